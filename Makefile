@@ -1,0 +1,246 @@
+# darknet-cmn: everything a person runs. `make help` lists it.
+#
+# Knobs: V=1 (show commands), SAN=address,undefined (instrumented build of its own), DARKNET_TREE=dir (an existing
+# Darknet source tree), MNIST_DIR=dir (idx files already there), NP=ranks, PREFIX, DESTDIR, CC, CFLAGS, LDFLAGS.
+
+VERSION := 0.1.0
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+MPICC   ?= mpicc
+PREFIX  ?= /usr/local
+DESTDIR ?=
+NP      ?= 2
+SAN     ?=
+
+AS_ROOT := $(filter 0,$(shell id -u))
+MPIEXEC ?= mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1$(if $(AS_ROOT), --allow-run-as-root)
+
+# Between Ctrl-C and SIGKILL the ranks need time to write their weights.
+OMPI_MCA_odls_base_sigkill_timeout ?= 30
+export OMPI_MCA_odls_base_sigkill_timeout
+export DARKNET_TREE MNIST_DIR
+
+# Parallel unless the caller says otherwise. `make clean all` stays serial: its goals depend on their order.
+ifeq ($(filter clean distclean,$(MAKECMDGOALS)),)
+ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+endif
+else
+.NOTPARALLEL:
+endif
+
+ifeq ($(V),1)
+Q :=
+say = @:
+else
+Q := @
+say = @printf '  %-5s %s\n'
+endif
+
+# ---- What is compiled, where, and how ------------------------------------------------------------------------
+
+comma := ,
+VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),cpu)
+B  := build/$(VARIANT)
+DK := build/darknet
+
+# Upstream's own list for a CPU build without OpenCV; image_opencv.cpp compiles to nothing there.
+DK_LIB := gemm utils cuda deconvolutional_layer convolutional_layer list image activations im2col col2im blas \
+    crop_layer dropout_layer maxpool_layer softmax_layer data matrix network connected_layer cost_layer parser \
+    option_list detection_layer route_layer upsample_layer box normalization_layer avgpool_layer layer local_layer \
+    shortcut_layer logistic_layer activation_layer rnn_layer gru_layer crnn_layer demo batchnorm_layer region_layer \
+    reorg_layer tree lstm_layer l2norm_layer yolo_layer iseg_layer
+DK_EXEC := captcha lsd super art tag cifar go rnn segmenter regressor classifier coco yolo detector nightmare \
+    instance-segmenter darknet
+
+CMN_SRC    := $(shell find cmn -name '*.c' 2>/dev/null | LC_ALL=C sort)
+UNIT_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/*.c))
+RANK_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/ranks/*.c))
+
+DK_LIB_OBJ  := $(DK_LIB:%=$(B)/darknet/src/%.o)
+DK_EXEC_OBJ := $(DK_EXEC:%=$(B)/darknet/examples/%.o)
+CMN_OBJ     := $(CMN_SRC:%.c=$(B)/%.o)
+TEST_OBJ    := $(addsuffix .o,$(UNIT_TESTS) $(RANK_TESTS))
+
+ifeq ($(SAN),)
+DK_OPT  := -Ofast
+CMN_OPT := -O2 -g
+else
+# Halting on the first finding is what makes a test fail on it.
+DK_OPT  := -O1 -g -fno-omit-frame-pointer -fsanitize=$(SAN) -fno-sanitize-recover=all
+CMN_OPT := $(DK_OPT)
+# Open MPI and Darknet both leave memory to the end of the process.
+ASAN_OPTIONS ?= detect_leaks=0
+export ASAN_OPTIONS
+endif
+
+# mpicc may be installed only by this very run of make, so it is asked when a recipe first needs it, and once.
+MPI_CFLAGS = $(eval MPI_CFLAGS := $$(patsubst -I%,-isystem %,$$(shell $(MPICC) --showme:compile)))$(MPI_CFLAGS)
+MPI_LIBS   = $(eval MPI_LIBS := $$(shell $(MPICC) --showme:link))$(MPI_LIBS)
+
+DK_INCLUDE = -I$(DK)/include -I$(DK)/src
+DK_FLAGS   = -Wall -Wno-unused-result -Wno-unknown-pragmas -Wno-stringop-truncation -fPIC $(DK_OPT) -DCBLAS $(DK_INCLUDE) -Icmn $(CFLAGS)
+CMN_WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
+CMN_FLAGS  = -std=c11 -D_GNU_SOURCE -DCMN_VERSION='"$(VERSION)"' $(CMN_WARN) -fPIC $(CMN_OPT) \
+    -Icmn $(DK_INCLUDE:-I%=-isystem %) $(MPI_CFLAGS) $(CFLAGS)
+
+# The two libraries call each other. -Ofast stays on the link line because upstream has it there too: it selects
+# the start-up code that flushes denormals to zero, and results should be upstream's.
+LINK = $(CC) $(DK_OPT) $(CFLAGS) $(LDFLAGS) -o
+LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group -lopenblas -lcjson $(MPI_LIBS) -lm -pthread
+
+# ---- Targets -------------------------------------------------------------------------------------------------
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.PHONY: all darknet-source mnist demo test check-patches bench install uninstall clean distclean help tests FORCE \
+    setup
+
+all: $(if $(SAN),$(B)/bin/darknet,bin/darknet) ## Build bin/darknet (the default)
+
+darknet-source: $(DK)/.stamp ## Obtain, verify and patch Darknet's source into build/darknet
+
+mnist: data/mnist/.source ## Fetch and prepare MNIST in data/mnist (MNIST_DIR=dir uses idx files already there)
+
+demo: all mnist ## Train MNIST on NP=2 ranks; weights, log and chart go to results/mnist
+	@DARKNET='$(B)/bin/darknet' MPIEXEC='$(MPIEXEC)' NP='$(NP)' examples/mnist/demo.sh
+
+tests: $(UNIT_TESTS) $(RANK_TESTS) ## Build the test programs alone
+
+test: all tests ## Run every test (SAN=address,undefined runs them instrumented)
+	@$(MAKE) --no-print-directory mnist || echo 'MNIST could not be had: tests that need it are skipped'
+	@$(TEST_ENV) tests/run.sh
+
+check-patches: $(DK)/.stamp $(B)/libcmn.a $(B)/libdarknet.a ## Prove that the patches apply, build and change no result
+	@$(TEST_ENV) darknet/check-patches.sh
+
+bench: all mnist ## Measure speed against its ceilings; see docs/performance.md
+	@$(TEST_ENV) bench/run.sh
+
+install: all $(B)/darknet-cmn.1 $(B)/cmn.pc ## Install below PREFIX=/usr/local (DESTDIR= for packagers)
+	@setup/place.sh install '$(DESTDIR)' '$(PREFIX)' '$(B)' '$(DK)'
+
+uninstall: ## Remove exactly what install put below PREFIX
+	@setup/place.sh uninstall '$(DESTDIR)' '$(PREFIX)'
+
+clean: ## Remove what was built (build/, bin/)
+	rm -rf build bin
+
+distclean: clean ## Also remove data/ and results/
+	rm -rf data results
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+	@sed -n '/^# Knobs/,/^$$/s/^# *//p' Makefile | sed '1s|^|\n|'
+
+# What the test and bench scripts are told. MPIEXEC is a command with arguments, DARKNET one path.
+TEST_ENV = DARKNET='$(CURDIR)/$(B)/bin/darknet' BUILD='$(CURDIR)/$(B)' MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' \
+    CC='$(CC)' CMN_CFLAGS='$(CHECK_CFLAGS)' CMN_LIBS='$(CHECK_LIBS)'
+CHECK_CFLAGS = -I$(CURDIR)/cmn
+CHECK_LIBS = $(CURDIR)/$(B)/libcmn.a -lopenblas -lcjson $(MPI_LIBS) -lm -pthread
+
+# One call for all purposes: two apt-get at once would wait for each other's lock.
+PURPOSES := build $(if $(filter mnist demo bench,$(MAKECMDGOALS)),$(if $(MNIST_DIR),,mnist)) \
+    $(filter demo test bench,$(MAKECMDGOALS)) $(if $(filter tests,$(MAKECMDGOALS)),test)
+setup:
+	@setup/install.sh $(PURPOSES)
+
+# ---- Darknet's source ----------------------------------------------------------------------------------------
+
+$(DK)/.stamp: darknet/UPSTREAM darknet/obtain.sh $(wildcard darknet/MANIFEST patches/*.patch) | setup
+	$(say) GET $(DK)
+	$(Q)darknet/obtain.sh $(DK) && touch $@
+
+# Each file's own time decides, not the stamp's: unpacking keeps the time of files that no patch touched, so a
+# changed patch recompiles only what it changed.
+$(DK)/src/%.c $(DK)/src/%.h $(DK)/include/%.h $(DK)/examples/%.c: $(DK)/.stamp ;
+
+# ---- Compile and link ----------------------------------------------------------------------------------------
+
+# A flags file changes only when the flags do, and everything compiled with them depends on it.
+quoted = '$(subst ','\'',$(strip $(1)))'
+define flags_file
+$(B)/flags-$(1): FORCE | setup
+	@mkdir -p $$(@D)
+	@printf '%s\n' $$(call quoted,$(2)) | cmp -s - $$@ || printf '%s\n' $$(call quoted,$(2)) >$$@
+endef
+$(eval $(call flags_file,darknet,$$(CC) $$(DK_FLAGS)))
+$(eval $(call flags_file,cmn,$$(CC) $$(CMN_FLAGS)))
+$(eval $(call flags_file,link,$$(LINK) $$(LIBS)))
+
+$(DK_LIB_OBJ) $(DK_EXEC_OBJ): $(B)/darknet/%.o: $(DK)/%.c $(B)/flags-darknet | $(DK)/.stamp
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(DK_FLAGS) -MMD -MP -c -o $@ $<
+
+$(CMN_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CMN_FLAGS) -MMD -MP -c -o $@ $<
+
+$(TEST_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CMN_FLAGS) -Itests -MMD -MP -c -o $@ $<
+
+# The list file makes an archive follow the removal of a source file, too.
+$(B)/libdarknet.a: $(DK_LIB_OBJ)
+$(B)/libcmn.a: $(CMN_OBJ) $(B)/cmn.list
+$(B)/libdarknet.a $(B)/libcmn.a:
+	$(say) AR $@
+	@rm -f $@
+	$(Q)ar rcs $@ $(filter %.o,$^)
+
+$(B)/cmn.list: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CMN_SRC)' | cmp -s - $@ || echo '$(CMN_SRC)' >$@
+
+$(B)/bin/darknet: $(DK_EXEC_OBJ) $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
+	$(say) LD $@
+	@mkdir -p $(@D)
+	$(Q)$(LINK) $@ $(DK_EXEC_OBJ) $(LIBS)
+
+# Replaced by name, never written into: a running job keeps the program that it started with.
+bin/darknet: build/cpu/bin/darknet
+	@mkdir -p $(@D)
+	@cp -p $< $@.new && mv -f $@.new $@
+
+$(UNIT_TESTS) $(RANK_TESTS): $(B)/tests/%: $(B)/tests/%.o $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
+	$(say) LD $@
+	$(Q)$(LINK) $@ $< $(LIBS) -lcmocka
+
+# ---- MNIST ---------------------------------------------------------------------------------------------------
+
+build/cpu/idx2png: examples/mnist/idx2png.c $(DK)/src/stb_image_write.h | setup
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(CMN_WARN) -O2 -isystem $(DK)/src -o $@ $< -lm
+
+# .source names where the images came from; another MNIST_DIR prepares them anew. The tools are order-only: a new
+# compiler is no reason to unpack 70 000 files again.
+mnist_now := $(shell cat data/mnist/.source 2>/dev/null)
+data/mnist/.source: $(if $(MNIST_DIR),$(if $(filter-out x$(subst $() ,_,$(mnist_now)),x$(subst $() ,_,$(MNIST_DIR))),FORCE)) \
+        | build/cpu/idx2png
+	$(say) MNIST data/mnist
+	$(Q)examples/mnist/fetch.sh data/mnist-idx
+	$(Q)build/cpu/idx2png data/mnist-idx data/mnist $(call quoted,$(or $(MNIST_DIR),MNIST))
+
+# ---- What only an installation needs -------------------------------------------------------------------------
+
+$(B)/darknet-cmn.1: $(B)/bin/darknet
+	$(say) MAN $@
+	$(Q)$< cmn man >$@
+
+$(B)/cmn.pc: $(B)/flags-link Makefile
+	$(say) GEN $@
+	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include/darknet-cmn' '' \
+	    'Name: cmn' 'Description: Distributed training for Darknet' 'Version: $(VERSION)' \
+	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group -lopenblas -lcjson $(MPI_LIBS) -lm -pthread' \
+	    'Cflags: -I$${includedir} $(MPI_CFLAGS)' >$@
+
+FORCE:
+
+-include $(patsubst %.o,%.d,$(DK_LIB_OBJ) $(DK_EXEC_OBJ) $(CMN_OBJ) $(TEST_OBJ))
