@@ -1,0 +1,126 @@
+#!/bin/bash
+# Usage: obtain.sh DEST
+# Puts the pinned Darknet source, verified and patched, into the new folder DEST.
+# DARKNET_TREE=dir takes an existing pristine tree; otherwise the tarball comes
+# from build/upstream/ or, once, from the machine's own package archive.
+set -euo pipefail
+export LC_ALL=C
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+cache=$root/build/upstream
+# shellcheck source=darknet/UPSTREAM
+. "$here/UPSTREAM"
+
+work=
+new=
+cleanup() {
+    [ -z "$work" ] || rm -rf "$work"
+    [ -z "$new" ] || rm -rf "$new"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+die() {
+    echo "darknet/obtain.sh: $*" >&2
+    exit 1
+}
+
+need() {
+    command -v "$1" >/dev/null || die "the program '$1' is missing; install the package '$2'"
+}
+
+is_orig() {
+    [ -f "$1" ] && echo "$SHA256  $1" | sha256sum --check --status -
+}
+
+# apt reads only the folder made here, so the machine's own lists stay as they
+# are and no privilege is needed.
+private_sources() {
+    local file name
+    mkdir -p "$work/parts" "$work/lists/partial" "$work/cache/archives/partial"
+    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+        [ -r "$file" ] || continue
+        sed -nE 's/^[[:space:]]*deb(-src)?[[:space:]]/deb-src /p' "$file"
+    done | sort -u >"$work/sources.list"
+    for file in /etc/apt/sources.list.d/*.sources; do
+        [ -r "$file" ] || continue
+        name=$(basename "$file")
+        sed -E 's/^Types[[:space:]]*:.*/Types: deb-src/I' "$file" >"$work/parts/$name"
+    done
+}
+
+private_apt() {
+    apt-get -qq -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts="$work/parts" \
+        -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work/cache" \
+        -o APT::Sandbox::User=root -o Acquire::Languages=none \
+        -o Acquire::Retries=2 -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30 "$@"
+}
+
+download() {
+    local request file reason
+    command -v apt-get >/dev/null ||
+        die "no apt-get here to fetch $ORIG with; put that file into $cache/ or set DARKNET_TREE to a Darknet tree"
+    # A short path without spaces, whatever $root holds.
+    work=$(mktemp -d /tmp/darknet-obtain.XXXXXX)
+    private_sources
+    # One broken third-party entry must not matter: the download decides.
+    private_apt update >"$work/log" 2>&1 || true
+    for request in "$NAME=$VERSION" "$NAME"; do
+        (cd "$work" && private_apt source --download-only --only-source "$request") >>"$work/log" 2>&1 || true
+        for file in "$work/$NAME"_*.orig.tar.*; do
+            is_orig "$file" || continue
+            mkdir -p "$cache"
+            cp "$file" "$cache/$ORIG.part"
+            mv "$cache/$ORIG.part" "$cache/$ORIG"
+            return
+        done
+    done
+    for file in "$work/$NAME"_*.orig.tar.*; do
+        [ ! -f "$file" ] || die "$(basename "$file") from the package archive does not have the checksum in darknet/UPSTREAM; set DARKNET_TREE to a Darknet tree of commit $COMMIT"
+    done
+    reason=$(grep -E '^(E|Err|W):' "$work/log" | grep -m1 -E '[a-z]' || true)
+    die "cannot fetch the source package $NAME $VERSION (${reason:-apt-get failed}); check the network, or put $ORIG into $cache/, or set DARKNET_TREE to a Darknet tree"
+}
+
+from_tarball() {
+    local tarball=$cache/$ORIG
+    need xz xz-utils
+    if ! is_orig "$tarball"; then
+        [ ! -f "$tarball" ] || echo "darknet/obtain.sh: $tarball has a wrong checksum, fetching it again" >&2
+        download
+    fi
+    tar -xJf "$tarball" -C "$new" --strip-components=1 || die "cannot unpack $tarball into $new"
+}
+
+from_tree() {
+    local bad
+    [ -d "$DARKNET_TREE" ] || die "DARKNET_TREE=$DARKNET_TREE is not a folder"
+    bad=$( (cd "$DARKNET_TREE" && sha256sum --check --quiet "$here/MANIFEST" 2>/dev/null) | head -n1) || true
+    [ -z "$bad" ] ||
+        die "DARKNET_TREE=$DARKNET_TREE is not the pristine commit $COMMIT: ${bad%%:*} is missing or differs; unset DARKNET_TREE to fetch the source"
+    sed -E 's/^[0-9a-f]+ [ *]//' "$here/MANIFEST" | tar -C "$DARKNET_TREE" -cf - -T - | tar -xf - -C "$new"
+    cp "$DARKNET_TREE"/LICENSE* "$new" 2>/dev/null || true
+}
+
+main() {
+    local dest patch
+    [ $# = 1 ] || die "usage: obtain.sh DEST"
+    dest=${1%/}
+    need patch patch
+    new=$dest.new
+    rm -rf "$new"
+    mkdir -p "$new" || die "cannot create $new"
+    if [ -n "${DARKNET_TREE:-}" ]; then from_tree; else from_tarball; fi
+    for patch in "$root"/patches/*.patch; do
+        [ -f "$patch" ] || continue
+        patch -d "$new" -p1 -F0 --no-backup-if-mismatch -s <"$patch" >&2 ||
+            die "patches/$(basename "$patch") does not apply"
+    done
+    rm -rf "$dest"
+    mv "$new" "$dest"
+    new=
+}
+
+main "$@"
