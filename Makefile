@@ -225,8 +225,7 @@ mnist_now := $(shell cat data/mnist/.source 2>/dev/null)
 data/mnist/.source: $(if $(MNIST_DIR),$(if $(filter-out x$(subst $() ,_,$(mnist_now)),x$(subst $() ,_,$(MNIST_DIR))),FORCE)) \
         | build/cpu/idx2png
 	$(say) MNIST data/mnist
-	$(Q)examples/mnist/fetch.sh data/mnist-idx
-	$(Q)build/cpu/idx2png data/mnist-idx data/mnist $(call quoted,$(or $(MNIST_DIR),MNIST))
+	$(Q)examples/mnist/prepare.sh build/cpu/idx2png
 
 # ---- What only an installation needs -------------------------------------------------------------------------
 
