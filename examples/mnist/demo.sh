@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# demo.sh: trains MNIST on NP ranks and draws the chart. `make demo` prepares what it needs and starts it with
+# DARKNET (the program), MPIEXEC (how to start ranks) and NP (how many).
+set -euo pipefail
+
+cd "$(dirname "$0")/../.."
+darknet=${DARKNET:-bin/darknet}
+read -r -a mpiexec <<<"${MPIEXEC:-mpiexec --oversubscribe}"
+np=${NP:-2}
+results=results/mnist
+log=$results/mnist_mlp.json
+chart=$results/chart.png
+
+mkdir -p "$results"
+# What an earlier run left must not pass for this one's.
+rm -f "$log" "$chart"
+
+"${mpiexec[@]}" -n "$np" "$darknet" classifier train cfg/mnist.data cfg/mnist_mlp.cfg -cmn
+
+examples/mnist/plot.sh "$log" "$chart"
+accuracy=$(jq -r '[.[]["validation/main/accuracy"] // empty] | last // empty
+    | 100 * . | . * 100 | round / 100' "$log")
+if [[ -z $accuracy ]]; then
+    echo "demo: $log holds no validation accuracy" >&2
+    exit 1
+fi
+echo "validation accuracy $accuracy %; weights, log and chart: $results/mnist_mlp.weights, $log, $chart"
