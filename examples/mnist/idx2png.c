@@ -153,8 +153,8 @@ static uint32_t convert(const char *from, const char *source, const char *to, co
     for (uint32_t i = 0; i < images.count; ++i) {
         unsigned label = labels.elements[i];
         if (label >= CLASSES)
-            fail("%s/%s: item %u has the label %u; labels go from 0 to %d", from, name, i, label,
-                 CLASSES - 1);
+            fail("%s: item %u of the set '%s' has the label %u; labels go from 0 to %d", from, i,
+                 source, label, CLASSES - 1);
         snprintf(name, sizeof(name), "%s/%05u_digit-%u.png", target, i, label);
         join(path, "%s/%s", to, name);
         write_png(path, images.elements + (size_t)i * PIXELS);
