@@ -59,7 +59,6 @@ main() {
     for package in "${missing[@]}"; do
         reasons+="${reasons:+, }$package (${why[$package]})"
     done
-    echo "set-up: installing $reasons"
 
     local command="apt-get install --no-install-recommends ${missing[*]}"
     if [[ $(id -u) -eq 0 ]]; then
@@ -67,10 +66,11 @@ main() {
     elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [[ -t 0 && -t 2 ]]; }; then
         as_root=(sudo)
     else
-        echo "set-up: no right to install packages; as root, run: $command" >&2
+        echo "set-up: missing: $reasons, and no right to install; as root, run: $command" >&2
         exit 1
     fi
 
+    echo "set-up: installing $reasons"
     log=$(mktemp)
     trap 'rm -f "$log"' EXIT
     # The package lists may be absent (container images) or old, so a failed first try is worth one update.
