@@ -152,10 +152,14 @@ setup:
 
 $(DK)/.stamp: darknet/UPSTREAM darknet/obtain.sh $(wildcard darknet/MANIFEST patches/*.patch) | setup
 	$(say) GET $(DK)
-	$(Q)darknet/obtain.sh $(DK) && touch $@
+	$(Q)rm -rf $(DK).last; if [ -d $(DK) ]; then cp -a $(DK) $(DK).last; fi
+	$(Q)darknet/obtain.sh $(DK)
+	$(Q)if [ -d $(DK).last ]; then cd $(DK) && find src include examples -type f -exec sh -c \
+	    'cmp -s "$$1" "../darknet.last/$$1" && touch -r "../darknet.last/$$1" "$$1"' - {} \; ; fi
+	$(Q)rm -rf $(DK).last && touch $@
 
-# Each file's own time decides, not the stamp's: unpacking keeps the time of files that no patch touched, so a
-# changed patch recompiles only what it changed.
+# Each file's own time decides, not the stamp's: unpacking keeps the time that upstream gave a file, and the recipe
+# above the time of a patched file that came out as before, so a changed patch recompiles only what it changed.
 $(DK)/src/%.c $(DK)/src/%.h $(DK)/include/%.h $(DK)/examples/%.c: $(DK)/.stamp ;
 
 # ---- Compile and link ----------------------------------------------------------------------------------------
@@ -176,15 +180,16 @@ $(DK_LIB_OBJ) $(DK_EXEC_OBJ): $(B)/darknet/%.o: $(DK)/%.c $(B)/flags-darknet | $
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(DK_FLAGS) -MMD -MP -c -o $@ $<
 
+# -MD, not -MMD: Darknet's headers count as system headers here (their prototypes would warn), yet change with patches.
 $(CMN_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CMN_FLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CMN_FLAGS) -MD -MP -c -o $@ $<
 
 $(TEST_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CMN_FLAGS) -Itests -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CMN_FLAGS) -Itests -MD -MP -c -o $@ $<
 
 # The list file makes an archive follow the removal of a source file, too.
 $(B)/libdarknet.a: $(DK_LIB_OBJ)
