@@ -1,0 +1,116 @@
+/* darknet-cmn: data-parallel training for Darknet. The only header that Darknet's patched source
+ * includes.
+ *
+ * A job is started by mpiexec, every process holds the whole network and its share of the batch,
+ * and between backward and update the gradients are summed over all of them:
+ *
+ *     mpiexec -n 4 darknet classifier train my.data my.cfg -cmn
+ *
+ * Without -cmn on the command line every call below returns at once, and says what Darknet would
+ * have done itself. With it, "collective" calls must be reached by all ranks in the same order.
+ * A call that fails does not return: it ends the whole job with one line and a status that is not
+ * 0. Calls belong to the main thread unless they are said to be thread-safe. */
+#ifndef CMN_H
+#define CMN_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct network;
+struct list;
+
+/* ---- the job ---- */
+
+/* Takes -cmn and every -cmn_key VALUE out of the arguments; runs `darknet cmn …` and ends. With
+ * -cmn: starts MPI (collective) and prepares this process's output. */
+void cmn_init(int *argc, char **argv);
+
+/* Local. This process's number and how many there are; 0 and 1 without -cmn. */
+int cmn_rank(void);
+int cmn_size(void);
+
+/* Local, thread-safe. With -cmn: prints the message with rank and host once for the job, ends all
+ * ranks and does not return. Without: returns. */
+void cmn_fatal(const char *message);
+
+/* Local. The next of 31 random bits, as rand(): from the stream of what the thread is doing. */
+int cmn_rand(void);
+
+/* ---- reading cfg, data file and lists ---- */
+
+/* Local. Reads the cmn_ keys among the options of [net]. Returns the images that this rank takes
+ * in one pass when the cfg says `batch` (already divided by subdivisions). */
+int cmn_batch(struct network *net, struct list *options, int batch);
+
+/* Local. Whether this rank reads the weights file: only rank 0 does. */
+int cmn_reads(void);
+
+/* Collective. After a network is loaded: compares it over the ranks, gives all of them rank 0's
+ * weights, moves its gradients to one block. */
+void cmn_network(struct network *net, const char *cfg);
+
+/* Local. Before a network is freed: takes the block away again. */
+void cmn_free(struct network *net);
+
+/* Collective. After a .data file is read: checks the backup folder, reads the validation list. */
+void cmn_data(struct list *options);
+
+/* Collective. As fopen(name, "r"), but rank 0 reads the file for all. */
+FILE *cmn_fopen(const char *name);
+
+/* ---- loading images ---- */
+
+/* Local. Called once for each batch of n images out of a list of `images`; returns the number of
+ * the batch's first sample. One thread at a time. */
+size_t cmn_draw(int n, int images);
+
+/* Thread-safe. The calling thread is going to load the samples from this number on. */
+void cmn_loader(size_t first);
+
+/* Thread-safe. The paths (the caller frees the array, not the names) of the next n samples of the
+ * calling thread; NULL without -cmn. */
+char **cmn_paths(char **paths, int n);
+
+/* Thread-safe. A copy (the caller frees) of the decoded image if it is kept in memory, else NULL.
+ * Moves the calling thread's random numbers on to its next sample. */
+unsigned char *cmn_image(const char *file, int channels, int *w, int *h, int *c);
+
+/* Thread-safe. Keeps a copy of a decoded image while memory allows. */
+void cmn_keep(const char *file, int channels, int w, int h, int c, const unsigned char *pixels);
+
+/* ---- training ---- */
+
+/* Local. Images that all ranks together take in one pass; net->batch without -cmn. */
+int cmn_images(struct network *net);
+
+/* Local. As cmn_images; a pass (forward and backward) begins. */
+int cmn_pass(struct network *net);
+
+/* Local. A pass has ended. `last` says whether Darknet takes it for the last of its subdivisions;
+ * returns whether it is. */
+int cmn_passed(struct network *net, int last);
+
+/* Collective. Before the update: sums the gradients over all ranks, and changes batch and momentum
+ * so that the update is that of one process with the whole batch (docs/architecture.md). */
+void cmn_update(struct network *net, int *batch, float *momentum);
+
+/* Collective. After a batch: reports, validates, notices a request to stop. Returns the loss of
+ * the whole batch, `loss` without -cmn. */
+float cmn_loss(struct network *net, float loss);
+
+/* Collective. Before weights are saved: whether this rank writes them. Rank 0 does. */
+int cmn_writes(struct network *net);
+
+/* Collective. Scores a classifier on n paths with all ranks and prints the result; 0 without -cmn:
+ * then Darknet does it. */
+int cmn_validate(struct network *net, char **paths, int n, char **labels, int classes, int top);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

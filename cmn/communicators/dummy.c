@@ -1,0 +1,36 @@
+/* dummy: no exchange. For measuring what an exchange that costs nothing would give.
+ *
+ * Steps: none. Bytes: none. The ranks' weights drift apart: never train with it. */
+#include <stddef.h>
+
+#include "communicator.h"
+
+static int open_dummy(void **self, const struct cmn_topology *t)
+{
+    (void)t;
+    *self = NULL;
+    return 0;
+}
+
+static int allreduce_dummy(void *self, const struct cmn_exchange *x)
+{
+    (void)self;
+    (void)x;
+    return 0;
+}
+
+static void close_dummy(void *self)
+{
+    (void)self;
+}
+
+const struct cmn_communicator cmn_communicator_dummy = {
+    .name = "dummy",
+    .cpu = "yes",
+    .gpu = "not yet",
+    .use = "measuring only: exchanges nothing, weights drift apart",
+    .sums = 0,
+    .open = open_dummy,
+    .allreduce = allreduce_dummy,
+    .close = close_dummy,
+};

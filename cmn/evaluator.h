@@ -1,0 +1,35 @@
+/* Distributed evaluation of a classifier: every image of a list is counted exactly once. */
+#ifndef CMN_EVALUATOR_H
+#define CMN_EVALUATOR_H
+
+#include "topology.h"
+
+struct network;
+
+/* Owned by the caller. A path belongs to the first label that it contains, as in Darknet. */
+struct cmn_valid_set {
+    char **paths;
+    int images;
+    char **labels;
+    int classes;
+    int top;    /* k of top-k, 1 to classes */
+};
+
+/* Collective, blocking. Fills *set from the files, read by rank 0. Ends the job when one cannot be
+ * read. `top` is brought into its range. 0, or -1 with a reason. The set is never freed. */
+int cmn_valid_open(struct cmn_valid_set *set, const char *list, const char *labels, int classes,
+                   int top);
+
+struct cmn_score {
+    long images, top1, topk;
+    double loss;    /* mean per image; 0 when the network has no cost */
+};
+
+/* Collective, blocking. The list is cut into chunks of `chunk` images (1 to net->batch, equal on
+ * all ranks), chunk i goes to rank i mod size: so an image is computed in the same company, and
+ * its prediction has the same bits, on any number of ranks. Ends the job when an image cannot be
+ * read. Leaves net as it was but for the layers' outputs. 0, or -1 with a reason. */
+int cmn_evaluate(struct network *net, const struct cmn_valid_set *set, int chunk,
+                 const struct cmn_topology *t, struct cmn_score *score);
+
+#endif

@@ -1,0 +1,152 @@
+#include "files.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "log.h"
+
+struct text {
+    char *bytes;
+    size_t n;
+    int error;
+};
+
+static struct text read_all(const char *name)
+{
+    struct text text = {NULL, 0, 0};
+    size_t room = 0;
+    FILE *file = fopen(name, "rb");
+
+    errno = file ? 0 : errno;
+    while (file && !ferror(file) && !feof(file)) {
+        if (text.n == room) {
+            room = room ? 2 * room : 65536;
+            char *more = realloc(text.bytes, room);
+            if (!more) {
+                errno = ENOMEM;
+                break;
+            }
+            text.bytes = more;
+        }
+        text.n += fread(text.bytes + text.n, 1, room - text.n, file);
+    }
+    if (!file || ferror(file) || errno == ENOMEM) {
+        text.error = errno ? errno : EIO;
+    }
+    if (file) {
+        fclose(file);
+    }
+    return text;
+}
+
+/* A stream over anonymous memory: it goes away with fclose(). */
+static FILE *stream_over(const struct text *text)
+{
+    int fd = memfd_create("cmn", MFD_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w+b");
+
+    if (!file) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return NULL;
+    }
+    if (fwrite(text->bytes, 1, text->n, file) != text->n || fflush(file)) {
+        fclose(file);
+        return NULL;
+    }
+    rewind(file);
+    return file;
+}
+
+FILE *cmn_files_share(const struct cmn_topology *t, const char *name)
+{
+    enum { PIECE = 1 << 28 };
+    struct text text = {NULL, 0, 0};
+    unsigned long head[2];
+    FILE *file = NULL;
+
+    if (t->rank == 0) {
+        text = read_all(name);
+    }
+    head[0] = text.n;
+    head[1] = (unsigned long)text.error;
+    if (cmn_mpi_check(MPI_Bcast(head, 2, MPI_UNSIGNED_LONG, 0, t->world), "MPI_Bcast")) {
+        goto out;
+    }
+    if (head[1]) {
+        errno = (int)head[1];
+        cmn_fail("%s: %s", name, strerror(errno));
+        goto out;
+    }
+    if (t->rank != 0) {
+        text.n = head[0];
+        text.bytes = malloc(text.n + 1);
+    }
+    if (!text.bytes) {
+        errno = ENOMEM;
+        cmn_fail("%s: out of memory", name);
+        goto out;
+    }
+    for (size_t at = 0; at < text.n; at += PIECE) {
+        int n = (int)(text.n - at < PIECE ? text.n - at : PIECE);
+        if (cmn_mpi_check(MPI_Bcast(text.bytes + at, n, MPI_CHAR, 0, t->world), "MPI_Bcast")) {
+            goto out;
+        }
+    }
+    file = stream_over(&text);
+    if (!file) {
+        cmn_fail("%s: %s", name, strerror(errno));
+    }
+out:
+    free(text.bytes);
+    return file;
+}
+
+/* mkdir -p */
+static int make_folder(const char *folder)
+{
+    char path[4096];
+
+    if (snprintf(path, sizeof path, "%s", folder) >= (int)sizeof path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        if (mkdir(path, 0777) && errno != EEXIST) {
+            return -1;
+        }
+        *slash = '/';
+    }
+    return mkdir(path, 0777) && errno != EEXIST ? -1 : 0;
+}
+
+int cmn_files_writable(const char *folder, int *created)
+{
+    char probe[4200];
+    struct stat st;
+    int fd;
+
+    *created = 0;
+    if (stat(folder, &st)) {
+        if (errno != ENOENT || make_folder(folder)) {
+            return cmn_fail("backup folder %s: %s: make it, or name another one as `backup` in the "
+                            ".data file", folder, strerror(errno));
+        }
+        *created = 1;
+    }
+    /* access() says yes to root even on a read-only mount: only a real file tells. */
+    snprintf(probe, sizeof probe, "%s/.cmn-probe-XXXXXX", folder);
+    fd = mkstemp(probe);
+    if (fd < 0) {
+        return cmn_fail("backup folder %s cannot be written: %s", folder, strerror(errno));
+    }
+    close(fd);
+    unlink(probe);
+    return 0;
+}

@@ -1,0 +1,355 @@
+#include "gradients.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "darknet.h"
+#include "log.h"
+#include "random.h"
+
+/* Tensors start at multiples of this many floats: a cache line, and a whole vector register. */
+enum { ALIGN = 16 };
+
+struct tensor_list {
+    struct cmn_tensor *tensor;
+    int n, room, failed;
+};
+
+static void add(struct tensor_list *list, enum cmn_tensor_kind kind, int layer_index, const char *part,
+                const char *name, float **at, size_t n)
+{
+    if (!*at || n == 0 || list->failed) {
+        return;
+    }
+    if (list->n == list->room) {
+        int room = list->room ? 2 * list->room : 64;
+        struct cmn_tensor *more = realloc(list->tensor, (size_t)room * sizeof *more);
+        if (!more) {
+            list->failed = 1;
+            return;
+        }
+        list->tensor = more;
+        list->room = room;
+    }
+    list->tensor[list->n++] = (struct cmn_tensor){
+        .kind = kind, .layer = layer_index, .part = part, .name = name, .at = at, .n = n};
+}
+
+/* One layer that holds `weights` weights and `outs` outputs with a bias each. Darknet sets
+ * nweights and nbiases for some types only, so the caller knows the sizes by type. */
+static void add_layer(struct tensor_list *list, layer *l, int index, const char *part, size_t weights,
+                      size_t outs)
+{
+    add(list, CMN_WEIGHT, index, part, "weights", &l->weights, weights);
+    add(list, CMN_WEIGHT, index, part, "biases", &l->biases, outs);
+    add(list, CMN_WEIGHT, index, part, "scales", &l->scales, outs);
+    add(list, CMN_STATISTIC, index, part, "rolling_mean", &l->rolling_mean, outs);
+    add(list, CMN_STATISTIC, index, part, "rolling_variance", &l->rolling_variance, outs);
+    add(list, CMN_MOMENT, index, part, "m", &l->m, weights);
+    add(list, CMN_MOMENT, index, part, "v", &l->v, weights);
+    add(list, CMN_MOMENT, index, part, "bias_m", &l->bias_m, outs);
+    add(list, CMN_MOMENT, index, part, "bias_v", &l->bias_v, outs);
+    add(list, CMN_MOMENT, index, part, "scale_m", &l->scale_m, outs);
+    add(list, CMN_MOMENT, index, part, "scale_v", &l->scale_v, outs);
+    if (!l->update) {
+        return;    /* never applied (upstream's stand-alone batchnorm): nothing to exchange */
+    }
+    add(list, CMN_GRADIENT, index, part, "weight_updates", &l->weight_updates, weights);
+    add(list, CMN_GRADIENT, index, part, "bias_updates", &l->bias_updates, outs);
+    add(list, CMN_GRADIENT, index, part, "scale_updates", &l->scale_updates, outs);
+}
+
+static void add_connected(struct tensor_list *list, layer *l, int index, const char *part)
+{
+    add_layer(list, l, index, part, (size_t)l->inputs * (size_t)l->outputs, (size_t)l->outputs);
+}
+
+static void add_convolutional(struct tensor_list *list, layer *l, int index, const char *part)
+{
+    add_layer(list, l, index, part, (size_t)l->nweights, (size_t)l->n);
+}
+
+struct part {
+    const char *name;
+    layer *l;
+};
+
+static void add_parts(struct tensor_list *list, const struct part *part, int n, int index)
+{
+    for (int i = 0; i < n; i++) {
+        if (part[i].l && part[i].l->type == CONVOLUTIONAL) {
+            add_convolutional(list, part[i].l, index, part[i].name);
+        } else if (part[i].l) {
+            add_connected(list, part[i].l, index, part[i].name);
+        }
+    }
+}
+
+/* By type, never by which pointers are set: yolo and region keep anchors in `biases` and
+ * `bias_updates`, and they must not be summed. */
+static void add_by_type(struct tensor_list *list, layer *l, int index)
+{
+    size_t places = (size_t)l->out_w * (size_t)l->out_h;
+
+    switch (l->type) {
+    case CONVOLUTIONAL:
+    case DECONVOLUTIONAL:
+        add_convolutional(list, l, index, "");
+        break;
+    case CONNECTED:
+        add_connected(list, l, index, "");
+        break;
+    case LOCAL:
+        add_layer(list, l, index, "", (size_t)(l->size * l->size * l->c * l->n) * places,
+                  (size_t)l->outputs);
+        break;
+    case BATCHNORM:
+        add_layer(list, l, index, "", 0, (size_t)l->c);
+        break;
+    case RNN:
+    case CRNN: {
+        struct part part[] = {{"input_layer.", l->input_layer},
+                              {"self_layer.", l->self_layer},
+                              {"output_layer.", l->output_layer}};
+        add_parts(list, part, 3, index);
+        break;
+    }
+    case GRU: {
+        struct part part[] = {{"uz.", l->uz}, {"wz.", l->wz}, {"ur.", l->ur},
+                              {"wr.", l->wr}, {"uh.", l->uh}, {"wh.", l->wh}};
+        add_parts(list, part, 6, index);
+        break;
+    }
+    case LSTM: {
+        struct part part[] = {{"uf.", l->uf}, {"ui.", l->ui}, {"ug.", l->ug}, {"uo.", l->uo},
+                              {"wf.", l->wf}, {"wi.", l->wi}, {"wg.", l->wg}, {"wo.", l->wo}};
+        add_parts(list, part, 8, index);
+        break;
+    }
+    default:
+        break;
+    }
+}
+
+static size_t padded(size_t n)
+{
+    return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* Moves the gradients into one block, in the order in which backward finishes them. */
+static int build_arena(struct cmn_gradients *g)
+{
+    size_t total = CMN_TALLIES, at = 0;
+    int spans = 0;
+
+    for (int i = 0; i < g->tensors; i++) {
+        total += g->tensor[i].kind == CMN_GRADIENT ? padded(g->tensor[i].n) : 0;
+    }
+    g->arena = aligned_alloc(64, total * sizeof *g->arena);
+    g->span = calloc((size_t)g->tensors + 1, sizeof *g->span);
+    if (!g->arena || !g->span) {
+        return cmn_fail("gradients: out of memory for %zu floats", total);
+    }
+    memset(g->arena, 0, total * sizeof *g->arena);
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[i];
+        if (t->kind != CMN_GRADIENT) {
+            continue;
+        }
+        memcpy(g->arena + at, *t->at, t->n * sizeof *g->arena);
+        free(*t->at);
+        *t->at = g->arena + at;
+        g->span[spans++] = (struct cmn_span){g->arena + at, t->n};
+        at += padded(t->n);
+    }
+    g->tally = g->arena + at;
+    g->span[spans++] = (struct cmn_span){g->tally, CMN_TALLIES};
+    g->exchange = (struct cmn_exchange){g->span, spans, {g->arena, total}};
+    return 0;
+}
+
+int cmn_gradients_open(struct cmn_gradients *g, struct network *net)
+{
+    struct tensor_list list = {0};
+
+    memset(g, 0, sizeof *g);
+    for (int i = net->n - 1; i >= 0; i--) {
+        add_by_type(&list, &net->layers[i], i);
+    }
+    g->tensor = list.tensor;
+    g->tensors = list.n;
+    if (list.failed) {
+        return cmn_fail("gradients: out of memory for the list of tensors");
+    }
+    return build_arena(g);
+}
+
+void cmn_gradients_close(struct cmn_gradients *g)
+{
+    for (int i = 0; i < g->tensors; i++) {
+        if (g->tensor[i].kind == CMN_GRADIENT && g->arena) {
+            *g->tensor[i].at = NULL;
+        }
+    }
+    free(g->tensor);
+    free(g->arena);
+    free(g->span);
+    memset(g, 0, sizeof *g);
+}
+
+static char *describe(const struct cmn_gradients *g, struct network *net, const char *options)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+
+    if (!out) {
+        return NULL;
+    }
+    fprintf(out, "%s", options);
+    fprintf(out, "layers = %d\nsubdivisions = %d\nmomentum = %g\ndecay = %g\nlearning_rate = %g\n"
+            "policy = %d\nburn_in = %d\nmax_batches = %d\nadam = %d\ninput = %dx%dx%d\n",
+            net->n, net->subdivisions, net->momentum, net->decay, net->learning_rate,
+            (int)net->policy, net->burn_in, net->max_batches, net->adam, net->w, net->h, net->c);
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[i];
+        fprintf(out, "layer %d %s%s = %zu floats\n", t->layer, t->part, t->name, t->n);
+    }
+    for (int i = 0; i < net->n; i++) {
+        const layer *l = &net->layers[i];
+        fprintf(out, "layer %d = type %d, %d inputs, %d outputs, size %d, stride %d, activation %d, "
+                "learning_rate %g\n", i, (int)l->type, l->inputs, l->outputs, l->size, l->stride,
+                (int)l->activation, l->learning_rate_scale);
+    }
+    fclose(out);
+    return text;
+}
+
+/* Notes the first line in which `here` differs from rank 0's text. */
+static int first_difference(const char *theirs, const char *here)
+{
+    while (*theirs || *here) {
+        size_t n = strcspn(theirs, "\n");
+        size_t m = strcspn(here, "\n");
+        if (n != m || strncmp(theirs, here, n)) {
+            return cmn_fail("the network differs from rank 0's: rank 0 has \"%.*s\", this rank has "
+                            "\"%.*s\": give every rank the same cfg and options", (int)n, theirs,
+                            (int)m, here);
+        }
+        theirs += n + (theirs[n] == '\n');
+        here += m + (here[m] == '\n');
+    }
+    return 0;
+}
+
+int cmn_gradients_compare(const struct cmn_gradients *g, struct network *net, const char *options,
+                          const struct cmn_topology *t)
+{
+    char *here = describe(g, net, options);
+    char *theirs = NULL;
+    unsigned long bytes;
+    int result = -1;
+
+    if (!here) {
+        return cmn_fail("out of memory");
+    }
+    bytes = strlen(here) + 1;
+    if (cmn_mpi_check(MPI_Bcast(&bytes, 1, MPI_UNSIGNED_LONG, 0, t->world), "MPI_Bcast")) {
+        goto out;
+    }
+    theirs = malloc(bytes);
+    if (!theirs) {
+        cmn_fail("out of memory");
+        goto out;
+    }
+    if (t->rank == 0) {
+        memcpy(theirs, here, bytes);
+    }
+    if (cmn_mpi_check(MPI_Bcast(theirs, (int)bytes, MPI_CHAR, 0, t->world), "MPI_Bcast")) {
+        goto out;
+    }
+    result = first_difference(theirs, here);
+out:
+    free(here);
+    free(theirs);
+    return result;
+}
+
+/* Counts of MPI calls are ints: larger tensors travel in pieces. */
+enum { PIECE = 1 << 28 };
+
+int cmn_gradients_broadcast(const struct cmn_gradients *g, struct network *net,
+                            const struct cmn_topology *t)
+{
+    unsigned long seen = *net->seen;
+
+    if (cmn_mpi_check(MPI_Bcast(&seen, 1, MPI_UNSIGNED_LONG, 0, t->world), "MPI_Bcast") ||
+        cmn_mpi_check(MPI_Bcast(net->t, 1, MPI_INT, 0, t->world), "MPI_Bcast")) {
+        return cmn_fail_in("broadcast of seen");
+    }
+    *net->seen = seen;
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *tensor = &g->tensor[i];
+        for (size_t at = 0; at < tensor->n; at += PIECE) {
+            size_t n = tensor->n - at < PIECE ? tensor->n - at : PIECE;
+            int code = MPI_Bcast(*tensor->at + at, (int)n, MPI_FLOAT, 0, t->world);
+            if (cmn_mpi_check(code, "MPI_Bcast")) {
+                return cmn_fail_in("broadcast of layer %d %s%s", tensor->layer, tensor->part,
+                                   tensor->name);
+            }
+        }
+    }
+    return 0;
+}
+
+int cmn_gradients_average_statistics(const struct cmn_gradients *g, const struct cmn_topology *t)
+{
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *tensor = &g->tensor[i];
+        float *x = *tensor->at;
+        if (tensor->kind != CMN_STATISTIC) {
+            continue;
+        }
+        if (cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, x, (int)tensor->n, MPI_FLOAT, MPI_SUM,
+                                        t->world), "MPI_Allreduce")) {
+            return cmn_fail_in("mean of layer %d %s", tensor->layer, tensor->name);
+        }
+        for (size_t j = 0; j < tensor->n; j++) {
+            x[j] /= (float)t->size;
+        }
+    }
+    return 0;
+}
+
+static uint64_t hash_floats(uint64_t hash, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        hash = (hash ^ bits) * UINT64_C(0x100000001b3);    /* FNV-1a over 32-bit words */
+    }
+    return hash;
+}
+
+int cmn_gradients_verify(const struct cmn_gradients *g, const struct cmn_topology *t)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t first;
+    int bad;
+
+    for (int i = 0; i < g->tensors; i++) {
+        if (g->tensor[i].kind == CMN_WEIGHT) {
+            hash = hash_floats(hash, *g->tensor[i].at, g->tensor[i].n);
+        }
+    }
+    first = hash;
+    if (cmn_mpi_check(MPI_Bcast(&first, 1, MPI_UINT64_T, 0, t->world), "MPI_Bcast")) {
+        return -1;
+    }
+    bad = cmn_first_bad(t, first != hash);
+    if (bad >= 0) {
+        return cmn_fail("the weights of rank %d differ from those of rank 0", bad);
+    }
+    return 0;
+}

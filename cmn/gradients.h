@@ -1,0 +1,65 @@
+/* From Darknet's layers to lists of tensors, and the arena in which all gradients lie.
+ * The only file besides cmn.c, evaluator.c and checkpoint.c that knows Darknet's structs. */
+#ifndef CMN_GRADIENTS_H
+#define CMN_GRADIENTS_H
+
+#include <stddef.h>
+
+#include "communicator.h"
+
+struct network;
+
+enum cmn_tensor_kind {
+    CMN_GRADIENT,     /* *_updates: summed over the ranks in every step */
+    CMN_WEIGHT,       /* weights, biases, scales */
+    CMN_STATISTIC,    /* rolling mean and variance of batch normalisation */
+    CMN_MOMENT        /* what an optimizer keeps besides the gradient (Adam) */
+};
+
+struct cmn_tensor {
+    enum cmn_tensor_kind kind;
+    int layer;          /* index in the network */
+    const char *part;   /* "" or the sub-layer, e.g. "input_layer." */
+    const char *name;   /* field of struct layer */
+    float **at;         /* the network's own pointer, so that the tensor can be moved */
+    size_t n;           /* floats */
+};
+
+/* Sums that ride behind the gradients in the same exchange. */
+enum cmn_tally { CMN_LOSS, CMN_RIGHT, CMN_IMAGES, CMN_STOP, CMN_TALLIES = 16 };
+
+struct cmn_gradients {
+    struct cmn_tensor *tensor;      /* all kinds; gradients from the last layer to the first */
+    int tensors;
+    float *arena;                   /* gradients in backward order, each padded, then the tally */
+    float *tally;                   /* CMN_TALLIES floats at the arena's end */
+    struct cmn_span *span;          /* the gradients and the tally, unpadded */
+    struct cmn_exchange exchange;
+};
+
+/* Local. Lists the tensors of net by layer type and moves its gradients (with what they hold) to
+ * one arena. The network must stay where it is until cmn_gradients_close. 0, or -1 and a reason. */
+int cmn_gradients_open(struct cmn_gradients *g, struct network *net);
+
+/* Local. Takes the gradients away from the network again (its pointers become NULL), so that
+ * free_network does not free parts of the arena. */
+void cmn_gradients_close(struct cmn_gradients *g);
+
+/* Collective, blocking. Compares a description of the network and `options` with rank 0's.
+ * 0, or -1 on each rank that differs, with a reason that names the first difference; the others
+ * return 0 and must find out by cmn_first_bad. */
+int cmn_gradients_compare(const struct cmn_gradients *g, struct network *net, const char *options,
+                          const struct cmn_topology *t);
+
+/* Collective, blocking. Gives every rank rank 0's tensors of all kinds, `seen` and `t`. */
+int cmn_gradients_broadcast(const struct cmn_gradients *g, struct network *net,
+                            const struct cmn_topology *t);
+
+/* Collective, blocking. Replaces the statistics by their mean over all ranks. */
+int cmn_gradients_average_statistics(const struct cmn_gradients *g, const struct cmn_topology *t);
+
+/* Collective, blocking. Compares the bits of all weights over the ranks. 0, or -1 with a reason
+ * (on every rank) that names the first rank that differs from rank 0. */
+int cmn_gradients_verify(const struct cmn_gradients *g, const struct cmn_topology *t);
+
+#endif

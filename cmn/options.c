@@ -1,0 +1,181 @@
+#include "options.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+
+enum kind { WORD, NUMBER, TEXT };
+
+struct option {
+    const char *key;
+    enum kind kind;
+    const char *value;    /* the default */
+    const char *range;    /* as people read it; for WORD the words in enum order, by ", " */
+    long low, high;       /* NUMBER only */
+    size_t at;
+    const char *help;
+};
+
+#define AT(field) offsetof(struct cmn_options, field)
+
+static const struct option table[] = {
+    {"cmn_communicator", TEXT, "auto", "auto, or a name of `darknet cmn list`", 0, 0,
+     AT(communicator), "strategy that sums the gradients over the ranks"},
+    {"cmn_batch", WORD, "per_rank", "per_rank, global", 0, 0, AT(batch),
+     "whether the cfg's batch is that of one rank, or is divided over all ranks"},
+    {"cmn_epochs", NUMBER, "0", "0 to 1000000", 0, 1000000, AT(epochs),
+     "end after this many passes over the list; 0: max_batches decides"},
+    {"cmn_scatter", WORD, "global", "global, shard, none", 0, 0, AT(scatter),
+     "one shuffled order for all ranks, a fixed part for each rank, or Darknet's drawing with "
+     "replacement"},
+    {"cmn_seed", NUMBER, "0", "0 to 2147483647", 0, INT_MAX, AT(seed),
+     "seed of order, augmentation and first weights; 0: rank 0 draws one and logs it"},
+    {"cmn_validate", NUMBER, "1", "0 to 1000000", 0, 1000000, AT(validate),
+     "epochs between validations on the .data file's `valid` list; 0: never"},
+    {"cmn_report", WORD, "table", "table, lines, quiet", 0, 0, AT(report),
+     "table (with a progress bar on a terminal), table and Darknet's own lines everywhere, or "
+     "nothing but errors"},
+    {"cmn_report_every", NUMBER, "0", "0 to 1000000000", 0, 1000000000, AT(report_every),
+     "iterations between rows of the table; 0: one row an epoch"},
+    {"cmn_json", TEXT, "", "file name", 0, 0, AT(json),
+     "JSON log; empty: in the backup folder, named after the cfg"},
+    {"cmn_log", TEXT, "", "folder", 0, 0, AT(log),
+     "write the output of the ranks above 0 to rank-N.log in this folder; empty: drop it"},
+    {"cmn_cache_mb", NUMBER, "-1", "-1 to 16777216", -1, 16777216, AT(cache_mb),
+     "MiB of decoded images that a rank keeps; -1: a quarter of the node's free memory, shared by "
+     "its ranks; 0: none"},
+    {"cmn_verify", NUMBER, "1000", "0 to 1000000000", 0, 1000000000, AT(verify),
+     "iterations between comparisons of all ranks' weights, bit by bit; 0: never"},
+};
+
+enum { KEYS = sizeof table / sizeof table[0] };
+
+/* Keys that the command line has set: the cfg, read later, must not overwrite them. */
+static unsigned char fixed[KEYS];
+
+int cmn_options_count(void)
+{
+    return KEYS;
+}
+
+void cmn_options_row(int i, struct cmn_option_row *row)
+{
+    row->key = table[i].key;
+    row->value = table[i].value;
+    row->range = table[i].range;
+    row->help = table[i].help;
+}
+
+static const struct option *find(const char *key)
+{
+    for (int i = 0; i < KEYS; i++) {
+        if (!strcmp(table[i].key, key)) {
+            return &table[i];
+        }
+    }
+    return NULL;
+}
+
+/* The position of `value` among the words of `range`, or -1. */
+static long word_index(const char *range, const char *value)
+{
+    size_t length = strlen(value);
+    long index = 0;
+
+    for (const char *word = range; word; index++) {
+        const char *end = strchr(word, ',');
+        size_t n = end ? (size_t)(end - word) : strlen(word);
+        if (n == length && n > 0 && !strncmp(word, value, n)) {
+            return index;
+        }
+        word = end ? end + 2 : NULL;
+    }
+    return -1;
+}
+
+static int store(struct cmn_options *o, const struct option *option, const char *value,
+                 const char *where)
+{
+    char *field = (char *)o + option->at;
+    char *end = NULL;
+    long number;
+
+    switch (option->kind) {
+    case TEXT:
+        if (strlen(value) >= CMN_TEXT) {
+            return cmn_fail("%s: the value of %s is longer than %d bytes", where, option->key,
+                            CMN_TEXT - 1);
+        }
+        memcpy(field, value, strlen(value) + 1);
+        return 0;
+    case WORD:
+        number = word_index(option->range, value);
+        if (number < 0) {
+            return cmn_fail("%s: %s=%s: the value must be one of: %s", where, option->key, value,
+                            option->range);
+        }
+        break;
+    default:
+        errno = 0;
+        number = strtol(value, &end, 10);
+        if (end == value || *end || errno || number < option->low || number > option->high) {
+            return cmn_fail("%s: %s=%s: the value must be a whole number, %s", where, option->key,
+                            value, option->range);
+        }
+    }
+    memcpy(field, &number, sizeof number);
+    return 0;
+}
+
+void cmn_options_default(struct cmn_options *o)
+{
+    memset(o, 0, sizeof *o);
+    memset(fixed, 0, sizeof fixed);
+    for (int i = 0; i < KEYS; i++) {
+        store(o, &table[i], table[i].value, "default");
+    }
+}
+
+int cmn_options_set(struct cmn_options *o, const char *key, const char *value, int command_line)
+{
+    const char *where = command_line ? "command line" : "cfg";
+    const struct option *option = find(key);
+    const char *keys[KEYS];
+    const char *nearest;
+
+    if (option) {
+        if (!command_line && fixed[option - table]) {
+            return 0;
+        }
+        fixed[option - table] |= (unsigned char)command_line;
+        return store(o, option, value, where);
+    }
+    for (int i = 0; i < KEYS; i++) {
+        keys[i] = table[i].key;
+    }
+    nearest = cmn_nearest(key, keys, KEYS);
+    if (nearest) {
+        return cmn_fail("%s: unknown key %s: did you mean %s?", where, key, nearest);
+    }
+    return cmn_fail("%s: unknown key %s: `darknet cmn list` prints the keys", where, key);
+}
+
+void cmn_options_print(const struct cmn_options *o, char *text, size_t bytes)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < KEYS && used < bytes; i++) {
+        const char *field = (const char *)o + table[i].at;
+        long number = 0;
+        if (table[i].kind == TEXT) {
+            used += (size_t)snprintf(text + used, bytes - used, "%s = %s\n", table[i].key, field);
+            continue;
+        }
+        memcpy(&number, field, sizeof number);
+        used += (size_t)snprintf(text + used, bytes - used, "%s = %ld\n", table[i].key, number);
+    }
+}

@@ -1,0 +1,47 @@
+/* The keys of [net] and of the command line: one table feeds parser, help, docs and tests. */
+#ifndef CMN_OPTIONS_H
+#define CMN_OPTIONS_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+enum cmn_batch_mode { CMN_BATCH_PER_RANK, CMN_BATCH_GLOBAL };
+enum cmn_scatter_mode { CMN_SCATTER_GLOBAL, CMN_SCATTER_SHARD, CMN_SCATTER_NONE };
+enum cmn_report_mode { CMN_REPORT_TABLE, CMN_REPORT_LINES, CMN_REPORT_QUIET };
+
+enum { CMN_TEXT = 1024 };
+
+struct cmn_options {
+    char communicator[CMN_TEXT];
+    long batch;             /* enum cmn_batch_mode */
+    long epochs;            /* 0: max_batches decides */
+    long scatter;           /* enum cmn_scatter_mode */
+    long seed;              /* 0: rank 0 draws one */
+    long validate;          /* epochs between validations, 0: never */
+    long report;            /* enum cmn_report_mode */
+    long report_every;      /* iterations between rows, 0: one row an epoch */
+    char json[CMN_TEXT];    /* empty: beside the weights */
+    char log[CMN_TEXT];     /* folder of the other ranks' output, empty: none */
+    long cache_mb;          /* -1: from free memory */
+    long verify;            /* iterations between comparisons of the weights, 0: never */
+};
+
+/* Local. Sets every key to its default. */
+void cmn_options_default(struct cmn_options *o);
+
+/* Local. Sets one key; `where` ("cfg", "command line") is named in the reason.
+ * A value set from the command line is kept when the cfg sets the same key later.
+ * 0, or -1 with a reason that names the key, the value, and what would be right. */
+int cmn_options_set(struct cmn_options *o, const char *key, const char *value, int command_line);
+
+/* Local. One line per key as "key = value\n", for comparing ranks. Truncates at `bytes`. */
+void cmn_options_print(const struct cmn_options *o, char *text, size_t bytes);
+
+/* Local. The table: number of keys, and one key's columns. Strings are static. */
+struct cmn_option_row {
+    const char *key, *value, *range, *help;
+};
+int cmn_options_count(void);
+void cmn_options_row(int i, struct cmn_option_row *row);
+
+#endif

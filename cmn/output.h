@@ -1,0 +1,15 @@
+/* The standard output and error of a rank: rank 0 speaks, the others are silent or write to files,
+ * and a last word reaches people once. All local. */
+#ifndef CMN_OUTPUT_H
+#define CMN_OUTPUT_H
+
+/* Sends the output of every rank but 0 to folder/rank-N.log, or nowhere when folder is empty.
+ * 0, or -1 with a reason. */
+int cmn_output_open(int rank, const char *folder);
+
+/* Thread-safe. Writes `line` to the real standard error, unless another process of this host has
+ * had the last word of this job: ranks that meet the same error say it once. Returns whether this
+ * process has it. */
+int cmn_output_last_word(const char *line, int node);
+
+#endif

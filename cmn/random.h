@@ -1,0 +1,29 @@
+/* Random numbers that do not depend on threads or timing: each draw comes from a stream that is
+ * named by what it is for, so equal seeds give equal runs. All local; no locks. */
+#ifndef CMN_RANDOM_H
+#define CMN_RANDOM_H
+
+#include <stdint.h>
+
+/* A well mixed 64-bit value of its arguments (finaliser of splitmix64: Steele, Lea, Flood, "Fast
+ * splittable pseudorandom number generators", OOPSLA 2014). */
+uint64_t cmn_random_hash(uint64_t seed, uint64_t a, uint64_t b, uint64_t c);
+
+/* The next 64 bits of the stream in *state. */
+uint64_t cmn_random_step(uint64_t *state);
+
+/* Seeds the main thread's two streams: `common` is equal on all ranks (weights, resizing,
+ * learning rate), `own` differs by rank (dropout, crops). The calling thread starts on common. */
+void cmn_random_open(uint64_t seed, int rank);
+
+/* Switches the calling thread. */
+void cmn_random_common(void);
+void cmn_random_own(void);
+/* To the stream named (purpose, number): the same numbers whenever and wherever it is named. */
+enum cmn_random_purpose { CMN_RANDOM_IMAGE = 3, CMN_RANDOM_EVALUATION };
+void cmn_random_named(enum cmn_random_purpose purpose, uint64_t number);
+
+/* 0 to 2^31 - 1, as rand() on glibc, from the calling thread's stream. */
+int cmn_random_int(void);
+
+#endif

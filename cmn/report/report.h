@@ -1,0 +1,52 @@
+/* What people see of a training: table, progress bar and JSON log, written by rank 0 alone.
+ * Names of columns are those of ChainerMN's PrintReport and LogReport. All local. */
+#ifndef CMN_REPORT_H
+#define CMN_REPORT_H
+
+#include <stddef.h>
+
+#include "options.h"
+
+struct cmn_row {
+    double epoch;
+    long iteration;
+    double loss;
+    double accuracy;               /* < 0: not known */
+    double validation_loss;        /* < 0: no validation in this row */
+    double validation_accuracy;
+    double lr;
+    double images_per_s;
+    double elapsed;                /* seconds since training began */
+    double compute, exchange, load;    /* shares of the row's time, 0 to 1 */
+};
+
+struct cmn_report;
+
+/* `json` is the file of the JSON log, which is replaced after every row. `total` iterations are
+ * expected, 0: not known. NULL with a reason when it cannot be set up. */
+struct cmn_report *cmn_report_open(enum cmn_report_mode mode, const char *json, long total);
+
+/* Writes one row. 0, or -1 with a reason when the JSON log cannot be written. */
+int cmn_report_row(struct cmn_report *r, const struct cmn_row *row);
+
+/* Redraws the progress bar, at most ten times a second, on a terminal only. */
+void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, double images_per_s);
+
+/* Ends the report and gives Darknet its standard output back. */
+void cmn_report_close(struct cmn_report *r);
+
+/* report/table.c: a heading line and one line of a row; `text` of `bytes` is filled. */
+void cmn_table_heading(char *text, size_t bytes);
+void cmn_table_row(const struct cmn_row *row, char *text, size_t bytes);
+
+/* report/json.c */
+struct cmn_json;
+struct cmn_json *cmn_json_open(const char *file);
+int cmn_json_row(struct cmn_json *j, const struct cmn_row *row);
+void cmn_json_close(struct cmn_json *j);
+
+/* report/terminal.c: whether a person watches this process's standard output on a terminal. A
+ * rank's own standard output is a pipe or a pseudo terminal of mpiexec, so mpiexec is asked. */
+int cmn_terminal_watched(void);
+
+#endif

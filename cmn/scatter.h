@@ -1,0 +1,49 @@
+/* Scatter: which image every rank sees at every step.
+ *
+ * A rank's samples are numbered from 0 for the whole training. What sample k is follows from the
+ * plan alone, so any thread may ask for any sample at any time and gets the same answer.
+ *
+ *   global  All epochs' shuffled orders form one endless stream. A step takes the next `step`
+ *           places, each rank its own slice of them. Every image stands exactly once in each
+ *           epoch's order; a step may hold the end of one epoch and the start of the next. N ranks
+ *           take the same images in a step as one rank that takes N slices.
+ *   shard   The list is shuffled once and cut into `size` parts that differ by at most one image.
+ *           A rank stays with its part and goes through it in a new order each time.
+ *   none    Darknet's way: any image, with replacement.
+ *
+ * The order of an epoch is a Fisher-Yates shuffle (Knuth, TAOCP 2, algorithm 3.4.2P). */
+#ifndef CMN_SCATTER_H
+#define CMN_SCATTER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "options.h"
+
+struct cmn_scatter_plan {
+    enum cmn_scatter_mode mode;
+    uint64_t seed;
+    int rank, size;
+    size_t images;    /* in the list */
+    size_t step;      /* images that all ranks together take in a step */
+    size_t offset;    /* where this rank's slice of a step starts */
+    size_t mine;      /* images that this rank takes in a step */
+    size_t origin;    /* images already seen by all ranks when sample 0 is drawn (a resume) */
+};
+
+struct cmn_scatter;
+
+/* Local. NULL with a reason when the plan cannot work. The caller frees with cmn_scatter_close. */
+struct cmn_scatter *cmn_scatter_open(const struct cmn_scatter_plan *plan);
+
+struct cmn_sample {
+    size_t image;       /* index in the list */
+    uint64_t ticket;    /* names the sample: equal tickets draw equal augmentations */
+};
+
+/* Local, thread-safe. Fills sample[0 … n-1] with this rank's samples first … first+n-1. */
+void cmn_scatter_draw(struct cmn_scatter *s, size_t first, size_t n, struct cmn_sample *sample);
+
+void cmn_scatter_close(struct cmn_scatter *s);
+
+#endif

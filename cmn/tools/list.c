@@ -1,0 +1,54 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "communicator.h"
+#include "options.h"
+#include "tools/tools.h"
+
+static void text(void)
+{
+    const struct cmn_communicator *c;
+    struct cmn_option_row row;
+
+    printf("Communicators (cmn_communicator):\n\n  %-8s %-5s %-8s %s\n", "name", "CPU", "GPU",
+           "when to use it");
+    for (int i = 0; (c = cmn_communicator_at(i)); i++) {
+        printf("  %-8s %-5s %-8s %s\n", c->name, c->cpu, c->gpu, c->use);
+    }
+    printf("\nKeys of [net], or -KEY VALUE on the command line:\n\n");
+    for (int i = 0; i < cmn_options_count(); i++) {
+        cmn_options_row(i, &row);
+        printf("  %s=%s\n      %s\n      values: %s\n", row.key, row.value, row.help, row.range);
+    }
+}
+
+static void markdown(void)
+{
+    const struct cmn_communicator *c;
+    struct cmn_option_row row;
+
+    printf("| communicator | CPU | GPU | when to use it |\n|---|---|---|---|\n");
+    for (int i = 0; (c = cmn_communicator_at(i)); i++) {
+        printf("| `%s` | %s | %s | %s |\n", c->name, c->cpu, c->gpu, c->use);
+    }
+    printf("\n| key | default | values | meaning |\n|---|---|---|---|\n");
+    for (int i = 0; i < cmn_options_count(); i++) {
+        cmn_options_row(i, &row);
+        printf("| `%s` | %s | %s | %s |\n", row.key, row.value[0] ? row.value : "(empty)",
+               row.range, row.help);
+    }
+}
+
+int cmn_tool_list(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "-md")) {
+        markdown();
+        return 0;
+    }
+    if (argc > 1) {
+        fprintf(stderr, "darknet cmn list: unknown argument %s; known is: -md\n", argv[1]);
+        return 1;
+    }
+    text();
+    return 0;
+}

@@ -1,0 +1,89 @@
+#include "topology.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "log.h"
+
+int cmn_mpi_check(int code, const char *what)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+
+    if (code == MPI_SUCCESS) {
+        return 0;
+    }
+    if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) {
+        snprintf(text, sizeof text, "MPI error %d", code);
+    }
+    return cmn_fail("%s: %s", what, text);
+}
+
+/* Numbers the nodes by their lowest rank: the first rank of every node meets the others. */
+static int number_nodes(struct cmn_topology *t)
+{
+    MPI_Comm leaders = MPI_COMM_NULL;
+    int node[2] = {0, 0};
+    int colour = t->intra_rank == 0 ? 0 : MPI_UNDEFINED;
+
+    if (cmn_mpi_check(MPI_Comm_split(t->world, colour, t->rank, &leaders), "MPI_Comm_split")) {
+        return -1;
+    }
+    if (leaders != MPI_COMM_NULL) {
+        MPI_Comm_rank(leaders, &node[0]);
+        MPI_Comm_size(leaders, &node[1]);
+        MPI_Comm_free(&leaders);
+    }
+    if (cmn_mpi_check(MPI_Bcast(node, 2, MPI_INT, 0, t->intra), "MPI_Bcast")) {
+        return -1;
+    }
+    t->inter_rank = node[0];
+    t->inter_size = node[1];
+    return 0;
+}
+
+int cmn_topology_open(struct cmn_topology *t)
+{
+    memset(t, 0, sizeof *t);
+    t->world = t->intra = MPI_COMM_NULL;
+    if (gethostname(t->host, sizeof t->host - 1)) {
+        snprintf(t->host, sizeof t->host, "unknown");
+    }
+    if (cmn_mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &t->world), "MPI_Comm_dup")) {
+        return -1;
+    }
+    MPI_Comm_set_errhandler(t->world, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(t->world, &t->rank);
+    MPI_Comm_size(t->world, &t->size);
+    cmn_log_identity(t->rank, t->host);
+    if (cmn_mpi_check(MPI_Comm_split_type(t->world, MPI_COMM_TYPE_SHARED, t->rank, MPI_INFO_NULL,
+                                          &t->intra),
+                      "MPI_Comm_split_type")) {
+        return -1;
+    }
+    MPI_Comm_set_errhandler(t->intra, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(t->intra, &t->intra_rank);
+    MPI_Comm_size(t->intra, &t->intra_size);
+    return number_nodes(t);
+}
+
+void cmn_topology_close(struct cmn_topology *t)
+{
+    if (t->intra != MPI_COMM_NULL) {
+        MPI_Comm_free(&t->intra);
+    }
+    if (t->world != MPI_COMM_NULL) {
+        MPI_Comm_free(&t->world);
+    }
+}
+
+int cmn_first_bad(const struct cmn_topology *t, int bad)
+{
+    int mine = bad ? t->rank : INT_MAX;
+    int first = INT_MAX;
+
+    MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, t->world);
+    return first == INT_MAX ? -1 : first;
+}

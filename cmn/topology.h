@@ -1,0 +1,28 @@
+/* Where this process stands in the job: its rank, its node, and the groups built from them. */
+#ifndef CMN_TOPOLOGY_H
+#define CMN_TOPOLOGY_H
+
+#include <mpi.h>
+
+struct cmn_topology {
+    MPI_Comm world;                /* a private copy of MPI_COMM_WORLD that returns its errors */
+    MPI_Comm intra;                /* the ranks that share memory with this one */
+    int rank, size;                /* in world */
+    int intra_rank, intra_size;    /* in intra */
+    int inter_rank, inter_size;    /* number of this node (by its lowest rank), number of nodes */
+    char host[64];
+};
+
+/* Collective over MPI_COMM_WORLD, blocking. MPI must be initialised. 0, or -1 with a reason. */
+int cmn_topology_open(struct cmn_topology *t);
+
+/* Collective, blocking. */
+void cmn_topology_close(struct cmn_topology *t);
+
+/* Local: returns 0 when `code` is MPI_SUCCESS, else notes "<what>: <MPI's text>" and returns -1. */
+int cmn_mpi_check(int code, const char *what);
+
+/* Collective, blocking: the lowest rank that calls with `bad` != 0, or -1 when none does. */
+int cmn_first_bad(const struct cmn_topology *t, int bad);
+
+#endif

@@ -1,0 +1,365 @@
+#include "training.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "darknet.h"
+#include "log.h"
+#include "random.h"
+#include "report/report.h"
+#include "scatter.h"
+
+static volatile sig_atomic_t stop_requested;
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void note_stop(int signal_number)
+{
+    stop_requested = signal_number;
+}
+
+int cmn_training_share(struct cmn_training *t, int batch)
+{
+    const struct cmn_topology *top = &t->session->topology;
+    long rank = top->rank, size = top->size;
+
+    if (t->session->options.batch == CMN_BATCH_PER_RANK || t->session->command != CMN_CLASSIFIER_TRAIN) {
+        t->local = batch;
+        t->total = batch * top->size;
+        t->offset = batch * top->rank;
+        return 0;
+    }
+    if (batch < size) {
+        return cmn_fail("cmn_batch=global: %d images a pass (batch divided by subdivisions) cannot "
+                        "be shared by %ld ranks: raise batch, or lower subdivisions or the number "
+                        "of ranks", batch, size);
+    }
+    t->total = batch;
+    t->offset = (int)(batch * rank / size);
+    t->local = (int)(batch * (rank + 1) / size) - t->offset;
+    return 0;
+}
+
+static void name_of(const char *cfg, char *name, size_t bytes)
+{
+    const char *slash = strrchr(cfg, '/');
+
+    snprintf(name, bytes, "%s", slash ? slash + 1 : cfg);
+    name[strcspn(name, ".")] = '\0';
+}
+
+int cmn_training_attach(struct cmn_training *t, const char *cfg)
+{
+    struct cmn_session *s = t->session;
+    char options[8192];
+    int bad;
+
+    name_of(cfg, t->name, sizeof t->name);
+    cmn_options_print(&s->options, options, sizeof options);
+    if (cmn_gradients_open(&t->gradients, t->net)) {
+        return -1;
+    }
+    t->attached = 1;
+    if (cmn_gradients_compare(&t->gradients, t->net, options, &s->topology)) {
+        return -1;
+    }
+    bad = cmn_first_bad(&s->topology, 0);
+    if (bad >= 0) {
+        return cmn_fail("rank %d has another network", bad);
+    }
+    return cmn_gradients_broadcast(&t->gradients, t->net, &s->topology);
+}
+
+void cmn_training_detach(struct cmn_training *t)
+{
+    if (t->attached) {
+        cmn_gradients_close(&t->gradients);
+    }
+    cmn_scatter_close(t->scatter);
+    cmn_report_close(t->report);
+    t->scatter = NULL;
+    t->report = NULL;
+    t->attached = 0;
+}
+
+static size_t step_images(const struct cmn_training *t)
+{
+    return (size_t)t->total * (size_t)t->net->subdivisions;
+}
+
+void cmn_training_epochs(struct cmn_training *t)
+{
+    const struct cmn_session *s = t->session;
+    size_t images = (size_t)s->options.epochs * s->train_images;
+
+    if (images) {
+        t->net->max_batches = (int)((images + step_images(t) - 1) / step_images(t));
+    }
+}
+
+int cmn_training_draw(struct cmn_training *t, size_t n, size_t images, size_t *first)
+{
+    const struct cmn_session *s = t->session;
+    size_t mine = (size_t)t->local * (size_t)t->net->subdivisions;
+
+    if (n != mine) {
+        return cmn_fail("the trainer asks for %zu images a batch, the network takes %zu", n, mine);
+    }
+    if (!t->scatter) {
+        struct cmn_scatter_plan plan = {
+            .mode = (enum cmn_scatter_mode)s->options.scatter,
+            .seed = s->seed,
+            .rank = s->topology.rank,
+            .size = s->topology.size,
+            .images = images,
+            .step = step_images(t),
+            .offset = (size_t)t->offset * (size_t)t->net->subdivisions,
+            .mine = mine,
+            .origin = *t->net->seen,
+        };
+        t->scatter = cmn_scatter_open(&plan);
+        if (!t->scatter) {
+            return -1;
+        }
+    }
+    *first = t->drawn;
+    t->drawn += n;
+    return 0;
+}
+
+/* What a person wants to know before the first step. */
+static void introduce(const struct cmn_training *t)
+{
+    static const char *const scatter[] = {"global", "shard", "none"};
+    const struct cmn_session *s = t->session;
+    const char *why = "";
+
+    cmn_communicator_choose(s->options.communicator, &s->topology, &why);
+    cmn_say("%d rank%s on %d node%s, communicator %s (%s), fp32, batch %d per rank%s, global batch "
+            "%zu, scatter %s, seed %lu", s->topology.size, s->topology.size == 1 ? "" : "s",
+            s->topology.inter_size, s->topology.inter_size == 1 ? "" : "s", s->communicator->name,
+            why, t->local * t->net->subdivisions,
+            t->total == t->local * s->topology.size ? "" : " (rank 0; shares differ by one)",
+            step_images(t), scatter[s->options.scatter], s->seed);
+    if (!s->communicator->sums && s->topology.size > 1) {
+        cmn_say("communicator %s exchanges nothing: the result of this training is worthless",
+                s->communicator->name);
+    }
+    if (s->options.validate && !s->valid.images) {
+        cmn_say("no `valid` list in the .data file: training without validation");
+    }
+}
+
+static int start(struct cmn_training *t)
+{
+    struct cmn_session *s = t->session;
+    struct sigaction action;
+    char json[2 * CMN_TEXT];
+
+    t->started = 1;
+    t->first_step = (long)get_current_batch(t->net);
+    t->epoch = s->train_images ? (long)(*t->net->seen / s->train_images) : 0;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = note_stop;
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    introduce(t);
+    if (s->topology.rank == 0) {
+        snprintf(json, sizeof json, "%s", s->options.json);
+        if (!json[0]) {
+            snprintf(json, sizeof json, "%s/%s.json", s->backup, t->name);
+        }
+        t->report = cmn_report_open((enum cmn_report_mode)s->options.report, json,
+                                    t->net->max_batches);
+        if (!t->report) {
+            return -1;
+        }
+    }
+    t->began = t->sums.since = t->left = now();
+    return 0;
+}
+
+int cmn_training_pass(struct cmn_training *t)
+{
+    if (!t->started && start(t)) {
+        return -1;
+    }
+    t->pass_began = now();
+    if (t->pass == 0) {
+        t->sums.load += t->pass_began - t->left;
+    }
+    cmn_random_own();
+    return 0;
+}
+
+static int largest(const float *x, int n)
+{
+    int best = 0;
+
+    for (int i = 1; i < n; i++) {
+        if (x[i] > x[best]) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+int cmn_training_passed(struct cmn_training *t, int last)
+{
+    const network *net = t->net;
+
+    (void)last;
+    cmn_random_common();
+    t->loss += *net->cost;
+    for (int i = 0; i < net->batch && net->truths == net->outputs; i++) {
+        t->right += largest(net->output + (size_t)i * (size_t)net->outputs, net->outputs) ==
+                    largest(net->truth + (size_t)i * (size_t)net->truths, net->truths);
+    }
+    /* Not from `seen`, as Darknet does: after a resume with another batch it need not divide. */
+    if (++t->pass < net->subdivisions) {
+        t->sums.compute += now() - t->pass_began;
+        return 0;
+    }
+    t->pass = 0;
+    return 1;
+}
+
+int cmn_training_update(struct cmn_training *t, int *batch, float *momentum)
+{
+    struct cmn_session *s = t->session;
+    float *tally = t->gradients.tally;
+    double begin = now();
+
+    t->sums.compute += begin - t->pass_began;
+    tally[CMN_LOSS] = t->loss;
+    tally[CMN_RIGHT] = t->right;
+    tally[CMN_IMAGES] = (float)(t->local * t->net->subdivisions);
+    tally[CMN_STOP] = stop_requested ? 1 : 0;
+    t->loss = t->right = 0;
+    if (s->communicator->allreduce(s->exchange, &t->gradients.exchange)) {
+        return cmn_fail_in("%s: sum of the gradients", s->communicator->name);
+    }
+    /* The sum holds every rank's momentum residue, so each rank keeps 1/size of it. */
+    *batch = t->total * t->net->subdivisions;
+    *momentum /= (float)s->topology.size;
+    t->mean_loss = tally[CMN_LOSS] / tally[CMN_IMAGES];
+    t->sums.loss += tally[CMN_LOSS];
+    t->sums.right += tally[CMN_RIGHT];
+    t->sums.images += tally[CMN_IMAGES];
+    t->stepped = 1;
+    t->pass_began = now();
+    t->sums.exchange += t->pass_began - begin;
+    return 0;
+}
+
+static int validate(struct cmn_training *t, struct cmn_row *row)
+{
+    struct cmn_session *s = t->session;
+    struct cmn_score score;
+    int chunk = t->net->batch;
+
+    /* Shares of a batch may differ by one image: all ranks cut the list by the smallest. */
+    if (cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, &chunk, 1, MPI_INT, MPI_MIN, s->topology.world),
+                      "MPI_Allreduce") ||
+        cmn_gradients_average_statistics(&t->gradients, &s->topology) ||
+        cmn_evaluate(t->net, &s->valid, chunk, &s->topology, &score)) {
+        return cmn_fail_in("validation");
+    }
+    row->validation_loss = score.loss;
+    row->validation_accuracy = (double)score.top1 / (double)score.images;
+    return 0;
+}
+
+static int make_row(struct cmn_training *t, int with_validation)
+{
+    struct cmn_session *s = t->session;
+    struct cmn_row_sums *sums = &t->sums;
+    double time = now();
+    double passed = time - sums->since;
+    double images = sums->images > 0 ? sums->images : 1;
+    struct cmn_row row = {
+        .epoch = s->train_images ? (double)*t->net->seen / (double)s->train_images : 0,
+        .iteration = t->first_step + t->steps,
+        .loss = sums->loss / images,
+        .accuracy = t->net->truths == t->net->outputs ? sums->right / images : -1,
+        .validation_loss = -1,
+        .lr = get_current_rate(t->net),
+        .images_per_s = images / passed,
+        .compute = sums->compute / passed,
+        .exchange = sums->exchange / passed,
+        .load = sums->load / passed,
+    };
+
+    if (with_validation && validate(t, &row)) {
+        return -1;
+    }
+    row.elapsed = now() - t->began;
+    memset(sums, 0, sizeof *sums);
+    sums->since = now();
+    return t->report ? cmn_report_row(t->report, &row) : 0;
+}
+
+/* One rank's request to stop came with the gradients, so all ranks see it in the same step. Every
+ * trainer of Darknet ends its loop, and saves, when max_batches is reached. */
+static void notice_stop(struct cmn_training *t)
+{
+    struct cmn_session *s = t->session;
+
+    if (t->gradients.tally[CMN_STOP] <= 0 || s->stop_signal) {
+        return;
+    }
+    s->stop_signal = stop_requested ? stop_requested : SIGTERM;
+    t->net->max_batches = (int)get_current_batch(t->net);
+    cmn_say("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
+            "saved", s->stop_signal, t->first_step + t->steps);
+}
+
+int cmn_training_step_done(struct cmn_training *t)
+{
+    struct cmn_session *s = t->session;
+    const struct cmn_options *o = &s->options;
+    long epoch = s->train_images ? (long)(*t->net->seen / s->train_images) : 0;
+    int epoch_ended = epoch > t->epoch;
+    int last;
+    double speed;
+
+    if (!t->stepped) {
+        return 0;
+    }
+    t->stepped = 0;
+    t->sums.compute += now() - t->pass_began;
+    t->steps++;
+    t->epoch = epoch;
+    notice_stop(t);
+    last = t->net->max_batches && get_current_batch(t->net) >= (size_t)t->net->max_batches;
+    if (o->verify && s->communicator->sums && (t->first_step + t->steps) % o->verify == 0 &&
+        cmn_gradients_verify(&t->gradients, &s->topology)) {
+        return cmn_fail_in("after iteration %ld", t->first_step + t->steps);
+    }
+    speed = t->sums.images / (now() - t->sums.since);
+    if (epoch_ended || last || (o->report_every && t->steps % o->report_every == 0)) {
+        int due = o->validate && s->valid.images && !s->stop_signal &&
+                  (last || (epoch_ended && epoch % o->validate == 0));
+        if (make_row(t, due)) {
+            return -1;
+        }
+    }
+    if (t->report) {
+        cmn_report_progress(t->report, t->first_step + t->steps,
+                            s->train_images ? (double)*t->net->seen / (double)s->train_images : 0,
+                            speed);
+    }
+    t->left = now();
+    return 0;
+}

@@ -1,0 +1,60 @@
+/* One network in training: passes, steps, epochs; what happens between two updates. */
+#ifndef CMN_TRAINING_H
+#define CMN_TRAINING_H
+
+#include <stddef.h>
+
+#include "gradients.h"
+#include "session.h"
+
+struct cmn_report;
+struct cmn_scatter;
+struct network;
+
+struct cmn_training {
+    struct cmn_session *session;
+    struct network *net;
+    char name[256];               /* of the cfg, without folder and extension */
+    int total, local, offset;     /* images of a pass: all ranks, this one, ranks before it */
+    int attached;                 /* gradients lie in the arena */
+    struct cmn_gradients gradients;
+    struct cmn_scatter *scatter;
+    size_t drawn;                 /* samples handed to the loader */
+    struct cmn_report *report;    /* rank 0 only */
+
+    int started;
+    int pass;                     /* passes of the step that are done */
+    float loss, right;            /* sums of this rank over the passes of the step */
+    float mean_loss;              /* of the last step, over all ranks */
+    int stepped;                  /* an update happened in this batch */
+    long steps, first_step;       /* updates, and their number when training began */
+    long epoch;                   /* whole passes over the list, as of the last step */
+
+    struct cmn_row_sums {
+        double loss, right, images;
+        double compute, exchange, load;
+        double since;
+    } sums;                       /* since the last row */
+    double began, pass_began, left;    /* clock: training, this pass, end of the last batch */
+};
+
+/* All return 0, or -1 with a reason. `t` is owned by the caller, zeroed, with session and net set. */
+
+/* Local. Divides `batch` (images of one pass, as the cfg says) as cmn_batch asks. */
+int cmn_training_share(struct cmn_training *t, int batch);
+/* Collective. */
+int cmn_training_attach(struct cmn_training *t, const char *cfg);
+/* Local. Undoes attach and ends the report. */
+void cmn_training_detach(struct cmn_training *t);
+/* Local. Once the length of the list is known: cmn_epochs becomes max_batches. */
+void cmn_training_epochs(struct cmn_training *t);
+/* Local. n samples are wanted from a list of `images`; *first is the number of the first. */
+int cmn_training_draw(struct cmn_training *t, size_t n, size_t images, size_t *first);
+/* Local. A pass begins; a pass has ended (returns whether it was the step's last, or -1). */
+int cmn_training_pass(struct cmn_training *t);
+int cmn_training_passed(struct cmn_training *t, int last);
+/* Collective. */
+int cmn_training_update(struct cmn_training *t, int *batch, float *momentum);
+int cmn_training_step_done(struct cmn_training *t);
+
+#endif
