@@ -1,11 +1,6 @@
 #include "cmn.h"
 
-#include <cblas.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,12 +8,13 @@
 #include "darknet.h"
 #include "option_list.h"
 
+#include "arguments.h"
 #include "files.h"
 #include "images.h"
+#include "loader.h"
 #include "log.h"
 #include "output.h"
 #include "random.h"
-#include "scatter.h"
 #include "session.h"
 #include "tools/tools.h"
 #include "training.h"
@@ -80,133 +76,14 @@ static void finish(int status, void *unused)
     }
     fflush(NULL);
     session.on = 0;
-    if (session.communicator) {
-        session.communicator->close(session.exchange);
-    }
-    cmn_topology_close(&session.topology);
+    cmn_session_close(&session);
     MPI_Finalize();
-    cmn_images_close();
     if (session.stop_signal) {
         _exit(128 + session.stop_signal);
     }
 }
 
 /* ---- the start ---- */
-
-/* Sets the keys given as -cmn_key VALUE and takes them, and -cmn, out of the arguments.
- * Returns whether -cmn was there; *key tells whether a key was. */
-static int take_arguments(int *argc, char **argv, int *result, int *key)
-{
-    int on = 0, kept = 0;
-
-    *result = 0;
-    *key = 0;
-    for (int i = 0; i < *argc; i++) {
-        if (!strcmp(argv[i], "-cmn")) {
-            on = 1;
-        } else if (!strncmp(argv[i], "-cmn_", 5)) {
-            *key = 1;
-            if (i + 1 == *argc) {
-                *result = cmn_fail("command line: %s: the value is missing", argv[i]);
-            } else if (*result == 0) {
-                *result = cmn_options_set(&session.options, argv[i] + 1, argv[i + 1], 1);
-            }
-            i++;
-        } else {
-            argv[kept++] = argv[i];
-        }
-    }
-    argv[kept] = NULL;
-    *argc = kept;
-    return on;
-}
-
-/* Processes that mpiexec or srun started without -cmn would train N copies, and overwrite each
- * other's weights. */
-static void warn_of_copies(void)
-{
-    static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-                                           {"PMI_SIZE", "PMI_RANK"},
-                                           {"SLURM_NTASKS", "SLURM_PROCID"}};
-
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *size = getenv(names[i][0]);
-        const char *rank = getenv(names[i][1]);
-        if (size && rank && atoi(size) > 1) {
-            if (atoi(rank) == 0) {
-                fprintf(stderr, "cmn: warning: %s processes were started without -cmn: they run as "
-                        "%s independent copies; add -cmn to train together\n", size, size);
-            }
-            return;
-        }
-    }
-}
-
-static enum cmn_command command_of(int argc, char **argv)
-{
-    if (argc > 2 && !strcmp(argv[1], "classifier")) {
-        if (!strcmp(argv[2], "train")) {
-            return CMN_CLASSIFIER_TRAIN;
-        }
-        if (!strcmp(argv[2], "valid")) {
-            return CMN_CLASSIFIER_VALID;
-        }
-    }
-    return CMN_OTHER;
-}
-
-static unsigned long draw_seed(void)
-{
-    uint32_t bits = 0;
-    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0 || read(fd, &bits, sizeof bits) != (ssize_t)sizeof bits) {
-        bits = (uint32_t)getpid() * 2654435761u;
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    return (bits & 0x7fffffff) | 1;    /* 0 asks for a drawn one */
-}
-
-/* Several ranks on one host share its cores: without this each would start a thread per core. */
-static void share_cores(void)
-{
-    cpu_set_t set;
-    int cores;
-
-    if (getenv("OPENBLAS_NUM_THREADS") || sched_getaffinity(0, sizeof set, &set)) {
-        return;
-    }
-    cores = CPU_COUNT(&set) / session.topology.intra_size;
-    openblas_set_num_threads(cores > 1 ? cores : 1);
-}
-
-/* Collective. */
-static int agree_on_seed(void)
-{
-    session.seed = (unsigned long)session.options.seed;
-    if (session.seed == 0) {
-        session.seed = draw_seed();
-    }
-    return cmn_mpi_check(MPI_Bcast(&session.seed, 1, MPI_UNSIGNED_LONG, 0, session.topology.world),
-                         "MPI_Bcast of the seed");
-}
-
-static int open_communicator(void)
-{
-    const char *why;
-
-    session.communicator = cmn_communicator_choose(session.options.communicator, &session.topology,
-                                                   &why);
-    if (!session.communicator) {
-        return -1;
-    }
-    if (session.communicator->open(&session.exchange, &session.topology)) {
-        return cmn_fail_in("%s", session.communicator->name);
-    }
-    return 0;
-}
 
 static int start_mpi(int *argc, char ***argv)
 {
@@ -221,40 +98,38 @@ static int start_mpi(int *argc, char ***argv)
     if (provided < MPI_THREAD_FUNNELED) {
         return cmn_fail("this MPI library cannot be used by a program with threads");
     }
-    return cmn_topology_open(&session.topology);
+    return cmn_session_open(&session);
 }
 
 void cmn_init(int *argc, char **argv)
 {
-    int result, key, on;
+    struct cmn_arguments found;
+    char reason[1024] = "";
 
     if (*argc > 1 && !strcmp(argv[1], "cmn")) {
         exit(cmn_tools_run(*argc, argv));
     }
     cmn_options_default(&session.options);
-    on = take_arguments(argc, argv, &result, &key);
-    if (!on) {
-        if (key) {
+    if (cmn_arguments_take(argc, argv, &session.options, &found)) {
+        snprintf(reason, sizeof reason, "%s", cmn_reason());
+    }
+    if (!found.on) {
+        if (found.key) {
             fprintf(stderr, "cmn: a -cmn_ key was given without -cmn: add -cmn\n");
             exit(1);
         }
-        warn_of_copies();
+        cmn_arguments_warn_of_copies();
         return;
     }
-    if (result < 0) {
-        char reason[1024];
-        snprintf(reason, sizeof reason, "%s", cmn_reason());
-        check(start_mpi(argc, &argv));
+    session.command = found.command;
+    check(start_mpi(argc, &argv));
+    if (reason[0]) {
         end_job(reason);
     }
-    session.command = command_of(*argc, argv);
-    check(start_mpi(argc, &argv));
-    check(cmn_output_open(session.topology.rank, session.options.log));
     if (session.command == CMN_OTHER) {
-        end_job("-cmn works with `classifier train` and `classifier valid`; this command would run "
-                "as independent copies: leave -cmn and mpiexec away");
+        end_job("-cmn works with `classifier train` and `classifier valid`; any other command would "
+                "run as independent copies: leave -cmn and mpiexec away");
     }
-    share_cores();
 }
 
 int cmn_rank(void)
@@ -284,16 +159,6 @@ static void read_keys(struct list *options)
     }
 }
 
-static void limit_images(void)
-{
-    size_t limit = cmn_images_default_limit(session.topology.intra_size);
-
-    if (session.options.cache_mb >= 0) {
-        limit = (size_t)session.options.cache_mb << 20;
-    }
-    cmn_images_limit(limit);
-}
-
 int cmn_batch(struct network *net, struct list *options, int batch)
 {
     struct cmn_training *t;
@@ -302,13 +167,7 @@ int cmn_batch(struct network *net, struct list *options, int batch)
         return batch;
     }
     read_keys(options);
-    check(agree_on_seed());
-    cmn_random_open(session.seed, session.topology.rank);
-    if (session.options.report == CMN_REPORT_QUIET) {
-        cmn_say_nothing();
-    }
-    limit_images();
-    check(session.communicator ? 0 : open_communicator());
+    check(cmn_session_configure(&session));
     t = calloc(1, sizeof *t);
     if (!t) {
         end_job("out of memory");
@@ -345,40 +204,15 @@ void cmn_free(struct network *net)
     }
 }
 
-static int open_backup(void)
-{
-    int created = 0;
-
-    if (session.topology.rank != 0) {
-        return 0;
-    }
-    if (cmn_files_writable(session.backup, &created)) {
-        return -1;
-    }
-    if (created) {
-        cmn_say("made the backup folder %s", session.backup);
-    }
-    return 0;
-}
-
 void cmn_data(struct list *options)
 {
-    const char *backup, *train, *valid, *labels;
-
-    if (!session.on || session.command != CMN_CLASSIFIER_TRAIN) {
-        return;
-    }
-    backup = option_find_str(options, "backup", NULL);
-    train = option_find_str(options, "train", NULL);
-    valid = option_find_str(options, "valid", NULL);
-    labels = option_find_str(options, "labels", NULL);
-    snprintf(session.backup, sizeof session.backup, "%s", backup ? backup : "/backup/");
-    snprintf(session.train_list, sizeof session.train_list, "%s", train ? train : "");
-    check(open_backup());
-    if (session.options.validate && valid && labels) {
-        check(cmn_valid_open(&session.valid, valid, labels,
-                             option_find_int_quiet(options, "classes", 2),
-                             option_find_int_quiet(options, "top", 1)));
+    if (session.on && session.command == CMN_CLASSIFIER_TRAIN) {
+        check(cmn_session_data(&session, option_find_str(options, "backup", NULL),
+                               option_find_str(options, "train", NULL),
+                               option_find_str(options, "valid", NULL),
+                               option_find_str(options, "labels", NULL),
+                               option_find_int_quiet(options, "classes", 2),
+                               option_find_int_quiet(options, "top", 1)));
     }
 }
 
@@ -415,13 +249,6 @@ FILE *cmn_fopen(const char *name)
 
 /* ---- loading ---- */
 
-static _Thread_local struct {
-    int active;
-    size_t next;        /* number of the first sample that is not handed out yet */
-    struct cmn_sample *sample;    /* those handed out last */
-    size_t samples, at; /* how many, and how many of them were loaded */
-} loader;
-
 size_t cmn_draw(int n, int images)
 {
     size_t first = 0;
@@ -435,9 +262,7 @@ size_t cmn_draw(int n, int images)
 void cmn_loader(size_t first)
 {
     if (session.on) {
-        loader.active = 1;
-        loader.next = first;
-        loader.at = loader.samples = 0;
+        cmn_loader_start(first);
     }
 }
 
@@ -448,19 +273,8 @@ char **cmn_paths(char **paths, int n)
     if (!session.on) {
         return NULL;
     }
-    mine = calloc((size_t)n + 1, sizeof *mine);
-    free(loader.sample);
-    loader.sample = calloc((size_t)n + 1, sizeof *loader.sample);
-    if (!mine || !loader.sample) {
-        end_job("out of memory for a batch");
-    }
-    cmn_scatter_draw(trained->scatter, loader.next, (size_t)n, loader.sample);
-    loader.next += (size_t)n;
-    loader.samples = (size_t)n;
-    loader.at = 0;
-    for (int i = 0; i < n; i++) {
-        mine[i] = paths[loader.sample[i].image];
-    }
+    mine = cmn_loader_paths(trained->scatter, paths, n);
+    check(mine ? 0 : -1);
     return mine;
 }
 
@@ -469,14 +283,7 @@ unsigned char *cmn_image(const char *file, int channels, int *w, int *h, int *c)
     if (!session.on) {
         return NULL;
     }
-    if (loader.active && loader.at < loader.samples) {
-        cmn_random_named(CMN_RANDOM_IMAGE, loader.sample[loader.at++].ticket);
-        if (loader.at == loader.samples) {
-            free(loader.sample);    /* the thread may end here */
-            loader.sample = NULL;
-            loader.at = loader.samples = 0;
-        }
-    }
+    cmn_loader_next_image();
     return cmn_images_find(file, channels, w, h, c);
 }
 

@@ -13,16 +13,15 @@
 
 #include "log.h"
 
-static int real_stderr = STDERR_FILENO;
+static int real_stderr = -1;
 
 int cmn_output_open(int rank, const char *folder)
 {
     char name[4200];
     int fd;
 
-    real_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
     if (real_stderr < 0) {
-        real_stderr = STDERR_FILENO;
+        real_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
     }
     if (rank == 0) {
         return 0;
@@ -94,7 +93,7 @@ int cmn_output_last_word(const char *line, int node)
         return 0;
     }
     while (length > 0) {
-        ssize_t written = write(real_stderr, line, length);
+        ssize_t written = write(real_stderr < 0 ? STDERR_FILENO : real_stderr, line, length);
         if (written <= 0) {
             break;
         }

@@ -4,7 +4,7 @@
 #define CMN_OUTPUT_H
 
 /* Sends the output of every rank but 0 to folder/rank-N.log, or nowhere when folder is empty.
- * 0, or -1 with a reason. */
+ * May be called again when the folder becomes known. 0, or -1 with a reason. */
 int cmn_output_open(int rank, const char *folder);
 
 /* Thread-safe. Writes `line` to the real standard error, unless another process of this host has

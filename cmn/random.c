@@ -1,5 +1,8 @@
 #include "random.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 static uint64_t seed_of_job;
 static uint64_t common, own;
 static _Thread_local uint64_t named;
@@ -56,4 +59,18 @@ void cmn_random_named(enum cmn_random_purpose purpose, uint64_t number)
 int cmn_random_int(void)
 {
     return (int)(cmn_random_step(stream ? stream : &named) >> 33);
+}
+
+unsigned long cmn_random_draw_seed(void)
+{
+    uint32_t bits = 0;
+    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0 || read(fd, &bits, sizeof bits) != (ssize_t)sizeof bits) {
+        bits = (uint32_t)getpid() * UINT32_C(2654435761);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return (bits & 0x7fffffff) | 1;    /* 0 asks for a drawn one */
 }

@@ -23,6 +23,9 @@ void cmn_random_own(void);
 enum cmn_random_purpose { CMN_RANDOM_IMAGE = 3, CMN_RANDOM_EVALUATION };
 void cmn_random_named(enum cmn_random_purpose purpose, uint64_t number);
 
+/* A seed from the operating system, 1 to 2^31 - 1. */
+unsigned long cmn_random_draw_seed(void);
+
 /* 0 to 2^31 - 1, as rand() on glibc, from the calling thread's stream. */
 int cmn_random_int(void);
 

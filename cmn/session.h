@@ -27,4 +27,20 @@ struct cmn_session {
     int stop_signal;                       /* number of the signal that ended the training, or 0 */
 };
 
+/* All return 0, or -1 with a reason. */
+
+/* Collective. MPI is up: finds this rank's place, its output and its share of the cores. */
+int cmn_session_open(struct cmn_session *s);
+
+/* Collective. All keys are set: seed, random streams, output, memory for images, communicator. */
+int cmn_session_configure(struct cmn_session *s);
+
+/* Collective. Values of the .data file, NULL where it has none: checks the backup folder (made when
+ * it is missing) and reads the validation list. */
+int cmn_session_data(struct cmn_session *s, const char *backup, const char *train,
+                     const char *valid, const char *labels, int classes, int top);
+
+/* Collective. */
+void cmn_session_close(struct cmn_session *s);
+
 #endif

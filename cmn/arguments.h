@@ -1,0 +1,23 @@
+/* The command line, as far as it is ours. All local. */
+#ifndef CMN_ARGUMENTS_H
+#define CMN_ARGUMENTS_H
+
+#include "options.h"
+#include "session.h"
+
+struct cmn_arguments {
+    int on;                      /* -cmn was there */
+    int key;                     /* a -cmn_key was there */
+    enum cmn_command command;
+};
+
+/* Sets the keys given as -cmn_key VALUE, and takes them and -cmn out of the arguments.
+ * 0, or -1 with the reason of the first wrong key; *found is filled in any case. */
+int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
+                       struct cmn_arguments *found);
+
+/* Warns once a job when a launcher started several processes. For a run without -cmn: each of them
+ * trains a network of its own, and they overwrite each other's weights. */
+void cmn_arguments_warn_of_copies(void);
+
+#endif

@@ -1,0 +1,122 @@
+#include "session.h"
+
+#include <cblas.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "files.h"
+#include "images.h"
+#include "log.h"
+#include "output.h"
+#include "random.h"
+
+/* Several ranks on one host share its cores: without this each would start a thread per core. */
+static void share_cores(const struct cmn_session *s)
+{
+    cpu_set_t set;
+    int cores;
+
+    if (getenv("OPENBLAS_NUM_THREADS") || sched_getaffinity(0, sizeof set, &set)) {
+        return;
+    }
+    cores = CPU_COUNT(&set) / s->topology.intra_size;
+    openblas_set_num_threads(cores > 1 ? cores : 1);
+}
+
+int cmn_session_open(struct cmn_session *s)
+{
+    if (cmn_topology_open(&s->topology) ||
+        cmn_output_open(s->topology.rank, s->options.log)) {
+        return -1;
+    }
+    share_cores(s);
+    return 0;
+}
+
+static int agree_on_seed(struct cmn_session *s)
+{
+    s->seed = (unsigned long)s->options.seed;
+    if (s->seed == 0) {
+        s->seed = cmn_random_draw_seed();
+    }
+    return cmn_mpi_check(MPI_Bcast(&s->seed, 1, MPI_UNSIGNED_LONG, 0, s->topology.world),
+                         "MPI_Bcast of the seed");
+}
+
+static int open_communicator(struct cmn_session *s)
+{
+    const char *why;
+
+    if (s->communicator) {
+        return 0;
+    }
+    s->communicator = cmn_communicator_choose(s->options.communicator, &s->topology, &why);
+    if (!s->communicator) {
+        return -1;
+    }
+    if (s->communicator->open(&s->exchange, &s->topology)) {
+        cmn_fail_in("%s", s->communicator->name);
+        s->communicator = NULL;
+        return -1;
+    }
+    return 0;
+}
+
+int cmn_session_configure(struct cmn_session *s)
+{
+    size_t limit = cmn_images_default_limit(s->topology.intra_size);
+
+    if (s->options.report == CMN_REPORT_QUIET) {
+        cmn_say_nothing();
+    }
+    if (s->options.cache_mb >= 0) {
+        limit = (size_t)s->options.cache_mb << 20;
+    }
+    cmn_images_limit(limit);
+    if (cmn_output_open(s->topology.rank, s->options.log) || agree_on_seed(s)) {
+        return -1;
+    }
+    cmn_random_open(s->seed, s->topology.rank);
+    return open_communicator(s);
+}
+
+static int open_backup(const struct cmn_session *s)
+{
+    int created = 0;
+
+    if (s->topology.rank != 0) {
+        return 0;
+    }
+    if (cmn_files_writable(s->backup, &created)) {
+        return -1;
+    }
+    if (created) {
+        cmn_say("made the backup folder %s", s->backup);
+    }
+    return 0;
+}
+
+int cmn_session_data(struct cmn_session *s, const char *backup, const char *train,
+                     const char *valid, const char *labels, int classes, int top)
+{
+    snprintf(s->backup, sizeof s->backup, "%s", backup ? backup : "/backup/");
+    snprintf(s->train_list, sizeof s->train_list, "%s", train ? train : "");
+    if (open_backup(s)) {
+        return -1;
+    }
+    if (!s->options.validate || !valid || !labels) {
+        return 0;
+    }
+    return cmn_valid_open(&s->valid, valid, labels, classes, top);
+}
+
+void cmn_session_close(struct cmn_session *s)
+{
+    if (s->communicator) {
+        s->communicator->close(s->exchange);
+        s->communicator = NULL;
+    }
+    cmn_topology_close(&s->topology);
+    cmn_images_close();
+}
