@@ -238,8 +238,8 @@ $(B)/darknet-cmn.1: $(B)/bin/darknet
 	$(say) MAN $@
 	$(Q)$< cmn man >$@
 
-$(B)/cmn.pc: $(B)/flags-link Makefile
-	$(say) GEN $@
+# Always anew: PREFIX may differ from the last installation.
+$(B)/cmn.pc: FORCE | setup
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include/darknet-cmn' '' \
 	    'Name: cmn' 'Description: Distributed training for Darknet' 'Version: $(VERSION)' \
 	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group -lopenblas -lcjson $(MPI_LIBS) -lm -pthread' \

@@ -11,11 +11,22 @@ results=results/mnist
 log=$results/mnist_mlp.json
 chart=$results/chart.png
 
+# On a terminal the program shows its table and a progress bar. Elsewhere Darknet's two lines per iteration come
+# between the rows, for scripts that read them; a log is easier to read without. Ctrl-C is for the program alone: the
+# filter must outlive it to pass on its last words.
+readable() {
+    if [[ -t 1 ]]; then
+        "$@"
+    else
+        "$@" | (trap '' INT TERM; sed -u -e '/^Loaded: [0-9.]* seconds/d' -e '/^[0-9]*, [0-9.]*: .* images\r*$/d')
+    fi
+}
+
 mkdir -p "$results"
 # What an earlier run left must not pass for this one's.
 rm -f "$log" "$chart"
 
-"${mpiexec[@]}" -n "$np" "$darknet" classifier train cfg/mnist.data cfg/mnist_mlp.cfg -cmn
+readable "${mpiexec[@]}" -n "$np" "$darknet" classifier train cfg/mnist.data cfg/mnist_mlp.cfg -cmn -cmn_report_every 100
 
 examples/mnist/plot.sh "$log" "$chart"
 accuracy=$(jq -r '[.[]["validation/main/accuracy"] // empty] | last // empty
