@@ -1,6 +1,7 @@
 #!/bin/bash
-# Usage: obtain.sh DEST
-# Puts the pinned Darknet source, verified and patched, into the new folder DEST.
+# Usage: obtain.sh [--pristine] DEST
+# Puts the pinned Darknet source, verified and (but for --pristine) patched, into
+# the new folder DEST.
 # DARKNET_TREE=dir takes an existing pristine tree; otherwise the tarball comes
 # from build/upstream/ or, once, from the machine's own package archive.
 set -euo pipefail
@@ -105,15 +106,19 @@ from_tree() {
 }
 
 main() {
-    local dest patch
-    [ $# = 1 ] || die "usage: obtain.sh DEST"
+    local dest patch patches=("$root"/patches/*.patch)
+    if [ "${1:-}" = --pristine ]; then
+        patches=()
+        shift
+    fi
+    [ $# = 1 ] || die "usage: obtain.sh [--pristine] DEST"
     dest=${1%/}
     need patch patch
     new=$dest.new
     rm -rf "$new"
     mkdir -p "$new" || die "cannot create $new"
     if [ -n "${DARKNET_TREE:-}" ]; then from_tree; else from_tarball; fi
-    for patch in "$root"/patches/*.patch; do
+    for patch in "${patches[@]}"; do
         [ -f "$patch" ] || continue
         patch -d "$new" -p1 -F0 --no-backup-if-mismatch -s <"$patch" >&2 ||
             die "patches/$(basename "$patch") does not apply"
