@@ -38,12 +38,14 @@ static void end_job(const char *message)
             pause();    /* another thread of this process is ending the job already */
         }
     }
-    cmn_log_prefix(line, sizeof line - 1024);
+    fflush(stdout);
+    line[0] = '\n';    /* Darknet may be in the middle of a line */
+    cmn_log_prefix(line + 1, sizeof line - 1024);
     snprintf(line + strlen(line), sizeof line - strlen(line), "%.1000s\n", message);
-    if (!cmn_output_last_word(line, session.topology.inter_rank)) {
-        sleep(5);    /* whoever speaks ends the job, and with it this process */
-    }
-    alarm(5);        /* should MPI_Abort itself hang */
+    /* Ranks that meet the same error do so within moments: the speaker waits for them, so that
+     * they find the word taken, and they wait for the speaker to end the job. */
+    sleep(cmn_output_last_word(line, session.topology.inter_rank) ? 1 : 5);
+    alarm(5);    /* should MPI_Abort itself hang */
     MPI_Abort(MPI_COMM_WORLD, 1);
     _exit(1);
 }

@@ -1,11 +1,12 @@
 #include "training.h"
 
-#include <math.h>
-#include <pthread.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "darknet.h"
 #include "log.h"
@@ -23,9 +24,29 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* mpiexec reads no more output once it has been asked to end, so a full pipe must not keep this
+ * process from saving its weights: a write that is waiting is broken off, a later one fails. */
 static void note_stop(int signal_number)
 {
+    int saved = errno;
+
     stop_requested = signal_number;
+    fcntl(STDOUT_FILENO, F_SETFL, O_WRONLY | O_NONBLOCK);
+    fcntl(STDERR_FILENO, F_SETFL, O_WRONLY | O_NONBLOCK);
+    errno = saved;
+}
+
+/* No SA_RESTART: see note_stop. */
+static void catch_stop(void)
+{
+    struct sigaction action;
+
+    memset(&action, 0, sizeof action);
+    action.sa_handler = note_stop;
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, NULL);
 }
 
 int cmn_training_share(struct cmn_training *t, int batch)
@@ -163,17 +184,12 @@ static void introduce(const struct cmn_training *t)
 static int start(struct cmn_training *t)
 {
     struct cmn_session *s = t->session;
-    struct sigaction action;
     char json[2 * CMN_TEXT];
 
     t->started = 1;
     t->first_step = (long)get_current_batch(t->net);
     t->epoch = s->train_images ? (long)(*t->net->seen / s->train_images) : 0;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = note_stop;
-    action.sa_flags = SA_RESTART;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    catch_stop();
     introduce(t);
     if (s->topology.rank == 0) {
         snprintf(json, sizeof json, "%s", s->options.json);
@@ -258,6 +274,8 @@ int cmn_training_update(struct cmn_training *t, int *batch, float *momentum)
     t->sums.right += tally[CMN_RIGHT];
     t->sums.images += tally[CMN_IMAGES];
     t->stepped = 1;
+    /* Asking a random policy would draw another rate than the update uses. */
+    t->lr = t->net->policy == RANDOM ? t->net->learning_rate : get_current_rate(t->net);
     t->pass_began = now();
     t->sums.exchange += t->pass_began - begin;
     return 0;
@@ -294,7 +312,7 @@ static int make_row(struct cmn_training *t, int with_validation)
         .loss = sums->loss / images,
         .accuracy = t->net->truths == t->net->outputs ? sums->right / images : -1,
         .validation_loss = -1,
-        .lr = get_current_rate(t->net),
+        .lr = t->lr,
         .images_per_s = images / passed,
         .compute = sums->compute / passed,
         .exchange = sums->exchange / passed,

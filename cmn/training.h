@@ -25,7 +25,7 @@ struct cmn_training {
     int started;
     int pass;                     /* passes of the step that are done */
     float loss, right;            /* sums of this rank over the passes of the step */
-    float mean_loss;              /* of the last step, over all ranks */
+    float mean_loss, lr;          /* of the last step; the loss over all ranks */
     int stepped;                  /* an update happened in this batch */
     long steps, first_step;       /* updates, and their number when training began */
     long epoch;                   /* whole passes over the list, as of the last step */
