@@ -24,7 +24,7 @@ export DARKNET_TREE MNIST_DIR
 
 # Parallel unless the caller says otherwise. `make clean all` stays serial: its goals depend on their order.
 ifeq ($(filter clean distclean,$(MAKECMDGOALS)),)
-ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
+ifeq ($(MAKELEVEL)$(filter -j% --jobserver%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
 endif
 else
