@@ -1,0 +1,43 @@
+/* Darknet's networks from a cfg given as text. */
+#ifndef TESTS_NETS_H
+#define TESTS_NETS_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "darknet.h"
+
+network *parse_network_cfg(char *filename);
+
+/* Writes `text` to a file of its own below TMPDIR; the caller removes and frees the name. */
+static inline char *nets_file(const char *text)
+{
+    const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    size_t bytes = strlen(folder) + 32;
+    char *name = malloc(bytes);
+    FILE *file;
+    int fd;
+
+    snprintf(name, bytes, "%s/cmn-test-XXXXXX", folder);
+    fd = mkstemp(name);
+    file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!file || fputs(text, file) < 0 || fclose(file)) {
+        perror(name);
+        abort();
+    }
+    return name;
+}
+
+static inline network *nets_parse(const char *cfg)
+{
+    char *name = nets_file(cfg);
+    network *net = parse_network_cfg(name);
+
+    unlink(name);
+    free(name);
+    return net;
+}
+
+#endif

@@ -1,0 +1,146 @@
+#include "ranks.h"
+
+#include "gradients.h"
+#include "nets.h"
+
+#define NET "[net]\nbatch=2\nheight=4\nwidth=4\nchannels=2\n"
+#define CONV "[convolutional]\nfilters=3\nsize=3\npad=1\nbatch_normalize=1\nactivation=leaky\n"
+#define TAIL "[connected]\noutput=5\nactivation=linear\n[softmax]\n"
+
+static network *net;
+static struct cmn_gradients g;
+
+/* srand by rank: the first weights differ, as they do in a real start. */
+static void open_net(const char *cfg)
+{
+    srand((unsigned)top.rank + 1);
+    net = nets_parse(cfg);
+    CHECK_SAYING(cmn_gradients_open(&g, net) == 0, "%s", cmn_reason());
+}
+
+static void close_net(void)
+{
+    cmn_gradients_close(&g);
+    free_network(net);
+}
+
+static void broadcast(void **state)
+{
+    (void)state;
+    open_net(NET "adam=1\n" CONV TAIL);
+    *net->seen = 5000000000UL + (unsigned long)top.rank;
+    *net->t = 40 + top.rank;
+    for (int i = 0; i < g.tensors; i++) {
+        (*g.tensor[i].at)[0] = (float)(100 * i + top.rank);
+    }
+    CHECK(top.size == 1 || !same_everywhere(net->layers[0].weights, 54 * sizeof(float)));
+    CHECK_SAYING(cmn_gradients_broadcast(&g, net, &top) == 0, "%s", cmn_reason());
+    CHECK(*net->seen == 5000000000UL);
+    CHECK(*net->t == 40);
+    for (int i = 0; i < g.tensors; i++) {
+        CHECK_SAYING((*g.tensor[i].at)[0] == (float)(100 * i), "%s%s", g.tensor[i].part,
+                     g.tensor[i].name);
+        CHECK_SAYING(same_everywhere(*g.tensor[i].at, g.tensor[i].n * sizeof(float)), "%s%s",
+                     g.tensor[i].part, g.tensor[i].name);
+    }
+    close_net();
+    settle();
+}
+
+/* Each change, made on the last rank alone, is found there and its first difference is named. */
+static void compare(void **state)
+{
+    static const struct {
+        const char *cfg, *options, *named;
+    } change[] = {
+        {NET CONV TAIL, "cmn_seed = 8\n", "cmn_seed = 8"},
+        {NET "momentum=.5\n" CONV TAIL, "", "momentum = 0.5"},
+        {NET "subdivisions=2\n" CONV TAIL, "", "subdivisions = 2"},
+        {NET CONV "[connected]\noutput=6\nactivation=linear\n[softmax]\n", "", "weight"},
+        {NET "[convolutional]\nfilters=3\nsize=3\npad=1\nactivation=leaky\n" TAIL, "", "layer 0"},
+        {NET CONV "[connected]\noutput=5\nactivation=relu\n[softmax]\n", "", "layer 1"},
+        {NET CONV "[dropout]\n" TAIL, "", "layers = 4"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(change); i++) {
+        int last = top.rank == top.size - 1 && top.size > 1;
+        int result;
+        open_net(last ? change[i].cfg : NET CONV TAIL);
+        cmn_fail("nothing");
+        result = cmn_gradients_compare(&g, net, last ? change[i].options : "", &top);
+        CHECK_SAYING(result == (last ? -1 : 0), "change %zu", i);
+        if (last) {
+            CHECK_SAYING(strstr(cmn_reason(), change[i].named), "%zu: %s", i, cmn_reason());
+        }
+        CHECK(cmn_first_bad(&top, result < 0) == (top.size > 1 ? top.size - 1 : -1));
+        close_net();
+    }
+    open_net(NET CONV TAIL);
+    CHECK(cmn_gradients_compare(&g, net, "cmn_seed = 7\n", &top) == 0);
+    close_net();
+    settle();
+}
+
+static void verify(void **state)
+{
+    (void)state;
+    open_net(NET CONV TAIL);
+    CHECK(top.size == 1 || cmn_gradients_verify(&g, &top) == -1);
+    CHECK(cmn_gradients_broadcast(&g, net, &top) == 0);
+    CHECK_SAYING(cmn_gradients_verify(&g, &top) == 0, "%s", cmn_reason());
+    for (int bad = 1; bad < top.size; bad++) {
+        for (int i = 0; i < g.tensors; i++) {
+            char want[32];
+            unsigned char *byte = (unsigned char *)(*g.tensor[i].at + g.tensor[i].n - 1);
+            if (g.tensor[i].kind != CMN_WEIGHT) {
+                continue;
+            }
+            *byte ^= top.rank == bad;    /* the lowest bit of the last float */
+            CHECK_SAYING(cmn_gradients_verify(&g, &top) == -1, "%s", g.tensor[i].name);
+            snprintf(want, sizeof want, "rank %d", bad);
+            CHECK_SAYING(strstr(cmn_reason(), want), "%s", cmn_reason());
+            *byte ^= top.rank == bad;
+            CHECK(cmn_gradients_verify(&g, &top) == 0);
+        }
+    }
+    close_net();
+    settle();
+}
+
+static void statistics(void **state)
+{
+    const float mean = (float)(top.size - 1) / 2;
+    float weight;
+
+    (void)state;
+    open_net(NET CONV TAIL);
+    for (int i = 0; i < 3; i++) {
+        net->layers[0].rolling_mean[i] = (float)(top.rank + i);
+        net->layers[0].rolling_variance[i] = (float)(10 * top.rank);
+    }
+    weight = net->layers[0].weights[0];
+    CHECK_SAYING(cmn_gradients_average_statistics(&g, &top) == 0, "%s", cmn_reason());
+    for (int i = 0; i < 3; i++) {
+        CHECK(net->layers[0].rolling_mean[i] == mean + (float)i);
+        CHECK(net->layers[0].rolling_variance[i] == 10 * mean);
+    }
+    CHECK(net->layers[0].weights[0] == weight);
+    close_net();
+    settle();
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(broadcast), cmocka_unit_test(compare), cmocka_unit_test(verify),
+        cmocka_unit_test(statistics),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return ranks_main(group);
+}

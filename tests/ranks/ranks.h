@@ -1,0 +1,76 @@
+/* cmocka under mpiexec. A failed cmocka assertion leaves its test at once, and with it the other
+ * ranks in a collective call: so tests here note failures with CHECK, go on, and end with settle(),
+ * where all ranks learn of the first failure and fail alike. Rank 0 alone prints. */
+#ifndef TESTS_RANKS_H
+#define TESTS_RANKS_H
+
+#include "check.h"
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "topology.h"
+
+static struct cmn_topology top;
+static char failure[1024];
+
+#define CHECK(condition) CHECK_SAYING(condition, "%s", "")
+#define CHECK_SAYING(condition, ...)                                                               \
+    do {                                                                                           \
+        if (!(condition) && !failure[0]) {                                                         \
+            int used = snprintf(failure, sizeof failure, "%s:%d: %s: ", __FILE__, __LINE__,        \
+                                #condition);                                                       \
+            snprintf(failure + used, sizeof failure - (size_t)used, __VA_ARGS__);                  \
+        }                                                                                          \
+    } while (0)
+
+/* Collective. Fails the test on all ranks when a CHECK failed on any. */
+static inline void settle(void)
+{
+    int bad = failure[0] ? top.rank : top.size;
+    char text[sizeof failure];
+
+    MPI_Allreduce(MPI_IN_PLACE, &bad, 1, MPI_INT, MPI_MIN, top.world);
+    memcpy(text, failure, sizeof text);
+    failure[0] = '\0';
+    if (bad < top.size) {
+        MPI_Bcast(text, sizeof text, MPI_CHAR, bad, top.world);
+        fail_msg("rank %d of %d: %s", bad, top.size, text);
+    }
+}
+
+/* Collective. Whether the n bytes are the same on all ranks. */
+static inline int same_everywhere(const void *bytes, size_t n)
+{
+    void *theirs = malloc(n + 1);
+    int same;
+
+    memcpy(theirs, bytes, n);
+    MPI_Bcast(theirs, (int)n, MPI_CHAR, 0, top.world);
+    same = !memcmp(theirs, bytes, n);
+    free(theirs);
+    MPI_Allreduce(MPI_IN_PLACE, &same, 1, MPI_INT, MPI_MIN, top.world);
+    return same;
+}
+
+/* Collective. Everything around the tests of a program; `run` returns what main is to return. */
+static inline int ranks_main(int (*run)(void))
+{
+    int result;
+
+    MPI_Init(NULL, NULL);
+    if (cmn_topology_open(&top)) {
+        fprintf(stderr, "%s\n", cmn_reason());
+        return 1;
+    }
+    if (top.rank && !freopen("/dev/null", "w", stdout)) {
+        return 1;
+    }
+    result = run();
+    cmn_topology_close(&top);
+    MPI_Finalize();
+    return result;
+}
+
+#endif

@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# Runs the tests and prints their TAP; the last line is "N passed, N failed, N skipped".
+#
+#   tests/run.sh [NAME...]    only the programs whose name contains one of these, e.g. ranks or 20-bad
+#
+# `make test` sets the environment: DARKNET (the program), BUILD (folder of the variant), MPIEXEC (a command with
+# arguments), SAN (sanitizers of this variant, or empty), CC, CMN_CFLAGS, CMN_LIBS. Everything is written below
+# $BUILD/tests/tmp, which stays when a test has failed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+: "${BUILD:=$PWD/build/cpu}" "${DARKNET:=$BUILD/bin/darknet}" "${CC:=gcc}" "${SAN:=}" "${NP:=2}"
+if [[ -z ${MPIEXEC:-} ]]; then
+    MPIEXEC='mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1'
+    [[ $(id -u) -ne 0 ]] || MPIEXEC+=' --allow-run-as-root'
+fi
+read -ra mpiexec <<<"$MPIEXEC"
+export BUILD DARKNET CC SAN NP MPIEXEC
+export CMOCKA_MESSAGE_OUTPUT=TAP LC_ALL=C
+# The tests call make themselves, and count on the defaults of what they run.
+unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES DARKNET_TREE MNIST_DIR CDPATH
+
+mkdir -p "$BUILD/tests/tmp"
+tmp=$(mktemp -d "$BUILD/tests/tmp/run-XXXXXX")
+export CMN_TEST_TMP=$tmp
+passed=0 failed=0 skipped=0
+failures=()
+
+# A hang is found by these; they are no statement about speed.
+slow=1
+[[ -z $SAN ]] || slow=5
+export BATS_TEST_TIMEOUT=$((120 * slow))
+
+tool=$tmp/compare_weights
+"$CC" -std=c11 -O2 -Wall -Wextra -o "$tool" tests/tools/compare_weights.c -lm
+export COMPARE_WEIGHTS=$tool
+
+# note NAME LINE: a failure, for now and for the summary.
+note() {
+    failed=$((failed + 1))
+    failures+=("$1: $2")
+}
+
+# count NAME STATUS LIMIT FILE: adds up the TAP in FILE. A program that gave no plan, or less than its plan says, or
+# ended badly without a failed test, counts as one more failure.
+count() {
+    local name=$1 status=$2 limit=$3 file=$4 line plan='' done_tests=0 bad=0 missing=''
+    while IFS= read -r line; do
+        case $line in
+            1..*) plan=${line#1..} plan=${plan%% *} ;;
+            'not ok '*)
+                done_tests=$((done_tests + 1)) bad=1
+                note "$name" "$line"
+                ;;
+            'ok '*'# '[Ss][Kk][Ii][Pp]*) done_tests=$((done_tests + 1)) skipped=$((skipped + 1)) ;;
+            'ok '*) done_tests=$((done_tests + 1)) passed=$((passed + 1)) ;;
+        esac
+    done <"$file"
+    if ((status == 124 || status == 137)); then
+        missing="no end within $limit s: hung in test $((done_tests + 1))"
+    elif [[ -z $plan ]]; then
+        missing="no plan, status $status"
+    elif ((done_tests < plan)); then
+        missing="ended with status $status after $done_tests tests"
+    elif ((status != 0 && !bad)); then
+        missing="status $status, though no test failed"
+    fi
+    if [[ -n $missing ]]; then
+        missing="not ok - $name: $missing${plan:+ of $plan}"
+        printf '%s\n' "$missing"
+        note "$name" "$missing"
+        bad=1
+    fi
+    if ((bad)); then
+        tail -n 40 "$tmp/stderr" | sed 's/^/# /'
+    fi
+}
+
+# run NAME LIMIT COMMAND...
+run() {
+    local name=$1 limit=$(($2 * slow)) status=0
+    shift 2
+    printf '# %s\n' "$name"
+    # In the foreground, so that Ctrl-C reaches it; mpiexec and bats end their own children.
+    timeout --foreground --kill-after=10 "$limit" "$@" </dev/null 2>"$tmp/stderr" | tee "$tmp/tap" || status=${PIPESTATUS[0]}
+    count "$name" "$status" "$limit" "$tmp/tap"
+}
+
+wanted() {
+    local name
+    (($# > 1)) || return 0
+    for name in "${@:2}"; do
+        [[ $1 != *"$name"* ]] || return 0
+    done
+    return 1
+}
+
+trap 'exit 130' INT TERM
+
+for source in tests/unit/*.c; do
+    name=unit/$(basename "$source" .c)
+    if wanted "$name" "$@"; then
+        TMPDIR=$tmp run "$name" 60 "$BUILD/tests/$name"
+    fi
+done
+
+worlds=(1 2 3 4 5)
+[[ -z $SAN ]] || worlds=(1 3)
+for source in tests/ranks/*.c; do
+    name=ranks/$(basename "$source" .c)
+    for n in "${worlds[@]}"; do
+        if wanted "$name-$n" "$@"; then
+            run "$name-$n" 100 "${mpiexec[@]}" -n "$n" -x CMOCKA_MESSAGE_OUTPUT "$BUILD/tests/$name"
+        fi
+    done
+done
+
+for file in tests/cli/*.bats; do
+    name=cli/$(basename "$file" .bats)
+    if wanted "$name" "$@"; then
+        run "$name" 900 bats --tap --tempdir "$tmp/${name##*/}" "$file"
+    fi
+done
+
+if wanted patches/check-patches "$@" && [[ -z $SAN ]]; then
+    run patches/check-patches 600 darknet/check-patches.sh
+fi
+
+if ((failed)); then
+    printf '\nFailed:\n'
+    printf '  %s\n' "${failures[@]}"
+    printf 'What the tests wrote is in %s\n' "$tmp"
+else
+    rm -rf "$tmp"
+    rmdir "$BUILD/tests/tmp" 2>/dev/null || true
+fi
+if ((passed + failed + skipped == 0)); then
+    printf 'no test has such a name: %s\n' "$*" >&2
+    failed=1
+fi
+printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+((failed == 0))

@@ -1,0 +1,390 @@
+#include "check.h"
+
+#include <pthread.h>
+
+#include "log.h"
+#include "scatter.h"
+
+/* `batch` images of a step over `size` ranks; shares differ by at most one, as cmn_batch=global
+ * makes them. */
+static struct cmn_scatter_plan plan_of(enum cmn_scatter_mode mode, size_t images, int size, int rank,
+                                       size_t batch)
+{
+    size_t offset = batch * (size_t)rank / (size_t)size;
+    struct cmn_scatter_plan plan = {
+        .mode = mode,
+        .seed = 7,
+        .rank = rank,
+        .size = size,
+        .images = images,
+        .step = batch,
+        .offset = offset,
+        .mine = batch * ((size_t)rank + 1) / (size_t)size - offset,
+    };
+
+    return plan;
+}
+
+static struct cmn_sample *draw(const struct cmn_scatter_plan *plan, size_t first, size_t n)
+{
+    struct cmn_scatter *s = cmn_scatter_open(plan);
+    struct cmn_sample *sample = calloc(n + 1, sizeof *sample);
+
+    if (!s) {
+        fail_msg("%s", cmn_reason());
+    }
+    cmn_scatter_draw(s, first, n, sample);
+    cmn_scatter_close(s);
+    return sample;
+}
+
+/* What all ranks together take in steps 0 … steps-1, step by step and rank by rank. */
+static struct cmn_sample *stream_of(struct cmn_scatter_plan plan, size_t steps)
+{
+    struct cmn_sample *stream = calloc(plan.step * steps, sizeof *stream);
+    size_t origin = plan.origin;
+
+    for (int rank = 0; rank < plan.size; rank++) {
+        struct cmn_scatter_plan p = plan_of(plan.mode, plan.images, plan.size, rank, plan.step);
+        struct cmn_sample *mine;
+        p.origin = origin;
+        p.seed = plan.seed;
+        mine = draw(&p, 0, p.mine * steps);
+        for (size_t s = 0; s < steps; s++) {
+            memcpy(stream + s * p.step + p.offset, mine + s * p.mine, p.mine * sizeof *mine);
+        }
+        free(mine);
+    }
+    return stream;
+}
+
+/* Every image stands exactly once in sample[0 … images-1]. */
+static void assert_once_each(const struct cmn_sample *sample, size_t images)
+{
+    unsigned char *count = calloc(images, 1);
+
+    for (size_t i = 0; i < images; i++) {
+        assert_true(sample[i].image < images);
+        assert_int_equal(count[sample[i].image], 0);
+        count[sample[i].image] = 1;
+    }
+    free(count);
+}
+
+struct job {
+    size_t images;
+    int size;
+    size_t batch;    /* of all ranks */
+};
+
+static const struct job jobs[] = {
+    {60000, 7, 700}, {60000, 7, 1000}, {10, 3, 3}, {10, 3, 4}, {10, 3, 11}, {3, 5, 5}, {3, 5, 8},
+    {1, 1, 1}, {1, 1, 3}, {7, 2, 2}, {7, 2, 5}, {7, 2, 14}, {100, 4, 10}, {5, 5, 5},
+};
+
+static void global_once_per_epoch(void **state)
+{
+    enum { EPOCHS = 3 };
+
+    (void)state;
+    for (size_t j = 0; j < COUNT(jobs); j++) {
+        size_t n = jobs[j].images;
+        size_t steps = (EPOCHS * n + jobs[j].batch - 1) / jobs[j].batch;
+        struct cmn_sample *stream = stream_of(
+            plan_of(CMN_SCATTER_GLOBAL, n, jobs[j].size, 0, jobs[j].batch), steps);
+        for (size_t e = 0; e < EPOCHS; e++) {
+            assert_once_each(stream + e * n, n);
+        }
+        free(stream);
+    }
+}
+
+static void global_epochs_differ(void **state)
+{
+    struct cmn_sample *stream = stream_of(plan_of(CMN_SCATTER_GLOBAL, 100, 2, 0, 10), 20);
+    size_t moved = 0, unsorted = 0;
+
+    (void)state;
+    for (size_t i = 0; i < 100; i++) {
+        moved += stream[i].image != stream[100 + i].image;
+        unsorted += stream[i].image != i;
+    }
+    assert_true(moved > 80);
+    assert_true(unsorted > 80);
+    free(stream);
+}
+
+/* Equal tickets draw equal augmentations: no two samples may share one. */
+static int by_ticket(const void *a, const void *b)
+{
+    uint64_t x = ((const struct cmn_sample *)a)->ticket;
+    uint64_t y = ((const struct cmn_sample *)b)->ticket;
+
+    return (x > y) - (x < y);
+}
+
+static void tickets_are_unique(void **state)
+{
+    (void)state;
+    for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
+        struct cmn_sample *stream = stream_of(
+            plan_of((enum cmn_scatter_mode)mode, 50, 3, 0, 30), 100);
+        qsort(stream, 3000, sizeof *stream, by_ticket);
+        for (int i = 1; i < 3000; i++) {
+            assert_true(stream[i].ticket != stream[i - 1].ticket);
+        }
+        free(stream);
+    }
+}
+
+static void global_n_ranks_are_one_rank(void **state)
+{
+    (void)state;
+    for (size_t j = 0; j < COUNT(jobs); j++) {
+        size_t steps = 5;
+        struct cmn_sample *many = stream_of(
+            plan_of(CMN_SCATTER_GLOBAL, jobs[j].images, jobs[j].size, 0, jobs[j].batch), steps);
+        struct cmn_sample *one = stream_of(
+            plan_of(CMN_SCATTER_GLOBAL, jobs[j].images, 1, 0, jobs[j].batch), steps);
+        assert_memory_equal(many, one, steps * jobs[j].batch * sizeof *one);
+        free(many);
+        free(one);
+    }
+}
+
+static size_t *part_of(size_t images, int size, int rank, size_t *n, size_t passes)
+{
+    struct cmn_scatter_plan plan = plan_of(CMN_SCATTER_SHARD, images, size, rank, (size_t)size * 4);
+    size_t from = images * (size_t)rank / (size_t)size;
+    struct cmn_sample *sample;
+    size_t *image;
+
+    *n = images * ((size_t)rank + 1) / (size_t)size - from;
+    sample = draw(&plan, 0, *n * passes);
+    image = calloc(*n * passes, sizeof *image);
+    for (size_t i = 0; i < *n * passes; i++) {
+        image[i] = sample[i].image;
+    }
+    free(sample);
+    return image;
+}
+
+static void shard_parts(void **state)
+{
+    enum { PASSES = 3 };
+
+    (void)state;
+    for (size_t j = 0; j < COUNT(jobs); j++) {
+        size_t images = jobs[j].images;
+        int *owner = calloc(images, sizeof *owner);
+        size_t covered = 0, moved = 0;
+        if (images < (size_t)jobs[j].size) {
+            free(owner);
+            continue;
+        }
+        for (int rank = 0; rank < jobs[j].size; rank++) {
+            size_t n;
+            size_t *image = part_of(images, jobs[j].size, rank, &n, PASSES);
+            assert_true(n >= images / (size_t)jobs[j].size);
+            assert_true(n <= images / (size_t)jobs[j].size + 1);
+            for (size_t i = 0; i < n; i++) {
+                assert_true(image[i] < images);
+                assert_int_equal(owner[image[i]], 0);
+                owner[image[i]] = rank + 1;
+                covered++;
+            }
+            /* Each later pass is the same part, each image once, in another order. */
+            for (size_t p = 1; p < PASSES; p++) {
+                int *mark = calloc(images, sizeof *mark);
+                for (size_t i = 0; i < n; i++) {
+                    size_t x = image[p * n + i];
+                    assert_true(x < images);
+                    assert_int_equal(owner[x], rank + 1);
+                    assert_int_equal(mark[x]++, 0);
+                    moved += x != image[i];
+                }
+                free(mark);
+            }
+            free(image);
+        }
+        assert_int_equal(covered, images);
+        assert_true(images < 20 || moved > images);
+        free(owner);
+    }
+}
+
+static void refused(void **state)
+{
+    struct cmn_scatter_plan few = plan_of(CMN_SCATTER_SHARD, 3, 5, 0, 5);
+    struct cmn_scatter_plan none = plan_of(CMN_SCATTER_GLOBAL, 0, 2, 0, 4);
+
+    (void)state;
+    assert_null(cmn_scatter_open(&few));
+    check_contains(cmn_reason(), "3 images");
+    check_contains(cmn_reason(), "5 ranks");
+    assert_null(cmn_scatter_open(&none));
+    check_contains(cmn_reason(), "empty");
+}
+
+static void none_is_in_range(void **state)
+{
+    struct cmn_scatter_plan a = plan_of(CMN_SCATTER_NONE, 10, 2, 0, 8);
+    struct cmn_scatter_plan b = plan_of(CMN_SCATTER_NONE, 10, 2, 1, 8);
+    struct cmn_sample *first = draw(&a, 0, 10000);
+    struct cmn_sample *second = draw(&b, 0, 10000);
+    int count[10] = {0};
+    int equal = 0;
+
+    (void)state;
+    for (int i = 0; i < 10000; i++) {
+        assert_true(first[i].image < 10);
+        count[first[i].image]++;
+        equal += first[i].image == second[i].image;
+    }
+    for (int i = 0; i < 10; i++) {
+        assert_true(count[i] > 800 && count[i] < 1200);
+    }
+    assert_true(equal < 1500);
+    free(first);
+    free(second);
+}
+
+static void seed_decides(void **state)
+{
+    (void)state;
+    for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
+        struct cmn_scatter_plan plan = plan_of((enum cmn_scatter_mode)mode, 1000, 3, 1, 30);
+        struct cmn_sample *a = draw(&plan, 0, 500);
+        struct cmn_sample *b = draw(&plan, 0, 500);
+        struct cmn_sample *c;
+        int same = 0;
+        plan.seed = 8;
+        c = draw(&plan, 0, 500);
+        assert_memory_equal(a, b, 500 * sizeof *a);
+        for (int i = 0; i < 500; i++) {
+            same += a[i].image == c[i].image;
+            assert_true(a[i].ticket != c[i].ticket);
+        }
+        assert_true(same < 50);
+        free(a);
+        free(b);
+        free(c);
+    }
+}
+
+/* Any sample, asked for alone and in any order, is what it is in the stream. */
+static void draws_have_no_history(void **state)
+{
+    (void)state;
+    for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
+        struct cmn_scatter_plan plan = plan_of((enum cmn_scatter_mode)mode, 20, 2, 1, 14);
+        struct cmn_sample *all = draw(&plan, 0, 300);
+        struct cmn_scatter *s = cmn_scatter_open(&plan);
+        for (size_t i = 0; i < 300; i++) {
+            struct cmn_sample one;
+            size_t k = i * 77 % 300;
+            cmn_scatter_draw(s, k, 1, &one);
+            assert_int_equal(one.image, all[k].image);
+            assert_true(one.ticket == all[k].ticket);
+        }
+        cmn_scatter_close(s);
+        free(all);
+    }
+}
+
+static void resume_continues(void **state)
+{
+    (void)state;
+    for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
+        for (int rank = 0; rank < 3; rank++) {
+            struct cmn_scatter_plan plan = plan_of((enum cmn_scatter_mode)mode, 50, 3, rank, 10);
+            struct cmn_sample *all = draw(&plan, 0, plan.mine * 40);
+            struct cmn_sample *rest;
+            plan.origin = 13 * plan.step;
+            rest = draw(&plan, 0, plan.mine * 27);
+            assert_memory_equal(rest, all + 13 * plan.mine, plan.mine * 27 * sizeof *rest);
+            free(all);
+            free(rest);
+        }
+    }
+}
+
+/* 3 steps of 8 on 2 ranks, then 4 steps of 9 on 3 ranks: epochs stay whole. */
+static void resume_on_other_ranks(void **state)
+{
+    struct cmn_scatter_plan later = plan_of(CMN_SCATTER_GLOBAL, 15, 3, 0, 9);
+    struct cmn_sample whole[60];
+    struct cmn_sample *part;
+
+    (void)state;
+    part = stream_of(plan_of(CMN_SCATTER_GLOBAL, 15, 2, 0, 8), 3);
+    memcpy(whole, part, 24 * sizeof *part);
+    free(part);
+    later.origin = 24;
+    part = stream_of(later, 4);
+    memcpy(whole + 24, part, 36 * sizeof *part);
+    free(part);
+    for (int e = 0; e < 4; e++) {
+        assert_once_each(whole + e * 15, 15);
+    }
+}
+
+enum { THREADS = 4, PIECES = 60, PIECE = 17 };
+
+struct work {
+    struct cmn_scatter *s;
+    struct cmn_sample *sample;
+    int thread;
+};
+
+static void *draw_pieces(void *argument)
+{
+    struct work *w = argument;
+
+    for (int i = 0; i < PIECES; i++) {
+        int piece = (i * 7 + w->thread) % PIECES;
+        if (piece % THREADS == w->thread) {
+            size_t first = (size_t)piece * PIECE;
+            cmn_scatter_draw(w->s, first, PIECE, w->sample + first);
+        }
+    }
+    return NULL;
+}
+
+static void threads_draw_the_same(void **state)
+{
+    (void)state;
+    for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
+        struct cmn_scatter_plan plan = plan_of((enum cmn_scatter_mode)mode, 100, 2, 1, 34);
+        struct cmn_sample *want = draw(&plan, 0, PIECES * PIECE);
+        struct cmn_sample *got = calloc(PIECES * PIECE, sizeof *got);
+        struct cmn_scatter *s = cmn_scatter_open(&plan);
+        pthread_t thread[THREADS];
+        struct work work[THREADS];
+        for (int i = 0; i < THREADS; i++) {
+            work[i] = (struct work){s, got, i};
+            assert_int_equal(pthread_create(&thread[i], NULL, draw_pieces, &work[i]), 0);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(thread[i], NULL);
+        }
+        assert_memory_equal(got, want, PIECES * PIECE * sizeof *got);
+        cmn_scatter_close(s);
+        free(want);
+        free(got);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(global_once_per_epoch), cmocka_unit_test(global_epochs_differ),
+        cmocka_unit_test(tickets_are_unique), cmocka_unit_test(global_n_ranks_are_one_rank),
+        cmocka_unit_test(shard_parts), cmocka_unit_test(refused),
+        cmocka_unit_test(none_is_in_range), cmocka_unit_test(seed_decides),
+        cmocka_unit_test(draws_have_no_history), cmocka_unit_test(resume_continues),
+        cmocka_unit_test(resume_on_other_ranks), cmocka_unit_test(threads_draw_the_same),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
