@@ -17,8 +17,9 @@ SAN     ?=
 AS_ROOT := $(filter 0,$(shell id -u))
 MPIEXEC ?= mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1$(if $(AS_ROOT), --allow-run-as-root)
 
-# Between Ctrl-C and SIGKILL the ranks need time to write their weights.
-OMPI_MCA_odls_base_sigkill_timeout ?= 30
+# After Ctrl-C mpiexec waits this many seconds before SIGTERM, which makes the ranks stop and save, and as many again
+# before SIGKILL. Long enough for a step and a weights file, and no longer: the first wait does nothing.
+OMPI_MCA_odls_base_sigkill_timeout ?= 3
 export OMPI_MCA_odls_base_sigkill_timeout
 export DARKNET_TREE MNIST_DIR
 
