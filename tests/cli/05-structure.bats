@@ -1,0 +1,137 @@
+#!/usr/bin/env bats
+# How the source is laid out: docs/architecture.md in the form of checks.
+
+load helpers
+
+setup() {
+    enter_folder
+    cd "$REPO" || return 1
+}
+
+# Includes point one way: each file of cmn/ may name headers of its own level and of those below.
+level_of() {
+    case $1 in
+        options.* | log.* | random.* | topology.*) echo 1 ;;
+        transports/* | codecs/*) echo 2 ;;
+        communicator.h | communicators/*) echo 3 ;;
+        files.* | images.* | output.* | scatter.* | report/*) echo 3 ;;
+        gradients.* | buckets.* | evaluator.* | loader.* | checkpoint.*) echo 4 ;;
+        session.*) echo 5 ;;
+        training.* | epoch.* | stop.* | arguments.* | tools/*) echo 6 ;;
+        cmn.*) echo 7 ;;
+        *) echo "no level is known for cmn/$1: give it one in 05-structure.bats" >&2; return 1 ;;
+    esac
+}
+
+own_files() {
+    git ls-files -- "$@" 2>/dev/null | grep . || find "$@" -type f
+}
+
+@test "includes point one way" {
+    bad=0
+    while IFS= read -r file; do
+        from=$(level_of "${file#cmn/}")
+        while IFS= read -r header; do
+            for folder in cmn "$(dirname "$file")"; do
+                [[ -f $folder/$header ]] || continue
+                to=$(level_of "$(realpath --relative-to=cmn "$folder/$header")")
+                if ((to > from)); then
+                    echo "$file (level $from) includes $header (level $to)"
+                    bad=1
+                fi
+            done
+        done < <(sed -n 's/^#include "\(.*\)"/\1/p' "$file")
+    done < <(find cmn -name '*.[ch]' | sort)
+    ((bad == 0))
+}
+
+@test "communicators know no layers, transports no networks: who includes Darknet" {
+    run grep -lE '#include "(darknet|network|parser|option_list|list|image|data|utils|layer)\.h"' -r cmn
+    echo "$output"
+    for file in $output; do
+        case ${file#cmn/} in
+            cmn.c | training.c | gradients.c | evaluator.c | checkpoint.c | stop.c | epoch.c) ;;
+            *) echo "$file must not know Darknet"; false ;;
+        esac
+    done
+}
+
+@test "cmn.h is the only header of the module that Darknet's patched source includes" {
+    for header in $(cd cmn && find . -name '*.h' -printf '%P\n'); do
+        [[ $header == cmn.h ]] || run ! grep -nE "^\\+#include \"(.*/)?$header\"" patches/*.patch
+    done
+}
+
+@test "the job is ended in cmn.c and nowhere else" {
+    run grep -nE '\b(_?exit|abort|MPI_Abort|quick_exit)\(' -r cmn --include='*.c'
+    echo "$output"
+    while IFS= read -r line; do
+        case $line in
+            '' | cmn/cmn.c:* | cmn/tools/*) ;;
+            *) echo "here: $line"; false ;;
+        esac
+    done <<<"$output"
+}
+
+@test "every communicator is in the registry and in darknet cmn list" {
+    list=$("$DARKNET" cmn list)
+    for file in cmn/communicators/*.c; do
+        name=$(basename "$file" .c)
+        [[ $name == registry ]] && continue
+        grep -q "cmn_communicator_$name" cmn/communicators/registry.c
+        grep -qE "^ +$name " <<<"$list"
+    done
+}
+
+@test "files have at most 400 lines" {
+    bad=$(own_files cmn tests bench examples setup darknet | grep -E '\.(c|h|sh|bash|bats)$' | xargs -d '\n' wc -l |
+        awk '$2 != "total" && $1 > 400')
+    echo "$bad"
+    [[ -z $bad ]]
+}
+
+@test "functions have at most 60 lines" {
+    bad=$(find cmn -name '*.c' -exec awk '
+        FNR == 1 { inside = 0 }
+        /^\{/ { start = FNR; inside = 1 }
+        /^\}/ && inside { if (FNR - start > 60) print FILENAME ":" start ": " FNR - start " lines"; inside = 0 }
+    ' {} +)
+    echo "$bad"
+    [[ -z $bad ]]
+}
+
+@test "no machine's paths and no registries' host names in the repository" {
+    own_files . | grep -vE '^(\./)?(build|bin|data|results|\.git)/' >"$BATS_TEST_TMPDIR/files"
+    run ! xargs -d '\n' -a "$BATS_TEST_TMPDIR/files" grep -nIE "\b(deb|registry)\.[a-z]+\.(org|com)\b|(^|[^a-zA-Z0-9._/-])$REPO/"
+}
+
+@test "shell scripts pass shellcheck" {
+    command -v shellcheck >/dev/null || skip 'shellcheck is not installed'
+    own_files . | grep -vE '^(\./)?(build|bin|data|results|\.git)/' | while IFS= read -r file; do
+        case $file in
+            *.bats | *.bash) ;;
+            *) head -n 1 "$file" | grep -qaE '^#!.*\b(ba)?sh\b' || continue ;;
+        esac
+        printf '%s\0' "$file"
+    done | xargs -0 shellcheck -x
+}
+
+@test "bash scripts stop at the first error" {
+    own_files . | grep -vE '^(\./)?(build|bin|data|results|\.git)/' >"$BATS_TEST_TMPDIR/files"
+    bad=
+    while IFS= read -r file; do
+        head -n 1 "$file" | grep -qaE '^#!.*\bbash\b' || continue
+        grep -q '^set -euo pipefail' "$file" || bad+=" $file"
+    done <"$BATS_TEST_TMPDIR/files"
+    echo "without set -euo pipefail:$bad"
+    [[ -z $bad ]]
+}
+
+@test "patches are numbered, with a header that says what, who and when" {
+    for patch in patches/*.patch; do
+        [[ $(basename "$patch") =~ ^[0-9]{4}-[a-z0-9-]+\.patch$ ]]
+        for field in Description Author Forwarded Last-Update; do
+            grep -q "^$field: " "$patch" || { echo "$patch has no $field"; false; }
+        done
+    done
+}

@@ -1,0 +1,230 @@
+#!/usr/bin/env bats
+# N ranks compute what one rank computes: the weights after a training say so.
+
+load helpers
+
+setup() {
+    enter_folder
+    small_data 500 50
+}
+
+# Over 20 iterations float32 rounding of sums taken in another order shows as 1e-8 to 3e-7 here.
+LIMIT=1e-6
+
+# weights NAME: keeps what the last training wrote.
+keep() {
+    mv "out/$1.weights" "$2.weights"
+}
+
+# same_as_one_rank CFG RANKS...: the cfg's batch divided over that many ranks.
+same_as_one_rank() {
+    local cfg=$1 n
+    shift
+    train_on 1 "$cfg.cfg" -cmn_batch global
+    keep "$cfg" one
+    [[ $(seen one.weights) -eq 1200 ]]
+    for n in "$@"; do
+        train_on "$n" "$cfg.cfg" -cmn_batch global
+        keep "$cfg" many
+        assert_close one.weights many.weights $LIMIT
+    done
+}
+
+@test "MLP: 2, 3, 4, 5 ranks train as one" {
+    mlp_cfg >mlp.cfg
+    same_as_one_rank mlp 2 3 4 5
+}
+
+@test "MLP with subdivisions=2: 2, 3, 4, 5 ranks train as one" {
+    mlp_cfg subdivisions=2 >mlp.cfg
+    same_as_one_rank mlp 2 3 4 5
+}
+
+@test "conv net: 2, 3, 4, 5 ranks train as one" {
+    conv_cfg >conv.cfg
+    same_as_one_rank conv 2 3 4 5
+}
+
+@test "conv net with subdivisions=2: 2, 3, 4 ranks train as one" {
+    conv_cfg subdivisions=2 >conv.cfg
+    same_as_one_rank conv 2 3 4
+}
+
+@test "training moves the weights: the comparisons above can tell" {
+    mlp_cfg max_batches=1 >mlp.cfg
+    train_on 2 mlp.cfg -cmn_batch global
+    keep mlp first
+    mlp_cfg max_batches=20 >mlp.cfg
+    train_on 2 mlp.cfg -cmn_batch global
+    run ! assert_close first.weights out/mlp.weights 0.01
+}
+
+@test "cmn_batch=per_rank: N ranks with batch B train as one with N*B" {
+    mlp_cfg batch=60 learning_rate=0.01 >mlp.cfg
+    train_on 1 mlp.cfg
+    keep mlp one
+    for n in 2 3 4; do
+        mlp_cfg batch=$((60 / n)) learning_rate=0.01 >mlp.cfg
+        train_on "$n" mlp.cfg
+        assert_close one.weights out/mlp.weights $LIMIT
+    done
+}
+
+@test "shares that do not divide: batch 100 on 3 ranks, 50 on 4, with subdivisions" {
+    mlp_cfg batch=100 >mlp.cfg
+    train_on 1 mlp.cfg -cmn_batch global
+    keep mlp one
+    train_on 3 mlp.cfg -cmn_batch global
+    assert_close one.weights out/mlp.weights $LIMIT
+    mlp_cfg batch=50 subdivisions=2 >mlp.cfg
+    train_on 1 mlp.cfg -cmn_batch global
+    keep mlp one
+    train_on 4 mlp.cfg -cmn_batch global
+    assert_close one.weights out/mlp.weights $LIMIT
+}
+
+@test "learning rate policies follow the iteration, not the rank" {
+    for policy in 'policy=poly power=2' 'policy=steps steps=5,10 scales=.5,.1' 'policy=poly power=1 burn_in=10'; do
+        # shellcheck disable=SC2086
+        mlp_cfg $policy >mlp.cfg
+        train_on 1 mlp.cfg -cmn_batch global
+        keep mlp one
+        train_on 3 mlp.cfg -cmn_batch global
+        assert_close one.weights out/mlp.weights $LIMIT
+    done
+}
+
+@test "naive and flat agree" {
+    mlp_cfg batch=20 >mlp.cfg
+    train_on 3 mlp.cfg -cmn_communicator naive -cmn_verify 1
+    keep mlp naive
+    train_on 3 mlp.cfg -cmn_communicator flat -cmn_verify 1
+    assert_close naive.weights out/mlp.weights $LIMIT
+}
+
+@test "without exchange the ranks drift apart: the exchange is what makes them agree" {
+    mlp_cfg batch=30 >mlp.cfg
+    train_on 2 mlp.cfg
+    keep mlp flat
+    train_on 2 mlp.cfg -cmn_communicator dummy -cmn_verify 1
+    grep -q 'dummy exchanges nothing' train.log
+    run ! assert_close flat.weights out/mlp.weights 1e-3
+}
+
+@test "all ranks hold the same bits after every step" {
+    mlp_cfg batch=10 >mlp.cfg
+    conv_cfg batch=10 >conv.cfg
+    for communicator in naive flat; do
+        train_on 4 mlp.cfg -cmn_communicator "$communicator" -cmn_verify 1
+        train_on 3 conv.cfg -cmn_communicator "$communicator" -cmn_verify 1
+    done
+}
+
+# Hue, angle, scale, mirroring, three channels, dropout: everything that draws random numbers.
+augmented_cfg() {
+    net_section channels=3 batch=20 hue=.1 saturation=.75 exposure=.75 angle=7 aspect=.75 min_crop=24 max_crop=36 \
+        flip=1 max_batches=12 "$@"
+    printf '%s\n' '[convolutional]' 'filters=4' 'size=3' 'stride=2' 'pad=1' 'activation=leaky' '[dropout]' \
+        'probability=.5' '[connected]' 'output=10' 'activation=linear' '[softmax]'
+}
+
+@test "same seed and ranks: the same bytes, with augmentation and 1, 3, 32 loader threads" {
+    for threads in 1 3 32; do
+        augmented_cfg threads=$threads >net.cfg
+        train_on 2 net.cfg
+        keep net "t$threads"
+        train_on 2 net.cfg
+        cmp out/net.weights "t$threads.weights"
+    done
+    cmp t1.weights t3.weights
+    cmp t1.weights t32.weights
+}
+
+@test "same seed, shard and none: the same bytes" {
+    augmented_cfg threads=3 >net.cfg
+    for scatter in shard none; do
+        train_on 3 net.cfg -cmn_scatter $scatter
+        keep net "$scatter"
+        train_on 3 net.cfg -cmn_scatter $scatter
+        cmp out/net.weights "$scatter.weights"
+    done
+    run ! cmp shard.weights none.weights
+}
+
+@test "the image cache changes no result" {
+    augmented_cfg threads=2 max_batches=40 >net.cfg
+    train_on 2 net.cfg -cmn_cache_mb 0
+    keep net none
+    train_on 2 net.cfg -cmn_cache_mb 1
+    keep net small
+    train_on 2 net.cfg
+    cmp none.weights small.weights
+    cmp none.weights out/net.weights
+}
+
+@test "another seed: other weights; no seed: one is drawn, said, and can be given again" {
+    mlp_cfg batch=20 max_batches=5 >mlp.cfg
+    train_on 2 mlp.cfg
+    keep mlp seven
+    train_on 2 mlp.cfg -cmn_seed 8
+    run ! cmp seven.weights out/mlp.weights
+    train_on 2 mlp.cfg -cmn_seed 0
+    keep mlp drawn
+    seed=$(sed -n 's/.*seed \([0-9]*\).*/\1/p' train.log | head -n 1)
+    [[ $seed -gt 0 ]]
+    train_on 2 mlp.cfg -cmn_seed "$seed"
+    cmp drawn.weights out/mlp.weights
+    train_on 2 mlp.cfg -cmn_seed 0
+    run ! cmp drawn.weights out/mlp.weights
+}
+
+@test "seen counts the images of all ranks" {
+    mlp_cfg batch=20 max_batches=10 >mlp.cfg
+    train_on 3 mlp.cfg
+    [[ $(seen out/mlp.weights) -eq 600 ]]
+    mlp_cfg batch=20 subdivisions=4 max_batches=10 >mlp.cfg
+    train_on 2 mlp.cfg
+    [[ $(seen out/mlp.weights) -eq 400 ]]
+    train_on 2 mlp.cfg -cmn_batch global
+    [[ $(seen out/mlp.weights) -eq 200 ]]
+}
+
+@test "cmn_epochs ends after whole passes over the list" {
+    mlp_cfg batch=50 max_batches=1000 cmn_epochs=2 >mlp.cfg
+    train_on 2 mlp.cfg
+    [[ $(seen out/mlp.weights) -eq 1000 ]]
+    train_on 3 mlp.cfg    # 500 images, 150 a step: 7 steps hold two epochs
+    [[ $(seen out/mlp.weights) -eq 1050 ]]
+}
+
+@test "weights of 2 ranks go on on 1 rank, as if never stopped" {
+    mlp_cfg batch=60 max_batches=20 >mlp.cfg
+    train_on 1 mlp.cfg -cmn_batch global
+    keep mlp whole
+    mlp_cfg batch=60 max_batches=10 momentum=0 >mlp.cfg
+    train_on 1 mlp.cfg -cmn_batch global
+    keep mlp half
+    [[ $(seen half.weights) -eq 600 ]]
+    mlp_cfg batch=60 max_batches=20 momentum=0 >mlp.cfg
+    train_on 1 mlp.cfg -cmn_batch global
+    keep mlp whole
+    train_on 2 mlp.cfg half.weights -cmn_batch global
+    [[ $(seen out/mlp.weights) -eq 1200 ]]
+    assert_close whole.weights out/mlp.weights $LIMIT
+}
+
+@test "-clear starts counting anew" {
+    mlp_cfg max_batches=3 >mlp.cfg
+    train_on 2 mlp.cfg -cmn_batch global
+    keep mlp first
+    [[ $(seen first.weights) -eq 180 ]]
+    train_on 3 mlp.cfg first.weights -clear -cmn_batch global
+    [[ $(seen out/mlp.weights) -eq 180 ]]
+    run ! cmp first.weights out/mlp.weights
+}
+
+@test "batch normalisation: statistics are the mean over the ranks, weights the same everywhere" {
+    conv_cfg batch=20 | sed 's/^\[convolutional\]/&\nbatch_normalize=1/' >bn.cfg
+    train_on 3 bn.cfg -cmn_verify 1
+    train_on 1 bn.cfg out/bn.weights -clear
+}

@@ -1,0 +1,312 @@
+#!/usr/bin/env bats
+# What people get wrong: one clear line, on every rank the end, a status that is not 0, within seconds.
+
+load helpers
+
+setup() {
+    enter_folder
+    small_data 200 50
+    mlp_cfg batch=20 >mlp.cfg
+    train=(classifier train small.data mlp.cfg)
+    valid=(classifier valid small.data mlp.cfg)
+}
+
+# both PATTERN ARGUMENTS...: on 3 ranks with -cmn, and in one process without.
+both() {
+    local pattern=$1
+    shift
+    fails_clearly_on 3 "^cmn\[rank [0-2]@[^]]+\] .*($pattern)" "$@" -cmn
+    fails_clearly "$pattern" "$DARKNET" "$@"
+}
+
+# cmn_only PATTERN ARGUMENTS...
+cmn_only() {
+    local pattern=$1
+    shift
+    fails_clearly_on 3 "^cmn\[rank [0-2]@[^]]+\] .*($pattern)" "$@"
+}
+
+set_data() {
+    sed -i "s|^$1=.*|$1=$2|" small.data
+}
+
+# other_folder_for_rank RANK: sets $apart, a program to be put before darknet: rank RANK runs in ./other, a copy of this
+# folder, as it would on a host whose disk holds something else.
+other_folder_for_rank() {
+    mkdir -p other
+    cp -P mlp.cfg small.data train.list valid.list labels.txt mnist other/
+    printf '%s\n' '#!/bin/sh' "[ \"\$OMPI_COMM_WORLD_RANK\" != $1 ] || cd other || exit 3" 'exec "$@"' >apart.sh
+    chmod +x apart.sh
+    apart=$PWD/apart.sh
+}
+
+# shellcheck disable=SC2154  # mpiexec: helpers.bash
+fails_apart() {
+    local pattern=$1
+    shift
+    fails_clearly "$pattern" "${mpiexec[@]}" -n 3 "$apart" "$DARKNET" "$@"
+}
+
+@test "good input: the helpers let it pass" {
+    darknet_on 3 "${train[@]}" -cmn -cmn_validate 0
+    run ! fails_clearly_on 3 . "${train[@]}" -cmn -cmn_validate 0
+    [[ $output == *'ended with status 0'* ]]
+}
+
+@test "unknown key in the cfg, with the nearest one" {
+    mlp_cfg cmn_comunicator=flat >mlp.cfg
+    cmn_only 'cfg: unknown key cmn_comunicator.*cmn_communicator' "${train[@]}" -cmn
+}
+
+@test "unknown key on the command line, with the nearest one" {
+    cmn_only 'command line: unknown key cmn_sed.*cmn_seed' "${train[@]}" -cmn -cmn_sed 7
+}
+
+@test "unknown key that is near to nothing: where the keys are listed" {
+    cmn_only 'cmn_xyzzyplughplover.*darknet cmn list' "${train[@]}" -cmn -cmn_xyzzyplughplover 7
+}
+
+@test "key without a value on the command line" {
+    cmn_only 'cmn_seed.*value' "${train[@]}" -cmn -cmn_seed
+}
+
+@test "bad value, in the cfg and on the command line" {
+    cmn_only 'cmn_batch=half.*per_rank, global' "${train[@]}" -cmn -cmn_batch half
+    cmn_only 'cmn_seed=x.*whole number' "${train[@]}" -cmn -cmn_seed x
+    mlp_cfg cmn_validate=-3 >mlp.cfg
+    cmn_only 'cfg: cmn_validate=-3.*0 to' "${train[@]}" -cmn
+}
+
+@test "unknown communicator" {
+    cmn_only 'unknown communicator ring.*naive.*flat' "${train[@]}" -cmn -cmn_communicator ring
+}
+
+@test "cmn_batch=global with fewer images than ranks" {
+    mlp_cfg batch=2 >mlp.cfg
+    cmn_only 'cmn_batch=global.*2 images.*3 ranks.*raise batch' "${train[@]}" -cmn -cmn_batch global
+}
+
+@test "cmn_scatter=shard with fewer images than ranks" {
+    sed -i 3q train.list
+    sed -i 1,2d train.list
+    cmn_only '1 images.*3 ranks' "${train[@]}" -cmn -cmn_scatter shard -cmn_validate 0
+}
+
+@test "-cmn_key without -cmn" {
+    fails_clearly 'without -cmn' "$DARKNET" "${train[@]}" -cmn_seed 7
+}
+
+@test "-cmn with a command that cannot be distributed" {
+    cmn_only 'classifier train' detector train small.data mlp.cfg -cmn
+    cmn_only 'classifier train' classifier predict small.data mlp.cfg x.weights x.png -cmn
+}
+
+@test "missing cfg" {
+    both 'none.cfg.*No such file' classifier train small.data none.cfg
+    both 'none.cfg.*No such file' classifier valid small.data none.cfg
+}
+
+@test "missing data file" {
+    both 'none.data.*No such file' classifier train none.data mlp.cfg
+    both 'none.data.*No such file' classifier valid none.data mlp.cfg
+}
+
+@test "missing list of training images" {
+    set_data train none.list
+    both 'none.list.*No such file' "${train[@]}"
+}
+
+@test "missing list of validation images" {
+    set_data valid none.list
+    both 'none.list.*No such file' "${valid[@]}"
+    cmn_only 'none.list.*No such file' "${train[@]}" -cmn
+}
+
+@test "missing labels" {
+    set_data labels none.txt
+    both 'none.txt.*No such file' "${train[@]}"
+    both 'none.txt.*No such file' "${valid[@]}"
+}
+
+@test "missing weights" {
+    both 'none.weights.*No such file' "${train[@]}" none.weights
+    both 'none.weights.*No such file' "${valid[@]}" none.weights
+}
+
+@test "missing image" {
+    sed -i 's|.*|mnist/train/none_digit-1.png|' train.list valid.list
+    both 'none_digit-1.png.*' "${train[@]}"
+    both 'none_digit-1.png.*' "${valid[@]}"
+}
+
+@test "one missing image among many, in training and in validation" {
+    sed -i '7s|.*|mnist/train/none_digit-1.png|' train.list
+    cmn_only 'none_digit-1.png' "${train[@]}" -cmn
+    small_data 200 50
+    sed -i '49s|.*|mnist/train/none_digit-1.png|' valid.list
+    both 'none_digit-1.png' "${valid[@]}"
+    cmn_only 'none_digit-1.png' "${train[@]}" -cmn
+}
+
+@test "empty lists" {
+    : >train.list
+    both 'train.list' "${train[@]}"
+    : >valid.list
+    both 'valid.list' "${valid[@]}"
+    small_data 200 50
+    printf '\n\r\n  \n' >train.list
+    both 'train.list' "${train[@]}"
+}
+
+@test "empty labels" {
+    : >labels.txt
+    both 'labels.txt' "${train[@]}"
+}
+
+@test "corrupt PNG" {
+    head -c 60 "mnist/$(sed -n '1s|^mnist/||p' train.list)" >cut_digit-1.png
+    printf 'GIF89a is no image' >text_digit-1.png
+    for file in cut_digit-1.png text_digit-1.png; do
+        yes $file | head -n 50 >train.list
+        cp train.list valid.list
+        both "$file" "${train[@]}"
+        both "$file" "${valid[@]}"
+    done
+}
+
+@test "a folder where a file should be" {
+    mkdir folder.list folder.cfg
+    both 'folder.cfg' classifier train small.data folder.cfg
+    set_data train folder.list
+    both 'folder.list' "${train[@]}"
+}
+
+@test "truncated weights" {
+    darknet_on 1 "${train[@]}" -cmn -cmn_validate 0
+    size=$(stat -c %s out/mlp.weights)
+    for bytes in 0 19 1000 $((size - 4)); do
+        head -c "$bytes" out/mlp.weights >cut.weights
+        both 'cut.weights' "${train[@]}" cut.weights
+        fails_clearly 'cut.weights' "$DARKNET" "${valid[@]}" cut.weights
+    done
+}
+
+@test "labels that match no image" {
+    printf 'cat-%d\n' 0 1 2 3 4 5 6 7 8 9 >labels.txt
+    both 'mnist/train/[0-9]+_digit-[0-9].png' "${train[@]}"
+}
+
+@test "classes that differ from the network's outputs" {
+    set_data classes 12
+    printf 'digit-%d\n' 10 11 >>labels.txt
+    both '12.*10' "${train[@]}"
+    both '12.*10' "${valid[@]}"
+    set_data classes 5
+    both '5.*10' "${train[@]}"
+    both '5.*10' "${valid[@]}"
+}
+
+@test "fewer labels than classes" {
+    sed -i 8q labels.txt
+    both 'labels.txt.*8.*10' "${train[@]}"
+    both 'labels.txt.*8.*10' "${valid[@]}"
+}
+
+@test "top above the number of classes" {
+    set_data top 11
+    both 'top=11' "${valid[@]}"
+}
+
+@test "batch below subdivisions" {
+    mlp_cfg batch=2 subdivisions=4 >mlp.cfg
+    both 'batch=2.*subdivisions=4' "${train[@]}"
+    mlp_cfg batch=0 >mlp.cfg
+    both 'batch' "${train[@]}"
+}
+
+@test "a layer that Darknet does not know" {
+    printf '[conected]\noutput=5\n' >>mlp.cfg
+    both 'conected' "${train[@]}"
+}
+
+@test "a backup folder that cannot be written, said before training" {
+    mlp_cfg batch=20 max_batches=1000000 >mlp.cfg
+    touch file
+    set_data backup file/below
+    cmn_only 'file/below.*Not a directory' "${train[@]}" -cmn
+    set_data backup /proc/self
+    cmn_only '/proc/self' "${train[@]}" -cmn
+}
+
+@test "a backup folder without the right to write" {
+    [[ $(id -u) -ne 0 ]] || skip 'root may write everywhere'
+    chmod 555 out
+    cmn_only 'out.*Permission denied' "${train[@]}" -cmn
+}
+
+@test "a backup folder that cannot be written, without -cmn" {
+    mlp_cfg batch=20 max_batches=1 >mlp.cfg
+    set_data backup /proc/self
+    fails_clearly '/proc/self/mlp' "$DARKNET" "${train[@]}"
+}
+
+@test "a log folder that is not there" {
+    cmn_only 'cmn_log.*none/rank-[12].log.*No such file' "${train[@]}" -cmn -cmn_log none
+}
+
+@test "a JSON log that cannot be written" {
+    mlp_cfg batch=20 max_batches=2 >mlp.cfg
+    cmn_only 'none/log.json.*No such file' "${train[@]}" -cmn -cmn_json none/log.json -cmn_validate 0
+}
+
+@test "cfg unreadable on one rank only" {
+    other_folder_for_rank 1
+    rm other/mlp.cfg
+    fails_apart '^cmn\[rank 1@.*mlp.cfg.*No such file' "${train[@]}" -cmn
+    fails_apart '^cmn\[rank 1@.*mlp.cfg.*No such file' "${valid[@]}" -cmn
+}
+
+@test "data file unreadable on one rank only" {
+    other_folder_for_rank 2
+    rm other/small.data
+    fails_apart '^cmn\[rank 2@.*small.data.*No such file' "${train[@]}" -cmn
+}
+
+@test "images unreadable on one rank only" {
+    other_folder_for_rank 2
+    rm other/mnist
+    fails_apart '^cmn\[rank 2@.*digit-[0-9].png' "${train[@]}" -cmn -cmn_validate 0
+    fails_apart '^cmn\[rank 2@.*digit-[0-9].png' "${valid[@]}" -cmn
+}
+
+@test "lists and weights are needed on rank 0 only" {
+    darknet_on 1 "${train[@]}" -cmn -cmn_validate 0
+    other_folder_for_rank 1
+    rm other/train.list other/valid.list
+    # shellcheck disable=SC2154,SC2317
+    darknet_with_rank_1_apart() {
+        timeout 60 "${mpiexec[@]}" -n 3 "$apart" "$DARKNET" "$@" -cmn
+    }
+    darknet_with_rank_1_apart "${train[@]}" out/mlp.weights -clear
+    darknet_with_rank_1_apart "${valid[@]}" out/mlp.weights
+}
+
+@test "another cfg on one rank: the rank and the first difference are named" {
+    other_folder_for_rank 1
+    sed 's/output=64/output=65/' mlp.cfg >other/mlp.cfg
+    fails_apart '^cmn\[rank 1@.*layer.*weight' "${train[@]}" -cmn
+    fails_apart '^cmn\[rank 1@.*layer.*weight' "${valid[@]}" -cmn
+    sed 's/momentum=.*/momentum=0.5/' mlp.cfg >other/mlp.cfg
+    fails_apart '^cmn\[rank 1@.*momentum' "${train[@]}" -cmn
+    sed 's/^batch=.*/batch=10/' mlp.cfg >other/mlp.cfg
+    fails_apart '^cmn\[rank 1@.*' "${train[@]}" -cmn
+    sed '/^batch=/a cmn_validate=3' mlp.cfg >other/mlp.cfg
+    fails_apart '^cmn\[rank 1@.*cmn_validate' "${train[@]}" -cmn
+}
+
+@test "no arguments, unknown commands" {
+    fails_clearly . "$DARKNET"
+    fails_clearly 'nosuchcommand' "$DARKNET" nosuchcommand
+    fails_clearly . "$DARKNET" classifier
+    run ! "$DARKNET" classifier nosuch small.data mlp.cfg
+}

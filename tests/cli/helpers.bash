@@ -1,0 +1,150 @@
+# shellcheck shell=bash disable=SC2154
+# What the files of this folder share. A test runs in a folder of its own, with lists of real images in it.
+
+bats_require_minimum_version 1.5.0
+
+REPO=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+: "${DARKNET:=$REPO/build/cpu/bin/darknet}" "${SAN:=}" "${BUILD:=$REPO/build/cpu}"
+if [[ -z ${MPIEXEC:-} ]]; then
+    MPIEXEC='mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1'
+    [[ $(id -u) -ne 0 ]] || MPIEXEC+=' --allow-run-as-root'
+fi
+read -ra mpiexec <<<"$MPIEXEC"
+
+# The Makefile gives ranks 3 s between SIGTERM and SIGKILL; Open MPI's own 1 s shortens every test of a failure.
+unset OMPI_MCA_odls_base_sigkill_timeout
+
+# Instrumented programs are slower; limits below are for what hangs.
+SLOW=1
+[[ -z $SAN ]] || SLOW=4
+
+# small_data TRAIN VALID: small.data in the current folder, with lists of that many images of MNIST. Lines are
+# relative paths, as in people's own lists. Skips the test when MNIST is not there.
+small_data() {
+    [[ -f $REPO/data/mnist/train.list ]] || skip 'data/mnist is missing: make mnist'
+    ln -sfn "$REPO/data/mnist" mnist
+    sed -n "1,$1 s|^data/||p" "$REPO/data/mnist/train.list" >train.list
+    sed -n "1,$2 s|^data/||p" "$REPO/data/mnist/valid.list" >valid.list
+    printf 'digit-%d\n' 0 1 2 3 4 5 6 7 8 9 >labels.txt
+    printf '%s\n' 'classes=10' 'train=train.list' 'valid=valid.list' 'labels=labels.txt' 'names=labels.txt' \
+        'backup=out' 'top=2' >small.data
+    mkdir -p out
+}
+
+# net_section KEY=VALUE...: [net] for MNIST; later keys replace the defaults.
+net_section() {
+    local key pair
+    local -A value=(
+        [batch]=60 [subdivisions]=1 [height]=28 [width]=28 [channels]=1 [min_crop]=28 [max_crop]=28 [angle]=0
+        [hue]=0 [saturation]=1 [exposure]=1 [aspect]=1 [flip]=0 [threads]=1 [momentum]=0.9 [decay]=0.0005
+        [learning_rate]=0.02 [policy]=constant [max_batches]=20
+    )
+    for pair in "$@"; do
+        value[${pair%%=*}]=${pair#*=}
+    done
+    printf '[net]\n'
+    for key in "${!value[@]}"; do
+        printf '%s=%s\n' "$key" "${value[$key]}"
+    done
+}
+
+# mlp_cfg KEY=VALUE... >FILE
+mlp_cfg() {
+    net_section "$@"
+    printf '%s\n' '[connected]' 'output=64' 'activation=relu' '[connected]' 'output=10' 'activation=linear' '[softmax]'
+}
+
+# conv_cfg KEY=VALUE... >FILE
+conv_cfg() {
+    net_section "$@"
+    printf '%s\n' '[convolutional]' 'filters=6' 'size=5' 'stride=1' 'pad=1' 'activation=relu' \
+        '[maxpool]' 'size=2' 'stride=2' '[convolutional]' 'filters=8' 'size=3' 'stride=1' 'pad=1' 'activation=relu' \
+        '[maxpool]' 'size=2' 'stride=2' '[connected]' 'output=10' 'activation=linear' '[softmax]'
+}
+
+# darknet_on N ARGUMENTS...: `darknet` on N ranks, ended when it hangs.
+darknet_on() {
+    local n=$1
+    shift
+    timeout --kill-after=5 $((60 * SLOW)) "${mpiexec[@]}" -n "$n" "$DARKNET" "$@"
+}
+
+# train_on N CFG ARGUMENTS...: trains with seed 7 and without validation, unless the arguments say otherwise.
+train_on() {
+    local n=$1 cfg=$2
+    shift 2
+    darknet_on "$n" classifier train small.data "$cfg" -cmn -cmn_seed 7 -cmn_validate 0 "$@" >train.log 2>&1 ||
+        { cat train.log; return 1; }
+}
+
+# difference A B: relative L2 of two weights files; fails when their headers differ.
+difference() {
+    local text
+    text=$("$COMPARE_WEIGHTS" "$1" "$2") || return 1
+    if [[ $(sed -n 's/^seen \([0-9]*\) .*/\1/p' <<<"$text") != "$(sed -n 's/^seen [0-9]* //p' <<<"$text")" ]]; then
+        printf '%s\n' "$text" >&2
+        return 1
+    fi
+    sed -n 's/^relative-l2 //p' <<<"$text"
+}
+
+# assert_close A B LIMIT: the difference of two weights files is below LIMIT, and is a number.
+assert_close() {
+    local d
+    d=$(difference "$1" "$2")
+    echo "$1 and $2: relative L2 $d, limit $3"
+    awk -v d="$d" -v limit="$3" 'BEGIN { exit !(d ~ /^[0-9]/ && d + 0 < limit + 0) }'
+}
+
+# seen FILE: images seen, from a weights file's header.
+seen() {
+    od -A n -t u8 -j 12 -N 8 "$1" | tr -d ' '
+}
+
+# own_lines FILE: what the program said about itself: neither mpiexec's banners, nor the lines about layers, ranks and
+# files that a good start prints as well.
+own_lines() {
+    awk '
+        /^-----------*$/ { banner = !banner; next }
+        banner { next }
+        /^\[[^]]*:[0-9]+\] / { next }
+        { sub(/^Loading weights from .*\.\.\.(Done!)?/, "") }
+        { sub(/^ +[0-9]+ $/, "") }
+        /^$/ || /^layer +filters/ || /^ +[0-9]+ (conv|connected|max|avg|softmax|dropout|cost) / { next }
+        /^cmn: ([0-9]+ ranks? on|made the backup folder|no .valid. list)/ || /^Saving weights to / { next }
+        { print }' "$1"
+}
+
+# fails_clearly PATTERN COMMAND...: COMMAND ends by itself within seconds, not with 0 and not by a crash, and says one
+# line of its own that matches PATTERN (extended regular expression).
+fails_clearly() {
+    local pattern=$1 status=0 lines
+    shift
+    timeout --kill-after=5 $((20 * SLOW)) "$@" >fails.out 2>fails.err || status=$?
+    echo "status $status of: $*"
+    sed 's/^/  out: /' fails.out
+    sed 's/^/  err: /' fails.err
+    ((status != 0)) || { echo 'it ended with status 0'; return 1; }
+    ((status != 124 && status != 137)) || { echo 'it did not end'; return 1; }
+    ((status < 128)) || { echo "it crashed with status $status"; return 1; }
+    if grep -Eq 'Segmentation|AddressSanitizer|runtime error:|signal 1?[0-9] \(' fails.err; then
+        echo 'it crashed'
+        return 1
+    fi
+    own_lines fails.err >fails.own
+    lines=$(wc -l <fails.own)
+    ((lines == 1)) || { echo "$lines lines of its own, not one:"; cat fails.own; return 1; }
+    grep -Eq -- "$pattern" fails.own || { echo "the line does not match: $pattern"; return 1; }
+}
+
+# fails_clearly_on N PATTERN ARGUMENTS...: the same for `darknet` on N ranks.
+fails_clearly_on() {
+    local n=$1 pattern=$2
+    shift 2
+    fails_clearly "$pattern" "${mpiexec[@]}" -n "$n" "$DARKNET" "$@"
+}
+
+# Everything that a test starts and writes is in its own folder.
+enter_folder() {
+    cd "$BATS_TEST_TMPDIR" || return 1
+}
