@@ -39,8 +39,7 @@ static void end_job(const char *message)
         }
     }
     fflush(stdout);
-    line[0] = '\n';    /* Darknet may be in the middle of a line */
-    cmn_log_prefix(line + 1, sizeof line - 1024);
+    cmn_log_prefix(line, sizeof line - 1024);
     snprintf(line + strlen(line), sizeof line - strlen(line), "%.1000s\n", message);
     /* Ranks that meet the same error do so within moments: the speaker waits for them, so that
      * they find the word taken, and they wait for the speaker to end the job. */
@@ -208,10 +207,13 @@ void cmn_free(struct network *net)
 
 void cmn_data(struct list *options)
 {
+    /* Images with several tags are no classes: top-1 says nothing about them. */
+    int tags = option_find_int_quiet(options, "tag", 0);
+
     if (session.on && session.command == CMN_CLASSIFIER_TRAIN) {
         check(cmn_session_data(&session, option_find_str(options, "backup", NULL),
                                option_find_str(options, "train", NULL),
-                               option_find_str(options, "valid", NULL),
+                               tags ? NULL : option_find_str(options, "valid", NULL),
                                option_find_str(options, "labels", NULL),
                                option_find_int_quiet(options, "classes", 2),
                                option_find_int_quiet(options, "top", 1)));

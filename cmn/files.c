@@ -15,6 +15,7 @@ struct text {
     int error;
 };
 
+/* Leaves room for one more byte behind the text. */
 static struct text read_all(const char *name)
 {
     struct text text = {NULL, 0, 0};
@@ -23,7 +24,7 @@ static struct text read_all(const char *name)
 
     errno = file ? 0 : errno;
     while (file && !ferror(file) && !feof(file)) {
-        if (text.n == room) {
+        if (text.n + 1 >= room) {
             room = room ? 2 * room : 65536;
             char *more = realloc(text.bytes, room);
             if (!more) {
@@ -32,7 +33,7 @@ static struct text read_all(const char *name)
             }
             text.bytes = more;
         }
-        text.n += fread(text.bytes + text.n, 1, room - text.n, file);
+        text.n += fread(text.bytes + text.n, 1, room - text.n - 1, file);
     }
     if (!file || ferror(file) || errno == ENOMEM) {
         text.error = errno ? errno : EIO;
@@ -41,6 +42,37 @@ static struct text read_all(const char *name)
         fclose(file);
     }
     return text;
+}
+
+char *cmn_files_cfg_text(const char *name)
+{
+    struct text text = read_all(name);
+    size_t n = 0;
+    int comment = 0, start = 1;
+
+    if (text.error || !text.bytes) {
+        free(text.bytes);
+        cmn_fail("%s: %s", name, strerror(text.error ? text.error : ENOMEM));
+        return NULL;
+    }
+    for (size_t i = 0; i < text.n; i++) {
+        char c = text.bytes[i];
+        if (c == '\n') {
+            if (!start && !comment) {
+                text.bytes[n++] = c;
+            }
+            comment = 0;
+            start = 1;
+        } else if (c != ' ' && c != '\t' && c != '\r' && c) {
+            comment = start ? c == '#' || c == ';' : comment;
+            start = 0;
+            if (!comment) {
+                text.bytes[n++] = c;
+            }
+        }
+    }
+    text.bytes[n] = '\0';
+    return text.bytes;
 }
 
 /* A stream over anonymous memory: it goes away with fclose(). */

@@ -11,6 +11,9 @@
  * NULL on all ranks, with a reason and errno as rank 0 saw it, when it cannot be read. */
 FILE *cmn_files_share(const struct cmn_topology *t, const char *name);
 
+/* Local. The lines of a cfg without blanks and comments. The caller frees. NULL with a reason. */
+char *cmn_files_cfg_text(const char *name);
+
 /* Local. Makes sure that files can be made in this folder; creates it when it is missing.
  * 0 (*created tells), or -1 with a reason. */
 int cmn_files_writable(const char *folder, int *created);

@@ -198,6 +198,7 @@ void cmn_gradients_close(struct cmn_gradients *g)
     memset(g, 0, sizeof *g);
 }
 
+/* Tensors first: of several differences the one that says most is named. */
 static char *describe(const struct cmn_gradients *g, struct network *net, const char *options)
 {
     char *text = NULL;
@@ -207,21 +208,17 @@ static char *describe(const struct cmn_gradients *g, struct network *net, const 
     if (!out) {
         return NULL;
     }
-    fprintf(out, "%s", options);
-    fprintf(out, "layers = %d\nsubdivisions = %d\nmomentum = %g\ndecay = %g\nlearning_rate = %g\n"
-            "policy = %d\nburn_in = %d\nmax_batches = %d\nadam = %d\ninput = %dx%dx%d\n",
-            net->n, net->subdivisions, net->momentum, net->decay, net->learning_rate,
-            (int)net->policy, net->burn_in, net->max_batches, net->adam, net->w, net->h, net->c);
+    fprintf(out, "%d layers\n", net->n);
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
         fprintf(out, "layer %d %s%s = %zu floats\n", t->layer, t->part, t->name, t->n);
     }
     for (int i = 0; i < net->n; i++) {
         const layer *l = &net->layers[i];
-        fprintf(out, "layer %d = type %d, %d inputs, %d outputs, size %d, stride %d, activation %d, "
-                "learning_rate %g\n", i, (int)l->type, l->inputs, l->outputs, l->size, l->stride,
-                (int)l->activation, l->learning_rate_scale);
+        fprintf(out, "layer %d: type %d, %d inputs, %d outputs\n", i, (int)l->type, l->inputs,
+                l->outputs);
     }
+    fprintf(out, "%s", options);
     fclose(out);
     return text;
 }

@@ -45,7 +45,8 @@ int cmn_gradients_open(struct cmn_gradients *g, struct network *net);
  * free_network does not free parts of the arena. */
 void cmn_gradients_close(struct cmn_gradients *g);
 
-/* Collective, blocking. Compares a description of the network and `options` with rank 0's.
+/* Collective, blocking. Compares the tensors, the layers and then `options` (lines of text: all
+ * else that must be equal) with rank 0's.
  * 0, or -1 on each rank that differs, with a reason that names the first difference; the others
  * return 0 and must find out by cmn_first_bad. */
 int cmn_gradients_compare(const struct cmn_gradients *g, struct network *net, const char *options,

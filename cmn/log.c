@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 static struct {
     int known;
@@ -74,6 +75,14 @@ void cmn_say(const char *format, ...)
 void cmn_say_nothing(void)
 {
     self.quiet = 1;
+}
+
+double cmn_clock(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static int edit_distance(const char *a, const char *b)

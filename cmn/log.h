@@ -29,6 +29,9 @@ void cmn_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Turns cmn_say() off (cmn_report=quiet). */
 void cmn_say_nothing(void);
 
+/* Seconds of a clock that never jumps. */
+double cmn_clock(void);
+
 /* The entry of `words` (n of them) nearest to `word` by edit distance, or NULL when none is near. */
 const char *cmn_nearest(const char *word, const char *const *words, int n);
 

@@ -24,6 +24,8 @@ int cmn_output_open(int rank, const char *folder)
         real_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
     }
     if (rank == 0) {
+        /* Darknet prints its lines in pieces; another rank's last word must not land in one. */
+        setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
         return 0;
     }
     snprintf(name, sizeof name, "/dev/null");

@@ -88,6 +88,9 @@ static int open_backup(const struct cmn_session *s)
     if (s->topology.rank != 0) {
         return 0;
     }
+    if (!s->backup[0]) {
+        return cmn_fail("the .data file names no `backup` folder: add a line backup = FOLDER");
+    }
     if (cmn_files_writable(s->backup, &created)) {
         return -1;
     }
@@ -100,15 +103,15 @@ static int open_backup(const struct cmn_session *s)
 int cmn_session_data(struct cmn_session *s, const char *backup, const char *train,
                      const char *valid, const char *labels, int classes, int top)
 {
-    snprintf(s->backup, sizeof s->backup, "%s", backup ? backup : "/backup/");
-    snprintf(s->train_list, sizeof s->train_list, "%s", train ? train : "");
+    snprintf(s->backup, sizeof s->backup, "%s", backup ? backup : "");
+    snprintf(s->train_list, sizeof s->train_list, "%s", train ? train : "data/train.list");
     if (open_backup(s)) {
         return -1;
     }
-    if (!s->options.validate || !valid || !labels) {
+    if (!s->options.validate || !valid) {
         return 0;
     }
-    return cmn_valid_open(&s->valid, valid, labels, classes, top);
+    return cmn_valid_open(&s->valid, valid, labels ? labels : "data/labels.list", classes, top);
 }
 
 void cmn_session_close(struct cmn_session *s)

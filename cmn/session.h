@@ -35,7 +35,8 @@ int cmn_session_open(struct cmn_session *s);
 /* Collective. All keys are set: seed, random streams, output, memory for images, communicator. */
 int cmn_session_configure(struct cmn_session *s);
 
-/* Collective. Values of the .data file, NULL where it has none: checks the backup folder (made when
+/* Collective. Values of the .data file, NULL where it has none (then Darknet's own default, but for
+ * `backup`, which is not made unasked): checks the backup folder (made when
  * it is missing) and reads the validation list. */
 int cmn_session_data(struct cmn_session *s, const char *backup, const char *train,
                      const char *valid, const char *labels, int classes, int top);

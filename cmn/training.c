@@ -1,52 +1,20 @@
 #include "training.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "darknet.h"
+#include "files.h"
 #include "log.h"
 #include "random.h"
 #include "report/report.h"
 #include "scatter.h"
+#include "stop.h"
 
-static volatile sig_atomic_t stop_requested;
-
-static double now(void)
+int cmn_training_classifies(const struct cmn_training *t)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* mpiexec reads no more output once it has been asked to end, so a full pipe must not keep this
- * process from saving its weights: a write that is waiting is broken off, a later one fails. */
-static void note_stop(int signal_number)
-{
-    int saved = errno;
-
-    stop_requested = signal_number;
-    fcntl(STDOUT_FILENO, F_SETFL, O_WRONLY | O_NONBLOCK);
-    fcntl(STDERR_FILENO, F_SETFL, O_WRONLY | O_NONBLOCK);
-    errno = saved;
-}
-
-/* No SA_RESTART: see note_stop. */
-static void catch_stop(void)
-{
-    struct sigaction action;
-
-    memset(&action, 0, sizeof action);
-    action.sa_handler = note_stop;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    action.sa_handler = SIG_IGN;
-    sigaction(SIGPIPE, &action, NULL);
+    return t->net->truths == t->net->outputs && !t->net->hierarchy;
 }
 
 int cmn_training_share(struct cmn_training *t, int batch)
@@ -83,15 +51,26 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
 {
     struct cmn_session *s = t->session;
     char options[8192];
-    int bad;
+    char *cfg_text, *all = NULL;
+    int result, bad;
 
+    t->w = t->net->w;
+    t->h = t->net->h;
     name_of(cfg, t->name, sizeof t->name);
     cmn_options_print(&s->options, options, sizeof options);
     if (cmn_gradients_open(&t->gradients, t->net)) {
         return -1;
     }
     t->attached = 1;
-    if (cmn_gradients_compare(&t->gradients, t->net, options, &s->topology)) {
+    cfg_text = cmn_files_cfg_text(cfg);
+    if (!cfg_text || asprintf(&all, "%s%s\n", options, cfg_text) < 0) {
+        free(cfg_text);
+        return cfg_text ? cmn_fail("out of memory") : -1;
+    }
+    result = cmn_gradients_compare(&t->gradients, t->net, all, &s->topology);
+    free(cfg_text);
+    free(all);
+    if (result) {
         return -1;
     }
     bad = cmn_first_bad(&s->topology, 0);
@@ -177,7 +156,7 @@ static void introduce(const struct cmn_training *t)
                 s->communicator->name);
     }
     if (s->options.validate && !s->valid.images) {
-        cmn_say("no `valid` list in the .data file: training without validation");
+        cmn_say("no `valid` list of classes in the .data file: training without validation");
     }
 }
 
@@ -189,7 +168,7 @@ static int start(struct cmn_training *t)
     t->started = 1;
     t->first_step = (long)get_current_batch(t->net);
     t->epoch = s->train_images ? (long)(*t->net->seen / s->train_images) : 0;
-    catch_stop();
+    cmn_stop_catch();
     introduce(t);
     if (s->topology.rank == 0) {
         snprintf(json, sizeof json, "%s", s->options.json);
@@ -202,7 +181,7 @@ static int start(struct cmn_training *t)
             return -1;
         }
     }
-    t->began = t->sums.since = t->left = now();
+    t->began = t->sums.since = t->left = cmn_clock();
     return 0;
 }
 
@@ -211,7 +190,7 @@ int cmn_training_pass(struct cmn_training *t)
     if (!t->started && start(t)) {
         return -1;
     }
-    t->pass_began = now();
+    t->pass_began = cmn_clock();
     if (t->pass == 0) {
         t->sums.load += t->pass_began - t->left;
     }
@@ -238,13 +217,13 @@ int cmn_training_passed(struct cmn_training *t, int last)
     (void)last;
     cmn_random_common();
     t->loss += *net->cost;
-    for (int i = 0; i < net->batch && net->truths == net->outputs; i++) {
+    for (int i = 0; i < net->batch && cmn_training_classifies(t); i++) {
         t->right += largest(net->output + (size_t)i * (size_t)net->outputs, net->outputs) ==
                     largest(net->truth + (size_t)i * (size_t)net->truths, net->truths);
     }
     /* Not from `seen`, as Darknet does: after a resume with another batch it need not divide. */
     if (++t->pass < net->subdivisions) {
-        t->sums.compute += now() - t->pass_began;
+        t->sums.compute += cmn_clock() - t->pass_began;
         return 0;
     }
     t->pass = 0;
@@ -255,13 +234,13 @@ int cmn_training_update(struct cmn_training *t, int *batch, float *momentum)
 {
     struct cmn_session *s = t->session;
     float *tally = t->gradients.tally;
-    double begin = now();
+    double begin = cmn_clock();
 
     t->sums.compute += begin - t->pass_began;
     tally[CMN_LOSS] = t->loss;
     tally[CMN_RIGHT] = t->right;
     tally[CMN_IMAGES] = (float)(t->local * t->net->subdivisions);
-    tally[CMN_STOP] = stop_requested ? 1 : 0;
+    tally[CMN_STOP] = cmn_stop_requested() ? 1 : 0;
     t->loss = t->right = 0;
     if (s->communicator->allreduce(s->exchange, &t->gradients.exchange)) {
         return cmn_fail_in("%s: sum of the gradients", s->communicator->name);
@@ -276,108 +255,7 @@ int cmn_training_update(struct cmn_training *t, int *batch, float *momentum)
     t->stepped = 1;
     /* Asking a random policy would draw another rate than the update uses. */
     t->lr = t->net->policy == RANDOM ? t->net->learning_rate : get_current_rate(t->net);
-    t->pass_began = now();
+    t->pass_began = cmn_clock();
     t->sums.exchange += t->pass_began - begin;
-    return 0;
-}
-
-static int validate(struct cmn_training *t, struct cmn_row *row)
-{
-    struct cmn_session *s = t->session;
-    struct cmn_score score;
-    int chunk = t->net->batch;
-
-    /* Shares of a batch may differ by one image: all ranks cut the list by the smallest. */
-    if (cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, &chunk, 1, MPI_INT, MPI_MIN, s->topology.world),
-                      "MPI_Allreduce") ||
-        cmn_gradients_average_statistics(&t->gradients, &s->topology) ||
-        cmn_evaluate(t->net, &s->valid, chunk, &s->topology, &score)) {
-        return cmn_fail_in("validation");
-    }
-    row->validation_loss = score.loss;
-    row->validation_accuracy = (double)score.top1 / (double)score.images;
-    return 0;
-}
-
-static int make_row(struct cmn_training *t, int with_validation)
-{
-    struct cmn_session *s = t->session;
-    struct cmn_row_sums *sums = &t->sums;
-    double time = now();
-    double passed = time - sums->since;
-    double images = sums->images > 0 ? sums->images : 1;
-    struct cmn_row row = {
-        .epoch = s->train_images ? (double)*t->net->seen / (double)s->train_images : 0,
-        .iteration = t->first_step + t->steps,
-        .loss = sums->loss / images,
-        .accuracy = t->net->truths == t->net->outputs ? sums->right / images : -1,
-        .validation_loss = -1,
-        .lr = t->lr,
-        .images_per_s = images / passed,
-        .compute = sums->compute / passed,
-        .exchange = sums->exchange / passed,
-        .load = sums->load / passed,
-    };
-
-    if (with_validation && validate(t, &row)) {
-        return -1;
-    }
-    row.elapsed = now() - t->began;
-    memset(sums, 0, sizeof *sums);
-    sums->since = now();
-    return t->report ? cmn_report_row(t->report, &row) : 0;
-}
-
-/* One rank's request to stop came with the gradients, so all ranks see it in the same step. Every
- * trainer of Darknet ends its loop, and saves, when max_batches is reached. */
-static void notice_stop(struct cmn_training *t)
-{
-    struct cmn_session *s = t->session;
-
-    if (t->gradients.tally[CMN_STOP] <= 0 || s->stop_signal) {
-        return;
-    }
-    s->stop_signal = stop_requested ? stop_requested : SIGTERM;
-    t->net->max_batches = (int)get_current_batch(t->net);
-    cmn_say("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
-            "saved", s->stop_signal, t->first_step + t->steps);
-}
-
-int cmn_training_step_done(struct cmn_training *t)
-{
-    struct cmn_session *s = t->session;
-    const struct cmn_options *o = &s->options;
-    long epoch = s->train_images ? (long)(*t->net->seen / s->train_images) : 0;
-    int epoch_ended = epoch > t->epoch;
-    int last;
-    double speed;
-
-    if (!t->stepped) {
-        return 0;
-    }
-    t->stepped = 0;
-    t->sums.compute += now() - t->pass_began;
-    t->steps++;
-    t->epoch = epoch;
-    notice_stop(t);
-    last = t->net->max_batches && get_current_batch(t->net) >= (size_t)t->net->max_batches;
-    if (o->verify && s->communicator->sums && (t->first_step + t->steps) % o->verify == 0 &&
-        cmn_gradients_verify(&t->gradients, &s->topology)) {
-        return cmn_fail_in("after iteration %ld", t->first_step + t->steps);
-    }
-    speed = t->sums.images / (now() - t->sums.since);
-    if (epoch_ended || last || (o->report_every && t->steps % o->report_every == 0)) {
-        int due = o->validate && s->valid.images && !s->stop_signal &&
-                  (last || (epoch_ended && epoch % o->validate == 0));
-        if (make_row(t, due)) {
-            return -1;
-        }
-    }
-    if (t->report) {
-        cmn_report_progress(t->report, t->first_step + t->steps,
-                            s->train_images ? (double)*t->net->seen / (double)s->train_images : 0,
-                            speed);
-    }
-    t->left = now();
     return 0;
 }

@@ -16,6 +16,7 @@ struct cmn_training {
     struct network *net;
     char name[256];               /* of the cfg, without folder and extension */
     int total, local, offset;     /* images of a pass: all ranks, this one, ranks before it */
+    int w, h;                     /* of the input, as the cfg says; random=1 changes the network's */
     int attached;                 /* gradients lie in the arena */
     struct cmn_gradients gradients;
     struct cmn_scatter *scatter;
@@ -40,6 +41,8 @@ struct cmn_training {
 
 /* All return 0, or -1 with a reason. `t` is owned by the caller, zeroed, with session and net set. */
 
+/* Local. Whether output and truth hold one value a class, so that right answers can be counted. */
+int cmn_training_classifies(const struct cmn_training *t);
 /* Local. Divides `batch` (images of one pass, as the cfg says) as cmn_batch asks. */
 int cmn_training_share(struct cmn_training *t, int batch);
 /* Collective. */
@@ -55,6 +58,7 @@ int cmn_training_pass(struct cmn_training *t);
 int cmn_training_passed(struct cmn_training *t, int last);
 /* Collective. */
 int cmn_training_update(struct cmn_training *t, int *batch, float *momentum);
+/* Collective (epoch.c). After a batch; does nothing unless it brought an update. */
 int cmn_training_step_done(struct cmn_training *t);
 
 #endif

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "log.h"
@@ -23,14 +22,6 @@ struct cmn_report {
     double started, drawn;
     long first;          /* iteration at which this run began */
 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Takes the standard output away from Darknet, keeping it for the table. */
 static int hide_darknet(struct cmn_report *r)
@@ -62,7 +53,7 @@ struct cmn_report *cmn_report_open(enum cmn_report_mode mode, const char *json, 
     r->total = total;
     r->saved = -1;
     r->first = -1;
-    r->started = now();
+    r->started = cmn_clock();
     r->watched = cmn_terminal_watched();
     r->json = cmn_json_open(json);
     if (!r->json) {
@@ -109,7 +100,7 @@ int cmn_report_row(struct cmn_report *r, const struct cmn_row *row)
 void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, double images_per_s)
 {
     char bar[BAR + 1];
-    double time = now();
+    double time = cmn_clock();
     long todo = r->total - iteration;
     double left;
     int filled;

@@ -1,0 +1,118 @@
+/* After a step: rows of the report, validation, comparison of the weights, the end. */
+#include "training.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "darknet.h"
+#include "log.h"
+#include "report/report.h"
+#include "stop.h"
+
+static int validate(struct cmn_training *t, struct cmn_row *row)
+{
+    struct cmn_session *s = t->session;
+    struct cmn_score score;
+    int chunk = t->net->batch;
+    int w = t->net->w, h = t->net->h;
+
+    if (w != t->w || h != t->h) {
+        resize_network(t->net, t->w, t->h);
+    }
+    /* Shares of a batch may differ by one image: all ranks cut the list by the smallest. */
+    if (cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, &chunk, 1, MPI_INT, MPI_MIN, s->topology.world),
+                      "MPI_Allreduce") ||
+        cmn_gradients_average_statistics(&t->gradients, &s->topology) ||
+        cmn_evaluate(t->net, &s->valid, chunk, &s->topology, &score)) {
+        return cmn_fail_in("validation");
+    }
+    if (w != t->w || h != t->h) {
+        resize_network(t->net, w, h);
+    }
+    row->validation_loss = score.loss;
+    row->validation_accuracy = (double)score.top1 / (double)score.images;
+    return 0;
+}
+
+static int make_row(struct cmn_training *t, int with_validation)
+{
+    struct cmn_session *s = t->session;
+    struct cmn_row_sums *sums = &t->sums;
+    double time = cmn_clock();
+    double passed = time - sums->since;
+    double images = sums->images > 0 ? sums->images : 1;
+    struct cmn_row row = {
+        .epoch = s->train_images ? (double)*t->net->seen / (double)s->train_images : 0,
+        .iteration = t->first_step + t->steps,
+        .loss = sums->loss / images,
+        .accuracy = cmn_training_classifies(t) ? sums->right / images : -1,
+        .validation_loss = -1,
+        .lr = t->lr,
+        .images_per_s = images / passed,
+        .compute = sums->compute / passed,
+        .exchange = sums->exchange / passed,
+        .load = sums->load / passed,
+    };
+
+    if (with_validation && validate(t, &row)) {
+        return -1;
+    }
+    row.elapsed = cmn_clock() - t->began;
+    memset(sums, 0, sizeof *sums);
+    sums->since = cmn_clock();
+    return t->report ? cmn_report_row(t->report, &row) : 0;
+}
+
+/* One rank's request to stop came with the gradients, so all ranks see it in the same step. Every
+ * trainer of Darknet ends its loop, and saves, when max_batches is reached. */
+static void notice_stop(struct cmn_training *t)
+{
+    struct cmn_session *s = t->session;
+
+    if (t->gradients.tally[CMN_STOP] <= 0 || s->stop_signal) {
+        return;
+    }
+    s->stop_signal = cmn_stop_requested() ? cmn_stop_requested() : SIGTERM;
+    t->net->max_batches = (int)get_current_batch(t->net);
+    cmn_say("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
+            "saved", s->stop_signal, t->first_step + t->steps);
+}
+
+int cmn_training_step_done(struct cmn_training *t)
+{
+    struct cmn_session *s = t->session;
+    const struct cmn_options *o = &s->options;
+    long epoch = s->train_images ? (long)(*t->net->seen / s->train_images) : 0;
+    int epoch_ended = epoch > t->epoch;
+    int last;
+    double speed;
+
+    if (!t->stepped) {
+        return 0;
+    }
+    t->stepped = 0;
+    t->sums.compute += cmn_clock() - t->pass_began;
+    t->steps++;
+    t->epoch = epoch;
+    notice_stop(t);
+    last = t->net->max_batches && get_current_batch(t->net) >= (size_t)t->net->max_batches;
+    if (o->verify && s->communicator->sums && (t->first_step + t->steps) % o->verify == 0 &&
+        cmn_gradients_verify(&t->gradients, &s->topology)) {
+        return cmn_fail_in("after iteration %ld", t->first_step + t->steps);
+    }
+    speed = t->sums.images / (cmn_clock() - t->sums.since);
+    if (epoch_ended || last || (o->report_every && t->steps % o->report_every == 0)) {
+        int due = o->validate && s->valid.images && !s->stop_signal &&
+                  (last || (epoch_ended && epoch % o->validate == 0));
+        if (make_row(t, due)) {
+            return -1;
+        }
+    }
+    if (t->report) {
+        cmn_report_progress(t->report, t->first_step + t->steps,
+                            s->train_images ? (double)*t->net->seen / (double)s->train_images : 0,
+                            speed);
+    }
+    t->left = cmn_clock();
+    return 0;
+}

@@ -1,0 +1,11 @@
+/* A wish to stop: SIGINT or SIGTERM. All local. */
+#ifndef CMN_STOP_H
+#define CMN_STOP_H
+
+/* From now on the two signals are noted instead of ending the process. */
+void cmn_stop_catch(void);
+
+/* The signal that came, or 0. */
+int cmn_stop_requested(void);
+
+#endif
