@@ -7,7 +7,6 @@
 #include "darknet.h"
 #include "log.h"
 #include "report/report.h"
-#include "stop.h"
 
 static int validate(struct cmn_training *t, struct cmn_row *row)
 {
@@ -68,11 +67,12 @@ static int make_row(struct cmn_training *t, int with_validation)
 static void notice_stop(struct cmn_training *t)
 {
     struct cmn_session *s = t->session;
+    const float *tally = t->gradients.tally;
 
-    if (t->gradients.tally[CMN_STOP] <= 0 || s->stop_signal) {
+    if (s->stop_signal || (tally[CMN_INTERRUPTS] <= 0 && tally[CMN_TERMINATIONS] <= 0)) {
         return;
     }
-    s->stop_signal = cmn_stop_requested() ? cmn_stop_requested() : SIGTERM;
+    s->stop_signal = tally[CMN_INTERRUPTS] > 0 ? SIGINT : SIGTERM;
     t->net->max_batches = (int)get_current_batch(t->net);
     cmn_say("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
             "saved", s->stop_signal, t->first_step + t->steps);

@@ -50,7 +50,7 @@ static int label_of(const struct cmn_valid_set *set, const char *path)
     return -1;
 }
 
-static void load(network *net, const struct cmn_valid_set *set, int first, int n, struct chunk *c)
+static int load(network *net, const struct cmn_valid_set *set, int first, int n, struct chunk *c)
 {
     memset(c->truth, 0, (size_t)n * (size_t)net->truths * sizeof *c->truth);
     for (int i = 0; i < n; i++) {
@@ -61,10 +61,14 @@ static void load(network *net, const struct cmn_valid_set *set, int first, int n
         free_image(whole);
         free_image(crop);
         c->label[i] = label_of(set, set->paths[first + i]);
+        if (c->label[i] < 0 && set->classes > 1) {
+            return cmn_fail("No label matches %s", set->paths[first + i]);
+        }
         if (c->label[i] >= 0 && c->label[i] < net->truths) {
             c->truth[(size_t)i * (size_t)net->truths + (size_t)c->label[i]] = 1;
         }
     }
+    return 0;
 }
 
 static void predict(network *net, struct chunk *c, int n)
@@ -148,7 +152,9 @@ int cmn_evaluate(struct network *net, const struct cmn_valid_set *set, int chunk
         int first = i * chunk;
         int n = set->images - first < chunk ? set->images - first : chunk;
         cmn_random_named(CMN_RANDOM_EVALUATION, (uint64_t)i);
-        load(net, set, first, n, &c);
+        if (load(net, set, first, n, &c)) {
+            goto out;
+        }
         predict(net, &c, n);
         score_chunk(net, set, &c, n, &count);
     }

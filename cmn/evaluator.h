@@ -28,7 +28,7 @@ struct cmn_score {
 /* Collective, blocking. The list is cut into chunks of `chunk` images (1 to net->batch, equal on
  * all ranks), chunk i goes to rank i mod size: so an image is computed in the same company, and
  * its prediction has the same bits, on any number of ranks. Ends the job when an image cannot be
- * read. Leaves net as it was but for the layers' outputs. 0, or -1 with a reason. */
+ * read; fails when no label matches one (unless there is one class only). Leaves net as it was but for the layers' outputs. 0, or -1 with a reason. */
 int cmn_evaluate(struct network *net, const struct cmn_valid_set *set, int chunk,
                  const struct cmn_topology *t, struct cmn_score *score);
 

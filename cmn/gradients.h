@@ -26,7 +26,11 @@ struct cmn_tensor {
 };
 
 /* Sums that ride behind the gradients in the same exchange. */
-enum cmn_tally { CMN_LOSS, CMN_RIGHT, CMN_IMAGES, CMN_STOP, CMN_TALLIES = 16 };
+enum cmn_tally {
+    CMN_LOSS, CMN_RIGHT, CMN_IMAGES,
+    CMN_INTERRUPTS, CMN_TERMINATIONS,    /* ranks that got SIGINT, SIGTERM */
+    CMN_TALLIES = 16
+};
 
 struct cmn_gradients {
     struct cmn_tensor *tensor;      /* all kinds; gradients from the last layer to the first */

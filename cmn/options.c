@@ -36,8 +36,8 @@ static const struct option table[] = {
     {"cmn_validate", NUMBER, "1", "0 to 1000000", 0, 1000000, AT(validate),
      "epochs between validations on the .data file's `valid` list; 0: never"},
     {"cmn_report", WORD, "table", "table, lines, quiet", 0, 0, AT(report),
-     "table (with a progress bar on a terminal), table and Darknet's own lines everywhere, or "
-     "nothing but errors"},
+     "table: rows and, on a terminal, a progress bar in place of Darknet's line per iteration; lines: "
+     "rows and Darknet's lines; quiet: neither"},
     {"cmn_report_every", NUMBER, "0", "0 to 1000000000", 0, 1000000000, AT(report_every),
      "iterations between rows of the table; 0: one row an epoch"},
     {"cmn_json", TEXT, "", "file name", 0, 0, AT(json),

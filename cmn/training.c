@@ -1,5 +1,6 @@
 #include "training.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,7 +241,8 @@ int cmn_training_update(struct cmn_training *t, int *batch, float *momentum)
     tally[CMN_LOSS] = t->loss;
     tally[CMN_RIGHT] = t->right;
     tally[CMN_IMAGES] = (float)(t->local * t->net->subdivisions);
-    tally[CMN_STOP] = cmn_stop_requested() ? 1 : 0;
+    tally[CMN_INTERRUPTS] = cmn_stop_requested() == SIGINT;
+    tally[CMN_TERMINATIONS] = cmn_stop_requested() == SIGTERM;
     t->loss = t->right = 0;
     if (s->communicator->allreduce(s->exchange, &t->gradients.exchange)) {
         return cmn_fail_in("%s: sum of the gradients", s->communicator->name);
