@@ -15,8 +15,11 @@ fail() {
     exit 1
 }
 
-# One line per row of the log; "nan" where a row has no such value, which gnuplot leaves out.
-jq -r '.[] | [.epoch, .["main/loss"], .["validation/main/loss"], .["main/accuracy"], .["validation/main/accuracy"]]
+# One line per row of the log; "nan" where a row has no such value: gnuplot draws on over such a row, but only where it
+# reads the column as it is, so per cent are made here.
+jq -r 'def percent: if . then 100 * . else null end;
+    .[] | [.epoch, .["main/loss"], .["validation/main/loss"], (.["main/accuracy"] | percent),
+        (.["validation/main/accuracy"] | percent)]
     | map(. // "nan") | @tsv' "$log" >"$table" 2>/dev/null || fail "$log: not a training log"
 [[ -s $table ]] || fail "$log: holds no row"
 
@@ -54,8 +57,8 @@ plot table using 1:2 with @style linestyle 1 title 'training', \
 set title 'accuracy, %' font ',13' textcolor '#222222'
 set key bottom right
 set yrange [*:100]
-plot table using 1:(100*column(4)) with @style linestyle 1 title 'training', \
-     table using 1:(100*column(5)) with linespoints linestyle 2 title 'validation'
+plot table using 1:4 with @style linestyle 1 title 'training', \
+     table using 1:5 with linespoints linestyle 2 title 'validation'
 unset multiplot
 set output
 GNUPLOT
