@@ -1,0 +1,220 @@
+#!/usr/bin/env bats
+# What people see: rank 0 alone speaks, in a pipe what scripts expect, on a terminal a table with a bar.
+
+load helpers
+
+setup() {
+    enter_folder
+    small_data 200 50
+    mlp_cfg batch=20 max_batches=10 >mlp.cfg    # 2 ranks: 5 iterations an epoch, 2 epochs
+}
+
+# train ARGUMENTS...: on 2 ranks; output and messages go to files named out.txt and err.txt.
+train() {
+    darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_seed 7 "$@" >out.txt 2>err.txt
+}
+
+# on_terminal ARGUMENTS...: the same, on a terminal; everything goes to screen.txt.
+on_terminal() {
+    local command
+    command -v script >/dev/null || skip 'script (bsdutils) is not installed'
+    # shellcheck disable=SC2154  # mpiexec: helpers.bash
+    command=$(printf '%q ' "${mpiexec[@]}" -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 "$@")
+    timeout $((60 * SLOW)) script -qec "$command" screen.txt </dev/null >/dev/null
+}
+
+heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +validation/main/accuracy +lr +images/s +elapsed_time *$'
+
+@test "rank 0 alone prints" {
+    train
+    for once in '^Learning Rate: ' '^mlp$' "$heading"; do
+        [[ $(grep -cE "$once" out.txt) -eq 1 ]]
+    done
+    [[ $(grep -c '^layer *filters' err.txt) -eq 1 ]]
+    [[ $(grep -c '^cmn: 2 ranks' err.txt) -eq 1 ]]
+    [[ $(grep -c '^Saving weights to out/mlp.weights$' err.txt) -eq 1 ]]
+}
+
+@test "Darknet's own lines stay in a pipe, one for each iteration" {
+    train
+    iterations=$(grep -cE '^[0-9]+, [0-9.]+: [0-9.]+, [0-9.]+ avg, [0-9.]+ rate, [0-9.]+ seconds, [0-9]+ images$' out.txt)
+    [[ $iterations -eq 10 ]]
+    [[ $(grep -c '^Loaded: [0-9.]* seconds$' out.txt) -eq 10 ]]
+    grep -qE '^10, 2\.000: .* 400 images$' out.txt
+}
+
+@test "the first line says ranks, nodes, communicator, dtype, batches and seed" {
+    train
+    grep -qE '^cmn: 2 ranks on 1 node, communicator flat .*fp32, batch 20 per rank, global batch 40, .*seed 7$' err.txt
+    darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_batch global -cmn_communicator naive >out.txt 2>err.txt
+    grep -qE '^cmn: 3 ranks on 1 node, communicator naive .*global batch 20, .*seed [0-9]+$' err.txt
+}
+
+@test "one row an epoch, all columns filled" {
+    train
+    [[ $(grep -A 1 -E "$heading" out.txt | tail -n 1 | wc -w) -eq 9 ]]
+    awk '$1 == "1.00" && $2 == 5 && NF == 9 { one = 1 } $1 == "2.00" && $2 == 10 && NF == 9 { two = 1 }
+        END { exit !(one && two) }' out.txt
+}
+
+@test "cmn_report_every adds rows; those between epochs have no validation" {
+    train -cmn_report_every 2
+    awk '/^[0-9.]+ +[0-9]+ +[0-9.]+ / && $2 ~ /^[0-9]+$/ { if (NF == 9) full++; else if (NF == 7) short++ }
+        END { exit !(full == 2 && short == 4) }' out.txt
+}
+
+@test "no validation: cmn_validate=0, or no list" {
+    train -cmn_validate 0
+    awk '/^1\.00 +5 / { if (NF == 7) good = 1 } END { exit !good }' out.txt
+    sed -i /^valid/d small.data
+    train
+    awk '/^1\.00 +5 / { if (NF == 7) good = 1 } END { exit !good }' out.txt
+    grep -q 'no .valid. list' err.txt
+}
+
+@test "JSON log: parses, has ChainerMN's names, agrees with the table" {
+    command -v jq >/dev/null || skip 'jq is not installed'
+    train -cmn_report_every 2
+    jq -e 'length == 6' out/mlp.json
+    jq -e '[.[].iteration] == [2, 4, 5, 6, 8, 10]' out/mlp.json
+    jq -e '.[2] | [has("epoch", "iteration", "main/loss", "validation/main/loss", "main/accuracy",
+        "validation/main/accuracy", "lr", "images/s", "elapsed_time")] | all' out/mlp.json
+    jq -e '.[0] | has("validation/main/loss", "validation/main/accuracy") | not' out/mlp.json
+    jq -e 'all(.[]; ."main/accuracy" >= 0 and ."main/accuracy" <= 1 and .lr == 0.02 and ."images/s" > 0)' out/mlp.json
+    jq -e '[.[].elapsed_time] == ([.[].elapsed_time] | sort)' out/mlp.json
+    row=$(jq -r '.[5] | "\(.["main/loss"]) \(.["validation/main/accuracy"])"' out/mlp.json)
+    awk -v row="$row" '/^2\.00 +10 / { split(row, w, " ")
+        good = $3 - w[1] < 1e-5 && w[1] - $3 < 1e-5 && $6 - w[2] < 1e-3 && w[2] - $6 < 1e-3 } END { exit !good }' out.txt
+    train -cmn_json elsewhere.json
+    jq -e 'length == 2' elsewhere.json
+    [[ ! -e elsewhere.json.new ]]
+}
+
+@test "validation while training is classifier valid" {
+    train
+    darknet_on 2 classifier valid small.data mlp.cfg out/mlp.weights -cmn >valid.txt 2>/dev/null
+    accuracy=$(awk '/^2\.00 +10 / { print $6 }' out.txt)
+    right=$(sed -n 's/^validation: 50 images, \([0-9]*\) right.*/\1/p' valid.txt)
+    awk -v a="$accuracy" -v r="$right" 'BEGIN { d = a - r / 50; exit !(a != "" && r != "" && d < 1e-4 && d > -1e-4) }'
+}
+
+@test "no progress bar in a pipe" {
+    train
+    run ! grep -q $'[\r\033]' out.txt
+    run ! grep -q ETA out.txt
+}
+
+@test "a progress bar on a terminal, and Darknet's lines hidden behind the table" {
+    on_terminal
+    grep -q $'\r\[#* *\] *[0-9]* %.*ETA' screen.txt
+    tr -d '\r' <screen.txt | sed 's/\x1b\[K/\n/g' >lines.txt
+    grep -qE "$heading" lines.txt
+    grep -qE '^1\.00 +5 ' lines.txt
+    run ! grep -qE ' avg, .* rate, ' screen.txt
+}
+
+@test "cmn_report=lines keeps Darknet's lines on a terminal" {
+    on_terminal -cmn_report lines
+    [[ $(grep -cE ' avg, .* rate, ' screen.txt) -eq 10 ]]
+    tr -d '\r' <screen.txt | grep -qE '^1\.00 +5 '
+    run ! grep -q ETA screen.txt
+}
+
+@test "cmn_report=quiet: neither table nor iterations nor messages" {
+    train -cmn_report quiet
+    run ! grep -E 'main/loss| avg, |ETA' out.txt
+    run ! grep '^cmn' err.txt
+    [[ -s out/mlp.weights && -s out/mlp.json ]]
+}
+
+@test "cmn_log: the other ranks write to files of their own" {
+    mkdir logs
+    darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_log logs >out.txt 2>err.txt
+    [[ $(cd logs && echo *) == 'rank-1.log rank-2.log' ]]
+    for rank in 1 2; do
+        [[ $(grep -cE ' avg, .* rate, ' logs/rank-$rank.log) -eq 10 ]]
+        run ! grep -E "$heading" logs/rank-$rank.log
+    done
+    [[ $(grep -cE ' avg, .* rate, ' out.txt) -eq 10 ]]
+}
+
+@test "all ranks report the same loss" {
+    mkdir logs
+    darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_log logs >out.txt 2>err.txt
+    losses() {
+        sed -nE 's/^([0-9]+), [0-9.]+: ([0-9.]+), ([0-9.]+) avg.*/\1 \2 \3/p' "$1"
+    }
+    [[ $(losses out.txt | wc -l) -eq 10 ]]
+    diff <(losses out.txt) <(losses logs/rank-1.log)
+    diff <(losses out.txt) <(losses logs/rank-2.log)
+}
+
+@test "several processes without -cmn: one warning, and they train as Darknet does" {
+    darknet_on 2 classifier train small.data mlp.cfg >out.txt 2>err.txt
+    [[ $(grep -c '^cmn: warning: 2 processes.*-cmn' err.txt) -eq 1 ]]
+    [[ $(grep -cE ' avg, .* rate, ' out.txt) -eq 20 ]]
+}
+
+@test "one process without -cmn: not a word" {
+    "$DARKNET" classifier train small.data mlp.cfg >out.txt 2>err.txt
+    run ! grep -i cmn out.txt err.txt
+    "${mpiexec[@]}" -n 1 "$DARKNET" classifier train small.data mlp.cfg >out.txt 2>err.txt
+    run ! grep -i cmn out.txt err.txt
+}
+
+@test "-cmn without mpiexec is a job of one rank" {
+    "$DARKNET" classifier train small.data mlp.cfg -cmn >out.txt 2>err.txt
+    grep -q '^cmn: 1 rank on 1 node' err.txt
+    grep -qE '^1\.00 +10 ' out.txt
+}
+
+@test "a folder for the weights is made and said" {
+    rm -r out
+    train
+    grep -q '^cmn: made the backup folder out$' err.txt
+    [[ -s out/mlp.weights ]]
+}
+
+@test "weights are written under another name first, and nothing else is left behind" {
+    train
+    [[ $(cd out && echo *) == 'mlp.json mlp.weights mlp_1.weights mlp_2.weights' ]]
+}
+
+@test "darknet cmn list shows every communicator and key" {
+    "$DARKNET" cmn list >list.txt
+    for name in naive flat dummy; do
+        grep -qE "^ +$name " list.txt
+    done
+    for key in communicator batch epochs scatter seed validate report report_every json log cache_mb verify; do
+        grep -qE "^ +cmn_$key=" list.txt
+    done
+}
+
+@test "docs/keys.md is what darknet cmn list -md prints" {
+    [[ -f $REPO/docs/keys.md ]] || skip 'docs/keys.md does not exist'
+    "$DARKNET" cmn list -md >keys.md
+    diff <(grep '^|' "$REPO/docs/keys.md") <(grep '^|' keys.md)
+}
+
+@test "darknet cmn man is a manual page" {
+    "$DARKNET" cmn man >darknet-cmn.1
+    grep -q '^\.TH DARKNET-CMN 1' darknet-cmn.1
+    for key in communicator batch seed verify; do
+        grep -qE "cmn_$key|cmn\\\\_$key" darknet-cmn.1
+    done
+    command -v groff >/dev/null || return 0
+    groff -man -Tutf8 -ww -P -c -P -bou darknet-cmn.1 >page.txt 2>complaints.txt
+    cat complaints.txt
+    [[ ! -s complaints.txt ]]
+    grep -q cmn_communicator page.txt
+}
+
+@test "darknet cmn help, no command, unknown command" {
+    "$DARKNET" cmn help | grep -q 'darknet cmn list'
+    run -1 "$DARKNET" cmn
+    [[ $output == *'darknet cmn list'* ]]
+    run -1 "$DARKNET" cmn lsit
+    [[ $output == *'unknown command lsit'* && $output == *'darknet cmn list'* ]]
+    run -1 "$DARKNET" cmn list -html
+    [[ $output == *-html*-md* ]]
+}
