@@ -1,0 +1,85 @@
+#!/usr/bin/env bats
+# `classifier valid -cmn` counts every image once, and counts what one process counts.
+
+load helpers
+
+setup() {
+    enter_folder
+    small_data 600 200
+    mlp_cfg batch=20 max_batches=30 >mlp.cfg
+    train_on 1 mlp.cfg
+}
+
+# shorten N: the validation list's first N images.
+shorten() {
+    sed -n "1,$1 s|^data/||p" "$REPO/data/mnist/valid.list" >valid.list
+}
+
+# valid_on N: what `classifier valid -cmn` prints on N ranks.
+valid_on() {
+    darknet_on "$1" classifier valid small.data "${2:-mlp.cfg}" out/mlp.weights -cmn 2>valid.err
+}
+
+# plain NET: top-1 and top-2 shares of the last line of the plain program.
+plain() {
+    "$DARKNET" classifier valid small.data "$1.cfg" "out/$1.weights" 2>/dev/null | tail -n 1 |
+        sed 's/^[0-9]*: //; s/ *$//'
+}
+
+@test "lists that do not divide: the same counts on 1, 2, 3, 5 ranks and without -cmn" {
+    for n in 1 3 47 199; do
+        shorten "$n"
+        valid_on 1 >one.txt
+        grep -q "^$n: top 1: " one.txt
+        grep -q "^validation: $n images, " one.txt
+        [[ $(sed -n "s/^$n: \(top 1.*\)/\1/p" one.txt | sed 's/ *$//') == "$(plain mlp)" ]]
+        for ranks in 2 3 5; do
+            valid_on "$ranks" >many.txt
+            diff one.txt many.txt
+        done
+    done
+}
+
+@test "some are right and some wrong: the counts above can tell" {
+    valid_on 2 >two.txt
+    right=$(sed -n 's/^validation: 200 images, \([0-9]*\) right.*/\1/p' two.txt)
+    [[ $right -gt 20 && $right -lt 195 ]]
+}
+
+@test "a batch that is larger than the list, and one of 1" {
+    shorten 7
+    valid_on 3 >a.txt
+    mlp_cfg batch=1 >one.cfg
+    valid_on 3 one.cfg >b.txt
+    diff <(cut -d, -f1-3 a.txt) <(cut -d, -f1-3 b.txt)
+}
+
+@test "cmn_batch=global does not shrink what valid needs" {
+    mlp_cfg batch=4 >four.cfg
+    darknet_on 5 classifier valid small.data four.cfg out/mlp.weights -cmn -cmn_batch global >a.txt 2>/dev/null
+    valid_on 1 four.cfg >b.txt
+    diff a.txt b.txt
+}
+
+@test "an image that no label matches counts as wrong, as in Darknet's own count, or is an error in both" {
+    cp "$(head -n 1 valid.list)" other.png
+    echo other.png >>valid.list
+    "$DARKNET" classifier valid small.data mlp.cfg out/mlp.weights >plain.txt 2>&1 && one=0 || one=1
+    darknet_on 3 classifier valid small.data mlp.cfg out/mlp.weights -cmn >three.txt 2>&1 && cmn=0 || cmn=1
+    [[ $one -eq $cmn ]]
+    if ((one == 0)); then
+        grep -q '^validation: 201 images' three.txt
+    else
+        grep -q other.png plain.txt
+        grep -q other.png three.txt
+    fi
+}
+
+@test "batch normalisation: the rolling statistics decide, on any number of ranks" {
+    conv_cfg batch=20 max_batches=10 | sed 's/^\[convolutional\]/&\nbatch_normalize=1/' >bn.cfg
+    train_on 2 bn.cfg
+    darknet_on 1 classifier valid small.data bn.cfg out/bn.weights -cmn >one.txt 2>/dev/null
+    darknet_on 3 classifier valid small.data bn.cfg out/bn.weights -cmn >three.txt 2>/dev/null
+    diff one.txt three.txt
+    [[ $(sed -n 's/^200: \(top 1.*\)/\1/p' one.txt | sed 's/ *$//') == "$(plain bn)" ]]
+}
