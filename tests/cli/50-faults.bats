@@ -1,0 +1,189 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031,SC2154  # mpiexec: helpers.bash; tests are functions that shellcheck takes for subshells
+# Ranks that die, and people who stop a training: the job ends, says who, and the weights are there.
+
+load helpers
+
+setup() {
+    enter_folder
+    small_data 12000 50
+    # About a second an epoch, and no end of its own.
+    net_section batch=100 max_batches=10000000 >big.cfg
+    printf '%s\n' '[connected]' 'output=500' 'activation=relu' '[connected]' 'output=500' 'activation=relu' \
+        '[connected]' 'output=10' 'activation=linear' '[softmax]' >>big.cfg
+    # What `make` gives: time to write the weights between SIGTERM and SIGKILL.
+    export OMPI_MCA_odls_base_sigkill_timeout=3
+}
+
+teardown() {
+    [[ -z ${job:-} ]] || kill -KILL "$job" 2>/dev/null || true
+    for pid in ${ranks:-}; do
+        kill -KILL "$pid" 2>/dev/null || true
+    done
+}
+
+# start N ARGUMENTS...: trains in the background until weights of an epoch are there. Sets job (mpiexec), ranks (their
+# process ids) and shared (their files in /dev/shm).
+start() {
+    local n=$1 pid
+    shift
+    "${mpiexec[@]}" -n "$n" "$DARKNET" classifier train small.data big.cfg -cmn -cmn_seed 7 "$@" >job.out 2>job.err 3>&- &
+    job=$!
+    for ((i = 0; i < 300 * SLOW; i++)); do
+        [[ ! -s out/big_1.weights ]] || break
+        kill -0 "$job" || { cat job.err; return 1; }
+        sleep 0.2
+    done
+    ranks=$(pgrep -P "$job")
+    [[ $(wc -w <<<"$ranks") -eq $n ]]
+    shared=
+    for pid in $ranks; do
+        shared+=" $(grep -o '/dev/shm/[^ ]*' "/proc/$pid/maps" | sort -u | tr '\n' ' ')"
+    done
+}
+
+pid_of_rank() {
+    local pid
+    for pid in $ranks; do
+        if tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1"; then
+            echo "$pid"
+        fi
+    done
+}
+
+# The job ends within 10 seconds; sets ended to its status.
+ends_in_time() {
+    local begin=$SECONDS
+    ended=0
+    timeout $((10 * SLOW)) tail --pid="$job" -f /dev/null || { echo 'it did not end in time'; return 1; }
+    wait "$job" || ended=$?
+    echo "status $ended after $((SECONDS - begin)) s"
+    sed 's/^/  err: /' job.err
+}
+
+# Nothing is left: no process, no shared memory, no half-written weights.
+nothing_left() {
+    local pid file
+    for pid in $ranks; do
+        run ! kill -0 "$pid"
+    done
+    for file in $shared; do
+        [[ ! -e $file ]] || { echo "$file is left"; return 1; }
+    done
+    run find out -type f ! -name '*.weights' ! -name '*.json' ! -name '*.backup'
+    [[ -z $output ]] || { echo "left in the backup folder: $output"; return 1; }
+}
+
+# loads FILE: Darknet takes it, whole.
+loads() {
+    "$DARKNET" classifier valid small.data big.cfg "$1" >loads.out 2>loads.err
+    run ! grep -iE 'trunc|ends|left over|short' loads.err
+    grep -q 'top 1' loads.out
+}
+
+newest_epoch() {
+    find out -name 'big_*.weights' -printf '%f\n' | sed 's/big_\(.*\).weights/\1/' | sort -n | tail -n 1
+}
+
+@test "SIGKILL of a rank ends the job, names rank and host, keeps the last weights" {
+    start 3
+    kill -KILL "$(pid_of_rank 1)"
+    ends_in_time
+    [[ $ended -ne 0 ]]
+    grep -E "rank 1\b.*(@| node )$(hostname)" job.err
+    nothing_left
+    loads "out/big_$(newest_epoch).weights"
+}
+
+@test "SIGKILL of rank 0, who writes the weights" {
+    start 2
+    kill -KILL "$(pid_of_rank 0)"
+    ends_in_time
+    [[ $ended -ne 0 ]]
+    grep -E "rank 0\b.*(@| node )$(hostname)" job.err
+    for file in out/*.weights; do
+        loads "$file"
+    done
+}
+
+@test "SIGSEGV of a rank" {
+    start 2
+    kill -SEGV "$(pid_of_rank 1)"
+    ends_in_time
+    [[ $ended -ne 0 ]]
+    grep -E "rank 1\b.*(@| node )$(hostname)" job.err
+    loads "out/big_$(newest_epoch).weights"
+}
+
+# stops_cleanly: the weights of this very moment are saved.
+stops_cleanly() {
+    [[ $ended -ne 0 ]]
+    [[ -s out/big.weights ]]
+    loads out/big.weights
+    [[ $(seen out/big.weights) -ge $(seen "out/big_$(newest_epoch).weights") ]]
+    [[ $(grep -c '^cmn: asked to stop' job.err) -eq 1 ]]
+    nothing_left
+}
+
+@test "Ctrl-C: SIGINT to mpiexec, weights saved" {
+    start 2
+    kill -INT "$job"
+    ends_in_time
+    stops_cleanly
+}
+
+@test "SIGTERM to mpiexec, weights saved" {
+    start 3
+    kill -TERM "$job"
+    ends_in_time
+    stops_cleanly
+}
+
+@test "SIGINT to one rank alone stops all of them" {
+    start 3
+    kill -INT "$(pid_of_rank 2)"
+    ends_in_time
+    stops_cleanly
+}
+
+@test "Ctrl-C in a real terminal" {
+    command -v script >/dev/null || skip 'script (bsdutils) is not installed'
+    command=$(printf '%q ' "${mpiexec[@]}" -n 2 "$DARKNET" classifier train small.data big.cfg -cmn)
+    # script passes on what it reads: after the first epoch, the character of Ctrl-C.
+    (
+        for ((i = 0; i < 300 * SLOW; i++)); do
+            [[ ! -s out/big_1.weights ]] || break
+            sleep 0.2
+        done
+        printf '\003'
+        sleep 12
+    ) | timeout $((120 * SLOW)) script -qec "$command" screen.txt >/dev/null 3>&- || true
+    [[ -s out/big.weights ]]
+    loads out/big.weights
+    grep -q 'asked to stop' screen.txt
+}
+
+@test "a stopped training goes on from its weights" {
+    start 2
+    kill -INT "$job"
+    ends_in_time
+    before=$(seen out/big.weights)
+    cp out/big.weights stopped.weights
+    rm out/*
+    sed -i "s/^max_batches=.*/max_batches=$((before / 200 + 5))/" big.cfg
+    darknet_on 2 classifier train small.data big.cfg stopped.weights -cmn -cmn_validate 0
+    [[ $(seen out/big.weights) -eq $((before + 1000)) ]]
+}
+
+@test "a backup folder that vanishes while training: one line, the end" {
+    start 2
+    mv out gone
+    touch out
+    ends_in_time
+    [[ $ended -ne 0 ]]
+    own_lines job.err | grep -E '^cmn\[rank 0@.*out/big.*Not a directory'
+    [[ $(own_lines job.err | wc -l) -eq 1 ]]
+    rm out
+    mv gone out
+    loads "out/big_$(newest_epoch).weights"
+}
