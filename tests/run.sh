@@ -122,8 +122,13 @@ for file in tests/cli/*.bats; do
     fi
 done
 
+# It compiles with what the Makefile knows about libraries.
 if wanted patches/check-patches "$@" && [[ -z $SAN ]]; then
-    run patches/check-patches 600 darknet/check-patches.sh
+    if [[ -n ${CMN_LIBS:-} ]]; then
+        run patches/check-patches 600 darknet/check-patches.sh
+    else
+        run patches/check-patches 10 echo '1..1'$'\n''ok 1 # SKIP it is run by make test and make check-patches'
+    fi
 fi
 
 if ((failed)); then

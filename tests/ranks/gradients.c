@@ -47,19 +47,22 @@ static void broadcast(void **state)
     settle();
 }
 
+#define OPTIONS "[net] batch=2\n[net] momentum=0.9\n"
+
 /* Each change, made on the last rank alone, is found there and its first difference is named. */
 static void compare(void **state)
 {
     static const struct {
         const char *cfg, *options, *named;
     } change[] = {
-        {NET CONV TAIL, "cmn_seed = 8\n", "cmn_seed = 8"},
-        {NET "momentum=.5\n" CONV TAIL, "", "momentum = 0.5"},
-        {NET "subdivisions=2\n" CONV TAIL, "", "subdivisions = 2"},
-        {NET CONV "[connected]\noutput=6\nactivation=linear\n[softmax]\n", "", "weight"},
-        {NET "[convolutional]\nfilters=3\nsize=3\npad=1\nactivation=leaky\n" TAIL, "", "layer 0"},
-        {NET CONV "[connected]\noutput=5\nactivation=relu\n[softmax]\n", "", "layer 1"},
-        {NET CONV "[dropout]\n" TAIL, "", "layers = 4"},
+        {NET CONV TAIL, "[net] batch=2\n[net] momentum=0.5\n", "momentum=0.5"},
+        {NET CONV TAIL, "[net] batch=2\n", "momentum=0.9"},
+        {NET CONV "[connected]\noutput=6\nactivation=linear\n[softmax]\n", OPTIONS, "weight"},
+        {NET "[convolutional]\nfilters=3\nsize=3\npad=1\nactivation=leaky\n" TAIL, OPTIONS,
+         "layer 0"},
+        {NET CONV "[maxpool]\nsize=1\nstride=1\n[connected]\noutput=5\n[softmax]\n", OPTIONS,
+         "layers"},
+        {NET CONV "[connected]\noutput=5\n[logistic]\n", OPTIONS, "layer 2"},
     };
 
     (void)state;
@@ -68,16 +71,17 @@ static void compare(void **state)
         int result;
         open_net(last ? change[i].cfg : NET CONV TAIL);
         cmn_fail("nothing");
-        result = cmn_gradients_compare(&g, net, last ? change[i].options : "", &top);
+        result = cmn_gradients_compare(&g, net, last ? change[i].options : OPTIONS, &top);
         CHECK_SAYING(result == (last ? -1 : 0), "change %zu", i);
         if (last) {
             CHECK_SAYING(strstr(cmn_reason(), change[i].named), "%zu: %s", i, cmn_reason());
         }
-        CHECK(cmn_first_bad(&top, result < 0) == (top.size > 1 ? top.size - 1 : -1));
+        CHECK(cmn_first_bad(&top, result < 0, &first) == 0);
+        CHECK(first == (top.size > 1 ? top.size - 1 : -1));
         close_net();
     }
     open_net(NET CONV TAIL);
-    CHECK(cmn_gradients_compare(&g, net, "cmn_seed = 7\n", &top) == 0);
+    CHECK(cmn_gradients_compare(&g, net, OPTIONS, &top) == 0);
     close_net();
     settle();
 }
