@@ -150,7 +150,12 @@ setup:
 
 # ---- Darknet's source ----------------------------------------------------------------------------------------
 
-$(DK)/.stamp: darknet/UPSTREAM darknet/obtain.sh $(wildcard darknet/MANIFEST patches/*.patch) | setup
+# The list makes the source follow the removal of a patch, too.
+build/patches.list: FORCE
+	@mkdir -p $(@D)
+	@echo '$(sort $(wildcard patches/*.patch))' | cmp -s - $@ || echo '$(sort $(wildcard patches/*.patch))' >$@
+
+$(DK)/.stamp: darknet/UPSTREAM darknet/obtain.sh build/patches.list $(wildcard darknet/MANIFEST patches/*.patch) | setup
 	$(say) GET $(DK)
 	$(Q)rm -rf $(DK).last; if [ -d $(DK) ]; then cp -a $(DK) $(DK).last; fi
 	$(Q)darknet/obtain.sh $(DK)
@@ -243,7 +248,7 @@ $(B)/cmn.pc: FORCE | setup
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include/darknet-cmn' '' \
 	    'Name: cmn' 'Description: Distributed training for Darknet' 'Version: $(VERSION)' \
 	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group -lopenblas -lcjson $(MPI_LIBS) -lm -pthread' \
-	    'Cflags: -I$${includedir} $(MPI_CFLAGS)' >$@
+	    'Cflags: -I$${includedir} -DCMN_KEEP_RAND $(MPI_CFLAGS)' >$@
 
 FORCE:
 

@@ -49,7 +49,7 @@ void cmn_arguments_warn_of_copies(void)
 {
     static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                                            {"PMI_SIZE", "PMI_RANK"},
-                                           {"SLURM_NTASKS", "SLURM_PROCID"}};
+                                           {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *size = getenv(names[i][0]);

@@ -1,10 +1,12 @@
 #include "cmn.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#define CMN_KEEP_RAND    /* cmn_rand() itself needs it */
 #include "darknet.h"
 #include "option_list.h"
 
@@ -19,15 +21,17 @@
 #include "tools/tools.h"
 #include "training.h"
 
-/* darknet.h sends Darknet's own rand() here. */
-#undef rand
-
 static struct cmn_session session;
 static struct cmn_training *trained;    /* the network that the job trains */
 
 /* ---- the end ---- */
 
-/* The only place that ends a job before its time. */
+/* Seconds: for other ranks to meet the same error, to wait for the end, for MPI_Abort to work. */
+enum { LET_OTHERS_MEET_IT = 1, AWAIT_THE_END = 5, ABORT_AT_MOST = 5 };
+
+/* The only place that ends a job before its time. A loader thread may come here while the main
+ * thread is inside MPI: MPI_Abort is called all the same, as there is no other way to reach the
+ * other ranks, and should it hang the alarm ends this process, and mpiexec the others. */
 static void end_job(const char *message)
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
@@ -43,8 +47,10 @@ static void end_job(const char *message)
     snprintf(line + strlen(line), sizeof line - strlen(line), "%.1000s\n", message);
     /* Ranks that meet the same error do so within moments: the speaker waits for them, so that
      * they find the word taken, and they wait for the speaker to end the job. */
-    sleep(cmn_output_last_word(line, session.topology.inter_rank) ? 1 : 5);
-    alarm(5);    /* should MPI_Abort itself hang */
+    sleep(cmn_output_last_word(line, session.topology.inter_rank) 
+              ? LET_OTHERS_MEET_IT : AWAIT_THE_END);
+    signal(SIGALRM, SIG_DFL);
+    alarm(ABORT_AT_MOST);
     MPI_Abort(MPI_COMM_WORLD, 1);
     _exit(1);
 }
@@ -90,7 +96,7 @@ static int start_mpi(int *argc, char ***argv)
 {
     int provided = 0;
 
-    if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+    if (MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
         fprintf(stderr, "cmn: MPI_Init_thread failed\n");
         exit(1);
     }
@@ -317,7 +323,7 @@ int cmn_pass(struct network *net)
 
 int cmn_passed(struct network *net, int last)
 {
-    return net->cmn ? cmn_training_passed(net->cmn, last) : last;
+    return net->cmn ? cmn_training_passed(net->cmn) : last;
 }
 
 void cmn_update(struct network *net, int *batch, float *momentum)

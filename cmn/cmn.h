@@ -37,12 +37,12 @@ int cmn_size(void);
  * ranks and does not return. Without: returns. */
 void cmn_fatal(const char *message);
 
-/* Local. The next of 31 random bits, as rand(): from the stream of what the thread is doing. */
+/* Local, thread-safe. The next of 31 random bits, as rand(): from the stream of what the thread is doing. */
 int cmn_rand(void);
 
 /* ---- reading cfg, data file and lists ---- */
 
-/* Local. Reads the cmn_ keys among the options of [net]. Returns the images that this rank takes
+/* Collective. Reads the cmn_ keys among the options of [net]. Returns the images that this rank takes
  * in one pass when the cfg says `batch` (already divided by subdivisions). */
 int cmn_batch(struct network *net, struct list *options, int batch);
 

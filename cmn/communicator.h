@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+#include "options.h"
 #include "topology.h"
 
 /* n floats at data. */
@@ -15,13 +16,15 @@ struct cmn_span {
     size_t n;
 };
 
-/* What is exchanged in a step: the tensors one by one, and the block in which all of them lie.
- * The block may hold padding between tensors; padding is zero on every rank. The memory is the
- * caller's and stays where it is between open and close. */
+/* What is exchanged in a step: the gradients one by one, and the block in which all of them lie.
+ * The block may hold padding between tensors; padding is zero on every rank. The tally, a few
+ * exact sums, starts where the block ends: it may travel with the block, but never through a lossy
+ * codec. The memory is the caller's and the same in every call. */
 struct cmn_exchange {
     const struct cmn_span *tensor;
     int tensors;
     struct cmn_span block;
+    struct cmn_span tally;
 };
 
 struct cmn_communicator {
@@ -30,10 +33,11 @@ struct cmn_communicator {
     const char *use;          /* when to use it */
     int sums;                 /* 0: ranks are left different (dummy) */
 
-    /* Collective. Prepares to exchange; *self is handed to the other two. 0, or -1 with a reason. */
-    int (*open)(void **self, const struct cmn_topology *t);
-    /* Collective, blocking, called in the same order everywhere. Replaces every tensor by its sum
-     * over all ranks; the same bits on all ranks. 0, or -1 with a reason. */
+    /* Collective, before the network is built. *self is handed to the other two; t and o must outlive
+     * it. 0, or -1 with a reason. */
+    int (*open)(void **self, const struct cmn_topology *t, const struct cmn_options *o);
+    /* Collective, blocking, called in the same order everywhere. Replaces every tensor, and the
+     * tally, by its sum over all ranks; the same bits on all ranks. 0, or -1 with a reason. */
     int (*allreduce)(void *self, const struct cmn_exchange *x);
     /* Local. */
     void (*close)(void *self);

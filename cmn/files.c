@@ -97,7 +97,6 @@ static FILE *stream_over(const struct text *text)
 
 FILE *cmn_files_share(const struct cmn_topology *t, const char *name)
 {
-    enum { PIECE = 1 << 28 };
     struct text text = {NULL, 0, 0};
     unsigned long head[2];
     FILE *file = NULL;
@@ -124,11 +123,8 @@ FILE *cmn_files_share(const struct cmn_topology *t, const char *name)
         cmn_fail("%s: out of memory", name);
         goto out;
     }
-    for (size_t at = 0; at < text.n; at += PIECE) {
-        int n = (int)(text.n - at < PIECE ? text.n - at : PIECE);
-        if (cmn_mpi_check(MPI_Bcast(text.bytes + at, n, MPI_CHAR, 0, t->world), "MPI_Bcast")) {
-            goto out;
-        }
+    if (cmn_mpi_bcast(text.bytes, text.n, MPI_CHAR, t->world)) {
+        goto out;
     }
     file = stream_over(&text);
     if (!file) {

@@ -10,6 +10,7 @@
 
 /* Tensors start at multiples of this many floats: a cache line, and a whole vector register. */
 enum { ALIGN = 16 };
+_Static_assert(CMN_TALLIES % ALIGN == 0, "the arena's size must be a multiple of its alignment");
 
 struct tensor_list {
     struct cmn_tensor *tensor;
@@ -101,7 +102,7 @@ static void add_by_type(struct tensor_list *list, layer *l, int index)
         add_connected(list, l, index, "");
         break;
     case LOCAL:
-        add_layer(list, l, index, "", (size_t)(l->size * l->size * l->c * l->n) * places,
+        add_layer(list, l, index, "", (size_t)l->size * (size_t)l->size * (size_t)l->c * (size_t)l->n * places,
                   (size_t)l->outputs);
         break;
     case BATCHNORM:
@@ -140,18 +141,18 @@ static size_t padded(size_t n)
 /* Moves the gradients into one block, in the order in which backward finishes them. */
 static int build_arena(struct cmn_gradients *g)
 {
-    size_t total = CMN_TALLIES, at = 0;
+    size_t total = 0, at = 0;
     int spans = 0;
 
     for (int i = 0; i < g->tensors; i++) {
         total += g->tensor[i].kind == CMN_GRADIENT ? padded(g->tensor[i].n) : 0;
     }
-    g->arena = aligned_alloc(64, total * sizeof *g->arena);
-    g->span = calloc((size_t)g->tensors + 1, sizeof *g->span);
+    g->arena = aligned_alloc(ALIGN * sizeof *g->arena, (total + CMN_TALLIES) * sizeof *g->arena);
+    g->span = calloc((size_t)g->tensors + 1, sizeof *g->span);    /* never of 0 bytes */
     if (!g->arena || !g->span) {
         return cmn_fail("gradients: out of memory for %zu floats", total);
     }
-    memset(g->arena, 0, total * sizeof *g->arena);
+    memset(g->arena, 0, (total + CMN_TALLIES) * sizeof *g->arena);
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
         if (t->kind != CMN_GRADIENT) {
@@ -164,8 +165,7 @@ static int build_arena(struct cmn_gradients *g)
         at += padded(t->n);
     }
     g->tally = g->arena + at;
-    g->span[spans++] = (struct cmn_span){g->tally, CMN_TALLIES};
-    g->exchange = (struct cmn_exchange){g->span, spans, {g->arena, total}};
+    g->exchange = (struct cmn_exchange){g->span, spans, {g->arena, total}, {g->tally, CMN_TALLIES}};
     return 0;
 }
 
@@ -263,7 +263,7 @@ int cmn_gradients_compare(const struct cmn_gradients *g, struct network *net, co
     if (t->rank == 0) {
         memcpy(theirs, here, bytes);
     }
-    if (cmn_mpi_check(MPI_Bcast(theirs, (int)bytes, MPI_CHAR, 0, t->world), "MPI_Bcast")) {
+    if (cmn_mpi_bcast(theirs, bytes, MPI_CHAR, t->world)) {
         goto out;
     }
     result = first_difference(theirs, here);
@@ -272,9 +272,6 @@ out:
     free(theirs);
     return result;
 }
-
-/* Counts of MPI calls are ints: larger tensors travel in pieces. */
-enum { PIECE = 1 << 28 };
 
 int cmn_gradients_broadcast(const struct cmn_gradients *g, struct network *net,
                             const struct cmn_topology *t)
@@ -288,13 +285,8 @@ int cmn_gradients_broadcast(const struct cmn_gradients *g, struct network *net,
     *net->seen = seen;
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *tensor = &g->tensor[i];
-        for (size_t at = 0; at < tensor->n; at += PIECE) {
-            size_t n = tensor->n - at < PIECE ? tensor->n - at : PIECE;
-            int code = MPI_Bcast(*tensor->at + at, (int)n, MPI_FLOAT, 0, t->world);
-            if (cmn_mpi_check(code, "MPI_Bcast")) {
-                return cmn_fail_in("broadcast of layer %d %s%s", tensor->layer, tensor->part,
-                                   tensor->name);
-            }
+        if (cmn_mpi_bcast(*tensor->at, tensor->n, MPI_FLOAT, t->world)) {
+            return cmn_fail_in("layer %d %s%s", tensor->layer, tensor->part, tensor->name);
         }
     }
     return 0;
@@ -344,7 +336,9 @@ int cmn_gradients_verify(const struct cmn_gradients *g, const struct cmn_topolog
     if (cmn_mpi_check(MPI_Bcast(&first, 1, MPI_UINT64_T, 0, t->world), "MPI_Bcast")) {
         return -1;
     }
-    bad = cmn_first_bad(t, first != hash);
+    if (cmn_first_bad(t, first != hash, &bad)) {
+        return -1;
+    }
     if (bad >= 0) {
         return cmn_fail("the weights of rank %d differ from those of rank 0", bad);
     }

@@ -1,5 +1,6 @@
 /* From Darknet's layers to lists of tensors, and the arena in which all gradients lie.
- * The only file besides cmn.c, evaluator.c and checkpoint.c that knows Darknet's structs. */
+ * The only file that knows Darknet's layers (cmn.c, training.c, epoch.c and evaluator.c know the
+ * network). */
 #ifndef CMN_GRADIENTS_H
 #define CMN_GRADIENTS_H
 
@@ -37,7 +38,7 @@ struct cmn_gradients {
     int tensors;
     float *arena;                   /* gradients in backward order, each padded, then the tally */
     float *tally;                   /* CMN_TALLIES floats at the arena's end */
-    struct cmn_span *span;          /* the gradients and the tally, unpadded */
+    struct cmn_span *span;          /* the gradients, unpadded */
     struct cmn_exchange exchange;
 };
 
@@ -52,7 +53,7 @@ void cmn_gradients_close(struct cmn_gradients *g);
 /* Collective, blocking. Compares the tensors, the layers and then `options` (lines of text: all
  * else that must be equal) with rank 0's.
  * 0, or -1 on each rank that differs, with a reason that names the first difference; the others
- * return 0 and must find out by cmn_first_bad. */
+ * return 0 and meet the end of the job in their next collective call. */
 int cmn_gradients_compare(const struct cmn_gradients *g, struct network *net, const char *options,
                           const struct cmn_topology *t);
 

@@ -53,8 +53,7 @@ static const struct option table[] = {
 
 enum { KEYS = sizeof table / sizeof table[0] };
 
-/* Keys that the command line has set: the cfg, read later, must not overwrite them. */
-static unsigned char fixed[KEYS];
+_Static_assert(KEYS <= 8 * sizeof(unsigned), "struct cmn_options.fixed has a bit for each key");
 
 int cmn_options_count(void)
 {
@@ -133,7 +132,6 @@ static int store(struct cmn_options *o, const struct option *option, const char 
 void cmn_options_default(struct cmn_options *o)
 {
     memset(o, 0, sizeof *o);
-    memset(fixed, 0, sizeof fixed);
     for (int i = 0; i < KEYS; i++) {
         store(o, &table[i], table[i].value, "default");
     }
@@ -147,10 +145,11 @@ int cmn_options_set(struct cmn_options *o, const char *key, const char *value, i
     const char *nearest;
 
     if (option) {
-        if (!command_line && fixed[option - table]) {
+        unsigned bit = 1u << (option - table);
+        if (!command_line && (o->fixed & bit)) {
             return 0;
         }
-        fixed[option - table] |= (unsigned char)command_line;
+        o->fixed |= command_line ? bit : 0;
         return store(o, option, value, where);
     }
     for (int i = 0; i < KEYS; i++) {
@@ -163,7 +162,7 @@ int cmn_options_set(struct cmn_options *o, const char *key, const char *value, i
     return cmn_fail("%s: unknown key %s: `darknet cmn list` prints the keys", where, key);
 }
 
-void cmn_options_print(const struct cmn_options *o, char *text, size_t bytes)
+int cmn_options_print(const struct cmn_options *o, char *text, size_t bytes)
 {
     size_t used = 0;
 
@@ -178,4 +177,20 @@ void cmn_options_print(const struct cmn_options *o, char *text, size_t bytes)
         memcpy(&number, field, sizeof number);
         used += (size_t)snprintf(text + used, bytes - used, "%s = %ld\n", table[i].key, number);
     }
+    return used < bytes ? 0 : cmn_fail("the keys' values are too long to be compared");
+}
+
+const char *cmn_options_word(const struct cmn_options *o, const char *key)
+{
+    static _Thread_local char word[32];
+    const struct option *option = find(key);
+    const char *at = option->range;
+    long index = 0;
+
+    memcpy(&index, (const char *)o + option->at, sizeof index);
+    while (index-- > 0) {
+        at = strchr(at, ',') + 2;
+    }
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
+    return word;
 }

@@ -24,18 +24,25 @@ struct cmn_options {
     char log[CMN_TEXT];     /* folder of the other ranks' output, empty: none */
     long cache_mb;          /* -1: from free memory */
     long verify;            /* iterations between comparisons of the weights, 0: never */
+
+    unsigned fixed;         /* bit i: the command line set key i, the cfg must not */
 };
 
 /* Local. Sets every key to its default. */
 void cmn_options_default(struct cmn_options *o);
 
-/* Local. Sets one key; `where` ("cfg", "command line") is named in the reason.
+/* Local. Sets one key; the reason of a failure says whether the command line or the cfg is wrong.
  * A value set from the command line is kept when the cfg sets the same key later.
  * 0, or -1 with a reason that names the key, the value, and what would be right. */
 int cmn_options_set(struct cmn_options *o, const char *key, const char *value, int command_line);
 
-/* Local. One line per key as "key = value\n", for comparing ranks. Truncates at `bytes`. */
-void cmn_options_print(const struct cmn_options *o, char *text, size_t bytes);
+/* Local. One line per key as "key = value\n", for comparing ranks. 0, or -1 with a reason when
+ * `bytes` are too few; the text is cut then. */
+int cmn_options_print(const struct cmn_options *o, char *text, size_t bytes);
+
+/* Local. The word that a key whose values are words has now. Valid until the
+ * thread's next call. */
+const char *cmn_options_word(const struct cmn_options *o, const char *key);
 
 /* Local. The table: number of keys, and one key's columns. Strings are static. */
 struct cmn_option_row {

@@ -87,7 +87,8 @@ static int first_on_host(void)
 int cmn_output_last_word(const char *line, int node)
 {
     /* Other nodes wait a moment: if the first one met the same error, the job ends meanwhile. */
-    struct timespec wait = {0, node > 0 ? 300 * 1000 * 1000 : 0};
+    enum { MOMENT_NS = 300 * 1000 * 1000 };
+    struct timespec wait = {0, node > 0 ? MOMENT_NS : 0};
     size_t length = strlen(line);
 
     nanosleep(&wait, NULL);

@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "files.h"
 #include "images.h"
@@ -11,17 +13,38 @@
 #include "output.h"
 #include "random.h"
 
-/* Several ranks on one host share its cores: without this each would start a thread per core. */
-static void share_cores(const struct cmn_session *s)
+/* Several ranks on one host share its cores: without this each would start a thread per core.
+ * Launchers bind ranks to cores, so only ranks that may use a same core share it. */
+static int share_cores(const struct cmn_session *s)
 {
-    cpu_set_t set;
-    int cores;
+    const struct cmn_topology *t = &s->topology;
+    cpu_set_t mine, common, *all;
+    int sharers = 0, cores, result;
 
-    if (getenv("OPENBLAS_NUM_THREADS") || sched_getaffinity(0, sizeof set, &set)) {
-        return;
+    if (sched_getaffinity(0, sizeof mine, &mine)) {
+        CPU_ZERO(&mine);    /* more cores than the set has room for: leave the library's choice */
     }
-    cores = CPU_COUNT(&set) / s->topology.intra_size;
-    openblas_set_num_threads(cores > 1 ? cores : 1);
+    all = calloc((size_t)t->intra_size, sizeof *all);
+    if (!all) {
+        return cmn_fail("out of memory");
+    }
+    result = cmn_mpi_check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE,
+                                         t->intra), "MPI_Allgather");
+    for (int i = 0; i < t->intra_size; i++) {
+        CPU_AND(&common, &mine, &all[i]);
+        sharers += CPU_COUNT(&common) > 0;
+    }
+    free(all);
+    cores = CPU_COUNT(&mine);
+    if (result || !cores || getenv("OPENBLAS_NUM_THREADS")) {
+        return result;
+    }
+    openblas_set_num_threads(cores > sharers ? cores / sharers : 1);
+    if (cores == 1 && sysconf(_SC_NPROCESSORS_ONLN) > t->intra_size) {
+        cmn_say("each rank is bound to one core, and its loader threads with it; `mpiexec --bind-to "
+                "none` lets them use all %ld", sysconf(_SC_NPROCESSORS_ONLN));
+    }
+    return 0;
 }
 
 int cmn_session_open(struct cmn_session *s)
@@ -30,8 +53,7 @@ int cmn_session_open(struct cmn_session *s)
         cmn_output_open(s->topology.rank, s->options.log)) {
         return -1;
     }
-    share_cores(s);
-    return 0;
+    return share_cores(s);
 }
 
 static int agree_on_seed(struct cmn_session *s)
@@ -46,16 +68,15 @@ static int agree_on_seed(struct cmn_session *s)
 
 static int open_communicator(struct cmn_session *s)
 {
-    const char *why;
-
     if (s->communicator) {
         return 0;
     }
-    s->communicator = cmn_communicator_choose(s->options.communicator, &s->topology, &why);
+    s->communicator = cmn_communicator_choose(s->options.communicator, &s->topology,
+                                              &s->communicator_why);
     if (!s->communicator) {
         return -1;
     }
-    if (s->communicator->open(&s->exchange, &s->topology)) {
+    if (s->communicator->open(&s->exchange, &s->topology, &s->options)) {
         cmn_fail_in("%s", s->communicator->name);
         s->communicator = NULL;
         return -1;
@@ -81,6 +102,15 @@ int cmn_session_configure(struct cmn_session *s)
     return open_communicator(s);
 }
 
+static int copy_name(char name[CMN_TEXT], const char *from)
+{
+    if (strlen(from) >= CMN_TEXT) {
+        return cmn_fail("the .data file holds a name longer than %d bytes", CMN_TEXT - 1);
+    }
+    memcpy(name, from, strlen(from) + 1);
+    return 0;
+}
+
 static int open_backup(const struct cmn_session *s)
 {
     int created = 0;
@@ -103,9 +133,8 @@ static int open_backup(const struct cmn_session *s)
 int cmn_session_data(struct cmn_session *s, const char *backup, const char *train,
                      const char *valid, const char *labels, int classes, int top)
 {
-    snprintf(s->backup, sizeof s->backup, "%s", backup ? backup : "");
-    snprintf(s->train_list, sizeof s->train_list, "%s", train ? train : "data/train.list");
-    if (open_backup(s)) {
+    if (copy_name(s->backup, backup ? backup : "") ||
+        copy_name(s->train_list, train ? train : "data/train.list") || open_backup(s)) {
         return -1;
     }
     if (!s->options.validate || !valid) {

@@ -16,6 +16,7 @@ struct cmn_session {
     struct cmn_options options;
     unsigned long seed;                    /* options.seed, or what rank 0 drew */
     const struct cmn_communicator *communicator;
+    const char *communicator_why;          /* why this one */
     void *exchange;                        /* the communicator's self */
 
     /* from the .data file */

@@ -3,30 +3,42 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t requested;
 
-/* mpiexec reads no more output once it has been asked to end, so a full pipe must not keep this
- * process from saving its weights: a write that is waiting is broken off, a later one fails. */
-static void note_stop(int signal_number)
+/* Flags of the standard output and error that never wait, or -1: see catch. */
+static int no_wait[2] = {-1, -1};
+
+static void note(int signal_number)
 {
     int saved = errno;
 
     requested = signal_number;
-    fcntl(STDOUT_FILENO, F_SETFL, O_WRONLY | O_NONBLOCK);
-    fcntl(STDERR_FILENO, F_SETFL, O_WRONLY | O_NONBLOCK);
+    for (int i = 0; i < 2; i++) {
+        if (no_wait[i] >= 0) {
+            fcntl(STDOUT_FILENO + i, F_SETFL, no_wait[i]);
+        }
+    }
     errno = saved;
 }
 
-/* No SA_RESTART: see note_stop. */
+/* mpiexec reads no more output once it has been asked to end, so a full pipe must not keep this
+ * process from saving its weights: a write that is waiting is broken off (no SA_RESTART), a later
+ * one fails. Only where a launcher made the descriptors: otherwise they are the caller's terminal
+ * or files, which keep such flags after we are gone. */
 void cmn_stop_catch(void)
 {
     struct sigaction action;
 
+    for (int i = 0; i < 2 && getenv("OMPI_COMM_WORLD_SIZE"); i++) {
+        int flags = fcntl(STDOUT_FILENO + i, F_GETFL);
+        no_wait[i] = flags < 0 ? -1 : flags | O_NONBLOCK;
+    }
     memset(&action, 0, sizeof action);
-    action.sa_handler = note_stop;
+    action.sa_handler = note;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     action.sa_handler = SIG_IGN;

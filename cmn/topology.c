@@ -21,6 +21,21 @@ int cmn_mpi_check(int code, const char *what)
     return cmn_fail("%s: %s", what, text);
 }
 
+int cmn_mpi_bcast(void *data, size_t n, MPI_Datatype type, MPI_Comm group)
+{
+    int bytes = 0;
+
+    MPI_Type_size(type, &bytes);
+    for (size_t at = 0; at < n; at += CMN_MPI_PIECE) {
+        int count = (int)(n - at < CMN_MPI_PIECE ? n - at : CMN_MPI_PIECE);
+        char *piece = (char *)data + at * (size_t)bytes;
+        if (cmn_mpi_check(MPI_Bcast(piece, count, type, 0, group), "MPI_Bcast")) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 /* Numbers the nodes by their lowest rank: the first rank of every node meets the others. */
 static int number_nodes(struct cmn_topology *t)
 {
@@ -79,11 +94,14 @@ void cmn_topology_close(struct cmn_topology *t)
     }
 }
 
-int cmn_first_bad(const struct cmn_topology *t, int bad)
+int cmn_first_bad(const struct cmn_topology *t, int bad, int *first)
 {
     int mine = bad ? t->rank : INT_MAX;
-    int first = INT_MAX;
 
-    MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, t->world);
-    return first == INT_MAX ? -1 : first;
+    if (cmn_mpi_check(MPI_Allreduce(&mine, first, 1, MPI_INT, MPI_MIN, t->world),
+                      "MPI_Allreduce")) {
+        return -1;
+    }
+    *first = *first == INT_MAX ? -1 : *first;
+    return 0;
 }

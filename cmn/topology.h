@@ -3,6 +3,7 @@
 #define CMN_TOPOLOGY_H
 
 #include <mpi.h>
+#include <stddef.h>
 
 struct cmn_topology {
     MPI_Comm world;                /* a private copy of MPI_COMM_WORLD that returns its errors */
@@ -22,7 +23,15 @@ void cmn_topology_close(struct cmn_topology *t);
 /* Local: returns 0 when `code` is MPI_SUCCESS, else notes "<what>: <MPI's text>" and returns -1. */
 int cmn_mpi_check(int code, const char *what);
 
-/* Collective, blocking: the lowest rank that calls with `bad` != 0, or -1 when none does. */
-int cmn_first_bad(const struct cmn_topology *t, int bad);
+/* The most elements that one call of MPI is given: counts are ints, and bytes should fit them too. */
+enum { CMN_MPI_PIECE = 1 << 28 };
+
+/* Collective over the group, blocking. Rank 0's n elements at `data` go to all. n may exceed what an
+ * int holds. 0, or -1 with a reason. */
+int cmn_mpi_bcast(void *data, size_t n, MPI_Datatype type, MPI_Comm group);
+
+/* Collective, blocking. *first becomes the lowest rank that calls with `bad` != 0, or -1 when none
+ * does. 0, or -1 with a reason. */
+int cmn_first_bad(const struct cmn_topology *t, int bad, int *first);
 
 #endif

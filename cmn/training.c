@@ -40,43 +40,38 @@ int cmn_training_share(struct cmn_training *t, int batch)
     return 0;
 }
 
-static void name_of(const char *cfg, char *name, size_t bytes)
-{
-    const char *slash = strrchr(cfg, '/');
-
-    snprintf(name, bytes, "%s", slash ? slash + 1 : cfg);
-    name[strcspn(name, ".")] = '\0';
-}
-
 int cmn_training_attach(struct cmn_training *t, const char *cfg)
 {
     struct cmn_session *s = t->session;
     char options[8192];
-    char *cfg_text, *all = NULL;
-    int result, bad;
+    char *name, *cfg_text, *all = NULL;
+    int result;
 
     t->w = t->net->w;
     t->h = t->net->h;
-    name_of(cfg, t->name, sizeof t->name);
-    cmn_options_print(&s->options, options, sizeof options);
+    name = basecfg((char *)cfg);
+    snprintf(t->name, sizeof t->name, "%s", name);
+    free(name);
+    if (cmn_options_print(&s->options, options, sizeof options)) {
+        return -1;
+    }
     if (cmn_gradients_open(&t->gradients, t->net)) {
         return -1;
     }
     t->attached = 1;
     cfg_text = cmn_files_cfg_text(cfg);
-    if (!cfg_text || asprintf(&all, "%s%s\n", options, cfg_text) < 0) {
+    if (!cfg_text) {
+        return -1;
+    }
+    if (asprintf(&all, "%s%s\n", options, cfg_text) < 0) {
         free(cfg_text);
-        return cfg_text ? cmn_fail("out of memory") : -1;
+        return cmn_fail("out of memory");
     }
     result = cmn_gradients_compare(&t->gradients, t->net, all, &s->topology);
     free(cfg_text);
     free(all);
     if (result) {
         return -1;
-    }
-    bad = cmn_first_bad(&s->topology, 0);
-    if (bad >= 0) {
-        return cmn_fail("rank %d has another network", bad);
     }
     return cmn_gradients_broadcast(&t->gradients, t->net, &s->topology);
 }
@@ -141,17 +136,14 @@ int cmn_training_draw(struct cmn_training *t, size_t n, size_t images, size_t *f
 /* What a person wants to know before the first step. */
 static void introduce(const struct cmn_training *t)
 {
-    static const char *const scatter[] = {"global", "shard", "none"};
     const struct cmn_session *s = t->session;
-    const char *why = "";
 
-    cmn_communicator_choose(s->options.communicator, &s->topology, &why);
     cmn_say("%d rank%s on %d node%s, communicator %s (%s), fp32, batch %d per rank%s, global batch "
             "%zu, scatter %s, seed %lu", s->topology.size, s->topology.size == 1 ? "" : "s",
             s->topology.inter_size, s->topology.inter_size == 1 ? "" : "s", s->communicator->name,
-            why, t->local * t->net->subdivisions,
+            s->communicator_why, t->local * t->net->subdivisions,
             t->total == t->local * s->topology.size ? "" : " (rank 0; shares differ by one)",
-            step_images(t), scatter[s->options.scatter], s->seed);
+            step_images(t), cmn_options_word(&s->options, "cmn_scatter"), s->seed);
     if (!s->communicator->sums && s->topology.size > 1) {
         cmn_say("communicator %s exchanges nothing: the result of this training is worthless",
                 s->communicator->name);
@@ -166,6 +158,10 @@ static int start(struct cmn_training *t)
     struct cmn_session *s = t->session;
     char json[2 * CMN_TEXT];
 
+    if (s->options.epochs && !s->train_images) {
+        return cmn_fail("cmn_epochs=%ld: the length of the training list is not known",
+                        s->options.epochs);
+    }
     t->started = 1;
     t->first_step = (long)get_current_batch(t->net);
     t->epoch = s->train_images ? (long)(*t->net->seen / s->train_images) : 0;
@@ -188,6 +184,9 @@ static int start(struct cmn_training *t)
 
 int cmn_training_pass(struct cmn_training *t)
 {
+    if (!t->attached) {
+        return cmn_fail("the network was not loaded by load_network, so its ranks never met");
+    }
     if (!t->started && start(t)) {
         return -1;
     }
@@ -199,28 +198,15 @@ int cmn_training_pass(struct cmn_training *t)
     return 0;
 }
 
-static int largest(const float *x, int n)
-{
-    int best = 0;
-
-    for (int i = 1; i < n; i++) {
-        if (x[i] > x[best]) {
-            best = i;
-        }
-    }
-    return best;
-}
-
-int cmn_training_passed(struct cmn_training *t, int last)
+int cmn_training_passed(struct cmn_training *t)
 {
     const network *net = t->net;
 
-    (void)last;
     cmn_random_common();
     t->loss += *net->cost;
     for (int i = 0; i < net->batch && cmn_training_classifies(t); i++) {
-        t->right += largest(net->output + (size_t)i * (size_t)net->outputs, net->outputs) ==
-                    largest(net->truth + (size_t)i * (size_t)net->truths, net->truths);
+        t->right += max_index(net->output + (size_t)i * (size_t)net->outputs, net->outputs) ==
+                    max_index(net->truth + (size_t)i * (size_t)net->truths, net->truths);
     }
     /* Not from `seen`, as Darknet does: after a resume with another batch it need not divide. */
     if (++t->pass < net->subdivisions) {

@@ -53,9 +53,10 @@ void cmn_training_detach(struct cmn_training *t);
 void cmn_training_epochs(struct cmn_training *t);
 /* Local. n samples are wanted from a list of `images`; *first is the number of the first. */
 int cmn_training_draw(struct cmn_training *t, size_t n, size_t images, size_t *first);
-/* Local. A pass begins; a pass has ended (returns whether it was the step's last, or -1). */
+/* Local. A pass begins. */
 int cmn_training_pass(struct cmn_training *t);
-int cmn_training_passed(struct cmn_training *t, int last);
+/* Local. A pass has ended; returns whether it was the step's last. */
+int cmn_training_passed(struct cmn_training *t);
 /* Collective. */
 int cmn_training_update(struct cmn_training *t, int *batch, float *momentum);
 /* Collective (epoch.c). After a batch; does nothing unless it brought an update. */

@@ -11,7 +11,8 @@ fail() {
 
 # place MODE SOURCE TARGET, TARGET below the prefix.
 place() {
-    install -D -m "$1" -- "$2" "$root/$3" || fail "$root/$3 cannot be written"
+    local reason
+    reason=$(install -D -m "$1" -- "$2" "$root/$3" 2>&1) || fail "$root/$3 cannot be written (${reason#install: })"
     placed+=("$3")
 }
 

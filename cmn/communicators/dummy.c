@@ -5,8 +5,9 @@
 
 #include "communicator.h"
 
-static int open_dummy(void **self, const struct cmn_topology *t)
+static int open_dummy(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
+    (void)o;
     (void)t;
     *self = NULL;
     return 0;

@@ -10,14 +10,15 @@
 
 enum { CHUNK = 256 * 1024 };    /* floats: 1 MiB */
 
-static int open_flat(void **self, const struct cmn_topology *t)
+static int open_flat(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
+    (void)o;
     return cmn_mpi.open(self, t->world);
 }
 
 static int allreduce_flat(void *self, const struct cmn_exchange *x)
 {
-    return cmn_mpi.allreduce(self, x->block.data, x->block.n, CHUNK);
+    return cmn_mpi.allreduce(self, x->block.data, x->block.n + x->tally.n, CHUNK);
 }
 
 static void close_flat(void *self)

@@ -8,19 +8,20 @@
 #include "communicator.h"
 #include "transports/transport.h"
 
-static int open_naive(void **self, const struct cmn_topology *t)
+static int open_naive(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
+    (void)o;
     return cmn_mpi.open(self, t->world);
 }
 
 static int allreduce_naive(void *self, const struct cmn_exchange *x)
 {
     for (int i = 0; i < x->tensors; i++) {
-        if (cmn_mpi.allreduce(self, x->tensor[i].data, x->tensor[i].n, x->tensor[i].n)) {
+        if (cmn_mpi.allreduce(self, x->tensor[i].data, x->tensor[i].n, 0)) {
             return -1;
         }
     }
-    return 0;
+    return cmn_mpi.allreduce(self, x->tally.data, x->tally.n, 0);
 }
 
 static void close_naive(void *self)

@@ -8,27 +8,30 @@
 #include "log.h"
 #include "report/report.h"
 
+/* The file is an array at every moment: a row is written over the array's end, with a new end. */
+static const char array_end[] = "\n]\n";
+
 struct cmn_json {
-    cJSON *rows;
-    char *file, *next;    /* next: the temporary name */
+    FILE *out;
+    char *file;
+    int rows;
 };
 
 struct cmn_json *cmn_json_open(const char *file)
 {
     struct cmn_json *j = calloc(1, sizeof *j);
-    size_t bytes = strlen(file) + 5;
 
-    if (j) {
-        j->rows = cJSON_CreateArray();
-        j->file = strdup(file);
-        j->next = malloc(bytes);
-    }
-    if (!j || !j->rows || !j->file || !j->next) {
+    if (!j || !(j->file = strdup(file))) {
         cmn_json_close(j);
         cmn_fail("JSON log: out of memory");
         return NULL;
     }
-    snprintf(j->next, bytes, "%s.new", file);
+    j->out = fopen(file, "w");
+    if (!j->out || fprintf(j->out, "[%s", array_end) < 0 || fflush(j->out)) {
+        cmn_fail("JSON log %s: %s", file, strerror(errno));
+        cmn_json_close(j);
+        return NULL;
+    }
     return j;
 }
 
@@ -41,17 +44,14 @@ static void number(cJSON *object, const char *name, double value)
     cJSON_AddNumberToObject(object, name, strtod(text, NULL));
 }
 
-static int replace(const struct cmn_json *j, const char *text)
+static int append(struct cmn_json *j, const char *row)
 {
-    FILE *file = fopen(j->next, "w");
-    int good;
-
-    if (!file) {
-        return -1;
+    if (fseek(j->out, 1 - (long)sizeof array_end, SEEK_END) ||
+        fprintf(j->out, "%s\n%s%s", j->rows ? "," : "", row, array_end) < 0 || fflush(j->out)) {
+        return cmn_fail("JSON log %s: %s", j->file, strerror(errno));
     }
-    good = fputs(text, file) >= 0 && fputc('\n', file) != EOF;
-    good = fclose(file) == 0 && good;
-    return good && rename(j->next, j->file) == 0 ? 0 : -1;
+    j->rows++;
+    return 0;
 }
 
 int cmn_json_row(struct cmn_json *j, const struct cmn_row *row)
@@ -81,14 +81,14 @@ int cmn_json_row(struct cmn_json *j, const struct cmn_row *row)
     number(object, "share/compute", row->compute);
     number(object, "share/exchange", row->exchange);
     number(object, "share/load", row->load);
-    cJSON_AddItemToArray(j->rows, object);
-    text = cJSON_Print(j->rows);
+    text = cJSON_PrintUnformatted(object);
+    cJSON_Delete(object);
     if (!text) {
         return cmn_fail("JSON log: out of memory");
     }
-    result = replace(j, text);
+    result = append(j, text);
     free(text);
-    return result ? cmn_fail("JSON log %s: %s", j->file, strerror(errno)) : 0;
+    return result;
 }
 
 void cmn_json_close(struct cmn_json *j)
@@ -96,8 +96,9 @@ void cmn_json_close(struct cmn_json *j)
     if (!j) {
         return;
     }
-    cJSON_Delete(j->rows);
+    if (j->out) {
+        fclose(j->out);
+    }
     free(j->file);
-    free(j->next);
     free(j);
 }

@@ -22,7 +22,7 @@ struct cmn_row {
 
 struct cmn_report;
 
-/* `json` is the file of the JSON log, which is replaced after every row. `total` iterations are
+/* `json` is the file of the JSON log, a whole array after every row; an older one is lost. `total` iterations are
  * expected, 0: not known. NULL with a reason when it cannot be set up. */
 struct cmn_report *cmn_report_open(enum cmn_report_mode mode, const char *json, long total);
 

@@ -14,7 +14,7 @@ int cmn_terminal_watched(void)
         return isatty(STDOUT_FILENO);
     }
     snprintf(path, sizeof path, "/proc/%d/fd/1", (int)getppid());
-    fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    fd = open(path, O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         return 0;    /* started by a daemon of another host */
     }

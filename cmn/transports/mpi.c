@@ -1,4 +1,3 @@
-#include <limits.h>
 #include <stdlib.h>
 
 #include "log.h"
@@ -25,8 +24,8 @@ static int allreduce_mpi(void *self, float *data, size_t n, size_t chunk)
 {
     const struct mpi *m = self;
 
-    if (chunk == 0 || chunk > INT_MAX) {
-        chunk = INT_MAX;
+    if (chunk == 0 || chunk > CMN_MPI_PIECE) {
+        chunk = CMN_MPI_PIECE;
     }
     for (size_t at = 0; at < n; at += chunk) {
         size_t count = n - at < chunk ? n - at : chunk;

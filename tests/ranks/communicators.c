@@ -4,12 +4,15 @@
 
 #include "communicator.h"
 
-enum { ALIGN = 16, GUARD = 32, TENSORS = 4 };
+enum { ALIGN = 16, GUARD = 32, TENSORS = 4, TALLY = 16 };
+
+static struct cmn_options options;
 
 /* What a communicator gets, with a guard of its own on both sides of the block. */
 struct world {
     float *memory;
-    struct cmn_span tensor[TENSORS];
+    struct cmn_span tensor[TENSORS + 1];    /* and, behind the last, the tally */
+    int spans;
     struct cmn_exchange x;
 };
 
@@ -25,16 +28,18 @@ static void make_world(struct world *w, const size_t *n, int tensors)
     for (int i = 0; i < tensors; i++) {
         total += padded(n[i]);
     }
-    w->memory = aligned_alloc(64, padded(total + 2 * GUARD) * sizeof *w->memory);
-    memset(w->memory, 0, padded(total + 2 * GUARD) * sizeof *w->memory);
+    w->memory = aligned_alloc(64, padded(total + TALLY + 2 * GUARD) * sizeof *w->memory);
+    memset(w->memory, 0, padded(total + TALLY + 2 * GUARD) * sizeof *w->memory);
     for (int i = 0; i < GUARD; i++) {
-        w->memory[i] = w->memory[GUARD + total + (size_t)i] = -1234.5F;
+        w->memory[i] = w->memory[GUARD + total + TALLY + (size_t)i] = -1234.5F;
     }
     for (int i = 0; i < tensors; i++) {
         w->tensor[i] = (struct cmn_span){w->memory + at, n[i]};
         at += padded(n[i]);
     }
-    w->x = (struct cmn_exchange){w->tensor, tensors, {w->memory + GUARD, total}};
+    w->tensor[tensors] = (struct cmn_span){w->memory + at, TALLY};
+    w->spans = tensors + 1;
+    w->x = (struct cmn_exchange){w->tensor, tensors, {w->memory + GUARD, total}, w->tensor[tensors]};
 }
 
 static float whole(size_t i, int rank)
@@ -49,7 +54,7 @@ static float fraction(size_t i, int rank)
 
 static void fill(const struct world *w, float (*value)(size_t, int))
 {
-    for (int t = 0; t < w->x.tensors; t++) {
+    for (int t = 0; t < w->spans; t++) {
         for (size_t i = 0; i < w->tensor[t].n; i++) {
             w->tensor[t].data[i] = value(i + (size_t)t, top.rank);
         }
@@ -59,7 +64,7 @@ static void fill(const struct world *w, float (*value)(size_t, int))
 /* The sum of `whole` over the ranks: 1 + 2 + … + size. */
 static void check_sums(const struct world *w, const char *name)
 {
-    for (int t = 0; t < w->x.tensors; t++) {
+    for (int t = 0; t < w->spans; t++) {
         for (size_t i = 0; i < w->tensor[t].n; i++) {
             float want = whole(i + (size_t)t, 0) * (float)(top.size * (top.size + 1) / 2);
             CHECK_SAYING(w->tensor[t].data[i] == want, "%s, %zu floats, at %zu: %g, not %g", name,
@@ -70,13 +75,13 @@ static void check_sums(const struct world *w, const char *name)
 
 static void check_untouched(const struct world *w, const char *name)
 {
-    const float *block = w->x.block.data;
+    const float *end = w->x.tally.data + w->x.tally.n;
 
     for (int i = 0; i < GUARD; i++) {
         CHECK_SAYING(w->memory[i] == -1234.5F, "%s wrote before the block", name);
-        CHECK_SAYING(block[w->x.block.n + (size_t)i] == -1234.5F, "%s wrote behind the block", name);
+        CHECK_SAYING(end[i] == -1234.5F, "%s wrote behind the tally", name);
     }
-    for (int t = 0; t < w->x.tensors; t++) {
+    for (int t = 0; t < w->spans; t++) {
         for (size_t i = w->tensor[t].n; i < padded(w->tensor[t].n); i++) {
             CHECK_SAYING(w->tensor[t].data[i] == 0, "%s wrote into the padding", name);
         }
@@ -89,7 +94,7 @@ static void exchange(const struct cmn_communicator *c, const size_t *n, int tens
     void *self = NULL;
 
     make_world(&w, n, tensors);
-    CHECK_SAYING(c->open(&self, &top) == 0, "%s", cmn_reason());
+    CHECK_SAYING(c->open(&self, &top, &options) == 0, "%s", cmn_reason());
     for (int call = 0; call < 2; call++) {
         fill(&w, whole);
         CHECK_SAYING(c->allreduce(self, &w.x) == 0, "%s", cmn_reason());
@@ -100,7 +105,7 @@ static void exchange(const struct cmn_communicator *c, const size_t *n, int tens
     fill(&w, fraction);
     CHECK(c->allreduce(self, &w.x) == 0);
     check_untouched(&w, c->name);
-    CHECK_SAYING(same_everywhere(w.x.block.data, w.x.block.n * sizeof(float)),
+    CHECK_SAYING(same_everywhere(w.x.block.data, (w.x.block.n + TALLY) * sizeof(float)),
                  "%s, %zu floats: not the same bits", c->name, w.x.block.n);
     for (size_t i = 0; i < w.tensor[0].n; i++) {
         double want = 0;
@@ -158,7 +163,7 @@ static void agree_with_naive(void **state)
         }
         make_world(&w, length, TENSORS);
         fill(&w, fraction);
-        CHECK(c->open(&self, &top) == 0);
+        CHECK(c->open(&self, &top, &options) == 0);
         CHECK(c->allreduce(self, &w.x) == 0);
         if (!naive) {
             CHECK(!strcmp(c->name, "naive"));
@@ -188,7 +193,7 @@ static void dummy_exchanges_nothing(void **state)
     CHECK(c && !c->sums);
     make_world(&w, length, 1);
     fill(&w, whole);
-    CHECK(c->open(&self, &top) == 0);
+    CHECK(c->open(&self, &top, &options) == 0);
     CHECK(c->allreduce(self, &w.x) == 0);
     for (size_t i = 0; i < length[0]; i++) {
         CHECK(w.tensor[0].data[i] == whole(i, top.rank));

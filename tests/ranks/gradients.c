@@ -68,7 +68,7 @@ static void compare(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(change); i++) {
         int last = top.rank == top.size - 1 && top.size > 1;
-        int result;
+        int result, first = 99;
         open_net(last ? change[i].cfg : NET CONV TAIL);
         cmn_fail("nothing");
         result = cmn_gradients_compare(&g, net, last ? change[i].options : OPTIONS, &top);

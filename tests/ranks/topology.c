@@ -53,11 +53,13 @@ static void errors_have_reasons(void **state)
 
 static void first_bad(void **state)
 {
+    int first = 99;
+
     (void)state;
-    CHECK(cmn_first_bad(&top, 0) == -1);
+    CHECK(cmn_first_bad(&top, 0, &first) == 0 && first == -1);
     for (int rank = 0; rank < top.size; rank++) {
-        CHECK(cmn_first_bad(&top, top.rank == rank) == rank);
-        CHECK(cmn_first_bad(&top, top.rank >= rank) == rank);
+        CHECK(cmn_first_bad(&top, top.rank == rank, &first) == 0 && first == rank);
+        CHECK(cmn_first_bad(&top, top.rank >= rank, &first) == 0 && first == rank);
     }
     settle();
 }
