@@ -168,15 +168,19 @@ static void default_limit_is_shared(void **state)
     assert_true(four > one / 8 && four < one / 2);
 }
 
-enum { THREADS = 4, SHARED = 200 };
+enum { THREADS = 4, SHARED = 5000 };
 
+static pthread_barrier_t start;
+
+/* All threads meet the same names at the same time, and the table grows under them. */
 static void *work(void *bad)
 {
     char name[32];
 
-    for (int i = 0; i < 5 * SHARED; i++) {
+    pthread_barrier_wait(&start);
+    for (int i = 0; i < 2 * SHARED; i++) {
         unsigned char want[BYTES], *copy;
-        int image = i * 37 % SHARED;
+        int image = i % SHARED;
         snprintf(name, sizeof name, "%d.png", image);
         fill(want, sizeof want, image);
         copy = find(name, 1);
@@ -197,12 +201,15 @@ static void threads_see_whole_images(void **state)
     int bad[THREADS] = {0};
 
     (void)state;
+    cmn_images_limit(1 << 24);
+    pthread_barrier_init(&start, NULL, THREADS);
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(pthread_create(&thread[i], NULL, work, &bad[i]), 0);
     }
     for (int i = 0; i < THREADS; i++) {
         pthread_join(thread[i], NULL);
     }
+    pthread_barrier_destroy(&start);
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(bad[i], 0);
     }

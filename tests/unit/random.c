@@ -124,6 +124,53 @@ static void named_is_the_same_anywhere(void **state)
     assert_false(equal(here, seed));
 }
 
+struct named {
+    int want[N];
+    uint64_t number;
+    pthread_barrier_t *start;
+    int bad;
+};
+
+static void *draw_named_often(void *argument)
+{
+    struct named *n = argument;
+    int got[N];
+
+    pthread_barrier_wait(n->start);
+    for (int i = 0; i < 5000; i++) {
+        cmn_random_named(CMN_RANDOM_IMAGE, n->number);
+        draw(got);
+        n->bad |= !equal(got, n->want);
+    }
+    return NULL;
+}
+
+static void threads_do_not_disturb_each_other(void **state)
+{
+    struct named named[3];
+    pthread_t thread[3];
+    pthread_barrier_t start;
+
+    (void)state;
+    cmn_random_open(7, 0);
+    pthread_barrier_init(&start, NULL, 3);
+    for (int i = 0; i < 3; i++) {
+        named[i].number = (uint64_t)i;
+        named[i].start = &start;
+        named[i].bad = 0;
+        cmn_random_named(CMN_RANDOM_IMAGE, named[i].number);
+        draw(named[i].want);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pthread_create(&thread[i], NULL, draw_named_often, &named[i]), 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(thread[i], NULL);
+        assert_int_equal(named[i].bad, 0);
+    }
+    pthread_barrier_destroy(&start);
+}
+
 static void *draw_unnamed(void *number)
 {
     draw(number);
@@ -174,6 +221,7 @@ int main(void)
         cmocka_unit_test(range), cmocka_unit_test(common_is_equal_on_all_ranks),
         cmocka_unit_test(own_differs_by_rank), cmocka_unit_test(streams_keep_their_place),
         cmocka_unit_test(named_is_the_same_anywhere),
+        cmocka_unit_test(threads_do_not_disturb_each_other),
         cmocka_unit_test(new_thread_leaves_the_streams_alone),
         cmocka_unit_test(hash_tells_all_arguments_apart),
     };
