@@ -8,46 +8,67 @@ setup() {
     small_data 500 50
 }
 
-# Over 20 iterations float32 rounding of sums taken in another order shows as 1e-8 to 3e-7 here.
+# Sums taken in another order round otherwise: over 20 iterations 3e-8 to 8e-8 was measured here. That holds for
+# smooth functions alone. Where relu or a maximum sees two nearly equal numbers, rounding decides which of them gets a
+# gradient: one such flip was seen to make 6e-6, in one of 16 trainings with other seeds. So the strict tests use tanh and
+# strides; those with relu and maxpool have a limit that one flip does not reach, and a missing term does (half
+# the momentum: 0.17).
 LIMIT=1e-6
+LIMIT_WITH_FLIPS=1e-4
+# shellcheck disable=SC2034  # read by mlp_cfg
+ACTIVATION=tanh
+
+smooth_conv_cfg() {
+    net_section "$@"
+    printf '%s\n' '[convolutional]' 'filters=6' 'size=5' 'stride=2' 'pad=1' 'activation=tanh' \
+        '[convolutional]' 'filters=8' 'size=3' 'stride=2' 'pad=1' 'activation=tanh' \
+        '[connected]' 'output=10' 'activation=linear' '[softmax]'
+}
 
 # weights NAME: keeps what the last training wrote.
 keep() {
     mv "out/$1.weights" "$2.weights"
 }
 
-# same_as_one_rank CFG RANKS...: the cfg's batch divided over that many ranks.
+# same_as_one_rank LIMIT CFG RANKS...: the cfg's batch divided over that many ranks.
 same_as_one_rank() {
-    local cfg=$1 n
-    shift
+    local limit=$1 cfg=$2 n
+    shift 2
     train_on 1 "$cfg.cfg" -cmn_batch global
     keep "$cfg" one
     [[ $(seen one.weights) -eq 1200 ]]
     for n in "$@"; do
         train_on "$n" "$cfg.cfg" -cmn_batch global
         keep "$cfg" many
-        assert_close one.weights many.weights $LIMIT
+        assert_close one.weights many.weights "$limit"
     done
 }
 
 @test "MLP: 2, 3, 4, 5 ranks train as one" {
     mlp_cfg >mlp.cfg
-    same_as_one_rank mlp 2 3 4 5
+    same_as_one_rank $LIMIT mlp 2 3 4 5
 }
 
 @test "MLP with subdivisions=2: 2, 3, 4, 5 ranks train as one" {
     mlp_cfg subdivisions=2 >mlp.cfg
-    same_as_one_rank mlp 2 3 4 5
+    same_as_one_rank $LIMIT mlp 2 3 4 5
 }
 
 @test "conv net: 2, 3, 4, 5 ranks train as one" {
-    conv_cfg >conv.cfg
-    same_as_one_rank conv 2 3 4 5
+    smooth_conv_cfg >conv.cfg
+    same_as_one_rank $LIMIT conv 2 3 4 5
 }
 
 @test "conv net with subdivisions=2: 2, 3, 4 ranks train as one" {
-    conv_cfg subdivisions=2 >conv.cfg
-    same_as_one_rank conv 2 3 4
+    smooth_conv_cfg subdivisions=2 >conv.cfg
+    same_as_one_rank $LIMIT conv 2 3 4
+}
+
+@test "relu and maxpool: 2, 3, 4 ranks train as one" {
+    conv_cfg >conv.cfg
+    same_as_one_rank $LIMIT_WITH_FLIPS conv 2 3 4
+    ACTIVATION=relu mlp_cfg >mlp.cfg
+    same_as_one_rank $LIMIT_WITH_FLIPS mlp 3
 }
 
 @test "training moves the weights: the comparisons above can tell" {

@@ -48,10 +48,12 @@ net_section() {
     done
 }
 
+ACTIVATION=relu
+
 # mlp_cfg KEY=VALUE... >FILE
 mlp_cfg() {
     net_section "$@"
-    printf '%s\n' '[connected]' 'output=64' 'activation=relu' '[connected]' 'output=10' 'activation=linear' '[softmax]'
+    printf '%s\n' '[connected]' 'output=64' "activation=$ACTIVATION" '[connected]' 'output=10' 'activation=linear' '[softmax]'
 }
 
 # conv_cfg KEY=VALUE... >FILE
