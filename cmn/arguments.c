@@ -41,25 +41,51 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
     }
     argv[kept] = NULL;
     *argc = kept;
+    for (int i = 0; i + 1 < kept && found->on && !result; i++) {
+        if (!strcmp(argv[i], "-gpus") && strchr(argv[i + 1], ',')) {
+            result = cmn_fail("command line: -gpus %s: with -cmn each rank trains on one device; "
+                              "start a rank for each instead", argv[i + 1]);
+        }
+    }
     found->command = command_of(kept, argv);
     return result;
 }
 
+/* The launcher's variables, for number of processes and number of this one. */
+static const char *const launcher[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                                          {"PMI_SIZE", "PMI_RANK"},
+                                          {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
+
+/* The launcher's number of processes, and this one's in *rank; 1 and -1 without one. */
+static int launched(int *rank)
+{
+    *rank = -1;
+    for (size_t i = 0; i < sizeof launcher / sizeof launcher[0]; i++) {
+        const char *size = getenv(launcher[i][0]);
+        const char *number = getenv(launcher[i][1]);
+        if (size && number && atoi(size) > 1) {
+            *rank = atoi(number);
+            return atoi(size);
+        }
+    }
+    return 1;
+}
+
+int cmn_arguments_launch_rank(void)
+{
+    int rank;
+
+    launched(&rank);
+    return rank;
+}
+
 void cmn_arguments_warn_of_copies(void)
 {
-    static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-                                           {"PMI_SIZE", "PMI_RANK"},
-                                           {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
+    int rank;
+    int size = launched(&rank);
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *size = getenv(names[i][0]);
-        const char *rank = getenv(names[i][1]);
-        if (size && rank && atoi(size) > 1) {
-            if (atoi(rank) == 0) {
-                fprintf(stderr, "cmn: warning: %s processes were started without -cmn: they run as "
-                        "%s independent copies; add -cmn to train together\n", size, size);
-            }
-            return;
-        }
+    if (rank == 0) {
+        fprintf(stderr, "cmn: warning: %d processes were started without -cmn: they run as %d "
+                "independent copies; add -cmn to train together\n", size, size);
     }
 }

@@ -16,6 +16,9 @@ struct cmn_arguments {
 int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
                        struct cmn_arguments *found);
 
+/* This process's number as its launcher counts; -1 when there is no launcher of several. */
+int cmn_arguments_launch_rank(void);
+
 /* Warns once a job when a launcher started several processes. For a run without -cmn: each of them
  * trains a network of its own, and they overwrite each other's weights. */
 void cmn_arguments_warn_of_copies(void);

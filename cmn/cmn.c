@@ -17,6 +17,7 @@
 #include "log.h"
 #include "output.h"
 #include "random.h"
+#include "report/report.h"
 #include "session.h"
 #include "tools/tools.h"
 #include "training.h"
@@ -26,8 +27,8 @@ static struct cmn_training *trained;    /* the network that the job trains */
 
 /* ---- the end ---- */
 
-/* Seconds: for other ranks to meet the same error, to wait for the end, for MPI_Abort to work. */
-enum { LET_OTHERS_MEET_IT = 1, AWAIT_THE_END = 5, ABORT_AT_MOST = 5 };
+/* Seconds that a rank without the word waits for its end, and that MPI_Abort may take. */
+enum { AWAIT_THE_END = 5, ABORT_AT_MOST = 5 };
 
 /* The only place that ends a job before its time. A loader thread may come here while the main
  * thread is inside MPI: MPI_Abort is called all the same, as there is no other way to reach the
@@ -45,10 +46,8 @@ static void end_job(const char *message)
     fflush(stdout);
     cmn_log_prefix(line, sizeof line - 1024);
     snprintf(line + strlen(line), sizeof line - strlen(line), "%.1000s\n", message);
-    /* Ranks that meet the same error do so within moments: the speaker waits for them, so that
-     * they find the word taken, and they wait for the speaker to end the job. */
     sleep(cmn_output_last_word(line, session.topology.inter_rank) 
-              ? LET_OTHERS_MEET_IT : AWAIT_THE_END);
+              ? CMN_LAST_WORD_WAIT : AWAIT_THE_END);
     signal(SIGALRM, SIG_DFL);
     alarm(ABORT_AT_MOST);
     MPI_Abort(MPI_COMM_WORLD, 1);
@@ -122,7 +121,9 @@ void cmn_init(int *argc, char **argv)
     }
     if (!found.on) {
         if (found.key) {
-            fprintf(stderr, "cmn: a -cmn_ key was given without -cmn: add -cmn\n");
+            if (cmn_arguments_launch_rank() <= 0) {
+                fprintf(stderr, "cmn: a -cmn_ key was given without -cmn: add -cmn\n");
+            }
             exit(1);
         }
         cmn_arguments_warn_of_copies();
@@ -211,12 +212,37 @@ void cmn_free(struct network *net)
     }
 }
 
+/* What follows depends on the file: ranks with different ones would part ways. */
+static int compare_data(const struct list *options)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    int result;
+
+    if (!out) {
+        return cmn_fail("out of memory");
+    }
+    for (const node *n = options->front; n; n = n->next) {
+        const kvp *pair = n->val;
+        fprintf(out, "%s=%s\n", pair->key, pair->val ? pair->val : "");
+    }
+    fclose(out);
+    result = cmn_files_compare("data file", text, &session.topology);
+    free(text);
+    return result;
+}
+
 void cmn_data(struct list *options)
 {
     /* Images with several tags are no classes: top-1 says nothing about them. */
     int tags = option_find_int_quiet(options, "tag", 0);
 
-    if (session.on && session.command == CMN_CLASSIFIER_TRAIN) {
+    if (!session.on) {
+        return;
+    }
+    check(compare_data(options));
+    if (session.command == CMN_CLASSIFIER_TRAIN) {
         check(cmn_session_data(&session, option_find_str(options, "backup", NULL),
                                option_find_str(options, "train", NULL),
                                tags ? NULL : option_find_str(options, "valid", NULL),
@@ -224,20 +250,6 @@ void cmn_data(struct list *options)
                                option_find_int_quiet(options, "classes", 2),
                                option_find_int_quiet(options, "top", 1)));
     }
-}
-
-/* Images are lines that are not blank, as in Darknet's get_paths. */
-static size_t count_images(FILE *file)
-{
-    char *line = NULL;
-    size_t bytes = 0, n = 0;
-
-    while (getline(&line, &bytes, file) >= 0) {
-        n += line[strspn(line, " \t\r\n")] != '\0';
-    }
-    free(line);
-    rewind(file);
-    return n;
 }
 
 FILE *cmn_fopen(const char *name)
@@ -249,9 +261,9 @@ FILE *cmn_fopen(const char *name)
     }
     file = cmn_files_share(&session.topology, name);
     if (file && !strcmp(name, session.train_list)) {
-        session.train_images = count_images(file);
+        session.train_images = cmn_files_count_lines(file);
         if (trained) {
-            cmn_training_epochs(trained);
+            check(cmn_training_epochs(trained));
         }
     }
     return file;
@@ -267,6 +279,13 @@ size_t cmn_draw(int n, int images)
         check(cmn_training_draw(trained, (size_t)n, (size_t)images, &first));
     }
     return first;
+}
+
+void cmn_undraw(void)
+{
+    if (session.on) {
+        cmn_training_undraw(trained);
+    }
 }
 
 void cmn_loader(size_t first)
@@ -351,6 +370,7 @@ int cmn_writes(struct network *net)
     if (!t) {
         return 1;
     }
+    cmn_report_clear(t->report);
     check(cmn_gradients_average_statistics(&t->gradients, &session.topology));
     return session.topology.rank == 0;
 }

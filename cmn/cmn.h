@@ -68,6 +68,9 @@ FILE *cmn_fopen(const char *name);
  * the batch's first sample. One thread at a time. */
 size_t cmn_draw(int n, int images);
 
+/* Local. The batch drawn last was thrown away unused: the next one is the same. */
+void cmn_undraw(void);
+
 /* Thread-safe. The calling thread is going to load the samples from this number on. */
 void cmn_loader(size_t first);
 

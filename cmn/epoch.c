@@ -74,6 +74,7 @@ static void notice_stop(struct cmn_training *t)
     }
     s->stop_signal = tally[CMN_INTERRUPTS] > 0 ? SIGINT : SIGTERM;
     t->net->max_batches = (int)get_current_batch(t->net);
+    cmn_report_clear(t->report);
     cmn_say("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
             "saved", s->stop_signal, t->first_step + t->steps);
 }
@@ -84,6 +85,7 @@ int cmn_training_step_done(struct cmn_training *t)
     const struct cmn_options *o = &s->options;
     long epoch = s->train_images ? (long)(*t->net->seen / s->train_images) : 0;
     int epoch_ended = epoch > t->epoch;
+    int validation_due = o->validate && epoch / o->validate > t->epoch / o->validate;
     int last;
     double speed;
 
@@ -102,9 +104,8 @@ int cmn_training_step_done(struct cmn_training *t)
     }
     speed = t->sums.images / (cmn_clock() - t->sums.since);
     if (epoch_ended || last || (o->report_every && t->steps % o->report_every == 0)) {
-        int due = o->validate && s->valid.images && !s->stop_signal &&
-                  (last || (epoch_ended && epoch % o->validate == 0));
-        if (make_row(t, due)) {
+        validation_due = (validation_due || (last && o->validate)) && s->valid.images;
+        if (make_row(t, validation_due && !s->stop_signal)) {
             return -1;
         }
     }

@@ -73,8 +73,8 @@ static int load(network *net, const struct cmn_valid_set *set, int first, int n,
 
 static void predict(network *net, struct chunk *c, int n)
 {
-    network orig = *net;
-    int batch = net->batch;
+    float *input = net->input, *truth = net->truth, *delta = net->delta;
+    int train = net->train, batch = net->batch;
 
     set_batch_network(net, n);
     net->input = c->input;
@@ -82,7 +82,10 @@ static void predict(network *net, struct chunk *c, int n)
     net->train = 0;
     net->delta = NULL;
     forward_network(net);
-    *net = orig;
+    net->input = input;
+    net->truth = truth;
+    net->train = train;
+    net->delta = delta;
     set_batch_network(net, batch);
 }
 

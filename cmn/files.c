@@ -135,6 +135,46 @@ out:
     return file;
 }
 
+/* Notes the first line in which `here` differs from rank 0's text. */
+static int first_difference(const char *what, const char *theirs, const char *here)
+{
+    while (*theirs || *here) {
+        size_t n = strcspn(theirs, "\n");
+        size_t m = strcspn(here, "\n");
+        if (n != m || strncmp(theirs, here, n)) {
+            return cmn_fail("the %s differs from rank 0's: rank 0 has \"%.*s\", this rank has "
+                            "\"%.*s\": give every rank the same files and options", what, (int)n,
+                            theirs, (int)m, here);
+        }
+        theirs += n + (theirs[n] == '\n');
+        here += m + (here[m] == '\n');
+    }
+    return 0;
+}
+
+int cmn_files_compare(const char *what, const char *text, const struct cmn_topology *t)
+{
+    unsigned long bytes = strlen(text) + 1;
+    char *theirs = NULL;
+    int result = -1;
+
+    if (cmn_mpi_check(MPI_Bcast(&bytes, 1, MPI_UNSIGNED_LONG, 0, t->world), "MPI_Bcast")) {
+        return -1;
+    }
+    theirs = malloc(bytes);
+    if (!theirs) {
+        return cmn_fail("out of memory");
+    }
+    if (t->rank == 0) {
+        memcpy(theirs, text, bytes);
+    }
+    if (!cmn_mpi_bcast(theirs, bytes, MPI_CHAR, t->world)) {
+        result = first_difference(what, theirs, text);
+    }
+    free(theirs);
+    return result;
+}
+
 /* mkdir -p */
 static int make_folder(const char *folder)
 {
@@ -177,4 +217,17 @@ int cmn_files_writable(const char *folder, int *created)
     close(fd);
     unlink(probe);
     return 0;
+}
+
+size_t cmn_files_count_lines(FILE *file)
+{
+    char *line = NULL;
+    size_t bytes = 0, n = 0;
+
+    while (getline(&line, &bytes, file) >= 0) {
+        n += line[strspn(line, " \t\r\n")] != '\0';
+    }
+    free(line);
+    rewind(file);
+    return n;
 }

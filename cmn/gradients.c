@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "darknet.h"
+#include "files.h"
 #include "log.h"
 #include "random.h"
 
@@ -223,53 +224,17 @@ static char *describe(const struct cmn_gradients *g, struct network *net, const 
     return text;
 }
 
-/* Notes the first line in which `here` differs from rank 0's text. */
-static int first_difference(const char *theirs, const char *here)
-{
-    while (*theirs || *here) {
-        size_t n = strcspn(theirs, "\n");
-        size_t m = strcspn(here, "\n");
-        if (n != m || strncmp(theirs, here, n)) {
-            return cmn_fail("the network differs from rank 0's: rank 0 has \"%.*s\", this rank has "
-                            "\"%.*s\": give every rank the same cfg and options", (int)n, theirs,
-                            (int)m, here);
-        }
-        theirs += n + (theirs[n] == '\n');
-        here += m + (here[m] == '\n');
-    }
-    return 0;
-}
-
 int cmn_gradients_compare(const struct cmn_gradients *g, struct network *net, const char *options,
                           const struct cmn_topology *t)
 {
     char *here = describe(g, net, options);
-    char *theirs = NULL;
-    unsigned long bytes;
-    int result = -1;
+    int result;
 
     if (!here) {
         return cmn_fail("out of memory");
     }
-    bytes = strlen(here) + 1;
-    if (cmn_mpi_check(MPI_Bcast(&bytes, 1, MPI_UNSIGNED_LONG, 0, t->world), "MPI_Bcast")) {
-        goto out;
-    }
-    theirs = malloc(bytes);
-    if (!theirs) {
-        cmn_fail("out of memory");
-        goto out;
-    }
-    if (t->rank == 0) {
-        memcpy(theirs, here, bytes);
-    }
-    if (cmn_mpi_bcast(theirs, bytes, MPI_CHAR, t->world)) {
-        goto out;
-    }
-    result = first_difference(theirs, here);
-out:
+    result = cmn_files_compare("network", here, t);
     free(here);
-    free(theirs);
     return result;
 }
 

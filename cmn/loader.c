@@ -30,6 +30,9 @@ char **cmn_loader_paths(struct cmn_scatter *scatter, char **paths, int n)
     char **mine = calloc((size_t)n + 1, sizeof *mine);
 
     forget();
+    if (n == 0 && mine) {
+        return mine;    /* more threads than images: no image will come to clear the rest away */
+    }
     self.sample = calloc((size_t)n + 1, sizeof *self.sample);
     if (!mine || !self.sample) {
         free(mine);

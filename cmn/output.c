@@ -8,15 +8,16 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "log.h"
+#include "terminal.h"
 
 static int real_stderr = -1;
 
 int cmn_output_open(int rank, const char *folder)
 {
+    static char open_now[4200];
     char name[4200];
     int fd;
 
@@ -32,6 +33,9 @@ int cmn_output_open(int rank, const char *folder)
     if (folder[0]) {
         snprintf(name, sizeof name, "%s/rank-%d.log", folder, rank);
     }
+    if (!strcmp(name, open_now)) {
+        return 0;
+    }
     fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) {
         return cmn_fail("cmn_log: %s: %s", name, strerror(errno));
@@ -42,6 +46,7 @@ int cmn_output_open(int rank, const char *folder)
         return cmn_fail("cmn_log: %s: %s", name, strerror(errno));
     }
     close(fd);
+    memcpy(open_now, name, sizeof name);
     return 0;
 }
 
@@ -87,14 +92,19 @@ static int first_on_host(void)
 int cmn_output_last_word(const char *line, int node)
 {
     /* Other nodes wait a moment: if the first one met the same error, the job ends meanwhile. */
-    enum { MOMENT_NS = 300 * 1000 * 1000 };
-    struct timespec wait = {0, node > 0 ? MOMENT_NS : 0};
-    size_t length = strlen(line);
+    char text[2100];
+    size_t length;
 
-    nanosleep(&wait, NULL);
+    if (node > 0) {
+        sleep(CMN_LAST_WORD_WAIT + 1);
+    }
     if (!first_on_host()) {
         return 0;
     }
+    /* A progress bar may stand on the line. */
+    snprintf(text, sizeof text, "%s%s", cmn_terminal_watched() ? "\r\033[K" : "", line);
+    line = text;
+    length = strlen(line);
     while (length > 0) {
         ssize_t written = write(real_stderr < 0 ? STDERR_FILENO : real_stderr, line, length);
         if (written <= 0) {

@@ -36,7 +36,8 @@ static int share_cores(const struct cmn_session *s)
     }
     free(all);
     cores = CPU_COUNT(&mine);
-    if (result || !cores || getenv("OPENBLAS_NUM_THREADS")) {
+    if (result || !cores || getenv("OPENBLAS_NUM_THREADS") ||
+        getenv("GOTO_NUM_THREADS") || getenv("OMP_NUM_THREADS")) {
         return result;
     }
     openblas_set_num_threads(cores > sharers ? cores / sharers : 1);

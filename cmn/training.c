@@ -1,5 +1,6 @@
 #include "training.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +64,8 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
     if (!cfg_text) {
         return -1;
     }
-    if (asprintf(&all, "%s%s\n", options, cfg_text) < 0) {
+    if (asprintf(&all, "command = classifier %s\n%s%s\n",
+                 s->command == CMN_CLASSIFIER_TRAIN ? "train" : "valid", options, cfg_text) < 0) {
         free(cfg_text);
         return cmn_fail("out of memory");
     }
@@ -78,6 +80,11 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
 
 void cmn_training_detach(struct cmn_training *t)
 {
+    if (t->attached && !t->started && t->session->command == CMN_CLASSIFIER_TRAIN) {
+        cmn_say("nothing to train: iteration %zu of %d is reached already; raise max_batches or "
+                "cmn_epochs, or start over with -clear", get_current_batch(t->net),
+                t->net->max_batches);
+    }
     if (t->attached) {
         cmn_gradients_close(&t->gradients);
     }
@@ -93,14 +100,25 @@ static size_t step_images(const struct cmn_training *t)
     return (size_t)t->total * (size_t)t->net->subdivisions;
 }
 
-void cmn_training_epochs(struct cmn_training *t)
+int cmn_training_epochs(struct cmn_training *t)
 {
     const struct cmn_session *s = t->session;
     size_t images = (size_t)s->options.epochs * s->train_images;
+    size_t steps = (images + step_images(t) - 1) / step_images(t);
 
-    if (images) {
-        t->net->max_batches = (int)((images + step_images(t) - 1) / step_images(t));
+    if (steps > INT_MAX) {
+        return cmn_fail("cmn_epochs=%ld: %zu iterations are more than Darknet can count",
+                        s->options.epochs, steps);
     }
+    if (steps) {
+        t->net->max_batches = (int)steps;
+    }
+    return 0;
+}
+
+void cmn_training_undraw(struct cmn_training *t)
+{
+    t->drawn -= (size_t)t->local * (size_t)t->net->subdivisions;
 }
 
 int cmn_training_draw(struct cmn_training *t, size_t n, size_t images, size_t *first)
@@ -172,7 +190,7 @@ static int start(struct cmn_training *t)
         if (!json[0]) {
             snprintf(json, sizeof json, "%s/%s.json", s->backup, t->name);
         }
-        t->report = cmn_report_open((enum cmn_report_mode)s->options.report, json,
+        t->report = cmn_report_open((enum cmn_report_mode)s->options.report, json, t->first_step,
                                     t->net->max_batches);
         if (!t->report) {
             return -1;

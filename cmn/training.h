@@ -50,9 +50,11 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg);
 /* Local. Undoes attach and ends the report. */
 void cmn_training_detach(struct cmn_training *t);
 /* Local. Once the length of the list is known: cmn_epochs becomes max_batches. */
-void cmn_training_epochs(struct cmn_training *t);
+int cmn_training_epochs(struct cmn_training *t);
 /* Local. n samples are wanted from a list of `images`; *first is the number of the first. */
 int cmn_training_draw(struct cmn_training *t, size_t n, size_t images, size_t *first);
+/* Local. The samples drawn last were not used: they are drawn again. */
+void cmn_training_undraw(struct cmn_training *t);
 /* Local. A pass begins. */
 int cmn_training_pass(struct cmn_training *t);
 /* Local. A pass has ended; returns whether it was the step's last. */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cjson/cJSON.h>
 
@@ -17,20 +18,77 @@ struct cmn_json {
     int rows;
 };
 
-struct cmn_json *cmn_json_open(const char *file)
+/* The rows of an older log up to iteration `first`; what is no such log has none. */
+static cJSON *older_rows(const char *file, long first)
+{
+    struct stat st;
+    FILE *in = first > 0 ? fopen(file, "r") : NULL;
+    char *text = NULL;
+    cJSON *rows = NULL;
+
+    if (in && !fstat(fileno(in), &st) && S_ISREG(st.st_mode)) {
+        text = calloc(1, (size_t)st.st_size + 1);
+    }
+    if (text && fread(text, 1, (size_t)st.st_size, in) == (size_t)st.st_size) {
+        rows = cJSON_Parse(text);
+    }
+    if (in) {
+        fclose(in);
+    }
+    free(text);
+    for (int i = cJSON_GetArraySize(rows) - 1; i >= 0; i--) {
+        const cJSON *iteration = cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(rows, i),
+                                                                  "iteration");
+        if (!cJSON_IsNumber(iteration) || iteration->valuedouble > (double)first) {
+            cJSON_DeleteItemFromArray(rows, i);
+        }
+    }
+    return rows;
+}
+
+static int append(struct cmn_json *j, const char *row)
+{
+    if (fseek(j->out, 1 - (long)sizeof array_end, SEEK_END) ||
+        fprintf(j->out, "%s\n%s%s", j->rows ? "," : "", row, array_end) < 0 || fflush(j->out)) {
+        return cmn_fail("JSON log %s: %s", j->file, strerror(errno));
+    }
+    j->rows++;
+    return 0;
+}
+
+static int append_object(struct cmn_json *j, const cJSON *object)
+{
+    char *text = cJSON_PrintUnformatted(object);
+    int result = text ? append(j, text) : cmn_fail("JSON log: out of memory");
+
+    free(text);
+    return result;
+}
+
+struct cmn_json *cmn_json_open(const char *file, long first)
 {
     struct cmn_json *j = calloc(1, sizeof *j);
+    cJSON *older = older_rows(file, first);
+    int result = -1;
 
     if (!j || !(j->file = strdup(file))) {
-        cmn_json_close(j);
         cmn_fail("JSON log: out of memory");
-        return NULL;
+        goto out;
     }
     j->out = fopen(file, "w");
     if (!j->out || fprintf(j->out, "[%s", array_end) < 0 || fflush(j->out)) {
         cmn_fail("JSON log %s: %s", file, strerror(errno));
+        goto out;
+    }
+    result = 0;
+    for (const cJSON *row = older ? older->child : NULL; row && !result; row = row->next) {
+        result = append_object(j, row);
+    }
+out:
+    cJSON_Delete(older);
+    if (result) {
         cmn_json_close(j);
-        return NULL;
+        j = NULL;
     }
     return j;
 }
@@ -44,20 +102,9 @@ static void number(cJSON *object, const char *name, double value)
     cJSON_AddNumberToObject(object, name, strtod(text, NULL));
 }
 
-static int append(struct cmn_json *j, const char *row)
-{
-    if (fseek(j->out, 1 - (long)sizeof array_end, SEEK_END) ||
-        fprintf(j->out, "%s\n%s%s", j->rows ? "," : "", row, array_end) < 0 || fflush(j->out)) {
-        return cmn_fail("JSON log %s: %s", j->file, strerror(errno));
-    }
-    j->rows++;
-    return 0;
-}
-
 int cmn_json_row(struct cmn_json *j, const struct cmn_row *row)
 {
     cJSON *object = cJSON_CreateObject();
-    char *text;
     int result;
 
     if (!object) {
@@ -66,13 +113,13 @@ int cmn_json_row(struct cmn_json *j, const struct cmn_row *row)
     number(object, "epoch", row->epoch);
     number(object, "iteration", (double)row->iteration);
     number(object, "main/loss", row->loss);
-    if (row->validation_loss >= 0) {
+    if (!(row->validation_loss < 0)) {
         number(object, "validation/main/loss", row->validation_loss);
     }
     if (row->accuracy >= 0) {
         number(object, "main/accuracy", row->accuracy);
     }
-    if (row->validation_loss >= 0) {
+    if (!(row->validation_loss < 0)) {
         number(object, "validation/main/accuracy", row->validation_accuracy);
     }
     number(object, "lr", row->lr);
@@ -81,13 +128,8 @@ int cmn_json_row(struct cmn_json *j, const struct cmn_row *row)
     number(object, "share/compute", row->compute);
     number(object, "share/exchange", row->exchange);
     number(object, "share/load", row->load);
-    text = cJSON_PrintUnformatted(object);
+    result = append_object(j, object);
     cJSON_Delete(object);
-    if (!text) {
-        return cmn_fail("JSON log: out of memory");
-    }
-    result = append(j, text);
-    free(text);
     return result;
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "terminal.h"
 
 enum { LINE = 256, BAR = 30 };
 
@@ -41,7 +42,8 @@ static int hide_darknet(struct cmn_report *r)
     return 0;
 }
 
-struct cmn_report *cmn_report_open(enum cmn_report_mode mode, const char *json, long total)
+struct cmn_report *cmn_report_open(enum cmn_report_mode mode, const char *json, long first,
+                                   long total)
 {
     struct cmn_report *r = calloc(1, sizeof *r);
 
@@ -52,10 +54,10 @@ struct cmn_report *cmn_report_open(enum cmn_report_mode mode, const char *json, 
     r->mode = mode;
     r->total = total;
     r->saved = -1;
-    r->first = -1;
+    r->first = first;
     r->started = cmn_clock();
     r->watched = cmn_terminal_watched();
-    r->json = cmn_json_open(json);
+    r->json = cmn_json_open(json, first);
     if (!r->json) {
         cmn_report_close(r);
         return NULL;
@@ -72,10 +74,11 @@ struct cmn_report *cmn_report_open(enum cmn_report_mode mode, const char *json, 
     return r;
 }
 
-static void clear_bar(struct cmn_report *r)
+void cmn_report_clear(struct cmn_report *r)
 {
-    if (r->bar_drawn) {
+    if (r && r->bar_drawn) {
         fputs("\r\033[K", r->out);
+        fflush(r->out);
         r->bar_drawn = 0;
     }
 }
@@ -85,7 +88,7 @@ int cmn_report_row(struct cmn_report *r, const struct cmn_row *row)
     char line[LINE];
 
     if (r->out) {
-        clear_bar(r);
+        cmn_report_clear(r);
         if (r->rows++ == 0) {
             cmn_table_heading(line, sizeof line);
             fprintf(r->out, "%s\n", line);
@@ -105,9 +108,6 @@ void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, dou
     double left;
     int filled;
 
-    if (r->first < 0) {
-        r->first = iteration - 1;
-    }
     if (!r->out || !r->watched || r->mode != CMN_REPORT_TABLE || time - r->drawn < 0.1) {
         return;
     }
@@ -135,7 +135,7 @@ void cmn_report_close(struct cmn_report *r)
         return;
     }
     if (r->out) {
-        clear_bar(r);
+        cmn_report_clear(r);
         fflush(r->out);
     }
     if (r->out && r->out != stdout) {

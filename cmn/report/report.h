@@ -12,7 +12,7 @@ struct cmn_row {
     long iteration;
     double loss;
     double accuracy;               /* < 0: not known */
-    double validation_loss;        /* < 0: no validation in this row */
+    double validation_loss;        /* < 0: no validation in this row; may be NaN */
     double validation_accuracy;
     double lr;
     double images_per_s;
@@ -22,12 +22,17 @@ struct cmn_row {
 
 struct cmn_report;
 
-/* `json` is the file of the JSON log, a whole array after every row; an older one is lost. `total` iterations are
- * expected, 0: not known. NULL with a reason when it cannot be set up. */
-struct cmn_report *cmn_report_open(enum cmn_report_mode mode, const char *json, long total);
+/* `json` is the file of the JSON log, a whole array after every row. Of an older log the rows up to
+ * iteration `first` are kept: the training goes on there. `total` iterations are expected, 0: not
+ * known. NULL with a reason when it cannot be set up. */
+struct cmn_report *cmn_report_open(enum cmn_report_mode mode, const char *json, long first,
+                                   long total);
 
 /* Writes one row. 0, or -1 with a reason when the JSON log cannot be written. */
 int cmn_report_row(struct cmn_report *r, const struct cmn_row *row);
+
+/* Takes the progress bar away, so that something else can be printed. `r` may be NULL. */
+void cmn_report_clear(struct cmn_report *r);
 
 /* Redraws the progress bar, at most ten times a second, on a terminal only. */
 void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, double images_per_s);
@@ -41,12 +46,8 @@ void cmn_table_row(const struct cmn_row *row, char *text, size_t bytes);
 
 /* report/json.c */
 struct cmn_json;
-struct cmn_json *cmn_json_open(const char *file);
+struct cmn_json *cmn_json_open(const char *file, long first);
 int cmn_json_row(struct cmn_json *j, const struct cmn_row *row);
 void cmn_json_close(struct cmn_json *j);
-
-/* report/terminal.c: whether a person watches this process's standard output on a terminal. A
- * rank's own standard output is a pipe or a pseudo terminal of mpiexec, so mpiexec is asked. */
-int cmn_terminal_watched(void);
 
 #endif

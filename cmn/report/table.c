@@ -27,7 +27,7 @@ static size_t cell(char *text, size_t bytes, int column, const char *format, dou
 {
     char number[32] = "";
 
-    if (!optional || value >= 0) {
+    if (!optional || !(value < 0)) {
         snprintf(number, sizeof number, format, value);
     }
     return (size_t)snprintf(text, bytes, "%-*s", width[column] + 1, number);

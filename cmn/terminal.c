@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "report/report.h"
+#include "terminal.h"
 
 int cmn_terminal_watched(void)
 {
