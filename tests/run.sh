@@ -78,12 +78,13 @@ count() {
 
 # run NAME LIMIT COMMAND...
 run() {
-    local name=$1 limit=$(($2 * slow)) status=0
+    local name=$1 limit=$(($2 * slow)) status=0 begin=$SECONDS
     shift 2
     printf '# %s\n' "$name"
     # In the foreground, so that Ctrl-C reaches it; mpiexec and bats end their own children.
     timeout --foreground --kill-after=10 "$limit" "$@" </dev/null 2>"$tmp/stderr" | tee "$tmp/tap" || status=${PIPESTATUS[0]}
     count "$name" "$status" "$limit" "$tmp/tap"
+    ((SECONDS - begin < 5)) || printf '# %s took %d s\n' "$name" $((SECONDS - begin))
 }
 
 wanted() {
