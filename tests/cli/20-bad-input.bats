@@ -304,6 +304,34 @@ fails_apart() {
     fails_apart '^cmn\[rank 1@.*cmn_validate' "${train[@]}" -cmn
 }
 
+@test "another data file on one rank: the rank and the first difference are named" {
+    for change in '/^valid/d' 's/^top=.*/top=3/' 's/^train=.*/&2/'; do
+        rm -rf other
+        other_folder_for_rank 1
+        sed -i "$change" other/small.data
+        for command in train valid; do
+            fails_apart "^cmn\\[rank 1@[^]]+\\] the data file differs from rank 0's: .*(valid|top|train)" \
+                classifier "$command" small.data mlp.cfg -cmn
+        done
+    done
+}
+
+@test "another command on one rank" {
+    printf '%s\n' '#!/bin/bash' '[[ $OMPI_COMM_WORLD_RANK != 2 ]] || set -- "$1" "$2" valid "${@:4}"' 'exec "$@"' >apart.sh
+    chmod +x apart.sh
+    apart=$PWD/apart.sh
+    fails_apart "^cmn\\[rank 2@[^]]+\\] .*command = classifier train.*command = classifier valid" "${train[@]}" -cmn
+}
+
+@test "-gpus with several devices" {
+    fails_clearly_on 2 '-gpus 0,1: .*each rank trains on one device' "${train[@]}" -cmn -gpus 0,1
+}
+
+@test "a JSON log that cannot be written is noticed before the first step" {
+    fails_clearly_on 2 'JSON log /proc/no/log.json' "${train[@]}" -cmn -cmn_json /proc/no/log.json
+    run ! grep -E '^[0-9]+, .* images' fails.out
+}
+
 @test "no arguments, unknown commands" {
     fails_clearly . "$DARKNET"
     fails_clearly 'nosuchcommand' "$DARKNET" nosuchcommand

@@ -1,0 +1,72 @@
+#!/usr/bin/env bats
+# What an epoch holds, and what is reported of it.
+
+load helpers
+
+setup() {
+    enter_folder
+    small_data 40 20
+}
+
+rows() {
+    jq -c "$1" out/mlp.json
+}
+
+@test "random=1: each image is trained with once an epoch, though a prefetched batch is thrown away" {
+    command -v strace >/dev/null || skip 'strace is not installed'
+    [[ -z $SAN ]] || skip 'strace and sanitizers do not go together'
+    net_section batch=10 random=1 width=32 height=32 cmn_epochs=1 max_batches=100 >random.cfg
+    printf '%s\n' '[convolutional]' 'filters=4' 'size=3' 'stride=4' 'pad=1' 'activation=relu' \
+        '[convolutional]' 'filters=10' 'size=1' 'stride=1' 'activation=linear' '[avgpool]' '[softmax]' >>random.cfg
+    timeout 60 strace -f -qq -e trace=openat -o trace "$DARKNET" classifier train small.data random.cfg -cmn -cmn_cache_mb 0 \
+        -cmn_validate 0 >train.log 2>&1
+    grep -o 'mnist/train/[^"]*png' trace >loads
+    # The first ten are thrown away when the network is resized, four batches make the epoch, and the last ten are the
+    # prefetch that the end leaves unused.
+    sed -n '11,50p' loads | sort -u >trained
+    echo "$(wc -l <loads) loads, $(wc -l <trained) different images in the four batches"
+    (($(wc -l <loads) == 60))
+    (($(wc -l <trained) == 40))
+}
+
+@test "cmn_validate=5: steps that are longer than an epoch skip no validation" {
+    mlp_cfg batch=16 max_batches=14 >mlp.cfg
+    darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_validate 5 >train.log 2>&1
+    # 48 of 40 images a step: epoch 5 is passed in step 5, which ends at 6.0; 10 in step 9, 15 in step 13; 14 is the last.
+    run rows '[.[] | select(has("validation/main/loss")) | .iteration]'
+    echo "$output"
+    [[ $output == '[5,9,13,14]' ]]
+}
+
+@test "a loss that diverged is shown and logged, not left out" {
+    mlp_cfg batch=20 max_batches=4 learning_rate=1e25 >mlp.cfg
+    darknet_on 2 classifier train small.data mlp.cfg -cmn >train.log 2>&1
+    grep -E '^4\.00 +4 +-?nan +-?nan ' train.log
+    [[ $(rows 'last | has("validation/main/loss") and has("validation/main/accuracy") and has("main/loss")') == true ]]
+}
+
+@test "a training that goes on keeps the rows of its JSON log; one that starts anew does not" {
+    mlp_cfg batch=20 max_batches=3 >mlp.cfg
+    darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_report_every 1 >train.log 2>&1
+    [[ $(rows '[.[].iteration]') == '[1,2,3]' ]]
+    mlp_cfg batch=20 max_batches=5 >mlp.cfg
+    darknet_on 2 classifier train small.data mlp.cfg out/mlp.weights -cmn -cmn_report_every 1 >train.log 2>&1
+    [[ $(rows '[.[].iteration]') == '[1,2,3,4,5]' ]]
+    darknet_on 2 classifier train small.data mlp.cfg out/mlp.weights -clear -cmn -cmn_report_every 2 >train.log 2>&1
+    [[ $(rows '[.[].iteration]') == '[1,2,3,4,5]' ]]
+}
+
+@test "nothing left to train is said" {
+    mlp_cfg batch=20 max_batches=3 >mlp.cfg
+    darknet_on 2 classifier train small.data mlp.cfg -cmn >train.log 2>&1
+    run ! grep 'nothing to train' train.log
+    darknet_on 2 classifier train small.data mlp.cfg out/mlp.weights -cmn >train.log 2>&1
+    (($(grep -c 'cmn: nothing to train: iteration 3 of 3 is reached already' train.log) == 1))
+}
+
+@test "cmn_epochs that need more iterations than Darknet can count" {
+    mlp_cfg batch=1 >mlp.cfg
+    sed 's|.*|&|' train.list >one && for ((i = 0; i < 75; i++)); do cat one; done >train.list
+    fails_clearly_on 1 'cmn_epochs=1000000: 3000000000 iterations are more than' classifier train small.data mlp.cfg -cmn \
+        -cmn_epochs 1000000
+}
