@@ -3,12 +3,12 @@
  * Steps: for every chunk of the block, MPI_Allreduce over all ranks, in place.
  * Bytes: about 2(N-1)/N * 4n sent per rank for a block of n floats, by any bandwidth-optimal
  * algorithm; Open MPI picks one per chunk size.
- * The chunk is small enough to stay in cache and in Open MPI's own buffers, and never near the
- * largest count that an int holds. */
+ * The chunk bounds Open MPI's temporary, which it allocates in every call, and is never near the
+ * largest count that an int holds. Of 1/4 to 8 MiB, 4 MiB took the least time (docs/performance.md). */
 #include "communicator.h"
 #include "transports/transport.h"
 
-enum { CHUNK = 256 * 1024 };    /* floats: 1 MiB */
+enum { CHUNK = 1024 * 1024 };    /* floats: 4 MiB */
 
 static int open_flat(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
