@@ -44,7 +44,8 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
     for (int i = 0; i + 1 < kept && found->on && !result; i++) {
         if (!strcmp(argv[i], "-gpus") && strchr(argv[i + 1], ',')) {
             result = cmn_fail("command line: -gpus %s: with -cmn each rank trains on one device; "
-                              "start a rank for each instead", argv[i + 1]);
+                              "start a rank for each instead",
+                              argv[i + 1]);
         }
     }
     found->command = command_of(kept, argv);
@@ -85,7 +86,9 @@ void cmn_arguments_warn_of_copies(void)
     int size = launched(&rank);
 
     if (rank == 0) {
-        fprintf(stderr, "cmn: warning: %d processes were started without -cmn: they run as %d "
-                "independent copies; add -cmn to train together\n", size, size);
+        fprintf(stderr,
+                "cmn: warning: %d processes were started without -cmn: they run as %d "
+                "independent copies; add -cmn to train together\n",
+                size, size);
     }
 }

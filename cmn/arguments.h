@@ -6,8 +6,8 @@
 #include "session.h"
 
 struct cmn_arguments {
-    int on;                      /* -cmn was there */
-    int key;                     /* a -cmn_key was there */
+    int on;  /* -cmn was there */
+    int key; /* a -cmn_key was there */
     enum cmn_command command;
 };
 

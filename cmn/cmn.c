@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CMN_KEEP_RAND    /* cmn_rand() itself needs it */
+#define CMN_KEEP_RAND /* cmn_rand() itself needs it */
 #include "darknet.h"
 #include "option_list.h"
 
@@ -23,7 +23,7 @@
 #include "training.h"
 
 static struct cmn_session session;
-static struct cmn_training *trained;    /* the network that the job trains */
+static struct cmn_training *trained; /* the network that the job trains */
 
 /* ---- the end ---- */
 
@@ -40,14 +40,14 @@ static void end_job(const char *message)
 
     if (pthread_mutex_trylock(&once)) {
         for (;;) {
-            pause();    /* another thread of this process is ending the job already */
+            pause(); /* another thread of this process is ending the job already */
         }
     }
     fflush(stdout);
     cmn_log_prefix(line, sizeof line - 1024);
     snprintf(line + strlen(line), sizeof line - strlen(line), "%.1000s\n", message);
-    sleep(cmn_output_last_word(line, session.topology.inter_rank) 
-              ? CMN_LAST_WORD_WAIT : AWAIT_THE_END);
+    sleep(cmn_output_last_word(line, session.topology.inter_rank) ? CMN_LAST_WORD_WAIT
+                                                                  : AWAIT_THE_END);
     signal(SIGALRM, SIG_DFL);
     alarm(ABORT_AT_MOST);
     MPI_Abort(MPI_COMM_WORLD, 1);
@@ -135,8 +135,9 @@ void cmn_init(int *argc, char **argv)
         end_job(reason);
     }
     if (session.command == CMN_OTHER) {
-        end_job("-cmn works with `classifier train` and `classifier valid`; any other command would "
-                "run as independent copies: leave -cmn and mpiexec away");
+        end_job(
+            "-cmn works with `classifier train` and `classifier valid`; any other command would "
+            "run as independent copies: leave -cmn and mpiexec away");
     }
 }
 

@@ -29,9 +29,9 @@ struct cmn_exchange {
 
 struct cmn_communicator {
     const char *name;
-    const char *cpu, *gpu;    /* "yes", or why not */
-    const char *use;          /* when to use it */
-    int sums;                 /* 0: ranks are left different (dummy) */
+    const char *cpu, *gpu; /* "yes", or why not */
+    const char *use;       /* when to use it */
+    int sums;              /* 0: ranks are left different (dummy) */
 
     /* Collective, before the network is built. *self is handed to the other two; t and o must outlive
      * it. 0, or -1 with a reason. */

@@ -76,7 +76,8 @@ static void notice_stop(struct cmn_training *t)
     t->net->max_batches = (int)get_current_batch(t->net);
     cmn_report_clear(t->report);
     cmn_say("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
-            "saved", s->stop_signal, t->first_step + t->steps);
+            "saved",
+            s->stop_signal, t->first_step + t->steps);
 }
 
 int cmn_training_step_done(struct cmn_training *t)

@@ -9,8 +9,8 @@
 
 struct chunk {
     float *input, *truth;
-    int *label;    /* of each image, -1: none */
-    int *best;     /* room for top-k */
+    int *label; /* of each image, -1: none */
+    int *best;  /* room for top-k */
 };
 
 struct count {

@@ -12,7 +12,7 @@ struct cmn_valid_set {
     int images;
     char **labels;
     int classes;
-    int top;    /* k of top-k, 1 to classes */
+    int top; /* k of top-k, 1 to classes */
 };
 
 /* Collective, blocking. Fills *set from the files, read by rank 0. Ends the job when one cannot be
@@ -22,7 +22,7 @@ int cmn_valid_open(struct cmn_valid_set *set, const char *list, const char *labe
 
 struct cmn_score {
     long images, top1, topk;
-    double loss;    /* mean per image; 0 when the network has no cost */
+    double loss; /* mean per image; 0 when the network has no cost */
 };
 
 /* Collective, blocking. The list is cut into chunks of `chunk` images (1 to net->batch, equal on

@@ -143,8 +143,8 @@ static int first_difference(const char *what, const char *theirs, const char *he
         size_t m = strcspn(here, "\n");
         if (n != m || strncmp(theirs, here, n)) {
             return cmn_fail("the %s differs from rank 0's: rank 0 has \"%.*s\", this rank has "
-                            "\"%.*s\": give every rank the same files and options", what, (int)n,
-                            theirs, (int)m, here);
+                            "\"%.*s\": give every rank the same files and options",
+                            what, (int)n, theirs, (int)m, here);
         }
         theirs += n + (theirs[n] == '\n');
         here += m + (here[m] == '\n');
@@ -204,7 +204,8 @@ int cmn_files_writable(const char *folder, int *created)
     if (stat(folder, &st)) {
         if (errno != ENOENT || make_folder(folder)) {
             return cmn_fail("backup folder %s: %s: make it, or name another one as `backup` in the "
-                            ".data file", folder, strerror(errno));
+                            ".data file",
+                            folder, strerror(errno));
         }
         *created = 1;
     }

@@ -18,8 +18,8 @@ struct tensor_list {
     int n, room, failed;
 };
 
-static void add(struct tensor_list *list, enum cmn_tensor_kind kind, int layer_index, const char *part,
-                const char *name, float **at, size_t n)
+static void add(struct tensor_list *list, enum cmn_tensor_kind kind, int layer_index,
+                const char *part, const char *name, float **at, size_t n)
 {
     if (!*at || n == 0 || list->failed) {
         return;
@@ -40,8 +40,8 @@ static void add(struct tensor_list *list, enum cmn_tensor_kind kind, int layer_i
 
 /* One layer that holds `weights` weights and `outs` outputs with a bias each. Darknet sets
  * nweights and nbiases for some types only, so the caller knows the sizes by type. */
-static void add_layer(struct tensor_list *list, layer *l, int index, const char *part, size_t weights,
-                      size_t outs)
+static void add_layer(struct tensor_list *list, layer *l, int index, const char *part,
+                      size_t weights, size_t outs)
 {
     add(list, CMN_WEIGHT, index, part, "weights", &l->weights, weights);
     add(list, CMN_WEIGHT, index, part, "biases", &l->biases, outs);
@@ -55,7 +55,7 @@ static void add_layer(struct tensor_list *list, layer *l, int index, const char 
     add(list, CMN_MOMENT, index, part, "scale_m", &l->scale_m, outs);
     add(list, CMN_MOMENT, index, part, "scale_v", &l->scale_v, outs);
     if (!l->update) {
-        return;    /* never applied (upstream's stand-alone batchnorm): nothing to exchange */
+        return; /* never applied (upstream's stand-alone batchnorm): nothing to exchange */
     }
     add(list, CMN_GRADIENT, index, part, "weight_updates", &l->weight_updates, weights);
     add(list, CMN_GRADIENT, index, part, "bias_updates", &l->bias_updates, outs);
@@ -103,7 +103,8 @@ static void add_by_type(struct tensor_list *list, layer *l, int index)
         add_connected(list, l, index, "");
         break;
     case LOCAL:
-        add_layer(list, l, index, "", (size_t)l->size * (size_t)l->size * (size_t)l->c * (size_t)l->n * places,
+        add_layer(list, l, index, "",
+                  (size_t)l->size * (size_t)l->size * (size_t)l->c * (size_t)l->n * places,
                   (size_t)l->outputs);
         break;
     case BATCHNORM:
@@ -149,7 +150,7 @@ static int build_arena(struct cmn_gradients *g)
         total += g->tensor[i].kind == CMN_GRADIENT ? padded(g->tensor[i].n) : 0;
     }
     g->arena = aligned_alloc(ALIGN * sizeof *g->arena, (total + CMN_TALLIES) * sizeof *g->arena);
-    g->span = calloc((size_t)g->tensors + 1, sizeof *g->span);    /* never of 0 bytes */
+    g->span = calloc((size_t)g->tensors + 1, sizeof *g->span); /* never of 0 bytes */
     if (!g->arena || !g->span) {
         return cmn_fail("gradients: out of memory for %zu floats", total);
     }
@@ -265,8 +266,9 @@ int cmn_gradients_average_statistics(const struct cmn_gradients *g, const struct
         if (tensor->kind != CMN_STATISTIC) {
             continue;
         }
-        if (cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, x, (int)tensor->n, MPI_FLOAT, MPI_SUM,
-                                        t->world), "MPI_Allreduce")) {
+        if (cmn_mpi_check(
+                MPI_Allreduce(MPI_IN_PLACE, x, (int)tensor->n, MPI_FLOAT, MPI_SUM, t->world),
+                "MPI_Allreduce")) {
             return cmn_fail_in("mean of layer %d %s", tensor->layer, tensor->name);
         }
         for (size_t j = 0; j < tensor->n; j++) {
@@ -281,7 +283,7 @@ static uint64_t hash_floats(uint64_t hash, const float *x, size_t n)
     for (size_t i = 0; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, &x[i], sizeof bits);
-        hash = (hash ^ bits) * UINT64_C(0x100000001b3);    /* FNV-1a over 32-bit words */
+        hash = (hash ^ bits) * UINT64_C(0x100000001b3); /* FNV-1a over 32-bit words */
     }
     return hash;
 }

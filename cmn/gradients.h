@@ -11,34 +11,37 @@
 struct network;
 
 enum cmn_tensor_kind {
-    CMN_GRADIENT,     /* *_updates: summed over the ranks in every step */
-    CMN_WEIGHT,       /* weights, biases, scales */
-    CMN_STATISTIC,    /* rolling mean and variance of batch normalisation */
-    CMN_MOMENT        /* what an optimizer keeps besides the gradient (Adam) */
+    CMN_GRADIENT,  /* *_updates: summed over the ranks in every step */
+    CMN_WEIGHT,    /* weights, biases, scales */
+    CMN_STATISTIC, /* rolling mean and variance of batch normalisation */
+    CMN_MOMENT     /* what an optimizer keeps besides the gradient (Adam) */
 };
 
 struct cmn_tensor {
     enum cmn_tensor_kind kind;
-    int layer;          /* index in the network */
-    const char *part;   /* "" or the sub-layer, e.g. "input_layer." */
-    const char *name;   /* field of struct layer */
-    float **at;         /* the network's own pointer, so that the tensor can be moved */
-    size_t n;           /* floats */
+    int layer;        /* index in the network */
+    const char *part; /* "" or the sub-layer, e.g. "input_layer." */
+    const char *name; /* field of struct layer */
+    float **at;       /* the network's own pointer, so that the tensor can be moved */
+    size_t n;         /* floats */
 };
 
 /* Sums that ride behind the gradients in the same exchange. */
 enum cmn_tally {
-    CMN_LOSS, CMN_RIGHT, CMN_IMAGES,
-    CMN_INTERRUPTS, CMN_TERMINATIONS,    /* ranks that got SIGINT, SIGTERM */
+    CMN_LOSS,
+    CMN_RIGHT,
+    CMN_IMAGES,
+    CMN_INTERRUPTS,
+    CMN_TERMINATIONS, /* ranks that got SIGINT, SIGTERM */
     CMN_TALLIES = 16
 };
 
 struct cmn_gradients {
-    struct cmn_tensor *tensor;      /* all kinds; gradients from the last layer to the first */
+    struct cmn_tensor *tensor; /* all kinds; gradients from the last layer to the first */
     int tensors;
-    float *arena;                   /* gradients in backward order, each padded, then the tally */
-    float *tally;                   /* CMN_TALLIES floats at the arena's end */
-    struct cmn_span *span;          /* the gradients, unpadded */
+    float *arena;          /* gradients in backward order, each padded, then the tally */
+    float *tally;          /* CMN_TALLIES floats at the arena's end */
+    struct cmn_span *span; /* the gradients, unpadded */
     struct cmn_exchange exchange;
 };
 

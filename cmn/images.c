@@ -12,7 +12,7 @@ struct kept {
     UT_hash_handle hh;
     int w, h, c;
     unsigned char *pixels;
-    char key[];    /* channels asked for, then the file name */
+    char key[]; /* channels asked for, then the file name */
 };
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
@@ -93,7 +93,7 @@ static unsigned long long number_in(const char *file, unsigned long long otherwi
 
     if (in) {
         if (fscanf(in, "%llu", &value) != 1) {
-            value = otherwise;    /* "max" */
+            value = otherwise; /* "max" */
         }
         fclose(in);
     }
@@ -143,7 +143,8 @@ void cmn_images_close(void)
     struct kept *k, *next;
 
     pthread_rwlock_wrlock(&lock);
-    HASH_ITER(hh, table, k, next) {
+    HASH_ITER(hh, table, k, next)
+    {
         HASH_DEL(table, k);
         free(k);
     }

@@ -7,9 +7,9 @@
 #include "scatter.h"
 
 static _Thread_local struct {
-    size_t next;                  /* number of the first sample that has no path yet */
-    struct cmn_sample *sample;    /* those that have one */
-    size_t samples, loaded;       /* of them */
+    size_t next;               /* number of the first sample that has no path yet */
+    struct cmn_sample *sample; /* those that have one */
+    size_t samples, loaded;    /* of them */
 } self;
 
 static void forget(void)
@@ -31,7 +31,7 @@ char **cmn_loader_paths(struct cmn_scatter *scatter, char **paths, int n)
 
     forget();
     if (n == 0 && mine) {
-        return mine;    /* more threads than images: no image will come to clear the rest away */
+        return mine; /* more threads than images: no image will come to clear the rest away */
     }
     self.sample = calloc((size_t)n + 1, sizeof *self.sample);
     if (!mine || !self.sample) {
@@ -55,6 +55,6 @@ void cmn_loader_next_image(void)
     }
     cmn_random_named(CMN_RANDOM_IMAGE, self.sample[self.loaded++].ticket);
     if (self.loaded == self.samples) {
-        forget();    /* the thread may end before it starts another batch */
+        forget(); /* the thread may end before it starts another batch */
     }
 }

@@ -12,9 +12,9 @@ enum kind { WORD, NUMBER, TEXT };
 struct option {
     const char *key;
     enum kind kind;
-    const char *value;    /* the default */
-    const char *range;    /* as people read it; for WORD the words in enum order, by ", " */
-    long low, high;       /* NUMBER only */
+    const char *value; /* the default */
+    const char *range; /* as people read it; for WORD the words in enum order, by ", " */
+    long low, high;    /* NUMBER only */
     size_t at;
     const char *help;
 };
@@ -36,8 +36,8 @@ static const struct option table[] = {
     {"cmn_validate", NUMBER, "1", "0 to 1000000", 0, 1000000, AT(validate),
      "epochs between validations on the .data file's `valid` list; 0: never"},
     {"cmn_report", WORD, "table", "table, lines, quiet", 0, 0, AT(report),
-     "table: rows and, on a terminal, a progress bar in place of Darknet's line per iteration; lines: "
-     "rows and Darknet's lines; quiet: neither"},
+     "table: rows and, on a terminal, a progress bar in place of Darknet's line per iteration; "
+     "lines: rows and Darknet's lines; quiet: neither"},
     {"cmn_report_every", NUMBER, "0", "0 to 1000000000", 0, 1000000000, AT(report_every),
      "iterations between rows of the table; 0: one row an epoch"},
     {"cmn_json", TEXT, "", "file name", 0, 0, AT(json),

@@ -13,19 +13,19 @@ enum { CMN_TEXT = 1024 };
 
 struct cmn_options {
     char communicator[CMN_TEXT];
-    long batch;             /* enum cmn_batch_mode */
-    long epochs;            /* 0: max_batches decides */
-    long scatter;           /* enum cmn_scatter_mode */
-    long seed;              /* 0: rank 0 draws one */
-    long validate;          /* epochs between validations, 0: never */
-    long report;            /* enum cmn_report_mode */
-    long report_every;      /* iterations between rows, 0: one row an epoch */
-    char json[CMN_TEXT];    /* empty: beside the weights */
-    char log[CMN_TEXT];     /* folder of the other ranks' output, empty: none */
-    long cache_mb;          /* -1: from free memory */
-    long verify;            /* iterations between comparisons of the weights, 0: never */
+    long batch;          /* enum cmn_batch_mode */
+    long epochs;         /* 0: max_batches decides */
+    long scatter;        /* enum cmn_scatter_mode */
+    long seed;           /* 0: rank 0 draws one */
+    long validate;       /* epochs between validations, 0: never */
+    long report;         /* enum cmn_report_mode */
+    long report_every;   /* iterations between rows, 0: one row an epoch */
+    char json[CMN_TEXT]; /* empty: beside the weights */
+    char log[CMN_TEXT];  /* folder of the other ranks' output, empty: none */
+    long cache_mb;       /* -1: from free memory */
+    long verify;         /* iterations between comparisons of the weights, 0: never */
 
-    unsigned fixed;         /* bit i: the command line set key i, the cfg must not */
+    unsigned fixed; /* bit i: the command line set key i, the cfg must not */
 };
 
 /* Local. Sets every key to its default. */

@@ -72,5 +72,5 @@ unsigned long cmn_random_draw_seed(void)
     if (fd >= 0) {
         close(fd);
     }
-    return (bits & 0x7fffffff) | 1;    /* 0 asks for a drawn one */
+    return (bits & 0x7fffffff) | 1; /* 0 asks for a drawn one */
 }

@@ -17,10 +17,10 @@ struct order {
 
 struct cmn_scatter {
     struct cmn_scatter_plan plan;
-    size_t *part;             /* shard: this rank's images; else NULL */
-    size_t count;             /* images in one pass of this rank's stream */
+    size_t *part; /* shard: this rank's images; else NULL */
+    size_t count; /* images in one pass of this rank's stream */
     pthread_mutex_t lock;
-    struct order order[2];    /* the two latest passes: a prefetch may straddle them */
+    struct order order[2]; /* the two latest passes: a prefetch may straddle them */
 };
 
 static void shuffle(size_t *image, size_t n, uint64_t state)
@@ -67,7 +67,8 @@ struct cmn_scatter *cmn_scatter_open(const struct cmn_scatter_plan *plan)
     }
     if (plan->mode == CMN_SCATTER_SHARD && plan->images < (size_t)plan->size) {
         cmn_fail("scatter: %zu images cannot be cut into parts for %d ranks: use fewer ranks or "
-                 "cmn_scatter=global", plan->images, plan->size);
+                 "cmn_scatter=global",
+                 plan->images, plan->size);
         return NULL;
     }
     s = calloc(1, sizeof *s);

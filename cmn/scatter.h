@@ -24,11 +24,11 @@ struct cmn_scatter_plan {
     enum cmn_scatter_mode mode;
     uint64_t seed;
     int rank, size;
-    size_t images;    /* in the list */
-    size_t step;      /* images that all ranks together take in a step */
-    size_t offset;    /* where this rank's slice of a step starts */
-    size_t mine;      /* images that this rank takes in a step */
-    size_t origin;    /* images already seen by all ranks when sample 0 is drawn (a resume) */
+    size_t images; /* in the list */
+    size_t step;   /* images that all ranks together take in a step */
+    size_t offset; /* where this rank's slice of a step starts */
+    size_t mine;   /* images that this rank takes in a step */
+    size_t origin; /* images already seen by all ranks when sample 0 is drawn (a resume) */
 };
 
 struct cmn_scatter;
@@ -37,8 +37,8 @@ struct cmn_scatter;
 struct cmn_scatter *cmn_scatter_open(const struct cmn_scatter_plan *plan);
 
 struct cmn_sample {
-    size_t image;       /* index in the list */
-    uint64_t ticket;    /* names the sample: equal tickets draw equal augmentations */
+    size_t image;    /* index in the list */
+    uint64_t ticket; /* names the sample: equal tickets draw equal augmentations */
 };
 
 /* Local, thread-safe. Fills sample[0 … n-1] with this rank's samples first … first+n-1. */

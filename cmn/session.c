@@ -22,36 +22,38 @@ static int share_cores(const struct cmn_session *s)
     int sharers = 0, cores, result;
 
     if (sched_getaffinity(0, sizeof mine, &mine)) {
-        CPU_ZERO(&mine);    /* more cores than the set has room for: leave the library's choice */
+        CPU_ZERO(&mine); /* more cores than the set has room for: leave the library's choice */
     }
     all = calloc((size_t)t->intra_size, sizeof *all);
     if (!all) {
         return cmn_fail("out of memory");
     }
-    result = cmn_mpi_check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE,
-                                         t->intra), "MPI_Allgather");
+    result = cmn_mpi_check(
+        MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, t->intra),
+        "MPI_Allgather");
     for (int i = 0; i < t->intra_size; i++) {
         CPU_AND(&common, &mine, &all[i]);
         sharers += CPU_COUNT(&common) > 0;
     }
     free(all);
     cores = CPU_COUNT(&mine);
-    if (result || !cores || getenv("OPENBLAS_NUM_THREADS") ||
-        getenv("GOTO_NUM_THREADS") || getenv("OMP_NUM_THREADS")) {
+    if (result || !cores || getenv("OPENBLAS_NUM_THREADS") || getenv("GOTO_NUM_THREADS") ||
+        getenv("OMP_NUM_THREADS")) {
         return result;
     }
     openblas_set_num_threads(cores > sharers ? cores / sharers : 1);
     if (cores == 1 && sysconf(_SC_NPROCESSORS_ONLN) > t->intra_size) {
-        cmn_say("each rank is bound to one core, and its loader threads with it; `mpiexec --bind-to "
-                "none` lets them use all %ld", sysconf(_SC_NPROCESSORS_ONLN));
+        cmn_say(
+            "each rank is bound to one core, and its loader threads with it; `mpiexec --bind-to "
+            "none` lets them use all %ld",
+            sysconf(_SC_NPROCESSORS_ONLN));
     }
     return 0;
 }
 
 int cmn_session_open(struct cmn_session *s)
 {
-    if (cmn_topology_open(&s->topology) ||
-        cmn_output_open(s->topology.rank, s->options.log)) {
+    if (cmn_topology_open(&s->topology) || cmn_output_open(s->topology.rank, s->options.log)) {
         return -1;
     }
     return share_cores(s);
@@ -72,8 +74,8 @@ static int open_communicator(struct cmn_session *s)
     if (s->communicator) {
         return 0;
     }
-    s->communicator = cmn_communicator_choose(s->options.communicator, &s->topology,
-                                              &s->communicator_why);
+    s->communicator =
+        cmn_communicator_choose(s->options.communicator, &s->topology, &s->communicator_why);
     if (!s->communicator) {
         return -1;
     }

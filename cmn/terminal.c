@@ -16,7 +16,7 @@ int cmn_terminal_watched(void)
     snprintf(path, sizeof path, "/proc/%d/fd/1", (int)getppid());
     fd = open(path, O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
-        return 0;    /* started by a daemon of another host */
+        return 0; /* started by a daemon of another host */
     }
     watched = isatty(fd);
     close(fd);

@@ -73,9 +73,9 @@ int cmn_topology_open(struct cmn_topology *t)
     MPI_Comm_rank(t->world, &t->rank);
     MPI_Comm_size(t->world, &t->size);
     cmn_log_identity(t->rank, t->host);
-    if (cmn_mpi_check(MPI_Comm_split_type(t->world, MPI_COMM_TYPE_SHARED, t->rank, MPI_INFO_NULL,
-                                          &t->intra),
-                      "MPI_Comm_split_type")) {
+    if (cmn_mpi_check(
+            MPI_Comm_split_type(t->world, MPI_COMM_TYPE_SHARED, t->rank, MPI_INFO_NULL, &t->intra),
+            "MPI_Comm_split_type")) {
         return -1;
     }
     MPI_Comm_set_errhandler(t->intra, MPI_ERRORS_RETURN);

@@ -6,11 +6,11 @@
 #include <stddef.h>
 
 struct cmn_topology {
-    MPI_Comm world;                /* a private copy of MPI_COMM_WORLD that returns its errors */
-    MPI_Comm intra;                /* the ranks that share memory with this one */
-    int rank, size;                /* in world */
-    int intra_rank, intra_size;    /* in intra */
-    int inter_rank, inter_size;    /* number of this node (by its lowest rank), number of nodes */
+    MPI_Comm world;             /* a private copy of MPI_COMM_WORLD that returns its errors */
+    MPI_Comm intra;             /* the ranks that share memory with this one */
+    int rank, size;             /* in world */
+    int intra_rank, intra_size; /* in intra */
+    int inter_rank, inter_size; /* number of this node (by its lowest rank), number of nodes */
     char host[64];
 };
 

@@ -24,7 +24,8 @@ int cmn_training_share(struct cmn_training *t, int batch)
     const struct cmn_topology *top = &t->session->topology;
     long rank = top->rank, size = top->size;
 
-    if (t->session->options.batch == CMN_BATCH_PER_RANK || t->session->command != CMN_CLASSIFIER_TRAIN) {
+    if (t->session->options.batch == CMN_BATCH_PER_RANK ||
+        t->session->command != CMN_CLASSIFIER_TRAIN) {
         t->local = batch;
         t->total = batch * top->size;
         t->offset = batch * top->rank;
@@ -33,7 +34,8 @@ int cmn_training_share(struct cmn_training *t, int batch)
     if (batch < size) {
         return cmn_fail("cmn_batch=global: %d images a pass (batch divided by subdivisions) cannot "
                         "be shared by %ld ranks: raise batch, or lower subdivisions or the number "
-                        "of ranks", batch, size);
+                        "of ranks",
+                        batch, size);
     }
     t->total = batch;
     t->offset = (int)(batch * rank / size);
@@ -82,8 +84,8 @@ void cmn_training_detach(struct cmn_training *t)
 {
     if (t->attached && !t->started && t->session->command == CMN_CLASSIFIER_TRAIN) {
         cmn_say("nothing to train: iteration %zu of %d is reached already; raise max_batches or "
-                "cmn_epochs, or start over with -clear", get_current_batch(t->net),
-                t->net->max_batches);
+                "cmn_epochs, or start over with -clear",
+                get_current_batch(t->net), t->net->max_batches);
     }
     if (t->attached) {
         cmn_gradients_close(&t->gradients);
@@ -157,9 +159,10 @@ static void introduce(const struct cmn_training *t)
     const struct cmn_session *s = t->session;
 
     cmn_say("%d rank%s on %d node%s, communicator %s (%s), fp32, batch %d per rank%s, global batch "
-            "%zu, scatter %s, seed %lu", s->topology.size, s->topology.size == 1 ? "" : "s",
-            s->topology.inter_size, s->topology.inter_size == 1 ? "" : "s", s->communicator->name,
-            s->communicator_why, t->local * t->net->subdivisions,
+            "%zu, scatter %s, seed %lu",
+            s->topology.size, s->topology.size == 1 ? "" : "s", s->topology.inter_size,
+            s->topology.inter_size == 1 ? "" : "s", s->communicator->name, s->communicator_why,
+            t->local * t->net->subdivisions,
             t->total == t->local * s->topology.size ? "" : " (rank 0; shares differ by one)",
             step_images(t), cmn_options_word(&s->options, "cmn_scatter"), s->seed);
     if (!s->communicator->sums && s->topology.size > 1) {

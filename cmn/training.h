@@ -14,29 +14,29 @@ struct network;
 struct cmn_training {
     struct cmn_session *session;
     struct network *net;
-    char name[256];               /* of the cfg, without folder and extension */
-    int total, local, offset;     /* images of a pass: all ranks, this one, ranks before it */
-    int w, h;                     /* of the input, as the cfg says; random=1 changes the network's */
-    int attached;                 /* gradients lie in the arena */
+    char name[256];           /* of the cfg, without folder and extension */
+    int total, local, offset; /* images of a pass: all ranks, this one, ranks before it */
+    int w, h;                 /* of the input, as the cfg says; random=1 changes the network's */
+    int attached;             /* gradients lie in the arena */
     struct cmn_gradients gradients;
     struct cmn_scatter *scatter;
-    size_t drawn;                 /* samples handed to the loader */
-    struct cmn_report *report;    /* rank 0 only */
+    size_t drawn;              /* samples handed to the loader */
+    struct cmn_report *report; /* rank 0 only */
 
     int started;
-    int pass;                     /* passes of the step that are done */
-    float loss, right;            /* sums of this rank over the passes of the step */
-    float mean_loss, lr;          /* of the last step; the loss over all ranks */
-    int stepped;                  /* an update happened in this batch */
-    long steps, first_step;       /* updates, and their number when training began */
-    long epoch;                   /* whole passes over the list, as of the last step */
+    int pass;               /* passes of the step that are done */
+    float loss, right;      /* sums of this rank over the passes of the step */
+    float mean_loss, lr;    /* of the last step; the loss over all ranks */
+    int stepped;            /* an update happened in this batch */
+    long steps, first_step; /* updates, and their number when training began */
+    long epoch;             /* whole passes over the list, as of the last step */
 
     struct cmn_row_sums {
         double loss, right, images;
         double compute, exchange, load;
         double since;
-    } sums;                       /* since the last row */
-    double began, pass_began, left;    /* clock: training, this pass, end of the last batch */
+    } sums;                         /* since the last row */
+    double began, pass_began, left; /* clock: training, this pass, end of the last batch */
 };
 
 /* All return 0, or -1 with a reason. `t` is owned by the caller, zeroed, with session and net set. */

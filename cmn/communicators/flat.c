@@ -8,7 +8,7 @@
 #include "communicator.h"
 #include "transports/transport.h"
 
-enum { CHUNK = 1024 * 1024 };    /* floats: 4 MiB */
+enum { CHUNK = 1024 * 1024 }; /* floats: 4 MiB */
 
 static int open_flat(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {

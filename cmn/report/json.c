@@ -37,8 +37,8 @@ static cJSON *older_rows(const char *file, long first)
     }
     free(text);
     for (int i = cJSON_GetArraySize(rows) - 1; i >= 0; i--) {
-        const cJSON *iteration = cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(rows, i),
-                                                                  "iteration");
+        const cJSON *iteration =
+            cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(rows, i), "iteration");
         if (!cJSON_IsNumber(iteration) || iteration->valuedouble > (double)first) {
             cJSON_DeleteItemFromArray(rows, i);
         }

@@ -15,13 +15,13 @@ struct cmn_report {
     enum cmn_report_mode mode;
     struct cmn_json *json;
     long total;
-    int watched;         /* a person looks at a terminal */
+    int watched; /* a person looks at a terminal */
     int rows;
     int bar_drawn;
-    int saved;           /* the real standard output while Darknet's lines are hidden, or -1 */
-    FILE *out;           /* where rows and bar go; NULL: nowhere */
+    int saved; /* the real standard output while Darknet's lines are hidden, or -1 */
+    FILE *out; /* where rows and bar go; NULL: nowhere */
     double started, drawn;
-    long first;          /* iteration at which this run began */
+    long first; /* iteration at which this run began */
 };
 
 /* Takes the standard output away from Darknet, keeping it for the table. */
@@ -121,8 +121,10 @@ void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, dou
         memset(bar, '#', (size_t)filled);
         bar[BAR] = '\0';
         left = (time - r->started) / (double)(iteration - r->first) * (double)todo;
-        fprintf(r->out, "\r[%s] %3ld %%  iteration %ld/%ld  epoch %.2f  %.0f images/s  ETA %ld:%02ld"
-                "\033[K", bar, iteration * 100 / r->total, iteration, r->total, epoch, images_per_s,
+        fprintf(r->out,
+                "\r[%s] %3ld %%  iteration %ld/%ld  epoch %.2f  %.0f images/s  ETA %ld:%02ld"
+                "\033[K",
+                bar, iteration * 100 / r->total, iteration, r->total, epoch, images_per_s,
                 (long)left / 60, (long)left % 60);
     }
     r->bar_drawn = 1;

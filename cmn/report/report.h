@@ -11,13 +11,13 @@ struct cmn_row {
     double epoch;
     long iteration;
     double loss;
-    double accuracy;               /* < 0: not known */
-    double validation_loss;        /* < 0: no validation in this row; may be NaN */
+    double accuracy;        /* < 0: not known */
+    double validation_loss; /* < 0: no validation in this row; may be NaN */
     double validation_accuracy;
     double lr;
     double images_per_s;
-    double elapsed;                /* seconds since training began */
-    double compute, exchange, load;    /* shares of the row's time, 0 to 1 */
+    double elapsed;                 /* seconds since training began */
+    double compute, exchange, load; /* shares of the row's time, 0 to 1 */
 };
 
 struct cmn_report;

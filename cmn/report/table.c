@@ -3,8 +3,15 @@
 #include "report/report.h"
 
 static const char *const heading[] = {
-    "epoch", "iteration", "main/loss", "validation/main/loss", "main/accuracy",
-    "validation/main/accuracy", "lr", "images/s", "elapsed_time",
+    "epoch",
+    "iteration",
+    "main/loss",
+    "validation/main/loss",
+    "main/accuracy",
+    "validation/main/accuracy",
+    "lr",
+    "images/s",
+    "elapsed_time",
 };
 
 static const int width[] = {8, 10, 10, 21, 14, 25, 12, 10, 12};
@@ -36,8 +43,10 @@ static size_t cell(char *text, size_t bytes, int column, const char *format, dou
 void cmn_table_row(const struct cmn_row *row, char *text, size_t bytes)
 {
     const double value[COLUMNS] = {
-        row->epoch, (double)row->iteration, row->loss, row->validation_loss, row->accuracy,
-        row->validation_loss < 0 ? -1 : row->validation_accuracy, row->lr, row->images_per_s,
+        row->epoch,    (double)row->iteration,
+        row->loss,     row->validation_loss,
+        row->accuracy, row->validation_loss < 0 ? -1 : row->validation_accuracy,
+        row->lr,       row->images_per_s,
         row->elapsed,
     };
     static const char *const format[COLUMNS] = {

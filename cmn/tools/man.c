@@ -64,7 +64,8 @@ int cmn_tool_man(int argc, char **argv)
         printf(".TP\n.B darknet cmn %s\n", tool->name);
         roff(tool->help);
     }
-    printf(".SH EXIT STATUS\n0 when all went well; 128 plus the signal's number when a signal ended "
-           "the training and the weights were saved; else not 0 on every process.\n");
+    printf(
+        ".SH EXIT STATUS\n0 when all went well; 128 plus the signal's number when a signal ended "
+        "the training and the weights were saved; else not 0 on every process.\n");
     return 0;
 }
