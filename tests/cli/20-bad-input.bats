@@ -317,6 +317,7 @@ fails_apart() {
 }
 
 @test "another command on one rank" {
+    # shellcheck disable=SC2016  # apart.sh expands it
     printf '%s\n' '#!/bin/bash' '[[ $OMPI_COMM_WORLD_RANK != 2 ]] || set -- "$1" "$2" valid "${@:4}"' 'exec "$@"' >apart.sh
     chmod +x apart.sh
     apart=$PWD/apart.sh
