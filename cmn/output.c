@@ -96,7 +96,7 @@ int cmn_output_last_word(const char *line, int node)
     size_t length;
 
     if (node > 0) {
-        sleep(CMN_LAST_WORD_WAIT + 1);
+        sleep(CMN_OTHER_NODES_WAIT);
     }
     if (!first_on_host()) {
         return 0;

@@ -8,8 +8,8 @@
 int cmn_output_open(int rank, const char *folder);
 
 /* Seconds that the speaker of a last word waits before it ends the job: other ranks of its host meet
- * the same error meanwhile, and find the word taken. Other nodes wait until that is over. */
-enum { CMN_LAST_WORD_WAIT = 1 };
+ * the same error meanwhile, and find the word taken. Other nodes wait until the job should be over. */
+enum { CMN_LAST_WORD_WAIT = 1, CMN_OTHER_NODES_WAIT = 4 };
 
 /* Thread-safe. Writes `line` to the real standard error, unless another process of this host has
  * had the last word of this job: ranks that meet the same error say it once. Returns whether this
