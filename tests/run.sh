@@ -4,7 +4,7 @@
 #   tests/run.sh [NAME...]    only the programs whose name contains one of these, e.g. ranks or 20-bad
 #
 # `make test` sets the environment: DARKNET (the program), BUILD (folder of the variant), MPIEXEC (a command with
-# arguments), SAN (sanitizers of this variant, or empty), CC, CMN_CFLAGS, CMN_LIBS. Everything is written below
+# arguments), SAN (sanitizers of this variant, or empty), CC, CMN_LIBS. Everything is written below
 # $BUILD/tests/tmp, which stays when a test has failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -244,7 +244,7 @@ augmented_cfg() {
     run ! cmp first.weights out/mlp.weights
 }
 
-@test "batch normalisation: statistics are the mean over the ranks, weights the same everywhere" {
+@test "batch normalisation: weights the same everywhere, and the file goes on in one process" {
     conv_cfg batch=20 | sed 's/^\[convolutional\]/&\nbatch_normalize=1/' >bn.cfg
     train_on 3 bn.cfg -cmn_verify 1
     train_on 1 bn.cfg out/bn.weights -clear

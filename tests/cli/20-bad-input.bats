@@ -299,7 +299,7 @@ fails_apart() {
     sed 's/momentum=.*/momentum=0.5/' mlp.cfg >other/mlp.cfg
     fails_apart '^cmn\[rank 1@.*momentum' "${train[@]}" -cmn
     sed 's/^batch=.*/batch=10/' mlp.cfg >other/mlp.cfg
-    fails_apart '^cmn\[rank 1@.*' "${train[@]}" -cmn
+    fails_apart '^cmn\[rank 1@.*"batch=20", this rank has "batch=10"' "${train[@]}" -cmn
     sed '/^batch=/a cmn_validate=3' mlp.cfg >other/mlp.cfg
     fails_apart '^cmn\[rank 1@.*cmn_validate' "${train[@]}" -cmn
 }

@@ -81,7 +81,7 @@ nothing_left() {
 # loads FILE: Darknet takes it, whole.
 loads() {
     "$DARKNET" classifier valid small.data big.cfg "$1" >loads.out 2>loads.err
-    run ! grep -iE 'trunc|ends|left over|short' loads.err
+    run ! grep -iE 'trunc|ends|more values|short' loads.err
     grep -q 'top 1' loads.out
 }
 
