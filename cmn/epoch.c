@@ -33,6 +33,15 @@ static int validate(struct cmn_training *t, struct cmn_row *row)
     return 0;
 }
 
+/* Images a second of all ranks since the last row; a communicator that sums nothing leaves each rank
+ * with its own count. */
+static double speed(const struct cmn_training *t, double seconds)
+{
+    const struct cmn_session *s = t->session;
+
+    return t->sums.images * (s->communicator->sums ? 1 : s->topology.size) / seconds;
+}
+
 static int make_row(struct cmn_training *t, int with_validation)
 {
     struct cmn_session *s = t->session;
@@ -47,7 +56,7 @@ static int make_row(struct cmn_training *t, int with_validation)
         .accuracy = cmn_training_classifies(t) ? sums->right / images : -1,
         .validation_loss = -1,
         .lr = t->lr,
-        .images_per_s = images / passed,
+        .images_per_s = speed(t, passed),
         .compute = sums->compute / passed,
         .exchange = sums->exchange / passed,
         .load = sums->load / passed,
@@ -88,7 +97,7 @@ int cmn_training_step_done(struct cmn_training *t)
     int epoch_ended = epoch > t->epoch;
     int validation_due = o->validate && epoch / o->validate > t->epoch / o->validate;
     int last;
-    double speed;
+    double images_per_s;
 
     if (!t->stepped) {
         return 0;
@@ -103,7 +112,7 @@ int cmn_training_step_done(struct cmn_training *t)
         cmn_gradients_verify(&t->gradients, &s->topology)) {
         return cmn_fail_in("after iteration %ld", t->first_step + t->steps);
     }
-    speed = t->sums.images / (cmn_clock() - t->sums.since);
+    images_per_s = speed(t, cmn_clock() - t->sums.since);
     if (epoch_ended || last || (o->report_every && t->steps % o->report_every == 0)) {
         validation_due = (validation_due || (last && o->validate)) && s->valid.images;
         if (make_row(t, validation_due && !s->stop_signal)) {
@@ -113,7 +122,7 @@ int cmn_training_step_done(struct cmn_training *t)
     if (t->report) {
         cmn_report_progress(t->report, t->first_step + t->steps,
                             s->train_images ? (double)*t->net->seen / (double)s->train_images : 0,
-                            speed);
+                            images_per_s);
     }
     t->left = cmn_clock();
     return 0;

@@ -23,10 +23,10 @@ int cmn_output_open(int rank, const char *folder)
 
     if (real_stderr < 0) {
         real_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-    }
-    if (rank == 0) {
         /* Darknet prints its lines in pieces; another rank's last word must not land in one. */
         setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
+    }
+    if (rank == 0) {
         return 0;
     }
     snprintf(name, sizeof name, "/dev/null");

@@ -8,7 +8,7 @@
 
 enum purpose { ORDER = 11, PARTS, PLACE, SAMPLE };
 
-/* The shuffled order of one pass over `n` images that start at `base` of the parts' order. */
+/* The shuffled order of one pass over the list, or over this rank's part of it. */
 struct order {
     int known;
     size_t pass;

@@ -70,3 +70,15 @@ rows() {
     fails_clearly_on 1 'cmn_epochs=1000000: 3000000000 iterations are more than' classifier train small.data mlp.cfg -cmn \
         -cmn_epochs 1000000
 }
+
+@test "images/s counts all ranks, with dummy too" {
+    small_data 500 20
+    mlp_cfg batch=20 max_batches=10 >mlp.cfg
+    for communicator in flat dummy; do
+        darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_validate 0 -cmn_communicator "$communicator" \
+            >train.log 2>&1
+        # One row: 10 steps of 40 images, in at most the time that had elapsed, whatever the machine does.
+        rows '.'
+        [[ $(rows 'length == 1 and .[0]["images/s"] * .[0].elapsed_time >= 399') == true ]]
+    done
+}
