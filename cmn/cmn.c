@@ -346,11 +346,16 @@ int cmn_passed(struct network *net, int last)
     return net->cmn ? cmn_training_passed(net->cmn) : last;
 }
 
-void cmn_update(struct network *net, int *batch, float *momentum)
+int cmn_update(struct network *net, int *batch, float *momentum, float rate, float decay)
 {
+    struct cmn_rule rule = {*batch, rate, *momentum, decay, 0};
+
     if (net->cmn) {
-        check(cmn_training_update(net->cmn, batch, momentum));
+        check(cmn_training_update(net->cmn, &rule));
+        *batch = rule.batch;
+        *momentum = rule.momentum;
     }
+    return rule.done;
 }
 
 float cmn_loss(struct network *net, float loss)

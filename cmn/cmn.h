@@ -98,8 +98,9 @@ int cmn_pass(struct network *net);
 int cmn_passed(struct network *net, int last);
 
 /* Collective. Before the update: sums the gradients over all ranks, and changes batch and momentum
- * so that the update is that of one process with the whole batch (docs/architecture.md). */
-void cmn_update(struct network *net, int *batch, float *momentum);
+ * so that the update is that of one process with the whole batch (docs/architecture.md). Returns whether the
+ * update has been done already, with rate and decay. */
+int cmn_update(struct network *net, int *batch, float *momentum, float rate, float decay);
 
 /* Collective. After a batch: reports, validates, notices a request to stop. Returns the loss of
  * the whole batch, `loss` without -cmn. */

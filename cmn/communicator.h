@@ -19,12 +19,22 @@ struct cmn_span {
 /* What is exchanged in a step: the gradients one by one, and the block in which all of them lie.
  * The block may hold padding between tensors; padding is zero on every rank. The tally, a few
  * exact sums, starts where the block ends: it may travel with the block, but never through a lossy
- * codec. The memory is the caller's and the same in every call. */
+ * codec. The memory is the caller's and the same in every call. It is the CPU's, or the GPU's where
+ * topology->device is not -1. */
 struct cmn_exchange {
     const struct cmn_span *tensor;
     int tensors;
     struct cmn_span block;
     struct cmn_span tally;
+    float *
+        weights; /* for step: the weights, each as far from here as its gradient from the block's begin */
+};
+
+/* Stochastic gradient descent with momentum, as Darknet does it. With g the sum of a gradient over all
+ * ranks, for each weight w: u = g + decay * w; w += rate * u. */
+struct cmn_sgd {
+    float momentum;
+    const float *rate, *decay; /* one for each tensor */
 };
 
 struct cmn_communicator {
@@ -33,23 +43,34 @@ struct cmn_communicator {
     const char *use;       /* when to use it */
     int sums;              /* 0: ranks are left different (dummy) */
 
-    /* Collective, before the network is built. *self is handed to the other two; t and o must outlive
+    /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use instead),
+     * or NULL. */
+    const char *(*refuses)(const struct cmn_topology *t, const struct cmn_options *o);
+    /* Collective, before the network is built. *self is handed to the others; t and o must outlive
      * it. 0, or -1 with a reason. */
     int (*open)(void **self, const struct cmn_topology *t, const struct cmn_options *o);
+    /* Optional (may be NULL). Collective. Zeroed memory for `floats` floats, in which a block is exchanged
+     * faster than elsewhere. The communicator owns it until close. 0, or -1 with a reason. */
+    int (*memory)(void *self, size_t floats, float **memory);
     /* Collective, blocking, called in the same order everywhere. Replaces every tensor, and the
      * tally, by its sum over all ranks; the same bits on all ranks. 0, or -1 with a reason. */
     int (*allreduce)(void *self, const struct cmn_exchange *x);
-    /* Local. */
+    /* Optional (may be NULL). As allreduce, but ends with the weights updated on all ranks. Block and weights
+     * must lie in one piece of memory that `memory` gave. Of the gradients it leaves, summed over all
+     * ranks, momentum * u: what the next step's gradients are added to. */
+    int (*step)(void *self, const struct cmn_exchange *x, const struct cmn_sgd *sgd);
+    /* Collective. */
     void (*close)(void *self);
 };
 
 /* Local. All communicators: cmn_communicator_at(0) … until NULL. */
 const struct cmn_communicator *cmn_communicator_at(int i);
 
-/* Local. The communicator of that name; `auto` is resolved from the topology and *why says how.
- * NULL with a reason when there is none. */
-const struct cmn_communicator *cmn_communicator_choose(const char *name,
-                                                       const struct cmn_topology *t,
+/* Collective. The communicator that cmn_communicator names; `auto` is resolved from topology,
+ * devices and a short measurement, and *why (static, or the thread's own) says how. NULL with a reason when
+ * there is none, or when it refuses to work here. */
+const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology *t,
+                                                       const struct cmn_options *o,
                                                        const char **why);
 
 #endif

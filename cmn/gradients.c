@@ -18,24 +18,38 @@ struct tensor_list {
     int n, room, failed;
 };
 
-static void add(struct tensor_list *list, enum cmn_tensor_kind kind, int layer_index,
-                const char *part, const char *name, float **at, size_t n)
+/* Returns the new entry, or NULL when there is nothing to add. */
+static struct cmn_tensor *add(struct tensor_list *list, enum cmn_tensor_kind kind, int layer_index,
+                              const char *part, const char *name, float **at, size_t n)
 {
     if (!*at || n == 0 || list->failed) {
-        return;
+        return NULL;
     }
     if (list->n == list->room) {
         int room = list->room ? 2 * list->room : 64;
         struct cmn_tensor *more = realloc(list->tensor, (size_t)room * sizeof *more);
         if (!more) {
             list->failed = 1;
-            return;
+            return NULL;
         }
         list->tensor = more;
         list->room = room;
     }
-    list->tensor[list->n++] = (struct cmn_tensor){
+    list->tensor[list->n] = (struct cmn_tensor){
         .kind = kind, .layer = layer_index, .part = part, .name = name, .at = at, .n = n};
+    return &list->tensor[list->n++];
+}
+
+static void add_gradient(struct tensor_list *list, const layer *l, int index, const char *part,
+                         const char *name, float **at, size_t n, float **weight)
+{
+    struct cmn_tensor *t = add(list, CMN_GRADIENT, index, part, name, at, n);
+
+    if (t) {
+        t->weight = weight;
+        t->rate_scale = &l->learning_rate_scale;
+        t->decays = weight == &l->weights;
+    }
 }
 
 /* One layer that holds `weights` weights and `outs` outputs with a bias each. Darknet sets
@@ -57,9 +71,9 @@ static void add_layer(struct tensor_list *list, layer *l, int index, const char 
     if (!l->update) {
         return; /* never applied (upstream's stand-alone batchnorm): nothing to exchange */
     }
-    add(list, CMN_GRADIENT, index, part, "weight_updates", &l->weight_updates, weights);
-    add(list, CMN_GRADIENT, index, part, "bias_updates", &l->bias_updates, outs);
-    add(list, CMN_GRADIENT, index, part, "scale_updates", &l->scale_updates, outs);
+    add_gradient(list, l, index, part, "weight_updates", &l->weight_updates, weights, &l->weights);
+    add_gradient(list, l, index, part, "bias_updates", &l->bias_updates, outs, &l->biases);
+    add_gradient(list, l, index, part, "scale_updates", &l->scale_updates, outs, &l->scales);
 }
 
 static void add_connected(struct tensor_list *list, layer *l, int index, const char *part)
@@ -140,38 +154,72 @@ static size_t padded(size_t n)
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Moves the gradients into one block, in the order in which backward finishes them. */
-static int build_arena(struct cmn_gradients *g)
+static void move(float **tensor, float *to, size_t n)
 {
-    size_t total = 0, at = 0;
-    int spans = 0;
+    memcpy(to, *tensor, n * sizeof *to);
+    free(*tensor);
+    *tensor = to;
+}
+
+/* Zeroed memory for n floats: the communicator's, if it has some. */
+static int get_arena(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
+                     size_t n)
+{
+    g->arena_is_ours = !c || !c->memory;
+    if (!g->arena_is_ours) {
+        return c->memory(self, n, &g->arena);
+    }
+    g->arena = aligned_alloc(ALIGN * sizeof *g->arena, n * sizeof *g->arena);
+    if (!g->arena) {
+        return cmn_fail("gradients: out of memory for %zu floats", n);
+    }
+    memset(g->arena, 0, n * sizeof *g->arena);
+    return 0;
+}
+
+/* Moves the gradients into one block, in the order in which backward finishes them. */
+static int build_arena(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
+{
+    size_t total = CMN_TALLIES, at = 0;
+    int spans = 0, steps = c && c->step;
 
     for (int i = 0; i < g->tensors; i++) {
         total += g->tensor[i].kind == CMN_GRADIENT ? padded(g->tensor[i].n) : 0;
     }
-    g->arena = aligned_alloc(ALIGN * sizeof *g->arena, (total + CMN_TALLIES) * sizeof *g->arena);
     g->span = calloc((size_t)g->tensors + 1, sizeof *g->span); /* never of 0 bytes */
-    if (!g->arena || !g->span) {
-        return cmn_fail("gradients: out of memory for %zu floats", total);
+    g->rate = calloc((size_t)g->tensors + 1, sizeof *g->rate);
+    g->decay = calloc((size_t)g->tensors + 1, sizeof *g->decay);
+    if (!g->span || !g->rate || !g->decay) {
+        return cmn_fail("gradients: out of memory");
     }
-    memset(g->arena, 0, (total + CMN_TALLIES) * sizeof *g->arena);
+    if (get_arena(g, c, self, steps ? 2 * total : total)) {
+        return -1;
+    }
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
         if (t->kind != CMN_GRADIENT) {
             continue;
         }
-        memcpy(g->arena + at, *t->at, t->n * sizeof *g->arena);
-        free(*t->at);
-        *t->at = g->arena + at;
+        move(t->at, g->arena + at, t->n);
+        if (steps) {
+            move(t->weight, g->arena + total + at, t->n);
+        }
         g->span[spans++] = (struct cmn_span){g->arena + at, t->n};
         at += padded(t->n);
     }
     g->tally = g->arena + at;
-    g->exchange = (struct cmn_exchange){g->span, spans, {g->arena, total}, {g->tally, CMN_TALLIES}};
+    g->exchange = (struct cmn_exchange){
+        .tensor = g->span,
+        .tensors = spans,
+        .block = {g->arena, at},
+        .tally = {g->tally, CMN_TALLIES},
+        .weights = steps ? g->arena + total : NULL,
+    };
     return 0;
 }
 
-int cmn_gradients_open(struct cmn_gradients *g, struct network *net)
+int cmn_gradients_open(struct cmn_gradients *g, struct network *net,
+                       const struct cmn_communicator *c, void *self)
 {
     struct tensor_list list = {0};
 
@@ -184,20 +232,45 @@ int cmn_gradients_open(struct cmn_gradients *g, struct network *net)
     if (list.failed) {
         return cmn_fail("gradients: out of memory for the list of tensors");
     }
-    return build_arena(g);
+    return build_arena(g, c, self);
 }
 
 void cmn_gradients_close(struct cmn_gradients *g)
 {
-    for (int i = 0; i < g->tensors; i++) {
-        if (g->tensor[i].kind == CMN_GRADIENT && g->arena) {
-            *g->tensor[i].at = NULL;
+    for (int i = 0; i < g->tensors && g->arena; i++) {
+        if (g->tensor[i].kind != CMN_GRADIENT) {
+            continue;
+        }
+        *g->tensor[i].at = NULL;
+        if (g->exchange.weights) {
+            *g->tensor[i].weight = NULL;
         }
     }
+    if (g->arena_is_ours) {
+        free(g->arena);
+    }
     free(g->tensor);
-    free(g->arena);
     free(g->span);
+    free(g->rate);
+    free(g->decay);
     memset(g, 0, sizeof *g);
+}
+
+int cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
+                       int images, float rate, float momentum, float decay)
+{
+    struct cmn_sgd sgd = {momentum, g->rate, g->decay};
+    int spans = 0;
+
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[i];
+        if (t->kind == CMN_GRADIENT) {
+            g->rate[spans] = rate * *t->rate_scale / (float)images;
+            g->decay[spans] = t->decays ? -decay * (float)images : 0;
+            spans++;
+        }
+    }
+    return c->step(self, &g->exchange, &sgd);
 }
 
 /* Tensors first: of several differences the one that says most is named. */

@@ -24,6 +24,10 @@ struct cmn_tensor {
     const char *name; /* field of struct layer */
     float **at;       /* the network's own pointer, so that the tensor can be moved */
     size_t n;         /* floats */
+    /* of a CMN_GRADIENT: */
+    float **weight;          /* the network's pointer to what it is the gradient of */
+    const float *rate_scale; /* the layer's factor of the learning rate */
+    int decays;              /* whether weight decay applies */
 };
 
 /* Sums that ride behind the gradients in the same exchange. */
@@ -39,19 +43,30 @@ enum cmn_tally {
 struct cmn_gradients {
     struct cmn_tensor *tensor; /* all kinds; gradients from the last layer to the first */
     int tensors;
-    float *arena;          /* gradients in backward order, each padded, then the tally */
-    float *tally;          /* CMN_TALLIES floats at the arena's end */
+    float *arena;      /* gradients in backward order, each padded, then the tally; then, where the
+                              communicator can step, their weights in the same places */
+    int arena_is_ours; /* and not the communicator's */
+    float *tally;      /* CMN_TALLIES floats behind the gradients */
     struct cmn_span *span; /* the gradients, unpadded */
+    float *rate, *decay;   /* of each gradient, for a step */
     struct cmn_exchange exchange;
 };
 
-/* Local. Lists the tensors of net by layer type and moves its gradients (with what they hold) to
- * one arena. The network must stay where it is until cmn_gradients_close. 0, or -1 and a reason. */
-int cmn_gradients_open(struct cmn_gradients *g, struct network *net);
+/* Collective when the communicator c (with its self) has memory of its own; c may be NULL. Lists the
+ * tensors of net by layer type and moves its gradients (with what they hold) to one arena, and their
+ * weights too when c can step. The network must stay where it is until cmn_gradients_close, and c open.
+ * 0, or -1 and a reason. */
+int cmn_gradients_open(struct cmn_gradients *g, struct network *net,
+                       const struct cmn_communicator *c, void *self);
 
-/* Local. Takes the gradients away from the network again (its pointers become NULL), so that
+/* Local. Takes what lies in the arena away from the network again (its pointers become NULL), so that
  * free_network does not free parts of the arena. */
 void cmn_gradients_close(struct cmn_gradients *g);
+
+/* Collective, blocking. Sum and update in one, by a communicator that can step. `images` of all ranks were
+ * in the step; rate, momentum and decay as Darknet gives them to its layers' updates. */
+int cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
+                       int images, float rate, float momentum, float decay);
 
 /* Collective, blocking. Compares the tensors, the layers and then `options` (lines of text: all
  * else that must be equal) with rank 0's.

@@ -9,10 +9,16 @@ enum cmn_batch_mode { CMN_BATCH_PER_RANK, CMN_BATCH_GLOBAL };
 enum cmn_scatter_mode { CMN_SCATTER_GLOBAL, CMN_SCATTER_SHARD, CMN_SCATTER_NONE };
 enum cmn_report_mode { CMN_REPORT_TABLE, CMN_REPORT_LINES, CMN_REPORT_QUIET };
 
+enum cmn_intra_transport { CMN_INTRA_AUTO, CMN_INTRA_SHM, CMN_INTRA_MPI, CMN_INTRA_NCCL };
+enum cmn_dtype { CMN_FP32, CMN_FP16, CMN_BF16 };
+
 enum { CMN_TEXT = 1024 };
 
 struct cmn_options {
     char communicator[CMN_TEXT];
+    long intra;          /* enum cmn_intra_transport */
+    long dtype;          /* enum cmn_dtype */
+    long timeout;        /* seconds */
     long batch;          /* enum cmn_batch_mode */
     long epochs;         /* 0: max_batches decides */
     long scatter;        /* enum cmn_scatter_mode */

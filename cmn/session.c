@@ -74,8 +74,7 @@ static int open_communicator(struct cmn_session *s)
     if (s->communicator) {
         return 0;
     }
-    s->communicator =
-        cmn_communicator_choose(s->options.communicator, &s->topology, &s->communicator_why);
+    s->communicator = cmn_communicator_choose(&s->topology, &s->options, &s->communicator_why);
     if (!s->communicator) {
         return -1;
     }

@@ -59,10 +59,11 @@ static int number_nodes(struct cmn_topology *t)
     return 0;
 }
 
-int cmn_topology_open(struct cmn_topology *t)
+static int open_world(struct cmn_topology *t)
 {
     memset(t, 0, sizeof *t);
-    t->world = t->intra = MPI_COMM_NULL;
+    t->world = t->intra = t->inter = MPI_COMM_NULL;
+    t->device = -1;
     if (gethostname(t->host, sizeof t->host - 1)) {
         snprintf(t->host, sizeof t->host, "unknown");
     }
@@ -73,19 +74,50 @@ int cmn_topology_open(struct cmn_topology *t)
     MPI_Comm_rank(t->world, &t->rank);
     MPI_Comm_size(t->world, &t->size);
     cmn_log_identity(t->rank, t->host);
-    if (cmn_mpi_check(
-            MPI_Comm_split_type(t->world, MPI_COMM_TYPE_SHARED, t->rank, MPI_INFO_NULL, &t->intra),
-            "MPI_Comm_split_type")) {
-        return -1;
-    }
+    return 0;
+}
+
+/* From intra all else follows. */
+static int open_groups(struct cmn_topology *t)
+{
     MPI_Comm_set_errhandler(t->intra, MPI_ERRORS_RETURN);
     MPI_Comm_rank(t->intra, &t->intra_rank);
     MPI_Comm_size(t->intra, &t->intra_size);
-    return number_nodes(t);
+    if (number_nodes(t) ||
+        cmn_mpi_check(MPI_Comm_split(t->world, t->intra_rank, t->inter_rank, &t->inter),
+                      "MPI_Comm_split")) {
+        return -1;
+    }
+    MPI_Comm_set_errhandler(t->inter, MPI_ERRORS_RETURN);
+    return cmn_mpi_check(
+        MPI_Allreduce(&t->intra_size, &t->least_intra, 1, MPI_INT, MPI_MIN, t->world),
+        "MPI_Allreduce");
+}
+
+int cmn_topology_open(struct cmn_topology *t)
+{
+    if (open_world(t) || cmn_mpi_check(MPI_Comm_split_type(t->world, MPI_COMM_TYPE_SHARED, t->rank,
+                                                           MPI_INFO_NULL, &t->intra),
+                                       "MPI_Comm_split_type")) {
+        return -1;
+    }
+    return open_groups(t);
+}
+
+int cmn_topology_open_as(struct cmn_topology *t, int node)
+{
+    if (open_world(t) ||
+        cmn_mpi_check(MPI_Comm_split(t->world, node, t->rank, &t->intra), "MPI_Comm_split")) {
+        return -1;
+    }
+    return open_groups(t);
 }
 
 void cmn_topology_close(struct cmn_topology *t)
 {
+    if (t->inter != MPI_COMM_NULL) {
+        MPI_Comm_free(&t->inter);
+    }
     if (t->intra != MPI_COMM_NULL) {
         MPI_Comm_free(&t->intra);
     }

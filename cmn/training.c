@@ -58,7 +58,7 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
     if (cmn_options_print(&s->options, options, sizeof options)) {
         return -1;
     }
-    if (cmn_gradients_open(&t->gradients, t->net)) {
+    if (cmn_gradients_open(&t->gradients, t->net, s->communicator, s->exchange)) {
         return -1;
     }
     t->attached = 1;
@@ -238,32 +238,49 @@ int cmn_training_passed(struct cmn_training *t)
     return 1;
 }
 
-int cmn_training_update(struct cmn_training *t, int *batch, float *momentum)
+static void fill_tally(struct cmn_training *t)
 {
-    struct cmn_session *s = t->session;
     float *tally = t->gradients.tally;
-    double begin = cmn_clock();
 
-    t->sums.compute += begin - t->pass_began;
     tally[CMN_LOSS] = t->loss;
     tally[CMN_RIGHT] = t->right;
     tally[CMN_IMAGES] = (float)(t->local * t->net->subdivisions);
     tally[CMN_INTERRUPTS] = cmn_stop_requested() == SIGINT;
     tally[CMN_TERMINATIONS] = cmn_stop_requested() == SIGTERM;
     t->loss = t->right = 0;
-    if (s->communicator->allreduce(s->exchange, &t->gradients.exchange)) {
-        return cmn_fail_in("%s: sum of the gradients", s->communicator->name);
-    }
-    /* The sum holds every rank's momentum residue, so each rank keeps 1/size of it. */
-    *batch = t->total * t->net->subdivisions;
-    *momentum /= (float)s->topology.size;
+}
+
+static void read_tally(struct cmn_training *t)
+{
+    const float *tally = t->gradients.tally;
+
     t->mean_loss = tally[CMN_LOSS] / tally[CMN_IMAGES];
     t->sums.loss += tally[CMN_LOSS];
     t->sums.right += tally[CMN_RIGHT];
     t->sums.images += tally[CMN_IMAGES];
+}
+
+int cmn_training_update(struct cmn_training *t, struct cmn_rule *rule)
+{
+    struct cmn_session *s = t->session;
+    const struct cmn_communicator *c = s->communicator;
+    int images = t->total * t->net->subdivisions;
+    double begin = cmn_clock();
+
+    t->sums.compute += begin - t->pass_began;
+    fill_tally(t);
+    if (c->step ? cmn_gradients_step(&t->gradients, c, s->exchange, images, rule->rate,
+                                     rule->momentum, rule->decay)
+                : c->allreduce(s->exchange, &t->gradients.exchange)) {
+        return cmn_fail_in("%s: sum of the gradients", c->name);
+    }
+    /* The sum holds every rank's momentum residue, so each rank keeps 1/size of it. */
+    rule->batch = images;
+    rule->momentum /= (float)s->topology.size;
+    rule->done = c->step != NULL;
+    read_tally(t);
     t->stepped = 1;
-    /* Asking a random policy would draw another rate than the update uses. */
-    t->lr = t->net->policy == RANDOM ? t->net->learning_rate : get_current_rate(t->net);
+    t->lr = rule->rate;
     t->pass_began = cmn_clock();
     t->sums.exchange += t->pass_began - begin;
     return 0;

@@ -39,6 +39,13 @@ struct cmn_training {
     double began, pass_began, left; /* clock: training, this pass, end of the last batch */
 };
 
+/* What an update is made with, as Darknet means it; cmn_training_update() changes it. */
+struct cmn_rule {
+    int batch;
+    float rate, momentum, decay;
+    int done; /* the update has happened already */
+};
+
 /* All return 0, or -1 with a reason. `t` is owned by the caller, zeroed, with session and net set. */
 
 /* Local. Whether output and truth hold one value a class, so that right answers can be counted. */
@@ -60,7 +67,7 @@ int cmn_training_pass(struct cmn_training *t);
 /* Local. A pass has ended; returns whether it was the step's last. */
 int cmn_training_passed(struct cmn_training *t);
 /* Collective. */
-int cmn_training_update(struct cmn_training *t, int *batch, float *momentum);
+int cmn_training_update(struct cmn_training *t, struct cmn_rule *rule);
 /* Collective (epoch.c). After a batch; does nothing unless it brought an update. */
 int cmn_training_step_done(struct cmn_training *t);
 

@@ -5,6 +5,13 @@
 
 #include "communicator.h"
 
+static const char *refuses_dummy(const struct cmn_topology *t, const struct cmn_options *o)
+{
+    (void)t;
+    (void)o;
+    return NULL;
+}
+
 static int open_dummy(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
     (void)o;
@@ -31,6 +38,7 @@ const struct cmn_communicator cmn_communicator_dummy = {
     .gpu = "not yet",
     .use = "measuring only: exchanges nothing, weights drift apart",
     .sums = 0,
+    .refuses = refuses_dummy,
     .open = open_dummy,
     .allreduce = allreduce_dummy,
     .close = close_dummy,

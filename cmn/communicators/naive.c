@@ -6,27 +6,55 @@
  * Source: ChainerMN's communicator of the same name (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable
  * Distributed Deep Learning Framework", 2017). */
 #include "communicator.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "log.h"
 #include "transports/transport.h"
+
+struct naive {
+    struct cmn_group world;
+    void *transport;
+};
+
+static const char *refuses_naive(const struct cmn_topology *t, const struct cmn_options *o)
+{
+    (void)t;
+    (void)o;
+    return NULL;
+}
 
 static int open_naive(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
-    (void)o;
-    return cmn_mpi.open(self, t->world);
+    struct naive *f = calloc(1, sizeof *f);
+
+    if (!f) {
+        return cmn_fail("out of memory");
+    }
+    *self = f;
+    f->world = (struct cmn_group){t->world, "world", t, o, SIZE_MAX};
+    return cmn_mpi.open(&f->transport, &f->world);
 }
 
 static int allreduce_naive(void *self, const struct cmn_exchange *x)
 {
+    const struct naive *f = self;
+
     for (int i = 0; i < x->tensors; i++) {
-        if (cmn_mpi.allreduce(self, x->tensor[i].data, x->tensor[i].n, 0)) {
+        if (cmn_mpi.allreduce(f->transport, x->tensor[i].data, x->tensor[i].n)) {
             return -1;
         }
     }
-    return cmn_mpi.allreduce(self, x->tally.data, x->tally.n, 0);
+    return cmn_mpi.allreduce(f->transport, x->tally.data, x->tally.n);
 }
 
 static void close_naive(void *self)
 {
-    cmn_mpi.close(self);
+    struct naive *f = self;
+
+    cmn_mpi.close(f->transport);
+    free(f);
 }
 
 const struct cmn_communicator cmn_communicator_naive = {
@@ -35,6 +63,7 @@ const struct cmn_communicator cmn_communicator_naive = {
     .gpu = "not yet",
     .use = "reference for tests; simple and slow",
     .sums = 1,
+    .refuses = refuses_naive,
     .open = open_naive,
     .allreduce = allreduce_naive,
     .close = close_naive,

@@ -21,18 +21,10 @@ const struct cmn_communicator *cmn_communicator_at(int i)
     return i >= 0 && i < COMMUNICATORS ? registry[i] : NULL;
 }
 
-const struct cmn_communicator *cmn_communicator_choose(const char *name,
-                                                       const struct cmn_topology *t,
-                                                       const char **why)
+static const struct cmn_communicator *named(const char *name)
 {
     char known[256] = "auto";
 
-    *why = "as asked";
-    if (!strcmp(name, "auto")) {
-        *why = t->inter_size > 1 ? "auto: one packed exchange, over all nodes at once"
-                                 : "auto: one packed exchange";
-        return &cmn_communicator_flat;
-    }
     for (int i = 0; i < COMMUNICATORS; i++) {
         if (!strcmp(registry[i]->name, name)) {
             return registry[i];
@@ -41,4 +33,26 @@ const struct cmn_communicator *cmn_communicator_choose(const char *name,
     }
     cmn_fail("unknown communicator %s: known are: %s", name, known);
     return NULL;
+}
+
+const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology *t,
+                                                       const struct cmn_options *o,
+                                                       const char **why)
+{
+    const struct cmn_communicator *c;
+    const char *reason;
+
+    *why = "as asked";
+    if (!strcmp(o->communicator, "auto")) {
+        *why = t->inter_size > 1 ? "auto: one packed exchange, over all nodes at once"
+                                 : "auto: one packed exchange";
+        return &cmn_communicator_flat;
+    }
+    c = named(o->communicator);
+    reason = c ? c->refuses(t, o) : NULL;
+    if (reason) {
+        cmn_fail("communicator %s cannot be used here: %s", c->name, reason);
+        return NULL;
+    }
+    return c;
 }

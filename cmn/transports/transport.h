@@ -1,22 +1,66 @@
-/* A transport moves bytes inside one group of ranks. Transports know buffers, never networks. */
+/* A transport moves bytes inside one group of ranks. Transports know buffers, never networks.
+ *
+ * A strategy (communicator.h) is a recipe over groups; a transport is how a group moves bytes, so every
+ * recipe runs over every transport. Each is one file here and one line in cmn_transport_named(). */
 #ifndef CMN_TRANSPORT_H
 #define CMN_TRANSPORT_H
 
 #include <mpi.h>
 #include <stddef.h>
 
+#include "options.h"
+#include "topology.h"
+
+/* The ranks that a transport connects, and what it may need to know. All of it must outlive the
+ * transport. */
+struct cmn_group {
+    MPI_Comm comm;    /* numbers the ranks: "rank 0" below is its rank 0 */
+    const char *name; /* "world", "intra", "inter": for messages */
+    const struct cmn_topology *topology;
+    const struct cmn_options *options;
+    size_t chunk; /* mpi only: most floats in one call of MPI; 0: the transport's choice */
+};
+
+/* All calls are collective over the group and blocking, and return 0, or -1 with a reason. They
+ * work in place on n floats at `data`, which the caller owns; n is the same on all ranks, may be 0
+ * and may exceed INT_MAX. The buffers are the CPU's, or, where topology->device is not -1, the GPU's.
+ * Sums are taken in a fixed order: the same bits on all ranks and in every run.
+ *
+ * `slices` says into how many slices the n floats are cut (cmn_slice()): rank i owns slice i, and ranks
+ * from `slices` on own none. 1 <= slices <= ranks of the group. */
 struct cmn_transport {
     const char *name;
-    /* Collective over `group`, which must outlive the transport. 0, or -1 with a reason. */
-    int (*open)(void **self, MPI_Comm group);
-    /* Collective over the group, blocking. Sums n floats in place, at most `chunk` floats a call
-     * (0: as many as one call of MPI takes). The caller owns data. n may be 0 and may exceed INT_MAX.
-     * The same bits on all ranks. 0, or -1 with a reason. */
-    int (*allreduce)(void *self, float *data, size_t n, size_t chunk);
-    /* Local. */
+    /* Why it cannot connect the ranks of a node here, or NULL. Local; the same on all ranks. */
+    const char *(*refuses)(const struct cmn_topology *t, const struct cmn_options *o);
+    int (*open)(void **self, const struct cmn_group *group);
+    /* Optional (may be NULL). Zeroed memory for at least `floats` floats (the largest request of the group
+     * counts), aligned to 64 bytes, which the other calls use without a copy. The transport owns it
+     * until close. */
+    int (*memory)(void *self, size_t floats, float **memory);
+    /* The sum, on all ranks. */
+    int (*allreduce)(void *self, float *data, size_t n);
+    /* The sum, on rank 0; the other ranks' data is left undefined. */
+    int (*reduce)(void *self, float *data, size_t n);
+    /* On each rank its own slice becomes the sum of that slice; the rest is left undefined. */
+    int (*reduce_scatter)(void *self, float *data, size_t n, int slices);
+    /* Every slice becomes that of its owner. */
+    int (*allgather)(void *self, float *data, size_t n, int slices);
+    /* Everything becomes that of rank 0. */
+    int (*bcast)(void *self, float *data, size_t n);
+    /* Collective too. */
     void (*close)(void *self);
 };
 
 extern const struct cmn_transport cmn_mpi;
+extern const struct cmn_transport cmn_shm;
+
+/* Local. Slice i of n floats cut into `slices`: *at and *count in floats. Boundaries lie at multiples of
+ * 16 floats (a cache line); a slice may be empty. */
+void cmn_slice(size_t n, int slices, int i, size_t *at, size_t *count);
+
+/* Local. The transport that cmn_intra asks for inside a node; `auto` takes shm on the CPU and nccl on
+ * GPUs. NULL with a reason when it cannot be had. */
+const struct cmn_transport *cmn_transport_intra(const struct cmn_topology *t,
+                                                const struct cmn_options *o);
 
 #endif

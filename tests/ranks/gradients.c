@@ -15,7 +15,7 @@ static void open_net(const char *cfg)
 {
     srand((unsigned)top.rank + 1);
     net = nets_parse(cfg);
-    CHECK_SAYING(cmn_gradients_open(&g, net) == 0, "%s", cmn_reason());
+    CHECK_SAYING(cmn_gradients_open(&g, net, NULL, NULL) == 0, "%s", cmn_reason());
 }
 
 static void close_net(void)

@@ -1,0 +1,52 @@
+#include "transports/transport.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "log.h"
+
+static const struct cmn_transport *const table[] = {
+    &cmn_shm,
+    &cmn_mpi,
+};
+
+enum { TRANSPORTS = sizeof table / sizeof table[0] };
+
+void cmn_slice(size_t n, int slices, int i, size_t *at, size_t *count)
+{
+    const size_t unit = 16;
+    size_t units = (n + unit - 1) / unit;
+    size_t begin = units * (size_t)i / (size_t)slices * unit;
+    size_t end = units * ((size_t)i + 1) / (size_t)slices * unit;
+
+    *at = begin < n ? begin : n;
+    *count = (end < n ? end : n) - *at;
+}
+
+const struct cmn_transport *cmn_transport_intra(const struct cmn_topology *t,
+                                                const struct cmn_options *o)
+{
+    const char *name = cmn_options_word(o, "cmn_intra");
+    int any = !strcmp(name, "auto");
+    const char *why;
+
+    for (int i = 0; i < TRANSPORTS; i++) {
+        if (!any && strcmp(table[i]->name, name)) {
+            continue;
+        }
+        why = table[i]->refuses(t, o);
+        if (!why) {
+            return table[i];
+        }
+        if (!any) {
+            cmn_fail("cmn_intra=%s: %s", name, why);
+            return NULL;
+        }
+    }
+    if (any) {
+        cmn_fail("no transport connects the ranks of this node");
+    } else {
+        cmn_fail("cmn_intra=%s: not built in", name);
+    }
+    return NULL;
+}
