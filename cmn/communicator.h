@@ -52,12 +52,16 @@ struct cmn_communicator {
     /* Optional (may be NULL). Collective. Zeroed memory for `floats` floats, in which a block is exchanged
      * faster than elsewhere. The communicator owns it until close. 0, or -1 with a reason. */
     int (*memory)(void *self, size_t floats, float **memory);
+    /* Optional, where there is a step. Collective. Zeroed memory for `floats` floats that all ranks of the node
+     * have in common; *first says whether this rank is the one to fill it. The communicator owns it
+     * until close. 0, or -1 with a reason. */
+    int (*common)(void *self, size_t floats, float **memory, int *first);
     /* Collective, blocking, called in the same order everywhere. Replaces every tensor, and the
      * tally, by its sum over all ranks; the same bits on all ranks. 0, or -1 with a reason. */
     int (*allreduce)(void *self, const struct cmn_exchange *x);
-    /* Optional (may be NULL). As allreduce, but ends with the weights updated on all ranks. Block and weights
-     * must lie in one piece of memory that `memory` gave. Of the gradients it leaves, summed over all
-     * ranks, momentum * u: what the next step's gradients are added to. */
+    /* Optional (may be NULL). As allreduce, but ends with the weights updated on all ranks. The block and the
+     * tally lie in memory that `memory` gave, the weights in what `common` gave. Of the gradients it
+     * leaves on the ranks what sums up to momentum * u: the next step's gradients are added to that. */
     int (*step)(void *self, const struct cmn_exchange *x, const struct cmn_sgd *sgd);
     /* Collective. */
     void (*close)(void *self);

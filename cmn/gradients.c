@@ -154,9 +154,11 @@ static size_t padded(size_t n)
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static void move(float **tensor, float *to, size_t n)
+static void move(float **tensor, float *to, size_t n, int fill)
 {
-    memcpy(to, *tensor, n * sizeof *to);
+    if (fill) {
+        memcpy(to, *tensor, n * sizeof *to);
+    }
     free(*tensor);
     *tensor = to;
 }
@@ -181,7 +183,8 @@ static int get_arena(struct cmn_gradients *g, const struct cmn_communicator *c, 
 static int build_arena(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
 {
     size_t total = CMN_TALLIES, at = 0;
-    int spans = 0, steps = c && c->step;
+    int spans = 0, steps = c && c->step, first = 0;
+    float *weights = NULL;
 
     for (int i = 0; i < g->tensors; i++) {
         total += g->tensor[i].kind == CMN_GRADIENT ? padded(g->tensor[i].n) : 0;
@@ -192,7 +195,7 @@ static int build_arena(struct cmn_gradients *g, const struct cmn_communicator *c
     if (!g->span || !g->rate || !g->decay) {
         return cmn_fail("gradients: out of memory");
     }
-    if (get_arena(g, c, self, steps ? 2 * total : total)) {
+    if (get_arena(g, c, self, total) || (steps && c->common(self, total, &weights, &first))) {
         return -1;
     }
     for (int i = 0; i < g->tensors; i++) {
@@ -200,9 +203,9 @@ static int build_arena(struct cmn_gradients *g, const struct cmn_communicator *c
         if (t->kind != CMN_GRADIENT) {
             continue;
         }
-        move(t->at, g->arena + at, t->n);
+        move(t->at, g->arena + at, t->n, 1);
         if (steps) {
-            move(t->weight, g->arena + total + at, t->n);
+            move(t->weight, weights + at, t->n, first);
         }
         g->span[spans++] = (struct cmn_span){g->arena + at, t->n};
         at += padded(t->n);
@@ -213,7 +216,7 @@ static int build_arena(struct cmn_gradients *g, const struct cmn_communicator *c
         .tensors = spans,
         .block = {g->arena, at},
         .tally = {g->tally, CMN_TALLIES},
-        .weights = steps ? g->arena + total : NULL,
+        .weights = weights,
     };
     return 0;
 }

@@ -53,8 +53,8 @@ struct cmn_gradients {
 };
 
 /* Collective when the communicator c (with its self) has memory of its own; c may be NULL. Lists the
- * tensors of net by layer type and moves its gradients (with what they hold) to one arena, and their
- * weights too when c can step. The network must stay where it is until cmn_gradients_close, and c open.
+ * tensors of net by layer type and moves its gradients (with what they hold) to one arena; when c can step, also
+ * their weights to memory that the ranks of a node have in common. The network must stay where it is until cmn_gradients_close, and c open.
  * 0, or -1 and a reason. */
 int cmn_gradients_open(struct cmn_gradients *g, struct network *net,
                        const struct cmn_communicator *c, void *self);

@@ -1,12 +1,13 @@
 #include "images.h"
 
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <uthash.h>
+
+#include "memory.h"
 
 struct kept {
     UT_hash_handle hh;
@@ -86,56 +87,9 @@ void cmn_images_keep(const char *file, int channels, int w, int h, int c,
     pthread_rwlock_unlock(&lock);
 }
 
-static unsigned long long number_in(const char *file, unsigned long long otherwise)
-{
-    unsigned long long value = otherwise;
-    FILE *in = fopen(file, "r");
-
-    if (in) {
-        if (fscanf(in, "%llu", &value) != 1) {
-            value = otherwise; /* "max" */
-        }
-        fclose(in);
-    }
-    return value;
-}
-
-/* What a container may still take: its own limit, not the host's memory. cgroup v2, then v1. */
-static unsigned long long left_in_container(void)
-{
-    static const char *const names[][2] = {
-        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-        {"/sys/fs/cgroup/memory/memory.limit_in_bytes",
-         "/sys/fs/cgroup/memory/memory.usage_in_bytes"}};
-    unsigned long long left = ULLONG_MAX;
-
-    for (size_t i = 0; i < 2; i++) {
-        unsigned long long most = number_in(names[i][0], ULLONG_MAX);
-        unsigned long long taken = number_in(names[i][1], 0);
-        if (most != ULLONG_MAX) {
-            left = most > taken ? most - taken : 0;
-        }
-    }
-    return left;
-}
-
 size_t cmn_images_default_limit(int ranks_on_node)
 {
-    unsigned long long kib = 0, bytes;
-    unsigned long long left = left_in_container();
-    char line[256];
-    FILE *file = fopen("/proc/meminfo", "r");
-
-    while (file && fgets(line, sizeof line, file)) {
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) {
-            break;
-        }
-    }
-    if (file) {
-        fclose(file);
-    }
-    bytes = kib * 1024 < left ? kib * 1024 : left;
-    return (size_t)(bytes / 4) / (size_t)ranks_on_node;
+    return cmn_memory_free() / 4 / (size_t)ranks_on_node;
 }
 
 void cmn_images_close(void)

@@ -43,6 +43,11 @@ int cmn_training_share(struct cmn_training *t, int batch)
     return 0;
 }
 
+static int meet(const struct cmn_training *t)
+{
+    return cmn_mpi_check(MPI_Barrier(t->session->topology.world), "MPI_Barrier");
+}
+
 int cmn_training_attach(struct cmn_training *t, const char *cfg)
 {
     struct cmn_session *s = t->session;
@@ -62,6 +67,9 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
         return -1;
     }
     t->attached = 1;
+    if (meet(t)) { /* weights that ranks have in common are filled by one of them, and then sent */
+        return -1;
+    }
     cfg_text = cmn_files_cfg_text(cfg);
     if (!cfg_text) {
         return -1;
@@ -77,7 +85,7 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
     if (result) {
         return -1;
     }
-    return cmn_gradients_broadcast(&t->gradients, t->net, &s->topology);
+    return cmn_gradients_broadcast(&t->gradients, t->net, &s->topology) || meet(t) ? -1 : 0;
 }
 
 void cmn_training_detach(struct cmn_training *t)

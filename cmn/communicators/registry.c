@@ -6,11 +6,13 @@
 
 extern const struct cmn_communicator cmn_communicator_naive;
 extern const struct cmn_communicator cmn_communicator_flat;
+extern const struct cmn_communicator cmn_communicator_shm;
 extern const struct cmn_communicator cmn_communicator_dummy;
 
 static const struct cmn_communicator *const registry[] = {
     &cmn_communicator_naive,
     &cmn_communicator_flat,
+    &cmn_communicator_shm,
     &cmn_communicator_dummy,
 };
 

@@ -1,0 +1,247 @@
+/* shm: gradients lie in a window shared by the ranks of a node, and are summed where they lie.
+ *
+ * Steps on one node: all meet; each rank sums its slice of all ranks' gradients, and writes it to all of them
+ * (allreduce), or updates the weights of that slice, which the ranks of a node have in common (step); all meet.
+ * Steps on several nodes: all of the node meet; each rank sums its slice of the node's gradients into the block of intra
+ * rank 0; all meet; the first k ranks of each node, k the smallest number of ranks of any node, sum a k-th of that
+ * block over the nodes by MPI; all meet; each rank copies the block (allreduce), or updates its slice of the weights
+ * (step); all meet.
+ * Bytes, n floats: none copied within a node. Over a node's link, each way, 2(M-1)/M * 4n for M nodes by
+ * a bandwidth-optimal MPI_Allreduce: 4n for two nodes.
+ * The order of additions is that of the ranks, then that of the nodes.
+ * Source: the slices are those of the reduce-scatter in Rabenseifner, "Optimization of Collective Reduction
+ * Operations", 2004, without its messages. */
+#include "communicator.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "sums.h"
+#include "transports/transport.h"
+#include "transports/window.h"
+
+enum { WINDOWS = 8, TALLY_MOST = 64 };
+
+struct shm {
+    struct cmn_group intra, inter;
+    void *between; /* transport of inter, on the ranks that use it */
+    struct cmn_window *meeting;
+    struct cmn_window *window[WINDOWS]; /* memory and common, in the order of their requests */
+    int windows;
+    float **part, **cursor; /* of each rank of the node: where its block begins; a place in it */
+};
+
+static const char *refuses_shm(const struct cmn_topology *t, const struct cmn_options *o)
+{
+    if (t->device >= 0) {
+        return "gradients on a GPU lie in its own memory: use pure_nccl or hierarchical";
+    }
+    return o->intra == CMN_INTRA_AUTO || o->intra == CMN_INTRA_SHM
+               ? NULL
+               : "cmn_intra asks for another way within a node: use hierarchical or "
+                 "two_dimensional";
+}
+
+static int open_shm(void **self, const struct cmn_topology *t, const struct cmn_options *o)
+{
+    struct shm *s = calloc(1, sizeof *s);
+
+    if (!s) {
+        return cmn_fail("out of memory");
+    }
+    *self = s;
+    s->intra = (struct cmn_group){t->intra, "intra", t, o, 0};
+    s->inter = (struct cmn_group){t->inter, "inter", t, o, 0};
+    s->part = calloc((size_t)t->intra_size, sizeof *s->part);
+    s->cursor = calloc((size_t)t->intra_size, sizeof *s->cursor);
+    if (!s->part || !s->cursor) {
+        return cmn_fail("out of memory");
+    }
+    if (t->inter_size > 1 && t->intra_rank < t->least_intra &&
+        cmn_mpi.open(&s->between, &s->inter)) {
+        return -1;
+    }
+    return cmn_window_open(&s->meeting, &s->intra, 0, 0);
+}
+
+static int new_window(struct shm *s, size_t bytes, size_t common)
+{
+    if (s->windows == WINDOWS) {
+        return cmn_fail("shm: more than %d blocks of memory", WINDOWS);
+    }
+    return cmn_window_open(&s->window[s->windows], &s->intra, bytes, common) ? -1 : s->windows++;
+}
+
+static int memory_shm(void *self, size_t floats, float **memory)
+{
+    struct shm *s = self;
+    int i = new_window(s, floats * sizeof **memory, 0);
+
+    *memory = i < 0 ? NULL : cmn_window_part(s->window[i], s->intra.topology->intra_rank);
+    return i < 0 ? -1 : 0;
+}
+
+static int common_shm(void *self, size_t floats, float **memory, int *first)
+{
+    struct shm *s = self;
+    int i = new_window(s, 0, floats * sizeof **memory);
+
+    *memory = i < 0 ? NULL : cmn_window_common(s->window[i]);
+    *first = s->intra.topology->intra_rank == 0;
+    return i < 0 ? -1 : 0;
+}
+
+/* Sets part[] to where every rank of the node has what this one has at `mine`. */
+static int find_parts(struct shm *s, float *mine, size_t n)
+{
+    const struct cmn_topology *t = s->intra.topology;
+
+    for (int i = 0; i < s->windows; i++) {
+        const struct cmn_window *w = s->window[i];
+        if (cmn_window_holds(w, mine, n * sizeof *mine)) {
+            size_t at = (size_t)(mine - (float *)cmn_window_part(w, t->intra_rank));
+            for (int k = 0; k < t->intra_size; k++) {
+                s->part[k] = (float *)cmn_window_part(w, k) + at;
+            }
+            return 0;
+        }
+    }
+    return cmn_fail("shm: the gradients do not lie in the shared window");
+}
+
+/* The parts, each moved on by `at` floats. */
+static float *const *parts_at(struct shm *s, size_t at)
+{
+    for (int k = 0; k < s->intra.topology->intra_size; k++) {
+        s->cursor[k] = s->part[k] + at;
+    }
+    return s->cursor;
+}
+
+/* Several nodes: leaves the sum of all ranks in the block of intra rank 0, n floats. */
+static int sum_over_nodes(struct shm *s, size_t n)
+{
+    const struct cmn_topology *t = s->intra.topology;
+    float *block = s->part[0];
+    size_t at, count;
+
+    cmn_slice(n, t->intra_size, t->intra_rank, &at, &count);
+    cmn_sum(block + at, parts_at(s, at), t->intra_size, count);
+    if (cmn_window_meet(s->meeting)) {
+        return -1;
+    }
+    if (s->between) {
+        cmn_slice(n, t->least_intra, t->intra_rank, &at, &count);
+        if (cmn_mpi.allreduce(s->between, block + at, count)) {
+            return -1;
+        }
+    }
+    return cmn_window_meet(s->meeting);
+}
+
+static int allreduce_shm(void *self, const struct cmn_exchange *x)
+{
+    struct shm *s = self;
+    const struct cmn_topology *t = s->intra.topology;
+    size_t n = x->block.n + x->tally.n, at, count;
+
+    if (find_parts(s, x->block.data, n) || cmn_window_meet(s->meeting)) {
+        return -1;
+    }
+    if (t->inter_size > 1) {
+        if (sum_over_nodes(s, n)) {
+            return -1;
+        }
+        if (t->intra_rank != 0) {
+            memcpy(x->block.data, s->part[0], n * sizeof *x->block.data);
+        }
+    } else {
+        cmn_slice(n, t->intra_size, t->intra_rank, &at, &count);
+        cmn_sum_everywhere(parts_at(s, at), t->intra_size, count);
+    }
+    return cmn_window_meet(s->meeting);
+}
+
+/* Updates what lies in [from, to) of the block, tensor by tensor. */
+static void step_slice(struct shm *s, const struct cmn_exchange *x, const struct cmn_sgd *sgd,
+                       size_t from, size_t to)
+{
+    const struct cmn_topology *t = s->intra.topology;
+    int nodes = t->inter_size;
+
+    for (int i = 0; i < x->tensors; i++) {
+        size_t begin = (size_t)(x->tensor[i].data - x->block.data);
+        size_t end = begin + x->tensor[i].n;
+        struct cmn_sgd_slice how = {sgd->rate[i], sgd->decay[i], sgd->momentum / (float)nodes};
+        begin = begin > from ? begin : from;
+        end = end < to ? end : to;
+        if (begin < end) {
+            cmn_sum_and_step(x->weights + begin, parts_at(s, begin), nodes > 1 ? 1 : t->intra_size,
+                             nodes > 1 ? 0 : t->intra_rank, &how, end - begin);
+        }
+    }
+}
+
+/* The momentum stays in the slice of the rank that updates it, or, with several nodes, in the block of
+ * intra rank 0, each node keeping its share of it; all else is 0. So it counts once in the next sum. */
+static int step_shm(void *self, const struct cmn_exchange *x, const struct cmn_sgd *sgd)
+{
+    struct shm *s = self;
+    const struct cmn_topology *t = s->intra.topology;
+    size_t n = x->block.n + x->tally.n, at, count;
+    float tally[TALLY_MOST];
+
+    if (x->tally.n > TALLY_MOST) {
+        return cmn_fail("shm: a tally of %zu floats", x->tally.n);
+    }
+    if (find_parts(s, x->block.data, n) || cmn_window_meet(s->meeting)) {
+        return -1;
+    }
+    if (t->inter_size > 1 && sum_over_nodes(s, n)) {
+        return -1;
+    }
+    cmn_sum(tally, parts_at(s, x->block.n), t->inter_size > 1 ? 1 : t->intra_size, x->tally.n);
+    if (t->inter_size > 1 && t->intra_rank != 0) {
+        memset(x->block.data, 0, x->block.n * sizeof *x->block.data);
+    }
+    cmn_slice(x->block.n, t->intra_size, t->intra_rank, &at, &count);
+    step_slice(s, x, sgd, at, at + count);
+    if (cmn_window_meet(s->meeting)) {
+        return -1;
+    }
+    memcpy(x->tally.data, tally, x->tally.n * sizeof *tally);
+    return 0;
+}
+
+static void close_shm(void *self)
+{
+    struct shm *s = self;
+
+    for (int i = 0; i < s->windows; i++) {
+        cmn_window_close(s->window[i]);
+    }
+    cmn_window_close(s->meeting);
+    if (s->between) {
+        cmn_mpi.close(s->between);
+    }
+    free(s->part);
+    free(s->cursor);
+    free(s);
+}
+
+const struct cmn_communicator cmn_communicator_shm = {
+    .name = "shm",
+    .cpu = "yes",
+    .gpu = "no: use pure_nccl or hierarchical",
+    .use = "ranks on one node, and several nodes: gradients summed, and weights updated, in shared "
+           "memory",
+    .sums = 1,
+    .refuses = refuses_shm,
+    .open = open_shm,
+    .memory = memory_shm,
+    .common = common_shm,
+    .allreduce = allreduce_shm,
+    .step = step_shm,
+    .close = close_shm,
+};

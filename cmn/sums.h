@@ -1,0 +1,24 @@
+/* Loops over floats that lie in several ranks' memory. Local; additions in the order of the parts, so a
+ * result has the same bits wherever and however often it is computed. */
+#ifndef CMN_SUMS_H
+#define CMN_SUMS_H
+
+#include <stddef.h>
+
+/* into[i] = part[0][i] + part[1][i] + …, for n floats. `into` may be one of the parts. */
+void cmn_sum(float *into, float *const *part, int parts, size_t n);
+
+/* Every part becomes the sum of all, for n floats. */
+void cmn_sum_everywhere(float *const *part, int parts, size_t n);
+
+/* A slice of a tensor in an update (struct cmn_sgd, for one tensor). */
+struct cmn_sgd_slice {
+    float rate, decay, momentum;
+};
+
+/* With g the sum of the parts: u = g + decay * w; w += rate * u; part[mine] becomes momentum * u and every other part
+ * 0, for n floats. */
+void cmn_sum_and_step(float *weights, float *const *part, int parts, int mine,
+                      const struct cmn_sgd_slice *how, size_t n);
+
+#endif
