@@ -1,5 +1,5 @@
 /* From Darknet's layers to lists of tensors, and the arena in which all gradients lie.
- * The only file that knows Darknet's layers (cmn.c, training.c, epoch.c and evaluator.c know the
+ * The only file that knows Darknet's layers (hooks.c, training.c, epoch.c and evaluator.c know the
  * network). */
 #ifndef CMN_GRADIENTS_H
 #define CMN_GRADIENTS_H

@@ -1,0 +1,261 @@
+#include "cmn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "darknet.h"
+#include "option_list.h"
+
+#include "files.h"
+#include "images.h"
+#include "job.h"
+#include "loader.h"
+#include "log.h"
+#include "report/report.h"
+#include "training.h"
+
+static struct cmn_training *trained; /* the network that the job trains */
+
+/* ---- reading ---- */
+
+static void read_keys(struct list *options)
+{
+    for (const node *n = options->front; n; n = n->next) {
+        const kvp *pair = n->val;
+        if (pair->key && !strncmp(pair->key, "cmn_", 4)) {
+            cmn_check(cmn_options_set(&cmn_job.options, pair->key, pair->val ? pair->val : "", 0));
+        }
+    }
+}
+
+int cmn_batch(struct network *net, struct list *options, int batch)
+{
+    struct cmn_training *t;
+
+    if (!cmn_job.on) {
+        return batch;
+    }
+    read_keys(options);
+    cmn_check(cmn_session_configure(&cmn_job));
+    t = calloc(1, sizeof *t);
+    if (!t) {
+        cmn_check(cmn_fail("out of memory"));
+    }
+    t->session = &cmn_job;
+    t->net = net;
+    net->cmn = t;
+    trained = t;
+    cmn_check(cmn_training_share(t, batch));
+    return t->local;
+}
+
+int cmn_reads(void)
+{
+    return !cmn_job.on || cmn_job.topology.rank == 0;
+}
+
+void cmn_network(struct network *net, const char *cfg)
+{
+    if (cmn_job.on) {
+        cmn_check(cmn_training_attach(net->cmn, cfg));
+    }
+}
+
+void cmn_free(struct network *net)
+{
+    struct cmn_training *t = net->cmn;
+
+    if (t) {
+        cmn_training_detach(t);
+        trained = trained == t ? NULL : trained;
+        free(t);
+        net->cmn = NULL;
+    }
+}
+
+/* What follows depends on the file: ranks with different ones would part ways. */
+static int compare_data(const struct list *options)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    int result;
+
+    if (!out) {
+        return cmn_fail("out of memory");
+    }
+    for (const node *n = options->front; n; n = n->next) {
+        const kvp *pair = n->val;
+        fprintf(out, "%s=%s\n", pair->key, pair->val ? pair->val : "");
+    }
+    fclose(out);
+    result = cmn_files_compare("data file", text, &cmn_job.topology);
+    free(text);
+    return result;
+}
+
+void cmn_data(struct list *options)
+{
+    /* Images with several tags are no classes: top-1 says nothing about them. */
+    int tags = option_find_int_quiet(options, "tag", 0);
+
+    if (!cmn_job.on) {
+        return;
+    }
+    cmn_check(compare_data(options));
+    if (cmn_job.command == CMN_CLASSIFIER_TRAIN) {
+        cmn_check(cmn_session_data(&cmn_job, option_find_str(options, "backup", NULL),
+                                   option_find_str(options, "train", NULL),
+                                   tags ? NULL : option_find_str(options, "valid", NULL),
+                                   option_find_str(options, "labels", NULL),
+                                   option_find_int_quiet(options, "classes", 2),
+                                   option_find_int_quiet(options, "top", 1)));
+    }
+}
+
+FILE *cmn_fopen(const char *name)
+{
+    FILE *file;
+
+    if (!cmn_job.on) {
+        return fopen(name, "r");
+    }
+    file = cmn_files_share(&cmn_job.topology, name);
+    if (file && !strcmp(name, cmn_job.train_list)) {
+        cmn_job.train_images = cmn_files_count_lines(file);
+        if (trained) {
+            cmn_check(cmn_training_epochs(trained));
+        }
+    }
+    return file;
+}
+
+/* ---- loading ---- */
+
+size_t cmn_draw(int n, int images)
+{
+    size_t first = 0;
+
+    if (cmn_job.on) {
+        cmn_check(cmn_training_draw(trained, (size_t)n, (size_t)images, &first));
+    }
+    return first;
+}
+
+void cmn_undraw(void)
+{
+    if (cmn_job.on) {
+        cmn_training_undraw(trained);
+    }
+}
+
+void cmn_loader(size_t first)
+{
+    if (cmn_job.on) {
+        cmn_loader_start(first);
+    }
+}
+
+char **cmn_paths(char **paths, int n)
+{
+    char **mine;
+
+    if (!cmn_job.on) {
+        return NULL;
+    }
+    mine = cmn_loader_paths(trained->scatter, paths, n);
+    cmn_check(mine ? 0 : -1);
+    return mine;
+}
+
+unsigned char *cmn_image(const char *file, int channels, int *w, int *h, int *c)
+{
+    if (!cmn_job.on) {
+        return NULL;
+    }
+    cmn_loader_next_image();
+    return cmn_images_find(file, channels, w, h, c);
+}
+
+void cmn_keep(const char *file, int channels, int w, int h, int c, const unsigned char *pixels)
+{
+    if (cmn_job.on) {
+        cmn_images_keep(file, channels, w, h, c, pixels);
+    }
+}
+
+/* ---- training ---- */
+
+int cmn_images(struct network *net)
+{
+    const struct cmn_training *t = net->cmn;
+
+    return t ? t->total : net->batch;
+}
+
+int cmn_pass(struct network *net)
+{
+    if (net->cmn) {
+        cmn_check(cmn_training_pass(net->cmn));
+    }
+    return cmn_images(net);
+}
+
+int cmn_passed(struct network *net, int last)
+{
+    return net->cmn ? cmn_training_passed(net->cmn) : last;
+}
+
+int cmn_update(struct network *net, int *batch, float *momentum, float rate, float decay)
+{
+    struct cmn_rule rule = {*batch, rate, *momentum, decay, 0};
+
+    if (net->cmn) {
+        cmn_check(cmn_training_update(net->cmn, &rule));
+        *batch = rule.batch;
+        *momentum = rule.momentum;
+    }
+    return rule.done;
+}
+
+float cmn_loss(struct network *net, float loss)
+{
+    struct cmn_training *t = net->cmn;
+
+    if (!t) {
+        return loss;
+    }
+    cmn_check(cmn_training_step_done(t));
+    return t->mean_loss;
+}
+
+int cmn_writes(struct network *net)
+{
+    struct cmn_training *t = net->cmn;
+
+    if (!t) {
+        return 1;
+    }
+    cmn_report_clear(t->report);
+    cmn_check(cmn_gradients_average_statistics(&t->gradients, &cmn_job.topology));
+    return cmn_job.topology.rank == 0;
+}
+
+int cmn_validate(struct network *net, char **paths, int n, char **labels, int classes, int top)
+{
+    struct cmn_valid_set set = {paths, n, labels, classes, top};
+    const struct cmn_training *t = net->cmn;
+    struct cmn_score score;
+
+    if (!t) {
+        return 0;
+    }
+    /* Darknet sets the batch to 1 before it validates; the layers still have room for more. */
+    set_batch_network(net, t->local);
+    cmn_check(cmn_evaluate(net, &set, t->local, &cmn_job.topology, &score));
+    printf("%ld: top 1: %f, top %d: %f\n", score.images, (double)score.top1 / (double)score.images,
+           top, (double)score.topk / (double)score.images);
+    printf("validation: %ld images, %ld right, %ld in top %d, loss %f\n", score.images, score.top1,
+           score.topk, top, score.loss);
+    return 1;
+}

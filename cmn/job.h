@@ -1,0 +1,13 @@
+/* What cmn.c (start and end of the job) and hooks.c (the calls of Darknet's patched source) share. */
+#ifndef CMN_JOB_H
+#define CMN_JOB_H
+
+#include "session.h"
+
+/* The job of this process; `on` is 0 unless it takes part in one. */
+extern struct cmn_session cmn_job;
+
+/* Local. Does not return when the result is negative: ends the job with the reason noted last. */
+void cmn_check(int result);
+
+#endif
