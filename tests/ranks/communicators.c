@@ -39,7 +39,8 @@ static void make_world(struct world *w, const size_t *n, int tensors)
     }
     w->tensor[tensors] = (struct cmn_span){w->memory + at, TALLY};
     w->spans = tensors + 1;
-    w->x = (struct cmn_exchange){w->tensor, tensors, {w->memory + GUARD, total}, w->tensor[tensors]};
+    w->x = (struct cmn_exchange){w->tensor, tensors, {w->memory + GUARD, total}, w->tensor[tensors],
+                                  NULL};
 }
 
 static float whole(size_t i, int rank)
@@ -181,11 +182,17 @@ static void agree_with_naive(void **state)
     settle();
 }
 
+static const struct cmn_communicator *choose(const char *name, const char **why)
+{
+    snprintf(options.communicator, sizeof options.communicator, "%s", name);
+    return cmn_communicator_choose(&top, &options, why);
+}
+
 static void dummy_exchanges_nothing(void **state)
 {
     const size_t length[] = {1000};
     const char *why;
-    const struct cmn_communicator *c = cmn_communicator_choose("dummy", &top, &why);
+    const struct cmn_communicator *c = choose("dummy", &why);
     struct world w;
     void *self = NULL;
 
@@ -211,13 +218,13 @@ static void choice(void **state)
 
     (void)state;
     for (int k = 0; (c = cmn_communicator_at(k)); k++) {
-        CHECK(cmn_communicator_choose(c->name, &top, &why) == c);
+        CHECK(choose(c->name, &why) == c);
         CHECK(c->cpu && c->gpu && c->use && c->open && c->allreduce && c->close);
     }
-    c = cmn_communicator_choose("auto", &top, &why);
+    c = choose("auto", &why);
     CHECK(c && c->sums);
     CHECK(why && strstr(why, "auto"));
-    CHECK(!cmn_communicator_choose("ring", &top, &why));
+    CHECK(!choose("ring", &why));
     CHECK(strstr(cmn_reason(), "ring"));
     for (int k = 0; (c = cmn_communicator_at(k)); k++) {
         CHECK_SAYING(strstr(cmn_reason(), c->name), "%s", cmn_reason());
@@ -233,6 +240,7 @@ static int group(void)
         cmocka_unit_test(choice),
     };
 
+    cmn_options_default(&options);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

@@ -40,6 +40,42 @@ static inline void settle(void)
     }
 }
 
+/* Nodes that one machine stands for: the node of each rank. */
+static const struct shape {
+    const char *name;
+    int size, nodes;
+    int node[5];
+} shapes[] = {
+    {"1+1", 2, 2, {0, 1}},
+    {"2+1", 3, 2, {0, 0, 1}},
+    {"2+1, ranks in turns", 3, 2, {0, 1, 0}},
+    {"1+1+1", 3, 3, {0, 1, 2}},
+    {"2+2", 4, 2, {0, 0, 1, 1}},
+    {"2+2, ranks in turns", 4, 2, {0, 1, 0, 1}},
+    {"1+3", 4, 2, {0, 1, 1, 1}},
+    {"1+1+1+1", 4, 4, {0, 1, 2, 3}},
+    {"3+2", 5, 2, {0, 0, 0, 1, 1}},
+    {"1+4", 5, 2, {0, 1, 1, 1, 1}},
+    {"2+2+1, ranks in turns", 5, 3, {0, 1, 2, 0, 1}},
+    {"1+1+1+1+1", 5, 5, {0, 1, 2, 3, 4}},
+};
+
+/* Collective. Calls `test` with the world as it is and, when that is one node, once for each shape of its
+ * size. */
+static inline void in_every_world(void (*test)(const struct cmn_topology *t, const char *name))
+{
+    test(&top, "as it is");
+    for (size_t i = 0; i < COUNT(shapes) && top.inter_size == 1; i++) {
+        struct cmn_topology t;
+        if (shapes[i].size != top.size) {
+            continue;
+        }
+        CHECK_SAYING(cmn_topology_open_as(&t, shapes[i].node[top.rank]) == 0, "%s", cmn_reason());
+        test(&t, shapes[i].name);
+        cmn_topology_close(&t);
+    }
+}
+
 /* Collective. Whether the n bytes are the same on all ranks. */
 static inline int same_everywhere(const void *bytes, size_t n)
 {

@@ -3,21 +3,23 @@
 #include "transports/transport.h"
 
 static const struct cmn_transport *const transports[] = {&cmn_mpi};
+static struct cmn_options options;
 
 /* Integers with exact sums; a guard float behind. */
-static void reduce(const struct cmn_transport *t, MPI_Comm group, int size, int rank, size_t n,
+static void reduce(const struct cmn_transport *t, MPI_Comm comm, int size, int rank, size_t n,
                    size_t chunk)
 {
+    const struct cmn_group group = {comm, "test", &top, &options, chunk};
     float *data = malloc((n + 1) * sizeof *data);
     void *self = NULL;
 
-    CHECK_SAYING(t->open(&self, group) == 0, "%s", cmn_reason());
+    CHECK_SAYING(t->open(&self, &group) == 0, "%s", cmn_reason());
     for (int call = 0; call < 2; call++) {
         for (size_t i = 0; i < n; i++) {
             data[i] = (float)(i % 1000) + (float)rank;
         }
         data[n] = 77;
-        CHECK_SAYING(t->allreduce(self, data, n, chunk) == 0, "%s", cmn_reason());
+        CHECK_SAYING(t->allreduce(self, data, n) == 0, "%s", cmn_reason());
         for (size_t i = 0; i < n; i++) {
             float want = (float)(i % 1000) * (float)size + (float)(size * (size - 1) / 2);
             CHECK_SAYING(data[i] == want, "%s, %zu floats in chunks of %zu, at %zu: %g, not %g",
@@ -67,6 +69,8 @@ static void groups(void **state)
 
 static void two_at_once(void **state)
 {
+    const struct cmn_group world = {top.world, "world", &top, &options, 0};
+    const struct cmn_group intra = {top.intra, "intra", &top, &options, 0};
     float a[10], b[10];
     void *first = NULL, *second = NULL;
 
@@ -75,10 +79,10 @@ static void two_at_once(void **state)
         a[i] = 1;
         b[i] = 2;
     }
-    CHECK(cmn_mpi.open(&first, top.world) == 0);
-    CHECK(cmn_mpi.open(&second, top.intra) == 0);
-    CHECK(cmn_mpi.allreduce(first, a, 10, 0) == 0);
-    CHECK(cmn_mpi.allreduce(second, b, 10, 0) == 0);
+    CHECK(cmn_mpi.open(&first, &world) == 0);
+    CHECK(cmn_mpi.open(&second, &intra) == 0);
+    CHECK(cmn_mpi.allreduce(first, a, 10) == 0);
+    CHECK(cmn_mpi.allreduce(second, b, 10) == 0);
     for (int i = 0; i < 10; i++) {
         CHECK(a[i] == (float)top.size);
         CHECK(b[i] == 2 * (float)top.intra_size);
@@ -94,6 +98,7 @@ static int group(void)
         cmocka_unit_test(chunks), cmocka_unit_test(groups), cmocka_unit_test(two_at_once),
     };
 
+    cmn_options_default(&options);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
