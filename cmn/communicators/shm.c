@@ -18,18 +18,17 @@
 
 #include "log.h"
 #include "sums.h"
+#include "transports/parts.h"
 #include "transports/transport.h"
 #include "transports/window.h"
 
-enum { WINDOWS = 8, TALLY_MOST = 64 };
+enum { TALLY_MOST = 64 };
 
 struct shm {
     struct cmn_group intra, inter;
     void *between; /* transport of inter, on the ranks that use it */
     struct cmn_window *meeting;
-    struct cmn_window *window[WINDOWS]; /* memory and common, in the order of their requests */
-    int windows;
-    float **part, **cursor; /* of each rank of the node: where its block begins; a place in it */
+    struct cmn_parts parts;
 };
 
 static const char *refuses_shm(const struct cmn_topology *t, const struct cmn_options *o)
@@ -53,10 +52,8 @@ static int open_shm(void **self, const struct cmn_topology *t, const struct cmn_
     *self = s;
     s->intra = (struct cmn_group){t->intra, "intra", t, o, 0};
     s->inter = (struct cmn_group){t->inter, "inter", t, o, 0};
-    s->part = calloc((size_t)t->intra_size, sizeof *s->part);
-    s->cursor = calloc((size_t)t->intra_size, sizeof *s->cursor);
-    if (!s->part || !s->cursor) {
-        return cmn_fail("out of memory");
+    if (cmn_parts_open(&s->parts, &s->intra)) {
+        return -1;
     }
     if (t->inter_size > 1 && t->intra_rank < t->least_intra &&
         cmn_mpi.open(&s->between, &s->inter)) {
@@ -65,69 +62,38 @@ static int open_shm(void **self, const struct cmn_topology *t, const struct cmn_
     return cmn_window_open(&s->meeting, &s->intra, 0, 0);
 }
 
-static int new_window(struct shm *s, size_t bytes, size_t common)
-{
-    if (s->windows == WINDOWS) {
-        return cmn_fail("shm: more than %d blocks of memory", WINDOWS);
-    }
-    return cmn_window_open(&s->window[s->windows], &s->intra, bytes, common) ? -1 : s->windows++;
-}
-
 static int memory_shm(void *self, size_t floats, float **memory)
 {
     struct shm *s = self;
-    int i = new_window(s, floats * sizeof **memory, 0);
 
-    *memory = i < 0 ? NULL : cmn_window_part(s->window[i], s->intra.topology->intra_rank);
-    return i < 0 ? -1 : 0;
+    return cmn_parts_memory(&s->parts, floats, memory);
 }
 
 static int common_shm(void *self, size_t floats, float **memory, int *first)
 {
     struct shm *s = self;
-    int i = new_window(s, 0, floats * sizeof **memory);
 
-    *memory = i < 0 ? NULL : cmn_window_common(s->window[i]);
-    *first = s->intra.topology->intra_rank == 0;
-    return i < 0 ? -1 : 0;
+    *first = s->parts.rank == 0;
+    return cmn_parts_common(&s->parts, floats, memory);
 }
 
-/* Sets part[] to where every rank of the node has what this one has at `mine`. */
-static int find_parts(struct shm *s, float *mine, size_t n)
+static int begin(struct shm *s, const struct cmn_exchange *x)
 {
-    const struct cmn_topology *t = s->intra.topology;
-
-    for (int i = 0; i < s->windows; i++) {
-        const struct cmn_window *w = s->window[i];
-        if (cmn_window_holds(w, mine, n * sizeof *mine)) {
-            size_t at = (size_t)(mine - (float *)cmn_window_part(w, t->intra_rank));
-            for (int k = 0; k < t->intra_size; k++) {
-                s->part[k] = (float *)cmn_window_part(w, k) + at;
-            }
-            return 0;
-        }
+    if (!cmn_parts_find(&s->parts, x->block.data, x->block.n + x->tally.n)) {
+        return cmn_fail("shm: the gradients do not lie in the shared window");
     }
-    return cmn_fail("shm: the gradients do not lie in the shared window");
-}
-
-/* The parts, each moved on by `at` floats. */
-static float *const *parts_at(struct shm *s, size_t at)
-{
-    for (int k = 0; k < s->intra.topology->intra_size; k++) {
-        s->cursor[k] = s->part[k] + at;
-    }
-    return s->cursor;
+    return cmn_window_meet(s->meeting);
 }
 
 /* Several nodes: leaves the sum of all ranks in the block of intra rank 0, n floats. */
 static int sum_over_nodes(struct shm *s, size_t n)
 {
     const struct cmn_topology *t = s->intra.topology;
-    float *block = s->part[0];
+    float *block = s->parts.part[0];
     size_t at, count;
 
     cmn_slice(n, t->intra_size, t->intra_rank, &at, &count);
-    cmn_sum(block + at, parts_at(s, at), t->intra_size, count);
+    cmn_sum(block + at, cmn_parts_at(&s->parts, at), t->intra_size, count);
     if (cmn_window_meet(s->meeting)) {
         return -1;
     }
@@ -146,7 +112,7 @@ static int allreduce_shm(void *self, const struct cmn_exchange *x)
     const struct cmn_topology *t = s->intra.topology;
     size_t n = x->block.n + x->tally.n, at, count;
 
-    if (find_parts(s, x->block.data, n) || cmn_window_meet(s->meeting)) {
+    if (begin(s, x)) {
         return -1;
     }
     if (t->inter_size > 1) {
@@ -154,11 +120,11 @@ static int allreduce_shm(void *self, const struct cmn_exchange *x)
             return -1;
         }
         if (t->intra_rank != 0) {
-            memcpy(x->block.data, s->part[0], n * sizeof *x->block.data);
+            memcpy(x->block.data, s->parts.part[0], n * sizeof *x->block.data);
         }
     } else {
         cmn_slice(n, t->intra_size, t->intra_rank, &at, &count);
-        cmn_sum_everywhere(parts_at(s, at), t->intra_size, count);
+        cmn_sum_everywhere(cmn_parts_at(&s->parts, at), t->intra_size, count);
     }
     return cmn_window_meet(s->meeting);
 }
@@ -171,14 +137,15 @@ static void step_slice(struct shm *s, const struct cmn_exchange *x, const struct
     int nodes = t->inter_size;
 
     for (int i = 0; i < x->tensors; i++) {
-        size_t begin = (size_t)(x->tensor[i].data - x->block.data);
-        size_t end = begin + x->tensor[i].n;
+        size_t first = (size_t)(x->tensor[i].data - x->block.data);
+        size_t end = first + x->tensor[i].n;
         struct cmn_sgd_slice how = {sgd->rate[i], sgd->decay[i], sgd->momentum / (float)nodes};
-        begin = begin > from ? begin : from;
+        first = first > from ? first : from;
         end = end < to ? end : to;
-        if (begin < end) {
-            cmn_sum_and_step(x->weights + begin, parts_at(s, begin), nodes > 1 ? 1 : t->intra_size,
-                             nodes > 1 ? 0 : t->intra_rank, &how, end - begin);
+        if (first < end) {
+            cmn_sum_and_step(x->weights + first, cmn_parts_at(&s->parts, first),
+                             nodes > 1 ? 1 : t->intra_size, nodes > 1 ? 0 : t->intra_rank, &how,
+                             end - first);
         }
     }
 }
@@ -195,13 +162,14 @@ static int step_shm(void *self, const struct cmn_exchange *x, const struct cmn_s
     if (x->tally.n > TALLY_MOST) {
         return cmn_fail("shm: a tally of %zu floats", x->tally.n);
     }
-    if (find_parts(s, x->block.data, n) || cmn_window_meet(s->meeting)) {
+    if (begin(s, x)) {
         return -1;
     }
     if (t->inter_size > 1 && sum_over_nodes(s, n)) {
         return -1;
     }
-    cmn_sum(tally, parts_at(s, x->block.n), t->inter_size > 1 ? 1 : t->intra_size, x->tally.n);
+    cmn_sum(tally, cmn_parts_at(&s->parts, x->block.n), t->inter_size > 1 ? 1 : t->intra_size,
+            x->tally.n);
     if (t->inter_size > 1 && t->intra_rank != 0) {
         memset(x->block.data, 0, x->block.n * sizeof *x->block.data);
     }
@@ -218,15 +186,11 @@ static void close_shm(void *self)
 {
     struct shm *s = self;
 
-    for (int i = 0; i < s->windows; i++) {
-        cmn_window_close(s->window[i]);
-    }
+    cmn_parts_close(&s->parts);
     cmn_window_close(s->meeting);
     if (s->between) {
         cmn_mpi.close(s->between);
     }
-    free(s->part);
-    free(s->cursor);
     free(s);
 }
 

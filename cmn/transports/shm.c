@@ -1,9 +1,349 @@
-/* placeholder */
+/* shm: the ranks of a node move floats through memory that they share.
+ *
+ * Data in memory that this transport gave is used where it lies: all meet, each rank works on its slice of
+ * everybody's data, all meet. Other data is piped: it goes chunk by chunk through slots in a window, two for each
+ * rank, so that one is filled while the other may still be read. One meeting a chunk is enough: who fills
+ * a slot again has met all others after they read it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "sums.h"
+#include "transports/parts.h"
 #include "transports/transport.h"
+#include "transports/window.h"
+
+/* Floats of a slot: 256 KiB, so that the slots of a few ranks stay in the second cache. */
+enum { SLOT = 65536, LINE = 16 };
+
+struct shm {
+    struct cmn_window
+        *window; /* of the slots: two filled by their rank, two with sums made by it */
+    struct cmn_parts parts;
+    int rank, ranks;
+    unsigned turn; /* meetings; the slots take turns with them, over all calls */
+};
+
 static const char *refuses_shm(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    (void)t;
     (void)o;
-    return "not built yet";
+    return t->device >= 0 ? "shm moves the CPU's memory, the gradients are on a GPU: use nccl"
+                          : NULL;
 }
-const struct cmn_transport cmn_shm = {.name = "shm", .refuses = refuses_shm};
+
+static int open_shm(void **self, const struct cmn_group *group)
+{
+    struct shm *s = calloc(1, sizeof *s);
+
+    if (!s) {
+        return cmn_fail("shm: out of memory");
+    }
+    *self = s;
+    MPI_Comm_rank(group->comm, &s->rank);
+    MPI_Comm_size(group->comm, &s->ranks);
+    if (cmn_parts_open(&s->parts, group)) {
+        return -1;
+    }
+    return cmn_window_open(&s->window, group, 4 * SLOT * sizeof(float), 0);
+}
+
+static int memory_shm(void *self, size_t floats, float **memory)
+{
+    struct shm *s = self;
+
+    return cmn_parts_memory(&s->parts, floats, memory);
+}
+
+static int meet(struct shm *s)
+{
+    s->turn++;
+    return cmn_window_meet(s->window);
+}
+
+/* ---- data that lies in the window ---- */
+
+static int allreduce_here(struct shm *s, size_t n)
+{
+    size_t at, count;
+
+    cmn_slice(n, s->ranks, s->rank, &at, &count);
+    if (meet(s)) {
+        return -1;
+    }
+    cmn_sum_everywhere(cmn_parts_at(&s->parts, at), s->ranks, count);
+    return meet(s);
+}
+
+static int reduce_here(struct shm *s, size_t n)
+{
+    size_t at, count;
+
+    cmn_slice(n, s->ranks, s->rank, &at, &count);
+    if (meet(s)) {
+        return -1;
+    }
+    cmn_sum(s->parts.part[0] + at, cmn_parts_at(&s->parts, at), s->ranks, count);
+    return meet(s);
+}
+
+static int reduce_scatter_here(struct shm *s, size_t n, int slices)
+{
+    size_t at, count;
+
+    if (meet(s)) {
+        return -1;
+    }
+    if (s->rank < slices) {
+        cmn_slice(n, slices, s->rank, &at, &count);
+        cmn_sum(s->parts.part[s->rank] + at, cmn_parts_at(&s->parts, at), s->ranks, count);
+    }
+    return meet(s);
+}
+
+static int allgather_here(struct shm *s, size_t n, int slices)
+{
+    size_t at, count;
+
+    if (meet(s)) {
+        return -1;
+    }
+    for (int i = 0; i < slices; i++) {
+        cmn_slice(n, slices, i, &at, &count);
+        if (i != s->rank) {
+            memcpy(s->parts.part[s->rank] + at, s->parts.part[i] + at, count * sizeof(float));
+        }
+    }
+    return meet(s);
+}
+
+static int bcast_here(struct shm *s, size_t n)
+{
+    if (meet(s)) {
+        return -1;
+    }
+    if (s->rank != 0) {
+        memcpy(s->parts.part[s->rank], s->parts.part[0], n * sizeof(float));
+    }
+    return meet(s);
+}
+
+/* ---- data that is piped ---- */
+
+/* The slot that `rank` fills for the meeting that is numbered `turn`; its sums lie two slots on. */
+static float *slot(const struct shm *s, int rank, unsigned turn)
+{
+    return (float *)cmn_window_part(s->window, rank) + (size_t)(turn & 1) * SLOT;
+}
+
+static float *sums(const struct shm *s, int rank, unsigned turn)
+{
+    return slot(s, rank, turn) + (size_t)2 * SLOT;
+}
+
+static size_t chunk_at(size_t n, size_t at, size_t chunk)
+{
+    return at >= n ? 0 : n - at < chunk ? n - at : chunk;
+}
+
+/* Sums `count` floats at `at` of every rank's slot of this turn; what this rank has itself is at `own`. */
+static void sum_slots(struct shm *s, unsigned turn, size_t at, float *own, float *into,
+                      size_t count)
+{
+    for (int k = 0; k < s->ranks; k++) {
+        s->parts.cursor[k] = k == s->rank ? own : slot(s, k, turn) + at;
+    }
+    cmn_sum(into, s->parts.cursor, s->ranks, count);
+}
+
+/* Fetches the sums that the others made of a chunk in an earlier turn. */
+static void fetch_sums(struct shm *s, unsigned turn, float *chunk, size_t count)
+{
+    size_t at, n;
+
+    for (int k = 0; k < s->ranks; k++) {
+        cmn_slice(count, s->ranks, k, &at, &n);
+        if (k != s->rank) {
+            memcpy(chunk + at, sums(s, k, turn) + at, n * sizeof *chunk);
+        }
+    }
+}
+
+/* Sum of all data, on all ranks or (`to_all` 0) on rank 0. While a chunk is summed the sums of the one before are
+ * fetched. */
+static int pipe_sum(struct shm *s, float *data, size_t n, int to_all)
+{
+    int fetches = to_all || s->rank == 0;
+    size_t at, own, count, before = 0;
+    unsigned turn;
+
+    for (at = 0; at < n || before; at += SLOT) {
+        size_t chunk = chunk_at(n, at, SLOT);
+        turn = s->turn;
+        for (int k = 0; k < s->ranks; k++) {
+            cmn_slice(chunk, s->ranks, k, &own, &count);
+            if (k != s->rank) {
+                memcpy(slot(s, s->rank, turn) + own, data + at + own, count * sizeof *data);
+            }
+        }
+        if (meet(s)) {
+            return -1;
+        }
+        if (before && fetches) {
+            fetch_sums(s, turn - 1, data + at - SLOT, before);
+        }
+        cmn_slice(chunk, s->ranks, s->rank, &own, &count);
+        sum_slots(s, turn, own, data + at + own, sums(s, s->rank, turn) + own, count);
+        if (fetches) {
+            memcpy(data + at + own, sums(s, s->rank, turn) + own, count * sizeof *data);
+        }
+        before = chunk;
+    }
+    return 0;
+}
+
+/* Floats of each slice that one turn moves, so that all slices are worked on at once. */
+static size_t share(int slices)
+{
+    return SLOT / (size_t)slices / LINE * LINE;
+}
+
+/* Turns that the longest slice takes. */
+static size_t turns(size_t n, int slices)
+{
+    size_t longest = 0, at, count;
+
+    for (int i = 0; i < slices; i++) {
+        cmn_slice(n, slices, i, &at, &count);
+        longest = count > longest ? count : longest;
+    }
+    return (longest + share(slices) - 1) / share(slices);
+}
+
+static int pipe_scatter(struct shm *s, float *data, size_t n, int slices)
+{
+    const size_t most = share(slices);
+    size_t at, count;
+
+    for (size_t t = 0; t < turns(n, slices); t++) {
+        unsigned turn = s->turn;
+        for (int i = 0; i < slices; i++) {
+            cmn_slice(n, slices, i, &at, &count);
+            if (i != s->rank) {
+                memcpy(slot(s, s->rank, turn) + (size_t)i * most, data + at + t * most,
+                       chunk_at(count, t * most, most) * sizeof *data);
+            }
+        }
+        if (meet(s)) {
+            return -1;
+        }
+        if (s->rank < slices) {
+            float *own;
+            cmn_slice(n, slices, s->rank, &at, &count);
+            own = data + at + t * most;
+            sum_slots(s, turn, (size_t)s->rank * most, own, own, chunk_at(count, t * most, most));
+        }
+    }
+    return 0;
+}
+
+static int pipe_gather(struct shm *s, float *data, size_t n, int slices)
+{
+    const size_t most = share(slices);
+    size_t at, count;
+
+    for (size_t t = 0; t < turns(n, slices); t++) {
+        unsigned turn = s->turn;
+        if (s->rank < slices) {
+            cmn_slice(n, slices, s->rank, &at, &count);
+            memcpy(slot(s, s->rank, turn), data + at + t * most,
+                   chunk_at(count, t * most, most) * sizeof *data);
+        }
+        if (meet(s)) {
+            return -1;
+        }
+        for (int i = 0; i < slices; i++) {
+            cmn_slice(n, slices, i, &at, &count);
+            if (i != s->rank) {
+                memcpy(data + at + t * most, slot(s, i, turn),
+                       chunk_at(count, t * most, most) * sizeof *data);
+            }
+        }
+    }
+    return 0;
+}
+
+/* ---- the operations ---- */
+
+static int allreduce_shm(void *self, float *data, size_t n)
+{
+    struct shm *s = self;
+
+    if (s->ranks == 1 || n == 0) {
+        return 0;
+    }
+    return cmn_parts_find(&s->parts, data, n) ? allreduce_here(s, n) : pipe_sum(s, data, n, 1);
+}
+
+static int reduce_shm(void *self, float *data, size_t n)
+{
+    struct shm *s = self;
+
+    if (s->ranks == 1 || n == 0) {
+        return 0;
+    }
+    return cmn_parts_find(&s->parts, data, n) ? reduce_here(s, n) : pipe_sum(s, data, n, 0);
+}
+
+static int reduce_scatter_shm(void *self, float *data, size_t n, int slices)
+{
+    struct shm *s = self;
+
+    if (s->ranks == 1 || n == 0) {
+        return 0;
+    }
+    return cmn_parts_find(&s->parts, data, n) ? reduce_scatter_here(s, n, slices)
+                                              : pipe_scatter(s, data, n, slices);
+}
+
+static int allgather_shm(void *self, float *data, size_t n, int slices)
+{
+    struct shm *s = self;
+
+    if (s->ranks == 1 || n == 0) {
+        return 0;
+    }
+    return cmn_parts_find(&s->parts, data, n) ? allgather_here(s, n, slices)
+                                              : pipe_gather(s, data, n, slices);
+}
+
+static int bcast_shm(void *self, float *data, size_t n)
+{
+    struct shm *s = self;
+
+    if (s->ranks == 1 || n == 0) {
+        return 0;
+    }
+    return cmn_parts_find(&s->parts, data, n) ? bcast_here(s, n) : pipe_gather(s, data, n, 1);
+}
+
+static void close_shm(void *self)
+{
+    struct shm *s = self;
+
+    cmn_window_close(s->window);
+    cmn_parts_close(&s->parts);
+    free(s);
+}
+
+const struct cmn_transport cmn_shm = {
+    .name = "shm",
+    .refuses = refuses_shm,
+    .open = open_shm,
+    .memory = memory_shm,
+    .allreduce = allreduce_shm,
+    .reduce = reduce_shm,
+    .reduce_scatter = reduce_scatter_shm,
+    .allgather = allgather_shm,
+    .bcast = bcast_shm,
+    .close = close_shm,
+};
