@@ -6,6 +6,7 @@
  * rank 0; all meet; the first k ranks of each node, k the smallest number of ranks of any node, sum a k-th of that
  * block over the nodes by MPI; all meet; each rank copies the block (allreduce), or updates its slice of the weights
  * (step); all meet.
+ * Gradients outside the window go as two_dimensional, piped through slots in shared memory.
  * Bytes, n floats: none copied within a node. Over a node's link, each way, 2(M-1)/M * 4n for M nodes by
  * a bandwidth-optimal MPI_Allreduce: 4n for two nodes.
  * The order of additions is that of the ranks, then that of the nodes.
@@ -27,6 +28,7 @@ enum { TALLY_MOST = 64 };
 struct shm {
     struct cmn_group intra, inter;
     void *between; /* transport of inter, on the ranks that use it */
+    void *pipe;    /* transport of intra, for gradients that lie elsewhere */
     struct cmn_window *meeting;
     struct cmn_parts parts;
 };
@@ -59,7 +61,8 @@ static int open_shm(void **self, const struct cmn_topology *t, const struct cmn_
         cmn_mpi.open(&s->between, &s->inter)) {
         return -1;
     }
-    return cmn_window_open(&s->meeting, &s->intra, 0, 0);
+    return cmn_shm.open(&s->pipe, &s->intra) || cmn_window_open(&s->meeting, &s->intra, 0, 0) ? -1
+                                                                                              : 0;
 }
 
 static int memory_shm(void *self, size_t floats, float **memory)
@@ -77,12 +80,25 @@ static int common_shm(void *self, size_t floats, float **memory, int *first)
     return cmn_parts_common(&s->parts, floats, memory);
 }
 
-static int begin(struct shm *s, const struct cmn_exchange *x)
+/* Gradients in memory of the caller's own: as two_dimensional. */
+static int allreduce_piped(struct shm *s, float *data, size_t n)
 {
-    if (!cmn_parts_find(&s->parts, x->block.data, x->block.n + x->tally.n)) {
-        return cmn_fail("shm: the gradients do not lie in the shared window");
+    const struct cmn_topology *t = s->intra.topology;
+    size_t at, count;
+
+    if (t->inter_size == 1) {
+        return cmn_shm.allreduce(s->pipe, data, n);
     }
-    return cmn_window_meet(s->meeting);
+    if (cmn_shm.reduce_scatter(s->pipe, data, n, t->least_intra)) {
+        return -1;
+    }
+    if (s->between) {
+        cmn_slice(n, t->least_intra, t->intra_rank, &at, &count);
+        if (cmn_mpi.allreduce(s->between, data + at, count)) {
+            return -1;
+        }
+    }
+    return cmn_shm.allgather(s->pipe, data, n, t->least_intra);
 }
 
 /* Several nodes: leaves the sum of all ranks in the block of intra rank 0, n floats. */
@@ -112,7 +128,10 @@ static int allreduce_shm(void *self, const struct cmn_exchange *x)
     const struct cmn_topology *t = s->intra.topology;
     size_t n = x->block.n + x->tally.n, at, count;
 
-    if (begin(s, x)) {
+    if (!cmn_parts_find(&s->parts, x->block.data, n)) {
+        return allreduce_piped(s, x->block.data, n);
+    }
+    if (cmn_window_meet(s->meeting)) {
         return -1;
     }
     if (t->inter_size > 1) {
@@ -162,7 +181,10 @@ static int step_shm(void *self, const struct cmn_exchange *x, const struct cmn_s
     if (x->tally.n > TALLY_MOST) {
         return cmn_fail("shm: a tally of %zu floats", x->tally.n);
     }
-    if (begin(s, x)) {
+    if (!cmn_parts_find(&s->parts, x->block.data, n)) {
+        return cmn_fail("shm: the gradients do not lie in the shared window");
+    }
+    if (cmn_window_meet(s->meeting)) {
         return -1;
     }
     if (t->inter_size > 1 && sum_over_nodes(s, n)) {
@@ -191,6 +213,7 @@ static void close_shm(void *self)
     if (s->between) {
         cmn_mpi.close(s->between);
     }
+    cmn_shm.close(s->pipe);
     free(s);
 }
 

@@ -2,7 +2,7 @@
 
 #include "transports/transport.h"
 
-static const struct cmn_transport *const transports[] = {&cmn_mpi};
+static const struct cmn_transport *const transports[] = {&cmn_mpi, &cmn_shm};
 static struct cmn_options options;
 
 /* Integers with exact sums; a guard float behind. */
