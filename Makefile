@@ -59,11 +59,12 @@ DK_EXEC := captcha lsd super art tag cifar go rnn segmenter regressor classifier
 CMN_SRC    := $(shell find cmn -name '*.c' 2>/dev/null | LC_ALL=C sort)
 UNIT_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/*.c))
 RANK_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/ranks/*.c))
+HOST_TOOLS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/hosts/*.c))
 
 DK_LIB_OBJ  := $(DK_LIB:%=$(B)/darknet/src/%.o)
 DK_EXEC_OBJ := $(DK_EXEC:%=$(B)/darknet/examples/%.o)
 CMN_OBJ     := $(CMN_SRC:%.c=$(B)/%.o)
-TEST_OBJ    := $(addsuffix .o,$(UNIT_TESTS) $(RANK_TESTS))
+TEST_OBJ    := $(addsuffix .o,$(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS))
 
 ifeq ($(SAN),)
 DK_OPT  := -Ofast
@@ -109,7 +110,7 @@ mnist: data/mnist/.source ## Fetch and prepare MNIST in data/mnist (MNIST_DIR=di
 demo: all mnist ## Train MNIST on NP=2 ranks; weights, log and chart go to results/mnist
 	@DARKNET='$(B)/bin/darknet' MPIEXEC='$(MPIEXEC)' NP='$(NP)' examples/mnist/demo.sh
 
-tests: $(UNIT_TESTS) $(RANK_TESTS) ## Build the test programs alone
+tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) ## Build the test programs alone
 
 test: all tests ## Run every test (SAN=address,undefined runs them instrumented)
 	@$(MAKE) --no-print-directory mnist || echo 'MNIST could not be had: tests that need it are skipped'
@@ -218,7 +219,7 @@ bin/darknet: build/cpu/bin/darknet
 	@mkdir -p $(@D)
 	@cp -p $< $@.new && mv -f $@.new $@
 
-$(UNIT_TESTS) $(RANK_TESTS): $(B)/tests/%: $(B)/tests/%.o $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
+$(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS): $(B)/tests/%: $(B)/tests/%.o $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
 	$(say) LD $@
 	$(Q)$(LINK) $@ $< $(LIBS) -lcmocka
 

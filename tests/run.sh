@@ -123,6 +123,13 @@ for file in tests/cli/*.bats; do
     fi
 done
 
+for file in tests/hosts/*.bats; do
+    name=hosts/$(basename "$file" .bats)
+    if wanted "$name" "$@"; then
+        run "$name" 900 bats --tap --tempdir "$tmp/${name//\//-}" "$file"
+    fi
+done
+
 # It compiles with what the Makefile knows about libraries.
 if wanted patches/check-patches "$@" && [[ -z $SAN ]]; then
     if [[ -n ${CMN_LIBS:-} ]]; then

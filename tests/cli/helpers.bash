@@ -109,7 +109,7 @@ own_lines() {
     awk '
         /^-----------*$/ { banner = !banner; next }
         banner { next }
-        /^\[[^]]*:[0-9]+\] / { next }
+        /^\[[^]]*:[0-9]+\] / || /^\[warn\] Epoll / { next }
         { sub(/^Loading weights from .*\.\.\.(Done!)?/, "") }
         { sub(/^ +[0-9]+ $/, "") }
         /^$/ || /^layer +filters/ || /^ +[0-9]+ (conv|connected|max|avg|softmax|dropout|cost) / { next }

@@ -1,0 +1,54 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031,SC2154  # usable: helpers.bash; tests are functions that shellcheck takes for subshells
+# Training on several nodes: the weights of one rank, whoever exchanges.
+
+load helpers
+
+# See 10-numbers.bats.
+LIMIT=1e-6
+# shellcheck disable=SC2034  # read by mlp_cfg
+ACTIVATION=tanh
+
+setup_file() { nodes 2; }
+teardown_file() { cluster_down; }
+
+setup() {
+    enter_cluster
+    small_data 500 50
+    mlp_cfg batch=60 >mlp.cfg
+}
+
+# Trains on SHAPE with each communicator that works there, and compares with one rank.
+trains_as_one_rank() {
+    local name
+    train_on 1 mlp.cfg -cmn_batch global
+    mv out/mlp.weights one.weights
+    sort_communicators "$1"
+    for name in "${usable[@]}" auto; do
+        echo "$name:"
+        train_on "$1" mlp.cfg -cmn_batch global -cmn_communicator "$name" -cmn_verify 1
+        grep '^cmn: .* on 2 nodes' train.log
+        [[ $(seen out/mlp.weights) -eq 1200 ]]
+        assert_close one.weights out/mlp.weights $LIMIT
+        rm out/mlp.weights
+    done
+}
+
+@test "2+2: each communicator trains as one rank" { trains_as_one_rank 2+2; }
+
+@test "3+2: each communicator trains as one rank" { trains_as_one_rank 3+2; }
+
+@test "without exchange the nodes drift apart: the comparison can tell" {
+    train_on 1+1 mlp.cfg -cmn_batch global
+    mv out/mlp.weights flat.weights
+    train_on 1+1 mlp.cfg -cmn_batch global -cmn_communicator dummy
+    run ! assert_close flat.weights out/mlp.weights 1e-3
+}
+
+@test "distributed validation on two nodes counts as one process" {
+    train_on 1 mlp.cfg
+    "$DARKNET" classifier valid small.data mlp.cfg out/mlp.weights >plain.out 2>plain.err
+    darknet_on 1+2 classifier valid small.data mlp.cfg out/mlp.weights -cmn >many.out 2>many.err
+    tail -n 2 plain.out many.out
+    [[ $(grep -o 'top 1: [0-9.]*' plain.out | tail -n 1) == "$(grep -o 'top 1: [0-9.]*' many.out | tail -n 1)" ]]
+}

@@ -1,0 +1,102 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031,SC2154  # usable, job: helpers.bash; tests are functions that shellcheck takes for subshells
+# A rank, or what lies on one node alone, goes wrong: the job ends everywhere, and the message names rank and node.
+
+load helpers
+
+setup_file() { nodes 2; }
+teardown_file() { cluster_down; }
+setup() { enter_cluster; }
+
+# No process, no file in any node's /dev/shm. What ends with the job may take a moment after mpiexec.
+nothing_left() {
+    local i left
+    for ((i = 0; i < 50; i++)); do
+        left=$(cluster_left; cluster_run find /run/cluster -path '*/shm/*')
+        [[ -n $left ]] || return 0
+        sleep 0.1
+    done
+    echo "left: $left"
+    return 1
+}
+
+# dies COMMUNICATOR SHAPE RANK NODE: that rank is killed inside an exchange of 4 MB. The others end within 10 seconds.
+dies() {
+    local job status=0 begin
+    echo "$1 on $2, rank $3 dies on $4:"
+    rm -f rank-*
+    cluster_job "$2"
+    EXCHANGE_FOLDER=$PWD timeout --kill-after=5 $((30 * SLOW)) \
+        "${job[@]}" "$EXCHANGE" 1000003 100000 "$1" die "$3" 4 >out 2>err || status=$?
+    begin=$(stat -c %Y rank-0)
+    sed 's/^/  err: /' err
+    echo "status $status, $(($(date +%s) - begin)) s after the death"
+    [[ $(grep -c "^$1 " out) -ge 4 ]]
+    ((status != 0 && status != 124))
+    (($(date +%s) - begin <= 10 * SLOW))
+    grep -E "rank $3\b.*(@| node )$4" err
+    nothing_left
+}
+
+each_dies() {
+    local name
+    sort_communicators 2+2
+    for name in "${usable[@]}"; do
+        dies "$name" 2+2 "$1" "$2"
+    done
+}
+
+@test "SIGKILL inside each communicator's exchange, second rank of the first node" { each_dies 1 node1; }
+
+@test "SIGKILL inside each communicator's exchange, first rank of the second node" { each_dies 2 node2; }
+
+# What only the second node meets is printed there, once, and ends all.
+only_node2() {
+    local pattern=$1
+    shift
+    cluster_job 2+2
+    fails_clearly "^cmn\[rank [23]@node2\] .*$pattern" "${job[@]}" "$DARKNET" classifier train small.data mlp.cfg -cmn \
+        -cmn_validate 0 "$@"
+    nothing_left
+}
+
+@test "another cfg on the second node" {
+    small_data 60 10
+    mlp_cfg >mlp.cfg
+    mlp_cfg momentum=0.8 >other.cfg
+    cluster_differs node2 mlp.cfg other.cfg
+    only_node2 momentum
+}
+
+@test "another .data file on the second node" {
+    small_data 60 10
+    mlp_cfg >mlp.cfg
+    sed 's/classes=10/classes=9/' small.data >other.data
+    cluster_differs node2 small.data other.data
+    only_node2 'classes=9'
+}
+
+@test "the images are missing on the second node" {
+    small_data 60 10
+    mlp_cfg >mlp.cfg
+    mkdir nothing
+    cluster_differs node2 "$REPO/data/mnist/train" nothing
+    only_node2 'Cannot load image'
+}
+
+@test "an image that only the second node cannot read" {
+    small_data 60 10
+    mlp_cfg >mlp.cfg
+    echo 'no image' >broken.png
+    cluster_differs node2 "$(head -n 1 train.list)" broken.png
+    only_node2 'Cannot load image'
+}
+
+@test "what both nodes meet is printed once" {
+    small_data 60 10
+    mlp_cfg >mlp.cfg
+    sed -i 's/digit/neverthere/' train.list
+    cluster_job 2+2
+    fails_clearly '^cmn\[rank [01]@node1\] Cannot load image' "${job[@]}" "$DARKNET" classifier train small.data mlp.cfg \
+        -cmn -cmn_validate 0
+}

@@ -1,0 +1,128 @@
+# shellcheck shell=bash
+# Several nodes on one machine. A node is a network namespace with its own host name and /dev/shm, joined to the others by
+# a bridge: to MPI a host, and what it sends to another host really crosses its eth0, where it is counted and can be
+# narrowed. All of it lives in mount, network and process namespaces of the cluster's own, so that nothing can be left
+# behind, two clusters cannot meet, and the machine's own network is not touched. A user who is not root makes them in a
+# user namespace.
+#
+#   cluster_up NODES                  makes node1, node2, …; 1 with the reason in cluster_why when they cannot be had
+#   cluster_down                      ends them and all that runs there
+#   cluster_job SHAPE                 sets the array job to an mpiexec of that many ranks a node: 3+2 is 3 on node1
+#   cluster_run COMMAND...            runs it beside the nodes
+#   cluster_on NODE COMMAND...        runs it on a node
+#   cluster_sent NODE                 bytes that the node has sent since it was made
+#   cluster_narrow RATE               limits what each node sends, e.g. 1gbit
+#   cluster_differs NODE PATH OTHER   for what starts on that node, OTHER lies where PATH is (two files, or two folders)
+#   cluster_agree                     ends all such differences
+#   cluster_shm NODE SIZE             gives the node a new /dev/shm of that size, e.g. 1m
+#   cluster_left                      processes that run in the cluster
+#
+# The cluster ends with the shell that made it.
+
+cluster_home=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cluster_why=
+
+# Why a cluster cannot be made here: a reason for people, or nothing.
+cluster_lacks() {
+    local tool
+    for tool in ip tc unshare nsenter setpriv ps; do
+        command -v "$tool" >/dev/null || { echo "$tool is not installed (packages iproute2, util-linux, procps)"; return; }
+    done
+    mpiexec --version 2>/dev/null | grep -qE 'Open(RTE| MPI)' || { echo 'mpiexec is not of Open MPI'; return; }
+}
+
+cluster_up() {
+    local answer='' user=() i
+    cluster_why=$(cluster_lacks)
+    [[ -z $cluster_why ]] || return 1
+    [[ $(id -u) -eq 0 ]] || user=(--user --map-root-user)
+    # Two deaths are passed on: of this shell to unshare, and of unshare to the first process.
+    exec {cluster_fd}< <(exec setpriv --pdeathsig KILL unshare "${user[@]}" --mount --net --pid --fork --kill-child \
+        --mount-proc "$cluster_home/cluster-init.sh" "$1" 2>&1 3>&-)
+    cluster_holder=$!
+    read -r -t 20 answer <&"$cluster_fd" || true
+    exec {cluster_fd}<&-
+    cluster_first=$(ps -o pid= --ppid "$cluster_holder" | tr -d ' ')
+    if [[ $answer != ready || -z $cluster_first ]]; then
+        cluster_why="namespaces cannot be made here: ${answer:-no answer}"
+        kill -KILL "$cluster_holder" 2>/dev/null || true
+        return 1
+    fi
+    cluster_nodes=
+    for ((i = 1; i <= $1; i++)); do
+        cluster_nodes+=" node$i"
+    done
+    export cluster_holder cluster_first cluster_nodes
+}
+
+cluster_down() {
+    [[ -z ${cluster_holder:-} ]] || kill -KILL "$cluster_holder" 2>/dev/null || true
+    cluster_holder=
+}
+
+# cluster_words COMMAND...: sets the array words to what runs COMMAND in the cluster, in the current folder.
+cluster_words() {
+    local user=()
+    [[ $(id -u) -eq 0 ]] || user=(--user --preserve-credentials)
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    words=(nsenter --target "$cluster_first" "${user[@]}" --mount --net --pid sh -c 'cd "$0" && exec "$@"' "$PWD" "$@")
+}
+
+cluster_run() {
+    local words
+    cluster_words "$@"
+    "${words[@]}"
+}
+
+cluster_on() {
+    local node=$1
+    shift
+    cluster_run "$cluster_home/agent.sh" "$node" "${*@Q}"
+}
+
+cluster_job() {
+    local count hosts='' ranks=0 node=0 words
+    for count in ${1//+/ }; do
+        node=$((node + 1)) ranks=$((ranks + count))
+        hosts+=${hosts:+,}node$node:$count
+    done
+    cluster_words mpiexec --allow-run-as-root --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 \
+        --mca orte_tmpdir_base /run/cluster --mca plm_rsh_agent "$cluster_home/agent.sh" --mca oob_tcp_if_include br0,eth0 --mca btl_tcp_if_include eth0 \
+        --mca pml ob1 --mca btl tcp,vader,self --host "$hosts" -n "$ranks"
+    # shellcheck disable=SC2034  # what the caller asked for
+    job=("${words[@]}")
+}
+
+cluster_sent() {
+    cluster_run ip netns exec "$1" cat /sys/class/net/eth0/statistics/tx_bytes
+}
+
+cluster_narrow() {
+    local node
+    for node in $cluster_nodes; do
+        # The burst holds a few of the 64 KiB packets that the kernel hands over; smaller ones would be cut up.
+        cluster_run tc -n "$node" qdisc replace dev eth0 root tbf rate "$1" burst 256kb latency 20ms
+    done
+}
+
+cluster_differs() {
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    cluster_run sh -c 'printf "%s\n" "$2" "$3" >>"$1"' - "/run/cluster/$1/differs" "$(realpath "$2")" "$(realpath "$3")"
+}
+
+cluster_agree() {
+    local node
+    for node in $cluster_nodes; do
+        cluster_run rm -f "/run/cluster/$node/differs"
+    done
+}
+
+cluster_shm() {
+    cluster_run mount -t tmpfs -o "mode=1777,size=$2" none "/run/cluster/$1/shm"
+}
+
+# Pid and command of every process but the first one with its sleep, and this question itself. Zombies have ended.
+cluster_left() {
+    cluster_run ps -A -o pid=,ppid=,stat=,args= |
+        awk '$1 != 1 && $3 !~ /^Z/ && !($2 == 1 && $4 == "sleep") && !/ps -A -o pid=/ { print }'
+}

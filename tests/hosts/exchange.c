@@ -1,0 +1,311 @@
+/* exchange [-cmn_KEY VALUE]... FLOATS CALLS NAME[,NAME...] [die RANK CALL]
+ *
+ * Exchanges FLOATS floats CALLS times with each of the named communicators, in turn, as a training would, and checks
+ * every sum. Prints one line "NAME SECONDS" a call (the slowest rank's), or "NAME refuses: reason". Besides:
+ *   all   every communicator that sums
+ *   raw   one MPI_Allreduce over all ranks, in place, in plain memory
+ *   send  rank 0 sends the floats to the last rank and hears that they are there; summed by nobody
+ * With `die`, that rank kills itself in the middle of that call (counted from 0) and, where EXCHANGE_FOLDER is set, each
+ * rank first writes rank-N there: its process id, then the files in /dev/shm that it has mapped. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <mpi.h>
+
+#include "communicator.h"
+#include "log.h"
+#include "topology.h"
+
+enum { CONTESTANTS = 32, TENSORS = 4, TALLY = 16, ALIGN = 16 };
+
+struct contestant {
+    char name[32];
+    const struct cmn_communicator *with;    /* NULL: raw, send */
+    void *self;
+    float *memory;
+    int memory_is_ours;
+    struct cmn_span tensor[TENSORS];
+    struct cmn_exchange x;
+};
+
+static struct cmn_topology top;
+static struct cmn_options options;
+static struct contestant field[CONTESTANTS];
+static int contestants;
+static double half_a_call;
+
+/* As cmn.c ends a job: one line with rank and host. */
+static void check(int result)
+{
+    char prefix[128];
+
+    if (result < 0) {
+        cmn_log_prefix(prefix, sizeof prefix);
+        fprintf(stderr, "%s%s\n", prefix, cmn_reason());
+        fflush(NULL);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
+static void cut(struct contestant *c, size_t floats)
+{
+    size_t at = 0;
+
+    for (int i = 0; i < TENSORS; i++) {
+        size_t end = i + 1 < TENSORS ? floats / TENSORS * ((size_t)i + 1) / ALIGN * ALIGN : floats;
+        c->tensor[i] = (struct cmn_span){c->memory + at, end - at};
+        at = end;
+    }
+    at = (floats + ALIGN - 1) / ALIGN * ALIGN;
+    c->x.tensor = c->tensor;
+    c->x.tensors = TENSORS;
+    c->x.block = (struct cmn_span){c->memory, at};
+    c->x.tally = (struct cmn_span){c->memory + at, TALLY};
+}
+
+static void enter(const char *name, const struct cmn_communicator *with, size_t floats)
+{
+    size_t n = (floats + ALIGN - 1) / ALIGN * ALIGN + TALLY;
+    struct contestant *c = &field[contestants];
+
+    if (contestants == CONTESTANTS) {
+        check(cmn_fail("more than %d communicators", CONTESTANTS));
+    }
+    snprintf(c->name, sizeof c->name, "%s", name);
+    c->with = with;
+    if (with) {
+        const char *why = with->refuses(&top, &options);
+        if (why) {
+            if (top.rank == 0) {
+                printf("%s refuses: %s\n", name, why);
+            }
+            return;
+        }
+        check(with->open(&c->self, &top, &options));
+    }
+    if (with && with->memory) {
+        check(with->memory(c->self, n, &c->memory));
+    } else {
+        c->memory = aligned_alloc(64, n * sizeof *c->memory);
+        c->memory_is_ours = 1;
+        check(c->memory ? 0 : cmn_fail("out of memory"));
+        memset(c->memory, 0, n * sizeof *c->memory);
+    }
+    cut(c, floats);
+    contestants++;
+}
+
+static void enter_named(const char *name, size_t floats)
+{
+    const struct cmn_communicator *c;
+
+    if (!strcmp(name, "raw") || !strcmp(name, "send")) {
+        enter(name, NULL, floats);
+        return;
+    }
+    for (int i = 0; (c = cmn_communicator_at(i)); i++) {
+        if (strcmp(name, "all") ? !strcmp(name, c->name) : c->sums) {
+            enter(c->name, c, floats);
+            if (strcmp(name, "all")) {
+                return;
+            }
+        }
+    }
+    if (strcmp(name, "all")) {
+        check(cmn_fail("no communicator is called %s", name));
+    }
+}
+
+static int exchange(const struct contestant *c)
+{
+    int n = (int)(c->x.block.n + c->x.tally.n);
+    char heard = 0;
+
+    if (c->with) {
+        return c->with->allreduce(c->self, &c->x);
+    }
+    if (!strcmp(c->name, "raw")) {
+        return cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, c->memory, n, MPI_FLOAT, MPI_SUM, top.world), "MPI_Allreduce");
+    }
+    if (top.rank == 0 && top.size > 1) {
+        MPI_Send(c->memory, n, MPI_FLOAT, top.size - 1, 1, top.world);
+        MPI_Recv(&heard, 1, MPI_CHAR, top.size - 1, 2, top.world, MPI_STATUS_IGNORE);
+    } else if (top.rank == top.size - 1 && top.rank) {
+        MPI_Recv(c->memory, n, MPI_FLOAT, 0, 1, top.world, MPI_STATUS_IGNORE);
+        MPI_Send(&heard, 1, MPI_CHAR, 0, 2, top.world);
+    }
+    return 0;
+}
+
+static float value(size_t i, int rank)
+{
+    return (float)(i % 1009) * (float)(rank + 1);
+}
+
+/* The block's padding stays zero, as a training's does. */
+static void fill(const struct contestant *c)
+{
+    for (int t = 0; t < TENSORS; t++) {
+        for (size_t i = 0; i < c->tensor[t].n; i++) {
+            c->tensor[t].data[i] = value(i, top.rank);
+        }
+    }
+    for (int i = 0; i < TALLY; i++) {
+        c->x.tally.data[i] = 1;
+    }
+}
+
+static int wrong(const struct contestant *c)
+{
+    float factor = (float)(top.size * (top.size + 1) / 2);
+
+    if (!c->with && strcmp(c->name, "raw")) {
+        return 0;
+    }
+    for (int t = 0; t < TENSORS; t++) {
+        for (size_t i = 0; i < c->tensor[t].n; i++) {
+            if (c->tensor[t].data[i] != value(i, 0) * factor) {
+                return cmn_fail("%s: tensor %d at %zu of %zu: %g, not %g", c->name, t, i, c->tensor[t].n,
+                                (double)c->tensor[t].data[i], (double)(value(i, 0) * factor));
+            }
+        }
+    }
+    for (int i = 0; i < TALLY; i++) {
+        if (c->x.tally.data[i] != (float)top.size) {
+            return cmn_fail("%s: tally at %d: %g, not %d", c->name, i, (double)c->x.tally.data[i], top.size);
+        }
+    }
+    return 0;
+}
+
+static void *die_soon(void *unused)
+{
+    struct timespec wait = {0, (long)(half_a_call * 1e9)};
+
+    (void)unused;
+    while (nanosleep(&wait, &wait) && errno == EINTR) {
+    }
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+static void write_myself(const char *folder)
+{
+    char name[4096], line[4096];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    FILE *out;
+
+    snprintf(name, sizeof name, "%s/rank-%d", folder, top.rank);
+    out = fopen(name, "w");
+    check(out && maps ? 0 : cmn_fail("%s cannot be written", name));
+    fprintf(out, "%d\n", (int)getpid());
+    while (fgets(line, sizeof line, maps)) {
+        const char *file = strstr(line, "/dev/shm/");
+        if (file) {
+            fputs(file, out);
+        }
+    }
+    fclose(maps);
+    fclose(out);
+}
+
+/* The call in which `dying` dies must not be over before it does: half of what a call took before. */
+static void prepare_death(int dying, double mean)
+{
+    const char *folder = getenv("EXCHANGE_FOLDER");
+    pthread_t thread;
+
+    if (folder) {
+        write_myself(folder);
+        MPI_Barrier(top.world);
+    }
+    half_a_call = mean / 2 < 0.9 ? mean / 2 : 0.9;
+    if (top.rank == dying) {
+        check(pthread_create(&thread, NULL, die_soon, NULL) ? cmn_fail("no thread") : 0);
+    }
+}
+
+static double once(struct contestant *c)
+{
+    double seconds;
+
+    fill(c);
+    MPI_Barrier(top.world);
+    seconds = cmn_clock();
+    check(exchange(c));
+    seconds = cmn_clock() - seconds;
+    check(wrong(c));
+    MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, top.world);
+    if (top.rank == 0) {
+        printf("%s %.6f\n", c->name, seconds);
+        fflush(stdout);
+    }
+    return seconds;
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: exchange [-cmn_KEY VALUE]... FLOATS CALLS NAME[,NAME...] [die RANK CALL]\n");
+    return 2;
+}
+
+static int run(int argc, char **argv)
+{
+    int at = 1, dying = -1;
+    long calls, last = -1;
+    size_t floats;
+    double sum = 0;
+
+    cmn_options_default(&options);
+    for (; at + 1 < argc && argv[at][0] == '-'; at += 2) {
+        check(cmn_options_set(&options, argv[at] + 1, argv[at + 1], 1));
+    }
+    if (argc - at != 3 && !(argc - at == 6 && !strcmp(argv[at + 3], "die"))) {
+        return usage();
+    }
+    floats = strtoul(argv[at], NULL, 10);
+    calls = strtol(argv[at + 1], NULL, 10);
+    if (argc - at == 6) {
+        dying = (int)strtol(argv[at + 4], NULL, 10);
+        last = strtol(argv[at + 5], NULL, 10);
+    }
+    for (char *name = strtok(argv[at + 2], ","); name; name = strtok(NULL, ",")) {
+        enter_named(name, floats);
+    }
+    for (long call = 0; call < calls; call++) {
+        if (call == last) {
+            prepare_death(dying, sum / (double)(call ? call : 1) / (contestants ? contestants : 1));
+        }
+        for (int i = 0; i < contestants; i++) {
+            sum += once(&field[i]);
+        }
+    }
+    for (int i = contestants - 1; i >= 0; i--) {
+        if (field[i].memory_is_ours) {
+            free(field[i].memory);
+        }
+        if (field[i].with) {
+            field[i].with->close(field[i].self);
+        }
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    int result;
+
+    MPI_Init(&argc, &argv);
+    check(cmn_topology_open(&top));
+    result = run(argc, argv);
+    cmn_topology_close(&top);
+    MPI_Finalize();
+    return result;
+}
