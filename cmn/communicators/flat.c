@@ -13,6 +13,8 @@
 #include "log.h"
 #include "transports/transport.h"
 
+enum { CHUNK = 1024 * 1024 };
+
 struct flat {
     struct cmn_group world;
     void *transport;
@@ -33,7 +35,7 @@ static int open_flat(void **self, const struct cmn_topology *t, const struct cmn
         return cmn_fail("out of memory");
     }
     *self = f;
-    f->world = (struct cmn_group){t->world, "world", t, o, 0};
+    f->world = (struct cmn_group){t->world, "world", t, o, CHUNK};
     return cmn_mpi.open(&f->transport, &f->world);
 }
 

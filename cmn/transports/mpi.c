@@ -1,18 +1,28 @@
+/* mpi: the sums of MPI itself in chunks, or, in main memory, of pairwise.c.
+ *
+ * Open MPI 4.1 allocates the temporary of a large allreduce in every call, and chooses an algorithm by size
+ * alone. pairwise.c keeps its memory, adds in the order of the ranks, and keeps both directions of a link
+ * busy. Small sums are left to MPI, whose algorithms need fewer messages; so are broadcasts, which need no
+ * temporary, and all memory of a GPU, which only MPI can reach. */
 #include <stdlib.h>
 
 #include "log.h"
 #include "topology.h"
+#include "transports/pairwise.h"
 #include "transports/transport.h"
 
-/* Floats in one call of MPI: bounds Open MPI's temporary, which it allocates in every call, and is never
- * near the largest count that an int holds. Of 1/4 to 8 MiB, 4 MiB took the least time
- * (docs/performance.md). */
+/* Floats in one call of MPI: bounds Open MPI's temporary, and is never near the largest count that an int
+ * holds. Of 1/4 to 8 MiB, 4 MiB took the least time (docs/performance.md). */
 enum { CHUNK = 1024 * 1024 };
+
+/* Sums of fewer floats are left to MPI: there the number of messages counts, not their length. */
+enum { SMALL = 16 * 1024 };
 
 struct mpi {
     const struct cmn_group *group;
+    struct cmn_pairwise *pairwise; /* NULL: MPI's own algorithms alone */
     size_t chunk;
-    int rank;
+    int rank, ranks;
 };
 
 static const char *refuses_mpi(const struct cmn_topology *t, const struct cmn_options *o)
@@ -34,7 +44,11 @@ static int open_mpi(void **self, const struct cmn_group *group)
                : group->chunk > CMN_MPI_PIECE ? CMN_MPI_PIECE
                                               : group->chunk;
     MPI_Comm_rank(group->comm, &m->rank);
+    MPI_Comm_size(group->comm, &m->ranks);
     *self = m;
+    if (group->chunk == 0 && group->topology->device < 0 && m->ranks > 1) {
+        return cmn_pairwise_open(&m->pairwise, group->comm, 0);
+    }
     return 0;
 }
 
@@ -52,10 +66,25 @@ static size_t piece(const struct mpi *m, size_t n, size_t at)
     return n - at < m->chunk ? n - at : m->chunk;
 }
 
+/* Says where, when pairwise.c has said what. */
+static int paired(const struct mpi *m, float *data, size_t n, int slices, int what)
+{
+    if (cmn_pairwise_run(m->pairwise, data, n, slices, what)) {
+        return cmn_fail_in("mpi: %s: %zu floats", m->group->name, n);
+    }
+    return 0;
+}
+
 static int allreduce_mpi(void *self, float *data, size_t n)
 {
     const struct mpi *m = self;
 
+    if (m->ranks == 1) {
+        return 0;
+    }
+    if (m->pairwise && n >= SMALL) {
+        return paired(m, data, n, m->ranks, CMN_SCATTER | CMN_GATHER);
+    }
     for (size_t at = 0; at < n; at += m->chunk) {
         size_t count = piece(m, n, at);
         int code =
@@ -95,20 +124,35 @@ static int bcast_from(const struct mpi *m, float *data, size_t n, int root)
 
 static int reduce_mpi(void *self, float *data, size_t n)
 {
-    return reduce_to(self, data, n, 0);
+    const struct mpi *m = self;
+
+    if (m->ranks == 1) {
+        return 0;
+    }
+    if (m->pairwise && n >= SMALL) {
+        return paired(m, data, n, m->ranks, CMN_SCATTER | CMN_GATHER_FIRST);
+    }
+    return reduce_to(m, data, n, 0);
 }
 
 static int bcast_mpi(void *self, float *data, size_t n)
 {
-    return bcast_from(self, data, n, 0);
+    const struct mpi *m = self;
+
+    return m->ranks == 1 ? 0 : bcast_from(m, data, n, 0);
 }
 
 static int reduce_scatter_mpi(void *self, float *data, size_t n, int slices)
 {
-    for (int i = 0; i < slices; i++) {
+    const struct mpi *m = self;
+
+    if (m->pairwise) {
+        return paired(m, data, n, slices, CMN_SCATTER);
+    }
+    for (int i = 0; i < slices && m->ranks > 1; i++) {
         size_t at, count;
         cmn_slice(n, slices, i, &at, &count);
-        if (reduce_to(self, data + at, count, i)) {
+        if (reduce_to(m, data + at, count, i)) {
             return -1;
         }
     }
@@ -117,10 +161,15 @@ static int reduce_scatter_mpi(void *self, float *data, size_t n, int slices)
 
 static int allgather_mpi(void *self, float *data, size_t n, int slices)
 {
-    for (int i = 0; i < slices; i++) {
+    const struct mpi *m = self;
+
+    if (m->pairwise) {
+        return paired(m, data, n, slices, CMN_GATHER);
+    }
+    for (int i = 0; i < slices && m->ranks > 1; i++) {
         size_t at, count;
         cmn_slice(n, slices, i, &at, &count);
-        if (bcast_from(self, data + at, count, i)) {
+        if (bcast_from(m, data + at, count, i)) {
             return -1;
         }
     }
@@ -129,7 +178,10 @@ static int allgather_mpi(void *self, float *data, size_t n, int slices)
 
 static void close_mpi(void *self)
 {
-    free(self);
+    struct mpi *m = self;
+
+    cmn_pairwise_close(m->pairwise);
+    free(m);
 }
 
 const struct cmn_transport cmn_mpi = {
