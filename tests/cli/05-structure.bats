@@ -11,7 +11,7 @@ setup() {
 # Includes point one way: each file of cmn/ may name headers of its own level and of those below.
 level_of() {
     case $1 in
-        options.* | log.* | random.* | terminal.* | topology.*) echo 1 ;;
+        options.* | log.* | memory.* | random.* | sums.* | terminal.* | topology.*) echo 1 ;;
         transports/* | codecs/*) echo 2 ;;
         communicator.h | communicators/*) echo 3 ;;
         files.* | images.* | output.* | scatter.* | report/*) echo 3 ;;
