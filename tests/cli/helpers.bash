@@ -150,3 +150,32 @@ fails_clearly_on() {
 enter_folder() {
     cd "$BATS_TEST_TMPDIR" || return 1
 }
+
+# Exchanges with any communicator, checks the sums, and dies where it is told: tests/hosts/exchange.c.
+EXCHANGE=$BUILD/tests/hosts/exchange
+
+# Names of all communicators that sum.
+registered() {
+    # shellcheck disable=SC2016  # backquotes of a table
+    "$DARKNET" cmn list -md | sed -n '/^| key/q; s/^| `\(.*\)` |.*|.*|.*/\1/p' | grep -vx dummy
+}
+
+# sort_communicators MPIEXEC...: sets usable to those that work under that mpiexec, and refused to those that say why
+# they do not. Each is one or the other.
+sort_communicators() {
+    local name
+    usable=() refused=()
+    timeout $((60 * SLOW)) "$@" "$EXCHANGE" 1 1 all >sorted 2>sorted.err || { cat sorted sorted.err; return 1; }
+    while read -r name; do
+        if grep -q "^$name refuses: ." sorted; then
+            refused+=("$name")
+        elif grep -q "^$name [0-9]" sorted; then
+            usable+=("$name")
+        else
+            echo "$name neither exchanges nor refuses:"
+            cat sorted
+            return 1
+        fi
+    done < <(registered)
+    echo "usable: ${usable[*]}; refused: ${refused[*]:-none}"
+}

@@ -59,7 +59,8 @@ sums_on() {
 }
 
 @test "nobody refuses several nodes but those who say so" {
-    sort_communicators 3+2
+    cluster_job 3+2
+    sort_communicators "${job[@]}"
     for name in "${refused[@]}"; do
         case $name in
             single_node | non_cuda_aware | pure_nccl) ;;
@@ -69,12 +70,12 @@ sums_on() {
 }
 
 @test "a communicator that refuses two nodes: one line, on one rank" {
-    sort_communicators 2+2
+    cluster_job 2+2
+    sort_communicators "${job[@]}"
     small_data 60 10
     mlp_cfg max_batches=1 >mlp.cfg
     ((${#refused[@]})) || skip 'all communicators work here'
     for name in "${refused[@]}"; do
-        cluster_job 2+2
         fails_clearly "$name cannot be used here" "${job[@]}" "$DARKNET" classifier train small.data mlp.cfg -cmn \
             -cmn_communicator "$name"
     done

@@ -23,7 +23,8 @@ trains_as_one_rank() {
     local name
     train_on 1 mlp.cfg -cmn_batch global
     mv out/mlp.weights one.weights
-    sort_communicators "$1"
+    cluster_job "$1"
+    sort_communicators "${job[@]}"
     for name in "${usable[@]}" auto; do
         echo "$name:"
         train_on "$1" mlp.cfg -cmn_batch global -cmn_communicator "$name" -cmn_verify 1

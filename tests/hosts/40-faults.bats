@@ -40,7 +40,8 @@ dies() {
 
 each_dies() {
     local name
-    sort_communicators 2+2
+    cluster_job 2+2
+    sort_communicators "${job[@]}"
     for name in "${usable[@]}"; do
         dies "$name" 2+2 "$1" "$2"
     done

@@ -1,15 +1,16 @@
-/* exchange [-cmn_KEY VALUE]... FLOATS CALLS NAME[,NAME...] [die RANK CALL]
+/* exchange [-cmn_KEY VALUE]... FLOATS CALLS NAME[,NAME...] [die|freeze RANK CALL]
  *
  * Exchanges FLOATS floats CALLS times with each of the named communicators, in turn, as a training would, and checks
  * every sum. Prints one line "NAME SECONDS" a call (the slowest rank's), or "NAME refuses: reason". Besides:
  *   all   every communicator that sums
  *   raw   one MPI_Allreduce over all ranks, in place, in plain memory
  *   send  rank 0 sends the floats to the last rank and hears that they are there; summed by nobody
- * With `die`, that rank kills itself in the middle of that call (counted from 0) and, where EXCHANGE_FOLDER is set, each
- * rank first writes rank-N there: its process id, then the files in /dev/shm that it has mapped. */
-#include <errno.h>
+ * With `die` or `freeze`, that rank gets SIGKILL or SIGSTOP in the middle of that call (counted from 0) and, where
+ * EXCHANGE_FOLDER is set, each rank first writes rank-N there: its process id, then the files in /dev/shm that it has
+ * mapped. */
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,9 @@ static struct cmn_topology top;
 static struct cmn_options options;
 static struct contestant field[CONTESTANTS];
 static int contestants;
-static double half_a_call;
+static atomic_int inside;    /* an exchange */
+static double fastest = 1;
+static int fault = SIGKILL;
 
 /* As cmn.c ends a job: one line with rank and host. */
 static void check(int result)
@@ -185,14 +188,19 @@ static int wrong(const struct contestant *c)
     return 0;
 }
 
-static void *die_soon(void *unused)
+/* Half-way through an exchange. It may be over sooner than expected: then the next one. */
+static void *fail_inside(void *unused)
 {
-    struct timespec wait = {0, (long)(half_a_call * 1e9)};
+    struct timespec half = {0, (long)(fastest / 2 * 1e9)}, blink = {0, 10000};
 
     (void)unused;
-    while (nanosleep(&wait, &wait) && errno == EINTR) {
-    }
-    kill(getpid(), SIGKILL);
+    do {
+        while (!atomic_load(&inside)) {
+            nanosleep(&blink, NULL);
+        }
+        nanosleep(&half, NULL);
+    } while (!atomic_load(&inside));
+    kill(getpid(), fault);
     return NULL;
 }
 
@@ -216,8 +224,7 @@ static void write_myself(const char *folder)
     fclose(out);
 }
 
-/* The call in which `dying` dies must not be over before it does: half of what a call took before. */
-static void prepare_death(int dying, double mean)
+static void prepare_fault(int at_fault)
 {
     const char *folder = getenv("EXCHANGE_FOLDER");
     pthread_t thread;
@@ -226,54 +233,57 @@ static void prepare_death(int dying, double mean)
         write_myself(folder);
         MPI_Barrier(top.world);
     }
-    half_a_call = mean / 2 < 0.9 ? mean / 2 : 0.9;
-    if (top.rank == dying) {
-        check(pthread_create(&thread, NULL, die_soon, NULL) ? cmn_fail("no thread") : 0);
+    if (top.rank == at_fault) {
+        check(pthread_create(&thread, NULL, fail_inside, NULL) ? cmn_fail("no thread") : 0);
     }
 }
 
-static double once(struct contestant *c)
+static void once(const struct contestant *c)
 {
     double seconds;
 
     fill(c);
     MPI_Barrier(top.world);
+    atomic_store(&inside, 1);
     seconds = cmn_clock();
     check(exchange(c));
     seconds = cmn_clock() - seconds;
+    atomic_store(&inside, 0);
+    fastest = seconds < fastest ? seconds : fastest;
     check(wrong(c));
     MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, top.world);
     if (top.rank == 0) {
         printf("%s %.6f\n", c->name, seconds);
         fflush(stdout);
     }
-    return seconds;
 }
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: exchange [-cmn_KEY VALUE]... FLOATS CALLS NAME[,NAME...] [die RANK CALL]\n");
+    fprintf(stderr, "usage: exchange [-cmn_KEY VALUE]... FLOATS CALLS NAME[,NAME...] [die|freeze RANK CALL]\n");
     return 2;
 }
 
 static int run(int argc, char **argv)
 {
-    int at = 1, dying = -1;
+    int at = 1, at_fault = -1;
     long calls, last = -1;
     size_t floats;
-    double sum = 0;
 
     cmn_options_default(&options);
     for (; at + 1 < argc && argv[at][0] == '-'; at += 2) {
         check(cmn_options_set(&options, argv[at] + 1, argv[at + 1], 1));
     }
-    if (argc - at != 3 && !(argc - at == 6 && !strcmp(argv[at + 3], "die"))) {
+    if (argc - at == 6) {
+        fault = !strcmp(argv[at + 3], "die") ? SIGKILL : !strcmp(argv[at + 3], "freeze") ? SIGSTOP : 0;
+    }
+    if ((argc - at != 3 && argc - at != 6) || !fault) {
         return usage();
     }
     floats = strtoul(argv[at], NULL, 10);
     calls = strtol(argv[at + 1], NULL, 10);
     if (argc - at == 6) {
-        dying = (int)strtol(argv[at + 4], NULL, 10);
+        at_fault = (int)strtol(argv[at + 4], NULL, 10);
         last = strtol(argv[at + 5], NULL, 10);
     }
     for (char *name = strtok(argv[at + 2], ","); name; name = strtok(NULL, ",")) {
@@ -281,10 +291,10 @@ static int run(int argc, char **argv)
     }
     for (long call = 0; call < calls; call++) {
         if (call == last) {
-            prepare_death(dying, sum / (double)(call ? call : 1) / (contestants ? contestants : 1));
+            prepare_fault(at_fault);
         }
         for (int i = 0; i < contestants; i++) {
-            sum += once(&field[i]);
+            once(&field[i]);
         }
     }
     for (int i = contestants - 1; i >= 0; i--) {
@@ -303,6 +313,7 @@ int main(int argc, char **argv)
     int result;
 
     MPI_Init(&argc, &argv);
+    signal(SIGPIPE, SIG_IGN);    /* as a training: else a rank's death kills its peers on other nodes, too */
     check(cmn_topology_open(&top));
     result = run(argc, argv);
     cmn_topology_close(&top);
