@@ -10,10 +10,10 @@ static void text(void)
     const struct cmn_communicator *c;
     struct cmn_option_row row;
 
-    printf("Communicators (cmn_communicator):\n\n  %-8s %-5s %-8s %s\n", "name", "CPU", "GPU",
+    printf("Communicators (cmn_communicator):\n\n  %-15s %-5s %-8s %s\n", "name", "CPU", "GPU",
            "when to use it");
     for (int i = 0; (c = cmn_communicator_at(i)); i++) {
-        printf("  %-8s %-5s %-8s %s\n", c->name, c->cpu, c->gpu, c->use);
+        printf("  %-15s %-5s %-8s %s\n", c->name, c->cpu, c->gpu, c->use);
     }
     printf("\nKeys of [net], or -KEY VALUE on the command line:\n\n");
     for (int i = 0; i < cmn_options_count(); i++) {

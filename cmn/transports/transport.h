@@ -18,7 +18,8 @@ struct cmn_group {
     const char *name; /* "world", "intra", "inter": for messages */
     const struct cmn_topology *topology;
     const struct cmn_options *options;
-    size_t chunk; /* mpi only: MPI's own algorithms, with at most so many floats in a call; 0: mpi's choice */
+    size_t
+        chunk; /* mpi only: MPI's own algorithms, with at most so many floats in a call; 0: mpi's choice */
 };
 
 /* All calls are collective over the group and blocking, and return 0, or -1 with a reason. They

@@ -13,7 +13,7 @@ level_of() {
     case $1 in
         options.* | log.* | memory.* | random.* | sums.* | terminal.* | topology.*) echo 1 ;;
         transports/* | codecs/*) echo 2 ;;
-        communicator.h | communicators/*) echo 3 ;;
+        choose.* | communicator.h | communicators/* | groups.*) echo 3 ;;
         files.* | images.* | output.* | scatter.* | report/*) echo 3 ;;
         gradients.* | buckets.* | evaluator.* | loader.* | checkpoint.*) echo 4 ;;
         session.*) echo 5 ;;

@@ -1,0 +1,45 @@
+/* hierarchical: one rank of each node speaks for it.
+ *
+ * Steps, for the whole block and the tally:
+ *   1. reduce within the node to its first rank (intra rank 0)
+ *   2. allreduce over the nodes' first ranks
+ *   3. broadcast within the node
+ * Bytes, n floats, k ranks on a node, M nodes: over a node's link 2(M-1)/M * 4n each way (4n for two nodes), all of it by
+ * its first rank. Within the node by mpi, sent per rank: 4n in step 1; in step 3 what MPI_Bcast takes,
+ * (k-1) * 4n in all. By shm nothing is sent: see transports/shm.c.
+ * Nodes may hold different numbers of ranks.
+ * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable Distributed
+ * Deep Learning Framework", 2017), there with NCCL in steps 1 and 3. */
+#include "communicator.h"
+
+#include "groups.h"
+
+static int open_hierarchical(void **self, const struct cmn_topology *t, const struct cmn_options *o)
+{
+    return cmn_groups_open(self, t, o, 1);
+}
+
+static int allreduce_hierarchical(void *self, const struct cmn_exchange *x)
+{
+    struct cmn_groups *g = self;
+    float *data = x->block.data;
+    size_t n = x->block.n + x->tally.n;
+
+    if (g->within->reduce(g->near, data, n) || cmn_groups_sum_between(g, data, n)) {
+        return -1;
+    }
+    return g->within->bcast(g->near, data, n);
+}
+
+const struct cmn_communicator cmn_communicator_hierarchical = {
+    .name = "hierarchical",
+    .cpu = "yes",
+    .gpu = "not yet",
+    .use = "several nodes whose link one rank can fill",
+    .sums = 1,
+    .refuses = cmn_groups_refuse,
+    .open = open_hierarchical,
+    .memory = cmn_groups_memory,
+    .allreduce = allreduce_hierarchical,
+    .close = cmn_groups_close,
+};

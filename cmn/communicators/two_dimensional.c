@@ -1,0 +1,53 @@
+/* two_dimensional: every rank of a node speaks for a slice.
+ *
+ * Steps, for the whole block and the tally cut into k slices, k the smallest number of ranks of any node:
+ *   1. reduce-scatter within the node: rank i of the node gets the sum of slice i
+ *   2. the ranks number i of all nodes allreduce slice i, all i at the same time
+ *   3. allgather within the node
+ * Bytes, n floats, M nodes of k ranks: over a node's link 2(M-1)/M * 4n each way (4n for two nodes), a k-th of it by each
+ * rank. Within the node by mpi, sent per rank: (k-1)/k * 4n in step 1 and as much in step 3. By shm nothing is
+ * sent: see transports/shm.c.
+ * On nodes with more than k ranks those above own no slice.
+ * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable Distributed
+ * Deep Learning Framework", 2017). */
+#include "communicator.h"
+
+#include "groups.h"
+
+static int open_two_dimensional(void **self, const struct cmn_topology *t,
+                                const struct cmn_options *o)
+{
+    return cmn_groups_open(self, t, o, t->least_intra);
+}
+
+static int allreduce_two_dimensional(void *self, const struct cmn_exchange *x)
+{
+    struct cmn_groups *g = self;
+    const struct cmn_topology *t = g->intra.topology;
+    float *data = x->block.data;
+    size_t n = x->block.n + x->tally.n, at = 0, count = 0;
+
+    if (g->within->reduce_scatter(g->near, data, n, t->least_intra)) {
+        return -1;
+    }
+    if (t->intra_rank < t->least_intra) {
+        cmn_slice(n, t->least_intra, t->intra_rank, &at, &count);
+    }
+    if (cmn_groups_sum_between(g, data + at, count)) {
+        return -1;
+    }
+    return g->within->allgather(g->near, data, n, t->least_intra);
+}
+
+const struct cmn_communicator cmn_communicator_two_dimensional = {
+    .name = "two_dimensional",
+    .cpu = "yes",
+    .gpu = "not yet",
+    .use = "several nodes whose link one rank alone does not fill",
+    .sums = 1,
+    .refuses = cmn_groups_refuse,
+    .open = open_two_dimensional,
+    .memory = cmn_groups_memory,
+    .allreduce = allreduce_two_dimensional,
+    .close = cmn_groups_close,
+};

@@ -1,0 +1,93 @@
+#include "groups.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+
+/* A block of memory, behind this header of one cache line. */
+struct cmn_kept {
+    _Alignas(64) struct cmn_kept *next;
+};
+
+const char *cmn_groups_refuse(const struct cmn_topology *t, const struct cmn_options *o)
+{
+    static _Thread_local char why[512];
+
+    if (cmn_transport_intra(t, o)) {
+        return NULL;
+    }
+    snprintf(why, sizeof why, "%s", cmn_reason());
+    return why;
+}
+
+int cmn_groups_open(void **self, const struct cmn_topology *t, const struct cmn_options *o,
+                    int across)
+{
+    struct cmn_groups *g = calloc(1, sizeof *g);
+
+    *self = g;
+    if (!g) {
+        return cmn_fail("out of memory");
+    }
+    g->intra = (struct cmn_group){t->intra, "intra", t, o, 0};
+    g->inter = (struct cmn_group){t->inter, "inter", t, o, 0};
+    g->within = cmn_transport_intra(t, o);
+    if (!g->within || g->within->open(&g->near, &g->intra)) {
+        return -1;
+    }
+    if (t->inter_size > 1 && t->intra_rank < across) {
+        g->between = &cmn_mpi;
+        return g->between->open(&g->far, &g->inter);
+    }
+    return 0;
+}
+
+int cmn_groups_memory(void *self, size_t floats, float **memory)
+{
+    struct cmn_groups *g = self;
+    struct cmn_kept *kept;
+    size_t lines = (floats * sizeof **memory + sizeof *kept - 1) / sizeof *kept;
+
+    if (g->within->memory) {
+        return g->within->memory(g->near, floats, memory);
+    }
+    *memory = NULL;
+    if (g->intra.topology->device >= 0) {
+        return cmn_fail("%s gives no memory on a GPU", g->within->name);
+    }
+    kept = aligned_alloc(sizeof *kept, (lines + 1) * sizeof *kept);
+    if (!kept) {
+        return cmn_fail("out of memory: %zu MiB for the gradients",
+                        (floats * sizeof **memory) >> 20);
+    }
+    memset(kept, 0, (lines + 1) * sizeof *kept);
+    kept->next = g->kept;
+    g->kept = kept;
+    *memory = (float *)(kept + 1);
+    return 0;
+}
+
+int cmn_groups_sum_between(struct cmn_groups *g, float *data, size_t n)
+{
+    return g->between ? g->between->allreduce(g->far, data, n) : 0;
+}
+
+void cmn_groups_close(void *self)
+{
+    struct cmn_groups *g = self;
+
+    while (g->kept) {
+        struct cmn_kept *next = g->kept->next;
+        free(g->kept);
+        g->kept = next;
+    }
+    if (g->between) {
+        g->between->close(g->far);
+    }
+    if (g->within) {
+        g->within->close(g->near);
+    }
+    free(g);
+}
