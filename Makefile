@@ -98,7 +98,7 @@ LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group -lopenb
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all darknet-source mnist demo test check-patches bench install uninstall clean distclean help tests FORCE \
+.PHONY: all darknet-source mnist demo test check-patches bench bench-link install uninstall clean distclean help tests FORCE \
     setup
 
 all: $(if $(SAN),$(B)/bin/darknet,bin/darknet) ## Build bin/darknet (the default)
@@ -121,6 +121,9 @@ check-patches: $(B)/libcmn.a ## Prove that the patches apply, build and change n
 
 bench: all mnist ## Measure speed against its ceilings; see docs/performance.md
 	@$(TEST_ENV) bench/run.sh
+
+bench-link: all $(HOST_TOOLS) ## Measure exchanges over a narrow link between two emulated nodes
+	@$(TEST_ENV) bench/link.sh
 
 install: all $(B)/darknet-cmn.1 $(B)/cmn.pc ## Install below PREFIX=/usr/local (DESTDIR= for packagers)
 	@setup/place.sh install '$(DESTDIR)' '$(PREFIX)' '$(B)' '$(DK)'
@@ -145,7 +148,7 @@ TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/d
 
 # One call for all purposes: two apt-get at once would wait for each other's lock.
 PURPOSES := build $(if $(filter mnist demo bench,$(MAKECMDGOALS)),$(if $(MNIST_DIR),,mnist)) \
-    $(filter demo test bench,$(MAKECMDGOALS)) $(if $(filter tests,$(MAKECMDGOALS)),test)
+    $(filter demo test bench,$(MAKECMDGOALS)) $(if $(filter bench-link,$(MAKECMDGOALS)),bench) $(if $(filter tests,$(MAKECMDGOALS)),test)
 setup:
 	@setup/install.sh $(PURPOSES)
 
