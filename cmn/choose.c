@@ -113,12 +113,12 @@ static const struct cmn_communicator *first_willing(const struct cmn_topology *t
 {
     const struct cmn_communicator *c = find("flat");
 
-    if (t->size == 1 && !c->refuses(t, o)) {
+    if (t->size == 1 && !cmn_communicator_refuses(c, t, o)) {
         return c;
     }
     for (int i = 0; i < PREFERRED; i++) {
         c = find(preferred[i]);
-        if (c && !c->refuses(t, o)) {
+        if (c && !cmn_communicator_refuses(c, t, o)) {
             return c;
         }
     }
@@ -139,7 +139,7 @@ static const struct cmn_communicator *first_or_fastest(const struct cmn_topology
         const struct cmn_communicator *c = find(preferred[i]);
         double seconds;
         size_t used = strlen(others);
-        if (!c || c->refuses(t, o)) {
+        if (!c || cmn_communicator_refuses(c, t, o)) {
             continue;
         }
         seconds = try(c, t, o);
@@ -166,6 +166,15 @@ static const struct cmn_communicator *first_or_fastest(const struct cmn_topology
     return best;
 }
 
+const char *cmn_communicator_refuses(const struct cmn_communicator *c, const struct cmn_topology *t,
+                                     const struct cmn_options *o)
+{
+    if (o->dtype != CMN_FP32 && !c->narrows) {
+        return "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs pure_nccl";
+    }
+    return c->refuses(t, o);
+}
+
 const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology *t,
                                                        const struct cmn_options *o,
                                                        const char **why)
@@ -177,8 +186,8 @@ const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology
     *why = "as asked";
     if (strcmp(o->communicator, "auto")) {
         c = named(o->communicator);
-        if (c && c->refuses(t, o)) {
-            snprintf(reason, sizeof reason, "%s", c->refuses(t, o));
+        if (c && cmn_communicator_refuses(c, t, o)) {
+            snprintf(reason, sizeof reason, "%s", cmn_communicator_refuses(c, t, o));
             cmn_fail("communicator %s cannot be used here: %s", c->name, reason);
             return NULL;
         }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "arguments.h"
+#include "device.h"
 #include "job.h"
 #include "log.h"
 #include "output.h"
@@ -140,6 +141,21 @@ int cmn_rank(void)
 int cmn_size(void)
 {
     return cmn_job.on ? cmn_job.topology.size : 1;
+}
+
+int cmn_device(void)
+{
+    int gpus = cmn_job.on ? cmn_device_count() : 0;
+
+    return gpus ? cmn_job.topology.intra_rank % gpus : 0;
+}
+
+unsigned long cmn_own_seed(unsigned long seed)
+{
+    uint64_t rank = (uint64_t)cmn_job.topology.rank;
+
+    return cmn_job.on ? (unsigned long)cmn_random_hash(cmn_job.seed, CMN_RANDOM_DEVICE, rank, 0)
+                      : seed;
 }
 
 int cmn_rand(void)

@@ -33,6 +33,14 @@ void cmn_init(int *argc, char **argv);
 int cmn_rank(void);
 int cmn_size(void);
 
+/* Local. The number of the GPU that this process should use unless it is told another one; 0 without
+ * -cmn. */
+int cmn_device(void);
+
+/* Local. The seed of a GPU's own random numbers: `seed` without -cmn, else one that follows from cmn_seed and
+ * differs by rank. Not before the cfg is read. */
+unsigned long cmn_own_seed(unsigned long seed);
+
 /* Local, thread-safe. With -cmn: prints the message with rank and host once for the job, ends all
  * ranks and does not return. Without: returns. */
 void cmn_fatal(const char *message);

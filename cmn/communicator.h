@@ -42,6 +42,7 @@ struct cmn_communicator {
     const char *cpu, *gpu; /* "yes", or why not */
     const char *use;       /* when to use it */
     int sums;              /* 0: ranks are left different (dummy) */
+    int narrows;           /* 1: it can send what cmn_allreduce_dtype asks for */
 
     /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use instead),
      * or NULL. */
@@ -69,6 +70,10 @@ struct cmn_communicator {
 
 /* Local. All communicators: cmn_communicator_at(0) … until NULL. */
 const struct cmn_communicator *cmn_communicator_at(int i);
+
+/* Local, the same on all ranks. Why c cannot be used with these options here (see `refuses`), or NULL. */
+const char *cmn_communicator_refuses(const struct cmn_communicator *c, const struct cmn_topology *t,
+                                     const struct cmn_options *o);
 
 /* Collective. The communicator that cmn_communicator names; `auto` is resolved from topology,
  * devices and a short measurement, and *why (static, or the thread's own) says how. NULL with a reason when

@@ -6,6 +6,7 @@
 
 #include "darknet.h"
 #include "files.h"
+#include "gradients_gpu.h"
 #include "log.h"
 #include "random.h"
 
@@ -149,7 +150,7 @@ static void add_by_type(struct tensor_list *list, layer *l, int index)
     }
 }
 
-static size_t padded(size_t n)
+size_t cmn_gradients_padded(size_t n)
 {
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
@@ -187,7 +188,7 @@ static int build_arena(struct cmn_gradients *g, const struct cmn_communicator *c
     float *weights = NULL;
 
     for (int i = 0; i < g->tensors; i++) {
-        total += g->tensor[i].kind == CMN_GRADIENT ? padded(g->tensor[i].n) : 0;
+        total += g->tensor[i].kind == CMN_GRADIENT ? cmn_gradients_padded(g->tensor[i].n) : 0;
     }
     g->span = calloc((size_t)g->tensors + 1, sizeof *g->span); /* never of 0 bytes */
     g->rate = calloc((size_t)g->tensors + 1, sizeof *g->rate);
@@ -208,7 +209,7 @@ static int build_arena(struct cmn_gradients *g, const struct cmn_communicator *c
             move(t->weight, weights + at, t->n, first);
         }
         g->span[spans++] = (struct cmn_span){g->arena + at, t->n};
-        at += padded(t->n);
+        at += cmn_gradients_padded(t->n);
     }
     g->tally = g->arena + at;
     g->exchange = (struct cmn_exchange){
@@ -235,12 +236,15 @@ int cmn_gradients_open(struct cmn_gradients *g, struct network *net,
     if (list.failed) {
         return cmn_fail("gradients: out of memory for the list of tensors");
     }
-    return build_arena(g, c, self);
+    return cmn_gradients_on_gpu(net) ? cmn_gradients_gpu_open(g) : build_arena(g, c, self);
 }
 
 void cmn_gradients_close(struct cmn_gradients *g)
 {
-    for (int i = 0; i < g->tensors && g->arena; i++) {
+    if (g->on_gpu) {
+        cmn_gradients_gpu_close(g);
+    }
+    for (int i = 0; i < g->tensors && g->arena && !g->on_gpu; i++) {
         if (g->tensor[i].kind != CMN_GRADIENT) {
             continue;
         }
@@ -274,116 +278,4 @@ int cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c
         }
     }
     return c->step(self, &g->exchange, &sgd);
-}
-
-/* Tensors first: of several differences the one that says most is named. */
-static char *describe(const struct cmn_gradients *g, struct network *net, const char *options)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-
-    if (!out) {
-        return NULL;
-    }
-    fprintf(out, "%d layers\n", net->n);
-    for (int i = 0; i < g->tensors; i++) {
-        const struct cmn_tensor *t = &g->tensor[i];
-        fprintf(out, "layer %d %s%s = %zu floats\n", t->layer, t->part, t->name, t->n);
-    }
-    for (int i = 0; i < net->n; i++) {
-        const layer *l = &net->layers[i];
-        fprintf(out, "layer %d: type %d, %d inputs, %d outputs\n", i, (int)l->type, l->inputs,
-                l->outputs);
-    }
-    fprintf(out, "%s", options);
-    fclose(out);
-    return text;
-}
-
-int cmn_gradients_compare(const struct cmn_gradients *g, struct network *net, const char *options,
-                          const struct cmn_topology *t)
-{
-    char *here = describe(g, net, options);
-    int result;
-
-    if (!here) {
-        return cmn_fail("out of memory");
-    }
-    result = cmn_files_compare("network", here, t);
-    free(here);
-    return result;
-}
-
-int cmn_gradients_broadcast(const struct cmn_gradients *g, struct network *net,
-                            const struct cmn_topology *t)
-{
-    unsigned long seen = *net->seen;
-
-    if (cmn_mpi_check(MPI_Bcast(&seen, 1, MPI_UNSIGNED_LONG, 0, t->world), "MPI_Bcast") ||
-        cmn_mpi_check(MPI_Bcast(net->t, 1, MPI_INT, 0, t->world), "MPI_Bcast")) {
-        return cmn_fail_in("broadcast of seen");
-    }
-    *net->seen = seen;
-    for (int i = 0; i < g->tensors; i++) {
-        const struct cmn_tensor *tensor = &g->tensor[i];
-        if (cmn_mpi_bcast(*tensor->at, tensor->n, MPI_FLOAT, t->world)) {
-            return cmn_fail_in("layer %d %s%s", tensor->layer, tensor->part, tensor->name);
-        }
-    }
-    return 0;
-}
-
-int cmn_gradients_average_statistics(const struct cmn_gradients *g, const struct cmn_topology *t)
-{
-    for (int i = 0; i < g->tensors; i++) {
-        const struct cmn_tensor *tensor = &g->tensor[i];
-        float *x = *tensor->at;
-        if (tensor->kind != CMN_STATISTIC) {
-            continue;
-        }
-        if (cmn_mpi_check(
-                MPI_Allreduce(MPI_IN_PLACE, x, (int)tensor->n, MPI_FLOAT, MPI_SUM, t->world),
-                "MPI_Allreduce")) {
-            return cmn_fail_in("mean of layer %d %s", tensor->layer, tensor->name);
-        }
-        for (size_t j = 0; j < tensor->n; j++) {
-            x[j] /= (float)t->size;
-        }
-    }
-    return 0;
-}
-
-static uint64_t hash_floats(uint64_t hash, const float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        hash = (hash ^ bits) * UINT64_C(0x100000001b3); /* FNV-1a over 32-bit words */
-    }
-    return hash;
-}
-
-int cmn_gradients_verify(const struct cmn_gradients *g, const struct cmn_topology *t)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    uint64_t first;
-    int bad;
-
-    for (int i = 0; i < g->tensors; i++) {
-        if (g->tensor[i].kind == CMN_WEIGHT) {
-            hash = hash_floats(hash, *g->tensor[i].at, g->tensor[i].n);
-        }
-    }
-    first = hash;
-    if (cmn_mpi_check(MPI_Bcast(&first, 1, MPI_UINT64_T, 0, t->world), "MPI_Bcast")) {
-        return -1;
-    }
-    if (cmn_first_bad(t, first != hash, &bad)) {
-        return -1;
-    }
-    if (bad >= 0) {
-        return cmn_fail("the weights of rank %d differ from those of rank 0", bad);
-    }
-    return 0;
 }

@@ -46,7 +46,8 @@ struct cmn_gradients {
     float *arena;      /* gradients in backward order, each padded, then the tally; then, where the
                               communicator can step, their weights in the same places */
     int arena_is_ours; /* and not the communicator's */
-    float *tally;      /* CMN_TALLIES floats behind the gradients */
+    int on_gpu;   /* then the arena is the GPU's, and the tally is copied around the exchange */
+    float *tally; /* CMN_TALLIES floats behind the gradients */
     struct cmn_span *span; /* the gradients, unpadded */
     float *rate, *decay;   /* of each gradient, for a step */
     struct cmn_exchange exchange;
@@ -62,6 +63,13 @@ int cmn_gradients_open(struct cmn_gradients *g, struct network *net,
 /* Local. Takes what lies in the arena away from the network again (its pointers become NULL), so that
  * free_network does not free parts of the arena. */
 void cmn_gradients_close(struct cmn_gradients *g);
+
+/* Local. n floats take so many in the arena: tensors start at multiples of a cache line. */
+size_t cmn_gradients_padded(size_t n);
+
+/* Collective, blocking (gradients_gpu.c). Gradients and tally become their sum over all ranks. 0, or -1 with a
+ * reason. */
+int cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self);
 
 /* Collective, blocking. Sum and update in one, by a communicator that can step. `images` of all ranks were
  * in the step; rate, momentum and decay as Darknet gives them to its layers' updates. */

@@ -38,8 +38,8 @@ int cmn_groups_open(void **self, const struct cmn_topology *t, const struct cmn_
         return -1;
     }
     if (t->inter_size > 1 && t->intra_rank < across) {
-        g->between = &cmn_mpi;
-        return g->between->open(&g->far, &g->inter);
+        g->between = cmn_transport_inter(t, o);
+        return g->between ? g->between->open(&g->far, &g->inter) : -1;
     }
     return 0;
 }

@@ -6,6 +6,7 @@
 #include "darknet.h"
 #include "option_list.h"
 
+#include "device.h"
 #include "files.h"
 #include "images.h"
 #include "job.h"
@@ -36,6 +37,8 @@ int cmn_batch(struct network *net, struct list *options, int batch)
         return batch;
     }
     read_keys(options);
+    cmn_check(cmn_device_agree(&cmn_job.topology, cmn_device_built() ? gpu_index : -1,
+                               (int)cmn_job.options.share_gpus));
     cmn_check(cmn_session_configure(&cmn_job));
     t = calloc(1, sizeof *t);
     if (!t) {

@@ -19,6 +19,7 @@ struct cmn_options {
     long intra;          /* enum cmn_intra_transport */
     long dtype;          /* enum cmn_dtype */
     long timeout;        /* seconds */
+    long share_gpus;     /* 0, 1 */
     long batch;          /* enum cmn_batch_mode */
     long epochs;         /* 0: max_batches decides */
     long scatter;        /* enum cmn_scatter_mode */

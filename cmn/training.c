@@ -165,12 +165,14 @@ int cmn_training_draw(struct cmn_training *t, size_t n, size_t images, size_t *f
 static void introduce(const struct cmn_training *t)
 {
     const struct cmn_session *s = t->session;
+    char dtype[16];
 
-    cmn_say("%d rank%s on %d node%s, communicator %s (%s), fp32, batch %d per rank%s, global batch "
+    snprintf(dtype, sizeof dtype, "%s", cmn_options_word(&s->options, "cmn_allreduce_dtype"));
+    cmn_say("%d rank%s on %d node%s, communicator %s (%s), %s, batch %d per rank%s, global batch "
             "%zu, scatter %s, seed %lu",
             s->topology.size, s->topology.size == 1 ? "" : "s", s->topology.inter_size,
             s->topology.inter_size == 1 ? "" : "s", s->communicator->name, s->communicator_why,
-            t->local * t->net->subdivisions,
+            dtype, t->local * t->net->subdivisions,
             t->total == t->local * s->topology.size ? "" : " (rank 0; shares differ by one)",
             step_images(t), cmn_options_word(&s->options, "cmn_scatter"), s->seed);
     if (!s->communicator->sums && s->topology.size > 1) {
@@ -279,7 +281,7 @@ int cmn_training_update(struct cmn_training *t, struct cmn_rule *rule)
     fill_tally(t);
     if (c->step ? cmn_gradients_step(&t->gradients, c, s->exchange, images, rule->rate,
                                      rule->momentum, rule->decay)
-                : c->allreduce(s->exchange, &t->gradients.exchange)) {
+                : cmn_gradients_sum(&t->gradients, c, s->exchange)) {
         return cmn_fail_in("%s: sum of the gradients", c->name);
     }
     /* The sum holds every rank's momentum residue, so each rank keeps 1/size of it. */

@@ -22,9 +22,7 @@ struct flat {
 
 static const char *refuses_flat(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    (void)t;
-    (void)o;
-    return NULL;
+    return cmn_mpi.refuses(t, o);
 }
 
 static int open_flat(void **self, const struct cmn_topology *t, const struct cmn_options *o)
@@ -57,7 +55,7 @@ static void close_flat(void *self)
 const struct cmn_communicator cmn_communicator_flat = {
     .name = "flat",
     .cpu = "yes",
-    .gpu = "not yet",
+    .gpu = "with CUDA-aware MPI (untried)",
     .use = "any machine and any number of nodes",
     .sums = 1,
     .refuses = refuses_flat,

@@ -34,7 +34,7 @@ static int allreduce_hierarchical(void *self, const struct cmn_exchange *x)
 const struct cmn_communicator cmn_communicator_hierarchical = {
     .name = "hierarchical",
     .cpu = "yes",
-    .gpu = "not yet",
+    .gpu = "with NCCL or CUDA-aware MPI (untried)",
     .use = "several nodes whose link one rank can fill",
     .sums = 1,
     .refuses = cmn_groups_refuse,

@@ -20,9 +20,7 @@ struct naive {
 
 static const char *refuses_naive(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    (void)t;
-    (void)o;
-    return NULL;
+    return cmn_mpi.refuses(t, o);
 }
 
 static int open_naive(void **self, const struct cmn_topology *t, const struct cmn_options *o)
@@ -60,7 +58,7 @@ static void close_naive(void *self)
 const struct cmn_communicator cmn_communicator_naive = {
     .name = "naive",
     .cpu = "yes",
-    .gpu = "not yet",
+    .gpu = "with CUDA-aware MPI (untried)",
     .use = "reference for tests; simple and slow",
     .sums = 1,
     .refuses = refuses_naive,

@@ -29,7 +29,7 @@ static int allreduce_single_node(void *self, const struct cmn_exchange *x)
 const struct cmn_communicator cmn_communicator_single_node = {
     .name = "single_node",
     .cpu = "yes",
-    .gpu = "not yet",
+    .gpu = "with NCCL or CUDA-aware MPI (untried)",
     .use = "one node, where the update is to stay Darknet's own",
     .sums = 1,
     .refuses = refuses_single_node,

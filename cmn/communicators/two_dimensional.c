@@ -42,7 +42,7 @@ static int allreduce_two_dimensional(void *self, const struct cmn_exchange *x)
 const struct cmn_communicator cmn_communicator_two_dimensional = {
     .name = "two_dimensional",
     .cpu = "yes",
-    .gpu = "not yet",
+    .gpu = "with NCCL or CUDA-aware MPI (untried)",
     .use = "several nodes whose link one rank alone does not fill",
     .sums = 1,
     .refuses = cmn_groups_refuse,

@@ -6,6 +6,7 @@
  * temporary, and all memory of a GPU, which only MPI can reach. */
 #include <stdlib.h>
 
+#include "device.h"
 #include "log.h"
 #include "topology.h"
 #include "transports/pairwise.h"
@@ -27,9 +28,8 @@ struct mpi {
 
 static const char *refuses_mpi(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    (void)t;
     (void)o;
-    return NULL;
+    return cmn_device_refuses_mpi(t);
 }
 
 static int open_mpi(void **self, const struct cmn_group *group)

@@ -7,6 +7,7 @@
 
 static const struct cmn_transport *const table[] = {
     &cmn_shm,
+    &cmn_nccl,
     &cmn_mpi,
 };
 
@@ -28,9 +29,11 @@ const struct cmn_transport *cmn_transport_intra(const struct cmn_topology *t,
 {
     const char *name = cmn_options_word(o, "cmn_intra");
     int any = !strcmp(name, "auto");
-    const char *why;
+    char reasons[512] = "";
 
     for (int i = 0; i < TRANSPORTS; i++) {
+        size_t used = strlen(reasons);
+        const char *why;
         if (!any && strcmp(table[i]->name, name)) {
             continue;
         }
@@ -38,15 +41,24 @@ const struct cmn_transport *cmn_transport_intra(const struct cmn_topology *t,
         if (!why) {
             return table[i];
         }
-        if (!any) {
-            cmn_fail("cmn_intra=%s: %s", name, why);
-            return NULL;
-        }
+        snprintf(reasons + used, sizeof reasons - used, "%s%s: %s", used ? "; " : "",
+                 table[i]->name, why);
     }
-    if (any) {
-        cmn_fail("no transport connects the ranks of this node");
-    } else {
-        cmn_fail("cmn_intra=%s: not built in", name);
+    cmn_fail("no transport connects the ranks of this node (%s)", reasons);
+    return NULL;
+}
+
+const struct cmn_transport *cmn_transport_inter(const struct cmn_topology *t,
+                                                const struct cmn_options *o)
+{
+    const char *why = cmn_mpi.refuses(t, o);
+
+    if (!why) {
+        return &cmn_mpi;
     }
+    if (!cmn_nccl.refuses(t, o)) {
+        return &cmn_nccl;
+    }
+    cmn_fail("no transport connects the nodes: %s", why);
     return NULL;
 }

@@ -54,6 +54,7 @@ struct cmn_transport {
 
 extern const struct cmn_transport cmn_mpi;
 extern const struct cmn_transport cmn_shm;
+extern const struct cmn_transport cmn_nccl;
 
 /* Local. Slice i of n floats cut into `slices`: *at and *count in floats. Boundaries lie at multiples of
  * 16 floats (a cache line); a slice may be empty. */
@@ -62,6 +63,11 @@ void cmn_slice(size_t n, int slices, int i, size_t *at, size_t *count);
 /* Local. The transport that cmn_intra asks for inside a node; `auto` takes shm on the CPU and nccl on
  * GPUs. NULL with a reason when it cannot be had. */
 const struct cmn_transport *cmn_transport_intra(const struct cmn_topology *t,
+                                                const struct cmn_options *o);
+
+/* Local. The transport between nodes: mpi where it can be given the buffers, else nccl. NULL with a reason
+ * when neither can be had. */
+const struct cmn_transport *cmn_transport_inter(const struct cmn_topology *t,
                                                 const struct cmn_options *o);
 
 #endif

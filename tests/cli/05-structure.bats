@@ -11,11 +11,11 @@ setup() {
 # Includes point one way: each file of cmn/ may name headers of its own level and of those below.
 level_of() {
     case $1 in
-        options.* | log.* | memory.* | random.* | sums.* | terminal.* | topology.*) echo 1 ;;
+        device.* | kernels.* | options.* | log.* | memory.* | random.* | sums.* | terminal.* | topology.*) echo 1 ;;
         transports/* | codecs/*) echo 2 ;;
         choose.* | communicator.h | communicators/* | groups.*) echo 3 ;;
         files.* | images.* | output.* | scatter.* | report/*) echo 3 ;;
-        gradients.* | buckets.* | evaluator.* | loader.* | checkpoint.*) echo 4 ;;
+        gradients.* | gradients_*.* | buckets.* | evaluator.* | loader.* | checkpoint.*) echo 4 ;;
         session.*) echo 5 ;;
         training.* | epoch.* | stop.* | arguments.* | tools/*) echo 6 ;;
         cmn.* | hooks.* | job.*) echo 7 ;;
@@ -50,7 +50,7 @@ own_files() {
     echo "$output"
     for file in $output; do
         case ${file#cmn/} in
-            hooks.c | training.c | gradients.c | evaluator.c | epoch.c) ;;
+            hooks.c | training.c | gradients.c | gradients_ranks.c | gradients_gpu.c | evaluator.c | epoch.c) ;;
             *) echo "$file must not know Darknet"; false ;;
         esac
     done

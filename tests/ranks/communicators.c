@@ -127,7 +127,7 @@ static void sums(void **state)
 
     (void)state;
     for (int k = 0; (c = cmn_communicator_at(k)); k++) {
-        for (size_t i = 0; i < COUNT(length) && c->sums; i++) {
+        for (size_t i = 0; i < COUNT(length) && c->sums && !c->refuses(&top, &options); i++) {
             exchange(c, &length[i], 1);
         }
     }
@@ -141,7 +141,7 @@ static void several_tensors(void **state)
 
     (void)state;
     for (int k = 0; (c = cmn_communicator_at(k)); k++) {
-        for (size_t i = 0; i < COUNT(length) && c->sums; i++) {
+        for (size_t i = 0; i < COUNT(length) && c->sums && !c->refuses(&top, &options); i++) {
             exchange(c, length[i], TENSORS);
         }
     }
@@ -159,7 +159,7 @@ static void agree_with_naive(void **state)
     for (int k = 0; (c = cmn_communicator_at(k)); k++) {
         struct world w;
         void *self = NULL;
-        if (!c->sums) {
+        if (!c->sums || c->refuses(&top, &options)) {
             continue;
         }
         make_world(&w, length, TENSORS);
@@ -218,7 +218,7 @@ static void choice(void **state)
 
     (void)state;
     for (int k = 0; (c = cmn_communicator_at(k)); k++) {
-        CHECK(choose(c->name, &why) == c);
+        CHECK(choose(c->name, &why) == (c->refuses(&top, &options) ? NULL : c));
         CHECK(c->cpu && c->gpu && c->use && c->open && c->allreduce && c->close);
     }
     c = choose("auto", &why);

@@ -12,6 +12,10 @@ struct key {
 
 static const struct key keys[] = {
     {"cmn_communicator", "auto", "naive", "naive", {NULL}},
+    {"cmn_intra", "0", "mpi", "2", {"", "Mpi", "tcp"}},
+    {"cmn_allreduce_dtype", "0", "bf16", "2", {"", "fp8", "half"}},
+    {"cmn_timeout", "300", "5", "5", {"", "0", "1000001", "5s"}},
+    {"cmn_share_gpus", "0", "1", "1", {"", "-1", "2", "yes"}},
     {"cmn_batch", "0", "global", "1", {"", "globe", "1", "global,", "per_rank, global"}},
     {"cmn_epochs", "0", "3", "3", {"", "-1", "1000001", "x", "1.5", "99999999999999999999"}},
     {"cmn_scatter", "0", "none", "2", {"", "glob", "Global", "shards"}},
