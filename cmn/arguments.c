@@ -55,6 +55,7 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
 /* The launcher's variables, for number of processes and number of this one. */
 static const char *const launcher[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                                           {"PMI_SIZE", "PMI_RANK"},
+                                          {"MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
                                           {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
 
 /* The launcher's number of processes, and this one's in *rank; 1 and -1 without one. */
@@ -70,6 +71,26 @@ static int launched(int *rank)
         }
     }
     return 1;
+}
+
+int cmn_arguments_launch_size(void)
+{
+    int rank;
+
+    return launched(&rank);
+}
+
+int cmn_arguments_alone(int size)
+{
+    int started = cmn_arguments_launch_size();
+
+    if (size > 1 || started == 1) {
+        return 0;
+    }
+    return cmn_fail(
+        "the launcher started %d processes, but each of them is alone: mpiexec is not of "
+        "the MPI that this program was linked with; `darknet cmn check` says more",
+        started);
 }
 
 int cmn_arguments_launch_rank(void)

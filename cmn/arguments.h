@@ -16,6 +16,12 @@ struct cmn_arguments {
 int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
                        struct cmn_arguments *found);
 
+/* How many processes the launcher says it started; 1 without one. */
+int cmn_arguments_launch_size(void);
+
+/* 0, or -1 with a reason when the launcher started several processes and yet MPI knows of one only. */
+int cmn_arguments_alone(int size);
+
 /* This process's number as its launcher counts; -1 when there is no launcher of several. */
 int cmn_arguments_launch_rank(void);
 

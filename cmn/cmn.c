@@ -1,3 +1,5 @@
+#include <mpi.h> /* before cmn.h, which then declares the groups */
+
 #include "cmn.h"
 
 #include <pthread.h>
@@ -14,8 +16,10 @@
 #include "output.h"
 #include "random.h"
 #include "tools/tools.h"
+#include "world.h"
 
 struct cmn_session cmn_job;
+static int mpi_is_ours; /* and not started by the program that uses this library */
 
 /* ---- the end ---- */
 
@@ -60,6 +64,17 @@ void cmn_fatal(const char *message)
     }
 }
 
+static void close_job(void)
+{
+    fflush(NULL);
+    cmn_job.on = 0;
+    cmn_world_close();
+    cmn_session_close(&cmn_job);
+    if (mpi_is_ours) {
+        MPI_Finalize();
+    }
+}
+
 static void finish(int status, void *unused)
 {
     char text[64];
@@ -72,10 +87,7 @@ static void finish(int status, void *unused)
         snprintf(text, sizeof text, "ended with status %d", status);
         end_job(text);
     }
-    fflush(NULL);
-    cmn_job.on = 0;
-    cmn_session_close(&cmn_job);
-    MPI_Finalize();
+    close_job();
     if (cmn_job.stop_signal) {
         _exit(128 + cmn_job.stop_signal);
     }
@@ -85,12 +97,16 @@ static void finish(int status, void *unused)
 
 static int start_mpi(int *argc, char ***argv)
 {
-    int provided = 0;
+    int provided = 0, running = 0;
 
-    if (MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
+    MPI_Initialized(&running);
+    if (running) {
+        MPI_Query_thread(&provided);
+    } else if (MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
         fprintf(stderr, "cmn: MPI_Init_thread failed\n");
         exit(1);
     }
+    mpi_is_ours = !running;
     cmn_job.on = 1;
     on_exit(finish, NULL);
     if (provided < MPI_THREAD_FUNNELED) {
@@ -99,13 +115,75 @@ static int start_mpi(int *argc, char ***argv)
     return cmn_session_open(&cmn_job);
 }
 
+/* As above, for what is started as `darknet`: rank 0 speaks. */
+static int start_darknet(int *argc, char ***argv)
+{
+    return start_mpi(argc, argv) || cmn_output_open(cmn_job.topology.rank, cmn_job.options.log) ? -1
+                                                                                                : 0;
+}
+
+/* Machines that do not reach each other make MPI wait without a word. A tool has no such patience. */
+static void *watch(void *unused)
+{
+    char text[256];
+    const char *doing;
+    double since;
+
+    (void)unused;
+    for (;;) {
+        sleep(1);
+        since = cmn_tool_since(&doing);
+        if (since > (double)cmn_job.options.timeout) {
+            snprintf(text, sizeof text,
+                     "nothing moved for %ld s (cmn_timeout) in: %s; docs/troubleshooting.md, \"It "
+                     "hangs\", says what to try",
+                     cmn_job.options.timeout, doing);
+            end_job(text);
+        }
+    }
+    return NULL;
+}
+
+static void run_tool(int argc, char **argv)
+{
+    const struct cmn_tool *tool = cmn_tool_find(argc, argv);
+    struct cmn_arguments found;
+    char reason[1024] = "";
+    pthread_t watcher;
+    struct cmn_tool_call call = {.session = &cmn_job, .plan = cmn_plan};
+
+    if (!tool) {
+        exit(1);
+    }
+    if (tool->run) {
+        exit(tool->run(argc - 2, argv + 2));
+    }
+    cmn_options_default(&cmn_job.options);
+    if (cmn_arguments_take(&argc, argv, &cmn_job.options, &found)) {
+        snprintf(reason, sizeof reason, "%s", cmn_reason());
+    }
+    cmn_tool_does("the start of MPI");
+    if (pthread_create(&watcher, NULL, watch, NULL)) {
+        cmn_check(cmn_fail("a thread cannot be started"));
+    }
+    cmn_check(start_darknet(&argc, &argv));
+    if (reason[0]) {
+        end_job(reason);
+    }
+    call.argc = argc - 2;
+    call.argv = argv + 2;
+    cmn_check(tool->job(&call));
+    close_job();
+    exit(call.status);
+}
+
 void cmn_init(int *argc, char **argv)
 {
     struct cmn_arguments found;
     char reason[1024] = "";
 
     if (*argc > 1 && !strcmp(argv[1], "cmn")) {
-        exit(cmn_tools_run(*argc, argv));
+        run_tool(*argc, argv);
     }
     cmn_options_default(&cmn_job.options);
     if (cmn_arguments_take(argc, argv, &cmn_job.options, &found)) {
@@ -122,14 +200,72 @@ void cmn_init(int *argc, char **argv)
         return;
     }
     cmn_job.command = found.command;
-    cmn_check(start_mpi(argc, &argv));
+    cmn_check(start_darknet(argc, &argv));
     if (reason[0]) {
         end_job(reason);
     }
+    cmn_check(cmn_arguments_alone(cmn_job.topology.size));
     if (cmn_job.command == CMN_OTHER) {
         end_job(
             "-cmn works with `classifier train` and `classifier valid`; any other command would "
             "run as independent copies: leave -cmn and mpiexec away");
+    }
+}
+
+/* ---- for programs of your own ---- */
+
+void cmn_start(void)
+{
+    if (!cmn_job.on) {
+        cmn_options_default(&cmn_job.options);
+        cmn_check(start_mpi(NULL, NULL));
+    }
+}
+
+struct cmn_world cmn_world(void)
+{
+    const struct cmn_topology *t = &cmn_job.topology;
+
+    if (!cmn_job.on) {
+        return (struct cmn_world){.size = 1, .intra_size = 1, .inter_size = 1, .host = ""};
+    }
+    return (struct cmn_world){t->rank,       t->size,       t->intra_rank, t->intra_size,
+                              t->inter_rank, t->inter_size, t->host};
+}
+
+MPI_Comm cmn_world_comm(void)
+{
+    return cmn_job.on ? cmn_job.topology.world : MPI_COMM_SELF;
+}
+
+MPI_Comm cmn_intra_comm(void)
+{
+    return cmn_job.on ? cmn_job.topology.intra : MPI_COMM_SELF;
+}
+
+MPI_Comm cmn_inter_comm(void)
+{
+    return cmn_job.on ? cmn_job.topology.inter : MPI_COMM_SELF;
+}
+
+void cmn_broadcast(void *data, size_t bytes)
+{
+    if (cmn_job.on) {
+        cmn_check(cmn_mpi_bcast(data, bytes, MPI_BYTE, cmn_job.topology.world));
+    }
+}
+
+void cmn_mean(float *data, size_t n)
+{
+    if (cmn_job.on) {
+        cmn_check(cmn_world_mean(&cmn_job.topology, &cmn_job.options, data, n));
+    }
+}
+
+void cmn_barrier(void)
+{
+    if (cmn_job.on) {
+        cmn_check(cmn_mpi_check(MPI_Barrier(cmn_job.topology.world), "MPI_Barrier"));
     }
 }
 

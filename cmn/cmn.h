@@ -1,5 +1,6 @@
 /* darknet-cmn: data-parallel training for Darknet. The only header that Darknet's patched source
- * includes.
+ * includes, and the one for programs of your own: see "for programs of your own" at the end, and
+ * examples/world/.
  *
  * A job is started by mpiexec, every process holds the whole network and its share of the batch,
  * and between backward and update the gradients are summed over all of them:
@@ -120,6 +121,70 @@ int cmn_writes(struct network *net);
 /* Collective. Scores a classifier on n paths with all ranks and prints the result; 0 without -cmn:
  * then Darknet does it. */
 int cmn_validate(struct network *net, char **paths, int n, char **labels, int classes, int top);
+
+/* ---- for programs of your own ----
+ *
+ *     #include <mpi.h>    // first, if you want the groups
+ *     #include <cmn.h>
+ *
+ *     int main(void)
+ *     {
+ *         cmn_start();
+ *         …
+ *         cmn_mean(x, n);
+ *         return 0;
+ *     }
+ *
+ * Any number of processes, started by mpiexec; one works without it. The job ends by itself when main returns or
+ * exit is called with 0 on all ranks. A rank that ends with another status, or that calls cmn_fatal, ends all of
+ * them. Before cmn_start each call below is that of a world of one process. */
+
+/* Collective, blocking. Starts MPI, unless the program has done so (then the program ends it, too), and finds
+ * this process's place. Divides OpenBLAS's threads among the ranks of a machine, unless the environment sets
+ * them. Takes nothing from the command line. A second call does nothing. */
+void cmn_start(void);
+
+/* A node is a set of ranks that share memory. The strings are the library's. */
+struct cmn_world {
+    int rank, size;             /* of all */
+    int intra_rank, intra_size; /* within the node */
+    int inter_rank, inter_size; /* number of the node, and how many there are */
+    const char *host;
+};
+
+/* Local. */
+struct cmn_world cmn_world(void);
+
+/* Collective, blocking. Rank 0's bytes at `data` go to all ranks; `bytes` is the same on all of them. */
+void cmn_broadcast(void *data, size_t bytes);
+
+/* Collective, blocking. Each of the n floats at `data` becomes its mean over all ranks; n is the same on
+ * all of them, and may be 0. The same bits on all ranks. */
+void cmn_mean(float *data, size_t n);
+
+/* Collective, blocking. Returns when all ranks have called it. */
+void cmn_barrier(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+
+/* What needs mpi.h is there for those who have included it before, also when this file was read already. */
+#if defined(MPI_VERSION) && !defined(CMN_H_MPI)
+#define CMN_H_MPI
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Local. The groups of all ranks, of this node's ranks, and of the ranks that have this one's intra_rank on their
+ * nodes. They are the library's, apart from MPI_COMM_WORLD, return errors, and end with the job. MPI_COMM_SELF before
+ * cmn_start. */
+MPI_Comm cmn_world_comm(void);
+MPI_Comm cmn_intra_comm(void);
+MPI_Comm cmn_inter_comm(void);
 
 #ifdef __cplusplus
 }

@@ -10,4 +10,9 @@ extern struct cmn_session cmn_job;
 /* Local. Does not return when the result is negative: ends the job with the reason noted last. */
 void cmn_check(int result);
 
+struct cmn_plan;
+
+/* Collective. What tools/tools.h says of `plan`. */
+int cmn_plan(const char *cfg, struct cmn_plan *plan);
+
 #endif

@@ -53,10 +53,7 @@ static int share_cores(const struct cmn_session *s)
 
 int cmn_session_open(struct cmn_session *s)
 {
-    if (cmn_topology_open(&s->topology) || cmn_output_open(s->topology.rank, s->options.log)) {
-        return -1;
-    }
-    return share_cores(s);
+    return cmn_topology_open(&s->topology) || share_cores(s) ? -1 : 0;
 }
 
 static int agree_on_seed(struct cmn_session *s)

@@ -30,7 +30,7 @@ struct cmn_session {
 
 /* All return 0, or -1 with a reason. */
 
-/* Collective. MPI is up: finds this rank's place, its output and its share of the cores. */
+/* Collective. MPI is up: finds this rank's place and its share of the cores. */
 int cmn_session_open(struct cmn_session *s);
 
 /* Collective. All keys are set: seed, random streams, output, memory for images, communicator. */

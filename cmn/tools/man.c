@@ -61,7 +61,8 @@ int cmn_tool_man(int argc, char **argv)
     }
     printf(".SH COMMANDS\n");
     for (int i = 0; (tool = cmn_tool_at(i)); i++) {
-        printf(".TP\n.B darknet cmn %s\n", tool->name);
+        printf(".TP\n.B darknet cmn %s ", tool->name);
+        roff(tool->arguments);
         roff(tool->help);
     }
     printf(

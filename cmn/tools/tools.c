@@ -1,14 +1,24 @@
 #include "tools/tools.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "arguments.h"
+#include "log.h"
 
 static int help(int argc, char **argv);
 
 static const struct cmn_tool table[] = {
-    {"list", "[-md]", "communicators and keys, as text or as Markdown", cmn_tool_list},
-    {"man", "", "the manual page, for man(1)", cmn_tool_man},
-    {"help", "", "this list", help},
+    {"list", "[-md]", "communicators and keys, as text or as Markdown", cmn_tool_list, NULL},
+    {"check", "[CFG]",
+     "under mpiexec: what each rank is and has, whether the ranks reach each other, what is wrong",
+     NULL, cmn_tool_check},
+    {"bench", "[-sizes LIST] [-communicators LIST] [-iters N] [-json]",
+     "under mpiexec: time and bandwidth of each communicator and of MPI_Allreduce, sums verified",
+     NULL, cmn_tool_bench},
+    {"man", "", "the manual page, for man(1)", cmn_tool_man, NULL},
+    {"help", "", "this list", help, NULL},
 };
 
 enum { TOOLS = sizeof table / sizeof table[0] };
@@ -21,9 +31,10 @@ const struct cmn_tool *cmn_tool_at(int i)
 static void usage(FILE *out)
 {
     for (int i = 0; i < TOOLS; i++) {
-        fprintf(out, "  darknet cmn %-5s %-6s %s\n", table[i].name, table[i].arguments,
-                table[i].help);
+        fprintf(out, "  darknet cmn %s%s%s\n      %s\n", table[i].name,
+                table[i].arguments[0] ? " " : "", table[i].arguments, table[i].help);
     }
+    fprintf(out, "check and bench take -cmn_KEY VALUE, too.\n");
 }
 
 static int help(int argc, char **argv)
@@ -34,18 +45,45 @@ static int help(int argc, char **argv)
     return 0;
 }
 
-int cmn_tools_run(int argc, char **argv)
+const struct cmn_tool *cmn_tool_find(int argc, char **argv)
 {
-    for (int i = 0; i < TOOLS && argc > 2; i++) {
-        if (!strcmp(argv[2], table[i].name)) {
-            return table[i].run(argc - 2, argv + 2);
+    const char *name[TOOLS], *nearest;
+
+    for (int i = 0; i < TOOLS; i++) {
+        name[i] = table[i].name;
+        if (argc > 2 && !strcmp(argv[2], name[i])) {
+            return &table[i];
         }
     }
-    if (argc > 2) {
+    if (cmn_arguments_launch_rank() > 0) {
+        return NULL; /* rank 0 says it */
+    }
+    nearest = argc > 2 ? cmn_nearest(argv[2], name, TOOLS) : NULL;
+    if (nearest) {
+        fprintf(stderr, "darknet cmn: unknown command %s: did you mean %s? Known are:\n", argv[2],
+                nearest);
+    } else if (argc > 2) {
         fprintf(stderr, "darknet cmn: unknown command %s; known are:\n", argv[2]);
     } else {
         fprintf(stderr, "darknet cmn: a command is missing; known are:\n");
     }
     usage(stderr);
-    return 1;
+    return NULL;
+}
+
+static struct {
+    _Atomic(const char *) what;
+    _Atomic double since;
+} now = {"nothing", 0};
+
+void cmn_tool_does(const char *what)
+{
+    atomic_store(&now.since, cmn_clock());
+    atomic_store(&now.what, what);
+}
+
+double cmn_tool_since(const char **what)
+{
+    *what = atomic_load(&now.what);
+    return cmn_clock() - atomic_load(&now.since);
 }

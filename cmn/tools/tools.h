@@ -1,21 +1,56 @@
-/* `darknet cmn …`: programs that need no network. One table feeds dispatch and help. */
+/* `darknet cmn …`: programs that train nothing. One table feeds dispatch, help and the manual page. */
 #ifndef CMN_TOOLS_H
 #define CMN_TOOLS_H
 
-/* Local. Runs argv[2] with the rest; returns the exit status. */
-int cmn_tools_run(int argc, char **argv);
+#include <stddef.h>
+
+#include "session.h"
+
+/* What a cfg means for a job. */
+struct cmn_plan {
+    int mine, all;    /* images of a pass: this rank's, all ranks' */
+    int subdivisions; /* passes of a step */
+    int tensors;      /* that are exchanged in a step */
+    size_t floats;    /* their size */
+    size_t arena;     /* floats of this rank's memory for them */
+};
+
+/* What a tool that needs the job is given, and what it gives back. */
+struct cmn_tool_call {
+    struct cmn_session *session;
+    int argc; /* the -cmn_key arguments have been taken out; argv[0] is the tool's name */
+    char **argv;
+    /* Collective. Reads the keys of a cfg, opens the communicator, builds the network and forgets it
+     * again. 0, or -1 with a reason. */
+    int (*plan)(const char *cfg, struct cmn_plan *plan);
+    int status; /* becomes the exit status, the same on all ranks */
+};
 
 struct cmn_tool {
     const char *name;
     const char *arguments;
     const char *help;
+    /* Either of the two.
+     * run: local, without MPI; returns the exit status. argv[0] is the tool's name.
+     * job: collective, with MPI up and this rank's place known. 0, or -1 with a reason, which ends the job. */
     int (*run)(int argc, char **argv);
+    int (*job)(struct cmn_tool_call *call);
 };
 
 /* Local. Tool i, or NULL after the last. */
 const struct cmn_tool *cmn_tool_at(int i);
 
+/* Local. The tool that argv[2] names; NULL, with a message on standard error, when it names none. */
+const struct cmn_tool *cmn_tool_find(int argc, char **argv);
+
+/* Local, thread-safe. Notes what the tool does now (a static text), and when it began. */
+void cmn_tool_does(const char *what);
+/* Local, thread-safe. Seconds since the last cmn_tool_does, and its text. */
+double cmn_tool_since(const char **what);
+
 int cmn_tool_list(int argc, char **argv);
 int cmn_tool_man(int argc, char **argv);
+int cmn_tool_check(struct cmn_tool_call *call);
+int cmn_tool_bench(struct cmn_tool_call *call);
 
 #endif

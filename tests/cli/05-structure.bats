@@ -14,7 +14,7 @@ level_of() {
         device.* | kernels.* | options.* | log.* | memory.* | random.* | sums.* | terminal.* | topology.*) echo 1 ;;
         transports/* | codecs/*) echo 2 ;;
         choose.* | communicator.h | communicators/* | groups.*) echo 3 ;;
-        files.* | images.* | output.* | scatter.* | report/*) echo 3 ;;
+        files.* | world.* | images.* | output.* | scatter.* | report/*) echo 3 ;;
         gradients.* | gradients_*.* | buckets.* | evaluator.* | loader.* | checkpoint.*) echo 4 ;;
         session.*) echo 5 ;;
         training.* | epoch.* | stop.* | arguments.* | tools/*) echo 6 ;;

@@ -1,0 +1,295 @@
+/* darknet cmn check [CFG]: the troubleshooting guide as a program. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "arguments.h"
+#include "log.h"
+#include "tools/probe.h"
+#include "tools/tools.h"
+#include "tools/verdict.h"
+
+struct check {
+    struct cmn_tool_call *call;
+    const struct cmn_session *session;
+    const struct cmn_topology *t;
+    FILE *out; /* NULL on ranks that do not speak */
+    const char *cfg;
+    struct cmn_facts *facts; /* on rank 0: of all ranks; elsewhere this rank's own */
+    struct cmn_pair *pair;
+    struct cmn_trial *trial;
+    struct cmn_findings findings;
+    char choice[512], refused[512];
+};
+
+static int read_arguments(struct check *c)
+{
+    for (int i = 1; i < c->call->argc; i++) {
+        const char *word = c->call->argv[i];
+        if (word[0] == '-') {
+            return cmn_fail(
+                "darknet cmn check: unknown argument %s; known are: CFG, -cmn_KEY VALUE", word);
+        }
+        if (c->cfg) {
+            return cmn_fail("darknet cmn check: one cfg can be checked, not two: %s and %s", c->cfg,
+                            word);
+        }
+        c->cfg = word;
+    }
+    return 0;
+}
+
+/* ---- gathering ---- */
+
+static int gather_facts(struct check *c)
+{
+    const struct cmn_topology *t = c->t;
+    struct cmn_facts mine;
+    const int bytes = sizeof mine;
+
+    cmn_tool_does("a window shared by the ranks of a node");
+    if (cmn_facts_gather(&mine, c->session)) {
+        return -1;
+    }
+    c->facts = calloc(t->rank == 0 ? (size_t)t->size : 1, sizeof *c->facts);
+    if (!c->facts) {
+        return cmn_fail("out of memory");
+    }
+    c->facts[0] = mine;
+    cmn_tool_does("sending what each rank knows to rank 0");
+    return cmn_mpi_check(MPI_Gather(&mine, bytes, MPI_BYTE, c->facts, bytes, MPI_BYTE, 0, t->world),
+                         "MPI_Gather");
+}
+
+static int choose(struct check *c)
+{
+    const struct cmn_communicator *chosen;
+    const char *why;
+
+    cmn_tool_does("the choice of a communicator");
+    chosen = cmn_communicator_choose(c->t, &c->session->options, &why);
+    if (chosen) {
+        snprintf(c->choice, sizeof c->choice, "%s (%s)", chosen->name, why);
+    } else {
+        snprintf(c->refused, sizeof c->refused, "%s", cmn_reason());
+        c->findings.choice = c->refused;
+    }
+    return 0;
+}
+
+static int gather(struct check *c)
+{
+    struct cmn_findings *f = &c->findings;
+
+    if (gather_facts(c)) {
+        return -1;
+    }
+    cmn_tool_does("an exchange between neighbours");
+    if (cmn_probe_values(c->t, &f->ring_wrong, &f->sum_wrong) ||
+        cmn_probe_pairs(c->t, &c->pair, &f->pairs) ||
+        cmn_probe_communicators(c->session, &c->trial, &f->trials) || choose(c)) {
+        return -1;
+    }
+    f->rank = c->facts;
+    f->ranks = c->t->size;
+    f->pair = c->pair;
+    f->trial = c->trial;
+    return 0;
+}
+
+/* ---- the report ---- */
+
+static void print_ranks(const struct check *c)
+{
+    fprintf(c->out, "%-5s %-4s %-5s %-5s %-6s %-4s %-6s %s\n", "rank", "node", "intra", "inter",
+            "bound", "BLAS", "device", "host, cores");
+    for (int i = 0; i < c->findings.ranks; i++) {
+        const struct cmn_facts *r = &c->facts[i];
+        int count = CPU_COUNT(&r->cores);
+        char cores[64], device[16] = "CPU", bound[16] = "no";
+        if (r->device >= 0) {
+            snprintf(device, sizeof device, "GPU %d", r->device);
+        }
+        if (count < r->online) {
+            snprintf(bound, sizeof bound, "to %d", count);
+        }
+        fprintf(c->out, "%-5d %-4d %-5d %-5d %-6s %-4d %-6s %s, %s of %d\n", r->rank, r->inter_rank,
+                r->intra_rank, r->inter_rank, bound, r->blas_threads, device, r->host,
+                cmn_cores_text(&r->cores, cores, sizeof cores), r->online);
+    }
+}
+
+static void print_nics(const struct check *c, const struct cmn_facts *r)
+{
+    char address[16];
+
+    fprintf(c->out, "  network   ");
+    for (int i = 0; i < r->nics; i++) {
+        const struct cmn_nic *nic = &r->nic[i];
+        fprintf(c->out, "%s%s %s/%d%s", i ? ", " : " ", nic->name,
+                cmn_address_text(nic->address, address, sizeof address), nic->bits,
+                cmn_nic_used(r, nic) ? "" : " (not for MPI)");
+    }
+    if (r->include[0] || r->exclude[0]) {
+        fprintf(c->out, "; btl_tcp_if_%s=%s", r->include[0] ? "include" : "exclude",
+                r->include[0] ? r->include : r->exclude);
+    }
+    fputc('\n', c->out);
+}
+
+static void print_node(const struct check *c, const struct cmn_facts *r)
+{
+    fprintf(c->out, "node %d: %s, %d rank%s\n", r->inter_rank, r->host, r->intra_size,
+            r->intra_size > 1 ? "s" : "");
+    fprintf(c->out, "  program    darknet-cmn %s, file %016llx\n", r->version,
+            (unsigned long long)r->program);
+    fprintf(c->out, "  MPI        %s\n", r->mpi);
+    fprintf(c->out, "  CUDA       %s; NCCL: %s\n", r->cuda, r->nccl);
+    print_nics(c, r);
+    fprintf(c->out, "  memory     %.1f GiB free; /dev/shm %.1f GiB, %.1f free; %s\n",
+            (double)r->memory_free / (1 << 30), (double)r->shm_size / (1 << 30),
+            (double)r->shm_free / (1 << 30),
+            r->window[0] ? "NO shared window of 64 MiB" : "a shared window of 64 MiB can be had");
+}
+
+static void print_exchanges(const struct check *c)
+{
+    const struct cmn_findings *f = &c->findings;
+
+    fprintf(c->out, "exchange with the neighbours: %s; MPI_Allreduce: %s\n",
+            f->ring_wrong ? "WRONG" : "right", f->sum_wrong ? "WRONG" : "right");
+    for (int i = 0; i < f->pairs; i++) {
+        const struct cmn_pair *p = &f->pair[i];
+        fprintf(c->out, "  ranks %d and %d: %.1f us, %.2f GB/s%s\n", p->a, p->b, p->microseconds,
+                p->gigabytes,
+                c->facts[p->a].inter_rank == c->facts[p->b].inter_rank ? "" : ", between nodes");
+    }
+}
+
+static void print_communicators(const struct check *c)
+{
+    static const char *const word[] = {"works", "not here: ", "FAILS: "};
+    const struct cmn_findings *f = &c->findings;
+
+    fprintf(c->out, "communicators:\n");
+    for (int i = 0; i < f->trials; i++) {
+        fprintf(c->out, "  %-15s %s%s\n", f->trial[i].name, word[f->trial[i].result],
+                f->trial[i].why);
+    }
+    fprintf(c->out, "  chosen: %s\n", c->choice[0] ? c->choice : "none");
+}
+
+static void print_report(const struct check *c)
+{
+    fprintf(c->out, "darknet-cmn %s, %d rank%s on %d node%s\n\n", c->facts[0].version, c->t->size,
+            c->t->size > 1 ? "s" : "", c->t->inter_size, c->t->inter_size > 1 ? "s" : "");
+    print_ranks(c);
+    for (int i = 0; i < c->findings.ranks; i++) {
+        if (c->facts[i].intra_rank == 0) {
+            print_node(c, &c->facts[i]);
+        }
+    }
+    print_exchanges(c);
+    print_communicators(c);
+    fputc('\n', c->out);
+}
+
+/* Rank 0 judges; the number of faults is everybody's. */
+static int judge(struct check *c)
+{
+    struct cmn_verdicts *v = calloc(1, sizeof *v);
+    int faults;
+
+    if (!v) {
+        return cmn_fail("out of memory");
+    }
+    if (c->t->rank == 0) {
+        cmn_verdicts(&c->findings, v);
+    }
+    for (int i = 0; i < v->n && c->out; i++) {
+        fprintf(c->out, "verdict: %s: %s\n", v->item[i].fault ? "fault" : "note", v->item[i].text);
+    }
+    if (c->out && v->faults == 0) {
+        fprintf(c->out, "verdict: good: %d rank%s can train together\n", c->t->size,
+                c->t->size > 1 ? "s" : "");
+    }
+    faults = v->faults;
+    free(v);
+    c->call->status = 0;
+    if (cmn_mpi_check(MPI_Bcast(&faults, 1, MPI_INT, 0, c->t->world), "MPI_Bcast")) {
+        return -1;
+    }
+    c->call->status = faults ? 1 : 0;
+    return 0;
+}
+
+/* Without Darknet's table of layers. */
+static int plan_quietly(const struct check *c, struct cmn_plan *plan)
+{
+    int kept = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY), result;
+
+    fflush(stderr);
+    if (kept >= 0 && null >= 0) {
+        dup2(null, STDERR_FILENO);
+    }
+    result = c->call->plan(c->cfg, plan);
+    fflush(stderr);
+    if (kept >= 0 && null >= 0) {
+        dup2(kept, STDERR_FILENO);
+    }
+    close(kept);
+    close(null);
+    return result;
+}
+
+static int check_cfg(const struct check *c)
+{
+    struct cmn_plan plan;
+
+    if (!c->cfg) {
+        return 0;
+    }
+    if (c->out) {
+        fflush(c->out);
+    }
+    cmn_tool_does("reading the cfg");
+    if (plan_quietly(c, &plan)) {
+        return -1;
+    }
+    if (c->out) {
+        fprintf(c->out,
+                "\ncfg %s: %d images per rank and pass, %d of all ranks; %d pass%s a step: %d "
+                "images a step\n"
+                "  gradients: %d tensors, %zu floats; %.1f MiB per rank; communicator %s (%s)\n"
+                "verdict: good: the cfg can be trained here\n",
+                c->cfg, plan.mine, plan.all, plan.subdivisions, plan.subdivisions > 1 ? "es" : "",
+                plan.all * plan.subdivisions, plan.tensors, plan.floats,
+                (double)plan.arena * sizeof(float) / (1 << 20), c->session->communicator->name,
+                c->session->communicator_why);
+    }
+    return 0;
+}
+
+int cmn_tool_check(struct cmn_tool_call *call)
+{
+    struct check c = {.call = call, .session = call->session, .t = &call->session->topology};
+    int result;
+
+    /* Processes that are alone though a launcher started several: one of them speaks for all. */
+    if (c.t->rank == 0 && (c.t->size > 1 || cmn_arguments_launch_rank() <= 0)) {
+        c.out = stdout;
+    }
+    result = read_arguments(&c) || gather(&c) ? -1 : 0;
+    if (!result && c.out) {
+        print_report(&c);
+    }
+    if (!result) {
+        result = judge(&c) || check_cfg(&c) ? -1 : 0;
+    }
+    free(c.facts);
+    free(c.pair);
+    free(c.trial);
+    return result;
+}

@@ -1,0 +1,182 @@
+#include "tools/contest.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "sums.h"
+#include "transports/transport.h"
+
+static const struct cmn_communicator *find(const char *name)
+{
+    const struct cmn_communicator *c;
+
+    for (int i = 0; (c = cmn_communicator_at(i)); i++) {
+        if (!strcmp(c->name, name)) {
+            return c;
+        }
+    }
+    return NULL;
+}
+
+/* The reason of the lowest rank that has failed becomes everybody's. */
+static int agree(struct cmn_contestant *k, int result)
+{
+    const struct cmn_topology *t = &k->session->topology;
+    int first;
+
+    if (cmn_first_bad(t, result != 0, &first)) {
+        return -1;
+    }
+    if (first < 0) {
+        return 0;
+    }
+    if (t->rank == first) {
+        snprintf(k->out, sizeof k->out, "rank %d@%s: %.180s", t->rank, t->host, cmn_reason());
+    }
+    return cmn_mpi_check(MPI_Bcast(k->out, sizeof k->out, MPI_CHAR, first, t->world), "MPI_Bcast");
+}
+
+static int open_communicator(struct cmn_contestant *k)
+{
+    const struct cmn_session *s = k->session;
+    const char *refusal = k->c->refuses(&s->topology, &s->options);
+    int result;
+
+    if (refusal) {
+        snprintf(k->out, sizeof k->out, "%.250s", refusal);
+        return 0;
+    }
+    result = k->c->open(&k->self, &s->topology, &s->options);
+    if (agree(k, result)) {
+        return -1;
+    }
+    if (k->out[0]) {
+        k->self = NULL; /* where some ranks have it and others not, it cannot be closed */
+        return 0;
+    }
+    k->data_is_ours = !k->c->memory;
+    return k->c->memory ? agree(k, k->c->memory(k->self, k->floats, &k->data)) : 0;
+}
+
+/* Buffers at a multiple of a large power of two would meet in the same lines of the caches. */
+enum { APART = (4096 + 5 * 128) / sizeof(float) };
+
+static int open_parts(struct cmn_contestant *k)
+{
+    size_t ranks = (size_t)k->session->topology.size;
+    size_t each = (k->floats / ranks / 16 + 2) * 16 + APART;
+
+    k->floats = each * ranks;
+    k->part = calloc(ranks, sizeof *k->part);
+    k->data = aligned_alloc(64, k->floats * sizeof *k->data);
+    if (!k->part || !k->data) {
+        return cmn_fail("out of memory for %zu floats", k->floats);
+    }
+    memset(k->data, 0, k->floats * sizeof *k->data);
+    for (size_t i = 0; i < ranks; i++) {
+        k->part[i] = k->data + i * each;
+    }
+    return 0;
+}
+
+int cmn_contestant_open(struct cmn_contestant *k, const char *name, const struct cmn_session *s,
+                        size_t floats)
+{
+    size_t bytes = (floats * sizeof *k->data + 63) / 64 * 64 + 64;
+
+    *k = (struct cmn_contestant){
+        .name = name, .c = find(name), .session = s, .floats = floats, .data_is_ours = 1};
+    if (k->c && open_communicator(k)) {
+        return -1;
+    }
+    if (!k->data_is_ours || k->out[0]) {
+        return 0;
+    }
+    if (!k->c && !strcmp(name, CMN_MEMORY)) {
+        return open_parts(k);
+    }
+    k->data = aligned_alloc(64, bytes);
+    if (!k->data) {
+        return cmn_fail("out of memory for %zu floats", floats);
+    }
+    memset(k->data, 0, bytes);
+    return 0;
+}
+
+/* Different in neighbouring places, and in places that lie a power of two apart. */
+static float pattern(size_t i)
+{
+    return (float)(i % 61 + 1);
+}
+
+void cmn_contestant_fill(struct cmn_contestant *k, size_t n)
+{
+    float mine = (float)(k->session->topology.rank + 1);
+
+    for (size_t i = 0; i < n; i++) {
+        k->data[i] = mine * pattern(i);
+    }
+}
+
+long cmn_contestant_wrong(const struct cmn_contestant *k, size_t n)
+{
+    const int size = k->session->topology.size;
+    const float ranks = (float)size * (float)(size + 1) / 2;
+    const float allowed = k->session->options.dtype == CMN_FP32 ? 0 : 0.02F;
+    long wrong = 0;
+
+    if (k->c ? !k->c->sums : strcmp(k->name, CMN_RAW) != 0) {
+        return -1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        float right = ranks * pattern(i);
+        wrong += !(fabsf(k->data[i] - right) <= allowed * right);
+    }
+    return wrong;
+}
+
+/* What an in-place sum over ranks that share memory does: of 1/size of every rank's buffer it reads all and writes the
+ * sum to all. Here the buffers are this rank's own, and nobody waits for anybody. */
+static void sum_in_place(struct cmn_contestant *k, size_t n)
+{
+    const struct cmn_topology *t = &k->session->topology;
+    size_t at, count;
+
+    cmn_slice(n, t->size, t->rank, &at, &count);
+    cmn_sum_everywhere(k->part, t->size, count);
+}
+
+int cmn_contestant_run(struct cmn_contestant *k, size_t n)
+{
+    struct cmn_span span = {k->data, n};
+    struct cmn_exchange x = {
+        .tensor = &span, .tensors = 1, .block = span, .tally = {k->data + n, 0}};
+
+    if (k->c) {
+        return k->c->allreduce(k->self, &x) ? cmn_fail_in("%s", k->name) : 0;
+    }
+    if (!strcmp(k->name, CMN_MEMORY)) {
+        sum_in_place(k, n);
+        return 0;
+    }
+    return cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, k->data, (int)n, MPI_FLOAT, MPI_SUM,
+                                       k->session->topology.world),
+                         CMN_RAW);
+}
+
+void cmn_contestant_close(struct cmn_contestant *k)
+{
+    if (k->c && k->self) {
+        k->c->close(k->self);
+    }
+    if (k->data_is_ours) {
+        free(k->data);
+    }
+    free(k->part);
+    k->self = NULL;
+    k->data = NULL;
+    k->part = NULL;
+}

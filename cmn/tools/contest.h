@@ -1,0 +1,44 @@
+/* What can sum floats over all ranks, side by side: each communicator, MPI_Allreduce itself, and the
+ * measure of what memory allows. Used by check (does it work?) and bench (how fast is it?). */
+#ifndef CMN_CONTEST_H
+#define CMN_CONTEST_H
+
+#include "communicator.h"
+#include "session.h"
+
+/* The names of those that are no communicators. */
+#define CMN_RAW "MPI_Allreduce"
+#define CMN_MEMORY "(memory)"
+
+struct cmn_contestant {
+    const char *name;
+    const struct cmn_communicator *c; /* NULL: CMN_RAW or CMN_MEMORY */
+    const struct cmn_session *session;
+    void *self;
+    float *data; /* `floats` of them, in the communicator's memory where it has some */
+    int data_is_ours;
+    float **part; /* CMN_MEMORY: stand in for the ranks' buffers */
+    size_t floats;
+    char out[256]; /* why it does not take part; empty: it does */
+};
+
+/* All return 0, or -1 with a reason, unless another meaning is given. */
+
+/* Collective. `name` is a communicator's, CMN_RAW or CMN_MEMORY. One that refuses, or that cannot be opened, has
+ * k->out set, on all ranks, and must not be run. Whatever came of it, it is closed afterwards. */
+int cmn_contestant_open(struct cmn_contestant *k, const char *name, const struct cmn_session *s,
+                        size_t floats);
+
+/* Local. Puts this rank's part of a known sum into the first n floats; exact in any order of addition. */
+void cmn_contestant_fill(struct cmn_contestant *k, size_t n);
+
+/* Collective, blocking. Sums the first n floats over all ranks. */
+int cmn_contestant_run(struct cmn_contestant *k, size_t n);
+
+/* Local. How many of the first n floats are not the sum of what all ranks filled in; -1 when it sums nothing. */
+long cmn_contestant_wrong(const struct cmn_contestant *k, size_t n);
+
+/* Collective. */
+void cmn_contestant_close(struct cmn_contestant *k);
+
+#endif
