@@ -8,16 +8,18 @@
 /* into[i] = part[0][i] + part[1][i] + …, for n floats. `into` may be one of the parts. */
 void cmn_sum(float *into, float *const *part, int parts, size_t n);
 
-/* Every part becomes the sum of all, for n floats. */
-void cmn_sum_everywhere(float *const *part, int parts, size_t n);
+/* Every part becomes the sum of all, for n floats. Parts are aligned to 16 bytes; part[mine] lies in this rank's
+ * caches rather than in others'. */
+void cmn_sum_everywhere(float *const *part, int parts, int mine, size_t n);
 
-/* A slice of a tensor in an update (struct cmn_sgd, for one tensor). */
+/* A slice of one tensor in an update (struct cmn_sgd). */
 struct cmn_sgd_slice {
     float rate, decay, momentum;
+    int alone; /* one part, and nobody else uses the weights */
 };
 
 /* With g the sum of the parts: u = g + decay * w; w += rate * u; part[mine] becomes momentum * u and every other part
- * 0, for n floats. */
+ * 0, for n floats. Parts and weights are aligned to 16 bytes. */
 void cmn_sum_and_step(float *weights, float *const *part, int parts, int mine,
                       const struct cmn_sgd_slice *how, size_t n);
 

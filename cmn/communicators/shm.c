@@ -143,7 +143,7 @@ static int allreduce_shm(void *self, const struct cmn_exchange *x)
         }
     } else {
         cmn_slice(n, t->intra_size, t->intra_rank, &at, &count);
-        cmn_sum_everywhere(cmn_parts_at(&s->parts, at), t->intra_size, count);
+        cmn_sum_everywhere(cmn_parts_at(&s->parts, at), t->intra_size, t->intra_rank, count);
     }
     return cmn_window_meet(s->meeting);
 }
@@ -158,7 +158,8 @@ static void step_slice(struct shm *s, const struct cmn_exchange *x, const struct
     for (int i = 0; i < x->tensors; i++) {
         size_t first = (size_t)(x->tensor[i].data - x->block.data);
         size_t end = first + x->tensor[i].n;
-        struct cmn_sgd_slice how = {sgd->rate[i], sgd->decay[i], sgd->momentum / (float)nodes};
+        struct cmn_sgd_slice how = {sgd->rate[i], sgd->decay[i], sgd->momentum / (float)nodes,
+                                    t->intra_size == 1};
         first = first > from ? first : from;
         end = end < to ? end : to;
         if (first < end) {

@@ -70,7 +70,7 @@ static int allreduce_here(struct shm *s, size_t n)
     if (meet(s)) {
         return -1;
     }
-    cmn_sum_everywhere(cmn_parts_at(&s->parts, at), s->ranks, count);
+    cmn_sum_everywhere(cmn_parts_at(&s->parts, at), s->ranks, s->rank, count);
     return meet(s);
 }
 
