@@ -120,15 +120,26 @@ static size_t block_at(size_t n, size_t at)
     return n - at < BLOCK ? n - at : BLOCK;
 }
 
-void cmn_sum(float *into, float *const *part, int parts, size_t n)
+void cmn_sum(float *into, float *const *part, int parts, int mine, size_t n)
 {
     float sum[BLOCK];
 
     for (size_t at = 0; at < n; at += BLOCK) {
         size_t count = block_at(n, at);
         sum_block(sum, part, parts, at, count);
-        memcpy(into + at, sum, count * sizeof *sum);
+        if (mine) {
+            memcpy(into + at, sum, count * sizeof *sum);
+        } else {
+            stream(into + at, sum, count);
+        }
     }
+    end_of_stream();
+}
+
+void cmn_give(float *to, const float *from, size_t n)
+{
+    stream(to, from, n);
+    end_of_stream();
 }
 
 void cmn_sum_everywhere(float *const *part, int parts, int mine, size_t n)

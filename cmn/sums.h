@@ -5,8 +5,12 @@
 
 #include <stddef.h>
 
-/* into[i] = part[0][i] + part[1][i] + …, for n floats. `into` may be one of the parts. */
-void cmn_sum(float *into, float *const *part, int parts, size_t n);
+/* into[i] = part[0][i] + part[1][i] + …, for n floats. `into` may be one of the parts; if it is
+ * not this rank's own (`mine` 0), it is aligned to 16 bytes. */
+void cmn_sum(float *into, float *const *part, int parts, int mine, size_t n);
+
+/* Copies n floats to memory that another rank will read next. `to` is aligned to 16 bytes. */
+void cmn_give(float *to, const float *from, size_t n);
 
 /* Every part becomes the sum of all, for n floats. Parts are aligned to 16 bytes; part[mine] lies in this rank's
  * caches rather than in others'. */

@@ -109,7 +109,7 @@ static int sum_over_nodes(struct shm *s, size_t n)
     size_t at, count;
 
     cmn_slice(n, t->intra_size, t->intra_rank, &at, &count);
-    cmn_sum(block + at, cmn_parts_at(&s->parts, at), t->intra_size, count);
+    cmn_sum(block + at, cmn_parts_at(&s->parts, at), t->intra_size, t->intra_rank == 0, count);
     if (cmn_window_meet(s->meeting)) {
         return -1;
     }
@@ -191,7 +191,7 @@ static int step_shm(void *self, const struct cmn_exchange *x, const struct cmn_s
     if (t->inter_size > 1 && sum_over_nodes(s, n)) {
         return -1;
     }
-    cmn_sum(tally, cmn_parts_at(&s->parts, x->block.n), t->inter_size > 1 ? 1 : t->intra_size,
+    cmn_sum(tally, cmn_parts_at(&s->parts, x->block.n), t->inter_size > 1 ? 1 : t->intra_size, 1,
             x->tally.n);
     if (t->inter_size > 1 && t->intra_rank != 0) {
         memset(x->block.data, 0, x->block.n * sizeof *x->block.data);
