@@ -52,10 +52,10 @@ ratio() {
         awk '{ x[NR] = $1 } END { m = int((NR + 1) / 2); print NR % 2 ? x[m] : (x[m] + x[m + 1]) / 2 }'
 }
 
-names=(one dummy naive flat)
-ranks=(1 "$NP" "$NP" "$NP")
-with=(flat dummy naive flat)
-label=("1 rank" "$NP ranks, dummy (ceiling)" "$NP ranks, naive" "$NP ranks, flat")
+names=(one dummy naive flat two_dimensional shm)
+ranks=(1 "$NP" "$NP" "$NP" "$NP" "$NP")
+with=(flat dummy naive flat two_dimensional shm)
+label=("1 rank" "$NP ranks, dummy (ceiling)" "$NP ranks, naive" "$NP ranks, flat" "$NP ranks, two_dimensional" "$NP ranks, shm")
 
 for ((r = 1; r <= RUNS; r++)); do
     echo "run $r of $RUNS" >&2
