@@ -1,0 +1,77 @@
+#!/usr/bin/env bats
+# examples/world: a program of one's own, compiled by the two commands of its README, and started.
+# shellcheck disable=SC2154  # mpiexec: helpers.bash
+
+load helpers
+
+setup() {
+    enter_folder
+    seq 1000 | awk '{ print $1, 2 * $1 + 1 + ($1 % 2 - 0.5) / 10 }' >points.txt
+    # Sanitizers must be those of the libraries.
+    flags=()
+    [[ -z $SAN ]] || flags=("-fsanitize=$SAN")
+}
+
+# compile_in_tree: the README's command, for the variant that is tested.
+compile_in_tree() {
+    local command
+    command=$(grep '^mpicc ' "$REPO/examples/world/README.md")
+    command=${command//build\/cpu/$BUILD}
+    command=${command//-o line/-o $PWD/line}
+    (cd "$REPO" && bash -c "$command -Wall -Wextra -Werror ${flags[*]}")
+}
+
+line_on() {
+    timeout $((30 * SLOW)) "${mpiexec[@]}" -n "$1" ./line "${@:2}"
+}
+
+@test "the README's command compiles it in the build tree; 1, 2 and 3 ranks find the same line" {
+    compile_in_tree
+    for n in 1 2 3; do
+        line_on "$n" points.txt >out.txt
+        cat out.txt
+        [[ $(wc -l <out.txt) -eq 1 ]]
+        grep -qE "^y = 2\.000 x \+ 1\.000, off by 0\.050 at most; 1000 points on $n ranks? of 1 node$" out.txt
+    done
+}
+
+@test "it works without mpiexec" {
+    compile_in_tree
+    run -0 ./line points.txt
+    [[ $output == 'y = 2.000 x + 1.000, off by 0.050 at most; 1000 points on 1 rank of 1 node' ]]
+}
+
+@test "an error of one rank is one line, and ends all" {
+    compile_in_tree
+    fails_clearly 'cmn\[rank 0@.*file of points cannot be read' "${mpiexec[@]}" -n 2 ./line nothing.txt
+    echo 1 2 three >points.txt
+    fails_clearly 'two numbers a line' "${mpiexec[@]}" -n 3 ./line points.txt
+    fails_clearly 'usage: ' "${mpiexec[@]}" -n 2 ./line
+}
+
+@test "the README's command compiles it against an installation" {
+    command -v pkg-config >/dev/null || skip 'pkg-config is not installed'
+    [[ -z $SAN ]] || skip 'only the plain build is installed'
+    command=$(grep '^gcc ' "$REPO/examples/world/README.md")
+    make -C "$REPO" install PREFIX="$PWD/prefix" >/dev/null
+    export PKG_CONFIG_PATH=$PWD/prefix/lib/pkgconfig
+    cp -r "$REPO/examples" examples
+    bash -c "$command"
+    line_on 2 points.txt | grep -q '^y = 2.000 x + 1.000, '
+}
+
+@test "cmn.h alone gives MPI's groups only to those who have mpi.h" {
+    printf '%s\n' '#include <cmn.h>' 'int main(void) { return cmn_world().rank; }' >plain.c
+    gcc -Wall -Wextra -Werror -fsyntax-only -I"$REPO/cmn" plain.c
+    printf '%s\n' '#include <cmn.h>' '#include <mpi.h>' '#include <cmn.h>' \
+        'int main(void) { return cmn_intra_comm() == MPI_COMM_NULL; }' >later.c
+    mpicc -Wall -Wextra -Werror -fsyntax-only -I"$REPO/cmn" later.c
+    printf '%s\n' '#include <cmn.h>' 'int main(void) { return cmn_intra_comm() == 0; }' >without.c
+    run ! mpicc -Werror -fsyntax-only -I"$REPO/cmn" without.c
+}
+
+@test "C++ reads cmn.h" {
+    command -v g++ >/dev/null || skip 'g++ is not installed'
+    printf '%s\n' '#include <cmn.h>' 'int main() { struct cmn_world w = cmn_world(); return w.rank; }' >plain.cc
+    g++ -Wall -Wextra -Werror -fsyntax-only -I"$REPO/cmn" plain.cc
+}
