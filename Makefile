@@ -2,6 +2,7 @@
 #
 # Knobs: V=1 (show commands), SAN=address,undefined (instrumented build of its own), DARKNET_TREE=dir (an existing
 # Darknet source tree), MNIST_DIR=dir (idx files already there), NP=ranks, PREFIX, DESTDIR, CC, CFLAGS, LDFLAGS.
+# GPU=1 (bin/darknet-gpu, a build of its own; docs/gpu.md), and with it CUDNN=1, NCCL=1, ARCH=80,90, CUDA_HOME=dir.
 
 VERSION := 0.1.0
 
@@ -43,7 +44,18 @@ endif
 # ---- What is compiled, where, and how ------------------------------------------------------------------------
 
 comma := ,
-VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),cpu)
+ifneq ($(filter 1,$(CUDNN) $(NCCL)),)
+ifneq ($(GPU),1)
+$(error CUDNN=1 and NCCL=1 belong to a GPU build: add GPU=1)
+endif
+endif
+ifeq ($(GPU),1)
+ifneq ($(SAN),)
+$(error GPU=1 and SAN=$(SAN) do not go together: the sanitizers know nothing of the GPU's memory)
+endif
+endif
+VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),$(if $(filter 1,$(GPU)),gpu$(if $(filter \
+    1,$(CUDNN)),-cudnn)$(if $(filter 1,$(NCCL)),-nccl),cpu))
 B  := build/$(VARIANT)
 DK := build/darknet
 
@@ -56,6 +68,9 @@ DK_LIB := gemm utils cuda deconvolutional_layer convolutional_layer list image a
 DK_EXEC := captcha lsd super art tag cifar go rnn segmenter regressor classifier coco yolo detector nightmare \
     instance-segmenter darknet
 
+DK_CUDA := convolutional_kernels deconvolutional_kernels activation_kernels im2col_kernels col2im_kernels blas_kernels \
+    crop_layer_kernels dropout_layer_kernels maxpool_layer_kernels avgpool_layer_kernels
+
 CMN_SRC    := $(shell find cmn -name '*.c' 2>/dev/null | LC_ALL=C sort)
 UNIT_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/*.c))
 RANK_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/ranks/*.c))
@@ -64,6 +79,21 @@ HOST_TOOLS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/hosts/*.c))
 DK_LIB_OBJ  := $(DK_LIB:%=$(B)/darknet/src/%.o)
 DK_EXEC_OBJ := $(DK_EXEC:%=$(B)/darknet/examples/%.o)
 CMN_OBJ     := $(CMN_SRC:%.c=$(B)/%.o)
+CUDA_OBJ    :=
+ifeq ($(GPU),1)
+DK_CUDA_OBJ := $(DK_CUDA:%=$(B)/darknet/src/%.o)
+CUDA_OBJ    := $(DK_CUDA_OBJ) $(B)/cmn/kernels.o
+GPU_FLAGS   := -DGPU $(if $(filter 1,$(CUDNN)),-DCUDNN) $(if $(filter 1,$(NCCL)),-DCMN_NCCL)
+
+# What setup/cuda.sh has found. The first line of the file says for which settings.
+cuda_key := $(strip NVCC=$(NVCC) CUDA_HOME=$(CUDA_HOME) ARCH=$(ARCH) CUDNN=$(CUDNN) NCCL=$(NCCL) CC=$(CC))
+ifneq ($(shell head -n 1 $(B)/cuda.mk 2>/dev/null),\# $(cuda_key))
+$(shell rm -f $(B)/cuda.mk)
+endif
+ifneq ($(filter-out clean distclean help uninstall,$(or $(MAKECMDGOALS),all)),)
+include $(B)/cuda.mk
+endif
+endif
 TEST_OBJ    := $(addsuffix .o,$(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS))
 
 ifeq ($(SAN),)
@@ -83,15 +113,21 @@ MPI_CFLAGS = $(eval MPI_CFLAGS := $$(patsubst -I%,-isystem %,$$(shell $(MPICC) -
 MPI_LIBS   = $(eval MPI_LIBS := $$(shell $(MPICC) --showme:link))$(MPI_LIBS)
 
 DK_INCLUDE = -I$(DK)/include -I$(DK)/src
-DK_FLAGS   = -Wall -Wno-unused-result -Wno-unknown-pragmas -Wno-stringop-truncation -fPIC $(DK_OPT) -DCBLAS $(DK_INCLUDE) -Icmn $(CFLAGS)
+DK_FLAGS   = -Wall -Wno-unused-result -Wno-unknown-pragmas -Wno-stringop-truncation -fPIC $(DK_OPT) -DCBLAS $(GPU_FLAGS) $(DK_INCLUDE) -Icmn \
+    $(CUDA_CFLAGS) $(CFLAGS)
 CMN_WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 CMN_FLAGS  = -std=c11 -D_GNU_SOURCE -DCMN_VERSION='"$(VERSION)"' $(CMN_WARN) -fPIC $(CMN_OPT) \
-    -Icmn $(DK_INCLUDE:-I%=-isystem %) $(MPI_CFLAGS) $(CFLAGS)
+    $(GPU_FLAGS) -Icmn $(DK_INCLUDE:-I%=-isystem %) $(CUDA_CFLAGS) $(MPI_CFLAGS) $(CFLAGS)
+# Both halves of nvcc: its own, and the compiler's below it. The module's kernel sees no header of Darknet.
+CUDA_FLAGS = $(CUDA_ARCH) -O2 -Xcompiler -Wall,-fPIC
+DK_CUDA_FLAGS  = $(CUDA_FLAGS) $(GPU_FLAGS) $(DK_INCLUDE) -Icmn
+CMN_CUDA_FLAGS = $(CUDA_FLAGS) -Xcompiler -Wextra -Icmn
 
 # The two libraries call each other. -Ofast stays on the link line because upstream has it there too: it selects
 # the start-up code that flushes denormals to zero, and results should be upstream's.
 LINK = $(CC) $(DK_OPT) $(CFLAGS) $(LDFLAGS) -o
-LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group -lopenblas -lcjson $(MPI_LIBS) -lm -pthread
+LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group -lopenblas -lcjson $(MPI_LIBS) \
+    $(CUDA_LIBS) -lm -pthread
 
 # ---- Targets -------------------------------------------------------------------------------------------------
 
@@ -101,7 +137,7 @@ LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group -lopenb
 .PHONY: all darknet-source mnist demo test check-patches bench bench-link install uninstall clean distclean help tests FORCE \
     setup
 
-all: $(if $(SAN),$(B)/bin/darknet,bin/darknet) ## Build bin/darknet (the default)
+all: $(if $(SAN),$(B)/bin/darknet,$(if $(filter 1,$(GPU)),bin/darknet-gpu,bin/darknet)) ## Build bin/darknet (the default)
 
 darknet-source: $(DK)/.stamp ## Obtain, verify and patch Darknet's source into build/darknet
 
@@ -114,7 +150,7 @@ tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) ## Build the test programs alon
 
 test: all tests ## Run every test (SAN=address,undefined runs them instrumented)
 	@$(MAKE) --no-print-directory mnist || echo 'MNIST could not be had: tests that need it are skipped'
-	@$(TEST_ENV) tests/run.sh
+	@$(TEST_ENV) $(if $(filter 1,$(GPU)),tests/gpu/run.sh,tests/run.sh)
 
 check-patches: $(B)/libcmn.a ## Prove that the patches apply, build and change no result
 	@$(TEST_ENV) darknet/check-patches.sh
@@ -169,7 +205,7 @@ $(DK)/.stamp: darknet/UPSTREAM darknet/obtain.sh build/patches.list $(wildcard d
 
 # Each file's own time decides, not the stamp's: unpacking keeps the time that upstream gave a file, and the recipe
 # above the time of a patched file that came out as before, so a changed patch recompiles only what it changed.
-$(DK)/src/%.c $(DK)/src/%.h $(DK)/include/%.h $(DK)/examples/%.c: $(DK)/.stamp ;
+$(DK)/src/%.c $(DK)/src/%.cu $(DK)/src/%.h $(DK)/include/%.h $(DK)/examples/%.c: $(DK)/.stamp ;
 
 # ---- Compile and link ----------------------------------------------------------------------------------------
 
@@ -183,6 +219,7 @@ endef
 $(eval $(call flags_file,darknet,$$(CC) $$(DK_FLAGS)))
 $(eval $(call flags_file,cmn,$$(CC) $$(CMN_FLAGS)))
 $(eval $(call flags_file,link,$$(LINK) $$(LIBS)))
+$(eval $(call flags_file,cuda,$$(NVCC) $$(DK_CUDA_FLAGS) $$(CMN_CUDA_FLAGS)))
 
 $(DK_LIB_OBJ) $(DK_EXEC_OBJ): $(B)/darknet/%.o: $(DK)/%.c $(B)/flags-darknet | $(DK)/.stamp
 	$(say) CC $<
@@ -200,9 +237,25 @@ $(TEST_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CMN_FLAGS) -Itests -MD -MP -c -o $@ $<
 
+ifeq ($(GPU),1)
+$(B)/cuda.mk: setup/cuda.sh | setup
+	$(say) CUDA $@
+	$(Q)KEY='$(cuda_key)' CC='$(CC)' NVCC='$(NVCC)' CUDA_HOME='$(CUDA_HOME)' ARCH='$(ARCH)' CUDNN='$(CUDNN)' NCCL='$(NCCL)' $< $@
+
+$(DK_CUDA_OBJ): $(B)/darknet/%.o: $(DK)/%.cu $(B)/flags-cuda | $(DK)/.stamp
+	$(say) NVCC $<
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) $(DK_CUDA_FLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+
+$(B)/cmn/kernels.o: cmn/kernels.cu $(B)/flags-cuda
+	$(say) NVCC $<
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) $(CMN_CUDA_FLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+endif
+
 # The list file makes an archive follow the removal of a source file, too.
-$(B)/libdarknet.a: $(DK_LIB_OBJ)
-$(B)/libcmn.a: $(CMN_OBJ) $(B)/cmn.list
+$(B)/libdarknet.a: $(DK_LIB_OBJ) $(DK_CUDA_OBJ)
+$(B)/libcmn.a: $(CMN_OBJ) $(filter $(B)/cmn/%,$(CUDA_OBJ)) $(B)/cmn.list
 $(B)/libdarknet.a $(B)/libcmn.a:
 	$(say) AR $@
 	@rm -f $@
@@ -219,6 +272,8 @@ $(B)/bin/darknet: $(DK_EXEC_OBJ) $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
 
 # Replaced by name, never written into: a running job keeps the program that it started with.
 bin/darknet: build/cpu/bin/darknet
+bin/darknet-gpu: $(B)/bin/darknet
+bin/darknet bin/darknet-gpu:
 	@mkdir -p $(@D)
 	@cp -p $< $@.new && mv -f $@.new $@
 
@@ -256,4 +311,4 @@ $(B)/cmn.pc: FORCE | setup
 
 FORCE:
 
--include $(patsubst %.o,%.d,$(DK_LIB_OBJ) $(DK_EXEC_OBJ) $(CMN_OBJ) $(TEST_OBJ))
+-include $(patsubst %.o,%.d,$(DK_LIB_OBJ) $(DK_EXEC_OBJ) $(CMN_OBJ) $(TEST_OBJ) $(CUDA_OBJ))
