@@ -115,12 +115,53 @@ same_as_one_rank() {
     done
 }
 
-@test "naive and flat agree" {
-    mlp_cfg batch=20 >mlp.cfg
-    train_on 3 mlp.cfg -cmn_communicator naive -cmn_verify 1
-    keep mlp naive
-    train_on 3 mlp.cfg -cmn_communicator flat -cmn_verify 1
-    assert_close naive.weights out/mlp.weights $LIMIT
+# communicators CPU: those of `darknet cmn list` that sum, and that work on the CPU ("yes") or do not ("no").
+communicators() {
+    "$DARKNET" cmn list -md | awk -F ' *[|] *' -v cpu="$1" '
+        $2 == "key" { exit }
+        $2 ~ /^`/ && $2 != "`dummy`" && $3 == cpu { gsub("`", "", $2); print $2 }'
+}
+
+@test "every communicator trains to the weights that naive gives, on 2, 3 and 4 ranks" {
+    mlp_cfg batch=60 >mlp.cfg
+    for n in 2 3 4; do
+        train_on $n mlp.cfg -cmn_batch global -cmn_communicator naive
+        keep mlp naive
+        for communicator in $(communicators yes); do
+            for intra in auto mpi; do
+                [[ $communicator != shm || $intra == auto ]] || continue
+                train_on $n mlp.cfg -cmn_batch global -cmn_communicator "$communicator" -cmn_intra $intra -cmn_verify 1
+                grep -q "communicator $communicator" train.log
+                assert_close naive.weights out/mlp.weights $LIMIT
+                rm out/mlp.weights
+            done
+        done
+    done
+    [[ $(communicators yes | wc -l) -ge 6 ]]
+}
+
+@test "a communicator that cannot work here refuses, on every rank, and says what to use" {
+    mlp_cfg >mlp.cfg
+    for communicator in $(communicators no); do
+        fails_clearly_on 2 "communicator $communicator cannot be used here: .*(use|make) " \
+            classifier train small.data mlp.cfg -cmn -cmn_communicator "$communicator"
+    done
+    fails_clearly_on 2 'communicator shm cannot be used here: .*use ' \
+        classifier train small.data mlp.cfg -cmn -cmn_communicator shm -cmn_intra mpi
+    for communicator in auto hierarchical two_dimensional single_node; do
+        fails_clearly_on 2 'nccl: ' \
+            classifier train small.data mlp.cfg -cmn -cmn_communicator "$communicator" -cmn_intra nccl
+    done
+}
+
+@test "auto says once what it took and why" {
+    mlp_cfg max_batches=3 >mlp.cfg
+    train_on 2 mlp.cfg
+    [[ $(grep -c 'communicator shm (auto: one node)' train.log) -eq 1 ]]
+    train_on 1 mlp.cfg
+    grep -q 'communicator flat (auto: one rank)' train.log
+    train_on 2 mlp.cfg -cmn_intra mpi
+    grep -q 'communicator single_node (auto: one node)' train.log
 }
 
 @test "without exchange the ranks drift apart: the exchange is what makes them agree" {
@@ -135,7 +176,7 @@ same_as_one_rank() {
 @test "all ranks hold the same bits after every step" {
     mlp_cfg batch=10 >mlp.cfg
     conv_cfg batch=10 >conv.cfg
-    for communicator in naive flat; do
+    for communicator in $(communicators yes); do
         train_on 4 mlp.cfg -cmn_communicator "$communicator" -cmn_verify 1
         train_on 3 conv.cfg -cmn_communicator "$communicator" -cmn_verify 1
     done
