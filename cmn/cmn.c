@@ -15,7 +15,9 @@
 #include "log.h"
 #include "output.h"
 #include "random.h"
+#include "tools/facts.h"
 #include "tools/tools.h"
+#include "watch.h"
 #include "world.h"
 
 struct cmn_session cmn_job;
@@ -115,33 +117,51 @@ static int start_mpi(int *argc, char ***argv)
     return cmn_session_open(&cmn_job);
 }
 
-/* As above, for what is started as `darknet`: rank 0 speaks. */
-static int start_darknet(int *argc, char ***argv)
-{
-    return start_mpi(argc, argv) || cmn_output_open(cmn_job.topology.rank, cmn_job.options.log) ? -1
-                                                                                                : 0;
-}
+/* Seconds that the start of a training may take at least: a short cmn_timeout is not meant for it. */
+enum { START_AT_LEAST = 60 };
 
-/* Machines that do not reach each other make MPI wait without a word. A tool has no such patience. */
-static void *watch(void *unused)
+/* Machines that do not reach each other make MPI wait without a word: then this thread has it. */
+static void *watch(void *at_most)
 {
-    char text[256];
+    const long limit = *(const long *)at_most;
+    char text[512], host[64] = "this host", nics[128];
     const char *doing;
     double since;
 
-    (void)unused;
-    for (;;) {
+    do {
         sleep(1);
-        since = cmn_tool_since(&doing);
-        if (since > (double)cmn_job.options.timeout) {
-            snprintf(text, sizeof text,
-                     "nothing moved for %ld s (cmn_timeout) in: %s; docs/troubleshooting.md, \"It "
-                     "hangs\", says what to try",
-                     cmn_job.options.timeout, doing);
-            end_job(text);
-        }
+        since = cmn_watch_since(&doing);
+    } while (doing && since <= (double)limit);
+    if (!doing) {
+        return NULL;
     }
+    gethostname(host, sizeof host - 1);
+    snprintf(text, sizeof text,
+             "nothing moved for %ld s in: %s. MPI may be waiting for a network that does "
+             "not lead to the other hosts; %s has: %s. Name the common one with mpiexec --mca "
+             "btl_tcp_if_include NAME; more in docs/troubleshooting.md",
+             limit, doing, host, cmn_nics_text(nics, sizeof nics));
+    end_job(text);
     return NULL;
+}
+
+/* For what is started as `darknet`: rank 0 speaks, and a start that takes longer than cmn_timeout, or `at_least`
+ * seconds, is the end. */
+static int start_darknet(int *argc, char ***argv, long at_least)
+{
+    static long limit;
+    pthread_t watcher;
+
+    limit = cmn_job.options.timeout > at_least ? cmn_job.options.timeout : at_least;
+    cmn_watch("the start of MPI");
+    if (pthread_create(&watcher, NULL, watch, &limit)) {
+        return cmn_fail("a thread cannot be started");
+    }
+    pthread_detach(watcher);
+    if (start_mpi(argc, argv)) {
+        return -1;
+    }
+    return cmn_output_open(cmn_job.topology.rank, cmn_job.options.log);
 }
 
 static void run_tool(int argc, char **argv)
@@ -149,7 +169,6 @@ static void run_tool(int argc, char **argv)
     const struct cmn_tool *tool = cmn_tool_find(argc, argv);
     struct cmn_arguments found;
     char reason[1024] = "";
-    pthread_t watcher;
     struct cmn_tool_call call = {.session = &cmn_job, .plan = cmn_plan};
 
     if (!tool) {
@@ -162,17 +181,14 @@ static void run_tool(int argc, char **argv)
     if (cmn_arguments_take(&argc, argv, &cmn_job.options, &found)) {
         snprintf(reason, sizeof reason, "%s", cmn_reason());
     }
-    cmn_tool_does("the start of MPI");
-    if (pthread_create(&watcher, NULL, watch, NULL)) {
-        cmn_check(cmn_fail("a thread cannot be started"));
-    }
-    cmn_check(start_darknet(&argc, &argv));
+    cmn_check(start_darknet(&argc, &argv, 0));
     if (reason[0]) {
         end_job(reason);
     }
     call.argc = argc - 2;
     call.argv = argv + 2;
     cmn_check(tool->job(&call));
+    cmn_watch("the end of MPI");
     close_job();
     exit(call.status);
 }
@@ -200,7 +216,8 @@ void cmn_init(int *argc, char **argv)
         return;
     }
     cmn_job.command = found.command;
-    cmn_check(start_darknet(argc, &argv));
+    cmn_check(start_darknet(argc, &argv, START_AT_LEAST));
+    cmn_watch(NULL);
     if (reason[0]) {
         end_job(reason);
     }

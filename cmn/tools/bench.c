@@ -12,6 +12,7 @@
 #include "log.h"
 #include "memory.h"
 #include "tools/tools.h"
+#include "watch.h"
 
 /* Seconds that all timed iterations may take, unless -iters says how many there are. */
 enum { TIME = 8, FEWEST = 5, MOST = 100 };
@@ -52,7 +53,7 @@ static int open_all(struct cmn_bench *b)
 {
     for (int i = 0; i < b->names; i++) {
         struct cmn_contestant *k = &b->in[b->ins];
-        cmn_tool_does("opening the communicators");
+        cmn_watch("opening the communicators");
         if (cmn_contestant_open(k, b->name[i], b->session, largest(b))) {
             return -1;
         }
@@ -77,7 +78,7 @@ static int verify(struct cmn_bench *b, size_t n, long *wrong)
     for (int i = 0; i < b->ins; i++) {
         struct cmn_contestant *k = &b->in[i];
         long sum = 0;
-        cmn_tool_does("a verified exchange");
+        cmn_watch("a verified exchange");
         cmn_contestant_fill(k, n);
         if (cmn_contestant_run(k, n)) {
             return -1;
@@ -103,7 +104,7 @@ static int take_turns(struct cmn_bench *b, size_t n, double *seconds)
 
     for (int i = 0; i < b->ins; i++) {
         double begin;
-        cmn_tool_does("a timed exchange");
+        cmn_watch("a timed exchange");
         if (cmn_mpi_check(MPI_Barrier(b->session->topology.world), "MPI_Barrier")) {
             return -1;
         }

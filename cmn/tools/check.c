@@ -10,6 +10,7 @@
 #include "tools/probe.h"
 #include "tools/tools.h"
 #include "tools/verdict.h"
+#include "watch.h"
 
 struct check {
     struct cmn_tool_call *call;
@@ -49,7 +50,7 @@ static int gather_facts(struct check *c)
     struct cmn_facts mine;
     const int bytes = sizeof mine;
 
-    cmn_tool_does("a window shared by the ranks of a node");
+    cmn_watch("a window shared by the ranks of a node");
     if (cmn_facts_gather(&mine, c->session)) {
         return -1;
     }
@@ -58,7 +59,7 @@ static int gather_facts(struct check *c)
         return cmn_fail("out of memory");
     }
     c->facts[0] = mine;
-    cmn_tool_does("sending what each rank knows to rank 0");
+    cmn_watch("sending what each rank knows to rank 0");
     return cmn_mpi_check(MPI_Gather(&mine, bytes, MPI_BYTE, c->facts, bytes, MPI_BYTE, 0, t->world),
                          "MPI_Gather");
 }
@@ -68,7 +69,7 @@ static int choose(struct check *c)
     const struct cmn_communicator *chosen;
     const char *why;
 
-    cmn_tool_does("the choice of a communicator");
+    cmn_watch("the choice of a communicator");
     chosen = cmn_communicator_choose(c->t, &c->session->options, &why);
     if (chosen) {
         snprintf(c->choice, sizeof c->choice, "%s (%s)", chosen->name, why);
@@ -86,7 +87,7 @@ static int gather(struct check *c)
     if (gather_facts(c)) {
         return -1;
     }
-    cmn_tool_does("an exchange between neighbours");
+    cmn_watch("an exchange between neighbours");
     if (cmn_probe_values(c->t, &f->ring_wrong, &f->sum_wrong) ||
         cmn_probe_pairs(c->t, &c->pair, &f->pairs) ||
         cmn_probe_communicators(c->session, &c->trial, &f->trials) || choose(c)) {
@@ -254,7 +255,7 @@ static int check_cfg(const struct check *c)
     if (c->out) {
         fflush(c->out);
     }
-    cmn_tool_does("reading the cfg");
+    cmn_watch("reading the cfg");
     if (plan_quietly(c, &plan)) {
         return -1;
     }

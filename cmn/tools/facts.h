@@ -50,6 +50,9 @@ int cmn_facts_gather(struct cmn_facts *f, const struct cmn_session *s);
 /* Local (nics.c). The interfaces, and which of them Open MPI was told to use. */
 void cmn_facts_nics(struct cmn_facts *f);
 
+/* Local, thread-safe (nics.c). The names of the interfaces but for the loopback's, as "eth0, docker0". Returns text. */
+const char *cmn_nics_text(char *text, size_t bytes);
+
 /* Local (devices.c). The GPU and what MPI and NCCL can do with it. */
 void cmn_facts_devices(struct cmn_facts *f, const struct cmn_topology *t);
 

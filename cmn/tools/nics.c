@@ -39,11 +39,11 @@ static void settings(struct cmn_facts *f)
     MPI_T_finalize();
 }
 
-void cmn_facts_nics(struct cmn_facts *f)
+static void interfaces(struct cmn_facts *f)
 {
     struct ifaddrs *all, *i;
 
-    settings(f);
+    f->nics = 0;
     if (getifaddrs(&all)) {
         return;
     }
@@ -62,4 +62,26 @@ void cmn_facts_nics(struct cmn_facts *f)
         f->nics++;
     }
     freeifaddrs(all);
+}
+
+void cmn_facts_nics(struct cmn_facts *f)
+{
+    settings(f);
+    interfaces(f);
+}
+
+const char *cmn_nics_text(char *text, size_t bytes)
+{
+    struct cmn_facts f;
+    size_t used = 0;
+
+    interfaces(&f);
+    snprintf(text, bytes, "none");
+    for (int i = 0; i < f.nics && used < bytes; i++) {
+        if (f.nic[i].address >> 24 != 127) {
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? ", " : "",
+                                     f.nic[i].name);
+        }
+    }
+    return text;
 }

@@ -1,6 +1,5 @@
 #include "tools/tools.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -69,21 +68,4 @@ const struct cmn_tool *cmn_tool_find(int argc, char **argv)
     }
     usage(stderr);
     return NULL;
-}
-
-static struct {
-    _Atomic(const char *) what;
-    _Atomic double since;
-} now = {"nothing", 0};
-
-void cmn_tool_does(const char *what)
-{
-    atomic_store(&now.since, cmn_clock());
-    atomic_store(&now.what, what);
-}
-
-double cmn_tool_since(const char **what)
-{
-    *what = atomic_load(&now.what);
-    return cmn_clock() - atomic_load(&now.since);
 }

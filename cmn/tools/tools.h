@@ -43,11 +43,6 @@ const struct cmn_tool *cmn_tool_at(int i);
 /* Local. The tool that argv[2] names; NULL, with a message on standard error, when it names none. */
 const struct cmn_tool *cmn_tool_find(int argc, char **argv);
 
-/* Local, thread-safe. Notes what the tool does now (a static text), and when it began. */
-void cmn_tool_does(const char *what);
-/* Local, thread-safe. Seconds since the last cmn_tool_does, and its text. */
-double cmn_tool_since(const char **what);
-
 int cmn_tool_list(int argc, char **argv);
 int cmn_tool_man(int argc, char **argv);
 int cmn_tool_check(struct cmn_tool_call *call);
