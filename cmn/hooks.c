@@ -279,9 +279,11 @@ static int measure(network *net, struct cmn_plan *plan)
         .all = t->total,
         .subdivisions = net->subdivisions,
         .tensors = g.exchange.tensors,
-        .floats = g.exchange.block.n,
         .arena = g.exchange.block.n + g.exchange.tally.n,
     };
+    for (int i = 0; i < plan->tensors; i++) {
+        plan->floats += g.exchange.tensor[i].n;
+    }
     cmn_gradients_close(&g);
     return 0;
 }

@@ -12,7 +12,7 @@ struct cmn_plan {
     int subdivisions; /* passes of a step */
     int tensors;      /* that are exchanged in a step */
     size_t floats;    /* their size */
-    size_t arena;     /* floats of this rank's memory for them */
+    size_t arena;     /* floats of this rank's memory for them, padding and all */
 };
 
 /* What a tool that needs the job is given, and what it gives back. */

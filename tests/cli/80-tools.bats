@@ -1,0 +1,215 @@
+#!/usr/bin/env bats
+# darknet cmn check and darknet cmn bench on one node.
+# shellcheck disable=SC2154  # mpiexec: helpers.bash
+
+load helpers
+
+setup() {
+    enter_folder
+}
+
+# check_on N ARGUMENTS...: what it says goes to report.txt.
+check_on() {
+    darknet_on "$1" cmn check "${@:2}" >report.txt 2>err.txt || { local status=$?; cat report.txt err.txt; return $status; }
+}
+
+# bench_on N ARGUMENTS...: table.txt has the rows without comments.
+bench_on() {
+    darknet_on "$1" cmn bench "${@:2}" >bench.txt 2>err.txt || { local status=$?; cat bench.txt err.txt; return $status; }
+    grep -v '^#' bench.txt >table.txt || true
+}
+
+communicators() {
+    "$DARKNET" cmn list -md | sed -n '3,/^$/s/^| `\([a-z_]*\)` .*/\1/p'
+}
+
+# spoiled ARGUMENTS...: darknet on 2 ranks, with an MPI_Allreduce that adds 1 to one float of many, on rank 1.
+spoiled() {
+    [[ -z $SAN ]] || skip 'a sanitizer must come before any other library'
+    printf '%s\n' '#include <mpi.h>' \
+        'int MPI_Allreduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm)' '{' \
+        '    int rank, code = PMPI_Allreduce(in, out, n, type, op, comm);' \
+        '    MPI_Comm_rank(comm, &rank);' \
+        '    if (rank == 1 && type == MPI_FLOAT && n > 900) ((float *)out)[777] += 1;' \
+        '    return code;' '}' >spoil.c
+    mpicc -shared -fPIC -o spoil.so spoil.c
+    timeout 60 "${mpiexec[@]}" -n 2 -x LD_PRELOAD="$PWD/spoil.so" "$DARKNET" "$@"
+}
+
+@test "check: a line for each rank, what was tried, a verdict, status 0" {
+    for n in 1 2 3; do
+        check_on "$n"
+        cat report.txt
+        grep -qE "^darknet-cmn [0-9.]+, $n ranks? on 1 node$" report.txt
+        [[ $(grep -cE "^[0-9]+ +0 +[0-9]+ +0 +no +[0-9]+ +CPU +$(hostname), [0-9,-]+ of [0-9]+$" report.txt) -eq $n ]]
+        grep -qE "^node 0: $(hostname), $n ranks?$" report.txt
+        grep -qE '^  program +darknet-cmn [0-9.]+, file [0-9a-f]{16}$' report.txt
+        grep -qE '^  MPI +Open MPI v' report.txt
+        grep -qE '^  CUDA .*; NCCL: ' report.txt
+        grep -qE '^  network .*lo 127\.0\.0\.1/8' report.txt
+        grep -qE '^  memory +[0-9.]+ GiB free; /dev/shm [0-9.]+ GiB, .* shared window of 64 MiB' report.txt
+        grep -q '^exchange with the neighbours: right; MPI_Allreduce: right$' report.txt
+        [[ $(grep -cE '^  ranks [0-9]+ and [0-9]+: [0-9.]+ us, [0-9.]+ GB/s$' report.txt) -eq $((n - 1)) ]]
+        grep -q "^verdict: good: $n ranks\? can train together$" report.txt
+        run ! grep '^verdict: fault' report.txt
+    done
+    [[ $(tail -n 1 report.txt) == verdict:* ]]
+}
+
+@test "check: one rank is told to bring more" {
+    check_on 1
+    grep -q '^verdict: note: one rank: .*mpiexec -n N' report.txt
+    "$DARKNET" cmn check | grep -q '^verdict: good: 1 rank '
+}
+
+@test "check: every communicator works or says why not; what is chosen" {
+    check_on 2
+    while IFS= read -r name; do
+        grep -qE "^  $name +(works$|not here: .)" report.txt
+    done < <(communicators)
+    grep -qE '^  chosen: [a-z_]+ \(auto: .+\)$' report.txt
+    check_on 2 -cmn_communicator naive
+    grep -q '^  chosen: naive (as asked)$' report.txt
+    check_on 2 -cmn_intra mpi
+    grep -qE '^  shm +not here: ' report.txt
+}
+
+@test "check with a cfg: images, gradients, communicator" {
+    mlp_cfg batch=20 subdivisions=2 cmn_communicator=flat >mlp.cfg
+    check_on 3 mlp.cfg
+    tail -n 4 report.txt
+    grep -q '^cfg mlp.cfg: 10 images per rank and pass, 30 of all ranks; 2 passes a step: 60 images a step$' report.txt
+    grep -qE '^  gradients: 4 tensors, 50890 floats; 0\.2 MiB per rank; communicator flat ' report.txt
+    [[ $(tail -n 1 report.txt) == 'verdict: good: the cfg can be trained here' ]]
+    check_on 3 mlp.cfg -cmn_batch global
+    grep -qE '^cfg mlp.cfg: [34] images per rank and pass, 10 of all ranks; 2 passes a step: 20 images' report.txt
+    run ! grep -q connected err.txt
+}
+
+@test "check with a cfg that cannot be trained: one line after the report" {
+    mlp_cfg cmn_comunicator=flat >mlp.cfg
+    fails_clearly_on 2 'unknown key cmn_comunicator.*cmn_communicator' cmn check mlp.cfg
+    grep -q '^verdict: good' fails.out
+    mlp_cfg cmn_communicator=single >mlp.cfg
+    fails_clearly_on 2 'unknown communicator single' cmn check mlp.cfg
+    fails_clearly_on 2 'nothing.cfg: No such file' cmn check nothing.cfg
+    mlp_cfg >odd.cfg
+    printf '[nolayer]\n' >>odd.cfg
+    fails_clearly_on 2 'nolayer' cmn check odd.cfg
+}
+
+@test "check and bench: arguments that they do not know" {
+    fails_clearly_on 2 'cmn check: unknown argument -json; known are: ' cmn check -json
+    fails_clearly_on 2 'one cfg.* a.cfg and b.cfg' cmn check a.cfg b.cfg
+    fails_clearly_on 2 'unknown key cmn_timout: did you mean cmn_timeout' cmn check -cmn_timout 3
+    fails_clearly_on 2 'cmn_timeout: the value is missing' cmn bench -cmn_timeout
+    fails_clearly_on 2 'unknown argument -size: did you mean -sizes' cmn bench -size 4
+    fails_clearly_on 1 'cmn bench: -sizes: 4X is no size' cmn bench -sizes 4X
+    fails_clearly_on 2 'unknown communicator flatt: did you mean flat' cmn bench -communicators flatt
+    fails_clearly_on 2 'shm cannot be used here: .' cmn bench -communicators shm -cmn_intra mpi
+}
+
+@test "an unknown command names the nearest, once under mpiexec" {
+    run ! darknet_on 3 cmn chek
+    [[ $output == *'unknown command chek: did you mean check'* ]]
+    [[ $(grep -c 'unknown command' <<<"$output") -eq 1 ]]
+}
+
+@test "check: processes that a launcher of another MPI started alone" {
+    run -1 env PMI_SIZE=3 PMI_RANK=0 "$DARKNET" cmn check
+    [[ $output == *'verdict: fault: the launcher started 3 processes, but each of them is alone'* ]]
+    run -1 --separate-stderr env PMI_SIZE=3 PMI_RANK=1 "$DARKNET" cmn check
+    [[ -z $output ]]
+    fails_clearly 'started 2 processes, but each of them is alone' env MPI_LOCALNRANKS=2 MPI_LOCALRANKID=0 "$DARKNET" cmn bench
+    mlp_cfg >mlp.cfg
+    printf 'classes=10\n' >small.data
+    fails_clearly 'started 3 processes, but each of them is alone' env PMI_SIZE=3 PMI_RANK=0 "$DARKNET" classifier train small.data mlp.cfg -cmn
+}
+
+@test "check: two ranks on one core, and status 1 on every rank" {
+    command -v taskset >/dev/null || skip 'taskset is not installed'
+    (($(nproc --all) > 1)) || skip 'this machine has one core'
+    core=$(taskset -cp $$ | sed 's/.*: *//; s/[^0-9].*//')
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    timeout 60 "${mpiexec[@]}" -n 3 taskset -c "$core" sh -c '"$@"; echo $? >status.$OMPI_COMM_WORLD_RANK' - \
+        "$DARKNET" cmn check >report.txt
+    cat report.txt status.*
+    grep -qE "^verdict: fault: ranks 0 and 1 on $(hostname) are bound to one core, number $core .*--bind-to none" report.txt
+    run ! grep 'verdict: good' report.txt
+    [[ $(cat status.0 status.1 status.2) == $'1\n1\n1' ]]
+}
+
+@test "check: another program on one rank" {
+    cp "$DARKNET" other
+    printf 'x' >>other
+    run ! timeout $((60 * SLOW)) "${mpiexec[@]}" -n 2 "$DARKNET" cmn check : -n 1 ./other cmn check
+    [[ $output == *'verdict: fault: different programs: the file that rank 2 on '* ]]
+}
+
+@test "check: wrong sums are found" {
+    run ! spoiled cmn check -cmn_communicator naive
+    echo "$output"
+    [[ $output == *'MPI_Allreduce: WRONG'* ]]
+    [[ $output == *'verdict: fault: MPI_Allreduce gave wrong sums on 1 of 2 ranks'* ]]
+    [[ $output == *'verdict: fault: communicator naive: wrong sums on rank 1'* ]]
+}
+
+@test "check: a rank that never starts does not hang the others" {
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    fails_clearly 'nothing moved for 3 s in: the start of MPI.*btl_tcp_if_include' "${mpiexec[@]}" -n 2 \
+        sh -c 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exec sleep 60; fi; exec "$@"' - "$DARKNET" cmn check -cmn_timeout 3
+}
+
+@test "bench: a row for each size and contestant, nothing wrong, bandwidths that fit" {
+    bench_on 3 -sizes 4,1K,100000 -iters 3
+    cat bench.txt err.txt
+    for row in '4 1' '1024 256' '100000 25000'; do
+        for name in MPI_Allreduce naive flat '(memory)'; do
+            [[ $(awk -v row="$row" -v name="$name" '$1 " " $2 == row && $3 == name' table.txt | wc -l) -eq 1 ]]
+        done
+    done
+    # Every communicator is measured, or it is said why not.
+    while IFS= read -r name; do
+        [[ $(awk -v name="$name" '$3 == name' table.txt | wc -l) -eq 3 ]] || grep -q "^cmn: without $name: ." err.txt
+    done < <(communicators)
+    awk 'NF != 7 { exit 1 }
+        $3 == "dummy" { if ($5 $6 $7 != "---") exit 1; next }
+        $3 == "(memory)" { if ($7 != "-") exit 1; next }
+        $7 != "0" { exit 1 }
+        $5 > 0.05 && ($6 / $5 < 1.2 || $6 / $5 > 1.5) { exit 1 }
+        $5 > 0.05 && ($1 / $4 / 1000 / $5 < 0.8 || $1 / $4 / 1000 / $5 > 1.25) { exit 1 }' table.txt
+    grep -qE '^# +size +count +communicator +time +algbw +busbw +#wrong$' bench.txt
+}
+
+@test "bench: without arguments it takes sizes from 1K to 64M" {
+    [[ -z $SAN ]] || skip 'too slow'
+    bench_on 2 -iters 1 -communicators MPI_Allreduce
+    [[ $(awk '{ print $1 }' table.txt | tr '\n' ' ') == '1024 4096 16384 65536 262144 1048576 4194304 16777216 67108864 ' ]]
+}
+
+@test "bench: JSON is one document and says the same" {
+    command -v jq >/dev/null || skip 'jq is not installed'
+    darknet_on 2 cmn bench -json -sizes 1K,1M -communicators 'flat,dummy,MPI_Allreduce,(memory)' -iters 3 >bench.json
+    jq -es 'length == 1' bench.json
+    jq -e '.ranks == 2 and .nodes == 1 and (.version | type == "string")' bench.json
+    jq -e '[.results[] | .communicator] == ["flat", "dummy", "MPI_Allreduce", "(memory)", "flat", "dummy", "MPI_Allreduce", "(memory)"]' bench.json
+    jq -e '[.results[] | .size] == [1024, 1024, 1024, 1024, 1048576, 1048576, 1048576, 1048576]' bench.json
+    jq -e '[.results[] | .count * 4 == .size] | all' bench.json
+    jq -e '[.results[] | .time > 0 and .iterations == 3] | all' bench.json
+    jq -e '[.results[] | select(.communicator == "flat") | .wrong == 0 and .algbw > 0 and .busbw == .algbw] | all' bench.json
+    jq -e '[.results[] | select(.communicator == "dummy") | has("wrong") or has("algbw")] | any | not' bench.json
+}
+
+@test "bench: wrong sums are counted, and give status 1" {
+    run ! spoiled cmn bench -sizes 1K,1M -communicators MPI_Allreduce -iters 2
+    echo "$output"
+    # Of two verified exchanges each, on one of two ranks, one float is wrong; 1 KiB is left alone.
+    grep -qE '^ +1024 +256 +MPI_Allreduce .* 0$' <<<"$output"
+    grep -qE '^ +1048576 +262144 +MPI_Allreduce .* 2$' <<<"$output"
+}
+
+@test "bench: more memory than there is, is refused before it is taken" {
+    free=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
+    ((free < 2 * 5 * 4096)) || skip 'this machine has too much memory for the largest size'
+    fails_clearly_on 2 'MiB of memory are needed for [0-9]+ contestants on 2 ranks.*smaller -sizes' cmn bench -sizes 4G
+}
