@@ -164,6 +164,27 @@ static int start_darknet(int *argc, char ***argv, long at_least)
     return cmn_output_open(cmn_job.topology.rank, cmn_job.options.log);
 }
 
+/* A launcher of another MPI makes every process think that it is the only one. One speaks for all; the others
+ * wait for it, as the first one that ends makes the launcher end all. */
+static void await_speaker(void)
+{
+    if (cmn_job.topology.size == 1 && cmn_arguments_launch_rank() > 0) {
+        sleep(AWAIT_THE_END);
+    }
+}
+
+static void refuse_copies(void)
+{
+    if (cmn_arguments_alone(cmn_job.topology.size)) {
+        if (cmn_arguments_launch_rank() <= 0) {
+            end_job(cmn_reason());
+        }
+        await_speaker();
+        close_job();
+        exit(1);
+    }
+}
+
 static void run_tool(int argc, char **argv)
 {
     const struct cmn_tool *tool = cmn_tool_find(argc, argv);
@@ -185,9 +206,13 @@ static void run_tool(int argc, char **argv)
     if (reason[0]) {
         end_job(reason);
     }
+    if (!tool->copies) {
+        refuse_copies();
+    }
     call.argc = argc - 2;
     call.argv = argv + 2;
     cmn_check(tool->job(&call));
+    await_speaker();
     cmn_watch("the end of MPI");
     close_job();
     exit(call.status);
@@ -221,7 +246,7 @@ void cmn_init(int *argc, char **argv)
     if (reason[0]) {
         end_job(reason);
     }
-    cmn_check(cmn_arguments_alone(cmn_job.topology.size));
+    refuse_copies();
     if (cmn_job.command == CMN_OTHER) {
         end_job(
             "-cmn works with `classifier train` and `classifier valid`; any other command would "

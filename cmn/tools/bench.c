@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arguments.h"
 #include "log.h"
 #include "memory.h"
 #include "tools/tools.h"
@@ -223,8 +222,7 @@ int cmn_tool_bench(struct cmn_tool_call *call)
         return cmn_fail("out of memory");
     }
     b->session = call->session;
-    result = cmn_bench_arguments(b, call->argc, call->argv) ||
-             cmn_arguments_alone(b->session->topology.size) || afford(b) || open_all(b);
+    result = cmn_bench_arguments(b, call->argc, call->argv) || afford(b) || open_all(b);
     if (!result && speaks) {
         result = cmn_bench_begin(b);
     }

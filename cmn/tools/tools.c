@@ -9,15 +9,15 @@
 static int help(int argc, char **argv);
 
 static const struct cmn_tool table[] = {
-    {"list", "[-md]", "communicators and keys, as text or as Markdown", cmn_tool_list, NULL},
+    {"list", "[-md]", "communicators and keys, as text or as Markdown", cmn_tool_list, NULL, 0},
     {"check", "[CFG]",
      "under mpiexec: what each rank is and has, whether the ranks reach each other, what is wrong",
-     NULL, cmn_tool_check},
+     NULL, cmn_tool_check, 1},
     {"bench", "[-sizes LIST] [-communicators LIST] [-iters N] [-json]",
      "under mpiexec: time and bandwidth of each communicator and of MPI_Allreduce, sums verified",
-     NULL, cmn_tool_bench},
-    {"man", "", "the manual page, for man(1)", cmn_tool_man, NULL},
-    {"help", "", "this list", help, NULL},
+     NULL, cmn_tool_bench, 0},
+    {"man", "", "the manual page, for man(1)", cmn_tool_man, NULL, 0},
+    {"help", "", "this list", help, NULL, 0},
 };
 
 enum { TOOLS = sizeof table / sizeof table[0] };

@@ -35,6 +35,7 @@ struct cmn_tool {
      * job: collective, with MPI up and this rank's place known. 0, or -1 with a reason, which ends the job. */
     int (*run)(int argc, char **argv);
     int (*job)(struct cmn_tool_call *call);
+    int copies; /* it is also for processes that a launcher started, and MPI takes for one each */
 };
 
 /* Local. Tool i, or NULL after the last. */
