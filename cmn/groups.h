@@ -1,4 +1,5 @@
-/* What most communicators' files share, so that they hold little but their recipe:  are made of: the ranks of a node, the ranks that exchange between nodes, and a transport for each. */
+/* What most communicators' files share, so that they hold little but their recipe: the ranks of a node, the ranks
+ * that exchange between nodes, and a transport for each. */
 #ifndef CMN_GROUPS_H
 #define CMN_GROUPS_H
 
