@@ -1,7 +1,7 @@
 /* Sums over a group in main memory, by messages between each pair of its ranks.
  *
  * Every rank sends each slice to its owner, who adds what all ranks have of it in the order of the ranks; then
- * each owner sends its slice to the others. Chunk by chunk: while one chunk is added, the next is under way, and
+ * each owner sends its slice to the others. Chunk by chunk: while one is added others are under way, and
  * sums go back while others arrive, so that a link is busy both ways all the time. The memory that
  * arriving chunks need is kept from call to call.
  * Bytes sent per rank of k, n floats in k slices: (k-1)/k * 4n for each half. */
