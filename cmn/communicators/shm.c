@@ -14,6 +14,7 @@
  * Operations", 2004, without its messages. */
 #include "communicator.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,11 +66,23 @@ static int open_shm(void **self, const struct cmn_topology *t, const struct cmn_
                                                                                               : 0;
 }
 
+/* Says what else there is. */
+static int explained(int result)
+{
+    char why[512];
+
+    if (!result) {
+        return 0;
+    }
+    snprintf(why, sizeof why, "%s", cmn_reason());
+    return cmn_fail("%s; `-cmn_communicator flat` does without", why);
+}
+
 static int memory_shm(void *self, size_t floats, float **memory)
 {
     struct shm *s = self;
 
-    return cmn_parts_memory(&s->parts, floats, memory);
+    return explained(cmn_parts_memory(&s->parts, floats, memory));
 }
 
 static int common_shm(void *self, size_t floats, float **memory, int *first)
@@ -77,7 +90,7 @@ static int common_shm(void *self, size_t floats, float **memory, int *first)
     struct shm *s = self;
 
     *first = s->parts.rank == 0;
-    return cmn_parts_common(&s->parts, floats, memory);
+    return explained(cmn_parts_common(&s->parts, floats, memory));
 }
 
 /* Gradients in memory of the caller's own: as two_dimensional. */

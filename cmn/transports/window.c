@@ -171,21 +171,28 @@ static int map(struct cmn_window *w, const long where[2])
     return result;
 }
 
-/* All or none: a rank that fails alone would leave the others waiting. */
+/* All or none: a rank that fails alone would leave the others waiting. All get the reason of the first that
+ * failed, so that whoever speaks for the job says it. */
 static int all_well(const struct cmn_window *w, int result)
 {
     struct {
         int bad, rank;
     } mine = {result != 0, w->rank}, worst;
+    char why[512] = "";
 
     if (cmn_mpi_check(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, w->group->comm),
                       "MPI_Allreduce")) {
         return -1;
     }
-    if (worst.bad && !result) {
-        return cmn_fail("rank %d of the node could not join the shared window", worst.rank);
+    if (!worst.bad) {
+        return 0;
     }
-    return result;
+    snprintf(why, sizeof why, "%s", cmn_reason());
+    if (cmn_mpi_check(MPI_Bcast(why, sizeof why, MPI_CHAR, worst.rank, w->group->comm),
+                      "MPI_Bcast")) {
+        return -1;
+    }
+    return cmn_fail("%s", why);
 }
 
 static int open_peers(struct cmn_window *w)
@@ -225,10 +232,7 @@ static int join(struct cmn_window *w)
         cmn_mpi_check(MPI_Bcast(&token, 1, MPI_UINT64_T, 0, w->group->comm), "MPI_Bcast")) {
         return -1;
     }
-    result = where[2] ? -1 : map(w, where);
-    if (where[2] && w->rank != 0) {
-        cmn_fail("rank 0 of the node could not make the shared window");
-    }
+    result = where[2] ? -(w->rank == 0) : map(w, where);
     if (!result && w->rank == 0) {
         sign_of(w, 0)->token = token;
     }
