@@ -72,9 +72,9 @@ only_node2() {
 @test "another .data file on the second node" {
     small_data 60 10
     mlp_cfg >mlp.cfg
-    sed 's/classes=10/classes=9/' small.data >other.data
+    sed 's/top=2/top=3/' small.data >other.data
     cluster_differs node2 small.data other.data
-    only_node2 'classes=9'
+    only_node2 'top=3'
 }
 
 @test "the images are missing on the second node" {
