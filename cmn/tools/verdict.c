@@ -66,14 +66,28 @@ static void judge_launch(const struct cmn_findings *f, struct cmn_verdicts *v)
     }
 }
 
+/* Whether what is to be said of rank i's program was said of the first rank of its node. */
+static int runs_as_its_node(const struct cmn_findings *f, int i)
+{
+    const struct cmn_facts *r = &f->rank[i];
+
+    for (int j = 0; j < i; j++) {
+        const struct cmn_facts *first = &f->rank[j];
+        if (first->inter_rank == r->inter_rank) {
+            return first->program == r->program && !strcmp(first->mpi, r->mpi);
+        }
+    }
+    return 0;
+}
+
 static void judge_programs(const struct cmn_findings *f, struct cmn_verdicts *v)
 {
     const struct cmn_facts *first = f->rank;
 
     for (int i = 1; i < f->ranks; i++) {
         const struct cmn_facts *r = &f->rank[i];
-        if (r->intra_rank != 0 && r->program == f->rank[i - 1].program) {
-            continue; /* one word per node */
+        if (runs_as_its_node(f, i)) {
+            continue;
         }
         if (strcmp(r->version, first->version)) {
             say(v, 1,

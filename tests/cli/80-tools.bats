@@ -20,6 +20,7 @@ bench_on() {
 }
 
 communicators() {
+    # shellcheck disable=SC2016  # Markdown, not a command
     "$DARKNET" cmn list -md | sed -n '3,/^$/s/^| `\([a-z_]*\)` .*/\1/p'
 }
 

@@ -112,6 +112,21 @@ static void different_programs(void **state)
     nothing_is_wrong(state);
 }
 
+/* Ranks dealt out in turn, as Slurm's cyclic distribution does: still one word for a node. */
+static void different_programs_in_turn(void **state)
+{
+    struct cmn_facts second = rank[1];
+
+    (void)state;
+    rank[1] = rank[2];
+    rank[2] = second;
+    rank[1].rank = 1;
+    rank[2].rank = 2;
+    found.pairs = 0;
+    rank[1].program = rank[3].program = 78;
+    FAULT("rank 1 on host2");
+}
+
 static void another_program_within_a_node(void **state)
 {
     (void)state;
@@ -349,6 +364,7 @@ int main(void)
         TEST(nothing_is_wrong),
         TEST(processes_that_are_alone),
         TEST(different_programs),
+        TEST(different_programs_in_turn),
         TEST(another_program_within_a_node),
         TEST(different_versions),
         TEST(different_mpi),
