@@ -107,8 +107,8 @@ done
 
 worlds=(1 2 3 4 5)
 [[ -z $SAN ]] || worlds=(1 3)
-for source in tests/ranks/*.c; do
-    name=ranks/$(basename "$source" .c)
+for source in tests/ranks/*.c tests/gpu/*.c; do
+    name=${source#tests/} name=${name%.c}
     for n in "${worlds[@]}"; do
         if wanted "$name-$n" "$@"; then
             run "$name-$n" 100 "${mpiexec[@]}" -n "$n" -x CMOCKA_MESSAGE_OUTPUT "$BUILD/tests/$name"

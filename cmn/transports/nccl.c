@@ -11,6 +11,7 @@
 #include <nccl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -36,8 +37,7 @@ struct nccl {
     size_t half_room;
     int failed; /* the communicator is aborted */
 
-    const char *what; /* the operation that runs: its name, floats, and beginning */
-    size_t n;
+    char what[64]; /* the operation that runs, and when it began */
     double begin;
 };
 
@@ -79,25 +79,23 @@ static int failed(struct nccl *c, ncclResult_t code)
 {
     const char *more = c->comm && !c->failed ? ncclGetLastError(c->comm) : NULL;
 
-    cmn_fail("nccl: %s: %s of %zu floats on rank %d of %d: %s%s%s", c->group->name, c->what, c->n,
-             c->rank, c->size, ncclGetErrorString(code), more && *more ? ": " : "",
-             more ? more : "");
+    cmn_fail("nccl: %s: %s on rank %d of %d: %s%s%s", c->group->name, c->what, c->rank, c->size,
+             ncclGetErrorString(code), more && *more ? ": " : "", more ? more : "");
     return give_up(c);
 }
 
 static int failed_cuda(struct nccl *c, int code, const char *call)
 {
     cmn_device_check(code, call);
-    cmn_fail_in("nccl: %s: %s of %zu floats on rank %d of %d", c->group->name, c->what, c->n,
-                c->rank, c->size);
+    cmn_fail_in("nccl: %s: %s on rank %d of %d", c->group->name, c->what, c->rank, c->size);
     return give_up(c);
 }
 
 static int too_late(struct nccl *c)
 {
-    cmn_fail("nccl: %s: %s of %zu floats: rank %d of %d waited %ld s (cmn_timeout) for the others: "
+    cmn_fail("nccl: %s: %s: rank %d of %d waited %ld s (cmn_timeout) for the others: "
              "one may be dead, stuck, or cut off; NCCL_DEBUG=INFO shows what NCCL does",
-             c->group->name, c->what, c->n, c->rank, c->size, c->group->options->timeout);
+             c->group->name, c->what, c->rank, c->size, c->group->options->timeout);
     return give_up(c);
 }
 
@@ -166,11 +164,11 @@ static int started(struct nccl *c, const char *what, size_t n)
 {
     cudaError_t code;
 
-    c->what = what;
-    c->n = n;
+    snprintf(c->what, sizeof c->what, "%s of %zu floats", what, n);
     c->begin = cmn_clock();
     if (c->failed) {
-        return cmn_fail("nccl: %s: %s: the communicator was given up before", c->group->name, what);
+        return cmn_fail("nccl: %s: %s: the communicator was given up before", c->group->name,
+                        c->what);
     }
     code = cudaEventRecord(c->ready, cudaStreamLegacy);
     if (code == cudaSuccess) {
@@ -217,7 +215,7 @@ static int open_nccl(void **self, const struct cmn_group *group)
     }
     *self = c;
     c->group = group;
-    c->what = "start";
+    snprintf(c->what, sizeof c->what, "start");
     c->begin = cmn_clock();
     MPI_Comm_rank(group->comm, &c->rank);
     MPI_Comm_size(group->comm, &c->size);
@@ -343,7 +341,7 @@ static void close_nccl(void *self)
         return;
     }
     if (c->comm && !c->failed) {
-        c->what = "end";
+        snprintf(c->what, sizeof c->what, "end");
         c->begin = cmn_clock();
         if (!taken(c, ncclCommFinalize(c->comm))) {
             ncclCommDestroy(c->comm);

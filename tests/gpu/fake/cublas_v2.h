@@ -1,0 +1,1 @@
+/* A stand-in: darknet.h asks for it, and nothing here uses it. */

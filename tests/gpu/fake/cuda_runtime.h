@@ -1,0 +1,59 @@
+/* A stand-in for CUDA's header: the calls that cmn/ makes, and no other. fake.c does them on the CPU, so that
+ * the code for GPUs runs in tests where no GPU is. */
+#ifndef TESTS_FAKE_CUDA_RUNTIME_H
+#define TESTS_FAKE_CUDA_RUNTIME_H
+
+#include <stddef.h>
+
+typedef enum {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorNoDevice = 100,
+    cudaErrorNotReady = 600,
+    cudaErrorUnknown = 999
+} cudaError_t;
+
+enum cudaMemcpyKind {
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost = 2,
+    cudaMemcpyDeviceToDevice = 3
+};
+enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
+
+typedef struct fake_stream *cudaStream_t;
+typedef struct fake_event *cudaEvent_t;
+#define cudaStreamLegacy ((cudaStream_t)0x1)
+
+typedef struct {
+    char bytes[16];
+} cudaUUID_t;
+struct cudaDeviceProp {
+    cudaUUID_t uuid;
+};
+
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
+cudaError_t cudaGetLastError(void);
+const char *cudaGetErrorString(cudaError_t code);
+cudaError_t cudaDeviceSynchronize(void);
+
+cudaError_t cudaMalloc(void **memory, size_t bytes);
+cudaError_t cudaFree(void *memory);
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *memory);
+cudaError_t cudaMemset(void *memory, int value, size_t bytes);
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream);
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+
+#endif

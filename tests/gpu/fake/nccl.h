@@ -1,0 +1,48 @@
+/* A stand-in for NCCL's header: the calls that cmn/ makes, and no other (see cuda_runtime.h). */
+#ifndef TESTS_FAKE_NCCL_H
+#define TESTS_FAKE_NCCL_H
+
+#include <cuda_runtime.h>
+
+typedef enum {
+    ncclSuccess = 0,
+    ncclUnhandledCudaError = 1,
+    ncclInvalidUsage = 5,
+    ncclRemoteError = 6,
+    ncclInProgress = 7
+} ncclResult_t;
+typedef enum { ncclFloat16 = 6, ncclFloat32 = 7, ncclBfloat16 = 9 } ncclDataType_t;
+typedef enum { ncclSum = 0 } ncclRedOp_t;
+
+typedef struct fake_comm *ncclComm_t;
+typedef struct {
+    char internal[128];
+} ncclUniqueId;
+typedef struct {
+    int blocking;
+} ncclConfig_t;
+#define NCCL_CONFIG_INITIALIZER \
+    {                           \
+        -1                      \
+    }
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state);
+ncclResult_t ncclCommFinalize(ncclComm_t comm);
+ncclResult_t ncclCommDestroy(ncclComm_t comm);
+ncclResult_t ncclCommAbort(ncclComm_t comm);
+const char *ncclGetErrorString(ncclResult_t code);
+const char *ncclGetLastError(ncclComm_t comm);
+
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclReduce(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op,
+                        int root, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t n, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream);
+
+#endif

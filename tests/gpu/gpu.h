@@ -1,0 +1,96 @@
+/* For rank tests over the stand-in for a GPU: blocks of its memory, with a guard on both sides. */
+#ifndef TESTS_GPU_H
+#define TESTS_GPU_H
+
+#include "ranks/ranks.h"
+
+#include "device.h"
+#include "fake/fake.h"
+#include "options.h"
+
+enum { GUARD = 32 };
+static const float mark = -1234.5F;
+
+static struct cmn_options options;
+
+/* n floats of the GPU; `host` is what the CPU fills, and where results come to. */
+struct gpu_block {
+    float *memory, *data; /* the GPU's: data is behind the guard */
+    float *host;
+    size_t n;
+};
+
+static inline float whole(size_t i, int rank)
+{
+    return (float)((int)(i % 1009) - 504) * (float)(rank + 1);
+}
+
+static inline void make_block(struct gpu_block *b, size_t n)
+{
+    b->n = n;
+    b->host = calloc(n + 2 * GUARD, sizeof *b->host);
+    CHECK_SAYING(cmn_device_memory(&b->memory, n + 2 * GUARD) == 0, "%s", cmn_reason());
+    b->data = b->memory + GUARD;
+}
+
+static inline void free_block(struct gpu_block *b)
+{
+    cmn_device_free(b->memory);
+    free(b->host);
+}
+
+/* As Darknet leaves gradients: asked for, and not yet there. */
+static inline void fill_block(struct gpu_block *b, int rank)
+{
+    for (size_t i = 0; i < b->n + 2 * GUARD; i++) {
+        b->host[i] = i < GUARD || i >= b->n + GUARD ? mark : whole(i - GUARD, rank);
+    }
+    fake_later(b->memory, b->host, b->n + 2 * GUARD);
+}
+
+/* Reads the block, and looks at its guards; `host` begins with the data then. */
+static inline void read_block(struct gpu_block *b, const char *name)
+{
+    CHECK_SAYING(cmn_device_read(b->host, b->memory, b->n + 2 * GUARD) == 0, "%s", cmn_reason());
+    for (size_t i = 0; i < GUARD; i++) {
+        CHECK_SAYING(b->host[i] == mark, "%s wrote before the block", name);
+        CHECK_SAYING(b->host[b->n + GUARD + i] == mark, "%s wrote behind the block", name);
+    }
+    memmove(b->host, b->host + GUARD, b->n * sizeof *b->host);
+}
+
+/* Every rank has a GPU of its own, and all else is right. */
+static inline void all_well(void)
+{
+    MPI_Barrier(top.world);
+    fake.gpus = 1;
+    fake.hardware = (char)top.rank;
+    fake.mpi_knows_gpus = fake.stuck = fake.abort_hangs = fake.no_memory = fake.aborts = 0;
+    fake.state = ncclSuccess;
+    fake.event = cudaSuccess;
+    cmn_options_default(&options);
+    top.device = 0;
+}
+
+static inline int gpu_main(int (*run)(void))
+{
+    int result;
+
+    MPI_Init(NULL, NULL);
+    if (cmn_topology_open(&top)) {
+        fprintf(stderr, "%s\n", cmn_reason());
+        return 1;
+    }
+    if (top.rank && !freopen("/dev/null", "w", stdout)) {
+        return 1;
+    }
+    fake_start(top.world);
+    all_well();
+    result = run();
+    fake_end();
+    cmn_topology_close(&top);
+    MPI_Finalize();
+    return result;
+}
+
+#endif
