@@ -185,6 +185,23 @@ static void refuse_copies(void)
     }
 }
 
+/* Takes -nogpu out of the arguments; returns the GPU that a tool is to use, or -1. */
+static int device_of_tool(int *argc, char **argv)
+{
+    int kept = 0, device = cmn_device_count() ? cmn_device() : -1;
+
+    for (int i = 0; i < *argc; i++) {
+        if (!strcmp(argv[i], "-nogpu")) {
+            device = -1;
+        } else {
+            argv[kept++] = argv[i];
+        }
+    }
+    argv[kept] = NULL;
+    *argc = kept;
+    return device;
+}
+
 static void run_tool(int argc, char **argv)
 {
     const struct cmn_tool *tool = cmn_tool_find(argc, argv);
@@ -209,6 +226,7 @@ static void run_tool(int argc, char **argv)
     if (!tool->copies) {
         refuse_copies();
     }
+    cmn_check(cmn_use_device(device_of_tool(&argc, argv)));
     call.argc = argc - 2;
     call.argv = argv + 2;
     cmn_check(tool->job(&call));

@@ -266,6 +266,17 @@ int cmn_validate(struct network *net, char **paths, int n, char **labels, int cl
 
 /* ---- for tools ---- */
 
+int cmn_use_device(int device)
+{
+    gpu_index = device;
+#ifdef GPU
+    if (device >= 0) {
+        cuda_set_device(device);
+    }
+#endif
+    return cmn_device_agree(&cmn_job.topology, device, (int)cmn_job.options.share_gpus);
+}
+
 static int measure(network *net, struct cmn_plan *plan)
 {
     const struct cmn_training *t = net->cmn;

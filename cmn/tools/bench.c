@@ -78,11 +78,10 @@ static int verify(struct cmn_bench *b, size_t n, long *wrong)
         struct cmn_contestant *k = &b->in[i];
         long sum = 0;
         cmn_watch("a verified exchange");
-        cmn_contestant_fill(k, n);
-        if (cmn_contestant_run(k, n)) {
+        if (cmn_contestant_fill(k, n) || cmn_contestant_run(k, n) ||
+            cmn_contestant_wrong(k, n, &sum)) {
             return -1;
         }
-        sum = cmn_contestant_wrong(k, n);
         if (sum < 0) {
             wrong[i] = -1;
             continue;
@@ -170,7 +169,9 @@ static int time_size(struct cmn_bench *b, size_t n, double **all, int *iteration
     int result = 0;
 
     for (int i = 0; i < b->ins; i++) {
-        memset(b->in[i].data, 0, n * sizeof(float)); /* sums of sums would soon be infinite */
+        if (cmn_contestant_clear(&b->in[i], n)) { /* sums of sums would soon be infinite */
+            return -1;
+        }
     }
     if (take_turns(b, n, warm) || take_turns(b, n, warm)) {
         return -1;

@@ -108,7 +108,7 @@ static int unknown(const char *word)
         return cmn_fail("unknown argument %s: did you mean %s?", word, nearest);
     }
     return cmn_fail("unknown argument %s; known are: -sizes, -communicators, -iters, -json, "
-                    "-cmn_KEY VALUE",
+                    "-cmn_KEY VALUE, -nogpu",
                     word);
 }
 

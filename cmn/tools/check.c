@@ -31,7 +31,8 @@ static int read_arguments(struct check *c)
         const char *word = c->call->argv[i];
         if (word[0] == '-') {
             return cmn_fail(
-                "darknet cmn check: unknown argument %s; known are: CFG, -cmn_KEY VALUE", word);
+                "darknet cmn check: unknown argument %s; known are: CFG, -cmn_KEY VALUE, -nogpu",
+                word);
         }
         if (c->cfg) {
             return cmn_fail("darknet cmn check: one cfg can be checked, not two: %s and %s", c->cfg,

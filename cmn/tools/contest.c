@@ -5,9 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device.h"
 #include "log.h"
 #include "sums.h"
 #include "transports/transport.h"
+
+static int on_gpu(const struct cmn_contestant *k)
+{
+    return k->session->topology.device >= 0;
+}
 
 static const struct cmn_communicator *find(const char *name)
 {
@@ -61,6 +67,22 @@ static int open_communicator(struct cmn_contestant *k)
     return k->c->memory ? agree(k, k->c->memory(k->self, k->floats, &k->data)) : 0;
 }
 
+/* Zeroed memory of this rank's own, where its gradients would lie. */
+static int get_memory(struct cmn_contestant *k)
+{
+    size_t bytes = (k->floats * sizeof *k->data + 63) / 64 * 64 + 64;
+
+    if (on_gpu(k)) {
+        return cmn_device_memory(&k->data, k->floats);
+    }
+    k->data = aligned_alloc(64, bytes);
+    if (!k->data) {
+        return cmn_fail("out of memory for %zu floats", k->floats);
+    }
+    memset(k->data, 0, bytes);
+    return 0;
+}
+
 /* Buffers at a multiple of a large power of two would meet in the same lines of the caches. */
 enum { APART = (4096 + 5 * 128) / sizeof(float) };
 
@@ -71,39 +93,50 @@ static int open_parts(struct cmn_contestant *k)
 
     k->floats = each * ranks;
     k->part = calloc(ranks, sizeof *k->part);
-    k->data = aligned_alloc(64, k->floats * sizeof *k->data);
-    if (!k->part || !k->data) {
-        return cmn_fail("out of memory for %zu floats", k->floats);
+    if (!k->part) {
+        return cmn_fail("out of memory");
     }
-    memset(k->data, 0, k->floats * sizeof *k->data);
+    if (get_memory(k)) {
+        return -1;
+    }
     for (size_t i = 0; i < ranks; i++) {
         k->part[i] = k->data + i * each;
     }
     return 0;
 }
 
+static int open_other(struct cmn_contestant *k)
+{
+    const struct cmn_topology *t = &k->session->topology;
+    const char *refusal;
+
+    if (!strcmp(k->name, CMN_MEMORY)) {
+        if (on_gpu(k)) {
+            snprintf(k->out, sizeof k->out, "it is a measure of the CPU's memory");
+            return 0;
+        }
+        return open_parts(k);
+    }
+    refusal = on_gpu(k) ? cmn_device_refuses_mpi(t) : NULL;
+    if (refusal) {
+        snprintf(k->out, sizeof k->out, "%.250s", refusal);
+        return 0;
+    }
+    return get_memory(k);
+}
+
 int cmn_contestant_open(struct cmn_contestant *k, const char *name, const struct cmn_session *s,
                         size_t floats)
 {
-    size_t bytes = (floats * sizeof *k->data + 63) / 64 * 64 + 64;
-
     *k = (struct cmn_contestant){
         .name = name, .c = find(name), .session = s, .floats = floats, .data_is_ours = 1};
-    if (k->c && open_communicator(k)) {
+    if (!k->c) {
+        return open_other(k);
+    }
+    if (open_communicator(k)) {
         return -1;
     }
-    if (!k->data_is_ours || k->out[0]) {
-        return 0;
-    }
-    if (!k->c && !strcmp(name, CMN_MEMORY)) {
-        return open_parts(k);
-    }
-    k->data = aligned_alloc(64, bytes);
-    if (!k->data) {
-        return cmn_fail("out of memory for %zu floats", floats);
-    }
-    memset(k->data, 0, bytes);
-    return 0;
+    return k->data_is_ours && !k->out[0] ? get_memory(k) : 0;
 }
 
 /* Different in neighbouring places, and in places that lie a power of two apart. */
@@ -112,30 +145,85 @@ static float pattern(size_t i)
     return (float)(i % 61 + 1);
 }
 
-void cmn_contestant_fill(struct cmn_contestant *k, size_t n)
+/* The CPU's view of the floats: themselves, or room for a copy. NULL with a reason. */
+static float *view(const struct cmn_contestant *k, size_t n)
 {
-    float mine = (float)(k->session->topology.rank + 1);
+    float *x = on_gpu(k) ? malloc((n + 1) * sizeof *x) : k->data;
 
-    for (size_t i = 0; i < n; i++) {
-        k->data[i] = mine * pattern(i);
+    if (!x) {
+        cmn_fail("out of memory for %zu floats", n);
     }
+    return x;
 }
 
-long cmn_contestant_wrong(const struct cmn_contestant *k, size_t n)
+static int put_back(struct cmn_contestant *k, float *x, size_t n)
+{
+    int result = 0;
+
+    if (x != k->data) {
+        result = cmn_device_write(k->data, x, n);
+        free(x);
+    }
+    return result;
+}
+
+int cmn_contestant_fill(struct cmn_contestant *k, size_t n)
+{
+    float mine = (float)(k->session->topology.rank + 1);
+    float *x = view(k, n);
+
+    for (size_t i = 0; i < n && x; i++) {
+        x[i] = mine * pattern(i);
+    }
+    return x ? put_back(k, x, n) : -1;
+}
+
+int cmn_contestant_clear(struct cmn_contestant *k, size_t n)
+{
+    float *x = view(k, n);
+
+    if (!x) {
+        return -1;
+    }
+    memset(x, 0, n * sizeof *x);
+    return put_back(k, x, n);
+}
+
+static long count_wrong(const struct cmn_contestant *k, const float *x, size_t n)
 {
     const int size = k->session->topology.size;
     const float ranks = (float)size * (float)(size + 1) / 2;
     const float allowed = k->session->options.dtype == CMN_FP32 ? 0 : 0.02F;
     long wrong = 0;
 
-    if (k->c ? !k->c->sums : strcmp(k->name, CMN_RAW) != 0) {
-        return -1;
-    }
     for (size_t i = 0; i < n; i++) {
         float right = ranks * pattern(i);
-        wrong += !(fabsf(k->data[i] - right) <= allowed * right);
+        wrong += !(fabsf(x[i] - right) <= allowed * right);
     }
     return wrong;
+}
+
+int cmn_contestant_wrong(const struct cmn_contestant *k, size_t n, long *wrong)
+{
+    float *x;
+    int result = 0;
+
+    *wrong = -1;
+    if (k->c ? !k->c->sums : strcmp(k->name, CMN_RAW) != 0) {
+        return 0;
+    }
+    x = view(k, n);
+    if (!x) {
+        return -1;
+    }
+    if (x != k->data) {
+        result = cmn_device_read(x, k->data, n);
+    }
+    *wrong = result ? -1 : count_wrong(k, x, n);
+    if (x != k->data) {
+        free(x);
+    }
+    return result;
 }
 
 /* What an in-place sum over ranks that share memory does: of 1/size of every rank's buffer it reads all and writes the
@@ -172,7 +260,9 @@ void cmn_contestant_close(struct cmn_contestant *k)
     if (k->c && k->self) {
         k->c->close(k->self);
     }
-    if (k->data_is_ours) {
+    if (k->data_is_ours && on_gpu(k)) {
+        cmn_device_free(k->data);
+    } else if (k->data_is_ours) {
         free(k->data);
     }
     free(k->part);

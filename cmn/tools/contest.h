@@ -15,7 +15,8 @@ struct cmn_contestant {
     const struct cmn_communicator *c; /* NULL: CMN_RAW or CMN_MEMORY */
     const struct cmn_session *session;
     void *self;
-    float *data; /* `floats` of them, in the communicator's memory where it has some */
+    float *data; /* `floats` of them, in the communicator's memory where it has some; a GPU's where
+                    topology.device is not -1 */
     int data_is_ours;
     float **part; /* CMN_MEMORY: stand in for the ranks' buffers */
     size_t floats;
@@ -30,13 +31,17 @@ int cmn_contestant_open(struct cmn_contestant *k, const char *name, const struct
                         size_t floats);
 
 /* Local. Puts this rank's part of a known sum into the first n floats; exact in any order of addition. */
-void cmn_contestant_fill(struct cmn_contestant *k, size_t n);
+int cmn_contestant_fill(struct cmn_contestant *k, size_t n);
+
+/* Local. The first n floats become 0. */
+int cmn_contestant_clear(struct cmn_contestant *k, size_t n);
 
 /* Collective, blocking. Sums the first n floats over all ranks. */
 int cmn_contestant_run(struct cmn_contestant *k, size_t n);
 
-/* Local. How many of the first n floats are not the sum of what all ranks filled in; -1 when it sums nothing. */
-long cmn_contestant_wrong(const struct cmn_contestant *k, size_t n);
+/* Local. *wrong becomes how many of the first n floats are not the sum of what all ranks filled in; -1 when this
+ * contestant sums nothing. */
+int cmn_contestant_wrong(const struct cmn_contestant *k, size_t n, long *wrong);
 
 /* Collective. */
 void cmn_contestant_close(struct cmn_contestant *k);

@@ -5,15 +5,28 @@
 #include "options.h"
 #include "tools/tools.h"
 
+static void widen(int *width, const char *text)
+{
+    int n = (int)strlen(text);
+
+    *width = n > *width ? n : *width;
+}
+
 static void text(void)
 {
+    int name = 4, cpu = 3, gpu = 3; /* columns: as wide as the widest text */
     const struct cmn_communicator *c;
     struct cmn_option_row row;
 
-    printf("Communicators (cmn_communicator):\n\n  %-15s %-5s %-8s %s\n", "name", "CPU", "GPU",
-           "when to use it");
     for (int i = 0; (c = cmn_communicator_at(i)); i++) {
-        printf("  %-15s %-5s %-8s %s\n", c->name, c->cpu, c->gpu, c->use);
+        widen(&name, c->name);
+        widen(&cpu, c->cpu);
+        widen(&gpu, c->gpu);
+    }
+    printf("Communicators (cmn_communicator):\n\n  %-*s  %-*s  %-*s  %s\n", name, "name", cpu,
+           "CPU", gpu, "GPU", "when to use it");
+    for (int i = 0; (c = cmn_communicator_at(i)); i++) {
+        printf("  %-*s  %-*s  %-*s  %s\n", name, c->name, cpu, c->cpu, gpu, c->gpu, c->use);
     }
     printf("\nKeys of [net], or -KEY VALUE on the command line:\n\n");
     for (int i = 0; i < cmn_options_count(); i++) {

@@ -213,11 +213,10 @@ static int try_one(const struct cmn_session *s, const char *name, struct cmn_tri
         trial->result = k.c->refuses(&s->topology, &s->options) != NULL ? CMN_REFUSES : CMN_FAILS;
         snprintf(trial->why, sizeof trial->why, "%s", k.out);
     } else {
-        cmn_contestant_fill(&k, TRIED);
-        if (cmn_contestant_run(&k, TRIED)) {
+        if (cmn_contestant_fill(&k, TRIED) || cmn_contestant_run(&k, TRIED) ||
+            cmn_contestant_wrong(&k, TRIED, &wrong)) {
             return -1;
         }
-        wrong = cmn_contestant_wrong(&k, TRIED);
         if (cmn_first_bad(&s->topology, wrong > 0, &bad)) {
             return -1;
         }
