@@ -53,3 +53,38 @@ trains_as_one_rank() {
     tail -n 2 plain.out many.out
     [[ $(grep -o 'top 1: [0-9.]*' plain.out | tail -n 1) == "$(grep -o 'top 1: [0-9.]*' many.out | tail -n 1)" ]]
 }
+
+# top_folder: a folder that looks like the project's, with fewer images. What is tested is the text that people
+# paste; only the training is shorter.
+top_folder() {
+    mkdir -p bin results/mnist data/mnist
+    ln -s "$DARKNET" bin/darknet
+    ln -s "$REPO/cfg" "$REPO/examples" "$REPO/tests" .
+    ln -s "$REPO"/data/mnist/{train,valid,valid.list,labels.txt} data/mnist
+    head -n 2000 "$REPO/data/mnist/train.list" >data/mnist/train.list
+}
+
+trained_on_two_nodes() {
+    timeout $((100 * SLOW)) bash -euo pipefail pasted >out.txt 2>err.txt || { cat pasted out.txt err.txt; return 1; }
+    grep '^cmn: 4 ranks on 2 nodes' err.txt
+    [[ $(seen results/mnist/mnist_mlp.weights) -eq 2000 ]]
+}
+
+@test "examples/multi-node: the command of the README, with its hostfile" {
+    top_folder
+    {
+        echo ". '$BATS_TEST_DIRNAME/cluster.bash'"
+        sed -n '/^mpiexec .* classifier train /s/.*/cluster_run & -cmn_validate 0 -cmn_epochs 1/p' examples/multi-node/README.md
+    } >pasted
+    trained_on_two_nodes
+}
+
+@test "examples/multi-node: two nodes of one machine" {
+    top_folder
+    # shellcheck disable=SC2016  # backquotes of the text
+    sed -n '/^## Without a second machine/,/^## W/{/^```/,/^```/{/^```/!p}}' examples/multi-node/README.md |
+        sed '/darknet/s/$/ -cmn_validate 0 -cmn_epochs 1/' >pasted
+    grep cluster_up pasted
+    trained_on_two_nodes
+    [[ $(tail -n 1 out.txt) -gt 7000000 ]]    # what crossed the link: the gradients of at least one step
+}

@@ -8,7 +8,7 @@
 #   cluster_up NODES                  makes node1, node2, …; 1 with the reason in cluster_why when they cannot be had
 #   cluster_down                      ends them and all that runs there
 #   cluster_job SHAPE                 sets the array job to an mpiexec of that many ranks a node: 3+2 is 3 on node1
-#   cluster_run COMMAND...            runs it beside the nodes
+#   cluster_run COMMAND...            runs it beside the nodes, such as an mpiexec of one's own: --host node1:2,node2:2
 #   cluster_on NODE COMMAND...        runs it on a node
 #   cluster_sent NODE                 bytes that the node has sent since it was made
 #   cluster_narrow RATE               limits what each node sends, e.g. 1gbit
@@ -60,12 +60,17 @@ cluster_down() {
     cluster_holder=
 }
 
-# cluster_words COMMAND...: sets the array words to what runs COMMAND in the cluster, in the current folder.
+# cluster_words COMMAND...: sets the array words to what runs COMMAND in the cluster, in the current folder. Any mpiexec
+# there starts its ranks on the nodes: these settings are what several networks, and no ssh, ask for.
 cluster_words() {
     local user=()
     [[ $(id -u) -eq 0 ]] || user=(--user --preserve-credentials)
     # shellcheck disable=SC2016  # expanded by the inner shell
-    words=(nsenter --target "$cluster_first" "${user[@]}" --mount --net --pid sh -c 'cd "$0" && exec "$@"' "$PWD" "$@")
+    words=(nsenter --target "$cluster_first" "${user[@]}" --mount --net --pid env OMPI_ALLOW_RUN_AS_ROOT=1
+        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=/run/cluster
+        OMPI_MCA_plm_rsh_agent="$cluster_home/agent.sh" OMPI_MCA_oob_tcp_if_include="br0,eth0"
+        OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_pml=ob1 OMPI_MCA_btl="tcp,vader,self"
+        sh -c 'cd "$0" && exec "$@"' "$PWD" "$@")
 }
 
 cluster_run() {
@@ -86,9 +91,7 @@ cluster_job() {
         node=$((node + 1)) ranks=$((ranks + count))
         hosts+=${hosts:+,}node$node:$count
     done
-    cluster_words mpiexec --allow-run-as-root --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 \
-        --mca orte_tmpdir_base /run/cluster --mca plm_rsh_agent "$cluster_home/agent.sh" --mca oob_tcp_if_include br0,eth0 --mca btl_tcp_if_include eth0 \
-        --mca pml ob1 --mca btl tcp,vader,self --host "$hosts" -n "$ranks"
+    cluster_words mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 --host "$hosts" -n "$ranks"
     # shellcheck disable=SC2034  # what the caller asked for
     job=("${words[@]}")
 }
