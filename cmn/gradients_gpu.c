@@ -87,6 +87,7 @@ int cmn_gradients_gpu_open(struct cmn_gradients *g)
     if (cmn_device_memory(&g->arena, total + CMN_TALLIES)) {
         return cmn_fail_in("gradients");
     }
+    g->exchange.block = (struct cmn_span){g->arena, total};
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
         if (t->kind != CMN_GRADIENT) {
