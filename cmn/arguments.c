@@ -52,7 +52,8 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
     return result;
 }
 
-/* The launcher's variables, for number of processes and number of this one. */
+/* The launchers' variables, for number of processes and number of this one. The first one that is set counts: Open
+ * MPI's mpiexec may itself run under Slurm, whose numbers are then those of its daemons. */
 static const char *const launcher[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                                           {"PMI_SIZE", "PMI_RANK"},
                                           {"MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
@@ -65,9 +66,9 @@ static int launched(int *rank)
     for (size_t i = 0; i < sizeof launcher / sizeof launcher[0]; i++) {
         const char *size = getenv(launcher[i][0]);
         const char *number = getenv(launcher[i][1]);
-        if (size && number && atoi(size) > 1) {
-            *rank = atoi(number);
-            return atoi(size);
+        if (size && number) {
+            *rank = atoi(size) > 1 ? atoi(number) : -1;
+            return atoi(size) > 1 ? atoi(size) : 1;
         }
     }
     return 1;

@@ -30,8 +30,7 @@ static const struct option table[] = {
      "what pure_nccl sends: gradients as they are, or rounded to 16 bits"},
     {"cmn_timeout", NUMBER, "300", "1 to 1000000", 1, 1000000, AT(timeout),
      "seconds that an exchange over shm or nccl waits for another rank before it names that rank "
-     "and ends the "
-     "job"},
+     "and ends the job; so long the start of a job may take, too, or a minute"},
     {"cmn_share_gpus", NUMBER, "0", "0 or 1", 0, 1, AT(share_gpus),
      "1: more ranks than GPUs on a node are allowed, and share them in turn; NCCL refuses that"},
     {"cmn_batch", WORD, "per_rank", "per_rank, global", 0, 0, AT(batch),

@@ -130,6 +130,11 @@ spoiled() {
     fails_clearly 'started 3 processes, but each of them is alone' env PMI_SIZE=3 PMI_RANK=0 "$DARKNET" classifier train small.data mlp.cfg -cmn
 }
 
+@test "check: the launcher's numbers, not those of the daemons that Slurm started for it" {
+    run -0 timeout 60 "${mpiexec[@]}" -n 1 env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "$DARKNET" cmn check
+    [[ $output == *'verdict: good: 1 rank '* ]]
+}
+
 @test "check: two ranks on one core, and status 1 on every rank" {
     command -v taskset >/dev/null || skip 'taskset is not installed'
     (($(nproc --all) > 1)) || skip 'this machine has one core'
