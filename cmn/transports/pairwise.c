@@ -56,6 +56,7 @@ int cmn_pairwise_open(struct cmn_pairwise **out, MPI_Comm comm, size_t chunk)
     if (!chunk) {
         p->chunk = p->chunk > CHUNK_MOST ? CHUNK_MOST : p->chunk;
         p->chunk = p->chunk < CHUNK_LEAST ? CHUNK_LEAST : p->chunk;
+        p->chunk -= p->chunk % 16; /* what is added stays aligned */
     }
     p->part = calloc((size_t)p->ranks, sizeof *p->part);
     for (int i = 0; i < SLOTS; i++) {
