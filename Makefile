@@ -102,7 +102,7 @@ ifneq ($(GPU),1)
 FAKE_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/gpu/*.c))
 endif
 FAKE_SRC   := $(filter-out $(addprefix cmn/,cmn.c hooks.c session.c training.c epoch.c evaluator.c arguments.c tools/%), \
-    $(CMN_SRC)) $(wildcard tests/gpu/fake/*.c)
+    $(CMN_SRC)) cmn/tools/contest.c cmn/tools/probe.c $(wildcard tests/gpu/fake/*.c)
 FAKE_OBJ   := $(if $(FAKE_TESTS),$(FAKE_SRC:%.c=$(B)/fake/%.o) $(FAKE_TESTS:$(B)/%=$(B)/fake/%.o))
 
 ifeq ($(SAN),)

@@ -63,8 +63,9 @@ static int open_communicator(struct cmn_contestant *k)
         k->self = NULL; /* where some ranks have it and others not, it cannot be closed */
         return 0;
     }
-    k->data_is_ours = !k->c->memory;
-    return k->c->memory ? agree(k, k->c->memory(k->self, k->floats, &k->data)) : 0;
+    /* As in training: gradients on a GPU lie in memory of this rank's own. */
+    k->data_is_ours = !k->c->memory || on_gpu(k);
+    return k->data_is_ours ? 0 : agree(k, k->c->memory(k->self, k->floats, &k->data));
 }
 
 /* Zeroed memory of this rank's own, where its gradients would lie. */
