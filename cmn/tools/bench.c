@@ -14,7 +14,7 @@
 #include "watch.h"
 
 /* Seconds that all timed iterations may take, unless -iters says how many there are. */
-enum { TIME = 8, FEWEST = 5, MOST = 100 };
+enum { TIME = 8, FEWEST = 3, MOST = 100 };
 
 /* Exchanges of less than this are timed several at a time. */
 enum { SHORT = 64 << 10, REPEATS = 16 };
@@ -173,7 +173,7 @@ static int time_size(struct cmn_bench *b, size_t n, double **all, int *iteration
             return -1;
         }
     }
-    if (take_turns(b, n, warm) || take_turns(b, n, warm)) {
+    if (take_turns(b, n, warm)) {
         return -1;
     }
     for (int i = 0; i < b->ins; i++) {
