@@ -130,6 +130,11 @@ for file in tests/hosts/*.bats; do
     fi
 done
 
+# It finds the newest GPU build by itself, and skips where there is none, or no GPU.
+if wanted gpu/run "$@" && [[ -z $SAN ]]; then
+    run gpu/run 900 env -u DARKNET tests/gpu/run.sh
+fi
+
 # It compiles with what the Makefile knows about libraries.
 if wanted patches/check-patches "$@" && [[ -z $SAN ]]; then
     if [[ -n ${CMN_LIBS:-} ]]; then

@@ -1,0 +1,128 @@
+#!/usr/bin/env bats
+# The build for GPUs where its compiler is, and what it does where no GPU is. What needs a GPU: tests/gpu/run.sh.
+
+# shellcheck disable=SC2154  # mpiexec: helpers.bash
+
+# Compiling for all generations of GPUs takes its time on a busy machine.
+export BATS_TEST_TIMEOUT=600
+
+load helpers
+
+# What of cuDNN and NCCL is installed, as arguments of make.
+parts() {
+    local part
+    for part in CUDNN NCCL; do
+        if env "$part=1" "$REPO/setup/cuda.sh" "$BATS_FILE_TMPDIR/probe.mk" 2>/dev/null; then echo "$part=1"; fi
+    done
+}
+
+setup_file() {
+    [[ -z $SAN ]] || return 0
+    # One run of the compiler decides; what it says is the reason to skip.
+    if ! "$REPO/setup/cuda.sh" "$BATS_FILE_TMPDIR/probe.mk" 2>"$BATS_FILE_TMPDIR/why"; then return 0; fi
+    mapfile -t parts_here < <(parts)
+    echo "# make GPU=1 ${parts_here[*]}" >&3
+    touch "$BATS_FILE_TMPDIR/cuda"
+    make -C "$REPO" GPU=1 "${parts_here[@]}" >"$BATS_FILE_TMPDIR/build.log" 2>&1 || true
+    name=$(printf -- '-%s' "${parts_here[@]%=1}")
+    [[ ${#parts_here[@]} -gt 0 ]] || name=
+    echo "$REPO/build/gpu${name,,}/bin/darknet" >"$BATS_FILE_TMPDIR/program"
+}
+
+setup() {
+    enter_folder
+    [[ -z $SAN ]] || skip 'the build is tested without sanitizers'
+}
+
+# Sets gpu to the GPU build.
+need_build() {
+    [[ -f $BATS_FILE_TMPDIR/cuda ]] || skip "$(cat "$BATS_FILE_TMPDIR/why")"
+    gpu=$(cat "$BATS_FILE_TMPDIR/program")
+    [[ -x $gpu ]] || skip 'it is not built'
+}
+
+no_gpu() {
+    [[ $("$gpu" none 2>&1 || true) == *'cannot be used'* ]]
+}
+
+@test "make GPU=1 compiles and links without a warning" {
+    [[ -f $BATS_FILE_TMPDIR/cuda ]] || skip "$(cat "$BATS_FILE_TMPDIR/why")"
+    cat "$BATS_FILE_TMPDIR/build.log"
+    [[ -x $(cat "$BATS_FILE_TMPDIR/program") ]]
+    run ! grep -iE 'warning|error' "$BATS_FILE_TMPDIR/build.log"
+    # A second run does nothing, and the build for the CPU is another one.
+    mapfile -t parts_here < <(parts)
+    run -0 make -C "$REPO" --no-print-directory GPU=1 "${parts_here[@]}"
+    [[ -z $output ]]
+    cmp "$REPO/bin/darknet-gpu" "$(cat "$BATS_FILE_TMPDIR/program")"
+    run ! cmp -s "$REPO/bin/darknet-gpu" "$DARKNET"
+}
+
+@test "a GPU build where no GPU is: one line, and a status" {
+    need_build
+    no_gpu || skip 'there is a GPU'
+    small_data 60 20
+    mlp_cfg >mlp.cfg
+    fails_clearly 'GPU 0 cannot be used: .*-nogpu' "$gpu" classifier train small.data mlp.cfg
+    fails_clearly 'GPU 0 cannot be used: .*-nogpu' "${mpiexec[@]}" -n 2 "$gpu" classifier train small.data mlp.cfg -cmn
+    fails_clearly 'GPU 3 cannot be used: ' "$gpu" classifier train small.data mlp.cfg -i 3
+}
+
+@test "a GPU build with -nogpu gives the bits of the CPU build" {
+    need_build
+    small_data 200 20
+    conv_cfg >conv.cfg
+    train_on 2 conv.cfg
+    mv out/conv.weights cpu.weights
+    timeout 100 "${mpiexec[@]}" -n 2 "$gpu" classifier train small.data conv.cfg -cmn -cmn_seed 7 -cmn_validate 0 -nogpu
+    cmp out/conv.weights cpu.weights
+    fails_clearly 'non_cuda_aware cannot be used here: .*CPU' "${mpiexec[@]}" -n 2 "$gpu" classifier train small.data \
+        conv.cfg -cmn -nogpu -cmn_communicator non_cuda_aware
+}
+
+@test "a GPU build lists the communicators and keys of the CPU build" {
+    need_build
+    diff <("$gpu" cmn list -md) <("$DARKNET" cmn list -md)
+}
+
+@test "a build for the CPU says what GPUs need" {
+    small_data 60 20
+    mlp_cfg >mlp.cfg
+    fails_clearly_on 2 'pure_nccl cannot be used here: built without NCCL: make GPU=1 NCCL=1' \
+        classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl
+    fails_clearly_on 2 'non_cuda_aware cannot be used here: built without CUDA: make GPU=1' \
+        classifier train small.data mlp.cfg -cmn -cmn_communicator non_cuda_aware
+    fails_clearly_on 2 'flat cannot be used here: it sends 32 bits: .*pure_nccl' \
+        classifier train small.data mlp.cfg -cmn -cmn_communicator flat -cmn_allreduce_dtype fp16
+    fails_clearly_on 2 '-gpus 0,1: with -cmn each rank trains on one device' \
+        classifier train small.data mlp.cfg -cmn -gpus 0,1
+    train_on 2 mlp.cfg -cmn_share_gpus 1 -i 7
+}
+
+@test "what is missing to build for GPUs is said in one line" {
+    run -1 env CUDA_HOME=/nonexistent "$REPO/setup/cuda.sh" out.mk
+    [[ $output == 'setup/cuda.sh: CUDA_HOME=/nonexistent holds no bin/nvcc' && ! -e out.mk ]]
+    run -1 env NVCC=/nonexistent/nvcc "$REPO/setup/cuda.sh" out.mk
+    [[ $output == 'setup/cuda.sh: NVCC=/nonexistent/nvcc is not a program' ]]
+    run -2 make -C "$REPO" --no-print-directory NCCL=1
+    [[ $output == *'add GPU=1'* ]]
+    run -2 make -C "$REPO" --no-print-directory GPU=1 SAN=address
+    [[ $output == *'do not go together'* ]]
+    [[ -f $BATS_FILE_TMPDIR/cuda ]] || skip 'no CUDA for the rest'
+    run -1 env ARCH=80,7 "$REPO/setup/cuda.sh" out.mk
+    [[ $output == *'does not know 7; it knows: '* ]]
+    # An old compiler, a broken one, and a toolkit without its libraries.
+    nvcc=$(sed -n 's/^NVCC := //p' "$BATS_FILE_TMPDIR/probe.mk")
+    printf '#!/bin/sh\necho "release 10.2, V10.2.89"\n' >old
+    printf '#!/bin/sh\ncase "$*" in *-c*) echo "x.cu: error: broken" >&2; exit 1 ;; esac\nexec "%s" "$@"\n' "$nvcc" >broken
+    printf '#!/bin/sh\ncase "$*" in *--dryrun*) exit 0 ;; esac\nexec "%s" "$@"\n' "$nvcc" >bare
+    chmod +x old broken bare
+    run -1 env NVCC=./old "$REPO/setup/cuda.sh" out.mk
+    [[ $output == *'is of CUDA 10.2: 11.8 or newer is needed' ]]
+    run -1 env NVCC=./broken "$REPO/setup/cuda.sh" out.mk
+    [[ $output == *'cannot compile: '*broken* && $(wc -l <<<"$output") -eq 1 ]]
+    if ! echo '#include <cuda_runtime.h>' | "${CC:-gcc}" -E - >/dev/null 2>&1; then
+        run -1 env NVCC=./bare "$REPO/setup/cuda.sh" out.mk
+        [[ $output == *"CUDA's libraries cudart, cublas and curand cannot be used: "* && $(wc -l <<<"$output") -eq 1 ]]
+    fi
+}
