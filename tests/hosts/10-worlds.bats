@@ -80,3 +80,10 @@ sums_on() {
             -cmn_communicator "$name"
     done
 }
+
+# The last one: it changes a node.
+@test "a /dev/shm too small for Open MPI: it warns, and the sums are right" {
+    cluster_shm node2 1m
+    sums_on 2+2
+    grep 'not enough space for /dev/shm' err
+}

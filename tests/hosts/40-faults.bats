@@ -101,3 +101,24 @@ only_node2() {
     fails_clearly '^cmn\[rank [01]@node1\] Cannot load image' "${job[@]}" "$DARKNET" classifier train small.data mlp.cfg \
         -cmn -cmn_validate 0
 }
+
+# The last one: the nodes are of no use afterwards. The options are those of examples/multi-node/README.md.
+@test "a node falls off the network: with keepalive options the job ends on all nodes, and the node is named" {
+    read -ra keepalive < <(grep -o -- '--mca oob_tcp_keepalive_time [^`]*' "$REPO/examples/multi-node/README.md")
+    cluster_job 2+2
+    timeout --kill-after=5 $((60 * SLOW)) "${job[@]}" "${keepalive[@]}" "$EXCHANGE" 1000003 1000000 shm >out 2>err &
+    waited=$!
+    for ((i = 0; i < 100; i++)); do
+        [[ $(wc -l <out) -lt 3 ]] || break
+        sleep 0.1
+    done
+    [[ $(wc -l <out) -ge 3 ]]
+    cluster_run ip -n node2 link set eth0 down
+    status=0
+    wait "$waited" || status=$?
+    cat err
+    echo "status $status"
+    ((status != 0 && status != 124 && status != 137))
+    grep -A 3 'lost communication' err | grep 'node2'
+    nothing_left
+}
