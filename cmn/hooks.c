@@ -41,6 +41,9 @@ int cmn_batch(struct network *net, struct list *options, int batch)
     cmn_check(cmn_device_agree(&cmn_job.topology, cmn_device_built() ? gpu_index : -1,
                                (int)cmn_job.options.share_gpus));
     cmn_check(cmn_session_configure(&cmn_job));
+    if (cmn_job.topology.device >= 0) {
+        cmn_end_first();
+    }
     t = calloc(1, sizeof *t);
     if (!t) {
         cmn_check(cmn_fail("out of memory"));

@@ -7,6 +7,10 @@
 /* The job of this process; `on` is 0 unless it takes part in one. */
 extern struct cmn_session cmn_job;
 
+/* Local. Exit handlers run last in, first out: from here on the job's own comes before those that libraries have
+ * registered by now. CUDA's ends CUDA, and the communicator must be closed before that. */
+void cmn_end_first(void);
+
 /* Local. Does not return when the result is negative: ends the job with the reason noted last. */
 void cmn_check(int result);
 
