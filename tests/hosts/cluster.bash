@@ -20,7 +20,9 @@
 # The cluster ends with the shell that made it.
 
 cluster_home=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-cluster_why=
+cluster_why=${cluster_why:-}
+# Where Debian has tc; not all people's shells look there.
+PATH=$PATH:/usr/sbin:/sbin
 
 # Why a cluster cannot be made here: a reason for people, or nothing.
 cluster_lacks() {
