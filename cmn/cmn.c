@@ -166,7 +166,7 @@ static int start_darknet(int *argc, char ***argv, long at_least)
     if (start_mpi(argc, argv)) {
         return -1;
     }
-    return cmn_output_open(cmn_job.topology.rank, cmn_job.options.log);
+    return cmn_output_open(cmn_job.topology.rank, cmn_job.topology.size, cmn_job.options.log);
 }
 
 /* A launcher of another MPI makes every process think that it is the only one. One speaks for all; the others

@@ -14,8 +14,12 @@
 #include "terminal.h"
 
 static int real_stderr = -1;
+static int own_rank, job_size;
+static int own_ear = -1; /* where this rank hears that another one has had the last word */
 
-int cmn_output_open(int rank, const char *folder)
+static int bind_to(const char *what, int number);
+
+int cmn_output_open(int rank, int size, const char *folder)
 {
     static char open_now[4200];
     char name[4200];
@@ -25,6 +29,9 @@ int cmn_output_open(int rank, const char *folder)
         real_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
         /* Darknet prints its lines in pieces; another rank's last word must not land in one. */
         setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
+        own_rank = rank;
+        job_size = size;
+        own_ear = bind_to("rank", rank);
     }
     if (rank == 0) {
         return 0;
@@ -65,28 +72,67 @@ static const char *job_name(void)
     return NULL;
 }
 
-/* An abstract socket address belongs to the first process that binds it, and is free again when
- * that process ends: a lock that leaves nothing behind. */
-static int first_on_host(void)
+/* An address without a file, which nothing outlives: of this user's job, and `what`. 0 without a launcher. */
+static socklen_t address_of(struct sockaddr_un *address, const char *what, int number)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
     const char *job = job_name();
-    int fd, length;
+    int length;
 
     if (!job) {
-        return 1;
+        return 0;
     }
-    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-        return 1;
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    length = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "cmn-%u-%s-%d-%s",
+                      (unsigned)getuid(), what, number, job);
+    if (length > (int)sizeof address->sun_path - 2) {
+        length = (int)sizeof address->sun_path - 2;
     }
-    length = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "cmn-%u-%s-last-word",
-                      (unsigned)getuid(), job);
-    if (length > (int)sizeof address.sun_path - 2) {
-        length = (int)sizeof address.sun_path - 2;
+    return (socklen_t)length + (socklen_t)offsetof(struct sockaddr_un, sun_path) + 1;
+}
+
+/* A socket with that address, which belongs to the first process that binds it and is free again when that process
+ * ends; or -1. */
+static int bind_to(const char *what, int number)
+{
+    struct sockaddr_un address;
+    socklen_t length = address_of(&address, what, number);
+    int fd = length ? socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
+
+    errno = 0;
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, length)) {
+        int why = errno;
+        close(fd);
+        errno = why;
+        return -1;
     }
-    length += (int)offsetof(struct sockaddr_un, sun_path) + 1;
-    return bind(fd, (struct sockaddr *)&address, (socklen_t)length) == 0 || errno != EADDRINUSE;
+    return fd;
+}
+
+static int first_on_host(void)
+{
+    return bind_to("word", 0) >= 0 || errno != EADDRINUSE;
+}
+
+/* The word is free again when its speaker has ended. Ranks that notice only its end were told before. */
+static void tell_others(void)
+{
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_un address;
+
+    for (int i = 0; i < job_size && fd >= 0; i++) {
+        socklen_t length = address_of(&address, "rank", i);
+        if (i != own_rank && length) {
+            sendto(fd, "", 1, 0, (struct sockaddr *)&address, length);
+        }
+    }
+    close(fd);
+}
+
+static int was_told(void)
+{
+    char byte;
+
+    return own_ear >= 0 && recv(own_ear, &byte, 1, MSG_PEEK) == 1;
 }
 
 int cmn_output_last_word(const char *line, int node)
@@ -98,7 +144,7 @@ int cmn_output_last_word(const char *line, int node)
     if (node > 0) {
         sleep(CMN_OTHER_NODES_WAIT);
     }
-    if (!first_on_host()) {
+    if (was_told() || !first_on_host()) {
         return 0;
     }
     /* A progress bar may stand on the line. */
@@ -113,5 +159,6 @@ int cmn_output_last_word(const char *line, int node)
         line += written;
         length -= (size_t)written;
     }
+    tell_others();
     return 1;
 }

@@ -3,16 +3,16 @@
 #ifndef CMN_OUTPUT_H
 #define CMN_OUTPUT_H
 
-/* Sends the output of every rank but 0 to folder/rank-N.log, or nowhere when folder is empty.
- * May be called again when the folder becomes known. 0, or -1 with a reason. */
-int cmn_output_open(int rank, const char *folder);
+/* This process is `rank` of `size`. Sends the output of every rank but 0 to folder/rank-N.log, or nowhere
+ * when folder is empty. May be called again when the folder becomes known. 0, or -1 with a reason. */
+int cmn_output_open(int rank, int size, const char *folder);
 
 /* Seconds that the speaker of a last word waits before it ends the job: other ranks of its host meet
  * the same error meanwhile, and find the word taken. Other nodes wait until the job should be over. */
 enum { CMN_LAST_WORD_WAIT = 1, CMN_OTHER_NODES_WAIT = 4 };
 
 /* Thread-safe. Writes `line` to the real standard error, unless another process of this host has
- * had the last word of this job: ranks that meet the same error say it once. Returns whether this
+ * had the last word of this job: ranks that meet the same error, or its consequences, say nothing. Returns whether this
  * process has it. */
 int cmn_output_last_word(const char *line, int node);
 

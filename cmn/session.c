@@ -94,7 +94,7 @@ int cmn_session_configure(struct cmn_session *s)
         limit = (size_t)s->options.cache_mb << 20;
     }
     cmn_images_limit(limit);
-    if (cmn_output_open(s->topology.rank, s->options.log) || agree_on_seed(s)) {
+    if (cmn_output_open(s->topology.rank, s->topology.size, s->options.log) || agree_on_seed(s)) {
         return -1;
     }
     cmn_random_open(s->seed, s->topology.rank);
