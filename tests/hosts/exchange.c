@@ -4,7 +4,8 @@
  * every sum. Prints one line "NAME SECONDS" a call (the slowest rank's), or "NAME refuses: reason". Besides:
  *   all   every communicator that sums
  *   raw   one MPI_Allreduce over all ranks, in place, in plain memory
- *   send  rank 0 sends the floats to the last rank and hears that they are there; summed by nobody
+ *   send  rank 0 sends the floats to a rank of another node (or the last rank) and hears that they are there;
+ *         summed by nobody
  * With `die` or `freeze`, that rank gets SIGKILL or SIGSTOP in the middle of that call (counted from 0) and, where
  * EXCHANGE_FOLDER is set, each rank first writes rank-N there: its process id, then the files in /dev/shm that it has
  * mapped. */
@@ -42,6 +43,7 @@ static struct contestant field[CONTESTANTS];
 static int contestants;
 static atomic_int inside;    /* an exchange */
 static int armed;            /* a rank is about to fail */
+static int to;               /* the rank that `send` sends to */
 static double fastest = 1;
 static int fault = SIGKILL;
 
@@ -127,6 +129,15 @@ static void enter_named(const char *name, size_t floats)
     }
 }
 
+/* Whom rank 0 sends to. */
+static int receiver(void)
+{
+    int mine = top.inter_rank > 0 ? top.rank : top.size - 1, first;
+
+    MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, top.world);
+    return first;
+}
+
 static int exchange(const struct contestant *c)
 {
     int n = (int)(c->x.block.n + c->x.tally.n);
@@ -138,10 +149,10 @@ static int exchange(const struct contestant *c)
     if (!strcmp(c->name, "raw")) {
         return cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, c->memory, n, MPI_FLOAT, MPI_SUM, top.world), "MPI_Allreduce");
     }
-    if (top.rank == 0 && top.size > 1) {
-        MPI_Send(c->memory, n, MPI_FLOAT, top.size - 1, 1, top.world);
-        MPI_Recv(&heard, 1, MPI_CHAR, top.size - 1, 2, top.world, MPI_STATUS_IGNORE);
-    } else if (top.rank == top.size - 1 && top.rank) {
+    if (top.rank == 0 && to > 0) {
+        MPI_Send(c->memory, n, MPI_FLOAT, to, 1, top.world);
+        MPI_Recv(&heard, 1, MPI_CHAR, to, 2, top.world, MPI_STATUS_IGNORE);
+    } else if (top.rank == to && to > 0) {
         MPI_Recv(c->memory, n, MPI_FLOAT, 0, 1, top.world, MPI_STATUS_IGNORE);
         MPI_Send(&heard, 1, MPI_CHAR, 0, 2, top.world);
     }
@@ -277,6 +288,7 @@ static int run(int argc, char **argv)
     long calls, last = -1;
     size_t floats;
 
+    to = receiver();
     cmn_options_default(&options);
     for (; at + 1 < argc && argv[at][0] == '-'; at += 2) {
         check(cmn_options_set(&options, argv[at] + 1, argv[at + 1], 1));
