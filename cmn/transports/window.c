@@ -27,7 +27,7 @@
 struct sign {
     _Alignas(128) _Atomic uint32_t met;
     _Atomic uint32_t sleepers; /* ranks that sleep until `met` changes */
-    uint64_t token;            /* in rank 0's sign: proves that all mapped the same file */
+    uint64_t token;            /* in rank 0's sign: proves that it is the same file */
 };
 
 struct cmn_window {
@@ -110,26 +110,42 @@ static int affordable(size_t bytes)
     return 0;
 }
 
-/* On rank 0 of the group: its process id and file, for the others to open. */
-static int create(const struct cmn_window *w, long where[2])
+/* What rank 0 of the group tells the others: which file of which process to open, and what stands in it. */
+struct place {
+    long process, file; /* no file: -1 */
+    uint64_t token;
+};
+
+/* On rank 0 of the group. Returns what join() is to close; where->file stays -1, with a reason, on a failure. */
+static int create(const struct cmn_window *w, struct place *where)
 {
     int file;
 
+    if (getrandom(&where->token, sizeof where->token, 0) != sizeof where->token) {
+        where->token = (uint64_t)getpid() * 2654435761U;
+    }
     if (affordable(w->size)) {
         return -1;
     }
     file = (int)syscall(SYS_memfd_create, "cmn", 1U /* MFD_CLOEXEC */);
-    if (file < 0) {
-        return cmn_fail("a shared window cannot be had: memfd_create: %s", strerror(errno));
+    if (file < 0 || ftruncate(file, (off_t)w->size) ||
+        pwrite(file, &where->token, sizeof where->token, offsetof(struct sign, token)) !=
+            sizeof where->token) {
+        cmn_fail("a shared window of %zu MiB cannot be had: %s", w->size >> 20, strerror(errno));
+        return file;
     }
-    if (ftruncate(file, (off_t)w->size)) {
-        close(file);
-        return cmn_fail("a shared window of %zu MiB cannot be had: %s", w->size >> 20,
-                        strerror(errno));
-    }
-    where[0] = getpid();
-    where[1] = file;
+    where->process = getpid();
+    where->file = file;
     return file;
+}
+
+/* In another container a process id means another process, whose file must not be touched. */
+static int is_the_window(int file, const struct place *where)
+{
+    uint64_t found = ~where->token;
+
+    return pread(file, &found, sizeof found, offsetof(struct sign, token)) == sizeof found &&
+           found == where->token;
 }
 
 /* Reserves this rank's share of the pages, so that they lie in the memory next to its cores. */
@@ -147,27 +163,31 @@ static int reserve(const struct cmn_window *w, int file)
                   : 0;
 }
 
-static int map(struct cmn_window *w, const long where[2])
+static int map(struct cmn_window *w, const struct place *where)
 {
+    static const char apart[] =
+        " (ranks of one host in different containers cannot share memory: use cmn_intra=mpi)";
     char name[64];
-    int file, result;
     void *at;
+    int file, result = 0;
 
-    snprintf(name, sizeof name, "/proc/%ld/fd/%ld", where[0], where[1]);
+    snprintf(name, sizeof name, "/proc/%ld/fd/%ld", where->process, where->file);
     file = open(name, O_RDWR | O_CLOEXEC);
     if (file < 0) {
-        return cmn_fail("a shared window cannot be had: rank 0 of the node made it, but %s: %s",
-                        name, strerror(errno));
+        return cmn_fail("a shared window cannot be had: %s: %s%s", name, strerror(errno), apart);
     }
-    result = reserve(w, file);
-    at = result ? MAP_FAILED
-                : mmap(NULL, w->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
-    if (!result && at == MAP_FAILED) {
-        result = cmn_fail("a shared window of %zu MiB cannot be mapped: %s", w->size >> 20,
-                          strerror(errno));
+    if (!is_the_window(file, where)) {
+        result = cmn_fail("a shared window cannot be had: %s is not rank 0's%s", name, apart);
+    } else if (reserve(w, file)) {
+        result = -1;
+    } else {
+        at = mmap(NULL, w->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+        w->base = at == MAP_FAILED ? NULL : at;
+        result = w->base ? 0
+                         : cmn_fail("a shared window of %zu MiB cannot be mapped: %s",
+                                    w->size >> 20, strerror(errno));
     }
     close(file);
-    w->base = result ? NULL : at;
     return result;
 }
 
@@ -217,35 +237,20 @@ static int open_peers(struct cmn_window *w)
 
 static int join(struct cmn_window *w)
 {
-    long where[3] = {0, 0, 0};
-    uint64_t token = 0;
-    int file = -1, result = 0;
+    struct place where = {-1, -1, 0};
+    int file = w->rank == 0 ? create(w, &where) : -1, result;
 
-    if (w->rank == 0) {
-        file = create(w, where);
-        where[2] = file < 0;
-        if (getrandom(&token, sizeof token, 0) != sizeof token) {
-            token = (uint64_t)getpid() * 2654435761U;
-        }
+    result =
+        cmn_mpi_check(MPI_Bcast(&where, sizeof where, MPI_BYTE, 0, w->group->comm), "MPI_Bcast");
+    if (!result) {
+        /* Without a file only rank 0 has failed, and has the reason. */
+        result = where.file < 0 ? -(w->rank == 0) : map(w, &where);
+        result = all_well(w, result);
     }
-    if (cmn_mpi_check(MPI_Bcast(where, 3, MPI_LONG, 0, w->group->comm), "MPI_Bcast") ||
-        cmn_mpi_check(MPI_Bcast(&token, 1, MPI_UINT64_T, 0, w->group->comm), "MPI_Bcast")) {
-        return -1;
-    }
-    result = where[2] ? -(w->rank == 0) : map(w, where);
-    if (!result && w->rank == 0) {
-        sign_of(w, 0)->token = token;
-    }
-    result = all_well(w, result);
     if (file >= 0) {
-        close(file);
+        close(file); /* the mappings keep it */
     }
-    /* A process id means another process in another container. */
-    if (!result && sign_of(w, 0)->token != token) {
-        result = cmn_fail("a shared window cannot be had: the ranks of the node are in different "
-                          "containers; use cmn_intra=mpi");
-    }
-    return all_well(w, result);
+    return result;
 }
 
 int cmn_window_open(struct cmn_window **window, const struct cmn_group *group, size_t bytes,
@@ -293,9 +298,10 @@ void cmn_window_close(struct cmn_window *w)
  * sleeps and looks now and then whether the other one still lives. */
 enum { SPINS = 2000, YIELD_US = 400, NAP_MS = 100 };
 
+/* Nobody is more than one meeting ahead of anybody, so numbers that wrap round compare all the same. */
 static int reached(const struct sign *s, uint32_t meeting)
 {
-    return (int32_t)(atomic_load_explicit(&s->met, memory_order_acquire) - meeting) >= 0;
+    return (int32_t)(atomic_load(&s->met) - meeting) >= 0;
 }
 
 static int world_rank(const struct cmn_window *w, int rank)
@@ -318,6 +324,9 @@ static int gone(const struct cmn_window *w, int rank)
     return p.fd >= 0 && poll(&p, 1, 0) > 0;
 }
 
+/* Nobody oversleeps: a sleeper counts itself before it looks at `met` for the last time, a waker changes `met` before it
+ * looks for sleepers, and all four are atomic in one order, so at least one of them sees the other. The
+ * kernel compares `met` with `seen` once more before it lets the sleeper sleep. */
 static int sleep_until(struct cmn_window *w, int rank, double since)
 {
     struct sign *s = sign_of(w, rank);
@@ -334,7 +343,8 @@ static int sleep_until(struct cmn_window *w, int rank, double since)
         if (reached(s, w->met)) {
             return 0;
         }
-        if (gone(w, rank)) {
+        /* Looked at in this order: who came to the meeting, and ended then, is not missed. */
+        if (gone(w, rank) && !reached(s, w->met)) {
             return cmn_fail("shm: rank %d on this host died during an exchange",
                             world_rank(w, rank));
         }
@@ -370,6 +380,8 @@ static int wait_for(struct cmn_window *w, int rank)
     return sleep_until(w, rank, since);
 }
 
+/* Stores made before come before that of `met`: it is one that releases, and those past the caches are fenced by the
+ * functions of sums.c that make them. Who reads the new `met` acquires them. */
 int cmn_window_meet(struct cmn_window *w)
 {
     struct sign *mine = sign_of(w, w->rank);

@@ -339,3 +339,21 @@ fails_apart() {
     fails_clearly . "$DARKNET" classifier
     run ! "$DARKNET" classifier nosuch small.data mlp.cfg
 }
+
+# Each rank is process 1 of its own container. Where rank 1 would look for the window another file is open: it stays as
+# it is.
+@test "ranks of one host in different containers: shm is refused, and no other file is taken for the window" {
+    unshare --pid --fork --mount-proc true 2>/dev/null || skip 'processes cannot have namespaces of their own here'
+    # shellcheck disable=SC2016  # apart.sh expands it
+    printf '%s\n' '#!/bin/bash' '[[ $OMPI_COMM_WORLD_RANK == 0 ]] || for n in {3..99}; do' \
+        '    [[ -e /proc/self/fd/$n ]] || eval "exec $n<>victim"' 'done' \
+        'exec unshare --pid --fork --kill-child --mount-proc "$@"' >apart.sh
+    chmod +x apart.sh
+    apart=$PWD/apart.sh
+    : >victim
+    mpiexec+=(--mca btl 'self,tcp' --mca btl_tcp_if_include lo)
+    fails_clearly 'shared window cannot be had: /proc/1/fd/[0-9]+ is not rank 0.s .*containers.*cmn_intra=mpi' \
+        "${mpiexec[@]}" -n 2 "$apart" "$DARKNET" "${train[@]}" -cmn -cmn_communicator shm
+    [[ -e victim && ! -s victim ]]
+    "${mpiexec[@]}" -n 2 "$apart" "$DARKNET" "${train[@]}" -cmn -cmn_intra mpi -cmn_validate 0
+}
