@@ -102,14 +102,38 @@ void cmn_end_first(void)
 
 /* ---- the start ---- */
 
+/* MPI calls this when it begins to end: the last moment for what needs it. */
+static int before_the_end_of_mpi(MPI_Comm self, int key, void *value, void *extra)
+{
+    (void)self;
+    (void)key;
+    (void)value;
+    (void)extra;
+    if (cmn_job.on) {
+        close_job();
+    }
+    return MPI_SUCCESS;
+}
+
+/* The program that has started MPI ends it, too, and that may come before its exit. */
+static int close_before_mpi_ends(void)
+{
+    int key = MPI_KEYVAL_INVALID;
+
+    if (cmn_mpi_check(
+            MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, before_the_end_of_mpi, &key, NULL),
+            "MPI_Comm_create_keyval")) {
+        return -1;
+    }
+    return cmn_mpi_check(MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL), "MPI_Comm_set_attr");
+}
+
 static int start_mpi(int *argc, char ***argv)
 {
-    int provided = 0, running = 0;
+    int provided = MPI_THREAD_SERIALIZED, running = 0;
 
     MPI_Initialized(&running);
-    if (running) {
-        MPI_Query_thread(&provided);
-    } else if (MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
+    if (!running && MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
         fprintf(stderr, "cmn: MPI_Init_thread failed\n");
         exit(1);
     }
@@ -119,7 +143,7 @@ static int start_mpi(int *argc, char ***argv)
     if (provided < MPI_THREAD_FUNNELED) {
         return cmn_fail("this MPI library cannot be used by a program with threads");
     }
-    return cmn_session_open(&cmn_job);
+    return cmn_session_open(&cmn_job) || (running && close_before_mpi_ends()) ? -1 : 0;
 }
 
 /* Seconds that the start of a training may take at least: a short cmn_timeout is not meant for it. */

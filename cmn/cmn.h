@@ -141,7 +141,8 @@ int cmn_validate(struct network *net, char **paths, int n, char **labels, int cl
 
 /* Collective, blocking. Starts MPI, unless the program has done so (then the program ends it, too), and finds
  * this process's place. Divides OpenBLAS's threads among the ranks of a machine, unless the environment sets
- * them. Takes nothing from the command line. A second call does nothing. */
+ * them. Takes nothing from the command line. A second call does nothing. After a program's own MPI_Finalize each call
+ * below is that of one process again. */
 void cmn_start(void);
 
 /* A node is a set of ranks that share memory. The strings are the library's. */

@@ -49,6 +49,24 @@ line_on() {
     fails_clearly 'usage: ' "${mpiexec[@]}" -n 2 ./line
 }
 
+@test "a program that starts and ends MPI itself, with or without threads" {
+    # shellcheck disable=SC2016
+    printf '%s\n' '#include <mpi.h>' '#include <cmn.h>' 'int main(int argc, char **argv) {' \
+        'int provided; float x;' \
+        'if (argc > 1) MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided); else MPI_Init(&argc, &argv);' \
+        'cmn_start();' 'x = 2 * (float)cmn_rank();' 'cmn_mean(&x, 1);' 'if (!cmn_rank()) printf("%g of %d", x, cmn_size());' \
+        'cmn_barrier();' 'MPI_Finalize();' 'cmn_mean(&x, 1);' 'if (x == 2) printf(", then %d\n", cmn_size());' 'return 0; }' >own.c
+    # shellcheck disable=SC2046
+    mpicc -Wall -Wextra -Werror "${flags[@]}" -I"$REPO/cmn" -o own own.c \
+        $(grep '^mpicc ' "$REPO/examples/world/README.md" | sed "s|build/cpu|$BUILD|g" | grep -o -- '-Wl,--start-group.*')
+    for threads in '' threads; do
+        # shellcheck disable=SC2086
+        timeout $((30 * SLOW)) "${mpiexec[@]}" -n 3 ./own $threads | sort >out.txt
+        cat out.txt
+        [[ $(cat out.txt) == $', then 1\n, then 1\n2 of 3, then 1' ]]
+    done
+}
+
 @test "the README's command compiles it against an installation" {
     command -v pkg-config >/dev/null || skip 'pkg-config is not installed'
     [[ -z $SAN ]] || skip 'only the plain build is installed'
