@@ -96,14 +96,15 @@ endif
 endif
 TEST_OBJ    := $(addsuffix .o,$(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS))
 
-# Without a GPU its code runs over a stand-in for CUDA and NCCL: what of cmn/ knows no training, compiled once more.
+# Without a GPU its code runs over a stand-in for CUDA, its libraries and Darknet's kernels: all compiled once more.
 FAKE_TESTS :=
 ifneq ($(GPU),1)
 FAKE_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/gpu/*.c))
+FAKE_DK    := $(DK_LIB_OBJ:$(B)/%=$(B)/fake/%)
+FAKE_MAIN  := $(DK_EXEC_OBJ:$(B)/%=$(B)/fake/%)
+FAKE_OWN   := $(patsubst %.c,$(B)/fake/%.o,$(CMN_SRC) $(wildcard tests/gpu/fake/*.c))
+FAKE_OBJ   := $(FAKE_OWN) $(FAKE_TESTS:$(B)/%=$(B)/fake/%.o)
 endif
-FAKE_SRC   := $(filter-out $(addprefix cmn/,cmn.c hooks.c session.c training.c epoch.c evaluator.c arguments.c tools/%), \
-    $(CMN_SRC)) cmn/tools/contest.c cmn/tools/probe.c $(wildcard tests/gpu/fake/*.c)
-FAKE_OBJ   := $(if $(FAKE_TESTS),$(FAKE_SRC:%.c=$(B)/fake/%.o) $(FAKE_TESTS:$(B)/%=$(B)/fake/%.o))
 
 ifeq ($(SAN),)
 DK_OPT  := -Ofast
@@ -155,7 +156,7 @@ mnist: data/mnist/.source ## Fetch and prepare MNIST in data/mnist (MNIST_DIR=di
 demo: all mnist ## Train MNIST on NP=2 ranks; weights, log and chart go to results/mnist
 	@DARKNET='$(B)/bin/darknet' MPIEXEC='$(MPIEXEC)' NP='$(NP)' examples/mnist/demo.sh
 
-tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) ## Build the test programs alone
+tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) ## Build the test programs alone
 
 test: all tests ## Run every test (SAN=address,undefined runs them instrumented)
 	@$(MAKE) --no-print-directory mnist || echo 'MNIST could not be had: tests that need it are skipped'
@@ -290,16 +291,33 @@ $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS): $(B)/tests/%: $(B)/tests/%.o $(B)/lib
 	$(say) LD $@
 	$(Q)$(LINK) $@ $< $(LIBS) -lcmocka
 
+FAKE_FLAGS = -DGPU -DCMN_NCCL -isystem tests/gpu/fake
 $(FAKE_OBJ): $(B)/fake/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
-	$(say) CC $<
+	$(say) CC '$< (stand-in)'
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CMN_FLAGS) -DGPU -DCMN_NCCL -isystem tests/gpu/fake -Itests -MD -MP -c -o $@ $<
+	$(Q)$(CC) $(CMN_FLAGS) $(FAKE_FLAGS) -Itests -MD -MP -c -o $@ $<
 
-$(FAKE_TESTS): $(B)/tests/%: $(B)/fake/tests/%.o $(filter-out $(B)/fake/tests/%,$(FAKE_OBJ)) $(filter $(B)/fake/tests/gpu/fake/%,$(FAKE_OBJ)) \
-        $(B)/flags-link
+$(FAKE_DK) $(FAKE_MAIN): $(B)/fake/darknet/%.o: $(DK)/%.c $(B)/flags-darknet | $(DK)/.stamp
+	$(say) CC '$< (stand-in)'
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(DK_FLAGS) $(FAKE_FLAGS) -MMD -MP -c -o $@ $<
+
+FAKE_LINK = $(LINK) $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
+    -lopenblas -lcjson $(MPI_LIBS) -lm -pthread
+$(B)/fake/libfake.a: $(FAKE_DK) $(FAKE_OWN)
+	$(say) AR $@
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+$(B)/fake/bin/darknet: $(FAKE_MAIN) $(filter $(B)/fake/tests/gpu/fake/%,$(FAKE_OWN)) $(B)/fake/libfake.a $(B)/flags-link
 	$(say) LD $@
 	@mkdir -p $(@D)
-	$(Q)$(LINK) $@ $(filter %.o,$^) -lopenblas -lcjson $(MPI_LIBS) -lm -pthread -lcmocka
+	$(Q)$(FAKE_LINK)
+
+$(FAKE_TESTS): $(B)/tests/%: $(B)/fake/tests/%.o $(B)/fake/libfake.a $(B)/flags-link
+	$(say) LD $@
+	@mkdir -p $(@D)
+	$(Q)$(FAKE_LINK) -lcmocka
 
 # ---- MNIST ---------------------------------------------------------------------------------------------------
 
@@ -331,4 +349,4 @@ $(B)/cmn.pc: FORCE | setup
 
 FORCE:
 
--include $(patsubst %.o,%.d,$(DK_LIB_OBJ) $(DK_EXEC_OBJ) $(CMN_OBJ) $(TEST_OBJ) $(CUDA_OBJ) $(FAKE_OBJ))
+-include $(patsubst %.o,%.d,$(DK_LIB_OBJ) $(DK_EXEC_OBJ) $(CMN_OBJ) $(TEST_OBJ) $(CUDA_OBJ) $(FAKE_OBJ) $(FAKE_DK) $(FAKE_MAIN))

@@ -168,11 +168,11 @@ static void introduce(const struct cmn_training *t)
     char dtype[16];
 
     snprintf(dtype, sizeof dtype, "%s", cmn_options_word(&s->options, "cmn_allreduce_dtype"));
-    cmn_say("%d rank%s on %d node%s, communicator %s (%s), %s, batch %d per rank%s, global batch "
+    cmn_say("%d rank%s on %d node%s%s, communicator %s (%s), %s, batch %d per rank%s, global batch "
             "%zu, scatter %s, seed %lu",
             s->topology.size, s->topology.size == 1 ? "" : "s", s->topology.inter_size,
-            s->topology.inter_size == 1 ? "" : "s", s->communicator->name, s->communicator_why,
-            dtype, t->local * t->net->subdivisions,
+            s->topology.inter_size == 1 ? "" : "s", s->topology.device < 0 ? "" : ", on GPUs",
+            s->communicator->name, s->communicator_why, dtype, t->local * t->net->subdivisions,
             t->total == t->local * s->topology.size ? "" : " (rank 0; shares differ by one)",
             step_images(t), cmn_options_word(&s->options, "cmn_scatter"), s->seed);
     if (!s->communicator->sums && s->topology.size > 1) {

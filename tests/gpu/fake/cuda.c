@@ -68,6 +68,22 @@ cudaError_t cudaGetDeviceCount(int *count)
     return fake.gpus ? cudaSuccess : cudaErrorNoDevice;
 }
 
+cudaError_t cudaSetDevice(int device)
+{
+    return device < fake.gpus ? cudaSuccess : cudaErrorNoDevice;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+    return cudaSuccess;
+}
+
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
     memset(properties, 0, sizeof *properties);

@@ -3,6 +3,7 @@
 #ifndef TESTS_FAKE_CUDA_RUNTIME_H
 #define TESTS_FAKE_CUDA_RUNTIME_H
 
+#include <math.h>
 #include <stddef.h>
 
 typedef enum {
@@ -32,7 +33,14 @@ struct cudaDeviceProp {
     cudaUUID_t uuid;
 };
 
+typedef struct {
+    unsigned x, y, z;
+} dim3;
+
 cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaPeekAtLastError(void);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t code);

@@ -1,0 +1,178 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2154  # mpiexec: helpers.bash
+# Training on GPUs, whole, over the stand-in for CUDA, its libraries and Darknet's kernels: the hooks, the choice of a GPU, the
+# gradients in its memory, files, validation. On a real GPU: tests/gpu/run.sh.
+
+load helpers
+
+setup() {
+    enter_folder
+    CPU=$DARKNET
+    DARKNET=$BUILD/fake/bin/darknet
+    export FAKE_GPUS=5
+    small_data 500 50
+}
+
+# Tanh and strides: where sums rounded otherwise flip no maximum (10-numbers.bats).
+smooth_cfg() {
+    net_section "$@"
+    printf '%s\n' '[convolutional]' 'filters=6' 'size=5' 'stride=2' 'pad=1' "${extra[@]}" 'activation=tanh' \
+        '[convolutional]' 'filters=8' 'size=3' 'stride=2' 'pad=1' "${extra[@]}" 'activation=tanh' \
+        '[connected]' 'output=10' 'activation=linear' '[softmax]'
+}
+
+keep() {
+    mv "out/$1.weights" "$2.weights"
+}
+
+# on_cpu COMMAND...: the same by the build for the CPU.
+on_cpu() {
+    local DARKNET=$CPU
+    "$@"
+}
+
+@test "one GPU computes what the CPU does" {
+    smooth_cfg >conv.cfg
+    mlp_cfg >mlp.cfg
+    extra=('batch_normalize=1')
+    smooth_cfg >norm.cfg
+    for cfg in conv mlp norm; do
+        on_cpu train_on 1 $cfg.cfg
+        keep $cfg cpu
+        train_on 1 $cfg.cfg
+        grep -q 'on GPUs' train.log
+        keep $cfg gpu
+        assert_close cpu.weights gpu.weights 1e-5
+    done
+}
+
+@test "ranks train as one, with each communicator for GPUs" {
+    smooth_cfg subdivisions=2 >conv.cfg
+    train_on 1 conv.cfg -cmn_batch global
+    keep conv one
+    for ranks in 2 3; do
+        for name in pure_nccl single_node hierarchical two_dimensional non_cuda_aware 'non_cuda_aware -cmn_intra mpi' auto; do
+            # shellcheck disable=SC2086  # a name may come with a key
+            train_on $ranks conv.cfg -cmn_batch global -cmn_verify 1 -cmn_communicator $name
+            keep conv many
+            assert_close one.weights many.weights 1e-6
+        done
+    done
+    grep -q 'communicator pure_nccl (auto: GPUs)' train.log
+}
+
+@test "adam, and batch normalisation: ranks stay alike" {
+    smooth_cfg adam=1 learning_rate=0.001 >adam.cfg
+    train_on 1 adam.cfg -cmn_batch global
+    keep adam one
+    train_on 3 adam.cfg -cmn_batch global -cmn_verify 1
+    keep adam many
+    assert_close one.weights many.weights 1e-4
+    extra=('batch_normalize=1')
+    smooth_cfg >norm.cfg
+    on_cpu train_on 2 norm.cfg
+    keep norm cpu
+    train_on 2 norm.cfg -cmn_verify 1
+    keep norm gpu
+    # Statistics too, which are averaged before they are saved.
+    assert_close cpu.weights gpu.weights 1e-5
+}
+
+@test "16 bits train about as well" {
+    smooth_cfg >conv.cfg
+    train_on 2 conv.cfg
+    keep conv fp32
+    for type in fp16 bf16; do
+        train_on 2 conv.cfg -cmn_allreduce_dtype $type
+        grep -q ", $type, batch" train.log
+        keep conv $type
+        assert_close fp32.weights $type.weights 2e-2
+        run ! cmp -s fp32.weights $type.weights
+    done
+}
+
+@test "validation on GPUs counts what the CPU counts" {
+    conv_cfg max_batches=10 >conv.cfg
+    for place in on_cpu eval; do
+        darknet=$([[ $place == on_cpu ]] && echo "$CPU" || echo "$DARKNET")
+        timeout 100 "${mpiexec[@]}" -n 2 "$darknet" classifier train small.data conv.cfg -cmn -cmn_seed 7 -cmn_report_every 5 >train.log 2>&1
+        jq -r '.[-1] | ."validation/main/accuracy", (."validation/main/loss" * 1e4 | round)' out/conv.json >$place.rows
+        timeout 100 "${mpiexec[@]}" -n 3 "$darknet" classifier valid small.data conv.cfg out/conv.weights -cmn 2>/dev/null |
+            sed -n 's/^validation: \(.*\), loss.*/\1/p' >>$place.rows
+        cat $place.rows
+    done
+    [[ $(wc -l <eval.rows) -eq 3 ]]
+    cmp on_cpu.rows eval.rows
+}
+
+@test "training goes on from a file, on GPU and CPU alike" {
+    smooth_cfg max_batches=10 >half.cfg
+    smooth_cfg max_batches=20 momentum=0 >conv.cfg
+    train_on 2 half.cfg
+    keep half half
+    train_on 2 conv.cfg half.weights
+    [[ $(seen out/conv.weights) -eq 2400 ]]
+    keep conv gpu
+    on_cpu train_on 2 conv.cfg half.weights
+    keep conv cpu
+    assert_close cpu.weights gpu.weights 1e-5
+}
+
+@test "dropout on GPUs follows from the seed" {
+    net_section >drop.cfg
+    printf '%s\n' '[connected]' 'output=64' 'activation=tanh' '[dropout]' 'probability=.5' '[connected]' 'output=10' \
+        'activation=linear' '[softmax]' >>drop.cfg
+    train_on 2 drop.cfg
+    keep drop first
+    train_on 2 drop.cfg
+    cmp first.weights out/drop.weights
+    train_on 2 drop.cfg -cmn_seed 8
+    run ! cmp -s first.weights out/drop.weights
+}
+
+@test "which GPU: number of the rank, -i, -gpus, -nogpu; one GPU for two ranks only where that is allowed" {
+    mlp_cfg max_batches=2 >mlp.cfg
+    train_on 5 mlp.cfg
+    train_on 1 mlp.cfg -i 4
+    train_on 1 mlp.cfg -gpus 3
+    fails_clearly_on 1 'GPU 5 cannot be used' classifier train small.data mlp.cfg -cmn -i 5
+    FAKE_GPUS=2
+    fails_clearly_on 3 'ranks 0 and 2 of this node .* use the same GPU, number 0 of 2: .*cmn_share_gpus=1' classifier train small.data mlp.cfg -cmn
+    train_on 3 mlp.cfg -cmn_share_gpus 1
+    mlp_cfg max_batches=2 cmn_share_gpus=1 >shared.cfg
+    train_on 3 shared.cfg
+    fails_clearly_on 2 'same GPU, number 1 of 2' classifier train small.data mlp.cfg -cmn -i 1
+    fails_clearly 'some ranks use a GPU and some the CPU' "${mpiexec[@]}" -n 1 "$DARKNET" classifier train small.data mlp.cfg -cmn : \
+        -n 1 "$DARKNET" classifier train small.data mlp.cfg -cmn -nogpu
+    FAKE_GPUS=0
+    fails_clearly_on 2 'GPU 0 cannot be used: .*-nogpu' classifier train small.data mlp.cfg -cmn
+    train_on 2 mlp.cfg -nogpu
+}
+
+@test "communicators that cannot work on GPUs say which can" {
+    mlp_cfg >mlp.cfg
+    fails_clearly_on 2 'flat cannot be used here: MPI is not CUDA-aware: use non_cuda_aware' classifier train small.data mlp.cfg -cmn \
+        -cmn_communicator flat
+    fails_clearly_on 2 'shm cannot be used here: .*use pure_nccl' classifier train small.data mlp.cfg -cmn -cmn_communicator shm
+    fails_clearly_on 2 'hierarchical cannot be used here: .*mpi: MPI is not CUDA-aware' classifier train small.data mlp.cfg -cmn \
+        -cmn_communicator hierarchical -cmn_intra mpi
+}
+
+@test "a rank that stands still: the others end after cmn_timeout, and say what they waited for" {
+    mlp_cfg max_batches=1000000 >mlp.cfg
+    # shellcheck disable=SC2016  # the rank's own shell expands it
+    timeout --kill-after=5 60 "${mpiexec[@]}" -n 2 sh -c 'echo $$ >"pid-$OMPI_COMM_WORLD_RANK"; exec "$@"' sh "$DARKNET" \
+        classifier train small.data mlp.cfg -cmn -cmn_validate 0 -cmn_timeout 2 >train.log 2>&1 &
+    job=$!
+    for ((i = 0; i < 300; i++)); do
+        ! grep -q '^5, ' train.log || break
+        sleep 0.1
+    done
+    kill -STOP "$(cat pid-1)"
+    run -0 timeout 40 tail --pid=$job -f /dev/null
+    kill -KILL "$(cat pid-1)" 2>/dev/null || true
+    run wait $job
+    cat train.log
+    ((status != 0 && status != 124))
+    grep -E 'cmn\[rank 0@.*nccl: world: allreduce of [0-9]+ floats: rank 0 of 2 waited 2 s \(cmn_timeout\)' train.log
+}
