@@ -65,9 +65,8 @@ checked() {
     grep -q 'docker0 172.17.0.1/16 (not for MPI)' report.txt
     # Where MPI may use it, either the start hangs and ends with a reason, or the verdict names it.
     cluster_job 1+1
-    for i in "${!job[@]}"; do
-        [[ ${job[i]} != btl_tcp_if_include ]] || { job[i]=btl_tcp_if_exclude job[i + 1]=lo; }
-    done
+    job=("${job[@]/#OMPI_MCA_btl_tcp_if_include=*/OMPI_MCA_btl_tcp_if_exclude=lo}")
+    [[ " ${job[*]} " == *' OMPI_MCA_btl_tcp_if_exclude=lo '* ]]
     run ! timeout 60 "${job[@]}" "$DARKNET" cmn check -cmn_timeout 5
     echo "$output"
     [[ $output == *'nothing moved for 5 s in: '*'docker0'* || $output == *'fault: docker0 has the same address'* ]]
