@@ -24,8 +24,7 @@ VECTORS static void add_two(float *into, const float *a, const float *b, size_t 
     }
 }
 
-/* Stores past the caches, where the processor has such. `to` is aligned to 16 bytes. A line that other cores have
- * in their caches would have to be fetched and taken away from them first, which costs several times as much. */
+/* Stores past the caches, where the processor has such. `to` is aligned to 16 bytes. */
 static void stream(float *restrict to, const float *restrict from, size_t n)
 {
     size_t i = 0;
@@ -49,7 +48,16 @@ static void end_of_stream(void)
 }
 
 /* a is the part of this rank, whatever its number: two addends may change places. */
-static void sum_of_two(float *restrict a, float *restrict b, size_t n)
+VECTORS static void sum_of_two(float *restrict a, float *restrict b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float s = a[i] + b[i];
+        a[i] = s;
+        b[i] = s;
+    }
+}
+
+static void sum_of_two_past(float *restrict a, float *restrict b, size_t n)
 {
     size_t i = 0;
 
@@ -60,11 +68,7 @@ static void sum_of_two(float *restrict a, float *restrict b, size_t n)
         _mm_stream_ps(b + i, s);
     }
 #endif
-    for (; i < n; i++) {
-        float s = a[i] + b[i];
-        a[i] = s;
-        b[i] = s;
-    }
+    sum_of_two(a + i, b + i, n - i);
 }
 
 VECTORS static void step_one(float *restrict w, float *restrict g, float rate, float decay,
@@ -77,9 +81,20 @@ VECTORS static void step_one(float *restrict w, float *restrict g, float rate, f
     }
 }
 
-/* As step_one(step_one's g being a + b), and b becomes 0. */
-static void step_two(float *restrict w, float *restrict a, float *restrict b, float rate,
-                     float decay, float momentum, size_t n)
+/* As step_one with a + b for g; b becomes 0. */
+VECTORS static void step_two(float *restrict w, float *restrict a, float *restrict b, float rate,
+                             float decay, float momentum, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float u = a[i] + b[i] + decay * w[i];
+        w[i] += rate * u;
+        a[i] = momentum * u;
+        b[i] = 0;
+    }
+}
+
+static void step_two_past(float *restrict w, float *restrict a, float *restrict b, float rate,
+                          float decay, float momentum, size_t n)
 {
     size_t i = 0;
 
@@ -95,12 +110,7 @@ static void step_two(float *restrict w, float *restrict a, float *restrict b, fl
         _mm_stream_ps(b + i, _mm_setzero_ps());
     }
 #endif
-    for (; i < n; i++) {
-        float u = a[i] + b[i] + decay * w[i];
-        w[i] += rate * u;
-        a[i] = momentum * u;
-        b[i] = 0;
-    }
+    step_two(w + i, a + i, b + i, rate, decay, momentum, n - i);
 }
 
 static void sum_block(float *sum, float *const *part, int parts, size_t at, size_t n)
@@ -120,44 +130,45 @@ static size_t block_at(size_t n, size_t at)
     return n - at < BLOCK ? n - at : BLOCK;
 }
 
-void cmn_sum(float *into, float *const *part, int parts, int mine, size_t n)
+static void put(float *to, const float *from, size_t n, int past)
+{
+    if (past) {
+        stream(to, from, n);
+    } else {
+        memcpy(to, from, n * sizeof *to);
+    }
+}
+
+void cmn_sum(float *into, float *const *part, int parts, int past, size_t n)
 {
     float sum[BLOCK];
 
     for (size_t at = 0; at < n; at += BLOCK) {
         size_t count = block_at(n, at);
         sum_block(sum, part, parts, at, count);
-        if (mine) {
-            memcpy(into + at, sum, count * sizeof *sum);
-        } else {
-            stream(into + at, sum, count);
-        }
+        put(into + at, sum, count, past);
     }
     end_of_stream();
 }
 
-void cmn_give(float *to, const float *from, size_t n)
+void cmn_give(float *to, const float *from, int past, size_t n)
 {
-    stream(to, from, n);
+    put(to, from, n, past);
     end_of_stream();
 }
 
-void cmn_sum_everywhere(float *const *part, int parts, int mine, size_t n)
+void cmn_sum_everywhere(float *const *part, int parts, int mine, int past, size_t n)
 {
     float sum[BLOCK];
 
     if (parts == 2) {
-        sum_of_two(part[mine], part[1 - mine], n);
+        (past ? sum_of_two_past : sum_of_two)(part[mine], part[1 - mine], n);
     }
     for (size_t at = 0; at < n && parts > 2; at += BLOCK) {
         size_t count = block_at(n, at);
         sum_block(sum, part, parts, at, count);
         for (int k = 0; k < parts; k++) {
-            if (k == mine) {
-                memcpy(part[k] + at, sum, count * sizeof *sum);
-            } else {
-                stream(part[k] + at, sum, count);
-            }
+            put(part[k] + at, sum, count, past && k != mine);
         }
     }
     end_of_stream();
@@ -169,26 +180,45 @@ void cmn_sum_and_step(float *weights, float *const *part, int parts, int mine,
     static const float zero[BLOCK];
     float sum[BLOCK], updated[BLOCK];
 
-    if (how->alone) {
+    if (parts == 1 && !how->past) {
         step_one(weights, part[0], how->rate, how->decay, how->momentum, n);
-        return;
     }
     if (parts == 2) {
-        step_two(weights, part[mine], part[1 - mine], how->rate, how->decay, how->momentum, n);
+        (how->past ? step_two_past : step_two)(weights, part[mine], part[1 - mine], how->rate,
+                                               how->decay, how->momentum, n);
     }
-    for (size_t at = 0; at < n && parts != 2; at += BLOCK) {
+    for (size_t at = 0; at < n && (parts > 2 || (parts == 1 && how->past)); at += BLOCK) {
         size_t count = block_at(n, at);
         sum_block(sum, part, parts, at, count);
         memcpy(updated, weights + at, count * sizeof *sum);
         step_one(updated, sum, how->rate, how->decay, how->momentum, count);
-        stream(weights + at, updated, count);
+        put(weights + at, updated, count, how->past);
         for (int k = 0; k < parts; k++) {
-            if (k == mine) {
-                memcpy(part[k] + at, sum, count * sizeof *sum);
-            } else {
-                stream(part[k] + at, zero, count);
-            }
+            put(part[k] + at, k == mine ? sum : zero, count, how->past && k != mine);
         }
     }
     end_of_stream();
+}
+
+/* ---- which stores ---- */
+
+/* Calls from trial to trial, and those of a trial: each way twice, the better time counts. */
+enum { PERIOD = 256, TRIALS = 4 };
+
+int cmn_stores_past(struct cmn_stores *s)
+{
+    unsigned turn = s->calls % PERIOD;
+
+    s->past = turn < TRIALS ? turn % 2 : s->best[1] < s->best[0];
+    return s->past;
+}
+
+void cmn_stores_took(struct cmn_stores *s, double seconds, size_t n)
+{
+    unsigned turn = s->calls++ % PERIOD;
+    double each = n ? seconds / (double)n : 0;
+
+    if (turn < TRIALS && (turn < 2 || each < s->best[s->past])) {
+        s->best[s->past] = each;
+    }
 }

@@ -5,26 +5,40 @@
 
 #include <stddef.h>
 
-/* into[i] = part[0][i] + part[1][i] + …, for n floats. `into` may be one of the parts; if it is
- * not this rank's own (`mine` 0), it is aligned to 16 bytes. */
-void cmn_sum(float *into, float *const *part, int parts, int mine, size_t n);
+/* `past`: what others have in their caches is written past the caches (and must be aligned to 16 bytes). To
+ * overwrite a line of another core's cache, a processor first fetches it and takes it away there: cheap between
+ * cores of one cache, several times the cost of the whole loop between others. Results do not depend on it. */
 
-/* Copies n floats to memory that another rank will read next. `to` is aligned to 16 bytes. */
-void cmn_give(float *to, const float *from, size_t n);
+/* into[i] = part[0][i] + part[1][i] + …, for n floats. `into` may be one of the parts. */
+void cmn_sum(float *into, float *const *part, int parts, int past, size_t n);
 
-/* Every part becomes the sum of all, for n floats. Parts are aligned to 16 bytes; part[mine] lies in this rank's
- * caches rather than in others'. */
-void cmn_sum_everywhere(float *const *part, int parts, int mine, size_t n);
+/* Copies n floats to memory that another rank will read next. */
+void cmn_give(float *to, const float *from, int past, size_t n);
+
+/* Every part becomes the sum of all, for n floats; part[mine] lies in this rank's caches. */
+void cmn_sum_everywhere(float *const *part, int parts, int mine, int past, size_t n);
 
 /* A slice of one tensor in an update (struct cmn_sgd). */
 struct cmn_sgd_slice {
     float rate, decay, momentum;
-    int alone; /* one part, and nobody else uses the weights */
+    int past;
 };
 
 /* With g the sum of the parts: u = g + decay * w; w += rate * u; part[mine] becomes momentum * u and every other part
- * 0, for n floats. Parts and weights are aligned to 16 bytes. */
+ * 0, for n floats. */
 void cmn_sum_and_step(float *weights, float *const *part, int parts, int mine,
                       const struct cmn_sgd_slice *how, size_t n);
+
+/* Which stores are faster here, found out by trying both now and then. Zeroed at the beginning; for calls of one
+ * kind. */
+struct cmn_stores {
+    unsigned calls;
+    double best[2]; /* seconds a float, in caches and past them, at the last trial */
+    int past;
+};
+
+/* Whether to write past the caches in this call; after it, what it took for n floats. */
+int cmn_stores_past(struct cmn_stores *s);
+void cmn_stores_took(struct cmn_stores *s, double seconds, size_t n);
 
 #endif

@@ -24,7 +24,7 @@
 #include "transports/transport.h"
 #include "transports/window.h"
 
-enum { TALLY_MOST = 64 };
+enum { TALLY_MOST = 64, SMALL = 16384 };
 
 struct shm {
     struct cmn_group intra, inter;
@@ -32,6 +32,7 @@ struct shm {
     void *pipe;    /* transport of intra, for gradients that lie elsewhere */
     struct cmn_window *meeting;
     struct cmn_parts parts;
+    struct cmn_stores stores;
 };
 
 static const char *refuses_shm(const struct cmn_topology *t, const struct cmn_options *o)
@@ -122,7 +123,7 @@ static int sum_over_nodes(struct shm *s, size_t n)
     size_t at, count;
 
     cmn_slice(n, t->intra_size, t->intra_rank, &at, &count);
-    cmn_sum(block + at, cmn_parts_at(&s->parts, at), t->intra_size, t->intra_rank == 0, count);
+    cmn_sum(block + at, cmn_parts_at(&s->parts, at), t->intra_size, 0, count);
     if (cmn_window_meet(s->meeting)) {
         return -1;
     }
@@ -135,11 +136,30 @@ static int sum_over_nodes(struct shm *s, size_t n)
     return cmn_window_meet(s->meeting);
 }
 
+/* Few floats are best left in the caches. */
+static double begin(struct shm *s, size_t n)
+{
+    if (n < SMALL || s->parts.ranks == 1) {
+        s->stores.past = 0;
+    } else {
+        cmn_stores_past(&s->stores);
+    }
+    return cmn_clock();
+}
+
+static void end(struct shm *s, size_t n, double began)
+{
+    if (n >= SMALL && s->parts.ranks > 1) {
+        cmn_stores_took(&s->stores, cmn_clock() - began, n);
+    }
+}
+
 static int allreduce_shm(void *self, const struct cmn_exchange *x)
 {
     struct shm *s = self;
     const struct cmn_topology *t = s->intra.topology;
     size_t n = x->block.n + x->tally.n, at, count;
+    double began;
 
     if (!cmn_parts_find(&s->parts, x->block.data, n)) {
         return allreduce_piped(s, x->block.data, n);
@@ -156,7 +176,10 @@ static int allreduce_shm(void *self, const struct cmn_exchange *x)
         }
     } else {
         cmn_slice(n, t->intra_size, t->intra_rank, &at, &count);
-        cmn_sum_everywhere(cmn_parts_at(&s->parts, at), t->intra_size, t->intra_rank, count);
+        began = begin(s, n);
+        cmn_sum_everywhere(cmn_parts_at(&s->parts, at), t->intra_size, t->intra_rank,
+                           s->stores.past, count);
+        end(s, n, began);
     }
     return cmn_window_meet(s->meeting);
 }
@@ -191,6 +214,7 @@ static int step_shm(void *self, const struct cmn_exchange *x, const struct cmn_s
     const struct cmn_topology *t = s->intra.topology;
     size_t n = x->block.n + x->tally.n, at, count;
     float tally[TALLY_MOST];
+    double began;
 
     if (x->tally.n > TALLY_MOST) {
         return cmn_fail("shm: a tally of %zu floats", x->tally.n);
@@ -204,13 +228,15 @@ static int step_shm(void *self, const struct cmn_exchange *x, const struct cmn_s
     if (t->inter_size > 1 && sum_over_nodes(s, n)) {
         return -1;
     }
-    cmn_sum(tally, cmn_parts_at(&s->parts, x->block.n), t->inter_size > 1 ? 1 : t->intra_size, 1,
+    cmn_sum(tally, cmn_parts_at(&s->parts, x->block.n), t->inter_size > 1 ? 1 : t->intra_size, 0,
             x->tally.n);
     if (t->inter_size > 1 && t->intra_rank != 0) {
         memset(x->block.data, 0, x->block.n * sizeof *x->block.data);
     }
     cmn_slice(x->block.n, t->intra_size, t->intra_rank, &at, &count);
+    began = begin(s, n);
     step_slice(s, x, sgd, at, at + count);
+    end(s, n, began);
     if (cmn_window_meet(s->meeting)) {
         return -1;
     }

@@ -235,7 +235,7 @@ static void sum_in_place(struct cmn_contestant *k, size_t n)
     size_t at, count;
 
     cmn_slice(n, t->size, t->rank, &at, &count);
-    cmn_sum_everywhere(k->part, t->size, 0, count);
+    cmn_sum_everywhere(k->part, t->size, 0, 0, count);
 }
 
 int cmn_contestant_run(struct cmn_contestant *k, size_t n)

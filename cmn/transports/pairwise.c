@@ -178,7 +178,7 @@ static int finish_scatter(struct cmn_pairwise *p, const struct run *run, size_t 
         p->part[i] = i == p->rank ? own : staged(p, round, i);
     }
     if (mine) {
-        cmn_sum(own, p->part, p->ranks, 1, (size_t)mine);
+        cmn_sum(own, p->part, p->ranks, 0, (size_t)mine);
     }
     return 0;
 }

@@ -16,12 +16,20 @@
 /* Floats of a slot: 1 MiB; of 1/8 to 4 MiB it took the least time. */
 enum { SLOT = 262144, LINE = 16 };
 
+/* Ways of writing what others read, each found out on its own. */
+enum kind { HERE, SUM, SCATTER, GATHER, KINDS };
+
+/* Below so many floats it is the meetings that cost, and caches that serve best. */
+enum { SMALL = 16384 };
+
 struct shm {
     struct cmn_window
         *window; /* of the slots: two filled by their rank, two with sums made by it */
     struct cmn_parts parts;
     int rank, ranks;
     unsigned turn; /* meetings; the slots take turns with them, over all calls */
+    struct cmn_stores stores[KINDS];
+    int past; /* in the call that runs */
 };
 
 static const char *refuses_shm(const struct cmn_topology *t, const struct cmn_options *o)
@@ -60,29 +68,49 @@ static int meet(struct shm *s)
     return cmn_window_meet(s->window);
 }
 
+static double begin(struct shm *s, enum kind kind, size_t n)
+{
+    s->past = n >= SMALL && cmn_stores_past(&s->stores[kind]);
+    return cmn_clock();
+}
+
+static void end(struct shm *s, enum kind kind, size_t n, double began)
+{
+    if (n >= SMALL) {
+        cmn_stores_took(&s->stores[kind], cmn_clock() - began, n);
+    }
+}
+
 /* ---- data that lies in the window ---- */
 
 static int allreduce_here(struct shm *s, size_t n)
 {
     size_t at, count;
+    double began;
 
     cmn_slice(n, s->ranks, s->rank, &at, &count);
     if (meet(s)) {
         return -1;
     }
-    cmn_sum_everywhere(cmn_parts_at(&s->parts, at), s->ranks, s->rank, count);
+    began = begin(s, HERE, n);
+    cmn_sum_everywhere(cmn_parts_at(&s->parts, at), s->ranks, s->rank, s->past, count);
+    end(s, HERE, n, began);
     return meet(s);
 }
 
 static int reduce_here(struct shm *s, size_t n)
 {
     size_t at, count;
+    double began;
 
     cmn_slice(n, s->ranks, s->rank, &at, &count);
     if (meet(s)) {
         return -1;
     }
-    cmn_sum(s->parts.part[0] + at, cmn_parts_at(&s->parts, at), s->ranks, s->rank == 0, count);
+    began = begin(s, HERE, n);
+    cmn_sum(s->parts.part[0] + at, cmn_parts_at(&s->parts, at), s->ranks, s->past && s->rank != 0,
+            count);
+    end(s, HERE, n, began);
     return meet(s);
 }
 
@@ -95,7 +123,7 @@ static int reduce_scatter_here(struct shm *s, size_t n, int slices)
     }
     if (s->rank < slices) {
         cmn_slice(n, slices, s->rank, &at, &count);
-        cmn_sum(s->parts.part[s->rank] + at, cmn_parts_at(&s->parts, at), s->ranks, 1, count);
+        cmn_sum(s->parts.part[s->rank] + at, cmn_parts_at(&s->parts, at), s->ranks, 0, count);
     }
     return meet(s);
 }
@@ -152,7 +180,7 @@ static void sum_slots(struct shm *s, unsigned turn, size_t at, float *own, float
     for (int k = 0; k < s->ranks; k++) {
         s->parts.cursor[k] = k == s->rank ? own : slot(s, k, turn) + at;
     }
-    cmn_sum(into, s->parts.cursor, s->ranks, 1, count);
+    cmn_sum(into, s->parts.cursor, s->ranks, 0, count);
 }
 
 /* Fetches the sums that the others made of a chunk in an earlier turn. */
@@ -182,7 +210,7 @@ static int pipe_sum(struct shm *s, float *data, size_t n, int to_all)
         for (int k = 0; k < s->ranks; k++) {
             cmn_slice(chunk, s->ranks, k, &own, &count);
             if (k != s->rank) {
-                cmn_give(slot(s, s->rank, turn) + own, data + at + own, count);
+                cmn_give(slot(s, s->rank, turn) + own, data + at + own, s->past, count);
             }
         }
         if (meet(s)) {
@@ -193,7 +221,7 @@ static int pipe_sum(struct shm *s, float *data, size_t n, int to_all)
         }
         cmn_slice(chunk, s->ranks, s->rank, &own, &count);
         sum_slots(s, turn, own, data + at + own, data + at + own, count);
-        cmn_give(sums(s, s->rank, turn) + own, data + at + own, count);
+        cmn_give(sums(s, s->rank, turn) + own, data + at + own, s->past, count);
         before = chunk;
     }
     return 0;
@@ -227,7 +255,7 @@ static int pipe_scatter(struct shm *s, float *data, size_t n, int slices)
         for (int i = 0; i < slices; i++) {
             cmn_slice(n, slices, i, &at, &count);
             if (i != s->rank) {
-                cmn_give(slot(s, s->rank, turn) + (size_t)i * most, data + at + t * most,
+                cmn_give(slot(s, s->rank, turn) + (size_t)i * most, data + at + t * most, s->past,
                          chunk_at(count, t * most, most));
             }
         }
@@ -253,7 +281,8 @@ static int pipe_gather(struct shm *s, float *data, size_t n, int slices)
         unsigned turn = s->turn;
         if (s->rank < slices) {
             cmn_slice(n, slices, s->rank, &at, &count);
-            cmn_give(slot(s, s->rank, turn), data + at + t * most, chunk_at(count, t * most, most));
+            cmn_give(slot(s, s->rank, turn), data + at + t * most, s->past,
+                     chunk_at(count, t * most, most));
         }
         if (meet(s)) {
             return -1;
@@ -271,56 +300,74 @@ static int pipe_gather(struct shm *s, float *data, size_t n, int slices)
 
 /* ---- the operations ---- */
 
+/* `slices` for SCATTER and GATHER; for SUM, whether all ranks get it. */
+static int pipe_data(struct shm *s, enum kind kind, float *data, size_t n, int slices)
+{
+    double began = begin(s, kind, n);
+    int result = kind == SUM       ? pipe_sum(s, data, n, slices)
+                 : kind == SCATTER ? pipe_scatter(s, data, n, slices)
+                                   : pipe_gather(s, data, n, slices);
+
+    end(s, kind, n, began);
+    return result;
+}
+
+static int nothing_to_do(const struct shm *s, size_t n)
+{
+    return s->ranks == 1 || n == 0;
+}
+
 static int allreduce_shm(void *self, float *data, size_t n)
 {
     struct shm *s = self;
 
-    if (s->ranks == 1 || n == 0) {
+    if (nothing_to_do(s, n)) {
         return 0;
     }
-    return cmn_parts_find(&s->parts, data, n) ? allreduce_here(s, n) : pipe_sum(s, data, n, 1);
+    return cmn_parts_find(&s->parts, data, n) ? allreduce_here(s, n)
+                                              : pipe_data(s, SUM, data, n, 1);
 }
 
 static int reduce_shm(void *self, float *data, size_t n)
 {
     struct shm *s = self;
 
-    if (s->ranks == 1 || n == 0) {
+    if (nothing_to_do(s, n)) {
         return 0;
     }
-    return cmn_parts_find(&s->parts, data, n) ? reduce_here(s, n) : pipe_sum(s, data, n, 0);
+    return cmn_parts_find(&s->parts, data, n) ? reduce_here(s, n) : pipe_data(s, SUM, data, n, 0);
 }
 
 static int reduce_scatter_shm(void *self, float *data, size_t n, int slices)
 {
     struct shm *s = self;
 
-    if (s->ranks == 1 || n == 0) {
+    if (nothing_to_do(s, n)) {
         return 0;
     }
     return cmn_parts_find(&s->parts, data, n) ? reduce_scatter_here(s, n, slices)
-                                              : pipe_scatter(s, data, n, slices);
+                                              : pipe_data(s, SCATTER, data, n, slices);
 }
 
 static int allgather_shm(void *self, float *data, size_t n, int slices)
 {
     struct shm *s = self;
 
-    if (s->ranks == 1 || n == 0) {
+    if (nothing_to_do(s, n)) {
         return 0;
     }
     return cmn_parts_find(&s->parts, data, n) ? allgather_here(s, n, slices)
-                                              : pipe_gather(s, data, n, slices);
+                                              : pipe_data(s, GATHER, data, n, slices);
 }
 
 static int bcast_shm(void *self, float *data, size_t n)
 {
     struct shm *s = self;
 
-    if (s->ranks == 1 || n == 0) {
+    if (nothing_to_do(s, n)) {
         return 0;
     }
-    return cmn_parts_find(&s->parts, data, n) ? bcast_here(s, n) : pipe_gather(s, data, n, 1);
+    return cmn_parts_find(&s->parts, data, n) ? bcast_here(s, n) : pipe_data(s, GATHER, data, n, 1);
 }
 
 static void close_shm(void *self)
