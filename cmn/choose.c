@@ -21,21 +21,9 @@ enum { PREFERRED = sizeof preferred / sizeof preferred[0], FLOATS = 1024 * 1024,
  * make the choice change from one start to the next. */
 static const double spend = 0.05, faster = 0.85;
 
-static const struct cmn_communicator *find(const char *name)
-{
-    const struct cmn_communicator *c;
-
-    for (int i = 0; (c = cmn_communicator_at(i)); i++) {
-        if (!strcmp(c->name, name)) {
-            return c;
-        }
-    }
-    return NULL;
-}
-
 static const struct cmn_communicator *named(const char *name)
 {
-    const struct cmn_communicator *c = find(name);
+    const struct cmn_communicator *c = cmn_communicator_find(name);
     char known[512] = "auto";
 
     for (int i = 0; !c && cmn_communicator_at(i); i++) {
@@ -107,22 +95,35 @@ static double try(const struct cmn_communicator *c, const struct cmn_topology *t
     return seconds;
 }
 
+/* Notes why, when all refuse. */
+static void none_is_willing(const struct cmn_topology *t, const struct cmn_options *o)
+{
+    const struct cmn_communicator *c = cmn_communicator_find("pure_nccl");
+
+    if (o->dtype == CMN_FP32) {
+        cmn_fail("no communicator works here: name one with cmn_communicator to see why not");
+    } else {
+        cmn_fail("cmn_allreduce_dtype=%s: only %s sends 16 bits, and it cannot be used here: %s",
+                 cmn_options_word(o, "cmn_allreduce_dtype"), c->name, c->refuses(t, o));
+    }
+}
+
 /* What needs no trial. */
 static const struct cmn_communicator *first_willing(const struct cmn_topology *t,
                                                     const struct cmn_options *o)
 {
-    const struct cmn_communicator *c = find("flat");
+    const struct cmn_communicator *c = cmn_communicator_find("flat");
 
     if (t->size == 1 && !cmn_communicator_refuses(c, t, o)) {
         return c;
     }
     for (int i = 0; i < PREFERRED; i++) {
-        c = find(preferred[i]);
+        c = cmn_communicator_find(preferred[i]);
         if (c && !cmn_communicator_refuses(c, t, o)) {
             return c;
         }
     }
-    cmn_fail("no communicator works here: name one with cmn_communicator to see why not");
+    none_is_willing(t, o);
     return NULL;
 }
 
@@ -136,7 +137,7 @@ static const struct cmn_communicator *first_or_fastest(const struct cmn_topology
     char others[256] = "";
 
     for (int i = 0; i < PREFERRED && !(best && t->inter_size == 1); i++) {
-        const struct cmn_communicator *c = find(preferred[i]);
+        const struct cmn_communicator *c = cmn_communicator_find(preferred[i]);
         double seconds;
         size_t used = strlen(others);
         if (!c || cmn_communicator_refuses(c, t, o)) {
@@ -155,7 +156,9 @@ static const struct cmn_communicator *first_or_fastest(const struct cmn_topology
             snprintf(others + used, sizeof others - used, ", %s %.1f", c->name, 1e3 * seconds);
         }
     }
-    if (!best) {
+    if (!best && !others[0]) {
+        none_is_willing(t, o);
+    } else if (!best) {
         cmn_fail_in("no communicator works here, at last");
     } else if (t->inter_size == 1) {
         snprintf(why, bytes, "auto: one node%s", others);

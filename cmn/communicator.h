@@ -47,13 +47,14 @@ struct cmn_communicator {
     /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use instead),
      * or NULL. */
     const char *(*refuses)(const struct cmn_topology *t, const struct cmn_options *o);
-    /* Collective, before the network is built. *self is handed to the others; t and o must outlive
-     * it. 0, or -1 with a reason. */
+    /* Collective, blocking, before the network is built. *self is handed to the others; t and o must outlive
+     * it. 0, or -1 with a reason; what a failed open leaves must not be closed. */
     int (*open)(void **self, const struct cmn_topology *t, const struct cmn_options *o);
-    /* Optional (may be NULL). Collective. Zeroed memory for `floats` floats, in which a block is exchanged
-     * faster than elsewhere. The communicator owns it until close. 0, or -1 with a reason. */
+    /* Optional (may be NULL). Collective, blocking. Zeroed memory for `floats` floats, in which a block is exchanged
+     * faster than elsewhere; a block lies at the same place of it on all ranks, at a multiple of 64 bytes. The
+     * communicator owns it until close. 0, or -1 with a reason. */
     int (*memory)(void *self, size_t floats, float **memory);
-    /* Optional, where there is a step. Collective. Zeroed memory for `floats` floats that all ranks of the node
+    /* Optional, where there is a step. Collective, blocking. Zeroed memory for `floats` floats that all ranks of the node
      * have in common; *first says whether this rank is the one to fill it. The communicator owns it
      * until close. 0, or -1 with a reason. */
     int (*common)(void *self, size_t floats, float **memory, int *first);
@@ -71,11 +72,14 @@ struct cmn_communicator {
 /* Local. All communicators: cmn_communicator_at(0) … until NULL. */
 const struct cmn_communicator *cmn_communicator_at(int i);
 
+/* Local. The one of that name, or NULL. */
+const struct cmn_communicator *cmn_communicator_find(const char *name);
+
 /* Local, the same on all ranks. Why c cannot be used with these options here (see `refuses`), or NULL. */
 const char *cmn_communicator_refuses(const struct cmn_communicator *c, const struct cmn_topology *t,
                                      const struct cmn_options *o);
 
-/* Collective. The communicator that cmn_communicator names; `auto` is resolved from topology,
+/* Collective, blocking. The communicator that cmn_communicator names; `auto` is resolved from topology,
  * devices and a short measurement, and *why (static, or the thread's own) says how. NULL with a reason when
  * there is none, or when it refuses to work here. */
 const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology *t,

@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "communicator.h"
 
 extern const struct cmn_communicator cmn_communicator_naive;
@@ -23,4 +25,14 @@ enum { COMMUNICATORS = sizeof registry / sizeof registry[0] };
 const struct cmn_communicator *cmn_communicator_at(int i)
 {
     return i >= 0 && i < COMMUNICATORS ? registry[i] : NULL;
+}
+
+const struct cmn_communicator *cmn_communicator_find(const char *name)
+{
+    for (int i = 0; i < COMMUNICATORS; i++) {
+        if (!strcmp(registry[i]->name, name)) {
+            return registry[i];
+        }
+    }
+    return NULL;
 }

@@ -15,18 +15,6 @@ static int on_gpu(const struct cmn_contestant *k)
     return k->session->topology.device >= 0;
 }
 
-static const struct cmn_communicator *find(const char *name)
-{
-    const struct cmn_communicator *c;
-
-    for (int i = 0; (c = cmn_communicator_at(i)); i++) {
-        if (!strcmp(c->name, name)) {
-            return c;
-        }
-    }
-    return NULL;
-}
-
 /* The reason of the lowest rank that has failed becomes everybody's. */
 static int agree(struct cmn_contestant *k, int result)
 {
@@ -48,7 +36,7 @@ static int agree(struct cmn_contestant *k, int result)
 static int open_communicator(struct cmn_contestant *k)
 {
     const struct cmn_session *s = k->session;
-    const char *refusal = k->c->refuses(&s->topology, &s->options);
+    const char *refusal = cmn_communicator_refuses(k->c, &s->topology, &s->options);
     int result;
 
     if (refusal) {
@@ -129,8 +117,11 @@ static int open_other(struct cmn_contestant *k)
 int cmn_contestant_open(struct cmn_contestant *k, const char *name, const struct cmn_session *s,
                         size_t floats)
 {
-    *k = (struct cmn_contestant){
-        .name = name, .c = find(name), .session = s, .floats = floats, .data_is_ours = 1};
+    *k = (struct cmn_contestant){.name = name,
+                                 .c = cmn_communicator_find(name),
+                                 .session = s,
+                                 .floats = floats,
+                                 .data_is_ours = 1};
     if (!k->c) {
         return open_other(k);
     }

@@ -210,7 +210,8 @@ static int try_one(const struct cmn_session *s, const char *name, struct cmn_tri
         return -1;
     }
     if (k.out[0]) {
-        trial->result = k.c->refuses(&s->topology, &s->options) != NULL ? CMN_REFUSES : CMN_FAILS;
+        trial->result =
+            cmn_communicator_refuses(k.c, &s->topology, &s->options) ? CMN_REFUSES : CMN_FAILS;
         snprintf(trial->why, sizeof trial->why, "%s", k.out);
     } else {
         if (cmn_contestant_fill(&k, TRIED) || cmn_contestant_run(&k, TRIED) ||

@@ -33,10 +33,11 @@ struct cmn_transport {
     const char *name;
     /* Why it cannot connect the ranks of a node here, or NULL. Local; the same on all ranks. */
     const char *(*refuses)(const struct cmn_topology *t, const struct cmn_options *o);
+    /* *self is handed to the others. What a failed open leaves must not be closed. */
     int (*open)(void **self, const struct cmn_group *group);
     /* Optional (may be NULL). Zeroed memory for at least `floats` floats (the largest request of the group
-     * counts), aligned to 64 bytes, which the other calls use without a copy. The transport owns it
-     * until close. */
+     * counts), aligned to 64 bytes, which the other calls use without a copy: data in it lies at the same place
+     * on all ranks, at a multiple of 16 bytes. The transport owns it until close. */
     int (*memory)(void *self, size_t floats, float **memory);
     /* The sum, on all ranks. */
     int (*allreduce)(void *self, float *data, size_t n);

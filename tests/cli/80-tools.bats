@@ -223,3 +223,13 @@ spoiled() {
     ((free < 2 * 5 * 4096)) || skip 'this machine has too much memory for the largest size'
     fails_clearly_on 2 'MiB of memory are needed for [0-9]+ contestants on 2 ranks.*smaller -sizes' cmn bench -sizes 4G
 }
+
+@test "what a key rules out takes no part in check and bench either, as in training" {
+    run -1 "${mpiexec[@]}" -n 2 "$DARKNET" cmn check -nogpu -cmn_allreduce_dtype fp16
+    echo "$output"
+    grep -qE '^  shm +not here: it sends 32 bits: .*pure_nccl' <<<"$output"
+    grep -qE '^verdict: fault: cmn_allreduce_dtype=fp16: only pure_nccl sends 16 bits, .*cannot be used here: .' <<<"$output"
+    run ! grep -E '^  [a-z_]+ +works' <<<"$output"
+    fails_clearly 'shm cannot be used here: it sends 32 bits' "${mpiexec[@]}" -n 2 "$DARKNET" cmn bench -nogpu -sizes 4K \
+        -communicators shm -cmn_allreduce_dtype bf16
+}
