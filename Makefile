@@ -158,7 +158,7 @@ demo: all mnist ## Train MNIST on NP=2 ranks; weights, log and chart go to resul
 
 tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) ## Build the test programs alone
 
-test: all tests ## Run every test (SAN=address,undefined runs them instrumented)
+test: all $(if $(filter 1,$(GPU)),,tests) ## Run every test (SAN=address,undefined runs them instrumented)
 	@$(MAKE) --no-print-directory mnist || echo 'MNIST could not be had: tests that need it are skipped'
 	@$(TEST_ENV) $(if $(filter 1,$(GPU)),tests/gpu/run.sh,tests/run.sh)
 
@@ -344,8 +344,8 @@ $(B)/darknet-cmn.1: $(B)/bin/darknet
 $(B)/cmn.pc: FORCE | setup
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include/darknet-cmn' '' \
 	    'Name: cmn' 'Description: Distributed training for Darknet' 'Version: $(VERSION)' \
-	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group -lopenblas -lcjson $(MPI_LIBS) -lm -pthread' \
-	    'Cflags: -I$${includedir} -DCMN_KEEP_RAND $(MPI_CFLAGS)' >$@
+	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group -lopenblas -lcjson $(MPI_LIBS) $(strip $(CUDA_LIBS) -lm) -pthread' \
+	    'Cflags: -I$${includedir} -DCMN_KEEP_RAND $(strip $(GPU_FLAGS) $(CUDA_CFLAGS) $(MPI_CFLAGS))' >$@
 
 FORCE:
 
