@@ -16,6 +16,7 @@
 #include "output.h"
 #include "random.h"
 #include "tools/facts.h"
+#include "tools/plan.h"
 #include "tools/tools.h"
 #include "watch.h"
 #include "world.h"
@@ -236,7 +237,7 @@ static void run_tool(int argc, char **argv)
     const struct cmn_tool *tool = cmn_tool_find(argc, argv);
     struct cmn_arguments found;
     char reason[1024] = "";
-    struct cmn_tool_call call = {.session = &cmn_job, .plan = cmn_plan};
+    struct cmn_tool_call call = {.session = &cmn_job};
 
     if (!tool) {
         exit(1);
@@ -255,7 +256,7 @@ static void run_tool(int argc, char **argv)
     if (!tool->copies) {
         refuse_copies();
     }
-    cmn_check(cmn_use_device(device_of_tool(&argc, argv)));
+    cmn_check(cmn_plan_device(&cmn_job, device_of_tool(&argc, argv)));
     call.argc = argc - 2;
     call.argv = argv + 2;
     cmn_check(tool->job(&call));

@@ -13,7 +13,6 @@
 #include "loader.h"
 #include "log.h"
 #include "report/report.h"
-#include "tools/tools.h"
 #include "training.h"
 
 static struct cmn_training *trained; /* the network that the job trains */
@@ -265,59 +264,4 @@ int cmn_validate(struct network *net, char **paths, int n, char **labels, int cl
     printf("validation: %ld images, %ld right, %ld in top %d, loss %f\n", score.images, score.top1,
            score.topk, top, score.loss);
     return 1;
-}
-
-/* ---- for tools ---- */
-
-int cmn_use_device(int device)
-{
-    gpu_index = device;
-#ifdef GPU
-    if (device >= 0) {
-        cuda_set_device(device);
-    }
-#endif
-    return cmn_device_agree(&cmn_job.topology, device, (int)cmn_job.options.share_gpus);
-}
-
-static int measure(network *net, struct cmn_plan *plan)
-{
-    const struct cmn_training *t = net->cmn;
-    struct cmn_gradients g;
-
-    if (cmn_gradients_open(&g, net, NULL, NULL)) {
-        return -1;
-    }
-    *plan = (struct cmn_plan){
-        .mine = t->local,
-        .all = t->total,
-        .subdivisions = net->subdivisions,
-        .tensors = g.exchange.tensors,
-        .arena = g.exchange.block.n + g.exchange.tally.n,
-    };
-    for (int i = 0; i < plan->tensors; i++) {
-        plan->floats += g.exchange.tensor[i].n;
-    }
-    cmn_gradients_close(&g);
-    return 0;
-}
-
-int cmn_plan(const char *cfg, struct cmn_plan *plan)
-{
-    enum cmn_command command = cmn_job.command;
-    char *text = cmn_files_cfg_text(cfg);
-    network *net;
-    int result;
-
-    if (!text || cmn_files_compare("cfg", text, &cmn_job.topology)) {
-        free(text);
-        return -1;
-    }
-    free(text);
-    cmn_job.command = CMN_CLASSIFIER_TRAIN; /* shares are those of training */
-    net = parse_network_cfg((char *)cfg);
-    result = measure(net, plan);
-    free_network(net);
-    cmn_job.command = command;
-    return result;
 }

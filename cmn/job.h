@@ -14,13 +14,4 @@ void cmn_end_first(void);
 /* Local. Does not return when the result is negative: ends the job with the reason noted last. */
 void cmn_check(int result);
 
-/* Collective. What Darknet's main does with -i: this rank computes on that GPU, or, with -1, on the CPU. 0, or
- * -1 with a reason. */
-int cmn_use_device(int device);
-
-struct cmn_plan;
-
-/* Collective. What tools/tools.h says of `plan`. */
-int cmn_plan(const char *cfg, struct cmn_plan *plan);
-
 #endif

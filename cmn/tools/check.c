@@ -7,6 +7,7 @@
 
 #include "arguments.h"
 #include "log.h"
+#include "tools/plan.h"
 #include "tools/probe.h"
 #include "tools/tools.h"
 #include "tools/verdict.h"
@@ -236,7 +237,7 @@ static int plan_quietly(const struct check *c, struct cmn_plan *plan)
     if (kept >= 0 && null >= 0) {
         dup2(null, STDERR_FILENO);
     }
-    result = c->call->plan(c->cfg, plan);
+    result = cmn_plan_cfg(c->call->session, c->cfg, plan);
     fflush(stderr);
     if (kept >= 0 && null >= 0) {
         dup2(kept, STDERR_FILENO);

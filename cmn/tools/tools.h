@@ -2,27 +2,13 @@
 #ifndef CMN_TOOLS_H
 #define CMN_TOOLS_H
 
-#include <stddef.h>
-
 #include "session.h"
-
-/* What a cfg means for a job. */
-struct cmn_plan {
-    int mine, all;    /* images of a pass: this rank's, all ranks' */
-    int subdivisions; /* passes of a step */
-    int tensors;      /* that are exchanged in a step */
-    size_t floats;    /* their size */
-    size_t arena;     /* floats of this rank's memory for them, padding and all */
-};
 
 /* What a tool that needs the job is given, and what it gives back. */
 struct cmn_tool_call {
     struct cmn_session *session;
     int argc; /* the -cmn_key arguments have been taken out; argv[0] is the tool's name */
     char **argv;
-    /* Collective. Reads the keys of a cfg, opens the communicator, builds the network and forgets it
-     * again. 0, or -1 with a reason. */
-    int (*plan)(const char *cfg, struct cmn_plan *plan);
     int status; /* becomes the exit status, the same on all ranks */
 };
 
