@@ -194,11 +194,11 @@ static int start_darknet(int *argc, char ***argv, long at_least)
     return cmn_output_open(cmn_job.topology.rank, cmn_job.topology.size, cmn_job.options.log);
 }
 
-/* A launcher of another MPI makes every process think that it is the only one. One speaks for all; the others
- * wait for it, as the first one that ends makes the launcher end all. */
+/* Before MPI has started, and under a launcher of another MPI, every process knows of itself alone. One speaks for
+ * all; the others wait for it, as the first one that ends makes the launcher end all. */
 static void await_speaker(void)
 {
-    if (cmn_job.topology.size == 1 && cmn_arguments_launch_rank() > 0) {
+    if (cmn_job.topology.size <= 1 && cmn_arguments_launch_rank() > 0) {
         sleep(AWAIT_THE_END);
     }
 }
@@ -240,6 +240,7 @@ static void run_tool(int argc, char **argv)
     struct cmn_tool_call call = {.session = &cmn_job};
 
     if (!tool) {
+        await_speaker();
         exit(1);
     }
     if (tool->run) {
@@ -283,6 +284,7 @@ void cmn_init(int *argc, char **argv)
             if (cmn_arguments_launch_rank() <= 0) {
                 fprintf(stderr, "cmn: a -cmn_ key was given without -cmn: add -cmn\n");
             }
+            await_speaker();
             exit(1);
         }
         cmn_arguments_warn_of_copies();

@@ -109,8 +109,11 @@ spoiled() {
     fails_clearly_on 2 'shm cannot be used here: .' cmn bench -communicators shm -cmn_intra mpi
 }
 
-@test "an unknown command names the nearest, once under mpiexec" {
-    run ! darknet_on 3 cmn chek
+@test "an unknown command names the nearest, once under mpiexec, also when the rank that speaks is late" {
+    # shellcheck disable=SC2016  # the rank's shell expands it
+    late=(sh -c '[ "$OMPI_COMM_WORLD_RANK" != 0 ] || sleep 1; exec "$@"' late)
+    fails_clearly 'given without -cmn' "${mpiexec[@]}" -n 3 "${late[@]}" "$DARKNET" classifier train a.data b.cfg -cmn_seed 7
+    run ! "${mpiexec[@]}" -n 3 "${late[@]}" "$DARKNET" cmn chek
     [[ $output == *'unknown command chek: did you mean check'* ]]
     [[ $(grep -c 'unknown command' <<<"$output") -eq 1 ]]
 }
