@@ -194,8 +194,10 @@ static void step_slice(struct shm *s, const struct cmn_exchange *x, const struct
     for (int i = 0; i < x->tensors; i++) {
         size_t first = (size_t)(x->tensor[i].data - x->block.data);
         size_t end = first + x->tensor[i].n;
-        struct cmn_sgd_slice how = {sgd->rate[i], sgd->decay[i], sgd->momentum / (float)nodes,
-                                    t->intra_size == 1};
+        struct cmn_sgd_slice how = {.rate = sgd->rate[i],
+                                    .decay = sgd->decay[i],
+                                    .momentum = sgd->momentum / (float)nodes,
+                                    .past = s->stores.past};
         first = first > from ? first : from;
         end = end < to ? end : to;
         if (first < end) {
