@@ -1,8 +1,9 @@
 # darknet-cmn: everything a person runs. `make help` lists it.
 #
 # Knobs: V=1 (show commands), SAN=address,undefined (instrumented build of its own), DARKNET_TREE=dir (an existing
-# Darknet source tree), MNIST_DIR=dir (idx files already there), NP=ranks, PREFIX, DESTDIR, CC, CFLAGS, LDFLAGS.
-# GPU=1 (bin/darknet-gpu, a build of its own; docs/gpu.md), and with it CUDNN=1, NCCL=1, ARCH=80,90, CUDA_HOME=dir.
+# Darknet source tree), MNIST_DIR=dir (idx files already there), NP=ranks, PREFIX, DESTDIR, CC, MPICC, MPIEXEC, CFLAGS,
+# LDFLAGS.
+# GPU=1 (bin/darknet-gpu, a build of its own; docs/gpu.md), and with it CUDNN=1, NCCL=1, ARCH=80,90, CUDA_HOME=dir or NVCC=program.
 
 VERSION := 0.1.0
 

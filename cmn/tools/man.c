@@ -65,6 +65,8 @@ int cmn_tool_man(int argc, char **argv)
         roff(tool->arguments);
         roff(tool->help);
     }
+    printf(".PP\n");
+    roff(CMN_TOOLS_NOTE);
     printf(
         ".SH EXIT STATUS\n0 when all went well; 128 plus the signal's number when a signal ended "
         "the training and the weights were saved; else not 0 on every process.\n");

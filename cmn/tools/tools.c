@@ -33,7 +33,7 @@ static void usage(FILE *out)
         fprintf(out, "  darknet cmn %s%s%s\n      %s\n", table[i].name,
                 table[i].arguments[0] ? " " : "", table[i].arguments, table[i].help);
     }
-    fprintf(out, "check and bench take -cmn_KEY VALUE and -nogpu, too.\n");
+    fprintf(out, "%s\n", CMN_TOOLS_NOTE);
 }
 
 static int help(int argc, char **argv)

@@ -24,6 +24,9 @@ struct cmn_tool {
     int copies; /* it is also for processes that a launcher started, and MPI takes for one each */
 };
 
+/* What help and the manual page say below the list of tools. */
+#define CMN_TOOLS_NOTE "check and bench take -cmn_KEY VALUE and -nogpu, too."
+
 /* Local. Tool i, or NULL after the last. */
 const struct cmn_tool *cmn_tool_at(int i);
 
