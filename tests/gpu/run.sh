@@ -9,7 +9,8 @@ cd "$(dirname "$0")/../.."
 root=$PWD count=0 failed=0
 : "${MPIEXEC:=mpiexec --oversubscribe --bind-to none$( ((UID)) || echo ' --allow-run-as-root')}"
 read -ra mpiexec <<<"$MPIEXEC"
-export OMPI_MCA_odls_base_sigkill_timeout=1 LC_ALL=C
+# cuDNN and cuBLAS may round products to 10 bits (TF32) on newer GPUs; here they are held against the CPU.
+export OMPI_MCA_odls_base_sigkill_timeout=1 LC_ALL=C NVIDIA_TF32_OVERRIDE=0
 work=${GPU_TEST_TMP:-$(mktemp -d)}
 mkdir -p "$work"
 [[ -n ${GPU_TEST_TMP:-} ]] || trap 'rm -rf "$work"' EXIT
@@ -109,7 +110,7 @@ trains_as() {
 
 against_the_cpu() {
     local cfg limit
-    for cfg in step:1e-4 conv:1e-3 norm:1e-2 adam:1e-2; do
+    for cfg in step:1e-4 conv:1e-3 norm:1e-2; do
         limit=${cfg#*:} cfg=${cfg%:*}
         if ! train 1 "$cfg" -nogpu -cmn_communicator flat; then
             report "$cfg.cfg on the CPU, by the GPU build" 'it does not train' log
@@ -119,6 +120,9 @@ against_the_cpu() {
         trains_as "cpu-$cfg.weights" "$limit" "$cfg.cfg on a GPU gives the weights of the CPU" 1 "$cfg"
         cp "out/$cfg.weights" "one-$cfg.weights" 2>/dev/null || true
     done
+    # Darknet has Adam on GPUs alone.
+    train 1 adam || report 'adam.cfg on a GPU' 'it does not train' log
+    cp out/adam.weights one-adam.weights 2>/dev/null || true
 }
 
 # More ranks than GPUs: NCCL has to be talked into it. Sets wrapper and sharing, or why_not.
@@ -154,6 +158,7 @@ several_ranks() {
         done
         trains_as one-conv.weights 1e-4 "non_cuda_aware without NCCL, $ranks ranks train as one" "$ranks" conv "${sharing[@]}" \
             -cmn_communicator non_cuda_aware -cmn_intra mpi
+        trains_as one-adam.weights 1e-3 "adam, $ranks ranks train as one" "$ranks" adam "${sharing[@]}" -cmn_communicator non_cuda_aware -cmn_intra mpi
         trains_as one-norm.weights 0.5 "batch normalisation, $ranks ranks stay alike" "$ranks" norm "${sharing[@]}" \
             -cmn_communicator non_cuda_aware -cmn_intra mpi
     done
