@@ -12,8 +12,8 @@ enum { CHUNK_MOST = 32 * 1024, CHUNK_LEAST = 16 * 1024, ROUND_MOST = 512 * 1024 
 
 /* Rounds under way. Before a message moves, both ends must agree on it, behind all that waits to be sent already:
  * over a link of 1 Gbit/s two rounds of 1 MiB take 0.66 to 0.74 s for 64 MB, sixteen of 128 KiB 0.58 to 0.62 s,
- * where the link needs 0.56 s. */
-enum { SLOTS = 16 };
+ * where the link needs 0.56 s. Among many ranks fewer rounds make as many messages, and each takes memory for all. */
+enum { SLOTS = 16, SLOTS_LEAST = 2, MESSAGES = 64 };
 
 enum { SCATTER_TAG = 1, GATHER_TAG = 2 };
 
@@ -25,7 +25,7 @@ struct flight {
 
 struct cmn_pairwise {
     MPI_Comm comm;
-    int rank, ranks;
+    int rank, ranks, slots;
     size_t chunk;
     float *stage[SLOTS]; /* room for a chunk from every other rank */
     float **part;
@@ -53,6 +53,8 @@ int cmn_pairwise_open(struct cmn_pairwise **out, MPI_Comm comm, size_t chunk)
     MPI_Comm_size(comm, &p->ranks);
     others = p->ranks > 1 ? (size_t)p->ranks - 1 : 1;
     requests = 2 * others;
+    p->slots = MESSAGES / (int)others;
+    p->slots = p->slots > SLOTS ? SLOTS : p->slots < SLOTS_LEAST ? SLOTS_LEAST : p->slots;
     p->chunk = chunk ? chunk : ROUND_MOST / others;
     if (!chunk) {
         p->chunk = p->chunk > CHUNK_MOST ? CHUNK_MOST : p->chunk;
@@ -60,7 +62,7 @@ int cmn_pairwise_open(struct cmn_pairwise **out, MPI_Comm comm, size_t chunk)
         p->chunk -= p->chunk % 16; /* what is added stays aligned */
     }
     p->part = calloc((size_t)p->ranks, sizeof *p->part);
-    for (int i = 0; i < SLOTS; i++) {
+    for (int i = 0; i < p->slots; i++) {
         p->stage[i] = malloc(others * p->chunk * sizeof *p->stage[i]);
         p->scatter[i].request = calloc(requests, sizeof(MPI_Request));
         p->gather[i].request = calloc(requests, sizeof(MPI_Request));
@@ -143,12 +145,12 @@ static float *staged(const struct cmn_pairwise *p, size_t round, int from)
 {
     int place = from < p->rank ? from : from - 1;
 
-    return p->stage[round % SLOTS] + (size_t)place * p->chunk;
+    return p->stage[round % (size_t)p->slots] + (size_t)place * p->chunk;
 }
 
 static int start_scatter(struct cmn_pairwise *p, const struct run *run, size_t round)
 {
-    struct flight *f = &p->scatter[round % SLOTS];
+    struct flight *f = &p->scatter[round % (size_t)p->slots];
     float *own = NULL, *theirs = NULL;
     int mine = chunk_of(p, run, p->rank, round, &own), result = 0;
 
@@ -171,7 +173,7 @@ static int finish_scatter(struct cmn_pairwise *p, const struct run *run, size_t 
     float *own = NULL;
     int mine = chunk_of(p, run, p->rank, round, &own);
 
-    if (land(&p->scatter[round % SLOTS])) {
+    if (land(&p->scatter[round % (size_t)p->slots])) {
         return -1;
     }
     for (int i = 0; i < p->ranks && mine; i++) {
@@ -185,7 +187,7 @@ static int finish_scatter(struct cmn_pairwise *p, const struct run *run, size_t 
 
 static int start_gather(struct cmn_pairwise *p, const struct run *run, size_t round)
 {
-    struct flight *f = &p->gather[round % SLOTS];
+    struct flight *f = &p->gather[round % (size_t)p->slots];
     float *own = NULL, *theirs = NULL;
     int mine = chunk_of(p, run, p->rank, round, &own), result = 0;
 
@@ -211,8 +213,8 @@ int cmn_pairwise_run(struct cmn_pairwise *p, float *data, size_t n, int slices, 
         return 0;
     }
     /* A chunk of data is sent (scatter) and then overwritten (gather): one is over before the other begins. */
-    for (int i = 0; i < rounds + SLOTS - 1; i++) {
-        int back = i - (SLOTS - 1);
+    for (int i = 0; i < rounds + p->slots - 1; i++) {
+        int back = i - (p->slots - 1);
         if (what & CMN_SCATTER && i < rounds && start_scatter(p, &run, (size_t)i)) {
             return -1;
         }
@@ -220,11 +222,12 @@ int cmn_pairwise_run(struct cmn_pairwise *p, float *data, size_t n, int slices, 
             continue;
         }
         if ((what & CMN_SCATTER && finish_scatter(p, &run, (size_t)back)) ||
-            (gathers && (land(&p->gather[back % SLOTS]) || start_gather(p, &run, (size_t)back)))) {
+            (gathers &&
+             (land(&p->gather[back % p->slots]) || start_gather(p, &run, (size_t)back)))) {
             return -1;
         }
     }
-    for (int i = 0; i < SLOTS; i++) {
+    for (int i = 0; i < p->slots; i++) {
         if (land(&p->gather[i])) {
             return -1;
         }
