@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "darknet.h"
+#include "device.h"
 #include "files.h"
 #include "gradients_gpu.h"
 #include "log.h"
@@ -261,6 +262,20 @@ void cmn_gradients_close(struct cmn_gradients *g)
     free(g->rate);
     free(g->decay);
     memset(g, 0, sizeof *g);
+}
+
+int cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
+{
+    float *on_device_tally = g->exchange.tally.data;
+
+    if (!g->on_gpu) {
+        return c->allreduce(self, &g->exchange);
+    }
+    if (cmn_device_write(on_device_tally, g->tally, CMN_TALLIES) ||
+        c->allreduce(self, &g->exchange)) {
+        return -1;
+    }
+    return cmn_device_read(g->tally, on_device_tally, CMN_TALLIES);
 }
 
 int cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,

@@ -67,8 +67,7 @@ void cmn_gradients_close(struct cmn_gradients *g);
 /* Local. n floats take so many in the arena: tensors start at multiples of a cache line. */
 size_t cmn_gradients_padded(size_t n);
 
-/* Collective, blocking (gradients_gpu.c). Gradients and tally become their sum over all ranks. 0, or -1 with a
- * reason. */
+/* Collective, blocking. Gradients and tally become their sum over all ranks. 0, or -1 with a reason. */
 int cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self);
 
 /* Collective, blocking. Sum and update in one, by a communicator that can step. `images` of all ranks were

@@ -146,17 +146,3 @@ int cmn_gradients_push(const struct cmn_gradients *g, enum cmn_tensor_kind kind)
 {
     return transfer(g, kind, 0);
 }
-
-int cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
-{
-    float *on_device_tally = g->exchange.tally.data;
-
-    if (!g->on_gpu) {
-        return c->allreduce(self, &g->exchange);
-    }
-    if (cmn_device_write(on_device_tally, g->tally, CMN_TALLIES) ||
-        c->allreduce(self, &g->exchange)) {
-        return -1;
-    }
-    return cmn_device_read(g->tally, on_device_tally, CMN_TALLIES);
-}
