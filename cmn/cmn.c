@@ -238,6 +238,7 @@ static void run_tool(int argc, char **argv)
     struct cmn_arguments found;
     char reason[1024] = "";
     struct cmn_tool_call call = {.session = &cmn_job};
+    int device;
 
     if (!tool) {
         await_speaker();
@@ -257,7 +258,9 @@ static void run_tool(int argc, char **argv)
     if (!tool->copies) {
         refuse_copies();
     }
-    cmn_check(cmn_plan_device(&cmn_job, device_of_tool(&argc, argv)));
+    device = device_of_tool(&argc, argv);
+    cmn_check(cmn_tool_compare(argc, argv, &cmn_job));
+    cmn_check(cmn_plan_device(&cmn_job, device));
     call.argc = argc - 2;
     call.argv = argv + 2;
     cmn_check(tool->job(&call));

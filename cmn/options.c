@@ -183,6 +183,11 @@ int cmn_options_print(const struct cmn_options *o, char *text, size_t bytes)
             used += (size_t)snprintf(text + used, bytes - used, "%s = %s\n", table[i].key, field);
             continue;
         }
+        if (table[i].kind == WORD) {
+            used += (size_t)snprintf(text + used, bytes - used, "%s = %s\n", table[i].key,
+                                     cmn_options_word(o, table[i].key));
+            continue;
+        }
         memcpy(&number, field, sizeof number);
         used += (size_t)snprintf(text + used, bytes - used, "%s = %ld\n", table[i].key, number);
     }

@@ -83,10 +83,26 @@ static int open_communicator(struct cmn_session *s)
     return 0;
 }
 
+/* Ranks with other keys would go into other exchanges, and wait there for each other. */
+static int compare_keys(const struct cmn_session *s)
+{
+    char text[8192];
+    int used = snprintf(text, sizeof text, "command = classifier %s\n",
+                        s->command == CMN_CLASSIFIER_TRAIN ? "train" : "valid");
+
+    if (cmn_options_print(&s->options, text + used, sizeof text - (size_t)used)) {
+        return -1;
+    }
+    return cmn_files_compare("set of keys", text, &s->topology);
+}
+
 int cmn_session_configure(struct cmn_session *s)
 {
     size_t limit = cmn_images_default_limit(s->topology.intra_size);
 
+    if (compare_keys(s)) {
+        return -1;
+    }
     if (s->options.report == CMN_REPORT_QUIET) {
         cmn_say_nothing();
     }

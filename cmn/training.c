@@ -51,8 +51,7 @@ static int meet(const struct cmn_training *t)
 int cmn_training_attach(struct cmn_training *t, const char *cfg)
 {
     struct cmn_session *s = t->session;
-    char options[8192];
-    char *name, *cfg_text, *all = NULL;
+    char *name, *text;
     int result;
 
     t->w = t->net->w;
@@ -60,9 +59,6 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
     name = basecfg((char *)cfg);
     snprintf(t->name, sizeof t->name, "%s", name);
     free(name);
-    if (cmn_options_print(&s->options, options, sizeof options)) {
-        return -1;
-    }
     if (cmn_gradients_open(&t->gradients, t->net, s->communicator, s->exchange)) {
         return -1;
     }
@@ -70,18 +66,12 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
     if (meet(t)) { /* weights that ranks have in common are filled by one of them, and then sent */
         return -1;
     }
-    cfg_text = cmn_files_cfg_text(cfg);
-    if (!cfg_text) {
+    text = cmn_files_cfg_text(cfg);
+    if (!text) {
         return -1;
     }
-    if (asprintf(&all, "command = classifier %s\n%s%s\n",
-                 s->command == CMN_CLASSIFIER_TRAIN ? "train" : "valid", options, cfg_text) < 0) {
-        free(cfg_text);
-        return cmn_fail("out of memory");
-    }
-    result = cmn_gradients_compare(&t->gradients, t->net, all, &s->topology);
-    free(cfg_text);
-    free(all);
+    result = cmn_gradients_compare(&t->gradients, t->net, text, &s->topology);
+    free(text);
     if (result) {
         return -1;
     }

@@ -1,9 +1,11 @@
 #include "tools/tools.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "arguments.h"
+#include "files.h"
 #include "log.h"
 
 static int help(int argc, char **argv);
@@ -68,4 +70,28 @@ const struct cmn_tool *cmn_tool_find(int argc, char **argv)
     }
     usage(stderr);
     return NULL;
+}
+
+int cmn_tool_compare(int argc, char **argv, const struct cmn_session *s)
+{
+    char *text = NULL, keys[8192];
+    size_t bytes = 0;
+    FILE *out;
+    int result;
+
+    if (cmn_options_print(&s->options, keys, sizeof keys)) {
+        return -1;
+    }
+    out = open_memstream(&text, &bytes);
+    if (!out) {
+        return cmn_fail("out of memory");
+    }
+    for (int i = 1; i < argc; i++) {
+        fprintf(out, "%s%s", i > 1 ? " " : "", argv[i]);
+    }
+    fprintf(out, "\n%s", keys);
+    fclose(out);
+    result = cmn_files_compare("command line", text, &s->topology);
+    free(text);
+    return result;
 }

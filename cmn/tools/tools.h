@@ -33,6 +33,10 @@ const struct cmn_tool *cmn_tool_at(int i);
 /* Local. The tool that argv[2] names; NULL, with a message on standard error, when it names none. */
 const struct cmn_tool *cmn_tool_find(int argc, char **argv);
 
+/* Collective, blocking. What a tool does follows from its arguments and keys: ranks with different ones would wait for
+ * each other. 0, or -1 with a reason on each rank whose own are not rank 0's. */
+int cmn_tool_compare(int argc, char **argv, const struct cmn_session *s);
+
 int cmn_tool_list(int argc, char **argv);
 int cmn_tool_man(int argc, char **argv);
 int cmn_tool_check(struct cmn_tool_call *call);

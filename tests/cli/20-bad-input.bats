@@ -324,6 +324,15 @@ fails_apart() {
     fails_apart "^cmn\\[rank 2@[^]]+\\] .*command = classifier train.*command = classifier valid" "${train[@]}" -cmn
 }
 
+@test "another communicator on one rank, in the cfg or on the command line, instead of waiting for each other" {
+    other_folder_for_rank 1
+    sed '/^batch=/a cmn_communicator=flat' mlp.cfg >other/mlp.cfg
+    fails_apart '^cmn\[rank 1@.*set of keys differs.*"cmn_communicator = auto", .*"cmn_communicator = flat"' \
+        "${train[@]}" -cmn
+    fails_clearly '^cmn\[rank 1@.*set of keys differs.*"cmn_intra = mpi", this rank has "cmn_intra = auto"' \
+        "${mpiexec[@]}" -n 1 "$DARKNET" "${train[@]}" -cmn -cmn_intra mpi : -n 1 "$DARKNET" "${train[@]}" -cmn
+}
+
 @test "-gpus with several devices" {
     fails_clearly_on 2 '-gpus 0,1: .*each rank trains on one device' "${train[@]}" -cmn -gpus 0,1
 }

@@ -157,6 +157,16 @@ spoiled() {
     [[ $output == *'verdict: fault: different programs: the file that rank 2 on '* ]]
 }
 
+@test "check and bench: other arguments on one rank" {
+    fails_clearly '^cmn\[rank 1@.*command line differs.*"cmn check", this rank has "cmn check mlp.cfg"' \
+        "${mpiexec[@]}" -n 1 "$DARKNET" cmn check : -n 1 "$DARKNET" cmn check mlp.cfg
+    fails_clearly '^cmn\[rank 1@.*command line differs.*"cmn_intra = auto", this rank has "cmn_intra = mpi"' \
+        "${mpiexec[@]}" -n 1 "$DARKNET" cmn bench -sizes 1K : -n 1 "$DARKNET" cmn bench -sizes 1K -cmn_intra mpi
+    fails_clearly '^cmn\[rank 1@.*command line differs.*-communicators shm", .*-communicators flat"' \
+        "${mpiexec[@]}" -n 1 "$DARKNET" cmn bench -sizes 1K -communicators shm : \
+        -n 1 "$DARKNET" cmn bench -sizes 1K -communicators flat
+}
+
 @test "check: wrong sums are found" {
     [[ -z $SAN ]] || skip 'a sanitizer must come before any other library'
     run ! spoiled cmn check -cmn_communicator naive
