@@ -242,6 +242,7 @@ static int step_shm(void *self, const struct cmn_exchange *x, const struct cmn_s
     if (cmn_window_meet(s->meeting)) {
         return -1;
     }
+    /* Not before: until they met, the others read what this rank's block had there. */
     memcpy(x->tally.data, tally, x->tally.n * sizeof *tally);
     return 0;
 }
