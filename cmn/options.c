@@ -32,7 +32,8 @@ static const struct option table[] = {
      "seconds that an exchange over shm or nccl waits for another rank before it names that rank "
      "and ends the job; so long the start of a job may take, too, or a minute"},
     {"cmn_share_gpus", NUMBER, "0", "0 or 1", 0, 1, AT(share_gpus),
-     "1: more ranks than GPUs on a node are allowed, and share them in turn; NCCL has to be told (docs/gpu.md)"},
+     "1: more ranks than GPUs on a node are allowed, and share them in turn; NCCL has to be told "
+     "(docs/gpu.md)"},
     {"cmn_batch", WORD, "per_rank", "per_rank, global", 0, 0, AT(batch),
      "whether the cfg's batch is that of one rank, or is divided over all ranks"},
     {"cmn_epochs", NUMBER, "0", "0 to 1000000", 0, 1000000, AT(epochs),
