@@ -182,6 +182,8 @@ static int start_darknet(int *argc, char ***argv, long at_least)
     static long limit;
     pthread_t watcher;
 
+    /* A file above `ulimit -f` is then an error with a reason. */
+    signal(SIGXFSZ, SIG_IGN);
     limit = cmn_job.options.timeout > at_least ? cmn_job.options.timeout : at_least;
     cmn_watch("the start of MPI");
     if (pthread_create(&watcher, NULL, watch, &limit)) {

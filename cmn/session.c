@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "files.h"
@@ -51,9 +53,38 @@ static int share_cores(const struct cmn_session *s)
     return 0;
 }
 
+/* OpenBLAS takes a buffer at the first product, and tries for ever when it gets none. Under a limit of the address
+ * space that is tried here; the product makes OpenBLAS keep what there is now. */
+static int reserve_blas(void)
+{
+    enum { SIDE = 128, BUFFER = 136 << 20 };
+    struct rlimit limit;
+    float *matrix;
+    void *buffer;
+
+    if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) {
+        return 0;
+    }
+    buffer = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    matrix = calloc((size_t)SIDE * SIDE, sizeof *matrix);
+    if (buffer != MAP_FAILED) {
+        munmap(buffer, BUFFER);
+    }
+    if (buffer == MAP_FAILED || !matrix) {
+        free(matrix);
+        return cmn_fail("not enough memory for OpenBLAS: the limit of the address space (ulimit "
+                        "-v) is %lu KiB, and less than %d MiB of it are left: raise it",
+                        (unsigned long)(limit.rlim_cur >> 10), BUFFER >> 20);
+    }
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, SIDE, SIDE, SIDE, 1, matrix, SIDE,
+                matrix, SIDE, 0, matrix, SIDE);
+    free(matrix);
+    return 0;
+}
+
 int cmn_session_open(struct cmn_session *s)
 {
-    return cmn_topology_open(&s->topology) || share_cores(s) ? -1 : 0;
+    return cmn_topology_open(&s->topology) || share_cores(s) || reserve_blas() ? -1 : 0;
 }
 
 static int agree_on_seed(struct cmn_session *s)

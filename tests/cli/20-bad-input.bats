@@ -349,6 +349,23 @@ fails_apart() {
     run ! "$DARKNET" classifier nosuch small.data mlp.cfg
 }
 
+# within LIMIT PATTERN: on 2 ranks under `ulimit LIMIT` the training gets through, or says one line that matches.
+within() {
+    local limit=$1 pattern=$2 status=0
+    fails_clearly "$pattern" "${mpiexec[@]}" -n 2 sh -c "ulimit $limit && exec \"\$@\"" - "$DARKNET" "${train[@]}" -cmn \
+        -cmn_validate 0 >said || status=$?
+    cat said
+    ((status == 0)) || grep -q 'ended with status 0' said
+}
+
+@test "limits of address space and of a file's size: a line, and neither a crash nor endless waiting" {
+    [[ -z $SAN ]] || skip 'instrumented programs need more address space than any limit leaves'
+    for kib in 400000 450000 500000 550000 600000; do
+        within "-v $kib" '^cmn\[rank [01]@.*(ulimit -v|memory|[Tt]hread|window)'
+    done
+    within '-f 100' '^cmn\[rank 0@.*out/mlp.*weights.*File too large'
+}
+
 # Each rank is process 1 of its own container. Where rank 1 would look for the window another file is open: it stays as
 # it is.
 @test "ranks of one host in different containers: shm is refused, and no other file is taken for the window" {
