@@ -247,7 +247,7 @@ static void run_tool(int argc, char **argv)
         exit(1);
     }
     if (tool->run) {
-        exit(tool->run(argc - 2, argv + 2));
+        exit(cmn_tool_run(tool, argc - 2, argv + 2));
     }
     cmn_options_default(&cmn_job.options);
     if (cmn_arguments_take(&argc, argv, &cmn_job.options, &found)) {
@@ -265,7 +265,7 @@ static void run_tool(int argc, char **argv)
     cmn_check(cmn_plan_device(&cmn_job, device));
     call.argc = argc - 2;
     call.argv = argv + 2;
-    cmn_check(tool->job(&call));
+    cmn_check(tool->job(&call) || cmn_tool_flush() ? -1 : 0);
     await_speaker();
     cmn_watch("the end of MPI");
     close_job();

@@ -1,5 +1,6 @@
 #include "tools/tools.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,4 +95,27 @@ int cmn_tool_compare(int argc, char **argv, const struct cmn_session *s)
     result = cmn_files_compare("command line", text, &s->topology);
     free(text);
     return result;
+}
+
+int cmn_tool_flush(void)
+{
+    int failed = ferror(stdout);
+
+    errno = 0;
+    if (fflush(stdout) || failed) {
+        return cmn_fail("the output cannot be written%s%s", errno ? ": " : "",
+                        errno ? strerror(errno) : "");
+    }
+    return 0;
+}
+
+int cmn_tool_run(const struct cmn_tool *tool, int argc, char **argv)
+{
+    int status = tool->run(argc, argv);
+
+    if (cmn_tool_flush()) {
+        fprintf(stderr, "darknet cmn %s: %s\n", tool->name, cmn_reason());
+        status = 1;
+    }
+    return status;
 }

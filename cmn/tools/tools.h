@@ -37,6 +37,12 @@ const struct cmn_tool *cmn_tool_find(int argc, char **argv);
  * each other. 0, or -1 with a reason on each rank whose own are not rank 0's. */
 int cmn_tool_compare(int argc, char **argv, const struct cmn_session *s);
 
+/* Local. Runs a tool that has `run`; its exit status, 1 also when what it printed could not be written. */
+int cmn_tool_run(const struct cmn_tool *tool, int argc, char **argv);
+
+/* Local. Sends off what has been printed. 0, or -1 with a reason when any of it could not be written. */
+int cmn_tool_flush(void);
+
 int cmn_tool_list(int argc, char **argv);
 int cmn_tool_man(int argc, char **argv);
 int cmn_tool_check(struct cmn_tool_call *call);

@@ -167,6 +167,19 @@ spoiled() {
         -n 1 "$DARKNET" cmn bench -sizes 1K -communicators flat
 }
 
+@test "a tool whose output cannot be written says so" {
+    [[ -w /dev/full ]] || skip '/dev/full is missing'
+    for tool in list 'list -md' man help check 'bench -sizes 4 -json -communicators flat'; do
+        echo "$tool"
+        status=0
+        # shellcheck disable=SC2086  # a tool and its arguments
+        timeout 60 "$DARKNET" cmn $tool >/dev/full 2>err.txt || status=$?
+        cat err.txt
+        [[ $status -eq 1 ]]
+        grep -q 'the output cannot be written' err.txt
+    done
+}
+
 @test "check: wrong sums are found" {
     [[ -z $SAN ]] || skip 'a sanitizer must come before any other library'
     run ! spoiled cmn check -cmn_communicator naive
