@@ -66,6 +66,7 @@ static void describe_cuda(struct cmn_facts *f, const struct cmn_topology *t)
 void cmn_facts_devices(struct cmn_facts *f, const struct cmn_topology *t)
 {
     f->device = t->device;
+    f->gpus = cmn_device_built() ? cmn_device_count() : -1;
     describe_cuda(f, t);
 #ifdef CMN_NCCL
     int version = 0;

@@ -32,6 +32,7 @@ struct cmn_facts {
     uint64_t program;       /* hash of the program's file; 0: it cannot be read */
 
     int device; /* number of the GPU, or -1 */
+    int gpus;   /* that this rank may use; -1: not built for GPUs */
     char cuda[CMN_LINE];
     char nccl[CMN_NAME];
 

@@ -164,6 +164,11 @@ static void judge_node(const struct cmn_findings *f, int i, struct cmn_verdicts 
         say(v, 0, "ranks of %s cannot share memory, which communicator shm needs: %s", a->host,
             a->window);
     }
+    if (a->gpus == 0 && a->intra_rank == 0) {
+        say(v, 0,
+            "this program is built for GPUs and finds none on %s: a training there needs -nogpu",
+            a->host);
+    }
     for (int j = 0; j < i && a->intra_rank == 0; j++) {
         const struct cmn_facts *b = &f->rank[j];
         if (b->inter_rank < a->inter_rank && b->intra_rank == 0 && !strcmp(a->host, b->host) &&

@@ -50,7 +50,7 @@ static int all_well(void **state)
         snprintf(r->mpi, sizeof r->mpi, "Open MPI v4.1.4, package: any");
         snprintf(r->version, sizeof r->version, "1.0");
         r->program = 77;
-        r->device = -1;
+        r->device = r->gpus = -1;
         snprintf(r->exclude, sizeof r->exclude, "127.0.0.1/8,sppp");
         give_nic(i, "lo", 0x7f000001, 8);
         give_nic(i, "eth0", 0x0a000001U + (uint32_t)node, 24);
@@ -200,6 +200,13 @@ static void no_shared_window(void **state)
     snprintf(rank[2].window, sizeof rank[2].window, "8 MiB of memory are free");
     snprintf(rank[3].window, sizeof rank[3].window, "8 MiB of memory are free");
     NOTE("host2 cannot share memory", "8 MiB of memory are free");
+}
+
+static void no_gpu_for_a_program_that_wants_one(void **state)
+{
+    (void)state;
+    rank[2].gpus = rank[3].gpus = 0;
+    NOTE("built for GPUs", "none on host2", "-nogpu");
 }
 
 static void one_host_but_two_nodes(void **state)
@@ -373,6 +380,7 @@ int main(void)
         TEST(more_threads_than_cores),
         TEST(bound_one_by_one_is_well),
         TEST(no_shared_window),
+        TEST(no_gpu_for_a_program_that_wants_one),
         TEST(one_host_but_two_nodes),
         TEST(one_address_on_two_machines),
         TEST(one_address_on_one_machine),
