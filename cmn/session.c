@@ -84,7 +84,7 @@ static int reserve_blas(void)
 
 int cmn_session_open(struct cmn_session *s)
 {
-    return cmn_topology_open(&s->topology) || share_cores(s) || reserve_blas() ? -1 : 0;
+    return cmn_topology_open(&s->topology) || share_cores(s) ? -1 : 0;
 }
 
 static int agree_on_seed(struct cmn_session *s)
@@ -131,7 +131,7 @@ int cmn_session_configure(struct cmn_session *s)
 {
     size_t limit = cmn_images_default_limit(s->topology.intra_size);
 
-    if (compare_keys(s)) {
+    if (compare_keys(s) || reserve_blas()) {
         return -1;
     }
     if (s->options.report == CMN_REPORT_QUIET) {
