@@ -33,7 +33,8 @@ spoiled() {
         '    if (rank == 1 && type == MPI_FLOAT && n > 900) ((float *)out)[777] += 1;' \
         '    return code;' '}' >spoil.c
     mpicc -shared -fPIC -o spoil.so spoil.c
-    timeout 60 "${mpiexec[@]}" -n 2 -x LD_PRELOAD="$PWD/spoil.so" "$DARKNET" "$@"
+    # A space would end the name in LD_PRELOAD, where a path without a slash is looked up in LD_LIBRARY_PATH, which may hold one.
+    timeout 60 "${mpiexec[@]}" -n 2 -x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=spoil.so "$DARKNET" "$@"
 }
 
 @test "check: a line for each rank, what was tried, a verdict, status 0" {

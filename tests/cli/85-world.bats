@@ -12,13 +12,14 @@ setup() {
     [[ -z $SAN ]] || flags=("-fsanitize=$SAN")
 }
 
-# compile_in_tree: the README's command, for the variant that is tested.
+# compile_in_tree: the README's command, for the variant that is tested. Paths may hold spaces.
 compile_in_tree() {
     local command
     command=$(grep '^mpicc ' "$REPO/examples/world/README.md")
-    command=${command//build\/cpu/$BUILD}
-    command=${command//-o line/-o $PWD/line}
-    (cd "$REPO" && bash -c "$command -Wall -Wextra -Werror ${flags[*]}")
+    ln -sfn "$BUILD" variant
+    ln -sfn "$REPO/cmn" cmn
+    ln -sfn "$REPO/examples" examples
+    bash -c "${command//build\/cpu/variant} -Wall -Wextra -Werror ${flags[*]}"
 }
 
 line_on() {

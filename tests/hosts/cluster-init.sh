@@ -8,6 +8,9 @@ set -euo pipefail
 
 # `ip netns` keeps its names below /run: those of the machine are neither seen nor touched.
 mount -t tmpfs none /run
+# Open MPI takes a space in its agent's path for the end of it.
+mkdir /run/cluster
+cp "$(dirname "${BASH_SOURCE[0]}")/agent.sh" /run/cluster/agent.sh
 ip link set lo up
 ip link add br0 type bridge
 ip address add 10.77.0.254/24 dev br0

@@ -70,7 +70,7 @@ cluster_words() {
     # shellcheck disable=SC2016  # expanded by the inner shell
     words=(nsenter --target "$cluster_first" "${user[@]}" --mount --net --pid env OMPI_ALLOW_RUN_AS_ROOT=1
         OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=/run/cluster
-        OMPI_MCA_plm_rsh_agent="$cluster_home/agent.sh" OMPI_MCA_oob_tcp_if_include="br0,eth0"
+        OMPI_MCA_plm_rsh_agent=/run/cluster/agent.sh OMPI_MCA_oob_tcp_if_include="br0,eth0"
         OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_pml=ob1 OMPI_MCA_btl="tcp,vader,self"
         sh -c 'cd "$0" && exec "$@"' "$PWD" "$@")
 }
