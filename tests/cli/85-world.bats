@@ -57,9 +57,10 @@ line_on() {
         'if (argc > 1) MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided); else MPI_Init(&argc, &argv);' \
         'cmn_start();' 'x = 2 * (float)cmn_rank();' 'cmn_mean(&x, 1);' 'if (!cmn_rank()) printf("%g of %d", x, cmn_size());' \
         'cmn_barrier();' 'MPI_Finalize();' 'cmn_mean(&x, 1);' 'if (x == 2) printf(", then %d\n", cmn_size());' 'return 0; }' >own.c
+    ln -sfn "$BUILD" variant
     # shellcheck disable=SC2046
     mpicc -Wall -Wextra -Werror "${flags[@]}" -I"$REPO/cmn" -o own own.c \
-        $(grep '^mpicc ' "$REPO/examples/world/README.md" | sed "s|build/cpu|$BUILD|g" | grep -o -- '-Wl,--start-group.*')
+        $(grep '^mpicc ' "$REPO/examples/world/README.md" | sed "s|build/cpu|variant|g" | grep -o -- '-Wl,--start-group.*')
     for threads in '' threads; do
         # shellcheck disable=SC2086
         timeout $((30 * SLOW)) "${mpiexec[@]}" -n 3 ./own $threads | sort >out.txt
@@ -72,11 +73,14 @@ line_on() {
     command -v pkg-config >/dev/null || skip 'pkg-config is not installed'
     [[ -z $SAN ]] || skip 'only the plain build is installed'
     command=$(grep '^gcc ' "$REPO/examples/world/README.md")
-    make -C "$REPO" install PREFIX="$PWD/prefix" >/dev/null
-    export PKG_CONFIG_PATH=$PWD/prefix/lib/pkgconfig
+    # The shell cuts what pkg-config prints at spaces.
+    prefix=$(mktemp -d /tmp/cmn-world-XXXXXX)
+    make -C "$REPO" install PREFIX="$prefix" >/dev/null
+    export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
     cp -r "$REPO/examples" examples
     bash -c "$command"
     line_on 2 points.txt | grep -q '^y = 2.000 x + 1.000, '
+    rm -r "$prefix"
 }
 
 @test "cmn.h alone gives MPI's groups only to those who have mpi.h" {
