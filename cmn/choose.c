@@ -172,8 +172,18 @@ static const struct cmn_communicator *first_or_fastest(const struct cmn_topology
 const char *cmn_communicator_refuses(const struct cmn_communicator *c, const struct cmn_topology *t,
                                      const struct cmn_options *o)
 {
+    static _Thread_local char why[256];
+    const char *asked = cmn_options_word(o, "cmn_intra");
+
     if (o->dtype != CMN_FP32 && !c->narrows) {
         return "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs pure_nccl";
+    }
+    if (c->always && strcmp(asked, "auto") && strcmp(asked, c->always)) {
+        snprintf(why, sizeof why,
+                 "it always exchanges by %s: use cmn_intra=%s with hierarchical, two_dimensional "
+                 "or single_node",
+                 c->always, asked);
+        return why;
     }
     return c->refuses(t, o);
 }

@@ -42,7 +42,9 @@ struct cmn_communicator {
     const char *cpu, *gpu; /* "yes", or why not */
     const char *use;       /* when to use it */
     int sums;              /* 0: ranks are left different (dummy) */
-    int narrows;           /* 1: it can send what cmn_allreduce_dtype asks for */
+    const char
+        *always; /* the one transport that it takes; NULL: cmn_intra decides, within a node */
+    int narrows; /* 1: it can send what cmn_allreduce_dtype asks for */
 
     /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use instead),
      * or NULL. */

@@ -58,6 +58,7 @@ const struct cmn_communicator cmn_communicator_flat = {
     .gpu = "with CUDA-aware MPI (untried)",
     .use = "any machine and any number of nodes",
     .sums = 1,
+    .always = "mpi",
     .refuses = refuses_flat,
     .open = open_flat,
     .allreduce = allreduce_flat,

@@ -67,6 +67,7 @@ const struct cmn_communicator cmn_communicator_pure_nccl = {
     .use = "GPUs, on one node or several: the first choice there",
     .sums = 1,
     .narrows = 1,
+    .always = "nccl",
     .refuses = refuses_pure_nccl,
     .open = open_pure_nccl,
     .allreduce = allreduce_pure_nccl,

@@ -37,13 +37,11 @@ struct shm {
 
 static const char *refuses_shm(const struct cmn_topology *t, const struct cmn_options *o)
 {
+    (void)o;
     if (t->device >= 0) {
         return "gradients on a GPU lie in its own memory: use pure_nccl or hierarchical";
     }
-    return o->intra == CMN_INTRA_AUTO || o->intra == CMN_INTRA_SHM
-               ? NULL
-               : "cmn_intra asks for another way within a node: use hierarchical or "
-                 "two_dimensional";
+    return NULL;
 }
 
 static int open_shm(void **self, const struct cmn_topology *t, const struct cmn_options *o)
@@ -267,6 +265,7 @@ const struct cmn_communicator cmn_communicator_shm = {
     .use = "ranks on one node, and several nodes: gradients summed, and weights updated, in shared "
            "memory",
     .sums = 1,
+    .always = "shm",
     .refuses = refuses_shm,
     .open = open_shm,
     .memory = memory_shm,

@@ -106,7 +106,7 @@ int cmn_bench_end(const struct cmn_bench *b)
     if (!b->json) {
         printf(
             "# time: median over the iterations of the slowest rank's; busbw = algbw * 2(n-1)/n\n");
-        printf("# %s: memory: sum in place, the limit of an exchange in shared memory: each rank "
+        printf("# %s: sum in place, the limit of an exchange in shared memory: each rank "
                "reads its 1/n\n#   of n buffers of its own, adds, and writes the sum to all n, "
                "waiting for nobody\n",
                CMN_MEMORY);

@@ -303,8 +303,8 @@ static int must_refuse(const char *name, const struct cmn_topology *t)
     if (!strcmp(name, "shm")) {
         return options.intra == CMN_INTRA_MPI || options.intra == CMN_INTRA_NCCL;
     }
-    return !strcmp(name, "pure_nccl") || !strcmp(name, "non_cuda_aware") ||
-           (needs_intra && options.intra == CMN_INTRA_NCCL);
+    return !strcmp(name, "pure_nccl") || !strcmp(name, "non_cuda_aware") || (needs_intra && options.intra == CMN_INTRA_NCCL) ||
+           ((!strcmp(name, "naive") || !strcmp(name, "flat")) && (options.intra == CMN_INTRA_SHM || options.intra == CMN_INTRA_NCCL));
 }
 
 static void choose_everything(const struct cmn_topology *t, const char *shape)
