@@ -160,6 +160,12 @@ static void set_defaults(struct cmn_bench *b)
 
 int cmn_bench_arguments(struct cmn_bench *b, int argc, char **argv)
 {
+    const char *one = b->session->options.communicator;
+
+    if (strcmp(one, "auto")) {
+        return cmn_fail(
+            "darknet cmn bench: cmn_communicator=%s: it takes a list: -communicators %s", one, one);
+    }
     for (int i = 1, used; i < argc; i += used) {
         used = take(b, argc - i, argv + i);
         if (used < 0) {

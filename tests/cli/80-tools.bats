@@ -108,6 +108,7 @@ spoiled() {
     fails_clearly_on 1 'cmn bench: -sizes: 4X is no size' cmn bench -sizes 4X
     fails_clearly_on 2 'unknown communicator flatt: did you mean flat' cmn bench -communicators flatt
     fails_clearly_on 2 'shm cannot be used here: .' cmn bench -communicators shm -cmn_intra mpi
+    fails_clearly_on 2 'cmn_communicator=flat: it takes a list: -communicators flat' cmn bench -cmn_communicator flat
 }
 
 @test "an unknown command names the nearest, once under mpiexec, also when the rank that speaks is late" {

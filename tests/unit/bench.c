@@ -5,6 +5,7 @@
 #include "tools/bench.h"
 
 static struct cmn_bench b;
+static struct cmn_session session;
 
 /* Reads a command line, words between blanks. */
 static int read(const char *line)
@@ -14,6 +15,8 @@ static int read(const char *line)
     int n = 1;
 
     memset(&b, 0, sizeof b);
+    cmn_options_default(&session.options);
+    b.session = &session;
     snprintf(text, sizeof text, "%s", line);
     while (n < 64 && (word = strsep(&rest, " "))) {
         words[n++] = word;
