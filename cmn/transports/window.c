@@ -2,12 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <linux/futex.h>
-#include <poll.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,19 +10,11 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "log.h"
 #include "memory.h"
-
-/* A rank's sign: how often it came to a meeting. Lines of their own, two because processors fetch
- * them in pairs. */
-struct sign {
-    _Alignas(128) _Atomic uint32_t met;
-    _Atomic uint32_t sleepers; /* ranks that sleep until `met` changes */
-    uint64_t token;            /* in rank 0's sign: proves that it is the same file */
-};
+#include "transports/meeting.h"
 
 struct cmn_window {
     const struct cmn_group *group;
@@ -38,9 +24,7 @@ struct cmn_window {
     size_t stride; /* from part to part */
     size_t common; /* begin of the common part */
     int rank, ranks;
-    uint32_t met;
-    int crowded; /* more ranks than cores: who spins keeps another from working */
-    int *peer;   /* pidfd of each rank, or -1 */
+    struct cmn_meeting meeting; /* its signs lie at the begin, the token behind them */
 };
 
 enum { PAGE = 4096 };
@@ -50,9 +34,10 @@ static size_t rounded(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-static struct sign *sign_of(const struct cmn_window *w, int rank)
+/* Where in the file a number stands that proves that it is this window's. */
+static off_t token_at(const struct cmn_window *w)
 {
-    return (struct sign *)(void *)w->base + rank;
+    return (off_t)cmn_meeting_bytes(w->ranks);
 }
 
 void *cmn_window_part(const struct cmn_window *w, int rank)
@@ -84,7 +69,7 @@ static int lay_out(struct cmn_window *w, size_t bytes, size_t common)
             "MPI_Allreduce")) {
         return -1;
     }
-    w->begin = rounded((size_t)w->ranks * sizeof(struct sign), PAGE);
+    w->begin = rounded((size_t)token_at(w) + sizeof(uint64_t), PAGE);
     /* Parts at a multiple of a large power of two would meet in the same lines of the caches. */
     w->stride = rounded((size_t)want[0], PAGE) + PAGE + 5 * 128;
     w->common = rounded(w->begin + (size_t)w->ranks * w->stride, PAGE);
@@ -129,8 +114,7 @@ static int create(const struct cmn_window *w, struct place *where)
     }
     file = (int)syscall(SYS_memfd_create, "cmn", 1U /* MFD_CLOEXEC */);
     if (file < 0 || ftruncate(file, (off_t)w->size) ||
-        pwrite(file, &where->token, sizeof where->token, offsetof(struct sign, token)) !=
-            sizeof where->token) {
+        pwrite(file, &where->token, sizeof where->token, token_at(w)) != sizeof where->token) {
         cmn_fail("a shared window of %zu MiB cannot be had: %s", w->size >> 20, strerror(errno));
         return file;
     }
@@ -140,12 +124,11 @@ static int create(const struct cmn_window *w, struct place *where)
 }
 
 /* In another container a process id means another process, whose file must not be touched. */
-static int is_the_window(int file, const struct place *where)
+static int is_the_window(const struct cmn_window *w, int file, const struct place *where)
 {
     uint64_t found = ~where->token;
 
-    return pread(file, &found, sizeof found, offsetof(struct sign, token)) == sizeof found &&
-           found == where->token;
+    return pread(file, &found, sizeof found, token_at(w)) == sizeof found && found == where->token;
 }
 
 /* Reserves this rank's share of the pages, so that they lie in the memory next to its cores. */
@@ -176,7 +159,7 @@ static int map(struct cmn_window *w, const struct place *where)
     if (file < 0) {
         return cmn_fail("a shared window cannot be had: %s: %s%s", name, strerror(errno), apart);
     }
-    if (!is_the_window(file, where)) {
+    if (!is_the_window(w, file, where)) {
         result = cmn_fail("a shared window cannot be had: %s is not rank 0's%s", name, apart);
     } else if (reserve(w, file)) {
         result = -1;
@@ -215,26 +198,6 @@ static int all_well(const struct cmn_window *w, int result)
     return cmn_fail("%s", why);
 }
 
-static int open_peers(struct cmn_window *w)
-{
-    long pid = getpid(), *all = calloc((size_t)w->ranks, sizeof *all);
-    int result;
-
-    w->peer = calloc((size_t)w->ranks, sizeof *w->peer);
-    if (!all || !w->peer) {
-        free(all);
-        return cmn_fail("out of memory");
-    }
-    result = cmn_mpi_check(MPI_Allgather(&pid, 1, MPI_LONG, all, 1, MPI_LONG, w->group->comm),
-                           "MPI_Allgather");
-    for (int i = 0; i < w->ranks; i++) {
-        /* Linux before 5.3 has no pidfd: there, mpiexec alone notices a rank's death. */
-        w->peer[i] = result || i == w->rank ? -1 : (int)syscall(SYS_pidfd_open, all[i], 0);
-    }
-    free(all);
-    return result;
-}
-
 static int join(struct cmn_window *w)
 {
     struct place where = {-1, -1, 0};
@@ -257,7 +220,6 @@ int cmn_window_open(struct cmn_window **window, const struct cmn_group *group, s
                     size_t common)
 {
     struct cmn_window *w = calloc(1, sizeof *w);
-    cpu_set_t cores;
 
     *window = w;
     if (!w) {
@@ -266,8 +228,7 @@ int cmn_window_open(struct cmn_window **window, const struct cmn_group *group, s
     w->group = group;
     MPI_Comm_rank(group->comm, &w->rank);
     MPI_Comm_size(group->comm, &w->ranks);
-    w->crowded = !sched_getaffinity(0, sizeof cores, &cores) && CPU_COUNT(&cores) < w->ranks;
-    if (lay_out(w, bytes, common) || join(w) || open_peers(w)) {
+    if (lay_out(w, bytes, common) || join(w) || cmn_meeting_open(&w->meeting, group, w->base)) {
         cmn_window_close(w);
         *window = NULL;
         return -1;
@@ -280,121 +241,14 @@ void cmn_window_close(struct cmn_window *w)
     if (!w) {
         return;
     }
-    for (int i = 0; w->peer && i < w->ranks; i++) {
-        if (w->peer[i] >= 0) {
-            close(w->peer[i]);
-        }
-    }
+    cmn_meeting_close(&w->meeting);
     if (w->base) {
         munmap(w->base, w->size);
     }
-    free(w->peer);
     free(w);
 }
 
-/* ---- meeting ---- */
-
-/* Spins are short, as the other rank may need this core; then the core is offered, and at last the rank
- * sleeps and looks now and then whether the other one still lives. */
-enum { SPINS = 2000, YIELD_US = 400, NAP_MS = 100 };
-
-/* Nobody is more than one meeting ahead of anybody, so numbers that wrap round compare all the same. */
-static int reached(const struct sign *s, uint32_t meeting)
-{
-    return (int32_t)(atomic_load(&s->met) - meeting) >= 0;
-}
-
-static int world_rank(const struct cmn_window *w, int rank)
-{
-    MPI_Group mine, world;
-    int number = rank;
-
-    MPI_Comm_group(w->group->comm, &mine);
-    MPI_Comm_group(MPI_COMM_WORLD, &world);
-    MPI_Group_translate_ranks(mine, 1, &rank, world, &number);
-    MPI_Group_free(&mine);
-    MPI_Group_free(&world);
-    return number;
-}
-
-static int gone(const struct cmn_window *w, int rank)
-{
-    struct pollfd p = {.fd = w->peer[rank], .events = POLLIN};
-
-    return p.fd >= 0 && poll(&p, 1, 0) > 0;
-}
-
-/* Nobody oversleeps: a sleeper counts itself before it looks at `met` for the last time, a waker changes `met` before it
- * looks for sleepers, and all four are atomic in one order, so at least one of them sees the other. The
- * kernel compares `met` with `seen` once more before it lets the sleeper sleep. */
-static int sleep_until(struct cmn_window *w, int rank, double since)
-{
-    struct sign *s = sign_of(w, rank);
-    struct timespec nap = {0, NAP_MS * 1000000L};
-    double limit = (double)w->group->options->timeout;
-
-    while (!reached(s, w->met)) {
-        uint32_t seen = atomic_load(&s->met);
-        atomic_fetch_add(&s->sleepers, 1);
-        if (!reached(s, w->met)) {
-            syscall(SYS_futex, &s->met, FUTEX_WAIT, seen, &nap, NULL, 0);
-        }
-        atomic_fetch_sub(&s->sleepers, 1);
-        if (reached(s, w->met)) {
-            return 0;
-        }
-        /* Looked at in this order: who came to the meeting, and ended then, is not missed. */
-        if (gone(w, rank) && !reached(s, w->met)) {
-            return cmn_fail("shm: rank %d on this host died during an exchange",
-                            world_rank(w, rank));
-        }
-        if (cmn_clock() - since > limit) {
-            return cmn_fail("shm: rank %d on this host did not come to the exchange within %ld s "
-                            "(cmn_timeout)",
-                            world_rank(w, rank), w->group->options->timeout);
-        }
-    }
-    return 0;
-}
-
-static int wait_for(struct cmn_window *w, int rank)
-{
-    const struct sign *s = sign_of(w, rank);
-    double since;
-
-    for (int i = 0; i < (w->crowded ? 1 : SPINS); i++) {
-        if (reached(s, w->met)) {
-            return 0;
-        }
-#if defined(__x86_64__) || defined(__i386__)
-        __builtin_ia32_pause();
-#endif
-    }
-    since = cmn_clock();
-    while ((cmn_clock() - since) * 1e6 < YIELD_US) {
-        if (reached(s, w->met)) {
-            return 0;
-        }
-        sched_yield();
-    }
-    return sleep_until(w, rank, since);
-}
-
-/* Stores made before come before that of `met`: it is one that releases, and those past the caches are fenced by the
- * functions of sums.c that make them. Who reads the new `met` acquires them. */
 int cmn_window_meet(struct cmn_window *w)
 {
-    struct sign *mine = sign_of(w, w->rank);
-
-    w->met++;
-    atomic_store(&mine->met, w->met);
-    if (atomic_load(&mine->sleepers)) {
-        syscall(SYS_futex, &mine->met, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-    }
-    for (int i = 1; i < w->ranks; i++) {
-        if (wait_for(w, (w->rank + i) % w->ranks)) {
-            return -1;
-        }
-    }
-    return 0;
+    return cmn_meeting_meet(&w->meeting);
 }

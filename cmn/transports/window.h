@@ -25,8 +25,7 @@ void *cmn_window_common(const struct cmn_window *w);
 /* Local. Whether `bytes` bytes from `at` lie in this rank's own part. */
 int cmn_window_holds(const struct cmn_window *w, const void *at, size_t bytes);
 
-/* Collective, blocking: returns when all ranks of the group have called it; what they wrote before is
- * then seen. 0, or -1 with a reason that names the rank that died, or that did not come within cmn_timeout. */
+/* Collective, blocking. See cmn_meeting_meet(). */
 int cmn_window_meet(struct cmn_window *w);
 
 /* Local. The memory of other ranks stays valid for them. NULL is allowed. */

@@ -1,0 +1,188 @@
+#include "transports/meeting.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "log.h"
+
+/* How often a rank came to a meeting. Lines of their own, two because processors fetch them in pairs. */
+struct cmn_sign {
+    _Alignas(128) _Atomic uint32_t met;
+    _Atomic uint32_t sleepers; /* ranks that sleep until `met` changes */
+};
+
+size_t cmn_meeting_bytes(int ranks)
+{
+    return (size_t)ranks * sizeof(struct cmn_sign);
+}
+
+static int open_peers(struct cmn_meeting *m)
+{
+    long pid = getpid(), *all = calloc((size_t)m->ranks, sizeof *all);
+    int result;
+
+    m->peer = calloc((size_t)m->ranks, sizeof *m->peer);
+    if (!all || !m->peer) {
+        free(all);
+        return cmn_fail("out of memory");
+    }
+    result = cmn_mpi_check(MPI_Allgather(&pid, 1, MPI_LONG, all, 1, MPI_LONG, m->group->comm),
+                           "MPI_Allgather");
+    for (int i = 0; i < m->ranks; i++) {
+        /* Linux before 5.3 has no pidfd: there, mpiexec alone notices a rank's death. */
+        m->peer[i] = result || i == m->rank ? -1 : (int)syscall(SYS_pidfd_open, all[i], 0);
+    }
+    free(all);
+    return result;
+}
+
+/* Whether the ranks have fewer cores than they are: who spins then keeps another from working. */
+static int count_cores(struct cmn_meeting *m)
+{
+    cpu_set_t cores;
+
+    if (sched_getaffinity(0, sizeof cores, &cores)) {
+        memset(&cores, 0xff, sizeof cores); /* more cores than the set has room for */
+    }
+    if (cmn_mpi_check(
+            MPI_Allreduce(MPI_IN_PLACE, &cores, sizeof cores, MPI_BYTE, MPI_BOR, m->group->comm),
+            "MPI_Allreduce")) {
+        return -1;
+    }
+    m->crowded = CPU_COUNT(&cores) < m->ranks;
+    return 0;
+}
+
+int cmn_meeting_open(struct cmn_meeting *m, const struct cmn_group *group, void *signs)
+{
+    memset(m, 0, sizeof *m);
+    m->group = group;
+    m->sign = signs;
+    MPI_Comm_rank(group->comm, &m->rank);
+    MPI_Comm_size(group->comm, &m->ranks);
+    return count_cores(m) || open_peers(m) ? -1 : 0;
+}
+
+void cmn_meeting_close(struct cmn_meeting *m)
+{
+    for (int i = 0; m->peer && i < m->ranks; i++) {
+        if (m->peer[i] >= 0) {
+            close(m->peer[i]);
+        }
+    }
+    free(m->peer);
+    memset(m, 0, sizeof *m);
+}
+
+/* Spins are short, as the other rank may need this core; then the core is offered, and at last the rank
+ * sleeps and looks now and then whether the other one still lives. */
+enum { SPINS = 2000, YIELD_US = 400, NAP_MS = 100 };
+
+/* Nobody is more than one meeting ahead of anybody, so numbers that wrap round compare all the same. */
+static int reached(const struct cmn_sign *s, uint32_t meeting)
+{
+    return (int32_t)(atomic_load(&s->met) - meeting) >= 0;
+}
+
+static int world_rank(const struct cmn_meeting *m, int rank)
+{
+    MPI_Group mine, world;
+    int number = rank;
+
+    MPI_Comm_group(m->group->comm, &mine);
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Group_translate_ranks(mine, 1, &rank, world, &number);
+    MPI_Group_free(&mine);
+    MPI_Group_free(&world);
+    return number;
+}
+
+static int gone(const struct cmn_meeting *m, int rank)
+{
+    struct pollfd p = {.fd = m->peer[rank], .events = POLLIN};
+
+    return p.fd >= 0 && poll(&p, 1, 0) > 0;
+}
+
+/* Nobody oversleeps: a sleeper counts itself before it looks at `met` for the last time, a waker changes `met` before it
+ * looks for sleepers, and all four are atomic in one order, so at least one of them sees the other. The
+ * kernel compares `met` with `seen` once more before it lets the sleeper sleep. */
+static int sleep_until(struct cmn_meeting *m, int rank, double since)
+{
+    struct cmn_sign *s = &m->sign[rank];
+    struct timespec nap = {0, NAP_MS * 1000000L};
+    double limit = (double)m->group->options->timeout;
+
+    while (!reached(s, m->met)) {
+        uint32_t seen = atomic_load(&s->met);
+        atomic_fetch_add(&s->sleepers, 1);
+        if (!reached(s, m->met)) {
+            syscall(SYS_futex, &s->met, FUTEX_WAIT, seen, &nap, NULL, 0);
+        }
+        atomic_fetch_sub(&s->sleepers, 1);
+        if (reached(s, m->met)) {
+            return 0;
+        }
+        /* Looked at in this order: who came to the meeting, and ended then, is not missed. */
+        if (gone(m, rank) && !reached(s, m->met)) {
+            return cmn_fail("shm: rank %d on this host died during an exchange",
+                            world_rank(m, rank));
+        }
+        if (cmn_clock() - since > limit) {
+            return cmn_fail("shm: rank %d on this host did not come to the exchange within %ld s "
+                            "(cmn_timeout)",
+                            world_rank(m, rank), m->group->options->timeout);
+        }
+    }
+    return 0;
+}
+
+static int wait_for(struct cmn_meeting *m, int rank)
+{
+    const struct cmn_sign *s = &m->sign[rank];
+    double since;
+
+    for (int i = 0; i < (m->crowded ? 1 : SPINS); i++) {
+        if (reached(s, m->met)) {
+            return 0;
+        }
+#if defined(__x86_64__) || defined(__i386__)
+        __builtin_ia32_pause();
+#endif
+    }
+    since = cmn_clock();
+    while ((cmn_clock() - since) * 1e6 < YIELD_US) {
+        if (reached(s, m->met)) {
+            return 0;
+        }
+        sched_yield();
+    }
+    return sleep_until(m, rank, since);
+}
+
+/* Stores made before come before that of `met`: it is one that releases, and those past the caches are fenced by the
+ * functions of sums.c that make them. Who reads the new `met` acquires them. */
+int cmn_meeting_meet(struct cmn_meeting *m)
+{
+    struct cmn_sign *mine = &m->sign[m->rank];
+
+    m->met++;
+    atomic_store(&mine->met, m->met);
+    if (atomic_load(&mine->sleepers)) {
+        syscall(SYS_futex, &mine->met, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    }
+    for (int i = 1; i < m->ranks; i++) {
+        if (wait_for(m, (m->rank + i) % m->ranks)) {
+            return -1;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,35 @@
+/* The ranks of a group wait for each other through a piece of shared memory, and notice who does not come. */
+#ifndef CMN_MEETING_H
+#define CMN_MEETING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "transports/transport.h"
+
+struct cmn_sign;
+
+struct cmn_meeting {
+    const struct cmn_group *group; /* must outlive the meeting */
+    struct cmn_sign *sign;         /* one of each rank, in memory that all share */
+    int rank, ranks;
+    uint32_t met; /* meetings so far */
+    int crowded;
+    int *peer; /* pidfd of each rank, or -1 */
+};
+
+/* Local. Bytes of shared memory that a meeting of so many ranks needs. */
+size_t cmn_meeting_bytes(int ranks);
+
+/* Collective over the group, blocking. `signs` is the same memory on all ranks, zeroed, aligned to 128 bytes; it
+ * stays the caller's. 0, or -1 with a reason; to be closed in either case. */
+int cmn_meeting_open(struct cmn_meeting *m, const struct cmn_group *group, void *signs);
+
+/* Collective, blocking: returns when all ranks of the group have called it; what they wrote before is
+ * then seen. 0, or -1 with a reason that names the rank that died, or that did not come within cmn_timeout. */
+int cmn_meeting_meet(struct cmn_meeting *m);
+
+/* Local. A zeroed meeting may be closed, too. */
+void cmn_meeting_close(struct cmn_meeting *m);
+
+#endif
