@@ -133,13 +133,14 @@ static int sleep_until(struct cmn_meeting *m, int rank, double since)
         }
         /* Looked at in this order: who came to the meeting, and ended then, is not missed. */
         if (gone(m, rank) && !reached(s, m->met)) {
-            return cmn_fail("shm: rank %d on this host died during an exchange",
-                            world_rank(m, rank));
+            return cmn_fail("shm: rank %d@%s died during an exchange", world_rank(m, rank),
+                            m->group->topology->host);
         }
         if (cmn_clock() - since > limit) {
-            return cmn_fail("shm: rank %d on this host did not come to the exchange within %ld s "
+            return cmn_fail("shm: rank %d@%s did not come to the exchange within %ld s "
                             "(cmn_timeout)",
-                            world_rank(m, rank), m->group->options->timeout);
+                            world_rank(m, rank), m->group->topology->host,
+                            m->group->options->timeout);
         }
     }
     return 0;
