@@ -71,6 +71,6 @@ ends() {
 @test "a rank that freezes inside an exchange over shared memory ends the job after cmn_timeout" {
     for name in shm hierarchical two_dimensional single_node; do
         ends "$name" 2 freeze 1 -cmn_timeout 2
-        grep -E '^cmn\[rank 0@.* rank 1 .*2 s \(cmn_timeout\)' err
+        grep -E '^cmn\[rank 0@.* rank 1@[^ ]+ did not come .*2 s \(cmn_timeout\)' err
     done
 }
