@@ -25,7 +25,8 @@ static const struct option table[] = {
     {"cmn_communicator", TEXT, "auto", "auto, or a name of `darknet cmn list`", 0, 0,
      AT(communicator), "strategy that sums the gradients over the ranks"},
     {"cmn_intra", WORD, "auto", "auto, shm, mpi, nccl", 0, 0, AT(intra),
-     "how the ranks of one node exchange; auto: shm on the CPU, nccl on GPUs"},
+     "how the ranks of one node exchange where the communicator leaves it open; auto: shm on the "
+     "CPU, nccl on GPUs"},
     {"cmn_allreduce_dtype", WORD, "fp32", "fp32, fp16, bf16", 0, 0, AT(dtype),
      "what pure_nccl sends: gradients as they are, or rounded to 16 bits"},
     {"cmn_timeout", NUMBER, "300", "1 to 1000000", 1, 1000000, AT(timeout),
