@@ -86,8 +86,8 @@ static double try(const struct cmn_communicator *c, const struct cmn_topology *t
         block = NULL;
     }
     if (all(t, block != NULL)) {
-        struct cmn_span whole = {block, FLOATS};
-        struct cmn_exchange x = {&whole, 1, whole, {block + FLOATS, TALLY}, NULL};
+        struct cmn_span whole = {.data = block, .n = FLOATS};
+        struct cmn_exchange x = {&whole, 1, whole, {.data = block + FLOATS, .n = TALLY}, NULL};
         seconds = time_exchanges(c, self, t, &x);
     }
     c->close(self);

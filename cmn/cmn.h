@@ -106,6 +106,14 @@ int cmn_pass(struct network *net);
  * returns whether it is. */
 int cmn_passed(struct network *net, int last);
 
+/* Local. Layer i has done its part of a pass, forward or backward: what is exchanged in the background moves on.
+ * After the last pass of a step the gradients of layer i and above are final, and may be exchanged. */
+void cmn_forwarded(struct network *net, int i);
+void cmn_backwarded(struct network *net, int i);
+
+/* Local. Called often during a pass: what is exchanged in the background moves on. Cheap. */
+void cmn_poll(void);
+
 /* Collective. Before the update: sums the gradients over all ranks, and changes batch and momentum
  * so that the update is that of one process with the whole batch (docs/architecture.md). Returns whether the
  * update has been done already, with rate and decay. */

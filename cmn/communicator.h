@@ -8,13 +8,8 @@
 #include <stddef.h>
 
 #include "options.h"
+#include "pieces.h"
 #include "topology.h"
-
-/* n floats at data. */
-struct cmn_span {
-    float *data;
-    size_t n;
-};
 
 /* What is exchanged in a step: the gradients one by one, and the block in which all of them lie.
  * The block may hold padding between tensors; padding is zero on every rank. The tally, a few
@@ -37,6 +32,8 @@ struct cmn_sgd {
     const float *rate, *decay; /* one for each tensor */
 };
 
+struct cmn_state;
+
 struct cmn_communicator {
     const char *name;
     const char *cpu, *gpu; /* "yes", or why not */
@@ -45,6 +42,7 @@ struct cmn_communicator {
     const char
         *always; /* the one transport that it takes; NULL: cmn_intra decides, within a node */
     int narrows; /* 1: it can send what cmn_allreduce_dtype asks for */
+    int encodes; /* 1: it can send what a codec makes of the gradients (codecs/codec.h) */
 
     /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use instead),
      * or NULL. */
@@ -67,6 +65,17 @@ struct cmn_communicator {
      * tally lie in memory that `memory` gave, the weights in what `common` gave. Of the gradients it
      * leaves on the ranks what sums up to momentum * u: the next step's gradients are added to that. */
     int (*step)(void *self, const struct cmn_exchange *x, const struct cmn_sgd *sgd);
+    /* Optional (may be NULL): exchanging in the background. Collective, in the same order everywhere, not blocking. The
+     * block's floats below `upto`, an end of a tensor, hold what this rank has to add, and are the
+     * communicator's until allreduce or step, which ends what was begun. The sums have the same bits as
+     * without. `upto` grows from call to call. 0, or -1 with a reason. */
+    int (*begin)(void *self, const struct cmn_exchange *x, size_t upto);
+    /* Optional, with begin. Local, not blocking. Moves on what was begun. 0, or -1 with a reason. */
+    int (*poll)(void *self);
+    /* Optional. Why begin cannot be used here, or NULL. Local, the same on all ranks. */
+    const char *(*no_begin)(void *self);
+    /* Optional. Local. Entry i of what a restart needs, 0 when there are no more (struct cmn_state in codecs/codec.h). */
+    int (*state)(void *self, int i, struct cmn_state *state);
     /* Collective. */
     void (*close)(void *self);
 };

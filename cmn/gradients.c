@@ -42,6 +42,15 @@ static struct cmn_tensor *add(struct tensor_list *list, enum cmn_tensor_kind kin
     return &list->tensor[list->n++];
 }
 
+/* Rows of the matrix that n weights are: one for each output. A layer in which places have weights of their own
+ * is none. */
+static int rows_of(const layer *l, size_t n)
+{
+    int rows = l->type == CONNECTED ? l->outputs : l->type == DECONVOLUTIONAL ? l->c : l->n;
+
+    return l->type != LOCAL && rows > 1 && n > (size_t)rows && n % (size_t)rows == 0 ? rows : 0;
+}
+
 static void add_gradient(struct tensor_list *list, const layer *l, int index, const char *part,
                          const char *name, float **at, size_t n, float **weight)
 {
@@ -51,6 +60,7 @@ static void add_gradient(struct tensor_list *list, const layer *l, int index, co
         t->weight = weight;
         t->rate_scale = &l->learning_rate_scale;
         t->decays = weight == &l->weights;
+        t->rows = rows_of(l, t->decays ? n : 0);
     }
 }
 
@@ -209,15 +219,15 @@ static int build_arena(struct cmn_gradients *g, const struct cmn_communicator *c
         if (steps) {
             move(t->weight, weights + at, t->n, first);
         }
-        g->span[spans++] = (struct cmn_span){g->arena + at, t->n};
+        g->span[spans++] = (struct cmn_span){g->arena + at, t->n, t->rows};
         at += cmn_gradients_padded(t->n);
     }
     g->tally = g->arena + at;
     g->exchange = (struct cmn_exchange){
         .tensor = g->span,
         .tensors = spans,
-        .block = {g->arena, at},
-        .tally = {g->tally, CMN_TALLIES},
+        .block = {.data = g->arena, .n = at},
+        .tally = {.data = g->tally, .n = CMN_TALLIES},
         .weights = weights,
     };
     return 0;

@@ -25,6 +25,7 @@ struct cmn_tensor {
     float **at;       /* the network's own pointer, so that the tensor can be moved */
     size_t n;         /* floats */
     /* of a CMN_GRADIENT: */
+    int rows;                /* of the matrix that it is, 0: none */
     float **weight;          /* the network's pointer to what it is the gradient of */
     const float *rate_scale; /* the layer's factor of the learning rate */
     int decays;              /* whether weight decay applies */

@@ -87,7 +87,7 @@ int cmn_gradients_gpu_open(struct cmn_gradients *g)
     if (cmn_device_memory(&g->arena, total + CMN_TALLIES)) {
         return cmn_fail_in("gradients");
     }
-    g->exchange.block = (struct cmn_span){g->arena, total};
+    g->exchange.block = (struct cmn_span){.data = g->arena, .n = total};
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
         if (t->kind != CMN_GRADIENT) {
@@ -96,7 +96,7 @@ int cmn_gradients_gpu_open(struct cmn_gradients *g)
         if (move(t, g->arena + at)) {
             return -1;
         }
-        g->span[spans++] = (struct cmn_span){g->arena + at, t->n};
+        g->span[spans++] = (struct cmn_span){g->arena + at, t->n, t->rows};
         at += cmn_gradients_padded(t->n);
     }
     g->exchange = (struct cmn_exchange){

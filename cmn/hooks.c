@@ -212,6 +212,27 @@ int cmn_passed(struct network *net, int last)
     return net->cmn ? cmn_training_passed(net->cmn) : last;
 }
 
+void cmn_forwarded(struct network *net, int i)
+{
+    if (net->cmn) {
+        cmn_check(cmn_training_forwarded(net->cmn, i));
+    }
+}
+
+void cmn_backwarded(struct network *net, int i)
+{
+    if (net->cmn) {
+        cmn_check(cmn_training_backwarded(net->cmn, i));
+    }
+}
+
+void cmn_poll(void)
+{
+    if (trained) {
+        cmn_check(cmn_training_poll(trained));
+    }
+}
+
 int cmn_update(struct network *net, int *batch, float *momentum, float rate, float decay)
 {
     struct cmn_rule rule = {*batch, rate, *momentum, decay, 0};

@@ -7,14 +7,14 @@
 
 #include "log.h"
 
-enum kind { WORD, NUMBER, TEXT };
+enum kind { WORD, NUMBER, REAL, TEXT };
 
 struct option {
     const char *key;
     enum kind kind;
     const char *value; /* the default */
     const char *range; /* as people read it; for WORD the words in enum order, by ", " */
-    long low, high;    /* NUMBER only */
+    double low, high;  /* NUMBER and REAL only */
     size_t at;
     const char *help;
 };
@@ -28,7 +28,29 @@ static const struct option table[] = {
      "how the ranks of one node exchange where the communicator leaves it open; auto: shm on the "
      "CPU, nccl on GPUs"},
     {"cmn_allreduce_dtype", WORD, "fp32", "fp32, fp16, bf16", 0, 0, AT(dtype),
-     "what pure_nccl sends: gradients as they are, or rounded to 16 bits"},
+     "what is sent of a gradient: all of it, or it rounded to 16 bits, and what was rounded off in "
+     "the "
+     "next step"},
+    {"cmn_compress", WORD, "none", "none, topk, powersgd", 0, 0, AT(compress),
+     "send a part of the gradient, and the rest in later steps: the largest values, or a matrix of "
+     "low "
+     "rank (docs/slow-links.md)"},
+    {"cmn_compress_ratio", REAL, "0.01", "0.00001 to 0.5", 0.00001, 0.5, AT(compress_ratio),
+     "part of the values that topk sends"},
+    {"cmn_compress_rank", NUMBER, "4", "1 to 64", 1, 64, AT(compress_rank),
+     "rank of the matrices that powersgd sends"},
+    {"cmn_overlap", WORD, "auto", "auto, on, off", 0, 0, AT(overlap),
+     "exchange gradients between nodes while backward goes on; auto: where measured steps are "
+     "shorter for it"},
+    {"cmn_bucket_mb", REAL, "0", "0 to 1024", 0, 1024, AT(bucket_mb),
+     "MiB of gradients that are exchanged together when exchanges overlap; 0: found out by "
+     "measuring the first steps"},
+    {"cmn_double_buffering", NUMBER, "0", "0 or 1", 0, 1, AT(double_buffering),
+     "1: a step's gradients are exchanged during the next step and update the weights after it: "
+     "they are one step old"},
+    {"cmn_local_steps", NUMBER, "1", "1 to 1000000", 1, 1000000, AT(local_steps),
+     "above 1: each rank trains by itself, and weights and momentum are averaged every so many "
+     "steps"},
     {"cmn_timeout", NUMBER, "300", "1 to 1000000", 1, 1000000, AT(timeout),
      "seconds that an exchange over shm or nccl waits for another rank before it names that rank "
      "and ends the job; so long the start of a job may take, too, or a minute"},
@@ -55,6 +77,8 @@ static const struct option table[] = {
      "JSON log; empty: in the backup folder, named after the cfg"},
     {"cmn_log", TEXT, "", "folder", 0, 0, AT(log),
      "write the output of the ranks above 0 to rank-N.log in this folder; empty: drop it"},
+    {"cmn_timeline", TEXT, "", "file name", 0, 0, AT(timeline),
+     "trace of all ranks for Perfetto or chrome://tracing; empty: none"},
     {"cmn_cache_mb", NUMBER, "-1", "-1 to 16777216", -1, 16777216, AT(cache_mb),
      "MiB of decoded images that a rank keeps; -1: a quarter of the node's free memory, shared by "
      "its ranks; 0: none"},
@@ -106,6 +130,21 @@ static long word_index(const char *range, const char *value)
     return -1;
 }
 
+static int store_real(char *field, const struct option *option, const char *value,
+                      const char *where)
+{
+    char *end = NULL;
+    double number = strtod(value, &end);
+
+    /* Written so that NaN is refused, too. */
+    if (end == value || *end || !(number >= option->low && number <= option->high)) {
+        return cmn_fail("%s: %s=%s: the value must be a number, %s", where, option->key, value,
+                        option->range);
+    }
+    memcpy(field, &number, sizeof number);
+    return 0;
+}
+
 static int store(struct cmn_options *o, const struct option *option, const char *value,
                  const char *where)
 {
@@ -128,10 +167,13 @@ static int store(struct cmn_options *o, const struct option *option, const char 
                             option->range);
         }
         break;
+    case REAL:
+        return store_real(field, option, value, where);
     default:
         errno = 0;
         number = strtol(value, &end, 10);
-        if (end == value || *end || errno || number < option->low || number > option->high) {
+        if (end == value || *end || errno || (double)number < option->low ||
+            (double)number > option->high) {
             return cmn_fail("%s: %s=%s: the value must be a whole number, %s", where, option->key,
                             value, option->range);
         }
@@ -183,6 +225,12 @@ int cmn_options_print(const struct cmn_options *o, char *text, size_t bytes)
         long number = 0;
         if (table[i].kind == TEXT) {
             used += (size_t)snprintf(text + used, bytes - used, "%s = %s\n", table[i].key, field);
+            continue;
+        }
+        if (table[i].kind == REAL) {
+            double real = 0;
+            memcpy(&real, field, sizeof real);
+            used += (size_t)snprintf(text + used, bytes - used, "%s = %.9g\n", table[i].key, real);
             continue;
         }
         if (table[i].kind == WORD) {

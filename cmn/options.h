@@ -11,26 +11,36 @@ enum cmn_report_mode { CMN_REPORT_TABLE, CMN_REPORT_LINES, CMN_REPORT_QUIET };
 
 enum cmn_intra_transport { CMN_INTRA_AUTO, CMN_INTRA_SHM, CMN_INTRA_MPI, CMN_INTRA_NCCL };
 enum cmn_dtype { CMN_FP32, CMN_FP16, CMN_BF16 };
+enum cmn_overlap_mode { CMN_OVERLAP_AUTO, CMN_OVERLAP_ON, CMN_OVERLAP_OFF };
+enum cmn_compress { CMN_COMPRESS_NONE, CMN_COMPRESS_TOPK, CMN_COMPRESS_POWERSGD };
 
 enum { CMN_TEXT = 1024 };
 
 struct cmn_options {
     char communicator[CMN_TEXT];
-    long intra;          /* enum cmn_intra_transport */
-    long dtype;          /* enum cmn_dtype */
-    long timeout;        /* seconds */
-    long share_gpus;     /* 0, 1 */
-    long batch;          /* enum cmn_batch_mode */
-    long epochs;         /* 0: max_batches decides */
-    long scatter;        /* enum cmn_scatter_mode */
-    long seed;           /* 0: rank 0 draws one */
-    long validate;       /* epochs between validations, 0: never */
-    long report;         /* enum cmn_report_mode */
-    long report_every;   /* iterations between rows, 0: one row an epoch */
-    char json[CMN_TEXT]; /* empty: beside the weights */
-    char log[CMN_TEXT];  /* folder of the other ranks' output, empty: none */
-    long cache_mb;       /* -1: from free memory */
-    long verify;         /* iterations between comparisons of the weights, 0: never */
+    long intra;       /* enum cmn_intra_transport */
+    long dtype;       /* enum cmn_dtype */
+    long overlap;     /* enum cmn_overlap_mode */
+    double bucket_mb; /* MiB; 0: found out by measuring */
+    long compress;    /* enum cmn_compress */
+    double compress_ratio;
+    long compress_rank;
+    long double_buffering;   /* 0, 1 */
+    long local_steps;        /* 1: gradients are summed in every step */
+    long timeout;            /* seconds */
+    long share_gpus;         /* 0, 1 */
+    long batch;              /* enum cmn_batch_mode */
+    long epochs;             /* 0: max_batches decides */
+    long scatter;            /* enum cmn_scatter_mode */
+    long seed;               /* 0: rank 0 draws one */
+    long validate;           /* epochs between validations, 0: never */
+    long report;             /* enum cmn_report_mode */
+    long report_every;       /* iterations between rows, 0: one row an epoch */
+    char json[CMN_TEXT];     /* empty: beside the weights */
+    char log[CMN_TEXT];      /* folder of the other ranks' output, empty: none */
+    char timeline[CMN_TEXT]; /* file, empty: none */
+    long cache_mb;           /* -1: from free memory */
+    long verify;             /* iterations between comparisons of the weights, 0: never */
 
     unsigned fixed; /* bit i: the command line set key i, the cfg must not */
 };

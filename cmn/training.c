@@ -260,6 +260,24 @@ static void read_tally(struct cmn_training *t)
     t->sums.images += tally[CMN_IMAGES];
 }
 
+int cmn_training_forwarded(struct cmn_training *t, int i)
+{
+    (void)i;
+    return cmn_training_poll(t);
+}
+
+int cmn_training_backwarded(struct cmn_training *t, int i)
+{
+    (void)i;
+    return cmn_training_poll(t);
+}
+
+int cmn_training_poll(struct cmn_training *t)
+{
+    (void)t;
+    return 0;
+}
+
 int cmn_training_update(struct cmn_training *t, struct cmn_rule *rule)
 {
     struct cmn_session *s = t->session;

@@ -66,6 +66,11 @@ void cmn_training_undraw(struct cmn_training *t);
 int cmn_training_pass(struct cmn_training *t);
 /* Local. A pass has ended; returns whether it was the step's last. */
 int cmn_training_passed(struct cmn_training *t);
+/* Local. Layer i has done its part of a pass. */
+int cmn_training_forwarded(struct cmn_training *t, int i);
+int cmn_training_backwarded(struct cmn_training *t, int i);
+/* Local. Moves on what is exchanged in the background. */
+int cmn_training_poll(struct cmn_training *t);
 /* Collective. */
 int cmn_training_update(struct cmn_training *t, struct cmn_rule *rule);
 /* Collective (epoch.c). After a batch; does nothing unless it brought an update. */

@@ -231,7 +231,7 @@ static void sum_in_place(struct cmn_contestant *k, size_t n)
 
 int cmn_contestant_run(struct cmn_contestant *k, size_t n)
 {
-    struct cmn_span span = {k->data, n};
+    struct cmn_span span = {.data = k->data, .n = n};
     struct cmn_exchange x = {
         .tensor = &span, .tensors = 1, .block = span, .tally = {k->data + n, 0}};
 

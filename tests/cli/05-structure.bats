@@ -11,11 +11,11 @@ setup() {
 # Includes point one way: each file of cmn/ may name headers of its own level and of those below.
 level_of() {
     case $1 in
-        device.* | kernels.* | options.* | log.* | memory.* | random.* | sums.* | terminal.* | topology.* | watch.*) echo 1 ;;
+        device.* | kernels.* | options.* | log.* | memory.* | pieces.* | random.* | sums.* | terminal.* | timeline.* | topology.* | watch.*) echo 1 ;;
         transports/* | codecs/*) echo 2 ;;
-        choose.* | communicator.h | communicators/* | groups.*) echo 3 ;;
+        choose.* | communicator.h | communicators/* | flow.* | groups.*) echo 3 ;;
         files.* | world.* | images.* | output.* | scatter.* | report/*) echo 3 ;;
-        gradients.* | gradients_*.* | buckets.* | evaluator.* | loader.* | checkpoint.*) echo 4 ;;
+        gradients.* | gradients_*.* | schedule.* | tuner.* | evaluator.* | loader.* | checkpoint.*) echo 4 ;;
         session.*) echo 5 ;;
         training.* | epoch.* | stop.* | arguments.* | tools/*) echo 6 ;;
         cmn.* | hooks.* | job.*) echo 7 ;;

@@ -12,7 +12,7 @@ static struct cmn_exchange exchange_of(const struct gpu_block *b, struct cmn_spa
 {
     size_t padded = (n + 15) / 16 * 16;
 
-    *tensor = (struct cmn_span){b->data, n};
+    *tensor = (struct cmn_span){.data = b->data, .n = n};
     return (struct cmn_exchange){.tensor = tensor,
                                  .tensors = 1,
                                  .block = {b->data, padded},

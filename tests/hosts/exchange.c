@@ -66,14 +66,14 @@ static void cut(struct contestant *c, size_t floats)
 
     for (int i = 0; i < TENSORS; i++) {
         size_t end = i + 1 < TENSORS ? floats / TENSORS * ((size_t)i + 1) / ALIGN * ALIGN : floats;
-        c->tensor[i] = (struct cmn_span){c->memory + at, end - at};
+        c->tensor[i] = (struct cmn_span){.data = c->memory + at, .n = end - at};
         at = end;
     }
     at = (floats + ALIGN - 1) / ALIGN * ALIGN;
     c->x.tensor = c->tensor;
     c->x.tensors = TENSORS;
-    c->x.block = (struct cmn_span){c->memory, at};
-    c->x.tally = (struct cmn_span){c->memory + at, TALLY};
+    c->x.block = (struct cmn_span){.data = c->memory, .n = at};
+    c->x.tally = (struct cmn_span){.data = c->memory + at, .n = TALLY};
 }
 
 static void enter(const char *name, const struct cmn_communicator *with, size_t floats)

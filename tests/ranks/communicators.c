@@ -52,12 +52,12 @@ static void make_world(struct world *w, const struct place *place, const size_t 
         w->memory[i] = w->memory[GUARD + total + TALLY + (size_t)i] = -1234.5F;
     }
     for (int i = 0; i < tensors; i++) {
-        w->tensor[i] = (struct cmn_span){w->memory + at, n[i]};
+        w->tensor[i] = (struct cmn_span){.data = w->memory + at, .n = n[i]};
         at += padded(n[i]);
     }
-    w->tensor[tensors] = (struct cmn_span){w->memory + at, TALLY};
+    w->tensor[tensors] = (struct cmn_span){.data = w->memory + at, .n = TALLY};
     w->spans = tensors + 1;
-    w->x = (struct cmn_exchange){w->tensor, tensors, {w->memory + GUARD, total}, w->tensor[tensors], NULL};
+    w->x = (struct cmn_exchange){w->tensor, tensors, {.data = w->memory + GUARD, .n = total}, w->tensor[tensors], NULL};
 }
 
 static float whole(size_t i, int rank)
