@@ -26,6 +26,10 @@ enum {
 /* Local. `chunk` is the most floats in one message; 0: chosen here. comm must outlive *p. 0, or -1 with a reason. */
 int cmn_pairwise_open(struct cmn_pairwise **p, MPI_Comm comm, size_t chunk);
 
+/* Local. Waiting so many seconds without anything moving is a failure, which names the missing rank of MPI_COMM_WORLD; 0
+ * (the beginning): never. */
+void cmn_pairwise_patience(struct cmn_pairwise *p, long seconds);
+
 /* One sum. */
 struct cmn_pairwise_job {
     float *data; /* n floats, pairwise's until the job has ended */

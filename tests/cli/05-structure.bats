@@ -11,8 +11,8 @@ setup() {
 # Includes point one way: each file of cmn/ may name headers of its own level and of those below.
 level_of() {
     case $1 in
-        device.* | kernels.* | options.* | log.* | memory.* | pieces.* | random.* | sums.* | terminal.* | timeline.* | topology.* | watch.*) echo 1 ;;
-        transports/* | codecs/*) echo 2 ;;
+        device.* | kernels.* | options.* | log.* | memory.* | random.* | sums.* | terminal.* | timeline.* | topology.* | watch.*) echo 1 ;;
+        pieces.* | transports/* | codecs/*) echo 2 ;;
         choose.* | communicator.h | communicators/* | flow.* | groups.*) echo 3 ;;
         files.* | world.* | images.* | output.* | scatter.* | report/*) echo 3 ;;
         gradients.* | gradients_*.* | schedule.* | tuner.* | evaluator.* | loader.* | checkpoint.*) echo 4 ;;
