@@ -1,0 +1,180 @@
+#!/usr/bin/env bash
+# Training over a slow link: steps a second with each way of sending less or waiting less, beside two nodes that exchange
+# nothing (the ceiling), and what each sends. The nodes are namespaces of this machine (tests/hosts/cluster.bash), their link is
+# narrowed. All settings take turns, so that they see the same machine; medians over RUNS rounds, ratios taken round by
+# round. A setting that refuses to work is printed with its reason. Asserts nothing.
+# Usage: make bench-slow-link [RUNS=3] [NETS='mnist_conv5m mnist_mlp'] [RATES='1gbit 100mbit'] [SHAPE=1+1]
+#     [COMMUNICATOR=shm] [SECONDS_EACH=2.5] [ONLY=pattern of settings]
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+RUNS=${RUNS:-3}
+SHAPE=${SHAPE:-1+1}
+COMMUNICATOR=${COMMUNICATOR:-shm}
+EACH=${SECONDS_EACH:-2.5}    # aimed at, of measured steps in a run
+ONLY=${ONLY:-.}
+IMAGES=2000                  # few enough that all are decoded and kept before the warm-up ends
+read -ra nets <<<"${NETS:-mnist_conv5m mnist_mlp}"
+read -ra rates <<<"${RATES:-1gbit 100mbit}"
+: "${DARKNET:?run this by make bench-slow-link}" "${BUILD:?}"
+export OPENBLAS_NUM_THREADS=1
+
+# What is compared: name | label | steps between two exchanges | sent in a step, as a part of fp32 (roughly: it only decides
+# how many steps are run) | keys
+settings=(
+    'ceiling|no exchange (ceiling)|1|0|'
+    'off|fp32, no overlap|1|1|-cmn_overlap off'
+    'on|fp32, overlap|1|1|-cmn_overlap on'
+    'auto|fp32, all by auto|1|1|'
+    'fp16|fp16, overlap|1|0.5|-cmn_allreduce_dtype fp16 -cmn_overlap on'
+    'topk|topk 1 %, overlap|1|0.02|-cmn_compress topk -cmn_overlap on'
+    'powersgd|powersgd rank 4, overlap|1|0.02|-cmn_compress powersgd -cmn_overlap on'
+    'double|double buffering|1|1|-cmn_double_buffering 1'
+    'double-fp16|double buffering, fp16|1|0.5|-cmn_double_buffering 1 -cmn_allreduce_dtype fp16'
+    'double-topk|double buffering, topk 1 %|1|0.02|-cmn_double_buffering 1 -cmn_compress topk'
+    'local8|local steps 8|8|0.25|-cmn_local_steps 8'
+    'local8-fp16|local steps 8, fp16|8|0.12|-cmn_local_steps 8 -cmn_allreduce_dtype fp16'
+    'local32|local steps 32|32|0.06|-cmn_local_steps 32'
+    'local32-fp16|local steps 32, fp16|32|0.03|-cmn_local_steps 32 -cmn_allreduce_dtype fp16'
+)
+
+# shellcheck source=tests/hosts/cluster.bash
+. tests/hosts/cluster.bash
+if ! cluster_up 2; then
+    echo "bench-slow-link: $cluster_why" >&2
+    exit 1
+fi
+work=$(mktemp -d)
+trap 'cluster_down; rm -rf "$work"' EXIT
+cluster_job "$SHAPE"
+
+awk -v n="$IMAGES" 'NR % 30 == 1 && ++kept <= n' data/mnist/train.list >"$work/train.list"
+sed -e "s|^train.*|train=$work/train.list|" -e "s|^backup.*|backup=$work/out|" cfg/mnist.data >"$work/bench.data"
+mkdir -p "$work/out"
+
+median() {
+    sort -g | awk '{ x[NR] = $1 } END { m = int((NR + 1) / 2); if (NR) print NR % 2 ? x[m] : (x[m] + x[m + 1]) / 2 }'
+}
+
+bits_per_second() {
+    case $1 in
+        *gbit) echo "${1%gbit}e9" ;;
+        *mbit) echo "${1%mbit}e6" ;;
+        *) echo "bench-slow-link: RATES has $1; write it as 1gbit or 100mbit" >&2; return 1 ;;
+    esac
+}
+
+# The floats of a net, and seconds of a step without exchange: a pilot run, which also says that the net can be trained.
+pilot() {
+    train pilot "$1" dummy 8 24 || { cat "$work/output" >&2; return 1; }
+    seconds=$(jq -r '((last.elapsed_time) - .[0].elapsed_time) / (last.iteration - .[0].iteration)' "$work/log.json")
+    floats=$((($(stat -c %s "$work/out/pilot.weights") - 20) / 4))
+}
+
+# train NAME NET COMMUNICATOR WARM TOTAL [KEY VALUE...]: trains TOTAL steps, a row each WARM steps.
+train() {
+    awk -v steps="$5" '
+        /^cmn_epochs/ { next }
+        /^policy/ { print "policy=constant"; next }
+        /^max_batches/ { print "max_batches=" steps; next }
+        { print }' "cfg/$2.cfg" >"$work/$1.cfg"
+    rm -f "$work/out/$1.weights" "$work/log.json"
+    timeout --kill-after=5 300 "${job[@]}" "$DARKNET" classifier train "$work/bench.data" "$work/$1.cfg" -cmn \
+        -cmn_communicator "$3" -cmn_seed 1 -cmn_validate 0 -cmn_verify 0 -cmn_report quiet -cmn_report_every "$4" \
+        -cmn_json "$work/log.json" "${@:6}" >"$work/output" 2>&1
+}
+
+# lengths PERIOD PART RATE: sets warm and steps, the steps before and in the measured time. A window of whole periods has
+# the same number of exchanges, wherever it begins.
+lengths() {
+    read -r warm steps < <(awk -v compute="$seconds" -v bits="$(bits_per_second "$3")" -v n="$floats" -v period="$1" \
+        -v part="$2" -v each="$EACH" 'BEGIN {
+            step = compute + 32 * n * part / bits
+            steps = int(each / step / period + 0.5) * period
+            if (steps < period) steps = period
+            if (steps < 4) steps = 4
+            warm = step > 1 ? 2 : step > 0.1 ? 4 : 24
+            print warm, steps }')
+}
+
+# run NAME PERIOD PART KEYS NET RATE: appends "steps/s MiB" to a file of the setting, or notes why it refuses.
+run() {
+    local name=$1 period=$2 net=$5 rate=$6 to="$work/$5-$6-$1" with=$COMMUNICATOR sent=() node keys exchanges
+    local warm steps
+    [[ ! -f $to.why ]] || return 0
+    [[ $name != ceiling ]] || with=dummy
+    read -ra keys <<<"$4"
+    lengths "$period" "$3" "$rate"
+    [[ $name != auto ]] || warm=$((warm > TUNING ? warm : TUNING))
+    for node in $cluster_nodes; do
+        sent+=("$(cluster_sent "$node")")
+    done
+    if ! train "$name" "$net" "$with" "$warm" $((warm + steps)) "${keys[@]}"; then
+        grep -m 1 '^cmn\[rank' "$work/output" >"$to.why" || { tail -n 3 "$work/output"; echo "status not 0"; } >"$to.why"
+        return
+    fi
+    for node in 1 2; do
+        sent[node - 1]=$(($(cluster_sent "node$node") - sent[node - 1]))
+    done
+    # The start sends the same whatever the setting: what the ceiling sent is taken off. Local steps end with an exchange.
+    [[ $name != ceiling ]] || idle=("${sent[@]}")
+    exchanges=$(((warm + steps + period - 1) / period))
+    jq -r --argjson warm "$warm" --argjson steps "$steps" '
+        (last.elapsed_time - (map(select(.iteration == $warm))[0].elapsed_time)) as $time | $steps / $time' "$work/log.json" |
+        awk -v a=$((sent[0] - idle[0])) -v b=$((sent[1] - idle[1])) -v d=$((exchanges * period)) '{
+            printf "%s\t%.4f\n", $1, (a > b ? a : b) / d / 1048576 }' >>"$to"
+}
+
+# table NET RATE
+table() {
+    local line name label file ceiling="$work/$1-$2-ceiling"
+    printf '\n%-28s %10s %12s %16s\n' "$1, $2" 'steps/s' 'of ceiling' 'MiB sent a step'
+    for line in "${chosen[@]}"; do
+        IFS='|' read -r name label _ <<<"$line"
+        file="$work/$1-$2-$name"
+        if [[ -f $file.why ]]; then
+            printf '%-28s %s\n' "$label" "$(tr '\n' ' ' <"$file.why")"
+            continue
+        fi
+        printf '%-28s %10.3g %10.0f %% %16s\n' "$label" "$(cut -f 1 "$file" | median)" \
+            "$(paste "$file" "$ceiling" | awk '{ print 100 * $1 / $3 }' | median)" \
+            "$(cut -f 2 "$file" | median | awk '{ print $1 < 0.0005 ? "-" : sprintf($1 < 1 ? "%.3f" : "%.1f", $1) }')"
+    done
+}
+
+TUNING=${TUNING:-24}    # steps that `auto` measures before it stays with what it found
+chosen=()
+for line in "${settings[@]}"; do
+    if [[ $line == ceiling* || ${line%%|*} =~ $ONLY ]]; then
+        chosen+=("$line")
+    fi
+done
+declare -A floats_of seconds_of
+for net in "${nets[@]}"; do
+    pilot "$net"
+    floats_of[$net]=$floats seconds_of[$net]=$seconds
+done
+for ((r = 1; r <= RUNS; r++)); do
+    for rate in "${rates[@]}"; do
+        cluster_narrow "$rate"
+        for net in "${nets[@]}"; do
+            echo "round $r of $RUNS: $net at $rate, $SECONDS s" >&2
+            floats=${floats_of[$net]} seconds=${seconds_of[$net]}
+            for line in "${chosen[@]}"; do
+                IFS='|' read -r name _ period part keys <<<"$line"
+                run "$name" "$period" "$part" "$keys" "$net" "$rate"
+            done
+        done
+    done
+done
+
+echo "machine: $(awk -F': *' '/^model name/ { print $2; exit }' /proc/cpuinfo), $(nproc) cores; ranks on the nodes: $SHAPE;" \
+    "$COMMUNICATOR; 1 BLAS thread a rank; medians of $RUNS"
+for net in "${nets[@]}"; do
+    echo "$net: $(awk -v n="${floats_of[$net]}" 'BEGIN { printf "%.2f million floats, %.1f MiB", n / 1e6, n / 262144 }')"
+done
+for rate in "${rates[@]}"; do
+    for net in "${nets[@]}"; do
+        table "$net" "$rate"
+    done
+done
