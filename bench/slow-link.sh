@@ -32,8 +32,10 @@ settings=(
     'double|double buffering|1|1|-cmn_double_buffering 1'
     'double-fp16|double buffering, fp16|1|0.5|-cmn_double_buffering 1 -cmn_allreduce_dtype fp16'
     'double-topk|double buffering, topk 1 %|1|0.02|-cmn_double_buffering 1 -cmn_compress topk'
+    'double-powersgd|double buffering, powersgd 4|1|0.02|-cmn_double_buffering 1 -cmn_compress powersgd'
     'local8|local steps 8|8|0.25|-cmn_local_steps 8'
     'local8-fp16|local steps 8, fp16|8|0.12|-cmn_local_steps 8 -cmn_allreduce_dtype fp16'
+    'local8-topk|local steps 8, topk 1 %|8|0.02|-cmn_local_steps 8 -cmn_compress topk'
     'local32|local steps 32|32|0.06|-cmn_local_steps 32'
     'local32-fp16|local steps 32, fp16|32|0.03|-cmn_local_steps 32 -cmn_allreduce_dtype fp16'
 )
@@ -156,7 +158,8 @@ for net in "${nets[@]}"; do
 done
 for ((r = 1; r <= RUNS; r++)); do
     for rate in "${rates[@]}"; do
-        cluster_narrow "$rate"
+        # What a real link does not have: bytes that may go at once after a pause. 1 ms of them, and some packets at least.
+        cluster_narrow "$rate" "$(awk -v b="$(bits_per_second "$rate")" 'BEGIN { k = b / 8e6; print int(k < 16 ? 16 : k) "kb" }')"
         for net in "${nets[@]}"; do
             echo "round $r of $RUNS: $net at $rate, $SECONDS s" >&2
             floats=${floats_of[$net]} seconds=${seconds_of[$net]}

@@ -11,7 +11,7 @@
 #   cluster_run COMMAND...            runs it beside the nodes, such as an mpiexec of one's own: --host node1:2,node2:2
 #   cluster_on NODE COMMAND...        runs it on a node
 #   cluster_sent NODE                 bytes that the node has sent since it was made
-#   cluster_narrow RATE               limits what each node sends, e.g. 1gbit
+#   cluster_narrow RATE [BURST]       limits what each node sends, e.g. 1gbit; so much may go at once, e.g. 16kb, after a pause
 #   cluster_differs NODE PATH OTHER   for what starts on that node, OTHER lies where PATH is (two files, or two folders)
 #   cluster_agree                     ends all such differences
 #   cluster_shm NODE SIZE             gives the node a new /dev/shm of that size, e.g. 1m
@@ -105,8 +105,8 @@ cluster_sent() {
 cluster_narrow() {
     local node
     for node in $cluster_nodes; do
-        # The burst holds a few of the 64 KiB packets that the kernel hands over; smaller ones would be cut up.
-        cluster_run tc -n "$node" qdisc replace dev eth0 root tbf rate "$1" burst 256kb latency 20ms
+        # The burst holds a few of the 64 KiB packets that the kernel hands over; with a smaller one they are cut up.
+        cluster_run tc -n "$node" qdisc replace dev eth0 root tbf rate "$1" burst "${2:-256kb}" latency 20ms
     done
 }
 

@@ -1,0 +1,103 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031,SC2154  # job: helpers.bash; tests are functions that shellcheck takes for subshells
+# Trainings that send less, or while backward goes on, between nodes: bytes by the interfaces' counters against what each
+# codec claims, and the same weights whatever is exchanged together.
+
+load helpers
+
+setup_file() { nodes 3; }
+teardown_file() { cluster_down; }
+
+setup() {
+    enter_cluster
+    small_data 200 50
+}
+
+# Floats of the net below that may travel through a codec, and of the small tensors and the tally, which travel whole.
+LOSSY=$((784 * 512 + 512 * 10))
+WHOLE=$((512 + 10 + 16))
+
+# wide_cfg STEPS >FILE: most of its floats lie in one matrix.
+wide_cfg() {
+    net_section batch=10 max_batches="$1"
+    printf '%s\n' '[connected]' 'output=512' "activation=relu" '[connected]' 'output=10' 'activation=linear' '[softmax]'
+}
+
+# payload NODE: bytes that the node has sent, without the headers: each packet that the counters know has 14 of Ethernet,
+# 20 of IP and 32 of TCP with its time stamps. (A packet here is what the kernel hands to the interface: up to 64 KiB.)
+payload() {
+    cluster_run ip netns exec "$1" sh -c 'cd /sys/class/net/eth0/statistics && echo $(($(cat tx_bytes) - 66 * $(cat tx_packets)))'
+}
+
+# sent_by SHAPE [KEY VALUE...]: sets sent to the bytes a step that each node sends, one number a node: those of a training
+# of 14 steps less those of one of 2 steps, so that the start and the end cancel.
+sent_by() {
+    local steps node i before=() short=()
+    for steps in 2 14; do
+        wide_cfg $steps >wide.cfg
+        before=()
+        for node in $cluster_nodes; do
+            before+=("$(payload "$node")")
+        done
+        train_on "$1" wide.cfg -clear -cmn_verify 0 "${@:2}"
+        sent=() i=0
+        for node in $cluster_nodes; do
+            sent+=($(($(payload "$node") - before[i])))
+            i=$((i + 1))
+        done
+        [[ $steps -gt 2 ]] || short=("${sent[@]}")
+    done
+    for i in "${!sent[@]}"; do
+        sent[i]=$(((sent[i] - short[i]) / 12))
+    done
+}
+
+# claims CODEC WIRE BYTES SHAPE [KEY VALUE...]: what the codec says of itself is WIRE, which makes BYTES for LOSSY floats on
+# SHAPE, and each node sends that much, and the whole tensors, within 5 %.
+claims() {
+    local i plus=${4//[0-9]/} nodes claim
+    nodes=$((${#plus} + 1))
+    grep -qF ".wire = \"$2\"" "$REPO"/cmn/codecs/*.c
+    claim=$(($3 + 2 * (nodes - 1) * 4 * WHOLE / nodes))
+    sent_by "$4" -cmn_communicator shm "${@:5}"
+    for ((i = 0; i < nodes; i++)); do
+        echo "# $1 on $4: node$((i + 1)) sent ${sent[i]} bytes a step, claimed $claim" >&3
+        awk -v b="${sent[i]}" -v c="$claim" 'BEGIN { exit !(b >= 0.95 * c && b <= 1.05 * c) }'
+    done
+}
+
+@test "bytes: none" { claims none '2(M-1)/M * 4n' $((4 * LOSSY)) 1+1; }
+
+@test "bytes: none, three nodes" { claims none '2(M-1)/M * 4n' $((2 * 2 * 4 * LOSSY / 3)) 1+1+1; }
+
+# mixed_cfg KEY=VALUE... >FILE: tensors from 8 floats to 1.2 MiB, batch normalisation, two passes a step.
+mixed_cfg() {
+    net_section batch=40 subdivisions=2 max_batches=4 "$@"
+    printf '%s\n' '[convolutional]' 'batch_normalize=1' 'filters=8' 'size=3' 'stride=1' 'pad=1' 'activation=relu' \
+        '[maxpool]' 'size=2' 'stride=2' '[connected]' 'output=200' 'activation=relu' \
+        '[connected]' 'output=50' 'activation=relu' '[connected]' 'output=10' 'activation=linear' '[softmax]'
+}
+
+# same_bits SHAPE BUCKETS: whatever is exchanged together, and when, the weights are the same to the last bit; also where
+# `auto` tries and measures.
+same_bits() {
+    local name mb
+    mixed_cfg >mixed.cfg
+    for name in shm hierarchical two_dimensional; do
+        train_on "$1" mixed.cfg -cmn_communicator $name -cmn_overlap off -clear
+        mv out/mixed.weights off.weights
+        for mb in $2; do
+            echo "$name, buckets of $mb MiB"
+            train_on "$1" mixed.cfg -cmn_communicator $name -cmn_overlap on -cmn_bucket_mb "$mb" -cmn_verify 1 -clear
+            cmp off.weights out/mixed.weights
+        done
+        train_on "$1" mixed.cfg -cmn_communicator $name -clear
+        cmp off.weights out/mixed.weights
+    done
+}
+
+@test "1+1: overlap and size of buckets change no bit" { same_bits 1+1 '0.01 0.1 1'; }
+
+@test "2+2: overlap and size of buckets change no bit" { same_bits 2+2 '0.01 0.1 1'; }
+
+@test "3+2: overlap and size of buckets change no bit" { same_bits 3+2 '0.01 0.1 1'; }
