@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Training over a slow link: steps a second with each way of sending less or waiting less, beside two nodes that exchange
-# nothing (the ceiling), and what each sends. The nodes are namespaces of this machine (tests/hosts/cluster.bash), their link is
-# narrowed. All settings take turns, so that they see the same machine; medians over RUNS rounds, ratios taken round by
-# round. A setting that refuses to work is printed with its reason. Asserts nothing.
+# nothing (the ceiling), and what each sends, headers of packets apart. The nodes are namespaces of this machine
+# (tests/hosts/cluster.bash), their link is narrowed. All settings take turns, so that they see the same machine; medians over
+# RUNS rounds, ratios taken round by round. A setting that refuses to work is printed with its reason. Asserts nothing.
 # Usage: make bench-slow-link [RUNS=3] [NETS='mnist_conv5m mnist_mlp'] [RATES='1gbit 100mbit'] [SHAPE=1+1]
 #     [COMMUNICATOR=shm] [SECONDS_EACH=2.5] [ONLY=pattern of settings]
 set -euo pipefail
@@ -109,14 +109,14 @@ run() {
     lengths "$period" "$3" "$rate"
     [[ $name != auto ]] || warm=$((warm > TUNING ? warm : TUNING))
     for node in $cluster_nodes; do
-        sent+=("$(cluster_sent "$node")")
+        sent+=("$(cluster_payload "$node")")
     done
     if ! train "$name" "$net" "$with" "$warm" $((warm + steps)) "${keys[@]}"; then
         grep -m 1 '^cmn\[rank' "$work/output" >"$to.why" || { tail -n 3 "$work/output"; echo "status not 0"; } >"$to.why"
         return
     fi
     for node in 1 2; do
-        sent[node - 1]=$(($(cluster_sent "node$node") - sent[node - 1]))
+        sent[node - 1]=$(($(cluster_payload "node$node") - sent[node - 1]))
     done
     # The start sends the same whatever the setting: what the ceiling sent is taken off. Local steps end with an exchange.
     [[ $name != ceiling ]] || idle=("${sent[@]}")
