@@ -126,6 +126,9 @@ float cmn_loss(struct network *net, float loss);
 /* Collective. Before weights are saved: whether this rank writes them. Rank 0 does. */
 int cmn_writes(struct network *net);
 
+/* Local. After weights were saved, on the rank that has written them. */
+void cmn_written(struct network *net);
+
 /* Collective. Scores a classifier on n paths with all ranks and prints the result; 0 without -cmn:
  * then Darknet does it. */
 int cmn_validate(struct network *net, char **paths, int n, char **labels, int classes, int top);

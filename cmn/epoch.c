@@ -2,11 +2,55 @@
 #include "training.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "darknet.h"
 #include "log.h"
 #include "report/report.h"
+#include "report/trace.h"
+#include "timeline.h"
+
+/* Spans of a step, about: layers both ways, pieces and buckets, the rest. */
+static size_t spans_of_step(const struct cmn_training *t)
+{
+    size_t layers = (size_t)t->net->n, passes = (size_t)t->net->subdivisions;
+
+    return 2 * layers * passes + 4 * (size_t)t->gradients.tensors + 16;
+}
+
+int cmn_training_timeline(struct cmn_training *t)
+{
+    struct cmn_session *s = t->session;
+    struct cmn_trace_plan plan = {
+        .topology = &s->topology,
+        .file = s->options.timeline,
+        .steps = s->options.timeline_steps,
+        .spans = spans_of_step(t),
+        .layers = t->net->n,
+        .began = t->began,
+    };
+
+    if (!s->options.timeline[0]) {
+        return 0;
+    }
+    t->layer = calloc((size_t)t->net->n, sizeof *t->layer);
+    if (!t->layer) {
+        return cmn_fail("timeline: out of memory");
+    }
+    for (int i = 0; i < t->net->n; i++) {
+        t->layer[i] = cmn_gradients_layer(t->net, i);
+    }
+    plan.layer = t->layer;
+    t->trace = cmn_trace_open(&plan);
+    return t->trace ? 0 : -1;
+}
+
+void cmn_training_saved(struct cmn_training *t)
+{
+    t->left = cmn_clock(); /* or it would count as loading */
+    cmn_timeline_span(CMN_SPAN_SAVE, -1, t->save_began, t->left);
+}
 
 static int validate(struct cmn_training *t, struct cmn_row *row)
 {
@@ -65,6 +109,9 @@ static int make_row(struct cmn_training *t, int with_validation)
     if (with_validation && validate(t, &row)) {
         return -1;
     }
+    if (with_validation) {
+        cmn_timeline_span(CMN_SPAN_VALIDATE, -1, time, cmn_clock());
+    }
     row.elapsed = cmn_clock() - t->began;
     memset(sums, 0, sizeof *sums);
     sums->since = cmn_clock();
@@ -89,6 +136,18 @@ static void notice_stop(struct cmn_training *t)
             s->stop_signal, t->first_step + t->steps);
 }
 
+/* Darknet's own update, if there was one, and the end of the step. */
+static void note_step(struct cmn_training *t)
+{
+    double time = cmn_clock();
+
+    t->sums.compute += time - t->pass_began;
+    if (!t->fused) {
+        cmn_timeline_span(CMN_SPAN_UPDATE, -1, t->pass_began, time);
+    }
+    cmn_timeline_span(CMN_SPAN_STEP, (int)(t->first_step + t->steps + 1), t->left, time);
+}
+
 int cmn_training_step_done(struct cmn_training *t)
 {
     struct cmn_session *s = t->session;
@@ -103,7 +162,7 @@ int cmn_training_step_done(struct cmn_training *t)
         return 0;
     }
     t->stepped = 0;
-    t->sums.compute += cmn_clock() - t->pass_began;
+    note_step(t);
     t->steps++;
     t->epoch = epoch;
     notice_stop(t);
@@ -115,7 +174,8 @@ int cmn_training_step_done(struct cmn_training *t)
     images_per_s = speed(t, cmn_clock() - t->sums.since);
     if (epoch_ended || last || (o->report_every && t->steps % o->report_every == 0)) {
         validation_due = (validation_due || (last && o->validate)) && s->valid.images;
-        if (make_row(t, validation_due && !s->stop_signal)) {
+        if (make_row(t, validation_due && !s->stop_signal) ||
+            (t->trace && cmn_trace_write(t->trace, last))) {
             return -1;
         }
     }

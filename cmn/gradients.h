@@ -65,6 +65,9 @@ int cmn_gradients_open(struct cmn_gradients *g, struct network *net,
  * free_network does not free parts of the arena. */
 void cmn_gradients_close(struct cmn_gradients *g);
 
+/* Local. What layer i is, e.g. "connected". Static. */
+const char *cmn_gradients_layer(const struct network *net, int i);
+
 /* Local. n floats take so many in the arena: tensors start at multiples of a cache line. */
 size_t cmn_gradients_padded(size_t n);
 

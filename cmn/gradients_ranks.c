@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "darknet.h"
+#include "network.h"
+
 #include "files.h"
 #include "gradients_gpu.h"
 #include "log.h"
@@ -146,4 +148,9 @@ int cmn_gradients_verify(const struct cmn_gradients *g, const struct cmn_topolog
         return cmn_fail("the weights of rank %d differ from those of rank 0", bad);
     }
     return 0;
+}
+
+const char *cmn_gradients_layer(const struct network *net, int i)
+{
+    return get_layer_string(net->layers[i].type);
 }

@@ -264,8 +264,20 @@ int cmn_writes(struct network *net)
         return 1;
     }
     cmn_report_clear(t->report);
+    t->save_began = cmn_clock();
     cmn_check(cmn_gradients_average_statistics(&t->gradients, &cmn_job.topology));
-    return cmn_job.topology.rank == 0;
+    if (cmn_job.topology.rank != 0) {
+        cmn_training_saved(t);
+        return 0;
+    }
+    return 1;
+}
+
+void cmn_written(struct network *net)
+{
+    if (net->cmn) {
+        cmn_training_saved(net->cmn);
+    }
 }
 
 int cmn_validate(struct network *net, char **paths, int n, char **labels, int classes, int top)

@@ -78,7 +78,9 @@ static const struct option table[] = {
     {"cmn_log", TEXT, "", "folder", 0, 0, AT(log),
      "write the output of the ranks above 0 to rank-N.log in this folder; empty: drop it"},
     {"cmn_timeline", TEXT, "", "file name", 0, 0, AT(timeline),
-     "trace of all ranks for Perfetto or chrome://tracing; empty: none"},
+     "trace of all ranks for Perfetto or chrome://tracing (docs/timeline.md); empty: none"},
+    {"cmn_timeline_steps", NUMBER, "100", "1 to 1000000", 1, 1000000, AT(timeline_steps),
+     "steps that the trace holds: the latest"},
     {"cmn_cache_mb", NUMBER, "-1", "-1 to 16777216", -1, 16777216, AT(cache_mb),
      "MiB of decoded images that a rank keeps; -1: a quarter of the node's free memory, shared by "
      "its ranks; 0: none"},

@@ -39,6 +39,7 @@ struct cmn_options {
     char json[CMN_TEXT];     /* empty: beside the weights */
     char log[CMN_TEXT];      /* folder of the other ranks' output, empty: none */
     char timeline[CMN_TEXT]; /* file, empty: none */
+    long timeline_steps;     /* the latest so many are kept */
     long cache_mb;           /* -1: from free memory */
     long verify;             /* iterations between comparisons of the weights, 0: never */
 

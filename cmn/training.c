@@ -11,8 +11,10 @@
 #include "log.h"
 #include "random.h"
 #include "report/report.h"
+#include "report/trace.h"
 #include "scatter.h"
 #include "stop.h"
+#include "timeline.h"
 
 int cmn_training_classifies(const struct cmn_training *t)
 {
@@ -90,6 +92,10 @@ void cmn_training_detach(struct cmn_training *t)
     }
     cmn_scatter_close(t->scatter);
     cmn_report_close(t->report);
+    cmn_trace_close(t->trace);
+    free(t->layer);
+    t->trace = NULL;
+    t->layer = NULL;
     t->scatter = NULL;
     t->report = NULL;
     t->attached = 0;
@@ -200,7 +206,7 @@ static int start(struct cmn_training *t)
         }
     }
     t->began = t->sums.since = t->left = cmn_clock();
-    return 0;
+    return cmn_training_timeline(t);
 }
 
 int cmn_training_pass(struct cmn_training *t)
@@ -214,7 +220,9 @@ int cmn_training_pass(struct cmn_training *t)
     t->pass_began = cmn_clock();
     if (t->pass == 0) {
         t->sums.load += t->pass_began - t->left;
+        cmn_timeline_span(CMN_SPAN_LOAD, -1, t->left, t->pass_began);
     }
+    t->mark = t->pass_began;
     cmn_random_own();
     return 0;
 }
@@ -223,6 +231,7 @@ int cmn_training_passed(struct cmn_training *t)
 {
     const network *net = t->net;
 
+    t->mark = 0;
     cmn_random_common();
     t->loss += *net->cost;
     for (int i = 0; i < net->batch && cmn_training_classifies(t); i++) {
@@ -260,16 +269,40 @@ static void read_tally(struct cmn_training *t)
     t->sums.images += tally[CMN_IMAGES];
 }
 
+/* A layer's span begins where the one before has ended: Darknet says only when a layer is done. */
+static void note_layer(struct cmn_training *t, enum cmn_span_kind what, int i)
+{
+    if (cmn_timeline_on && t->mark > 0) {
+        cmn_timeline_span(what, i, t->mark, cmn_clock());
+    }
+}
+
+/* What comes now is the next layer's. */
+static void note_poll(struct cmn_training *t)
+{
+    if (cmn_timeline_on && t->mark > 0) {
+        t->mark = cmn_clock();
+    }
+}
+
 int cmn_training_forwarded(struct cmn_training *t, int i)
 {
-    (void)i;
-    return cmn_training_poll(t);
+    int result;
+
+    note_layer(t, CMN_SPAN_FORWARD, i);
+    result = cmn_training_poll(t);
+    note_poll(t);
+    return result;
 }
 
 int cmn_training_backwarded(struct cmn_training *t, int i)
 {
-    (void)i;
-    return cmn_training_poll(t);
+    int result;
+
+    note_layer(t, CMN_SPAN_BACKWARD, i);
+    result = cmn_training_poll(t);
+    note_poll(t);
+    return result;
 }
 
 int cmn_training_poll(struct cmn_training *t)
@@ -301,5 +334,7 @@ int cmn_training_update(struct cmn_training *t, struct cmn_rule *rule)
     t->lr = rule->rate;
     t->pass_began = cmn_clock();
     t->sums.exchange += t->pass_began - begin;
+    t->fused = rule->done;
+    cmn_timeline_span(CMN_SPAN_EXCHANGE, -1, begin, t->pass_began);
     return 0;
 }

@@ -9,6 +9,7 @@
 
 struct cmn_report;
 struct cmn_scatter;
+struct cmn_trace;
 struct network;
 
 struct cmn_training {
@@ -22,6 +23,8 @@ struct cmn_training {
     struct cmn_scatter *scatter;
     size_t drawn;              /* samples handed to the loader */
     struct cmn_report *report; /* rank 0 only */
+    struct cmn_trace *trace;   /* cmn_timeline, or NULL */
+    const char **layer;        /* for it: what the layers are */
 
     int started;
     int pass;               /* passes of the step that are done */
@@ -37,6 +40,9 @@ struct cmn_training {
         double since;
     } sums;                         /* since the last row */
     double began, pass_began, left; /* clock: training, this pass, end of the last batch */
+    double mark;                    /* for the timeline: end of the last layer; 0: not in a pass */
+    double save_began;
+    int fused; /* the update was part of the exchange */
 };
 
 /* What an update is made with, as Darknet means it; cmn_training_update() changes it. */
@@ -71,6 +77,10 @@ int cmn_training_forwarded(struct cmn_training *t, int i);
 int cmn_training_backwarded(struct cmn_training *t, int i);
 /* Local. Moves on what is exchanged in the background. */
 int cmn_training_poll(struct cmn_training *t);
+/* Collective (epoch.c). Begins the timeline, if there is to be one. */
+int cmn_training_timeline(struct cmn_training *t);
+/* Local (epoch.c). What this rank has to do while weights are saved, since save_began, is done. */
+void cmn_training_saved(struct cmn_training *t);
 /* Collective. */
 int cmn_training_update(struct cmn_training *t, struct cmn_rule *rule);
 /* Collective (epoch.c). After a batch; does nothing unless it brought an update. */

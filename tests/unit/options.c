@@ -33,6 +33,7 @@ static const struct key keys[] = {
     {"cmn_json", "", "log.json", "log.json", {NULL}},
     {"cmn_log", "", "folder", "folder", {NULL}},
     {"cmn_timeline", "", "trace.json", "trace.json", {NULL}},
+    {"cmn_timeline_steps", "100", "5", "5", {"", "0", "1000001", "all"}},
     {"cmn_cache_mb", "-1", "0", "0", {"", "-2", "1G", "16777217"}},
     {"cmn_verify", "1000", "1", "1", {"", "-1", "all"}},
 };

@@ -1,0 +1,252 @@
+#include "report/trace.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clocks.h"
+#include "log.h"
+#include "timeline.h"
+
+/* Spans that a rank keeps: at least, and at most (96 MiB). */
+enum { SPANS_AT_LEAST = 4096, SPANS_AT_MOST = 1 << 22 };
+
+/* Writing takes at most one part in so many of the time. */
+enum { PATIENCE = 100 };
+
+struct cmn_trace {
+    struct cmn_trace_plan plan;
+    MPI_Comm comm;
+    struct cmn_clocks clocks;
+    struct cmn_trace_file file; /* rank 0 */
+    int given_up;               /* rank 0: the file could not be written */
+    double wrote, took;         /* rank 0, seconds: when the last writing ended, and what it took */
+};
+
+/* What the ranks agree on before they write: the steps, and how wrong the clocks may be, in seconds. */
+struct window {
+    long first, last;
+    double error;
+};
+
+struct cmn_trace *cmn_trace_open(const struct cmn_trace_plan *plan)
+{
+    struct cmn_trace *trace = calloc(1, sizeof *trace);
+    const struct cmn_topology *t = plan->topology;
+    size_t spans;
+
+    if (!trace) {
+        cmn_fail("timeline: out of memory");
+        return NULL;
+    }
+    trace->plan = *plan;
+    trace->comm = MPI_COMM_NULL;
+    spans = (size_t)plan->steps < SPANS_AT_MOST / plan->spans ? (size_t)plan->steps * plan->spans
+                                                              : SPANS_AT_MOST;
+    if ((t->rank == 0 && cmn_trace_file_open(&trace->file, plan->file)) ||
+        cmn_mpi_check(MPI_Comm_dup(t->world, &trace->comm), "MPI_Comm_dup") ||
+        cmn_clocks_open(&trace->clocks, t, cmn_clock) || cmn_clocks_measure(&trace->clocks) ||
+        cmn_timeline_open(spans > SPANS_AT_LEAST ? spans : SPANS_AT_LEAST)) {
+        cmn_trace_close(trace);
+        return NULL;
+    }
+    return trace;
+}
+
+void cmn_trace_close(struct cmn_trace *trace)
+{
+    if (!trace) {
+        return;
+    }
+    cmn_timeline_close();
+    cmn_clocks_close(&trace->clocks);
+    if (trace->comm != MPI_COMM_NULL) {
+        MPI_Comm_free(&trace->comm);
+    }
+    cmn_trace_file_close(&trace->file);
+    free(trace);
+}
+
+/* ---- what all ranks do ---- */
+
+/* The steps that every rank has. */
+static int agree(struct cmn_trace *trace, const struct cmn_event *event, size_t n, size_t lost,
+                 struct window *w)
+{
+    const struct cmn_clocks *c = &trace->clocks;
+    double mine[2] = {(double)cmn_events_first_step(event, n, lost, trace->plan.steps),
+                      c->mark[c->marks - 1].error},
+           all[2];
+
+    if (cmn_mpi_check(MPI_Allreduce(mine, all, 2, MPI_DOUBLE, MPI_MAX, trace->comm),
+                      "MPI_Allreduce")) {
+        return -1;
+    }
+    w->first = (long)all[0];
+    w->error = all[1];
+    for (size_t i = 0; i < n; i++) {
+        w->last = event[i].what == CMN_SPAN_STEP ? event[i].number : w->last;
+    }
+    return 0;
+}
+
+static void align(const struct cmn_clocks *c, struct cmn_event *event, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        event[i].begin = llround(cmn_clocks_align(c, 1e-9 * (double)event[i].begin) * 1e9);
+        event[i].end = llround(cmn_clocks_align(c, 1e-9 * (double)event[i].end) * 1e9);
+    }
+}
+
+/* What rank 0 gets from each rank, before the events. */
+struct head {
+    unsigned long events;
+    int tracks;
+    char host[64];
+};
+
+enum { TAG_HEAD = 1, TAG_EVENTS = 2 };
+
+static int send(const struct cmn_trace *trace, const struct head *head,
+                const struct cmn_event *event)
+{
+    if (cmn_mpi_check(MPI_Send(head, sizeof *head, MPI_BYTE, 0, TAG_HEAD, trace->comm),
+                      "MPI_Send")) {
+        return -1;
+    }
+    return cmn_mpi_check(
+        MPI_Send(event, (int)(head->events * sizeof *event), MPI_BYTE, 0, TAG_EVENTS, trace->comm),
+        "MPI_Send");
+}
+
+static int receive(const struct cmn_trace *trace, int from, struct head *head,
+                   struct cmn_event **event)
+{
+    if (cmn_mpi_check(
+            MPI_Recv(head, sizeof *head, MPI_BYTE, from, TAG_HEAD, trace->comm, MPI_STATUS_IGNORE),
+            "MPI_Recv")) {
+        return -1;
+    }
+    *event = malloc((head->events + 1) * sizeof **event);
+    if (!*event) {
+        return cmn_fail("timeline: out of memory for %lu spans", head->events);
+    }
+    return cmn_mpi_check(MPI_Recv(*event, (int)(head->events * sizeof **event), MPI_BYTE, from,
+                                  TAG_EVENTS, trace->comm, MPI_STATUS_IGNORE),
+                         "MPI_Recv");
+}
+
+/* ---- what rank 0 does ---- */
+
+static void give_up(struct cmn_trace *trace)
+{
+    cmn_say("%s: no timeline is written any more", cmn_reason());
+    trace->given_up = 1;
+}
+
+static void begin_file(struct cmn_trace *trace, const struct window *w)
+{
+    const struct cmn_topology *t = trace->plan.topology;
+    char about[256];
+
+    snprintf(about, sizeof about,
+             "\"program\":\"darknet-cmn %s\",\"ranks\":%d,\"nodes\":%d,\"first_step\":%ld,"
+             "\"last_step\":%ld,\"clock_error_us\":%.3f",
+             CMN_VERSION, t->size, t->inter_size, w->first, w->last, w->error * 1e6);
+    if (cmn_trace_file_begin(&trace->file, about)) {
+        give_up(trace);
+    }
+}
+
+static int write_ranks(struct cmn_trace *trace, struct head *head, struct cmn_event *event)
+{
+    struct cmn_event *theirs = NULL;
+
+    for (int rank = 0; rank < trace->plan.topology->size; rank++) {
+        if (rank > 0) {
+            free(theirs);
+            theirs = NULL;
+            if (receive(trace, rank, head, &theirs)) {
+                free(theirs);
+                return -1;
+            }
+        }
+        if (!trace->given_up) {
+            cmn_trace_file_rank(&trace->file, &trace->plan, rank, head->host, rank ? theirs : event,
+                                head->events, head->tracks, (int64_t)(trace->plan.began * 1e9));
+        }
+    }
+    free(theirs);
+    return 0;
+}
+
+static void end_file(struct cmn_trace *trace, const struct window *w, int last)
+{
+    const struct cmn_topology *t = trace->plan.topology;
+
+    if (trace->given_up) {
+        return;
+    }
+    if (cmn_trace_file_end(&trace->file)) {
+        give_up(trace);
+    } else if (last) {
+        cmn_say(
+            "timeline %s: steps %ld to %ld of %d rank%s, clocks within %.0f us; to be opened in "
+            "https://ui.perfetto.dev or chrome://tracing",
+            trace->plan.file, w->first, w->last, t->size, t->size == 1 ? "" : "s", w->error * 1e6);
+    }
+}
+
+/* ---- together ---- */
+
+static int write_file(struct cmn_trace *trace, int last)
+{
+    const struct cmn_topology *t = trace->plan.topology;
+    struct window w = {-1, -1, 0};
+    struct head head;
+    size_t n, lost;
+    struct cmn_event *event = cmn_timeline_copy(&n, &lost);
+    int result = -1;
+
+    if (!event || agree(trace, event, n, lost, &w)) {
+        goto out;
+    }
+    memset(&head, 0, sizeof head);
+    n = cmn_events_from_step(event, n, w.first);
+    align(&trace->clocks, event, n);
+    head.events = n;
+    head.tracks = cmn_events_tracks(event, n);
+    memcpy(head.host, t->host, sizeof head.host);
+    if (t->rank != 0) {
+        result = send(trace, &head, event);
+        goto out;
+    }
+    begin_file(trace, &w);
+    result = write_ranks(trace, &head, event);
+    if (!result) {
+        end_file(trace, &w, last);
+    }
+out:
+    free(event);
+    return result;
+}
+
+int cmn_trace_write(struct cmn_trace *trace, int last)
+{
+    double begin = cmn_clock();
+    int due = !trace->given_up && (last || begin - trace->wrote >= PATIENCE * trace->took);
+
+    if (cmn_mpi_check(MPI_Bcast(&due, 1, MPI_INT, 0, trace->comm), "MPI_Bcast")) {
+        return -1;
+    }
+    if (!due) {
+        return 0;
+    }
+    begin = cmn_clock();
+    if (cmn_clocks_measure(&trace->clocks) || write_file(trace, last)) {
+        return cmn_fail_in("timeline");
+    }
+    trace->wrote = cmn_clock();
+    trace->took = trace->wrote - begin;
+    return 0;
+}

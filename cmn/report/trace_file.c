@@ -1,0 +1,183 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "report/trace.h"
+#include "timeline.h"
+
+static int fails(struct cmn_trace_file *f)
+{
+    int reason = errno;
+
+    if (f->out) {
+        fclose(f->out);
+        f->out = NULL;
+        unlink(f->next);
+    }
+    return cmn_fail("timeline %s: %s", f->name, strerror(reason));
+}
+
+int cmn_trace_file_open(struct cmn_trace_file *f, const char *name)
+{
+    size_t bytes = strlen(name) + sizeof ".new";
+    struct stat st;
+
+    memset(f, 0, sizeof *f);
+    f->name = name;
+    f->next = malloc(bytes);
+    if (!f->next) {
+        return cmn_fail("timeline: out of memory");
+    }
+    snprintf(f->next, bytes, "%s.new", name);
+    /* A device would be replaced by a file. */
+    if (!stat(name, &st) && !S_ISREG(st.st_mode)) {
+        return cmn_fail("timeline %s: something that is not a file has this name", name);
+    }
+    f->out = fopen(f->next, "w");
+    if (!f->out) {
+        return fails(f);
+    }
+    fclose(f->out);
+    f->out = NULL;
+    unlink(f->next);
+    return 0;
+}
+
+void cmn_trace_file_close(struct cmn_trace_file *f)
+{
+    if (f->out) {
+        fails(f);
+    }
+    free(f->next);
+    memset(f, 0, sizeof *f);
+}
+
+int cmn_trace_file_begin(struct cmn_trace_file *f, const char *about)
+{
+    f->events = 0;
+    f->out = fopen(f->next, "w");
+    if (!f->out) {
+        return fails(f);
+    }
+    fprintf(f->out, "{\"displayTimeUnit\":\"ms\",\"otherData\":{%s},\n\"traceEvents\":[", about);
+    return 0;
+}
+
+int cmn_trace_file_end(struct cmn_trace_file *f)
+{
+    FILE *out = f->out;
+
+    errno = 0;
+    fputs("\n]}\n", out);
+    if (ferror(out) || fflush(out)) {
+        errno = errno ? errno : EIO;
+        return fails(f);
+    }
+    f->out = NULL;
+    return fclose(out) || rename(f->next, f->name) ? fails(f) : 0;
+}
+
+/* ---- events ---- */
+
+static void separate(struct cmn_trace_file *f)
+{
+    fputs(f->events++ ? ",\n" : "\n", f->out);
+}
+
+/* One "M" event: `value` is the text of what `key` has in its arguments. */
+static void describe(struct cmn_trace_file *f, const char *what, int rank, int track,
+                     const char *key, const char *value)
+{
+    separate(f);
+    fprintf(f->out,
+            "{\"name\":\"%s\",\"ph\":\"M\",\"ts\":0,\"pid\":%d,\"tid\":%d,\"args\":{\"%s\":%s}}",
+            what, rank, track, key, value);
+}
+
+static void describe_rank(struct cmn_trace_file *f, int rank, const char *host, int tracks)
+{
+    char text[128];
+
+    snprintf(text, sizeof text, "\"rank %d@%s\"", rank, host);
+    for (char *c = text + 1; c[0] && c[1]; c++) {
+        *c = *c == '"' || *c == '\\' || (unsigned char)*c < ' ' ? '?' : *c;
+    }
+    describe(f, "process_name", rank, 0, "name", text);
+    snprintf(text, sizeof text, "%d", rank);
+    describe(f, "process_sort_index", rank, 0, "sort_index", text);
+    for (int track = 0; track <= tracks; track++) {
+        snprintf(text, sizeof text, "\"exchange %d\"", track);
+        describe(f, "thread_name", rank, track, "name",
+                 track == 0   ? "\"training\""
+                 : track == 1 ? "\"exchange\""
+                              : text);
+        snprintf(text, sizeof text, "%d", track);
+        describe(f, "thread_sort_index", rank, track, "sort_index", text);
+    }
+}
+
+/* What the number of a span counts. */
+static const char *counted(int what)
+{
+    switch (what) {
+    case CMN_SPAN_FORWARD:
+    case CMN_SPAN_BACKWARD:
+        return "layer";
+    case CMN_SPAN_ENCODE:
+        return "piece";
+    case CMN_SPAN_EXCHANGE:
+        return "bucket";
+    case CMN_SPAN_STEP:
+        return "iteration";
+    default:
+        return "number";
+    }
+}
+
+/* Microseconds with three decimals: no digit is lost, and no locale asked for its comma. */
+static void time_of(char *text, size_t bytes, int64_t ns)
+{
+    snprintf(text, bytes, "%" PRId64 ".%03d", ns / 1000, (int)(ns % 1000));
+}
+
+static void span(struct cmn_trace_file *f, const struct cmn_trace_plan *plan, int rank,
+                 const struct cmn_event *e, int64_t base)
+{
+    const char *name = cmn_timeline_name((enum cmn_span_kind)e->what), *layer = "";
+    /* A clock may be read a little too late: nothing is before the training. */
+    int64_t begin = e->begin > base ? e->begin - base : 0;
+    int64_t end = e->end - base > begin ? e->end - base : begin;
+    char at[40], took[40];
+
+    if ((e->what == CMN_SPAN_FORWARD || e->what == CMN_SPAN_BACKWARD) && e->number >= 0 &&
+        e->number < plan->layers) {
+        layer = plan->layer[e->number];
+    }
+    time_of(at, sizeof at, begin);
+    time_of(took, sizeof took, end - begin);
+    separate(f);
+    fprintf(f->out, "{\"name\":\"%s", name);
+    if (e->number >= 0) {
+        fprintf(f->out, " %d", e->number);
+    }
+    fprintf(f->out, "%s%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%s,\"dur\":%s,\"pid\":%d,\"tid\":%d",
+            layer[0] ? " " : "", layer, name, at, took, rank, e->background);
+    if (e->number >= 0) {
+        fprintf(f->out, ",\"args\":{\"%s\":%d}", counted(e->what), e->number);
+    }
+    fputs("}", f->out);
+}
+
+void cmn_trace_file_rank(struct cmn_trace_file *f, const struct cmn_trace_plan *plan, int rank,
+                         const char *host, const struct cmn_event *event, size_t n, int tracks,
+                         int64_t base)
+{
+    describe_rank(f, rank, host, tracks);
+    for (size_t i = 0; i < n; i++) {
+        span(f, plan, rank, &event[i], base);
+    }
+}
