@@ -1,45 +1,14 @@
-/* nccl: the GPUs of a group through NCCL, on a stream of their own.
- *
- * Nothing here blocks inside NCCL or CUDA: the communicator is non-blocking, and the end of an
- * operation is an event that is asked after, together with NCCL's own state. A dead peer or `cmn_timeout`
- * seconds without an end abort the communicator and end in a reason. */
+/* nccl: the GPUs of a group through NCCL, on a stream of their own (nccl_state.h: how it is waited for). */
 #include "transports/nccl.h"
 #include "transports/transport.h"
 
 #ifdef CMN_NCCL
-#include <cuda_runtime.h>
-#include <nccl.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "device.h"
-#include "kernels.h"
 #include "log.h"
-
-enum {
-    SPINS = 2000,      /* questions before the waiting rank gives its core to others */
-    PAUSE_US = 50,     /* between questions then */
-    ABORT_AT_MOST = 5, /* seconds that ncclCommAbort may take */
-};
-
-struct nccl {
-    const struct cmn_group *group;
-    int rank, size;
-    ncclComm_t comm;
-    cudaStream_t stream;
-    cudaEvent_t ready, done; /* Darknet's work before an operation; the operation */
-    void *half;              /* room for half_room numbers of 16 bits on the GPU */
-    size_t half_room;
-    int failed; /* the communicator is aborted */
-
-    char what[64]; /* the operation that runs, and when it began */
-    double begin;
-};
+#include "transports/nccl_state.h"
 
 static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_options *o)
 {
@@ -47,143 +16,19 @@ static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_o
     return t->device < 0 ? "the gradients are in the CPU's memory: nccl connects GPUs" : NULL;
 }
 
-static void *abort_communicator(void *comm)
+/* An operation on n floats may be queued. */
+static int started(struct cmn_nccl_state *c, const char *what, size_t n)
 {
-    ncclCommAbort(comm);
-    return NULL;
-}
-
-/* Ends what still runs on the GPU. In a thread, because it may wait for a peer that is no more; the
- * job ends next in any case. Returns -1. */
-static int give_up(struct nccl *c)
-{
-    struct timespec until;
-    pthread_t thread;
-
-    if (c->failed || !c->comm) {
-        return -1;
-    }
-    c->failed = 1;
-    if (pthread_create(&thread, NULL, abort_communicator, c->comm)) {
-        return -1;
-    }
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += ABORT_AT_MOST;
-    if (pthread_timedjoin_np(thread, NULL, &until)) {
-        pthread_detach(thread);
-    }
-    return -1;
-}
-
-static int failed(struct nccl *c, ncclResult_t code)
-{
-    const char *more = c->comm && !c->failed ? ncclGetLastError(c->comm) : NULL;
-
-    cmn_fail("nccl: %s: %s on rank %d of %d: %s%s%s", c->group->name, c->what, c->rank, c->size,
-             ncclGetErrorString(code), more && *more ? ": " : "", more ? more : "");
-    return give_up(c);
-}
-
-static int failed_cuda(struct nccl *c, int code, const char *call)
-{
-    cmn_device_check(code, call);
-    cmn_fail_in("nccl: %s: %s on rank %d of %d", c->group->name, c->what, c->rank, c->size);
-    return give_up(c);
-}
-
-static int too_late(struct nccl *c)
-{
-    cmn_fail("nccl: %s: %s: rank %d of %d waited %ld s (cmn_timeout) for the others: "
-             "one may be dead, stuck, or cut off; NCCL_DEBUG=INFO shows what NCCL does",
-             c->group->name, c->what, c->rank, c->size, c->group->options->timeout);
-    return give_up(c);
-}
-
-static int bad(ncclResult_t code)
-{
-    return code != ncclSuccess && code != ncclInProgress;
-}
-
-/* Asks after NCCL's own state, and lets others have the core for a while. 0, or -1 when there is no hope. */
-static int ask(struct nccl *c, int questions, ncclResult_t *state)
-{
-    ncclResult_t code = ncclCommGetAsyncError(c->comm, state);
-
-    if (code != ncclSuccess || bad(*state)) {
-        return failed(c, code != ncclSuccess ? code : *state);
-    }
-    if (cmn_clock() - c->begin > (double)c->group->options->timeout) {
-        return too_late(c);
-    }
-    if (questions > SPINS) {
-        usleep(PAUSE_US);
-    } else if (questions % 16 == 15) {
-        sched_yield();
-    }
-    return 0;
-}
-
-/* Until NCCL has taken what it was given: only then that lies on the stream, before what comes next. */
-static int taken(struct nccl *c, ncclResult_t code)
-{
-    ncclResult_t state = ncclInProgress;
-
-    if (bad(code)) {
-        return failed(c, code);
-    }
-    for (int i = 0; state == ncclInProgress; i++) {
-        if (ask(c, i, &state)) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* Until all that lies on the stream is done. */
-static int finished(struct nccl *c)
-{
-    cudaError_t code = cudaEventRecord(c->done, c->stream);
-    ncclResult_t state;
-
-    if (code != cudaSuccess) {
-        return failed_cuda(c, code, "cudaEventRecord");
-    }
-    for (int i = 0; (code = cudaEventQuery(c->done)) != cudaSuccess; i++) {
-        if (code != cudaErrorNotReady) {
-            return failed_cuda(c, code, "cudaEventQuery");
-        }
-        if (ask(c, i, &state)) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* What is queued from here on comes after all that Darknet has asked of the GPU. */
-static int started(struct nccl *c, const char *what, size_t n)
-{
-    cudaError_t code;
-
-    snprintf(c->what, sizeof c->what, "%s of %zu floats", what, n);
-    c->begin = cmn_clock();
-    if (c->failed) {
-        return cmn_fail("nccl: %s: %s: the communicator was given up before", c->group->name,
-                        c->what);
-    }
-    code = cudaEventRecord(c->ready, cudaStreamLegacy);
-    if (code == cudaSuccess) {
-        code = cudaStreamWaitEvent(c->stream, c->ready, 0);
-    }
-    return code == cudaSuccess ? 0 : failed_cuda(c, code, "cudaStreamWaitEvent");
+    return cmn_nccl_starts(c, what, n) || cmn_nccl_orders(c) ? -1 : 0;
 }
 
 /* `code` is what the call that queued the operation has returned. */
-static int ended(struct nccl *c, ncclResult_t code)
+static int ended(struct cmn_nccl_state *c, ncclResult_t code)
 {
-    return taken(c, code) || finished(c) ? -1 : 0;
+    return cmn_nccl_taken(c, code) || cmn_nccl_finished(c) ? -1 : 0;
 }
 
-static int connect_ranks(struct nccl *c)
+static int connect_ranks(struct cmn_nccl_state *c)
 {
     struct {
         ncclUniqueId id;
@@ -199,15 +44,15 @@ static int connect_ranks(struct nccl *c)
         return cmn_fail_in("nccl: %s: id", c->group->name);
     }
     if (first.code != ncclSuccess) {
-        return failed(c, first.code);
+        return cmn_nccl_failed(c, first.code);
     }
     config.blocking = 0;
-    return taken(c, ncclCommInitRankConfig(&c->comm, c->size, first.id, c->rank, &config));
+    return cmn_nccl_taken(c, ncclCommInitRankConfig(&c->comm, c->size, first.id, c->rank, &config));
 }
 
 static int open_nccl(void **self, const struct cmn_group *group)
 {
-    struct nccl *c = calloc(1, sizeof *c);
+    struct cmn_nccl_state *c = calloc(1, sizeof *c);
     cudaError_t code;
 
     if (!c) {
@@ -215,6 +60,7 @@ static int open_nccl(void **self, const struct cmn_group *group)
     }
     *self = c;
     c->group = group;
+    c->given = -1;
     snprintf(c->what, sizeof c->what, "start");
     c->begin = cmn_clock();
     MPI_Comm_rank(group->comm, &c->rank);
@@ -226,12 +72,13 @@ static int open_nccl(void **self, const struct cmn_group *group)
     if (code == cudaSuccess) {
         code = cudaEventCreateWithFlags(&c->done, cudaEventDisableTiming);
     }
-    return code == cudaSuccess ? connect_ranks(c) : failed_cuda(c, code, "stream and events");
+    return code == cudaSuccess ? connect_ranks(c)
+                               : cmn_nccl_failed_cuda(c, code, "stream and events");
 }
 
 static int allreduce_nccl(void *self, float *data, size_t n)
 {
-    struct nccl *c = self;
+    struct cmn_nccl_state *c = self;
 
     if (n == 0) {
         return 0;
@@ -244,7 +91,8 @@ static int allreduce_nccl(void *self, float *data, size_t n)
 
 /* ncclReduceScatter and ncclAllGather want slices of one length on every rank. Here a reduce to, or a
  * broadcast from, each slice's owner, all in one group: NCCL runs them together. */
-static int by_slices(struct nccl *c, const char *what, float *data, size_t n, int slices, int sum)
+static int by_slices(struct cmn_nccl_state *c, const char *what, float *data, size_t n, int slices,
+                     int sum)
 {
     ncclResult_t code = ncclSuccess, end;
 
@@ -255,7 +103,7 @@ static int by_slices(struct nccl *c, const char *what, float *data, size_t n, in
         return -1;
     }
     end = ncclGroupStart();
-    for (int i = 0; i < slices && !bad(code) && !bad(end); i++) {
+    for (int i = 0; i < slices && !cmn_nccl_bad(code) && !cmn_nccl_bad(end); i++) {
         size_t at, count;
         cmn_slice(n, slices, i, &at, &count);
         if (count > 0 && sum) {
@@ -265,10 +113,10 @@ static int by_slices(struct nccl *c, const char *what, float *data, size_t n, in
             code = ncclBroadcast(data + at, data + at, count, ncclFloat32, i, c->comm, c->stream);
         }
     }
-    if (!bad(end)) {
+    if (!cmn_nccl_bad(end)) {
         end = ncclGroupEnd();
     }
-    return ended(c, bad(code) ? code : end);
+    return ended(c, cmn_nccl_bad(code) ? code : end);
 }
 
 static int reduce_nccl(void *self, float *data, size_t n)
@@ -291,51 +139,9 @@ static int allgather_nccl(void *self, float *data, size_t n, int slices)
     return by_slices(self, "allgather", data, n, slices, 0);
 }
 
-static int make_room(struct nccl *c, size_t n)
-{
-    cudaError_t code;
-
-    if (n <= c->half_room) {
-        return 0;
-    }
-    cudaFree(c->half);
-    c->half = NULL;
-    c->half_room = 0;
-    code = cudaMalloc(&c->half, n * sizeof(short));
-    if (code != cudaSuccess) {
-        return failed_cuda(c, code, "cudaMalloc");
-    }
-    c->half_room = n;
-    return 0;
-}
-
-int cmn_nccl_allreduce_as(void *self, float *data, size_t n, enum cmn_dtype type)
-{
-    struct nccl *c = self;
-    enum cmn_half half = type == CMN_FP16 ? CMN_HALF_FP16 : CMN_HALF_BF16;
-    ncclDataType_t as = type == CMN_FP16 ? ncclFloat16 : ncclBfloat16;
-    int code;
-
-    if (type == CMN_FP32 || n == 0) {
-        return allreduce_nccl(self, data, n);
-    }
-    if (started(c, "allreduce", n) || make_room(c, n)) {
-        return -1;
-    }
-    code = cmn_kernel_narrow(c->half, data, n, 1.0f / (float)c->size, half, c->stream);
-    if (code) {
-        return failed_cuda(c, code, "cast to 16 bits");
-    }
-    if (taken(c, ncclAllReduce(c->half, c->half, n, as, ncclSum, c->comm, c->stream))) {
-        return -1;
-    }
-    code = cmn_kernel_widen(data, c->half, n, (float)c->size, half, c->stream);
-    return code ? failed_cuda(c, code, "cast from 16 bits") : finished(c);
-}
-
 static void close_nccl(void *self)
 {
-    struct nccl *c = self;
+    struct cmn_nccl_state *c = self;
 
     if (!c) {
         return;
@@ -343,11 +149,11 @@ static void close_nccl(void *self)
     if (c->comm && !c->failed) {
         snprintf(c->what, sizeof c->what, "end");
         c->begin = cmn_clock();
-        if (!taken(c, ncclCommFinalize(c->comm))) {
+        if (!cmn_nccl_taken(c, ncclCommFinalize(c->comm))) {
             ncclCommDestroy(c->comm);
         }
     }
-    cudaFree(c->half);
+    cmn_nccl_background_close(c);
     if (c->ready) {
         cudaEventDestroy(c->ready);
     }
@@ -374,22 +180,11 @@ const struct cmn_transport cmn_nccl = {
 
 #else
 
-#include "log.h"
-
 static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_options *o)
 {
     (void)t;
     (void)o;
     return "built without NCCL: make GPU=1 NCCL=1";
-}
-
-int cmn_nccl_allreduce_as(void *self, float *data, size_t n, enum cmn_dtype type)
-{
-    (void)self;
-    (void)data;
-    (void)n;
-    (void)type;
-    return cmn_fail("built without NCCL: make GPU=1 NCCL=1");
 }
 
 const struct cmn_transport cmn_nccl = {.name = "nccl", .refuses = refuses_nccl};
