@@ -1,13 +1,17 @@
-/* pure_nccl: everything in one NCCL allreduce over all ranks, wherever they are.
+/* pure_nccl: everything by NCCL allreduces over all ranks, wherever they are.
  *
- * Steps: NCCL allreduce of block and tally over all ranks, in place. With cmn_allreduce_dtype=fp16 or bf16
- * the block is divided by N, rounded to 16 bits into a second buffer, summed there, and multiplied by
+ * Steps: the block is cut into at most 16 parts of at least 1 MiB, and each is one NCCL allreduce over all ranks, in
+ * place; the tally goes with the last. With cmn_allreduce_dtype=fp16 or bf16
+ * a part is divided by N, rounded to 16 bits into a second buffer, summed there, and multiplied by
  * N on its way back; the tally always travels as 32 bits.
+ * When exchanges overlap, a part is given to NCCL as soon as all of it is final, and waits on the GPU for the backward
+ * that makes it. NCCL may add in another order where a call is longer, or a float lies elsewhere in it; so the cut
+ * depends on the block alone, and overlap and cmn_bucket_mb change no bit of the sums.
  * Bytes: 2(N-1)/N * 4n sent per rank for a block of n floats by NCCL's ring, half of that with 16 bits. Over a
  * node's link the same, once for each ring that NCCL lays over the nodes. NCCL picks the algorithm.
  * The 16 bits also round what momentum is left in the gradients (docs/gpu.md).
  * Source: ChainerMN's communicator of the same name (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable
- * Distributed Deep Learning Framework", 2017). */
+ * Distributed Deep Learning Framework", 2017); the order of additions: NVIDIA/nccl issue 157. */
 #include "communicator.h"
 
 #include <stdlib.h>
@@ -16,9 +20,12 @@
 #include "transports/nccl.h"
 #include "transports/transport.h"
 
+enum { PARTS = 16, PART_AT_LEAST = 256 * 1024, LINE = 16 }; /* floats */
+
 struct pure_nccl {
     struct cmn_group world;
     void *transport;
+    size_t begun; /* floats of the block, in this step */
 };
 
 static const char *refuses_pure_nccl(const struct cmn_topology *t, const struct cmn_options *o)
@@ -38,18 +45,54 @@ static int open_pure_nccl(void **self, const struct cmn_topology *t, const struc
     return cmn_nccl.open(&p->transport, &p->world);
 }
 
-static int allreduce_pure_nccl(void *self, const struct cmn_exchange *x)
+/* Floats of a part: the same in every step. */
+static size_t part(size_t n)
+{
+    size_t even = (n / PARTS + LINE) / LINE * LINE;
+
+    return even > PART_AT_LEAST ? even : PART_AT_LEAST;
+}
+
+/* Whole parts, but for the last: that waits for the tally. */
+static int begin_pure_nccl(void *self, const struct cmn_exchange *x, size_t upto)
+{
+    struct pure_nccl *p = self;
+    size_t each = part(x->block.n);
+
+    while (p->begun + each <= upto && p->begun + each < x->block.n) {
+        if (cmn_nccl_begin(p->transport, x->block.data + p->begun, each,
+                           (enum cmn_dtype)p->world.options->dtype)) {
+            return -1;
+        }
+        p->begun += each;
+    }
+    return cmn_nccl_poll(p->transport);
+}
+
+static int poll_pure_nccl(void *self)
 {
     const struct pure_nccl *p = self;
-    enum cmn_dtype type = (enum cmn_dtype)p->world.options->dtype;
 
-    if (type == CMN_FP32) {
-        return cmn_nccl.allreduce(p->transport, x->block.data, x->block.n + x->tally.n);
-    }
-    if (cmn_nccl_allreduce_as(p->transport, x->block.data, x->block.n, type)) {
+    return cmn_nccl_poll(p->transport);
+}
+
+static int allreduce_pure_nccl(void *self, const struct cmn_exchange *x)
+{
+    struct pure_nccl *p = self;
+    enum cmn_dtype type = (enum cmn_dtype)p->world.options->dtype;
+    size_t at, last;
+
+    if (begin_pure_nccl(p, x, x->block.n)) {
         return -1;
     }
-    return cmn_nccl.allreduce(p->transport, x->tally.data, x->tally.n);
+    at = p->begun;
+    p->begun = 0;
+    last = x->block.n - at + (type == CMN_FP32 ? x->tally.n : 0);
+    if (cmn_nccl_begin(p->transport, x->block.data + at, last, type) ||
+        (type != CMN_FP32 && cmn_nccl_begin(p->transport, x->tally.data, x->tally.n, CMN_FP32))) {
+        return -1;
+    }
+    return cmn_nccl_end(p->transport);
 }
 
 static void close_pure_nccl(void *self)
@@ -71,5 +114,7 @@ const struct cmn_communicator cmn_communicator_pure_nccl = {
     .refuses = refuses_pure_nccl,
     .open = open_pure_nccl,
     .allreduce = allreduce_pure_nccl,
+    .begin = begin_pure_nccl,
+    .poll = poll_pure_nccl,
     .close = close_pure_nccl,
 };

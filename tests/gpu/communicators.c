@@ -2,22 +2,8 @@
  * why, the others sum exactly. */
 #include "gpu.h"
 
-#include "communicator.h"
-
 static const size_t lengths[] = {0, 1, 100, 1000, 70001};
 static int tried; /* communicators that did not refuse */
-
-/* One tensor and the tally, as cmn_gradients lays them out: the tally at the next cache line. */
-static struct cmn_exchange exchange_of(const struct gpu_block *b, struct cmn_span *tensor, size_t n)
-{
-    size_t padded = (n + 15) / 16 * 16;
-
-    *tensor = (struct cmn_span){.data = b->data, .n = n};
-    return (struct cmn_exchange){.tensor = tensor,
-                                 .tensors = 1,
-                                 .block = {b->data, padded},
-                                 .tally = {b->data + padded, 16}};
-}
 
 static void try_length(const struct cmn_communicator *c, void *self, size_t n, const char *world)
 {

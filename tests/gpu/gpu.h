@@ -4,6 +4,7 @@
 
 #include "ranks/ranks.h"
 
+#include "communicator.h"
 #include "device.h"
 #include "fake/fake.h"
 #include "options.h"
@@ -57,6 +58,19 @@ static inline void read_block(struct gpu_block *b, const char *name)
         CHECK_SAYING(b->host[b->n + GUARD + i] == mark, "%s wrote behind the block", name);
     }
     memmove(b->host, b->host + GUARD, b->n * sizeof *b->host);
+}
+
+/* One tensor and the tally, as cmn_gradients lays them out: the tally at the next cache line. */
+static inline struct cmn_exchange exchange_of(const struct gpu_block *b, struct cmn_span *tensor,
+                                              size_t n)
+{
+    size_t padded = (n + 15) / 16 * 16;
+
+    *tensor = (struct cmn_span){.data = b->data, .n = n};
+    return (struct cmn_exchange){.tensor = tensor,
+                                 .tensors = 1,
+                                 .block = {b->data, padded},
+                                 .tally = {b->data + padded, 16}};
 }
 
 /* Every rank has a GPU of its own, and all else is right. */

@@ -1,5 +1,7 @@
 #include "fake.h"
 
+#include <limits.h>
+#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,10 +52,10 @@ void fake_queue(cudaStream_t to, const struct fake_work *work)
     s->queued++;
 }
 
-/* Does what can be done; stops at what is not yet. */
-static void progress(struct fake_stream *s)
+/* Does what can be done of the first `until` things that were ever queued; stops at what is not yet. */
+static void progress(struct fake_stream *s, long until)
 {
-    while (s->first && s->first->run(s->first)) {
+    while (s->first && s->done < until && s->first->run(s->first)) {
         struct fake_work *work = s->first;
         s->first = work->next;
         s->end = s->first ? s->end : &s->first;
@@ -106,7 +108,7 @@ const char *cudaGetErrorString(cudaError_t code)
 
 cudaError_t cudaDeviceSynchronize(void)
 {
-    progress(&legacy);
+    progress(&legacy, LONG_MAX);
     return cudaSuccess;
 }
 
@@ -122,10 +124,14 @@ cudaError_t cudaMalloc(void **memory, size_t bytes)
     return cudaSuccess;
 }
 
+/* Whoever still uses the memory meets rubbish. */
 cudaError_t cudaFree(void *memory)
 {
-    progress(&legacy);
+    progress(&legacy, LONG_MAX);
     fake.alive -= memory != NULL;
+    if (memory) {
+        memset(fake_address(memory), 0x5a, malloc_usable_size(fake_address(memory)));
+    }
     free(fake_address(memory));
     return cudaSuccess;
 }
@@ -147,7 +153,7 @@ cudaError_t cudaFreeHost(void *memory)
 
 cudaError_t cudaMemset(void *memory, int value, size_t bytes)
 {
-    progress(&legacy);
+    progress(&legacy, LONG_MAX);
     memset(fake_address(memory), value, bytes);
     return is_device(memory) ? cudaSuccess : cudaErrorInvalidValue;
 }
@@ -163,7 +169,7 @@ static int right_kind(const void *to, const void *from, enum cudaMemcpyKind kind
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
-    progress(&legacy);
+    progress(&legacy, LONG_MAX);
     if (!right_kind(to, from, kind)) {
         return cudaErrorInvalidValue;
     }
@@ -223,19 +229,28 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     while (known(stream)->first) {
-        progress(known(stream));
+        progress(known(stream), LONG_MAX);
     }
     return cudaSuccess;
 }
 
-static int run_wait(struct fake_work *w)
+static int reached(struct fake_stream *stream, long at)
 {
-    return cudaEventQuery(w->event) == cudaSuccess;
+    if (stream) {
+        progress(stream, at);
+    }
+    return !stream || stream->done >= at;
 }
 
+static int run_wait(struct fake_work *w)
+{
+    return reached(w->awaited, w->at);
+}
+
+/* For what the event was last recorded behind by now: what is recorded later does not count. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
-    struct fake_work work = {.run = run_wait, .event = event};
+    struct fake_work work = {.run = run_wait, .awaited = event->stream, .at = event->at};
 
     (void)flags;
     fake_queue(stream, &work);
@@ -265,11 +280,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
-    if (!event->stream) {
-        return cudaSuccess;
-    }
-    progress(event->stream);
-    if (event->stream->done >= event->at) {
+    if (reached(event->stream, event->at)) {
         return cudaSuccess;
     }
     return fake.event ? fake.event : cudaErrorNotReady;

@@ -2,7 +2,7 @@
  *
  * Memory of the GPU has addresses that the CPU cannot use: whoever touches it dies of SIGSEGV. Work on a stream is
  * done when somebody asks after an event behind it, not before; NCCL takes an operation only after it was
- * asked for its state a few times. So code that does not wait, or waits for the wrong thing, gives wrong sums. */
+ * asked for its state a few times; in which order it adds depends on where a float lies in a call. So code that does not wait, or waits for the wrong thing, gives wrong sums. */
 #ifndef TESTS_FAKE_H
 #define TESTS_FAKE_H
 
@@ -48,7 +48,8 @@ struct fake_work {
     int broadcast;
     float factor;
     struct fake_comm *comm;
-    cudaEvent_t event;
+    cudaStream_t awaited; /* until so many things queued there are done */
+    long at;
     MPI_Request request;
     int started;
     float *room;

@@ -8,7 +8,7 @@ enum { QUESTIONS = 3, WORK = 64 }; /* before NCCL has taken what it was given; w
 
 struct fake_comm {
     MPI_Comm mpi;
-    int rank, questions; /* questions: still to be asked */
+    int rank, size, questions; /* questions: still to be asked */
     struct fake_work given[WORK];
     cudaStream_t stream;
     int n;
@@ -85,6 +85,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     MPI_Group_free(&mine);
     free(members);
     (*comm)->rank = rank;
+    (*comm)->size = ranks;
     (*comm)->questions = QUESTIONS;
     fake.alive++;
     return ncclInProgress;
@@ -152,23 +153,48 @@ ncclResult_t ncclGroupEnd(void)
     return ncclInProgress;
 }
 
+/* A sum gathers what all ranks have. */
 static void start(struct fake_work *w)
 {
+    int sums = !w->broadcast && w->root < 0;
+    size_t at = sums ? w->n * (size_t)w->comm->rank : 0;
+
     w->started = 1;
-    w->room = malloc(w->n * sizeof *w->room);
+    w->room = malloc(w->n * sizeof *w->room * (size_t)(sums ? w->comm->size : 1));
     for (size_t i = 0; i < w->n; i++) {
-        w->room[i] = fake_widen(fake_address(w->from), i, w->type);
+        w->room[at + i] = fake_widen(fake_address(w->from), i, w->type);
     }
     if (w->broadcast) {
         MPI_Ibcast(w->room, (int)w->n, MPI_FLOAT, w->root, w->comm->mpi, &w->request);
-    } else if (w->root < 0) {
-        MPI_Iallreduce(MPI_IN_PLACE, w->room, (int)w->n, MPI_FLOAT, MPI_SUM, w->comm->mpi,
-                       &w->request);
+    } else if (sums) {
+        MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, w->room, (int)w->n, MPI_FLOAT,
+                       w->comm->mpi, &w->request);
     } else {
         int root = w->comm->rank == w->root;
         MPI_Ireduce(root ? MPI_IN_PLACE : w->room, root ? w->room : NULL, (int)w->n, MPI_FLOAT,
                     MPI_SUM, w->root, w->comm->mpi, &w->request);
     }
+}
+
+/* As a ring adds: each of its parts begins with another rank. */
+static float ring_sum(const struct fake_work *w, size_t i)
+{
+    size_t size = (size_t)w->comm->size, first = i * size / w->n + 1;
+    float sum = w->room[first % size * w->n + i];
+
+    for (size_t k = 1; k < size; k++) {
+        sum += w->room[(first + k) % size * w->n + i];
+    }
+    return sum;
+}
+
+static float result(const struct fake_work *w, size_t i)
+{
+    if (w->broadcast || w->comm->rank == w->root) {
+        return w->room[i];
+    }
+    /* What is undefined afterwards is made useless, so that nobody comes to count on it. */
+    return w->root < 0 ? ring_sum(w, i) : -777.0F;
 }
 
 static int run_nccl(struct fake_work *w)
@@ -182,10 +208,8 @@ static int run_nccl(struct fake_work *w)
         start(w);
     }
     MPI_Test(&w->request, &done, MPI_STATUS_IGNORE);
-    /* What is undefined afterwards is made useless, so that nobody comes to count on it. */
     for (size_t i = 0; i < w->n && done; i++) {
-        int undefined = !w->broadcast && w->root >= 0 && w->comm->rank != w->root;
-        fake_narrow(fake_address(w->to), i, undefined ? -777.0F : w->room[i], w->type);
+        fake_narrow(fake_address(w->to), i, result(w, i), w->type);
     }
     if (done) {
         free(w->room);
