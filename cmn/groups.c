@@ -15,8 +15,13 @@ const char *cmn_groups_refuse(const struct cmn_topology *t, const struct cmn_opt
 {
     static _Thread_local char why[512];
 
-    if (cmn_transport_intra(t, o)) {
-        return NULL;
+    const struct cmn_transport *within = cmn_transport_intra(t, o);
+
+    if (within && cmn_codec_wanted(o) != cmn_codec_at(0) && within != &cmn_shm) {
+        return "codecs need the ranks of a node in shared memory: leave cmn_intra away";
+    }
+    if (within) {
+        return t->device < 0 ? cmn_flow_refuses_on(t, o) : NULL;
     }
     snprintf(why, sizeof why, "%s", cmn_reason());
     return why;
@@ -37,6 +42,9 @@ int cmn_groups_open(void **self, const struct cmn_topology *t, const struct cmn_
     if (!g->within || g->within->open(&g->near, &g->intra)) {
         return -1;
     }
+    if (t->inter_size > 1 && g->within == &cmn_shm && cmn_flow_open(&g->flow, t, o, across)) {
+        return -1;
+    }
     if (t->inter_size > 1 && t->intra_rank < across) {
         g->between = cmn_transport_inter(t, o);
         return g->between ? g->between->open(&g->far, &g->inter) : -1;
@@ -50,6 +58,9 @@ int cmn_groups_memory(void *self, size_t floats, float **memory)
     struct cmn_kept *kept;
     size_t lines = (floats * sizeof **memory + sizeof *kept - 1) / sizeof *kept;
 
+    if (g->flow) {
+        return cmn_flow_memory(g->flow, floats, memory);
+    }
     if (g->within->memory) {
         return g->within->memory(g->near, floats, memory);
     }
@@ -74,6 +85,44 @@ int cmn_groups_sum_between(struct cmn_groups *g, float *data, size_t n)
     return g->between ? g->between->allreduce(g->far, data, n) : 0;
 }
 
+int cmn_groups_begin(void *self, const struct cmn_exchange *x, size_t upto)
+{
+    struct cmn_groups *g = self;
+
+    return cmn_flow_begin(g->flow, x, upto);
+}
+
+int cmn_groups_poll(void *self)
+{
+    struct cmn_groups *g = self;
+
+    return g->flow ? cmn_flow_poll(g->flow) : 0;
+}
+
+const char *cmn_groups_no_begin(void *self)
+{
+    const struct cmn_groups *g = self;
+
+    if (g->flow) {
+        return NULL;
+    }
+    return g->intra.topology->inter_size == 1
+               ? cmn_flow_one_node
+               : "it needs the ranks of a node in shared memory: leave cmn_intra away";
+}
+
+int cmn_groups_state(void *self, int i, struct cmn_state *state)
+{
+    struct cmn_groups *g = self;
+
+    return g->flow ? cmn_flow_state(g->flow, i, state) : 0;
+}
+
+int cmn_groups_flows(const struct cmn_groups *g, const struct cmn_exchange *x)
+{
+    return g->flow && cmn_flow_holds(g->flow, x);
+}
+
 void cmn_groups_close(void *self)
 {
     struct cmn_groups *g = self;
@@ -83,6 +132,7 @@ void cmn_groups_close(void *self)
         free(g->kept);
         g->kept = next;
     }
+    cmn_flow_close(g->flow);
     if (g->between) {
         g->between->close(g->far);
     }

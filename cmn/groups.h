@@ -5,6 +5,8 @@
 
 #include <stddef.h>
 
+#include "communicator.h"
+#include "flow.h"
 #include "options.h"
 #include "topology.h"
 #include "transports/transport.h"
@@ -14,6 +16,7 @@ struct cmn_groups {
     const struct cmn_transport *within,
         *between;          /* between: NULL on ranks that stay within their node */
     void *near, *far;      /* self of within, of between */
+    struct cmn_flow *flow; /* several nodes, with shared memory within them */
     struct cmn_kept *kept; /* memory that within does not give */
 };
 
@@ -27,6 +30,15 @@ int cmn_groups_open(void **self, const struct cmn_topology *t, const struct cmn_
 
 /* For struct cmn_communicator.memory: what the transport within a node gives, else memory of its own. */
 int cmn_groups_memory(void *self, size_t floats, float **memory);
+
+/* For struct cmn_communicator.begin, poll, no_begin, state. */
+int cmn_groups_begin(void *self, const struct cmn_exchange *x, size_t upto);
+int cmn_groups_poll(void *self);
+const char *cmn_groups_no_begin(void *self);
+int cmn_groups_state(void *self, int i, struct cmn_state *state);
+
+/* Local. Whether x is to be exchanged by cmn_flow_allreduce(g->flow, x). */
+int cmn_groups_flows(const struct cmn_groups *g, const struct cmn_exchange *x);
 
 /* For struct cmn_communicator.close. */
 void cmn_groups_close(void *self);

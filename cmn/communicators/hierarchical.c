@@ -25,6 +25,9 @@ static int allreduce_hierarchical(void *self, const struct cmn_exchange *x)
     float *data = x->block.data;
     size_t n = x->block.n + x->tally.n;
 
+    if (cmn_groups_flows(g, x)) {
+        return cmn_flow_allreduce(g->flow, x);
+    }
     if (g->within->reduce(g->near, data, n) || cmn_groups_sum_between(g, data, n)) {
         return -1;
     }
@@ -37,9 +40,14 @@ const struct cmn_communicator cmn_communicator_hierarchical = {
     .gpu = "with NCCL or CUDA-aware MPI (untried)",
     .use = "several nodes whose link one rank can fill",
     .sums = 1,
+    .encodes = 1,
     .refuses = cmn_groups_refuse,
     .open = open_hierarchical,
     .memory = cmn_groups_memory,
     .allreduce = allreduce_hierarchical,
+    .begin = cmn_groups_begin,
+    .poll = cmn_groups_poll,
+    .no_begin = cmn_groups_no_begin,
+    .state = cmn_groups_state,
     .close = cmn_groups_close,
 };

@@ -2,13 +2,11 @@
  *
  * Steps on one node: all meet; each rank sums its slice of all ranks' gradients, and writes it to all of them
  * (allreduce), or updates the weights of that slice, which the ranks of a node have in common (step); all meet.
- * Steps on several nodes: all of the node meet; each rank sums its slice of the node's gradients into the block of intra
- * rank 0; all meet; the first k ranks of each node, k the smallest number of ranks of any node, sum a k-th of that
- * block over the nodes by MPI; all meet; each rank copies the block (allreduce), or updates its slice of the weights
- * (step); all meet.
+ * Steps on several nodes: as flow.h says, with k owners, k the smallest number of ranks of any node; then each rank
+ * copies the sums (allreduce), or updates its slice of the weights (step), as they come in.
  * Gradients outside the window go as two_dimensional, piped through slots in shared memory.
- * Bytes, n floats: none copied within a node. Over a node's link, each way, 2(M-1)/M * 4n for M nodes by
- * a bandwidth-optimal MPI_Allreduce: 4n for two nodes.
+ * Bytes, n floats: none copied within a node. Over a node's link, each way, 2(M-1)/M * 4n for M nodes (4n for two), or what the
+ * codec makes of it.
  * The order of additions is that of the ranks, then that of the nodes.
  * Source: the slices are those of the reduce-scatter in Rabenseifner, "Optimization of Collective Reduction
  * Operations", 2004, without its messages. */
@@ -18,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "flow.h"
 #include "log.h"
 #include "sums.h"
 #include "transports/parts.h"
@@ -28,8 +27,9 @@ enum { TALLY_MOST = 64, SMALL = 16384 };
 
 struct shm {
     struct cmn_group intra, inter;
-    void *between; /* transport of inter, on the ranks that use it */
-    void *pipe;    /* transport of intra, for gradients that lie elsewhere */
+    void *between;         /* transport of inter, on the ranks that use it, for the same */
+    void *pipe;            /* transport of intra, for gradients that lie elsewhere */
+    struct cmn_flow *flow; /* several nodes */
     struct cmn_window *meeting;
     struct cmn_parts parts;
     struct cmn_stores stores;
@@ -37,11 +37,10 @@ struct shm {
 
 static const char *refuses_shm(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    (void)o;
     if (t->device >= 0) {
         return "gradients on a GPU lie in its own memory: use pure_nccl or hierarchical";
     }
-    return NULL;
+    return cmn_flow_refuses_on(t, o);
 }
 
 static int open_shm(void **self, const struct cmn_topology *t, const struct cmn_options *o)
@@ -59,6 +58,9 @@ static int open_shm(void **self, const struct cmn_topology *t, const struct cmn_
     }
     if (t->inter_size > 1 && t->intra_rank < t->least_intra &&
         cmn_mpi.open(&s->between, &s->inter)) {
+        return -1;
+    }
+    if (t->inter_size > 1 && cmn_flow_open(&s->flow, t, o, t->least_intra)) {
         return -1;
     }
     return cmn_shm.open(&s->pipe, &s->intra) || cmn_window_open(&s->meeting, &s->intra, 0, 0) ? -1
@@ -81,7 +83,8 @@ static int memory_shm(void *self, size_t floats, float **memory)
 {
     struct shm *s = self;
 
-    return explained(cmn_parts_memory(&s->parts, floats, memory));
+    return explained(s->flow ? cmn_flow_memory(s->flow, floats, memory)
+                             : cmn_parts_memory(&s->parts, floats, memory));
 }
 
 static int common_shm(void *self, size_t floats, float **memory, int *first)
@@ -113,27 +116,6 @@ static int allreduce_piped(struct shm *s, float *data, size_t n)
     return cmn_shm.allgather(s->pipe, data, n, t->least_intra);
 }
 
-/* Several nodes: leaves the sum of all ranks in the block of intra rank 0, n floats. */
-static int sum_over_nodes(struct shm *s, size_t n)
-{
-    const struct cmn_topology *t = s->intra.topology;
-    float *block = s->parts.part[0];
-    size_t at, count;
-
-    cmn_slice(n, t->intra_size, t->intra_rank, &at, &count);
-    cmn_sum(block + at, cmn_parts_at(&s->parts, at), t->intra_size, 0, count);
-    if (cmn_window_meet(s->meeting)) {
-        return -1;
-    }
-    if (s->between) {
-        cmn_slice(n, t->least_intra, t->intra_rank, &at, &count);
-        if (cmn_mpi.allreduce(s->between, block + at, count)) {
-            return -1;
-        }
-    }
-    return cmn_window_meet(s->meeting);
-}
-
 /* Few floats are best left in the caches. */
 static double begin(struct shm *s, size_t n)
 {
@@ -159,83 +141,67 @@ static int allreduce_shm(void *self, const struct cmn_exchange *x)
     size_t n = x->block.n + x->tally.n, at, count;
     double began;
 
-    if (!cmn_parts_find(&s->parts, x->block.data, n)) {
+    if (s->flow && cmn_flow_holds(s->flow, x)) {
+        return cmn_flow_allreduce(s->flow, x);
+    }
+    if (s->flow || !cmn_parts_find(&s->parts, x->block.data, n)) {
         return allreduce_piped(s, x->block.data, n);
     }
     if (cmn_window_meet(s->meeting)) {
         return -1;
     }
-    if (t->inter_size > 1) {
-        if (sum_over_nodes(s, n)) {
-            return -1;
-        }
-        if (t->intra_rank != 0) {
-            memcpy(x->block.data, s->parts.part[0], n * sizeof *x->block.data);
-        }
-    } else {
-        cmn_slice(n, t->intra_size, t->intra_rank, &at, &count);
-        began = begin(s, n);
-        cmn_sum_everywhere(cmn_parts_at(&s->parts, at), t->intra_size, t->intra_rank,
-                           s->stores.past, count);
-        end(s, n, began);
-    }
+    cmn_slice(n, t->intra_size, t->intra_rank, &at, &count);
+    began = begin(s, n);
+    cmn_sum_everywhere(cmn_parts_at(&s->parts, at), t->intra_size, t->intra_rank, s->stores.past,
+                       count);
+    end(s, n, began);
     return cmn_window_meet(s->meeting);
 }
 
-/* Updates what lies in [from, to) of the block, tensor by tensor. */
-static void step_slice(struct shm *s, const struct cmn_exchange *x, const struct cmn_sgd *sgd,
-                       size_t from, size_t to)
+/* Updates what lies in [from, to) of the block, tensor by tensor, with the sum of what `part` has of the block. */
+static void step_slice(const struct shm *s, const struct cmn_exchange *x, const struct cmn_sgd *sgd,
+                       float *const *part, int parts, size_t from, size_t to)
 {
     const struct cmn_topology *t = s->intra.topology;
-    int nodes = t->inter_size;
+    float **at = s->parts.cursor;
 
     for (int i = 0; i < x->tensors; i++) {
         size_t first = (size_t)(x->tensor[i].data - x->block.data);
         size_t end = first + x->tensor[i].n;
         struct cmn_sgd_slice how = {.rate = sgd->rate[i],
                                     .decay = sgd->decay[i],
-                                    .momentum = sgd->momentum / (float)nodes,
+                                    .momentum = sgd->momentum / (float)t->inter_size,
                                     .past = s->stores.past};
         first = first > from ? first : from;
         end = end < to ? end : to;
+        for (int k = 0; k < parts; k++) {
+            at[k] = part[k] + first;
+        }
         if (first < end) {
-            cmn_sum_and_step(x->weights + first, cmn_parts_at(&s->parts, first),
-                             nodes > 1 ? 1 : t->intra_size, nodes > 1 ? 0 : t->intra_rank, &how,
+            cmn_sum_and_step(x->weights + first, at, parts, parts > 1 ? t->intra_rank : 0, &how,
                              end - first);
         }
     }
 }
 
-/* The momentum stays in the slice of the rank that updates it, or, with several nodes, in the block of
- * intra rank 0, each node keeping its share of it; all else is 0. So it counts once in the next sum. */
-static int step_shm(void *self, const struct cmn_exchange *x, const struct cmn_sgd *sgd)
+/* The momentum stays in the slice of the rank that updates it; all else is 0. So it counts once in the next sum. */
+static int step_on_node(struct shm *s, const struct cmn_exchange *x, const struct cmn_sgd *sgd)
 {
-    struct shm *s = self;
     const struct cmn_topology *t = s->intra.topology;
     size_t n = x->block.n + x->tally.n, at, count;
     float tally[TALLY_MOST];
     double began;
 
-    if (x->tally.n > TALLY_MOST) {
-        return cmn_fail("shm: a tally of %zu floats", x->tally.n);
-    }
     if (!cmn_parts_find(&s->parts, x->block.data, n)) {
         return cmn_fail("shm: the gradients do not lie in the shared window");
     }
     if (cmn_window_meet(s->meeting)) {
         return -1;
     }
-    if (t->inter_size > 1 && sum_over_nodes(s, n)) {
-        return -1;
-    }
-    cmn_sum(tally, cmn_parts_at(&s->parts, x->block.n), t->inter_size > 1 ? 1 : t->intra_size, 0,
-            x->tally.n);
-    if (t->inter_size > 1 && t->intra_rank != 0) {
-        memset(x->block.data, 0, x->block.n * sizeof *x->block.data);
-    }
+    cmn_sum(tally, cmn_parts_at(&s->parts, x->block.n), t->intra_size, 0, x->tally.n);
     cmn_slice(x->block.n, t->intra_size, t->intra_rank, &at, &count);
     began = begin(s, n);
-    step_slice(s, x, sgd, at, at + count);
+    step_slice(s, x, sgd, s->parts.part, t->intra_size, at, at + count);
     end(s, n, began);
     if (cmn_window_meet(s->meeting)) {
         return -1;
@@ -245,10 +211,82 @@ static int step_shm(void *self, const struct cmn_exchange *x, const struct cmn_s
     return 0;
 }
 
+/* Bucket by bucket, as the sums of the nodes come in. The momentum stays in the block of intra rank 0, each node
+ * keeping its share of it. */
+static int step_over_nodes(struct shm *s, const struct cmn_exchange *x, const struct cmn_sgd *sgd)
+{
+    const struct cmn_topology *t = s->intra.topology;
+    const float *sums;
+    float tally[TALLY_MOST];
+    size_t from, to, at, count;
+    int is;
+
+    if (cmn_flow_begin(s->flow, x, x->block.n + x->tally.n)) {
+        return -1;
+    }
+    s->stores.past = 0;
+    while ((is = cmn_flow_next(s->flow, &sums, &from, &to)) > 0) {
+        float *part = (float *)sums;
+        size_t end = to < x->block.n ? to : x->block.n;
+        if (to > x->block.n) {
+            memcpy(tally, sums + x->block.n, x->tally.n * sizeof *tally);
+        }
+        if (t->intra_rank != 0) {
+            memset(x->block.data + from, 0, (end - from) * sizeof *x->block.data);
+        }
+        cmn_slice(end - from, t->intra_size, t->intra_rank, &at, &count);
+        step_slice(s, x, sgd, &part, 1, from + at, from + at + count);
+    }
+    if (is < 0 || cmn_flow_end(s->flow)) {
+        return -1;
+    }
+    memcpy(x->tally.data, tally, x->tally.n * sizeof *tally);
+    return 0;
+}
+
+static int step_shm(void *self, const struct cmn_exchange *x, const struct cmn_sgd *sgd)
+{
+    struct shm *s = self;
+
+    if (x->tally.n > TALLY_MOST) {
+        return cmn_fail("shm: a tally of %zu floats", x->tally.n);
+    }
+    return s->flow ? step_over_nodes(s, x, sgd) : step_on_node(s, x, sgd);
+}
+
+static int begin_shm(void *self, const struct cmn_exchange *x, size_t upto)
+{
+    const struct shm *s = self;
+
+    return cmn_flow_begin(s->flow, x, upto);
+}
+
+static int poll_shm(void *self)
+{
+    const struct shm *s = self;
+
+    return s->flow ? cmn_flow_poll(s->flow) : 0;
+}
+
+static const char *no_begin_shm(void *self)
+{
+    const struct shm *s = self;
+
+    return s->flow ? NULL : cmn_flow_one_node;
+}
+
+static int state_shm(void *self, int i, struct cmn_state *state)
+{
+    const struct shm *s = self;
+
+    return s->flow ? cmn_flow_state(s->flow, i, state) : 0;
+}
+
 static void close_shm(void *self)
 {
     struct shm *s = self;
 
+    cmn_flow_close(s->flow);
     cmn_parts_close(&s->parts);
     cmn_window_close(s->meeting);
     if (s->between) {
@@ -265,6 +303,7 @@ const struct cmn_communicator cmn_communicator_shm = {
     .use = "ranks on one node, and several nodes: gradients summed, and weights updated, in shared "
            "memory",
     .sums = 1,
+    .encodes = 1,
     .always = "shm",
     .refuses = refuses_shm,
     .open = open_shm,
@@ -272,5 +311,9 @@ const struct cmn_communicator cmn_communicator_shm = {
     .common = common_shm,
     .allreduce = allreduce_shm,
     .step = step_shm,
+    .begin = begin_shm,
+    .poll = poll_shm,
+    .no_begin = no_begin_shm,
+    .state = state_shm,
     .close = close_shm,
 };

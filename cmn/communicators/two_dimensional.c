@@ -27,6 +27,9 @@ static int allreduce_two_dimensional(void *self, const struct cmn_exchange *x)
     float *data = x->block.data;
     size_t n = x->block.n + x->tally.n, at = 0, count = 0;
 
+    if (cmn_groups_flows(g, x)) {
+        return cmn_flow_allreduce(g->flow, x);
+    }
     if (g->within->reduce_scatter(g->near, data, n, t->least_intra)) {
         return -1;
     }
@@ -45,9 +48,14 @@ const struct cmn_communicator cmn_communicator_two_dimensional = {
     .gpu = "with NCCL or CUDA-aware MPI (untried)",
     .use = "several nodes whose link one rank alone does not fill",
     .sums = 1,
+    .encodes = 1,
     .refuses = cmn_groups_refuse,
     .open = open_two_dimensional,
     .memory = cmn_groups_memory,
     .allreduce = allreduce_two_dimensional,
+    .begin = cmn_groups_begin,
+    .poll = cmn_groups_poll,
+    .no_begin = cmn_groups_no_begin,
+    .state = cmn_groups_state,
     .close = cmn_groups_close,
 };

@@ -86,7 +86,7 @@ void cmn_meeting_close(struct cmn_meeting *m)
  * sleeps and looks now and then whether the other one still lives. */
 enum { SPINS = 2000, YIELD_US = 400, NAP_MS = 100 };
 
-/* Nobody is more than one meeting ahead of anybody, so numbers that wrap round compare all the same. */
+/* Nobody is far ahead of anybody, so numbers that wrap round compare all the same. */
 static int reached(const struct cmn_sign *s, uint32_t meeting)
 {
     return (int32_t)(atomic_load(&s->met) - meeting) >= 0;
@@ -115,24 +115,24 @@ static int gone(const struct cmn_meeting *m, int rank)
 /* Nobody oversleeps: a sleeper counts itself before it looks at `met` for the last time, a waker changes `met` before it
  * looks for sleepers, and all four are atomic in one order, so at least one of them sees the other. The
  * kernel compares `met` with `seen` once more before it lets the sleeper sleep. */
-static int sleep_until(struct cmn_meeting *m, int rank, double since)
+static int sleep_until(struct cmn_meeting *m, int rank, uint32_t meeting, double since)
 {
     struct cmn_sign *s = &m->sign[rank];
     struct timespec nap = {0, NAP_MS * 1000000L};
     double limit = (double)m->group->options->timeout;
 
-    while (!reached(s, m->met)) {
+    while (!reached(s, meeting)) {
         uint32_t seen = atomic_load(&s->met);
         atomic_fetch_add(&s->sleepers, 1);
-        if (!reached(s, m->met)) {
+        if (!reached(s, meeting)) {
             syscall(SYS_futex, &s->met, FUTEX_WAIT, seen, &nap, NULL, 0);
         }
         atomic_fetch_sub(&s->sleepers, 1);
-        if (reached(s, m->met)) {
+        if (reached(s, meeting)) {
             return 0;
         }
         /* Looked at in this order: who came to the meeting, and ended then, is not missed. */
-        if (gone(m, rank) && !reached(s, m->met)) {
+        if (gone(m, rank) && !reached(s, meeting)) {
             return cmn_fail("shm: rank %d@%s died during an exchange", world_rank(m, rank),
                             m->group->topology->host);
         }
@@ -146,13 +146,13 @@ static int sleep_until(struct cmn_meeting *m, int rank, double since)
     return 0;
 }
 
-static int wait_for(struct cmn_meeting *m, int rank)
+static int wait_for(struct cmn_meeting *m, int rank, uint32_t meeting)
 {
     const struct cmn_sign *s = &m->sign[rank];
     double since;
 
     for (int i = 0; i < (m->crowded ? 1 : SPINS); i++) {
-        if (reached(s, m->met)) {
+        if (reached(s, meeting)) {
             return 0;
         }
 #if defined(__x86_64__) || defined(__i386__)
@@ -161,17 +161,17 @@ static int wait_for(struct cmn_meeting *m, int rank)
     }
     since = cmn_clock();
     while ((cmn_clock() - since) * 1e6 < YIELD_US) {
-        if (reached(s, m->met)) {
+        if (reached(s, meeting)) {
             return 0;
         }
         sched_yield();
     }
-    return sleep_until(m, rank, since);
+    return sleep_until(m, rank, meeting, since);
 }
 
 /* Stores made before come before that of `met`: it is one that releases, and those past the caches are fenced by the
  * functions of sums.c that make them. Who reads the new `met` acquires them. */
-int cmn_meeting_meet(struct cmn_meeting *m)
+uint32_t cmn_meeting_arrive(struct cmn_meeting *m)
 {
     struct cmn_sign *mine = &m->sign[m->rank];
 
@@ -180,10 +180,30 @@ int cmn_meeting_meet(struct cmn_meeting *m)
     if (atomic_load(&mine->sleepers)) {
         syscall(SYS_futex, &mine->met, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
+    return m->met;
+}
+
+int cmn_meeting_complete(const struct cmn_meeting *m, uint32_t meeting)
+{
+    for (int i = 0; i < m->ranks; i++) {
+        if (!reached(&m->sign[i], meeting)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+int cmn_meeting_await(struct cmn_meeting *m, uint32_t meeting)
+{
     for (int i = 1; i < m->ranks; i++) {
-        if (wait_for(m, (m->rank + i) % m->ranks)) {
+        if (wait_for(m, (m->rank + i) % m->ranks, meeting)) {
             return -1;
         }
     }
     return 0;
+}
+
+int cmn_meeting_meet(struct cmn_meeting *m)
+{
+    return cmn_meeting_await(m, cmn_meeting_arrive(m));
 }

@@ -29,6 +29,13 @@ int cmn_meeting_open(struct cmn_meeting *m, const struct cmn_group *group, void 
  * then seen. 0, or -1 with a reason that names the rank that died, or that did not come within cmn_timeout. */
 int cmn_meeting_meet(struct cmn_meeting *m);
 
+/* The same in two steps. Arriving is local and does not block; it returns the meeting's number. Whether all have come:
+ * local, does not block. Waiting for them: collective, blocking; 0, or -1 as above. A rank may be several meetings
+ * ahead of another. */
+uint32_t cmn_meeting_arrive(struct cmn_meeting *m);
+int cmn_meeting_complete(const struct cmn_meeting *m, uint32_t meeting);
+int cmn_meeting_await(struct cmn_meeting *m, uint32_t meeting);
+
 /* Local. A zeroed meeting may be closed, too. */
 void cmn_meeting_close(struct cmn_meeting *m);
 

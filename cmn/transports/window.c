@@ -252,3 +252,8 @@ int cmn_window_meet(struct cmn_window *w)
 {
     return cmn_meeting_meet(&w->meeting);
 }
+
+struct cmn_meeting *cmn_window_meeting(struct cmn_window *w)
+{
+    return &w->meeting;
+}

@@ -10,6 +10,7 @@
 
 #include "transports/transport.h"
 
+struct cmn_meeting;
 struct cmn_window;
 
 /* Collective over the group (which must outlive the window), blocking. A window with a part of at least `bytes` bytes for each rank, zeroed,
@@ -27,6 +28,9 @@ int cmn_window_holds(const struct cmn_window *w, const void *at, size_t bytes);
 
 /* Collective, blocking. See cmn_meeting_meet(). */
 int cmn_window_meet(struct cmn_window *w);
+
+/* Local. The meeting that cmn_window_meet() is one of: for meeting in two steps. */
+struct cmn_meeting *cmn_window_meeting(struct cmn_window *w);
 
 /* Local. The memory of other ranks stays valid for them. NULL is allowed. */
 void cmn_window_close(struct cmn_window *w);
