@@ -4,12 +4,13 @@
 #include "codecs/codec.h"
 #include "log.h"
 
-extern const struct cmn_codec cmn_codec_none, cmn_codec_fp16, cmn_codec_bf16;
+extern const struct cmn_codec cmn_codec_none, cmn_codec_fp16, cmn_codec_bf16, cmn_codec_topk;
 
 static const struct cmn_codec *const table[] = {
     &cmn_codec_none,
     &cmn_codec_fp16,
     &cmn_codec_bf16,
+    &cmn_codec_topk,
 };
 
 enum { CODECS = sizeof table / sizeof table[0] };
