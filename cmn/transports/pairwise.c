@@ -1,5 +1,6 @@
 #include "transports/pairwise.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -242,7 +243,8 @@ static void narrow(const struct cmn_pairwise_job *job, uint16_t *to, float *x, s
     cmn_half_encode(job->dtype, to, x, n);
     cmn_half_decode(job->dtype, back, to, n);
     for (size_t i = 0; job->error && i < n; i++) {
-        job->error[at + i] = x[i] - back[i];
+        float rest = x[i] - back[i];
+        job->error[at + i] = isfinite(rest) ? rest : 0; /* what is not finite has been sent */
     }
 }
 

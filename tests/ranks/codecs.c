@@ -2,7 +2,7 @@
 #include "codecs.h"
 
 /* Small ones, matrices of several forms, one of more than a block of topk's, none at all. */
-static const struct shape few[] = {{10, 0}, {64 * 100, 64}, {300, 0}, {200 * 350, 200}, {40 * 1000, 40}, {66000, 0}, {4096, 4096}, {4100, 1}};
+static const struct form few[] = {{10, 0}, {64 * 100, 64}, {300, 0}, {200 * 350, 200}, {40 * 1000, 40}, {66000, 0}, {4096, 4096}, {4100, 1}};
 
 static void carries(const struct cmn_codec *codec)
 {
@@ -20,12 +20,12 @@ static void carries(const struct cmn_codec *codec)
 /* Many pieces under way; each rank asks now and then, at times of its own. */
 static void keeps_order(const struct cmn_codec *codec)
 {
-    struct shape many[MOST];
+    struct form many[MOST];
     struct work w;
     unsigned random = (unsigned)top.rank + 1;
 
     for (int i = 0; i < MOST; i++) {
-        many[i] = (struct shape){i % 5 ? 50 * (size_t)(100 + 37 * i % 301) : 130, i % 5 ? 100 + 37 * i % 301 : 0};
+        many[i] = (struct form){i % 5 ? 50 * (size_t)(100 + 37 * i % 301) : 130, i % 5 ? 100 + 37 * i % 301 : 0};
     }
     make_work(&w, codec, many, MOST);
     for (int turn = 0; turn < 4; turn++) {
@@ -56,7 +56,7 @@ static void keeps_order(const struct cmn_codec *codec)
 /* What is not sent is sent later: with gradients of zero nothing is left over after a while, and all has come. */
 static void loses_nothing(const struct cmn_codec *codec)
 {
-    static const struct shape small[] = {{24 * 300, 24}, {20, 0}, {5000, 0}, {300 * 20, 300}};
+    static const struct form small[] = {{24 * 300, 24}, {20, 0}, {5000, 0}, {300 * 20, 300}};
     struct work w;
     double *given, *got, worst = 0;
 
@@ -91,7 +91,7 @@ static void loses_nothing(const struct cmn_codec *codec)
 /* The same gradient again and again: what has come is that gradient on the average, the more the longer. */
 static void follows_a_constant(const struct cmn_codec *codec)
 {
-    static const struct shape small[] = {{40 * 150, 40}, {9000, 0}};
+    static const struct form small[] = {{40 * 150, 40}, {9000, 0}};
     double *want, *got, size = 0, off = 0;
     struct work w;
     int steps = 80;
@@ -147,17 +147,17 @@ static void agrees(const struct cmn_codec *codec)
 /* `rows` rows of values of a piece that are not finite, from the one at `at` on. */
 static void shows_row(const struct cmn_codec *codec, float bad, size_t at, size_t count, int rank)
 {
-    static const struct shape shape = {64 * 100, 64};
+    static const struct form form = {64 * 100, 64};
     int exact = strcmp(codec->name, "powersgd") != 0, there = 0;
     struct work w;
 
-    make_work(&w, codec, &shape, 1);
+    make_work(&w, codec, &form, 1);
     fill_random(&w, (uint64_t)top.rank);
     for (size_t i = at; i < at + count && top.rank == rank; i++) {
         w.block[i] = bad;
     }
     step(&w);
-    for (size_t i = 0; i < shape.n; i++) {
+    for (size_t i = 0; i < form.n; i++) {
         size_t from = exact ? at : at / 100 * 100, to = exact ? at + count : (at + count + 99) / 100 * 100;
         there += !isfinite(w.block[i]);
         CHECK_SAYING(isfinite(w.block[i]) || (i >= from && i < to), "%s: %g at %zu", codec->name, (double)w.block[i], i);
@@ -167,7 +167,7 @@ static void shows_row(const struct cmn_codec *codec, float bad, size_t at, size_
     for (int s = 0; s < 3; s++) {
         fill_random(&w, (uint64_t)(s * 16 + top.rank));
         step(&w);
-        for (size_t i = 0; i < shape.n; i++) {
+        for (size_t i = 0; i < form.n; i++) {
             CHECK_SAYING(isfinite(w.block[i]), "%s: %g stays, at %zu", codec->name, (double)w.block[i], i);
         }
     }

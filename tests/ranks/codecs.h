@@ -26,7 +26,7 @@ struct work {
     long ended;
 };
 
-struct shape {
+struct form {
     size_t n;
     int rows;
 };
@@ -37,21 +37,21 @@ static inline void open_codec(struct work *w)
     CHECK_SAYING(w->codec->open(&w->self, &w->plan) == 0, "%s: %s", w->codec->name, cmn_reason());
 }
 
-static inline void make_work(struct work *w, const struct cmn_codec *codec, const struct shape *shape, int shapes)
+static inline void make_work(struct work *w, const struct cmn_codec *codec, const struct form *form, int forms)
 {
     size_t at[MOST], total = 0;
 
-    *w = (struct work){.codec = codec, .tensors = shapes};
-    for (int i = 0; i < shapes; i++) {
+    *w = (struct work){.codec = codec, .tensors = forms};
+    for (int i = 0; i < forms; i++) {
         at[i] = total;
-        total += (shape[i].n + 15) / 16 * 16;
+        total += (form[i].n + 15) / 16 * 16;
     }
     w->floats = total + TALLY;
     w->block = calloc(w->floats, sizeof *w->block);
-    for (int i = 0; i < shapes; i++) {
-        w->tensor[i] = (struct cmn_span){w->block + at[i], shape[i].n, shape[i].rows};
+    for (int i = 0; i < forms; i++) {
+        w->tensor[i] = (struct cmn_span){w->block + at[i], form[i].n, form[i].rows};
     }
-    CHECK(cmn_pieces_open(&w->pieces, w->tensor, shapes, &(struct cmn_span){.data = w->block, .n = total}, TALLY, 1,
+    CHECK(cmn_pieces_open(&w->pieces, w->tensor, forms, &(struct cmn_span){.data = w->block, .n = total}, TALLY, 1,
                           codec->whole_tensors) == 0);
     w->plan = (struct cmn_codec_plan){top.world, "world", &top, &options, w->pieces.piece, w->pieces.pieces, 0, w->block};
     open_codec(w);
