@@ -11,22 +11,68 @@
 #ifdef CMN_NCCL
 #include "device.h"
 #include "kernels.h"
+#include "timeline.h"
 
 static enum cmn_half half_of(const struct cmn_nccl_job *job)
 {
     return job->type == CMN_FP16 ? CMN_HALF_FP16 : CMN_HALF_BF16;
 }
 
+/* For the timeline: notes on the stream that it is as far as here. */
+static int stamp(struct cmn_nccl_state *c, cudaEvent_t *event)
+{
+    cudaError_t code = cudaSuccess;
+
+    if (!cmn_timeline_on) {
+        return 0;
+    }
+    if (!*event) {
+        code = cudaEventCreateWithFlags(event, cudaEventDefault);
+    }
+    if (code == cudaSuccess) {
+        code = cudaEventRecord(*event, c->stream);
+    }
+    return code == cudaSuccess ? 0 : cmn_nccl_failed_cuda(c, code, "cudaEventRecord");
+}
+
+/* The GPU's clock counts from events: `last` is behind all jobs, and was reached about now. */
+static int note_spans(struct cmn_nccl_state *c)
+{
+    double now = cmn_clock();
+
+    for (int i = 0; i < CMN_NCCL_JOBS && cmn_timeline_on; i++) {
+        const struct cmn_nccl_job *job = &c->job[i];
+        float since_begin, since_end; /* ms */
+        cudaError_t code;
+        if (!job->n) {
+            continue;
+        }
+        code = cudaEventElapsedTime(&since_begin, job->began, c->last);
+        if (code == cudaSuccess) {
+            code = cudaEventElapsedTime(&since_end, job->ended, c->last);
+        }
+        if (code != cudaSuccess) {
+            return cmn_nccl_failed_cuda(c, code, "cudaEventElapsedTime");
+        }
+        cmn_timeline_span(CMN_SPAN_EXCHANGE, job->number, now - 1e-3 * (double)since_begin,
+                          now - 1e-3 * (double)since_end);
+    }
+    return 0;
+}
+
 /* The next job goes to NCCL. */
 static int give(struct cmn_nccl_state *c)
 {
-    const struct cmn_nccl_job *job = &c->job[c->first];
+    struct cmn_nccl_job *job = &c->job[c->first];
     ncclDataType_t as = job->type == CMN_FP16 ? ncclFloat16 : ncclBfloat16;
     ncclResult_t result;
     int code = cudaStreamWaitEvent(c->stream, job->ready, 0);
 
     if (code) {
         return cmn_nccl_failed_cuda(c, code, "cudaStreamWaitEvent");
+    }
+    if (stamp(c, &job->began)) {
+        return -1;
     }
     if (job->type == CMN_FP32) {
         result =
@@ -48,15 +94,15 @@ static int give(struct cmn_nccl_state *c)
 /* NCCL has taken the job that it was given. */
 static int follow(struct cmn_nccl_state *c)
 {
-    const struct cmn_nccl_job *job = &c->job[c->given];
-    int code;
+    struct cmn_nccl_job *job = &c->job[c->given];
+    int code = 0;
 
     c->given = -1;
-    if (job->type == CMN_FP32) {
-        return 0;
+    if (job->type != CMN_FP32) {
+        code =
+            cmn_kernel_widen(job->data, c->half, job->n, (float)c->size, half_of(job), c->stream);
     }
-    code = cmn_kernel_widen(job->data, c->half, job->n, (float)c->size, half_of(job), c->stream);
-    return code ? cmn_nccl_failed_cuda(c, code, "cast from 16 bits") : 0;
+    return code ? cmn_nccl_failed_cuda(c, code, "cast from 16 bits") : stamp(c, &job->ended);
 }
 
 /* Gives NCCL jobs until at most `left` wait; without `wait` only as long as it takes them at once. */
@@ -130,6 +176,7 @@ int cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type)
     job->data = data;
     job->n = n;
     job->type = type;
+    job->number = c->begun;
     c->waiting++;
     c->begun++;
     c->floats += n;
@@ -153,21 +200,33 @@ int cmn_nccl_end(void *self)
     if (c->begun == 0) {
         return 0;
     }
-    if (cmn_nccl_starts(c, "allreduce", c->floats) || advance(c, 1, 0) || cmn_nccl_finished(c)) {
+    if (cmn_nccl_starts(c, "allreduce", c->floats) || advance(c, 1, 0) || stamp(c, &c->last) ||
+        cmn_nccl_finished(c) || note_spans(c)) {
         return -1;
+    }
+    for (int i = 0; i < CMN_NCCL_JOBS; i++) {
+        c->job[i].n = 0;
     }
     c->begun = 0;
     c->floats = 0;
     return 0;
 }
 
+static void forget(cudaEvent_t event)
+{
+    if (event) {
+        cudaEventDestroy(event);
+    }
+}
+
 void cmn_nccl_background_close(struct cmn_nccl_state *c)
 {
     cudaFree(c->half);
+    forget(c->last);
     for (int i = 0; i < CMN_NCCL_JOBS; i++) {
-        if (c->job[i].ready) {
-            cudaEventDestroy(c->job[i].ready);
-        }
+        forget(c->job[i].ready);
+        forget(c->job[i].began);
+        forget(c->job[i].ended);
     }
 }
 

@@ -23,7 +23,7 @@ struct cmn_nccl_job {
     enum cmn_dtype type;
     int number;               /* since the last end */
     cudaEvent_t ready;        /* the floats are this rank's addend */
-    cudaEvent_t began, ended; /* with cmn_timeline; they measure time */
+    cudaEvent_t began, ended; /* with a timeline: on the stream, around the sum */
 };
 
 /* Zeroed before the transport is opened. */
@@ -43,6 +43,7 @@ struct cmn_nccl_state {
     int first, waiting;                     /* of the ring: not yet given to NCCL */
     int given;                              /* NCCL has not yet taken job[given]; -1: none */
     int begun;                              /* since the last end */
+    cudaEvent_t last;                       /* with a timeline: behind them */
     size_t floats;
     void *half; /* room for half_room numbers of 16 bits on the GPU */
     size_t half_room;

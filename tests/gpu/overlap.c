@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "timeline.h"
 #include "transports/nccl.h"
 #include "transports/transport.h"
 
@@ -181,6 +182,44 @@ static void many_sums(void **state)
     settle();
 }
 
+/* Each sum of a step has its span, one after the other on the stream, within what the host saw of it. */
+static void spans(void **state)
+{
+    const struct cmn_communicator *c;
+    struct gpu_block b;
+    struct cmn_event *e;
+    void *self = NULL;
+    size_t n = 0, lost;
+    int64_t before, after;
+    enum { N = 600000, SUMS = 3 };
+
+    (void)state;
+    all_well();
+    CHECK_SAYING(cmn_timeline_open(100) == 0, "%s", cmn_reason());
+    open_pure_nccl(&c, &self, &top);
+    make_block(&b, padded(N) + 16);
+    before = (int64_t)(cmn_clock() * 1e9);
+    step(c, self, &b, N, N / 10);
+    step(c, self, &b, N, N / 10);
+    after = (int64_t)(cmn_clock() * 1e9);
+    e = cmn_timeline_copy(&n, &lost);
+    CHECK_SAYING(e && n == 2 * (size_t)SUMS, "%zu spans: %s", n, e ? "" : cmn_reason());
+    for (size_t i = 0; e && i < n; i++) {
+        CHECK_SAYING(e[i].what == CMN_SPAN_EXCHANGE && e[i].number == (int)(i % SUMS), "span %zu",
+                     i);
+        CHECK_SAYING(e[i].background, "span %zu hides what the host does", i);
+        CHECK_SAYING(e[i].begin <= e[i].end && e[i].begin >= (i ? e[i - 1].end : before) - 10000 &&
+                         e[i].end <= after,
+                     "span %zu is out of place", i);
+    }
+    free(e);
+    cmn_timeline_close();
+    c->close(self);
+    free_block(&b);
+    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
+    settle();
+}
+
 /* An exchange that was begun fails: by whom it is noticed, and that it stays failed. */
 static void broken(const char *says, int at_once)
 {
@@ -233,6 +272,7 @@ static int group(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_of_one_exchange),
         cmocka_unit_test(many_sums),
+        cmocka_unit_test(spans),
         cmocka_unit_test(nccl_reports_an_error),
         cmocka_unit_test(nothing_comes),
     };

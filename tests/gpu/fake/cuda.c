@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels.h"
+#include "log.h"
 
 struct fake fake;
 
@@ -21,6 +22,8 @@ struct fake_stream {
 struct fake_event {
     struct fake_stream *stream;
     long at;
+    int timed;
+    double when; /* it was reached; 0: it is not yet */
 };
 
 static struct fake_stream legacy = {NULL, &legacy.first, 0, 0};
@@ -260,8 +263,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     *event = calloc(1, sizeof **event);
+    (*event)->timed = !(flags & cudaEventDisableTiming);
     fake.alive++;
-    return flags == cudaEventDisableTiming ? cudaSuccess : cudaErrorInvalidValue;
+    return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
@@ -271,11 +275,31 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     return cudaSuccess;
 }
 
+static int run_stamp(struct fake_work *w)
+{
+    cudaEvent_t event = w->to;
+
+    event->when = cmn_clock();
+    return 1;
+}
+
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
+    struct fake_work work = {.run = run_stamp, .to = event};
+
+    if (event->timed) {
+        event->when = 0;
+        fake_queue(stream, &work);
+    }
     event->stream = known(stream);
     event->at = known(stream)->queued;
     return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+    *ms = (float)(1e3 * (to->when - from->when));
+    return from->when > 0 && to->when > 0 ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
