@@ -57,7 +57,7 @@ struct cmn_codec {
     unsigned long long (*sent)(const void *self);
     /* Local. Entry i of what must be saved; 0 when there are no more, else 1. */
     int (*state)(void *self, int i, struct cmn_state *state);
-    /* Local. Nothing is under way. */
+    /* Collective over comm. Nothing is under way. */
     void (*close)(void *self);
 };
 

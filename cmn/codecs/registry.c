@@ -4,13 +4,11 @@
 #include "codecs/codec.h"
 #include "log.h"
 
-extern const struct cmn_codec cmn_codec_none, cmn_codec_fp16, cmn_codec_bf16, cmn_codec_topk;
+extern const struct cmn_codec cmn_codec_none, cmn_codec_fp16, cmn_codec_bf16, cmn_codec_topk,
+    cmn_codec_powersgd;
 
 static const struct cmn_codec *const table[] = {
-    &cmn_codec_none,
-    &cmn_codec_fp16,
-    &cmn_codec_bf16,
-    &cmn_codec_topk,
+    &cmn_codec_none, &cmn_codec_fp16, &cmn_codec_bf16, &cmn_codec_topk, &cmn_codec_powersgd,
 };
 
 enum { CODECS = sizeof table / sizeof table[0] };

@@ -1,0 +1,39 @@
+/* Arithmetic of matrices that are nearly of low rank. All local. Additions are done in one order whatever the
+ * processor: all ranks of a job get the same bits from the same numbers, which libraries that choose their loops by
+ * the processor do not promise. */
+#ifndef CMN_LOWRANK_H
+#define CMN_LOWRANK_H
+
+#include <stddef.h>
+
+/* The largest rank. */
+enum { CMN_LOWRANK_MOST = 64 };
+
+/* A matrix of rows × columns at m, row by row, is seen through `rank` columns p, each of `rows` floats, and as
+ * many q, each of `columns` floats: it is near the sum of p_j q_j^T. Columns lie one behind the other. */
+struct cmn_lowrank {
+    size_t rows, columns, rank;
+};
+
+/* m += fresh; p = m q. */
+void cmn_lowrank_left(const struct cmn_lowrank *s, float *m, const float *fresh, const float *q,
+                      float *p);
+
+/* p becomes orthonormal; a column that depends on those before it becomes zero. p must be finite. */
+void cmn_lowrank_orthonormal(const struct cmn_lowrank *s, float *p);
+
+/* q = m^T p. */
+void cmn_lowrank_right(const struct cmn_lowrank *s, const float *m, const float *p, float *q);
+
+/* m -= p own^T; sum = p q^T. */
+void cmn_lowrank_take(const struct cmn_lowrank *s, float *m, float *sum, const float *p,
+                      const float *own, const float *q);
+
+/* The columns q for the next step: each of length 1, and one that is zero becomes what `seed` says. q must be
+ * finite. */
+void cmn_lowrank_next(const struct cmn_lowrank *s, float *q, unsigned long long seed);
+
+/* Whether all of n floats are finite. */
+int cmn_lowrank_finite(const float *x, size_t n);
+
+#endif
