@@ -56,6 +56,7 @@ static int validate(struct cmn_training *t, struct cmn_row *row)
 {
     struct cmn_session *s = t->session;
     struct cmn_score score;
+    double begin = cmn_clock();
     int chunk = t->net->batch;
     int w = t->net->w, h = t->net->h;
 
@@ -72,6 +73,7 @@ static int validate(struct cmn_training *t, struct cmn_row *row)
     if (w != t->w || h != t->h) {
         resize_network(t->net, w, h);
     }
+    cmn_timeline_span(CMN_SPAN_VALIDATE, -1, begin, cmn_clock());
     row->validation_loss = score.loss;
     row->validation_accuracy = (double)score.top1 / (double)score.images;
     return 0;
@@ -84,6 +86,23 @@ static double speed(const struct cmn_training *t, double seconds)
     const struct cmn_session *s = t->session;
 
     return t->sums.images * (s->communicator->sums ? 1 : s->topology.size) / seconds;
+}
+
+/* What each rank spent its time with goes to rank 0: *all, which the caller frees, and NULL elsewhere. */
+static int gather_times(const struct cmn_training *t, struct cmn_rank_times **all)
+{
+    const struct cmn_topology *top = &t->session->topology;
+    struct cmn_rank_times mine = {
+        .compute = t->sums.compute, .load = t->sums.load, .wait = t->sums.exchange};
+
+    memcpy(mine.host, top->host, sizeof mine.host);
+    *all = top->rank ? NULL : calloc((size_t)top->size, sizeof **all);
+    if (!top->rank && !*all) {
+        return cmn_fail("report: out of memory");
+    }
+    return cmn_mpi_check(
+        MPI_Gather(&mine, sizeof mine, MPI_BYTE, *all, sizeof mine, MPI_BYTE, 0, top->world),
+        "MPI_Gather");
 }
 
 static int make_row(struct cmn_training *t, int with_validation)
@@ -104,18 +123,23 @@ static int make_row(struct cmn_training *t, int with_validation)
         .compute = sums->compute / passed,
         .exchange = sums->exchange / passed,
         .load = sums->load / passed,
+        .steps = sums->steps,
     };
+    struct cmn_rank_times *times = NULL;
+    int result = -1;
 
-    if (with_validation && validate(t, &row)) {
-        return -1;
+    if (gather_times(t, &times) || (with_validation && validate(t, &row))) {
+        goto out;
     }
-    if (with_validation) {
-        cmn_timeline_span(CMN_SPAN_VALIDATE, -1, time, cmn_clock());
-    }
+    row.rank = times;
+    row.ranks = s->topology.size;
     row.elapsed = cmn_clock() - t->began;
     memset(sums, 0, sizeof *sums);
     sums->since = cmn_clock();
-    return t->report ? cmn_report_row(t->report, &row) : 0;
+    result = t->report ? cmn_report_row(t->report, &row) : 0;
+out:
+    free(times);
+    return result;
 }
 
 /* One rank's request to stop came with the gradients, so all ranks see it in the same step. Every
@@ -164,6 +188,7 @@ int cmn_training_step_done(struct cmn_training *t)
     t->stepped = 0;
     note_step(t);
     t->steps++;
+    t->sums.steps++;
     t->epoch = epoch;
     notice_stop(t);
     last = t->net->max_batches && get_current_batch(t->net) >= (size_t)t->net->max_batches;

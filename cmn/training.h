@@ -38,6 +38,7 @@ struct cmn_training {
         double loss, right, images;
         double compute, exchange, load;
         double since;
+        long steps;
     } sums;                         /* since the last row */
     double began, pass_began, left; /* clock: training, this pass, end of the last batch */
     double mark;                    /* for the timeline: end of the last layer; 0: not in a pass */

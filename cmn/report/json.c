@@ -102,7 +102,28 @@ static void number(cJSON *object, const char *name, double value)
     cJSON_AddNumberToObject(object, name, strtod(text, NULL));
 }
 
-int cmn_json_row(struct cmn_json *j, const struct cmn_row *row)
+static void add_ranks(cJSON *object, const struct cmn_row *row, const struct cmn_straggler *s)
+{
+    cJSON *ranks = row->ranks ? cJSON_AddArrayToObject(object, "ranks") : NULL;
+    cJSON *late = s->rank >= 0 ? cJSON_AddObjectToObject(object, "straggler") : NULL;
+
+    for (int i = 0; ranks && i < row->ranks; i++) {
+        cJSON *rank = cJSON_CreateObject();
+        number(rank, "rank", i);
+        cJSON_AddStringToObject(rank, "host", row->rank[i].host);
+        number(rank, "compute", row->rank[i].compute);
+        number(rank, "load", row->rank[i].load);
+        number(rank, "wait", row->rank[i].wait);
+        cJSON_AddItemToArray(ranks, rank);
+    }
+    if (late) {
+        number(late, "rank", s->rank);
+        cJSON_AddStringToObject(late, "host", row->rank[s->rank].host);
+        cJSON_AddStringToObject(late, "by", s->by);
+    }
+}
+
+int cmn_json_row(struct cmn_json *j, const struct cmn_row *row, const struct cmn_straggler *s)
 {
     cJSON *object = cJSON_CreateObject();
     int result;
@@ -128,6 +149,7 @@ int cmn_json_row(struct cmn_json *j, const struct cmn_row *row)
     number(object, "share/compute", row->compute);
     number(object, "share/exchange", row->exchange);
     number(object, "share/load", row->load);
+    add_ranks(object, row, s);
     result = append_object(j, object);
     cJSON_Delete(object);
     return result;

@@ -9,7 +9,7 @@
 #include "log.h"
 #include "terminal.h"
 
-enum { LINE = 256, BAR = 30 };
+enum { LINE = 512, BAR = 30 };
 
 struct cmn_report {
     enum cmn_report_mode mode;
@@ -85,8 +85,12 @@ void cmn_report_clear(struct cmn_report *r)
 
 int cmn_report_row(struct cmn_report *r, const struct cmn_row *row)
 {
+    struct cmn_straggler straggler;
     char line[LINE];
 
+    if (cmn_straggler_find(row->rank, row->ranks, row->steps, &straggler)) {
+        return -1;
+    }
     if (r->out) {
         cmn_report_clear(r);
         if (r->rows++ == 0) {
@@ -95,9 +99,13 @@ int cmn_report_row(struct cmn_report *r, const struct cmn_row *row)
         }
         cmn_table_row(row, line, sizeof line);
         fprintf(r->out, "%s\n", line);
+        if (row->ranks > 0) {
+            cmn_ranks_line(row->rank, row->ranks, row->steps, &straggler, line, sizeof line);
+            fprintf(r->out, "%s\n", line);
+        }
         fflush(r->out);
     }
-    return cmn_json_row(r->json, row);
+    return cmn_json_row(r->json, row, &straggler);
 }
 
 void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, double images_per_s)

@@ -7,6 +7,14 @@
 
 #include "options.h"
 
+/* What one rank spent its time with since the row before, in seconds. */
+struct cmn_rank_times {
+    char host[64];
+    double compute, load;
+    double
+        wait; /* from the end of its backward pass until the exchange has ended: for others, the link, the sum */
+};
+
 struct cmn_row {
     double epoch;
     long iteration;
@@ -17,7 +25,10 @@ struct cmn_row {
     double lr;
     double images_per_s;
     double elapsed;                 /* seconds since training began */
-    double compute, exchange, load; /* shares of the row's time, 0 to 1 */
+    double compute, exchange, load; /* shares of the row's time on rank 0, 0 to 1 */
+    long steps;                     /* since the row before */
+    const struct cmn_rank_times *rank;
+    int ranks; /* 0: not known */
 };
 
 struct cmn_report;
@@ -44,10 +55,29 @@ void cmn_report_close(struct cmn_report *r);
 void cmn_table_heading(char *text, size_t bytes);
 void cmn_table_row(const struct cmn_row *row, char *text, size_t bytes);
 
+/* report/ranks.c: who makes the others wait. All local. */
+
+struct cmn_straggler {
+    int rank;          /* the slowest of them, -1: there is none */
+    int more;          /* others that are late, too */
+    const char *by;    /* "compute" or "load": where it loses more */
+    double its, usual; /* ms a step that it, and the median of the ranks, spend there */
+};
+
+/* Compares each rank's own time, compute and load, with the median of the ranks: with the lower one of two, so that of two
+ * ranks it is the quicker one. A rank is late when it takes over a fifth and over 1 ms a step longer, and the ranks that are
+ * not late wait the longer for it, by half of that at least. *s becomes the verdict; 0, or -1 with a reason when memory is short. */
+int cmn_straggler_find(const struct cmn_rank_times *rank, int ranks, long steps,
+                       struct cmn_straggler *s);
+
+/* One line below a row: ms a step of each rank, of more than eight the least and the most, and who straggles. */
+void cmn_ranks_line(const struct cmn_rank_times *rank, int ranks, long steps,
+                    const struct cmn_straggler *s, char *text, size_t bytes);
+
 /* report/json.c */
 struct cmn_json;
 struct cmn_json *cmn_json_open(const char *file, long first);
-int cmn_json_row(struct cmn_json *j, const struct cmn_row *row);
+int cmn_json_row(struct cmn_json *j, const struct cmn_row *row, const struct cmn_straggler *s);
 void cmn_json_close(struct cmn_json *j);
 
 #endif

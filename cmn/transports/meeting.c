@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "timeline.h"
 
 /* How often a rank came to a meeting. Lines of their own, two because processors fetch them in pairs. */
 struct cmn_sign {
@@ -146,10 +147,24 @@ static int sleep_until(struct cmn_meeting *m, int rank, uint32_t meeting, double
     return 0;
 }
 
+static int wait_long(struct cmn_meeting *m, int rank, uint32_t meeting, double since)
+{
+    const struct cmn_sign *s = &m->sign[rank];
+
+    while ((cmn_clock() - since) * 1e6 < YIELD_US) {
+        if (reached(s, meeting)) {
+            return 0;
+        }
+        sched_yield();
+    }
+    return sleep_until(m, rank, meeting, since);
+}
+
 static int wait_for(struct cmn_meeting *m, int rank, uint32_t meeting)
 {
     const struct cmn_sign *s = &m->sign[rank];
     double since;
+    int result;
 
     for (int i = 0; i < (m->crowded ? 1 : SPINS); i++) {
         if (reached(s, meeting)) {
@@ -160,13 +175,9 @@ static int wait_for(struct cmn_meeting *m, int rank, uint32_t meeting)
 #endif
     }
     since = cmn_clock();
-    while ((cmn_clock() - since) * 1e6 < YIELD_US) {
-        if (reached(s, meeting)) {
-            return 0;
-        }
-        sched_yield();
-    }
-    return sleep_until(m, rank, meeting, since);
+    result = wait_long(m, rank, meeting, since);
+    cmn_timeline_span(CMN_SPAN_WAIT, -1, since, cmn_clock());
+    return result;
 }
 
 /* Stores made before come before that of `met`: it is one that releases, and those past the caches are fenced by the

@@ -19,6 +19,8 @@ static const struct cmn_row full = {
     .images_per_s = 12345, .elapsed = 61.2, .compute = 0.7, .exchange = 0.2, .load = 0.1,
 };
 
+static const struct cmn_straggler nobody = {.rank = -1};
+
 static struct cmn_row bare(void)
 {
     struct cmn_row row = full;
@@ -126,7 +128,7 @@ static void json_round_trip(void **state)
 
     (void)state;
     assert_non_null(j);
-    assert_int_equal(cmn_json_row(j, &full), 0);
+    assert_int_equal(cmn_json_row(j, &full, &nobody), 0);
     json = read_back(name);
     assert_int_equal(cJSON_GetArraySize(json), 1);
     for (size_t i = 0; i < COUNT(names); i++) {
@@ -134,7 +136,7 @@ static void json_round_trip(void **state)
     }
     cJSON_Delete(json);
     second.iteration = 1300;
-    assert_int_equal(cmn_json_row(j, &second), 0);
+    assert_int_equal(cmn_json_row(j, &second, &nobody), 0);
     json = read_back(name);
     assert_int_equal(cJSON_GetArraySize(json), 2);
     assert_number(cJSON_GetArrayItem(json, 0), "iteration", 1200);
@@ -162,7 +164,7 @@ static void json_survives_nan_and_infinity(void **state)
     (void)state;
     row.loss = (double)strtof("nan", NULL);
     row.lr = (double)strtof("inf", NULL);
-    assert_int_equal(cmn_json_row(j, &row), 0);
+    assert_int_equal(cmn_json_row(j, &row, &nobody), 0);
     json = read_back(name);
     assert_int_equal(cJSON_GetArraySize(json), 1);
     assert_number(cJSON_GetArrayItem(json, 0), "iteration", 1200);
@@ -181,7 +183,7 @@ static void json_says_why_it_cannot(void **state)
     (void)state;
     snprintf(name, sizeof name, "%s/log.json", file);
     j = cmn_json_open(name, 0);
-    assert_true(!j || cmn_json_row(j, &full) == -1);
+    assert_true(!j || cmn_json_row(j, &full, &nobody) == -1);
     check_contains(cmn_reason(), name);
     check_contains(cmn_reason(), "Not a directory");
     cmn_json_close(j);
@@ -196,7 +198,7 @@ static void json_leaves_no_temporary_file(void **state)
     struct cmn_json *j = cmn_json_open(name, 0);
 
     (void)state;
-    assert_int_equal(cmn_json_row(j, &full), 0);
+    assert_int_equal(cmn_json_row(j, &full, &nobody), 0);
     cmn_json_close(j);
     snprintf(next, sizeof next, "%s.new", name);
     assert_int_equal(access(next, F_OK), -1);
