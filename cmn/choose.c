@@ -100,7 +100,7 @@ static void none_is_willing(const struct cmn_topology *t, const struct cmn_optio
 {
     const struct cmn_communicator *c = cmn_communicator_find("pure_nccl");
 
-    if (o->dtype == CMN_FP32) {
+    if (o->dtype == CMN_FP32 || t->device < 0) {
         cmn_fail("no communicator works here: name one with cmn_communicator to see why not");
     } else {
         cmn_fail("cmn_allreduce_dtype=%s: only %s sends 16 bits, and it cannot be used here: %s",
@@ -169,14 +169,43 @@ static const struct cmn_communicator *first_or_fastest(const struct cmn_topology
     return best;
 }
 
+/* What is asked for besides a sum of all gradients in every step. */
+static const char *refuses_keys(const struct cmn_communicator *c, const struct cmn_topology *t,
+                                const struct cmn_options *o)
+{
+    int gpu = t->device >= 0;
+
+    if (gpu && (o->compress != CMN_COMPRESS_NONE || o->double_buffering || o->local_steps > 1)) {
+        return "cmn_compress, cmn_double_buffering and cmn_local_steps work on the CPU only, so "
+               "far: leave them away";
+    }
+    if (o->dtype != CMN_FP32 && !(gpu ? c->narrows : c->encodes)) {
+        return gpu ? "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs pure_nccl"
+                   : "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs flat, shm, "
+                     "hierarchical or two_dimensional";
+    }
+    if (o->compress != CMN_COMPRESS_NONE && !c->encodes) {
+        return "it sends gradients as they are: cmn_compress needs flat, shm, hierarchical or "
+               "two_dimensional";
+    }
+    if (o->double_buffering && !c->encodes) {
+        return "it cannot exchange in the background: cmn_double_buffering needs flat, shm, "
+               "hierarchical or two_dimensional";
+    }
+    if (o->local_steps > 1 && !c->sums) {
+        return "it sums nothing: cmn_local_steps needs a mean";
+    }
+    return NULL;
+}
+
 const char *cmn_communicator_refuses(const struct cmn_communicator *c, const struct cmn_topology *t,
                                      const struct cmn_options *o)
 {
     static _Thread_local char why[256];
     const char *asked = cmn_options_word(o, "cmn_intra");
 
-    if (o->dtype != CMN_FP32 && !c->narrows) {
-        return "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs pure_nccl";
+    if (refuses_keys(c, t, o)) {
+        return refuses_keys(c, t, o);
     }
     if (c->always && strcmp(asked, "auto") && strcmp(asked, c->always)) {
         snprintf(why, sizeof why,

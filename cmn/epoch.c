@@ -147,9 +147,10 @@ out:
 static void notice_stop(struct cmn_training *t)
 {
     struct cmn_session *s = t->session;
-    const float *tally = t->gradients.tally;
+    const float *tally = t->schedule.tally;
 
-    if (s->stop_signal || (tally[CMN_INTERRUPTS] <= 0 && tally[CMN_TERMINATIONS] <= 0)) {
+    if (!t->fresh || s->stop_signal ||
+        (tally[CMN_INTERRUPTS] <= 0 && tally[CMN_TERMINATIONS] <= 0)) {
         return;
     }
     s->stop_signal = tally[CMN_INTERRUPTS] > 0 ? SIGINT : SIGTERM;
@@ -172,6 +173,28 @@ static void note_step(struct cmn_training *t)
     cmn_timeline_span(CMN_SPAN_STEP, (int)(t->first_step + t->steps + 1), t->left, time);
 }
 
+static int ends(const struct cmn_training *t)
+{
+    return t->net->max_batches && get_current_batch(t->net) >= (size_t)t->net->max_batches;
+}
+
+/* Compares the weights, when that is due and as soon as the ranks should have the same. */
+static int verify(struct cmn_training *t)
+{
+    const struct cmn_session *s = t->session;
+    long every = s->options.verify;
+
+    t->verify_due |= every && s->communicator->sums && (t->first_step + t->steps) % every == 0;
+    if (!t->verify_due || !cmn_schedule_settled(&t->schedule)) {
+        return 0;
+    }
+    t->verify_due = 0;
+    if (cmn_gradients_verify(&t->gradients, &s->topology)) {
+        return cmn_fail_in("after iteration %ld", t->first_step + t->steps);
+    }
+    return 0;
+}
+
 int cmn_training_step_done(struct cmn_training *t)
 {
     struct cmn_session *s = t->session;
@@ -190,14 +213,19 @@ int cmn_training_step_done(struct cmn_training *t)
     t->steps++;
     t->sums.steps++;
     t->epoch = epoch;
+    if (cmn_training_average(t, epoch_ended || ends(t))) {
+        return -1;
+    }
     notice_stop(t);
-    last = t->net->max_batches && get_current_batch(t->net) >= (size_t)t->net->max_batches;
-    if (o->verify && s->communicator->sums && (t->first_step + t->steps) % o->verify == 0 &&
-        cmn_gradients_verify(&t->gradients, &s->topology)) {
-        return cmn_fail_in("after iteration %ld", t->first_step + t->steps);
+    last = ends(t);
+    if ((last && cmn_training_settle(t)) || verify(t)) {
+        return -1;
     }
     images_per_s = speed(t, cmn_clock() - t->sums.since);
-    if (epoch_ended || last || (o->report_every && t->steps % o->report_every == 0)) {
+    t->row_due |= o->report_every && t->steps % o->report_every == 0;
+    /* With local steps no row is due before the ranks have met. */
+    if (epoch_ended || last || (t->row_due && t->sums.images > 0)) {
+        t->row_due = 0;
         validation_due = (validation_due || (last && o->validate)) && s->valid.images;
         if (make_row(t, validation_due && !s->stop_signal) ||
             (t->trace && cmn_trace_write(t->trace, last))) {

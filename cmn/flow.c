@@ -66,6 +66,10 @@ const char *cmn_flow_refuses_on(const struct cmn_topology *t, const struct cmn_o
         return "all ranks are on one node, and nothing is sent that a codec could make smaller: "
                "leave it away, or use flat, which sends all the same";
     }
+    if (!why && t->inter_size == 1 && o->double_buffering) {
+        return "all ranks are on one node, and there is no link whose time could be hidden: leave "
+               "cmn_double_buffering away, or use flat, which sends all the same";
+    }
     return why;
 }
 

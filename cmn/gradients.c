@@ -288,10 +288,8 @@ int cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c,
     return cmn_device_read(g->tally, on_device_tally, CMN_TALLIES);
 }
 
-int cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
-                       int images, float rate, float momentum, float decay)
+void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float decay)
 {
-    struct cmn_sgd sgd = {momentum, g->rate, g->decay};
     int spans = 0;
 
     for (int i = 0; i < g->tensors; i++) {
@@ -302,5 +300,13 @@ int cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c
             spans++;
         }
     }
+}
+
+int cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
+                       int images, float rate, float momentum, float decay)
+{
+    struct cmn_sgd sgd = {momentum, g->rate, g->decay};
+
+    cmn_gradients_rates(g, images, rate, decay);
     return c->step(self, &g->exchange, &sgd);
 }

@@ -74,6 +74,10 @@ size_t cmn_gradients_padded(size_t n);
 /* Collective, blocking. Gradients and tally become their sum over all ranks. 0, or -1 with a reason. */
 int cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self);
 
+/* Local. Sets rate and decay of each gradient for an update in which `images` of all ranks count; rate and decay as Darknet
+ * gives them to its layers' updates. */
+void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float decay);
+
 /* Collective, blocking. Sum and update in one, by a communicator that can step. `images` of all ranks were
  * in the step; rate, momentum and decay as Darknet gives them to its layers' updates. */
 int cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,

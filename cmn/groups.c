@@ -55,8 +55,6 @@ int cmn_groups_open(void **self, const struct cmn_topology *t, const struct cmn_
 int cmn_groups_memory(void *self, size_t floats, float **memory)
 {
     struct cmn_groups *g = self;
-    struct cmn_kept *kept;
-    size_t lines = (floats * sizeof **memory + sizeof *kept - 1) / sizeof *kept;
 
     if (g->flow) {
         return cmn_flow_memory(g->flow, floats, memory);
@@ -68,16 +66,34 @@ int cmn_groups_memory(void *self, size_t floats, float **memory)
     if (g->intra.topology->device >= 0) {
         return cmn_fail("%s gives no memory on a GPU", g->within->name);
     }
+    return cmn_groups_keep(&g->kept, floats, memory);
+}
+
+int cmn_groups_keep(struct cmn_kept **list, size_t floats, float **memory)
+{
+    struct cmn_kept *kept;
+    size_t lines = (floats * sizeof **memory + sizeof *kept - 1) / sizeof *kept;
+
+    *memory = NULL;
     kept = aligned_alloc(sizeof *kept, (lines + 1) * sizeof *kept);
     if (!kept) {
         return cmn_fail("out of memory: %zu MiB for the gradients",
                         (floats * sizeof **memory) >> 20);
     }
     memset(kept, 0, (lines + 1) * sizeof *kept);
-    kept->next = g->kept;
-    g->kept = kept;
+    kept->next = *list;
+    *list = kept;
     *memory = (float *)(kept + 1);
     return 0;
+}
+
+void cmn_groups_drop(struct cmn_kept *list)
+{
+    while (list) {
+        struct cmn_kept *next = list->next;
+        free(list);
+        list = next;
+    }
 }
 
 int cmn_groups_sum_between(struct cmn_groups *g, float *data, size_t n)
@@ -127,11 +143,7 @@ void cmn_groups_close(void *self)
 {
     struct cmn_groups *g = self;
 
-    while (g->kept) {
-        struct cmn_kept *next = g->kept->next;
-        free(g->kept);
-        g->kept = next;
-    }
+    cmn_groups_drop(g->kept);
     cmn_flow_close(g->flow);
     if (g->between) {
         g->between->close(g->far);

@@ -11,6 +11,8 @@
 #include "topology.h"
 #include "transports/transport.h"
 
+struct cmn_kept;
+
 struct cmn_groups {
     struct cmn_group intra, inter;
     const struct cmn_transport *within,
@@ -39,6 +41,11 @@ int cmn_groups_state(void *self, int i, struct cmn_state *state);
 
 /* Local. Whether x is to be exchanged by cmn_flow_allreduce(g->flow, x). */
 int cmn_groups_flows(const struct cmn_groups *g, const struct cmn_exchange *x);
+
+/* Local. Zeroed memory for so many floats, aligned to 64 bytes, which joins the list until it is dropped. 0, or -1
+ * with a reason. */
+int cmn_groups_keep(struct cmn_kept **list, size_t floats, float **memory);
+void cmn_groups_drop(struct cmn_kept *list);
 
 /* For struct cmn_communicator.close. */
 void cmn_groups_close(void *self);

@@ -265,6 +265,7 @@ int cmn_writes(struct network *net)
     }
     cmn_report_clear(t->report);
     t->save_began = cmn_clock();
+    cmn_check(cmn_training_settle(t));
     cmn_check(cmn_gradients_average_statistics(&t->gradients, &cmn_job.topology));
     if (cmn_job.topology.rank != 0) {
         cmn_training_saved(t);

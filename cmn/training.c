@@ -61,10 +61,14 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
     name = basecfg((char *)cfg);
     snprintf(t->name, sizeof t->name, "%s", name);
     free(name);
-    if (cmn_gradients_open(&t->gradients, t->net, s->communicator, s->exchange)) {
+    cmn_schedule_plan(&t->schedule, &s->topology, &s->options, s->communicator, s->exchange);
+    if (cmn_gradients_open(&t->gradients, t->net, &t->schedule.communicator, s->exchange)) {
         return -1;
     }
     t->attached = 1;
+    if (cmn_schedule_open(&t->schedule, &t->gradients, t->net->n)) {
+        return -1;
+    }
     if (meet(t)) { /* weights that ranks have in common are filled by one of them, and then sent */
         return -1;
     }
@@ -77,7 +81,10 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
     if (result) {
         return -1;
     }
-    return cmn_gradients_broadcast(&t->gradients, t->net, &s->topology) || meet(t) ? -1 : 0;
+    return cmn_gradients_broadcast(&t->gradients, t->net, &s->topology) || meet(t) ||
+                   cmn_schedule_begin(&t->schedule)
+               ? -1
+               : 0;
 }
 
 void cmn_training_detach(struct cmn_training *t)
@@ -88,6 +95,7 @@ void cmn_training_detach(struct cmn_training *t)
                 get_current_batch(t->net), t->net->max_batches);
     }
     if (t->attached) {
+        cmn_schedule_close(&t->schedule);
         cmn_gradients_close(&t->gradients);
     }
     cmn_scatter_close(t->scatter);
@@ -161,16 +169,18 @@ int cmn_training_draw(struct cmn_training *t, size_t n, size_t images, size_t *f
 static void introduce(const struct cmn_training *t)
 {
     const struct cmn_session *s = t->session;
-    char dtype[16];
+    char dtype[16], how[256];
 
     snprintf(dtype, sizeof dtype, "%s", cmn_options_word(&s->options, "cmn_allreduce_dtype"));
-    cmn_say("%d rank%s on %d node%s%s, communicator %s (%s), %s, batch %d per rank%s, global batch "
-            "%zu, scatter %s, seed %lu",
-            s->topology.size, s->topology.size == 1 ? "" : "s", s->topology.inter_size,
-            s->topology.inter_size == 1 ? "" : "s", s->topology.device < 0 ? "" : ", on GPUs",
-            s->communicator->name, s->communicator_why, dtype, t->local * t->net->subdivisions,
-            t->total == t->local * s->topology.size ? "" : " (rank 0; shares differ by one)",
-            step_images(t), cmn_options_word(&s->options, "cmn_scatter"), s->seed);
+    cmn_schedule_describe(&t->schedule, how, sizeof how);
+    cmn_say(
+        "%d rank%s on %d node%s%s, communicator %s (%s), %s%s, batch %d per rank%s, global batch "
+        "%zu, scatter %s, seed %lu",
+        s->topology.size, s->topology.size == 1 ? "" : "s", s->topology.inter_size,
+        s->topology.inter_size == 1 ? "" : "s", s->topology.device < 0 ? "" : ", on GPUs",
+        s->communicator->name, s->communicator_why, dtype, how, t->local * t->net->subdivisions,
+        t->total == t->local * s->topology.size ? "" : " (rank 0; shares differ by one)",
+        step_images(t), cmn_options_word(&s->options, "cmn_scatter"), s->seed);
     if (!s->communicator->sums && s->topology.size > 1) {
         cmn_say("communicator %s exchanges nothing: the result of this training is worthless",
                 s->communicator->name);
@@ -219,6 +229,7 @@ int cmn_training_pass(struct cmn_training *t)
     }
     t->pass_began = cmn_clock();
     if (t->pass == 0) {
+        t->step_began = t->pass_began;
         t->sums.load += t->pass_began - t->left;
         cmn_timeline_span(CMN_SPAN_LOAD, -1, t->left, t->pass_began);
     }
@@ -249,8 +260,9 @@ int cmn_training_passed(struct cmn_training *t)
 
 static void fill_tally(struct cmn_training *t)
 {
-    float *tally = t->gradients.tally;
+    float *tally = t->schedule.tally;
 
+    memset(tally, 0, sizeof t->schedule.tally);
     tally[CMN_LOSS] = t->loss;
     tally[CMN_RIGHT] = t->right;
     tally[CMN_IMAGES] = (float)(t->local * t->net->subdivisions);
@@ -261,7 +273,7 @@ static void fill_tally(struct cmn_training *t)
 
 static void read_tally(struct cmn_training *t)
 {
-    const float *tally = t->gradients.tally;
+    const float *tally = t->schedule.tally;
 
     t->mean_loss = tally[CMN_LOSS] / tally[CMN_IMAGES];
     t->sums.loss += tally[CMN_LOSS];
@@ -300,41 +312,78 @@ int cmn_training_backwarded(struct cmn_training *t, int i)
     int result;
 
     note_layer(t, CMN_SPAN_BACKWARD, i);
-    result = cmn_training_poll(t);
+    result = t->pass + 1 == t->net->subdivisions ? cmn_schedule_backwarded(&t->schedule, i)
+                                                 : cmn_training_poll(t);
     note_poll(t);
     return result;
 }
 
 int cmn_training_poll(struct cmn_training *t)
 {
-    (void)t;
-    return 0;
+    return cmn_schedule_poll(&t->schedule);
+}
+
+static int tune(struct cmn_training *t)
+{
+    int chosen =
+        cmn_tuner_took(&t->schedule.tuner, cmn_clock() - t->step_began, &t->session->topology);
+
+    if (chosen > 0) {
+        cmn_report_clear(t->report);
+        cmn_say("%s", t->schedule.tuner.why);
+    }
+    return chosen < 0 ? -1 : 0;
 }
 
 int cmn_training_update(struct cmn_training *t, struct cmn_rule *rule)
 {
-    struct cmn_session *s = t->session;
-    const struct cmn_communicator *c = s->communicator;
-    int images = t->total * t->net->subdivisions;
-    double begin = cmn_clock();
+    double begin = cmn_clock(), took;
+    int fresh;
 
     t->sums.compute += begin - t->pass_began;
     fill_tally(t);
-    if (c->step ? cmn_gradients_step(&t->gradients, c, s->exchange, images, rule->rate,
-                                     rule->momentum, rule->decay)
-                : cmn_gradients_sum(&t->gradients, c, s->exchange)) {
-        return cmn_fail_in("%s: sum of the gradients", c->name);
-    }
-    /* The sum holds every rank's momentum residue, so each rank keeps 1/size of it. */
-    rule->batch = images;
-    rule->momentum /= (float)s->topology.size;
-    rule->done = c->step != NULL;
-    read_tally(t);
-    t->stepped = 1;
+    t->mean_loss = t->schedule.tally[CMN_LOSS] / t->schedule.tally[CMN_IMAGES];
     t->lr = rule->rate;
+    fresh = cmn_schedule_update(&t->schedule, rule, t->total * t->net->subdivisions);
+    if (fresh < 0) {
+        return -1;
+    }
+    t->fresh = fresh;
+    if (fresh) {
+        read_tally(t);
+    }
+    t->stepped = 1;
     t->pass_began = cmn_clock();
-    t->sums.exchange += t->pass_began - begin;
+    took = t->pass_began - begin - t->schedule.updating;
+    t->sums.exchange += took;
+    t->sums.compute += t->schedule.updating;
     t->fused = rule->done;
-    cmn_timeline_span(CMN_SPAN_EXCHANGE, -1, begin, t->pass_began);
+    cmn_timeline_span(CMN_SPAN_EXCHANGE, -1, begin, begin + took);
+    if (t->schedule.updating > 0) {
+        cmn_timeline_span(CMN_SPAN_UPDATE, -1, begin + took, t->pass_began);
+    }
+    return tune(t);
+}
+
+int cmn_training_average(struct cmn_training *t, int settle)
+{
+    double begin = cmn_clock();
+    int fresh = cmn_schedule_updated(&t->schedule, settle);
+
+    if (fresh < 0) {
+        return -1;
+    }
+    if (fresh) {
+        t->fresh = 1;
+        read_tally(t);
+        t->pass_began = cmn_clock();
+        t->sums.exchange += t->pass_began - begin;
+        cmn_timeline_span(CMN_SPAN_EXCHANGE, -1, begin, t->pass_began);
+    }
     return 0;
+}
+
+int cmn_training_settle(struct cmn_training *t)
+{
+    return cmn_schedule_settled(&t->schedule) ? 0 : cmn_training_average(t, 1);
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "gradients.h"
+#include "schedule.h"
 #include "session.h"
 
 struct cmn_report;
@@ -20,6 +21,7 @@ struct cmn_training {
     int w, h;                 /* of the input, as the cfg says; random=1 changes the network's */
     int attached;             /* gradients lie in the arena */
     struct cmn_gradients gradients;
+    struct cmn_schedule schedule;
     struct cmn_scatter *scatter;
     size_t drawn;              /* samples handed to the loader */
     struct cmn_report *report; /* rank 0 only */
@@ -27,10 +29,12 @@ struct cmn_training {
     const char **layer;        /* for it: what the layers are */
 
     int started;
-    int pass;               /* passes of the step that are done */
-    float loss, right;      /* sums of this rank over the passes of the step */
-    float mean_loss, lr;    /* of the last step; the loss over all ranks */
-    int stepped;            /* an update happened in this batch */
+    int pass;            /* passes of the step that are done */
+    float loss, right;   /* sums of this rank over the passes of the step */
+    float mean_loss, lr; /* of the last step; the loss over all ranks */
+    int stepped;         /* an update happened in this batch */
+    int row_due, verify_due;
+    int fresh;              /* the tally of the schedule holds sums over the ranks */
     long steps, first_step; /* updates, and their number when training began */
     long epoch;             /* whole passes over the list, as of the last step */
 
@@ -43,14 +47,8 @@ struct cmn_training {
     double began, pass_began, left; /* clock: training, this pass, end of the last batch */
     double mark;                    /* for the timeline: end of the last layer; 0: not in a pass */
     double save_began;
-    int fused; /* the update was part of the exchange */
-};
-
-/* What an update is made with, as Darknet means it; cmn_training_update() changes it. */
-struct cmn_rule {
-    int batch;
-    float rate, momentum, decay;
-    int done; /* the update has happened already */
+    double step_began; /* the first pass of this step */
+    int fused;         /* the update was part of the exchange */
 };
 
 /* All return 0, or -1 with a reason. `t` is owned by the caller, zeroed, with session and net set. */
@@ -82,7 +80,11 @@ int cmn_training_poll(struct cmn_training *t);
 int cmn_training_timeline(struct cmn_training *t);
 /* Local (epoch.c). What this rank has to do while weights are saved, since save_began, is done. */
 void cmn_training_saved(struct cmn_training *t);
-/* Collective. */
+/* Collective. After the update: with local steps averages the weights, where that is due or `settle` is set. */
+int cmn_training_average(struct cmn_training *t, int settle);
+/* Collective. All ranks have the same weights afterwards. */
+int cmn_training_settle(struct cmn_training *t);
+/* Collective. `rule` is what Darknet would update with, and becomes what it is to do. */
 int cmn_training_update(struct cmn_training *t, struct cmn_rule *rule);
 /* Collective (epoch.c). After a batch; does nothing unless it brought an update. */
 int cmn_training_step_done(struct cmn_training *t);

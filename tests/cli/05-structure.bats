@@ -15,7 +15,7 @@ level_of() {
         pieces.* | transports/* | codecs/*) echo 2 ;;
         choose.* | communicator.h | communicators/* | flow.* | groups.*) echo 3 ;;
         files.* | world.* | images.* | output.* | scatter.* | report/*) echo 3 ;;
-        gradients.* | gradients_*.* | schedule.* | tuner.* | evaluator.* | loader.* | checkpoint.*) echo 4 ;;
+        gradients.* | gradients_*.* | schedule.* | local_steps.* | tuner.* | evaluator.* | loader.* | checkpoint.*) echo 4 ;;
         session.*) echo 5 ;;
         training.* | epoch.* | stop.* | arguments.* | tools/*) echo 6 ;;
         cmn.* | hooks.* | job.*) echo 7 ;;

@@ -1,0 +1,129 @@
+/* Local steps: each rank trains by itself, and now and then the ranks agree on the mean of their weights and momentum.
+ *
+ * What travels is by how much each rank has moved since they last agreed: a codec may carry that as it carries a gradient.
+ * With double buffering a rank does not wait: it goes on, and moves by the difference between the mean and what it
+ * gave to it when the mean arrives. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "schedule.h"
+
+int cmn_local_open(struct cmn_schedule *s)
+{
+    if (cmn_schedule_exchange(s, 2)) {
+        return -1;
+    }
+    s->common = calloc(s->x.block.n + 1, sizeof *s->common);
+    s->mine = s->stale ? calloc(s->x.block.n + 1, sizeof *s->mine) : NULL;
+    return s->common && (s->mine || !s->stale) ? 0 : cmn_fail("out of memory");
+}
+
+/* What each span of the exchange stands for: weights first, then what their gradients' memory holds, the momentum. */
+typedef void (*each)(struct cmn_schedule *s, float *is, size_t at, size_t n);
+
+static void for_each(struct cmn_schedule *s, each what)
+{
+    const struct cmn_gradients *g = s->gradients;
+    size_t half = g->exchange.block.n;
+    int span = 0;
+
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[i];
+        size_t at;
+        if (t->kind == CMN_GRADIENT) {
+            at = (size_t)(g->exchange.tensor[span++].data - g->exchange.block.data);
+            what(s, *t->weight, at, t->n);
+            what(s, *t->at, half + at, t->n);
+        }
+    }
+}
+
+static void agree(struct cmn_schedule *s, float *is, size_t at, size_t n)
+{
+    memcpy(s->common + at, is, n * sizeof *is);
+}
+
+static void give(struct cmn_schedule *s, float *is, size_t at, size_t n)
+{
+    float *x = s->x.block.data + at;
+    const float *common = s->common + at;
+
+    for (size_t i = 0; i < n; i++) {
+        x[i] = is[i] - common[i];
+    }
+    if (s->mine) {
+        memcpy(s->mine + at, x, n * sizeof *x);
+    }
+}
+
+/* Nothing has moved since the exchange began: all are where the mean is. The same bits on all ranks. */
+static void take(struct cmn_schedule *s, float *is, size_t at, size_t n)
+{
+    const float *x = s->x.block.data + at;
+    float *common = s->common + at, ranks = (float)s->topology->size;
+
+    for (size_t i = 0; i < n; i++) {
+        common[i] += x[i] / ranks;
+        is[i] = common[i];
+    }
+}
+
+/* The rank has moved on. */
+static void take_late(struct cmn_schedule *s, float *is, size_t at, size_t n)
+{
+    const float *x = s->x.block.data + at, *mine = s->mine + at;
+    float *common = s->common + at, ranks = (float)s->topology->size;
+
+    for (size_t i = 0; i < n; i++) {
+        float mean = x[i] / ranks;
+        common[i] += mean;
+        is[i] += mean - mine[i];
+    }
+}
+
+void cmn_local_begin(struct cmn_schedule *s)
+{
+    for_each(s, agree);
+}
+
+static void begin(struct cmn_schedule *s)
+{
+    for_each(s, give);
+    memcpy(s->x.tally.data, s->waiting, sizeof s->waiting);
+    memset(s->waiting, 0, sizeof s->waiting);
+    s->since = 0;
+}
+
+static void add_tally(struct cmn_schedule *s, int first)
+{
+    for (int i = 0; i < CMN_TALLIES; i++) {
+        s->tally[i] = (first ? 0 : s->tally[i]) + s->x.tally.data[i];
+    }
+}
+
+int cmn_local_average(struct cmn_schedule *s, int settle)
+{
+    int fresh = 0;
+
+    if (cmn_schedule_land(s)) {
+        return -1;
+    }
+    if (s->arrived) {
+        for_each(s, take_late);
+        add_tally(s, 1);
+        s->arrived = 0;
+        fresh = 1;
+    }
+    begin(s);
+    if (s->stale && !settle) {
+        s->under_way = 1;
+        return s->communicator.begin(s->self, &s->x, s->x.block.n + s->x.tally.n) ? -1 : fresh;
+    }
+    if (s->communicator.allreduce(s->self, &s->x)) {
+        return -1;
+    }
+    for_each(s, take);
+    add_tally(s, !fresh);
+    return 1;
+}

@@ -1,0 +1,367 @@
+#include "schedule.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codecs/codec.h"
+#include "log.h"
+#include "sums.h"
+
+/* ---- the beginning ---- */
+
+void cmn_schedule_plan(struct cmn_schedule *s, const struct cmn_topology *t,
+                       const struct cmn_options *o, const struct cmn_communicator *c, void *self)
+{
+    memset(s, 0, sizeof *s);
+    s->topology = t;
+    s->options = o;
+    s->communicator = *c;
+    s->whole = c;
+    s->self = self;
+    s->local = t->device < 0 ? o->local_steps : 1;
+    s->stale = t->device < 0 && o->double_buffering;
+    s->pure = t->device < 0 && s->local == 1 &&
+              (s->stale || o->compress != CMN_COMPRESS_NONE || o->dtype != CMN_FP32);
+    if (s->pure || s->local > 1) {
+        s->communicator.step = NULL; /* its momentum lies among the gradients */
+        s->communicator.common = NULL;
+    }
+    if (s->stale || s->local > 1) {
+        s->communicator.memory = NULL; /* what is exchanged is a copy */
+    }
+}
+
+/* Floats of the block that are final when backward has done a layer: all tensors of this and of later layers. */
+static int find_ends(struct cmn_schedule *s)
+{
+    const struct cmn_gradients *g = s->gradients;
+    int span = 0;
+
+    s->final = calloc((size_t)s->layers + 1, sizeof *s->final);
+    if (!s->final) {
+        return cmn_fail("out of memory");
+    }
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[i];
+        const float *end;
+        if (t->kind != CMN_GRADIENT) {
+            continue;
+        }
+        end = g->exchange.tensor[span].data + g->exchange.tensor[span].n;
+        s->final[t->layer] = (size_t)(end - g->exchange.block.data);
+        span++;
+    }
+    for (int i = s->layers - 1; i >= 0; i--) {
+        s->final[i] = s->final[i] > s->final[i + 1] ? s->final[i] : s->final[i + 1];
+    }
+    return 0;
+}
+
+static int get_memory(struct cmn_schedule *s, size_t floats, float **memory)
+{
+    size_t bytes = (floats * sizeof **memory + 63) / 64 * 64;
+
+    if (s->whole->memory) {
+        return s->whole->memory(s->self, floats, memory);
+    }
+    *memory = s->own = aligned_alloc(64, bytes);
+    if (!s->own) {
+        return cmn_fail("out of memory: %zu MiB for what is exchanged", bytes >> 20);
+    }
+    memset(s->own, 0, bytes);
+    return 0;
+}
+
+int cmn_schedule_exchange(struct cmn_schedule *s, int copies)
+{
+    const struct cmn_exchange *from = &s->gradients->exchange;
+    size_t n = from->block.n, all = n * (size_t)copies;
+    float *memory = NULL;
+    int tensors = 0;
+
+    s->tensor = calloc((size_t)from->tensors * (size_t)copies + 1, sizeof *s->tensor);
+    if (!s->tensor) {
+        return cmn_fail("out of memory");
+    }
+    if (get_memory(s, all + CMN_TALLIES, &memory)) {
+        return -1;
+    }
+    for (int copy = 0; copy < copies; copy++) {
+        for (int i = 0; i < from->tensors; i++) {
+            struct cmn_span *to = &s->tensor[tensors++];
+            *to = from->tensor[i];
+            to->data = memory + (size_t)copy * n + (from->tensor[i].data - from->block.data);
+        }
+    }
+    s->x = (struct cmn_exchange){
+        .tensor = s->tensor,
+        .tensors = tensors,
+        .block = {.data = memory, .n = all},
+        .tally = {.data = memory + all, .n = CMN_TALLIES},
+    };
+    return 0;
+}
+
+int cmn_schedule_open(struct cmn_schedule *s, struct cmn_gradients *g, int layers)
+{
+    const struct cmn_communicator *c = &s->communicator;
+    int overlaps = c->begin && s->local == 1 && !s->stale && s->topology->size > 1;
+    const char *why = !c->begin     ? "it cannot exchange in the background"
+                      : c->no_begin ? c->no_begin(s->self)
+                                    : NULL;
+    struct cmn_options o = *s->options;
+
+    s->gradients = g;
+    s->layers = layers;
+    if (o.overlap == CMN_OVERLAP_ON && s->topology->size > 1 && why) {
+        return cmn_fail("cmn_overlap=on: communicator %s: %s", c->name, why);
+    }
+    if (o.overlap == CMN_OVERLAP_ON && (s->local > 1 || s->stale)) {
+        return cmn_fail("cmn_overlap=on: with %s nothing is left to be exchanged during backward",
+                        s->stale ? "cmn_double_buffering" : "cmn_local_steps");
+    }
+    o.overlap = overlaps && !why ? o.overlap : CMN_OVERLAP_OFF;
+    cmn_tuner_open(&s->tuner, &o, g->exchange.block.n);
+    if (find_ends(s)) {
+        return -1;
+    }
+    if (s->pure) {
+        s->velocity = calloc(g->exchange.block.n + 1, sizeof *s->velocity);
+        if (!s->velocity) {
+            return cmn_fail("out of memory");
+        }
+        return s->stale ? cmn_schedule_exchange(s, 1) : 0;
+    }
+    return s->local > 1 ? cmn_local_open(s) : 0;
+}
+
+int cmn_schedule_begin(struct cmn_schedule *s)
+{
+    const struct cmn_communicator *c = &s->communicator;
+    const struct cmn_exchange *x = s->x.block.data ? &s->x : &s->gradients->exchange;
+
+    s->bucket = cmn_tuner_bucket(&s->tuner);
+    if (s->local > 1) {
+        cmn_local_begin(s);
+    }
+    /* Nothing is begun, but a codec then has its memory, and can be given that of a training which goes on. */
+    return c->begin && (s->pure || s->local > 1) && !(c->no_begin && c->no_begin(s->self))
+               ? c->begin(s->self, x, 0)
+               : 0;
+}
+
+void cmn_schedule_describe(const struct cmn_schedule *s, char *text, size_t bytes)
+{
+    const struct cmn_options *o = s->options;
+    int used = 0;
+
+    text[0] = '\0';
+    if (o->compress == CMN_COMPRESS_TOPK) {
+        used = snprintf(text, bytes, ", topk %g %%", 100 * o->compress_ratio);
+    } else if (o->compress == CMN_COMPRESS_POWERSGD) {
+        used = snprintf(text, bytes, ", powersgd of rank %ld", o->compress_rank);
+    }
+    if (s->local > 1) {
+        used += snprintf(text + used, bytes - (size_t)used, ", averaged every %ld steps", s->local);
+    }
+    if (s->stale) {
+        used += snprintf(text + used, bytes - (size_t)used, ", double buffering");
+    } else if (s->communicator.begin && s->local == 1 && s->topology->size > 1) {
+        snprintf(text + used, bytes - (size_t)used, ", overlap %s",
+                 s->tuner.steps       ? "to be measured"
+                 : s->tuner.bucket[0] ? "on"
+                                      : "off");
+    }
+}
+
+/* ---- a step ---- */
+
+int cmn_schedule_backwarded(struct cmn_schedule *s, int i)
+{
+    size_t final = s->final[i];
+
+    if (s->bucket && final > s->begun && final - s->begun >= s->bucket) {
+        s->begun = final;
+        return s->communicator.begin(s->self, &s->gradients->exchange, final);
+    }
+    return cmn_schedule_poll(s);
+}
+
+int cmn_schedule_poll(struct cmn_schedule *s)
+{
+    return (s->begun || s->under_way) && s->communicator.poll ? s->communicator.poll(s->self) : 0;
+}
+
+/* Updates the weights with `sums` and what momentum kept; zeroes the sums. */
+static void update(struct cmn_schedule *s, float *sums, const struct cmn_rule *rule, int images)
+{
+    struct cmn_gradients *g = s->gradients;
+    double began = cmn_clock();
+    int span = 0;
+
+    cmn_gradients_rates(g, images, rule->rate, rule->decay);
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[i];
+        struct cmn_sgd_slice how = {.momentum = rule->momentum};
+        size_t at;
+        float *part[2];
+        if (t->kind != CMN_GRADIENT) {
+            continue;
+        }
+        at = (size_t)(g->exchange.tensor[span].data - g->exchange.block.data);
+        how.rate = g->rate[span];
+        how.decay = g->decay[span++];
+        part[0] = s->velocity + at;
+        part[1] = sums + at;
+        cmn_sum_and_step(*t->weight, part, 2, 0, &how, t->n);
+    }
+    s->updating = cmn_clock() - began;
+}
+
+/* Ends the exchange that is under way: its sums are in x. */
+int cmn_schedule_land(struct cmn_schedule *s)
+{
+    if (!s->under_way) {
+        return 0;
+    }
+    s->under_way = 0;
+    s->arrived = 1;
+    return s->communicator.allreduce(s->self, &s->x);
+}
+
+static int update_stale(struct cmn_schedule *s, const struct cmn_rule *rule, int images)
+{
+    struct cmn_span *block = &s->gradients->exchange.block;
+    float tally[CMN_TALLIES];
+    int fresh;
+
+    memcpy(tally, s->tally, sizeof tally);
+    if (cmn_schedule_land(s)) {
+        return -1;
+    }
+    fresh = s->arrived;
+    if (fresh) {
+        memcpy(s->tally, s->x.tally.data, sizeof s->tally);
+        update(s, s->x.block.data, rule, images);
+    }
+    s->arrived = 0;
+    memcpy(s->x.block.data, block->data, block->n * sizeof *block->data);
+    memset(block->data, 0, block->n * sizeof *block->data);
+    memcpy(s->x.tally.data, tally, sizeof tally);
+    s->under_way = 1;
+    return s->communicator.begin(s->self, &s->x, s->x.block.n + s->x.tally.n) ? -1 : fresh;
+}
+
+static int update_pure(struct cmn_schedule *s, const struct cmn_rule *rule, int images)
+{
+    struct cmn_gradients *g = s->gradients;
+
+    memcpy(g->tally, s->tally, sizeof s->tally);
+    if (s->communicator.allreduce(s->self, &g->exchange)) {
+        return -1;
+    }
+    memcpy(s->tally, g->tally, sizeof s->tally);
+    update(s, g->exchange.block.data, rule, images);
+    return 1;
+}
+
+/* The sum holds every rank's momentum, so each rank keeps 1/size of it. */
+static int update_usual(struct cmn_schedule *s, struct cmn_rule *rule, int images)
+{
+    struct cmn_gradients *g = s->gradients;
+    const struct cmn_communicator *c = &s->communicator;
+
+    memcpy(g->tally, s->tally, sizeof s->tally);
+    if (c->step ? cmn_gradients_step(g, c, s->self, images, rule->rate, rule->momentum, rule->decay)
+                : cmn_gradients_sum(g, c, s->self)) {
+        return -1;
+    }
+    memcpy(s->tally, g->tally, sizeof s->tally);
+    rule->batch = images;
+    rule->momentum /= (float)s->topology->size;
+    rule->done = c->step != NULL;
+    return 1;
+}
+
+int cmn_schedule_update(struct cmn_schedule *s, struct cmn_rule *rule, int images)
+{
+    int fresh = 0;
+
+    s->updating = 0;
+    if (s->local > 1) {
+        for (int i = 0; i < CMN_TALLIES; i++) {
+            s->waiting[i] += s->tally[i];
+        }
+        return 0;
+    }
+    if (s->pure) {
+        fresh = s->stale ? update_stale(s, rule, images) : update_pure(s, rule, images);
+        rule->done = 1;
+    } else {
+        fresh = update_usual(s, rule, images);
+    }
+    s->begun = 0;
+    return fresh < 0 ? cmn_fail_in("%s: sum of the gradients", s->communicator.name) : fresh;
+}
+
+int cmn_schedule_updated(struct cmn_schedule *s, int settle)
+{
+    int fresh = 0;
+
+    s->bucket = cmn_tuner_bucket(&s->tuner);
+    if (s->local > 1 && (++s->since >= s->local || settle)) {
+        fresh = cmn_local_average(s, settle);
+        return fresh < 0 ? cmn_fail_in("%s: mean of the weights", s->communicator.name) : fresh;
+    }
+    return 0;
+}
+
+int cmn_schedule_settled(const struct cmn_schedule *s)
+{
+    return s->local == 1 || (s->since == 0 && !s->under_way && !s->arrived);
+}
+
+/* ---- the end ---- */
+
+int cmn_schedule_pause(struct cmn_schedule *s)
+{
+    return cmn_schedule_land(s);
+}
+
+int cmn_schedule_state(struct cmn_schedule *s, int i, struct cmn_state *state)
+{
+    size_t block = s->gradients->exchange.block.n * sizeof(float);
+    size_t exchanged = (s->x.block.n + s->x.tally.n) * sizeof(float);
+    const struct cmn_state own[] = {
+        {"velocity", s->velocity, block},
+        {"sums", s->x.block.data, exchanged},
+        {"sums arrived", &s->arrived, sizeof s->arrived},
+        {"common", s->common, s->x.block.n * sizeof(float)},
+        {"mine", s->mine, s->x.block.n * sizeof(float)},
+        {"steps since", &s->since, sizeof s->since},
+        {"tallies", s->waiting, sizeof s->waiting},
+    };
+    enum { OWN = sizeof own / sizeof own[0] };
+
+    for (int k = 0; k < OWN; k++) {
+        if (own[k].data && i-- == 0) {
+            *state = own[k];
+            return 1;
+        }
+    }
+    return s->communicator.state ? s->communicator.state(s->self, i, state) : 0;
+}
+
+void cmn_schedule_close(struct cmn_schedule *s)
+{
+    free(s->velocity);
+    free(s->own);
+    free(s->tensor);
+    free(s->common);
+    free(s->mine);
+    free(s->final);
+    s->velocity = s->own = s->common = s->mine = NULL;
+    s->tensor = NULL;
+    s->final = NULL;
+}

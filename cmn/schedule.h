@@ -1,0 +1,113 @@
+/* When gradients are exchanged, and what the weights are updated with.
+ *
+ * In every step (the usual way): gradients are summed, and the update follows. They hold the momentum, too, of which each
+ * rank keeps its share (docs/architecture.md).
+ * Pure: where a lossy codec or double buffering needs the gradient alone, the momentum is kept apart, and the update is done
+ * here: for each weight w, with g the sum over all ranks and v what momentum kept, u = g + v + decay * w; w += rate *
+ * u; v = momentum * u.
+ * Double buffering: the sum of a step is waited for in the next one's update. The first update does nothing, and the gradients
+ * of the last step are dropped. Source: ChainerMN's double-buffering optimizer (Akiba et al., 2017).
+ * Local steps (local_steps.c): each rank updates by itself, and every k steps weights and momentum are averaged.
+ * Source: Stich, "Local SGD Converges Fast and Communicates Little", 2019; with the momentum averaged, too: Yu, Jin,
+ * Yang, "On the Linear Speedup Analysis of Communication Efficient Momentum SGD", 2019. */
+#ifndef CMN_SCHEDULE_H
+#define CMN_SCHEDULE_H
+
+#include <stddef.h>
+
+#include "gradients.h"
+#include "tuner.h"
+
+struct cmn_state;
+struct network;
+
+struct cmn_schedule {
+    const struct cmn_topology *topology;
+    const struct cmn_options *options;
+    struct cmn_communicator
+        communicator; /* as gradients are opened with: without step where that cannot be */
+    const struct cmn_communicator *whole; /* and as it is */
+    void *self;
+    float *own; /* memory for x where the communicator has none */
+    struct cmn_gradients *gradients;
+    int pure, stale; /* stale: double buffering */
+    long local;      /* steps between averages; 1: gradients are summed in every step */
+
+    float tally[CMN_TALLIES]; /* in: this rank's; out: the sums, if update() says so */
+
+    float *velocity; /* pure: what momentum kept, as the block lies */
+    /* Double buffering and local steps: what is exchanged, in memory of the communicator. */
+    struct cmn_exchange x;
+    struct cmn_span *tensor;
+    int under_way, arrived; /* x was begun, and not waited for; its sums are there, and not used */
+
+    long since;                 /* local: steps since the ranks had the same weights */
+    float waiting[CMN_TALLIES]; /* local: sums of this rank's tallies since then */
+    float *common,
+        *mine; /* local: weights and momentum at the last average; with double buffering what
+                                    was given to the exchange under way */
+
+    size_t *final; /* floats of the block that are final when backward has done layer i */
+    int layers;
+    struct cmn_tuner tuner;
+    size_t bucket, begun; /* of this step: floats of a bucket, floats begun */
+    double updating;      /* seconds of the last update that were no exchange */
+};
+
+/* Local. Before the gradients are moved: decides how, and sets communicator, which they are to be opened with. */
+void cmn_schedule_plan(struct cmn_schedule *s, const struct cmn_topology *t,
+                       const struct cmn_options *o, const struct cmn_communicator *c, void *self);
+
+/* Collective, blocking. g must stay where it is until close. 0, or -1 with a reason. */
+int cmn_schedule_open(struct cmn_schedule *s, struct cmn_gradients *g, int layers);
+
+/* Collective, blocking. All ranks have the same weights now, and what else is kept begins anew from them. */
+int cmn_schedule_begin(struct cmn_schedule *s);
+
+/* Local. One clause on how gradients are exchanged, for the first line of a training; "" for the usual way. */
+void cmn_schedule_describe(const struct cmn_schedule *s, char *text, size_t bytes);
+
+/* Collective in order, not blocking. Backward has done layer i in the last pass of a step. */
+int cmn_schedule_backwarded(struct cmn_schedule *s, int i);
+
+/* Local. Moves on what is exchanged in the background. */
+int cmn_schedule_poll(struct cmn_schedule *s);
+
+/* What an update is made with. */
+struct cmn_rule {
+    int batch;
+    float rate, momentum, decay;
+    int done; /* the update has happened already */
+};
+
+/* Collective, blocking. Gives the rule of the update, or updates; `images` of all ranks were in the step. 1 when tally holds
+ * sums, 0 when they come in a later step, -1 with a reason. */
+int cmn_schedule_update(struct cmn_schedule *s, struct cmn_rule *rule, int images);
+
+/* Collective, blocking where an average is due or `settle` asks for it: after it all ranks have the same weights. As
+ * cmn_schedule_update(). To be called after each update. */
+int cmn_schedule_updated(struct cmn_schedule *s, int settle);
+
+/* Local. Whether all ranks have the same weights. */
+int cmn_schedule_settled(const struct cmn_schedule *s);
+
+/* Collective, blocking. Waits for what is under way, without using it, so that the state can be read. */
+int cmn_schedule_pause(struct cmn_schedule *s);
+
+/* Local, after a pause. Entry i of what a restart needs besides weights and gradients; 0 when there are no more. */
+int cmn_schedule_state(struct cmn_schedule *s, int i, struct cmn_state *state);
+
+/* Local. */
+void cmn_schedule_close(struct cmn_schedule *s);
+
+/* For local_steps.c: makes x of `copies` of the gradients, one behind the other, with new memory; waits for x if it is
+ * under way. */
+int cmn_schedule_exchange(struct cmn_schedule *s, int copies);
+int cmn_schedule_land(struct cmn_schedule *s);
+
+/* local_steps.c, for schedule.c: memory; and the average (as cmn_schedule_updated). */
+int cmn_local_open(struct cmn_schedule *s);
+void cmn_local_begin(struct cmn_schedule *s);
+int cmn_local_average(struct cmn_schedule *s, int settle);
+
+#endif
