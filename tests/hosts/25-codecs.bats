@@ -24,10 +24,10 @@ wide_cfg() {
 }
 
 # sent_by SHAPE [KEY VALUE...]: sets sent to the bytes a step that each node sends, headers of packets apart, one number a
-# node: those of a training of 14 steps less those of one of 2 steps, so that the start and the end cancel.
+# node: those of a training of 42 steps less those of one of 2 steps, so that the start and the end cancel.
 sent_by() {
     local steps node i before=() short=()
-    for steps in 2 14; do
+    for steps in 2 42; do
         wide_cfg $steps >wide.cfg
         before=()
         for node in $cluster_nodes; do
@@ -42,7 +42,7 @@ sent_by() {
         [[ $steps -gt 2 ]] || short=("${sent[@]}")
     done
     for i in "${!sent[@]}"; do
-        sent[i]=$(((sent[i] - short[i]) / 12))
+        sent[i]=$(((sent[i] - short[i]) / 40))
     done
 }
 
@@ -61,6 +61,22 @@ claims() {
 }
 
 @test "bytes: none" { claims none '2(M-1)/M * 4n' $((4 * LOSSY)) 1+1; }
+
+@test "bytes: fp16, bf16" {
+    claims fp16 '2(M-1)/M * 2n' $((2 * LOSSY)) 1+1 -cmn_allreduce_dtype fp16
+    claims bf16 '2(M-1)/M * 2n' $((2 * LOSSY)) 2+2 -cmn_allreduce_dtype bf16
+}
+
+@test "bytes: topk" {
+    claims topk '(M-1) * 4 * ratio * n' $((4 * LOSSY / 50)) 1+1 -cmn_compress topk -cmn_compress_ratio 0.02
+    claims topk '(M-1) * 4 * ratio * n' $((2 * 4 * LOSSY / 100)) 1+2+1 -cmn_compress topk
+}
+
+@test "bytes: powersgd" {
+    local sides=$((784 + 512 + 512 + 10)) wire='2(M-1)/M * 4 * rank * (rows + columns)'
+    claims powersgd "$wire" $((4 * 4 * sides)) 2+1 -cmn_compress powersgd
+    claims powersgd "$wire" $((2 * 2 * 4 * 8 * sides / 3)) 1+1+1 -cmn_compress powersgd -cmn_compress_rank 8
+}
 
 @test "bytes: none, three nodes" { claims none '2(M-1)/M * 4n' $((2 * 2 * 4 * LOSSY / 3)) 1+1+1; }
 
