@@ -1,14 +1,15 @@
 /* non_cuda_aware: as hierarchical, with the part between the nodes in the CPU's memory, for an MPI that
  * cannot be given the GPU's.
  *
- * Steps: NCCL reduce to the node's first rank; its block goes to page-locked memory, is summed there among the
- * nodes' first ranks by MPI, and goes back; NCCL broadcast within the node. Copies and MPI work on two buffers
- * in turn, so that one chunk is copied while another travels.
- * Without NCCL, or with cmn_intra=mpi, every rank copies, and MPI sums over all ranks.
+ * Steps: the block is cut into parts as by pure_nccl, the tally in the last. Of each part: NCCL reduce to the
+ * node's first rank; there a copy to page-locked memory, a sum among the nodes' first ranks by messages
+ * (transports/pairwise.h), a copy back. At the end, one NCCL broadcast of everything within the node. While one
+ * part is copied another travels; and when exchanges overlap, all of it begins while backward still makes the rest.
+ * Without NCCL, or with cmn_intra=mpi, every rank copies, and the messages go between all ranks.
  * Bytes, block of n floats, M nodes: over a node's link each way 2(M-1)/M * 4n; between a GPU and its host 4n
  * each way. Without NCCL those of flat.
  * Source: ChainerMN's communicator of the same name (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable
- * Distributed Deep Learning Framework", 2017); the two buffers are ours. */
+ * Distributed Deep Learning Framework", 2017); the parts are ours. */
 #include "communicator.h"
 
 #include "log.h"
@@ -21,16 +22,34 @@
 #include <stdlib.h>
 
 #include "device.h"
+#include "transports/nccl.h"
+#include "transports/pairwise.h"
 
-enum { CHUNK = 1024 * 1024 }; /* floats in a buffer: what the mpi transport sends at once */
+enum { PARTS = 17 }; /* cmn_nccl_part() makes 16 at most */
+
+/* One goes through these in order, and the parts through each of them in order. */
+struct part {
+    float *data, *host;
+    size_t n;
+    cudaEvent_t ready, copied; /* this rank's floats are final; they are in the host's memory */
+};
 
 struct non_cuda_aware {
-    struct cmn_group intra, outer; /* outer: the ranks that copy */
-    struct cmn_topology on_host;   /* as the job's, but buffers are the CPU's */
-    void *within, *between;        /* transports; NULL where there is none */
-    cudaStream_t stream;
-    cudaEvent_t ready, copied[2]; /* Darknet's work; the last copy from or to buffer i */
-    float *buffer[2];
+    struct cmn_group intra;
+    MPI_Comm outer; /* the ranks that copy */
+    int outer_size;
+    void *within;                 /* transport nccl; NULL where there is none */
+    struct cmn_pairwise *between; /* NULL on ranks that do not copy */
+    cudaStream_t stream;          /* of the copies */
+    cudaEvent_t returned;
+    float *host; /* page-locked room for block and tally */
+    size_t room;
+
+    struct part part[PARTS];
+    int begun, out, sent,
+        back;      /* parts in this step: begun, on their way to the host, to others, and back */
+    long before;   /* jobs of `between` that ended in earlier steps */
+    size_t floats; /* of the block, begun in this step */
 };
 
 static const char *refuses_non_cuda_aware(const struct cmn_topology *t, const struct cmn_options *o)
@@ -45,16 +64,15 @@ static int open_copies(struct non_cuda_aware *s)
     int code = cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking);
 
     if (!code) {
-        code = cudaEventCreateWithFlags(&s->ready, cudaEventDisableTiming);
+        code = cudaEventCreateWithFlags(&s->returned, cudaEventDisableTiming);
     }
-    for (int i = 0; i < 2 && !code; i++) {
-        code = cudaEventCreateWithFlags(&s->copied[i], cudaEventDisableTiming);
+    for (int i = 0; i < PARTS && !code; i++) {
+        code = cudaEventCreateWithFlags(&s->part[i].ready, cudaEventDisableTiming);
         if (!code) {
-            code =
-                cudaHostAlloc((void **)&s->buffer[i], CHUNK * sizeof(float), cudaHostAllocDefault);
+            code = cudaEventCreateWithFlags(&s->part[i].copied, cudaEventDisableTiming);
         }
     }
-    return cmn_device_check(code, "stream, events and page-locked memory");
+    return cmn_device_check(code, "stream and events");
 }
 
 static int open_non_cuda_aware(void **self, const struct cmn_topology *t,
@@ -62,90 +80,208 @@ static int open_non_cuda_aware(void **self, const struct cmn_topology *t,
 {
     struct non_cuda_aware *s = calloc(1, sizeof *s);
     int by_nccl = o->intra != CMN_INTRA_MPI && !cmn_nccl.refuses(t, o);
-    int outer_size;
 
     if (!s) {
         return cmn_fail("out of memory");
     }
     *self = s;
-    s->on_host = *t;
-    s->on_host.device = -1;
     s->intra = (struct cmn_group){t->intra, "intra", t, o, 0};
-    s->outer = by_nccl ? (struct cmn_group){t->inter, "inter", &s->on_host, o, 0}
-                       : (struct cmn_group){t->world, "world", &s->on_host, o, 0};
-    outer_size = by_nccl ? t->inter_size : t->size;
+    s->outer = by_nccl ? t->inter : t->world;
+    s->outer_size = by_nccl ? t->inter_size : t->size;
     if (by_nccl && t->intra_size > 1 && cmn_nccl.open(&s->within, &s->intra)) {
         return -1;
     }
-    if (outer_size == 1 || (by_nccl && t->intra_rank > 0)) {
+    if (s->outer_size == 1 || (by_nccl && t->intra_rank > 0)) {
         return 0;
     }
-    return cmn_mpi.open(&s->between, &s->outer) || open_copies(s) ? -1 : 0;
-}
-
-static int wait_for(const struct non_cuda_aware *s, cudaEvent_t event, size_t at)
-{
-    double begin = cmn_clock();
-    cudaError_t code;
-
-    while ((code = cudaEventQuery(event)) == cudaErrorNotReady) {
-        if (cmn_clock() - begin > (double)s->outer.options->timeout) {
-            return cmn_fail(
-                "a copy between GPU and CPU at float %zu did not end in %ld s (cmn_timeout)", at,
-                s->outer.options->timeout);
-        }
-        sched_yield();
+    if (cmn_pairwise_open(&s->between, s->outer, 0)) {
+        return -1;
     }
-    return cmn_device_check(code, "cudaEventQuery");
+    cmn_pairwise_patience(s->between, o->timeout);
+    return open_copies(s);
 }
 
-static size_t piece(size_t n, size_t at)
+/* Room for so many floats; nothing is under way. */
+static int make_room(struct non_cuda_aware *s, size_t floats)
 {
-    return n - at < CHUNK ? n - at : CHUNK;
+    if (!s->between || floats <= s->room) {
+        return 0;
+    }
+    cudaFreeHost(s->host);
+    s->host = NULL;
+    s->room = 0;
+    if (cmn_device_check(
+            cudaHostAlloc((void **)&s->host, floats * sizeof *s->host, cudaHostAllocDefault),
+            "cudaHostAlloc")) {
+        return cmn_fail_in("%zu floats of page-locked memory", floats);
+    }
+    s->room = floats;
+    return 0;
 }
 
-/* Queues a copy of the chunk at `at`; its buffer's event follows it. */
-static int copy_chunk(struct non_cuda_aware *s, float *data, size_t n, size_t at, int to_host)
+static int begin_part(struct non_cuda_aware *s, const struct cmn_exchange *x, size_t n)
 {
-    int i = (int)(at / CHUNK % 2);
-    size_t bytes = piece(n, at) * sizeof *data;
-    int code =
-        to_host
-            ? cudaMemcpyAsync(s->buffer[i], data + at, bytes, cudaMemcpyDeviceToHost, s->stream)
-            : cudaMemcpyAsync(data + at, s->buffer[i], bytes, cudaMemcpyHostToDevice, s->stream);
+    struct part *p = &s->part[s->begun];
+
+    if (n == 0 || (s->begun == 0 && make_room(s, x->block.n + x->tally.n))) {
+        return n == 0 ? 0 : -1;
+    }
+    p->data = x->block.data + s->floats;
+    p->host = s->host + s->floats;
+    p->n = n;
+    s->begun++;
+    s->floats += n;
+    if (s->within) {
+        return cmn_nccl_begin_reduce(s->within, p->data, n);
+    }
+    return s->between
+               ? cmn_device_check(cudaEventRecord(p->ready, cudaStreamLegacy), "cudaEventRecord")
+               : 0;
+}
+
+/* The copies' stream waits until part i is final: 1, or 0 when that cannot be said yet, or -1. */
+static int ordered(struct non_cuda_aware *s, int i)
+{
+    if (s->within) {
+        return cmn_nccl_orders_stream(s->within, i, s->stream);
+    }
+    return cmn_device_check(cudaStreamWaitEvent(s->stream, s->part[i].ready, 0),
+                            "cudaStreamWaitEvent")
+               ? -1
+               : 1;
+}
+
+/* Queues the copy of a part to the host. */
+static int copy_out(struct non_cuda_aware *s, const struct part *p)
+{
+    int code = cudaMemcpyAsync(p->host, p->data, p->n * sizeof *p->data, cudaMemcpyDeviceToHost,
+                               s->stream);
 
     if (!code) {
-        code = cudaEventRecord(s->copied[i], s->stream);
+        code = cudaEventRecord(p->copied, s->stream);
     }
     return cmn_device_check(code, "cudaMemcpyAsync");
 }
 
-/* The stream keeps the order, so the next chunk enters a buffer after the last one has left it. */
-static int sum_on_host(struct non_cuda_aware *s, float *data, size_t n)
+static int copy_back(struct non_cuda_aware *s, const struct part *p)
 {
-    int code = cudaEventRecord(s->ready, cudaStreamLegacy);
+    return cmn_device_check(cudaMemcpyAsync(p->data, p->host, p->n * sizeof *p->data,
+                                            cudaMemcpyHostToDevice, s->stream),
+                            "cudaMemcpyAsync");
+}
 
-    if (!code) {
-        code = cudaStreamWaitEvent(s->stream, s->ready, 0);
+/* 1, 0 when it is not reached yet, or -1. */
+static int reached(cudaEvent_t event)
+{
+    cudaError_t code = cudaEventQuery(event);
+
+    if (code == cudaErrorNotReady) {
+        return 0;
     }
-    if (cmn_device_check(code, "cudaStreamWaitEvent") || copy_chunk(s, data, n, 0, 1)) {
+    return cmn_device_check(code, "cudaEventQuery") ? -1 : 1;
+}
+
+/* To the other ranks that copy. */
+static int send(struct non_cuda_aware *s, const struct part *p)
+{
+    struct cmn_pairwise_job job = {.data = p->host,
+                                   .n = p->n,
+                                   .slices = s->outer_size,
+                                   .what = CMN_SCATTER | CMN_GATHER,
+                                   .dtype = CMN_FP32};
+
+    return cmn_pairwise_begin(s->between, &job);
+}
+
+/* Moves each part on as far as it can go. */
+static int poll_non_cuda_aware(void *self)
+{
+    struct non_cuda_aware *s = self;
+    int can = 1;
+    long summed;
+
+    if (s->within && cmn_nccl_poll(s->within)) {
         return -1;
     }
-    for (size_t at = 0; at < n; at += CHUNK) {
-        int i = (int)(at / CHUNK % 2);
-        if (wait_for(s, s->copied[i], at) ||
-            (at + CHUNK < n && copy_chunk(s, data, n, at + CHUNK, 1)) ||
-            cmn_mpi.allreduce(s->between, s->buffer[i], piece(n, at)) ||
-            copy_chunk(s, data, n, at, 0)) {
+    if (!s->between) {
+        return 0;
+    }
+    while (s->out < s->begun && (can = ordered(s, s->out)) == 1) {
+        if (copy_out(s, &s->part[s->out++])) {
             return -1;
         }
     }
-    for (int i = 0; i < 2; i++) {
-        if (wait_for(s, s->copied[i], n)) {
+    while (can >= 0 && s->sent < s->out && (can = reached(s->part[s->sent].copied)) == 1) {
+        if (send(s, &s->part[s->sent++])) {
             return -1;
         }
     }
-    return 0;
+    summed = can < 0 ? -1 : cmn_pairwise_progress(s->between, 0);
+    while (summed >= 0 && s->back < summed - s->before) {
+        if (copy_back(s, &s->part[s->back++])) {
+            return -1;
+        }
+    }
+    return summed < 0 ? -1 : 0;
+}
+
+/* Whole parts, but for the last: that waits for the tally. */
+static int begin_non_cuda_aware(void *self, const struct cmn_exchange *x, size_t upto)
+{
+    struct non_cuda_aware *s = self;
+    size_t each = cmn_nccl_part(x->block.n);
+
+    while (s->floats + each <= upto && s->floats + each < x->block.n) {
+        if (begin_part(s, x, each)) {
+            return -1;
+        }
+    }
+    return poll_non_cuda_aware(s);
+}
+
+static int too_late(const struct non_cuda_aware *s, double since)
+{
+    long timeout = s->intra.options->timeout;
+
+    sched_yield();
+    return cmn_clock() - since > (double)timeout
+               ? cmn_fail("a copy between GPU and CPU did not end in %ld s (cmn_timeout)", timeout)
+               : 0;
+}
+
+/* Until all parts are back. Other ranks are waited for in pairwise and nccl; here it is the GPU alone. */
+static int wait_for_copies(struct non_cuda_aware *s)
+{
+    double since = cmn_clock();
+    int can;
+
+    while (s->sent < s->begun) {
+        int before = s->out + s->sent + s->back;
+        if (poll_non_cuda_aware(s)) {
+            return -1;
+        }
+        since = s->out + s->sent + s->back > before ? cmn_clock() : since;
+        if (too_late(s, since)) {
+            return -1;
+        }
+    }
+    while (s->back < s->begun) {
+        if (cmn_pairwise_progress(s->between, s->before + s->back + 1) < 0 ||
+            poll_non_cuda_aware(s)) {
+            return -1;
+        }
+    }
+    s->before += s->begun;
+    since = cmn_clock();
+    if (cmn_device_check(cudaEventRecord(s->returned, s->stream), "cudaEventRecord")) {
+        return -1;
+    }
+    while ((can = reached(s->returned)) == 0) {
+        if (too_late(s, since)) {
+            return -1;
+        }
+    }
+    return can < 0 ? -1 : 0;
 }
 
 static int allreduce_non_cuda_aware(void *self, const struct cmn_exchange *x)
@@ -153,16 +289,20 @@ static int allreduce_non_cuda_aware(void *self, const struct cmn_exchange *x)
     struct non_cuda_aware *s = self;
     size_t n = x->block.n + x->tally.n;
 
-    if (n == 0) {
-        return 0;
-    }
-    if (s->within && cmn_nccl.reduce(s->within, x->block.data, n)) {
+    if (begin_non_cuda_aware(s, x, x->block.n) || begin_part(s, x, n - s->floats) ||
+        (s->between && wait_for_copies(s)) || (s->within && cmn_nccl_end(s->within))) {
         return -1;
     }
-    if (s->between && sum_on_host(s, x->block.data, n)) {
-        return -1;
-    }
+    s->begun = s->out = s->sent = s->back = 0;
+    s->floats = 0;
     return s->within ? cmn_nccl.bcast(s->within, x->block.data, n) : 0;
+}
+
+static void forget(cudaEvent_t event)
+{
+    if (event) {
+        cudaEventDestroy(event);
+    }
 }
 
 static void close_non_cuda_aware(void *self)
@@ -172,18 +312,13 @@ static void close_non_cuda_aware(void *self)
     if (s->within) {
         cmn_nccl.close(s->within);
     }
-    if (s->between) {
-        cmn_mpi.close(s->between);
+    cmn_pairwise_close(s->between);
+    cudaFreeHost(s->host);
+    for (int i = 0; i < PARTS; i++) {
+        forget(s->part[i].ready);
+        forget(s->part[i].copied);
     }
-    for (int i = 0; i < 2; i++) {
-        cudaFreeHost(s->buffer[i]);
-        if (s->copied[i]) {
-            cudaEventDestroy(s->copied[i]);
-        }
-    }
-    if (s->ready) {
-        cudaEventDestroy(s->ready);
-    }
+    forget(s->returned);
     if (s->stream) {
         cudaStreamDestroy(s->stream);
     }
@@ -213,6 +348,17 @@ static int allreduce_non_cuda_aware(void *self, const struct cmn_exchange *x)
     return cmn_fail("built without CUDA: make GPU=1");
 }
 
+static int begin_non_cuda_aware(void *self, const struct cmn_exchange *x, size_t upto)
+{
+    (void)upto;
+    return allreduce_non_cuda_aware(self, x);
+}
+
+static int poll_non_cuda_aware(void *self)
+{
+    return allreduce_non_cuda_aware(self, NULL);
+}
+
 static void close_non_cuda_aware(void *self)
 {
     (void)self;
@@ -229,5 +375,7 @@ const struct cmn_communicator cmn_communicator_non_cuda_aware = {
     .refuses = refuses_non_cuda_aware,
     .open = open_non_cuda_aware,
     .allreduce = allreduce_non_cuda_aware,
+    .begin = begin_non_cuda_aware,
+    .poll = poll_non_cuda_aware,
     .close = close_non_cuda_aware,
 };

@@ -5,13 +5,12 @@
  * a part is divided by N, rounded to 16 bits into a second buffer, summed there, and multiplied by
  * N on its way back; the tally always travels as 32 bits.
  * When exchanges overlap, a part is given to NCCL as soon as all of it is final, and waits on the GPU for the backward
- * that makes it. NCCL may add in another order where a call is longer, or a float lies elsewhere in it; so the cut
- * depends on the block alone, and overlap and cmn_bucket_mb change no bit of the sums.
+ * that makes it. The cut depends on the block alone, so overlap and cmn_bucket_mb change no bit of the sums.
  * Bytes: 2(N-1)/N * 4n sent per rank for a block of n floats by NCCL's ring, half of that with 16 bits. Over a
  * node's link the same, once for each ring that NCCL lays over the nodes. NCCL picks the algorithm.
  * The 16 bits also round what momentum is left in the gradients (docs/gpu.md).
  * Source: ChainerMN's communicator of the same name (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable
- * Distributed Deep Learning Framework", 2017); the order of additions: NVIDIA/nccl issue 157. */
+ * Distributed Deep Learning Framework", 2017). */
 #include "communicator.h"
 
 #include <stdlib.h>
@@ -19,8 +18,6 @@
 #include "log.h"
 #include "transports/nccl.h"
 #include "transports/transport.h"
-
-enum { PARTS = 16, PART_AT_LEAST = 256 * 1024, LINE = 16 }; /* floats */
 
 struct pure_nccl {
     struct cmn_group world;
@@ -45,19 +42,11 @@ static int open_pure_nccl(void **self, const struct cmn_topology *t, const struc
     return cmn_nccl.open(&p->transport, &p->world);
 }
 
-/* Floats of a part: the same in every step. */
-static size_t part(size_t n)
-{
-    size_t even = (n / PARTS + LINE) / LINE * LINE;
-
-    return even > PART_AT_LEAST ? even : PART_AT_LEAST;
-}
-
 /* Whole parts, but for the last: that waits for the tally. */
 static int begin_pure_nccl(void *self, const struct cmn_exchange *x, size_t upto)
 {
     struct pure_nccl *p = self;
-    size_t each = part(x->block.n);
+    size_t each = cmn_nccl_part(x->block.n);
 
     while (p->begun + each <= upto && p->begun + each < x->block.n) {
         if (cmn_nccl_begin(p->transport, x->block.data + p->begun, each,

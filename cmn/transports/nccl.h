@@ -15,6 +15,18 @@
  * that fit fits too. */
 int cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type);
 
+/* As cmn_nccl_begin with 32 bits, but the sum comes to rank 0; the other ranks' floats are left undefined. */
+int cmn_nccl_begin_reduce(void *self, float *data, size_t n);
+
+/* Local, not blocking. Makes `stream` (a cudaStream_t) wait for what was begun as number `i` since the last end: 1, or 0 when
+ * it cannot wait for it yet, or -1 with a reason. */
+int cmn_nccl_orders_stream(void *self, int i, void *stream);
+
+/* Local. Floats in each part of a block of n, but for the last: at most 16 parts of at least 1 MiB. NCCL may add in another
+ * order where a call is longer, or a float lies elsewhere in it (NVIDIA/nccl issue 157): who always sums the same
+ * parts gets the same bits, whenever they are begun. */
+size_t cmn_nccl_part(size_t n);
+
 /* Local, not blocking. Gives NCCL what it can take by now, and notices its errors. */
 int cmn_nccl_poll(void *self);
 

@@ -8,6 +8,15 @@
 #include "log.h"
 #include "transports/nccl_state.h"
 
+enum { PARTS = 16, PART_AT_LEAST = 256 * 1024, LINE = 16 }; /* floats */
+
+size_t cmn_nccl_part(size_t n)
+{
+    size_t even = (n / PARTS + LINE) / LINE * LINE;
+
+    return even > PART_AT_LEAST ? even : PART_AT_LEAST;
+}
+
 #ifdef CMN_NCCL
 #include "device.h"
 #include "kernels.h"
@@ -18,14 +27,11 @@ static enum cmn_half half_of(const struct cmn_nccl_job *job)
     return job->type == CMN_FP16 ? CMN_HALF_FP16 : CMN_HALF_BF16;
 }
 
-/* For the timeline: notes on the stream that it is as far as here. */
+/* Notes on the stream that it is as far as here. */
 static int stamp(struct cmn_nccl_state *c, cudaEvent_t *event)
 {
     cudaError_t code = cudaSuccess;
 
-    if (!cmn_timeline_on) {
-        return 0;
-    }
     if (!*event) {
         code = cudaEventCreateWithFlags(event, cudaEventDefault);
     }
@@ -71,7 +77,7 @@ static int give(struct cmn_nccl_state *c)
     if (code) {
         return cmn_nccl_failed_cuda(c, code, "cudaStreamWaitEvent");
     }
-    if (stamp(c, &job->began)) {
+    if (cmn_timeline_on && stamp(c, &job->began)) {
         return -1;
     }
     if (job->type == CMN_FP32) {
@@ -102,7 +108,10 @@ static int follow(struct cmn_nccl_state *c)
         code =
             cmn_kernel_widen(job->data, c->half, job->n, (float)c->size, half_of(job), c->stream);
     }
-    return code ? cmn_nccl_failed_cuda(c, code, "cast from 16 bits") : stamp(c, &job->ended);
+    if (code) {
+        return cmn_nccl_failed_cuda(c, code, "cast from 16 bits");
+    }
+    return (cmn_timeline_on || job->root >= 0) && stamp(c, &job->ended) ? -1 : 0;
 }
 
 /* Gives NCCL jobs until at most `left` wait; without `wait` only as long as it takes them at once. */
@@ -150,16 +159,16 @@ static int make_room(struct cmn_nccl_state *c, size_t n)
     return 0;
 }
 
-int cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type)
+static int begin(struct cmn_nccl_state *c, float *data, size_t n, enum cmn_dtype type, int root)
 {
-    struct cmn_nccl_state *c = self;
     struct cmn_nccl_job *job;
     cudaError_t code = cudaSuccess;
 
     if (n == 0) {
         return 0;
     }
-    if (cmn_nccl_starts(c, "allreduce", n) || (type != CMN_FP32 && make_room(c, n)) ||
+    if (cmn_nccl_starts(c, root < 0 ? "allreduce" : "reduce", n) ||
+        (type != CMN_FP32 && make_room(c, n)) ||
         (c->waiting == CMN_NCCL_JOBS - 1 && advance(c, 1, CMN_NCCL_JOBS - 2))) {
         return -1;
     }
@@ -176,11 +185,35 @@ int cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type)
     job->data = data;
     job->n = n;
     job->type = type;
+    job->root = root;
     job->number = c->begun;
     c->waiting++;
     c->begun++;
     c->floats += n;
     return advance(c, 0, 0);
+}
+
+int cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type)
+{
+    return begin(self, data, n, type, -1);
+}
+
+int cmn_nccl_begin_reduce(void *self, float *data, size_t n)
+{
+    return begin(self, data, n, CMN_FP32, 0);
+}
+
+int cmn_nccl_orders_stream(void *self, int i, void *stream)
+{
+    struct cmn_nccl_state *c = self;
+    int taken = c->begun - c->waiting - (c->given >= 0), code;
+
+    if (i >= taken) {
+        return 0;
+    }
+    code =
+        cudaStreamWaitEvent((cudaStream_t)stream, c->job[(c->base + i) % CMN_NCCL_JOBS].ended, 0);
+    return code ? cmn_nccl_failed_cuda(c, code, "cudaStreamWaitEvent") : 1;
 }
 
 int cmn_nccl_poll(void *self)
@@ -200,13 +233,14 @@ int cmn_nccl_end(void *self)
     if (c->begun == 0) {
         return 0;
     }
-    if (cmn_nccl_starts(c, "allreduce", c->floats) || advance(c, 1, 0) || stamp(c, &c->last) ||
-        cmn_nccl_finished(c) || note_spans(c)) {
+    if (cmn_nccl_starts(c, "allreduce", c->floats) || advance(c, 1, 0) ||
+        (cmn_timeline_on && stamp(c, &c->last)) || cmn_nccl_finished(c) || note_spans(c)) {
         return -1;
     }
     for (int i = 0; i < CMN_NCCL_JOBS; i++) {
         c->job[i].n = 0;
     }
+    c->base = c->first;
     c->begun = 0;
     c->floats = 0;
     return 0;
@@ -243,6 +277,22 @@ int cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type)
     (void)data;
     (void)n;
     (void)type;
+    return without();
+}
+
+int cmn_nccl_begin_reduce(void *self, float *data, size_t n)
+{
+    (void)self;
+    (void)data;
+    (void)n;
+    return without();
+}
+
+int cmn_nccl_orders_stream(void *self, int i, void *stream)
+{
+    (void)self;
+    (void)i;
+    (void)stream;
     return without();
 }
 

@@ -21,6 +21,7 @@ struct cmn_nccl_job {
     float *data;
     size_t n; /* 0: no job */
     enum cmn_dtype type;
+    int root;                 /* who gets the sum; -1: all */
     int number;               /* since the last end */
     cudaEvent_t ready;        /* the floats are this rank's addend */
     cudaEvent_t began, ended; /* with a timeline: on the stream, around the sum */
@@ -42,7 +43,7 @@ struct cmn_nccl_state {
     struct cmn_nccl_job job[CMN_NCCL_JOBS]; /* a ring */
     int first, waiting;                     /* of the ring: not yet given to NCCL */
     int given;                              /* NCCL has not yet taken job[given]; -1: none */
-    int begun;                              /* since the last end */
+    int base, begun;                        /* since the last end: first of the ring, how many */
     cudaEvent_t last;                       /* with a timeline: behind them */
     size_t floats;
     void *half; /* room for half_room numbers of 16 bits on the GPU */

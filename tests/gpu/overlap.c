@@ -44,10 +44,10 @@ static void backward(struct gpu_block *b, size_t at, size_t upto)
     fake_later(b->data + at, b->host + at, upto - at);
 }
 
-static void open_pure_nccl(const struct cmn_communicator **c, void **self,
-                           const struct cmn_topology *t)
+static void open_named(const char *name, const struct cmn_communicator **c, void **self,
+                       const struct cmn_topology *t)
 {
-    *c = cmn_communicator_find("pure_nccl");
+    *c = cmn_communicator_find(name);
     CHECK_SAYING((*c)->open(self, t, &options) == 0, "%s", cmn_reason());
 }
 
@@ -102,15 +102,16 @@ static void try_buckets(const struct cmn_communicator *c, void *self, size_t n, 
     for (size_t k = 0; k < COUNT(buckets) && n; k++) {
         step(c, self, &b, n, buckets[k]);
         CHECK_SAYING(!memcmp(without, b.host, b.n * sizeof *without),
-                     "%s, type %ld, %zu floats in buckets of %zu: other bits than without overlap",
-                     world, options.dtype, n, buckets[k]);
-        CHECK_SAYING(same_everywhere(b.host, b.n * sizeof *b.host), "other bits on other ranks");
+                     "%s, %s, type %ld, %zu floats in buckets of %zu: other bits than without",
+                     c->name, world, options.dtype, n, buckets[k]);
+        CHECK_SAYING(same_everywhere(b.host, b.n * sizeof *b.host), "%s: other bits elsewhere",
+                     c->name);
     }
     free(without);
     free_block(&b);
 }
 
-static void try_length(const struct cmn_topology *place, enum cmn_dtype type, size_t n,
+static void try_length(const char *name, const struct cmn_topology *place, size_t n,
                        const char *world)
 {
     const struct cmn_communicator *c;
@@ -118,17 +119,20 @@ static void try_length(const struct cmn_topology *place, enum cmn_dtype type, si
     void *self = NULL;
 
     here.device = 0;
-    options.dtype = type;
-    open_pure_nccl(&c, &self, &here);
-    CHECK(!c->no_begin || !c->no_begin(self));
+    open_named(name, &c, &self, &here);
+    CHECK_SAYING(!c->no_begin || !c->no_begin(self), "%s", name);
     try_buckets(c, self, n, world);
     c->close(self);
-    CHECK_SAYING(fake.alive == 0, "%s: %d things were not given back", world, fake.alive);
+    CHECK_SAYING(fake.alive == 0, "%s, %s: %d things were not given back", name, world, fake.alive);
 }
 
 static void on_nodes(const struct cmn_topology *place, const char *world)
 {
-    try_length(place, CMN_FP32, 300000, world);
+    try_length("pure_nccl", place, 300000, world);
+    try_length("non_cuda_aware", place, 600000, world);
+    options.intra = CMN_INTRA_MPI;
+    try_length("non_cuda_aware", place, 300000, world);
+    options.intra = CMN_INTRA_AUTO;
 }
 
 /* One part, several and a rest, and, where that is quick, as many as there can be. */
@@ -137,12 +141,18 @@ static void the_bits_of_one_exchange(void **state)
     (void)state;
     all_well();
     for (size_t t = 0; t < COUNT(types); t++) {
-        try_length(&top, types[t], 0, "as it is");
-        try_length(&top, types[t], 100, "as it is");
-        try_length(&top, types[t], 600000, "as it is");
+        options.dtype = types[t];
+        try_length("pure_nccl", &top, 0, "as it is");
+        try_length("pure_nccl", &top, 100, "as it is");
+        try_length("pure_nccl", &top, 600000, "as it is");
     }
+    options.dtype = CMN_FP32;
+    try_length("non_cuda_aware", &top, 0, "as it is");
+    try_length("non_cuda_aware", &top, 100, "as it is");
+    on_nodes(&top, "as it is");
     if (top.size <= 2) {
-        try_length(&top, CMN_FP32, 5000000, "as it is");
+        try_length("pure_nccl", &top, 5000000, "as it is");
+        try_length("non_cuda_aware", &top, 5000000, "as it is");
     }
     in_every_world(on_nodes);
     all_well();
@@ -196,7 +206,7 @@ static void spans(void **state)
     (void)state;
     all_well();
     CHECK_SAYING(cmn_timeline_open(100) == 0, "%s", cmn_reason());
-    open_pure_nccl(&c, &self, &top);
+    open_named("pure_nccl", &c, &self, &top);
     make_block(&b, padded(N) + 16);
     before = (int64_t)(cmn_clock() * 1e9);
     step(c, self, &b, N, N / 10);
@@ -230,7 +240,7 @@ static void broken(const char *says, int at_once)
     void *self = NULL;
     enum { N = 600000 };
 
-    open_pure_nccl(&c, &self, &top);
+    open_named("pure_nccl", &c, &self, &top);
     make_block(&b, padded(N) + 16);
     x = exchange_of(&b, &tensor, N);
     backward(&b, 0, N);
