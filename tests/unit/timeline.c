@@ -74,10 +74,13 @@ static void keeps_the_latest(void **state)
     cmn_timeline_close();
 }
 
-enum { THREADS = 4, EACH = 20000 };
+enum { THREADS = 4, EACH = 200000 };
+
+static pthread_barrier_t together;
 
 static void *note_many(void *from)
 {
+    pthread_barrier_wait(&together);
     for (int i = 0; i < EACH; i++) {
         cmn_timeline_span(CMN_SPAN_ENCODE, *(int *)from + i, i, i + 1);
     }
@@ -94,6 +97,7 @@ static void threads(void **state)
 
     (void)state;
     assert_int_equal(cmn_timeline_open(THREADS * EACH), 0);
+    pthread_barrier_init(&together, NULL, THREADS);
     for (int i = 0; i < THREADS; i++) {
         from[i] = i * EACH;
         assert_int_equal(pthread_create(&thread[i], NULL, note_many, &from[i]), 0);
@@ -101,11 +105,13 @@ static void threads(void **state)
     for (int i = 0; i < THREADS; i++) {
         pthread_join(thread[i], NULL);
     }
+    pthread_barrier_destroy(&together);
     e = copy(&n, &lost);
     assert_int_equal(n, THREADS * EACH);
     for (size_t i = 0; i < n; i++) {
-        assert_true(e[i].background && e[i].end - e[i].begin == 1000000000);
-        assert_int_equal(seen[e[i].number]++, 0);
+        if (!e[i].background || e[i].end - e[i].begin != 1000000000 || seen[e[i].number]++) {
+            fail_msg("span %zu of %zu is broken", i, n);
+        }
     }
     free(e);
     cmn_timeline_close();
