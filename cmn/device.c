@@ -1,5 +1,6 @@
 #include "device.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #ifdef OPEN_MPI
@@ -97,6 +98,28 @@ int cmn_device_copy(float *device, const float *from_device, size_t n)
     return copy(device, from_device, n, cudaMemcpyDeviceToDevice);
 }
 
+int cmn_device_wait(int (*work)(void *self), void *self)
+{
+    cudaEvent_t event;
+    int code = cudaEventCreateWithFlags(&event, cudaEventDisableTiming), worked = 0;
+
+    if (cmn_device_check(code, "cudaEventCreate")) {
+        return -1;
+    }
+    code = cudaEventRecord(event, cudaStreamLegacy);
+    while (!code && !worked) {
+        worked = work(self);
+        code = cudaEventQuery(event);
+        if (code == cudaSuccess) {
+            break;
+        }
+        code = code == cudaErrorNotReady ? cudaSuccess : code;
+        sched_yield();
+    }
+    cudaEventDestroy(event);
+    return worked ? -1 : cmn_device_check(code, "cudaEventQuery");
+}
+
 #else
 
 static int without(void)
@@ -161,6 +184,13 @@ int cmn_device_copy(float *device, const float *from_device, size_t n)
     (void)device;
     (void)from_device;
     (void)n;
+    return without();
+}
+
+int cmn_device_wait(int (*work)(void *self), void *self)
+{
+    (void)work;
+    (void)self;
     return without();
 }
 

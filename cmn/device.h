@@ -29,6 +29,10 @@ int cmn_device_write(float *device, const float *host, size_t n);
 int cmn_device_read(float *host, const float *device, size_t n);
 int cmn_device_copy(float *device, const float *from_device, size_t n);
 
+/* Local, blocking: until whatever Darknet had asked of the GPU is done; meanwhile calls work(self) again and again, at least
+ * once. 0, or -1 with a reason, which may be work's. */
+int cmn_device_wait(int (*work)(void *self), void *self);
+
 /* Local. 0 when `code`, a cudaError_t, is cudaSuccess; else notes "<what>: <CUDA's text>" and returns -1. */
 int cmn_device_check(int code, const char *what);
 

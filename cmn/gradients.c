@@ -276,16 +276,7 @@ void cmn_gradients_close(struct cmn_gradients *g)
 
 int cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
 {
-    float *on_device_tally = g->exchange.tally.data;
-
-    if (!g->on_gpu) {
-        return c->allreduce(self, &g->exchange);
-    }
-    if (cmn_device_write(on_device_tally, g->tally, CMN_TALLIES) ||
-        c->allreduce(self, &g->exchange)) {
-        return -1;
-    }
-    return cmn_device_read(g->tally, on_device_tally, CMN_TALLIES);
+    return g->on_gpu ? cmn_gradients_gpu_sum(g, c, self) : c->allreduce(self, &g->exchange);
 }
 
 void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float decay)

@@ -121,6 +121,17 @@ void cmn_gradients_gpu_close(struct cmn_gradients *g)
     free(g->tally);
 }
 
+int cmn_gradients_gpu_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
+{
+    float *on_device = g->exchange.tally.data;
+
+    if ((c->poll && cmn_device_wait(c->poll, self)) ||
+        cmn_device_write(on_device, g->tally, CMN_TALLIES) || c->allreduce(self, &g->exchange)) {
+        return -1;
+    }
+    return cmn_device_read(g->tally, on_device, CMN_TALLIES);
+}
+
 static int transfer(const struct cmn_gradients *g, enum cmn_tensor_kind kind, int to_host)
 {
     for (int i = 0; i < g->tensors && g->on_gpu; i++) {

@@ -15,6 +15,9 @@ int cmn_gradients_gpu_open(struct cmn_gradients *g);
 /* Local. Takes the block away from the network again, and frees it. */
 void cmn_gradients_gpu_close(struct cmn_gradients *g);
 
+/* As cmn_gradients_sum(). While backward still runs on the GPU it moves on what was begun. */
+int cmn_gradients_gpu_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self);
+
 /* Local, blocking. The host's copy of all tensors of a kind becomes the device's, or the other way round.
  * Nothing where g is not on a GPU. 0, or -1 with a reason. */
 int cmn_gradients_pull(const struct cmn_gradients *g, enum cmn_tensor_kind kind);

@@ -178,6 +178,44 @@ static void sum(void **state)
     settle();
 }
 
+static int polls, poll_fails;
+
+static int count_poll(void *self)
+{
+    (void)self;
+    polls++;
+    return poll_fails ? cmn_fail("what was begun failed") : 0;
+}
+
+static int nothing_left(void *self, const struct cmn_exchange *x)
+{
+    float first;
+
+    (void)self;
+    CHECK_SAYING(polls > 0, "the host waited for the GPU, and moved nothing on meanwhile");
+    CHECK(cmn_device_read(&first, x->tally.data, 1) == 0 && first == 5);
+    return 0;
+}
+
+/* What was begun moves on while the host waits for backward, and its failure is noticed there. */
+static void moves_on(void **state)
+{
+    const struct cmn_communicator c = {.allreduce = nothing_left, .poll = count_poll};
+
+    (void)state;
+    set_up();
+    g.tally[0] = 5;
+    CHECK_SAYING(cmn_gradients_sum(&g, &c, NULL) == 0, "%s", cmn_reason());
+    poll_fails = 1;
+    CHECK(cmn_gradients_sum(&g, &c, NULL) == -1);
+    CHECK_SAYING(!strcmp(cmn_reason(), "what was begun failed"), "%s", cmn_reason());
+    poll_fails = polls = 0;
+    cmn_gradients_close(&g);
+    free_net();
+    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
+    settle();
+}
+
 static void what_ranks_have_alike(void **state)
 {
     const layer *l;
@@ -286,11 +324,9 @@ static void which_gpus(void **state)
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arena),
-        cmocka_unit_test(sum),
-        cmocka_unit_test(what_ranks_have_alike),
-        cmocka_unit_test(without_gpu),
-        cmocka_unit_test(failures),
+        cmocka_unit_test(arena),       cmocka_unit_test(sum),
+        cmocka_unit_test(moves_on),    cmocka_unit_test(what_ranks_have_alike),
+        cmocka_unit_test(without_gpu), cmocka_unit_test(failures),
         cmocka_unit_test(which_gpus),
     };
 
