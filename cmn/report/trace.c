@@ -98,16 +98,9 @@ static void align(const struct cmn_clocks *c, struct cmn_event *event, size_t n)
     }
 }
 
-/* What rank 0 gets from each rank, before the events. */
-struct head {
-    unsigned long events;
-    int tracks;
-    char host[64];
-};
-
 enum { TAG_HEAD = 1, TAG_EVENTS = 2 };
 
-static int send(const struct cmn_trace *trace, const struct head *head,
+static int send(const struct cmn_trace *trace, const struct cmn_trace_rank *head,
                 const struct cmn_event *event)
 {
     if (cmn_mpi_check(MPI_Send(head, sizeof *head, MPI_BYTE, 0, TAG_HEAD, trace->comm),
@@ -119,7 +112,7 @@ static int send(const struct cmn_trace *trace, const struct head *head,
         "MPI_Send");
 }
 
-static int receive(const struct cmn_trace *trace, int from, struct head *head,
+static int receive(const struct cmn_trace *trace, int from, struct cmn_trace_rank *head,
                    struct cmn_event **event)
 {
     if (cmn_mpi_check(
@@ -129,7 +122,7 @@ static int receive(const struct cmn_trace *trace, int from, struct head *head,
     }
     *event = malloc((head->events + 1) * sizeof **event);
     if (!*event) {
-        return cmn_fail("timeline: out of memory for %lu spans", head->events);
+        return cmn_fail("timeline: out of memory for %zu spans", head->events);
     }
     return cmn_mpi_check(MPI_Recv(*event, (int)(head->events * sizeof **event), MPI_BYTE, from,
                                   TAG_EVENTS, trace->comm, MPI_STATUS_IGNORE),
@@ -158,7 +151,8 @@ static void begin_file(struct cmn_trace *trace, const struct window *w)
     }
 }
 
-static int write_ranks(struct cmn_trace *trace, struct head *head, struct cmn_event *event)
+static int write_ranks(struct cmn_trace *trace, struct cmn_trace_rank *head,
+                       struct cmn_event *event)
 {
     struct cmn_event *theirs = NULL;
 
@@ -172,8 +166,7 @@ static int write_ranks(struct cmn_trace *trace, struct head *head, struct cmn_ev
             }
         }
         if (!trace->given_up) {
-            cmn_trace_file_rank(&trace->file, &trace->plan, rank, head->host, rank ? theirs : event,
-                                head->events, head->tracks, (int64_t)(trace->plan.began * 1e9));
+            cmn_trace_file_rank(&trace->file, &trace->plan, head, rank ? theirs : event);
         }
     }
     free(theirs);
@@ -203,7 +196,7 @@ static int write_file(struct cmn_trace *trace, int last)
 {
     const struct cmn_topology *t = trace->plan.topology;
     struct window w = {-1, -1, 0};
-    struct head head;
+    struct cmn_trace_rank head;
     size_t n, lost;
     struct cmn_event *event = cmn_timeline_copy(&n, &lost);
     int result = -1;
@@ -216,6 +209,9 @@ static int write_file(struct cmn_trace *trace, int last)
     align(&trace->clocks, event, n);
     head.events = n;
     head.tracks = cmn_events_tracks(event, n);
+    head.rank = t->rank;
+    head.node = t->inter_rank;
+    head.clock = trace->clocks.mark[trace->clocks.marks - 1];
     memcpy(head.host, t->host, sizeof head.host);
     if (t->rank != 0) {
         result = send(trace, &head, event);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "clocks.h"
 #include "topology.h"
 
 struct cmn_event;
@@ -33,6 +34,15 @@ int cmn_trace_write(struct cmn_trace *trace, int last);
 
 /* Collective. Ends the recording. NULL is allowed. */
 void cmn_trace_close(struct cmn_trace *trace);
+
+/* What a rank says about itself. */
+struct cmn_trace_rank {
+    int rank, node;
+    char host[64];
+    struct cmn_clock_mark clock; /* how far it was ahead, at last */
+    size_t events;
+    int tracks; /* beside that of the main thread */
+};
 
 /* ---- report/events.c: the spans of one rank; all local ---- */
 
@@ -63,10 +73,9 @@ int cmn_trace_file_open(struct cmn_trace_file *f, const char *name);
 /* `about` is the inside of an object: facts about the whole file. */
 int cmn_trace_file_begin(struct cmn_trace_file *f, const char *about);
 
-/* The spans of a rank, on tracks (cmn_events_tracks). Errors come to light in cmn_trace_file_end(). */
-void cmn_trace_file_rank(struct cmn_trace_file *f, const struct cmn_trace_plan *plan, int rank,
-                         const char *host, const struct cmn_event *event, size_t n, int tracks,
-                         int64_t base);
+/* The spans of a rank, on tracks (cmn_events_tracks), by rank 0's clock. Errors come to light in cmn_trace_file_end(). */
+void cmn_trace_file_rank(struct cmn_trace_file *f, const struct cmn_trace_plan *plan,
+                         const struct cmn_trace_rank *rank, const struct cmn_event *event);
 
 /* The file takes the place of the one before. 0, or -1 with a reason; the one before is intact then. */
 int cmn_trace_file_end(struct cmn_trace_file *f);

@@ -98,25 +98,30 @@ static void describe(struct cmn_trace_file *f, const char *what, int rank, int t
             what, rank, track, key, value);
 }
 
-static void describe_rank(struct cmn_trace_file *f, int rank, const char *host, int tracks)
+static void describe_rank(struct cmn_trace_file *f, const struct cmn_trace_rank *r)
 {
     char text[128];
 
-    snprintf(text, sizeof text, "\"rank %d@%s\"", rank, host);
+    snprintf(text, sizeof text, "\"rank %d@%s\"", r->rank, r->host);
     for (char *c = text + 1; c[0] && c[1]; c++) {
         *c = *c == '"' || *c == '\\' || (unsigned char)*c < ' ' ? '?' : *c;
     }
-    describe(f, "process_name", rank, 0, "name", text);
-    snprintf(text, sizeof text, "%d", rank);
-    describe(f, "process_sort_index", rank, 0, "sort_index", text);
-    for (int track = 0; track <= tracks; track++) {
+    describe(f, "process_name", r->rank, 0, "name", text);
+    snprintf(text, sizeof text, "%d", r->rank);
+    describe(f, "process_sort_index", r->rank, 0, "sort_index", text);
+    if (r->node > 0) {
+        snprintf(text, sizeof text, "\"clock %+.6f s, to %.0f us\",\"ahead\":%.9f", r->clock.ahead,
+                 r->clock.error * 1e6, r->clock.ahead);
+        describe(f, "process_labels", r->rank, 0, "labels", text);
+    }
+    for (int track = 0; track <= r->tracks; track++) {
         snprintf(text, sizeof text, "\"exchange %d\"", track);
-        describe(f, "thread_name", rank, track, "name",
+        describe(f, "thread_name", r->rank, track, "name",
                  track == 0   ? "\"training\""
                  : track == 1 ? "\"exchange\""
                               : text);
         snprintf(text, sizeof text, "%d", track);
-        describe(f, "thread_sort_index", rank, track, "sort_index", text);
+        describe(f, "thread_sort_index", r->rank, track, "sort_index", text);
     }
 }
 
@@ -145,9 +150,10 @@ static void time_of(char *text, size_t bytes, int64_t ns)
 }
 
 static void span(struct cmn_trace_file *f, const struct cmn_trace_plan *plan, int rank,
-                 const struct cmn_event *e, int64_t base)
+                 const struct cmn_event *e)
 {
     const char *name = cmn_timeline_name((enum cmn_span_kind)e->what), *layer = "";
+    int64_t base = (int64_t)(plan->began * 1e9);
     /* A clock may be read a little too late: nothing is before the training. */
     int64_t begin = e->begin > base ? e->begin - base : 0;
     int64_t end = e->end - base > begin ? e->end - base : begin;
@@ -172,12 +178,11 @@ static void span(struct cmn_trace_file *f, const struct cmn_trace_plan *plan, in
     fputs("}", f->out);
 }
 
-void cmn_trace_file_rank(struct cmn_trace_file *f, const struct cmn_trace_plan *plan, int rank,
-                         const char *host, const struct cmn_event *event, size_t n, int tracks,
-                         int64_t base)
+void cmn_trace_file_rank(struct cmn_trace_file *f, const struct cmn_trace_plan *plan,
+                         const struct cmn_trace_rank *rank, const struct cmn_event *event)
 {
-    describe_rank(f, rank, host, tracks);
-    for (size_t i = 0; i < n; i++) {
-        span(f, plan, rank, &event[i], base);
+    describe_rank(f, rank);
+    for (size_t i = 0; i < rank->events; i++) {
+        span(f, plan, rank->rank, &event[i]);
     }
 }

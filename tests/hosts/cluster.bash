@@ -15,6 +15,7 @@
 #   cluster_narrow RATE [BURST]       limits what each node sends, e.g. 1gbit; so much may go at once, e.g. 16kb, after a pause
 #   cluster_differs NODE PATH OTHER   for what starts on that node, OTHER lies where PATH is (two files, or two folders)
 #   cluster_agree                     ends all such differences
+#   cluster_clock NODE SECONDS        for what starts on that node, CLOCK_MONOTONIC is so far ahead; fails where it cannot be
 #   cluster_shm NODE SIZE             gives the node a new /dev/shm of that size, e.g. 1m
 #   cluster_left                      processes that run in the cluster
 #
@@ -129,8 +130,14 @@ cluster_differs() {
 cluster_agree() {
     local node
     for node in $cluster_nodes; do
-        cluster_run rm -f "/run/cluster/$node/differs"
+        cluster_run rm -f "/run/cluster/$node/differs" "/run/cluster/$node/clock"
     done
+}
+
+cluster_clock() {
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    cluster_run sh -c 'echo "$2" >"/run/cluster/$1/clock"' - "$1" "$2"
+    cluster_on "$1" grep -qE "^monotonic +$2 " /proc/self/timens_offsets
 }
 
 cluster_shm() {

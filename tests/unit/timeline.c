@@ -204,8 +204,10 @@ static char *text_of(const char *name)
 static void written_aside(void **state)
 {
     static const char *const layers[] = {"convolutional", "softmax"};
-    const struct cmn_trace_plan plan = {.layer = layers, .layers = 2};
+    const struct cmn_trace_plan plan = {.layer = layers, .layers = 2, .began = 1e-6};
     struct cmn_event e[] = {event(CMN_SPAN_BACKWARD, 1, 1500, 1000000), event(CMN_SPAN_LOAD, -1, 900, 990)};
+    const struct cmn_trace_rank rank = {
+        .rank = 7, .node = 1, .host = "a\"b\\c\n", .clock = {5, -0.25, 12e-6}, .events = COUNT(e)};
     struct cmn_trace_file f;
     char *name = nets_file("old"), *text;
     char next[4200];
@@ -215,13 +217,14 @@ static void written_aside(void **state)
     assert_int_equal(cmn_trace_file_open(&f, name), 0);
     assert_int_equal(access(next, F_OK), -1);
     assert_int_equal(cmn_trace_file_begin(&f, "\"ranks\":1"), 0);
-    cmn_trace_file_rank(&f, &plan, 7, "a\"b\\c\n", e, COUNT(e), 0, 1000);
+    cmn_trace_file_rank(&f, &plan, &rank, e);
     text = text_of(name);
     assert_string_equal(text, "old");
     free(text);
     assert_int_equal(cmn_trace_file_end(&f), 0);
     text = text_of(name);
     check_contains(text, "\"rank 7@a?b?c?\"");
+    check_contains(text, "{\"labels\":\"clock -0.250000 s, to 12 us\",\"ahead\":-0.250000000}");
     check_contains(text, "{\"name\":\"backward 1 softmax\",\"cat\":\"backward\",\"ph\":\"X\",\"ts\":0.500,\"dur\":998.500,"
                          "\"pid\":7,\"tid\":0,\"args\":{\"layer\":1}}");
     check_contains(text, "\"load\",\"cat\":\"load\",\"ph\":\"X\",\"ts\":0.000,\"dur\":0.000,\"pid\":7,\"tid\":0}");

@@ -1,0 +1,85 @@
+#!/usr/bin/env bats
+# One trace of two nodes whose clocks differ: by a thousand seconds, as those of machines that were started at other times.
+
+load helpers
+
+setup_file() { nodes 2; }
+teardown_file() { cluster_down; }
+
+setup() {
+    command -v jq >/dev/null || skip 'jq is not installed'
+    enter_cluster
+    small_data 500 50
+    cluster_clock node2 1000 || skip 'this kernel has no time namespaces: all nodes have one clock'
+    mlp_cfg batch=20 max_batches=40 >mlp.cfg
+}
+
+# clocks_agree RANKS: the second node's is known to be 1000 s ahead. And an exchange cannot end anywhere before it has begun
+# everywhere, and ends everywhere at about the same time; other programs may delay a rank in any step, so of the ends the
+# nearest ones count.
+clocks_agree() {
+    jq -r --argjson ranks "$1" -f "$REPO/tests/tools/trace.jq" t.json >faults
+    cat faults
+    [[ ! -s faults ]]
+    jq -e '[.traceEvents[] | select(.name == "process_labels") | .args.ahead]
+        | ., (length > 0 and all(.[]; . - 1000 < 0.001 and . - 1000 > -0.001))' t.json
+    # shellcheck disable=SC2016
+    jq -e --argjson half $(($1 / 2)) '.otherData.clock_error_us as $error | [.traceEvents[] | select(.cat == "exchange" and .tid == 0)]
+        | group_by(.pid) | map(sort_by(.ts)) | transpose
+        | {steps: length, $error, early: (map((map(.ts) | max) - (map(.ts + .dur) | min)) | max),
+           apart: ([.[] | map(.ts + .dur) | [.[:$half], .[$half:]] | combinations | .[0] - .[1] | fabs] | min)}
+        | ., ($error > 0 and $error < 1000 and .steps == 40 and .early < 2 * $error and .apart < 1000)' t.json
+}
+
+@test "1+1: clocks agree within a millisecond" {
+    train_on 1+1 mlp.cfg -cmn_timeline t.json -cmn_communicator flat -cmn_overlap off
+    clocks_agree 2
+    jq -e '.otherData.nodes == 2' t.json
+    jq -e '[.traceEvents[] | select(.name == "process_name") | .args.name] == ["rank 0@node1", "rank 1@node2"]' t.json
+}
+
+@test "2+2: clocks agree within a millisecond" {
+    train_on 2+2 mlp.cfg -cmn_timeline t.json -cmn_communicator two_dimensional -cmn_overlap off
+    clocks_agree 4
+}
+
+@test "exchanges in the background have tracks of their own" {
+    train_on 2+2 mlp.cfg -cmn_timeline t.json -cmn_communicator hierarchical -cmn_overlap on -cmn_bucket_mb 0.01
+    jq -r --argjson ranks 4 -f "$REPO/tests/tools/trace.jq" t.json >faults
+    cat faults
+    [[ ! -s faults ]]
+    # shellcheck disable=SC2016
+    jq -e '[.traceEvents[] | select(.cat == "exchange" and .tid > 0)] | length >= 40 and (map(.args.bucket) | unique | length) > 1' t.json
+}
+
+@test "a slow rank of another node is named with its node" {
+    [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    cat >slow.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
+                 int ldb, float beta, float *c, int ldc);
+void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
+                 int ldb, float beta, float *c, int ldc)
+{
+    __typeof__(cblas_sgemm) *real = (__typeof__(real))dlsym(RTLD_NEXT, "cblas_sgemm");
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+
+    if (rank && !strcmp(rank, "2")) {
+        usleep(20000);
+    }
+    real(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+END
+    "${CC:-cc}" -O1 -fPIC -shared -o slow.so slow.c -ldl
+    mlp_cfg batch=20 max_batches=13 >slow.cfg
+    on 2+2 env LD_LIBRARY_PATH="$PWD" LD_PRELOAD=slow.so "$DARKNET" classifier train small.data slow.cfg -cmn \
+        -cmn_validate 0 >out.txt 2>err.txt
+    cat out.txt err.txt
+    grep -E '; straggler: rank 2@node2 \(compute ' out.txt
+    jq -e 'all(.[]; .straggler == {rank: 2, host: "node2", by: "compute"})' out/slow.json
+}
