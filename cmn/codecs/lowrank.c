@@ -15,7 +15,7 @@ enum { LANES = 8 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
 /* Rows and columns worked at together, and columns of m whose part of q fits the first cache. */
-enum { ROWS = 4, TOGETHER = 2, TILE = 512 };
+enum { ROWS = 4, COLUMNS = 4, TOGETHER = 2, TILE = 512 };
 
 /* What is left of a column after the others have been taken away, relative to it, is rounding below this. */
 static const double DEPENDENT = 1e-5;
@@ -171,22 +171,26 @@ void cmn_lowrank_right(const struct cmn_lowrank *s, const float *m, const float 
 
 /* ---- m -= p own^T, sum = p q^T ---- */
 
-/* One row: by[j] says how much of column j. */
-VECTORS static void take_row(float *restrict m, float *restrict sum, const float *own,
-                             const float *q, size_t stride, const float *by, size_t rank, size_t n)
+/* One row, COLUMNS columns of own and q, each times by[j]; the `first` overwrite the sum. */
+VECTORS static void take_columns(float *restrict m, float *restrict sum, const float *const *own,
+                                 const float *const *q, const float *by, int first, size_t n)
 {
-    for (size_t at = 0; at < n; at += LANES) {
-        lanes less = {0}, all = {0}, is, x;
-        for (size_t j = 0; j < rank; j++) {
-            LOAD(x, own + j * stride, at, n);
-            less += by[j] * x;
-            LOAD(x, q + j * stride, at, n);
-            all += by[j] * x;
+    const float *restrict a = own[0], *restrict b = own[1], *restrict c = own[2],
+                          *restrict d = own[3];
+    const float *restrict e = q[0], *restrict f = q[1], *restrict g = q[2], *restrict h = q[3];
+    const float by_a = by[0], by_b = by[1], by_c = by[2], by_d = by[3];
+
+    for (size_t i = 0; i < n; i++) {
+        m[i] -= ((by_a * a[i] + by_b * b[i]) + by_c * c[i]) + by_d * d[i];
+    }
+    if (first) {
+        for (size_t i = 0; i < n; i++) {
+            sum[i] = ((by_a * e[i] + by_b * f[i]) + by_c * g[i]) + by_d * h[i];
         }
-        LOAD(is, m, at, n);
-        is -= less;
-        memcpy(m + at, &is, (n - at < LANES ? n - at : LANES) * sizeof *m);
-        memcpy(sum + at, &all, (n - at < LANES ? n - at : LANES) * sizeof *m);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        sum[i] += ((by_a * e[i] + by_b * f[i]) + by_c * g[i]) + by_d * h[i];
     }
 }
 
@@ -195,13 +199,22 @@ void cmn_lowrank_take(const struct cmn_lowrank *s, float *m, float *sum, const f
 {
     for (size_t at = 0; at < s->columns; at += TILE) {
         size_t width = s->columns - at < TILE ? s->columns - at : TILE;
-        for (size_t i = 0; i < s->rows; i++) {
-            float by[CMN_LOWRANK_MOST];
-            for (size_t j = 0; j < s->rank; j++) {
-                by[j] = p[j * s->rows + i];
+        for (size_t j = 0; j < s->rank; j += COLUMNS) {
+            const float *mine[COLUMNS], *all[COLUMNS];
+            size_t columns = s->rank - j < COLUMNS ? s->rank - j : COLUMNS;
+            /* Where there are fewer the first stands in for those that are missing, times zero. */
+            for (size_t k = 0; k < COLUMNS; k++) {
+                mine[k] = own + (j + (k < columns ? k : 0)) * s->columns + at;
+                all[k] = q + (j + (k < columns ? k : 0)) * s->columns + at;
             }
-            take_row(m + i * s->columns + at, sum + i * s->columns + at, own + at, q + at,
-                     s->columns, by, s->rank, width);
+            for (size_t i = 0; i < s->rows; i++) {
+                size_t row = i * s->columns + at;
+                float by[COLUMNS] = {0};
+                for (size_t k = 0; k < columns; k++) {
+                    by[k] = p[(j + k) * s->rows + i];
+                }
+                take_columns(m + row, sum + row, mine, all, by, j == 0, width);
+            }
         }
     }
 }

@@ -6,9 +6,6 @@
 
 #include <stddef.h>
 
-/* The largest rank. */
-enum { CMN_LOWRANK_MOST = 64 };
-
 /* A matrix of rows × columns at m, row by row, is seen through `rank` columns p, each of `rows` floats, and as
  * many q, each of `columns` floats: it is near the sum of p_j q_j^T. Columns lie one behind the other. */
 struct cmn_lowrank {
