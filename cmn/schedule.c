@@ -355,6 +355,7 @@ int cmn_schedule_state(struct cmn_schedule *s, int i, struct cmn_state *state)
 
 void cmn_schedule_close(struct cmn_schedule *s)
 {
+    cmn_schedule_land(s); /* its messages end in memory that is given back */
     free(s->velocity);
     free(s->own);
     free(s->tensor);

@@ -97,7 +97,7 @@ int cmn_schedule_pause(struct cmn_schedule *s);
 /* Local, after a pause. Entry i of what a restart needs besides weights and gradients; 0 when there are no more. */
 int cmn_schedule_state(struct cmn_schedule *s, int i, struct cmn_state *state);
 
-/* Local. */
+/* Collective while something is under way: that is waited for. */
 void cmn_schedule_close(struct cmn_schedule *s);
 
 /* For local_steps.c: makes x of `copies` of the gradients, one behind the other, with new memory; waits for x if it is
