@@ -111,3 +111,41 @@ same_bits() {
 @test "2+2: overlap and size of buckets change no bit" { same_bits 2+2 '0.01 1'; }
 
 @test "3+2: overlap and size of buckets change no bit" { same_bits 3+2 '0.01 0.1'; }
+
+# same_bits_with COMMUNICATOR MIB KEY VALUE: with a codec, too.
+same_bits_with() {
+    train_on 2+2 mixed.cfg -cmn_communicator "$1" -cmn_overlap off "${@:3}"
+    mv out/mixed.weights off.weights
+    train_on 2+2 mixed.cfg -cmn_communicator "$1" -cmn_overlap on -cmn_bucket_mb "$2" "${@:3}" -cmn_verify 1
+    cmp off.weights out/mixed.weights
+}
+
+@test "2+2: overlap and size of buckets change no bit of what a codec does" {
+    mixed_cfg >mixed.cfg
+    same_bits_with shm 0.01 -cmn_allreduce_dtype bf16
+    same_bits_with two_dimensional 0.1 -cmn_compress topk
+    same_bits_with hierarchical 0.01 -cmn_compress powersgd
+}
+
+# trains_with SHAPE COMMUNICATOR LIMIT KEY VALUE...: to the same weights on all ranks, close to those of fp32, which has others.
+trains_with() {
+    train_on "$1" mixed.cfg -cmn_communicator "$2" -cmn_verify 1 "${@:4}"
+    grep -E "^cmn: [0-9]+ ranks on 2 nodes, communicator $2 \(as asked\)" train.log
+    run ! cmp -s fp32.weights out/mixed.weights
+        assert_close fp32.weights out/mixed.weights "$3"
+}
+
+@test "two nodes: every way trains to the same weights on all ranks" {
+    mixed_cfg >mixed.cfg
+    train_on 3+2 mixed.cfg
+    mv out/mixed.weights fp32.weights
+    trains_with 3+2 shm 1e-5 -cmn_allreduce_dtype fp16
+    trains_with 3+2 hierarchical 1e-5 -cmn_allreduce_dtype bf16
+    trains_with 3+2 flat 0.05 -cmn_compress topk
+    trains_with 3+2 two_dimensional 0.05 -cmn_compress topk
+    trains_with 3+2 shm 0.05 -cmn_compress powersgd
+    trains_with 3+2 hierarchical 0.05 -cmn_double_buffering 1
+    trains_with 3+2 shm 0.05 -cmn_double_buffering 1 -cmn_compress topk
+    trains_with 3+2 two_dimensional 0.05 -cmn_local_steps 2
+    trains_with 3+2 shm 0.05 -cmn_local_steps 2 -cmn_double_buffering 1 -cmn_allreduce_dtype fp16
+}
