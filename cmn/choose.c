@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codecs/codec.h"
 #include "communicator.h"
 #include "log.h"
 #include "transports/transport.h"
@@ -226,6 +227,9 @@ const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology
     char reason[512] = "";
 
     *why = "as asked";
+    if (!cmn_codec_wanted(o)) {
+        return NULL;
+    }
     if (strcmp(o->communicator, "auto")) {
         c = named(o->communicator);
         if (c && cmn_communicator_refuses(c, t, o)) {
