@@ -101,7 +101,10 @@ static void none_is_willing(const struct cmn_topology *t, const struct cmn_optio
 {
     const struct cmn_communicator *c = cmn_communicator_find("pure_nccl");
 
-    if (o->dtype == CMN_FP32 || t->device < 0) {
+    if (o->dtype == CMN_FP32 && t->device >= 0) {
+        cmn_fail("no communicator works on these GPUs: %s: %s", c->name,
+                 cmn_communicator_refuses(c, t, o));
+    } else if (o->dtype == CMN_FP32 || t->device < 0) {
         cmn_fail("no communicator works here: name one with cmn_communicator to see why not");
     } else {
         cmn_fail("cmn_allreduce_dtype=%s: only %s sends 16 bits, and it cannot be used here: %s",

@@ -43,6 +43,9 @@ struct cmn_flow {
     long pieces_begun;
 };
 
+const char cmn_flow_on_gpu[] = "gradients on a GPU do not pass through the processor's memory: use "
+                               "pure_nccl or non_cuda_aware";
+
 const char *cmn_flow_refuses(const struct cmn_topology *t, const struct cmn_options *o)
 {
     static _Thread_local char why[512];
@@ -52,8 +55,7 @@ const char *cmn_flow_refuses(const struct cmn_topology *t, const struct cmn_opti
         return why;
     }
     if (t->device >= 0) {
-        return "gradients on a GPU do not pass through the processor, where codecs run: use "
-               "pure_nccl";
+        return cmn_flow_on_gpu;
     }
     return NULL;
 }

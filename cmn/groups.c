@@ -122,6 +122,9 @@ const char *cmn_groups_no_begin(void *self)
     if (g->flow) {
         return NULL;
     }
+    if (g->intra.topology->device >= 0) {
+        return cmn_flow_on_gpu;
+    }
     return g->intra.topology->inter_size == 1
                ? cmn_flow_one_node
                : "it needs the ranks of a node in shared memory: leave cmn_intra away";

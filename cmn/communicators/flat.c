@@ -98,6 +98,9 @@ static const char *no_begin_flat(void *self)
 {
     const struct flat *f = self;
 
+    if (f->world.topology->device >= 0) {
+        return cmn_flow_on_gpu;
+    }
     return f->flow ? NULL
                    : "MPI's allreduce makes no progress by itself: use shm, two_dimensional or "
                      "hierarchical";

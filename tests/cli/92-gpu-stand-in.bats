@@ -84,11 +84,63 @@ on_cpu() {
     keep conv fp32
     for type in fp16 bf16; do
         train_on 2 conv.cfg -cmn_allreduce_dtype $type
-        grep -q ", $type, batch" train.log
+        grep -q ", $type, overlap to be measured, batch" train.log
         keep conv $type
         assert_close fp32.weights $type.weights 2e-2
         run ! cmp -s fp32.weights $type.weights
     done
+}
+
+# Three parts of the block: what is exchanged together is never less than 1 MiB (docs/gpu.md).
+wide_cfg() {
+    net_section max_batches=10 subdivisions=2 "$@"
+    printf '%s\n' '[convolutional]' 'filters=4' 'size=3' 'stride=1' 'pad=1' 'batch_normalize=1' 'activation=tanh' \
+        '[connected]' 'output=220' 'activation=tanh' '[connected]' 'output=10' 'activation=linear' '[softmax]'
+}
+
+@test "overlap and the size of buckets change no bit on GPUs" {
+    wide_cfg >wide.cfg
+    for ranks in 2 3; do
+        for name in pure_nccl 'pure_nccl -cmn_allreduce_dtype bf16' non_cuda_aware 'non_cuda_aware -cmn_intra mpi'; do
+            # shellcheck disable=SC2086  # a name may come with a key
+            train_on $ranks wide.cfg -cmn_verify 1 -cmn_communicator $name -cmn_overlap off
+            grep -q ', overlap off' train.log
+            keep wide off
+            for mb in 0.3 1.5; do
+                # shellcheck disable=SC2086
+                train_on $ranks wide.cfg -cmn_verify 1 -cmn_communicator $name -cmn_overlap on -cmn_bucket_mb $mb
+                grep -q ', overlap on' train.log
+                cmp off.weights out/wide.weights
+            done
+        done
+    done
+    # Found out by measuring, in more steps than these.
+    wide_cfg max_batches=40 >wide.cfg
+    train_on 2 wide.cfg -cmn_overlap off
+    keep wide off
+    train_on 2 wide.cfg
+    grep -q '^cmn: overlap .* ms a step' train.log
+    cmp off.weights out/wide.weights
+}
+
+@test "a trace of ranks on GPUs holds what NCCL summed" {
+    wide_cfg max_batches=3 >wide.cfg
+    train_on 2 wide.cfg -cmn_overlap on -cmn_bucket_mb 0.3 -cmn_timeline trace.json
+    jq -r '.traceEvents[] | select(.name | tostring | test("^exchange [0-9]")) | .name' trace.json | sort | uniq -c >spans
+    cat spans
+    [[ $(wc -l <spans) -eq 3 ]]
+}
+
+@test "what works on the CPU alone is refused on GPUs" {
+    mlp_cfg >mlp.cfg
+    for key in 'compress topk' 'compress powersgd' 'double_buffering 1' 'local_steps 4'; do
+        # shellcheck disable=SC2086  # a key and its value
+        fails_clearly_on 2 'no communicator works on these GPUs: .*work on the CPU only' classifier train small.data mlp.cfg -cmn -cmn_$key
+        # shellcheck disable=SC2086
+        fails_clearly_on 2 'non_cuda_aware cannot be used here: .*work on the CPU only' classifier train small.data mlp.cfg -cmn \
+            -cmn_communicator non_cuda_aware -cmn_$key
+    done
+    fails_clearly_on 2 'hierarchical: gradients on a GPU .*: use pure_nccl or non_cuda_aware' classifier train small.data mlp.cfg -cmn -cmn_communicator hierarchical -cmn_overlap on
 }
 
 @test "validation on GPUs counts what the CPU counts" {
