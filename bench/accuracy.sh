@@ -15,17 +15,21 @@ read -ra nets <<<"${NETS:-mnist_mlp mnist_bn}"
 : "${DARKNET:?run this by make bench-accuracy}" "${MPIEXEC:?}"
 export OPENBLAS_NUM_THREADS=1
 
-# name | label | keys
+# name | label | keys | the cfg's learning rate is divided by
 settings=(
     'fp32|fp32|'
     'fp16|fp16|-cmn_allreduce_dtype fp16'
     'bf16|bf16|-cmn_allreduce_dtype bf16'
     'topk|topk 1 %|-cmn_compress topk'
     'powersgd|powersgd rank 4|-cmn_compress powersgd'
+    'slow|fp32, learning rate / 4||4'
     'double|double buffering|-cmn_double_buffering 1'
-    'double-topk|double buffering, topk 1 %|-cmn_double_buffering 1 -cmn_compress topk'
+    'double-slow|double buffering, rate / 4|-cmn_double_buffering 1|4'
+    'double-slow-topk|the same, topk 1 %|-cmn_double_buffering 1 -cmn_compress topk|4'
     'local8|local steps 8|-cmn_local_steps 8'
     'local8-fp16|local steps 8, fp16|-cmn_local_steps 8 -cmn_allreduce_dtype fp16'
+    'local8-topk|local steps 8, topk 1 %|-cmn_local_steps 8 -cmn_compress topk'
+    'local32|local steps 32|-cmn_local_steps 32'
 )
 
 work=$(mktemp -d)
@@ -33,19 +37,21 @@ trap 'rm -rf "$work"' EXIT
 sed "s|^backup.*|backup=$work/out|" cfg/mnist.data >"$work/bench.data"
 mkdir -p "$work/out"
 
-# run NAME KEYS NET SEED: appends the accuracy in per cent to a file of the setting, or notes why it refuses.
+# run NAME KEYS DIVISOR NET SEED: appends the accuracy in per cent to a file of the setting, or notes why it refuses.
 run() {
-    local to="$work/$3-$1" keys
+    local to="$work/$4-$1" keys
     [[ ! -f $to.why ]] || return 0
     read -ra keys <<<"$2"
     rm -f "$work"/out/*.weights "$work/log.json"
+    awk -F= -v divisor="${3:-1}" '/^learning_rate/ { $0 = "learning_rate=" $2 / divisor } { print }' "cfg/$4.cfg" >"$work/$4.cfg"
     # shellcheck disable=SC2086
-    if ! $MPIEXEC -n "$NP" "$DARKNET" classifier train "$work/bench.data" "cfg/$3.cfg" -cmn -cmn_communicator "$COMMUNICATOR" \
-        -cmn_seed "$4" -cmn_report quiet -cmn_json "$work/log.json" "${keys[@]}" >"$work/output" 2>&1; then
+    if ! $MPIEXEC -n "$NP" "$DARKNET" classifier train "$work/bench.data" "$work/$4.cfg" -cmn -cmn_communicator "$COMMUNICATOR" \
+        -cmn_seed "$5" -cmn_report quiet -cmn_json "$work/log.json" "${keys[@]}" >"$work/output" 2>&1; then
         grep -m 1 '^cmn\[rank' "$work/output" >"$to.why" || { tail -n 3 "$work/output"; echo 'status not 0'; } >"$to.why"
         return
     fi
-    jq -r --arg seed "$4" 'last | [100 * .["validation/main/accuracy"], .iteration] | @tsv' "$work/log.json" >>"$to"
+    jq -r 'last | [100 * .["validation/main/accuracy"], .iteration] | @tsv' "$work/log.json" >>"$to"
+    echo "seed $5, $4, $1: $(tail -n 1 "$to" | cut -f 1) %, $SECONDS s" >&2
 }
 
 chosen=()
@@ -56,10 +62,9 @@ for line in "${settings[@]}"; do
 done
 for seed in "${seeds[@]}"; do
     for net in "${nets[@]}"; do
-        echo "seed $seed: $net, $SECONDS s" >&2
         for line in "${chosen[@]}"; do
-            IFS='|' read -r name _ keys <<<"$line"
-            run "$name" "$keys" "$net" "$seed"
+            IFS='|' read -r name _ keys divisor <<<"$line"
+            run "$name" "$keys" "$divisor" "$net" "$seed"
         done
     done
 done

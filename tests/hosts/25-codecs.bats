@@ -132,7 +132,7 @@ trains_with() {
     train_on "$1" mixed.cfg -cmn_communicator "$2" -cmn_verify 1 "${@:4}"
     grep -E "^cmn: [0-9]+ ranks on 2 nodes, communicator $2 \(as asked\)" train.log
     run ! cmp -s fp32.weights out/mixed.weights
-        assert_close fp32.weights out/mixed.weights "$3"
+    assert_close fp32.weights out/mixed.weights "$3"
 }
 
 @test "two nodes: every way trains to the same weights on all ranks" {
