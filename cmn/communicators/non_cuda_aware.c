@@ -22,6 +22,7 @@
 #include <stdlib.h>
 
 #include "device.h"
+#include "timeline.h"
 #include "transports/nccl.h"
 #include "transports/pairwise.h"
 
@@ -31,6 +32,7 @@ enum { PARTS = 17 }; /* cmn_nccl_part() makes 16 at most */
 struct part {
     float *data, *host;
     size_t n;
+    double sent;               /* when it went to others */
     cudaEvent_t ready, copied; /* this rank's floats are final; they are in the host's memory */
 };
 
@@ -182,7 +184,7 @@ static int reached(cudaEvent_t event)
 }
 
 /* To the other ranks that copy. */
-static int send(struct non_cuda_aware *s, const struct part *p)
+static int send(struct non_cuda_aware *s, struct part *p)
 {
     struct cmn_pairwise_job job = {.data = p->host,
                                    .n = p->n,
@@ -190,6 +192,7 @@ static int send(struct non_cuda_aware *s, const struct part *p)
                                    .what = CMN_SCATTER | CMN_GATHER,
                                    .dtype = CMN_FP32};
 
+    p->sent = cmn_clock();
     return cmn_pairwise_begin(s->between, &job);
 }
 
@@ -218,6 +221,7 @@ static int poll_non_cuda_aware(void *self)
     }
     summed = can < 0 ? -1 : cmn_pairwise_progress(s->between, 0);
     while (summed >= 0 && s->back < summed - s->before) {
+        cmn_timeline_span(CMN_SPAN_EXCHANGE, s->back, s->part[s->back].sent, cmn_clock());
         if (copy_back(s, &s->part[s->back++])) {
             return -1;
         }

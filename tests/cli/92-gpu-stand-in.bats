@@ -123,12 +123,16 @@ wide_cfg() {
     cmp off.weights out/wide.weights
 }
 
-@test "a trace of ranks on GPUs holds what NCCL summed" {
+@test "a trace of ranks on GPUs holds what was summed in the background" {
     wide_cfg max_batches=3 >wide.cfg
-    train_on 2 wide.cfg -cmn_overlap on -cmn_bucket_mb 0.3 -cmn_timeline trace.json
-    jq -r '.traceEvents[] | select(.name | tostring | test("^exchange [0-9]")) | .name' trace.json | sort | uniq -c >spans
-    cat spans
-    [[ $(wc -l <spans) -eq 3 ]]
+    for name in pure_nccl 'non_cuda_aware -cmn_intra mpi'; do
+        # shellcheck disable=SC2086  # a name may come with a key
+        train_on 2 wide.cfg -cmn_overlap on -cmn_bucket_mb 0.3 -cmn_timeline trace.json -cmn_communicator $name
+        # Three parts, three steps, two ranks.
+        jq -r '.traceEvents[] | select(.name | tostring | test("^exchange [0-9]")) | .name' trace.json | sort | uniq -c >spans
+        cat spans
+        [[ $(awk '$1 == 6 && $2 == "exchange"' spans | wc -l) -eq 3 && $(wc -l <spans) -eq 3 ]]
+    done
 }
 
 @test "what works on the CPU alone is refused on GPUs" {

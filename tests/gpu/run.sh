@@ -74,6 +74,9 @@ prepare() {
     sed 's/^max_batches=.*/max_batches=1/; s/^momentum=.*/momentum=0/; s/^decay=.*/decay=0/' conv.cfg >step.cfg
     sed 's/^momentum/adam=1\n&/; s/^learning_rate=.*/learning_rate=0.001/' conv.cfg >adam.cfg
     sed 's/^max_batches=.*/max_batches=1000000/' conv.cfg >endless.cfg
+    # 1.6 million weights: seven parts of 1 MiB for pure_nccl.
+    { sed 's/^max_batches=.*/max_batches=40/' net.part; printf '%s\n' '[connected]' output=1000 activation=tanh '[connected]' output=800 activation=tanh \
+        '[connected]' output=10 activation=linear '[softmax]'; } >wide.cfg
 }
 
 # train RANKS CFG ARGUMENTS...: into log; the weights to out/CFG.weights.
@@ -168,6 +171,30 @@ several_ranks() {
         else
             trains_as one-conv.weights 2e-2 "pure_nccl, 2 ranks, $name" 2 conv "${sharing[@]}" -cmn_communicator pure_nccl -cmn_allreduce_dtype $name
         fi
+    done
+}
+
+# Overlap changes no sum. Darknet's own kernels may round otherwise from run to run, so equal bits are said, not demanded.
+overlap() {
+    local name bits
+    for name in pure_nccl 'non_cuda_aware -cmn_intra mpi' 'pure_nccl -cmn_allreduce_dtype bf16'; do
+        read -ra arguments <<<"$name"
+        if [[ -n $why_not && $name == pure_nccl* ]]; then
+            report "$name, 2 ranks, overlap" "skip $why_not"
+            continue
+        fi
+        if ! train 2 wide "${sharing[@]}" -cmn_communicator "${arguments[@]}" -cmn_overlap off; then
+            report "$name, 2 ranks, without overlap" "$(grep -m 1 '^cmn\[' log || echo 'it does not train')" log
+            continue
+        fi
+        mv out/wide.weights off-wide.weights
+        trains_as off-wide.weights 1e-5 "$name, 2 ranks, overlap on as off" 2 wide "${sharing[@]}" -cmn_communicator "${arguments[@]}" -cmn_overlap on \
+            -cmn_bucket_mb 1 -cmn_timeline out/trace.json
+        bits=no
+        if cmp -s off-wide.weights out/wide.weights; then bits=yes; fi
+        echo "# the same bits: $bits; exchanges in the trace: $(grep -o '"exchange [0-9]*' out/trace.json 2>/dev/null | sort -u | wc -l)"
+        trains_as off-wide.weights 1e-5 "$name, 2 ranks, overlap by measuring" 2 wide "${sharing[@]}" -cmn_communicator "${arguments[@]}"
+        grep '^cmn: overlap' log | sed 's/^/# /' || true
     done
 }
 
@@ -271,6 +298,7 @@ refusals
 find_a_way_to_share
 [[ -z $why_not ]] || sharing=(-cmn_share_gpus 1)
 several_ranks
+overlap
 faults
 wrapper=()
 mnist
