@@ -213,7 +213,7 @@ int cmn_training_step_done(struct cmn_training *t)
     t->steps++;
     t->sums.steps++;
     t->epoch = epoch;
-    if (cmn_training_average(t, epoch_ended || ends(t))) {
+    if (cmn_training_average(t, ends(t) || (validation_due && s->valid.images))) {
         return -1;
     }
     notice_stop(t);
