@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "codecs/codec.h"
 #include "communicator.h"
 #include "options.h"
 #include "tools/tools.h"
@@ -10,6 +11,30 @@ static void widen(int *width, const char *text)
     int n = (int)strlen(text);
 
     *width = n > *width ? n : *width;
+}
+
+/* The key that asks for codec i, and what to set it to. */
+static const char *key_of(int i)
+{
+    static char text[64];
+    const char *name = cmn_codec_at(i)->name;
+
+    snprintf(text, sizeof text, "%s=%s",
+             !strcmp(name, "fp16") || !strcmp(name, "bf16") ? "cmn_allreduce_dtype"
+                                                            : "cmn_compress",
+             name);
+    return text;
+}
+
+static void codecs(void)
+{
+    const struct cmn_codec *c;
+
+    printf("\nCodecs, for what goes from node to node (n floats, M nodes):\n\n");
+    for (int i = 0; (c = cmn_codec_at(i)); i++) {
+        printf("  %s\n      %s\n      sent by a node: %s%s%s\n", key_of(i), c->use, c->wire,
+               c->source[0] ? "\n      source: " : "", c->source);
+    }
 }
 
 static void text(void)
@@ -28,6 +53,7 @@ static void text(void)
     for (int i = 0; (c = cmn_communicator_at(i)); i++) {
         printf("  %-*s  %-*s  %-*s  %s\n", name, c->name, cpu, c->cpu, gpu, c->gpu, c->use);
     }
+    codecs();
     printf("\nKeys of [net], or -KEY VALUE on the command line:\n\n");
     for (int i = 0; i < cmn_options_count(); i++) {
         cmn_options_row(i, &row);
@@ -43,6 +69,12 @@ static void markdown(void)
     printf("| communicator | CPU | GPU | when to use it |\n|---|---|---|---|\n");
     for (int i = 0; (c = cmn_communicator_at(i)); i++) {
         printf("| `%s` | %s | %s | %s |\n", c->name, c->cpu, c->gpu, c->use);
+    }
+    printf("\n| codec | bytes sent by a node: n floats, M nodes | when to use it | source |\n"
+           "|---|---|---|---|\n");
+    for (int i = 0; cmn_codec_at(i); i++) {
+        printf("| `%s` | %s | %s | %s |\n", key_of(i), cmn_codec_at(i)->wire, cmn_codec_at(i)->use,
+               cmn_codec_at(i)->source);
     }
     printf("\n| key | default | values | meaning |\n|---|---|---|---|\n");
     for (int i = 0; i < cmn_options_count(); i++) {
