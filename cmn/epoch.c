@@ -161,8 +161,8 @@ static void notice_stop(struct cmn_training *t)
             s->stop_signal, t->first_step + t->steps);
 }
 
-/* Darknet's own update, if there was one, and the end of the step. */
-static void note_step(struct cmn_training *t)
+/* Darknet's own update, if there was one. */
+static void note_update(struct cmn_training *t)
 {
     double time = cmn_clock();
 
@@ -170,7 +170,6 @@ static void note_step(struct cmn_training *t)
     if (!t->fused) {
         cmn_timeline_span(CMN_SPAN_UPDATE, -1, t->pass_began, time);
     }
-    cmn_timeline_span(CMN_SPAN_STEP, (int)(t->first_step + t->steps + 1), t->left, time);
 }
 
 static int ends(const struct cmn_training *t)
@@ -209,7 +208,7 @@ int cmn_training_step_done(struct cmn_training *t)
         return 0;
     }
     t->stepped = 0;
-    note_step(t);
+    note_update(t);
     t->steps++;
     t->sums.steps++;
     t->epoch = epoch;
@@ -218,7 +217,11 @@ int cmn_training_step_done(struct cmn_training *t)
     }
     notice_stop(t);
     last = ends(t);
-    if ((last && cmn_training_settle(t)) || verify(t)) {
+    if (last && cmn_training_settle(t)) {
+        return -1;
+    }
+    cmn_timeline_span(CMN_SPAN_STEP, (int)(t->first_step + t->steps), t->left, cmn_clock());
+    if (verify(t)) {
         return -1;
     }
     images_per_s = speed(t, cmn_clock() - t->sums.since);

@@ -7,6 +7,7 @@
 #include "codecs/codec.h"
 #include "log.h"
 #include "sums.h"
+#include "timeline.h"
 
 /* ---- the beginning ---- */
 
@@ -217,6 +218,7 @@ static void update(struct cmn_schedule *s, float *sums, const struct cmn_rule *r
         cmn_sum_and_step(*t->weight, part, 2, 0, &how, t->n);
     }
     s->updating = cmn_clock() - began;
+    cmn_timeline_span(CMN_SPAN_UPDATE, -1, began, began + s->updating);
 }
 
 /* Ends the exchange that is under way: its sums are in x. */

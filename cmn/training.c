@@ -358,9 +358,8 @@ int cmn_training_update(struct cmn_training *t, struct cmn_rule *rule)
     t->sums.exchange += took;
     t->sums.compute += t->schedule.updating;
     t->fused = rule->done;
-    cmn_timeline_span(CMN_SPAN_EXCHANGE, -1, begin, begin + took);
-    if (t->schedule.updating > 0) {
-        cmn_timeline_span(CMN_SPAN_UPDATE, -1, begin + took, t->pass_began);
+    if (t->schedule.local == 1) {
+        cmn_timeline_span(CMN_SPAN_EXCHANGE, -1, begin, t->pass_began);
     }
     return tune(t);
 }

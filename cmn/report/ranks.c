@@ -91,7 +91,8 @@ int cmn_straggler_find(const struct cmn_rank_times *rank, int ranks, long steps,
     waits = median(rank, ranks, wait_of, limit, room);
     for (int i = 0; i < ranks; i++) {
         double own = own_of(&rank[i]);
-        if (own > limit && waits - rank[i].wait >= (own - usual) / 2) {
+        double lost = own - usual;
+        if (own > limit && waits - rank[i].wait >= lost / 2 && lost >= (own + rank[i].wait) / 10) {
             late++;
             s->rank = s->rank < 0 || own > own_of(&rank[s->rank]) ? i : s->rank;
         }

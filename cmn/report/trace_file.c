@@ -135,6 +135,7 @@ static const char *counted(int what)
     case CMN_SPAN_ENCODE:
         return "piece";
     case CMN_SPAN_EXCHANGE:
+    case CMN_SPAN_WAIT:
         return "bucket";
     case CMN_SPAN_STEP:
         return "iteration";

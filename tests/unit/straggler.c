@@ -120,6 +120,19 @@ static void others_do_not_wait_for_it(void **state)
     assert_int_equal(verdict(4).rank, 2);
 }
 
+/* What would be won is too little a part of the step. */
+static void steps_are_long(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        set(i, 10, 1, 140);
+    }
+    set(2, 24, 1, 126);
+    assert_int_equal(verdict(4).rank, -1);
+    set(2, 27, 1, 123);
+    assert_int_equal(verdict(4).rank, 2);
+}
+
 static const char *line(int n)
 {
     static char text[512];
@@ -234,6 +247,7 @@ int main(void)
         cmocka_unit_test(one_of_two),  cmocka_unit_test(one_of_many), cmocka_unit_test(half_of_them),
         cmocka_unit_test(nobody),      cmocka_unit_test(short_steps), cmocka_unit_test(others_do_not_wait_for_it),
         cmocka_unit_test(lines),       cmocka_unit_test(lines_fit),   cmocka_unit_test(json),
+        cmocka_unit_test(steps_are_long),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
