@@ -118,7 +118,8 @@ cluster_narrow() {
     local node
     for node in $cluster_nodes; do
         # The burst holds a few of the 64 KiB packets that the kernel hands over; with a smaller one they are cut up.
-        cluster_run tc -n "$node" qdisc replace dev eth0 root tbf rate "$1" burst "${2:-256kb}" latency 20ms
+        # The queue holds some 1700 full packets: what does not fit is lost, and TCP then waits for 200 ms or more.
+        cluster_run tc -n "$node" qdisc replace dev eth0 root tbf rate "$1" burst "${2:-256kb}" limit 2500kb
     done
 }
 
