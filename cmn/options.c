@@ -78,7 +78,7 @@ static const struct option table[] = {
     {"cmn_log", TEXT, "", "folder", 0, 0, AT(log),
      "write the output of the ranks above 0 to rank-N.log in this folder; empty: drop it"},
     {"cmn_timeline", TEXT, "", "file name", 0, 0, AT(timeline),
-     "trace of all ranks for Perfetto or chrome://tracing (docs/timeline.md); empty: none"},
+     "trace of all ranks for Perfetto or Chrome's DevTools (docs/timeline.md); empty: none"},
     {"cmn_timeline_steps", NUMBER, "100", "1 to 1000000", 1, 1000000, AT(timeline_steps),
      "steps that the trace holds: the latest"},
     {"cmn_cache_mb", NUMBER, "-1", "-1 to 16777216", -1, 16777216, AT(cache_mb),

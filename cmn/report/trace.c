@@ -183,10 +183,10 @@ static void end_file(struct cmn_trace *trace, const struct window *w, int last)
     if (cmn_trace_file_end(&trace->file)) {
         give_up(trace);
     } else if (last) {
-        cmn_say(
-            "timeline %s: steps %ld to %ld of %d rank%s, clocks within %.0f us; to be opened in "
-            "https://ui.perfetto.dev or chrome://tracing",
-            trace->plan.file, w->first, w->last, t->size, t->size == 1 ? "" : "s", w->error * 1e6);
+        cmn_say("timeline %s: steps %ld to %ld of %d rank%s, clocks within %.0f us; open it at "
+                "https://ui.perfetto.dev (docs/timeline.md)",
+                trace->plan.file, w->first, w->last, t->size, t->size == 1 ? "" : "s",
+                w->error * 1e6);
     }
 }
 

@@ -1,4 +1,4 @@
-/* The trace of all ranks (cmn_timeline): one file in the Trace Event Format, which Perfetto and chrome://tracing read.
+/* The trace of all ranks (cmn_timeline): one file in the Trace Event Format, which Perfetto and Chrome read.
  * Times are those of rank 0's clock, from the beginning of the training on. */
 #ifndef CMN_TRACE_H
 #define CMN_TRACE_H

@@ -83,6 +83,9 @@ int cmn_trace_file_end(struct cmn_trace_file *f)
 
 /* ---- events ---- */
 
+/* Of process and thread: Perfetto takes 0 for the kernel's idle process. */
+enum { FIRST = 1 };
+
 static void separate(struct cmn_trace_file *f)
 {
     fputs(f->events++ ? ",\n" : "\n", f->out);
@@ -95,7 +98,7 @@ static void describe(struct cmn_trace_file *f, const char *what, int rank, int t
     separate(f);
     fprintf(f->out,
             "{\"name\":\"%s\",\"ph\":\"M\",\"ts\":0,\"pid\":%d,\"tid\":%d,\"args\":{\"%s\":%s}}",
-            what, rank, track, key, value);
+            what, rank + FIRST, track + FIRST, key, value);
 }
 
 static void describe_rank(struct cmn_trace_file *f, const struct cmn_trace_rank *r)
@@ -172,7 +175,7 @@ static void span(struct cmn_trace_file *f, const struct cmn_trace_plan *plan, in
         fprintf(f->out, " %d", e->number);
     }
     fprintf(f->out, "%s%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%s,\"dur\":%s,\"pid\":%d,\"tid\":%d",
-            layer[0] ? " " : "", layer, name, at, took, rank, e->background);
+            layer[0] ? " " : "", layer, name, at, took, rank + FIRST, e->background + FIRST);
     if (e->number >= 0) {
         fprintf(f->out, ",\"args\":{\"%s\":%d}", counted(e->what), e->number);
     }

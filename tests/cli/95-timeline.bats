@@ -24,10 +24,11 @@ valid_trace() {
     [[ ! -s faults ]]
 }
 
-# says FILE FILTER: the filter is true of the spans, as s: those that jq's `of("kind")` finds.
+# says FILE FILTER: the filter is true of the spans, with ranks and tracks from 0 on; `of("kind")` are those of that kind.
 says() {
     # shellcheck disable=SC2016
-    jq -e 'def of($kind): map(select(.cat == $kind)); [.traceEvents[] | select(.ph == "X")] | '"$2" "$1"
+    jq -e 'def of($kind): map(select(.cat == $kind)); [.traceEvents[] | select(.ph == "X")
+        | .pid -= 1 | .tid -= 1] | '"$2" "$1"
 }
 
 @test "the trace is valid, and holds what happened on each rank" {
@@ -54,9 +55,9 @@ says() {
         jq ".traceEvents |= ($change)" good.json >bad.json
         run ! valid_trace 2 bad.json
     done <<'END'
-map(select(.name != "process_name" or .pid == 0))
-map(select(.name != "thread_name" or .pid == 1))
-map(select(.pid == 0))
+map(select(.name != "process_name" or .pid == 1))
+map(select(.name != "thread_name" or .pid == 2))
+map(select(.pid == 1))
 map(if .cat == "load" then .dur = -1 else . end)
 map(if .cat == "load" then del(.ts) else . end)
 map(if .cat == "load" then del(.tid) else . end)
@@ -66,7 +67,9 @@ map(if .cat == "forward" then .args = {} else . end)
 map(if .cat == "forward" then .ph = "B" else . end)
 map(if .name == "forward 1 connected" then .dur += 1e6 else . end)
 map(if .cat == "step" then .dur *= 0.5 else . end)
-map(if .pid == 1 then .pid = 2 else . end)
+map(if .pid == 2 then .pid = 3 else . end)
+map(.pid -= 1)
+map(.tid -= 1)
 END
 }
 

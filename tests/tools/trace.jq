@@ -11,6 +11,7 @@ def of_event:
     if .ph != "X" and .ph != "M" then "ph is \(.ph)"
     elif (.name | type) != "string" or .name == "" then "no name"
     elif (.pid | type) != "number" or (.tid | type) != "number" then "pid and tid are no numbers"
+    elif .pid < 1 or .tid < 1 then "pid and tid are above 0: Perfetto takes 0 for the idle process"
     elif (.ts | type) != "number" or .ts < 0 then "ts is \(.ts)"
     elif .ph == "M" then empty
     elif (.dur | type) != "number" or .dur < 0 then "dur is \(.dur)"
@@ -39,13 +40,13 @@ else
     (.traceEvents[] | . as $e | of_event | "\(.): \($e)"),
     (.traceEvents | spans | group_by([.pid, .tid])[] | crossings),
     (.traceEvents as $all | range($ranks) as $r
-        | ($all | map(select(.pid == $r))) as $mine
+        | ($all | map(select(.pid == $r + 1))) as $mine
         | (if ($mine | names("process_name") | map(.args.name)) | length == 1 and (.[0] | startswith("rank \($r)@"))
            then empty else "rank \($r) has no name" end),
           (if ($mine | names("process_sort_index") | map(.args.sort_index)) == [$r]
            then empty else "rank \($r) has no place" end),
           (if ($mine | spans | map(.tid) | unique) == ($mine | names("thread_name") | map(.tid) | sort)
            then empty else "rank \($r): tracks without a name, or names without a track" end)),
-    (if (.traceEvents | map(.pid) | unique) == [range($ranks)] then empty else "other ranks" end),
+    (if (.traceEvents | map(.pid) | unique) == [range(1; $ranks + 1)] then empty else "other ranks" end),
     (if .otherData.ranks == $ranks then empty else "otherData.ranks is \(.otherData.ranks)" end)
 end
