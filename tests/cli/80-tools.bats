@@ -253,11 +253,16 @@ spoiled() {
 }
 
 @test "what a key rules out takes no part in check and bench either, as in training" {
-    run -1 "${mpiexec[@]}" -n 2 "$DARKNET" cmn check -nogpu -cmn_allreduce_dtype fp16
+    run -0 "${mpiexec[@]}" -n 2 "$DARKNET" cmn check -nogpu -cmn_allreduce_dtype fp16
     echo "$output"
-    grep -qE '^  shm +not here: it sends 32 bits: .*pure_nccl' <<<"$output"
-    grep -qE '^verdict: fault: cmn_allreduce_dtype=fp16: only pure_nccl sends 16 bits, .*cannot be used here: .' <<<"$output"
+    grep -qE '^  naive +not here: it sends 32 bits: .*needs flat' <<<"$output"
+    grep -qE '^  shm +not here: all ranks are on one node' <<<"$output"
+    (($(grep -cE '^  [a-z_]+ +works' <<<"$output") == 1))
+    grep -qE '^  chosen: flat' <<<"$output"
+    run -1 "${mpiexec[@]}" -n 2 "$DARKNET" cmn check -nogpu -cmn_allreduce_dtype fp16 -cmn_intra shm
+    echo "$output"
+    grep -qE '^verdict: fault: no communicator works here' <<<"$output"
     run ! grep -E '^  [a-z_]+ +works' <<<"$output"
-    fails_clearly 'shm cannot be used here: it sends 32 bits' "${mpiexec[@]}" -n 2 "$DARKNET" cmn bench -nogpu -sizes 4K \
-        -communicators shm -cmn_allreduce_dtype bf16
+    fails_clearly 'naive cannot be used here: it sends 32 bits' "${mpiexec[@]}" -n 2 "$DARKNET" cmn bench -nogpu -sizes 4K \
+        -communicators naive -cmn_allreduce_dtype bf16
 }
