@@ -45,7 +45,7 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
 
 @test "the first line says ranks, nodes, communicator, dtype, batches and seed" {
     train
-    grep -qE '^cmn: 2 ranks on 1 node, communicator shm \(auto: one node\), fp32, batch 20 per rank, global batch 40, .*seed 7$' err.txt
+    grep -qE '^cmn: 2 ranks on 1 node, communicator shm \(auto: one node\), fp32, overlap off, batch 20 per rank, global batch 40, .*seed 7$' err.txt
     darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_batch global -cmn_communicator naive >out.txt 2>err.txt
     grep -qE '^cmn: 3 ranks on 1 node, communicator naive .*global batch 20, .*seed [0-9]+$' err.txt
 }
