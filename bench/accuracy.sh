@@ -50,7 +50,7 @@ run() {
         grep -m 1 '^cmn\[rank' "$work/output" >"$to.why" || { tail -n 3 "$work/output"; echo 'status not 0'; } >"$to.why"
         return
     fi
-    jq -r 'last | [100 * .["validation/main/accuracy"], .iteration] | @tsv' "$work/log.json" >>"$to"
+    jq -r 'last | [(10000 * .["validation/main/accuracy"] | round) / 100, .iteration] | @tsv' "$work/log.json" >>"$to"
     echo "seed $5, $4, $1: $(tail -n 1 "$to" | cut -f 1) %, $SECONDS s" >&2
 }
 
