@@ -145,7 +145,7 @@ LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group -lopenb
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all darknet-source mnist demo test check-patches bench bench-link bench-slow-link bench-accuracy install uninstall clean \
+.PHONY: all darknet-source mnist demo test check-patches bench bench-link bench-slow-link bench-accuracy bench-timeline install uninstall clean \
     distclean help tests FORCE setup
 
 all: $(if $(SAN),$(B)/bin/darknet,$(if $(filter 1,$(GPU)),bin/darknet-gpu,bin/darknet)) ## Build bin/darknet (the default)
@@ -178,6 +178,9 @@ bench-slow-link: all mnist ## Measure training over a slow link: overlap, codecs
 bench-accuracy: all mnist ## Measure what codecs, double buffering and local steps cost in accuracy
 	@$(TEST_ENV) bench/accuracy.sh
 
+bench-timeline: all mnist ## Measure what cmn_timeline costs
+	@$(TEST_ENV) bench/timeline.sh
+
 install: all $(B)/darknet-cmn.1 $(B)/cmn.pc ## Install below PREFIX=/usr/local (DESTDIR= for packagers)
 	@setup/place.sh install '$(DESTDIR)' '$(PREFIX)' '$(B)' '$(DK)'
 
@@ -200,7 +203,7 @@ TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/d
     MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='-lopenblas -lcjson $(MPI_LIBS) -lm -pthread'
 
 # One call for all purposes: two apt-get at once would wait for each other's lock.
-PURPOSES := build $(if $(filter mnist demo bench bench-slow-link bench-accuracy,$(MAKECMDGOALS)),$(if $(MNIST_DIR),,mnist)) \
+PURPOSES := build $(if $(filter mnist demo bench bench-slow-link bench-accuracy bench-timeline,$(MAKECMDGOALS)),$(if $(MNIST_DIR),,mnist)) \
     $(filter demo test bench,$(MAKECMDGOALS)) $(if $(filter bench-%,$(MAKECMDGOALS)),bench) $(if $(filter tests,$(MAKECMDGOALS)),test)
 setup:
 	@setup/install.sh $(PURPOSES)
