@@ -29,11 +29,11 @@ int cmn_order_at(const struct cmn_order *o, int i)
 }
 
 /* Moves on without waiting; how many pieces have ended, or -1 with a reason. */
-static long end_some(struct cmn_order *o, void *codec, int (*over)(void *codec, int piece))
+static long end_some(struct cmn_order *o, void *codec, const struct cmn_order_calls *calls)
 {
     int is = 1;
 
-    while (o->under_way && (is = over(codec, cmn_order_at(o, 0))) > 0) {
+    while (o->under_way && (is = calls->over(codec, cmn_order_at(o, 0))) > 0) {
         o->first = (o->first + 1) % o->room;
         o->under_way--;
         o->ended++;
@@ -42,25 +42,25 @@ static long end_some(struct cmn_order *o, void *codec, int (*over)(void *codec, 
 }
 
 long cmn_order_progress(struct cmn_order *o, long until, void *codec,
-                        int (*over)(void *codec, int piece))
+                        const struct cmn_order_calls *calls)
 {
     const long timeout = o->plan->options->timeout;
-    long before = -1;
-    double since = 0;
+    unsigned long long before = 0;
+    double since = -1;
 
     for (;;) {
-        if (end_some(o, codec, over) < 0) {
+        if (end_some(o, codec, calls) < 0) {
             return -1;
         }
         if (o->ended >= until) {
             return o->ended;
         }
-        if (o->ended != before) {
-            before = o->ended;
+        if (since < 0 || calls->moved(codec) != before) {
+            before = calls->moved(codec);
             since = cmn_clock();
         } else if (cmn_clock() - since > (double)timeout) {
-            return cmn_fail("%s: a piece of the gradients has not come for %ld s (cmn_timeout)",
-                            o->plan->group, timeout);
+            calls->late(codec, cmn_order_at(o, 0), timeout);
+            return cmn_fail_in("%s", o->plan->group);
         }
         sched_yield();
     }

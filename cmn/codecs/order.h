@@ -22,9 +22,18 @@ void cmn_order_begin(struct cmn_order *o, int i);
 /* The piece that was begun as number i of those under way. */
 int cmn_order_at(const struct cmn_order *o, int i);
 
-/* For struct cmn_codec.progress. `over` moves the codec on and says whether the first piece has ended: 1, 0, or -1 with a
- * reason. Waiting for cmn_timeout seconds without an end of a piece is a failure. */
+/* What the codec adds. */
+struct cmn_order_calls {
+    /* Moves the codec on and says whether the first piece has ended: 1, 0, or -1 with a reason. */
+    int (*over)(void *codec, int piece);
+    /* A number that changes whenever something has come or gone. */
+    unsigned long long (*moved)(const void *codec);
+    /* Notes what the first piece has waited for, so many seconds, and returns -1. */
+    int (*late)(void *codec, int piece, long seconds);
+};
+
+/* For struct cmn_codec.progress. That nothing moves for cmn_timeout seconds of waiting is a failure. */
 long cmn_order_progress(struct cmn_order *o, long until, void *codec,
-                        int (*over)(void *codec, int piece));
+                        const struct cmn_order_calls *calls);
 
 #endif

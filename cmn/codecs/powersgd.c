@@ -273,18 +273,34 @@ static int over(void *self, int i)
     return 1;
 }
 
-static long progress_powersgd(void *self, long until)
-{
-    struct powersgd *s = self;
-
-    return cmn_order_progress(&s->order, until, s, over);
-}
-
 static unsigned long long sent_powersgd(const void *self)
 {
     const struct powersgd *s = self;
 
     return cmn_pairwise_sent(s->left) + cmn_pairwise_sent(s->right);
+}
+
+static unsigned long long moved(const void *self)
+{
+    const struct powersgd *s = self;
+
+    return sent_powersgd(s) + (unsigned long long)(s->lefts_over + s->rights_over);
+}
+
+static int late(void *self, int i, long seconds)
+{
+    struct powersgd *s = self;
+    const struct matrix *m = &s->matrix[i];
+
+    return cmn_pairwise_late(m->is.rank && m->stage == RIGHT ? s->right : s->left, seconds);
+}
+
+static long progress_powersgd(void *self, long until)
+{
+    static const struct cmn_order_calls calls = {over, moved, late};
+    struct powersgd *s = self;
+
+    return cmn_order_progress(&s->order, until, s, &calls);
 }
 
 static int state_powersgd(void *self, int i, struct cmn_state *state)

@@ -34,8 +34,8 @@ struct picked {
     size_t n, k, blocks, bytes;
     float *data, *kept;
     unsigned char *own, *theirs; /* `bytes`; of each other rank, in the order of the ranks */
-    MPI_Request *request;
-    int requests;
+    MPI_Request *request;        /* first those that receive, each rank's `messages` together */
+    int requests, left;
 };
 
 struct topk {
@@ -48,14 +48,15 @@ struct topk {
         jobs_over; /* of a piece that travels whole: how many jobs there were with it */
     float *kept;   /* of all pieces */
     size_t floats;
+    int *landed;     /* requests of one piece */
     uint32_t *index; /* what was picked of one piece */
     float *value, *rounded;
-    unsigned long long sent;
+    unsigned long long sent, moved;
 };
 
-static int messages_of(size_t bytes)
+static size_t messages_of(size_t bytes)
 {
-    return (int)((bytes + MESSAGE - 1) / MESSAGE);
+    return (bytes + MESSAGE - 1) / MESSAGE;
 }
 
 static int is_mine(const struct topk *t, const struct cmn_piece *piece)
@@ -78,6 +79,7 @@ static void close_topk(void *self)
     free(t->picked);
     free(t->job);
     free(t->kept);
+    free(t->landed);
     free(t->index);
     free(t->value);
     free(t->rounded);
@@ -100,13 +102,13 @@ static int open_picked(struct topk *t, int i, size_t *kept_at)
     *kept_at += p->n;
     p->own = malloc(ranks * p->bytes);
     p->theirs = p->own ? p->own + p->bytes : NULL;
-    p->request = calloc(2 * (ranks - 1) * (size_t)messages_of(p->bytes), sizeof(MPI_Request));
+    p->request = calloc(2 * (ranks - 1) * messages_of(p->bytes), sizeof(MPI_Request));
     return p->own && p->request ? 0 : cmn_fail("out of memory");
 }
 
 static int open_memory(struct topk *t)
 {
-    size_t room = 1, most = 1, kept_at = 0;
+    size_t room = 1, most = 1, messages = 1, kept_at = 0;
 
     t->picked = calloc((size_t)t->plan->pieces + 1, sizeof *t->picked);
     t->job = calloc((size_t)t->plan->pieces + 1, sizeof *t->job);
@@ -131,12 +133,14 @@ static int open_memory(struct topk *t)
             return -1;
         }
         most = p->k > most ? p->k : most;
+        messages = messages_of(p->bytes) > messages ? messages_of(p->bytes) : messages;
         room = cmn_pick_room(p->n, p->k) > room ? cmn_pick_room(p->n, p->k) : room;
     }
+    t->landed = malloc(2 * (size_t)t->ranks * messages * sizeof *t->landed);
     t->index = malloc(room * sizeof *t->index);
     t->value = malloc(room * sizeof *t->value);
     t->rounded = malloc(most * sizeof *t->rounded);
-    return t->index && t->value && t->rounded ? 0 : cmn_fail("out of memory");
+    return t->landed && t->index && t->value && t->rounded ? 0 : cmn_fail("out of memory");
 }
 
 static int open_topk(void **self, const struct cmn_codec_plan *plan)
@@ -241,7 +245,11 @@ static int begin_topk(void *self, int i)
         return -1;
     }
     encode(t, p);
-    return send(t, p);
+    if (send(t, p)) {
+        return -1;
+    }
+    p->left = p->requests;
+    return 0;
 }
 
 /* ---- what has arrived ---- */
@@ -264,7 +272,7 @@ static int over(void *self, int i)
 {
     struct topk *t = self;
     struct picked *p = &t->picked[i];
-    int all = 0;
+    int landed = 0;
 
     t->jobs_over = t->jobs_over < t->jobs ? cmn_pairwise_progress(t->pairwise, 0) : t->jobs_over;
     if (t->jobs_over < 0) {
@@ -273,22 +281,52 @@ static int over(void *self, int i)
     if (!p->k) {
         return t->jobs_over >= t->job[i];
     }
-    if (cmn_mpi_check(MPI_Testall(p->requests, p->request, &all, MPI_STATUSES_IGNORE),
-                      "MPI_Testall")) {
+    if (cmn_mpi_check(
+            MPI_Testsome(p->requests, p->request, &landed, t->landed, MPI_STATUSES_IGNORE),
+            "MPI_Testsome")) {
         return -1;
     }
-    for (int from = 0; all && from < t->ranks; from++) {
+    p->left -= landed;
+    t->moved += (unsigned long long)landed;
+    for (int from = 0; p->left == 0 && from < t->ranks; from++) {
         const unsigned char *theirs = p->theirs + (size_t)(from - (from > t->rank)) * p->bytes;
         add(t, p, from == t->rank ? p->own : theirs);
     }
-    return all;
+    return p->left == 0;
+}
+
+static unsigned long long moved(const void *self)
+{
+    const struct topk *t = self;
+
+    return t->moved + (unsigned long long)t->jobs_over + cmn_pairwise_sent(t->pairwise);
+}
+
+/* Receives stand first, in the order in which receive() has begun them. */
+static int late(void *self, int i, long seconds)
+{
+    const struct topk *t = self;
+    const struct picked *p = &t->picked[i];
+    int messages = (int)messages_of(p->bytes);
+
+    if (!p->k) {
+        return cmn_pairwise_late(t->pairwise, seconds);
+    }
+    for (int r = 0; r < (t->ranks - 1) * messages; r++) {
+        if (p->request[r] != MPI_REQUEST_NULL) {
+            return cmn_nothing_from(t->plan->comm,
+                                    (t->rank + t->ranks - 1 - r / messages) % t->ranks, seconds);
+        }
+    }
+    return cmn_fail("nothing was taken by the others for %ld s (cmn_timeout)", seconds);
 }
 
 static long progress_topk(void *self, long until)
 {
+    static const struct cmn_order_calls calls = {over, moved, late};
     struct topk *t = self;
 
-    return cmn_order_progress(&t->order, until, t, over);
+    return cmn_order_progress(&t->order, until, t, &calls);
 }
 
 static unsigned long long sent_topk(const void *self)

@@ -125,29 +125,32 @@ static int move(struct cmn_pairwise *p)
     return is < 0 ? -1 : 0;
 }
 
-/* Names the rank whose message is missing. */
-static int too_late(struct cmn_pairwise *p)
+int cmn_nothing_from(MPI_Comm comm, int from, long seconds)
 {
-    const struct cmn_flight *f =
-        p->over < p->summed ? &p->gather[p->over % p->slots] : &p->scatter[p->summed % p->slots];
     MPI_Group mine, world;
-    int from = -1, rank = -1, there = 0;
+    int rank = -1;
 
-    for (int i = 0; i < f->requests && from < 0; i++) {
-        if (f->peer[i] >= 0 && f->request[i] != MPI_REQUEST_NULL &&
-            !MPI_Request_get_status(f->request[i], &there, MPI_STATUS_IGNORE) && !there) {
-            from = f->peer[i];
-        }
-    }
-    if (from < 0) {
-        return cmn_fail("nothing moved for %ld s (cmn_timeout)", p->timeout);
-    }
-    MPI_Comm_group(p->comm, &mine);
+    MPI_Comm_group(comm, &mine);
     MPI_Comm_group(MPI_COMM_WORLD, &world);
     MPI_Group_translate_ranks(mine, 1, &from, world, &rank);
     MPI_Group_free(&mine);
     MPI_Group_free(&world);
-    return cmn_fail("nothing came from rank %d for %ld s (cmn_timeout)", rank, p->timeout);
+    return cmn_fail("nothing came from rank %d for %ld s (cmn_timeout)", rank, seconds);
+}
+
+int cmn_pairwise_late(struct cmn_pairwise *p, long seconds)
+{
+    const struct cmn_flight *f =
+        p->over < p->summed ? &p->gather[p->over % p->slots] : &p->scatter[p->summed % p->slots];
+    int there = 0;
+
+    for (int i = 0; i < f->requests; i++) {
+        if (f->peer[i] >= 0 && f->request[i] != MPI_REQUEST_NULL &&
+            !MPI_Request_get_status(f->request[i], &there, MPI_STATUS_IGNORE) && !there) {
+            return cmn_nothing_from(p->comm, f->peer[i], seconds);
+        }
+    }
+    return cmn_fail("nothing moved for %ld s (cmn_timeout)", seconds);
 }
 
 long cmn_pairwise_progress(struct cmn_pairwise *p, long until)
@@ -166,7 +169,7 @@ long cmn_pairwise_progress(struct cmn_pairwise *p, long until)
             before = p->over + p->summed;
             since = p->timeout ? cmn_clock() : 0;
         } else if (p->timeout && cmn_clock() - since > (double)p->timeout) {
-            return too_late(p);
+            return cmn_pairwise_late(p, p->timeout);
         }
         sched_yield();
     }

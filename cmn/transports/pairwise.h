@@ -30,6 +30,11 @@ int cmn_pairwise_open(struct cmn_pairwise **p, MPI_Comm comm, size_t chunk);
  * (the beginning): never. */
 void cmn_pairwise_patience(struct cmn_pairwise *p, long seconds);
 
+/* Local. Notes which rank of MPI_COMM_WORLD p has waited for so many seconds, and returns -1: for those who ask for progress
+ * without waiting. Of the ranks of a group it is number `from`. */
+int cmn_pairwise_late(struct cmn_pairwise *p, long seconds);
+int cmn_nothing_from(MPI_Comm comm, int from, long seconds);
+
 /* One sum. */
 struct cmn_pairwise_job {
     float *data; /* n floats, pairwise's until the job has ended */

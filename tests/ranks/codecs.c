@@ -65,7 +65,7 @@ static void loses_nothing(const struct cmn_codec *codec)
     make_work(&w, codec, small, COUNT(small));
     given = calloc(w.floats, sizeof *given);
     got = calloc(w.floats, sizeof *got);
-    for (int s = 0; s < 40; s++) {
+    for (int s = 0; s < 24; s++) {
         for (int rank = 0; rank < top.size && s < 6; rank++) {
             fill_random(&w, (uint64_t)(s * 16 + rank));
             for (size_t i = 0; i < w.floats; i++) {
@@ -96,7 +96,7 @@ static void follows_a_constant(const struct cmn_codec *codec)
     static const struct form small[] = {{40 * 150, 40}, {9000, 0}};
     double *want, *got, size = 0, off = 0;
     struct work w;
-    int steps = 80;
+    int steps = 50;
 
     make_work(&w, codec, small, COUNT(small));
     want = calloc(w.floats, sizeof *want);
@@ -150,9 +150,9 @@ static void agrees(const struct cmn_codec *codec)
  * later: in a step without gradients nothing is left of what was not finite. */
 static void shows(const struct cmn_codec *codec, float bad, size_t at, size_t count, int rank)
 {
-    static const struct form form = {64 * 100, 64};
+    static const struct form form = {32 * 200, 32};
     int exact = strcmp(codec->name, "powersgd") != 0, there = 0;
-    size_t from = exact ? at : at / 100 * 100, to = exact ? at + count : (at + count + 99) / 100 * 100;
+    size_t from = exact ? at : at / 200 * 200, to = exact ? at + count : (at + count + 199) / 200 * 200;
     double *missing = calloc(form.n, sizeof *missing), worst = 0;
     struct work w;
 
@@ -167,7 +167,7 @@ static void shows(const struct cmn_codec *codec, float bad, size_t at, size_t co
     for (size_t i = at; i < at + count && top.rank == rank; i++) {
         w.block[i] = bad;
     }
-    for (int s = 0; s < 40; s++) {
+    for (int s = 0; s < 16; s++) {
         step(&w);
         for (size_t i = 0; i < form.n; i++) {
             int finite = isfinite(w.block[i]);
