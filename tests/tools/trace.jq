@@ -4,9 +4,6 @@
 def kinds: ["load", "forward", "backward", "encode", "exchange", "wait", "update", "validate", "save", "step"];
 def counted: {forward: "layer", backward: "layer", encode: "piece", exchange: "bucket", wait: "bucket", step: "iteration"};
 
-# Nanoseconds: sums of the decimals in the file are not exact.
-def ns: . * 1000 | round;
-
 def of_event:
     if .ph != "X" and .ph != "M" then "ph is \(.ph)"
     elif (.name | type) != "string" or .name == "" then "no name"
@@ -21,11 +18,11 @@ def of_event:
     then "args without \(counted[.cat])"
     else empty end;
 
-# Spans of one track lie within each other or beside each other.
+# Spans of one track lie within each other or beside each other, in the floating point that viewers use, too.
 def crossings:
-    sort_by([(.ts | ns), -(.dur | ns)])
+    sort_by([.ts, -.dur])
     | reduce .[] as $e ({open: [], bad: []};
-        ($e.ts | ns) as $begin | ($begin + ($e.dur | ns)) as $till
+        $e.ts as $begin | ($begin + $e.dur) as $till
         | .open |= map(select(.till > $begin))
         | if .open | length > 0 and .[-1].till < $till
           then .bad += ["\(.open[-1].name) and \($e.name) cross at \($e.ts) of rank \($e.pid), track \($e.tid)"] else . end

@@ -225,7 +225,7 @@ static void written_aside(void **state)
     text = text_of(name);
     check_contains(text, "\"rank 7@a?b?c?\"");
     check_contains(text, "{\"labels\":\"clock -0.250000 s, to 12 us\",\"ahead\":-0.250000000}");
-    check_contains(text, "{\"name\":\"backward 1 softmax\",\"cat\":\"backward\",\"ph\":\"X\",\"ts\":0.500,\"dur\":998.500,"
+    check_contains(text, "{\"name\":\"backward 1 softmax\",\"cat\":\"backward\",\"ph\":\"X\",\"ts\":0.500,\"dur\":998.499,"
                          "\"pid\":8,\"tid\":1,\"args\":{\"layer\":1}}");
     check_contains(text, "\"load\",\"cat\":\"load\",\"ph\":\"X\",\"ts\":0.000,\"dur\":0.000,\"pid\":8,\"tid\":1}");
     free(text);
