@@ -104,6 +104,14 @@ static inline void step(struct side *s, int number)
     }
     fresh |= cmn_schedule_updated(&s->s, number == UPDATES);
     CHECK_SAYING(fresh >= 0, "%s", cmn_reason());
+    /* Where the ranks have met they have the same weights, and the same momentum. */
+    for (int i = 0; i < s->g.tensors && s->s.local > 1 && cmn_schedule_settled(&s->s); i++) {
+        const struct cmn_tensor *x = &s->g.tensor[i];
+        if (x->kind == CMN_GRADIENT) {
+            CHECK_SAYING(same_everywhere(*x->weight, x->n * sizeof(float)), "%s", x->name);
+            CHECK_SAYING(same_everywhere(*x->at, x->n * sizeof(float)), "momentum of %s", x->name);
+        }
+    }
     for (int i = 0; i < CMN_TALLIES && fresh && s->s.local == 1; i++) {
         int of = number - s->s.stale, n = s->t->size;
         CHECK_SAYING(s->s.tally[i] == (float)(n * (of + i) + n * (n - 1) / 2), "%d: %g", i,
