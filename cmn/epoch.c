@@ -11,12 +11,13 @@
 #include "report/trace.h"
 #include "timeline.h"
 
-/* Spans of a step, about: layers both ways, pieces and buckets, the rest. */
+/* Spans of a step, about: layers both ways, pieces and buckets, waiting for each rank of the node, the rest. */
 static size_t spans_of_step(const struct cmn_training *t)
 {
     size_t layers = (size_t)t->net->n, passes = (size_t)t->net->subdivisions;
+    size_t ranks = (size_t)t->session->topology.intra_size;
 
-    return 2 * layers * passes + 4 * (size_t)t->gradients.tensors + 16;
+    return 2 * layers * passes + 4 * (size_t)t->gradients.tensors + 8 * ranks + 16;
 }
 
 int cmn_training_timeline(struct cmn_training *t)
