@@ -37,6 +37,9 @@ static const struct option table[] = {
      "rank (docs/slow-links.md)"},
     {"cmn_compress_ratio", REAL, "0.01", "0.00001 to 0.5", 0.00001, 0.5, AT(compress_ratio),
      "part of the values that topk sends"},
+    {"cmn_compress_warmup", NUMBER, "0", "0 to 1000000", 0, 1000000, AT(compress_warmup),
+     "steps in which topk sends more: 8 times its ratio in the first third, then 4 times, then "
+     "twice"},
     {"cmn_compress_rank", NUMBER, "4", "1 to 64", 1, 64, AT(compress_rank),
      "rank of the matrices that powersgd sends"},
     {"cmn_overlap", WORD, "auto", "auto, on, off", 0, 0, AT(overlap),

@@ -24,6 +24,7 @@ struct cmn_options {
     double bucket_mb; /* MiB; 0: found out by measuring */
     long compress;    /* enum cmn_compress */
     double compress_ratio;
+    long compress_warmup; /* steps */
     long compress_rank;
     long double_buffering;   /* 0, 1 */
     long local_steps;        /* 1: gradients are summed in every step */

@@ -6,6 +6,8 @@
  * what all ranks have sent, added in the order of the ranks.
  * Bytes sent per rank of M: (M-1) * (4k + 4 * blocks), where a block is 65536 floats of the piece: its number of values in 4 bytes, then
  * for each value its place in the block in 2 bytes, and the value in 2.
+ * In the first cmn_compress_warmup steps k is larger: eight times in the first third of them, then four times, then twice; at
+ * most n / 2. Early gradients change fastest, and what waits is stale when it comes.
  * bf16, not fp16: what gradients are multiplied with (batch, learning rate) is not known here, and bf16 has the range of
  * fp32; the digits that it lacks are kept as all else.
  * Values that are not finite are larger than all others, so they travel, and are not kept. If there are more than k, those
@@ -46,6 +48,7 @@ struct topk {
     struct picked *picked; /* for each piece; k = 0: it travels whole, or is another owner's */
     long *job, jobs,
         jobs_over; /* of a piece that travels whole: how many jobs there were with it */
+    long *step;    /* of each piece: how often it was begun */
     float *kept;   /* of all pieces */
     size_t floats;
     int *landed;     /* requests of one piece */
@@ -78,6 +81,7 @@ static void close_topk(void *self)
     cmn_order_close(&t->order);
     free(t->picked);
     free(t->job);
+    free(t->step);
     free(t->kept);
     free(t->landed);
     free(t->index);
@@ -86,22 +90,42 @@ static void close_topk(void *self)
     free(t);
 }
 
+/* How many values of piece i travel in a step: more in the first ones (Lin et al.). Powers of two, and not a curve that two
+ * hosts' libraries could compute differently. */
+static size_t wanted(const struct topk *t, int i, long step)
+{
+    const struct cmn_options *o = t->plan->options;
+    size_t n = t->plan->piece[i].n, k = (size_t)floor(o->compress_ratio * (double)n + 0.5), most;
+
+    k = k < 1 ? 1 : k > n ? n : k;
+    most = k > n / 2 ? k : n / 2;
+    if (step < o->compress_warmup) {
+        k <<= 3 - 3 * step / o->compress_warmup;
+    }
+    return k < most ? k : most;
+}
+
+static void resize(const struct topk *t, int i)
+{
+    struct picked *p = &t->picked[i];
+
+    p->k = wanted(t, i, t->step[i]);
+    p->bytes = p->blocks * sizeof(uint32_t) + p->k * 2 * sizeof(uint16_t);
+}
+
 static int open_picked(struct topk *t, int i, size_t *kept_at)
 {
     const struct cmn_piece *piece = &t->plan->piece[i];
     struct picked *p = &t->picked[i];
-    double k = floor(t->plan->options->compress_ratio * (double)piece->n + 0.5);
     size_t ranks = (size_t)t->ranks;
 
     p->n = piece->n;
-    p->k = k < 1 ? 1 : k > (double)p->n ? p->n : (size_t)k;
     p->blocks = (p->n + BLOCK - 1) / BLOCK;
-    p->bytes = p->blocks * sizeof(uint32_t) + p->k * 2 * sizeof(uint16_t);
+    resize(t, i); /* it is never larger than in the first step */
     p->data = t->plan->block + piece->at;
     p->kept = t->kept + *kept_at;
     *kept_at += p->n;
     p->own = malloc(ranks * p->bytes);
-    p->theirs = p->own ? p->own + p->bytes : NULL;
     p->request = calloc(2 * (ranks - 1) * messages_of(p->bytes), sizeof(MPI_Request));
     return p->own && p->request ? 0 : cmn_fail("out of memory");
 }
@@ -112,11 +136,12 @@ static int open_memory(struct topk *t)
 
     t->picked = calloc((size_t)t->plan->pieces + 1, sizeof *t->picked);
     t->job = calloc((size_t)t->plan->pieces + 1, sizeof *t->job);
+    t->step = calloc((size_t)t->plan->pieces + 1, sizeof *t->step);
     for (int i = 0; i < t->plan->pieces; i++) {
         t->floats += is_mine(t, &t->plan->piece[i]) ? t->plan->piece[i].n : 0;
     }
     t->kept = calloc(t->floats + 1, sizeof *t->kept);
-    if (!t->picked || !t->job || !t->kept) {
+    if (!t->picked || !t->job || !t->step || !t->kept) {
         return cmn_fail("out of memory for what topk keeps: %zu floats", t->floats);
     }
     for (int i = 0; i < t->plan->pieces; i++) {
@@ -240,6 +265,9 @@ static int begin_topk(void *self, int i)
         t->job[i] = ++t->jobs;
         return cmn_pairwise_begin(t->pairwise, &job);
     }
+    resize(t, i);
+    t->step[i]++;
+    p->theirs = p->own + p->bytes;
     p->requests = 0;
     if (receive(t, p)) {
         return -1;
@@ -340,8 +368,13 @@ static int state_topk(void *self, int i, struct cmn_state *state)
 {
     struct topk *t = self;
 
-    *state = (struct cmn_state){"kept by topk", t->kept, t->floats * sizeof *t->kept};
-    return i == 0 && t->floats > 0;
+    if (t->floats == 0 || i > 1) {
+        return 0;
+    }
+    *state = i == 0 ? (struct cmn_state){"kept by topk", t->kept, t->floats * sizeof *t->kept}
+                    : (struct cmn_state){"steps of topk", t->step,
+                                         (size_t)t->plan->pieces * sizeof *t->step};
+    return 1;
 }
 
 const struct cmn_codec cmn_codec_topk = {

@@ -16,6 +16,7 @@ static const struct key keys[] = {
     {"cmn_allreduce_dtype", "fp32", "bf16", "bf16", {"", "fp8", "half"}},
     {"cmn_compress", "none", "topk", "topk", {"", "top-k", "powersgd "}},
     {"cmn_compress_ratio", "0.01", "0.1", "0.1", {"", "0", "0.6", "nan", "1%"}},
+    {"cmn_compress_warmup", "0", "300", "300", {"", "-1", "1000001", "1.5", "x"}},
     {"cmn_compress_rank", "4", "1", "1", {"", "0", "65", "2.5"}},
     {"cmn_overlap", "auto", "off", "off", {"", "0", "1", "yes"}},
     {"cmn_bucket_mb", "0", "2.5", "2.5", {"", "-1", "1025", "inf", "4MB"}},
