@@ -14,11 +14,16 @@ struct cmn_kept {
 const char *cmn_groups_refuse(const struct cmn_topology *t, const struct cmn_options *o)
 {
     static _Thread_local char why[512];
-
     const struct cmn_transport *within = cmn_transport_intra(t, o);
 
-    if (within && cmn_codec_wanted(o) != cmn_codec_at(0) && within != &cmn_shm) {
-        return "codecs need the ranks of a node in shared memory: leave cmn_intra away";
+    if (within && within != &cmn_shm && t->device < 0) {
+        if (cmn_codec_wanted(o) != cmn_codec_at(0)) {
+            return "codecs need the ranks of a node in shared memory: leave cmn_intra away";
+        }
+        if (o->double_buffering) {
+            return "double buffering needs the ranks of a node in shared memory: leave cmn_intra "
+                   "away";
+        }
     }
     if (within) {
         return t->device < 0 ? cmn_flow_refuses_on(t, o) : NULL;

@@ -195,6 +195,36 @@ static void as_simulated(void **state)
     settle();
 }
 
+/* What a communicator does not refuse, it can do: also where messages take the place of shared memory within a node. */
+static void by_messages_in(const struct cmn_topology *t, const char *shape)
+{
+    for (int k = 0; cmn_communicator_at(k); k++) {
+        for (int way = 0; way < 4 && !failure[0]; way++) {
+            const struct cmn_communicator *c = cmn_communicator_at(k);
+            struct cmn_options o;
+            const char *why;
+            size_t n;
+            cmn_options_default(&o);
+            snprintf(o.communicator, sizeof o.communicator, "%s", c->name);
+            o.intra = CMN_INTRA_MPI;
+            o.dtype = way & 1 ? CMN_FP16 : CMN_FP32;
+            o.double_buffering = way / 2;
+            if (c->sums && cmn_communicator_choose(t, &o, &why)) {
+                free(trained(t, &o, &n));
+                CHECK_SAYING(way == 0 || !strcmp(c->name, "flat"), "%s does not refuse way %d, nodes %s", c->name, way,
+                             shape);
+            }
+        }
+    }
+}
+
+static void by_messages(void **state)
+{
+    (void)state;
+    in_every_world(by_messages_in);
+    settle();
+}
+
 /* ---- which bucket is chosen ---- */
 
 static int chosen(struct cmn_tuner *t, const double *seconds)
@@ -235,6 +265,7 @@ static int group(void)
         cmocka_unit_test(tunes),
         cmocka_unit_test(overlap),
         cmocka_unit_test(as_simulated),
+        cmocka_unit_test(by_messages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
