@@ -226,11 +226,11 @@ int cmn_training_step_done(struct cmn_training *t)
         return -1;
     }
     images_per_s = speed(t, cmn_clock() - t->sums.since);
-    t->row_due |= o->report_every && t->steps % o->report_every == 0;
-    /* With local steps no row is due before the ranks have met. */
-    if (epoch_ended || last || (t->row_due && t->sums.images > 0)) {
+    t->row_due |= epoch_ended || (o->report_every && t->steps % o->report_every == 0);
+    validation_due = (validation_due || (last && o->validate)) && s->valid.images;
+    /* With local steps and double buffering a row waits for sums of which it can tell. */
+    if (last || validation_due || (t->row_due && t->sums.images > 0)) {
         t->row_due = 0;
-        validation_due = (validation_due || (last && o->validate)) && s->valid.images;
         if (make_row(t, validation_due && !s->stop_signal) ||
             (t->trace && cmn_trace_write(t->trace, last))) {
             return -1;
