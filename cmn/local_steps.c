@@ -1,8 +1,9 @@
 /* Local steps: each rank trains by itself, and now and then the ranks agree on the mean of their weights and momentum.
  *
  * What travels is by how much each rank has moved since they last agreed: a codec may carry that as it carries a gradient.
- * With double buffering a rank does not wait: it goes on, and moves by the difference between the mean and what it
- * gave to it when the mean arrives. */
+ * With double buffering a rank does not wait: it goes on, and when the mean arrives moves by the difference between the mean
+ * and what it gave to it. Then each rank keeps its own momentum: a mean of what it was k steps ago made trainings worse
+ * (the MNIST perceptron, k = 8: 95.9 to 96.6 % right instead of 97.5 to 97.8; set right for what had faded meanwhile, 93.0 to 93.9). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 
 int cmn_local_open(struct cmn_schedule *s)
 {
-    if (cmn_schedule_exchange(s, 2)) {
+    if (cmn_schedule_exchange(s, s->stale ? 1 : 2)) {
         return -1;
     }
     s->common = calloc(s->x.block.n + 1, sizeof *s->common);
@@ -34,7 +35,9 @@ static void for_each(struct cmn_schedule *s, each what)
         if (t->kind == CMN_GRADIENT) {
             at = (size_t)(g->exchange.tensor[span++].data - g->exchange.block.data);
             what(s, *t->weight, at, t->n);
-            what(s, *t->at, half + at, t->n);
+            if (!s->stale) {
+                what(s, *t->at, half + at, t->n);
+            }
         }
     }
 }

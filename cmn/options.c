@@ -53,7 +53,7 @@ static const struct option table[] = {
      "they are one step old"},
     {"cmn_local_steps", NUMBER, "1", "1 to 1000000", 1, 1000000, AT(local_steps),
      "above 1: each rank trains by itself, and weights and momentum are averaged every so many "
-     "steps"},
+     "steps; with double buffering weights alone"},
     {"cmn_timeout", NUMBER, "300", "1 to 1000000", 1, 1000000, AT(timeout),
      "seconds that an exchange over shm or nccl waits for another rank before it names that rank "
      "and ends the job; so long the start of a job may take, too, or a minute"},

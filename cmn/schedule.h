@@ -7,7 +7,8 @@
  * u; v = momentum * u.
  * Double buffering: the sum of a step is waited for in the next one's update. The first update does nothing, and the gradients
  * of the last step are dropped. Source: ChainerMN's double-buffering optimizer (Akiba et al., 2017).
- * Local steps (local_steps.c): each rank updates by itself, and every k steps weights and momentum are averaged.
+ * Local steps (local_steps.c): each rank updates by itself, and every k steps weights and momentum are averaged; with double
+ * buffering weights alone, one period late.
  * Source: Stich, "Local SGD Converges Fast and Communicates Little", 2019; with the momentum averaged, too: Yu, Jin,
  * Yang, "On the Linear Speedup Analysis of Communication Efficient Momentum SGD", 2019. */
 #ifndef CMN_SCHEDULE_H

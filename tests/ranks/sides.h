@@ -104,12 +104,13 @@ static inline void step(struct side *s, int number)
     }
     fresh |= cmn_schedule_updated(&s->s, number == UPDATES);
     CHECK_SAYING(fresh >= 0, "%s", cmn_reason());
-    /* Where the ranks have met they have the same weights, and the same momentum. */
+    /* Where the ranks have met they have the same weights, and the same momentum unless its mean would come late. */
     for (int i = 0; i < s->g.tensors && s->s.local > 1 && cmn_schedule_settled(&s->s); i++) {
         const struct cmn_tensor *x = &s->g.tensor[i];
         if (x->kind == CMN_GRADIENT) {
             CHECK_SAYING(same_everywhere(*x->weight, x->n * sizeof(float)), "%s", x->name);
-            CHECK_SAYING(same_everywhere(*x->at, x->n * sizeof(float)), "momentum of %s", x->name);
+            CHECK_SAYING(s->s.stale || same_everywhere(*x->at, x->n * sizeof(float)), "momentum of %s",
+                         x->name);
         }
     }
     for (int i = 0; i < CMN_TALLIES && fresh && s->s.local == 1; i++) {
