@@ -143,18 +143,16 @@ out:
     return result;
 }
 
-/* One rank's request to stop came with the gradients, so all ranks see it in the same step. Every
- * trainer of Darknet ends its loop, and saves, when max_batches is reached. */
+/* One rank's request to stop came with the gradients, or with the mean that was made for saving, so all ranks see it in the
+ * same step. Every trainer of Darknet ends its loop, and saves, when max_batches is reached. */
 static void notice_stop(struct cmn_training *t)
 {
     struct cmn_session *s = t->session;
-    const float *tally = t->schedule.tally;
 
-    if (!t->fresh || s->stop_signal ||
-        (tally[CMN_INTERRUPTS] <= 0 && tally[CMN_TERMINATIONS] <= 0)) {
+    if (s->stop_signal || (t->interrupts <= 0 && t->terminations <= 0)) {
         return;
     }
-    s->stop_signal = tally[CMN_INTERRUPTS] > 0 ? SIGINT : SIGTERM;
+    s->stop_signal = t->interrupts > 0 ? SIGINT : SIGTERM;
     t->net->max_batches = (int)get_current_batch(t->net);
     cmn_report_clear(t->report);
     cmn_say("asked to stop (signal %d): the training ends after iteration %ld, with its weights "

@@ -279,6 +279,8 @@ static void read_tally(struct cmn_training *t)
     t->sums.loss += tally[CMN_LOSS];
     t->sums.right += tally[CMN_RIGHT];
     t->sums.images += tally[CMN_IMAGES];
+    t->interrupts += tally[CMN_INTERRUPTS];
+    t->terminations += tally[CMN_TERMINATIONS];
 }
 
 /* A layer's span begins where the one before has ended: Darknet says only when a layer is done. */
@@ -348,7 +350,6 @@ int cmn_training_update(struct cmn_training *t, struct cmn_rule *rule)
     if (fresh < 0) {
         return -1;
     }
-    t->fresh = fresh;
     if (fresh) {
         read_tally(t);
     }
@@ -373,7 +374,6 @@ int cmn_training_average(struct cmn_training *t, int settle)
         return -1;
     }
     if (fresh) {
-        t->fresh = 1;
         read_tally(t);
         t->pass_began = cmn_clock();
         t->sums.exchange += t->pass_began - begin;

@@ -34,9 +34,9 @@ struct cmn_training {
     float mean_loss, lr; /* of the last step; the loss over all ranks */
     int stepped;         /* an update happened in this batch */
     int row_due, verify_due;
-    int fresh;              /* the tally of the schedule holds sums over the ranks */
-    long steps, first_step; /* updates, and their number when training began */
-    long epoch;             /* whole passes over the list, as of the last step */
+    float interrupts, terminations; /* wishes to stop that have come with the tallies */
+    long steps, first_step;         /* updates, and their number when training began */
+    long epoch;                     /* whole passes over the list, as of the last step */
 
     struct cmn_row_sums {
         double loss, right, images;

@@ -151,6 +151,21 @@ stops_cleanly() {
     stops_cleanly
 }
 
+# Without validation the ranks meet only where weights are saved: once an epoch of 60 steps.
+@test "Ctrl-C with local steps, where the ranks meet only to save" {
+    start 2 -cmn_validate 0 -cmn_local_steps 1000
+    kill -INT "$job"
+    ends_in_time
+    stops_cleanly
+}
+
+@test "Ctrl-C with local steps and double buffering, where a mean arrives while weights are saved" {
+    start 2 -cmn_validate 0 -cmn_local_steps 40 -cmn_double_buffering 1
+    kill -INT "$job"
+    ends_in_time
+    stops_cleanly
+}
+
 @test "Ctrl-C in a real terminal" {
     command -v script >/dev/null || skip 'script (bsdutils) is not installed'
     command=$(printf '%q ' "${mpiexec[@]}" -n 2 "$DARKNET" classifier train small.data big.cfg -cmn)
