@@ -19,8 +19,8 @@ struct cmn_clocks {
     const struct cmn_topology *topology;
     MPI_Comm leaders; /* the first ranks of the nodes, numbered as these; none on other ranks */
     double (*clock)(void);
-    struct cmn_clock_mark
-        mark[CMN_CLOCK_MARKS]; /* the first and the latest, in the order of time */
+    /* The first and the latest, in the order of time. */
+    struct cmn_clock_mark mark[CMN_CLOCK_MARKS];
     int marks;
 };
 

@@ -21,8 +21,8 @@ struct cmn_exchange {
     int tensors;
     struct cmn_span block;
     struct cmn_span tally;
-    float *
-        weights; /* for step: the weights, each as far from here as its gradient from the block's begin */
+    /* For step: the weights, each as far from here as its gradient from the block's begin. */
+    float *weights;
 };
 
 /* Stochastic gradient descent with momentum, as Darknet does it. With g the sum of a gradient over all
@@ -39,10 +39,9 @@ struct cmn_communicator {
     const char *cpu, *gpu; /* "yes", or why not */
     const char *use;       /* when to use it */
     int sums;              /* 0: ranks are left different (dummy) */
-    const char
-        *always; /* the one transport that it takes; NULL: cmn_intra decides, within a node */
-    int narrows; /* 1: it can send what cmn_allreduce_dtype asks for */
-    int encodes; /* 1: it can send what a codec makes of the gradients (codecs/codec.h) */
+    const char *always;    /* the transport that it takes; NULL: cmn_intra decides, within a node */
+    int narrows;           /* 1: it can send what cmn_allreduce_dtype asks for */
+    int encodes;           /* 1: it can send what a codec makes of the gradients (codecs/codec.h) */
 
     /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use instead),
      * or NULL. */

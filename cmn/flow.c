@@ -1,6 +1,5 @@
 #include "flow.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -301,7 +300,8 @@ int cmn_flow_poll(struct cmn_flow *f)
     return f->ended < f->begun ? move(f, &done) : 0;
 }
 
-/* Waits for the next bucket of this rank, where nothing is left to do meanwhile without burning the core. */
+/* Waits until this rank has ended its part of the bucket. All before it have ended: it is itself what is waited for, by the
+ * node's ranks or by the codec. */
 static int end_own(struct cmn_flow *f, int bucket)
 {
     while (f->ended <= bucket) {
@@ -316,12 +316,8 @@ static int end_own(struct cmn_flow *f, int bucket)
             if (cmn_meeting_await(cmn_window_meeting(f->filled), f->bucket[f->started].filled)) {
                 return -1;
             }
-        } else if (f->started > bucket) {
-            if (f->codec->progress(f->coder, f->bucket[bucket].until) < 0) {
-                return -1;
-            }
-        } else {
-            sched_yield();
+        } else if (f->codec->progress(f->coder, f->bucket[bucket].until) < 0) {
+            return -1;
         }
     }
     return 0;

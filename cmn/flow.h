@@ -25,7 +25,7 @@ const char *cmn_flow_refuses(const struct cmn_topology *t, const struct cmn_opti
 /* The same for communicators that send nothing on one node: there they refuse any codec. */
 const char *cmn_flow_refuses_on(const struct cmn_topology *t, const struct cmn_options *o);
 
-/* Why nothing is exchanged in the background on one node. */
+/* Why nothing is exchanged in the background on one node, and on GPUs. */
 extern const char cmn_flow_one_node[], cmn_flow_on_gpu[];
 
 /* Collective, blocking. t and o must outlive the flow. 1 <= owners <= t->least_intra. 0, or -1 with a reason;

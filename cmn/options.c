@@ -29,12 +29,10 @@ static const struct option table[] = {
      "CPU, nccl on GPUs"},
     {"cmn_allreduce_dtype", WORD, "fp32", "fp32, fp16, bf16", 0, 0, AT(dtype),
      "what is sent of a gradient: all of it, or it rounded to 16 bits, and what was rounded off in "
-     "the "
-     "next step"},
+     "the next step"},
     {"cmn_compress", WORD, "none", "none, topk, powersgd", 0, 0, AT(compress),
      "send a part of the gradient, and the rest in later steps: the largest values, or a matrix of "
-     "low "
-     "rank (docs/slow-links.md)"},
+     "low rank (docs/slow-links.md)"},
     {"cmn_compress_ratio", REAL, "0.01", "0.00001 to 0.5", 0.00001, 0.5, AT(compress_ratio),
      "part of the values that topk sends"},
     {"cmn_compress_warmup", NUMBER, "0", "0 to 1000000", 0, 1000000, AT(compress_warmup),

@@ -25,9 +25,9 @@ struct network;
 struct cmn_schedule {
     const struct cmn_topology *topology;
     const struct cmn_options *options;
-    struct cmn_communicator
-        communicator; /* as gradients are opened with: without step where that cannot be */
-    const struct cmn_communicator *whole; /* and as it is */
+    /* As gradients are opened with, without step where that cannot be; and as it is. */
+    struct cmn_communicator communicator;
+    const struct cmn_communicator *whole;
     void *self;
     float *own; /* memory for x where the communicator has none */
     struct cmn_gradients *gradients;
@@ -44,9 +44,8 @@ struct cmn_schedule {
 
     long since;                 /* local: steps since the ranks had the same weights */
     float waiting[CMN_TALLIES]; /* local: sums of this rank's tallies since then */
-    float *common,
-        *mine; /* local: weights and momentum at the last average; with double buffering what
-                                    was given to the exchange under way */
+    /* Local: weights and momentum at the last average; with double buffering what was given to the exchange under way. */
+    float *common, *mine;
 
     size_t *final; /* floats of the block that are final when backward has done layer i */
     int layers;

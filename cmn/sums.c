@@ -6,18 +6,12 @@
 #include <xmmintrin.h>
 #endif
 
+#include "vectors.h"
+
 /* Floats summed at once: what a part gives stays in the first cache while the next is added. */
 enum { BLOCK = 1024 };
 
-/* Wider vectors where the processor has them. Not fused multiply-add: its other rounding would make
- * hosts of different kinds disagree in the last bit. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define VECTORS __attribute__((target_clones("avx2", "default"), optimize("O3")))
-#else
-#define VECTORS
-#endif
-
-VECTORS static void add_two(float *into, const float *a, const float *b, size_t n)
+CMN_VECTORS static void add_two(float *into, const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         into[i] = a[i] + b[i];
@@ -48,7 +42,7 @@ static void end_of_stream(void)
 }
 
 /* a is the part of this rank, whatever its number: two addends may change places. */
-VECTORS static void sum_of_two(float *restrict a, float *restrict b, size_t n)
+CMN_VECTORS static void sum_of_two(float *restrict a, float *restrict b, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         float s = a[i] + b[i];
@@ -71,8 +65,8 @@ static void sum_of_two_past(float *restrict a, float *restrict b, size_t n)
     sum_of_two(a + i, b + i, n - i);
 }
 
-VECTORS static void step_one(float *restrict w, float *restrict g, float rate, float decay,
-                             float momentum, size_t n)
+CMN_VECTORS static void step_one(float *restrict w, float *restrict g, float rate, float decay,
+                                 float momentum, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         float u = g[i] + decay * w[i];
@@ -82,8 +76,8 @@ VECTORS static void step_one(float *restrict w, float *restrict g, float rate, f
 }
 
 /* As step_one with a + b for g; b becomes 0. */
-VECTORS static void step_two(float *restrict w, float *restrict a, float *restrict b, float rate,
-                             float decay, float momentum, size_t n)
+CMN_VECTORS static void step_two(float *restrict w, float *restrict a, float *restrict b,
+                                 float rate, float decay, float momentum, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         float u = a[i] + b[i] + decay * w[i];

@@ -6,14 +6,10 @@
 #include <immintrin.h>
 #endif
 
-/* As in sums.c: vectors as wide as the processor's. All here is integer arithmetic but for two float operations whose
- * operands and results are no subnormals of 32 bits: so neither the instruction set nor flushing of subnormals to zero
- * changes a bit. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define VECTORS __attribute__((target_clones("avx2", "default"), optimize("O3")))
-#else
-#define VECTORS
-#endif
+#include "vectors.h"
+
+/* All here is integer arithmetic but for two float operations whose operands and results are no subnormals of 32 bits: so
+ * neither the instruction set nor flushing of subnormals to zero changes a bit. */
 
 /* Floats converted at once. Compilers give up on loops with a float addition in a branch, so the lanes stand here; a
  * comparison of lanes gives all bits or none in each. */
@@ -75,28 +71,28 @@ typedef uint16_t halves __attribute__((vector_size(LANES * sizeof(uint16_t))));
         (to) = size | ((lanes)((size & ~SIGN) > INFINITE) & QUIET); \
     } while (0)
 
-#define CONVERT(name, one_to, type_to, one_from, type_from, OPERATION)                     \
-    VECTORS static void name(one_to *restrict to, const one_from *restrict from, size_t n) \
-    {                                                                                      \
-        for (size_t i = 0; i < n; i += LANES) {                                            \
-            size_t count = n - i < LANES ? n - i : LANES;                                  \
-            type_from in = {0};                                                            \
-            type_to out;                                                                   \
-            lanes bits;                                                                    \
-            if (count == LANES) {                                                          \
-                memcpy(&in, from + i, sizeof in);                                          \
-            } else {                                                                       \
-                memcpy(&in, from + i, count * sizeof *from);                               \
-            }                                                                              \
-            bits = __builtin_convertvector(in, lanes);                                     \
-            OPERATION(bits, bits);                                                         \
-            out = __builtin_convertvector(bits, type_to);                                  \
-            if (count == LANES) {                                                          \
-                memcpy(to + i, &out, sizeof out);                                          \
-            } else {                                                                       \
-                memcpy(to + i, &out, count * sizeof *to);                                  \
-            }                                                                              \
-        }                                                                                  \
+#define CONVERT(name, one_to, type_to, one_from, type_from, OPERATION)                         \
+    CMN_VECTORS static void name(one_to *restrict to, const one_from *restrict from, size_t n) \
+    {                                                                                          \
+        for (size_t i = 0; i < n; i += LANES) {                                                \
+            size_t count = n - i < LANES ? n - i : LANES;                                      \
+            type_from in = {0};                                                                \
+            type_to out;                                                                       \
+            lanes bits;                                                                        \
+            if (count == LANES) {                                                              \
+                memcpy(&in, from + i, sizeof in);                                              \
+            } else {                                                                           \
+                memcpy(&in, from + i, count * sizeof *from);                                   \
+            }                                                                                  \
+            bits = __builtin_convertvector(in, lanes);                                         \
+            OPERATION(bits, bits);                                                             \
+            out = __builtin_convertvector(bits, type_to);                                      \
+            if (count == LANES) {                                                              \
+                memcpy(to + i, &out, sizeof out);                                              \
+            } else {                                                                           \
+                memcpy(to + i, &out, count * sizeof *to);                                      \
+            }                                                                                  \
+        }                                                                                      \
     }
 
 CONVERT(encode_fp16, uint16_t, halves, float, lanes, TO_FP16)

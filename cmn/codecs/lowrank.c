@@ -4,13 +4,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* As in sums.c. The lanes stand here, so that sums over a row have one order, with any instruction set. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define VECTORS __attribute__((target_clones("avx2", "default"), optimize("O3")))
-#else
-#define VECTORS
-#endif
+#include "vectors.h"
 
+/* The lanes stand here, so that sums over a row have one order, with any instruction set. */
 enum { LANES = 8 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
@@ -41,8 +37,8 @@ static float across(const float *lane)
 }
 
 /* The products of ROWS rows with TOGETHER columns, all of n floats. */
-VECTORS static void products(const float *const *row, const float *const *column, size_t n,
-                             float out[ROWS][TOGETHER])
+CMN_VECTORS static void products(const float *const *row, const float *const *column, size_t n,
+                                 float out[ROWS][TOGETHER])
 {
     lanes sum[ROWS][TOGETHER] = {{{0}}}, x[TOGETHER], y;
 
@@ -66,7 +62,7 @@ VECTORS static void products(const float *const *row, const float *const *column
     }
 }
 
-VECTORS static void add(float *restrict m, const float *restrict fresh, size_t n)
+CMN_VECTORS static void add(float *restrict m, const float *restrict fresh, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         m[i] += fresh[i];
@@ -139,7 +135,8 @@ void cmn_lowrank_orthonormal(const struct cmn_lowrank *s, float *p)
 /* ---- q = m^T p ---- */
 
 /* q += the products of ROWS rows, each times by[k]. */
-VECTORS static void add_rows(float *restrict q, const float *const *row, const float *by, size_t n)
+CMN_VECTORS static void add_rows(float *restrict q, const float *const *row, const float *by,
+                                 size_t n)
 {
     const float *restrict a = row[0], *restrict b = row[1], *restrict c = row[2],
                           *restrict d = row[3];
@@ -172,8 +169,9 @@ void cmn_lowrank_right(const struct cmn_lowrank *s, const float *m, const float 
 /* ---- m -= p own^T, sum = p q^T ---- */
 
 /* One row, COLUMNS columns of own and q, each times by[j]; the `first` overwrite the sum. */
-VECTORS static void take_columns(float *restrict m, float *restrict sum, const float *const *own,
-                                 const float *const *q, const float *by, int first, size_t n)
+CMN_VECTORS static void take_columns(float *restrict m, float *restrict sum,
+                                     const float *const *own, const float *const *q,
+                                     const float *by, int first, size_t n)
 {
     const float *restrict a = own[0], *restrict b = own[1], *restrict c = own[2],
                           *restrict d = own[3];

@@ -2,12 +2,7 @@
 
 #include <string.h>
 
-/* As in sums.c. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define VECTORS __attribute__((target_clones("avx2", "default"), optimize("O3")))
-#else
-#define VECTORS
-#endif
+#include "vectors.h"
 
 /* Floats looked at together: a block stays in the first cache; most groups hold nothing that is wanted. */
 enum { BLOCK = 4096, GROUP = 16 };
@@ -31,7 +26,7 @@ size_t cmn_pick_room(size_t n, size_t k)
     return CANDIDATES * k + BLOCK + n / 2;
 }
 
-VECTORS static void accumulate(float *restrict kept, float *restrict fresh, size_t n)
+CMN_VECTORS static void accumulate(float *restrict kept, float *restrict fresh, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         kept[i] += fresh[i];
@@ -45,8 +40,8 @@ typedef int64_t pairs __attribute__((vector_size(4 * sizeof(int64_t))));
 enum { LANES = 8 };
 
 /* The indexes, from `base` on, of those of a block that have at least the magnitude `least`; how many. */
-VECTORS static size_t above(const float *value, size_t n, int32_t least, uint32_t base,
-                            uint32_t *index)
+CMN_VECTORS static size_t above(const float *value, size_t n, int32_t least, uint32_t base,
+                                uint32_t *index)
 {
     size_t count = 0, i = 0;
 

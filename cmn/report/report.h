@@ -11,8 +11,7 @@
 struct cmn_rank_times {
     char host[64];
     double compute, load;
-    double
-        wait; /* from the end of its backward pass until the exchange has ended: for others, the link, the sum */
+    double wait; /* from backward's end to that of the exchange: for others, the link, the sum */
 };
 
 struct cmn_row {
@@ -66,7 +65,8 @@ struct cmn_straggler {
 
 /* Compares each rank's own time, compute and load, with the median of the ranks: with the lower one of two, so that of two
  * ranks it is the quicker one. A rank is late when it takes over a fifth and over 1 ms a step longer, which is a tenth of
- * the step at least, and the ranks that are not late wait the longer for it, by half of that at least. *s becomes the verdict; 0, or -1 with a reason when memory is short. */
+ * the step at least, and the ranks that are not late wait the longer for it, by half of that at least. *s becomes the
+ * verdict; 0, or -1 with a reason when memory is short. */
 int cmn_straggler_find(const struct cmn_rank_times *rank, int ranks, long steps,
                        struct cmn_straggler *s);
 

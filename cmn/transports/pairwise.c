@@ -98,8 +98,8 @@ static int open_narrow(struct cmn_pairwise *p)
     return 0;
 }
 
-/* One try. What is sent of a job's floats is overwritten by its sums: the one has cmn_rounds_landed before the other begins. All ranks
- * begin their messages in the order of the rounds, which is how MPI matches them. */
+/* One try. What is sent of a job's floats is overwritten by its sums: the one has landed before the other begins. All
+ * ranks begin their messages in the order of the rounds, which is how MPI matches them. */
 static int move(struct cmn_pairwise *p)
 {
     int is = 0;

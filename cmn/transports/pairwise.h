@@ -41,8 +41,8 @@ struct cmn_pairwise_job {
     size_t n;    /* may be 0 and may exceed INT_MAX */
     int slices, what;
     enum cmn_dtype dtype; /* what travels; with 16 bits `what` is CMN_SCATTER | CMN_GATHER */
-    float *
-        error; /* with 16 bits: n floats that are added before, and hold what was rounded off after; or NULL */
+    /* With 16 bits: n floats that are added before, and hold what was rounded off after; or NULL. */
+    float *error;
 };
 
 /* Collective in order, not blocking: the job is copied and done after those before it. Cut by cmn_slice(). What a rank

@@ -1,6 +1,6 @@
 /* The rounds of pairwise.c, and their messages: for pairwise.c alone.
  *
- * A round is what all ranks but one send to one owner, and get back: a chunk of each owner's slice. */
+ * A round is a chunk of each owner's slice: what the other ranks send to that owner, and get back from it. */
 #ifndef CMN_ROUNDS_H
 #define CMN_ROUNDS_H
 
@@ -10,8 +10,7 @@
 
 #include "transports/pairwise.h"
 
-/* Rounds under way. Among many ranks fewer rounds
- * make as many messages, and each takes memory for all. */
+/* Rounds under way. Among many ranks fewer rounds make as many messages, and each takes memory for all. */
 enum { CMN_SLOTS = 48, CMN_SLOTS_LEAST = 2, CMN_MESSAGES = 192 };
 
 /* Messages of one round, one way. */
@@ -37,8 +36,8 @@ struct cmn_pairwise {
     float **part;
     struct cmn_flight scatter[CMN_SLOTS], gather[CMN_SLOTS];
 
-    struct cmn_pairwise_entry
-        *job; /* a ring of `room`: those from `ended` to `begun` are not done */
+    /* A ring of `room`: those from `ended` to `begun` are not done. */
+    struct cmn_pairwise_entry *job;
     long room, ended, begun;
     long started, summed, over; /* rounds, counted since open: sent, added, returned */
     long known;                 /* rounds of all jobs begun */
@@ -54,9 +53,9 @@ long cmn_rounds_of(const struct cmn_pairwise *p, const struct cmn_pairwise_job *
 /* Local. Whether all messages of f have arrived; -1 with a reason. */
 int cmn_rounds_landed(struct cmn_flight *f);
 
-/* Local, for round `number` (counted since open), in this order: sends this rank's chunks to their owners; once all have arrived, adds
- * what came of this rank's own; sends it to the others; once all sums have arrived, makes 32 bits of them. 0, or -1 with a
- * reason. */
+/* Local, for round `number` (counted since open), in this order: sends this rank's chunks to their owners; once all have
+ * arrived, adds what came of this rank's own; sends it to the others; once all sums have arrived, makes 32 bits of them.
+ * 0, or -1 with a reason. */
 int cmn_rounds_scatter(struct cmn_pairwise *p, long number);
 void cmn_rounds_sum(struct cmn_pairwise *p, long number);
 int cmn_rounds_gather(struct cmn_pairwise *p, long number);
