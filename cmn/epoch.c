@@ -80,13 +80,10 @@ static int validate(struct cmn_training *t, struct cmn_row *row)
     return 0;
 }
 
-/* Images a second of all ranks since the last row; a communicator that sums nothing leaves each rank
- * with its own count. */
+/* Images a second of all ranks since the last row. The tallies know only those of steps whose sums have arrived. */
 static double speed(const struct cmn_training *t, double seconds)
 {
-    const struct cmn_session *s = t->session;
-
-    return t->sums.images * (s->communicator->sums ? 1 : s->topology.size) / seconds;
+    return (double)t->sums.steps * t->total * t->net->subdivisions / seconds;
 }
 
 /* What each rank spent its time with goes to rank 0: *all, which the caller frees, and NULL elsewhere. */
@@ -112,12 +109,12 @@ static int make_row(struct cmn_training *t, int with_validation)
     struct cmn_row_sums *sums = &t->sums;
     double time = cmn_clock();
     double passed = time - sums->since;
-    double images = sums->images > 0 ? sums->images : 1;
+    double images = sums->images;
     struct cmn_row row = {
         .epoch = s->train_images ? (double)*t->net->seen / (double)s->train_images : 0,
         .iteration = t->first_step + t->steps,
-        .loss = sums->loss / images,
-        .accuracy = cmn_training_classifies(t) ? sums->right / images : -1,
+        .loss = images > 0 ? sums->loss / images : -1,
+        .accuracy = images > 0 && cmn_training_classifies(t) ? sums->right / images : -1,
         .validation_loss = -1,
         .lr = t->lr,
         .images_per_s = speed(t, passed),
@@ -211,7 +208,8 @@ int cmn_training_step_done(struct cmn_training *t)
     t->steps++;
     t->sums.steps++;
     t->epoch = epoch;
-    if (cmn_training_average(t, ends(t) || (validation_due && s->valid.images))) {
+    /* Darknet saves at the end of an epoch, so the ranks meet there anyway: before the row, which then knows the loss. */
+    if (cmn_training_average(t, ends(t) || epoch_ended)) {
         return -1;
     }
     notice_stop(t);

@@ -133,7 +133,9 @@ int cmn_json_row(struct cmn_json *j, const struct cmn_row *row, const struct cmn
     }
     number(object, "epoch", row->epoch);
     number(object, "iteration", (double)row->iteration);
-    number(object, "main/loss", row->loss);
+    if (!(row->loss < 0)) {
+        number(object, "main/loss", row->loss);
+    }
     if (!(row->validation_loss < 0)) {
         number(object, "validation/main/loss", row->validation_loss);
     }

@@ -17,7 +17,7 @@ struct cmn_rank_times {
 struct cmn_row {
     double epoch;
     long iteration;
-    double loss;
+    double loss;            /* < 0: not known; may be NaN */
     double accuracy;        /* < 0: not known */
     double validation_loss; /* < 0: no validation in this row; may be NaN */
     double validation_accuracy;

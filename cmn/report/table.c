@@ -52,7 +52,7 @@ void cmn_table_row(const struct cmn_row *row, char *text, size_t bytes)
     static const char *const format[COLUMNS] = {
         "%.2f", "%.0f", "%.6f", "%.6f", "%.4f", "%.4f", "%.6g", "%.0f", "%.1f",
     };
-    static const int optional[COLUMNS] = {0, 0, 0, 1, 1, 1, 0, 0, 0};
+    static const int optional[COLUMNS] = {0, 0, 1, 1, 1, 1, 0, 0, 0};
     size_t used = 0;
 
     text[0] = '\0';

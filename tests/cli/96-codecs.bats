@@ -147,3 +147,21 @@ learns() {
     learns '-cmn_double_buffering 1'
     learns '-cmn_double_buffering 1 -cmn_local_steps 4 -cmn_allreduce_dtype bf16'
 }
+
+@test "a row says a loss only where the ranks' sums have arrived" {
+    mlp_cfg batch=20 max_batches=30 >mlp.cfg
+    # An epoch is 12.5 steps, so the ranks meet only at its end.
+    for keys in '-cmn_local_steps 100' '-cmn_local_steps 10 -cmn_double_buffering 1'; do
+        # shellcheck disable=SC2086
+        train_on 2 mlp.cfg $keys
+        jq -c '.[] | [.iteration, ."main/loss", ."main/accuracy", ."images/s"]' out/mlp.json
+        [[ $(jq -c 'map(.iteration)' out/mlp.json) == '[13,25,30]' ]]
+        jq -e 'all(."main/loss" > 0.1 and ."main/accuracy" > 0 and ."images/s" > 0)' out/mlp.json
+        rm out/*
+    done
+    # One step with double buffering: its sums never arrive.
+    mlp_cfg batch=20 max_batches=1 >mlp.cfg
+    train_on 2 mlp.cfg -cmn_double_buffering 1 -cmn_validate 1
+    jq -e 'length == 1 and (.[0] | has("validation/main/loss") and (has("main/loss") or has("main/accuracy") | not))' \
+        out/mlp.json
+}
