@@ -47,6 +47,7 @@ static void restart(const struct cmn_topology *t, const struct cmn_options *o, c
         }
         step(i < 5 ? &first : &second, i);
     }
+    check_told(&second, first.told + second.told);
     got = weights(&second, &n);
     CHECK_SAYING(!memcmp(want, got, n * sizeof *got), "%.40s, %s: other bits after a restart", o->communicator,
                  what);
