@@ -110,17 +110,12 @@ accuracy() {
     done
 }
 
-@test "a row waits until there are sums of which it can tell" {
-    small_data 100 40
-    mlp_cfg batch=20 max_batches=12 >mlp.cfg
-    for keys in '-cmn_local_steps 4' '-cmn_local_steps 4 -cmn_double_buffering 1' '-cmn_double_buffering 1 -cmn_report_every 1'; do
-        # shellcheck disable=SC2086
-        train_on 2 mlp.cfg $keys
-        jq -c "[\"$keys\"] + [.[] | [.iteration, .[\"main/loss\"]]]" out/mlp.json
-        jq -e 'length >= 3 and all(.["main/loss"] > 1) and last.iteration == 12' out/mlp.json
-        rm -r out
-        mkdir out
-    done
+@test "a row waits for sums of which it can tell: with double buffering, where the first step ends an epoch" {
+    small_data 30 10
+    mlp_cfg batch=20 max_batches=4 >mlp.cfg
+    train_on 2 mlp.cfg -cmn_double_buffering 1
+    jq -c 'map([.iteration, ."main/loss"])' out/mlp.json
+    jq -e 'map(.iteration) == [2, 3, 4] and all(."main/loss" > 0.1)' out/mlp.json
 }
 
 # learns KEYS [LIMIT]: as fp32 does, with other bits; the weights differ by less than LIMIT.
