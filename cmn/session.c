@@ -127,12 +127,25 @@ static int compare_keys(const struct cmn_session *s)
     return cmn_files_compare("set of keys", text, &s->topology);
 }
 
+/* A validation exchanges no gradients. Its cfg may be one for training on other nodes, where these keys can work. */
+static void forget_gradients(struct cmn_options *o)
+{
+    o->dtype = CMN_FP32;
+    o->compress = CMN_COMPRESS_NONE;
+    o->overlap = CMN_OVERLAP_AUTO;
+    o->double_buffering = 0;
+    o->local_steps = 1;
+}
+
 int cmn_session_configure(struct cmn_session *s)
 {
     size_t limit = cmn_images_default_limit(s->topology.intra_size);
 
     if (compare_keys(s) || reserve_blas()) {
         return -1;
+    }
+    if (s->command != CMN_CLASSIFIER_TRAIN) {
+        forget_gradients(&s->options);
     }
     if (s->options.report == CMN_REPORT_QUIET) {
         cmn_say_nothing();
