@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "buckets.h"
 #include "log.h"
 #include "sums.h"
 #include "timeline.h"
@@ -12,14 +13,8 @@
 #include "transports/transport.h"
 #include "transports/window.h"
 
-/* What is exchanged together. */
-struct bucket {
-    size_t from, to;
-    int piece;               /* the first that does not end in it */
-    uint32_t filled, summed; /* numbers of the meetings of the node's ranks */
-    long until;              /* pieces of the codec that have ended when it has */
-    double began;
-};
+/* Seconds between looks at MPI while nothing is under way. */
+static const double NUDGES = 200e-6;
 
 struct cmn_flow {
     const struct cmn_topology *topology;
@@ -37,9 +32,10 @@ struct cmn_flow {
     struct cmn_exchange bound; /* what the pieces were cut for */
     float *sums;               /* the block of intra rank 0 */
 
-    struct bucket *bucket; /* of the exchange that is under way */
+    struct cmn_bucket *bucket; /* of the exchange that is under way */
     int room, begun, started, ended, taken;
     long pieces_begun;
+    double nudged;
 };
 
 const char cmn_flow_on_gpu[] = "gradients on a GPU do not pass through the processor's memory: use "
@@ -77,6 +73,8 @@ const char *cmn_flow_refuses_on(const struct cmn_topology *t, const struct cmn_o
 const char cmn_flow_one_node[] = "all ranks are on one node: there is no link whose time could be "
                                  "hidden";
 
+static int idle(void *self);
+
 int cmn_flow_open(struct cmn_flow **out, const struct cmn_topology *t, const struct cmn_options *o,
                   int owners)
 {
@@ -102,10 +100,17 @@ int cmn_flow_open(struct cmn_flow **out, const struct cmn_topology *t, const str
     if (t->intra_size == 1) {
         return 0;
     }
-    return cmn_window_open(&f->filled, &f->intra, 0, 0) ||
-                   cmn_window_open(&f->summed, &f->intra, 0, 0)
-               ? -1
-               : 0;
+    if (cmn_window_open(&f->filled, &f->intra, 0, 0) ||
+        cmn_window_open(&f->summed, &f->intra, 0, 0)) {
+        return -1;
+    }
+    /* Other nodes may wait for what this rank sends: it does not sleep. */
+    for (int i = 0; i < 2 && f->owner; i++) {
+        struct cmn_meeting *m = cmn_window_meeting(i ? f->summed : f->filled);
+        m->idle = idle;
+        m->idler = f;
+    }
+    return 0;
 }
 
 static void unbind(struct cmn_flow *f)
@@ -184,39 +189,11 @@ static int bind(struct cmn_flow *f, const struct cmn_exchange *x)
     return f->owner ? f->codec->open(&f->coder, &f->plan) : 0;
 }
 
-static struct bucket *new_bucket(struct cmn_flow *f, size_t upto)
-{
-    const struct bucket *last = f->begun ? &f->bucket[f->begun - 1] : NULL;
-    struct bucket *b;
-
-    if (f->begun == f->room) {
-        int room = f->room ? 2 * f->room : 64;
-        struct bucket *more = realloc(f->bucket, (size_t)room * sizeof *more);
-        if (!more) {
-            cmn_fail("out of memory");
-            return NULL;
-        }
-        last = f->begun ? &more[f->begun - 1] : NULL;
-        f->bucket = more;
-        f->room = room;
-    }
-    b = &f->bucket[f->begun];
-    *b = (struct bucket){.from = last ? last->to : 0, .piece = last ? last->piece : 0};
-    b->to = b->from;
-    /* As far as whole pieces go: small tensors of two layers may be one piece. */
-    while (b->piece < f->pieces.pieces &&
-           f->pieces.piece[b->piece].at + f->pieces.piece[b->piece].n <= upto) {
-        b->to = f->pieces.piece[b->piece].at + f->pieces.piece[b->piece].n;
-        b->piece++;
-    }
-    return b;
-}
-
 int cmn_flow_begin(struct cmn_flow *f, const struct cmn_exchange *x, size_t upto)
 {
-    struct bucket *b;
+    struct cmn_bucket *b;
 
-    if (bind(f, x) || !(b = new_bucket(f, upto))) {
+    if (bind(f, x) || !(b = cmn_bucket_next(&f->bucket, &f->room, f->begun, &f->pieces, upto))) {
         return -1;
     }
     if (b->to == b->from) {
@@ -236,7 +213,7 @@ int cmn_flow_begin(struct cmn_flow *f, const struct cmn_exchange *x, size_t upto
 }
 
 /* All of the node have filled it: what this rank owns of it goes to the codec. */
-static int start(struct cmn_flow *f, struct bucket *b)
+static int start(struct cmn_flow *f, struct cmn_bucket *b)
 {
     int ranks = f->topology->intra_size;
     int i = b == f->bucket ? 0 : (b - 1)->piece;
@@ -280,7 +257,7 @@ static int move(struct cmn_flow *f, int *done)
         return -1;
     }
     while (f->owner && f->ended < f->started && over >= f->bucket[f->ended].until) {
-        struct bucket *b = &f->bucket[f->ended];
+        struct cmn_bucket *b = &f->bucket[f->ended];
         if (f->summed) {
             b->summed = cmn_meeting_arrive(cmn_window_meeting(f->summed));
         }
@@ -293,15 +270,45 @@ static int move(struct cmn_flow *f, int *done)
     return 0;
 }
 
-int cmn_flow_poll(struct cmn_flow *f)
+/* What this rank has given to MPI may still wait there for room on the way, also when it counts as sent: until some call moves
+ * it on, the other node waits. */
+static int nudge(struct cmn_flow *f)
 {
-    int done;
+    int flag;
 
-    return f->ended < f->begun ? move(f, &done) : 0;
+    return f->inter == MPI_COMM_NULL
+               ? 0
+               : cmn_mpi_check(MPI_Iprobe(MPI_ANY_SOURCE, 0, f->inter, &flag, MPI_STATUS_IGNORE),
+                               "MPI_Iprobe");
 }
 
-/* Waits until this rank has ended its part of the bucket. All before it have ended: it is itself what is waited for, by the
- * node's ranks or by the codec. */
+int cmn_flow_poll(struct cmn_flow *f)
+{
+    double now;
+    int done;
+
+    if (f->ended < f->begun) {
+        return move(f, &done);
+    }
+    now = cmn_clock();
+    if (now - f->nudged < NUDGES) {
+        return 0;
+    }
+    f->nudged = now;
+    return nudge(f);
+}
+
+/* While this rank waits for others of its node. */
+static int idle(void *self)
+{
+    struct cmn_flow *f = self;
+    int done;
+
+    return f->ended < f->begun ? move(f, &done) : nudge(f);
+}
+
+/* Waits until this rank has ended its part of the bucket. All before it have ended. Meanwhile later buckets move on, too: the
+ * node's other ranks fill them without waiting for this one. */
 static int end_own(struct cmn_flow *f, int bucket)
 {
     while (f->ended <= bucket) {
@@ -312,7 +319,7 @@ static int end_own(struct cmn_flow *f, int bucket)
         if (f->ended > bucket) {
             return 0;
         }
-        if (done) {
+        if (f->started < f->begun) {
             if (cmn_meeting_await(cmn_window_meeting(f->filled), f->bucket[f->started].filled)) {
                 return -1;
             }
@@ -326,7 +333,7 @@ static int end_own(struct cmn_flow *f, int bucket)
 int cmn_flow_next(struct cmn_flow *f, const float **sums, size_t *from, size_t *to)
 {
     double began = cmn_timeline_on ? cmn_clock() : 0;
-    const struct bucket *b;
+    const struct cmn_bucket *b;
 
     if (f->taken == f->begun) {
         return 0;

@@ -191,7 +191,9 @@ int cmn_schedule_backwarded(struct cmn_schedule *s, int i)
 
 int cmn_schedule_poll(struct cmn_schedule *s)
 {
-    return (s->begun || s->under_way) && s->communicator.poll ? s->communicator.poll(s->self) : 0;
+    return s->topology && s->topology->size > 1 && s->communicator.poll
+               ? s->communicator.poll(s->self)
+               : 0;
 }
 
 /* Updates the weights with `sums` and what momentum kept; zeroes the sums. */

@@ -116,19 +116,36 @@ static int gone(const struct cmn_meeting *m, int rank)
 /* Nobody oversleeps: a sleeper counts itself before it looks at `met` for the last time, a waker changes `met` before it
  * looks for sleepers, and all four are atomic in one order, so at least one of them sees the other. The
  * kernel compares `met` with `seen` once more before it lets the sleeper sleep. */
+static void nap_until(struct cmn_sign *s, uint32_t seen, uint32_t meeting)
+{
+    struct timespec nap = {0, NAP_MS * 1000000L};
+
+    atomic_fetch_add(&s->sleepers, 1);
+    if (!reached(s, meeting)) {
+        syscall(SYS_futex, &s->met, FUTEX_WAIT, seen, &nap, NULL, 0);
+    }
+    atomic_fetch_sub(&s->sleepers, 1);
+}
+
 static int sleep_until(struct cmn_meeting *m, int rank, uint32_t meeting, double since)
 {
     struct cmn_sign *s = &m->sign[rank];
-    struct timespec nap = {0, NAP_MS * 1000000L};
-    double limit = (double)m->group->options->timeout;
+    double limit = (double)m->group->options->timeout, look = since;
 
     while (!reached(s, meeting)) {
         uint32_t seen = atomic_load(&s->met);
-        atomic_fetch_add(&s->sleepers, 1);
-        if (!reached(s, meeting)) {
-            syscall(SYS_futex, &s->met, FUTEX_WAIT, seen, &nap, NULL, 0);
+        if (m->idle) {
+            if (m->idle(m->idler)) {
+                return -1;
+            }
+            sched_yield();
+            if (reached(s, meeting) || cmn_clock() < look) {
+                continue;
+            }
+            look = cmn_clock() + 1e-3 * NAP_MS;
+        } else {
+            nap_until(s, seen, meeting);
         }
-        atomic_fetch_sub(&s->sleepers, 1);
         if (reached(s, meeting)) {
             return 0;
         }
@@ -151,7 +168,7 @@ static int wait_long(struct cmn_meeting *m, int rank, uint32_t meeting, double s
 {
     const struct cmn_sign *s = &m->sign[rank];
 
-    while ((cmn_clock() - since) * 1e6 < YIELD_US) {
+    while (!m->idle && (cmn_clock() - since) * 1e6 < YIELD_US) {
         if (reached(s, meeting)) {
             return 0;
         }

@@ -16,6 +16,10 @@ struct cmn_meeting {
     uint32_t met; /* meetings so far */
     int crowded;
     int *peer; /* pidfd of each rank, or -1 */
+    /* Set by the owner of the meeting, or NULL: what to do while waiting, again and again, instead of sleeping. Returns 0, or
+     * -1 with a reason, which ends the wait. */
+    int (*idle)(void *self);
+    void *idler;
 };
 
 /* Local. Bytes of shared memory that a meeting of so many ranks needs. */

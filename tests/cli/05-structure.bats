@@ -12,7 +12,7 @@ setup() {
 level_of() {
     case $1 in
         clocks.* | device.* | kernels.* | options.* | log.* | memory.* | random.* | sums.* | terminal.* | timeline.* | topology.* | vectors.* | watch.*) echo 1 ;;
-        pieces.* | transports/* | codecs/*) echo 2 ;;
+        buckets.* | pieces.* | transports/* | codecs/*) echo 2 ;;
         choose.* | communicator.h | communicators/* | flow.* | groups.*) echo 3 ;;
         files.* | world.* | images.* | output.* | scatter.* | report/*) echo 3 ;;
         gradients.* | gradients_*.* | schedule.* | local_steps.* | tuner.* | evaluator.* | loader.* | checkpoint.*) echo 4 ;;
