@@ -157,7 +157,7 @@ EXCHANGE=$BUILD/tests/hosts/exchange
 # Names of all communicators that sum.
 registered() {
     # shellcheck disable=SC2016  # backquotes of a table
-    "$DARKNET" cmn list -md | sed -n '/^| key/q; s/^| `\(.*\)` |.*|.*|.*/\1/p' | grep -vx dummy
+    "$DARKNET" cmn list -md | sed -n '/^$/q; s/^| `\(.*\)` |.*|.*|.*/\1/p' | grep -vx dummy
 }
 
 # sort_communicators MPIEXEC...: sets usable to those that work under that mpiexec, and refused to those that say why
