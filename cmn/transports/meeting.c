@@ -84,8 +84,9 @@ void cmn_meeting_close(struct cmn_meeting *m)
 }
 
 /* Spins are short, as the other rank may need this core; then the core is offered, and at last the rank
- * sleeps and looks now and then whether the other one still lives. */
-enum { SPINS = 2000, YIELD_US = 400, NAP_MS = 100 };
+ * sleeps and looks now and then whether the other one still lives. Who does not sleep looks more often: on another node Open MPI ends
+ * the job soon after it has lost the dead rank, and does not name it. */
+enum { SPINS = 2000, YIELD_US = 400, NAP_MS = 100, LOOK_MS = 2 };
 
 /* Nobody is far ahead of anybody, so numbers that wrap round compare all the same. */
 static int reached(const struct cmn_sign *s, uint32_t meeting)
@@ -142,7 +143,7 @@ static int sleep_until(struct cmn_meeting *m, int rank, uint32_t meeting, double
             if (reached(s, meeting) || cmn_clock() < look) {
                 continue;
             }
-            look = cmn_clock() + 1e-3 * NAP_MS;
+            look = cmn_clock() + 1e-3 * LOOK_MS;
         } else {
             nap_until(s, seen, meeting);
         }
