@@ -112,6 +112,17 @@ same_bits() {
 
 @test "3+2: overlap and size of buckets change no bit" { same_bits 3+2 '0.01 0.1'; }
 
+@test "backward that stops early: overlap changes no bit, and what was not reached is exchanged all the same" {
+    mixed_cfg | awk '{ print } /^output=200/ { print "stopbackward=1" }' >stops.cfg
+    grep -q stopbackward stops.cfg
+    for name in shm hierarchical; do
+        train_on 2+1 stops.cfg -cmn_communicator $name -cmn_overlap off
+        mv out/stops.weights off.weights
+        train_on 2+1 stops.cfg -cmn_communicator $name -cmn_overlap on -cmn_bucket_mb 0.01 -cmn_verify 1
+        cmp off.weights out/stops.weights
+    done
+}
+
 # same_bits_with COMMUNICATOR MIB KEY VALUE: with a codec, too.
 same_bits_with() {
     train_on 2+2 mixed.cfg -cmn_communicator "$1" -cmn_overlap off "${@:3}"
