@@ -6,19 +6,6 @@
 
 #include "log.h"
 
-static enum cmn_command command_of(int argc, char **argv)
-{
-    if (argc > 2 && !strcmp(argv[1], "classifier")) {
-        if (!strcmp(argv[2], "train")) {
-            return CMN_CLASSIFIER_TRAIN;
-        }
-        if (!strcmp(argv[2], "valid")) {
-            return CMN_CLASSIFIER_VALID;
-        }
-    }
-    return CMN_OTHER;
-}
-
 int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
                        struct cmn_arguments *found)
 {
@@ -48,7 +35,7 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
                               argv[i + 1]);
         }
     }
-    found->command = command_of(kept, argv);
+    found->command = cmn_command_find(kept, argv);
     return result;
 }
 

@@ -8,7 +8,7 @@
 struct cmn_arguments {
     int on;  /* -cmn was there */
     int key; /* a -cmn_key was there */
-    enum cmn_command command;
+    const struct cmn_command *command;
 };
 
 /* Sets the keys given as -cmn_key VALUE, and takes them and -cmn out of the arguments.

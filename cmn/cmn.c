@@ -302,10 +302,10 @@ void cmn_init(int *argc, char **argv)
         end_job(reason);
     }
     refuse_copies();
-    if (cmn_job.command == CMN_OTHER) {
-        end_job(
-            "-cmn works with `classifier train` and `classifier valid`; any other command would "
-            "run as independent copies: leave -cmn and mpiexec away");
+    if (cmn_job.command->does == CMN_REFUSED) {
+        cmn_fail("-cmn does not work with %s: %s", cmn_command_name(cmn_job.command),
+                 cmn_job.command->note);
+        end_job(cmn_reason());
     }
 }
 

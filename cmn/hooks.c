@@ -109,7 +109,7 @@ void cmn_data(struct list *options)
         return;
     }
     cmn_check(compare_data(options));
-    if (cmn_job.command == CMN_CLASSIFIER_TRAIN) {
+    if (cmn_job.command->does == CMN_TRAINS) {
         cmn_check(cmn_session_data(&cmn_job, option_find_str(options, "backup", NULL),
                                    option_find_str(options, "train", NULL),
                                    tags ? NULL : option_find_str(options, "valid", NULL),

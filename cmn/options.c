@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,16 @@ static const struct option table[] = {
      "(docs/gpu.md)"},
     {"cmn_batch", WORD, "per_rank", "per_rank, global", 0, 0, AT(batch),
      "whether the cfg's batch is that of one rank, or is divided over all ranks"},
+    {"cmn_scale_lr", WORD, "none", "none, linear", 0, 0, AT(scale_lr),
+     "linear: the learning rate is that of the cfg times the number of ranks (with "
+     "cmn_batch=per_rank), warmed up over burn_in"},
+    {"cmn_lars", REAL, "0", "0 to 1", 0, 1, AT(lars),
+     "above 0: each layer's rate is this times the norm of its weights over that of its gradient "
+     "(LARS); 0: off"},
+    {"cmn_sync_bn", NUMBER, "0", "0 or 1", 0, 1, AT(sync_bn),
+     "1: batch normalisation uses the statistics of the batches of all ranks, so that N ranks "
+     "train as one with the whole "
+     "batch"},
     {"cmn_epochs", NUMBER, "0", "0 to 1000000", 0, 1000000, AT(epochs),
      "end after this many passes over the list; 0: max_batches decides"},
     {"cmn_scatter", WORD, "global", "global, shard, none", 0, 0, AT(scatter),
@@ -76,6 +87,13 @@ static const struct option table[] = {
      "iterations between rows of the table; 0: one row an epoch"},
     {"cmn_json", TEXT, "", "file name", 0, 0, AT(json),
      "JSON log; empty: in the backup folder, named after the cfg"},
+    {"cmn_csv", TEXT, "", "file name", 0, 0, AT(csv),
+     "the rows of the table as comma-separated values; empty: none"},
+    {"cmn_chart", TEXT, "", "file name", 0, 0, AT(chart),
+     "picture (PNG) of loss, accuracy or mAP, learning rate and images/s, drawn anew at each row "
+     "by gnuplot; empty: none"},
+    {"cmn_graph", TEXT, "", "file name", 0, 0, AT(graph),
+     "the network as a graph for Graphviz, written once before training; empty: none"},
     {"cmn_log", TEXT, "", "folder", 0, 0, AT(log),
      "write the output of the ranks above 0 to rank-N.log in this folder; empty: drop it"},
     {"cmn_timeline", TEXT, "", "file name", 0, 0, AT(timeline),
@@ -91,7 +109,7 @@ static const struct option table[] = {
 
 enum { KEYS = sizeof table / sizeof table[0] };
 
-_Static_assert(KEYS <= 8 * sizeof(unsigned), "struct cmn_options.fixed has a bit for each key");
+_Static_assert(KEYS <= 64, "struct cmn_options.fixed has a bit for each key");
 
 int cmn_options_count(void)
 {
@@ -201,7 +219,7 @@ int cmn_options_set(struct cmn_options *o, const char *key, const char *value, i
     const char *nearest;
 
     if (option) {
-        unsigned bit = 1u << (option - table);
+        uint64_t bit = UINT64_C(1) << (option - table);
         if (!command_line && (o->fixed & bit)) {
             return 0;
         }

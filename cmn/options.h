@@ -3,6 +3,7 @@
 #define CMN_OPTIONS_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 enum cmn_batch_mode { CMN_BATCH_PER_RANK, CMN_BATCH_GLOBAL };
@@ -13,6 +14,8 @@ enum cmn_intra_transport { CMN_INTRA_AUTO, CMN_INTRA_SHM, CMN_INTRA_MPI, CMN_INT
 enum cmn_dtype { CMN_FP32, CMN_FP16, CMN_BF16 };
 enum cmn_overlap_mode { CMN_OVERLAP_AUTO, CMN_OVERLAP_ON, CMN_OVERLAP_OFF };
 enum cmn_compress { CMN_COMPRESS_NONE, CMN_COMPRESS_TOPK, CMN_COMPRESS_POWERSGD };
+
+enum cmn_scale_lr { CMN_SCALE_NONE, CMN_SCALE_LINEAR };
 
 enum { CMN_TEXT = 1024 };
 
@@ -31,6 +34,9 @@ struct cmn_options {
     long timeout;            /* seconds */
     long share_gpus;         /* 0, 1 */
     long batch;              /* enum cmn_batch_mode */
+    long scale_lr;           /* enum cmn_scale_lr */
+    double lars;             /* trust coefficient, 0: off */
+    long sync_bn;            /* 0, 1 */
     long epochs;             /* 0: max_batches decides */
     long scatter;            /* enum cmn_scatter_mode */
     long seed;               /* 0: rank 0 draws one */
@@ -38,13 +44,16 @@ struct cmn_options {
     long report;             /* enum cmn_report_mode */
     long report_every;       /* iterations between rows, 0: one row an epoch */
     char json[CMN_TEXT];     /* empty: beside the weights */
+    char csv[CMN_TEXT];      /* file, empty: none */
+    char chart[CMN_TEXT];    /* file, empty: none */
+    char graph[CMN_TEXT];    /* file, empty: none */
     char log[CMN_TEXT];      /* folder of the other ranks' output, empty: none */
     char timeline[CMN_TEXT]; /* file, empty: none */
     long timeline_steps;     /* the latest so many are kept */
     long cache_mb;           /* -1: from free memory */
     long verify;             /* iterations between comparisons of the weights, 0: never */
 
-    unsigned fixed; /* bit i: the command line set key i, the cfg must not */
+    uint64_t fixed; /* bit i: the command line set key i, the cfg must not */
 };
 
 /* Local. Sets every key to its default. */

@@ -117,9 +117,8 @@ static int open_communicator(struct cmn_session *s)
 /* Ranks with other keys would go into other exchanges, and wait there for each other. */
 static int compare_keys(const struct cmn_session *s)
 {
-    char text[8192];
-    int used = snprintf(text, sizeof text, "command = classifier %s\n",
-                        s->command == CMN_CLASSIFIER_TRAIN ? "train" : "valid");
+    char text[16384];
+    int used = snprintf(text, sizeof text, "command = %s\n", cmn_command_name(s->command));
 
     if (cmn_options_print(&s->options, text + used, sizeof text - (size_t)used)) {
         return -1;
@@ -144,7 +143,7 @@ int cmn_session_configure(struct cmn_session *s)
     if (compare_keys(s) || reserve_blas()) {
         return -1;
     }
-    if (s->command != CMN_CLASSIFIER_TRAIN) {
+    if (s->command->does != CMN_TRAINS) {
         forget_gradients(&s->options);
     }
     if (s->options.report == CMN_REPORT_QUIET) {

@@ -2,16 +2,16 @@
 #ifndef CMN_SESSION_H
 #define CMN_SESSION_H
 
+#include "commands.h"
 #include "communicator.h"
 #include "evaluator.h"
 #include "options.h"
 #include "topology.h"
 
-enum cmn_command { CMN_OTHER, CMN_CLASSIFIER_TRAIN, CMN_CLASSIFIER_VALID };
-
 struct cmn_session {
     int on; /* -cmn was given and MPI is up */
-    enum cmn_command command;
+    const struct cmn_command
+        *command; /* NULL without one: a program of somebody's own, or a tool */
     struct cmn_topology topology;
     struct cmn_options options;
     unsigned long seed; /* options.seed, or what rank 0 drew */

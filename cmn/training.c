@@ -27,7 +27,7 @@ int cmn_training_share(struct cmn_training *t, int batch)
     long rank = top->rank, size = top->size;
 
     if (t->session->options.batch == CMN_BATCH_PER_RANK ||
-        t->session->command != CMN_CLASSIFIER_TRAIN) {
+        t->session->command->does != CMN_TRAINS) {
         t->local = batch;
         t->total = batch * top->size;
         t->offset = batch * top->rank;
@@ -89,7 +89,7 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
 
 void cmn_training_detach(struct cmn_training *t)
 {
-    if (t->attached && !t->started && t->session->command == CMN_CLASSIFIER_TRAIN) {
+    if (t->attached && !t->started && t->session->command->does == CMN_TRAINS) {
         cmn_say("nothing to train: iteration %zu of %d is reached already; raise max_batches or "
                 "cmn_epochs, or start over with -clear",
                 get_current_batch(t->net), t->net->max_batches);

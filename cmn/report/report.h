@@ -17,10 +17,12 @@ struct cmn_rank_times {
 struct cmn_row {
     double epoch;
     long iteration;
-    double loss;            /* < 0: not known; may be NaN */
-    double accuracy;        /* < 0: not known */
-    double validation_loss; /* < 0: no validation in this row; may be NaN */
-    double validation_accuracy;
+    double loss;                /* < 0: not known; may be NaN */
+    double accuracy;            /* < 0: not known */
+    double validation_loss;     /* < 0: no validation in this row; may be NaN */
+    double validation_accuracy; /* < 0: the validation counts no classes */
+    double validation_map,
+        validation_map95; /* mAP@0.5 and @0.5:0.95, 0 to 1; < 0: it counts no boxes */
     double lr;
     double images_per_s;
     double elapsed;                 /* seconds since training began */

@@ -44,7 +44,8 @@ static int measure(network *net, struct cmn_plan *plan)
 
 int cmn_plan_cfg(struct cmn_session *s, const char *cfg, struct cmn_plan *plan)
 {
-    enum cmn_command command = s->command;
+    static const struct cmn_command training = {"a", "cfg", CMN_TRAINS, CMN_NO_ANSWER, ""};
+    const struct cmn_command *command = s->command;
     char *text = cmn_files_cfg_text(cfg);
     network *net;
     int result;
@@ -54,7 +55,7 @@ int cmn_plan_cfg(struct cmn_session *s, const char *cfg, struct cmn_plan *plan)
         return -1;
     }
     free(text);
-    s->command = CMN_CLASSIFIER_TRAIN; /* shares are those of training */
+    s->command = &training; /* shares are those of training */
     net = parse_network_cfg((char *)cfg);
     result = measure(net, plan);
     free_network(net);
