@@ -4,9 +4,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ONE "one process does it: leave -cmn and mpiexec away"
+
 static const struct cmn_command table[] = {
     {"classifier", "train", CMN_TRAINS, CMN_CLASSES, "trains a classifier"},
     {"classifier", "valid", CMN_EVALUATES, CMN_CLASSES, "counts right answers"},
+    {"classifier", "*", CMN_REFUSED, CMN_NO_ANSWER, ONE},
+    {"detector", "train", CMN_TRAINS, CMN_BOXES, "trains a detector"},
+    {"detector", "*", CMN_REFUSED, CMN_NO_ANSWER, ONE},
+    {"detect", "*", CMN_REFUSED, CMN_NO_ANSWER, ONE},
+    {"classify", "*", CMN_REFUSED, CMN_NO_ANSWER, ONE},
 };
 
 static const struct cmn_command unknown = {
@@ -35,7 +42,8 @@ const struct cmn_command *cmn_command_find(int argc, char **argv)
 const char *cmn_command_name(const struct cmn_command *c)
 {
     static _Thread_local char name[64];
+    int any = !strcmp(c->verb, "*");
 
-    snprintf(name, sizeof name, "%s %s", c->driver, c->verb);
+    snprintf(name, sizeof name, "%s%s%s", c->driver, any ? "" : " ", any ? "" : c->verb);
     return name;
 }

@@ -102,20 +102,25 @@ static int compare_data(const struct list *options)
 
 void cmn_data(struct list *options)
 {
-    /* Images with several tags are no classes: top-1 says nothing about them. */
-    int tags = option_find_int_quiet(options, "tag", 0);
+    struct cmn_data d;
 
     if (!cmn_job.on) {
         return;
     }
     cmn_check(compare_data(options));
     if (cmn_job.command->does == CMN_TRAINS) {
-        cmn_check(cmn_session_data(&cmn_job, option_find_str(options, "backup", NULL),
-                                   option_find_str(options, "train", NULL),
-                                   tags ? NULL : option_find_str(options, "valid", NULL),
-                                   option_find_str(options, "labels", NULL),
-                                   option_find_int_quiet(options, "classes", 2),
-                                   option_find_int_quiet(options, "top", 1)));
+        d.backup = option_find_str(options, "backup", NULL);
+        d.train = option_find_str(options, "train", NULL);
+        d.valid = option_find_str(options, "valid", NULL);
+        d.labels = option_find_str(options, "labels", NULL);
+        d.names = option_find_str(options, "names", NULL);
+        d.classes = option_find_int_quiet(options, "classes", 0);
+        d.top = option_find_int_quiet(options, "top", 1);
+        /* Images with several tags are no classes: top-1 says nothing about them. */
+        if (cmn_job.command->answer == CMN_CLASSES && option_find_int_quiet(options, "tag", 0)) {
+            d.valid = NULL;
+        }
+        cmn_check(cmn_session_data(&cmn_job, &d));
     }
 }
 

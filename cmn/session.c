@@ -188,17 +188,22 @@ static int open_backup(const struct cmn_session *s)
     return 0;
 }
 
-int cmn_session_data(struct cmn_session *s, const char *backup, const char *train,
-                     const char *valid, const char *labels, int classes, int top)
+int cmn_session_data(struct cmn_session *s, const struct cmn_data *d)
 {
-    if (copy_name(s->backup, backup ? backup : "") ||
-        copy_name(s->train_list, train ? train : "data/train.list") || open_backup(s)) {
+    const char *valid = s->options.validate && d->valid ? d->valid : "";
+    const char *labels = d->labels ? d->labels : "data/labels.list";
+
+    if (copy_name(s->backup, d->backup ? d->backup : "") ||
+        copy_name(s->train_list, d->train ? d->train : "data/train.list") ||
+        copy_name(s->valid_list, valid) || copy_name(s->names, d->names ? d->names : "") ||
+        open_backup(s)) {
         return -1;
     }
-    if (!s->options.validate || !valid) {
+    s->classes = d->classes;
+    if (!s->valid_list[0] || s->command->answer != CMN_CLASSES) {
         return 0;
     }
-    return cmn_valid_open(&s->valid, valid, labels ? labels : "data/labels.list", classes, top);
+    return cmn_valid_open(&s->valid, s->valid_list, labels, d->classes ? d->classes : 2, d->top);
 }
 
 void cmn_session_close(struct cmn_session *s)

@@ -8,6 +8,14 @@
 #include "options.h"
 #include "topology.h"
 
+/* What a .data file says. A text is NULL where it says nothing: then Darknet's own default counts, but for `backup`, which is
+ * not made unasked. */
+struct cmn_data {
+    const char *backup, *train, *valid;
+    const char *labels, *names; /* of a classifier's classes, of a detector's */
+    int classes, top;
+};
+
 struct cmn_session {
     int on; /* -cmn was given and MPI is up */
     const struct cmn_command
@@ -23,7 +31,10 @@ struct cmn_session {
     char backup[CMN_TEXT];
     char train_list[CMN_TEXT];
     size_t train_images;        /* 0: not known yet */
-    struct cmn_valid_set valid; /* images is 0 when there is no list */
+    char valid_list[CMN_TEXT];  /* empty: training without validation */
+    char names[CMN_TEXT];       /* file with those of the classes; empty: none */
+    int classes;                /* as the file says; 0: it does not */
+    struct cmn_valid_set valid; /* for CMN_CLASSES; images is 0 when there is no list */
 
     int stop_signal; /* number of the signal that ended the training, or 0 */
 };
@@ -36,11 +47,9 @@ int cmn_session_open(struct cmn_session *s);
 /* Collective. All keys are set: seed, random streams, output, memory for images, communicator. */
 int cmn_session_configure(struct cmn_session *s);
 
-/* Collective. Values of the .data file, NULL where it has none (then Darknet's own default, but for
- * `backup`, which is not made unasked): checks the backup folder (made when
- * it is missing) and reads the validation list. */
-int cmn_session_data(struct cmn_session *s, const char *backup, const char *train,
-                     const char *valid, const char *labels, int classes, int top);
+/* Collective. What the .data file says: checks the backup folder (made when it is missing), keeps the rest, and reads
+ * what the command's answer needs (CMN_CLASSES: the validation list and the labels). */
+int cmn_session_data(struct cmn_session *s, const struct cmn_data *d);
 
 /* Collective. */
 void cmn_session_close(struct cmn_session *s);

@@ -185,8 +185,8 @@ static void introduce(const struct cmn_training *t)
         cmn_say("communicator %s exchanges nothing: the result of this training is worthless",
                 s->communicator->name);
     }
-    if (s->options.validate && !s->valid.images) {
-        cmn_say("no `valid` list of classes in the .data file: training without validation");
+    if (s->options.validate && !s->valid_list[0] && s->command->answer != CMN_NO_ANSWER) {
+        cmn_say("no `valid` list in the .data file: training without validation");
     }
 }
 
