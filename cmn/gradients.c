@@ -80,9 +80,6 @@ static void add_layer(struct tensor_list *list, layer *l, int index, const char 
     add(list, CMN_MOMENT, index, part, "bias_v", &l->bias_v, outs);
     add(list, CMN_MOMENT, index, part, "scale_m", &l->scale_m, outs);
     add(list, CMN_MOMENT, index, part, "scale_v", &l->scale_v, outs);
-    if (!l->update) {
-        return; /* never applied (upstream's stand-alone batchnorm): nothing to exchange */
-    }
     add_gradient(list, l, index, part, "weight_updates", &l->weight_updates, weights, &l->weights);
     add_gradient(list, l, index, part, "bias_updates", &l->bias_updates, outs, &l->biases);
     add_gradient(list, l, index, part, "scale_updates", &l->scale_updates, outs, &l->scales);
