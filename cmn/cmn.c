@@ -1,9 +1,9 @@
-#include <mpi.h> /* before cmn.h, which then declares the groups */
-
 #include "cmn.h"
 
+#include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,43 +150,68 @@ static int start_mpi(int *argc, char ***argv)
 /* Seconds that the start of a training may take at least: a short cmn_timeout is not meant for it. */
 enum { START_AT_LEAST = 60 };
 
-/* Machines that do not reach each other make MPI wait without a word: then this thread has it. */
-static void *watch(void *at_most)
-{
-    const long limit = *(const long *)at_most;
-    char text[512], host[64] = "this host", nics[128];
-    const char *doing;
-    double since;
+/* Where an exchange has a timeout of its own, that knows more and comes first. */
+enum { OTHERS_FIRST = 1 };
 
-    do {
-        sleep(1);
-        since = cmn_watch_since(&doing);
-    } while (doing && since <= (double)limit);
-    if (!doing) {
-        return NULL;
+static atomic_int started; /* MPI, and this rank's part in the job */
+
+static void say_what_waits(char *text, size_t bytes, const char *doing, long seconds)
+{
+    char host[64] = "this host", nics[128];
+
+    if (started) {
+        snprintf(text, bytes,
+                 "nothing moved for %ld s (cmn_timeout) in: %s. Another rank is stopped, or its "
+                 "host cannot be reached "
+                 "any more",
+                 seconds, doing);
+        return;
     }
     gethostname(host, sizeof host - 1);
-    snprintf(text, sizeof text,
+    snprintf(text, bytes,
              "nothing moved for %ld s in: %s. MPI may be waiting for a network that does "
              "not lead to the other hosts; %s has: %s. Name the common one with mpiexec --mca "
              "btl_tcp_if_include NAME; more in docs/troubleshooting.md",
-             limit, doing, host, cmn_nics_text(nics, sizeof nics));
-    end_job(text);
+             seconds, doing, host, cmn_nics_text(nics, sizeof nics));
+}
+
+/* MPI waits for what does not come, without a word and for ever: then this thread has it. It counts its own seconds, so
+ * that a job which is suspended as a whole may go on. */
+static void *watch(void *at_least)
+{
+    const long start = *(const long *)at_least;
+    unsigned long last = 0, n;
+    long seconds = 0, limit;
+    const char *doing;
+    char text[512];
+
+    for (;;) {
+        sleep(1);
+        n = cmn_watch_now(&doing);
+        seconds = doing && n == last ? seconds + 1 : 0;
+        last = n;
+        limit = cmn_job.options.timeout;
+        limit = started ? limit + OTHERS_FIRST : limit > start ? limit : start;
+        if (seconds >= limit) {
+            say_what_waits(text, sizeof text, doing, started ? limit - OTHERS_FIRST : limit);
+            end_job(text);
+        }
+    }
     return NULL;
 }
 
 /* For what is started as `darknet`: rank 0 speaks, and a start that takes longer than cmn_timeout, or `at_least`
- * seconds, is the end. */
+ * seconds, is the end; so is a later wait of cmn_timeout. */
 static int start_darknet(int *argc, char ***argv, long at_least)
 {
-    static long limit;
+    static long start;
     pthread_t watcher;
 
     /* A file above `ulimit -f` is then an error with a reason. */
     signal(SIGXFSZ, SIG_IGN);
-    limit = cmn_job.options.timeout > at_least ? cmn_job.options.timeout : at_least;
+    start = at_least;
     cmn_watch("the start of MPI");
-    if (pthread_create(&watcher, NULL, watch, &limit)) {
+    if (pthread_create(&watcher, NULL, watch, &start)) {
         return cmn_fail("a thread cannot be started");
     }
     pthread_detach(watcher);
@@ -298,6 +323,7 @@ void cmn_init(int *argc, char **argv)
     cmn_job.command = found.command;
     cmn_check(start_darknet(argc, &argv, START_AT_LEAST));
     cmn_watch(NULL);
+    started = 1;
     if (reason[0]) {
         end_job(reason);
     }
@@ -316,53 +342,6 @@ void cmn_start(void)
     if (!cmn_job.on) {
         cmn_options_default(&cmn_job.options);
         cmn_check(start_mpi(NULL, NULL));
-    }
-}
-
-struct cmn_world cmn_world(void)
-{
-    const struct cmn_topology *t = &cmn_job.topology;
-
-    if (!cmn_job.on) {
-        return (struct cmn_world){.size = 1, .intra_size = 1, .inter_size = 1, .host = ""};
-    }
-    return (struct cmn_world){t->rank,       t->size,       t->intra_rank, t->intra_size,
-                              t->inter_rank, t->inter_size, t->host};
-}
-
-MPI_Comm cmn_world_comm(void)
-{
-    return cmn_job.on ? cmn_job.topology.world : MPI_COMM_SELF;
-}
-
-MPI_Comm cmn_intra_comm(void)
-{
-    return cmn_job.on ? cmn_job.topology.intra : MPI_COMM_SELF;
-}
-
-MPI_Comm cmn_inter_comm(void)
-{
-    return cmn_job.on ? cmn_job.topology.inter : MPI_COMM_SELF;
-}
-
-void cmn_broadcast(void *data, size_t bytes)
-{
-    if (cmn_job.on) {
-        cmn_check(cmn_mpi_bcast(data, bytes, MPI_BYTE, cmn_job.topology.world));
-    }
-}
-
-void cmn_mean(float *data, size_t n)
-{
-    if (cmn_job.on) {
-        cmn_check(cmn_world_mean(&cmn_job.topology, &cmn_job.options, data, n));
-    }
-}
-
-void cmn_barrier(void)
-{
-    if (cmn_job.on) {
-        cmn_check(cmn_mpi_check(MPI_Barrier(cmn_job.topology.world), "MPI_Barrier"));
     }
 }
 

@@ -10,6 +10,7 @@
 #include "report/report.h"
 #include "report/trace.h"
 #include "timeline.h"
+#include "watch.h"
 
 /* Spans of a step, about: layers both ways, pieces and buckets, waiting for each rank of the node, the rest. */
 static size_t spans_of_step(const struct cmn_training *t)
@@ -98,9 +99,14 @@ static int gather_times(const struct cmn_training *t, struct cmn_rank_times **al
     if (!top->rank && !*all) {
         return cmn_fail("report: out of memory");
     }
-    return cmn_mpi_check(
-        MPI_Gather(&mine, sizeof mine, MPI_BYTE, *all, sizeof mine, MPI_BYTE, 0, top->world),
-        "MPI_Gather");
+    cmn_watch("the report of the ranks");
+    if (cmn_mpi_check(
+            MPI_Gather(&mine, sizeof mine, MPI_BYTE, *all, sizeof mine, MPI_BYTE, 0, top->world),
+            "MPI_Gather")) {
+        return -1;
+    }
+    cmn_watch(NULL);
+    return 0;
 }
 
 static int make_row(struct cmn_training *t, int with_validation)
@@ -211,6 +217,7 @@ int cmn_training_step_done(struct cmn_training *t)
     t->steps++;
     t->sums.steps++;
     t->epoch = epoch;
+    cmn_watch("the average of the weights, or their comparison");
     /* Darknet saves at the end of an epoch, so the ranks meet there anyway: before the row, which then knows the loss. */
     if (cmn_training_average(t, ends(t) || epoch_ended)) {
         return -1;
@@ -224,6 +231,7 @@ int cmn_training_step_done(struct cmn_training *t)
     if (verify(t)) {
         return -1;
     }
+    cmn_watch(NULL);
     images_per_s = speed(t, cmn_clock() - t->sums.since);
     t->row_due |= epoch_ended || (o->report_every && t->steps % o->report_every == 0);
     validation_due = (validation_due || (last && o->validate)) && s->valid.images;

@@ -14,6 +14,7 @@
 #include "log.h"
 #include "report/report.h"
 #include "training.h"
+#include "watch.h"
 
 static struct cmn_training *trained; /* the network that the job trains */
 
@@ -243,7 +244,9 @@ int cmn_update(struct network *net, int *batch, float *momentum, float rate, flo
     struct cmn_rule rule = {*batch, rate, *momentum, decay, 0};
 
     if (net->cmn) {
+        cmn_watch("the sum of the gradients");
         cmn_check(cmn_training_update(net->cmn, &rule));
+        cmn_watch(NULL);
         *batch = rule.batch;
         *momentum = rule.momentum;
     }
@@ -270,8 +273,10 @@ int cmn_writes(struct network *net)
     }
     cmn_report_clear(t->report);
     t->save_began = cmn_clock();
+    cmn_watch("the averages that are made for saving");
     cmn_check(cmn_training_settle(t));
     cmn_check(cmn_gradients_average_statistics(&t->gradients, &cmn_job.topology));
+    cmn_watch(NULL);
     if (cmn_job.topology.rank != 0) {
         cmn_training_saved(t);
         return 0;

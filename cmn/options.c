@@ -54,8 +54,8 @@ static const struct option table[] = {
      "above 1: each rank trains by itself, and weights and momentum are averaged every so many "
      "steps; with double buffering weights alone"},
     {"cmn_timeout", NUMBER, "300", "1 to 1000000", 1, 1000000, AT(timeout),
-     "seconds that an exchange over shm or nccl waits for another rank before it names that rank "
-     "and ends the job; so long the start of a job may take, too, or a minute"},
+     "seconds that an exchange waits for another rank before it ends the job, over shm with that "
+     "rank's name; so long the start of a job may take, too, or a minute"},
     {"cmn_share_gpus", NUMBER, "0", "0 or 1", 0, 1, AT(share_gpus),
      "1: more ranks than GPUs on a node are allowed, and share them in turn; NCCL has to be told "
      "(docs/gpu.md)"},

@@ -6,7 +6,7 @@
  * long as it likes. */
 void cmn_watch(const char *what);
 
-/* Seconds since cmn_watch, and its text; 0 and NULL when it was told NULL, or nothing yet. */
-double cmn_watch_since(const char **what);
+/* How often cmn_watch was called, and its last text: the same number twice means that nothing has ended in between. */
+unsigned long cmn_watch_now(const char **what);
 
 #endif

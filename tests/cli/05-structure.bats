@@ -18,7 +18,7 @@ level_of() {
         gradients.* | gradients_*.* | schedule.* | local_steps.* | tuner.* | evaluator.* | loader.* | checkpoint.*) echo 4 ;;
         session.*) echo 5 ;;
         training.* | epoch.* | stop.* | arguments.* | tools/*) echo 6 ;;
-        cmn.* | hooks.* | job.*) echo 7 ;;
+        cmn.* | hooks.* | job.* | programs.*) echo 7 ;;
         *) echo "no level is known for cmn/$1: give it one in 05-structure.bats" >&2; return 1 ;;
     esac
 }
