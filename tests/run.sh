@@ -3,13 +3,15 @@
 #
 #   tests/run.sh [NAME...]    only the programs whose name contains one of these, e.g. ranks or 20-bad
 #
+# Files of tests/cli and tests/hosts wait more than they compute: TEST_JOBS of them (2) run side by side.
+#
 # `make test` sets the environment: DARKNET (the program), BUILD (folder of the variant), MPIEXEC (a command with
 # arguments), SAN (sanitizers of this variant, or empty), CC, CMN_LIBS. Everything is written below
 # $BUILD/tests/tmp, which stays when a test has failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-: "${BUILD:=$PWD/build/cpu}" "${DARKNET:=$BUILD/bin/darknet}" "${CC:=gcc}" "${SAN:=}" "${NP:=2}"
+: "${BUILD:=$PWD/build/cpu}" "${DARKNET:=$BUILD/bin/darknet}" "${CC:=gcc}" "${SAN:=}" "${NP:=2}" "${TEST_JOBS:=2}"
 if [[ -z ${MPIEXEC:-} ]]; then
     MPIEXEC='mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1'
     [[ $(id -u) -ne 0 ]] || MPIEXEC+=' --allow-run-as-root'
@@ -29,7 +31,7 @@ failures=()
 # A hang is found by these; they are no statement about speed.
 slow=1
 [[ -z $SAN ]] || slow=5
-export BATS_TEST_TIMEOUT=$((120 * slow))
+export BATS_TEST_TIMEOUT=$((180 * slow))
 
 tool=$tmp/compare_weights
 "$CC" -std=c11 -O2 -Wall -Wextra -o "$tool" tests/tools/compare_weights.c -lm
@@ -41,7 +43,7 @@ note() {
     failures+=("$1: $2")
 }
 
-# count NAME STATUS LIMIT FILE: adds up the TAP in FILE. A program that gave no plan, or less than its plan says, or
+# count NAME STATUS LIMIT FILE STDERR: adds up the TAP in FILE. A program that gave no plan, or less than its plan says, or
 # ended badly without a failed test, counts as one more failure.
 count() {
     local name=$1 status=$2 limit=$3 file=$4 line plan='' done_tests=0 bad=0 missing=''
@@ -72,7 +74,7 @@ count() {
         bad=1
     fi
     if ((bad)); then
-        tail -n 40 "$tmp/stderr" | sed 's/^/# /'
+        tail -n 40 "$5" | sed 's/^/# /'
     fi
 }
 
@@ -83,7 +85,7 @@ run() {
     printf '# %s\n' "$name"
     # In the foreground, so that Ctrl-C reaches it; mpiexec and bats end their own children.
     timeout --foreground --kill-after=10 "$limit" "$@" </dev/null 2>"$tmp/stderr" | tee "$tmp/tap" || status=${PIPESTATUS[0]}
-    count "$name" "$status" "$limit" "$tmp/tap"
+    count "$name" "$status" "$limit" "$tmp/tap" "$tmp/stderr"
     ((SECONDS - begin < 5)) || printf '# %s took %d s\n' "$name" $((SECONDS - begin))
 }
 
@@ -96,7 +98,49 @@ wanted() {
     return 1
 }
 
-trap 'exit 130' INT TERM
+# Of the files that run side by side: name, and where their output lies, by process id.
+declare -A running=()
+
+# begin NAME LIMIT COMMAND...: as run, in the background and in a process group of its own, where Ctrl-C is not ignored.
+begin() {
+    local name=$1 limit=$(($2 * slow)) folder
+    shift 2
+    folder=$(mktemp -d "$tmp/side-XXXXXX")
+    echo "$limit" >"$folder/limit"
+    set -m
+    {
+        status=0
+        timeout --foreground --kill-after=10 "$limit" "$@" </dev/null >"$folder/tap" 2>"$folder/stderr" || status=$?
+        echo "$status $SECONDS" >"$folder/status"
+    } &
+    set +m
+    running[$!]="$name $SECONDS $folder"
+}
+
+# reap: waits for one of them, then prints and counts all that have ended.
+reap() {
+    local pid name began folder status ended
+    wait -n "${!running[@]}" || true
+    for pid in "${!running[@]}"; do
+        read -r name began folder <<<"${running[$pid]}"
+        [[ -s $folder/status ]] || { ! kill -0 "$pid" 2>/dev/null || continue; echo "137 $SECONDS" >"$folder/status"; }
+        read -r status ended <"$folder/status"
+        unset "running[$pid]"
+        printf '# %s\n' "$name"
+        cat "$folder/tap"
+        count "$name" "$status" "$(<"$folder/limit")" "$folder/tap" "$folder/stderr"
+        ((ended - began < 5)) || printf '# %s took %d s\n' "$name" $((ended - began))
+    done
+}
+
+interrupted() {
+    local pid
+    for pid in "${!running[@]}"; do
+        kill -INT -- "-$pid" 2>/dev/null || true
+    done
+    exit 130
+}
+trap interrupted INT TERM
 
 for source in tests/unit/*.c; do
     name=unit/$(basename "$source" .c)
@@ -116,19 +160,14 @@ for source in tests/ranks/*.c tests/gpu/*.c; do
     done
 done
 
-for file in tests/cli/*.bats; do
-    name=cli/$(basename "$file" .bats)
+for file in tests/cli/*.bats tests/hosts/*.bats; do
+    name=${file#tests/} name=${name%.bats}
     if wanted "$name" "$@"; then
-        run "$name" 900 bats --tap --tempdir "$tmp/${name##*/}" "$file"
+        ((${#running[@]} < TEST_JOBS)) || reap
+        begin "$name" 900 bats --tap --tempdir "$tmp/${name//\//-}" "$file"
     fi
 done
-
-for file in tests/hosts/*.bats; do
-    name=hosts/$(basename "$file" .bats)
-    if wanted "$name" "$@"; then
-        run "$name" 900 bats --tap --tempdir "$tmp/${name//\//-}" "$file"
-    fi
-done
+while ((${#running[@]})); do reap; done
 
 # It finds the newest GPU build by itself, and skips where there is none, or no GPU.
 if wanted gpu/run "$@" && [[ -z $SAN ]]; then
