@@ -331,10 +331,10 @@ $(FAKE_TESTS): $(B)/tests/%: $(B)/fake/tests/%.o $(B)/fake/libfake.a $(B)/flags-
 
 # ---- MNIST ---------------------------------------------------------------------------------------------------
 
-build/cpu/idx2png: examples/mnist/idx2png.c $(DK)/src/stb_image_write.h | setup
+build/cpu/idx2png: examples/mnist/idx2png.c examples/mnist/files.c examples/mnist/files.h $(DK)/src/stb_image_write.h | setup
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(CMN_WARN) -O2 -isystem $(DK)/src -o $@ $< -lm
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(CMN_WARN) -O2 -isystem $(DK)/src -o $@ $(filter %.c,$^) -lm
 
 # .source names where the images came from; another MNIST_DIR prepares them anew. The tools are order-only: a new
 # compiler is no reason to unpack 70 000 files again.
