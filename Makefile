@@ -145,7 +145,7 @@ LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group -lopenb
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all darknet-source mnist demo test check-patches bench bench-link bench-slow-link bench-accuracy bench-timeline install uninstall clean \
+.PHONY: all darknet-source mnist demo detection test check-patches bench bench-link bench-slow-link bench-accuracy bench-timeline install uninstall clean \
     distclean help tests FORCE setup
 
 all: $(if $(SAN),$(B)/bin/darknet,$(if $(filter 1,$(GPU)),bin/darknet-gpu,bin/darknet)) ## Build bin/darknet (the default)
@@ -156,6 +156,8 @@ mnist: data/mnist/.source ## Fetch and prepare MNIST in data/mnist (MNIST_DIR=di
 
 demo: all mnist ## Train MNIST on NP=2 ranks; weights, log and chart go to results/mnist
 	@DARKNET='$(B)/bin/darknet' MPIEXEC='$(MPIEXEC)' NP='$(NP)' examples/mnist/demo.sh
+
+detection: data/detection/.source ## Draw MNIST's digits on larger canvases, for detectors, in data/detection
 
 tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) ## Build the test programs alone
 
@@ -203,7 +205,7 @@ TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/d
     MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='-lopenblas -lcjson $(MPI_LIBS) -lm -pthread'
 
 # One call for all purposes: two apt-get at once would wait for each other's lock.
-PURPOSES := build $(if $(filter mnist demo bench bench-slow-link bench-accuracy bench-timeline,$(MAKECMDGOALS)),$(if $(MNIST_DIR),,mnist)) \
+PURPOSES := build $(if $(filter mnist demo detection bench bench-slow-link bench-accuracy bench-timeline,$(MAKECMDGOALS)),$(if $(MNIST_DIR),,mnist)) \
     $(filter demo test bench,$(MAKECMDGOALS)) $(if $(filter bench-%,$(MAKECMDGOALS)),bench) $(if $(filter tests,$(MAKECMDGOALS)),test)
 setup:
 	@setup/install.sh $(PURPOSES)
@@ -331,8 +333,10 @@ $(FAKE_TESTS): $(B)/tests/%: $(B)/fake/tests/%.o $(B)/fake/libfake.a $(B)/flags-
 
 # ---- MNIST ---------------------------------------------------------------------------------------------------
 
-build/cpu/idx2png: examples/mnist/idx2png.c examples/mnist/files.c examples/mnist/files.h $(DK)/src/stb_image_write.h | setup
-	$(say) CC $<
+build/cpu/idx2png: examples/mnist/idx2png.c
+build/cpu/canvases: examples/detection/canvases.c examples/detection/canvas.c examples/detection/canvas.h
+build/cpu/idx2png build/cpu/canvases: examples/mnist/files.c examples/mnist/files.h $(DK)/src/stb_image_write.h | setup
+	$(say) CC $(filter %/$(@F).c,$^)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(CMN_WARN) -O2 -isystem $(DK)/src -o $@ $(filter %.c,$^) -lm
 
@@ -343,6 +347,13 @@ data/mnist/.source: $(if $(MNIST_DIR),$(if $(filter-out x$(subst $() ,_,$(mnist_
         | build/cpu/idx2png
 	$(say) MNIST data/mnist
 	$(Q)examples/mnist/prepare.sh build/cpu/idx2png
+
+# ---- Digits on larger canvases, for detectors ----------------------------------------------------------------
+
+# Drawn anew whenever MNIST is, and when they would look otherwise.
+data/detection/.source: data/mnist/.source examples/detection/prepare.sh $(wildcard examples/detection/canvas*.[ch]) | build/cpu/canvases
+	$(say) DRAW data/detection
+	$(Q)examples/detection/prepare.sh build/cpu/canvases
 
 # ---- What only an installation needs -------------------------------------------------------------------------
 
