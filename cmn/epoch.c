@@ -2,6 +2,7 @@
 #include "training.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,28 @@ static size_t spans_of_step(const struct cmn_training *t)
     size_t ranks = (size_t)t->session->topology.intra_size;
 
     return 2 * layers * passes + 4 * (size_t)t->gradients.tensors + 8 * ranks + 16;
+}
+
+int cmn_training_report(struct cmn_training *t)
+{
+    const struct cmn_session *s = t->session;
+    struct cmn_report_plan plan = {
+        .mode = (enum cmn_report_mode)s->options.report,
+        .answer = s->command->answer,
+        .name = t->name,
+        .json = t->json,
+        .csv = s->options.csv,
+        .chart = s->options.chart,
+        .first = t->first_step,
+        .total = t->net->max_batches,
+    };
+
+    snprintf(t->json, sizeof t->json, "%s", s->options.json);
+    if (!t->json[0]) {
+        snprintf(t->json, sizeof t->json, "%s/%s.json", s->backup, t->name);
+    }
+    t->report = cmn_report_open(&plan);
+    return t->report ? 0 : -1;
 }
 
 int cmn_training_timeline(struct cmn_training *t)

@@ -193,7 +193,6 @@ static void introduce(const struct cmn_training *t)
 static int start(struct cmn_training *t)
 {
     struct cmn_session *s = t->session;
-    char json[2 * CMN_TEXT];
 
     if (s->options.epochs && !s->train_images) {
         return cmn_fail("cmn_epochs=%ld: the length of the training list is not known",
@@ -204,16 +203,8 @@ static int start(struct cmn_training *t)
     t->epoch = s->train_images ? (long)(*t->net->seen / s->train_images) : 0;
     cmn_stop_catch();
     introduce(t);
-    if (s->topology.rank == 0) {
-        snprintf(json, sizeof json, "%s", s->options.json);
-        if (!json[0]) {
-            snprintf(json, sizeof json, "%s/%s.json", s->backup, t->name);
-        }
-        t->report = cmn_report_open((enum cmn_report_mode)s->options.report, json, t->first_step,
-                                    t->net->max_batches);
-        if (!t->report) {
-            return -1;
-        }
+    if (s->topology.rank == 0 && cmn_training_report(t)) {
+        return -1;
     }
     t->began = t->sums.since = t->left = cmn_clock();
     return cmn_training_timeline(t);

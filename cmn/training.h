@@ -17,6 +17,7 @@ struct cmn_training {
     struct cmn_session *session;
     struct network *net;
     char name[256];           /* of the cfg, without folder and extension */
+    char json[2 * CMN_TEXT];  /* file of the log */
     int total, local, offset; /* images of a pass: all ranks, this one, ranks before it */
     int w, h;                 /* of the input, as the cfg says; random=1 changes the network's */
     int attached;             /* gradients lie in the arena */
@@ -76,6 +77,8 @@ int cmn_training_forwarded(struct cmn_training *t, int i);
 int cmn_training_backwarded(struct cmn_training *t, int i);
 /* Local. Moves on what is exchanged in the background. */
 int cmn_training_poll(struct cmn_training *t);
+/* Local, rank 0 (epoch.c). Begins the report. */
+int cmn_training_report(struct cmn_training *t);
 /* Collective (epoch.c). Begins the timeline, if there is to be one. */
 int cmn_training_timeline(struct cmn_training *t);
 /* Local (epoch.c). What this rank has to do while weights are saved, since save_began, is done. */

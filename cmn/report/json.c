@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +19,11 @@ struct cmn_json {
     int rows;
 };
 
-/* The rows of an older log up to iteration `first`; what is no such log has none. */
-static cJSON *older_rows(const char *file, long first)
+/* The array that a log is; NULL: it is none, or cannot be read. */
+static cJSON *parse(const char *file)
 {
     struct stat st;
-    FILE *in = first > 0 ? fopen(file, "r") : NULL;
+    FILE *in = fopen(file, "r");
     char *text = NULL;
     cJSON *rows = NULL;
 
@@ -36,6 +37,14 @@ static cJSON *older_rows(const char *file, long first)
         fclose(in);
     }
     free(text);
+    return rows;
+}
+
+/* The rows of an older log up to iteration `first`; what is no such log has none. */
+static cJSON *older_rows(const char *file, long first)
+{
+    cJSON *rows = first > 0 ? parse(file) : NULL;
+
     for (int i = cJSON_GetArraySize(rows) - 1; i >= 0; i--) {
         const cJSON *iteration =
             cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(rows, i), "iteration");
@@ -126,34 +135,53 @@ static void add_ranks(cJSON *object, const struct cmn_row *row, const struct cmn
 int cmn_json_row(struct cmn_json *j, const struct cmn_row *row, const struct cmn_straggler *s)
 {
     cJSON *object = cJSON_CreateObject();
+    const struct cmn_column *column;
     int result;
 
     if (!object) {
         return cmn_fail("JSON log: out of memory");
     }
-    number(object, "epoch", row->epoch);
-    number(object, "iteration", (double)row->iteration);
-    if (!(row->loss < 0)) {
-        number(object, "main/loss", row->loss);
+    for (int i = 0; (column = cmn_column_at(i)); i++) {
+        if (cmn_column_known(column, row)) {
+            number(object, column->name, cmn_column_get(column, row));
+        }
     }
-    if (!(row->validation_loss < 0)) {
-        number(object, "validation/main/loss", row->validation_loss);
-    }
-    if (row->accuracy >= 0) {
-        number(object, "main/accuracy", row->accuracy);
-    }
-    if (!(row->validation_loss < 0)) {
-        number(object, "validation/main/accuracy", row->validation_accuracy);
-    }
-    number(object, "lr", row->lr);
-    number(object, "images/s", row->images_per_s);
-    number(object, "elapsed_time", row->elapsed);
-    number(object, "share/compute", row->compute);
-    number(object, "share/exchange", row->exchange);
-    number(object, "share/load", row->load);
     add_ranks(object, row, s);
     result = append_object(j, object);
     cJSON_Delete(object);
+    return result;
+}
+
+static struct cmn_row row_of(const cJSON *object)
+{
+    const struct cmn_column *column;
+    struct cmn_row row = {0};
+
+    for (int i = 0; (column = cmn_column_at(i)); i++) {
+        const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, column->name);
+        double none = column->optional ? -1 : 0;
+        cmn_column_set(column, &row,
+                       cJSON_IsNumber(item) ? item->valuedouble
+                       : cJSON_IsNull(item) ? (double)NAN
+                                            : none);
+    }
+    return row;
+}
+
+int cmn_json_read(const char *file, int (*each)(void *to, const struct cmn_row *row), void *to)
+{
+    cJSON *rows = parse(file);
+    int result = 0;
+
+    if (!cJSON_IsArray(rows)) {
+        cJSON_Delete(rows);
+        return cmn_fail("%s: cannot be read as a JSON log of a training", file);
+    }
+    for (const cJSON *object = rows->child; object && !result; object = object->next) {
+        struct cmn_row row = row_of(object);
+        result = each(to, &row);
+    }
+    cJSON_Delete(rows);
     return result;
 }
 

@@ -7,21 +7,22 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "report/chart.h"
 #include "terminal.h"
 
 enum { LINE = 512, BAR = 30 };
 
 struct cmn_report {
-    enum cmn_report_mode mode;
+    struct cmn_report_plan plan;
     struct cmn_json *json;
-    long total;
-    int watched; /* a person looks at a terminal */
+    struct cmn_csv *csv;     /* or NULL */
+    struct cmn_chart *chart; /* or NULL */
+    int watched;             /* a person looks at a terminal */
     int rows;
     int bar_drawn;
     int saved; /* the real standard output while Darknet's lines are hidden, or -1 */
     FILE *out; /* where rows and bar go; NULL: nowhere */
     double started, drawn;
-    long first; /* iteration at which this run began */
 };
 
 /* Takes the standard output away from Darknet, keeping it for the table. */
@@ -35,30 +36,63 @@ static int hide_darknet(struct cmn_report *r)
         return cmn_fail("report: cannot redirect the standard output");
     }
     close(null);
-    if (r->mode != CMN_REPORT_QUIET) {
+    if (r->plan.mode != CMN_REPORT_QUIET) {
         int copy = dup(r->saved);
         r->out = copy < 0 ? NULL : fdopen(copy, "w");
     }
     return 0;
 }
 
-struct cmn_report *cmn_report_open(enum cmn_report_mode mode, const char *json, long first,
-                                   long total)
+static int add_to_chart(void *chart, const struct cmn_row *row)
+{
+    return cmn_chart_add(chart, row);
+}
+
+/* Two writers of one file would leave nothing that anybody can read. */
+static int compare_names(const struct cmn_report_plan *p)
+{
+    const char *const key[] = {"cmn_json", "cmn_csv", "cmn_chart"};
+    const char *const file[] = {p->json, p->csv, p->chart};
+
+    for (int i = 0; i < 3; i++) {
+        for (int j = 0; j < i; j++) {
+            if (file[i][0] && !strcmp(file[i], file[j])) {
+                return cmn_fail("%s and %s name the same file, %s: give them different names",
+                                key[j], key[i], file[i]);
+            }
+        }
+    }
+    return 0;
+}
+
+static int open_files(struct cmn_report *r)
+{
+    const struct cmn_report_plan *p = &r->plan;
+    const struct cmn_plot plot = {p->name, p->answer, p->total};
+
+    /* The log last: what cannot be had should leave that of an earlier training alone. */
+    if (compare_names(p) || (p->chart[0] && !(r->chart = cmn_chart_open(p->chart, &plot))) ||
+        (p->csv[0] && !(r->csv = cmn_csv_open(p->csv, p->answer, p->first))) ||
+        !(r->json = cmn_json_open(p->json, p->first))) {
+        return -1;
+    }
+    return r->chart && p->first > 0 ? cmn_json_read(p->json, add_to_chart, r->chart) : 0;
+}
+
+struct cmn_report *cmn_report_open(const struct cmn_report_plan *plan)
 {
     struct cmn_report *r = calloc(1, sizeof *r);
+    enum cmn_report_mode mode = plan->mode;
 
     if (!r) {
         cmn_fail("report: out of memory");
         return NULL;
     }
-    r->mode = mode;
-    r->total = total;
+    r->plan = *plan;
     r->saved = -1;
-    r->first = first;
     r->started = cmn_clock();
     r->watched = cmn_terminal_watched();
-    r->json = cmn_json_open(json, first);
-    if (!r->json) {
+    if (open_files(r)) {
         cmn_report_close(r);
         return NULL;
     }
@@ -83,8 +117,25 @@ void cmn_report_clear(struct cmn_report *r)
     }
 }
 
-int cmn_report_row(struct cmn_report *r, const struct cmn_row *row)
+/* Reports that are not the log end with a line; the training goes on. */
+static void give_up(struct cmn_report *r, const char *what)
 {
+    cmn_report_clear(r);
+    cmn_say("%s; the training goes on without %s", cmn_reason(), what);
+}
+
+static void chart_is(struct cmn_report *r, int result)
+{
+    if (result) {
+        give_up(r, "the chart");
+        cmn_chart_close(r->chart);
+        r->chart = NULL;
+    }
+}
+
+int cmn_report_row(struct cmn_report *r, const struct cmn_row *full)
+{
+    const struct cmn_row own = cmn_row_for(full, r->plan.answer), *row = &own;
     struct cmn_straggler straggler;
     char line[LINE];
 
@@ -94,16 +145,24 @@ int cmn_report_row(struct cmn_report *r, const struct cmn_row *row)
     if (r->out) {
         cmn_report_clear(r);
         if (r->rows++ == 0) {
-            cmn_table_heading(line, sizeof line);
+            cmn_table_heading(r->plan.answer, line, sizeof line);
             fprintf(r->out, "%s\n", line);
         }
-        cmn_table_row(row, line, sizeof line);
+        cmn_table_row(r->plan.answer, row, line, sizeof line);
         fprintf(r->out, "%s\n", line);
         if (row->ranks > 0) {
             cmn_ranks_line(row->rank, row->ranks, row->steps, &straggler, line, sizeof line);
             fprintf(r->out, "%s\n", line);
         }
         fflush(r->out);
+    }
+    if (r->csv && cmn_csv_row(r->csv, row)) {
+        give_up(r, "the CSV");
+        cmn_csv_close(r->csv);
+        r->csv = NULL;
+    }
+    if (r->chart) {
+        chart_is(r, cmn_chart_row(r->chart, row));
     }
     return cmn_json_row(r->json, row, &straggler);
 }
@@ -112,27 +171,28 @@ void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, dou
 {
     char bar[BAR + 1];
     double time = cmn_clock();
-    long todo = r->total - iteration;
+    long todo = r->plan.total - iteration;
     double left;
     int filled;
 
-    if (!r->out || !r->watched || r->mode != CMN_REPORT_TABLE || time - r->drawn < 0.1) {
+    chart_is(r, cmn_chart_poll(r->chart));
+    if (!r->out || !r->watched || r->plan.mode != CMN_REPORT_TABLE || time - r->drawn < 0.1) {
         return;
     }
     r->drawn = time;
-    if (r->total <= 0 || todo < 0) {
+    if (r->plan.total <= 0 || todo < 0) {
         fprintf(r->out, "\riteration %ld  epoch %.2f  %.0f images/s\033[K", iteration, epoch,
                 images_per_s);
     } else {
-        filled = (int)(iteration * BAR / r->total);
+        filled = (int)(iteration * BAR / r->plan.total);
         memset(bar, ' ', BAR);
         memset(bar, '#', (size_t)filled);
         bar[BAR] = '\0';
-        left = (time - r->started) / (double)(iteration - r->first) * (double)todo;
+        left = (time - r->started) / (double)(iteration - r->plan.first) * (double)todo;
         fprintf(r->out,
                 "\r[%s] %3ld %%  iteration %ld/%ld  epoch %.2f  %.0f images/s  ETA %ld:%02ld"
                 "\033[K",
-                bar, iteration * 100 / r->total, iteration, r->total, epoch, images_per_s,
+                bar, iteration * 100 / r->plan.total, iteration, r->plan.total, epoch, images_per_s,
                 (long)left / 60, (long)left % 60);
     }
     r->bar_drawn = 1;
@@ -148,6 +208,9 @@ void cmn_report_close(struct cmn_report *r)
         cmn_report_clear(r);
         fflush(r->out);
     }
+    chart_is(r, cmn_chart_finish(r->chart));
+    cmn_chart_close(r->chart);
+    cmn_csv_close(r->csv);
     if (r->out && r->out != stdout) {
         fclose(r->out);
     }

@@ -1,10 +1,11 @@
-/* What people see of a training: table, progress bar and JSON log, written by rank 0 alone.
+/* What people see of a training: table, progress bar, JSON log, CSV and chart, written by rank 0 alone.
  * Names of columns are those of ChainerMN's PrintReport and LogReport. All local. */
 #ifndef CMN_REPORT_H
 #define CMN_REPORT_H
 
 #include <stddef.h>
 
+#include "commands.h"
 #include "options.h"
 
 /* What one rank spent its time with since the row before, in seconds. */
@@ -34,27 +35,59 @@ struct cmn_row {
 
 struct cmn_report;
 
-/* `json` is the file of the JSON log, a whole array after every row. Of an older log the rows up to
- * iteration `first` are kept: the training goes on there. `total` iterations are expected, 0: not
- * known. NULL with a reason when it cannot be set up. */
-struct cmn_report *cmn_report_open(enum cmn_report_mode mode, const char *json, long first,
-                                   long total);
+struct cmn_report_plan {
+    enum cmn_report_mode mode;
+    enum cmn_answer answer;  /* of the command: columns that say nothing about it are left out */
+    const char *name;        /* of the training */
+    const char *json;        /* a whole array after every row */
+    const char *csv, *chart; /* file names, or "" */
+    long
+        first; /* iteration at which the training goes on: of older logs the rows up to it are kept */
+    long total; /* iterations that are expected, 0: not known */
+};
 
-/* Writes one row. 0, or -1 with a reason when the JSON log cannot be written. */
+/* The strings must outlive the report. NULL with a reason when something cannot be set up. */
+struct cmn_report *cmn_report_open(const struct cmn_report_plan *plan);
+
+/* Writes one row. 0, or -1 with a reason when the JSON log cannot be written; when CSV or chart cannot, a line says so and
+ * they end there. */
 int cmn_report_row(struct cmn_report *r, const struct cmn_row *row);
 
 /* Takes the progress bar away, so that something else can be printed. `r` may be NULL. */
 void cmn_report_clear(struct cmn_report *r);
 
-/* Redraws the progress bar, at most ten times a second, on a terminal only. */
+/* Redraws the progress bar, at most ten times a second, on a terminal only; looks after the chart. */
 void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, double images_per_s);
 
-/* Ends the report and gives Darknet its standard output back. */
+/* Ends the report and gives Darknet its standard output back. Waits some seconds at most for the chart. */
 void cmn_report_close(struct cmn_report *r);
 
+/* ---- report/columns.c: what a row holds, in the order in which table, JSON log and CSV have it; all local ---- */
+
+struct cmn_column {
+    const char *name;
+    size_t at;          /* of struct cmn_row: a double, or `iteration` */
+    int optional;       /* a negative value is none: not known */
+    unsigned answers;   /* 1 << cmn_answer of each kind of command that has it; 0: all have it */
+    int width;          /* in the table; 0: it is not there */
+    const char *format; /* in the table */
+};
+
+/* cmn_column_at(0) … until NULL. */
+const struct cmn_column *cmn_column_at(int i);
+
+/* Whether a command of that kind has the column; its value in a row, and whether there is one. */
+int cmn_column_of(const struct cmn_column *c, enum cmn_answer answer);
+double cmn_column_get(const struct cmn_column *c, const struct cmn_row *row);
+void cmn_column_set(const struct cmn_column *c, struct cmn_row *row, double value);
+int cmn_column_known(const struct cmn_column *c, const struct cmn_row *row);
+
+/* The row without the columns that a command of that kind does not have. */
+struct cmn_row cmn_row_for(const struct cmn_row *row, enum cmn_answer answer);
+
 /* report/table.c: a heading line and one line of a row; `text` of `bytes` is filled. */
-void cmn_table_heading(char *text, size_t bytes);
-void cmn_table_row(const struct cmn_row *row, char *text, size_t bytes);
+void cmn_table_heading(enum cmn_answer answer, char *text, size_t bytes);
+void cmn_table_row(enum cmn_answer answer, const struct cmn_row *row, char *text, size_t bytes);
 
 /* report/ranks.c: who makes the others wait. All local. */
 
@@ -81,5 +114,16 @@ struct cmn_json;
 struct cmn_json *cmn_json_open(const char *file, long first);
 int cmn_json_row(struct cmn_json *j, const struct cmn_row *row, const struct cmn_straggler *s);
 void cmn_json_close(struct cmn_json *j);
+
+/* Calls `each` with each row of a log, without the ranks. 0; -1 with a reason when the file holds no log, or `each` has
+ * returned -1. */
+int cmn_json_read(const char *file, int (*each)(void *to, const struct cmn_row *row), void *to);
+
+/* report/csv.c: RFC 4180, the columns of `answer`. Of an older file the rows up to iteration `first` stay. Whole lines at
+ * every moment. 0, or -1 (NULL) with a reason. */
+struct cmn_csv;
+struct cmn_csv *cmn_csv_open(const char *file, enum cmn_answer answer, long first);
+int cmn_csv_row(struct cmn_csv *c, const struct cmn_row *row);
+void cmn_csv_close(struct cmn_csv *c);
 
 #endif

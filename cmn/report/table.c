@@ -2,61 +2,33 @@
 
 #include "report/report.h"
 
-static const char *const heading[] = {
-    "epoch",
-    "iteration",
-    "main/loss",
-    "validation/main/loss",
-    "main/accuracy",
-    "validation/main/accuracy",
-    "lr",
-    "images/s",
-    "elapsed_time",
-};
-
-static const int width[] = {8, 10, 10, 21, 14, 25, 12, 10, 12};
-
-enum { COLUMNS = sizeof heading / sizeof heading[0] };
-
-void cmn_table_heading(char *text, size_t bytes)
+void cmn_table_heading(enum cmn_answer answer, char *text, size_t bytes)
 {
+    const struct cmn_column *c;
     size_t used = 0;
 
     text[0] = '\0';
-    for (int i = 0; i < COLUMNS && used < bytes; i++) {
-        used += (size_t)snprintf(text + used, bytes - used, "%-*s", width[i] + 1, heading[i]);
+    for (int i = 0; (c = cmn_column_at(i)) && used < bytes; i++) {
+        if (c->width && cmn_column_of(c, answer)) {
+            used += (size_t)snprintf(text + used, bytes - used, "%-*s", c->width + 1, c->name);
+        }
     }
 }
 
-/* One cell; a negative value that `optional` marks is left blank. */
-static size_t cell(char *text, size_t bytes, int column, const char *format, double value,
-                   int optional)
+void cmn_table_row(enum cmn_answer answer, const struct cmn_row *row, char *text, size_t bytes)
 {
-    char number[32] = "";
-
-    if (!optional || !(value < 0)) {
-        snprintf(number, sizeof number, format, value);
-    }
-    return (size_t)snprintf(text, bytes, "%-*s", width[column] + 1, number);
-}
-
-void cmn_table_row(const struct cmn_row *row, char *text, size_t bytes)
-{
-    const double value[COLUMNS] = {
-        row->epoch,    (double)row->iteration,
-        row->loss,     row->validation_loss,
-        row->accuracy, row->validation_loss < 0 ? -1 : row->validation_accuracy,
-        row->lr,       row->images_per_s,
-        row->elapsed,
-    };
-    static const char *const format[COLUMNS] = {
-        "%.2f", "%.0f", "%.6f", "%.6f", "%.4f", "%.4f", "%.6g", "%.0f", "%.1f",
-    };
-    static const int optional[COLUMNS] = {0, 0, 1, 1, 1, 1, 0, 0, 0};
+    const struct cmn_column *c;
     size_t used = 0;
 
     text[0] = '\0';
-    for (int i = 0; i < COLUMNS && used < bytes; i++) {
-        used += cell(text + used, bytes - used, i, format[i], value[i], optional[i]);
+    for (int i = 0; (c = cmn_column_at(i)) && used < bytes; i++) {
+        char number[32] = "";
+        if (!c->width || !cmn_column_of(c, answer)) {
+            continue;
+        }
+        if (cmn_column_known(c, row)) {
+            snprintf(number, sizeof number, c->format, cmn_column_get(c, row));
+        }
+        used += (size_t)snprintf(text + used, bytes - used, "%-*s", c->width + 1, number);
     }
 }

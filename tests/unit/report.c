@@ -39,8 +39,8 @@ static void table_columns_line_up(void **state)
     char heading[512], row[512];
 
     (void)state;
-    cmn_table_heading(heading, sizeof heading);
-    cmn_table_row(&full, row, sizeof row);
+    cmn_table_heading(CMN_CLASSES, heading, sizeof heading);
+    cmn_table_row(CMN_CLASSES, &full, row, sizeof row);
     for (size_t i = 0; i < COUNT(names); i++) {
         char name[64];
         const char *at;
@@ -62,7 +62,7 @@ static void table_leaves_unknown_cells_blank(void **state)
     int words = 0, used, at = 0;
 
     (void)state;
-    cmn_table_row(&row, text, sizeof text);
+    cmn_table_row(CMN_CLASSES, &row, text, sizeof text);
     while (sscanf(text + at, "%63s%n", word, &used) == 1) {
         words++;
         at += used;
@@ -80,11 +80,11 @@ static void table_fits(void **state)
     row.loss = row.images_per_s = row.elapsed = 1e30;
     row.iteration = 2000000000L;
     memset(text, 'x', sizeof text);
-    cmn_table_row(&row, text, 32);
+    cmn_table_row(CMN_CLASSES, &row, text, 32);
     assert_non_null(memchr(text, '\0', 32));
     assert_int_equal(text[32], 'x');
     memset(text, 'x', sizeof text);
-    cmn_table_heading(text, 32);
+    cmn_table_heading(CMN_CLASSES, text, 32);
     assert_non_null(memchr(text, '\0', 32));
     assert_int_equal(text[32], 'x');
 }

@@ -1,0 +1,325 @@
+#include "report/chart.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "log.h"
+
+/* Seconds that are waited for gnuplot: a picture takes a fraction of one. */
+enum { AT_MOST = 10 };
+
+/* Between two pictures, so many times what one takes: then drawing never has more than a tenth of a core. */
+enum { PATIENCE = 9 };
+
+struct cmn_chart {
+    char *file, *next; /* the name, and that while the picture is drawn */
+    struct cmn_plot plot;
+    struct cmn_series series;
+    int due;     /* rows have come that are not drawn */
+    pid_t pid;   /* gnuplot, or 0 */
+    int drawing; /* and it draws: at first it is only tried */
+    int said;    /* what gnuplot complains of: memory under a file's descriptor, or -1 */
+    double began, ended;
+};
+
+static int fails(const struct cmn_chart *c, const char *why)
+{
+    return cmn_fail("chart %s: %s", c->file, why);
+}
+
+/* ---- gnuplot's process ---- */
+
+/* A file in memory, with the script. */
+static int write_script(const struct cmn_chart *c)
+{
+    int fd = memfd_create("chart", MFD_CLOEXEC), copy = fd < 0 ? -1 : dup(fd);
+    FILE *out = copy < 0 ? NULL : fdopen(copy, "w");
+    int failed = !out;
+
+    if (out) {
+        cmn_plot_script(&c->plot, &c->series, out);
+        failed = ferror(out);
+        failed = fclose(out) || failed || lseek(fd, 0, SEEK_SET);
+    } else if (copy >= 0) {
+        close(copy);
+    }
+    if (failed && fd >= 0) {
+        close(fd);
+    }
+    return failed ? -1 : fd;
+}
+
+/* No shell sees a name, and no file descriptor of MPI or CUDA is left to the child. glibc starts it without a copy of this
+ * process and without calling what MPI wants to know of a fork. */
+static int start(struct cmn_chart *c, int in, int out)
+{
+    static char name[] = "gnuplot", no_own_settings[] = "-d";
+    char *argv[] = {name, no_own_settings, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t blocked, usual;
+    int reason;
+
+    /* Ctrl-C is for the training, which then has its last rows drawn. */
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGINT);
+    sigaddset(&blocked, SIGTERM);
+    sigemptyset(&usual);
+    sigaddset(&usual, SIGPIPE);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigmask(&attributes, &blocked);
+    posix_spawnattr_setsigdefault(&attributes, &usual);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, c->said, STDERR_FILENO);
+#if __GLIBC_PREREQ(2, 34)
+    posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+#endif
+    reason = posix_spawnp(&c->pid, name, &actions, &attributes, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    if (reason) {
+        c->pid = 0;
+    }
+    return reason;
+}
+
+/* It has the rank's core to itself no more than any other, and takes what the ranks leave. */
+static void step_aside(pid_t pid)
+{
+    cpu_set_t all;
+
+    memset(&all, 0xff, sizeof all);
+    sched_setaffinity(pid, sizeof all, &all);
+    setpriority(PRIO_PROCESS, (id_t)pid, 10);
+}
+
+static int spawn(struct cmn_chart *c)
+{
+    int in = write_script(c), out, reason;
+
+    c->said = memfd_create("chart", MFD_CLOEXEC);
+    if (in < 0 || c->said < 0) {
+        reason = errno;
+        if (in >= 0) {
+            close(in);
+        }
+        return fails(c, strerror(reason));
+    }
+    out = open(c->next, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (out < 0) {
+        reason = errno;
+        close(in);
+        return fails(c, strerror(reason));
+    }
+    reason = start(c, in, out);
+    close(in);
+    close(out);
+    if (reason) {
+        unlink(c->next);
+    }
+    if (reason == ENOENT || reason == EACCES) {
+        return fails(c, "gnuplot is needed to draw it, and not installed: install it (Debian: "
+                        "gnuplot-nox), or leave cmn_chart away");
+    }
+    if (reason) {
+        return cmn_fail("chart %s: gnuplot: %s", c->file, strerror(reason));
+    }
+    step_aside(c->pid);
+    c->began = cmn_clock();
+    c->drawing = c->series.rows > 0;
+    c->due = 0;
+    return 0;
+}
+
+/* ---- its end ---- */
+
+/* The first line that gnuplot has complained in, without its pointer below a place in the script. */
+static int complain(const struct cmn_chart *c)
+{
+    char text[512];
+    ssize_t n = pread(c->said, text, sizeof text - 1, 0);
+    char *line = text;
+
+    text[n > 0 ? n : 0] = '\0';
+    while (*line) {
+        size_t length = strcspn(line, "\n");
+        size_t blank = strspn(line, " ^\t\r");
+        if (blank < length) {
+            line[length] = '\0';
+            return cmn_fail("chart %s: gnuplot says: %s", c->file, line + blank);
+        }
+        line += length + (line[length] != '\0');
+    }
+    return fails(c, "gnuplot has failed without a word");
+}
+
+/* Whether the picture has its end: a full disk does not always make gnuplot complain. */
+static int whole(const char *file)
+{
+    static const unsigned char last[] = {'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82};
+    unsigned char end[sizeof last] = "";
+    FILE *in = fopen(file, "r");
+    int result = in && !fseek(in, -(long)sizeof last, SEEK_END) &&
+                 fread(end, 1, sizeof end, in) == sizeof end && !memcmp(end, last, sizeof last);
+
+    if (in) {
+        fclose(in);
+    }
+    return result;
+}
+
+/* What is drawn takes the place of the picture before. */
+static int take(const struct cmn_chart *c, int status)
+{
+    if (status) {
+        return complain(c);
+    }
+    if (!c->drawing) {
+        return unlink(c->next) ? fails(c, strerror(errno)) : 0;
+    }
+    if (!whole(c->next)) {
+        return fails(c, "gnuplot has not written all of it: is the disk full?");
+    }
+    return rename(c->next, c->file) ? fails(c, strerror(errno)) : 0;
+}
+
+static void forget(struct cmn_chart *c)
+{
+    if (c->said >= 0) {
+        close(c->said);
+        c->said = -1;
+    }
+    c->pid = 0;
+    c->ended = cmn_clock();
+}
+
+static void stop(struct cmn_chart *c)
+{
+    kill(c->pid, SIGKILL);
+    waitpid(c->pid, NULL, 0);
+    unlink(c->next);
+    forget(c);
+}
+
+/* Whether gnuplot has ended, after `seconds` at the latest: 1, 0, or -1 with a reason. */
+static int ended(struct cmn_chart *c, double seconds)
+{
+    const struct timespec while_waiting = {0, 5000000};
+    double began = cmn_clock();
+    int status = 0, result;
+    pid_t pid;
+
+    while (!(pid = waitpid(c->pid, &status, WNOHANG)) && cmn_clock() - began < seconds) {
+        nanosleep(&while_waiting, NULL);
+    }
+    if (!pid) {
+        return 0;
+    }
+    result = take(c, pid < 0 ? 0 : status);
+    if (result) {
+        unlink(c->next);
+    }
+    forget(c);
+    return result ? -1 : 1;
+}
+
+static int await(struct cmn_chart *c)
+{
+    int result = ended(c, AT_MOST);
+
+    if (result) {
+        return result < 0 ? -1 : 0;
+    }
+    stop(c);
+    return cmn_fail("chart %s: gnuplot has not ended within %d s", c->file, AT_MOST);
+}
+
+/* ---- the chart ---- */
+
+struct cmn_chart *cmn_chart_open(const char *file, const struct cmn_plot *plot)
+{
+    struct cmn_chart *c = calloc(1, sizeof *c);
+    struct stat st;
+
+    if (!c || !(c->file = strdup(file)) || !(c->next = malloc(strlen(file) + sizeof ".new"))) {
+        cmn_fail("chart: out of memory");
+        free(c ? c->file : NULL);
+        free(c);
+        return NULL;
+    }
+    sprintf(c->next, "%s.new", file);
+    c->plot = *plot;
+    c->said = -1;
+    if (!stat(file, &st) && !S_ISREG(st.st_mode)) {
+        fails(c, "something that is not a file has this name");
+    } else if (!spawn(c) && !await(c)) {
+        return c;
+    }
+    cmn_chart_close(c);
+    return NULL;
+}
+
+int cmn_chart_add(struct cmn_chart *c, const struct cmn_row *row)
+{
+    struct cmn_row own = *row;
+
+    own.rank = NULL;
+    own.ranks = 0;
+    c->due = 1;
+    return cmn_series_add(&c->series, &own);
+}
+
+int cmn_chart_row(struct cmn_chart *c, const struct cmn_row *row)
+{
+    return cmn_chart_add(c, row) || cmn_chart_poll(c) ? -1 : 0;
+}
+
+int cmn_chart_poll(struct cmn_chart *c)
+{
+    if (!c || (c->pid && ended(c, 0) < 0)) {
+        return c ? -1 : 0;
+    }
+    if (c->pid || !c->due || cmn_clock() < c->ended + PATIENCE * (c->ended - c->began)) {
+        return 0;
+    }
+    return spawn(c);
+}
+
+int cmn_chart_finish(struct cmn_chart *c)
+{
+    if (!c || (c->pid && await(c))) {
+        return c ? -1 : 0;
+    }
+    return c->due && (spawn(c) || await(c)) ? -1 : 0;
+}
+
+void cmn_chart_close(struct cmn_chart *c)
+{
+    if (!c) {
+        return;
+    }
+    if (c->pid) {
+        stop(c);
+    }
+    if (c->said >= 0) {
+        close(c->said);
+    }
+    cmn_series_free(&c->series);
+    free(c->file);
+    free(c->next);
+    free(c);
+}

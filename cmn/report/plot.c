@@ -1,0 +1,306 @@
+#include <math.h>
+#include <stddef.h>
+
+#include "report/chart.h"
+
+/* Colours of M. Okabe and K. Ito, "Color Universal Design" (2008): told apart by eyes of all kinds. Points differ, too. */
+#define BLUE "#0072B2"
+#define ORANGE "#D55E00"
+#define PINK "#CC79A7"
+#define GREEN "#009E73"
+#define GREY "#555555"
+
+/* Fewer rows are marked by points. */
+enum { FEW = 40 };
+
+/* Columns of the data that the script holds, as gnuplot counts them. */
+enum column { ITERATION = 1, LOSS, VALID_LOSS, RIGHT, VALID_RIGHT, MAP, MAP95, RATE, SPEED };
+
+struct curve {
+    enum column column;
+    size_t at; /* of struct cmn_row */
+    const char *title, *colour;
+    int point;
+    double scale;
+    int best;           /* 1: the largest, -1: the smallest value is told, 0: neither */
+    const char *format; /* of the value that is told */
+};
+
+#define AT(field) offsetof(struct cmn_row, field)
+
+struct panel {
+    const char *title;
+    enum cmn_answer answer; /* CMN_NO_ANSWER: of all commands */
+    double left, right, bottom, top;
+    double most; /* the axis ends here, 0: where it likes */
+    int logs;    /* a wide range is drawn on a logarithmic axis */
+    const char *key;
+    struct curve curve[2];
+};
+
+static const struct panel panels[] = {
+    {"loss",
+     CMN_NO_ANSWER,
+     0.075,
+     0.485,
+     0.47,
+     0.865,
+     0,
+     1,
+     "top right",
+     {{LOSS, AT(loss), "training", BLUE, 7, 1, 0, "%.4g"},
+      {VALID_LOSS, AT(validation_loss), "validation", ORANGE, 5, 1, -1, "%.4g"}}},
+    {"accuracy, %",
+     CMN_CLASSES,
+     0.565,
+     0.975,
+     0.47,
+     0.865,
+     100,
+     0,
+     "bottom right",
+     {{RIGHT, AT(accuracy), "training", BLUE, 7, 100, 0, "%.2f"},
+      {VALID_RIGHT, AT(validation_accuracy), "validation", ORANGE, 5, 100, 1, "%.2f"}}},
+    {"mAP on the validation list, %",
+     CMN_BOXES,
+     0.565,
+     0.975,
+     0.47,
+     0.865,
+     100,
+     0,
+     "bottom right",
+     {{MAP, AT(validation_map), "IoU 0.5", ORANGE, 5, 100, 1, "%.1f"},
+      {MAP95, AT(validation_map95), "IoU 0.5 to 0.95", PINK, 9, 100, 1, "%.1f"}}},
+    {"learning rate",
+     CMN_NO_ANSWER,
+     0.075,
+     0.485,
+     0.085,
+     0.37,
+     0,
+     1,
+     "top right",
+     {{RATE, AT(lr), "", GREY, 7, 1, 0, "%.4g"}}},
+    {"images/s",
+     CMN_NO_ANSWER,
+     0.565,
+     0.975,
+     0.085,
+     0.37,
+     0,
+     0,
+     "bottom right",
+     {{SPEED, AT(images_per_s), "", GREEN, 7, 1, 0, "%.0f"}}},
+};
+
+enum { PANELS = sizeof panels / sizeof panels[0], CURVES = 2 };
+
+static double value_at(const struct curve *c, const struct cmn_row *row)
+{
+    const char *field = (const char *)row + c->at;
+    double value = *(const double *)(const void *)field;
+
+    /* Only what is optional can be negative. */
+    return value < 0 || !isfinite(value) ? NAN : value * c->scale;
+}
+
+struct range {
+    int n;
+    double least, most, last;
+};
+
+static struct range range_of(const struct curve *c, const struct cmn_series *s)
+{
+    struct range r = {0, HUGE_VAL, 0, 0};
+
+    for (int i = 0; i < s->rows && c->title; i++) {
+        double value = value_at(c, &s->row[i]);
+        if (!isnan(value)) {
+            r.n++;
+            r.least = fmin(r.least, value);
+            r.most = fmax(r.most, value);
+            r.last = value;
+        }
+    }
+    return r;
+}
+
+/* Between single quotes of gnuplot: one of these is doubled. */
+static void quoted(FILE *out, const char *text)
+{
+    putc('\'', out);
+    for (; *text; text++) {
+        if (*text == '\'') {
+            putc('\'', out);
+        }
+        putc((unsigned char)*text < ' ' ? '?' : *text, out);
+    }
+    putc('\'', out);
+}
+
+static void data(const struct cmn_plot *plot, const struct cmn_series *s, FILE *out)
+{
+    fprintf(out, "$rows << END_OF_ROWS\n");
+    for (int i = 0; i < s->rows; i++) {
+        int column = ITERATION;
+        fprintf(out, "%ld", s->row[i].iteration);
+        while (++column <= SPEED) {
+            double value = NAN;
+            for (int p = 0; p < PANELS * CURVES; p++) {
+                const struct panel *panel = &panels[p / CURVES];
+                const struct curve *c = &panel->curve[p % CURVES];
+                if (c->title && (int)c->column == column &&
+                    (panel->answer == CMN_NO_ANSWER || panel->answer == plot->answer)) {
+                    value = value_at(c, &s->row[i]);
+                }
+            }
+            fprintf(out, isnan(value) ? " nan" : " %.7g", value);
+        }
+        putc('\n', out);
+    }
+    fprintf(out, "END_OF_ROWS\n");
+}
+
+/* A rate that burn_in raises from next to nothing, or a loss that falls by orders of magnitude. */
+static void axis(const struct panel *p, const struct range range[CURVES], FILE *out)
+{
+    double least = fmin(range[0].least, range[1].least);
+    double most = fmax(range[0].most, range[1].most);
+
+    if (p->logs && least > 0 && most / least > 30) {
+        fprintf(out, "set logscale y\nset format y '%%g'\nset yrange [%.6g:%.6g]\n",
+                fmax(least, most * 1e-5) / 1.5, most * 1.5);
+        return;
+    }
+    fprintf(out, "unset logscale y\nset format y '%%g'\n");
+    if (p->most > 0) {
+        fprintf(out, "set yrange [%.6g:%g]\n", fmax(0, least - 0.1 * (p->most - least)), p->most);
+    } else {
+        fprintf(out, "set yrange [0:%.6g]\n", most > 0 ? most * 1.1 : 1);
+    }
+}
+
+/* What the curve is, and its latest value. */
+static void name_curve(const struct curve *c, const struct range *r, char *text, size_t bytes)
+{
+    char last[32], best[32], extreme[48] = "";
+
+    snprintf(last, sizeof last, c->format, r->last);
+    snprintf(best, sizeof best, c->format, c->best > 0 ? r->most : r->least);
+    if (c->best && r->n > 1) {
+        snprintf(extreme, sizeof extreme, " (%s %s)", c->best > 0 ? "best" : "least", best);
+    }
+    snprintf(text, bytes, "%s %s%s", c->title, last, extreme);
+}
+
+static void draw_curve(const struct curve *c, const struct range *r, FILE *out)
+{
+    char name[128];
+
+    name_curve(c, r, name, sizeof name);
+    fprintf(out, "$rows using 1:%d with %s linecolor '%s' linewidth 2 pointtype %d pointsize 0.7",
+            (int)c->column, r->n <= FEW ? "linespoints" : "lines", c->colour, c->point);
+    fprintf(out, " title ");
+    quoted(out, c->title[0] ? name : "");
+}
+
+static void draw(const struct panel *p, const struct cmn_series *s, int wide, FILE *out)
+{
+    struct range range[CURVES] = {range_of(&p->curve[0], s), range_of(&p->curve[1], s)};
+    const char *separator = "plot ";
+    char title[128], value[64] = "";
+
+    fprintf(out,
+            "set lmargin at screen %g\nset rmargin at screen %g\n"
+            "set bmargin at screen %g\nset tmargin at screen %g\n",
+            p->left, wide ? 0.975 : p->right, p->bottom, p->top);
+    /* The only curve of a panel needs no key. */
+    if (range[0].n && !p->curve[0].title[0]) {
+        name_curve(&p->curve[0], &range[0], value, sizeof value);
+    }
+    snprintf(title, sizeof title, "%s%s", p->title, value);
+    fprintf(out, "set title ");
+    quoted(out, title);
+    fprintf(out, " font ',12' textcolor '#222222'\nset key %s\n", p->key);
+    if (!range[0].n && !range[1].n) {
+        fprintf(out, "unset logscale y\nset yrange [0:1]\nset format y ''\n"
+                     "set label 9 'none yet' at graph 0.5, graph 0.5 center textcolor '#888888'\n"
+                     "plot -1 notitle\nunset label 9\n");
+        return;
+    }
+    axis(p, range, out);
+    for (int i = 0; i < CURVES; i++) {
+        if (range[i].n) {
+            fputs(separator, out);
+            draw_curve(&p->curve[i], &range[i], out);
+            separator = ", \\\n     ";
+        }
+    }
+    putc('\n', out);
+}
+
+static void heading(const struct cmn_plot *plot, const struct cmn_row *last, FILE *out)
+{
+    char text[160];
+    size_t used;
+
+    fprintf(out, "set label 1 ");
+    quoted(out, plot->title);
+    fprintf(out, " at screen 0.03, screen 0.955 left font ',15' textcolor '#222222'\n");
+    used = (size_t)snprintf(text, sizeof text, "iteration %ld", last->iteration);
+    if (plot->total > 0) {
+        used += (size_t)snprintf(text + used, sizeof text - used, " of %ld", plot->total);
+    }
+    if (last->epoch > 0) {
+        snprintf(text + used, sizeof text - used, ", epoch %.2f", last->epoch);
+    }
+    fprintf(out, "set label 2 ");
+    quoted(out, text);
+    fprintf(out, " at screen 0.975, screen 0.955 right font ',11' textcolor '#555555'\n");
+}
+
+/* A training of one row has no extent, and an axis needs some. */
+static void iterations(const struct cmn_series *s, FILE *out)
+{
+    long first = s->row[0].iteration, last = s->row[s->rows - 1].iteration;
+
+    first = first < last / 10 ? 0 : first;
+    fprintf(out, "set xrange [%ld:%ld]\n", first < last ? first : first - 1,
+            last > first ? last : first + 1);
+}
+
+void cmn_plot_script(const struct cmn_plot *plot, const struct cmn_series *s, FILE *out)
+{
+    int drawn = 0;
+
+    /* Names are no markup: noenhanced. */
+    fprintf(out, "set terminal pngcairo size 1000,700 noenhanced font 'DejaVu Sans,10' "
+                 "background '#ffffff'\n");
+    if (!s->rows) {
+        return;
+    }
+    fprintf(out, "set encoding utf8\nset datafile missing 'nan'\n");
+    data(plot, s, out);
+    fprintf(out, "set multiplot\n"
+                 "set border 3 linecolor '#888888'\n"
+                 "set tics nomirror scale 0.5 textcolor '#333333'\n"
+                 "set grid linecolor '#dddddd' linewidth 1 linetype 1\n"
+                 "set key reverse Left samplen 2 textcolor '#333333'\n"
+                 "set format x '%%.10g'\n");
+    iterations(s, out);
+    heading(plot, &s->row[s->rows - 1], out);
+    for (int i = 0; i < PANELS; i++) {
+        if (panels[i].answer != CMN_NO_ANSWER && panels[i].answer != plot->answer) {
+            continue;
+        }
+        if (panels[i].bottom < 0.2) {
+            fprintf(out, "set xlabel 'iteration' textcolor '#333333'\n");
+        }
+        draw(&panels[i], s, i == 0 && plot->answer == CMN_NO_ANSWER, out);
+        if (!drawn++) {
+            fprintf(out, "unset label 1\nunset label 2\n");
+        }
+    }
+    fprintf(out, "unset multiplot\n");
+}
