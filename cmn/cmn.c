@@ -70,6 +70,7 @@ void cmn_fatal(const char *message)
 static void close_job(void)
 {
     fflush(NULL);
+    cmn_end_report();
     cmn_job.on = 0;
     cmn_world_close();
     cmn_session_close(&cmn_job);

@@ -80,6 +80,14 @@ void cmn_free(struct network *net)
     }
 }
 
+void cmn_end_report(void)
+{
+    if (trained) {
+        cmn_report_close(trained->report);
+        trained->report = NULL;
+    }
+}
+
 /* What follows depends on the file: ranks with different ones would part ways. */
 static int compare_data(const struct list *options)
 {

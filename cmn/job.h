@@ -14,4 +14,7 @@ void cmn_end_first(void);
 /* Local. Does not return when the result is negative: ends the job with the reason noted last. */
 void cmn_check(int result);
 
+/* Local (hooks.c). The report of a network that its trainer does not free comes to its end. */
+void cmn_end_report(void);
+
 #endif

@@ -19,6 +19,8 @@ static const struct cmn_tool table[] = {
     {"bench", "[-sizes LIST] [-communicators LIST] [-iters N] [-json]",
      "under mpiexec: time and bandwidth of each communicator and of MPI_Allreduce, sums verified",
      NULL, cmn_tool_bench, 0},
+    {"chart", "LOG.json PICTURE.png",
+     "draws a training's log, as cmn_chart draws it during the training", cmn_tool_chart, NULL, 0},
     {"man", "", "the manual page, for man(1)", cmn_tool_man, NULL, 0},
     {"help", "", "this list", help, NULL, 0},
 };

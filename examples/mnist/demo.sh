@@ -26,9 +26,9 @@ mkdir -p "$results"
 # What an earlier run left must not pass for this one's.
 rm -f "$log" "$chart"
 
-readable "${mpiexec[@]}" -n "$np" "$darknet" classifier train cfg/mnist.data cfg/mnist_mlp.cfg -cmn -cmn_report_every 100
+readable "${mpiexec[@]}" -n "$np" "$darknet" classifier train cfg/mnist.data cfg/mnist_mlp.cfg -cmn \
+    -cmn_report_every 100 -cmn_chart "$chart"
 
-examples/mnist/plot.sh "$log" "$chart"
 accuracy=$(jq -r '[.[]["validation/main/accuracy"] // empty] | last // empty
     | 100 * . | . * 100 | round / 100' "$log")
 if [[ -z $accuracy ]]; then

@@ -1,0 +1,71 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "log.h"
+#include "report/chart.h"
+#include "tools/tools.h"
+
+/* What the rows of a log tell about the command that has written it. */
+struct log_facts {
+    enum cmn_answer answer;
+    long rows;
+};
+
+static int look(void *to, const struct cmn_row *row)
+{
+    struct log_facts *facts = to;
+
+    facts->rows++;
+    if (!(row->validation_map < 0)) {
+        facts->answer = CMN_BOXES;
+    } else if (facts->answer == CMN_NO_ANSWER &&
+               !(row->accuracy < 0 && row->validation_accuracy < 0)) {
+        facts->answer = CMN_CLASSES;
+    }
+    return 0;
+}
+
+static int add(void *to, const struct cmn_row *row)
+{
+    return cmn_chart_add(to, row);
+}
+
+static int draw(const char *log, const char *picture)
+{
+    struct log_facts facts = {CMN_NO_ANSWER, 0};
+    struct cmn_plot plot = {.title = log};
+    struct cmn_chart *chart;
+    int result;
+
+    if (cmn_json_read(log, look, &facts)) {
+        return -1;
+    }
+    if (!facts.rows) {
+        return cmn_fail("%s holds no row", log);
+    }
+    plot.answer = facts.answer;
+    chart = cmn_chart_open(picture, &plot);
+    if (!chart) {
+        return -1;
+    }
+    result = cmn_json_read(log, add, chart) || cmn_chart_finish(chart) ? -1 : 0;
+    cmn_chart_close(chart);
+    return result;
+}
+
+int cmn_tool_chart(int argc, char **argv)
+{
+    if (argc != 3) {
+        fprintf(stderr, "usage: darknet cmn chart LOG.json PICTURE.png\n");
+        return 1;
+    }
+    if (!strcmp(argv[1], argv[2])) {
+        fprintf(stderr, "darknet cmn chart: log and picture are the same file, %s\n", argv[1]);
+        return 1;
+    }
+    if (draw(argv[1], argv[2])) {
+        fprintf(stderr, "darknet cmn chart: %s\n", cmn_reason());
+        return 1;
+    }
+    return 0;
+}
