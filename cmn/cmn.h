@@ -133,6 +133,15 @@ void cmn_written(struct network *net);
  * then Darknet does it. */
 int cmn_validate(struct network *net, char **paths, int n, char **labels, int classes, int top);
 
+/* ---- evaluating ---- */
+
+/* Collective; without -cmn one process does it. Looks for boxes in all images of the file `list`, compares them with those of
+ * their label files, and prints average precision class by class (docs/evaluation.md). `names` may be NULL: the file with
+ * those of the classes. Counts are those of boxes with a score above `thresh`, matched where intersection over
+ * union reaches `iou`; `points` is 0, 11 or 101. `json` is a file for the same as JSON, or NULL. */
+void cmn_map(struct network *net, const char *list, const char *names, float thresh, float iou,
+             int points, const char *json);
+
 /* ---- for programs of your own ----
  *
  *     #include <mpi.h>    // first, if you want the groups

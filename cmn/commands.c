@@ -11,6 +11,7 @@ static const struct cmn_command table[] = {
     {"classifier", "valid", CMN_EVALUATES, CMN_CLASSES, "counts right answers"},
     {"classifier", "*", CMN_REFUSED, CMN_NO_ANSWER, ONE},
     {"detector", "train", CMN_TRAINS, CMN_BOXES, "trains a detector"},
+    {"detector", "map", CMN_EVALUATES, CMN_BOXES, "mean average precision"},
     {"detector", "*", CMN_REFUSED, CMN_NO_ANSWER, ONE},
     {"detect", "*", CMN_REFUSED, CMN_NO_ANSWER, ONE},
     {"classify", "*", CMN_REFUSED, CMN_NO_ANSWER, ONE},
