@@ -159,7 +159,7 @@ demo: all mnist ## Train MNIST on NP=2 ranks; weights, log and chart go to resul
 
 detection: data/detection/.source ## Draw MNIST's digits on larger canvases, for detectors, in data/detection
 
-tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) ## Build the test programs alone
+tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) build/cpu/canvases ## Build the test programs alone
 
 test: all $(if $(filter 1,$(GPU)),,tests) ## Run every test (SAN=address,undefined runs them instrumented)
 	@$(MAKE) --no-print-directory mnist || echo 'MNIST could not be had: tests that need it are skipped'
