@@ -280,12 +280,19 @@ static int finds_boxes(const layer *l)
     return l->type == YOLO || l->type == REGION || l->type == DETECTION;
 }
 
+int cmn_finds_boxes(const struct network *net)
+{
+    const layer *last = &net->layers[net->n - 1];
+
+    return finds_boxes(last) && last->classes > 0;
+}
+
 static int check_network(const network *net, const struct cmn_box_set *set)
 {
     const layer *last = &net->layers[net->n - 1];
     int names = 0;
 
-    if (!finds_boxes(last) || last->classes < 1) {
+    if (!cmn_finds_boxes(net)) {
         return cmn_fail("this network finds no boxes: its last layer must be [yolo], [region] or "
                         "[detection]");
     }

@@ -27,6 +27,9 @@ struct cmn_box_score {
     struct cmn_precision all;
 };
 
+/* Local. Whether the network's last layer is one that finds boxes. */
+int cmn_finds_boxes(const struct network *net);
+
 /* Collective, blocking; t->size may be 1 without MPI. Image i goes to rank i mod size, alone in its batch, so that what is
  * found in it has the same bits on any number of ranks (and of threads of BLAS that each of them has; see
  * docs/evaluation.md). Ends the job when an image or a label file cannot be read; fails for a network that finds no

@@ -77,33 +77,6 @@ void cmn_training_saved(struct cmn_training *t)
     cmn_timeline_span(CMN_SPAN_SAVE, -1, t->save_began, t->left);
 }
 
-static int validate(struct cmn_training *t, struct cmn_row *row)
-{
-    struct cmn_session *s = t->session;
-    struct cmn_score score;
-    double begin = cmn_clock();
-    int chunk = t->net->batch;
-    int w = t->net->w, h = t->net->h;
-
-    if (w != t->w || h != t->h) {
-        resize_network(t->net, t->w, t->h);
-    }
-    /* Shares of a batch may differ by one image: all ranks cut the list by the smallest. */
-    if (cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, &chunk, 1, MPI_INT, MPI_MIN, s->topology.world),
-                      "MPI_Allreduce") ||
-        cmn_gradients_average_statistics(&t->gradients, &s->topology) ||
-        cmn_evaluate(t->net, &s->valid, chunk, &s->topology, &score)) {
-        return cmn_fail_in("validation");
-    }
-    if (w != t->w || h != t->h) {
-        resize_network(t->net, w, h);
-    }
-    cmn_timeline_span(CMN_SPAN_VALIDATE, -1, begin, cmn_clock());
-    row->validation_loss = score.loss;
-    row->validation_accuracy = (double)score.top1 / (double)score.images;
-    return 0;
-}
-
 /* Images a second of all ranks since the last row. The tallies know only those of steps whose sums have arrived. */
 static double speed(const struct cmn_training *t, double seconds)
 {
@@ -158,7 +131,7 @@ static int make_row(struct cmn_training *t, int with_validation)
     struct cmn_rank_times *times = NULL;
     int result = -1;
 
-    if (gather_times(t, &times) || (with_validation && validate(t, &row))) {
+    if (gather_times(t, &times) || (with_validation && cmn_training_validate(t, &row))) {
         goto out;
     }
     row.rank = times;
@@ -257,7 +230,7 @@ int cmn_training_step_done(struct cmn_training *t)
     cmn_watch(NULL);
     images_per_s = speed(t, cmn_clock() - t->sums.since);
     t->row_due |= epoch_ended || (o->report_every && t->steps % o->report_every == 0);
-    validation_due = (validation_due || (last && o->validate)) && s->valid.images;
+    validation_due = (validation_due || (last && o->validate)) && cmn_training_validates(t);
     /* With local steps and double buffering a row waits for sums of which it can tell. */
     if (last || validation_due || (t->row_due && t->sums.images > 0)) {
         t->row_due = 0;

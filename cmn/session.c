@@ -200,6 +200,9 @@ int cmn_session_data(struct cmn_session *s, const struct cmn_data *d)
         return -1;
     }
     s->classes = d->classes;
+    if (s->valid_list[0] && s->command->answer == CMN_BOXES) {
+        cmn_boxes_open(&s->boxes, s->valid_list, "");
+    }
     if (!s->valid_list[0] || s->command->answer != CMN_CLASSES) {
         return 0;
     }

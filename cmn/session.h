@@ -4,6 +4,7 @@
 
 #include "commands.h"
 #include "communicator.h"
+#include "detector.h"
 #include "evaluator.h"
 #include "options.h"
 #include "topology.h"
@@ -35,6 +36,7 @@ struct cmn_session {
     char names[CMN_TEXT];       /* file with those of the classes; empty: none */
     int classes;                /* as the file says; 0: it does not */
     struct cmn_valid_set valid; /* for CMN_CLASSES; images is 0 when there is no list */
+    struct cmn_box_set boxes;   /* the same for CMN_BOXES */
 
     int stop_signal; /* number of the signal that ended the training, or 0 */
 };

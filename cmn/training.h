@@ -9,6 +9,7 @@
 #include "session.h"
 
 struct cmn_report;
+struct cmn_row;
 struct cmn_scatter;
 struct cmn_trace;
 struct network;
@@ -89,6 +90,10 @@ int cmn_training_average(struct cmn_training *t, int settle);
 int cmn_training_settle(struct cmn_training *t);
 /* Collective. `rule` is what Darknet would update with, and becomes what it is to do. */
 int cmn_training_update(struct cmn_training *t, struct cmn_rule *rule);
+/* Local (validation.c). Whether there is something to validate on that this network can answer. */
+int cmn_training_validates(const struct cmn_training *t);
+/* Collective (validation.c). Fills what `row` says of the validation; training goes on as if there had been none. */
+int cmn_training_validate(struct cmn_training *t, struct cmn_row *row);
 /* Collective (epoch.c). After a batch; does nothing unless it brought an update. */
 int cmn_training_step_done(struct cmn_training *t);
 
