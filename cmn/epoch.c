@@ -8,6 +8,8 @@
 
 #include "darknet.h"
 #include "log.h"
+#include "outline.h"
+#include "report/graph.h"
 #include "report/report.h"
 #include "report/trace.h"
 #include "timeline.h"
@@ -20,6 +22,23 @@ static size_t spans_of_step(const struct cmn_training *t)
     size_t ranks = (size_t)t->session->topology.intra_size;
 
     return 2 * layers * passes + 4 * (size_t)t->gradients.tensors + 8 * ranks + 16;
+}
+
+static int draw_graph(const struct cmn_training *t)
+{
+    const char *file = t->session->options.graph;
+    struct cmn_graph graph;
+    int result;
+
+    if (!file[0]) {
+        return 0;
+    }
+    if (cmn_outline(t->net, &t->gradients, t->name, &graph)) {
+        return -1;
+    }
+    result = cmn_graph_write(&graph, file);
+    cmn_graph_free(&graph);
+    return result;
 }
 
 int cmn_training_report(struct cmn_training *t)
@@ -39,6 +58,9 @@ int cmn_training_report(struct cmn_training *t)
     snprintf(t->json, sizeof t->json, "%s", s->options.json);
     if (!t->json[0]) {
         snprintf(t->json, sizeof t->json, "%s/%s.json", s->backup, t->name);
+    }
+    if (draw_graph(t)) {
+        return -1;
     }
     t->report = cmn_report_open(&plan);
     return t->report ? 0 : -1;

@@ -152,5 +152,16 @@ int cmn_gradients_verify(const struct cmn_gradients *g, const struct cmn_topolog
 
 const char *cmn_gradients_layer(const struct network *net, int i)
 {
-    return get_layer_string(net->layers[i].type);
+    switch (net->layers[i].type) { /* those that Darknet has no words for */
+    case UPSAMPLE:
+        return "upsample";
+    case ISEG:
+        return "iseg";
+    case LOGXENT:
+        return "logistic";
+    case L2NORM:
+        return "l2norm";
+    default:
+        return get_layer_string(net->layers[i].type);
+    }
 }

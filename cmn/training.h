@@ -78,7 +78,7 @@ int cmn_training_forwarded(struct cmn_training *t, int i);
 int cmn_training_backwarded(struct cmn_training *t, int i);
 /* Local. Moves on what is exchanged in the background. */
 int cmn_training_poll(struct cmn_training *t);
-/* Local, rank 0 (epoch.c). Begins the report. */
+/* Local, rank 0 (epoch.c). Writes the graph of the network, if there is to be one, and begins the report. */
 int cmn_training_report(struct cmn_training *t);
 /* Collective (epoch.c). Begins the timeline, if there is to be one. */
 int cmn_training_timeline(struct cmn_training *t);

@@ -191,7 +191,7 @@ static void name_curve(const struct curve *c, const struct range *r, char *text,
     if (c->best && r->n > 1) {
         snprintf(extreme, sizeof extreme, " (%s %s)", c->best > 0 ? "best" : "least", best);
     }
-    snprintf(text, bytes, "%s %s%s", c->title, last, extreme);
+    snprintf(text, bytes, "%s: %s%s", c->title, last, extreme);
 }
 
 static void draw_curve(const struct curve *c, const struct range *r, FILE *out)
@@ -260,14 +260,13 @@ static void heading(const struct cmn_plot *plot, const struct cmn_row *last, FIL
     fprintf(out, " at screen 0.975, screen 0.955 right font ',11' textcolor '#555555'\n");
 }
 
-/* A training of one row has no extent, and an axis needs some. */
+/* From the beginning on, unless the rows are those of a late and shorter part. */
 static void iterations(const struct cmn_series *s, FILE *out)
 {
     long first = s->row[0].iteration, last = s->row[s->rows - 1].iteration;
 
-    first = first < last / 10 ? 0 : first;
-    fprintf(out, "set xrange [%ld:%ld]\n", first < last ? first : first - 1,
-            last > first ? last : first + 1);
+    fprintf(out, "set xrange [%ld:%ld]\n", first > last - first && last > first ? first : 0,
+            last > 0 ? last : 1);
 }
 
 void cmn_plot_script(const struct cmn_plot *plot, const struct cmn_series *s, FILE *out)

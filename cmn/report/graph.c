@@ -1,0 +1,142 @@
+#include "report/graph.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "log.h"
+
+static const char *const colour[] = {
+    [CMN_GRAPH_WEIGHTS] = "#cfe3f3",
+    [CMN_GRAPH_JOIN] = "#d5eddd",
+    [CMN_GRAPH_LOSS] = "#f8d9c4",
+    [CMN_GRAPH_OTHER] = "#f2f2f2",
+};
+
+/* Inside of DOT's quotes. */
+static void escaped(FILE *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') {
+            putc('\\', out);
+        }
+        putc((unsigned char)*text < ' ' ? '?' : *text, out);
+    }
+}
+
+/* 1234567 as "1 234 567". */
+static void grouped(FILE *out, size_t n)
+{
+    if (n >= 1000) {
+        grouped(out, n / 1000);
+        fprintf(out, " %03zu", n % 1000);
+    } else {
+        fprintf(out, "%zu", n);
+    }
+}
+
+static void node(FILE *out, int i, const struct cmn_graph_node *n)
+{
+    fprintf(out, "  layer%d [fillcolor=\"%s\", label=\"%d  ", i, colour[n->kind], i);
+    escaped(out, n->name);
+    if (n->detail[0]) {
+        fputs("\\n", out);
+        escaped(out, n->detail);
+    }
+    fputs("\\n", out);
+    escaped(out, n->output);
+    if (n->parameters) {
+        fputs("\\n", out);
+        grouped(out, n->parameters);
+        fputs(" parameters", out);
+    }
+    fputs("\"];\n", out);
+}
+
+static void write_to(FILE *out, const struct cmn_graph *g)
+{
+    size_t parameters = 0;
+
+    for (int i = 0; i < g->nodes; i++) {
+        parameters += g->node[i].parameters;
+    }
+    fputs("digraph network {\n  graph [fontname=\"Helvetica\", labelloc=t, label=\"", out);
+    escaped(out, g->name);
+    fputs(": ", out);
+    grouped(out, parameters);
+    fputs(" parameters\"];\n"
+          "  node [shape=box, style=\"rounded,filled\", color=\"#666666\", fontname=\"Helvetica\", "
+          "fontsize=11];\n"
+          "  edge [color=\"#444444\", arrowsize=0.7];\n"
+          "  input [shape=ellipse, fillcolor=\"#ffffff\", label=\"input\\n",
+          out);
+    escaped(out, g->input);
+    fputs("\"];\n", out);
+    for (int i = 0; i < g->nodes; i++) {
+        node(out, i, &g->node[i]);
+    }
+    for (int i = 0; i < g->edges; i++) {
+        const struct cmn_graph_edge *e = &g->edge[i];
+        if (e->from < 0) {
+            fprintf(out, "  input -> layer%d;\n", e->to);
+        } else {
+            fprintf(out, "  layer%d -> layer%d;\n", e->from, e->to);
+        }
+    }
+    fputs("}\n", out);
+}
+
+static int fails(const char *file)
+{
+    return cmn_fail("graph %s: %s", file, strerror(errno ? errno : EIO));
+}
+
+static int write_file(const struct cmn_graph *g, const char *file, const char *next)
+{
+    FILE *out = fopen(next, "w");
+    int failed;
+
+    if (!out) {
+        return fails(file);
+    }
+    errno = 0;
+    write_to(out, g);
+    failed = ferror(out);
+    failed = fclose(out) || failed || rename(next, file);
+    if (failed) {
+        fails(file);
+        unlink(next);
+    }
+    return failed ? -1 : 0;
+}
+
+int cmn_graph_write(const struct cmn_graph *g, const char *file)
+{
+    size_t bytes = strlen(file) + sizeof ".new";
+    char *next = malloc(bytes);
+    struct stat st;
+    int result;
+
+    if (!next) {
+        return cmn_fail("graph: out of memory");
+    }
+    snprintf(next, bytes, "%s.new", file);
+    /* A device would be replaced by a file. */
+    if (!stat(file, &st) && !S_ISREG(st.st_mode)) {
+        result = cmn_fail("graph %s: something that is not a file has this name", file);
+    } else {
+        result = write_file(g, file, next);
+    }
+    free(next);
+    return result;
+}
+
+void cmn_graph_free(struct cmn_graph *g)
+{
+    free(g->node);
+    free(g->edge);
+    memset(g, 0, sizeof *g);
+}
