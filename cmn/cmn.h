@@ -71,6 +71,9 @@ void cmn_data(struct list *options);
 /* Collective. As fopen(name, "r"), but rank 0 reads the file for all. */
 FILE *cmn_fopen(const char *name);
 
+/* Collective. The samples of the network loaded last lie in memory, and so many of them are an epoch. */
+void cmn_rows(size_t samples);
+
 /* ---- loading images ---- */
 
 /* Local. Called once for each batch of n images out of a list of `images`; returns the number of
@@ -79,6 +82,13 @@ size_t cmn_draw(int n, int images);
 
 /* Local. The batch drawn last was thrown away unused: the next one is the same. */
 void cmn_undraw(void);
+
+/* Local. The next of samples that lie in memory, 0 to rows - 1; rand() % rows without -cmn. */
+int cmn_row(int rows);
+
+/* Local. What is drawn from now on, until the next pass, is for sequence i of this rank's part of a batch: it does not
+ * depend on how many ranks share the batch. */
+void cmn_sequence(struct network *net, int i);
 
 /* Thread-safe. The calling thread is going to load the samples from this number on. */
 void cmn_loader(size_t first);

@@ -53,7 +53,7 @@ int cmn_batch(struct network *net, struct list *options, int batch)
     net->cmn = t;
     trained = t;
     cmn_check(cmn_training_share(t, batch));
-    return t->local;
+    return t->sequences;
 }
 
 int cmn_reads(void)
@@ -150,6 +150,19 @@ FILE *cmn_fopen(const char *name)
     return file;
 }
 
+void cmn_rows(size_t rows)
+{
+    char text[32];
+
+    if (!cmn_job.on) {
+        return;
+    }
+    snprintf(text, sizeof text, "%zu\n", rows);
+    cmn_check(cmn_files_compare("number of samples", text, &cmn_job.topology));
+    cmn_job.train_images = rows;
+    cmn_check(cmn_training_epochs(trained));
+}
+
 /* ---- loading ---- */
 
 size_t cmn_draw(int n, int images)
@@ -166,6 +179,24 @@ void cmn_undraw(void)
 {
     if (cmn_job.on) {
         cmn_training_undraw(trained);
+    }
+}
+
+int cmn_row(int rows)
+{
+    size_t row;
+
+    if (!cmn_job.on) {
+        return rand() % rows;
+    }
+    cmn_check(cmn_training_row(trained, (size_t)rows, &row));
+    return (int)row;
+}
+
+void cmn_sequence(struct network *net, int i)
+{
+    if (net->cmn) {
+        cmn_training_sequence(net->cmn, i);
     }
 }
 

@@ -20,7 +20,12 @@ void cmn_random_open(uint64_t seed, int rank);
 void cmn_random_common(void);
 void cmn_random_own(void);
 /* To the stream named (purpose, number): the same numbers whenever and wherever it is named. */
-enum cmn_random_purpose { CMN_RANDOM_IMAGE = 3, CMN_RANDOM_EVALUATION, CMN_RANDOM_DEVICE };
+enum cmn_random_purpose {
+    CMN_RANDOM_IMAGE = 3,
+    CMN_RANDOM_EVALUATION,
+    CMN_RANDOM_DEVICE,
+    CMN_RANDOM_SEQUENCE
+};
 void cmn_random_named(enum cmn_random_purpose purpose, uint64_t number);
 
 /* A seed from the operating system, 1 to 2^31 - 1. */

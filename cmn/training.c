@@ -1,6 +1,5 @@
 #include "training.h"
 
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,30 +18,6 @@
 int cmn_training_classifies(const struct cmn_training *t)
 {
     return t->net->truths == t->net->outputs && !t->net->hierarchy;
-}
-
-int cmn_training_share(struct cmn_training *t, int batch)
-{
-    const struct cmn_topology *top = &t->session->topology;
-    long rank = top->rank, size = top->size;
-
-    if (t->session->options.batch == CMN_BATCH_PER_RANK ||
-        t->session->command->does != CMN_TRAINS) {
-        t->local = batch;
-        t->total = batch * top->size;
-        t->offset = batch * top->rank;
-        return 0;
-    }
-    if (batch < size) {
-        return cmn_fail("cmn_batch=global: %d images a pass (batch divided by subdivisions) cannot "
-                        "be shared by %ld ranks: raise batch, or lower subdivisions or the number "
-                        "of ranks",
-                        batch, size);
-    }
-    t->total = batch;
-    t->offset = (int)(batch * rank / size);
-    t->local = (int)(batch * (rank + 1) / size) - t->offset;
-    return 0;
 }
 
 static int meet(const struct cmn_training *t)
@@ -109,62 +84,6 @@ void cmn_training_detach(struct cmn_training *t)
     t->attached = 0;
 }
 
-static size_t step_images(const struct cmn_training *t)
-{
-    return (size_t)t->total * (size_t)t->net->subdivisions;
-}
-
-int cmn_training_epochs(struct cmn_training *t)
-{
-    const struct cmn_session *s = t->session;
-    size_t images = (size_t)s->options.epochs * s->train_images;
-    size_t steps = (images + step_images(t) - 1) / step_images(t);
-
-    if (steps > INT_MAX) {
-        return cmn_fail("cmn_epochs=%ld: %zu iterations are more than Darknet can count",
-                        s->options.epochs, steps);
-    }
-    if (steps) {
-        t->net->max_batches = (int)steps;
-    }
-    return 0;
-}
-
-void cmn_training_undraw(struct cmn_training *t)
-{
-    t->drawn -= (size_t)t->local * (size_t)t->net->subdivisions;
-}
-
-int cmn_training_draw(struct cmn_training *t, size_t n, size_t images, size_t *first)
-{
-    const struct cmn_session *s = t->session;
-    size_t mine = (size_t)t->local * (size_t)t->net->subdivisions;
-
-    if (n != mine) {
-        return cmn_fail("the trainer asks for %zu images a batch, the network takes %zu", n, mine);
-    }
-    if (!t->scatter) {
-        struct cmn_scatter_plan plan = {
-            .mode = (enum cmn_scatter_mode)s->options.scatter,
-            .seed = s->seed,
-            .rank = s->topology.rank,
-            .size = s->topology.size,
-            .images = images,
-            .step = step_images(t),
-            .offset = (size_t)t->offset * (size_t)t->net->subdivisions,
-            .mine = mine,
-            .origin = *t->net->seen,
-        };
-        t->scatter = cmn_scatter_open(&plan);
-        if (!t->scatter) {
-            return -1;
-        }
-    }
-    *first = t->drawn;
-    t->drawn += n;
-    return 0;
-}
-
 /* What a person wants to know before the first step. */
 static void introduce(const struct cmn_training *t)
 {
@@ -180,7 +99,7 @@ static void introduce(const struct cmn_training *t)
         s->topology.inter_size == 1 ? "" : "s", s->topology.device < 0 ? "" : ", on GPUs",
         s->communicator->name, s->communicator_why, dtype, how, t->local * t->net->subdivisions,
         t->total == t->local * s->topology.size ? "" : " (rank 0; shares differ by one)",
-        step_images(t), cmn_options_word(&s->options, "cmn_scatter"), s->seed);
+        cmn_training_step_images(t), cmn_options_word(&s->options, "cmn_scatter"), s->seed);
     if (!s->communicator->sums && s->topology.size > 1) {
         cmn_say("communicator %s exchanges nothing: the result of this training is worthless",
                 s->communicator->name);

@@ -17,11 +17,12 @@ struct network;
 struct cmn_training {
     struct cmn_session *session;
     struct network *net;
-    char name[256];           /* of the cfg, without folder and extension */
-    char json[2 * CMN_TEXT];  /* file of the log */
-    int total, local, offset; /* images of a pass: all ranks, this one, ranks before it */
-    int w, h;                 /* of the input, as the cfg says; random=1 changes the network's */
-    int attached;             /* gradients lie in the arena */
+    char name[256];                /* of the cfg, without folder and extension */
+    char json[2 * CMN_TEXT];       /* file of the log */
+    int total, local, offset;      /* images of a pass: all ranks, this one, ranks before it */
+    int sequences, first_sequence; /* local and offset as the cfg counts: without its time_steps */
+    int w, h;     /* of the input, as the cfg says; random=1 changes the network's */
+    int attached; /* gradients lie in the arena */
     struct cmn_gradients gradients;
     struct cmn_schedule schedule;
     struct cmn_scatter *scatter;
@@ -57,18 +58,10 @@ struct cmn_training {
 
 /* Local. Whether output and truth hold one value a class, so that right answers can be counted. */
 int cmn_training_classifies(const struct cmn_training *t);
-/* Local. Divides `batch` (images of one pass, as the cfg says) as cmn_batch asks. */
-int cmn_training_share(struct cmn_training *t, int batch);
 /* Collective. */
 int cmn_training_attach(struct cmn_training *t, const char *cfg);
 /* Local. Undoes attach and ends the report. */
 void cmn_training_detach(struct cmn_training *t);
-/* Local. Once the length of the list is known: cmn_epochs becomes max_batches. */
-int cmn_training_epochs(struct cmn_training *t);
-/* Local. n samples are wanted from a list of `images`; *first is the number of the first. */
-int cmn_training_draw(struct cmn_training *t, size_t n, size_t images, size_t *first);
-/* Local. The samples drawn last were not used: they are drawn again. */
-void cmn_training_undraw(struct cmn_training *t);
 /* Local. A pass begins. */
 int cmn_training_pass(struct cmn_training *t);
 /* Local. A pass has ended; returns whether it was the step's last. */
@@ -96,5 +89,22 @@ int cmn_training_validates(const struct cmn_training *t);
 int cmn_training_validate(struct cmn_training *t, struct cmn_row *row);
 /* Collective (epoch.c). After a batch; does nothing unless it brought an update. */
 int cmn_training_step_done(struct cmn_training *t);
+
+/* samples.c */
+
+/* Local. Divides `batch` (images, or sequences, of one pass, as the cfg says) as cmn_batch asks. */
+int cmn_training_share(struct cmn_training *t, int batch);
+/* Local. Images of a step of all ranks. */
+size_t cmn_training_step_images(const struct cmn_training *t);
+/* Local. Once the length of the list is known: cmn_epochs becomes max_batches. */
+int cmn_training_epochs(struct cmn_training *t);
+/* Local. n samples are wanted from a list of `images`; *first is the number of the first. */
+int cmn_training_draw(struct cmn_training *t, size_t n, size_t images, size_t *first);
+/* Local. The samples drawn last were not used: they are drawn again. */
+void cmn_training_undraw(struct cmn_training *t);
+/* Local. The next sample, for data that lie in memory: *row of `rows`. */
+int cmn_training_row(struct cmn_training *t, size_t rows, size_t *row);
+/* Local. The calling thread's random numbers become those of sequence i of this rank's, in this iteration. */
+void cmn_training_sequence(struct cmn_training *t, int i);
 
 #endif

@@ -18,7 +18,7 @@ level_of() {
         gradients.* | gradients_*.* | schedule.* | local_steps.* | tuner.* | detector.* | evaluator.* | loader.* | checkpoint.*) echo 4 ;;
         outline.*) echo 4 ;;
         session.*) echo 5 ;;
-        training.* | epoch.* | validation.* | stop.* | arguments.* | tools/*) echo 6 ;;
+        training.* | samples.* | epoch.* | validation.* | stop.* | arguments.* | tools/*) echo 6 ;;
         cmn.* | hooks*.* | job.* | programs.*) echo 7 ;;
         *) echo "no level is known for cmn/$1: give it one in 05-structure.bats" >&2; return 1 ;;
     esac
@@ -51,7 +51,7 @@ own_files() {
     echo "$output"
     for file in $output; do
         case ${file#cmn/} in
-            hooks*.c | detector.c | tools/plan.c | training.c | gradients.c | gradients_ranks.c | gradients_gpu.c | evaluator.c | epoch.c | validation.c) ;;
+            hooks*.c | detector.c | tools/plan.c | training.c | samples.c | gradients.c | gradients_ranks.c | gradients_gpu.c | evaluator.c | epoch.c | validation.c) ;;
             outline.c) ;;
             *) echo "$file must not know Darknet"; false ;;
         esac

@@ -1,0 +1,129 @@
+/* What a training is fed with: each rank's share of a batch, and which sample comes next. */
+#include "training.h"
+
+#include <limits.h>
+
+#include "darknet.h"
+#include "log.h"
+#include "random.h"
+#include "scatter.h"
+
+/* An image of a recurrent network is one step of a sequence: time_steps of them are one of the cfg's batch. */
+static void count_steps(struct cmn_training *t)
+{
+    int steps = t->net->time_steps;
+
+    t->sequences = t->local;
+    t->first_sequence = t->offset;
+    t->total *= steps;
+    t->local *= steps;
+    t->offset *= steps;
+}
+
+int cmn_training_share(struct cmn_training *t, int batch)
+{
+    const struct cmn_topology *top = &t->session->topology;
+    long rank = top->rank, size = top->size;
+
+    if (t->session->options.batch == CMN_BATCH_PER_RANK ||
+        t->session->command->does != CMN_TRAINS) {
+        t->local = batch;
+        t->total = batch * top->size;
+        t->offset = batch * top->rank;
+        count_steps(t);
+        return 0;
+    }
+    if (batch < size) {
+        return cmn_fail("cmn_batch=global: %d images a pass (batch divided by subdivisions) cannot "
+                        "be shared by %ld ranks: raise batch, or lower subdivisions or the number "
+                        "of ranks",
+                        batch, size);
+    }
+    t->total = batch;
+    t->offset = (int)(batch * rank / size);
+    t->local = (int)(batch * (rank + 1) / size) - t->offset;
+    count_steps(t);
+    return 0;
+}
+
+size_t cmn_training_step_images(const struct cmn_training *t)
+{
+    return (size_t)t->total * (size_t)t->net->subdivisions;
+}
+
+int cmn_training_epochs(struct cmn_training *t)
+{
+    const struct cmn_session *s = t->session;
+    size_t images = (size_t)s->options.epochs * s->train_images;
+    size_t steps = (images + cmn_training_step_images(t) - 1) / cmn_training_step_images(t);
+
+    if (steps > INT_MAX) {
+        return cmn_fail("cmn_epochs=%ld: %zu iterations are more than Darknet can count",
+                        s->options.epochs, steps);
+    }
+    if (steps) {
+        t->net->max_batches = (int)steps;
+    }
+    return 0;
+}
+
+void cmn_training_undraw(struct cmn_training *t)
+{
+    t->drawn -= (size_t)t->local * (size_t)t->net->subdivisions;
+}
+
+static int open_scatter(struct cmn_training *t, size_t images)
+{
+    const struct cmn_session *s = t->session;
+    struct cmn_scatter_plan plan = {
+        .mode = (enum cmn_scatter_mode)s->options.scatter,
+        .seed = s->seed,
+        .rank = s->topology.rank,
+        .size = s->topology.size,
+        .images = images,
+        .step = cmn_training_step_images(t),
+        .offset = (size_t)t->offset * (size_t)t->net->subdivisions,
+        .mine = (size_t)t->local * (size_t)t->net->subdivisions,
+        .origin = *t->net->seen,
+    };
+
+    if (!t->scatter) {
+        t->scatter = cmn_scatter_open(&plan);
+    }
+    return t->scatter ? 0 : -1;
+}
+
+int cmn_training_draw(struct cmn_training *t, size_t n, size_t images, size_t *first)
+{
+    size_t mine = (size_t)t->local * (size_t)t->net->subdivisions;
+
+    if (n != mine) {
+        return cmn_fail("the trainer asks for %zu images a batch, the network takes %zu", n, mine);
+    }
+    if (open_scatter(t, images)) {
+        return -1;
+    }
+    *first = t->drawn;
+    t->drawn += n;
+    return 0;
+}
+
+int cmn_training_row(struct cmn_training *t, size_t rows, size_t *row)
+{
+    struct cmn_sample sample;
+
+    if (open_scatter(t, rows)) {
+        return -1;
+    }
+    cmn_scatter_draw(t->scatter, t->drawn++, 1, &sample);
+    *row = sample.image;
+    return 0;
+}
+
+void cmn_training_sequence(struct cmn_training *t, int i)
+{
+    uint64_t which = (uint64_t)(t->first_sequence + i);
+
+    cmn_random_named(CMN_RANDOM_SEQUENCE,
+                     cmn_random_hash((uint64_t)get_current_batch(t->net), which, 0, 0));
+}
