@@ -5,16 +5,49 @@
 #include <string.h>
 
 #define ONE "one process does it: leave -cmn and mpiexec away"
+#define TRAINS CMN_TRAINS, CMN_NO_ANSWER
+#define REFUSED CMN_REFUSED, CMN_NO_ANSWER
 
 static const struct cmn_command table[] = {
     {"classifier", "train", CMN_TRAINS, CMN_CLASSES, "trains a classifier"},
     {"classifier", "valid", CMN_EVALUATES, CMN_CLASSES, "counts right answers"},
-    {"classifier", "*", CMN_REFUSED, CMN_NO_ANSWER, ONE},
-    {"detector", "train", CMN_TRAINS, CMN_BOXES, "trains a detector"},
+    {"classifier", "*", REFUSED, ONE},
+    {"detector", "train", CMN_TRAINS, CMN_BOXES, "trains a detector with [yolo] or [region]"},
     {"detector", "map", CMN_EVALUATES, CMN_BOXES, "mean average precision"},
-    {"detector", "*", CMN_REFUSED, CMN_NO_ANSWER, ONE},
-    {"detect", "*", CMN_REFUSED, CMN_NO_ANSWER, ONE},
-    {"classify", "*", CMN_REFUSED, CMN_NO_ANSWER, ONE},
+    {"detector", "*", REFUSED, ONE},
+    {"yolo", "train", TRAINS, "trains a detector with [detection]; -data FILE names its list"},
+    {"yolo", "*", REFUSED, ONE},
+    {"coco", "train", TRAINS, "trains a detector with [detection]; -data FILE names its list"},
+    {"coco", "*", REFUSED, ONE},
+    {"regressor", "train", TRAINS, "trains a network that predicts numbers"},
+    {"regressor", "*", REFUSED, ONE},
+    {"segmenter", "train", TRAINS, "trains a network that gives each pixel its classes"},
+    {"segmenter", "*", REFUSED, ONE},
+    {"isegmenter", "train", TRAINS, "trains a network that tells objects apart pixel by pixel"},
+    {"isegmenter", "*", REFUSED, ONE},
+    {"tag", "train", TRAINS, "trains a network that gives an image its tags; -data FILE"},
+    {"tag", "*", REFUSED, ONE},
+    {"cifar", "train", TRAINS, "trains a classifier on CIFAR-10's binary files; -data FILE"},
+    {"cifar", "distill", TRAINS, "the same, towards results/ensemble.csv; -data FILE"},
+    {"cifar", "*", REFUSED, ONE},
+    {"rnn", "train", TRAINS, "trains a recurrent network on a text; -file TEXT, -data FILE"},
+    {"rnn", "*", REFUSED, ONE},
+    {"super", "train", TRAINS, "trains a network that enlarges images; -data FILE"},
+    {"super", "*", REFUSED, ONE},
+    {"go", "train", REFUSED,
+     "its moves are drawn anew in each process, and no list says which rank takes which: train it "
+     "with one process, without -cmn"},
+    {"go", "*", REFUSED, ONE},
+    {"lsd", "*", REFUSED,
+     "it trains several networks against each other, and -cmn knows one: use one process, without "
+     "-cmn"},
+    {"art", "*", REFUSED, ONE},
+    {"nightmare", "*", REFUSED, ONE},
+    {"detect", "*", REFUSED, ONE},
+    {"classify", "*", REFUSED, ONE},
+    {"visualize", "*", REFUSED, ONE},
+    {"speed", "*", REFUSED, ONE},
+    {"average", "*", REFUSED, ONE},
 };
 
 static const struct cmn_command unknown = {
