@@ -12,7 +12,8 @@
 /* ---- the beginning ---- */
 
 void cmn_schedule_plan(struct cmn_schedule *s, const struct cmn_topology *t,
-                       const struct cmn_options *o, const struct cmn_communicator *c, void *self)
+                       const struct cmn_options *o, const struct cmn_communicator *c, void *self,
+                       int adam)
 {
     memset(s, 0, sizeof *s);
     s->topology = t;
@@ -22,10 +23,12 @@ void cmn_schedule_plan(struct cmn_schedule *s, const struct cmn_topology *t,
     s->self = self;
     s->local = t->device < 0 ? o->local_steps : 1;
     s->stale = t->device < 0 && o->double_buffering;
-    s->pure = t->device < 0 && s->local == 1 &&
+    s->adam = adam;
+    s->pure = t->device < 0 && s->local == 1 && !adam &&
               (s->stale || o->compress != CMN_COMPRESS_NONE || o->dtype != CMN_FP32);
-    if (s->pure || s->local > 1) {
-        s->communicator.step = NULL; /* its momentum lies among the gradients */
+    if (s->pure || s->local > 1 ||
+        adam) { /* its rule is momentum, which lies among the gradients */
+        s->communicator.step = NULL;
         s->communicator.common = NULL;
     }
     if (s->stale || s->local > 1) {
@@ -115,6 +118,10 @@ int cmn_schedule_open(struct cmn_schedule *s, struct cmn_gradients *g, int layer
 
     s->gradients = g;
     s->layers = layers;
+    if (s->adam && (s->stale || s->local > 1)) {
+        return cmn_fail("adam=1 in the cfg does not go with %s, which knows momentum alone",
+                        s->stale ? "cmn_double_buffering" : "cmn_local_steps");
+    }
     if (o.overlap == CMN_OVERLAP_ON && s->topology->size > 1 && why) {
         return cmn_fail("cmn_overlap=on: communicator %s: %s", c->name, why);
     }

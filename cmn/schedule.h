@@ -32,7 +32,8 @@ struct cmn_schedule {
     float *own; /* memory for x where the communicator has none */
     struct cmn_gradients *gradients;
     int pure, stale; /* stale: double buffering */
-    long local;      /* steps between averages; 1: gradients are summed in every step */
+    int adam;
+    long local; /* steps between averages; 1: gradients are summed in every step */
 
     float tally[CMN_TALLIES]; /* in: this rank's; out: the sums, if update() says so */
 
@@ -54,9 +55,11 @@ struct cmn_schedule {
     double updating;      /* seconds of the last update that were no exchange */
 };
 
-/* Local. Before the gradients are moved: decides how, and sets communicator, which they are to be opened with. */
+/* Local. Before the gradients are moved: decides how, and sets communicator, which they are to be opened with. `adam`
+ * says that Darknet updates by Adam's rule. */
 void cmn_schedule_plan(struct cmn_schedule *s, const struct cmn_topology *t,
-                       const struct cmn_options *o, const struct cmn_communicator *c, void *self);
+                       const struct cmn_options *o, const struct cmn_communicator *c, void *self,
+                       int adam);
 
 /* Collective, blocking. g must stay where it is until close. 0, or -1 with a reason. */
 int cmn_schedule_open(struct cmn_schedule *s, struct cmn_gradients *g, int layers);

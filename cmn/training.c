@@ -36,7 +36,8 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
     name = basecfg((char *)cfg);
     snprintf(t->name, sizeof t->name, "%s", name);
     free(name);
-    cmn_schedule_plan(&t->schedule, &s->topology, &s->options, s->communicator, s->exchange);
+    cmn_schedule_plan(&t->schedule, &s->topology, &s->options, s->communicator, s->exchange,
+                      t->net->adam);
     if (cmn_gradients_open(&t->gradients, t->net, &t->schedule.communicator, s->exchange)) {
         return -1;
     }

@@ -41,7 +41,7 @@ static inline void open_side(struct side *s, const struct cmn_topology *t, const
     CHECK_SAYING(s->c && s->c->open(&s->self, t, &s->o) == 0, "%s", cmn_reason());
     srand(5);
     s->net = nets_parse(cfg);
-    cmn_schedule_plan(&s->s, t, &s->o, s->c, s->self);
+    cmn_schedule_plan(&s->s, t, &s->o, s->c, s->self, 0);
     CHECK_SAYING(cmn_gradients_open(&s->g, s->net, &s->s.communicator, s->self) == 0, "%s",
                  cmn_reason());
     CHECK_SAYING(cmn_schedule_open(&s->s, &s->g, s->net->n) == 0, "%s", cmn_reason());

@@ -1,0 +1,54 @@
+#!/usr/bin/env bats
+# Layers and rules of update that few nets use: N ranks compute what one rank computes.
+
+load helpers
+
+setup() {
+    enter_folder
+    small_data 120 20
+}
+
+# layers_cfg KEY=VALUE... >FILE: one of each type that learns, but for batch norm, whose statistics are a rank's own.
+layers_cfg() {
+    net_section batch=30 max_batches=6 decay=0.01 "$@"
+    printf '%s\n' '[convolutional]' 'filters=4' 'size=5' 'stride=3' 'activation=tanh' \
+        '[crnn]' 'hidden_filters=3' 'output_filters=3' 'activation=tanh' 'shortcut=1' \
+        '[local]' 'filters=2' 'size=3' 'stride=2' 'pad=1' 'activation=tanh' \
+        '[deconvolutional]' 'filters=2' 'size=2' 'stride=2' 'activation=tanh' '[l2norm]' \
+        '[rnn]' 'output=14' 'activation=tanh' '[gru]' 'output=12' 'tanh=1' '[lstm]' 'output=12' \
+        '[connected]' 'output=10' 'activation=linear' '[softmax]'
+}
+
+same_as_one_rank() {
+    local n
+    layers_cfg "$@" >layers.cfg
+    train_on 1 layers.cfg -cmn_batch global
+    mv out/layers.weights one.weights
+    for n in 2 3; do
+        train_on "$n" layers.cfg -cmn_batch global
+        mv out/layers.weights many.weights
+        assert_close one.weights many.weights 1e-5
+    done
+}
+
+@test 'momentum: 2 and 3 ranks train each type of layer as one does' {
+    same_as_one_rank
+}
+
+@test 'adam=1: 2 and 3 ranks train each type of layer as one does' {
+    same_as_one_rank adam=1 learning_rate=0.002
+    # Rounded gradients change little; the rule of momentum would.
+    train_on 2 layers.cfg -cmn_batch global -cmn_communicator flat -cmn_allreduce_dtype bf16
+    assert_close one.weights out/layers.weights 0.05
+    layers_cfg learning_rate=0.002 >layers.cfg
+    train_on 2 layers.cfg -cmn_batch global
+    run ! assert_close one.weights out/layers.weights 0.05
+}
+
+@test 'adam=1 with double buffering or local steps is refused' {
+    mlp_cfg adam=1 B1=0.9 B2=0.999 eps=1e-7 >mlp.cfg
+    fails_clearly_on 2 'adam=1 .*cmn_double_buffering' classifier train small.data mlp.cfg -cmn \
+        -cmn_communicator flat -cmn_double_buffering 1
+    fails_clearly_on 2 'adam=1 .*cmn_local_steps' classifier train small.data mlp.cfg -cmn \
+        -cmn_communicator flat -cmn_local_steps 4
+}
