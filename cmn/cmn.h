@@ -152,6 +152,27 @@ int cmn_validate(struct network *net, char **paths, int n, char **labels, int cl
 void cmn_map(struct network *net, const char *list, const char *names, float thresh, float iou,
              int points, const char *json);
 
+/* Local. This rank's share of the *n images in `paths`, in an array that nobody frees, and their number in *n: the same without
+ * -cmn. What ranks find out of their images arrives on rank 0 in the order of the list, round by round. */
+char **cmn_share(char **paths, int *n);
+
+/* Local. The number in the whole list of this rank's i-th image. */
+int cmn_number(int i);
+
+/* Local. As fopen(name, "w"), before cmn_share: a file into which rank 0 writes what all ranks write. */
+FILE *cmn_result(const char *name);
+
+/* Local. What is known of an image: `take`, the same one in all calls, is called with the n values on rank 0. */
+void cmn_tell(float *values, int n, void (*take)(float *values, int n));
+
+/* Collective. The first `done` images of this rank are done. Called after each image, and after all of them. */
+void cmn_done(int done);
+
+/* Collective. Scores a classifier as `classifier validcrop` does, on n paths with all ranks, and prints the result; 0
+ * without -cmn: then Darknet does it. */
+int cmn_validate_crop(struct network *net, char **paths, int n, char **labels, int classes,
+                      int top);
+
 /* ---- for programs of your own ----
  *
  *     #include <mpi.h>    // first, if you want the groups

@@ -5,19 +5,31 @@
 #include <string.h>
 
 #define ONE "one process does it: leave -cmn and mpiexec away"
+#define LISTED "its list is written into the program: use detector map, valid or recall"
 #define TRAINS CMN_TRAINS, CMN_NO_ANSWER
 #define REFUSED CMN_REFUSED, CMN_NO_ANSWER
 
 static const struct cmn_command table[] = {
     {"classifier", "train", CMN_TRAINS, CMN_CLASSES, "trains a classifier"},
     {"classifier", "valid", CMN_EVALUATES, CMN_CLASSES, "counts right answers"},
+    {"classifier", "valid10", CMN_EVALUATES, CMN_CLASSES, "the same with ten crops an image"},
+    {"classifier", "validmulti", CMN_EVALUATES, CMN_CLASSES, "the same with four sizes an image"},
+    {"classifier", "validfull", CMN_EVALUATES, CMN_CLASSES, "the same with whole images"},
+    {"classifier", "validcrop", CMN_EVALUATES, CMN_CLASSES, "the same with stretched images"},
     {"classifier", "*", REFUSED, ONE},
     {"detector", "train", CMN_TRAINS, CMN_BOXES, "trains a detector with [yolo] or [region]"},
     {"detector", "map", CMN_EVALUATES, CMN_BOXES, "mean average precision"},
+    {"detector", "valid", CMN_EVALUATES, CMN_BOXES, "writes boxes for VOC, COCO or ImageNet"},
+    {"detector", "valid2", CMN_EVALUATES, CMN_BOXES, "the same, each image mirrored, too"},
+    {"detector", "recall", CMN_EVALUATES, CMN_BOXES, "counts true boxes that are found"},
     {"detector", "*", REFUSED, ONE},
     {"yolo", "train", TRAINS, "trains a detector with [detection]; -data FILE names its list"},
+    {"yolo", "valid", REFUSED, LISTED},
+    {"yolo", "recall", REFUSED, LISTED},
     {"yolo", "*", REFUSED, ONE},
     {"coco", "train", TRAINS, "trains a detector with [detection]; -data FILE names its list"},
+    {"coco", "valid", REFUSED, LISTED},
+    {"coco", "recall", REFUSED, LISTED},
     {"coco", "*", REFUSED, ONE},
     {"regressor", "train", TRAINS, "trains a network that predicts numbers"},
     {"regressor", "*", REFUSED, ONE},

@@ -50,16 +50,27 @@ static int label_of(const struct cmn_valid_set *set, const char *path)
     return -1;
 }
 
+static image load_sized(const network *net, const struct cmn_valid_set *set, char *path)
+{
+    image whole, middle;
+
+    if (set->stretch) {
+        return load_image(path, net->w, net->h, net->c);
+    }
+    whole = load_image(path, 0, 0, net->c);
+    middle = center_crop_image(whole, net->w, net->h);
+    free_image(whole);
+    return middle;
+}
+
 static int load(network *net, const struct cmn_valid_set *set, int first, int n, struct chunk *c)
 {
     memset(c->truth, 0, (size_t)n * (size_t)net->truths * sizeof *c->truth);
     for (int i = 0; i < n; i++) {
-        image whole = load_image(set->paths[first + i], 0, 0, net->c);
-        image crop = center_crop_image(whole, net->w, net->h);
-        memcpy(c->input + (size_t)i * (size_t)net->inputs, crop.data,
+        image sized = load_sized(net, set, set->paths[first + i]);
+        memcpy(c->input + (size_t)i * (size_t)net->inputs, sized.data,
                (size_t)net->inputs * sizeof *c->input);
-        free_image(whole);
-        free_image(crop);
+        free_image(sized);
         c->label[i] = label_of(set, set->paths[first + i]);
         if (c->label[i] < 0 && set->classes > 1) {
             return cmn_fail("No label matches %s", set->paths[first + i]);
@@ -89,19 +100,27 @@ static void predict(network *net, struct chunk *c, int n)
     set_batch_network(net, batch);
 }
 
-static void score_chunk(network *net, const struct cmn_valid_set *set, const struct chunk *c, int n,
-                        struct count *count)
+static int is_right(const struct cmn_valid_set *set, const char *path, int label, int guess)
+{
+    return set->stretch ? strstr(path, set->labels[guess]) != NULL : guess == label;
+}
+
+static void score_chunk(network *net, const struct cmn_valid_set *set, const struct chunk *c,
+                        int first, int n, struct count *count)
 {
     for (int i = 0; i < n; i++) {
         float *out = net->output + (size_t)i * (size_t)net->outputs;
-        if (net->hierarchy) {
+        const char *path = set->paths[first + i];
+        int in_top = 0;
+        if (net->hierarchy && !set->stretch) {
             hierarchy_predictions(out, net->outputs, net->hierarchy, 1, 1);
         }
         top_k(out, set->classes, set->top, c->best);
-        count->top1 += c->best[0] == c->label[i];
-        for (int j = 0; j < set->top; j++) {
-            count->topk += c->best[j] == c->label[i];
+        count->top1 += is_right(set, path, c->label[i], c->best[0]);
+        for (int j = 0; j < set->top && !in_top; j++) {
+            in_top = is_right(set, path, c->label[i], c->best[j]);
         }
+        count->topk += in_top;
     }
     count->images += n;
     count->loss += *net->cost;
@@ -159,7 +178,7 @@ int cmn_evaluate(struct network *net, const struct cmn_valid_set *set, int chunk
             goto out;
         }
         predict(net, &c, n);
-        score_chunk(net, set, &c, n, &count);
+        score_chunk(net, set, &c, first, n, &count);
     }
     cmn_random_common();
     if (!has_cost(net)) {

@@ -13,6 +13,8 @@ struct cmn_valid_set {
     char **labels;
     int classes;
     int top; /* k of top-k, 1 to classes */
+    int stretch; /* an image is stretched to the input, and right with each label that its path contains, as
+                    `classifier validcrop` has it; else its middle is cut out */
 };
 
 /* Collective, blocking. Fills *set from the files, read by rank 0. Ends the job when one cannot be

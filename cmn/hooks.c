@@ -332,7 +332,7 @@ void cmn_written(struct network *net)
 
 int cmn_validate(struct network *net, char **paths, int n, char **labels, int classes, int top)
 {
-    struct cmn_valid_set set = {paths, n, labels, classes, top};
+    struct cmn_valid_set set = {paths, n, labels, classes, top, 0};
     const struct cmn_training *t = net->cmn;
     struct cmn_score score;
 

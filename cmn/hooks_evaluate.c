@@ -10,9 +10,11 @@
 #include "darknet.h"
 
 #include "detector.h"
+#include "evaluator.h"
 #include "job.h"
 #include "log.h"
 #include "report/map.h"
+#include "share.h"
 
 /* The ranks of this job; one without -cmn, and no MPI then. */
 static const struct cmn_topology *ranks(void)
@@ -90,4 +92,88 @@ void cmn_map(struct network *net, const char *list, const char *names, float thr
               out, json);
     }
     free(score.each);
+}
+
+/* ---- classifiers ---- */
+
+int cmn_validate_crop(struct network *net, char **paths, int n, char **labels, int classes, int top)
+{
+    struct cmn_valid_set set = {.labels = labels, .classes = classes, .top = top, .stretch = 1};
+    int parts = n < 1000 ? 1 : n / 1000;
+    struct cmn_score score;
+    float top1 = 0, topk = 0;
+
+    if (!cmn_job.on) {
+        return 0;
+    }
+    /* Darknet prints the mean over parts of about 1000 images, which are not all of one size. */
+    for (int i = 0; i < parts; i++) {
+        int first = (int)((long)i * n / parts);
+        double begin = cmn_clock();
+        set.paths = paths + first;
+        set.images = (int)((long)(i + 1) * n / parts) - first;
+        cmn_check(cmn_evaluate(net, &set, net->batch, &cmn_job.topology, &score));
+        top1 += (float)score.top1 / (float)score.images;
+        topk += (float)score.topk / (float)score.images;
+        printf("%d: top 1: %f, top %d: %f, %lf seconds, %ld images\n", i + 1,
+               (double)(top1 / (float)(i + 1)), top, (double)(topk / (float)(i + 1)),
+               cmn_clock() - begin, score.images);
+    }
+    return 1;
+}
+
+/* ---- results in the order of the list ---- */
+
+static struct cmn_share *shared; /* never closed: Darknet closes the files when it likes */
+
+static struct cmn_share *share(void)
+{
+    if (!shared) {
+        shared = cmn_share_open(&cmn_job.topology);
+        cmn_check(shared ? 0 : -1);
+    }
+    return shared;
+}
+
+char **cmn_share(char **paths, int *n)
+{
+    char **mine;
+
+    if (!cmn_job.on) {
+        return paths;
+    }
+    cmn_check(cmn_share_begin(share(), *n));
+    *n = cmn_share_images(shared);
+    mine = calloc((size_t)*n + 1, sizeof *mine);
+    cmn_check(mine ? 0 : cmn_fail("out of memory for %d images", *n));
+    for (int i = 0; i < *n; i++) {
+        mine[i] = paths[cmn_share_number(shared, i)];
+    }
+    return mine;
+}
+
+int cmn_number(int i)
+{
+    return cmn_job.on ? cmn_share_number(share(), i) : i;
+}
+
+FILE *cmn_result(const char *name)
+{
+    return cmn_job.on ? cmn_share_file(share(), name) : fopen(name, "w");
+}
+
+void cmn_tell(float *values, int n, void (*take)(float *values, int n))
+{
+    if (!cmn_job.on) {
+        take(values, n);
+        return;
+    }
+    cmn_check(cmn_share_tell(share(), values, n, take));
+}
+
+void cmn_done(int done)
+{
+    if (cmn_job.on) {
+        cmn_check(cmn_share_done(share(), done));
+    }
 }

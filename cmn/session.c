@@ -43,6 +43,11 @@ static int share_cores(const struct cmn_session *s)
         getenv("OMP_NUM_THREADS")) {
         return result;
     }
+    /* With another number of threads OpenBLAS adds in another order, and an evaluation prints the same for all. */
+    if (s->command && s->command->does == CMN_EVALUATES) {
+        openblas_set_num_threads(1);
+        return 0;
+    }
     openblas_set_num_threads(cores > sharers ? cores / sharers : 1);
     if (cores == 1 && sysconf(_SC_NPROCESSORS_ONLN) > t->intra_size) {
         cmn_say(

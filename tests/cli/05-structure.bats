@@ -15,8 +15,8 @@ level_of() {
         buckets.* | pieces.* | transports/* | codecs/*) echo 2 ;;
         choose.* | communicator.h | communicators/* | flow.* | groups.*) echo 3 ;;
         files.* | world.* | images.* | output.* | scatter.* | report/*) echo 3 ;;
-        gradients.* | gradients_*.* | schedule.* | local_steps.* | tuner.* | detector.* | evaluator.* | loader.* | checkpoint.*) echo 4 ;;
         outline.*) echo 4 ;;
+        gradients.* | gradients_*.* | schedule.* | local_steps.* | tuner.* | detector.* | evaluator.* | loader.* | share.* | checkpoint.*) echo 4 ;;
         session.*) echo 5 ;;
         training.* | samples.* | epoch.* | validation.* | stop.* | arguments.* | tools/*) echo 6 ;;
         cmn.* | hooks*.* | job.* | programs.*) echo 7 ;;
