@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "codecs/codec.h"
+#include "commands.h"
 #include "communicator.h"
 #include "options.h"
 #include "tools/tools.h"
@@ -37,6 +38,22 @@ static void codecs(void)
     }
 }
 
+static const char *does(const struct cmn_command *c)
+{
+    return c->does == CMN_TRAINS ? "trains" : c->does == CMN_EVALUATES ? "evaluates" : "refused";
+}
+
+static void commands(const char *line)
+{
+    const struct cmn_command *c;
+    char name[64];
+
+    for (int i = 0; (c = cmn_command_at(i)); i++) {
+        snprintf(name, sizeof name, "%s %s", c->driver, c->verb);
+        printf(line, name, does(c), c->note);
+    }
+}
+
 static void text(void)
 {
     int name = 4, cpu = 3, gpu = 3; /* columns: as wide as the widest text */
@@ -59,6 +76,8 @@ static void text(void)
         cmn_options_row(i, &row);
         printf("  %s=%s\n      %s\n      values: %s\n", row.key, row.value, row.help, row.range);
     }
+    printf("\nCommands of Darknet, and what each does with -cmn (*: any other):\n\n");
+    commands("  %-17s %-9s %s\n");
 }
 
 static void markdown(void)
@@ -82,6 +101,9 @@ static void markdown(void)
         printf("| `%s` | %s | %s | %s |\n", row.key, row.value[0] ? row.value : "(empty)",
                row.range, row.help);
     }
+    printf("\n| command of Darknet (`*`: any other) | with -cmn | what it does, or why not "
+           "|\n|---|---|---|\n");
+    commands("| `%s` | %s | %s |\n");
 }
 
 int cmn_tool_list(int argc, char **argv)
