@@ -15,7 +15,8 @@ static const char *const names[] = {
 
 static const struct cmn_row full = {
     .epoch = 2, .iteration = 1200, .loss = 0.0123456, .accuracy = 0.9876,
-    .validation_loss = 0.0654321, .validation_accuracy = 0.9753, .lr = 0.05,
+    .validation_loss = 0.0654321, .validation_accuracy = 0.9753, .validation_map = -1,
+    .validation_map95 = -1, .lr = 0.05,
     .images_per_s = 12345, .elapsed = 61.2, .compute = 0.7, .exchange = 0.2, .load = 0.1,
 };
 
@@ -69,6 +70,47 @@ static void table_leaves_unknown_cells_blank(void **state)
     }
     assert_int_equal(words, 6);
     assert_null(strstr(text, "-1"));
+}
+
+/* A command's columns stay the same in all rows, and are those that say something about it. */
+static void table_shows_what_the_command_has(void **state)
+{
+    struct cmn_row row = full;
+    char text[512];
+
+    (void)state;
+    row.validation_map = 0.8125;
+    row.validation_map95 = 0.375;
+    cmn_table_heading(CMN_BOXES, text, sizeof text);
+    check_contains(text, " validation/main/map ");
+    check_contains(text, " validation/main/map50_95 ");
+    assert_null(strstr(text, "accuracy"));
+    assert_null(strstr(text, "validation/main/loss"));
+    cmn_table_row(CMN_BOXES, &row, text, sizeof text);
+    check_contains(text, " 0.8125 ");
+    check_contains(text, " 0.3750 ");
+    assert_null(strstr(text, "0.9753"));
+    cmn_table_heading(CMN_CLASSES, text, sizeof text);
+    assert_null(strstr(text, "map"));
+    cmn_table_row(CMN_CLASSES, &row, text, sizeof text);
+    assert_null(strstr(text, "0.8125"));
+    cmn_table_heading(CMN_NO_ANSWER, text, sizeof text);
+    assert_null(strstr(text, "validation"));
+    assert_null(strstr(text, "accuracy"));
+    check_contains(text, " main/loss ");
+}
+
+/* What a row holds by chance, and its command does not count, reaches no file. */
+static void rows_are_cut_to_their_command(void **state)
+{
+    struct cmn_row row = cmn_row_for(&full, CMN_BOXES);
+
+    (void)state;
+    assert_true(row.accuracy < 0 && row.validation_accuracy < 0 && row.validation_loss < 0);
+    assert_true(row.validation_map == full.validation_map && row.loss == full.loss);
+    row = cmn_row_for(&full, CMN_CLASSES);
+    assert_true(row.accuracy == full.accuracy && row.validation_map < 0 && row.validation_map95 < 0);
+    assert_true(row.iteration == full.iteration);
 }
 
 static void table_fits(void **state)
@@ -136,11 +178,15 @@ static void json_round_trip(void **state)
     }
     cJSON_Delete(json);
     second.iteration = 1300;
+    second.validation_map = 0.25;
+    second.validation_map95 = 0.125;
     assert_int_equal(cmn_json_row(j, &second, &nobody), 0);
     json = read_back(name);
     assert_int_equal(cJSON_GetArraySize(json), 2);
     assert_number(cJSON_GetArrayItem(json, 0), "iteration", 1200);
     assert_number(cJSON_GetArrayItem(json, 1), "iteration", 1300);
+    assert_number(cJSON_GetArrayItem(json, 1), "validation/main/map", 0.25);
+    assert_number(cJSON_GetArrayItem(json, 1), "validation/main/map50_95", 0.125);
     /* A plot takes what is there: keys without a value are absent, not null or -1. */
     assert_null(cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(json, 1), "main/accuracy"));
     assert_null(cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(json, 1),
@@ -210,7 +256,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_columns_line_up), cmocka_unit_test(table_leaves_unknown_cells_blank),
-        cmocka_unit_test(table_fits), cmocka_unit_test(json_round_trip),
+        cmocka_unit_test(table_shows_what_the_command_has),
+        cmocka_unit_test(rows_are_cut_to_their_command), cmocka_unit_test(table_fits), cmocka_unit_test(json_round_trip),
         cmocka_unit_test(json_survives_nan_and_infinity),
         cmocka_unit_test(json_says_why_it_cannot), cmocka_unit_test(json_leaves_no_temporary_file),
     };

@@ -1,0 +1,218 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2154  # mpiexec: helpers.bash
+# cmn_csv, cmn_chart, cmn_graph, darknet cmn chart.
+
+load helpers
+
+setup() {
+    enter_folder
+    small_data 200 50
+    mlp_cfg batch=20 max_batches=10 >mlp.cfg    # 2 ranks: 5 iterations an epoch, 2 epochs
+}
+
+teardown() {
+    [[ -z ${job:-} ]] || kill -KILL "$job" 2>/dev/null || true
+}
+
+# train ARGUMENTS...: on 2 ranks; output and messages go to files named out.txt and err.txt.
+train() {
+    darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_report_every 2 "$@" >out.txt 2>err.txt ||
+        { cat err.txt; return 1; }
+}
+
+needs() {
+    command -v "$1" >/dev/null || skip "$1 is not installed"
+}
+
+# drawing SHELL: puts a gnuplot before the real one that notes when it runs, keeps its script (scripts/1 …), and runs
+# SHELL, which may use $n, the number of the call; the first one is the try before the training.
+drawing() {
+    needs gnuplot
+    mkdir -p own scripts
+    cat >own/gnuplot <<END
+#!/usr/bin/env bash
+set -euo pipefail
+cd '$PWD'
+n=\$((\$(find scripts -type f | wc -l) + 1))
+cat >scripts/\$n
+echo begin >>calls
+$1
+status=0
+'$(command -v gnuplot)' "\$@" <scripts/\$n || status=\$?
+echo end >>calls
+exit \$status
+END
+    chmod +x own/gnuplot
+    PATH=$PWD/own:$PATH
+}
+
+# shellcheck disable=SC2016  # $rows is gnuplot's
+# Iterations of the rows that a script draws, of a CSV, and of the JSON log.
+drawn() {
+    sed -n '/^\$rows <</,/^END_OF_ROWS/p' "$1" | awk 'NF > 3 { printf "%s%s", sep, $1; sep = " " } END { print "" }'
+}
+csv_iterations() {
+    tr -d '\r' <"$1" | awk -F , 'NR > 1 { printf "%s%s", sep, $2; sep = " " } END { print "" }'
+}
+json_iterations() {
+    jq -r '[.[].iteration | tostring] | join(" ")' "$1"
+}
+
+# is_png FILE: it begins and ends as one, and is no empty picture.
+is_png() {
+    [[ $(head -c 8 "$1" | od -A n -t x1 | tr -d ' \n') == 89504e470d0a1a0a ]]
+    [[ $(tail -c 8 "$1" | od -A n -t x1 | tr -d ' \n') == 49454e44ae426082 ]]
+    (($(stat -c %s "$1") > 5000))
+}
+
+@test "JSON log and CSV agree, number by number, and with the weights' iteration" {
+    needs jq
+    train -cmn_csv rows.csv
+    [[ $(file_lines rows.csv) -eq 7 && $(grep -c $'\r$' rows.csv) -eq 7 ]]
+    [[ $(csv_iterations rows.csv) == '2 4 5 6 8 10' ]]
+    tr -d '\r' <rows.csv | jq -R -s 'split("\n") | map(select(. != "") | split(",")) | .[0] as $names
+        | .[1:] | map(. as $row | [range($names | length)] | map(select($row[.] != "") | {($names[.]): ($row[.] | tonumber)}) | add)' >csv.json
+    diff <(jq -S 'map(del(.ranks, .straggler))' out/mlp.json) <(jq -S . csv.json)
+    (($(tail -n 1 rows.csv | cut -d , -f 2) * 40 == $(seen out/mlp.weights)))
+}
+
+file_lines() {
+    wc -l <"$1"
+}
+
+@test "no report changes a weight, and rank 0 alone writes" {
+    train
+    mv out/mlp.weights plain.weights
+    mkdir logs
+    drawing ''
+    train -cmn_csv rows.csv -cmn_chart chart.png -cmn_graph net.dot -cmn_log logs
+    cmp plain.weights out/mlp.weights
+    [[ $(grep -c '^digraph' net.dot) -eq 1 ]]
+    is_png chart.png
+    run ! grep -iE 'chart|csv|gnuplot|fork' err.txt logs/rank-1.log
+    [[ $(echo *.new) == '*.new' ]]
+}
+
+@test "the chart shows the rows; one gnuplot at a time, which a quick training does not wait for" {
+    drawing 'sleep 0.3'
+    train -cmn_report_every 1 -cmn_chart "it's a \"chart\" \$(touch x).png"
+    is_png "it's a \"chart\" \$(touch x).png"
+    [[ ! -e x ]]
+    last=$(find scripts -type f | wc -l)
+    echo "$last drawings"
+    ((last >= 2 && last < 11))
+    [[ $(drawn "scripts/$last") == '1 2 3 4 5 6 7 8 9 10' ]]
+    awk '$0 != (NR % 2 ? "begin" : "end") { exit 1 }' calls
+    row=$(jq -r '.[9] | "10 \(.["main/loss"]) \(.["validation/main/loss"])"' out/mlp.json)
+    grep -qF "$row" "scripts/$last"
+}
+
+@test "the chart is drawn while the training goes on" {
+    drawing ''
+    mlp_cfg batch=20 max_batches=1000000 >mlp.cfg
+    "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_report quiet -cmn_csv rows.csv -cmn_chart chart.png >/dev/null 2>&1 &
+    job=$!
+    for ((i = 0; i < 300 * SLOW; i++)); do
+        [[ ! -s chart.png ]] || break
+        sleep 0.1
+    done
+    is_png chart.png
+    kill -0 "$job"
+    # Killed in the middle: whole lines, a whole log, a whole picture.
+    kill -KILL "$job"
+    wait "$job" || true
+    job=
+    is_png chart.png
+    jq -e 'length > 0' out/mlp.json
+    tr -d '\r' <rows.csv | awk -F , 'NF != 12 { exit 1 } END { exit !(NR > 1) }'
+    [[ $(tail -c 2 rows.csv | od -A n -t x1) == ' 0d 0a' ]]
+}
+
+@test "a training that goes on keeps the rows up to its start, in CSV, log and chart" {
+    needs jq
+    drawing ''
+    train -cmn_csv rows.csv
+    head -n 4 rows.csv >older.csv
+    # From iteration 5 on: those after it are trained, and told, anew.
+    darknet_on 2 classifier train small.data mlp.cfg out/mlp_1.weights -cmn -cmn_seed 7 -cmn_report_every 1 \
+        -cmn_csv rows.csv -cmn_chart chart.png >out.txt 2>err.txt
+    [[ $(csv_iterations rows.csv) == '2 4 5 6 7 8 9 10' ]]
+    [[ $(json_iterations out/mlp.json) == '2 4 5 6 7 8 9 10' ]]
+    [[ $(drawn "scripts/$(find scripts -type f | wc -l)") == '2 4 5 6 7 8 9 10' ]]
+    cmp <(head -n 4 rows.csv) older.csv
+    echo 'something,else' >rows.csv
+    fails_clearly_on 2 'CSV rows.csv: .*another name' classifier train small.data mlp.cfg out/mlp_1.weights -cmn -cmn_csv rows.csv
+    [[ $(<rows.csv) == something,else ]]
+}
+
+@test "what cannot be written, or drawn, is one line before the training" {
+    for key in csv chart graph; do
+        fails_clearly_on 2 'missing/x: No such file' classifier train small.data mlp.cfg -cmn -cmn_$key missing/x
+        fails_clearly_on 2 '/dev/null: .*not a file' classifier train small.data mlp.cfg -cmn -cmn_$key /dev/null
+    done
+    fails_clearly_on 2 'cmn_csv and cmn_chart name the same file' \
+        classifier train small.data mlp.cfg -cmn -cmn_csv x -cmn_chart x
+    drawing 'echo "unknown terminal" >&2; exit 1'
+    fails_clearly_on 2 'chart x: gnuplot says: unknown terminal' classifier train small.data mlp.cfg -cmn -cmn_chart x
+    rm own/gnuplot
+    fails_clearly 'chart x: gnuplot is needed .*install it' "${mpiexec[@]}" -x PATH="$PWD/nowhere" -n 2 "$DARKNET" \
+        classifier train small.data mlp.cfg -cmn -cmn_chart x
+    [[ ! -e x && ! -e x.new ]]
+}
+
+@test "a gnuplot that fails later, or hangs, ends the chart and not the training" {
+    drawing '((n < 2)) || { echo "out of paint" >&2; exit 3; }'
+    train -cmn_chart chart.png
+    [[ $(grep -c '^cmn: chart chart.png: gnuplot says: out of paint; the training goes on without the chart$' err.txt) -eq 1 ]]
+    [[ $(seen out/mlp.weights) -eq 400 && ! -e chart.png && ! -e chart.png.new ]]
+    rm -r out scripts own
+    mkdir out
+    drawing '((n < 2)) || exec sleep 1000'
+    train -cmn_chart chart.png
+    [[ $(grep -c '^cmn: chart chart.png: gnuplot has not ended within 10 s; the training goes on without the chart$' err.txt) -eq 1 ]]
+    [[ $(seen out/mlp.weights) -eq 400 && ! -e chart.png.new ]]
+}
+
+@test "a disk that is full later ends the CSV and not the training" {
+    needs strace
+    [[ -z $SAN ]] || skip 'strace and sanitizers do not go together'
+    timeout 60 strace -f -qq -o trace -P "$PWD/rows.csv" -e trace=write -e inject=write:error=ENOSPC:when=3+ \
+        "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_report_every 2 -cmn_csv rows.csv >out.txt 2>err.txt ||
+        { cat err.txt; return 1; }
+    grep -q ENOSPC trace || skip 'strace cannot make a write fail here'
+    [[ $(grep -c '^cmn: CSV rows.csv: No space left on device; the training goes on without the CSV$' err.txt) -eq 1 ]]
+    [[ $(csv_iterations rows.csv) == 2 && $(seen out/mlp.weights) -eq 200 ]]
+}
+
+@test "darknet cmn chart draws a log" {
+    needs gnuplot
+    train
+    "$DARKNET" cmn chart out/mlp.json picture.png
+    is_png picture.png
+    for arguments in mlp.cfg missing.json; do
+        run -1 "$DARKNET" cmn chart "$arguments" other.png
+        [[ $output == "darknet cmn chart: $arguments: cannot be read as a JSON log"* ]]
+    done
+    run -1 "$DARKNET" cmn chart out/mlp.json missing/x.png
+    [[ $output == *'missing/x.png: No such file'* ]]
+    run -1 "$DARKNET" cmn chart out/mlp.json out/mlp.json
+    [[ $output == *'same file'* ]]
+    run -1 "$DARKNET" cmn chart out/mlp.json
+    [[ $output == usage:* ]]
+    [[ ! -e other.png ]]
+    jq -e length out/mlp.json
+}
+
+@test "the graph has the layers, and Graphviz draws it" {
+    conv_cfg batch=20 max_batches=1 >conv.cfg
+    darknet_on 2 classifier train small.data conv.cfg -cmn -cmn_graph conv.dot >out.txt 2>err.txt
+    cat conv.dot
+    [[ $(grep -c ' -> ' conv.dot) -eq 6 ]]
+    grep -qF 'label="0  convolutional\n5 × 5, 6 filters, relu\n28 × 28 × 6\n156 parameters"' conv.dot
+    grep -qF 'input -> layer0;' conv.dot
+    grep -qF 'layer4 -> layer5;' conv.dot
+    grep -qF 'label="5  softmax\n10 values"' conv.dot
+    command -v dot >/dev/null || skip 'dot (graphviz) is not installed: the rest was tested'
+    [[ $(dot -Tplain conv.dot | awk '$1 == "node"' | wc -l) -eq 7 ]]
+    [[ $(dot -Tplain conv.dot | awk '$1 == "edge"' | wc -l) -eq 6 ]]
+}
