@@ -52,3 +52,13 @@ same_as_one_rank() {
     fails_clearly_on 2 'adam=1 .*cmn_local_steps' classifier train small.data mlp.cfg -cmn \
         -cmn_communicator flat -cmn_local_steps 4
 }
+
+@test 'with OPENMP=1 several threads multiply as one does' {
+    local tree=$REPO/build/darknet
+    printf '#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n' >omp.c
+    "${CC:-gcc}" -fopenmp omp.c -o omp 2>/dev/null || skip 'the compiler has no -fopenmp'
+    # Optimized, the shared indices lie in registers most of the time.
+    "${CC:-gcc}" -O0 -w -fopenmp -I "$tree/include" -I "$tree/src" -I "$REPO/cmn" -o threads \
+        "$REPO/tests/tools/gemm_threads.c" "$tree/src/gemm.c" -lm
+    timeout 60 ./threads
+}

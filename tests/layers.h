@@ -1,0 +1,132 @@
+/* A net of tests/layers_table.h whose objective is a fixed sum of its outputs, in double precision so that rounding
+ * stays small. A loss layer has an objective of its own. */
+#ifndef TESTS_LAYERS_H
+#define TESTS_LAYERS_H
+
+#include "check.h"
+
+#include "gradients.h"
+#include "layers_table.h"
+#include "log.h"
+#include "nets.h"
+
+/* What is there already where the gradient by the input goes, as by another layer that reads the same. */
+#define ADDED .25f
+
+static int wrong; /* what has been found so far in a test, so that it names all */
+
+struct rig {
+    const char *name;
+    network *net;
+    struct cmn_gradients g;
+    float *input, *pull; /* what goes in; the objective's gradient by the outputs */
+    size_t inputs, outputs;
+    int own_cost;
+    float nudge;
+};
+
+static inline float uniform(float low, float high)
+{
+    static uint32_t x = 1;
+
+    x = x * 1664525u + 1013904223u;
+    return low + (high - low) * (float)(x >> 8) / (float)(1 << 24);
+}
+
+static inline void fill(float *x, size_t n, float low, float high)
+{
+    for (size_t i = 0; i < n; i++) {
+        x[i] = uniform(low, high);
+    }
+}
+
+static inline layer *last(const struct rig *r)
+{
+    return &r->net->layers[r->net->n - 1];
+}
+
+static inline void open_rig(struct rig *r, const char *name, const char *keys, const char *cfg)
+{
+    char text[2048];
+
+    memset(r, 0, sizeof *r);
+    r->name = name;
+    r->nudge = 1.f / 200;
+    snprintf(text, sizeof text, "[net]\n%s%s", keys, cfg);
+    r->net = nets_parse(text);
+    if (cmn_gradients_open(&r->g, r->net, NULL, NULL)) {
+        fail_msg("%s", cmn_reason());
+    }
+    for (int i = 0; i < r->g.tensors; i++) {
+        const struct cmn_tensor *t = &r->g.tensor[i];
+        if (t->kind == CMN_WEIGHT) {
+            int scales = !strcmp(t->name, "scales");
+            fill(*t->at, t->n, scales ? .5f : -.6f, scales ? 1.5f : .6f);
+        }
+    }
+    r->inputs = (size_t)r->net->inputs * (size_t)r->net->batch;
+    r->outputs = (size_t)last(r)->outputs * (size_t)r->net->batch;
+    r->input = calloc(r->inputs, sizeof *r->input);
+    r->pull = calloc(r->outputs, sizeof *r->pull);
+    r->net->delta = calloc(r->inputs, sizeof *r->net->delta);
+    fill(r->input, r->inputs, -1, 1);
+    fill(r->pull, r->outputs, -1, 1);
+    fill(r->net->truth, (size_t)r->net->truths * (size_t)r->net->batch, 0, 1);
+}
+
+static inline void close_rig(struct rig *r)
+{
+    free(r->input);
+    free(r->pull);
+    free(r->net->delta);
+    cmn_gradients_close(&r->g);
+    free_network(r->net);
+}
+
+/* What a layer keeps from one batch to the next begins at the same values, and not at 0. */
+static inline void reset(network *net)
+{
+    for (int i = 0; i < net->n; i++) {
+        const layer *l = &net->layers[i];
+        float *const kept[] = {l->type == GRU ? l->state : NULL, l->type == LSTM ? l->h_cpu : NULL,
+                               l->type == LSTM ? l->c_cpu : NULL};
+        for (size_t k = 0; k < COUNT(kept); k++) {
+            for (int j = 0; kept[k] && j < l->outputs * l->batch; j++) {
+                kept[k][j] = (float)(j * 7 % 11) / 11 - .4f;
+            }
+        }
+    }
+}
+
+static inline double value(struct rig *r)
+{
+    double sum = 0;
+
+    reset(r->net);
+    srand(9); /* dropout */
+    memcpy(r->net->input, r->input, r->inputs * sizeof *r->input);
+    r->net->train = 1;
+    forward_network(r->net);
+    if (r->own_cost) {
+        return *last(r)->cost;
+    }
+    for (size_t i = 0; i < r->outputs; i++) {
+        sum += (double)r->pull[i] * (double)last(r)->output[i];
+    }
+    return sum;
+}
+
+static inline void backward(struct rig *r)
+{
+    value(r);
+    for (size_t i = 0; i < r->inputs; i++) {
+        r->net->delta[i] = ADDED;
+    }
+    memset(r->g.arena, 0, r->g.exchange.block.n * sizeof *r->g.arena);
+    if (!r->own_cost) {
+        memcpy(last(r)->delta, r->pull, r->outputs * sizeof *r->pull);
+    }
+    backward_network(r->net);
+}
+
+#endif
