@@ -81,9 +81,10 @@ static int open_scatter(struct cmn_training *t, size_t images)
         .rank = s->topology.rank,
         .size = s->topology.size,
         .images = images,
-        .step = cmn_training_step_images(t),
-        .offset = (size_t)t->offset * (size_t)t->net->subdivisions,
-        .mine = (size_t)t->local * (size_t)t->net->subdivisions,
+        /* Pass by pass, so that a pass holds the same images on any number of ranks. */
+        .step = (size_t)t->total,
+        .offset = (size_t)t->offset,
+        .mine = (size_t)t->local,
         .origin = *t->net->seen,
     };
 

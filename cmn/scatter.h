@@ -25,9 +25,9 @@ struct cmn_scatter_plan {
     uint64_t seed;
     int rank, size;
     size_t images; /* in the list */
-    size_t step;   /* images that all ranks together take in a step */
-    size_t offset; /* where this rank's slice of a step starts */
-    size_t mine;   /* images that this rank takes in a step */
+    size_t step;   /* images that all ranks together take at once: in training, those of a pass */
+    size_t offset; /* where this rank's slice of them starts */
+    size_t mine;   /* images in this rank's slice */
     size_t origin; /* images already seen by all ranks when sample 0 is drawn (a resume) */
 };
 
