@@ -124,6 +124,17 @@ void cmn_backwarded(struct network *net, int i);
 /* Local. Called often during a pass: what is exchanged in the background moves on. Cheap. */
 void cmn_poll(void);
 
+/* Local. Whether batch normalisation is to use the statistics of all ranks now (cmn_sync_bn, in a pass of a training), so that
+ * they must pass through the two calls below; 0 without -cmn. */
+int cmn_syncs(struct network *net);
+
+/* Collective where cmn_syncs() says so, otherwise nothing happens. A layer has found mean and variance of its n
+ * filters, each over `count` values: they become those of all ranks' values. On the GPU when the network trains there. */
+void cmn_normed(struct network *net, float *mean, float *variance, int n, int count);
+
+/* The same for the sums of which its backward is going to divide each by `count`. */
+void cmn_unnormed(struct network *net, float *mean_delta, float *variance_delta, int n, int count);
+
 /* Collective. Before the update: sums the gradients over all ranks, and changes batch and momentum
  * so that the update is that of one process with the whole batch (docs/architecture.md). Returns whether the
  * update has been done already, with rate and decay. */

@@ -278,6 +278,25 @@ void cmn_poll(void)
     }
 }
 
+int cmn_syncs(struct network *net)
+{
+    return net->cmn && cmn_training_syncs(net->cmn);
+}
+
+void cmn_normed(struct network *net, float *mean, float *variance, int n, int count)
+{
+    if (net->cmn) {
+        cmn_check(cmn_training_norm(net->cmn, CMN_FORWARD, mean, variance, n, count));
+    }
+}
+
+void cmn_unnormed(struct network *net, float *mean_delta, float *variance_delta, int n, int count)
+{
+    if (net->cmn) {
+        cmn_check(cmn_training_norm(net->cmn, CMN_BACKWARD, mean_delta, variance_delta, n, count));
+    }
+}
+
 int cmn_update(struct network *net, int *batch, float *momentum, float rate, float decay)
 {
     struct cmn_rule rule = {*batch, rate, *momentum, decay, 0};

@@ -131,7 +131,7 @@ static int compare_keys(const struct cmn_session *s)
     return cmn_files_compare("set of keys", text, &s->topology);
 }
 
-/* A validation exchanges no gradients. Its cfg may be one for training on other nodes, where these keys can work. */
+/* A validation exchanges neither gradients nor statistics. Its cfg may be one for training on other nodes, where these keys can work. */
 static void forget_gradients(struct cmn_options *o)
 {
     o->dtype = CMN_FP32;
@@ -139,6 +139,7 @@ static void forget_gradients(struct cmn_options *o)
     o->overlap = CMN_OVERLAP_AUTO;
     o->double_buffering = 0;
     o->local_steps = 1;
+    o->sync_bn = 0;
 }
 
 int cmn_session_configure(struct cmn_session *s)

@@ -8,6 +8,7 @@
 #include "darknet.h"
 #include "files.h"
 #include "log.h"
+#include "norm.h"
 #include "random.h"
 #include "report/report.h"
 #include "report/trace.h"
@@ -58,7 +59,7 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
         return -1;
     }
     return cmn_gradients_broadcast(&t->gradients, t->net, &s->topology) || meet(t) ||
-                   cmn_schedule_begin(&t->schedule)
+                   cmn_schedule_begin(&t->schedule) || cmn_training_norm_open(t)
                ? -1
                : 0;
 }
@@ -74,10 +75,12 @@ void cmn_training_detach(struct cmn_training *t)
         cmn_schedule_close(&t->schedule);
         cmn_gradients_close(&t->gradients);
     }
+    cmn_norm_close(t->norm);
     cmn_scatter_close(t->scatter);
     cmn_report_close(t->report);
     cmn_trace_close(t->trace);
     free(t->layer);
+    t->norm = NULL;
     t->trace = NULL;
     t->layer = NULL;
     t->scatter = NULL;

@@ -8,6 +8,7 @@
 #include "schedule.h"
 #include "session.h"
 
+struct cmn_norm;
 struct cmn_report;
 struct cmn_row;
 struct cmn_scatter;
@@ -25,6 +26,7 @@ struct cmn_training {
     int attached; /* gradients lie in the arena */
     struct cmn_gradients gradients;
     struct cmn_schedule schedule;
+    struct cmn_norm *norm; /* cmn_sync_bn on several ranks, or NULL */
     struct cmn_scatter *scatter;
     size_t drawn;              /* samples handed to the loader */
     struct cmn_report *report; /* rank 0 only */
@@ -54,6 +56,8 @@ struct cmn_training {
     int fused;         /* the update was part of the exchange */
 };
 
+enum cmn_direction { CMN_FORWARD, CMN_BACKWARD };
+
 /* All return 0, or -1 with a reason. `t` is owned by the caller, zeroed, with session and net set. */
 
 /* Local. Whether output and truth hold one value a class, so that right answers can be counted. */
@@ -73,6 +77,14 @@ int cmn_training_backwarded(struct cmn_training *t, int i);
 int cmn_training_poll(struct cmn_training *t);
 /* Local, rank 0 (epoch.c). Writes the graph of the network, if there is to be one, and begins the report. */
 int cmn_training_report(struct cmn_training *t);
+/* Collective (training_norm.c). Gradients are attached: prepares cmn_sync_bn, if it is to be. */
+int cmn_training_norm_open(struct cmn_training *t);
+/* Local (training_norm.c). Whether a pass runs in which statistics are those of all ranks, of which there may be one. */
+int cmn_training_syncs(const struct cmn_training *t);
+/* Collective, blocking (training_norm.c). In such a pass exchanges what a layer has found out of its `count` values a filter, see norm.h;
+ * otherwise nothing. */
+int cmn_training_norm(struct cmn_training *t, enum cmn_direction way, float *mean, float *variance,
+                      int n, int count);
 /* Collective (epoch.c). Begins the timeline, if there is to be one. */
 int cmn_training_timeline(struct cmn_training *t);
 /* Local (epoch.c). What this rank has to do while weights are saved, since save_began, is done. */

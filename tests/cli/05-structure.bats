@@ -15,10 +15,12 @@ level_of() {
         buckets.* | pieces.* | transports/* | codecs/*) echo 2 ;;
         choose.* | communicator.h | communicators/* | flow.* | groups.*) echo 3 ;;
         files.* | world.* | images.* | output.* | scatter.* | report/*) echo 3 ;;
+        norm.*) echo 3 ;;
+        training_norm.*) echo 6 ;;
         outline.*) echo 4 ;;
         gradients.* | gradients_*.* | schedule.* | local_steps.* | tuner.* | detector.* | evaluator.* | loader.* | share.* | checkpoint.*) echo 4 ;;
         session.*) echo 5 ;;
-        training.* | samples.* | epoch.* | validation.* | stop.* | arguments.* | tools/*) echo 6 ;;
+        training.* | training_norm.* | samples.* | epoch.* | validation.* | stop.* | arguments.* | tools/*) echo 6 ;;
         cmn.* | hooks*.* | job.* | programs.*) echo 7 ;;
         *) echo "no level is known for cmn/$1: give it one in 05-structure.bats" >&2; return 1 ;;
     esac

@@ -233,14 +233,46 @@ static network net_on_host(network net)
     return net;
 }
 
+/* Batch normalisation stands between the products and the activation, and is Darknet's own code for the GPU: the CPU's
+ * function does its part without it, with biases that are `none`. */
+static layer without_norm(layer l, float *none)
+{
+    layer h = on_host(l);
+
+    h.batch_normalize = 0;
+    h.activation = LINEAR;
+    h.biases = h.bias_updates = none;
+    return h;
+}
+
 void forward_convolutional_layer_gpu(convolutional_layer l, network net)
 {
-    forward_convolutional_layer(on_host(l), net_on_host(net));
+    float *none;
+
+    if (!l.batch_normalize) {
+        forward_convolutional_layer(on_host(l), net_on_host(net));
+        return;
+    }
+    none = calloc((size_t)l.n, sizeof *none);
+    forward_convolutional_layer(without_norm(l, none), net_on_host(net));
+    free(none);
+    forward_batchnorm_layer_gpu(l, net);
+    activate_array_gpu(l.output_gpu, l.outputs * l.batch, l.activation);
 }
 
 void backward_convolutional_layer_gpu(convolutional_layer l, network net)
 {
-    backward_convolutional_layer(on_host(l), net_on_host(net));
+    float *none;
+
+    if (!l.batch_normalize) {
+        backward_convolutional_layer(on_host(l), net_on_host(net));
+        return;
+    }
+    gradient_array_gpu(l.output_gpu, l.outputs * l.batch, l.activation, l.delta_gpu);
+    backward_batchnorm_layer_gpu(l, net);
+    none = calloc((size_t)l.n, sizeof *none);
+    backward_convolutional_layer(without_norm(l, none), net_on_host(net));
+    free(none);
 }
 
 void update_convolutional_layer_gpu(convolutional_layer l, update_args a)
