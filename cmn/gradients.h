@@ -51,6 +51,8 @@ struct cmn_gradients {
     float *tally; /* CMN_TALLIES floats behind the gradients */
     struct cmn_span *span; /* the gradients, unpadded */
     float *rate, *decay;   /* of each gradient, for a step */
+    double
+        share; /* this rank's images of a pass: what its statistics count; 0: as much as any other's */
     struct cmn_exchange exchange;
 };
 
@@ -94,7 +96,8 @@ int cmn_gradients_compare(const struct cmn_gradients *g, struct network *net, co
 int cmn_gradients_broadcast(const struct cmn_gradients *g, struct network *net,
                             const struct cmn_topology *t);
 
-/* Collective, blocking. Replaces the statistics by their mean over all ranks. */
+/* Collective, blocking. The statistics become those of all ranks' images: means weighted by the ranks' shares; variances, too, plus
+ * the spread of the ranks' means about the common one (law of total variance). 0, or -1 with a reason. */
 int cmn_gradients_average_statistics(const struct cmn_gradients *g, const struct cmn_topology *t);
 
 /* Collective, blocking. Compares the bits of all weights over the ranks. 0, or -1 with a reason

@@ -12,6 +12,7 @@
 #include "files.h"
 #include "gradients_gpu.h"
 #include "log.h"
+#include "norm.h"
 
 /* Tensors first: of several differences the one that says most is named. */
 static char *describe(const struct cmn_gradients *g, struct network *net, const char *options)
@@ -90,24 +91,65 @@ int cmn_gradients_broadcast(const struct cmn_gradients *g, struct network *net,
     return push_all(g);
 }
 
+/* mean and variance of one layer. Where all ranks have the same, no bit changes. */
+static int merge_statistics(const struct cmn_tensor *mean, const struct cmn_tensor *variance,
+                            double share, const struct cmn_topology *t)
+{
+    size_t n = mean->n, doubles = cmn_norm_doubles(n), ranks = (size_t)t->size;
+    double *all = calloc((ranks + 2) * doubles, sizeof *all);
+    const double **part = calloc(ranks, sizeof *part);
+    double *mine, *sum;
+    int result = -1;
+
+    if (!all || !part) {
+        cmn_fail("out of memory");
+        goto out;
+    }
+    mine = all + ranks * doubles;
+    sum = mine + doubles;
+    mine[0] = share;
+    for (size_t i = 0; i < n; i++) {
+        mine[1 + i] = (double)(*mean->at)[i];
+        mine[1 + n + i] = share * (double)(*variance->at)[i];
+    }
+    if (cmn_mpi_check(
+            MPI_Allgather(mine, (int)doubles, MPI_DOUBLE, all, (int)doubles, MPI_DOUBLE, t->world),
+            "MPI_Allgather")) {
+        goto out;
+    }
+    for (size_t k = 0; k < ranks; k++) {
+        part[k] = all + k * doubles;
+    }
+    cmn_norm_merge(sum, part, t->size, n);
+    for (size_t i = 0; i < n; i++) {
+        (*mean->at)[i] = (float)sum[1 + i];
+        (*variance->at)[i] = (float)(sum[1 + n + i] / sum[0]);
+    }
+    result = 0;
+out:
+    free(part);
+    free(all);
+    return result;
+}
+
 int cmn_gradients_average_statistics(const struct cmn_gradients *g, const struct cmn_topology *t)
 {
+    double share = g->share > 0 ? g->share : 1;
+
+    if (t->size == 1) {
+        return 0;
+    }
     if (cmn_gradients_pull(g, CMN_STATISTIC)) {
         return -1;
     }
     for (int i = 0; i < g->tensors; i++) {
-        const struct cmn_tensor *tensor = &g->tensor[i];
-        float *x = *tensor->at;
-        if (tensor->kind != CMN_STATISTIC) {
+        const struct cmn_tensor *mean = &g->tensor[i];
+        /* The variance follows the mean in the list (gradients.c). */
+        if (mean->kind != CMN_STATISTIC || strcmp(mean->name, "rolling_mean")) {
             continue;
         }
-        if (cmn_mpi_check(
-                MPI_Allreduce(MPI_IN_PLACE, x, (int)tensor->n, MPI_FLOAT, MPI_SUM, t->world),
-                "MPI_Allreduce")) {
-            return cmn_fail_in("mean of layer %d %s", tensor->layer, tensor->name);
-        }
-        for (size_t j = 0; j < tensor->n; j++) {
-            x[j] /= (float)t->size;
+        if (merge_statistics(mean, mean + 1, share, t)) {
+            return cmn_fail_in("statistics of layer %d %s", mean->layer, mean->part);
         }
     }
     return cmn_gradients_push(g, CMN_STATISTIC);

@@ -43,6 +43,7 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
         return -1;
     }
     t->attached = 1;
+    t->gradients.share = t->local;
     if (cmn_schedule_open(&t->schedule, &t->gradients, t->net->n)) {
         return -1;
     }

@@ -229,7 +229,9 @@ static void what_ranks_have_alike(void **state)
                  cmn_reason());
     CHECK_SAYING(cmn_gradients_average_statistics(&g, &top) == 0, "%s", cmn_reason());
     check_device(l[0].rolling_mean_gpu, N, 22.5F + (float)(top.size - 1) / 2, "mean");
-    check_device(l[0].rolling_variance_gpu, N, 23.5F + (float)(top.size - 1) / 2, "variance");
+    check_device(l[0].rolling_variance_gpu, N,
+                 (float)(23.5 + (top.size - 1) / 2.0 + (top.size * top.size - 1) / 12.0),
+                 "variance");
     *net->seen = 7 + (size_t)top.rank;
     CHECK_SAYING(cmn_gradients_broadcast(&g, net, &top) == 0, "%s", cmn_reason());
     CHECK(*net->seen == 7);

@@ -1,5 +1,7 @@
 #include "ranks.h"
 
+#include <math.h>
+
 #include "gradients.h"
 #include "nets.h"
 
@@ -100,7 +102,7 @@ static void verify(void **state)
             if (g.tensor[i].kind != CMN_WEIGHT) {
                 continue;
             }
-            *byte ^= top.rank == bad;    /* the lowest bit of the last float */
+            *byte ^= top.rank == bad; /* the lowest bit of the last float */
             CHECK_SAYING(cmn_gradients_verify(&g, &top) == -1, "%s", g.tensor[i].name);
             snprintf(want, sizeof want, "rank %d", bad);
             CHECK_SAYING(strstr(cmn_reason(), want), "%s", cmn_reason());
@@ -112,24 +114,51 @@ static void verify(void **state)
     settle();
 }
 
+/* Rank r has r + 1 images. Of all of them: sums of r, r * r and so on, in closed form. */
 static void statistics(void **state)
 {
-    const float mean = (float)(top.size - 1) / 2;
-    float weight;
+    const double n = top.size;
+
+    (void)state;
+    for (int even = 0; even < 2; even++) {
+        double mean = even ? (n - 1) / 2 : (2 * n - 2) / 3;
+        double square = even ? (n - 1) * (2 * n - 1) / 6 : (n - 1) * (3 * n - 2) / 6;
+        float weight;
+        open_net(NET CONV TAIL);
+        g.share = even ? 0 : top.rank + 1;
+        for (int i = 0; i < 3; i++) {
+            net->layers[0].rolling_mean[i] = (float)(top.rank + i);
+            net->layers[0].rolling_variance[i] = (float)(10 * top.rank);
+        }
+        weight = net->layers[0].weights[0];
+        CHECK_SAYING(cmn_gradients_average_statistics(&g, &top) == 0, "%s", cmn_reason());
+        for (int i = 0; i < 3; i++) {
+            CHECK(fabs(net->layers[0].rolling_mean[i] - (mean + i)) < 1e-6);
+            CHECK_SAYING(fabs(net->layers[0].rolling_variance[i] -
+                              (10 * mean + square - mean * mean)) < 1e-5,
+                         "even %d: %g", even, net->layers[0].rolling_variance[i]);
+        }
+        CHECK(same_everywhere(net->layers[0].rolling_mean, 3 * sizeof(float)));
+        CHECK(same_everywhere(net->layers[0].rolling_variance, 3 * sizeof(float)));
+        CHECK(net->layers[0].weights[0] == weight);
+        close_net();
+    }
+    settle();
+}
+
+/* So that cmn_sync_bn, with which they are the same anyway, may save whenever it likes. */
+static void equal_statistics_stay(void **state)
+{
+    const float mean[3] = {0.1F, -7.7F, 1e-30F}, variance[3] = {0.3F, 1e10F, 3e-20F};
 
     (void)state;
     open_net(NET CONV TAIL);
-    for (int i = 0; i < 3; i++) {
-        net->layers[0].rolling_mean[i] = (float)(top.rank + i);
-        net->layers[0].rolling_variance[i] = (float)(10 * top.rank);
-    }
-    weight = net->layers[0].weights[0];
+    g.share = 7 + top.rank % 2;
+    memcpy(net->layers[0].rolling_mean, mean, sizeof mean);
+    memcpy(net->layers[0].rolling_variance, variance, sizeof variance);
     CHECK_SAYING(cmn_gradients_average_statistics(&g, &top) == 0, "%s", cmn_reason());
-    for (int i = 0; i < 3; i++) {
-        CHECK(net->layers[0].rolling_mean[i] == mean + (float)i);
-        CHECK(net->layers[0].rolling_variance[i] == 10 * mean);
-    }
-    CHECK(net->layers[0].weights[0] == weight);
+    CHECK(!memcmp(net->layers[0].rolling_mean, mean, sizeof mean));
+    CHECK(!memcmp(net->layers[0].rolling_variance, variance, sizeof variance));
     close_net();
     settle();
 }
@@ -137,8 +166,11 @@ static void statistics(void **state)
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(broadcast), cmocka_unit_test(compare), cmocka_unit_test(verify),
+        cmocka_unit_test(broadcast),
+        cmocka_unit_test(compare),
+        cmocka_unit_test(verify),
         cmocka_unit_test(statistics),
+        cmocka_unit_test(equal_statistics_stay),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
