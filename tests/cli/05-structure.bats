@@ -16,7 +16,6 @@ level_of() {
         choose.* | communicator.h | communicators/* | flow.* | groups.*) echo 3 ;;
         files.* | world.* | images.* | output.* | scatter.* | report/*) echo 3 ;;
         norm.*) echo 3 ;;
-        training_norm.*) echo 6 ;;
         outline.*) echo 4 ;;
         gradients.* | gradients_*.* | schedule.* | local_steps.* | tuner.* | detector.* | evaluator.* | loader.* | share.* | checkpoint.*) echo 4 ;;
         session.*) echo 5 ;;
