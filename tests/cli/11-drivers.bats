@@ -1,0 +1,260 @@
+#!/usr/bin/env bats
+# Every command that trains: N ranks compute what one rank computes, each sample once an epoch. And every command that does
+# not: it says so.
+
+load helpers
+
+IMAGES=24
+
+setup() {
+    enter_folder
+    small_data $IMAGES 1
+    make_data
+}
+
+# Pictures of digits with what each trainer looks for beside them: boxes, numbers, tags, masks. Made up, but for the
+# pictures: what is compared is arithmetic.
+make_data() {
+    local i name
+    mkdir -p images labels mask numbers/images numbers/labels tags/images tags/labels
+    i=0
+    while read -r path; do
+        name=$(printf '%02d' $i)
+        for folder in images numbers/images tags/images; do
+            ln -s "$PWD/$path" $folder/"$name".png
+        done
+        awk -v i=$i 'BEGIN { for (k = 0; k <= i % 3; k++)
+            printf "%d %.3f %.3f %.3f %.3f\n", (i + k) % 2, .2 + .2 * k + i % 5 * .03, .3 + .15 * k, .2 + .1 * (i % 4), .3 }' \
+            >labels/"$name".txt
+        printf '%d %s\n' $((i % 3)) "100,$((i * 4 + 40)),200,60" $((i % 3 + 1)) 400,100 >mask/"$name".txt
+        printf '0.%d\n0.5\n' $i >numbers/labels/"$name".txt
+        printf '%d\n' $((i % 5)) $((i % 3 + 5)) >tags/labels/"$name".txt
+        i=$((i + 1))
+    done <train.list
+    ln -s . data
+    for kind in data numbers tags; do
+        (cd $kind && ls images) | sed "s|^|$kind/images/|" >$kind.list
+        printf '%s\n' classes=2 train=$kind.list backup=out >$kind.data
+    done
+}
+
+# Three files of CIFAR-10's kind: a byte for the class and 3072 for the colours.
+make_cifar() {
+    for i in 0 1 2; do
+        awk -v seed=$i 'BEGIN { srand(seed); for (i = 0; i < 8; i++) {
+            printf "%d\n", i; for (j = 0; j < 3072; j++) printf "%d\n", 255 * rand() } }' |
+            awk '{ printf "\\x%02x", $1 }' >cifar.txt
+        # shellcheck disable=SC2059  # the bytes are a format
+        printf "$(cat cifar.txt)" >cifar$i.bin
+    done
+    ls cifar?.bin >cifar.list
+    printf '%s\n' train=cifar.list backup=out >cifar.data
+}
+
+make_text() {
+    awk 'BEGIN { srand(5); for (i = 0; i < 600; i++) printf "%c", 97 + int(rand() * 8) }' >text.txt
+    printf '%s\n' train=text.txt backup=out >text.data
+}
+
+# net KEY=VALUE...: colour pictures, changed in all ways that the loaders know.
+net() {
+    net_section batch=12 width=32 height=32 channels=3 hue=.1 saturation=1.5 exposure=1.5 flip=1 min_crop=28 max_crop=40 \
+        angle=5 aspect=1.2 learning_rate=0.002 max_batches=10 "$@"
+}
+
+conv() {
+    printf '%s\n' '[convolutional]' "filters=$1" size=3 "stride=$2" pad=1 "activation=${3:-tanh}"
+}
+
+yolo() {
+    printf '%s\n' '[yolo]' mask=0,1 anchors=8,8,16,16 classes=2 num=2 ignore_thresh=.5 truth_thresh=1 "$@"
+}
+
+yolo_cfg() {
+    net "$@"
+    conv 6 2 && conv 8 2 && conv 14 2 linear && yolo jitter=.2
+}
+
+region_cfg() {
+    net "$@"
+    conv 6 2 && conv 8 2 && conv 14 2 linear
+    printf '%s\n' '[region]' anchors=1,1,2,2 classes=2 coords=4 num=2 softmax=1 jitter=.2 rescore=1 object_scale=5 \
+        noobject_scale=1 class_scale=1 coord_scale=1 thresh=.6 max=12
+}
+
+grid_cfg() {
+    net "$@"
+    conv 6 2 && conv 8 2
+    printf '%s\n' '[connected]' output=192 activation=linear '[detection]' classes=2 coords=4 rescore=1 side=4 num=2 sqrt=1 \
+        jitter=.2 object_scale=1 noobject_scale=.5 class_scale=1 coord_scale=5
+}
+
+# end_cfg OUTPUTS ACTIVATION LAST...
+end_cfg() {
+    net
+    conv 6 2 && conv 8 2
+    printf '%s\n' '[connected]' "output=$1" "activation=$2" "${@:3}"
+}
+
+mask_cfg() {
+    net
+    conv 6 2 && conv "$1" 2 linear
+    printf '%s\n' "${@:2}"
+}
+
+# text_cfg LAYER KEY=VALUE...
+text_cfg() {
+    local layer=$1
+    shift
+    net_section batch=12 inputs=128 time_steps=5 learning_rate=0.1 "$@"
+    printf '%s\n' "[$layer]" output=16 activation=tanh '[connected]' output=128 activation=linear '[softmax]'
+}
+
+# run_on N ARGUMENTS...: a training with seed 7 and cmn_batch=global, unless the arguments say otherwise.
+run_on() {
+    local n=$1
+    shift
+    rm -f out/*.weights
+    darknet_on "$n" "$@" -cmn -cmn_seed 7 -cmn_batch global >train.log 2>&1 || { tail -n 40 train.log; return 1; }
+}
+
+# The weights that a training ends with.
+result() {
+    find out -name '*_final.weights' -o -name "$1.weights" | head -n 1
+}
+
+LIMIT=1e-6
+
+# same SEEN CFG ARGUMENTS...: 2 and 3 ranks train to the weights of one; all have seen as many images, and print the same
+# loss in their last line.
+same() {
+    local count=$1 cfg=$2 n loss
+    shift 2
+    run_on 1 "$@"
+    mv "$(result "$cfg")" one.weights
+    loss=$(sed -nE 's/^[0-9]+(, [0-9.]+)?: ([0-9.]+), .* avg, .*/\2/p' train.log | tail -n 1)
+    [[ $(seen one.weights) -eq $count ]]
+    for n in 2 3; do
+        run_on $n "$@"
+        grep -q "^cmn: $n ranks" train.log
+        assert_close one.weights "$(result "$cfg")" $LIMIT
+        sed -nE 's/^[0-9]+(, [0-9.]+)?: ([0-9.]+), .* avg, .*/\2/p' train.log | tail -n 1 |
+            awk -v one="$loss" '{ print "loss", $1, one; exit !(one > 0 && $1 / one < 1.0001 && $1 / one > .9999) }'
+    done
+}
+
+@test "detector train: [yolo], with subdivisions and an agreed random rate" {
+    yolo_cfg subdivisions=2 policy=random power=.5 >yolo.cfg
+    same 120 yolo detector train data.data yolo.cfg -cmn_verify 1
+}
+
+@test "detector train: [region], which learns on the CPU, too" {
+    region_cfg >region.cfg
+    same 120 region detector train data.data region.cfg
+    region_cfg max_batches=1 >region.cfg
+    run_on 1 detector train data.data region.cfg
+    run ! assert_close one.weights out/region_final.weights 0.01
+}
+
+@test "detector train: cmn_batch=per_rank, and cmn_epochs" {
+    yolo_cfg learning_rate=.001 >yolo.cfg
+    run_on 1 detector train data.data yolo.cfg
+    mv out/yolo_final.weights one.weights
+    yolo_cfg learning_rate=.001 batch=4 max_batches=1000 >yolo.cfg
+    darknet_on 3 detector train data.data yolo.cfg -cmn -cmn_seed 7 -cmn_epochs 5
+    assert_close one.weights out/yolo_final.weights $LIMIT
+}
+
+@test "detector train: random=1, all ranks draw the same sizes at the same time" {
+    net batch=3 max_batches=1000 >random.cfg
+    { conv 4 4 && conv 6 4 && conv 14 2 linear && yolo jitter=.2 random=1; } >>random.cfg
+    for n in 1 2 3; do
+        rm -f out/*
+        # Sizes are drawn until 200 iterations before the end: the weights after 100 are looked at.
+        "${mpiexec[@]}" -n $n "$DARKNET" detector train data.data random.cfg -cmn -cmn_seed 7 -cmn_batch global >log$n 2>&1 3>&- &
+        pid=$!
+        for ((i = 0; i < 600 * SLOW; i++)); do
+            [[ ! -s out/random_100.weights ]] || break
+            sleep .1
+        done
+        kill -INT $pid
+        wait $pid || true
+        mv out/random_100.weights random$n.weights
+        awk '/^Resizing/ { getline; print }' log$n | head -n 10 >sizes$n
+    done
+    cat sizes1
+    [[ $(sort -u sizes1 | wc -l) -ge 4 ]]
+    for n in 2 3; do
+        diff sizes1 sizes$n
+        assert_close random1.weights random$n.weights 1e-5
+    done
+}
+
+@test "detector train: the same seed gives the same bytes" {
+    yolo_cfg >yolo.cfg
+    run_on 2 detector train data.data yolo.cfg
+    mv out/yolo_final.weights first.weights
+    run_on 2 detector train data.data yolo.cfg
+    cmp first.weights out/yolo_final.weights
+}
+
+@test "yolo train, coco train" {
+    grid_cfg >grid.cfg
+    same 120 grid yolo train grid.cfg -data data.data
+    mv one.weights yolo.weights
+    same 120 grid coco train grid.cfg -data data.data
+    cmp yolo.weights one.weights
+}
+
+@test "regressor train" {
+    end_cfg 2 linear '[cost]' type=sse >regressor.cfg
+    same 120 regressor regressor train numbers.data regressor.cfg
+}
+
+@test "tag train" {
+    end_cfg 8 logistic '[cost]' type=sse >tag.cfg
+    same 120 tag tag train tag.cfg -data tags.data
+}
+
+@test "segmenter train" {
+    mask_cfg 80 '[logistic]' >segmenter.cfg
+    same 120 segmenter segmenter train data.data segmenter.cfg
+}
+
+@test "isegmenter train" {
+    mask_cfg 84 '[iseg]' classes=80 ids=4 >isegmenter.cfg
+    same 120 isegmenter isegmenter train data.data isegmenter.cfg
+}
+
+@test "super train" {
+    net width=7 height=7 >super.cfg
+    conv 48 1 linear >>super.cfg
+    printf '%s\n' '[reorg]' stride=4 reverse=1 '[cost]' type=sse >>super.cfg
+    same 120 super super train super.cfg -data data.data
+}
+
+@test "cifar train, cifar distill; an epoch is all images of the files" {
+    make_cifar
+    end_cfg 10 linear '[softmax]' >cifar.cfg
+    same 120 cifar cifar train cifar.cfg -data cifar.data
+    mkdir results
+    awk 'BEGIN { for (i = 0; i < 24; i++) { for (j = 0; j < 10; j++) printf "%s%.2f", j ? "," : "", (i * j % 7) / 7; print "" } }' \
+        >results/ensemble.csv
+    mv one.weights train.weights
+    same 120 cifar cifar distill cifar.cfg -data cifar.data
+    run ! assert_close train.weights one.weights 1e-4
+    run_on 3 cifar train cifar.cfg -data cifar.data -cmn_epochs 3
+    [[ $(seen out/cifar.weights) -eq 72 && -s out/cifar_3.weights && ! -e out/cifar_4.weights ]]
+}
+
+@test "rnn train: each rank has its own sequences; seen counts their steps, as Darknet does" {
+    make_text
+    for layer in rnn gru; do
+        text_cfg $layer >$layer.cfg
+        same 1200 $layer rnn train $layer.cfg -data text.data
+    done
+    "$DARKNET" rnn train rnn.cfg -data text.data >plain.log 2>&1
+    [[ $(seen out/rnn_final.weights) -eq 1200 ]]
+    run_on 2 rnn train rnn.cfg -data text.data -cmn_epochs 1
+    [[ $(seen out/rnn_final.weights) -eq 600 ]]
+}
