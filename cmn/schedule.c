@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "codecs/codec.h"
+#include "lars.h"
 #include "log.h"
 #include "sums.h"
 #include "timeline.h"
@@ -25,7 +26,7 @@ void cmn_schedule_plan(struct cmn_schedule *s, const struct cmn_topology *t,
     s->stale = t->device < 0 && o->double_buffering;
     s->adam = adam;
     s->pure = t->device < 0 && s->local == 1 && !adam &&
-              (s->stale || o->compress != CMN_COMPRESS_NONE || o->dtype != CMN_FP32);
+              (s->stale || o->compress != CMN_COMPRESS_NONE || o->dtype != CMN_FP32 || o->lars > 0);
     if (s->pure || s->local > 1 ||
         adam) { /* its rule is momentum, which lies among the gradients */
         s->communicator.step = NULL;
@@ -122,6 +123,9 @@ int cmn_schedule_open(struct cmn_schedule *s, struct cmn_gradients *g, int layer
         return cmn_fail("adam=1 in the cfg does not go with %s, which knows momentum alone",
                         s->stale ? "cmn_double_buffering" : "cmn_local_steps");
     }
+    if (o.lars > 0 && !s->pure) {
+        return cmn_lars_refuse(o.lars, s->adam, s->local);
+    }
     if (o.overlap == CMN_OVERLAP_ON && s->topology->size > 1 && why) {
         return cmn_fail("cmn_overlap=on: communicator %s: %s", c->name, why);
     }
@@ -169,6 +173,9 @@ void cmn_schedule_describe(const struct cmn_schedule *s, char *text, size_t byte
         used = snprintf(text, bytes, ", topk %g %%", 100 * o->compress_ratio);
     } else if (o->compress == CMN_COMPRESS_POWERSGD) {
         used = snprintf(text, bytes, ", powersgd of rank %ld", o->compress_rank);
+    }
+    if (o->lars > 0) {
+        used += snprintf(text + used, bytes - (size_t)used, ", LARS %g", o->lars);
     }
     if (s->local > 1) {
         used += snprintf(text + used, bytes - (size_t)used, ", averaged every %ld steps", s->local);
@@ -222,6 +229,10 @@ static void update(struct cmn_schedule *s, float *sums, const struct cmn_rule *r
         at = (size_t)(g->exchange.tensor[span].data - g->exchange.block.data);
         how.rate = g->rate[span];
         how.decay = g->decay[span++];
+        if (s->options->lars > 0 && t->decays) {
+            cmn_lars_prepare(&how, *t->weight, sums + at, t->n, s->options->lars, images,
+                             rule->decay);
+        }
         part[0] = s->velocity + at;
         part[1] = sums + at;
         cmn_sum_and_step(*t->weight, part, 2, 0, &how, t->n);

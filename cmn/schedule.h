@@ -2,7 +2,7 @@
  *
  * In every step (the usual way): gradients are summed, and the update follows. They hold the momentum, too, of which each
  * rank keeps its share (docs/architecture.md).
- * Pure: where a lossy codec or double buffering needs the gradient alone, the momentum is kept apart, and the update is done
+ * Pure: where a lossy codec, double buffering or LARS (lars.h) needs the gradient alone, the momentum is kept apart, and the update is done
  * here: for each weight w, with g the sum over all ranks and v what momentum kept, u = g + v + decay * w; w += rate *
  * u; v = momentum * u.
  * Double buffering: the sum of a step is waited for in the next one's update. The first update does nothing, and the gradients

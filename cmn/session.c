@@ -140,6 +140,7 @@ static void forget_gradients(struct cmn_options *o)
     o->double_buffering = 0;
     o->local_steps = 1;
     o->sync_bn = 0;
+    o->lars = 0;
 }
 
 int cmn_session_configure(struct cmn_session *s)

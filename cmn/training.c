@@ -37,6 +37,7 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
     name = basecfg((char *)cfg);
     snprintf(t->name, sizeof t->name, "%s", name);
     free(name);
+    cmn_training_rate(t);
     cmn_schedule_plan(&t->schedule, &s->topology, &s->options, s->communicator, s->exchange,
                       t->net->adam);
     if (cmn_gradients_open(&t->gradients, t->net, &t->schedule.communicator, s->exchange)) {
@@ -127,6 +128,7 @@ static int start(struct cmn_training *t)
     t->epoch = s->train_images ? (long)(*t->net->seen / s->train_images) : 0;
     cmn_stop_catch();
     introduce(t);
+    cmn_training_tell_rate(t);
     if (s->topology.rank == 0 && cmn_training_report(t)) {
         return -1;
     }

@@ -66,6 +66,10 @@ int cmn_training_classifies(const struct cmn_training *t);
 int cmn_training_attach(struct cmn_training *t, const char *cfg);
 /* Local. Undoes attach and ends the report. */
 void cmn_training_detach(struct cmn_training *t);
+/* Local (rate.c). Once, when the network is read: scales its learning rate as cmn_scale_lr asks. */
+void cmn_training_rate(struct cmn_training *t);
+/* Local (rate.c). Says so, when the training begins. */
+void cmn_training_tell_rate(const struct cmn_training *t);
 /* Local. A pass begins. */
 int cmn_training_pass(struct cmn_training *t);
 /* Local. A pass has ended; returns whether it was the step's last. */

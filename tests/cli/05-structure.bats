@@ -16,10 +16,10 @@ level_of() {
         choose.* | communicator.h | communicators/* | flow.* | groups.*) echo 3 ;;
         files.* | world.* | images.* | output.* | scatter.* | report/*) echo 3 ;;
         norm.*) echo 3 ;;
-        outline.*) echo 4 ;;
+        lars.* | outline.*) echo 4 ;;
         gradients.* | gradients_*.* | schedule.* | local_steps.* | tuner.* | detector.* | evaluator.* | loader.* | share.* | checkpoint.*) echo 4 ;;
         session.*) echo 5 ;;
-        training.* | training_norm.* | samples.* | epoch.* | validation.* | stop.* | arguments.* | tools/*) echo 6 ;;
+        training.* | training_norm.* | samples.* | epoch.* | rate.* | validation.* | stop.* | arguments.* | tools/*) echo 6 ;;
         cmn.* | hooks*.* | job.* | programs.*) echo 7 ;;
         *) echo "no level is known for cmn/$1: give it one in 05-structure.bats" >&2; return 1 ;;
     esac
@@ -53,7 +53,7 @@ own_files() {
     for file in $output; do
         case ${file#cmn/} in
             hooks*.c | detector.c | tools/plan.c | training.c | samples.c | gradients.c | gradients_ranks.c | gradients_gpu.c | evaluator.c | epoch.c | validation.c) ;;
-            outline.c) ;;
+            outline.c | rate.c) ;;
             *) echo "$file must not know Darknet"; false ;;
         esac
     done
