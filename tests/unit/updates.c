@@ -197,6 +197,21 @@ static void size_one_with_a_stride(void **state)
     close_rig(&three);
 }
 
+static void local_layers_begin_with_weights_at_all_places(void **state)
+{
+    network *net = nets_parse("[net]\nheight=6\nwidth=6\nchannels=1\n[local]\nsize=3\nfilters=2\n");
+    const layer *l = &net->layers[0];
+    int zeros = 0;
+
+    (void)state;
+    assert_int_equal(l->out_w * l->out_h, 16);
+    for (int i = 0; i < 16 * 2 * 9; i++) {
+        zeros += l->weights[i] == 0;
+    }
+    assert_true(zeros < 3);
+    free_network(net);
+}
+
 /* ---- learning ---- */
 
 /* The last input but one is to be said: only a state can know it. Returns the mean square error of the last steps. */
@@ -249,6 +264,7 @@ int main(void)
         cmocka_unit_test(adam),
         cmocka_unit_test(binary_weights),
         cmocka_unit_test(size_one_with_a_stride),
+        cmocka_unit_test(local_layers_begin_with_weights_at_all_places),
         cmocka_unit_test(recurrent_layers_learn),
     };
 
