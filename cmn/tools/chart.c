@@ -30,13 +30,28 @@ static int add(void *to, const struct cmn_row *row)
     return cmn_chart_add(to, row);
 }
 
+/* A log is named after its training. */
+static void name_of(const char *log, char *title, size_t bytes)
+{
+    const char *slash = strrchr(log, '/');
+    char *dot;
+
+    snprintf(title, bytes, "%s", slash ? slash + 1 : log);
+    dot = strrchr(title, '.');
+    if (dot && dot > title) {
+        *dot = '\0';
+    }
+}
+
 static int draw(const char *log, const char *picture)
 {
     struct log_facts facts = {CMN_NO_ANSWER, 0};
-    struct cmn_plot plot = {.title = log};
+    char title[256];
+    struct cmn_plot plot = {.title = title};
     struct cmn_chart *chart;
     int result;
 
+    name_of(log, title, sizeof title);
     if (cmn_json_read(log, look, &facts)) {
         return -1;
     }

@@ -104,7 +104,7 @@ static void goes_on_after_the_iteration(void **state)
 /* Half a line at the end stays neither. */
 static void drops_half_a_line(void **state)
 {
-    char *name = nets_file(HEADING "0.5,10" REST "0.5,15");
+    char *name = nets_file(HEADING "0.5,10" REST "0.5,15,0.2");
     const long after[] = {25, 0};
 
     (void)state;
