@@ -83,9 +83,9 @@ region_cfg() {
 }
 
 grid_cfg() {
-    net "$@"
+    net
     conv 6 2 && conv 8 2
-    printf '%s\n' '[connected]' output=192 activation=linear '[detection]' classes=2 coords=4 rescore=1 side=4 num=2 sqrt=1 \
+    printf '%s\n' '[connected]' output=192 activation=linear '[detection]' classes=2 coords=4 rescore=1 side=4 num=2 sqrt=1 softmax=0 forced=0 \
         jitter=.2 object_scale=1 noobject_scale=.5 class_scale=1 coord_scale=5
 }
 
@@ -112,10 +112,8 @@ text_cfg() {
 
 # run_on N ARGUMENTS...: a training with seed 7 and cmn_batch=global, unless the arguments say otherwise.
 run_on() {
-    local n=$1
-    shift
     rm -f out/*.weights
-    darknet_on "$n" "$@" -cmn -cmn_seed 7 -cmn_batch global >train.log 2>&1 || { tail -n 40 train.log; return 1; }
+    darknet_on "$1" "$2" "$3" -cmn -cmn_seed 7 -cmn_batch global "${@:4}" >train.log 2>&1 || { tail -n 40 train.log; return 1; }
 }
 
 # The weights that a training ends with.
@@ -171,6 +169,7 @@ same() {
     for n in 1 2 3; do
         rm -f out/*
         # Sizes are drawn until 200 iterations before the end: the weights after 100 are looked at.
+        # shellcheck disable=SC2154  # from helpers
         "${mpiexec[@]}" -n $n "$DARKNET" detector train data.data random.cfg -cmn -cmn_seed 7 -cmn_batch global >log$n 2>&1 3>&- &
         pid=$!
         for ((i = 0; i < 600 * SLOW; i++)); do
@@ -257,4 +256,134 @@ same() {
     [[ $(seen out/rnn_final.weights) -eq 1200 ]]
     run_on 2 rnn train rnn.cfg -data text.data -cmn_epochs 1
     [[ $(seen out/rnn_final.weights) -eq 600 ]]
+}
+
+@test "rnn train: a signal ends it, with its weights saved" {
+    make_text
+    text_cfg rnn max_batches=100000000 >rnn.cfg
+    "${mpiexec[@]}" -n 2 "$DARKNET" rnn train rnn.cfg -data text.data -cmn >train.log 2>&1 3>&- &
+    pid=$!
+    for ((i = 0; i < 300 * SLOW; i++)); do
+        ! grep -q '^100: ' train.log || break
+        sleep .1
+    done
+    kill -TERM $pid
+    wait $pid || true
+    grep -q 'asked to stop' train.log
+    [[ $(seen out/rnn_final.weights) -ge 12000 ]]
+}
+
+@test "detector train: each image once an epoch, over all ranks" {
+    [[ -z $SAN ]] || skip 'a program that is checked takes no preloaded library'
+    printf '%s\n' '#define _GNU_SOURCE' '#include <dlfcn.h>' '#include <stdio.h>' '#include <stdlib.h>' '#include <string.h>' \
+        '#include <unistd.h>' 'FILE *fopen(const char *path, const char *mode) {' \
+        'FILE *(*next)(const char *, const char *); char line[4200], name[64];' \
+        '*(void **)&next = dlsym(RTLD_NEXT, "fopen");' \
+        'if (strstr(path, "/labels/")) { FILE *f;' \
+        'snprintf(name, sizeof name, "opened.%s", getenv("OMPI_COMM_WORLD_RANK"));' \
+        'if ((f = next(name, "a"))) { setvbuf(f, line, _IOLBF, sizeof line); fprintf(f, "%s\n", path); fclose(f); } }' \
+        'return next(path, mode); }' >opened.c
+    "$CC" -shared -fPIC -o opened.so opened.c -ldl
+    yolo_cfg max_batches=6 >yolo.cfg
+    "${mpiexec[@]}" -n 3 -x LD_PRELOAD="$PWD/opened.so" "$DARKNET" detector train data.data yolo.cfg -cmn -cmn_seed 7 \
+        -cmn_batch global
+    # 4 images a rank and step, 2 steps an epoch, 3 epochs; what was loaded for a step after the last follows.
+    for epoch in 1 2 3; do
+        for rank in 0 1 2; do
+            head -n $((epoch * 8)) opened.$rank | tail -n 8
+        done | sort >epoch.txt
+        diff <(sed 's/images/labels/; s/png/txt/' data.list | sort) epoch.txt
+    done
+    run ! diff <(head -n 8 opened.0) <(head -n 16 opened.0 | tail -n 8)
+}
+
+@test "flip=0: a picture looks the same each time it is loaded" {
+    sed -i '2,$d' labels/*.txt # the order of boxes is drawn, too, and counts where they share a cell
+    net batch=24 flip=0 hue=0 saturation=1 exposure=1 max_batches=1 >plain.cfg
+    { conv 6 2 && conv 8 2 && conv 14 2 linear && yolo jitter=0; } >>plain.cfg
+    sed 's/flip=0/flip=1/' plain.cfg >mirrored.cfg
+    run_on 2 detector train data.data plain.cfg
+    mv out/plain_final.weights first.weights
+    for cfg in plain mirrored; do
+        for seed in 1 2; do
+            run_on 2 detector train data.data $cfg.cfg first.weights -clear -cmn_seed $seed
+            mv out/${cfg}_final.weights $cfg$seed.weights
+        done
+    done
+    assert_close plain1.weights plain2.weights $LIMIT
+    run ! assert_close mirrored1.weights mirrored2.weights $LIMIT
+}
+
+@test "every command that is no training or validation refuses -cmn, and says what to do" {
+    "$DARKNET" cmn list -md | awk -F ' *[|] *' '/command of Darknet/ { on = 1 } on && $3 == "refused" { gsub("`", "", $2); print $2 }' \
+        >refused.txt
+    [[ $(wc -l <refused.txt) -ge 15 ]]
+    while read -r driver verb; do
+        fails_clearly "-cmn does not work with $driver.*: .*(without -cmn|leave -cmn|use )" \
+            "$DARKNET" "$driver" "${verb/\*/xyzzy}" some.cfg -cmn </dev/null
+    done <refused.txt
+    fails_clearly_on 3 '-cmn does not work with go train: ' go train go.cfg -cmn
+    fails_clearly_on 2 '-cmn does not work with this command: .*leave -cmn' xyzzy train some.cfg -cmn
+}
+
+@test "every command that trains with -cmn is tested here" {
+    "$DARKNET" cmn list -md | awk -F ' *[|] *' '/command of Darknet/ { on = 1 } on && $3 == "trains" { gsub("`", "", $2); print $2 }' |
+        grep -v '^classifier ' >trains.txt
+    cat trains.txt
+    while read -r driver verb; do
+        grep -q "^ *same .* $driver $verb " "$BATS_TEST_DIRNAME/11-drivers.bats"
+    done <trains.txt
+    [[ $(wc -l <trains.txt) -eq 11 ]]
+}
+
+# bad FILE PATTERN ARGUMENTS...: with stdin as this file a training on 2 ranks says so; the file is put back.
+bad() {
+    local file=$1 pattern=$2
+    shift 2
+    mv "$file" good
+    cat >"$file"
+    fails_clearly_on 2 "$pattern" "$@" -cmn
+    mv good "$file"
+}
+
+@test "bad labels, numbers, tags and masks: one line" {
+    yolo_cfg >yolo.cfg
+    grid_cfg >grid.cfg
+    mask_cfg 80 '[logistic]' >mask.cfg
+    end_cfg 2 linear '[cost]' type=sse >numbers.cfg
+    end_cfg 8 logistic '[cost]' type=sse >tag.cfg
+    detector=(detector train data.data yolo.cfg)
+    bad labels/07.txt '07.txt: class 2, but there are 2 classes' "${detector[@]}" <<<'2 .5 .5 .3 .3'
+    bad labels/07.txt '07.txt: box 2 is not a class and four numbers' "${detector[@]}" <<<'1 .5 .5 .3 .3 1 .5 .5 .3'
+    bad labels/07.txt 'box without a place, or outside of its image' "${detector[@]}" <<<'1 0 0 .3 .3'
+    bad labels/07.txt '07.txt: class -1' yolo train grid.cfg -data data.data <<<'-1 .5 .5 .3 .3'
+    bad labels/07.txt '07.txt: a box lies outside of its image' yolo train grid.cfg -data data.data <<<'0 0 0 .3 .3'
+    bad numbers/labels/07.txt '07.txt: number 2 of 2 is missing' regressor train numbers.data numbers.cfg <<<'.5'
+    bad tags/labels/07.txt '07.txt: tag -1' tag train tag.cfg -data tags.data <<<'-1'
+    bad mask/07.txt '07.txt: a mask has more pixels than its image' segmenter train data.data mask.cfg <<<'1 700,85'
+    bad mask/07.txt '07.txt: class 80, but there are 80 classes' segmenter train data.data mask.cfg <<<'80 1,1'
+    rm labels/07.txt
+    fails_clearly_on 2 "Couldn't open file: .*labels/07.txt" "${detector[@]}" -cmn
+}
+
+@test "a cfg, text or binary file that does not fit its trainer: one line" {
+    yolo_cfg >yolo.cfg
+    grid_cfg >grid.cfg
+    mask_cfg 80 '[logistic]' >mask.cfg
+    fails_clearly_on 2 '\[yolo\] or \[region\] as the last layer' detector train data.data grid.cfg -cmn
+    fails_clearly_on 2 '\[detection\] with coords=4' yolo train yolo.cfg -data data.data -cmn
+    fails_clearly_on 2 '\[iseg\] with classes=80' isegmenter train data.data mask.cfg -cmn
+    { net && conv 80 3 linear; } >third.cfg
+    fails_clearly_on 2 'must divide both sides' segmenter train data.data third.cfg -cmn
+    make_cifar
+    end_cfg 10 linear '[softmax]' >cifar.cfg
+    bad cifar1.bin 'cifar1.bin: 5 bytes are no CIFAR-10 images' cifar train cifar.cfg -data cifar.data <<<'1234'
+    bad cifar1.bin 'cifar1.bin: image 2 is of class 65' cifar train cifar.cfg -data cifar.data \
+        < <(head -c 3073 cifar2.bin && head -c 3073 /dev/zero | tr '\0' A)
+    make_text
+    text_cfg rnn >rnn.cfg
+    bad text.txt 'Character 195 or .* for a network with 128 inputs' rnn train rnn.cfg -data text.data <<<'ÃÃ'
+    bad text.txt 'text.txt holds no text' rnn train rnn.cfg -data text.data </dev/null
+    printf '%s\n' train=/nowhere/list backup=out >nowhere.data
+    fails_clearly_on 2 "Couldn't open file: /nowhere/list" yolo train grid.cfg -data nowhere.data -cmn
 }
