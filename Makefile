@@ -145,7 +145,7 @@ LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group -lopenb
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all darknet-source mnist demo detection test check-patches bench bench-link bench-slow-link bench-accuracy bench-timeline install uninstall clean \
+.PHONY: all darknet-source mnist demo detection test check-patches bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-timeline install uninstall clean \
     distclean help tests FORCE setup
 
 all: $(if $(SAN),$(B)/bin/darknet,$(if $(filter 1,$(GPU)),bin/darknet-gpu,bin/darknet)) ## Build bin/darknet (the default)
@@ -183,6 +183,9 @@ bench-accuracy: all mnist ## Measure what codecs, double buffering and local ste
 bench-timeline: all mnist ## Measure what cmn_timeline costs
 	@$(TEST_ENV) bench/timeline.sh
 
+bench-large-batch: all mnist ## Measure what a large batch costs in accuracy, and what linear scaling and LARS win back
+	@$(TEST_ENV) bench/large-batch.sh
+
 install: all $(B)/darknet-cmn.1 $(B)/cmn.pc ## Install below PREFIX=/usr/local (DESTDIR= for packagers)
 	@setup/place.sh install '$(DESTDIR)' '$(PREFIX)' '$(B)' '$(DK)'
 
@@ -196,7 +199,7 @@ distclean: clean ## Also remove data/ and results/
 	rm -rf data results
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
 	@sed -n '/^# Knobs/,/^$$/s/^# *//p' Makefile | sed '1s|^|\n|'
 
 # What the test and bench scripts are told. MPIEXEC is a command with arguments, DARKNET and BUILD are one path each.
@@ -205,7 +208,7 @@ TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/d
     MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='-lopenblas -lcjson $(MPI_LIBS) -lm -pthread'
 
 # One call for all purposes: two apt-get at once would wait for each other's lock.
-PURPOSES := build $(if $(filter mnist demo detection bench bench-slow-link bench-accuracy bench-timeline,$(MAKECMDGOALS)),$(if $(MNIST_DIR),,mnist)) \
+PURPOSES := build $(if $(filter mnist demo detection bench bench-slow-link bench-accuracy bench-large-batch bench-timeline,$(MAKECMDGOALS)),$(if $(MNIST_DIR),,mnist)) \
     $(filter demo test bench,$(MAKECMDGOALS)) $(if $(filter bench-%,$(MAKECMDGOALS)),bench) $(if $(filter tests,$(MAKECMDGOALS)),test)
 setup:
 	@setup/install.sh $(PURPOSES)

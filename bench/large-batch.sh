@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# What a large batch costs in accuracy, and what wins it back (docs/batch-size.md): the MNIST perceptron at the batch of its cfg, and at
+# BATCH images over all ranks, plain, with cmn_scale_lr=linear, and with cmn_lars; the same seeds with every setting; validation accuracy
+# after the last epoch. Asserts nothing.
+# Usage: make bench-large-batch [NP=2] [BATCH=2048] [SEEDS='1 2 3'] [ONLY=pattern of settings]
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+NP=${NP:-2}
+BATCH=${BATCH:-2048}
+ONLY=${ONLY:-.*}
+read -ra seeds <<<"${SEEDS:-1 2 3}"
+: "${DARKNET:?run this by make bench-large-batch}" "${MPIEXEC:?}"
+export OPENBLAS_NUM_THREADS=1
+
+of_cfg() {
+    sed -n "s/^$1=//p" cfg/mnist_mlp.cfg
+}
+own=$(of_cfg batch) rate=$(of_cfg learning_rate) epochs=$(of_cfg cmn_epochs)
+# What a cfg with the batch of one rank would say; cmn_scale_lr does the rest.
+scaled=$(awk -v rate="$rate" -v own="$own" -v one=$((BATCH / NP)) 'BEGIN { print rate * one / own }')
+fifth=$((epochs * 60000 / BATCH / 5)) # iterations
+
+# name | label | batch of all ranks | rate in the cfg | burn_in | epochs | keys
+settings=(
+    "own|batch $own, as the cfg says|$own|$rate|0|$epochs|"
+    "plain|batch $BATCH, nothing else|$BATCH|$rate|0|$epochs|"
+    "linear|linear, no warm-up|$BATCH|$scaled|0|$epochs|-cmn_scale_lr linear"
+    "warm|linear, burn_in=$fifth|$BATCH|$scaled|$fifth|$epochs|-cmn_scale_lr linear"
+    "lars|LARS 0.1, burn_in=$((fifth / 2))|$BATCH|$rate|$((fifth / 2))|$epochs|-cmn_lars 0.1"
+    "own-long|batch $own, $((2 * epochs)) epochs|$own|$rate|0|$((2 * epochs))|"
+    "lars-long|LARS 0.1, burn_in=$((fifth / 2)), $((2 * epochs)) epochs|$BATCH|$rate|$((fifth / 2))|$((2 * epochs))|-cmn_lars 0.1"
+)
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+sed "s|^backup.*|backup=$work/out|" cfg/mnist.data >"$work/bench.data"
+mkdir -p "$work/out"
+
+# run SEED SETTING: appends the accuracy in per cent, and the iterations, to a file of the setting.
+run() {
+    local name batch rate burn_in epochs keys
+    IFS='|' read -r name _ batch rate burn_in epochs keys <<<"$2"
+    rm -f "$work"/out/*.weights "$work/log.json"
+    sed -e "s/^batch=.*/batch=$batch\nburn_in=$burn_in/; s/^learning_rate=.*/learning_rate=$rate/" \
+        -e "s/^cmn_epochs=.*/cmn_epochs=$epochs/" cfg/mnist_mlp.cfg >"$work/net.cfg"
+    # The key is for batches of one rank; without it the batch of all ranks is divided, which is the same.
+    if [[ $keys == *linear* ]]; then
+        sed -i "s/^batch=.*/batch=$((batch / NP))/" "$work/net.cfg"
+    else
+        keys+=' -cmn_batch global'
+    fi
+    # shellcheck disable=SC2086
+    $MPIEXEC -n "$NP" "$DARKNET" classifier train "$work/bench.data" "$work/net.cfg" -cmn -cmn_seed "$1" -cmn_report quiet \
+        -cmn_json "$work/log.json" $keys >"$work/output" 2>&1 || { tail -n 3 "$work/output"; exit 1; }
+    jq -r 'last | [(10000 * .["validation/main/accuracy"] | round) / 100, .iteration] | @tsv' "$work/log.json" >>"$work/$name"
+    echo "seed $1, $name: $(tail -n 1 "$work/$name" | cut -f 1) %, $SECONDS s" >&2
+}
+
+for seed in "${seeds[@]}"; do
+    for setting in "${settings[@]}"; do
+        if [[ ${setting%%|*} =~ ^($ONLY)$ ]]; then
+            run "$seed" "$setting"
+        fi
+    done
+done
+
+echo "mnist_mlp on $NP ranks, seeds ${seeds[*]}; per cent of the 10 000 validation images"
+printf '%-42s %10s %8s %8s %8s   %s\n' '' iterations mean least most 'each seed'
+for setting in "${settings[@]}"; do
+    IFS='|' read -r name label _ <<<"$setting"
+    [[ -f $work/$name ]] || continue
+    awk -v label="$label" '
+        { s += $1; if (NR == 1 || $1 < low) low = $1; if (NR == 1 || $1 > high) high = $1; all = all sprintf(" %.2f", $1) }
+        END { printf "%-42s %10d %8.2f %8.2f %8.2f  %s\n", label, $2, s / NR, low, high, all }' "$work/$name"
+done
