@@ -39,6 +39,23 @@ trains_as_one_rank() {
 
 @test "3+2: each communicator trains as one rank" { trains_as_one_rank 3+2; }
 
+@test "2+1, cmn_sync_bn: the batch's statistics travel beside the gradients, whether those wait or not" {
+    net_section batch=50 subdivisions=2 >norm.cfg
+    printf '%s\n' '[convolutional]' 'filters=6' 'size=5' 'stride=2' 'pad=1' 'batch_normalize=1' 'activation=tanh' \
+        '[connected]' 'output=64' 'batch_normalize=1' 'activation=tanh' '[connected]' 'output=10' 'activation=linear' '[softmax]' >>norm.cfg
+    train_on 1 norm.cfg -cmn_batch global
+    mv out/norm.weights one.weights
+    for keys in '-cmn_overlap off' '-cmn_overlap on -cmn_bucket_mb 0.1' '-cmn_intra mpi'; do
+        # shellcheck disable=SC2086  # keys and their values
+        train_on 2+1 norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_verify 1 $keys
+        grep '^cmn: 3 ranks on 2 nodes' train.log
+        # Darknet sums up a batch as floats (tests/cli/12-batchnorm.bats).
+        assert_close one.weights out/norm.weights 1e-5
+    done
+    train_on 2+1 norm.cfg -cmn_batch global
+    run ! assert_close one.weights out/norm.weights 1e-3
+}
+
 @test "without exchange the nodes drift apart: the comparison can tell" {
     train_on 1+1 mlp.cfg -cmn_batch global
     mv out/mlp.weights flat.weights
