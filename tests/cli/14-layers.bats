@@ -62,3 +62,33 @@ same_as_one_rank() {
         "$REPO/tests/tools/gemm_threads.c" "$tree/src/gemm.c" -lm
     timeout 60 ./threads
 }
+
+# refused PATTERN LINE...: one process says why it does not train the net of these lines, with KEYS in [net].
+refused() {
+    local pattern=$1
+    shift
+    # shellcheck disable=SC2086  # several words
+    { net_section ${KEYS:-}; printf '%s\n' "$@"; } >bad.cfg
+    fails_clearly "$pattern" "$DARKNET" classifier train small.data bad.cfg
+}
+
+@test 'nets whose gradient has no way back are refused when they are read' {
+    local conv=('[convolutional]' 'filters=8' 'size=3' 'stride=1' 'pad=1' 'activation=tanh')
+    local half=('[convolutional]' 'filters=8' 'size=3' 'stride=2' 'pad=1' 'activation=tanh')
+    local crop=('[crop]' 'crop_height=24' 'crop_width=24' 'flip=0' 'angle=0' 'saturation=1' 'exposure=1' 'shift=0')
+    refused 'Crop must be the first layer' "${conv[@]}" "${crop[@]}"
+    refused 'alpha of a shortcut' "${conv[@]}" "${half[@]}" '[shortcut]' 'from=-2' 'alpha=0.5' 'activation=linear'
+    KEYS='height=10 width=24' refused 'shortcut from 24 x 10 to 6 x 3' "${conv[@]}" "${half[@]/stride=2/stride=4}" \
+        '[shortcut]' 'from=-2' 'activation=linear'
+    refused 'reorg needs a multiple of 16' "${conv[@]}" '[reorg]' 'stride=4'
+    refused 'stride=3 .* does not divide 28 x 28' "${conv[@]}" '[convolutional]' 'filters=9' 'size=1' 'stride=1' \
+        'activation=tanh' '[reorg]' 'stride=3'
+    refused 'stride=-3 .* does not divide 28 x 28' "${conv[@]}" '[upsample]' 'stride=-3'
+}
+
+@test 'a layer without weights behind a crop layer is no crash' {
+    { net_section max_batches=2; printf '%s\n' '[crop]' 'crop_height=24' 'crop_width=24' '[maxpool]' 'size=2' 'stride=2' \
+        '[connected]' 'output=10' 'activation=linear' '[softmax]'; } >crop.cfg
+    train_on 2 crop.cfg
+    [[ -f out/crop.weights ]]
+}
