@@ -72,10 +72,10 @@ same_as_one_rank() {
 }
 
 @test "training moves the weights: the comparisons above can tell" {
-    mlp_cfg max_batches=1 >mlp.cfg
+    mlp_cfg learning_rate=1e-9 >mlp.cfg # files that have seen as many images: others differ anyway
     train_on 2 mlp.cfg -cmn_batch global
     keep mlp first
-    mlp_cfg max_batches=20 >mlp.cfg
+    mlp_cfg >mlp.cfg
     train_on 2 mlp.cfg -cmn_batch global
     run ! assert_close first.weights out/mlp.weights 0.01
 }
