@@ -87,7 +87,7 @@ file_lines() {
     drawing ''
     train -cmn_csv rows.csv -cmn_chart chart.png -cmn_graph net.dot -cmn_log logs
     cmp plain.weights out/mlp.weights
-    [[ $(grep -c '^digraph' net.dot) -eq 1 ]]
+    [[ $(grep -c '^digraph' net.dot) -eq 1 && $(csv_iterations rows.csv) == '2 4 5 6 8 10' ]]
     is_png chart.png
     run ! grep -iE 'chart|csv|gnuplot|fork' err.txt logs/rank-1.log
     [[ $(echo *.new) == '*.new' ]]
@@ -182,6 +182,42 @@ file_lines() {
     grep -q ENOSPC trace || skip 'strace cannot make a write fail here'
     [[ $(grep -c '^cmn: CSV rows.csv: No space left on device; the training goes on without the CSV$' err.txt) -eq 1 ]]
     [[ $(csv_iterations rows.csv) == 2 && $(seen out/mlp.weights) -eq 200 ]]
+}
+
+# A detector of one class, and images with a box each: detector.data, detector.cfg.
+small_detector() {
+    local image
+    mkdir boxes
+    for image in $(head -n 8 train.list); do
+        cp "$image" boxes/
+        image=boxes/$(basename "$image")
+        echo '0 0.5 0.5 0.6 0.7' >"${image%.png}.txt"
+        echo "$image" >>boxes.list
+    done
+    echo digit >names.txt
+    printf '%s\n' 'classes=1' 'train=boxes.list' 'valid=boxes.list' 'names=names.txt' 'backup=out' >detector.data
+    net_section batch=4 height=32 width=32 channels=3 max_batches=3 learning_rate=0.001 >detector.cfg
+    printf '%s\n' '[convolutional]' 'filters=18' 'size=8' 'stride=8' 'activation=linear' \
+        '[yolo]' 'mask=0,1,2' 'anchors=10,10, 16,16, 20,22' 'classes=1' 'num=3' 'random=0' >>detector.cfg
+}
+
+@test "a detector has columns of its own: mAP in table, log, CSV and chart" {
+    needs jq
+    small_detector
+    drawing ''
+    darknet_on 2 detector train detector.data detector.cfg -cmn -cmn_seed 7 -cmn_report_every 1 -cmn_csv rows.csv \
+        -cmn_chart chart.png >out.txt 2>err.txt || { cat err.txt; return 1; }
+    heading=$(grep '^epoch' out.txt | tr -s ' ')
+    [[ $heading == 'epoch iteration main/loss validation/main/map validation/main/map50_95 lr images/s elapsed_time ' ]]
+    [[ $(head -n 1 rows.csv) == epoch,iteration,main/loss,validation/main/map,validation/main/map50_95,lr,* ]]
+    jq -e 'length == 3 and all(.[]; has("validation/main/map", "validation/main/map50_95")
+        and ."validation/main/map" >= ."validation/main/map50_95" and ."validation/main/map" <= 1
+        and (has("main/accuracy") or has("validation/main/loss") | not))' out/detector.json
+    [[ $(json_iterations out/detector.json) == '1 2 3' && $(csv_iterations rows.csv) == '1 2 3' ]]
+    last=scripts/$(find scripts -type f | wc -l)
+    [[ $(drawn "$last") == '1 2 3' ]]
+    grep -q 'IoU 0.5 to 0.95: ' "$last"
+    is_png chart.png
 }
 
 @test "darknet cmn chart draws a log" {
