@@ -17,19 +17,20 @@ of_cfg() {
     sed -n "s/^$1=//p" cfg/mnist_mlp.cfg
 }
 own=$(of_cfg batch) rate=$(of_cfg learning_rate) epochs=$(of_cfg cmn_epochs)
-# What a cfg with the batch of one rank would say; cmn_scale_lr does the rest.
-scaled=$(awk -v rate="$rate" -v own="$own" -v one=$((BATCH / NP)) 'BEGIN { print rate * one / own }')
 fifth=$((epochs * 60000 / BATCH / 5)) # iterations
 
-# name | label | batch of all ranks | rate in the cfg | burn_in | epochs | keys
+# name | label | batch of all ranks | rate for a batch of the cfg | burn_in | epochs | keys
 settings=(
     "own|batch $own, as the cfg says|$own|$rate|0|$epochs|"
     "plain|batch $BATCH, nothing else|$BATCH|$rate|0|$epochs|"
-    "linear|linear, no warm-up|$BATCH|$scaled|0|$epochs|-cmn_scale_lr linear"
-    "warm|linear, burn_in=$fifth|$BATCH|$scaled|$fifth|$epochs|-cmn_scale_lr linear"
+    "linear|linear, no warm-up|$BATCH|$rate|0|$epochs|-cmn_scale_lr linear"
+    "warm|linear, burn_in=$fifth|$BATCH|$rate|$fifth|$epochs|-cmn_scale_lr linear"
     "lars|LARS 0.1, burn_in=$((fifth / 2))|$BATCH|$rate|$((fifth / 2))|$epochs|-cmn_lars 0.1"
     "own-long|batch $own, $((2 * epochs)) epochs|$own|$rate|0|$((2 * epochs))|"
     "lars-long|LARS 0.1, burn_in=$((fifth / 2)), $((2 * epochs)) epochs|$BATCH|$rate|$((fifth / 2))|$((2 * epochs))|-cmn_lars 0.1"
+    "low|rate 0.05, batch $own|$own|0.05|0|$epochs|"
+    "low-plain|rate 0.05, batch $((4 * own)), nothing else|$((4 * own))|0.05|0|$epochs|"
+    "low-linear|rate 0.05, batch $((4 * own)), linear|$((4 * own))|0.05|0|$epochs|-cmn_scale_lr linear"
 )
 
 work=$(mktemp -d)
@@ -44,9 +45,11 @@ run() {
     rm -f "$work"/out/*.weights "$work/log.json"
     sed -e "s/^batch=.*/batch=$batch\nburn_in=$burn_in/; s/^learning_rate=.*/learning_rate=$rate/" \
         -e "s/^cmn_epochs=.*/cmn_epochs=$epochs/" cfg/mnist_mlp.cfg >"$work/net.cfg"
-    # The key is for batches of one rank; without it the batch of all ranks is divided, which is the same.
+    # Linear scaling is for batches of one rank, and for the ranks: the first is done here, as a person would. Without it
+    # the batch of all ranks is divided, which is the same.
     if [[ $keys == *linear* ]]; then
-        sed -i "s/^batch=.*/batch=$((batch / NP))/" "$work/net.cfg"
+        rate=$(awk -v rate="$rate" -v own="$own" -v one=$((batch / NP)) 'BEGIN { print rate * one / own }')
+        sed -i "s/^batch=.*/batch=$((batch / NP))/; s/^learning_rate=.*/learning_rate=$rate/" "$work/net.cfg"
     else
         keys+=' -cmn_batch global'
     fi
