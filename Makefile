@@ -145,7 +145,7 @@ LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group -lopenb
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all darknet-source mnist demo detection test check-patches bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-timeline install uninstall clean \
+.PHONY: all darknet-source mnist demo detection demo-detection test check-patches bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-timeline install uninstall clean \
     distclean help tests FORCE setup
 
 all: $(if $(SAN),$(B)/bin/darknet,$(if $(filter 1,$(GPU)),bin/darknet-gpu,bin/darknet)) ## Build bin/darknet (the default)
@@ -159,7 +159,10 @@ demo: all mnist ## Train MNIST on NP=2 ranks; weights, log and chart go to resul
 
 detection: data/detection/.source ## Draw MNIST's digits on larger canvases, for detectors, in data/detection
 
-tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) build/cpu/canvases ## Build the test programs alone
+demo-detection: all detection $(B)/sheet ## Train a detector on NP=2 ranks; weights, log, chart and picture go to results/detection
+	@DARKNET='$(B)/bin/darknet' SHEET='$(B)/sheet' LETTERS='$(DK)/data/labels' MPIEXEC='$(MPIEXEC)' NP='$(NP)' examples/detection/demo.sh
+
+tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) build/cpu/canvases $(B)/sheet ## Build the test programs alone
 
 test: all $(if $(filter 1,$(GPU)),,tests) ## Run every test (SAN=address,undefined runs them instrumented)
 	@$(MAKE) --no-print-directory mnist || echo 'MNIST could not be had: tests that need it are skipped'
@@ -208,8 +211,8 @@ TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/d
     MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='-lopenblas -lcjson $(MPI_LIBS) -lm -pthread'
 
 # One call for all purposes: two apt-get at once would wait for each other's lock.
-PURPOSES := build $(if $(filter mnist demo detection bench bench-slow-link bench-accuracy bench-large-batch bench-timeline,$(MAKECMDGOALS)),$(if $(MNIST_DIR),,mnist)) \
-    $(filter demo test bench,$(MAKECMDGOALS)) $(if $(filter bench-%,$(MAKECMDGOALS)),bench) $(if $(filter tests,$(MAKECMDGOALS)),test)
+PURPOSES := build $(if $(filter mnist demo detection demo-detection bench bench-slow-link bench-accuracy bench-large-batch bench-timeline,$(MAKECMDGOALS)),$(if $(MNIST_DIR),,mnist)) \
+    $(filter demo test bench,$(MAKECMDGOALS)) $(if $(filter demo-detection,$(MAKECMDGOALS)),demo) $(if $(filter bench-%,$(MAKECMDGOALS)),bench) $(if $(filter tests,$(MAKECMDGOALS)),test)
 setup:
 	@setup/install.sh $(PURPOSES)
 
@@ -357,6 +360,10 @@ data/mnist/.source: $(if $(MNIST_DIR),$(if $(filter-out x$(subst $() ,_,$(mnist_
 data/detection/.source: data/mnist/.source examples/detection/prepare.sh $(wildcard examples/detection/canvas*.[ch]) | build/cpu/canvases
 	$(say) DRAW data/detection
 	$(Q)examples/detection/prepare.sh build/cpu/canvases
+
+$(B)/sheet: examples/detection/sheet.c $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
+	$(say) CC $<
+	$(Q)$(CC) $(CMN_FLAGS) $(LDFLAGS) -o $@ $< $(LIBS)
 
 # ---- What only an installation needs -------------------------------------------------------------------------
 

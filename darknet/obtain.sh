@@ -103,6 +103,9 @@ from_tree() {
         die "DARKNET_TREE=$DARKNET_TREE is not the pristine commit $COMMIT: ${bad%%:*} is missing or differs; unset DARKNET_TREE to fetch the source"
     sed -E 's/^[0-9a-f]+ [ *]//' "$here/MANIFEST" | tar -C "$DARKNET_TREE" -cf - -T - | tar -xf - -C "$new"
     cp "$DARKNET_TREE"/LICENSE* "$new" 2>/dev/null || true
+    # Pictures of letters, for what draws boxes.
+    mkdir -p "$new/data"
+    cp -r "$DARKNET_TREE"/data/labels "$new/data" 2>/dev/null || true
 }
 
 main() {
