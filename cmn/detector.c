@@ -121,6 +121,21 @@ static int read_truth(const char *path, int classes, struct results *r, struct c
 
 /* ---- found boxes ---- */
 
+/* In parts of the image, cut off at its edges as `detector valid` does it. What lies outside has a negative size, and no
+ * area. */
+static struct cmn_box inside(const box *b, int w, int h)
+{
+    double left = b->x - b->w / 2., right = b->x + b->w / 2.;
+    double top = b->y - b->h / 2., bottom = b->y + b->h / 2.;
+
+    left = left < 0 ? 0 : left;
+    top = top < 0 ? 0 : top;
+    right = right > w ? w : right;
+    bottom = bottom > h ? h : bottom;
+    return (struct cmn_box){(float)((left + right) / 2 / w), (float)((top + bottom) / 2 / h),
+                            (float)((right - left) / w), (float)((bottom - top) / h)};
+}
+
 static int find(network *net, const struct loader *l, int number, int classes, struct results *r)
 {
     struct cmn_found f = {.image = number};
@@ -132,9 +147,7 @@ static int find(network *net, const struct loader *l, int number, int classes, s
                              &n);
     do_nms_sort(dets, n, classes, nms_threshold);
     for (int i = 0; i < n; i++) {
-        f.box = (struct cmn_box){
-            dets[i].bbox.x / (float)l->image_w, dets[i].bbox.y / (float)l->image_h,
-            dets[i].bbox.w / (float)l->image_w, dets[i].bbox.h / (float)l->image_h};
+        f.box = inside(&dets[i].bbox, l->image_w, l->image_h);
         for (f.class = 0; f.class < classes && !result; f.class ++) {
             f.score = dets[i].prob[f.class];
             if (f.score > 0) {

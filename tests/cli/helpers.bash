@@ -113,7 +113,7 @@ own_lines() {
         { sub(/^Loading weights from .*\.\.\.(Done!)?/, "") }
         { sub(/^ +[0-9]+ $/, "") }
         /^$/ || /^layer +filters/ || /^ +[0-9]+ (conv|connected|max|avg|softmax|dropout|cost|yolo|Detection|iseg|logistic|RNN)( |$)/ || /^\t+ *connected / { next }
-        /^[0-9]+ classes$/ || /^rnn$/ || /^Learning Rate: / { next }
+        /^[0-9]+ classes$/ || /^rnn$/ || /^Learning Rate: / || /: Using default / { next }
         /^cmn: ([0-9]+ ranks? on|made the backup folder|no .valid. list)/ || /^Saving weights to / { next }
         { print }' "$1"
 }

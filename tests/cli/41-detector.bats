@@ -1,0 +1,347 @@
+#!/usr/bin/env bats
+# The detector's evaluators: on any number of ranks the numbers and the files of one process, and those that the definition
+# gives.
+
+load helpers
+
+IMAGES=13
+
+setup() {
+    enter_folder
+    make_images
+    yolo_cfg >yolo.cfg
+    random_weights yolo
+}
+
+# Images of noise in several shapes (stb reads PNM under any name), up to three boxes each in three classes, and boxes.data.
+make_images() {
+    local i
+    mkdir images labels
+    for ((i = 1; i <= IMAGES; i++)); do
+        LC_ALL=C awk -v w=$((20 + i * 7 % 30)) -v h=$((20 + i * 11 % 30)) -v s=$i 'BEGIN {
+            printf "P6\n%d %d\n255\n", w, h
+            for (i = 0; i < 3 * w * h; i++) { s = (s * 1103 + 12345) % 65536; printf "%c", 1 + int(s / 520) } }' >images/$i.jpg
+        LC_ALL=C awk -v s=$((i * 7919)) 'function r(n) { s = (s * 25173 + 13849) % 65536; return int(s / 65536 * n) }
+            BEGIN { for (n = r(4); n > 0; n--)
+                printf "%d %.3f %.3f %.3f %.3f\n", r(3), .3 + r(40) / 100, .3 + r(40) / 100, .4 + r(40) / 100,
+                    .4 + r(40) / 100 }' >labels/$i.txt
+        echo images/$i.jpg
+    done >list
+    printf '%s\n' red green blue >names
+    data
+}
+
+# data KEY=VALUE...: boxes.data; later keys replace earlier ones.
+data() {
+    printf '%s\n' "$@" classes=3 train=list valid=list names=names backup=out | awk -F = '!had[$1]++' >boxes.data
+}
+
+# body FILTERS: three small layers; the strides make 16x8 cells of 64x32 pixels.
+body() {
+    printf '%s\n' '[convolutional]' "batch_normalize=${BN:-0}" filters=8 size=3 stride=2 pad=1 activation=leaky \
+        '[convolutional]' filters=16 size=3 stride=2 pad=1 activation=leaky \
+        '[convolutional]' "filters=$1" size=1 stride=1 pad=1 activation=linear
+}
+
+# yolo_cfg >FILE, with CLASSES and BN=1 for batch normalisation.
+yolo_cfg() {
+    net_section batch=2 width=64 height=32 channels=3 learning_rate=0.002 max_batches=14
+    body $((2 * (5 + ${CLASSES:-3})))
+    printf '%s\n' '[yolo]' mask=0,1 'anchors=8,8, 20,20' "classes=${CLASSES:-3}" num=2 jitter=.1 ignore_thresh=.7 truth_thresh=1 \
+        random=0
+}
+
+region_cfg() {
+    net_section batch=1 width=64 height=64 channels=3
+    body $((2 * (5 + 3)))
+    printf '%s\n' '[region]' 'anchors=1,1, 3,3' classes=3 num=2 coords=4 softmax=1 bias_match=1 jitter=.1
+}
+
+detection_cfg() {
+    net_section batch=1 width=48 height=32 channels=3
+    body 8
+    printf '%s\n' '[connected]' output=$((9 * (3 + 2 * 5))) activation=linear \
+        '[detection]' classes=3 coords=4 rescore=1 side=3 num=2 softmax=0 sqrt=1 jitter=.2
+}
+
+# Random weights, the same in every run: rand() is not seeded here.
+random_weights() {
+    "$DARKNET" partial "$1.cfg" '' "$1.weights" 99 >/dev/null 2>&1
+}
+
+# The plain program with one thread of OpenBLAS, as each rank has: several add in another order.
+plain() {
+    OPENBLAS_NUM_THREADS=1 timeout $((60 * SLOW)) "$DARKNET" "$@"
+}
+
+# map_everywhere NET RANKS...: text and JSON of the plain program, and the same on so many ranks; OPTIONS for both.
+OPTIONS=()
+map_everywhere() {
+    local net=$1 n
+    shift
+    plain detector map boxes.data "$net.cfg" "$net.weights" "${OPTIONS[@]}" -json one.json >one.txt 2>one.err
+    for n in "$@"; do
+        darknet_on "$n" detector map boxes.data "$net.cfg" "$net.weights" "${OPTIONS[@]}" -json many.json -cmn \
+            >many.txt 2>many.err
+        diff one.txt many.txt
+        cmp one.json many.json
+    done
+}
+
+# number KEY <FILE: the first number of that key in a JSON file.
+number() {
+    sed -n "s/^.*\"$1\":[[:space:]]*\([-0-9.e]*\).*/\1/p" | head -n 1
+}
+
+@test "map: the same table and file on 1, 2, 3, 5 ranks and without -cmn" {
+    map_everywhere yolo 1 2 3 5
+    grep -q "^$IMAGES images, $(cat labels/*.txt | wc -l) true boxes, " one.txt
+    [[ $(number found <one.json) -gt 1000 ]]
+    sed -n 4,6p list >three
+    data valid=three
+    map_everywhere yolo 5
+    sed -n 4p list >one.list
+    data valid=one.list
+    map_everywhere yolo 2
+}
+
+@test "map: [region] and [detection], 11 points, other thresholds" {
+    OPTIONS=(-points 11 -iou_thresh 0.05 -thresh 0.1)
+    for net in region detection; do
+        ${net}_cfg >$net.cfg
+        random_weights $net
+        map_everywhere $net 3
+        grep -q 'AP is the mean at 11 points' one.txt
+        ap=$(sed -n 's/^mAP@0.05 = //p' one.txt)
+        awk -v ap="$ap" 'BEGIN { exit !(ap > 0.001) }'
+        [[ $(number confidence_threshold <one.json) == 0.1* && $(number iou_threshold <one.json) == 0.05 ]]
+    done
+}
+
+# A box of each class becomes true that `detector valid` has found, every fourth of the best ones, where it lies in its image.
+# Boxes of the same class overlap it by less than 0.45 then, so which one is right is beyond doubt.
+find_truth() {
+    local class=0 name
+    rm labels/*.txt
+    for ((i = 1; i <= IMAGES; i++)); do
+        : >labels/$i.txt
+    done
+    while read -r name; do
+        sort -k 2,2gr "results/comp4_det_test_$name.txt" | awk -v class=$class '
+            $3 > 1.5 && $4 > 1.5 && ++n % 4 == 1 && n < 150 { print class, $0 }'
+        class=$((class + 1))
+    done <names | while read -r class id _ left top right bottom; do
+        read -r width height < <(sed -n 2p images/"$id".jpg)
+        awk -v c="$class" -v w="$width" -v h="$height" -v l="$left" -v t="$top" -v r="$right" -v b="$bottom" 'BEGIN {
+            if (r < w && b < h) printf "%d %.7f %.7f %.7f %.7f\n", c, ((l + r) / 2 - 1) / w, ((t + b) / 2 - 1) / h,
+                (r - l) / w, (b - t) / h }' >>labels/"$id".txt
+    done
+}
+
+# judged CLASS NAME: score of each box that `detector valid` has found, and 1 where it is right, 0 where it is wrong.
+judged() {
+    local i
+    {
+        for ((i = 1; i <= IMAGES; i++)); do
+            read -r width height < <(sed -n 2p images/$i.jpg)
+            awk -v class="$1" -v i=$i -v w="$width" -v h="$height" '$1 == class {
+                print "truth", i, ($2 - $4 / 2) * w, ($3 - $5 / 2) * h, ($2 + $4 / 2) * w, ($3 + $5 / 2) * h }' labels/$i.txt
+        done
+        sort -s -k 2,2gr "results/comp4_det_test_$2.txt"
+    } | awk '
+        function common(a, b, c, d) { a = a > c ? a : c; b = b < d ? b : d; return b > a ? b - a : 0 }
+        $1 == "truth" { n = ++boxes[$2]; for (k = 3; k <= 6; k++) box[$2, n, k] = $k; next }
+        {
+            best = 0
+            for (n = 1; n <= boxes[$1]; n++) {
+                c = common($3 - 1, $5 - 1, box[$1, n, 3], box[$1, n, 5]) * common($4 - 1, $6 - 1, box[$1, n, 4], box[$1, n, 6])
+                u = ($5 - $3) * ($6 - $4) + (box[$1, n, 5] - box[$1, n, 3]) * (box[$1, n, 6] - box[$1, n, 4]) - c
+                if (!taken[$1, n] && c / u > best) { best = c / u; which = n }
+            }
+            if (best >= .5) taken[$1, which] = 1
+            print $2, (best >= .5)
+        }'
+}
+
+# ap CLASS: average precision of what `judged` says, in this order, as docs/evaluation.md defines it.
+ap() {
+    awk -v all="$(cat labels/*.txt | awk -v class="$1" '$1 == class' | wc -l)" '
+        { right += $2; hits[NR] = right; precision[NR] = right / NR }
+        END {
+            for (k = 1; k <= all; k++) {
+                most = 0
+                for (i = NR; i > 0 && hits[i] >= k; i--) if (precision[i] > most) most = precision[i]
+                sum += most
+            }
+            print sum / all
+        }'
+}
+
+@test "map: what the definition gives for the boxes that detector valid writes" {
+    mkdir results
+    plain detector valid boxes.data yolo.cfg yolo.weights >/dev/null 2>&1
+    find_truth
+    [[ $(cat labels/*.txt | wc -l) -ge 12 ]]
+    darknet_on 3 detector map boxes.data yolo.cfg yolo.weights -cmn >map.txt 2>/dev/null
+    cat map.txt
+    class=0
+    # The files round scores, so the order of some is not known: the right ones may all come last or first.
+    while read -r name; do
+        judged $class "$name" >judged.txt
+        least=$(sort -k 1,1gr -k 2,2n judged.txt | ap $class)
+        most=$(sort -k 1,1gr -k 2,2nr judged.txt | ap $class)
+        printed=$(awk -v name="$name" '$1 == name { print $3 }' map.txt)
+        echo "$name: $printed, from the definition $least to $most"
+        awk -v a="$printed" -v least="$least" -v most="$most" 'BEGIN {
+            exit !(a > .03 && a > least - .0001 && a < most + .0001 && most - least < .1 * most) }'
+        class=$((class + 1))
+    done <names
+}
+
+# valid_everywhere COMMAND NET RANKS...: files of the plain program in `one`, and the same on so many ranks.
+valid_everywhere() {
+    local command=$1 net=$2 n
+    shift 2
+    rm -rf one results
+    mkdir results
+    plain detector "$command" boxes.data "$net.cfg" "$net.weights" -out found >/dev/null 2>one.err
+    mv results one
+    for n in "$@"; do
+        mkdir results
+        darknet_on "$n" detector "$command" boxes.data "$net.cfg" "$net.weights" -out found -cmn >/dev/null 2>many.err
+        diff -rq one results
+        rm -r results
+    done
+}
+
+@test "valid: VOC's files on 1, 2, 3, 5 ranks are those of one process, also with images mirrored" {
+    valid_everywhere valid yolo 1 2 3 5
+    [[ $(cat one/foundred.txt one/foundgreen.txt one/foundblue.txt | wc -l) -gt 1000 ]]
+    [[ $(cut -d ' ' -f 1 one/foundred.txt | uniq | wc -l) -eq $IMAGES ]]
+    valid_everywhere valid2 yolo 3
+    head -n 1 list >one.list
+    data valid=one.list
+    valid_everywhere valid yolo 3
+}
+
+@test "valid: COCO's file over several rounds, and ImageNet's" {
+    for ((i = 0; i < 15; i++)); do
+        cat list
+    done >long
+    data valid=long eval=coco
+    valid_everywhere valid yolo 2
+    grep -c image_id one/found.json
+    head -n 1 one/found.json | grep -qx '\['
+    tail -n 1 one/found.json | grep -qx '\]'
+    CLASSES=200 yolo_cfg >many.cfg
+    random_weights many
+    data eval=imagenet
+    valid_everywhere valid many 3
+    [[ $(cut -d ' ' -f 1 one/found.txt | uniq | tr '\n' ' ') == "$(seq -s ' ' 1 $IMAGES) " ]]
+}
+
+@test "valid: COCO's file without a single box is JSON, too" {
+    net_section batch=1 width=16 height=16 channels=3 >none.cfg
+    printf '%s\n' '[convolutional]' filters=8 size=1 stride=1 pad=1 activation=linear \
+        '[yolo]' mask=0 'anchors=8,8' classes=3 num=1 >>none.cfg
+    {
+        printf '\0\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'    # version 0.2.0, no image seen
+        for ((i = 0; i < 8; i++)); do
+            printf '\0\0\310\302'    # biases of -100
+        done
+        head -c $((8 * 3 * 4)) /dev/zero
+    } >none.weights
+    data eval=coco
+    valid_everywhere valid none 2
+    [[ $(tr -d '\n' <one/found.json) == '[]' ]]
+}
+
+@test "recall: the same lines on 2, 3, 5 ranks and without -cmn" {
+    plain detector recall boxes.data yolo.cfg yolo.weights 2>&1 >/dev/null | grep RPs >one.txt
+    [[ $(wc -l <one.txt) -eq $IMAGES ]]
+    for n in 2 3 5; do
+        darknet_on "$n" detector recall boxes.data yolo.cfg yolo.weights -cmn 2>&1 >/dev/null | grep RPs >many.txt
+        diff one.txt many.txt
+    done
+    mkdir data
+    cp list data/coco_val_5k.list    # upstream's own list, where no data file is
+    plain detector recall none yolo.cfg yolo.weights 2>&1 >/dev/null | grep RPs | diff one.txt -
+}
+
+# trained_with KEY=VALUE...: trains on 2 ranks without and with validation, into 0.weights and 1.weights.
+trained_with() {
+    local every pair
+    for every in 0 1; do
+        BN=1 yolo_cfg >train.cfg
+        for pair in "$@"; do
+            sed -i "s/^${pair%%=*}=.*/$pair/" train.cfg
+        done
+        darknet_on 2 detector train boxes.data train.cfg -cmn -cmn_seed 7 -cmn_validate $every >train.log 2>&1 ||
+            { tail train.log; return 1; }
+        mv out/train_final.weights $every.weights
+    done
+}
+
+@test "validation changes no bit of a training, and its mAP is that of detector map" {
+    trained_with max_batches=150 learning_rate=0.0005
+    cmp 0.weights 1.weights
+    [[ $(grep -c '"validation/main/map":' out/train.json) -gt 40 ]]
+    darknet_on 3 detector map boxes.data train.cfg 1.weights -json map.json -cmn >/dev/null 2>&1
+    for key in map:map50 map50_95:map50_95; do
+        trained=$(tail -n 2 out/train.json | number "validation\/main\/${key%:*}")
+        mapped=$(number "${key#*:}" <map.json)
+        echo "${key%:*}: $trained in training, $mapped afterwards"
+        awk -v a="$trained" -v b="$mapped" 'BEGIN { d = a - b; exit !(b > 0 && d * d <= 1e-12 * b * b) }'
+    done
+}
+
+@test "validation changes no bit of a training with random=1, which is at another size by then" {
+    trained_with max_batches=5 random=1
+    cmp 0.weights 1.weights
+    grep -q '"validation/main/map":' out/train.json
+    grep -q '^Resizing' train.log
+}
+
+@test "images without a label file are said, and count as images without boxes" {
+    : >labels/2.txt
+    plain detector map boxes.data yolo.cfg yolo.weights >one.txt 2>/dev/null
+    rm labels/2.txt
+    darknet_on 2 detector map boxes.data yolo.cfg yolo.weights -cmn >many.txt 2>many.err
+    diff one.txt many.txt
+    grep -q "^1 of $IMAGES images have no label file" many.err
+}
+
+@test "bad input is one clear line" {
+    fails_clearly_on 2 'points 5: it must be 0 \(all\), 11 or 101' detector map boxes.data yolo.cfg yolo.weights -points 5 -cmn
+    fails_clearly_on 2 'iou_thresh 1.5: it must be above 0' detector map boxes.data yolo.cfg yolo.weights -iou_thresh 1.5 -cmn
+    fails_clearly_on 2 'no/such.json: No such file' detector map boxes.data yolo.cfg yolo.weights -json no/such.json -cmn
+    fails_clearly_on 2 'results/comp4.*No such file' detector valid boxes.data yolo.cfg yolo.weights -cmn
+    mkdir results
+    data eval=imagenet
+    fails_clearly 'eval=imagenet: there are 200 classes, the cfg has classes=3' \
+        "$DARKNET" detector valid boxes.data yolo.cfg yolo.weights
+    head -n 2 names >two
+    data names=two
+    fails_clearly_on 2 'names has 2 of them for classes=3' detector map boxes.data yolo.cfg yolo.weights -cmn
+    fails_clearly 'names has 2 of them, the cfg has classes=3' "$DARKNET" detector valid boxes.data yolo.cfg yolo.weights
+    data
+    sed 's/^batch=2/batch=1/' yolo.cfg >single.cfg
+    fails_clearly 'valid2 needs a cfg with a batch of 2' "$DARKNET" detector valid2 boxes.data single.cfg yolo.weights
+    { net_section batch=1 width=16 height=16 channels=3; body 4; } >plain.cfg
+    "$DARKNET" partial plain.cfg '' plain.weights 99 >/dev/null 2>&1
+    fails_clearly_on 2 'finds no boxes: its last layer must be' detector map boxes.data plain.cfg plain.weights -cmn
+    fails_clearly 'finds no boxes: its last layer must be' "$DARKNET" detector recall boxes.data plain.cfg plain.weights
+    echo '3 .5 .5 .1 .1' >>labels/7.txt
+    fails_clearly_on 2 'labels/7.txt: box [0-9]+ is of class 3, and the network knows the classes 0 to 2' \
+        detector map boxes.data yolo.cfg yolo.weights -cmn
+    for ((i = 1; i <= IMAGES; i++)); do
+        : >labels/$i.txt
+    done
+    fails_clearly_on 2 'no image has a true box, so there is no mAP' detector map boxes.data yolo.cfg yolo.weights -cmn
+    echo images/none.jpg >>list
+    fails_clearly_on 2 'images/none.jpg' detector map boxes.data yolo.cfg yolo.weights -cmn
+    for driver in yolo coco; do
+        fails_clearly_on 2 "$driver valid: its list is written into the program: use detector map" \
+            $driver valid yolo.cfg yolo.weights -cmn
+    done
+}
