@@ -1,0 +1,82 @@
+#!/usr/bin/env bats
+# Arguments and data that do not fit a trainer: one line, with -cmn and without, and neither a crash nor a silent training.
+
+load helpers
+
+setup() {
+    enter_folder
+    small_data 4 1
+    mkdir -p images labels out
+    i=0
+    while read -r path; do
+        ln -s "$PWD/$path" images/$i.png
+        echo '1 .5 .5 .4 .4' >labels/$i.txt
+        i=$((i + 1))
+    done <train.list
+    ls images/* >images.list
+    printf '%s\n' classes=2 train=images.list backup=out >images.data
+}
+
+# both PATTERN ARGUMENTS...: on 2 ranks, and as Darknet alone.
+both() {
+    local pattern=$1
+    shift
+    fails_clearly_on 2 "$pattern" "$@" -cmn
+    fails_clearly "$pattern" "$DARKNET" "$@"
+}
+
+# net_cfg CHANNELS OUTPUTS LAST...
+net_cfg() {
+    net_section batch=4 width=32 height=32 channels="$1" max_batches=2
+    printf '%s\n' '[connected]' "output=$2" activation=linear "${@:3}"
+}
+
+@test "no cfg" {
+    both 'Missing cfg file' detector train images.data
+    for command in 'regressor train images.data' 'segmenter train images.data' 'isegmenter train images.data' \
+        'yolo train -data images.data' 'coco train -data images.data' 'cifar train -data images.data' \
+        'cifar distill -data images.data' 'tag train -data images.data' 'super train -data images.data'; do
+        # shellcheck disable=SC2086  # words
+        fails_clearly 'Missing cfg file' "$DARKNET" $command
+    done
+}
+
+@test "networks for other images, or for another number of classes" {
+    awk 'BEGIN { for (i = 0; i < 4; i++) { printf "%c", 1 + i; for (j = 0; j < 3072; j++) printf "x" } }' >cifar.bin
+    ls cifar.bin >cifar.list
+    printf '%s\n' train=cifar.list backup=out >cifar.data
+    net_cfg 1 10 '[softmax]' >gray.cfg
+    both 'Images of 3072 values for a network with 1024 inputs' cifar train gray.cfg -data cifar.data
+    for outputs in 9 12; do
+        net_cfg 3 $outputs '[softmax]' >$outputs.cfg
+        both "Truth of 10 values for a network with $outputs" cifar train $outputs.cfg -data cifar.data
+    done
+    net_cfg 3 3 '[cost]' type=sse >numbers.cfg
+    both 'The data file has classes=2, the network predicts 3 numbers' regressor train images.data numbers.cfg
+}
+
+@test "boxes of unknown classes, and of nan" {
+    net_cfg 3 192 '[detection]' classes=2 coords=4 side=4 num=2 softmax=0 sqrt=1 rescore=1 forced=0 jitter=.2 coord_scale=5 \
+        object_scale=1 noobject_scale=.5 class_scale=1 >grid.cfg
+    {
+        net_section batch=4 width=32 height=32 channels=3 max_batches=2
+        printf '%s\n' '[convolutional]' filters=14 stride=8 size=3 pad=1 activation=linear \
+            '[yolo]' mask=0,1 anchors=8,8,16,16 classes=2 num=2 jitter=.2 ignore_thresh=.5 truth_thresh=1
+    } >yolo.cfg
+    "$DARKNET" yolo train grid.cfg -data images.data >plain.log 2>&1
+    "$DARKNET" detector train images.data yolo.cfg >plain.log 2>&1
+    echo '2 .5 .5 .4 .4' >labels/2.txt
+    fails_clearly 'labels/2.txt: class 2, but there are 2 classes' "$DARKNET" yolo train grid.cfg -data images.data
+    for box in '0 nan .5 .4 .4' '0 .5 .5 .4 inf'; do
+        echo "$box" >labels/2.txt
+        both 'labels/2.txt: box 1 is not a class and four numbers' detector train images.data yolo.cfg
+    done
+}
+
+@test "a folder in the place of a text" {
+    mkdir text
+    printf '%s\n' train=text backup=out >text.data
+    net_section batch=4 inputs=128 time_steps=2 >rnn.cfg
+    printf '%s\n' '[rnn]' output=4 activation=tanh '[connected]' output=128 activation=linear '[softmax]' >>rnn.cfg
+    both "Couldn't open file: text \(Is a directory\)" rnn train rnn.cfg -data text.data
+}
