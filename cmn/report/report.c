@@ -172,7 +172,7 @@ void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, dou
     char bar[BAR + 1];
     double time = cmn_clock();
     long todo = r->plan.total - iteration;
-    double left;
+    char left[64];
     int filled;
 
     chart_is(r, cmn_chart_poll(r->chart));
@@ -188,12 +188,12 @@ void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, dou
         memset(bar, ' ', BAR);
         memset(bar, '#', (size_t)filled);
         bar[BAR] = '\0';
-        left = (time - r->started) / (double)(iteration - r->plan.first) * (double)todo;
+        cmn_duration((time - r->started) / (double)(iteration - r->plan.first) * (double)todo, left,
+                     sizeof left);
         fprintf(r->out,
-                "\r[%s] %3ld %%  iteration %ld/%ld  epoch %.2f  %.0f images/s  ETA %ld:%02ld"
-                "\033[K",
-                bar, iteration * 100 / r->plan.total, iteration, r->plan.total, epoch, images_per_s,
-                (long)left / 60, (long)left % 60);
+                "\r[%s] %3ld %%  iteration %ld/%ld  epoch %.2f  %.0f images/s  ETA %s\033[K", bar,
+                iteration * 100 / r->plan.total, iteration, r->plan.total, epoch, images_per_s,
+                left);
     }
     r->bar_drawn = 1;
     fflush(r->out);

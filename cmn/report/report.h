@@ -89,6 +89,9 @@ struct cmn_row cmn_row_for(const struct cmn_row *row, enum cmn_answer answer);
 void cmn_table_heading(enum cmn_answer answer, char *text, size_t bytes);
 void cmn_table_row(enum cmn_answer answer, const struct cmn_row *row, char *text, size_t bytes);
 
+/* Seconds as people read them: 0:07, 1:02:03, 3 d 04:05. */
+void cmn_duration(double seconds, char *text, size_t bytes);
+
 /* report/ranks.c: who makes the others wait. All local. */
 
 struct cmn_straggler {

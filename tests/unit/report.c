@@ -131,6 +131,25 @@ static void table_fits(void **state)
     assert_int_equal(text[32], 'x');
 }
 
+static void durations_are_readable(void **state)
+{
+    const struct {
+        double seconds;
+        const char *text;
+    } want[] = {
+        {0, "0:00"}, {7.9, "0:07"}, {61, "1:01"}, {3599, "59:59"}, {3723, "1:02:03"},
+        {86399, "23:59:59"}, {86400, "1 d 00:00"}, {3 * 86400 + 4 * 3600 + 5 * 60 + 59, "3 d 04:05"}, {-1, "0:00"},
+        {(double)strtof("inf", NULL), "0:00"}, {(double)strtof("nan", NULL), "0:00"},
+    };
+    char text[64];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(want); i++) {
+        cmn_duration(want[i].seconds, text, sizeof text);
+        assert_string_equal(text, want[i].text);
+    }
+}
+
 static cJSON *read_back(const char *name)
 {
     char text[65536];
@@ -257,7 +276,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_columns_line_up), cmocka_unit_test(table_leaves_unknown_cells_blank),
         cmocka_unit_test(table_shows_what_the_command_has),
-        cmocka_unit_test(rows_are_cut_to_their_command), cmocka_unit_test(table_fits), cmocka_unit_test(json_round_trip),
+        cmocka_unit_test(rows_are_cut_to_their_command), cmocka_unit_test(table_fits),
+        cmocka_unit_test(durations_are_readable), cmocka_unit_test(json_round_trip),
         cmocka_unit_test(json_survives_nan_and_infinity),
         cmocka_unit_test(json_says_why_it_cannot), cmocka_unit_test(json_leaves_no_temporary_file),
     };
