@@ -46,8 +46,6 @@ static int pixel(float part)
 static void draw(image tile, const detection *d, char **names, image **letters)
 {
     int best = max_index(d->prob, d->classes);
-    if (d->prob[best] <= threshold)
-        return;
     const float *c = colours[best % COLOURS];
     box b = d->bbox;
     int left = pixel(b.x - b.w / 2), top = pixel(b.y - b.h / 2);
@@ -61,6 +59,35 @@ static void draw(image tile, const detection *d, char **names, image **letters)
     free_image(label);
 }
 
+static float score(const detection *d)
+{
+    return d->prob[max_index(d->prob, d->classes)];
+}
+
+static int by_score(const void *a, const void *b)
+{
+    float x = score(a), y = score(b);
+    return (x < y) - (x > y);
+}
+
+/* Draws the best box of each place, whatever class the others there have. */
+static void draw_best(image tile, detection *found, int count, char **names, image **letters)
+{
+    int kept = 0;
+    qsort(found, (size_t)count, sizeof(*found), by_score);
+    for (int i = 0; i < count && score(&found[i]) > threshold; ++i) {
+        int apart = 1;
+        for (int k = 0; k < kept && apart; ++k)
+            apart = box_iou(found[k].bbox, found[i].bbox) <= overlap;
+        if (!apart)
+            continue;
+        draw(tile, &found[i], names, letters);
+        detection swap = found[kept];
+        found[kept++] = found[i];
+        found[i] = swap;
+    }
+}
+
 static image make_tile(network *net, char *path, char **names, image **letters)
 {
     image full = load_image_color(path, 0, 0), sized = letterbox_image(full, net->w, net->h);
@@ -69,11 +96,7 @@ static image make_tile(network *net, char *path, char **names, image **letters)
     network_predict(net, sized.data);
     detection *found =
         get_network_boxes(net, full.w, full.h, threshold, threshold, NULL, 1, &count);
-    if (count) {
-        do_nms_obj(found, count, found->classes, overlap);
-        for (int i = 0; i < count; ++i)
-            draw(tile, &found[i], names, letters);
-    }
+    draw_best(tile, found, count, names, letters);
     free_detections(found, count);
     free_image(sized);
     free_image(full);
