@@ -16,8 +16,8 @@
 
 #include "log.h"
 
-/* Seconds that are waited for gnuplot: a picture takes a fraction of one. */
-enum { AT_MOST = 10 };
+/* Seconds that are waited for gnuplot: a picture takes a fraction of one, but the first on a machine may list its fonts. */
+enum { AT_MOST = 10, FIRST_AT_MOST = 60 };
 
 /* Between two pictures, so many times what one takes: then drawing never has more than a tenth of a core. */
 enum { PATIENCE = 9 };
@@ -188,13 +188,13 @@ static int take(const struct cmn_chart *c, int status)
     if (status) {
         return complain(c);
     }
-    if (!c->drawing) {
-        return unlink(c->next) ? fails(c, strerror(errno)) : 0;
-    }
     if (!whole(c->next)) {
         return fails(c, "gnuplot has not written all of it: is the disk full?");
     }
-    return rename(c->next, c->file) ? fails(c, strerror(errno)) : 0;
+    if (c->drawing ? rename(c->next, c->file) : unlink(c->next)) {
+        return fails(c, strerror(errno));
+    }
+    return 0;
 }
 
 static void forget(struct cmn_chart *c)
@@ -237,15 +237,15 @@ static int ended(struct cmn_chart *c, double seconds)
     return result ? -1 : 1;
 }
 
-static int await(struct cmn_chart *c)
+static int await(struct cmn_chart *c, int seconds)
 {
-    int result = ended(c, AT_MOST);
+    int result = ended(c, seconds);
 
     if (result) {
         return result < 0 ? -1 : 0;
     }
     stop(c);
-    return cmn_fail("chart %s: gnuplot has not ended within %d s", c->file, AT_MOST);
+    return cmn_fail("chart %s: gnuplot has not ended within %d s", c->file, seconds);
 }
 
 /* ---- the chart ---- */
@@ -266,7 +266,7 @@ struct cmn_chart *cmn_chart_open(const char *file, const struct cmn_plot *plot)
     c->said = -1;
     if (!stat(file, &st) && !S_ISREG(st.st_mode)) {
         fails(c, "something that is not a file has this name");
-    } else if (!spawn(c) && !await(c)) {
+    } else if (!spawn(c) && !await(c, FIRST_AT_MOST)) {
         return c;
     }
     cmn_chart_close(c);
@@ -301,10 +301,10 @@ int cmn_chart_poll(struct cmn_chart *c)
 
 int cmn_chart_finish(struct cmn_chart *c)
 {
-    if (!c || (c->pid && await(c))) {
+    if (!c || (c->pid && await(c, AT_MOST))) {
         return c ? -1 : 0;
     }
-    return c->due && (spawn(c) || await(c)) ? -1 : 0;
+    return c->due && (spawn(c) || await(c, AT_MOST)) ? -1 : 0;
 }
 
 void cmn_chart_close(struct cmn_chart *c)

@@ -29,8 +29,8 @@ struct cmn_plot {
     long total; /* iterations that are expected, 0: not known */
 };
 
-/* Writes a script for gnuplot, which draws to its standard output. It holds no name of a file. Without rows it draws nothing,
- * and only tells gnuplot what it will have to do. */
+/* Writes a script for gnuplot, which draws to its standard output. It holds no name of a file. Without rows it draws a
+ * picture without curves: who can draw that can draw all. */
 void cmn_plot_script(const struct cmn_plot *plot, const struct cmn_series *s, FILE *out);
 
 /* ---- report/chart.c: by whom, and when ---- */

@@ -277,6 +277,7 @@ void cmn_plot_script(const struct cmn_plot *plot, const struct cmn_series *s, FI
     fprintf(out, "set terminal pngcairo size 1000,700 noenhanced font 'DejaVu Sans,10' "
                  "background '#ffffff'\n");
     if (!s->rows) {
+        fprintf(out, "plot [0:1] [0:1] -1 notitle\n");
         return;
     }
     fprintf(out, "set encoding utf8\nset datafile missing 'nan'\n");

@@ -154,6 +154,9 @@ file_lines() {
         classifier train small.data mlp.cfg -cmn -cmn_csv x -cmn_chart x
     drawing 'echo "unknown terminal" >&2; exit 1'
     fails_clearly_on 2 'chart x: gnuplot says: unknown terminal' classifier train small.data mlp.cfg -cmn -cmn_chart x
+    rm -r own scripts
+    drawing 'printf half; exit 0'
+    fails_clearly_on 2 'chart x: gnuplot has not written all of it' classifier train small.data mlp.cfg -cmn -cmn_chart x
     rm own/gnuplot
     fails_clearly 'chart x: gnuplot is needed .*install it' "${mpiexec[@]}" -x PATH="$PWD/nowhere" -n 2 "$DARKNET" \
         classifier train small.data mlp.cfg -cmn -cmn_chart x
