@@ -173,10 +173,10 @@ same() {
         "${mpiexec[@]}" -n $n "$DARKNET" detector train data.data random.cfg -cmn -cmn_seed 7 -cmn_batch global >log$n 2>&1 3>&- &
         pid=$!
         for ((i = 0; i < 600 * SLOW; i++)); do
-            [[ ! -s out/random_100.weights ]] || break
+            [[ ! -s out/random_100.weights ]] && kill -0 $pid || break
             sleep .1
         done
-        kill -INT $pid
+        kill -INT $pid || tail -n 40 log$n
         wait $pid || true
         mv out/random_100.weights random$n.weights
         awk '/^Resizing/ { getline; print }' log$n | head -n 10 >sizes$n
@@ -264,7 +264,7 @@ same() {
     "${mpiexec[@]}" -n 2 "$DARKNET" rnn train rnn.cfg -data text.data -cmn >train.log 2>&1 3>&- &
     pid=$!
     for ((i = 0; i < 300 * SLOW; i++)); do
-        ! grep -q '^100: ' train.log || break
+        ! grep -q '^100: ' train.log && kill -0 $pid || break
         sleep .1
     done
     kill -TERM $pid
