@@ -6,7 +6,7 @@ load helpers
 setup() {
     enter_folder
     small_data 60 11
-    net_section batch=4 >net.cfg
+    net_section batch=4 width=24 height=24 >net.cfg
     printf '%s\n' '[convolutional]' filters=4 size=3 stride=4 pad=1 activation=leaky \
         '[convolutional]' filters=10 size=1 stride=1 pad=1 activation=linear '[avgpool]' '[softmax]' groups=1 >>net.cfg
     "$DARKNET" partial net.cfg '' net.weights 99 >/dev/null 2>&1    # rand() is not seeded: the same weights in every run
@@ -55,9 +55,25 @@ same_on() {
     done
 }
 
+# wide_images N: so many wide images with stripes of random grey, of digits in turn, instead of the validation list.
+wide_images() {
+    local i
+    for ((i = 0; i < $1; i++)); do
+        LC_ALL=C awk -v s=$((i * 7919)) 'BEGIN {
+            printf "P5\n84 28\n255\n"
+            for (k = 0; k < 12; k++) { s = (s * 25173 + 13849) % 65536; grey[k] = 1 + int(s / 520) }
+            for (k = 0; k < 84 * 28; k++) printf "%c", grey[int(k % 84 / 7)] }' >digit-$((i % 10))-$i.pgm
+        echo digit-$((i % 10))-$i.pgm
+    done >valid.list
+}
+
 @test "validcrop: the same shares, also over several parts" {
+    mlp_cfg batch=20 width=24 height=24 min_crop=24 max_crop=28 max_batches=40 >net.cfg
+    train_on 1 net.cfg
+    mv out/net.weights .
+    wide_images 50    # stretched, or cut out of the middle, which is not the same here
     same_on validcrop 1 2 3 5
-    grep -q ', 11 images$' one.txt
+    grep -q ', 50 images$' one.txt
     sed -n '1,2003s|^data/||p' "$REPO/data/mnist/valid.list" >valid.list
     same_on validcrop 3
     [[ $(wc -l <one.txt) -eq 2 ]]
