@@ -309,6 +309,12 @@ trained_with() {
     grep -q '^Resizing' train.log
 }
 
+@test "yolo train validates, too" {
+    detection_cfg | sed 's/^classes=.*/classes=20/; s/^output=.*/output=270/; s/^max_batches=.*/max_batches=16/' >train.cfg
+    darknet_on 2 yolo train train.cfg -data boxes.data -cmn -cmn_seed 7 >train.log 2>&1 || { tail train.log; false; }
+    [[ $(grep -c '"validation/main/map":' out/train.json) -ge 2 ]]
+}
+
 @test "images without a label file are said, and count as images without boxes" {
     : >labels/2.txt
     plain detector map boxes.data yolo.cfg yolo.weights >one.txt 2>/dev/null
