@@ -6,10 +6,10 @@
 load helpers
 
 # Darknet sums up a batch's values as floats, and one rank adds up more of them than each of several: over 20 iterations
-# these nets came to 7e-8 to 2e-6, and to 6e-8 to 1e-7 when Darknet was made to sum in double precision. Each rank's own
-# statistics come to 0.01 and more.
+# these nets came to 5e-8 to 2e-6, and to 6e-8 to 1e-7 when Darknet was made to sum in double precision. Each rank's own
+# statistics come to 0.005 and more.
 LIMIT=1e-5
-PLAIN=5e-3
+PLAIN=2e-3
 
 setup() {
     enter_folder
@@ -98,16 +98,14 @@ same_as_one() {
     assert_close one.weights out/norm.weights $LIMIT
 }
 
-@test "the same bytes again, and after each save" {
+@test "the same bytes again, with shards of the list, too" {
     norm_cfg >norm.cfg
-    train_on 3 norm.cfg -cmn_sync_bn 1 -cmn_scatter shard
-    keep norm first
-    train_on 3 norm.cfg -cmn_sync_bn 1 -cmn_scatter shard
-    cmp first.weights out/norm.weights
-    # Validation merges the statistics of the ranks: these are the same before and after.
-    train_on 3 norm.cfg -cmn_sync_bn 1 -cmn_scatter shard -cmn_validate 1
-    grep -q 'validation' out/norm.json
-    cmp first.weights out/norm.weights
+    for scatter in global shard; do
+        train_on 3 norm.cfg -cmn_sync_bn 1 -cmn_scatter $scatter
+        keep norm first
+        train_on 3 norm.cfg -cmn_sync_bn 1 -cmn_scatter $scatter
+        cmp first.weights out/norm.weights
+    done
 }
 
 @test "one rank: no bit changes" {
