@@ -34,4 +34,5 @@ readable "${mpiexec[@]}" -n "$np" "$darknet" detector train "$data" "$cfg" -cmn 
 "$sheet" "$data" "$cfg" "$weights" "$letters" 12 "$picture" >"$results/sheet.log" 2>&1 ||
     { cat "$results/sheet.log" >&2; exit 1; }
 rm "$results/sheet.log"
-echo "weights, log, chart, mAP and picture: $weights, $log, $chart, $map, $picture.png"
+percent=$(jq -r '.map50 // empty | 100 * . | . * 10 | round / 10' "$map")
+echo "mAP@0.5 $percent %; weights, log, chart, mAP and picture: $weights, $log, $chart, $map, $picture.png"
