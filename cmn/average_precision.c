@@ -44,6 +44,14 @@ static int before(const void *pa, const void *pb)
     return (a->index > b->index) - (a->index < b->index);
 }
 
+/* `found` may be NULL when n is 0, which qsort does not allow. */
+static void sort(struct cmn_found *found, size_t n)
+{
+    if (n) {
+        qsort(found, n, sizeof *found, before);
+    }
+}
+
 /* taken[j], bit i: the true box j belongs to another found box where threshold i counts. */
 static void match_one(struct cmn_found *f, const struct cmn_truth *truth, size_t truths,
                       const struct cmn_precision_plan *plan, unsigned *taken)
@@ -81,7 +89,7 @@ int cmn_match(struct cmn_found *found, size_t n, const struct cmn_truth *truth, 
     if (!taken) {
         return cmn_fail("average precision: out of memory for %zu boxes", truths);
     }
-    qsort(found, n, sizeof *found, before);
+    sort(found, n);
     for (size_t i = 0; i < n; i++) {
         match_one(&found[i], truth, truths, plan, taken);
     }
@@ -203,7 +211,7 @@ int cmn_precision(struct cmn_found *found, size_t n, const long *boxes, int clas
         return cmn_fail("average precision: out of memory for %zu boxes", n);
     }
     memset(all, 0, sizeof *all);
-    qsort(found, n, sizeof *found, before);
+    sort(found, n);
     for (int k = 0; k < classes; k++) {
         size_t end = at;
         double sum;
