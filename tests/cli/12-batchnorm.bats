@@ -71,15 +71,28 @@ same_as_one() {
     done
 }
 
-@test "recurrent layers, and a layer of its own: 3 ranks train as one" {
-    net_section >rnn.cfg
-    printf '%s\n' '[rnn]' 'batch_normalize=1' 'output=20' 'activation=tanh' '[connected]' 'output=10' 'activation=linear' \
-        '[softmax]' >>rnn.cfg
-    same_as_one rnn 3
+@test "a layer of its own: 3 ranks train as one" {
     net_section >alone.cfg
     printf '%s\n' '[convolutional]' 'filters=6' 'size=5' 'stride=4' 'pad=1' 'activation=linear' '[batchnorm]' \
         '[connected]' 'output=10' 'activation=tanh' '[connected]' 'output=10' 'activation=linear' '[softmax]' >>alone.cfg
     same_as_one alone 3
+}
+
+@test "recurrent layers: each step of a sequence has the statistics of all ranks" {
+    # Letters that repeat no pattern: where all sequences are the same the variance is 0, and rounding is all there is.
+    awk 'BEGIN { for (i = 0; i < 600; i++) { x = (x * 75 + 74) % 65537; printf "%c", 97 + int(x / 8192) % 8 } }' >text.txt
+    printf '%s\n' 'train=text.txt' 'backup=out' >text.data
+    net_section batch=12 inputs=128 time_steps=5 learning_rate=0.1 >rnn.cfg
+    printf '%s\n' '[rnn]' 'batch_normalize=1' 'output=16' 'activation=tanh' '[connected]' 'output=128' 'activation=linear' \
+        '[softmax]' >>rnn.cfg
+    for run in '1 0' '3 1' '3 0'; do
+        read -r n sync <<<"$run"
+        darknet_on "$n" rnn train rnn.cfg -data text.data -cmn -cmn_seed 7 -cmn_batch global -cmn_sync_bn "$sync" >train.log 2>&1 ||
+            { cat train.log; return 1; }
+        mv out/rnn_final.weights "$n-$sync.weights"
+    done
+    assert_close 1-0.weights 3-1.weights $LIMIT
+    run ! assert_close 1-0.weights 3-0.weights $PLAIN
 }
 
 @test "messages instead of shared memory, each way to exchange gradients: the same" {
