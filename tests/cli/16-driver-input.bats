@@ -51,6 +51,12 @@ net_cfg() {
         net_cfg 3 $outputs '[softmax]' >$outputs.cfg
         both "Truth of 10 values for a network with $outputs" cifar train $outputs.cfg -data cifar.data
     done
+    net_cfg 3 10 '[softmax]' >ten.cfg
+    mkdir results
+    printf '%s\n' 1,2 1,2 >results/ensemble.csv
+    both 'results/ensemble.csv: 2 lines of 2 numbers for 4 images of 10 classes' cifar distill ten.cfg -data cifar.data
+    printf '%s\n' 1,2 1,2,3 >results/ensemble.csv
+    fails_clearly 'results/ensemble.csv: line 2 has 3 numbers, the first one 2' "$DARKNET" cifar distill ten.cfg -data cifar.data
     net_cfg 3 3 '[cost]' type=sse >numbers.cfg
     both 'The data file has classes=2, the network predicts 3 numbers' regressor train images.data numbers.cfg
 }
