@@ -164,25 +164,28 @@ same() {
 }
 
 @test "detector train: random=1, all ranks draw the same sizes at the same time" {
-    net batch=3 max_batches=1000 >random.cfg
-    { conv 4 4 && conv 6 4 && conv 14 2 linear && yolo jitter=.2 random=1; } >>random.cfg
+    net batch=3 max_batches=70 >fixed.cfg
+    { conv 4 4 && conv 6 4 && conv 14 2 linear && yolo jitter=.2; } >>fixed.cfg
+    run_on 1 detector train data.data fixed.cfg
+    mv out/fixed_final.weights start.weights
+    { sed 's/max_batches=.*/max_batches=1000/' fixed.cfg && echo random=1; } >random.cfg
     for n in 1 2 3; do
         rm -f out/*
-        # Sizes are drawn until 200 iterations before the end: the weights after 100 are looked at.
+        # Sizes are drawn until 200 iterations before the end, so the weights after 100 are looked at. From 70 to there.
         # shellcheck disable=SC2154  # from helpers
-        "${mpiexec[@]}" -n $n "$DARKNET" detector train data.data random.cfg -cmn -cmn_seed 7 -cmn_batch global >log$n 2>&1 3>&- &
+        timeout --kill-after=5 $((100 * SLOW)) "${mpiexec[@]}" -n $n "$DARKNET" detector train data.data random.cfg start.weights \
+            -cmn -cmn_seed 7 -cmn_batch global >log$n 2>&1 3>&- &
         pid=$!
-        for ((i = 0; i < 600 * SLOW; i++)); do
-            [[ ! -s out/random_100.weights ]] && kill -0 $pid || break
+        while [[ ! -s out/random_100.weights ]] && kill -0 $pid; do
             sleep .1
         done
         kill -INT $pid || tail -n 40 log$n
         wait $pid || true
         mv out/random_100.weights random$n.weights
-        awk '/^Resizing/ { getline; print }' log$n | head -n 10 >sizes$n
+        awk '/^Resizing/ { getline; print }' log$n | head -n 3 >sizes$n
     done
     cat sizes1
-    [[ $(sort -u sizes1 | wc -l) -ge 4 ]]
+    [[ $(sort -u sizes1 | wc -l) -ge 2 ]]
     for n in 2 3; do
         diff sizes1 sizes$n
         assert_close random1.weights random$n.weights 1e-5
@@ -261,10 +264,9 @@ same() {
 @test "rnn train: a signal ends it, with its weights saved" {
     make_text
     text_cfg rnn max_batches=100000000 >rnn.cfg
-    "${mpiexec[@]}" -n 2 "$DARKNET" rnn train rnn.cfg -data text.data -cmn >train.log 2>&1 3>&- &
+    timeout --kill-after=5 $((100 * SLOW)) "${mpiexec[@]}" -n 2 "$DARKNET" rnn train rnn.cfg -data text.data -cmn >train.log 2>&1 3>&- &
     pid=$!
-    for ((i = 0; i < 300 * SLOW; i++)); do
-        ! grep -q '^100: ' train.log && kill -0 $pid || break
+    while ! grep -q '^100: ' train.log && kill -0 $pid; do
         sleep .1
     done
     kill -TERM $pid
