@@ -167,6 +167,8 @@ train() {
         -cmn_validate 0 -cmn_verify 1 >"$1.log" 2>&1 </dev/null || status=$?
     if [[ $2 == none ]]; then
         if ((!status)) || ! grep -aq 'has no loss layer' "$1.log"; then echo "not refused: $(tail -n 1 "$1.log")"; fi
+    elif ((status == 124 || status == 137)); then
+        echo "no end within $LIMIT s"
     elif ((status)); then
         grep -aE '^cmn|rror' "$1.log" | tail -n 1 | grep . || echo "status $status"
     elif ! compgen -G 'out/*.weights' >/dev/null; then
