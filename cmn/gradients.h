@@ -51,8 +51,8 @@ struct cmn_gradients {
     float *tally; /* CMN_TALLIES floats behind the gradients */
     struct cmn_span *span; /* the gradients, unpadded */
     float *rate, *decay;   /* of each gradient, for a step */
-    double
-        share; /* this rank's images of a pass: what its statistics count; 0: as much as any other's */
+    double share;          /* this rank's images of a pass, by which its statistics count; 0: as
+                              much as any other's */
     struct cmn_exchange exchange;
 };
 

@@ -125,6 +125,5 @@ void cmn_training_sequence(struct cmn_training *t, int i)
 {
     uint64_t which = (uint64_t)(t->first_sequence + i);
 
-    cmn_random_named(CMN_RANDOM_SEQUENCE,
-                     cmn_random_hash((uint64_t)get_current_batch(t->net), which, 0, 0));
+    cmn_random_named(CMN_RANDOM_SEQUENCE, cmn_random_hash((uint64_t)*t->net->seen, which, 0, 0));
 }

@@ -27,8 +27,8 @@ void cmn_schedule_plan(struct cmn_schedule *s, const struct cmn_topology *t,
     s->adam = adam;
     s->pure = t->device < 0 && s->local == 1 && !adam &&
               (s->stale || o->compress != CMN_COMPRESS_NONE || o->dtype != CMN_FP32 || o->lars > 0);
-    if (s->pure || s->local > 1 ||
-        adam) { /* its rule is momentum, which lies among the gradients */
+    /* The communicator's own rule is that of momentum, which lies among the gradients. */
+    if (s->pure || s->local > 1 || adam) {
         s->communicator.step = NULL;
         s->communicator.common = NULL;
     }

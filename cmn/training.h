@@ -120,7 +120,7 @@ int cmn_training_draw(struct cmn_training *t, size_t n, size_t images, size_t *f
 void cmn_training_undraw(struct cmn_training *t);
 /* Local. The next sample, for data that lie in memory: *row of `rows`. */
 int cmn_training_row(struct cmn_training *t, size_t rows, size_t *row);
-/* Local. The calling thread's random numbers become those of sequence i of this rank's, in this iteration. */
+/* Local. The calling thread's random numbers become those of sequence i of this rank's, in this pass. */
 void cmn_training_sequence(struct cmn_training *t, int i);
 
 #endif

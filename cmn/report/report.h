@@ -41,9 +41,8 @@ struct cmn_report_plan {
     const char *name;        /* of the training */
     const char *json;        /* a whole array after every row */
     const char *csv, *chart; /* file names, or "" */
-    long
-        first; /* iteration at which the training goes on: of older logs the rows up to it are kept */
-    long total; /* iterations that are expected, 0: not known */
+    long first;              /* iteration to go on from: older logs keep their rows up to it */
+    long total;              /* iterations that are expected, 0: not known */
 };
 
 /* The strings must outlive the report. NULL with a reason when something cannot be set up. */
