@@ -67,17 +67,23 @@ static void many_rows_become_fewer(void **state)
     cmn_series_free(&s);
 }
 
+/* Of two validations the later one is kept. */
 static void what_is_not_known_counts_in_no_mean(void **state)
 {
     struct cmn_series s = {0};
 
     (void)state;
     for (long i = 1; i <= 4097; i++) {
-        add(&s, row_at(i, i % 2 ? 4 : -1));
+        struct cmn_row row = row_at(i, i % 2 ? 4 : -1);
+        row.validation_accuracy = (double)i;
+        row.validation_map = i % 2 ? (double)i : -1;
+        add(&s, row);
     }
     assert_int_equal(s.each, 2);
     for (int i = 0; i < 2048; i++) {
         assert_true(s.row[i].loss == 4);
+        assert_true(s.row[i].validation_accuracy == 2 * i + 2);
+        assert_true(s.row[i].validation_map == 2 * i + 1);
     }
     cmn_series_free(&s);
 }
@@ -129,6 +135,12 @@ static void the_script_holds_the_rows(void **state)
     text = script("net", CMN_NO_ANSWER, &s);
     check_contains(text, "\n200 2.5 nan nan nan nan nan 0.1 50\n");
     assert_true(!contains(text, "mAP") && !contains(text, "accuracy"));
+    free(text);
+    row.iteration = 300;
+    row.validation_accuracy = 0.5;
+    add(&s, row);
+    text = script("net", CMN_CLASSES, &s);
+    check_contains(text, "validation: 50.00 (best 87.50)");
     free(text);
     cmn_series_free(&s);
 }
