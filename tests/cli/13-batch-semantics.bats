@@ -205,7 +205,8 @@ END
     sed -n '/^| in the cfg /,/^$/p' "$REPO/docs/batch-size.md" | sed '1,2d; /^$/d' >lines
     [[ $(wc -l <lines) -ge 13 ]]
     while IFS= read -r line; do
-        name=$(sed 's/.*| \([^|]*\) |$/\1/' <<<"$line")
+        name=${line% |}
+        name=${name##*| }
         grep -qE "^@test \"([^\"]*, )?$name\b" "$BATS_TEST_FILENAME" || { echo "no test for: $line"; false; }
     done <lines
 }
