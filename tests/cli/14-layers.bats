@@ -92,3 +92,17 @@ refused() {
     train_on 2 crop.cfg
     [[ -f out/crop.weights ]]
 }
+
+@test 'a softmax with a tree of classes learns: what the tree leaves open is no truth' {
+    for i in {0..9}; do
+        echo "digit-$i $((i < 5 ? -1 : i - 5))"
+    done >digits.tree
+    echo 'tree=digits.tree' >>small.data
+    mlp_cfg max_batches=40 batch=20 | sed 's/^\[softmax\]/&\ntree=digits.tree/' >tree.cfg
+    train_on 1 tree.cfg -cmn_batch global -cmn_report_every 1
+    mv out/tree.weights one.weights
+    jq -r '.[]["main/loss"]' out/tree.json | paste -sd ' ' | tee losses
+    awk '{ exit !($1 > 0 && $1 < 100 && $NF > 0 && $NF < .8 * $1) }' losses
+    train_on 3 tree.cfg -cmn_batch global
+    assert_close one.weights out/tree.weights 1e-6
+}
