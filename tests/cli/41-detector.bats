@@ -353,6 +353,7 @@ trained_with() {
 }
 
 @test "bad input is one clear line" {
+    fails_clearly_on 2 'the weights file is missing: detector map boxes.data yolo.cfg WEIGHTS' detector map boxes.data yolo.cfg -cmn
     fails_clearly_on 2 'points 5: it must be 0 \(all\), 11 or 101' detector map boxes.data yolo.cfg yolo.weights -points 5 -cmn
     fails_clearly_on 2 'iou_thresh 1.5: it must be above 0' detector map boxes.data yolo.cfg yolo.weights -iou_thresh 1.5 -cmn
     fails_clearly_on 2 'no/such.json: No such file' detector map boxes.data yolo.cfg yolo.weights -json no/such.json -cmn
