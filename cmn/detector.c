@@ -183,20 +183,25 @@ static int look_at_mine(network *net, const struct cmn_box_set *set, int classes
                                .h = net->h,
                                .c = net->c,
                                .letterbox = net->layers[net->n - 1].type != DETECTION};
-    int result = 0;
+    int result = 0, loading = 0;
 
-    if (t->rank < set->images && start_loading(&next, set->paths[t->rank])) {
-        return -1;
-    }
     for (int i = t->rank; i < set->images && !result; i += t->size) {
+        if (!loading && start_loading(&next, set->paths[i])) {
+            return -1;
+        }
         pthread_join(next.thread, NULL);
         now = next;
-        if (i + t->size < set->images && start_loading(&next, set->paths[i + t->size])) {
+        loading = i + t->size < set->images;
+        if (loading && start_loading(&next, set->paths[i + t->size])) {
             return -1;
         }
         cmn_random_named(CMN_RANDOM_EVALUATION, (uint64_t)i);
         result = look_at(net, &now, i, classes, plan, r);
         free_image(now.input);
+    }
+    /* It writes to `next`, also when this image's labels were the end. */
+    if (result && loading) {
+        pthread_join(next.thread, NULL);
     }
     cmn_random_common();
     return result;
