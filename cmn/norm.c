@@ -164,7 +164,7 @@ static int await_nodes(struct cmn_norm *s, MPI_Request *request)
             return -1;
         }
         if (cmn_clock() - since > (double)s->options->timeout) {
-            return cmn_fail("no answer from the other nodes within %ld s (cmn_timeout)",
+            return cmn_fail("no answer from another rank within %ld s (cmn_timeout)",
                             s->options->timeout);
         }
         sched_yield();
