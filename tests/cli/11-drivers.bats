@@ -290,7 +290,8 @@ same() {
     "$CC" -shared -fPIC -o opened.so opened.c -ldl
     net max_batches=6 >random.cfg
     { conv 4 4 && conv 6 4 && conv 14 2 linear && yolo jitter=.2 random=1; } >>random.cfg
-    "${mpiexec[@]}" -n 3 -x LD_PRELOAD="$PWD/opened.so" "$DARKNET" detector train data.data random.cfg -cmn -cmn_seed 7 \
+    # A preload list is split at spaces, so the library is named from here.
+    "${mpiexec[@]}" -n 3 -x LD_LIBRARY_PATH=. -x LD_PRELOAD=opened.so "$DARKNET" detector train data.data random.cfg -cmn -cmn_seed 7 \
         -cmn_batch global
     # 4 images a rank and step, 2 steps an epoch, 3 epochs. Those of the first step are loaded twice: it is resized; those of
     # a step after the last follow.

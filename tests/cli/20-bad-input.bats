@@ -97,8 +97,9 @@ fails_apart() {
 }
 
 @test "-cmn with a command that cannot be distributed" {
-    cmn_only 'classifier train' detector train small.data mlp.cfg -cmn
-    cmn_only 'classifier train' classifier predict small.data mlp.cfg x.weights x.png -cmn
+    cmn_only 'does not work with go train: .*without -cmn' go train mlp.cfg -cmn
+    cmn_only 'does not work with classifier: .*leave -cmn and mpiexec away' classifier predict small.data mlp.cfg x.weights x.png -cmn
+    cmn_only 'does not work with this command: .*leave -cmn and mpiexec away' nonsense -cmn
 }
 
 @test "missing cfg" {
