@@ -220,6 +220,33 @@ int cmn_files_writable(const char *folder, int *created)
     return 0;
 }
 
+int cmn_files_replaceable(const char *what, const char *file, const char *begin)
+{
+    char found[16];
+    struct stat st;
+    size_t n;
+    FILE *in;
+
+    if (stat(file, &st)) {
+        return 0; /* who writes it sees whether it can be made */
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return cmn_fail("%s %s: something that is not a file has this name", what, file);
+    }
+    in = fopen(file, "r");
+    if (!in) {
+        return cmn_fail("%s %s: %s", what, file, strerror(errno));
+    }
+    n = fread(found, 1, strlen(begin), in);
+    fclose(in);
+    if (n && (n < strlen(begin) || memcmp(found, begin, n))) {
+        return cmn_fail(
+            "%s %s: what is there is no %s, and would be lost: move it away, or give another name",
+            what, file, what);
+    }
+    return 0;
+}
+
 size_t cmn_files_count_lines(FILE *file)
 {
     char *line = NULL;

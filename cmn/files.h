@@ -26,4 +26,8 @@ size_t cmn_files_count_lines(FILE *file);
  * 0 (*created tells), or -1 with a reason. */
 int cmn_files_writable(const char *folder, int *created);
 
+/* Local. Whether a file may be written anew: it is missing, empty, or begins with `begin` (up to 15 bytes), as each `what`
+ * does. 0, or -1 with a reason. */
+int cmn_files_replaceable(const char *what, const char *file, const char *begin);
+
 #endif

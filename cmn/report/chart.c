@@ -9,11 +9,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "log.h"
 
 /* Seconds that are waited for gnuplot: a picture takes a fraction of one, but the first on a machine may list its fonts. */
@@ -253,7 +253,6 @@ static int await(struct cmn_chart *c, int seconds)
 struct cmn_chart *cmn_chart_open(const char *file, const struct cmn_plot *plot)
 {
     struct cmn_chart *c = calloc(1, sizeof *c);
-    struct stat st;
 
     if (!c || !(c->file = strdup(file)) || !(c->next = malloc(strlen(file) + sizeof ".new"))) {
         cmn_fail("chart: out of memory");
@@ -264,9 +263,7 @@ struct cmn_chart *cmn_chart_open(const char *file, const struct cmn_plot *plot)
     sprintf(c->next, "%s.new", file);
     c->plot = *plot;
     c->said = -1;
-    if (!stat(file, &st) && !S_ISREG(st.st_mode)) {
-        fails(c, "something that is not a file has this name");
-    } else if (!spawn(c) && !await(c, FIRST_AT_MOST)) {
+    if (!cmn_files_replaceable("chart", file, "\x89PNG") && !spawn(c) && !await(c, FIRST_AT_MOST)) {
         return c;
     }
     cmn_chart_close(c);

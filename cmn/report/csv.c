@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "log.h"
 #include "report/report.h"
 
@@ -122,7 +122,6 @@ static int begin(struct cmn_csv *c, long first)
 struct cmn_csv *cmn_csv_open(const char *file, enum cmn_answer answer, long first)
 {
     struct cmn_csv *c = calloc(1, sizeof *c);
-    struct stat st;
 
     if (!c || !(c->file = strdup(file))) {
         cmn_fail("CSV: out of memory");
@@ -131,9 +130,7 @@ struct cmn_csv *cmn_csv_open(const char *file, enum cmn_answer answer, long firs
     }
     c->fd = -1;
     c->answer = answer;
-    if (!stat(file, &st) && !S_ISREG(st.st_mode)) {
-        cmn_fail("CSV %s: something that is not a file has this name", file);
-    } else if (!begin(c, first)) {
+    if (!cmn_files_replaceable("CSV", file, "epoch,") && !begin(c, first)) {
         return c;
     }
     cmn_csv_close(c);

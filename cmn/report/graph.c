@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "log.h"
 
 static const char *const colour[] = {
@@ -117,19 +117,13 @@ int cmn_graph_write(const struct cmn_graph *g, const char *file)
 {
     size_t bytes = strlen(file) + sizeof ".new";
     char *next = malloc(bytes);
-    struct stat st;
     int result;
 
     if (!next) {
         return cmn_fail("graph: out of memory");
     }
     snprintf(next, bytes, "%s.new", file);
-    /* A device would be replaced by a file. */
-    if (!stat(file, &st) && !S_ISREG(st.st_mode)) {
-        result = cmn_fail("graph %s: something that is not a file has this name", file);
-    } else {
-        result = write_file(g, file, next);
-    }
+    result = cmn_files_replaceable("graph", file, "digraph ") || write_file(g, file, next) ? -1 : 0;
     free(next);
     return result;
 }

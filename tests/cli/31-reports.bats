@@ -149,6 +149,9 @@ file_lines() {
     for key in csv chart graph; do
         fails_clearly_on 2 'missing/x: No such file' classifier train small.data mlp.cfg -cmn -cmn_$key missing/x
         fails_clearly_on 2 '/dev/null: .*not a file' classifier train small.data mlp.cfg -cmn -cmn_$key /dev/null
+        cp mlp.cfg kept.cfg
+        fails_clearly_on 2 'mlp.cfg: what is there is no .*another name' classifier train small.data mlp.cfg -cmn -cmn_$key mlp.cfg
+        cmp mlp.cfg kept.cfg
     done
     fails_clearly_on 2 'cmn_csv and cmn_chart name the same file' \
         classifier train small.data mlp.cfg -cmn -cmn_csv x -cmn_chart x

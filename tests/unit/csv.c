@@ -52,7 +52,7 @@ static void write_rows(const char *name, long first, const long *iteration)
 
 static void one_line_a_row(void **state)
 {
-    char *name = nets_file("old contents, of which nothing stays");
+    char *name = nets_file("epoch,and an old log, of which nothing stays");
     const long iterations[] = {10, 20, 0};
 
     (void)state;

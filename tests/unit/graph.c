@@ -134,7 +134,7 @@ static void the_file_is_dot(void **state)
     struct cmn_graph_edge edge[] = {{-1, 0}, {0, 1}};
     struct cmn_graph g = {.name = "it's \"it\"", .input = "3", .node = node, .nodes = 2,
                           .edge = edge, .edges = 2};
-    char *name = nets_file("old"), *text, next[4200];
+    char *name = nets_file("digraph old {}"), *text, next[4200];
 
     (void)state;
     assert_int_equal(cmn_graph_write(&g, name), 0);
@@ -146,6 +146,20 @@ static void the_file_is_dot(void **state)
     check_contains(text, "\n  input -> layer0;\n  layer0 -> layer1;\n}\n");
     snprintf(next, sizeof next, "%s.new", name);
     assert_int_equal(access(next, F_OK), -1);
+    unlink(name);
+    free(name);
+}
+
+static void keeps_what_is_no_graph(void **state)
+{
+    struct cmn_graph g = {.name = "none", .input = "1"};
+    char *name = nets_file("[net]"), *text;
+
+    (void)state;
+    assert_int_equal(cmn_graph_write(&g, name), -1);
+    check_contains(cmn_reason(), "is no graph");
+    text = read_back(name);
+    assert_string_equal(text, "[net]");
     unlink(name);
     free(name);
 }
@@ -171,7 +185,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_become_nodes), cmocka_unit_test(a_layer_of_several_is_one_node),
-        cmocka_unit_test(the_file_is_dot), cmocka_unit_test(says_why_it_cannot),
+        cmocka_unit_test(the_file_is_dot), cmocka_unit_test(keeps_what_is_no_graph), cmocka_unit_test(says_why_it_cannot),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
