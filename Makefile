@@ -145,7 +145,7 @@ LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group -lopenb
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all darknet-source mnist demo detection demo-detection test check-patches bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-timeline install uninstall clean \
+.PHONY: all darknet-source mnist demo detection demo-detection test check-patches bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm bench-timeline install uninstall clean \
     distclean help tests FORCE setup
 
 all: $(if $(SAN),$(B)/bin/darknet,$(if $(filter 1,$(GPU)),bin/darknet-gpu,bin/darknet)) ## Build bin/darknet (the default)
@@ -189,6 +189,9 @@ bench-timeline: all mnist ## Measure what cmn_timeline costs
 bench-large-batch: all mnist ## Measure what a large batch costs in accuracy, and what linear scaling and LARS win back
 	@$(TEST_ENV) bench/large-batch.sh
 
+bench-batch-norm: all mnist ## Measure what batch normalisation over all ranks costs a step
+	@$(TEST_ENV) bench/batch-norm.sh
+
 install: all $(B)/darknet-cmn.1 $(B)/cmn.pc ## Install below PREFIX=/usr/local (DESTDIR= for packagers)
 	@setup/place.sh install '$(DESTDIR)' '$(PREFIX)' '$(B)' '$(DK)'
 
@@ -211,7 +214,7 @@ TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/d
     MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='-lopenblas -lcjson $(MPI_LIBS) -lm -pthread'
 
 # One call for all purposes: two apt-get at once would wait for each other's lock.
-PURPOSES := build $(if $(filter mnist demo detection demo-detection bench bench-slow-link bench-accuracy bench-large-batch bench-timeline,$(MAKECMDGOALS)),$(if $(MNIST_DIR),,mnist)) \
+PURPOSES := build $(if $(filter mnist demo detection demo-detection bench bench-slow-link bench-accuracy bench-large-batch bench-batch-norm bench-timeline,$(MAKECMDGOALS)),$(if $(MNIST_DIR),,mnist)) \
     $(filter demo test bench,$(MAKECMDGOALS)) $(if $(filter demo-detection,$(MAKECMDGOALS)),demo) $(if $(filter bench-%,$(MAKECMDGOALS)),bench) $(if $(filter tests,$(MAKECMDGOALS)),test)
 setup:
 	@setup/install.sh $(PURPOSES)

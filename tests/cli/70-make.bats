@@ -111,7 +111,7 @@ one_error() {
 
 @test "make help names every target with one line" {
     run -0 in_tree make help
-    for target in all demo test mnist bench bench-link bench-slow-link bench-accuracy check-patches install uninstall clean help; do
+    for target in all demo test mnist bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm demo-detection check-patches install uninstall clean help; do
         [[ $(grep -cE "^ *make $target +[^ ]" <<<"$output") -eq 1 ]]
     done
 }
