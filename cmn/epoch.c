@@ -256,10 +256,14 @@ int cmn_training_step_done(struct cmn_training *t)
     /* With local steps and double buffering a row waits for sums of which it can tell. */
     if (last || validation_due || (t->row_due && t->sums.images > 0)) {
         t->row_due = 0;
-        if (make_row(t, validation_due && !s->stop_signal) ||
-            (t->trace && cmn_trace_write(t->trace, last))) {
+        if (make_row(t, validation_due && !s->stop_signal)) {
             return -1;
         }
+        cmn_watch("the timeline of the ranks");
+        if (t->trace && cmn_trace_write(t->trace, last)) {
+            return -1;
+        }
+        cmn_watch(NULL);
     }
     if (t->report) {
         cmn_report_progress(t->report, t->first_step + t->steps,

@@ -1,6 +1,6 @@
 /* From Darknet's layers to lists of tensors, and the arena in which all gradients lie.
- * The only file that knows Darknet's layers (hooks.c, training.c, epoch.c and evaluator.c know the
- * network). */
+ * Of a training, the only file that knows Darknet's layers; who else knows them, or the network, stands in
+ * docs/architecture.md, and 05-structure.bats holds all others to it. */
 #ifndef CMN_GRADIENTS_H
 #define CMN_GRADIENTS_H
 

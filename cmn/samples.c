@@ -30,18 +30,16 @@ int cmn_training_share(struct cmn_training *t, int batch)
         t->local = batch;
         t->total = batch * top->size;
         t->offset = batch * top->rank;
-        count_steps(t);
-        return 0;
-    }
-    if (batch < size) {
+    } else if (batch < size) {
         return cmn_fail("cmn_batch=global: %d images a pass (batch divided by subdivisions) cannot "
                         "be shared by %ld ranks: raise batch, or lower subdivisions or the number "
                         "of ranks",
                         batch, size);
+    } else {
+        t->total = batch;
+        t->offset = (int)(batch * rank / size);
+        t->local = (int)(batch * (rank + 1) / size) - t->offset;
     }
-    t->total = batch;
-    t->offset = (int)(batch * rank / size);
-    t->local = (int)(batch * (rank + 1) / size) - t->offset;
     count_steps(t);
     return 0;
 }
