@@ -3,6 +3,7 @@
 # not: it says so.
 
 load helpers
+load drivers
 
 IMAGES=24
 
@@ -12,113 +13,10 @@ setup() {
     make_data
 }
 
-# Pictures of digits with what each trainer looks for beside them: boxes, numbers, tags, masks. Made up, but for the
-# pictures: what is compared is arithmetic.
-make_data() {
-    local i name
-    mkdir -p images labels mask numbers/images numbers/labels tags/images tags/labels
-    i=0
-    while read -r path; do
-        name=$(printf '%02d' $i)
-        for folder in images numbers/images tags/images; do
-            ln -s "$PWD/$path" $folder/"$name".png
-        done
-        awk -v i=$i 'BEGIN { for (k = 0; k <= i % 3; k++)
-            printf "%d %.3f %.3f %.3f %.3f\n", (i + k) % 2, .2 + .2 * k + i % 5 * .03, .3 + .15 * k, .2 + .1 * (i % 4), .3 }' \
-            >labels/"$name".txt
-        printf '%d %s\n' $((i % 3)) "100,$((i * 4 + 40)),200,60" $((i % 3 + 1)) 400,100 >mask/"$name".txt
-        printf '0.%d\n0.5\n' $i >numbers/labels/"$name".txt
-        printf '%d\n' $((i % 5)) $((i % 3 + 5)) >tags/labels/"$name".txt
-        i=$((i + 1))
-    done <train.list
-    ln -s . data
-    for kind in data numbers tags; do
-        (cd $kind && ls images) | sed "s|^|$kind/images/|" >$kind.list
-        printf '%s\n' classes=2 train=$kind.list backup=out >$kind.data
-    done
-}
-
-# Three files of CIFAR-10's kind: a byte for the class and 3072 for the colours.
-make_cifar() {
-    for i in 0 1 2; do
-        awk -v seed=$i 'BEGIN { srand(seed); for (i = 0; i < 8; i++) {
-            printf "%d\n", i; for (j = 0; j < 3072; j++) printf "%d\n", 255 * rand() } }' |
-            awk '{ printf "\\x%02x", $1 }' >cifar.txt
-        # shellcheck disable=SC2059  # the bytes are a format
-        printf "$(cat cifar.txt)" >cifar$i.bin
-    done
-    ls cifar?.bin >cifar.list
-    printf '%s\n' train=cifar.list backup=out >cifar.data
-}
-
-make_text() {
-    awk 'BEGIN { srand(5); for (i = 0; i < 600; i++) printf "%c", 97 + int(rand() * 8) }' >text.txt
-    printf '%s\n' train=text.txt backup=out >text.data
-}
-
-# net KEY=VALUE...: colour pictures, changed in all ways that the loaders know.
-net() {
-    net_section batch=12 width=32 height=32 channels=3 hue=.1 saturation=1.5 exposure=1.5 flip=1 min_crop=28 max_crop=40 \
-        angle=5 aspect=1.2 learning_rate=0.002 max_batches=10 "$@"
-}
-
-conv() {
-    printf '%s\n' '[convolutional]' "filters=$1" size=3 "stride=$2" pad=1 "activation=${3:-tanh}"
-}
-
-yolo() {
-    printf '%s\n' '[yolo]' mask=0,1 anchors=8,8,16,16 classes=2 num=2 ignore_thresh=.5 truth_thresh=1 "$@"
-}
-
-yolo_cfg() {
-    net "$@"
-    conv 6 2 && conv 8 2 && conv 14 2 linear && yolo jitter=.2
-}
-
-region_cfg() {
-    net "$@"
-    conv 6 2 && conv 8 2 && conv 14 2 linear
-    printf '%s\n' '[region]' anchors=1,1,2,2 classes=2 coords=4 num=2 softmax=1 jitter=.2 rescore=1 object_scale=5 \
-        noobject_scale=1 class_scale=1 coord_scale=1 thresh=.6 max=12
-}
-
-grid_cfg() {
-    net
-    conv 6 2 && conv 8 2
-    printf '%s\n' '[connected]' output=192 activation=linear '[detection]' classes=2 coords=4 rescore=1 side=4 num=2 sqrt=1 softmax=0 forced=0 \
-        jitter=.2 object_scale=1 noobject_scale=.5 class_scale=1 coord_scale=5
-}
-
-# end_cfg OUTPUTS ACTIVATION LAST...
-end_cfg() {
-    net
-    conv 6 2 && conv 8 2
-    printf '%s\n' '[connected]' "output=$1" "activation=$2" "${@:3}"
-}
-
-mask_cfg() {
-    net
-    conv 6 2 && conv "$1" 2 linear
-    printf '%s\n' "${@:2}"
-}
-
-# text_cfg LAYER KEY=VALUE...
-text_cfg() {
-    local layer=$1
-    shift
-    net_section batch=12 inputs=128 time_steps=5 learning_rate=0.1 "$@"
-    printf '%s\n' "[$layer]" output=16 activation=tanh '[connected]' output=128 activation=linear '[softmax]'
-}
-
 # run_on N ARGUMENTS...: a training with seed 7 and cmn_batch=global, unless the arguments say otherwise.
 run_on() {
     rm -f out/*.weights
     darknet_on "$1" "$2" "$3" -cmn -cmn_seed 7 -cmn_batch global "${@:4}" >train.log 2>&1 || { tail -n 40 train.log; return 1; }
-}
-
-# The weights that a training ends with.
-result() {
-    find out -name '*_final.weights' -o -name "$1.weights" | head -n 1
 }
 
 LIMIT=1e-6
@@ -329,10 +227,24 @@ same() {
     "$DARKNET" cmn list -md | awk -F ' *[|] *' '/command of Darknet/ { on = 1 } on && $3 == "refused" { gsub("`", "", $2); print $2 }' \
         >refused.txt
     [[ $(wc -l <refused.txt) -ge 15 ]]
-    while read -r driver verb; do
-        fails_clearly "-cmn does not work with $driver.*: .*(without -cmn|leave -cmn|use )" \
-            "$DARKNET" "$driver" "${verb/\*/xyzzy}" some.cfg -cmn </dev/null
-    done <refused.txt
+    # Each waits for MPI more than it computes.
+    mapfile -t lines <refused.txt
+    pids=()
+    for n in 0 1 2 3; do
+        mkdir side$n
+        (
+            cd side$n || exit 1
+            for ((i = n; i < ${#lines[@]}; i += 4)); do
+                read -r driver verb <<<"${lines[i]}"
+                fails_clearly "-cmn does not work with $driver.*: .*(without -cmn|leave -cmn|use )" \
+                    "$DARKNET" "$driver" "${verb/\*/xyzzy}" some.cfg -cmn </dev/null || exit 1
+            done
+        ) >side$n.log 2>&1 3>&- &
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do
+        wait "$pid" || { cat side?.log && false; }
+    done
     fails_clearly_on 3 '-cmn does not work with go train: ' go train go.cfg -cmn
     fails_clearly_on 2 '-cmn does not work with this command: .*leave -cmn' xyzzy train some.cfg -cmn
 }
@@ -395,6 +307,7 @@ bad() {
     text_cfg rnn >rnn.cfg
     bad text.txt 'Character [0-9]+ or [0-9]+ for a network with 128 inputs' rnn train rnn.cfg -data text.data <<<'ÃÃ'
     bad text.txt 'text.txt holds no text' rnn train rnn.cfg -data text.data </dev/null
+    fails_clearly_on 2 'cmn_scatter: a text has no images' rnn train rnn.cfg -data text.data -cmn -cmn_scatter none
     printf '%s\n' train=/nowhere/list backup=out >nowhere.data
     fails_clearly_on 2 "Couldn't open file: /nowhere/list" yolo train grid.cfg -data nowhere.data -cmn
 }

@@ -32,12 +32,12 @@ net_cfg() {
 }
 
 @test "no cfg" {
-    both 'Missing cfg file' detector train images.data
+    both 'CFG is missing, usage: .*darknet detector train DATA CFG \[WEIGHTS\]' detector train images.data
     for command in 'regressor train images.data' 'segmenter train images.data' 'isegmenter train images.data' \
         'yolo train -data images.data' 'coco train -data images.data' 'cifar train -data images.data' \
         'cifar distill -data images.data' 'tag train -data images.data' 'super train -data images.data'; do
         # shellcheck disable=SC2086  # words
-        fails_clearly 'Missing cfg file' "$DARKNET" $command
+        fails_clearly 'CFG is missing, usage: ' "$DARKNET" $command
     done
 }
 
