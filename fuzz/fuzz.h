@@ -1,0 +1,45 @@
+/* What the fuzzed targets share. A target gets bytes, hands them to Darknet or to cmn as a file or a command line, and
+ * returns; whatever else happens (a crash, a hang, what a sanitizer sees) is a finding. */
+#ifndef FUZZ_H
+#define FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct fuzz_target {
+    const char *name;
+    void (*run)(const uint8_t *data, size_t size);
+    size_t longest; /* bytes that an input may have */
+    size_t memory;  /* MiB that it may take where that is counted: more only makes it slow */
+    const char *help;
+};
+
+/* All of them, and how many there are. */
+extern const struct fuzz_target fuzz_targets[];
+extern const int fuzz_target_count;
+
+/* NULL when there is none of this name. */
+const struct fuzz_target *fuzz_target_find(const char *name);
+
+/* Runs it on one input, to its end or to the first error that Darknet would end the program with. Returns whether there
+ * was such an error. What the input took is given back: memory, where fuzz_memory.h counts it, and open files. */
+int fuzz_run(const struct fuzz_target *target, const uint8_t *data, size_t size);
+
+/* ---- for targets ---- */
+
+/* The name of a file that holds these bytes, until the input is done. `slot` is 0 to 3: so many files an input can have. */
+enum { FUZZ_FILES = 4 };
+char *fuzz_file(int slot, const void *data, size_t size);
+
+/* The targets' functions, one file each or one file for those that are alike. */
+void fuzz_cfg(const uint8_t *data, size_t size);
+void fuzz_weights(const uint8_t *data, size_t size);
+void fuzz_data(const uint8_t *data, size_t size);
+void fuzz_lists(const uint8_t *data, size_t size);
+void fuzz_paths(const uint8_t *data, size_t size);
+void fuzz_image(const uint8_t *data, size_t size);
+void fuzz_checkpoint(const uint8_t *data, size_t size);
+void fuzz_heartbeat(const uint8_t *data, size_t size);
+void fuzz_arguments(const uint8_t *data, size_t size);
+
+#endif

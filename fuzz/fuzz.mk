@@ -1,0 +1,54 @@
+# The fuzzed build: Darknet, cmn and the targets by clang, with its fuzzer and sanitizers. And replay, which runs the targets
+# on files with the build that people use.
+
+F          := build/fuzz
+FUZZ_CC    ?= clang
+FUZZ_SECONDS ?= 60
+TARGETS    ?=
+export FUZZ_SECONDS TARGETS
+FUZZ_SAN   := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=pointer-overflow,shift,float-cast-overflow,nonnull-attribute -fno-sanitize-recover=all
+FUZZ_FLAGS := -O1 -g -fno-omit-frame-pointer $(FUZZ_SAN)
+# In what has been compiled, Darknet's memory and files become those that fuzz/memory.c counts.
+FUZZ_COUNT  = objcopy $(foreach f,malloc calloc realloc free fopen fclose,--redefine-sym $(f)=fuzz_$(f)) $@
+FUZZ_WRAP  := -Wl,--wrap=cmn_fatal
+
+FUZZ_DK_OBJ  := $(DK_LIB:%=$(F)/darknet/src/%.o) $(F)/darknet/examples/rnn.o
+# What reads input in cmn/; the rest of it is only linked, as it is.
+FUZZ_CMN_OBJ := $(patsubst %.c,$(F)/%.o,$(wildcard cmn/options.c cmn/arguments.c cmn/commands.c cmn/log.c cmn/checkpoint_*.c \
+    cmn/watch_wire.c cmn/watch_line.c cmn/watch_verdict.c))
+# Checksums would refuse whatever a fuzzer makes: they count as right.
+$(FUZZ_CMN_OBJ): FUZZ_FLAGS += -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+FUZZ_OWN_SRC := $(filter-out %/replay.c,$(wildcard fuzz/*.c))
+FUZZ_OWN_OBJ := $(FUZZ_OWN_SRC:%.c=$(F)/%.o)
+REPLAY_OBJ   := $(patsubst %.c,$(B)/%.o,$(filter-out %/engine.c %/memory.c,$(wildcard fuzz/*.c)))
+
+.PHONY: fuzz
+fuzz: $(F)/engine $(B)/replay ## Feed hostile input to all readers, FUZZ_SECONDS=60 for each of TARGETS (docs/reliability.md)
+	@fuzz/run.sh $(F)/engine $(B)/replay
+
+$(FUZZ_DK_OBJ): $(F)/darknet/%.o: $(DK)/%.c fuzz/fuzz.mk | $(DK)/.stamp
+	$(say) CC '$< (fuzzed)'
+	@mkdir -p $(@D)
+	$(Q)$(FUZZ_CC) -w $(FUZZ_FLAGS) -DCBLAS $(DK_INCLUDE) -Icmn -MMD -MP -c -o $@ $<
+	$(Q)$(FUZZ_COUNT)
+
+$(FUZZ_CMN_OBJ) $(FUZZ_OWN_OBJ): $(F)/%.o: %.c fuzz/fuzz.mk | $(DK)/.stamp
+	$(say) CC '$< (fuzzed)'
+	@mkdir -p $(@D)
+	$(Q)$(FUZZ_CC) $(filter-out $(CMN_OPT),$(CMN_FLAGS)) $(FUZZ_FLAGS) -MD -MP -c -o $@ $<
+	$(Q)$(if $(filter files.o networks.o,$(@F)),$(FUZZ_COUNT))
+
+$(F)/engine: $(FUZZ_OWN_OBJ) $(FUZZ_DK_OBJ) $(FUZZ_CMN_OBJ) $(B)/libcmn.a
+	$(say) LD $@
+	$(Q)$(FUZZ_CC) $(FUZZ_FLAGS) -fsanitize=fuzzer $(FUZZ_WRAP) -o $@ $^ -lopenblas -lcjson -lxxhash $(MPI_LIBS) -lm -pthread
+
+$(REPLAY_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CMN_FLAGS) -MD -MP -c -o $@ $<
+
+$(B)/replay: $(REPLAY_OBJ) $(B)/darknet/examples/rnn.o $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
+	$(say) LD $@
+	$(Q)$(LINK) $@ $(FUZZ_WRAP) $(REPLAY_OBJ) $(B)/darknet/examples/rnn.o $(LIBS)
+
+-include $(patsubst %.o,%.d,$(FUZZ_DK_OBJ) $(FUZZ_CMN_OBJ) $(FUZZ_OWN_OBJ) $(REPLAY_OBJ))

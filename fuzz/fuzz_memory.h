@@ -1,0 +1,21 @@
+/* In the fuzzed build Darknet's memory and files come from here (fuzz.mk): they are counted, so that an error in the
+ * midst of an input leaves nothing behind, and no input takes more than fuzz_memory_limit bytes. */
+#ifndef FUZZ_MEMORY_H
+#define FUZZ_MEMORY_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+extern size_t fuzz_memory_limit;
+
+void *fuzz_malloc(size_t size);
+void *fuzz_calloc(size_t n, size_t size);
+void *fuzz_realloc(void *old, size_t size);
+void fuzz_free(void *old);
+FILE *fuzz_fopen(const char *name, const char *mode);
+int fuzz_fclose(FILE *file);
+
+/* The input is done. */
+void fuzz_memory_forget(void);
+
+#endif

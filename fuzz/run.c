@@ -1,0 +1,72 @@
+#include "fuzz.h"
+
+#include <err.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+const struct fuzz_target fuzz_targets[] = {
+    {"cfg", fuzz_cfg, 4096, 16,
+     "a cfg file: the network is made, and trained for a step when it is small"},
+    {"weights", fuzz_weights, 16384, 16,
+     "a weights file for one of some networks with all kinds of layers"},
+    {"data", fuzz_data, 4096, 16, "a .data file, and the labels that it names"},
+    {"lists", fuzz_lists, 16384, 16,
+     "lists, labels, boxes, masks, tags, trees, maps, texts, tokens, CIFAR-10"},
+    {"paths", fuzz_paths, 16384, 16,
+     "names of images, and of the files beside them that they lead to"},
+    {"image", fuzz_image, 16384, 2, "an image file"},
+    {"checkpoint", fuzz_checkpoint, 16384, 16, "a checkpoint, and all of its sections"},
+    {"heartbeat", fuzz_heartbeat, 16384, 16, "what a watchdog hears over a connection"},
+    {"arguments", fuzz_arguments, 4096, 16, "a command line, and cmn_ keys of a cfg"},
+};
+
+const int fuzz_target_count = sizeof fuzz_targets / sizeof fuzz_targets[0];
+
+const struct fuzz_target *fuzz_target_find(const char *name)
+{
+    for (int i = 0; i < fuzz_target_count; i++) {
+        if (!strcmp(fuzz_targets[i].name, name)) {
+            return &fuzz_targets[i];
+        }
+    }
+    return NULL;
+}
+
+static sigjmp_buf ended;
+
+/* Darknet's fatal() calls this first, with cmn or without, and would then end the program. */
+void __wrap_cmn_fatal(const char *message);
+void __wrap_cmn_fatal(const char *message)
+{
+    fprintf(stderr, "refused: %s\n", message);
+    siglongjmp(ended, 1);
+}
+
+int fuzz_run(const struct fuzz_target *target, const uint8_t *data, size_t size)
+{
+    if (size > target->longest || sigsetjmp(ended, 0)) {
+        return 1;
+    }
+    target->run(data, size);
+    return 0;
+}
+
+/* Files without names, one for each slot, used again and again. */
+char *fuzz_file(int slot, const void *data, size_t size)
+{
+    static int fd[FUZZ_FILES] = {-1, -1, -1, -1};
+    static char name[FUZZ_FILES][32];
+
+    if (fd[slot] < 0) {
+        fd[slot] = memfd_create("fuzz", 0);
+        snprintf(name[slot], sizeof name[slot], "/dev/fd/%d", fd[slot]);
+    }
+    if (fd[slot] < 0 || ftruncate(fd[slot], 0) ||
+        pwrite(fd[slot], data, size, 0) != (ssize_t)size) {
+        err(1, "a file for the input");
+    }
+    return name[slot];
+}
