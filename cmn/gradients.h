@@ -9,6 +9,7 @@
 #include "communicator.h"
 
 struct network;
+struct cmn_nonfinite;
 
 enum cmn_tensor_kind {
     CMN_GRADIENT,  /* *_updates: summed over the ranks in every step */
@@ -70,6 +71,20 @@ void cmn_gradients_close(struct cmn_gradients *g);
 /* Local. What layer i is, e.g. "connected". Static. */
 const char *cmn_gradients_layer(const struct network *net, int i);
 
+/* What a recurrent layer carries from one step to the next: for each sequence n floats. The network's; on the CPU. */
+struct cmn_hidden {
+    int layer;
+    float *at;
+    size_t n, sequences;
+};
+
+/* Local. Entry i of it; 0 when there are no more. */
+int cmn_gradients_hidden(const struct network *net, int i, struct cmn_hidden *hidden);
+
+/* Local. Layers and tensors in words, one a line: two networks with the same text can have each other's tensors. The caller frees; NULL
+ * with a reason when memory is short. */
+char *cmn_gradients_describe(const struct cmn_gradients *g, const struct network *net);
+
 /* Local. n floats take so many in the arena: tensors start at multiples of a cache line. */
 size_t cmn_gradients_padded(size_t n);
 
@@ -100,8 +115,10 @@ int cmn_gradients_broadcast(const struct cmn_gradients *g, struct network *net,
  * the spread of the ranks' means about the common one (law of total variance). 0, or -1 with a reason. */
 int cmn_gradients_average_statistics(const struct cmn_gradients *g, const struct cmn_topology *t);
 
-/* Collective, blocking. Compares the bits of all weights over the ranks. 0, or -1 with a reason
- * (on every rank) that names the first rank that differs from rank 0. */
-int cmn_gradients_verify(const struct cmn_gradients *g, const struct cmn_topology *t);
+/* Collective, blocking (gradients_verify.c). Compares the bits of all weights over the ranks. 0, or -1 with a reason (the same on every
+ * rank) that names the ranks whose weights are not those of most, and the first tensor in which they differ. *bad
+ * becomes the first layer's tensor with a weight that is no number; its name is NULL when there is none. */
+int cmn_gradients_verify(const struct cmn_gradients *g, const struct network *net,
+                         const struct cmn_topology *t, struct cmn_nonfinite *bad);
 
 #endif

@@ -1,7 +1,6 @@
 /* What all ranks must have alike: comparing it, sending it, averaging it. */
 #include "gradients.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,7 @@
 #include "norm.h"
 
 /* Tensors first: of several differences the one that says most is named. */
-static char *describe(const struct cmn_gradients *g, struct network *net, const char *options)
+static char *describe(const struct cmn_gradients *g, const struct network *net, const char *options)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -36,6 +35,16 @@ static char *describe(const struct cmn_gradients *g, struct network *net, const 
     }
     fprintf(out, "%s", options);
     fclose(out);
+    return text;
+}
+
+char *cmn_gradients_describe(const struct cmn_gradients *g, const struct network *net)
+{
+    char *text = describe(g, net, "");
+
+    if (!text) {
+        cmn_fail("out of memory");
+    }
     return text;
 }
 
@@ -153,43 +162,6 @@ int cmn_gradients_average_statistics(const struct cmn_gradients *g, const struct
         }
     }
     return cmn_gradients_push(g, CMN_STATISTIC);
-}
-
-static uint64_t hash_floats(uint64_t hash, const float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        hash = (hash ^ bits) * UINT64_C(0x100000001b3); /* FNV-1a over 32-bit words */
-    }
-    return hash;
-}
-
-int cmn_gradients_verify(const struct cmn_gradients *g, const struct cmn_topology *t)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    uint64_t first;
-    int bad;
-
-    if (cmn_gradients_pull(g, CMN_WEIGHT)) {
-        return -1;
-    }
-    for (int i = 0; i < g->tensors; i++) {
-        if (g->tensor[i].kind == CMN_WEIGHT) {
-            hash = hash_floats(hash, *g->tensor[i].at, g->tensor[i].n);
-        }
-    }
-    first = hash;
-    if (cmn_mpi_check(MPI_Bcast(&first, 1, MPI_UINT64_T, 0, t->world), "MPI_Bcast")) {
-        return -1;
-    }
-    if (cmn_first_bad(t, first != hash, &bad)) {
-        return -1;
-    }
-    if (bad >= 0) {
-        return cmn_fail("the weights of rank %d differ from those of rank 0", bad);
-    }
-    return 0;
 }
 
 const char *cmn_gradients_layer(const struct network *net, int i)

@@ -12,6 +12,11 @@
 
 /* ---- the beginning ---- */
 
+static int skips(const struct cmn_options *o)
+{
+    return o->nonfinite == CMN_NONFINITE_SKIP;
+}
+
 void cmn_schedule_plan(struct cmn_schedule *s, const struct cmn_topology *t,
                        const struct cmn_options *o, const struct cmn_communicator *c, void *self,
                        int adam)
@@ -26,7 +31,8 @@ void cmn_schedule_plan(struct cmn_schedule *s, const struct cmn_topology *t,
     s->stale = t->device < 0 && o->double_buffering;
     s->adam = adam;
     s->pure = t->device < 0 && s->local == 1 && !adam &&
-              (s->stale || o->compress != CMN_COMPRESS_NONE || o->dtype != CMN_FP32 || o->lars > 0);
+              (s->stale || o->compress != CMN_COMPRESS_NONE || o->dtype != CMN_FP32 ||
+               o->lars > 0 || skips(o));
     /* The communicator's own rule is that of momentum, which lies among the gradients. */
     if (s->pure || s->local > 1 || adam) {
         s->communicator.step = NULL;
@@ -111,7 +117,8 @@ int cmn_schedule_exchange(struct cmn_schedule *s, int copies)
 int cmn_schedule_open(struct cmn_schedule *s, struct cmn_gradients *g, int layers)
 {
     const struct cmn_communicator *c = &s->communicator;
-    int overlaps = c->begin && s->local == 1 && !s->stale && s->topology->size > 1;
+    int overlaps =
+        c->begin && s->local == 1 && !s->stale && !skips(s->options) && s->topology->size > 1;
     const char *why = !c->begin     ? "it cannot exchange in the background"
                       : c->no_begin ? c->no_begin(s->self)
                                     : NULL;
@@ -119,19 +126,8 @@ int cmn_schedule_open(struct cmn_schedule *s, struct cmn_gradients *g, int layer
 
     s->gradients = g;
     s->layers = layers;
-    if (s->adam && (s->stale || s->local > 1)) {
-        return cmn_fail("adam=1 in the cfg does not go with %s, which knows momentum alone",
-                        s->stale ? "cmn_double_buffering" : "cmn_local_steps");
-    }
-    if (o.lars > 0 && !s->pure) {
-        return cmn_lars_refuse(o.lars, s->adam, s->local);
-    }
-    if (o.overlap == CMN_OVERLAP_ON && s->topology->size > 1 && why) {
-        return cmn_fail("cmn_overlap=on: communicator %s: %s", c->name, why);
-    }
-    if (o.overlap == CMN_OVERLAP_ON && (s->local > 1 || s->stale)) {
-        return cmn_fail("cmn_overlap=on: with %s nothing is left to be exchanged during backward",
-                        s->stale ? "cmn_double_buffering" : "cmn_local_steps");
+    if (cmn_schedule_refuse(s, why)) {
+        return -1;
     }
     o.overlap = overlaps && !why ? o.overlap : CMN_OVERLAP_OFF;
     cmn_tuner_open(&s->tuner, &o, g->exchange.block.n);
@@ -161,33 +157,6 @@ int cmn_schedule_begin(struct cmn_schedule *s)
     return c->begin && (s->pure || s->local > 1) && !(c->no_begin && c->no_begin(s->self))
                ? c->begin(s->self, x, 0)
                : 0;
-}
-
-void cmn_schedule_describe(const struct cmn_schedule *s, char *text, size_t bytes)
-{
-    const struct cmn_options *o = s->options;
-    int used = 0;
-
-    text[0] = '\0';
-    if (o->compress == CMN_COMPRESS_TOPK) {
-        used = snprintf(text, bytes, ", topk %g %%", 100 * o->compress_ratio);
-    } else if (o->compress == CMN_COMPRESS_POWERSGD) {
-        used = snprintf(text, bytes, ", powersgd of rank %ld", o->compress_rank);
-    }
-    if (o->lars > 0) {
-        used += snprintf(text + used, bytes - (size_t)used, ", LARS %g", o->lars);
-    }
-    if (s->local > 1) {
-        used += snprintf(text + used, bytes - (size_t)used, ", averaged every %ld steps", s->local);
-    }
-    if (s->stale) {
-        used += snprintf(text + used, bytes - (size_t)used, ", double buffering");
-    } else if (s->communicator.begin && s->local == 1 && s->topology->size > 1) {
-        snprintf(text + used, bytes - (size_t)used, ", overlap %s",
-                 s->tuner.steps       ? "to be measured"
-                 : s->tuner.bucket[0] ? "on"
-                                      : "off");
-    }
 }
 
 /* ---- a step ---- */
@@ -252,13 +221,11 @@ int cmn_schedule_land(struct cmn_schedule *s)
     return s->communicator.allreduce(s->self, &s->x);
 }
 
-static int update_stale(struct cmn_schedule *s, const struct cmn_rule *rule, int images)
+/* The sums of the step before update the weights, if there are any, and the tally is theirs then: 1. */
+static int take_stale(struct cmn_schedule *s, const struct cmn_rule *rule, int images)
 {
-    struct cmn_span *block = &s->gradients->exchange.block;
-    float tally[CMN_TALLIES];
     int fresh;
 
-    memcpy(tally, s->tally, sizeof tally);
     if (cmn_schedule_land(s)) {
         return -1;
     }
@@ -268,6 +235,20 @@ static int update_stale(struct cmn_schedule *s, const struct cmn_rule *rule, int
         update(s, s->x.block.data, rule, images);
     }
     s->arrived = 0;
+    return fresh;
+}
+
+static int update_stale(struct cmn_schedule *s, const struct cmn_rule *rule, int images)
+{
+    struct cmn_span *block = &s->gradients->exchange.block;
+    float tally[CMN_TALLIES];
+    int fresh;
+
+    memcpy(tally, s->tally, sizeof tally);
+    fresh = take_stale(s, rule, images);
+    if (fresh < 0) {
+        return -1;
+    }
     memcpy(s->x.block.data, block->data, block->n * sizeof *block->data);
     memset(block->data, 0, block->n * sizeof *block->data);
     memcpy(s->x.tally.data, tally, sizeof tally);
@@ -327,6 +308,17 @@ int cmn_schedule_update(struct cmn_schedule *s, struct cmn_rule *rule, int image
     return fresh < 0 ? cmn_fail_in("%s: sum of the gradients", s->communicator.name) : fresh;
 }
 
+int cmn_schedule_skip(struct cmn_schedule *s, struct cmn_rule *rule, int images)
+{
+    struct cmn_span *block = &s->gradients->exchange.block;
+    int fresh = s->stale ? take_stale(s, rule, images) : 0;
+
+    s->begun = 0;
+    rule->done = 1;
+    memset(block->data, 0, block->n * sizeof *block->data);
+    return fresh < 0 ? cmn_fail_in("%s: sum of the gradients", s->communicator.name) : fresh;
+}
+
 int cmn_schedule_updated(struct cmn_schedule *s, int settle)
 {
     int fresh = 0;
@@ -373,6 +365,14 @@ int cmn_schedule_state(struct cmn_schedule *s, int i, struct cmn_state *state)
         }
     }
     return s->communicator.state ? s->communicator.state(s->self, i, state) : 0;
+}
+
+void cmn_schedule_forget_wishes(struct cmn_schedule *s)
+{
+    s->waiting[CMN_INTERRUPTS] = s->waiting[CMN_TERMINATIONS] = 0;
+    if (s->x.tally.data) {
+        s->x.tally.data[CMN_INTERRUPTS] = s->x.tally.data[CMN_TERMINATIONS] = 0;
+    }
 }
 
 void cmn_schedule_close(struct cmn_schedule *s)

@@ -5,6 +5,7 @@
  * Pure: where a lossy codec, double buffering or LARS (lars.h) needs the gradient alone, the momentum is kept apart, and the update is done
  * here: for each weight w, with g the sum over all ranks and v what momentum kept, u = g + v + decay * w; w += rate *
  * u; v = momentum * u.
+ * So it is for cmn_nonfinite=skip, which may have to throw a gradient away, and keep the momentum.
  * Double buffering: the sum of a step is waited for in the next one's update. The first update does nothing, and the gradients
  * of the last step are dropped. Source: ChainerMN's double-buffering optimizer (Akiba et al., 2017).
  * Local steps (local_steps.c): each rank updates by itself, and every k steps weights and momentum are averaged; with double
@@ -87,6 +88,10 @@ struct cmn_rule {
  * sums, 0 when they come in a later step, -1 with a reason. */
 int cmn_schedule_update(struct cmn_schedule *s, struct cmn_rule *rule, int images);
 
+/* In place of cmn_schedule_update(), on all ranks: the gradients of this step are thrown away. With double buffering those of
+ * the step before update the weights, as they would have; otherwise nothing changes. As cmn_schedule_update(). */
+int cmn_schedule_skip(struct cmn_schedule *s, struct cmn_rule *rule, int images);
+
 /* Collective, blocking where an average is due or `settle` asks for it: after it all ranks have the same weights. As
  * cmn_schedule_update(). To be called after each update. */
 int cmn_schedule_updated(struct cmn_schedule *s, int settle);
@@ -102,6 +107,13 @@ int cmn_schedule_state(struct cmn_schedule *s, int i, struct cmn_state *state);
 
 /* Collective while something is under way: that is waited for. */
 void cmn_schedule_close(struct cmn_schedule *s);
+
+/* schedule_check.c, for schedule.c. Local. Why what the options ask for does not go together; `why`: the communicator's reason not to
+ * exchange in the background, or NULL. 0, or -1 with a reason. */
+int cmn_schedule_refuse(const struct cmn_schedule *s, const char *why);
+
+/* Local, after a state was taken over: wishes to stop that have come with its tallies are those of another run. */
+void cmn_schedule_forget_wishes(struct cmn_schedule *s);
 
 /* For local_steps.c: makes x of `copies` of the gradients, one behind the other, with new memory; waits for x if it is
  * under way. */

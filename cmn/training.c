@@ -15,6 +15,7 @@
 #include "scatter.h"
 #include "stop.h"
 #include "timeline.h"
+#include "watch.h"
 
 int cmn_training_classifies(const struct cmn_training *t)
 {
@@ -37,6 +38,8 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
     name = basecfg((char *)cfg);
     snprintf(t->name, sizeof t->name, "%s", name);
     free(name);
+    name = strrchr(cfg, '/');
+    snprintf(t->cfg, sizeof t->cfg, "%s", name ? name + 1 : cfg);
     cmn_training_rate(t);
     cmn_schedule_plan(&t->schedule, &s->topology, &s->options, s->communicator, s->exchange,
                       t->net->adam);
@@ -69,10 +72,12 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
 void cmn_training_detach(struct cmn_training *t)
 {
     if (t->attached && !t->started && t->session->command->does == CMN_TRAINS) {
+        cmn_training_tell_origin(t);
         cmn_say("nothing to train: iteration %zu of %d is reached already; raise max_batches or "
                 "cmn_epochs, or start over with -clear",
                 get_current_batch(t->net), t->net->max_batches);
     }
+    cmn_training_checkpoint_close(t);
     if (t->attached) {
         cmn_schedule_close(&t->schedule);
         cmn_gradients_close(&t->gradients);
@@ -82,6 +87,8 @@ void cmn_training_detach(struct cmn_training *t)
     cmn_report_close(t->report);
     cmn_trace_close(t->trace);
     free(t->layer);
+    free(t->statistics);
+    t->statistics = NULL;
     t->norm = NULL;
     t->trace = NULL;
     t->layer = NULL;
@@ -127,12 +134,15 @@ static int start(struct cmn_training *t)
     t->first_step = (long)get_current_batch(t->net);
     t->epoch = s->train_images ? (long)(*t->net->seen / s->train_images) : 0;
     cmn_stop_catch();
+    t->began = t->sums.since = t->left = cmn_clock();
+    if (cmn_training_went_on(t)) {
+        return -1;
+    }
     introduce(t);
     cmn_training_tell_rate(t);
     if (s->topology.rank == 0 && cmn_training_report(t)) {
         return -1;
     }
-    t->began = t->sums.since = t->left = cmn_clock();
     return cmn_training_timeline(t);
 }
 
@@ -151,8 +161,12 @@ int cmn_training_pass(struct cmn_training *t)
         cmn_timeline_span(CMN_SPAN_LOAD, -1, t->left, t->pass_began);
     }
     t->mark = t->pass_began;
+    t->looked = 0;
+    cmn_watch_work("forward");
+    cmn_watch_iteration(t->first_step + t->steps + 1);
+    cmn_watch_layer(0);
     cmn_random_own();
-    return 0;
+    return t->pass == 0 ? cmn_training_remember(t) : 0;
 }
 
 int cmn_training_passed(struct cmn_training *t)
@@ -160,6 +174,7 @@ int cmn_training_passed(struct cmn_training *t)
     const network *net = t->net;
 
     t->mark = 0;
+    cmn_watch_work("the update");
     cmn_random_common();
     t->loss += *net->cost;
     for (int i = 0; i < net->batch && cmn_training_classifies(t); i++) {
@@ -220,6 +235,7 @@ int cmn_training_forwarded(struct cmn_training *t, int i)
 {
     int result;
 
+    cmn_watch_layer(i + 1 < t->net->n ? i + 1 : i);
     note_layer(t, CMN_SPAN_FORWARD, i);
     result = cmn_training_poll(t);
     note_poll(t);
@@ -230,7 +246,12 @@ int cmn_training_backwarded(struct cmn_training *t, int i)
 {
     int result;
 
+    cmn_watch_work("backward");
+    cmn_watch_layer(i > 0 ? i - 1 : 0);
     note_layer(t, CMN_SPAN_BACKWARD, i);
+    if (cmn_training_look(t, i)) {
+        return -1; /* before what it found is exchanged */
+    }
     result = t->pass + 1 == t->net->subdivisions ? cmn_schedule_backwarded(&t->schedule, i)
                                                  : cmn_training_poll(t);
     note_poll(t);
@@ -239,6 +260,7 @@ int cmn_training_backwarded(struct cmn_training *t, int i)
 
 int cmn_training_poll(struct cmn_training *t)
 {
+    cmn_watch_moved();
     return cmn_schedule_poll(&t->schedule);
 }
 
@@ -257,13 +279,23 @@ static int tune(struct cmn_training *t)
 int cmn_training_update(struct cmn_training *t, struct cmn_rule *rule)
 {
     double begin = cmn_clock(), took;
-    int fresh;
+    int fresh, skip;
 
     t->sums.compute += begin - t->pass_began;
+    skip = cmn_training_agree_to_skip(t);
+    if (skip < 0) {
+        return -1;
+    }
     fill_tally(t);
-    t->mean_loss = t->schedule.tally[CMN_LOSS] / t->schedule.tally[CMN_IMAGES];
+    cmn_watch_bytes(t->gradients.exchange.block.n * sizeof(float));
     t->lr = rule->rate;
-    fresh = cmn_schedule_update(&t->schedule, rule, t->total * t->net->subdivisions);
+    if (skip) {
+        --*t->net->t; /* of Adam: the updates that there were */
+        fresh = cmn_schedule_skip(&t->schedule, rule, t->total * t->net->subdivisions);
+    } else {
+        t->mean_loss = t->schedule.tally[CMN_LOSS] / t->schedule.tally[CMN_IMAGES];
+        fresh = cmn_schedule_update(&t->schedule, rule, t->total * t->net->subdivisions);
+    }
     if (fresh < 0) {
         return -1;
     }

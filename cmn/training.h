@@ -2,12 +2,16 @@
 #ifndef CMN_TRAINING_H
 #define CMN_TRAINING_H
 
+#include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "gradients.h"
+#include "nonfinite.h"
 #include "schedule.h"
 #include "session.h"
 
+struct cmn_checkpointing;
 struct cmn_norm;
 struct cmn_report;
 struct cmn_row;
@@ -19,6 +23,7 @@ struct cmn_training {
     struct cmn_session *session;
     struct network *net;
     char name[256];                /* of the cfg, without folder and extension */
+    char cfg[256];                 /* the same with its extension: names end at their first dot */
     char json[2 * CMN_TEXT];       /* file of the log */
     int total, local, offset;      /* images of a pass: all ranks, this one, ranks before it */
     int sequences, first_sequence; /* local and offset as the cfg counts: without its time_steps */
@@ -26,9 +31,14 @@ struct cmn_training {
     int attached; /* gradients lie in the arena */
     struct cmn_gradients gradients;
     struct cmn_schedule schedule;
-    struct cmn_norm *norm; /* cmn_sync_bn on several ranks, or NULL */
+    struct cmn_norm *norm;                 /* cmn_sync_bn on several ranks, or NULL */
+    float *kept_statistics, *kept_weights; /* while the network has those of all ranks */
     struct cmn_scatter *scatter;
-    size_t drawn;              /* samples handed to the loader */
+    size_t batch; /* samples that the loader asks for at a time */
+    size_t drawn; /* those handed to it */
+    size_t trained,
+        current; /* samples of steps that are done or under way; the first of this step */
+    _Atomic(char **) paths;    /* the trainer's list, once images were drawn from it; or NULL */
     struct cmn_report *report; /* rank 0 only */
     struct cmn_trace *trace;   /* cmn_timeline, or NULL */
     const char **layer;        /* for it: what the layers are */
@@ -42,6 +52,10 @@ struct cmn_training {
     float interrupts, terminations; /* wishes to stop that have come with the tallies */
     long steps, first_step;         /* updates, and their number when training began */
     long epoch;                     /* whole passes over the list, as of the last step */
+    long earlier;                   /* steps of the runs that this one goes on from */
+    long row_at; /* iteration of the last row that any run writes: not of one that ends a run */
+    int weights_given; /* a weights file was read */
+    struct cmn_checkpointing *checkpoint;
 
     struct cmn_row_sums {
         double loss, right, images;
@@ -54,6 +68,14 @@ struct cmn_training {
     double save_began;
     double step_began; /* the first pass of this step */
     int fused;         /* the update was part of the exchange */
+
+    struct cmn_nonfinite bad; /* of this step: name is NULL unless something was found */
+    int bad_pass, bad_image;  /* pass of the step, and image of it that brought it, or -1 */
+    char why[256];            /* and where it began, in words */
+    int looked;               /* at the loss of this pass */
+    int next;                 /* tensor that backward comes to next */
+    long skipped, in_a_row;   /* steps that were left out; the latest of them */
+    float *statistics; /* cmn_nonfinite=skip: the rolling ones as they were before the step */
 };
 
 enum cmn_direction { CMN_FORWARD, CMN_BACKWARD };
@@ -91,12 +113,26 @@ int cmn_training_norm(struct cmn_training *t, enum cmn_direction way, float *mea
                       int n, int count);
 /* Collective (epoch.c). Begins the timeline, if there is to be one. */
 int cmn_training_timeline(struct cmn_training *t);
-/* Local (epoch.c). What this rank has to do while weights are saved, since save_began, is done. */
-void cmn_training_saved(struct cmn_training *t);
+/* Local (epoch.c). What this rank has to do while weights are saved, since save_began, is done: takes back what was lent. */
+int cmn_training_saved(struct cmn_training *t);
+/* Collective (training_averages.c). The network gets what all ranks together have: statistics merged, and with local steps the mean of
+ * the weights. Nothing may train until take_back (local), which gives each rank its own again. */
+int cmn_training_lend(struct cmn_training *t);
+int cmn_training_take_back(struct cmn_training *t);
 /* Collective. After the update: with local steps averages the weights, where that is due or `settle` is set. */
 int cmn_training_average(struct cmn_training *t, int settle);
 /* Collective. All ranks have the same weights afterwards. */
 int cmn_training_settle(struct cmn_training *t);
+/* Local (training_nonfinite.c). Backward has done layer i, or all of it with i = -1: looks for numbers that are none. 0, or -1 with the
+ * reason to stop. */
+int cmn_training_look(struct cmn_training *t, int i);
+/* Local (training_nonfinite.c). A step begins. */
+int cmn_training_remember(struct cmn_training *t);
+/* Collective, blocking (training_nonfinite.c). 1: the step is to be left out on all ranks, and that is said; 0: it is not; -1 with a
+ * reason. */
+int cmn_training_agree_to_skip(struct cmn_training *t);
+/* Local (training_nonfinite.c). Before weights are saved: 0, or -1 with the reason not to. On all ranks the same. */
+int cmn_training_worth_saving(const struct cmn_training *t);
 /* Collective. `rule` is what Darknet would update with, and becomes what it is to do. */
 int cmn_training_update(struct cmn_training *t, struct cmn_rule *rule);
 /* Local (validation.c). Whether there is something to validate on that this network can answer. */
@@ -105,6 +141,29 @@ int cmn_training_validates(const struct cmn_training *t);
 int cmn_training_validate(struct cmn_training *t, struct cmn_row *row);
 /* Collective (epoch.c). After a batch; does nothing unless it brought an update. */
 int cmn_training_step_done(struct cmn_training *t);
+
+/* training_checkpoint.c */
+
+/* Collective. When the network and the backup folder are known: goes on from the newest checkpoint, if there is one and cmn_checkpoint is not
+ * 0. To be called after each of the two is known; does nothing before both are, and the second time. */
+int cmn_training_resume(struct cmn_training *t);
+/* Local (training_resume.c). Says from which checkpoint it goes on, once, and lets go of the file. */
+void cmn_training_tell_origin(struct cmn_training *t);
+/* Local (training_resume.c). The training begins: its clocks and sums are as they were. */
+int cmn_training_went_on(struct cmn_training *t);
+/* Local. The training list is read: its stream, which is rewound. */
+void cmn_training_list(struct cmn_training *t, FILE *list);
+/* Local, but collective where a training goes on. offset[j] belongs to sequence j of this rank's; the first call for the array finds what a
+ * checkpoint has of it, and later ones keep it. Returns whether offset[j] is from there, or -1. */
+int cmn_training_offset(struct cmn_training *t, size_t *offset, int j);
+/* Collective. Keeps what the training is now; `row_made`: this iteration's row is counted as written. Nothing where no checkpoints are taken. */
+int cmn_training_collect(struct cmn_training *t, int row_made);
+/* Local. Whether one is due after this iteration. */
+int cmn_training_checkpoint_due(const struct cmn_training *t);
+/* Local. Gives what was collected, if it was, to the thread that writes, and says what became of earlier ones. */
+int cmn_training_checkpoint(struct cmn_training *t);
+/* Local, blocking. Waits for what is being written. */
+void cmn_training_checkpoint_close(struct cmn_training *t);
 
 /* samples.c */
 
@@ -120,7 +179,8 @@ int cmn_training_draw(struct cmn_training *t, size_t n, size_t images, size_t *f
 void cmn_training_undraw(struct cmn_training *t);
 /* Local. The next sample, for data that lie in memory: *row of `rows`. */
 int cmn_training_row(struct cmn_training *t, size_t rows, size_t *row);
-/* Local. The calling thread's random numbers become those of sequence i of this rank's, in this pass. */
-void cmn_training_sequence(struct cmn_training *t, int i);
+/* Local. The calling thread's random numbers become those of sequence i of this rank's, in this pass. -1 where
+ * cmn_scatter says how to scatter a list: there is none. */
+int cmn_training_sequence(struct cmn_training *t, int i);
 
 #endif

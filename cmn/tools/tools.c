@@ -21,6 +21,9 @@ static const struct cmn_tool table[] = {
      NULL, cmn_tool_bench, 0},
     {"chart", "LOG.json PICTURE.png",
      "draws a training's log, as cmn_chart draws it during the training", cmn_tool_chart, NULL, 0},
+    {"checkpoint", "FILE",
+     "what a checkpoint holds, and of when; status 1 and the reason when it is damaged",
+     cmn_tool_checkpoint, NULL, 0},
     {"man", "", "the manual page, for man(1)", cmn_tool_man, NULL, 0},
     {"help", "", "this list", help, NULL, 0},
 };

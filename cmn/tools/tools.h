@@ -46,6 +46,7 @@ int cmn_tool_flush(void);
 int cmn_tool_list(int argc, char **argv);
 int cmn_tool_man(int argc, char **argv);
 int cmn_tool_chart(int argc, char **argv);
+int cmn_tool_checkpoint(int argc, char **argv);
 int cmn_tool_check(struct cmn_tool_call *call);
 int cmn_tool_bench(struct cmn_tool_call *call);
 

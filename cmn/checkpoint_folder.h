@@ -1,0 +1,34 @@
+/* The checkpoints of one name in a folder: which there are, who writes them, which go. Local, blocking (files). */
+#ifndef CMN_CHECKPOINT_FOLDER_H
+#define CMN_CHECKPOINT_FOLDER_H
+
+#include <stddef.h>
+
+/* Opens a folder. Its descriptor, or -1 with a reason and errno. The caller closes it. */
+int cmn_folder_open(const char *folder);
+
+/* The iterations of those in the folder, the latest first; the caller frees. *n tells how many. NULL when there is
+ * none (*n is 0), or with a reason (*n is -1). */
+long *cmn_folder_list(int folder, const char *name, int *n);
+
+/* Makes this process the only one that writes checkpoints of this name there, as long as the descriptor that it returns stays
+ * open. -1 with a reason, which names the process that is it already; -2 where the file system knows no locks. */
+int cmn_folder_lock(int folder, const char *name);
+
+/* Whether the lock still stands for the folder: it does not when the folder was removed and made anew. */
+int cmn_folder_locked(int lock);
+
+/* Takes the lock's file away, and closes it. */
+void cmn_folder_unlock(int folder, const char *name, int lock);
+
+/* Removes files that processes which have ended did not complete. */
+void cmn_folder_sweep(int folder, const char *name);
+
+/* A new file, only its owner's, with a name that no one can foresee, of which cmn_folder_sweep knows that it is not complete. Its
+ * descriptor, or -1 with errno. */
+int cmn_folder_draft(const char *folder, const char *name, char *file, size_t bytes);
+
+/* Removes older ones than `iteration` but for `keep` - 1 (`keep` is 1 or more); with `all`, every other one. */
+void cmn_folder_prune(int folder, const char *name, long iteration, int keep, int all);
+
+#endif

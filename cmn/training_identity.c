@@ -1,0 +1,188 @@
+/* What a checkpoint says of the training that it is of, and whether another one may go on from it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "darknet.h"
+
+#include "log.h"
+#include "training_checkpoint.h"
+
+/* Of what this file and the parts hold. Another number is another meaning. */
+#define VERSION "1"
+
+/* Keys that decide what the parts mean, or which images come next. */
+static const char *const keys[] = {"cmn_batch",           "cmn_scatter",  "cmn_double_buffering",
+                                   "cmn_local_steps",     "cmn_compress", "cmn_compress_rank",
+                                   "cmn_allreduce_dtype", "cmn_sync_bn"};
+enum { KEYS = sizeof keys / sizeof keys[0] };
+
+/* What decides who sends what. */
+static const char *const shape[] = {"nodes", "communicator", "cmn_intra", "gpu"};
+enum { SHAPE = sizeof shape / sizeof shape[0] };
+
+const char *cmn_identity_value(const char *text, const char *key, char *value, size_t bytes)
+{
+    size_t n = strlen(key);
+
+    value[0] = '\0';
+    while (text && *text) {
+        if (!strncmp(text, key, n) && !strncmp(text + n, " = ", 3)) {
+            snprintf(value, bytes, "%.*s", (int)strcspn(text + n + 3, "\n"), text + n + 3);
+            break;
+        }
+        text = strchr(text, '\n');
+        text = text ? text + 1 : NULL;
+    }
+    return value;
+}
+
+/* Images of a step as the cfg says it: of all ranks, or of each. */
+static size_t images_of_cfg(const struct cmn_training *t)
+{
+    size_t all = cmn_training_step_images(t);
+
+    return t->session->options.batch == CMN_BATCH_GLOBAL ? all
+                                                         : all / (size_t)t->session->topology.size;
+}
+
+static void print_places(const struct cmn_training *t, FILE *out)
+{
+    const struct cmn_topology *top = &t->session->topology;
+
+    fprintf(out, "ranks = %d\nnodes = %s\n", top->size, t->checkpoint->places);
+    fprintf(out, "communicator = %s\ngpu = %d\n", t->schedule.communicator.name, top->device >= 0);
+}
+
+char *cmn_training_identity(const struct cmn_training *t)
+{
+    const struct cmn_session *s = t->session;
+    char all[16384], value[CMN_TEXT], *text = NULL;
+    size_t bytes = 0;
+    FILE *out =
+        cmn_options_print(&s->options, all, sizeof all) ? NULL : open_memstream(&text, &bytes);
+
+    if (!out) {
+        cmn_fail("out of memory");
+        return NULL;
+    }
+    fprintf(out, "version = %s\nprogram = darknet-cmn %s\ncommand = %s\n", VERSION, CMN_VERSION,
+            cmn_command_name(s->command));
+    fprintf(out, "cfg = %s\n", t->cfg);
+    print_places(t, out);
+    fprintf(out, "cmn_intra = %s\n", cmn_identity_value(all, "cmn_intra", value, sizeof value));
+    fprintf(out, "seed = %lu\nimages = %zu\n", s->seed, images_of_cfg(t));
+    fprintf(out, "list_images = %zu\nlist_hash = %s\n", s->train_images, t->checkpoint->list_hash);
+    for (int i = 0; i < KEYS; i++) {
+        fprintf(out, "%s = %s\n", keys[i], cmn_identity_value(all, keys[i], value, sizeof value));
+    }
+    fprintf(out, "momentum = %s\n",
+            t->schedule.pure ? "apart" : "with the gradients"); /* LARS has it apart, too */
+    fclose(out);
+    return text;
+}
+
+char *cmn_training_numbers(const struct cmn_training *t, int row_made)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    long iteration = t->first_step + t->steps;
+
+    if (!out) {
+        cmn_fail("out of memory");
+        return NULL;
+    }
+    fprintf(out, "iteration = %ld\nseen = %zu\nt = %d\n", iteration, *t->net->seen, *t->net->t);
+    fprintf(out, "step_images = %zu\nsteps = %ld\n", cmn_training_step_images(t),
+            t->earlier + t->steps);
+    fprintf(out, "width = %d\nheight = %d\n", t->net->w, t->net->h);
+    fprintf(out, "row_at = %ld\nrow_due = %d\nverify_due = %d\n", row_made ? iteration : t->row_at,
+            row_made ? 0 : t->row_due, t->verify_due);
+    fprintf(out, "skipped = %ld\n", t->skipped);
+    fprintf(out, "elapsed = %.6f\n", cmn_clock() - t->began);
+    fclose(out);
+    return text;
+}
+
+static int refuse(const char *file, const char *what, const char *there, const char *here)
+{
+    return cmn_fail("%s is of another training: %s %s, and here %s. Make it the same, or start "
+                    "over with -clear, or train from that file as weights with -cmn_checkpoint 0",
+                    file, what, there, here);
+}
+
+static int compare(const char *file, const char *there, const char *here, const char *key,
+                   const char *what)
+{
+    char a[256], b[256];
+
+    cmn_identity_value(there, key, a, sizeof a);
+    cmn_identity_value(here, key, b, sizeof b);
+    return strcmp(a, b) ? refuse(file, what, a[0] ? a : "not known", b[0] ? b : "not known") : 0;
+}
+
+static int compare_layout(const char *file, const char *there, const char *here)
+{
+    while (*there || *here) {
+        size_t n = strcspn(there, "\n"), m = strcspn(here, "\n");
+        char a[128], b[128];
+        if (n != m || strncmp(there, here, n)) {
+            snprintf(a, sizeof a, "\"%.*s\"", (int)n, there);
+            snprintf(b, sizeof b, "\"%.*s\"", (int)m, here);
+            return refuse(file, "its network has", a, b);
+        }
+        there += n + (there[n] == '\n');
+        here += m + (here[m] == '\n');
+    }
+    return 0;
+}
+
+int cmn_training_fits(const struct cmn_training *t, const char *identity, const char *layout,
+                      const char *file)
+{
+    char *here = cmn_training_identity(t);
+    char value[CMN_PLACES], what[64];
+    int result = -1;
+
+    if (!here) {
+        return -1;
+    }
+    if (strcmp(cmn_identity_value(identity, "version", value, sizeof value), VERSION)) {
+        cmn_fail("%s is of a later version of darknet-cmn (%s): use that one, or start over with "
+                 "-clear",
+                 file, value);
+        goto out;
+    }
+    if (compare(file, identity, here, "command", "its command is") ||
+        compare_layout(file, layout, t->checkpoint->layout)) {
+        goto out;
+    }
+    for (int i = 0; i < KEYS; i++) {
+        snprintf(what, sizeof what, "%s is", keys[i]);
+        if (compare(file, identity, here, keys[i], what)) {
+            goto out;
+        }
+    }
+    if (compare(file, identity, here, "momentum", "(cmn_lars) its momentum is kept") ||
+        compare(file, identity, here, "images",
+                t->session->options.batch == CMN_BATCH_GLOBAL
+                    ? "images of a step are"
+                    : "images of each rank in a step are") ||
+        (t->session->options.seed && compare(file, identity, here, "seed", "its cmn_seed is"))) {
+        goto out;
+    }
+    t->checkpoint->by.alike = 1;
+    for (int i = 0; i < SHAPE; i++) {
+        char other[CMN_PLACES];
+        cmn_identity_value(identity, shape[i], value, sizeof value);
+        cmn_identity_value(here, shape[i], other, sizeof other);
+        t->checkpoint->by.alike = t->checkpoint->by.alike && !strcmp(value, other);
+    }
+    t->checkpoint->by.ranks = atoi(cmn_identity_value(identity, "ranks", value, sizeof value));
+    t->checkpoint->by.same = t->checkpoint->by.ranks == t->session->topology.size;
+    result = 0;
+out:
+    free(here);
+    return result;
+}

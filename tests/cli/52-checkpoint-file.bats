@@ -1,0 +1,72 @@
+#!/usr/bin/env bats
+# A checkpoint as a file, from outside: what it holds, who can read it, and two jobs in one folder.
+# shellcheck disable=SC2154  # mpiexec: helpers.bash
+
+load helpers
+
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || return 1
+    [[ -f $REPO/data/mnist/train.list ]] || return 0 # setup skips
+    small_data 600 100
+    mlp_cfg max_batches=30 >mlp.cfg
+    timeout 60 "${mpiexec[@]}" -q -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_checkpoint 10 -cmn_verify 0
+}
+
+setup() {
+    [[ -f $REPO/data/mnist/train.list ]] || skip 'data/mnist is missing: make mnist'
+    enter_folder
+    cp -a "$BATS_FILE_TMPDIR"/. .
+}
+
+@test "darknet cmn checkpoint shows what one holds, and what is wrong with it" {
+    "$DARKNET" cmn checkpoint out/mlp-30.checkpoint >shown
+    cat shown
+    grep -qx 'file       out/mlp-30.checkpoint' shown
+    grep -qx 'iteration  30' shown
+    grep -qE '^written    20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9:]{8} UTC$' shown
+    grep -qx "bytes      $(stat -c %s out/mlp-30.checkpoint), all checksums are right" shown
+    grep -qE "^weights +- +$(stat -c %s out/mlp.weights) +$(stat -c %s out/mlp.weights)\$" shown
+    grep -qx '  ranks = 2' shown
+    for file in missing small.data out/mlp.weights mlp.cfg/x; do
+        run -1 "$DARKNET" cmn checkpoint "$file"
+        [[ $output == "darknet cmn checkpoint: $file: "* && ${#lines[@]} -eq 1 ]]
+    done
+    run -1 "$DARKNET" cmn checkpoint
+    head -c 100000 out/mlp-30.checkpoint >short
+    run -1 "$DARKNET" cmn checkpoint short
+    [[ $output == "darknet cmn checkpoint: short: truncated"* && ${#lines[@]} -eq 1 ]]
+    printf x | dd of=out/mlp-30.checkpoint bs=1 seek=50000 conv=notrunc status=none
+    run -1 "$DARKNET" cmn checkpoint out/mlp-30.checkpoint
+    [[ $output == *': section weights: wrong checksum' && ${#lines[@]} -eq 1 ]]
+}
+
+@test "a checkpoint is a weights file, its owner's alone, and nothing else is left in the folder" {
+    cmp -n "$(stat -c %s out/mlp.weights)" out/mlp.weights out/mlp-30.checkpoint
+    for file in out/mlp-*.checkpoint; do
+        [[ $(stat -c %a "$file") == 600 ]]
+    done
+    left=$(find out -mindepth 1 ! -name 'mlp*' -o -name '*lock*')
+    echo "$left"
+    [[ -z $left ]]
+    "$DARKNET" classifier valid small.data mlp.cfg out/mlp.weights >of-weights 2>said
+    "$DARKNET" classifier valid small.data mlp.cfg out/mlp-30.checkpoint >of-checkpoint 2>said
+    cmp of-weights of-checkpoint
+    grep 'Loading weights from out/mlp-30.checkpoint...Done!' said
+    # What is no checkpoint's is still told.
+    cp out/mlp.weights longer.weights
+    head -c 200 /dev/zero >>longer.weights
+    "$DARKNET" classifier valid small.data mlp.cfg longer.weights 2>&1 | grep 'more values than the network has'
+}
+
+@test "a second job of the same name in the same folder is refused, and the first one named" {
+    exec 7<>out/.mlp.checkpoint-lock
+    echo 'process 4711 on elsewhere' >&7
+    flock -n 7
+    run -1 timeout 60 "${mpiexec[@]}" -q -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_checkpoint 10 -clear
+    [[ $output == *'out: process 4711 on elsewhere writes checkpoints of mlp there: wait until it has ended'* ]]
+    [[ $(grep -c 'process 4711' <<<"$output") -eq 1 ]]
+    [[ -f out/mlp-30.checkpoint ]]
+    exec 7>&-
+    timeout 60 "${mpiexec[@]}" -q -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_checkpoint 10 -clear
+    [[ ! -e out/.mlp.checkpoint-lock ]]
+}
