@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t requested;
+/* Any thread may be the one that is given the signal, one of OpenBLAS's, too. */
+static atomic_int requested;
 
 /* Flags of the standard output and error that never wait, or -1: see catch. */
 static int no_wait[2] = {-1, -1};
@@ -16,7 +18,7 @@ static void note(int signal_number)
 {
     int saved = errno;
 
-    requested = signal_number;
+    requested = signal_number == SIGUSR1 ? SIGTERM : signal_number;
     for (int i = 0; i < 2; i++) {
         if (no_wait[i] >= 0) {
             fcntl(STDOUT_FILENO + i, F_SETFL, no_wait[i]);
@@ -41,6 +43,8 @@ void cmn_stop_catch(void)
     action.sa_handler = note;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    /* The one that mpiexec hands on to all ranks without killing them soon after. */
+    sigaction(SIGUSR1, &action, NULL);
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
 }

@@ -1,12 +1,85 @@
-/* What this process does now, for the one who notices that nothing moves. Local, thread-safe. */
+/* What this process does now, for the watchdog (watchdog.h): notes that calls of cmn.h and waits leave here, in memory that
+ * the ranks of a node share as soon as there is such memory. Everything is local and never blocks; a note is a few stores.
+ * Notes of the phase, and waits, are the main thread's: those of other threads are ignored where that is not said. */
 #ifndef CMN_WATCH_H
 #define CMN_WATCH_H
 
-/* `what` (a static text) begins now, and should take no longer than cmn_timeout. NULL: what comes now may take as
- * long as it likes. */
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CMN_WATCH_TEXT = 64, CMN_WATCH_DETAIL = 128 };
+
+/* One rank's notes. Its main thread writes the first half, its watchdog's thread the second. Both halves are as large as
+ * the lines of caches that processors fetch, in pairs. */
+struct cmn_watch_record {
+    _Alignas(128) atomic_uint version; /* of the phase; odd: it is being changed */
+    atomic_int waiting;                /* for other ranks */
+    _Atomic uint64_t phase[CMN_WATCH_TEXT / 8];
+    atomic_int layer, bucket;         /* -1: none */
+    atomic_long iteration;            /* -1: none */
+    atomic_long exchanges;            /* waits that all ranks come to in the same order */
+    atomic_long bytes;                /* that this rank gave to exchanges */
+    atomic_ulong moved;               /* notes */
+    _Alignas(128) atomic_ulong beats; /* of the watchdog's thread */
+    atomic_long still, silent;        /* milliseconds: no note; no beat (its node's speaker says) */
+    atomic_int rank, pid;
+    atomic_int ended; /* or is about to end, and has said why */
+    _Atomic uint64_t detail[CMN_WATCH_DETAIL / 8];
+};
+
+/* ---- notes ---- */
+
+/* The calling thread is the main thread. */
+void cmn_watch_main(void);
+
+/* `what` begins now, in which this rank waits for the others. NULL: it has ended; what was noted as work goes on. */
 void cmn_watch(const char *what);
 
-/* How often cmn_watch was called, and its last text: the same number twice means that nothing has ended in between. */
-unsigned long cmn_watch_now(const char **what);
+/* `what` begins now, which this rank does by itself. */
+void cmn_watch_work(const char *what);
+
+/* In what was noted last: a wait for others begins, or ends. They may lie in each other. */
+void cmn_watch_enter(void);
+void cmn_watch_leave(void);
+
+/* Thread-safe. This process is about to end, and knows why. */
+void cmn_watch_ending(void);
+
+/* Thread-safe. Something has moved on. */
+void cmn_watch_moved(void);
+
+void cmn_watch_iteration(long iteration);
+/* The layer that is worked on. */
+void cmn_watch_layer(int layer);
+/* The number of a bucket that is given to an exchange; how much is exchanged. */
+void cmn_watch_bucket(int bucket);
+void cmn_watch_bytes(size_t bytes);
+
+/* Thread-safe. The calling thread begins to read that file (copied), or NULL: has read it. */
+void cmn_watch_file(const char *name);
+
+/* Whether a wait of so many seconds is too long. Never while a watchdog looks after this process: it knows who moves, and
+ * who does not, and ends the job. */
+int cmn_watch_late(double seconds, long timeout);
+
+/* ---- for the watchdog ---- */
+
+/* This process's notes. */
+struct cmn_watch_record *cmn_watch_mine(void);
+
+/* From here on they are made in this memory, which must stay. Called by the main thread. */
+void cmn_watch_move(struct cmn_watch_record *to);
+
+/* Whether a watchdog looks after this process. */
+void cmn_watch_guard(int guarded);
+
+/* The phase as text (CMN_WATCH_TEXT bytes), and the texts that watchdogs leave for each other. Any process. */
+void cmn_watch_phase(const struct cmn_watch_record *r, char *text);
+void cmn_watch_store(_Atomic uint64_t *to, const char *text, size_t bytes);
+void cmn_watch_fetch(const _Atomic uint64_t *from, char *text, size_t bytes);
+
+/* The file that a thread has been reading for the longest time, or "". */
+void cmn_watch_oldest_file(char *text, size_t bytes);
 
 #endif

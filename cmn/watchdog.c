@@ -1,0 +1,381 @@
+#include "watchdog.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "output.h"
+#include "watch.h"
+#include "watch_launcher.h"
+#include "watch_nodes.h"
+#include "watch_shared.h"
+#include "watch_stack.h"
+
+/* Milliseconds between looks; the same while nodes meet, and how long that is tried; between signs of life for other nodes; until a rank ends by itself when another one has told it
+ * that the job ends, and it does not; until what stands still is worth telling. */
+enum { LOOK = 250, SOON = 50, MEETING = 5000, BEAT = 500, END_MYSELF = 4000, TELL = 1000 };
+
+/* A rank that computes without a note is given so many times cmn_timeout. */
+enum { COMPUTES = 4 };
+
+static struct {
+    struct cmn_watchdog_plan plan;
+    const struct cmn_topology *topology; /* NULL until it is open */
+    struct cmn_watch_shared *shared;     /* NULL: this rank knows of itself alone */
+    struct cmn_nodes *nodes;             /* NULL on one node */
+    struct cmn_watch_view *seen, *tell;  /* of each rank; of those of this node that are told of */
+    atomic_int open, running;
+    atomic_long limit; /* milliseconds */
+    pthread_t thread;
+    clockid_t main_clock;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    int closing;
+    char apart[512]; /* why the ranks of this node cannot see each other, until that is told */
+
+    /* the thread's */
+    unsigned long moved;
+    unsigned long long bytes;
+    double computed, still; /* seconds; milliseconds */
+    long since_beat, since_verdict;
+    long meeting; /* with other nodes: how long, and whether it goes on */
+    int meets;
+    int cut; /* the verdict: a host does not answer */
+} dog = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- this rank ---- */
+
+/* Bytes that the main thread has read and written: who reads a large file moves. 0 where the kernel does not count. */
+static unsigned long long bytes_moved(void)
+{
+    char name[64], line[128];
+    unsigned long long sum = 0, n;
+    FILE *file;
+
+    snprintf(name, sizeof name, "/proc/self/task/%d/io", (int)getpid());
+    file = fopen(name, "re");
+    while (file && fgets(line, sizeof line, file)) {
+        sum += sscanf(line, "rchar: %llu", &n) == 1 || sscanf(line, "wchar: %llu", &n) == 1 ? n : 0;
+    }
+    if (file) {
+        fclose(file);
+    }
+    return sum;
+}
+
+/* Whether the main thread has computed for a good part of the last `ms`. */
+static int computes(long ms)
+{
+    struct timespec t;
+    double now, before = dog.computed;
+
+    if (clock_gettime(dog.main_clock, &t)) {
+        return 0;
+    }
+    now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    dog.computed = now;
+    return (now - before) * 1000 > .2 * (double)ms;
+}
+
+static void look_at_myself(long ms)
+{
+    struct cmn_watch_record *r = cmn_watch_mine();
+    unsigned long moved = atomic_load(&r->moved);
+    char file[CMN_WATCH_DETAIL] = "";
+    int busy = computes(ms);
+
+    if (moved != dog.moved) {
+        dog.still = 0;
+    } else {
+        unsigned long long bytes = bytes_moved();
+        dog.still += busy && !atomic_load(&r->waiting) ? (double)ms / COMPUTES : (double)ms;
+        dog.still = bytes == dog.bytes ? dog.still : 0;
+        dog.bytes = bytes;
+    }
+    dog.moved = moved;
+    if (dog.still >= TELL) {
+        cmn_watch_oldest_file(file, sizeof file);
+    }
+    cmn_watch_store(r->detail, file, sizeof file);
+    atomic_store(&r->still, (long)dog.still);
+    atomic_fetch_add(&r->beats, 1);
+}
+
+static void start_late(void)
+{
+    const struct cmn_watch_record *r = cmn_watch_mine();
+    long limit = atomic_load(&dog.limit), least = 1000 * dog.plan.at_least;
+    char doing[CMN_WATCH_TEXT];
+
+    limit = limit > least ? limit : least;
+    if (atomic_load(&r->waiting) && dog.still >= (double)limit) {
+        cmn_watch_phase(r, doing);
+        dog.plan.late(doing, limit / 1000);
+    }
+}
+
+/* ---- the end ---- */
+
+static void write_stack(void)
+{
+    char text[8192], prefix[128], phase[CMN_WATCH_TEXT];
+    size_t used;
+
+    cmn_log_prefix(prefix, sizeof prefix);
+    cmn_watch_phase(cmn_watch_mine(), phase);
+    used =
+        (size_t)snprintf(text, sizeof text, "%sstack of the main thread, in: %s\n", prefix, phase);
+    cmn_stack_text(prefix, text + used, sizeof text - used);
+    cmn_output_write(text, strlen(text));
+}
+
+/* People have been told why: all ranks that live say where they are. */
+static void tell_the_others(void)
+{
+    if (dog.shared) {
+        cmn_watch_shared_tell(dog.shared);
+    }
+    if (dog.nodes) {
+        cmn_nodes_tell(dog.nodes, CMN_WIRE_VERDICT);
+    }
+    write_stack();
+    if (dog.cut) {
+        sleep((unsigned)cmn_launcher_notices());
+    }
+    if (dog.cut && dog.topology->inter_rank && dog.seen[0].state == CMN_WATCH_UNREACHABLE) {
+        cmn_launcher_end();
+    }
+}
+
+/* Another watchdog has the word. Should its end not reach this process, it ends by itself. */
+static void attend_the_end(long ms)
+{
+    if (!dog.since_verdict) {
+        if (dog.shared) {
+            cmn_watch_shared_tell(dog.shared);
+        }
+        write_stack();
+    }
+    dog.since_verdict += ms;
+    if (dog.since_verdict > END_MYSELF + 1000 * cmn_launcher_notices()) {
+        dog.plan.end(NULL, NULL);
+    }
+}
+
+/* ---- all ranks ---- */
+
+static void see_my_node(void)
+{
+    const struct cmn_topology *t = dog.topology;
+
+    for (int i = 0; i < t->intra_size; i++) {
+        struct cmn_watch_view v;
+        if (dog.shared) {
+            cmn_watch_shared_see(dog.shared, i, &v);
+        } else {
+            cmn_watch_see(cmn_watch_mine(), t, &v);
+            v.rank = t->rank;
+        }
+        dog.seen[v.rank] = v;
+    }
+}
+
+/* To rank 0's watchdog: what there is to tell of this node. */
+static void send_beat(long ms)
+{
+    struct cmn_watch_view *tell = dog.tell;
+    int n = 0;
+
+    dog.since_beat += ms;
+    if (dog.since_beat < BEAT && !dog.meets) {
+        return;
+    }
+    dog.since_beat = 0;
+    for (int i = 0; i < dog.topology->intra_size && dog.shared; i++) {
+        cmn_watch_shared_see(dog.shared, i, &tell[n]);
+        n += tell[n].ended || tell[n].still >= TELL || tell[n].silent >= TELL;
+    }
+    cmn_nodes_beat(dog.nodes, tell, n);
+}
+
+/* Rank 0's host answers, and its watchdogs do not speak: where it has several ranks one of them may be about to. */
+static int others_first(long limit)
+{
+    enum { MORE = 1500 };
+    const struct cmn_watch_view *first = &dog.seen[0];
+    int ranks = 0;
+
+    for (int i = 0; i < dog.topology->size; i++) {
+        ranks += !strcmp(dog.seen[i].host, first->host);
+    }
+    return first->state == CMN_WATCH_UNHEARD && ranks > 1 && first->silent < limit + MORE;
+}
+
+static void judge(void)
+{
+    long limit = atomic_load(&dog.limit);
+    char why[1000];
+    int verdict;
+
+    if (dog.nodes && cmn_nodes_elsewhere(dog.nodes, limit)) {
+        return;
+    }
+    for (int i = 0; i < dog.topology->size; i++) {
+        dog.seen[i].state = CMN_WATCH_UNKNOWN;
+    }
+    if (dog.nodes) {
+        cmn_nodes_see(dog.nodes, dog.seen);
+    }
+    see_my_node();
+    verdict = cmn_watch_verdict(dog.seen, dog.topology->size, limit, why, sizeof why);
+    if (verdict && !(dog.nodes && others_first(limit))) {
+        dog.cut = verdict == CMN_WATCH_CUT;
+        dog.plan.end(why, tell_the_others);
+    }
+}
+
+static void look_at_all(long ms)
+{
+    int speaks = 1;
+
+    if (dog.shared) {
+        cmn_watch_shared_look(dog.shared, ms);
+        speaks = cmn_watch_shared_speaks(dog.shared);
+    }
+    if (dog.nodes) {
+        cmn_nodes_look(dog.nodes, ms, speaks);
+        dog.meeting += ms;
+        if (speaks) {
+            send_beat(ms);
+        }
+        dog.meets = speaks && dog.meeting < MEETING && !cmn_nodes_met(dog.nodes);
+    }
+    if ((dog.shared && cmn_watch_shared_verdict(dog.shared)) ||
+        (dog.nodes && cmn_nodes_verdict(dog.nodes)) || dog.since_verdict) {
+        attend_the_end(ms);
+    } else if (speaks) {
+        judge();
+    }
+}
+
+/* ---- the thread ---- */
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Sleeps until the next look; whether this is the end. */
+static int nap(void)
+{
+    struct timespec until;
+    int closing;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (dog.meets ? SOON : LOOK) * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&dog.lock);
+    while (!dog.closing && pthread_cond_timedwait(&dog.wake, &dog.lock, &until) != ETIMEDOUT) {
+    }
+    closing = dog.closing;
+    pthread_mutex_unlock(&dog.lock);
+    return closing;
+}
+
+static void *watch(void *unused)
+{
+    double last = now();
+
+    (void)unused;
+    while (!nap()) {
+        double time = now();
+        long ms = (long)((time - last) * 1000);
+        last = time;
+        ms = ms < 2 * LOOK ? ms : 2 * LOOK; /* it slept because it was stopped */
+        look_at_myself(ms);
+        if (atomic_load(&dog.open)) {
+            look_at_all(ms);
+        } else {
+            start_late();
+        }
+    }
+    if (atomic_load(&dog.open) && dog.nodes) {
+        cmn_nodes_tell(dog.nodes, CMN_WIRE_BYE);
+    }
+    return NULL;
+}
+
+int cmn_watchdog_start(const struct cmn_watchdog_plan *plan)
+{
+    pthread_condattr_t how;
+
+    dog.plan = *plan;
+    cmn_watchdog_limit(plan->limit);
+    cmn_watch_main();
+    cmn_stack_open();
+    if (pthread_getcpuclockid(pthread_self(), &dog.main_clock)) {
+        dog.main_clock = -1;
+    }
+    pthread_condattr_init(&how);
+    pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
+    pthread_cond_init(&dog.wake, &how);
+    pthread_condattr_destroy(&how);
+    if (pthread_create(&dog.thread, NULL, watch, NULL)) {
+        return cmn_fail("a thread cannot be started");
+    }
+    atomic_store(&dog.running, 1);
+    return 0;
+}
+
+int cmn_watchdog_open(const struct cmn_topology *t, const struct cmn_options *o)
+{
+    dog.topology = t;
+    dog.seen = calloc((size_t)t->size, sizeof *dog.seen);
+    dog.tell = calloc((size_t)t->intra_size, sizeof *dog.tell);
+    if (!dog.seen || !dog.tell) {
+        return cmn_fail("out of memory");
+    }
+    atomic_store(&cmn_watch_mine()->rank, t->rank);
+    if (cmn_watch_shared_open(&dog.shared, t, o)) {
+        snprintf(dog.apart, sizeof dog.apart, "%s", cmn_reason());
+        dog.shared = NULL;
+    }
+    if (cmn_nodes_open(&dog.nodes, t)) {
+        return -1;
+    }
+    cmn_watch_guard(dog.shared != NULL);
+    atomic_store(&dog.open, 1);
+    return 0;
+}
+
+void cmn_watchdog_limit(long seconds)
+{
+    atomic_store(&dog.limit, 1000 * seconds);
+    if (dog.apart[0]) {
+        cmn_warn("the watchdogs of a node cannot see each other: %s", dog.apart);
+        dog.apart[0] = '\0';
+    }
+}
+
+void cmn_watchdog_close(void)
+{
+    if (!atomic_exchange(&dog.running, 0) || pthread_equal(pthread_self(), dog.thread)) {
+        return;
+    }
+    cmn_watch_ending();
+    pthread_mutex_lock(&dog.lock);
+    dog.closing = 1;
+    pthread_cond_signal(&dog.wake);
+    pthread_mutex_unlock(&dog.lock);
+    pthread_join(dog.thread, NULL);
+}

@@ -1,0 +1,163 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031,SC2154  # mpiexec: helpers.bash; tests are functions that shellcheck takes for subshells
+# A rank is stopped, or stands still, wherever it is: the job ends after cmn_timeout, and says who, where and in what. On two
+# nodes: tests/hosts/42-watchdog.bats.
+
+load helpers
+
+setup() {
+    enter_folder
+    small_data 600 20
+    mlp_cfg max_batches=10000000 >mlp.cfg
+    LIMIT=2
+    ((SLOW == 1)) || LIMIT=8
+}
+
+teardown() {
+    local pid
+    for pid in ${ranks:-}; do
+        kill -KILL "$pid" 2>/dev/null || true
+    done
+    [[ -z ${job:-} ]] || kill -KILL "$job" 2>/dev/null || true
+}
+
+# start N ARGUMENTS...: `darknet` in the background. Sets job.
+start() {
+    local n=$1
+    shift
+    rm -f job.err # of the job before
+    "${mpiexec[@]}" -n "$n" "$DARKNET" "$@" -cmn_timeout "$LIMIT" >job.out 2>job.err 3>&- &
+    job=$!
+}
+
+# until_said FILE PATTERN: it is printed.
+until_said() {
+    local i
+    for ((i = 0; i < 300 * SLOW; i++)); do
+        grep -Eqs "$2" "$1" && return 0
+        kill -0 "$job" || break
+        sleep 0.1
+    done
+    echo "$1 never had: $2"
+    cat job.out job.err
+    return 1
+}
+
+# Sets ranks to the process ids, in the order of the ranks.
+find_ranks() {
+    local pid rank
+    declare -A of=()
+    for pid in $(ps -o pid= --ppid "$job"); do
+        rank=$(tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^OMPI_COMM_WORLD_RANK=//p')
+        of[$rank]=$pid
+    done
+    ranks=
+    for ((rank = 0; rank < ${#of[@]}; rank++)); do
+        ranks+=" ${of[$rank]}"
+    done
+}
+
+stop_rank() {
+    find_ranks
+    # shellcheck disable=SC2086
+    set -- $1 $ranks
+    kill -STOP "${@:$1+2:1}"
+    stopped=$SECONDS
+}
+
+# ends_naming SPEAKER PATTERN [STACKS]: with status 75, one line of ours, the stacks of ranks that live, and nothing left.
+ends_naming() {
+    local status=0 pid
+    timeout $((25 * SLOW)) tail --pid="$job" -f /dev/null || { cat job.err; echo 'it did not end'; return 1; }
+    wait "$job" || status=$?
+    echo "status $status, $((SECONDS - ${stopped:-0})) s after the fault"
+    grep -v '#[0-9]' job.err
+    [[ $status -eq 75 ]]
+    grep -E "^cmn\[rank $1@$(hostname)\] nothing moved for $LIMIT s \(cmn_timeout\): $2" job.err
+    [[ $(grep -c 'nothing moved for' job.err) -eq 1 ]]
+    grep -qE "^cmn\[rank $1@.*\] stack of the main thread, in: " job.err
+    grep -qE "^cmn\[rank $1@.*\] #[0-9]+ (cmn_|main\+).* \(darknet\)" job.err
+    for pid in ${ranks:-}; do
+        if grep -qs '^State:.[^ZX]' "/proc/$pid/status"; then
+            echo "process $pid is left"
+            return 1
+        fi
+    done
+}
+
+train() {
+    start "$1" classifier train small.data mlp.cfg -cmn -cmn_seed 7 "${@:2}"
+}
+
+@test "a rank is stopped while it trains: any rank, over MPI and over shared memory" {
+    train 3 -cmn_validate 0 -cmn_communicator naive
+    until_said job.err 'Saving weights'
+    stop_rank 1
+    ends_naming 0 "rank 1@[^ ]+ is stopped \(SIGSTOP\?\) in: .*iteration [0-9]+.*; 2 other ranks wait for it in: "
+    train 2 -cmn_validate 0 -cmn_communicator flat
+    until_said job.err 'Saving weights'
+    stop_rank 0
+    ends_naming 1 "rank 0@[^ ]+ is stopped .*; 1 other rank waits for it in: "
+    train 2 -cmn_validate 0 -cmn_communicator shm
+    until_said job.err 'Saving weights'
+    stop_rank 1
+    ends_naming 0 "rank 1@[^ ]+ is stopped .*; 1 other rank waits for it in: the sum of the gradients"
+}
+
+@test "a rank is stopped while it validates in a training" {
+    small_data 120 10000
+    # Most of the time goes there, and yet the other rank's part is done within cmn_timeout.
+    for ((i = 0; i < 8 / SLOW; i++)); do cat valid.list; done >many.list
+    sed -i 's/^valid=.*/valid=many.list/' small.data
+    train 2 -cmn_report lines
+    until_said job.err '^cmn: 2 ranks on'
+    sleep 1
+    stop_rank 1
+    ends_naming 0 'rank 1@[^ ]+ is stopped .*; 1 other rank waits for it in: validation'
+}
+
+@test "a rank is stopped while it evaluates" {
+    small_data 10 10000
+    mlp_cfg >mlp.cfg
+    darknet_on 1 classifier train small.data mlp.cfg -cmn -cmn_validate 0 >/dev/null 2>&1
+    # More than it can be through with.
+    for ((i = 0; i < 30; i++)); do cat valid.list; done >many.list
+    sed -i 's/^valid=.*/valid=many.list/' small.data
+    start 2 classifier valid small.data mlp.cfg out/mlp.weights -cmn
+    until_said job.err 'Loading weights'
+    sleep 1
+    stop_rank 0
+    ends_naming 1 'rank 0@[^ ]+ is stopped \(SIGSTOP\?\) in: evaluation'
+}
+
+# The others go on until they need it: in the sum of the gradients, or at the first meeting.
+@test "an image that is never read: a FIFO among the images" {
+    mkfifo fifo-digit-3.png
+    sed -i '40s/.*/fifo-digit-3.png/' train.list
+    train 2 -cmn_validate 0
+    stopped=$SECONDS
+    find_ranks
+    ends_naming '[01]' 'rank [01]@[^ ]+ stands still in: .* \(fifo-digit-3.png\)'
+}
+
+@test "weights that are never read, at the start" {
+    mkfifo some.weights
+    start 2 classifier train small.data mlp.cfg some.weights -cmn
+    stopped=$SECONDS
+    ends_naming '[01]' 'rank 0@[^ ]+ stands still in: reading cfg, lists and weights; 1 other rank waits for it'
+}
+
+@test "a job that is suspended as a whole goes on" {
+    mlp_cfg max_batches=400 >mlp.cfg
+    train 2 -cmn_validate 0
+    until_said job.err 'Saving weights'
+    find_ranks
+    # shellcheck disable=SC2086
+    kill -STOP $ranks
+    sleep $((LIMIT + 2))
+    # shellcheck disable=SC2086
+    kill -CONT $ranks
+    wait "$job"
+    run ! grep 'nothing moved' job.err
+    [[ -s out/mlp.weights ]]
+}

@@ -1,0 +1,126 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031,SC2154  # job: cluster.bash; tests are functions that shellcheck takes for subshells
+# On two nodes a rank is stopped, a link is cut without a word, a node dies with all its processes: named by who is left, and
+# ended on both sides.
+
+load helpers
+
+setup_file() { nodes 2; }
+teardown_file() { cluster_down; }
+
+LIMIT=2
+((SLOW == 1)) || LIMIT=8
+
+setup() {
+    enter_cluster
+    small_data 600 20
+    mlp_cfg max_batches=10000000 >mlp.cfg
+    # Open MPI's own sign of life: after 4 s without one from a node (16 s where programs are instrumented) mpiexec ends.
+    keepalive=(--mca oob_tcp_keepalive_time $((2 * SLOW)) --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes $((2 * SLOW)))
+}
+
+teardown() {
+    [[ -z ${started:-} ]] || kill -KILL "$started" 2>/dev/null || true
+    cluster_run ip -n node2 link set eth0 up 2>/dev/null || true
+}
+
+# start SHAPE ARGUMENTS...: `darknet` in the background. Sets started.
+start() {
+    local job
+    cluster_job "$1"
+    timeout --kill-after=5 $((60 * SLOW)) "${job[@]}" "${keepalive[@]}" "$DARKNET" "${@:2}" -cmn_timeout $LIMIT \
+        >job.out 2>job.err 3>&- &
+    started=$!
+}
+
+train() {
+    start "$1" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_communicator hierarchical "${@:2}"
+}
+
+# until_said PATTERN [SECONDS]: it is printed, and so many seconds are over (the nodes have met after two).
+until_said() {
+    local i
+    for ((i = 0; i < 300 * SLOW; i++)); do
+        if grep -Eqs "$1" job.err; then
+            sleep "${2:-0}"
+            began=$SECONDS
+            return 0
+        fi
+        kill -0 "$started" || break
+        sleep 0.1
+    done
+    cat job.err
+    return 1
+}
+
+# pid_of RANK: its process id in the cluster.
+pid_of() {
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    cluster_run bash -c 'for p in $(ps -A -o pid=,comm= | sed -n "s/ darknet\$//p"); do
+            ! tr "\0" "\n" <"/proc/$p/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" || echo "$p"
+        done' - "$1"
+}
+
+# ends_saying PATTERN: the job ends, not with 0, that is said once, and soon nothing runs on either node. Sets ended.
+ends_saying() {
+    local i left
+    ended=0
+    wait "$started" || ended=$?
+    echo "status $ended, $((SECONDS - began)) s after the fault"
+    grep -v '#[0-9]' job.err
+    ((ended != 0 && ended != 124 && ended != 137))
+    [[ $(grep -cE "$1" job.err) -eq 1 ]]
+    for ((i = 0; i < 300 * SLOW; i++)); do
+        left=$(cluster_left)
+        [[ -n $left ]] || return 0
+        sleep 0.1
+    done
+    echo "left: $left"
+    return 1
+}
+
+@test "the first rank of a node is stopped: the next one there tells of it, and all print their stacks" {
+    train 2+2 -cmn_validate 0
+    until_said 'Saving weights' 2
+    cluster_run kill -STOP "$(pid_of 2)"
+    ends_saying "^cmn\[rank 0@node1\] nothing moved for $LIMIT s .*: rank 2@node2 is stopped \(SIGSTOP\?\) in: .*3 other ranks wait"
+    [[ $ended -eq 75 ]]
+    for who in 0@node1 1@node1 3@node2; do
+        grep -E "^cmn\[rank $who\] stack of the main thread, in: " job.err
+    done
+}
+
+@test "the only rank of the first node is stopped" {
+    train 1+1 -cmn_validate 0
+    until_said 'Saving weights' 2
+    cluster_run kill -STOP "$(pid_of 0)"
+    ends_saying "^cmn\[rank 1@node2\] nothing moved for $LIMIT s .*: node1 \(rank 0\) gives no sign of life, though the host answers"
+    [[ $ended -eq 75 ]]
+}
+
+@test "the link is cut in a training" {
+    train 2+2 -cmn_validate 0
+    until_said 'Saving weights' 2
+    cluster_run ip -n node2 link set eth0 down
+    ends_saying "^cmn\[rank 0@node1\] nothing moved for $LIMIT s .*: node2 \(rank 2, 3\) does not answer.*; 2 other ranks wait"
+}
+
+@test "the link is cut in a validation" {
+    small_data 120 10000
+    # Most of the time goes there.
+    for i in 1 2 3 4 5 6 7 8; do cat valid.list; done >many.list
+    sed -i 's/^valid=.*/valid=many.list/' small.data
+    train 1+1
+    until_said '^cmn: 2 ranks on' 1
+    cluster_run ip -n node2 link set eth0 down
+    ends_saying "^cmn\[rank 0@node1\] nothing moved for $LIMIT s .*: node2 \(rank 1\) does not answer"
+}
+
+@test "all processes of a node die, and Open MPI's daemon with them" {
+    train 2+2 -cmn_validate 0
+    until_said 'Saving weights' 2
+    # shellcheck disable=SC2046
+    cluster_run kill -KILL $(cluster_run ps -A -o pid=,args= | awk '/[0-9] orted -mca ess env .*ess_base_vpid 2 / { print $1 }') \
+        $(pid_of 2) $(pid_of 3)
+    ends_saying 'Remote daemon: .* on node node2|node2 .*all its processes have ended'
+}
