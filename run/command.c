@@ -1,0 +1,174 @@
+#include "command.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "say.h"
+
+/* Reads a line of a cfg or .data file without its blanks, as Darknet does; 0 at the end. */
+static int next_line(FILE *file, char *line, size_t bytes)
+{
+    size_t n = 0;
+    int c;
+
+    while ((c = getc(file)) != EOF && c != '\n') {
+        if (!isspace(c) && c && n + 1 < bytes) {
+            line[n++] = (char)c;
+        }
+    }
+    line[n] = '\0';
+    return c != EOF || n;
+}
+
+static FILE *open_plain(const char *name)
+{
+    struct stat st;
+
+    return !stat(name, &st) && S_ISREG(st.st_mode) ? fopen(name, "r") : NULL;
+}
+
+static void take_key(struct cmn_command *c, const char *key, const char *value)
+{
+    if (!strcmp(key, "cmn_checkpoint")) {
+        c->checkpoint = atol(value);
+    } else if (!strcmp(key, "cmn_batch")) {
+        c->global = !strcmp(value, "global");
+    }
+}
+
+/* The keys of [net], if that is how the file begins: returns whether it does. Of equal keys Darknet takes the first. */
+static int read_cfg(struct cmn_command *c, const char *name)
+{
+    char line[PATH_MAX];
+    FILE *file = open_plain(name);
+    int sections = 0, had_checkpoint = 0, had_batch = 0;
+
+    while (file && sections < 2 && next_line(file, line, sizeof line)) {
+        char *equals = strchr(line, '=');
+        if (!line[0] || line[0] == '#' || line[0] == ';') {
+            continue;
+        }
+        if (line[0] == '[') {
+            sections = !strcmp(line, "[net]") || !strcmp(line, "[network]") ? sections + 1 : 2;
+        } else if (!sections) {
+            break;
+        } else if (equals) {
+            *equals = '\0';
+            int *had = !strcmp(line, "cmn_checkpoint") ? &had_checkpoint : &had_batch;
+            if ((had == &had_checkpoint || !strcmp(line, "cmn_batch")) && !(*had)++) {
+                take_key(c, line, equals + 1);
+            }
+        }
+        if (sections == 1 && !c->cfg[0]) {
+            snprintf(c->cfg, sizeof c->cfg, "%s", name);
+        }
+    }
+    if (file) {
+        fclose(file);
+    }
+    return c->cfg[0] != '\0';
+}
+
+static void read_data(struct cmn_command *c, const char *name)
+{
+    char line[PATH_MAX];
+    FILE *file = open_plain(name);
+
+    while (file && !c->backup[0] && next_line(file, line, sizeof line)) {
+        if (line[0] == '[') {
+            break;
+        }
+        if (!strncmp(line, "backup=", 7)) {
+            memcpy(c->backup, line + 7, strlen(line + 7) + 1);
+        }
+    }
+    if (file) {
+        fclose(file);
+    }
+}
+
+int cmn_command_read(struct cmn_command *c, char **word)
+{
+    int n = 0, kept = 0;
+
+    memset(c, 0, sizeof *c);
+    c->word = word;
+    while (word[n]) {
+        n++;
+    }
+    c->going_on = calloc((size_t)n + 1, sizeof *c->going_on);
+    if (!c->going_on) {
+        return cmn_run_fail("out of memory");
+    }
+    /* The program itself is a file, too, and no cfg. */
+    for (int i = 1; i < n && !read_cfg(c, word[i]); i++) {
+    }
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(word[i], "-clear")) {
+            c->clear = 1;
+            continue;
+        }
+        c->going_on[kept++] = word[i];
+        if (!strcmp(word[i], "-cmn")) {
+            c->cmn = 1;
+        } else if (!strncmp(word[i], "-cmn_", 5) && word[i + 1]) {
+            take_key(c, word[i] + 1, word[i + 1]);
+            c->going_on[kept++] = word[++i];
+        } else if (i && !c->backup[0] && strcmp(word[i], c->cfg)) {
+            read_data(c, word[i]);
+        }
+    }
+    return 0;
+}
+
+/* As Darknet names what it saves: the file's name up to its first dot. */
+static size_t base_name(const char *cfg, const char **name)
+{
+    const char *slash = strrchr(cfg, '/');
+
+    *name = slash ? slash + 1 : cfg;
+    return strcspn(*name, ".");
+}
+
+static int later(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
+}
+
+struct cmn_seen cmn_command_look(const struct cmn_command *c)
+{
+    struct cmn_seen seen = {-1, {0, 0}};
+    const char *name;
+    size_t n = base_name(c->cfg, &name);
+    DIR *folder = n && c->backup[0] ? opendir(c->backup) : NULL;
+    struct dirent *entry;
+
+    while (folder && (entry = readdir(folder))) {
+        const char *file = entry->d_name;
+        char *end;
+        struct stat st;
+        long iteration;
+        if (strncmp(file, name, n) || file[n] != '-' || !isdigit((unsigned char)file[n + 1])) {
+            continue;
+        }
+        iteration = strtol(file + n + 1, &end, 10);
+        if (strcmp(end, ".checkpoint") || fstatat(dirfd(folder), file, &st, 0)) {
+            continue;
+        }
+        seen.iteration = seen.iteration > iteration ? seen.iteration : iteration;
+        seen.time = later(&st.st_mtim, &seen.time) ? st.st_mtim : seen.time;
+    }
+    if (folder) {
+        closedir(folder);
+    }
+    return seen;
+}
+
+void cmn_command_free(struct cmn_command *c)
+{
+    free(c->going_on);
+}

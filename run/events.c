@@ -1,0 +1,180 @@
+#include "events.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "say.h"
+
+static int signals = -1;
+static int stop;
+static sigset_t before; /* what was blocked when we were started: our processes get that again */
+
+int cmn_events_open(void)
+{
+    static const int wanted[] = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP,
+                                 SIGQUIT, SIGUSR1, SIGTSTP, SIGCONT};
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        sigaddset(&set, wanted[i]);
+    }
+    signal(SIGPIPE, SIG_IGN);
+    /* Who started us may have SIGCHLD ignored; no end would be told then. */
+    signal(SIGCHLD, SIG_DFL);
+    sigprocmask(SIG_BLOCK, &set, &before);
+    signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (signals < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) {
+        return cmn_run_fail("signals cannot be awaited: %s", strerror(errno));
+    }
+    return 0;
+}
+
+static int read_signals(void)
+{
+    struct signalfd_siginfo info;
+    int found = 0;
+
+    while (read(signals, &info, sizeof info) == sizeof info) {
+        switch ((int)info.ssi_signo) {
+        case SIGCHLD:
+            found |= CMN_CHILD;
+            break;
+        case SIGTSTP:
+            found |= CMN_PAUSE;
+            break;
+        case SIGCONT:
+            found |= CMN_CONTINUE;
+            break;
+        default:
+            stop = stop ? stop : (int)info.ssi_signo;
+            found |= CMN_STOP;
+        }
+    }
+    return found;
+}
+
+int cmn_events_wait(int fd, int milliseconds)
+{
+    struct pollfd fds[2] = {{.fd = signals, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+    int found = 0;
+
+    if (poll(fds, 2, milliseconds) > 0) {
+        found |= fds[0].revents ? read_signals() : 0;
+        found |= fds[1].revents ? CMN_READABLE : 0;
+    }
+    return found;
+}
+
+int cmn_events_stop(void)
+{
+    return stop;
+}
+
+/* In the new process; `tell` closes by itself when the program begins. */
+static void become(char *const *argv, int output, int error, int tell, pid_t parent)
+{
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int why;
+
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) {
+        _exit(1);
+    }
+    signal(SIGPIPE, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 &&
+        (output < 0 || dup2(output, STDOUT_FILENO) >= 0) &&
+        (error < 0 || dup2(error, STDERR_FILENO) >= 0)) {
+        execvp(argv[0], argv);
+    }
+    why = errno;
+    if (write(tell, &why, sizeof why) < 0) {
+        _exit(126);
+    }
+    _exit(127);
+}
+
+pid_t cmn_process_start(char *const *argv, int output, int error)
+{
+    int tell[2], why = 0;
+    pid_t parent = getpid(), pid;
+    ssize_t n;
+
+    if (pipe2(tell, O_CLOEXEC)) {
+        return cmn_run_fail("a pipe cannot be had: %s", strerror(errno));
+    }
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        become(argv, output, error, tell[1], parent);
+    }
+    close(tell[1]);
+    if (pid < 0) {
+        close(tell[0]);
+        return cmn_run_fail("a process cannot be started: %s", strerror(errno));
+    }
+    setpgid(pid, pid); /* also here: a signal for the group may come before the process runs */
+    n = read(tell[0], &why, sizeof why);
+    close(tell[0]);
+    if (n == sizeof why) {
+        waitpid(pid, NULL, 0);
+        return cmn_run_fail("%s cannot be started: %s", argv[0], strerror(why));
+    }
+    return pid;
+}
+
+int cmn_process_ended(pid_t pid, int *status)
+{
+    return waitpid(pid, status, WNOHANG) == pid;
+}
+
+/* Signals each child that is left; returns how many there are. */
+static int each_child(int signal_number)
+{
+    char name[64];
+    FILE *list;
+    int pid, n = 0;
+
+    while (waitpid(-1, NULL, WNOHANG) > 0) {
+    }
+    snprintf(name, sizeof name, "/proc/self/task/%d/children", (int)getpid());
+    list = fopen(name, "r");
+    while (list && fscanf(list, "%d", &pid) == 1) {
+        n++;
+        if (signal_number) {
+            kill(pid, signal_number);
+        }
+    }
+    if (list) {
+        fclose(list);
+    }
+    return n;
+}
+
+int cmn_process_rest(int seconds)
+{
+    struct timespec tick = {0, 50000000};
+    int killed = 0;
+
+    for (int i = 0; i < seconds * 20 && each_child(0); i++) {
+        nanosleep(&tick, NULL);
+    }
+    /* Children of those that are killed become ours in turn. */
+    for (int i = 0, n; i < 100 && (n = each_child(SIGKILL)) > 0; i++) {
+        killed = killed > n ? killed : n;
+        nanosleep(&tick, NULL);
+    }
+    return killed;
+}

@@ -1,0 +1,93 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031,SC2154  # words, took: helpers.bash; tests are functions that shellcheck takes for subshells
+# cmn-run on two nodes: one of them is cut off, or all that runs there dies, and the training goes on.
+
+load helpers
+
+setup_file() { nodes 2; }
+teardown_file() { cluster_down; }
+setup() { enter_cluster; }
+
+teardown() {
+    [[ -z ${started:-} ]] || kill -KILL "$started" 2>/dev/null || true
+    cluster_run ip -n node2 link set eth0 up 2>/dev/null || true
+}
+
+# auto could choose another communicator at the second start. Four ranks that share each batch of 60; 400 steps, without an end of an epoch.
+prepare() {
+    small_data 24000 10
+    mlp_cfg batch=60 max_batches=400 cmn_batch=global cmn_communicator=hierarchical >mlp.cfg
+    sed 's/^backup=.*/backup=undisturbed/' small.data >undisturbed.data
+    mkdir undisturbed
+    on 2+2 "$DARKNET" classifier train undisturbed.data mlp.cfg -cmn -cmn_seed 7 -cmn_validate 0 >undisturbed.log 2>&1 ||
+        { cat undisturbed.log; return 1; }
+}
+
+# start ARGUMENTS...: cmn-run in the background, until two checkpoints are there. Sets started.
+start() {
+    local words i
+    cluster_words "$BUILD/bin/cmn-run" -hosts node1:2,node2:2 -mpi '--oversubscribe --bind-to none --mca mpi_yield_when_idle 1' "$@" -- \
+        "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_validate 0 -cmn_checkpoint 10 -cmn_timeout 3
+    timeout --kill-after=5 $((120 * SLOW)) "${words[@]}" >run.out 2>run.err 3>&- &
+    started=$!
+    for ((i = 0; i < 600 * SLOW; i++)); do
+        [[ $(find out -name '*.checkpoint' | wc -l) -lt 2 ]] || return 0
+        kill -0 "$started" || break
+        sleep 0.05
+    done
+    cat run.err cmn-run.log
+    return 1
+}
+
+# ends_well [NODE]: status 0, and nothing left but what Open MPI has in the shared memory of that node.
+ends_well() {
+    local status=0 i left
+    wait "$started" || status=$?
+    cat run.err cmn-run.log
+    [[ $status -eq 0 ]]
+    for ((i = 0; i < 300; i++)); do
+        left=$(cluster_left; cluster_run find /run/cluster -path '*/shm/*' ! -path "*/${1:-none}/shm/*"; find out -name '.*')
+        [[ -n $left ]] || return 0
+        sleep 0.1
+    done
+    echo "left: $left"
+    return 1
+}
+
+event() {
+    grep -E "cmn-run\[[0-9]+\] $1 +" cmn-run.log
+}
+
+@test "a machine dies: the other goes on with its share" {
+    prepare
+    start
+    cluster_run ip -n node2 link set eth0 down
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    cluster_run bash -c 'for name in /proc/[0-9]*; do
+        [[ $(nsenter --target "${name#/proc/}" --uts hostname 2>/dev/null) != node2 ]] || kill -KILL "${name#/proc/}"; done'
+    ends_well node2
+    cluster_shm node2 64m
+    event loss
+    event gone | grep 'node2:2 .*without it'
+    event resume
+    [[ $(event start | tail -n 1) == *'-host node1:2 -n 2 '* ]]
+    assert_close undisturbed/mlp.weights out/mlp.weights 1e-5
+}
+
+@test "a machine is cut off, and waited for: the same bits in the end" {
+    prepare
+    start -wait 60
+    cluster_run ip -n node2 link set eth0 down
+    for ((i = 0; i < 600; i++)); do
+        ! event gone >/dev/null || break
+        sleep 0.1
+    done
+    cat cmn-run.log
+    event loss | grep -E 'rank [23]\b'
+    event gone | grep 'node2:2 .*waiting'
+    cluster_run ip -n node2 link set eth0 up
+    ends_well
+    event back
+    [[ $(event start | tail -n 1) == *'-host node1:2,node2:2 -n 4 '* ]]
+    cmp undisturbed/mlp.weights out/mlp.weights
+}
