@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# What it costs to lose nothing: checkpoints, comparisons of the weights, tests for NaN. MNIST's small convolutional network
+# and the perceptron. Asserts nothing.
+#
+#   bench/reliability.sh [RUNS=9] [STEPS=600] [NP=2] [WARM=100]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+for pair in "$@"; do
+    declare "$pair"
+done
+RUNS=${RUNS:-9} STEPS=${STEPS:-600} NP=${NP:-2} WARM=${WARM:-100}
+. bench/steps.bash
+mnist_of 6000
+
+# Nothing; a checkpoint every 100 iterations; the weights compared ten times as often as by default; the test for NaN.
+names=(none checkpoint verify nonfinite)
+declare -A keys=(
+    [none]='-cmn_verify 0 -cmn_nonfinite ignore'
+    [checkpoint]='-cmn_verify 0 -cmn_nonfinite ignore -cmn_checkpoint 100'
+    [verify]='-cmn_verify 100 -cmn_nonfinite ignore'
+    [nonfinite]='-cmn_verify 0 -cmn_nonfinite stop'
+)
+
+for ((r = 1; r <= RUNS; r++)); do
+    echo "run $r of $RUNS" >&2
+    for net in conv mlp; do
+        for name in "${names[@]}"; do
+            # shellcheck disable=SC2086
+            train "cfg/mnist_$net.cfg" "$STEPS" ${keys[$name]}
+            ms_a_step "$STEPS" >>"$work/$net-$name"
+        done
+    done
+done
+
+echo "$(machine); $RUNS runs of $STEPS steps, $NP ranks; median (least to most)"
+for net in conv mlp; do
+    for name in "${names[@]}"; do
+        echo "$net, $name: ms a step $(three <"$work/$net-$name")"
+    done
+    for name in "${names[@]:1}"; do
+        paste "$work/$net-$name" "$work/$net-none" | awk '{ print $1 / $2 }' | { echo "$net, $name / none, time: $(three)"; }
+    done
+done
