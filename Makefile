@@ -1,6 +1,6 @@
 # darknet-cmn: everything a person runs. `make help` lists it.
 #
-# Knobs: V=1 (show commands), SAN=address,undefined (instrumented build of its own), DARKNET_TREE=dir (an existing
+# Knobs: V=1 (show commands), SAN=address,undefined or SAN=thread (instrumented build of its own), DARKNET_TREE=dir (an existing
 # Darknet source tree), MNIST_DIR=dir (idx files already there), NP=ranks, PREFIX, DESTDIR, CC, MPICC, MPIEXEC, CFLAGS,
 # LDFLAGS.
 # GPU=1 (bin/darknet-gpu, a build of its own; docs/gpu.md), and with it CUDNN=1, NCCL=1, ARCH=80,90, CUDA_HOME=dir or NVCC=program.
@@ -73,6 +73,7 @@ DK_CUDA := convolutional_kernels deconvolutional_kernels activation_kernels im2c
     crop_layer_kernels dropout_layer_kernels maxpool_layer_kernels avgpool_layer_kernels
 
 CMN_SRC    := $(shell find cmn -name '*.c' 2>/dev/null | LC_ALL=C sort)
+RUN_SRC    := $(wildcard run/*.c)
 UNIT_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/*.c))
 RANK_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/ranks/*.c))
 HOST_TOOLS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/hosts/*.c))
@@ -80,6 +81,7 @@ HOST_TOOLS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/hosts/*.c))
 DK_LIB_OBJ  := $(DK_LIB:%=$(B)/darknet/src/%.o)
 DK_EXEC_OBJ := $(DK_EXEC:%=$(B)/darknet/examples/%.o)
 CMN_OBJ     := $(CMN_SRC:%.c=$(B)/%.o)
+RUN_OBJ     := $(RUN_SRC:%.c=$(B)/%.o)
 CUDA_OBJ    :=
 ifeq ($(GPU),1)
 DK_CUDA_OBJ := $(DK_CUDA:%=$(B)/darknet/src/%.o)
@@ -114,9 +116,14 @@ else
 # Halting on the first finding is what makes a test fail on it.
 DK_OPT  := -O1 -g -fno-omit-frame-pointer -fsanitize=$(SAN) -fno-sanitize-recover=all
 CMN_OPT := $(DK_OPT)
+# Two runtimes that are not linked into the program do not know of each other, and one of them keeps no report.
+SAN_LINK := $(if $(findstring clang,$(CC)),,$(if $(findstring address,$(SAN)),-static-libasan) $(if $(findstring undefined,$(SAN)),-static-libubsan))
 # Open MPI and Darknet both leave memory to the end of the process.
 ASAN_OPTIONS ?= detect_leaks=0
-export ASAN_OPTIONS
+UBSAN_OPTIONS ?= print_stacktrace=1
+# The libraries are not instrumented; the file says what is left out, and why. A job that is ended early leaves its loader threads.
+TSAN_OPTIONS ?= report_thread_leaks=0 second_deadlock_stack=1 suppressions='$(CURDIR)/tests/tsan.supp'
+export ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
 endif
 
 # mpicc may be installed only by this very run of make, so it is asked when a recipe first needs it, and once.
@@ -126,8 +133,9 @@ MPI_LIBS   = $(eval MPI_LIBS := $$(shell $(MPICC) --showme:link))$(MPI_LIBS)
 DK_INCLUDE = -I$(DK)/include -I$(DK)/src
 DK_FLAGS   = -Wall -Wno-unused-result -Wno-unknown-pragmas -Wno-stringop-truncation -fPIC $(DK_OPT) -DCBLAS $(GPU_FLAGS) $(DK_INCLUDE) -Icmn \
     $(CUDA_CFLAGS) $(CFLAGS)
+RUN_FLAGS  = -std=c11 -D_GNU_SOURCE $(CMN_WARN) $(CMN_OPT) $(CFLAGS)
 CMN_WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
-CMN_FLAGS  = -std=c11 -D_GNU_SOURCE -DCMN_VERSION='"$(VERSION)"' $(CMN_WARN) -fPIC $(CMN_OPT) \
+CMN_FLAGS  = -std=c11 -D_GNU_SOURCE -DDARKNET_KEEP_MALLOC -DCMN_VERSION='"$(VERSION)"' $(CMN_WARN) -fPIC $(CMN_OPT) \
     $(GPU_FLAGS) -Icmn $(DK_INCLUDE:-I%=-isystem %) $(CUDA_CFLAGS) $(MPI_CFLAGS) $(CFLAGS)
 # Both halves of nvcc: its own, and the compiler's below it. The module's kernel sees no header of Darknet.
 CUDA_FLAGS = $(CUDA_ARCH) -O2 -Xcompiler -Wall,-fPIC
@@ -136,8 +144,11 @@ CMN_CUDA_FLAGS = $(CUDA_FLAGS) -Xcompiler -Wextra -Icmn
 
 # The two libraries call each other. -Ofast stays on the link line because upstream has it there too: it selects
 # the start-up code that flushes denormals to zero, and results should be upstream's.
-LINK = $(CC) $(DK_OPT) $(CFLAGS) $(LDFLAGS) -o
-LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group -lopenblas -lcjson $(MPI_LIBS) \
+LINK = $(CC) $(DK_OPT) $(SAN_LINK) $(CFLAGS) $(NAMES) $(LDFLAGS) -o
+# For the stacks that the watchdog prints. Not all names: some of Darknet's, such as `error`, are also those of libraries.
+NAMES = $(addprefix -Wl$(comma)--export-dynamic-symbol=,main 'cmn_*' 'forward_*' 'backward_*' 'update_*' 'train_*' 'validate_*' \
+    'run_*' 'load_*' 'save_*' 'read_*' 'parse_*' 'gemm*' 'im2col_*' 'col2im_*')
+LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group -lopenblas -lcjson -lxxhash $(MPI_LIBS) \
     $(CUDA_LIBS) -lm -pthread
 
 # ---- Targets -------------------------------------------------------------------------------------------------
@@ -145,10 +156,10 @@ LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group -lopenb
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all darknet-source mnist demo detection demo-detection test check-patches bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm bench-timeline install uninstall clean \
+.PHONY: all darknet-source mnist demo detection demo-detection test soak check-patches bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm bench-timeline bench-reliability install uninstall clean \
     distclean help tests FORCE setup
 
-all: $(if $(SAN),$(B)/bin/darknet,$(if $(filter 1,$(GPU)),bin/darknet-gpu,bin/darknet)) ## Build bin/darknet (the default)
+all: $(if $(SAN),$(B)/bin/darknet $(B)/bin/cmn-run,$(if $(filter 1,$(GPU)),bin/darknet-gpu,bin/darknet) bin/cmn-run) ## Build bin/darknet (the default)
 
 darknet-source: $(DK)/.stamp ## Obtain, verify and patch Darknet's source into build/darknet
 
@@ -162,11 +173,14 @@ detection: data/detection/.source ## Draw MNIST's digits on larger canvases, for
 demo-detection: all detection $(B)/sheet ## Train a detector on NP=2 ranks; weights, log, chart and picture go to results/detection
 	@DARKNET='$(B)/bin/darknet' SHEET='$(B)/sheet' LETTERS='$(DK)/data/labels' MPIEXEC='$(MPIEXEC)' NP='$(NP)' examples/detection/demo.sh
 
-tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) build/cpu/canvases $(B)/sheet ## Build the test programs alone
+tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) build/cpu/canvases $(B)/sheet $(B)/replay ## Build the test programs alone
 
-test: all $(if $(filter 1,$(GPU)),,tests) ## Run every test (SAN=address,undefined runs them instrumented)
+test: all $(if $(filter 1,$(GPU)),,tests) ## Run every test (SAN=address,undefined or SAN=thread runs them instrumented)
 	@$(MAKE) --no-print-directory mnist || echo 'MNIST could not be had: tests that need it are skipped'
 	@$(TEST_ENV) $(if $(filter 1,$(GPU)),tests/gpu/run.sh,tests/run.sh)
+
+soak: all mnist ## Faults in trainings under cmn-run, RUNS=50: they must end with the bits of undisturbed ones
+	@$(TEST_ENV) tests/soak.sh
 
 check-patches: $(B)/libcmn.a ## Prove that the patches apply, build and change no result
 	@$(TEST_ENV) darknet/check-patches.sh
@@ -192,6 +206,9 @@ bench-large-batch: all mnist ## Measure what a large batch costs in accuracy, an
 bench-batch-norm: all mnist ## Measure what batch normalisation over all ranks costs a step
 	@$(TEST_ENV) bench/batch-norm.sh
 
+bench-reliability: all mnist ## Measure what checkpoints, comparing the weights and looking for NaN cost a step
+	@$(TEST_ENV) bench/reliability.sh
+
 install: all $(B)/darknet-cmn.1 $(B)/cmn.pc ## Install below PREFIX=/usr/local (DESTDIR= for packagers)
 	@setup/place.sh install '$(DESTDIR)' '$(PREFIX)' '$(B)' '$(DK)'
 
@@ -205,17 +222,18 @@ distclean: clean ## Also remove data/ and results/
 	rm -rf data results
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile fuzz/fuzz.mk
 	@sed -n '/^# Knobs/,/^$$/s/^# *//p' Makefile | sed '1s|^|\n|'
 
 # What the test and bench scripts are told. MPIEXEC is a command with arguments, DARKNET and BUILD are one path each.
 # Make's own variables stay here: a script that starts make again means a make of its own.
 TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/darknet' BUILD='$(CURDIR)/$(B)' \
-    MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='-lopenblas -lcjson $(MPI_LIBS) -lm -pthread'
+    MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='-lopenblas -lcjson -lxxhash $(MPI_LIBS) -lm -pthread'
 
 # One call for all purposes: two apt-get at once would wait for each other's lock.
-PURPOSES := build $(if $(filter mnist demo detection demo-detection bench bench-slow-link bench-accuracy bench-large-batch bench-batch-norm bench-timeline,$(MAKECMDGOALS)),$(if $(MNIST_DIR),,mnist)) \
-    $(filter demo test bench,$(MAKECMDGOALS)) $(if $(filter demo-detection,$(MAKECMDGOALS)),demo) $(if $(filter bench-%,$(MAKECMDGOALS)),bench) $(if $(filter tests,$(MAKECMDGOALS)),test)
+PURPOSES := build $(if $(filter mnist demo detection demo-detection soak bench bench-slow-link bench-accuracy bench-large-batch bench-batch-norm bench-timeline bench-reliability,$(MAKECMDGOALS)),$(if $(MNIST_DIR),,mnist)) \
+    $(filter demo test bench,$(MAKECMDGOALS)) $(if $(filter soak,$(MAKECMDGOALS)),test) $(if $(filter demo-detection,$(MAKECMDGOALS)),demo) $(if $(filter bench-%,$(MAKECMDGOALS)),bench) $(if $(filter tests,$(MAKECMDGOALS)),test) \
+    $(filter fuzz,$(MAKECMDGOALS))
 setup:
 	@setup/install.sh $(PURPOSES)
 
@@ -249,6 +267,7 @@ $(B)/flags-$(1): FORCE | setup
 endef
 $(eval $(call flags_file,darknet,$$(CC) $$(DK_FLAGS)))
 $(eval $(call flags_file,cmn,$$(CC) $$(CMN_FLAGS)))
+$(eval $(call flags_file,run,$$(CC) $$(RUN_FLAGS) $$(LDFLAGS)))
 $(eval $(call flags_file,link,$$(LINK) $$(LIBS)))
 $(eval $(call flags_file,cuda,$$(NVCC) $$(DK_CUDA_FLAGS) $$(CMN_CUDA_FLAGS)))
 
@@ -301,10 +320,22 @@ $(B)/bin/darknet: $(DK_EXEC_OBJ) $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
 	@mkdir -p $(@D)
 	$(Q)$(LINK) $@ $(DK_EXEC_OBJ) $(LIBS)
 
+# It starts mpiexec, and is linked with no MPI.
+$(RUN_OBJ): $(B)/%.o: %.c $(B)/flags-run
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(RUN_FLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/bin/cmn-run: $(RUN_OBJ)
+	$(say) LD $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(RUN_FLAGS) $(LDFLAGS) -o $@ $^
+
 # Replaced by name, never written into: a running job keeps the program that it started with.
 bin/darknet: build/cpu/bin/darknet
 bin/darknet-gpu: $(B)/bin/darknet
-bin/darknet bin/darknet-gpu:
+bin/cmn-run: $(B)/bin/cmn-run
+bin/darknet bin/darknet-gpu bin/cmn-run:
 	@mkdir -p $(@D)
 	@cp -p $< $@.new && mv -f $@.new $@
 
@@ -324,7 +355,7 @@ $(FAKE_DK) $(FAKE_MAIN): $(B)/fake/darknet/%.o: $(DK)/%.c $(B)/flags-darknet | $
 	$(Q)$(CC) $(DK_FLAGS) $(FAKE_FLAGS) -MMD -MP -c -o $@ $<
 
 FAKE_LINK = $(LINK) $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
-    -lopenblas -lcjson $(MPI_LIBS) -lm -pthread
+    -lopenblas -lcjson -lxxhash $(MPI_LIBS) -lm -pthread
 $(B)/fake/libfake.a: $(FAKE_DK) $(FAKE_OWN)
 	$(say) AR $@
 	@rm -f $@
@@ -378,9 +409,11 @@ $(B)/darknet-cmn.1: $(B)/bin/darknet
 $(B)/cmn.pc: FORCE | setup
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include/darknet-cmn' '' \
 	    'Name: cmn' 'Description: Distributed training for Darknet' 'Version: $(VERSION)' \
-	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group -lopenblas -lcjson $(MPI_LIBS) $(strip $(CUDA_LIBS) -lm) -pthread' \
-	    'Cflags: -I$${includedir} -DCMN_KEEP_RAND $(strip $(GPU_FLAGS) $(CUDA_CFLAGS) $(MPI_CFLAGS))' >$@
+	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group -lopenblas -lcjson -lxxhash $(MPI_LIBS) $(strip $(CUDA_LIBS) -lm) -pthread' \
+	    'Cflags: -I$${includedir} -DCMN_KEEP_RAND -DDARKNET_KEEP_MALLOC $(strip $(GPU_FLAGS) $(CUDA_CFLAGS) $(MPI_CFLAGS))' >$@
+
+include fuzz/fuzz.mk
 
 FORCE:
 
--include $(patsubst %.o,%.d,$(DK_LIB_OBJ) $(DK_EXEC_OBJ) $(CMN_OBJ) $(TEST_OBJ) $(CUDA_OBJ) $(FAKE_OBJ) $(FAKE_DK) $(FAKE_MAIN))
+-include $(patsubst %.o,%.d,$(DK_LIB_OBJ) $(DK_EXEC_OBJ) $(CMN_OBJ) $(RUN_OBJ) $(TEST_OBJ) $(CUDA_OBJ) $(FAKE_OBJ) $(FAKE_DK) $(FAKE_MAIN))

@@ -35,6 +35,9 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
                               argv[i + 1]);
         }
     }
+    for (int i = 0; i < kept; i++) {
+        found->clear |= !strcmp(argv[i], "-clear");
+    }
     found->command = cmn_command_find(kept, argv);
     return result;
 }

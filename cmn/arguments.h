@@ -6,8 +6,9 @@
 #include "session.h"
 
 struct cmn_arguments {
-    int on;  /* -cmn was there */
-    int key; /* a -cmn_key was there */
+    int on;    /* -cmn was there */
+    int key;   /* a -cmn_key was there */
+    int clear; /* Darknet's -clear was there, and still is */
     const struct cmn_command *command;
 };
 

@@ -40,9 +40,9 @@ static const struct cmn_communicator *named(const char *name)
 /* Whether all ranks say so. */
 static int all(const struct cmn_topology *t, int mine)
 {
-    int result = MPI_Allreduce(MPI_IN_PLACE, &mine, 1, MPI_INT, MPI_MIN, t->world);
-
-    return result == MPI_SUCCESS && mine;
+    return !cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, &mine, 1, MPI_INT, MPI_MIN, t->world),
+                          "MPI_Allreduce") &&
+           mine;
 }
 
 /* Seconds of an exchange on the slowest rank: the best of a few. -1 when it fails on any. */

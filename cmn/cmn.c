@@ -3,7 +3,6 @@
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "tools/plan.h"
 #include "tools/tools.h"
 #include "watch.h"
+#include "watchdog.h"
 #include "world.h"
 
 struct cmn_session cmn_job;
@@ -29,54 +29,78 @@ static int mpi_is_ours; /* and not started by the program that uses this library
 /* Seconds that a rank without the word waits for its end, and that MPI_Abort may take. */
 enum { AWAIT_THE_END = 5, ABORT_AT_MOST = 5 };
 
+/* Statuses: what is wrong stays wrong; a rank or a node was lost, or the way to it, and another try may do (sysexits.h:
+ * EX_TEMPFAIL). */
+enum { WRONG = 1, LOST = 75 };
+
 /* The only place that ends a job before its time. A loader thread may come here while the main
  * thread is inside MPI: MPI_Abort is called all the same, as there is no other way to reach the
  * other ranks, and should it hang the alarm ends this process, and mpiexec the others. */
-static void end_job(const char *message)
+static void end_job(const char *message, int status, int node, void (*meanwhile)(void))
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
     char line[2048];
+    int spoke;
 
     if (pthread_mutex_trylock(&once)) {
         for (;;) {
             pause(); /* another thread of this process is ending the job already */
         }
     }
+    cmn_watch_ending();
     fflush(stdout);
-    cmn_log_prefix(line, sizeof line - 1024);
-    snprintf(line + strlen(line), sizeof line - strlen(line), "%.1000s\n", message);
-    sleep(cmn_output_last_word(line, cmn_job.topology.inter_rank) ? CMN_LAST_WORD_WAIT
-                                                                  : AWAIT_THE_END);
+    if (message) {
+        cmn_log_prefix(line, sizeof line - 1024);
+        snprintf(line + strlen(line), sizeof line - strlen(line), "%.1000s\n", message);
+        spoke = cmn_output_last_word(line, node);
+        if (meanwhile) {
+            meanwhile();
+        }
+        sleep(spoke ? CMN_LAST_WORD_WAIT : AWAIT_THE_END);
+    }
     signal(SIGALRM, SIG_DFL);
     alarm(ABORT_AT_MOST);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-    _exit(1);
+    MPI_Abort(MPI_COMM_WORLD, status);
+    _exit(status);
+}
+
+static void end_with(const char *message)
+{
+    end_job(message, WRONG, cmn_job.topology.inter_rank, NULL);
+}
+
+static void end_with_reason(void)
+{
+    end_job(cmn_reason(), cmn_reason_is_loss() ? LOST : WRONG, cmn_job.topology.inter_rank, NULL);
 }
 
 void cmn_check(int result)
 {
     if (result < 0) {
-        end_job(cmn_reason());
+        end_with_reason();
     }
 }
 
 void cmn_fatal(const char *message)
 {
     if (cmn_job.on) {
-        end_job(message);
+        end_with(message);
     }
 }
 
 static void close_job(void)
 {
+    cmn_watch_work("the end of the job");
     fflush(NULL);
     cmn_end_report();
     cmn_job.on = 0;
+    cmn_watch("the end of MPI");
     cmn_world_close();
     cmn_session_close(&cmn_job);
     if (mpi_is_ours) {
         MPI_Finalize();
     }
+    cmn_watchdog_close();
 }
 
 static void finish(int status, void *unused)
@@ -89,7 +113,7 @@ static void finish(int status, void *unused)
     }
     if (status != 0) {
         snprintf(text, sizeof text, "ended with status %d", status);
-        end_job(text);
+        end_with(text);
     }
     close_job();
     if (cmn_job.stop_signal) {
@@ -151,71 +175,43 @@ static int start_mpi(int *argc, char ***argv)
 /* Seconds that the start of a training may take at least: a short cmn_timeout is not meant for it. */
 enum { START_AT_LEAST = 60 };
 
-/* Where an exchange has a timeout of its own, that knows more and comes first. */
-enum { OTHERS_FIRST = 1 };
-
-static atomic_int started; /* MPI, and this rank's part in the job */
-
-static void say_what_waits(char *text, size_t bytes, const char *doing, long seconds)
+/* MPI starts without a word about what it waits for. */
+static void start_is_late(const char *doing, long seconds)
 {
-    char host[64] = "this host", nics[128];
+    char host[64] = "this host", nics[128], text[512];
 
-    if (started) {
-        snprintf(text, bytes,
-                 "nothing moved for %ld s (cmn_timeout) in: %s. Another rank is stopped, or its "
-                 "host cannot be reached "
-                 "any more",
-                 seconds, doing);
-        return;
-    }
     gethostname(host, sizeof host - 1);
-    snprintf(text, bytes,
+    snprintf(text, sizeof text,
              "nothing moved for %ld s in: %s. MPI may be waiting for a network that does "
              "not lead to the other hosts; %s has: %s. Name the common one with mpiexec --mca "
              "btl_tcp_if_include NAME; more in docs/troubleshooting.md",
              seconds, doing, host, cmn_nics_text(nics, sizeof nics));
+    end_job(text, LOST, cmn_job.topology.inter_rank, NULL);
 }
 
-/* MPI waits for what does not come, without a word and for ever: then this thread has it. It counts its own seconds, so
- * that a job which is suspended as a whole may go on. */
-static void *watch(void *at_least)
+/* A watchdog has seen that others are silent, and need not wait for their word. */
+static void end_lost(const char *why, void (*meanwhile)(void))
 {
-    const long start = *(const long *)at_least;
-    unsigned long last = 0, n;
-    long seconds = 0, limit;
-    const char *doing;
-    char text[512];
-
-    for (;;) {
-        sleep(1);
-        n = cmn_watch_now(&doing);
-        seconds = doing && n == last ? seconds + 1 : 0;
-        last = n;
-        limit = cmn_job.options.timeout;
-        limit = started ? limit + OTHERS_FIRST : limit > start ? limit : start;
-        if (seconds >= limit) {
-            say_what_waits(text, sizeof text, doing, started ? limit - OTHERS_FIRST : limit);
-            end_job(text);
-        }
-    }
-    return NULL;
+    end_job(why, LOST, 0, meanwhile);
 }
 
 /* For what is started as `darknet`: rank 0 speaks, and a start that takes longer than cmn_timeout, or `at_least`
  * seconds, is the end; so is a later wait of cmn_timeout. */
 static int start_darknet(int *argc, char ***argv, long at_least)
 {
-    static long start;
-    pthread_t watcher;
+    const struct cmn_watchdog_plan plan = {
+        .limit = cmn_job.options.timeout,
+        .at_least = at_least,
+        .late = start_is_late,
+        .end = end_lost,
+    };
 
     /* A file above `ulimit -f` is then an error with a reason. */
     signal(SIGXFSZ, SIG_IGN);
-    start = at_least;
-    cmn_watch("the start of MPI");
-    if (pthread_create(&watcher, NULL, watch, &start)) {
-        return cmn_fail("a thread cannot be started");
+    if (cmn_watchdog_start(&plan)) {
+        return -1;
     }
-    pthread_detach(watcher);
+    cmn_watch("the start of MPI");
     if (start_mpi(argc, argv)) {
         return -1;
     }
@@ -235,7 +231,7 @@ static void refuse_copies(void)
 {
     if (cmn_arguments_alone(cmn_job.topology.size)) {
         if (cmn_arguments_launch_rank() <= 0) {
-            end_job(cmn_reason());
+            end_with_reason();
         }
         await_speaker();
         close_job();
@@ -281,7 +277,7 @@ static void run_tool(int argc, char **argv)
     }
     cmn_check(start_darknet(&argc, &argv, 0));
     if (reason[0]) {
-        end_job(reason);
+        end_with(reason);
     }
     if (!tool->copies) {
         refuse_copies();
@@ -293,7 +289,6 @@ static void run_tool(int argc, char **argv)
     call.argv = argv + 2;
     cmn_check(tool->job(&call) || cmn_tool_flush() ? -1 : 0);
     await_speaker();
-    cmn_watch("the end of MPI");
     close_job();
     exit(call.status);
 }
@@ -322,18 +317,19 @@ void cmn_init(int *argc, char **argv)
         return;
     }
     cmn_job.command = found.command;
+    cmn_job.starts_over = found.clear;
     cmn_check(start_darknet(argc, &argv, START_AT_LEAST));
-    cmn_watch(NULL);
-    started = 1;
+    cmn_watch_work("reading cfg, lists and weights");
     if (reason[0]) {
-        end_job(reason);
+        end_with(reason);
     }
     refuse_copies();
     if (cmn_job.command->does == CMN_REFUSED) {
         cmn_fail("-cmn does not work with %s: %s", cmn_command_name(cmn_job.command),
                  cmn_job.command->note);
-        end_job(cmn_reason());
+        end_with_reason();
     }
+    cmn_check(cmn_watchdog_open(&cmn_job.topology, &cmn_job.options));
 }
 
 /* ---- for programs of your own ---- */
@@ -367,7 +363,8 @@ unsigned long cmn_own_seed(unsigned long seed)
 {
     uint64_t rank = (uint64_t)cmn_job.topology.rank;
 
-    return cmn_job.on ? (unsigned long)cmn_random_hash(cmn_job.seed, CMN_RANDOM_DEVICE, rank, 0)
+    return cmn_job.on ? (unsigned long)cmn_random_hash(cmn_job.seed, CMN_RANDOM_DEVICE, rank,
+                                                       (uint64_t)cmn_job.went_on)
                       : seed;
 }
 

@@ -65,14 +65,28 @@ void cmn_network(struct network *net, const char *cfg);
 /* Local. Before a network is freed: takes the block away again. */
 void cmn_free(struct network *net);
 
+/* Local, without -cmn, too. Whether what follows in a weights file that was read to the network's end is the rest of a checkpoint, which
+ * is no reason to wonder. */
+int cmn_follows(FILE *weights);
+
 /* Collective. After a .data file is read: checks the backup folder, reads the validation list. */
 void cmn_data(struct list *options);
 
 /* Collective. As fopen(name, "r"), but rank 0 reads the file for all. */
 FILE *cmn_fopen(const char *name);
 
+/* Collective. A file that each rank reads by itself: it is the same on all of them, or the job ends. */
+void cmn_same(const char *file);
+
 /* Collective. The samples of the network loaded last lie in memory, and so many of them are an epoch. */
 void cmn_rows(size_t samples);
+
+/* Local. Steps that the training has done, counted over all runs since it began; 0 without -cmn. */
+int cmn_count(struct network *net);
+
+/* Collective. Where sequence j of this rank's begins is in offset[j], and the training's checkpoints keep it. Whether it has been set to
+ * what a checkpoint had; 0 without -cmn. */
+int cmn_offset(struct network *net, size_t *offset, int j);
 
 /* ---- loading images ---- */
 

@@ -52,6 +52,7 @@ int cmn_training_report(struct cmn_training *t)
         .csv = s->options.csv,
         .chart = s->options.chart,
         .first = t->first_step,
+        .kept = t->row_at,
         .total = t->net->max_batches,
     };
 
@@ -93,10 +94,15 @@ int cmn_training_timeline(struct cmn_training *t)
     return t->trace ? 0 : -1;
 }
 
-void cmn_training_saved(struct cmn_training *t)
+int cmn_training_saved(struct cmn_training *t)
 {
+    if (cmn_training_take_back(t)) {
+        return -1;
+    }
     t->left = cmn_clock(); /* or it would count as loading */
+    cmn_watch_work("loading images");
     cmn_timeline_span(CMN_SPAN_SAVE, -1, t->save_began, t->left);
+    return 0;
 }
 
 /* Images a second of all ranks since the last row. The tallies know only those of steps whose sums have arrived. */
@@ -149,6 +155,7 @@ static int make_row(struct cmn_training *t, int with_validation)
         .exchange = sums->exchange / passed,
         .load = sums->load / passed,
         .steps = sums->steps,
+        .skipped = t->skipped,
     };
     struct cmn_rank_times *times = NULL;
     int result = -1;
@@ -161,6 +168,7 @@ static int make_row(struct cmn_training *t, int with_validation)
     row.elapsed = cmn_clock() - t->began;
     memset(sums, 0, sizeof *sums);
     sums->since = cmn_clock();
+    cmn_watch_work("the report");
     result = t->report ? cmn_report_row(t->report, &row) : 0;
 out:
     free(times);
@@ -205,65 +213,97 @@ static int verify(struct cmn_training *t)
 {
     const struct cmn_session *s = t->session;
     long every = s->options.verify;
+    struct cmn_nonfinite bad;
+    char what[160];
 
     t->verify_due |= every && s->communicator->sums && (t->first_step + t->steps) % every == 0;
     if (!t->verify_due || !cmn_schedule_settled(&t->schedule)) {
         return 0;
     }
     t->verify_due = 0;
-    if (cmn_gradients_verify(&t->gradients, &s->topology)) {
+    if (cmn_gradients_verify(&t->gradients, t->net, &s->topology, &bad)) {
         return cmn_fail_in("after iteration %ld", t->first_step + t->steps);
+    }
+    if (bad.name && s->options.nonfinite != CMN_NONFINITE_IGNORE) {
+        cmn_nonfinite_say(t->net, &bad, what, sizeof what);
+        return cmn_fail("after iteration %ld: a weight is no number any more: %s",
+                        t->first_step + t->steps, what);
     }
     return 0;
 }
 
-int cmn_training_step_done(struct cmn_training *t)
+/* The row of this iteration, and the timeline. `regular`: it would be there, too, if the run did not end here. */
+static int tell(struct cmn_training *t, int with_validation, int regular, int last)
+{
+    if (regular) {
+        t->row_due = 0;
+        t->row_at = t->first_step + t->steps;
+    }
+    if (make_row(t, with_validation)) {
+        return -1;
+    }
+    cmn_watch("the timeline of the ranks");
+    if (t->trace && cmn_trace_write(t->trace, last)) {
+        return -1;
+    }
+    cmn_watch(NULL);
+    return 0;
+}
+
+/* What a checkpoint holds is that of a run which does not end here: it is collected before the ranks settle. */
+static int settle(struct cmn_training *t, int last, int regular)
+{
+    if (last && (cmn_training_collect(t, regular) || cmn_training_settle(t))) {
+        return -1;
+    }
+    cmn_timeline_span(CMN_SPAN_STEP, (int)(t->first_step + t->steps), t->left, cmn_clock());
+    cmn_watch("the comparison of the weights");
+    if (verify(t)) {
+        return -1;
+    }
+    cmn_watch(NULL);
+    return 0;
+}
+
+/* An update happened. */
+static int step_done(struct cmn_training *t)
 {
     struct cmn_session *s = t->session;
     const struct cmn_options *o = &s->options;
     long epoch = s->train_images ? (long)(*t->net->seen / s->train_images) : 0;
     int epoch_ended = epoch > t->epoch;
     int validation_due = o->validate && epoch / o->validate > t->epoch / o->validate;
-    int last;
+    int last, regular;
     double images_per_s;
 
-    if (!t->stepped) {
-        return 0;
-    }
-    t->stepped = 0;
     note_update(t);
     t->steps++;
     t->sums.steps++;
     t->epoch = epoch;
-    cmn_watch("the average of the weights, or their comparison");
+    cmn_watch("the average of the weights");
     /* Darknet saves at the end of an epoch, so the ranks meet there anyway: before the row, which then knows the loss. */
-    if (cmn_training_average(t, ends(t) || epoch_ended)) {
-        return -1;
-    }
-    notice_stop(t);
-    last = ends(t);
-    if (last && cmn_training_settle(t)) {
-        return -1;
-    }
-    cmn_timeline_span(CMN_SPAN_STEP, (int)(t->first_step + t->steps), t->left, cmn_clock());
-    if (verify(t)) {
+    if (cmn_training_average(t, epoch_ended)) {
         return -1;
     }
     cmn_watch(NULL);
+    notice_stop(t);
+    last = ends(t);
     images_per_s = speed(t, cmn_clock() - t->sums.since);
-    t->row_due |= epoch_ended || (o->report_every && t->steps % o->report_every == 0);
-    validation_due = (validation_due || (last && o->validate)) && cmn_training_validates(t);
+    t->row_due |=
+        epoch_ended || (o->report_every && (t->first_step + t->steps) % o->report_every == 0);
+    validation_due = validation_due && cmn_training_validates(t);
     /* With local steps and double buffering a row waits for sums of which it can tell. */
-    if (last || validation_due || (t->row_due && t->sums.images > 0)) {
-        t->row_due = 0;
-        if (make_row(t, validation_due && !s->stop_signal)) {
-            return -1;
-        }
-        cmn_watch("the timeline of the ranks");
-        if (t->trace && cmn_trace_write(t->trace, last)) {
-            return -1;
-        }
-        cmn_watch(NULL);
+    regular = validation_due || (t->row_due && t->sums.images > 0);
+    if (settle(t, last, regular)) {
+        return -1;
+    }
+    validation_due |= last && o->validate && cmn_training_validates(t);
+    if ((last || regular) && tell(t, validation_due && !s->stop_signal, regular, last)) {
+        return -1;
+    }
+    if ((!last && cmn_training_checkpoint_due(t) && cmn_training_collect(t, 0)) ||
+        cmn_training_checkpoint(t)) {
+        return -1;
     }
     if (t->report) {
         cmn_report_progress(t->report, t->first_step + t->steps,
@@ -272,4 +312,13 @@ int cmn_training_step_done(struct cmn_training *t)
     }
     t->left = cmn_clock();
     return 0;
+}
+
+int cmn_training_step_done(struct cmn_training *t)
+{
+    if (!t->stepped) {
+        return 0;
+    }
+    t->stepped = 0;
+    return step_done(t);
 }

@@ -12,6 +12,7 @@
 #include "transports/parts.h"
 #include "transports/transport.h"
 #include "transports/window.h"
+#include "watch.h"
 
 /* Seconds between looks at MPI while nothing is under way. */
 static const double NUDGES = 200e-6;
@@ -199,6 +200,7 @@ int cmn_flow_begin(struct cmn_flow *f, const struct cmn_exchange *x, size_t upto
     if (b->to == b->from) {
         return 0;
     }
+    cmn_watch_bucket(f->begun);
     f->begun++;
     b->began = cmn_timeline_on ? cmn_clock() : 0;
     if (f->filled) {

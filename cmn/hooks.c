@@ -15,6 +15,7 @@
 #include "report/report.h"
 #include "training.h"
 #include "watch.h"
+#include "watchdog.h"
 
 static struct cmn_training *trained; /* the network that the job trains */
 
@@ -41,6 +42,7 @@ int cmn_batch(struct network *net, struct list *options, int batch)
     cmn_check(cmn_device_agree(&cmn_job.topology, cmn_device_built() ? gpu_index : -1,
                                (int)cmn_job.options.share_gpus));
     cmn_check(cmn_session_configure(&cmn_job));
+    cmn_watchdog_limit(cmn_job.options.timeout);
     if (cmn_job.topology.device >= 0) {
         cmn_end_first();
     }
@@ -58,13 +60,19 @@ int cmn_batch(struct network *net, struct list *options, int batch)
 
 int cmn_reads(void)
 {
+    if (trained) {
+        trained->weights_given = 1;
+    }
     return !cmn_job.on || cmn_job.topology.rank == 0;
 }
 
 void cmn_network(struct network *net, const char *cfg)
 {
     if (cmn_job.on) {
+        cmn_watch_work("comparing and sharing the network");
         cmn_check(cmn_training_attach(net->cmn, cfg));
+        cmn_check(cmn_training_resume(net->cmn));
+        cmn_watch_work("reading lists and images");
     }
 }
 
@@ -83,6 +91,7 @@ void cmn_free(struct network *net)
 void cmn_end_report(void)
 {
     if (trained) {
+        cmn_training_checkpoint_close(trained);
         cmn_report_close(trained->report);
         trained->report = NULL;
     }
@@ -130,6 +139,7 @@ void cmn_data(struct list *options)
             d.valid = NULL;
         }
         cmn_check(cmn_session_data(&cmn_job, &d));
+        cmn_check(trained ? cmn_training_resume(trained) : 0);
     }
 }
 
@@ -140,11 +150,14 @@ FILE *cmn_fopen(const char *name)
     if (!cmn_job.on) {
         return fopen(name, "r");
     }
+    cmn_watch_file(cmn_job.topology.rank == 0 ? name : NULL);
     file = cmn_files_share(&cmn_job.topology, name);
+    cmn_watch_file(NULL);
     if (file && !strcmp(name, cmn_job.train_list)) {
         cmn_job.train_images = cmn_files_count_lines(file);
         if (trained) {
             cmn_check(cmn_training_epochs(trained));
+            cmn_training_list(trained, file);
         }
     }
     return file;
@@ -196,7 +209,7 @@ int cmn_row(int rows)
 void cmn_sequence(struct network *net, int i)
 {
     if (net->cmn) {
-        cmn_training_sequence(net->cmn, i);
+        cmn_check(cmn_training_sequence(net->cmn, i));
     }
 }
 
@@ -214,6 +227,7 @@ char **cmn_paths(char **paths, int n)
     if (!cmn_job.on) {
         return NULL;
     }
+    atomic_store(&trained->paths, paths);
     mine = cmn_loader_paths(trained->scatter, paths, n);
     cmn_check(mine ? 0 : -1);
     return mine;
@@ -221,16 +235,21 @@ char **cmn_paths(char **paths, int n)
 
 unsigned char *cmn_image(const char *file, int channels, int *w, int *h, int *c)
 {
+    unsigned char *kept;
+
     if (!cmn_job.on) {
         return NULL;
     }
     cmn_loader_next_image();
-    return cmn_images_find(file, channels, w, h, c);
+    kept = cmn_images_find(file, channels, w, h, c);
+    cmn_watch_file(kept ? NULL : file);
+    return kept;
 }
 
 void cmn_keep(const char *file, int channels, int w, int h, int c, const unsigned char *pixels)
 {
     if (cmn_job.on) {
+        cmn_watch_file(NULL);
         cmn_images_keep(file, channels, w, h, c, pixels);
     }
 }
@@ -319,6 +338,7 @@ float cmn_loss(struct network *net, float loss)
         return loss;
     }
     cmn_check(cmn_training_step_done(t));
+    cmn_watch_work("loading images");
     return t->mean_loss;
 }
 
@@ -332,20 +352,22 @@ int cmn_writes(struct network *net)
     cmn_report_clear(t->report);
     t->save_began = cmn_clock();
     cmn_watch("the averages that are made for saving");
-    cmn_check(cmn_training_settle(t));
-    cmn_check(cmn_gradients_average_statistics(&t->gradients, &cmn_job.topology));
+    cmn_check(cmn_training_lend(t));
     cmn_watch(NULL);
-    if (cmn_job.topology.rank != 0) {
-        cmn_training_saved(t);
+    if (cmn_job.topology.rank == 0) {
+        cmn_check(cmn_training_worth_saving(t));
+    } else {
+        cmn_check(cmn_training_saved(t));
         return 0;
     }
+    cmn_watch_work("writing weights");
     return 1;
 }
 
 void cmn_written(struct network *net)
 {
     if (net->cmn) {
-        cmn_training_saved(net->cmn);
+        cmn_check(cmn_training_saved(net->cmn));
     }
 }
 
@@ -358,6 +380,7 @@ int cmn_validate(struct network *net, char **paths, int n, char **labels, int cl
     if (!t) {
         return 0;
     }
+    cmn_watch_work("evaluation");
     /* Darknet sets the batch to 1 before it validates; the layers still have room for more. */
     set_batch_network(net, t->local);
     cmn_check(cmn_evaluate(net, &set, t->local, &cmn_job.topology, &score));

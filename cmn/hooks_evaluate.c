@@ -1,7 +1,7 @@
 /* The calls of cmn.h that Darknet's evaluators make. */
 #include "cmn.h"
 
-#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,12 +9,14 @@
 
 #include "darknet.h"
 
+#include "aside.h"
 #include "detector.h"
 #include "evaluator.h"
 #include "job.h"
 #include "log.h"
 #include "report/map.h"
 #include "share.h"
+#include "watch.h"
 
 /* The ranks of this job; one without -cmn, and no MPI then. */
 static const struct cmn_topology *ranks(void)
@@ -51,10 +53,12 @@ static int check_plan(const struct cmn_precision_plan *plan)
 static FILE *open_json(const char *json)
 {
     FILE *out = NULL;
+    int fd;
 
     if (json && ranks()->rank == 0) {
-        out = fopen(json, "w");
-        check(out ? 0 : cmn_fail("-json %s: %s", json, strerror(errno)));
+        fd = cmn_aside_in_place("-json", json, O_WRONLY | O_CREAT | O_TRUNC);
+        check(fd < 0 ? -1 : 0);
+        out = fdopen(fd, "w");
     }
     return out;
 }
@@ -83,6 +87,7 @@ void cmn_map(struct network *net, const char *list, const char *names, float thr
     FILE *out;
 
     check(check_plan(&plan));
+    cmn_watch_work("evaluation");
     out = open_json(json);
     cmn_boxes_open(&set, list, names ? names : "");
     check(cmn_evaluate_boxes(net, &set, &plan, ranks(), &score));
@@ -106,6 +111,7 @@ int cmn_validate_crop(struct network *net, char **paths, int n, char **labels, i
     if (!cmn_job.on) {
         return 0;
     }
+    cmn_watch_work("evaluation");
     /* Darknet prints the mean over parts of about 1000 images, which are not all of one size. */
     for (int i = 0; i < parts; i++) {
         int first = (int)((long)i * n / parts);
@@ -142,6 +148,7 @@ char **cmn_share(char **paths, int *n)
     if (!cmn_job.on) {
         return paths;
     }
+    cmn_watch_work("evaluation");
     cmn_check(cmn_share_begin(share(), *n));
     *n = cmn_share_images(shared);
     mine = calloc((size_t)*n + 1, sizeof *mine);

@@ -14,6 +14,7 @@ static struct {
 } self;
 
 static _Thread_local char reason[1024];
+static _Thread_local int lost;
 
 void cmn_log_identity(int rank, const char *host)
 {
@@ -31,14 +32,35 @@ void cmn_log_prefix(char *text, size_t bytes)
     }
 }
 
+static void note(int loss, const char *format, va_list args)
+{
+    vsnprintf(reason, sizeof reason, format, args);
+    lost = loss;
+}
+
 int cmn_fail(const char *format, ...)
 {
     va_list args;
 
     va_start(args, format);
-    vsnprintf(reason, sizeof reason, format, args);
+    note(0, format, args);
     va_end(args);
     return -1;
+}
+
+int cmn_fail_lost(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    note(1, format, args);
+    va_end(args);
+    return -1;
+}
+
+int cmn_reason_is_loss(void)
+{
+    return lost;
 }
 
 const char *cmn_reason(void)
@@ -56,21 +78,39 @@ int cmn_fail_in(const char *format, ...)
     vsnprintf(context, sizeof context, format, args);
     va_end(args);
     snprintf(whole, sizeof whole, "%s: %s", context, cmn_reason());
-    return cmn_fail("%s", whole);
+    return lost ? cmn_fail_lost("%s", whole) : cmn_fail("%s", whole);
+}
+
+static void say(const char *format, va_list args)
+{
+    char line[1024];
+
+    vsnprintf(line, sizeof line, format, args);
+    fprintf(stderr, "cmn: %s\n", line);
 }
 
 void cmn_say(const char *format, ...)
 {
-    char line[1024];
     va_list args;
 
     if (self.rank != 0 || self.quiet) {
         return;
     }
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    say(format, args);
     va_end(args);
-    fprintf(stderr, "cmn: %s\n", line);
+}
+
+void cmn_warn(const char *format, ...)
+{
+    va_list args;
+
+    if (self.rank != 0) {
+        return;
+    }
+    va_start(args, format);
+    say(format, args);
+    va_end(args);
 }
 
 void cmn_say_nothing(void)

@@ -17,14 +17,24 @@ void cmn_log_prefix(char *text, size_t bytes);
  * `return cmn_fail("...")`. */
 int cmn_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* The same for a failure that is the loss of another rank, a node or the way to them: who starts the job again may have more
+ * luck. */
+int cmn_fail_lost(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Whether the last reason noted in this thread is such a loss. */
+int cmn_reason_is_loss(void);
+
 /* The last reason noted in this thread; never NULL. Valid until the thread's next cmn_fail(). */
 const char *cmn_reason(void);
 
-/* Puts "<context>: " before the reason already noted, and returns -1. */
+/* Puts "<context>: " before the reason already noted, which stays a loss if it is one, and returns -1. */
 int cmn_fail_in(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* One line from rank 0 to the standard error, with the prefix "cmn: "; nothing elsewhere. */
 void cmn_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same, also when cmn_say() is off: what became of people's work, and from where a training goes on. */
+void cmn_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Turns cmn_say() off (cmn_report=quiet). */
 void cmn_say_nothing(void);

@@ -8,6 +8,7 @@
 #include "log.h"
 #include "transports/meeting.h"
 #include "transports/window.h"
+#include "watch.h"
 
 struct cmn_norm {
     const struct cmn_topology *topology;
@@ -147,8 +148,7 @@ void cmn_norm_idle(struct cmn_norm *s, int (*idle)(void *self), void *self)
 
 /* ---- exchanges ---- */
 
-/* MPI's own wait would let nothing else go on. */
-static int await_nodes(struct cmn_norm *s, MPI_Request *request)
+static int ask_nodes(struct cmn_norm *s, MPI_Request *request)
 {
     double since = cmn_clock();
     int done = 0;
@@ -163,12 +163,23 @@ static int await_nodes(struct cmn_norm *s, MPI_Request *request)
         if (s->idle && s->idle(s->idler)) {
             return -1;
         }
-        if (cmn_clock() - since > (double)s->options->timeout) {
-            return cmn_fail("no answer from another rank within %ld s (cmn_timeout)",
-                            s->options->timeout);
+        if (cmn_watch_late(cmn_clock() - since, s->options->timeout)) {
+            return cmn_fail_lost("no answer from another rank within %ld s (cmn_timeout)",
+                                 s->options->timeout);
         }
         sched_yield();
     }
+}
+
+/* MPI's own wait would let nothing else go on. */
+static int await_nodes(struct cmn_norm *s, MPI_Request *request)
+{
+    int result;
+
+    cmn_watch_enter();
+    result = ask_nodes(s, request);
+    cmn_watch_leave();
+    return result;
 }
 
 /* s->own of each node becomes, at `into`, what all of them are together. */

@@ -17,6 +17,8 @@ enum cmn_compress { CMN_COMPRESS_NONE, CMN_COMPRESS_TOPK, CMN_COMPRESS_POWERSGD 
 
 enum cmn_scale_lr { CMN_SCALE_NONE, CMN_SCALE_LINEAR };
 
+enum cmn_nonfinite_mode { CMN_NONFINITE_STOP, CMN_NONFINITE_SKIP, CMN_NONFINITE_IGNORE };
+
 enum { CMN_TEXT = 1024 };
 
 struct cmn_options {
@@ -52,8 +54,12 @@ struct cmn_options {
     long timeline_steps;     /* the latest so many are kept */
     long cache_mb;           /* -1: from free memory */
     long verify;             /* iterations between comparisons of the weights, 0: never */
+    long nonfinite;          /* enum cmn_nonfinite_mode */
+    long checkpoint;         /* iterations between checkpoints, 0: none */
+    long checkpoint_keep;    /* so many of the latest */
 
     uint64_t fixed; /* bit i: the command line set key i, the cfg must not */
+    uint64_t given; /* bit i: one of them has set it */
 };
 
 /* Local. Sets every key to its default. */
@@ -63,6 +69,11 @@ void cmn_options_default(struct cmn_options *o);
  * A value set from the command line is kept when the cfg sets the same key later.
  * 0, or -1 with a reason that names the key, the value, and what would be right. */
 int cmn_options_set(struct cmn_options *o, const char *key, const char *value, int command_line);
+
+/* Local. Keys that were given and do nothing: those of trainings for a command that only evaluates (its name, or NULL), those
+ * without another one that they belong to. The cfg's are said by rank 0, if at all, as it may be meant for other
+ * commands; one of the command line is an error: -1 with a reason. */
+int cmn_options_idle(const struct cmn_options *o, const char *evaluator);
 
 /* Local. One line per key as "key = value\n", for comparing ranks. 0, or -1 with a reason when
  * `bytes` are too few; the text is cut then. */

@@ -8,8 +8,10 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "aside.h"
 #include "log.h"
 #include "terminal.h"
 
@@ -17,13 +19,13 @@ static int real_stderr = -1;
 static int own_rank, job_size;
 static int own_ear = -1; /* where this rank hears that another one has had the last word */
 
-static int bind_to(const char *what, int number);
+static int bind_to(const char *what, int number, int type);
 
 int cmn_output_open(int rank, int size, const char *folder)
 {
     static char open_now[4200];
     char name[4200];
-    int fd;
+    int fd, yes = 1;
 
     if (real_stderr < 0) {
         real_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -31,7 +33,11 @@ int cmn_output_open(int rank, int size, const char *folder)
         setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
         own_rank = rank;
         job_size = size;
-        own_ear = bind_to("rank", rank);
+        own_ear = bind_to("rank", rank, SOCK_DGRAM);
+        if (own_ear >= 0 && setsockopt(own_ear, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes)) {
+            close(own_ear);
+            own_ear = -1;
+        }
     }
     if (rank == 0) {
         return 0;
@@ -43,9 +49,9 @@ int cmn_output_open(int rank, int size, const char *folder)
     if (!strcmp(name, open_now)) {
         return 0;
     }
-    fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    fd = cmn_aside_in_place("cmn_log:", name, O_WRONLY | O_CREAT | O_TRUNC);
     if (fd < 0) {
-        return cmn_fail("cmn_log: %s: %s", name, strerror(errno));
+        return -1;
     }
     fflush(stdout);
     fflush(stderr);
@@ -92,11 +98,11 @@ static socklen_t address_of(struct sockaddr_un *address, const char *what, int n
 
 /* A socket with that address, which belongs to the first process that binds it and is free again when that process
  * ends; or -1. */
-static int bind_to(const char *what, int number)
+static int bind_to(const char *what, int number, int type)
 {
     struct sockaddr_un address;
     socklen_t length = address_of(&address, what, number);
-    int fd = length ? socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
+    int fd = length ? socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
 
     errno = 0;
     if (fd >= 0 && bind(fd, (struct sockaddr *)&address, length)) {
@@ -108,9 +114,40 @@ static int bind_to(const char *what, int number)
     return fd;
 }
 
+/* Whether a process of this user has bound the address of the word: anybody may bind any address, but nobody can lie about who
+ * listens there. */
+static int ours_has_it(void)
+{
+    const struct timespec while_waiting = {0, 10000000};
+    struct sockaddr_un address;
+    socklen_t length = address_of(&address, "word", 0), size = sizeof(struct ucred);
+    struct ucred owner = {.uid = (uid_t)-1};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), known = 0;
+
+    /* Between binding and listening a speaker needs a moment. */
+    for (int i = 0; i < 10 && fd >= 0 && !known; i++) {
+        known = !connect(fd, (struct sockaddr *)&address, length) || errno == EAGAIN;
+        if (!known) {
+            nanosleep(&while_waiting, NULL);
+        }
+    }
+    known =
+        known && !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &owner, &size) && owner.uid == geteuid();
+    if (fd >= 0) {
+        close(fd);
+    }
+    return known;
+}
+
 static int first_on_host(void)
 {
-    return bind_to("word", 0) >= 0 || errno != EADDRINUSE;
+    int fd = bind_to("word", 0, SOCK_STREAM);
+
+    if (fd >= 0) {
+        listen(fd, SOMAXCONN);
+        return 1;
+    }
+    return errno != EADDRINUSE || !ours_has_it();
 }
 
 /* The word is free again when its speaker has ended. Ranks that notice only its end were told before. */
@@ -128,18 +165,53 @@ static void tell_others(void)
     close(fd);
 }
 
+/* Messages of other users count for nothing. */
 static int was_told(void)
 {
+    union {
+        char room[CMSG_SPACE(sizeof(struct ucred))];
+        struct cmsghdr aligned;
+    } control;
+    static int told;
     char byte;
+    struct iovec where = {&byte, 1};
 
-    return own_ear >= 0 && recv(own_ear, &byte, 1, MSG_PEEK) == 1;
+    while (!told) {
+        struct msghdr message = {.msg_iov = &where,
+                                 .msg_iovlen = 1,
+                                 .msg_control = control.room,
+                                 .msg_controllen = sizeof control.room};
+        const struct cmsghdr *head;
+        struct ucred sender;
+        if (own_ear < 0 || recvmsg(own_ear, &message, 0) != 1) {
+            return 0;
+        }
+        head = CMSG_FIRSTHDR(&message);
+        if (!head || head->cmsg_type != SCM_CREDENTIALS) {
+            continue;
+        }
+        memcpy(&sender, CMSG_DATA(head), sizeof sender);
+        told = sender.uid == geteuid();
+    }
+    return 1;
+}
+
+void cmn_output_write(const char *text, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t written = write(real_stderr < 0 ? STDERR_FILENO : real_stderr, text, bytes);
+        if (written <= 0) {
+            break;
+        }
+        text += written;
+        bytes -= (size_t)written;
+    }
 }
 
 int cmn_output_last_word(const char *line, int node)
 {
     /* Other nodes wait a moment: if the first one met the same error, the job ends meanwhile. */
     char text[2100];
-    size_t length;
 
     if (node > 0) {
         sleep(CMN_OTHER_NODES_WAIT);
@@ -149,16 +221,7 @@ int cmn_output_last_word(const char *line, int node)
     }
     /* A progress bar may stand on the line. */
     snprintf(text, sizeof text, "%s%s", cmn_terminal_watched() ? "\r\033[K" : "", line);
-    line = text;
-    length = strlen(line);
-    while (length > 0) {
-        ssize_t written = write(real_stderr < 0 ? STDERR_FILENO : real_stderr, line, length);
-        if (written <= 0) {
-            break;
-        }
-        line += written;
-        length -= (size_t)written;
-    }
+    cmn_output_write(text, strlen(text));
     tell_others();
     return 1;
 }

@@ -3,6 +3,8 @@
 #ifndef CMN_OUTPUT_H
 #define CMN_OUTPUT_H
 
+#include <stddef.h>
+
 /* This process is `rank` of `size`. Sends the output of every rank but 0 to folder/rank-N.log, or nowhere
  * when folder is empty. May be called again when the folder becomes known. 0, or -1 with a reason. */
 int cmn_output_open(int rank, int size, const char *folder);
@@ -15,5 +17,8 @@ enum { CMN_LAST_WORD_WAIT = 1, CMN_OTHER_NODES_WAIT = 4 };
  * had the last word of this job: ranks that meet the same error, or its consequences, say nothing. Returns whether this
  * process has it. */
 int cmn_output_last_word(const char *line, int node);
+
+/* Thread-safe. Writes to the real standard error of any rank, at once. */
+void cmn_output_write(const char *text, size_t bytes);
 
 #endif

@@ -40,6 +40,17 @@ void cmn_random_open(uint64_t seed, int rank)
     stream = &common;
 }
 
+void cmn_random_open_later(uint64_t seed, int rank, uint64_t when)
+{
+    cmn_random_open(seed, rank);
+    own = cmn_random_hash(seed, 2, (uint64_t)rank, when);
+}
+
+uint64_t *cmn_random_stream(int is_own)
+{
+    return is_own ? &own : &common;
+}
+
 void cmn_random_common(void)
 {
     stream = &common;

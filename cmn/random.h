@@ -16,6 +16,12 @@ uint64_t cmn_random_step(uint64_t *state);
  * learning rate), `own` differs by rank (dropout, crops). The calling thread starts on common. */
 void cmn_random_open(uint64_t seed, int rank);
 
+/* The same for a training that goes on after `when` steps on other ranks: own is a stream that no rank had before. */
+void cmn_random_open_later(uint64_t seed, int rank, uint64_t when);
+
+/* The state of the stream `own`, or of `common`: to be read, or overwritten, by the main thread. */
+uint64_t *cmn_random_stream(int is_own);
+
 /* Switches the calling thread. */
 void cmn_random_common(void);
 void cmn_random_own(void);

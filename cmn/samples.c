@@ -67,13 +67,19 @@ int cmn_training_epochs(struct cmn_training *t)
 
 void cmn_training_undraw(struct cmn_training *t)
 {
-    t->drawn -= (size_t)t->local * (size_t)t->net->subdivisions;
+    t->drawn -= t->batch;
 }
 
+/* A loader thread may come here. The first time the main thread waits for it; later it works with the network. */
 static int open_scatter(struct cmn_training *t, size_t images)
 {
     const struct cmn_session *s = t->session;
-    struct cmn_scatter_plan plan = {
+    struct cmn_scatter_plan plan;
+
+    if (t->scatter) {
+        return 0;
+    }
+    plan = (struct cmn_scatter_plan){
         .mode = (enum cmn_scatter_mode)s->options.scatter,
         .seed = s->seed,
         .rank = s->topology.rank,
@@ -85,22 +91,19 @@ static int open_scatter(struct cmn_training *t, size_t images)
         .mine = (size_t)t->local,
         .origin = *t->net->seen,
     };
-
-    if (!t->scatter) {
-        t->scatter = cmn_scatter_open(&plan);
-    }
+    t->batch = (size_t)t->local * (size_t)t->net->subdivisions;
+    t->scatter = cmn_scatter_open(&plan);
     return t->scatter ? 0 : -1;
 }
 
 int cmn_training_draw(struct cmn_training *t, size_t n, size_t images, size_t *first)
 {
-    size_t mine = (size_t)t->local * (size_t)t->net->subdivisions;
-
-    if (n != mine) {
-        return cmn_fail("the trainer asks for %zu images a batch, the network takes %zu", n, mine);
-    }
     if (open_scatter(t, images)) {
         return -1;
+    }
+    if (n != t->batch) {
+        return cmn_fail("the trainer asks for %zu images a batch, the network takes %zu", n,
+                        t->batch);
     }
     *first = t->drawn;
     t->drawn += n;
@@ -119,9 +122,14 @@ int cmn_training_row(struct cmn_training *t, size_t rows, size_t *row)
     return 0;
 }
 
-void cmn_training_sequence(struct cmn_training *t, int i)
+int cmn_training_sequence(struct cmn_training *t, int i)
 {
     uint64_t which = (uint64_t)(t->first_sequence + i);
 
+    if (t->session->options.scatter != CMN_SCATTER_GLOBAL) {
+        return cmn_fail("cmn_scatter: a text has no images to scatter, each rank goes on with its "
+                        "own sequences; leave the key away");
+    }
     cmn_random_named(CMN_RANDOM_SEQUENCE, cmn_random_hash((uint64_t)*t->net->seen, which, 0, 0));
+    return 0;
 }

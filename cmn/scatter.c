@@ -122,6 +122,9 @@ void cmn_scatter_draw(struct cmn_scatter *s, size_t first, size_t n, struct cmn_
     for (size_t i = 0; i < n; i++) {
         size_t k = first + i;
         size_t place = p->origin + k / p->mine * p->step + p->offset + k % p->mine;
+        size_t own = p->mode == CMN_SCATTER_GLOBAL ? place : earlier + k;
+        sample[i].pass = own / s->count;
+        sample[i].place = own % s->count;
         switch (p->mode) {
         case CMN_SCATTER_GLOBAL:
             sample[i].image = image_at(s, place);

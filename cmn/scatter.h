@@ -39,6 +39,8 @@ struct cmn_scatter *cmn_scatter_open(const struct cmn_scatter_plan *plan);
 struct cmn_sample {
     size_t image;    /* index in the list */
     uint64_t ticket; /* names the sample: equal tickets draw equal augmentations */
+    size_t pass,
+        place; /* which pass over the list (shard: over this rank's part), and where in it */
 };
 
 /* Local, thread-safe. Fills sample[0 … n-1] with this rank's samples first … first+n-1. */

@@ -9,6 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "alike.h"
+#include "aside.h"
 #include "files.h"
 #include "images.h"
 #include "log.h"
@@ -147,7 +149,11 @@ int cmn_session_configure(struct cmn_session *s)
 {
     size_t limit = cmn_images_default_limit(s->topology.intra_size);
 
-    if (compare_keys(s) || reserve_blas()) {
+    if (cmn_alike_program(&s->topology) || compare_keys(s) || reserve_blas()) {
+        return -1;
+    }
+    if (cmn_options_idle(&s->options,
+                         s->command->does == CMN_EVALUATES ? cmn_command_name(s->command) : NULL)) {
         return -1;
     }
     if (s->command->does != CMN_TRAINS) {
@@ -192,6 +198,7 @@ static int open_backup(const struct cmn_session *s)
     if (created) {
         cmn_say("made the backup folder %s", s->backup);
     }
+    cmn_aside_sweep(s->backup);
     return 0;
 }
 

@@ -23,6 +23,8 @@ struct cmn_session {
         *command; /* NULL without one: a program of somebody's own, or a tool */
     struct cmn_topology topology;
     struct cmn_options options;
+    int starts_over;    /* -clear was given */
+    long went_on;       /* steps that were done before this run, and are in its checkpoint */
     unsigned long seed; /* options.seed, or what rank 0 drew */
     const struct cmn_communicator *communicator;
     const char *communicator_why; /* why this one */

@@ -7,18 +7,37 @@
 
 #include "log.h"
 
-int cmn_mpi_check(int code, const char *what)
+/* Whether a call was made as it must not be, or memory is short: that is no loss of anybody. */
+static int own_mistake(int code)
+{
+    static const int mistakes[] = {MPI_ERR_BUFFER, MPI_ERR_COUNT, MPI_ERR_TYPE,    MPI_ERR_TAG,
+                                   MPI_ERR_RANK,   MPI_ERR_ROOT,  MPI_ERR_OP,      MPI_ERR_COMM,
+                                   MPI_ERR_ARG,    MPI_ERR_GROUP, MPI_ERR_REQUEST, MPI_ERR_TRUNCATE,
+                                   MPI_ERR_NO_MEM};
+    int class = MPI_ERR_UNKNOWN;
+
+    MPI_Error_class(code, &class);
+    for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
+        if (class == mistakes[i]) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int cmn_mpi_checked(int code, const char *what)
 {
     char text[MPI_MAX_ERROR_STRING];
     int length = 0;
 
+    cmn_watch_leave();
     if (code == MPI_SUCCESS) {
         return 0;
     }
     if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) {
         snprintf(text, sizeof text, "MPI error %d", code);
     }
-    return cmn_fail("%s: %s", what, text);
+    return own_mistake(code) ? cmn_fail("%s: %s", what, text) : cmn_fail_lost("%s: %s", what, text);
 }
 
 int cmn_mpi_bcast(void *data, size_t n, MPI_Datatype type, MPI_Comm group)

@@ -5,6 +5,8 @@
 #include <mpi.h>
 #include <stddef.h>
 
+#include "watch.h"
+
 struct cmn_topology {
     MPI_Comm world; /* a private copy of MPI_COMM_WORLD that returns its errors */
     MPI_Comm intra; /* the ranks that share memory with this one */
@@ -28,8 +30,10 @@ int cmn_topology_open_as(struct cmn_topology *t, int node);
 /* Collective, blocking. */
 void cmn_topology_close(struct cmn_topology *t);
 
-/* Local: returns 0 when `code` is MPI_SUCCESS, else notes "<what>: <MPI's text>" and returns -1. */
-int cmn_mpi_check(int code, const char *what);
+/* Local: returns 0 when `code` is MPI_SUCCESS, else notes "<what>: <MPI's text>" and returns -1: as a loss, unless it is this
+ * process's own mistake. While `code` is computed this rank counts as one that waits for others (watch.h). */
+#define cmn_mpi_check(code, what) (cmn_watch_enter(), cmn_mpi_checked((code), (what)))
+int cmn_mpi_checked(int code, const char *what);
 
 /* The most elements that one call of MPI is given: counts are ints, and bytes should fit them too. */
 enum { CMN_MPI_PIECE = 1 << 28 };

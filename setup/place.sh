@@ -20,6 +20,7 @@ install_all() {
     local build=$1 darknet=$2 file
     placed=()
     place 755 "$build/bin/darknet" bin/darknet
+    place 755 "$build/bin/cmn-run" bin/cmn-run
     place 644 "$build/libcmn.a" lib/libcmn.a
     place 644 "$build/libdarknet.a" lib/libdarknet.a
     place 644 "$build/cmn.pc" lib/pkgconfig/cmn.pc

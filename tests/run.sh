@@ -43,6 +43,32 @@ note() {
     failures+=("$1: $2")
 }
 
+# watched NAME: what the sanitizers find in the program that is started next goes into files of its own. A test may throw
+# away what a job says, and some expect it to fail.
+options=("${ASAN_OPTIONS:-}" "${UBSAN_OPTIONS:-}" "${TSAN_OPTIONS:-}")
+watched() {
+    local path=$tmp/found/${1//\//-}
+    [[ -n $SAN ]] || return 0
+    mkdir -p "$tmp/found"
+    export ASAN_OPTIONS="${options[0]} log_path='$path'" UBSAN_OPTIONS="${options[1]} log_path='$path'" \
+        TSAN_OPTIONS="${options[2]} log_path='$path'"
+}
+
+# found NAME: each different one is a failure.
+found() {
+    local report line
+    local -A said=()
+    for report in "$tmp/found/${1//\//-}".*; do
+        [[ -s $report ]] || continue
+        line=$(grep -m 1 -E 'SUMMARY|runtime error' "$report" || head -n 1 "$report")
+        [[ -z ${said[$line]:-} ]] || continue
+        said[$line]=1
+        printf 'not ok - %s: the sanitizer has found something\n' "$1"
+        sed 's/^/# /' "$report"
+        note "$1" "$line"
+    done
+}
+
 # count NAME STATUS LIMIT FILE STDERR: adds up the TAP in FILE. A program that gave no plan, or less than its plan says, or
 # ended badly without a failed test, counts as one more failure.
 count() {
@@ -76,6 +102,7 @@ count() {
     if ((bad)); then
         tail -n 40 "$5" | sed 's/^/# /'
     fi
+    found "$name"
 }
 
 # run NAME LIMIT COMMAND...
@@ -83,6 +110,7 @@ run() {
     local name=$1 limit=$(($2 * slow)) status=0 begin=$SECONDS
     shift 2
     printf '# %s\n' "$name"
+    watched "$name"
     # In the foreground, so that Ctrl-C reaches it; mpiexec and bats end their own children.
     timeout --foreground --kill-after=10 "$limit" "$@" </dev/null 2>"$tmp/stderr" | tee "$tmp/tap" || status=${PIPESTATUS[0]}
     count "$name" "$status" "$limit" "$tmp/tap" "$tmp/stderr"
@@ -107,6 +135,7 @@ begin() {
     shift 2
     folder=$(mktemp -d "$tmp/side-XXXXXX")
     echo "$limit" >"$folder/limit"
+    watched "$name"
     set -m
     {
         status=0

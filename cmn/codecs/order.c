@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "log.h"
+#include "watch.h"
 
 int cmn_order_open(struct cmn_order *o, const struct cmn_codec_plan *plan)
 {
@@ -58,7 +59,7 @@ long cmn_order_progress(struct cmn_order *o, long until, void *codec,
         if (since < 0 || calls->moved(codec) != before) {
             before = calls->moved(codec);
             since = cmn_clock();
-        } else if (cmn_clock() - since > (double)timeout) {
+        } else if (cmn_watch_late(cmn_clock() - since, timeout)) {
             calls->late(codec, cmn_order_at(o, 0), timeout);
             return cmn_fail_in("%s", o->plan->group);
         }

@@ -346,7 +346,7 @@ static int late(void *self, int i, long seconds)
                                     (t->rank + t->ranks - 1 - r / messages) % t->ranks, seconds);
         }
     }
-    return cmn_fail("nothing was taken by the others for %ld s (cmn_timeout)", seconds);
+    return cmn_fail_lost("nothing was taken by the others for %ld s (cmn_timeout)", seconds);
 }
 
 static long progress_topk(void *self, long until)

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "aside.h"
 #include "files.h"
 #include "log.h"
 
@@ -23,7 +24,9 @@ enum { AT_MOST = 10, FIRST_AT_MOST = 60 };
 enum { PATIENCE = 9 };
 
 struct cmn_chart {
-    char *file, *next; /* the name, and that while the picture is drawn */
+    char *file;
+    char next[4200]; /* its name while the picture is drawn, or "" */
+    int out;         /* the file of that name, or -1 */
     struct cmn_plot plot;
     struct cmn_series series;
     int due;     /* rows have come that are not drawn */
@@ -32,6 +35,18 @@ struct cmn_chart {
     int said;    /* what gnuplot complains of: memory under a file's descriptor, or -1 */
     double began, ended;
 };
+
+static void drop_picture(struct cmn_chart *c)
+{
+    if (c->next[0]) {
+        unlink(c->next);
+        c->next[0] = '\0';
+    }
+    if (c->out >= 0) {
+        close(c->out);
+        c->out = -1;
+    }
+}
 
 static int fails(const struct cmn_chart *c, const char *why)
 {
@@ -60,12 +75,45 @@ static int write_script(const struct cmn_chart *c)
     return failed ? -1 : fd;
 }
 
+/* The first gnuplot of the absolute folders of PATH: the current folder may be anybody's. 0, or a reason as of errno. */
+static int find(char *program, size_t bytes)
+{
+    const char *at = getenv("PATH");
+
+    for (at = at ? at : "/usr/bin:/bin"; at; at = strchr(at, ':') ? strchr(at, ':') + 1 : NULL) {
+        int length = (int)strcspn(at, ":");
+        if (at[0] == '/' && snprintf(program, bytes, "%.*s/gnuplot", length, at) < (int)bytes &&
+            !access(program, X_OK)) {
+            return 0;
+        }
+    }
+    return ENOENT;
+}
+
+/* Without variables by which gnuplot is told what to run and to read. The caller frees the array. */
+static char **clean_environment(void)
+{
+    size_t n = 0, kept = 0;
+    char **clean;
+
+    while (environ[n]) {
+        n++;
+    }
+    clean = calloc(n + 1, sizeof *clean);
+    for (size_t i = 0; clean && i < n; i++) {
+        if (strncmp(environ[i], "GNU", 3)) {
+            clean[kept++] = environ[i];
+        }
+    }
+    return clean;
+}
+
 /* No shell sees a name, and no file descriptor of MPI or CUDA is left to the child. glibc starts it without a copy of this
  * process and without calling what MPI wants to know of a fork. */
 static int start(struct cmn_chart *c, int in, int out)
 {
     static char name[] = "gnuplot", no_own_settings[] = "-d";
-    char *argv[] = {name, no_own_settings, NULL};
+    char *argv[] = {name, no_own_settings, NULL}, **environment, program[4096];
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t blocked, usual;
@@ -88,7 +136,14 @@ static int start(struct cmn_chart *c, int in, int out)
 #if __GLIBC_PREREQ(2, 34)
     posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
 #endif
-    reason = posix_spawnp(&c->pid, name, &actions, &attributes, argv, environ);
+    reason = find(program, sizeof program);
+    environment = clean_environment();
+    if (!reason) {
+        reason = environment
+                     ? posix_spawn(&c->pid, program, &actions, &attributes, argv, environment)
+                     : ENOMEM;
+    }
+    free(environment);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     if (reason) {
@@ -109,7 +164,7 @@ static void step_aside(pid_t pid)
 
 static int spawn(struct cmn_chart *c)
 {
-    int in = write_script(c), out, reason;
+    int in = write_script(c), reason;
 
     c->said = memfd_create("chart", MFD_CLOEXEC);
     if (in < 0 || c->said < 0) {
@@ -119,17 +174,17 @@ static int spawn(struct cmn_chart *c)
         }
         return fails(c, strerror(reason));
     }
-    out = open(c->next, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (out < 0) {
+    c->out = cmn_aside_open(c->file, c->next, sizeof c->next);
+    if (c->out < 0) {
         reason = errno;
+        c->next[0] = '\0';
         close(in);
         return fails(c, strerror(reason));
     }
-    reason = start(c, in, out);
+    reason = start(c, in, c->out);
     close(in);
-    close(out);
     if (reason) {
-        unlink(c->next);
+        drop_picture(c);
     }
     if (reason == ENOENT || reason == EACCES) {
         return fails(c, "gnuplot is needed to draw it, and not installed: install it (Debian: "
@@ -168,37 +223,38 @@ static int complain(const struct cmn_chart *c)
 }
 
 /* Whether the picture has its end: a full disk does not always make gnuplot complain. */
-static int whole(const char *file)
+static int whole(int file)
 {
     static const unsigned char last[] = {'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82};
     unsigned char end[sizeof last] = "";
-    FILE *in = fopen(file, "r");
-    int result = in && !fseek(in, -(long)sizeof last, SEEK_END) &&
-                 fread(end, 1, sizeof end, in) == sizeof end && !memcmp(end, last, sizeof last);
+    off_t bytes = lseek(file, 0, SEEK_END);
 
-    if (in) {
-        fclose(in);
-    }
-    return result;
+    return bytes > (off_t)sizeof last &&
+           pread(file, end, sizeof end, bytes - (off_t)sizeof last) == sizeof end &&
+           !memcmp(end, last, sizeof last);
 }
 
 /* What is drawn takes the place of the picture before. */
-static int take(const struct cmn_chart *c, int status)
+static int take(struct cmn_chart *c, int status)
 {
     if (status) {
         return complain(c);
     }
-    if (!whole(c->next)) {
+    if (!whole(c->out)) {
         return fails(c, "gnuplot has not written all of it: is the disk full?");
     }
-    if (c->drawing ? rename(c->next, c->file) : unlink(c->next)) {
+    if (c->drawing && cmn_aside_keep(c->out, c->next, c->file)) {
         return fails(c, strerror(errno));
+    }
+    if (c->drawing) {
+        c->next[0] = '\0';
     }
     return 0;
 }
 
 static void forget(struct cmn_chart *c)
 {
+    drop_picture(c);
     if (c->said >= 0) {
         close(c->said);
         c->said = -1;
@@ -211,7 +267,6 @@ static void stop(struct cmn_chart *c)
 {
     kill(c->pid, SIGKILL);
     waitpid(c->pid, NULL, 0);
-    unlink(c->next);
     forget(c);
 }
 
@@ -230,9 +285,6 @@ static int ended(struct cmn_chart *c, double seconds)
         return 0;
     }
     result = take(c, pid < 0 ? 0 : status);
-    if (result) {
-        unlink(c->next);
-    }
     forget(c);
     return result ? -1 : 1;
 }
@@ -254,15 +306,13 @@ struct cmn_chart *cmn_chart_open(const char *file, const struct cmn_plot *plot)
 {
     struct cmn_chart *c = calloc(1, sizeof *c);
 
-    if (!c || !(c->file = strdup(file)) || !(c->next = malloc(strlen(file) + sizeof ".new"))) {
+    if (!c || !(c->file = strdup(file))) {
         cmn_fail("chart: out of memory");
-        free(c ? c->file : NULL);
         free(c);
         return NULL;
     }
-    sprintf(c->next, "%s.new", file);
     c->plot = *plot;
-    c->said = -1;
+    c->said = c->out = -1;
     if (!cmn_files_replaceable("chart", file, "\x89PNG") && !spawn(c) && !await(c, FIRST_AT_MOST)) {
         return c;
     }
@@ -317,6 +367,5 @@ void cmn_chart_close(struct cmn_chart *c)
     }
     cmn_series_free(&c->series);
     free(c->file);
-    free(c->next);
     free(c);
 }

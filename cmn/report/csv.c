@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "aside.h"
 #include "files.h"
 #include "log.h"
 #include "report/report.h"
@@ -112,8 +113,11 @@ static int begin(struct cmn_csv *c, long first)
                         "move it away, or give another name",
                         c->file);
     }
-    c->fd = open(c->file, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (c->fd < 0 || ftruncate(c->fd, keep)) {
+    c->fd = cmn_aside_in_place("CSV", c->file, O_WRONLY | O_CREAT);
+    if (c->fd < 0) {
+        return -1;
+    }
+    if (ftruncate(c->fd, keep)) {
         return cmn_fail("CSV %s: %s", c->file, strerror(errno));
     }
     return keep ? 0 : append(c, heading, bytes);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "aside.h"
 #include "files.h"
 #include "log.h"
 
@@ -94,38 +95,30 @@ static int fails(const char *file)
     return cmn_fail("graph %s: %s", file, strerror(errno ? errno : EIO));
 }
 
-static int write_file(const struct cmn_graph *g, const char *file, const char *next)
+static int write_file(const struct cmn_graph *g, const char *file)
 {
-    FILE *out = fopen(next, "w");
-    int failed;
+    char next[4200];
+    int fd = cmn_aside_open(file, next, sizeof next), failed;
+    FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
 
     if (!out) {
         return fails(file);
     }
     errno = 0;
     write_to(out, g);
-    failed = ferror(out);
-    failed = fclose(out) || failed || rename(next, file);
-    if (failed) {
+    failed = ferror(out) || fflush(out);
+    if (failed || cmn_aside_keep(fd, next, file)) {
         fails(file);
         unlink(next);
+        failed = 1;
     }
+    fclose(out);
     return failed ? -1 : 0;
 }
 
 int cmn_graph_write(const struct cmn_graph *g, const char *file)
 {
-    size_t bytes = strlen(file) + sizeof ".new";
-    char *next = malloc(bytes);
-    int result;
-
-    if (!next) {
-        return cmn_fail("graph: out of memory");
-    }
-    snprintf(next, bytes, "%s.new", file);
-    result = cmn_files_replaceable("graph", file, "digraph ") || write_file(g, file, next) ? -1 : 0;
-    free(next);
-    return result;
+    return cmn_files_replaceable("graph", file, "digraph ") || write_file(g, file) ? -1 : 0;
 }
 
 void cmn_graph_free(struct cmn_graph *g)

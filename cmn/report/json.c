@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "aside.h"
 #include "log.h"
 #include "report/report.h"
 
@@ -78,13 +80,17 @@ struct cmn_json *cmn_json_open(const char *file, long first)
 {
     struct cmn_json *j = calloc(1, sizeof *j);
     cJSON *older = older_rows(file, first);
-    int result = -1;
+    int result = -1, fd;
 
     if (!j || !(j->file = strdup(file))) {
         cmn_fail("JSON log: out of memory");
         goto out;
     }
-    j->out = fopen(file, "w");
+    fd = cmn_aside_in_place("JSON log", file, O_WRONLY | O_CREAT | O_TRUNC);
+    if (fd < 0) {
+        goto out;
+    }
+    j->out = fdopen(fd, "w");
     if (!j->out || fprintf(j->out, "[%s", array_end) < 0 || fflush(j->out)) {
         cmn_fail("JSON log %s: %s", file, strerror(errno));
         goto out;
@@ -145,6 +151,9 @@ int cmn_json_row(struct cmn_json *j, const struct cmn_row *row, const struct cmn
         if (cmn_column_known(column, row)) {
             number(object, column->name, cmn_column_get(column, row));
         }
+    }
+    if (row->skipped) {
+        number(object, "skipped_steps", (double)row->skipped);
     }
     add_ranks(object, row, s);
     result = append_object(j, object);

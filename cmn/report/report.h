@@ -29,6 +29,7 @@ struct cmn_row {
     double elapsed;                 /* seconds since training began */
     double compute, exchange, load; /* shares of the row's time on rank 0, 0 to 1 */
     long steps;                     /* since the row before */
+    long skipped;                   /* by cmn_nonfinite=skip, since the training began */
     const struct cmn_rank_times *rank;
     int ranks; /* 0: not known */
 };
@@ -41,7 +42,8 @@ struct cmn_report_plan {
     const char *name;        /* of the training */
     const char *json;        /* a whole array after every row */
     const char *csv, *chart; /* file names, or "" */
-    long first;              /* iteration to go on from: older logs keep their rows up to it */
+    long first;              /* iteration to go on from */
+    long kept;               /* older logs keep their rows up to this iteration */
     long total;              /* iterations that are expected, 0: not known */
 };
 

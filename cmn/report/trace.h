@@ -61,7 +61,7 @@ int cmn_events_tracks(struct cmn_event *event, size_t n);
 
 struct cmn_trace_file {
     const char *name;
-    char *next; /* the name while the file is written */
+    char next[4200]; /* the name while the file is written */
     FILE *out;
     long events;
 };

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "aside.h"
 #include "log.h"
 #include "report/trace.h"
 #include "timeline.h"
@@ -21,25 +22,26 @@ static int fails(struct cmn_trace_file *f)
     return cmn_fail("timeline %s: %s", f->name, strerror(reason));
 }
 
+static int begin_file(struct cmn_trace_file *f)
+{
+    int fd = cmn_aside_open(f->name, f->next, sizeof f->next);
+
+    f->out = fd < 0 ? NULL : fdopen(fd, "w");
+    return f->out ? 0 : fails(f);
+}
+
 int cmn_trace_file_open(struct cmn_trace_file *f, const char *name)
 {
-    size_t bytes = strlen(name) + sizeof ".new";
     struct stat st;
 
     memset(f, 0, sizeof *f);
     f->name = name;
-    f->next = malloc(bytes);
-    if (!f->next) {
-        return cmn_fail("timeline: out of memory");
-    }
-    snprintf(f->next, bytes, "%s.new", name);
     /* A device would be replaced by a file. */
     if (!stat(name, &st) && !S_ISREG(st.st_mode)) {
         return cmn_fail("timeline %s: something that is not a file has this name", name);
     }
-    f->out = fopen(f->next, "w");
-    if (!f->out) {
-        return fails(f);
+    if (begin_file(f)) {
+        return -1;
     }
     fclose(f->out);
     f->out = NULL;
@@ -52,16 +54,14 @@ void cmn_trace_file_close(struct cmn_trace_file *f)
     if (f->out) {
         fails(f);
     }
-    free(f->next);
     memset(f, 0, sizeof *f);
 }
 
 int cmn_trace_file_begin(struct cmn_trace_file *f, const char *about)
 {
     f->events = 0;
-    f->out = fopen(f->next, "w");
-    if (!f->out) {
-        return fails(f);
+    if (begin_file(f)) {
+        return -1;
     }
     fprintf(f->out, "{\"displayTimeUnit\":\"ms\",\"otherData\":{%s},\n\"traceEvents\":[", about);
     return 0;
@@ -77,8 +77,11 @@ int cmn_trace_file_end(struct cmn_trace_file *f)
         errno = errno ? errno : EIO;
         return fails(f);
     }
+    if (cmn_aside_keep(fileno(out), f->next, f->name)) {
+        return fails(f);
+    }
     f->out = NULL;
-    return fclose(out) || rename(f->next, f->name) ? fails(f) : 0;
+    return fclose(out) ? fails(f) : 0;
 }
 
 /* ---- events ---- */

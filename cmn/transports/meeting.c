@@ -13,6 +13,7 @@
 
 #include "log.h"
 #include "timeline.h"
+#include "watch.h"
 
 /* How often a rank came to a meeting. Lines of their own, two because processors fetch them in pairs. */
 struct cmn_sign {
@@ -131,7 +132,7 @@ static void nap_until(struct cmn_sign *s, uint32_t seen, uint32_t meeting)
 static int sleep_until(struct cmn_meeting *m, int rank, uint32_t meeting, double since)
 {
     struct cmn_sign *s = &m->sign[rank];
-    double limit = (double)m->group->options->timeout, look = since;
+    double look = since;
 
     while (!reached(s, meeting)) {
         uint32_t seen = atomic_load(&s->met);
@@ -152,14 +153,14 @@ static int sleep_until(struct cmn_meeting *m, int rank, uint32_t meeting, double
         }
         /* Looked at in this order: who came to the meeting, and ended then, is not missed. */
         if (gone(m, rank) && !reached(s, meeting)) {
-            return cmn_fail("shm: rank %d@%s died during an exchange", world_rank(m, rank),
-                            m->group->topology->host);
+            return cmn_fail_lost("shm: rank %d@%s died during an exchange", world_rank(m, rank),
+                                 m->group->topology->host);
         }
-        if (cmn_clock() - since > limit) {
-            return cmn_fail("shm: rank %d@%s did not come to the exchange within %ld s "
-                            "(cmn_timeout)",
-                            world_rank(m, rank), m->group->topology->host,
-                            m->group->options->timeout);
+        if (cmn_watch_late(cmn_clock() - since, m->group->options->timeout)) {
+            return cmn_fail_lost("shm: rank %d@%s did not come to the exchange within %ld s "
+                                 "(cmn_timeout)",
+                                 world_rank(m, rank), m->group->topology->host,
+                                 m->group->options->timeout);
         }
     }
     return 0;
@@ -193,7 +194,9 @@ static int wait_for(struct cmn_meeting *m, int rank, uint32_t meeting)
 #endif
     }
     since = cmn_clock();
+    cmn_watch_enter();
     result = wait_long(m, rank, meeting, since);
+    cmn_watch_leave();
     cmn_timeline_span(CMN_SPAN_WAIT, -1, since, cmn_clock());
     return result;
 }

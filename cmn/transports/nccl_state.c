@@ -9,6 +9,7 @@
 
 #include "device.h"
 #include "log.h"
+#include "watch.h"
 
 enum {
     SPINS = 2000,      /* questions before the waiting rank gives its core to others */
@@ -48,8 +49,9 @@ int cmn_nccl_failed(struct cmn_nccl_state *c, ncclResult_t code)
 {
     const char *more = c->comm && !c->failed ? ncclGetLastError(c->comm) : NULL;
 
-    cmn_fail("nccl: %s: %s on rank %d of %d: %s%s%s", c->group->name, c->what, c->rank, c->size,
-             ncclGetErrorString(code), more && *more ? ": " : "", more ? more : "");
+    (code == ncclRemoteError ? cmn_fail_lost : cmn_fail)(
+        "nccl: %s: %s on rank %d of %d: %s%s%s", c->group->name, c->what, c->rank, c->size,
+        ncclGetErrorString(code), more && *more ? ": " : "", more ? more : "");
     return give_up(c);
 }
 
@@ -62,9 +64,9 @@ int cmn_nccl_failed_cuda(struct cmn_nccl_state *c, int code, const char *call)
 
 static int too_late(struct cmn_nccl_state *c)
 {
-    cmn_fail("nccl: %s: %s: rank %d of %d waited %ld s (cmn_timeout) for the others: "
-             "one may be dead, stuck, or cut off; NCCL_DEBUG=INFO shows what NCCL does",
-             c->group->name, c->what, c->rank, c->size, c->group->options->timeout);
+    cmn_fail_lost("nccl: %s: %s: rank %d of %d waited %ld s (cmn_timeout) for the others: "
+                  "one may be dead, stuck, or cut off; NCCL_DEBUG=INFO shows what NCCL does",
+                  c->group->name, c->what, c->rank, c->size, c->group->options->timeout);
     return give_up(c);
 }
 
@@ -88,7 +90,7 @@ static int ask(struct cmn_nccl_state *c, int questions, ncclResult_t *state)
     if (cmn_nccl_ask(c, state)) {
         return -1;
     }
-    if (cmn_clock() - c->begin > (double)c->group->options->timeout) {
+    if (cmn_watch_late(cmn_clock() - c->begin, c->group->options->timeout)) {
         return too_late(c);
     }
     if (questions > SPINS) {
@@ -99,7 +101,7 @@ static int ask(struct cmn_nccl_state *c, int questions, ncclResult_t *state)
     return 0;
 }
 
-int cmn_nccl_taken(struct cmn_nccl_state *c, ncclResult_t code)
+static int wait_until_taken(struct cmn_nccl_state *c, ncclResult_t code)
 {
     ncclResult_t state = ncclInProgress;
 
@@ -114,7 +116,17 @@ int cmn_nccl_taken(struct cmn_nccl_state *c, ncclResult_t code)
     return 0;
 }
 
-int cmn_nccl_finished(struct cmn_nccl_state *c)
+int cmn_nccl_taken(struct cmn_nccl_state *c, ncclResult_t code)
+{
+    int result;
+
+    cmn_watch_enter();
+    result = wait_until_taken(c, code);
+    cmn_watch_leave();
+    return result;
+}
+
+static int wait_until_finished(struct cmn_nccl_state *c)
 {
     cudaError_t code = cudaEventRecord(c->done, c->stream);
     ncclResult_t state;
@@ -131,6 +143,16 @@ int cmn_nccl_finished(struct cmn_nccl_state *c)
         }
     }
     return 0;
+}
+
+int cmn_nccl_finished(struct cmn_nccl_state *c)
+{
+    int result;
+
+    cmn_watch_enter();
+    result = wait_until_finished(c);
+    cmn_watch_leave();
+    return result;
 }
 
 int cmn_nccl_starts(struct cmn_nccl_state *c, const char *what, size_t n)

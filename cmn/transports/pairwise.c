@@ -6,6 +6,7 @@
 #include "log.h"
 #include "topology.h"
 #include "transports/rounds.h"
+#include "watch.h"
 
 /* Floats in one message, unless the caller says. 60 KiB are below the limit up to which Open MPI sends over TCP without
  * asking the receiver first: such messages travel by themselves while both ranks compute. */
@@ -135,7 +136,7 @@ int cmn_nothing_from(MPI_Comm comm, int from, long seconds)
     MPI_Group_translate_ranks(mine, 1, &from, world, &rank);
     MPI_Group_free(&mine);
     MPI_Group_free(&world);
-    return cmn_fail("nothing came from rank %d for %ld s (cmn_timeout)", rank, seconds);
+    return cmn_fail_lost("nothing came from rank %d for %ld s (cmn_timeout)", rank, seconds);
 }
 
 int cmn_pairwise_late(struct cmn_pairwise *p, long seconds)
@@ -150,7 +151,7 @@ int cmn_pairwise_late(struct cmn_pairwise *p, long seconds)
             return cmn_nothing_from(p->comm, f->peer[i], seconds);
         }
     }
-    return cmn_fail("nothing moved for %ld s (cmn_timeout)", seconds);
+    return cmn_fail_lost("nothing moved for %ld s (cmn_timeout)", seconds);
 }
 
 long cmn_pairwise_progress(struct cmn_pairwise *p, long until)
@@ -168,7 +169,7 @@ long cmn_pairwise_progress(struct cmn_pairwise *p, long until)
         if (p->over + p->summed != before) {
             before = p->over + p->summed;
             since = p->timeout ? cmn_clock() : 0;
-        } else if (p->timeout && cmn_clock() - since > (double)p->timeout) {
+        } else if (p->timeout && cmn_watch_late(cmn_clock() - since, p->timeout)) {
             return cmn_pairwise_late(p, p->timeout);
         }
         sched_yield();

@@ -188,7 +188,9 @@ END
 @test "cmn_lars refuses what it cannot do; a cfg with it validates" {
     mlp_cfg cmn_lars=.1 max_batches=2 >mlp.cfg
     train_on 2 mlp.cfg
-    darknet_on 2 classifier valid small.data mlp.cfg out/mlp.weights -cmn -cmn_local_steps 4 >valid.log 2>&1
+    sed 's/^cmn_lars=/cmn_local_steps=4\n&/' mlp.cfg >both.cfg
+    darknet_on 2 classifier valid small.data both.cfg out/mlp.weights -cmn >valid.log 2>&1
+    fails_clearly_on 2 'cmn_lars=0.1: with cmn_local_steps .*use one of them' classifier train small.data both.cfg -cmn
     fails_clearly_on 2 'cmn_lars=0.1: with cmn_local_steps .*use one of them' \
         classifier train small.data mlp.cfg -cmn -cmn_local_steps 4
     fails_clearly_on 2 'cmn_lars=2: the value must be a number, 0 to 1' \

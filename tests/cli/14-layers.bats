@@ -58,7 +58,7 @@ same_as_one_rank() {
     printf '#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n' >omp.c
     "${CC:-gcc}" -fopenmp omp.c -o omp 2>/dev/null || skip 'the compiler has no -fopenmp'
     # Optimized, the shared indices lie in registers most of the time.
-    "${CC:-gcc}" -O0 -w -fopenmp -I "$tree/include" -I "$tree/src" -I "$REPO/cmn" -o threads \
+    "${CC:-gcc}" -O0 -w -fopenmp -DDARKNET_KEEP_MALLOC -I "$tree/include" -I "$tree/src" -I "$REPO/cmn" -o threads \
         "$REPO/tests/tools/gemm_threads.c" "$tree/src/gemm.c" -lm
     timeout 60 ./threads
 }

@@ -9,6 +9,8 @@ setup() {
     mlp_cfg batch=20 >mlp.cfg
     train=(classifier train small.data mlp.cfg)
     valid=(classifier valid small.data mlp.cfg)
+    # Zeros of the size of mlp.cfg's: what judges a network takes none without weights.
+    { printf '\0\0\0\0\2\0\0\0\0\0\0\0' && head -c $((8 + 4 * (784 * 64 + 64 + 64 * 10 + 10))) /dev/zero; } >any.weights
 }
 
 # both PATTERN ARGUMENTS...: on 3 ranks with -cmn, and in one process without.
@@ -104,12 +106,12 @@ fails_apart() {
 
 @test "missing cfg" {
     both 'none.cfg.*No such file' classifier train small.data none.cfg
-    both 'none.cfg.*No such file' classifier valid small.data none.cfg
+    both 'none.cfg.*No such file' classifier valid small.data none.cfg any.weights
 }
 
 @test "missing data file" {
     both 'none.data.*No such file' classifier train none.data mlp.cfg
-    both 'none.data.*No such file' classifier valid none.data mlp.cfg
+    both 'none.data.*No such file' classifier valid none.data mlp.cfg any.weights
 }
 
 @test "missing list of training images" {
@@ -119,14 +121,14 @@ fails_apart() {
 
 @test "missing list of validation images" {
     set_data valid none.list
-    both 'none.list.*No such file' "${valid[@]}"
+    both 'none.list.*No such file' "${valid[@]}" any.weights
     cmn_only 'none.list.*No such file' "${train[@]}" -cmn
 }
 
 @test "missing labels" {
     set_data labels none.txt
     both 'none.txt.*No such file' "${train[@]}"
-    both 'none.txt.*No such file' "${valid[@]}"
+    both 'none.txt.*No such file' "${valid[@]}" any.weights
 }
 
 @test "missing weights" {
@@ -137,7 +139,7 @@ fails_apart() {
 @test "missing image" {
     sed -i 's|.*|mnist/train/none_digit-1.png|' train.list valid.list
     both 'none_digit-1.png.*' "${train[@]}"
-    both 'none_digit-1.png.*' "${valid[@]}"
+    both 'none_digit-1.png.*' "${valid[@]}" any.weights
 }
 
 @test "one missing image among many, in training and in validation" {
@@ -145,7 +147,7 @@ fails_apart() {
     cmn_only 'none_digit-1.png' "${train[@]}" -cmn
     small_data 200 50
     sed -i '49s|.*|mnist/train/none_digit-1.png|' valid.list
-    both 'none_digit-1.png' "${valid[@]}"
+    both 'none_digit-1.png' "${valid[@]}" any.weights
     cmn_only 'none_digit-1.png' "${train[@]}" -cmn
 }
 
@@ -153,7 +155,7 @@ fails_apart() {
     : >train.list
     both 'train.list' "${train[@]}"
     : >valid.list
-    both 'valid.list' "${valid[@]}"
+    both 'valid.list' "${valid[@]}" any.weights
     small_data 200 50
     printf '\n\r\n  \n' >train.list
     both 'train.list' "${train[@]}"
@@ -171,7 +173,7 @@ fails_apart() {
         yes $file | head -n 50 >train.list
         cp train.list valid.list
         both "$file" "${train[@]}"
-        both "$file" "${valid[@]}"
+        both "$file" "${valid[@]}" any.weights
     done
 }
 
@@ -201,21 +203,21 @@ fails_apart() {
     set_data classes 12
     printf 'digit-%d\n' 10 11 >>labels.txt
     both '12.*10' "${train[@]}"
-    both '12.*10' "${valid[@]}"
+    both '12.*10' "${valid[@]}" any.weights
     set_data classes 5
     both '5.*10' "${train[@]}"
-    both '5.*10' "${valid[@]}"
+    both '5.*10' "${valid[@]}" any.weights
 }
 
 @test "fewer labels than classes" {
     sed -i 8q labels.txt
     both 'labels.txt.*8.*10' "${train[@]}"
-    both 'labels.txt.*8.*10' "${valid[@]}"
+    both 'labels.txt.*8.*10' "${valid[@]}" any.weights
 }
 
 @test "top above the number of classes" {
     set_data top 11
-    both 'top=11' "${valid[@]}"
+    both 'top=11' "${valid[@]}" any.weights
 }
 
 @test "batch below subdivisions" {
@@ -264,7 +266,7 @@ fails_apart() {
     other_folder_for_rank 1
     rm other/mlp.cfg
     fails_apart '^cmn\[rank 1@.*mlp.cfg.*No such file' "${train[@]}" -cmn
-    fails_apart '^cmn\[rank 1@.*mlp.cfg.*No such file' "${valid[@]}" -cmn
+    fails_apart '^cmn\[rank 1@.*mlp.cfg.*No such file' "${valid[@]}" any.weights -cmn
 }
 
 @test "data file unreadable on one rank only" {
@@ -277,7 +279,7 @@ fails_apart() {
     other_folder_for_rank 2
     rm other/mnist
     fails_apart '^cmn\[rank 2@.*digit-[0-9].png' "${train[@]}" -cmn -cmn_validate 0
-    fails_apart '^cmn\[rank 2@.*digit-[0-9].png' "${valid[@]}" -cmn
+    fails_apart '^cmn\[rank 2@.*digit-[0-9].png' "${valid[@]}" any.weights -cmn
 }
 
 @test "lists and weights are needed on rank 0 only" {
@@ -296,7 +298,7 @@ fails_apart() {
     other_folder_for_rank 1
     sed 's/output=64/output=65/' mlp.cfg >other/mlp.cfg
     fails_apart '^cmn\[rank 1@.*layer.*weight' "${train[@]}" -cmn
-    fails_apart '^cmn\[rank 1@.*layer.*weight' "${valid[@]}" -cmn
+    fails_apart '^cmn\[rank 1@.*layer.*weight' "${valid[@]}" any.weights -cmn
     sed 's/momentum=.*/momentum=0.5/' mlp.cfg >other/mlp.cfg
     fails_apart '^cmn\[rank 1@.*momentum' "${train[@]}" -cmn
     sed 's/^batch=.*/batch=10/' mlp.cfg >other/mlp.cfg
@@ -312,7 +314,7 @@ fails_apart() {
         sed -i "$change" other/small.data
         for command in train valid; do
             fails_apart "^cmn\\[rank 1@[^]]+\\] the data file differs from rank 0's: .*(valid|top|train)" \
-                classifier "$command" small.data mlp.cfg -cmn
+                classifier "$command" small.data mlp.cfg any.weights -cmn
         done
     done
 }
@@ -322,7 +324,7 @@ fails_apart() {
     printf '%s\n' '#!/bin/bash' '[[ $OMPI_COMM_WORLD_RANK != 2 ]] || set -- "$1" "$2" valid "${@:4}"' 'exec "$@"' >apart.sh
     chmod +x apart.sh
     apart=$PWD/apart.sh
-    fails_apart "^cmn\\[rank 2@[^]]+\\] .*command = classifier train.*command = classifier valid" "${train[@]}" -cmn
+    fails_apart "^cmn\\[rank 2@[^]]+\\] .*command = classifier train.*command = classifier valid" "${train[@]}" any.weights -cmn
 }
 
 @test "another communicator on one rank, in the cfg or on the command line, instead of waiting for each other" {
@@ -382,5 +384,6 @@ within() {
     fails_clearly 'shared window cannot be had: /proc/1/fd/[0-9]+ is not rank 0.s .*containers.*cmn_intra=mpi' \
         "${mpiexec[@]}" -n 2 "$apart" "$DARKNET" "${train[@]}" -cmn -cmn_communicator shm
     [[ -e victim && ! -s victim ]]
-    "${mpiexec[@]}" -n 2 "$apart" "$DARKNET" "${train[@]}" -cmn -cmn_intra mpi -cmn_validate 0
+    "${mpiexec[@]}" -n 2 "$apart" "$DARKNET" "${train[@]}" -cmn -cmn_intra mpi -cmn_validate 0 2>train.err
+    [[ $(grep -c '^cmn: the watchdogs of a node cannot see each other: a shared window' train.err) -eq 1 ]]
 }

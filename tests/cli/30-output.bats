@@ -87,7 +87,7 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
         good = $3 - w[1] < 1e-5 && w[1] - $3 < 1e-5 && $6 - w[2] < 1e-3 && w[2] - $6 < 1e-3 } END { exit !good }' out.txt
     train -cmn_json elsewhere.json
     jq -e 'length == 2' elsewhere.json
-    [[ ! -e elsewhere.json.new ]]
+    run ! compgen -G 'elsewhere.json.*'
 }
 
 @test "validation while training is classifier valid" {

@@ -55,8 +55,8 @@ plain() {
 }
 
 @test "cmn_batch=global does not shrink what valid needs" {
-    mlp_cfg batch=4 >four.cfg
-    darknet_on 5 classifier valid small.data four.cfg out/mlp.weights -cmn -cmn_batch global >a.txt 2>/dev/null
+    mlp_cfg batch=4 cmn_batch=global >four.cfg
+    darknet_on 5 classifier valid small.data four.cfg out/mlp.weights -cmn >a.txt 2>/dev/null
     valid_on 1 four.cfg >b.txt
     diff a.txt b.txt
 }

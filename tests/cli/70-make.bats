@@ -111,7 +111,7 @@ one_error() {
 
 @test "make help names every target with one line" {
     run -0 in_tree make help
-    for target in all demo test mnist bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm demo-detection check-patches install uninstall clean help; do
+    for target in all demo test soak mnist bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm demo-detection check-patches install uninstall clean help; do
         [[ $(grep -cE "^ *make $target +[^ ]" <<<"$output") -eq 1 ]]
     done
 }
@@ -120,7 +120,7 @@ one_error() {
     in_tree mkdir -p "$where/dest dir"
     in_tree make install DESTDIR="$where/dest dir" PREFIX=/opt/cmn >/dev/null
     root="$where/dest dir/opt/cmn"
-    for file in bin/darknet lib/libcmn.a lib/libdarknet.a lib/pkgconfig/cmn.pc include/darknet-cmn/cmn.h \
+    for file in bin/darknet bin/cmn-run lib/libcmn.a lib/libdarknet.a lib/pkgconfig/cmn.pc include/darknet-cmn/cmn.h \
         include/darknet-cmn/darknet.h share/darknet-cmn/cfg/mnist_mlp.cfg share/man/man1/darknet-cmn.1; do
         [[ -s $root/$file ]] || { echo "$file is missing"; return 1; }
     done

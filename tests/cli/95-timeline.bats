@@ -133,7 +133,7 @@ END
     [[ -c /dev/null ]]
     run ! grep -E '^[0-9]+, ' fails.out
     run ! ls out/mlp.weights
-    [[ -z $(find . -name '*.new') ]]
+    [[ -z $(find . -name '*.part') ]]
 }
 
 # begin N ARGUMENTS...: a training of long epochs that does not end by itself, in the background. Sets job (mpiexec).
@@ -195,7 +195,7 @@ ends_in_time() {
 @test "a trace that cannot be written any more is a line, and the training goes on" {
     begin 2 -cmn_timeline t.json -cmn_report_every 5
     await t.json
-    until rm -f t.json && mkdir t.json.new; do
+    until rm -f t.json && mkdir t.json; do
         sleep 0.05
     done
     await out/endless_2.weights

@@ -112,7 +112,7 @@ own_lines() {
         /^\[[^]]*:[0-9]+\] / || /^\[warn\] Epoll / { next }
         { sub(/^Loading weights from .*\.\.\.(Done!)?/, "") }
         { sub(/^ +[0-9]+ $/, "") }
-        /^$/ || /^layer +filters/ || /^ +[0-9]+ (conv|connected|max|avg|softmax|dropout|cost|yolo|Detection|iseg|logistic|RNN)( |$)/ || /^\t+ *connected / { next }
+        /^$/ || /^layer +filters/ || /^ +[0-9]+ (conv|deconv|connected|GRU|max|avg|softmax|dropout|cost|yolo|Detection|iseg|logistic|RNN)( |$)/ || /^\t+ *connected / { next }
         /^[0-9]+ classes$/ || /^rnn$/ || /^Learning Rate: / || /: Using default / { next }
         /^cmn: ([0-9]+ ranks? on|made the backup folder|no .valid. list)/ || /^Saving weights to / { next }
         { print }' "$1"
@@ -130,7 +130,7 @@ fails_clearly() {
     ((status != 0)) || { echo 'it ended with status 0'; return 1; }
     ((status != 124 && status != 137)) || { echo 'it did not end'; return 1; }
     ((status < 128)) || { echo "it crashed with status $status"; return 1; }
-    if grep -Eq 'Segmentation|AddressSanitizer|runtime error:|signal 1?[0-9] \(' fails.err; then
+    if grep -Eq 'Segmentation|AddressSanitizer|ThreadSanitizer|runtime error:|signal 1?[0-9] \(' fails.err; then
         echo 'it crashed'
         return 1
     fi

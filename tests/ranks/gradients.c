@@ -4,6 +4,7 @@
 
 #include "gradients.h"
 #include "nets.h"
+#include "nonfinite.h"
 
 #define NET "[net]\nbatch=2\nheight=4\nwidth=4\nchannels=2\n"
 #define CONV "[convolutional]\nfilters=3\nsize=3\npad=1\nbatch_normalize=1\nactivation=leaky\n"
@@ -90,26 +91,35 @@ static void compare(void **state)
 
 static void verify(void **state)
 {
+    struct cmn_nonfinite bad;
+
     (void)state;
     open_net(NET CONV TAIL);
-    CHECK(top.size == 1 || cmn_gradients_verify(&g, &top) == -1);
+    CHECK(top.size == 1 || cmn_gradients_verify(&g, net, &top, &bad) == -1);
     CHECK(cmn_gradients_broadcast(&g, net, &top) == 0);
-    CHECK_SAYING(cmn_gradients_verify(&g, &top) == 0, "%s", cmn_reason());
-    for (int bad = 1; bad < top.size; bad++) {
+    CHECK_SAYING(cmn_gradients_verify(&g, net, &top, &bad) == 0 && !bad.name, "%s", cmn_reason());
+    /* Of three ranks and more the odd one is named, also when it is rank 0. */
+    for (int odd = top.size < 3; odd < top.size; odd++) {
         for (int i = 0; i < g.tensors; i++) {
-            char want[32];
-            unsigned char *byte = (unsigned char *)(*g.tensor[i].at + g.tensor[i].n - 1);
-            if (g.tensor[i].kind != CMN_WEIGHT) {
+            const struct cmn_tensor *t = &g.tensor[i];
+            char want[256];
+            unsigned char *byte = (unsigned char *)(*t->at + t->n - 1);
+            if (t->kind != CMN_WEIGHT) {
                 continue;
             }
-            *byte ^= top.rank == bad; /* the lowest bit of the last float */
-            CHECK_SAYING(cmn_gradients_verify(&g, &top) == -1, "%s", g.tensor[i].name);
-            snprintf(want, sizeof want, "rank %d", bad);
-            CHECK_SAYING(strstr(cmn_reason(), want), "%s", cmn_reason());
-            *byte ^= top.rank == bad;
-            CHECK(cmn_gradients_verify(&g, &top) == 0);
+            *byte ^= top.rank == odd; /* the lowest bit of the last float */
+            CHECK_SAYING(cmn_gradients_verify(&g, net, &top, &bad) == -1, "%s", t->name);
+            snprintf(want, sizeof want, "of rank %d@%s differ from those of rank %d@%s, first in %s of layer %d (%s)",
+                     odd, top.host, odd == 0, top.host, t->name, t->layer, t->layer ? "connected" : "convolutional");
+            CHECK_SAYING(strstr(cmn_reason(), want), "not %s: %s", want, cmn_reason());
+            *byte ^= top.rank == odd;
+            CHECK(cmn_gradients_verify(&g, net, &top, &bad) == 0);
         }
     }
+    net->layers[0].weights[top.size == 1 ? 0 : 50] = INFINITY;
+    net->layers[1].biases[0] = NAN;
+    CHECK(cmn_gradients_verify(&g, net, &top, &bad) == 0 && bad.name);
+    CHECK(bad.layer == 0 && !strcmp(bad.name, "weights"));
     close_net();
     settle();
 }

@@ -43,6 +43,9 @@ static const struct key keys[] = {
     {"cmn_timeline_steps", "100", "5", "5", {"", "0", "1000001", "all"}},
     {"cmn_cache_mb", "-1", "0", "0", {"", "-2", "1G", "16777217"}},
     {"cmn_verify", "1000", "1", "1", {"", "-1", "all"}},
+    {"cmn_nonfinite", "stop", "skip", "skip", {"", "0", "nan"}},
+    {"cmn_checkpoint", "0", "100", "100", {"", "-1", "1.5", "on"}},
+    {"cmn_checkpoint_keep", "2", "5", "5", {"", "0", "1001", "all"}},
 };
 
 static void assert_shown(const struct cmn_options *o, const char *key, const char *value)

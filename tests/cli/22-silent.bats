@@ -1,0 +1,236 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2154  # mpiexec: helpers.bash
+# What would go wrong without a word: numbers that are none, ranks that are not alike, keys without effect, files that others
+# can read or plant.
+
+load helpers
+
+setup() {
+    enter_folder
+    mkdir -p out
+}
+
+# grey VALUE FILE: a picture of 8 by 8 points of that grey.
+grey() {
+    { printf 'P5 8 8 255\n' && head -c 64 /dev/zero | tr '\0' "\\$(printf %o "$1")"; } >"$2"
+}
+
+# numbers N: N grey pictures, and for each of them two numbers to learn; 07 is black, or has a number that is too large.
+numbers() {
+    local i name
+    mkdir -p pictures
+    for ((i = 0; i < $1; i++)); do
+        name=$(printf 'pictures/%02d' "$i")
+        grey $((40 + 7 * i % 200)) "$name.png"
+        printf '0.%d\n0.5\n' "$i" >"$name.txt"
+    done
+    printf '%s\n' pictures/*.png >numbers.list
+    printf '%s\n' classes=2 train=numbers.list backup=out >numbers.data
+}
+
+# end_cfg KEY=VALUE... -- LAYER...
+end_cfg() {
+    local keys=()
+    while [[ $1 != -- ]]; do
+        keys+=("$1")
+        shift
+    done
+    net_section batch=12 height=8 width=8 channels=1 max_batches=8 learning_rate=0.01 min_crop=8 max_crop=8 "${keys[@]}"
+    printf '%s\n' "${@:2}" '[connected]' output=2 activation=linear '[cost]' type=sse
+}
+
+regressor=(regressor train numbers.data net.cfg -cmn -cmn_seed 7 -cmn_batch global)
+
+@test "a loss that is no number: rank, layer, iteration and images are named, and nothing is saved" {
+    numbers 24
+    echo '1e30 0.5' >pictures/07.txt
+    end_cfg -- >net.cfg
+    fails_clearly_on 2 '^cmn\[rank [01]@.*\] iteration [12]: loss of layer 1 \(cost\): inf, .*its 6 images are in out/net-[12]\.rank-[01]\.nonfinite\.txt: pictures/' \
+        "${regressor[@]}"
+    [[ $(stat -c %a out/*.nonfinite.txt) == 600 ]]
+    [[ $(wc -l <out/net-*.nonfinite.txt) -eq 6 ]]
+    grep -P '^pictures/07.png\tepoch 1, place \d+$' out/*.nonfinite.txt
+    run ! compgen -G 'out/*.weights'
+
+    # Of two passes the one that brought it, with the batch loaded ahead of it.
+    rm out/*
+    end_cfg subdivisions=2 -- >net.cfg
+    fails_clearly_on 1 'its 6 images' "${regressor[@]}"
+    [[ $(wc -l <out/net-*.nonfinite.txt) -eq 6 ]]
+    grep '^pictures/07.png' out/*.nonfinite.txt
+    rm out/*
+    darknet_on 1 "${regressor[@]}" -cmn_nonfinite ignore >train.log 2>&1
+    [[ -s out/net.weights ]]
+}
+
+@test "skip: the steps are left out on all ranks, said and counted" {
+    numbers 24
+    echo '1e30 0.5' >pictures/07.txt
+    end_cfg -- >net.cfg
+    for n in 1 2 3; do
+        rm -rf out
+        darknet_on $n "${regressor[@]}" -cmn_nonfinite skip >train.log 2>train.err
+        # Each epoch has two steps, and one of them has the picture.
+        [[ $(grep -cE "^cmn: iteration [1-8] is left out \([1-4] so far\): rank [0-2]@$(hostname): loss of layer 1 \(cost\): inf" train.err) -eq 4 ]]
+        [[ $(jq '.[-1].skipped_steps' out/net.json) -eq 4 ]]
+        [[ $(grep -l '^pictures/07.png' out/*.nonfinite.txt | wc -l) -eq 4 ]]
+        mv out/net.weights $n.weights
+    done
+    assert_close 1.weights 2.weights 1e-6
+    assert_close 1.weights 3.weights 1e-6
+    grep -o '^cmn: iteration [0-9]*' train.err >left
+    darknet_on 3 "${regressor[@]}" -cmn_nonfinite skip -cmn_double_buffering 1 -cmn_communicator flat >train.log 2>train.err
+    [[ $(grep -o '^cmn: iteration [0-9]*' train.err) == "$(<left)" ]]
+    fails_clearly_on 2 'cmn_nonfinite=skip: with cmn_local_steps' "${regressor[@]}" -cmn_nonfinite skip -cmn_local_steps 2
+
+    # A network that is gone for good does not train for nothing until the end.
+    numbers 24
+    end_cfg learning_rate=1e30 max_batches=1000 -- >net.cfg
+    rm -rf out
+    run darknet_on 2 "${regressor[@]}" -cmn_nonfinite skip
+    [[ $status -eq 1 && $output == *'100 steps in a row were left out'* && ! -e out/net.weights ]]
+}
+
+@test "skip: a black picture that a layer divides by leaves no trace in the statistics of batch normalisation" {
+    numbers 24
+    grey 0 pictures/07.png
+    end_cfg -- '[normalization]' size=1 alpha=1 beta=.5 kappa=0 \
+        '[convolutional]' filters=3 size=3 stride=1 batch_normalize=1 activation=leaky >net.cfg
+    run ! darknet_on 2 "${regressor[@]}"
+    [[ $output =~ first\ seen\ in\ the\ output\ of\ layer\ 0\ \(normalization\),\ of\ image\ [0-5]\ of\ the\ pass,\ pictures/07.png ]]
+    darknet_on 2 "${regressor[@]}" -cmn_nonfinite skip >train.log 2>&1
+    [[ $(grep -c ' is left out ' train.log) -eq 4 ]]
+    [[ -s out/net.weights ]]
+    # With sync_bn all ranks have it.
+    darknet_on 2 "${regressor[@]}" -cmn_nonfinite skip -cmn_sync_bn 1 >train.log 2>&1
+    [[ $(grep -c ' is left out ' train.log) -eq 4 ]]
+}
+
+@test "a training that diverges: what an update has left is named, and worthless weights are not saved" {
+    numbers 24
+    end_cfg learning_rate=1e37 -- >net.cfg
+    fails_clearly_on 2 'iteration [23]: .*(after an earlier update that left|first seen in)' "${regressor[@]}"
+    end_cfg learning_rate=1e38 max_batches=1 -- >net.cfg
+    sed -i 's/^0.5$/1e15/' pictures/*.txt
+    fails_clearly_on 2 'not saved, for they are worthless: (weights|biases) of layer 0 \(connected\): -?(inf|nan)' "${regressor[@]}"
+    run ! compgen -G 'out/*.weights'
+}
+
+# apart WHAT: rank 1 in a folder of its own, where WHAT is changed; both train with the arguments that follow. One line says
+# `pattern`.
+apart() {
+    local pattern=$1 files=$2
+    shift 2
+    rm -rf other
+    mkdir other
+    # shellcheck disable=SC2086  # names
+    cp -r $files other
+    eval "$change"
+    fails_clearly "^cmn\[rank 1@.*\] $pattern" "${mpiexec[@]}" -n 1 "$DARKNET" "$@" -cmn : \
+        -n 1 -wdir "$PWD/other" "$DARKNET" "$@" -cmn
+}
+
+@test "ranks with another program, CIFAR file, text or ensemble: one line at the start" {
+    net_section batch=2 height=32 width=32 channels=3 max_batches=2 >net.cfg
+    printf '%s\n' '[connected]' output=10 activation=linear '[softmax]' >>net.cfg
+    net_section batch=2 inputs=128 height=0 width=0 channels=0 time_steps=2 max_batches=2 >rnn.cfg
+    printf '%s\n' '[rnn]' output=8 activation=tanh '[connected]' output=128 activation=linear '[softmax]' >>rnn.cfg
+    head -c $((3 * 3073)) /dev/zero >c.bin
+    echo c.bin >c.list
+    printf '%s\n' train=c.list backup=out >c.data
+    printf 'a text of no great length\n%.0s' 1 2 3 4 >t.txt
+    printf '%s\n' train=t.txt backup=out >t.data
+    mkdir results
+    yes '0,0,0,0,0,0,0,0,0,1' 2>/dev/null | head -n 3 >results/ensemble.csv
+
+    change='printf x | dd of=other/c.bin bs=1 seek=777 conv=notrunc status=none'
+    apart "the file c.bin differs from rank 0's: rank 0 has \"9219 bytes, hash [0-9a-f]{16}\", this rank has \"9219 bytes" \
+        'c.bin c.list c.data net.cfg' cifar train net.cfg -data c.data
+    change="sed -i 2s/great/small/ other/t.txt"
+    apart "the file t.txt differs" 't.txt t.data rnn.cfg' rnn train rnn.cfg -data t.data
+    change="sed -i 2s/1/2/ other/results/ensemble.csv"
+    apart "the file results/ensemble.csv differs" 'c.bin c.list c.data net.cfg results' cifar distill net.cfg -data c.data
+
+    # A text of the program that has nothing to do with trainings; debugging information does not count.
+    sed 's/Enter Image Path/Enter imagE Path/' "$DARKNET" >changed
+    cmp -s changed "$DARKNET" && false
+    chmod +x changed
+    train=(cifar train net.cfg -data c.data -cmn)
+    fails_clearly "^cmn\[rank 1@.*\] the program differs from rank 0's: rank 0 has \"darknet-cmn [^ ]*, code [0-9a-f]{16}\"" \
+        "${mpiexec[@]}" -n 1 "$DARKNET" "${train[@]}" : -n 1 ./changed "${train[@]}"
+    strip -o stripped "$DARKNET"
+    timeout $((60 * SLOW)) "${mpiexec[@]}" -n 1 "$DARKNET" "${train[@]}" : -n 1 ./stripped "${train[@]}" >same.log 2>&1 ||
+        { cat same.log; false; }
+}
+
+@test "keys without effect: refused on the command line, said of the cfg" {
+    numbers 24
+    end_cfg max_batches=2 -- >net.cfg
+    for keys in 'compress_ratio 0.1|cmn_compress=topk' 'compress_rank 2|cmn_compress=powersgd' \
+        'bucket_mb 1 -cmn_overlap off|cmn_overlap!=off' 'timeline_steps 5|cmn_timeline' 'checkpoint_keep 3|cmn_checkpoint'; do
+        # shellcheck disable=SC2086  # a key, its value and more
+        fails_clearly_on 2 "cmn_${keys%% *} does nothing without ${keys#*|}: leave it away" "${regressor[@]}" -cmn_${keys%|*}
+    done
+    end_cfg max_batches=2 cmn_compress_rank=2 cmn_compress=topk -- >idle.cfg
+    darknet_on 2 regressor train numbers.data idle.cfg -cmn -cmn_communicator flat >train.log 2>train.err
+    [[ $(grep -c '^cmn: cmn_compress_rank in the cfg does nothing here: it needs cmn_compress=powersgd$' train.err) -eq 1 ]]
+
+    printf '%s\n' classes=2 valid=numbers.list labels=names.txt names=names.txt >valid.data
+    printf '%s\n' pictures nothing >names.txt
+    net_section batch=4 height=8 width=8 channels=1 cmn_epochs=2 cmn_compress_rank=3 >class.cfg
+    printf '%s\n' '[connected]' output=2 activation=linear '[softmax]' >>class.cfg
+    fails_clearly_on 2 'cmn_epochs: classifier valid trains nothing' classifier valid valid.data class.cfg any.weights -cmn -cmn_epochs 3
+    fails_clearly_on 2 'cmn_verify: classifier valid trains nothing' classifier valid valid.data class.cfg any.weights -cmn -cmn_verify 3
+}
+
+@test "what is written aside is its owner's and goes; no link of another user is followed" {
+    numbers 24
+    end_cfg max_batches=2 -- >net.cfg
+    # Left by processes that are dead, by one that lives, of somebody's own, and just made.
+    touch -d '2 minutes ago' out/{a.weights.aB3xYz.part,b.backup.000000.part,.cmn-probe-Ab12Cd,c.weights.zzzzzz.part,film.part,d.weights.long-x.part}
+    touch out/young.weights.aaaaaa.part
+    exec 9<out/c.weights.zzzzzz.part
+    flock -x 9
+    darknet_on 2 "${regressor[@]}" >train.log 2>&1 9<&-
+    exec 9<&-
+    LC_ALL=C run ls -A out
+    echo "$output"
+    [[ $(tr '\n' ' ' <<<"$output") == 'c.weights.zzzzzz.part d.weights.long-x.part film.part net.json net.weights net_1.weights young.weights.aaaaaa.part ' ]]
+    (umask 027 && darknet_on 1 "${regressor[@]}" >train.log 2>&1)
+    [[ $(stat -c %a out/net.weights) == 640 ]]
+
+    [[ $(id -u) -eq 0 ]] || skip 'only root can make links for another user'
+    echo mine >precious
+    for file in net.weights net.json; do
+        rm -f out/net.weights out/net.json
+        ln -s "$PWD/precious" "out/$file"
+        chown -h nobody "out/$file"
+        fails_clearly_on 1 "$file.*symbolic link .*another user" "${regressor[@]}"
+        [[ $(<precious) == mine && -L out/$file ]]
+        rm "out/$file"
+    done
+    # One's own are.
+    touch elsewhere.weights
+    ln -s ../elsewhere.weights out/net.weights
+    darknet_on 1 "${regressor[@]}" >train.log 2>&1
+    [[ -L out/net.weights && -s elsewhere.weights ]]
+}
+
+@test "every file, socket and shared memory that a training makes: its rights and its place" {
+    command -v strace >/dev/null || skip 'strace is not installed'
+    [[ -z $SAN ]] || skip 'the sanitizers open files of their own'
+    numbers 24
+    end_cfg max_batches=2 -- >net.cfg
+    umask 022
+    strace -f -q -o calls -e trace=open,openat,openat2,creat,mkdir,mkdirat,memfd_create,bind,rename,execve \
+        "$DARKNET" "${regressor[@]}" -cmn_graph out/net.dot >train.log 2>&1
+    # Open MPI keeps a folder and memory of its own below /tmp and /dev/shm.
+    grep -E 'O_CREAT|creat\(|mkdir' calls | grep -vE '= -1 |/(tmp|shm)/(ompi\.|vader|openmpi|open_mpi|pmix)|/tmp/ompi' >made || true
+    sed 's/^[0-9]* //' made
+    # Aside: owner-only, and nobody's but ours (O_EXCL); in place: the JSON log alone, and never through a link.
+    run ! grep -vE '"out/(net|net_1)\.(weights|dot)\.[A-Za-z0-9]{6}\.part", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/\.cmn-probe-[A-Za-z0-9]{6}", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/net\.json", O_WRONLY\|O_CREAT\|O_TRUNC\|O_NOFOLLOW\|O_CLOEXEC, 0666' made
+    [[ $(grep -c '\.part"' made) -ge 3 ]]
+    # Sockets of ours have no place in the file system.
+    run ! grep -E 'bind\(.*sun_path="/.*cmn' calls
+    run ! grep -E 'execve\(' <(tail -n +2 calls | grep -v 'orted\|/sh"')
+}
