@@ -128,6 +128,24 @@ void cmn_end_first(void)
 
 /* ---- the start ---- */
 
+/* MPI_Abort is not to be had yet: the launcher ends the others when it sees this status. All have the same limits as a
+ * rule, and one line for all is enough. */
+static void end_before_mpi(void)
+{
+    char host[64] = "this host", prefix[128];
+    int rank = cmn_arguments_launch_rank();
+
+    if (rank > 0) {
+        sleep(2);
+    }
+    gethostname(host, sizeof host - 1);
+    cmn_log_identity(rank > 0 ? rank : 0, host);
+    cmn_log_prefix(prefix, sizeof prefix);
+    fprintf(stderr, "%s%s\n", prefix, cmn_reason());
+    fflush(NULL);
+    _exit(WRONG); /* what libraries do at an exit may need memory, too */
+}
+
 /* MPI calls this when it begins to end: the last moment for what needs it. */
 static int before_the_end_of_mpi(MPI_Comm self, int key, void *value, void *extra)
 {
@@ -159,6 +177,9 @@ static int start_mpi(int *argc, char ***argv)
     int provided = MPI_THREAD_SERIALIZED, running = 0;
 
     MPI_Initialized(&running);
+    if (!running && cmn_session_space()) {
+        end_before_mpi();
+    }
     if (!running && MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
         fprintf(stderr, "cmn: MPI_Init_thread failed\n");
         exit(1);
@@ -209,7 +230,7 @@ static int start_darknet(int *argc, char ***argv, long at_least)
     /* A file above `ulimit -f` is then an error with a reason. */
     signal(SIGXFSZ, SIG_IGN);
     if (cmn_watchdog_start(&plan)) {
-        return -1;
+        end_before_mpi();
     }
     cmn_watch("the start of MPI");
     if (start_mpi(argc, argv)) {

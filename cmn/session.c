@@ -60,28 +60,54 @@ static int share_cores(const struct cmn_session *s)
     return 0;
 }
 
+/* 0 when `bytes` of address space for `what` are to be had, or no limit is set; `limited` says which. */
+static int try_space(size_t bytes, const char *what, int *limited)
+{
+    struct rlimit limit;
+    void *space;
+
+    *limited = 0;
+    if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) {
+        return 0;
+    }
+    *limited = 1;
+    space = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (space == MAP_FAILED) {
+        return cmn_fail("not enough memory for %s: the limit of the address space (ulimit -v) is "
+                        "%lu KiB, and less than %zu MiB of it are left: raise it",
+                        what, (unsigned long)(limit.rlim_cur >> 10), bytes >> 20);
+    }
+    munmap(space, bytes);
+    return 0;
+}
+
+/* Open MPI 4.1 was seen to map 271 MiB up to its first collective, on 2 ranks of one host; OpenBLAS comes after it. */
+enum { BLAS_SPACE = 136 << 20, START_SPACE = 384 << 20 };
+
+int cmn_session_space(void)
+{
+    int limited;
+
+    return try_space(START_SPACE, "MPI and OpenBLAS", &limited);
+}
+
 /* OpenBLAS takes a buffer at the first product, and tries for ever when it gets none. Under a limit of the address
  * space that is tried here; the product makes OpenBLAS keep what there is now. */
 static int reserve_blas(void)
 {
-    enum { SIDE = 128, BUFFER = 136 << 20 };
-    struct rlimit limit;
+    enum { SIDE = 128 };
     float *matrix;
-    void *buffer;
+    int limited;
 
-    if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) {
+    if (try_space(BLAS_SPACE, "OpenBLAS", &limited)) {
+        return -1;
+    }
+    if (!limited) {
         return 0;
     }
-    buffer = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     matrix = calloc((size_t)SIDE * SIDE, sizeof *matrix);
-    if (buffer != MAP_FAILED) {
-        munmap(buffer, BUFFER);
-    }
-    if (buffer == MAP_FAILED || !matrix) {
-        free(matrix);
-        return cmn_fail("not enough memory for OpenBLAS: the limit of the address space (ulimit "
-                        "-v) is %lu KiB, and less than %d MiB of it are left: raise it",
-                        (unsigned long)(limit.rlim_cur >> 10), BUFFER >> 20);
+    if (!matrix) {
+        return cmn_fail("out of memory");
     }
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, SIDE, SIDE, SIDE, 1, matrix, SIDE,
                 matrix, SIDE, 0, matrix, SIDE);

@@ -45,6 +45,10 @@ struct cmn_session {
 
 /* All return 0, or -1 with a reason. */
 
+/* Local, before MPI starts. Open MPI 4.1 crashes where a limit of the address space (ulimit -v) is met inside MPI_Init; too
+ * small a limit is refused here. */
+int cmn_session_space(void);
+
 /* Collective. MPI is up: finds this rank's place and its share of the cores. */
 int cmn_session_open(struct cmn_session *s);
 

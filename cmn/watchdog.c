@@ -318,6 +318,7 @@ static void *watch(void *unused)
 int cmn_watchdog_start(const struct cmn_watchdog_plan *plan)
 {
     pthread_condattr_t how;
+    int error;
 
     dog.plan = *plan;
     cmn_watchdog_limit(plan->limit);
@@ -330,8 +331,10 @@ int cmn_watchdog_start(const struct cmn_watchdog_plan *plan)
     pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
     pthread_cond_init(&dog.wake, &how);
     pthread_condattr_destroy(&how);
-    if (pthread_create(&dog.thread, NULL, watch, NULL)) {
-        return cmn_fail("a thread cannot be started");
+    error = pthread_create(&dog.thread, NULL, watch, NULL);
+    if (error) {
+        return cmn_fail("a thread cannot be started: %s (see ulimit -u and ulimit -v)",
+                        strerror(error));
     }
     atomic_store(&dog.running, 1);
     return 0;

@@ -363,7 +363,7 @@ within() {
 
 @test "limits of address space and of a file's size: a line, and neither a crash nor endless waiting" {
     [[ -z $SAN ]] || skip 'instrumented programs need more address space than any limit leaves'
-    for kib in 400000 450000 500000 550000 600000; do
+    for kib in 100000 200000 360000 400000 450000 500000 550000 600000; do
         within "-v $kib" '^cmn\[rank [01]@.*(ulimit -v|memory|[Tt]hread|window)'
     done
     within '-f 100' '^cmn\[rank 0@.*out/mlp.*weights.*File too large'
