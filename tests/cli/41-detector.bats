@@ -387,3 +387,21 @@ trained_with() {
             $driver valid yolo.cfg yolo.weights -cmn
     done
 }
+
+@test "a map of classes that does not fit its labels or its layer, in training" {
+    region_cfg >region.cfg
+    mkdir -p out
+    for net in yolo region; do
+        sed "s/^\\[$net\\]/&\nmap=map/" $net.cfg >mapped.cfg
+        printf '%s\n' 0 1 2 >map
+        timeout $((60 * SLOW)) "$DARKNET" detector train boxes.data mapped.cfg >said 2>&1
+        printf '%s\n' 0 >map
+        fails_clearly_on 2 'map: a label has class [12], line 2 of the map is none of the layer.s 3 classes, or missing' \
+            detector train boxes.data mapped.cfg -cmn
+        printf '%s\n' 3 -1 70000 >map
+        fails_clearly 'map: a label has class [012], line 1 of the map is none' \
+            "$DARKNET" detector train boxes.data mapped.cfg
+        : >map
+        fails_clearly "map is empty" "$DARKNET" detector train boxes.data mapped.cfg
+    done
+}

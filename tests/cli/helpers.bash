@@ -112,7 +112,7 @@ own_lines() {
         /^\[[^]]*:[0-9]+\] / || /^\[warn\] Epoll / { next }
         { sub(/^Loading weights from .*\.\.\.(Done!)?/, "") }
         { sub(/^ +[0-9]+ $/, "") }
-        /^$/ || /^layer +filters/ || /^ +[0-9]+ (conv|deconv|connected|GRU|max|avg|softmax|dropout|cost|yolo|Detection|iseg|logistic|RNN)( |$)/ || /^\t+ *connected / { next }
+        /^$/ || /^layer +filters/ || /^ +[0-9]+ (conv|deconv|connected|GRU|max|avg|softmax|dropout|cost|yolo|detection|Detection|iseg|logistic|RNN)( |$)/ || /^\t+ *connected / { next }
         /^[0-9]+ classes$/ || /^rnn$/ || /^Learning Rate: / || /: Using default / { next }
         /^cmn: ([0-9]+ ranks? on|made the backup folder|no .valid. list)/ || /^Saving weights to / { next }
         { print }' "$1"
