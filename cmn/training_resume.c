@@ -20,6 +20,21 @@ static void tell_damaged(const char *reason)
     cmn_warn("damaged checkpoint: %s", reason);
 }
 
+/* A checkpoint that is refused leaves the folder as it was: without the writer's lock. */
+static int let_go(struct cmn_training *t)
+{
+    struct cmn_checkpointing *c = t->checkpoint;
+    char why[1024];
+
+    if (c->writer && !cmn_reason_is_loss()) {
+        snprintf(why, sizeof why, "%s", cmn_reason());
+        cmn_writer_close(c->writer);
+        c->writer = NULL;
+        cmn_fail("%s", why);
+    }
+    return -1;
+}
+
 /* Each rank's node: what a rank keeps depends on who shares memory with it. */
 static int find_places(struct cmn_training *t)
 {
@@ -294,10 +309,11 @@ int cmn_training_resume(struct cmn_training *t)
     }
     c->layout = cmn_gradients_describe(&t->gradients, t->net);
     if (!c->layout || find_places(t) ||
-        (s->topology.rank == 0 && (open_newest(t) || (c->file && examine(t)))) || share_text(t)) {
-        return -1;
+        (s->topology.rank == 0 && (open_newest(t) || (c->file && examine(t)))) || share_text(t) ||
+        (c->goes_on && take_over(t))) {
+        return let_go(t);
     }
-    return c->goes_on ? take_over(t) : 0;
+    return 0;
 }
 
 /* ---- the first step ---- */
@@ -329,7 +345,7 @@ int cmn_training_went_on(struct cmn_training *t)
         return 0;
     }
     if (compare_list(t)) {
-        return -1;
+        return let_go(t);
     }
     cmn_training_tell_origin(t);
     t->began -= number(t, "elapsed");

@@ -239,10 +239,12 @@ until_there() {
     sed -i s/filters=4/filters=5/ bn.cfg
     fails_clearly_on 2 'its network has "layer 2 .*", and here "layer 2 ' "${words[@]}" -cmn
     sed -i s/filters=5/filters=4/ bn.cfg
+    [[ -z $(find out -name '.*') ]]
     cp train.list good.list
     tac good.list >train.list
     sed -i 's/max_batches=.*/max_batches=13/' bn.cfg
     fails_clearly_on 2 'is of a training on 240 samples, and the list here, which has 240, is another one: .*-clear' "${words[@]}" -cmn
+    [[ -z $(find out -name '.*') ]] # no refusal leaves a lock
     mv good.list train.list
     # A weights argument; then none are used, which is said.
     run ! grep 'the weights file' train.log
