@@ -32,7 +32,7 @@ static int run_file(const struct fuzz_target *target, const char *name)
     size = fread(data, 1, target->longest + 1, file);
     fclose(file);
     alarm(SECONDS);
-#ifndef __SANITIZE_ADDRESS__
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     setrlimit(RLIMIT_AS, &memory);
 #endif
     (void)memory;

@@ -168,7 +168,9 @@ fails_apart() {
 
 @test "corrupt PNG" {
     head -c 60 "mnist/$(sed -n '1s|^mnist/||p' train.list)" >cut_digit-1.png
-    printf 'GIF89a is no image' >text_digit-1.png
+    printf 'GIF89a \1 \1no image' >text_digit-1.png # of 288 x 288, as it says
+    # Letters as sizes are 0.9 GB an image, and several times that, slowly, with the sanitizers' notes on it.
+    [[ -n $SAN ]] || printf 'GIF89a is no image' >text_digit-1.png
     for file in cut_digit-1.png text_digit-1.png; do
         yes $file | head -n 50 >train.list
         cp train.list valid.list
