@@ -65,7 +65,7 @@ stop_rank() {
     stopped=$SECONDS
 }
 
-# ends_naming SPEAKER PATTERN [STACKS]: with status 75, one line of ours, the stacks of ranks that live, and nothing left.
+# ends_naming SPEAKER PATTERN [FRAME]: with status 75, one line of ours, the stacks of ranks that live, and nothing left.
 ends_naming() {
     local status=0 pid
     timeout $((25 * SLOW)) tail --pid="$job" -f /dev/null || { cat job.err; echo 'it did not end'; return 1; }
@@ -76,7 +76,7 @@ ends_naming() {
     grep -E "^cmn\[rank $1@$(hostname)\] nothing moved for $LIMIT s \(cmn_timeout\): $2" job.err
     [[ $(grep -c 'nothing moved for' job.err) -eq 1 ]]
     grep -qE "^cmn\[rank $1@.*\] stack of the main thread, in: " job.err
-    grep -qE "^cmn\[rank $1@.*\] #[0-9]+ (cmn_|main\+).* \(darknet\)" job.err
+    grep -qE "^cmn\[rank $1@.*\] #[0-9]+ ${3:-(cmn_|main\\+).* \\(darknet\\)}" job.err
     for pid in ${ranks:-}; do
         if grep -qs '^State:.[^ZX]' "/proc/$pid/status"; then
             echo "process $pid is left"
@@ -145,6 +145,69 @@ train() {
     start 2 classifier train small.data mlp.cfg some.weights -cmn
     stopped=$SECONDS
     ends_naming '[01]' 'rank 0@[^ ]+ stands still in: reading cfg, lists and weights; 1 other rank waits for it'
+}
+
+# preload: what stands in calls.c comes before the C library and MPI, in every rank.
+preload() {
+    mpicc -O1 -fPIC -shared -o calls.so calls.c
+    mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=calls.so)
+}
+
+@test "a disk that no longer answers, under a checkpoint and under weights" {
+    [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    cat >calls.c <<'END'
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int fsync(int fd)
+{
+    char link[64], path[512] = "";
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    while (readlink(link, path, sizeof path - 1) > 0 && strstr(path, STUCK)) {
+        pause();
+    }
+    return 0;
+}
+
+int fdatasync(int fd)
+{
+    return fsync(fd);
+}
+END
+    sed -i "1i#define STUCK \"checkpoint\"" calls.c
+    preload
+    train 2 -cmn_validate 0 -cmn_checkpoint 5
+    stopped=$SECONDS
+    ends_naming 0 'rank 0@[^ ]+ stands still in: waiting for the last checkpoint to be written'
+    sed -i "1s/.*/#define STUCK \".weights\"/" calls.c
+    preload
+    train 2 -cmn_validate 0
+    stopped=$SECONDS
+    ends_naming 0 'rank 0@[^ ]+ stands still in: writing weights, iteration [0-9]+; 1 other rank waits for it in: '
+}
+
+@test "a rank that never comes through the end of MPI" {
+    [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    cat >calls.c <<'END'
+#include <mpi.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int MPI_Finalize(void)
+{
+    while (atoi(getenv("OMPI_COMM_WORLD_RANK")) == 1) {
+        pause();
+    }
+    return PMPI_Finalize();
+}
+END
+    preload
+    mlp_cfg max_batches=5 >mlp.cfg
+    train 2 -cmn_validate 0
+    stopped=$SECONDS
+    ends_naming 0 'all ranks wait for each other: rank 0@[^ ]+ in: the end of MPI, .*rank 1@[^ ]+ in: the end of MPI' 'darknet\+0x'
 }
 
 @test "a job that is suspended as a whole goes on" {
