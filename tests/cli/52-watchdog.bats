@@ -111,7 +111,7 @@ train() {
     sed -i 's/^valid=.*/valid=many.list/' small.data
     train 2 -cmn_report lines
     until_said job.err '^cmn: 2 ranks on'
-    sleep 1
+    sleep "$SLOW"
     stop_rank 1
     ends_naming 0 'rank 1@[^ ]+ is stopped .*; 1 other rank waits for it in: validation'
 }
@@ -125,7 +125,7 @@ train() {
     sed -i 's/^valid=.*/valid=many.list/' small.data
     start 2 classifier valid small.data mlp.cfg out/mlp.weights -cmn
     until_said job.err 'Loading weights'
-    sleep 1
+    sleep "$SLOW"
     stop_rank 0
     ends_naming 1 'rank 0@[^ ]+ is stopped \(SIGSTOP\?\) in: evaluation'
 }
