@@ -201,16 +201,15 @@ static int wrong(const struct contestant *c)
 }
 
 /* Half-way through an exchange. It may be over sooner than expected: then the next one. */
-static void *fail_inside(void *unused)
+static void *fail_inside(void *half_way)
 {
-    struct timespec half = {0, (long)(fastest / 2 * 1e9)}, blink = {0, 10000};
+    const struct timespec *half = half_way, blink = {0, 10000};
 
-    (void)unused;
     do {
         while (!atomic_load(&inside)) {
             nanosleep(&blink, NULL);
         }
-        nanosleep(&half, NULL);
+        nanosleep(half, NULL);
     } while (!atomic_load(&inside));
     kill(getpid(), fault);
     return NULL;
@@ -238,6 +237,7 @@ static void write_myself(const char *folder)
 
 static void prepare_fault(int at_fault)
 {
+    static struct timespec half;
     const char *folder = getenv("EXCHANGE_FOLDER");
     pthread_t thread;
 
@@ -246,8 +246,9 @@ static void prepare_fault(int at_fault)
         MPI_Barrier(top.world);
     }
     armed = 1;
+    half.tv_nsec = (long)(fastest / 2 * 1e9);
     if (top.rank == at_fault) {
-        check(pthread_create(&thread, NULL, fail_inside, NULL) ? cmn_fail("no thread") : 0);
+        check(pthread_create(&thread, NULL, fail_inside, &half) ? cmn_fail("no thread") : 0);
     }
 }
 
