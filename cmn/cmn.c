@@ -40,7 +40,7 @@ static void end_job(const char *message, int status, int node, void (*meanwhile)
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
     char line[2048];
-    int spoke;
+    int spoke, running;
 
     if (pthread_mutex_trylock(&once)) {
         for (;;) {
@@ -57,6 +57,10 @@ static void end_job(const char *message, int status, int node, void (*meanwhile)
             meanwhile();
         }
         sleep(spoke ? CMN_LAST_WORD_WAIT : AWAIT_THE_END);
+    }
+    MPI_Initialized(&running);
+    if (!running) { /* and cannot be aborted: the launcher sees the status, and ends the others */
+        _exit(status);
     }
     signal(SIGALRM, SIG_DFL);
     alarm(ABORT_AT_MOST);
@@ -128,22 +132,18 @@ void cmn_end_first(void)
 
 /* ---- the start ---- */
 
-/* MPI_Abort is not to be had yet: the launcher ends the others when it sees this status. All have the same limits as a
- * rule, and one line for all is enough. */
-static void end_before_mpi(void)
+/* For messages before MPI has started. */
+static void find_myself(void)
 {
-    char host[64] = "this host", prefix[128];
-    int rank = cmn_arguments_launch_rank();
+    char host[64] = "this host";
+    int rank = cmn_arguments_launch_rank(), running;
 
-    if (rank > 0) {
-        sleep(2);
+    MPI_Initialized(&running);
+    if (running) {
+        return;
     }
     gethostname(host, sizeof host - 1);
     cmn_log_identity(rank > 0 ? rank : 0, host);
-    cmn_log_prefix(prefix, sizeof prefix);
-    fprintf(stderr, "%s%s\n", prefix, cmn_reason());
-    fflush(NULL);
-    _exit(WRONG); /* what libraries do at an exit may need memory, too */
 }
 
 /* MPI calls this when it begins to end: the last moment for what needs it. */
@@ -178,7 +178,8 @@ static int start_mpi(int *argc, char ***argv)
 
     MPI_Initialized(&running);
     if (!running && cmn_session_space()) {
-        end_before_mpi();
+        find_myself();
+        end_with_reason();
     }
     if (!running && MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
         fprintf(stderr, "cmn: MPI_Init_thread failed\n");
@@ -207,6 +208,7 @@ static void start_is_late(const char *doing, long seconds)
              "not lead to the other hosts; %s has: %s. Name the common one with mpiexec --mca "
              "btl_tcp_if_include NAME; more in docs/troubleshooting.md",
              seconds, doing, host, cmn_nics_text(nics, sizeof nics));
+    find_myself();
     end_job(text, LOST, cmn_job.topology.inter_rank, NULL);
 }
 
@@ -230,7 +232,8 @@ static int start_darknet(int *argc, char ***argv, long at_least)
     /* A file above `ulimit -f` is then an error with a reason. */
     signal(SIGXFSZ, SIG_IGN);
     if (cmn_watchdog_start(&plan)) {
-        end_before_mpi();
+        find_myself();
+        end_with_reason();
     }
     cmn_watch("the start of MPI");
     if (start_mpi(argc, argv)) {
