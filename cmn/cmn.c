@@ -26,8 +26,8 @@ static int mpi_is_ours; /* and not started by the program that uses this library
 
 /* ---- the end ---- */
 
-/* Seconds that a rank without the word waits for its end, and that MPI_Abort may take. */
-enum { AWAIT_THE_END = 5, ABORT_AT_MOST = 5 };
+/* Seconds that a rank without the word waits for its end, and that MPI_Abort, and all of the end, may take. */
+enum { AWAIT_THE_END = 5, ABORT_AT_MOST = 5, END_AT_MOST = 60 };
 
 /* Statuses: what is wrong stays wrong; a rank or a node was lost, or the way to it, and another try may do (sysexits.h:
  * EX_TEMPFAIL). */
@@ -47,8 +47,10 @@ static void end_job(const char *message, int status, int node, void (*meanwhile)
             pause(); /* another thread of this process is ending the job already */
         }
     }
+    signal(SIGALRM, SIG_DFL);
+    alarm(END_AT_MOST);
     cmn_watch_ending();
-    fflush(stdout);
+    cmn_output_flush();
     if (message) {
         cmn_log_prefix(line, sizeof line - 1024);
         snprintf(line + strlen(line), sizeof line - strlen(line), "%.1000s\n", message);
@@ -62,7 +64,6 @@ static void end_job(const char *message, int status, int node, void (*meanwhile)
     if (!running) { /* and cannot be aborted: the launcher sees the status, and ends the others */
         _exit(status);
     }
-    signal(SIGALRM, SIG_DFL);
     alarm(ABORT_AT_MOST);
     MPI_Abort(MPI_COMM_WORLD, status);
     _exit(status);

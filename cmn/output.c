@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -196,10 +197,33 @@ static int was_told(void)
     return 1;
 }
 
+void cmn_output_flush(void)
+{
+    struct pollfd to = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+    if (!ftrylockfile(stdout)) {
+        if (poll(&to, 1, 0) > 0 && to.revents & POLLOUT) {
+            fflush(stdout);
+        }
+        funlockfile(stdout);
+    }
+}
+
 void cmn_output_write(const char *text, size_t bytes)
 {
+    int fd = real_stderr < 0 ? STDERR_FILENO : real_stderr;
+
     while (bytes > 0) {
-        ssize_t written = write(real_stderr < 0 ? STDERR_FILENO : real_stderr, text, bytes);
+        ssize_t written = write(fd, text, bytes);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written < 0 && errno == EAGAIN) { /* a full pipe that somebody has made non-blocking */
+            struct pollfd to = {.fd = fd, .events = POLLOUT};
+            if (poll(&to, 1, 1000) > 0) {
+                continue;
+            }
+        }
         if (written <= 0) {
             break;
         }

@@ -18,6 +18,9 @@ enum { CMN_LAST_WORD_WAIT = 1, CMN_OTHER_NODES_WAIT = 4 };
  * process has it. */
 int cmn_output_last_word(const char *line, int node);
 
+/* Thread-safe. Flushes stdout, unless another thread is in it or nobody takes what is there: does not wait for that. */
+void cmn_output_flush(void);
+
 /* Thread-safe. Writes to the real standard error of any rank, at once. */
 void cmn_output_write(const char *text, size_t bytes);
 

@@ -2,6 +2,7 @@
 #include "training.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "darknet.h"
 #include "log.h"
@@ -51,13 +52,54 @@ static int count_boxes(struct cmn_training *t, struct cmn_row *row)
     return 0;
 }
 
+static size_t floats(const struct cmn_hidden *hidden)
+{
+    return hidden->n * hidden->sequences;
+}
+
+/* What recurrent layers carry to the next step, which becomes 0 as in a network that was just read. The caller frees; NULL with
+ * a reason. */
+static float *put_aside(const struct network *net)
+{
+    struct cmn_hidden hidden;
+    size_t n = 0;
+    float *kept, *next;
+
+    for (int i = 0; cmn_gradients_hidden(net, i, &hidden); i++) {
+        n += floats(&hidden);
+    }
+    next = kept = calloc(n ? n : 1, sizeof *kept);
+    if (!kept) {
+        cmn_fail("out of memory");
+        return NULL;
+    }
+    for (int i = 0; cmn_gradients_hidden(net, i, &hidden); next += floats(&hidden), i++) {
+        memcpy(next, hidden.at, floats(&hidden) * sizeof *next);
+        memset(hidden.at, 0, floats(&hidden) * sizeof *next);
+    }
+    return kept;
+}
+
+static void put_back(const struct network *net, const float *kept)
+{
+    struct cmn_hidden hidden;
+
+    for (int i = 0; cmn_gradients_hidden(net, i, &hidden); kept += floats(&hidden), i++) {
+        memcpy(hidden.at, kept, floats(&hidden) * sizeof *kept);
+    }
+}
+
 int cmn_training_validate(struct cmn_training *t, struct cmn_row *row)
 {
     struct cmn_session *s = t->session;
     double begin = cmn_clock();
     int w = t->net->w, h = t->net->h;
+    float *hidden = put_aside(t->net);
     int result;
 
+    if (!hidden) {
+        return cmn_fail_in("validation");
+    }
     cmn_watch_work("validation");
     if (w != t->w || h != t->h) {
         resize_network(t->net, t->w, t->h);
@@ -68,6 +110,8 @@ int cmn_training_validate(struct cmn_training *t, struct cmn_row *row)
     if (w != t->w || h != t->h) {
         resize_network(t->net, w, h);
     }
+    put_back(t->net, hidden);
+    free(hidden);
     cmn_timeline_span(CMN_SPAN_VALIDATE, -1, begin, cmn_clock());
     return result ? cmn_fail_in("validation") : 0;
 }

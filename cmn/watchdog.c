@@ -170,18 +170,22 @@ static void attend_the_end(long ms)
 
 /* ---- all ranks ---- */
 
+/* Rank i of this node; where they share no memory, this one alone. */
+static void see(int i, struct cmn_watch_view *v)
+{
+    if (dog.shared) {
+        cmn_watch_shared_see(dog.shared, i, v);
+    } else {
+        cmn_watch_see(cmn_watch_mine(), dog.topology, v);
+        v->rank = dog.topology->rank;
+    }
+}
+
 static void see_my_node(void)
 {
-    const struct cmn_topology *t = dog.topology;
-
-    for (int i = 0; i < t->intra_size; i++) {
+    for (int i = 0; i < dog.topology->intra_size; i++) {
         struct cmn_watch_view v;
-        if (dog.shared) {
-            cmn_watch_shared_see(dog.shared, i, &v);
-        } else {
-            cmn_watch_see(cmn_watch_mine(), t, &v);
-            v.rank = t->rank;
-        }
+        see(i, &v);
         dog.seen[v.rank] = v;
     }
 }
@@ -197,8 +201,8 @@ static void send_beat(long ms)
         return;
     }
     dog.since_beat = 0;
-    for (int i = 0; i < dog.topology->intra_size && dog.shared; i++) {
-        cmn_watch_shared_see(dog.shared, i, &tell[n]);
+    for (int i = 0; i < (dog.shared ? dog.topology->intra_size : 1); i++) {
+        see(i, &tell[n]);
         n += tell[n].ended || tell[n].still >= TELL || tell[n].silent >= TELL;
     }
     cmn_nodes_beat(dog.nodes, tell, n);

@@ -38,6 +38,19 @@ rows() {
     [[ $output == '[5,9,13,14]' ]]
 }
 
+@test "validation changes no bit of a training whose layers carry something from step to step" {
+    for layer in gru lstm; do
+        for validates in 0 1; do
+            net_section batch=10 max_batches=8 cmn_validate=$validates >$layer.cfg
+            printf '%s\n' "[$layer]" output=16 '[connected]' output=10 activation=linear '[softmax]' >>$layer.cfg
+            darknet_on 2 classifier train small.data $layer.cfg -cmn -cmn_seed 7 >train.log 2>&1 || { cat train.log; false; }
+            mv out/$layer.weights $validates.weights
+        done
+        grep -q '"validation/main/accuracy"' out/$layer.json
+        cmp 0.weights 1.weights
+    done
+}
+
 @test "a loss that diverged is shown and logged, not left out" {
     mlp_cfg batch=20 max_batches=4 learning_rate=1e25 >mlp.cfg
     darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_nonfinite ignore >train.log 2>&1

@@ -147,6 +147,24 @@ train() {
     ends_naming '[01]' 'rank 0@[^ ]+ stands still in: reading cfg, lists and weights; 1 other rank waits for it'
 }
 
+# The main thread then holds the lock of stdout.
+@test "a reader of the output that stops reading" {
+    mkfifo unread
+    # shellcheck disable=SC2217  # it holds the FIFO open
+    sleep 1000 <unread 3>&- &
+    ranks=$! # for teardown
+    sed -i 's/^batch=.*/batch=4/' mlp.cfg
+    for n in 1 2; do
+        # shellcheck disable=SC2016  # the inner shell expands it
+        "${mpiexec[@]}" -n "$n" bash -c '[[ $OMPI_COMM_WORLD_RANK != 0 ]] || exec >unread; exec "$@"' - "$DARKNET" classifier train \
+            small.data mlp.cfg -cmn -cmn_validate 0 -cmn_timeout "$LIMIT" >job.out 2>job.err 3>&- &
+        job=$!
+        stopped=$SECONDS reader=$ranks ranks=
+        ends_naming 0 'rank 0@[^ ]+ stands still in: ' || { ranks=$reader; false; }
+        ranks=$reader
+    done
+}
+
 # preload: what stands in calls.c comes before the C library and MPI, in every rank.
 preload() {
     mpicc -O1 -fPIC -shared -o calls.so calls.c
