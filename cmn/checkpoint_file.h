@@ -46,7 +46,9 @@ void cmn_snapshot_free(struct cmn_snapshot *s);
 
 struct cmn_writer;
 
-/* Of the checkpoints of this name in this folder `keep` stay. What is left of an earlier process's unfinished ones is removed.
+/* Of the checkpoints of this name in this folder `keep` stay. What is left of an earlier process's unfinished ones is removed;
+ * and what it had set aside for the first one of a training that starts over (cmn_writer_supersede) has its name again, where that one never
+ * came.
  * NULL with a reason: also when another process writes checkpoints of this name there, which it names. That is held in the file
  * .NAME.checkpoint-lock until the writer is closed, or its process ends. */
 struct cmn_writer *cmn_writer_open(const char *folder, const char *name, int keep);
@@ -66,8 +68,8 @@ void cmn_writer_wait(struct cmn_writer *w);
  * *written, which may be NULL: the iteration of the latest on the disk, or -1. */
 int cmn_writer_result(struct cmn_writer *w, char *text, size_t bytes, long *written);
 
-/* The training starts over: once the next one is on the disk, all others of this name are removed, and not before. Blocks as
- * cmn_writer_wait. */
+/* The training starts over: once the next one is on the disk, all others of this name are removed, and not before; but from when it is
+ * there, none of the others is, not even for a moment. Blocks as cmn_writer_wait. */
 void cmn_writer_supersede(struct cmn_writer *w);
 
 /* Blocks until what was begun is written, or has failed. The writer is gone then. NULL is allowed. */

@@ -19,6 +19,8 @@
 /* Of names that begin with a dot: the lock, and files that are being written (six letters or digits behind it). */
 #define LOCK "checkpoint-lock"
 #define DRAFT "checkpoint-"
+/* And what stands behind a name whose checkpoints are set aside: .NAME.superseded-ITERATION.checkpoint. */
+#define ASIDE ".superseded"
 enum { RANDOM = 6, PATIENCE = 2 /* seconds */ };
 
 int cmn_folder_open(const char *folder)
@@ -267,18 +269,112 @@ int cmn_folder_draft(const char *folder, const char *name, char *file, size_t by
     return fd;
 }
 
-void cmn_folder_prune(int folder, const char *name, long iteration, int keep, int all)
+int cmn_folder_sync(int folder)
+{
+    return fsync(folder) && errno != EINVAL ? -1
+                                            : 0; /* EINVAL: this file system needs no such call */
+}
+
+static void file_name(const char *name, long iteration, char *file)
+{
+    snprintf(file, NAME_MAX + 1, "%s-%ld.checkpoint", name, iteration);
+}
+
+/* Those that are set aside are checkpoints of another name, which begins with a dot. */
+static void aside_name(const char *name, char *aside)
+{
+    snprintf(aside, NAME_MAX + 1, ".%s" ASIDE, name);
+}
+
+/* Those in a list, from its place `from` on. */
+static void remove_from(int folder, const char *name, const long *list, int n, int from)
 {
     char file[NAME_MAX + 1];
-    int n, older = 0;
-    long *list = cmn_folder_list(folder, name, &n);
 
-    for (int i = 0; i < n; i++) {
-        older += list[i] < iteration;
-        if (all ? list[i] != iteration : older >= keep) {
-            snprintf(file, sizeof file, "%s-%ld.checkpoint", name, list[i]);
-            unlinkat(folder, file, 0);
-        }
+    for (int i = from; i < n; i++) {
+        file_name(name, list[i], file);
+        unlinkat(folder, file, 0);
+    }
+}
+
+/* On the disk before the next one moves: so none that is older is ever there without the latest. */
+static int move(int folder, const char *from, const char *to, long iteration)
+{
+    char before[NAME_MAX + 1], after[NAME_MAX + 1];
+
+    file_name(from, iteration, before);
+    file_name(to, iteration, after);
+    return renameat(folder, before, folder, after) || cmn_folder_sync(folder) ? -1 : 0;
+}
+
+/* The latest first. */
+static int move_back(int folder, const char *name)
+{
+    char aside[NAME_MAX + 1];
+    int n, result;
+    long *list;
+
+    aside_name(name, aside);
+    list = cmn_folder_list(folder, aside, &n);
+    result = n < 0 ? -1 : 0;
+    for (int i = 0; i < n && !result; i++) {
+        result = move(folder, aside, name, list[i]);
     }
     free(list);
+    return result;
+}
+
+/* 0, or -1 with errno. */
+static int drop_aside(int folder, const char *name)
+{
+    char aside[NAME_MAX + 1];
+    int n;
+    long *list;
+
+    aside_name(name, aside);
+    list = cmn_folder_list(folder, aside, &n);
+    remove_from(folder, aside, list, n, 0);
+    free(list);
+    return n ? cmn_folder_sync(folder) : 0;
+}
+
+int cmn_folder_set_aside(int folder, const char *name)
+{
+    char aside[NAME_MAX + 1];
+    int n = 0, reason, result = drop_aside(folder, name);
+    long *list = result ? NULL : cmn_folder_list(folder, name, &n);
+
+    aside_name(name, aside);
+    result = result || n < 0 ? -1 : 0;
+    while (!result && n--) {
+        result = move(folder, name, aside, list[n]);
+    }
+    free(list);
+    if (result) {
+        reason = errno;
+        move_back(folder, name);
+        errno = reason;
+    }
+    return result;
+}
+
+int cmn_folder_put_back(int folder, const char *name)
+{
+    int n;
+
+    free(cmn_folder_list(folder, name, &n));
+    return n < 0 ? -1 : n ? 0 : move_back(folder, name);
+}
+
+void cmn_folder_prune(int folder, const char *name, long iteration, int keep)
+{
+    int n, latest = 0;
+    long *list = cmn_folder_list(folder, name, &n);
+
+    while (latest < n && list[latest] >= iteration) {
+        latest++;
+    }
+    remove_from(folder, name, list, n, latest + keep - 1);
+    free(list);
+    drop_aside(folder, name);
 }

@@ -28,7 +28,17 @@ void cmn_folder_sweep(int folder, const char *name);
  * descriptor, or -1 with errno. */
 int cmn_folder_draft(const char *folder, const char *name, char *file, size_t bytes);
 
-/* Removes older ones than `iteration` but for `keep` - 1 (`keep` is 1 or more); with `all`, every other one. */
-void cmn_folder_prune(int folder, const char *name, long iteration, int keep, int all);
+/* Names are on the disk. 0, or -1 with errno. */
+int cmn_folder_sync(int folder);
+
+/* Removes older ones than `iteration` but for `keep` - 1 (`keep` is 1 or more), and all that are set aside. */
+void cmn_folder_prune(int folder, const char *name, long iteration, int keep);
+
+/* Gives all another name, under which none is looked for, before one of a training that starts over comes. Whenever this process or the
+ * machine ends, the latest still has its own name, or none has. 0; -1 with errno, and all have their own. */
+int cmn_folder_set_aside(int folder, const char *name);
+
+/* Undoes that, where none is there: the one that was to come did not. 0, or -1 with errno. */
+int cmn_folder_put_back(int folder, const char *name);
 
 #endif

@@ -58,8 +58,8 @@ struct cmn_writer *cmn_writer_open(const char *folder, const char *name, int kee
     w->keep = keep;
     w->lock = -1;
     w->written = -1;
-    /* As the longest of the names: with the digits of an iteration. */
-    if (strlen(name) + strlen("-.checkpoint") + 18 > NAME_MAX) {
+    /* As the longest of the names: set aside, with the digits of an iteration. */
+    if (strlen(name) + strlen("..superseded-.checkpoint") + 18 > NAME_MAX) {
         cmn_fail("%s is too long a name for checkpoints", name);
         goto fail;
     }
@@ -72,6 +72,14 @@ struct cmn_writer *cmn_writer_open(const char *folder, const char *name, int kee
         goto fail;
     }
     cmn_folder_sweep(fd, name);
+    if (cmn_folder_put_back(fd, name)) {
+        cmn_fail("%s: the checkpoints of %s cannot get their names again: %s", folder, name,
+                 strerror(errno));
+        if (w->lock >= 0) {
+            cmn_folder_unlock(fd, name, w->lock);
+        }
+        goto fail;
+    }
     close(fd);
     return w;
 fail:
@@ -113,9 +121,10 @@ static int write_all(int fd, const unsigned char *bytes, size_t n)
     return 0;
 }
 
-/* Everything of `bytes` is on the disk, under this name, or nothing is there. 0, or -1 with errno. */
+/* Everything of `bytes` is on the disk, under this name, or nothing is there. `alone`: no other one of the writer's is, then. 0, or -1
+ * with errno. */
 static int put_file(const struct cmn_writer *w, int folder, const char *name, const void *bytes,
-                    size_t n)
+                    size_t n, int alone)
 {
     char draft[PATH_MAX];
     int reason, bad, fd = cmn_folder_draft(w->folder, w->name, draft, sizeof draft);
@@ -123,9 +132,12 @@ static int put_file(const struct cmn_writer *w, int folder, const char *name, co
     if (fd < 0) {
         return -1;
     }
-    bad = write_all(fd, bytes, n) || fsync(fd) || renameat(AT_FDCWD, draft, folder, name);
+    bad = write_all(fd, bytes, n) || fsync(fd) ||
+          (alone && cmn_folder_set_aside(folder, w->name)) ||
+          renameat(AT_FDCWD, draft, folder, name);
     reason = errno;
     if (bad) {
+        cmn_folder_put_back(folder, w->name);
         unlink(draft);
     }
     /* After fsync nothing is left for close to fail with. */
@@ -150,12 +162,12 @@ static int write_one(struct cmn_writer *w, const char *file, int all)
     }
     if (keep_lock(w, folder)) {
         result = -1;
-    } else if (put_file(w, folder, file, bytes, n)) {
+    } else if (put_file(w, folder, file, bytes, n, all)) {
         cmn_fail("%s (it has %.1f MB)", strerror(errno), (double)n / 1e6);
-    } else if (fsync(folder) && errno != EINVAL) { /* EINVAL: this file system needs no such call */
+    } else if (cmn_folder_sync(folder)) {
         cmn_fail("%s", strerror(errno));
     } else {
-        cmn_folder_prune(folder, w->name, w->iteration, w->keep, all);
+        cmn_folder_prune(folder, w->name, w->iteration, w->keep);
         result = 0;
     }
     close(folder);

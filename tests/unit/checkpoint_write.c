@@ -277,7 +277,7 @@ static void bad_folders_and_names(void **state)
     assert_null(cmn_writer_open("/proc/self/status", "x", 1));
     check_contains(cmn_reason(), "Not a directory");
     memset(name, 'n', sizeof name);
-    name[NAME_MAX - 18 - 12 + 1] = '\0';
+    name[NAME_MAX - 18 - 24 + 1] = '\0';
     assert_null(cmn_writer_open(folder, name, 1));
     check_contains(cmn_reason(), "too long a name");
     name[strlen(name) - 1] = '\0';
