@@ -21,7 +21,7 @@
 #define DRAFT "checkpoint-"
 /* And what stands behind a name whose checkpoints are set aside: .NAME.superseded-ITERATION.checkpoint. */
 #define ASIDE ".superseded"
-enum { RANDOM = 6, PATIENCE = 2 /* seconds */ };
+enum { RANDOM = 6, PATIENCE = 2 /* seconds */, FILE_ROOM = NAME_MAX + 64 };
 
 int cmn_folder_open(const char *folder)
 {
@@ -277,7 +277,7 @@ int cmn_folder_sync(int folder)
 
 static void file_name(const char *name, long iteration, char *file)
 {
-    snprintf(file, NAME_MAX + 1, "%s-%ld.checkpoint", name, iteration);
+    snprintf(file, FILE_ROOM, "%s-%ld.checkpoint", name, iteration);
 }
 
 /* Those that are set aside are checkpoints of another name, which begins with a dot. */
@@ -289,7 +289,7 @@ static void aside_name(const char *name, char *aside)
 /* Those in a list, from its place `from` on. */
 static void remove_from(int folder, const char *name, const long *list, int n, int from)
 {
-    char file[NAME_MAX + 1];
+    char file[FILE_ROOM];
 
     for (int i = from; i < n; i++) {
         file_name(name, list[i], file);
@@ -300,7 +300,7 @@ static void remove_from(int folder, const char *name, const long *list, int n, i
 /* On the disk before the next one moves: so none that is older is ever there without the latest. */
 static int move(int folder, const char *from, const char *to, long iteration)
 {
-    char before[NAME_MAX + 1], after[NAME_MAX + 1];
+    char before[FILE_ROOM], after[FILE_ROOM];
 
     file_name(from, iteration, before);
     file_name(to, iteration, after);
