@@ -11,6 +11,7 @@
 
 enum {
     CMN_PACK_STATISTICS = 2,
+    CMN_PACK_MOMENTS = 3,
     CMN_PACKS = 4,
     CMN_ROW_VALUES = 8,
     CMN_LIST_HASH = 32,

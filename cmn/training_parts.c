@@ -62,8 +62,31 @@ static int copy(struct cmn_training *t, int k, int back)
     return back ? cmn_gradients_push(g, packs[k].kind) : 0;
 }
 
+/* Adam's moments are those of sums over a step's images, m of the sum and v of its square: another step's are as much larger. */
+static void rescale_moments(struct cmn_training *t)
+{
+    const struct cmn_checkpointing *c = t->checkpoint;
+    const struct cmn_gradients *g = &t->gradients;
+    double larger = (double)cmn_training_step_images(t) / c->step_images;
+    float *at = c->pack[CMN_PACK_MOMENTS];
+
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *x = &g->tensor[i];
+        if (is_of(x, CMN_PACK_MOMENTS)) {
+            int square = x->name[strlen(x->name) - 1] == 'v';
+            float scale = (float)(square ? larger * larger : larger);
+            for (size_t k = 0; k < x->n; k++) {
+                *at++ *= scale;
+            }
+        }
+    }
+}
+
 int cmn_training_unpack(struct cmn_training *t)
 {
+    if (!t->checkpoint->by.same && t->checkpoint->step_images > 0) {
+        rescale_moments(t);
+    }
     for (int k = 0; k < CMN_PACKS; k++) {
         if (copy(t, k, 1)) {
             return -1;

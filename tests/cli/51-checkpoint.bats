@@ -96,6 +96,7 @@ trains_on() {
     end_cfg 10 linear '[softmax]' >cifar.cfg
     make_text
     text_cfg gru max_batches=10 >gru.cfg
+    text_cfg lstm max_batches=10 >lstm.cfg
     goes_on 2 4 yolo detector train data.data yolo.cfg
     goes_on 2 4 grid yolo train grid.cfg -data data.data
     goes_on 1 4 grid coco train grid.cfg -data data.data
@@ -106,6 +107,7 @@ trains_on() {
     goes_on 1 4 super super train super.cfg -data data.data
     goes_on 2 4 cifar cifar train cifar.cfg -data cifar.data
     goes_on 2 4 gru rnn train gru.cfg -data text.data
+    goes_on 2 4 lstm rnn train lstm.cfg -data text.data
 }
 
 # until FILE ARGUMENTS...: a training on 2 ranks, killed as soon as FILE is there.
@@ -201,6 +203,24 @@ until_there() {
     run_on 4 "${words[@]}" # 8 iterations of 48 images are 4 of 96
     grep 'goes on from out/mlp-8.checkpoint, iteration 4' train.log
     [[ $(seen out/mlp.weights) -eq $((6 * 96)) && ! -e out/mlp-8.checkpoint && -e out/mlp-6.checkpoint ]]
+}
+
+# Each image is the same, so the sum over a step is as many times one gradient as the step has images, and Adam's updates are the same
+# whatever that number is.
+@test "per_rank with Adam, 3 ranks and then 1: updates go on as large as they were" {
+    mapfile -t all < <(head -n 1 train.list)
+    for ((i = 0; i < 240; i++)); do echo "${all[0]}"; done >train.list
+    mlp_cfg batch=24 max_batches=12 adam=1 learning_rate=.001 decay=0 >mlp.cfg
+    mapfile -t words < <(classifier mlp -cmn_batch per_rank -cmn_checkpoint 1000)
+    run_on 1 "${words[@]}"
+    mv out/mlp.weights whole.weights
+    sed -i 's/max_batches=.*/max_batches=6/' mlp.cfg
+    run_on 3 "${words[@]}" -clear
+    sed -i 's/max_batches=.*/max_batches=24/' mlp.cfg
+    run_on 1 "${words[@]}" # 6 iterations of 72 images are 18 of 24
+    grep 'goes on from out/mlp-6.checkpoint, iteration 18' train.log
+    dd if=out/mlp.weights of=whole.weights bs=20 count=1 conv=notrunc status=none # only how many images were seen differs
+    assert_close whole.weights out/mlp.weights 1e-5
 }
 
 @test "two cfgs whose names are one up to the first dot: it is said whose checkpoint that is" {
