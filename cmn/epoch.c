@@ -187,9 +187,10 @@ static void notice_stop(struct cmn_training *t)
     s->stop_signal = t->interrupts > 0 ? SIGINT : SIGTERM;
     t->net->max_batches = (int)get_current_batch(t->net);
     cmn_report_clear(t->report);
-    cmn_say("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
-            "saved",
-            s->stop_signal, t->first_step + t->steps);
+    /* cmn-run asks until it hears this. */
+    cmn_warn("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
+             "saved",
+             s->stop_signal, t->first_step + t->steps);
 }
 
 /* Darknet's own update, if there was one. */

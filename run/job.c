@@ -15,6 +15,7 @@ enum {
     LINE = 1024,
     AGAIN_MS =
         1000, /* stop signals within this time are one: a shell's Ctrl-C, and a batch system's, often come twice */
+    ASK_MS = 2000,
     /* After a last word of a rank all should be over within ten seconds, or when mpiexec has noticed which machine is gone. Where it has
      * already written to that machine it waits until TCP gives up, a quarter of an hour. */
     END_MS = 20000,
@@ -29,6 +30,7 @@ struct job {
     size_t n;
     int stops;         /* signals passed on */
     long long stopped; /* when, in ms */
+    long long asked;   /* when SIGUSR1 was sent last */
     long long fault;   /* when the first word of a fault came, 0: none has */
 };
 
@@ -100,7 +102,19 @@ static void pass_stop(struct job *j)
     cmn_journal_say("stop", "signal %d (%s): %s", cmn_events_stop(), strsignal(cmn_events_stop()),
                     what[j->stops]);
     kill(j->pid, with[j->stops++]);
-    j->stopped = now;
+    j->stopped = j->asked = now;
+}
+
+/* mpiexec drops SIGUSR1 while it starts the ranks, without a word: it is sent until the ranks say that they have heard it. A rank that is
+ * too young to know the signal dies of it, and loses nothing. */
+static void ask_again(struct job *j)
+{
+    long long now = milliseconds();
+
+    if (j->stops == 1 && !j->facts->heard && !j->fault && now - j->asked >= ASK_MS) {
+        kill(j->pid, SIGUSR1);
+        j->asked = now;
+    }
 }
 
 static void pass_signals(struct job *j, int found)
@@ -142,6 +156,7 @@ static void watch(struct job *j, int fd, int *status)
         if (found & CMN_READABLE) {
             open = pass_on(j, fd);
         }
+        ask_again(j);
         end_what_hangs(j);
     }
     /* Processes that outlive mpiexec may hold the other end. */

@@ -242,9 +242,11 @@ static int decide(struct run *r, const struct cmn_facts *facts, const struct cmn
         return v->status;
     }
     if (v->end == CMN_STOPPED) {
-        /* Whom mpiexec had to kill says nothing; a rank that could not save does. */
-        return cmn_events_stop() && (v->status >= 128 || !facts->word[0]) ? 128 + cmn_events_stop()
-                                                                          : v->status;
+        /* Whom mpiexec had to kill, or our own signal, says nothing; a rank that could not save does. */
+        return cmn_events_stop() &&
+                       (v->status >= 128 || facts->signal == SIGUSR1 || !facts->word[0])
+                   ? 128 + cmn_events_stop()
+                   : v->status;
     }
     count(r, facts, v);
     fprintf(stderr, "cmn-run: %s\n", v->what);

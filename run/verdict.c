@@ -72,6 +72,7 @@ int cmn_facts_line(struct cmn_facts *f, const char *line)
                      strstr(line, "fork a new process via the \"execve\" system call");
     f->stalled |= strstr(line, " in: the start of MPI") != NULL;
     f->still |= strstr(line, " writes checkpoints of ") != NULL;
+    f->heard |= !strncmp(line, "cmn: asked to stop", strlen("cmn: asked to stop"));
     if (!strncmp(line, "cmn[rank ", 9) && !f->word[0]) {
         snprintf(f->word, sizeof f->word, "%s", line);
     }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # shellcheck disable=SC2030,SC2031,SC2154  # tests are functions that shellcheck takes for subshells
+# shellcheck disable=SC2016  # lines for a stand-in
 # cmn-run: when it starts a job again, and from what. The first tests run over a stand-in for mpiexec, which ends as it is told, then
 # come real jobs, and faults in real trainings (tests/soak.sh).
 
@@ -146,6 +147,18 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     grep -Eq 'loss +status 137: .*: cmn\[rank 0@a\] nothing came' cmn-run.log
 }
 
+@test "a stop that mpiexec drops, as while it starts the ranks, is asked again until the ranks have heard it" {
+    # Twice it is dropped; then there would be time for two more.
+    export SLOW
+    stand_in 'heard() { n=$((n + 1)); echo USR1 >>heard; ((n < 3)) || echo "cmn: asked to stop (signal 15)" >&2; }; n=0; trap heard USR1; kill -TERM $PPID; for ((i = 0; i < 50 * SLOW && n < 3; i++)); do sleep 0.5; done; for ((i = 0; i < 10; i++)); do sleep 0.5; done; exit 143' 'exit 0'
+    restarts 143 1 -n 2 "${train[@]}"
+    [[ $(grep -c USR1 heard) -eq 3 ]]
+    [[ $(grep -c 'asked to save' cmn-run.log) -eq 1 ]]
+    # A rank that does not know the signal yet dies of it; the others miss it.
+    stand_in 'trap : USR1; kill -INT $PPID; sleep 1; echo "mpiexec noticed that process rank 1 with PID 7 on node b exited on signal 10 (User defined signal 1)." >&2; echo "cmn[rank 0@a] rank 1 is lost" >&2; exit 75' 'exit 0'
+    restarts 130 1 -n 2 "${train[@]}"
+}
+
 @test "-clear starts over until there is a checkpoint, and not again" {
     stand_in "$lost" "echo 'cmn: first checkpoint on the disk: out/x-5.checkpoint' >&2; $lost" "$(from 5)exit 0"
     restarts 0 3 -n 2 "${train[@]}" -clear
@@ -233,7 +246,7 @@ set -u
 me=rank-$OMPI_COMM_WORLD_RANK
 trap 'echo INT >>$me' INT
 trap 'echo TERM >>$me' TERM
-trap 'echo USR1 >>$me; sleep 1.2; echo saved >>$me; trap : TERM; until grep -q saved rank-0 && grep -q saved rank-1; do sleep 0.05; done; exit 143' USR1
+trap 'echo USR1 >>$me; echo "cmn: asked to stop (signal 15)" >&2; sleep 1.2; echo saved >>$me; trap : TERM; until grep -q saved rank-0 && grep -q saved rank-1; do sleep 0.05; done; exit 143' USR1
 echo "$$" >$me.pid
 for ((i = 0; i < 300; i++)); do sleep 0.1; done
 END
@@ -264,6 +277,35 @@ gone() {
         grep -Eq 'stop .*asked to save' cmn-run.log
         [[ $(grep -c 'start   ' cmn-run.log) -eq 1 ]]
     done
+}
+
+# training ARGUMENTS...: starts cmn-run over a real training without an end, in the background.
+training() {
+    small_data 240 20
+    mlp_cfg batch=24 max_batches=2000000 >mlp.cfg
+    mpi=("${mpiexec[@]:1}")
+    "$CMN_RUN" -n 2 -mpi "${mpi[*]}" -- "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_validate 0 "$@" >run.out 2>run.err 3>&- &
+    started=$!
+}
+
+@test "a stop in the first moments of a training, wherever it is by then" {
+    for delay in 0.05 0.2; do
+        training -cmn_checkpoint 100000
+        sleep "$delay"
+        kill -TERM "$started"
+        wait_for 'the end' gone "$started"
+        status=0
+        wait "$started" || status=$?
+        [[ $status -eq 143 ]]
+    done
+}
+
+@test "cmn_report=quiet: that a training has heard the stop is said all the same" {
+    training -cmn_checkpoint 5 -cmn_report quiet
+    wait_for 'a checkpoint' compgen -G 'out/*.checkpoint'
+    kill -TERM "$started"
+    wait "$started" || true
+    [[ $(grep -c '^cmn: asked to stop' run.err) -eq 1 ]]
 }
 
 @test "Ctrl-C in a real terminal reaches the ranks once" {
