@@ -19,6 +19,79 @@ static int signals = -1;
 static int stop;
 static sigset_t before; /* what was blocked when we were started: our processes get that again */
 
+/* Children that are older than us: those of a script that ended with `exec cmn-run`. A number may be given again, so they have two. */
+static struct foreign {
+    int pid;
+    unsigned long long began;
+} * foreign;
+static size_t n_foreign;
+
+static FILE *children(void)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "/proc/self/task/%d/children", (int)getpid());
+    return fopen(name, "r");
+}
+
+/* When the process began, as /proc/PID/stat has it behind its name, and in which group it is; 0 when it is gone. */
+static unsigned long long process_began(int pid, int *group)
+{
+    char name[64], text[1024], *end;
+    unsigned long long began = 0;
+    FILE *file;
+
+    snprintf(name, sizeof name, "/proc/%d/stat", pid);
+    file = fopen(name, "r");
+    if (!file) {
+        return 0;
+    }
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    end = strrchr(text, ')');
+    /* The 3rd field follows the name; the group is the 5th, the beginning the 22nd. */
+    if (!end || sscanf(end,
+                       ") %*s %*s %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+                       "%*s %*s %llu",
+                       group, &began) != 2) {
+        return 0;
+    }
+    return began;
+}
+
+static int remember_foreign(void)
+{
+    FILE *list = children();
+    int pid, group, result = 0;
+
+    while (list && !result && fscanf(list, "%d", &pid) == 1) {
+        struct foreign *more = realloc(foreign, (n_foreign + 1) * sizeof *more);
+        result = more ? 0 : cmn_run_fail("out of memory");
+        if (more) {
+            foreign = more;
+            foreign[n_foreign++] = (struct foreign){pid, process_began(pid, &group)};
+        }
+    }
+    if (list) {
+        fclose(list);
+    }
+    return result;
+}
+
+/* What foreign children leave behind becomes ours, too. It is in our own process group, in which nothing of a job ever is. */
+static int is_foreign(int pid)
+{
+    int group = 0;
+    unsigned long long began = process_began(pid, &group);
+
+    for (size_t i = 0; i < n_foreign; i++) {
+        if (foreign[i].pid == pid && foreign[i].began == began) {
+            return 1;
+        }
+    }
+    return group == (int)getpgrp();
+}
+
 int cmn_events_open(void)
 {
     static const int wanted[] = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP,
@@ -37,7 +110,7 @@ int cmn_events_open(void)
     if (signals < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) {
         return cmn_run_fail("signals cannot be awaited: %s", strerror(errno));
     }
-    return 0;
+    return remember_foreign();
 }
 
 static int read_signals(void)
@@ -140,18 +213,19 @@ int cmn_process_ended(pid_t pid, int *status)
     return waitpid(pid, status, WNOHANG) == pid;
 }
 
-/* Signals each child that is left; returns how many there are. */
+/* Signals each child that a job has left; returns how many there are. */
 static int each_child(int signal_number)
 {
-    char name[64];
     FILE *list;
     int pid, n = 0;
 
     while (waitpid(-1, NULL, WNOHANG) > 0) {
     }
-    snprintf(name, sizeof name, "/proc/self/task/%d/children", (int)getpid());
-    list = fopen(name, "r");
+    list = children();
     while (list && fscanf(list, "%d", &pid) == 1) {
+        if (is_foreign(pid)) {
+            continue;
+        }
         n++;
         if (signal_number) {
             kill(pid, signal_number);

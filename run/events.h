@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-/* Once, before the first process is started. Processes that lose their parent become ours. 0, or -1 after saying why. */
+/* Once, before the first process is started. Processes that lose their parent become ours; children that are there already are left alone. 0, or -1 after saying why. */
 int cmn_events_open(void);
 
 enum { CMN_READABLE = 1, CMN_CHILD = 2, CMN_STOP = 4, CMN_PAUSE = 8, CMN_CONTINUE = 16 };

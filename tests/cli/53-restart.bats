@@ -159,6 +159,31 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     restarts 130 1 -n 2 "${train[@]}"
 }
 
+@test "background jobs of a script that ends with exec cmn-run are left alone" {
+    # The second one is in a process group of its own, the third becomes a child of cmn-run when its parent ends.
+    cat >script <<'END'
+set -m
+sleep 300 &
+echo $! >>others
+set +m
+sleep 300 &
+echo $! >>others
+(sleep 300 & echo $! >>others; sleep 1) &
+exec "$@"
+END
+    stand_in 'sleep 2; (sleep 299 & echo $! >left); exit 1'
+    status=0
+    PATH=$PWD/fake:$PATH timeout --kill-after=5 $((60 * SLOW)) bash script "$CMN_RUN" -n 2 "${train[@]}" 3>&- || status=$?
+    cat cmn-run.log
+    started="$(xargs <others) $(<left)"
+    [[ $status -eq 1 && $(wc -l <others) -eq 3 ]]
+    for pid in $(<others); do
+        ! gone "$pid" || return 1
+    done
+    gone "$(<left)"
+    grep -Eq 'left +1 process' cmn-run.log
+}
+
 @test "-clear starts over until there is a checkpoint, and not again" {
     stand_in "$lost" "echo 'cmn: first checkpoint on the disk: out/x-5.checkpoint' >&2; $lost" "$(from 5)exit 0"
     restarts 0 3 -n 2 "${train[@]}" -clear
