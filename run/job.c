@@ -42,22 +42,43 @@ static long long milliseconds(void)
     return (long long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* The line without what stands before its text: control sequences, as a progress bar on a terminal leaves them, and what mpiexec's
+ * --tag-output puts there, "[1,0]<stderr>:". */
+static const char *text_of(const char *line)
+{
+    for (;;) {
+        int skip = 0;
+        if (!strncmp(line, "\033[", 2)) {
+            skip = 2 + (int)strspn(line + 2, "0123456789:;<=>? ");
+            skip += line[skip] != '\0';
+        } else {
+            sscanf(line, "[%*d,%*d]<stderr>:%n", &skip);
+        }
+        if (!skip) {
+            return line;
+        }
+        line += skip;
+    }
+}
+
 /* What has come so far is a line, or so much of one as anybody needs. */
 static void take_line(struct job *j)
 {
     const int named = j->facts->word[0] || j->facts->signal || j->facts->daemon;
+    const char *text;
 
     j->line[j->n] = '\0';
     j->n = 0;
-    if (cmn_facts_line(j->facts, j->line)) {
-        cmn_journal("said", "%s", j->line);
+    text = text_of(j->line);
+    if (cmn_facts_line(j->facts, text)) {
+        cmn_journal("said", "%s", text);
     }
     if (j->facts->resume[0]) {
         cmn_journal("resume", "%s", j->facts->resume);
         j->facts->resume[0] = '\0';
     }
     if (!named && (j->facts->word[0] || j->facts->signal || j->facts->daemon)) {
-        cmn_journal("fault", "%s", j->line); /* the first word of it, when it comes */
+        cmn_journal("fault", "%s", text); /* the first word of it, when it comes */
         j->fault = milliseconds();
     }
 }

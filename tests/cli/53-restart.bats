@@ -159,6 +159,15 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     restarts 130 1 -n 2 "${train[@]}"
 }
 
+@test "lines are known behind what a terminal and mpiexec --tag-output put before them" {
+    stand_in 'printf "\r\033[Kcmn[rank 0@a] nothing came from rank 2\n" >&2; exit 75' \
+        'printf "\r\033[K[1,0]<stderr>:\033[1;31mcmn: goes on from out/x-10.checkpoint, iteration 10\n[1,1]<stderr>:cmn[rank 1@b] gone\n" >&2; exit 75' 'exit 0'
+    restarts 0 3 -n 2 "${train[@]}"
+    grep -Eq 'fault +cmn\[rank 0@a\] nothing came from rank 2$' cmn-run.log
+    grep -Eq 'resume +from out/x-10.checkpoint, iteration 10$' cmn-run.log
+    grep -Eq 'loss +status 75: .*cmn\[rank 1@b\] gone$' cmn-run.log
+}
+
 @test "background jobs of a script that ends with exec cmn-run are left alone" {
     # The second one is in a process group of its own, the third becomes a child of cmn-run when its parent ends.
     cat >script <<'END'
