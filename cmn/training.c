@@ -30,8 +30,7 @@ static int meet(const struct cmn_training *t)
 int cmn_training_attach(struct cmn_training *t, const char *cfg)
 {
     struct cmn_session *s = t->session;
-    char *name, *text;
-    int result;
+    char *name;
 
     t->w = t->net->w;
     t->h = t->net->h;
@@ -54,13 +53,8 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
     if (meet(t)) { /* weights that ranks have in common are filled by one of them, and then sent */
         return -1;
     }
-    text = cmn_files_cfg_text(cfg);
-    if (!text) {
-        return -1;
-    }
-    result = cmn_gradients_compare(&t->gradients, t->net, text, &s->topology);
-    free(text);
-    if (result) {
+    t->cfg_text = cmn_files_cfg_text(cfg);
+    if (!t->cfg_text || cmn_gradients_compare(&t->gradients, t->net, t->cfg_text, &s->topology)) {
         return -1;
     }
     return cmn_gradients_broadcast(&t->gradients, t->net, &s->topology) || meet(t) ||
@@ -88,6 +82,8 @@ void cmn_training_detach(struct cmn_training *t)
     cmn_trace_close(t->trace);
     free(t->layer);
     free(t->statistics);
+    free(t->cfg_text);
+    t->cfg_text = NULL;
     t->statistics = NULL;
     t->norm = NULL;
     t->trace = NULL;

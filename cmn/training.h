@@ -24,6 +24,7 @@ struct cmn_training {
     struct network *net;
     char name[256];                /* of the cfg, without folder and extension */
     char cfg[256];                 /* the same with its extension: names end at their first dot */
+    char *cfg_text;                /* its lines, without blanks and comments */
     char json[2 * CMN_TEXT];       /* file of the log */
     int total, local, offset;      /* images of a pass: all ranks, this one, ranks before it */
     int sequences, first_sequence; /* local and offset as the cfg counts: without its time_steps */

@@ -148,7 +148,8 @@ static int collect(struct cmn_training *t, int row_made)
     }
     if (!kept || add_text(to, "identity", cmn_training_identity(t)) ||
         add_text(to, "numbers", cmn_training_numbers(t, row_made)) ||
-        cmn_snapshot_add(to, "layout", CMN_NO_RANK, c->layout, strlen(c->layout))) {
+        cmn_snapshot_add(to, "layout", CMN_NO_RANK, c->layout, strlen(c->layout)) ||
+        cmn_snapshot_add(to, "cfg", CMN_NO_RANK, t->cfg_text, strlen(t->cfg_text))) {
         say_not_written(t, cmn_reason());
         cmn_snapshot_free(to);
         return 0;

@@ -5,6 +5,7 @@
 
 #include "darknet.h"
 
+#include "cfg_changes.h"
 #include "log.h"
 #include "training_checkpoint.h"
 
@@ -185,4 +186,58 @@ int cmn_training_fits(const struct cmn_training *t, const char *identity, const 
 out:
     free(here);
     return result;
+}
+
+/* ---- what people are told ---- */
+
+/* What may not differ is refused; the rest of the cfg is people's affair, and said. */
+static void tell_changes(const struct cmn_training *t)
+{
+    const struct cmn_checkpointing *c = t->checkpoint;
+    size_t bytes = 0;
+    const char *section = cmn_checkpoint_section(c->file, "cfg", CMN_NO_RANK, &bytes);
+    char *there = section ? strndup(section, bytes) : NULL, changes[768];
+
+    if (there && cmn_cfg_changes(there, t->cfg_text, changes, sizeof changes)) {
+        cmn_warn("the cfg has changed since: %s. Where that is another training, start over with "
+                 "-clear, or give it another backup folder",
+                 changes);
+    }
+    free(there);
+}
+
+void cmn_training_tell_origin(struct cmn_training *t)
+{
+    struct cmn_checkpointing *c = t->checkpoint;
+    char value[sizeof t->cfg];
+
+    if (!c || !c->file) {
+        return;
+    }
+    cmn_warn("goes on from %s, iteration %zu", cmn_checkpoint_path(c->file),
+             get_current_batch(t->net));
+    /* Darknet cuts names at their first dot: my.v2.cfg finds the checkpoints of my.v1.cfg. */
+    cmn_identity_value(c->identity, "cfg", value, sizeof value);
+    if (value[0] && strcmp(value, t->cfg)) {
+        cmn_warn("it was written with %s, and this is %s: where that is another training, start "
+                 "over with -clear, or give it another backup folder",
+                 value, t->cfg);
+    }
+    tell_changes(t);
+    if (t->weights_given) {
+        cmn_warn("the weights file of the command line is not used: the checkpoint has newer ones; "
+                 "-clear starts over");
+    }
+    if (!c->by.same) {
+        cmn_warn("%d ranks wrote it: momentum is their sum; what each of them kept for itself is "
+                 "dropped (random numbers of dropout, what codecs have not sent yet, a step of "
+                 "double buffering)",
+                 c->by.ranks);
+    } else if (!c->by.alike) {
+        cmn_warn("it was written by communicator %s, or on other nodes: sums may differ in their "
+                 "last bits, and what codecs have not sent yet is dropped",
+                 cmn_identity_value(c->identity, "communicator", value, sizeof value));
+    }
+    cmn_checkpoint_free(c->file);
+    c->file = NULL;
 }

@@ -11,7 +11,7 @@ setup() {
 # Includes point one way: each file of cmn/ may name headers of its own level and of those below.
 level_of() {
     case $1 in
-        average_precision.* | clocks.* | commands.* | device.* | kernels.* | options.* | log.* | memory.* | random.* | sums.* | terminal.* | timeline.* | topology.* | vectors.* | watch.* | watch_[!sn]*.* | watch_stack.*) echo 1 ;;
+        average_precision.* | cfg_changes.* | clocks.* | commands.* | device.* | kernels.* | options.* | log.* | memory.* | random.* | sums.* | terminal.* | timeline.* | topology.* | vectors.* | watch.* | watch_[!sn]*.* | watch_stack.*) echo 1 ;;
         buckets.* | pieces.* | transports/* | codecs/*) echo 2 ;;
         choose.* | communicator.h | communicators/* | flow.* | groups.*) echo 3 ;;
         alike.* | aside.* | files.* | world.* | images.* | output.* | scatter.* | report/*) echo 3 ;;

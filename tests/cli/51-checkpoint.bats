@@ -235,6 +235,23 @@ until_there() {
     grep '^cmn: it was written with mlp.a.cfg, and this is mlp.b.cfg: .*-clear' train.log
 }
 
+@test "what has changed in the cfg since is said" {
+    mlp_cfg batch=24 max_batches=3 >changed.cfg
+    words=(classifier train small.data changed.cfg -cmn_validate 0 -cmn_checkpoint 3)
+    run_on 2 "${words[@]}"
+    sed -i 's/^max_batches=.*/max_batches=6/; s/^learning_rate=.*/learning_rate = .01/; s/^momentum=0.9/momentum=.90/' changed.cfg
+    run_on 2 "${words[@]}"
+    grep 'goes on from' train.log
+    run ! grep 'has changed' train.log
+    sed -i 's/^max_batches=.*/max_batches=9/; s/^momentum=.*/momentum=.5/; s/^activation=relu/activation=leaky/; s/^decay=.*//' changed.cfg
+    echo 'temperature = 5' >>changed.cfg
+    run_on 2 "${words[@]}" -cmn_report quiet
+    grep -F 'the cfg has changed since: [net] ' train.log
+    grep -E '\[net\] momentum was (0\.9|\.90), is \.5' train.log
+    grep -E '\[net\] decay was 0\.0005, is not set' train.log
+    grep -E '\[connected\] activation of layer 0 was relu, is leaky; and 1 more\. Where that is another training' train.log
+}
+
 @test "damaged ones, -clear, a weights argument, and what does not belong together" {
     bn_cfg >bn.cfg
     mapfile -t words < <(classifier bn -cmn_checkpoint 3)
