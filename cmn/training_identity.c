@@ -209,13 +209,19 @@ static void tell_changes(const struct cmn_training *t)
 void cmn_training_tell_origin(struct cmn_training *t)
 {
     struct cmn_checkpointing *c = t->checkpoint;
+    size_t now = get_current_batch(t->net);
     char value[sizeof t->cfg];
 
     if (!c || !c->file) {
         return;
     }
-    cmn_warn("goes on from %s, iteration %zu", cmn_checkpoint_path(c->file),
-             get_current_batch(t->net));
+    if (cmn_checkpoint_iteration(c->file) == (long)now) {
+        cmn_warn("goes on from %s, iteration %zu", cmn_checkpoint_path(c->file), now);
+    } else {
+        cmn_warn("goes on from %s, iteration %zu: a step has another number of images now, and "
+                 "iterations are counted anew from the images seen",
+                 cmn_checkpoint_path(c->file), now);
+    }
     /* Darknet cuts names at their first dot: my.v2.cfg finds the checkpoints of my.v1.cfg. */
     cmn_identity_value(c->identity, "cfg", value, sizeof value);
     if (value[0] && strcmp(value, t->cfg)) {
@@ -229,10 +235,10 @@ void cmn_training_tell_origin(struct cmn_training *t)
                  "-clear starts over");
     }
     if (!c->by.same) {
-        cmn_warn("%d ranks wrote it: momentum is their sum; what each of them kept for itself is "
-                 "dropped (random numbers of dropout, what codecs have not sent yet, a step of "
-                 "double buffering)",
-                 c->by.ranks);
+        cmn_warn("%d rank%s wrote it: what they had together is taken over, and what one kept for "
+                 "itself is dropped (random numbers of dropout, what a codec had not sent yet, a "
+                 "step of double buffering)",
+                 c->by.ranks, c->by.ranks == 1 ? "" : "s");
     } else if (!c->by.alike) {
         cmn_warn("it was written by communicator %s, or on other nodes: sums may differ in their "
                  "last bits, and what codecs have not sent yet is dropped",
