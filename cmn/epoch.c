@@ -251,6 +251,35 @@ static int tell(struct cmn_training *t, int with_validation, int regular, int la
     return 0;
 }
 
+int cmn_training_owed(struct cmn_training *t)
+{
+    const struct network *net = t->net;
+    size_t inputs = (size_t)net->inputs * (size_t)net->batch;
+    size_t truths = (size_t)net->truths * (size_t)net->batch;
+    float *kept;
+
+    if (!t->validation_owed) {
+        return 0;
+    }
+    t->validation_owed = 0;
+    /* The trainer has handed over the first images, and a validation may resize the network. */
+    kept = malloc((inputs + truths + 1) * sizeof *kept);
+    if (!kept) {
+        return cmn_fail("out of memory");
+    }
+    memcpy(kept, net->input, inputs * sizeof *kept);
+    memcpy(kept + inputs, net->truth, truths * sizeof *kept);
+    if (tell(t, t->session->options.validate && cmn_training_validates(t), 1, 0)) {
+        free(kept);
+        return -1;
+    }
+    memcpy(net->input, kept, inputs * sizeof *kept);
+    memcpy(net->truth, kept + inputs, truths * sizeof *kept);
+    free(kept);
+    t->left = cmn_clock(); /* or it would count as loading */
+    return 0;
+}
+
 /* What a checkpoint holds is that of a run which does not end here: it is collected before the ranks settle. */
 static int settle(struct cmn_training *t, int last, int regular)
 {
@@ -293,8 +322,10 @@ static int step_done(struct cmn_training *t)
     t->row_due |=
         epoch_ended || (o->report_every && (t->first_step + t->steps) % o->report_every == 0);
     validation_due = validation_due && cmn_training_validates(t);
+    /* Who asks to stop is not kept waiting for it: the run that goes on makes this row. */
+    t->validation_owed = validation_due && s->stop_signal;
     /* With local steps and double buffering a row waits for sums of which it can tell. */
-    regular = validation_due || (t->row_due && t->sums.images > 0);
+    regular = !t->validation_owed && (validation_due || (t->row_due && t->sums.images > 0));
     if (settle(t, last, regular)) {
         return -1;
     }

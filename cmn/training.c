@@ -139,7 +139,7 @@ static int start(struct cmn_training *t)
     if (s->topology.rank == 0 && cmn_training_report(t)) {
         return -1;
     }
-    return cmn_training_timeline(t);
+    return cmn_training_timeline(t) || cmn_training_owed(t) ? -1 : 0;
 }
 
 int cmn_training_pass(struct cmn_training *t)

@@ -50,6 +50,7 @@ struct cmn_training {
     float mean_loss, lr; /* of the last step; the loss over all ranks */
     int stepped;         /* an update happened in this batch */
     int row_due, verify_due;
+    int validation_owed;            /* the run was stopped where its row was to have one */
     float interrupts, terminations; /* wishes to stop that have come with the tallies */
     long steps, first_step;         /* updates, and their number when training began */
     long epoch;                     /* whole passes over the list, as of the last step */
@@ -116,6 +117,9 @@ int cmn_training_norm(struct cmn_training *t, enum cmn_direction way, float *mea
 int cmn_training_timeline(struct cmn_training *t);
 /* Local (epoch.c). What this rank has to do while weights are saved, since save_began, is done: takes back what was lent. */
 int cmn_training_saved(struct cmn_training *t);
+/* Collective (epoch.c). The training goes on, and its first images lie in the network: makes the row that the run before owes, if it
+ * does. */
+int cmn_training_owed(struct cmn_training *t);
 /* Collective (training_averages.c). The network gets what all ranks together have: statistics merged, and with local steps the mean of
  * the weights. Nothing may train until take_back (local), which gives each rank its own again. */
 int cmn_training_lend(struct cmn_training *t);

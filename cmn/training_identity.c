@@ -100,6 +100,7 @@ char *cmn_training_numbers(const struct cmn_training *t, int row_made)
     fprintf(out, "width = %d\nheight = %d\n", t->net->w, t->net->h);
     fprintf(out, "row_at = %ld\nrow_due = %d\nverify_due = %d\n", row_made ? iteration : t->row_at,
             row_made ? 0 : t->row_due, t->verify_due);
+    fprintf(out, "validation_owed = %d\nlr = %.9g\n", t->validation_owed, (double)t->lr);
     fprintf(out, "skipped = %ld\n", t->skipped);
     fprintf(out, "elapsed = %.6f\n", cmn_clock() - t->began);
     fclose(out);

@@ -203,6 +203,8 @@ static void take_numbers(struct cmn_training *t)
     t->row_at = (long)count(t, "row_at");
     t->row_due = (int)count(t, "row_due");
     t->verify_due = (int)count(t, "verify_due");
+    t->validation_owed = (int)count(t, "validation_owed");
+    t->lr = (float)number(t, "lr");
     t->skipped = (long)count(t, "skipped");
     c->step_images = number(t, "step_images");
     s->seed = count(t, "seed");

@@ -149,11 +149,12 @@ until_there() {
     [[ $bytes -gt 0 ]]
 }
 
-@test "a signal: a checkpoint of the last iteration; the training goes on from it" {
-    bn_cfg batch=2 max_batches=1000000 >bn.cfg # an epoch, at whose end ranks settle, has 60 iterations
+# stopped CFG WORDS...: a training on 2 ranks that gets SIGTERM after some iterations, and has no end of its own. Sets at, its last one.
+stopped() {
+    local cfg=$1 pid
+    shift
     export OMPI_MCA_odls_base_sigkill_timeout=3 # as in 50-faults
-    mapfile -t words < <(classifier bn -cmn_local_steps 4 -cmn_double_buffering 1 -cmn_checkpoint 1000000)
-    timeout --foreground --kill-after=15 $((60 * SLOW)) "${mpiexec[@]}" -n 2 "$DARKNET" "${words[@]}" -cmn >train.log 2>&1 3>&- &
+    timeout --foreground --kill-after=15 $((60 * SLOW)) "${mpiexec[@]}" -n 2 "$DARKNET" "$@" -cmn >train.log 2>&1 3>&- &
     pid=$!
     while ! grep -q '^8, ' train.log && kill -0 $pid; do
         sleep .1
@@ -161,7 +162,13 @@ until_there() {
     kill -TERM $pid
     wait $pid || true
     at=$(sed -n 's/.*the training ends after iteration \([0-9]*\),.*/\1/p' train.log)
-    [[ -s out/bn-$at.checkpoint ]]
+    [[ -s out/$cfg-$at.checkpoint ]]
+}
+
+@test "a signal: a checkpoint of the last iteration; the training goes on from it" {
+    bn_cfg batch=2 max_batches=1000000 >bn.cfg # an epoch, at whose end ranks settle, has 60 iterations
+    mapfile -t words < <(classifier bn -cmn_local_steps 4 -cmn_double_buffering 1 -cmn_checkpoint 1000000)
+    stopped bn "${words[@]}"
     end=$((at + 6))
     sed -i "s/max_batches=.*/max_batches=$end/" bn.cfg
     run_on 2 "${words[@]}"
@@ -169,6 +176,22 @@ until_there() {
     mv out/bn.weights parts.weights
     run_on 2 "${words[@]}" -clear
     cmp parts.weights out/bn.weights
+}
+
+@test "a signal in a step with a validation: the row is made when the training goes on" {
+    small_data 48 20
+    bn_cfg max_batches=1000000 >bn.cfg # each iteration ends an epoch
+    mapfile -t words < <(classifier bn -cmn_double_buffering 1 -cmn_checkpoint 1000000 -cmn_validate 1)
+    stopped bn "${words[@]}"
+    sed -i "s/max_batches=.*/max_batches=$((at + 3))/" bn.cfg
+    run_on 2 "${words[@]}"
+    grep "goes on from out/bn-$at.checkpoint, iteration $at" train.log
+    mv out/bn.weights parts.weights
+    rows bn >parts.rows
+    grep "\"iteration\":$at,.*validation" parts.rows
+    run_on 2 "${words[@]}" -clear
+    cmp parts.weights out/bn.weights
+    diff parts.rows <(rows bn)
 }
 
 @test "3 ranks, then 2, then 4: as one training with the same batch; per_rank counts on in images" {
