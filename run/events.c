@@ -166,6 +166,8 @@ static void become(char *const *argv, int output, int error, int tell, pid_t par
         _exit(1);
     }
     signal(SIGPIPE, SIG_DFL);
+    /* Outside the terminal's process group a line to it would stop the job where `stty tostop` is set. */
+    signal(SIGTTOU, SIG_IGN);
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 &&
         (output < 0 || dup2(output, STDOUT_FILENO) >= 0) &&

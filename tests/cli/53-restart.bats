@@ -168,6 +168,16 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     grep -Eq 'loss +status 75: .*cmn\[rank 1@b\] gone$' cmn-run.log
 }
 
+@test "a terminal with stty tostop does not stop the job" {
+    command -v script >/dev/null || skip 'script (bsdutils) is not installed'
+    stand_in 'echo a row of the table; exit 0'
+    command=$(printf '%q ' "$CMN_RUN" -n 2 "${train[@]}")
+    PATH=$PWD/fake:$PATH timeout $((30 * SLOW)) script -qec "stty tostop; $command" screen.txt </dev/null >/dev/null 3>&- || true
+    cat screen.txt
+    grep -q 'a row of the table' screen.txt
+    grep -Eq 'done +1 try, status 0' cmn-run.log
+}
+
 @test "background jobs of a script that ends with exec cmn-run are left alone" {
     # The second one is in a process group of its own, the third becomes a child of cmn-run when its parent ends.
     cat >script <<'END'
