@@ -1,12 +1,10 @@
 /* Which machines are there: cmn_hosts_ask() of hosts.h. */
 #include "hosts.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -73,8 +71,7 @@ static void read_why(const struct question *q, struct cmn_host *h)
 static void end(struct question *q)
 {
     if (q->pid > 0) {
-        kill(-q->pid, SIGKILL);
-        waitpid(q->pid, NULL, 0);
+        cmn_process_kill(q->pid);
     }
     if (q->output >= 0) {
         close(q->output);

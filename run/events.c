@@ -154,6 +154,55 @@ int cmn_events_stop(void)
     return stop;
 }
 
+/* What cmn_process_start() has started and nobody has asked about since it ended. */
+static struct started {
+    pid_t pid;
+    int ended, status;
+} * started;
+static size_t n_started, room_started;
+
+static int make_room(void)
+{
+    struct started *more;
+
+    if (n_started < room_started) {
+        return 0;
+    }
+    more = realloc(started, (2 * room_started + 1) * sizeof *more);
+    if (!more) {
+        return cmn_run_fail("out of memory");
+    }
+    started = more;
+    room_started = 2 * room_started + 1;
+    return 0;
+}
+
+static struct started *find_started(pid_t pid)
+{
+    struct started *s = started;
+
+    while (s < started + n_started && s->pid != pid) {
+        s++;
+    }
+    return s < started + n_started ? s : NULL;
+}
+
+/* Takes the status of all that has ended: nobody else does that for orphans. */
+static void take_ends(void)
+{
+    struct started *s;
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        s = find_started(pid);
+        if (s) {
+            s->ended = 1;
+            s->status = status;
+        }
+    }
+}
+
 /* In the new process; `tell` closes by itself when the program begins. */
 static void become(char *const *argv, int output, int error, int tell, pid_t parent)
 {
@@ -187,6 +236,9 @@ pid_t cmn_process_start(char *const *argv, int output, int error)
     pid_t parent = getpid(), pid;
     ssize_t n;
 
+    if (make_room()) {
+        return -1;
+    }
     if (pipe2(tell, O_CLOEXEC)) {
         return cmn_run_fail("a pipe cannot be had: %s", strerror(errno));
     }
@@ -207,12 +259,35 @@ pid_t cmn_process_start(char *const *argv, int output, int error)
         waitpid(pid, NULL, 0);
         return cmn_run_fail("%s cannot be started: %s", argv[0], strerror(why));
     }
+    started[n_started++] = (struct started){.pid = pid};
     return pid;
 }
 
 int cmn_process_ended(pid_t pid, int *status)
 {
-    return waitpid(pid, status, WNOHANG) == pid;
+    struct started *s;
+
+    take_ends();
+    s = find_started(pid);
+    if (!s || !s->ended) {
+        return 0;
+    }
+    *status = s->status;
+    *s = started[--n_started];
+    return 1;
+}
+
+void cmn_process_kill(pid_t pid)
+{
+    struct started *s = find_started(pid);
+
+    kill(-pid, SIGKILL);
+    if (s && !s->ended) {
+        waitpid(pid, NULL, 0);
+    }
+    if (s) {
+        *s = started[--n_started];
+    }
 }
 
 /* Signals each child that a job has left; returns how many there are. */
@@ -221,8 +296,7 @@ static int each_child(int signal_number)
     FILE *list;
     int pid, n = 0;
 
-    while (waitpid(-1, NULL, WNOHANG) > 0) {
-    }
+    take_ends();
     list = children();
     while (list && fscanf(list, "%d", &pid) == 1) {
         if (is_foreign(pid)) {

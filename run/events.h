@@ -23,8 +23,11 @@ int cmn_events_stop(void);
  * process id, or -1 after saying why. */
 pid_t cmn_process_start(char *const *argv, int output, int error);
 
-/* Whether it has ended; *status as of waitpid(). Takes the status of orphans, too. */
+/* Whether it has ended; *status as of waitpid(). Only once for each, then it is forgotten. Takes the status of orphans, too. */
 int cmn_process_ended(pid_t pid, int *status);
+
+/* Kills it with its process group, and forgets it. */
+void cmn_process_kill(pid_t pid);
 
 /* Blocking, up to `seconds`, then they are killed: processes on this machine that what we started has left behind. Returns how many had to be
  * killed. */

@@ -178,6 +178,15 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     grep -Eq 'done +1 try, status 0' cmn-run.log
 }
 
+@test "orphans of a job that have ended do not stay as zombies, while it runs and while machines are asked" {
+    # Twenty processes lose their parent and end, here and in the question.
+    stand_in '(for i in {1..20}; do (sleep 0.2 & echo $! >>orphans); done); sleep 5; for i in $(<orphans); do [[ ! -e /proc/$i ]] || echo $i >>zombies; done; exit 0'
+    sed -i 's/^if .* == true .*/&\n    (for i in {1..20}; do (sleep 0.2 \& echo $! >>orphans); done)/' fake/mpiexec
+    sed -i 's/^    exit 0$/    sleep 5; for i in $(<orphans); do [[ ! -e \/proc\/$i ]] || echo $i >>zombies; done; exit 0/' fake/mpiexec
+    restarts 0 1 -hosts a:2 "${train[@]}"
+    [[ $(wc -l <orphans) -eq 40 && ! -e zombies ]]
+}
+
 @test "background jobs of a script that ends with exec cmn-run are left alone" {
     # The second one is in a process group of its own, the third becomes a child of cmn-run when its parent ends.
     cat >script <<'END'
