@@ -20,6 +20,7 @@ enum {
      * already written to that machine it waits until TCP gives up, a quarter of an hour. */
     END_MS = 20000,
     KILL_MS = 5000,
+    REST_MS = 2000,
     LEFT_SECONDS = 10
 };
 
@@ -167,6 +168,22 @@ static void end_what_hangs(struct job *j)
     }
 }
 
+/* Once mpiexec has ended. Processes that outlive it may hold the other end, and write for ever. A stop that comes now is nobody's to be passed to, and
+ * counts after the try. */
+static void read_rest(struct job *j, int fd, int open)
+{
+    const long long until = milliseconds() + REST_MS;
+    int found = CMN_READABLE;
+
+    while (open && found && milliseconds() < until) {
+        found = cmn_events_wait(fd, 200);
+        if (found & CMN_READABLE) {
+            open = pass_on(j, fd);
+        }
+    }
+    take_line(j);
+}
+
 static void watch(struct job *j, int fd, int *status)
 {
     int open = 1;
@@ -180,11 +197,7 @@ static void watch(struct job *j, int fd, int *status)
         ask_again(j);
         end_what_hangs(j);
     }
-    /* Processes that outlive mpiexec may hold the other end. */
-    while (open && (cmn_events_wait(fd, 200) & CMN_READABLE)) {
-        open = pass_on(j, fd);
-    }
-    take_line(j);
+    read_rest(j, fd, open);
 }
 
 int cmn_job_run(char *const *argv, struct cmn_facts *facts, int *status)

@@ -187,6 +187,15 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     [[ $(wc -l <orphans) -eq 40 && ! -e zombies ]]
 }
 
+@test "a process that outlives mpiexec and writes for ever is ended, and a stop that comes meanwhile counts" {
+    writes='(for ((i = 0; i < 1000; i++)); do echo still here >&2; sleep 0.1; done) & '
+    stand_in "${writes}exit 1"
+    restarts 1 1 -n 2 "${train[@]}"
+    grep -Eq 'left +[12] process' cmn-run.log
+    stand_in "${writes}(sleep 1; kill -TERM \$PPID) & $lost" 'exit 0'
+    restarts 143 1 -n 2 "${train[@]}"
+}
+
 @test "background jobs of a script that ends with exec cmn-run are left alone" {
     # The second one is in a process group of its own, the third becomes a child of cmn-run when its parent ends.
     cat >script <<'END'
