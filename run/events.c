@@ -149,6 +149,16 @@ int cmn_events_wait(int fd, int milliseconds)
     return found;
 }
 
+int cmn_events_wait_alone(int fd, int milliseconds)
+{
+    int found = cmn_events_wait(fd, milliseconds);
+
+    if (found & CMN_PAUSE) {
+        raise(SIGSTOP);
+    }
+    return found;
+}
+
 int cmn_events_stop(void)
 {
     return stop;

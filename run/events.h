@@ -13,6 +13,9 @@ enum { CMN_READABLE = 1, CMN_CHILD = 2, CMN_STOP = 4, CMN_PAUSE = 8, CMN_CONTINU
  * (Ctrl-Z) or to continue, or so many milliseconds have passed (-1: for ever). Returns which of them. */
 int cmn_events_wait(int fd, int milliseconds);
 
+/* The same while no job runs that would have to pause, too: pauses by itself. */
+int cmn_events_wait_alone(int fd, int milliseconds);
+
 /* The first signal that asked to stop, or 0. */
 int cmn_events_stop(void);
 

@@ -176,7 +176,7 @@ static void read_rest(struct job *j, int fd, int open)
     int found = CMN_READABLE;
 
     while (open && found && milliseconds() < until) {
-        found = cmn_events_wait(fd, 200);
+        found = cmn_events_wait_alone(fd, 200);
         if (found & CMN_READABLE) {
             open = pass_on(j, fd);
         }

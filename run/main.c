@@ -57,7 +57,7 @@ static void sleep_a_second(void)
     long long begin = now();
 
     do {
-        cmn_events_wait(-1, 100);
+        cmn_events_wait_alone(-1, 100);
     } while (!cmn_events_stop() && now() - begin < 1000);
 }
 

@@ -189,11 +189,41 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
 
 @test "a process that outlives mpiexec and writes for ever is ended, and a stop that comes meanwhile counts" {
     writes='(for ((i = 0; i < 1000; i++)); do echo still here >&2; sleep 0.1; done) & '
-    stand_in "${writes}exit 1"
+    stand_in "${writes}sleep 1; exit 1"
     restarts 1 1 -n 2 "${train[@]}"
     grep -Eq 'left +[12] process' cmn-run.log
-    stand_in "${writes}(sleep 1; kill -TERM \$PPID) & $lost" 'exit 0'
+    stand_in "${writes}(sleep 2; kill -TERM \$PPID) & sleep 1; $lost" 'exit 0'
     restarts 143 1 -n 2 "${train[@]}"
+}
+
+state_is() {
+    grep -q "^State:.$2" "/proc/$1/status"
+}
+
+@test "Ctrl-Z stops cmn-run also while nothing runs: machines are asked, or awaited" {
+    stand_in 'exit 0'
+    echo b >machines
+    PATH=$PWD/fake:$PATH "$CMN_RUN" -hosts a:2,b:3 -wait 300 "${train[@]}" 2>run.err 3>&- &
+    started=$!
+    wait_for 'the wait' grep -qs 'gone .*waiting' cmn-run.log
+    kill -TSTP "$started"
+    wait_for 'its stop' state_is "$started" T
+    [[ ! -e tries ]]
+    : >machines
+    kill -CONT "$started"
+    wait "$started"
+    # A question that is not answered.
+    sed -i 's/^if .* == true .*/&\n    touch asked; sleep 15/' fake/mpiexec
+    PATH=$PWD/fake:$PATH "$CMN_RUN" -hosts a:2 "${train[@]}" 2>run.err 3>&- &
+    started=$!
+    wait_for 'the question' test -e asked
+    kill -TSTP "$started"
+    wait_for 'its stop' state_is "$started" T
+    kill -CONT "$started"
+    kill -TERM "$started"
+    status=0
+    wait "$started" || status=$?
+    [[ $status -eq 143 ]]
 }
 
 @test "background jobs of a script that ends with exec cmn-run are left alone" {
