@@ -1,6 +1,7 @@
 /* Which machines are there: cmn_hosts_ask() of hosts.h. */
 #include "hosts.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +37,9 @@ static int start(struct question *q, struct cmn_host *h, char *const *mpi_words)
     argv = calloc((size_t)n + 8, sizeof *argv);
     q->output = memfd_create("cmn-run", MFD_CLOEXEC);
     if (!argv || q->output < 0) {
+        cmn_run_fail("%s cannot be asked: %s", h->name, strerror(errno));
         free(argv);
-        return cmn_run_fail("out of memory");
+        return -1;
     }
     snprintf(place, sizeof place, "%s:1", h->name);
     argv[0] = "mpiexec";

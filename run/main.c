@@ -61,7 +61,8 @@ static void sleep_a_second(void)
     } while (!cmn_events_stop() && now() - begin < 1000);
 }
 
-/* 0 when there are machines to go on with; -1 when not, or when a signal asks to stop. */
+/* 0 when there are machines to go on with; 1 when, after a try, they could not be asked from here; -1 when there are none, or a signal asks to
+ * stop. */
 static int find_machines(struct run *r)
 {
     struct cmn_hosts *h = &r->options.hosts;
@@ -73,7 +74,7 @@ static int find_machines(struct run *r)
     }
     for (;;) {
         if (cmn_hosts_ask(h, r->options.mpi)) {
-            return -1;
+            return r->tries && !cmn_events_stop() ? 1 : -1;
         }
         if (!cmn_hosts_gone(h) || now() >= until) {
             break;
@@ -178,6 +179,15 @@ static void tell_ranks(struct run *r, int ranks)
     r->ranks = ranks;
 }
 
+/* What this machine lacks, such as room for a process, may be there again in a moment: once there was a try, it is a loss as others are. */
+static int not_started(struct cmn_facts *facts, struct cmn_verdict *v)
+{
+    cmn_facts_clear(facts);
+    *v = (struct cmn_verdict){CMN_LOST, LOST_STATUS, "another try could not be started"};
+    cmn_journal("loss", "%s", v->what);
+    return 0;
+}
+
 static int one_try(struct run *r, struct cmn_facts *facts, struct cmn_verdict *v)
 {
     const size_t room = (size_t)r->options.hosts.count * (CMN_HOST_NAME + 16) + 1;
@@ -205,7 +215,7 @@ static int one_try(struct run *r, struct cmn_facts *facts, struct cmn_verdict *v
     free(argv);
     free(hosts);
     if (result) {
-        return -1;
+        return r->tries > 1 ? not_started(facts, v) : -1;
     }
     after = cmn_command_look(&r->command);
     if (after.iteration >= 0 && memcmp(&after.time, &before.time, sizeof after.time)) {
@@ -288,10 +298,11 @@ static int run(struct run *r)
     int status = -1;
 
     while (status < 0) {
-        if (cmn_events_stop() || find_machines(r)) {
+        int found = cmn_events_stop() ? -1 : find_machines(r);
+        if (found < 0) {
             return cmn_events_stop() ? stopped_between() : r->tries ? LOST_STATUS : 1;
         }
-        if (one_try(r, &facts, &verdict)) {
+        if (found ? not_started(&facts, &verdict) : one_try(r, &facts, &verdict)) {
             cmn_journal("give-up", "it cannot be started");
             return 1;
         }

@@ -189,8 +189,8 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
 
 @test "a process that outlives mpiexec and writes for ever is ended, and a stop that comes meanwhile counts" {
     writes='(for ((i = 0; i < 1000; i++)); do echo still here >&2; sleep 0.1; done) & '
-    stand_in "${writes}sleep 1; exit 1"
-    restarts 1 1 -n 2 "${train[@]}"
+    stand_in "${writes}sleep 1; $lost" 'exit 0'
+    restarts 0 2 -n 2 "${train[@]}"
     grep -Eq 'left +[12] process' cmn-run.log
     stand_in "${writes}(sleep 2; kill -TERM \$PPID) & sleep 1; $lost" 'exit 0'
     restarts 143 1 -n 2 "${train[@]}"
@@ -224,6 +224,18 @@ state_is() {
     status=0
     wait "$started" || status=$?
     [[ $status -eq 143 ]]
+}
+
+@test "what cannot be started again for a moment is a loss, and not the end" {
+    [[ -z $SAN ]] || skip 'sanitizers open files of their own'
+    for place in '-n 2' '-hosts a:2'; do
+        # cmn-run has room for no further file after its first try, until it has said so.
+        stand_in "echo \$PPID >pid; prlimit --pid \$PPID --nofile=5:1024; $lost" 'exit 0'
+        (wait_for 'the loss' grep -qs 'loss .*could not be started' cmn-run.log && prlimit --pid "$(<pid)" --nofile=1024:1024) 3>&- &
+        # shellcheck disable=SC2086  # two words
+        restarts 0 2 $place "${train[@]}"
+        grep -Eq 'cmn-run: .* cannot be .*: Too many open files' run.err
+    done
 }
 
 @test "background jobs of a script that ends with exec cmn-run are left alone" {
