@@ -1,24 +1,16 @@
 #!/usr/bin/env bats
 # shellcheck disable=SC2030,SC2031,SC2154  # tests are functions that shellcheck takes for subshells
 # shellcheck disable=SC2016  # lines for a stand-in
-# cmn-run: when it starts a job again, and from what. The first tests run over a stand-in for mpiexec, which ends as it is told, then
-# come real jobs, and faults in real trainings (tests/soak.sh).
+# cmn-run: when it starts a job again, and from what. These tests run over a stand-in for mpiexec, which ends as it is told; real jobs
+# are in 53-restart-jobs.bats.
 
 load helpers
-
-CMN_RUN=$BUILD/bin/cmn-run
+load restart
 
 setup() {
     enter_folder
     lost='printf "%s\n" "mpiexec noticed that process rank 1 with PID 7 on node b exited on signal 9 (Killed)." >&2; exit 137'
     crash='printf "%s\n" "mpiexec noticed that process rank 1 with PID 7 on node b exited on signal 11 (Segmentation fault)." >&2; exit 139'
-}
-
-teardown() {
-    local pid
-    for pid in ${started:-}; do
-        kill -KILL "$pid" 2>/dev/null || true
-    done
 }
 
 # stand_in LINE...: an mpiexec that runs a line of bash for each try, in turn. `machines` lists those that do not answer.
@@ -69,18 +61,6 @@ refused() {
     cat run.err
     [[ $status -eq 1 && $(wc -l <run.err) -eq 1 && ! -e tries ]]
     grep -Eq -- "^cmn-run: $pattern" run.err
-}
-
-# wait_for WHAT COMMAND...
-wait_for() {
-    local i what=$1
-    shift
-    for ((i = 0; i < 200 * SLOW; i++)); do
-        ! "$@" || return 0
-        sleep 0.1
-    done
-    echo "waited in vain for: $what"
-    return 1
 }
 
 train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
@@ -337,120 +317,4 @@ END
         grep -qE "^ +$option " <<<"$output"
         grep -qE "^\| \`$option " "$REPO/docs/cmn-run.md"
     done
-}
-
-# ---- real jobs ----
-
-# job ARGUMENTS...: starts cmn-run over mpiexec in the background, each rank of it a script that says what it gets; waits until both
-# do. As in MPI_Finalize no rank ends before the others have saved.
-job() {
-    cat >rank <<'END'
-#!/bin/bash
-set -u
-me=rank-$OMPI_COMM_WORLD_RANK
-trap 'echo INT >>$me' INT
-trap 'echo TERM >>$me' TERM
-trap 'echo USR1 >>$me; echo "cmn: asked to stop (signal 15)" >&2; sleep 1.2; echo saved >>$me; trap : TERM; until grep -q saved rank-0 && grep -q saved rank-1; do sleep 0.05; done; exit 143' USR1
-echo "$$" >$me.pid
-for ((i = 0; i < 300; i++)); do sleep 0.1; done
-END
-    chmod +x rank
-    mpi=("${mpiexec[@]:1}")
-    "$CMN_RUN" -n 2 -mpi "${mpi[*]}" -- ./rank -cmn -cmn_checkpoint 5 >run.out 2>run.err 3>&- &
-    started=$!
-    wait_for 'both ranks' test -s rank-0.pid -a -s rank-1.pid
-    ranks="$(<rank-0.pid) $(<rank-1.pid)"
-}
-
-gone() {
-    ! grep -qs '^State:.[^ZX]' "/proc/$1/status"
-}
-
-@test "SIGINT, SIGTERM and SIGUSR1: every rank is told once, has its time to save, and nothing is started again" {
-    for signal in INT:130 TERM:143 USR1:138; do
-        rm -f rank-* cmn-run.log
-        job
-        kill -s "${signal%:*}" "$started"
-        status=0
-        wait "$started" || status=$?
-        cat cmn-run.log run.err
-        [[ $status -eq ${signal#*:} ]]
-        for rank in 0 1; do
-            [[ $(xargs <"rank-$rank") == 'USR1 saved' ]]
-        done
-        grep -Eq 'stop .*asked to save' cmn-run.log
-        [[ $(grep -c 'start   ' cmn-run.log) -eq 1 ]]
-    done
-}
-
-# training ARGUMENTS...: starts cmn-run over a real training without an end, in the background.
-training() {
-    small_data 240 20
-    mlp_cfg batch=24 max_batches=2000000 >mlp.cfg
-    mpi=("${mpiexec[@]:1}")
-    "$CMN_RUN" -n 2 -mpi "${mpi[*]}" -- "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_validate 0 "$@" >run.out 2>run.err 3>&- &
-    started=$!
-}
-
-@test "a stop in the first moments of a training, wherever it is by then" {
-    for delay in 0.05 0.2; do
-        training -cmn_checkpoint 100000
-        sleep "$delay"
-        kill -TERM "$started"
-        wait_for 'the end' gone "$started"
-        status=0
-        wait "$started" || status=$?
-        [[ $status -eq 143 ]]
-    done
-}
-
-@test "cmn_report=quiet: that a training has heard the stop is said all the same" {
-    training -cmn_checkpoint 5 -cmn_report quiet
-    wait_for 'a checkpoint' compgen -G 'out/*.checkpoint'
-    kill -TERM "$started"
-    wait "$started" || true
-    [[ $(grep -c '^cmn: asked to stop' run.err) -eq 1 ]]
-}
-
-@test "Ctrl-C in a real terminal reaches the ranks once" {
-    command -v script >/dev/null || skip 'script (bsdutils) is not installed'
-    job
-    kill -KILL "$started"
-    wait_for 'the end of the first job' gone "${ranks#* }"
-    rm -f rank-*
-    command=$(printf '%q ' "$CMN_RUN" -n 2 -mpi "${mpi[*]}" -- ./rank -cmn -cmn_checkpoint 5)
-    (
-        wait_for 'both ranks' test -s rank-0.pid -a -s rank-1.pid
-        printf '\003'
-        sleep 5
-    ) | timeout $((60 * SLOW)) script -qec "$command" screen.txt >/dev/null 3>&- || true
-    cat screen.txt
-    for rank in 0 1; do
-        [[ $(xargs <"rank-$rank") == 'USR1 saved' ]]
-    done
-}
-
-@test "cmn-run killed by SIGKILL: mpiexec and ranks end, too" {
-    job
-    below=$(pgrep -P "$started")
-    kill -KILL "$started"
-    for pid in $below $ranks; do
-        wait_for "the end of process $pid" gone "$pid"
-    done
-}
-
-@test "ranks that do not end are ended by the second signal, and processes that outlive mpiexec by cmn-run" {
-    job
-    kill -STOP "${ranks#* }"
-    kill -TERM "$started"
-    sleep 1.5
-    kill -TERM "$started"
-    status=0
-    wait "$started" || status=$?
-    cat cmn-run.log
-    [[ $status -eq 143 ]]
-    for pid in $ranks; do
-        gone "$pid"
-    done
-    grep -Eq 'stop .*end them now' cmn-run.log
 }
