@@ -351,3 +351,28 @@ EOF
     "$DARKNET" tag train tags.cfg -data cls.data >plain.log 2>&1
     [[ $(grep -c 'labels/a.txt: an image without tags' plain.log) -eq 1 ]]
 }
+
+# A disk that fails when the name is to be on it, and a file system that knows no such call for folders.
+@test "weights are written when their name is on the disk, too" {
+    [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    networks
+    files
+    cat >calls.c <<'END'
+#include <errno.h>
+#include <sys/stat.h>
+
+int fsync(int fd)
+{
+    struct stat st;
+
+    errno = REASON;
+    return !fstat(fd, &st) && S_ISDIR(st.st_mode) ? -1 : 0;
+}
+END
+    gcc -shared -fPIC -DREASON=EIO -o eio.so calls.c
+    gcc -shared -fPIC -DREASON=EINVAL -o einval.so calls.c
+    run env LD_PRELOAD="$PWD/eio.so" "$DARKNET" reset cls.cfg zero.weights out/w
+    [[ $status -ne 0 && $output == *"Couldn't write weights to out/w (Input/output error)"* ]]
+    LD_PRELOAD="$PWD/einval.so" "$DARKNET" reset cls.cfg zero.weights out/w
+    cd out && LD_PRELOAD="$PWD/../einval.so" "$DARKNET" reset ../cls.cfg ../zero.weights v && cmp v w
+}
