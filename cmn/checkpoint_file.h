@@ -64,9 +64,9 @@ int cmn_writer_start(struct cmn_writer *w, struct cmn_snapshot *s, long iteratio
 /* Blocks until nothing is being written. */
 void cmn_writer_wait(struct cmn_writer *w);
 
-/* What became of those begun since the last call. Returns 1 when one has failed (text: which, and why), 0 otherwise; not blocking.
+/* What became of those begun since the last call. Returns the iteration of the latest that has failed (text: its file, and why), or 0; not blocking.
  * *written, which may be NULL: the iteration of the latest on the disk, or -1. */
-int cmn_writer_result(struct cmn_writer *w, char *text, size_t bytes, long *written);
+long cmn_writer_result(struct cmn_writer *w, char *text, size_t bytes, long *written);
 
 /* The training starts over: once the next one is on the disk, all others of this name are removed, and not before; but from when it is
  * there, none of the others is, not even for a moment. Blocks as cmn_writer_wait. */

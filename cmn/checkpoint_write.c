@@ -29,7 +29,7 @@ struct cmn_writer {
     int done;              /* the thread has nothing left to do */
     int supersede;
     long written;
-    int failed;
+    long failed;     /* its iteration */
     char text[1024]; /* which, and why */
 };
 
@@ -188,7 +188,7 @@ static void *run(void *argument)
     pthread_mutex_lock(&w->mutex);
     w->done = 1;
     if (failed) {
-        w->failed = 1;
+        w->failed = w->iteration;
         snprintf(w->text, sizeof w->text, "%s/%s: %s", w->folder, file, cmn_reason());
     } else {
         w->written = w->iteration;
@@ -254,9 +254,9 @@ int cmn_writer_start(struct cmn_writer *w, struct cmn_snapshot *s, long iteratio
     return 0;
 }
 
-int cmn_writer_result(struct cmn_writer *w, char *text, size_t bytes, long *written)
+long cmn_writer_result(struct cmn_writer *w, char *text, size_t bytes, long *written)
 {
-    int failed;
+    long failed;
 
     pthread_mutex_lock(&w->mutex);
     failed = w->failed;

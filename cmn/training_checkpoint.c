@@ -28,12 +28,12 @@ int cmn_training_checkpoint_due(const struct cmn_training *t)
     return takes(t) && iteration_of(t) % t->session->options.checkpoint == 0;
 }
 
-static void say_not_written(struct cmn_training *t, const char *reason)
+static void say_not_written(const struct cmn_training *t, long iteration, const char *reason)
 {
     cmn_report_clear(t->report);
     cmn_warn("checkpoint of iteration %ld not written: %s; the training goes on, and tries again "
              "at the next one",
-             t->checkpoint->ready_iteration, reason);
+             iteration, reason);
 }
 
 /* ---- what goes into it ---- */
@@ -88,7 +88,7 @@ static int add_weights(struct cmn_training *t, struct cmn_snapshot **to)
         }
         if (!out ||
             cmn_snapshot_add(*to, "averages", CMN_NO_RANK, statistics, n * sizeof *statistics)) {
-            say_not_written(t, cmn_reason());
+            say_not_written(t, t->checkpoint->ready_iteration, cmn_reason());
             cmn_snapshot_free(*to);
             *to = NULL;
         }
@@ -133,7 +133,7 @@ static int collect(struct cmn_training *t, int row_made)
     if (top->rank == 0) {
         to = cmn_writer_snapshot(c->writer);
         if (!to) {
-            say_not_written(t, cmn_reason());
+            say_not_written(t, t->checkpoint->ready_iteration, cmn_reason());
         }
     }
     if (add_weights(t, &to)) {
@@ -150,7 +150,7 @@ static int collect(struct cmn_training *t, int row_made)
         add_text(to, "numbers", cmn_training_numbers(t, row_made)) ||
         cmn_snapshot_add(to, "layout", CMN_NO_RANK, c->layout, strlen(c->layout)) ||
         cmn_snapshot_add(to, "cfg", CMN_NO_RANK, t->cfg_text, strlen(t->cfg_text))) {
-        say_not_written(t, cmn_reason());
+        say_not_written(t, t->checkpoint->ready_iteration, cmn_reason());
         cmn_snapshot_free(to);
         return 0;
     }
@@ -200,10 +200,10 @@ static void tell_results(struct cmn_training *t)
 {
     struct cmn_checkpointing *c = t->checkpoint;
     char text[1024];
-    long written;
+    long written, failed = cmn_writer_result(c->writer, text, sizeof text, &written);
 
-    if (cmn_writer_result(c->writer, text, sizeof text, &written)) {
-        say_not_written(t, text);
+    if (failed) {
+        say_not_written(t, failed, text);
     }
     if (written >= 0 && !c->announced) {
         c->announced = 1;
@@ -222,8 +222,10 @@ int cmn_training_checkpoint(struct cmn_training *t)
     }
     if (c->ready) {
         cmn_watch_work("waiting for the last checkpoint to be written");
+        cmn_writer_wait(c->writer);
+        tell_results(t); /* before the next one's take their place */
         if (cmn_writer_start(c->writer, c->ready, c->ready_iteration)) {
-            say_not_written(t, cmn_reason());
+            say_not_written(t, t->checkpoint->ready_iteration, cmn_reason());
         }
         c->ready = NULL;
     }

@@ -325,3 +325,29 @@ stopped() {
     run darknet_on 2 "${words[@]}" -cmn
     [[ $status -eq 1 && $output == *'damaged checkpoint: out/bn-2.checkpoint'* && $output == *-clear* ]]
 }
+
+@test "checkpoints that cannot be written: each is said, with its iteration" {
+    [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    cat >calls.c <<'END'
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int fsync(int fd)
+{
+    char link[64], path[512] = "";
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    errno = EIO;
+    return readlink(link, path, sizeof path - 1) > 0 && strstr(path, ".checkpoint-") ? -1 : 0;
+}
+END
+    gcc -shared -fPIC -o calls.so calls.c
+    mpiexec+=(-x LD_PRELOAD="$PWD/calls.so")
+    mlp_cfg batch=24 max_batches=6 >mlp.cfg
+    mapfile -t words < <(classifier mlp -cmn_checkpoint 1)
+    run_on 1 "${words[@]}"
+    sed -nE 's|.*checkpoint of iteration ([0-9]+) not written: out/mlp-([0-9]+)\.checkpoint: Input/output error.*|\1 \2|p' train.log |
+        diff - <(printf '%s\n' '1 1' '2 2' '3 3' '4 4' '5 5' '6 6')
+}
