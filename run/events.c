@@ -96,11 +96,16 @@ int cmn_events_open(void)
 {
     static const int wanted[] = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP,
                                  SIGQUIT, SIGUSR1, SIGTSTP, SIGCONT};
+    struct sigaction as_given;
     sigset_t set;
 
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         sigaddset(&set, wanted[i]);
+    }
+    /* nohup; a signal that is blocked would be read all the same */
+    if (!sigaction(SIGHUP, NULL, &as_given) && as_given.sa_handler == SIG_IGN) {
+        sigdelset(&set, SIGHUP);
     }
     signal(SIGPIPE, SIG_IGN);
     /* Who started us may have SIGCHLD ignored; no end would be told then. */
@@ -285,6 +290,15 @@ int cmn_process_ended(pid_t pid, int *status)
     *status = s->status;
     *s = started[--n_started];
     return 1;
+}
+
+int cmn_process_stopped(pid_t pid)
+{
+    siginfo_t info = {0};
+
+    return !waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG) && info.si_pid == pid
+               ? info.si_status
+               : 0;
 }
 
 void cmn_process_kill(pid_t pid)

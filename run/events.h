@@ -29,6 +29,9 @@ pid_t cmn_process_start(char *const *argv, int output, int error);
 /* Whether it has ended; *status as of waitpid(). Only once for each, then it is forgotten. Takes the status of orphans, too. */
 int cmn_process_ended(pid_t pid, int *status);
 
+/* The signal that has stopped it since the last call, or 0. */
+int cmn_process_stopped(pid_t pid);
+
 /* Kills it with its process group, and forgets it. */
 void cmn_process_kill(pid_t pid);
 

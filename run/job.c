@@ -154,6 +154,18 @@ static void pass_signals(struct job *j, int found)
     }
 }
 
+/* Its ranks may have ended long since; nobody would hear of it. */
+static void say_stopped(const struct job *j)
+{
+    int by = cmn_process_stopped(j->pid);
+
+    if (by) {
+        cmn_journal_say("stopped",
+                        "mpiexec is stopped by signal %d (%s): kill -CONT %d lets it go on", by,
+                        strsignal(by), (int)j->pid);
+    }
+}
+
 /* Once there was a fault mpiexec has some time to end. */
 static void end_what_hangs(struct job *j)
 {
@@ -195,6 +207,7 @@ static void watch(struct job *j, int fd, int *status)
             open = pass_on(j, fd);
         }
         ask_again(j);
+        say_stopped(j);
         end_what_hangs(j);
     }
     read_rest(j, fd, open);

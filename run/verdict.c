@@ -72,6 +72,7 @@ int cmn_facts_line(struct cmn_facts *f, const char *line)
                      strstr(line, "fork a new process via the \"execve\" system call");
     f->stalled |= strstr(line, " in: the start of MPI") != NULL;
     f->still |= strstr(line, " writes checkpoints of ") != NULL;
+    f->spoke |= !strncmp(line, "cmn: ", 5) || !strncmp(line, "cmn[", 4);
     f->heard |= !strncmp(line, "cmn: asked to stop", strlen("cmn: asked to stop"));
     if (!strncmp(line, "cmn[rank ", 9) && !f->word[0]) {
         snprintf(f->word, sizeof f->word, "%s", line);
@@ -120,7 +121,12 @@ struct cmn_verdict cmn_verdict(const struct cmn_facts *f, int status, int stop, 
                             WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), ""};
     int signal_number = v.status > 128 && v.status <= 128 + 64 ? v.status - 128 : 0;
 
-    if (v.status == 0) {
+    if (v.status == 0 && stop && !f->spoke) {
+        /* mpiexec, asked before its daemons were up, may end so without having started anything. */
+        v.end = CMN_STOPPED;
+        v.status = 128 + stop;
+        snprintf(v.what, sizeof v.what, "asked to stop (%s) before the job began", strsignal(stop));
+    } else if (v.status == 0) {
         v.end = CMN_DONE;
         snprintf(v.what, sizeof v.what, "all went well");
     } else if (stop) {

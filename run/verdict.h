@@ -17,6 +17,7 @@ struct cmn_facts {
     long from;            /* its iteration, or -1 */
     int still;            /* a rank: what is left of another job holds the backup folder */
     int kept;             /* a checkpoint of this try is on the disk */
+    int spoke;            /* a rank has said something: the job had begun */
     int heard;            /* the ranks know that they are to stop */
 };
 

@@ -139,6 +139,39 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     restarts 130 1 -n 2 "${train[@]}"
 }
 
+@test "a stop before the job began is no good end, though mpiexec takes it for one" {
+    stand_in 'trap "exit 0" USR1; while :; do sleep 0.1; done'
+    PATH=$PWD/fake:$PATH timeout $((60 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&- &
+    started=$!
+    wait_for 'the first try' test -e tries
+    sleep 0.5
+    kill -USR1 "$(pgrep -P "$started")"
+    status=0
+    wait "$started" || status=$?
+    cat cmn-run.log
+    [[ $status -eq 138 ]]
+}
+
+@test "an mpiexec that somebody stops is named" {
+    stand_in 'kill -STOP $$; exit 0'
+    PATH=$PWD/fake:$PATH timeout $((60 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&- &
+    started=$!
+    wait_for 'the line about it' grep -Eq '^cmn-run: mpiexec is stopped by signal 19 .*: kill -CONT [0-9]+ lets it go on$' run.err
+    kill -CONT "$(sed -n 's/.*kill -CONT \([0-9]*\) .*/\1/p' run.err)"
+    wait "$started"
+    [[ $(grep -c 'is stopped by' cmn-run.log) -eq 1 ]]
+}
+
+@test "nohup: SIGHUP that is ignored stays ignored" {
+    stand_in 'sleep 2; exit 0'
+    (trap '' HUP && PATH=$PWD/fake:$PATH exec "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&-) &
+    started=$!
+    wait_for 'the first try' test -e tries
+    kill -HUP "$started"
+    wait "$started"
+    run ! grep -E ' stop ' cmn-run.log
+}
+
 @test "lines are known behind what a terminal and mpiexec --tag-output put before them" {
     stand_in 'printf "\r\033[Kcmn[rank 0@a] nothing came from rank 2\n" >&2; exit 75' \
         'printf "\r\033[K[1,0]<stderr>:\033[1;31mcmn: goes on from out/x-10.checkpoint, iteration 10\n[1,1]<stderr>:cmn[rank 1@b] gone\n" >&2; exit 75' 'exit 0'
