@@ -1,5 +1,5 @@
 /* After a step: rows of the report, validation, comparison of the weights, the end. */
-#include "training.h"
+#include "training_checkpoint.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -41,6 +41,14 @@ static int draw_graph(const struct cmn_training *t)
     return result;
 }
 
+/* Images in passes over the list; 0: its length is not known. */
+static double epochs(const struct cmn_training *t, size_t images)
+{
+    size_t list = t->session->train_images;
+
+    return list ? (double)images / (double)list : 0;
+}
+
 int cmn_training_report(struct cmn_training *t)
 {
     const struct cmn_session *s = t->session;
@@ -52,7 +60,9 @@ int cmn_training_report(struct cmn_training *t)
         .csv = s->options.csv,
         .chart = s->options.chart,
         .first = t->first_step,
-        .kept = t->row_at,
+        .kept = {.iteration = t->row_at,
+                 .epoch = epochs(t, t->row_seen),
+                 .same_list = t->checkpoint && t->checkpoint->goes_on},
         .total = t->net->max_batches,
     };
 
@@ -141,7 +151,7 @@ static int make_row(struct cmn_training *t, int with_validation)
     double passed = time - sums->since;
     double images = sums->images;
     struct cmn_row row = {
-        .epoch = s->train_images ? (double)*t->net->seen / (double)s->train_images : 0,
+        .epoch = epochs(t, *t->net->seen),
         .iteration = t->first_step + t->steps,
         .loss = images > 0 ? sums->loss / images : -1,
         .accuracy = images > 0 && cmn_training_classifies(t) ? sums->right / images : -1,
@@ -239,6 +249,7 @@ static int tell(struct cmn_training *t, int with_validation, int regular, int la
     if (regular) {
         t->row_due = 0;
         t->row_at = t->first_step + t->steps;
+        t->row_seen = *t->net->seen;
     }
     if (make_row(t, with_validation)) {
         return -1;
@@ -338,8 +349,7 @@ static int step_done(struct cmn_training *t)
         return -1;
     }
     if (t->report) {
-        cmn_report_progress(t->report, t->first_step + t->steps,
-                            s->train_images ? (double)*t->net->seen / (double)s->train_images : 0,
+        cmn_report_progress(t->report, t->first_step + t->steps, epochs(t, *t->net->seen),
                             images_per_s);
     }
     t->left = cmn_clock();

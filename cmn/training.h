@@ -55,7 +55,8 @@ struct cmn_training {
     long steps, first_step;         /* updates, and their number when training began */
     long epoch;                     /* whole passes over the list, as of the last step */
     long earlier;                   /* steps of the runs that this one goes on from */
-    long row_at; /* iteration of the last row that any run writes: not of one that ends a run */
+    long row_at;     /* iteration of the last row that any run writes: not of one that ends a run */
+    size_t row_seen; /* images by then */
     int weights_given; /* a weights file was read */
     struct cmn_checkpointing *checkpoint;
 

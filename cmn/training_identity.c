@@ -98,7 +98,8 @@ char *cmn_training_numbers(const struct cmn_training *t, int row_made)
     fprintf(out, "step_images = %zu\nsteps = %ld\n", cmn_training_step_images(t),
             t->earlier + t->steps);
     fprintf(out, "width = %d\nheight = %d\n", t->net->w, t->net->h);
-    fprintf(out, "row_at = %ld\nrow_due = %d\nverify_due = %d\n", row_made ? iteration : t->row_at,
+    fprintf(out, "row_at = %ld\nrow_seen = %zu\nrow_due = %d\nverify_due = %d\n",
+            row_made ? iteration : t->row_at, row_made ? *t->net->seen : t->row_seen,
             row_made ? 0 : t->row_due, t->verify_due);
     fprintf(out, "validation_owed = %d\nlr = %.9g\n", t->validation_owed, (double)t->lr);
     fprintf(out, "skipped = %ld\n", t->skipped);

@@ -192,6 +192,18 @@ static int take_averages(struct cmn_training *t)
     return cmn_mpi_bcast(pack, n, MPI_FLOAT, t->session->topology.world);
 }
 
+/* Checkpoints of older versions do not have it. */
+static size_t row_seen(const struct cmn_training *t)
+{
+    double seen = number(t, "seen"),
+           since = (number(t, "iteration") - number(t, "row_at")) * number(t, "step_images");
+
+    if (count(t, "row_seen")) {
+        return count(t, "row_seen");
+    }
+    return (size_t)(since > 0 && since <= seen ? seen - since : seen);
+}
+
 static void take_numbers(struct cmn_training *t)
 {
     struct cmn_session *s = t->session;
@@ -201,6 +213,7 @@ static void take_numbers(struct cmn_training *t)
     *t->net->t = (int)count(t, "t");
     t->earlier = s->went_on = (long)count(t, "steps");
     t->row_at = (long)count(t, "row_at");
+    t->row_seen = row_seen(t);
     t->row_due = (int)count(t, "row_due");
     t->verify_due = (int)count(t, "verify_due");
     t->validation_owed = (int)count(t, "validation_owed");
@@ -309,6 +322,7 @@ int cmn_training_went_on(struct cmn_training *t)
 
     if (!c || !c->goes_on) {
         t->row_at = t->first_step;
+        t->row_seen = *t->net->seen;
         return 0;
     }
     if (compare_list(t)) {

@@ -1,4 +1,6 @@
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "report/report.h"
 
@@ -67,4 +69,22 @@ struct cmn_row cmn_row_for(const struct cmn_row *row, enum cmn_answer answer)
         }
     }
     return own;
+}
+
+int cmn_kept_any(const struct cmn_kept *k)
+{
+    return k->iteration > 0 || k->epoch > 0;
+}
+
+int cmn_kept_holds(const struct cmn_kept *k, double epoch, double iteration)
+{
+    int earlier = iteration <= (double)k->iteration;
+    char last[32];
+
+    if (!(k->epoch > 0 && epoch > 0)) {
+        return earlier;
+    }
+    snprintf(last, sizeof last, "%.7g", k->epoch); /* as logs have it */
+    /* An epoch of another list says little: better a row too many than one too few. */
+    return epoch <= strtod(last, NULL) || (!k->same_list && earlier);
 }

@@ -68,42 +68,48 @@ static int append(const struct cmn_csv *c, const char *line, size_t bytes)
     return cmn_fail("CSV %s: %s", c->file, strerror(reason));
 }
 
-/* Whether the line is whole, and of a row up to iteration `first`. */
-static int belongs(const char *line, size_t bytes, long first)
+/* Whether the line is that of a whole row, whose epoch and iteration it gives. */
+static int is_row(const char *line, size_t bytes, double *epoch, double *iteration)
 {
-    const char *comma = strchr(line, ',');
-    char *end = NULL;
-    double iteration;
+    char *comma = NULL, *end = NULL;
 
-    if (!comma || bytes < sizeof line_end || strcmp(line + bytes + 1 - sizeof line_end, line_end)) {
+    if (bytes < sizeof line_end || strcmp(line + bytes + 1 - sizeof line_end, line_end)) {
         return 0;
     }
-    iteration = strtod(comma + 1, &end);
-    return end > comma + 1 && (*end == ',' || *end == '\r') && iteration <= (double)first;
+    *epoch = strtod(line, &comma);
+    if (comma == line || *comma != ',') {
+        return 0;
+    }
+    *iteration = strtod(comma + 1, &end);
+    return end > comma + 1 && (*end == ',' || *end == '\r');
 }
 
-/* How many bytes of an older file stay: its heading and the rows up to iteration `first`. 0: it is empty; -1: its heading is
- * another one. */
-static off_t older(FILE *in, const char *heading, long first)
+/* How many bytes of an older file stay: its heading and rows. 0: it is empty; -1: its heading is another one. */
+static off_t older(FILE *in, const char *heading, const struct cmn_kept *kept)
 {
     char *line = NULL;
     size_t room = 0;
     ssize_t n = getline(&line, &room, in);
-    off_t keep = n < 0 ? 0 : strcmp(line, heading) ? -1 : n;
+    off_t keep = n < 0 ? 0 : strcmp(line, heading) ? -1 : n, end = keep;
+    double epoch, iteration;
 
-    while (keep > 0 && (n = getline(&line, &room, in)) >= 0 && belongs(line, (size_t)n, first)) {
-        keep += n;
+    while (keep > 0 && (n = getline(&line, &room, in)) >= 0 &&
+           is_row(line, (size_t)n, &epoch, &iteration)) {
+        end += n;
+        if (cmn_kept_holds(kept, epoch, iteration)) {
+            keep = end;
+        }
     }
     free(line);
     return keep;
 }
 
-static int begin(struct cmn_csv *c, long first)
+static int begin(struct cmn_csv *c, const struct cmn_kept *kept)
 {
     char heading[LINE];
     size_t bytes = make_line(c->answer, NULL, heading);
-    FILE *in = first > 0 ? fopen(c->file, "r") : NULL;
-    off_t keep = in ? older(in, heading, first) : 0;
+    FILE *in = cmn_kept_any(kept) ? fopen(c->file, "r") : NULL;
+    off_t keep = in ? older(in, heading, kept) : 0;
 
     if (in) {
         fclose(in);
@@ -123,7 +129,7 @@ static int begin(struct cmn_csv *c, long first)
     return keep ? 0 : append(c, heading, bytes);
 }
 
-struct cmn_csv *cmn_csv_open(const char *file, enum cmn_answer answer, long first)
+struct cmn_csv *cmn_csv_open(const char *file, enum cmn_answer answer, const struct cmn_kept *kept)
 {
     struct cmn_csv *c = calloc(1, sizeof *c);
 
@@ -134,7 +140,7 @@ struct cmn_csv *cmn_csv_open(const char *file, enum cmn_answer answer, long firs
     }
     c->fd = -1;
     c->answer = answer;
-    if (!cmn_files_replaceable("CSV", file, "epoch,") && !begin(c, first)) {
+    if (!cmn_files_replaceable("CSV", file, "epoch,") && !begin(c, kept)) {
         return c;
     }
     cmn_csv_close(c);

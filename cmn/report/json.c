@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
@@ -15,56 +16,141 @@
 /* The file is an array at every moment: a row is written over the array's end, with a new end. */
 static const char array_end[] = "\n]\n";
 
+static const char blank[] = " \t\r\n";
+
 struct cmn_json {
-    FILE *out;
+    int fd;
     char *file;
     int rows;
 };
 
-/* The array that a log is; NULL: it is none, or cannot be read. */
-static cJSON *parse(const char *file)
+/* A log that is read row by row: of one whose end is torn the rows before that are had all the same. */
+struct scan {
+    char *text;
+    size_t bytes;
+    const char *at; /* behind the last row, or the array's begin */
+    int rows;
+    int whole; /* the array's end was found, and nothing behind it */
+};
+
+/* 0; 1: there is no array (nothing, something else, no regular file); -1 with a reason. */
+static int scan_open(struct scan *s, const char *file)
 {
     struct stat st;
-    FILE *in = fopen(file, "r");
-    char *text = NULL;
-    cJSON *rows = NULL;
+    FILE *in = NULL;
+    int result = 1;
 
-    if (in && !fstat(fileno(in), &st) && S_ISREG(st.st_mode)) {
-        text = calloc(1, (size_t)st.st_size + 1);
+    memset(s, 0, sizeof *s);
+    /* What a shell has put the standard output into is no log of ours either. */
+    if (!strncmp(file, "/dev/", 5) || stat(file, &st) || !S_ISREG(st.st_mode)) {
+        return 1;
     }
-    if (text && fread(text, 1, (size_t)st.st_size, in) == (size_t)st.st_size) {
-        rows = cJSON_Parse(text);
+    in = fopen(file, "r");
+    s->bytes = (size_t)st.st_size;
+    s->text = in ? calloc(1, s->bytes + 1) : NULL;
+    if (!s->text || fread(s->text, 1, s->bytes, in) != s->bytes) {
+        result = cmn_fail("JSON log %s: cannot be read: %s", file, strerror(errno ? errno : EIO));
+    } else {
+        s->at = s->text + strspn(s->text, blank);
+        result = *s->at++ != '[';
     }
     if (in) {
         fclose(in);
     }
-    free(text);
-    return rows;
+    return result;
 }
 
-/* The rows of an older log up to iteration `first`; what is no such log has none. */
-static cJSON *older_rows(const char *file, long first)
+static void scan_close(struct scan *s)
 {
-    cJSON *rows = first > 0 ? parse(file) : NULL;
-
-    for (int i = cJSON_GetArraySize(rows) - 1; i >= 0; i--) {
-        const cJSON *iteration =
-            cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(rows, i), "iteration");
-        if (!cJSON_IsNumber(iteration) || iteration->valuedouble > (double)first) {
-            cJSON_DeleteItemFromArray(rows, i);
-        }
-    }
-    return rows;
+    free(s->text);
+    s->text = NULL;
 }
 
+static double number_of(const cJSON *object, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+/* The next row, which the caller deletes; NULL: there is none that is whole. */
+static cJSON *scan_row(struct scan *s)
+{
+    const char *from = s->at + strspn(s->at, blank), *end = NULL;
+    cJSON *row;
+
+    if (*from == ']') {
+        from += 1 + strspn(from + 1, blank);
+        s->whole = from == s->text + s->bytes;
+        return NULL;
+    }
+    if (s->rows && *from++ != ',') {
+        return NULL;
+    }
+    row = cJSON_ParseWithLengthOpts(from, s->bytes + 1 - (size_t)(from - s->text), &end, 0);
+    if (!(number_of(row, "iteration") > 0)) {
+        cJSON_Delete(row);
+        return NULL;
+    }
+    s->at = end;
+    s->rows++;
+    return row;
+}
+
+/* Whether an array without a whole row is a log: it is empty, or torn in its first row. */
+static int is_beginning(const struct scan *s)
+{
+    static const char first[] = "{\"epoch\":";
+    const char *from = s->at + strspn(s->at, blank);
+    size_t left = s->bytes - (size_t)(from - s->text);
+
+    return s->whole || !strncmp(from, first, left < sizeof first - 1 ? left : sizeof first - 1);
+}
+
+int cmn_json_replaceable(const char *file)
+{
+    struct scan s;
+    int result = scan_open(&s, file);
+    cJSON *row = result ? NULL : scan_row(&s);
+    int empty = s.text && strspn(s.text, blank) == s.bytes;
+    int fd = s.text ? cmn_aside_in_place("JSON log", file, O_WRONLY) : -1;
+
+    if (s.text && fd < 0) {
+        result = -1;
+    } else if (result >= 0 && s.text && !empty && !row && (result || !is_beginning(&s))) {
+        result =
+            cmn_fail("JSON log %s: what is there is no JSON log, and would be lost: move it away, "
+                     "or give another name",
+                     file);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    cJSON_Delete(row);
+    scan_close(&s);
+    return result < 0 ? -1 : 0;
+}
+
+/* What a full disk took of a row is cut off. */
 static int append(struct cmn_json *j, const char *row)
 {
-    if (fseek(j->out, 1 - (long)sizeof array_end, SEEK_END) ||
-        fprintf(j->out, "%s\n%s%s", j->rows ? "," : "", row, array_end) < 0 || fflush(j->out)) {
-        return cmn_fail("JSON log %s: %s", j->file, strerror(errno));
+    const size_t closing = sizeof array_end - 1;
+    off_t end = lseek(j->fd, -(off_t)closing, SEEK_END);
+    char *text = NULL;
+    int bytes = end < 0 ? -1 : asprintf(&text, "%s\n%s%s", j->rows ? "," : "", row, array_end);
+    ssize_t written = bytes < 0 ? -1 : write(j->fd, text, (size_t)bytes);
+    int reason = written < 0 ? errno : ENOSPC;
+
+    free(text);
+    if (written == bytes && bytes > 0) {
+        j->rows++;
+        return 0;
     }
-    j->rows++;
-    return 0;
+    if (written > 0 &&
+        (ftruncate(j->fd, end) || pwrite(j->fd, array_end, closing, end) != (ssize_t)closing)) {
+        reason = errno;
+    }
+    return cmn_fail("JSON log %s: %s", j->file, strerror(reason));
 }
 
 static int append_object(struct cmn_json *j, const cJSON *object)
@@ -76,31 +162,91 @@ static int append_object(struct cmn_json *j, const cJSON *object)
     return result;
 }
 
-struct cmn_json *cmn_json_open(const char *file, long first)
+/* Finds the rows that stay: `stay` of them, which end at *end. */
+static int find_kept(struct scan *s, const struct cmn_kept *kept, size_t *end)
+{
+    int stay = 0;
+    cJSON *row;
+
+    while ((row = scan_row(s))) {
+        if (cmn_kept_holds(kept, number_of(row, "epoch"), number_of(row, "iteration"))) {
+            stay = s->rows;
+            *end = (size_t)(s->at - s->text);
+        }
+        cJSON_Delete(row);
+    }
+    return stay;
+}
+
+/* Ends the array at `end`. Blanks take the place of what is cut off, at once, so that it is an array at every moment. */
+static int cut(const struct cmn_json *j, struct scan *s, size_t end)
+{
+    const size_t closing = sizeof array_end - 1, rest = s->bytes - end;
+    size_t bytes = rest < closing ? closing : rest;
+    char *text;
+    int result;
+
+    if (rest == closing && !memcmp(s->text + end, array_end, closing)) {
+        return 0;
+    }
+    text = malloc(bytes);
+    if (!text) {
+        return cmn_fail("JSON log: out of memory");
+    }
+    memset(text, ' ', bytes);
+    memcpy(text, array_end, closing);
+    result = pwrite(j->fd, text, bytes, (off_t)end) == (ssize_t)bytes &&
+                     !ftruncate(j->fd, (off_t)(end + closing))
+                 ? 0
+                 : cmn_fail("JSON log %s: %s", j->file, strerror(errno ? errno : ENOSPC));
+    free(text);
+    return result;
+}
+
+static int begin(struct cmn_json *j, struct scan *s, size_t end)
+{
+    j->fd = cmn_aside_in_place("JSON log", j->file, O_WRONLY | O_CREAT | (j->rows ? 0 : O_TRUNC));
+    if (j->fd < 0) {
+        return -1;
+    }
+    errno = 0;
+    if (j->rows) {
+        return cut(j, s, end);
+    }
+    return dprintf(j->fd, "[%s", array_end) < 0
+               ? cmn_fail("JSON log %s: %s", j->file, strerror(errno))
+               : 0;
+}
+
+struct cmn_json *cmn_json_open(const char *file, const struct cmn_kept *kept)
 {
     struct cmn_json *j = calloc(1, sizeof *j);
-    cJSON *older = older_rows(file, first);
-    int result = -1, fd;
+    struct scan s = {.text = NULL};
+    size_t end = 0;
+    int result = -1;
 
     if (!j || !(j->file = strdup(file))) {
+        free(j);
         cmn_fail("JSON log: out of memory");
+        return NULL;
+    }
+    j->fd = -1;
+    if (cmn_json_replaceable(file)) {
         goto out;
     }
-    fd = cmn_aside_in_place("JSON log", file, O_WRONLY | O_CREAT | O_TRUNC);
-    if (fd < 0) {
-        goto out;
+    if (cmn_kept_any(kept)) {
+        result = scan_open(&s, file);
+        j->rows = result ? 0 : find_kept(&s, kept, &end);
+        if (!result && !s.whole) {
+            cmn_warn(
+                "JSON log %s: its end is torn (a full disk, or a kill): of %d whole rows %d stay, "
+                "and the rest goes",
+                file, s.rows, j->rows);
+        }
     }
-    j->out = fdopen(fd, "w");
-    if (!j->out || fprintf(j->out, "[%s", array_end) < 0 || fflush(j->out)) {
-        cmn_fail("JSON log %s: %s", file, strerror(errno));
-        goto out;
-    }
-    result = 0;
-    for (const cJSON *row = older ? older->child : NULL; row && !result; row = row->next) {
-        result = append_object(j, row);
-    }
+    result = begin(j, &s, end);
 out:
-    cJSON_Delete(older);
+    scan_close(&s);
     if (result) {
         cmn_json_close(j);
         j = NULL;
@@ -179,18 +325,19 @@ static struct cmn_row row_of(const cJSON *object)
 
 int cmn_json_read(const char *file, int (*each)(void *to, const struct cmn_row *row), void *to)
 {
-    cJSON *rows = parse(file);
-    int result = 0;
+    struct scan s;
+    cJSON *object = NULL;
+    int result = scan_open(&s, file);
 
-    if (!cJSON_IsArray(rows)) {
-        cJSON_Delete(rows);
-        return cmn_fail("%s: cannot be read as a JSON log of a training", file);
-    }
-    for (const cJSON *object = rows->child; object && !result; object = object->next) {
+    while (!result && (object = scan_row(&s))) {
         struct cmn_row row = row_of(object);
+        cJSON_Delete(object);
         result = each(to, &row);
     }
-    cJSON_Delete(rows);
+    if (result > 0 || (!result && !s.whole)) {
+        result = cmn_fail("%s: cannot be read as a JSON log of a training", file);
+    }
+    scan_close(&s);
     return result;
 }
 
@@ -199,8 +346,8 @@ void cmn_json_close(struct cmn_json *j)
     if (!j) {
         return;
     }
-    if (j->out) {
-        fclose(j->out);
+    if (j->fd >= 0) {
+        close(j->fd);
     }
     free(j->file);
     free(j);

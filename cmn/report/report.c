@@ -70,13 +70,14 @@ static int open_files(struct cmn_report *r)
     const struct cmn_report_plan *p = &r->plan;
     const struct cmn_plot plot = {p->name, p->answer, p->total};
 
-    /* The log last: what cannot be had should leave that of an earlier training alone. */
-    if (compare_names(p) || (p->chart[0] && !(r->chart = cmn_chart_open(p->chart, &plot))) ||
-        (p->csv[0] && !(r->csv = cmn_csv_open(p->csv, p->answer, p->kept))) ||
-        !(r->json = cmn_json_open(p->json, p->kept))) {
+    /* The log last: what cannot be had should leave that of an earlier training alone, as what is no log does with the CSV. */
+    if (compare_names(p) || cmn_json_replaceable(p->json) ||
+        (p->chart[0] && !(r->chart = cmn_chart_open(p->chart, &plot))) ||
+        (p->csv[0] && !(r->csv = cmn_csv_open(p->csv, p->answer, &p->kept))) ||
+        !(r->json = cmn_json_open(p->json, &p->kept))) {
         return -1;
     }
-    return r->chart && p->kept > 0 ? cmn_json_read(p->json, add_to_chart, r->chart) : 0;
+    return r->chart && cmn_kept_any(&p->kept) ? cmn_json_read(p->json, add_to_chart, r->chart) : 0;
 }
 
 struct cmn_report *cmn_report_open(const struct cmn_report_plan *plan)

@@ -34,6 +34,13 @@ struct cmn_row {
     int ranks; /* 0: not known */
 };
 
+/* Up to where logs of earlier runs keep their rows. */
+struct cmn_kept {
+    long iteration; /* of the last row, as the run that wrote it counted */
+    double epoch;   /* of that row; 0: not known */
+    int same_list;  /* those runs had this run's list, so epochs tell which row was first */
+};
+
 struct cmn_report;
 
 struct cmn_report_plan {
@@ -43,8 +50,8 @@ struct cmn_report_plan {
     const char *json;        /* a whole array after every row */
     const char *csv, *chart; /* file names, or "" */
     long first;              /* iteration to go on from */
-    long kept;               /* older logs keep their rows up to this iteration */
-    long total;              /* iterations that are expected, 0: not known */
+    struct cmn_kept kept;
+    long total; /* iterations that are expected, 0: not known */
 };
 
 /* The strings must outlive the report. NULL with a reason when something cannot be set up. */
@@ -86,6 +93,11 @@ int cmn_column_known(const struct cmn_column *c, const struct cmn_row *row);
 /* The row without the columns that a command of that kind does not have. */
 struct cmn_row cmn_row_for(const struct cmn_row *row, enum cmn_answer answer);
 
+/* Whether anything stays; and whether a row of this epoch (0: not known) and iteration does. Where it does, so do all rows
+ * before it in the log: iterations, which are counted anew with other ranks, need not ascend. */
+int cmn_kept_any(const struct cmn_kept *k);
+int cmn_kept_holds(const struct cmn_kept *k, double epoch, double iteration);
+
 /* report/table.c: a heading line and one line of a row; `text` of `bytes` is filled. */
 void cmn_table_heading(enum cmn_answer answer, char *text, size_t bytes);
 void cmn_table_row(enum cmn_answer answer, const struct cmn_row *row, char *text, size_t bytes);
@@ -115,7 +127,14 @@ void cmn_ranks_line(const struct cmn_rank_times *rank, int ranks, long steps,
 
 /* report/json.c */
 struct cmn_json;
-struct cmn_json *cmn_json_open(const char *file, long first);
+
+/* Whether a log may be written there: the file is missing, empty, a log that may be torn, or no regular file. 0, or -1 with a
+ * reason. */
+int cmn_json_replaceable(const char *file);
+
+/* Of an older log the rows that `kept` holds stay, of a torn one those before the tear, and a line says so. Who kills this
+ * process leaves them. NULL with a reason. */
+struct cmn_json *cmn_json_open(const char *file, const struct cmn_kept *kept);
 int cmn_json_row(struct cmn_json *j, const struct cmn_row *row, const struct cmn_straggler *s);
 void cmn_json_close(struct cmn_json *j);
 
@@ -123,10 +142,10 @@ void cmn_json_close(struct cmn_json *j);
  * returned -1. */
 int cmn_json_read(const char *file, int (*each)(void *to, const struct cmn_row *row), void *to);
 
-/* report/csv.c: RFC 4180, the columns of `answer`. Of an older file the rows up to iteration `first` stay. Whole lines at
+/* report/csv.c: RFC 4180, the columns of `answer`. Of an older file the rows that `kept` holds stay. Whole lines at
  * every moment. 0, or -1 (NULL) with a reason. */
 struct cmn_csv;
-struct cmn_csv *cmn_csv_open(const char *file, enum cmn_answer answer, long first);
+struct cmn_csv *cmn_csv_open(const char *file, enum cmn_answer answer, const struct cmn_kept *kept);
 int cmn_csv_row(struct cmn_csv *c, const struct cmn_row *row);
 void cmn_csv_close(struct cmn_csv *c);
 

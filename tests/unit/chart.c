@@ -236,7 +236,7 @@ static void a_log_gives_its_rows_back(void **state)
 {
     char *name = nets_file("");
     const struct cmn_straggler nobody = {.rank = -1};
-    struct cmn_json *j = cmn_json_open(name, 0);
+    struct cmn_json *j = cmn_json_open(name, &(struct cmn_kept){0});
     struct cmn_row row = row_at(7, 2.5);
     struct found found = {.rows = 0};
 

@@ -10,6 +10,8 @@
     "epoch,iteration,main/loss,validation/main/loss,main/accuracy,validation/main/accuracy,lr,"    \
     "images/s,elapsed_time,share/compute,share/exchange,share/load\r\n"
 
+static const struct cmn_kept nothing = {0};
+
 static struct cmn_row row_at(long iteration)
 {
     struct cmn_row row = {
@@ -38,7 +40,7 @@ static void assert_text(const char *name, const char *wanted)
 /* Writes rows of those iterations, which end with 0. */
 static void write_rows(const char *name, long first, const long *iteration)
 {
-    struct cmn_csv *c = cmn_csv_open(name, CMN_CLASSES, first);
+    struct cmn_csv *c = cmn_csv_open(name, CMN_CLASSES, &(struct cmn_kept){.iteration = first});
 
     assert_non_null(c);
     for (; *iteration; iteration++) {
@@ -65,7 +67,7 @@ static void one_line_a_row(void **state)
 static void nan_and_infinity_have_words(void **state)
 {
     char *name = nets_file("");
-    struct cmn_csv *c = cmn_csv_open(name, CMN_NO_ANSWER, 0);
+    struct cmn_csv *c = cmn_csv_open(name, CMN_NO_ANSWER, &nothing);
     struct cmn_row row = row_at(1);
 
     (void)state;
@@ -121,7 +123,7 @@ static void leaves_other_files_alone(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(others); i++) {
         char *name = nets_file(others[i]);
-        assert_null(cmn_csv_open(name, CMN_CLASSES, 20));
+        assert_null(cmn_csv_open(name, CMN_CLASSES, &(struct cmn_kept){.iteration = 20}));
         check_contains(cmn_reason(), name);
         check_contains(cmn_reason(), "another name");
         assert_text(name, others[i]);
@@ -137,10 +139,10 @@ static void says_why_it_cannot(void **state)
 
     (void)state;
     snprintf(name, sizeof name, "%s/rows.csv", file);
-    assert_null(cmn_csv_open(name, CMN_CLASSES, 0));
+    assert_null(cmn_csv_open(name, CMN_CLASSES, &nothing));
     check_contains(cmn_reason(), name);
     check_contains(cmn_reason(), "Not a directory");
-    assert_null(cmn_csv_open("/dev/full", CMN_CLASSES, 0));
+    assert_null(cmn_csv_open("/dev/full", CMN_CLASSES, &nothing));
     check_contains(cmn_reason(), "/dev/full");
     unlink(file);
     free(file);

@@ -181,8 +181,8 @@ static void assert_number(const cJSON *object, const char *name, double value)
 
 static void json_round_trip(void **state)
 {
-    char *name = nets_file("old contents");
-    struct cmn_json *j = cmn_json_open(name, 0);
+    char *name = nets_file("[\n{\"epoch\":1,\"iteration\":7}\n]\n");
+    struct cmn_json *j = cmn_json_open(name, &(struct cmn_kept){0});
     struct cmn_row second = bare();
     const double value[] = {2, 1200, 0.0123456, 0.0654321, 0.9876, 0.9753, 0.05, 12345, 61.2};
     cJSON *json;
@@ -222,7 +222,7 @@ static void json_round_trip(void **state)
 static void json_survives_nan_and_infinity(void **state)
 {
     char *name = nets_file("");
-    struct cmn_json *j = cmn_json_open(name, 0);
+    struct cmn_json *j = cmn_json_open(name, &(struct cmn_kept){0});
     struct cmn_row row = full;
     cJSON *json;
 
@@ -247,7 +247,7 @@ static void json_says_why_it_cannot(void **state)
 
     (void)state;
     snprintf(name, sizeof name, "%s/log.json", file);
-    j = cmn_json_open(name, 0);
+    j = cmn_json_open(name, &(struct cmn_kept){0});
     assert_true(!j || cmn_json_row(j, &full, &nobody) == -1);
     check_contains(cmn_reason(), name);
     check_contains(cmn_reason(), "Not a directory");
@@ -259,7 +259,7 @@ static void json_says_why_it_cannot(void **state)
 static void json_leaves_no_temporary_file(void **state)
 {
     char *name = nets_file("");
-    struct cmn_json *j = cmn_json_open(name, 0);
+    struct cmn_json *j = cmn_json_open(name, &(struct cmn_kept){0});
 
     (void)state;
     assert_int_equal(cmn_json_row(j, &full, &nobody), 0);

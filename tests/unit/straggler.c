@@ -182,7 +182,7 @@ static cJSON *logged(int n)
     struct cmn_row row = {.accuracy = -1, .validation_loss = -1, .steps = COUNTED, .rank = ranks, .ranks = n};
     struct cmn_straggler s = verdict(n);
     char *name = nets_file("");
-    struct cmn_json *j = cmn_json_open(name, 0);
+    struct cmn_json *j = cmn_json_open(name, &(struct cmn_kept){0});
     char text[8192] = "";
     FILE *file;
     cJSON *json;
