@@ -1,0 +1,169 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2154  # mpiexec: helpers.bash
+# JSON log and CSV over a training that ends and goes on: no row is lost, and none is told twice.
+
+load helpers
+load reports
+
+setup() {
+    enter_folder
+    small_data 200 50
+    mlp_cfg batch=20 max_batches=10 >mlp.cfg    # 2 ranks: 5 iterations an epoch, 2 epochs
+}
+
+# to N MAX ARGUMENTS...: on N ranks up to iteration MAX, a row every 5.
+to() {
+    sed -i "s/max_batches=.*/max_batches=$2/" mlp.cfg
+    train_on "$1" mlp.cfg -cmn_report_every 5 -cmn_csv rows.csv "${@:3}"
+}
+
+# rows_are ITERATIONS: in both logs; and epochs ascend.
+rows_are() {
+    echo "JSON: $(json_iterations out/mlp.json); CSV: $(csv_iterations rows.csv); wanted: $1"
+    [[ $(json_iterations out/mlp.json) == "$1" && $(csv_iterations rows.csv) == "$1" ]]
+    jq -e '[.[].epoch] | . == unique' out/mlp.json
+}
+
+@test "other ranks count iterations anew: earlier rows stay, and none is told twice" {
+    needs jq
+    small_data 600 20
+    to 1 30 -cmn_checkpoint 30
+    rows_are '5 10 15 20 25 30'
+    cp -r out before
+    # Killed before the first checkpoint of the new count, and again, with as many ranks or other ones.
+    to 3 20 -cmn_checkpoint 100
+    rows_are '5 10 15 20 25 30 15 20'
+    for again in '3 15 15' '2 25 20 25' '1 35 35'; do
+        read -r ranks max rows <<<"$again"
+        rm out/*.checkpoint
+        cp before/*.checkpoint out/
+        to "$ranks" "$max" -cmn_checkpoint 100
+        rows_are "5 10 15 20 25 30 $rows"
+    done
+    # From a checkpoint of the new count, whose iterations are lower than those of before.
+    rm out/*.checkpoint
+    cp before/*.checkpoint out/
+    to 3 20 -cmn_checkpoint 5
+    to 3 25 -cmn_checkpoint 5
+    rows_are '5 10 15 20 25 30 15 20 25'
+    # With a weights file, too: 25 iterations of 60 images are 75 of 20.
+    rm out/*.checkpoint
+    sed -i 's/max_batches=.*/max_batches=80/' mlp.cfg
+    darknet_on 1 classifier train small.data mlp.cfg out/mlp.weights -cmn -cmn_validate 0 -cmn_report_every 5 -cmn_csv rows.csv
+    rows_are '5 10 15 20 25 30 15 20 25 80'
+}
+
+@test "a weights file of a training with another list: rows of before stay" {
+    needs jq
+    small_data 200 20
+    to 1 20
+    small_data 400 20
+    sed -i 's/max_batches=.*/max_batches=25/' mlp.cfg
+    darknet_on 1 classifier train small.data mlp.cfg out/mlp.weights -cmn -cmn_validate 0 -cmn_report_every 5 -cmn_csv rows.csv
+    [[ $(json_iterations out/mlp.json) == '5 10 15 20 25' && $(csv_iterations rows.csv) == '5 10 15 20 25' ]]
+}
+
+# whole_rows FILE: how many a torn log has.
+whole_rows() {
+    local row n=0
+    while IFS= read -r row || [[ -n $row ]]; do
+        ! jq -e 'has("iteration")' <<<"${row%,}" >/dev/null 2>&1 || n=$((n + 1))
+    done <"$1"
+    echo "$n"
+}
+
+@test "a torn JSON log keeps its whole rows, and that is said" {
+    needs jq
+    train -cmn_checkpoint 10
+    sed -i 's/max_batches=.*/max_batches=12/' mlp.cfg
+    cp -r out before
+    # Cut in the last row, at two thirds, before the array's end, in the first row, behind the array's begin.
+    size=$(stat -c %s out/mlp.json)
+    for bytes in $((size - 20)) $((size * 2 / 3)) $((size - 2)) 20 1; do
+        rm -r out
+        cp -r before out
+        truncate -s "$bytes" out/mlp.json
+        n=$(whole_rows out/mlp.json)
+        train -cmn_checkpoint 10
+        echo "$bytes of $size bytes, $n rows: $(json_iterations out/mlp.json)"
+        grep "^cmn: JSON log out/mlp.json: its end is torn .*of $n whole rows $n stay" err.txt
+        [[ $(grep -c torn err.txt) -eq 1 ]]
+        diff <(jq -c ".[:$n][]" before/mlp.json) <(jq -c '.[:-1][]' out/mlp.json)
+        [[ $(jq 'last.iteration' out/mlp.json) == 12 ]]
+    done
+    # Nothing is torn there.
+    for log in '' '[]' $'[\n]\n'; do
+        rm -r out
+        cp -r before out
+        printf %s "$log" >out/mlp.json
+        train -cmn_checkpoint 10
+        run ! grep torn err.txt
+        [[ $(json_iterations out/mlp.json) == 12 ]]
+    done
+}
+
+@test "what is no JSON log is not overwritten, and the CSV stays, too" {
+    needs jq
+    train -cmn_checkpoint 10 -cmn_csv rows.csv
+    cp rows.csv before.csv
+    sed -i 's/max_batches=.*/max_batches=12/' mlp.cfg
+    for notes in 'precious notes' '[{"name": "mine"}]' '[] and more'; do
+        echo "$notes" >notes
+        for begins in '-cmn_checkpoint 10' -clear; do
+            for link in '' yes; do
+                rm -f out/mlp.json
+                if [[ -n $link ]]; then ln -s ../notes out/mlp.json; else cp notes out/mlp.json; fi
+                # shellcheck disable=SC2086  # words
+                run -1 train_on 2 mlp.cfg -cmn_csv rows.csv $begins
+                [[ $(grep -c 'JSON log out/mlp.json: what is there is no JSON log, and would be lost: .*another name' train.log) -eq 1 ]]
+                run ! grep '^1, ' train.log
+                [[ $(<out/mlp.json) == "$notes" && $(<notes) == "$notes" ]]
+                cmp rows.csv before.csv
+            done
+        done
+    done
+    # A log is replaced through a link as ever.
+    echo '[{"epoch":1,"iteration":70}]' >notes
+    train -clear -cmn_json out/mlp.json
+    [[ -L out/mlp.json && $(json_iterations notes) == '2 4 5 6 8 10 12' ]]
+}
+
+@test "a full disk takes no row of the JSON log" {
+    needs jq
+    mkdir tiny
+    unshare -m mount -t tmpfs tmpfs tiny 2>/dev/null || skip 'this user cannot mount a small disk'
+    train -cmn_checkpoint 2
+    sed -i 's/max_batches=.*/max_batches=200/' mlp.cfg
+    # shellcheck disable=SC2016  # the inner shell's
+    unshare -m bash -c 'mount -t tmpfs -o size=16k tmpfs tiny && cp out/mlp.json tiny/
+        "$@" -cmn_report_every 1 >out.txt 2>err.txt
+        cp tiny/mlp.json full.json' - "${mpiexec[@]}" -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 \
+        -cmn_checkpoint 2 -cmn_json tiny/mlp.json
+    grep 'JSON log tiny/mlp.json: No space left on device' err.txt
+    jq -e 'length > 6 and .[5].iteration == 10' full.json
+}
+
+@test "a JSON log that is killed while it is cut has its rows" {
+    needs jq
+    needs strace
+    [[ -z $SAN ]] || skip 'strace and sanitizers do not go together'
+    train_on 1 mlp.cfg -cmn_report_every 2 -cmn_checkpoint 5 -cmn_checkpoint_keep 9
+    [[ $(json_iterations out/mlp.json) == '2 4 6 8 10' ]]
+    rm out/mlp-10.checkpoint    # rows 6, 8 and 10 are trained anew
+    cp -r out before
+    killed=0
+    for call in 'write 1' 'write 2' 'write 3' 'pwrite64 1' 'ftruncate 1'; do
+        rm -r out
+        cp -r before out
+        status=0
+        timeout 60 strace -f -qq -o trace -P "$PWD/out/mlp.json" -e "inject=${call% *}:signal=KILL:when=${call#* }" \
+            "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_validate 0 -cmn_report_every 2 \
+            -cmn_checkpoint 5 >out.txt 2>err.txt || status=$?
+        echo "$call: status $status, $(jq -c '[.[].iteration]' out/mlp.json)"
+        ((status != 137)) || killed=$((killed + 1))
+        diff <(jq -c '.[:2][]' before/mlp.json) <(jq -c '.[:2][]' out/mlp.json)
+        train_on 1 mlp.cfg -cmn_report_every 2 -cmn_checkpoint 5
+        [[ $(json_iterations out/mlp.json) == '2 4 6 8 10' ]]
+    done
+    ((killed)) || skip 'strace cannot kill here'
+}

@@ -1,0 +1,20 @@
+# shellcheck shell=bash
+# What the tests of reports and logs share.
+
+# train ARGUMENTS...: on 2 ranks; output and messages go to files named out.txt and err.txt.
+train() {
+    darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_report_every 2 "$@" >out.txt 2>err.txt ||
+        { cat err.txt; return 1; }
+}
+
+needs() {
+    command -v "$1" >/dev/null || skip "$1 is not installed"
+}
+
+csv_iterations() {
+    tr -d '\r' <"$1" | awk -F , 'NR > 1 { printf "%s%s", sep, $2; sep = " " } END { print "" }'
+}
+
+json_iterations() {
+    jq -r '[.[].iteration | tostring] | join(" ")' "$1"
+}
