@@ -369,10 +369,12 @@ int fsync(int fd)
     return !fstat(fd, &st) && S_ISDIR(st.st_mode) ? -1 : 0;
 }
 END
-    gcc -shared -fPIC -DREASON=EIO -o eio.so calls.c
-    gcc -shared -fPIC -DREASON=EINVAL -o einval.so calls.c
-    run env LD_PRELOAD="$PWD/eio.so" "$DARKNET" reset cls.cfg zero.weights out/w
+    "${CC:-cc}" -shared -fPIC -DREASON=EIO -o eio.so calls.c
+    "${CC:-cc}" -shared -fPIC -DREASON=EINVAL -o einval.so calls.c
+    # A space would end the name in LD_PRELOAD, where a path without a slash is looked up in LD_LIBRARY_PATH, which may hold one.
+    export LD_LIBRARY_PATH=$PWD
+    run env LD_PRELOAD=eio.so "$DARKNET" reset cls.cfg zero.weights out/w
     [[ $status -ne 0 && $output == *"Couldn't write weights to out/w (Input/output error)"* ]]
-    LD_PRELOAD="$PWD/einval.so" "$DARKNET" reset cls.cfg zero.weights out/w
-    cd out && LD_PRELOAD="$PWD/../einval.so" "$DARKNET" reset ../cls.cfg ../zero.weights v && cmp v w
+    LD_PRELOAD=einval.so "$DARKNET" reset cls.cfg zero.weights out/w
+    cd out && LD_PRELOAD=einval.so "$DARKNET" reset ../cls.cfg ../zero.weights v && cmp v w
 }

@@ -344,7 +344,7 @@ int fsync(int fd)
 }
 END
     gcc -shared -fPIC -o calls.so calls.c
-    mpiexec+=(-x LD_PRELOAD="$PWD/calls.so")
+    mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=calls.so)
     mlp_cfg batch=24 max_batches=6 >mlp.cfg
     mapfile -t words < <(classifier mlp -cmn_checkpoint 1)
     run_on 1 "${words[@]}"

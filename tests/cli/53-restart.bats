@@ -313,7 +313,7 @@ END
     "${CC:-gcc}" -O1 -shared -fPIC -o still.so "$REPO/tests/patches/fixed_time.c"
     stand_in 'exit 0'
     echo b >machines
-    LD_PRELOAD=$PWD/still.so restarts 1 0 -hosts a:2,b:3 -wait 1 "${train[@]}"
+    LD_LIBRARY_PATH=$PWD LD_PRELOAD=still.so restarts 1 0 -hosts a:2,b:3 -wait 1 "${train[@]}"
 }
 
 @test "what cannot work is refused in one line" {
