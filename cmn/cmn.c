@@ -3,6 +3,7 @@
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 #include "world.h"
 
 struct cmn_session cmn_job;
+static atomic_int mpi_is_up;
 static int mpi_is_ours; /* and not started by the program that uses this library */
 
 /* ---- the end ---- */
@@ -40,7 +42,7 @@ static void end_job(const char *message, int status, int node, void (*meanwhile)
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
     char line[2048];
-    int spoke, running;
+    int spoke;
 
     if (pthread_mutex_trylock(&once)) {
         for (;;) {
@@ -60,8 +62,7 @@ static void end_job(const char *message, int status, int node, void (*meanwhile)
         }
         sleep(spoke ? CMN_LAST_WORD_WAIT : AWAIT_THE_END);
     }
-    MPI_Initialized(&running);
-    if (!running) { /* and cannot be aborted: the launcher sees the status, and ends the others */
+    if (!atomic_load(&mpi_is_up)) { /* the launcher sees the status, and ends the others */
         _exit(status);
     }
     alarm(ABORT_AT_MOST);
@@ -137,10 +138,9 @@ void cmn_end_first(void)
 static void find_myself(void)
 {
     char host[64] = "this host";
-    int rank = cmn_arguments_launch_rank(), running;
+    int rank = cmn_arguments_launch_rank();
 
-    MPI_Initialized(&running);
-    if (running) {
+    if (atomic_load(&mpi_is_up)) {
         return;
     }
     gethostname(host, sizeof host - 1);
@@ -187,6 +187,7 @@ static int start_mpi(int *argc, char ***argv)
         exit(1);
     }
     mpi_is_ours = !running;
+    atomic_store(&mpi_is_up, 1);
     cmn_job.on = 1;
     on_exit(finish, NULL);
     if (provided < MPI_THREAD_FUNNELED) {

@@ -3,9 +3,11 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@ static pthread_t main_thread;
 static int is_open;
 static void *frame[FRAMES + OURS];
 static atomic_int frames;
+static int objects_at_start; /* those are never unloaded, and come first */
 
 static int signal_number(void)
 {
@@ -33,6 +36,14 @@ static void answer(int number)
     errno = saved;
 }
 
+static int count_object(struct dl_phdr_info *object, size_t size, void *count)
+{
+    (void)object;
+    (void)size;
+    ++*(int *)count;
+    return 0;
+}
+
 void cmn_stack_open(void)
 {
     struct sigaction action;
@@ -40,6 +51,8 @@ void cmn_stack_open(void)
 
     /* The first call loads a library, and that is nothing for a handler. */
     backtrace(once, 1);
+    objects_at_start = 0;
+    dl_iterate_phdr(count_object, &objects_at_start);
     main_thread = pthread_self();
     memset(&action, 0, sizeof action);
     action.sa_handler = answer;
@@ -47,26 +60,50 @@ void cmn_stack_open(void)
     is_open = !sigaction(signal_number(), &action, NULL);
 }
 
-static const char *file_of(const Dl_info *info)
-{
-    const char *slash = info->dli_fname ? strrchr(info->dli_fname, '/') : NULL;
+/* Where an address lies. Names are copied while the linker's lock is held: Open MPI unloads its parts at its end, and their names
+ * with them. */
+struct place {
+    char file[64];
+    unsigned long base;
+    int lasts; /* its symbols stay readable */
+    uintptr_t at;
+    int object;
+};
 
-    return slash ? slash + 1 : info->dli_fname ? info->dli_fname : "?";
+static int find_object(struct dl_phdr_info *object, size_t size, void *to)
+{
+    struct place *p = to;
+    const char *name = object->dlpi_name, *slash = strrchr(name, '/');
+
+    (void)size;
+    p->object++;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        if (part->p_type == PT_LOAD && p->at - object->dlpi_addr - part->p_vaddr < part->p_memsz) {
+            name = slash ? slash + 1 : *name ? name : program_invocation_short_name;
+            snprintf(p->file, sizeof p->file, "%s", name);
+            p->base = object->dlpi_addr;
+            p->lasts = p->object <= objects_at_start;
+            return 1;
+        }
+    }
+    return 0;
 }
 
 /* Without a name of the function, what `addr2line -e FILE` wants to know. */
 static int print_frame(char *text, size_t bytes, const char *prefix, int i, void *at)
 {
+    struct place place = {.at = (uintptr_t)at};
     Dl_info info = {0};
 
-    if (!dladdr(at, &info)) {
+    if (!dl_iterate_phdr(find_object, &place)) {
         return snprintf(text, bytes, "%s#%d %p\n", prefix, i, at);
     }
-    return info.dli_sname
+    return place.lasts && dladdr(at, &info) && info.dli_sname
                ? snprintf(text, bytes, "%s#%d %s+%#lx (%s)\n", prefix, i, info.dli_sname,
-                          (unsigned long)((char *)at - (char *)info.dli_saddr), file_of(&info))
-               : snprintf(text, bytes, "%s#%d %s+%#lx\n", prefix, i, file_of(&info),
-                          (unsigned long)((char *)at - (char *)info.dli_fbase));
+                          (unsigned long)((char *)at - (char *)info.dli_saddr), place.file)
+               : snprintf(text, bytes, "%s#%d %s+%#lx\n", prefix, i, place.file,
+                          (unsigned long)place.at - place.base);
 }
 
 void cmn_stack_text(const char *prefix, char *text, size_t bytes)
