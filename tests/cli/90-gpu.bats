@@ -42,7 +42,7 @@ need_build() {
 }
 
 no_gpu() {
-    [[ $("$gpu" none 2>&1 || true) == *'cannot be used'* ]]
+    [[ $("$gpu" reset mlp.cfg mlp.weights out 2>&1 || true) == *'cannot be used'* ]]
 }
 
 @test "make GPU=1 compiles and links without a warning" {
@@ -60,9 +60,9 @@ no_gpu() {
 
 @test "a GPU build where no GPU is: one line, and a status" {
     need_build
-    no_gpu || skip 'there is a GPU'
     small_data 60 20
     mlp_cfg >mlp.cfg
+    no_gpu || skip 'there is a GPU'
     fails_clearly 'GPU 0 cannot be used: .*-nogpu' "$gpu" classifier train small.data mlp.cfg
     fails_clearly 'GPU 0 cannot be used: .*-nogpu' "${mpiexec[@]}" -n 2 "$gpu" classifier train small.data mlp.cfg -cmn
     fails_clearly 'GPU 3 cannot be used: ' "$gpu" classifier train small.data mlp.cfg -i 3
