@@ -5,7 +5,6 @@
 #include <string.h>
 
 enum { NAMED = 3, WORD = 64 };
-#define NOT_SET "not set"
 
 static const char *const free_keys[] = {"max_batches", "policy", "learning_rate", "steps",
                                         "scales",      "step",   "scale",         "gamma",
@@ -54,17 +53,15 @@ static void word(char to[WORD], const char *from, size_t n)
              n < WORD - 4 ? "" : "...");
 }
 
-/* Darknet takes the first line with a key. Whether there is one. */
-static int value_of(const struct section *s, const char *key, size_t n, char value[WORD])
+/* What stands behind a key's "=", up to the line's end. Darknet takes the first line with it. NULL: there is none. */
+static const char *value_of(const struct section *s, const char *key, size_t n)
 {
-    value[0] = '\0';
     for (const char *p = s->body; p < s->end; p = next_line(p)) {
         if (!strncmp(p, key, n) && p[n] == '=') {
-            word(value, p + n + 1, (size_t)(line_end(p) - p) - n - 1);
-            return 1;
+            return p + n + 1;
         }
     }
-    return 0;
+    return NULL;
 }
 
 static int is_free(const char *key, size_t n)
@@ -80,48 +77,58 @@ static int is_free(const char *key, size_t n)
 /* 0.9 and .9 are one value. */
 static int same(const char *a, const char *b)
 {
+    size_t n = (size_t)(line_end(a) - a), m = (size_t)(line_end(b) - b);
     char *after_a, *after_b;
-    double x = strtod(a, &after_a), y = strtod(b, &after_b);
+    double x, y;
 
-    return !strcmp(a, b) ||
-           (after_a != a && after_b != b && !*after_a && !*after_b && !(x < y) && !(x > y));
+    if (n == m && !strncmp(a, b, n)) {
+        return 1;
+    }
+    x = n ? strtod(a, &after_a) : 0;
+    y = m ? strtod(b, &after_b) : 0;
+    return n && m && after_a == a + n && after_b == b + m && x <= y && x >= y;
 }
 
+/* NULL: there is no such line. */
 static void note(struct report *r, const struct section *s, const char *key, size_t n,
                  const char *was, const char *is)
 {
-    char where[WORD], name[WORD], place[WORD] = "";
+    char where[WORD], name[WORD], before[WORD] = "not set", now[WORD] = "not set", place[WORD] = "";
 
     if (r->changes++ >= NAMED || r->used >= r->bytes) {
         return;
     }
     word(where, s->name, (size_t)(line_end(s->name) - s->name));
     word(name, key, n);
+    if (was) {
+        word(before, was, (size_t)(line_end(was) - was));
+    }
+    if (is) {
+        word(now, is, (size_t)(line_end(is) - is));
+    }
     if (s->number > 0) {
         snprintf(place, sizeof place, " of layer %d", s->number - 1);
     }
     r->used += (size_t)snprintf(r->text + r->used, r->bytes - r->used, "%s%s %s%s was %s, is %s",
-                                r->changes > 1 ? "; " : "", where, name, place, was, is);
+                                r->changes > 1 ? "; " : "", where, name, place, before, now);
 }
 
 /* The keys of `a` that differ from those of `b`, or, `only_missing`, that b has not. */
 static void compare_keys(struct report *r, const struct section *a, const struct section *b,
                          int only_missing)
 {
-    char was[WORD], is[WORD];
-
     for (const char *p = a->body; p < a->end; p = next_line(p)) {
         size_t n = strcspn(p, "=\n");
-        int there;
+        const char *mine, *other;
         if (p[n] != '=' || is_free(p, n)) {
             continue;
         }
-        there = value_of(b, p, n, is);
-        value_of(a, p, n, was);
-        if (only_missing && !there) {
-            note(r, a, p, n, NOT_SET, was);
-        } else if (!only_missing && !(there && same(was, is))) {
-            note(r, a, p, n, was, there ? is : NOT_SET);
+        mine = value_of(a, p, n);
+        other = value_of(b, p, n);
+        if (only_missing && !other) {
+            note(r, a, p, n, NULL, mine);
+        } else if (!only_missing && !(other && same(mine, other))) {
+            note(r, a, p, n, mine, other);
         }
     }
 }
@@ -139,8 +146,7 @@ int cmn_cfg_changes(const char *there, const char *here, char *text, size_t byte
         }
         a.number = b.number = i;
         if (!in_a || !in_b) {
-            note(&r, in_a ? &a : &b, "layer", 5, in_a ? "there" : NOT_SET,
-                 in_b ? "there" : NOT_SET);
+            note(&r, in_a ? &a : &b, "layer", 5, in_a ? "there" : NULL, in_b ? "there" : NULL);
             break;
         }
         compare_keys(&r, &a, &b, 0);

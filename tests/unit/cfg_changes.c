@@ -33,6 +33,21 @@ static void some(void **state)
     assert_string_equal(text, "[x] layer of layer 0 was there, is not set");
 }
 
+/* Anchors are longer than what is shown of them; nan is no number that another one equals. */
+static void whole_values(void **state)
+{
+    static const char list[] = "10,13,16,30,33,23,30,61,62,45,59,119,116,90,156,198,373,";
+    char there[200], here[200], text[300];
+
+    (void)state;
+    snprintf(there, sizeof there, "[n]\n[yolo]\nanchors=%s%s326\n", list, list);
+    snprintf(here, sizeof here, "[n]\n[yolo]\nanchors=%s%s327\n", list, list);
+    assert_int_equal(cmn_cfg_changes(there, here, text, sizeof text), 1);
+    check_contains(text, "[yolo] anchors of layer 0 was 10,13,");
+    assert_int_equal(cmn_cfg_changes(there, there, text, sizeof text), 0);
+    assert_int_equal(cmn_cfg_changes("[n]\na=nan", "[n]\na=5", text, sizeof text), 1);
+}
+
 static void hostile(void **state)
 {
     char small[16], longest[3000];
@@ -59,6 +74,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(none),
         cmocka_unit_test(some),
+        cmocka_unit_test(whole_values),
         cmocka_unit_test(hostile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
