@@ -31,8 +31,7 @@ static int mpi_is_ours; /* and not started by the program that uses this library
 /* Seconds that a rank without the word waits for its end, and that MPI_Abort, and all of the end, may take. */
 enum { AWAIT_THE_END = 5, ABORT_AT_MOST = 5, END_AT_MOST = 60 };
 
-/* Statuses: what is wrong stays wrong; a rank or a node was lost, or the way to it, and another try may do (sysexits.h:
- * EX_TEMPFAIL). */
+/* Statuses: what is wrong stays wrong; without a rank or a node that was lost another try may do (EX_TEMPFAIL). */
 enum { WRONG = 1, LOST = 75 };
 
 /* The only place that ends a job before its time. A loader thread may come here while the main
@@ -105,8 +104,9 @@ static void close_job(void)
     cmn_session_close(&cmn_job);
     if (mpi_is_ours) {
         MPI_Finalize();
+        atomic_store(&mpi_is_up, 0);
     }
-    cmn_watchdog_close();
+    cmn_watchdog_close(mpi_is_ours);
 }
 
 static void finish(int status, void *unused)

@@ -1,6 +1,7 @@
 #include "watch.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -203,6 +204,23 @@ void cmn_watch_oldest_file(char *text, size_t bytes)
 }
 
 /* ---- for the watchdog ---- */
+
+unsigned long long cmn_watch_io(void)
+{
+    char name[64], line[128];
+    unsigned long long sum = 0, n;
+    FILE *file;
+
+    snprintf(name, sizeof name, "/proc/self/task/%d/io", (int)getpid());
+    file = fopen(name, "re");
+    while (file && fgets(line, sizeof line, file)) {
+        sum += sscanf(line, "rchar: %llu", &n) == 1 || sscanf(line, "wchar: %llu", &n) == 1 ? n : 0;
+    }
+    if (file) {
+        fclose(file);
+    }
+    return sum;
+}
 
 struct cmn_watch_record *cmn_watch_mine(void)
 {

@@ -79,6 +79,9 @@ void cmn_watch_phase(const struct cmn_watch_record *r, char *text);
 void cmn_watch_store(_Atomic uint64_t *to, const char *text, size_t bytes);
 void cmn_watch_fetch(const _Atomic uint64_t *from, char *text, size_t bytes);
 
+/* Bytes that the main thread has read and written: who reads a large file moves. 0 where the kernel does not count. */
+unsigned long long cmn_watch_io(void);
+
 /* The file that a thread has been reading for the longest time, or "". */
 void cmn_watch_oldest_file(char *text, size_t bytes);
 

@@ -21,6 +21,9 @@
  * that the job ends, and it does not; until what stands still is worth telling. */
 enum { LOOK = 250, SOON = 50, MEETING = 5000, BEAT = 500, END_MYSELF = 4000, TELL = 1000 };
 
+/* Seconds until what is not for the thread to name is named. */
+enum { AT_THE_END = 2 };
+
 /* A rank that computes without a note is given so many times cmn_timeout. */
 enum { COMPUTES = 4 };
 
@@ -51,24 +54,6 @@ static struct {
 
 /* ---- this rank ---- */
 
-/* Bytes that the main thread has read and written: who reads a large file moves. 0 where the kernel does not count. */
-static unsigned long long bytes_moved(void)
-{
-    char name[64], line[128];
-    unsigned long long sum = 0, n;
-    FILE *file;
-
-    snprintf(name, sizeof name, "/proc/self/task/%d/io", (int)getpid());
-    file = fopen(name, "re");
-    while (file && fgets(line, sizeof line, file)) {
-        sum += sscanf(line, "rchar: %llu", &n) == 1 || sscanf(line, "wchar: %llu", &n) == 1 ? n : 0;
-    }
-    if (file) {
-        fclose(file);
-    }
-    return sum;
-}
-
 /* Whether the main thread has computed for a good part of the last `ms`. */
 static int computes(long ms)
 {
@@ -93,7 +78,7 @@ static void look_at_myself(long ms)
     if (moved != dog.moved) {
         dog.still = 0;
     } else {
-        unsigned long long bytes = bytes_moved();
+        unsigned long long bytes = cmn_watch_io();
         dog.still += busy && !atomic_load(&r->waiting) ? (double)ms / COMPUTES : (double)ms;
         dog.still = bytes == dog.bytes ? dog.still : 0;
         dog.bytes = bytes;
@@ -374,12 +359,37 @@ void cmn_watchdog_limit(long seconds)
     }
 }
 
-void cmn_watchdog_close(void)
+/* Who is stopped is the thread's to name; who waits in MPI for nobody is not. */
+static void await_the_others(void)
+{
+    const struct timespec a_moment = {.tv_nsec = 1000000};
+    double begin = now();
+    char why[200];
+    int missing;
+
+    while ((missing = cmn_watch_shared_missing(dog.shared)) >= 0) {
+        long limit = atomic_load(&dog.limit) / 1000;
+        nanosleep(&a_moment, NULL);
+        if (now() - begin > (double)limit + AT_THE_END) {
+            snprintf(why, sizeof why,
+                     "nothing moved for %ld s (cmn_timeout): rank %d@%s does not come through the "
+                     "end of MPI, "
+                     "where no other rank is left",
+                     limit, missing, dog.topology->host);
+            dog.plan.end(why, tell_the_others);
+        }
+    }
+}
+
+void cmn_watchdog_close(int together)
 {
     if (!atomic_exchange(&dog.running, 0) || pthread_equal(pthread_self(), dog.thread)) {
         return;
     }
     cmn_watch_ending();
+    if (together && dog.shared && atomic_load(&dog.open)) {
+        await_the_others();
+    }
     pthread_mutex_lock(&dog.lock);
     dog.closing = 1;
     pthread_cond_signal(&dog.wake);

@@ -27,7 +27,9 @@ int cmn_watchdog_open(const struct cmn_topology *t, const struct cmn_options *o)
  * see each other is told now. */
 void cmn_watchdog_limit(long seconds);
 
-/* Local. This process has done its part of the job: the thread says so, and ends. Does nothing where there is none. */
-void cmn_watchdog_close(void);
+/* Blocking. This process has done its part of the job: the thread says so, and ends. `together`: once all ranks of this node have
+ * (MPI lets one go that the others have met, and a rank that stands still from there on would be nobody's to name). Does
+ * nothing where there is no thread. */
+void cmn_watchdog_close(int together);
 
 #endif

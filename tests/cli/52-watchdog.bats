@@ -118,9 +118,9 @@ train() {
 
 @test "a rank is stopped while it evaluates" {
     small_data 10 10000
-    mlp_cfg >mlp.cfg
+    mlp_cfg | sed 's/^output=64/output=8192/' >mlp.cfg
     darknet_on 1 classifier train small.data mlp.cfg -cmn -cmn_validate 0 >/dev/null 2>&1
-    # More than it can be through with.
+    # More than it can be through with: 4 TFLOP.
     for ((i = 0; i < 30; i++)); do cat valid.list; done >many.list
     sed -i 's/^valid=.*/valid=many.list/' small.data
     start 2 classifier valid small.data mlp.cfg out/mlp.weights -cmn
@@ -226,6 +226,39 @@ END
     train 2 -cmn_validate 0
     stopped=$SECONDS
     ends_naming 0 'all ranks wait for each other: rank 0@[^ ]+ in: the end of MPI, .*rank 1@[^ ]+ in: the end of MPI' 'darknet\+0x'
+}
+
+# It lets one go that the others have met, and these end.
+@test "a rank that is stopped, or stands still, after the last meeting in the end of MPI" {
+    [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    cat >calls.c <<'END'
+#include <mpi.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int MPI_Finalize(void)
+{
+    int result = PMPI_Finalize();
+
+    if (atoi(getenv("OMPI_COMM_WORLD_RANK")) == 1) {
+        END
+    }
+    return result;
+}
+END
+    cp calls.c either.c
+    mlp_cfg max_batches=5 >mlp.cfg
+    sed 's/END/kill(getpid(), SIGSTOP);/' either.c >calls.c
+    preload
+    train 3 -cmn_validate 0 -clear
+    stopped=$SECONDS
+    ends_naming 0 'rank 1@[^ ]+ is stopped \(SIGSTOP\?\) in: the end of MPI' 'darknet\+0x'
+    sed 's/END/for (;;) { pause(); }/' either.c >calls.c
+    preload
+    train 3 -cmn_validate 0 -clear
+    stopped=$SECONDS
+    ends_naming '[02]' 'rank 1@[^ ]+ does not come through the end of MPI, where no other rank is left' '(cmn_watchdog_close|darknet\+0x)'
 }
 
 @test "a job that is suspended as a whole goes on" {
