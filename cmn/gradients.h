@@ -71,15 +71,20 @@ void cmn_gradients_close(struct cmn_gradients *g);
 /* Local. What layer i is, e.g. "connected". Static. */
 const char *cmn_gradients_layer(const struct network *net, int i);
 
-/* What a recurrent layer carries from one step to the next: for each sequence n floats. The network's; on the CPU. */
+/* What a recurrent layer carries from one step to the next: for each sequence n floats. The network's. */
 struct cmn_hidden {
-    int layer;
-    float *at;
+    int layer, which; /* of the layer's own */
+    float *at;        /* in the host's memory */
+    float *device;    /* where the layer takes it from; NULL: from there */
     size_t n, sequences;
 };
 
 /* Local. Entry i of it; 0 when there are no more. */
 int cmn_gradients_hidden(const struct network *net, int i, struct cmn_hidden *hidden);
+
+/* Local, blocking. All of it, from the GPU to the host's memory, or back; nothing to do on the CPU. 0, or -1 with a reason. */
+enum cmn_hidden_way { CMN_HIDDEN_READ, CMN_HIDDEN_WRITE };
+int cmn_gradients_hidden_move(const struct network *net, enum cmn_hidden_way way);
 
 /* Local. Layers and tensors in words, one a line: two networks with the same text can have each other's tensors. The caller frees; NULL
  * with a reason when memory is short. */

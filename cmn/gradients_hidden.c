@@ -3,19 +3,66 @@
 
 #include "darknet.h"
 
+#include "device.h"
+#include "gradients_gpu.h"
+#include "log.h"
+
+enum { CARRIED = 2 };
+
+/* On the GPU a simple recurrent layer goes on, too; on the CPU each step of its training begins with 0. */
+static int carried(const struct network *net, const layer *l, struct cmn_hidden at[CARRIED])
+{
+    int n = 0;
+
+    (void)net;
+#ifdef GPU
+    if (cmn_gradients_on_gpu(net)) {
+        if (l->type == RNN || l->type == GRU) {
+            at[n++] = (struct cmn_hidden){.at = l->state, .device = l->state_gpu};
+        } else if (l->type == LSTM) {
+            at[n++] = (struct cmn_hidden){.at = l->h_cpu, .device = l->h_gpu};
+            at[n++] = (struct cmn_hidden){.at = l->c_cpu, .device = l->c_gpu};
+        }
+        return n;
+    }
+#endif
+    if (l->type == GRU) {
+        at[n++] = (struct cmn_hidden){.at = l->state};
+    } else if (l->type == LSTM) {
+        at[n++] = (struct cmn_hidden){.at = l->h_cpu};
+        at[n++] = (struct cmn_hidden){.at = l->c_cpu};
+    }
+    return n;
+}
+
 int cmn_gradients_hidden(const struct network *net, int i, struct cmn_hidden *hidden)
 {
     for (int k = 0; k < net->n; k++) {
         const layer *l = &net->layers[k];
-        float *const carried[] = {l->type == GRU ? l->state : NULL,
-                                  l->type == LSTM ? l->h_cpu : NULL,
-                                  l->type == LSTM ? l->c_cpu : NULL};
-        for (int what = 0; what < 3; what++) {
-            if (carried[what] && i-- == 0) {
-                *hidden =
-                    (struct cmn_hidden){k, carried[what], (size_t)l->outputs, (size_t)l->batch};
-                return 1;
-            }
+        struct cmn_hidden at[CARRIED];
+        int n = carried(net, l, at);
+        if (i < n) {
+            *hidden = at[i];
+            hidden->layer = k;
+            hidden->which = i;
+            hidden->n = (size_t)l->outputs;
+            hidden->sequences = (size_t)l->batch;
+            return 1;
+        }
+        i -= n;
+    }
+    return 0;
+}
+
+int cmn_gradients_hidden_move(const struct network *net, enum cmn_hidden_way way)
+{
+    struct cmn_hidden h;
+
+    for (int i = 0; cmn_gradients_hidden(net, i, &h); i++) {
+        size_t n = h.n * h.sequences;
+        if (h.device && (way == CMN_HIDDEN_READ ? cmn_device_read(h.at, h.device, n)
+                                                : cmn_device_write(h.device, h.at, n))) {
+            return cmn_fail_in("layer %d, what it carries on", h.layer);
         }
     }
     return 0;

@@ -92,7 +92,7 @@ int cmn_training_unpack(struct cmn_training *t)
             return -1;
         }
     }
-    return 0;
+    return cmn_gradients_hidden_move(t->net, CMN_HIDDEN_WRITE);
 }
 
 int cmn_training_statistics(struct cmn_training *t, const float **statistics, size_t *n)
@@ -201,7 +201,7 @@ static void add_sequences(struct cmn_training *t)
     for (int i = 0; cmn_gradients_hidden(t->net, i, &hidden); i++) {
         size_t row = hidden.n * sizeof *hidden.at;
         struct cmn_part *p;
-        snprintf(name, sizeof name, "hidden.%d", i);
+        snprintf(name, sizeof name, "hidden.%d.%d", hidden.layer, hidden.which);
         p = add(c, name, CMN_MERGE_ROWS, hidden.at, row * hidden.sequences);
         if (p) {
             p->row_bytes = row;
@@ -242,6 +242,9 @@ int cmn_training_parts(struct cmn_training *t, int fill)
         }
     }
     add_schedule(t);
+    if (fill && cmn_gradients_hidden_move(t->net, CMN_HIDDEN_READ)) {
+        return -1;
+    }
     add_sequences(t);
     add(c, "random.common", CMN_MERGE_FIRST, cmn_random_stream(0), sizeof(uint64_t));
     add(c, "random.own", CMN_MERGE_DROP, cmn_random_stream(1), sizeof(uint64_t));

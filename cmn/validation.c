@@ -65,6 +65,9 @@ static float *put_aside(const struct network *net)
     size_t n = 0;
     float *kept, *next;
 
+    if (cmn_gradients_hidden_move(net, CMN_HIDDEN_READ)) {
+        return NULL;
+    }
     for (int i = 0; cmn_gradients_hidden(net, i, &hidden); i++) {
         n += floats(&hidden);
     }
@@ -77,16 +80,21 @@ static float *put_aside(const struct network *net)
         memcpy(next, hidden.at, floats(&hidden) * sizeof *next);
         memset(hidden.at, 0, floats(&hidden) * sizeof *next);
     }
+    if (cmn_gradients_hidden_move(net, CMN_HIDDEN_WRITE)) {
+        free(kept);
+        return NULL;
+    }
     return kept;
 }
 
-static void put_back(const struct network *net, const float *kept)
+static int put_back(const struct network *net, const float *kept)
 {
     struct cmn_hidden hidden;
 
     for (int i = 0; cmn_gradients_hidden(net, i, &hidden); kept += floats(&hidden), i++) {
         memcpy(hidden.at, kept, floats(&hidden) * sizeof *kept);
     }
+    return cmn_gradients_hidden_move(net, CMN_HIDDEN_WRITE);
 }
 
 int cmn_training_validate(struct cmn_training *t, struct cmn_row *row)
@@ -110,7 +118,7 @@ int cmn_training_validate(struct cmn_training *t, struct cmn_row *row)
     if (w != t->w || h != t->h) {
         resize_network(t->net, w, h);
     }
-    put_back(t->net, hidden);
+    result = put_back(t->net, hidden) || result ? -1 : 0;
     free(hidden);
     cmn_timeline_span(CMN_SPAN_VALIDATE, -1, begin, cmn_clock());
     return result ? cmn_fail_in("validation") : 0;

@@ -209,15 +209,15 @@ unsigned long long cmn_watch_io(void)
 {
     char name[64], line[128];
     unsigned long long sum = 0, n;
-    FILE *file;
+    FILE *io;
 
     snprintf(name, sizeof name, "/proc/self/task/%d/io", (int)getpid());
-    file = fopen(name, "re");
-    while (file && fgets(line, sizeof line, file)) {
+    io = fopen(name, "re");
+    while (io && fgets(line, sizeof line, io)) {
         sum += sscanf(line, "rchar: %llu", &n) == 1 || sscanf(line, "wchar: %llu", &n) == 1 ? n : 0;
     }
-    if (file) {
-        fclose(file);
+    if (io) {
+        fclose(io);
     }
     return sum;
 }

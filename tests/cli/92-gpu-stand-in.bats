@@ -194,6 +194,47 @@ wide_cfg() {
     assert_close whole.weights out/norm.weights 1e-5
 }
 
+# rnn ARGUMENTS...: its state lies in the memory of the GPU, and goes on from step to step.
+rnn() {
+    darknet_on 2 rnn train "$cfg.cfg" -data text.data -cmn -cmn_seed 7 "$@" >train.log 2>&1 || { cat train.log; return 1; }
+}
+
+@test "what recurrent layers carry on a GPU comes back from a checkpoint" {
+    load drivers
+    make_text
+    for cfg in rnn gru lstm; do
+        rm -rf out
+        text_cfg $cfg max_batches=10 >$cfg.cfg
+        rnn -cmn_checkpoint 4 -cmn_checkpoint_keep 9
+        end=$(result $cfg)
+        mv "$end" whole.weights
+        find out -name '*.checkpoint' ! -name "$cfg-4.checkpoint" -delete
+        rnn -cmn_checkpoint 4
+        grep "goes on from out/$cfg-4.checkpoint, iteration 4" train.log
+        cmp whole.weights "$end"
+    done
+}
+
+# A simple recurrent layer begins each step with 0 on the CPU, and goes on with its state on a GPU: one step alone is the same.
+@test "recurrent layers learn on a GPU what they learn on the CPU" {
+    load drivers
+    make_text
+    for cfg in gru lstm crnn rnn; do
+        rm -rf out
+        steps=10
+        [[ $cfg != rnn ]] || steps=1
+        text_cfg $cfg max_batches=$steps >$cfg.cfg
+        if [[ $cfg == crnn ]]; then
+            sed -i 's/^inputs=.*//; s/^height=.*/height=16/; s/^width=.*/width=8/; s/^channels=.*/channels=1/
+                s/^output=16/hidden_filters=3\noutput_filters=2\nshortcut=1/' $cfg.cfg
+        fi
+        on_cpu rnn
+        mv "$(result $cfg)" cpu.weights
+        rnn
+        assert_close cpu.weights "$(result $cfg)" 1e-5
+    done
+}
+
 @test "dropout on GPUs follows from the seed" {
     net_section >drop.cfg
     printf '%s\n' '[connected]' 'output=64' 'activation=tanh' '[dropout]' 'probability=.5' '[connected]' 'output=10' \

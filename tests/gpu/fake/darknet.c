@@ -99,6 +99,27 @@ void copy_gpu(int N, float *X, int INCX, float *Y, int INCY)
     copy_cpu(N, at(X), INCX, at(Y), INCY);
 }
 
+void mul_gpu(int N, float *X, int INCX, float *Y, int INCY)
+{
+    mul_cpu(N, at(X), INCX, at(Y), INCY);
+}
+
+void mult_add_into_gpu(int num, float *a, float *b, float *c)
+{
+    mult_add_into_cpu(num, at(a), at(b), at(c));
+}
+
+void weighted_sum_gpu(float *a, float *b, float *s, int num, float *c)
+{
+    weighted_sum_cpu(at(a), at(b), at(s), num, at(c));
+}
+
+void weighted_delta_gpu(float *a, float *b, float *s, float *da, float *db, float *ds, int num,
+                        float *dc)
+{
+    weighted_delta_cpu(at(a), at(b), at(s), at(da), at(db), at(ds), num, at(dc));
+}
+
 void constrain_gpu(int N, float ALPHA, float *X, int INCX)
 {
     for (int i = 0; i < N; i++) {
