@@ -10,6 +10,7 @@
 #include <cuda_runtime.h>
 #endif
 
+#include "kernels.h"
 #include "log.h"
 
 enum { ID = 16 }; /* bytes that name a GPU, whatever number a process knows it by */
@@ -98,6 +99,12 @@ int cmn_device_copy(float *device, const float *from_device, size_t n)
     return copy(device, from_device, n, cudaMemcpyDeviceToDevice);
 }
 
+int cmn_device_look(float *found, const float *x, size_t n)
+{
+    return cmn_device_check(cmn_kernel_nonfinite(found, x, n, cudaStreamLegacy),
+                            "looking for numbers that are none");
+}
+
 int cmn_device_wait(int (*work)(void *self), void *self)
 {
     cudaEvent_t event;
@@ -183,6 +190,14 @@ int cmn_device_copy(float *device, const float *from_device, size_t n)
 {
     (void)device;
     (void)from_device;
+    (void)n;
+    return without();
+}
+
+int cmn_device_look(float *found, const float *x, size_t n)
+{
+    (void)found;
+    (void)x;
     (void)n;
     return without();
 }

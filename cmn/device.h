@@ -29,6 +29,10 @@ int cmn_device_write(float *device, const float *host, size_t n);
 int cmn_device_read(float *host, const float *device, size_t n);
 int cmn_device_copy(float *device, const float *from_device, size_t n);
 
+/* Local, not blocking. *found, of the GPU's memory, becomes 1 when one of the n floats at x, as they are once whatever Darknet has asked of
+ * the GPU is done, is NaN or infinite. 0, or -1 with a reason. */
+int cmn_device_look(float *found, const float *x, size_t n);
+
 /* Local, blocking: until whatever Darknet had asked of the GPU is done; meanwhile calls work(self) again and again, at least
  * once. 0, or -1 with a reason, which may be work's. */
 int cmn_device_wait(int (*work)(void *self), void *self);

@@ -364,3 +364,18 @@ int cmn_training_step_done(struct cmn_training *t)
     t->stepped = 0;
     return step_done(t);
 }
+
+int cmn_training_untrained(struct cmn_training *t)
+{
+    if (!t->attached || t->started || t->session->command->does != CMN_TRAINS) {
+        return 0;
+    }
+    if (cmn_training_newer(t, *t->net->seen)) {
+        return -1;
+    }
+    cmn_training_tell_origin(t);
+    cmn_say("nothing to train: iteration %zu of %d is reached already; raise max_batches or "
+            "cmn_epochs, or start over with -clear",
+            get_current_batch(t->net), t->net->max_batches);
+    return 0;
+}

@@ -50,9 +50,10 @@ struct cmn_gradients {
     int arena_is_ours; /* and not the communicator's */
     int on_gpu;   /* then the arena is the GPU's, and the tally is copied around the exchange */
     float *tally; /* CMN_TALLIES floats behind the gradients */
-    struct cmn_span *span; /* the gradients, unpadded */
-    float *rate, *decay;   /* of each gradient, for a step */
-    double share;          /* this rank's images of a pass, by which its statistics count; 0: as
+    float *bad, *bad_on_gpu; /* on a GPU, of each tensor: not 0 when its gradient was not finite */
+    struct cmn_span *span;   /* the gradients, unpadded */
+    float *rate, *decay;     /* of each gradient, for a step */
+    double share;            /* this rank's images of a pass, by which its statistics count; 0: as
                               much as any other's */
     struct cmn_exchange exchange;
 };

@@ -81,10 +81,12 @@ int cmn_gradients_gpu_open(struct cmn_gradients *g)
     g->on_gpu = 1;
     g->span = calloc((size_t)g->tensors + 1, sizeof *g->span);
     g->tally = calloc(CMN_TALLIES, sizeof *g->tally);
-    if (!g->span || !g->tally) {
+    g->bad = calloc((size_t)g->tensors + 1, sizeof *g->bad);
+    if (!g->span || !g->tally || !g->bad) {
         return cmn_fail("gradients: out of memory");
     }
-    if (cmn_device_memory(&g->arena, total + CMN_TALLIES)) {
+    if (cmn_device_memory(&g->arena, total + CMN_TALLIES) ||
+        cmn_device_memory(&g->bad_on_gpu, (size_t)g->tensors + 1)) {
         return cmn_fail_in("gradients");
     }
     g->exchange.block = (struct cmn_span){.data = g->arena, .n = total};
@@ -118,7 +120,34 @@ void cmn_gradients_gpu_close(struct cmn_gradients *g)
         }
     }
     cmn_device_free(g->arena);
+    cmn_device_free(g->bad_on_gpu);
+    free(g->bad);
     free(g->tally);
+}
+
+int cmn_gradients_gpu_look(struct cmn_gradients *g, int i)
+{
+    float **at = on_device(&g->tensor[i]);
+
+    return at ? cmn_device_look(g->bad_on_gpu + i, *at, g->tensor[i].n) : -1;
+}
+
+int cmn_gradients_gpu_found(struct cmn_gradients *g, int *i)
+{
+    size_t n = (size_t)g->tensors;
+
+    *i = -1;
+    if (cmn_device_read(g->bad, g->bad_on_gpu, n)) {
+        return -1;
+    }
+    for (int k = 0; k < g->tensors && *i < 0; k++) {
+        *i = g->bad[k] != 0 ? k : -1;
+    }
+    if (*i >= 0) {
+        memset(g->bad, 0, n * sizeof *g->bad);
+        return cmn_device_write(g->bad_on_gpu, g->bad, n);
+    }
+    return 0;
 }
 
 int cmn_gradients_gpu_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)

@@ -15,6 +15,13 @@ int cmn_gradients_gpu_open(struct cmn_gradients *g);
 /* Local. Takes the block away from the network again, and frees it. */
 void cmn_gradients_gpu_close(struct cmn_gradients *g);
 
+/* Local, not blocking. Asks the GPU whether tensor i, a gradient, is finite as it is after what Darknet has asked for. */
+int cmn_gradients_gpu_look(struct cmn_gradients *g, int i);
+
+/* Local, blocking. What the GPU has found since the last time: *i becomes the number of the first tensor that was not finite, or -1. 0,
+ * or -1 with a reason. */
+int cmn_gradients_gpu_found(struct cmn_gradients *g, int *i);
+
 /* As cmn_gradients_sum(). While backward still runs on the GPU it moves on what was begun. */
 int cmn_gradients_gpu_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self);
 

@@ -355,6 +355,7 @@ int cmn_writes(struct network *net)
     cmn_check(cmn_training_lend(t));
     cmn_watch(NULL);
     if (cmn_job.topology.rank == 0) {
+        cmn_check(cmn_training_untrained(t));
         cmn_check(cmn_training_worth_saving(t));
     } else {
         cmn_check(cmn_training_saved(t));

@@ -47,6 +47,18 @@ static __global__ void widen_all(float *to, const T *from, size_t n, float facto
     }
 }
 
+/* By its bits: all of the exponent is set. All threads that find one write the same. */
+static __global__ void look_at_all(float *found, const float *x, size_t n)
+{
+    size_t step = (size_t)gridDim.x * blockDim.x;
+
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+        if ((__float_as_uint(x[i]) & 0x7f800000u) == 0x7f800000u) {
+            *found = 1;
+        }
+    }
+}
+
 static unsigned blocks(size_t n)
 {
     size_t all = (n + BLOCK - 1) / BLOCK;
@@ -82,5 +94,14 @@ extern "C" int cmn_kernel_widen(float *to, const void *from, size_t n, float fac
         widen_all<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, (const __nv_bfloat16 *)from, n,
                                                                  factor);
     }
+    return cudaGetLastError();
+}
+
+extern "C" int cmn_kernel_nonfinite(float *found, const float *x, size_t n, void *stream)
+{
+    if (n == 0) {
+        return 0;
+    }
+    look_at_all<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(found, x, n);
     return cudaGetLastError();
 }

@@ -21,6 +21,10 @@ int cmn_kernel_narrow(void *to, const float *from, size_t n, float factor, enum 
 int cmn_kernel_widen(float *to, const void *from, size_t n, float factor, enum cmn_half type,
                      void *stream);
 
+/* Local, not blocking: queued on `stream`. *found, in the GPU's memory, becomes 1 when one of the n floats at x, there too, is NaN or
+ * infinite; otherwise it stays as it is. Returns a cudaError_t. */
+int cmn_kernel_nonfinite(float *found, const float *x, size_t n, void *stream);
+
 #ifdef __cplusplus
 }
 #endif

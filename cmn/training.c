@@ -65,12 +65,6 @@ int cmn_training_attach(struct cmn_training *t, const char *cfg)
 
 void cmn_training_detach(struct cmn_training *t)
 {
-    if (t->attached && !t->started && t->session->command->does == CMN_TRAINS) {
-        cmn_training_tell_origin(t);
-        cmn_say("nothing to train: iteration %zu of %d is reached already; raise max_batches or "
-                "cmn_epochs, or start over with -clear",
-                get_current_batch(t->net), t->net->max_batches);
-    }
     cmn_training_checkpoint_close(t);
     if (t->attached) {
         cmn_schedule_close(&t->schedule);
@@ -278,7 +272,7 @@ int cmn_training_update(struct cmn_training *t, struct cmn_rule *rule)
     int fresh, skip;
 
     t->sums.compute += begin - t->pass_began;
-    skip = cmn_training_agree_to_skip(t);
+    skip = cmn_training_looked(t) ? -1 : cmn_training_agree_to_skip(t);
     if (skip < 0) {
         return -1;
     }

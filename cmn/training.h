@@ -116,6 +116,11 @@ int cmn_training_norm(struct cmn_training *t, enum cmn_direction way, float *mea
                       int n, int count);
 /* Collective (epoch.c). Begins the timeline, if there is to be one. */
 int cmn_training_timeline(struct cmn_training *t);
+/* Local, rank 0 (epoch.c). Weights are about to be saved: says so when nothing was left to train. 0, or -1 with a reason when newer
+ * ones are there. */
+int cmn_training_untrained(struct cmn_training *t);
+/* Local (training_untrained.c). Whether what trainings of this name end with is there, and of more images: -1 with a reason. */
+int cmn_training_newer(const struct cmn_training *t, size_t seen);
 /* Local (epoch.c). What this rank has to do while weights are saved, since save_began, is done: takes back what was lent. */
 int cmn_training_saved(struct cmn_training *t);
 /* Collective (epoch.c). The training goes on, and its first images lie in the network: makes the row that the run before owes, if it
@@ -134,6 +139,8 @@ int cmn_training_settle(struct cmn_training *t);
 int cmn_training_look(struct cmn_training *t, int i);
 /* Local (training_nonfinite.c). A step begins. */
 int cmn_training_remember(struct cmn_training *t);
+/* Local, blocking (training_nonfinite.c). What a GPU was asked about its gradients; on the CPU there is nothing to wait for. */
+int cmn_training_looked(struct cmn_training *t);
 /* Collective, blocking (training_nonfinite.c). 1: the step is to be left out on all ranks, and that is said; 0: it is not; -1 with a
  * reason. */
 int cmn_training_agree_to_skip(struct cmn_training *t);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 #include "aside.h"
 #include "darknet.h"
+#include "device.h"
 #include "gradients_gpu.h"
 #include "log.h"
 #include "network.h"
@@ -154,7 +156,7 @@ static int stop(const struct cmn_training *t)
 
 int cmn_training_look(struct cmn_training *t, int i)
 {
-    const struct cmn_gradients *g = &t->gradients;
+    struct cmn_gradients *g = &t->gradients;
     int last = t->pass + 1 == t->net->subdivisions;
     struct cmn_nonfinite found;
 
@@ -167,13 +169,51 @@ int cmn_training_look(struct cmn_training *t, int i)
             note(t, &found, t->pass);
         }
     }
-    for (; last && !g->on_gpu && t->next < g->tensors && g->tensor[t->next].layer >= i; t->next++) {
+    for (; last && t->next < g->tensors && g->tensor[t->next].layer >= i; t->next++) {
         const struct cmn_tensor *tensor = &g->tensor[t->next];
-        if (tensor->kind == CMN_GRADIENT && cmn_nonfinite_gradient(tensor, &found)) {
+        if (tensor->kind != CMN_GRADIENT) {
+            continue;
+        }
+        if (g->on_gpu) {
+            if (cmn_gradients_gpu_look(g, t->next)) {
+                return -1;
+            }
+        } else if (cmn_nonfinite_gradient(tensor, &found)) {
             note(t, &found, -1);
         }
     }
     return t->bad.name && mode(t) == CMN_NONFINITE_STOP ? stop(t) : 0;
+}
+
+/* What was exchanged meanwhile may have come over the gradient that was found. */
+static int note_found(struct cmn_training *t, const struct cmn_tensor *tensor)
+{
+    const float *x;
+
+    if (cmn_gradients_pull(&t->gradients, CMN_GRADIENT)) {
+        return -1;
+    }
+    x = cmn_nonfinite_find(*tensor->at, tensor->n);
+    note(t, &(struct cmn_nonfinite){tensor->layer, tensor->part, tensor->name, x ? *x : NAN}, -1);
+    return 0;
+}
+
+int cmn_training_looked(struct cmn_training *t)
+{
+    struct cmn_gradients *g = &t->gradients;
+    const struct cmn_communicator *c = &t->schedule.communicator;
+    int found;
+
+    if (!g->on_gpu || mode(t) == CMN_NONFINITE_IGNORE) {
+        return 0;
+    }
+    if (t->session->topology.size > 1 && c->poll && cmn_device_wait(c->poll, t->schedule.self)) {
+        return -1;
+    }
+    if (cmn_gradients_gpu_found(g, &found) || (found >= 0 && note_found(t, &g->tensor[found]))) {
+        return -1;
+    }
+    return found >= 0 ? stop(t) : 0;
 }
 
 /* ---- leaving a step out ---- */

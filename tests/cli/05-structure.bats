@@ -19,7 +19,7 @@ level_of() {
         lars.* | outline.* | watchdog.*) echo 4 ;;
         gradients.* | gradients_*.* | schedule.* | schedule_*.* | nonfinite.* | local_steps.* | tuner.* | detector.* | evaluator.* | loader.* | share.*) echo 4 ;;
         session.*) echo 5 ;;
-        training.* | training_norm.* | training_nonfinite.* | samples.* | epoch.* | rate.* | validation.* | training_averages.c | training_checkpoint.* | training_resume.c | training_parts.c | training_identity.c | stop.* | arguments.* | tools/*) echo 6 ;;
+        training.* | training_norm.* | training_nonfinite.* | samples.* | epoch.* | rate.* | validation.* | training_averages.c | training_checkpoint.* | training_resume.c | training_parts.c | training_identity.c | training_untrained.c | stop.* | arguments.* | tools/*) echo 6 ;;
         cmn.* | hooks*.* | job.* | programs.*) echo 7 ;;
         *) echo "no level is known for cmn/$1: give it one in 05-structure.bats" >&2; return 1 ;;
     esac

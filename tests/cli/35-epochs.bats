@@ -75,6 +75,28 @@ rows() {
     run ! grep 'nothing to train' train.log
     darknet_on 2 classifier train small.data mlp.cfg out/mlp.weights -cmn >train.log 2>&1
     (($(grep -c 'cmn: nothing to train: iteration 3 of 3 is reached already' train.log) == 1))
+    load drivers
+    make_text
+    text_cfg gru max_batches=2 >gru.cfg
+    darknet_on 2 rnn train gru.cfg -data text.data -cmn -cmn_checkpoint 2 >train.log 2>&1
+    run ! grep 'nothing to train' train.log
+    darknet_on 2 rnn train gru.cfg -data text.data -cmn -cmn_checkpoint 2 >train.log 2>&1
+    (($(grep -c 'cmn: nothing to train: iteration 2 of 2 is reached already' train.log) == 1))
+}
+
+@test "newer weights are not overwritten where nothing is left to train" {
+    mlp_cfg batch=20 max_batches=3 >mlp.cfg
+    darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_checkpoint 3 >train.log 2>&1
+    mlp_cfg batch=20 max_batches=5 >mlp.cfg
+    darknet_on 2 classifier train small.data mlp.cfg out/mlp.weights -cmn -cmn_checkpoint 0 >train.log 2>&1
+    cp out/mlp.weights newer
+    mlp_cfg batch=20 max_batches=3 >mlp.cfg
+    fails_clearly_on 2 'nothing is left to train, and out/mlp.weights has seen 200 images, more than the 120 of what would be saved' \
+        classifier train small.data mlp.cfg -cmn -cmn_checkpoint 3
+    cmp newer out/mlp.weights
+    rm out/mlp.weights
+    darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_checkpoint 3 >train.log 2>&1
+    [[ -f out/mlp.weights ]]
 }
 
 @test "cmn_epochs that need more iterations than Darknet can count" {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# shellcheck disable=SC2154  # mpiexec: helpers.bash
+# shellcheck disable=SC2030,SC2031,SC2154  # mpiexec: helpers.bash; tests are functions that shellcheck takes for subshells
 # Training on GPUs, whole, over the stand-in for CUDA, its libraries and Darknet's kernels: the hooks, the choice of a GPU, the
 # gradients in its memory, files, validation. On a real GPU: tests/gpu/run.sh.
 
@@ -192,6 +192,25 @@ wide_cfg() {
     on_cpu train_on 2 norm.cfg -cmn_checkpoint 5
     grep 'it was written by communicator non_cuda_aware' train.log
     assert_close whole.weights out/norm.weights 1e-5
+}
+
+# A loss that is a number, and gradients that are none: the first layer's weights are as small as the second's are large, and so is what
+# comes out.
+@test "a gradient that is not finite is named before any weight is touched, on GPU and CPU alike" {
+    net_section batch=10 max_batches=3 >net.cfg
+    printf '%s\n' '[convolutional]' 'filters=1' 'size=1' 'stride=1' 'pad=0' 'activation=linear' \
+        '[convolutional]' 'filters=10' 'size=28' 'stride=28' 'pad=0' 'activation=linear' '[softmax]' >>net.cfg
+    perl -e 'print pack("l<3q<", 0, 2, 0, 0), pack("f<*", 0, 2e-38, (0) x 10, map { 1e37 * (($_ * 7919 % 13) - 6) } 1 .. 7840)' >start.weights
+    for run in 'on_cpu 1' 'on_gpu 1' 'on_gpu 3' 'on_gpu 2 -cmn_overlap on'; do
+        rm -rf out
+        DARKNET=$BUILD/fake/bin/darknet
+        [[ $run != on_cpu* ]] || DARKNET=$CPU
+        read -r _ n key <<<"$run"
+        # shellcheck disable=SC2086  # a key and its value
+        fails_clearly_on "$n" "iteration 1: weight_updates of layer 0 \(convolutional\): (inf|-inf|nan).*its 10 images are in out/net-1.rank-[0-2].nonfinite.txt" \
+            classifier train small.data net.cfg start.weights -clear -cmn -cmn_seed 7 -cmn_validate 0 $key
+    done
+    on_cpu darknet_on 1 classifier train small.data net.cfg start.weights -clear -cmn -cmn_validate 0 -cmn_nonfinite ignore >train.log 2>&1
 }
 
 # rnn ARGUMENTS...: its state lies in the memory of the GPU, and goes on from step to step.

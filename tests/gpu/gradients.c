@@ -2,10 +2,15 @@
  * hand: Darknet's own layers on a GPU need its kernels. */
 #include "gpu.h"
 
+#include <float.h>
+#include <math.h>
+
 #include "darknet.h"
 
 #include "communicator.h"
+#include "device.h"
 #include "gradients.h"
+#include "gradients_gpu.h"
 #include "nonfinite.h"
 
 enum { W = 54, N = 3, IN = 12, OUT = 5 };
@@ -217,6 +222,49 @@ static void moves_on(void **state)
     settle();
 }
 
+/* Puts x in the place `at` of gradient i, has all looked at, and puts back what was there. */
+static int found_with(int i, size_t at, float x)
+{
+    float *tensor = g.span[0].data, was;
+    int found, spans = 0;
+
+    for (int k = 0; k < g.tensors; k++) {
+        if (g.tensor[k].kind == CMN_GRADIENT) {
+            tensor = k == i ? g.span[spans].data : tensor;
+            spans++;
+        }
+    }
+    CHECK(cmn_device_read(&was, tensor + at, 1) == 0 && cmn_device_write(tensor + at, &x, 1) == 0);
+    for (int k = 0; k < g.tensors; k++) {
+        CHECK(g.tensor[k].kind != CMN_GRADIENT || cmn_gradients_gpu_look(&g, k) == 0);
+    }
+    CHECK(cmn_device_write(tensor + at, &was, 1) == 0);
+    CHECK_SAYING(cmn_gradients_gpu_found(&g, &found) == 0, "%s", cmn_reason());
+    return found;
+}
+
+static void numbers_that_are_none(void **state)
+{
+    const float none[] = {NAN, INFINITY, -INFINITY, -NAN};
+
+    (void)state;
+    set_up();
+    for (int i = 0; i < g.tensors; i++) {
+        size_t n = g.tensor[i].n;
+        if (g.tensor[i].kind == CMN_GRADIENT) {
+            CHECK(found_with(i, 0, FLT_MAX) == -1);
+            CHECK(found_with(i, 0, none[i % 4]) == i);
+            CHECK(found_with(i, n / 2, none[(i + 1) % 4]) == i);
+            CHECK(found_with(i, n - 1, none[(i + 2) % 4]) == i);
+            CHECK(found_with(i, n - 1, -FLT_MIN / 2) == -1);
+        }
+    }
+    cmn_gradients_close(&g);
+    free_net();
+    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
+    settle();
+}
+
 static int verified(void)
 {
     struct cmn_nonfinite bad;
@@ -233,8 +281,9 @@ static void what_ranks_have_alike(void **state)
     set_up();
     l = net->layers;
     CHECK((verified() == 0) == (top.size == 1));
-    CHECK_SAYING(top.size == 1 || strstr(cmn_reason(), top.size == 2 ? "weights of rank 1@" : "weights of ranks 1@"), "%s",
-                 cmn_reason());
+    CHECK_SAYING(top.size == 1 || strstr(cmn_reason(), top.size == 2 ? "weights of rank 1@"
+                                                                     : "weights of ranks 1@"),
+                 "%s", cmn_reason());
     CHECK_SAYING(cmn_gradients_average_statistics(&g, &top) == 0, "%s", cmn_reason());
     check_device(l[0].rolling_mean_gpu, N, 22.5F + (float)(top.size - 1) / 2, "mean");
     check_device(l[0].rolling_variance_gpu, N,
@@ -337,7 +386,7 @@ static int group(void)
         cmocka_unit_test(arena),       cmocka_unit_test(sum),
         cmocka_unit_test(moves_on),    cmocka_unit_test(what_ranks_have_alike),
         cmocka_unit_test(without_gpu), cmocka_unit_test(failures),
-        cmocka_unit_test(which_gpus),
+        cmocka_unit_test(which_gpus),  cmocka_unit_test(numbers_that_are_none),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

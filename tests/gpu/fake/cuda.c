@@ -9,6 +9,7 @@
 
 #include "kernels.h"
 #include "log.h"
+#include "nonfinite.h"
 
 struct fake fake;
 
@@ -378,5 +379,15 @@ int cmn_kernel_widen(float *to, const void *from, size_t n, float factor, enum c
     work.type = ncclFloat32;
     work.root = half_of(type);
     fake_queue(stream, &work);
+    return 0;
+}
+
+/* Darknet's kernels do not wait either. */
+int cmn_kernel_nonfinite(float *found, const float *x, size_t n, void *stream)
+{
+    (void)stream;
+    if (cmn_nonfinite_find(fake_address((void *)x), n)) {
+        *(float *)fake_address(found) = 1;
+    }
     return 0;
 }
