@@ -9,19 +9,46 @@
 
 #include "say.h"
 
-/* Reads a line of a cfg or .data file without its blanks, as Darknet does; 0 at the end. */
+/* Reads a line, or what fits of it; 0 at the end. */
 static int next_line(FILE *file, char *line, size_t bytes)
 {
     size_t n = 0;
     int c;
 
     while ((c = getc(file)) != EOF && c != '\n') {
-        if (!isspace(c) && c && n + 1 < bytes) {
+        if (c && n + 1 < bytes) {
             line[n++] = (char)c;
         }
     }
     line[n] = '\0';
     return c != EOF || n;
+}
+
+/* Darknet takes all blanks out of a cfg's lines ... */
+static void strip(char *line)
+{
+    char *to = line;
+
+    for (; *line; line++) {
+        if (!isspace((unsigned char)*line)) {
+            *to++ = *line;
+        }
+    }
+    *to = '\0';
+}
+
+/* ... and in a .data file leaves those that are inside of a value. */
+static char *trim(char *text)
+{
+    size_t n;
+
+    text += strspn(text, " \t");
+    n = strlen(text);
+    while (n && strchr(" \t\r", text[n - 1])) {
+        n--;
+    }
+    text[n] = '\0';
+    return text;
 }
 
 static FILE *open_plain(const char *name)
@@ -48,6 +75,7 @@ static int read_cfg(struct cmn_command *c, const char *name)
     int sections = 0, had_checkpoint = 0, had_batch = 0;
 
     while (file && sections < 2 && next_line(file, line, sizeof line)) {
+        strip(line);
         char *equals = strchr(line, '=');
         if (!line[0] || line[0] == '#' || line[0] == ';') {
             continue;
@@ -79,11 +107,16 @@ static void read_data(struct cmn_command *c, const char *name)
     FILE *file = open_plain(name);
 
     while (file && !c->backup[0] && next_line(file, line, sizeof line)) {
-        if (line[0] == '[') {
+        char *key = trim(line), *value = strchr(key, '=');
+        if (key[0] == '[') {
             break;
         }
-        if (!strncmp(line, "backup=", 7)) {
-            memcpy(c->backup, line + 7, strlen(line + 7) + 1);
+        if (value) {
+            *value++ = '\0';
+            if (!strcmp(trim(key), "backup")) {
+                value = trim(value);
+                memmove(c->backup, value, strlen(value) + 1);
+            }
         }
     }
     if (file) {

@@ -128,6 +128,36 @@ static int take(struct cmn_run_options *o, char **argv)
                         argv[0]);
 }
 
+/* Of what cmn-run tells mpiexec itself mpiexec would take one alone, without a word. */
+static int check_mpi(const struct cmn_run_options *o)
+{
+    static const struct {
+        const char *name, *instead;
+    } ours[] = {
+        {"n", "-n"},
+        {"np", "-n"},
+        {"c", "-n"},
+        {"host", "-hosts"},
+        {"H", "-hosts"},
+        {"hostfile", "-hostfile"},
+        {"machinefile", "-hostfile"},
+    };
+
+    for (int i = 0; o->mpi[i]; i++) {
+        const char *word = o->mpi[i];
+        for (size_t k = 0; word[0] == '-' && k < sizeof ours / sizeof ours[0]; k++) {
+            int is_ranks = !strcmp(ours[k].instead, "-n");
+            if ((is_ranks || o->hosts.count) &&
+                !strcmp(word + 1 + (word[1] == '-'), ours[k].name)) {
+                return cmn_run_fail("-mpi '%s ...': that is cmn-run's to say: %s", word,
+                                    is_ranks && o->hosts.count ? "-hosts node1:4,node2:4"
+                                                               : ours[k].instead);
+            }
+        }
+    }
+    return 0;
+}
+
 static int check(const struct cmn_run_options *o)
 {
     if (o->ranks && o->hosts.count) {
@@ -137,6 +167,9 @@ static int check(const struct cmn_run_options *o)
     if (!o->ranks && !o->hosts.count) {
         return cmn_run_fail(
             "say how many ranks: -n 4, or on which machines: -hosts node1:4,node2:4");
+    }
+    if (check_mpi(o)) {
+        return -1;
     }
     return o->word[0] ? 0 : cmn_run_fail("the command is missing behind --");
 }

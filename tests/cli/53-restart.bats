@@ -118,6 +118,11 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     mkdir -p out
     stand_in "touch out/x-5.checkpoint; $lost" "touch out/x-9.checkpoint; $lost" "touch out/y-9.checkpoint; $lost" "exit 0"
     restarts 75 3 -retries 1 -n 2 -- darknet classifier train x.data x.cfg -cmn
+    # Darknet leaves blanks inside of a path, and takes the first of two.
+    printf '# backup=no\n\t backup =\ta b \r\nbackup=out\n' >x.data
+    mkdir -p 'a b' ab
+    stand_in "touch a\\ b/x-5.checkpoint; $lost" "touch a\\ b/x-9.checkpoint; $lost" "touch ab/x-12.checkpoint; $lost" "exit 0"
+    restarts 75 3 -retries 1 -n 2 -- darknet classifier train x.data x.cfg -cmn
 }
 
 @test "an mpiexec that does not end after a fault is ended" {
@@ -326,6 +331,9 @@ END
     refused '-n x: a number' -n x "${train[@]}"
     refused '-n: the machines say' -n 2 -hosts a:2 "${train[@]}"
     refused '-wait: SECONDS is missing' -n 2 -wait "${train[@]}"
+    refused "-mpi '-n ...': that is cmn-run's to say: -n" -n 2 -mpi '--bind-to none -n 3' "${train[@]}"
+    refused "-mpi '--np ...': that is cmn-run's to say: -hosts" -mpi '--np 3' -hosts a:2 "${train[@]}"
+    refused "-mpi '-host ...': that is cmn-run's to say: -hosts" -mpi '-host a:3' -hosts a:2 "${train[@]}"
     refused '-retry: no such option' -n 2 -retry 2 "${train[@]}"
     refused '-hosts a:2,-oProxy:1: what is wanted' -hosts a:2,-oProxy:1 "${train[@]}"
     refused '-hosts a:0: what is wanted' -hosts a:0 "${train[@]}"
