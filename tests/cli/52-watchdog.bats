@@ -242,23 +242,56 @@ int MPI_Finalize(void)
     int result = PMPI_Finalize();
 
     if (atoi(getenv("OMPI_COMM_WORLD_RANK")) == 1) {
-        END
+        STOP_HERE;
     }
     return result;
 }
 END
     cp calls.c either.c
     mlp_cfg max_batches=5 >mlp.cfg
-    sed 's/END/kill(getpid(), SIGSTOP);/' either.c >calls.c
+    sed 's/STOP_HERE/kill(getpid(), SIGSTOP)/' either.c >calls.c
     preload
     train 3 -cmn_validate 0 -clear
     stopped=$SECONDS
     ends_naming 0 'rank 1@[^ ]+ is stopped \(SIGSTOP\?\) in: the end of MPI' 'darknet\+0x'
-    sed 's/END/for (;;) { pause(); }/' either.c >calls.c
+    sed 's/STOP_HERE/for (;;) pause()/' either.c >calls.c
     preload
     train 3 -cmn_validate 0 -clear
     stopped=$SECONDS
     ends_naming '[02]' 'rank 1@[^ ]+ does not come through the end of MPI, where no other rank is left' '(cmn_watchdog_close|darknet\+0x)'
+}
+
+# No memory in common: the watchdogs know of their own rank alone, and each wait is bounded.
+@test "ranks of a node that cannot share memory are told so, and end all the same" {
+    [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    cat >calls.c <<'END'
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/syscall.h>
+
+long syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+    long (*real)(long, ...) = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+
+    if (number == SYS_memfd_create) {
+        errno = ENOSYS;
+        return -1;
+    }
+    return real(number, a, b, c, d, e, f);
+}
+END
+    sed -i '1i#define _GNU_SOURCE' calls.c
+    preload
+    train 2 -cmn_validate 0 -cmn_communicator naive
+    until_said job.err 'Saving weights'
+    grep -E 'the watchdogs of a node cannot see each other: a shared window .*Function not implemented' job.err
+    stop_rank 1
+    timeout $((30 * SLOW)) tail --pid="$job" -f /dev/null
+    status=0
+    wait "$job" || status=$?
+    cat job.err
+    [[ $status -eq 75 ]]
+    grep -E "^cmn\[rank 0@$(hostname)\] nothing moved for $LIMIT s" job.err
 }
 
 @test "a job that is suspended as a whole goes on" {
