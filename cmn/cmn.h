@@ -81,6 +81,10 @@ void cmn_same(const char *file);
 /* Collective. The samples of the network loaded last lie in memory, and so many of them are an epoch. */
 void cmn_rows(size_t samples);
 
+/* Local. Weights could not be written, for this reason (errno), on the rank that writes: whether the training goes on all the same, as it has
+ * checkpoints and is not at its end, which is said then; 0 without -cmn. */
+int cmn_unwritten(struct network *net, const char *file, int reason);
+
 /* Local. Steps that the training has done, counted over all runs since it began; 0 without -cmn. */
 int cmn_count(struct network *net);
 

@@ -171,6 +171,8 @@ void cmn_training_list(struct cmn_training *t, FILE *list);
 int cmn_training_offset(struct cmn_training *t, size_t *offset, int j);
 /* Collective. Keeps what the training is now; `row_made`: this iteration's row is counted as written. Nothing where no checkpoints are taken. */
 int cmn_training_collect(struct cmn_training *t, int row_made);
+/* Local. Whether the training is not at its end, and takes checkpoints. */
+int cmn_training_goes_on(const struct cmn_training *t);
 /* Local. Whether one is due after this iteration. */
 int cmn_training_checkpoint_due(const struct cmn_training *t);
 /* Local. Gives what was collected, if it was, to the thread that writes, and says what became of earlier ones. */

@@ -28,6 +28,12 @@ int cmn_training_checkpoint_due(const struct cmn_training *t)
     return takes(t) && iteration_of(t) % t->session->options.checkpoint == 0;
 }
 
+int cmn_training_goes_on(const struct cmn_training *t)
+{
+    return takes(t) && t->started &&
+           !(t->net->max_batches && get_current_batch(t->net) >= (size_t)t->net->max_batches);
+}
+
 static void say_not_written(const struct cmn_training *t, long iteration, const char *reason)
 {
     cmn_report_clear(t->report);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# A checkpoint as a file, from outside: what it holds, who can read it, and two jobs in one folder.
+# A checkpoint as a file, from outside: what it holds, who can read it, two jobs in one folder; and weights that cannot be written.
 # shellcheck disable=SC2154  # mpiexec: helpers.bash
 
 load helpers
@@ -69,4 +69,50 @@ setup() {
     exec 7>&-
     timeout 60 "${mpiexec[@]}" -q -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_checkpoint 10 -clear
     [[ ! -e out/.mlp.checkpoint-lock ]]
+}
+
+@test "weights that cannot be written end a training without checkpoints, or at its end, and no other" {
+    small_data 120 20
+    mlp_cfg batch=20 max_batches=7 >mlp.cfg
+    train=(classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_validate 0)
+    darknet_on 2 "${train[@]}" >train.log 2>&1
+    mv out/mlp.weights whole.weights
+    rm -r out
+    mkdir -p out/mlp_1.weights
+    fails_clearly_on 2 "Couldn't write weights to out/mlp_1.weights \(Is a directory\)" "${train[@]}"
+    darknet_on 2 "${train[@]}" -cmn_checkpoint 2 >train.log 2>&1
+    grep "weights not written to out/mlp_1.weights: Is a directory; the training goes on, and its checkpoints keep it" train.log
+    cmp whole.weights out/mlp.weights
+    [[ -f out/mlp_2.weights ]]
+    rm -r out
+    mkdir -p out/mlp.weights
+    run -1 darknet_on 2 "${train[@]}" -cmn_checkpoint 2
+    grep "^cmn\[rank 0@.*Couldn't write weights to out/mlp.weights (Is a directory)" <<<"$output"
+    [[ -z $SAN ]] || return 0
+    cat >calls.c <<'END'
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int fsync(int fd)
+{
+    char link[64], name[4096] = "";
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (readlink(link, name, sizeof name - 1) > 0 && strstr(name, "mlp_1.weights")) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
+END
+    mpicc -O1 -fPIC -shared -o calls.so calls.c
+    rm -r out
+    mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=calls.so)
+    darknet_on 2 "${train[@]}" -cmn_checkpoint 2 >train.log 2>&1
+    grep 'weights not written to out/mlp_1.weights: No space left on device; the training goes on' train.log
+    cmp whole.weights out/mlp.weights
+    [[ $(cd out && echo *.weights*) == 'mlp.weights mlp_2.weights' ]]
 }
