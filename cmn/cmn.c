@@ -41,7 +41,7 @@ static void end_job(const char *message, int status, int node, void (*meanwhile)
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
     char line[2048];
-    int spoke;
+    int spoke, over = 0;
 
     if (pthread_mutex_trylock(&once)) {
         for (;;) {
@@ -61,7 +61,8 @@ static void end_job(const char *message, int status, int node, void (*meanwhile)
         }
         sleep(spoke ? CMN_LAST_WORD_WAIT : AWAIT_THE_END);
     }
-    if (!atomic_load(&mpi_is_up)) { /* the launcher sees the status, and ends the others */
+    /* MPI aborts nothing before and after its time: the launcher sees the status, and does it. */
+    if (!atomic_load(&mpi_is_up) || MPI_Finalized(&over) || over) {
         _exit(status);
     }
     alarm(ABORT_AT_MOST);
@@ -99,12 +100,11 @@ static void close_job(void)
     fflush(NULL);
     cmn_end_report();
     cmn_job.on = 0;
-    cmn_watch("the end of MPI");
+    cmn_watch(CMN_WATCH_END);
     cmn_world_close();
     cmn_session_close(&cmn_job);
     if (mpi_is_ours) {
         MPI_Finalize();
-        atomic_store(&mpi_is_up, 0);
     }
     cmn_watchdog_close(mpi_is_ours);
 }

@@ -28,6 +28,9 @@ struct cmn_watch_record {
     _Atomic uint64_t detail[CMN_WATCH_DETAIL / 8];
 };
 
+/* The phase from which on a rank may end before the others: MPI lets go each for itself once all have met. */
+#define CMN_WATCH_END "the end of MPI"
+
 /* ---- notes ---- */
 
 /* The calling thread is the main thread. */

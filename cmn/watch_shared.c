@@ -141,12 +141,12 @@ void cmn_watch_shared_tell(struct cmn_watch_shared *s)
     atomic_store(verdict(s), 1);
 }
 
-int cmn_watch_shared_missing(const struct cmn_watch_shared *s)
+int cmn_watch_shared_ended(const struct cmn_watch_shared *s)
 {
     for (int i = 0; i < s->group.topology->intra_size; i++) {
         if (!atomic_load(&record(s, i)->ended)) {
-            return atomic_load(&record(s, i)->rank);
+            return 0;
         }
     }
-    return -1;
+    return 1;
 }

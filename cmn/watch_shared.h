@@ -29,8 +29,8 @@ void cmn_watch_shared_see(const struct cmn_watch_shared *s, int intra_rank,
 int cmn_watch_shared_verdict(const struct cmn_watch_shared *s);
 void cmn_watch_shared_tell(struct cmn_watch_shared *s);
 
-/* Thread-safe. The first rank of this node that has not done its part, nor is about to end; -1: there is none. */
-int cmn_watch_shared_missing(const struct cmn_watch_shared *s);
+/* Thread-safe. Whether all ranks of this node have done their part, or are about to end. */
+int cmn_watch_shared_ended(const struct cmn_watch_shared *s);
 
 /* What is known of this rank alone. */
 void cmn_watch_see(const struct cmn_watch_record *r, const struct cmn_topology *t,

@@ -155,18 +155,39 @@ static void add_waiting(struct line *l, const struct cmn_watch_view *seen, int n
 
 /* ---- nobody is missing, and yet nothing moves ---- */
 
-static int all_wait(const struct cmn_watch_view *seen, int n, long limit, int *unknown)
+/* Ranks that have ended are waited for in vain, and know why: but for MPI's own end, which some come through before others. */
+static int all_wait(const struct cmn_watch_view *seen, int n, long limit, int *unknown, int *ended)
 {
-    *unknown = 0;
+    int waiting = 0, elsewhere = 0;
+
+    *unknown = *ended = 0;
     for (int i = 0; i < n; i++) {
         if (seen[i].state == CMN_WATCH_UNKNOWN) {
             ++*unknown;
-        } else if (seen[i].ended || !seen[i].waiting || seen[i].still < limit + OTHERS_FIRST ||
+        } else if (seen[i].ended) {
+            ++*ended;
+        } else if (!seen[i].waiting || seen[i].still < limit + OTHERS_FIRST ||
                    seen[i].state == CMN_WATCH_TRACED) {
             return 0;
+        } else {
+            waiting++;
+            elsewhere += strcmp(seen[i].phase, CMN_WATCH_END) != 0;
         }
     }
-    return *unknown < n;
+    return waiting && !(*ended && elsewhere);
+}
+
+static void add_left_behind(struct line *l, const struct cmn_watch_view *seen, int n)
+{
+    int named = 0;
+
+    add(l, "not all ranks come through " CMN_WATCH_END ":");
+    for (int i = 0; i < n; i++) {
+        if (!seen[i].ended && seen[i].state != CMN_WATCH_UNKNOWN && named++ < NAMED) {
+            add(l, "%s rank %d@%s", named > 1 ? "," : "", seen[i].rank, seen[i].host);
+        }
+    }
+    add(l, named > NAMED ? ", … do not" : named > 1 ? " do not" : " does not");
 }
 
 static void add_all(struct line *l, const struct cmn_watch_view *seen, int n)
@@ -222,7 +243,7 @@ int cmn_watch_verdict(const struct cmn_watch_view *seen, int n, long limit, char
                       size_t bytes)
 {
     struct line l = {.text = text, .bytes = bytes};
-    int missing, unknown;
+    int missing, unknown, ended;
 
     add(&l, "nothing moved for %ld s (cmn_timeout): ", limit / 1000);
     missing = add_missing(&l, seen, n, limit);
@@ -230,10 +251,12 @@ int cmn_watch_verdict(const struct cmn_watch_view *seen, int n, long limit, char
         add_waiting(&l, seen, n, limit, missing);
         return cut(seen, n, limit) ? CMN_WATCH_CUT : CMN_WATCH_MISSING;
     }
-    if (n < 1 || !all_wait(seen, n, limit, &unknown)) {
+    if (!all_wait(seen, n, limit, &unknown, &ended)) {
         return 0;
     }
-    if (unknown) {
+    if (ended) {
+        add_left_behind(&l, seen, n);
+    } else if (unknown) {
         add_unknown(&l, seen, n);
     } else {
         add_all(&l, seen, n);

@@ -21,9 +21,6 @@
  * that the job ends, and it does not; until what stands still is worth telling. */
 enum { LOOK = 250, SOON = 50, MEETING = 5000, BEAT = 500, END_MYSELF = 4000, TELL = 1000 };
 
-/* Seconds until what is not for the thread to name is named. */
-enum { AT_THE_END = 2 };
-
 /* A rank that computes without a note is given so many times cmn_timeout. */
 enum { COMPUTES = 4 };
 
@@ -359,25 +356,12 @@ void cmn_watchdog_limit(long seconds)
     }
 }
 
-/* Who is stopped is the thread's to name; who waits in MPI for nobody is not. */
 static void await_the_others(void)
 {
     const struct timespec a_moment = {.tv_nsec = 1000000};
-    double begin = now();
-    char why[200];
-    int missing;
 
-    while ((missing = cmn_watch_shared_missing(dog.shared)) >= 0) {
-        long limit = atomic_load(&dog.limit) / 1000;
-        nanosleep(&a_moment, NULL);
-        if (now() - begin > (double)limit + AT_THE_END) {
-            snprintf(why, sizeof why,
-                     "nothing moved for %ld s (cmn_timeout): rank %d@%s does not come through the "
-                     "end of MPI, "
-                     "where no other rank is left",
-                     limit, missing, dog.topology->host);
-            dog.plan.end(why, tell_the_others);
-        }
+    while (!cmn_watch_shared_ended(dog.shared)) {
+        nanosleep(&a_moment, NULL); /* who does not come is the thread's to name */
     }
 }
 

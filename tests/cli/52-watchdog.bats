@@ -258,7 +258,13 @@ END
     preload
     train 3 -cmn_validate 0 -clear
     stopped=$SECONDS
-    ends_naming '[02]' 'rank 1@[^ ]+ does not come through the end of MPI, where no other rank is left' '(cmn_watchdog_close|darknet\+0x)'
+    ends_naming 0 'not all ranks come through the end of MPI: rank 1@[^ ]+ does not' '(cmn_watchdog_close|darknet\+0x)'
+    # A library that takes its time there, as tracers do.
+    sed "s/STOP_HERE/sleep($((LIMIT - 1)))/" either.c >calls.c
+    preload
+    train 3 -cmn_validate 0 -clear
+    wait "$job"
+    run ! grep 'nothing moved' job.err
 }
 
 # No memory in common: the watchdogs know of their own rank alone, and each wait is bounded.

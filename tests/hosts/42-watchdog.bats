@@ -124,3 +124,32 @@ ends_saying() {
         $(pid_of 2) $(pid_of 3)
     ends_saying 'Remote daemon: .* on node node2|node2 .*all its processes have ended'
 }
+
+# The other one has come through, and said so; nobody shares memory with it.
+@test "the only rank of a node stands still in the end of MPI" {
+    [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    cat >calls.c <<'END'
+#include <mpi.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int MPI_Finalize(void)
+{
+    int result = PMPI_Finalize();
+
+    while (atoi(getenv("OMPI_COMM_WORLD_RANK")) == atoi(getenv("STAYS"))) {
+        pause();
+    }
+    return result;
+}
+END
+    mpicc -O1 -fPIC -shared -o calls.so calls.c
+    mlp_cfg max_batches=100 >mlp.cfg
+    for stays in 0 1; do
+        keepalive=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=calls.so -x STAYS="$stays")
+        train 1+1 -cmn_validate 0
+        until_said 'Saving weights to out/mlp.weights'
+        ends_saying "^cmn\[rank $stays@node$((stays + 1))\] nothing moved for $LIMIT s .*: not all ranks come through the end of MPI: rank $stays@node$((stays + 1)) does not"
+        [[ $ended -eq 75 ]]
+    done
+}

@@ -125,6 +125,33 @@ static void a_debugger_and_an_end_are_no_fault(void **state)
     assert_int_equal(verdict(), 0);
 }
 
+/* Who has come through is no matter, as long as nobody is left behind. */
+static void a_rank_that_stays_behind_in_the_end_of_mpi_is_named(void **state)
+{
+    (void)state;
+    for (int i = 0; i < RANKS; i++) {
+        waits(i, LIMIT + 1000);
+        snprintf(all[i].phase, sizeof all[i].phase, "%s", CMN_WATCH_END);
+        all[i].ended = 1;
+    }
+    assert_int_equal(verdict(), 0);
+    all[2].ended = 0;
+    all[2].still = LIMIT;
+    assert_int_equal(verdict(), 0);
+    all[2].still = LIMIT + 1000;
+    assert_int_equal(verdict(), CMN_WATCH_MISSING);
+    assert_string_equal(said, "nothing moved for 5 s (cmn_timeout): not all ranks come through the end of MPI: rank 2@b does not");
+    all[1].ended = 0;
+    all[3].state = CMN_WATCH_UNKNOWN;
+    assert_int_equal(verdict(), CMN_WATCH_MISSING);
+    assert_non_null(strstr(said, "rank 1@a, rank 2@b do not"));
+    all[1].state = CMN_WATCH_TRACED;
+    assert_int_equal(verdict(), 0);
+    all[1].state = CMN_WATCH_ALIVE;
+    snprintf(all[1].phase, sizeof all[1].phase, "the report of the ranks");
+    assert_int_equal(verdict(), 0); /* rank 0 says why it ends */
+}
+
 static void a_host_is_named_once(void **state)
 {
     (void)state;
@@ -267,6 +294,7 @@ int main(void)
         cmocka_unit_test_setup(a_rank_that_stands_still_is_named_with_its_file, moving),
         cmocka_unit_test_setup(ranks_wait_as_long_as_one_moves, moving),
         cmocka_unit_test_setup(ranks_that_wait_for_each_other_are_told_apart, moving),
+        cmocka_unit_test_setup(a_rank_that_stays_behind_in_the_end_of_mpi_is_named, moving),
         cmocka_unit_test_setup(a_debugger_and_an_end_are_no_fault, moving),
         cmocka_unit_test_setup(a_host_is_named_once, moving),
         cmocka_unit_test_setup(of_unknown_ranks_nothing_is_said, moving),
