@@ -141,6 +141,9 @@ int cmn_merge_find(struct cmn_merger *s, const struct cmn_part *want, int rank, 
     } else {
         return 0;
     }
+    if (!*data && want->optional) {
+        return 0;
+    }
     if (!*data || *bytes != want->bytes) {
         return cmn_fail("%s: section %s of rank %d holds %zu bytes, and %zu are needed",
                         cmn_checkpoint_path(s->from), want->name, rank, *data ? *bytes : 0,

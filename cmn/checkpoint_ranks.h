@@ -27,6 +27,7 @@ struct cmn_part {
     size_t row_bytes; /* ROWS */
     size_t first_row; /* of all ranks' */
     int of_exchange;  /* it means nothing to another communicator, or on other nodes */
+    int optional;     /* a file may be without it, and that is no damage */
     size_t got;       /* scatter: bytes that were there; what was not is left as it was */
 };
 

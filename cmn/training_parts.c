@@ -206,6 +206,7 @@ static void add_sequences(struct cmn_training *t)
         if (p) {
             p->row_bytes = row;
             p->first_row = (size_t)t->first_sequence;
+            p->optional = 1; /* rnn carries something on GPUs alone */
         }
     }
 }

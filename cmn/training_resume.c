@@ -238,6 +238,19 @@ static void resize(struct cmn_training *t)
     }
 }
 
+static void say_what_is_missing(const struct cmn_training *t)
+{
+    const struct cmn_checkpointing *c = t->checkpoint;
+
+    for (int i = 0; i < c->parts && t->session->topology.rank == 0; i++) {
+        if (c->part[i].optional && !c->part[i].got) {
+            cmn_warn("the checkpoint does not have what a recurrent layer carries from step to "
+                     "step (%s): that begins with 0",
+                     c->part[i].name);
+        }
+    }
+}
+
 static int take_over(struct cmn_training *t)
 {
     struct cmn_checkpointing *c = t->checkpoint;
@@ -250,6 +263,7 @@ static int take_over(struct cmn_training *t)
         (!c->by.same && t->schedule.local > 1 && cmn_schedule_begin(&t->schedule))) {
         return -1;
     }
+    say_what_is_missing(t);
     cmn_schedule_forget_wishes(&t->schedule);
     resize(t);
     /* After a step a trainer prints the rate, and policy=random draws one for that. */

@@ -31,6 +31,10 @@ on_cpu() {
     "$@"
 }
 
+on_gpu() {
+    "$@"
+}
+
 @test "one GPU computes what the CPU does" {
     smooth_cfg >conv.cfg
     mlp_cfg >mlp.cfg
@@ -231,6 +235,44 @@ rnn() {
         rnn -cmn_checkpoint 4
         grep "goes on from out/$cfg-4.checkpoint, iteration 4" train.log
         cmp whole.weights "$end"
+    done
+}
+
+@test "validation on a GPU changes no bit of a training whose layers carry something from step to step" {
+    for layer in rnn gru lstm; do
+        for validates in 0 1; do
+            net_section batch=10 max_batches=8 >$layer.cfg
+            printf '%s\n' "[$layer]" output=16 '[connected]' output=10 activation=linear '[softmax]' >>$layer.cfg
+            small_data 40 50
+            train_on 2 $layer.cfg -cmn_validate $validates
+            keep $layer $validates
+        done
+        grep -q '"validation/main/accuracy"' out/$layer.json
+        cmp 0.weights 1.weights
+    done
+}
+
+@test "recurrent layers go on from a checkpoint of the other kind of processor" {
+    load drivers
+    make_text
+    for cfg in gru rnn; do
+        text_cfg $cfg max_batches=10 >$cfg.cfg
+        for first in on_cpu on_gpu; do
+            rm -rf out
+            $first rnn -cmn_checkpoint 4 -cmn_checkpoint_keep 9
+            mv "$(result $cfg)" whole.weights
+            find out -name '*.checkpoint' ! -name "$cfg-4.checkpoint" -delete
+            then=on_gpu
+            [[ $first == on_cpu ]] || then=on_cpu
+            $then rnn -cmn_checkpoint 4
+            grep "goes on from out/$cfg-4.checkpoint, iteration 4" train.log
+            echo "$cfg: $first, $then"
+            if [[ $cfg == gru ]]; then
+                assert_close whole.weights "$(result $cfg)" 1e-5
+            else
+                [[ $then == on_cpu ]] || grep 'does not have what a recurrent layer carries .*(hidden.0.0): that begins with 0' train.log
+            fi
+        done
     done
 }
 
