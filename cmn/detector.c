@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "darknet.h"
+#include "evaluator.h"
 #include "log.h"
 #include "random.h"
 
@@ -348,7 +349,7 @@ int cmn_evaluate_boxes(struct network *net, const struct cmn_box_set *set,
     int batch = net->batch, classes, result;
 
     memset(score, 0, sizeof *score);
-    if (check_network(net, set)) {
+    if (cmn_evaluator_refuses(net) || check_network(net, set)) {
         return -1;
     }
     classes = net->layers[net->n - 1].classes;

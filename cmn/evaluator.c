@@ -154,6 +154,19 @@ static int has_cost(const network *net)
     return 0;
 }
 
+int cmn_evaluator_refuses(const struct network *net)
+{
+    for (int i = 0; i < net->n; i++) {
+        if (net->layers[i].steps > 1) {
+            return cmn_fail("layer %d takes time_steps=%d images one after the other, and an "
+                            "evaluation takes each by itself: evaluate with time_steps=1 in the "
+                            "cfg, and train with cmn_validate=0",
+                            i, net->layers[i].steps);
+        }
+    }
+    return 0;
+}
+
 int cmn_evaluate(struct network *net, const struct cmn_valid_set *set, int chunk,
                  const struct cmn_topology *t, struct cmn_score *score)
 {
@@ -162,6 +175,9 @@ int cmn_evaluate(struct network *net, const struct cmn_valid_set *set, int chunk
     int chunks = (set->images + chunk - 1) / chunk;
     int result = -1;
 
+    if (cmn_evaluator_refuses(net)) {
+        return -1;
+    }
     c.input = calloc((size_t)chunk * (size_t)net->inputs, sizeof *c.input);
     c.truth = calloc((size_t)chunk * (size_t)net->truths, sizeof *c.truth);
     c.label = calloc((size_t)chunk, sizeof *c.label);

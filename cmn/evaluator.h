@@ -27,6 +27,10 @@ struct cmn_score {
     double loss; /* mean per image; 0 when the network has no cost */
 };
 
+/* Local, the same on all ranks. 0, or -1 with a reason: a recurrent layer takes several images as one sequence, which images that are
+ * looked at one by one are not. */
+int cmn_evaluator_refuses(const struct network *net);
+
 /* Collective, blocking. The list is cut into chunks of `chunk` images (1 to net->batch, equal on
  * all ranks), chunk i goes to rank i mod size: so an image is computed in the same company, and
  * its prediction has the same bits, on any number of ranks. Ends the job when an image cannot be

@@ -120,6 +120,9 @@ static int start(struct cmn_training *t)
         return cmn_fail("cmn_epochs=%ld: the length of the training list is not known",
                         s->options.epochs);
     }
+    if (cmn_training_validates(t) && cmn_evaluator_refuses(t->net)) {
+        return -1;
+    }
     t->started = 1;
     t->first_step = (long)get_current_batch(t->net);
     t->epoch = s->train_images ? (long)(*t->net->seen / s->train_images) : 0;

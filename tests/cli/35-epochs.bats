@@ -51,6 +51,16 @@ rows() {
     done
 }
 
+# Images that are looked at one by one are no sequence: memory behind the layer's was written.
+@test "a recurrent layer over several images is trained, and neither validated nor evaluated" {
+    net_section batch=10 max_batches=2 time_steps=2 >gru.cfg
+    printf '%s\n' '[gru]' output=16 '[connected]' output=10 activation=linear '[softmax]' >>gru.cfg
+    says='layer 0 takes time_steps=2 images one after the other, and an evaluation takes each by itself: .*cmn_validate=0'
+    fails_clearly_on 2 "$says" classifier train small.data gru.cfg -cmn
+    darknet_on 2 classifier train small.data gru.cfg -cmn -cmn_validate 0 >train.log 2>&1
+    fails_clearly_on 2 "$says" classifier valid small.data gru.cfg out/gru.weights -cmn
+}
+
 @test "a loss that diverged is shown and logged, not left out" {
     mlp_cfg batch=20 max_batches=4 learning_rate=1e25 >mlp.cfg
     darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_nonfinite ignore >train.log 2>&1
@@ -91,12 +101,19 @@ rows() {
     darknet_on 2 classifier train small.data mlp.cfg out/mlp.weights -cmn -cmn_checkpoint 0 >train.log 2>&1
     cp out/mlp.weights newer
     mlp_cfg batch=20 max_batches=3 >mlp.cfg
-    fails_clearly_on 2 'nothing is left to train, and out/mlp.weights has seen 200 images, more than the 120 of what would be saved' \
+    fails_clearly_on 2 'nothing is left to train, and out/mlp.weights is newer and has seen 200 images, more than the 120 of the checkpoint' \
         classifier train small.data mlp.cfg -cmn -cmn_checkpoint 3
     cmp newer out/mlp.weights
     rm out/mlp.weights
     darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_checkpoint 3 >train.log 2>&1
-    [[ -f out/mlp.weights ]]
+    [[ $(seen out/mlp.weights) == 120 ]]
+    # What was there before it began, as weights to start from are, is overwritten as by a training that nothing happened to.
+    cp newer out/mlp.weights
+    darknet_on 2 classifier train small.data mlp.cfg out/mlp.weights -clear -cmn -cmn_checkpoint 3 >train.log 2>&1
+    cp newer out/mlp.weights
+    touch -d '1 hour ago' out/mlp.weights
+    darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_checkpoint 3 >train.log 2>&1
+    [[ $(seen out/mlp.weights) == 120 ]]
 }
 
 @test "cmn_epochs that need more iterations than Darknet can count" {
