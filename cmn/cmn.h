@@ -162,8 +162,8 @@ int cmn_update(struct network *net, int *batch, float *momentum, float rate, flo
  * the whole batch, `loss` without -cmn. */
 float cmn_loss(struct network *net, float loss);
 
-/* Collective. Before weights are saved: whether this rank writes them. Rank 0 does. */
-int cmn_writes(struct network *net);
+/* Collective. Before weights are saved in that file: whether this rank writes them. Rank 0 does. */
+int cmn_writes(struct network *net, const char *file);
 
 /* Local. After weights were saved, on the rank that has written them. */
 void cmn_written(struct network *net);

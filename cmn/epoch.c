@@ -365,12 +365,12 @@ int cmn_training_step_done(struct cmn_training *t)
     return step_done(t);
 }
 
-int cmn_training_untrained(struct cmn_training *t)
+int cmn_training_untrained(struct cmn_training *t, const char *file)
 {
     if (!t->attached || t->started || t->session->command->does != CMN_TRAINS) {
         return 0;
     }
-    if (cmn_training_newer(t, *t->net->seen)) {
+    if (cmn_training_newer(t, file, *t->net->seen)) {
         return -1;
     }
     cmn_training_tell_origin(t);

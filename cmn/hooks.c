@@ -342,7 +342,7 @@ float cmn_loss(struct network *net, float loss)
     return t->mean_loss;
 }
 
-int cmn_writes(struct network *net)
+int cmn_writes(struct network *net, const char *file)
 {
     struct cmn_training *t = net->cmn;
 
@@ -355,7 +355,7 @@ int cmn_writes(struct network *net)
     cmn_check(cmn_training_lend(t));
     cmn_watch(NULL);
     if (cmn_job.topology.rank == 0) {
-        cmn_check(cmn_training_untrained(t));
+        cmn_check(cmn_training_untrained(t, file));
         cmn_check(cmn_training_worth_saving(t));
     } else {
         cmn_check(cmn_training_saved(t));

@@ -116,11 +116,12 @@ int cmn_training_norm(struct cmn_training *t, enum cmn_direction way, float *mea
                       int n, int count);
 /* Collective (epoch.c). Begins the timeline, if there is to be one. */
 int cmn_training_timeline(struct cmn_training *t);
-/* Local, rank 0 (epoch.c). Weights are about to be saved: says so when nothing was left to train. 0, or -1 with a reason when newer
- * ones are there. */
-int cmn_training_untrained(struct cmn_training *t);
-/* Local (training_untrained.c). Whether what trainings of this name end with is there, and of more images: -1 with a reason. */
-int cmn_training_newer(const struct cmn_training *t, size_t seen);
+/* Local, rank 0 (epoch.c). Weights are about to be saved in that file: says so when nothing was left to train. 0, or -1 with a reason when
+ * newer ones are there. */
+int cmn_training_untrained(struct cmn_training *t, const char *file);
+/* Local, rank 0 (training_untrained.c). Whether that file has weights which were written after the checkpoint that this training goes on
+ * from, and have seen more images: -1 with a reason. */
+int cmn_training_newer(const struct cmn_training *t, const char *file, size_t seen);
 /* Local (epoch.c). What this rank has to do while weights are saved, since save_began, is done: takes back what was lent. */
 int cmn_training_saved(struct cmn_training *t);
 /* Collective (epoch.c). The training goes on, and its first images lie in the network: makes the row that the run before owes, if it

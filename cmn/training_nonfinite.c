@@ -150,8 +150,10 @@ static int stop(const struct cmn_training *t)
     char text[TEXT];
 
     say(t, text);
-    return cmn_fail("iteration %ld: %s (cmn_nonfinite=skip would leave such a step out)",
-                    iteration(t), text);
+    return cmn_fail("iteration %ld: %s%s", iteration(t), text,
+                    t->gradients.on_gpu || t->schedule.local > 1
+                        ? ""
+                        : " (cmn_nonfinite=skip would leave such a step out)");
 }
 
 int cmn_training_look(struct cmn_training *t, int i)

@@ -1,22 +1,21 @@
-/* A training whose last iteration was reached before it began, from a checkpoint or from weights that were given: what it would
- * overwrite. */
+/* A training that goes on from a checkpoint behind which nothing was left to train: what it would overwrite. */
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "checkpoint_file.h"
 #include "log.h"
 #include "training.h"
+#include "training_checkpoint.h"
 
-/* Images that the weights in a file have seen; 0 where there are none. */
+/* Images that the weights in a file have seen, as parser.c reads it; 0 where there are none. */
 static size_t seen_by(const char *name)
 {
     int version[3], few;
     size_t seen = 0;
-    struct stat st;
-    FILE *file = !stat(name, &st) && S_ISREG(st.st_mode) ? fopen(name, "rb") : NULL;
+    FILE *file = fopen(name, "rb");
 
     if (file && fread(version, sizeof *version, 3, file) == 3) {
-        /* As parser.c reads it. */
-        if (version[0] * 10 + version[1] >= 2 && version[0] < 1000 && version[1] < 1000) {
+        if (version[0] < 1000 && version[1] < 1000 && 10L * version[0] + version[1] >= 2) {
             seen = fread(&seen, sizeof seen, 1, file) == 1 ? seen : 0;
         } else {
             seen = fread(&few, sizeof few, 1, file) == 1 && few > 0 ? (size_t)few : 0;
@@ -28,19 +27,25 @@ static size_t seen_by(const char *name)
     return seen;
 }
 
-int cmn_training_newer(const struct cmn_training *t, size_t seen)
+/* Weights of more images that are older were there when this training began, such as those that it was given then. */
+static int is_later(const char *name, const char *than)
 {
-    static const char *const ends[] = {".weights", "_final.weights"};
-    char name[2 * CMN_TEXT + 64];
+    struct stat a, b;
 
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        snprintf(name, sizeof name, "%s/%s%s", t->session->backup, t->name, ends[i]);
-        if (seen_by(name) > seen) {
-            return cmn_fail("nothing is left to train, and %s has seen %zu images, more than the "
-                            "%zu of what would be saved: it stays as it is (move it away, raise "
-                            "max_batches, or start over with -clear)",
-                            name, seen_by(name), seen);
-        }
+    return !stat(name, &a) && S_ISREG(a.st_mode) && !stat(than, &b) &&
+           (a.st_mtim.tv_sec != b.st_mtim.tv_sec ? a.st_mtim.tv_sec > b.st_mtim.tv_sec
+                                                 : a.st_mtim.tv_nsec > b.st_mtim.tv_nsec);
+}
+
+int cmn_training_newer(const struct cmn_training *t, const char *file, size_t seen)
+{
+    const struct cmn_checkpointing *c = t->checkpoint;
+
+    if (c && c->file && is_later(file, cmn_checkpoint_path(c->file)) && seen_by(file) > seen) {
+        return cmn_fail("nothing is left to train, and %.700s is newer and has seen %zu images, "
+                        "more than the %zu of the checkpoint: it stays as it is (move it away, "
+                        "raise max_batches, or start over with -clear)",
+                        file, seen_by(file), seen);
     }
     return 0;
 }

@@ -128,6 +128,25 @@ static int take(struct cmn_run_options *o, char **argv)
                         argv[0]);
 }
 
+/* Words behind this one that are its values, whatever they look like. */
+static int values_of(char *const *word, int i)
+{
+    static const struct {
+        const char *name;
+        int values;
+    } takes[] = {{"mca", 2}, {"gmca", 2}, {"x", 1}};
+    int there = 0;
+
+    for (size_t k = 0; word[i][0] == '-' && k < sizeof takes / sizeof takes[0]; k++) {
+        if (!strcmp(word[i] + 1 + (word[i][1] == '-'), takes[k].name)) {
+            while (there < takes[k].values && word[i + 1 + there]) {
+                there++;
+            }
+        }
+    }
+    return there;
+}
+
 /* Of what cmn-run tells mpiexec itself mpiexec would take one alone, without a word. */
 static int check_mpi(const struct cmn_run_options *o)
 {
@@ -137,13 +156,14 @@ static int check_mpi(const struct cmn_run_options *o)
         {"n", "-n"},
         {"np", "-n"},
         {"c", "-n"},
+        {"app", "-n"},
         {"host", "-hosts"},
         {"H", "-hosts"},
         {"hostfile", "-hostfile"},
         {"machinefile", "-hostfile"},
     };
 
-    for (int i = 0; o->mpi[i]; i++) {
+    for (int i = 0; o->mpi[i]; i += 1 + values_of(o->mpi, i)) {
         const char *word = o->mpi[i];
         for (size_t k = 0; word[0] == '-' && k < sizeof ours / sizeof ours[0]; k++) {
             int is_ranks = !strcmp(ours[k].instead, "-n");

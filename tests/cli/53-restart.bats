@@ -333,6 +333,7 @@ END
     refused '-wait: SECONDS is missing' -n 2 -wait "${train[@]}"
     refused "-mpi '-n ...': that is cmn-run's to say: -n" -n 2 -mpi '--bind-to none -n 3' "${train[@]}"
     refused "-mpi '--np ...': that is cmn-run's to say: -hosts" -mpi '--np 3' -hosts a:2 "${train[@]}"
+    refused "-mpi '-app ...': that is cmn-run's to say" -n 2 -mpi '--mca a -n -x -np -app file' "${train[@]}"
     refused "-mpi '-host ...': that is cmn-run's to say: -hosts" -mpi '-host a:3' -hosts a:2 "${train[@]}"
     refused '-retry: no such option' -n 2 -retry 2 "${train[@]}"
     refused '-hosts a:2,-oProxy:1: what is wanted' -hosts a:2,-oProxy:1 "${train[@]}"
