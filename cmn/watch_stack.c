@@ -73,13 +73,14 @@ struct place {
 static int find_object(struct dl_phdr_info *object, size_t size, void *to)
 {
     struct place *p = to;
-    const char *name = object->dlpi_name, *slash = strrchr(name, '/');
+    const char *name = object->dlpi_name;
 
     (void)size;
     p->object++;
     for (int i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &object->dlpi_phdr[i];
         if (part->p_type == PT_LOAD && p->at - object->dlpi_addr - part->p_vaddr < part->p_memsz) {
+            const char *slash = strrchr(name, '/');
             name = slash ? slash + 1 : *name ? name : program_invocation_short_name;
             snprintf(p->file, sizeof p->file, "%s", name);
             p->base = object->dlpi_addr;
