@@ -214,7 +214,7 @@ static void note_update(struct cmn_training *t)
     }
 }
 
-static int ends(const struct cmn_training *t)
+int cmn_training_ends(const struct cmn_training *t)
 {
     return t->net->max_batches && get_current_batch(t->net) >= (size_t)t->net->max_batches;
 }
@@ -328,7 +328,7 @@ static int step_done(struct cmn_training *t)
     }
     cmn_watch(NULL);
     notice_stop(t);
-    last = ends(t);
+    last = cmn_training_ends(t);
     images_per_s = speed(t, cmn_clock() - t->sums.since);
     t->row_due |=
         epoch_ended || (o->report_every && (t->first_step + t->steps) % o->report_every == 0);

@@ -172,6 +172,8 @@ void cmn_training_list(struct cmn_training *t, FILE *list);
 int cmn_training_offset(struct cmn_training *t, size_t *offset, int j);
 /* Collective. Keeps what the training is now; `row_made`: this iteration's row is counted as written. Nothing where no checkpoints are taken. */
 int cmn_training_collect(struct cmn_training *t, int row_made);
+/* Local (epoch.c). Whether max_batches is reached, as after a wish to stop. */
+int cmn_training_ends(const struct cmn_training *t);
 /* Local. Whether the training is not at its end, and takes checkpoints. */
 int cmn_training_goes_on(const struct cmn_training *t);
 /* Local. Whether one is due after this iteration. */

@@ -30,8 +30,7 @@ int cmn_training_checkpoint_due(const struct cmn_training *t)
 
 int cmn_training_goes_on(const struct cmn_training *t)
 {
-    return takes(t) && t->started &&
-           !(t->net->max_batches && get_current_batch(t->net) >= (size_t)t->net->max_batches);
+    return takes(t) && t->started && !cmn_training_ends(t);
 }
 
 static void say_not_written(const struct cmn_training *t, long iteration, const char *reason)

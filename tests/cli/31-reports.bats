@@ -5,12 +5,6 @@
 load helpers
 load reports
 
-setup() {
-    enter_folder
-    small_data 200 50
-    mlp_cfg batch=20 max_batches=10 >mlp.cfg    # 2 ranks: 5 iterations an epoch, 2 epochs
-}
-
 teardown() {
     [[ -z ${job:-} ]] || kill -KILL "$job" 2>/dev/null || true
 }

@@ -5,12 +5,6 @@
 load helpers
 load reports
 
-setup() {
-    enter_folder
-    small_data 200 50
-    mlp_cfg batch=20 max_batches=10 >mlp.cfg    # 2 ranks: 5 iterations an epoch, 2 epochs
-}
-
 # to N MAX ARGUMENTS...: on N ranks up to iteration MAX, a row every 5.
 to() {
     sed -i "s/max_batches=.*/max_batches=$2/" mlp.cfg

@@ -1,6 +1,12 @@
 # shellcheck shell=bash
 # What the tests of reports and logs share.
 
+setup() {
+    enter_folder
+    small_data 200 50
+    mlp_cfg batch=20 max_batches=10 >mlp.cfg    # 2 ranks: 5 iterations an epoch, 2 epochs
+}
+
 # train ARGUMENTS...: on 2 ranks; output and messages go to files named out.txt and err.txt.
 train() {
     darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_report_every 2 "$@" >out.txt 2>err.txt ||
