@@ -98,6 +98,7 @@ train() {
     until_said job.err 'Saving weights'
     stop_rank 0
     ends_naming 1 "rank 0@[^ ]+ is stopped .*; 1 other rank waits for it in: "
+    small_data 60000 20 # long epochs: ranks meet in the sum, and hardly ever in a row of the report
     train 2 -cmn_validate 0 -cmn_communicator shm
     until_said job.err 'Saving weights'
     stop_rank 1
