@@ -74,8 +74,8 @@ DK_CUDA := convolutional_kernels deconvolutional_kernels activation_kernels im2c
 
 CMN_SRC    := $(shell find cmn -name '*.c' 2>/dev/null | LC_ALL=C sort)
 RUN_SRC    := $(wildcard run/*.c)
-UNIT_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/*.c))
-RANK_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/ranks/*.c))
+UNIT_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/*/*.c))
+RANK_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/ranks/*/*.c))
 HOST_TOOLS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/hosts/*.c))
 
 DK_LIB_OBJ  := $(DK_LIB:%=$(B)/darknet/src/%.o)
@@ -85,7 +85,7 @@ RUN_OBJ     := $(RUN_SRC:%.c=$(B)/%.o)
 CUDA_OBJ    :=
 ifeq ($(GPU),1)
 DK_CUDA_OBJ := $(DK_CUDA:%=$(B)/darknet/src/%.o)
-CUDA_OBJ    := $(DK_CUDA_OBJ) $(B)/cmn/kernels.o
+CUDA_OBJ    := $(DK_CUDA_OBJ) $(B)/cmn/mpi/kernels.o
 GPU_FLAGS   := -DGPU $(if $(filter 1,$(CUDNN)),-DCUDNN) $(if $(filter 1,$(NCCL)),-DCMN_NCCL)
 
 # What setup/cuda.sh has found. The first line of the file says for which settings.
@@ -102,7 +102,7 @@ TEST_OBJ    := $(addsuffix .o,$(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS))
 # Without a GPU its code runs over a stand-in for CUDA, its libraries and Darknet's kernels: all compiled once more.
 FAKE_TESTS :=
 ifneq ($(GPU),1)
-FAKE_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/gpu/*.c))
+FAKE_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(filter-out tests/gpu/fake/%,$(wildcard tests/gpu/*/*.c)))
 FAKE_DK    := $(DK_LIB_OBJ:$(B)/%=$(B)/fake/%)
 FAKE_MAIN  := $(DK_EXEC_OBJ:$(B)/%=$(B)/fake/%)
 FAKE_OWN   := $(patsubst %.c,$(B)/fake/%.o,$(CMN_SRC) $(wildcard tests/gpu/fake/*.c))
@@ -191,10 +191,10 @@ bench: all mnist ## Measure speed against its ceilings; see docs/performance.md
 bench-link: all $(HOST_TOOLS) ## Measure exchanges over a narrow link between two emulated nodes
 	@$(TEST_ENV) bench/link.sh
 
-bench-slow-link: all mnist ## Measure training over a slow link: overlap, codecs, double buffering, local steps
+bench-slow-link: all mnist ## Measure training over a slow link: overlap, compressors, double buffering, local steps
 	@$(TEST_ENV) bench/slow-link.sh
 
-bench-accuracy: all mnist ## Measure what codecs, double buffering and local steps cost in accuracy
+bench-accuracy: all mnist ## Measure what compressors, double buffering and local steps cost in accuracy
 	@$(TEST_ENV) bench/accuracy.sh
 
 bench-timeline: all mnist ## Measure what cmn_timeline costs
@@ -297,7 +297,7 @@ $(DK_CUDA_OBJ): $(B)/darknet/%.o: $(DK)/%.cu $(B)/flags-cuda | $(DK)/.stamp
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) $(DK_CUDA_FLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
-$(B)/cmn/kernels.o: cmn/kernels.cu $(B)/flags-cuda
+$(B)/cmn/mpi/kernels.o: cmn/mpi/kernels.cu $(B)/flags-cuda
 	$(say) NVCC $<
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) $(CMN_CUDA_FLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What sending less, or waiting less, costs in accuracy: real MNIST, the perceptron (3 epochs) and a convolutional network
 # with batch normalisation (1 epoch), the same seeds with every setting; validation accuracy after the last epoch. With the
-# communicator flat each rank is a node of its own to the codecs, so that one machine is enough. A setting that refuses to
+# communicator flat each rank is a node of its own to the compressors, so that one machine is enough. A setting that refuses to
 # work is printed with its reason. Asserts nothing.
 # Usage: make bench-accuracy [NP=2] [SEEDS='1 2 3'] [NETS='mnist_mlp mnist_bn'] [COMMUNICATOR=flat] [ONLY=pattern of settings]
 set -euo pipefail

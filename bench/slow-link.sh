@@ -160,7 +160,7 @@ table() {
     done
 }
 
-TUNING=24    # steps that `auto` measures before it stays with what it found (cmn/tuner.h)
+TUNING=24    # steps that `auto` measures before it stays with what it found (cmn/optimizers/bucket_tuner.h)
 chosen=()
 for line in "${settings[@]}"; do
     if [[ $line == ceiling* || ${line%%|*} =~ $ONLY ]]; then

@@ -3,9 +3,9 @@
 
 #include "fuzz.h"
 
-#include "arguments.h"
-#include "log.h"
-#include "options.h"
+#include "config/arguments.h"
+#include "base/log.h"
+#include "config/options.h"
 
 /* Of Darknet's src/utils.c. */
 int find_arg(int argc, char *argv[], char *arg);

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "checkpoint_file.h"
-#include "log.h"
+#include "checkpoint/checkpoint.h"
+#include "base/log.h"
 
 static void look_at(const struct cmn_checkpoint_file *f)
 {

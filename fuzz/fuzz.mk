@@ -14,8 +14,8 @@ FUZZ_WRAP  := -Wl,--wrap=cmn_fatal
 
 FUZZ_DK_OBJ  := $(DK_LIB:%=$(F)/darknet/src/%.o) $(F)/darknet/examples/rnn.o
 # What reads input in cmn/; the rest of it is only linked, as it is.
-FUZZ_CMN_OBJ := $(patsubst %.c,$(F)/%.o,$(wildcard cmn/options.c cmn/arguments.c cmn/commands.c cmn/log.c cmn/checkpoint_*.c \
-    cmn/watch_wire.c cmn/watch_line.c cmn/watch_verdict.c))
+FUZZ_CMN_OBJ := $(patsubst %.c,$(F)/%.o,$(wildcard cmn/config/*.c cmn/base/log.c cmn/checkpoint/*.c \
+    cmn/watchdog/message.c cmn/watchdog/connection.c cmn/watchdog/diagnosis.c))
 # Checksums would refuse whatever a fuzzer makes: they count as right.
 $(FUZZ_CMN_OBJ): FUZZ_FLAGS += -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 FUZZ_OWN_SRC := $(filter-out %/replay.c,$(wildcard fuzz/*.c))

@@ -120,8 +120,8 @@ int cmn_hosts_ask(struct cmn_hosts *h, char *const *mpi_words)
         result = start(&q[i], &h->host[i], mpi_words);
     }
     while (!result && collect(q, h) && seconds() < until) {
-        cmn_events_wait_alone(-1, 200);
-        result = cmn_events_stop() ? -1 : 0;
+        cmn_trace_events_wait_alone(-1, 200);
+        result = cmn_trace_events_stop() ? -1 : 0;
     }
     for (int i = 0; q && i < h->count; i++) {
         end(&q[i]);

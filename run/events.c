@@ -92,7 +92,7 @@ static int is_foreign(int pid)
     return group == (int)getpgrp();
 }
 
-int cmn_events_open(void)
+int cmn_trace_events_open(void)
 {
     static const int wanted[] = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP,
                                  SIGQUIT, SIGUSR1, SIGTSTP, SIGCONT};
@@ -142,7 +142,7 @@ static int read_signals(void)
     return found;
 }
 
-int cmn_events_wait(int fd, int milliseconds)
+int cmn_trace_events_wait(int fd, int milliseconds)
 {
     struct pollfd fds[2] = {{.fd = signals, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
     int found = 0;
@@ -154,9 +154,9 @@ int cmn_events_wait(int fd, int milliseconds)
     return found;
 }
 
-int cmn_events_wait_alone(int fd, int milliseconds)
+int cmn_trace_events_wait_alone(int fd, int milliseconds)
 {
-    int found = cmn_events_wait(fd, milliseconds);
+    int found = cmn_trace_events_wait(fd, milliseconds);
 
     if (found & CMN_PAUSE) {
         raise(SIGSTOP);
@@ -164,7 +164,7 @@ int cmn_events_wait_alone(int fd, int milliseconds)
     return found;
 }
 
-int cmn_events_stop(void)
+int cmn_trace_events_stop(void)
 {
     return stop;
 }

@@ -5,19 +5,19 @@
 #include <sys/types.h>
 
 /* Once, before the first process is started. Processes that lose their parent become ours; children that are there already are left alone. 0, or -1 after saying why. */
-int cmn_events_open(void);
+int cmn_trace_events_open(void);
 
 enum { CMN_READABLE = 1, CMN_CHILD = 2, CMN_STOP = 4, CMN_PAUSE = 8, CMN_CONTINUE = 16 };
 
 /* Blocks until there is something to read from fd (-1: none), a process has ended, a signal has come that asks to stop, to pause
  * (Ctrl-Z) or to continue, or so many milliseconds have passed (-1: for ever). Returns which of them. */
-int cmn_events_wait(int fd, int milliseconds);
+int cmn_trace_events_wait(int fd, int milliseconds);
 
 /* The same while no job runs that would have to pause, too: pauses by itself. */
-int cmn_events_wait_alone(int fd, int milliseconds);
+int cmn_trace_events_wait_alone(int fd, int milliseconds);
 
 /* The first signal that asked to stop, or 0. */
-int cmn_events_stop(void);
+int cmn_trace_events_stop(void);
 
 /* ---- processes ---- */
 

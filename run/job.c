@@ -26,7 +26,7 @@ enum {
 
 struct job {
     pid_t pid;
-    struct cmn_facts *facts;
+    struct cmn_host_info *facts;
     char line[LINE];
     size_t n;
     int stops;         /* signals passed on */
@@ -71,7 +71,7 @@ static void take_line(struct job *j)
     j->line[j->n] = '\0';
     j->n = 0;
     text = text_of(j->line);
-    if (cmn_facts_line(j->facts, text)) {
+    if (cmn_host_info_line(j->facts, text)) {
         cmn_journal("said", "%s", text);
     }
     if (j->facts->resume[0]) {
@@ -121,7 +121,7 @@ static void pass_stop(struct job *j)
     if (j->stops == 3 || (j->stops && now - j->stopped < AGAIN_MS)) {
         return;
     }
-    cmn_journal_say("stop", "signal %d (%s): %s", cmn_events_stop(), strsignal(cmn_events_stop()),
+    cmn_journal_say("stop", "signal %d (%s): %s", cmn_trace_events_stop(), strsignal(cmn_trace_events_stop()),
                     what[j->stops]);
     kill(j->pid, with[j->stops++]);
     j->stopped = j->asked = now;
@@ -188,7 +188,7 @@ static void read_rest(struct job *j, int fd, int open)
     int found = CMN_READABLE;
 
     while (open && found && milliseconds() < until) {
-        found = cmn_events_wait_alone(fd, 200);
+        found = cmn_trace_events_wait_alone(fd, 200);
         if (found & CMN_READABLE) {
             open = pass_on(j, fd);
         }
@@ -201,7 +201,7 @@ static void watch(struct job *j, int fd, int *status)
     int open = 1;
 
     while (!cmn_process_ended(j->pid, status)) {
-        int found = cmn_events_wait(open ? fd : -1, 1000);
+        int found = cmn_trace_events_wait(open ? fd : -1, 1000);
         pass_signals(j, found);
         if (found & CMN_READABLE) {
             open = pass_on(j, fd);
@@ -213,12 +213,12 @@ static void watch(struct job *j, int fd, int *status)
     read_rest(j, fd, open);
 }
 
-int cmn_job_run(char *const *argv, struct cmn_facts *facts, int *status)
+int cmn_job_run(char *const *argv, struct cmn_host_info *facts, int *status)
 {
     struct job j = {.facts = facts};
     int ends[2], killed;
 
-    cmn_facts_clear(facts);
+    cmn_host_info_clear(facts);
     if (pipe2(ends, O_CLOEXEC)) {
         return cmn_run_fail("a pipe cannot be had: %s", strerror(errno));
     }

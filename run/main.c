@@ -57,8 +57,8 @@ static void sleep_a_second(void)
     long long begin = now();
 
     do {
-        cmn_events_wait_alone(-1, 100);
-    } while (!cmn_events_stop() && now() - begin < 1000);
+        cmn_trace_events_wait_alone(-1, 100);
+    } while (!cmn_trace_events_stop() && now() - begin < 1000);
 }
 
 /* 0 when there are machines to go on with; 1 when, after a try, they could not be asked from here; -1 when there are none, or a signal asks to
@@ -74,7 +74,7 @@ static int find_machines(struct run *r)
     }
     for (;;) {
         if (cmn_hosts_ask(h, r->options.mpi)) {
-            return r->tries && !cmn_events_stop() ? 1 : -1;
+            return r->tries && !cmn_trace_events_stop() ? 1 : -1;
         }
         if (!cmn_hosts_gone(h) || now() >= until) {
             break;
@@ -83,7 +83,7 @@ static int find_machines(struct run *r)
             tell_gone(h, "does not answer: waiting for it");
         }
         sleep_a_second();
-        if (cmn_events_stop()) {
+        if (cmn_trace_events_stop()) {
             return -1;
         }
     }
@@ -180,15 +180,15 @@ static void tell_ranks(struct run *r, int ranks)
 }
 
 /* What this machine lacks, such as room for a process, may be there again in a moment: once there was a try, it is a loss as others are. */
-static int not_started(struct cmn_facts *facts, struct cmn_verdict *v)
+static int not_started(struct cmn_host_info *facts, struct cmn_diagnosis *v)
 {
-    cmn_facts_clear(facts);
-    *v = (struct cmn_verdict){CMN_LOST, LOST_STATUS, "another try could not be started"};
+    cmn_host_info_clear(facts);
+    *v = (struct cmn_diagnosis){CMN_LOST, LOST_STATUS, "another try could not be started"};
     cmn_journal("loss", "%s", v->what);
     return 0;
 }
 
-static int one_try(struct run *r, struct cmn_facts *facts, struct cmn_verdict *v)
+static int one_try(struct run *r, struct cmn_host_info *facts, struct cmn_diagnosis *v)
 {
     const size_t room = (size_t)r->options.hosts.count * (CMN_HOST_NAME + 16) + 1;
     char *hosts = calloc(room, 1), ranks[32], text[WORDS];
@@ -221,7 +221,7 @@ static int one_try(struct run *r, struct cmn_facts *facts, struct cmn_verdict *v
     if (after.iteration >= 0 && memcmp(&after.time, &before.time, sizeof after.time)) {
         facts->kept = 1;
     }
-    *v = cmn_verdict(facts, status, cmn_events_stop(), r->tries > 1);
+    *v = cmn_verdict(facts, status, cmn_trace_events_stop(), r->tries > 1);
     cmn_journal(v->end == CMN_LOST || v->end == CMN_CRASHED ? "loss" : "end", "status %d: %s",
                 v->status, v->what);
     return 0;
@@ -230,7 +230,7 @@ static int one_try(struct run *r, struct cmn_facts *facts, struct cmn_verdict *v
 /* ---- whether to go on ---- */
 
 /* A try that has made a checkpoint, or began from a later one than the try before, was worth it. */
-static void count(struct run *r, const struct cmn_facts *facts, const struct cmn_verdict *v)
+static void count(struct run *r, const struct cmn_host_info *facts, const struct cmn_diagnosis *v)
 {
     int progress = facts->kept || facts->from > r->from;
 
@@ -244,7 +244,7 @@ static void count(struct run *r, const struct cmn_facts *facts, const struct cmn
 }
 
 /* Returns the status to end with, or -1: another try. */
-static int decide(struct run *r, const struct cmn_facts *facts, const struct cmn_verdict *v)
+static int decide(struct run *r, const struct cmn_host_info *facts, const struct cmn_diagnosis *v)
 {
     long pause = 1;
 
@@ -253,9 +253,9 @@ static int decide(struct run *r, const struct cmn_facts *facts, const struct cmn
     }
     if (v->end == CMN_STOPPED) {
         /* Whom mpiexec had to kill, or our own signal, says nothing; a rank that could not save does. */
-        return cmn_events_stop() &&
+        return cmn_trace_events_stop() &&
                        (v->status >= 128 || facts->signal == SIGUSR1 || !facts->word[0])
-                   ? 128 + cmn_events_stop()
+                   ? 128 + cmn_trace_events_stop()
                    : v->status;
     }
     count(r, facts, v);
@@ -278,7 +278,7 @@ static int decide(struct run *r, const struct cmn_facts *facts, const struct cmn
     pause = pause < LONGEST_PAUSE ? pause : LONGEST_PAUSE;
     cmn_journal_say("pause", "starting again in %ld s (retry %ld of %ld)", pause, r->failed,
                     r->options.retries);
-    while (pause-- > 0 && !cmn_events_stop()) {
+    while (pause-- > 0 && !cmn_trace_events_stop()) {
         sleep_a_second();
     }
     return -1;
@@ -286,21 +286,21 @@ static int decide(struct run *r, const struct cmn_facts *facts, const struct cmn
 
 static int stopped_between(void)
 {
-    cmn_journal_say("stop", "signal %d (%s), while nothing ran", cmn_events_stop(),
-                    strsignal(cmn_events_stop()));
-    return 128 + cmn_events_stop();
+    cmn_journal_say("stop", "signal %d (%s), while nothing ran", cmn_trace_events_stop(),
+                    strsignal(cmn_trace_events_stop()));
+    return 128 + cmn_trace_events_stop();
 }
 
 static int run(struct run *r)
 {
-    struct cmn_facts facts;
-    struct cmn_verdict verdict;
+    struct cmn_host_info facts;
+    struct cmn_diagnosis verdict;
     int status = -1;
 
     while (status < 0) {
-        int found = cmn_events_stop() ? -1 : find_machines(r);
+        int found = cmn_trace_events_stop() ? -1 : find_machines(r);
         if (found < 0) {
-            return cmn_events_stop() ? stopped_between() : r->tries ? LOST_STATUS : 1;
+            return cmn_trace_events_stop() ? stopped_between() : r->tries ? LOST_STATUS : 1;
         }
         if (found ? not_started(&facts, &verdict) : one_try(r, &facts, &verdict)) {
             cmn_journal("give-up", "it cannot be started");
@@ -334,7 +334,7 @@ int main(int argc, char **argv)
 
     (void)argc;
     if (!status && (cmn_command_read(&r.command, r.options.word) || check(&r) ||
-                    cmn_journal_open(r.options.journal) || cmn_events_open())) {
+                    cmn_journal_open(r.options.journal) || cmn_trace_events_open())) {
         status = -1;
     }
     status = status ? status < 0 : run(&r);

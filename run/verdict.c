@@ -9,14 +9,14 @@
 /* EX_TEMPFAIL of sysexits.h: how the ranks themselves end a job that has lost one of them. */
 enum { LOST_STATUS = 75 };
 
-void cmn_facts_clear(struct cmn_facts *f)
+void cmn_host_info_clear(struct cmn_host_info *f)
 {
     memset(f, 0, sizeof *f);
     f->from = -1;
 }
 
 /* "… noticed that process rank R with PID P on node N exited on signal S (…)" */
-static void take_signal(struct cmn_facts *f, const char *line)
+static void take_signal(struct cmn_host_info *f, const char *line)
 {
     const char *text = strstr(line, " noticed that process rank ");
     char host[256];
@@ -31,7 +31,7 @@ static void take_signal(struct cmn_facts *f, const char *line)
     }
 }
 
-static void take_daemon(struct cmn_facts *f, const char *line)
+static void take_daemon(struct cmn_host_info *f, const char *line)
 {
     const char *text = strstr(line, "Remote daemon: ");
 
@@ -43,7 +43,7 @@ static void take_daemon(struct cmn_facts *f, const char *line)
 }
 
 /* "cmn: goes on from FOLDER/NAME-500.checkpoint, …" */
-static int take_resume(struct cmn_facts *f, const char *line)
+static int take_resume(struct cmn_host_info *f, const char *line)
 {
     const char *text = strstr(line, "goes on from ");
     const char *end = text ? strstr(text, ".checkpoint") : NULL;
@@ -63,7 +63,7 @@ static int take_resume(struct cmn_facts *f, const char *line)
     return 1;
 }
 
-int cmn_facts_line(struct cmn_facts *f, const char *line)
+int cmn_host_info_line(struct cmn_host_info *f, const char *line)
 {
     take_signal(f, line);
     take_daemon(f, line);
@@ -95,7 +95,7 @@ static int asked_for(int signal_number)
     return signal_number == SIGINT || signal_number == SIGTERM;
 }
 
-static struct cmn_verdict lost(const struct cmn_facts *f, struct cmn_verdict v)
+static struct cmn_diagnosis lost(const struct cmn_host_info *f, struct cmn_diagnosis v)
 {
     const char *word = f->word[0] ? "; " : "";
 
@@ -115,9 +115,9 @@ static struct cmn_verdict lost(const struct cmn_facts *f, struct cmn_verdict v)
 }
 
 /* mpiexec's own end by a signal counts as if a shell had told of it. */
-struct cmn_verdict cmn_verdict(const struct cmn_facts *f, int status, int stop, int again)
+struct cmn_diagnosis cmn_verdict(const struct cmn_host_info *f, int status, int stop, int again)
 {
-    struct cmn_verdict v = {CMN_WRONG,
+    struct cmn_diagnosis v = {CMN_WRONG,
                             WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), ""};
     int signal_number = v.status > 128 && v.status <= 128 + 64 ? v.status - 128 : 0;
 

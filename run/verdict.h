@@ -5,7 +5,7 @@
 enum { CMN_WHO = 300 };
 
 /* What was said. */
-struct cmn_facts {
+struct cmn_host_info {
     int rank, signal;     /* mpiexec: this rank ended by this signal; 0: none did */
     char host[256];       /* there; or the host of the daemon that was lost */
     int daemon;           /* mpiexec has lost a machine, or could not reach one */
@@ -22,10 +22,10 @@ struct cmn_facts {
 };
 
 /* Empty. */
-void cmn_facts_clear(struct cmn_facts *f);
+void cmn_host_info_clear(struct cmn_host_info *f);
 
 /* Takes a line of the job's standard error. Returns whether it is one about checkpoints, for the journal. */
-int cmn_facts_line(struct cmn_facts *f, const char *line);
+int cmn_host_info_line(struct cmn_host_info *f, const char *line);
 
 enum cmn_end {
     CMN_DONE,    /* well */
@@ -35,13 +35,13 @@ enum cmn_end {
     CMN_CRASHED  /* the same, in a way that a program or its surroundings earn by themselves */
 };
 
-struct cmn_verdict {
+struct cmn_diagnosis {
     enum cmn_end end;
     int status;             /* 0 to 255: the job's own */
     char what[2 * CMN_WHO]; /* in words */
 };
 
 /* `status` is waitpid()'s of mpiexec, `stop` the signal that asked us to stop, or 0. `again`: it was not the first try. */
-struct cmn_verdict cmn_verdict(const struct cmn_facts *f, int status, int stop, int again);
+struct cmn_diagnosis cmn_verdict(const struct cmn_host_info *f, int status, int stop, int again);
 
 #endif

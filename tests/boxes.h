@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "average_precision.h"
+#include "evaluators/average_precision.h"
 
 enum { CLASSES = 4, IMAGES = 12, MOST = 400, GRID = 16 };
 
@@ -30,7 +30,8 @@ static inline struct cmn_box on_grid(int left, int top, int right, int bottom)
 
 static inline void find_box(int image, int class, float score, struct cmn_box box)
 {
-    found[founds] = (struct cmn_found){.image = image, .index = (int)founds, .class = class, .score = score, .box = box};
+    found[founds] = (struct cmn_found){
+        .image = image, .index = (int)founds, .class = class, .score = score, .box = box};
     founds++;
 }
 

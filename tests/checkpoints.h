@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "checkpoint_file.h"
-#include "log.h"
+#include "checkpoint/checkpoint.h"
+#include "base/log.h"
 
 static char folder[2048];
 

@@ -5,9 +5,9 @@
 
 #include "check.h"
 
-#include "gradients.h"
+#include "engine/gradients.h"
 #include "layers_table.h"
-#include "log.h"
+#include "base/log.h"
 #include "nets.h"
 
 /* What is there already where the gradient by the input goes, as by another layer that reads the same. */
@@ -122,7 +122,7 @@ static inline void backward(struct rig *r)
     for (size_t i = 0; i < r->inputs; i++) {
         r->net->delta[i] = ADDED;
     }
-    memset(r->g.arena, 0, r->g.exchange.block.n * sizeof *r->g.arena);
+    memset(r->g.flat, 0, r->g.exchange.block.n * sizeof *r->g.flat);
     if (!r->own_cost) {
         memcpy(last(r)->delta, r->pull, r->outputs * sizeof *r->pull);
     }

@@ -1,4 +1,4 @@
-/* Nets for tests/unit/layers.c: one for each type of layer, and for each way in which a layer computes. */
+/* Nets for tests/unit/darknet/layers.c: one for each type of layer, and for each way in which a layer computes. */
 #ifndef TESTS_LAYERS_TABLE_H
 #define TESTS_LAYERS_TABLE_H
 
@@ -60,8 +60,7 @@ static const struct layer_case trainable[] = {
      3 * 2 + 2 * 3 * 3 + 3 * 6},
     {"gru", SEQUENCE "[gru]\noutput=4\ntanh=1\n", 3 * (4 * 5 + 4 * 4) + 6 * 4},
     {"gru, logistic", SEQUENCE "[gru]\noutput=4\n", 3 * (4 * 5 + 4 * 4) + 6 * 4},
-    {"gru, two",
-     SEQUENCE "[gru]\noutput=4\ntanh=1\n[gru]\noutput=3\ntanh=1\n",
+    {"gru, two", SEQUENCE "[gru]\noutput=4\ntanh=1\n[gru]\noutput=3\ntanh=1\n",
      3 * (4 * 5 + 4 * 4) + 6 * 4 + 3 * (3 * 4 + 3 * 3) + 6 * 3},
     {"gru, batch norm", SEQUENCES "[gru]\noutput=3\ntanh=1\nbatch_normalize=1\n",
      3 * (3 * 2 + 3 * 3) + 6 * 6},

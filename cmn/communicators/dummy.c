@@ -3,7 +3,7 @@
  * Steps: none. Bytes: none. The ranks' weights drift apart: never train with it. */
 #include <stddef.h>
 
-#include "communicator.h"
+#include "communicators/communicator.h"
 
 static const char *refuses_dummy(const struct cmn_topology *t, const struct cmn_options *o)
 {

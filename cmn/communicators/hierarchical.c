@@ -1,6 +1,6 @@
 /* hierarchical: one rank of each node speaks for it.
  *
- * Steps, for the whole block and the tally:
+ * Steps, for the whole block and the metrics:
  *   1. reduce within the node to its first rank (intra rank 0)
  *   2. allreduce over the nodes' first ranks
  *   3. broadcast within the node
@@ -10,25 +10,25 @@
  * Nodes may hold different numbers of ranks.
  * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable Distributed
  * Deep Learning Framework", 2017), there with NCCL in steps 1 and 3. */
-#include "communicator.h"
+#include "communicators/communicator.h"
 
-#include "groups.h"
+#include "communicators/node_groups.h"
 
 static int open_hierarchical(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
-    return cmn_groups_open(self, t, o, 1);
+    return cmn_node_groups_open(self, t, o, 1);
 }
 
 static int allreduce_hierarchical(void *self, const struct cmn_exchange *x)
 {
-    struct cmn_groups *g = self;
+    struct cmn_node_groups *g = self;
     float *data = x->block.data;
-    size_t n = x->block.n + x->tally.n;
+    size_t n = x->block.n + x->metrics.n;
 
-    if (cmn_groups_flows(g, x)) {
-        return cmn_flow_allreduce(g->flow, x);
+    if (cmn_node_groups_overlaps(g, x)) {
+        return cmn_overlap_allreduce(g->overlap, x);
     }
-    if (g->within->reduce(g->near, data, n) || cmn_groups_sum_between(g, data, n)) {
+    if (g->within->reduce(g->near, data, n) || cmn_node_groups_allreduce_inter(g, data, n)) {
         return -1;
     }
     return g->within->bcast(g->near, data, n);
@@ -41,13 +41,13 @@ const struct cmn_communicator cmn_communicator_hierarchical = {
     .use = "several nodes whose link one rank can fill",
     .sums = 1,
     .encodes = 1,
-    .refuses = cmn_groups_refuse,
+    .refuses = cmn_node_groups_refuse,
     .open = open_hierarchical,
-    .memory = cmn_groups_memory,
+    .memory = cmn_node_groups_memory,
     .allreduce = allreduce_hierarchical,
-    .begin = cmn_groups_begin,
-    .poll = cmn_groups_poll,
-    .no_begin = cmn_groups_no_begin,
-    .state = cmn_groups_state,
-    .close = cmn_groups_close,
+    .begin = cmn_node_groups_begin,
+    .poll = cmn_node_groups_poll,
+    .no_begin = cmn_node_groups_no_begin,
+    .state = cmn_node_groups_state,
+    .close = cmn_node_groups_close,
 };

@@ -5,12 +5,12 @@
  * latency per tensor, which is what makes it slow for nets of many small tensors.
  * Source: ChainerMN's communicator of the same name (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable
  * Distributed Deep Learning Framework", 2017). */
-#include "communicator.h"
+#include "communicators/communicator.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "log.h"
+#include "base/log.h"
 #include "transports/transport.h"
 
 struct naive {
@@ -44,7 +44,7 @@ static int allreduce_naive(void *self, const struct cmn_exchange *x)
             return -1;
         }
     }
-    return cmn_mpi.allreduce(f->transport, x->tally.data, x->tally.n);
+    return cmn_mpi.allreduce(f->transport, x->metrics.data, x->metrics.n);
 }
 
 static void close_naive(void *self)

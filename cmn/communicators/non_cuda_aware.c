@@ -1,7 +1,7 @@
 /* non_cuda_aware: as hierarchical, with the part between the nodes in the CPU's memory, for an MPI that
  * cannot be given the GPU's.
  *
- * Steps: the block is cut into parts as by pure_nccl, the tally in the last. Of each part: NCCL reduce to the
+ * Steps: the block is cut into parts as by pure_nccl, the metrics in the last. Of each part: NCCL reduce to the
  * node's first rank; there a copy to page-locked memory, a sum among the nodes' first ranks by messages
  * (transports/pairwise.h), a copy back. At the end, one NCCL broadcast of everything within the node. While one
  * part is copied another travels; and when exchanges overlap, all of it begins while backward still makes the rest.
@@ -10,9 +10,9 @@
  * each way. Without NCCL those of flat.
  * Source: ChainerMN's communicator of the same name (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable
  * Distributed Deep Learning Framework", 2017); the parts are ours. */
-#include "communicator.h"
+#include "communicators/communicator.h"
 
-#include "log.h"
+#include "base/log.h"
 #include "transports/transport.h"
 
 #ifdef GPU
@@ -21,8 +21,8 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "device.h"
-#include "timeline.h"
+#include "mpi/device.h"
+#include "base/timeline.h"
 #include "transports/nccl.h"
 #include "transports/pairwise.h"
 
@@ -44,7 +44,7 @@ struct non_cuda_aware {
     struct cmn_pairwise *between; /* NULL on ranks that do not copy */
     cudaStream_t stream;          /* of the copies */
     cudaEvent_t returned;
-    float *host; /* page-locked room for block and tally */
+    float *host; /* page-locked room for block and metrics */
     size_t room;
 
     struct part part[PARTS];
@@ -125,7 +125,7 @@ static int begin_part(struct non_cuda_aware *s, const struct cmn_exchange *x, si
 {
     struct part *p = &s->part[s->begun];
 
-    if (n == 0 || (s->begun == 0 && make_room(s, x->block.n + x->tally.n))) {
+    if (n == 0 || (s->begun == 0 && make_room(s, x->block.n + x->metrics.n))) {
         return n == 0 ? 0 : -1;
     }
     p->data = x->block.data + s->floats;
@@ -229,7 +229,7 @@ static int poll_non_cuda_aware(void *self)
     return summed < 0 ? -1 : 0;
 }
 
-/* Whole parts, but for the last: that waits for the tally. */
+/* Whole parts, but for the last: that waits for the metrics. */
 static int begin_non_cuda_aware(void *self, const struct cmn_exchange *x, size_t upto)
 {
     struct non_cuda_aware *s = self;
@@ -291,7 +291,7 @@ static int wait_for_copies(struct non_cuda_aware *s)
 static int allreduce_non_cuda_aware(void *self, const struct cmn_exchange *x)
 {
     struct non_cuda_aware *s = self;
-    size_t n = x->block.n + x->tally.n;
+    size_t n = x->block.n + x->metrics.n;
 
     if (begin_non_cuda_aware(s, x, x->block.n) || begin_part(s, x, n - s->floats) ||
         (s->between && wait_for_copies(s)) || (s->within && cmn_nccl_end(s->within))) {

@@ -1,9 +1,9 @@
 /* pure_nccl: everything by NCCL allreduces over all ranks, wherever they are.
  *
  * Steps: the block is cut into at most 16 parts of at least 1 MiB, and each is one NCCL allreduce over all ranks, in
- * place; the tally goes with the last. With cmn_allreduce_dtype=fp16 or bf16
+ * place; the metrics goes with the last. With cmn_allreduce_dtype=fp16 or bf16
  * a part is divided by N, rounded to 16 bits into a second buffer, summed there, and multiplied by
- * N on its way back; the tally always travels as 32 bits.
+ * N on its way back; the metrics always travels as 32 bits.
  * When exchanges overlap, a part is given to NCCL as soon as all of it is final, and waits on the GPU for the backward
  * that makes it. The cut depends on the block alone, so overlap and cmn_bucket_mb change no bit of the sums.
  * Bytes: 2(N-1)/N * 4n sent per rank for a block of n floats by NCCL's ring, half of that with 16 bits. Over a
@@ -11,11 +11,11 @@
  * The 16 bits also round what momentum is left in the gradients (docs/gpu.md).
  * Source: ChainerMN's communicator of the same name (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable
  * Distributed Deep Learning Framework", 2017). */
-#include "communicator.h"
+#include "communicators/communicator.h"
 
 #include <stdlib.h>
 
-#include "log.h"
+#include "base/log.h"
 #include "transports/nccl.h"
 #include "transports/transport.h"
 
@@ -42,7 +42,7 @@ static int open_pure_nccl(void **self, const struct cmn_topology *t, const struc
     return cmn_nccl.open(&p->transport, &p->world);
 }
 
-/* Whole parts, but for the last: that waits for the tally. */
+/* Whole parts, but for the last: that waits for the metrics. */
 static int begin_pure_nccl(void *self, const struct cmn_exchange *x, size_t upto)
 {
     struct pure_nccl *p = self;
@@ -76,9 +76,10 @@ static int allreduce_pure_nccl(void *self, const struct cmn_exchange *x)
     }
     at = p->begun;
     p->begun = 0;
-    last = x->block.n - at + (type == CMN_FP32 ? x->tally.n : 0);
+    last = x->block.n - at + (type == CMN_FP32 ? x->metrics.n : 0);
     if (cmn_nccl_begin(p->transport, x->block.data + at, last, type) ||
-        (type != CMN_FP32 && cmn_nccl_begin(p->transport, x->tally.data, x->tally.n, CMN_FP32))) {
+        (type != CMN_FP32 &&
+         cmn_nccl_begin(p->transport, x->metrics.data, x->metrics.n, CMN_FP32))) {
         return -1;
     }
     return cmn_nccl_end(p->transport);

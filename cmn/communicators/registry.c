@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "communicator.h"
+#include "communicators/communicator.h"
 
 extern const struct cmn_communicator cmn_communicator_naive;
 extern const struct cmn_communicator cmn_communicator_flat;

@@ -2,36 +2,36 @@
  *
  * Steps on one node: all meet; each rank sums its slice of all ranks' gradients, and writes it to all of them
  * (allreduce), or updates the weights of that slice, which the ranks of a node have in common (step); all meet.
- * Steps on several nodes: as flow.h says, with k owners, k the smallest number of ranks of any node; then each rank
+ * Steps on several nodes: as overlap.h says, with k owners, k the smallest number of ranks of any node; then each rank
  * copies the sums (allreduce), or updates its slice of the weights (step), as they come in.
  * Gradients outside the window go as two_dimensional, piped through slots in shared memory.
  * Bytes, n floats: none copied within a node. Over a node's link, each way, 2(M-1)/M * 4n for M nodes (4n for two), or what the
- * codec makes of it.
+ * compressor makes of it.
  * The order of additions is that of the ranks, then that of the nodes.
  * Source: the slices are those of the reduce-scatter in Rabenseifner, "Optimization of Collective Reduction
  * Operations", 2004, without its messages. */
-#include "communicator.h"
+#include "communicators/communicator.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "flow.h"
-#include "log.h"
-#include "sums.h"
-#include "transports/parts.h"
+#include "communicators/overlapped_allreduce.h"
+#include "base/log.h"
+#include "base/reduce.h"
+#include "mpi/regions.h"
 #include "transports/transport.h"
-#include "transports/window.h"
+#include "mpi/shared_window.h"
 
 enum { TALLY_MOST = 64, SMALL = 16384 };
 
 struct shm {
     struct cmn_group intra, inter;
-    void *between;         /* transport of inter, on the ranks that use it, for the same */
-    void *pipe;            /* transport of intra, for gradients that lie elsewhere */
-    struct cmn_flow *flow; /* several nodes */
-    struct cmn_window *meeting;
-    struct cmn_parts parts;
+    void *between;               /* transport of inter, on the ranks that use it, for the same */
+    void *pipe;                  /* transport of intra, for gradients that lie elsewhere */
+    struct cmn_overlap *overlap; /* several nodes */
+    struct cmn_window *barrier;
+    struct cmn_regions parts;
     struct cmn_stores stores;
 };
 
@@ -40,7 +40,7 @@ static const char *refuses_shm(const struct cmn_topology *t, const struct cmn_op
     if (t->device >= 0) {
         return "gradients on a GPU lie in its own memory: use pure_nccl or hierarchical";
     }
-    return cmn_flow_refuses_on(t, o);
+    return cmn_overlap_refuses_on(t, o);
 }
 
 static int open_shm(void **self, const struct cmn_topology *t, const struct cmn_options *o)
@@ -53,17 +53,17 @@ static int open_shm(void **self, const struct cmn_topology *t, const struct cmn_
     *self = s;
     s->intra = (struct cmn_group){t->intra, "intra", t, o, 0};
     s->inter = (struct cmn_group){t->inter, "inter", t, o, 0};
-    if (cmn_parts_open(&s->parts, &s->intra)) {
+    if (cmn_regions_open(&s->parts, &s->intra)) {
         return -1;
     }
     if (t->inter_size > 1 && t->intra_rank < t->least_intra &&
         cmn_mpi.open(&s->between, &s->inter)) {
         return -1;
     }
-    if (t->inter_size > 1 && cmn_flow_open(&s->flow, t, o, t->least_intra)) {
+    if (t->inter_size > 1 && cmn_overlap_open(&s->overlap, t, o, t->least_intra)) {
         return -1;
     }
-    return cmn_shm.open(&s->pipe, &s->intra) || cmn_window_open(&s->meeting, &s->intra, 0, 0) ? -1
+    return cmn_shm.open(&s->pipe, &s->intra) || cmn_window_open(&s->barrier, &s->intra, 0, 0) ? -1
                                                                                               : 0;
 }
 
@@ -83,8 +83,8 @@ static int memory_shm(void *self, size_t floats, float **memory)
 {
     struct shm *s = self;
 
-    return explained(s->flow ? cmn_flow_memory(s->flow, floats, memory)
-                             : cmn_parts_memory(&s->parts, floats, memory));
+    return explained(s->overlap ? cmn_overlap_memory(s->overlap, floats, memory)
+                                : cmn_regions_memory(&s->parts, floats, memory));
 }
 
 static int common_shm(void *self, size_t floats, float **memory, int *first)
@@ -92,7 +92,7 @@ static int common_shm(void *self, size_t floats, float **memory, int *first)
     struct shm *s = self;
 
     *first = s->parts.rank == 0;
-    return explained(cmn_parts_common(&s->parts, floats, memory));
+    return explained(cmn_regions_common(&s->parts, floats, memory));
 }
 
 /* Gradients in memory of the caller's own: as two_dimensional. */
@@ -122,7 +122,7 @@ static double begin(struct shm *s, size_t n)
     if (n < SMALL || s->parts.ranks == 1) {
         s->stores.past = 0;
     } else {
-        cmn_stores_past(&s->stores);
+        cmn_stores_non_temporal(&s->stores);
     }
     return cmn_clock();
 }
@@ -138,24 +138,24 @@ static int allreduce_shm(void *self, const struct cmn_exchange *x)
 {
     struct shm *s = self;
     const struct cmn_topology *t = s->intra.topology;
-    size_t n = x->block.n + x->tally.n, at, count;
+    size_t n = x->block.n + x->metrics.n, at, count;
     double began;
 
-    if (s->flow && cmn_flow_holds(s->flow, x)) {
-        return cmn_flow_allreduce(s->flow, x);
+    if (s->overlap && cmn_overlap_holds(s->overlap, x)) {
+        return cmn_overlap_allreduce(s->overlap, x);
     }
-    if (s->flow || !cmn_parts_find(&s->parts, x->block.data, n)) {
+    if (s->overlap || !cmn_regions_find(&s->parts, x->block.data, n)) {
         return allreduce_piped(s, x->block.data, n);
     }
-    if (cmn_window_meet(s->meeting)) {
+    if (cmn_window_barrier(s->barrier)) {
         return -1;
     }
     cmn_slice(n, t->intra_size, t->intra_rank, &at, &count);
     began = begin(s, n);
-    cmn_sum_everywhere(cmn_parts_at(&s->parts, at), t->intra_size, t->intra_rank, s->stores.past,
-                       count);
+    cmn_reduce_broadcast(cmn_regions_at(&s->parts, at), t->intra_size, t->intra_rank,
+                         s->stores.past, count);
     end(s, n, began);
-    return cmn_window_meet(s->meeting);
+    return cmn_window_barrier(s->barrier);
 }
 
 /* Updates what lies in [from, to) of the block, tensor by tensor, with the sum of what `part` has of the block. */
@@ -178,8 +178,8 @@ static void step_slice(const struct shm *s, const struct cmn_exchange *x, const 
             at[k] = part[k] + first;
         }
         if (first < end) {
-            cmn_sum_and_step(x->weights + first, at, parts, parts > 1 ? t->intra_rank : 0, &how,
-                             end - first);
+            cmn_reduce_sgd(x->weights + first, at, parts, parts > 1 ? t->intra_rank : 0, &how,
+                           end - first);
         }
     }
 }
@@ -188,26 +188,26 @@ static void step_slice(const struct shm *s, const struct cmn_exchange *x, const 
 static int step_on_node(struct shm *s, const struct cmn_exchange *x, const struct cmn_sgd *sgd)
 {
     const struct cmn_topology *t = s->intra.topology;
-    size_t n = x->block.n + x->tally.n, at, count;
-    float tally[TALLY_MOST];
+    size_t n = x->block.n + x->metrics.n, at, count;
+    float metrics[TALLY_MOST];
     double began;
 
-    if (!cmn_parts_find(&s->parts, x->block.data, n)) {
+    if (!cmn_regions_find(&s->parts, x->block.data, n)) {
         return cmn_fail("shm: the gradients do not lie in the shared window");
     }
-    if (cmn_window_meet(s->meeting)) {
+    if (cmn_window_barrier(s->barrier)) {
         return -1;
     }
-    cmn_sum(tally, cmn_parts_at(&s->parts, x->block.n), t->intra_size, 0, x->tally.n);
+    cmn_reduce(metrics, cmn_regions_at(&s->parts, x->block.n), t->intra_size, 0, x->metrics.n);
     cmn_slice(x->block.n, t->intra_size, t->intra_rank, &at, &count);
     began = begin(s, n);
     step_slice(s, x, sgd, s->parts.part, t->intra_size, at, at + count);
     end(s, n, began);
-    if (cmn_window_meet(s->meeting)) {
+    if (cmn_window_barrier(s->barrier)) {
         return -1;
     }
     /* Not before: until they met, the others read what this rank's block had there. */
-    memcpy(x->tally.data, tally, x->tally.n * sizeof *tally);
+    memcpy(x->metrics.data, metrics, x->metrics.n * sizeof *metrics);
     return 0;
 }
 
@@ -217,19 +217,19 @@ static int step_over_nodes(struct shm *s, const struct cmn_exchange *x, const st
 {
     const struct cmn_topology *t = s->intra.topology;
     const float *sums;
-    float tally[TALLY_MOST];
+    float metrics[TALLY_MOST];
     size_t from, to, at, count;
     int is;
 
-    if (cmn_flow_begin(s->flow, x, x->block.n + x->tally.n)) {
+    if (cmn_overlap_begin(s->overlap, x, x->block.n + x->metrics.n)) {
         return -1;
     }
     s->stores.past = 0;
-    while ((is = cmn_flow_next(s->flow, &sums, &from, &to)) > 0) {
+    while ((is = cmn_overlap_next(s->overlap, &sums, &from, &to)) > 0) {
         float *part = (float *)sums;
         size_t end = to < x->block.n ? to : x->block.n;
         if (to > x->block.n) {
-            memcpy(tally, sums + x->block.n, x->tally.n * sizeof *tally);
+            memcpy(metrics, sums + x->block.n, x->metrics.n * sizeof *metrics);
         }
         if (t->intra_rank != 0) {
             memset(x->block.data + from, 0, (end - from) * sizeof *x->block.data);
@@ -237,10 +237,10 @@ static int step_over_nodes(struct shm *s, const struct cmn_exchange *x, const st
         cmn_slice(end - from, t->intra_size, t->intra_rank, &at, &count);
         step_slice(s, x, sgd, &part, 1, from + at, from + at + count);
     }
-    if (is < 0 || cmn_flow_end(s->flow)) {
+    if (is < 0 || cmn_overlap_end(s->overlap)) {
         return -1;
     }
-    memcpy(x->tally.data, tally, x->tally.n * sizeof *tally);
+    memcpy(x->metrics.data, metrics, x->metrics.n * sizeof *metrics);
     return 0;
 }
 
@@ -248,47 +248,47 @@ static int step_shm(void *self, const struct cmn_exchange *x, const struct cmn_s
 {
     struct shm *s = self;
 
-    if (x->tally.n > TALLY_MOST) {
-        return cmn_fail("shm: a tally of %zu floats", x->tally.n);
+    if (x->metrics.n > TALLY_MOST) {
+        return cmn_fail("shm: a metrics of %zu floats", x->metrics.n);
     }
-    return s->flow ? step_over_nodes(s, x, sgd) : step_on_node(s, x, sgd);
+    return s->overlap ? step_over_nodes(s, x, sgd) : step_on_node(s, x, sgd);
 }
 
 static int begin_shm(void *self, const struct cmn_exchange *x, size_t upto)
 {
     const struct shm *s = self;
 
-    return cmn_flow_begin(s->flow, x, upto);
+    return cmn_overlap_begin(s->overlap, x, upto);
 }
 
 static int poll_shm(void *self)
 {
     const struct shm *s = self;
 
-    return s->flow ? cmn_flow_poll(s->flow) : 0;
+    return s->overlap ? cmn_overlap_poll(s->overlap) : 0;
 }
 
 static const char *no_begin_shm(void *self)
 {
     const struct shm *s = self;
 
-    return s->flow ? NULL : cmn_flow_one_node;
+    return s->overlap ? NULL : cmn_overlap_one_node;
 }
 
 static int state_shm(void *self, int i, struct cmn_state *state)
 {
     const struct shm *s = self;
 
-    return s->flow ? cmn_flow_state(s->flow, i, state) : 0;
+    return s->overlap ? cmn_overlap_state(s->overlap, i, state) : 0;
 }
 
 static void close_shm(void *self)
 {
     struct shm *s = self;
 
-    cmn_flow_close(s->flow);
-    cmn_parts_close(&s->parts);
-    cmn_window_close(s->meeting);
+    cmn_overlap_close(s->overlap);
+    cmn_regions_close(&s->parts);
+    cmn_window_close(s->barrier);
     if (s->between) {
         cmn_mpi.close(s->between);
     }

@@ -1,29 +1,29 @@
 /* single_node: the ranks of one node, and no other step.
  *
- * Steps: allreduce within the node, the whole block and the tally at once.
+ * Steps: allreduce within the node, the whole block and the metrics at once.
  * Bytes, n floats, k ranks: by mpi, sent per rank 2(k-1)/k * 4n. By shm nothing is sent: see transports/shm.c.
  * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable Distributed
  * Deep Learning Framework", 2017). */
-#include "communicator.h"
+#include "communicators/communicator.h"
 
-#include "groups.h"
+#include "communicators/node_groups.h"
 
 static const char *refuses_single_node(const struct cmn_topology *t, const struct cmn_options *o)
 {
     return t->inter_size > 1 ? "the ranks are on several nodes: use two_dimensional or hierarchical"
-                             : cmn_groups_refuse(t, o);
+                             : cmn_node_groups_refuse(t, o);
 }
 
 static int open_single_node(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
-    return cmn_groups_open(self, t, o, 0);
+    return cmn_node_groups_open(self, t, o, 0);
 }
 
 static int allreduce_single_node(void *self, const struct cmn_exchange *x)
 {
-    struct cmn_groups *g = self;
+    struct cmn_node_groups *g = self;
 
-    return g->within->allreduce(g->near, x->block.data, x->block.n + x->tally.n);
+    return g->within->allreduce(g->near, x->block.data, x->block.n + x->metrics.n);
 }
 
 const struct cmn_communicator cmn_communicator_single_node = {
@@ -34,7 +34,7 @@ const struct cmn_communicator cmn_communicator_single_node = {
     .sums = 1,
     .refuses = refuses_single_node,
     .open = open_single_node,
-    .memory = cmn_groups_memory,
+    .memory = cmn_node_groups_memory,
     .allreduce = allreduce_single_node,
-    .close = cmn_groups_close,
+    .close = cmn_node_groups_close,
 };

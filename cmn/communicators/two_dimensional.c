@@ -1,6 +1,6 @@
 /* two_dimensional: every rank of a node speaks for a slice.
  *
- * Steps, for the whole block and the tally cut into k slices, k the smallest number of ranks of any node:
+ * Steps, for the whole block and the metrics cut into k slices, k the smallest number of ranks of any node:
  *   1. reduce-scatter within the node: rank i of the node gets the sum of slice i
  *   2. the ranks number i of all nodes allreduce slice i, all i at the same time
  *   3. allgather within the node
@@ -10,25 +10,25 @@
  * On nodes with more than k ranks those above own no slice.
  * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable Distributed
  * Deep Learning Framework", 2017). */
-#include "communicator.h"
+#include "communicators/communicator.h"
 
-#include "groups.h"
+#include "communicators/node_groups.h"
 
 static int open_two_dimensional(void **self, const struct cmn_topology *t,
                                 const struct cmn_options *o)
 {
-    return cmn_groups_open(self, t, o, t->least_intra);
+    return cmn_node_groups_open(self, t, o, t->least_intra);
 }
 
 static int allreduce_two_dimensional(void *self, const struct cmn_exchange *x)
 {
-    struct cmn_groups *g = self;
+    struct cmn_node_groups *g = self;
     const struct cmn_topology *t = g->intra.topology;
     float *data = x->block.data;
-    size_t n = x->block.n + x->tally.n, at = 0, count = 0;
+    size_t n = x->block.n + x->metrics.n, at = 0, count = 0;
 
-    if (cmn_groups_flows(g, x)) {
-        return cmn_flow_allreduce(g->flow, x);
+    if (cmn_node_groups_overlaps(g, x)) {
+        return cmn_overlap_allreduce(g->overlap, x);
     }
     if (g->within->reduce_scatter(g->near, data, n, t->least_intra)) {
         return -1;
@@ -36,7 +36,7 @@ static int allreduce_two_dimensional(void *self, const struct cmn_exchange *x)
     if (t->intra_rank < t->least_intra) {
         cmn_slice(n, t->least_intra, t->intra_rank, &at, &count);
     }
-    if (cmn_groups_sum_between(g, data + at, count)) {
+    if (cmn_node_groups_allreduce_inter(g, data + at, count)) {
         return -1;
     }
     return g->within->allgather(g->near, data, n, t->least_intra);
@@ -49,13 +49,13 @@ const struct cmn_communicator cmn_communicator_two_dimensional = {
     .use = "several nodes whose link one rank alone does not fill",
     .sums = 1,
     .encodes = 1,
-    .refuses = cmn_groups_refuse,
+    .refuses = cmn_node_groups_refuse,
     .open = open_two_dimensional,
-    .memory = cmn_groups_memory,
+    .memory = cmn_node_groups_memory,
     .allreduce = allreduce_two_dimensional,
-    .begin = cmn_groups_begin,
-    .poll = cmn_groups_poll,
-    .no_begin = cmn_groups_no_begin,
-    .state = cmn_groups_state,
-    .close = cmn_groups_close,
+    .begin = cmn_node_groups_begin,
+    .poll = cmn_node_groups_poll,
+    .no_begin = cmn_node_groups_no_begin,
+    .state = cmn_node_groups_state,
+    .close = cmn_node_groups_close,
 };

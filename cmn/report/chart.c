@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "aside.h"
-#include "files.h"
-#include "log.h"
+#include "base/atomic_file.h"
+#include "mpi/files.h"
+#include "base/log.h"
 
 /* Seconds that are waited for gnuplot: a picture takes a fraction of one, but the first on a machine may list its fonts. */
 enum { AT_MOST = 10, FIRST_AT_MOST = 60 };
@@ -174,7 +174,7 @@ static int spawn(struct cmn_chart *c)
         }
         return fails(c, strerror(reason));
     }
-    c->out = cmn_aside_open(c->file, c->next, sizeof c->next);
+    c->out = cmn_atomic_open(c->file, c->next, sizeof c->next);
     if (c->out < 0) {
         reason = errno;
         c->next[0] = '\0';
@@ -243,7 +243,7 @@ static int take(struct cmn_chart *c, int status)
     if (!whole(c->out)) {
         return fails(c, "gnuplot has not written all of it: is the disk full?");
     }
-    if (c->drawing && cmn_aside_keep(c->out, c->next, c->file)) {
+    if (c->drawing && cmn_atomic_commit(c->out, c->next, c->file)) {
         return fails(c, strerror(errno));
     }
     if (c->drawing) {

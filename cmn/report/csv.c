@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "aside.h"
-#include "files.h"
-#include "log.h"
+#include "base/atomic_file.h"
+#include "mpi/files.h"
+#include "base/log.h"
 #include "report/report.h"
 
 enum { LINE = 1024 };
@@ -119,7 +119,7 @@ static int begin(struct cmn_csv *c, const struct cmn_kept *kept)
                         "move it away, or give another name",
                         c->file);
     }
-    c->fd = cmn_aside_in_place("CSV", c->file, O_WRONLY | O_CREAT);
+    c->fd = cmn_open_in_place("CSV", c->file, O_WRONLY | O_CREAT);
     if (c->fd < 0) {
         return -1;
     }

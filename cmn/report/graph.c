@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "aside.h"
-#include "files.h"
-#include "log.h"
+#include "base/atomic_file.h"
+#include "mpi/files.h"
+#include "base/log.h"
 
 static const char *const colour[] = {
     [CMN_GRAPH_WEIGHTS] = "#cfe3f3",
@@ -98,7 +98,7 @@ static int fails(const char *file)
 static int write_file(const struct cmn_graph *g, const char *file)
 {
     char next[4200];
-    int fd = cmn_aside_open(file, next, sizeof next), failed;
+    int fd = cmn_atomic_open(file, next, sizeof next), failed;
     FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
 
     if (!out) {
@@ -107,7 +107,7 @@ static int write_file(const struct cmn_graph *g, const char *file)
     errno = 0;
     write_to(out, g);
     failed = ferror(out) || fflush(out);
-    if (failed || cmn_aside_keep(fd, next, file)) {
+    if (failed || cmn_atomic_commit(fd, next, file)) {
         fails(file);
         unlink(next);
         failed = 1;

@@ -9,8 +9,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "aside.h"
-#include "log.h"
+#include "base/atomic_file.h"
+#include "base/log.h"
 #include "report/report.h"
 
 /* The file is an array at every moment: a row is written over the array's end, with a new end. */
@@ -113,7 +113,7 @@ int cmn_json_replaceable(const char *file)
     int result = scan_open(&s, file);
     cJSON *row = result ? NULL : scan_row(&s);
     int empty = s.text && strspn(s.text, blank) == s.bytes;
-    int fd = s.text ? cmn_aside_in_place("JSON log", file, O_WRONLY) : -1;
+    int fd = s.text ? cmn_open_in_place("JSON log", file, O_WRONLY) : -1;
 
     if (s.text && fd < 0) {
         result = -1;
@@ -205,7 +205,7 @@ static int cut(const struct cmn_json *j, struct scan *s, size_t end)
 
 static int begin(struct cmn_json *j, struct scan *s, size_t end)
 {
-    j->fd = cmn_aside_in_place("JSON log", j->file, O_WRONLY | O_CREAT | (j->rows ? 0 : O_TRUNC));
+    j->fd = cmn_open_in_place("JSON log", j->file, O_WRONLY | O_CREAT | (j->rows ? 0 : O_TRUNC));
     if (j->fd < 0) {
         return -1;
     }

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "log.h"
+#include "base/log.h"
 #include "report/chart.h"
-#include "terminal.h"
+#include "base/terminal.h"
 
 enum { LINE = 512, BAR = 30 };
 

@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
-#include "commands.h"
-#include "options.h"
+#include "config/commands.h"
+#include "config/options.h"
 
 /* What one rank spent its time with since the row before, in seconds. */
 struct cmn_rank_times {

@@ -1,6 +1,6 @@
 #include <stdlib.h>
 
-#include "log.h"
+#include "base/log.h"
 #include "report/chart.h"
 
 /* More than a picture can show, and so few that drawing them takes no time. */

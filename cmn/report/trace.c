@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clocks.h"
-#include "log.h"
-#include "timeline.h"
+#include "mpi/clock_offset.h"
+#include "base/log.h"
+#include "base/timeline.h"
 
 /* Spans that a rank keeps: at least, and at most (96 MiB). */
 enum { SPANS_AT_LEAST = 4096, SPANS_AT_MOST = 1 << 22 };
@@ -17,7 +17,7 @@ enum { PATIENCE = 100 };
 struct cmn_trace {
     struct cmn_trace_plan plan;
     MPI_Comm comm;
-    struct cmn_clocks clocks;
+    struct cmn_clock_offset clocks;
     struct cmn_trace_file file; /* rank 0 */
     int given_up;               /* rank 0: the file could not be written */
     double wrote, took;         /* rank 0, seconds: when the last writing ended, and what it took */
@@ -45,7 +45,8 @@ struct cmn_trace *cmn_trace_open(const struct cmn_trace_plan *plan)
                                                               : SPANS_AT_MOST;
     if ((t->rank == 0 && cmn_trace_file_open(&trace->file, plan->file)) ||
         cmn_mpi_check(MPI_Comm_dup(t->world, &trace->comm), "MPI_Comm_dup") ||
-        cmn_clocks_open(&trace->clocks, t, cmn_clock) || cmn_clocks_measure(&trace->clocks) ||
+        cmn_clock_offset_open(&trace->clocks, t, cmn_clock) ||
+        cmn_clock_offset_measure(&trace->clocks) ||
         cmn_timeline_open(spans > SPANS_AT_LEAST ? spans : SPANS_AT_LEAST)) {
         cmn_trace_close(trace);
         return NULL;
@@ -59,7 +60,7 @@ void cmn_trace_close(struct cmn_trace *trace)
         return;
     }
     cmn_timeline_close();
-    cmn_clocks_close(&trace->clocks);
+    cmn_clock_offset_close(&trace->clocks);
     if (trace->comm != MPI_COMM_NULL) {
         MPI_Comm_free(&trace->comm);
     }
@@ -73,8 +74,8 @@ void cmn_trace_close(struct cmn_trace *trace)
 static int agree(struct cmn_trace *trace, const struct cmn_event *event, size_t n, size_t lost,
                  struct window *w)
 {
-    const struct cmn_clocks *c = &trace->clocks;
-    double mine[2] = {(double)cmn_events_first_step(event, n, lost, trace->plan.steps),
+    const struct cmn_clock_offset *c = &trace->clocks;
+    double mine[2] = {(double)cmn_trace_events_first_step(event, n, lost, trace->plan.steps),
                       c->mark[c->marks - 1].error},
            all[2];
 
@@ -90,11 +91,11 @@ static int agree(struct cmn_trace *trace, const struct cmn_event *event, size_t 
     return 0;
 }
 
-static void align(const struct cmn_clocks *c, struct cmn_event *event, size_t n)
+static void align(const struct cmn_clock_offset *c, struct cmn_event *event, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        event[i].begin = llround(cmn_clocks_align(c, 1e-9 * (double)event[i].begin) * 1e9);
-        event[i].end = llround(cmn_clocks_align(c, 1e-9 * (double)event[i].end) * 1e9);
+        event[i].begin = llround(cmn_clock_offset_align(c, 1e-9 * (double)event[i].begin) * 1e9);
+        event[i].end = llround(cmn_clock_offset_align(c, 1e-9 * (double)event[i].end) * 1e9);
     }
 }
 
@@ -205,10 +206,10 @@ static int write_file(struct cmn_trace *trace, int last)
         goto out;
     }
     memset(&head, 0, sizeof head);
-    n = cmn_events_from_step(event, n, w.first);
+    n = cmn_trace_events_from_step(event, n, w.first);
     align(&trace->clocks, event, n);
     head.events = n;
-    head.tracks = cmn_events_tracks(event, n);
+    head.tracks = cmn_trace_events_tracks(event, n);
     head.rank = t->rank;
     head.node = t->inter_rank;
     head.clock = trace->clocks.mark[trace->clocks.marks - 1];
@@ -239,7 +240,7 @@ int cmn_trace_write(struct cmn_trace *trace, int last)
         return 0;
     }
     begin = cmn_clock();
-    if (cmn_clocks_measure(&trace->clocks) || write_file(trace, last)) {
+    if (cmn_clock_offset_measure(&trace->clocks) || write_file(trace, last)) {
         return cmn_fail_in("timeline");
     }
     trace->wrote = cmn_clock();

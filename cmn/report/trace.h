@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "clocks.h"
-#include "topology.h"
+#include "mpi/clock_offset.h"
+#include "mpi/topology.h"
 
 struct cmn_event;
 struct cmn_trace;
@@ -48,14 +48,14 @@ struct cmn_trace_rank {
 
 /* The first step that was recorded from its begin on and is one of the latest `steps`; -1: there is none. Before the n
  * spans, in the order of their ends, `lost` others were recorded. */
-long cmn_events_first_step(const struct cmn_event *event, size_t n, size_t lost, long steps);
+long cmn_trace_events_first_step(const struct cmn_event *event, size_t n, size_t lost, long steps);
 
 /* Leaves away what began before that step; returns how many are left. */
-size_t cmn_events_from_step(struct cmn_event *event, size_t n, long step);
+size_t cmn_trace_events_from_step(struct cmn_event *event, size_t n, long step);
 
 /* Sorts the spans by their begin and puts those beside the main thread's on tracks where they do not overlap: `background`
  * becomes the number of the track, from 1 on. Returns how many there are. */
-int cmn_events_tracks(struct cmn_event *event, size_t n);
+int cmn_trace_events_tracks(struct cmn_event *event, size_t n);
 
 /* ---- report/trace_file.c: how they are written; all local ---- */
 
@@ -73,7 +73,7 @@ int cmn_trace_file_open(struct cmn_trace_file *f, const char *name);
 /* `about` is the inside of an object: facts about the whole file. */
 int cmn_trace_file_begin(struct cmn_trace_file *f, const char *about);
 
-/* The spans of a rank, on tracks (cmn_events_tracks), by rank 0's clock. Errors come to light in cmn_trace_file_end(). */
+/* The spans of a rank, on tracks (cmn_trace_events_tracks), by rank 0's clock. Errors come to light in cmn_trace_file_end(). */
 void cmn_trace_file_rank(struct cmn_trace_file *f, const struct cmn_trace_plan *plan,
                          const struct cmn_trace_rank *rank, const struct cmn_event *event);
 

@@ -5,10 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "aside.h"
-#include "log.h"
+#include "base/atomic_file.h"
+#include "base/log.h"
 #include "report/trace.h"
-#include "timeline.h"
+#include "base/timeline.h"
 
 static int fails(struct cmn_trace_file *f)
 {
@@ -24,7 +24,7 @@ static int fails(struct cmn_trace_file *f)
 
 static int begin_file(struct cmn_trace_file *f)
 {
-    int fd = cmn_aside_open(f->name, f->next, sizeof f->next);
+    int fd = cmn_atomic_open(f->name, f->next, sizeof f->next);
 
     f->out = fd < 0 ? NULL : fdopen(fd, "w");
     return f->out ? 0 : fails(f);
@@ -77,7 +77,7 @@ int cmn_trace_file_end(struct cmn_trace_file *f)
         errno = errno ? errno : EIO;
         return fails(f);
     }
-    if (cmn_aside_keep(fileno(out), f->next, f->name)) {
+    if (cmn_atomic_commit(fileno(out), f->next, f->name)) {
         return fails(f);
     }
     f->out = NULL;

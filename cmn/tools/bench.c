@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "log.h"
-#include "memory.h"
+#include "base/log.h"
+#include "base/memory.h"
 #include "tools/tools.h"
-#include "watch.h"
+#include "base/status.h"
 
 /* Seconds that all timed iterations may take, unless -iters says how many there are. */
 enum { TIME = 8, FEWEST = 3, MOST = 100 };
@@ -51,9 +51,9 @@ static int afford(const struct cmn_bench *b)
 static int open_all(struct cmn_bench *b)
 {
     for (int i = 0; i < b->names; i++) {
-        struct cmn_contestant *k = &b->in[b->ins];
-        cmn_watch("opening the communicators");
-        if (cmn_contestant_open(k, b->name[i], b->session, largest(b))) {
+        struct cmn_benchmark *k = &b->in[b->ins];
+        cmn_status_wait("opening the communicators");
+        if (cmn_benchmark_open(k, b->name[i], b->session, largest(b))) {
             return -1;
         }
         if (!k->out[0]) {
@@ -64,7 +64,7 @@ static int open_all(struct cmn_bench *b)
             return cmn_fail("communicator %s cannot be used here: %s", k->name, k->out);
         }
         cmn_say("without %s: %s", k->name, k->out);
-        cmn_contestant_close(k);
+        cmn_benchmark_close(k);
     }
     return 0;
 }
@@ -75,11 +75,11 @@ static int verify(struct cmn_bench *b, size_t n, long *wrong)
     const struct cmn_topology *t = &b->session->topology;
 
     for (int i = 0; i < b->ins; i++) {
-        struct cmn_contestant *k = &b->in[i];
+        struct cmn_benchmark *k = &b->in[i];
         long sum = 0;
-        cmn_watch("a verified exchange");
-        if (cmn_contestant_fill(k, n) || cmn_contestant_run(k, n) ||
-            cmn_contestant_wrong(k, n, &sum)) {
+        cmn_status_wait("a verified exchange");
+        if (cmn_benchmark_fill(k, n) || cmn_benchmark_run(k, n) ||
+            cmn_benchmark_wrong(k, n, &sum)) {
             return -1;
         }
         if (sum < 0) {
@@ -102,13 +102,13 @@ static int take_turns(struct cmn_bench *b, size_t n, double *seconds)
 
     for (int i = 0; i < b->ins; i++) {
         double begin;
-        cmn_watch("a timed exchange");
+        cmn_status_wait("a timed exchange");
         if (cmn_mpi_check(MPI_Barrier(b->session->topology.world), "MPI_Barrier")) {
             return -1;
         }
         begin = cmn_clock();
         for (int k = 0; k < repeats; k++) {
-            if (cmn_contestant_run(&b->in[i], n)) {
+            if (cmn_benchmark_run(&b->in[i], n)) {
                 return -1;
             }
         }
@@ -169,7 +169,7 @@ static int time_size(struct cmn_bench *b, size_t n, double **all, int *iteration
     int result = 0;
 
     for (int i = 0; i < b->ins; i++) {
-        if (cmn_contestant_clear(&b->in[i], n)) { /* sums of sums would soon be infinite */
+        if (cmn_benchmark_clear(&b->in[i], n)) { /* sums of sums would soon be infinite */
             return -1;
         }
     }
@@ -234,7 +234,7 @@ int cmn_tool_bench(struct cmn_tool_call *call)
         result = cmn_bench_end(b);
     }
     for (int i = 0; i < b->ins && !result; i++) {
-        cmn_contestant_close(&b->in[i]);
+        cmn_benchmark_close(&b->in[i]);
     }
     free(b);
     return result ? -1 : 0;

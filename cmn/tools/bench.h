@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-#include "session.h"
-#include "tools/contest.h"
+#include "trainer/session.h"
+#include "tools/benchmark.h"
 
 enum { CMN_BENCH_SIZES = 32, CMN_BENCH_ROWS = 32 };
 
@@ -19,7 +19,7 @@ struct cmn_bench {
     int iterations; /* 0: as many as fit the time */
     int json;
 
-    struct cmn_contestant in[CMN_BENCH_ROWS]; /* those that take part */
+    struct cmn_benchmark in[CMN_BENCH_ROWS]; /* those that take part */
     int ins;
 };
 

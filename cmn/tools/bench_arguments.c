@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "log.h"
+#include "base/log.h"
 #include "tools/bench.h"
 
 /* The largest size is far below what the one call of MPI_Allreduce can count. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "log.h"
+#include "base/log.h"
 #include "tools/bench.h"
 
 static cJSON *document, *results;

@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "log.h"
+#include "base/log.h"
 #include "report/chart.h"
 #include "tools/tools.h"
 

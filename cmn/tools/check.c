@@ -5,13 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "arguments.h"
-#include "log.h"
-#include "tools/plan.h"
+#include "config/arguments.h"
+#include "base/log.h"
+#include "engine/plan.h"
 #include "tools/probe.h"
 #include "tools/tools.h"
-#include "tools/verdict.h"
-#include "watch.h"
+#include "tools/diagnosis.h"
+#include "base/status.h"
 
 struct check {
     struct cmn_tool_call *call;
@@ -19,7 +19,7 @@ struct check {
     const struct cmn_topology *t;
     FILE *out; /* NULL on ranks that do not speak */
     const char *cfg;
-    struct cmn_facts *facts; /* on rank 0: of all ranks; elsewhere this rank's own */
+    struct cmn_host_info *facts; /* on rank 0: of all ranks; elsewhere this rank's own */
     struct cmn_pair *pair;
     struct cmn_trial *trial;
     struct cmn_findings findings;
@@ -49,11 +49,11 @@ static int read_arguments(struct check *c)
 static int gather_facts(struct check *c)
 {
     const struct cmn_topology *t = c->t;
-    struct cmn_facts mine;
+    struct cmn_host_info mine;
     const int bytes = sizeof mine;
 
-    cmn_watch("a window shared by the ranks of a node");
-    if (cmn_facts_gather(&mine, c->session)) {
+    cmn_status_wait("a window shared by the ranks of a node");
+    if (cmn_host_info_gather(&mine, c->session)) {
         return -1;
     }
     c->facts = calloc(t->rank == 0 ? (size_t)t->size : 1, sizeof *c->facts);
@@ -61,7 +61,7 @@ static int gather_facts(struct check *c)
         return cmn_fail("out of memory");
     }
     c->facts[0] = mine;
-    cmn_watch("sending what each rank knows to rank 0");
+    cmn_status_wait("sending what each rank knows to rank 0");
     return cmn_mpi_check(MPI_Gather(&mine, bytes, MPI_BYTE, c->facts, bytes, MPI_BYTE, 0, t->world),
                          "MPI_Gather");
 }
@@ -71,7 +71,7 @@ static int choose(struct check *c)
     const struct cmn_communicator *chosen;
     const char *why;
 
-    cmn_watch("the choice of a communicator");
+    cmn_status_wait("the choice of a communicator");
     chosen = cmn_communicator_choose(c->t, &c->session->options, &why);
     if (chosen) {
         snprintf(c->choice, sizeof c->choice, "%s (%s)", chosen->name, why);
@@ -89,7 +89,7 @@ static int gather(struct check *c)
     if (gather_facts(c)) {
         return -1;
     }
-    cmn_watch("an exchange between neighbours");
+    cmn_status_wait("an exchange between neighbours");
     if (cmn_probe_values(c->t, &f->ring_wrong, &f->sum_wrong) ||
         cmn_probe_pairs(c->t, &c->pair, &f->pairs) ||
         cmn_probe_communicators(c->session, &c->trial, &f->trials) || choose(c)) {
@@ -109,7 +109,7 @@ static void print_ranks(const struct check *c)
     fprintf(c->out, "%-5s %-4s %-5s %-5s %-6s %-4s %-6s %s\n", "rank", "node", "intra", "inter",
             "bound", "BLAS", "device", "host, cores");
     for (int i = 0; i < c->findings.ranks; i++) {
-        const struct cmn_facts *r = &c->facts[i];
+        const struct cmn_host_info *r = &c->facts[i];
         int count = CPU_COUNT(&r->cores);
         char cores[64], device[16] = "CPU", bound[16] = "no";
         if (r->device >= 0) {
@@ -124,7 +124,7 @@ static void print_ranks(const struct check *c)
     }
 }
 
-static void print_nics(const struct check *c, const struct cmn_facts *r)
+static void print_nics(const struct check *c, const struct cmn_host_info *r)
 {
     char address[16];
 
@@ -142,7 +142,7 @@ static void print_nics(const struct check *c, const struct cmn_facts *r)
     fputc('\n', c->out);
 }
 
-static void print_node(const struct check *c, const struct cmn_facts *r)
+static void print_node(const struct check *c, const struct cmn_host_info *r)
 {
     fprintf(c->out, "node %d: %s, %d rank%s\n", r->inter_rank, r->host, r->intra_size,
             r->intra_size > 1 ? "s" : "");
@@ -202,14 +202,14 @@ static void print_report(const struct check *c)
 /* Rank 0 judges; the number of faults is everybody's. */
 static int judge(struct check *c)
 {
-    struct cmn_verdicts *v = calloc(1, sizeof *v);
+    struct cmn_diagnoses *v = calloc(1, sizeof *v);
     int faults;
 
     if (!v) {
         return cmn_fail("out of memory");
     }
     if (c->t->rank == 0) {
-        cmn_verdicts(&c->findings, v);
+        cmn_diagnoses(&c->findings, v);
     }
     for (int i = 0; i < v->n && c->out; i++) {
         fprintf(c->out, "verdict: %s: %s\n", v->item[i].fault ? "fault" : "note", v->item[i].text);
@@ -257,7 +257,7 @@ static int check_cfg(const struct check *c)
     if (c->out) {
         fflush(c->out);
     }
-    cmn_watch("reading the cfg");
+    cmn_status_wait("reading the cfg");
     if (plan_quietly(c, &plan)) {
         return -1;
     }
@@ -269,7 +269,7 @@ static int check_cfg(const struct check *c)
                 "verdict: good: the cfg can be trained here\n",
                 c->cfg, plan.mine, plan.all, plan.subdivisions, plan.subdivisions > 1 ? "es" : "",
                 plan.all * plan.subdivisions, plan.tensors, plan.floats,
-                (double)plan.arena * sizeof(float) / (1 << 20), c->session->communicator->name,
+                (double)plan.flat * sizeof(float) / (1 << 20), c->session->communicator->name,
                 c->session->communicator_why);
     }
     return 0;

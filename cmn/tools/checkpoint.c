@@ -3,8 +3,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "checkpoint_file.h"
-#include "log.h"
+#include "checkpoint/checkpoint.h"
+#include "base/log.h"
 #include "tools/tools.h"
 
 /* A line for each name: sections of one name follow each other. */

@@ -8,9 +8,9 @@
 #endif
 #include <stdio.h>
 
-#include "device.h"
-#include "log.h"
-#include "tools/facts.h"
+#include "mpi/device.h"
+#include "base/log.h"
+#include "tools/host_info.h"
 
 /* What the library says of itself: of how it was built, not of this machine. */
 static const char *mpi_says(void)
@@ -47,7 +47,7 @@ static const char *try_mpi(const struct cmn_topology *t)
     return why;
 }
 
-static void describe_cuda(struct cmn_facts *f, const struct cmn_topology *t)
+static void describe_cuda(struct cmn_host_info *f, const struct cmn_topology *t)
 {
     const char *tried = "not tried";
 
@@ -63,7 +63,7 @@ static void describe_cuda(struct cmn_facts *f, const struct cmn_topology *t)
              tried ? tried : "right");
 }
 
-void cmn_facts_devices(struct cmn_facts *f, const struct cmn_topology *t)
+void cmn_host_info_devices(struct cmn_host_info *f, const struct cmn_topology *t)
 {
     f->device = t->device;
     f->gpus = cmn_device_built() ? cmn_device_count() : -1;

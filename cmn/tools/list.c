@@ -1,10 +1,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "codecs/codec.h"
-#include "commands.h"
-#include "communicator.h"
-#include "options.h"
+#include "compression/compressor.h"
+#include "config/commands.h"
+#include "communicators/communicator.h"
+#include "config/options.h"
 #include "tools/tools.h"
 
 static void widen(int *width, const char *text)
@@ -14,11 +14,11 @@ static void widen(int *width, const char *text)
     *width = n > *width ? n : *width;
 }
 
-/* The key that asks for codec i, and what to set it to. */
+/* The key that asks for compressor i, and what to set it to. */
 static const char *key_of(int i)
 {
     static char text[64];
-    const char *name = cmn_codec_at(i)->name;
+    const char *name = cmn_compressor_at(i)->name;
 
     snprintf(text, sizeof text, "%s=%s",
              !strcmp(name, "fp16") || !strcmp(name, "bf16") ? "cmn_allreduce_dtype"
@@ -27,12 +27,12 @@ static const char *key_of(int i)
     return text;
 }
 
-static void codecs(void)
+static void compressors(void)
 {
-    const struct cmn_codec *c;
+    const struct cmn_compressor *c;
 
     printf("\nCodecs, for what goes from node to node (n floats, M nodes):\n\n");
-    for (int i = 0; (c = cmn_codec_at(i)); i++) {
+    for (int i = 0; (c = cmn_compressor_at(i)); i++) {
         printf("  %s\n      %s\n      sent by a node: %s%s%s\n", key_of(i), c->use, c->wire,
                c->source[0] ? "\n      source: " : "", c->source);
     }
@@ -70,7 +70,7 @@ static void text(void)
     for (int i = 0; (c = cmn_communicator_at(i)); i++) {
         printf("  %-*s  %-*s  %-*s  %s\n", name, c->name, cpu, c->cpu, gpu, c->gpu, c->use);
     }
-    codecs();
+    compressors();
     printf("\nKeys of [net], or -KEY VALUE on the command line:\n\n");
     for (int i = 0; i < cmn_options_count(); i++) {
         cmn_options_row(i, &row);
@@ -89,11 +89,11 @@ static void markdown(void)
     for (int i = 0; (c = cmn_communicator_at(i)); i++) {
         printf("| `%s` | %s | %s | %s |\n", c->name, c->cpu, c->gpu, c->use);
     }
-    printf("\n| codec | bytes sent by a node: n floats, M nodes | when to use it | source |\n"
+    printf("\n| compressor | bytes sent by a node: n floats, M nodes | when to use it | source |\n"
            "|---|---|---|---|\n");
-    for (int i = 0; cmn_codec_at(i); i++) {
-        printf("| `%s` | %s | %s | %s |\n", key_of(i), cmn_codec_at(i)->wire, cmn_codec_at(i)->use,
-               cmn_codec_at(i)->source);
+    for (int i = 0; cmn_compressor_at(i); i++) {
+        printf("| `%s` | %s | %s | %s |\n", key_of(i), cmn_compressor_at(i)->wire,
+               cmn_compressor_at(i)->use, cmn_compressor_at(i)->source);
     }
     printf("\n| key | default | values | meaning |\n|---|---|---|---|\n");
     for (int i = 0; i < cmn_options_count(); i++) {

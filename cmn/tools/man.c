@@ -1,7 +1,7 @@
 #include <stdio.h>
 
-#include "communicator.h"
-#include "options.h"
+#include "communicators/communicator.h"
+#include "config/options.h"
 #include "tools/tools.h"
 
 /* roff takes a leading dot or quote, and every backslash and hyphen, for its own. */

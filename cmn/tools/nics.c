@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/facts.h"
+#include "tools/host_info.h"
 
 /* A setting of the MPI library, whether it came from mpiexec, the environment or a file; "" when there is
  * no such setting. */
@@ -27,7 +27,7 @@ static void mpi_setting(const char *name, char *value, size_t bytes)
     MPI_T_cvar_handle_free(&handle);
 }
 
-static void settings(struct cmn_facts *f)
+static void settings(struct cmn_host_info *f)
 {
     int provided;
 
@@ -39,7 +39,7 @@ static void settings(struct cmn_facts *f)
     MPI_T_finalize();
 }
 
-static void interfaces(struct cmn_facts *f)
+static void interfaces(struct cmn_host_info *f)
 {
     struct ifaddrs *all, *i;
 
@@ -64,7 +64,7 @@ static void interfaces(struct cmn_facts *f)
     freeifaddrs(all);
 }
 
-void cmn_facts_nics(struct cmn_facts *f)
+void cmn_host_info_nics(struct cmn_host_info *f)
 {
     settings(f);
     interfaces(f);
@@ -72,7 +72,7 @@ void cmn_facts_nics(struct cmn_facts *f)
 
 const char *cmn_nics_text(char *text, size_t bytes)
 {
-    struct cmn_facts f;
+    struct cmn_host_info f;
     size_t used = 0;
 
     interfaces(&f);

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "log.h"
-#include "tools/contest.h"
-#include "watch.h"
+#include "base/log.h"
+#include "tools/benchmark.h"
+#include "base/status.h"
 
 enum { VALUES = 100003, TRIED = 10007 };
 enum { BYTES = 4 << 20, ROUNDS = 8, PINGS = 200, ALL_PAIRS = 16 };
@@ -189,7 +189,7 @@ int cmn_probe_pairs(const struct cmn_topology *t, struct cmn_pair **pair, int *p
     }
     result = *pairs = choose_pairs(t, p);
     for (int i = 0; i < *pairs && result >= 0; i++) {
-        cmn_watch("an exchange between neighbours");
+        cmn_status_wait("an exchange between neighbours");
         result = measure(t, &p[i], buffer) || quiet_barrier(t) || collect(t, &p[i]) ? -1 : 0;
     }
     free(buffer);
@@ -200,13 +200,13 @@ int cmn_probe_pairs(const struct cmn_topology *t, struct cmn_pair **pair, int *p
 
 static int try_one(const struct cmn_session *s, const char *name, struct cmn_trial *trial)
 {
-    struct cmn_contestant k;
+    struct cmn_benchmark k;
     int bad = -1;
     long wrong;
 
     trial->name = name;
     trial->result = CMN_WORKS;
-    if (cmn_contestant_open(&k, name, s, TRIED)) {
+    if (cmn_benchmark_open(&k, name, s, TRIED)) {
         return -1;
     }
     if (k.out[0]) {
@@ -214,8 +214,8 @@ static int try_one(const struct cmn_session *s, const char *name, struct cmn_tri
             cmn_communicator_refuses(k.c, &s->topology, &s->options) ? CMN_REFUSES : CMN_FAILS;
         snprintf(trial->why, sizeof trial->why, "%s", k.out);
     } else {
-        if (cmn_contestant_fill(&k, TRIED) || cmn_contestant_run(&k, TRIED) ||
-            cmn_contestant_wrong(&k, TRIED, &wrong)) {
+        if (cmn_benchmark_fill(&k, TRIED) || cmn_benchmark_run(&k, TRIED) ||
+            cmn_benchmark_wrong(&k, TRIED, &wrong)) {
             return -1;
         }
         if (cmn_first_bad(&s->topology, wrong > 0, &bad)) {
@@ -226,7 +226,7 @@ static int try_one(const struct cmn_session *s, const char *name, struct cmn_tri
         trial->result = CMN_FAILS;
         snprintf(trial->why, sizeof trial->why, "wrong sums on rank %d", bad);
     }
-    cmn_contestant_close(&k);
+    cmn_benchmark_close(&k);
     return 0;
 }
 
@@ -243,7 +243,7 @@ int cmn_probe_communicators(const struct cmn_session *s, struct cmn_trial **tria
         return cmn_fail("out of memory");
     }
     for (int i = 0; i < n; i++) {
-        cmn_watch("an exchange of every communicator");
+        cmn_status_wait("an exchange of every communicator");
         if (try_one(s, cmn_communicator_at(i)->name, &(*trial)[i])) {
             return -1;
         }

@@ -2,8 +2,8 @@
 #ifndef CMN_PROBE_H
 #define CMN_PROBE_H
 
-#include "session.h"
-#include "tools/verdict.h"
+#include "trainer/session.h"
+#include "tools/diagnosis.h"
 
 /* Every rank sends to the next one and checks what it gets; then all sum with MPI_Allreduce and check. *ring and *sum
  * become the numbers of ranks that got wrong values. */

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arguments.h"
-#include "files.h"
-#include "log.h"
+#include "config/arguments.h"
+#include "mpi/files.h"
+#include "base/log.h"
 
 static int help(int argc, char **argv);
 

@@ -2,7 +2,7 @@
 #ifndef CMN_TOOLS_H
 #define CMN_TOOLS_H
 
-#include "session.h"
+#include "trainer/session.h"
 
 /* What a tool that needs the job is given, and what it gives back. */
 struct cmn_tool_call {

@@ -6,9 +6,9 @@
  * temporary, and all memory of a GPU, which only MPI can reach. */
 #include <stdlib.h>
 
-#include "device.h"
-#include "log.h"
-#include "topology.h"
+#include "mpi/device.h"
+#include "base/log.h"
+#include "mpi/topology.h"
 #include "transports/pairwise.h"
 #include "transports/transport.h"
 
@@ -41,7 +41,7 @@ static int open_mpi(void **self, const struct cmn_group *group)
     }
     m->group = group;
     m->chunk = group->chunk == 0              ? CHUNK
-               : group->chunk > CMN_MPI_PIECE ? CMN_MPI_PIECE
+               : group->chunk > CMN_MPI_CHUNK ? CMN_MPI_CHUNK
                                               : group->chunk;
     MPI_Comm_rank(group->comm, &m->rank);
     MPI_Comm_size(group->comm, &m->ranks);

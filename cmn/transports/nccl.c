@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "log.h"
+#include "base/log.h"
 #include "transports/nccl_state.h"
 
 static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_options *o)

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "options.h"
+#include "config/options.h"
 
 /* All return 0, or -1 with a reason. `self` is that of cmn_nccl; between a begin and the end that follows the
  * transport can do nothing else. */

@@ -5,7 +5,7 @@
  * ranks, whenever they are made. */
 #include "transports/nccl.h"
 
-#include "log.h"
+#include "base/log.h"
 #include "transports/nccl_state.h"
 
 enum { PARTS = 16, PART_AT_LEAST = 256 * 1024, LINE = 16 }; /* floats */
@@ -18,11 +18,11 @@ size_t cmn_nccl_part(size_t n)
 }
 
 #ifdef CMN_NCCL
-#include "device.h"
-#include "kernels.h"
-#include "timeline.h"
+#include "mpi/device.h"
+#include "mpi/kernels.h"
+#include "base/timeline.h"
 
-static enum cmn_half half_of(const struct cmn_nccl_job *job)
+static enum cmn_float16 half_of(const struct cmn_nccl_job *job)
 {
     return job->type == CMN_FP16 ? CMN_HALF_FP16 : CMN_HALF_BF16;
 }

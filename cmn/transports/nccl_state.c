@@ -7,9 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "device.h"
-#include "log.h"
-#include "watch.h"
+#include "mpi/device.h"
+#include "base/log.h"
+#include "base/status.h"
 
 enum {
     SPINS = 2000,      /* questions before the waiting rank gives its core to others */
@@ -90,7 +90,7 @@ static int ask(struct cmn_nccl_state *c, int questions, ncclResult_t *state)
     if (cmn_nccl_ask(c, state)) {
         return -1;
     }
-    if (cmn_watch_late(cmn_clock() - c->begin, c->group->options->timeout)) {
+    if (cmn_status_timed_out(cmn_clock() - c->begin, c->group->options->timeout)) {
         return too_late(c);
     }
     if (questions > SPINS) {
@@ -120,9 +120,9 @@ int cmn_nccl_taken(struct cmn_nccl_state *c, ncclResult_t code)
 {
     int result;
 
-    cmn_watch_enter();
+    cmn_status_wait_begin();
     result = wait_until_taken(c, code);
-    cmn_watch_leave();
+    cmn_status_wait_end();
     return result;
 }
 
@@ -149,9 +149,9 @@ int cmn_nccl_finished(struct cmn_nccl_state *c)
 {
     int result;
 
-    cmn_watch_enter();
+    cmn_status_wait_begin();
     result = wait_until_finished(c);
-    cmn_watch_leave();
+    cmn_status_wait_end();
     return result;
 }
 

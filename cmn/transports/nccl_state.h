@@ -11,7 +11,7 @@
 #include <nccl.h>
 #include <stddef.h>
 
-#include "options.h"
+#include "config/options.h"
 #include "transports/transport.h"
 
 /* Sums that may wait in the background; pure_nccl begins fewer in a step. */

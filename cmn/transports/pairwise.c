@@ -3,10 +3,10 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "log.h"
-#include "topology.h"
-#include "transports/rounds.h"
-#include "watch.h"
+#include "base/log.h"
+#include "mpi/topology.h"
+#include "transports/pipeline.h"
+#include "base/status.h"
 
 /* Floats in one message, unless the caller says. 60 KiB are below the limit up to which Open MPI sends over TCP without
  * asking the receiver first: such messages travel by themselves while both ranks compute. */
@@ -105,19 +105,19 @@ static int move(struct cmn_pairwise *p)
 {
     int is = 0;
 
-    while (p->over < p->summed && (is = cmn_rounds_landed(&p->gather[p->over % p->slots])) > 0) {
-        cmn_rounds_widen(p, p->over++);
+    while (p->over < p->summed && (is = cmn_pipeline_landed(&p->gather[p->over % p->slots])) > 0) {
+        cmn_pipeline_widen(p, p->over++);
     }
     while (is >= 0 && p->summed < p->started && p->summed - p->over < p->slots &&
-           (is = cmn_rounds_landed(&p->scatter[p->summed % p->slots])) > 0) {
-        cmn_rounds_sum(p, p->summed);
-        is = cmn_rounds_gather(p, p->summed++);
+           (is = cmn_pipeline_landed(&p->scatter[p->summed % p->slots])) > 0) {
+        cmn_pipeline_sum(p, p->summed);
+        is = cmn_pipeline_gather(p, p->summed++);
         if (is == 0) {
             is = 1;
         }
     }
     while (is >= 0 && p->started < p->known && p->started - p->summed < p->slots) {
-        is = cmn_rounds_scatter(p, p->started++);
+        is = cmn_pipeline_scatter(p, p->started++);
     }
     while (p->ended < p->begun && p->over >= cmn_pairwise_entry(p, p->ended)->first +
                                                  cmn_pairwise_entry(p, p->ended)->rounds) {
@@ -141,7 +141,7 @@ int cmn_nothing_from(MPI_Comm comm, int from, long seconds)
 
 int cmn_pairwise_late(struct cmn_pairwise *p, long seconds)
 {
-    const struct cmn_flight *f =
+    const struct cmn_pipeline_step *f =
         p->over < p->summed ? &p->gather[p->over % p->slots] : &p->scatter[p->summed % p->slots];
     int there = 0;
 
@@ -169,7 +169,7 @@ long cmn_pairwise_progress(struct cmn_pairwise *p, long until)
         if (p->over + p->summed != before) {
             before = p->over + p->summed;
             since = p->timeout ? cmn_clock() : 0;
-        } else if (p->timeout && cmn_watch_late(cmn_clock() - since, p->timeout)) {
+        } else if (p->timeout && cmn_status_timed_out(cmn_clock() - since, p->timeout)) {
             return cmn_pairwise_late(p, p->timeout);
         }
         sched_yield();
@@ -198,7 +198,7 @@ int cmn_pairwise_begin(struct cmn_pairwise *p, const struct cmn_pairwise_job *jo
     is = cmn_pairwise_entry(p, p->begun++);
     is->is = *job;
     is->first = p->known;
-    is->rounds = cmn_rounds_of(p, job);
+    is->rounds = cmn_pipeline_of(p, job);
     p->known += is->rounds;
     return 0;
 }

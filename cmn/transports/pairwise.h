@@ -13,7 +13,7 @@
 #include <mpi.h>
 #include <stddef.h>
 
-#include "options.h"
+#include "config/options.h"
 
 struct cmn_pairwise;
 

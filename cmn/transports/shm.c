@@ -2,16 +2,16 @@
  *
  * Data in memory that this transport gave is used where it lies: all meet, each rank works on its slice of
  * everybody's data, all meet. Other data is piped: it goes chunk by chunk through slots in a window, two for each
- * rank, so that one is filled while the other may still be read. One meeting a chunk is enough: who fills
+ * rank, so that one is filled while the other may still be read. One barrier a chunk is enough: who fills
  * a slot again has met all others after they read it. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "log.h"
-#include "sums.h"
-#include "transports/parts.h"
+#include "base/log.h"
+#include "base/reduce.h"
+#include "mpi/regions.h"
 #include "transports/transport.h"
-#include "transports/window.h"
+#include "mpi/shared_window.h"
 
 /* Floats of a slot: 1 MiB; of 1/8 to 4 MiB it took the least time. */
 enum { SLOT = 262144, LINE = 16 };
@@ -19,15 +19,15 @@ enum { SLOT = 262144, LINE = 16 };
 /* Ways of writing what others read, each found out on its own. */
 enum kind { HERE, SUM, SCATTER, GATHER, KINDS };
 
-/* Below so many floats it is the meetings that cost, and caches that serve best. */
+/* Below so many floats it is the barriers that cost, and caches that serve best. */
 enum { SMALL = 16384 };
 
 struct shm {
     struct cmn_window
         *window; /* of the slots: two filled by their rank, two with sums made by it */
-    struct cmn_parts parts;
+    struct cmn_regions parts;
     int rank, ranks;
-    unsigned turn; /* meetings; the slots take turns with them, over all calls */
+    unsigned turn; /* barriers; the slots take turns with them, over all calls */
     struct cmn_stores stores[KINDS];
     int past; /* in the call that runs */
 };
@@ -49,7 +49,7 @@ static int open_shm(void **self, const struct cmn_group *group)
     *self = s;
     MPI_Comm_rank(group->comm, &s->rank);
     MPI_Comm_size(group->comm, &s->ranks);
-    if (cmn_parts_open(&s->parts, group)) {
+    if (cmn_regions_open(&s->parts, group)) {
         return -1;
     }
     return cmn_window_open(&s->window, group, 4 * SLOT * sizeof(float), 0);
@@ -59,18 +59,18 @@ static int memory_shm(void *self, size_t floats, float **memory)
 {
     struct shm *s = self;
 
-    return cmn_parts_memory(&s->parts, floats, memory);
+    return cmn_regions_memory(&s->parts, floats, memory);
 }
 
 static int meet(struct shm *s)
 {
     s->turn++;
-    return cmn_window_meet(s->window);
+    return cmn_window_barrier(s->window);
 }
 
 static double begin(struct shm *s, enum kind kind, size_t n)
 {
-    s->past = n >= SMALL && cmn_stores_past(&s->stores[kind]);
+    s->past = n >= SMALL && cmn_stores_non_temporal(&s->stores[kind]);
     return cmn_clock();
 }
 
@@ -93,7 +93,7 @@ static int allreduce_here(struct shm *s, size_t n)
         return -1;
     }
     began = begin(s, HERE, n);
-    cmn_sum_everywhere(cmn_parts_at(&s->parts, at), s->ranks, s->rank, s->past, count);
+    cmn_reduce_broadcast(cmn_regions_at(&s->parts, at), s->ranks, s->rank, s->past, count);
     end(s, HERE, n, began);
     return meet(s);
 }
@@ -108,8 +108,8 @@ static int reduce_here(struct shm *s, size_t n)
         return -1;
     }
     began = begin(s, HERE, n);
-    cmn_sum(s->parts.part[0] + at, cmn_parts_at(&s->parts, at), s->ranks, s->past && s->rank != 0,
-            count);
+    cmn_reduce(s->parts.part[0] + at, cmn_regions_at(&s->parts, at), s->ranks,
+               s->past && s->rank != 0, count);
     end(s, HERE, n, began);
     return meet(s);
 }
@@ -123,7 +123,7 @@ static int reduce_scatter_here(struct shm *s, size_t n, int slices)
     }
     if (s->rank < slices) {
         cmn_slice(n, slices, s->rank, &at, &count);
-        cmn_sum(s->parts.part[s->rank] + at, cmn_parts_at(&s->parts, at), s->ranks, 0, count);
+        cmn_reduce(s->parts.part[s->rank] + at, cmn_regions_at(&s->parts, at), s->ranks, 0, count);
     }
     return meet(s);
 }
@@ -157,7 +157,7 @@ static int bcast_here(struct shm *s, size_t n)
 
 /* ---- data that is piped ---- */
 
-/* The slot that `rank` fills for the meeting that is numbered `turn`; its sums lie two slots on. */
+/* The slot that `rank` fills for the barrier that is numbered `turn`; its sums lie two slots on. */
 static float *slot(const struct shm *s, int rank, unsigned turn)
 {
     return (float *)cmn_window_part(s->window, rank) + (size_t)(turn & 1) * SLOT;
@@ -180,7 +180,7 @@ static void sum_slots(struct shm *s, unsigned turn, size_t at, float *own, float
     for (int k = 0; k < s->ranks; k++) {
         s->parts.cursor[k] = k == s->rank ? own : slot(s, k, turn) + at;
     }
-    cmn_sum(into, s->parts.cursor, s->ranks, 0, count);
+    cmn_reduce(into, s->parts.cursor, s->ranks, 0, count);
 }
 
 /* Fetches the sums that the others made of a chunk in an earlier turn. */
@@ -210,7 +210,7 @@ static int pipe_sum(struct shm *s, float *data, size_t n, int to_all)
         for (int k = 0; k < s->ranks; k++) {
             cmn_slice(chunk, s->ranks, k, &own, &count);
             if (k != s->rank) {
-                cmn_give(slot(s, s->rank, turn) + own, data + at + own, s->past, count);
+                cmn_store(slot(s, s->rank, turn) + own, data + at + own, s->past, count);
             }
         }
         if (meet(s)) {
@@ -221,7 +221,7 @@ static int pipe_sum(struct shm *s, float *data, size_t n, int to_all)
         }
         cmn_slice(chunk, s->ranks, s->rank, &own, &count);
         sum_slots(s, turn, own, data + at + own, data + at + own, count);
-        cmn_give(sums(s, s->rank, turn) + own, data + at + own, s->past, count);
+        cmn_store(sums(s, s->rank, turn) + own, data + at + own, s->past, count);
         before = chunk;
     }
     return 0;
@@ -255,8 +255,8 @@ static int pipe_scatter(struct shm *s, float *data, size_t n, int slices)
         for (int i = 0; i < slices; i++) {
             cmn_slice(n, slices, i, &at, &count);
             if (i != s->rank) {
-                cmn_give(slot(s, s->rank, turn) + (size_t)i * most, data + at + t * most, s->past,
-                         chunk_at(count, t * most, most));
+                cmn_store(slot(s, s->rank, turn) + (size_t)i * most, data + at + t * most, s->past,
+                          chunk_at(count, t * most, most));
             }
         }
         if (meet(s)) {
@@ -281,8 +281,8 @@ static int pipe_gather(struct shm *s, float *data, size_t n, int slices)
         unsigned turn = s->turn;
         if (s->rank < slices) {
             cmn_slice(n, slices, s->rank, &at, &count);
-            cmn_give(slot(s, s->rank, turn), data + at + t * most, s->past,
-                     chunk_at(count, t * most, most));
+            cmn_store(slot(s, s->rank, turn), data + at + t * most, s->past,
+                      chunk_at(count, t * most, most));
         }
         if (meet(s)) {
             return -1;
@@ -324,8 +324,8 @@ static int allreduce_shm(void *self, float *data, size_t n)
     if (nothing_to_do(s, n)) {
         return 0;
     }
-    return cmn_parts_find(&s->parts, data, n) ? allreduce_here(s, n)
-                                              : pipe_data(s, SUM, data, n, 1);
+    return cmn_regions_find(&s->parts, data, n) ? allreduce_here(s, n)
+                                                : pipe_data(s, SUM, data, n, 1);
 }
 
 static int reduce_shm(void *self, float *data, size_t n)
@@ -335,7 +335,7 @@ static int reduce_shm(void *self, float *data, size_t n)
     if (nothing_to_do(s, n)) {
         return 0;
     }
-    return cmn_parts_find(&s->parts, data, n) ? reduce_here(s, n) : pipe_data(s, SUM, data, n, 0);
+    return cmn_regions_find(&s->parts, data, n) ? reduce_here(s, n) : pipe_data(s, SUM, data, n, 0);
 }
 
 static int reduce_scatter_shm(void *self, float *data, size_t n, int slices)
@@ -345,8 +345,8 @@ static int reduce_scatter_shm(void *self, float *data, size_t n, int slices)
     if (nothing_to_do(s, n)) {
         return 0;
     }
-    return cmn_parts_find(&s->parts, data, n) ? reduce_scatter_here(s, n, slices)
-                                              : pipe_data(s, SCATTER, data, n, slices);
+    return cmn_regions_find(&s->parts, data, n) ? reduce_scatter_here(s, n, slices)
+                                                : pipe_data(s, SCATTER, data, n, slices);
 }
 
 static int allgather_shm(void *self, float *data, size_t n, int slices)
@@ -356,8 +356,8 @@ static int allgather_shm(void *self, float *data, size_t n, int slices)
     if (nothing_to_do(s, n)) {
         return 0;
     }
-    return cmn_parts_find(&s->parts, data, n) ? allgather_here(s, n, slices)
-                                              : pipe_data(s, GATHER, data, n, slices);
+    return cmn_regions_find(&s->parts, data, n) ? allgather_here(s, n, slices)
+                                                : pipe_data(s, GATHER, data, n, slices);
 }
 
 static int bcast_shm(void *self, float *data, size_t n)
@@ -367,7 +367,8 @@ static int bcast_shm(void *self, float *data, size_t n)
     if (nothing_to_do(s, n)) {
         return 0;
     }
-    return cmn_parts_find(&s->parts, data, n) ? bcast_here(s, n) : pipe_data(s, GATHER, data, n, 1);
+    return cmn_regions_find(&s->parts, data, n) ? bcast_here(s, n)
+                                                : pipe_data(s, GATHER, data, n, 1);
 }
 
 static void close_shm(void *self)
@@ -375,7 +376,7 @@ static void close_shm(void *self)
     struct shm *s = self;
 
     cmn_window_close(s->window);
-    cmn_parts_close(&s->parts);
+    cmn_regions_close(&s->parts);
     free(s);
 }
 

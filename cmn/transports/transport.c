@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "log.h"
+#include "base/log.h"
 
 static const struct cmn_transport *const table[] = {
     &cmn_shm,

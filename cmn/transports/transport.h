@@ -8,8 +8,8 @@
 #include <mpi.h>
 #include <stddef.h>
 
-#include "options.h"
-#include "topology.h"
+#include "config/options.h"
+#include "mpi/topology.h"
 
 /* The ranks that a transport connects, and what it may need to know. All of it must outlive the
  * transport. */

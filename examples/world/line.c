@@ -48,7 +48,7 @@ static struct points read_points(const char *name)
 static void share(struct points *p)
 {
     cmn_broadcast(&p->n, sizeof p->n);
-    if (cmn_world().rank != 0) {
+    if (cmn_get_world().rank != 0) {
         p->xy = malloc(2 * p->n * sizeof *p->xy);
         if (!p->xy) {
             cmn_fatal("out of memory");
@@ -60,7 +60,7 @@ static void share(struct points *p)
 /* Means over all points: of x and y; with a centre of x * x and x * y, both counted from there. */
 static void means(const struct points *p, const float *centre, float mean[2])
 {
-    struct cmn_world world = cmn_world();
+    struct cmn_world world = cmn_get_world();
     double sum[2] = {0, 0};
 
     for (size_t i = (size_t)world.rank; i < p->n; i += (size_t)world.size) {
@@ -83,7 +83,7 @@ int main(int argc, char **argv)
     float a, b, worst = 0;
 
     cmn_start();
-    world = cmn_world();
+    world = cmn_get_world();
     if (argc != 2) {
         cmn_fatal("usage: mpiexec -n N line POINTS");
     }

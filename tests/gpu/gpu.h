@@ -4,10 +4,10 @@
 
 #include "ranks/ranks.h"
 
-#include "communicator.h"
-#include "device.h"
+#include "communicators/communicator.h"
+#include "mpi/device.h"
 #include "fake/fake.h"
-#include "options.h"
+#include "config/options.h"
 
 enum { GUARD = 32 };
 static const float mark = -1234.5F;
@@ -60,7 +60,7 @@ static inline void read_block(struct gpu_block *b, const char *name)
     memmove(b->host, b->host + GUARD, b->n * sizeof *b->host);
 }
 
-/* One tensor and the tally, as cmn_gradients lays them out: the tally at the next cache line. */
+/* One tensor and the metrics, as cmn_gradients lays them out: the metrics at the next cache line. */
 static inline struct cmn_exchange exchange_of(const struct gpu_block *b, struct cmn_span *tensor,
                                               size_t n)
 {
@@ -70,7 +70,7 @@ static inline struct cmn_exchange exchange_of(const struct gpu_block *b, struct 
     return (struct cmn_exchange){.tensor = tensor,
                                  .tensors = 1,
                                  .block = {b->data, padded},
-                                 .tally = {b->data + padded, 16}};
+                                 .metrics = {b->data + padded, 16}};
 }
 
 /* Every rank has a GPU of its own, and all else is right. */

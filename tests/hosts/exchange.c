@@ -21,15 +21,15 @@
 
 #include <mpi.h>
 
-#include "communicator.h"
-#include "log.h"
-#include "topology.h"
+#include "communicators/communicator.h"
+#include "base/log.h"
+#include "mpi/topology.h"
 
 enum { CONTESTANTS = 32, TENSORS = 4, TALLY = 16, ALIGN = 16 };
 
 struct contestant {
     char name[32];
-    const struct cmn_communicator *with;    /* NULL: raw, send */
+    const struct cmn_communicator *with; /* NULL: raw, send */
     void *self;
     float *memory;
     int memory_is_ours;
@@ -41,9 +41,9 @@ static struct cmn_topology top;
 static struct cmn_options options;
 static struct contestant field[CONTESTANTS];
 static int contestants;
-static atomic_int inside;    /* an exchange */
-static int armed;            /* a rank is about to fail */
-static int to;               /* the rank that `send` sends to */
+static atomic_int inside; /* an exchange */
+static int armed;         /* a rank is about to fail */
+static int to;            /* the rank that `send` sends to */
 static double fastest = 1;
 static int fault = SIGKILL;
 
@@ -73,7 +73,7 @@ static void cut(struct contestant *c, size_t floats)
     c->x.tensor = c->tensor;
     c->x.tensors = TENSORS;
     c->x.block = (struct cmn_span){.data = c->memory, .n = at};
-    c->x.tally = (struct cmn_span){.data = c->memory + at, .n = TALLY};
+    c->x.metrics = (struct cmn_span){.data = c->memory + at, .n = TALLY};
 }
 
 static void enter(const char *name, const struct cmn_communicator *with, size_t floats)
@@ -140,14 +140,16 @@ static int receiver(void)
 
 static int exchange(const struct contestant *c)
 {
-    int n = (int)(c->x.block.n + c->x.tally.n);
+    int n = (int)(c->x.block.n + c->x.metrics.n);
     char heard = 0;
 
     if (c->with) {
         return c->with->allreduce(c->self, &c->x);
     }
     if (!strcmp(c->name, "raw")) {
-        return cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, c->memory, n, MPI_FLOAT, MPI_SUM, top.world), "MPI_Allreduce");
+        return cmn_mpi_check(
+            MPI_Allreduce(MPI_IN_PLACE, c->memory, n, MPI_FLOAT, MPI_SUM, top.world),
+            "MPI_Allreduce");
     }
     if (top.rank == 0 && to > 0) {
         MPI_Send(c->memory, n, MPI_FLOAT, to, 1, top.world);
@@ -173,7 +175,7 @@ static void fill(const struct contestant *c)
         }
     }
     for (int i = 0; i < TALLY; i++) {
-        c->x.tally.data[i] = 1;
+        c->x.metrics.data[i] = 1;
     }
 }
 
@@ -187,14 +189,16 @@ static int wrong(const struct contestant *c)
     for (int t = 0; t < TENSORS; t++) {
         for (size_t i = 0; i < c->tensor[t].n; i++) {
             if (c->tensor[t].data[i] != value(i, 0) * factor) {
-                return cmn_fail("%s: tensor %d at %zu of %zu: %g, not %g", c->name, t, i, c->tensor[t].n,
-                                (double)c->tensor[t].data[i], (double)(value(i, 0) * factor));
+                return cmn_fail("%s: tensor %d at %zu of %zu: %g, not %g", c->name, t, i,
+                                c->tensor[t].n, (double)c->tensor[t].data[i],
+                                (double)(value(i, 0) * factor));
             }
         }
     }
     for (int i = 0; i < TALLY; i++) {
-        if (c->x.tally.data[i] != (float)top.size) {
-            return cmn_fail("%s: tally at %d: %g, not %d", c->name, i, (double)c->x.tally.data[i], top.size);
+        if (c->x.metrics.data[i] != (float)top.size) {
+            return cmn_fail("%s: metrics at %d: %g, not %d", c->name, i,
+                            (double)c->x.metrics.data[i], top.size);
         }
     }
     return 0;
@@ -268,7 +272,7 @@ static void once(const struct contestant *c)
     fastest = seconds < fastest ? seconds : fastest;
     check(wrong(c));
     if (armed) {
-        return;    /* the ranks meet in the exchange alone, as those of a training do */
+        return; /* the ranks meet in the exchange alone, as those of a training do */
     }
     MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, top.world);
     if (top.rank == 0) {
@@ -279,7 +283,9 @@ static void once(const struct contestant *c)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: exchange [-cmn_KEY VALUE]... FLOATS CALLS NAME[,NAME...] [die|freeze RANK CALL]\n");
+    fprintf(
+        stderr,
+        "usage: exchange [-cmn_KEY VALUE]... FLOATS CALLS NAME[,NAME...] [die|freeze RANK CALL]\n");
     return 2;
 }
 
@@ -295,7 +301,9 @@ static int run(int argc, char **argv)
         check(cmn_options_set(&options, argv[at] + 1, argv[at + 1], 1));
     }
     if (argc - at == 6) {
-        fault = !strcmp(argv[at + 3], "die") ? SIGKILL : !strcmp(argv[at + 3], "freeze") ? SIGSTOP : 0;
+        fault = !strcmp(argv[at + 3], "die")      ? SIGKILL
+                : !strcmp(argv[at + 3], "freeze") ? SIGSTOP
+                                                  : 0;
     }
     if ((argc - at != 3 && argc - at != 6) || !fault) {
         return usage();
@@ -333,7 +341,8 @@ int main(int argc, char **argv)
     int result;
 
     MPI_Init(&argc, &argv);
-    signal(SIGPIPE, SIG_IGN);    /* as a training: else a rank's death kills its peers on other nodes, too */
+    signal(SIGPIPE,
+           SIG_IGN); /* as a training: else a rank's death kills its peers on other nodes, too */
     check(cmn_topology_open(&top));
     result = run(argc, argv);
     cmn_topology_close(&top);

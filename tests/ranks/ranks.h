@@ -9,20 +9,20 @@
 #include <mpi.h>
 #include <unistd.h>
 
-#include "log.h"
-#include "topology.h"
+#include "base/log.h"
+#include "mpi/topology.h"
 
 static struct cmn_topology top;
 static char failure[1024];
 
 #define CHECK(condition) CHECK_SAYING(condition, "%s", "")
-#define CHECK_SAYING(condition, ...)                                                               \
-    do {                                                                                           \
-        if (!(condition) && !failure[0]) {                                                         \
-            int used = snprintf(failure, sizeof failure, "%s:%d: %s: ", __FILE__, __LINE__,        \
-                                #condition);                                                       \
-            snprintf(failure + used, sizeof failure - (size_t)used, __VA_ARGS__);                  \
-        }                                                                                          \
+#define CHECK_SAYING(condition, ...)                                                              \
+    do {                                                                                          \
+        if (!(condition) && !failure[0]) {                                                        \
+            int used =                                                                            \
+                snprintf(failure, sizeof failure, "%s:%d: %s: ", __FILE__, __LINE__, #condition); \
+            snprintf(failure + used, sizeof failure - (size_t)used, __VA_ARGS__);                 \
+        }                                                                                         \
     } while (0)
 
 /* Collective. Fails the test on all ranks when a CHECK failed on any. */

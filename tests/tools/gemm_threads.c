@@ -10,7 +10,7 @@
 enum { N = 61, TRIES = 150 };
 
 /* What gemm.c calls of other files. */
-void cmn_poll(void)
+void cmn_progress(void)
 {
 }
 

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels.h"
-#include "log.h"
-#include "nonfinite.h"
+#include "mpi/kernels.h"
+#include "base/log.h"
+#include "engine/nonfinite.h"
 
 struct fake fake;
 
@@ -353,12 +353,12 @@ static int run_cast(struct fake_work *w)
     return 1;
 }
 
-static int half_of(enum cmn_half type)
+static int half_of(enum cmn_float16 type)
 {
     return type == CMN_HALF_FP16 ? ncclFloat16 : ncclBfloat16;
 }
 
-int cmn_kernel_narrow(void *to, const float *from, size_t n, float factor, enum cmn_half type,
+int cmn_kernel_narrow(void *to, const float *from, size_t n, float factor, enum cmn_float16 type,
                       void *stream)
 {
     struct fake_work work = {.run = run_cast, .to = to, .from = (void *)from, .n = n};
@@ -370,7 +370,7 @@ int cmn_kernel_narrow(void *to, const float *from, size_t n, float factor, enum 
     return 0;
 }
 
-int cmn_kernel_widen(float *to, const void *from, size_t n, float factor, enum cmn_half type,
+int cmn_kernel_widen(float *to, const void *from, size_t n, float factor, enum cmn_float16 type,
                      void *stream)
 {
     struct fake_work work = {.run = run_cast, .to = to, .from = (void *)from, .n = n};

@@ -1,0 +1,164 @@
+#include "base/atomic_file.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+/* Of a name, after the file's own: Darknet's weights are written aside in the same way (patches/0011-save-weights.patch). */
+static const char pattern[] = ".XXXXXX.part", probe[] = ".cmn-probe-";
+enum { RANDOM = 6, ENDS = 5 }; /* letters that nobody can foresee, and those of ".part" */
+
+/* What umask(2) tells only while it changes it, for all threads. */
+static unsigned rights(void)
+{
+    FILE *status = fopen("/proc/self/status", "r");
+    char line[256];
+    unsigned mask = 077;
+
+    while (status && fgets(line, sizeof line, status)) {
+        if (sscanf(line, "Umask: %o", &mask) == 1) {
+            break;
+        }
+    }
+    if (status) {
+        fclose(status);
+    }
+    return 0666 & ~mask;
+}
+
+int cmn_atomic_commit_as(int fd, const char *name, const char *file, unsigned mode)
+{
+    int reason;
+
+    fchmod(fd, mode); /* some disks know no rights */
+    if (!rename(name, file)) {
+        return 0;
+    }
+    reason = errno;
+    unlink(name);
+    errno = reason;
+    return -1;
+}
+
+int cmn_atomic_commit(int fd, const char *name, const char *file)
+{
+    return cmn_atomic_commit_as(fd, name, file, rights());
+}
+
+/* Names that are ours beyond doubt: of a kind of file that trainings write, and random letters. */
+static int is_aside(const char *name)
+{
+    static const char *const kind[] = {".weights", ".backup", ".txt", ".png", ".dot", ".json"};
+    size_t length = strlen(name), tail = sizeof pattern - 1;
+
+    if (!strncmp(name, probe, sizeof probe - 1)) {
+        return length == sizeof probe - 1 + RANDOM;
+    }
+    if (length <= tail || name[length - tail] != '.' || strcmp(name + length - ENDS, ".part")) {
+        return 0;
+    }
+    for (size_t i = length - tail + 1; i < length - ENDS; i++) {
+        if (!isalnum((unsigned char)name[i])) {
+            return 0;
+        }
+    }
+    for (size_t i = 0; i < sizeof kind / sizeof kind[0]; i++) {
+        size_t n = strlen(kind[i]);
+        if (length > tail + n && !strncmp(name + length - tail - n, kind[i], n)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Of all such files in the folder, or, with `file`, of those that were to become it. */
+static void sweep(const char *folder, const char *file)
+{
+    DIR *dir = opendir(folder);
+    const struct dirent *entry;
+    struct stat st;
+
+    while (dir && (entry = readdir(dir))) {
+        const char *name = entry->d_name;
+        size_t length = strlen(name), tail = sizeof pattern - 1;
+        int fd;
+        if (file ? length != strlen(file) + tail || strncmp(name, file, length - tail) ||
+                       name[length - tail] != '.' || strcmp(name + length - ENDS, ".part")
+                 : !is_aside(name)) {
+            continue;
+        }
+        fd = openat(dirfd(dir), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd < 0) {
+            continue;
+        }
+        /* A minute: between making a file and locking it, its writer may be slow. */
+        if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+            time(NULL) - st.st_mtime > 60 && !flock(fd, LOCK_EX | LOCK_NB)) {
+            unlinkat(dirfd(dir), name, 0);
+        }
+        close(fd);
+    }
+    if (dir) {
+        closedir(dir);
+    }
+}
+
+void cmn_atomic_sweep(const char *folder)
+{
+    sweep(folder, NULL);
+}
+
+static void sweep_beside(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+    char folder[4096];
+
+    if (snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - file) + 1 : 1,
+                 slash ? file : ".") < (int)sizeof folder) {
+        sweep(folder, slash ? slash + 1 : file);
+    }
+}
+
+int cmn_atomic_open(const char *file, char *name, size_t bytes)
+{
+    int fd;
+
+    if (snprintf(name, bytes, "%s%s", file, pattern) >= (int)bytes) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    sweep_beside(file);
+    fd = mkostemps(name, ENDS, O_CLOEXEC);
+    if (fd >= 0) {
+        flock(fd,
+              LOCK_EX | LOCK_NB); /* who sweeps finds it taken; a disk without locks is not swept */
+    }
+    return fd;
+}
+
+int cmn_open_in_place(const char *what, const char *file, int flags)
+{
+    int fd = open(file, flags | O_NOFOLLOW | O_CLOEXEC, 0666);
+    struct stat st;
+
+    if (fd < 0 && errno == ELOOP && !lstat(file, &st) && S_ISLNK(st.st_mode)) {
+        if (st.st_uid != geteuid() && st.st_uid != 0) {
+            return cmn_fail(
+                "%s %s: a symbolic link that another user (id %u) has put there: remove "
+                "it, or give another name",
+                what, file, (unsigned)st.st_uid);
+        }
+        fd = open(file, flags | O_CLOEXEC, 0666);
+    }
+    return fd < 0 ? cmn_fail("%s %s: %s", what, file, strerror(errno)) : fd;
+}

@@ -1,0 +1,174 @@
+#include "base/log.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static struct {
+    int known;
+    int rank;
+    int quiet;
+    char host[64];
+} self;
+
+static _Thread_local char reason[1024];
+static _Thread_local int lost;
+
+void cmn_log_identity(int rank, const char *host)
+{
+    self.known = 1;
+    self.rank = rank;
+    snprintf(self.host, sizeof self.host, "%s", host);
+}
+
+void cmn_log_prefix(char *text, size_t bytes)
+{
+    if (self.known) {
+        snprintf(text, bytes, "cmn[rank %d@%s] ", self.rank, self.host);
+    } else {
+        snprintf(text, bytes, "cmn: ");
+    }
+}
+
+static void note(int loss, const char *format, va_list args)
+{
+    vsnprintf(reason, sizeof reason, format, args);
+    lost = loss;
+}
+
+int cmn_fail(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    note(0, format, args);
+    va_end(args);
+    return -1;
+}
+
+int cmn_fail_lost(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    note(1, format, args);
+    va_end(args);
+    return -1;
+}
+
+int cmn_reason_is_loss(void)
+{
+    return lost;
+}
+
+const char *cmn_reason(void)
+{
+    return reason[0] ? reason : "unknown reason";
+}
+
+int cmn_fail_in(const char *format, ...)
+{
+    char context[256];
+    char whole[sizeof context + sizeof reason + 2];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(context, sizeof context, format, args);
+    va_end(args);
+    snprintf(whole, sizeof whole, "%s: %s", context, cmn_reason());
+    return lost ? cmn_fail_lost("%s", whole) : cmn_fail("%s", whole);
+}
+
+static void say(const char *format, va_list args)
+{
+    char line[1024];
+
+    vsnprintf(line, sizeof line, format, args);
+    fprintf(stderr, "cmn: %s\n", line);
+}
+
+void cmn_say(const char *format, ...)
+{
+    va_list args;
+
+    if (self.rank != 0 || self.quiet) {
+        return;
+    }
+    va_start(args, format);
+    say(format, args);
+    va_end(args);
+}
+
+void cmn_warn(const char *format, ...)
+{
+    va_list args;
+
+    if (self.rank != 0) {
+        return;
+    }
+    va_start(args, format);
+    say(format, args);
+    va_end(args);
+}
+
+void cmn_say_nothing(void)
+{
+    self.quiet = 1;
+}
+
+double cmn_clock(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int edit_distance(const char *a, const char *b)
+{
+    enum { LONGEST = 63 };
+    int row[LONGEST + 1];
+    int la = (int)strlen(a);
+    int lb = (int)strlen(b);
+
+    if (la > LONGEST || lb > LONGEST) {
+        return LONGEST;
+    }
+    for (int j = 0; j <= lb; j++) {
+        row[j] = j;
+    }
+    for (int i = 1; i <= la; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= lb; j++) {
+            int best =
+                diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
+            if (row[j] + 1 < best) {
+                best = row[j] + 1;
+            }
+            if (row[j - 1] + 1 < best) {
+                best = row[j - 1] + 1;
+            }
+            diagonal = row[j];
+            row[j] = best;
+        }
+    }
+    return row[lb];
+}
+
+const char *cmn_nearest(const char *word, const char *const *words, int n)
+{
+    const char *nearest = NULL;
+    int limit = (int)strlen(word) / 2 + 1;
+
+    for (int i = 0; i < n; i++) {
+        int distance = edit_distance(word, words[i]);
+        if (distance < limit) {
+            limit = distance;
+            nearest = words[i];
+        }
+    }
+    return nearest;
+}

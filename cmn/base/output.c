@@ -1,0 +1,251 @@
+#include "base/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/atomic_file.h"
+#include "base/log.h"
+#include "base/terminal.h"
+
+static int real_stderr = -1;
+static int own_rank, job_size;
+static int own_ear = -1; /* where this rank hears that another one has had the last word */
+
+static int bind_to(const char *what, int number, int type);
+
+int cmn_output_open(int rank, int size, const char *folder)
+{
+    static char open_now[4200];
+    char name[4200];
+    int fd, yes = 1;
+
+    if (real_stderr < 0) {
+        real_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+        /* Darknet prints its lines in pieces; another rank's last word must not land in one. */
+        setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
+        own_rank = rank;
+        job_size = size;
+        own_ear = bind_to("rank", rank, SOCK_DGRAM);
+        if (own_ear >= 0 && setsockopt(own_ear, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes)) {
+            close(own_ear);
+            own_ear = -1;
+        }
+    }
+    if (rank == 0) {
+        return 0;
+    }
+    snprintf(name, sizeof name, "/dev/null");
+    if (folder[0]) {
+        snprintf(name, sizeof name, "%s/rank-%d.log", folder, rank);
+    }
+    if (!strcmp(name, open_now)) {
+        return 0;
+    }
+    fd = cmn_open_in_place("cmn_log:", name, O_WRONLY | O_CREAT | O_TRUNC);
+    if (fd < 0) {
+        return -1;
+    }
+    fflush(stdout);
+    fflush(stderr);
+    if (dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0) {
+        return cmn_fail("cmn_log: %s: %s", name, strerror(errno));
+    }
+    close(fd);
+    memcpy(open_now, name, sizeof name);
+    return 0;
+}
+
+/* A name that all processes of this job, and no others, have in common. */
+static const char *job_name(void)
+{
+    static const char *const source[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid",
+                                         "SLURM_JOB_ID", "PMI_JOBID"};
+
+    for (size_t i = 0; i < sizeof source / sizeof source[0]; i++) {
+        const char *value = getenv(source[i]);
+        if (value && value[0]) {
+            return value;
+        }
+    }
+    return NULL;
+}
+
+/* An address without a file, which nothing outlives: of this user's job, and `what`. 0 without a launcher. */
+static socklen_t address_of(struct sockaddr_un *address, const char *what, int number)
+{
+    const char *job = job_name();
+    int length;
+
+    if (!job) {
+        return 0;
+    }
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    length = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "cmn-%u-%s-%d-%s",
+                      (unsigned)getuid(), what, number, job);
+    if (length > (int)sizeof address->sun_path - 2) {
+        length = (int)sizeof address->sun_path - 2;
+    }
+    return (socklen_t)length + (socklen_t)offsetof(struct sockaddr_un, sun_path) + 1;
+}
+
+/* A socket with that address, which belongs to the first process that binds it and is free again when that process
+ * ends; or -1. */
+static int bind_to(const char *what, int number, int type)
+{
+    struct sockaddr_un address;
+    socklen_t length = address_of(&address, what, number);
+    int fd = length ? socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
+
+    errno = 0;
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, length)) {
+        int why = errno;
+        close(fd);
+        errno = why;
+        return -1;
+    }
+    return fd;
+}
+
+/* Whether a process of this user has bound the address of the word: anybody may bind any address, but nobody can lie about who
+ * listens there. */
+static int ours_has_it(void)
+{
+    const struct timespec while_waiting = {0, 10000000};
+    struct sockaddr_un address;
+    socklen_t length = address_of(&address, "word", 0), size = sizeof(struct ucred);
+    struct ucred owner = {.uid = (uid_t)-1};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), known = 0;
+
+    /* Between binding and listening a speaker needs a moment. */
+    for (int i = 0; i < 10 && fd >= 0 && !known; i++) {
+        known = !connect(fd, (struct sockaddr *)&address, length) || errno == EAGAIN;
+        if (!known) {
+            nanosleep(&while_waiting, NULL);
+        }
+    }
+    known =
+        known && !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &owner, &size) && owner.uid == geteuid();
+    if (fd >= 0) {
+        close(fd);
+    }
+    return known;
+}
+
+static int first_on_host(void)
+{
+    int fd = bind_to("word", 0, SOCK_STREAM);
+
+    if (fd >= 0) {
+        listen(fd, SOMAXCONN);
+        return 1;
+    }
+    return errno != EADDRINUSE || !ours_has_it();
+}
+
+/* The word is free again when its speaker has ended. Ranks that notice only its end were told before. */
+static void tell_others(void)
+{
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_un address;
+
+    for (int i = 0; i < job_size && fd >= 0; i++) {
+        socklen_t length = address_of(&address, "rank", i);
+        if (i != own_rank && length) {
+            sendto(fd, "", 1, 0, (struct sockaddr *)&address, length);
+        }
+    }
+    close(fd);
+}
+
+/* Messages of other users count for nothing. */
+static int was_told(void)
+{
+    union {
+        char room[CMSG_SPACE(sizeof(struct ucred))];
+        struct cmsghdr aligned;
+    } control;
+    static int told;
+    char byte;
+    struct iovec where = {&byte, 1};
+
+    while (!told) {
+        struct msghdr message = {.msg_iov = &where,
+                                 .msg_iovlen = 1,
+                                 .msg_control = control.room,
+                                 .msg_controllen = sizeof control.room};
+        const struct cmsghdr *head;
+        struct ucred sender;
+        if (own_ear < 0 || recvmsg(own_ear, &message, 0) != 1) {
+            return 0;
+        }
+        head = CMSG_FIRSTHDR(&message);
+        if (!head || head->cmsg_type != SCM_CREDENTIALS) {
+            continue;
+        }
+        memcpy(&sender, CMSG_DATA(head), sizeof sender);
+        told = sender.uid == geteuid();
+    }
+    return 1;
+}
+
+void cmn_output_flush(void)
+{
+    struct pollfd to = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+    if (!ftrylockfile(stdout)) {
+        if (poll(&to, 1, 0) > 0 && to.revents & POLLOUT) {
+            fflush(stdout);
+        }
+        funlockfile(stdout);
+    }
+}
+
+void cmn_output_write(const char *text, size_t bytes)
+{
+    int fd = real_stderr < 0 ? STDERR_FILENO : real_stderr;
+
+    while (bytes > 0) {
+        ssize_t written = write(fd, text, bytes);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written < 0 && errno == EAGAIN) { /* a full pipe that somebody has made non-blocking */
+            struct pollfd to = {.fd = fd, .events = POLLOUT};
+            if (poll(&to, 1, 1000) > 0) {
+                continue;
+            }
+        }
+        if (written <= 0) {
+            break;
+        }
+        text += written;
+        bytes -= (size_t)written;
+    }
+}
+
+int cmn_output_last_word(const char *line, int node)
+{
+    /* Other nodes wait a moment: if the first one met the same error, the job ends meanwhile. */
+    char text[2100];
+
+    if (node > 0) {
+        sleep(CMN_OTHER_NODES_WAIT);
+    }
+    if (was_told() || !first_on_host()) {
+        return 0;
+    }
+    /* A progress bar may stand on the line. */
+    snprintf(text, sizeof text, "%s%s", cmn_terminal_watched() ? "\r\033[K" : "", line);
+    cmn_output_write(text, strlen(text));
+    tell_others();
+    return 1;
+}

@@ -1,0 +1,218 @@
+#include "base/reduce.h"
+
+#include <string.h>
+
+#ifdef __SSE2__
+#include <xmmintrin.h>
+#endif
+
+#include "base/simd.h"
+
+/* Floats summed at once: what a part gives stays in the first cache while the next is added. */
+enum { BLOCK = 1024 };
+
+CMN_VECTORS static void add_two(float *into, const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        into[i] = a[i] + b[i];
+    }
+}
+
+/* Stores past the caches, where the processor has such. `to` is aligned to 16 bytes. */
+static void stream(float *restrict to, const float *restrict from, size_t n)
+{
+    size_t i = 0;
+
+#ifdef __SSE2__
+    for (; i + 4 <= n; i += 4) {
+        _mm_stream_ps(to + i, _mm_loadu_ps(from + i));
+    }
+#endif
+    for (; i < n; i++) {
+        to[i] = from[i];
+    }
+}
+
+/* Streamed stores are ordered with the others after this. */
+static void end_of_stream(void)
+{
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
+}
+
+/* a is the part of this rank, whatever its number: two addends may change places. */
+CMN_VECTORS static void sum_of_two(float *restrict a, float *restrict b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float s = a[i] + b[i];
+        a[i] = s;
+        b[i] = s;
+    }
+}
+
+static void sum_of_two_past(float *restrict a, float *restrict b, size_t n)
+{
+    size_t i = 0;
+
+#ifdef __SSE2__
+    for (; i + 4 <= n; i += 4) {
+        __m128 s = _mm_add_ps(_mm_load_ps(a + i), _mm_load_ps(b + i));
+        _mm_store_ps(a + i, s);
+        _mm_stream_ps(b + i, s);
+    }
+#endif
+    sum_of_two(a + i, b + i, n - i);
+}
+
+CMN_VECTORS static void step_one(float *restrict w, float *restrict g, float rate, float decay,
+                                 float momentum, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float u = g[i] + decay * w[i];
+        w[i] += rate * u;
+        g[i] = momentum * u;
+    }
+}
+
+/* As step_one with a + b for g; b becomes 0. */
+CMN_VECTORS static void step_two(float *restrict w, float *restrict a, float *restrict b,
+                                 float rate, float decay, float momentum, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float u = a[i] + b[i] + decay * w[i];
+        w[i] += rate * u;
+        a[i] = momentum * u;
+        b[i] = 0;
+    }
+}
+
+static void step_two_past(float *restrict w, float *restrict a, float *restrict b, float rate,
+                          float decay, float momentum, size_t n)
+{
+    size_t i = 0;
+
+#ifdef __SSE2__
+    const __m128 r = _mm_set1_ps(rate), d = _mm_set1_ps(decay), m = _mm_set1_ps(momentum);
+
+    for (; i + 4 <= n; i += 4) {
+        __m128 weight = _mm_load_ps(w + i);
+        __m128 u =
+            _mm_add_ps(_mm_add_ps(_mm_load_ps(a + i), _mm_load_ps(b + i)), _mm_mul_ps(d, weight));
+        _mm_stream_ps(w + i, _mm_add_ps(weight, _mm_mul_ps(r, u)));
+        _mm_store_ps(a + i, _mm_mul_ps(m, u));
+        _mm_stream_ps(b + i, _mm_setzero_ps());
+    }
+#endif
+    step_two(w + i, a + i, b + i, rate, decay, momentum, n - i);
+}
+
+static void sum_block(float *sum, float *const *part, int parts, size_t at, size_t n)
+{
+    if (parts == 1) {
+        memcpy(sum, part[0] + at, n * sizeof *sum);
+        return;
+    }
+    add_two(sum, part[0] + at, part[1] + at, n);
+    for (int k = 2; k < parts; k++) {
+        add_two(sum, sum, part[k] + at, n);
+    }
+}
+
+static size_t block_at(size_t n, size_t at)
+{
+    return n - at < BLOCK ? n - at : BLOCK;
+}
+
+static void put(float *to, const float *from, size_t n, int past)
+{
+    if (past) {
+        stream(to, from, n);
+    } else {
+        memcpy(to, from, n * sizeof *to);
+    }
+}
+
+void cmn_reduce(float *into, float *const *part, int parts, int past, size_t n)
+{
+    float sum[BLOCK];
+
+    for (size_t at = 0; at < n; at += BLOCK) {
+        size_t count = block_at(n, at);
+        sum_block(sum, part, parts, at, count);
+        put(into + at, sum, count, past);
+    }
+    end_of_stream();
+}
+
+void cmn_store(float *to, const float *from, int past, size_t n)
+{
+    put(to, from, n, past);
+    end_of_stream();
+}
+
+void cmn_reduce_broadcast(float *const *part, int parts, int mine, int past, size_t n)
+{
+    float sum[BLOCK];
+
+    if (parts == 2) {
+        (past ? sum_of_two_past : sum_of_two)(part[mine], part[1 - mine], n);
+    }
+    for (size_t at = 0; at < n && parts > 2; at += BLOCK) {
+        size_t count = block_at(n, at);
+        sum_block(sum, part, parts, at, count);
+        for (int k = 0; k < parts; k++) {
+            put(part[k] + at, sum, count, past && k != mine);
+        }
+    }
+    end_of_stream();
+}
+
+void cmn_reduce_sgd(float *weights, float *const *part, int parts, int mine,
+                    const struct cmn_sgd_slice *how, size_t n)
+{
+    static const float zero[BLOCK];
+    float sum[BLOCK], updated[BLOCK];
+
+    if (parts == 1 && !how->past) {
+        step_one(weights, part[0], how->rate, how->decay, how->momentum, n);
+    }
+    if (parts == 2) {
+        (how->past ? step_two_past : step_two)(weights, part[mine], part[1 - mine], how->rate,
+                                               how->decay, how->momentum, n);
+    }
+    for (size_t at = 0; at < n && (parts > 2 || (parts == 1 && how->past)); at += BLOCK) {
+        size_t count = block_at(n, at);
+        sum_block(sum, part, parts, at, count);
+        memcpy(updated, weights + at, count * sizeof *sum);
+        step_one(updated, sum, how->rate, how->decay, how->momentum, count);
+        put(weights + at, updated, count, how->past);
+        for (int k = 0; k < parts; k++) {
+            put(part[k] + at, k == mine ? sum : zero, count, how->past && k != mine);
+        }
+    }
+    end_of_stream();
+}
+
+/* ---- which stores ---- */
+
+/* Calls from trial to trial, and those of a trial: each way twice, the better time counts. */
+enum { PERIOD = 256, TRIALS = 4 };
+
+int cmn_stores_non_temporal(struct cmn_stores *s)
+{
+    unsigned turn = s->calls % PERIOD;
+
+    s->past = turn < TRIALS ? turn % 2 : s->best[1] < s->best[0];
+    return s->past;
+}
+
+void cmn_stores_took(struct cmn_stores *s, double seconds, size_t n)
+{
+    unsigned turn = s->calls++ % PERIOD;
+    double each = n ? seconds / (double)n : 0;
+
+    if (turn < TRIALS && (turn < 2 || each < s->best[s->past])) {
+        s->best[s->past] = each;
+    }
+}

@@ -1,0 +1,380 @@
+#include "checkpoint/directory.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "checkpoint/format.h"
+#include "base/log.h"
+
+/* Of names that begin with a dot: the lock, and files that are being written (six letters or digits behind it). */
+#define LOCK "checkpoint-lock"
+#define DRAFT "checkpoint-"
+/* And what stands behind a name whose checkpoints are set aside: .NAME.superseded-ITERATION.checkpoint. */
+#define ASIDE ".superseded"
+enum { RANDOM = 6, PATIENCE = 2 /* seconds */, FILE_ROOM = NAME_MAX + 64 };
+
+int cmn_directory_open(const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), reason = errno;
+
+    if (fd < 0) {
+        cmn_fail("%s: %s", folder, strerror(reason));
+        errno = reason;
+    }
+    return fd;
+}
+
+/* A stream of its own over the folder, from its beginning. */
+static DIR *entries(int folder)
+{
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!d && fd >= 0) {
+        close(fd);
+    }
+    return d;
+}
+
+static int later_first(const void *a, const void *b)
+{
+    const long *x = a, *y = b;
+
+    return (*x < *y) - (*x > *y);
+}
+
+long *cmn_directory_list(int folder, const char *name, int *n)
+{
+    long *list = NULL, iteration;
+    int room = 0;
+    struct dirent *e;
+    DIR *d = entries(folder);
+
+    *n = 0;
+    if (!d) {
+        *n = -1;
+        cmn_fail("%s", strerror(errno));
+        return NULL;
+    }
+    while ((errno = 0, e = readdir(d))) {
+        iteration = cmn_checkpoint_number(e->d_name, name);
+        if (iteration < 0) {
+            continue;
+        }
+        if (*n == room) {
+            long *more = realloc(list, (size_t)(2 * room + 16) * sizeof *list);
+            if (!more) {
+                errno = ENOMEM;
+                break;
+            }
+            list = more;
+            room = 2 * room + 16;
+        }
+        list[(*n)++] = iteration;
+    }
+    if (errno) {
+        cmn_fail("%s", strerror(errno));
+        free(list);
+        list = NULL;
+        *n = -1;
+    }
+    closedir(d);
+    if (list) {
+        qsort(list, (size_t)*n, sizeof *list, later_first);
+    }
+    return list;
+}
+
+static void lock_name(const char *name, char *file)
+{
+    snprintf(file, NAME_MAX + 1, ".%s." LOCK, name);
+}
+
+/* Whom the lock's file names. */
+static void holder(int fd, char *text, size_t bytes)
+{
+    ssize_t n = pread(fd, text, bytes - 1, 0);
+
+    text[n > 0 ? n : 0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    for (char *c = text; *c; c++) {
+        if (!isprint((unsigned char)*c)) {
+            *c = '?';
+        }
+    }
+    if (!*text) {
+        snprintf(text, bytes, "another process");
+    }
+}
+
+static void sign(int fd)
+{
+    char host[64] = "", text[128];
+    int n;
+
+    gethostname(host, sizeof host - 1);
+    n = snprintf(text, sizeof text, "process %ld on %s\n", (long)getpid(), host);
+    /* It only serves a message: on a full disk the lock holds without it. */
+    if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) < 0) {
+        return;
+    }
+}
+
+/* Whether the file of this name is still the one that is open. */
+static int is_still(int folder, const char *file, int fd)
+{
+    struct stat here, there;
+
+    return !fstat(fd, &here) && !fstatat(folder, file, &there, AT_SYMLINK_NOFOLLOW) &&
+           here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+/* A process that was killed may take a moment to end: its lock is waited for. Returns what flock does. */
+static int wait_for_lock(int fd)
+{
+    const struct timespec pause = {.tv_nsec = 50000000};
+    double until = cmn_clock() + PATIENCE;
+    int result;
+
+    while ((result = flock(fd, LOCK_EX | LOCK_NB)) && errno == EWOULDBLOCK && cmn_clock() < until) {
+        nanosleep(&pause, NULL);
+    }
+    return result;
+}
+
+/* The lock's file, open. -1 with a reason. */
+static int lock_file(int folder, const char *file)
+{
+    int reason,
+        fd = openat(folder, file, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    struct stat st;
+
+    if (fd < 0) {
+        reason = errno;
+        return cmn_fail("%s: %s", file, reason == ELOOP ? "is a link" : strerror(reason));
+    }
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return cmn_fail("%s: is no regular file", file);
+    }
+    return fd;
+}
+
+int cmn_directory_lock(int folder, const char *name)
+{
+    char file[NAME_MAX + 1], who[128];
+    int fd, none;
+
+    lock_name(name, file);
+    while ((fd = lock_file(folder, file)) >= 0) {
+        if (wait_for_lock(fd)) {
+            none = errno != EWOULDBLOCK;
+            holder(fd, who, sizeof who);
+            close(fd);
+            if (none) {
+                unlinkat(folder, file, 0);
+            }
+            return none ? -2
+                        : cmn_fail("%s writes checkpoints of %s there: wait until it has ended, or "
+                                   "give this training another backup folder",
+                                   who, name);
+        }
+        if (is_still(folder, file, fd)) {
+            sign(fd);
+            return fd;
+        }
+        close(fd); /* its owner has removed it in between */
+    }
+    return -1;
+}
+
+int cmn_directory_locked(int lock)
+{
+    struct stat st;
+
+    return !fstat(lock, &st) && st.st_nlink > 0;
+}
+
+void cmn_directory_unlock(int folder, const char *name, int lock)
+{
+    char file[NAME_MAX + 1];
+
+    lock_name(name, file);
+    if (folder >= 0 && is_still(folder, file, lock)) {
+        unlinkat(folder, file, 0);
+    }
+    close(lock);
+}
+
+static int is_draft(const char *file, const char *name)
+{
+    size_t n = strlen(name);
+
+    if (file[0] != '.' || strncmp(file + 1, name, n) ||
+        strncmp(file + 1 + n, "." DRAFT, sizeof DRAFT)) {
+        return 0;
+    }
+    file += 1 + n + sizeof DRAFT;
+    for (n = 0; isalnum((unsigned char)file[n]); n++) {
+    }
+    return n == RANDOM && !file[n];
+}
+
+void cmn_directory_sweep(int folder, const char *name)
+{
+    struct dirent *e;
+    DIR *d = entries(folder);
+    int fd;
+
+    while (d && (e = readdir(d))) {
+        if (!is_draft(e->d_name, name)) {
+            continue;
+        }
+        fd = openat(folder, e->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        /* Who writes it holds it locked. */
+        if (fd >= 0 && (!flock(fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK)) {
+            unlinkat(folder, e->d_name, 0);
+        }
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+    if (d) {
+        closedir(d);
+    }
+}
+
+int cmn_directory_draft(const char *folder, const char *name, char *file, size_t bytes)
+{
+    int fd, n = snprintf(file, bytes, "%s/.%s." DRAFT "XXXXXX", folder, name);
+
+    if (n < 0 || (size_t)n >= bytes) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    fd = mkostemp(file, O_CLOEXEC);
+    if (fd >= 0) {
+        flock(fd, LOCK_EX | LOCK_NB);
+    }
+    return fd;
+}
+
+int cmn_directory_sync(int folder)
+{
+    return fsync(folder) && errno != EINVAL ? -1
+                                            : 0; /* EINVAL: this file system needs no such call */
+}
+
+static void file_name(const char *name, long iteration, char *file)
+{
+    snprintf(file, FILE_ROOM, "%s-%ld.checkpoint", name, iteration);
+}
+
+/* Those that are set aside are checkpoints of another name, which begins with a dot. */
+static void aside_name(const char *name, char *aside)
+{
+    snprintf(aside, NAME_MAX + 1, ".%s" ASIDE, name);
+}
+
+/* Those in a list, from its place `from` on. */
+static void remove_from(int folder, const char *name, const long *list, int n, int from)
+{
+    char file[FILE_ROOM];
+
+    for (int i = from; i < n; i++) {
+        file_name(name, list[i], file);
+        unlinkat(folder, file, 0);
+    }
+}
+
+/* On the disk before the next one moves: so none that is older is ever there without the latest. */
+static int move(int folder, const char *from, const char *to, long iteration)
+{
+    char before[FILE_ROOM], after[FILE_ROOM];
+
+    file_name(from, iteration, before);
+    file_name(to, iteration, after);
+    return renameat(folder, before, folder, after) || cmn_directory_sync(folder) ? -1 : 0;
+}
+
+/* The latest first. */
+static int move_back(int folder, const char *name)
+{
+    char aside[NAME_MAX + 1];
+    int n, result;
+    long *list;
+
+    aside_name(name, aside);
+    list = cmn_directory_list(folder, aside, &n);
+    result = n < 0 ? -1 : 0;
+    for (int i = 0; i < n && !result; i++) {
+        result = move(folder, aside, name, list[i]);
+    }
+    free(list);
+    return result;
+}
+
+/* 0, or -1 with errno. */
+static int drop_aside(int folder, const char *name)
+{
+    char aside[NAME_MAX + 1];
+    int n;
+    long *list;
+
+    aside_name(name, aside);
+    list = cmn_directory_list(folder, aside, &n);
+    remove_from(folder, aside, list, n, 0);
+    free(list);
+    return n ? cmn_directory_sync(folder) : 0;
+}
+
+int cmn_directory_hide(int folder, const char *name)
+{
+    char aside[NAME_MAX + 1];
+    int n = 0, reason, result = drop_aside(folder, name);
+    long *list = result ? NULL : cmn_directory_list(folder, name, &n);
+
+    aside_name(name, aside);
+    result = result || n < 0 ? -1 : 0;
+    while (!result && n--) {
+        result = move(folder, name, aside, list[n]);
+    }
+    free(list);
+    if (result) {
+        reason = errno;
+        move_back(folder, name);
+        errno = reason;
+    }
+    return result;
+}
+
+int cmn_directory_unhide(int folder, const char *name)
+{
+    int n;
+
+    free(cmn_directory_list(folder, name, &n));
+    return n < 0 ? -1 : n ? 0 : move_back(folder, name);
+}
+
+void cmn_directory_prune(int folder, const char *name, long iteration, int keep)
+{
+    int n, latest = 0;
+    long *list = cmn_directory_list(folder, name, &n);
+
+    while (latest < n && list[latest] >= iteration) {
+        latest++;
+    }
+    remove_from(folder, name, list, n, latest + keep - 1);
+    free(list);
+    drop_aside(folder, name);
+}

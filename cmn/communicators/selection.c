@@ -1,0 +1,254 @@
+/* Which communicator a training gets: the one that is asked for, or, by `auto`, the best that works.
+ *
+ * On one node, and on GPUs, that is known beforehand; on the CPU it is tried once, as shared memory can be
+ * short. On several nodes the link decides, and a few exchanges are timed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compression/compressor.h"
+#include "communicators/communicator.h"
+#include "base/log.h"
+#include "transports/transport.h"
+
+/* What `auto` takes, best first, of those that do not refuse. */
+static const char *const preferred[] = {
+    "shm", "pure_nccl", "single_node", "two_dimensional", "hierarchical", "non_cuda_aware", "flat",
+};
+
+enum { PREFERRED = sizeof preferred / sizeof preferred[0], FLOATS = 1024 * 1024, TALLY = 16 };
+
+/* Seconds that are spent on a communicator, and how much faster a later one must be to be taken: less would
+ * make the choice change from one start to the next. */
+static const double spend = 0.05, faster = 0.85;
+
+static const struct cmn_communicator *named(const char *name)
+{
+    const struct cmn_communicator *c = cmn_communicator_find(name);
+    char known[512] = "auto";
+
+    for (int i = 0; !c && cmn_communicator_at(i); i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, ", %s", cmn_communicator_at(i)->name);
+    }
+    if (!c) {
+        cmn_fail("unknown communicator %s: known are: %s", name, known);
+    }
+    return c;
+}
+
+/* Whether all ranks say so. */
+static int all(const struct cmn_topology *t, int mine)
+{
+    return !cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, &mine, 1, MPI_INT, MPI_MIN, t->world),
+                          "MPI_Allreduce") &&
+           mine;
+}
+
+/* Seconds of an exchange on the slowest rank: the best of a few. -1 when it fails on any. */
+static double time_exchanges(const struct cmn_communicator *c, void *self,
+                             const struct cmn_topology *t, const struct cmn_exchange *x)
+{
+    double best = 0, spent = 0;
+    int most = t->inter_size > 1 ? 8 : 1;
+
+    for (int call = 0; call < most && (call < 2 || spent < spend); call++) {
+        double begin = cmn_clock(), seconds;
+        int good = c->allreduce(self, x) == 0;
+        seconds = good ? cmn_clock() - begin : 1e9;
+        if (cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, t->world),
+                          "MPI_Allreduce") ||
+            seconds >= 1e9) {
+            return -1;
+        }
+        spent += seconds;
+        if (call <= 1 || seconds < best) { /* the first one only warms up */
+            best = seconds;
+        }
+    }
+    return best;
+}
+
+/* Opens c and exchanges 4 MiB. -1 with a reason when it does not work. */
+static double try(const struct cmn_communicator *c, const struct cmn_topology *t,
+                  const struct cmn_options *o)
+{
+    float *block = NULL, *own = NULL;
+    void *self = NULL;
+    double seconds = -1;
+    int opened = c->open(&self, t, o) == 0;
+
+    if (!all(t, opened)) {
+        return -1; /* what a failed open leaves cannot be closed */
+    }
+    if (!c->memory) {
+        block = own = calloc(FLOATS + TALLY, sizeof *own);
+    } else if (c->memory(self, FLOATS + TALLY, &block)) {
+        block = NULL;
+    }
+    if (all(t, block != NULL)) {
+        struct cmn_span whole = {.data = block, .n = FLOATS};
+        struct cmn_exchange x = {&whole, 1, whole, {.data = block + FLOATS, .n = TALLY}, NULL};
+        seconds = time_exchanges(c, self, t, &x);
+    }
+    c->close(self);
+    free(own);
+    return seconds;
+}
+
+/* Notes why, when all refuse. */
+static void none_is_willing(const struct cmn_topology *t, const struct cmn_options *o)
+{
+    const struct cmn_communicator *c = cmn_communicator_find("pure_nccl");
+
+    if (o->dtype == CMN_FP32 && t->device >= 0) {
+        cmn_fail("no communicator works on these GPUs: %s: %s", c->name,
+                 cmn_communicator_refuses(c, t, o));
+    } else if (o->dtype == CMN_FP32 || t->device < 0) {
+        cmn_fail("no communicator works here: name one with cmn_communicator to see why not");
+    } else {
+        cmn_fail("cmn_allreduce_dtype=%s: only %s sends 16 bits, and it cannot be used here: %s",
+                 cmn_options_word(o, "cmn_allreduce_dtype"), c->name, c->refuses(t, o));
+    }
+}
+
+/* What needs no trial. */
+static const struct cmn_communicator *first_willing(const struct cmn_topology *t,
+                                                    const struct cmn_options *o)
+{
+    const struct cmn_communicator *c = cmn_communicator_find("flat");
+
+    if (t->size == 1 && !cmn_communicator_refuses(c, t, o)) {
+        return c;
+    }
+    for (int i = 0; i < PREFERRED; i++) {
+        c = cmn_communicator_find(preferred[i]);
+        if (c && !cmn_communicator_refuses(c, t, o)) {
+            return c;
+        }
+    }
+    none_is_willing(t, o);
+    return NULL;
+}
+
+/* The first that works, or, on several nodes, the fastest, of those that do not refuse. */
+static const struct cmn_communicator *first_or_fastest(const struct cmn_topology *t,
+                                                       const struct cmn_options *o, char *why,
+                                                       size_t bytes)
+{
+    const struct cmn_communicator *best = NULL;
+    double least = 0;
+    char others[256] = "";
+
+    for (int i = 0; i < PREFERRED && !(best && t->inter_size == 1); i++) {
+        const struct cmn_communicator *c = cmn_communicator_find(preferred[i]);
+        double seconds;
+        size_t used = strlen(others);
+        if (!c || cmn_communicator_refuses(c, t, o)) {
+            continue;
+        }
+        seconds = try(c, t, o);
+        if (seconds < 0) {
+            snprintf(others + used, sizeof others - used, ", %s failed", c->name);
+        } else if (!best || seconds < faster * least) {
+            if (best) {
+                snprintf(others + used, sizeof others - used, ", %s %.1f", best->name, 1e3 * least);
+            }
+            best = c;
+            least = seconds;
+        } else {
+            snprintf(others + used, sizeof others - used, ", %s %.1f", c->name, 1e3 * seconds);
+        }
+    }
+    if (!best && !others[0]) {
+        none_is_willing(t, o);
+    } else if (!best) {
+        cmn_fail_in("no communicator works here, at last");
+    } else if (t->inter_size == 1) {
+        snprintf(why, bytes, "auto: one node%s", others);
+    } else {
+        snprintf(why, bytes, "auto: %d nodes, 4 MiB in %.1f ms%s", t->inter_size, 1e3 * least,
+                 others);
+    }
+    return best;
+}
+
+/* What is asked for besides a sum of all gradients in every step. */
+static const char *refuses_keys(const struct cmn_communicator *c, const struct cmn_topology *t,
+                                const struct cmn_options *o)
+{
+    int gpu = t->device >= 0;
+
+    if (gpu && (o->compress != CMN_COMPRESS_NONE || o->double_buffering || o->local_steps > 1)) {
+        return "cmn_compress, cmn_double_buffering and cmn_local_steps work on the CPU only, so "
+               "far: leave them away";
+    }
+    if (o->dtype != CMN_FP32 && !(gpu ? c->narrows : c->encodes)) {
+        return gpu ? "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs pure_nccl"
+                   : "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs flat, shm, "
+                     "hierarchical or two_dimensional";
+    }
+    if (o->compress != CMN_COMPRESS_NONE && !c->encodes) {
+        return "it sends gradients as they are: cmn_compress needs flat, shm, hierarchical or "
+               "two_dimensional";
+    }
+    if (o->double_buffering && !c->encodes) {
+        return "it cannot exchange in the background: cmn_double_buffering needs flat, shm, "
+               "hierarchical or two_dimensional";
+    }
+    if (o->local_steps > 1 && !c->sums) {
+        return "it sums nothing: cmn_local_steps needs a mean";
+    }
+    return NULL;
+}
+
+const char *cmn_communicator_refuses(const struct cmn_communicator *c, const struct cmn_topology *t,
+                                     const struct cmn_options *o)
+{
+    static _Thread_local char why[256];
+    const char *asked = cmn_options_word(o, "cmn_intra");
+
+    if (refuses_keys(c, t, o)) {
+        return refuses_keys(c, t, o);
+    }
+    if (c->always && strcmp(asked, "auto") && strcmp(asked, c->always)) {
+        snprintf(why, sizeof why,
+                 "it always exchanges by %s: use cmn_intra=%s with hierarchical, two_dimensional "
+                 "or single_node",
+                 c->always, asked);
+        return why;
+    }
+    return c->refuses(t, o);
+}
+
+const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology *t,
+                                                       const struct cmn_options *o,
+                                                       const char **why)
+{
+    static _Thread_local char text[512];
+    const struct cmn_communicator *c;
+    char reason[512] = "";
+
+    *why = "as asked";
+    if (!cmn_compressor_wanted(o)) {
+        return NULL;
+    }
+    if (strcmp(o->communicator, "auto")) {
+        c = named(o->communicator);
+        if (c && cmn_communicator_refuses(c, t, o)) {
+            snprintf(reason, sizeof reason, "%s", cmn_communicator_refuses(c, t, o));
+            cmn_fail("communicator %s cannot be used here: %s", c->name, reason);
+            return NULL;
+        }
+        return c;
+    }
+    if (o->intra != CMN_INTRA_AUTO && !cmn_transport_intra(t, o)) {
+        return NULL;
+    }
+    *why = text;
+    if (t->size == 1 || t->device >= 0) {
+        snprintf(text, sizeof text, t->size == 1 ? "auto: one rank" : "auto: GPUs");
+        return first_willing(t, o);
+    }
+    return first_or_fastest(t, o, text, sizeof text);
+}

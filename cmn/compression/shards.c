@@ -1,0 +1,100 @@
+#include "compression/shards.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "transports/transport.h"
+
+/* Small tensors that are neighbours travel together, up to so many floats. */
+enum { TOGETHER = 8192 };
+
+struct cutting {
+    struct cmn_shards *shards;
+    size_t *load; /* floats of each owner so far */
+    int owners;
+};
+
+static void add(struct cutting *c, const struct cmn_shard *shard)
+{
+    c->load[shard->owner] += shard->n;
+    c->shards->shard[c->shards->shards++] = *shard;
+}
+
+static int least_loaded(const struct cutting *c)
+{
+    int owner = 0;
+
+    for (int i = 1; i < c->owners; i++) {
+        owner = c->load[i] < c->load[owner] ? i : owner;
+    }
+    return owner;
+}
+
+/* Puts a small tensor to the shard before it, if that is one of small tensors, too. */
+static int joined(struct cutting *c, size_t at, size_t n)
+{
+    struct cmn_shard *last = c->shards->shards ? &c->shards->shard[c->shards->shards - 1] : NULL;
+
+    if (!last || !last->whole || at + n - last->at > TOGETHER) {
+        return 0;
+    }
+    c->load[last->owner] += at + n - last->at - last->n;
+    last->n = at + n - last->at;
+    return 1;
+}
+
+static void cut_tensor(struct cutting *c, size_t at, const struct cmn_span *tensor,
+                       int whole_tensors)
+{
+    struct cmn_shard shard = {.at = at, .n = tensor->n};
+
+    if (tensor->n < CMN_SHARD_WHOLE) {
+        if (!joined(c, at, tensor->n)) {
+            shard.owner = least_loaded(c);
+            shard.whole = 1;
+            add(c, &shard);
+        }
+        return;
+    }
+    if (whole_tensors || c->owners == 1) {
+        shard.rows = tensor->rows;
+        shard.owner = least_loaded(c);
+        add(c, &shard);
+        return;
+    }
+    for (shard.owner = 0; shard.owner < c->owners; shard.owner++) {
+        cmn_slice(tensor->n, c->owners, shard.owner, &shard.at, &shard.n);
+        shard.at += at;
+        if (shard.n) {
+            add(c, &shard);
+        }
+    }
+}
+
+int cmn_shards_open(struct cmn_shards *p, const struct cmn_span *tensor, int tensors,
+                    const struct cmn_span *block, size_t metrics, int owners, int whole_tensors)
+{
+    struct cutting c = {p, calloc((size_t)owners, sizeof *c.load), owners};
+    struct cmn_shard last = {.at = block->n, .n = metrics, .whole = 1};
+
+    p->shards = 0;
+    p->shard = calloc((size_t)tensors * (size_t)owners + 1, sizeof *p->shard);
+    if (!p->shard || !c.load) {
+        free(c.load);
+        cmn_shards_close(p);
+        return cmn_fail("out of memory");
+    }
+    for (int i = 0; i < tensors; i++) {
+        cut_tensor(&c, (size_t)(tensor[i].data - block->data), &tensor[i], whole_tensors);
+    }
+    add(&c, &last);
+    free(c.load);
+    return 0;
+}
+
+void cmn_shards_close(struct cmn_shards *p)
+{
+    free(p->shard);
+    p->shard = NULL;
+    p->shards = 0;
+}

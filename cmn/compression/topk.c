@@ -1,0 +1,391 @@
+/* topk: of each shard only the values of largest magnitude travel; what does not travel is kept and added to the next
+ * gradient.
+ *
+ * Steps, for each shard of n floats: kept += gradient; the k = max(1, ratio * n) values of largest magnitude (of equal ones those
+ * with the lower index) are rounded to bf16 and sent to every other rank; kept -= what was sent; the shard becomes the sum of
+ * what all ranks have sent, added in the order of the ranks.
+ * Bytes sent per rank of M: (M-1) * (4k + 4 * blocks), where a block is 65536 floats of the shard: its number of values in 4 bytes, then
+ * for each value its place in the block in 2 bytes, and the value in 2.
+ * In the first cmn_compress_warmup steps k is larger: eight times in the first third of them, then four times, then twice; at
+ * most n / 2. Early gradients change fastest, and what waits is stale when it comes.
+ * bf16, not fp16: what gradients are multiplied with (batch, learning rate) is not known here, and bf16 has the range of
+ * fp32; the digits that it lacks are kept as all else.
+ * Values that are not finite are larger than all others, so they travel, and are not kept. If there are more than k, those
+ * left over are forgotten: the sum is no longer finite anyway, and what is kept must not stay so.
+ * In a group of one rank nothing travels, and nothing is changed.
+ * Aji & Heafield, "Sparse Communication for Distributed Gradient Descent", 2017; Lin et al., "Deep Gradient Compression",
+ * 2018 (without its momentum correction). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compression/compressor.h"
+#include "base/float16.h"
+#include "compression/shard_queue.h"
+#include "compression/select.h"
+#include "base/log.h"
+#include "transports/pairwise.h"
+
+enum { BLOCK = 65536, TAG = 11 };
+
+/* The most bytes in a message (see CHUNK in transports/pairwise.c). */
+enum { MESSAGE = 60 * 1024 };
+
+/* A shard that does not travel whole. What a rank sends of it: count[blocks], place[k], value[k]. */
+struct picked {
+    size_t n, k, blocks, bytes;
+    float *data, *kept;
+    unsigned char *own, *theirs; /* `bytes`; of each other rank, in the order of the ranks */
+    MPI_Request *request;        /* first those that receive, each rank's `messages` together */
+    int requests, left;
+};
+
+struct topk {
+    const struct cmn_compressor_plan *plan;
+    struct cmn_shard_queue order;
+    struct cmn_pairwise *pairwise; /* what travels whole */
+    int rank, ranks;
+    struct picked *picked; /* for each shard; k = 0: it travels whole, or is another owner's */
+    long *job, jobs,
+        jobs_over; /* of a shard that travels whole: how many jobs there were with it */
+    long *step;    /* of each shard: how often it was begun */
+    float *kept;   /* of all shards */
+    size_t floats;
+    int *landed;     /* requests of one shard */
+    uint32_t *index; /* what was picked of one shard */
+    float *value, *rounded;
+    unsigned long long sent, moved;
+};
+
+static size_t messages_of(size_t bytes)
+{
+    return (bytes + MESSAGE - 1) / MESSAGE;
+}
+
+static int is_mine(const struct topk *t, const struct cmn_shard *shard)
+{
+    return shard->owner == t->plan->owner && !shard->whole && shard->n > 0 && t->ranks > 1;
+}
+
+/* ---- memory ---- */
+
+static void close_topk(void *self)
+{
+    struct topk *t = self;
+
+    for (int i = 0; t->picked && i < t->plan->shards; i++) {
+        free(t->picked[i].request);
+        free(t->picked[i].own);
+    }
+    cmn_pairwise_close(t->pairwise);
+    cmn_shard_queue_close(&t->order);
+    free(t->picked);
+    free(t->job);
+    free(t->step);
+    free(t->kept);
+    free(t->landed);
+    free(t->index);
+    free(t->value);
+    free(t->rounded);
+    free(t);
+}
+
+/* How many values of shard i travel in a step: more in the first ones (Lin et al.). Powers of two, and not a curve that two
+ * hosts' libraries could compute differently. */
+static size_t wanted(const struct topk *t, int i, long step)
+{
+    const struct cmn_options *o = t->plan->options;
+    size_t n = t->plan->shard[i].n, k = (size_t)floor(o->compress_ratio * (double)n + 0.5), most;
+
+    k = k < 1 ? 1 : k > n ? n : k;
+    most = k > n / 2 ? k : n / 2;
+    if (step < o->compress_warmup) {
+        k <<= 3 - 3 * step / o->compress_warmup;
+    }
+    return k < most ? k : most;
+}
+
+static void resize(const struct topk *t, int i)
+{
+    struct picked *p = &t->picked[i];
+
+    p->k = wanted(t, i, t->step[i]);
+    p->bytes = p->blocks * sizeof(uint32_t) + p->k * 2 * sizeof(uint16_t);
+}
+
+static int open_picked(struct topk *t, int i, size_t *kept_at)
+{
+    const struct cmn_shard *shard = &t->plan->shard[i];
+    struct picked *p = &t->picked[i];
+    size_t ranks = (size_t)t->ranks;
+
+    p->n = shard->n;
+    p->blocks = (p->n + BLOCK - 1) / BLOCK;
+    resize(t, i); /* it is never larger than in the first step */
+    p->data = t->plan->block + shard->at;
+    p->kept = t->kept + *kept_at;
+    *kept_at += p->n;
+    p->own = malloc(ranks * p->bytes);
+    p->request = calloc(2 * (ranks - 1) * messages_of(p->bytes), sizeof(MPI_Request));
+    return p->own && p->request ? 0 : cmn_fail("out of memory");
+}
+
+static int open_memory(struct topk *t)
+{
+    size_t room = 1, most = 1, messages = 1, kept_at = 0;
+
+    t->picked = calloc((size_t)t->plan->shards + 1, sizeof *t->picked);
+    t->job = calloc((size_t)t->plan->shards + 1, sizeof *t->job);
+    t->step = calloc((size_t)t->plan->shards + 1, sizeof *t->step);
+    for (int i = 0; i < t->plan->shards; i++) {
+        t->floats += is_mine(t, &t->plan->shard[i]) ? t->plan->shard[i].n : 0;
+    }
+    t->kept = calloc(t->floats + 1, sizeof *t->kept);
+    if (!t->picked || !t->job || !t->step || !t->kept) {
+        return cmn_fail("out of memory for what topk keeps: %zu floats", t->floats);
+    }
+    for (int i = 0; i < t->plan->shards; i++) {
+        const struct picked *p = &t->picked[i];
+        if (!is_mine(t, &t->plan->shard[i])) {
+            continue;
+        }
+        if (t->plan->shard[i].n > UINT32_MAX) {
+            return cmn_fail(
+                "topk takes tensors of up to 2^32 values, not %zu: set cmn_compress=none",
+                t->plan->shard[i].n);
+        }
+        if (open_picked(t, i, &kept_at)) {
+            return -1;
+        }
+        most = p->k > most ? p->k : most;
+        messages = messages_of(p->bytes) > messages ? messages_of(p->bytes) : messages;
+        room = cmn_select_room(p->n, p->k) > room ? cmn_select_room(p->n, p->k) : room;
+    }
+    t->landed = malloc(2 * (size_t)t->ranks * messages * sizeof *t->landed);
+    t->index = malloc(room * sizeof *t->index);
+    t->value = malloc(room * sizeof *t->value);
+    t->rounded = malloc(most * sizeof *t->rounded);
+    return t->landed && t->index && t->value && t->rounded ? 0 : cmn_fail("out of memory");
+}
+
+static int open_topk(void **self, const struct cmn_compressor_plan *plan)
+{
+    struct topk *t = calloc(1, sizeof *t);
+
+    if (!t) {
+        return cmn_fail("out of memory");
+    }
+    t->plan = plan;
+    MPI_Comm_rank(plan->comm, &t->rank);
+    MPI_Comm_size(plan->comm, &t->ranks);
+    if (open_memory(t) || cmn_shard_queue_open(&t->order, plan) ||
+        cmn_pairwise_open(&t->pairwise, plan->comm, 0)) {
+        close_topk(t);
+        return -1;
+    }
+    *self = t;
+    return 0;
+}
+
+/* ---- what is sent ---- */
+
+/* Writes the k values to p->own, and takes from what is kept what the others will get. */
+static void encode(struct topk *t, struct picked *p)
+{
+    uint32_t *count = (uint32_t *)(void *)p->own;
+    uint16_t *place = (uint16_t *)(void *)(p->own + p->blocks * sizeof *count);
+    size_t left_over = 0;
+
+    cmn_select(p->kept, p->data, p->n, p->k, t->index, t->value);
+    cmn_float16_encode(CMN_BF16, place + p->k, t->value, p->k);
+    cmn_float16_decode(CMN_BF16, t->rounded, place + p->k, p->k);
+    memset(count, 0, p->blocks * sizeof *count);
+    for (size_t i = 0; i < p->k; i++) {
+        float rest = t->value[i] - t->rounded[i];
+        count[t->index[i] / BLOCK]++;
+        place[i] = (uint16_t)(t->index[i] % BLOCK);
+        p->kept[t->index[i]] = isfinite(t->value[i]) ? rest : 0;
+        left_over += !isfinite(t->value[i]);
+    }
+    for (size_t i = 0; left_over == p->k && i < p->n; i++) {
+        p->kept[i] = isfinite(p->kept[i]) ? p->kept[i] : 0;
+    }
+}
+
+static int send(struct topk *t, struct picked *p)
+{
+    int result = 0;
+
+    /* Each rank begins with its neighbour, so that not all send to rank 0 first. */
+    for (int i = 1; i < t->ranks; i++) {
+        int to = (t->rank + i) % t->ranks;
+        for (size_t at = 0; at < p->bytes; at += MESSAGE) {
+            size_t bytes = p->bytes - at < MESSAGE ? p->bytes - at : MESSAGE;
+            result |= cmn_mpi_check(MPI_Isend(p->own + at, (int)bytes, MPI_BYTE, to, TAG,
+                                              t->plan->comm, &p->request[p->requests++]),
+                                    "MPI_Isend");
+            t->sent += bytes;
+        }
+    }
+    return result;
+}
+
+static int receive(struct topk *t, struct picked *p)
+{
+    int result = 0;
+
+    for (int i = 1; i < t->ranks; i++) {
+        int from = (t->rank + t->ranks - i) % t->ranks;
+        unsigned char *to = p->theirs + (size_t)(from < t->rank ? from : from - 1) * p->bytes;
+        for (size_t at = 0; at < p->bytes; at += MESSAGE) {
+            size_t bytes = p->bytes - at < MESSAGE ? p->bytes - at : MESSAGE;
+            result |= cmn_mpi_check(MPI_Irecv(to + at, (int)bytes, MPI_BYTE, from, TAG,
+                                              t->plan->comm, &p->request[p->requests++]),
+                                    "MPI_Irecv");
+        }
+    }
+    return result;
+}
+
+static int begin_topk(void *self, int i)
+{
+    struct topk *t = self;
+    const struct cmn_shard *shard = &t->plan->shard[i];
+    struct picked *p = &t->picked[i];
+    const struct cmn_pairwise_job job = {
+        .data = t->plan->block + shard->at,
+        .n = shard->n,
+        .slices = t->ranks,
+        .what = CMN_SCATTER | CMN_GATHER,
+        .dtype = CMN_FP32,
+    };
+
+    cmn_shard_queue_begin(&t->order, i);
+    if (!p->k) {
+        t->job[i] = ++t->jobs;
+        return cmn_pairwise_begin(t->pairwise, &job);
+    }
+    resize(t, i);
+    t->step[i]++;
+    p->theirs = p->own + p->bytes;
+    p->requests = 0;
+    if (receive(t, p)) {
+        return -1;
+    }
+    encode(t, p);
+    if (send(t, p)) {
+        return -1;
+    }
+    p->left = p->requests;
+    return 0;
+}
+
+/* ---- what has arrived ---- */
+
+static void add(struct topk *t, const struct picked *p, const unsigned char *from)
+{
+    const uint32_t *count = (const uint32_t *)(const void *)from;
+    const uint16_t *place = (const uint16_t *)(const void *)(from + p->blocks * sizeof *count);
+    float *block = p->data;
+
+    cmn_float16_decode(CMN_BF16, t->rounded, place + p->k, p->k);
+    for (size_t b = 0, i = 0; b < p->blocks; b++, block += BLOCK) {
+        for (size_t end = i + count[b]; i < end; i++) {
+            block[place[i]] += t->rounded[i];
+        }
+    }
+}
+
+static int over(void *self, int i)
+{
+    struct topk *t = self;
+    struct picked *p = &t->picked[i];
+    int landed = 0;
+
+    t->jobs_over = t->jobs_over < t->jobs ? cmn_pairwise_progress(t->pairwise, 0) : t->jobs_over;
+    if (t->jobs_over < 0) {
+        return -1;
+    }
+    if (!p->k) {
+        return t->jobs_over >= t->job[i];
+    }
+    if (cmn_mpi_check(
+            MPI_Testsome(p->requests, p->request, &landed, t->landed, MPI_STATUSES_IGNORE),
+            "MPI_Testsome")) {
+        return -1;
+    }
+    p->left -= landed;
+    t->moved += (unsigned long long)landed;
+    for (int from = 0; p->left == 0 && from < t->ranks; from++) {
+        const unsigned char *theirs = p->theirs + (size_t)(from - (from > t->rank)) * p->bytes;
+        add(t, p, from == t->rank ? p->own : theirs);
+    }
+    return p->left == 0;
+}
+
+static unsigned long long moved(const void *self)
+{
+    const struct topk *t = self;
+
+    return t->moved + (unsigned long long)t->jobs_over + cmn_pairwise_sent(t->pairwise);
+}
+
+/* Receives stand first, in the order in which receive() has begun them. */
+static int late(void *self, int i, long seconds)
+{
+    const struct topk *t = self;
+    const struct picked *p = &t->picked[i];
+    int messages = (int)messages_of(p->bytes);
+
+    if (!p->k) {
+        return cmn_pairwise_late(t->pairwise, seconds);
+    }
+    for (int r = 0; r < (t->ranks - 1) * messages; r++) {
+        if (p->request[r] != MPI_REQUEST_NULL) {
+            return cmn_nothing_from(t->plan->comm,
+                                    (t->rank + t->ranks - 1 - r / messages) % t->ranks, seconds);
+        }
+    }
+    return cmn_fail_lost("nothing was taken by the others for %ld s (cmn_timeout)", seconds);
+}
+
+static long progress_topk(void *self, long until)
+{
+    static const struct cmn_shard_queue_ops calls = {over, moved, late};
+    struct topk *t = self;
+
+    return cmn_shard_queue_progress(&t->order, until, t, &calls);
+}
+
+static unsigned long long sent_topk(const void *self)
+{
+    const struct topk *t = self;
+
+    return t->sent + cmn_pairwise_sent(t->pairwise);
+}
+
+static int state_topk(void *self, int i, struct cmn_state *state)
+{
+    struct topk *t = self;
+
+    if (t->floats == 0 || i > 1) {
+        return 0;
+    }
+    *state = i == 0 ? (struct cmn_state){"kept by topk", t->kept, t->floats * sizeof *t->kept}
+                    : (struct cmn_state){"steps of topk", t->step,
+                                         (size_t)t->plan->shards * sizeof *t->step};
+    return 1;
+}
+
+const struct cmn_compressor cmn_compressor_topk = {
+    .name = "topk",
+    .wire = "(M-1) * 4 * ratio * n",
+    .use = "slow links, few nodes: what is sent grows with their number",
+    .source = "Lin et al., Deep Gradient Compression, 2018",
+    .open = open_topk,
+    .begin = begin_topk,
+    .progress = progress_topk,
+    .sent = sent_topk,
+    .state = state_topk,
+    .close = close_topk,
+};

@@ -1,0 +1,106 @@
+#include "config/arguments.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
+                       struct cmn_arguments *found)
+{
+    int kept = 0, result = 0;
+
+    memset(found, 0, sizeof *found);
+    for (int i = 0; i < *argc; i++) {
+        if (!strcmp(argv[i], "-cmn")) {
+            found->on = 1;
+        } else if (strncmp(argv[i], "-cmn_", 5)) {
+            argv[kept++] = argv[i];
+        } else if (i + 1 == *argc) {
+            found->key = 1;
+            result = result ? result : cmn_fail("command line: %s: the value is missing", argv[i]);
+        } else {
+            found->key = 1;
+            result = result ? result : cmn_options_set(options, argv[i] + 1, argv[i + 1], 1);
+            i++;
+        }
+    }
+    argv[kept] = NULL;
+    *argc = kept;
+    for (int i = 0; i + 1 < kept && found->on && !result; i++) {
+        if (!strcmp(argv[i], "-gpus") && strchr(argv[i + 1], ',')) {
+            result = cmn_fail("command line: -gpus %s: with -cmn each rank trains on one device; "
+                              "start a rank for each instead",
+                              argv[i + 1]);
+        }
+    }
+    for (int i = 0; i < kept; i++) {
+        found->clear |= !strcmp(argv[i], "-clear");
+    }
+    found->command = cmn_command_find(kept, argv);
+    return result;
+}
+
+/* The launchers' variables, for number of processes and number of this one. The first one that is set counts: Open
+ * MPI's mpiexec may itself run under Slurm, whose numbers are then those of its daemons. */
+static const char *const launcher[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                                          {"PMI_SIZE", "PMI_RANK"},
+                                          {"MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
+                                          {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
+
+/* The launcher's number of processes, and this one's in *rank; 1 and -1 without one. */
+static int launched(int *rank)
+{
+    *rank = -1;
+    for (size_t i = 0; i < sizeof launcher / sizeof launcher[0]; i++) {
+        const char *size = getenv(launcher[i][0]);
+        const char *number = getenv(launcher[i][1]);
+        if (size && number) {
+            *rank = atoi(size) > 1 ? atoi(number) : -1;
+            return atoi(size) > 1 ? atoi(size) : 1;
+        }
+    }
+    return 1;
+}
+
+int cmn_arguments_launch_size(void)
+{
+    int rank;
+
+    return launched(&rank);
+}
+
+int cmn_arguments_alone(int size)
+{
+    int started = cmn_arguments_launch_size();
+
+    if (size > 1 || started == 1) {
+        return 0;
+    }
+    return cmn_fail(
+        "the launcher started %d processes, but each of them is alone: mpiexec is not of "
+        "the MPI that this program was linked with; `darknet cmn check` says more",
+        started);
+}
+
+int cmn_arguments_launch_rank(void)
+{
+    int rank;
+
+    launched(&rank);
+    return rank;
+}
+
+void cmn_arguments_warn_of_copies(void)
+{
+    int rank;
+    int size = launched(&rank);
+
+    if (rank == 0) {
+        fprintf(stderr,
+                "cmn: warning: %d processes were started without -cmn: they run as %d "
+                "independent copies; add -cmn to train together\n",
+                size, size);
+    }
+}

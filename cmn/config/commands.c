@@ -1,0 +1,97 @@
+#include "config/commands.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ONE "one process does it: leave -cmn and mpiexec away"
+#define LISTED "its list is written into the program: use detector map, valid or recall"
+#define TRAINS CMN_TRAINS, CMN_NO_ANSWER
+#define REFUSED CMN_REFUSED, CMN_NO_ANSWER
+
+static const struct cmn_command table[] = {
+    {"classifier", "train", CMN_TRAINS, CMN_CLASSES, "trains a classifier"},
+    {"classifier", "valid", CMN_EVALUATES, CMN_CLASSES, "counts right answers"},
+    {"classifier", "valid10", CMN_EVALUATES, CMN_CLASSES, "the same with ten crops an image"},
+    {"classifier", "validmulti", CMN_EVALUATES, CMN_CLASSES, "the same with four sizes an image"},
+    {"classifier", "validfull", CMN_EVALUATES, CMN_CLASSES, "the same with whole images"},
+    {"classifier", "validcrop", CMN_EVALUATES, CMN_CLASSES, "the same with stretched images"},
+    {"classifier", "*", REFUSED, ONE},
+    {"detector", "train", CMN_TRAINS, CMN_BOXES, "trains a detector with [yolo] or [region]"},
+    {"detector", "map", CMN_EVALUATES, CMN_BOXES, "mean average precision"},
+    {"detector", "valid", CMN_EVALUATES, CMN_BOXES, "writes boxes for VOC, COCO or ImageNet"},
+    {"detector", "valid2", CMN_EVALUATES, CMN_BOXES, "the same, each image mirrored, too"},
+    {"detector", "recall", CMN_EVALUATES, CMN_BOXES, "counts true boxes that are found"},
+    {"detector", "*", REFUSED, ONE},
+    {"yolo", "train", CMN_TRAINS, CMN_BOXES,
+     "trains a detector with [detection]; -data FILE names its list"},
+    {"yolo", "valid", REFUSED, LISTED},
+    {"yolo", "recall", REFUSED, LISTED},
+    {"yolo", "*", REFUSED, ONE},
+    {"coco", "train", CMN_TRAINS, CMN_BOXES,
+     "trains a detector with [detection]; -data FILE names its list"},
+    {"coco", "valid", REFUSED, LISTED},
+    {"coco", "recall", REFUSED, LISTED},
+    {"coco", "*", REFUSED, ONE},
+    {"regressor", "train", TRAINS, "trains a network that predicts numbers"},
+    {"regressor", "*", REFUSED, ONE},
+    {"segmenter", "train", TRAINS, "trains a network that gives each pixel its classes"},
+    {"segmenter", "*", REFUSED, ONE},
+    {"isegmenter", "train", TRAINS, "trains a network that tells objects apart pixel by pixel"},
+    {"isegmenter", "*", REFUSED, ONE},
+    {"tag", "train", TRAINS, "trains a network that gives an image its tags; -data FILE"},
+    {"tag", "*", REFUSED, ONE},
+    {"cifar", "train", TRAINS, "trains a classifier on CIFAR-10's binary files; -data FILE"},
+    {"cifar", "distill", TRAINS, "the same, towards results/ensemble.csv; -data FILE"},
+    {"cifar", "*", REFUSED, ONE},
+    {"rnn", "train", TRAINS, "trains a recurrent network on a text; -file TEXT, -data FILE"},
+    {"rnn", "*", REFUSED, ONE},
+    {"super", "train", TRAINS, "trains a network that enlarges images; -data FILE"},
+    {"super", "*", REFUSED, ONE},
+    {"go", "train", REFUSED,
+     "its moves are drawn anew in each process, and no list says which rank takes which: train it "
+     "with one process, without -cmn"},
+    {"go", "*", REFUSED, ONE},
+    {"lsd", "*", REFUSED,
+     "it trains several networks against each other, and -cmn knows one: use one process, without "
+     "-cmn"},
+    {"art", "*", REFUSED, ONE},
+    {"nightmare", "*", REFUSED, ONE},
+    {"detect", "*", REFUSED, ONE},
+    {"classify", "*", REFUSED, ONE},
+    {"visualize", "*", REFUSED, ONE},
+    {"speed", "*", REFUSED, ONE},
+    {"average", "*", REFUSED, ONE},
+};
+
+static const struct cmn_command unknown = {
+    "this", "command", CMN_REFUSED, CMN_NO_ANSWER,
+    "it would run as independent copies: leave -cmn and mpiexec away"};
+
+enum { COMMANDS = sizeof table / sizeof table[0] };
+
+const struct cmn_command *cmn_command_at(int i)
+{
+    return i < COMMANDS ? &table[i] : NULL;
+}
+
+const struct cmn_command *cmn_command_find(int argc, char **argv)
+{
+    for (int i = 0; i < COMMANDS && argc > 1; i++) {
+        const struct cmn_command *c = &table[i];
+        if (!strcmp(c->driver, argv[1]) &&
+            (!strcmp(c->verb, "*") || (argc > 2 && !strcmp(c->verb, argv[2])))) {
+            return c;
+        }
+    }
+    return &unknown;
+}
+
+const char *cmn_command_name(const struct cmn_command *c)
+{
+    static _Thread_local char name[64];
+    int any = !strcmp(c->verb, "*");
+
+    snprintf(name, sizeof name, "%s%s%s", c->driver, any ? "" : " ", any ? "" : c->verb);
+    return name;
+}

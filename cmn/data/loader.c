@@ -1,0 +1,60 @@
+#include "data/loader.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/random.h"
+#include "data/sampler.h"
+
+static _Thread_local struct {
+    size_t next;               /* number of the first sample that has no path yet */
+    struct cmn_sample *sample; /* those that have one */
+    size_t samples, loaded;    /* of them */
+} self;
+
+static void forget(void)
+{
+    free(self.sample);
+    self.sample = NULL;
+    self.samples = self.loaded = 0;
+}
+
+void cmn_loader_begin(size_t first)
+{
+    forget();
+    self.next = first;
+}
+
+char **cmn_sample_paths(struct cmn_sampler *scatter, char **paths, int n)
+{
+    char **mine = calloc((size_t)n + 1, sizeof *mine);
+
+    forget();
+    if (n == 0 && mine) {
+        return mine; /* more threads than images: no image will come to clear the rest away */
+    }
+    self.sample = calloc((size_t)n + 1, sizeof *self.sample);
+    if (!mine || !self.sample) {
+        free(mine);
+        cmn_fail("out of memory for a batch of %d images", n);
+        return NULL;
+    }
+    cmn_sampler_next(scatter, self.next, (size_t)n, self.sample);
+    self.next += (size_t)n;
+    self.samples = (size_t)n;
+    for (int i = 0; i < n; i++) {
+        mine[i] = paths[self.sample[i].image];
+    }
+    return mine;
+}
+
+void cmn_loader_next_image(void)
+{
+    if (self.loaded == self.samples) {
+        return;
+    }
+    cmn_random_named(CMN_RANDOM_IMAGE, self.sample[self.loaded++].seed);
+    if (self.loaded == self.samples) {
+        forget(); /* the thread may end before it starts another batch */
+    }
+}

@@ -1,0 +1,155 @@
+#include "data/sampler.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/random.h"
+
+enum purpose { ORDER = 11, PARTS, PLACE, SAMPLE };
+
+/* The shuffled order of one pass over the list, or over this rank's part of it. */
+struct order {
+    int known;
+    size_t pass;
+    size_t *image;
+};
+
+struct cmn_sampler {
+    struct cmn_sampler_plan plan;
+    size_t *part; /* shard: this rank's images; else NULL */
+    size_t count; /* images in one pass of this rank's stream */
+    pthread_mutex_t lock;
+    struct order order[2]; /* the two latest passes: a prefetch may straddle them */
+};
+
+static void shuffle(size_t *image, size_t n, uint64_t state)
+{
+    for (size_t i = n; i > 1; i--) {
+        size_t j = (size_t)(cmn_random_step(&state) % i);
+        size_t swap = image[i - 1];
+        image[i - 1] = image[j];
+        image[j] = swap;
+    }
+}
+
+static int cut_parts(struct cmn_sampler *s)
+{
+    const struct cmn_sampler_plan *p = &s->plan;
+    size_t from = p->images * (size_t)p->rank / (size_t)p->size;
+    size_t to = p->images * ((size_t)p->rank + 1) / (size_t)p->size;
+    size_t *all = calloc(p->images, sizeof *all);
+
+    s->count = to - from;
+    s->part = calloc(s->count, sizeof *s->part);
+    if (!all || !s->part) {
+        free(all);
+        return cmn_fail("scatter: out of memory for %zu images", p->images);
+    }
+    for (size_t i = 0; i < p->images; i++) {
+        all[i] = i;
+    }
+    shuffle(all, p->images, cmn_random_hash(p->seed, PARTS, 0, 0));
+    for (size_t i = 0; i < s->count; i++) {
+        s->part[i] = all[from + i];
+    }
+    free(all);
+    return 0;
+}
+
+struct cmn_sampler *cmn_sampler_open(const struct cmn_sampler_plan *plan)
+{
+    struct cmn_sampler *s;
+
+    if (plan->images == 0) {
+        cmn_fail("scatter: the list is empty");
+        return NULL;
+    }
+    if (plan->mode == CMN_SCATTER_SHARD && plan->images < (size_t)plan->size) {
+        cmn_fail("scatter: %zu images cannot be cut into parts for %d ranks: use fewer ranks or "
+                 "cmn_scatter=global",
+                 plan->images, plan->size);
+        return NULL;
+    }
+    s = calloc(1, sizeof *s);
+    if (!s) {
+        cmn_fail("scatter: out of memory");
+        return NULL;
+    }
+    s->plan = *plan;
+    s->count = plan->images;
+    pthread_mutex_init(&s->lock, NULL);
+    if (plan->mode == CMN_SCATTER_SHARD && cut_parts(s)) {
+        cmn_sampler_close(s);
+        return NULL;
+    }
+    for (int i = 0; i < 2 && plan->mode != CMN_SCATTER_NONE; i++) {
+        s->order[i].image = calloc(s->count, sizeof *s->order[i].image);
+        if (!s->order[i].image) {
+            cmn_fail("scatter: out of memory for %zu images", s->count);
+            cmn_sampler_close(s);
+            return NULL;
+        }
+    }
+    return s;
+}
+
+/* Called with the lock held. */
+static size_t image_at(struct cmn_sampler *s, size_t place)
+{
+    size_t pass = place / s->count;
+    struct order *o = &s->order[pass % 2];
+    uint64_t whose = s->part ? (uint64_t)s->plan.rank + 1 : 0;
+
+    if (!o->known || o->pass != pass) {
+        for (size_t i = 0; i < s->count; i++) {
+            o->image[i] = s->part ? s->part[i] : i;
+        }
+        shuffle(o->image, s->count, cmn_random_hash(s->plan.seed, ORDER, whose, pass));
+        o->pass = pass;
+        o->known = 1;
+    }
+    return o->image[place % s->count];
+}
+
+void cmn_sampler_next(struct cmn_sampler *s, size_t first, size_t n, struct cmn_sample *sample)
+{
+    const struct cmn_sampler_plan *p = &s->plan;
+    uint64_t rank = (uint64_t)p->rank;
+    size_t earlier = p->origin / p->step * p->mine;
+
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < n; i++) {
+        size_t k = first + i;
+        size_t place = p->origin + k / p->mine * p->step + p->offset + k % p->mine;
+        size_t own = p->mode == CMN_SCATTER_GLOBAL ? place : earlier + k;
+        sample[i].pass = own / s->count;
+        sample[i].place = own % s->count;
+        switch (p->mode) {
+        case CMN_SCATTER_GLOBAL:
+            sample[i].image = image_at(s, place);
+            sample[i].seed = cmn_random_hash(p->seed, PLACE, place, 0);
+            break;
+        case CMN_SCATTER_SHARD:
+            sample[i].image = image_at(s, earlier + k);
+            sample[i].seed = cmn_random_hash(p->seed, SAMPLE, rank, earlier + k);
+            break;
+        default:
+            sample[i].seed = cmn_random_hash(p->seed, SAMPLE, rank, earlier + k);
+            sample[i].image = (size_t)(cmn_random_hash(sample[i].seed, 0, 0, 0) % p->images);
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+void cmn_sampler_close(struct cmn_sampler *s)
+{
+    if (!s) {
+        return;
+    }
+    free(s->order[0].image);
+    free(s->order[1].image);
+    free(s->part);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}

@@ -1,0 +1,176 @@
+#include "engine/nonfinite.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "darknet.h"
+#include "base/simd.h"
+
+enum { WHOLE = 4096, CHUNK = 1024 };
+#define EXPONENT UINT32_C(0x7f800000)
+
+static uint32_t bits_of(const float *x)
+{
+    uint32_t bits;
+
+    memcpy(&bits, x, sizeof bits);
+    return bits & UINT32_C(0x7fffffff);
+}
+
+/* The largest, as a number its bits: an infinity is above all finite ones, and NaN above it. */
+CMN_VECTORS static int32_t largest(const float *x, size_t n)
+{
+    int32_t most = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        int32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bits &= INT32_C(0x7fffffff);
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+const float *cmn_nonfinite_find(const float *x, size_t n)
+{
+    for (size_t at = 0; at < n; at += CHUNK) {
+        size_t here = n - at < CHUNK ? n - at : CHUNK;
+        if ((uint32_t)largest(x + at, here) < EXPONENT) {
+            continue;
+        }
+        for (size_t i = at; i < at + here; i++) {
+            if (bits_of(&x[i]) >= EXPONENT) {
+                return &x[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+static int note(struct cmn_nonfinite *found, const struct cmn_tensor *t, const float *x)
+{
+    if (x) {
+        *found = (struct cmn_nonfinite){t->layer, t->part, t->name, *x};
+    }
+    return x != NULL;
+}
+
+int cmn_nonfinite_gradient(const struct cmn_tensor *t, struct cmn_nonfinite *found)
+{
+    const float *x = *t->at;
+    size_t columns = t->rows ? t->n / (size_t)t->rows : 0;
+
+    if (!columns || t->n <= WHOLE) {
+        return note(found, t, cmn_nonfinite_find(x, t->n));
+    }
+    if (note(found, t, cmn_nonfinite_find(x, columns))) {
+        return 1;
+    }
+    for (size_t i = 0; i < t->n; i += columns) {
+        if (bits_of(&x[i]) >= EXPONENT) {
+            return note(found, t, &x[i]);
+        }
+    }
+    return 0;
+}
+
+/* Tensors are listed from the last layer to the first. */
+int cmn_nonfinite_tensor(const struct cmn_gradients *g, enum cmn_tensor_kind kind,
+                         struct cmn_nonfinite *found)
+{
+    int any = 0;
+
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[i];
+        if (t->kind == kind && !(any && found->layer == t->layer)) {
+            any |= note(found, t, cmn_nonfinite_find(*t->at, t->n));
+        }
+    }
+    return any;
+}
+
+int cmn_nonfinite_loss(const struct network *net, struct cmn_nonfinite *found)
+{
+    if (bits_of(net->cost) < EXPONENT) {
+        return 0;
+    }
+    *found = (struct cmn_nonfinite){-1, "", "loss", *net->cost};
+    for (int i = 0; i < net->n; i++) {
+        const layer *l = &net->layers[i];
+        if (l->cost && bits_of(l->cost) >= EXPONENT) {
+            found->layer = i;
+            break;
+        }
+    }
+    return 1;
+}
+
+static const char *word(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    return (bits & UINT32_C(0x7fffffff)) > EXPONENT ? "nan" : bits >> 31 ? "-inf" : "inf";
+}
+
+void cmn_nonfinite_say(const struct network *net, const struct cmn_nonfinite *found, char *text,
+                       size_t bytes)
+{
+    if (found->layer < 0) {
+        snprintf(text, bytes, "the %s is %s", found->name, word(found->value));
+    } else {
+        snprintf(text, bytes, "%s%s of layer %d (%s): %s", found->part, found->name, found->layer,
+                 cmn_gradients_layer(net, found->layer), word(found->value));
+    }
+}
+
+/* Whether x, which holds `each` floats of each image, has some. *image becomes the first such image, or -1 when all have
+ * them: layers that mix images spread them. */
+static int in_images(const float *x, size_t each, size_t images, long *image)
+{
+    size_t bad = 0, first = 0;
+
+    for (size_t i = 0; x && i < images; i++) {
+        if (cmn_nonfinite_find(x + i * each, each)) {
+            first = bad++ ? first : i;
+        }
+    }
+    *image = bad && (bad < images || images == 1) ? (long)first : -1;
+    return bad > 0;
+}
+
+void cmn_nonfinite_origin(const struct cmn_gradients *g, const struct network *net, char *text,
+                          size_t bytes, long *image)
+{
+    size_t images = (size_t)net->batch, used;
+    struct cmn_nonfinite found;
+    char what[128];
+
+    text[0] = '\0';
+    *image = -1;
+    if (g->on_gpu) {
+        return; /* what the layers held is not in this memory */
+    }
+    if (cmn_nonfinite_tensor(g, CMN_WEIGHT, &found)) {
+        cmn_nonfinite_say(net, &found, what, sizeof what);
+        snprintf(text, bytes, ", after an earlier update that left %s", what);
+        return;
+    }
+    if (in_images(net->input, (size_t)net->inputs, images, image)) {
+        snprintf(text, bytes, ", first seen in the network's input");
+    } else if (in_images(net->truth, (size_t)net->truths, images, image)) {
+        snprintf(text, bytes, ", first seen in the labels");
+    }
+    for (int i = 0; i < net->n && !text[0]; i++) {
+        const layer *l = &net->layers[i];
+        if (in_images(l->output, (size_t)l->outputs, (size_t)l->batch, image)) {
+            snprintf(text, bytes, ", first seen in the output of layer %d (%s)", i,
+                     cmn_gradients_layer(net, i));
+        }
+    }
+    used = strlen(text);
+    if (*image >= 0) {
+        snprintf(text + used, bytes - used, ", of image %ld of the pass", *image);
+    }
+}

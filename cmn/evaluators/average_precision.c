@@ -1,0 +1,249 @@
+#include "evaluators/average_precision.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+double cmn_iou(const struct cmn_box *a, const struct cmn_box *b)
+{
+    double aw = a->w, ah = a->h, bw = b->w, bh = b->h;
+    double left = a->x - aw / 2 > b->x - bw / 2 ? a->x - aw / 2 : b->x - bw / 2;
+    double right = a->x + aw / 2 < b->x + bw / 2 ? a->x + aw / 2 : b->x + bw / 2;
+    double top = a->y - ah / 2 > b->y - bh / 2 ? a->y - ah / 2 : b->y - bh / 2;
+    double bottom = a->y + ah / 2 < b->y + bh / 2 ? a->y + ah / 2 : b->y + bh / 2;
+    double common;
+
+    /* Written so that NaN has nothing in common with anything. */
+    if (!(right > left && bottom > top)) {
+        return 0;
+    }
+    common = (right - left) * (bottom - top);
+    return common / (aw * ah + bw * bh - common);
+}
+
+double cmn_iou_threshold(const struct cmn_precision_plan *plan, int i)
+{
+    return i == CMN_IOU_OWN ? plan->iou : (50 + 5 * i) / 100.0;
+}
+
+/* By class, and in it the highest score first. No two boxes are equal in this order, so any sort gives the same. */
+static int before(const void *pa, const void *pb)
+{
+    const struct cmn_found *a = pa, *b = pb;
+
+    if (a->class != b->class) {
+        return a->class < b->class ? -1 : 1;
+    }
+    if (a->score != b->score) {
+        return a->score > b->score ? -1 : 1;
+    }
+    if (a->image != b->image) {
+        return a->image < b->image ? -1 : 1;
+    }
+    return (a->index > b->index) - (a->index < b->index);
+}
+
+/* `found` may be NULL when n is 0, which qsort does not allow. */
+static void sort(struct cmn_found *found, size_t n)
+{
+    if (n) {
+        qsort(found, n, sizeof *found, before);
+    }
+}
+
+/* taken[j], bit i: the true box j belongs to another found box where threshold i counts. */
+static void match_one(struct cmn_found *f, const struct cmn_truth *truth, size_t truths,
+                      const struct cmn_precision_plan *plan, unsigned *taken)
+{
+    double best[CMN_IOU_ALL] = {0};
+    size_t whose[CMN_IOU_ALL] = {0};
+
+    f->hits = 0;
+    f->iou = 0;
+    for (size_t j = 0; j < truths; j++) {
+        double iou = truth[j].class == f->class ? cmn_iou(&f->box, &truth[j].box) : 0;
+        for (int i = 0; i < CMN_IOU_ALL; i++) {
+            if (iou > best[i] && !(taken[j] >> i & 1)) {
+                best[i] = iou;
+                whose[i] = j;
+            }
+        }
+    }
+    for (int i = 0; i < CMN_IOU_ALL; i++) {
+        if (best[i] > 0 && best[i] >= cmn_iou_threshold(plan, i)) {
+            taken[whose[i]] |= 1u << i;
+            f->hits |= 1u << i;
+        }
+    }
+    if (f->hits >> CMN_IOU_OWN & 1) {
+        f->iou = best[CMN_IOU_OWN];
+    }
+}
+
+int cmn_match(struct cmn_found *found, size_t n, const struct cmn_truth *truth, size_t truths,
+              const struct cmn_precision_plan *plan)
+{
+    unsigned *taken = calloc(truths + 1, sizeof *taken);
+
+    if (!taken) {
+        return cmn_fail("average precision: out of memory for %zu boxes", truths);
+    }
+    sort(found, n);
+    for (size_t i = 0; i < n; i++) {
+        match_one(&found[i], truth, truths, plan, taken);
+    }
+    free(taken);
+    return 0;
+}
+
+/* precision[i] of the first i+1 boxes becomes the highest one of these and of all later ones. */
+static void envelope(double *precision, size_t n)
+{
+    for (size_t i = n; i-- > 1;) {
+        if (precision[i - 1] < precision[i]) {
+            precision[i - 1] = precision[i];
+        }
+    }
+}
+
+/* The mean over so many points of recall, 0 to 1, of the envelope there; 0 where recall does not come so far. */
+static double at_points(const double *precision, const long *right, size_t n, long boxes,
+                        int points)
+{
+    double sum = 0;
+    size_t i = 0;
+
+    for (long k = 0; k < points; k++) {
+        while (i < n && right[i] * (points - 1) < k * boxes) {
+            i++;
+        }
+        sum += i < n ? precision[i] : 0;
+    }
+    return sum / points;
+}
+
+/* The area below the envelope over recall: each right box adds one step of it. */
+static double area(const double *precision, const long *right, size_t n, long boxes)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (right[i] > (i ? right[i - 1] : 0)) {
+            sum += precision[i];
+        }
+    }
+    return sum / (double)boxes;
+}
+
+/* Room for the n found boxes of a class. */
+struct curve {
+    double *precision;
+    long *right; /* so many of the first i+1 boxes are matched */
+};
+
+static double average(const struct cmn_found *found, size_t n, long boxes, int threshold,
+                      int points, const struct curve *c)
+{
+    long right = 0;
+
+    if (boxes == 0) {
+        return -1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        right += found[i].hits >> threshold & 1;
+        c->right[i] = right;
+        c->precision[i] = (double)right / (double)(i + 1);
+    }
+    envelope(c->precision, n);
+    return points ? at_points(c->precision, c->right, n, boxes, points)
+                  : area(c->precision, c->right, n, boxes);
+}
+
+/* `iou` is the sum over the true positives. */
+static void rate(struct cmn_precision *p, double iou)
+{
+    p->fn = p->boxes - p->tp;
+    p->precision = p->tp + p->fp ? (double)p->tp / (double)(p->tp + p->fp) : 0;
+    p->recall = p->boxes ? (double)p->tp / (double)p->boxes : 0;
+    p->f1 = p->tp ? 2 * (double)p->tp / (double)(2 * p->tp + p->fp + p->fn) : 0;
+    p->iou = p->tp ? iou / (double)p->tp : 0;
+}
+
+/* Returns the sum of the true positives' intersections over union. */
+static double count(const struct cmn_found *found, size_t n, float confidence,
+                    struct cmn_precision *p)
+{
+    double iou = 0;
+
+    for (size_t i = 0; i < n && found[i].score > confidence; i++) {
+        int hit = found[i].hits >> CMN_IOU_OWN & 1;
+        p->tp += hit;
+        p->fp += !hit;
+        iou += found[i].iou;
+    }
+    return iou;
+}
+
+static void add(struct cmn_precision *all, const struct cmn_precision *one)
+{
+    all->boxes += one->boxes;
+    all->found += one->found;
+    all->tp += one->tp;
+    all->fp += one->fp;
+    for (int k = 0; k < CMN_IOU_ALL && one->boxes; k++) {
+        all->ap[k] += one->ap[k];
+    }
+}
+
+int cmn_precision(struct cmn_found *found, size_t n, const long *boxes, int classes,
+                  const struct cmn_precision_plan *plan, struct cmn_precision *each,
+                  struct cmn_precision *all)
+{
+    struct curve c = {calloc(n + 1, sizeof(double)), calloc(n + 1, sizeof(long))};
+    double iou = 0;
+    size_t at = 0;
+    int counted = 0;
+
+    if (!c.precision || !c.right) {
+        free(c.precision);
+        free(c.right);
+        return cmn_fail("average precision: out of memory for %zu boxes", n);
+    }
+    memset(all, 0, sizeof *all);
+    sort(found, n);
+    for (int k = 0; k < classes; k++) {
+        size_t end = at;
+        double sum;
+        while (end < n && found[end].class == k) {
+            end++;
+        }
+        each[k] = (struct cmn_precision){.boxes = boxes[k], .found = (long)(end - at)};
+        for (int i = 0; i < CMN_IOU_ALL; i++) {
+            each[k].ap[i] = average(found + at, end - at, boxes[k], i, plan->points, &c);
+        }
+        sum = count(found + at, end - at, plan->confidence, &each[k]);
+        rate(&each[k], sum);
+        add(all, &each[k]);
+        iou += sum;
+        counted += boxes[k] > 0;
+        at = end;
+    }
+    rate(all, iou);
+    for (int i = 0; i < CMN_IOU_ALL; i++) {
+        all->ap[i] = counted ? all->ap[i] / counted : -1;
+    }
+    free(c.precision);
+    free(c.right);
+    return 0;
+}
+
+double cmn_precision_mean(const struct cmn_precision *p)
+{
+    double sum = 0;
+
+    for (int i = 0; i < CMN_IOU_STEPS; i++) {
+        sum += p->ap[i];
+    }
+    return sum / CMN_IOU_STEPS;
+}

@@ -1,0 +1,42 @@
+/* Distributed evaluation of a detector: every image of a list is looked at exactly once. */
+#ifndef CMN_DETECTOR_H
+#define CMN_DETECTOR_H
+
+#include "evaluators/average_precision.h"
+#include "mpi/topology.h"
+
+struct network;
+
+/* Owned by the caller. The true boxes of an image are in its label file, found by Darknet's rules. */
+struct cmn_box_set {
+    char **paths;
+    int images;
+    char **names; /* of the classes, ended by NULL; NULL: they have none */
+};
+
+/* Collective, blocking. Fills *set from the files, read by rank 0; `names` may be empty. Ends the job when one cannot be
+ * read. The set is never freed. */
+void cmn_boxes_open(struct cmn_box_set *set, const char *list, const char *names);
+
+/* Filled on rank 0 alone, zeroed elsewhere. */
+struct cmn_box_score {
+    long images,
+        unlabelled; /* images that have no label file: they count as images without boxes */
+    int classes;
+    struct cmn_precision *each; /* of each class; the caller frees */
+    struct cmn_precision all;
+};
+
+/* Local. Whether the network's last layer is one that finds boxes. */
+int cmn_finds_boxes(const struct network *net);
+
+/* Collective, blocking; t->size may be 1 without MPI. Image i goes to rank i mod size, alone in its batch, so that what is
+ * found in it has the same bits on any number of ranks (and of threads of BLAS that each of them has; see
+ * docs/evaluation.md). Ends the job when an image or a label file cannot be read; fails for a network that finds no
+ * boxes, too few names, and labels of classes that the network does not know. Leaves net as it was but for the layers'
+ * outputs. 0, or -1 with a reason. */
+int cmn_evaluate_boxes(struct network *net, const struct cmn_box_set *set,
+                       const struct cmn_precision_plan *plan, const struct cmn_topology *t,
+                       struct cmn_box_score *score);
+
+#endif

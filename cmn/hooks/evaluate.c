@@ -1,0 +1,188 @@
+/* The calls of cmn.h that Darknet's evaluators make. */
+#include "cmn.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "darknet.h"
+
+#include "base/atomic_file.h"
+#include "evaluators/detector.h"
+#include "evaluators/classifier.h"
+#include "hooks/job.h"
+#include "base/log.h"
+#include "report/map_table.h"
+#include "evaluators/ordered_output.h"
+#include "base/status.h"
+
+/* The ranks of this job; one without -cmn, and no MPI then. */
+static const struct cmn_topology *ranks(void)
+{
+    static const struct cmn_topology alone = {.size = 1};
+
+    return cmn_job.on ? &cmn_job.topology : &alone;
+}
+
+/* Ends the program, or the job. */
+static void check(int result)
+{
+    if (result && !cmn_job.on) {
+        fatal("%s", cmn_reason());
+    }
+    cmn_check(result);
+}
+
+static int check_plan(const struct cmn_precision_plan *plan)
+{
+    if (!(plan->iou > 0 && plan->iou <= 1)) {
+        return cmn_fail("-iou_thresh %g: it must be above 0, and at most 1", plan->iou);
+    }
+    if (!(plan->confidence >= 0 && plan->confidence < 1)) {
+        return cmn_fail("-thresh %g: it must be at least 0, and below 1", (double)plan->confidence);
+    }
+    if (plan->points != 0 && plan->points != 11 && plan->points != 101) {
+        return cmn_fail("-points %d: it must be 0 (all), 11 or 101", plan->points);
+    }
+    return 0;
+}
+
+/* Rank 0 opens it before the long part. */
+static FILE *open_json(const char *json)
+{
+    FILE *out = NULL;
+    int fd;
+
+    if (json && ranks()->rank == 0) {
+        fd = cmn_open_in_place("-json", json, O_WRONLY | O_CREAT | O_TRUNC);
+        check(fd < 0 ? -1 : 0);
+        out = fdopen(fd, "w");
+    }
+    return out;
+}
+
+static void print(const struct cmn_map_table *m, FILE *out, const char *json)
+{
+    if (m->unlabelled) {
+        fprintf(stderr,
+                "%ld of %ld images have no label file: they count as images without boxes\n",
+                m->unlabelled, m->images);
+    }
+    cmn_map_table_print(stdout, m);
+    if (out) {
+        check(cmn_map_table_json(out, json, m));
+    }
+    check(m->all->boxes ? 0 : cmn_fail("no image has a true box, so there is no mAP"));
+}
+
+void cmn_evaluate_detector(struct network *net, const char *list, const char *names, float thresh,
+                           float iou, int points, const char *json)
+{
+    struct cmn_box_set set;
+    struct cmn_box_score score;
+    /* 0.55 was read as a float, and thresholds are compared with 0.55. */
+    struct cmn_precision_plan plan = {round((double)iou * 1e6) / 1e6, thresh, points};
+    FILE *out;
+
+    check(check_plan(&plan));
+    cmn_status_compute("evaluation");
+    out = open_json(json);
+    cmn_boxes_open(&set, list, names ? names : "");
+    check(cmn_evaluate_boxes(net, &set, &plan, ranks(), &score));
+    if (ranks()->rank == 0) {
+        print(&(struct cmn_map_table){score.images, score.unlabelled, score.classes, set.names,
+                                      score.each, &score.all, &plan},
+              out, json);
+    }
+    free(score.each);
+}
+
+/* ---- classifiers ---- */
+
+int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char **labels,
+                                 int classes, int top)
+{
+    struct cmn_labelled_images set = {
+        .labels = labels, .classes = classes, .top = top, .stretch = 1};
+    int parts = n < 1000 ? 1 : n / 1000;
+    struct cmn_score score;
+    float top1 = 0, topk = 0;
+
+    if (!cmn_job.on) {
+        return 0;
+    }
+    cmn_status_compute("evaluation");
+    /* Darknet prints the mean over parts of about 1000 images, which are not all of one size. */
+    for (int i = 0; i < parts; i++) {
+        int first = (int)((long)i * n / parts);
+        double begin = cmn_clock();
+        set.paths = paths + first;
+        set.images = (int)((long)(i + 1) * n / parts) - first;
+        cmn_check(cmn_evaluate(net, &set, net->batch, &cmn_job.topology, &score));
+        top1 += (float)score.top1 / (float)score.images;
+        topk += (float)score.topk / (float)score.images;
+        printf("%d: top 1: %f, top %d: %f, %lf seconds, %ld images\n", i + 1,
+               (double)(top1 / (float)(i + 1)), top, (double)(topk / (float)(i + 1)),
+               cmn_clock() - begin, score.images);
+    }
+    return 1;
+}
+
+/* ---- results in the order of the list ---- */
+
+static struct cmn_ordered_output *shared; /* never closed: Darknet closes the files when it likes */
+
+static struct cmn_ordered_output *share(void)
+{
+    if (!shared) {
+        shared = cmn_ordered_output_open(&cmn_job.topology);
+        cmn_check(shared ? 0 : -1);
+    }
+    return shared;
+}
+
+char **cmn_split_paths(char **paths, int *n)
+{
+    char **mine;
+
+    if (!cmn_job.on) {
+        return paths;
+    }
+    cmn_status_compute("evaluation");
+    cmn_check(cmn_ordered_output_begin(share(), *n));
+    *n = cmn_ordered_output_images(shared);
+    mine = calloc((size_t)*n + 1, sizeof *mine);
+    cmn_check(mine ? 0 : cmn_fail("out of memory for %d images", *n));
+    for (int i = 0; i < *n; i++) {
+        mine[i] = paths[cmn_ordered_output_index(shared, i)];
+    }
+    return mine;
+}
+
+int cmn_global_index(int i)
+{
+    return cmn_job.on ? cmn_ordered_output_index(share(), i) : i;
+}
+
+FILE *cmn_open_result(const char *name)
+{
+    return cmn_job.on ? cmn_ordered_output_file(share(), name) : fopen(name, "w");
+}
+
+void cmn_collect(float *values, int n, void (*take)(float *values, int n))
+{
+    if (!cmn_job.on) {
+        take(values, n);
+        return;
+    }
+    cmn_check(cmn_ordered_output_tell(share(), values, n, take));
+}
+
+void cmn_images_done(int done)
+{
+    if (cmn_job.on) {
+        cmn_check(cmn_ordered_output_done(share(), done));
+    }
+}

@@ -1,0 +1,400 @@
+#include "cmn.h"
+
+#include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/arguments.h"
+#include "mpi/device.h"
+#include "hooks/job.h"
+#include "base/log.h"
+#include "base/output.h"
+#include "base/random.h"
+#include "tools/host_info.h"
+#include "engine/plan.h"
+#include "tools/tools.h"
+#include "base/status.h"
+#include "watchdog/watchdog.h"
+#include "hooks/world.h"
+
+struct cmn_session cmn_job;
+static atomic_int mpi_is_up;
+static int mpi_is_ours; /* and not started by the program that uses this library */
+
+/* ---- the end ---- */
+
+/* Seconds that a rank without the word waits for its end, and that MPI_Abort, and all of the end, may take. */
+enum { AWAIT_THE_END = 5, ABORT_AT_MOST = 5, END_AT_MOST = 60 };
+
+/* Statuses: what is wrong stays wrong; without a rank or a node that was lost another try may do (EX_TEMPFAIL). */
+enum { WRONG = 1, LOST = 75 };
+
+/* The only place that ends a job before its time. A loader thread may come here while the main
+ * thread is inside MPI: MPI_Abort is called all the same, as there is no other way to reach the
+ * other ranks, and should it hang the alarm ends this process, and mpiexec the others. */
+static void end_job(const char *message, int status, int node, void (*meanwhile)(void))
+{
+    static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+    char line[2048];
+    int spoke, over = 0;
+
+    if (pthread_mutex_trylock(&once)) {
+        for (;;) {
+            pause(); /* another thread of this process is ending the job already */
+        }
+    }
+    signal(SIGALRM, SIG_DFL);
+    alarm(END_AT_MOST);
+    cmn_status_ending();
+    cmn_output_flush();
+    if (message) {
+        cmn_log_prefix(line, sizeof line - 1024);
+        snprintf(line + strlen(line), sizeof line - strlen(line), "%.1000s\n", message);
+        spoke = cmn_output_last_word(line, node);
+        if (meanwhile) {
+            meanwhile();
+        }
+        sleep(spoke ? CMN_LAST_WORD_WAIT : AWAIT_THE_END);
+    }
+    /* MPI aborts nothing before and after its time: the launcher sees the status, and does it. */
+    if (!atomic_load(&mpi_is_up) || MPI_Finalized(&over) || over) {
+        _exit(status);
+    }
+    alarm(ABORT_AT_MOST);
+    MPI_Abort(MPI_COMM_WORLD, status);
+    _exit(status);
+}
+
+static void end_with(const char *message)
+{
+    end_job(message, WRONG, cmn_job.topology.inter_rank, NULL);
+}
+
+static void end_with_reason(void)
+{
+    end_job(cmn_reason(), cmn_reason_is_loss() ? LOST : WRONG, cmn_job.topology.inter_rank, NULL);
+}
+
+void cmn_check(int result)
+{
+    if (result < 0) {
+        end_with_reason();
+    }
+}
+
+void cmn_fatal(const char *message)
+{
+    if (cmn_job.on) {
+        end_with(message);
+    }
+}
+
+static void close_job(void)
+{
+    cmn_status_compute("the end of the job");
+    fflush(NULL);
+    cmn_end_report();
+    cmn_job.on = 0;
+    cmn_status_wait(CMN_STATUS_END);
+    cmn_allreduce_mean_close();
+    cmn_session_close(&cmn_job);
+    if (mpi_is_ours) {
+        MPI_Finalize();
+    }
+    cmn_watchdog_close(mpi_is_ours);
+}
+
+static void finish(int status, void *unused)
+{
+    char text[64];
+
+    (void)unused;
+    if (!cmn_job.on) {
+        return;
+    }
+    if (status != 0) {
+        snprintf(text, sizeof text, "ended with status %d", status);
+        end_with(text);
+    }
+    close_job();
+    if (cmn_job.stop_signal) {
+        _exit(128 + cmn_job.stop_signal);
+    }
+}
+
+void cmn_end_first(void)
+{
+    on_exit(finish, NULL); /* the second time it finds nothing to do */
+}
+
+/* ---- the start ---- */
+
+/* For messages before MPI has started. */
+static void find_myself(void)
+{
+    char host[64] = "this host";
+    int rank = cmn_arguments_launch_rank();
+
+    if (atomic_load(&mpi_is_up)) {
+        return;
+    }
+    gethostname(host, sizeof host - 1);
+    cmn_log_identity(rank > 0 ? rank : 0, host);
+}
+
+/* MPI calls this when it begins to end: the last moment for what needs it. */
+static int before_the_end_of_mpi(MPI_Comm self, int key, void *value, void *extra)
+{
+    (void)self;
+    (void)key;
+    (void)value;
+    (void)extra;
+    if (cmn_job.on) {
+        close_job();
+    }
+    return MPI_SUCCESS;
+}
+
+/* The program that has started MPI ends it, too, and that may come before its exit. */
+static int close_before_mpi_ends(void)
+{
+    int key = MPI_KEYVAL_INVALID;
+
+    if (cmn_mpi_check(
+            MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, before_the_end_of_mpi, &key, NULL),
+            "MPI_Comm_create_keyval")) {
+        return -1;
+    }
+    return cmn_mpi_check(MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL), "MPI_Comm_set_attr");
+}
+
+static int start_mpi(int *argc, char ***argv)
+{
+    int provided = MPI_THREAD_SERIALIZED, running = 0;
+
+    MPI_Initialized(&running);
+    if (!running && cmn_session_space()) {
+        find_myself();
+        end_with_reason();
+    }
+    if (!running && MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
+        fprintf(stderr, "cmn: MPI_Init_thread failed\n");
+        exit(1);
+    }
+    mpi_is_ours = !running;
+    atomic_store(&mpi_is_up, 1);
+    cmn_job.on = 1;
+    on_exit(finish, NULL);
+    if (provided < MPI_THREAD_FUNNELED) {
+        return cmn_fail("this MPI library cannot be used by a program with threads");
+    }
+    return cmn_session_open(&cmn_job) || (running && close_before_mpi_ends()) ? -1 : 0;
+}
+
+/* Seconds that the start of a training may take at least: a short cmn_timeout is not meant for it. */
+enum { START_AT_LEAST = 60 };
+
+/* MPI starts without a word about what it waits for. */
+static void start_is_late(const char *doing, long seconds)
+{
+    char host[64] = "this host", nics[128], text[512];
+
+    gethostname(host, sizeof host - 1);
+    snprintf(text, sizeof text,
+             "nothing moved for %ld s in: %s. MPI may be waiting for a network that does "
+             "not lead to the other hosts; %s has: %s. Name the common one with mpiexec --mca "
+             "btl_tcp_if_include NAME; more in docs/troubleshooting.md",
+             seconds, doing, host, cmn_nics_text(nics, sizeof nics));
+    find_myself();
+    end_job(text, LOST, cmn_job.topology.inter_rank, NULL);
+}
+
+/* A watchdog has seen that others are silent, and need not wait for their word. */
+static void end_lost(const char *why, void (*meanwhile)(void))
+{
+    end_job(why, LOST, 0, meanwhile);
+}
+
+/* For what is started as `darknet`: rank 0 speaks, and a start that takes longer than cmn_timeout, or `at_least`
+ * seconds, is the end; so is a later wait of cmn_timeout. */
+static int start_darknet(int *argc, char ***argv, long at_least)
+{
+    const struct cmn_watchdog_plan plan = {
+        .limit = cmn_job.options.timeout,
+        .at_least = at_least,
+        .late = start_is_late,
+        .end = end_lost,
+    };
+
+    /* A file above `ulimit -f` is then an error with a reason. */
+    signal(SIGXFSZ, SIG_IGN);
+    if (cmn_watchdog_start(&plan)) {
+        find_myself();
+        end_with_reason();
+    }
+    cmn_status_wait("the start of MPI");
+    if (start_mpi(argc, argv)) {
+        return -1;
+    }
+    return cmn_output_open(cmn_job.topology.rank, cmn_job.topology.size, cmn_job.options.log);
+}
+
+/* Before MPI has started, and under a launcher of another MPI, every process knows of itself alone. One speaks for
+ * all; the others wait for it, as the first one that ends makes the launcher end all. */
+static void await_speaker(void)
+{
+    if (cmn_job.topology.size <= 1 && cmn_arguments_launch_rank() > 0) {
+        sleep(AWAIT_THE_END);
+    }
+}
+
+static void refuse_copies(void)
+{
+    if (cmn_arguments_alone(cmn_job.topology.size)) {
+        if (cmn_arguments_launch_rank() <= 0) {
+            end_with_reason();
+        }
+        await_speaker();
+        close_job();
+        exit(1);
+    }
+}
+
+/* Takes -nogpu out of the arguments; returns the GPU that a tool is to use, or -1. */
+static int device_of_tool(int *argc, char **argv)
+{
+    int kept = 0, device = cmn_device_count() ? cmn_rank_device() : -1;
+
+    for (int i = 0; i < *argc; i++) {
+        if (!strcmp(argv[i], "-nogpu")) {
+            device = -1;
+        } else {
+            argv[kept++] = argv[i];
+        }
+    }
+    argv[kept] = NULL;
+    *argc = kept;
+    return device;
+}
+
+static void run_tool(int argc, char **argv)
+{
+    const struct cmn_tool *tool = cmn_tool_find(argc, argv);
+    struct cmn_arguments found;
+    char reason[1024] = "";
+    struct cmn_tool_call call = {.session = &cmn_job};
+    int device;
+
+    if (!tool) {
+        await_speaker();
+        exit(1);
+    }
+    if (tool->run) {
+        exit(cmn_tool_run(tool, argc - 2, argv + 2));
+    }
+    cmn_options_default(&cmn_job.options);
+    if (cmn_arguments_take(&argc, argv, &cmn_job.options, &found)) {
+        snprintf(reason, sizeof reason, "%s", cmn_reason());
+    }
+    cmn_check(start_darknet(&argc, &argv, 0));
+    if (reason[0]) {
+        end_with(reason);
+    }
+    if (!tool->copies) {
+        refuse_copies();
+    }
+    device = device_of_tool(&argc, argv);
+    cmn_check(cmn_tool_compare(argc, argv, &cmn_job));
+    cmn_check(cmn_plan_device(&cmn_job, device));
+    call.argc = argc - 2;
+    call.argv = argv + 2;
+    cmn_check(tool->job(&call) || cmn_tool_flush() ? -1 : 0);
+    await_speaker();
+    close_job();
+    exit(call.status);
+}
+
+void cmn_init(int *argc, char **argv)
+{
+    struct cmn_arguments found;
+    char reason[1024] = "";
+
+    if (*argc > 1 && !strcmp(argv[1], "cmn")) {
+        run_tool(*argc, argv);
+    }
+    cmn_options_default(&cmn_job.options);
+    if (cmn_arguments_take(argc, argv, &cmn_job.options, &found)) {
+        snprintf(reason, sizeof reason, "%s", cmn_reason());
+    }
+    if (!found.on) {
+        if (found.key) {
+            if (cmn_arguments_launch_rank() <= 0) {
+                fprintf(stderr, "cmn: a -cmn_ key was given without -cmn: add -cmn\n");
+            }
+            await_speaker();
+            exit(1);
+        }
+        cmn_arguments_warn_of_copies();
+        return;
+    }
+    cmn_job.command = found.command;
+    cmn_job.starts_over = found.clear;
+    cmn_check(start_darknet(argc, &argv, START_AT_LEAST));
+    cmn_status_compute("reading cfg, lists and weights");
+    if (reason[0]) {
+        end_with(reason);
+    }
+    refuse_copies();
+    if (cmn_job.command->does == CMN_REFUSED) {
+        cmn_fail("-cmn does not work with %s: %s", cmn_command_name(cmn_job.command),
+                 cmn_job.command->note);
+        end_with_reason();
+    }
+    cmn_check(cmn_watchdog_open(&cmn_job.topology, &cmn_job.options));
+}
+
+/* ---- for programs of your own ---- */
+
+void cmn_start(void)
+{
+    if (!cmn_job.on) {
+        cmn_options_default(&cmn_job.options);
+        cmn_check(start_mpi(NULL, NULL));
+    }
+}
+
+int cmn_rank(void)
+{
+    return cmn_job.on ? cmn_job.topology.rank : 0;
+}
+
+int cmn_size(void)
+{
+    return cmn_job.on ? cmn_job.topology.size : 1;
+}
+
+int cmn_rank_device(void)
+{
+    int gpus = cmn_job.on ? cmn_device_count() : 0;
+
+    return gpus ? cmn_job.topology.intra_rank % gpus : 0;
+}
+
+unsigned long cmn_rank_seed(unsigned long seed)
+{
+    uint64_t rank = (uint64_t)cmn_job.topology.rank;
+
+    return cmn_job.on ? (unsigned long)cmn_random_hash(cmn_job.seed, CMN_RANDOM_DEVICE, rank,
+                                                       (uint64_t)cmn_job.went_on)
+                      : seed;
+}
+
+int cmn_rand(void)
+{
+    return cmn_job.on ? cmn_random_int() : rand();
+}

@@ -1,0 +1,287 @@
+#include "mpi/device.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#endif
+#ifdef GPU
+#include <cuda_runtime.h>
+#endif
+
+#include "mpi/kernels.h"
+#include "base/log.h"
+
+enum { ID = 16 }; /* bytes that name a GPU, whatever number a process knows it by */
+
+#ifdef GPU
+
+int cmn_device_built(void)
+{
+    return 1;
+}
+
+int cmn_device_check(int code, const char *what)
+{
+    if (code == cudaSuccess) {
+        return 0;
+    }
+    cudaGetLastError(); /* Darknet's next check would take it for one of its own */
+    return cmn_fail("%s: %s", what, cudaGetErrorString((cudaError_t)code));
+}
+
+int cmn_device_count(void)
+{
+    int n = 0;
+
+    if (cudaGetDeviceCount(&n) != cudaSuccess) {
+        cudaGetLastError();
+        return 0;
+    }
+    return n;
+}
+
+static int identify(int device, char id[ID])
+{
+    struct cudaDeviceProp properties;
+
+    if (cmn_device_check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties")) {
+        return -1;
+    }
+    _Static_assert(sizeof properties.uuid == ID, "a UUID has 16 bytes");
+    memcpy(id, &properties.uuid, ID);
+    return 0;
+}
+
+int cmn_device_memory(float **memory, size_t floats)
+{
+    void *block = NULL;
+
+    if (cmn_device_check(cudaMalloc(&block, floats * sizeof **memory), "cudaMalloc")) {
+        return cmn_fail_in("%zu floats on the GPU", floats);
+    }
+    if (cmn_device_check(cudaMemset(block, 0, floats * sizeof **memory), "cudaMemset") ||
+        cmn_device_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize")) {
+        cudaFree(block);
+        return -1;
+    }
+    *memory = block;
+    return 0;
+}
+
+void cmn_device_free(float *memory)
+{
+    cudaFree(memory);
+}
+
+/* cudaMemcpy may return before its last bytes are on the GPU, and orders only Darknet's own stream. */
+static int copy(void *to, const void *from, size_t n, enum cudaMemcpyKind kind)
+{
+    if (cmn_device_check(cudaMemcpy(to, from, n * sizeof(float), kind), "cudaMemcpy")) {
+        return -1;
+    }
+    return cmn_device_check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
+}
+
+int cmn_device_write(float *device, const float *host, size_t n)
+{
+    return copy(device, host, n, cudaMemcpyHostToDevice);
+}
+
+int cmn_device_read(float *host, const float *device, size_t n)
+{
+    return copy(host, device, n, cudaMemcpyDeviceToHost);
+}
+
+int cmn_device_copy(float *device, const float *from_device, size_t n)
+{
+    return copy(device, from_device, n, cudaMemcpyDeviceToDevice);
+}
+
+int cmn_device_look(float *found, const float *x, size_t n)
+{
+    return cmn_device_check(cmn_kernel_nonfinite(found, x, n, cudaStreamLegacy),
+                            "looking for numbers that are none");
+}
+
+int cmn_device_wait(int (*work)(void *self), void *self)
+{
+    cudaEvent_t event;
+    int code = cudaEventCreateWithFlags(&event, cudaEventDisableTiming), worked = 0;
+
+    if (cmn_device_check(code, "cudaEventCreate")) {
+        return -1;
+    }
+    code = cudaEventRecord(event, cudaStreamLegacy);
+    while (!code && !worked) {
+        worked = work(self);
+        code = cudaEventQuery(event);
+        if (code == cudaSuccess) {
+            break;
+        }
+        code = code == cudaErrorNotReady ? cudaSuccess : code;
+        sched_yield();
+    }
+    cudaEventDestroy(event);
+    return worked ? -1 : cmn_device_check(code, "cudaEventQuery");
+}
+
+#else
+
+static int without(void)
+{
+    return cmn_fail("built without CUDA: make GPU=1");
+}
+
+int cmn_device_built(void)
+{
+    return 0;
+}
+
+int cmn_device_check(int code, const char *what)
+{
+    (void)code;
+    (void)what;
+    return without();
+}
+
+int cmn_device_count(void)
+{
+    return 0;
+}
+
+static int identify(int device, char id[ID])
+{
+    (void)device;
+    (void)id;
+    return without();
+}
+
+int cmn_device_memory(float **memory, size_t floats)
+{
+    (void)floats;
+    *memory = NULL;
+    return without();
+}
+
+void cmn_device_free(float *memory)
+{
+    (void)memory;
+}
+
+int cmn_device_write(float *device, const float *host, size_t n)
+{
+    (void)device;
+    (void)host;
+    (void)n;
+    return without();
+}
+
+int cmn_device_read(float *host, const float *device, size_t n)
+{
+    (void)host;
+    (void)device;
+    (void)n;
+    return without();
+}
+
+int cmn_device_copy(float *device, const float *from_device, size_t n)
+{
+    (void)device;
+    (void)from_device;
+    (void)n;
+    return without();
+}
+
+int cmn_device_look(float *found, const float *x, size_t n)
+{
+    (void)found;
+    (void)x;
+    (void)n;
+    return without();
+}
+
+int cmn_device_wait(int (*work)(void *self), void *self)
+{
+    (void)work;
+    (void)self;
+    return without();
+}
+
+#endif
+
+/* The first other rank of this node that uses the same GPU, or -1. */
+static int find_sharer(const struct cmn_topology *t, const char *ids)
+{
+    for (int i = 0; i < t->intra_size; i++) {
+        if (i != t->intra_rank &&
+            !memcmp(ids + (size_t)i * ID, ids + (size_t)t->intra_rank * ID, ID)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int check_sharing(const struct cmn_topology *t, int device)
+{
+    char *ids = calloc((size_t)t->intra_size, ID);
+    char mine[ID];
+    int failed = -1, sharer = -1;
+
+    if (!ids) {
+        return cmn_fail("out of memory");
+    }
+    if (!identify(device, mine)) {
+        failed = cmn_mpi_check(MPI_Allgather(mine, ID, MPI_BYTE, ids, ID, MPI_BYTE, t->intra),
+                               "MPI_Allgather");
+    }
+    if (!failed) {
+        sharer = find_sharer(t, ids);
+    }
+    free(ids);
+    if (sharer >= 0) {
+        return cmn_fail(
+            "ranks %d and %d of this node (of %d ranks there) use the same GPU, number %d of %d: "
+            "start "
+            "no more ranks on a node than it has GPUs, or allow it with cmn_share_gpus=1",
+            t->intra_rank < sharer ? t->intra_rank : sharer,
+            t->intra_rank < sharer ? sharer : t->intra_rank, t->intra_size, device,
+            cmn_device_count());
+    }
+    return failed;
+}
+
+int cmn_device_agree(struct cmn_topology *t, int device, int share)
+{
+    int uses[2] = {device >= 0, device < 0}; /* whether any rank uses a GPU, the CPU */
+
+    if (cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, uses, 2, MPI_INT, MPI_MAX, t->world),
+                      "MPI_Allreduce")) {
+        return -1;
+    }
+    if (uses[0] && uses[1]) {
+        return cmn_fail("some ranks use a GPU and some the CPU, this one %s: give -nogpu to all "
+                        "ranks or to none",
+                        device < 0 ? "the CPU" : "a GPU");
+    }
+    if (device >= 0 && !share && check_sharing(t, device)) {
+        return -1;
+    }
+    t->device = device;
+    return 0;
+}
+
+static int mpi_knows_cuda(void)
+{
+#if defined(GPU) && defined(MPIX_CUDA_AWARE_SUPPORT)
+    return MPIX_Query_cuda_support() == 1;
+#else
+    return 0;
+#endif
+}
+
+const char *cmn_device_refuses_mpi(const struct cmn_topology *t)
+{
+    return t->device < 0 || mpi_knows_cuda() ? NULL : "MPI is not CUDA-aware: use non_cuda_aware";
+}

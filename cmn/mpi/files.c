@@ -1,0 +1,261 @@
+#include "mpi/files.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+struct text {
+    char *bytes;
+    size_t n;
+    int error;
+};
+
+/* Leaves room for one more byte behind the text. */
+static struct text read_all(const char *name)
+{
+    struct text text = {NULL, 0, 0};
+    size_t room = 0;
+    FILE *file = fopen(name, "rb");
+
+    errno = file ? 0 : errno;
+    while (file && !ferror(file) && !feof(file)) {
+        if (text.n + 1 >= room) {
+            room = room ? 2 * room : 65536;
+            char *more = realloc(text.bytes, room);
+            if (!more) {
+                errno = ENOMEM;
+                break;
+            }
+            text.bytes = more;
+        }
+        text.n += fread(text.bytes + text.n, 1, room - text.n - 1, file);
+    }
+    if (!file || ferror(file) || errno == ENOMEM) {
+        text.error = errno ? errno : EIO;
+    }
+    if (file) {
+        fclose(file);
+    }
+    return text;
+}
+
+char *cmn_files_cfg_text(const char *name)
+{
+    struct text text = read_all(name);
+    size_t n = 0;
+    int comment = 0, start = 1;
+
+    if (text.error || !text.bytes) {
+        free(text.bytes);
+        cmn_fail("%s: %s", name, strerror(text.error ? text.error : ENOMEM));
+        return NULL;
+    }
+    for (size_t i = 0; i < text.n; i++) {
+        char c = text.bytes[i];
+        if (c == '\n') {
+            if (!start && !comment) {
+                text.bytes[n++] = c;
+            }
+            comment = 0;
+            start = 1;
+        } else if (c != ' ' && c != '\t' && c != '\r' && c) {
+            comment = start ? c == '#' || c == ';' : comment;
+            start = 0;
+            if (!comment) {
+                text.bytes[n++] = c;
+            }
+        }
+    }
+    text.bytes[n] = '\0';
+    return text.bytes;
+}
+
+/* A stream over anonymous memory: it goes away with fclose(). */
+static FILE *stream_over(const struct text *text)
+{
+    int fd = memfd_create("cmn", MFD_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w+b");
+
+    if (!file) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return NULL;
+    }
+    if (fwrite(text->bytes, 1, text->n, file) != text->n || fflush(file)) {
+        fclose(file);
+        return NULL;
+    }
+    rewind(file);
+    return file;
+}
+
+FILE *cmn_files_broadcast(const struct cmn_topology *t, const char *name)
+{
+    struct text text = {NULL, 0, 0};
+    unsigned long head[2];
+    FILE *file = NULL;
+
+    if (t->rank == 0) {
+        text = read_all(name);
+    }
+    head[0] = text.n;
+    head[1] = (unsigned long)text.error;
+    if (cmn_mpi_check(MPI_Bcast(head, 2, MPI_UNSIGNED_LONG, 0, t->world), "MPI_Bcast")) {
+        goto out;
+    }
+    if (head[1]) {
+        errno = (int)head[1];
+        cmn_fail("%s: %s", name, strerror(errno));
+        goto out;
+    }
+    if (t->rank != 0) {
+        text.n = head[0];
+        text.bytes = malloc(text.n + 1);
+    }
+    if (!text.bytes) {
+        errno = ENOMEM;
+        cmn_fail("%s: out of memory", name);
+        goto out;
+    }
+    if (cmn_mpi_bcast(text.bytes, text.n, MPI_CHAR, t->world)) {
+        goto out;
+    }
+    file = stream_over(&text);
+    if (!file) {
+        cmn_fail("%s: %s", name, strerror(errno));
+    }
+out:
+    free(text.bytes);
+    return file;
+}
+
+/* Notes the first line in which `here` differs from rank 0's text. */
+static int first_difference(const char *what, const char *theirs, const char *here)
+{
+    while (*theirs || *here) {
+        size_t n = strcspn(theirs, "\n");
+        size_t m = strcspn(here, "\n");
+        if (n != m || strncmp(theirs, here, n)) {
+            return cmn_fail("the %s differs from rank 0's: rank 0 has \"%.*s\", this rank has "
+                            "\"%.*s\": give every rank the same files and options",
+                            what, (int)n, theirs, (int)m, here);
+        }
+        theirs += n + (theirs[n] == '\n');
+        here += m + (here[m] == '\n');
+    }
+    return 0;
+}
+
+int cmn_files_compare(const char *what, const char *text, const struct cmn_topology *t)
+{
+    unsigned long bytes = strlen(text) + 1;
+    char *theirs = NULL;
+    int result = -1;
+
+    if (cmn_mpi_check(MPI_Bcast(&bytes, 1, MPI_UNSIGNED_LONG, 0, t->world), "MPI_Bcast")) {
+        return -1;
+    }
+    theirs = malloc(bytes);
+    if (!theirs) {
+        return cmn_fail("out of memory");
+    }
+    if (t->rank == 0) {
+        memcpy(theirs, text, bytes);
+    }
+    if (!cmn_mpi_bcast(theirs, bytes, MPI_CHAR, t->world)) {
+        result = first_difference(what, theirs, text);
+    }
+    free(theirs);
+    return result;
+}
+
+/* mkdir -p */
+static int make_folder(const char *folder)
+{
+    char path[4096];
+
+    if (snprintf(path, sizeof path, "%s", folder) >= (int)sizeof path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        if (mkdir(path, 0777) && errno != EEXIST) {
+            return -1;
+        }
+        *slash = '/';
+    }
+    return mkdir(path, 0777) && errno != EEXIST ? -1 : 0;
+}
+
+int cmn_files_writable(const char *folder, int *created)
+{
+    char probe[4200];
+    struct stat st;
+    int fd;
+
+    *created = 0;
+    if (stat(folder, &st)) {
+        if (errno != ENOENT || make_folder(folder)) {
+            return cmn_fail("backup folder %s: %s: make it, or name another one as `backup` in the "
+                            ".data file",
+                            folder, strerror(errno));
+        }
+        *created = 1;
+    }
+    /* access() says yes to root even on a read-only mount: only a real file tells. */
+    snprintf(probe, sizeof probe, "%s/.cmn-probe-XXXXXX", folder);
+    fd = mkstemp(probe);
+    if (fd < 0) {
+        return cmn_fail("backup folder %s cannot be written: %s", folder, strerror(errno));
+    }
+    close(fd);
+    unlink(probe);
+    return 0;
+}
+
+int cmn_files_replaceable(const char *what, const char *file, const char *begin)
+{
+    char found[16];
+    struct stat st;
+    size_t n;
+    FILE *in;
+
+    if (stat(file, &st)) {
+        return 0; /* who writes it sees whether it can be made */
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return cmn_fail("%s %s: something that is not a file has this name", what, file);
+    }
+    in = fopen(file, "r");
+    if (!in) {
+        return cmn_fail("%s %s: %s", what, file, strerror(errno));
+    }
+    n = fread(found, 1, strlen(begin), in);
+    fclose(in);
+    if (n && (n < strlen(begin) || memcmp(found, begin, n))) {
+        return cmn_fail(
+            "%s %s: what is there is no %s, and would be lost: move it away, or give another name",
+            what, file, what);
+    }
+    return 0;
+}
+
+size_t cmn_files_count_lines(FILE *file)
+{
+    char *line = NULL;
+    size_t bytes = 0, n = 0;
+
+    while (getline(&line, &bytes, file) >= 0) {
+        n += line[strspn(line, " \t\r\n")] != '\0';
+    }
+    free(line);
+    rewind(file);
+    return n;
+}

@@ -1,0 +1,259 @@
+#include "mpi/shared_window.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "mpi/shm_barrier.h"
+
+struct cmn_window {
+    const struct cmn_group *group;
+    char *base;
+    size_t size;   /* of all */
+    size_t begin;  /* of the parts, in bytes from base */
+    size_t stride; /* from part to part */
+    size_t common; /* begin of the common part */
+    int rank, ranks;
+    struct cmn_shm_barrier barrier; /* its signs lie at the begin, the token behind them */
+};
+
+enum { PAGE = 4096 };
+
+static size_t rounded(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* Where in the file a number stands that proves that it is this window's. */
+static off_t token_at(const struct cmn_window *w)
+{
+    return (off_t)cmn_shm_barrier_bytes(w->ranks);
+}
+
+void *cmn_window_part(const struct cmn_window *w, int rank)
+{
+    return w->base + w->begin + (size_t)rank * w->stride;
+}
+
+void *cmn_window_common(const struct cmn_window *w)
+{
+    return w->base + w->common;
+}
+
+int cmn_window_holds(const struct cmn_window *w, const void *at, size_t bytes)
+{
+    const char *begin = cmn_window_part(w, w->rank), *p = at;
+
+    return p >= begin && p + bytes <= begin + w->stride;
+}
+
+/* ---- opening ---- */
+
+/* Sizes are the group's largest, so that all ranks see one layout. */
+static int lay_out(struct cmn_window *w, size_t bytes, size_t common)
+{
+    unsigned long long want[2] = {bytes, common};
+
+    if (cmn_mpi_check(
+            MPI_Allreduce(MPI_IN_PLACE, want, 2, MPI_UNSIGNED_LONG_LONG, MPI_MAX, w->group->comm),
+            "MPI_Allreduce")) {
+        return -1;
+    }
+    w->begin = rounded((size_t)token_at(w) + sizeof(uint64_t), PAGE);
+    /* Parts at a multiple of a large power of two would meet in the same lines of the caches. */
+    w->stride = rounded((size_t)want[0], PAGE) + PAGE + 5 * 128;
+    w->common = rounded(w->begin + (size_t)w->ranks * w->stride, PAGE);
+    w->size = rounded(w->common + (size_t)want[1], PAGE);
+    return 0;
+}
+
+static int affordable(size_t bytes)
+{
+    struct rlimit most;
+    size_t left = cmn_memory_free();
+
+    if (bytes > left) {
+        return cmn_fail("a shared window of %zu MiB cannot be had: %zu MiB of memory are free",
+                        bytes >> 20, left >> 20);
+    }
+    if (!getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur != RLIM_INFINITY &&
+        bytes > most.rlim_cur) {
+        return cmn_fail("a shared window of %zu MiB cannot be had: the limit of a file's size "
+                        "(ulimit -f) is %zu KiB",
+                        bytes >> 20, (size_t)(most.rlim_cur >> 10));
+    }
+    return 0;
+}
+
+/* What rank 0 of the group tells the others: which file of which process to open, and what stands in it. */
+struct place {
+    long process, file; /* no file: -1 */
+    uint64_t token;
+};
+
+/* On rank 0 of the group. Returns what join() is to close; where->file stays -1, with a reason, on a failure. */
+static int create(const struct cmn_window *w, struct place *where)
+{
+    int file;
+
+    if (getrandom(&where->token, sizeof where->token, 0) != sizeof where->token) {
+        where->token = (uint64_t)getpid() * 2654435761U;
+    }
+    if (affordable(w->size)) {
+        return -1;
+    }
+    file = (int)syscall(SYS_memfd_create, "cmn", 1U /* MFD_CLOEXEC */);
+    if (file < 0 || ftruncate(file, (off_t)w->size) ||
+        pwrite(file, &where->token, sizeof where->token, token_at(w)) != sizeof where->token) {
+        cmn_fail("a shared window of %zu MiB cannot be had: %s", w->size >> 20, strerror(errno));
+        return file;
+    }
+    where->process = getpid();
+    where->file = file;
+    return file;
+}
+
+/* In another container a process id means another process, whose file must not be touched. */
+static int is_the_window(const struct cmn_window *w, int file, const struct place *where)
+{
+    uint64_t found = ~where->token;
+
+    return pread(file, &found, sizeof found, token_at(w)) == sizeof found && found == where->token;
+}
+
+/* Reserves this rank's share of the pages, so that they lie in the memory next to its cores. */
+static int reserve(const struct cmn_window *w, int file)
+{
+    size_t begin = w->rank == 0 ? 0 : w->begin + (size_t)w->rank * w->stride;
+    size_t end = w->rank == w->ranks - 1 ? w->size : w->begin + ((size_t)w->rank + 1) * w->stride;
+    int result;
+
+    do {
+        result = fallocate(file, 0, (off_t)begin, (off_t)(end - begin));
+    } while (result && errno == EINTR);
+    return result ? cmn_fail("a shared window of %zu MiB cannot be had: %s", w->size >> 20,
+                             strerror(errno))
+                  : 0;
+}
+
+static int map(struct cmn_window *w, const struct place *where)
+{
+    static const char apart[] =
+        " (ranks of one host in different containers cannot share memory: use cmn_intra=mpi)";
+    char name[64];
+    void *at;
+    int file, result = 0;
+
+    snprintf(name, sizeof name, "/proc/%ld/fd/%ld", where->process, where->file);
+    file = open(name, O_RDWR | O_CLOEXEC);
+    if (file < 0) {
+        return cmn_fail("a shared window cannot be had: %s: %s%s", name, strerror(errno), apart);
+    }
+    if (!is_the_window(w, file, where)) {
+        result = cmn_fail("a shared window cannot be had: %s is not rank 0's%s", name, apart);
+    } else if (reserve(w, file)) {
+        result = -1;
+    } else {
+        at = mmap(NULL, w->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+        w->base = at == MAP_FAILED ? NULL : at;
+        result = w->base ? 0
+                         : cmn_fail("a shared window of %zu MiB cannot be mapped: %s",
+                                    w->size >> 20, strerror(errno));
+    }
+    close(file);
+    return result;
+}
+
+/* All or none: a rank that fails alone would leave the others waiting. All get the reason of the first that
+ * failed, so that whoever speaks for the job says it. */
+static int all_well(const struct cmn_window *w, int result)
+{
+    struct {
+        int bad, rank;
+    } mine = {result != 0, w->rank}, worst;
+    char why[512] = "";
+
+    if (cmn_mpi_check(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, w->group->comm),
+                      "MPI_Allreduce")) {
+        return -1;
+    }
+    if (!worst.bad) {
+        return 0;
+    }
+    snprintf(why, sizeof why, "%s", cmn_reason());
+    if (cmn_mpi_check(MPI_Bcast(why, sizeof why, MPI_CHAR, worst.rank, w->group->comm),
+                      "MPI_Bcast")) {
+        return -1;
+    }
+    return cmn_fail("%s", why);
+}
+
+static int join(struct cmn_window *w)
+{
+    struct place where = {-1, -1, 0};
+    int file = w->rank == 0 ? create(w, &where) : -1, result;
+
+    result =
+        cmn_mpi_check(MPI_Bcast(&where, sizeof where, MPI_BYTE, 0, w->group->comm), "MPI_Bcast");
+    if (!result) {
+        /* Without a file only rank 0 has failed, and has the reason. */
+        result = where.file < 0 ? -(w->rank == 0) : map(w, &where);
+        result = all_well(w, result);
+    }
+    if (file >= 0) {
+        close(file); /* the mappings keep it */
+    }
+    return result;
+}
+
+int cmn_window_open(struct cmn_window **window, const struct cmn_group *group, size_t bytes,
+                    size_t common)
+{
+    struct cmn_window *w = calloc(1, sizeof *w);
+
+    *window = w;
+    if (!w) {
+        return cmn_fail("out of memory");
+    }
+    w->group = group;
+    MPI_Comm_rank(group->comm, &w->rank);
+    MPI_Comm_size(group->comm, &w->ranks);
+    if (lay_out(w, bytes, common) || join(w) || cmn_shm_barrier_open(&w->barrier, group, w->base)) {
+        cmn_window_close(w);
+        *window = NULL;
+        return -1;
+    }
+    return 0;
+}
+
+void cmn_window_close(struct cmn_window *w)
+{
+    if (!w) {
+        return;
+    }
+    cmn_shm_barrier_close(&w->barrier);
+    if (w->base) {
+        munmap(w->base, w->size);
+    }
+    free(w);
+}
+
+int cmn_window_barrier(struct cmn_window *w)
+{
+    return cmn_shm_barrier_wait(&w->barrier);
+}
+
+struct cmn_shm_barrier *cmn_window_barrier_of(struct cmn_window *w)
+{
+    return &w->barrier;
+}

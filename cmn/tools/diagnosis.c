@@ -1,0 +1,353 @@
+#include "tools/diagnosis.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void say(struct cmn_diagnoses *v, int fault, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void say(struct cmn_diagnoses *v, int fault, const char *format, ...)
+{
+    va_list args;
+
+    v->faults += fault;
+    if (v->n == CMN_VERDICTS) {
+        return;
+    }
+    v->item[v->n].fault = fault;
+    va_start(args, format);
+    vsnprintf(v->item[v->n].text, sizeof v->item[v->n].text, format, args);
+    va_end(args);
+    v->n++;
+}
+
+const char *cmn_cores_text(const cpu_set_t *cores, char *text, size_t bytes)
+{
+    size_t used = 0;
+
+    snprintf(text, bytes, "unknown");
+    for (int i = 0, end; i < CPU_SETSIZE && used < bytes; i = end + 1) {
+        end = i;
+        if (!CPU_ISSET(i, cores)) {
+            continue;
+        }
+        while (end + 1 < CPU_SETSIZE && CPU_ISSET(end + 1, cores)) {
+            end++;
+        }
+        used += (size_t)snprintf(text + used, bytes - used, end > i ? "%s%d-%d" : "%s%d",
+                                 used ? "," : "", i, end);
+    }
+    return text;
+}
+
+const char *cmn_address_text(uint32_t address, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%u.%u.%u.%u", address >> 24, address >> 16 & 255, address >> 8 & 255,
+             address & 255);
+    return text;
+}
+
+/* ---- who was started by what ---- */
+
+static void judge_launch(const struct cmn_findings *f, struct cmn_diagnoses *v)
+{
+    const struct cmn_host_info *r = f->rank;
+
+    if (f->ranks == 1 && r->launched > 1) {
+        say(v, 1,
+            "the launcher started %d processes, but each of them is alone: mpiexec is not of the "
+            "MPI that the program was linked with (%.*s); `ldd PROGRAM | grep libmpi` and `mpiexec "
+            "--version` must name the same one; under Slurm use `srun --mpi=pmix`",
+            r->launched, (int)strcspn(r->mpi, ","), r->mpi);
+    } else if (f->ranks == 1) {
+        say(v, 0, "one rank: there is nobody to exchange with; start it with `mpiexec -n N`");
+    }
+}
+
+/* Whether what is to be said of rank i's program was said of the first rank of its node. */
+static int runs_as_its_node(const struct cmn_findings *f, int i)
+{
+    const struct cmn_host_info *r = &f->rank[i];
+
+    for (int j = 0; j < i; j++) {
+        const struct cmn_host_info *first = &f->rank[j];
+        if (first->inter_rank == r->inter_rank) {
+            return first->program == r->program && !strcmp(first->mpi, r->mpi);
+        }
+    }
+    return 0;
+}
+
+static void judge_programs(const struct cmn_findings *f, struct cmn_diagnoses *v)
+{
+    const struct cmn_host_info *first = f->rank;
+
+    for (int i = 1; i < f->ranks; i++) {
+        const struct cmn_host_info *r = &f->rank[i];
+        if (runs_as_its_node(f, i)) {
+            continue;
+        }
+        if (strcmp(r->version, first->version)) {
+            say(v, 1,
+                "different programs: darknet-cmn %s on %s (rank %d), %s on %s (rank 0): install "
+                "the same "
+                "one on all machines",
+                r->version, r->host, r->rank, first->version, first->host);
+        } else if (r->program != first->program && r->program && first->program) {
+            say(v, 1,
+                "different programs: the file that rank %d on %s runs is not that of rank 0 on %s, "
+                "and may compute other bits: copy one to all machines",
+                r->rank, r->host, first->host);
+        }
+        if (strcmp(r->mpi, first->mpi)) {
+            say(v, 1,
+                "different MPI libraries: %.*s on %s (rank %d), %.*s on %s (rank 0): install the "
+                "same one "
+                "on all machines",
+                (int)strcspn(r->mpi, ","), r->mpi, r->host, r->rank, (int)strcspn(first->mpi, ","),
+                first->mpi, first->host);
+        }
+    }
+}
+
+/* ---- cores and memory of a node ---- */
+
+/* One word for each set of cores that is too small for the ranks bound to it, by its first rank. */
+static void judge_cores(const struct cmn_findings *f, int first, struct cmn_diagnoses *v)
+{
+    const struct cmn_host_info *a = &f->rank[first];
+    int sharers = 0, threads = 0, count = CPU_COUNT(&a->cores), second = 0;
+    char cores[64];
+
+    for (int i = 0; i < f->ranks; i++) {
+        const struct cmn_host_info *b = &f->rank[i];
+        if (b->inter_rank == a->inter_rank && CPU_EQUAL(&a->cores, &b->cores)) {
+            if (i < first) {
+                return;
+            }
+            sharers++;
+            threads += b->blas_threads;
+            second = sharers == 2 ? i : second;
+        }
+    }
+    if (!count) {
+        return;
+    }
+    cmn_cores_text(&a->cores, cores, sizeof cores);
+    if (sharers > count && count == 1 && a->online > 1) {
+        say(v, 1,
+            "ranks %d and %d on %s are bound to one core, number %s (%d ranks share it, the "
+            "machine has %d "
+            "cores): mpiexec --bind-to none",
+            a->rank, second, a->host, cores, sharers, a->online);
+    } else if (sharers > count) {
+        say(v, 0,
+            "%d ranks share %d core%s (%s) of %s: more than one rank a core is slower, and needs "
+            "mpiexec --oversubscribe --mca mpi_yield_when_idle 1",
+            sharers, count, count > 1 ? "s" : "", cores, a->host);
+    } else if (threads > count) {
+        say(v, 0,
+            "the BLAS threads of %d rank%s of %s, %d in all, share %d core%s: unset "
+            "OPENBLAS_NUM_THREADS and "
+            "OMP_NUM_THREADS",
+            sharers, sharers > 1 ? "s" : "", a->host, threads, count, count > 1 ? "s" : "");
+    }
+}
+
+static void judge_node(const struct cmn_findings *f, int i, struct cmn_diagnoses *v)
+{
+    const struct cmn_host_info *a = &f->rank[i];
+
+    if (a->window[0] && a->intra_rank == 0) {
+        say(v, 0, "ranks of %s cannot share memory, which communicator shm needs: %s", a->host,
+            a->window);
+    }
+    if (a->gpus == 0 && a->intra_rank == 0) {
+        say(v, 0,
+            "this program is built for GPUs and finds none on %s: a training there needs -nogpu",
+            a->host);
+    }
+    for (int j = 0; j < i && a->intra_rank == 0; j++) {
+        const struct cmn_host_info *b = &f->rank[j];
+        if (b->inter_rank < a->inter_rank && b->intra_rank == 0 && !strcmp(a->host, b->host) &&
+            a->stack == b->stack) {
+            say(v, 1,
+                "ranks %d and %d are both on %s, but MPI does not see that they can share memory: "
+                "in "
+                "containers give them one /dev/shm and one process namespace, and name the host "
+                "once for "
+                "mpiexec",
+                b->rank, a->rank, a->host);
+        }
+    }
+}
+
+/* ---- networks ---- */
+
+/* "eth0", "10.0.0.0/24" or "10.0.0" out of a list by commas. */
+static int matches(const char *entry, size_t n, const struct cmn_nic *nic)
+{
+    unsigned a = 0, b = 0, c = 0, d = 0, bits = 32;
+    uint32_t mask, address;
+    char word[64];
+
+    if (n == strlen(nic->name) && !strncmp(entry, nic->name, n)) {
+        return 1;
+    }
+    if (n >= sizeof word) {
+        return 0;
+    }
+    snprintf(word, sizeof word, "%.*s", (int)n, entry);
+    if (sscanf(word, "%u.%u.%u.%u/%u", &a, &b, &c, &d, &bits) < 4 || bits > 32) {
+        return 0;
+    }
+    address = a << 24 | b << 16 | c << 8 | d;
+    mask = bits ? ~UINT32_C(0) << (32 - bits) : 0;
+    return (nic->address & mask) == (address & mask);
+}
+
+static int listed(const char *list, const struct cmn_nic *nic)
+{
+    while (*list) {
+        size_t n = strcspn(list, ",");
+        if (n && matches(list, n, nic)) {
+            return 1;
+        }
+        list += n + (list[n] == ',');
+    }
+    return 0;
+}
+
+static int is_loopback(const struct cmn_nic *nic)
+{
+    return nic->address >> 24 == 127;
+}
+
+int cmn_nic_used(const struct cmn_host_info *f, const struct cmn_nic *nic)
+{
+    if (f->include[0]) {
+        return listed(f->include, nic);
+    }
+    return !is_loopback(nic) && !listed(f->exclude, nic);
+}
+
+static const struct cmn_nic *with_address(const struct cmn_host_info *f, uint32_t address)
+{
+    for (int i = 0; i < f->nics; i++) {
+        if (f->nic[i].address == address && cmn_nic_used(f, &f->nic[i])) {
+            return &f->nic[i];
+        }
+    }
+    return NULL;
+}
+
+/* Two machines with one address: docker0 and virbr0 have the same on every machine. */
+static void judge_addresses(const struct cmn_findings *f, int i, struct cmn_diagnoses *v)
+{
+    const struct cmn_host_info *a = &f->rank[i];
+    char address[16];
+
+    for (int k = 0; k < a->nics; k++) {
+        const struct cmn_nic *nic = &a->nic[k];
+        if (is_loopback(nic) || !cmn_nic_used(a, nic)) {
+            continue;
+        }
+        for (int j = 0; j < i; j++) {
+            const struct cmn_host_info *b = &f->rank[j];
+            if (b->intra_rank == 0 && b->stack != a->stack && with_address(b, nic->address)) {
+                say(v, 1,
+                    "%s has the same address %s on %s and on %s, and MPI may try to connect "
+                    "through it: "
+                    "mpiexec --mca btl_tcp_if_exclude lo,%s --mca oob_tcp_if_exclude lo,%s, or "
+                    "name the "
+                    "common network with btl_tcp_if_include",
+                    nic->name, cmn_address_text(nic->address, address, sizeof address), b->host,
+                    a->host, nic->name, nic->name);
+                break;
+            }
+        }
+    }
+}
+
+static void judge_networks(const struct cmn_findings *f, int i, struct cmn_diagnoses *v)
+{
+    const struct cmn_host_info *a = &f->rank[i];
+    int usable = 0;
+
+    if (a->intra_rank != 0 || a->inter_size == 1) {
+        return;
+    }
+    for (int k = 0; k < a->nics; k++) {
+        usable += cmn_nic_used(a, &a->nic[k]) && !is_loopback(&a->nic[k]);
+    }
+    if (!usable && a->include[0]) {
+        say(v, 1, "%s has no interface that btl_tcp_if_include=%s names", a->host, a->include);
+    } else if (!usable) {
+        say(v, 1, "%s has no network interface that MPI's TCP may use", a->host);
+    }
+    judge_addresses(f, i, v);
+}
+
+/* ---- what was tried ---- */
+
+/* The slowest pair within nodes and between nodes, when others are several times as fast. */
+static void judge_pairs(const struct cmn_findings *f, int between, struct cmn_diagnoses *v)
+{
+    const struct cmn_pair *slow = NULL, *fast = NULL;
+
+    for (int i = 0; i < f->pairs; i++) {
+        const struct cmn_pair *p = &f->pair[i];
+        if ((f->rank[p->a].inter_rank != f->rank[p->b].inter_rank) != between) {
+            continue;
+        }
+        slow = !slow || p->gigabytes < slow->gigabytes ? p : slow;
+        fast = !fast || p->gigabytes > fast->gigabytes ? p : fast;
+    }
+    if (slow && slow->gigabytes * 4 < fast->gigabytes) {
+        say(v, 0,
+            "ranks %d and %d (%s, %s) exchange %.2f GB/s, ranks %d and %d (%s, %s) %.2f: every "
+            "step waits "
+            "for the slowest pair%s",
+            slow->a, slow->b, f->rank[slow->a].host, f->rank[slow->b].host, slow->gigabytes,
+            fast->a, fast->b, f->rank[fast->a].host, f->rank[fast->b].host, fast->gigabytes,
+            between ? "; look at its cable, switch port and interface" : "");
+    }
+}
+
+static void judge_trials(const struct cmn_findings *f, struct cmn_diagnoses *v)
+{
+    if (f->ring_wrong) {
+        say(v, 1, "%d of %d ranks received wrong values from their neighbours", f->ring_wrong,
+            f->ranks);
+    }
+    if (f->sum_wrong) {
+        say(v, 1, "MPI_Allreduce gave wrong sums on %d of %d ranks", f->sum_wrong, f->ranks);
+    }
+    for (int i = 0; i < f->trials; i++) {
+        if (f->trial[i].result == CMN_FAILS) {
+            say(v, 1, "communicator %s: %s", f->trial[i].name, f->trial[i].why);
+        }
+    }
+    if (f->choice) {
+        say(v, 1, "%s", f->choice);
+    }
+}
+
+void cmn_diagnoses(const struct cmn_findings *f, struct cmn_diagnoses *v)
+{
+    v->n = v->faults = 0;
+    judge_launch(f, v);
+    judge_programs(f, v);
+    for (int i = 0; i < f->ranks; i++) {
+        judge_node(f, i, v);
+        judge_networks(f, i, v);
+    }
+    judge_trials(f, v);
+    for (int i = 0; i < f->ranks; i++) {
+        judge_cores(f, i, v);
+    }
+    judge_pairs(f, 0, v);
+    judge_pairs(f, 1, v);
+}

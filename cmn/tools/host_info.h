@@ -1,0 +1,60 @@
+/* What one rank knows about itself and its machine; plain data, so that ranks can send it. */
+#ifndef CMN_FACTS_H
+#define CMN_FACTS_H
+
+#include <sched.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "trainer/session.h"
+
+enum { CMN_NICS = 16, CMN_NAME = 64, CMN_LINE = 256 };
+
+/* A network interface that is up and has an IPv4 address. */
+struct cmn_nic {
+    char name[16];
+    uint32_t address; /* in the host's byte order */
+    int bits;         /* of the network */
+};
+
+struct cmn_host_info {
+    char host[CMN_NAME];
+    int rank, intra_rank, intra_size, inter_rank, inter_size;
+    uint64_t stack; /* equal where two ranks have the same kernel and the same network interfaces */
+
+    cpu_set_t cores; /* on which this rank may run */
+    int online;      /* cores of the machine */
+    int blas_threads;
+    int launched; /* processes that the launcher says it started; 1 without one */
+
+    char mpi[CMN_LINE];     /* the library's own description */
+    char version[CMN_NAME]; /* of darknet-cmn */
+    uint64_t program;       /* hash of the program's file; 0: it cannot be read */
+
+    int device; /* number of the GPU, or -1 */
+    int gpus;   /* that this rank may use; -1: not built for GPUs */
+    char cuda[CMN_LINE];
+    char nccl[CMN_NAME];
+
+    int nics;
+    struct cmn_nic nic[CMN_NICS];
+    char include[CMN_LINE], exclude[CMN_LINE]; /* Open MPI's btl_tcp_if_include, _exclude */
+
+    size_t memory_free;        /* bytes */
+    size_t shm_size, shm_free; /* of /dev/shm, in bytes */
+    char window[CMN_LINE];     /* why no shared window can be had; empty: it can */
+};
+
+/* Local, but for the shared window, which is collective over the node. 0, or -1 with a reason. */
+int cmn_host_info_gather(struct cmn_host_info *f, const struct cmn_session *s);
+
+/* Local (nics.c). The interfaces, and which of them Open MPI was told to use. */
+void cmn_host_info_nics(struct cmn_host_info *f);
+
+/* Local, thread-safe (nics.c). The names of the interfaces but for the loopback's, as "eth0, docker0". Returns text. */
+const char *cmn_nics_text(char *text, size_t bytes);
+
+/* Local (devices.c). The GPU and what MPI and NCCL can do with it. */
+void cmn_host_info_devices(struct cmn_host_info *f, const struct cmn_topology *t);
+
+#endif

@@ -1,0 +1,265 @@
+/* When checkpoints of a training are taken, and from what. */
+#define XXH_INLINE_ALL
+#include "trainer/checkpointing.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "darknet.h"
+
+#include "base/log.h"
+#include "report/report.h"
+#include "base/status.h"
+
+static int takes(const struct cmn_trainer *t)
+{
+    return t->checkpoint && t->checkpoint->looked && t->session->options.checkpoint > 0;
+}
+
+static long iteration_of(const struct cmn_trainer *t)
+{
+    return t->first_step + t->steps;
+}
+
+int cmn_trainer_checkpoint_due(const struct cmn_trainer *t)
+{
+    return takes(t) && iteration_of(t) % t->session->options.checkpoint == 0;
+}
+
+int cmn_trainer_checkpoints_continue(const struct cmn_trainer *t)
+{
+    return takes(t) && t->started && !cmn_trainer_ends(t);
+}
+
+static void say_not_written(const struct cmn_trainer *t, long iteration, const char *reason)
+{
+    cmn_report_clear(t->report);
+    cmn_warn("checkpoint of iteration %ld not written: %s; the training goes on, and tries again "
+             "at the next one",
+             iteration, reason);
+}
+
+/* ---- what goes into it ---- */
+
+static int check_finite(struct cmn_trainer *t, int *finite)
+{
+    struct cmn_checkpointing *c = t->checkpoint;
+    const char *what;
+    int bad;
+
+    cmn_trainer_not_finite(t, &what);
+    if (cmn_first_bad(&t->session->topology, what != NULL, &bad)) {
+        return -1;
+    }
+    *finite = bad < 0;
+    if (*finite) {
+        return 0;
+    }
+    if (t->session->options.nonfinite != CMN_NONFINITE_IGNORE) {
+        /* The others wait for this one's end. */
+        return what ? cmn_fail("after iteration %ld %s holds a value that is not finite: no "
+                               "checkpoint is taken of such a network",
+                               iteration_of(t), what)
+                    : 0;
+    }
+    if (!c->not_finite) {
+        cmn_report_clear(t->report);
+        cmn_warn("after iteration %ld weights are not finite: no checkpoints are taken of them",
+                 iteration_of(t));
+    }
+    c->not_finite = 1;
+    return 0;
+}
+
+/* What any Darknet reads as weights: rank 0 writes what all ranks together have. */
+static int add_weights(struct cmn_trainer *t, struct cmn_snapshot **to)
+{
+    const float *statistics;
+    FILE *out;
+    size_t n;
+
+    if (cmn_trainer_swap_in_averages(t)) {
+        return -1;
+    }
+    if (*to) {
+        out = cmn_snapshot_weights(*to);
+        if (out) {
+            write_weights(t->net, out, t->net->n);
+        }
+        if (cmn_trainer_statistics(t, &statistics, &n)) {
+            return -1;
+        }
+        if (!out ||
+            cmn_snapshot_add(*to, "averages", CMN_NO_RANK, statistics, n * sizeof *statistics)) {
+            say_not_written(t, t->checkpoint->ready_iteration, cmn_reason());
+            cmn_snapshot_free(*to);
+            *to = NULL;
+        }
+    }
+    return cmn_trainer_restore_own(t) || cmn_trainer_statistics(t, &statistics, &n) ? -1 : 0;
+}
+
+static int add_text(struct cmn_snapshot *to, const char *name, char *text)
+{
+    int result = text ? cmn_snapshot_add(to, name, CMN_NO_RANK, text, strlen(text)) : -1;
+
+    free(text);
+    return result;
+}
+
+static void fill_row(struct cmn_trainer *t, int row_made)
+{
+    const struct cmn_row_sums *sums = &t->sums;
+    double *row = t->checkpoint->row;
+    const double now[CMN_ROW_VALUES] = {
+        sums->loss,     sums->right, sums->images,        sums->compute,
+        sums->exchange, sums->load,  (double)sums->steps, cmn_clock() - sums->since};
+
+    for (int i = 0; i < CMN_ROW_VALUES; i++) {
+        row[i] = row_made ? 0 : now[i];
+    }
+}
+
+static int collect(struct cmn_trainer *t, int row_made)
+{
+    struct cmn_checkpointing *c = t->checkpoint;
+    const struct cmn_topology *top = &t->session->topology;
+    struct cmn_snapshot *to = NULL;
+    int finite, kept;
+
+    if (cmn_policy_pause(&t->schedule) || cmn_trainer_checkpoint_items(t, 1) ||
+        check_finite(t, &finite)) {
+        return -1;
+    }
+    if (!finite) {
+        return 0;
+    }
+    if (top->rank == 0) {
+        to = cmn_writer_snapshot(c->writer);
+        if (!to) {
+            say_not_written(t, t->checkpoint->ready_iteration, cmn_reason());
+        }
+    }
+    if (add_weights(t, &to)) {
+        return -1;
+    }
+    fill_row(t, row_made);
+    if (cmn_checkpoint_gather(c->part, c->parts, to, &kept, top)) {
+        return -1;
+    }
+    if (!to) {
+        return 0;
+    }
+    if (!kept || add_text(to, "identity", cmn_trainer_identity(t)) ||
+        add_text(to, "numbers", cmn_trainer_numbers(t, row_made)) ||
+        cmn_snapshot_add(to, "layout", CMN_NO_RANK, c->layout, strlen(c->layout)) ||
+        cmn_snapshot_add(to, "cfg", CMN_NO_RANK, t->cfg_text, strlen(t->cfg_text))) {
+        say_not_written(t, t->checkpoint->ready_iteration, cmn_reason());
+        cmn_snapshot_free(to);
+        return 0;
+    }
+    c->ready = to;
+    return 0;
+}
+
+int cmn_trainer_collect(struct cmn_trainer *t, int row_made)
+{
+    int result;
+
+    if (!takes(t)) {
+        return 0;
+    }
+    cmn_status_wait("the checkpoint");
+    t->checkpoint->ready_iteration = iteration_of(t);
+    result = collect(t, row_made);
+    cmn_status_wait(NULL);
+    return result ? cmn_fail_in("checkpoint") : 0;
+}
+
+/* ---- the training list ---- */
+
+static void hash_list(FILE *list, char text[CMN_LIST_HASH])
+{
+    static char block[1 << 16];
+    XXH64_hash_t hash = 0;
+    size_t n;
+
+    while ((n = fread(block, 1, sizeof block, list))) {
+        hash = XXH3_64bits_withSeed(block, n, hash);
+    }
+    rewind(list);
+    snprintf(text, CMN_LIST_HASH, "%016" PRIx64, (uint64_t)hash);
+}
+
+void cmn_trainer_list(struct cmn_trainer *t, FILE *list)
+{
+    if (t->checkpoint) {
+        hash_list(list, t->checkpoint->list_hash);
+    }
+}
+
+/* ---- to the disk ---- */
+
+static void tell_results(struct cmn_trainer *t)
+{
+    struct cmn_checkpointing *c = t->checkpoint;
+    char text[1024];
+    long written, failed = cmn_writer_result(c->writer, text, sizeof text, &written);
+
+    if (failed) {
+        say_not_written(t, failed, text);
+    }
+    if (written >= 0 && !c->announced) {
+        c->announced = 1;
+        cmn_report_clear(t->report);
+        cmn_warn("first checkpoint on the disk: %s/%s-%ld.checkpoint", t->session->backup, t->name,
+                 written);
+    }
+}
+
+int cmn_trainer_checkpoint(struct cmn_trainer *t)
+{
+    struct cmn_checkpointing *c = t->checkpoint;
+
+    if (!c || !c->writer) {
+        return 0;
+    }
+    if (c->ready) {
+        cmn_status_compute("waiting for the last checkpoint to be written");
+        cmn_writer_wait(c->writer);
+        tell_results(t); /* before the next one's take their place */
+        if (cmn_writer_start(c->writer, c->ready, c->ready_iteration)) {
+            say_not_written(t, t->checkpoint->ready_iteration, cmn_reason());
+        }
+        c->ready = NULL;
+    }
+    tell_results(t);
+    return 0;
+}
+
+void cmn_trainer_checkpoint_close(struct cmn_trainer *t)
+{
+    struct cmn_checkpointing *c = t->checkpoint;
+
+    if (!c) {
+        return;
+    }
+    if (c->writer) {
+        cmn_status_compute("waiting for the last checkpoint to be written");
+        cmn_writer_wait(c->writer);
+        tell_results(t);
+        cmn_writer_close(c->writer);
+    }
+    cmn_snapshot_free(c->ready);
+    cmn_checkpoint_free(c->file);
+    for (int k = 0; k < CMN_PACKS; k++) {
+        free(c->pack[k]);
+    }
+    free(c->identity);
+    free(c->layout);
+    free(c->part);
+    free(c);
+    t->checkpoint = NULL;
+}

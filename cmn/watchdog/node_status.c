@@ -1,0 +1,151 @@
+#include "watchdog/node_status.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "mpi/shared_window.h"
+
+/* Milliseconds without a sign of life: then the next rank speaks; then the kernel is asked what became of the process. */
+enum { NEXT_SPEAKS = 700, ASK = 1000 };
+
+struct cmn_node_status {
+    struct cmn_window *window; /* its part in common holds the verdict */
+    struct cmn_group group;
+    unsigned long *beats; /* as of the last look */
+    long *silent;
+};
+
+static struct cmn_status *record(const struct cmn_node_status *s, int intra_rank)
+{
+    return cmn_window_part(s->window, intra_rank);
+}
+
+static atomic_int *verdict(const struct cmn_node_status *s)
+{
+    return cmn_window_common(s->window);
+}
+
+int cmn_node_status_open(struct cmn_node_status **shared, const struct cmn_topology *t,
+                         const struct cmn_options *o)
+{
+    size_t ranks = (size_t)t->intra_size;
+    struct cmn_node_status *s = calloc(1, sizeof *s);
+    struct cmn_status *mine;
+
+    *shared = NULL;
+    /* Without memory for a few words a rank alone cannot stay behind: the window is opened by all, or by none. */
+    if (s) {
+        s->group = (struct cmn_group){t->intra, "intra", t, o, 0};
+        s->beats = calloc(ranks, sizeof *s->beats);
+        s->silent = calloc(ranks, sizeof *s->silent);
+    }
+    if (!s || !s->beats || !s->silent) {
+        return cmn_fail("out of memory");
+    }
+    if (cmn_window_open(&s->window, &s->group, sizeof(struct cmn_status), sizeof(atomic_int))) {
+        free(s->beats);
+        free(s->silent);
+        free(s);
+        return -1;
+    }
+    mine = record(s, t->intra_rank);
+    atomic_store(&mine->rank, t->rank);
+    cmn_status_move(mine);
+    *shared = s;
+    /* Nobody looks at notes that are not there yet. */
+    return cmn_window_barrier(s->window);
+}
+
+void cmn_node_status_look(struct cmn_node_status *s, long ms)
+{
+    for (int i = 0; i < s->group.topology->intra_size; i++) {
+        unsigned long beats = atomic_load(&record(s, i)->beats);
+        s->silent[i] = beats == s->beats[i] ? s->silent[i] + ms : 0;
+        s->beats[i] = beats;
+    }
+}
+
+int cmn_node_status_leads(const struct cmn_node_status *s)
+{
+    for (int i = 0; i < s->group.topology->intra_rank; i++) {
+        if (s->silent[i] < NEXT_SPEAKS) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* What the kernel says of the process. Linux, proc(5). */
+static enum cmn_rank_state ask(int pid)
+{
+    char name[64], line[512] = "", *end;
+    enum cmn_rank_state state = CMN_RANK_ALIVE;
+    FILE *file;
+
+    snprintf(name, sizeof name, "/proc/%d/stat", pid);
+    file = fopen(name, "re");
+    if (!file) {
+        return errno == ENOENT ? CMN_RANK_DEAD : CMN_RANK_ALIVE;
+    }
+    if (fgets(line, sizeof line, file) && (end = strrchr(line, ')')) && end[1] == ' ') {
+        state = end[2] == 'T'                    ? CMN_RANK_STOPPED
+                : end[2] == 't'                  ? CMN_RANK_TRACED
+                : end[2] == 'D'                  ? CMN_RANK_BLOCKED
+                : end[2] == 'Z' || end[2] == 'X' ? CMN_RANK_DEAD
+                                                 : CMN_RANK_ALIVE;
+    }
+    fclose(file);
+    return state;
+}
+
+void cmn_rank_status_read(const struct cmn_status *r, const struct cmn_topology *t,
+                          struct cmn_rank_status *v)
+{
+    memset(v, 0, sizeof *v);
+    v->rank = atomic_load(&r->rank);
+    memcpy(v->host, t->host, sizeof v->host);
+    v->waiting = atomic_load(&r->waiting);
+    v->ended = atomic_load(&r->ended);
+    v->still = atomic_load(&r->still);
+    v->iteration = atomic_load(&r->iteration);
+    v->exchanges = atomic_load(&r->exchanges);
+    v->layer = atomic_load(&r->layer);
+    v->bucket = atomic_load(&r->bucket);
+    cmn_status_phase(r, v->phase);
+    cmn_status_fetch(r->detail, v->detail, sizeof v->detail);
+}
+
+void cmn_node_status_read(const struct cmn_node_status *s, int intra_rank,
+                          struct cmn_rank_status *v)
+{
+    const struct cmn_status *r = record(s, intra_rank);
+
+    cmn_rank_status_read(r, s->group.topology, v);
+    v->silent = s->silent[intra_rank];
+    if (!v->ended && (v->silent >= ASK || v->still >= ASK)) {
+        v->state = ask(atomic_load(&r->pid));
+    }
+}
+
+int cmn_node_status_diagnosed(const struct cmn_node_status *s)
+{
+    return atomic_load(verdict(s));
+}
+
+void cmn_node_status_tell(struct cmn_node_status *s)
+{
+    atomic_store(verdict(s), 1);
+}
+
+int cmn_node_status_ended(const struct cmn_node_status *s)
+{
+    for (int i = 0; i < s->group.topology->intra_size; i++) {
+        if (!atomic_load(&record(s, i)->ended)) {
+            return 0;
+        }
+    }
+    return 1;
+}

@@ -1,0 +1,196 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031,SC2154  # mpiexec: helpers.bash; tests are functions that shellcheck takes for subshells
+# cmn_sync_bn=1: N ranks train as one with the whole batch, also where layers normalise over the batch.
+# On several nodes: tests/hosts/training.bats.
+
+load helpers
+
+# Darknet sums up a batch's values as floats, and one rank adds up more of them than each of several: over 20 iterations
+# these nets came to 5e-8 to 2e-6, and to 6e-8 to 1e-7 when Darknet was made to sum in double precision. Each rank's own
+# statistics come to 0.005 and more.
+LIMIT=1e-5
+PLAIN=2e-3
+
+setup() {
+    enter_folder
+    small_data 500 50
+}
+
+teardown() {
+    for file in pid-*; do
+        [[ ! -f $file ]] || kill -KILL "$(cat "$file")" 2>/dev/null || true
+    done
+}
+
+norm_cfg() {
+    net_section "$@"
+    printf '%s\n' '[convolutional]' 'filters=6' 'size=5' 'stride=2' 'pad=1' 'batch_normalize=1' 'activation=tanh' \
+        '[convolutional]' 'filters=8' 'size=3' 'stride=2' 'pad=1' 'batch_normalize=1' 'activation=tanh' \
+        '[connected]' 'output=20' 'batch_normalize=1' 'activation=tanh' \
+        '[connected]' 'output=10' 'activation=linear' '[softmax]'
+}
+
+keep() {
+    mv "out/$1.weights" "$2.weights"
+}
+
+# same_as_one CFG RANKS...: the cfg's batch divided over that many ranks, with and without common statistics.
+same_as_one() {
+    local cfg=$1 n
+    shift
+    train_on 1 "$cfg.cfg" -cmn_batch global
+    keep "$cfg" one
+    for n in "$@"; do
+        train_on "$n" "$cfg.cfg" -cmn_batch global -cmn_sync_bn 1 -cmn_verify 1
+        keep "$cfg" sync
+        assert_close one.weights sync.weights $LIMIT
+        train_on "$n" "$cfg.cfg" -cmn_batch global
+        run ! assert_close one.weights "out/$cfg.weights" $PLAIN
+        echo "$cfg on $n ranks: statistics of all $(difference one.weights sync.weights)," \
+            "of each rank $(difference one.weights "out/$cfg.weights")"
+    done
+}
+
+@test "2, 3, 5 ranks train as one, and with statistics of their own they do not" {
+    norm_cfg >norm.cfg
+    same_as_one norm 2 3 5
+}
+
+@test "shares that do not divide, with subdivisions: 25 images a pass on 2, 3, 4 ranks" {
+    norm_cfg batch=50 subdivisions=2 >norm.cfg
+    same_as_one norm 2 3 4
+}
+
+@test "a share of a single image: 5 images on 3 and 5 ranks" {
+    norm_cfg batch=5 learning_rate=0.005 >norm.cfg
+    train_on 1 norm.cfg -cmn_batch global
+    keep norm one
+    for n in 3 5; do
+        train_on $n norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_verify 1
+        assert_close one.weights out/norm.weights $LIMIT
+    done
+}
+
+@test "a layer of its own: 3 ranks train as one" {
+    net_section >alone.cfg
+    printf '%s\n' '[convolutional]' 'filters=6' 'size=5' 'stride=4' 'pad=1' 'activation=linear' '[batchnorm]' \
+        '[connected]' 'output=10' 'activation=tanh' '[connected]' 'output=10' 'activation=linear' '[softmax]' >>alone.cfg
+    same_as_one alone 3
+}
+
+@test "recurrent layers: each step of a sequence has the statistics of all ranks" {
+    # Letters that repeat no pattern: where all sequences are the same the variance is 0, and rounding is all there is.
+    awk 'BEGIN { for (i = 0; i < 600; i++) { x = (x * 75 + 74) % 65537; printf "%c", 97 + int(x / 8192) % 8 } }' >text.txt
+    printf '%s\n' 'train=text.txt' 'backup=out' >text.data
+    net_section batch=12 inputs=128 time_steps=5 learning_rate=0.1 >rnn.cfg
+    printf '%s\n' '[rnn]' 'batch_normalize=1' 'output=16' 'activation=tanh' '[connected]' 'output=128' 'activation=linear' \
+        '[softmax]' >>rnn.cfg
+    for run in '1 0' '3 1' '3 0'; do
+        read -r n sync <<<"$run"
+        darknet_on "$n" rnn train rnn.cfg -data text.data -cmn -cmn_seed 7 -cmn_batch global -cmn_sync_bn "$sync" >train.log 2>&1 ||
+            { cat train.log; return 1; }
+        mv out/rnn_final.weights "$n-$sync.weights"
+    done
+    assert_close 1-0.weights 3-1.weights $LIMIT
+    run ! assert_close 1-0.weights 3-0.weights $PLAIN
+}
+
+@test "messages instead of shared memory, each way to exchange gradients: the same" {
+    norm_cfg >norm.cfg
+    train_on 1 norm.cfg -cmn_batch global
+    keep norm one
+    for keys in '-cmn_intra mpi' '-cmn_communicator naive' '-cmn_communicator flat' '-cmn_communicator hierarchical'; do
+        # shellcheck disable=SC2086  # a key and its value
+        train_on 3 norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_verify 1 $keys
+        assert_close one.weights out/norm.weights $LIMIT
+    done
+    # Stale gradients, on one rank as on several.
+    train_on 1 norm.cfg -cmn_batch global -cmn_double_buffering 1
+    keep norm one
+    train_on 2 norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_double_buffering 1
+    assert_close one.weights out/norm.weights $LIMIT
+}
+
+@test "the same bytes again, with shards of the list, too" {
+    norm_cfg >norm.cfg
+    for scatter in global shard; do
+        train_on 3 norm.cfg -cmn_sync_bn 1 -cmn_scatter $scatter
+        keep norm first
+        train_on 3 norm.cfg -cmn_sync_bn 1 -cmn_scatter $scatter
+        cmp first.weights out/norm.weights
+    done
+}
+
+@test "one rank: no bit changes" {
+    norm_cfg >norm.cfg
+    train_on 1 norm.cfg
+    keep norm plain
+    train_on 1 norm.cfg -cmn_sync_bn 1
+    cmp plain.weights out/norm.weights
+}
+
+@test "where there is nothing to exchange: no batch normalisation, dummy, a validation" {
+    mlp_cfg max_batches=3 >mlp.cfg
+    train_on 2 mlp.cfg -cmn_sync_bn 1
+    grep -q '^cmn: cmn_sync_bn=1 changes nothing: the network has no batch normalisation' train.log
+    norm_cfg max_batches=3 cmn_sync_bn=1 >norm.cfg
+    train_on 2 norm.cfg -cmn_communicator dummy
+    keep norm dummy
+    train_on 2 norm.cfg -cmn_communicator dummy -cmn_sync_bn 0
+    cmp dummy.weights out/norm.weights
+    darknet_on 2 classifier valid small.data norm.cfg dummy.weights -cmn >valid.out 2>valid.err
+    "$DARKNET" classifier valid small.data norm.cfg dummy.weights >plain.out 2>plain.err
+    [[ $(grep -o 'top 1: [0-9.]*' valid.out | tail -n 1) == "$(grep -o 'top 1: [0-9.]*' plain.out | tail -n 1)" ]]
+}
+
+@test "local steps leave no common statistics: refused" {
+    norm_cfg >norm.cfg
+    fails_clearly_on 2 'cmn_sync_bn=1 and cmn_local_steps=4 do not go together: .*leave one' \
+        classifier train small.data norm.cfg -cmn -cmn_sync_bn 1 -cmn_local_steps 4
+}
+
+# Whether it stands in a layer or in the exchange of gradients, where the killed rank stood still, is chance: most of a step
+# it stands in the layers.
+@test "SIGKILL of a rank while the others wait for its statistics: the job ends, and the rank is named" {
+    norm_cfg max_batches=1000000 >norm.cfg
+    for attempt in 1 2 3 4 5 6; do
+        rm -f pid-*
+        # shellcheck disable=SC2016  # the rank's own shell expands it
+        timeout --kill-after=5 $((60 * SLOW)) "${mpiexec[@]}" -n 3 sh -c 'echo $$ >"pid-$OMPI_COMM_WORLD_RANK"; exec "$@"' sh "$DARKNET" \
+            classifier train small.data norm.cfg -cmn -cmn_validate 0 -cmn_sync_bn 1 >train.log 2>&1 &
+        job=$!
+        for ((i = 0; i < 300 * SLOW; i++)); do
+            ! grep -q '^5, ' train.log || break
+            sleep 0.1
+        done
+        kill -STOP "$(cat pid-1)"
+        sleep 0.3
+        kill -KILL "$(cat pid-1)"
+        run -0 timeout $((10 * SLOW)) tail --pid=$job -f /dev/null
+        run wait $job
+        tail -n 5 train.log
+        ((status != 0 && status != 124))
+        grep -qE "rank 1\b.*(@| node )$(hostname)" train.log
+        ! grep -qE "^cmn\[rank [02]@.*cmn_sync_bn: shm: rank 1@$(hostname) died during an exchange" train.log || return 0
+        echo "attempt $attempt: in another exchange"
+    done
+    false
+}
+
+@test "on GPUs, over the stand-in for CUDA: 2 and 3 ranks train as one" {
+    DARKNET=$BUILD/fake/bin/darknet
+    export FAKE_GPUS=3
+    norm_cfg batch=50 subdivisions=2 >norm.cfg
+    train_on 1 norm.cfg -cmn_batch global
+    grep -q 'on GPUs' train.log
+    keep norm one
+    for n in 2 3; do
+        train_on $n norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_verify 1
+        keep norm sync
+        assert_close one.weights sync.weights $LIMIT
+        train_on $n norm.cfg -cmn_batch global
+        run ! assert_close one.weights out/norm.weights $PLAIN
+    done
+    train_on 2 norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_overlap on -cmn_bucket_mb 0.1
+    assert_close one.weights out/norm.weights $LIMIT
+}

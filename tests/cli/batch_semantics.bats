@@ -1,0 +1,214 @@
+#!/usr/bin/env bats
+# What the numbers of a cfg mean on several ranks: each line of the table in docs/batch-size.md has its test here, by that name.
+
+load helpers
+
+setup() {
+    enter_folder
+    small_data 120 40
+}
+
+# shellcheck disable=SC2034  # read by mlp_cfg
+ACTIVATION=tanh # no flips of a maximum: numbers.bats
+LIMIT=1e-6
+
+# rows N CFG ARGUMENTS...: trains on N ranks; afterwards `rows` has iteration, epoch and learning rate of each step.
+rows() {
+    local n=$1 cfg=$2
+    shift 2
+    rm -f log.json
+    train_on "$n" "$cfg" -cmn_report_every 1 -cmn_json log.json "$@"
+    jq -r '.[] | select(.iteration) | [.iteration, .epoch, .lr] | @tsv' log.json >rows
+    echo "$n ranks, $cfg $*: $(wc -l <rows) rows"
+}
+
+# last COLUMN: of the last row.
+last() {
+    tail -n 1 rows | cut -f "$1"
+}
+
+# rates_are EXPRESSION: the learning rate at iteration i, in awk's words, for each row.
+rates_are() {
+    awk -F '\t' "
+        function abs(x) { return x < 0 ? -x : x }
+        { i = \$1; want = $1
+          if (abs(\$3 - want) > 1e-5 * want + 1e-9) { print \"iteration \" i \": \" \$3 \", not \" want; bad = 1 } }
+        END { exit bad || NR == 0 }" rows
+}
+
+@test "batch: of one rank with per_rank, of all with global; seen, iteration and epoch follow" {
+    mlp_cfg batch=20 max_batches=6 >mlp.cfg
+    rows 3 mlp.cfg
+    [[ $(seen out/mlp.weights) -eq 360 && $(last 1) -eq 6 && $(last 2) == 3 ]]
+    grep -q 'batch 20 per rank, global batch 60' train.log
+    rows 3 mlp.cfg -cmn_batch global
+    [[ $(seen out/mlp.weights) -eq 120 && $(last 1) -eq 6 && $(last 2) == 1 ]]
+    grep -q 'batch 6 per rank (rank 0; shares differ by one), global batch 20' train.log
+}
+
+@test "subdivisions: the passes of a step, and no image more" {
+    mlp_cfg batch=20 subdivisions=4 max_batches=4 >passes.cfg
+    mlp_cfg batch=20 max_batches=4 >whole.cfg
+    for keys in '-cmn_batch per_rank' '-cmn_batch global'; do
+        # shellcheck disable=SC2086
+        for cfg in passes whole; do
+            rows 2 $cfg.cfg $keys
+        done
+        [[ $(seen out/passes.weights) -eq $(seen out/whole.weights) ]]
+        [[ $(seen out/whole.weights) -eq $([[ $keys == *global ]] && echo 80 || echo 160) ]]
+    done
+    # 5 images a pass do not reach for 6 ranks.
+    fails_clearly_on 6 'cmn_batch=global: 5 images a pass .*raise batch' \
+        classifier train small.data passes.cfg -cmn -cmn_batch global
+}
+
+@test "learning_rate: the cfg's on any number of ranks; with cmn_scale_lr=linear times that number" {
+    mlp_cfg batch=20 learning_rate=.01 max_batches=2 >mlp.cfg
+    rows 3 mlp.cfg
+    rates_are .01
+    run ! grep -q 'learning rate' train.log
+    rows 3 mlp.cfg -cmn_scale_lr linear
+    rates_are .03
+    [[ $(grep -c "learning rate 0.03, 3 times the cfg's from the first iteration on.*burn_in (5 epochs are 10 iterations)" train.log) -eq 1 ]]
+    rows 3 mlp.cfg -cmn_batch global -cmn_scale_lr linear
+    rates_are .01
+    grep -q 'cmn_scale_lr=linear changes nothing with cmn_batch=global' train.log
+    rows 1 mlp.cfg -cmn_scale_lr linear
+    rates_are .01
+}
+
+@test "cmn_scale_lr=linear: N ranks with batch B are one with N*B and N times the rate" {
+    mlp_cfg batch=40 learning_rate=.04 policy=steps steps=7 scales=.1 burn_in=4 power=1 max_batches=9 >one.cfg
+    train_on 1 one.cfg
+    mlp_cfg batch=20 learning_rate=.02 policy=steps steps=7 scales=.1 burn_in=4 power=1 max_batches=9 >two.cfg
+    train_on 2 two.cfg -cmn_scale_lr linear
+    grep -q "learning rate 0.04, 2 times the cfg's, reached after burn_in=4 iterations" train.log
+    assert_close out/one.weights out/two.weights $LIMIT
+    train_on 2 two.cfg
+    run ! assert_close out/one.weights out/two.weights 1e-3
+}
+
+@test "burn_in, policy, steps: in iterations, whatever N; linear scales them as a whole" {
+    while IFS='|' read -r keys after; do
+        # shellcheck disable=SC2086
+        mlp_cfg batch=20 max_batches=6 learning_rate=.01 burn_in=3 power=2 policy=$keys >mlp.cfg
+        for way in 'per_rank none 1' 'global none 1' 'per_rank linear 2'; do
+            read -r batch scale factor <<<"$way"
+            # The others follow the same line of Darknet's: one of them has to do.
+            [[ $way == *linear* || $keys == steps* ]] || continue
+            rows 2 mlp.cfg -cmn_batch "$batch" -cmn_scale_lr "$scale"
+            rates_are "$factor * .01 * (i < 3 ? (i / 3) ^ 2 : $after)"
+        done
+    done <<'END'
+constant|1
+steps steps=4,6 scales=.5,.1|(i < 4 ? 1 : i < 6 ? .5 : .05)
+step step=4 scale=.1|(i < 4 ? 1 : .1)
+exp gamma=.9|.9 ^ i
+poly|(1 - i / 6) ^ 2
+sig gamma=.5 step=4|1 / (1 + exp(.5 * (i - 4)))
+END
+}
+
+@test "burn_in that never ends is said" {
+    mlp_cfg batch=20 max_batches=3 burn_in=3 >mlp.cfg
+    train_on 2 mlp.cfg -cmn_scale_lr linear
+    grep -q 'never reached, for burn_in=3 does not end before iteration 3, the last one: lower it' train.log
+}
+
+@test "policy=random: all ranks draw the same rate, that of one rank" {
+    mlp_cfg batch=24 max_batches=5 learning_rate=.02 policy=random power=1 >mlp.cfg
+    rows 1 mlp.cfg -cmn_batch global
+    mv rows one
+    mv out/mlp.weights one.weights
+    rows 3 mlp.cfg -cmn_batch global -cmn_verify 1
+    diff one rows
+    assert_close one.weights out/mlp.weights $LIMIT
+    [[ $(cut -f 3 rows | sort -u | wc -l) -eq 5 ]]
+}
+
+@test "max_batches counts iterations; cmn_epochs counts images and sets it, also for poly" {
+    mlp_cfg batch=20 max_batches=8 >mlp.cfg
+    rows 3 mlp.cfg
+    [[ $(last 1) -eq 8 && $(last 2) == 4 ]]
+    mlp_cfg batch=20 max_batches=1000 learning_rate=.01 policy=poly power=1 cmn_epochs=2 >mlp.cfg
+    rows 3 mlp.cfg
+    [[ $(last 1) -eq 4 && $(last 2) == 2 ]]
+    rates_are '.01 * (1 - i / 4)'
+    rows 3 mlp.cfg -cmn_batch global
+    [[ $(last 1) -eq 12 && $(last 2) == 2 ]]
+    rates_are '.01 * (1 - i / 12)'
+}
+
+@test "random=1: all ranks resize to the same size, that of one rank" {
+    net_section batch=2 random=1 width=32 height=32 max_batches=41 >net.cfg # resized before iterations 1 and 41
+    printf '%s\n' '[convolutional]' 'filters=4' 'size=3' 'stride=4' 'activation=linear' \
+        '[convolutional]' 'filters=10' 'size=1' 'stride=1' 'activation=linear' '[avgpool]' '[softmax]' >>net.cfg
+    mkdir logs
+    for n in 1 2; do
+        train_on $n net.cfg -cmn_log logs -cmn_report lines
+        grep -A 1 '^Resizing' train.log >size.0
+        [[ $(grep -c '^[1-9]' size.0) -eq 2 ]]
+        [[ $n -eq 1 ]] || diff size.0 <(grep -A 1 '^Resizing' logs/rank-1.log)
+        [[ $n -eq 1 ]] || diff size.0 size.one
+        mv size.0 size.one
+    done
+}
+
+@test "going on with another number of ranks: at the same image, and at the iteration that it is there" {
+    mlp_cfg batch=20 learning_rate=.01 policy=steps steps=8 scales=.1 max_batches=6 >mlp.cfg
+    train_on 2 mlp.cfg
+    mv out/mlp.weights two.weights
+    [[ $(seen two.weights) -eq 240 ]]
+    sed -i 's/max_batches=6/max_batches=9/' mlp.cfg
+    rows 3 mlp.cfg two.weights # 240 images are 4 steps of 60
+    [[ $(head -n 1 rows | cut -f 1) -eq 5 && $(last 1) -eq 9 && $(seen out/mlp.weights) -eq 540 ]]
+    rates_are 'i < 8 ? .01 : .001'
+    sed -i 's/max_batches=9/max_batches=14/' mlp.cfg
+    for n in 1 3; do # 12 steps of 20, on any number of ranks
+        rows $n mlp.cfg two.weights -cmn_batch global
+        [[ $(head -n 1 rows | cut -f 1) -eq 13 && $(last 1) -eq 14 && $(seen out/mlp.weights) -eq 280 ]]
+        rates_are .001
+    done
+}
+
+@test "cmn_lars: N ranks train as one, and otherwise than without it" {
+    mlp_cfg batch=30 learning_rate=.3 cmn_lars=.1 max_batches=10 >mlp.cfg
+    train_on 1 mlp.cfg -cmn_batch global
+    grep -q ', LARS 0.1' train.log
+    mv out/mlp.weights one.weights
+    for keys in '' '-cmn_communicator flat'; do
+        # shellcheck disable=SC2086
+        train_on 3 mlp.cfg -cmn_batch global -cmn_verify 1 $keys
+        assert_close one.weights out/mlp.weights $LIMIT
+    done
+    train_on 3 mlp.cfg -cmn_batch global -cmn_lars 0
+    run ! assert_close one.weights out/mlp.weights 1e-2
+}
+
+@test "cmn_lars refuses what it cannot do; a cfg with it validates" {
+    mlp_cfg cmn_lars=.1 max_batches=2 >mlp.cfg
+    train_on 2 mlp.cfg
+    sed 's/^cmn_lars=/cmn_local_steps=4\n&/' mlp.cfg >both.cfg
+    darknet_on 2 classifier valid small.data both.cfg out/mlp.weights -cmn >valid.log 2>&1
+    fails_clearly_on 2 'cmn_lars=0.1: with cmn_local_steps .*use one of them' classifier train small.data both.cfg -cmn
+    fails_clearly_on 2 'cmn_lars=0.1: with cmn_local_steps .*use one of them' \
+        classifier train small.data mlp.cfg -cmn -cmn_local_steps 4
+    fails_clearly_on 2 'cmn_lars=2: the value must be a number, 0 to 1' \
+        classifier train small.data mlp.cfg -cmn -cmn_lars 2
+    mlp_cfg cmn_lars=.1 adam=1 B1=.9 B2=.999 eps=.0000001 >adam.cfg
+    fails_clearly_on 2 'cmn_lars=0.1: adam=1 .*leave one' classifier train small.data adam.cfg -cmn
+    export FAKE_GPUS=2
+    # shellcheck disable=SC2034  # read by fails_clearly_on
+    DARKNET=$BUILD/fake/bin/darknet
+    fails_clearly_on 2 "cmn_lars=0.1: on GPUs the update is Darknet's own" classifier train small.data mlp.cfg -cmn
+}
+
+@test "docs/batch-size.md names a test for each line of its table, and the tests exist" {
+    sed -n '/^| in the cfg /,/^$/p' "$REPO/docs/batch-size.md" | sed '1,2d; /^$/d' >lines
+    [[ $(wc -l <lines) -ge 13 ]]
+    while IFS= read -r line; do
+        name=${line% |}
+        name=${name##*| }
+        grep -qE "^@test \"([^\"]*, )?$name\b" "$BATS_TEST_FILENAME" || { echo "no test for: $line"; false; }
+    done <lines
+}

@@ -1,0 +1,353 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2154  # from helpers
+# A training goes on from its checkpoint as if it had never ended; with other ranks as near as sums allow. What a checkpoint does not
+# belong to is refused.
+
+load helpers
+load drivers
+
+setup() {
+    enter_folder
+    small_data 240 20
+}
+
+# bn_cfg KEY=VALUE...: batch normalisation and dropout, which are each rank's own.
+bn_cfg() {
+    net_section batch=24 max_batches=9 "$@"
+    printf '%s\n' '[convolutional]' batch_normalize=1 filters=4 size=5 stride=2 pad=1 activation=relu '[dropout]' probability=.3 \
+        '[connected]' batch_normalize=1 output=10 activation=linear '[softmax]'
+}
+
+# run_on N ARGUMENTS...: into train.log.
+run_on() {
+    darknet_on "$1" "${@:2}" -cmn >train.log 2>&1 || { tail -n 40 train.log; return 1; }
+}
+
+# rows: what the log of this training says, but for times.
+rows() {
+    grep -oE '"epoch":[^,]*,"iteration":[0-9]+,"main/loss":[^,]*,("main/accuracy":[^,]*,)?("validation[^,]*,)*' "out/$1.json"
+}
+
+# goes_on N AT CFG ARGUMENTS...: a training that takes checkpoints; then one from that of iteration AT. Same weights, same rows.
+goes_on() {
+    local n=$1 at=$2 cfg=$3 end
+    shift 3
+    echo "goes_on $n: $*"
+    rm -rf out
+    run_on "$n" "$@" -cmn_checkpoint "$at" -cmn_checkpoint_keep 9
+    end=$(result "$cfg")
+    mv "$end" whole.weights
+    rows "$cfg" >whole.rows
+    find out -name '*.checkpoint' ! -name "$cfg-$at.checkpoint" -delete
+    run_on "$n" "$@" -cmn_checkpoint "$at" -cmn_checkpoint_keep 9
+    grep "^cmn: goes on from out/$cfg-$at.checkpoint, iteration $at$" train.log
+    cmp whole.weights "$end"
+    diff whole.rows <(rows "$cfg")
+}
+
+# classifier CFG ARGUMENTS...
+classifier() {
+    printf '%s\n' classifier train small.data "$1.cfg" -cmn_seed 7 -cmn_validate 0 -cmn_report_every 2 "${@:2}"
+}
+
+# trains_on N AT CFG ARGUMENTS...: goes_on for a classifier.
+trains_on() {
+    local words
+    mapfile -t words < <(classifier "${@:3}")
+    goes_on "$1" "$2" "$3" "${words[@]}"
+}
+
+@test "same bits on 1 to 3 ranks: batch normalisation, dropout, subdivisions, Adam, a random rate, a drawn seed" {
+    bn_cfg subdivisions=2 >bn.cfg
+    bn_cfg adam=1 >adam.cfg
+    mlp_cfg batch=24 max_batches=9 policy=random power=.5 >mlp.cfg
+    trains_on 1 5 adam
+    trains_on 2 5 bn
+    trains_on 3 5 adam -cmn_communicator flat
+    trains_on 2 5 mlp -cmn_communicator naive -cmn_seed 0
+    # Checkpoints change nothing, nor do saves and validations.
+    trains_on 2 5 bn -cmn_validate 1
+    mv whole.weights with.weights
+    run_on 2 classifier train small.data bn.cfg -cmn_seed 7 -cmn_validate 0 -cmn_checkpoint 0 -clear
+    run ! grep 'there are checkpoints' train.log
+    cmp with.weights out/bn.weights
+}
+
+@test "same bits with what compressors, double buffering, local steps and LARS keep, and with each scatter" {
+    bn_cfg subdivisions=2 >bn.cfg
+    trains_on 3 5 bn -cmn_communicator flat -cmn_compress topk -cmn_scatter shard
+    trains_on 2 5 bn -cmn_communicator flat -cmn_compress powersgd -cmn_double_buffering 1
+    trains_on 3 5 bn -cmn_local_steps 3 -cmn_scatter none
+    trains_on 2 5 bn -cmn_local_steps 3 -cmn_double_buffering 1
+    trains_on 3 5 bn -cmn_lars .01 -cmn_sync_bn 1 -cmn_batch global
+}
+
+@test "same bits for every other command that trains" {
+    small_data 24 1
+    make_data
+    yolo_cfg subdivisions=2 >yolo.cfg
+    grid_cfg >grid.cfg
+    end_cfg 2 linear '[cost]' type=sse >regressor.cfg
+    end_cfg 8 logistic '[cost]' type=sse >tag.cfg
+    mask_cfg 80 '[logistic]' >segmenter.cfg
+    mask_cfg 84 '[iseg]' classes=80 ids=4 >isegmenter.cfg
+    { net width=7 height=7 && conv 48 1 linear && printf '%s\n' '[reorg]' stride=4 reverse=1 '[cost]' type=sse; } >super.cfg
+    make_cifar
+    end_cfg 10 linear '[softmax]' >cifar.cfg
+    make_text
+    text_cfg gru max_batches=10 >gru.cfg
+    text_cfg lstm max_batches=10 >lstm.cfg
+    goes_on 2 4 yolo detector train data.data yolo.cfg
+    goes_on 2 4 grid yolo train grid.cfg -data data.data
+    goes_on 1 4 grid coco train grid.cfg -data data.data
+    goes_on 2 4 regressor regressor train numbers.data regressor.cfg
+    goes_on 1 4 tag tag train tag.cfg -data tags.data
+    goes_on 1 4 segmenter segmenter train data.data segmenter.cfg
+    goes_on 1 4 isegmenter isegmenter train data.data isegmenter.cfg
+    goes_on 1 4 super super train super.cfg -data data.data
+    goes_on 2 4 cifar cifar train cifar.cfg -data cifar.data
+    goes_on 2 4 gru rnn train gru.cfg -data text.data
+    goes_on 2 4 lstm rnn train lstm.cfg -data text.data
+}
+
+# until FILE ARGUMENTS...: a training on 2 ranks, killed as soon as FILE is there.
+until_there() {
+    local file=$1 pid i ranks
+    shift
+    # Without --foreground its ranks are a group of their own, and would outlive it.
+    setsid "${mpiexec[@]}" -n 2 "$DARKNET" "$@" -cmn >train.log 2>&1 3>&- &
+    pid=$!
+    for ((i = 0; i < 600 * SLOW; i++)); do
+        [[ ! -s $file ]] || break
+        kill -0 $pid 2>/dev/null || break
+        sleep .1
+    done
+    # Ranks are groups of their own, too: one that outlives mpiexec for a moment would hold the folder.
+    mapfile -t ranks < <(pgrep -P $pid)
+    kill -KILL $pid "${ranks[@]}" || true
+    wait $pid || true
+    [[ -s $file ]] || { tail -n 30 train.log; return 1; }
+}
+
+@test "killed, with random=1: the same sizes at the same iterations" {
+    small_data 24 1
+    make_data
+    net batch=3 max_batches=1000 >random.cfg
+    { conv 4 4 && conv 6 4 && conv 14 2 linear && yolo jitter=.2 random=1; } >>random.cfg
+    words=(detector train data.data random.cfg -cmn_seed 7 -cmn_checkpoint 7 -cmn_checkpoint_keep 9)
+    until_there out/random-21.checkpoint "${words[@]}"
+    awk '/^Resizing/ { getline; print }' train.log | head -n 3 >whole.sizes
+    bytes=$(stat -c %s out/random-21.checkpoint)
+    mv out/random-21.checkpoint whole.checkpoint
+    find out -name '*.checkpoint' ! -name random-7.checkpoint -delete
+    until_there out/random-21.checkpoint "${words[@]}"
+    grep 'goes on from out/random-7.checkpoint, iteration 7' train.log
+    sed 1d whole.sizes | diff - <(awk '/^Resizing/ { getline; print }' train.log | head -n 2)
+    [[ $(sort -u whole.sizes | wc -l) -ge 2 ]]
+    # Darknet's weights stand first: the layers have 4, 6 and 14 filters, with biases.
+    cmp -n $((20 + 4 * (4 * 28 + 6 * 37 + 14 * 55))) whole.checkpoint out/random-21.checkpoint
+    [[ $bytes -gt 0 ]]
+}
+
+# stopped CFG WORDS...: a training on 2 ranks that gets SIGTERM after some iterations, and has no end of its own. Sets at, its last one.
+stopped() {
+    local cfg=$1 pid
+    shift
+    export OMPI_MCA_odls_base_sigkill_timeout=3 # as in 50-faults
+    timeout --foreground --kill-after=15 $((60 * SLOW)) "${mpiexec[@]}" -n 2 "$DARKNET" "$@" -cmn >train.log 2>&1 3>&- &
+    pid=$!
+    while ! grep -q '^8, ' train.log && kill -0 $pid; do
+        sleep .1
+    done
+    kill -TERM $pid
+    wait $pid || true
+    at=$(sed -n 's/.*the training ends after iteration \([0-9]*\),.*/\1/p' train.log)
+    [[ -s out/$cfg-$at.checkpoint ]]
+}
+
+@test "a signal: a checkpoint of the last iteration; the training goes on from it" {
+    bn_cfg batch=2 max_batches=1000000 >bn.cfg # an epoch, at whose end ranks settle, has 60 iterations
+    mapfile -t words < <(classifier bn -cmn_local_steps 4 -cmn_double_buffering 1 -cmn_checkpoint 1000000)
+    stopped bn "${words[@]}"
+    end=$((at + 6))
+    sed -i "s/max_batches=.*/max_batches=$end/" bn.cfg
+    run_on 2 "${words[@]}"
+    grep "goes on from out/bn-$at.checkpoint, iteration $at" train.log
+    mv out/bn.weights parts.weights
+    run_on 2 "${words[@]}" -clear
+    cmp parts.weights out/bn.weights
+}
+
+@test "a signal in a step with a validation: the row is made when the training goes on" {
+    small_data 48 20
+    bn_cfg max_batches=1000000 >bn.cfg # each iteration ends an epoch
+    mapfile -t words < <(classifier bn -cmn_double_buffering 1 -cmn_checkpoint 1000000 -cmn_validate 1)
+    stopped bn "${words[@]}"
+    sed -i "s/max_batches=.*/max_batches=$((at + 3))/" bn.cfg
+    run_on 2 "${words[@]}"
+    grep "goes on from out/bn-$at.checkpoint, iteration $at" train.log
+    mv out/bn.weights parts.weights
+    rows bn >parts.rows
+    grep "\"iteration\":$at,.*validation" parts.rows
+    run_on 2 "${words[@]}" -clear
+    cmp parts.weights out/bn.weights
+    diff parts.rows <(rows bn)
+}
+
+@test "3 ranks, then 2, then 4: as one training with the same batch; per_rank counts on in images" {
+    mlp_cfg batch=24 max_batches=18 >mlp.cfg
+    for how in '' '-cmn_communicator flat -cmn_lars .01' '-cmn_local_steps 3'; do
+        mapfile -t words < <(classifier mlp -cmn_batch global)
+        # shellcheck disable=SC2206  # words
+        words+=($how)
+        rm -rf out
+        [[ $how == *local* ]] || run_on 3 "${words[@]}"
+        [[ $how == *local* ]] || mv out/mlp.weights whole.weights
+        for step in '3 6' '2 12' '4 18'; do
+            sed -i "s/max_batches=.*/max_batches=${step#* }/" mlp.cfg
+            run_on "${step% *}" "${words[@]}" -cmn_checkpoint 1000
+            [[ ${step% *} -eq 3 ]] || grep 'ranks wrote it' train.log
+        done
+        [[ $(seen out/mlp.weights) -eq $((18 * 24)) ]]
+        [[ $how == *local* ]] || assert_close whole.weights out/mlp.weights 1e-6
+    done
+    # As many ranks by another communicator: each goes on with what it had.
+    mapfile -t words < <(classifier mlp)
+    run_on 2 "${words[@]}" -cmn_checkpoint 15 -clear
+    mv out/mlp.weights whole.weights
+    rm out/mlp-18.checkpoint
+    run_on 2 "${words[@]}" -cmn_checkpoint 15 -cmn_communicator naive
+    grep 'it was written by communicator shm' train.log
+    assert_close whole.weights out/mlp.weights 1e-7
+    sed -i 's/max_batches=.*/max_batches=8/' mlp.cfg
+    mapfile -t words < <(classifier mlp -cmn_checkpoint 2 -cmn_checkpoint_keep 2)
+    run_on 2 "${words[@]}" -clear
+    sed -i 's/max_batches=.*/max_batches=6/' mlp.cfg
+    run_on 4 "${words[@]}" # 8 iterations of 48 images are 4 of 96
+    grep 'goes on from out/mlp-8.checkpoint, iteration 4' train.log
+    [[ $(seen out/mlp.weights) -eq $((6 * 96)) && ! -e out/mlp-8.checkpoint && -e out/mlp-6.checkpoint ]]
+}
+
+# Each image is the same, so the sum over a step is as many times one gradient as the step has images, and Adam's updates are the same
+# whatever that number is.
+@test "per_rank with Adam, 3 ranks and then 1: updates go on as large as they were" {
+    mapfile -t all < <(head -n 1 train.list)
+    for ((i = 0; i < 240; i++)); do echo "${all[0]}"; done >train.list
+    mlp_cfg batch=24 max_batches=12 adam=1 learning_rate=.001 decay=0 >mlp.cfg
+    mapfile -t words < <(classifier mlp -cmn_batch per_rank -cmn_checkpoint 1000)
+    run_on 1 "${words[@]}"
+    mv out/mlp.weights whole.weights
+    sed -i 's/max_batches=.*/max_batches=6/' mlp.cfg
+    run_on 3 "${words[@]}" -clear
+    sed -i 's/max_batches=.*/max_batches=24/' mlp.cfg
+    run_on 1 "${words[@]}" # 6 iterations of 72 images are 18 of 24
+    grep 'goes on from out/mlp-6.checkpoint, iteration 18' train.log
+    dd if=out/mlp.weights of=whole.weights bs=20 count=1 conv=notrunc status=none # only how many images were seen differs
+    assert_close whole.weights out/mlp.weights 1e-5
+}
+
+@test "two cfgs whose names are one up to the first dot: it is said whose checkpoint that is" {
+    mlp_cfg batch=24 max_batches=2 >mlp.a.cfg
+    mlp_cfg batch=24 max_batches=3 learning_rate=.01 >mlp.b.cfg
+    mapfile -t words < <(classifier mlp.a -cmn_checkpoint 2)
+    run_on 1 "${words[@]}"
+    run_on 1 "${words[@]}"
+    run ! grep 'it was written with' train.log
+    run_on 1 "${words[@]/mlp.a/mlp.b}"
+    grep 'goes on from out/mlp-2.checkpoint, iteration 2' train.log
+    grep '^cmn: it was written with mlp.a.cfg, and this is mlp.b.cfg: .*-clear' train.log
+}
+
+@test "what has changed in the cfg since is said" {
+    mlp_cfg batch=24 max_batches=3 >changed.cfg
+    words=(classifier train small.data changed.cfg -cmn_validate 0 -cmn_checkpoint 3)
+    run_on 2 "${words[@]}"
+    sed -i 's/^max_batches=.*/max_batches=6/; s/^learning_rate=.*/learning_rate = .01/; s/^momentum=0.9/momentum=.90/' changed.cfg
+    run_on 2 "${words[@]}"
+    grep 'goes on from' train.log
+    run ! grep 'has changed' train.log
+    sed -i 's/^max_batches=.*/max_batches=9/; s/^momentum=.*/momentum=.5/; s/^activation=relu/activation=leaky/; s/^decay=.*//' changed.cfg
+    echo 'temperature = 5' >>changed.cfg
+    run_on 2 "${words[@]}" -cmn_report quiet
+    grep -F 'the cfg has changed since: [net] ' train.log
+    grep -E '\[net\] momentum was (0\.9|\.90), is \.5' train.log
+    grep -E '\[net\] decay was 0\.0005, is not set' train.log
+    grep -E '\[connected\] activation of layer 0 was relu, is leaky; and 1 more\. Where that is another training' train.log
+}
+
+@test "damaged ones, -clear, a weights argument, and what does not belong together" {
+    bn_cfg >bn.cfg
+    mapfile -t words < <(classifier bn -cmn_checkpoint 3)
+    run_on 2 "${words[@]}"
+    # Stock Darknet reads a checkpoint as weights; so does this one, and says nothing about the rest.
+    "$DARKNET" classifier valid small.data bn.cfg out/bn.weights 2>/dev/null | tail -n 1 >weights.txt
+    "$DARKNET" classifier valid small.data bn.cfg out/bn-9.checkpoint 2>valid.err | tail -n 1 | diff - weights.txt
+    grep -q 'Loading weights from out/bn-9.checkpoint...Done' valid.err
+    cmp -n "$(stat -c %s out/bn.weights)" out/bn.weights out/bn-9.checkpoint
+    # The newest is cut. That must be heard of, however quiet the rest is to be.
+    truncate -s -100 out/bn-9.checkpoint
+    sed -i 's/max_batches=.*/max_batches=12/' bn.cfg
+    run_on 2 "${words[@]}" -cmn_report quiet
+    grep 'damaged checkpoint: .*bn-9.checkpoint' train.log
+    grep 'goes on from out/bn-6.checkpoint, iteration 6' train.log
+    fails_clearly_on 2 'bn-12.checkpoint is of another training: its cmn_seed is 7, and here 8. .*-clear.*-cmn_checkpoint 0' \
+        "${words[@]}" -cmn -cmn_seed 8
+    fails_clearly_on 2 'cmn_scatter is global, and here shard' "${words[@]}" -cmn -cmn_scatter shard
+    fails_clearly_on 2 'cmn_batch is per_rank, and here global' "${words[@]}" -cmn -cmn_batch global
+    fails_clearly_on 2 'images of each rank in a step are 24, and here 20' "${words[@]}" -cmn < <(sed -i s/batch=24/batch=20/ bn.cfg)
+    sed -i s/batch=20/batch=24/ bn.cfg
+    sed -i s/filters=4/filters=5/ bn.cfg
+    fails_clearly_on 2 'its network has "layer 2 .*", and here "layer 2 ' "${words[@]}" -cmn
+    sed -i s/filters=5/filters=4/ bn.cfg
+    [[ -z $(find out -name '.*') ]]
+    cp train.list good.list
+    tac good.list >train.list
+    sed -i 's/max_batches=.*/max_batches=13/' bn.cfg
+    fails_clearly_on 2 'is of a training on 240 samples, and the list here, which has 240, is another one: .*-clear' "${words[@]}" -cmn
+    [[ -z $(find out -name '.*') ]] # no refusal leaves a lock
+    mv good.list train.list
+    # A weights argument; then none are used, which is said.
+    run ! grep 'the weights file' train.log
+    run_on 2 "${words[@]}" out/bn.weights
+    grep 'the weights file of the command line is not used' train.log
+    run_on 2 "${words[@]}" -cmn_checkpoint 0
+    grep 'there are checkpoints of bn in out, up to iteration 13, which are not used' train.log
+    # Starting over leaves the old ones until a new one is there.
+    sed -i 's/max_batches=.*/max_batches=2/' bn.cfg
+    run_on 2 "${words[@]}" -clear
+    [[ $(seen out/bn.weights) -eq 96 && $(find out -name 'bn-*.checkpoint') == out/bn-2.checkpoint ]]
+    run_on 2 "${words[@]}" -cmn_nonfinite ignore -clear < <(sed -i 's/learning_rate=.*/learning_rate=1e30/' bn.cfg)
+    grep 'no checkpoints are taken of them' train.log
+    [[ $(find out -name 'bn-*.checkpoint') == out/bn-2.checkpoint ]]
+    sed -i 's/learning_rate=.*/learning_rate=0.02/' bn.cfg
+    truncate -s 500 out/bn-2.checkpoint
+    sed -i 's/max_batches=.*/max_batches=4/' bn.cfg
+    run darknet_on 2 "${words[@]}" -cmn
+    [[ $status -eq 1 && $output == *'damaged checkpoint: out/bn-2.checkpoint'* && $output == *-clear* ]]
+}
+
+@test "checkpoints that cannot be written: each is said, with its iteration" {
+    [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    cat >calls.c <<'END'
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int fsync(int fd)
+{
+    char link[64], path[512] = "";
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    errno = EIO;
+    return readlink(link, path, sizeof path - 1) > 0 && strstr(path, ".checkpoint-") ? -1 : 0;
+}
+END
+    gcc -shared -fPIC -o calls.so calls.c
+    mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=calls.so)
+    mlp_cfg batch=24 max_batches=6 >mlp.cfg
+    mapfile -t words < <(classifier mlp -cmn_checkpoint 1)
+    run_on 1 "${words[@]}"
+    sed -nE 's|.*checkpoint of iteration ([0-9]+) not written: out/mlp-([0-9]+)\.checkpoint: Input/output error.*|\1 \2|p' train.log |
+        diff - <(printf '%s\n' '1 1' '2 2' '3 3' '4 4' '5 5' '6 6')
+}

@@ -1,0 +1,313 @@
+#!/usr/bin/env bats
+# Every command that trains: N ranks compute what one rank computes, each sample once an epoch. And every command that does
+# not: it says so.
+
+load helpers
+load drivers
+
+IMAGES=24
+
+setup() {
+    enter_folder
+    small_data $IMAGES 1
+    make_data
+}
+
+# run_on N ARGUMENTS...: a training with seed 7 and cmn_batch=global, unless the arguments say otherwise.
+run_on() {
+    rm -f out/*.weights
+    darknet_on "$1" "$2" "$3" -cmn -cmn_seed 7 -cmn_batch global "${@:4}" >train.log 2>&1 || { tail -n 40 train.log; return 1; }
+}
+
+LIMIT=1e-6
+
+# same SEEN CFG ARGUMENTS...: 2 and 3 ranks train to the weights of one; all have seen as many images, and print the same
+# loss in their last line.
+same() {
+    local count=$1 cfg=$2 n loss
+    shift 2
+    run_on 1 "$@"
+    mv "$(result "$cfg")" one.weights
+    loss=$(sed -nE 's/^[0-9]+(, [0-9.]+)?: ([0-9.]+), .* avg, .*/\2/p' train.log | tail -n 1)
+    [[ $(seen one.weights) -eq $count ]]
+    for n in 2 3; do
+        run_on $n "$@"
+        grep -q "^cmn: $n ranks" train.log
+        assert_close one.weights "$(result "$cfg")" $LIMIT
+        sed -nE 's/^[0-9]+(, [0-9.]+)?: ([0-9.]+), .* avg, .*/\2/p' train.log | tail -n 1 |
+            awk -v one="$loss" '{ print "loss", $1, one; exit !(one > 0 && $1 / one < 1.0001 && $1 / one > .9999) }'
+    done
+}
+
+@test "detector train: [yolo], with subdivisions and an agreed random rate" {
+    yolo_cfg subdivisions=2 policy=random power=.5 >yolo.cfg
+    same 120 yolo detector train data.data yolo.cfg -cmn_verify 1
+}
+
+@test "detector train: [region], which learns on the CPU, too" {
+    region_cfg >region.cfg
+    same 120 region detector train data.data region.cfg
+    region_cfg learning_rate=1e-9 >region.cfg
+    run_on 1 detector train data.data region.cfg
+    run ! assert_close one.weights out/region_final.weights 0.01
+}
+
+@test "detector train: cmn_batch=per_rank, and cmn_epochs" {
+    yolo_cfg learning_rate=.001 >yolo.cfg
+    run_on 1 detector train data.data yolo.cfg
+    mv out/yolo_final.weights one.weights
+    yolo_cfg learning_rate=.001 batch=4 max_batches=1000 >yolo.cfg
+    darknet_on 3 detector train data.data yolo.cfg -cmn -cmn_seed 7 -cmn_epochs 5
+    assert_close one.weights out/yolo_final.weights $LIMIT
+}
+
+@test "detector train: random=1, all ranks draw the same sizes at the same time" {
+    net batch=3 max_batches=70 >fixed.cfg
+    { conv 4 4 && conv 6 4 && conv 14 2 linear && yolo jitter=.2; } >>fixed.cfg
+    run_on 1 detector train data.data fixed.cfg
+    mv out/fixed_final.weights start.weights
+    { sed 's/max_batches=.*/max_batches=1000/' fixed.cfg && echo random=1; } >random.cfg
+    for n in 1 2 3; do
+        rm -f out/*
+        # Sizes are drawn until 200 iterations before the end, so the weights after 100 are looked at. From 70 to there.
+        # shellcheck disable=SC2154  # from helpers
+        timeout --kill-after=5 $((100 * SLOW)) "${mpiexec[@]}" -n $n "$DARKNET" detector train data.data random.cfg start.weights \
+            -cmn -cmn_seed 7 -cmn_batch global >log$n 2>&1 3>&- &
+        pid=$!
+        while [[ ! -s out/random_100.weights ]] && kill -0 $pid; do
+            sleep .1
+        done
+        kill -INT $pid || tail -n 40 log$n
+        wait $pid || true
+        mv out/random_100.weights random$n.weights
+        awk '/^Resizing/ { getline; print }' log$n | head -n 3 >sizes$n
+    done
+    cat sizes1
+    [[ $(sort -u sizes1 | wc -l) -ge 2 ]]
+    for n in 2 3; do
+        diff sizes1 sizes$n
+        assert_close random1.weights random$n.weights 1e-5
+    done
+}
+
+@test "detector train: the same seed gives the same bytes" {
+    yolo_cfg >yolo.cfg
+    run_on 2 detector train data.data yolo.cfg
+    mv out/yolo_final.weights first.weights
+    run_on 2 detector train data.data yolo.cfg
+    cmp first.weights out/yolo_final.weights
+}
+
+@test "yolo train, coco train" {
+    grid_cfg >grid.cfg
+    same 120 grid yolo train grid.cfg -data data.data
+    mv one.weights yolo.weights
+    same 120 grid coco train grid.cfg -data data.data
+    cmp yolo.weights one.weights
+}
+
+@test "regressor train" {
+    end_cfg 2 linear '[cost]' type=sse >regressor.cfg
+    same 120 regressor regressor train numbers.data regressor.cfg
+}
+
+@test "tag train" {
+    end_cfg 8 logistic '[cost]' type=sse >tag.cfg
+    same 120 tag tag train tag.cfg -data tags.data
+}
+
+@test "segmenter train" {
+    mask_cfg 80 '[logistic]' >segmenter.cfg
+    same 120 segmenter segmenter train data.data segmenter.cfg
+}
+
+@test "isegmenter train" {
+    mask_cfg 84 '[iseg]' classes=80 ids=4 >isegmenter.cfg
+    same 120 isegmenter isegmenter train data.data isegmenter.cfg
+}
+
+@test "super train" {
+    net width=7 height=7 >super.cfg
+    conv 48 1 linear >>super.cfg
+    printf '%s\n' '[reorg]' stride=4 reverse=1 '[cost]' type=sse >>super.cfg
+    same 120 super super train super.cfg -data data.data
+}
+
+@test "cifar train, cifar distill; an epoch is all images of the files" {
+    make_cifar
+    end_cfg 10 linear '[softmax]' >cifar.cfg
+    same 120 cifar cifar train cifar.cfg -data cifar.data
+    mkdir results
+    awk 'BEGIN { for (i = 0; i < 24; i++) { for (j = 0; j < 10; j++) printf "%s%.2f", j ? "," : "", (i * j % 7) / 7; print "" } }' \
+        >results/ensemble.csv
+    mv one.weights train.weights
+    same 120 cifar cifar distill cifar.cfg -data cifar.data
+    run ! assert_close train.weights one.weights 1e-4
+    run_on 3 cifar train cifar.cfg -data cifar.data -cmn_epochs 3
+    [[ $(seen out/cifar.weights) -eq 72 && -s out/cifar_3.weights && ! -e out/cifar_4.weights ]]
+}
+
+@test "rnn train: each rank has its own sequences; seen counts their steps, as Darknet does" {
+    make_text
+    for layer in rnn gru; do
+        text_cfg $layer >$layer.cfg
+        same 1200 $layer rnn train $layer.cfg -data text.data
+    done
+    "$DARKNET" rnn train rnn.cfg -data text.data >plain.log 2>&1
+    [[ $(seen out/rnn_final.weights) -eq 1200 ]]
+    run_on 2 rnn train rnn.cfg -data text.data -cmn_epochs 1
+    [[ $(seen out/rnn_final.weights) -eq 600 ]]
+}
+
+@test "rnn train: a signal ends it, with its weights saved" {
+    make_text
+    text_cfg rnn max_batches=100000000 >rnn.cfg
+    export OMPI_MCA_odls_base_sigkill_timeout=3 # as in 50-faults
+    # Without --foreground it signals its group, too: mpiexec twice, which then ends at once.
+    timeout --foreground --kill-after=15 $((100 * SLOW)) "${mpiexec[@]}" -n 2 "$DARKNET" rnn train rnn.cfg -data text.data -cmn >train.log 2>&1 3>&- &
+    pid=$!
+    while ! grep -q '^100: ' train.log && kill -0 $pid; do
+        sleep .1
+    done
+    kill -TERM $pid
+    wait $pid || true
+    grep -q 'asked to stop' train.log
+    [[ $(seen out/rnn_final.weights) -ge 12000 ]]
+}
+
+@test "detector train: each image once an epoch, over all ranks" {
+    [[ -z $SAN ]] || skip 'a program that is checked takes no preloaded library'
+    printf '%s\n' '#define _GNU_SOURCE' '#include <dlfcn.h>' '#include <stdio.h>' '#include <stdlib.h>' '#include <string.h>' \
+        '#include <unistd.h>' 'FILE *fopen(const char *path, const char *mode) {' \
+        'FILE *(*next)(const char *, const char *); char line[4200], name[64];' \
+        '*(void **)&next = dlsym(RTLD_NEXT, "fopen");' \
+        'if (strstr(path, "/labels/")) { FILE *f;' \
+        'snprintf(name, sizeof name, "opened.%s", getenv("OMPI_COMM_WORLD_RANK"));' \
+        'if ((f = next(name, "a"))) { setvbuf(f, line, _IOLBF, sizeof line); fprintf(f, "%s\n", path); fclose(f); } }' \
+        'return next(path, mode); }' >opened.c
+    "$CC" -shared -fPIC -o opened.so opened.c -ldl
+    net max_batches=6 >random.cfg
+    { conv 4 4 && conv 6 4 && conv 14 2 linear && yolo jitter=.2 random=1; } >>random.cfg
+    # A preload list is split at spaces, so the library is named from here.
+    "${mpiexec[@]}" -n 3 -x LD_LIBRARY_PATH=. -x LD_PRELOAD=opened.so "$DARKNET" detector train data.data random.cfg -cmn -cmn_seed 7 \
+        -cmn_batch global
+    # 4 images a rank and step, 2 steps an epoch, 3 epochs. Those of the first step are loaded twice: it is resized; those of
+    # a step after the last follow.
+    for rank in 0 1 2; do
+        diff <(head -n 4 opened.$rank | sort) <(sed -n 5,8p opened.$rank | sort)
+        sed -i 1,4d opened.$rank
+    done
+    for epoch in 1 2 3; do
+        for rank in 0 1 2; do
+            head -n $((epoch * 8)) opened.$rank | tail -n 8
+        done | sort >epoch.txt
+        diff <(sed 's/images/labels/; s/png/txt/' data.list | sort) epoch.txt
+    done
+    run ! diff <(head -n 8 opened.0) <(head -n 16 opened.0 | tail -n 8)
+}
+
+@test "flip=0: a picture looks the same each time it is loaded" {
+    sed -i '2,$d' labels/*.txt # the order of boxes is drawn, too, and counts where they share a cell
+    net batch=24 flip=0 hue=0 saturation=1 exposure=1 max_batches=1 >plain.cfg
+    { conv 6 2 && conv 8 2 && conv 14 2 linear && yolo jitter=0; } >>plain.cfg
+    sed 's/flip=0/flip=1/' plain.cfg >mirrored.cfg
+    run_on 2 detector train data.data plain.cfg
+    mv out/plain_final.weights first.weights
+    for cfg in plain mirrored; do
+        for seed in 1 2; do
+            run_on 2 detector train data.data $cfg.cfg first.weights -clear -cmn_seed $seed
+            mv out/${cfg}_final.weights $cfg$seed.weights
+        done
+    done
+    assert_close plain1.weights plain2.weights $LIMIT
+    run ! assert_close mirrored1.weights mirrored2.weights $LIMIT
+}
+
+@test "every command that is no training or validation refuses -cmn, and says what to do" {
+    "$DARKNET" cmn list -md | awk -F ' *[|] *' '/command of Darknet/ { on = 1 } on && $3 == "refused" { gsub("`", "", $2); print $2 }' \
+        >refused.txt
+    [[ $(wc -l <refused.txt) -ge 15 ]]
+    # Each waits for MPI more than it computes.
+    mapfile -t lines <refused.txt
+    pids=()
+    for n in 0 1 2 3; do
+        mkdir side$n
+        (
+            cd side$n || exit 1
+            for ((i = n; i < ${#lines[@]}; i += 4)); do
+                read -r driver verb <<<"${lines[i]}"
+                fails_clearly "-cmn does not work with $driver.*: .*(without -cmn|leave -cmn|use )" \
+                    "$DARKNET" "$driver" "${verb/\*/xyzzy}" some.cfg -cmn </dev/null || exit 1
+            done
+        ) >side$n.log 2>&1 3>&- &
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do
+        wait "$pid" || { cat side?.log && false; }
+    done
+    fails_clearly_on 3 '-cmn does not work with go train: ' go train go.cfg -cmn
+    fails_clearly_on 2 '-cmn does not work with this command: .*leave -cmn' xyzzy train some.cfg -cmn
+}
+
+@test "every command that trains with -cmn is tested here" {
+    "$DARKNET" cmn list -md | awk -F ' *[|] *' '/command of Darknet/ { on = 1 } on && $3 == "trains" { gsub("`", "", $2); print $2 }' |
+        grep -v '^classifier ' >trains.txt
+    cat trains.txt
+    while read -r driver verb; do
+        grep -q "^ *same .* $driver $verb " "$BATS_TEST_DIRNAME/drivers.bats"
+    done <trains.txt
+    [[ $(wc -l <trains.txt) -eq 11 ]]
+}
+
+# bad FILE PATTERN ARGUMENTS...: with stdin as this file a training on 2 ranks says so; the file is put back.
+bad() {
+    local file=$1 pattern=$2
+    shift 2
+    mv "$file" good
+    cat >"$file"
+    fails_clearly_on 2 "$pattern" "$@" -cmn
+    mv good "$file"
+}
+
+@test "bad labels, numbers, tags and masks: one line" {
+    yolo_cfg >yolo.cfg
+    grid_cfg >grid.cfg
+    mask_cfg 80 '[logistic]' >mask.cfg
+    end_cfg 2 linear '[cost]' type=sse >numbers.cfg
+    end_cfg 8 logistic '[cost]' type=sse >tag.cfg
+    detector=(detector train data.data yolo.cfg)
+    bad labels/07.txt '07.txt: class 2, but there are 2 classes' "${detector[@]}" <<<'2 .5 .5 .3 .3'
+    bad labels/07.txt '07.txt: box 2 is not a class and four numbers' "${detector[@]}" <<<'1 .5 .5 .3 .3 1 .5 .5 .3'
+    bad labels/07.txt 'box without a place, or outside of its image' "${detector[@]}" <<<'1 0 0 .3 .3'
+    bad labels/07.txt '07.txt: class -1' yolo train grid.cfg -data data.data <<<'-1 .5 .5 .3 .3'
+    bad labels/07.txt '07.txt: a box lies outside of its image' yolo train grid.cfg -data data.data <<<'0 0 0 .3 .3'
+    bad numbers/labels/07.txt '07.txt: number 2 of 2 is missing' regressor train numbers.data numbers.cfg <<<'.5'
+    bad tags/labels/07.txt '07.txt: tag -1' tag train tag.cfg -data tags.data <<<'-1'
+    bad mask/07.txt '07.txt: a mask has more pixels than its image' segmenter train data.data mask.cfg <<<'1 700,85'
+    bad mask/07.txt '07.txt: class 80, but there are 80 classes' segmenter train data.data mask.cfg <<<'80 1,1'
+    rm labels/07.txt
+    fails_clearly_on 2 "Couldn't open file: .*labels/07.txt" "${detector[@]}" -cmn
+}
+
+@test "a cfg, text or binary file that does not fit its trainer: one line" {
+    yolo_cfg >yolo.cfg
+    grid_cfg >grid.cfg
+    mask_cfg 80 '[logistic]' >mask.cfg
+    fails_clearly_on 2 '\[yolo\] or \[region\] as the last layer' detector train data.data grid.cfg -cmn
+    fails_clearly_on 2 '\[detection\] with coords=4' yolo train yolo.cfg -data data.data -cmn
+    fails_clearly_on 2 '\[iseg\] with classes=80' isegmenter train data.data mask.cfg -cmn
+    { net && conv 80 3 linear; } >third.cfg
+    fails_clearly_on 2 'must divide both sides' segmenter train data.data third.cfg -cmn
+    make_cifar
+    end_cfg 10 linear '[softmax]' >cifar.cfg
+    bad cifar1.bin 'cifar1.bin: 5 bytes are no CIFAR-10 images' cifar train cifar.cfg -data cifar.data <<<'1234'
+    bad cifar1.bin 'cifar1.bin: image 2 is of class 65' cifar train cifar.cfg -data cifar.data \
+        < <(head -c 3073 cifar2.bin && head -c 3073 /dev/zero | tr '\0' A)
+    make_text
+    text_cfg rnn >rnn.cfg
+    bad text.txt 'Character [0-9]+ or [0-9]+ for a network with 128 inputs' rnn train rnn.cfg -data text.data <<<'ÃÃ'
+    bad text.txt 'text.txt holds no text' rnn train rnn.cfg -data text.data </dev/null
+    fails_clearly_on 2 'cmn_scatter: a text has no images' rnn train rnn.cfg -data text.data -cmn -cmn_scatter none
+    printf '%s\n' train=/nowhere/list backup=out >nowhere.data
+    fails_clearly_on 2 "Couldn't open file: /nowhere/list" yolo train grid.cfg -data nowhere.data -cmn
+}

@@ -1,0 +1,360 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031,SC2154  # mpiexec: helpers.bash; tests are functions that shellcheck takes for subshells
+# Training on GPUs, whole, over the stand-in for CUDA, its libraries and Darknet's kernels: the hooks, the choice of a GPU, the
+# gradients in its memory, files, validation. On a real GPU: tests/gpu/run.sh.
+
+load helpers
+
+setup() {
+    enter_folder
+    CPU=$DARKNET
+    DARKNET=$BUILD/fake/bin/darknet
+    export FAKE_GPUS=5
+    small_data 500 50
+}
+
+# Tanh and strides: where sums rounded otherwise flip no maximum (numbers.bats).
+smooth_cfg() {
+    net_section "$@"
+    printf '%s\n' '[convolutional]' 'filters=6' 'size=5' 'stride=2' 'pad=1' "${extra[@]}" 'activation=tanh' \
+        '[convolutional]' 'filters=8' 'size=3' 'stride=2' 'pad=1' "${extra[@]}" 'activation=tanh' \
+        '[connected]' 'output=10' 'activation=linear' '[softmax]'
+}
+
+keep() {
+    mv "out/$1.weights" "$2.weights"
+}
+
+# on_cpu COMMAND...: the same by the build for the CPU.
+on_cpu() {
+    local DARKNET=$CPU
+    "$@"
+}
+
+on_gpu() {
+    "$@"
+}
+
+@test "one GPU computes what the CPU does" {
+    smooth_cfg >conv.cfg
+    mlp_cfg >mlp.cfg
+    extra=('batch_normalize=1')
+    smooth_cfg >norm.cfg
+    for cfg in conv mlp norm; do
+        on_cpu train_on 1 $cfg.cfg
+        keep $cfg cpu
+        train_on 1 $cfg.cfg
+        grep -q 'on GPUs' train.log
+        keep $cfg gpu
+        assert_close cpu.weights gpu.weights 1e-5
+    done
+}
+
+@test "ranks train as one, with each communicator for GPUs" {
+    smooth_cfg subdivisions=2 >conv.cfg
+    train_on 1 conv.cfg -cmn_batch global
+    keep conv one
+    for ranks in 2 3; do
+        for name in pure_nccl single_node hierarchical two_dimensional non_cuda_aware 'non_cuda_aware -cmn_intra mpi' auto; do
+            # shellcheck disable=SC2086  # a name may come with a key
+            train_on $ranks conv.cfg -cmn_batch global -cmn_verify 1 -cmn_communicator $name
+            keep conv many
+            assert_close one.weights many.weights 1e-6
+        done
+    done
+    grep -q 'communicator pure_nccl (auto: GPUs)' train.log
+}
+
+@test "adam, and batch normalisation: ranks stay alike" {
+    smooth_cfg adam=1 learning_rate=0.001 >adam.cfg
+    train_on 1 adam.cfg -cmn_batch global
+    keep adam one
+    train_on 3 adam.cfg -cmn_batch global -cmn_verify 1
+    keep adam many
+    assert_close one.weights many.weights 1e-4
+    extra=('batch_normalize=1')
+    smooth_cfg >norm.cfg
+    on_cpu train_on 2 norm.cfg
+    keep norm cpu
+    train_on 2 norm.cfg -cmn_verify 1
+    keep norm gpu
+    # Statistics too, which are averaged before they are saved.
+    assert_close cpu.weights gpu.weights 1e-5
+}
+
+@test "16 bits train about as well" {
+    smooth_cfg >conv.cfg
+    train_on 2 conv.cfg
+    keep conv fp32
+    for type in fp16 bf16; do
+        train_on 2 conv.cfg -cmn_allreduce_dtype $type
+        grep -q ", $type, overlap to be measured, batch" train.log
+        keep conv $type
+        assert_close fp32.weights $type.weights 2e-2
+        run ! cmp -s fp32.weights $type.weights
+    done
+}
+
+# Three parts of the block: what is exchanged together is never less than 1 MiB (docs/gpu.md).
+wide_cfg() {
+    net_section max_batches=10 subdivisions=2 "$@"
+    printf '%s\n' '[convolutional]' 'filters=4' 'size=3' 'stride=1' 'pad=1' 'batch_normalize=1' 'activation=tanh' \
+        '[connected]' 'output=220' 'activation=tanh' '[connected]' 'output=10' 'activation=linear' '[softmax]'
+}
+
+@test "overlap and the size of buckets change no bit on GPUs" {
+    wide_cfg >wide.cfg
+    for ranks in 2 3; do
+        for name in pure_nccl 'pure_nccl -cmn_allreduce_dtype bf16' non_cuda_aware 'non_cuda_aware -cmn_intra mpi'; do
+            # shellcheck disable=SC2086  # a name may come with a key
+            train_on $ranks wide.cfg -cmn_verify 1 -cmn_communicator $name -cmn_overlap off
+            grep -q ', overlap off' train.log
+            keep wide off
+            for mb in 0.3 1.5; do
+                # shellcheck disable=SC2086
+                train_on $ranks wide.cfg -cmn_verify 1 -cmn_communicator $name -cmn_overlap on -cmn_bucket_mb $mb
+                grep -q ', overlap on' train.log
+                cmp off.weights out/wide.weights
+            done
+        done
+    done
+    # Found out by measuring, in more steps than these.
+    wide_cfg max_batches=40 >wide.cfg
+    train_on 2 wide.cfg -cmn_overlap off
+    keep wide off
+    train_on 2 wide.cfg
+    grep -q '^cmn: overlap .* ms a step' train.log
+    cmp off.weights out/wide.weights
+}
+
+@test "a trace of ranks on GPUs holds what was summed in the background" {
+    wide_cfg max_batches=3 >wide.cfg
+    for name in pure_nccl 'non_cuda_aware -cmn_intra mpi'; do
+        # shellcheck disable=SC2086  # a name may come with a key
+        train_on 2 wide.cfg -cmn_overlap on -cmn_bucket_mb 0.3 -cmn_timeline trace.json -cmn_communicator $name
+        # Three parts, three steps, two ranks.
+        jq -r '.traceEvents[] | select(.name | tostring | test("^exchange [0-9]")) | .name' trace.json | sort | uniq -c >spans
+        cat spans
+        [[ $(awk '$1 == 6 && $2 == "exchange"' spans | wc -l) -eq 3 && $(wc -l <spans) -eq 3 ]]
+    done
+}
+
+@test "what works on the CPU alone is refused on GPUs" {
+    mlp_cfg >mlp.cfg
+    for key in 'compress topk' 'compress powersgd' 'double_buffering 1' 'local_steps 4'; do
+        # shellcheck disable=SC2086  # a key and its value
+        fails_clearly_on 2 'no communicator works on these GPUs: .*work on the CPU only' classifier train small.data mlp.cfg -cmn -cmn_$key
+        # shellcheck disable=SC2086
+        fails_clearly_on 2 'non_cuda_aware cannot be used here: .*work on the CPU only' classifier train small.data mlp.cfg -cmn \
+            -cmn_communicator non_cuda_aware -cmn_$key
+    done
+    fails_clearly_on 2 'hierarchical: gradients on a GPU .*: use pure_nccl or non_cuda_aware' classifier train small.data mlp.cfg -cmn -cmn_communicator hierarchical -cmn_overlap on
+}
+
+@test "validation on GPUs counts what the CPU counts" {
+    conv_cfg max_batches=10 >conv.cfg
+    for place in on_cpu eval; do
+        darknet=$([[ $place == on_cpu ]] && echo "$CPU" || echo "$DARKNET")
+        timeout 100 "${mpiexec[@]}" -n 2 "$darknet" classifier train small.data conv.cfg -cmn -cmn_seed 7 -cmn_report_every 5 >train.log 2>&1
+        jq -r '.[-1] | ."validation/main/accuracy", (."validation/main/loss" * 1e4 | round)' out/conv.json >$place.rows
+        timeout 100 "${mpiexec[@]}" -n 3 "$darknet" classifier valid small.data conv.cfg out/conv.weights -cmn 2>/dev/null |
+            sed -n 's/^validation: \(.*\), loss.*/\1/p' >>$place.rows
+        cat $place.rows
+    done
+    [[ $(wc -l <eval.rows) -eq 3 ]]
+    cmp on_cpu.rows eval.rows
+}
+
+@test "training goes on from a file, on GPU and CPU alike" {
+    smooth_cfg max_batches=10 >half.cfg
+    smooth_cfg max_batches=20 momentum=0 >conv.cfg
+    train_on 2 half.cfg
+    keep half half
+    train_on 2 conv.cfg half.weights
+    [[ $(seen out/conv.weights) -eq 2400 ]]
+    keep conv gpu
+    on_cpu train_on 2 conv.cfg half.weights
+    keep conv cpu
+    assert_close cpu.weights gpu.weights 1e-5
+}
+
+@test "training goes on from a checkpoint on GPUs, with the same bits" {
+    extra=('batch_normalize=1')
+    smooth_cfg max_batches=8 adam=1 >adam.cfg
+    smooth_cfg max_batches=8 >norm.cfg
+    for way in 'adam pure_nccl' 'norm non_cuda_aware'; do
+        cfg=${way% *}
+        rm -rf out
+        train_on 2 "$cfg".cfg -cmn_communicator "${way#* }" -cmn_checkpoint 5
+        keep "$cfg" whole
+        rm out/"$cfg"-8.checkpoint
+        train_on 2 "$cfg".cfg -cmn_communicator "${way#* }" -cmn_checkpoint 5
+        grep "goes on from out/$cfg-5.checkpoint, iteration 5" train.log
+        cmp whole.weights out/"$cfg".weights
+    done
+    rm out/norm-8.checkpoint
+    on_cpu train_on 2 norm.cfg -cmn_checkpoint 5
+    grep 'it was written by communicator non_cuda_aware' train.log
+    assert_close whole.weights out/norm.weights 1e-5
+}
+
+# A loss that is a number, and gradients that are none: the first layer's weights are as small as the second's are large, and so is what
+# comes out.
+@test "a gradient that is not finite is named before any weight is touched, on GPU and CPU alike" {
+    net_section batch=10 max_batches=3 >net.cfg
+    printf '%s\n' '[convolutional]' 'filters=1' 'size=1' 'stride=1' 'pad=0' 'activation=linear' \
+        '[convolutional]' 'filters=10' 'size=28' 'stride=28' 'pad=0' 'activation=linear' '[softmax]' >>net.cfg
+    perl -e 'print pack("l<3q<", 0, 2, 0, 0), pack("f<*", 0, 2e-38, (0) x 10, map { 1e37 * (($_ * 7919 % 13) - 6) } 1 .. 7840)' >start.weights
+    for run in 'on_cpu 1' 'on_gpu 1' 'on_gpu 3' 'on_gpu 2 -cmn_overlap on'; do
+        rm -rf out
+        DARKNET=$BUILD/fake/bin/darknet
+        [[ $run != on_cpu* ]] || DARKNET=$CPU
+        read -r _ n key <<<"$run"
+        # shellcheck disable=SC2086  # a key and its value
+        fails_clearly_on "$n" "iteration 1: weight_updates of layer 0 \(convolutional\): (inf|-inf|nan).*its 10 images are in out/net-1.rank-[0-2].nonfinite.txt" \
+            classifier train small.data net.cfg start.weights -clear -cmn -cmn_seed 7 -cmn_validate 0 $key
+    done
+    on_cpu darknet_on 1 classifier train small.data net.cfg start.weights -clear -cmn -cmn_validate 0 -cmn_nonfinite ignore >train.log 2>&1
+}
+
+# rnn ARGUMENTS...: its state lies in the memory of the GPU, and goes on from step to step.
+rnn() {
+    darknet_on 2 rnn train "$cfg.cfg" -data text.data -cmn -cmn_seed 7 "$@" >train.log 2>&1 || { cat train.log; return 1; }
+}
+
+@test "what recurrent layers carry on a GPU comes back from a checkpoint" {
+    load drivers
+    make_text
+    for cfg in rnn gru lstm; do
+        rm -rf out
+        text_cfg $cfg max_batches=10 >$cfg.cfg
+        rnn -cmn_checkpoint 4 -cmn_checkpoint_keep 9
+        end=$(result $cfg)
+        mv "$end" whole.weights
+        find out -name '*.checkpoint' ! -name "$cfg-4.checkpoint" -delete
+        rnn -cmn_checkpoint 4
+        grep "goes on from out/$cfg-4.checkpoint, iteration 4" train.log
+        cmp whole.weights "$end"
+    done
+}
+
+@test "validation on a GPU changes no bit of a training whose layers carry something from step to step" {
+    for layer in rnn gru lstm; do
+        for validates in 0 1; do
+            net_section batch=10 max_batches=8 >$layer.cfg
+            printf '%s\n' "[$layer]" output=16 '[connected]' output=10 activation=linear '[softmax]' >>$layer.cfg
+            small_data 40 50
+            train_on 2 $layer.cfg -cmn_validate $validates
+            keep $layer $validates
+        done
+        grep -q '"validation/main/accuracy"' out/$layer.json
+        cmp 0.weights 1.weights
+    done
+}
+
+@test "recurrent layers go on from a checkpoint of the other kind of processor" {
+    load drivers
+    make_text
+    for cfg in gru rnn; do
+        text_cfg $cfg max_batches=10 >$cfg.cfg
+        for first in on_cpu on_gpu; do
+            rm -rf out
+            $first rnn -cmn_checkpoint 4 -cmn_checkpoint_keep 9
+            mv "$(result $cfg)" whole.weights
+            find out -name '*.checkpoint' ! -name "$cfg-4.checkpoint" -delete
+            then=on_gpu
+            [[ $first == on_cpu ]] || then=on_cpu
+            $then rnn -cmn_checkpoint 4
+            grep "goes on from out/$cfg-4.checkpoint, iteration 4" train.log
+            echo "$cfg: $first, $then"
+            if [[ $cfg == gru ]]; then
+                assert_close whole.weights "$(result $cfg)" 1e-5
+            else
+                [[ $then == on_cpu ]] || grep 'does not have what a recurrent layer carries .*(hidden.0.0): that begins with 0' train.log
+            fi
+        done
+    done
+}
+
+# A simple recurrent layer begins each step with 0 on the CPU, and goes on with its state on a GPU: one step alone is the same.
+@test "recurrent layers learn on a GPU what they learn on the CPU" {
+    load drivers
+    make_text
+    for cfg in gru lstm crnn rnn; do
+        rm -rf out
+        steps=10
+        [[ $cfg != rnn ]] || steps=1
+        text_cfg $cfg max_batches=$steps >$cfg.cfg
+        if [[ $cfg == crnn ]]; then
+            sed -i 's/^inputs=.*//; s/^height=.*/height=16/; s/^width=.*/width=8/; s/^channels=.*/channels=1/
+                s/^output=16/hidden_filters=3\noutput_filters=2\nshortcut=1/' $cfg.cfg
+        fi
+        on_cpu rnn
+        mv "$(result $cfg)" cpu.weights
+        rnn
+        assert_close cpu.weights "$(result $cfg)" 1e-5
+    done
+}
+
+@test "dropout on GPUs follows from the seed" {
+    net_section >drop.cfg
+    printf '%s\n' '[connected]' 'output=64' 'activation=tanh' '[dropout]' 'probability=.5' '[connected]' 'output=10' \
+        'activation=linear' '[softmax]' >>drop.cfg
+    train_on 2 drop.cfg
+    keep drop first
+    train_on 2 drop.cfg
+    cmp first.weights out/drop.weights
+    train_on 2 drop.cfg -cmn_seed 8
+    run ! cmp -s first.weights out/drop.weights
+}
+
+@test "which GPU: number of the rank, -i, -gpus, -nogpu; one GPU for two ranks only where that is allowed" {
+    mlp_cfg max_batches=2 >mlp.cfg
+    train_on 5 mlp.cfg
+    train_on 1 mlp.cfg -i 4
+    train_on 1 mlp.cfg -gpus 3
+    fails_clearly_on 1 'GPU 5 cannot be used' classifier train small.data mlp.cfg -cmn -i 5
+    FAKE_GPUS=2
+    fails_clearly_on 3 'ranks 0 and 2 of this node .* use the same GPU, number 0 of 2: .*cmn_share_gpus=1' classifier train small.data mlp.cfg -cmn
+    train_on 3 mlp.cfg -cmn_share_gpus 1
+    mlp_cfg max_batches=2 cmn_share_gpus=1 >shared.cfg
+    train_on 3 shared.cfg
+    fails_clearly_on 2 'same GPU, number 1 of 2' classifier train small.data mlp.cfg -cmn -i 1
+    fails_clearly 'some ranks use a GPU and some the CPU' "${mpiexec[@]}" -n 1 "$DARKNET" classifier train small.data mlp.cfg -cmn : \
+        -n 1 "$DARKNET" classifier train small.data mlp.cfg -cmn -nogpu
+    FAKE_GPUS=0
+    fails_clearly_on 2 'GPU 0 cannot be used: .*-nogpu' classifier train small.data mlp.cfg -cmn
+    train_on 2 mlp.cfg -nogpu
+}
+
+@test "communicators that cannot work on GPUs say which can" {
+    mlp_cfg >mlp.cfg
+    fails_clearly_on 2 'flat cannot be used here: MPI is not CUDA-aware: use non_cuda_aware' classifier train small.data mlp.cfg -cmn \
+        -cmn_communicator flat
+    fails_clearly_on 2 'shm cannot be used here: .*use pure_nccl' classifier train small.data mlp.cfg -cmn -cmn_communicator shm
+    fails_clearly_on 2 'hierarchical cannot be used here: .*mpi: MPI is not CUDA-aware' classifier train small.data mlp.cfg -cmn \
+        -cmn_communicator hierarchical -cmn_intra mpi
+}
+
+@test "a rank that stands still: the others end after cmn_timeout, and say who it is" {
+    mlp_cfg max_batches=1000000 >mlp.cfg
+    # An epoch without end, and nothing to tune: then NCCL is all that it can wait for. MPI's waiting: watchdog.bats.
+    for ((i = 0; i < 2000; i++)); do cat train.list; done >long.list
+    sed -i 's/^train=.*/train=long.list/' small.data
+    # shellcheck disable=SC2016  # the rank's own shell expands it
+    timeout --kill-after=5 60 "${mpiexec[@]}" -n 2 sh -c 'echo $$ >"pid-$OMPI_COMM_WORLD_RANK"; exec "$@"' sh "$DARKNET" \
+        classifier train small.data mlp.cfg -cmn -cmn_validate 0 -cmn_timeout 2 -cmn_overlap off -cmn_verify 0 >train.log 2>&1 &
+    job=$!
+    for ((i = 0; i < 300; i++)); do
+        ! grep -q '^5, ' train.log || break
+        sleep 0.1
+    done
+    grep -q '^5, ' train.log
+    kill -STOP "$(cat pid-1)"
+    run -0 timeout 40 tail --pid=$job -f /dev/null
+    kill -KILL "$(cat pid-1)" 2>/dev/null || true
+    run wait $job
+    cat train.log
+    ((status != 0 && status != 124))
+    grep -E '^cmn\[rank 0@.*\] nothing moved for 2 s \(cmn_timeout\): rank 1@.* is stopped .*; 1 other rank waits for it in: the sum' train.log
+}

@@ -1,0 +1,242 @@
+#!/usr/bin/env bats
+# The build itself, in a copy of the tree whose path has a space in it, as an ordinary user where that is possible.
+
+load helpers
+
+setup_file() {
+    [[ -z $SAN ]] || return 0
+    # Not below build/: an ordinary user must reach it.
+    where=$(mktemp -d "${TMPDIR:-/tmp}/cmn make.XXXXXX")
+    tree="$where/a b"
+    mkdir -p "$tree/build" "$where/home"
+    (cd "$REPO" && { git ls-files -z -co --exclude-standard -- ':!data' ':!results' 2>/dev/null || find . -type f -print0; } |
+        while IFS= read -r -d '' file; do [[ ! -f $file ]] || printf '%s\0' "$file"; done |
+        tar --null -T - -cf -) | tar -C "$tree" -xf -
+    [[ ! -d $REPO/build/upstream ]] || cp -r "$REPO/build/upstream" "$tree/build/"
+    as_user=()
+    if [[ $(id -u) -eq 0 ]] && command -v setpriv >/dev/null; then
+        chmod 755 "$where"
+        chown -R nobody "$where"
+        as_user=(setpriv --reuid=nobody --regid=65534 --clear-groups env "HOME=$where/home")
+    fi
+    export where tree
+    declare -p as_user >"$where/as_user"
+    in_tree make >"$where/build.log" 2>&1 || { tail -n 20 "$where/build.log" >&2; return 1; }
+}
+
+teardown_file() {
+    [[ -z ${where:-} ]] || rm -rf "$where"
+}
+
+setup() {
+    [[ -z $SAN ]] || skip 'the build is tested without sanitizers'
+    cd "$tree" || return 1
+}
+
+# in_tree COMMAND...: in the copy, as the user who owns it.
+in_tree() {
+    local as_user
+    # shellcheck disable=SC1091
+    source "$where/as_user"
+    (cd "$tree" && ${as_user[@]+"${as_user[@]}"} "$@")
+}
+
+# rebuilt: the sources that the last make compiled, from its output.
+rebuilt() {
+    sed -n 's/^ *CC *//p' | sort
+}
+
+# one_error PATTERN COMMAND...: COMMAND fails, and apart from make's own words says one line, which matches.
+one_error() {
+    local pattern=$1
+    shift
+    run in_tree "$@"
+    echo "status $status: $output"
+    [[ $status -eq 2 ]] || return 1
+    # shellcheck disable=SC2178,SC2128
+    lines=$(grep -vE '^(make(\[[0-9]+\])?: | *(GET|CC|AR|LD|MNIST) |$)' <<<"$output")
+    # shellcheck disable=SC2128
+    [[ $(wc -l <<<"$lines") -eq 1 ]] || { echo "not one line: $lines"; return 1; }
+    # shellcheck disable=SC2128
+    grep -qE "$pattern" <<<"$lines"
+}
+
+@test "builds in a path with a space, as an ordinary user if possible" {
+    [[ -x bin/darknet ]]
+    in_tree bin/darknet cmn list | grep -q cmn_communicator
+    run ! grep -iE 'warning|error:' "$where/build.log"
+}
+
+@test "commands are shown only with V=1" {
+    run ! grep -E '(^|/)gcc |-Icmn' "$where/build.log"
+    grep -q '^ *CC *cmn/hooks/job.c$' "$where/build.log"
+    in_tree touch cmn/base/log.c
+    in_tree make V=1 | grep -qE '^.*gcc .*-c .*cmn/base/log\.(c|o)'
+}
+
+@test "a second make does nothing" {
+    in_tree make >/dev/null 2>&1
+    before=$(stat -c %Y.%i bin/darknet build/cpu/bin/darknet build/cpu/libcmn.a)
+    run -0 in_tree make
+    [[ $output != *CC* && $output != *LD* && $output != *AR* && $output != *GET* ]] || { echo "$output"; return 1; }
+    [[ $(stat -c %Y.%i bin/darknet build/cpu/bin/darknet build/cpu/libcmn.a) == "$before" ]]
+}
+
+@test "a touched header rebuilds its users, and only them" {
+    for header in tools/tools.h data/sampler.h communicators/communicator.h cmn.h; do
+        in_tree make >/dev/null 2>&1
+        in_tree touch "cmn/$header"
+        in_tree make 2>&1 | rebuilt | grep -E '^(cmn|build)' >"$where/rebuilt" || true
+        # Users by what the compiler says, not by the build's own notes.
+        for source in $(find cmn -name '*.c' | sort); do
+            # shellcheck disable=SC2046
+            gcc -MM -Icmn -Ibuild/darknet/include -Ibuild/darknet/src $(mpicc --showme:compile) -D_GNU_SOURCE "$source" |
+                tr ' ' '\n' | grep -qE "^cmn/($header|[a-z]+/\.\./$header)$" && echo "$source"
+        done | sort >"$where/users" || true
+        [[ -s $where/users ]]
+        diff <(grep '^cmn' "$where/rebuilt") "$where/users"
+        if [[ $header != cmn.h ]]; then
+            run ! grep '^build/darknet' "$where/rebuilt"
+        else
+            grep -q '^build/darknet/examples/darknet.c' "$where/rebuilt"
+        fi
+    done
+}
+
+@test "changed flags rebuild" {
+    in_tree make >/dev/null 2>&1
+    run -0 in_tree make -n CFLAGS=-DSOMETHING
+    grep -q 'cmn/hooks/job.c' <<<"$output"
+}
+
+@test "make help names every target with one line" {
+    run -0 in_tree make help
+    for target in all demo test soak mnist bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm demo-detection check-patches install uninstall clean help; do
+        [[ $(grep -cE "^ *make $target +[^ ]" <<<"$output") -eq 1 ]]
+    done
+}
+
+@test "install and uninstall: what is installed works, nothing is left" {
+    in_tree mkdir -p "$where/dest dir"
+    in_tree make install DESTDIR="$where/dest dir" PREFIX=/opt/cmn >/dev/null
+    root="$where/dest dir/opt/cmn"
+    for file in bin/darknet bin/cmn-run lib/libcmn.a lib/libdarknet.a lib/pkgconfig/cmn.pc include/darknet-cmn/cmn.h \
+        include/darknet-cmn/darknet.h share/darknet-cmn/cfg/mnist_mlp.cfg share/man/man1/darknet-cmn.1; do
+        [[ -s $root/$file ]] || { echo "$file is missing"; return 1; }
+    done
+    "$root/bin/darknet" cmn list >/dev/null
+    grep -q '^\.TH' "$root/share/man/man1/darknet-cmn.1"
+    in_tree touch "$root/share/darknet-cmn/of-someone-else"
+    in_tree make uninstall DESTDIR="$where/dest dir" PREFIX=/opt/cmn >/dev/null
+    [[ $(cd "$where/dest dir" && find . -type f) == ./opt/cmn/share/darknet-cmn/of-someone-else ]]
+    in_tree rm "$root/share/darknet-cmn/of-someone-else"
+    in_tree make install DESTDIR="$where/dest dir" PREFIX=/opt/cmn >/dev/null
+    in_tree make uninstall DESTDIR="$where/dest dir" PREFIX=/opt/cmn >/dev/null
+    [[ -z $(find "$where/dest dir" -type f) ]]
+}
+
+@test "install where nobody may write is one clear error" {
+    one_error '/proc/.*cannot be written' make install PREFIX=/proc/self
+}
+
+@test "the installed library can be linked by pkg-config" {
+    command -v pkg-config >/dev/null || skip 'pkg-config is not installed'
+    prefix=$(in_tree mktemp -d "${TMPDIR:-/tmp}/cmn-prefix-XXXXXX")
+    in_tree make install PREFIX="$prefix" >/dev/null
+    printf '%s\n' '#include <darknet.h>' 'int main(void) { return cmn_size() - 1; }' | in_tree tee "$prefix/use.c" >/dev/null
+    export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+    # shellcheck disable=SC2046
+    in_tree gcc -o "$prefix/use" "$prefix/use.c" $(pkg-config --cflags --libs cmn)
+    in_tree "$prefix/use"
+    in_tree make uninstall PREFIX="$prefix" >/dev/null
+    rm -rf "$prefix"
+}
+
+# fake_apt SCRIPT: an apt-get of our own, first in the path of what in_tree starts.
+fake_apt() {
+    in_tree mkdir -p "$where/fake"
+    printf '#!/bin/sh\n%s\n' "$1" | in_tree tee "$where/fake/apt-get" >/dev/null
+    in_tree chmod +x "$where/fake/apt-get"
+}
+
+# without_source COMMAND...: with no tarball kept from earlier.
+without_source() {
+    in_tree mv build/upstream "$where/upstream"
+    in_tree touch darknet/UPSTREAM
+    result=0
+    "$@" || result=$?
+    in_tree rm -rf build/upstream
+    in_tree mv "$where/upstream" build/upstream
+    return "$result"
+}
+
+@test "a tarball with a wrong checksum is one clear error" {
+    [[ -d build/upstream ]] || skip 'no tarball is kept in build/upstream'
+    # shellcheck disable=SC2016
+    fake_apt 'case "$*" in *source*) echo other >darknet_1.orig.tar.xz ;; esac'
+    without_source one_error 'orig.tar.xz.*checksum.*darknet/UPSTREAM.*DARKNET_TREE' \
+        env PATH="$where/fake:$PATH" make darknet-source
+    [[ ! -e build/darknet.new ]]
+}
+
+@test "a missing network is one clear error" {
+    [[ -d build/upstream ]] || skip 'no tarball is kept in build/upstream'
+    fake_apt 'echo "E: Failed to fetch: Could not resolve host" >&2; exit 100'
+    without_source one_error 'cannot fetch.*Could not resolve.*network.*DARKNET_TREE' \
+        env PATH="$where/fake:$PATH" make darknet-source
+    [[ ! -e build/darknet.new ]]
+}
+
+pristine() {
+    [[ -d build/upstream ]] || skip 'no tarball is kept in build/upstream'
+    in_tree mkdir -p "$where/dark net"
+    in_tree tar -xJf build/upstream/*.orig.tar.xz -C "$where/dark net" --strip-components=1
+}
+
+@test "DARKNET_TREE: a pristine tree builds" {
+    pristine
+    in_tree darknet/obtain.sh "$where/from tarball"
+    in_tree env DARKNET_TREE="$where/dark net" darknet/obtain.sh "$where/from tree"
+    [[ -f "$where/from tree/src/gemm.c" && -f "$where/from tree/include/darknet.h" ]]
+    while IFS= read -r file; do
+        cmp "$where/from tarball/$file" "$where/from tree/$file"
+    done < <(cd "$where/from tree" && find src include examples -type f)
+}
+
+@test "DARKNET_TREE that does not match is one clear error that names the file" {
+    pristine
+    echo '/* mine */' | in_tree tee -a "$where/dark net/src/gemm.c" >/dev/null
+    one_error 'src/gemm.c is missing or differs' make darknet-source DARKNET_TREE="$where/dark net" -B
+    in_tree rm "$where/dark net/src/blas.c"
+    one_error 'src/blas.c is missing or differs' make darknet-source DARKNET_TREE="$where/dark net" -B
+    one_error 'not a folder' make darknet-source DARKNET_TREE="$where/none" -B
+}
+
+@test "trains in that tree, run from a folder with a space in its name" {
+    [[ -f $REPO/data/mnist/train.list ]] || skip 'data/mnist is missing: make mnist'
+    in_tree mkdir -p "$where/job dir"
+    (
+        cd "$BATS_TEST_TMPDIR"
+        small_data 100 20
+        mlp_cfg batch=20 max_batches=3 >mlp.cfg
+        cp -r small.data mlp.cfg train.list valid.list labels.txt mnist "$where/job dir/"
+    )
+    chmod -R a+rwX "$where/job dir"
+    launch=("${mpiexec[@]}")
+    ln -sfn "$REPO/data/mnist" "$where/job dir/mnist"
+    in_tree test -r "$where/job dir/mnist/train.list" || skip 'data/mnist is not readable by an ordinary user'
+    DARKNET="$tree/bin/darknet"
+    (
+        cd "$where/job dir"
+        tree=$PWD
+        in_tree timeout 60 "${launch[@]}" -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_validate 0
+    )
+    [[ -s "$where/job dir/out/mlp.weights" ]]
+}
+
+@test "make clean removes what was built, and nothing else" {
+    in_tree cp -r build/upstream "$where/kept"
+    in_tree make clean >/dev/null
+    [[ ! -e build && ! -e bin ]]
+    [[ -f cmn/hooks/job.c && -f Makefile ]]
+}

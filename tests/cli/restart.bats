@@ -1,0 +1,362 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031,SC2154  # tests are functions that shellcheck takes for subshells
+# shellcheck disable=SC2016  # lines for a stand-in
+# cmn-run: when it starts a job again, and from what. These tests run over a stand-in for mpiexec, which ends as it is told; real jobs
+# are in restart_jobs.bats.
+
+load helpers
+load restart
+
+setup() {
+    enter_folder
+    lost='printf "%s\n" "mpiexec noticed that process rank 1 with PID 7 on node b exited on signal 9 (Killed)." >&2; exit 137'
+    crash='printf "%s\n" "mpiexec noticed that process rank 1 with PID 7 on node b exited on signal 11 (Segmentation fault)." >&2; exit 139'
+}
+
+# stand_in LINE...: an mpiexec that runs a line of bash for each try, in turn. `machines` lists those that do not answer.
+stand_in() {
+    mkdir -p fake
+    printf '%s\n' "$@" >plan
+    : >machines
+    cat >fake/mpiexec <<'END'
+#!/bin/bash
+set -euo pipefail
+if [[ ${*: -1} == true ]]; then
+    [[ $* =~ -host\ ([^:]*):1 ]]
+    if grep -qx "${BASH_REMATCH[1]}" machines; then
+        printf -- '-----\n\nno route to %s\n' "${BASH_REMATCH[1]}" >&2
+        exit 255
+    fi
+    exit 0
+fi
+n=$(($(cat tries 2>/dev/null || echo 0) + 1))
+echo "$n" >tries
+printf '%s\n' "$*" >"words-$n"
+eval "$(sed -n "${n}p" plan)"
+END
+    chmod +x fake/mpiexec
+    rm -f tries words-* cmn-run.log
+}
+
+# from N: what the training says when it goes on from the checkpoint of iteration N.
+from() {
+    printf 'echo "cmn: goes on from out/x-%d.checkpoint, iteration %d" >&2; ' "$1" "$1"
+}
+
+# restarts STATUS TRIES ARGUMENTS...: cmn-run over the stand-in ends so, after so many tries.
+restarts() {
+    local status=0 expected=$1 tries=$2
+    shift 2
+    PATH=$PWD/fake:$PATH timeout --kill-after=5 $((60 * SLOW)) "$CMN_RUN" "$@" >run.out 2>run.err || status=$?
+    cat run.err cmn-run.log 2>/dev/null || true
+    echo "status $status after $(cat tries 2>/dev/null || echo 0) tries"
+    [[ $status -eq $expected && $(cat tries 2>/dev/null || echo 0) -eq $tries ]]
+}
+
+# refused PATTERN ARGUMENTS...: one line that matches, status 1, and nothing is started.
+refused() {
+    local pattern=$1 status=0
+    shift
+    PATH=$PWD/fake:$PATH timeout 20 "$CMN_RUN" "$@" >run.out 2>run.err || status=$?
+    cat run.err
+    [[ $status -eq 1 && $(wc -l <run.err) -eq 1 && ! -e tries ]]
+    grep -Eq -- "^cmn-run: $pattern" run.err
+}
+
+train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
+
+@test "what is lost is tried again, from the checkpoint; what would end the same way is not" {
+    stand_in "$lost" "$(from 5)exit 75" "$(from 10)exit 0"
+    restarts 0 3 -n 2 "${train[@]}"
+    grep -Eq '^20[0-9-]*T[0-9:.]*Z cmn-run\[[0-9]+\] start +try 1, 2 ranks: mpiexec --mca odls_base_sigkill_timeout 0 -n 2 darknet classifier' cmn-run.log
+    grep -Eq 'loss +status 137: rank 1 on b ended by signal 9' cmn-run.log
+    grep -Eq 'resume +from out/x-10.checkpoint, iteration 10$' cmn-run.log
+    grep -Eq 'done +3 tries, status 0' cmn-run.log
+    for status in 1 2 130 143; do
+        stand_in "exit $status"
+        restarts $status 1 -n 2 "${train[@]}"
+    done
+    # A rank that somebody has ended by hand.
+    stand_in 'echo "mpirun noticed that process rank 0 with PID 7 on node b exited on signal 15 (Terminated)." >&2; exit 143'
+    restarts 143 1 -n 2 "${train[@]}"
+    stand_in 'echo "mpiexec was unable to find the specified executable file, and therefore" >&2; exit 134'
+    restarts 134 1 -n 2 "${train[@]}"
+    # Its status is in the range of signals: 131, as of SIGQUIT.
+    stand_in "echo 'Open MPI tried to fork a new process via the \"execve\" system call but' >&2; exit 131"
+    restarts 131 1 -n 2 "${train[@]}"
+    # Open MPI has statuses of its own when a machine is gone.
+    stand_in 'printf "%s\n" "ORTE has lost communication with a remote daemon." "  Remote daemon: [[1,0],2] on node c" >&2; exit 205' 'exit 0'
+    restarts 0 2 -n 2 "${train[@]}"
+    grep -Eq 'loss +status 205: .*\bc$' cmn-run.log
+    # A machine that is cut off may hold the backup folder until it notices; a job of somebody else is another matter.
+    still='echo "cmn[rank 0@a] out: process 7 on c writes checkpoints of x there: wait" >&2; exit 1'
+    stand_in "$lost" "$still" 'exit 0'
+    restarts 0 3 -n 2 "${train[@]}"
+    stand_in "$still"
+    restarts 1 1 -n 2 "${train[@]}"
+    stand_in 'kill -KILL $$' 'exit 0'
+    restarts 0 2 -n 2 "${train[@]}"
+}
+
+@test "retries count tries without a new checkpoint; the same crash twice is enough" {
+    stand_in "$lost" "$lost" "$lost"
+    restarts 75 2 -retries 1 -n 2 "${train[@]}"
+    grep -Eq 'give-up +2 tries without a new checkpoint' cmn-run.log
+    stand_in "$(from 5)$lost" "$(from 10)$lost" "$(from 15)$lost" "$(from 15)$lost" "exit 0"
+    restarts 75 4 -retries 1 -n 2 "${train[@]}"
+    stand_in "$(from 5)$crash" "$(from 5)$crash" "exit 0"
+    restarts 139 2 -n 2 "${train[@]}"
+    grep -Eq 'give-up +2 times in a row the same end' cmn-run.log
+    stall='echo "cmn: nothing moved for 60 s in: the start of MPI. MPI may be waiting" >&2; exit 1'
+    stand_in "$stall" "$stall" "exit 0"
+    restarts 1 2 -n 2 "${train[@]}"
+    stand_in "$(from 5)$crash" "$(from 10)$crash" "exit 0"
+    restarts 0 3 -n 2 "${train[@]}"
+    # Checkpoints that can be seen count without a word from the training.
+    printf 'backup = out\n' >x.data
+    printf '[net]\ncmn_checkpoint=5\n' >x.cfg
+    mkdir -p out
+    stand_in "touch out/x-5.checkpoint; $lost" "touch out/x-9.checkpoint; $lost" "touch out/y-9.checkpoint; $lost" "exit 0"
+    restarts 75 3 -retries 1 -n 2 -- darknet classifier train x.data x.cfg -cmn
+    # Darknet leaves blanks inside of a path, and takes the first of two.
+    printf '# backup=no\n\t backup =\ta b \r\nbackup=out\n' >x.data
+    mkdir -p 'a b' ab
+    stand_in "touch a\\ b/x-5.checkpoint; $lost" "touch a\\ b/x-9.checkpoint; $lost" "touch ab/x-12.checkpoint; $lost" "exit 0"
+    restarts 75 3 -retries 1 -n 2 -- darknet classifier train x.data x.cfg -cmn
+}
+
+@test "an mpiexec that does not end after a fault is ended" {
+    stand_in "echo 'cmn[rank 0@a] nothing came from rank 2' >&2; trap '' TERM; while :; do sleep 0.2; done" 'exit 0'
+    restarts 0 2 -n 2 "${train[@]}"
+    grep -Eq 'hung +mpiexec does not end' cmn-run.log
+    grep -Eq 'loss +status 137: .*: cmn\[rank 0@a\] nothing came' cmn-run.log
+}
+
+@test "a stop that mpiexec drops, as while it starts the ranks, is asked again until the ranks have heard it" {
+    # Twice it is dropped; then there would be time for two more.
+    export SLOW
+    stand_in 'heard() { n=$((n + 1)); echo USR1 >>heard; ((n < 3)) || echo "cmn: asked to stop (signal 15)" >&2; }; n=0; trap heard USR1; kill -TERM $PPID; for ((i = 0; i < 50 * SLOW && n < 3; i++)); do sleep 0.5; done; for ((i = 0; i < 10; i++)); do sleep 0.5; done; exit 143' 'exit 0'
+    restarts 143 1 -n 2 "${train[@]}"
+    [[ $(grep -c USR1 heard) -eq 3 ]]
+    [[ $(grep -c 'asked to save' cmn-run.log) -eq 1 ]]
+    # A rank that does not know the signal yet dies of it; the others miss it.
+    stand_in 'trap : USR1; kill -INT $PPID; sleep 1; echo "mpiexec noticed that process rank 1 with PID 7 on node b exited on signal 10 (User defined signal 1)." >&2; echo "cmn[rank 0@a] rank 1 is lost" >&2; exit 75' 'exit 0'
+    restarts 130 1 -n 2 "${train[@]}"
+}
+
+@test "a stop before the job began is no good end, though mpiexec takes it for one" {
+    stand_in 'trap "exit 0" USR1; while :; do sleep 0.1; done'
+    PATH=$PWD/fake:$PATH timeout $((60 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&- &
+    started=$!
+    wait_for 'the first try' test -e tries
+    sleep 0.5
+    kill -USR1 "$(pgrep -P "$started")"
+    status=0
+    wait "$started" || status=$?
+    cat cmn-run.log
+    [[ $status -eq 138 ]]
+}
+
+@test "an mpiexec that somebody stops is named" {
+    stand_in 'kill -STOP $$; exit 0'
+    PATH=$PWD/fake:$PATH timeout $((60 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&- &
+    started=$!
+    wait_for 'the line about it' grep -Eq '^cmn-run: mpiexec is stopped by signal 19 .*: kill -CONT [0-9]+ lets it go on$' run.err
+    kill -CONT "$(sed -n 's/.*kill -CONT \([0-9]*\) .*/\1/p' run.err)"
+    wait "$started"
+    [[ $(grep -c 'is stopped by' cmn-run.log) -eq 1 ]]
+}
+
+@test "nohup: SIGHUP that is ignored stays ignored" {
+    stand_in 'sleep 2; exit 0'
+    (trap '' HUP && PATH=$PWD/fake:$PATH exec "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&-) &
+    started=$!
+    wait_for 'the first try' test -e tries
+    kill -HUP "$started"
+    wait "$started"
+    run ! grep -E ' stop ' cmn-run.log
+}
+
+@test "lines are known behind what a terminal and mpiexec --tag-output put before them" {
+    stand_in 'printf "\r\033[Kcmn[rank 0@a] nothing came from rank 2\n" >&2; exit 75' \
+        'printf "\r\033[K[1,0]<stderr>:\033[1;31mcmn: goes on from out/x-10.checkpoint, iteration 10\n[1,1]<stderr>:cmn[rank 1@b] gone\n" >&2; exit 75' 'exit 0'
+    restarts 0 3 -n 2 "${train[@]}"
+    grep -Eq 'fault +cmn\[rank 0@a\] nothing came from rank 2$' cmn-run.log
+    grep -Eq 'resume +from out/x-10.checkpoint, iteration 10$' cmn-run.log
+    grep -Eq 'loss +status 75: .*cmn\[rank 1@b\] gone$' cmn-run.log
+}
+
+@test "a terminal with stty tostop does not stop the job" {
+    command -v script >/dev/null || skip 'script (bsdutils) is not installed'
+    stand_in 'echo a row of the table; exit 0'
+    command=$(printf '%q ' "$CMN_RUN" -n 2 "${train[@]}")
+    PATH=$PWD/fake:$PATH timeout $((30 * SLOW)) script -qec "stty tostop; $command" screen.txt </dev/null >/dev/null 3>&- || true
+    cat screen.txt
+    grep -q 'a row of the table' screen.txt
+    grep -Eq 'done +1 try, status 0' cmn-run.log
+}
+
+@test "orphans of a job that have ended do not stay as zombies, while it runs and while machines are asked" {
+    # Twenty processes lose their parent and end, here and in the question.
+    stand_in '(for i in {1..20}; do (sleep 0.2 & echo $! >>orphans); done); sleep 5; for i in $(<orphans); do [[ ! -e /proc/$i ]] || echo $i >>zombies; done; exit 0'
+    sed -i 's/^if .* == true .*/&\n    (for i in {1..20}; do (sleep 0.2 \& echo $! >>orphans); done)/' fake/mpiexec
+    sed -i 's/^    exit 0$/    sleep 5; for i in $(<orphans); do [[ ! -e \/proc\/$i ]] || echo $i >>zombies; done; exit 0/' fake/mpiexec
+    restarts 0 1 -hosts a:2 "${train[@]}"
+    [[ $(wc -l <orphans) -eq 40 && ! -e zombies ]]
+}
+
+@test "a process that outlives mpiexec and writes for ever is ended, and a stop that comes meanwhile counts" {
+    writes='(for ((i = 0; i < 1000; i++)); do echo still here >&2; sleep 0.1; done) & '
+    stand_in "${writes}sleep 1; $lost" 'exit 0'
+    restarts 0 2 -n 2 "${train[@]}"
+    grep -Eq 'left +[12] process' cmn-run.log
+    stand_in "${writes}(sleep 2; kill -TERM \$PPID) & sleep 1; $lost" 'exit 0'
+    restarts 143 1 -n 2 "${train[@]}"
+}
+
+state_is() {
+    grep -q "^State:.$2" "/proc/$1/status"
+}
+
+@test "Ctrl-Z stops cmn-run also while nothing runs: machines are asked, or awaited" {
+    stand_in 'exit 0'
+    echo b >machines
+    PATH=$PWD/fake:$PATH "$CMN_RUN" -hosts a:2,b:3 -wait 300 "${train[@]}" 2>run.err 3>&- &
+    started=$!
+    wait_for 'the wait' grep -qs 'gone .*waiting' cmn-run.log
+    kill -TSTP "$started"
+    wait_for 'its stop' state_is "$started" T
+    [[ ! -e tries ]]
+    : >machines
+    kill -CONT "$started"
+    wait "$started"
+    # A question that is not answered.
+    sed -i 's/^if .* == true .*/&\n    touch asked; sleep 15/' fake/mpiexec
+    PATH=$PWD/fake:$PATH "$CMN_RUN" -hosts a:2 "${train[@]}" 2>run.err 3>&- &
+    started=$!
+    wait_for 'the question' test -e asked
+    kill -TSTP "$started"
+    wait_for 'its stop' state_is "$started" T
+    kill -CONT "$started"
+    kill -TERM "$started"
+    status=0
+    wait "$started" || status=$?
+    [[ $status -eq 143 ]]
+}
+
+@test "what cannot be started again for a moment is a loss, and not the end" {
+    [[ -z $SAN ]] || skip 'sanitizers open files of their own'
+    for place in '-n 2' '-hosts a:2'; do
+        # cmn-run has room for no further file after its first try, until it has said so.
+        stand_in "echo \$PPID >pid; prlimit --pid \$PPID --nofile=5:1024; $lost" 'exit 0'
+        (wait_for 'the loss' grep -qs 'loss .*could not be started' cmn-run.log && prlimit --pid "$(<pid)" --nofile=1024:1024) 3>&- &
+        # shellcheck disable=SC2086  # two words
+        restarts 0 2 $place "${train[@]}"
+        grep -Eq 'cmn-run: .* cannot be .*: Too many open files' run.err
+    done
+}
+
+@test "background jobs of a script that ends with exec cmn-run are left alone" {
+    # The second one is in a process group of its own, the third becomes a child of cmn-run when its parent ends.
+    cat >script <<'END'
+set -m
+sleep 300 &
+echo $! >>others
+set +m
+sleep 300 &
+echo $! >>others
+(sleep 300 & echo $! >>others; sleep 1) &
+exec "$@"
+END
+    stand_in 'sleep 2; (sleep 299 & echo $! >left); exit 1'
+    status=0
+    PATH=$PWD/fake:$PATH timeout --kill-after=5 $((60 * SLOW)) bash script "$CMN_RUN" -n 2 "${train[@]}" 3>&- || status=$?
+    cat cmn-run.log
+    started="$(xargs <others) $(<left)"
+    [[ $status -eq 1 && $(wc -l <others) -eq 3 ]]
+    for pid in $(<others); do
+        ! gone "$pid" || return 1
+    done
+    gone "$(<left)"
+    grep -Eq 'left +1 process' cmn-run.log
+}
+
+@test "-clear starts over until there is a checkpoint, and not again" {
+    stand_in "$lost" "echo 'cmn: first checkpoint on the disk: out/x-5.checkpoint' >&2; $lost" "$(from 5)exit 0"
+    restarts 0 3 -n 2 "${train[@]}" -clear
+    [[ $(grep -l -- '-clear' words-* | xargs) == 'words-1 words-2' ]]
+    [[ $(<words-3) == *' -n 2 darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5' ]]
+}
+
+@test "machines that are gone are left out, or waited for, and come back" {
+    stand_in "echo b >machines; $lost" "$(from 5): >machines; $lost" 'exit 0'
+    restarts 0 3 -hosts a:2,b:3 -mpi '--mca  odls_base_sigkill_timeout 2' "${train[@]}"
+    [[ $(<words-1) == '--mca oob_tcp_keepalive_time 5 '*' --mca odls_base_sigkill_timeout 2 -host a:2,b:3 -n 5 darknet '* ]]
+    [[ $(<words-2) == *' --mca odls_base_sigkill_timeout 2 -host a:2 -n 2 darknet '* ]]
+    [[ $(<words-3) == *' --mca odls_base_sigkill_timeout 2 -host a:2,b:3 -n 5 darknet '* ]]
+    grep -Eq 'gone +b:3 .*no route to b' cmn-run.log
+    grep -Eq 'ranks +2 ranks from here on, 5 before: with cmn_batch=per_rank' cmn-run.log
+    stand_in "echo b >machines; $lost" 'exit 0'
+    printf 'a slots=2 # two\n\n# none\nb slots=3\n' >hostfile
+    (wait_for 'the wait' grep -qs 'gone .*waiting' cmn-run.log && : >machines) 3>&- &
+    restarts 0 2 -hostfile hostfile -wait 60 "${train[@]}"
+    [[ $(<words-2) == *' -host a:2,b:3 -n 5 '* ]]
+    grep -Eq 'back +all machines answer' cmn-run.log
+    stand_in "printf 'a\nb\n' >machines; $lost" 'exit 0'
+    restarts 75 1 -hosts a:2,b:3 "${train[@]}"
+    stand_in 'exit 0'
+    echo b >machines
+    restarts 1 0 -hosts a:2,b:3 "${train[@]}"
+    # However many there are.
+    many=$(printf 'a-machine-with-a-name-that-is-longer-than-others-%d:1,' {1..100})
+    restarts 0 1 -hosts "${many%,}" "${train[@]}"
+    [[ $(<words-1) == *" -host ${many%,} -n 100 darknet "* ]]
+}
+
+@test "-wait does not look at the clock that people set" {
+    [[ -z $SAN ]] || skip 'a sanitizer wants to be the first library'
+    "${CC:-gcc}" -O1 -shared -fPIC -o still.so "$REPO/tests/patches/fixed_time.c"
+    stand_in 'exit 0'
+    echo b >machines
+    LD_LIBRARY_PATH=$PWD LD_PRELOAD=still.so restarts 1 0 -hosts a:2,b:3 -wait 1 "${train[@]}"
+}
+
+@test "what cannot work is refused in one line" {
+    stand_in 'exit 0'
+    refused '.*no checkpoints.*-cmn_checkpoint' -n 2 -- darknet classifier train x.data x.cfg -cmn
+    refused '-cmn is missing' -n 2 -- darknet classifier train x.data x.cfg -cmn_checkpoint 5
+    refused 'the command is missing' -n 2
+    refused 'the command is missing' -n 2 --
+    refused 'say how many ranks' "${train[@]}"
+    refused '-n x: a number' -n x "${train[@]}"
+    refused '-n: the machines say' -n 2 -hosts a:2 "${train[@]}"
+    refused '-wait: SECONDS is missing' -n 2 -wait "${train[@]}"
+    refused "-mpi '-n ...': that is cmn-run's to say: -n" -n 2 -mpi '--bind-to none -n 3' "${train[@]}"
+    refused "-mpi '--np ...': that is cmn-run's to say: -hosts" -mpi '--np 3' -hosts a:2 "${train[@]}"
+    refused "-mpi '-app ...': that is cmn-run's to say" -n 2 -mpi '--mca a -n -x -np -app file' "${train[@]}"
+    refused "-mpi '-host ...': that is cmn-run's to say: -hosts" -mpi '-host a:3' -hosts a:2 "${train[@]}"
+    refused '-retry: no such option' -n 2 -retry 2 "${train[@]}"
+    refused '-hosts a:2,-oProxy:1: what is wanted' -hosts a:2,-oProxy:1 "${train[@]}"
+    refused '-hosts a:0: what is wanted' -hosts a:0 "${train[@]}"
+    echo 'a' >hostfile
+    refused 'hostfile:1: say how many ranks a takes: slots=N' -hostfile hostfile "${train[@]}"
+    refused '-hostfile none: No such file' -hostfile none "${train[@]}"
+    refused 'journal hostfile: this file holds something else' -journal hostfile -n 2 "${train[@]}"
+    refused 'journal no/log: No such file' -journal no/log -n 2 "${train[@]}"
+    printf '[net]\nbatch=1\n' >x.cfg
+    refused '.*no checkpoints' -n 2 -- darknet classifier train x.data x.cfg -cmn
+    printf '# one\n[net]\nbatch=1\ncmn_checkpoint = 7\n' >x.cfg
+    restarts 0 1 -n 2 -- darknet classifier train x.data x.cfg -cmn
+    rm -f tries
+    restarts 0 1 -n 2 -retries 0 -- darknet classifier train x.data y.cfg -cmn
+    PATH=$PWD run -1 "$CMN_RUN" -n 2 -retries 0 "${train[@]}"
+    grep -q 'mpiexec cannot be started: No such file' <<<"$output"
+}
+
+@test "help lists each option of the manual" {
+    run -0 "$CMN_RUN" --help
+    for option in -hosts -hostfile -n -retries -wait -journal -mpi; do
+        grep -qE "^ +$option " <<<"$output"
+        grep -qE "^\| \`$option " "$REPO/docs/cmn-run.md"
+    done
+}

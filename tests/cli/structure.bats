@@ -1,0 +1,97 @@
+#!/usr/bin/env bats
+# How the source is laid out: docs/architecture.md in the form of checks.
+
+load helpers
+
+setup() {
+    enter_folder
+    cd "$REPO" || return 1
+}
+
+own_files() {
+    git ls-files -- "$@" 2>/dev/null | grep . || find "$@" -type f
+}
+
+@test "cmn.h is the only header of the module that Darknet's patched source includes" {
+    for header in $(cd cmn && find . -name '*.h' -printf '%P\n'); do
+        [[ $header == cmn.h ]] || run ! grep -nE "^\\+#include \"(.*/)?$header\"" patches/*.patch
+    done
+}
+
+@test "the job is ended in cmn.c and nowhere else" {
+    run grep -nE '\b(_?exit|abort|MPI_Abort|quick_exit)\(' -r cmn --include='*.c'
+    echo "$output"
+    while IFS= read -r line; do
+        case $line in
+            '' | cmn/hooks/job.c:* | cmn/tools/*) ;;
+            *) echo "here: $line"; false ;;
+        esac
+    done <<<"$output"
+}
+
+@test "every communicator is in the registry and in darknet cmn list" {
+    list=$("$DARKNET" cmn list)
+    strategies=$(sed -n "s/^const struct cmn_communicator cmn_communicator_\([a-z_]*\) = .*/\1/p" cmn/communicators/*.c)
+    [[ $(wc -l <<<"$strategies") -gt 8 ]]
+    for name in $strategies; do
+        [[ -f cmn/communicators/$name.c ]]
+        grep -q "cmn_communicator_$name" cmn/communicators/registry.c
+        grep -qE "^ +$name " <<<"$list"
+    done
+}
+
+@test "docs/architecture.md has a row for every folder and every room" {
+    folders=$(own_files . | sed -nE 's|^(\./)?([a-z]+)/.*|\2|p' | sort -u | grep -vxE 'docs|build|bin|data|results')
+    [[ $(wc -l <<<"$folders") -gt 8 ]]
+    rooms=$(find cmn -mindepth 1 -type d -printf '%P\n' | sort)
+    [[ $(wc -l <<<"$rooms") -gt 8 ]]
+    for room in $folders $rooms; do
+        grep -q "^|.*\`$room/\`.*|" docs/architecture.md || { echo "no row for $room/"; false; }
+    done
+}
+
+@test "functions have at most 60 lines" {
+    bad=$(find cmn run -name '*.c' -exec awk '
+        FNR == 1 { inside = 0 }
+        /^\{/ { start = FNR; inside = 1 }
+        /^\}/ && inside { if (FNR - start > 60) print FILENAME ":" start ": " FNR - start " lines"; inside = 0 }
+    ' {} +)
+    echo "$bad"
+    [[ -z $bad ]]
+}
+
+@test "no machine's paths and no registries' host names in the repository" {
+    own_files . | grep -vE '^(\./)?(build|bin|data|results|\.git)/' >"$BATS_TEST_TMPDIR/files"
+    run ! xargs -d '\n' -a "$BATS_TEST_TMPDIR/files" grep -nIE "\b(deb|registry)\.[a-z]+\.(org|com)\b|(^|[^a-zA-Z0-9._/-])$REPO/"
+}
+
+@test "shell scripts pass shellcheck" {
+    command -v shellcheck >/dev/null || skip 'shellcheck is not installed'
+    own_files . | grep -vE '^(\./)?(build|bin|data|results|\.git)/' | while IFS= read -r file; do
+        case $file in
+            *.bats | *.bash) ;;
+            *) head -n 1 "$file" | grep -qaE '^#!.*\b(ba)?sh\b' || continue ;;
+        esac
+        printf '%s\0' "$file"
+    done | xargs -0 shellcheck -x
+}
+
+@test "bash scripts stop at the first error" {
+    own_files . | grep -vE '^(\./)?(build|bin|data|results|\.git)/' >"$BATS_TEST_TMPDIR/files"
+    bad=
+    while IFS= read -r file; do
+        head -n 1 "$file" | grep -qaE '^#!.*\bbash\b' || continue
+        grep -q '^set -euo pipefail' "$file" || bad+=" $file"
+    done <"$BATS_TEST_TMPDIR/files"
+    echo "without set -euo pipefail:$bad"
+    [[ -z $bad ]]
+}
+
+@test "patches are numbered, with a header that says what, who and when" {
+    for patch in patches/*.patch; do
+        [[ $(basename "$patch") =~ ^[0-9]{4}-[a-z0-9-]+\.patch$ ]]
+        for field in Description Author Forwarded Last-Update; do
+            grep -q "^$field: " "$patch" || { echo "$patch has no $field"; false; }
+        done
+    done
+}

@@ -1,0 +1,317 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031,SC2154  # mpiexec: helpers.bash; tests are functions that shellcheck takes for subshells
+# A rank is stopped, or stands still, wherever it is: the job ends after cmn_timeout, and says who, where and in what. On two
+# nodes: tests/hosts/watchdog.bats.
+
+load helpers
+
+setup() {
+    enter_folder
+    small_data 600 20
+    mlp_cfg max_batches=10000000 >mlp.cfg
+    LIMIT=2
+    ((SLOW == 1)) || LIMIT=8
+}
+
+teardown() {
+    local pid
+    for pid in ${ranks:-}; do
+        kill -KILL "$pid" 2>/dev/null || true
+    done
+    [[ -z ${job:-} ]] || kill -KILL "$job" 2>/dev/null || true
+}
+
+# start N ARGUMENTS...: `darknet` in the background. Sets job.
+start() {
+    local n=$1
+    shift
+    rm -f job.err # of the job before
+    "${mpiexec[@]}" -n "$n" "$DARKNET" "$@" -cmn_timeout "$LIMIT" >job.out 2>job.err 3>&- &
+    job=$!
+}
+
+# until_said FILE PATTERN: it is printed.
+until_said() {
+    local i
+    for ((i = 0; i < 300 * SLOW; i++)); do
+        grep -Eqs "$2" "$1" && return 0
+        kill -0 "$job" || break
+        sleep 0.1
+    done
+    echo "$1 never had: $2"
+    cat job.out job.err
+    return 1
+}
+
+# Sets ranks to the process ids, in the order of the ranks.
+find_ranks() {
+    local pid rank
+    declare -A of=()
+    for pid in $(ps -o pid= --ppid "$job"); do
+        rank=$(tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^OMPI_COMM_WORLD_RANK=//p')
+        of[$rank]=$pid
+    done
+    ranks=
+    for ((rank = 0; rank < ${#of[@]}; rank++)); do
+        ranks+=" ${of[$rank]}"
+    done
+}
+
+stop_rank() {
+    find_ranks
+    # shellcheck disable=SC2086
+    set -- $1 $ranks
+    kill -STOP "${@:$1+2:1}"
+    stopped=$SECONDS
+}
+
+# ends_naming SPEAKER PATTERN [FRAME]: with status 75, one line of ours, the stacks of ranks that live, and nothing left.
+ends_naming() {
+    local status=0 pid
+    timeout $((25 * SLOW)) tail --pid="$job" -f /dev/null || { cat job.err; echo 'it did not end'; return 1; }
+    wait "$job" || status=$?
+    echo "status $status, $((SECONDS - ${stopped:-0})) s after the fault"
+    grep -v '#[0-9]' job.err
+    [[ $status -eq 75 ]]
+    grep -E "^cmn\[rank $1@$(hostname)\] nothing moved for $LIMIT s \(cmn_timeout\): $2" job.err
+    [[ $(grep -c 'nothing moved for' job.err) -eq 1 ]]
+    grep -qE "^cmn\[rank $1@.*\] stack of the main thread, in: " job.err
+    grep -qE "^cmn\[rank $1@.*\] #[0-9]+ ${3:-(cmn_|main\\+).* \\(darknet\\)}" job.err
+    for pid in ${ranks:-}; do
+        if grep -qs '^State:.[^ZX]' "/proc/$pid/status"; then
+            echo "process $pid is left"
+            return 1
+        fi
+    done
+}
+
+train() {
+    start "$1" classifier train small.data mlp.cfg -cmn -cmn_seed 7 "${@:2}"
+}
+
+@test "a rank is stopped while it trains: any rank, over MPI and over shared memory" {
+    train 3 -cmn_validate 0 -cmn_communicator naive
+    until_said job.err 'Saving weights'
+    stop_rank 1
+    ends_naming 0 "rank 1@[^ ]+ is stopped \(SIGSTOP\?\) in: .*iteration [0-9]+.*; 2 other ranks wait for it in: "
+    train 2 -cmn_validate 0 -cmn_communicator flat
+    until_said job.err 'Saving weights'
+    stop_rank 0
+    ends_naming 1 "rank 0@[^ ]+ is stopped .*; 1 other rank waits for it in: "
+    small_data 60000 20 # long epochs: ranks meet in the sum, and hardly ever in a row of the report
+    train 2 -cmn_validate 0 -cmn_communicator shm
+    until_said job.err 'Saving weights'
+    stop_rank 1
+    ends_naming 0 "rank 1@[^ ]+ is stopped .*; 1 other rank waits for it in: the sum of the gradients"
+}
+
+@test "a rank is stopped while it validates in a training" {
+    small_data 120 10000
+    # Most of the time goes there, and yet the other rank's part is done within cmn_timeout.
+    for ((i = 0; i < 8 / SLOW; i++)); do cat valid.list; done >many.list
+    sed -i 's/^valid=.*/valid=many.list/' small.data
+    train 2 -cmn_report lines
+    until_said job.err '^cmn: 2 ranks on'
+    sleep "$SLOW"
+    stop_rank 1
+    ends_naming 0 'rank 1@[^ ]+ is stopped .*; 1 other rank waits for it in: validation'
+}
+
+@test "a rank is stopped while it evaluates" {
+    small_data 10 10000
+    mlp_cfg | sed 's/^output=64/output=8192/' >mlp.cfg
+    darknet_on 1 classifier train small.data mlp.cfg -cmn -cmn_validate 0 >/dev/null 2>&1
+    # More than it can be through with: 4 TFLOP.
+    for ((i = 0; i < 30; i++)); do cat valid.list; done >many.list
+    sed -i 's/^valid=.*/valid=many.list/' small.data
+    start 2 classifier valid small.data mlp.cfg out/mlp.weights -cmn
+    until_said job.err 'Loading weights'
+    sleep "$SLOW"
+    stop_rank 0
+    ends_naming 1 'rank 0@[^ ]+ is stopped \(SIGSTOP\?\) in: evaluation'
+}
+
+# The others go on until they need it: in the sum of the gradients, or at the first meeting.
+@test "an image that is never read: a FIFO among the images" {
+    mkfifo fifo-digit-3.png
+    sed -i '40s/.*/fifo-digit-3.png/' train.list
+    train 2 -cmn_validate 0
+    stopped=$SECONDS
+    find_ranks
+    ends_naming '[01]' 'rank [01]@[^ ]+ stands still in: .* \(fifo-digit-3.png\)'
+}
+
+@test "weights that are never read, at the start" {
+    mkfifo some.weights
+    start 2 classifier train small.data mlp.cfg some.weights -cmn
+    stopped=$SECONDS
+    ends_naming '[01]' 'rank 0@[^ ]+ stands still in: reading cfg, lists and weights; 1 other rank waits for it'
+}
+
+# The main thread then holds the lock of stdout.
+@test "a reader of the output that stops reading" {
+    mkfifo unread
+    # shellcheck disable=SC2217  # it holds the FIFO open
+    sleep 1000 <unread 3>&- &
+    ranks=$! # for teardown
+    sed -i 's/^batch=.*/batch=4/' mlp.cfg
+    for n in 1 2; do
+        # shellcheck disable=SC2016  # the inner shell expands it
+        "${mpiexec[@]}" -n "$n" bash -c '[[ $OMPI_COMM_WORLD_RANK != 0 ]] || exec >unread; exec "$@"' - "$DARKNET" classifier train \
+            small.data mlp.cfg -cmn -cmn_validate 0 -cmn_timeout "$LIMIT" >job.out 2>job.err 3>&- &
+        job=$!
+        stopped=$SECONDS reader=$ranks ranks=
+        ends_naming 0 'rank 0@[^ ]+ stands still in: ' || { ranks=$reader; false; }
+        ranks=$reader
+    done
+}
+
+# preload: what stands in calls.c comes before the C library and MPI, in every rank.
+preload() {
+    mpicc -O1 -fPIC -shared -o calls.so calls.c
+    mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=calls.so)
+}
+
+@test "a disk that no longer answers, under a checkpoint and under weights" {
+    [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    cat >calls.c <<'END'
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int fsync(int fd)
+{
+    char link[64], path[512] = "";
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    while (readlink(link, path, sizeof path - 1) > 0 && strstr(path, STUCK)) {
+        pause();
+    }
+    return 0;
+}
+
+int fdatasync(int fd)
+{
+    return fsync(fd);
+}
+END
+    sed -i "1i#define STUCK \"checkpoint\"" calls.c
+    preload
+    train 2 -cmn_validate 0 -cmn_checkpoint 5
+    stopped=$SECONDS
+    ends_naming 0 'rank 0@[^ ]+ stands still in: waiting for the last checkpoint to be written'
+    sed -i "1s/.*/#define STUCK \".weights\"/" calls.c
+    preload
+    train 2 -cmn_validate 0
+    stopped=$SECONDS
+    ends_naming 0 'rank 0@[^ ]+ stands still in: writing weights, iteration [0-9]+; 1 other rank waits for it in: '
+}
+
+@test "a rank that never comes through the end of MPI" {
+    [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    cat >calls.c <<'END'
+#include <mpi.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int MPI_Finalize(void)
+{
+    while (atoi(getenv("OMPI_COMM_WORLD_RANK")) == 1) {
+        pause();
+    }
+    return PMPI_Finalize();
+}
+END
+    preload
+    mlp_cfg max_batches=5 >mlp.cfg
+    train 2 -cmn_validate 0
+    stopped=$SECONDS
+    ends_naming 0 'all ranks wait for each other: rank 0@[^ ]+ in: the end of MPI, .*rank 1@[^ ]+ in: the end of MPI' 'darknet\+0x'
+}
+
+# It lets one go that the others have met, and these end.
+@test "a rank that is stopped, or stands still, after the last meeting in the end of MPI" {
+    [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    cat >calls.c <<'END'
+#include <mpi.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int MPI_Finalize(void)
+{
+    int result = PMPI_Finalize();
+
+    if (atoi(getenv("OMPI_COMM_WORLD_RANK")) == 1) {
+        STOP_HERE;
+    }
+    return result;
+}
+END
+    cp calls.c either.c
+    mlp_cfg max_batches=5 >mlp.cfg
+    sed 's/STOP_HERE/kill(getpid(), SIGSTOP)/' either.c >calls.c
+    preload
+    train 3 -cmn_validate 0 -clear
+    stopped=$SECONDS
+    ends_naming 0 'rank 1@[^ ]+ is stopped \(SIGSTOP\?\) in: the end of MPI' 'darknet\+0x'
+    sed 's/STOP_HERE/for (;;) pause()/' either.c >calls.c
+    preload
+    train 3 -cmn_validate 0 -clear
+    stopped=$SECONDS
+    ends_naming 0 'not all ranks come through the end of MPI: rank 1@[^ ]+ does not' '(cmn_watchdog_close|darknet\+0x)'
+    # A library that takes its time there, as tracers do.
+    sed "s/STOP_HERE/sleep($((LIMIT - 1)))/" either.c >calls.c
+    preload
+    train 3 -cmn_validate 0 -clear
+    wait "$job"
+    run ! grep 'nothing moved' job.err
+}
+
+# No memory in common: the watchdogs know of their own rank alone, and each wait is bounded.
+@test "ranks of a node that cannot share memory are told so, and end all the same" {
+    [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    cat >calls.c <<'END'
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/syscall.h>
+
+long syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+    long (*real)(long, ...) = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+
+    if (number == SYS_memfd_create) {
+        errno = ENOSYS;
+        return -1;
+    }
+    return real(number, a, b, c, d, e, f);
+}
+END
+    sed -i '1i#define _GNU_SOURCE' calls.c
+    preload
+    train 2 -cmn_validate 0 -cmn_communicator naive
+    until_said job.err 'Saving weights'
+    grep -E 'the watchdogs of a node cannot see each other: a shared window .*Function not implemented' job.err
+    stop_rank 1
+    timeout $((30 * SLOW)) tail --pid="$job" -f /dev/null
+    status=0
+    wait "$job" || status=$?
+    cat job.err
+    [[ $status -eq 75 ]]
+    grep -E "^cmn\[rank 0@$(hostname)\] nothing moved for $LIMIT s" job.err
+}
+
+@test "a job that is suspended as a whole goes on" {
+    mlp_cfg max_batches=400 >mlp.cfg
+    train 2 -cmn_validate 0
+    until_said job.err 'Saving weights'
+    find_ranks
+    # shellcheck disable=SC2086
+    kill -STOP $ranks
+    sleep $((LIMIT + 2))
+    # shellcheck disable=SC2086
+    kill -CONT $ranks
+    wait "$job"
+    run ! grep 'nothing moved' job.err
+    [[ -s out/mlp.weights ]]
+}

@@ -1,0 +1,248 @@
+/* Communicators on GPUs over the stand-in for CUDA and NCCL, in every shape of nodes: those that cannot work say
+ * why, the others sum exactly. */
+#include "gpu/gpu.h"
+
+static const size_t lengths[] = {0, 1, 100, 1000, 70001};
+static int tried; /* communicators that did not refuse */
+
+static void try_length(const struct cmn_communicator *c, void *self, size_t n, const char *world)
+{
+    struct gpu_block b;
+    struct cmn_span tensor;
+    struct cmn_exchange x;
+    int factor = top.size * (top.size + 1) / 2;
+
+    make_block(&b, (n + 15) / 16 * 16 + 16);
+    x = exchange_of(&b, &tensor, n);
+    for (int call = 0; call < 2; call++) {
+        fill_block(&b, top.rank);
+        if (fake.mpi_knows_gpus) { /* MPI does not know Darknet's stream: cmn_gradients_sum waits */
+            cmn_device_read(b.host, b.memory, b.n);
+        }
+        CHECK_SAYING(c->allreduce(self, &x) == 0, "%s, %s: %s", c->name, world, cmn_reason());
+        read_block(&b, c->name);
+        for (size_t i = 0; i < b.n; i++) {
+            float want = whole(i, 0) * (float)factor;
+            int sums = i < n || i >= b.n - 16; /* padding may be summed or not */
+            CHECK_SAYING(!sums || b.host[i] == want, "%s, %s, %zu floats, at %zu: %g, not %g",
+                         c->name, world, n, i, (double)b.host[i], (double)want);
+        }
+        CHECK_SAYING(same_everywhere(b.host, n * sizeof *b.host), "%s, %s: other bits", c->name,
+                     world);
+    }
+    free_block(&b);
+}
+
+static void try_all(const struct cmn_topology *place, const char *world)
+{
+    const struct cmn_communicator *c;
+    struct cmn_topology here = *place;
+
+    here.device = 0;
+    for (int k = 0; (c = cmn_communicator_at(k)); k++) {
+        void *self = NULL;
+        if (!c->sums || cmn_communicator_refuses(c, &here, &options)) {
+            continue;
+        }
+        tried++;
+        CHECK_SAYING(c->open(&self, &here, &options) == 0, "%s, %s: %s", c->name, world,
+                     cmn_reason());
+        for (size_t i = 0; i < COUNT(lengths); i++) {
+            try_length(c, self, lengths[i], world);
+        }
+        c->close(self);
+        CHECK_SAYING(fake.alive == 0, "%s, %s: %d things were not given back", c->name, world,
+                     fake.alive);
+    }
+}
+
+static void over_nccl(void **state)
+{
+    (void)state;
+    all_well();
+    tried = 0;
+    try_all(&top, "as it is");
+    CHECK_SAYING(tried == 5, "%d communicators were tried",
+                 tried); /* hierarchical, two_dimensional, single_node,
+                                                                      pure_nccl, non_cuda_aware */
+    in_every_world(try_all);
+    settle();
+}
+
+static void over_mpi_that_knows_gpus(void **state)
+{
+    (void)state;
+    all_well();
+    fake.mpi_knows_gpus = 1;
+    tried = 0;
+    try_all(&top, "as it is");
+    CHECK_SAYING(tried == 7, "%d communicators were tried", tried); /* and naive, flat */
+    in_every_world(try_all);
+    options.intra = CMN_INTRA_MPI;
+    in_every_world(try_all);
+    all_well();
+    settle();
+}
+
+/* No NCCL within a node: every rank copies to the host. */
+static void every_rank_copies(void **state)
+{
+    (void)state;
+    all_well();
+    options.intra = CMN_INTRA_MPI;
+    tried = 0;
+    try_all(&top, "as it is");
+    CHECK_SAYING(tried == 1, "%d communicators were tried", tried); /* non_cuda_aware alone */
+    in_every_world(try_all);
+    all_well();
+    settle();
+}
+
+/* More than the two buffers hold, and not a whole number of them. */
+static void long_block(void **state)
+{
+    const struct cmn_communicator *c;
+
+    (void)state;
+    all_well();
+    options.intra = CMN_INTRA_MPI;
+    for (int k = 0; (c = cmn_communicator_at(k)); k++) {
+        void *self = NULL;
+        if (strcmp(c->name, "non_cuda_aware")) {
+            continue;
+        }
+        CHECK_SAYING(c->open(&self, &top, &options) == 0, "%s", cmn_reason());
+        try_length(c, self, 5 * 1024 * 1024 / 2 + 5, "long");
+        c->close(self);
+    }
+    all_well();
+    settle();
+}
+
+static void refusals(void **state)
+{
+    static const char *const says[][2] = {
+        {"naive", "non_cuda_aware"}, {"flat", "non_cuda_aware"}, {"shm", "pure_nccl"}};
+    const struct cmn_communicator *c;
+    const char *why;
+
+    (void)state;
+    all_well();
+    for (size_t i = 0; i < COUNT(says); i++) {
+        snprintf(options.communicator, sizeof options.communicator, "%s", says[i][0]);
+        CHECK(!cmn_communicator_choose(&top, &options, &why));
+        CHECK_SAYING(strstr(cmn_reason(), says[i][1]), "%s", cmn_reason());
+    }
+    snprintf(options.communicator, sizeof options.communicator, "auto");
+    c = cmn_communicator_choose(&top, &options, &why);
+    CHECK_SAYING(c && !strcmp(c->name, "pure_nccl"), "auto: %s", c ? c->name : cmn_reason());
+    options.dtype = CMN_BF16;
+    c = cmn_communicator_choose(&top, &options, &why);
+    CHECK_SAYING(c && !strcmp(c->name, "pure_nccl"), "auto: %s", c ? c->name : cmn_reason());
+    for (int k = 0; (c = cmn_communicator_at(k)); k++) {
+        snprintf(options.communicator, sizeof options.communicator, "%s", c->name);
+        CHECK_SAYING(!cmn_communicator_choose(&top, &options, &why) == !c->narrows, "%s", c->name);
+        CHECK_SAYING(c->narrows || strstr(cmn_reason(), "cmn_allreduce_dtype"), "%s", cmn_reason());
+    }
+    all_well();
+    settle();
+}
+
+/* Numbers near the end of fp16: their sum fits in no 16 bits, their mean does. The metrics stays exact. */
+static void sixteen_bits(enum cmn_dtype type, float value, float relative)
+{
+    const struct cmn_communicator *c;
+    enum { N = 3000 };
+    struct gpu_block b;
+    struct cmn_span tensor;
+    struct cmn_exchange x;
+    void *self = NULL;
+    const char *why;
+
+    all_well();
+    options.dtype = type;
+    snprintf(options.communicator, sizeof options.communicator, "pure_nccl");
+    c = cmn_communicator_choose(&top, &options, &why);
+    CHECK_SAYING(c && c->open(&self, &top, &options) == 0, "%s", cmn_reason());
+    make_block(&b, N + 8 + 16);
+    x = exchange_of(&b, &tensor, N);
+    fill_block(&b, 0);
+    for (size_t i = 0; i < N; i++) {
+        b.host[GUARD + i] = value / (float)(i + 1) * (i % 2 ? 1.0F : -1.0F);
+    }
+    b.host[GUARD + N + 8] = 16777215.0F / (float)top.size;
+    cmn_device_write(b.memory, b.host, b.n + 2 * GUARD);
+    CHECK_SAYING(c && c->allreduce(self, &x) == 0, "%s", cmn_reason());
+    read_block(&b, "pure_nccl");
+    for (size_t i = 0; i < N; i++) {
+        float want = (float)top.size * value / (float)(i + 1) * (i % 2 ? 1.0F : -1.0F);
+        float error = b.host[i] / want - 1;
+        CHECK_SAYING(error < relative && error > -relative, "at %zu: %g, not %g", i,
+                     (double)b.host[i], (double)want);
+    }
+    CHECK_SAYING(b.host[N + 8] > 16777210.0F && b.host[N + 8] < 16777220.0F, "metrics: %.1f",
+                 (double)b.host[N + 8]);
+    CHECK(same_everywhere(b.host, b.n * sizeof *b.host));
+    c->close(self);
+    free_block(&b);
+    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
+    settle();
+}
+
+static void fp16(void **state)
+{
+    (void)state;
+    sixteen_bits(CMN_FP16, 60000.0F, 0.003F);
+}
+
+static void bf16(void **state)
+{
+    (void)state;
+    sixteen_bits(CMN_BF16, 1e30F, 0.02F);
+}
+
+static void no_memory_for_16_bits(void **state)
+{
+    const struct cmn_communicator *c;
+    struct gpu_block b;
+    struct cmn_span tensor;
+    struct cmn_exchange x;
+    void *self = NULL;
+    const char *why;
+
+    (void)state;
+    all_well();
+    options.dtype = CMN_FP16;
+    c = cmn_communicator_choose(&top, &options, &why);
+    CHECK_SAYING(c && c->open(&self, &top, &options) == 0, "%s", cmn_reason());
+    make_block(&b, 128);
+    x = exchange_of(&b, &tensor, 112);
+    fake.no_memory = 1;
+    CHECK(c && c->allreduce(self, &x) == -1);
+    CHECK_SAYING(strstr(cmn_reason(), "cudaMalloc"), "%s", cmn_reason());
+    c->close(self);
+    free_block(&b);
+    all_well();
+    settle();
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(over_nccl),
+        cmocka_unit_test(every_rank_copies),
+        cmocka_unit_test(over_mpi_that_knows_gpus),
+        cmocka_unit_test(long_block),
+        cmocka_unit_test(fp16),
+        cmocka_unit_test(bf16),
+        cmocka_unit_test(no_memory_for_16_bits),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return gpu_main(group);
+}

@@ -1,0 +1,398 @@
+/* Gradients of a network on a GPU, over the stand-in for CUDA; and which GPUs a job may use. The network is made by
+ * hand: Darknet's own layers on a GPU need its kernels. */
+#include "gpu/gpu.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "darknet.h"
+
+#include "communicators/communicator.h"
+#include "mpi/device.h"
+#include "engine/gradients.h"
+#include "engine/gradients_gpu.h"
+#include "engine/nonfinite.h"
+
+enum { W = 54, N = 3, IN = 12, OUT = 5 };
+
+static network *net;
+static struct cmn_gradients g;
+
+static void update_nothing(layer l, update_args a)
+{
+    (void)l;
+    (void)a;
+}
+
+/* On the host `value`, on the GPU value + 0.5, so that it shows which one was taken. */
+static void pair(float **host, float **device, size_t n, float value)
+{
+    float *theirs = malloc(n * sizeof *theirs);
+
+    *host = malloc(n * sizeof **host);
+    for (size_t i = 0; i < n; i++) {
+        (*host)[i] = value;
+        theirs[i] = value + 0.5F;
+    }
+    cudaMalloc((void **)device, n * sizeof **device);
+    cudaMemcpy(*device, theirs, n * sizeof **device, cudaMemcpyHostToDevice);
+    free(theirs);
+}
+
+static void make_layer(layer *l, LAYER_TYPE type, size_t weights, size_t outs, float value)
+{
+    l->type = type;
+    l->update = update_nothing;
+    l->learning_rate_scale = 1;
+    pair(&l->weights, &l->weights_gpu, weights, value);
+    pair(&l->biases, &l->biases_gpu, outs, value + 1);
+    pair(&l->weight_updates, &l->weight_updates_gpu, weights, value + 2);
+    pair(&l->bias_updates, &l->bias_updates_gpu, outs, value + 3);
+}
+
+static void make_net(int on_gpu)
+{
+    layer *l;
+    float rank = (float)top.rank;
+
+    net = calloc(1, sizeof *net);
+    net->n = 3;
+    net->layers = calloc((size_t)net->n, sizeof *net->layers);
+    net->seen = calloc(1, sizeof *net->seen);
+    net->t = calloc(1, sizeof *net->t);
+    net->gpu_index = on_gpu ? 0 : -1;
+    l = &net->layers[0];
+    make_layer(l, CONVOLUTIONAL, W, N, 10 + rank);
+    l->nweights = W;
+    l->n = N;
+    pair(&l->scales, &l->scales_gpu, N, 20 + rank);
+    pair(&l->scale_updates, &l->scale_updates_gpu, N, 21 + rank);
+    pair(&l->rolling_mean, &l->rolling_mean_gpu, N, 22 + rank);
+    pair(&l->rolling_variance, &l->rolling_variance_gpu, N, 23 + rank);
+    l = &net->layers[1]; /* what is called an update here are anchors */
+    l->type = YOLO;
+    pair(&l->bias_updates, &l->bias_updates_gpu, N, 30);
+    l = &net->layers[2];
+    make_layer(l, CONNECTED, IN * OUT, OUT, 40 + rank);
+    l->inputs = IN;
+    l->outputs = OUT;
+    pair(&l->m, &l->m_gpu, IN * OUT, 50 + rank);
+    l->scales = calloc(OUT, sizeof *l->scales); /* on the host alone, as those of binary weights */
+}
+
+static void free_net(void)
+{
+    for (int i = 0; i < net->n; i++) {
+        layer *l = &net->layers[i];
+        float **host[] = {
+            &l->weights,          &l->biases,         &l->scales,       &l->rolling_mean, &l->m,
+            &l->rolling_variance, &l->weight_updates, &l->bias_updates, &l->scale_updates};
+        float *device[] = {l->weights_gpu,
+                           l->biases_gpu,
+                           l->scales_gpu,
+                           l->rolling_mean_gpu,
+                           l->m_gpu,
+                           l->rolling_variance_gpu,
+                           l->weight_updates_gpu,
+                           l->bias_updates_gpu,
+                           l->scale_updates_gpu};
+        for (size_t k = 0; k < COUNT(host); k++) {
+            free(*host[k]);
+            cudaFree(device[k]);
+        }
+    }
+    free(net->layers);
+    free(net->seen);
+    free(net->t);
+    free(net);
+    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
+}
+
+static void check_device(const float *device, size_t n, float want, const char *what)
+{
+    float *host = malloc(n * sizeof *host);
+
+    CHECK_SAYING(cmn_device_read(host, device, n) == 0, "%s", cmn_reason());
+    for (size_t i = 0; i < n; i++) {
+        CHECK_SAYING(host[i] == want, "%s, at %zu: %g, not %g", what, i, (double)host[i],
+                     (double)want);
+    }
+    free(host);
+}
+
+static void set_up(void)
+{
+    all_well();
+    make_net(1);
+    CHECK_SAYING(cmn_gradients_open(&g, net, NULL, NULL) == 0, "%s", cmn_reason());
+}
+
+static void flat(void **state)
+{
+    const layer *l;
+    float *conv_host;
+
+    (void)state;
+    set_up();
+    l = net->layers;
+    conv_host = l[0].weight_updates;
+    CHECK(g.exchange.tensors == 5);
+    CHECK(g.exchange.block.n == 64 + 16 + 64 + 16 + 16);
+    CHECK(l[2].weight_updates_gpu == g.exchange.block.data);
+    CHECK(l[2].bias_updates_gpu == g.exchange.block.data + 64);
+    CHECK(l[0].scale_updates_gpu == g.exchange.tensor[4].data);
+    CHECK(g.exchange.metrics.data == g.exchange.block.data + g.exchange.block.n);
+    check_device(l[2].weight_updates_gpu, IN * OUT, 42.5F + (float)top.rank, "weight_updates");
+    check_device(l[2].weight_updates_gpu + IN * OUT, 4, 0, "padding");
+    check_device(l[0].scale_updates_gpu, N, 21.5F + (float)top.rank, "scale_updates");
+    check_device(l[1].bias_updates_gpu, N, 30.5F, "anchors");
+    CHECK(l[0].weight_updates == conv_host && conv_host[0] == 12.0F + (float)top.rank);
+    cmn_gradients_close(&g);
+    CHECK(!l[2].weight_updates_gpu && !l[0].scale_updates_gpu && l[1].bias_updates_gpu);
+    CHECK(l[0].weight_updates == conv_host && l[0].weights_gpu);
+    free_net();
+    settle();
+}
+
+/* Darknet has been asked to add to the gradients, and the exchange must come after that. */
+static void sum(void **state)
+{
+    const struct cmn_communicator *c;
+    const char *why;
+    float fresh[W], ranks = (float)(top.size * (top.size + 1) / 2);
+    void *self = NULL;
+
+    (void)state;
+    set_up();
+    c = cmn_communicator_choose(&top, &options, &why);
+    CHECK_SAYING(c && c->open(&self, &top, &options) == 0, "%s", cmn_reason());
+    for (int i = 0; i < W; i++) {
+        fresh[i] = 100.0F * (float)(top.rank + 1);
+    }
+    fake_later(net->layers[0].weight_updates_gpu, fresh, W);
+    g.metrics[CMN_LOSS] = (float)(top.rank + 1);
+    g.metrics[CMN_IMAGES] = 8;
+    CHECK_SAYING(cmn_gradients_sum(&g, c, self) == 0, "%s", cmn_reason());
+    CHECK(g.metrics[CMN_LOSS] == ranks && g.metrics[CMN_IMAGES] == 8.0F * (float)top.size);
+    check_device(net->layers[0].weight_updates_gpu, W, 100.0F * ranks, "sum");
+    check_device(net->layers[2].bias_updates_gpu, OUT, 42.5F * (float)top.size + ranks,
+                 "sum of bias_updates");
+    check_device(net->layers[2].weights_gpu, IN * OUT, 40.5F + (float)top.rank, "weights");
+    c->close(self);
+    cmn_gradients_close(&g);
+    free_net();
+    settle();
+}
+
+static int polls, poll_fails;
+
+static int count_poll(void *self)
+{
+    (void)self;
+    polls++;
+    return poll_fails ? cmn_fail("what was begun failed") : 0;
+}
+
+static int nothing_left(void *self, const struct cmn_exchange *x)
+{
+    float first;
+
+    (void)self;
+    CHECK_SAYING(polls > 0, "the host waited for the GPU, and moved nothing on meanwhile");
+    CHECK(cmn_device_read(&first, x->metrics.data, 1) == 0 && first == 5);
+    return 0;
+}
+
+/* What was begun moves on while the host waits for backward, and its failure is noticed there. */
+static void moves_on(void **state)
+{
+    const struct cmn_communicator c = {.allreduce = nothing_left, .poll = count_poll};
+
+    (void)state;
+    set_up();
+    g.metrics[0] = 5;
+    CHECK_SAYING(cmn_gradients_sum(&g, &c, NULL) == 0, "%s", cmn_reason());
+    poll_fails = 1;
+    CHECK(cmn_gradients_sum(&g, &c, NULL) == -1);
+    CHECK_SAYING(!strcmp(cmn_reason(), "what was begun failed"), "%s", cmn_reason());
+    poll_fails = polls = 0;
+    cmn_gradients_close(&g);
+    free_net();
+    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
+    settle();
+}
+
+/* Puts x in the place `at` of gradient i, has all looked at, and puts back what was there. */
+static int found_with(int i, size_t at, float x)
+{
+    float *tensor = g.span[0].data, was;
+    int found, spans = 0;
+
+    for (int k = 0; k < g.tensors; k++) {
+        if (g.tensor[k].kind == CMN_GRADIENT) {
+            tensor = k == i ? g.span[spans].data : tensor;
+            spans++;
+        }
+    }
+    CHECK(cmn_device_read(&was, tensor + at, 1) == 0 && cmn_device_write(tensor + at, &x, 1) == 0);
+    for (int k = 0; k < g.tensors; k++) {
+        CHECK(g.tensor[k].kind != CMN_GRADIENT || cmn_gradients_gpu_look(&g, k) == 0);
+    }
+    CHECK(cmn_device_write(tensor + at, &was, 1) == 0);
+    CHECK_SAYING(cmn_gradients_gpu_found(&g, &found) == 0, "%s", cmn_reason());
+    return found;
+}
+
+static void numbers_that_are_none(void **state)
+{
+    const float none[] = {NAN, INFINITY, -INFINITY, -NAN};
+
+    (void)state;
+    set_up();
+    for (int i = 0; i < g.tensors; i++) {
+        size_t n = g.tensor[i].n;
+        if (g.tensor[i].kind == CMN_GRADIENT) {
+            CHECK(found_with(i, 0, FLT_MAX) == -1);
+            CHECK(found_with(i, 0, none[i % 4]) == i);
+            CHECK(found_with(i, n / 2, none[(i + 1) % 4]) == i);
+            CHECK(found_with(i, n - 1, none[(i + 2) % 4]) == i);
+            CHECK(found_with(i, n - 1, -FLT_MIN / 2) == -1);
+        }
+    }
+    cmn_gradients_close(&g);
+    free_net();
+    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
+    settle();
+}
+
+static int verified(void)
+{
+    struct cmn_nonfinite bad;
+
+    return cmn_gradients_verify(&g, net, &top, &bad);
+}
+
+static void what_ranks_have_alike(void **state)
+{
+    const layer *l;
+    float other[N] = {1, 2, 3};
+
+    (void)state;
+    set_up();
+    l = net->layers;
+    CHECK((verified() == 0) == (top.size == 1));
+    CHECK_SAYING(top.size == 1 || strstr(cmn_reason(), top.size == 2 ? "weights of rank 1@"
+                                                                     : "weights of ranks 1@"),
+                 "%s", cmn_reason());
+    CHECK_SAYING(cmn_gradients_average_statistics(&g, &top) == 0, "%s", cmn_reason());
+    check_device(l[0].rolling_mean_gpu, N, 22.5F + (float)(top.size - 1) / 2, "mean");
+    check_device(l[0].rolling_variance_gpu, N,
+                 (float)(23.5 + (top.size - 1) / 2.0 + (top.size * top.size - 1) / 12.0),
+                 "variance");
+    *net->seen = 7 + (size_t)top.rank;
+    CHECK_SAYING(cmn_gradients_broadcast(&g, net, &top) == 0, "%s", cmn_reason());
+    CHECK(*net->seen == 7);
+    check_device(l[2].weights_gpu, IN * OUT, 40.5F, "weights");
+    check_device(l[2].m_gpu, IN * OUT, 50.5F, "m");
+    check_device(l[0].scales_gpu, N, 20.5F, "scales");
+    check_device(l[0].weight_updates_gpu, W, 12.5F, "weight_updates");
+    CHECK(l[0].weights[0] == 10.5F); /* what is saved later comes from here too */
+    CHECK_SAYING(verified() == 0, "%s", cmn_reason());
+    if (top.rank == top.size - 1) {
+        cmn_device_write(l[0].biases_gpu, other, N);
+    }
+    CHECK((verified() == 0) == (top.size == 1));
+    cmn_gradients_close(&g);
+    free_net();
+    settle();
+}
+
+static void without_gpu(void **state)
+{
+    (void)state;
+    all_well();
+    make_net(0);
+    CHECK_SAYING(cmn_gradients_open(&g, net, NULL, NULL) == 0, "%s", cmn_reason());
+    CHECK(net->layers[2].weight_updates == g.exchange.block.data);
+    CHECK(g.exchange.block.data[0] == 42.0F + (float)top.rank);
+    check_device(net->layers[2].weight_updates_gpu, IN * OUT, 42.5F + (float)top.rank, "untouched");
+    cmn_gradients_close(&g);
+    free_net();
+    settle();
+}
+
+static void failures(void **state)
+{
+    (void)state;
+    all_well();
+    make_net(1);
+    fake.no_memory = 1;
+    CHECK(cmn_gradients_open(&g, net, NULL, NULL) == -1);
+    CHECK_SAYING(strstr(cmn_reason(), "floats on the GPU: cudaMalloc"), "%s", cmn_reason());
+    cmn_gradients_close(&g);
+    fake.no_memory = 0;
+    cudaFree(net->layers[0].bias_updates_gpu);
+    net->layers[0].bias_updates_gpu = NULL;
+    CHECK(cmn_gradients_open(&g, net, NULL, NULL) == -1);
+    CHECK_SAYING(strstr(cmn_reason(), "layer 0 bias_updates is not on the GPU"), "%s",
+                 cmn_reason());
+    cmn_gradients_close(&g);
+    free_net();
+    settle();
+}
+
+/* ---- which GPUs ---- */
+
+static void agree(int device, int share, const char *says, const char *what)
+{
+    int result = cmn_device_agree(&top, device, share);
+
+    CHECK_SAYING(result == (says ? -1 : 0), "%s: %d, %s", what, result, result ? cmn_reason() : "");
+    CHECK_SAYING(!says || strstr(cmn_reason(), says), "%s: %s", what, cmn_reason());
+    CHECK_SAYING(result || top.device == device, "%s", what);
+}
+
+static void which_gpus(void **state)
+{
+    int several = top.size > 1, last = top.rank == top.size - 1;
+
+    (void)state;
+    all_well();
+    agree(0, 0, NULL, "a GPU each, all known as number 0");
+    fake.gpus = 8;
+    fake.hardware = 0;
+    agree(top.rank, 0, NULL, "eight GPUs");
+    agree(0, 0, several ? "same GPU, number 0 of 8" : NULL, "all on the first");
+    agree(0, 1, NULL, "all on the first, allowed");
+    agree(-1, 0, NULL, "CPU");
+    agree(last ? -1 : top.rank, 0, several ? (last ? "this one the CPU" : "this one a GPU") : NULL,
+          "GPUs and the CPU");
+    settle();
+    if (several) {
+        agree(last ? 0 : top.rank, 0, last || top.rank == 0 ? "ranks 0 and" : NULL,
+              "two on the first");
+    }
+    all_well();
+    fake.gpus = 0;
+    CHECK(cmn_device_count() == 0);
+    agree(0, 0, "cudaGetDeviceProperties", "no GPU");
+    all_well();
+    settle();
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(flat),        cmocka_unit_test(sum),
+        cmocka_unit_test(moves_on),    cmocka_unit_test(what_ranks_have_alike),
+        cmocka_unit_test(without_gpu), cmocka_unit_test(failures),
+        cmocka_unit_test(which_gpus),  cmocka_unit_test(numbers_that_are_none),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return gpu_main(group);
+}

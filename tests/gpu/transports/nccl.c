@@ -1,0 +1,248 @@
+/* Transport nccl over the stand-in for CUDA and NCCL: five operations, and each way to fail. */
+#include "gpu/gpu.h"
+
+#include "transports/transport.h"
+
+static const size_t lengths[] = {0, 1, 15, 16, 17, 100, 1000, 70001};
+
+struct nccl_test {
+    struct cmn_group group;
+    void *self;
+    int rank, size;
+};
+
+static void open_group(struct nccl_test *t, const struct cmn_topology *place, MPI_Comm comm,
+                       const char *name)
+{
+    t->group = (struct cmn_group){comm, name, place, &options, 0};
+    t->self = NULL;
+    MPI_Comm_rank(comm, &t->rank);
+    MPI_Comm_size(comm, &t->size);
+    CHECK_SAYING(cmn_nccl.open(&t->self, &t->group) == 0, "%s", cmn_reason());
+}
+
+static void check_range(const struct gpu_block *b, size_t at, size_t n, int factor,
+                        const char *what)
+{
+    for (size_t i = at; i < at + n; i++) {
+        float want = whole(i, 0) * (float)factor;
+        CHECK_SAYING(b->host[i] == want, "%s of %zu floats, at %zu: %g, not %g", what, b->n, i,
+                     (double)b->host[i], (double)want);
+    }
+}
+
+static void try_sums(const struct nccl_test *t, size_t n)
+{
+    struct gpu_block b;
+
+    make_block(&b, n);
+    fill_block(&b, t->rank);
+    CHECK_SAYING(cmn_nccl.allreduce(t->self, b.data, n) == 0, "%s", cmn_reason());
+    read_block(&b, "allreduce");
+    check_range(&b, 0, n, t->size * (t->size + 1) / 2, "allreduce");
+
+    fill_block(&b, t->rank);
+    CHECK(cmn_nccl.reduce(t->self, b.data, n) == 0);
+    read_block(&b, "reduce");
+    if (t->rank == 0) {
+        check_range(&b, 0, n, t->size * (t->size + 1) / 2, "reduce");
+    }
+    fill_block(&b, t->rank);
+    CHECK(cmn_nccl.bcast(t->self, b.data, n) == 0);
+    read_block(&b, "bcast");
+    check_range(&b, 0, n, 1, "bcast");
+    free_block(&b);
+}
+
+static void try_slices(const struct nccl_test *t, size_t n, int slices)
+{
+    struct gpu_block b;
+    size_t at, count;
+
+    make_block(&b, n);
+    fill_block(&b, t->rank);
+    CHECK_SAYING(cmn_nccl.reduce_scatter(t->self, b.data, n, slices) == 0, "%s", cmn_reason());
+    read_block(&b, "reduce_scatter");
+    if (t->rank < slices) {
+        cmn_slice(n, slices, t->rank, &at, &count);
+        check_range(&b, at, count, t->size * (t->size + 1) / 2, "reduce_scatter");
+    }
+    fill_block(&b, t->rank);
+    CHECK(cmn_nccl.allgather(t->self, b.data, n, slices) == 0);
+    read_block(&b, "allgather");
+    for (int i = 0; i < slices; i++) {
+        cmn_slice(n, slices, i, &at, &count);
+        check_range(&b, at, count, i + 1, "allgather");
+    }
+    free_block(&b);
+}
+
+static void in_groups(const struct cmn_topology *place, const char *name)
+{
+    const struct {
+        MPI_Comm comm;
+        const char *name;
+    } groups[] = {{place->world, "world"}, {place->intra, "intra"}, {place->inter, "inter"}};
+    struct cmn_topology here = *place;
+
+    here.device = 0;
+    CHECK_SAYING(!cmn_nccl.refuses(&here, &options), "%s", name);
+    for (size_t g = 0; g < COUNT(groups); g++) {
+        struct nccl_test t;
+        open_group(&t, &here, groups[g].comm, groups[g].name);
+        for (size_t i = 0; i < COUNT(lengths); i++) {
+            try_sums(&t, lengths[i]);
+            for (int slices = 1; slices <= t.size; slices++) {
+                try_slices(&t, lengths[i], slices);
+            }
+        }
+        cmn_nccl.close(t.self);
+    }
+    CHECK_SAYING(fake.alive == 0, "%s: %d things were not given back", name, fake.alive);
+}
+
+static void operations(void **state)
+{
+    (void)state;
+    all_well();
+    in_every_world(in_groups);
+    settle();
+}
+
+/* What a failed operation says, and that it stays failed. */
+static void must_fail(struct nccl_test *t, const char *const says[], int n)
+{
+    struct gpu_block b;
+
+    make_block(&b, 1000);
+    fill_block(&b, t->rank);
+    CHECK(cmn_nccl.allreduce(t->self, b.data, 1000) == -1);
+    for (int i = 0; i < n; i++) {
+        CHECK_SAYING(strstr(cmn_reason(), says[i]), "no \"%s\" in: %s", says[i], cmn_reason());
+    }
+    CHECK_SAYING(fake.aborts == 1, "%d calls of ncclCommAbort", fake.aborts);
+    CHECK(cmn_nccl.allreduce(t->self, b.data, 1000) == -1);
+    CHECK_SAYING(strstr(cmn_reason(), "given up"), "%s", cmn_reason());
+    CHECK(fake.aborts == 1);
+    free_block(&b);
+}
+
+static void nccl_reports_an_error(void **state)
+{
+    const char *const says[] = {"nccl: world: allreduce of 1000 floats", "rank ",
+                                "fake remote error: fake details"};
+
+    (void)state;
+    for (int later = 0; later < 3;
+         later++) { /* before NCCL has taken the operation, and while it runs */
+        struct nccl_test t;
+        all_well();
+        open_group(&t, &top, top.world, "world");
+        fake.state = ncclRemoteError;
+        fake.calls_to_failure = later * 2;
+        fake.stuck = 1;
+        must_fail(&t, says, COUNT(says));
+        cmn_nccl.close(t.self);
+        CHECK(fake.alive == 0);
+    }
+    all_well();
+    settle();
+}
+
+static void cuda_reports_an_error(void **state)
+{
+    const char *const says[] = {"nccl: world: allreduce of 1000 floats on rank ",
+                                "cudaEventQuery: fake CUDA error 999"};
+    struct nccl_test t;
+
+    (void)state;
+    all_well();
+    open_group(&t, &top, top.world, "world");
+    fake.event = cudaErrorUnknown;
+    fake.stuck = 1;
+    must_fail(&t, says, COUNT(says));
+    cmn_nccl.close(t.self);
+    all_well();
+    settle();
+}
+
+/* Nothing comes from the other ranks; once, ncclCommAbort never returns either. */
+static void nothing_comes(void **state)
+{
+    const char *const says[] = {"nccl: world: allreduce of 1000 floats: rank ",
+                                "waited 1 s (cmn_timeout)"};
+
+    (void)state;
+    for (int hangs = 0; hangs < (top.size == 2 ? 2 : 1); hangs++) {
+        struct nccl_test t;
+        all_well();
+        options.timeout = 1;
+        open_group(&t, &top, top.world, "world");
+        fake.stuck = 1;
+        fake.abort_hangs = hangs;
+        must_fail(&t, says, COUNT(says));
+        cmn_nccl.close(t.self);
+        CHECK(fake.alive == hangs);
+    }
+    fake.alive = 0;
+    all_well();
+    settle();
+}
+
+static void start_fails(void **state)
+{
+    struct nccl_test t = {.self = NULL};
+
+    (void)state;
+    all_well();
+    t.group = (struct cmn_group){top.world, "world", &top, &options, 0};
+    fake.state = ncclInvalidUsage;
+    fake.calls_to_failure = 1;
+    CHECK(cmn_nccl.open(&t.self, &t.group) == -1);
+    CHECK_SAYING(strstr(cmn_reason(), "nccl: world: start"), "%s", cmn_reason());
+    CHECK(fake.aborts == 1);
+    cmn_nccl.close(t.self);
+    all_well();
+    settle();
+}
+
+static void choice(void **state)
+{
+    struct cmn_topology on_cpu = top;
+
+    (void)state;
+    all_well();
+    on_cpu.device = -1;
+    CHECK(cmn_nccl.refuses(&on_cpu, &options));
+    CHECK(cmn_transport_inter(&on_cpu, &options) == &cmn_mpi);
+    CHECK(cmn_transport_intra(&top, &options) == &cmn_nccl);
+    CHECK(cmn_transport_inter(&top, &options) == &cmn_nccl);
+    CHECK_SAYING(strstr(cmn_mpi.refuses(&top, &options), "non_cuda_aware"), "mpi");
+    options.intra = CMN_INTRA_MPI;
+    CHECK(!cmn_transport_intra(&top, &options));
+    CHECK_SAYING(strstr(cmn_reason(), "not CUDA-aware"), "%s", cmn_reason());
+    fake.mpi_knows_gpus = 1;
+    CHECK(cmn_transport_intra(&top, &options) == &cmn_mpi);
+    CHECK(cmn_transport_inter(&top, &options) == &cmn_mpi);
+    all_well();
+    settle();
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(choice),
+        cmocka_unit_test(operations),
+        cmocka_unit_test(nccl_reports_an_error),
+        cmocka_unit_test(cuda_reports_an_error),
+        cmocka_unit_test(nothing_comes),
+        cmocka_unit_test(start_fails),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return gpu_main(group);
+}

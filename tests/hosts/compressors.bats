@@ -1,0 +1,162 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031,SC2154  # job: helpers.bash; tests are functions that shellcheck takes for subshells
+# Trainings that send less, or while backward goes on, between nodes: bytes by the interfaces' counters against what each
+# compressor claims, and the same weights whatever is exchanged together.
+
+load helpers
+
+setup_file() { nodes 3; }
+teardown_file() { cluster_down; }
+
+setup() {
+    enter_cluster
+    small_data 200 50
+}
+
+# Floats of the net below that may travel through a compressor, and of the small tensors and the metrics, which travel whole.
+LOSSY=$((784 * 512 + 512 * 10))
+WHOLE=$((512 + 10 + 16))
+
+# wide_cfg STEPS >FILE: most of its floats lie in one matrix.
+wide_cfg() {
+    net_section batch=10 max_batches="$1"
+    printf '%s\n' '[connected]' 'output=512' "activation=relu" '[connected]' 'output=10' 'activation=linear' '[softmax]'
+}
+
+# sent_by SHAPE [KEY VALUE...]: sets sent to the bytes a step that each node sends, headers of packets apart, one number a
+# node: those of a training of 42 steps less those of one of 2 steps, so that the start and the end cancel.
+sent_by() {
+    local steps node i before=() short=()
+    for steps in 2 42; do
+        wide_cfg $steps >wide.cfg
+        before=()
+        for node in $cluster_nodes; do
+            before+=("$(cluster_payload "$node")")
+        done
+        train_on "$1" wide.cfg -cmn_verify 0 "${@:2}"
+        sent=() i=0
+        for node in $cluster_nodes; do
+            sent+=($(($(cluster_payload "$node") - before[i])))
+            i=$((i + 1))
+        done
+        [[ $steps -gt 2 ]] || short=("${sent[@]}")
+    done
+    for i in "${!sent[@]}"; do
+        sent[i]=$(((sent[i] - short[i]) / 40))
+    done
+}
+
+# claims CODEC WIRE BYTES SHAPE [KEY VALUE...]: what the compressor says of itself is WIRE, which makes BYTES for LOSSY floats on
+# SHAPE, and each node sends that much, and the whole tensors, within 5 %.
+claims() {
+    local i plus=${4//[0-9]/} nodes claim
+    nodes=$((${#plus} + 1))
+    grep -qF ".wire = \"$2\"" "$REPO"/cmn/compressors/*.c
+    claim=$(($3 + 2 * (nodes - 1) * 4 * WHOLE / nodes))
+    sent_by "$4" -cmn_communicator shm "${@:5}"
+    for ((i = 0; i < nodes; i++)); do
+        echo "# $1 on $4: node$((i + 1)) sent ${sent[i]} bytes a step, claimed $claim" >&3
+        awk -v b="${sent[i]}" -v c="$claim" 'BEGIN { exit !(b >= 0.95 * c && b <= 1.05 * c) }'
+    done
+}
+
+@test "bytes: none" { claims none '2(M-1)/M * 4n' $((4 * LOSSY)) 1+1; }
+
+@test "bytes: fp16, bf16" {
+    claims fp16 '2(M-1)/M * 2n' $((2 * LOSSY)) 1+1 -cmn_allreduce_dtype fp16
+    claims bf16 '2(M-1)/M * 2n' $((2 * LOSSY)) 2+2 -cmn_allreduce_dtype bf16
+}
+
+@test "bytes: topk" {
+    claims topk '(M-1) * 4 * ratio * n' $((4 * LOSSY / 50)) 1+1 -cmn_compress topk -cmn_compress_ratio 0.02
+    claims topk '(M-1) * 4 * ratio * n' $((2 * 4 * LOSSY / 100)) 1+2+1 -cmn_compress topk
+}
+
+@test "bytes: powersgd" {
+    local sides=$((784 + 512 + 512 + 10)) wire='2(M-1)/M * 4 * rank * (rows + columns)'
+    claims powersgd "$wire" $((4 * 4 * sides)) 2+1 -cmn_compress powersgd
+    claims powersgd "$wire" $((2 * 2 * 4 * 8 * sides / 3)) 1+1+1 -cmn_compress powersgd -cmn_compress_rank 8
+}
+
+@test "bytes: none, three nodes" { claims none '2(M-1)/M * 4n' $((2 * 2 * 4 * LOSSY / 3)) 1+1+1; }
+
+# mixed_cfg >FILE: tensors from 8 floats to 1.2 MiB, batch normalisation, two passes a step.
+mixed_cfg() {
+    net_section batch=40 subdivisions=2 max_batches=4
+    printf '%s\n' '[convolutional]' 'batch_normalize=1' 'filters=8' 'size=3' 'stride=1' 'pad=1' 'activation=relu' \
+        '[maxpool]' 'size=2' 'stride=2' '[connected]' 'output=200' 'activation=relu' \
+        '[connected]' 'output=50' 'activation=relu' '[connected]' 'output=10' 'activation=linear' '[softmax]'
+}
+
+# same_bits SHAPE BUCKETS: whatever is exchanged together, and when, the weights are the same to the last bit; also where
+# `auto` tries and measures.
+same_bits() {
+    local name mb
+    mixed_cfg >mixed.cfg
+    for name in shm hierarchical two_dimensional; do
+        train_on "$1" mixed.cfg -cmn_communicator $name -cmn_overlap off
+        mv out/mixed.weights off.weights
+        for mb in $2; do
+            echo "$name, buckets of $mb MiB"
+            train_on "$1" mixed.cfg -cmn_communicator $name -cmn_overlap on -cmn_bucket_mb "$mb" -cmn_verify 1
+            cmp off.weights out/mixed.weights
+        done
+        train_on "$1" mixed.cfg -cmn_communicator $name
+        cmp off.weights out/mixed.weights
+    done
+}
+
+@test "1+1: overlap and size of buckets change no bit" { same_bits 1+1 '0.01 0.1 1'; }
+
+@test "2+2: overlap and size of buckets change no bit" { same_bits 2+2 '0.01 1'; }
+
+@test "3+2: overlap and size of buckets change no bit" { same_bits 3+2 '0.01 0.1'; }
+
+@test "backward that stops early: overlap changes no bit, and what was not reached is exchanged all the same" {
+    mixed_cfg | awk '{ print } /^output=200/ { print "stopbackward=1" }' >stops.cfg
+    grep -q stopbackward stops.cfg
+    for name in shm hierarchical; do
+        train_on 2+1 stops.cfg -cmn_communicator $name -cmn_overlap off
+        mv out/stops.weights off.weights
+        train_on 2+1 stops.cfg -cmn_communicator $name -cmn_overlap on -cmn_bucket_mb 0.01 -cmn_verify 1
+        cmp off.weights out/stops.weights
+    done
+}
+
+# same_bits_with COMMUNICATOR MIB KEY VALUE: with a compressor, too.
+same_bits_with() {
+    train_on 2+2 mixed.cfg -cmn_communicator "$1" -cmn_overlap off "${@:3}"
+    mv out/mixed.weights off.weights
+    train_on 2+2 mixed.cfg -cmn_communicator "$1" -cmn_overlap on -cmn_bucket_mb "$2" "${@:3}" -cmn_verify 1
+    cmp off.weights out/mixed.weights
+}
+
+@test "2+2: overlap and size of buckets change no bit of what a compressor does" {
+    mixed_cfg >mixed.cfg
+    same_bits_with shm 0.01 -cmn_allreduce_dtype bf16
+    same_bits_with two_dimensional 0.1 -cmn_compress topk
+    same_bits_with hierarchical 0.01 -cmn_compress powersgd
+}
+
+# trains_with SHAPE COMMUNICATOR LIMIT KEY VALUE...: to the same weights on all ranks, close to those of fp32, which has others.
+trains_with() {
+    train_on "$1" mixed.cfg -cmn_communicator "$2" -cmn_verify 1 "${@:4}"
+    grep -E "^cmn: [0-9]+ ranks on 2 nodes, communicator $2 \(as asked\)" train.log
+    run ! cmp -s fp32.weights out/mixed.weights
+    assert_close fp32.weights out/mixed.weights "$3"
+}
+
+@test "two nodes: every way trains to the same weights on all ranks" {
+    mixed_cfg >mixed.cfg
+    train_on 3+2 mixed.cfg
+    mv out/mixed.weights fp32.weights
+    trains_with 3+2 shm 1e-5 -cmn_allreduce_dtype fp16
+    trains_with 3+2 hierarchical 1e-5 -cmn_allreduce_dtype bf16
+    trains_with 3+2 flat 0.05 -cmn_compress topk
+    trains_with 3+2 two_dimensional 0.05 -cmn_compress topk
+    trains_with 3+2 shm 0.05 -cmn_compress powersgd
+    trains_with 3+2 hierarchical 0.05 -cmn_double_buffering 1
+    trains_with 3+2 shm 0.05 -cmn_double_buffering 1 -cmn_compress topk
+    trains_with 3+2 two_dimensional 0.05 -cmn_local_steps 2
+    trains_with 3+2 shm 0.05 -cmn_local_steps 2 -cmn_double_buffering 1 -cmn_allreduce_dtype fp16
+}

@@ -1,0 +1,107 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031,SC2154  # usable: helpers.bash; tests are functions that shellcheck takes for subshells
+# Training on several nodes: the weights of one rank, whoever exchanges.
+
+load helpers
+
+# See numbers.bats.
+LIMIT=1e-6
+# shellcheck disable=SC2034  # read by mlp_cfg
+ACTIVATION=tanh
+
+setup_file() { nodes 2; }
+teardown_file() { cluster_down; }
+
+setup() {
+    enter_cluster
+    small_data 500 50
+    mlp_cfg batch=60 >mlp.cfg
+}
+
+# Trains on SHAPE with each communicator that works there, and compares with one rank.
+trains_as_one_rank() {
+    local name
+    train_on 1 mlp.cfg -cmn_batch global
+    mv out/mlp.weights one.weights
+    cluster_job "$1"
+    sort_communicators "${job[@]}"
+    for name in "${usable[@]}" auto; do
+        echo "$name:"
+        train_on "$1" mlp.cfg -cmn_batch global -cmn_communicator "$name" -cmn_verify 1
+        grep '^cmn: .* on 2 nodes' train.log
+        [[ $(seen out/mlp.weights) -eq 1200 ]]
+        assert_close one.weights out/mlp.weights $LIMIT
+        rm out/mlp.weights
+    done
+}
+
+@test "2+2: each communicator trains as one rank" { trains_as_one_rank 2+2; }
+
+@test "3+2: each communicator trains as one rank" { trains_as_one_rank 3+2; }
+
+@test "2+1, cmn_sync_bn: the batch's statistics travel beside the gradients, whether those wait or not" {
+    net_section batch=50 subdivisions=2 >norm.cfg
+    printf '%s\n' '[convolutional]' 'filters=6' 'size=5' 'stride=2' 'pad=1' 'batch_normalize=1' 'activation=tanh' \
+        '[connected]' 'output=64' 'batch_normalize=1' 'activation=tanh' '[connected]' 'output=10' 'activation=linear' '[softmax]' >>norm.cfg
+    train_on 1 norm.cfg -cmn_batch global
+    mv out/norm.weights one.weights
+    for keys in '-cmn_overlap off' '-cmn_overlap on -cmn_bucket_mb 0.1' '-cmn_intra mpi'; do
+        # shellcheck disable=SC2086  # keys and their values
+        train_on 2+1 norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_verify 1 $keys
+        grep '^cmn: 3 ranks on 2 nodes' train.log
+        # Darknet sums up a batch as floats (tests/cli/batch_norm.bats).
+        assert_close one.weights out/norm.weights 1e-5
+    done
+    train_on 2+1 norm.cfg -cmn_batch global
+    run ! assert_close one.weights out/norm.weights 1e-3
+}
+
+@test "without exchange the nodes drift apart: the comparison can tell" {
+    train_on 1+1 mlp.cfg -cmn_batch global
+    mv out/mlp.weights flat.weights
+    train_on 1+1 mlp.cfg -cmn_batch global -cmn_communicator dummy
+    run ! assert_close flat.weights out/mlp.weights 1e-3
+}
+
+@test "distributed validation on two nodes counts as one process" {
+    train_on 1 mlp.cfg
+    "$DARKNET" classifier valid small.data mlp.cfg out/mlp.weights >plain.out 2>plain.err
+    darknet_on 1+2 classifier valid small.data mlp.cfg out/mlp.weights -cmn >many.out 2>many.err
+    tail -n 2 plain.out many.out
+    [[ $(grep -o 'top 1: [0-9.]*' plain.out | tail -n 1) == "$(grep -o 'top 1: [0-9.]*' many.out | tail -n 1)" ]]
+}
+
+# top_folder: a folder that looks like the project's, with fewer images. What is tested is the text that people
+# paste; only the training is shorter.
+top_folder() {
+    mkdir -p bin results/mnist data/mnist
+    ln -s "$DARKNET" bin/darknet
+    ln -s "$REPO/cfg" "$REPO/examples" "$REPO/tests" .
+    ln -s "$REPO"/data/mnist/{train,valid,valid.list,labels.txt} data/mnist
+    head -n 2000 "$REPO/data/mnist/train.list" >data/mnist/train.list
+}
+
+trained_on_two_nodes() {
+    timeout $((100 * SLOW)) bash -euo pipefail pasted >out.txt 2>err.txt || { cat pasted out.txt err.txt; return 1; }
+    grep '^cmn: 4 ranks on 2 nodes' err.txt
+    [[ $(seen results/mnist/mnist_mlp.weights) -eq 2000 ]]
+}
+
+@test "examples/multi-node: the command of the README, with its hostfile" {
+    top_folder
+    {
+        echo ". '$BATS_TEST_DIRNAME/cluster.bash'"
+        sed -n '/^mpiexec .* classifier train /s/.*/cluster_run & -cmn_validate 0 -cmn_epochs 1/p' examples/multi-node/README.md
+    } >pasted
+    trained_on_two_nodes
+}
+
+@test "examples/multi-node: two nodes of one machine" {
+    top_folder
+    # shellcheck disable=SC2016  # backquotes of the text
+    sed -n '/^## Without a second machine/,/^## W/{/^```/,/^```/{/^```/!p}}' examples/multi-node/README.md |
+        sed '/darknet/s/$/ -cmn_validate 0 -cmn_epochs 1/' >pasted
+    grep cluster_up pasted
+    trained_on_two_nodes
+    [[ $(tail -n 1 out.txt) -gt 7000000 ]]    # what crossed the link: the gradients of at least one step
+}

@@ -1,0 +1,287 @@
+/* Every compressor over all ranks: what is asked of all of them alike. */
+#include "compressors.h"
+
+/* Small ones, matrices of several forms, one of more than a block of topk's, none at all. */
+static const struct form few[] = {{10, 0},         {64 * 100, 64}, {300, 0},     {200 * 350, 200},
+                                  {40 * 1000, 40}, {66000, 0},     {4096, 4096}, {4100, 1}};
+
+static void carries(const struct cmn_compressor *compressor)
+{
+    struct work w;
+
+    /* First nothing at all: no direction may be lost by that. */
+    make_work(&w, compressor, few, COUNT(few));
+    step(&w);
+    for (int turn = 0; turn < 3; turn++) {
+        fill_carried(&w, turn);
+        step(&w);
+        check_carried(&w, turn);
+    }
+    end_work(&w);
+}
+
+/* Many shards under way; each rank asks now and then, at times of its own. */
+static void keeps_order(const struct cmn_compressor *compressor)
+{
+    struct form many[MOST];
+    struct work w;
+    unsigned random = (unsigned)top.rank + 1;
+
+    for (int i = 0; i < MOST; i++) {
+        many[i] = (struct form){i % 5 ? 50 * (size_t)(100 + 37 * i % 301) : 130,
+                                i % 5 ? 100 + 37 * i % 301 : 0};
+    }
+    make_work(&w, compressor, many, MOST);
+    for (int turn = 0; turn < 4; turn++) {
+        long begun = w.ended, before = w.ended;
+        fill_carried(&w, turn);
+        for (int i = 0; i < w.shards.shards; i++) {
+            CHECK_SAYING(compressor->begin(w.self, i) == 0, "%s: %s", compressor->name,
+                         cmn_reason());
+            begun++;
+            random = random * 1664525U + 1013904223U;
+            if (random >> 30 == 0) {
+                long until = random >> 28 == 0 ? begun - (random >> 20) % 8 : 0;
+                long ended = compressor->progress(w.self, until);
+                CHECK_SAYING(ended >= before && ended <= begun && ended >= until,
+                             "%s: %ld of %ld, before %ld, asked for %ld", compressor->name, ended,
+                             begun, before, until);
+                before = ended;
+            }
+            if (random >> 29 == 1) {
+                usleep(random % 1000);
+            }
+        }
+        w.ended = begun;
+        CHECK_SAYING(compressor->progress(w.self, begun) == begun, "%s: %s", compressor->name,
+                     cmn_reason());
+        check_carried(&w, turn);
+    }
+    end_work(&w);
+}
+
+/* What is not sent is sent later: with gradients of zero nothing is left over after a while, and all has come. */
+static void loses_nothing(const struct cmn_compressor *compressor)
+{
+    static const struct form small[] = {{24 * 300, 24}, {20, 0}, {5000, 0}, {300 * 20, 300}};
+    struct work w;
+    double *given, *got, worst = 0;
+
+    make_work(&w, compressor, small, COUNT(small));
+    given = calloc(w.floats, sizeof *given);
+    got = calloc(w.floats, sizeof *got);
+    for (int s = 0; s < 24; s++) {
+        for (int rank = 0; rank < top.size && s < 6; rank++) {
+            fill_random(&w, (uint64_t)(s * 16 + rank));
+            for (size_t i = 0; i < w.floats; i++) {
+                given[i] += (double)w.block[i];
+            }
+        }
+        fill_random(&w, (uint64_t)(s * 16 + top.rank));
+        if (s >= 6) {
+            memset(w.block, 0, w.floats * sizeof *w.block);
+        }
+        step(&w);
+        for (size_t i = 0; i < w.floats; i++) {
+            got[i] += (double)w.block[i];
+        }
+    }
+    for (size_t i = 0; i < w.floats; i++) {
+        worst = fmax(worst, fabs(given[i] - got[i]));
+    }
+    CHECK_SAYING(worst < 1e-4, "%s: %g is missing", compressor->name, worst);
+    free(given);
+    free(got);
+    end_work(&w);
+}
+
+/* The same gradient again and again: what has come is that gradient on the average, the more the longer. */
+static void follows_a_constant(const struct cmn_compressor *compressor)
+{
+    static const struct form small[] = {{40 * 150, 40}, {9000, 0}};
+    double *want, *got, size = 0, off = 0;
+    struct work w;
+    int steps = 50;
+
+    make_work(&w, compressor, small, COUNT(small));
+    want = calloc(w.floats, sizeof *want);
+    got = calloc(w.floats, sizeof *got);
+    for (int rank = 0; rank < top.size; rank++) {
+        fill_random(&w, (uint64_t)rank + 77);
+        for (size_t i = 0; i < w.floats; i++) {
+            want[i] += (double)w.block[i];
+        }
+    }
+    for (int s = 0; s < steps; s++) {
+        fill_random(&w, (uint64_t)top.rank + 77);
+        step(&w);
+        for (size_t i = 0; i < w.floats; i++) {
+            got[i] += (double)w.block[i] / steps;
+        }
+    }
+    for (size_t i = 0; i < w.floats; i++) {
+        size += want[i] * want[i];
+        off += (want[i] - got[i]) * (want[i] - got[i]);
+    }
+    CHECK_SAYING(sqrt(off / size) < 0.2, "%s: after %d steps off by %g of it", compressor->name,
+                 steps, sqrt(off / size));
+    free(want);
+    free(got);
+    end_work(&w);
+}
+
+static void agrees(const struct cmn_compressor *compressor)
+{
+    float *first = NULL;
+    struct work w;
+
+    for (int run = 0; run < 2; run++) {
+        make_work(&w, compressor, few, COUNT(few));
+        for (int s = 0; s < 4; s++) {
+            fill_random(&w, (uint64_t)(s * 16 + top.rank));
+            step(&w);
+            CHECK_SAYING(same_everywhere(w.block, w.floats * sizeof *w.block),
+                         "%s: not the same bits, step %d", compressor->name, s);
+        }
+        if (run == 0) {
+            first = malloc(w.floats * sizeof *first);
+            memcpy(first, w.block, w.floats * sizeof *first);
+        }
+        CHECK_SAYING(!memcmp(first, w.block, w.floats * sizeof *first),
+                     "%s: other bits in the second run", compressor->name);
+        end_work(&w);
+    }
+    free(first);
+}
+
+/* Rank `rank` has `count` values that are not finite, from the one at `at` on. They arrive, and all others come sooner or
+ * later: in a step without gradients nothing is left of what was not finite. */
+static void shows(const struct cmn_compressor *compressor, float bad, size_t at, size_t count,
+                  int rank)
+{
+    static const struct form form = {32 * 200, 32};
+    int exact = strcmp(compressor->name, "powersgd") != 0, there = 0;
+    size_t from = exact ? at : at / 200 * 200,
+           to = exact ? at + count : (at + count + 199) / 200 * 200;
+    double *missing = calloc(form.n, sizeof *missing), worst = 0;
+    struct work w;
+
+    make_work(&w, compressor, &form, 1);
+    for (int r = 0; r < top.size; r++) {
+        fill_random(&w, (uint64_t)r);
+        for (size_t i = 0; i < form.n; i++) {
+            missing[i] += (double)w.block[i];
+        }
+    }
+    fill_random(&w, (uint64_t)top.rank);
+    for (size_t i = at; i < at + count && top.rank == rank; i++) {
+        w.block[i] = bad;
+    }
+    for (int s = 0; s < 16; s++) {
+        step(&w);
+        for (size_t i = 0; i < form.n; i++) {
+            int finite = isfinite(w.block[i]);
+            there += !finite;
+            CHECK_SAYING(finite || (s == 0 && i >= from && i < to), "%s: %g at %zu in step %d",
+                         compressor->name, (double)w.block[i], i, s);
+            missing[i] -= finite ? (double)w.block[i] : 0;
+        }
+        CHECK_SAYING(same_everywhere(w.block, w.floats * sizeof *w.block), "%s: not the same bits",
+                     compressor->name);
+        memset(w.block, 0, w.floats * sizeof *w.block);
+    }
+    for (size_t i = 0; i < form.n; i++) {
+        worst = i >= at && i < at + count ? worst : fmax(worst, fabs(missing[i]));
+    }
+    CHECK_SAYING(there > 0, "%s: %g is hidden", compressor->name, (double)bad);
+    CHECK_SAYING(worst < 1e-4, "%s: beside %g %g is missing", compressor->name, (double)bad, worst);
+    free(missing);
+    end_work(&w);
+}
+
+static void shows_what_is_not_finite(const struct cmn_compressor *compressor)
+{
+    const float bad[] = {NAN, INFINITY, -INFINITY};
+
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        shows(compressor, bad[i], 0, 1, 0);
+        shows(compressor, bad[i], 6399, 1, top.size - 1);
+        shows(compressor, bad[i], 3333, 1500, top.size - 1);
+        shows(compressor, bad[i], 0, 6400, 0);
+    }
+}
+
+/* Three steps, a copy of the state, three more; they come out the same when begun from the copy. */
+static void goes_on(const struct cmn_compressor *compressor)
+{
+    struct cmn_state state;
+    struct work w;
+    float *first;
+    void *copy[8] = {0};
+
+    options.compress_ratio = 0.05;
+    options.compress_warmup = 7; /* it ends while all this goes on */
+    make_work(&w, compressor, few, COUNT(few));
+    first = malloc(3 * w.floats * sizeof *first);
+    for (int s = 0; s < 9; s++) {
+        if (s == 6) {
+            compressor->close(w.self);
+            open_codec(&w);
+        }
+        for (int i = 0; (s == 3 || s == 6) && i < 8 && compressor->state(w.self, i, &state); i++) {
+            CHECK(state.name && state.bytes);
+            if (s == 3) {
+                copy[i] = malloc(state.bytes);
+            }
+            memcpy(s == 3 ? copy[i] : state.data, s == 3 ? state.data : copy[i], state.bytes);
+        }
+        fill_random(&w, (uint64_t)((s < 6 ? s : s - 3) * 16 + top.rank));
+        step(&w);
+        if (s >= 3 && s < 6) {
+            memcpy(first + (size_t)(s - 3) * w.floats, w.block, w.floats * sizeof *first);
+        }
+        CHECK_SAYING(
+            s < 6 || !memcmp(first + (size_t)(s - 6) * w.floats, w.block, w.floats * sizeof *first),
+            "%s: other bits after a restart, step %d", compressor->name, s);
+    }
+    for (int i = 0; i < 8; i++) {
+        free(copy[i]);
+    }
+    free(first);
+    end_work(&w);
+    options.compress_ratio = 0.5;
+    options.compress_warmup = 0;
+}
+
+#define TEST(name)                       \
+    static void name##_all(void **state) \
+    {                                    \
+        (void)state;                     \
+        for_all(name);                   \
+    }
+TEST(carries)
+TEST(keeps_order)
+TEST(loses_nothing)
+TEST(follows_a_constant)
+TEST(agrees)
+TEST(shows_what_is_not_finite)
+TEST(goes_on)
+
+static int run(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(carries_all),       cmocka_unit_test(keeps_order_all),
+        cmocka_unit_test(loses_nothing_all), cmocka_unit_test(follows_a_constant_all),
+        cmocka_unit_test(agrees_all),        cmocka_unit_test(shows_what_is_not_finite_all),
+        cmocka_unit_test(goes_on_all),
+    };
+
+    cmn_options_default(&options);
+    options.compress_ratio = 0.5;
+    return cmocka_run_group_tests_name("compressors", tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return ranks_main(run);
+}

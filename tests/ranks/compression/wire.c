@@ -1,0 +1,181 @@
+/* Every compressor over all ranks: bytes as documented, exact sums of what travels whole, an end of waiting, and what only one compressor has. */
+#include "compressors.h"
+
+#include <math.h>
+
+static const struct form forms_of_all_kinds[] = {
+    {10, 0}, {64 * 100, 64}, {300, 0}, {200 * 350, 200}, {5000, 0}, {66000 * 2, 0}, {4096, 4096}};
+
+/* Bytes that this rank sends in a sum of n values of `bytes`: its part of the others' slices, and its own slice to each. */
+static unsigned long long dense_bytes(size_t n, size_t bytes)
+{
+    size_t at, own;
+
+    cmn_slice(n, top.size, top.rank, &at, &own);
+    return (unsigned long long)(bytes * (n - own + (size_t)(top.size - 1) * own));
+}
+
+/* What docs and the tops of the files say. */
+static unsigned long long documented(const char *name, const struct cmn_shard *shard, int step)
+{
+    size_t others = (size_t)top.size - 1, rows = (size_t)shard->rows,
+           rank = (size_t)options.compress_rank;
+    size_t k = (size_t)(options.compress_ratio * (double)shard->n + 0.5),
+           columns = rows ? shard->n / rows : 0;
+
+    if (!strcmp(name, "topk") && !shard->whole) {
+        if (step < options.compress_warmup) {
+            size_t more = step < options.compress_warmup / 3       ? 8 * k
+                          : step < options.compress_warmup * 2 / 3 ? 4 * k
+                                                                   : 2 * k;
+            k = more < shard->n / 2 ? more : shard->n / 2;
+        }
+        return others * (4 * k + 4 * ((shard->n + 65535) / 65536));
+    }
+    if (!strcmp(name, "powersgd") && !shard->whole && rows && (rows + columns) * rank < shard->n) {
+        return dense_bytes(rows * rank, 4) + dense_bytes(columns * rank, 4);
+    }
+    return dense_bytes(shard->n, strstr(name, "16") && !shard->whole ? 2 : 4);
+}
+
+static void sends_what_it_says(const struct cmn_compressor *compressor)
+{
+    unsigned long long want = 0, is;
+    struct work w;
+
+    for (int turn = 0; turn < 3; turn++) {
+        options.compress_ratio = (const double[]){0.5, 0.01, 0.1}[turn];
+        options.compress_warmup = (const long[]){0, 0, 6}[turn];
+        make_work(&w, compressor, forms_of_all_kinds, COUNT(forms_of_all_kinds));
+        want = 0;
+        for (int s = 0; s < 8; s++) {
+            for (int i = 0; i < w.shards.shards; i++) {
+                want += documented(compressor->name, &w.shards.shard[i], s);
+            }
+            fill_random(&w, (uint64_t)(s * 16 + top.rank));
+            step(&w);
+        }
+        is = compressor->sent(w.self);
+        CHECK_SAYING(is == want, "%s: sent %llu bytes, not %llu", compressor->name, is, want);
+        end_work(&w);
+    }
+    options.compress_ratio = 0.5;
+    options.compress_warmup = 0;
+}
+
+/* Small tensors and the metrics: numbers that no 16 bits hold. */
+static void leaves_small_tensors_whole(const struct cmn_compressor *compressor)
+{
+    static const struct form small[] = {{10, 0}, {4095, 0}, {9 * 400, 9}, {1, 0}};
+    struct work w;
+
+    make_work(&w, compressor, small, COUNT(small));
+    for (int s = 0; s < 2; s++) {
+        for (int t = 0; t < w.tensors; t++) {
+            for (size_t i = 0; i < w.tensor[t].n; i++) {
+                w.tensor[t].data[i] = (float)(i + 1) * 101 * (float)(top.rank + 1);
+            }
+        }
+        step(&w);
+        for (int t = 0; t < w.tensors; t++) {
+            for (size_t i = 0; i < w.tensor[t].n; i++) {
+                float want = (float)(i + 1) * 101 * (float)(top.size * (top.size + 1) / 2),
+                      is = w.tensor[t].data[i];
+                CHECK_SAYING(is == want, "%s, tensor %d, at %zu: %.9g, not %.9g", compressor->name,
+                             t, i, (double)is, (double)want);
+            }
+        }
+    }
+    end_work(&w);
+}
+
+/* Rank 0 does not come. The others give up, and say why; when it comes after all, all goes on. */
+static void does_not_wait_for_ever(const struct cmn_compressor *compressor)
+{
+    struct work w;
+    long timeout = options.timeout;
+
+    options.timeout = top.rank ? 1 : timeout;
+    make_work(&w, compressor, forms_of_all_kinds, COUNT(forms_of_all_kinds));
+    fill_carried(&w, 0);
+    if (top.rank) {
+        for (int i = 0; i < w.shards.shards; i++) {
+            CHECK(compressor->begin(w.self, i) == 0);
+        }
+        CHECK(compressor->progress(w.self, 0) == 0);
+        CHECK(compressor->progress(w.self, w.shards.shards) == -1);
+        CHECK_SAYING(strstr(cmn_reason(), "nothing came from rank ") &&
+                         strstr(cmn_reason(), "cmn_timeout"),
+                     "%s: %s", compressor->name, cmn_reason());
+    }
+    MPI_Barrier(top.world);
+    options.timeout = timeout;
+    if (top.rank == 0) {
+        step(&w);
+    } else {
+        long ended = 0;
+        for (int i = 0; i < 600000 && ended >= 0 && ended < w.shards.shards; i++) {
+            ended = compressor->progress(w.self, 0);
+            usleep(100);
+        }
+        CHECK_SAYING(ended == w.shards.shards, "%s: %ld", compressor->name, ended);
+    }
+    check_carried(&w, 0);
+    MPI_Barrier(top.world);
+    end_work(&w);
+}
+
+/* powersgd: the directions in which all ranks look are the same, else a sum of what they see means nothing. */
+static void directions_agree(void **unused)
+{
+    const struct cmn_compressor *compressor = NULL;
+    struct cmn_state state;
+    struct work w;
+
+    (void)unused;
+    for (int i = 0;
+         (compressor = cmn_compressor_at(i)) && strcmp(compressor->name, "powersgd") != 0; i++) {
+    }
+    assert_non_null(compressor);
+    make_work(&w, compressor, forms_of_all_kinds, COUNT(forms_of_all_kinds));
+    for (int s = 0; s < 3; s++) {
+        fill_random(&w, (uint64_t)(s * 16 + top.rank));
+        step(&w);
+        if (top.size > 1) {
+            CHECK(compressor->state(w.self, 1, &state) == 1 && strstr(state.name, "directions"));
+            CHECK(same_everywhere(state.data, state.bytes));
+        }
+    }
+    CHECK(compressor->state(w.self, top.size > 1 ? 2 : 0, &state) == 0);
+    end_work(&w);
+    settle();
+}
+
+#define TEST(name)                       \
+    static void name##_all(void **state) \
+    {                                    \
+        (void)state;                     \
+        for_all(name);                   \
+    }
+TEST(sends_what_it_says)
+TEST(leaves_small_tensors_whole)
+TEST(does_not_wait_for_ever)
+
+static int run(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sends_what_it_says_all),
+        cmocka_unit_test(leaves_small_tensors_whole_all),
+        cmocka_unit_test(does_not_wait_for_ever_all),
+        cmocka_unit_test(directions_agree),
+    };
+
+    cmn_options_default(&options);
+    options.compress_ratio = 0.5;
+    return cmocka_run_group_tests_name("codecs_wire", tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return ranks_main(run);
+}

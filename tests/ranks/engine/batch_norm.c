@@ -1,0 +1,207 @@
+/* Statistics of all ranks' values, against closed forms, on one node and on several that one machine stands for. */
+#include "ranks/ranks.h"
+
+#include <math.h>
+
+#include "engine/batch_norm.h"
+
+enum { FILTERS = 1000 };
+
+static struct cmn_options options;
+static double count, before, whole; /* values of this rank, of the ranks before it, of all */
+
+/* Rank r has `first` + r values: shares that differ, of which the first may be a single value. */
+static void share(int first)
+{
+    double r = top.rank, n = top.size;
+
+    count = first + r;
+    before = r * first + r * (r - 1) / 2;
+    whole = n * first + n * (n - 1) / 2;
+}
+
+/* Value k of all ranks' is start + slope * k. The starts are large and the slopes are not: sums of squares would lose them. */
+static double start(int filter)
+{
+    return 4096.0 * filter;
+}
+
+static double slope(int filter)
+{
+    return 1 + filter % 3;
+}
+
+static double mean_of(int filter, double from, double n)
+{
+    return start(filter) + slope(filter) * (from + (n - 1) / 2);
+}
+
+static double variance_of(int filter, double n)
+{
+    return slope(filter) * slope(filter) * n * (n + 1) / 12;
+}
+
+static int near(double is, double should)
+{
+    return fabs(is - should) <= 2e-7 * fabs(should);
+}
+
+static void forward(struct cmn_batch_norm *norm, int n, const char *where)
+{
+    float mean[FILTERS], variance[FILTERS];
+
+    for (int i = 0; i < n; i++) {
+        mean[i] = (float)mean_of(i, before, count);
+        variance[i] = count > 1 ? (float)variance_of(i, count) : NAN;
+    }
+    CHECK_SAYING(cmn_batch_norm_forward(norm, mean, variance, (size_t)n, count) == 0, "%s",
+                 cmn_reason());
+    for (int i = 0; i < n && whole > 1; i++) {
+        CHECK_SAYING(near(mean[i], mean_of(i, 0, whole)), "%s: mean %d of %d: %g, not %g", where, i,
+                     n, (double)mean[i], mean_of(i, 0, whole));
+        CHECK_SAYING(near(variance[i], variance_of(i, whole)), "%s: variance %d of %d: %g, not %g",
+                     where, i, n, (double)variance[i], variance_of(i, whole));
+    }
+    CHECK_SAYING(same_everywhere(mean, (size_t)n * sizeof *mean), "%s", where);
+    CHECK_SAYING(same_everywhere(variance, (size_t)n * sizeof *variance), "%s", where);
+}
+
+/* Sums over the ranks, for a caller who divides by its own count what is to be divided by that of all. */
+static void backward(struct cmn_batch_norm *norm, int n, const char *where)
+{
+    float a[FILTERS], b[FILTERS];
+    double ranks = top.size * (top.size + 1) / 2.0, part = count / whole;
+
+    for (int i = 0; i < n; i++) {
+        a[i] = (float)((i + 1) * (top.rank + 1));
+        b[i] = (float)(-0.5 * (top.rank + 1) - i);
+    }
+    CHECK_SAYING(cmn_batch_norm_backward(norm, a, b, (size_t)n, count) == 0, "%s", cmn_reason());
+    for (int i = 0; i < n; i++) {
+        CHECK_SAYING(near(a[i], (i + 1) * ranks * part), "%s: %d of %d: %g", where, i, n,
+                     (double)a[i]);
+        CHECK_SAYING(near(b[i], (-0.5 * ranks - i * top.size) * part), "%s: %d of %d: %g", where, i,
+                     n, (double)b[i]);
+    }
+}
+
+static void in_world(const struct cmn_topology *t, const char *name)
+{
+    const long intra[] = {CMN_INTRA_AUTO, CMN_INTRA_MPI};
+
+    for (size_t k = 0; k < COUNT(intra); k++) {
+        struct cmn_batch_norm *norm = NULL;
+        options.intra = intra[k];
+        CHECK_SAYING(cmn_batch_norm_open(&norm, t, &options, FILTERS) == 0, "%s", cmn_reason());
+        /* Other sizes in between, so that what one exchange leaves would show in the next. */
+        for (int turn = 0; turn < 6; turn++) {
+            share(1 + turn * 3);
+            forward(norm, turn % 2 ? 3 : FILTERS, name);
+            backward(norm, turn % 3 ? FILTERS : 1, name);
+        }
+        cmn_batch_norm_close(norm);
+    }
+}
+
+static void closed_forms(void **state)
+{
+    (void)state;
+    in_every_world(in_world);
+    settle();
+}
+
+/* Many exchanges in a row, in which ranks are late in turns: nobody reads what is not there yet, or not there any more. */
+static void many_in_a_row(void **state)
+{
+    struct cmn_batch_norm *norm = NULL;
+    double sum = top.size * (top.size - 1) / 2.0;
+
+    (void)state;
+    options.intra = CMN_INTRA_AUTO;
+    CHECK_SAYING(cmn_batch_norm_open(&norm, &top, &options, 2) == 0, "%s", cmn_reason());
+    for (int turn = 0; turn < 500; turn++) {
+        float a[2] = {(float)(turn + top.rank), 1}, b[2] = {0, (float)-turn};
+        if (turn % 97 == top.rank) {
+            usleep(1000);
+        }
+        CHECK_SAYING(cmn_batch_norm_backward(norm, a, b, 2, 1) == 0, "%s", cmn_reason());
+        CHECK_SAYING(near(a[0], turn + sum / top.size) && near(a[1], 1) && near(b[1], -turn),
+                     "turn %d: %g %g %g", turn, (double)a[0], (double)a[1], (double)b[1]);
+    }
+    cmn_batch_norm_close(norm);
+    settle();
+}
+
+static int looks;
+
+static int look(void *self)
+{
+    looks += self == &looks;
+    return 0;
+}
+
+static int refuse(void *self)
+{
+    (void)self;
+    return cmn_fail("what is under way failed");
+}
+
+/* What runs in the background goes on while a rank waits; where that fails, so does the wait. */
+static void waiting(void **state)
+{
+    const long intra[] = {CMN_INTRA_AUTO, CMN_INTRA_MPI};
+
+    (void)state;
+    for (size_t k = 0; k < COUNT(intra); k++) {
+        struct cmn_batch_norm *norm = NULL;
+        float a = 1, b = 1;
+        options.intra = intra[k];
+        CHECK_SAYING(cmn_batch_norm_open(&norm, &top, &options, 1) == 0, "%s", cmn_reason());
+        cmn_batch_norm_idle(norm, look, &looks);
+        looks = 0;
+        MPI_Barrier(top.world);
+        usleep(top.rank == 0 ? 50000 : 0);
+        CHECK_SAYING(cmn_batch_norm_backward(norm, &a, &b, 1, 1) == 0, "%s", cmn_reason());
+        CHECK_SAYING(top.rank == 0 || looks > 0, "%s", "nobody looked");
+        MPI_Barrier(top.world);
+        cmn_batch_norm_idle(norm, refuse, NULL);
+        usleep(top.rank == 0 ? 50000 : 0);
+        options.timeout = 20; /* of a wait in which nobody looks */
+        if (top.rank != 0) {
+            CHECK(cmn_batch_norm_backward(norm, &a, &b, 1, 1) == -1);
+            CHECK_SAYING(!strcmp(cmn_reason(), "cmn_sync_bn: what is under way failed"), "%s",
+                         cmn_reason());
+        }
+        settle();
+    }
+}
+
+static void too_many(void **state)
+{
+    struct cmn_batch_norm *norm = NULL;
+    float a[2] = {0}, b[2] = {0};
+
+    (void)state;
+    options.intra = CMN_INTRA_AUTO;
+    CHECK_SAYING(cmn_batch_norm_open(&norm, &top, &options, 1) == 0, "%s", cmn_reason());
+    CHECK(cmn_batch_norm_forward(norm, a, b, 2, 1) == -1);
+    CHECK_SAYING(strstr(cmn_reason(), "2 filters, room for 1"), "%s", cmn_reason());
+    cmn_batch_norm_close(norm);
+    settle();
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(closed_forms), cmocka_unit_test(many_in_a_row), cmocka_unit_test(too_many),
+        cmocka_unit_test(waiting), /* last: what it ends early is not finished */
+    };
+
+    cmn_options_default(&options);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return ranks_main(group);
+}

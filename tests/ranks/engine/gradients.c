@@ -1,0 +1,194 @@
+#include "ranks/ranks.h"
+
+#include <math.h>
+
+#include "engine/gradients.h"
+#include "nets.h"
+#include "engine/nonfinite.h"
+
+#define NET "[net]\nbatch=2\nheight=4\nwidth=4\nchannels=2\n"
+#define CONV "[convolutional]\nfilters=3\nsize=3\npad=1\nbatch_normalize=1\nactivation=leaky\n"
+#define TAIL "[connected]\noutput=5\nactivation=linear\n[softmax]\n"
+
+static network *net;
+static struct cmn_gradients g;
+
+/* srand by rank: the first weights differ, as they do in a real start. */
+static void open_net(const char *cfg)
+{
+    srand((unsigned)top.rank + 1);
+    net = nets_parse(cfg);
+    CHECK_SAYING(cmn_gradients_open(&g, net, NULL, NULL) == 0, "%s", cmn_reason());
+}
+
+static void close_net(void)
+{
+    cmn_gradients_close(&g);
+    free_network(net);
+}
+
+static void broadcast(void **state)
+{
+    (void)state;
+    open_net(NET "adam=1\n" CONV TAIL);
+    *net->seen = 5000000000UL + (unsigned long)top.rank;
+    *net->t = 40 + top.rank;
+    for (int i = 0; i < g.tensors; i++) {
+        (*g.tensor[i].at)[0] = (float)(100 * i + top.rank);
+    }
+    CHECK(top.size == 1 || !same_everywhere(net->layers[0].weights, 54 * sizeof(float)));
+    CHECK_SAYING(cmn_gradients_broadcast(&g, net, &top) == 0, "%s", cmn_reason());
+    CHECK(*net->seen == 5000000000UL);
+    CHECK(*net->t == 40);
+    for (int i = 0; i < g.tensors; i++) {
+        CHECK_SAYING((*g.tensor[i].at)[0] == (float)(100 * i), "%s%s", g.tensor[i].part,
+                     g.tensor[i].name);
+        CHECK_SAYING(same_everywhere(*g.tensor[i].at, g.tensor[i].n * sizeof(float)), "%s%s",
+                     g.tensor[i].part, g.tensor[i].name);
+    }
+    close_net();
+    settle();
+}
+
+#define OPTIONS "[net] batch=2\n[net] momentum=0.9\n"
+
+/* Each change, made on the last rank alone, is found there and its first difference is named. */
+static void compare(void **state)
+{
+    static const struct {
+        const char *cfg, *options, *named;
+    } change[] = {
+        {NET CONV TAIL, "[net] batch=2\n[net] momentum=0.5\n", "momentum=0.5"},
+        {NET CONV TAIL, "[net] batch=2\n", "momentum=0.9"},
+        {NET CONV "[connected]\noutput=6\nactivation=linear\n[softmax]\n", OPTIONS, "weight"},
+        {NET "[convolutional]\nfilters=3\nsize=3\npad=1\nactivation=leaky\n" TAIL, OPTIONS,
+         "layer 0"},
+        {NET CONV "[maxpool]\nsize=1\nstride=1\n[connected]\noutput=5\n[softmax]\n", OPTIONS,
+         "layers"},
+        {NET CONV "[connected]\noutput=5\n[logistic]\n", OPTIONS, "layer 2"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(change); i++) {
+        int last = top.rank == top.size - 1 && top.size > 1;
+        int result, first = 99;
+        open_net(last ? change[i].cfg : NET CONV TAIL);
+        cmn_fail("nothing");
+        result = cmn_gradients_compare(&g, net, last ? change[i].options : OPTIONS, &top);
+        CHECK_SAYING(result == (last ? -1 : 0), "change %zu", i);
+        if (last) {
+            CHECK_SAYING(strstr(cmn_reason(), change[i].named), "%zu: %s", i, cmn_reason());
+        }
+        CHECK(cmn_first_bad(&top, result < 0, &first) == 0);
+        CHECK(first == (top.size > 1 ? top.size - 1 : -1));
+        close_net();
+    }
+    open_net(NET CONV TAIL);
+    CHECK(cmn_gradients_compare(&g, net, OPTIONS, &top) == 0);
+    close_net();
+    settle();
+}
+
+static void verify(void **state)
+{
+    struct cmn_nonfinite bad;
+
+    (void)state;
+    open_net(NET CONV TAIL);
+    CHECK(top.size == 1 || cmn_gradients_verify(&g, net, &top, &bad) == -1);
+    CHECK(cmn_gradients_broadcast(&g, net, &top) == 0);
+    CHECK_SAYING(cmn_gradients_verify(&g, net, &top, &bad) == 0 && !bad.name, "%s", cmn_reason());
+    /* Of three ranks and more the odd one is named, also when it is rank 0. */
+    for (int odd = top.size < 3; odd < top.size; odd++) {
+        for (int i = 0; i < g.tensors; i++) {
+            const struct cmn_tensor *t = &g.tensor[i];
+            char want[256];
+            unsigned char *byte = (unsigned char *)(*t->at + t->n - 1);
+            if (t->kind != CMN_WEIGHT) {
+                continue;
+            }
+            *byte ^= top.rank == odd; /* the lowest bit of the last float */
+            CHECK_SAYING(cmn_gradients_verify(&g, net, &top, &bad) == -1, "%s", t->name);
+            snprintf(want, sizeof want,
+                     "of rank %d@%s differ from those of rank %d@%s, first in %s of layer %d (%s)",
+                     odd, top.host, odd == 0, top.host, t->name, t->layer,
+                     t->layer ? "connected" : "convolutional");
+            CHECK_SAYING(strstr(cmn_reason(), want), "not %s: %s", want, cmn_reason());
+            *byte ^= top.rank == odd;
+            CHECK(cmn_gradients_verify(&g, net, &top, &bad) == 0);
+        }
+    }
+    net->layers[0].weights[top.size == 1 ? 0 : 50] = INFINITY;
+    net->layers[1].biases[0] = NAN;
+    CHECK(cmn_gradients_verify(&g, net, &top, &bad) == 0 && bad.name);
+    CHECK(bad.layer == 0 && !strcmp(bad.name, "weights"));
+    close_net();
+    settle();
+}
+
+/* Rank r has r + 1 images. Of all of them: sums of r, r * r and so on, in closed form. */
+static void statistics(void **state)
+{
+    const double n = top.size;
+
+    (void)state;
+    for (int even = 0; even < 2; even++) {
+        double mean = even ? (n - 1) / 2 : (2 * n - 2) / 3;
+        double square = even ? (n - 1) * (2 * n - 1) / 6 : (n - 1) * (3 * n - 2) / 6;
+        float weight;
+        open_net(NET CONV TAIL);
+        g.share = even ? 0 : top.rank + 1;
+        for (int i = 0; i < 3; i++) {
+            net->layers[0].rolling_mean[i] = (float)(top.rank + i);
+            net->layers[0].rolling_variance[i] = (float)(10 * top.rank);
+        }
+        weight = net->layers[0].weights[0];
+        CHECK_SAYING(cmn_gradients_average_statistics(&g, &top) == 0, "%s", cmn_reason());
+        for (int i = 0; i < 3; i++) {
+            CHECK(fabs(net->layers[0].rolling_mean[i] - (mean + i)) < 1e-6);
+            CHECK_SAYING(fabs(net->layers[0].rolling_variance[i] -
+                              (10 * mean + square - mean * mean)) < 1e-5,
+                         "even %d: %g", even, net->layers[0].rolling_variance[i]);
+        }
+        CHECK(same_everywhere(net->layers[0].rolling_mean, 3 * sizeof(float)));
+        CHECK(same_everywhere(net->layers[0].rolling_variance, 3 * sizeof(float)));
+        CHECK(net->layers[0].weights[0] == weight);
+        close_net();
+    }
+    settle();
+}
+
+/* So that cmn_sync_bn, with which they are the same anyway, may save whenever it likes. */
+static void equal_statistics_stay(void **state)
+{
+    const float mean[3] = {0.1F, -7.7F, 1e-30F}, variance[3] = {0.3F, 1e10F, 3e-20F};
+
+    (void)state;
+    open_net(NET CONV TAIL);
+    g.share = 7 + top.rank % 2;
+    memcpy(net->layers[0].rolling_mean, mean, sizeof mean);
+    memcpy(net->layers[0].rolling_variance, variance, sizeof variance);
+    CHECK_SAYING(cmn_gradients_average_statistics(&g, &top) == 0, "%s", cmn_reason());
+    CHECK(!memcmp(net->layers[0].rolling_mean, mean, sizeof mean));
+    CHECK(!memcmp(net->layers[0].rolling_variance, variance, sizeof variance));
+    close_net();
+    settle();
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(broadcast),
+        cmocka_unit_test(compare),
+        cmocka_unit_test(verify),
+        cmocka_unit_test(statistics),
+        cmocka_unit_test(equal_statistics_stay),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return ranks_main(group);
+}

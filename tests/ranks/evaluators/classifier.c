@@ -1,0 +1,167 @@
+/* The evaluator against a plain loop over the list, for lists that the ranks cannot share evenly. */
+#include "ranks/ranks.h"
+
+#include "evaluators/classifier.h"
+#include "nets.h"
+
+#define CFG                                                                                      \
+    "[net]\nbatch=4\nheight=6\nwidth=6\nchannels=1\n[convolutional]\nfilters=4\nsize=3\npad=1\n" \
+    "activation=leaky\n[connected]\noutput=3\nactivation=linear\n[softmax]\n"
+
+enum { IMAGES = 23, CLASSES = 3, SIDE = 6 };
+
+static char folder[2048];
+static char *paths[IMAGES];
+static char *labels[CLASSES + 1] = {"zero", "one", "two", NULL};
+static network *net;
+
+static void write_images(void)
+{
+    unsigned seed = 1;
+
+    for (int i = 0; i < IMAGES; i++) {
+        image im = make_image(SIDE, SIDE, 1);
+        for (int k = 0; k < SIDE * SIDE; k++) {
+            seed = seed * 1103515245U + 12345U;
+            im.data[k] = (float)(seed >> 16 & 255) / 255;
+        }
+        asprintf(&paths[i], "%s/%d-%s", folder, i, labels[i % CLASSES]);
+        if (top.rank == 0) {
+            save_image_options(im, paths[i], PNG, 80);
+        }
+        free(paths[i]);
+        asprintf(&paths[i], "%s/%d-%s.png", folder, i, labels[i % CLASSES]);
+        free_image(im);
+    }
+    MPI_Barrier(top.world);
+}
+
+static int setup(void **state)
+{
+    const char *tmp = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+
+    (void)state;
+    snprintf(folder, sizeof folder, "%s/cmn-eval-XXXXXX", tmp);
+    if (top.rank == 0 && !mkdtemp(folder)) {
+        return -1;
+    }
+    MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, top.world);
+    write_images();
+    srand(3); /* the same weights everywhere */
+    net = nets_parse(CFG);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    MPI_Barrier(top.world);
+    for (int i = 0; i < IMAGES; i++) {
+        if (top.rank == 0) {
+            unlink(paths[i]);
+        }
+        free(paths[i]);
+    }
+    free_network(net);
+    return top.rank == 0 ? rmdir(folder) : 0;
+}
+
+/* As `classifier valid` does it, one image after the other. */
+static struct cmn_score plain(int images, int top_k_of)
+{
+    struct cmn_score score = {images, 0, 0, 0};
+
+    set_batch_network(net, 1);
+    for (int i = 0; i < images; i++) {
+        image im = load_image(paths[i], 0, 0, 1);
+        float *out = network_predict(net, im.data);
+        int better = 0;
+        for (int k = 0; k < CLASSES; k++) {
+            better += out[k] > out[i % CLASSES];
+        }
+        score.top1 += better == 0;
+        score.topk += better < top_k_of;
+        free_image(im);
+    }
+    set_batch_network(net, 4);
+    return score;
+}
+
+static void counts(void **state)
+{
+    const int images[] = {1, 2, 3, 4, 5, 8, 17, IMAGES};
+    double loss = -1;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(images); i++) {
+        struct cmn_score want = plain(images[i], 2);
+        for (int chunk = 1; chunk <= 4; chunk++) {
+            struct cmn_labelled_images set = {paths, images[i], labels, CLASSES, 2, 0};
+            struct cmn_score got = {0, 0, 0, 0};
+            CHECK_SAYING(cmn_evaluate(net, &set, chunk, &top, &got) == 0, "%s", cmn_reason());
+            CHECK_SAYING(got.images == want.images, "%ld of %ld images", got.images, want.images);
+            CHECK_SAYING(got.top1 == want.top1, "%d images in chunks of %d: %ld right, not %ld",
+                         images[i], chunk, got.top1, want.top1);
+            CHECK_SAYING(got.topk == want.topk, "top 2 of %d images", images[i]);
+            CHECK(same_everywhere(&got, sizeof got));
+            CHECK(net->batch == 4);
+            if (images[i] == IMAGES) {
+                CHECK(got.loss > 0 &&
+                      (loss < 0 || (got.loss > loss * 0.99999 && got.loss < loss * 1.00001)));
+                loss = got.loss;
+            }
+        }
+    }
+    settle();
+}
+
+/* So that the counts above can tell anything: some are right, some wrong. */
+static void neither_all_nor_none(void **state)
+{
+    struct cmn_score all = plain(IMAGES, 2);
+
+    (void)state;
+    CHECK_SAYING(all.top1 > 0 && all.top1 < IMAGES, "%ld", all.top1);
+    CHECK_SAYING(all.topk > all.top1 && all.topk < IMAGES, "%ld", all.topk);
+    settle();
+}
+
+/* Validation happens between two steps: the network must be as it was. */
+static void training_goes_on(void **state)
+{
+    struct cmn_labelled_images set = {paths, IMAGES, labels, CLASSES, 1, 0};
+    struct cmn_score score;
+    float *input = net->input, *truth = net->truth, *delta = net->delta;
+    size_t weights = (size_t)net->layers[0].nweights * sizeof(float);
+    float *before = malloc(weights);
+    int train = net->train;
+    size_t seen = *net->seen;
+
+    (void)state;
+    memcpy(before, net->layers[0].weights, weights);
+    CHECK(cmn_evaluate(net, &set, 4, &top, &score) == 0);
+    CHECK(net->input == input && net->truth == truth && net->delta == delta);
+    CHECK(net->train == train && net->batch == 4 && *net->seen == seen);
+    for (int i = 0; i < net->n; i++) {
+        CHECK(net->layers[i].batch == 4);
+    }
+    CHECK(!memcmp(before, net->layers[0].weights, weights));
+    free(before);
+    settle();
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(neither_all_nor_none),
+        cmocka_unit_test(counts),
+        cmocka_unit_test(training_goes_on),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
+
+int main(void)
+{
+    return ranks_main(group);
+}

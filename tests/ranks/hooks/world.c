@@ -1,0 +1,176 @@
+/* The calls of cmn.h for programs of people's own. This program is one: no darknet, no -cmn. */
+#include <mpi.h>
+
+#include "cmn.h"
+
+#include "ranks/ranks.h"
+
+static void place(void **state)
+{
+    struct cmn_world w = cmn_get_world();
+    char host[64] = "";
+
+    (void)state;
+    gethostname(host, sizeof host - 1);
+    CHECK(w.rank == top.rank && w.size == top.size);
+    CHECK(w.intra_rank == top.intra_rank && w.intra_size == top.intra_size);
+    CHECK(w.inter_rank == top.inter_rank && w.inter_size == top.inter_size);
+    CHECK(!strcmp(w.host, host));
+    CHECK(cmn_rank() == w.rank && cmn_size() == w.size);
+    settle();
+}
+
+static void groups(void **state)
+{
+    struct cmn_world w = cmn_get_world();
+    int rank = -1, size = -1, same = -1;
+
+    (void)state;
+    MPI_Comm_compare(cmn_world_comm(), MPI_COMM_WORLD, &same);
+    CHECK(same == MPI_CONGRUENT); /* the same ranks, and yet not the same messages */
+    MPI_Comm_rank(cmn_intra_comm(), &rank);
+    MPI_Comm_size(cmn_intra_comm(), &size);
+    CHECK(rank == w.intra_rank && size == w.intra_size);
+    MPI_Comm_rank(cmn_inter_comm(), &rank);
+    CHECK(rank == w.inter_rank);
+    settle();
+}
+
+static void broadcast_of_bytes(void **state)
+{
+    static const size_t lengths[] = {0, 1, 3, 1000, 1000003};
+
+    (void)state;
+    for (size_t k = 0; k < COUNT(lengths); k++) {
+        size_t n = lengths[k], wrong = 0;
+        unsigned char *bytes = malloc(n + 1);
+        for (size_t i = 0; i <= n; i++) {
+            bytes[i] = (unsigned char)(i * 7 + (size_t)top.rank);
+        }
+        cmn_broadcast(bytes, n);
+        for (size_t i = 0; i < n; i++) {
+            wrong += bytes[i] != (unsigned char)(i * 7);
+        }
+        CHECK_SAYING(wrong == 0, "%zu of %zu bytes", wrong, n);
+        CHECK(bytes[n] == (unsigned char)(n * 7 + (size_t)top.rank)); /* and none behind */
+        free(bytes);
+    }
+    settle();
+}
+
+static void mean_of_floats(void **state)
+{
+    static const size_t lengths[] = {0, 1, 3, 1000, (1 << 20) + 3};
+
+    (void)state;
+    for (size_t k = 0; k < COUNT(lengths); k++) {
+        size_t n = lengths[k], wrong = 0;
+        float *x = malloc((n + 1) * sizeof *x);
+        float mean = (float)(top.size + 1) / 2;
+        for (int twice = 0; twice < 2; twice++) {
+            for (size_t i = 0; i <= n; i++) {
+                x[i] = (float)((size_t)(top.rank + 1) * (i % 61) * 2);
+            }
+            cmn_mean(x, n);
+            for (size_t i = 0; i < n; i++) {
+                wrong += x[i] != mean * 2 * (float)(i % 61);
+            }
+            CHECK(x[n] == (float)((size_t)(top.rank + 1) * (n % 61) * 2));
+        }
+        CHECK_SAYING(wrong == 0, "%zu of %zu floats", wrong, n);
+        free(x);
+    }
+    settle();
+}
+
+static void mean_has_the_same_bits(void **state)
+{
+    float x[1000];
+
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        x[i] = 1.0F / (float)(i * 3 + top.rank + 1);
+    }
+    cmn_mean(x, 1000);
+    CHECK(same_everywhere(x, sizeof x));
+    settle();
+}
+
+/* Nobody leaves before the last one has come. */
+static void barrier_holds(void **state)
+{
+    int come = 0, *all = NULL;
+    MPI_Win window;
+
+    (void)state;
+    MPI_Win_allocate_shared(sizeof *all, sizeof *all, MPI_INFO_NULL, cmn_intra_comm(), &all,
+                            &window);
+    *all = 0;
+    cmn_barrier();
+    if (top.rank == top.size - 1) {
+        usleep(50000);
+    }
+    __atomic_store_n(all, 1, __ATOMIC_SEQ_CST);
+    cmn_barrier();
+    for (int i = 0; i < top.intra_size; i++) {
+        MPI_Aint bytes;
+        int unit, *theirs;
+        MPI_Win_shared_query(window, i, &bytes, &unit, &theirs);
+        come += __atomic_load_n(theirs, __ATOMIC_SEQ_CST);
+    }
+    CHECK_SAYING(come == top.intra_size, "%d of %d had come", come, top.intra_size);
+    MPI_Win_free(&window);
+    settle();
+}
+
+static void a_second_start_does_nothing(void **state)
+{
+    MPI_Comm before = cmn_world_comm();
+
+    (void)state;
+    cmn_start();
+    CHECK(cmn_world_comm() == before);
+    settle();
+}
+
+/* Before the start: a world of one, in which every call works. */
+static int alone_before_the_start(void)
+{
+    struct cmn_world w = cmn_get_world();
+    float x = 7;
+
+    cmn_mean(&x, 1);
+    cmn_broadcast(&x, sizeof x);
+    cmn_barrier();
+    return w.rank == 0 && w.size == 1 && w.intra_size == 1 && w.inter_size == 1 &&
+           w.host[0] == '\0' && x == 7 && cmn_world_comm() == MPI_COMM_SELF;
+}
+
+static int alone;
+
+static void before_the_start(void **state)
+{
+    (void)state;
+    CHECK(alone);
+    settle();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(before_the_start), cmocka_unit_test(place),
+        cmocka_unit_test(groups),           cmocka_unit_test(broadcast_of_bytes),
+        cmocka_unit_test(mean_of_floats),   cmocka_unit_test(mean_has_the_same_bits),
+        cmocka_unit_test(barrier_holds),    cmocka_unit_test(a_second_start_does_nothing),
+    };
+    int result;
+
+    alone = alone_before_the_start();
+    cmn_start();
+    if (cmn_topology_open(&top) || (top.rank && !freopen("/dev/null", "w", stdout))) {
+        return 1;
+    }
+    result = cmocka_run_group_tests(tests, NULL, NULL);
+    cmn_topology_close(&top);
+    return result;
+}

@@ -1,0 +1,183 @@
+#include "ranks/ranks.h"
+
+#include <math.h>
+
+#include "mpi/clock_offset.h"
+
+/* A false clock: this rank's is so far ahead of the real one, and gains so many seconds a second. */
+static double ahead, gain, since;
+static double slow; /* from the 40th time on reading it takes so long, but on rank 0's node */
+static int node, reads;
+
+static double clock_of_node(void)
+{
+    double time = cmn_clock();
+
+    reads++;
+    while (node > 0 && reads > 40 && cmn_clock() < time + slow) {
+    }
+    return time + ahead + gain * (time - since);
+}
+
+static void set_clock(const struct cmn_topology *t)
+{
+    double start = cmn_clock();
+
+    MPI_Bcast(&start, 1, MPI_DOUBLE, 0, top.world); /* one machine: its clock is the same for all */
+    since = start;
+    node = t->inter_rank;
+    ahead = 1000.0 * t->inter_rank * (t->inter_rank % 2 ? 1 : -1);
+    gain =
+        1e-3 * t->inter_rank; /* a thousand parts in a million: far more than any machine's clock */
+}
+
+/* Whether this rank knows what rank 0's clock said when the real clock said `time`. */
+static double error_at(const struct cmn_clock_offset *c, double time)
+{
+    double theirs, mine = time + ahead + gain * (time - since);
+
+    theirs = mine;
+    MPI_Bcast(&theirs, 1, MPI_DOUBLE, 0, top.world);
+    return fabs(cmn_clock_offset_align(c, mine) - theirs);
+}
+
+static double common_time(void)
+{
+    double time = cmn_clock();
+
+    MPI_Bcast(&time, 1, MPI_DOUBLE, 0, top.world);
+    return time;
+}
+
+/* Between two measurements, 100 ms apart. How far off this rank is at worst, and says that it may be. */
+static double measure_twice(const struct cmn_topology *t, double *claimed)
+{
+    struct cmn_clock_offset c;
+    double begin, end, worst = 0;
+
+    set_clock(t);
+    CHECK(cmn_clock_offset_open(&c, t, clock_of_node) == 0);
+    reads = 0;
+    CHECK_SAYING(cmn_clock_offset_measure(&c) == 0, "%s", cmn_reason());
+    begin = common_time();
+    usleep(100000);
+    end = common_time();
+    reads = 0;
+    CHECK_SAYING(cmn_clock_offset_measure(&c) == 0, "%s", cmn_reason());
+    CHECK(c.marks == 2);
+    *claimed = fmax(c.mark[0].error, c.mark[1].error);
+    for (int i = 0; i <= 10; i++) {
+        worst = fmax(worst, error_at(&c, begin + (end - begin) * i / 10));
+    }
+    cmn_clock_offset_close(&c);
+    return worst;
+}
+
+/* What is claimed holds always. Where other programs keep the ranks from their cores during all tries of a
+ * measurement it is much, so it is measured again: no statement about that machine. */
+static void aligned(const struct cmn_topology *t, const char *name)
+{
+    double worst, claimed, most;
+    int times = 0;
+
+    do {
+        worst = measure_twice(t, &claimed);
+        CHECK_SAYING(worst <= claimed + 1e-6, "%s: wrong by %.1f us, and %.1f us are claimed", name,
+                     worst * 1e6, claimed * 1e6);
+        MPI_Allreduce(&claimed, &most, 1, MPI_DOUBLE, MPI_MAX, top.world);
+    } while (most > 5e-4 && ++times < 10);
+    CHECK_SAYING(most <= 5e-4, "%s: %.1f us are claimed", name, most * 1e6);
+    CHECK_SAYING(worst < 1e-3, "%s: wrong by %.1f us", name, worst * 1e6);
+    CHECK_SAYING(t->inter_rank > 0 || worst < 1e-6, "%s: on node 0 by %.1f us", name, worst * 1e6);
+    if (t->inter_rank > 0 && t->intra_rank == 0) {
+        fprintf(stderr, "# rank %d of %s: wrong by %.1f us, at most %.1f us\n", t->rank, name,
+                worst * 1e6, claimed * 1e6);
+    }
+}
+
+static void in_worlds(void **state)
+{
+    (void)state;
+    in_every_world(aligned);
+    settle();
+}
+
+/* Of many tries the quickest counts, so those that are disturbed do no harm. */
+static void disturbed(void **state)
+{
+    (void)state;
+    slow = 2e-3;
+    in_every_world(aligned);
+    slow = 0;
+    settle();
+}
+
+/* Without the drift the first measurement would be wrong by 100 us after 100 ms: the comparison can tell. */
+static void drift_matters(const struct cmn_topology *t, const char *name)
+{
+    struct cmn_clock_offset c;
+    double error;
+
+    set_clock(t);
+    gain *= 20;
+    CHECK(cmn_clock_offset_open(&c, t, clock_of_node) == 0);
+    CHECK(cmn_clock_offset_measure(&c) == 0);
+    usleep(100000);
+    error = error_at(&c, common_time());
+    CHECK_SAYING(t->inter_rank == 0 || error > 1e-3, "%s: %.1f us", name, error * 1e6);
+    cmn_clock_offset_close(&c);
+}
+
+static void once_is_not_enough(void **state)
+{
+    (void)state;
+    in_every_world(drift_matters);
+    settle();
+}
+
+static double aligned_at(const struct cmn_clock_offset *c, double time)
+{
+    return time - cmn_clock_offset_align(c, time);
+}
+
+static void interpolates(void **state)
+{
+    struct cmn_clock_offset c = {.marks = 0};
+
+    (void)state;
+    CHECK(aligned_at(&c, 17) == 0);
+    cmn_clock_offset_add(&c, &(struct cmn_clock_mark){10, 4, 0});
+    CHECK(aligned_at(&c, 0) == 4 && aligned_at(&c, 10) == 4 && aligned_at(&c, 99) == 4);
+    cmn_clock_offset_add(&c, &(struct cmn_clock_mark){20, 5, 0});
+    CHECK(aligned_at(&c, 0) == 4 && aligned_at(&c, 15) == 4.5 && aligned_at(&c, 20) == 5);
+    CHECK(aligned_at(&c, 99) == 5);
+    cmn_clock_offset_add(&c, &(struct cmn_clock_mark){20, 6, 0}); /* a clock that stands still */
+    CHECK(aligned_at(&c, 15) == 4.5 && aligned_at(&c, 20) == 5 && aligned_at(&c, 21) == 6);
+    for (int i = 3; i <= 100; i++) {
+        cmn_clock_offset_add(&c, &(struct cmn_clock_mark){10 + 10 * i, 4 + i, 0});
+        CHECK(aligned_at(&c, 10) == 4 && aligned_at(&c, 10 + 10 * i) == 4 + i);
+        CHECK(i == 3 || aligned_at(&c, 5 + 10 * i) == 3.5 + i);
+    }
+    CHECK(c.marks == CMN_CLOCK_MARKS);
+    for (int i = 1; i < c.marks; i++) {
+        CHECK(c.mark[i].at > c.mark[i - 1].at);
+    }
+    settle();
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_worlds),
+        cmocka_unit_test(disturbed),
+        cmocka_unit_test(once_is_not_enough),
+        cmocka_unit_test(interpolates),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return ranks_main(group);
+}

@@ -1,0 +1,233 @@
+/* Memory shared by the ranks of a node: what is seen of it, and what is said when it cannot be had. */
+#include "ranks/ranks.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "mpi/regions.h"
+#include "mpi/shared_window.h"
+
+static struct cmn_options options;
+static struct cmn_group node;
+
+static struct cmn_window *window_of(size_t bytes, size_t common)
+{
+    struct cmn_window *w = NULL;
+
+    CHECK_SAYING(cmn_window_open(&w, &node, bytes, common) == 0, "%s", cmn_reason());
+    return w;
+}
+
+static void parts(void **state)
+{
+    const size_t bytes = 10000;
+    struct cmn_window *w = window_of(bytes, 500);
+    unsigned char *common = cmn_window_common(w);
+
+    (void)state;
+    for (int k = 0; k < top.intra_size; k++) {
+        unsigned char *part = cmn_window_part(w, k);
+        CHECK((size_t)part % 64 == 0);
+        for (size_t i = 0; i < bytes; i++) {
+            CHECK_SAYING(part[i] == 0, "part %d at %zu", k, i);
+        }
+    }
+    CHECK(cmn_window_barrier(w) == 0);
+    memset(cmn_window_part(w, top.intra_rank), top.intra_rank + 1, bytes);
+    common[top.intra_rank] = (unsigned char)(top.intra_rank + 7);
+    CHECK(cmn_window_barrier(w) == 0);
+    for (int k = 0; k < top.intra_size; k++) {
+        const unsigned char *part = cmn_window_part(w, k);
+        CHECK(part[0] == k + 1 && part[bytes / 2] == k + 1 && part[bytes - 1] == k + 1);
+        CHECK(common[k] == k + 7);
+    }
+    CHECK(cmn_window_holds(w, cmn_window_part(w, top.intra_rank), bytes));
+    CHECK(!cmn_window_holds(w, cmn_window_part(w, top.intra_rank), (size_t)1 << 40));
+    CHECK(!cmn_window_holds(w, &bytes, 1));
+    if (top.intra_size > 1) {
+        CHECK(!cmn_window_holds(w, cmn_window_part(w, (top.intra_rank + 1) % top.intra_size), 4));
+    }
+    CHECK(cmn_window_barrier(w) == 0);
+    cmn_window_close(w);
+    settle();
+}
+
+/* Sizes differ from rank to rank: the largest counts. */
+static void largest_request(void **state)
+{
+    size_t most = (size_t)100000 * (size_t)top.intra_size;
+    struct cmn_window *w = window_of((size_t)100000 * (size_t)(top.intra_rank + 1), 10);
+
+    (void)state;
+    ((char *)cmn_window_part(w, top.intra_rank))[most - 1] = 5;
+    CHECK(cmn_window_barrier(w) == 0);
+    for (int k = 0; k < top.intra_size; k++) {
+        CHECK(((char *)cmn_window_part(w, k))[most - 1] == 5);
+    }
+    CHECK(cmn_window_barrier(w) == 0);
+    cmn_window_close(w);
+    settle();
+}
+
+/* Counts up in turns: a barrier that lets one through early shows as a wrong count. */
+static void barriers(void **state)
+{
+    struct cmn_window *w = window_of(sizeof(long), sizeof(long));
+    volatile long *count = cmn_window_common(w);
+
+    (void)state;
+    for (int turn = 0; turn < 300; turn++) {
+        if (turn % top.intra_size == top.intra_rank) {
+            *count = turn + 1;
+        }
+        CHECK(cmn_window_barrier(w) == 0);
+        CHECK_SAYING(*count == turn + 1, "turn %d: %ld", turn, *count);
+        CHECK(cmn_window_barrier(w) == 0);
+    }
+    cmn_window_close(w);
+    settle();
+}
+
+/* Waiting goes from spinning over yielding to sleep; all of them end. */
+static void late_ranks(void **state)
+{
+    struct cmn_window *w = window_of(64, 0);
+
+    (void)state;
+    for (int late = 0; late < top.intra_size; late++) {
+        if (late == top.intra_rank) {
+            usleep(150000);
+        }
+        CHECK_SAYING(cmn_window_barrier(w) == 0, "%s", cmn_reason());
+    }
+    cmn_window_close(w);
+    settle();
+}
+
+static void missing_rank(void **state)
+{
+    struct cmn_options hurried = options;
+    struct cmn_group group = {top.intra, "intra", &top, &hurried, 0};
+    struct cmn_window *w = NULL;
+    char want[32];
+
+    (void)state;
+    hurried.timeout = 1;
+    CHECK(cmn_window_open(&w, &group, 64, 0) == 0);
+    if (top.intra_rank != 0) {
+        snprintf(want, sizeof want, "rank 0");
+        CHECK(top.intra_size == 1 || cmn_window_barrier(w) == -1);
+        CHECK_SAYING(strstr(cmn_reason(), want), "%s", cmn_reason());
+        CHECK_SAYING(strstr(cmn_reason(), "cmn_timeout"), "%s", cmn_reason());
+    }
+    MPI_Barrier(top.world);
+    cmn_window_close(w);
+    settle();
+}
+
+/* All ranks give the reason of the one that could not. */
+static void refused(size_t bytes, const char *why)
+{
+    struct cmn_window *w = NULL;
+
+    cmn_fail("nothing");
+    CHECK(cmn_window_open(&w, &node, bytes, 0) == -1);
+    CHECK(w == NULL);
+    CHECK_SAYING(strstr(cmn_reason(), why), "%s", cmn_reason());
+    CHECK(strstr(cmn_reason(), "shared window"));
+}
+
+static void no_memory(void **state)
+{
+    (void)state;
+    refused((size_t)1 << 45, "MiB of memory are free");
+    settle();
+}
+
+/* A limit on files is a signal for who passes it; here it is a reason. */
+static void no_file_so_large(void **state)
+{
+    struct rlimit now, low;
+
+    (void)state;
+    getrlimit(RLIMIT_FSIZE, &now);
+    low = now;
+    low.rlim_cur = 1 << 20;
+    setrlimit(RLIMIT_FSIZE, &low);
+    refused(16 << 20, "ulimit -f");
+    setrlimit(RLIMIT_FSIZE, &now);
+    settle();
+}
+
+/* One rank alone cannot join: all learn of it. */
+static void one_fails(void **state)
+{
+    struct rlimit now, none;
+    struct cmn_window *w = NULL;
+    int last = top.intra_rank == top.intra_size - 1;
+
+    (void)state;
+    if (top.intra_size == 1) {
+        return; /* nobody else to learn of it */
+    }
+    getrlimit(RLIMIT_NOFILE, &now);
+    none = now;
+    none.rlim_cur = 0;
+    if (last) {
+        setrlimit(RLIMIT_NOFILE, &none);
+    }
+    CHECK(cmn_window_open(&w, &node, 4096, 0) == -1);
+    setrlimit(RLIMIT_NOFILE, &now);
+    CHECK_SAYING(strstr(cmn_reason(), "/proc/"), "%s", cmn_reason());
+    w = window_of(4096, 0);
+    CHECK(cmn_window_barrier(w) == 0);
+    cmn_window_close(w);
+    settle();
+}
+
+static void memory_is_found(void **state)
+{
+    struct cmn_regions p;
+    float *a = NULL, *b = NULL, elsewhere[4];
+
+    (void)state;
+    CHECK(cmn_regions_open(&p, &node) == 0);
+    CHECK(cmn_regions_memory(&p, 100, &a) == 0);
+    CHECK(cmn_regions_memory(&p, 100, &b) == 0);
+    b[17] = (float)(top.intra_rank + 1);
+    MPI_Barrier(top.world);
+    CHECK(!cmn_regions_find(&p, elsewhere, 4));
+    CHECK(cmn_regions_find(&p, a + 3, 97));
+    CHECK(p.part[top.intra_rank] == a + 3);
+    CHECK(cmn_regions_find(&p, b + 10, 50));
+    for (int k = 0; k < top.intra_size; k++) {
+        CHECK(cmn_regions_at(&p, 7)[k][0] == (float)(k + 1));
+    }
+    MPI_Barrier(top.world);
+    cmn_regions_close(&p);
+    settle();
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts),
+        cmocka_unit_test(largest_request),
+        cmocka_unit_test(barriers),
+        cmocka_unit_test(late_ranks),
+        cmocka_unit_test(missing_rank),
+        cmocka_unit_test(no_memory),
+        cmocka_unit_test(no_file_so_large),
+        cmocka_unit_test(one_fails),
+        cmocka_unit_test(memory_is_found),
+    };
+
+    cmn_options_default(&options);
+    node = (struct cmn_group){top.intra, "intra", &top, &options, 0};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return ranks_main(group);
+}

@@ -1,0 +1,146 @@
+#include "ranks/ranks.h"
+
+static void numbers(void **state)
+{
+    int rank, size;
+
+    (void)state;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    CHECK(top.rank == rank);
+    CHECK(top.size == size);
+    CHECK(top.host[0] != '\0');
+    settle();
+}
+
+/* Groups and numbers fit each other, however the ranks lie. */
+static void groups_of(const struct cmn_topology *t, const char *name)
+{
+    int mine[4] = {t->inter_rank, t->intra_rank, t->intra_size, t->rank};
+    int all[64][4], rank, size, ranks = 0, nodes = 0, least = t->size, before = 0, above = 0;
+
+    MPI_Allgather(mine, 4, MPI_INT, all, 4, MPI_INT, t->world);
+    for (int i = 0; i < t->size; i++) {
+        int same = all[i][0] == t->inter_rank;
+        nodes += all[i][1] == 0;
+        ranks += same;
+        before += same && i < t->rank;
+        above += all[i][1] == t->intra_rank;
+        least = all[i][2] < least ? all[i][2] : least;
+        CHECK_SAYING(all[i][0] <= nodes, "%s: nodes are numbered by their lowest ranks", name);
+    }
+    CHECK_SAYING(t->inter_size == nodes, "%s: %d nodes, not %d", name, t->inter_size, nodes);
+    CHECK_SAYING(t->intra_size == ranks && t->intra_rank == before, "%s", name);
+    CHECK_SAYING(t->least_intra == least, "%s: %d, not %d", name, t->least_intra, least);
+    MPI_Comm_rank(t->intra, &rank);
+    MPI_Comm_size(t->intra, &size);
+    CHECK_SAYING(rank == t->intra_rank && size == t->intra_size, "%s", name);
+    MPI_Comm_rank(t->inter, &rank);
+    MPI_Comm_size(t->inter, &size);
+    CHECK_SAYING(size == above, "%s: inter has %d ranks, not %d", name, size, above);
+    CHECK_SAYING(t->intra_rank >= least || (rank == t->inter_rank && size == nodes), "%s", name);
+    CHECK_SAYING(t->device == -1, "%s", name);
+}
+
+static void groups(void **state)
+{
+    (void)state;
+    in_every_world(groups_of);
+    settle();
+}
+
+static void nodes_as_asked(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(shapes); i++) {
+        struct cmn_topology t;
+        if (shapes[i].size != top.size) {
+            continue;
+        }
+        CHECK(cmn_topology_open_as(&t, shapes[i].node[top.rank]) == 0);
+        CHECK_SAYING(t.inter_size == shapes[i].nodes, "%s", shapes[i].name);
+        CHECK_SAYING(t.inter_rank == shapes[i].node[top.rank], "%s", shapes[i].name);
+        cmn_topology_close(&t);
+    }
+    settle();
+}
+
+static void world_is_private(void **state)
+{
+    int comparison;
+
+    (void)state;
+    MPI_Comm_compare(top.world, MPI_COMM_WORLD, &comparison);
+    CHECK(comparison == MPI_CONGRUENT);
+    settle();
+}
+
+static void errors_have_reasons(void **state)
+{
+    int code, value = 0;
+
+    (void)state;
+    CHECK(cmn_mpi_check(MPI_SUCCESS, "nothing") == 0);
+    code = MPI_Bcast(&value, 1, MPI_INT, top.size + 3, top.world); /* no such root */
+    CHECK(code != MPI_SUCCESS);
+    CHECK(cmn_mpi_check(code, "MPI_Bcast of nothing") == -1);
+    CHECK(strstr(cmn_reason(), "MPI_Bcast of nothing: MPI_ERR_ROOT"));
+    settle();
+}
+
+static void first_bad(void **state)
+{
+    int first = 99;
+
+    (void)state;
+    CHECK(cmn_first_bad(&top, 0, &first) == 0 && first == -1);
+    for (int rank = 0; rank < top.size; rank++) {
+        CHECK(cmn_first_bad(&top, top.rank == rank, &first) == 0 && first == rank);
+        CHECK(cmn_first_bad(&top, top.rank >= rank, &first) == 0 && first == rank);
+    }
+    settle();
+}
+
+static void identity_is_known(void **state)
+{
+    char text[128], want[128];
+
+    (void)state;
+    cmn_log_prefix(text, sizeof text);
+    snprintf(want, sizeof want, "cmn[rank %d@%s] ", top.rank, top.host);
+    CHECK_SAYING(!strcmp(text, want), "%s", text);
+    settle();
+}
+
+static void opens_again(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        struct cmn_topology t;
+        CHECK(cmn_topology_open(&t) == 0);
+        CHECK(t.rank == top.rank && t.size == top.size && t.inter_size == top.inter_size);
+        cmn_topology_close(&t);
+    }
+    settle();
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(groups),
+        cmocka_unit_test(nodes_as_asked),
+        cmocka_unit_test(world_is_private),
+        cmocka_unit_test(errors_have_reasons),
+        cmocka_unit_test(first_bad),
+        cmocka_unit_test(identity_is_known),
+        cmocka_unit_test(opens_again),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return ranks_main(group);
+}

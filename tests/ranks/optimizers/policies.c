@@ -1,0 +1,288 @@
+/* When gradients are exchanged changes no bit (overlap, sizes of buckets), or changes what it says: double buffering and local
+ * steps are held against a simulation of all ranks in one process. */
+#include "sides.h"
+
+/* ---- overlap changes no bit ---- */
+
+static void overlap_one(const struct cmn_topology *t, struct cmn_options *o, const char *what)
+{
+    static const double mib[] = {0.02, 0.0001, 0.05, 100};
+    size_t sizes = strcmp(what, "none") && t->size > 2 ? 1 : COUNT(mib);
+    size_t n, m;
+    float *want, *got;
+
+    o->overlap = CMN_OVERLAP_OFF;
+    want = trained(t, o, &n);
+    o->overlap = CMN_OVERLAP_ON;
+    for (size_t i = 0; i < sizes; i++) {
+        o->bucket_mb = mib[i];
+        got = trained(t, o, &m);
+        CHECK_SAYING(n == m && n > 20000 && !memcmp(want, got, n * sizeof *got),
+                     "%.40s, %s, buckets of %g MiB", o->communicator, what, mib[i]);
+        free(got);
+    }
+    o->bucket_mb = 0; /* all sizes in turn */
+    o->overlap = CMN_OVERLAP_AUTO;
+    got = trained(t, o, &m);
+    CHECK_SAYING(!memcmp(want, got, n * sizeof *got), "%.40s, %s, auto", o->communicator, what);
+    free(got);
+    free(want);
+}
+
+static void overlap_in(const struct cmn_topology *t, const char *shape)
+{
+    static const char *const names[] = {"shm", "two_dimensional", "hierarchical", "flat"};
+
+    (void)shape;
+    for (size_t i = 0; i < COUNT(names); i++) {
+        for (int k = 0; cmn_compressor_at(k); k++) {
+            struct cmn_options o;
+            cmn_options_default(&o);
+            snprintf(o.communicator, sizeof o.communicator, "%s", names[i]);
+            take_codec(&o, cmn_compressor_at(k));
+            if ((t->inter_size > 1 || i == 3) && !(i == 3 && k == 0) && t->size > 1 &&
+                !failure[0]) {
+                overlap_one(t, &o, cmn_compressor_at(k)->name);
+            }
+        }
+    }
+}
+
+static void overlap(void **state)
+{
+    (void)state;
+    in_every_world(overlap_in);
+    settle();
+}
+
+/* ---- double buffering and local steps do what they say ---- */
+
+/* Weights and momentum of a rank, or of all, where they are the same. */
+struct replica {
+    double *w, *v;
+};
+
+/* Runs `what` over all weights: their number, their tensor's, and the place within that. */
+#define FOR_EACH_WEIGHT(side, at, x, k, j)                                                    \
+    for (size_t at = 0, once_ = 1; once_; once_ = 0)                                          \
+        for (int i_ = 0, k = 0; i_ < (side)->g.tensors;                                       \
+             k += (side)->g.tensor[i_++].kind == CMN_GRADIENT)                                \
+            for (const struct cmn_tensor *x = &(side)->g.tensor[i_], *end_ = x + 1; x < end_; \
+                 x = end_)                                                                    \
+                for (size_t j = 0; x->kind == CMN_GRADIENT && j < x->n; j++, at++)
+
+static void apply(const struct side *like, struct replica *r, const double *sum, int images)
+{
+    FOR_EACH_WEIGHT(like, at, x, k, j)
+    {
+        double u = sum[at] + r->v[at] - (x->decays ? (double)DECAY * images * r->w[at] : 0);
+        r->w[at] += (double)RATE * (double)*x->rate_scale / images * u;
+        r->v[at] = (double)MOMENTUM * u;
+    }
+}
+
+static void add_gradients(const struct side *like, const struct replica *r, int rank, int number,
+                          double *sum)
+{
+    FOR_EACH_WEIGHT(like, at, x, k, j)
+    {
+        sum[at] += (double)gradient((float)r->w[at], j, k, rank, number);
+    }
+}
+
+/* In every step the sum of all ranks' gradients, or that of the step before. */
+static void simulate_sums(const struct side *like, struct replica *r, size_t n, int stale)
+{
+    double *sum = calloc(n, sizeof *sum), *before = calloc(n, sizeof *sum);
+
+    for (int number = 1; number <= UPDATES; number++) {
+        memcpy(before, sum, n * sizeof *sum);
+        memset(sum, 0, n * sizeof *sum);
+        for (int rank = 0; rank < like->t->size; rank++) {
+            add_gradients(like, r, rank, number, sum);
+        }
+        if (!stale || number > 1) {
+            apply(like, r, stale ? before : sum, IMAGES);
+        }
+    }
+    free(sum);
+    free(before);
+}
+
+/* Each rank by itself, the mean every EVERY steps and at the end. Late means give the same at the end: these gradients are linear in
+ * the weights, and what a rank moves by when a mean arrives is nothing in the sum over all ranks. */
+static void simulate_local(const struct side *like, struct replica *r, size_t n)
+{
+    int ranks = like->t->size;
+    double *own = calloc(n, sizeof *own);
+
+    for (int number = 1; number <= UPDATES; number++) {
+        for (int rank = 0; rank < ranks; rank++) {
+            memset(own, 0, n * sizeof *own);
+            add_gradients(like, &r[rank], rank, number, own);
+            apply(like, &r[rank], own, IMAGES / ranks);
+        }
+        for (size_t at = 0; at < n && (number % EVERY == 0 || number == UPDATES); at++) {
+            double w = 0, v = 0;
+            for (int rank = 0; rank < ranks; rank++) {
+                w += r[rank].w[at] / ranks;
+                v += r[rank].v[at] / ranks;
+            }
+            for (int rank = 0; rank < ranks; rank++) {
+                r[rank].w[at] = w;
+                r[rank].v[at] = v;
+            }
+        }
+    }
+    free(own);
+}
+
+static void hold_against_simulation(const struct cmn_topology *t, const struct cmn_options *o)
+{
+    struct replica r[5];
+    struct side s;
+    size_t n;
+    float *begin, *got;
+
+    open_side(&s, t, o);
+    begin = weights(&s, &n);
+    for (int rank = 0; rank < t->size; rank++) {
+        r[rank] = (struct replica){calloc(n, sizeof(double)), calloc(n, sizeof(double))};
+        for (size_t i = 0; i < n; i++) {
+            r[rank].w[i] = (double)begin[i];
+        }
+    }
+    if (o->local_steps > 1) {
+        simulate_local(&s, r, n);
+    } else {
+        simulate_sums(&s, r, n, (int)o->double_buffering);
+    }
+    got = trained(t, o, &n);
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)got[i] - r[0].w[i];
+        CHECK_SAYING(d < 1e-4 && d > -1e-4,
+                     "%s, local %ld, stale %ld: weight %zu of %zu is %g, not %g", s.c->name,
+                     o->local_steps, o->double_buffering, i, n, (double)got[i], r[0].w[i]);
+    }
+    for (int rank = 0; rank < t->size; rank++) {
+        free(r[rank].w);
+        free(r[rank].v);
+    }
+    free(got);
+    free(begin);
+    close_side(&s);
+}
+
+static void simulated_in(const struct cmn_topology *t, const char *shape)
+{
+    static const char *const names[] = {"flat", "shm", "two_dimensional", "hierarchical", "naive"};
+
+    (void)shape;
+    for (size_t i = 0; i < COUNT(names); i++) {
+        for (int way = 0; way < 4; way++) {
+            struct cmn_options o;
+            cmn_options_default(&o);
+            snprintf(o.communicator, sizeof o.communicator, "%s", names[i]);
+            o.local_steps = way & 1 ? EVERY : 1;
+            o.double_buffering = way / 2;
+            /* One node has no link whose time could be hidden, naive nothing to hide it with. */
+            if (!failure[0] && !(o.double_buffering && ((t->inter_size == 1 && i > 0) || i == 4))) {
+                hold_against_simulation(t, &o);
+            }
+        }
+    }
+}
+
+static void as_simulated(void **state)
+{
+    (void)state;
+    in_every_world(simulated_in);
+    settle();
+}
+
+/* What a communicator does not refuse, it can do: also where messages take the place of shared memory within a node. */
+static void by_messages_in(const struct cmn_topology *t, const char *shape)
+{
+    for (int k = 0; cmn_communicator_at(k); k++) {
+        for (int way = 0; way < 4 && !failure[0]; way++) {
+            const struct cmn_communicator *c = cmn_communicator_at(k);
+            struct cmn_options o;
+            const char *why;
+            size_t n;
+            cmn_options_default(&o);
+            snprintf(o.communicator, sizeof o.communicator, "%s", c->name);
+            o.intra = CMN_INTRA_MPI;
+            o.dtype = way & 1 ? CMN_FP16 : CMN_FP32;
+            o.double_buffering = way / 2;
+            if (c->sums && cmn_communicator_choose(t, &o, &why)) {
+                free(trained(t, &o, &n));
+                CHECK_SAYING(way == 0 || !strcmp(c->name, "flat"),
+                             "%s does not refuse way %d, nodes %s", c->name, way, shape);
+            }
+        }
+    }
+}
+
+static void by_messages(void **state)
+{
+    (void)state;
+    in_every_world(by_messages_in);
+    settle();
+}
+
+/* ---- which bucket is chosen ---- */
+
+static int chosen(struct cmn_bucket_tuner *t, const double *seconds)
+{
+    struct cmn_options o;
+
+    cmn_options_default(&o);
+    cmn_bucket_tuner_open(t, &o, 1 << 22);
+    CHECK(t->candidates == 4 && t->bucket[0] == 0 &&
+          t->steps == CMN_BUCKET_TUNER_WARMUP + 4 * CMN_BUCKET_TUNER_ROUNDS);
+    for (int i = 0; i < t->steps; i++) {
+        int trial = i - CMN_BUCKET_TUNER_WARMUP, candidate = trial < 0 ? 0 : trial % 4, is;
+        double took = trial < 0 ? 9 : seconds[candidate];
+        CHECK(cmn_bucket_tuner_bucket(t) == t->bucket[candidate]);
+        took += trial / 4 == 1 ? 5 : 0; /* one round that something disturbed */
+        took += top.rank == top.size - 1 && candidate == 3
+                    ? 0.5
+                    : 0; /* a rank that is slower with one of them */
+        is = cmn_bucket_tuner_took(t, took, &top);
+        CHECK(is == (i == t->steps - 1));
+    }
+    CHECK(cmn_bucket_tuner_took(t, 1, &top) == 0);
+    return t->chosen;
+}
+
+static void tunes(void **state)
+{
+    const double off[] = {1, 1.2, 0.98, 0.9}, third[] = {1, 0.9, 0.8, 0.5},
+                 little[] = {1, 0.95, 0.94, 1};
+    struct cmn_bucket_tuner t;
+
+    (void)state;
+    CHECK(chosen(&t, off) == 0 && cmn_bucket_tuner_bucket(&t) == 0 &&
+          strstr(t.why, "overlap off: 1000.0 ms"));
+    CHECK(chosen(&t, third) == 2 && cmn_bucket_tuner_bucket(&t) == t.bucket[2] &&
+          strstr(t.why, "overlap on, buckets of"));
+    CHECK(chosen(&t, little) == 1);
+    settle();
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tunes),
+        cmocka_unit_test(overlap),
+        cmocka_unit_test(as_simulated),
+        cmocka_unit_test(by_messages),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return ranks_main(group);
+}

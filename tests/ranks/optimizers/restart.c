@@ -1,0 +1,95 @@
+/* What a restart needs besides weights and gradients is what schedule.h says. */
+#include "sides.h"
+
+static size_t all_state(struct side *s, int i, struct cmn_state *state)
+{
+    const struct cmn_span *b = &s->g.exchange.block;
+
+    if (i == 0) {
+        *state = (struct cmn_state){"gradients", b->data, b->n * sizeof *b->data};
+        return 1;
+    }
+    return (size_t)cmn_policy_state(&s->s, i - 1, state);
+}
+
+static void copy_weights(const struct side *from, const struct side *to)
+{
+    for (int i = 0; i < from->g.tensors; i++) {
+        const struct cmn_tensor *a = &from->g.tensor[i];
+        if (a->kind == CMN_GRADIENT) {
+            memcpy(*to->g.tensor[i].weight, *a->weight, a->n * sizeof(float));
+        }
+    }
+}
+
+/* Two trainings; the second is stopped in between, and goes on in a third with what was saved. */
+static void restart(const struct cmn_topology *t, const struct cmn_options *o, const char *what)
+{
+    struct side first, second;
+    struct cmn_state from, to;
+    float *want, *got;
+    size_t n, entries = 0;
+
+    want = trained(t, o, &n);
+    open_side(&first, t, o);
+    open_side(&second, t, o);
+    for (int i = 1; i <= UPDATES; i++) {
+        if (i == 5) {
+            CHECK(cmn_policy_pause(&first.s) == 0);
+            for (; all_state(&first, (int)entries, &from); entries++) {
+                CHECK_SAYING(all_state(&second, (int)entries, &to) && from.bytes == to.bytes &&
+                                 !strcmp(from.name, to.name),
+                             "%s: %s", what, from.name);
+                memcpy(to.data, from.data, from.bytes);
+            }
+            copy_weights(&first, &second);
+            MPI_Barrier(t->world);
+        }
+        step(i < 5 ? &first : &second, i);
+    }
+    check_told(&second, first.told + second.told);
+    got = weights(&second, &n);
+    CHECK_SAYING(!memcmp(want, got, n * sizeof *got), "%.40s, %s: other bits after a restart",
+                 o->communicator, what);
+    free(want);
+    free(got);
+    MPI_Barrier(t->world);
+    close_side(&first);
+    close_side(&second);
+}
+
+static void restart_in(const struct cmn_topology *t, const char *shape)
+{
+    (void)shape;
+    for (int k = 0; cmn_compressor_at(k); k++) {
+        for (int way = 0; way < 4 && !failure[0]; way++) {
+            struct cmn_options o;
+            cmn_options_default(&o);
+            take_codec(&o, cmn_compressor_at(k));
+            snprintf(o.communicator, sizeof o.communicator,
+                     t->inter_size > 1 ? "two_dimensional" : "flat");
+            o.local_steps = way & 1 ? EVERY : 1;
+            o.double_buffering = way / 2;
+            restart(t, &o, cmn_compressor_at(k)->name);
+        }
+    }
+}
+
+static void restarts(void **state)
+{
+    (void)state;
+    in_every_world(restart_in);
+    settle();
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(restarts)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return ranks_main(group);
+}

@@ -1,0 +1,180 @@
+/* Trainings without data: a network whose gradients are known, driven through schedule.h. */
+#ifndef TESTS_SIDES_H
+#define TESTS_SIDES_H
+
+#include "ranks/ranks.h"
+
+#include "compression/compressor.h"
+#include "nets.h"
+#include "optimizers/update_policy.h"
+
+enum { UPDATES = 7, IMAGES = 24, EVERY = 3 };
+
+static const float RATE = 0.1F, MOMENTUM = 0.75F, DECAY = 0.002F;
+
+/* Small tensors and large ones, of layers with normalisation, parts, and a rate of their own. */
+static const char cfg[] = "[net]\nbatch=2\nheight=6\nwidth=6\nchannels=2\n"
+                          "[convolutional]\nfilters=8\nsize=3\npad=1\nbatch_normalize=1\n"
+                          "[crnn]\nhidden_filters=4\noutput_filters=8\n"
+                          "[connected]\noutput=45\nbatch_normalize=1\nlearning_rate=0.5\n"
+                          "[connected]\noutput=131\n[connected]\noutput=4\n[softmax]\n";
+
+struct side {
+    const struct cmn_topology *t;
+    struct cmn_options o;
+    const struct cmn_communicator *c;
+    void *self;
+    network *net;
+    struct cmn_gradients g;
+    struct cmn_policy s;
+    double told; /* of the first metrics, the sums that came */
+};
+
+static inline void open_side(struct side *s, const struct cmn_topology *t,
+                             const struct cmn_options *o)
+{
+    const char *why;
+
+    memset(s, 0, sizeof *s);
+    s->t = t;
+    s->o = *o;
+    s->c = cmn_communicator_choose(t, &s->o, &why);
+    CHECK_SAYING(s->c && s->c->open(&s->self, t, &s->o) == 0, "%s", cmn_reason());
+    srand(5);
+    s->net = nets_parse(cfg);
+    cmn_policy_plan(&s->s, t, &s->o, s->c, s->self, 0);
+    CHECK_SAYING(cmn_gradients_open(&s->g, s->net, &s->s.communicator, s->self) == 0, "%s",
+                 cmn_reason());
+    CHECK_SAYING(cmn_policy_open(&s->s, &s->g, s->net->n) == 0, "%s", cmn_reason());
+    MPI_Barrier(t->world);
+    for (int i = 0, k = 0; i < s->g.tensors; i++) { /* rand_normal() is not the same twice */
+        const struct cmn_tensor *x = &s->g.tensor[i];
+        for (size_t j = 0; x->kind == CMN_GRADIENT && j < x->n; j++) {
+            (*x->weight)[j] = (float)((int)((j * 5 + (size_t)k) % 17) - 8) / 32;
+        }
+        k += x->kind == CMN_GRADIENT;
+    }
+    MPI_Barrier(t->world);
+    CHECK_SAYING(cmn_policy_begin(&s->s) == 0, "%s", cmn_reason());
+}
+
+static inline void close_side(struct side *s)
+{
+    cmn_policy_close(&s->s);
+    cmn_gradients_close(&s->g);
+    free_network(s->net);
+    s->c->close(s->self);
+}
+
+/* The gradient of a rank's own loss, which draws each weight to a place of its own; Darknet adds the update. */
+static inline float gradient(float w, size_t j, int tensor, int rank, int step)
+{
+    float place =
+        (float)((int)((j * 7 + (size_t)(tensor + step * 5)) % 23) - 11) * (float)(rank + 1) / 16;
+
+    return place - 2 * w;
+}
+
+static inline void step(struct side *s, int number)
+{
+    struct cmn_rule rule = {IMAGES / s->t->size, RATE, MOMENTUM, DECAY, 0};
+    int fresh;
+
+    for (int i = 0; i < CMN_METRICS; i++) {
+        s->s.metrics[i] = (float)(s->t->rank + i + number);
+    }
+    for (int layer = s->net->n - 1; layer >= 0; layer--) {
+        for (int i = 0, k = 0; i < s->g.tensors; i++) {
+            const struct cmn_tensor *x = &s->g.tensor[i];
+            for (size_t j = 0; x->kind == CMN_GRADIENT && x->layer == layer && j < x->n; j++) {
+                (*x->at)[j] += gradient((*x->weight)[j], j, k, s->t->rank, number);
+            }
+            k += x->kind == CMN_GRADIENT;
+        }
+        CHECK_SAYING(cmn_policy_after_backward(&s->s, layer) == 0, "%s", cmn_reason());
+        CHECK(cmn_policy_poll(&s->s) == 0);
+    }
+    fresh = cmn_policy_update(&s->s, &rule, IMAGES);
+    CHECK_SAYING(fresh >= 0, "%s", cmn_reason());
+    for (int i = 0; i < s->net->n && !rule.done; i++) {
+        update_args a = {.batch = rule.batch,
+                         .learning_rate = rule.rate,
+                         .momentum = rule.momentum,
+                         .decay = rule.decay};
+        if (s->net->layers[i].update) {
+            s->net->layers[i].update(s->net->layers[i], a);
+        }
+    }
+    fresh |= cmn_policy_after_update(&s->s, number == UPDATES);
+    CHECK_SAYING(fresh >= 0, "%s", cmn_reason());
+    /* Where the ranks have met they have the same weights, and the same momentum unless its mean would come late. */
+    for (int i = 0; i < s->g.tensors && s->s.local > 1 && cmn_policy_synchronised(&s->s); i++) {
+        const struct cmn_tensor *x = &s->g.tensor[i];
+        if (x->kind == CMN_GRADIENT) {
+            CHECK_SAYING(same_everywhere(*x->weight, x->n * sizeof(float)), "%s", x->name);
+            CHECK_SAYING(s->s.delayed || same_everywhere(*x->at, x->n * sizeof(float)),
+                         "momentum of %s", x->name);
+        }
+    }
+    s->told += fresh ? (double)s->s.metrics[0] : 0;
+    for (int i = 0; i < CMN_METRICS && fresh && s->s.local == 1; i++) {
+        int of = number - s->s.delayed, n = s->t->size;
+        CHECK_SAYING(s->s.metrics[i] == (float)(n * (of + i) + n * (n - 1) / 2), "%d: %g", i,
+                     (double)s->s.metrics[i]);
+    }
+}
+
+/* Each rank's metrics of each step has come once; with double buffering alone that of the last step does not come any more. */
+static inline void check_told(const struct side *s, double told)
+{
+    int last = UPDATES - (s->s.delayed && s->s.local == 1), n = s->t->size;
+    double want = (double)(last * n * (n - 1) / 2 + n * last * (last + 1) / 2);
+
+    CHECK_SAYING(told == want, "%s, local %ld, stale %d: metrics of %g, not %g", s->c->name,
+                 s->s.local, s->s.delayed, told, want);
+}
+
+/* All weights, one behind the other; the caller frees them. */
+static inline float *weights(const struct side *s, size_t *n)
+{
+    float *all = malloc((s->g.exchange.block.n + 1) * sizeof *all);
+
+    *n = 0;
+    for (int i = 0; i < s->g.tensors; i++) {
+        const struct cmn_tensor *x = &s->g.tensor[i];
+        if (x->kind == CMN_GRADIENT) {
+            memcpy(all + *n, *x->weight, x->n * sizeof *all);
+            *n += x->n;
+        }
+    }
+    return all;
+}
+
+static inline float *trained(const struct cmn_topology *t, const struct cmn_options *o, size_t *n)
+{
+    struct side s;
+    float *result;
+
+    open_side(&s, t, o);
+    for (int i = 1; i <= UPDATES; i++) {
+        step(&s, i);
+    }
+    check_told(&s, s.told);
+    result = weights(&s, n);
+    CHECK_SAYING(same_everywhere(result, *n * sizeof *result), "%s", s.c->name);
+    MPI_Barrier(t->world);
+    close_side(&s);
+    return result;
+}
+
+static inline void take_codec(struct cmn_options *o, const struct cmn_compressor *compressor)
+{
+    o->dtype = !strcmp(compressor->name, "fp16")   ? CMN_FP16
+               : !strcmp(compressor->name, "bf16") ? CMN_BF16
+                                                   : CMN_FP32;
+    o->compress = !strcmp(compressor->name, "topk")       ? CMN_COMPRESS_TOPK
+                  : !strcmp(compressor->name, "powersgd") ? CMN_COMPRESS_POWERSGD
+                                                          : CMN_COMPRESS_NONE;
+}
+
+#endif

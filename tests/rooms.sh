@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Checks how cmn/ is built up: what the compiler read and what the objects call, not what a comment says.
+#
+#   tests/rooms.sh [OBJECTS]      OBJECTS: folder of the compiled module, build/cpu/cmn
+#
+# 1. A room includes headers of its own and of rooms above it in ROOMS, also through other headers (files *.d).
+# 2. A room calls functions of its own and of rooms above it (nm).
+# 3. Inside a room the files' calls and includes have no circle.
+# 4. Only engine/ and hooks/ read Darknet's headers.
+# Prints a line for each violation; status 1 when there is one.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+ROOMS='base config mpi transports compression communicators engine optimizers data report evaluators checkpoint watchdog trainer tools hooks'
+KNOW_DARKNET='engine hooks'
+
+objects=${1:-build/cpu/cmn}
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+# object SOURCE: what was compiled from it, without .o.
+find "$objects" -name '*.o' -printf '%P\n' | sed 's/\.o$//' | while IFS= read -r unit; do
+    [[ ! -f cmn/$unit.c ]] || echo "$unit"
+done | LC_ALL=C sort >"$tmp/units"
+[[ $(wc -l <"$tmp/units") -gt 50 ]] || { echo "no objects in $objects: build first"; exit 1; }
+
+while IFS= read -r unit; do
+    # Headers of the module and of Darknet that the compiler read.
+    tr ' \\' '\n\n' <"$objects/$unit.d" | awk -v unit="$unit" '
+        /(^|\/)cmn\/[a-z_]+\/[a-z0-9_]+\.h$/ { sub(/.*cmn\//, ""); sub(/\.h$/, ""); print "read", unit, $0 }
+        /(^|\/)darknet\/(src|include)\/[a-z0-9_]+\.h$/ { sub(/.*\//, ""); print "darknet", unit, $0 }'
+    # Those that it names itself.
+    sed -n 's|^#include "\([a-z_]*/[a-z0-9_]*\)\.h".*|names '"$unit"' \1|p' "cmn/$unit.c"
+    [[ ! -f cmn/$unit.h ]] || sed -n 's|^#include "\([a-z_]*/[a-z0-9_]*\)\.h".*|names '"$unit"' \1|p' "cmn/$unit.h"
+    nm "$objects/$unit.o" | awk -v unit="$unit" '
+        $2 ~ /^[TDBRVWC]$/ { print "defines", unit, $3 }
+        $1 == "U" { print "uses", unit, $2 }'
+done <"$tmp/units" | sort -u >"$tmp/facts"
+
+# Edges between files: kind, from, to, why.
+awk '
+    $1 == "defines" { home[$3] = $2 }
+    { line[NR] = $0 }
+    END {
+        for (i = 1; i <= NR; i++) {
+            split(line[i], f, " ")
+            if (f[1] == "uses" && f[3] in home && home[f[3]] != f[2]) print "calls", f[2], home[f[3]], f[3]
+            if (f[1] == "read") print "reads", f[2], f[3], f[3] ".h"
+            if (f[1] == "names" && f[3] != f[2]) print "names", f[2], f[3], f[3] ".h"
+        }
+    }' "$tmp/facts" >"$tmp/edges"
+
+awk -v rooms="$ROOMS" '
+    function room(file) { sub(/\/.*/, "", file); return file }
+    BEGIN { n = split(rooms, name, " "); for (i = 1; i <= n; i++) floor[name[i]] = i }
+    {
+        from = room($2); to = room($3)
+        if (!(from in floor) || !(to in floor)) print "no such room: " $2 " or " $3
+        else if (floor[to] > floor[from]) print "cmn/" $2 ".c " $1 " " $4 ": " to "/ is below " from "/"
+    }' "$tmp/edges" | sort -u >"$tmp/found"
+
+awk -v know="$KNOW_DARKNET" '
+    BEGIN { n = split(know, name, " "); for (i = 1; i <= n; i++) may[name[i]] = 1 }
+    $1 == "darknet" { room = $2; sub(/\/.*/, "", room); if (!(room in may)) print "cmn/" $2 ".c reads Darknet'"'"'s " $3 }
+    ' "$tmp/facts" | sort -u >>"$tmp/found"
+
+for room in $ROOMS; do
+    awk -v room="$room/" 'index($2, room) == 1 && index($3, room) == 1 && ($1 == "calls" || $1 == "names") { print $2, $3 }' "$tmp/edges" |
+        sort -u >"$tmp/inside"
+    if ! tsort "$tmp/inside" >/dev/null 2>"$tmp/circle"; then
+        printf 'a circle inside %s/: %s\n' "$room" "$(sed -n 's/^tsort: \([a-z_]*\/.*\)$/\1/p' "$tmp/circle" | sort -u | tr '\n' ' ')" >>"$tmp/found"
+    fi
+done
+
+cat "$tmp/found"
+[[ ! -s $tmp/found ]]

@@ -1,0 +1,106 @@
+#include "check.h"
+
+#include <pthread.h>
+
+#include "base/log.h"
+
+static void reason_is_noted(void **state)
+{
+    (void)state;
+    assert_int_equal(cmn_fail("bucket %d of %s", 3, "net"), -1);
+    assert_string_equal(cmn_reason(), "bucket 3 of net");
+    assert_int_equal(cmn_fail_in("flat"), -1);
+    assert_string_equal(cmn_reason(), "flat: bucket 3 of net");
+    assert_int_equal(cmn_fail_in("layer %d", 7), -1);
+    assert_string_equal(cmn_reason(), "layer 7: flat: bucket 3 of net");
+}
+
+static void long_reason_is_cut(void **state)
+{
+    char text[8000];
+
+    (void)state;
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    cmn_fail("%s", text);
+    assert_true(strlen(cmn_reason()) > 100);
+    assert_true(strlen(cmn_reason()) < sizeof text - 1);
+    cmn_fail_in("%s", text);
+    assert_true(strlen(cmn_reason()) > 100);
+}
+
+static void *other_thread(void *reason)
+{
+    /* Never NULL, even where nothing was noted. */
+    *(const char **)reason = cmn_reason() ? "given" : NULL;
+    cmn_fail("of the other thread");
+    return NULL;
+}
+
+static void reason_belongs_to_thread(void **state)
+{
+    const char *reason = NULL;
+    pthread_t thread;
+
+    (void)state;
+    cmn_fail("of this thread");
+    assert_int_equal(pthread_create(&thread, NULL, other_thread, &reason), 0);
+    pthread_join(thread, NULL);
+    assert_non_null(reason);
+    assert_string_equal(cmn_reason(), "of this thread");
+}
+
+static void prefix_names_rank_and_host(void **state)
+{
+    char text[128], small[8];
+
+    (void)state;
+    cmn_log_prefix(text, sizeof text);
+    assert_string_equal(text, "cmn: ");
+    cmn_log_identity(3, "host2");
+    cmn_log_prefix(text, sizeof text);
+    assert_string_equal(text, "cmn[rank 3@host2] ");
+    cmn_log_prefix(small, sizeof small);
+    assert_true(strlen(small) < sizeof small);
+}
+
+static void nearest_word(void **state)
+{
+    static const char *const words[] = {"cmn_communicator", "cmn_batch", "cmn_seed", "cmn_verify"};
+    const int n = COUNT(words);
+
+    (void)state;
+    assert_string_equal(cmn_nearest("cmn_comunicator", words, n), "cmn_communicator");
+    assert_string_equal(cmn_nearest("cmn_bacth", words, n), "cmn_batch");
+    assert_string_equal(cmn_nearest("cmn_sed", words, n), "cmn_seed");
+    assert_string_equal(cmn_nearest("cmn_verfy", words, n), "cmn_verify");
+    assert_string_equal(cmn_nearest("cmn_seed", words, n), "cmn_seed");
+    assert_null(cmn_nearest("xyzzyplughplover", words, n));
+    assert_null(cmn_nearest("cmn_seed", words, 0));
+}
+
+static void nearest_of_long_word(void **state)
+{
+    static const char *const words[] = {"cmn_communicator"};
+    char word[5000];
+
+    (void)state;
+    memset(word, 'c', sizeof word - 1);
+    word[sizeof word - 1] = '\0';
+    cmn_nearest(word, words, 1); /* must only come back */
+    cmn_nearest("", words, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reason_is_noted),
+        cmocka_unit_test(long_reason_is_cut),
+        cmocka_unit_test(reason_belongs_to_thread),
+        cmocka_unit_test(prefix_names_rank_and_host),
+        cmocka_unit_test(nearest_word),
+        cmocka_unit_test(nearest_of_long_word),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

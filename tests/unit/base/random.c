@@ -1,0 +1,232 @@
+#include "check.h"
+
+#include <pthread.h>
+
+#include "base/random.h"
+
+enum { N = 200 };
+
+static void draw(int *number)
+{
+    for (int i = 0; i < N; i++) {
+        number[i] = cmn_random_int();
+    }
+}
+
+static int equal(const int *a, const int *b)
+{
+    return !memcmp(a, b, N * sizeof *a);
+}
+
+static void range(void **state)
+{
+    double sum = 0;
+
+    (void)state;
+    cmn_random_open(7, 0);
+    for (int i = 0; i < 100000; i++) {
+        int x = cmn_random_int();
+        assert_true(x >= 0);
+        sum += x / 2147483648.0;
+    }
+    assert_true(sum / 100000 > 0.49 && sum / 100000 < 0.51);
+}
+
+static void common_is_equal_on_all_ranks(void **state)
+{
+    int a[N], b[N], c[N];
+
+    (void)state;
+    cmn_random_open(7, 0);
+    draw(a);
+    cmn_random_open(7, 3);
+    draw(b);
+    cmn_random_open(8, 0);
+    draw(c);
+    assert_true(equal(a, b));
+    assert_false(equal(a, c));
+}
+
+static void own_differs_by_rank(void **state)
+{
+    int a[N], b[N], again[N], common[N];
+
+    (void)state;
+    cmn_random_open(7, 0);
+    draw(common);
+    cmn_random_own();
+    draw(a);
+    cmn_random_open(7, 1);
+    cmn_random_own();
+    draw(b);
+    cmn_random_open(7, 0);
+    cmn_random_own();
+    draw(again);
+    assert_false(equal(a, b));
+    assert_false(equal(a, common));
+    assert_true(equal(a, again));
+}
+
+/* What one rank draws for itself must not move the stream that all share. */
+static void streams_keep_their_place(void **state)
+{
+    int straight[N], mixed[N];
+
+    (void)state;
+    cmn_random_open(7, 0);
+    draw(straight);
+    cmn_random_open(7, 2);
+    for (int i = 0; i < N; i++) {
+        cmn_random_common();
+        mixed[i] = cmn_random_int();
+        cmn_random_own();
+        for (int j = 0; j < i % 5; j++) {
+            cmn_random_int();
+        }
+        cmn_random_named(CMN_RANDOM_IMAGE, (uint64_t)i);
+        cmn_random_int();
+    }
+    assert_true(equal(straight, mixed));
+}
+
+static void *draw_named(void *number)
+{
+    cmn_random_named(CMN_RANDOM_IMAGE, 42);
+    draw(number);
+    return NULL;
+}
+
+static void named_is_the_same_anywhere(void **state)
+{
+    int here[N], later[N], there[N], other[N], purpose[N], seed[N];
+    pthread_t thread;
+
+    (void)state;
+    cmn_random_open(7, 0);
+    draw_named(here);
+    cmn_random_named(CMN_RANDOM_IMAGE, 43);
+    draw(other);
+    cmn_random_named(CMN_RANDOM_EVALUATION, 42);
+    draw(purpose);
+    draw_named(later);
+    assert_int_equal(pthread_create(&thread, NULL, draw_named, there), 0);
+    pthread_join(thread, NULL);
+    assert_true(equal(here, later));
+    assert_true(equal(here, there));
+    assert_false(equal(here, other));
+    assert_false(equal(here, purpose));
+    /* Ranks that load the same image draw the same augmentation; other jobs do not. */
+    cmn_random_open(7, 5);
+    draw_named(later);
+    assert_true(equal(here, later));
+    cmn_random_open(9, 0);
+    draw_named(seed);
+    assert_false(equal(here, seed));
+}
+
+struct named {
+    int want[N];
+    uint64_t number;
+    pthread_barrier_t *start;
+    int bad;
+};
+
+static void *draw_named_often(void *argument)
+{
+    struct named *n = argument;
+    int got[N];
+
+    pthread_barrier_wait(n->start);
+    for (int i = 0; i < 5000; i++) {
+        cmn_random_named(CMN_RANDOM_IMAGE, n->number);
+        draw(got);
+        n->bad |= !equal(got, n->want);
+    }
+    return NULL;
+}
+
+static void threads_do_not_disturb_each_other(void **state)
+{
+    struct named named[3];
+    pthread_t thread[3];
+    pthread_barrier_t start;
+
+    (void)state;
+    cmn_random_open(7, 0);
+    pthread_barrier_init(&start, NULL, 3);
+    for (int i = 0; i < 3; i++) {
+        named[i].number = (uint64_t)i;
+        named[i].start = &start;
+        named[i].bad = 0;
+        cmn_random_named(CMN_RANDOM_IMAGE, named[i].number);
+        draw(named[i].want);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pthread_create(&thread[i], NULL, draw_named_often, &named[i]), 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(thread[i], NULL);
+        assert_int_equal(named[i].bad, 0);
+    }
+    pthread_barrier_destroy(&start);
+}
+
+static void *draw_unnamed(void *number)
+{
+    draw(number);
+    return NULL;
+}
+
+static void new_thread_leaves_the_streams_alone(void **state)
+{
+    int straight[N], after[N], unused[N];
+    pthread_t thread;
+
+    (void)state;
+    cmn_random_open(7, 0);
+    draw(straight);
+    draw(straight);
+    cmn_random_open(7, 0);
+    draw(after);
+    assert_int_equal(pthread_create(&thread, NULL, draw_unnamed, unused), 0);
+    pthread_join(thread, NULL);
+    draw(after);
+    assert_true(equal(straight, after));
+}
+
+static void hash_tells_all_arguments_apart(void **state)
+{
+    uint64_t seen[5 * 5 * 5 * 5];
+    int n = 0;
+
+    (void)state;
+    for (uint64_t s = 0; s < 5; s++) {
+        for (uint64_t a = 0; a < 5; a++) {
+            for (uint64_t b = 0; b < 5; b++) {
+                for (uint64_t c = 0; c < 5; c++) {
+                    seen[n] = cmn_random_hash(s, a, b, c);
+                    for (int i = 0; i < n; i++) {
+                        assert_true(seen[i] != seen[n]);
+                    }
+                    n++;
+                }
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(range),
+        cmocka_unit_test(common_is_equal_on_all_ranks),
+        cmocka_unit_test(own_differs_by_rank),
+        cmocka_unit_test(streams_keep_their_place),
+        cmocka_unit_test(named_is_the_same_anywhere),
+        cmocka_unit_test(threads_do_not_disturb_each_other),
+        cmocka_unit_test(new_thread_leaves_the_streams_alone),
+        cmocka_unit_test(hash_tells_all_arguments_apart),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

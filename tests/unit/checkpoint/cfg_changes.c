@@ -1,0 +1,89 @@
+/* The differences of two cfgs, and of texts that are none. */
+#include "check.h"
+
+#include "checkpoint/cfg_changes.h"
+
+static void none(void **state)
+{
+    char text[200];
+    const char *net = "[net]\nbatch=1\nmomentum=0.9\nmax_batches=5\n[connected]\noutput=3\n";
+
+    (void)state;
+    assert_int_equal(cmn_cfg_changes(net, net, text, sizeof text), 0);
+    assert_string_equal(text, "");
+    assert_int_equal(
+        cmn_cfg_changes(
+            net, "[net]\nmomentum=.90\nbatch=1\nsteps=1,2\ncmn_seed=3\n[connected]\noutput=3", text,
+            sizeof text),
+        0);
+    assert_int_equal(cmn_cfg_changes("", "", text, sizeof text), 0);
+}
+
+static void some(void **state)
+{
+    char text[300];
+
+    (void)state;
+    assert_int_equal(cmn_cfg_changes("[net]\na=1\nb=x\n[c]\n[c]\nd=0\n",
+                                     "[net]\na=2\n[c]\ne=nan\n[c]\nd=0\n", text, sizeof text),
+                     3);
+    assert_string_equal(
+        text,
+        "[net] a was 1, is 2; [net] b was x, is not set; [c] e of layer 0 was not set, is nan");
+    assert_int_equal(cmn_cfg_changes("[n]\na=1\nb=1\nc=1\nd=1\ne=1", "[n]\n", text, sizeof text),
+                     5);
+    assert_non_null(strstr(text, "[n] c was 1, is not set; and 2 more"));
+    /* Darknet takes the first line with a key. */
+    assert_int_equal(cmn_cfg_changes("[n]\na=1\na=2\n", "[n]\na=1\na=3\n", text, sizeof text), 0);
+    assert_int_equal(cmn_cfg_changes("[n]\n[x]\n", "[n]\n", text, sizeof text), 1);
+    assert_string_equal(text, "[x] layer of layer 0 was there, is not set");
+}
+
+/* Anchors are longer than what is shown of them; nan is no number that another one equals. */
+static void whole_values(void **state)
+{
+    static const char list[] = "10,13,16,30,33,23,30,61,62,45,59,119,116,90,156,198,373,";
+    char there[200], here[200], text[300];
+
+    (void)state;
+    snprintf(there, sizeof there, "[n]\n[yolo]\nanchors=%s%s326\n", list, list);
+    snprintf(here, sizeof here, "[n]\n[yolo]\nanchors=%s%s327\n", list, list);
+    assert_int_equal(cmn_cfg_changes(there, here, text, sizeof text), 1);
+    check_contains(text, "[yolo] anchors of layer 0 was 10,13,");
+    assert_int_equal(cmn_cfg_changes(there, there, text, sizeof text), 0);
+    assert_int_equal(cmn_cfg_changes("[n]\na=nan", "[n]\na=5", text, sizeof text), 1);
+}
+
+static void hostile(void **state)
+{
+    char small[16], longest[3000];
+    const char *const texts[] = {"[",  "=",      "[]\n=\n=", "\n\n",     "a=b\n[",
+                                 "[n", "[n]\na", "[n]\na=",  "[n]\n=1\n"};
+
+    (void)state;
+    memset(longest, 'k', sizeof longest);
+    memcpy(longest, "[n]\n", 4);
+    longest[1500] = '=';
+    longest[sizeof longest - 1] = '\0';
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        cmn_cfg_changes(texts[i], longest, small, sizeof small);
+        assert_true(strlen(small) < sizeof small);
+        cmn_cfg_changes(longest, texts[i], small, sizeof small);
+        cmn_cfg_changes(texts[i], texts[(i + 1) % (sizeof texts / sizeof *texts)], small,
+                        sizeof small);
+        assert_int_equal(cmn_cfg_changes(texts[i], texts[i], small, sizeof small), 0);
+    }
+    assert_true(cmn_cfg_changes(longest, "[n]\n", small, sizeof small) > 0);
+    assert_true(strlen(small) < sizeof small);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(none),
+        cmocka_unit_test(some),
+        cmocka_unit_test(whole_values),
+        cmocka_unit_test(hostile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

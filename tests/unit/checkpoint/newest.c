@@ -1,0 +1,338 @@
+/* Which checkpoint of a folder is taken, who may write there, and what a writer that was killed leaves. */
+#include "checkpoints.h"
+
+#include "checkpoint/format.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { BYTES = 1000 }; /* of weights */
+
+static char reasons[8192]; /* of damaged ones, a line each */
+static int damages;
+
+static void damaged(const char *reason)
+{
+    size_t n = strlen(reasons);
+
+    damages++;
+    snprintf(reasons + n, sizeof reasons - n, "%s\n", reason);
+}
+
+/* The value of the newest one, 0 when there is none, -1 with a reason. */
+static int newest(void)
+{
+    struct cmn_checkpoint_file *f;
+    int reason_given = 7, value;
+
+    reasons[0] = '\0';
+    damages = 0;
+    f = cmn_checkpoint_newest(folder, "x", damaged, &reason_given);
+    if (!f) {
+        assert_in_range(reason_given, 0, 1);
+        return reason_given ? -1 : 0;
+    }
+    assert_int_equal(reason_given, 0);
+    value = checkpoints_value(f);
+    assert_int_equal(cmn_checkpoint_iteration(f), value);
+    cmn_checkpoint_free(f);
+    return value;
+}
+
+static void write_some(long from, long to)
+{
+    struct cmn_writer *w = cmn_writer_open(folder, "x", 100);
+
+    assert_non_null(w);
+    for (long i = from; i <= to; i++) {
+        checkpoints_write(w, (int)i, BYTES, i);
+    }
+    cmn_writer_close(w);
+}
+
+static void change(const char *file, long at)
+{
+    int fd = open(checkpoints_path(file), O_RDWR);
+    char c;
+
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &c, 1, at), 1);
+    c ^= 16;
+    assert_int_equal(pwrite(fd, &c, 1, at), 1);
+    close(fd);
+}
+
+static void the_newest_that_is_intact(void **state)
+{
+    struct stat st;
+    char text[64];
+
+    (void)state;
+    assert_int_equal(newest(), 0);
+    assert_int_equal(cmn_checkpoint_latest(folder, "x"), -1);
+    assert_int_equal(symlink("nowhere", checkpoints_path("x-0099.checkpoint")), 0);
+    assert_int_equal(symlink("nowhere", checkpoints_path("x_99.checkpoint")), 0);
+    write_some(8, 11); /* 11 is newer than 9, whatever letters say */
+    assert_int_equal(newest(), 11);
+    assert_int_equal(damages, 0);
+    assert_int_equal(stat(checkpoints_path("x-11.checkpoint"), &st), 0);
+    assert_int_equal(truncate(checkpoints_path("x-11.checkpoint"), st.st_size - 1), 0);
+    assert_int_equal(newest(), 10);
+    assert_int_equal(damages, 1);
+    snprintf(text, sizeof text, "truncated: %ld of %ld bytes", st.st_size - 1, st.st_size);
+    check_contains(reasons, checkpoints_path("x-11.checkpoint: "));
+    check_contains(reasons, text);
+    change("x-10.checkpoint", 500);
+    assert_int_equal(truncate(checkpoints_path("x-11.checkpoint"), 0), 0);
+    assert_int_equal(newest(), 9);
+    assert_int_equal(damages, 2);
+    check_contains(reasons, "x-11.checkpoint: it is empty");
+    check_contains(reasons, "x-10.checkpoint: section weights: wrong checksum");
+    assert_int_equal(mkdir(checkpoints_path("x-12.checkpoint"), 0700), 0);
+    assert_int_equal(mkfifo(checkpoints_path("x-13.checkpoint"), 0600), 0);
+    assert_int_equal(symlink("nowhere", checkpoints_path("x-14.checkpoint")), 0);
+    assert_int_equal(newest(), 9);
+    assert_int_equal(damages, 5);
+    check_contains(reasons, "x-12.checkpoint: is no regular file");
+    check_contains(reasons, "x-13.checkpoint: is no regular file");
+    check_contains(reasons, "x-14.checkpoint: No such file");
+    assert_int_equal(cmn_checkpoint_latest(folder, "x"), 14);
+    rmdir(checkpoints_path("x-12.checkpoint"));
+    change("x-9.checkpoint", 400);
+    change("x-8.checkpoint", 400);
+    /* To begin anew because of that is for people to decide. */
+    assert_int_equal(newest(), -1);
+    check_contains(cmn_reason(), "none of the 6 checkpoints of x is intact");
+}
+
+static void renamed(void **state)
+{
+    char other[4096];
+
+    (void)state;
+    write_some(3, 4);
+    snprintf(other, sizeof other, "%s", checkpoints_path("x-9.checkpoint"));
+    assert_int_equal(rename(checkpoints_path("x-4.checkpoint"), other), 0);
+    assert_int_equal(newest(), 3);
+    check_contains(reasons, "x-9.checkpoint: it is of iteration 4");
+}
+
+/* Not damaged: going back would lose what people can save. */
+static void of_a_later_version(void **state)
+{
+    char *bytes = NULL;
+    size_t n;
+    FILE *f;
+
+    (void)state;
+    write_some(3, 4);
+    f = fopen(checkpoints_path("x-4.checkpoint"), "r+b");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    n = (size_t)ftell(f);
+    rewind(f);
+    bytes = malloc(n);
+    assert_int_equal(fread(bytes, 1, n, f), n);
+    bytes[n - 40] = 2;
+    cmn_trailer_seal((unsigned char *)bytes, n);
+    rewind(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+    free(bytes);
+    assert_int_equal(newest(), -1);
+    assert_int_equal(damages, 0);
+    check_contains(cmn_reason(), checkpoints_path("x-4.checkpoint"));
+    check_contains(cmn_reason(), "written by a later version (2, this program knows 1)");
+}
+
+static void what_may_not_be_read(void **state)
+{
+    int status = 0;
+    pid_t pid;
+
+    (void)state;
+    write_some(3, 4);
+    assert_int_equal(chmod(checkpoints_path("x-4.checkpoint"), 0), 0);
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) { /* root may read everything, and others perhaps not what the folder lies in */
+        if (chdir(folder)) {
+            _exit(3);
+        }
+        strcpy(folder, ".");
+        if (!geteuid() &&
+            (chown(folder, 65534, 65534) ||
+             chown(checkpoints_path("x-3.checkpoint"), 65534, 65534) || seteuid(65534))) {
+            _exit(3);
+        }
+        _exit(newest() == -1 && !damages &&
+                      strstr(cmn_reason(), "x-4.checkpoint: Permission denied")
+                  ? 0
+                  : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(cmn_checkpoint_latest("/proc/no/such", "x"), -1);
+}
+
+static void may_write(void)
+{
+    struct cmn_writer *w = cmn_writer_open(folder, "x", 1);
+
+    if (!w) {
+        fail_msg("%s", cmn_reason());
+    }
+    cmn_writer_close(w);
+}
+
+/* Another process that holds something until it is killed. */
+static pid_t holder(void (*hold)(void))
+{
+    int ready[2];
+    char c;
+    pid_t pid;
+
+    assert_int_equal(pipe(ready), 0);
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* also when a test fails */
+        hold();
+        if (write(ready[1], "x", 1) == 1) {
+            pause();
+        }
+        _exit(0);
+    }
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    return pid;
+}
+
+static void hold_writer(void)
+{
+    if (!cmn_writer_open(folder, "x", 1)) {
+        _exit(1);
+    }
+}
+
+static void hold_draft(void)
+{
+    int fd = open(checkpoints_path(".x.checkpoint-livin9"), O_CREAT | O_WRONLY, 0600);
+
+    if (fd < 0 || flock(fd, LOCK_EX)) {
+        _exit(1);
+    }
+}
+
+static void end(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+static void one_job_at_a_time(void **state)
+{
+    char text[128], host[64] = "";
+    struct cmn_writer *w;
+    pid_t pid = holder(hold_writer);
+
+    (void)state;
+    gethostname(host, sizeof host - 1);
+    snprintf(text, sizeof text, "%s: process %ld on %s writes checkpoints of x there",
+             folder + strlen(folder) - 6, (long)pid, host);
+    assert_null(cmn_writer_open(folder, "x", 1));
+    check_contains(cmn_reason(), text);
+    w = cmn_writer_open(folder, "y", 1); /* another name */
+    assert_non_null(w);
+    cmn_writer_close(w);
+    end(pid);
+    assert_int_equal(checkpoints_files(), 1); /* the lock's file stays, and holds nobody up */
+    may_write();
+    assert_int_equal(checkpoints_files(), 0);
+}
+
+static void drafts_of_the_living(void **state)
+{
+    pid_t pid = holder(hold_draft);
+
+    (void)state;
+    may_write();
+    assert_int_equal(checkpoints_files(), 1);
+    end(pid);
+    may_write();
+    assert_int_equal(checkpoints_files(), 0);
+}
+
+static void write_for_ever(long from)
+{
+    struct cmn_writer *w = cmn_writer_open(folder, "x", 3);
+    long i;
+
+    if (!w) {
+        _exit(1);
+    }
+    for (i = from; !cmn_writer_start(w, checkpoints_snapshot((int)i, 1000000), i); i++) {
+    }
+    _exit(1);
+}
+
+/* At any moment: what is there under a checkpoint's name is intact, and the next writer removes the rest. */
+static void killed_while_writing(void **state)
+{
+    int left = 0, value = 0, before, status;
+    const struct timespec moment = {.tv_nsec = 1000000};
+    long from = 1;
+
+    (void)state;
+    srand(1);
+    for (int round = 0; round < 20; round++) {
+        struct timespec wait = {.tv_nsec = 5000000 + rand() % 30000000};
+        struct cmn_writer *w;
+        pid_t pid;
+        fflush(NULL);
+        pid = fork();
+        if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            write_for_ever(from);
+        }
+        /* Every other one while it writes its second checkpoint or a later one, however slow the disk is. */
+        for (int i = 0; round % 2 && i < 5000 && cmn_checkpoint_latest(folder, "x") < from; i++) {
+            nanosleep(&moment, NULL);
+        }
+        nanosleep(&wait, NULL);
+        kill(pid, SIGKILL);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status));
+        before = checkpoints_files();
+        w = cmn_writer_open(folder, "x", 3);
+        assert_non_null(w);
+        cmn_writer_close(w);
+        left += before - checkpoints_files() > 1; /* more than the lock */
+        value = newest();
+        if (damages) {
+            fail_msg("%s", reasons);
+        }
+        assert_true(value >= from - 1);
+        from = value + 1;
+        assert_true(checkpoints_files() <= 4); /* one more while the oldest goes */
+    }
+    assert_true(value >= 10);
+    printf("# %d of 20 were killed before their file was complete, %d checkpoints\n", left, value);
+}
+
+#define CASE(test) cmocka_unit_test_teardown(test, checkpoints_empty)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(the_newest_that_is_intact), CASE(renamed),           CASE(of_a_later_version),
+        CASE(what_may_not_be_read),      CASE(one_job_at_a_time), CASE(drafts_of_the_living),
+        CASE(killed_while_writing),
+    };
+
+    return cmocka_run_group_tests(tests, checkpoints_setup, checkpoints_teardown);
+}

@@ -1,0 +1,319 @@
+/* The writer of checkpoints: which files there are afterwards, whatever happens meanwhile. */
+#include "checkpoints.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+static struct cmn_writer *writer(int keep)
+{
+    struct cmn_writer *w = cmn_writer_open(folder, "x", keep);
+
+    if (!w) {
+        fail_msg("%s", cmn_reason());
+    }
+    return w;
+}
+
+static int is_there(const char *file)
+{
+    return !access(checkpoints_path(file), F_OK);
+}
+
+static void make_file(const char *file, const char *text)
+{
+    FILE *f = fopen(checkpoints_path(file), "wb");
+
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void the_last_ones_stay(void **state)
+{
+    static const char *const others[] = {
+        "x.weights",
+        "y-1.checkpoint",
+        "x-007.checkpoint",
+        "x-1.checkpoint.bak",
+        "x-1a.checkpoint",
+        "x-.checkpoint",
+        "xx-1.checkpoint",
+        "x--1.checkpoint",
+        "x-1-1.checkpoint",
+        ".x-1.checkpoint",
+        ".x.checkpoint-abcde",
+        ".x.checkpoint-abcdefg",
+        ".y.checkpoint-abcdef",
+        "x.checkpoint",
+        ".x.checkpoint-abc.ef",
+        ".x.checkpoint-abcdef.txt",
+        "x-1234567890123456789.checkpoint",
+    };
+    struct cmn_writer *w;
+    long written = 7;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(others); i++) {
+        make_file(others[i], "of someone else");
+    }
+    make_file(".x.checkpoint-Ab3dEf", "of a process that has ended");
+    w = writer(3);
+    assert_false(is_there(".x.checkpoint-Ab3dEf"));
+    assert_int_equal(cmn_writer_result(w, NULL, 0, &written), 0);
+    assert_int_equal(written, -1);
+    for (long i = 8; i <= 101; i += i < 12 ? 1 : 89) {
+        checkpoints_write(w, (int)i, 100, i); /* 8, 9, 10, 11, 12, 101 */
+    }
+    assert_int_equal(cmn_writer_result(w, NULL, 0, &written), 0);
+    assert_int_equal(written, 101);
+    assert_true(is_there("x-11.checkpoint") && is_there("x-12.checkpoint"));
+    assert_true(is_there("x-101.checkpoint"));
+    /* Those of a later iteration are not this training's to judge, and do not count. */
+    checkpoints_write(w, 1, 100, 10);
+    checkpoints_write(w, 1, 100, 9);
+    assert_int_equal(checkpoints_files(), COUNT(others) + 6);
+    checkpoints_write(w, 1, 100, 12);
+    assert_false(is_there("x-9.checkpoint"));
+    assert_true(is_there("x-10.checkpoint") && is_there("x-101.checkpoint"));
+    cmn_writer_supersede(w);
+    assert_int_equal(checkpoints_files(), COUNT(others) + 5);
+    checkpoints_write(w, 1, 100, 3);
+    assert_true(is_there("x-3.checkpoint"));
+    assert_int_equal(checkpoints_files(), COUNT(others) + 2);
+    checkpoints_write(w, 1, 100, 2);
+    assert_true(is_there("x-3.checkpoint")); /* once, not for ever */
+    cmn_writer_close(w);
+    assert_int_equal(checkpoints_files(), COUNT(others) + 2);
+    for (size_t i = 0; i < COUNT(others); i++) {
+        assert_true(is_there(others[i]));
+    }
+}
+
+static void only_the_owner_can_read(void **state)
+{
+    mode_t before = umask(0);
+    struct cmn_writer *w = writer(2);
+    struct stat st;
+
+    (void)state;
+    checkpoints_write(w, 1, 100, 1);
+    umask(before);
+    assert_int_equal(stat(checkpoints_path("x-1.checkpoint"), &st), 0);
+    assert_int_equal(st.st_mode, S_IFREG | 0600);
+    assert_int_equal(stat(checkpoints_path(".x.checkpoint-lock"), &st), 0);
+    assert_int_equal(st.st_mode, S_IFREG | 0600);
+    cmn_writer_close(w);
+    assert_int_equal(checkpoints_files(), 1);
+}
+
+/* Begun faster than the disk takes them: each is written, in its turn. */
+static void one_after_the_other(void **state)
+{
+    struct cmn_writer *w = writer(100);
+    struct cmn_checkpoint_file *f;
+    char name[64];
+
+    (void)state;
+    for (int i = 1; i <= 20; i++) {
+        struct cmn_snapshot *s = cmn_writer_snapshot(w);
+        FILE *weights;
+        assert_non_null(s);
+        weights = cmn_snapshot_weights(s);
+        for (int k = 0; k < 100 * (21 - i); k++) {
+            fputc(i, weights);
+        }
+        assert_int_equal(cmn_snapshot_add(s, "value", CMN_NO_RANK, &i, sizeof i), 0);
+        assert_int_equal(cmn_writer_start(w, s, i), 0);
+    }
+    cmn_writer_close(w);
+    for (int i = 1; i <= 20; i++) {
+        size_t bytes;
+        snprintf(name, sizeof name, "x-%d.checkpoint", i);
+        f = cmn_checkpoint_read(checkpoints_path(name));
+        assert_non_null(f);
+        assert_int_equal(checkpoints_value(f), i);
+        cmn_checkpoint_section(f, "weights", CMN_NO_RANK, &bytes);
+        assert_int_equal(bytes, 100 * (21 - i));
+        assert_string_equal(cmn_checkpoint_path(f), checkpoints_path(name));
+        cmn_checkpoint_free(f);
+    }
+}
+
+/* Writes one that fails with this reason, and leaves all as it was. */
+static void fails(struct cmn_writer *w, long iteration, const char *why)
+{
+    char text[1024] = "", name[64];
+    int before = checkpoints_files();
+    long written, before_that;
+
+    assert_int_equal(cmn_writer_result(w, text, sizeof text, &before_that), 0);
+    assert_int_equal(cmn_writer_start(w, checkpoints_snapshot(1, 2000000), iteration), 0);
+    cmn_writer_wait(w);
+    assert_int_equal(cmn_writer_result(w, text, sizeof text, &written), iteration);
+    snprintf(name, sizeof name, "x-%ld.checkpoint: ", iteration);
+    check_contains(text, checkpoints_path(name));
+    check_contains(text, why);
+    assert_int_equal(checkpoints_files(), before);
+    assert_int_equal(written, before_that);
+    assert_int_equal(cmn_writer_result(w, text, sizeof text, NULL), 0); /* said once */
+}
+
+static void fails_no_more(struct cmn_writer *w, long iteration)
+{
+    char name[64];
+
+    checkpoints_write(w, 1, 100, iteration);
+    snprintf(name, sizeof name, "x-%ld.checkpoint", iteration);
+    assert_true(is_there(name));
+}
+
+static void no_room_in_a_file(void **state)
+{
+    struct rlimit before, little;
+    struct cmn_writer *w = writer(1);
+
+    (void)state;
+    checkpoints_write(w, 1, 2000000, 1);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    little = before;
+    little.rlim_cur = 1000000;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    /* SIGXFSZ would end the process; the writer's thread takes no signals. */
+    fails(w, 2, "File too large (it has 2.0 MB)");
+    fails(w, 3, "File too large");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    fails_no_more(w, 4);
+    assert_false(is_there("x-1.checkpoint"));
+    cmn_writer_close(w);
+}
+
+/* A process of its own, so that what it mounts goes away with it. */
+static void in_a_child(void (*test)(void))
+{
+    int status;
+    pid_t pid;
+
+    if (geteuid()) {
+        skip(); /* who may not mount cannot make such a disk */
+    }
+    fflush(NULL);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+            mount("none", folder, "tmpfs", 0, "size=5m")) {
+            _exit(77);
+        }
+        test();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+        skip();
+    }
+    assert_int_equal(status, 0);
+}
+
+static void fill_the_disk(void)
+{
+    struct cmn_writer *w = writer(5);
+    int ballast;
+
+    checkpoints_write(w, 1, 2000000, 1);
+    make_file("ballast", "");
+    ballast = open(checkpoints_path("ballast"), O_WRONLY);
+    assert_int_equal(posix_fallocate(ballast, 0, 2000000), 0);
+    fails(w, 2, "No space left on device (it has 2.0 MB)");
+    assert_int_equal(ftruncate(ballast, 0), 0);
+    close(ballast);
+    fails_no_more(w, 3);
+    /* Another mount of the same folder over it: one that has files open for writing cannot be made read-only. */
+    assert_int_equal(mount(folder, folder, NULL, MS_BIND, NULL), 0);
+    assert_int_equal(mount(NULL, folder, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL), 0);
+    fails(w, 4, "Read-only file system");
+    assert_null(cmn_writer_open(folder, "y", 1));
+    check_contains(cmn_reason(), folder);
+    check_contains(cmn_reason(), "Read-only file system");
+    assert_int_equal(umount(folder), 0);
+    fails_no_more(w, 5);
+    cmn_writer_close(w);
+    assert_int_equal(checkpoints_files(), 4);
+}
+
+static void a_full_or_a_read_only_disk(void **state)
+{
+    (void)state;
+    in_a_child(fill_the_disk);
+}
+
+static void a_folder_that_goes_and_comes(void **state)
+{
+    struct cmn_writer *w = writer(2), *second;
+    char text[1024], away[2100];
+
+    (void)state;
+    snprintf(away, sizeof away, "%s-away", folder);
+    checkpoints_write(w, 1, 100, 1);
+    assert_int_equal(rename(folder, away), 0);
+    assert_int_equal(cmn_writer_start(w, checkpoints_snapshot(2, 100), 2), 0);
+    cmn_writer_wait(w);
+    assert_int_equal(cmn_writer_result(w, text, sizeof text, NULL), 2);
+    check_contains(text, "x-2.checkpoint: No such file or directory");
+    assert_int_equal(rename(away, folder), 0);
+    unlink(checkpoints_path(".x.checkpoint-lock"));
+    unlink(checkpoints_path("x-1.checkpoint"));
+    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    checkpoints_write(w, 3, 100, 3);
+    assert_true(is_there("x-3.checkpoint"));
+    second = cmn_writer_open(folder, "x", 2); /* the lock is there anew, too */
+    assert_null(second);
+    cmn_writer_close(w);
+    assert_int_equal(checkpoints_files(), 1);
+}
+
+static void bad_folders_and_names(void **state)
+{
+    char name[300];
+
+    (void)state;
+    assert_null(cmn_writer_open("/proc/no/such", "x", 1));
+    check_contains(cmn_reason(), "/proc/no/such: No such file or directory");
+    assert_null(cmn_writer_open("/proc/self/status", "x", 1));
+    check_contains(cmn_reason(), "Not a directory");
+    memset(name, 'n', sizeof name);
+    name[NAME_MAX - 18 - 24 + 1] = '\0';
+    assert_null(cmn_writer_open(folder, name, 1));
+    check_contains(cmn_reason(), "too long a name");
+    name[strlen(name) - 1] = '\0';
+    cmn_writer_close(cmn_writer_open(folder, name, 1));
+    cmn_writer_close(NULL);
+    make_file("file", "");
+    assert_int_equal(symlink("file", checkpoints_path(".x.checkpoint-lock")), 0);
+    assert_null(cmn_writer_open(folder, "x", 1));
+    check_contains(cmn_reason(), ".x.checkpoint-lock: is a link");
+    unlink(checkpoints_path(".x.checkpoint-lock"));
+    assert_int_equal(mkfifo(checkpoints_path(".x.checkpoint-lock"), 0600), 0);
+    assert_null(cmn_writer_open(folder, "x", 1));
+    check_contains(cmn_reason(), "is no regular file");
+}
+
+#define CASE(test) cmocka_unit_test_teardown(test, checkpoints_empty)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(the_last_ones_stay),         CASE(only_the_owner_can_read),
+        CASE(one_after_the_other),        CASE(no_room_in_a_file),
+        CASE(a_full_or_a_read_only_disk), CASE(a_folder_that_goes_and_comes),
+        CASE(bad_folders_and_names),
+    };
+
+    return cmocka_run_group_tests(tests, checkpoints_setup, checkpoints_teardown);
+}

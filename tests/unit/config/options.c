@@ -1,0 +1,262 @@
+#include "check.h"
+
+#include "base/log.h"
+#include "config/options.h"
+
+/* One key: what cmn_options_print shows of its default, a good value, what that becomes, and bad
+ * values. A key of the table that is missing here fails every_key_is_tested. */
+struct key {
+    const char *key, *shown, *good, *becomes;
+    const char *bad[6];
+};
+
+static const struct key keys[] = {
+    {"cmn_communicator", "auto", "naive", "naive", {NULL}},
+    {"cmn_intra", "auto", "mpi", "mpi", {"", "Mpi", "tcp"}},
+    {"cmn_allreduce_dtype", "fp32", "bf16", "bf16", {"", "fp8", "half"}},
+    {"cmn_compress", "none", "topk", "topk", {"", "top-k", "powersgd "}},
+    {"cmn_compress_ratio", "0.01", "0.1", "0.1", {"", "0", "0.6", "nan", "1%"}},
+    {"cmn_compress_warmup", "0", "300", "300", {"", "-1", "1000001", "1.5", "x"}},
+    {"cmn_compress_rank", "4", "1", "1", {"", "0", "65", "2.5"}},
+    {"cmn_overlap", "auto", "off", "off", {"", "0", "1", "yes"}},
+    {"cmn_bucket_mb", "0", "2.5", "2.5", {"", "-1", "1025", "inf", "4MB"}},
+    {"cmn_double_buffering", "0", "1", "1", {"", "2", "on"}},
+    {"cmn_local_steps", "1", "8", "8", {"", "0", "1000001", "8.5"}},
+    {"cmn_timeout", "300", "5", "5", {"", "0", "1000001", "5s"}},
+    {"cmn_share_gpus", "0", "1", "1", {"", "-1", "2", "yes"}},
+    {"cmn_batch",
+     "per_rank",
+     "global",
+     "global",
+     {"", "globe", "1", "global,", "per_rank, global"}},
+    {"cmn_scale_lr", "none", "linear", "linear", {"", "1", "sqrt"}},
+    {"cmn_lars", "0", "0.001", "0.001", {"", "-1", "2", "nan", "on"}},
+    {"cmn_sync_bn", "0", "1", "1", {"", "2", "on"}},
+    {"cmn_epochs", "0", "3", "3", {"", "-1", "1000001", "x", "1.5", "99999999999999999999"}},
+    {"cmn_scatter", "global", "none", "none", {"", "glob", "Global", "shards"}},
+    {"cmn_seed", "0", "2147483647", "2147483647", {"", "-1", "2147483648", "0x7", "7 "}},
+    {"cmn_validate", "1", "0", "0", {"", "-1", "yes", "1000001"}},
+    {"cmn_report", "table", "quiet", "quiet", {"", "loud", "tables"}},
+    {"cmn_report_every", "0", "100", "100", {"", "-1", "often"}},
+    {"cmn_json", "", "log.json", "log.json", {NULL}},
+    {"cmn_csv", "", "log.csv", "log.csv", {NULL}},
+    {"cmn_chart", "", "chart.png", "chart.png", {NULL}},
+    {"cmn_graph", "", "cg.dot", "cg.dot", {NULL}},
+    {"cmn_log", "", "folder", "folder", {NULL}},
+    {"cmn_timeline", "", "trace.json", "trace.json", {NULL}},
+    {"cmn_timeline_steps", "100", "5", "5", {"", "0", "1000001", "all"}},
+    {"cmn_cache_mb", "-1", "0", "0", {"", "-2", "1G", "16777217"}},
+    {"cmn_verify", "1000", "1", "1", {"", "-1", "all"}},
+    {"cmn_nonfinite", "stop", "skip", "skip", {"", "0", "nan"}},
+    {"cmn_checkpoint", "0", "100", "100", {"", "-1", "1.5", "on"}},
+    {"cmn_checkpoint_keep", "2", "5", "5", {"", "0", "1001", "all"}},
+};
+
+static void assert_shown(const struct cmn_options *o, const char *key, const char *value)
+{
+    char text[8192], line[256];
+
+    cmn_options_print(o, text, sizeof text);
+    snprintf(line, sizeof line, "%s = %s\n", key, value);
+    check_contains(text, line);
+}
+
+static void every_key_is_tested(void **state)
+{
+    struct cmn_option_row row;
+
+    (void)state;
+    assert_int_equal(cmn_options_count(), COUNT(keys));
+    for (int i = 0; i < cmn_options_count(); i++) {
+        int found = 0;
+        cmn_options_row(i, &row);
+        for (size_t j = 0; j < COUNT(keys); j++) {
+            found += !strcmp(row.key, keys[j].key);
+        }
+        if (found != 1) {
+            fail_msg("%s is not tested", row.key);
+        }
+        assert_int_equal(strncmp(row.key, "cmn_", 4), 0);
+        assert_true(strlen(row.help) > 10);
+        assert_true(strlen(row.range) > 3);
+        assert_non_null(row.value);
+    }
+}
+
+static void defaults(void **state)
+{
+    struct cmn_options o;
+
+    (void)state;
+    memset(&o, 0x55, sizeof o);
+    cmn_options_default(&o);
+    for (size_t i = 0; i < COUNT(keys); i++) {
+        assert_shown(&o, keys[i].key, keys[i].shown);
+    }
+    assert_int_equal(o.batch, CMN_BATCH_PER_RANK);
+    assert_int_equal(o.scatter, CMN_SCATTER_GLOBAL);
+    assert_int_equal(o.report, CMN_REPORT_TABLE);
+    assert_string_equal(o.communicator, "auto");
+}
+
+/* The default in the table, which help and docs show, must itself be a good value. */
+static void table_defaults_are_accepted(void **state)
+{
+    struct cmn_options o;
+    struct cmn_option_row row;
+
+    (void)state;
+    cmn_options_default(&o);
+    for (int i = 0; i < cmn_options_count(); i++) {
+        cmn_options_row(i, &row);
+        if (cmn_options_set(&o, row.key, row.value, 0)) {
+            fail_msg("%s", cmn_reason());
+        }
+    }
+    for (size_t i = 0; i < COUNT(keys); i++) {
+        assert_shown(&o, keys[i].key, keys[i].shown);
+    }
+}
+
+static void good_values(void **state)
+{
+    struct cmn_options o;
+
+    (void)state;
+    for (int command_line = 0; command_line < 2; command_line++) {
+        cmn_options_default(&o);
+        for (size_t i = 0; i < COUNT(keys); i++) {
+            if (cmn_options_set(&o, keys[i].key, keys[i].good, command_line)) {
+                fail_msg("%s=%s: %s", keys[i].key, keys[i].good, cmn_reason());
+            }
+            assert_shown(&o, keys[i].key, keys[i].becomes);
+        }
+    }
+    assert_int_equal(o.batch, CMN_BATCH_GLOBAL);
+    assert_int_equal(o.scatter, CMN_SCATTER_NONE);
+    assert_int_equal(o.report, CMN_REPORT_QUIET);
+    assert_int_equal(o.seed, 2147483647);
+    assert_string_equal(o.json, "log.json");
+}
+
+static void bad_values(void **state)
+{
+    struct cmn_options o;
+    struct cmn_option_row row;
+
+    (void)state;
+    cmn_options_default(&o);
+    for (size_t i = 0; i < COUNT(keys); i++) {
+        for (int j = 0; j < 6 && keys[i].bad[j]; j++) {
+            if (cmn_options_set(&o, keys[i].key, keys[i].bad[j], 0) != -1) {
+                fail_msg("%s=%s is accepted", keys[i].key, keys[i].bad[j]);
+            }
+            check_contains(cmn_reason(), keys[i].key);
+            check_contains(cmn_reason(), keys[i].bad[j]);
+            check_contains(cmn_reason(), "cfg: ");
+            for (int k = 0; k < cmn_options_count(); k++) {
+                cmn_options_row(k, &row);
+                if (!strcmp(row.key, keys[i].key)) {
+                    check_contains(cmn_reason(), row.range);
+                }
+            }
+            assert_shown(&o, keys[i].key, keys[i].shown);
+        }
+    }
+    assert_int_equal(cmn_options_set(&o, "cmn_seed", "x", 1), -1);
+    check_contains(cmn_reason(), "command line: ");
+}
+
+static void too_long_value(void **state)
+{
+    struct cmn_options o;
+    char text[CMN_TEXT + 1];
+
+    (void)state;
+    memset(text, 'x', sizeof text);
+    text[CMN_TEXT - 1] = '\0';
+    cmn_options_default(&o);
+    assert_int_equal(cmn_options_set(&o, "cmn_json", text, 0), 0);
+    assert_string_equal(o.json, text);
+    text[CMN_TEXT - 1] = 'x';
+    text[CMN_TEXT] = '\0';
+    assert_int_equal(cmn_options_set(&o, "cmn_json", text, 0), -1);
+    check_contains(cmn_reason(), "cmn_json");
+}
+
+static void unknown_keys(void **state)
+{
+    static const char *const near[][2] = {
+        {"cmn_comunicator", "cmn_communicator"}, {"cmn_bach", "cmn_batch"},
+        {"cmn_reportevery", "cmn_report_every"}, {"cmn_verfy", "cmn_verify"},
+        {"cmn_cachemb", "cmn_cache_mb"},         {"cmn_SEED", "cmn_seed"},
+    };
+    struct cmn_options o;
+
+    (void)state;
+    cmn_options_default(&o);
+    for (size_t i = 0; i < COUNT(near); i++) {
+        assert_int_equal(cmn_options_set(&o, near[i][0], "1", 0), -1);
+        check_contains(cmn_reason(), near[i][0]);
+        check_contains(cmn_reason(), near[i][1]);
+    }
+    assert_int_equal(cmn_options_set(&o, "cmn_xyzzyplughplover", "1", 1), -1);
+    check_contains(cmn_reason(), "cmn_xyzzyplughplover");
+    check_contains(cmn_reason(), "darknet cmn list");
+    check_contains(cmn_reason(), "command line");
+}
+
+static void command_line_wins(void **state)
+{
+    struct cmn_options o;
+
+    (void)state;
+    cmn_options_default(&o);
+    assert_int_equal(cmn_options_set(&o, "cmn_communicator", "flat", 1), 0);
+    assert_int_equal(cmn_options_set(&o, "cmn_seed", "7", 1), 0);
+    assert_int_equal(cmn_options_set(&o, "cmn_communicator", "naive", 0), 0);
+    assert_int_equal(cmn_options_set(&o, "cmn_seed", "9", 0), 0);
+    assert_int_equal(cmn_options_set(&o, "cmn_batch", "global", 0), 0);
+    assert_string_equal(o.communicator, "flat");
+    assert_int_equal(o.seed, 7);
+    assert_int_equal(o.batch, CMN_BATCH_GLOBAL);
+    /* The later one on the command line wins over the earlier. */
+    assert_int_equal(cmn_options_set(&o, "cmn_seed", "8", 1), 0);
+    assert_int_equal(o.seed, 8);
+    /* Defaults forget what the command line had set. */
+    cmn_options_default(&o);
+    assert_int_equal(cmn_options_set(&o, "cmn_seed", "9", 0), 0);
+    assert_int_equal(o.seed, 9);
+}
+
+static void print_fits(void **state)
+{
+    struct cmn_options o;
+    char text[40];
+
+    (void)state;
+    cmn_options_default(&o);
+    memset(text, 'x', sizeof text);
+    assert_int_equal(cmn_options_print(&o, text, 32), -1);
+    assert_true(memchr(text, '\0', 32) != NULL);
+    for (size_t i = 32; i < sizeof text; i++) {
+        assert_int_equal(text[i], 'x');
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_key_is_tested),
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(table_defaults_are_accepted),
+        cmocka_unit_test(good_values),
+        cmocka_unit_test(bad_values),
+        cmocka_unit_test(too_long_value),
+        cmocka_unit_test(unknown_keys),
+        cmocka_unit_test(command_line_wins),
+        cmocka_unit_test(print_fits),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,169 @@
+/* Each layer's backward pass against finite differences of its forward pass: each tensor that is learned, and the
+ * input. yolo, region, detection and iseg have no objective that their gradients belong to: the cost which they print
+ * is the square of their gradients. */
+#include "check.h"
+
+#include <math.h>
+
+#include "activations.h"
+#include "layers.h"
+
+static const double MOST = 1e-2; /* of the differences' own size */
+
+/* `factor` times the gradient against the differences by x, of which there are n: by about 200 of them at most. */
+static void compare(struct rig *r, int layer_index, const char *part, const char *name, float *x,
+                    const float *gradient, size_t n, double factor)
+{
+    double apart = 0, size = 0;
+
+    for (size_t i = 0; i < n; i += n / 200 + 1) {
+        float was = x[i];
+        double high, difference;
+        x[i] = was + r->nudge;
+        high = value(r);
+        x[i] = was - r->nudge;
+        difference = (high - value(r)) / (2 * (double)r->nudge);
+        x[i] = was;
+        apart += pow(factor * gradient[i] - difference, 2);
+        size += pow(difference, 2);
+    }
+    if (!(sqrt(apart) <= MOST * sqrt(size)) || !(size > 1e-6)) {
+        print_error("# %s: layer %d %s%s: %.2g apart from differences of %.2g\n", r->name,
+                    layer_index, part, name, sqrt(apart), sqrt(size));
+        wrong++;
+    }
+}
+
+static void compare_all(struct rig *r, double factor)
+{
+    float *flat, *delta = calloc(r->inputs, sizeof *delta);
+
+    backward(r);
+    for (size_t i = 0; i < r->inputs; i++) {
+        delta[i] = r->net->delta[i] - ADDED;
+    }
+    flat = calloc(r->g.exchange.block.n + 1, sizeof *flat);
+    memcpy(flat, r->g.flat, r->g.exchange.block.n * sizeof *flat);
+    for (int i = 0; i < r->g.tensors; i++) {
+        const struct cmn_tensor *t = &r->g.tensor[i];
+        if (t->kind == CMN_GRADIENT) {
+            compare(r, t->layer, t->part, t->name, *t->weight, flat + (*t->at - r->g.flat), t->n,
+                    factor);
+        }
+    }
+    compare(r, 0, "", "input", r->input, delta, r->inputs, factor);
+    free(flat);
+    free(delta);
+}
+
+static void differences(const struct layer_case *c, float nudge)
+{
+    struct rig r;
+    size_t trained = 0;
+
+    open_rig(&r, c->name, "", c->cfg);
+    r.nudge = nudge;
+    for (int i = 0; i < r.g.tensors; i++) {
+        trained += r.g.tensor[i].kind == CMN_GRADIENT ? r.g.tensor[i].n : 0;
+    }
+    assert_int_equal(trained, c->trained);
+    compare_all(&r, 1);
+    close_rig(&r);
+}
+
+static void trainable_layers(void **state)
+{
+    (void)state;
+    wrong = 0;
+    for (size_t i = 0; i < COUNT(trainable); i++) {
+        differences(&trainable[i], 1.f / 200);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+static void other_layers(void **state)
+{
+    (void)state;
+    wrong = 0;
+    for (size_t i = 0; i < COUNT(others); i++) {
+        differences(&others[i], 1.f / 1000);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+static void activations(void **state)
+{
+    (void)state;
+    wrong = 0;
+    for (int a = LOGISTIC; a <= SELU; a++) {
+        struct layer_case c = {get_activation_string((ACTIVATION)a), NULL, 4 * 5};
+        char cfg[512];
+        snprintf(
+            cfg, sizeof cfg,
+            IMAGE
+            "[convolutional]\nfilters=4\nsize=1\nactivation=linear\n"
+            "[upsample]\nstride=1\nscale=3\n[activation]\nactivation=%s\n[route]\nlayers=1,2\n",
+            c.name);
+        c.cfg = cfg;
+        differences(&c, 1.f / 8000); /* many have kinks */
+    }
+    assert_int_equal(wrong, 0);
+}
+
+/* ---- loss layers ---- */
+
+struct loss_case {
+    const char *name, *cfg;
+    double factor; /* of the gradient that is handed back: the cost's own gradient, downwards */
+};
+
+static const struct loss_case losses[] = {
+    {"softmax", "[softmax]\n", -1},
+    {"softmax, groups", "[softmax]\ngroups=2\n", -1},
+    {"softmax, temperature", "[softmax]\ntemperature=2\n", -.5},
+    {"logistic", "[logistic]\n", -1},
+    {"sse", "[cost]\ntype=sse\n", -2},
+    {"sse, scale", "[cost]\ntype=sse\nscale=.5\n", -4},
+    {"masked", "[cost]\ntype=masked\n", -2},
+    {"smooth", "[cost]\ntype=smooth\n", -2},
+    {"L1", "[cost]\ntype=L1\n", -1},
+};
+
+static void loss_layers(void **state)
+{
+    (void)state;
+    wrong = 0;
+    for (size_t i = 0; i < COUNT(losses); i++) {
+        struct rig r;
+        char cfg[256];
+        snprintf(cfg, sizeof cfg, VECTOR "[connected]\noutput=6\nactivation=linear\n%s",
+                 losses[i].cfg);
+        open_rig(&r, losses[i].name, "", cfg);
+        r.own_cost = 1;
+        for (int k = 0; k < r.net->truths * r.net->batch; k++) {
+            float *truth = &r.net->truth[k];
+            if (!strncmp(losses[i].name, "softmax", 7)) {
+                *truth = k % (strstr(losses[i].cfg, "groups") ? 3 : 6) == 1;
+            } else if (!strcmp(losses[i].name, "masked") && k % 3 == 0) {
+                *truth = SECRET_NUM;
+            } else if (!strcmp(losses[i].name, "smooth")) {
+                *truth *= 4; /* on both sides of where it becomes linear */
+            }
+        }
+        compare_all(&r, losses[i].factor);
+        close_rig(&r);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(trainable_layers),
+        cmocka_unit_test(other_layers),
+        cmocka_unit_test(activations),
+        cmocka_unit_test(loss_layers),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,409 @@
+#include "check.h"
+
+#include "engine/gradients.h"
+#include "base/log.h"
+#include "nets.h"
+
+/* A gradient that a network must have; `n` in closed form. */
+struct want {
+    int layer;
+    const char *part, *name;
+    size_t n;
+};
+
+static size_t total(const struct cmn_gradients *g, enum cmn_tensor_kind kind)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < g->tensors; i++) {
+        n += g->tensor[i].kind == kind ? g->tensor[i].n : 0;
+    }
+    return n;
+}
+
+static void assert_gradients(const struct cmn_gradients *g, const struct want *want, int n)
+{
+    int gradients = 0;
+
+    for (int i = 0; i < g->tensors; i++) {
+        gradients += g->tensor[i].kind == CMN_GRADIENT;
+    }
+    for (int j = 0; j < n; j++) {
+        int found = 0;
+        for (int i = 0; i < g->tensors; i++) {
+            const struct cmn_tensor *t = &g->tensor[i];
+            if (t->kind == CMN_GRADIENT && t->layer == want[j].layer &&
+                !strcmp(t->part, want[j].part) && !strcmp(t->name, want[j].name)) {
+                assert_int_equal(t->n, want[j].n);
+                found++;
+            }
+        }
+        if (found != 1) {
+            fail_msg("layer %d %s%s is listed %d times", want[j].layer, want[j].part, want[j].name,
+                     found);
+        }
+    }
+    assert_int_equal(gradients, n);
+}
+
+/* Opens, compares the list with `want` and the sizes of the other kinds, closes and frees. */
+static void check_net(const char *cfg, const struct want *want, int n, size_t weights,
+                      size_t statistics, size_t moments)
+{
+    network *net = nets_parse(cfg);
+    struct cmn_gradients g;
+
+    if (cmn_gradients_open(&g, net, NULL, NULL)) {
+        fail_msg("%s", cmn_reason());
+    }
+    assert_gradients(&g, want, n);
+    assert_int_equal(total(&g, CMN_WEIGHT), weights);
+    assert_int_equal(total(&g, CMN_STATISTIC), statistics);
+    assert_int_equal(total(&g, CMN_MOMENT), moments);
+    cmn_gradients_close(&g);
+    free_network(net);
+}
+
+#define MLP                                                                                   \
+    "[net]\nbatch=2\nheight=2\nwidth=2\nchannels=3\n[connected]\noutput=5\nactivation=relu\n" \
+    "[dropout]\nprobability=.5\n[connected]\noutput=4\nactivation=linear\n[softmax]\n"
+#define CONV                                                                                      \
+    "[net]\nbatch=2\nheight=8\nwidth=8\nchannels=4\n[convolutional]\nfilters=6\nsize=3\npad=1\n"  \
+    "groups=2\nbatch_normalize=1\nactivation=leaky\n[maxpool]\nsize=2\nstride=2\n[convolutional]" \
+    "\n"                                                                                          \
+    "filters=3\nsize=1\nactivation=linear\n[avgpool]\n[softmax]\n"
+#define SEQUENCE "[net]\nbatch=2\ntime_steps=3\ninputs=7\n"
+
+static void connected(void **state)
+{
+    const struct want want[] = {{2, "", "weight_updates", 5 * 4},
+                                {2, "", "bias_updates", 4},
+                                {0, "", "weight_updates", 2 * 2 * 3 * 5},
+                                {0, "", "bias_updates", 5}};
+
+    (void)state;
+    check_net(MLP, want, COUNT(want), 20 + 4 + 60 + 5, 0, 0);
+}
+
+static void connected_adam(void **state)
+{
+    const struct want want[] = {{0, "", "weight_updates", 7 * 3}, {0, "", "bias_updates", 3}};
+
+    (void)state;
+    /* Darknet gives scales their moments even where there are no scales. */
+    check_net("[net]\nadam=1\ninputs=7\n[connected]\noutput=3\n", want, COUNT(want), 21 + 3, 0,
+              2 * (21 + 3 + 3));
+}
+
+static void convolutional(void **state)
+{
+    const struct want want[] = {{2, "", "weight_updates", 6 * 3},
+                                {2, "", "bias_updates", 3},
+                                {0, "", "weight_updates", 4 / 2 * 6 * 3 * 3},
+                                {0, "", "bias_updates", 6},
+                                {0, "", "scale_updates", 6}};
+
+    (void)state;
+    check_net(CONV, want, COUNT(want), 18 + 3 + 108 + 6 + 6, 2 * 6, 0);
+}
+
+static void deconvolutional(void **state)
+{
+    const struct want want[] = {{0, "", "weight_updates", 3 * 5 * 2 * 2},
+                                {0, "", "bias_updates", 5},
+                                {0, "", "scale_updates", 5}};
+
+    (void)state;
+    check_net(
+        "[net]\nheight=4\nwidth=4\nchannels=3\n[deconvolutional]\nfilters=5\nsize=2\nstride=2\n"
+        "batch_normalize=1\nactivation=relu\n",
+        want, COUNT(want), 60 + 5 + 5, 10, 0);
+}
+
+static void local(void **state)
+{
+    const struct want want[] = {{0, "", "weight_updates", 2 * 3 * 3 * 3 * 4 * 4},
+                                {0, "", "bias_updates", 3 * 4 * 4}};
+
+    (void)state;
+    check_net("[net]\nheight=6\nwidth=6\nchannels=2\n[local]\nfilters=3\nsize=3\nstride=1\npad=0\n"
+              "activation=relu\n",
+              want, COUNT(want), 864 + 48, 0, 0);
+}
+
+static void rnn(void **state)
+{
+    const struct want want[] = {
+        {0, "input_layer.", "weight_updates", 7 * 5},  {0, "input_layer.", "bias_updates", 5},
+        {0, "input_layer.", "scale_updates", 5},       {0, "self_layer.", "weight_updates", 5 * 5},
+        {0, "self_layer.", "bias_updates", 5},         {0, "self_layer.", "scale_updates", 5},
+        {0, "output_layer.", "weight_updates", 5 * 5}, {0, "output_layer.", "bias_updates", 5},
+        {0, "output_layer.", "scale_updates", 5}};
+
+    (void)state;
+    check_net(SEQUENCE "[rnn]\noutput=5\nbatch_normalize=1\n", want, COUNT(want),
+              35 + 25 + 25 + 3 * 10, 3 * 10, 0);
+}
+
+static void crnn(void **state)
+{
+    const struct want want[] = {
+        {0, "input_layer.", "weight_updates", 2 * 4 * 9},  {0, "input_layer.", "bias_updates", 4},
+        {0, "self_layer.", "weight_updates", 4 * 4 * 9},   {0, "self_layer.", "bias_updates", 4},
+        {0, "output_layer.", "weight_updates", 4 * 3 * 9}, {0, "output_layer.", "bias_updates", 3}};
+
+    (void)state;
+    check_net("[net]\nbatch=2\ntime_steps=3\nheight=6\nwidth=6\nchannels=2\n[crnn]\n"
+              "hidden_filters=4\noutput_filters=3\n",
+              want, COUNT(want), 72 + 144 + 108 + 11, 0, 0);
+}
+
+static void gru(void **state)
+{
+    const char *const part[] = {"uz.", "wz.", "ur.", "wr.", "uh.", "wh."};
+    struct want want[12];
+
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        want[2 * i] = (struct want){0, part[i], "weight_updates", i % 2 ? 5 * 5 : 7 * 5};
+        want[2 * i + 1] = (struct want){0, part[i], "bias_updates", 5};
+    }
+    check_net(SEQUENCE "[gru]\noutput=5\n", want, COUNT(want), 3 * 35 + 3 * 25 + 6 * 5, 0, 0);
+}
+
+static void lstm(void **state)
+{
+    const char *const part[] = {"uf.", "ui.", "ug.", "uo.", "wf.", "wi.", "wg.", "wo."};
+    struct want want[16];
+
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        want[2 * i] = (struct want){0, part[i], "weight_updates", i < 4 ? 7 * 5 : 5 * 5};
+        want[2 * i + 1] = (struct want){0, part[i], "bias_updates", 5};
+    }
+    check_net(SEQUENCE "[lstm]\noutput=5\n", want, COUNT(want), 4 * 35 + 4 * 25 + 8 * 5, 0, 0);
+}
+
+static void batchnorm(void **state)
+{
+    const struct want want[] = {{0, "", "scale_updates", 3}, {0, "", "bias_updates", 3}};
+
+    (void)state;
+    check_net("[net]\nheight=4\nwidth=4\nchannels=3\n[batchnorm]\n", want, COUNT(want), 6, 6, 0);
+}
+
+/* yolo and region keep anchors where others keep biases. */
+static void anchors_are_no_gradients(void **state)
+{
+    const struct want want[] = {{0, "", "weight_updates", 3 * 18}, {0, "", "bias_updates", 18}};
+
+    (void)state;
+    check_net("[net]\nheight=32\nwidth=32\nchannels=3\n[convolutional]\nfilters=18\nsize=1\n"
+              "activation=linear\n[yolo]\nmask=0,1,2\nanchors=1,2,3,4,5,6\nclasses=1\nnum=3\n",
+              want, COUNT(want), 54 + 18, 0, 0);
+    check_net("[net]\nheight=32\nwidth=32\nchannels=3\n[convolutional]\nfilters=18\nsize=1\n"
+              "activation=linear\n[region]\nanchors=1,2,3,4,5,6\nclasses=1\nnum=3\ncoords=4\n",
+              want, COUNT(want), 54 + 18, 0, 0);
+}
+
+static void no_tensors(void **state)
+{
+    (void)state;
+    check_net("[net]\nheight=4\nwidth=4\nchannels=3\n[maxpool]\nsize=2\nstride=2\n[avgpool]\n"
+              "[softmax]\n",
+              NULL, 0, 0, 0, 0);
+}
+
+static void fill_gradients(network *net)
+{
+    for (int i = 0; i < net->n; i++) {
+        layer *l = &net->layers[i];
+        size_t weights =
+            l->type == CONNECTED ? (size_t)l->inputs * (size_t)l->outputs : (size_t)l->nweights;
+        size_t outs = l->type == CONNECTED ? (size_t)l->outputs : (size_t)l->n;
+        for (size_t j = 0; l->weight_updates && j < weights; j++) {
+            l->weight_updates[j] = (float)(1000 * i) + (float)j;
+        }
+        for (size_t j = 0; l->bias_updates && j < outs; j++) {
+            l->bias_updates[j] = -(float)(1000 * i) - (float)j;
+        }
+    }
+}
+
+static void arena_keeps_contents(void **state)
+{
+    network *net = nets_parse(MLP);
+    struct cmn_gradients g;
+
+    (void)state;
+    fill_gradients(net);
+    assert_int_equal(cmn_gradients_open(&g, net, NULL, NULL), 0);
+    for (int i = 0; i < net->n; i += 2) {
+        layer *l = &net->layers[i];
+        if (l->type != CONNECTED) {
+            continue;
+        }
+        for (int j = 0; j < l->inputs * l->outputs; j++) {
+            assert_true(l->weight_updates[j] == (float)(1000 * i) + (float)j);
+        }
+        for (int j = 0; j < l->outputs; j++) {
+            assert_true(l->bias_updates[j] == -(float)(1000 * i) - (float)j);
+        }
+    }
+    cmn_gradients_close(&g);
+    for (int i = 0; i < net->n; i++) {
+        assert_null(net->layers[i].weight_updates);
+        assert_null(net->layers[i].bias_updates);
+    }
+    assert_null(g.flat);
+    free_network(net);
+}
+
+/* Gradients lie in the block from the last layer to the first, apart from each other, aligned, with
+ * zeros between them and the metrics behind. */
+static void arena_layout(void **state)
+{
+    network *net = nets_parse(CONV);
+    struct cmn_gradients g;
+    float *end;
+    int spans = 0, last = net->n;
+    size_t used = 0, zeros = 0;
+
+    (void)state;
+    fill_gradients(net);
+    for (int i = 0; i < 6; i++) {
+        net->layers[0].scale_updates[i] = 1;
+    }
+    assert_int_equal(cmn_gradients_open(&g, net, NULL, NULL), 0);
+    assert_ptr_equal(g.exchange.block.data, g.flat);
+    assert_ptr_equal(g.exchange.tensor, g.span);
+    end = g.flat;
+    for (int i = 0; i < g.tensors; i++) {
+        const struct cmn_tensor *t = &g.tensor[i];
+        if (t->kind != CMN_GRADIENT) {
+            continue;
+        }
+        assert_true(*t->at >= end);
+        assert_int_equal((uintptr_t)*t->at % 64, 0);
+        assert_true(t->layer <= last);
+        for (float *gap = end; gap < *t->at; gap++) {
+            assert_true(*gap == 0);
+            zeros++;
+        }
+        assert_ptr_equal(g.span[spans].data, *t->at);
+        assert_int_equal(g.span[spans].n, t->n);
+        spans++;
+        end = *t->at + t->n;
+        used += t->n;
+        last = t->layer;
+    }
+    assert_int_equal(last, 0);
+    assert_true(g.metrics >= end);
+    assert_int_equal(g.exchange.tensors, spans);
+    assert_ptr_equal(g.metrics, g.flat + g.exchange.block.n);
+    assert_ptr_equal(g.exchange.metrics.data, g.metrics);
+    assert_int_equal(g.exchange.metrics.n, CMN_METRICS);
+    assert_true(used + zeros <= g.exchange.block.n);
+    for (int i = 0; i < CMN_METRICS; i++) {
+        assert_true(g.metrics[i] == 0);
+    }
+    cmn_gradients_close(&g);
+    free_network(net);
+}
+
+static int any(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (x[i] != 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void backward_writes_into_the_arena(void **state)
+{
+    const char *const cfg[] = {MLP, CONV};
+
+    (void)state;
+    for (size_t k = 0; k < COUNT(cfg); k++) {
+        network *net = nets_parse(cfg[k]);
+        struct cmn_gradients g;
+        assert_int_equal(cmn_gradients_open(&g, net, NULL, NULL), 0);
+        assert_false(any(g.flat, g.exchange.block.n));
+        for (int i = 0; i < net->inputs * net->batch; i++) {
+            net->input[i] = (float)(i * 37 % 11) / 10;
+        }
+        for (int i = 0; i < net->batch; i++) {
+            net->truth[i * net->truths + i % net->truths] = 1;
+        }
+        net->train = 1;
+        forward_network(net);
+        backward_network(net);
+        for (int i = 0; i < g.tensors; i++) {
+            const struct cmn_tensor *t = &g.tensor[i];
+            if (t->kind == CMN_GRADIENT && !any(*t->at, t->n)) {
+                fail_msg("layer %d %s%s got no gradient", t->layer, t->part, t->name);
+            }
+        }
+        assert_false(any(g.metrics, CMN_METRICS));
+        update_network(net);
+        cmn_gradients_close(&g);
+        free_network(net);
+    }
+}
+
+/* The same step with and without an flat buffer. */
+static void arena_changes_no_result(void **state)
+{
+    float weights[2][60];
+
+    (void)state;
+    for (int with = 0; with < 2; with++) {
+        network *net;
+        struct cmn_gradients g;
+        srand(5);
+        net = nets_parse(MLP);
+        if (with) {
+            assert_int_equal(cmn_gradients_open(&g, net, NULL, NULL), 0);
+        }
+        for (int i = 0; i < net->inputs * net->batch; i++) {
+            net->input[i] = (float)(i * 37 % 11) / 10;
+        }
+        net->truth[1] = net->truth[4] = 1;
+        for (int step = 0; step < 3; step++) {
+            srand(6); /* dropout */
+            train_network_datum(net);
+        }
+        memcpy(weights[with], net->layers[0].weights, sizeof weights[with]);
+        if (with) {
+            cmn_gradients_close(&g);
+        }
+        free_network(net);
+    }
+    assert_memory_equal(weights[0], weights[1], sizeof weights[0]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(connected),
+        cmocka_unit_test(connected_adam),
+        cmocka_unit_test(convolutional),
+        cmocka_unit_test(deconvolutional),
+        cmocka_unit_test(local),
+        cmocka_unit_test(rnn),
+        cmocka_unit_test(crnn),
+        cmocka_unit_test(gru),
+        cmocka_unit_test(lstm),
+        cmocka_unit_test(batchnorm),
+        cmocka_unit_test(anchors_are_no_gradients),
+        cmocka_unit_test(no_tensors),
+        cmocka_unit_test(arena_keeps_contents),
+        cmocka_unit_test(arena_layout),
+        cmocka_unit_test(backward_writes_into_the_arena),
+        cmocka_unit_test(arena_changes_no_result),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,161 @@
+#include "check.h"
+
+#include <math.h>
+
+#include "engine/gradients.h"
+#include "nets.h"
+#include "engine/nonfinite.h"
+
+static void numbers_and_others(void **state)
+{
+    static const float fine[] = {0, -0.0F, 3.4e38F, -3.4e38F, 1e-45F};
+    static const float not [] = {NAN, -NAN, INFINITY, -INFINITY};
+    enum { N = 5000 };
+    float *x = calloc(N, sizeof *x);
+
+    (void)state;
+    for (size_t i = 0; i < N; i++) {
+        x[i] = fine[i % COUNT(fine)];
+    }
+    assert_null(cmn_nonfinite_find(x, N));
+    assert_null(cmn_nonfinite_find(x, 0));
+    for (size_t k = 0; k < COUNT(not ); k++) {
+        for (size_t i = 0; i < N; i += 7) {
+            float kept = x[i];
+            x[i] = not [k];
+            assert_ptr_equal(cmn_nonfinite_find(x, N), x + i);
+            assert_ptr_equal(cmn_nonfinite_find(x, i + 1), x + i);
+            assert_null(cmn_nonfinite_find(x, i));
+            x[i] = kept;
+        }
+    }
+    free(x);
+}
+
+#define CFG                                                                                  \
+    "[net]\nbatch=3\nheight=10\nwidth=10\nchannels=2\n"                                      \
+    "[convolutional]\nfilters=70\nsize=7\npad=1\nactivation=linear\n"                        \
+    "[connected]\noutput=40\nactivation=linear\n[connected]\noutput=2\nactivation=linear\n[" \
+    "softmax]\n"
+
+static network *net;
+static struct cmn_gradients g;
+
+static void open_net(void)
+{
+    net = nets_parse(CFG);
+    assert_int_equal(cmn_gradients_open(&g, net, NULL, NULL), 0);
+    net->train = 1;
+    for (int i = 0; i < net->batch * net->inputs; i++) {
+        net->input[i] = (float)(i % 7) / 7;
+    }
+    for (int i = 0; i < net->batch; i++) {
+        net->truth[2 * i] = 1;
+    }
+}
+
+static void close_net(void)
+{
+    cmn_gradients_close(&g);
+    free_network(net);
+}
+
+/* Layers whose gradient is found to hold what is no number, as bits. */
+static int found_in(struct cmn_nonfinite *last)
+{
+    int layers = 0;
+
+    for (int i = 0; i < g.tensors; i++) {
+        if (g.tensor[i].kind == CMN_GRADIENT && cmn_nonfinite_gradient(&g.tensor[i], last)) {
+            layers |= 1 << g.tensor[i].layer;
+        }
+    }
+    return layers;
+}
+
+/* One value of one image, of a delta, or of a weight: what backward makes of it is found. */
+static void found_in_a_gradient(void **state)
+{
+    struct cmn_nonfinite found;
+    char text[256], want[64];
+    long image;
+
+    (void)state;
+    open_net();
+    forward_network(net);
+    backward_network(net);
+    assert_int_equal(found_in(&found), 0);
+    assert_false(cmn_nonfinite_loss(net, &found));
+    cmn_nonfinite_origin(&g, net, text, sizeof text, &image);
+    assert_string_equal(text, "");
+    for (int at = 0; at < net->inputs; at += 37) {
+        memset(g.flat, 0, g.exchange.block.n * sizeof *g.flat);
+        net->input[2 * net->inputs + at] = NAN;
+        forward_network(net);
+        backward_network(net);
+        assert_int_equal(found_in(&found) & 1, 1);
+        assert_true(cmn_nonfinite_loss(net, &found));
+        assert_int_equal(found.layer, 3);
+        cmn_nonfinite_origin(&g, net, text, sizeof text, &image);
+        assert_string_equal(text, ", first seen in the network's input, of image 2 of the pass");
+        assert_int_equal(image, 2);
+        net->input[2 * net->inputs + at] = 0;
+    }
+    memset(g.flat, 0, g.exchange.block.n * sizeof *g.flat);
+    net->layers[1].weights[4321] = INFINITY;
+    forward_network(net);
+    backward_network(net);
+    assert_int_equal(found_in(&found) & 2, 2);
+    cmn_nonfinite_origin(&g, net, text, sizeof text, &image);
+    assert_string_equal(text,
+                        ", after an earlier update that left weights of layer 1 (connected): inf");
+    assert_int_equal(image, -1);
+    assert_true(cmn_nonfinite_tensor(&g, CMN_WEIGHT, &found));
+    assert_int_equal(found.layer, 1);
+    snprintf(want, sizeof want, "weights of layer 1 (connected): inf");
+    cmn_nonfinite_say(net, &found, text, sizeof text);
+    assert_string_equal(text, want);
+    close_net();
+}
+
+/* A whole row or column of a large matrix, which is what a bad delta or input leaves, and any place of small tensors. */
+static void rows_and_columns(void **state)
+{
+    struct cmn_nonfinite found;
+
+    (void)state;
+    open_net();
+    for (int i = 0; i < g.tensors; i++) {
+        const struct cmn_tensor *t = &g.tensor[i];
+        size_t columns = t->rows ? t->n / (size_t)t->rows : 1, rows = t->n / columns;
+        if (t->kind != CMN_GRADIENT) {
+            continue;
+        }
+        for (size_t row = 0; row < rows; row += 3) {
+            for (size_t j = 0; j < columns; j++) {
+                (*t->at)[row * columns + j] = NAN;
+            }
+            assert_true(cmn_nonfinite_gradient(t, &found));
+            memset(*t->at, 0, t->n * sizeof(float));
+        }
+        for (size_t column = 0; column < columns; column += 3) {
+            for (size_t j = 0; j < rows; j++) {
+                (*t->at)[j * columns + column] = -INFINITY;
+            }
+            assert_true(cmn_nonfinite_gradient(t, &found));
+            memset(*t->at, 0, t->n * sizeof(float));
+        }
+        assert_false(cmn_nonfinite_gradient(t, &found));
+    }
+    close_net();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_and_others),
+        cmocka_unit_test(found_in_a_gradient),
+        cmocka_unit_test(rows_and_columns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

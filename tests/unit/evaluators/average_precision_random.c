@@ -1,0 +1,228 @@
+/* Average precision of random boxes, against a second implementation that follows the definition word by word, in whole
+ * numbers, without sorting and without an envelope. */
+#include "boxes.h"
+
+static long corner(double v)
+{
+    return lround(v * 2 * GRID);
+}
+
+/* Whether the intersection is at least `percent` of the union; *common tells of how much, to compare boxes by. */
+static int overlap(const struct cmn_box *a, const struct cmn_box *b, long percent, long *common,
+                   long *joined)
+{
+    long aw = corner(a->w), ah = corner(a->h), bw = corner(b->w), bh = corner(b->h);
+    long al = corner(a->x) - aw / 2, at = corner(a->y) - ah / 2;
+    long bl = corner(b->x) - bw / 2, bt = corner(b->y) - bh / 2;
+
+    *common = 0;
+    for (long x = 0; x < 2 * GRID; x++) {
+        for (long y = 0; y < 2 * GRID; y++) {
+            int in_a = x >= al && x < al + aw && y >= at && y < at + ah;
+            int in_b = x >= bl && x < bl + bw && y >= bt && y < bt + bh;
+            *common += in_a && in_b;
+        }
+    }
+    *joined = aw * ah + bw * bh - *common;
+    return *common * 100 >= percent * *joined;
+}
+
+static int first_of(const struct cmn_found *a, const struct cmn_found *b)
+{
+    if (a->score != b->score) {
+        return a->score > b->score;
+    }
+    return a->image != b->image ? a->image < b->image : a->index < b->index;
+}
+
+/* Marks right[k] for each found box of the class, in the order order[]; returns how many there are. */
+static size_t judge(int class, long percent, int *right, size_t *order)
+{
+    static int used[MOST], taken[IMAGES][MOST];
+    size_t n = 0;
+
+    memset(used, 0, sizeof used);
+    memset(taken, 0, sizeof taken);
+    for (;;) {
+        size_t next = MOST;
+        for (size_t k = 0; k < founds; k++) {
+            if (!used[k] && found[k].class == class &&
+                (next == MOST || first_of(&found[k], &found[next]))) {
+                next = k;
+            }
+        }
+        if (next == MOST) {
+            return n;
+        }
+        const struct cmn_found *f = &found[next];
+        long best_common = 0, best_joined = 1;
+        int best = -1;
+        for (size_t j = 0; j < truths[f->image]; j++) {
+            long common, joined;
+            if (truth[f->image][j].class != class || taken[f->image][j]) {
+                continue;
+            }
+            if (overlap(&f->box, &truth[f->image][j].box, percent, &common, &joined) &&
+                common > 0 && common * best_joined > best_common * joined) {
+                best = (int)j;
+                best_common = common;
+                best_joined = joined;
+            }
+        }
+        if (best >= 0) {
+            taken[f->image][best] = 1;
+        }
+        used[next] = 1;
+        right[n] = best >= 0;
+        order[n++] = next;
+    }
+}
+
+/* The highest precision among the prefixes whose recall is at least level/steps. */
+static double best_precision(const int *right, size_t n, long boxes, long level, long steps)
+{
+    double best = 0;
+
+    for (size_t end = 1; end <= n; end++) {
+        long hits = 0;
+        for (size_t k = 0; k < end; k++) {
+            hits += right[k];
+        }
+        if (hits * steps >= level * boxes && (double)hits / (double)end > best) {
+            best = (double)hits / (double)end;
+        }
+    }
+    return best;
+}
+
+static double slow_ap(const int *right, size_t n, long boxes, int points)
+{
+    double sum = 0;
+
+    if (points) {
+        for (long k = 0; k < points; k++) {
+            sum += best_precision(right, n, boxes, k, points - 1);
+        }
+        return sum / points;
+    }
+    for (long k = 1; k <= boxes; k++) {
+        sum += best_precision(right, n, boxes, k, boxes);
+    }
+    return sum / (double)boxes;
+}
+
+static long boxes_of(int class)
+{
+    long n = 0;
+
+    for (int i = 0; i < IMAGES; i++) {
+        for (size_t k = 0; k < truths[i]; k++) {
+            n += truth[i][k].class == class;
+        }
+    }
+    return n;
+}
+
+static void check_against_definition(const struct cmn_precision_plan *plan, long percent)
+{
+    static int right[MOST];
+    static size_t order[MOST];
+    double sum[CMN_IOU_ALL] = {0};
+    int counted = 0;
+
+    for (int c = 0; c < CLASSES; c++) {
+        long boxes = boxes_of(c), tp = 0, fp = 0;
+        assert_int_equal(each[c].boxes, boxes);
+        counted += boxes > 0;
+        for (int i = 0; i < CMN_IOU_ALL; i++) {
+            size_t n = judge(c, i == CMN_IOU_OWN ? percent : 50 + 5 * i, right, order);
+            double ap = boxes ? slow_ap(right, n, boxes, plan->points) : -1;
+            assert_true(fabs(each[c].ap[i] - ap) < 1e-12);
+            sum[i] += boxes ? ap : 0;
+            for (size_t k = 0; i == CMN_IOU_OWN && k < n; k++) {
+                int counts = found[order[k]].score > plan->confidence;
+                tp += counts && right[k];
+                fp += counts && !right[k];
+            }
+        }
+        assert_int_equal(each[c].tp, tp);
+        assert_int_equal(each[c].fp, fp);
+        assert_int_equal(each[c].fn, boxes - tp);
+    }
+    for (int i = 0; i < CMN_IOU_ALL; i++) {
+        assert_true(fabs(all.ap[i] - (counted ? sum[i] / counted : -1)) < 1e-12);
+    }
+}
+
+static unsigned state;
+
+static int draw(int n)
+{
+    state = state * 1103515245u + 12345u;
+    return (int)(state >> 16) % n;
+}
+
+static struct cmn_box draw_box(void)
+{
+    int left = draw(GRID - 4), top = draw(GRID - 4);
+
+    return on_grid(left, top, left + 2 + draw(GRID - left - 2), top + 2 + draw(GRID - top - 2));
+}
+
+/* A box that lies near the true one, so that every threshold is met and missed. */
+static struct cmn_box near(const struct cmn_box *b)
+{
+    int left = (int)(corner(b->x) - corner(b->w) / 2) / 2,
+        top = (int)(corner(b->y) - corner(b->h) / 2) / 2;
+    int right = left + (int)corner(b->w) / 2, bottom = top + (int)corner(b->h) / 2;
+
+    return on_grid(left, top, right - (right - left > 1 ? draw(2) : 0),
+                   bottom - (bottom - top > 1 ? draw(2) : 0));
+}
+
+/* Few different scores, so that many are equal; images without truth, without boxes, and a class without truth. */
+static void draw_case(unsigned seed)
+{
+    clear();
+    state = seed;
+    for (int i = 0; i < IMAGES; i++) {
+        int n = draw(5);
+        for (int k = 0; k < n; k++) {
+            struct cmn_box b = draw_box();
+            int class = draw(CLASSES - 1);
+            add_truth(i, class, b);
+            for (int again = draw(4); again > 0; again--) {
+                find_box(i, draw(5) ? class : draw(CLASSES), (float)draw(8) / 8, near(&b));
+            }
+        }
+        for (int k = draw(4); k > 0; k--) {
+            find_box(i, draw(CLASSES), (float)draw(8) / 8, draw_box());
+        }
+    }
+}
+
+static void random_boxes_follow_the_definition(void **unused)
+{
+    static const int points[] = {0, 11, 101};
+    long matched = 0;
+
+    (void)unused;
+    for (unsigned seed = 1; seed <= 60; seed++) {
+        long percent = 10 + 10 * (seed % 9);
+        struct cmn_precision_plan plan = {(double)percent / 100, .375f, points[seed % 3]};
+        draw_case(seed);
+        evaluate(&plan);
+        check_against_definition(&plan, percent);
+        matched += all.tp;
+    }
+    assert_true(matched > 500);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_boxes_follow_the_definition),
+    };
+
+    return cmocka_run_group_tests_name("average_precision_random", tests, NULL, NULL);
+}

@@ -1,0 +1,193 @@
+/* Digits on larger canvases (examples/detection): where the boxes lie, and that a seed means the same bytes everywhere. */
+#include "check.h"
+
+#include "../examples/detection/canvas.c"
+
+enum { GLYPHS = 10, MANY = 1000, INWARD = 2 };
+
+static uint8_t glyphs[GLYPHS][GLYPH * GLYPH], labels[GLYPHS];
+
+/* Solid blocks of other shapes and places: the longer side is that of MNIST's digits. */
+static int make_glyphs(void **state)
+{
+    (void)state;
+    for (int g = 0; g < GLYPHS; g++) {
+        int width = g % 2 ? GLYPH_INK : 3 + g, height = g % 2 ? 3 + g : GLYPH_INK;
+        int left = (GLYPH - width) / 2, top = (GLYPH - height) / 2;
+        labels[g] = (uint8_t)(GLYPHS - 1 - g);
+        for (int y = top; y < top + height; y++) {
+            memset(&glyphs[g][y * GLYPH + left], 255, (size_t)width);
+        }
+    }
+    return 0;
+}
+
+static void draw(struct canvas *canvas, uint64_t seed, uint32_t index)
+{
+    draw_canvas(canvas, glyphs[0], labels, GLYPHS, seed, index);
+}
+
+/* More than any background, and than any ink that is too faint for a box: GROUND and VISIBLE say so. */
+static int bright(const struct canvas *canvas, int x, int y)
+{
+    const uint8_t *p = &canvas->pixels[(y * CANVAS + x) * 3];
+    int limit = (GROUND * (255 - (VISIBLE - 1)) + 255 * (VISIBLE - 1)) / 255;
+    return p[0] > limit || p[1] > limit || p[2] > limit;
+}
+
+static int any_bright(const struct canvas *canvas, int left, int top, int right, int bottom)
+{
+    for (int y = top; y < bottom; y++) {
+        for (int x = left; x < right; x++) {
+            if (bright(canvas, x, y)) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+static int apart(const struct box *a, const struct box *b)
+{
+    return a->right < b->left || b->right < a->left || a->bottom < b->top || b->bottom < a->top;
+}
+
+static void boxes_lie_apart_within_the_canvas(void **state)
+{
+    static struct canvas canvas;
+    int seen[GLYPHS] = {0}, counts[MOST_DIGITS + 1] = {0};
+
+    (void)state;
+    for (uint32_t i = 0; i < MANY; i++) {
+        draw(&canvas, 5, i);
+        assert_in_range(canvas.digits, 1, MOST_DIGITS);
+        counts[canvas.digits]++;
+        for (int k = 0; k < canvas.digits; k++) {
+            const struct box *b = &canvas.boxes[k];
+            assert_in_range(b->label, 0, GLYPHS - 1);
+            seen[b->label]++;
+            assert_true(b->left >= 0 && b->left < b->right && b->right <= CANVAS);
+            assert_true(b->top >= 0 && b->top < b->bottom && b->bottom <= CANVAS);
+            int glyph = GLYPHS - 1 - b->label, wide = b->right - b->left > b->bottom - b->top;
+            assert_int_equal(wide, glyph % 2);
+            for (int other = 0; other < k; other++) {
+                assert_true(apart(b, &canvas.boxes[other]));
+            }
+        }
+    }
+    for (int g = 0; g < GLYPHS; g++) {
+        assert_true(seen[g] > MANY / GLYPHS);
+    }
+    for (int n = 1; n <= MOST_DIGITS; n++) {
+        assert_true(counts[n] > MANY / 20);
+    }
+}
+
+static void boxes_are_tight_on_the_canvas(void **state)
+{
+    static struct canvas canvas;
+
+    (void)state;
+    for (uint32_t i = 0; i < MANY; i++) {
+        draw(&canvas, 6, i);
+        for (int k = 0; k < canvas.digits; k++) {
+            const struct box *b = &canvas.boxes[k];
+            assert_true(any_bright(&canvas, b->left, b->top, b->left + INWARD + 1, b->bottom));
+            assert_true(any_bright(&canvas, b->right - INWARD - 1, b->top, b->right, b->bottom));
+            assert_true(any_bright(&canvas, b->left, b->top, b->right, b->top + INWARD + 1));
+            assert_true(any_bright(&canvas, b->left, b->bottom - INWARD - 1, b->right, b->bottom));
+        }
+        for (int k = 0; k < canvas.digits; k++) {
+            const struct box *b = &canvas.boxes[k];
+            for (int y = b->top; y < b->bottom; y++) {
+                memset(&canvas.pixels[(y * CANVAS + b->left) * 3], 0,
+                       (size_t)(b->right - b->left) * 3);
+            }
+        }
+        assert_false(any_bright(&canvas, 0, 0, CANVAS, CANVAS));
+    }
+}
+
+static void the_box_of_a_stamp_holds_what_is_visible_and_no_more(void **state)
+{
+    static struct stamp stamp;
+
+    (void)state;
+    for (int longer = SMALLEST; longer <= LARGEST; longer++) {
+        for (int g = 0; g < GLYPHS; g++) {
+            int left = MOST_PIXELS, top = MOST_PIXELS, right = 0, bottom = 0;
+            assert_true(make_stamp(&stamp, glyphs[g], longer));
+            for (int i = 0; i < stamp.size * stamp.size; i++) {
+                int x = i % stamp.size, y = i / stamp.size;
+                if (stamp.ink[i] >= VISIBLE) {
+                    left = x < left ? x : left;
+                    top = y < top ? y : top;
+                    right = x >= right ? x + 1 : right;
+                    bottom = y >= bottom ? y + 1 : bottom;
+                }
+            }
+            assert_memory_equal(&stamp.box, (&(struct box){0, left, top, right, bottom}),
+                                sizeof stamp.box);
+            int side = right - left > bottom - top ? right - left : bottom - top;
+            assert_in_range(side, longer - 1, longer + 2);
+        }
+    }
+}
+
+/* FNV-1a. */
+static uint64_t hash(uint64_t sum, const void *data, size_t bytes)
+{
+    const uint8_t *p = data;
+    for (size_t i = 0; i < bytes; i++) {
+        sum = (sum ^ p[i]) * 0x100000001b3U;
+    }
+    return sum;
+}
+
+static void a_seed_means_the_same_bytes_everywhere(void **state)
+{
+    static struct canvas canvas, again, other;
+    uint64_t sum = 0xcbf29ce484222325U;
+
+    (void)state;
+    for (uint32_t i = 0; i < 100; i++) {
+        draw(&canvas, 7, i);
+        draw(&again, 7, i);
+        assert_memory_equal(&canvas, &again, sizeof canvas);
+        draw(&other, 7, i + 1);
+        assert_memory_not_equal(canvas.pixels, other.pixels, sizeof canvas.pixels);
+        draw(&other, 8, i);
+        assert_memory_not_equal(canvas.pixels, other.pixels, sizeof canvas.pixels);
+        sum = hash(sum, canvas.pixels, sizeof canvas.pixels);
+        for (int k = 0; k < canvas.digits; k++) {
+            const struct box *b = &canvas.boxes[k];
+            const uint8_t numbers[] = {(uint8_t)b->label, (uint8_t)b->left, (uint8_t)b->top,
+                                       (uint8_t)b->right, (uint8_t)b->bottom};
+            sum = hash(sum, numbers, sizeof numbers);
+        }
+    }
+    assert_int_equal(sum, 0xf7408e352ec82592U);
+}
+
+static void blank_glyphs_get_no_box(void **state)
+{
+    static struct canvas canvas;
+    static const uint8_t blank[GLYPH * GLYPH], label[1];
+
+    (void)state;
+    draw_canvas(&canvas, blank, label, 1, 1, 1);
+    assert_int_equal(canvas.digits, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(boxes_lie_apart_within_the_canvas),
+        cmocka_unit_test(boxes_are_tight_on_the_canvas),
+        cmocka_unit_test(the_box_of_a_stamp_holds_what_is_visible_and_no_more),
+        cmocka_unit_test(a_seed_means_the_same_bytes_everywhere),
+        cmocka_unit_test(blank_glyphs_get_no_box),
+    };
+
+    return cmocka_run_group_tests_name("canvas", tests, make_glyphs, NULL);
+}

@@ -1,0 +1,192 @@
+#include "check.h"
+
+#include <unistd.h>
+
+#include "engine/gradients.h"
+#include "base/log.h"
+#include "nets.h"
+#include "engine/graph_export.h"
+#include "report/graph.h"
+
+#define NET "[net]\nbatch=2\nheight=16\nwidth=16\nchannels=3\n"
+#define CONV(n) \
+    "[convolutional]\nbatch_normalize=1\nfilters=" #n "\nsize=3\npad=1\nactivation=leaky\n"
+
+static const char all_sorts[] = NET CONV(4) "[maxpool]\nsize=2\nstride=2\n" CONV(
+    4) "[shortcut]\nfrom=-2\nactivation=linear\n"
+       "[upsample]\nstride=2\n"
+       "[route]\nlayers=-1,0\n"
+       "[reorg]\nstride=2\n"
+       "[dropout]\nprobability=.25\n"
+       "[local]\nfilters=1\nsize=3\nstride=2\npad=1\nactivation=relu\n"
+       "[connected]\noutput=21\nactivation=relu\n"
+       "[route]\nlayers=0\n"
+       "[convolutional]\nfilters=21\nsize=1\nstride=4\nactivation=linear\n"
+       "[yolo]\nmask=0,1,2\nanchors=1,1, 2,2, 3,3\nclasses=2\nnum=3\n";
+
+static const char recurrent[] =
+    "[net]\nbatch=4\ntime_steps=2\ninputs=5\n"
+    "[rnn]\noutput=3\n[gru]\noutput=3\n[lstm]\noutput=3\n"
+    "[connected]\noutput=1\nactivation=linear\n[softmax]\n[cost]\ntype=sse\n";
+
+static void outline(const char *cfg, struct cmn_graph *graph)
+{
+    network *net = nets_parse(cfg);
+    struct cmn_gradients g;
+
+    assert_int_equal(cmn_gradients_open(&g, net, NULL, NULL), 0);
+    assert_int_equal(cmn_export_graph(net, &g, "net", graph), 0);
+    cmn_gradients_close(&g);
+    free_network(net);
+}
+
+static void assert_node(const struct cmn_graph *g, int i, enum cmn_graph_kind kind,
+                        const char *name, const char *detail, const char *output, size_t parameters)
+{
+    assert_in_range(i, 0, g->nodes - 1);
+    assert_string_equal(g->node[i].name, name);
+    assert_string_equal(g->node[i].detail, detail);
+    assert_string_equal(g->node[i].output, output);
+    assert_int_equal(g->node[i].parameters, parameters);
+    assert_int_equal(g->node[i].kind, kind);
+}
+
+static void assert_edges(const struct cmn_graph *g, const struct cmn_graph_edge *edge, int n)
+{
+    assert_int_equal(g->edges, n);
+    for (int i = 0; i < n; i++) {
+        if (g->edge[i].from != edge[i].from || g->edge[i].to != edge[i].to) {
+            fail_msg("edge %d is %d to %d, not %d to %d", i, g->edge[i].from, g->edge[i].to,
+                     edge[i].from, edge[i].to);
+        }
+    }
+}
+
+static void layers_become_nodes(void **state)
+{
+    const struct cmn_graph_edge edges[] = {{-1, 0}, {0, 1}, {1, 2},  {2, 3},   {1, 3},
+                                           {3, 4},  {4, 5}, {0, 5},  {5, 6},   {6, 7},
+                                           {7, 8},  {8, 9}, {0, 10}, {10, 11}, {11, 12}};
+    struct cmn_graph g;
+
+    (void)state;
+    outline(all_sorts, &g);
+    assert_int_equal(g.nodes, 13);
+    assert_string_equal(g.input, "16 × 16 × 3");
+    assert_node(&g, 0, CMN_GRAPH_WEIGHTS, "convolutional", "3 × 3, 4 filters, batch norm, leaky",
+                "16 × 16 × 4", 3 * 3 * 3 * 4 + 2 * 4);
+    assert_node(&g, 1, CMN_GRAPH_OTHER, "maxpool", "2 × 2, stride 2", "8 × 8 × 4", 0);
+    assert_node(&g, 3, CMN_GRAPH_JOIN, "shortcut", "plus layer 1, linear", "8 × 8 × 4", 0);
+    assert_node(&g, 4, CMN_GRAPH_OTHER, "upsample", "× 2", "16 × 16 × 4", 0);
+    assert_node(&g, 5, CMN_GRAPH_JOIN, "route", "layer 4, 0", "16 × 16 × 8", 0);
+    assert_node(&g, 6, CMN_GRAPH_OTHER, "reorg", "/ 2", "8 × 8 × 32", 0);
+    assert_node(&g, 7, CMN_GRAPH_OTHER, "dropout", "probability 0.25", "8 × 8 × 32", 0);
+    assert_node(&g, 8, CMN_GRAPH_WEIGHTS, "local", "3 × 3, stride 2, 1 filter, relu", "4 × 4 × 1",
+                3 * 3 * 32 * 16 + 16);
+    assert_node(&g, 9, CMN_GRAPH_WEIGHTS, "connected", "relu", "21 values", 16 * 21 + 21);
+    assert_node(&g, 10, CMN_GRAPH_JOIN, "route", "layer 0", "16 × 16 × 4", 0);
+    assert_node(&g, 12, CMN_GRAPH_LOSS, "yolo", "3 boxes a place, 2 classes", "4 × 4 × 21", 0);
+    assert_edges(&g, edges, COUNT(edges));
+    cmn_graph_free(&g);
+}
+
+static void a_layer_of_several_is_one_node(void **state)
+{
+    const struct cmn_graph_edge edges[] = {{-1, 0}, {0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}};
+    struct cmn_graph g;
+
+    (void)state;
+    outline(recurrent, &g);
+    assert_int_equal(g.nodes, 6);
+    assert_string_equal(g.input, "5 values");
+    assert_node(&g, 0, CMN_GRAPH_WEIGHTS, "rnn", "2 time steps", "3 values",
+                5 * 3 + 3 + 3 * 3 + 3 + 3 * 3 + 3);
+    assert_node(&g, 1, CMN_GRAPH_WEIGHTS, "gru", "2 time steps", "3 values", 6 * (3 * 3 + 3));
+    assert_node(&g, 2, CMN_GRAPH_WEIGHTS, "lstm", "2 time steps", "3 values", 8 * (3 * 3 + 3));
+    assert_node(&g, 3, CMN_GRAPH_WEIGHTS, "connected", "linear", "1 value", 4);
+    assert_node(&g, 5, CMN_GRAPH_LOSS, "cost", "sse", "1 value", 0);
+    assert_edges(&g, edges, COUNT(edges));
+    cmn_graph_free(&g);
+}
+
+/* ---- the file ---- */
+
+static char *read_back(const char *name)
+{
+    static char text[8192];
+    FILE *file = fopen(name, "r");
+    size_t n;
+
+    assert_non_null(file);
+    n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    return text;
+}
+
+static void the_file_is_dot(void **state)
+{
+    struct cmn_graph_node node[] = {
+        {CMN_GRAPH_WEIGHTS, "one", "a \"quote\" and a \\", "1 × 1", 1234567},
+        {CMN_GRAPH_LOSS, "two", "", "2\nvalues", 0},
+    };
+    struct cmn_graph_edge edge[] = {{-1, 0}, {0, 1}};
+    struct cmn_graph g = {
+        .name = "it's \"it\"", .input = "3", .node = node, .nodes = 2, .edge = edge, .edges = 2};
+    char *name = nets_file("digraph old {}"), *text;
+
+    (void)state;
+    assert_int_equal(cmn_graph_write(&g, name), 0);
+    text = read_back(name);
+    assert_int_equal(strncmp(text, "digraph network {\n", 18), 0);
+    check_contains(text, "label=\"it's \\\"it\\\": 1 234 567 parameters\"");
+    check_contains(
+        text, "label=\"0  one\\na \\\"quote\\\" and a \\\\\\n1 × 1\\n1 234 567 parameters\"];\n");
+    check_contains(text, "label=\"1  two\\n2?values\"];\n");
+    check_contains(text, "\n  input -> layer0;\n  layer0 -> layer1;\n}\n");
+    check_alone(name);
+    unlink(name);
+    free(name);
+}
+
+static void keeps_what_is_no_graph(void **state)
+{
+    struct cmn_graph g = {.name = "none", .input = "1"};
+    char *name = nets_file("[net]"), *text;
+
+    (void)state;
+    assert_int_equal(cmn_graph_write(&g, name), -1);
+    check_contains(cmn_reason(), "is no graph");
+    text = read_back(name);
+    assert_string_equal(text, "[net]");
+    unlink(name);
+    free(name);
+}
+
+static void says_why_it_cannot(void **state)
+{
+    struct cmn_graph g = {.name = "net"};
+    char *file = nets_file("a file, not a folder");
+    char name[4200];
+
+    (void)state;
+    snprintf(name, sizeof name, "%s/net.dot", file);
+    assert_int_equal(cmn_graph_write(&g, name), -1);
+    check_contains(cmn_reason(), name);
+    check_contains(cmn_reason(), "Not a directory");
+    assert_int_equal(cmn_graph_write(&g, "/dev/null"), -1);
+    check_contains(cmn_reason(), "/dev/null");
+    unlink(file);
+    free(file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_become_nodes), cmocka_unit_test(a_layer_of_several_is_one_node),
+        cmocka_unit_test(the_file_is_dot),     cmocka_unit_test(keeps_what_is_no_graph),
+        cmocka_unit_test(says_why_it_cannot),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,314 @@
+#include "check.h"
+
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/log.h"
+#include "nets.h"
+#include "report/report.h"
+
+static const char *const names[] = {
+    "epoch",
+    "iteration",
+    "main/loss",
+    "validation/main/loss",
+    "main/accuracy",
+    "validation/main/accuracy",
+    "lr",
+    "images/s",
+    "elapsed_time",
+};
+
+static const struct cmn_row full = {
+    .epoch = 2,
+    .iteration = 1200,
+    .loss = 0.0123456,
+    .accuracy = 0.9876,
+    .validation_loss = 0.0654321,
+    .validation_accuracy = 0.9753,
+    .validation_map = -1,
+    .validation_map95 = -1,
+    .lr = 0.05,
+    .images_per_s = 12345,
+    .elapsed = 61.2,
+    .compute = 0.7,
+    .exchange = 0.2,
+    .load = 0.1,
+};
+
+static const struct cmn_straggler nobody = {.rank = -1};
+
+static struct cmn_row bare(void)
+{
+    struct cmn_row row = full;
+
+    row.accuracy = -1;
+    row.validation_loss = -1;
+    row.validation_accuracy = -1;
+    return row;
+}
+
+/* Every cell begins under its heading. */
+static void table_columns_line_up(void **state)
+{
+    const char *const value[] = {"2.00",   "1200", "0.012346", "0.065432", "0.9876",
+                                 "0.9753", "0.05", "12345",    "61.2"};
+    char heading[512], row[512];
+
+    (void)state;
+    cmn_table_heading(CMN_CLASSES, heading, sizeof heading);
+    cmn_table_row(CMN_CLASSES, &full, row, sizeof row);
+    for (size_t i = 0; i < COUNT(names); i++) {
+        char name[64];
+        const char *at;
+        size_t column, length = strlen(value[i]);
+        /* With blanks around it: "main/loss" also ends "validation/main/loss". */
+        snprintf(name, sizeof name, "%s%s ", i ? " " : "", names[i]);
+        at = strstr(heading, name);
+        assert_non_null(at);
+        column = (size_t)(at - heading) + (i ? 1 : 0);
+        assert_int_equal(strncmp(row + column, value[i], length), 0);
+        assert_true(row[column + length] == ' ' || row[column + length] == '\0');
+    }
+}
+
+static void table_leaves_unknown_cells_blank(void **state)
+{
+    struct cmn_row row = bare();
+    char text[512], word[64];
+    int words = 0, used, at = 0;
+
+    (void)state;
+    cmn_table_row(CMN_CLASSES, &row, text, sizeof text);
+    while (sscanf(text + at, "%63s%n", word, &used) == 1) {
+        words++;
+        at += used;
+    }
+    assert_int_equal(words, 6);
+    assert_null(strstr(text, "-1"));
+}
+
+/* A command's columns stay the same in all rows, and are those that say something about it. */
+static void table_shows_what_the_command_has(void **state)
+{
+    struct cmn_row row = full;
+    char text[512];
+
+    (void)state;
+    row.validation_map = 0.8125;
+    row.validation_map95 = 0.375;
+    cmn_table_heading(CMN_BOXES, text, sizeof text);
+    check_contains(text, " validation/main/map ");
+    check_contains(text, " validation/main/map50_95 ");
+    assert_null(strstr(text, "accuracy"));
+    assert_null(strstr(text, "validation/main/loss"));
+    cmn_table_row(CMN_BOXES, &row, text, sizeof text);
+    check_contains(text, " 0.8125 ");
+    check_contains(text, " 0.3750 ");
+    assert_null(strstr(text, "0.9753"));
+    cmn_table_heading(CMN_CLASSES, text, sizeof text);
+    assert_null(strstr(text, "map"));
+    cmn_table_row(CMN_CLASSES, &row, text, sizeof text);
+    assert_null(strstr(text, "0.8125"));
+    cmn_table_heading(CMN_NO_ANSWER, text, sizeof text);
+    assert_null(strstr(text, "validation"));
+    assert_null(strstr(text, "accuracy"));
+    check_contains(text, " main/loss ");
+}
+
+/* What a row holds by chance, and its command does not count, reaches no file. */
+static void rows_are_cut_to_their_command(void **state)
+{
+    struct cmn_row row = cmn_row_for(&full, CMN_BOXES);
+
+    (void)state;
+    assert_true(row.accuracy < 0 && row.validation_accuracy < 0 && row.validation_loss < 0);
+    assert_true(row.validation_map == full.validation_map && row.loss == full.loss);
+    row = cmn_row_for(&full, CMN_CLASSES);
+    assert_true(row.accuracy == full.accuracy && row.validation_map < 0 &&
+                row.validation_map95 < 0);
+    assert_true(row.iteration == full.iteration);
+}
+
+static void table_fits(void **state)
+{
+    struct cmn_row row = full;
+    char text[40];
+
+    (void)state;
+    row.loss = row.images_per_s = row.elapsed = 1e30;
+    row.iteration = 2000000000L;
+    memset(text, 'x', sizeof text);
+    cmn_table_row(CMN_CLASSES, &row, text, 32);
+    assert_non_null(memchr(text, '\0', 32));
+    assert_int_equal(text[32], 'x');
+    memset(text, 'x', sizeof text);
+    cmn_table_heading(CMN_CLASSES, text, 32);
+    assert_non_null(memchr(text, '\0', 32));
+    assert_int_equal(text[32], 'x');
+}
+
+static void durations_are_readable(void **state)
+{
+    const struct {
+        double seconds;
+        const char *text;
+    } want[] = {
+        {0, "0:00"},
+        {7.9, "0:07"},
+        {61, "1:01"},
+        {3599, "59:59"},
+        {3723, "1:02:03"},
+        {86399, "23:59:59"},
+        {86400, "1 d 00:00"},
+        {3 * 86400 + 4 * 3600 + 5 * 60 + 59, "3 d 04:05"},
+        {-1, "0:00"},
+        {(double)strtof("inf", NULL), "0:00"},
+        {(double)strtof("nan", NULL), "0:00"},
+    };
+    char text[64];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(want); i++) {
+        cmn_duration(want[i].seconds, text, sizeof text);
+        assert_string_equal(text, want[i].text);
+    }
+}
+
+static cJSON *read_back(const char *name)
+{
+    char text[65536];
+    FILE *file = fopen(name, "r");
+    size_t n;
+    cJSON *json;
+
+    assert_non_null(file);
+    n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    json = cJSON_Parse(text);
+    assert_non_null(json);
+    return json;
+}
+
+static void assert_number(const cJSON *object, const char *name, double value)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+
+    if (!item || !cJSON_IsNumber(item)) {
+        fail_msg("%s is missing", name);
+        return;
+    }
+    if (item->valuedouble < value - 1e-6 || item->valuedouble > value + 1e-6) {
+        fail_msg("%s is %.9g, should be %.9g", name, item->valuedouble, value);
+    }
+}
+
+static void json_round_trip(void **state)
+{
+    char *name = nets_file("[\n{\"epoch\":1,\"iteration\":7}\n]\n");
+    struct cmn_json *j = cmn_json_open(name, &(struct cmn_kept){0});
+    struct cmn_row second = bare();
+    const double value[] = {2, 1200, 0.0123456, 0.0654321, 0.9876, 0.9753, 0.05, 12345, 61.2};
+    cJSON *json;
+
+    (void)state;
+    assert_non_null(j);
+    assert_int_equal(cmn_json_row(j, &full, &nobody), 0);
+    json = read_back(name);
+    assert_int_equal(cJSON_GetArraySize(json), 1);
+    for (size_t i = 0; i < COUNT(names); i++) {
+        assert_number(cJSON_GetArrayItem(json, 0), names[i], value[i]);
+    }
+    cJSON_Delete(json);
+    second.iteration = 1300;
+    second.validation_map = 0.25;
+    second.validation_map95 = 0.125;
+    assert_int_equal(cmn_json_row(j, &second, &nobody), 0);
+    json = read_back(name);
+    assert_int_equal(cJSON_GetArraySize(json), 2);
+    assert_number(cJSON_GetArrayItem(json, 0), "iteration", 1200);
+    assert_number(cJSON_GetArrayItem(json, 1), "iteration", 1300);
+    assert_number(cJSON_GetArrayItem(json, 1), "validation/main/map", 0.25);
+    assert_number(cJSON_GetArrayItem(json, 1), "validation/main/map50_95", 0.125);
+    /* A plot takes what is there: keys without a value are absent, not null or -1. */
+    assert_null(cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(json, 1), "main/accuracy"));
+    assert_null(
+        cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(json, 1), "validation/main/loss"));
+    assert_null(
+        cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(json, 1), "validation/main/accuracy"));
+    cJSON_Delete(json);
+    cmn_json_close(j);
+    unlink(name);
+    free(name);
+}
+
+/* JSON has no way to write them: the log must stay readable when a training diverges. */
+static void json_survives_nan_and_infinity(void **state)
+{
+    char *name = nets_file("");
+    struct cmn_json *j = cmn_json_open(name, &(struct cmn_kept){0});
+    struct cmn_row row = full;
+    cJSON *json;
+
+    (void)state;
+    row.loss = (double)strtof("nan", NULL);
+    row.lr = (double)strtof("inf", NULL);
+    assert_int_equal(cmn_json_row(j, &row, &nobody), 0);
+    json = read_back(name);
+    assert_int_equal(cJSON_GetArraySize(json), 1);
+    assert_number(cJSON_GetArrayItem(json, 0), "iteration", 1200);
+    cJSON_Delete(json);
+    cmn_json_close(j);
+    unlink(name);
+    free(name);
+}
+
+static void json_says_why_it_cannot(void **state)
+{
+    char *file = nets_file("a file, not a folder");
+    char name[4200];
+    struct cmn_json *j;
+
+    (void)state;
+    snprintf(name, sizeof name, "%s/log.json", file);
+    j = cmn_json_open(name, &(struct cmn_kept){0});
+    assert_true(!j || cmn_json_row(j, &full, &nobody) == -1);
+    check_contains(cmn_reason(), name);
+    check_contains(cmn_reason(), "Not a directory");
+    cmn_json_close(j);
+    unlink(file);
+    free(file);
+}
+
+static void json_leaves_no_temporary_file(void **state)
+{
+    char *name = nets_file("");
+    struct cmn_json *j = cmn_json_open(name, &(struct cmn_kept){0});
+
+    (void)state;
+    assert_int_equal(cmn_json_row(j, &full, &nobody), 0);
+    cmn_json_close(j);
+    check_alone(name);
+    unlink(name);
+    free(name);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(table_columns_line_up),
+        cmocka_unit_test(table_leaves_unknown_cells_blank),
+        cmocka_unit_test(table_shows_what_the_command_has),
+        cmocka_unit_test(rows_are_cut_to_their_command),
+        cmocka_unit_test(table_fits),
+        cmocka_unit_test(durations_are_readable),
+        cmocka_unit_test(json_round_trip),
+        cmocka_unit_test(json_survives_nan_and_infinity),
+        cmocka_unit_test(json_says_why_it_cannot),
+        cmocka_unit_test(json_leaves_no_temporary_file),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

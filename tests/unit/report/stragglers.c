@@ -1,0 +1,263 @@
+#include "check.h"
+
+#include <cjson/cJSON.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "nets.h"
+#include "report/report.h"
+
+enum { COUNTED = 100, MOST = 64 };
+
+/* Ranks of 100 steps; times are given in ms a step. */
+static struct cmn_rank_times ranks[MOST];
+
+static void set(int i, double compute, double load, double wait)
+{
+    snprintf(ranks[i].host, sizeof ranks[i].host, "node%d", i / 2);
+    ranks[i].compute = compute * COUNTED / 1e3;
+    ranks[i].load = load * COUNTED / 1e3;
+    ranks[i].wait = wait * COUNTED / 1e3;
+}
+
+static struct cmn_straggler verdict(int n)
+{
+    struct cmn_straggler s;
+
+    assert_int_equal(cmn_straggler_find(ranks, n, COUNTED, &s), 0);
+    return s;
+}
+
+static void assert_names(int n, int rank, int more, const char *by, double its, double usual)
+{
+    struct cmn_straggler s = verdict(n);
+
+    assert_int_equal(s.rank, rank);
+    assert_int_equal(s.more, more);
+    assert_string_equal(s.by, by);
+    assert_true(s.its > its - 1e-6 && s.its < its + 1e-6);
+    assert_true(s.usual > usual - 1e-6 && s.usual < usual + 1e-6);
+}
+
+static void one_of_two(void **state)
+{
+    (void)state;
+    set(0, 10, 1, 9);
+    set(1, 19, 1, 0.1);
+    assert_names(2, 1, 0, "compute", 19, 10);
+    set(0, 10, 14, 0.2);
+    set(1, 12, 1, 11);
+    assert_names(2, 0, 0, "load", 14, 1);
+}
+
+static void one_of_many(void **state)
+{
+    (void)state;
+    for (int n = 3; n <= MOST; n++) {
+        for (int i = 0; i < n; i++) {
+            set(i, 10 + 0.01 * i, 0.5, 8 - 0.01 * i);
+        }
+        set(n / 2, 18, 0.5, 0.1);
+        assert_int_equal(verdict(n).rank, n / 2);
+        assert_int_equal(verdict(n).more, 0);
+        assert_string_equal(verdict(n).by, "compute");
+    }
+}
+
+/* A slow node: half of the ranks are late, and the latest of them is named. */
+static void half_of_them(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        set(i, i % 2 ? 20 + i : 10, 1, i % 2 ? 7 - i : 17);
+    }
+    assert_names(8, 7, 3, "compute", 27, 10);
+}
+
+static void nobody(void **state)
+{
+    struct cmn_straggler s;
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        set(i, 10 + 0.3 * i, 0.5, 3.5 - 0.3 * i); /* 11 % */
+    }
+    assert_int_equal(verdict(5).rank, -1);
+    set(4, 11.9, 0.5, 0.1); /* below a fifth more */
+    assert_int_equal(verdict(5).rank, -1);
+    set(4, 13.5, 0.5, 0.1);
+    assert_int_equal(verdict(5).rank, 4);
+    assert_int_equal(verdict(1).rank, -1);
+    assert_int_equal(cmn_straggler_find(ranks, 5, 4, &s), 0); /* too few steps */
+    assert_int_equal(s.rank, -1);
+    assert_int_equal(cmn_straggler_find(NULL, 0, 0, &s), 0);
+    assert_int_equal(s.rank, -1);
+}
+
+/* Less than a millisecond is noise, whatever part of the step it is. */
+static void short_steps(void **state)
+{
+    (void)state;
+    set(0, 0.5, 0.1, 1);
+    set(1, 1.4, 0.1, 0.1);
+    assert_int_equal(verdict(2).rank, -1);
+    set(1, 1.7, 0.1, 0);
+    assert_int_equal(verdict(2).rank, 1);
+}
+
+/* Who takes longer, but for whom nobody waits, makes nobody wait: all are bound by the link, say. */
+static void others_do_not_wait_for_it(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        set(i, 10, 1, 30);
+    }
+    set(2, 15, 1, 30);
+    assert_int_equal(verdict(4).rank, -1);
+    set(2, 15, 1, 27.6);
+    assert_int_equal(verdict(4).rank, -1);
+    set(2, 15, 1, 27.4);
+    assert_int_equal(verdict(4).rank, 2);
+}
+
+/* What would be won is too little a part of the step. */
+static void steps_are_long(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        set(i, 10, 1, 140);
+    }
+    set(2, 24, 1, 126);
+    assert_int_equal(verdict(4).rank, -1);
+    set(2, 27, 1, 123);
+    assert_int_equal(verdict(4).rank, 2);
+}
+
+static const char *line(int n)
+{
+    static char text[512];
+    struct cmn_straggler s = verdict(n);
+
+    cmn_ranks_line(ranks, n, COUNTED, &s, text, sizeof text);
+    return text;
+}
+
+static void lines(void **state)
+{
+    (void)state;
+    set(0, 10.04, 0.5, 9);
+    assert_string_equal(line(1), "  ms a step: compute 10.0, load 0.5, wait 9.0");
+    set(1, 11.2, 0.3, 8.2);
+    assert_string_equal(line(2),
+                        "  ms a step by rank: compute 10.0 11.2, load 0.5 0.3, wait 9.0 8.2");
+    set(2, 18.4, 0.5, 0.2);
+    assert_string_equal(
+        line(3), "  ms a step by rank: compute 10.0 11.2 18.4, load 0.5 0.3 0.5, wait 9.0 8.2 0.2; "
+                 "straggler: rank 2@node1 (compute 18.4, others 10.0)");
+    for (int i = 3; i < 9; i++) {
+        set(i, 10, 0.1 * i, 20);
+    }
+    set(5, 10, 20, 0.1);
+    set(2, 10, 15, 5.5);
+    assert_string_equal(
+        line(9),
+        "  ms a step of 9 ranks: compute 10.0 to 11.2, load 0.3 to 20.0, wait 0.1 to 20.0; "
+        "straggler: rank 5@node2 (load 20.0, others 0.5) and 1 more");
+}
+
+static void lines_fit(void **state)
+{
+    struct cmn_straggler s;
+    char text[80];
+
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        set(i, 1e12, 1e12, 1e12);
+    }
+    s = verdict(8);
+    memset(text, 'x', sizeof text);
+    cmn_ranks_line(ranks, 8, COUNTED, &s, text, 64);
+    assert_int_equal(strlen(text), 63);
+    assert_int_equal(text[64], 'x');
+}
+
+static cJSON *logged(int n)
+{
+    struct cmn_row row = {
+        .accuracy = -1, .validation_loss = -1, .steps = COUNTED, .rank = ranks, .ranks = n};
+    struct cmn_straggler s = verdict(n);
+    char *name = nets_file("");
+    struct cmn_json *j = cmn_json_open(name, &(struct cmn_kept){0});
+    char text[8192] = "";
+    FILE *file;
+    cJSON *json;
+
+    assert_non_null(j);
+    assert_int_equal(cmn_json_row(j, &row, &s), 0);
+    cmn_json_close(j);
+    file = fopen(name, "r");
+    assert_non_null(file);
+    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+    fclose(file);
+    unlink(name);
+    free(name);
+    json = cJSON_Parse(text);
+    assert_non_null(json);
+    return json;
+}
+
+static double value(const cJSON *object, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+
+    assert_true(cJSON_IsNumber(item));
+    return item->valuedouble;
+}
+
+static void json(void **state)
+{
+    cJSON *log, *row, *list;
+
+    (void)state;
+    set(0, 10, 0.5, 9);
+    set(1, 11, 0.25, 8);
+    set(2, 18, 0.5, 0.25);
+    log = logged(3);
+    row = cJSON_GetArrayItem(log, 0);
+    list = cJSON_GetObjectItemCaseSensitive(row, "ranks");
+    assert_int_equal(cJSON_GetArraySize(list), 3);
+    for (int i = 0; i < 3; i++) {
+        const cJSON *rank = cJSON_GetArrayItem(list, i);
+        assert_int_equal((int)value(rank, "rank"), i);
+        assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(rank, "host")),
+                            ranks[i].host);
+        assert_true(value(rank, "compute") == ranks[i].compute &&
+                    value(rank, "load") == ranks[i].load && value(rank, "wait") == ranks[i].wait);
+    }
+    row = cJSON_GetObjectItemCaseSensitive(row, "straggler");
+    assert_int_equal((int)value(row, "rank"), 2);
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(row, "host")),
+                        "node1");
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(row, "by")),
+                        "compute");
+    cJSON_Delete(log);
+    log = logged(2);
+    assert_null(cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(log, 0), "straggler"));
+    cJSON_Delete(log);
+    log = logged(0);
+    assert_null(cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(log, 0), "ranks"));
+    cJSON_Delete(log);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_of_two),   cmocka_unit_test(one_of_many),
+        cmocka_unit_test(half_of_them), cmocka_unit_test(nobody),
+        cmocka_unit_test(short_steps),  cmocka_unit_test(others_do_not_wait_for_it),
+        cmocka_unit_test(lines),        cmocka_unit_test(lines_fit),
+        cmocka_unit_test(json),         cmocka_unit_test(steps_are_long),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

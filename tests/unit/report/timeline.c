@@ -1,0 +1,327 @@
+#include "check.h"
+
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "nets.h"
+#include "report/trace.h"
+#include "base/timeline.h"
+
+static struct cmn_event *copy(size_t *n, size_t *lost)
+{
+    struct cmn_event *event = cmn_timeline_copy(n, lost);
+
+    assert_non_null(event);
+    return event;
+}
+
+static void off_at_first(void **state)
+{
+    size_t n, lost;
+
+    (void)state;
+    assert_int_equal(cmn_timeline_on, 0);
+    cmn_timeline_span(CMN_SPAN_LOAD, -1, 1, 2);
+    assert_int_equal(cmn_timeline_open(4), 0);
+    assert_int_equal(cmn_timeline_on, 1);
+    free(copy(&n, &lost));
+    assert_int_equal(n, 0);
+    assert_int_equal(lost, 0);
+    cmn_timeline_close();
+    assert_int_equal(cmn_timeline_on, 0);
+    cmn_timeline_span(CMN_SPAN_LOAD, -1, 1, 2);
+}
+
+static void spans_as_noted(void **state)
+{
+    struct cmn_event *e;
+    size_t n, lost;
+
+    (void)state;
+    assert_int_equal(cmn_timeline_open(8), 0);
+    cmn_timeline_span(CMN_SPAN_FORWARD, 3, 1.5, 1.75);
+    cmn_timeline_span(CMN_SPAN_EXCHANGE, -1, 2, 2.5);
+    cmn_timeline_span(CMN_SPAN_EXCHANGE, 0, 2, 2.5);
+    e = copy(&n, &lost);
+    assert_int_equal(n, 3);
+    assert_true(e[0].what == CMN_SPAN_FORWARD && e[0].number == 3 && !e[0].background);
+    assert_true(e[0].begin == 1500000000 && e[0].end == 1750000000);
+    assert_true(e[1].what == CMN_SPAN_EXCHANGE && e[1].number == -1 && !e[1].background);
+    assert_true(e[2].what == CMN_SPAN_EXCHANGE && e[2].number == 0 && e[2].background);
+    free(e);
+    cmn_timeline_close();
+}
+
+static void keeps_the_latest(void **state)
+{
+    struct cmn_event *e;
+    size_t n, lost;
+
+    (void)state;
+    assert_int_equal(cmn_timeline_open(5), 0);
+    for (int i = 0; i < 23; i++) {
+        cmn_timeline_span(CMN_SPAN_STEP, i, i, i + 1);
+        e = copy(&n, &lost);
+        assert_int_equal(n, i < 5 ? i + 1 : 5);
+        assert_int_equal(lost, i < 5 ? 0 : i - 4);
+        for (size_t k = 0; k < n; k++) {
+            assert_int_equal(e[k].number, (int)(lost + k));
+        }
+        free(e);
+    }
+    cmn_timeline_close();
+}
+
+enum { THREADS = 4, EACH = 200000 };
+
+static pthread_barrier_t together;
+
+static void *note_many(void *from)
+{
+    pthread_barrier_wait(&together);
+    for (int i = 0; i < EACH; i++) {
+        cmn_timeline_span(CMN_SPAN_ENCODE, *(int *)from + i, i, i + 1);
+    }
+    return NULL;
+}
+
+static void threads(void **state)
+{
+    static char seen[THREADS * EACH];
+    pthread_t thread[THREADS];
+    int from[THREADS];
+    struct cmn_event *e;
+    size_t n, lost;
+
+    (void)state;
+    assert_int_equal(cmn_timeline_open(THREADS * EACH), 0);
+    pthread_barrier_init(&together, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++) {
+        from[i] = i * EACH;
+        assert_int_equal(pthread_create(&thread[i], NULL, note_many, &from[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(thread[i], NULL);
+    }
+    pthread_barrier_destroy(&together);
+    e = copy(&n, &lost);
+    assert_int_equal(n, THREADS * EACH);
+    for (size_t i = 0; i < n; i++) {
+        if (!e[i].background || e[i].end - e[i].begin != 1000000000 || seen[e[i].number]++) {
+            fail_msg("span %zu of %zu is broken", i, n);
+        }
+    }
+    free(e);
+    cmn_timeline_close();
+}
+
+/* ---- events ---- */
+
+static struct cmn_event event(int what, int number, int begin, int end)
+{
+    return (struct cmn_event){begin, end, number, (int16_t)what, what == CMN_SPAN_EXCHANGE};
+}
+
+static void whole_steps(void **state)
+{
+    static struct cmn_event e[64];
+    size_t n = 0, kept;
+
+    (void)state;
+    assert_int_equal(cmn_trace_events_first_step(e, 0, 0, 5), -1);
+    for (int i = 0; i < 10; i++) {
+        e[n++] = event(CMN_SPAN_LOAD, -1, 10 * i, 10 * i + 4);
+        e[n++] = event(CMN_SPAN_FORWARD, 0, 10 * i + 4, 10 * i + 8);
+        e[n++] = event(CMN_SPAN_STEP, 100 + i, 10 * i, 10 * i + 8);
+    }
+    e[n++] = event(CMN_SPAN_VALIDATE, -1, 100, 120);
+    assert_int_equal(cmn_trace_events_first_step(e, n, 0, 1000), 100);
+    assert_int_equal(cmn_trace_events_first_step(e, n, 0, 3), 107);
+    assert_int_equal(cmn_trace_events_first_step(e, n, 0, 1), 109);
+    /* Of the first step something may be missing once spans were lost. */
+    assert_int_equal(cmn_trace_events_first_step(e, n, 1, 1000), 101);
+    assert_int_equal(cmn_trace_events_first_step(e + 1, n - 1, 1, 1000), 101);
+    assert_int_equal(cmn_trace_events_first_step(e + 3, n - 3, 3, 1000), 102);
+    assert_int_equal(cmn_trace_events_first_step(e + n - 1, 1, n - 1, 1000), -1);
+    kept = cmn_trace_events_from_step(e, n, 108);
+    assert_int_equal(kept, 7);
+    assert_true(e[0].what == CMN_SPAN_LOAD && e[0].begin == 80 && e[6].what == CMN_SPAN_VALIDATE);
+    assert_int_equal(cmn_trace_events_from_step(e, kept, 5), kept); /* no such step */
+}
+
+static void tracks(void **state)
+{
+    struct cmn_event e[] = {
+        event(CMN_SPAN_EXCHANGE, 0, 10, 30), event(CMN_SPAN_BACKWARD, 0, 0, 15),
+        event(CMN_SPAN_EXCHANGE, 1, 20, 40), event(CMN_SPAN_STEP, 1, 0, 60),
+        event(CMN_SPAN_EXCHANGE, 2, 25, 26), event(CMN_SPAN_EXCHANGE, 3, 30, 50),
+        event(CMN_SPAN_EXCHANGE, 4, 45, 60),
+    };
+    const int want[] = {1, 2, 3, 1, 2}; /* of the exchanges */
+    int64_t last = 0;
+    int step = -1;
+
+    (void)state;
+    assert_int_equal(cmn_trace_events_tracks(e, COUNT(e)), 3);
+    for (size_t i = 0; i < COUNT(e); i++) {
+        assert_true(e[i].begin >= last);
+        last = e[i].begin;
+        assert_int_equal(e[i].background, e[i].what == CMN_SPAN_EXCHANGE ? want[e[i].number] : 0);
+        step = e[i].what == CMN_SPAN_STEP ? (int)i : step;
+    }
+    assert_int_equal(step, 0); /* before what lies within it */
+    assert_int_equal(cmn_trace_events_tracks(e, 0), 0);
+}
+
+static void more_tracks_than_there_are(void **state)
+{
+    static struct cmn_event e[1000];
+
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        e[i] = event(CMN_SPAN_EXCHANGE, i, i, 5000);
+    }
+    assert_int_equal(cmn_trace_events_tracks(e, 1000), 256);
+    for (int i = 0; i < 1000; i++) {
+        assert_true(e[i].background >= 1 && e[i].background <= 256);
+    }
+}
+
+/* ---- the file ---- */
+
+static char *text_of(const char *name)
+{
+    char *text = calloc(1, 65536);
+    FILE *file = fopen(name, "r");
+
+    assert_non_null(file);
+    assert_true(fread(text, 1, 65535, file) > 0);
+    fclose(file);
+    return text;
+}
+
+static void written_aside(void **state)
+{
+    static const char *const layers[] = {"convolutional", "softmax"};
+    const struct cmn_trace_plan plan = {.layer = layers, .layers = 2, .began = 1e-6};
+    struct cmn_event e[] = {event(CMN_SPAN_BACKWARD, 1, 1500, 1000000),
+                            event(CMN_SPAN_LOAD, -1, 900, 990)};
+    const struct cmn_trace_rank rank = {
+        .rank = 7, .node = 1, .host = "a\"b\\c\n", .clock = {5, -0.25, 12e-6}, .events = COUNT(e)};
+    struct cmn_trace_file f;
+    char *name = nets_file("old"), *text;
+
+    (void)state;
+    assert_int_equal(cmn_trace_file_open(&f, name), 0);
+    check_alone(name);
+    assert_int_equal(cmn_trace_file_begin(&f, "\"ranks\":1"), 0);
+    cmn_trace_file_rank(&f, &plan, &rank, e);
+    text = text_of(name);
+    assert_string_equal(text, "old");
+    free(text);
+    assert_int_equal(cmn_trace_file_end(&f), 0);
+    text = text_of(name);
+    check_contains(text, "\"rank 7@a?b?c?\"");
+    check_contains(text, "{\"labels\":\"clock -0.250000 s, to 12 us\",\"ahead\":-0.250000000}");
+    check_contains(text, "{\"name\":\"backward 1 "
+                         "softmax\",\"cat\":\"backward\",\"ph\":\"X\",\"ts\":0.500,\"dur\":998.499,"
+                         "\"pid\":8,\"tid\":1,\"args\":{\"layer\":1}}");
+    check_contains(
+        text,
+        "\"load\",\"cat\":\"load\",\"ph\":\"X\",\"ts\":0.000,\"dur\":0.000,\"pid\":8,\"tid\":1}");
+    free(text);
+    check_alone(name);
+    cmn_trace_file_close(&f);
+    unlink(name);
+    free(name);
+}
+
+/* What was written is left away, and the file before it stays. */
+static void breaks_off(void **state)
+{
+    struct cmn_trace_file f;
+    char *name = nets_file("old"), *text;
+
+    (void)state;
+    assert_int_equal(cmn_trace_file_open(&f, name), 0);
+    assert_int_equal(cmn_trace_file_begin(&f, ""), 0);
+    cmn_trace_file_close(&f);
+    check_alone(name);
+    text = text_of(name);
+    assert_string_equal(text, "old");
+    free(text);
+    unlink(name);
+    free(name);
+}
+
+static void says_why_it_cannot(void **state)
+{
+    struct cmn_trace_file f;
+    char *name = nets_file("a file, not a folder");
+    char inside[4200];
+
+    (void)state;
+    snprintf(inside, sizeof inside, "%s/trace.json", name);
+    assert_int_equal(cmn_trace_file_open(&f, inside), -1);
+    check_contains(cmn_reason(), inside);
+    check_contains(cmn_reason(), "Not a directory");
+    cmn_trace_file_close(&f);
+    assert_int_equal(cmn_trace_file_open(&f, "/dev/null"), -1);
+    check_contains(cmn_reason(), "/dev/null");
+    cmn_trace_file_close(&f);
+    /* The name is taken away later. */
+    assert_int_equal(cmn_trace_file_open(&f, name), 0);
+    unlink(name);
+    assert_int_equal(mkdir(name, 0777), 0);
+    assert_int_equal(cmn_trace_file_begin(&f, ""), 0);
+    assert_int_equal(cmn_trace_file_end(&f), -1);
+    check_contains(cmn_reason(), "Is a directory");
+    cmn_trace_file_close(&f);
+    check_alone(name);
+    rmdir(name);
+    free(name);
+}
+
+/* A full disk. */
+static void says_that_it_could_not(void **state)
+{
+    struct cmn_trace_file f;
+    char *name = nets_file("old"), *text;
+
+    (void)state;
+    if (access("/dev/full", W_OK)) {
+        skip();
+    }
+    assert_int_equal(cmn_trace_file_open(&f, name), 0);
+    assert_int_equal(cmn_trace_file_begin(&f, ""), 0);
+    assert_non_null(freopen("/dev/full", "w", f.out));
+    assert_int_equal(cmn_trace_file_end(&f), -1);
+    check_contains(cmn_reason(), "No space left");
+    text = text_of(name);
+    assert_string_equal(text, "old");
+    free(text);
+    cmn_trace_file_close(&f);
+    unlink(name);
+    free(name);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(off_at_first),
+        cmocka_unit_test(spans_as_noted),
+        cmocka_unit_test(keeps_the_latest),
+        cmocka_unit_test(threads),
+        cmocka_unit_test(whole_steps),
+        cmocka_unit_test(tracks),
+        cmocka_unit_test(more_tracks_than_there_are),
+        cmocka_unit_test(written_aside),
+        cmocka_unit_test(breaks_off),
+        cmocka_unit_test(says_why_it_cannot),
+        cmocka_unit_test(says_that_it_could_not),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
