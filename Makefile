@@ -156,7 +156,7 @@ LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group -lopenb
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all darknet-source mnist demo detection demo-detection test soak check-patches bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm bench-timeline bench-reliability install uninstall clean \
+.PHONY: all darknet-source mnist demo detection demo-detection test soak same-bits check-patches bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm bench-timeline bench-reliability install uninstall clean \
     distclean help tests FORCE setup
 
 all: $(if $(SAN),$(B)/bin/darknet $(B)/bin/cmn-run,$(if $(filter 1,$(GPU)),bin/darknet-gpu,bin/darknet) bin/cmn-run) ## Build bin/darknet (the default)
@@ -181,6 +181,9 @@ test: all $(if $(filter 1,$(GPU)),,tests) ## Run every test (SAN=address,undefin
 
 soak: all mnist ## Faults in trainings under cmn-run, RUNS=50: they must end with the bits of undisturbed ones
 	@$(TEST_ENV) tests/soak.sh
+
+same-bits: all mnist $(B)/fake/bin/darknet ## Prove that no trained bit changed since REF=commit (SAME=fast, ONLY=names; tests/same-bits.sh)
+	@$(TEST_ENV) REF='$(REF)' SAME='$(SAME)' ONLY='$(ONLY)' STAND_IN='$(CURDIR)/$(B)/fake/bin/darknet' tests/same-bits.sh
 
 check-patches: $(B)/libcmn.a ## Prove that the patches apply, build and change no result
 	@$(TEST_ENV) darknet/check-patches.sh
@@ -231,8 +234,8 @@ TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/d
     MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='-lopenblas -lcjson -lxxhash $(MPI_LIBS) -lm -pthread'
 
 # One call for all purposes: two apt-get at once would wait for each other's lock.
-PURPOSES := build $(if $(filter mnist demo detection demo-detection soak bench bench-slow-link bench-accuracy bench-large-batch bench-batch-norm bench-timeline bench-reliability,$(MAKECMDGOALS)),$(if $(MNIST_DIR),,mnist)) \
-    $(filter demo test bench,$(MAKECMDGOALS)) $(if $(filter soak,$(MAKECMDGOALS)),test) $(if $(filter demo-detection,$(MAKECMDGOALS)),demo) $(if $(filter bench-%,$(MAKECMDGOALS)),bench) $(if $(filter tests,$(MAKECMDGOALS)),test) \
+PURPOSES := build $(if $(filter mnist demo detection demo-detection soak same-bits bench bench-slow-link bench-accuracy bench-large-batch bench-batch-norm bench-timeline bench-reliability,$(MAKECMDGOALS)),$(if $(MNIST_DIR),,mnist)) \
+    $(filter demo test bench,$(MAKECMDGOALS)) $(if $(filter soak same-bits,$(MAKECMDGOALS)),test) $(if $(filter demo-detection,$(MAKECMDGOALS)),demo) $(if $(filter bench-%,$(MAKECMDGOALS)),bench) $(if $(filter tests,$(MAKECMDGOALS)),test) \
     $(filter fuzz,$(MAKECMDGOALS))
 setup:
 	@setup/install.sh $(PURPOSES)

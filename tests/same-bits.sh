@@ -1,0 +1,585 @@
+#!/usr/bin/env bash
+# same-bits.sh: proves that no trained bit has changed between the commit REF and this tree.
+#
+#   make same-bits REF=commit [SAME=fast] [ONLY='pattern…'] [SAME_BITS_DIR=build/same-bits]
+#
+# It trains the small nets of the table below with REF's program and with this tree's, and compares what they leave: weights
+# files (bytes), JSON logs and mAP files (all but times, rates, hosts), what evaluations print. One line an entry, then
+# `N entries equal, N differ, N skipped`; status 1 when any differs. An entry that fails differs, also when both fail.
+#
+#   REF            the commit to compare with. Its program and results stay in SAME_BITS_DIR/COMMIT for later calls, as long as
+#                  entry, data, machine and libraries are the same. Several clones may share the folder.
+#   SAME=fast      only the entries whose line begins with +
+#   ONLY           only the entries whose name contains one of these words (a word may be a pattern of the shell)
+#   SAME_JOBS      entries that run side by side: one for each core
+#   AGAIN=1        runs REF's program in place of this tree's: an entry that differs is not deterministic
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export LC_ALL=C OPENBLAS_NUM_THREADS=1
+
+: "${BUILD:=$PWD/build/cpu}" "${DARKNET:=$BUILD/bin/darknet}" "${STAND_IN:=$BUILD/fake/bin/darknet}" "${CC:=gcc}"
+: "${SAME:=all}" "${ONLY:=}" "${SAME_BITS_DIR:=build/same-bits}" "${SAME_JOBS:=$(nproc)}" "${AGAIN:=}" "${MNIST:=$PWD/data/mnist}"
+if [[ -z ${MPIEXEC:-} ]]; then
+    MPIEXEC='mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1'
+    [[ $(id -u) -ne 0 ]] || MPIEXEC+=' --allow-run-as-root'
+fi
+read -ra mpiexec <<<"$MPIEXEC"
+export MPIEXEC
+# shellcheck source=tests/hosts/cluster.bash
+. tests/hosts/cluster.bash
+
+LIMIT=100    # seconds for a run that takes about one
+
+# ---- The table -----------------------------------------------------------------------------------------------
+#
+# name | ranks | command | keys
+#
+# + before the name: the fast tier has it, too.
+# ranks    N; N+M ranks on emulated nodes; gpu:N over the stand-in for CUDA; alone: -cmn without mpiexec; plain: without -cmn.
+#          A>B: what goes on from a checkpoint (stop=) has other ranks.
+# command  a driver of Darknet and a net of the list below, then changes of [net], and
+#            stop=K     the training ends after K steps with a checkpoint, and the same command goes on from there
+#            then=WHAT  that evaluator looks at the weights at the end
+# keys     without their cmn_. Where the entry does not say otherwise: seed=7 batch=per_rank validate=0 report_every=3.
+#          The word `bare` leaves all but the seed at the program's defaults.
+#
+# What does not belong here, because it does not repeat itself:
+#   communicator=auto on several nodes: measures which one is fastest, and flat rounds otherwise than the others.
+#   plain trainings of a detector, or with dropout, or threads above 1: several threads draw from one rand().
+entries() {
+    cat <<'TABLE'
+# All defaults.
++ bare-mlp            | 2     | classifier mlp                          | bare validate=1
+bare-conv             | 3     | classifier conv                         | bare
+bare-yolo             | 2     | detector yolo                           | bare validate=1
+bare-rnn              | 2     | rnn rnn                                 | bare
+
+# Without -cmn, and without mpiexec.
++ plain-mlp           | plain | classifier mlp threads=1                |
++ plain-conv          | plain | classifier conv threads=1 then=valid    |
+plain-gru             | plain | rnn gru                                 |
+alone-conv            | alone | classifier conv subdivisions=2          |
+alone-yolo            | alone | detector yolo then=map                  |
+
+# Each communicator on one node.
++ one-mlp             | 1     | classifier mlp                          | validate=1
+one-conv              | 1     | classifier conv                         | batch=global
++ naive-mlp           | 2     | classifier mlp                          | communicator=naive
++ naive-conv          | 3     | classifier conv                         | communicator=naive batch=global
++ flat-mlp            | 3     | classifier mlp                          | communicator=flat
++ flat-conv           | 2     | classifier conv subdivisions=2          | communicator=flat
+flat-yolo             | 3     | detector yolo                           | communicator=flat
++ hier-mlp            | 2     | classifier mlp                          | communicator=hierarchical
+hier-conv             | 3     | classifier conv                         | communicator=hierarchical intra=mpi
++ 2d-mlp              | 3     | classifier mlp                          | communicator=two_dimensional
+2d-conv               | 2     | classifier conv                         | communicator=two_dimensional intra=mpi
++ single-mlp          | 2     | classifier mlp                          | communicator=single_node
+single-conv           | 3     | classifier conv                         | communicator=single_node intra=mpi
++ shm-mlp             | 3     | classifier mlp                          | communicator=shm
++ shm-conv            | 2     | classifier conv                         | communicator=shm
+shm-drop              | 3     | classifier drop                         | communicator=shm verify=2
+shm-layers            | 3     | classifier layers                       | communicator=shm
+shm-yolo              | 2     | detector yolo subdivisions=2            | communicator=shm
++ shm-rnn             | 3     | rnn rnn                                 | communicator=shm
+five-conv             | 5     | classifier conv                         | communicator=shm batch=global
++ adam-conv           | 2     | classifier conv adam=1 learning_rate=.001 |
++ sync-conv           | 3     | classifier conv                         | sync_bn=1
++ skip-numbers        | 2     | regressor numbers                       | nonfinite=skip
++ lars-conv           | 2     | classifier conv                         | lars=0.01
++ local-conv          | 3     | classifier conv                         | local_steps=2
++ double-mlp          | 2     | classifier mlp                          | double_buffering=1
++ topk-mlp            | 2     | classifier mlp                          | communicator=flat compress=topk overlap=off
++ powersgd-conv       | 3     | classifier conv                         | communicator=flat compress=powersgd overlap=on bucket_mb=0.01
++ fp16-conv           | 2     | classifier conv                         | communicator=flat allreduce_dtype=fp16
++ resume-conv         | 2     | classifier conv stop=4                  |
+resume-drop           | 2>3   | classifier drop stop=5                  | batch=global
+resume-yolo           | 2     | detector yolo stop=3                    |
+resume-rnn            | 3     | rnn gru stop=3                          |
+
+# Several nodes.
++ nodes-naive-mlp     | 2+2   | classifier mlp                          | communicator=naive
++ nodes-flat-conv     | 2+2   | classifier conv                         | communicator=flat
++ nodes-hier-conv     | 2+2   | classifier conv                         | communicator=hierarchical overlap=on bucket_mb=0.01
++ nodes-2d-topk       | 2+2   | classifier mlp                          | communicator=two_dimensional compress=topk overlap=on bucket_mb=0.01
++ nodes-shm-bf16      | 2+2   | classifier conv                         | communicator=shm allreduce_dtype=bf16 overlap=off
+nodes-shm-yolo        | 3+2   | detector yolo                           | communicator=shm
+nodes-three           | 1+1+1 | classifier conv                         | communicator=hierarchical
+
+# Evaluators.
++ valid-conv          | 2     | classifier conv then=valid              |
+valid10-conv          | 3     | classifier conv then=valid10            |
+validmulti-pool       | 2     | classifier pool then=validmulti         |
++ map-yolo            | 2     | detector yolo then=map                  | validate=1
+map-region            | 3     | detector region then=map                | validate=1
+detector-valid-yolo   | 2     | detector yolo then=valid                |
+detector-recall-yolo  | 2     | detector yolo then=recall               |
+
+# The other drivers.
+grid                  | 2     | yolo grid                               |
+coco                  | 3     | coco grid                               |
+numbers               | 2     | regressor numbers                       | nonfinite=ignore
+tags                  | 2     | tag tags                                |
+masks                 | 2     | segmenter masks                         |
+objects               | 2     | isegmenter objects                      |
+larger                | 2     | super larger                            |
+cifar                 | 2     | cifar cifar                             |
+lstm                  | 2     | rnn lstm                                |
+random                | 2     | detector random max_batches=205         |
+
+# Over the stand-in for CUDA.
++ gpu-mlp             | gpu:2 | classifier mlp                          |
+gpu-conv              | gpu:3 | classifier conv                         | batch=global
+TABLE
+}
+
+# Entries that differ on purpose: a pattern of names, then the reason. They are printed and counted apart.
+intended() {
+    cat <<'TABLE'
+TABLE
+}
+
+# A net: which [net] it has, then its layers.
+declare -A nets=(
+    [mlp]='digits; connected output=16 activation=relu; connected output=10 activation=linear; softmax'
+    [conv]='digits; convolutional filters=6 size=5 stride=2 pad=1 batch_normalize=1 activation=leaky;
+        convolutional filters=8 size=3 stride=2 pad=1 batch_normalize=1 activation=leaky;
+        connected output=20 batch_normalize=1 activation=relu; connected output=10 activation=linear; softmax'
+    [drop]='digits; convolutional filters=4 size=5 stride=1 pad=1 activation=relu; maxpool size=2 stride=2;
+        convolutional filters=6 size=3 stride=1 pad=1 activation=relu; maxpool size=2 stride=2; dropout probability=.3;
+        connected output=10 activation=linear; softmax'
+    [pool]='digits height=24 width=24; convolutional filters=4 size=3 stride=4 pad=1 activation=leaky;
+        convolutional filters=10 size=1 stride=1 pad=1 activation=linear; avgpool; softmax groups=1'
+    [routes]='digits; convolutional filters=4 size=3 stride=2 pad=1 batch_normalize=1 activation=leaky;
+        convolutional filters=4 size=3 stride=1 pad=1 activation=tanh; shortcut from=-2 activation=linear;
+        maxpool size=2 stride=2; upsample stride=2; route layers=-1,2; reorg stride=2; avgpool;
+        connected output=10 activation=linear; softmax'
+    [layers]='digits decay=0.01; convolutional filters=4 size=5 stride=3 activation=tanh;
+        crnn hidden_filters=3 output_filters=3 activation=tanh shortcut=1; local filters=2 size=3 stride=2 pad=1 activation=tanh;
+        deconvolutional filters=2 size=2 stride=2 activation=tanh; l2norm; rnn output=14 activation=tanh;
+        gru output=12 tanh=1; lstm output=12; connected output=10 activation=linear; softmax'
+    [yolo]='colours; convolutional filters=6 size=3 stride=2 pad=1 batch_normalize=1 activation=leaky;
+        convolutional filters=8 size=3 stride=2 pad=1 activation=leaky;
+        convolutional filters=14 size=3 stride=2 pad=1 activation=linear;
+        yolo mask=0,1 anchors=8,8,16,16 classes=2 num=2 ignore_thresh=.5 truth_thresh=1 jitter=.2'
+    [random]='colours batch=2 learning_rate=1e-6; convolutional filters=4 size=3 stride=8 pad=1 activation=leaky;
+        convolutional filters=6 size=3 stride=4 pad=1 activation=leaky;
+        convolutional filters=14 size=3 stride=2 pad=1 activation=linear;
+        yolo mask=0,1 anchors=8,8,16,16 classes=2 num=2 ignore_thresh=.5 truth_thresh=1 jitter=.2 random=1'
+    [region]='colours; convolutional filters=6 size=3 stride=2 pad=1 activation=tanh;
+        convolutional filters=8 size=3 stride=2 pad=1 activation=tanh;
+        convolutional filters=14 size=3 stride=2 pad=1 activation=linear;
+        region anchors=1,1,2,2 classes=2 coords=4 num=2 softmax=1 jitter=.2 rescore=1 object_scale=5 noobject_scale=1 class_scale=1
+        coord_scale=1 thresh=.6 max=12'
+    [grid]='colours; convolutional filters=6 size=3 stride=2 pad=1 activation=tanh;
+        convolutional filters=8 size=3 stride=2 pad=1 activation=tanh; connected output=192 activation=linear;
+        detection classes=2 coords=4 rescore=1 side=4 num=2 sqrt=1 softmax=0 forced=0 jitter=.2 object_scale=1 noobject_scale=.5
+        class_scale=1 coord_scale=5'
+    [numbers]='colours; convolutional filters=6 size=3 stride=2 pad=1 activation=tanh; connected output=2 activation=linear;
+        cost type=sse'
+    [tags]='colours; convolutional filters=6 size=3 stride=2 pad=1 activation=tanh; connected output=8 activation=logistic;
+        cost type=sse'
+    [masks]='colours; convolutional filters=6 size=3 stride=2 pad=1 activation=tanh;
+        convolutional filters=80 size=3 stride=2 pad=1 activation=linear; logistic'
+    [objects]='colours; convolutional filters=6 size=3 stride=2 pad=1 activation=tanh;
+        convolutional filters=84 size=3 stride=2 pad=1 activation=linear; iseg classes=80 ids=4'
+    [larger]='colours height=7 width=7; convolutional filters=48 size=3 stride=1 pad=1 activation=linear; reorg stride=4 reverse=1;
+        cost type=sse'
+    [cifar]='colours; convolutional filters=6 size=3 stride=2 pad=1 activation=tanh; connected output=10 activation=linear; softmax'
+    [rnn]='text; rnn output=16 activation=tanh; connected output=128 activation=linear; softmax'
+    [gru]='text; gru output=16 activation=tanh; connected output=128 activation=linear; softmax'
+    [lstm]='text; lstm output=16 activation=tanh; connected output=128 activation=linear; softmax'
+)
+common='subdivisions=1 momentum=0.9 decay=0.0005 policy=constant threads=2'
+declare -A bases=(
+    [digits]="batch=20 height=28 width=28 channels=1 min_crop=28 max_crop=28 angle=7 hue=0 saturation=1 exposure=1 aspect=1 flip=0
+        learning_rate=0.02 max_batches=9 $common"
+    [colours]="batch=12 height=32 width=32 channels=3 min_crop=28 max_crop=40 angle=5 hue=.1 saturation=1.5 exposure=1.5 aspect=1.2
+        flip=1 learning_rate=0.002 max_batches=8 $common"
+    [text]="batch=12 inputs=128 height=0 width=0 channels=0 time_steps=5 learning_rate=0.1 max_batches=8 $common"
+)
+
+# cfg NET CHANGE...: the text of a cfg.
+cfg() {
+    local parts part words net=$1
+    shift
+    IFS=';' read -r -d '' -a parts <<<"${nets[$net]}" || true
+    read -ra words <<<"${parts[0]}"
+    # Of the changes, what the net says, and what its kind says the first one counts.
+    printf '[net]\n'
+    # shellcheck disable=SC2086  # several words
+    printf '%s\n' "$@" "${words[@]:1}" ${bases[${words[0]}]} | awk -F = 'NF && !had[$1]++'
+    for part in "${parts[@]:1}"; do
+        read -r -d '' -a words <<<"$part" || true
+        printf '[%s]\n' "${words[0]}"
+        ((${#words[@]} == 1)) || printf '%s\n' "${words[@]:1}"
+    done
+}
+
+# ---- Data ----------------------------------------------------------------------------------------------------
+
+# Made in the current folder: digits of MNIST, and what the other drivers look for beside pictures, made up.
+data() {
+    local i name path folder kind
+    ln -s "$MNIST" mnist
+    sed -n '1,240 s|^data/||p' mnist/train.list >train.list
+    sed -n '1,40 s|^data/||p' mnist/valid.list >valid.list
+    printf 'digit-%d\n' 0 1 2 3 4 5 6 7 8 9 >labels.txt
+    printf '%s\n' classes=10 train=train.list valid=valid.list labels=labels.txt names=labels.txt backup=out top=2 >digits.data
+
+    mkdir -p images labels mask numbers/images numbers/labels tags/images tags/labels
+    i=0
+    while IFS= read -r path; do
+        name=$(printf '%02d' $i)
+        for folder in images numbers/images tags/images; do
+            ln -s "$MNIST/${path#mnist/}" $folder/"$name".png
+        done
+        awk -v i=$i 'BEGIN { for (k = 0; k <= i % 3; k++)
+            printf "%d %.3f %.3f %.3f %.3f\n", (i + k) % 2, .2 + .2 * k + i % 5 * .03, .3 + .15 * k, .2 + .1 * (i % 4), .3 }' \
+            >labels/"$name".txt
+        printf '%d %s\n' $((i % 3)) "100,$((i * 4 + 40)),200,60" $((i % 3 + 1)) 400,100 >mask/"$name".txt
+        printf '0.%d\n0.5\n' $i >numbers/labels/"$name".txt
+        printf '%d\n' $((i % 5)) $((i % 3 + 5)) >tags/labels/"$name".txt
+        i=$((i + 1))
+    done < <(head -n 24 train.list)
+    # Its loss is infinite.
+    printf '1e30\n0.5\n' >numbers/labels/07.txt
+    printf '%s\n' one two >names
+    for kind in boxes numbers tags; do
+        folder=$kind/
+        [[ $kind != boxes ]] || folder=
+        for name in "${folder}"images/*; do
+            echo "$name"
+        done >$kind.list
+        printf '%s\n' classes=2 train=$kind.list valid=$kind.list names=names results=results backup=out >$kind.data
+    done
+
+    for i in 0 1 2; do
+        awk -v s=$i 'BEGIN { for (i = 0; i < 8; i++) { printf "%c", i + 1
+            for (j = 0; j < 3072; j++) { s = (s * 25173 + 13849) % 65536; printf "%c", 1 + int(s / 520) } } }' >cifar$i.bin
+    done
+    ls cifar?.bin >cifar.list
+    printf '%s\n' train=cifar.list backup=out >cifar.data
+    awk 'BEGIN { s = 5; for (i = 0; i < 600; i++) { s = (s * 25173 + 13849) % 65536; printf "%c", 97 + int(s / 8192) } }' >text.txt
+    printf '%s\n' train=text.txt backup=out >text.data
+    # Darknet without -cmn seeds its random numbers by the clock.
+    printf '#include <time.h>\ntime_t time(time_t *t)\n{\n    if (t) *t = 1;\n    return 1;\n}\n' >time.c
+    "$CC" -shared -fPIC -O1 -w -o time.so time.c
+}
+
+# ---- One run -------------------------------------------------------------------------------------------------
+
+# words DRIVER NET: sets the array words to the command that trains it.
+words() {
+    case $1 in
+        classifier) words=(classifier train digits.data "$2.cfg") ;;
+        detector | segmenter | isegmenter) words=("$1" train boxes.data "$2.cfg") ;;
+        regressor) words=("$1" train numbers.data "$2.cfg") ;;
+        tag) words=("$1" train "$2.cfg" -data tags.data) ;;
+        cifar) words=("$1" train "$2.cfg" -data cifar.data) ;;
+        rnn) words=("$1" train "$2.cfg" -data text.data) ;;
+        *) words=("$1" train "$2.cfg" -data boxes.data) ;;
+    esac
+}
+
+# darknet RANKS ARGUMENTS...: program and stand_in are those of one side.
+darknet() {
+    local ranks=$1 job limited=(timeout --kill-after=5 "$LIMIT")
+    shift
+    case $ranks in
+        plain) "${limited[@]}" env LD_PRELOAD="$PWD/time.so" "$program" "$@" ;;
+        alone) "${limited[@]}" "$program" "$@" -cmn ;;
+        gpu:*) FAKE_GPUS=${ranks#gpu:} "${limited[@]}" "${mpiexec[@]}" -n "${ranks#gpu:}" "$stand_in" "$@" -cmn ;;
+        *+*)
+            cluster_job "$ranks"
+            "${limited[@]}" "${job[@]}" "$program" "$@" -cmn
+            ;;
+        *) "${limited[@]}" "${mpiexec[@]}" -n "$ranks" "$program" "$@" -cmn ;;
+    esac
+}
+
+# plan: from ranks, command and keys of an entry, all that is run: ranks, driver, net, changes, stop, evaluate, keyed.
+plan() {
+    local word had=' '
+    read -r first second <<<"${ranks/>/ }"
+    second=${second:-$first}
+    read -ra words <<<"$command"
+    driver=${words[0]} net=${words[1]} changes=() stop='' evaluate='' keyed=()
+    for word in "${words[@]:2}"; do
+        case $word in
+            stop=*) stop=${word#*=} ;;
+            then=*) evaluate=${word#*=} ;;
+            *) changes+=("$word") ;;
+        esac
+    done
+    read -ra words <<<"$keys"
+    case "$ranks $keys" in
+        plain*) words=() ;;
+        *bare*) words=("${words[@]#bare}" seed=7) ;;
+        *) words+=(seed=7 batch=per_rank validate=0 report_every=3) ;;
+    esac
+    for word in "${words[@]}"; do
+        [[ -n $word && $had != *" ${word%%=*} "* ]] || continue
+        had+="${word%%=*} "
+        keyed+=("-cmn_${word%%=*}" "${word#*=}")
+    done
+    words "$driver" "$net"
+}
+
+# run_entry: trains and evaluates in the current folder.
+run_entry() {
+    local weights last
+    # shellcheck disable=SC2154  # data: of the caller
+    ln -s "$data"/* .
+    mkdir -p out results
+    if [[ -n $stop ]]; then
+        keyed+=(-cmn_checkpoint "$stop")
+        cfg "$net" max_batches="$stop" "${changes[@]}" >"$net.cfg"
+        darknet "$first" "${words[@]}" "${keyed[@]}" >first.txt 2>first.err
+    fi
+    cfg "$net" "${changes[@]}" >"$net.cfg"
+    darknet "$second" "${words[@]}" "${keyed[@]}" >train.txt 2>train.err
+    [[ -n $evaluate ]] || return 0
+    for last in "out/$net.weights" "out/${net}_final.weights"; do
+        [[ ! -f $last ]] || weights=$last
+    done
+    words=("$driver" "$evaluate" "${words[2]}" "$net.cfg" "$weights")
+    [[ $evaluate != map ]] || words+=(-json out/map.json)
+    darknet "$second" "${words[@]}" >evaluate.txt 2>evaluate.err
+}
+
+# collect: what is compared of the current folder goes to kept/.
+collect() {
+    local file
+    mkdir kept
+    find out -name '*.weights' -exec cp {} kept \;
+    for file in out/*.json; do
+        [[ ! -f $file ]] || jq 'walk(if type == "object" then with_entries(select(.key |
+            test("time|/s$|^share/|^ranks$|memory|host|version|path|seconds") | not)) else . end)' "$file" >"kept/${file##*/}"
+    done
+    [[ -z $(ls results) ]] || cp results/* kept
+    if [[ $first == plain ]]; then
+        # A line for each step, with its loss.
+        { grep ' avg, ' train.txt || true; } | sed -E 's/[0-9.e-]+ seconds/seconds/' >kept/losses.txt
+    fi
+    if [[ -n $evaluate ]]; then
+        sed -E '/^Loaded: /d; /^Too many or too few labels/d; s/[0-9.e-]+ [sS]econds//' evaluate.txt >kept/evaluate.txt
+        { grep RPs/Img evaluate.err || true; } >>kept/evaluate.txt
+    fi
+    [[ -n $(ls kept/*.weights) ]]
+}
+
+# run_side SIDE FOLDER: the entry in that new folder, with the program of that side. Sets status.
+run_side() {
+    local program=$DARKNET stand_in=$STAND_IN
+    if [[ $1 == ref || -n $AGAIN ]]; then
+        program=$ref/bin/darknet stand_in=$ref/bin/stand-in
+    fi
+    mkdir "$2"
+    # Not in a condition: there bash would not stop at the first error.
+    set +e
+    (
+        set -e
+        cd "$2"
+        plan
+        run_entry
+        collect
+    ) 2>"$2.err"
+    status=$?
+    set -e
+}
+
+# why FOLDER: the last thing that a run has said.
+why() {
+    cat "$1"/{first,train,evaluate}.err "$1.err" 2>/dev/null | grep -vE '^(-+|mpiexec.*|Primary job.*|a non-zero.*|)$' | tail -n 1 | cut -c 1-200 || true
+}
+
+# ---- Comparison ----------------------------------------------------------------------------------------------
+
+# how A B: in what two files differ.
+how() {
+    local a b
+    if [[ $1 == *.weights ]]; then
+        a=$(stat -c %s "$1") b=$(stat -c %s "$2")
+        ((a == b)) || { echo "$a and $b bytes"; return; }
+        paste <(od -A n -v -w4 -t f4 "$1") <(od -A n -v -w4 -t f4 "$2") | awk '
+            { d = $1 - $2; n += $1 != $2; sum += d * d; whole += $1 * $1; if ($1 != $2 && !first) first = NR }
+            END { printf "%d of %d words, first %d, relative L2 %.2g", n, NR, first - 1, whole ? sqrt(sum / whole) : sum }'
+    else
+        diff "$1" "$2" | grep '^[<>]' | head -n 2 | tr -s '\n\t ' ' ' | cut -c 1-200
+    fi
+}
+
+# compare A B: prints in what two folders differ, nothing where they are equal.
+compare() {
+    local file
+    while IFS= read -r file; do
+        if [[ ! -f $1/$file ]]; then
+            echo "file $file is new"
+        elif [[ ! -f $2/$file ]]; then
+            echo "file $file is missing"
+        elif ! cmp -s "$1/$file" "$2/$file"; then
+            echo "file $file differs ($(how "$1/$file" "$2/$file"))"
+        fi
+    done < <({ ls "$1" && ls "$2"; } | sort -u)
+}
+
+# What an entry's results hang on: what is run, how it is run and looked at, on what.
+key() {
+    (plan && echo "$first $second $net stop=$stop evaluate=$evaluate ${words[*]} ${keyed[*]}" && cfg "$net" "${changes[@]}")
+    declare -f darknet run_entry collect
+    cat "$work/machine"
+}
+
+# entry LINE: one line of output, and how it went into the file of its name.
+entry() {
+    local name ranks command keys first second driver net changes stop evaluate keyed words recorded reason said='' status
+    IFS='|' read -r name ranks command keys <<<"${1#+}"
+    read -r name <<<"$name"
+    read -r ranks <<<"$ranks"
+    recorded=$ref/results/$name reason=''
+    if [[ $ranks == *+* && -n $cluster_why ]]; then
+        reason=$cluster_why
+    elif [[ $ranks == gpu:* && ! -x $ref/bin/stand-in ]]; then
+        reason='REF has no stand-in for CUDA'
+    fi
+    if [[ -n $reason ]]; then
+        echo "skipped $name: $reason" | tee "$work/said/$name"
+        return
+    fi
+    key >"$work/$name.key"
+    if ! cmp -s "$work/$name.key" "$recorded/key"; then
+        run_side ref "$work/$name.ref"
+        if ((status == 0)); then
+            cp "$work/$name.key" "$work/$name.ref/kept/key"
+            rm -rf "$recorded"
+            mkdir -p "$ref/results"
+            mv -T "$work/$name.ref/kept" "$recorded" 2>/dev/null || true    # another call may have been quicker
+            rm -rf "$work/$name.ref"
+        else
+            said="REF fails: $(why "$work/$name.ref")"
+        fi
+    fi
+    if [[ -z $said ]]; then
+        run_side now "$work/$name.now"
+        if ((status == 0)); then
+            cp "$work/$name.key" "$work/$name.now/kept/key"
+            said=$(compare "$recorded" "$work/$name.now/kept")
+        else
+            said="it fails: $(why "$work/$name.now")"
+        fi
+    fi
+    if [[ -z $said ]]; then
+        rm -rf "$work/$name.now" "$work/$name".*err
+        echo "equal $name" | tee "$work/said/$name"
+        return
+    fi
+    reason=$(intended | while read -r pattern reason; do
+        # shellcheck disable=SC2254  # a pattern
+        case $name in $pattern) echo "$reason" && break ;; esac
+    done)
+    if [[ -n $reason ]]; then
+        echo "intended $name: $reason: ${said//$'\n'/; }" | tee "$work/said/$name"
+    else
+        echo "DIFFERENT $name: ${said//$'\n'/; }" | tee "$work/said/$name"
+    fi
+}
+
+# ---- REF's program -------------------------------------------------------------------------------------------
+
+# Its source is unpacked, not checked out, so that no clone needs to know of it. Darknet's own need not be fetched twice.
+build_ref() {
+    local stamp
+    stamp="$commit, $("$CC" --version | head -n 1)"
+    exec {lock}>"$ref.lock"
+    flock "$lock"
+    if [[ $(cat "$ref/built" 2>/dev/null) != "$stamp" ]]; then
+        echo "building $commit in $ref"
+        rm -rf "$ref"
+        mkdir -p "$ref/tree/build" "$ref/bin"
+        git archive "$commit" | tar -x -C "$ref/tree"
+        [[ ! -d build/upstream ]] || cp -r build/upstream "$ref/tree/build"
+        make -C "$ref/tree" all >"$ref/make.log" 2>&1 || { tail -n 20 "$ref/make.log"; return 1; }
+        cp "$ref/tree/bin/darknet" "$ref/bin/darknet"
+        if make -C "$ref/tree" build/cpu/fake/bin/darknet >>"$ref/make.log" 2>&1; then
+            cp "$ref/tree/build/cpu/fake/bin/darknet" "$ref/bin/stand-in"
+        fi
+        rm -rf "$ref/tree/build"
+        echo "$stamp" >"$ref/built"
+    fi
+    exec {lock}>&-
+}
+
+# ---- All of it -----------------------------------------------------------------------------------------------
+
+[[ -n ${REF:-} ]] || { echo 'same-bits: which commit? make same-bits REF=commit' >&2; exit 2; }
+[[ -f $MNIST/train.list ]] || { echo 'same-bits: data/mnist is missing: make mnist' >&2; exit 2; }
+command -v jq >/dev/null || { echo 'same-bits: jq is not installed' >&2; exit 2; }
+commit=$(git rev-parse --verify --quiet "$REF^{commit}") || { echo "same-bits: $REF is no commit" >&2; exit 2; }
+mkdir -p "$SAME_BITS_DIR"
+SAME_BITS_DIR=$(cd "$SAME_BITS_DIR" && pwd)
+ref=$SAME_BITS_DIR/$commit
+work=$(mktemp -d "$SAME_BITS_DIR/run-XXXXXX")
+finish() {
+    cluster_down
+    [[ -n ${keep:-} ]] || rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+build_ref
+data=$work/data
+mkdir "$data" "$work/said"
+(cd "$data" && data)
+{
+    grep -m 1 '^model name' /proc/cpuinfo || true
+    grep -m 1 '^flags' /proc/cpuinfo | sha256sum
+    ldd "$ref/bin/darknet" | awk '/openblas|libmpi|libm\.so|libc\.so/ { print $3 }' | xargs -r realpath
+    (cd "$data" && find . -type f ! -name time.so -print0 | sort -z | xargs -0 sha256sum && cat train.list valid.list | xargs cat) | sha256sum
+} >"$work/machine"
+
+selected=()
+while IFS= read -r line; do
+    [[ -n $line && $line != \#* ]] || continue
+    [[ $SAME != fast || $line == +* ]] || continue
+    read -r name _ <<<"${line#+}"
+    if [[ -n $ONLY ]]; then
+        wanted=
+        for word in $ONLY; do
+            # shellcheck disable=SC2053  # a pattern
+            [[ $name != *$word* ]] || wanted=1
+        done
+        [[ -n $wanted ]] || continue
+    fi
+    selected+=("$line")
+done < <(entries)
+((${#selected[@]})) || { echo "same-bits: no entry has such a name: $ONLY" >&2; exit 2; }
+
+cluster_why=
+if printf '%s\n' "${selected[@]}" | cut -d '|' -f 2 | grep -q '+'; then
+    cluster_up 3 || true
+fi
+# By process id: `wait` alone would wait for the cluster, too.
+declare -A running=()
+reap() {
+    local pid
+    wait -n "${!running[@]}" || true
+    for pid in "${!running[@]}"; do
+        kill -0 "$pid" 2>/dev/null || unset "running[$pid]"
+    done
+}
+for line in "${selected[@]}"; do
+    while ((${#running[@]} >= SAME_JOBS)); do reap; done
+    entry "$line" </dev/null &
+    running[$!]=1
+done
+while ((${#running[@]})); do reap; done
+
+count() { cat "$work"/said/* | grep -c "^$1 " || true; }
+equal=$(count equal) skipped=$(count skipped) meant=$(count intended)
+different=$((${#selected[@]} - equal - skipped - meant))
+if ((different)); then
+    keep=1
+    echo "what differs is in $work"
+fi
+echo "$equal entries equal, $different differ, $skipped skipped$( ((meant == 0)) || echo ", $meant differ on purpose") ($SECONDS s)"
+((different == 0))
