@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/output.h"
 #include "base/random.h"
-#include "tools/host_info.h"
+#include "base/nics.h"
 #include "engine/plan.h"
 #include "tools/tools.h"
 #include "base/status.h"

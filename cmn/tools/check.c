@@ -132,7 +132,7 @@ static void print_nics(const struct check *c, const struct cmn_host_info *r)
     for (int i = 0; i < r->nics; i++) {
         const struct cmn_nic *nic = &r->nic[i];
         fprintf(c->out, "%s%s %s/%d%s", i ? ", " : " ", nic->name,
-                cmn_address_text(nic->address, address, sizeof address), nic->bits,
+                cmn_address_text(cmn_nic_ipv4(nic), address, sizeof address), nic->bits,
                 cmn_nic_used(r, nic) ? "" : " (not for MPI)");
     }
     if (r->include[0] || r->exclude[0]) {

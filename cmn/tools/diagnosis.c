@@ -186,57 +186,18 @@ static void judge_node(const struct cmn_findings *f, int i, struct cmn_diagnoses
 
 /* ---- networks ---- */
 
-/* "eth0", "10.0.0.0/24" or "10.0.0" out of a list by commas. */
-static int matches(const char *entry, size_t n, const struct cmn_nic *nic)
-{
-    unsigned a = 0, b = 0, c = 0, d = 0, bits = 32;
-    uint32_t mask, address;
-    char word[64];
-
-    if (n == strlen(nic->name) && !strncmp(entry, nic->name, n)) {
-        return 1;
-    }
-    if (n >= sizeof word) {
-        return 0;
-    }
-    snprintf(word, sizeof word, "%.*s", (int)n, entry);
-    if (sscanf(word, "%u.%u.%u.%u/%u", &a, &b, &c, &d, &bits) < 4 || bits > 32) {
-        return 0;
-    }
-    address = a << 24 | b << 16 | c << 8 | d;
-    mask = bits ? ~UINT32_C(0) << (32 - bits) : 0;
-    return (nic->address & mask) == (address & mask);
-}
-
-static int listed(const char *list, const struct cmn_nic *nic)
-{
-    while (*list) {
-        size_t n = strcspn(list, ",");
-        if (n && matches(list, n, nic)) {
-            return 1;
-        }
-        list += n + (list[n] == ',');
-    }
-    return 0;
-}
-
-static int is_loopback(const struct cmn_nic *nic)
-{
-    return nic->address >> 24 == 127;
-}
-
 int cmn_nic_used(const struct cmn_host_info *f, const struct cmn_nic *nic)
 {
     if (f->include[0]) {
-        return listed(f->include, nic);
+        return cmn_nic_in_list(nic, f->include);
     }
-    return !is_loopback(nic) && !listed(f->exclude, nic);
+    return !cmn_nic_is_loopback(nic) && !cmn_nic_in_list(nic, f->exclude);
 }
 
 static const struct cmn_nic *with_address(const struct cmn_host_info *f, uint32_t address)
 {
     for (int i = 0; i < f->nics; i++) {
-        if (f->nic[i].address == address && cmn_nic_used(f, &f->nic[i])) {
+        if (cmn_nic_ipv4(&f->nic[i]) == address && cmn_nic_used(f, &f->nic[i])) {
             return &f->nic[i];
         }
     }
@@ -251,20 +212,20 @@ static void judge_addresses(const struct cmn_findings *f, int i, struct cmn_diag
 
     for (int k = 0; k < a->nics; k++) {
         const struct cmn_nic *nic = &a->nic[k];
-        if (is_loopback(nic) || !cmn_nic_used(a, nic)) {
+        if (cmn_nic_is_loopback(nic) || !cmn_nic_used(a, nic)) {
             continue;
         }
         for (int j = 0; j < i; j++) {
             const struct cmn_host_info *b = &f->rank[j];
-            if (b->intra_rank == 0 && b->stack != a->stack && with_address(b, nic->address)) {
+            if (b->intra_rank == 0 && b->stack != a->stack && with_address(b, cmn_nic_ipv4(nic))) {
                 say(v, 1,
                     "%s has the same address %s on %s and on %s, and MPI may try to connect "
                     "through it: "
                     "mpiexec --mca btl_tcp_if_exclude lo,%s --mca oob_tcp_if_exclude lo,%s, or "
                     "name the "
                     "common network with btl_tcp_if_include",
-                    nic->name, cmn_address_text(nic->address, address, sizeof address), b->host,
-                    a->host, nic->name, nic->name);
+                    nic->name, cmn_address_text(cmn_nic_ipv4(nic), address, sizeof address),
+                    b->host, a->host, nic->name, nic->name);
                 break;
             }
         }
@@ -280,7 +241,7 @@ static void judge_networks(const struct cmn_findings *f, int i, struct cmn_diagn
         return;
     }
     for (int k = 0; k < a->nics; k++) {
-        usable += cmn_nic_used(a, &a->nic[k]) && !is_loopback(&a->nic[k]);
+        usable += cmn_nic_used(a, &a->nic[k]) && !cmn_nic_is_loopback(&a->nic[k]);
     }
     if (!usable && a->include[0]) {
         say(v, 1, "%s has no interface that btl_tcp_if_include=%s names", a->host, a->include);

@@ -1,6 +1,7 @@
 #include "tools/host_info.h"
 
 #include <cblas.h>
+#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,37 @@ static void program(struct cmn_host_info *f)
     f->program = hash_file("/proc/self/exe");
 }
 
+/* A setting of the MPI library, whether it came from mpiexec, the environment or a file; "" when there is
+ * no such setting. */
+static void mpi_setting(const char *name, char *value, size_t bytes)
+{
+    char text[4096] = ""; /* MPI_T copies the whole text, however long */
+    MPI_T_cvar_handle handle;
+    int index, count = 0;
+
+    value[0] = '\0';
+    if (MPI_T_cvar_get_index(name, &index) != MPI_SUCCESS ||
+        MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) != MPI_SUCCESS) {
+        return;
+    }
+    if (count < (int)sizeof text && MPI_T_cvar_read(handle, text) == MPI_SUCCESS) {
+        snprintf(value, bytes, "%.*s", (int)bytes - 1, text);
+    }
+    MPI_T_cvar_handle_free(&handle);
+}
+
+static void settings(struct cmn_host_info *f)
+{
+    int provided;
+
+    if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) {
+        return;
+    }
+    mpi_setting("btl_tcp_if_include", f->include, sizeof f->include);
+    mpi_setting("btl_tcp_if_exclude", f->exclude, sizeof f->exclude);
+    MPI_T_finalize();
+}
+
 static int memory(struct cmn_host_info *f, const struct cmn_session *s)
 {
     struct cmn_group intra = {s->topology.intra, "intra", &s->topology, &s->options, 0};
@@ -112,6 +144,7 @@ int cmn_host_info_gather(struct cmn_host_info *f, const struct cmn_session *s)
     f->launched = cmn_arguments_launch_size();
     program(f);
     cmn_host_info_devices(f, t);
-    cmn_host_info_nics(f);
+    settings(f);
+    f->nics = cmn_nics(AF_INET, f->nic, CMN_NICS);
     return memory(f, s);
 }

@@ -6,16 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/nics.h"
 #include "trainer/session.h"
 
-enum { CMN_NICS = 16, CMN_NAME = 64, CMN_LINE = 256 };
-
-/* A network interface that is up and has an IPv4 address. */
-struct cmn_nic {
-    char name[16];
-    uint32_t address; /* in the host's byte order */
-    int bits;         /* of the network */
-};
+enum { CMN_NAME = 64, CMN_LINE = 256 };
 
 struct cmn_host_info {
     char host[CMN_NAME];
@@ -37,7 +31,7 @@ struct cmn_host_info {
     char nccl[CMN_NAME];
 
     int nics;
-    struct cmn_nic nic[CMN_NICS];
+    struct cmn_nic nic[CMN_NICS];              /* IPv4 alone */
     char include[CMN_LINE], exclude[CMN_LINE]; /* Open MPI's btl_tcp_if_include, _exclude */
 
     size_t memory_free;        /* bytes */
@@ -47,12 +41,6 @@ struct cmn_host_info {
 
 /* Local, but for the shared window, which is collective over the node. 0, or -1 with a reason. */
 int cmn_host_info_gather(struct cmn_host_info *f, const struct cmn_session *s);
-
-/* Local (nics.c). The interfaces, and which of them Open MPI was told to use. */
-void cmn_host_info_nics(struct cmn_host_info *f);
-
-/* Local, thread-safe (nics.c). The names of the interfaces but for the loopback's, as "eth0, docker0". Returns text. */
-const char *cmn_nics_text(char *text, size_t bytes);
 
 /* Local (devices.c). The GPU and what MPI and NCCL can do with it. */
 void cmn_host_info_devices(struct cmn_host_info *f, const struct cmn_topology *t);

@@ -1,78 +1,34 @@
 #include "watchdog/address.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/nics.h"
 
 socklen_t cmn_address_bytes(const struct sockaddr_storage *a)
 {
     return a->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
 }
 
-/* Such an address means something on its own host alone. */
-static int link_local(const struct sockaddr *a)
-{
-    const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)(const void *)a;
-
-    return a->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&in->sin6_addr);
-}
-
-/* Whether an entry of MPI's lists, NAME or A.B.C.D/BITS, means this interface. */
-static int means(const char *entry, const struct ifaddrs *i)
-{
-    const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)i->ifa_addr;
-    unsigned part[4], bits, network, mask;
-
-    if (sscanf(entry, "%u.%u.%u.%u/%u", &part[0], &part[1], &part[2], &part[3], &bits) != 5) {
-        return !strcmp(entry, i->ifa_name);
-    }
-    network = part[0] << 24 | part[1] << 16 | part[2] << 8 | part[3];
-    mask = bits == 0 ? 0 : bits >= 32 ? ~0U : ~0U << (32 - bits);
-    return in->sin_family == AF_INET && ((ntohl(in->sin_addr.s_addr) ^ network) & mask) == 0;
-}
-
-static int listed(const char *variable, const struct ifaddrs *i)
-{
-    const char *list = getenv(variable);
-    char copy[1024], *at = copy, *entry;
-
-    snprintf(copy, sizeof copy, "%s", list ? list : "");
-    while ((entry = strsep(&at, ","))) {
-        if (entry[0] && means(entry, i)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-static int may_be_used(const struct ifaddrs *i, int loopback)
+/* MPI's lists decide; without them the loopback counts on its turn alone. */
+static int may_be_used(const struct cmn_nic *nic, int loopback)
 {
     const char *include = getenv("OMPI_MCA_btl_tcp_if_include");
+    const char *exclude = getenv("OMPI_MCA_btl_tcp_if_exclude");
 
-    if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) ||
-        (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6) ||
-        link_local(i->ifa_addr)) {
-        return 0;
-    }
     if (include && include[0]) {
-        return listed("OMPI_MCA_btl_tcp_if_include", i);
+        return cmn_nic_in_list(nic, include);
     }
-    return !(i->ifa_flags & IFF_LOOPBACK) == !loopback && !listed("OMPI_MCA_btl_tcp_if_exclude", i);
+    return cmn_nic_is_loopback(nic) == loopback && !(exclude && cmn_nic_in_list(nic, exclude));
 }
 
-static int listen_on(const struct sockaddr *at, struct sockaddr_storage *address)
+static int listen_on(struct sockaddr_storage *address)
 {
     socklen_t bytes = sizeof *address;
-    int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    memset(address, 0, sizeof *address);
-    memcpy(address, at,
-           at->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
     if (fd >= 0 && (bind(fd, (struct sockaddr *)address, cmn_address_bytes(address)) ||
                     listen(fd, 64) || getsockname(fd, (struct sockaddr *)address, &bytes))) {
         close(fd);
@@ -83,20 +39,20 @@ static int listen_on(const struct sockaddr *at, struct sockaddr_storage *address
 
 void cmn_address_listen(struct cmn_address *place, int fd[CMN_WATCH_ADDRESSES])
 {
-    struct ifaddrs *all;
+    struct cmn_nic nic[4 * CMN_NICS];
+    int n = cmn_nics(AF_UNSPEC, nic, 4 * CMN_NICS);
 
     memset(place, 0, sizeof *place);
-    if (getifaddrs(&all)) {
-        return;
-    }
     for (int loopback = 0; loopback < 2 && place->n == 0; loopback++) {
-        for (const struct ifaddrs *i = all; i && place->n < CMN_WATCH_ADDRESSES; i = i->ifa_next) {
-            int found =
-                may_be_used(i, loopback) ? listen_on(i->ifa_addr, &place->address[place->n]) : -1;
+        for (int i = 0; i < n && place->n < CMN_WATCH_ADDRESSES; i++) {
+            int found = -1;
+            if (may_be_used(&nic[i], loopback)) {
+                place->address[place->n] = nic[i].address;
+                found = listen_on(&place->address[place->n]);
+            }
             if (found >= 0) {
                 fd[place->n++] = found;
             }
         }
     }
-    freeifaddrs(all);
 }

@@ -1,6 +1,8 @@
 /* Every fault that `darknet cmn check` knows, fed to it as facts. */
 #include "check.h"
 
+#include <netinet/in.h>
+
 #include "tools/diagnosis.h"
 
 enum { RANKS = 4 };
@@ -11,7 +13,7 @@ static struct cmn_trial trial[2];
 static struct cmn_findings found;
 static struct cmn_diagnoses said;
 
-static void bind(int i, int from, int to)
+static void give_cores(int i, int from, int to)
 {
     CPU_ZERO(&rank[i].cores);
     for (int core = from; core <= to; core++) {
@@ -22,9 +24,11 @@ static void bind(int i, int from, int to)
 static void give_nic(int i, const char *name, uint32_t address, int bits)
 {
     struct cmn_nic *nic = &rank[i].nic[rank[i].nics++];
+    struct sockaddr_in in = {.sin_family = AF_INET};
 
     snprintf(nic->name, sizeof nic->name, "%s", name);
-    nic->address = address;
+    in.sin_addr.s_addr = htonl(address);
+    memcpy(&nic->address, &in, sizeof in);
     nic->bits = bits;
 }
 
@@ -44,7 +48,7 @@ static int all_well(void **state)
         r->inter_size = 2;
         r->stack = (uint64_t)(100 + node);
         r->online = 4;
-        bind(i, 0, 3);
+        give_cores(i, 0, 3);
         r->blas_threads = 2;
         r->launched = RANKS;
         snprintf(r->mpi, sizeof r->mpi, "Open MPI v4.1.4, package: any");
@@ -157,8 +161,8 @@ static void different_mpi(void **state)
 static void two_ranks_bound_to_one_core(void **state)
 {
     (void)state;
-    bind(2, 3, 3);
-    bind(3, 3, 3);
+    give_cores(2, 3, 3);
+    give_cores(3, 3, 3);
     rank[2].blas_threads = rank[3].blas_threads = 1;
     FAULT("ranks 2 and 3 on host2", "bound to one core, number 3", "--bind-to none");
     found.pairs = 0;
@@ -173,7 +177,7 @@ static void more_ranks_than_cores(void **state)
     for (int i = 0; i < 2; i++) {
         rank[i].online = 1;
         rank[i].blas_threads = 1;
-        bind(i, 0, 0);
+        give_cores(i, 0, 0);
     }
     NOTE("2 ranks share 1 core (0) of host1", "--oversubscribe");
 }
@@ -188,7 +192,7 @@ static void more_threads_than_cores(void **state)
 static void bound_one_by_one_is_well(void **state)
 {
     for (int i = 0; i < RANKS; i++) {
-        bind(i, i % 2, i % 2);
+        give_cores(i, i % 2, i % 2);
         rank[i].blas_threads = 1;
     }
     nothing_is_wrong(state);
@@ -363,7 +367,7 @@ static void cores_as_text(void **state)
     char text[64], small[8];
 
     (void)state;
-    bind(0, 0, 3);
+    give_cores(0, 0, 3);
     CPU_SET(8, &rank[0].cores);
     CPU_SET(CPU_SETSIZE - 1, &rank[0].cores);
     assert_string_equal(cmn_cores_text(&rank[0].cores, text, sizeof text), "0-3,8,1023");
