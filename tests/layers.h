@@ -5,6 +5,7 @@
 
 #include "check.h"
 
+#include "engine/darknet_net.h"
 #include "engine/gradients.h"
 #include "layers_table.h"
 #include "base/log.h"
@@ -54,7 +55,7 @@ static inline void open_rig(struct rig *r, const char *name, const char *keys, c
     r->nudge = 1.f / 200;
     snprintf(text, sizeof text, "[net]\n%s%s", keys, cfg);
     r->net = nets_parse(text);
-    if (cmn_gradients_open(&r->g, r->net, NULL, NULL)) {
+    if (cmn_gradients_open(&r->g, cmn_net_of(r->net), NULL, NULL)) {
         fail_msg("%s", cmn_reason());
     }
     for (int i = 0; i < r->g.tensors; i++) {

@@ -7,6 +7,7 @@
 #include "darknet.h"
 #include "mpi/device.h"
 #include "mpi/files.h"
+#include "engine/darknet_net.h"
 #include "engine/gradients_gpu.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -231,21 +232,21 @@ static int build_arena(struct cmn_gradients *g, const struct cmn_communicator *c
     return 0;
 }
 
-int cmn_gradients_open(struct cmn_gradients *g, struct network *net,
+int cmn_gradients_open(struct cmn_gradients *g, struct cmn_net *net,
                        const struct cmn_communicator *c, void *self)
 {
     struct tensor_list list = {0};
 
     memset(g, 0, sizeof *g);
-    for (int i = net->n - 1; i >= 0; i--) {
-        add_by_type(&list, &net->layers[i], i);
+    for (int i = cmn_network(net)->n - 1; i >= 0; i--) {
+        add_by_type(&list, &cmn_network(net)->layers[i], i);
     }
     g->tensor = list.tensor;
     g->tensors = list.n;
     if (list.failed) {
         return cmn_fail("gradients: out of memory for the list of tensors");
     }
-    return cmn_gradients_on_gpu(net) ? cmn_gradients_gpu_open(g) : build_arena(g, c, self);
+    return cmn_net_on_gpu(net) ? cmn_gradients_gpu_open(g) : build_arena(g, c, self);
 }
 
 void cmn_gradients_close(struct cmn_gradients *g)

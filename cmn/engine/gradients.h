@@ -8,7 +8,7 @@
 
 #include "communicators/communicator.h"
 
-struct network;
+struct cmn_net;
 struct cmn_nonfinite;
 
 enum cmn_tensor_kind {
@@ -62,15 +62,12 @@ struct cmn_gradients {
  * tensors of net by layer type and moves its gradients (with what they hold) to one flat buffer; when c can step, also
  * their weights to memory that the ranks of a node have in common. The network must stay where it is until cmn_gradients_close, and c open.
  * 0, or -1 and a reason. */
-int cmn_gradients_open(struct cmn_gradients *g, struct network *net,
+int cmn_gradients_open(struct cmn_gradients *g, struct cmn_net *net,
                        const struct cmn_communicator *c, void *self);
 
 /* Local. Takes what lies in the flat buffer away from the network again (its pointers become NULL), so that
  * free_network does not free parts of the flat buffer. */
 void cmn_gradients_close(struct cmn_gradients *g);
-
-/* Local. What layer i is, e.g. "connected". Static. */
-const char *cmn_gradients_layer(const struct network *net, int i);
 
 /* What a recurrent layer carries from one step to the next: for each sequence n floats. The network's. */
 struct cmn_recurrent_state {
@@ -81,15 +78,24 @@ struct cmn_recurrent_state {
 };
 
 /* Local. Entry i of it; 0 when there are no more. */
-int cmn_recurrent_state_at(const struct network *net, int i, struct cmn_recurrent_state *hidden);
+int cmn_recurrent_state_at(const struct cmn_net *net, int i, struct cmn_recurrent_state *hidden);
 
 /* Local, blocking. All of it, from the GPU to the host's memory, or back; nothing to do on the CPU. 0, or -1 with a reason. */
 enum cmn_recurrent_direction { CMN_RECURRENT_READ, CMN_RECURRENT_WRITE };
-int cmn_recurrent_state_copy(const struct network *net, enum cmn_recurrent_direction way);
+int cmn_recurrent_state_copy(const struct cmn_net *net, enum cmn_recurrent_direction way);
+
+/* Local, blocking. Sets all of it to 0, as in a network that was just read. Returns what it was, which the caller
+ * frees by restoring it; NULL with a reason. */
+float *cmn_recurrent_state_clear(const struct cmn_net *net);
+/* 0, or -1 with a reason. */
+int cmn_recurrent_state_restore(const struct cmn_net *net, float *saved);
+
+/* Local. As Darknet's trainers do it where a sequence begins: the first `sequences` sequences' state becomes 0. */
+void cmn_recurrent_state_reset(struct cmn_net *net, int sequences);
 
 /* Local. Layers and tensors in words, one a line: two networks with the same text can have each other's tensors. The caller frees; NULL
  * with a reason when memory is short. */
-char *cmn_gradients_describe(const struct cmn_gradients *g, const struct network *net);
+char *cmn_gradients_describe(const struct cmn_gradients *g, const struct cmn_net *net);
 
 /* Local. n floats take so many in the flat buffer: tensors start at multiples of a cache line. */
 size_t cmn_gradients_padded(size_t n);
@@ -110,11 +116,11 @@ int cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c
  * else that must be equal) with rank 0's.
  * 0, or -1 on each rank that differs, with a reason that names the first difference; the others
  * return 0 and meet the end of the job in their next collective call. */
-int cmn_gradients_compare(const struct cmn_gradients *g, struct network *net, const char *options,
+int cmn_gradients_compare(const struct cmn_gradients *g, struct cmn_net *net, const char *options,
                           const struct cmn_topology *t);
 
 /* Collective, blocking. Gives every rank rank 0's tensors of all kinds, `seen` and `t`. */
-int cmn_gradients_broadcast(const struct cmn_gradients *g, struct network *net,
+int cmn_gradients_broadcast(const struct cmn_gradients *g, struct cmn_net *net,
                             const struct cmn_topology *t);
 
 /* Collective, blocking. The statistics become those of all ranks' images: means weighted by the ranks' shares; variances, too, plus
@@ -124,7 +130,7 @@ int cmn_gradients_average_statistics(const struct cmn_gradients *g, const struct
 /* Collective, blocking (gradients_verify.c). Compares the bits of all weights over the ranks. 0, or -1 with a reason (the same on every
  * rank) that names the ranks whose weights are not those of most, and the first tensor in which they differ. *bad
  * becomes the first layer's tensor with a weight that is no number; its name is NULL when there is none. */
-int cmn_gradients_verify(const struct cmn_gradients *g, const struct network *net,
+int cmn_gradients_verify(const struct cmn_gradients *g, const struct cmn_net *net,
                          const struct cmn_topology *t, struct cmn_nonfinite *bad);
 
 #endif

@@ -36,11 +36,6 @@ static const struct {
 };
 #endif
 
-int cmn_gradients_on_gpu(const struct network *net)
-{
-    return cmn_device_built() && net->gpu_index >= 0;
-}
-
 /* The network's pointer to the tensor on the GPU: it lies in the same struct layer as t->at. */
 static float **on_device(const struct cmn_tensor *t)
 {

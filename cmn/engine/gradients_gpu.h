@@ -5,9 +5,6 @@
 
 #include "engine/gradients.h"
 
-/* Local. Whether net trains on a GPU. */
-int cmn_gradients_on_gpu(const struct network *net);
-
 /* Local. Moves the gradients of g's list, as they are on the GPU, to one block of its memory, behind them room
  * for the metrics. 0, or -1 with a reason. */
 int cmn_gradients_gpu_open(struct cmn_gradients *g);

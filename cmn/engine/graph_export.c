@@ -8,7 +8,9 @@
 #include "activations.h"
 #include "cost_layer.h"
 #include "darknet.h"
+#include "engine/darknet_net.h"
 #include "engine/gradients.h"
+#include "engine/net.h"
 #include "base/log.h"
 #include "report/graph.h"
 
@@ -165,9 +167,11 @@ static size_t count_edges(const struct network *net)
     return edges;
 }
 
-int cmn_export_graph(const struct network *net, const struct cmn_gradients *g, const char *name,
+int cmn_export_graph(const struct cmn_net *handle, const struct cmn_gradients *g, const char *name,
                      struct cmn_graph *graph)
 {
+    const network *net = cmn_network(handle);
+
     memset(graph, 0, sizeof *graph);
     graph->name = name;
     graph->nodes = net->n;
@@ -185,7 +189,7 @@ int cmn_export_graph(const struct network *net, const struct cmn_gradients *g, c
     for (int i = 0; i < net->n; i++) {
         const layer *l = &net->layers[i];
         struct cmn_graph_node *n = &graph->node[i];
-        n->name = cmn_gradients_layer(net, i);
+        n->name = cmn_net_layer_name(handle, i);
         shape(n->output, sizeof n->output, l->out_w, l->out_h, l->out_c, l->outputs);
         describe(n, l);
         n->kind = kind_of(n, l);

@@ -4,11 +4,11 @@
 
 struct cmn_gradients;
 struct cmn_graph;
-struct network;
+struct cmn_net;
 
 /* Local. Fills *graph from the layers of net, whose tensors g lists; a layer of several, such as gru, is one node. `name` must
  * outlive the graph, which the caller frees. 0, or -1 with a reason. */
-int cmn_export_graph(const struct network *net, const struct cmn_gradients *g, const char *name,
+int cmn_export_graph(const struct cmn_net *net, const struct cmn_gradients *g, const char *name,
                      struct cmn_graph *graph);
 
 #endif

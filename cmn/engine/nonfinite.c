@@ -6,6 +6,8 @@
 
 #include "darknet.h"
 #include "base/simd.h"
+#include "engine/darknet_net.h"
+#include "engine/net.h"
 
 enum { WHOLE = 4096, CHUNK = 1024 };
 #define EXPONENT UINT32_C(0x7f800000)
@@ -90,8 +92,10 @@ int cmn_nonfinite_tensor(const struct cmn_gradients *g, enum cmn_tensor_kind kin
     return any;
 }
 
-int cmn_nonfinite_loss(const struct network *net, struct cmn_nonfinite *found)
+int cmn_nonfinite_loss(const struct cmn_net *handle, struct cmn_nonfinite *found)
 {
+    const network *net = cmn_network(handle);
+
     if (bits_of(net->cost) < EXPONENT) {
         return 0;
     }
@@ -114,14 +118,14 @@ static const char *word(float value)
     return (bits & UINT32_C(0x7fffffff)) > EXPONENT ? "nan" : bits >> 31 ? "-inf" : "inf";
 }
 
-void cmn_nonfinite_say(const struct network *net, const struct cmn_nonfinite *found, char *text,
+void cmn_nonfinite_say(const struct cmn_net *net, const struct cmn_nonfinite *found, char *text,
                        size_t bytes)
 {
     if (found->layer < 0) {
         snprintf(text, bytes, "the %s is %s", found->name, word(found->value));
     } else {
         snprintf(text, bytes, "%s%s of layer %d (%s): %s", found->part, found->name, found->layer,
-                 cmn_gradients_layer(net, found->layer), word(found->value));
+                 cmn_net_layer_name(net, found->layer), word(found->value));
     }
 }
 
@@ -140,9 +144,10 @@ static int in_images(const float *x, size_t each, size_t images, long *image)
     return bad > 0;
 }
 
-void cmn_nonfinite_origin(const struct cmn_gradients *g, const struct network *net, char *text,
+void cmn_nonfinite_origin(const struct cmn_gradients *g, const struct cmn_net *handle, char *text,
                           size_t bytes, long *image)
 {
+    const network *net = cmn_network(handle);
     size_t images = (size_t)net->batch, used;
     struct cmn_nonfinite found;
     char what[128];
@@ -153,7 +158,7 @@ void cmn_nonfinite_origin(const struct cmn_gradients *g, const struct network *n
         return; /* what the layers held is not in this memory */
     }
     if (cmn_nonfinite_tensor(g, CMN_WEIGHT, &found)) {
-        cmn_nonfinite_say(net, &found, what, sizeof what);
+        cmn_nonfinite_say(handle, &found, what, sizeof what);
         snprintf(text, bytes, ", after an earlier update that left %s", what);
         return;
     }
@@ -166,7 +171,7 @@ void cmn_nonfinite_origin(const struct cmn_gradients *g, const struct network *n
         const layer *l = &net->layers[i];
         if (in_images(l->output, (size_t)l->outputs, (size_t)l->batch, image)) {
             snprintf(text, bytes, ", first seen in the output of layer %d (%s)", i,
-                     cmn_gradients_layer(net, i));
+                     cmn_net_layer_name(handle, i));
         }
     }
     used = strlen(text);

@@ -11,7 +11,7 @@
 
 #include "engine/gradients.h"
 
-struct network;
+struct cmn_net;
 
 /* Where one was found. */
 struct cmn_nonfinite {
@@ -32,15 +32,15 @@ int cmn_nonfinite_tensor(const struct cmn_gradients *g, enum cmn_tensor_kind kin
                          struct cmn_nonfinite *found);
 
 /* Whether the loss of this pass is one: then the layer whose it is. */
-int cmn_nonfinite_loss(const struct network *net, struct cmn_nonfinite *found);
+int cmn_nonfinite_loss(const struct cmn_net *net, struct cmn_nonfinite *found);
 
 /* In words: "the weights of layer 3 (connected) are nan". */
-void cmn_nonfinite_say(const struct network *net, const struct cmn_nonfinite *found, char *text,
+void cmn_nonfinite_say(const struct cmn_net *net, const struct cmn_nonfinite *found, char *text,
                        size_t bytes);
 
 /* In words, where it began, as a clause behind a comma; "" when that is not to be seen. Of the pass that has just been done;
  * *image becomes the number of the image in it that brought it, or -1. */
-void cmn_nonfinite_origin(const struct cmn_gradients *g, const struct network *net, char *text,
+void cmn_nonfinite_origin(const struct cmn_gradients *g, const struct cmn_net *net, char *text,
                           size_t bytes, long *image);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "mpi/device.h"
 #include "mpi/files.h"
+#include "engine/darknet_net.h"
 #include "engine/gradients.h"
 #include "trainer/trainer.h"
 
@@ -25,7 +26,7 @@ static int measure(network *net, struct cmn_plan *plan)
     const struct cmn_trainer *t = net->cmn;
     struct cmn_gradients g;
 
-    if (cmn_gradients_open(&g, net, NULL, NULL)) {
+    if (cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL)) {
         return -1;
     }
     *plan = (struct cmn_plan){

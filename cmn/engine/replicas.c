@@ -6,15 +6,16 @@
 #include <string.h>
 
 #include "darknet.h"
-#include "network.h"
 
 #include "mpi/files.h"
+#include "engine/darknet_net.h"
 #include "engine/gradients_gpu.h"
+#include "engine/net.h"
 #include "base/log.h"
 #include "engine/batch_norm.h"
 
 /* Tensors first: of several differences the one that says most is named. */
-static char *describe(const struct cmn_gradients *g, const struct network *net, const char *options)
+static char *describe(const struct cmn_gradients *g, const struct cmn_net *net, const char *options)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -23,13 +24,13 @@ static char *describe(const struct cmn_gradients *g, const struct network *net, 
     if (!out) {
         return NULL;
     }
-    fprintf(out, "%d layers\n", net->n);
+    fprintf(out, "%d layers\n", cmn_net_layers(net));
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
         fprintf(out, "layer %d %s%s = %zu floats\n", t->layer, t->part, t->name, t->n);
     }
-    for (int i = 0; i < net->n; i++) {
-        const layer *l = &net->layers[i];
+    for (int i = 0; i < cmn_net_layers(net); i++) {
+        const layer *l = &cmn_network(net)->layers[i];
         fprintf(out, "layer %d: type %d, %d inputs, %d outputs\n", i, (int)l->type, l->inputs,
                 l->outputs);
     }
@@ -38,7 +39,7 @@ static char *describe(const struct cmn_gradients *g, const struct network *net, 
     return text;
 }
 
-char *cmn_gradients_describe(const struct cmn_gradients *g, const struct network *net)
+char *cmn_gradients_describe(const struct cmn_gradients *g, const struct cmn_net *net)
 {
     char *text = describe(g, net, "");
 
@@ -48,7 +49,7 @@ char *cmn_gradients_describe(const struct cmn_gradients *g, const struct network
     return text;
 }
 
-int cmn_gradients_compare(const struct cmn_gradients *g, struct network *net, const char *options,
+int cmn_gradients_compare(const struct cmn_gradients *g, struct cmn_net *net, const char *options,
                           const struct cmn_topology *t)
 {
     char *here = describe(g, net, options);
@@ -78,16 +79,18 @@ static int push_all(const struct cmn_gradients *g)
                : 0;
 }
 
-int cmn_gradients_broadcast(const struct cmn_gradients *g, struct network *net,
+int cmn_gradients_broadcast(const struct cmn_gradients *g, struct cmn_net *net,
                             const struct cmn_topology *t)
 {
-    unsigned long seen = *net->seen;
+    unsigned long seen = cmn_net_seen(net);
+    int updates = cmn_net_updates(net);
 
     if (cmn_mpi_check(MPI_Bcast(&seen, 1, MPI_UNSIGNED_LONG, 0, t->world), "MPI_Bcast") ||
-        cmn_mpi_check(MPI_Bcast(net->t, 1, MPI_INT, 0, t->world), "MPI_Bcast")) {
+        cmn_mpi_check(MPI_Bcast(&updates, 1, MPI_INT, 0, t->world), "MPI_Bcast")) {
         return cmn_fail_in("broadcast of seen");
     }
-    *net->seen = seen;
+    cmn_net_set_seen(net, seen);
+    cmn_net_set_updates(net, updates);
     if (pull_all(g)) {
         return -1;
     }
@@ -162,20 +165,4 @@ int cmn_gradients_average_statistics(const struct cmn_gradients *g, const struct
         }
     }
     return cmn_gradients_push(g, CMN_STATISTIC);
-}
-
-const char *cmn_gradients_layer(const struct network *net, int i)
-{
-    switch (net->layers[i].type) { /* those that Darknet has no words for */
-    case UPSAMPLE:
-        return "upsample";
-    case ISEG:
-        return "iseg";
-    case LOGXENT:
-        return "logistic";
-    case L2NORM:
-        return "l2norm";
-    default:
-        return get_layer_string(net->layers[i].type);
-    }
 }

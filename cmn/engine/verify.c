@@ -9,6 +9,7 @@
 
 #include "engine/gradients_gpu.h"
 #include "base/log.h"
+#include "engine/net.h"
 #include "engine/nonfinite.h"
 
 enum {
@@ -90,7 +91,7 @@ static int find_tensor(const struct cmn_gradients *g, const uint64_t *hash, int 
     return best;
 }
 
-static int say_who(const struct cmn_gradients *g, const struct network *net,
+static int say_who(const struct cmn_gradients *g, const struct cmn_net *net,
                    const struct cmn_topology *t, const struct party *party, const uint64_t *hash,
                    size_t n)
 {
@@ -117,11 +118,11 @@ static int say_who(const struct cmn_gradients *g, const struct network *net,
                     "layer %d (%s): they were the same once, so suspect memory or a processor",
                     listed + others > 1 ? "s" : "", who, usual, party[usual].host,
                     g->tensor[i].part, g->tensor[i].name, g->tensor[i].layer,
-                    cmn_gradients_layer(net, g->tensor[i].layer));
+                    cmn_net_layer_name(net, g->tensor[i].layer));
 }
 
 /* Each rank tells each other one all that it has found. */
-static int find_difference(const struct cmn_gradients *g, const struct network *net,
+static int find_difference(const struct cmn_gradients *g, const struct cmn_net *net,
                            const struct cmn_topology *t, const uint64_t *mine, size_t n,
                            uint64_t all)
 {
@@ -145,7 +146,7 @@ static int find_difference(const struct cmn_gradients *g, const struct network *
     return result;
 }
 
-int cmn_gradients_verify(const struct cmn_gradients *g, const struct network *net,
+int cmn_gradients_verify(const struct cmn_gradients *g, const struct cmn_net *net,
                          const struct cmn_topology *t, struct cmn_nonfinite *bad)
 {
     uint64_t *hash = calloc((size_t)g->tensors + 1, sizeof *hash), all;

@@ -92,7 +92,7 @@ int cmn_trainer_unpack(struct cmn_trainer *t)
             return -1;
         }
     }
-    return cmn_recurrent_state_copy(t->net, CMN_RECURRENT_WRITE);
+    return cmn_recurrent_state_copy(cmn_net_of(t->net), CMN_RECURRENT_WRITE);
 }
 
 int cmn_trainer_statistics(struct cmn_trainer *t, const float **statistics, size_t *n)
@@ -198,7 +198,7 @@ static void add_sequences(struct cmn_trainer *t)
     struct cmn_recurrent_state hidden;
     char name[CMN_SECTION_NAME];
 
-    for (int i = 0; cmn_recurrent_state_at(t->net, i, &hidden); i++) {
+    for (int i = 0; cmn_recurrent_state_at(cmn_net_of(t->net), i, &hidden); i++) {
         size_t row = hidden.n * sizeof *hidden.at;
         struct cmn_checkpoint_item *p;
         snprintf(name, sizeof name, "hidden.%d.%d", hidden.layer, hidden.which);
@@ -243,7 +243,7 @@ int cmn_trainer_checkpoint_items(struct cmn_trainer *t, int fill)
         }
     }
     add_schedule(t);
-    if (fill && cmn_recurrent_state_copy(t->net, CMN_RECURRENT_READ)) {
+    if (fill && cmn_recurrent_state_copy(cmn_net_of(t->net), CMN_RECURRENT_READ)) {
         return -1;
     }
     add_sequences(t);

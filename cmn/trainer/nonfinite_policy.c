@@ -129,7 +129,7 @@ static void note(struct cmn_trainer *t, const struct cmn_nonfinite *found, int p
     }
     t->bad = *found;
     t->bad_pass = pass;
-    cmn_nonfinite_origin(&t->gradients, t->net, t->why, sizeof t->why, &image);
+    cmn_nonfinite_origin(&t->gradients, cmn_net_of(t->net), t->why, sizeof t->why, &image);
     t->bad_image = image < t->local ? (int)image : -1;
     if (t->bad_image >= 0) {
         t->bad_pass = t->pass; /* what is to be seen is this pass's */
@@ -140,7 +140,7 @@ static void say(const struct cmn_trainer *t, char text[TEXT])
 {
     char what[160];
 
-    cmn_nonfinite_say(t->net, &t->bad, what, sizeof what);
+    cmn_nonfinite_say(cmn_net_of(t->net), &t->bad, what, sizeof what);
     snprintf(text, TEXT, "%s%s", what, t->why);
     say_images(t, text, TEXT);
 }
@@ -167,7 +167,7 @@ int cmn_trainer_check_gradient(struct cmn_trainer *t, int i)
     }
     if (!t->looked) {
         t->looked = 1;
-        if (cmn_nonfinite_loss(t->net, &found)) {
+        if (cmn_nonfinite_loss(cmn_net_of(t->net), &found)) {
             note(t, &found, t->pass);
         }
     }
@@ -328,7 +328,7 @@ int cmn_trainer_worth_saving(const struct cmn_trainer *t)
         !cmn_nonfinite_tensor(g, CMN_STATISTIC, &found)) {
         return 0;
     }
-    cmn_nonfinite_say(t->net, &found, what, sizeof what);
+    cmn_nonfinite_say(cmn_net_of(t->net), &found, what, sizeof what);
     return cmn_fail("the weights are not saved, for they are worthless: %s (cmn_nonfinite=ignore "
                     "would save them)",
                     what);

@@ -33,7 +33,7 @@ static int draw_graph(const struct cmn_trainer *t)
     if (!file[0]) {
         return 0;
     }
-    if (cmn_export_graph(t->net, &t->gradients, t->name, &graph)) {
+    if (cmn_export_graph(cmn_net_of(t->net), &t->gradients, t->name, &graph)) {
         return -1;
     }
     result = cmn_graph_write(&graph, file);
@@ -97,7 +97,7 @@ int cmn_trainer_timeline(struct cmn_trainer *t)
         return cmn_fail("timeline: out of memory");
     }
     for (int i = 0; i < t->net->n; i++) {
-        t->layer[i] = cmn_gradients_layer(t->net, i);
+        t->layer[i] = cmn_net_layer_name(cmn_net_of(t->net), i);
     }
     plan.layer = t->layer;
     t->trace = cmn_trace_open(&plan);
@@ -232,11 +232,11 @@ static int verify(struct cmn_trainer *t)
         return 0;
     }
     t->verify_due = 0;
-    if (cmn_gradients_verify(&t->gradients, t->net, &s->topology, &bad)) {
+    if (cmn_gradients_verify(&t->gradients, cmn_net_of(t->net), &s->topology, &bad)) {
         return cmn_fail_in("after iteration %ld", t->first_step + t->steps);
     }
     if (bad.name && s->options.nonfinite != CMN_NONFINITE_IGNORE) {
-        cmn_nonfinite_say(t->net, &bad, what, sizeof what);
+        cmn_nonfinite_say(cmn_net_of(t->net), &bad, what, sizeof what);
         return cmn_fail("after iteration %ld: a weight is no number any more: %s",
                         t->first_step + t->steps, what);
     }

@@ -302,7 +302,7 @@ int cmn_trainer_resume(struct cmn_trainer *t)
         }
         return 0;
     }
-    c->layout = cmn_gradients_describe(&t->gradients, t->net);
+    c->layout = cmn_gradients_describe(&t->gradients, cmn_net_of(t->net));
     if (!c->layout || find_places(t) ||
         (s->topology.rank == 0 && (open_newest(t) || (c->file && examine(t)))) || share_text(t) ||
         (c->goes_on && take_over(t))) {

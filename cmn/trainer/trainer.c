@@ -42,7 +42,8 @@ int cmn_trainer_attach(struct cmn_trainer *t, const char *cfg)
     cmn_trainer_rate(t);
     cmn_policy_plan(&t->schedule, &s->topology, &s->options, s->communicator, s->exchange,
                     t->net->adam);
-    if (cmn_gradients_open(&t->gradients, t->net, &t->schedule.communicator, s->exchange)) {
+    if (cmn_gradients_open(&t->gradients, cmn_net_of(t->net), &t->schedule.communicator,
+                           s->exchange)) {
         return -1;
     }
     t->attached = 1;
@@ -54,10 +55,11 @@ int cmn_trainer_attach(struct cmn_trainer *t, const char *cfg)
         return -1;
     }
     t->cfg_text = cmn_files_cfg_text(cfg);
-    if (!t->cfg_text || cmn_gradients_compare(&t->gradients, t->net, t->cfg_text, &s->topology)) {
+    if (!t->cfg_text ||
+        cmn_gradients_compare(&t->gradients, cmn_net_of(t->net), t->cfg_text, &s->topology)) {
         return -1;
     }
-    return cmn_gradients_broadcast(&t->gradients, t->net, &s->topology) || meet(t) ||
+    return cmn_gradients_broadcast(&t->gradients, cmn_net_of(t->net), &s->topology) || meet(t) ||
                    cmn_policy_begin(&t->schedule) || cmn_trainer_norm_open(t)
                ? -1
                : 0;

@@ -6,7 +6,9 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "engine/darknet_net.h"
 #include "engine/gradients.h"
+#include "engine/net.h"
 #include "engine/nonfinite.h"
 #include "optimizers/update_policy.h"
 #include "trainer/session.h"

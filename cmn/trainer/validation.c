@@ -59,16 +59,16 @@ static size_t floats(const struct cmn_recurrent_state *hidden)
 
 /* What recurrent layers carry to the next step, which becomes 0 as in a network that was just read. The caller frees; NULL with
  * a reason. */
-static float *put_aside(const struct network *net)
+static float *put_aside(struct network *net)
 {
     struct cmn_recurrent_state hidden;
     size_t n = 0;
     float *kept, *next;
 
-    if (cmn_recurrent_state_copy(net, CMN_RECURRENT_READ)) {
+    if (cmn_recurrent_state_copy(cmn_net_of(net), CMN_RECURRENT_READ)) {
         return NULL;
     }
-    for (int i = 0; cmn_recurrent_state_at(net, i, &hidden); i++) {
+    for (int i = 0; cmn_recurrent_state_at(cmn_net_of(net), i, &hidden); i++) {
         n += floats(&hidden);
     }
     next = kept = calloc(n ? n : 1, sizeof *kept);
@@ -76,25 +76,27 @@ static float *put_aside(const struct network *net)
         cmn_fail("out of memory");
         return NULL;
     }
-    for (int i = 0; cmn_recurrent_state_at(net, i, &hidden); next += floats(&hidden), i++) {
+    for (int i = 0; cmn_recurrent_state_at(cmn_net_of(net), i, &hidden);
+         next += floats(&hidden), i++) {
         memcpy(next, hidden.at, floats(&hidden) * sizeof *next);
         memset(hidden.at, 0, floats(&hidden) * sizeof *next);
     }
-    if (cmn_recurrent_state_copy(net, CMN_RECURRENT_WRITE)) {
+    if (cmn_recurrent_state_copy(cmn_net_of(net), CMN_RECURRENT_WRITE)) {
         free(kept);
         return NULL;
     }
     return kept;
 }
 
-static int put_back(const struct network *net, const float *kept)
+static int put_back(struct network *net, const float *kept)
 {
     struct cmn_recurrent_state hidden;
 
-    for (int i = 0; cmn_recurrent_state_at(net, i, &hidden); kept += floats(&hidden), i++) {
+    for (int i = 0; cmn_recurrent_state_at(cmn_net_of(net), i, &hidden);
+         kept += floats(&hidden), i++) {
         memcpy(hidden.at, kept, floats(&hidden) * sizeof *kept);
     }
-    return cmn_recurrent_state_copy(net, CMN_RECURRENT_WRITE);
+    return cmn_recurrent_state_copy(cmn_net_of(net), CMN_RECURRENT_WRITE);
 }
 
 int cmn_trainer_validate(struct cmn_trainer *t, struct cmn_row *row)

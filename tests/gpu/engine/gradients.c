@@ -9,6 +9,7 @@
 
 #include "communicators/communicator.h"
 #include "mpi/device.h"
+#include "engine/darknet_net.h"
 #include "engine/gradients.h"
 #include "engine/gradients_gpu.h"
 #include "engine/nonfinite.h"
@@ -124,7 +125,7 @@ static void set_up(void)
 {
     all_well();
     make_net(1);
-    CHECK_SAYING(cmn_gradients_open(&g, net, NULL, NULL) == 0, "%s", cmn_reason());
+    CHECK_SAYING(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL) == 0, "%s", cmn_reason());
 }
 
 static void flat(void **state)
@@ -269,7 +270,7 @@ static int verified(void)
 {
     struct cmn_nonfinite bad;
 
-    return cmn_gradients_verify(&g, net, &top, &bad);
+    return cmn_gradients_verify(&g, cmn_net_of(net), &top, &bad);
 }
 
 static void what_ranks_have_alike(void **state)
@@ -290,7 +291,7 @@ static void what_ranks_have_alike(void **state)
                  (float)(23.5 + (top.size - 1) / 2.0 + (top.size * top.size - 1) / 12.0),
                  "variance");
     *net->seen = 7 + (size_t)top.rank;
-    CHECK_SAYING(cmn_gradients_broadcast(&g, net, &top) == 0, "%s", cmn_reason());
+    CHECK_SAYING(cmn_gradients_broadcast(&g, cmn_net_of(net), &top) == 0, "%s", cmn_reason());
     CHECK(*net->seen == 7);
     check_device(l[2].weights_gpu, IN * OUT, 40.5F, "weights");
     check_device(l[2].m_gpu, IN * OUT, 50.5F, "m");
@@ -312,7 +313,7 @@ static void without_gpu(void **state)
     (void)state;
     all_well();
     make_net(0);
-    CHECK_SAYING(cmn_gradients_open(&g, net, NULL, NULL) == 0, "%s", cmn_reason());
+    CHECK_SAYING(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL) == 0, "%s", cmn_reason());
     CHECK(net->layers[2].weight_updates == g.exchange.block.data);
     CHECK(g.exchange.block.data[0] == 42.0F + (float)top.rank);
     check_device(net->layers[2].weight_updates_gpu, IN * OUT, 42.5F + (float)top.rank, "untouched");
@@ -327,13 +328,13 @@ static void failures(void **state)
     all_well();
     make_net(1);
     fake.no_memory = 1;
-    CHECK(cmn_gradients_open(&g, net, NULL, NULL) == -1);
+    CHECK(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL) == -1);
     CHECK_SAYING(strstr(cmn_reason(), "floats on the GPU: cudaMalloc"), "%s", cmn_reason());
     cmn_gradients_close(&g);
     fake.no_memory = 0;
     cudaFree(net->layers[0].bias_updates_gpu);
     net->layers[0].bias_updates_gpu = NULL;
-    CHECK(cmn_gradients_open(&g, net, NULL, NULL) == -1);
+    CHECK(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL) == -1);
     CHECK_SAYING(strstr(cmn_reason(), "layer 0 bias_updates is not on the GPU"), "%s",
                  cmn_reason());
     cmn_gradients_close(&g);

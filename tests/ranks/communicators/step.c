@@ -2,6 +2,7 @@
  * world's ranks as one node and as several. */
 #include "ranks/ranks.h"
 
+#include "engine/darknet_net.h"
 #include "engine/gradients.h"
 #include "nets.h"
 
@@ -44,9 +45,10 @@ static void open_side(struct side *s, const char *name, const char *cfg, struct 
     CHECK_SAYING(s->c && s->c->open(&s->self, t, o) == 0, "%s: %s", name, cmn_reason());
     srand(5);
     s->net = nets_parse(cfg);
-    CHECK_SAYING(cmn_gradients_open(&s->g, s->net, s->c, s->self) == 0, "%s", cmn_reason());
+    CHECK_SAYING(cmn_gradients_open(&s->g, cmn_net_of(s->net), s->c, s->self) == 0, "%s",
+                 cmn_reason());
     MPI_Barrier(t->world);
-    CHECK(cmn_gradients_broadcast(&s->g, s->net, t) == 0);
+    CHECK(cmn_gradients_broadcast(&s->g, cmn_net_of(s->net), t) == 0);
     MPI_Barrier(t->world);
 }
 

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "engine/darknet_net.h"
 #include "engine/gradients.h"
 #include "nets.h"
 #include "engine/nonfinite.h"
@@ -18,7 +19,7 @@ static void open_net(const char *cfg)
 {
     srand((unsigned)top.rank + 1);
     net = nets_parse(cfg);
-    CHECK_SAYING(cmn_gradients_open(&g, net, NULL, NULL) == 0, "%s", cmn_reason());
+    CHECK_SAYING(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL) == 0, "%s", cmn_reason());
 }
 
 static void close_net(void)
@@ -37,7 +38,7 @@ static void broadcast(void **state)
         (*g.tensor[i].at)[0] = (float)(100 * i + top.rank);
     }
     CHECK(top.size == 1 || !same_everywhere(net->layers[0].weights, 54 * sizeof(float)));
-    CHECK_SAYING(cmn_gradients_broadcast(&g, net, &top) == 0, "%s", cmn_reason());
+    CHECK_SAYING(cmn_gradients_broadcast(&g, cmn_net_of(net), &top) == 0, "%s", cmn_reason());
     CHECK(*net->seen == 5000000000UL);
     CHECK(*net->t == 40);
     for (int i = 0; i < g.tensors; i++) {
@@ -74,7 +75,8 @@ static void compare(void **state)
         int result, first = 99;
         open_net(last ? change[i].cfg : NET CONV TAIL);
         cmn_fail("nothing");
-        result = cmn_gradients_compare(&g, net, last ? change[i].options : OPTIONS, &top);
+        result =
+            cmn_gradients_compare(&g, cmn_net_of(net), last ? change[i].options : OPTIONS, &top);
         CHECK_SAYING(result == (last ? -1 : 0), "change %zu", i);
         if (last) {
             CHECK_SAYING(strstr(cmn_reason(), change[i].named), "%zu: %s", i, cmn_reason());
@@ -84,7 +86,7 @@ static void compare(void **state)
         close_net();
     }
     open_net(NET CONV TAIL);
-    CHECK(cmn_gradients_compare(&g, net, OPTIONS, &top) == 0);
+    CHECK(cmn_gradients_compare(&g, cmn_net_of(net), OPTIONS, &top) == 0);
     close_net();
     settle();
 }
@@ -95,9 +97,10 @@ static void verify(void **state)
 
     (void)state;
     open_net(NET CONV TAIL);
-    CHECK(top.size == 1 || cmn_gradients_verify(&g, net, &top, &bad) == -1);
-    CHECK(cmn_gradients_broadcast(&g, net, &top) == 0);
-    CHECK_SAYING(cmn_gradients_verify(&g, net, &top, &bad) == 0 && !bad.name, "%s", cmn_reason());
+    CHECK(top.size == 1 || cmn_gradients_verify(&g, cmn_net_of(net), &top, &bad) == -1);
+    CHECK(cmn_gradients_broadcast(&g, cmn_net_of(net), &top) == 0);
+    CHECK_SAYING(cmn_gradients_verify(&g, cmn_net_of(net), &top, &bad) == 0 && !bad.name, "%s",
+                 cmn_reason());
     /* Of three ranks and more the odd one is named, also when it is rank 0. */
     for (int odd = top.size < 3; odd < top.size; odd++) {
         for (int i = 0; i < g.tensors; i++) {
@@ -108,19 +111,20 @@ static void verify(void **state)
                 continue;
             }
             *byte ^= top.rank == odd; /* the lowest bit of the last float */
-            CHECK_SAYING(cmn_gradients_verify(&g, net, &top, &bad) == -1, "%s", t->name);
+            CHECK_SAYING(cmn_gradients_verify(&g, cmn_net_of(net), &top, &bad) == -1, "%s",
+                         t->name);
             snprintf(want, sizeof want,
                      "of rank %d@%s differ from those of rank %d@%s, first in %s of layer %d (%s)",
                      odd, top.host, odd == 0, top.host, t->name, t->layer,
                      t->layer ? "connected" : "convolutional");
             CHECK_SAYING(strstr(cmn_reason(), want), "not %s: %s", want, cmn_reason());
             *byte ^= top.rank == odd;
-            CHECK(cmn_gradients_verify(&g, net, &top, &bad) == 0);
+            CHECK(cmn_gradients_verify(&g, cmn_net_of(net), &top, &bad) == 0);
         }
     }
     net->layers[0].weights[top.size == 1 ? 0 : 50] = INFINITY;
     net->layers[1].biases[0] = NAN;
-    CHECK(cmn_gradients_verify(&g, net, &top, &bad) == 0 && bad.name);
+    CHECK(cmn_gradients_verify(&g, cmn_net_of(net), &top, &bad) == 0 && bad.name);
     CHECK(bad.layer == 0 && !strcmp(bad.name, "weights"));
     close_net();
     settle();

@@ -5,6 +5,7 @@
 #include "ranks/ranks.h"
 
 #include "compression/compressor.h"
+#include "engine/darknet_net.h"
 #include "nets.h"
 #include "optimizers/update_policy.h"
 
@@ -43,8 +44,8 @@ static inline void open_side(struct side *s, const struct cmn_topology *t,
     srand(5);
     s->net = nets_parse(cfg);
     cmn_policy_plan(&s->s, t, &s->o, s->c, s->self, 0);
-    CHECK_SAYING(cmn_gradients_open(&s->g, s->net, &s->s.communicator, s->self) == 0, "%s",
-                 cmn_reason());
+    CHECK_SAYING(cmn_gradients_open(&s->g, cmn_net_of(s->net), &s->s.communicator, s->self) == 0,
+                 "%s", cmn_reason());
     CHECK_SAYING(cmn_policy_open(&s->s, &s->g, s->net->n) == 0, "%s", cmn_reason());
     MPI_Barrier(t->world);
     for (int i = 0, k = 0; i < s->g.tensors; i++) { /* rand_normal() is not the same twice */

@@ -1,5 +1,6 @@
 #include "check.h"
 
+#include "engine/darknet_net.h"
 #include "engine/gradients.h"
 #include "base/log.h"
 #include "nets.h"
@@ -53,7 +54,7 @@ static void check_net(const char *cfg, const struct want *want, int n, size_t we
     network *net = nets_parse(cfg);
     struct cmn_gradients g;
 
-    if (cmn_gradients_open(&g, net, NULL, NULL)) {
+    if (cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL)) {
         fail_msg("%s", cmn_reason());
     }
     assert_gradients(&g, want, n);
@@ -237,7 +238,7 @@ static void arena_keeps_contents(void **state)
 
     (void)state;
     fill_gradients(net);
-    assert_int_equal(cmn_gradients_open(&g, net, NULL, NULL), 0);
+    assert_int_equal(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL), 0);
     for (int i = 0; i < net->n; i += 2) {
         layer *l = &net->layers[i];
         if (l->type != CONNECTED) {
@@ -274,7 +275,7 @@ static void arena_layout(void **state)
     for (int i = 0; i < 6; i++) {
         net->layers[0].scale_updates[i] = 1;
     }
-    assert_int_equal(cmn_gradients_open(&g, net, NULL, NULL), 0);
+    assert_int_equal(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL), 0);
     assert_ptr_equal(g.exchange.block.data, g.flat);
     assert_ptr_equal(g.exchange.tensor, g.span);
     end = g.flat;
@@ -329,7 +330,7 @@ static void backward_writes_into_the_arena(void **state)
     for (size_t k = 0; k < COUNT(cfg); k++) {
         network *net = nets_parse(cfg[k]);
         struct cmn_gradients g;
-        assert_int_equal(cmn_gradients_open(&g, net, NULL, NULL), 0);
+        assert_int_equal(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL), 0);
         assert_false(any(g.flat, g.exchange.block.n));
         for (int i = 0; i < net->inputs * net->batch; i++) {
             net->input[i] = (float)(i * 37 % 11) / 10;
@@ -365,7 +366,7 @@ static void arena_changes_no_result(void **state)
         srand(5);
         net = nets_parse(MLP);
         if (with) {
-            assert_int_equal(cmn_gradients_open(&g, net, NULL, NULL), 0);
+            assert_int_equal(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL), 0);
         }
         for (int i = 0; i < net->inputs * net->batch; i++) {
             net->input[i] = (float)(i * 37 % 11) / 10;

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "engine/darknet_net.h"
 #include "engine/gradients.h"
 #include "nets.h"
 #include "engine/nonfinite.h"
@@ -44,7 +45,7 @@ static struct cmn_gradients g;
 static void open_net(void)
 {
     net = nets_parse(CFG);
-    assert_int_equal(cmn_gradients_open(&g, net, NULL, NULL), 0);
+    assert_int_equal(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL), 0);
     net->train = 1;
     for (int i = 0; i < net->batch * net->inputs; i++) {
         net->input[i] = (float)(i % 7) / 7;
@@ -85,8 +86,8 @@ static void found_in_a_gradient(void **state)
     forward_network(net);
     backward_network(net);
     assert_int_equal(found_in(&found), 0);
-    assert_false(cmn_nonfinite_loss(net, &found));
-    cmn_nonfinite_origin(&g, net, text, sizeof text, &image);
+    assert_false(cmn_nonfinite_loss(cmn_net_of(net), &found));
+    cmn_nonfinite_origin(&g, cmn_net_of(net), text, sizeof text, &image);
     assert_string_equal(text, "");
     for (int at = 0; at < net->inputs; at += 37) {
         memset(g.flat, 0, g.exchange.block.n * sizeof *g.flat);
@@ -94,9 +95,9 @@ static void found_in_a_gradient(void **state)
         forward_network(net);
         backward_network(net);
         assert_int_equal(found_in(&found) & 1, 1);
-        assert_true(cmn_nonfinite_loss(net, &found));
+        assert_true(cmn_nonfinite_loss(cmn_net_of(net), &found));
         assert_int_equal(found.layer, 3);
-        cmn_nonfinite_origin(&g, net, text, sizeof text, &image);
+        cmn_nonfinite_origin(&g, cmn_net_of(net), text, sizeof text, &image);
         assert_string_equal(text, ", first seen in the network's input, of image 2 of the pass");
         assert_int_equal(image, 2);
         net->input[2 * net->inputs + at] = 0;
@@ -106,14 +107,14 @@ static void found_in_a_gradient(void **state)
     forward_network(net);
     backward_network(net);
     assert_int_equal(found_in(&found) & 2, 2);
-    cmn_nonfinite_origin(&g, net, text, sizeof text, &image);
+    cmn_nonfinite_origin(&g, cmn_net_of(net), text, sizeof text, &image);
     assert_string_equal(text,
                         ", after an earlier update that left weights of layer 1 (connected): inf");
     assert_int_equal(image, -1);
     assert_true(cmn_nonfinite_tensor(&g, CMN_WEIGHT, &found));
     assert_int_equal(found.layer, 1);
     snprintf(want, sizeof want, "weights of layer 1 (connected): inf");
-    cmn_nonfinite_say(net, &found, text, sizeof text);
+    cmn_nonfinite_say(cmn_net_of(net), &found, text, sizeof text);
     assert_string_equal(text, want);
     close_net();
 }

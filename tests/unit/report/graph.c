@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "engine/darknet_net.h"
 #include "engine/gradients.h"
 #include "base/log.h"
 #include "nets.h"
@@ -34,8 +35,8 @@ static void outline(const char *cfg, struct cmn_graph *graph)
     network *net = nets_parse(cfg);
     struct cmn_gradients g;
 
-    assert_int_equal(cmn_gradients_open(&g, net, NULL, NULL), 0);
-    assert_int_equal(cmn_export_graph(net, &g, "net", graph), 0);
+    assert_int_equal(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL), 0);
+    assert_int_equal(cmn_export_graph(cmn_net_of(net), &g, "net", graph), 0);
     cmn_gradients_close(&g);
     free_network(net);
 }

@@ -1,0 +1,121 @@
+/* The network that is trained or evaluated, without the struct of the Darknet that it is made of.
+ *
+ * Other rooms know `struct cmn_net` alone. hooks/ makes it from Darknet's struct (engine/darknet_net.h).
+ * All calls are local and blocking. A layer is named by its index, 0 to cmn_net_layers() - 1. */
+#ifndef CMN_NET_H
+#define CMN_NET_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+struct cmn_net;
+
+/* ---- shape ---- */
+
+int cmn_net_layers(const struct cmn_net *net);
+
+/* The type of a layer, e.g. "connected". Static. */
+const char *cmn_net_layer_name(const struct cmn_net *net, int layer);
+
+/* Images of a micro-batch on this rank. A step of a sequence counts as an image. */
+int cmn_net_batch(const struct cmn_net *net);
+
+/* The layers' memory has room for as many images as the cfg gave this rank; n is at most that. */
+void cmn_net_set_batch(struct cmn_net *net, int n);
+
+/* Micro-batches of a step. */
+int cmn_net_subdivisions(const struct cmn_net *net);
+
+/* Images of a sequence, 1 for networks without time_steps. */
+int cmn_net_time_steps(const struct cmn_net *net);
+
+/* The first layer that takes several images as one sequence, or -1. */
+int cmn_net_first_recurrent_layer(const struct cmn_net *net);
+
+/* Floats of one image's input, labels and output. */
+size_t cmn_net_inputs(const struct cmn_net *net);
+size_t cmn_net_truths(const struct cmn_net *net);
+size_t cmn_net_outputs(const struct cmn_net *net);
+
+/* Pixels of the input. random=1 in the cfg makes trainers change them. */
+struct cmn_net_size {
+    int width, height;
+};
+struct cmn_net_size cmn_net_size(const struct cmn_net *net);
+
+/* Nothing happens when the network has that size already. Input, labels and outputs become undefined. */
+void cmn_net_resize(struct cmn_net *net, struct cmn_net_size size);
+
+/* Whether the update is Adam's. */
+int cmn_net_uses_adam(const struct cmn_net *net);
+
+/* Whether labels and output hold one value for each class, so that right answers can be counted. */
+int cmn_net_classifies(const struct cmn_net *net);
+
+/* Whether any layer computes a loss. */
+int cmn_net_has_loss(const struct cmn_net *net);
+
+/* Whether the last layer finds boxes. */
+int cmn_net_detects(const struct cmn_net *net);
+
+/* The number of classes whose boxes a layer finds; -1: it finds no boxes. */
+int cmn_net_box_classes(const struct cmn_net *net, int layer);
+
+/* ---- progress of the training ---- */
+
+/* Images that the network has been trained with, of all ranks and runs. Weights files keep it. */
+size_t cmn_net_seen(const struct cmn_net *net);
+void cmn_net_set_seen(struct cmn_net *net, size_t seen);
+
+/* Steps that the images seen amount to: Darknet's number of the iteration. */
+size_t cmn_net_iteration(const struct cmn_net *net);
+
+/* Updates so far; Adam corrects its bias with it. Weights files do not keep it. */
+int cmn_net_updates(const struct cmn_net *net);
+void cmn_net_set_updates(struct cmn_net *net, int updates);
+
+/* The iteration after which the training ends (max_batches); 0: never. */
+int cmn_net_last_iteration(const struct cmn_net *net);
+void cmn_net_set_last_iteration(struct cmn_net *net, int iteration);
+
+/* Whether the last iteration is done. */
+int cmn_net_training_ended(const struct cmn_net *net);
+
+/* The current iteration becomes the last: Darknet's trainers end their loop and save. */
+void cmn_net_stop_after_this_iteration(struct cmn_net *net);
+
+/* ---- learning rate ---- */
+
+/* learning_rate of the cfg, before its policy changes it. */
+float cmn_net_learning_rate(const struct cmn_net *net);
+void cmn_net_scale_learning_rate(struct cmn_net *net, float factor);
+
+/* Iterations of the warm-up (burn_in); 0: none. */
+int cmn_net_burn_in(const struct cmn_net *net);
+
+/* Trainers print the rate after each step, and policy=random draws a number for that. Draws it;
+ * nothing happens with other policies. */
+void cmn_net_draw_random_rate(struct cmn_net *net);
+
+/* ---- the micro-batch that was just computed ---- */
+
+/* The sum of the images' losses. NaN in a network without a loss. */
+float cmn_net_loss(const struct cmn_net *net);
+
+/* Images whose largest output is that of their label; 0 unless cmn_net_classifies(). */
+int cmn_net_count_right(const struct cmn_net *net);
+
+/* A copy of input and labels, which the caller frees by restoring them. In between the network may be
+ * resized, and back. */
+float *cmn_net_save_batch(const struct cmn_net *net);
+void cmn_net_restore_batch(struct cmn_net *net, float *saved);
+
+/* ---- files ---- */
+
+/* What a cfg's weights files are called: its file name up to the first dot. */
+void cmn_net_name(const char *cfg, char *name, size_t bytes);
+
+/* Writes the weights as Darknet's weights files hold them. The caller asks ferror(). */
+void cmn_net_write_weights(struct cmn_net *net, FILE *out);
+
+#endif
