@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "transports/transport.h"
+#include "mpi/group.h"
 
 /* Small tensors that are neighbours travel together, up to so many floats. */
 enum { TOGETHER = 8192 };

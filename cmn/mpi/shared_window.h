@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-#include "transports/transport.h"
+#include "mpi/group.h"
 
 struct cmn_shm_barrier;
 struct cmn_window;

@@ -95,19 +95,6 @@ static int reached(const struct cmn_barrier_slot *s, uint32_t barrier)
     return (int32_t)(atomic_load(&s->met) - barrier) >= 0;
 }
 
-static int world_rank(const struct cmn_shm_barrier *m, int rank)
-{
-    MPI_Group mine, world;
-    int number = rank;
-
-    MPI_Comm_group(m->group->comm, &mine);
-    MPI_Comm_group(MPI_COMM_WORLD, &world);
-    MPI_Group_translate_ranks(mine, 1, &rank, world, &number);
-    MPI_Group_free(&mine);
-    MPI_Group_free(&world);
-    return number;
-}
-
 static int gone(const struct cmn_shm_barrier *m, int rank)
 {
     struct pollfd p = {.fd = m->peer[rank], .events = POLLIN};
@@ -153,13 +140,13 @@ static int sleep_until(struct cmn_shm_barrier *m, int rank, uint32_t barrier, do
         }
         /* Looked at in this order: who came to the barrier, and ended then, is not missed. */
         if (gone(m, rank) && !reached(s, barrier)) {
-            return cmn_fail_lost("shm: rank %d@%s died during an exchange", world_rank(m, rank),
-                                 m->group->topology->host);
+            return cmn_fail_lost("shm: rank %d@%s died during an exchange",
+                                 cmn_world_rank(m->group->comm, rank), m->group->topology->host);
         }
         if (cmn_status_timed_out(cmn_clock() - since, m->group->options->timeout)) {
             return cmn_fail_lost("shm: rank %d@%s did not come to the exchange within %ld s "
                                  "(cmn_timeout)",
-                                 world_rank(m, rank), m->group->topology->host,
+                                 cmn_world_rank(m->group->comm, rank), m->group->topology->host,
                                  m->group->options->timeout);
         }
     }

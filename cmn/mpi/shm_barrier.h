@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "transports/transport.h"
+#include "mpi/group.h"
 
 struct cmn_barrier_slot;
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "mpi/topology.h"
+#include "mpi/group.h"
 #include "transports/pipeline.h"
 #include "base/status.h"
 
@@ -128,15 +128,8 @@ static int move(struct cmn_pairwise *p)
 
 int cmn_nothing_from(MPI_Comm comm, int from, long seconds)
 {
-    MPI_Group mine, world;
-    int rank = -1;
-
-    MPI_Comm_group(comm, &mine);
-    MPI_Comm_group(MPI_COMM_WORLD, &world);
-    MPI_Group_translate_ranks(mine, 1, &from, world, &rank);
-    MPI_Group_free(&mine);
-    MPI_Group_free(&world);
-    return cmn_fail_lost("nothing came from rank %d for %ld s (cmn_timeout)", rank, seconds);
+    return cmn_fail_lost("nothing came from rank %d for %ld s (cmn_timeout)",
+                         cmn_world_rank(comm, from), seconds);
 }
 
 int cmn_pairwise_late(struct cmn_pairwise *p, long seconds)

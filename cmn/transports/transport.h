@@ -1,26 +1,13 @@
 /* A transport moves bytes inside one group of ranks. Transports know buffers, never networks.
  *
  * A strategy (communicator.h) is a recipe over groups; a transport is how a group moves bytes, so every
- * recipe runs over every transport. Each is one file here and one line in cmn_transport_named(). */
+ * recipe runs over every transport. Each is one file here and one line in registry.c. */
 #ifndef CMN_TRANSPORT_H
 #define CMN_TRANSPORT_H
 
-#include <mpi.h>
 #include <stddef.h>
 
-#include "config/options.h"
-#include "mpi/topology.h"
-
-/* The ranks that a transport connects, and what it may need to know. All of it must outlive the
- * transport. */
-struct cmn_group {
-    MPI_Comm comm;    /* numbers the ranks: "rank 0" below is its rank 0 */
-    const char *name; /* "world", "intra", "inter": for messages */
-    const struct cmn_topology *topology;
-    const struct cmn_options *options;
-    size_t
-        chunk; /* mpi only: MPI's own algorithms, with at most so many floats in a call; 0: mpi's choice */
-};
+#include "mpi/group.h"
 
 /* All calls are collective over the group and blocking, and return 0, or -1 with a reason. They
  * work in place on n floats at `data`, which the caller owns; n is the same on all ranks, may be 0
@@ -56,10 +43,6 @@ struct cmn_transport {
 extern const struct cmn_transport cmn_mpi;
 extern const struct cmn_transport cmn_shm;
 extern const struct cmn_transport cmn_nccl;
-
-/* Local. Slice i of n floats cut into `slices`: *at and *count in floats. Boundaries lie at multiples of
- * 16 floats (a cache line); a slice may be empty. */
-void cmn_slice(size_t n, int slices, int i, size_t *at, size_t *count);
 
 /* Local. The transport that cmn_intra asks for inside a node; `auto` takes shm on the CPU and nccl on
  * GPUs. NULL with a reason when it cannot be had. */

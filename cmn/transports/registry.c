@@ -1,9 +1,9 @@
-#include "transports/transport.h"
-
+/* The one list of transports, and which of them connects the ranks of a node, and the nodes. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "transports/transport.h"
 
 static const struct cmn_transport *const table[] = {
     &cmn_shm,
@@ -12,17 +12,6 @@ static const struct cmn_transport *const table[] = {
 };
 
 enum { TRANSPORTS = sizeof table / sizeof table[0] };
-
-void cmn_slice(size_t n, int slices, int i, size_t *at, size_t *count)
-{
-    const size_t unit = 16;
-    size_t units = (n + unit - 1) / unit;
-    size_t begin = units * (size_t)i / (size_t)slices * unit;
-    size_t end = units * ((size_t)i + 1) / (size_t)slices * unit;
-
-    *at = begin < n ? begin : n;
-    *count = (end < n ? end : n) - *at;
-}
 
 const struct cmn_transport *cmn_transport_intra(const struct cmn_topology *t,
                                                 const struct cmn_options *o)
