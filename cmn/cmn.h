@@ -42,9 +42,9 @@ int cmn_rank_device(void);
  * differs by rank. Not before the cfg is read. */
 unsigned long cmn_rank_seed(unsigned long seed);
 
-/* Local, thread-safe. With -cmn: prints the message with rank and host once for the job, ends all
- * ranks and does not return. Without: returns. */
-void cmn_fatal(const char *message);
+/* Local, thread-safe. Does not return: says the message in one line with rank and host, once for the job, and ends all ranks with
+ * status 1. Without -cmn it ends this process with the message alone. */
+void cmn_fatal(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 /* Local, thread-safe. The next of 31 random bits, as rand(): from the stream of what the thread is doing. */
 int cmn_rand(void);

@@ -10,7 +10,6 @@ FUZZ_SAN   := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=pointer-
 FUZZ_FLAGS := -O1 -g -fno-omit-frame-pointer $(FUZZ_SAN)
 # In what has been compiled, Darknet's memory and files become those that fuzz/memory.c counts.
 FUZZ_COUNT  = objcopy $(foreach f,malloc calloc realloc free fopen fclose,--redefine-sym $(f)=fuzz_$(f)) $@
-FUZZ_WRAP  := -Wl,--wrap=cmn_fatal
 
 FUZZ_DK_OBJ  := $(DK_LIB:%=$(F)/darknet/src/%.o) $(F)/darknet/examples/rnn.o
 # What reads input in cmn/; the rest of it is only linked, as it is.
@@ -40,7 +39,7 @@ $(FUZZ_CMN_OBJ) $(FUZZ_OWN_OBJ): $(F)/%.o: %.c fuzz/fuzz.mk | $(DK)/.stamp
 
 $(F)/engine: $(FUZZ_OWN_OBJ) $(FUZZ_DK_OBJ) $(FUZZ_CMN_OBJ) $(B)/libcmn.a
 	$(say) LD $@
-	$(Q)$(FUZZ_CC) $(FUZZ_FLAGS) -fsanitize=fuzzer $(FUZZ_WRAP) -o $@ $^ -lopenblas -lcjson -lxxhash $(MPI_LIBS) -lm -pthread
+	$(Q)$(FUZZ_CC) $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ -lopenblas -lcjson -lxxhash $(MPI_LIBS) -lm -pthread
 
 $(REPLAY_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 	$(say) CC $<
@@ -49,6 +48,6 @@ $(REPLAY_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 
 $(B)/replay: $(REPLAY_OBJ) $(B)/darknet/examples/rnn.o $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
 	$(say) LD $@
-	$(Q)$(LINK) $@ $(FUZZ_WRAP) $(REPLAY_OBJ) $(B)/darknet/examples/rnn.o $(LIBS)
+	$(Q)$(LINK) $@ $(REPLAY_OBJ) $(B)/darknet/examples/rnn.o $(LIBS)
 
 -include $(patsubst %.o,%.d,$(FUZZ_DK_OBJ) $(FUZZ_CMN_OBJ) $(FUZZ_OWN_OBJ) $(REPLAY_OBJ))

@@ -1,5 +1,7 @@
 #include "fuzz.h"
 
+#include "base/fatal.h"
+
 #include <err.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -37,16 +39,17 @@ const struct fuzz_target *fuzz_target_find(const char *name)
 
 static sigjmp_buf ended;
 
-/* Darknet's fatal() calls this first, with cmn or without, and would then end the program. */
-void __wrap_cmn_fatal(const char *message);
-void __wrap_cmn_fatal(const char *message)
+/* Darknet's fatal() and the module's end here, and would then end the program. */
+static void refused(const char *message, int lost)
 {
+    (void)lost;
     fprintf(stderr, "refused: %s\n", message);
     siglongjmp(ended, 1);
 }
 
 int fuzz_run(const struct fuzz_target *target, const uint8_t *data, size_t size)
 {
+    cmn_fatal_handler(refused);
     if (size > target->longest || sigsetjmp(ended, 0)) {
         return 1;
     }

@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "base/fatal.h"
+
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Fails unless `part` stands in `text`; says both. */
@@ -35,5 +37,41 @@ static inline void check_alone(const char *name)
     }
     globfree(&found);
 }
+
+/* assert_fatal(statement, "part of the message"): the statement ends in cmn_fatal(), with status 1; assert_fatal_lost: in
+ * cmn_fatal_lost(). What the statement had in hand is lost, memory too. */
+static sigjmp_buf check_ended;
+static char check_message[1024];
+static int check_lost;
+
+static inline void check_end(const char *message, int lost)
+{
+    snprintf(check_message, sizeof check_message, "%s", message);
+    check_lost = lost;
+    siglongjmp(check_ended, 1);
+}
+
+/* The message with which the statement ends the job, or NULL. */
+#define fatal_of(statement)               \
+    __extension__({                       \
+        const char *volatile said = NULL; \
+        cmn_fatal_handler(check_end);     \
+        if (sigsetjmp(check_ended, 1)) {  \
+            said = check_message;         \
+        } else {                          \
+            statement;                    \
+        }                                 \
+        cmn_fatal_handler(NULL);          \
+        said;                             \
+    })
+#define check_fatal(statement, part, is_lost)    \
+    do {                                         \
+        const char *fatal = fatal_of(statement); \
+        assert_non_null(fatal);                  \
+        check_contains(fatal, part);             \
+        assert_int_equal(check_lost, is_lost);   \
+    } while (0)
+#define assert_fatal(statement, part) check_fatal(statement, part, 0)
+#define assert_fatal_lost(statement, part) check_fatal(statement, part, 1)
 
 #endif

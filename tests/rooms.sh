@@ -26,7 +26,7 @@ done | LC_ALL=C sort >"$tmp/units"
 
 while IFS= read -r unit; do
     # Headers of the module and of Darknet that the compiler read.
-    tr ' \\' '\n\n' <"$objects/$unit.d" | awk -v unit="$unit" '
+    tr -s "[:space:]" "\n" <"$objects/$unit.d" | awk -v unit="$unit" '
         /(^|\/)cmn\/[a-z_]+\/[a-z0-9_]+\.h$/ { sub(/.*cmn\//, ""); sub(/\.h$/, ""); print "read", unit, $0 }
         /(^|\/)darknet\/(src|include)\/[a-z0-9_]+\.h$/ { sub(/.*\//, ""); print "darknet", unit, $0 }'
     # Those that it names itself.

@@ -1,9 +1,69 @@
 #include "base/memory.h"
 
 #include <limits.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/fatal.h"
+
+/* ---- allocation ---- */
+
+static void *must(void *p, size_t n, size_t size)
+{
+    if (!p && n && size) {
+        cmn_fatal("out of memory: %zu bytes cannot be had", n * size);
+    }
+    return p;
+}
+
+void *cmn_malloc(size_t n, size_t size)
+{
+    return cmn_realloc(NULL, n, size);
+}
+
+void *cmn_calloc(size_t n, size_t size)
+{
+    return must(calloc(n ? n : 1, size ? size : 1), n ? n : 1, size ? size : 1);
+}
+
+void *cmn_realloc(void *p, size_t n, size_t size)
+{
+    n = n && size ? n : 1;
+    size = size ? size : 1;
+    return must(reallocarray(p, n, size), n, size);
+}
+
+char *cmn_strdup(const char *text)
+{
+    return must(strdup(text), strlen(text) + 1, 1);
+}
+
+char *cmn_format(const char *format, ...)
+{
+    char *text = NULL;
+    va_list args;
+
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0) {
+        text = must(NULL, strlen(format), 1);
+    }
+    va_end(args);
+    return text;
+}
+
+float *cmn_alloc_floats(size_t floats)
+{
+    size_t bytes = (floats * sizeof(float) + 63) / 64 * 64;
+    float *x = must(aligned_alloc(64, bytes ? bytes : 64), bytes, 1);
+
+    memset(x, 0, bytes);
+    return x;
+}
+
+/* ---- how much is left ---- */
 
 static unsigned long long number_in(const char *file, unsigned long long otherwise)
 {

@@ -78,7 +78,7 @@ static int send_parts(const struct cmn_checkpoint_item *part, struct head *head,
                       const struct cmn_topology *t)
 {
     struct head *zero;
-    int zeros = 0, result;
+    int zeros = 0;
 
     if (cmn_mpi_check(MPI_Bcast(&zeros, 1, MPI_INT, 0, t->world), "MPI_Bcast")) {
         return -1;
@@ -87,11 +87,10 @@ static int send_parts(const struct cmn_checkpoint_item *part, struct head *head,
     if (!zero) {
         return cmn_fail("out of memory");
     }
-    result = cmn_mpi_bcast(zero, (size_t)zeros * sizeof *zero, MPI_BYTE, t->world);
+    cmn_mpi_bcast(zero, (size_t)zeros * sizeof *zero, MPI_BYTE, t->world);
     find_same(head, parts, zero, zeros);
     free(zero);
-    if (result || give(&parts, sizeof parts, 0, t) ||
-        give(head, (size_t)parts * sizeof *head, 0, t)) {
+    if (give(&parts, sizeof parts, 0, t) || give(head, (size_t)parts * sizeof *head, 0, t)) {
         return -1;
     }
     for (int i = 0; i < parts; i++) {
@@ -161,7 +160,7 @@ int cmn_checkpoint_gather(const struct cmn_checkpoint_item *part, int parts,
                           struct cmn_snapshot *to, int *kept, const struct cmn_topology *t)
 {
     struct head *head = calloc((size_t)parts + 1, sizeof *head);
-    int result;
+    int result = 0;
 
     *kept = 1;
     if (!head) {
@@ -179,8 +178,8 @@ int cmn_checkpoint_gather(const struct cmn_checkpoint_item *part, int parts,
     for (int i = 0; i < parts && *kept; i++) {
         *kept = !cmn_snapshot_add(to, part[i].name, 0, part[i].data, part[i].bytes);
     }
-    result = cmn_mpi_check(MPI_Bcast(&parts, 1, MPI_INT, 0, t->world), "MPI_Bcast") ||
-             cmn_mpi_bcast(head, (size_t)parts * sizeof *head, MPI_BYTE, t->world);
+    MPI_CALL(MPI_Bcast(&parts, 1, MPI_INT, 0, t->world));
+    cmn_mpi_bcast(head, (size_t)parts * sizeof *head, MPI_BYTE, t->world);
     for (int i = 1; i < t->size && !result; i++) {
         result = receive_parts(i, to, kept, t);
     }

@@ -12,6 +12,7 @@
 #include "config/arguments.h"
 #include "mpi/device.h"
 #include "hooks/job.h"
+#include "base/fatal.h"
 #include "base/log.h"
 #include "base/output.h"
 #include "base/random.h"
@@ -30,9 +31,6 @@ static int mpi_is_ours; /* and not started by the program that uses this library
 
 /* Seconds that a rank without the word waits for its end, and that MPI_Abort, and all of the end, may take. */
 enum { AWAIT_THE_END = 5, ABORT_AT_MOST = 5, END_AT_MOST = 60 };
-
-/* Statuses: what is wrong stays wrong; without a rank or a node that was lost another try may do (EX_TEMPFAIL). */
-enum { WRONG = 1, LOST = 75 };
 
 /* The only place that ends a job before its time. A loader thread may come here while the main
  * thread is inside MPI: MPI_Abort is called all the same, as there is no other way to reach the
@@ -70,27 +68,16 @@ static void end_job(const char *message, int status, int node, void (*meanwhile)
     _exit(status);
 }
 
-static void end_with(const char *message)
+/* For cmn_fatal(). */
+static void end_failed(const char *message, int lost)
 {
-    end_job(message, WRONG, cmn_job.topology.inter_rank, NULL);
-}
-
-static void end_with_reason(void)
-{
-    end_job(cmn_reason(), cmn_reason_is_loss() ? LOST : WRONG, cmn_job.topology.inter_rank, NULL);
+    end_job(message, lost ? CMN_EXIT_LOST : CMN_EXIT_WRONG, cmn_job.topology.inter_rank, NULL);
 }
 
 void cmn_check(int result)
 {
     if (result < 0) {
-        end_with_reason();
-    }
-}
-
-void cmn_fatal(const char *message)
-{
-    if (cmn_job.on) {
-        end_with(message);
+        cmn_fatal_reason();
     }
 }
 
@@ -119,7 +106,7 @@ static void finish(int status, void *unused)
     }
     if (status != 0) {
         snprintf(text, sizeof text, "ended with status %d", status);
-        end_with(text);
+        cmn_fatal("%s", text);
     }
     close_job();
     if (cmn_job.stop_signal) {
@@ -177,10 +164,11 @@ static int start_mpi(int *argc, char ***argv)
 {
     int provided = MPI_THREAD_SERIALIZED, running = 0;
 
+    cmn_fatal_handler(end_failed);
     MPI_Initialized(&running);
     if (!running && cmn_session_space()) {
         find_myself();
-        end_with_reason();
+        cmn_fatal_reason();
     }
     if (!running && MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
         fprintf(stderr, "cmn: MPI_Init_thread failed\n");
@@ -211,13 +199,13 @@ static void start_is_late(const char *doing, long seconds)
              "btl_tcp_if_include NAME; more in docs/troubleshooting.md",
              seconds, doing, host, cmn_nics_text(nics, sizeof nics));
     find_myself();
-    end_job(text, LOST, cmn_job.topology.inter_rank, NULL);
+    end_job(text, CMN_EXIT_LOST, cmn_job.topology.inter_rank, NULL);
 }
 
 /* A watchdog has seen that others are silent, and need not wait for their word. */
 static void end_lost(const char *why, void (*meanwhile)(void))
 {
-    end_job(why, LOST, 0, meanwhile);
+    end_job(why, CMN_EXIT_LOST, 0, meanwhile);
 }
 
 /* For what is started as `darknet`: rank 0 speaks, and a start that takes longer than cmn_timeout, or `at_least`
@@ -231,11 +219,12 @@ static int start_darknet(int *argc, char ***argv, long at_least)
         .end = end_lost,
     };
 
+    cmn_fatal_handler(end_failed);
     /* A file above `ulimit -f` is then an error with a reason. */
     signal(SIGXFSZ, SIG_IGN);
     if (cmn_watchdog_start(&plan)) {
         find_myself();
-        end_with_reason();
+        cmn_fatal_reason();
     }
     cmn_status_wait("the start of MPI");
     if (start_mpi(argc, argv)) {
@@ -257,7 +246,7 @@ static void refuse_copies(void)
 {
     if (cmn_arguments_alone(cmn_job.topology.size)) {
         if (cmn_arguments_launch_rank() <= 0) {
-            end_with_reason();
+            cmn_fatal_reason();
         }
         await_speaker();
         close_job();
@@ -303,7 +292,7 @@ static void run_tool(int argc, char **argv)
     }
     cmn_check(start_darknet(&argc, &argv, 0));
     if (reason[0]) {
-        end_with(reason);
+        cmn_fatal("%s", reason);
     }
     if (!tool->copies) {
         refuse_copies();
@@ -347,13 +336,13 @@ void cmn_init(int *argc, char **argv)
     cmn_check(start_darknet(argc, &argv, START_AT_LEAST));
     cmn_status_compute("reading cfg, lists and weights");
     if (reason[0]) {
-        end_with(reason);
+        cmn_fatal("%s", reason);
     }
     refuse_copies();
     if (cmn_job.command->does == CMN_REFUSED) {
         cmn_fail("-cmn does not work with %s: %s", cmn_command_name(cmn_job.command),
                  cmn_job.command->note);
-        end_with_reason();
+        cmn_fatal_reason();
     }
     cmn_check(cmn_watchdog_open(&cmn_job.topology, &cmn_job.options));
 }

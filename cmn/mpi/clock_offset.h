@@ -24,13 +24,12 @@ struct cmn_clock_offset {
     int marks;
 };
 
-/* Collective over t->world, blocking. t must outlive *c. `clock` tells seconds: cmn_clock, or a false one. 0, or -1 with a reason;
- * what a failed open leaves must be closed. */
-int cmn_clock_offset_open(struct cmn_clock_offset *c, const struct cmn_topology *t,
-                          double (*clock)(void));
+/* Collective over t->world, blocking. t must outlive *c. `clock` tells seconds: cmn_clock, or a false one. */
+void cmn_clock_offset_open(struct cmn_clock_offset *c, const struct cmn_topology *t,
+                           double (*clock)(void));
 
-/* Collective over t->world, blocking. Measures once more. 0, or -1 with a reason. */
-int cmn_clock_offset_measure(struct cmn_clock_offset *c);
+/* Collective over t->world, blocking. Measures once more. */
+void cmn_clock_offset_measure(struct cmn_clock_offset *c);
 
 /* Local. Adds a measurement; when there is no room, the oldest but the first goes. */
 void cmn_clock_offset_add(struct cmn_clock_offset *c, const struct cmn_clock_mark *mark);

@@ -66,7 +66,7 @@ static uint64_t hash_code(const unsigned char *bytes, size_t n)
     return hash;
 }
 
-int cmn_compare_program(const struct cmn_topology *t)
+void cmn_compare_program(const struct cmn_topology *t)
 {
     size_t n = 0;
     const unsigned char *bytes = map("/proc/self/exe", &n);
@@ -78,10 +78,10 @@ int cmn_compare_program(const struct cmn_topology *t)
     }
     snprintf(text, sizeof text, "darknet-cmn %s, code %016llx\n", CMN_VERSION,
              (unsigned long long)hash);
-    return cmn_files_compare("program", text, t);
+    cmn_files_compare("program", text, t);
 }
 
-int cmn_compare_file(const struct cmn_topology *t, const char *file)
+void cmn_compare_file(const struct cmn_topology *t, const char *file)
 {
     size_t n = 0;
     const unsigned char *bytes = map(file, &n);
@@ -97,5 +97,5 @@ int cmn_compare_file(const struct cmn_topology *t, const char *file)
         munmap((void *)bytes, n);
     }
     snprintf(what, sizeof what, "file %s", file);
-    return cmn_files_compare(what, text, t);
+    cmn_files_compare(what, text, t);
 }

@@ -7,7 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 struct text {
     char *bytes;
@@ -26,16 +28,11 @@ static struct text read_all(const char *name)
     while (file && !ferror(file) && !feof(file)) {
         if (text.n + 1 >= room) {
             room = room ? 2 * room : 65536;
-            char *more = realloc(text.bytes, room);
-            if (!more) {
-                errno = ENOMEM;
-                break;
-            }
-            text.bytes = more;
+            text.bytes = cmn_realloc(text.bytes, room, 1);
         }
         text.n += fread(text.bytes + text.n, 1, room - text.n - 1, file);
     }
-    if (!file || ferror(file) || errno == ENOMEM) {
+    if (!file || ferror(file)) {
         text.error = errno ? errno : EIO;
     }
     if (file) {
@@ -50,10 +47,8 @@ char *cmn_files_cfg_text(const char *name)
     size_t n = 0;
     int comment = 0, start = 1;
 
-    if (text.error || !text.bytes) {
-        free(text.bytes);
-        cmn_fail("%s: %s", name, strerror(text.error ? text.error : ENOMEM));
-        return NULL;
+    if (text.error) {
+        cmn_fatal("%s: %s", name, strerror(text.error));
     }
     for (size_t i = 0; i < text.n; i++) {
         char c = text.bytes[i];
@@ -106,9 +101,7 @@ FILE *cmn_files_broadcast(const struct cmn_topology *t, const char *name)
     }
     head[0] = text.n;
     head[1] = (unsigned long)text.error;
-    if (cmn_mpi_check(MPI_Bcast(head, 2, MPI_UNSIGNED_LONG, 0, t->world), "MPI_Bcast")) {
-        goto out;
-    }
+    MPI_CALL(MPI_Bcast(head, 2, MPI_UNSIGNED_LONG, 0, t->world));
     if (head[1]) {
         errno = (int)head[1];
         cmn_fail("%s: %s", name, strerror(errno));
@@ -116,16 +109,9 @@ FILE *cmn_files_broadcast(const struct cmn_topology *t, const char *name)
     }
     if (t->rank != 0) {
         text.n = head[0];
-        text.bytes = malloc(text.n + 1);
+        text.bytes = cmn_malloc(text.n + 1, 1);
     }
-    if (!text.bytes) {
-        errno = ENOMEM;
-        cmn_fail("%s: out of memory", name);
-        goto out;
-    }
-    if (cmn_mpi_bcast(text.bytes, text.n, MPI_CHAR, t->world)) {
-        goto out;
-    }
+    cmn_mpi_bcast(text.bytes, text.n, MPI_CHAR, t->world);
     file = stream_over(&text);
     if (!file) {
         cmn_fail("%s: %s", name, strerror(errno));
@@ -135,44 +121,35 @@ out:
     return file;
 }
 
-/* Notes the first line in which `here` differs from rank 0's text. */
-static int first_difference(const char *what, const char *theirs, const char *here)
+/* Ends the job where `here` differs from rank 0's text, naming the first such line. */
+static void refuse_difference(const char *what, const char *theirs, const char *here)
 {
     while (*theirs || *here) {
         size_t n = strcspn(theirs, "\n");
         size_t m = strcspn(here, "\n");
         if (n != m || strncmp(theirs, here, n)) {
-            return cmn_fail("the %s differs from rank 0's: rank 0 has \"%.*s\", this rank has "
-                            "\"%.*s\": give every rank the same files and options",
-                            what, (int)n, theirs, (int)m, here);
+            cmn_fatal("the %s differs from rank 0's: rank 0 has \"%.*s\", this rank has "
+                      "\"%.*s\": give every rank the same files and options",
+                      what, (int)n, theirs, (int)m, here);
         }
         theirs += n + (theirs[n] == '\n');
         here += m + (here[m] == '\n');
     }
-    return 0;
 }
 
-int cmn_files_compare(const char *what, const char *text, const struct cmn_topology *t)
+void cmn_files_compare(const char *what, const char *text, const struct cmn_topology *t)
 {
     unsigned long bytes = strlen(text) + 1;
-    char *theirs = NULL;
-    int result = -1;
+    char *theirs;
 
-    if (cmn_mpi_check(MPI_Bcast(&bytes, 1, MPI_UNSIGNED_LONG, 0, t->world), "MPI_Bcast")) {
-        return -1;
-    }
-    theirs = malloc(bytes);
-    if (!theirs) {
-        return cmn_fail("out of memory");
-    }
+    MPI_CALL(MPI_Bcast(&bytes, 1, MPI_UNSIGNED_LONG, 0, t->world));
+    theirs = cmn_malloc(bytes, 1);
     if (t->rank == 0) {
         memcpy(theirs, text, bytes);
     }
-    if (!cmn_mpi_bcast(theirs, bytes, MPI_CHAR, t->world)) {
-        result = first_difference(what, theirs, text);
-    }
+    cmn_mpi_bcast(theirs, bytes, MPI_CHAR, t->world);
+    refuse_difference(what, theirs, text);
     free(theirs);
-    return result;
 }
 
 /* mkdir -p */
@@ -194,30 +171,29 @@ static int make_folder(const char *folder)
     return mkdir(path, 0777) && errno != EEXIST ? -1 : 0;
 }
 
-int cmn_files_writable(const char *folder, int *created)
+int cmn_files_make_writable(const char *folder)
 {
     char probe[4200];
     struct stat st;
-    int fd;
+    int fd, created = 0;
 
-    *created = 0;
     if (stat(folder, &st)) {
         if (errno != ENOENT || make_folder(folder)) {
-            return cmn_fail("backup folder %s: %s: make it, or name another one as `backup` in the "
-                            ".data file",
-                            folder, strerror(errno));
+            cmn_fatal("backup folder %s: %s: make it, or name another one as `backup` in the "
+                      ".data file",
+                      folder, strerror(errno));
         }
-        *created = 1;
+        created = 1;
     }
     /* access() says yes to root even on a read-only mount: only a real file tells. */
     snprintf(probe, sizeof probe, "%s/.cmn-probe-XXXXXX", folder);
     fd = mkstemp(probe);
     if (fd < 0) {
-        return cmn_fail("backup folder %s cannot be written: %s", folder, strerror(errno));
+        cmn_fatal("backup folder %s cannot be written: %s", folder, strerror(errno));
     }
     close(fd);
     unlink(probe);
-    return 0;
+    return created;
 }
 
 int cmn_files_replaceable(const char *what, const char *file, const char *begin)

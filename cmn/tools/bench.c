@@ -34,11 +34,9 @@ static int afford(const struct cmn_bench *b)
 {
     const struct cmn_topology *t = &b->session->topology;
     size_t need = (size_t)b->names * largest(b) * sizeof(float) * (size_t)t->intra_size;
-    int bad = t->device < 0 && need > cmn_memory_free(), first; /* a GPU refuses by itself */
+    int bad = t->device < 0 && need > cmn_memory_free(); /* a GPU refuses by itself */
+    int first = cmn_mpi_first_bad(bad, t->world);
 
-    if (cmn_first_bad(t, bad, &first)) {
-        return -1;
-    }
     if (bad) {
         return cmn_fail(
             "%zu MiB of memory are needed for %d contestants on %d ranks, %zu are free: "

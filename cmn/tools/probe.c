@@ -218,9 +218,7 @@ static int try_one(const struct cmn_session *s, const char *name, struct cmn_tri
             cmn_benchmark_wrong(&k, TRIED, &wrong)) {
             return -1;
         }
-        if (cmn_first_bad(&s->topology, wrong > 0, &bad)) {
-            return -1;
-        }
+        bad = cmn_mpi_first_bad(wrong > 0, s->topology.world);
     }
     if (bad >= 0) {
         trial->result = CMN_FAILS;

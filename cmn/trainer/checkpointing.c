@@ -47,13 +47,9 @@ static int check_finite(struct cmn_trainer *t, int *finite)
 {
     struct cmn_checkpointing *c = t->checkpoint;
     const char *what;
-    int bad;
 
     cmn_trainer_not_finite(t, &what);
-    if (cmn_first_bad(&t->session->topology, what != NULL, &bad)) {
-        return -1;
-    }
-    *finite = bad < 0;
+    *finite = cmn_mpi_first_bad(what != NULL, t->session->topology.world) < 0;
     if (*finite) {
         return 0;
     }

@@ -151,7 +151,8 @@ static int share_text(struct cmn_trainer *t)
             return cmn_fail("out of memory");
         }
     }
-    return head[0] ? cmn_mpi_bcast(c->identity, head[0], MPI_CHAR, top->world) : 0;
+    cmn_mpi_bcast(c->identity, head[0], MPI_CHAR, top->world);
+    return 0;
 }
 
 /* ---- taking it over ---- */
@@ -189,7 +190,8 @@ static int take_averages(struct cmn_trainer *t)
         }
         memcpy(pack, averages, bytes);
     }
-    return cmn_mpi_bcast(pack, n, MPI_FLOAT, t->session->topology.world);
+    cmn_mpi_bcast(pack, n, MPI_FLOAT, t->session->topology.world);
+    return 0;
 }
 
 /* Checkpoints of older versions do not have it. */

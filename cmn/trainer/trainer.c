@@ -55,8 +55,7 @@ int cmn_trainer_attach(struct cmn_trainer *t, const char *cfg)
         return -1;
     }
     t->cfg_text = cmn_files_cfg_text(cfg);
-    if (!t->cfg_text ||
-        cmn_gradients_compare(&t->gradients, cmn_net_of(t->net), t->cfg_text, &s->topology)) {
+    if (cmn_gradients_compare(&t->gradients, cmn_net_of(t->net), t->cfg_text, &s->topology)) {
         return -1;
     }
     return cmn_gradients_broadcast(&t->gradients, cmn_net_of(t->net), &s->topology) || meet(t) ||

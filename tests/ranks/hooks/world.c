@@ -167,7 +167,8 @@ int main(void)
 
     alone = alone_before_the_start();
     cmn_start();
-    if (cmn_topology_open(&top) || (top.rank && !freopen("/dev/null", "w", stdout))) {
+    cmn_topology_open(&top);
+    if (top.rank && !freopen("/dev/null", "w", stdout)) {
         return 1;
     }
     result = cmocka_run_group_tests(tests, NULL, NULL);

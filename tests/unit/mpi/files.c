@@ -35,31 +35,24 @@ static int entries(const char *name)
 
 static void existing_folder(void **state)
 {
-    int created = 7;
-
     (void)state;
-    assert_int_equal(cmn_files_writable(folder, &created), 0);
-    assert_int_equal(created, 0);
+    assert_int_equal(cmn_files_make_writable(folder), 0);
     assert_int_equal(entries(folder), 0); /* the probe is gone */
 }
 
 static void missing_folder_is_made(void **state)
 {
     char name[4096];
-    int created = 0;
-
     (void)state;
     snprintf(name, sizeof name, "%s/a b/c", folder);
-    assert_int_equal(cmn_files_writable(name, &created), 0);
-    assert_int_equal(created, 1);
+    assert_int_equal(cmn_files_make_writable(name), 1);
     assert_int_equal(entries(name), 0);
     rmdir(name);
     snprintf(name, sizeof name, "%s/a b", folder);
     rmdir(name);
     /* As people write it in .data files. */
     snprintf(name, sizeof name, "%s/d/", folder);
-    assert_int_equal(cmn_files_writable(name, &created), 0);
-    assert_int_equal(created, 1);
+    assert_int_equal(cmn_files_make_writable(name), 1);
     rmdir(name);
 }
 
@@ -67,15 +60,11 @@ static void below_a_file(void **state)
 {
     char name[4096];
     char *file = nets_file("x");
-    int created = 0;
-
     (void)state;
     snprintf(name, sizeof name, "%s/backup", file);
-    assert_int_equal(cmn_files_writable(name, &created), -1);
-    check_contains(cmn_reason(), name);
-    check_contains(cmn_reason(), "Not a directory");
-    assert_int_equal(cmn_files_writable(file, &created), -1);
-    check_contains(cmn_reason(), file);
+    assert_fatal(cmn_files_make_writable(name), name);
+    assert_fatal(cmn_files_make_writable(name), "Not a directory");
+    assert_fatal(cmn_files_make_writable(file), file);
     unlink(file);
     free(file);
 }
@@ -83,13 +72,9 @@ static void below_a_file(void **state)
 /* Read-only for root as well. */
 static void where_nobody_may_write(void **state)
 {
-    int created = 0;
-
     (void)state;
-    assert_int_equal(cmn_files_writable("/proc/self", &created), -1);
-    check_contains(cmn_reason(), "/proc/self");
-    assert_int_equal(cmn_files_writable("/proc/no/such", &created), -1);
-    check_contains(cmn_reason(), "/proc/no/such");
+    assert_fatal(cmn_files_make_writable("/proc/self"), "/proc/self");
+    assert_fatal(cmn_files_make_writable("/proc/no/such"), "/proc/no/such");
 }
 
 static int teardown(void **state)

@@ -1,0 +1,91 @@
+#include "mpi/call.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fatal.h"
+#include "base/log.h"
+
+/* Whether a call was made as it must not be, or memory is short: that is no loss of anybody. */
+static int own_mistake(int code)
+{
+    static const int mistakes[] = {MPI_ERR_BUFFER, MPI_ERR_COUNT, MPI_ERR_TYPE,    MPI_ERR_TAG,
+                                   MPI_ERR_RANK,   MPI_ERR_ROOT,  MPI_ERR_OP,      MPI_ERR_COMM,
+                                   MPI_ERR_ARG,    MPI_ERR_GROUP, MPI_ERR_REQUEST, MPI_ERR_TRUNCATE,
+                                   MPI_ERR_NO_MEM};
+    int class = MPI_ERR_UNKNOWN;
+
+    MPI_Error_class(code, &class);
+    for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
+        if (class == mistakes[i]) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int cmn_mpi_checked(int code, const char *what)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+
+    cmn_status_wait_end();
+    if (code == MPI_SUCCESS) {
+        return 0;
+    }
+    if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) {
+        snprintf(text, sizeof text, "MPI error %d", code);
+    }
+    return own_mistake(code) ? cmn_fail("%s: %s", what, text) : cmn_fail_lost("%s: %s", what, text);
+}
+
+void cmn_mpi_require(int code, const char *call)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(call, "("), call);
+    if (cmn_mpi_checked(code, name)) {
+        cmn_fatal_reason();
+    }
+}
+
+static int chunk(size_t left)
+{
+    return (int)(left < CMN_MPI_CHUNK ? left : CMN_MPI_CHUNK);
+}
+
+void cmn_mpi_bcast(void *data, size_t n, MPI_Datatype type, MPI_Comm group)
+{
+    int bytes = 0;
+
+    MPI_Type_size(type, &bytes);
+    for (size_t at = 0; at < n; at += CMN_MPI_CHUNK) {
+        MPI_CALL(MPI_Bcast((char *)data + at * (size_t)bytes, chunk(n - at), type, 0, group));
+    }
+}
+
+void cmn_mpi_send(const void *data, size_t bytes, int to, int tag, MPI_Comm group)
+{
+    for (size_t at = 0; at < bytes; at += CMN_MPI_CHUNK) {
+        MPI_CALL(MPI_Send((const char *)data + at, chunk(bytes - at), MPI_BYTE, to, tag, group));
+    }
+}
+
+void cmn_mpi_recv(void *data, size_t bytes, int from, int tag, MPI_Comm group)
+{
+    for (size_t at = 0; at < bytes; at += CMN_MPI_CHUNK) {
+        MPI_CALL(MPI_Recv((char *)data + at, chunk(bytes - at), MPI_BYTE, from, tag, group,
+                          MPI_STATUS_IGNORE));
+    }
+}
+
+int cmn_mpi_first_bad(int bad, MPI_Comm group)
+{
+    int rank, first;
+
+    MPI_Comm_rank(group, &rank);
+    rank = bad ? rank : INT_MAX;
+    MPI_CALL(MPI_Allreduce(&rank, &first, 1, MPI_INT, MPI_MIN, group));
+    return first == INT_MAX ? -1 : first;
+}
