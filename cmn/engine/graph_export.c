@@ -12,7 +12,6 @@
 #include "engine/gradients.h"
 #include "engine/net.h"
 #include "base/log.h"
-#include "report/graph.h"
 
 static void shape(char *text, size_t bytes, int w, int h, int c, int values)
 {
@@ -196,4 +195,11 @@ int cmn_export_graph(const struct cmn_net *handle, const struct cmn_gradients *g
         connect_layer(graph, l, i);
     }
     return 0;
+}
+
+void cmn_graph_free(struct cmn_graph *g)
+{
+    free(g->node);
+    free(g->edge);
+    memset(g, 0, sizeof *g);
 }

@@ -14,7 +14,7 @@
 #include "evaluators/classifier.h"
 #include "hooks/job.h"
 #include "base/log.h"
-#include "report/map_table.h"
+#include "evaluators/map_table.h"
 #include "evaluators/ordered_output.h"
 #include "base/status.h"
 

@@ -14,25 +14,27 @@
 #include <unistd.h>
 
 #include "base/atomic_file.h"
-#include "mpi/files.h"
 #include "base/log.h"
+#include "mpi/files.h"
 
-/* Seconds that are waited for gnuplot: a picture takes a fraction of one, but the first on a machine may list its fonts. */
+/* Time limits of gnuplot in seconds. A picture takes a fraction of one, but the first on a machine
+ * may build the cache of fonts. */
 enum { AT_MOST = 10, FIRST_AT_MOST = 60 };
 
-/* Between two pictures, so many times what one takes: then drawing never has more than a tenth of a core. */
+/* Pause between two pictures, in times of what one takes: drawing gets a tenth of a core at
+ * most. */
 enum { PATIENCE = 9 };
 
 struct cmn_chart {
     char *file;
     char next[4200]; /* its name while the picture is drawn, or "" */
     int out;         /* the file of that name, or -1 */
-    struct cmn_plot plot;
-    struct cmn_series series;
+    struct cmn_chart_plan plan;
+    struct cmn_chart_rows rows;
     int due;     /* rows have come that are not drawn */
     pid_t pid;   /* gnuplot, or 0 */
-    int drawing; /* and it draws: at first it is only tried */
-    int said;    /* what gnuplot complains of: memory under a file's descriptor, or -1 */
+    int drawing; /* 0: the picture is only a trial of gnuplot */
+    int errors;  /* memfd with gnuplot's standard error, or -1 */
     double began, ended;
 };
 
@@ -55,7 +57,7 @@ static int fails(const struct cmn_chart *c, const char *why)
 
 /* ---- gnuplot's process ---- */
 
-/* A file in memory, with the script. */
+/* A memfd with the script, or -1. */
 static int write_script(const struct cmn_chart *c)
 {
     int fd = memfd_create("chart", MFD_CLOEXEC), copy = fd < 0 ? -1 : dup(fd);
@@ -63,7 +65,7 @@ static int write_script(const struct cmn_chart *c)
     int failed = !out;
 
     if (out) {
-        cmn_plot_script(&c->plot, &c->series, out);
+        cmn_chart_script(&c->plan, &c->rows, out);
         failed = ferror(out);
         failed = fclose(out) || failed || lseek(fd, 0, SEEK_SET);
     } else if (copy >= 0) {
@@ -75,7 +77,8 @@ static int write_script(const struct cmn_chart *c)
     return failed ? -1 : fd;
 }
 
-/* The first gnuplot of the absolute folders of PATH: the current folder may be anybody's. 0, or a reason as of errno. */
+/* Finds gnuplot in the absolute folders of PATH: a relative one may belong to anybody. 0, or a
+ * value of errno. */
 static int find(char *program, size_t bytes)
 {
     const char *at = getenv("PATH");
@@ -90,7 +93,8 @@ static int find(char *program, size_t bytes)
     return ENOENT;
 }
 
-/* Without variables by which gnuplot is told what to run and to read. The caller frees the array. */
+/* The environment without GNU*, which tell gnuplot what to run and read. The caller frees the
+ * array. */
 static char **clean_environment(void)
 {
     size_t n = 0, kept = 0;
@@ -108,8 +112,8 @@ static char **clean_environment(void)
     return clean;
 }
 
-/* No shell sees a name, and no file descriptor of MPI or CUDA is left to the child. glibc starts it without a copy of this
- * process and without calling what MPI wants to know of a fork. */
+/* No shell is involved, and the child inherits no descriptor of MPI or CUDA. posix_spawn() copies
+ * no memory and runs none of MPI's fork handlers. */
 static int start(struct cmn_chart *c, int in, int out)
 {
     static char name[] = "gnuplot", no_own_settings[] = "-d";
@@ -119,7 +123,7 @@ static int start(struct cmn_chart *c, int in, int out)
     sigset_t blocked, usual;
     int reason;
 
-    /* Ctrl-C is for the training, which then has its last rows drawn. */
+    /* Ctrl-C stops the training, which then draws its last rows. */
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGINT);
     sigaddset(&blocked, SIGTERM);
@@ -132,7 +136,7 @@ static int start(struct cmn_chart *c, int in, int out)
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, c->said, STDERR_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, c->errors, STDERR_FILENO);
 #if __GLIBC_PREREQ(2, 34)
     posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
 #endif
@@ -152,8 +156,8 @@ static int start(struct cmn_chart *c, int in, int out)
     return reason;
 }
 
-/* It has the rank's core to itself no more than any other, and takes what the ranks leave. */
-static void step_aside(pid_t pid)
+/* Unbinds gnuplot from the rank's core, and lowers its priority below the ranks'. */
+static void lower_priority(pid_t pid)
 {
     cpu_set_t all;
 
@@ -166,8 +170,8 @@ static int spawn(struct cmn_chart *c)
 {
     int in = write_script(c), reason;
 
-    c->said = memfd_create("chart", MFD_CLOEXEC);
-    if (in < 0 || c->said < 0) {
+    c->errors = memfd_create("chart", MFD_CLOEXEC);
+    if (in < 0 || c->errors < 0) {
         reason = errno;
         if (in >= 0) {
             close(in);
@@ -187,26 +191,27 @@ static int spawn(struct cmn_chart *c)
         drop_picture(c);
     }
     if (reason == ENOENT || reason == EACCES) {
-        return fails(c, "gnuplot is needed to draw it, and not installed: install it (Debian: "
-                        "gnuplot-nox), or leave cmn_chart away");
+        return fails(c,
+                     "gnuplot, which draws it, is not installed: install it (Debian: gnuplot-nox), "
+                     "or remove cmn_chart");
     }
     if (reason) {
         return cmn_fail("chart %s: gnuplot: %s", c->file, strerror(reason));
     }
-    step_aside(c->pid);
+    lower_priority(c->pid);
     c->began = cmn_clock();
-    c->drawing = c->series.rows > 0;
+    c->drawing = c->rows.rows > 0;
     c->due = 0;
     return 0;
 }
 
 /* ---- its end ---- */
 
-/* The first line that gnuplot has complained in, without its pointer below a place in the script. */
+/* Fails with the first line of gnuplot's standard error that is not its "^" pointer. */
 static int complain(const struct cmn_chart *c)
 {
     char text[512];
-    ssize_t n = pread(c->said, text, sizeof text - 1, 0);
+    ssize_t n = pread(c->errors, text, sizeof text - 1, 0);
     char *line = text;
 
     text[n > 0 ? n : 0] = '\0';
@@ -219,10 +224,10 @@ static int complain(const struct cmn_chart *c)
         }
         line += length + (line[length] != '\0');
     }
-    return fails(c, "gnuplot has failed without a word");
+    return fails(c, "gnuplot failed without a message");
 }
 
-/* Whether the picture has its end: a full disk does not always make gnuplot complain. */
+/* Whether the PNG has its end: gnuplot does not always report a full disk. */
 static int whole(int file)
 {
     static const unsigned char last[] = {'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82};
@@ -234,14 +239,14 @@ static int whole(int file)
            !memcmp(end, last, sizeof last);
 }
 
-/* What is drawn takes the place of the picture before. */
-static int take(struct cmn_chart *c, int status)
+/* The new picture replaces the previous one. */
+static int commit(struct cmn_chart *c, int status)
 {
     if (status) {
         return complain(c);
     }
     if (!whole(c->out)) {
-        return fails(c, "gnuplot has not written all of it: is the disk full?");
+        return fails(c, "gnuplot wrote a part of it only: is the disk full?");
     }
     if (c->drawing && cmn_atomic_commit(c->out, c->next, c->file)) {
         return fails(c, strerror(errno));
@@ -255,9 +260,9 @@ static int take(struct cmn_chart *c, int status)
 static void forget(struct cmn_chart *c)
 {
     drop_picture(c);
-    if (c->said >= 0) {
-        close(c->said);
-        c->said = -1;
+    if (c->errors >= 0) {
+        close(c->errors);
+        c->errors = -1;
     }
     c->pid = 0;
     c->ended = cmn_clock();
@@ -270,7 +275,8 @@ static void stop(struct cmn_chart *c)
     forget(c);
 }
 
-/* Whether gnuplot has ended, after `seconds` at the latest: 1, 0, or -1 with a reason. */
+/* Waits for gnuplot's end, `seconds` at most. 1: it has drawn; 0: it still runs; -1 with a
+ * reason. */
 static int ended(struct cmn_chart *c, double seconds)
 {
     const struct timespec while_waiting = {0, 5000000};
@@ -284,7 +290,7 @@ static int ended(struct cmn_chart *c, double seconds)
     if (!pid) {
         return 0;
     }
-    result = take(c, pid < 0 ? 0 : status);
+    result = commit(c, pid < 0 ? 0 : status);
     forget(c);
     return result ? -1 : 1;
 }
@@ -297,12 +303,12 @@ static int await(struct cmn_chart *c, int seconds)
         return result < 0 ? -1 : 0;
     }
     stop(c);
-    return cmn_fail("chart %s: gnuplot has not ended within %d s", c->file, seconds);
+    return cmn_fail("chart %s: gnuplot did not end within %d s", c->file, seconds);
 }
 
 /* ---- the chart ---- */
 
-struct cmn_chart *cmn_chart_open(const char *file, const struct cmn_plot *plot)
+struct cmn_chart *cmn_chart_open(const char *file, const struct cmn_chart_plan *plan)
 {
     struct cmn_chart *c = calloc(1, sizeof *c);
 
@@ -311,8 +317,8 @@ struct cmn_chart *cmn_chart_open(const char *file, const struct cmn_plot *plot)
         free(c);
         return NULL;
     }
-    c->plot = *plot;
-    c->said = c->out = -1;
+    c->plan = *plan;
+    c->errors = c->out = -1;
     if (!cmn_files_replaceable("chart", file, "\x89PNG") && !spawn(c) && !await(c, FIRST_AT_MOST)) {
         return c;
     }
@@ -327,7 +333,7 @@ int cmn_chart_add(struct cmn_chart *c, const struct cmn_row *row)
     own.rank = NULL;
     own.ranks = 0;
     c->due = 1;
-    return cmn_series_add(&c->series, &own);
+    return cmn_chart_rows_add(&c->rows, &own);
 }
 
 int cmn_chart_row(struct cmn_chart *c, const struct cmn_row *row)
@@ -362,10 +368,10 @@ void cmn_chart_close(struct cmn_chart *c)
     if (c->pid) {
         stop(c);
     }
-    if (c->said >= 0) {
-        close(c->said);
+    if (c->errors >= 0) {
+        close(c->errors);
     }
-    cmn_series_free(&c->series);
+    cmn_chart_rows_free(&c->rows);
     free(c->file);
     free(c);
 }

@@ -1,60 +1,32 @@
-/* The picture of a training (cmn_chart), drawn by gnuplot in a process of its own. All local. */
+/* The chart of a training (cmn_chart): gnuplot draws it in the background. Local. */
 #ifndef CMN_CHART_H
 #define CMN_CHART_H
 
-#include <stdio.h>
-
-#include "report/report.h"
-
-/* ---- report/series.c: what is drawn ---- */
-
-/* Rows in the order of a training. Where there are more than a picture can show, several become one, so that memory and
- * time for drawing have a limit. Zeroed at first. */
-struct cmn_series {
-    struct cmn_row *row; /* without their ranks */
-    int rows;
-    int each, in_last; /* so many rows became one; and the last one so far */
-};
-
-/* 0, or -1 with a reason when memory is short. */
-int cmn_series_add(struct cmn_series *s, const struct cmn_row *row);
-void cmn_series_free(struct cmn_series *s);
-
-/* ---- report/plot.c: how ---- */
-
-/* The strings must outlive what is given it. */
-struct cmn_plot {
-    const char *title;
-    enum cmn_answer answer;
-    long total; /* iterations that are expected, 0: not known */
-};
-
-/* Writes a script for gnuplot, which draws to its standard output. It holds no name of a file. Without rows it draws a
- * picture without curves: who can draw that can draw all. */
-void cmn_plot_script(const struct cmn_plot *plot, const struct cmn_series *s, FILE *out);
-
-/* ---- report/chart.c: by whom, and when ---- */
+#include "report/chart_script.h"
 
 struct cmn_chart;
 
-/* Makes sure that `file` can be made and that gnuplot can draw; waits for that. Strings of *plot must outlive the chart. NULL
- * with a reason. */
-struct cmn_chart *cmn_chart_open(const char *file, const struct cmn_plot *plot);
+/* Makes sure that `file` can be made and that gnuplot can draw; blocks until gnuplot has proved it.
+ * The caller keeps the strings of *plan until the chart is closed. NULL with a reason. */
+struct cmn_chart *cmn_chart_open(const char *file, const struct cmn_chart_plan *plan);
 
-/* A row of an earlier part of the training: it is drawn with the next one. 0, or -1 with a reason. */
+/* Adds a row of an earlier run: it is drawn with the next one. 0, or -1 with a reason. */
 int cmn_chart_add(struct cmn_chart *c, const struct cmn_row *row);
 
-/* Has the file drawn anew in the background, unless that is being done: then cmn_chart_poll() does it later, and rows
- * in between are drawn together. 0, or -1 with a reason when it could not be drawn: then nothing more will be. */
+/* Adds a row and starts gnuplot, unless it still draws: then cmn_chart_poll() starts it later, and
+ * the rows since then are drawn together. 0, or -1 with a reason when a picture could not be drawn:
+ * close the chart then. */
 int cmn_chart_row(struct cmn_chart *c, const struct cmn_row *row);
 
-/* Puts a picture that is ready in the place of the one before; for often. As cmn_chart_row(). `c` may be NULL. */
+/* Puts a finished picture in place of the previous one, and starts the next. Cheap and non-
+ * blocking. Returns as cmn_chart_row(). NULL is allowed. */
 int cmn_chart_poll(struct cmn_chart *c);
 
-/* Draws what is not drawn yet and waits for it, some seconds at most. As cmn_chart_row(). `c` may be NULL. */
+/* Draws the rows that are not drawn yet; blocks for 10 s at most. Returns as cmn_chart_row(). NULL
+ * is allowed. */
 int cmn_chart_finish(struct cmn_chart *c);
 
-/* A drawing under way is given up. `c` may be NULL. */
+/* Ends gnuplot if it still draws. NULL is allowed. */
 void cmn_chart_close(struct cmn_chart *c);
 
 #endif

@@ -1,3 +1,5 @@
+#include "report/csv.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -7,11 +9,8 @@
 #include <unistd.h>
 
 #include "base/atomic_file.h"
-#include "mpi/files.h"
 #include "base/log.h"
-#include "report/report.h"
-
-enum { LINE = 1024 };
+#include "mpi/files.h"
 
 struct cmn_csv {
     int fd;
@@ -19,46 +18,50 @@ struct cmn_csv {
     enum cmn_answer answer;
 };
 
-/* RFC 4180 ends a line so, and no field of ours needs quotes. */
+/* As RFC 4180 asks; no field needs quotes. */
 static const char line_end[] = "\r\n";
 
-static void put(char line[LINE], size_t *used, const char *before, const char *field)
-{
-    int n = snprintf(line + *used, LINE - *used, "%s%s", before, field);
-
-    *used += n < 0 ? 0 : (size_t)n;
-    *used = *used < LINE ? *used : LINE - 1;
-}
-
-/* The line of a row; of NULL the heading. Returns its length. */
-static size_t make_line(enum cmn_answer answer, const struct cmn_row *row, char line[LINE])
+/* The line of a row, or the heading when row is NULL. The caller frees it; NULL when memory is
+ * short. */
+static char *make_line(enum cmn_answer answer, const struct cmn_row *row)
 {
     const struct cmn_column *column;
-    size_t used = 0;
+    const char *separator = "";
+    char *line = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&line, &bytes);
 
-    for (int i = 0; (column = cmn_column_at(i)); i++) {
-        char number[32] = "";
+    for (int i = 0; out && (column = cmn_column_at(i)); i++) {
         double value = row ? cmn_column_get(column, row) : 0;
         if (!cmn_column_of(column, answer)) {
             continue;
         }
-        if (row && cmn_column_known(column, row)) {
-            /* Seven digits, as in the JSON log. The sign of a NaN says nothing. */
-            snprintf(number, sizeof number, "%.7g", isnan(value) ? fabs(value) : value);
+        fputs(separator, out);
+        separator = ",";
+        if (!row) {
+            fputs(column->name, out);
+        } else if (cmn_column_known(column, row)) {
+            /* Seven digits, as in the JSON log; NaN without its sign. */
+            fprintf(out, "%.7g", isnan(value) ? fabs(value) : value);
         }
-        put(line, &used, used ? "," : "", row ? number : column->name);
     }
-    put(line, &used, line_end, "");
-    return used;
+    if (!out || (fputs(line_end, out), fclose(out))) {
+        free(line);
+        return NULL;
+    }
+    return line;
 }
 
-/* A line goes out in one piece, so who kills this process leaves whole lines. What a full disk took of one is cut off. */
-static int append(const struct cmn_csv *c, const char *line, size_t bytes)
+/* One write() per line: a process that is killed leaves whole lines. What a full disk took of a
+ * line is cut off. Frees the line. */
+static int append(const struct cmn_csv *c, char *line)
 {
     off_t end = lseek(c->fd, 0, SEEK_END);
-    ssize_t written = end < 0 ? -1 : write(c->fd, line, bytes);
-    int reason = written < 0 ? errno : ENOSPC;
+    size_t bytes = line ? strlen(line) : 0;
+    ssize_t written = end < 0 || !line ? -1 : write(c->fd, line, bytes);
+    int reason = !line ? ENOMEM : written < 0 ? errno : ENOSPC;
 
+    free(line);
     if (written == (ssize_t)bytes) {
         return 0;
     }
@@ -68,7 +71,7 @@ static int append(const struct cmn_csv *c, const char *line, size_t bytes)
     return cmn_fail("CSV %s: %s", c->file, strerror(reason));
 }
 
-/* Whether the line is that of a whole row, whose epoch and iteration it gives. */
+/* Whether the line is a whole row; if so, sets its epoch and iteration. */
 static int is_row(const char *line, size_t bytes, double *epoch, double *iteration)
 {
     char *comma = NULL, *end = NULL;
@@ -84,8 +87,9 @@ static int is_row(const char *line, size_t bytes, double *epoch, double *iterati
     return end > comma + 1 && (*end == ',' || *end == '\r');
 }
 
-/* How many bytes of an older file stay: its heading and rows. 0: it is empty; -1: its heading is another one. */
-static off_t older(FILE *in, const char *heading, const struct cmn_kept *kept)
+/* Bytes of an older file that stay, heading and rows. 0: it is empty; -1: it has another
+ * heading. */
+static off_t older(FILE *in, const char *heading, const struct cmn_log_resume *resume)
 {
     char *line = NULL;
     size_t room = 0;
@@ -96,7 +100,7 @@ static off_t older(FILE *in, const char *heading, const struct cmn_kept *kept)
     while (keep > 0 && (n = getline(&line, &room, in)) >= 0 &&
            is_row(line, (size_t)n, &epoch, &iteration)) {
         end += n;
-        if (cmn_kept_holds(kept, epoch, iteration)) {
+        if (cmn_log_keeps(resume, epoch, iteration)) {
             keep = end;
         }
     }
@@ -104,32 +108,36 @@ static off_t older(FILE *in, const char *heading, const struct cmn_kept *kept)
     return keep;
 }
 
-static int begin(struct cmn_csv *c, const struct cmn_kept *kept)
+static int begin(struct cmn_csv *c, const struct cmn_log_resume *resume)
 {
-    char heading[LINE];
-    size_t bytes = make_line(c->answer, NULL, heading);
-    FILE *in = cmn_kept_any(kept) ? fopen(c->file, "r") : NULL;
-    off_t keep = in ? older(in, heading, kept) : 0;
+    char *heading = make_line(c->answer, NULL);
+    FILE *in = heading && cmn_log_resumes(resume) ? fopen(c->file, "r") : NULL;
+    off_t keep = in ? older(in, heading, resume) : 0;
 
     if (in) {
         fclose(in);
     }
     if (keep < 0) {
-        return cmn_fail("CSV %s: what is there is no log of such a training, which could go on: "
-                        "move it away, or give another name",
+        free(heading);
+        return cmn_fail("CSV %s: it holds other columns than this training's, which cannot be "
+                        "appended: move it away, or give another name",
                         c->file);
     }
     c->fd = cmn_open_in_place("CSV", c->file, O_WRONLY | O_CREAT);
+    if (c->fd < 0 || keep) {
+        free(heading);
+    }
     if (c->fd < 0) {
         return -1;
     }
     if (ftruncate(c->fd, keep)) {
         return cmn_fail("CSV %s: %s", c->file, strerror(errno));
     }
-    return keep ? 0 : append(c, heading, bytes);
+    return keep ? 0 : append(c, heading);
 }
 
-struct cmn_csv *cmn_csv_open(const char *file, enum cmn_answer answer, const struct cmn_kept *kept)
+struct cmn_csv *cmn_csv_open(const char *file, enum cmn_answer answer,
+                             const struct cmn_log_resume *resume)
 {
     struct cmn_csv *c = calloc(1, sizeof *c);
 
@@ -140,7 +148,7 @@ struct cmn_csv *cmn_csv_open(const char *file, enum cmn_answer answer, const str
     }
     c->fd = -1;
     c->answer = answer;
-    if (!cmn_files_replaceable("CSV", file, "epoch,") && !begin(c, kept)) {
+    if (!cmn_files_replaceable("CSV", file, "epoch,") && !begin(c, resume)) {
         return c;
     }
     cmn_csv_close(c);
@@ -149,10 +157,7 @@ struct cmn_csv *cmn_csv_open(const char *file, enum cmn_answer answer, const str
 
 int cmn_csv_row(struct cmn_csv *c, const struct cmn_row *row)
 {
-    char line[LINE];
-    size_t bytes = make_line(c->answer, row, line);
-
-    return append(c, line, bytes);
+    return append(c, make_line(c->answer, row));
 }
 
 void cmn_csv_close(struct cmn_csv *c)

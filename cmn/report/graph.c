@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/atomic_file.h"
-#include "mpi/files.h"
 #include "base/log.h"
+#include "mpi/files.h"
 
 static const char *const colour[] = {
     [CMN_GRAPH_WEIGHTS] = "#cfe3f3",
@@ -17,7 +17,7 @@ static const char *const colour[] = {
     [CMN_GRAPH_OTHER] = "#f2f2f2",
 };
 
-/* Inside of DOT's quotes. */
+/* Inside DOT's quotes. */
 static void escaped(FILE *out, const char *text)
 {
     for (; *text; text++) {
@@ -119,11 +119,4 @@ static int write_file(const struct cmn_graph *g, const char *file)
 int cmn_graph_write(const struct cmn_graph *g, const char *file)
 {
     return cmn_files_replaceable("graph", file, "digraph ") || write_file(g, file) ? -1 : 0;
-}
-
-void cmn_graph_free(struct cmn_graph *g)
-{
-    free(g->node);
-    free(g->edge);
-    memset(g, 0, sizeof *g);
 }

@@ -7,25 +7,28 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "report/chart.h"
 #include "base/terminal.h"
+#include "report/chart.h"
+#include "report/csv.h"
+#include "report/json_log.h"
+#include "report/table.h"
 
-enum { LINE = 512, BAR = 30 };
+enum { BAR = 30 };
 
 struct cmn_report {
     struct cmn_report_plan plan;
-    struct cmn_json *json;
+    struct cmn_json_log *json;
     struct cmn_csv *csv;     /* or NULL */
     struct cmn_chart *chart; /* or NULL */
-    int watched;             /* a person looks at a terminal */
+    int watched;             /* the standard output is a terminal */
     int rows;
     int bar_drawn;
-    int saved; /* the real standard output while Darknet's lines are hidden, or -1 */
-    FILE *out; /* where rows and bar go; NULL: nowhere */
+    int saved; /* the real standard output while Darknet's lines are discarded, or -1 */
+    FILE *out; /* of table and bar; NULL: nowhere */
     double started, drawn;
 };
 
-/* Takes the standard output away from Darknet, keeping it for the table. */
+/* Discards what Darknet prints; the real standard output stays open for the table. */
 static int hide_darknet(struct cmn_report *r)
 {
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -48,7 +51,7 @@ static int add_to_chart(void *chart, const struct cmn_row *row)
     return cmn_chart_add(chart, row);
 }
 
-/* Two writers of one file would leave nothing that anybody can read. */
+/* Two writers would destroy each other's file. */
 static int compare_names(const struct cmn_report_plan *p)
 {
     const char *const key[] = {"cmn_json", "cmn_csv", "cmn_chart"};
@@ -68,16 +71,19 @@ static int compare_names(const struct cmn_report_plan *p)
 static int open_files(struct cmn_report *r)
 {
     const struct cmn_report_plan *p = &r->plan;
-    const struct cmn_plot plot = {p->name, p->answer, p->total};
+    const struct cmn_chart_plan chart = {p->name, p->answer, p->total};
 
-    /* The log last: what cannot be had should leave that of an earlier training alone, as what is no log does with the CSV. */
-    if (compare_names(p) || cmn_json_replaceable(p->json) ||
-        (p->chart[0] && !(r->chart = cmn_chart_open(p->chart, &plot))) ||
-        (p->csv[0] && !(r->csv = cmn_csv_open(p->csv, p->answer, &p->kept))) ||
-        !(r->json = cmn_json_open(p->json, &p->kept))) {
+    /* The JSON log last: when another output cannot be had, an earlier training's log stays as it
+     * is. */
+    if (compare_names(p) || cmn_json_log_replaceable(p->json) ||
+        (p->chart[0] && !(r->chart = cmn_chart_open(p->chart, &chart))) ||
+        (p->csv[0] && !(r->csv = cmn_csv_open(p->csv, p->answer, &p->resume))) ||
+        !(r->json = cmn_json_log_open(p->json, &p->resume))) {
         return -1;
     }
-    return r->chart && cmn_kept_any(&p->kept) ? cmn_json_read(p->json, add_to_chart, r->chart) : 0;
+    return r->chart && cmn_log_resumes(&p->resume)
+               ? cmn_json_log_read(p->json, add_to_chart, r->chart)
+               : 0;
 }
 
 struct cmn_report *cmn_report_open(const struct cmn_report_plan *plan)
@@ -97,7 +103,7 @@ struct cmn_report *cmn_report_open(const struct cmn_report_plan *plan)
         cmn_report_close(r);
         return NULL;
     }
-    /* Scripts read Darknet's lines from files and pipes: only on a terminal do they go. */
+    /* Scripts read Darknet's lines from files and pipes: discard them on a terminal only. */
     if (mode == CMN_REPORT_QUIET || (mode == CMN_REPORT_TABLE && r->watched)) {
         if (hide_darknet(r)) {
             cmn_report_close(r);
@@ -118,14 +124,14 @@ void cmn_report_clear(struct cmn_report *r)
     }
 }
 
-/* Reports that are not the log end with a line; the training goes on. */
+/* Outputs other than the JSON log end with a line, and the training continues. */
 static void give_up(struct cmn_report *r, const char *what)
 {
     cmn_report_clear(r);
-    cmn_say("%s; the training goes on without %s", cmn_reason(), what);
+    cmn_say("%s; the training continues without %s", cmn_reason(), what);
 }
 
-static void chart_is(struct cmn_report *r, int result)
+static void check_chart(struct cmn_report *r, int result)
 {
     if (result) {
         give_up(r, "the chart");
@@ -138,7 +144,6 @@ int cmn_report_row(struct cmn_report *r, const struct cmn_row *full)
 {
     const struct cmn_row own = cmn_row_for(full, r->plan.answer), *row = &own;
     struct cmn_straggler straggler;
-    char line[LINE];
 
     if (cmn_straggler_find(row->rank, row->ranks, row->steps, &straggler)) {
         return -1;
@@ -146,14 +151,11 @@ int cmn_report_row(struct cmn_report *r, const struct cmn_row *full)
     if (r->out) {
         cmn_report_clear(r);
         if (r->rows++ == 0) {
-            cmn_table_heading(r->plan.answer, line, sizeof line);
-            fprintf(r->out, "%s\n", line);
+            cmn_table_heading(r->out, r->plan.answer);
         }
-        cmn_table_row(r->plan.answer, row, line, sizeof line);
-        fprintf(r->out, "%s\n", line);
+        cmn_table_row(r->out, r->plan.answer, row);
         if (row->ranks > 0) {
-            cmn_ranks_line(row->rank, row->ranks, row->steps, &straggler, line, sizeof line);
-            fprintf(r->out, "%s\n", line);
+            cmn_ranks_line(r->out, row->rank, row->ranks, row->steps, &straggler);
         }
         fflush(r->out);
     }
@@ -163,9 +165,9 @@ int cmn_report_row(struct cmn_report *r, const struct cmn_row *full)
         r->csv = NULL;
     }
     if (r->chart) {
-        chart_is(r, cmn_chart_row(r->chart, row));
+        check_chart(r, cmn_chart_row(r->chart, row));
     }
-    return cmn_json_row(r->json, row, &straggler);
+    return cmn_json_log_row(r->json, row, &straggler);
 }
 
 void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, double images_per_s)
@@ -176,7 +178,7 @@ void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, dou
     char left[64];
     int filled;
 
-    chart_is(r, cmn_chart_poll(r->chart));
+    check_chart(r, cmn_chart_poll(r->chart));
     if (!r->out || !r->watched || r->plan.mode != CMN_REPORT_TABLE || time - r->drawn < 0.1) {
         return;
     }
@@ -209,7 +211,7 @@ void cmn_report_close(struct cmn_report *r)
         cmn_report_clear(r);
         fflush(r->out);
     }
-    chart_is(r, cmn_chart_finish(r->chart));
+    check_chart(r, cmn_chart_finish(r->chart));
     cmn_chart_close(r->chart);
     cmn_csv_close(r->csv);
     if (r->out && r->out != stdout) {
@@ -220,6 +222,6 @@ void cmn_report_close(struct cmn_report *r)
         dup2(r->saved, STDOUT_FILENO);
         close(r->saved);
     }
-    cmn_json_close(r->json);
+    cmn_json_log_close(r->json);
     free(r);
 }

@@ -1,18 +1,18 @@
+#include "report/stragglers.h"
+
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "report/report.h"
 
-/* Below so many steps a row says nothing about a rank: one step's disturbance is not a straggler. */
+/* Rows of fewer steps are too short: one disturbed step makes no straggler. */
 enum { STEPS_AT_LEAST = 5 };
 
-/* Ranks that are listed one by one. */
+/* Up to so many ranks are listed one by one. */
 enum { FEW = 8 };
 
-typedef double (*part)(const struct cmn_rank_times *r);
+typedef double (*time_of)(const struct cmn_rank_times *r);
 
 static double compute_of(const struct cmn_rank_times *r)
 {
@@ -43,8 +43,8 @@ static int ascending(const void *one, const void *other)
     return (a > b) - (a < b);
 }
 
-/* The lower median over the ranks whose own time is at most `limit`; there is one. */
-static double median(const struct cmn_rank_times *rank, int ranks, part of, double limit,
+/* The lower median over the ranks whose own time is at most `limit`; at least one rank is. */
+static double median(const struct cmn_rank_times *rank, int ranks, time_of of, double limit,
                      double *room)
 {
     int n = 0;
@@ -58,9 +58,9 @@ static double median(const struct cmn_rank_times *rank, int ranks, part of, doub
     return room[(n - 1) / 2];
 }
 
-/* The part in which the rank loses more, against the ranks that are not late. */
-static void say_by_what(const struct cmn_rank_times *rank, int ranks, double limit, double step,
-                        double *room, struct cmn_straggler *s)
+/* Finds whether the rank loses more in compute or in load, compared with the ranks on time. */
+static void find_cause(const struct cmn_rank_times *rank, int ranks, double limit, double step,
+                       double *room, struct cmn_straggler *s)
 {
     double compute = median(rank, ranks, compute_of, limit, room);
     double load = median(rank, ranks, load_of, limit, room);
@@ -99,7 +99,7 @@ int cmn_straggler_find(const struct cmn_rank_times *rank, int ranks, long steps,
     }
     if (late) {
         s->more = late - 1;
-        say_by_what(rank, ranks, limit, 1 / ms, room, s);
+        find_cause(rank, ranks, limit, 1 / ms, room, s);
     }
     free(room);
     return 0;
@@ -107,61 +107,44 @@ int cmn_straggler_find(const struct cmn_rank_times *rank, int ranks, long steps,
 
 /* ---- the line ---- */
 
-struct text {
-    char *text;
-    size_t bytes, used;
-};
-
-__attribute__((format(printf, 2, 3))) static void put(struct text *t, const char *format, ...)
-{
-    va_list args;
-    int n;
-
-    va_start(args, format);
-    n = vsnprintf(t->text + t->used, t->bytes - t->used, format, args);
-    va_end(args);
-    t->used += n < 0 ? 0 : (size_t)n;
-    t->used = t->used < t->bytes ? t->used : t->bytes - 1;
-}
-
-static void put_part(struct text *t, const char *name, const struct cmn_rank_times *rank, int ranks,
-                     part of, double step)
+static void put_times(FILE *out, const char *name, const struct cmn_rank_times *rank, int ranks,
+                      time_of of, double step)
 {
     double least = HUGE_VAL, most = 0;
 
-    put(t, "%s", name);
+    fputs(name, out);
     for (int i = 0; i < ranks; i++) {
         double ms = of(&rank[i]) * step;
         least = fmin(least, ms);
         most = fmax(most, ms);
         if (ranks <= FEW) {
-            put(t, " %.1f", ms);
+            fprintf(out, " %.1f", ms);
         }
     }
     if (ranks > FEW) {
-        put(t, " %.1f to %.1f", least, most);
+        fprintf(out, " %.1f to %.1f", least, most);
     }
 }
 
-void cmn_ranks_line(const struct cmn_rank_times *rank, int ranks, long steps,
-                    const struct cmn_straggler *s, char *text, size_t bytes)
+void cmn_ranks_line(FILE *out, const struct cmn_rank_times *rank, int ranks, long steps,
+                    const struct cmn_straggler *s)
 {
     double step = 1e3 / (double)(steps > 0 ? steps : 1);
-    struct text t = {text, bytes, 0};
 
     if (ranks > FEW) {
-        put(&t, "  ms a step of %d ranks: ", ranks);
+        fprintf(out, "  ms a step of %d ranks: ", ranks);
     } else {
-        put(&t, "  ms a step%s: ", ranks > 1 ? " by rank" : "");
+        fprintf(out, "  ms a step%s: ", ranks > 1 ? " by rank" : "");
     }
-    put_part(&t, "compute", rank, ranks, compute_of, step);
-    put_part(&t, ", load", rank, ranks, load_of, step);
-    put_part(&t, ", wait", rank, ranks, wait_of, step);
+    put_times(out, "compute", rank, ranks, compute_of, step);
+    put_times(out, ", load", rank, ranks, load_of, step);
+    put_times(out, ", wait", rank, ranks, wait_of, step);
     if (s->rank >= 0) {
-        put(&t, "; straggler: rank %d@%s (%s %.1f, others %.1f)", s->rank, rank[s->rank].host,
-            s->by, s->its, s->usual);
+        fprintf(out, "; straggler: rank %d@%s (%s %.1f, others %.1f)", s->rank, rank[s->rank].host,
+                s->by, s->its, s->usual);
     }
     if (s->rank >= 0 && s->more > 0) {
-        put(&t, " and %d more", s->more);
+        fprintf(out, " and %d more", s->more);
     }
+    putc('\n', out);
 }

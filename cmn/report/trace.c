@@ -4,26 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi/clock_offset.h"
 #include "base/log.h"
 #include "base/timeline.h"
 
 /* Spans that a rank keeps: at least, and at most (96 MiB). */
 enum { SPANS_AT_LEAST = 4096, SPANS_AT_MOST = 1 << 22 };
 
-/* Writing takes at most one part in so many of the time. */
-enum { PATIENCE = 100 };
+/* Writing takes at most one hundredth of the time. */
+enum { PAUSE = 100 };
 
 struct cmn_trace {
     struct cmn_trace_plan plan;
     MPI_Comm comm;
-    struct cmn_clock_offset clocks;
+    struct cmn_clock_offset clock;
     struct cmn_trace_file file; /* rank 0 */
-    int given_up;               /* rank 0: the file could not be written */
-    double wrote, took;         /* rank 0, seconds: when the last writing ended, and what it took */
+    int failed;                 /* rank 0: the file could not be written */
+    double wrote, took; /* rank 0: cmn_clock() after the last writing, and seconds it took */
 };
 
-/* What the ranks agree on before they write: the steps, and how wrong the clocks may be, in seconds. */
+/* What the ranks agree on before they write: the steps, and the clocks' largest error in
+ * seconds. */
 struct window {
     long first, last;
     double error;
@@ -43,13 +43,13 @@ struct cmn_trace *cmn_trace_open(const struct cmn_trace_plan *plan)
     trace->comm = MPI_COMM_NULL;
     spans = (size_t)plan->steps < SPANS_AT_MOST / plan->spans ? (size_t)plan->steps * plan->spans
                                                               : SPANS_AT_MOST;
-    if ((t->rank == 0 && cmn_trace_file_open(&trace->file, plan->file)) ||
+    if ((t->rank == 0 && cmn_trace_file_open(&trace->file, &plan->about)) ||
         cmn_mpi_check(MPI_Comm_dup(t->world, &trace->comm), "MPI_Comm_dup")) {
         cmn_trace_close(trace);
         return NULL;
     }
-    cmn_clock_offset_open(&trace->clocks, t, cmn_clock);
-    cmn_clock_offset_measure(&trace->clocks);
+    cmn_clock_offset_open(&trace->clock, t, cmn_clock);
+    cmn_clock_offset_measure(&trace->clock);
     if (cmn_timeline_open(spans > SPANS_AT_LEAST ? spans : SPANS_AT_LEAST)) {
         cmn_trace_close(trace);
         return NULL;
@@ -63,7 +63,7 @@ void cmn_trace_close(struct cmn_trace *trace)
         return;
     }
     cmn_timeline_close();
-    cmn_clock_offset_close(&trace->clocks);
+    cmn_clock_offset_close(&trace->clock);
     if (trace->comm != MPI_COMM_NULL) {
         MPI_Comm_free(&trace->comm);
     }
@@ -73,12 +73,12 @@ void cmn_trace_close(struct cmn_trace *trace)
 
 /* ---- what all ranks do ---- */
 
-/* The steps that every rank has. */
+/* Finds the steps that every rank has recorded. */
 static int agree(struct cmn_trace *trace, const struct cmn_event *event, size_t n, size_t lost,
                  struct window *w)
 {
-    const struct cmn_clock_offset *c = &trace->clocks;
-    double mine[2] = {(double)cmn_trace_events_first_step(event, n, lost, trace->plan.steps),
+    const struct cmn_clock_offset *c = &trace->clock;
+    double mine[2] = {(double)cmn_trace_first_step(event, n, lost, trace->plan.steps),
                       c->mark[c->marks - 1].error},
            all[2];
 
@@ -137,20 +137,20 @@ static int receive(const struct cmn_trace *trace, int from, struct cmn_trace_ran
 
 static void give_up(struct cmn_trace *trace)
 {
-    cmn_say("%s: no timeline is written any more", cmn_reason());
-    trace->given_up = 1;
+    cmn_say("%s; the training continues without the timeline", cmn_reason());
+    trace->failed = 1;
 }
 
 static void begin_file(struct cmn_trace *trace, const struct window *w)
 {
     const struct cmn_topology *t = trace->plan.topology;
-    char about[256];
+    char metadata[256];
 
-    snprintf(about, sizeof about,
+    snprintf(metadata, sizeof metadata,
              "\"program\":\"darknet-cmn %s\",\"ranks\":%d,\"nodes\":%d,\"first_step\":%ld,"
              "\"last_step\":%ld,\"clock_error_us\":%.3f",
              CMN_VERSION, t->size, t->inter_size, w->first, w->last, w->error * 1e6);
-    if (cmn_trace_file_begin(&trace->file, about)) {
+    if (cmn_trace_file_begin(&trace->file, metadata)) {
         give_up(trace);
     }
 }
@@ -169,8 +169,8 @@ static int write_ranks(struct cmn_trace *trace, struct cmn_trace_rank *head,
                 return -1;
             }
         }
-        if (!trace->given_up) {
-            cmn_trace_file_rank(&trace->file, &trace->plan, head, rank ? theirs : event);
+        if (!trace->failed) {
+            cmn_trace_file_rank(&trace->file, head, rank ? theirs : event);
         }
     }
     free(theirs);
@@ -181,7 +181,7 @@ static void end_file(struct cmn_trace *trace, const struct window *w, int last)
 {
     const struct cmn_topology *t = trace->plan.topology;
 
-    if (trace->given_up) {
+    if (trace->failed) {
         return;
     }
     if (cmn_trace_file_end(&trace->file)) {
@@ -189,7 +189,7 @@ static void end_file(struct cmn_trace *trace, const struct window *w, int last)
     } else if (last) {
         cmn_say("timeline %s: steps %ld to %ld of %d rank%s, clocks within %.0f us; open it at "
                 "https://ui.perfetto.dev (docs/timeline.md)",
-                trace->plan.file, w->first, w->last, t->size, t->size == 1 ? "" : "s",
+                trace->plan.about.name, w->first, w->last, t->size, t->size == 1 ? "" : "s",
                 w->error * 1e6);
     }
 }
@@ -209,13 +209,13 @@ static int write_file(struct cmn_trace *trace, int last)
         goto out;
     }
     memset(&head, 0, sizeof head);
-    n = cmn_trace_events_from_step(event, n, w.first);
-    align(&trace->clocks, event, n);
+    n = cmn_trace_from_step(event, n, w.first);
+    align(&trace->clock, event, n);
     head.events = n;
-    head.tracks = cmn_trace_events_tracks(event, n);
+    head.tracks = cmn_trace_tracks(event, n);
     head.rank = t->rank;
     head.node = t->inter_rank;
-    head.clock = trace->clocks.mark[trace->clocks.marks - 1];
+    head.clock = trace->clock.mark[trace->clock.marks - 1];
     memcpy(head.host, t->host, sizeof head.host);
     if (t->rank != 0) {
         result = send(trace, &head, event);
@@ -234,7 +234,7 @@ out:
 int cmn_trace_write(struct cmn_trace *trace, int last)
 {
     double begin = cmn_clock();
-    int due = !trace->given_up && (last || begin - trace->wrote >= PATIENCE * trace->took);
+    int due = !trace->failed && (last || begin - trace->wrote >= PAUSE * trace->took);
 
     if (cmn_mpi_check(MPI_Bcast(&due, 1, MPI_INT, 0, trace->comm), "MPI_Bcast")) {
         return -1;
@@ -243,7 +243,7 @@ int cmn_trace_write(struct cmn_trace *trace, int last)
         return 0;
     }
     begin = cmn_clock();
-    cmn_clock_offset_measure(&trace->clocks);
+    cmn_clock_offset_measure(&trace->clock);
     if (write_file(trace, last)) {
         return cmn_fail_in("timeline");
     }

@@ -1,3 +1,5 @@
+#include "report/trace_file.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,8 +9,83 @@
 
 #include "base/atomic_file.h"
 #include "base/log.h"
-#include "report/trace.h"
 #include "base/timeline.h"
+
+/* ---- the spans of one rank ---- */
+
+long cmn_trace_first_step(const struct cmn_event *event, size_t n, size_t lost, long steps)
+{
+    /* The ring keeps what ended last: of what began after its oldest span's end nothing is
+     * missing. */
+    int64_t complete = lost && n ? event[0].end : INT64_MIN;
+    long first = -1, last = -1;
+
+    for (size_t i = n; i-- > 0;) {
+        if (event[i].what != CMN_SPAN_STEP) {
+            continue;
+        }
+        last = last < 0 ? event[i].number : last;
+        if (event[i].begin < complete || event[i].number <= last - steps) {
+            break;
+        }
+        first = event[i].number;
+    }
+    return first;
+}
+
+size_t cmn_trace_from_step(struct cmn_event *event, size_t n, long step)
+{
+    int64_t begin = INT64_MIN;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (event[i].what == CMN_SPAN_STEP && event[i].number == step) {
+            begin = event[i].begin;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (event[i].begin >= begin) {
+            event[kept++] = event[i];
+        }
+    }
+    return kept;
+}
+
+/* Of two that begin together the longer one encloses the other. */
+static int by_begin(const void *one, const void *other)
+{
+    const struct cmn_event *a = one, *b = other;
+
+    if (a->begin != b->begin) {
+        return a->begin < b->begin ? -1 : 1;
+    }
+    return a->end == b->end ? 0 : a->end > b->end ? -1 : 1;
+}
+
+int cmn_trace_tracks(struct cmn_event *event, size_t n)
+{
+    enum { MOST = 256 };
+    int64_t end[MOST];
+    int tracks = 0;
+
+    qsort(event, n, sizeof *event, by_begin);
+    for (size_t i = 0; i < n; i++) {
+        int track = 0;
+        if (!event[i].background) {
+            continue;
+        }
+        while (track < tracks && end[track] > event[i].begin) {
+            track++;
+        }
+        track = track < MOST ? track : MOST - 1;
+        tracks = track < tracks ? tracks : track + 1;
+        end[track] = event[i].end;
+        event[i].background = (int16_t)(track + 1);
+    }
+    return tracks;
+}
+
+/* ---- the file ---- */
 
 static int fails(struct cmn_trace_file *f)
 {
@@ -19,26 +96,26 @@ static int fails(struct cmn_trace_file *f)
         f->out = NULL;
         unlink(f->next);
     }
-    return cmn_fail("timeline %s: %s", f->name, strerror(reason));
+    return cmn_fail("timeline %s: %s", f->about.name, strerror(reason));
 }
 
 static int begin_file(struct cmn_trace_file *f)
 {
-    int fd = cmn_atomic_open(f->name, f->next, sizeof f->next);
+    int fd = cmn_atomic_open(f->about.name, f->next, sizeof f->next);
 
     f->out = fd < 0 ? NULL : fdopen(fd, "w");
     return f->out ? 0 : fails(f);
 }
 
-int cmn_trace_file_open(struct cmn_trace_file *f, const char *name)
+int cmn_trace_file_open(struct cmn_trace_file *f, const struct cmn_trace_about *about)
 {
     struct stat st;
 
     memset(f, 0, sizeof *f);
-    f->name = name;
-    /* A device would be replaced by a file. */
-    if (!stat(name, &st) && !S_ISREG(st.st_mode)) {
-        return cmn_fail("timeline %s: something that is not a file has this name", name);
+    f->about = *about;
+    /* Renaming would replace a device by a file. */
+    if (!stat(about->name, &st) && !S_ISREG(st.st_mode)) {
+        return cmn_fail("timeline %s: this is no regular file; give another name", about->name);
     }
     if (begin_file(f)) {
         return -1;
@@ -57,13 +134,13 @@ void cmn_trace_file_close(struct cmn_trace_file *f)
     memset(f, 0, sizeof *f);
 }
 
-int cmn_trace_file_begin(struct cmn_trace_file *f, const char *about)
+int cmn_trace_file_begin(struct cmn_trace_file *f, const char *metadata)
 {
     f->events = 0;
     if (begin_file(f)) {
         return -1;
     }
-    fprintf(f->out, "{\"displayTimeUnit\":\"ms\",\"otherData\":{%s},\n\"traceEvents\":[", about);
+    fprintf(f->out, "{\"displayTimeUnit\":\"ms\",\"otherData\":{%s},\n\"traceEvents\":[", metadata);
     return 0;
 }
 
@@ -77,7 +154,7 @@ int cmn_trace_file_end(struct cmn_trace_file *f)
         errno = errno ? errno : EIO;
         return fails(f);
     }
-    if (cmn_atomic_commit(fileno(out), f->next, f->name)) {
+    if (cmn_atomic_commit(fileno(out), f->next, f->about.name)) {
         return fails(f);
     }
     f->out = NULL;
@@ -86,22 +163,22 @@ int cmn_trace_file_end(struct cmn_trace_file *f)
 
 /* ---- events ---- */
 
-/* Of process and thread: Perfetto takes 0 for the kernel's idle process. */
-enum { FIRST = 1 };
+/* Of processes and threads: Perfetto takes 0 for the kernel's idle process. */
+enum { FIRST_ID = 1 };
 
 static void separate(struct cmn_trace_file *f)
 {
     fputs(f->events++ ? ",\n" : "\n", f->out);
 }
 
-/* One "M" event: `value` is the text of what `key` has in its arguments. */
+/* A metadata event ("M"): `value` is JSON text. */
 static void describe(struct cmn_trace_file *f, const char *what, int rank, int track,
                      const char *key, const char *value)
 {
     separate(f);
     fprintf(f->out,
             "{\"name\":\"%s\",\"ph\":\"M\",\"ts\":0,\"pid\":%d,\"tid\":%d,\"args\":{\"%s\":%s}}",
-            what, rank + FIRST, track + FIRST, key, value);
+            what, rank + FIRST_ID, track + FIRST_ID, key, value);
 }
 
 static void describe_rank(struct cmn_trace_file *f, const struct cmn_trace_rank *r)
@@ -131,7 +208,7 @@ static void describe_rank(struct cmn_trace_file *f, const struct cmn_trace_rank 
     }
 }
 
-/* What the number of a span counts. */
+/* What a span's number counts. */
 static const char *counted(int what)
 {
     switch (what) {
@@ -150,28 +227,28 @@ static const char *counted(int what)
     }
 }
 
-/* Microseconds with three decimals: no digit is lost, and no locale asked for its comma. */
+/* Microseconds with three decimals, in integers: no digit is lost, and no locale puts a comma. */
 static void time_of(char *text, size_t bytes, int64_t ns)
 {
     snprintf(text, bytes, "%" PRId64 ".%03d", ns / 1000, (int)(ns % 1000));
 }
 
-static void span(struct cmn_trace_file *f, const struct cmn_trace_plan *plan, int rank,
-                 const struct cmn_event *e)
+static void span(struct cmn_trace_file *f, int rank, const struct cmn_event *e)
 {
     const char *name = cmn_timeline_name((enum cmn_span_kind)e->what), *layer = "";
-    int64_t base = (int64_t)(plan->began * 1e9);
-    /* A clock may be read a little too late: nothing is before the training. */
+    int64_t base = (int64_t)(f->about.began * 1e9);
+    /* Nothing precedes the training, even where a clock was read a little late. */
     int64_t begin = e->begin > base ? e->begin - base : 0;
     int64_t end = e->end - base > begin ? e->end - base : begin;
     char at[40], took[40];
 
     if ((e->what == CMN_SPAN_FORWARD || e->what == CMN_SPAN_BACKWARD) && e->number >= 0 &&
-        e->number < plan->layers) {
-        layer = plan->layer[e->number];
+        e->number < f->about.layers) {
+        layer = f->about.layer[e->number];
     }
     time_of(at, sizeof at, begin);
-    /* A nanosecond short: viewers add in floating point, and what seems to reach into the next span is not shown. */
+    /* A nanosecond short: viewers add in floating point, and hide what seems to reach into the
+     * next span. */
     time_of(took, sizeof took, end > begin ? end - begin - 1 : 0);
     separate(f);
     fprintf(f->out, "{\"name\":\"%s", name);
@@ -179,18 +256,18 @@ static void span(struct cmn_trace_file *f, const struct cmn_trace_plan *plan, in
         fprintf(f->out, " %d", e->number);
     }
     fprintf(f->out, "%s%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%s,\"dur\":%s,\"pid\":%d,\"tid\":%d",
-            layer[0] ? " " : "", layer, name, at, took, rank + FIRST, e->background + FIRST);
+            layer[0] ? " " : "", layer, name, at, took, rank + FIRST_ID, e->background + FIRST_ID);
     if (e->number >= 0) {
         fprintf(f->out, ",\"args\":{\"%s\":%d}", counted(e->what), e->number);
     }
     fputs("}", f->out);
 }
 
-void cmn_trace_file_rank(struct cmn_trace_file *f, const struct cmn_trace_plan *plan,
-                         const struct cmn_trace_rank *rank, const struct cmn_event *event)
+void cmn_trace_file_rank(struct cmn_trace_file *f, const struct cmn_trace_rank *rank,
+                         const struct cmn_event *event)
 {
     describe_rank(f, rank);
     for (size_t i = 0; i < rank->events; i++) {
-        span(f, plan, rank->rank, &event[i]);
+        span(f, rank->rank, &event[i]);
     }
 }

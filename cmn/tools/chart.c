@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "report/chart.h"
+#include "report/json_log.h"
 #include "tools/tools.h"
 
 /* What the rows of a log tell about the command that has written it. */
@@ -47,12 +48,12 @@ static int draw(const char *log, const char *picture)
 {
     struct log_facts facts = {CMN_NO_ANSWER, 0};
     char title[256];
-    struct cmn_plot plot = {.title = title};
+    struct cmn_chart_plan plot = {.title = title};
     struct cmn_chart *chart;
     int result;
 
     name_of(log, title, sizeof title);
-    if (cmn_json_read(log, look, &facts)) {
+    if (cmn_json_log_read(log, look, &facts)) {
         return -1;
     }
     if (!facts.rows) {
@@ -63,7 +64,7 @@ static int draw(const char *log, const char *picture)
     if (!chart) {
         return -1;
     }
-    result = cmn_json_read(log, add, chart) || cmn_chart_finish(chart) ? -1 : 0;
+    result = cmn_json_log_read(log, add, chart) || cmn_chart_finish(chart) ? -1 : 0;
     cmn_chart_close(chart);
     return result;
 }

@@ -60,7 +60,7 @@ int cmn_trainer_report(struct cmn_trainer *t)
         .csv = s->options.csv,
         .chart = s->options.chart,
         .first = t->first_step,
-        .kept = {.iteration = t->row_at,
+        .resume = {.iteration = t->row_at,
                  .epoch = epochs(t, t->row_seen),
                  .same_list = t->checkpoint && t->checkpoint->goes_on},
         .total = t->net->max_batches,
@@ -82,11 +82,9 @@ int cmn_trainer_timeline(struct cmn_trainer *t)
     struct cmn_session *s = t->session;
     struct cmn_trace_plan plan = {
         .topology = &s->topology,
-        .file = s->options.timeline,
         .steps = s->options.timeline_steps,
         .spans = spans_of_step(t),
-        .layers = t->net->n,
-        .began = t->began,
+        .about = {.name = s->options.timeline, .layers = t->net->n, .began = t->began},
     };
 
     if (!s->options.timeline[0]) {
@@ -99,7 +97,7 @@ int cmn_trainer_timeline(struct cmn_trainer *t)
     for (int i = 0; i < t->net->n; i++) {
         t->layer[i] = cmn_net_layer_name(cmn_net_of(t->net), i);
     }
-    plan.layer = t->layer;
+    plan.about.layer = t->layer;
     t->trace = cmn_trace_open(&plan);
     return t->trace ? 0 : -1;
 }

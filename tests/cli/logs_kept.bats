@@ -80,7 +80,7 @@ whole_rows() {
         n=$(whole_rows out/mlp.json)
         train -cmn_checkpoint 10
         echo "$bytes of $size bytes, $n rows: $(json_iterations out/mlp.json)"
-        grep "^cmn: JSON log out/mlp.json: its end is torn .*of $n whole rows $n stay" err.txt
+        grep "^cmn: JSON log out/mlp.json: its end is torn .*: $n of $n whole rows are kept" err.txt
         [[ $(grep -c torn err.txt) -eq 1 ]]
         diff <(jq -c ".[:$n][]" before/mlp.json) <(jq -c '.[:-1][]' out/mlp.json)
         [[ $(jq 'last.iteration' out/mlp.json) == 12 ]]
@@ -109,7 +109,7 @@ whole_rows() {
                 if [[ -n $link ]]; then ln -s ../notes out/mlp.json; else cp notes out/mlp.json; fi
                 # shellcheck disable=SC2086  # words
                 run -1 train_on 2 mlp.cfg -cmn_csv rows.csv $begins
-                [[ $(grep -c 'JSON log out/mlp.json: what is there is no JSON log, and would be lost: .*another name' train.log) -eq 1 ]]
+                [[ $(grep -c 'JSON log out/mlp.json: the file is no JSON log, and would be overwritten: .*another name' train.log) -eq 1 ]]
                 run ! grep '^1, ' train.log
                 [[ $(<out/mlp.json) == "$notes" && $(<notes) == "$notes" ]]
                 cmp rows.csv before.csv

@@ -137,9 +137,9 @@ file_lines() {
     fails_clearly_on 2 'chart x: gnuplot says: unknown terminal' classifier train small.data mlp.cfg -cmn -cmn_chart x
     rm -r own scripts
     drawing 'printf half; exit 0'
-    fails_clearly_on 2 'chart x: gnuplot has not written all of it' classifier train small.data mlp.cfg -cmn -cmn_chart x
+    fails_clearly_on 2 'chart x: gnuplot wrote a part of it only' classifier train small.data mlp.cfg -cmn -cmn_chart x
     rm own/gnuplot
-    fails_clearly 'chart x: gnuplot is needed .*install it' "${mpiexec[@]}" -x PATH="$PWD/nowhere" -n 2 "$DARKNET" \
+    fails_clearly 'chart x: gnuplot, which draws it, is not installed: install it' "${mpiexec[@]}" -x PATH="$PWD/nowhere" -n 2 "$DARKNET" \
         classifier train small.data mlp.cfg -cmn -cmn_chart x
     run ! compgen -G 'x*'
 }
@@ -147,14 +147,14 @@ file_lines() {
 @test "a gnuplot that fails later, or hangs, ends the chart and not the training" {
     drawing '((n < 2)) || { echo "out of paint" >&2; exit 3; }'
     train -cmn_chart chart.png
-    [[ $(grep -c '^cmn: chart chart.png: gnuplot says: out of paint; the training goes on without the chart$' err.txt) -eq 1 ]]
+    [[ $(grep -c '^cmn: chart chart.png: gnuplot says: out of paint; the training continues without the chart$' err.txt) -eq 1 ]]
     [[ $(seen out/mlp.weights) -eq 400 ]]
     run ! compgen -G 'chart.png*'
     rm -r out scripts own
     mkdir out
     drawing '((n < 2)) || exec sleep 1000'
     train -cmn_chart chart.png
-    [[ $(grep -c '^cmn: chart chart.png: gnuplot has not ended within 10 s; the training goes on without the chart$' err.txt) -eq 1 ]]
+    [[ $(grep -c '^cmn: chart chart.png: gnuplot did not end within 10 s; the training continues without the chart$' err.txt) -eq 1 ]]
     [[ $(seen out/mlp.weights) -eq 400 ]]
     run ! compgen -G 'chart.png.*'
 }
@@ -166,7 +166,7 @@ file_lines() {
         "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_report_every 2 -cmn_csv rows.csv >out.txt 2>err.txt ||
         { cat err.txt; return 1; }
     grep -q ENOSPC trace || skip 'strace cannot make a write fail here'
-    [[ $(grep -c '^cmn: CSV rows.csv: No space left on device; the training goes on without the CSV$' err.txt) -eq 1 ]]
+    [[ $(grep -c '^cmn: CSV rows.csv: No space left on device; the training continues without the CSV$' err.txt) -eq 1 ]]
     [[ $(csv_iterations rows.csv) == 2 && $(seen out/mlp.weights) -eq 200 ]]
 }
 

@@ -127,8 +127,8 @@ END
     mkdir folder
     for n in 1 3; do
         fails_clearly_on $n 'timeline missing/t\.json: No such file or directory' classifier train small.data mlp.cfg -cmn -cmn_timeline missing/t.json
-        fails_clearly_on $n 'timeline folder: .*not a file' classifier train small.data mlp.cfg -cmn -cmn_timeline folder
-        fails_clearly_on $n 'timeline /dev/null: .*not a file' classifier train small.data mlp.cfg -cmn -cmn_timeline /dev/null
+        fails_clearly_on $n 'timeline folder: this is no regular file; give another name' classifier train small.data mlp.cfg -cmn -cmn_timeline folder
+        fails_clearly_on $n 'timeline /dev/null: this is no regular file; give another name' classifier train small.data mlp.cfg -cmn -cmn_timeline /dev/null
     done
     [[ -c /dev/null ]]
     run ! grep -E '^[0-9]+, ' fails.out
@@ -201,7 +201,7 @@ ends_in_time() {
     await out/endless_2.weights
     kill -INT "$job"
     ends_in_time
-    [[ $(grep -c '^cmn: timeline t.json: Is a directory: no timeline is written any more$' err.txt) -eq 1 ]]
+    [[ $(grep -c '^cmn: timeline t.json: Is a directory; the training continues without the timeline$' err.txt) -eq 1 ]]
     [[ $(grep -c '^cmn: asked to stop' err.txt) -eq 1 && -s out/endless.weights ]]
 }
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "nets.h"
 #include "report/chart.h"
+#include "report/json_log.h"
 
 static struct cmn_row row_at(long iteration, double loss)
 {
@@ -26,16 +27,16 @@ static struct cmn_row row_at(long iteration, double loss)
     return row;
 }
 
-static void add(struct cmn_series *s, struct cmn_row row)
+static void add(struct cmn_chart_rows *s, struct cmn_row row)
 {
-    assert_int_equal(cmn_series_add(s, &row), 0);
+    assert_int_equal(cmn_chart_rows_add(s, &row), 0);
 }
 
 /* ---- the series ---- */
 
 static void few_rows_stay_as_they_are(void **state)
 {
-    struct cmn_series s = {0};
+    struct cmn_chart_rows s = {0};
 
     (void)state;
     for (long i = 1; i <= 4096; i++) {
@@ -47,13 +48,13 @@ static void few_rows_stay_as_they_are(void **state)
         assert_int_equal(s.row[i].iteration, i + 1);
         assert_true(s.row[i].loss == i + 1);
     }
-    cmn_series_free(&s);
+    cmn_chart_rows_free(&s);
 }
 
 /* However many there are: a bounded number, evenly spread, the mean of their losses kept, no validation lost at the end. */
 static void many_rows_become_fewer(void **state)
 {
-    struct cmn_series s = {0};
+    struct cmn_chart_rows s = {0};
     const long rows = 100000;
     double sum = 0;
 
@@ -72,13 +73,13 @@ static void many_rows_become_fewer(void **state)
     assert_int_equal(s.row[s.rows - 1].iteration, rows);
     assert_true(s.row[s.rows - 1].validation_map == 0.5);
     assert_true(s.row[0].validation_map < 0);
-    cmn_series_free(&s);
+    cmn_chart_rows_free(&s);
 }
 
 /* Of two validations the later one is kept. */
 static void what_is_not_known_counts_in_no_mean(void **state)
 {
-    struct cmn_series s = {0};
+    struct cmn_chart_rows s = {0};
 
     (void)state;
     for (long i = 1; i <= 4097; i++) {
@@ -93,19 +94,19 @@ static void what_is_not_known_counts_in_no_mean(void **state)
         assert_true(s.row[i].validation_accuracy == 2 * i + 2);
         assert_true(s.row[i].validation_map == 2 * i + 1);
     }
-    cmn_series_free(&s);
+    cmn_chart_rows_free(&s);
 }
 
 /* ---- the script ---- */
 
-static char *script(const char *title, enum cmn_answer answer, const struct cmn_series *s)
+static char *script(const char *title, enum cmn_answer answer, const struct cmn_chart_rows *s)
 {
-    const struct cmn_plot plot = {title, answer, 500};
+    const struct cmn_chart_plan plot = {title, answer, 500};
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
 
-    cmn_plot_script(&plot, s, out);
+    cmn_chart_script(&plot, s, out);
     fclose(out);
     return text;
 }
@@ -117,7 +118,7 @@ static int contains(const char *text, const char *part)
 
 static void the_script_holds_the_rows(void **state)
 {
-    struct cmn_series s = {0};
+    struct cmn_chart_rows s = {0};
     struct cmn_row row = row_at(100, 2.5);
     char *text;
 
@@ -150,12 +151,12 @@ static void the_script_holds_the_rows(void **state)
     text = script("net", CMN_CLASSES, &s);
     check_contains(text, "validation: 50.00 (best 87.50)");
     free(text);
-    cmn_series_free(&s);
+    cmn_chart_rows_free(&s);
 }
 
 static void a_name_stays_within_its_quotes(void **state)
 {
-    struct cmn_series s = {0};
+    struct cmn_chart_rows s = {0};
     char *text;
 
     (void)state;
@@ -163,12 +164,12 @@ static void a_name_stays_within_its_quotes(void **state)
     text = script("it's'\n`touch x`", CMN_NO_ANSWER, &s);
     check_contains(text, "'it''s''?`touch x`'");
     free(text);
-    cmn_series_free(&s);
+    cmn_chart_rows_free(&s);
 }
 
 static void wide_ranges_are_logarithmic(void **state)
 {
-    struct cmn_series s = {0};
+    struct cmn_chart_rows s = {0};
     char *text;
 
     (void)state;
@@ -185,7 +186,7 @@ static void wide_ranges_are_logarithmic(void **state)
     text = script("net", CMN_NO_ANSWER, &s);
     assert_false(contains(text, "\nset logscale y"));
     free(text);
-    cmn_series_free(&s);
+    cmn_chart_rows_free(&s);
 }
 
 /* ---- what gnuplot makes of it ---- */
@@ -206,7 +207,7 @@ static void gnuplot_draws_all_sorts_of_rows(void **state)
         skip();
     }
     for (size_t i = 0; i < COUNT(losses) * COUNT(answers); i++) {
-        const struct cmn_plot plot = {"net", answers[i % COUNT(answers)], 0};
+        const struct cmn_chart_plan plot = {"net", answers[i % COUNT(answers)], 0};
         char *name = nets_file("");
         struct cmn_chart *c = cmn_chart_open(name, &plot);
         struct cmn_row row = row_at(0, losses[i / COUNT(answers)]);
@@ -244,18 +245,18 @@ static void a_log_gives_its_rows_back(void **state)
 {
     char *name = nets_file("");
     const struct cmn_straggler nobody = {.rank = -1};
-    struct cmn_json *j = cmn_json_open(name, &(struct cmn_kept){0});
+    struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
     struct cmn_row row = row_at(7, 2.5);
     struct found found = {.rows = 0};
 
     (void)state;
-    assert_int_equal(cmn_json_row(j, &row, &nobody), 0);
+    assert_int_equal(cmn_json_log_row(j, &row, &nobody), 0);
     row.iteration = 8;
     row.loss = NAN;
     row.validation_map = 0.25;
     row.validation_map95 = 0;
-    assert_int_equal(cmn_json_row(j, &row, &nobody), 0);
-    assert_int_equal(cmn_json_read(name, keep, &found), 0);
+    assert_int_equal(cmn_json_log_row(j, &row, &nobody), 0);
+    assert_int_equal(cmn_json_log_read(name, keep, &found), 0);
     assert_int_equal(found.rows, 2);
     assert_int_equal(found.row[0].iteration, 7);
     assert_true(found.row[0].loss == 2.5 && found.row[0].lr == 0.1 && found.row[0].epoch == 0.07);
@@ -263,12 +264,12 @@ static void a_log_gives_its_rows_back(void **state)
     assert_true(isnan(found.row[1].loss));
     assert_true(found.row[1].validation_map == 0.25 && found.row[1].validation_map95 == 0);
     /* What the reader says counts. */
-    assert_int_equal(cmn_json_read(name, keep, &found), -1);
+    assert_int_equal(cmn_json_log_read(name, keep, &found), -1);
     check_contains(cmn_reason(), "enough");
-    cmn_json_close(j);
+    cmn_json_log_close(j);
     unlink(name);
     free(name);
-    assert_int_equal(cmn_json_read("/dev/null/none", keep, &found), -1);
+    assert_int_equal(cmn_json_log_read("/dev/null/none", keep, &found), -1);
     check_contains(cmn_reason(), "/dev/null/none");
 }
 

@@ -4,13 +4,13 @@
 
 #include "base/log.h"
 #include "nets.h"
-#include "report/report.h"
+#include "report/csv.h"
 
 #define HEADING                                                                                 \
     "epoch,iteration,main/loss,validation/main/loss,main/accuracy,validation/main/accuracy,lr," \
     "images/s,elapsed_time,share/compute,share/exchange,share/load\r\n"
 
-static const struct cmn_kept nothing = {0};
+static const struct cmn_log_resume nothing = {0};
 
 static struct cmn_row row_at(long iteration)
 {
@@ -50,7 +50,8 @@ static void assert_text(const char *name, const char *wanted)
 /* Writes rows of those iterations, which end with 0. */
 static void write_rows(const char *name, long first, const long *iteration)
 {
-    struct cmn_csv *c = cmn_csv_open(name, CMN_CLASSES, &(struct cmn_kept){.iteration = first});
+    struct cmn_csv *c =
+        cmn_csv_open(name, CMN_CLASSES, &(struct cmn_log_resume){.iteration = first});
 
     assert_non_null(c);
     for (; *iteration; iteration++) {
@@ -133,7 +134,7 @@ static void leaves_other_files_alone(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(others); i++) {
         char *name = nets_file(others[i]);
-        assert_null(cmn_csv_open(name, CMN_CLASSES, &(struct cmn_kept){.iteration = 20}));
+        assert_null(cmn_csv_open(name, CMN_CLASSES, &(struct cmn_log_resume){.iteration = 20}));
         check_contains(cmn_reason(), name);
         check_contains(cmn_reason(), "another name");
         assert_text(name, others[i]);

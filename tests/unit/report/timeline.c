@@ -6,8 +6,8 @@
 
 #include "base/log.h"
 #include "nets.h"
-#include "report/trace.h"
 #include "base/timeline.h"
+#include "report/trace_file.h"
 
 static struct cmn_event *copy(size_t *n, size_t *lost)
 {
@@ -130,25 +130,25 @@ static void whole_steps(void **state)
     size_t n = 0, kept;
 
     (void)state;
-    assert_int_equal(cmn_trace_events_first_step(e, 0, 0, 5), -1);
+    assert_int_equal(cmn_trace_first_step(e, 0, 0, 5), -1);
     for (int i = 0; i < 10; i++) {
         e[n++] = event(CMN_SPAN_LOAD, -1, 10 * i, 10 * i + 4);
         e[n++] = event(CMN_SPAN_FORWARD, 0, 10 * i + 4, 10 * i + 8);
         e[n++] = event(CMN_SPAN_STEP, 100 + i, 10 * i, 10 * i + 8);
     }
     e[n++] = event(CMN_SPAN_VALIDATE, -1, 100, 120);
-    assert_int_equal(cmn_trace_events_first_step(e, n, 0, 1000), 100);
-    assert_int_equal(cmn_trace_events_first_step(e, n, 0, 3), 107);
-    assert_int_equal(cmn_trace_events_first_step(e, n, 0, 1), 109);
+    assert_int_equal(cmn_trace_first_step(e, n, 0, 1000), 100);
+    assert_int_equal(cmn_trace_first_step(e, n, 0, 3), 107);
+    assert_int_equal(cmn_trace_first_step(e, n, 0, 1), 109);
     /* Of the first step something may be missing once spans were lost. */
-    assert_int_equal(cmn_trace_events_first_step(e, n, 1, 1000), 101);
-    assert_int_equal(cmn_trace_events_first_step(e + 1, n - 1, 1, 1000), 101);
-    assert_int_equal(cmn_trace_events_first_step(e + 3, n - 3, 3, 1000), 102);
-    assert_int_equal(cmn_trace_events_first_step(e + n - 1, 1, n - 1, 1000), -1);
-    kept = cmn_trace_events_from_step(e, n, 108);
+    assert_int_equal(cmn_trace_first_step(e, n, 1, 1000), 101);
+    assert_int_equal(cmn_trace_first_step(e + 1, n - 1, 1, 1000), 101);
+    assert_int_equal(cmn_trace_first_step(e + 3, n - 3, 3, 1000), 102);
+    assert_int_equal(cmn_trace_first_step(e + n - 1, 1, n - 1, 1000), -1);
+    kept = cmn_trace_from_step(e, n, 108);
     assert_int_equal(kept, 7);
     assert_true(e[0].what == CMN_SPAN_LOAD && e[0].begin == 80 && e[6].what == CMN_SPAN_VALIDATE);
-    assert_int_equal(cmn_trace_events_from_step(e, kept, 5), kept); /* no such step */
+    assert_int_equal(cmn_trace_from_step(e, kept, 5), kept); /* no such step */
 }
 
 static void tracks(void **state)
@@ -164,7 +164,7 @@ static void tracks(void **state)
     int step = -1;
 
     (void)state;
-    assert_int_equal(cmn_trace_events_tracks(e, COUNT(e)), 3);
+    assert_int_equal(cmn_trace_tracks(e, COUNT(e)), 3);
     for (size_t i = 0; i < COUNT(e); i++) {
         assert_true(e[i].begin >= last);
         last = e[i].begin;
@@ -172,7 +172,7 @@ static void tracks(void **state)
         step = e[i].what == CMN_SPAN_STEP ? (int)i : step;
     }
     assert_int_equal(step, 0); /* before what lies within it */
-    assert_int_equal(cmn_trace_events_tracks(e, 0), 0);
+    assert_int_equal(cmn_trace_tracks(e, 0), 0);
 }
 
 static void more_tracks_than_there_are(void **state)
@@ -183,7 +183,7 @@ static void more_tracks_than_there_are(void **state)
     for (int i = 0; i < 1000; i++) {
         e[i] = event(CMN_SPAN_EXCHANGE, i, i, 5000);
     }
-    assert_int_equal(cmn_trace_events_tracks(e, 1000), 256);
+    assert_int_equal(cmn_trace_tracks(e, 1000), 256);
     for (int i = 0; i < 1000; i++) {
         assert_true(e[i].background >= 1 && e[i].background <= 256);
     }
@@ -205,19 +205,19 @@ static char *text_of(const char *name)
 static void written_aside(void **state)
 {
     static const char *const layers[] = {"convolutional", "softmax"};
-    const struct cmn_trace_plan plan = {.layer = layers, .layers = 2, .began = 1e-6};
     struct cmn_event e[] = {event(CMN_SPAN_BACKWARD, 1, 1500, 1000000),
                             event(CMN_SPAN_LOAD, -1, 900, 990)};
     const struct cmn_trace_rank rank = {
         .rank = 7, .node = 1, .host = "a\"b\\c\n", .clock = {5, -0.25, 12e-6}, .events = COUNT(e)};
     struct cmn_trace_file f;
     char *name = nets_file("old"), *text;
+    const struct cmn_trace_about about = {name, layers, 2, 1e-6};
 
     (void)state;
-    assert_int_equal(cmn_trace_file_open(&f, name), 0);
+    assert_int_equal(cmn_trace_file_open(&f, &about), 0);
     check_alone(name);
     assert_int_equal(cmn_trace_file_begin(&f, "\"ranks\":1"), 0);
-    cmn_trace_file_rank(&f, &plan, &rank, e);
+    cmn_trace_file_rank(&f, &rank, e);
     text = text_of(name);
     assert_string_equal(text, "old");
     free(text);
@@ -245,7 +245,7 @@ static void breaks_off(void **state)
     char *name = nets_file("old"), *text;
 
     (void)state;
-    assert_int_equal(cmn_trace_file_open(&f, name), 0);
+    assert_int_equal(cmn_trace_file_open(&f, &(struct cmn_trace_about){.name = name}), 0);
     assert_int_equal(cmn_trace_file_begin(&f, ""), 0);
     cmn_trace_file_close(&f);
     check_alone(name);
@@ -264,15 +264,15 @@ static void says_why_it_cannot(void **state)
 
     (void)state;
     snprintf(inside, sizeof inside, "%s/trace.json", name);
-    assert_int_equal(cmn_trace_file_open(&f, inside), -1);
+    assert_int_equal(cmn_trace_file_open(&f, &(struct cmn_trace_about){.name = inside}), -1);
     check_contains(cmn_reason(), inside);
     check_contains(cmn_reason(), "Not a directory");
     cmn_trace_file_close(&f);
-    assert_int_equal(cmn_trace_file_open(&f, "/dev/null"), -1);
+    assert_int_equal(cmn_trace_file_open(&f, &(struct cmn_trace_about){.name = "/dev/null"}), -1);
     check_contains(cmn_reason(), "/dev/null");
     cmn_trace_file_close(&f);
     /* The name is taken away later. */
-    assert_int_equal(cmn_trace_file_open(&f, name), 0);
+    assert_int_equal(cmn_trace_file_open(&f, &(struct cmn_trace_about){.name = name}), 0);
     unlink(name);
     assert_int_equal(mkdir(name, 0777), 0);
     assert_int_equal(cmn_trace_file_begin(&f, ""), 0);
@@ -294,7 +294,7 @@ static void says_that_it_could_not(void **state)
     if (access("/dev/full", W_OK)) {
         skip();
     }
-    assert_int_equal(cmn_trace_file_open(&f, name), 0);
+    assert_int_equal(cmn_trace_file_open(&f, &(struct cmn_trace_about){.name = name}), 0);
     assert_int_equal(cmn_trace_file_begin(&f, ""), 0);
     assert_non_null(freopen("/dev/full", "w", f.out));
     assert_int_equal(cmn_trace_file_end(&f), -1);

@@ -1,16 +1,17 @@
+#include "report/chart_script.h"
+
 #include <math.h>
 #include <stddef.h>
 
-#include "report/chart.h"
-
-/* Colours of M. Okabe and K. Ito, "Color Universal Design" (2008): told apart by eyes of all kinds. Points differ, too. */
+/* Colours of M. Okabe and K. Ito, "Color Universal Design" (2008): colour-blind readers can tell
+ * them apart. Points differ, too. */
 #define BLUE "#0072B2"
 #define ORANGE "#D55E00"
 #define PINK "#CC79A7"
 #define GREEN "#009E73"
 #define GREY "#555555"
 
-/* Fewer rows are marked by points. */
+/* Up to so many rows are marked by points. */
 enum { FEW = 40 };
 
 /* Columns of the data that the script holds, as gnuplot counts them. */
@@ -22,18 +23,18 @@ struct curve {
     const char *title, *colour;
     int point;
     double scale;
-    int best;           /* 1: the largest, -1: the smallest value is told, 0: neither */
-    const char *format; /* of the value that is told */
+    int best;           /* the legend says 1: the largest, -1: the smallest value, 0: neither */
+    const char *format; /* of values in the legend */
 };
 
 #define AT(field) offsetof(struct cmn_row, field)
 
 struct panel {
     const char *title;
-    enum cmn_answer answer; /* CMN_NO_ANSWER: of all commands */
+    enum cmn_answer answer; /* of the commands that have it; CMN_NO_ANSWER: all */
     double left, right, bottom, top;
-    double most; /* the axis ends here, 0: where it likes */
-    int logs;    /* a wide range is drawn on a logarithmic axis */
+    double most; /* end of the axis; 0: by the data */
+    int logs;    /* a wide range gets a logarithmic axis */
     const char *key;
     struct curve curve[2];
 };
@@ -101,7 +102,7 @@ static double value_at(const struct curve *c, const struct cmn_row *row)
     const char *field = (const char *)row + c->at;
     double value = *(const double *)(const void *)field;
 
-    /* Only what is optional can be negative. */
+    /* Negative values are unknown ones. */
     return value < 0 || !isfinite(value) ? NAN : value * c->scale;
 }
 
@@ -110,7 +111,7 @@ struct range {
     double least, most, last;
 };
 
-static struct range range_of(const struct curve *c, const struct cmn_series *s)
+static struct range range_of(const struct curve *c, const struct cmn_chart_rows *s)
 {
     struct range r = {0, HUGE_VAL, 0, 0};
 
@@ -126,7 +127,7 @@ static struct range range_of(const struct curve *c, const struct cmn_series *s)
     return r;
 }
 
-/* Between single quotes of gnuplot: one of these is doubled. */
+/* In single quotes, as gnuplot reads them: a quote inside is doubled. */
 static void quoted(FILE *out, const char *text)
 {
     putc('\'', out);
@@ -139,7 +140,7 @@ static void quoted(FILE *out, const char *text)
     putc('\'', out);
 }
 
-static void data(const struct cmn_plot *plot, const struct cmn_series *s, FILE *out)
+static void data(const struct cmn_chart_plan *plan, const struct cmn_chart_rows *s, FILE *out)
 {
     fprintf(out, "$rows << END_OF_ROWS\n");
     for (int i = 0; i < s->rows; i++) {
@@ -151,7 +152,7 @@ static void data(const struct cmn_plot *plot, const struct cmn_series *s, FILE *
                 const struct panel *panel = &panels[p / CURVES];
                 const struct curve *c = &panel->curve[p % CURVES];
                 if (c->title && (int)c->column == column &&
-                    (panel->answer == CMN_NO_ANSWER || panel->answer == plot->answer)) {
+                    (panel->answer == CMN_NO_ANSWER || panel->answer == plan->answer)) {
                     value = value_at(c, &s->row[i]);
                 }
             }
@@ -162,7 +163,8 @@ static void data(const struct cmn_plot *plot, const struct cmn_series *s, FILE *
     fprintf(out, "END_OF_ROWS\n");
 }
 
-/* A rate that burn_in raises from next to nothing, or a loss that falls by orders of magnitude. */
+/* Logarithmic for a rate that burn_in raises from almost zero, or a loss that falls by orders of
+ * magnitude. */
 static void axis(const struct panel *p, const struct range range[CURVES], FILE *out)
 {
     double least = fmin(range[0].least, range[1].least);
@@ -181,7 +183,7 @@ static void axis(const struct panel *p, const struct range range[CURVES], FILE *
     }
 }
 
-/* What the curve is, and its latest value. */
+/* The legend: what the curve is, its latest value and its best one. */
 static void name_curve(const struct curve *c, const struct range *r, char *text, size_t bytes)
 {
     char last[32], best[32], extreme[48] = "";
@@ -205,7 +207,7 @@ static void draw_curve(const struct curve *c, const struct range *r, FILE *out)
     quoted(out, c->title[0] ? name : "");
 }
 
-static void draw(const struct panel *p, const struct cmn_series *s, int wide, FILE *out)
+static void draw(const struct panel *p, const struct cmn_chart_rows *s, int wide, FILE *out)
 {
     struct range range[CURVES] = {range_of(&p->curve[0], s), range_of(&p->curve[1], s)};
     const char *separator = "plot ";
@@ -215,7 +217,7 @@ static void draw(const struct panel *p, const struct cmn_series *s, int wide, FI
             "set lmargin at screen %g\nset rmargin at screen %g\n"
             "set bmargin at screen %g\nset tmargin at screen %g\n",
             p->left, wide ? 0.975 : p->right, p->bottom, p->top);
-    /* The only curve of a panel needs no key. */
+    /* The only curve of a panel needs no legend: its value goes into the title. */
     if (range[0].n && !p->curve[0].title[0]) {
         name_curve(&p->curve[0], &range[0], value, sizeof value);
     }
@@ -240,17 +242,17 @@ static void draw(const struct panel *p, const struct cmn_series *s, int wide, FI
     putc('\n', out);
 }
 
-static void heading(const struct cmn_plot *plot, const struct cmn_row *last, FILE *out)
+static void heading(const struct cmn_chart_plan *plan, const struct cmn_row *last, FILE *out)
 {
     char text[160];
     size_t used;
 
     fprintf(out, "set label 1 ");
-    quoted(out, plot->title);
+    quoted(out, plan->title);
     fprintf(out, " at screen 0.03, screen 0.955 left font ',15' textcolor '#222222'\n");
     used = (size_t)snprintf(text, sizeof text, "iteration %ld", last->iteration);
-    if (plot->total > 0) {
-        used += (size_t)snprintf(text + used, sizeof text - used, " of %ld", plot->total);
+    if (plan->total > 0) {
+        used += (size_t)snprintf(text + used, sizeof text - used, " of %ld", plan->total);
     }
     if (last->epoch > 0) {
         snprintf(text + used, sizeof text - used, ", epoch %.2f", last->epoch);
@@ -260,8 +262,8 @@ static void heading(const struct cmn_plot *plot, const struct cmn_row *last, FIL
     fprintf(out, " at screen 0.975, screen 0.955 right font ',11' textcolor '#555555'\n");
 }
 
-/* From the beginning on, unless the rows are those of a late and shorter part. */
-static void iterations(const struct cmn_series *s, FILE *out)
+/* From iteration 0 on, unless the rows cover a late and shorter part alone. */
+static void iterations(const struct cmn_chart_rows *s, FILE *out)
 {
     long first = s->row[0].iteration, last = s->row[s->rows - 1].iteration;
 
@@ -269,11 +271,11 @@ static void iterations(const struct cmn_series *s, FILE *out)
             last > 0 ? last : 1);
 }
 
-void cmn_plot_script(const struct cmn_plot *plot, const struct cmn_series *s, FILE *out)
+void cmn_chart_script(const struct cmn_chart_plan *plan, const struct cmn_chart_rows *s, FILE *out)
 {
     int drawn = 0;
 
-    /* Names are no markup: noenhanced. */
+    /* noenhanced: names are no markup. */
     fprintf(out, "set terminal pngcairo size 1000,700 noenhanced font 'DejaVu Sans,10' "
                  "background '#ffffff'\n");
     if (!s->rows) {
@@ -281,7 +283,7 @@ void cmn_plot_script(const struct cmn_plot *plot, const struct cmn_series *s, FI
         return;
     }
     fprintf(out, "set encoding utf8\nset datafile missing 'nan'\n");
-    data(plot, s, out);
+    data(plan, s, out);
     fprintf(out, "set multiplot\n"
                  "set border 3 linecolor '#888888'\n"
                  "set tics nomirror scale 0.5 textcolor '#333333'\n"
@@ -289,15 +291,15 @@ void cmn_plot_script(const struct cmn_plot *plot, const struct cmn_series *s, FI
                  "set key reverse Left samplen 2 textcolor '#333333'\n"
                  "set format x '%%.10g'\n");
     iterations(s, out);
-    heading(plot, &s->row[s->rows - 1], out);
+    heading(plan, &s->row[s->rows - 1], out);
     for (int i = 0; i < PANELS; i++) {
-        if (panels[i].answer != CMN_NO_ANSWER && panels[i].answer != plot->answer) {
+        if (panels[i].answer != CMN_NO_ANSWER && panels[i].answer != plan->answer) {
             continue;
         }
         if (panels[i].bottom < 0.2) {
             fprintf(out, "set xlabel 'iteration' textcolor '#333333'\n");
         }
-        draw(&panels[i], s, i == 0 && plot->answer == CMN_NO_ANSWER, out);
+        draw(&panels[i], s, i == 0 && plan->answer == CMN_NO_ANSWER, out);
         if (!drawn++) {
             fprintf(out, "unset label 1\nunset label 2\n");
         }

@@ -1,3 +1,5 @@
+#include "report/json_log.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -11,29 +13,29 @@
 
 #include "base/atomic_file.h"
 #include "base/log.h"
-#include "report/report.h"
 
-/* The file is an array at every moment: a row is written over the array's end, with a new end. */
+/* One write() puts a row and a new end over the array's end: the file is an array at every
+ * moment. */
 static const char array_end[] = "\n]\n";
 
 static const char blank[] = " \t\r\n";
 
-struct cmn_json {
+struct cmn_json_log {
     int fd;
     char *file;
     int rows;
 };
 
-/* A log that is read row by row: of one whose end is torn the rows before that are had all the same. */
+/* Reads a log row by row, so that the rows before a torn end are found. */
 struct scan {
     char *text;
     size_t bytes;
-    const char *at; /* behind the last row, or the array's begin */
+    const char *at; /* behind the last row, or behind the array's bracket */
     int rows;
-    int whole; /* the array's end was found, and nothing behind it */
+    int whole; /* the array's end was found, with nothing behind it */
 };
 
-/* 0; 1: there is no array (nothing, something else, no regular file); -1 with a reason. */
+/* 0: the file begins an array; 1: it does not, is missing or no regular file; -1 with a reason. */
 static int scan_open(struct scan *s, const char *file)
 {
     struct stat st;
@@ -41,7 +43,7 @@ static int scan_open(struct scan *s, const char *file)
     int result = 1;
 
     memset(s, 0, sizeof *s);
-    /* What a shell has put the standard output into is no log of ours either. */
+    /* /dev/stdout may be a regular file into which a shell redirects. */
     if (!strncmp(file, "/dev/", 5) || stat(file, &st) || !S_ISREG(st.st_mode)) {
         return 1;
     }
@@ -73,7 +75,7 @@ static double number_of(const cJSON *object, const char *name)
     return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
-/* The next row, which the caller deletes; NULL: there is none that is whole. */
+/* The next row, which the caller deletes; NULL: no whole row is left. */
 static cJSON *scan_row(struct scan *s)
 {
     const char *from = s->at + strspn(s->at, blank), *end = NULL;
@@ -97,7 +99,7 @@ static cJSON *scan_row(struct scan *s)
     return row;
 }
 
-/* Whether an array without a whole row is a log: it is empty, or torn in its first row. */
+/* Whether an array without a whole row is a log: an empty one, or one torn in its first row. */
 static int is_beginning(const struct scan *s)
 {
     static const char first[] = "{\"epoch\":";
@@ -107,7 +109,7 @@ static int is_beginning(const struct scan *s)
     return s->whole || !strncmp(from, first, left < sizeof first - 1 ? left : sizeof first - 1);
 }
 
-int cmn_json_replaceable(const char *file)
+int cmn_json_log_replaceable(const char *file)
 {
     struct scan s;
     int result = scan_open(&s, file);
@@ -118,10 +120,10 @@ int cmn_json_replaceable(const char *file)
     if (s.text && fd < 0) {
         result = -1;
     } else if (result >= 0 && s.text && !empty && !row && (result || !is_beginning(&s))) {
-        result =
-            cmn_fail("JSON log %s: what is there is no JSON log, and would be lost: move it away, "
-                     "or give another name",
-                     file);
+        result = cmn_fail(
+            "JSON log %s: the file is no JSON log, and would be overwritten: move it away, "
+            "or give another name",
+            file);
     }
     if (fd >= 0) {
         close(fd);
@@ -131,8 +133,8 @@ int cmn_json_replaceable(const char *file)
     return result < 0 ? -1 : 0;
 }
 
-/* What a full disk took of a row is cut off. */
-static int append(struct cmn_json *j, const char *row)
+/* The part of a row that a full disk took is cut off again. */
+static int append(struct cmn_json_log *j, const char *row)
 {
     const size_t closing = sizeof array_end - 1;
     off_t end = lseek(j->fd, -(off_t)closing, SEEK_END);
@@ -153,7 +155,7 @@ static int append(struct cmn_json *j, const char *row)
     return cmn_fail("JSON log %s: %s", j->file, strerror(reason));
 }
 
-static int append_object(struct cmn_json *j, const cJSON *object)
+static int append_object(struct cmn_json_log *j, const cJSON *object)
 {
     char *text = cJSON_PrintUnformatted(object);
     int result = text ? append(j, text) : cmn_fail("JSON log: out of memory");
@@ -162,24 +164,25 @@ static int append_object(struct cmn_json *j, const cJSON *object)
     return result;
 }
 
-/* Finds the rows that stay: `stay` of them, which end at *end. */
-static int find_kept(struct scan *s, const struct cmn_kept *kept, size_t *end)
+/* Returns how many rows of an earlier run stay; they end at *end. */
+static int count_rows_to_keep(struct scan *s, const struct cmn_log_resume *resume, size_t *end)
 {
-    int stay = 0;
+    int keep = 0;
     cJSON *row;
 
     while ((row = scan_row(s))) {
-        if (cmn_kept_holds(kept, number_of(row, "epoch"), number_of(row, "iteration"))) {
-            stay = s->rows;
+        if (cmn_log_keeps(resume, number_of(row, "epoch"), number_of(row, "iteration"))) {
+            keep = s->rows;
             *end = (size_t)(s->at - s->text);
         }
         cJSON_Delete(row);
     }
-    return stay;
+    return keep;
 }
 
-/* Ends the array at `end`. Blanks take the place of what is cut off, at once, so that it is an array at every moment. */
-static int cut(const struct cmn_json *j, struct scan *s, size_t end)
+/* Ends the array at `end`. One pwrite() blanks the rest before it is cut off: the file is an array
+ * at every moment. */
+static int cut(const struct cmn_json_log *j, struct scan *s, size_t end)
 {
     const size_t closing = sizeof array_end - 1, rest = s->bytes - end;
     size_t bytes = rest < closing ? closing : rest;
@@ -203,7 +206,7 @@ static int cut(const struct cmn_json *j, struct scan *s, size_t end)
     return result;
 }
 
-static int begin(struct cmn_json *j, struct scan *s, size_t end)
+static int begin(struct cmn_json_log *j, struct scan *s, size_t end)
 {
     j->fd = cmn_open_in_place("JSON log", j->file, O_WRONLY | O_CREAT | (j->rows ? 0 : O_TRUNC));
     if (j->fd < 0) {
@@ -218,9 +221,9 @@ static int begin(struct cmn_json *j, struct scan *s, size_t end)
                : 0;
 }
 
-struct cmn_json *cmn_json_open(const char *file, const struct cmn_kept *kept)
+struct cmn_json_log *cmn_json_log_open(const char *file, const struct cmn_log_resume *resume)
 {
-    struct cmn_json *j = calloc(1, sizeof *j);
+    struct cmn_json_log *j = calloc(1, sizeof *j);
     struct scan s = {.text = NULL};
     size_t end = 0;
     int result = -1;
@@ -231,30 +234,29 @@ struct cmn_json *cmn_json_open(const char *file, const struct cmn_kept *kept)
         return NULL;
     }
     j->fd = -1;
-    if (cmn_json_replaceable(file)) {
+    if (cmn_json_log_replaceable(file)) {
         goto out;
     }
-    if (cmn_kept_any(kept)) {
+    if (cmn_log_resumes(resume)) {
         result = scan_open(&s, file);
-        j->rows = result ? 0 : find_kept(&s, kept, &end);
+        j->rows = result ? 0 : count_rows_to_keep(&s, resume, &end);
         if (!result && !s.whole) {
-            cmn_warn(
-                "JSON log %s: its end is torn (a full disk, or a kill): of %d whole rows %d stay, "
-                "and the rest goes",
-                file, s.rows, j->rows);
+            cmn_warn("JSON log %s: its end is torn (a full disk, or a kill): %d of %d whole rows "
+                     "are kept",
+                     file, j->rows, s.rows);
         }
     }
     result = begin(j, &s, end);
 out:
     scan_close(&s);
     if (result) {
-        cmn_json_close(j);
+        cmn_json_log_close(j);
         j = NULL;
     }
     return j;
 }
 
-/* Seven digits: what a float holds, and what people can read. */
+/* Seven digits: the precision of a float. */
 static void number(cJSON *object, const char *name, double value)
 {
     char text[32];
@@ -284,7 +286,8 @@ static void add_ranks(cJSON *object, const struct cmn_row *row, const struct cmn
     }
 }
 
-int cmn_json_row(struct cmn_json *j, const struct cmn_row *row, const struct cmn_straggler *s)
+int cmn_json_log_row(struct cmn_json_log *j, const struct cmn_row *row,
+                     const struct cmn_straggler *s)
 {
     cJSON *object = cJSON_CreateObject();
     const struct cmn_column *column;
@@ -323,7 +326,7 @@ static struct cmn_row row_of(const cJSON *object)
     return row;
 }
 
-int cmn_json_read(const char *file, int (*each)(void *to, const struct cmn_row *row), void *to)
+int cmn_json_log_read(const char *file, int (*each)(void *to, const struct cmn_row *row), void *to)
 {
     struct scan s;
     cJSON *object = NULL;
@@ -341,7 +344,7 @@ int cmn_json_read(const char *file, int (*each)(void *to, const struct cmn_row *
     return result;
 }
 
-void cmn_json_close(struct cmn_json *j)
+void cmn_json_log_close(struct cmn_json_log *j)
 {
     if (!j) {
         return;

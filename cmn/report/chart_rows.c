@@ -1,12 +1,13 @@
+#include "report/chart_rows.h"
+
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "report/chart.h"
 
-/* More than a picture can show, and so few that drawing them takes no time. */
+/* More than a picture shows, and few enough to draw at once. */
 enum { MOST = 4096 };
 
-/* The mean of what is known of two values that stand for `na` and `nb` rows. */
+/* The mean of two values that stand for na and nb rows; a negative one is unknown. */
 static double mean(double a, int na, double b, int nb)
 {
     if (a < 0 || b < 0) {
@@ -20,7 +21,8 @@ static double later(double a, double b)
     return b < 0 ? a : b;
 }
 
-/* b follows a: what the training tells is averaged, of all else the later value counts. */
+/* b follows a: training loss, accuracy and speed are averaged, of the rest the later value
+ * counts. */
 static struct cmn_row merge(const struct cmn_row *a, int na, const struct cmn_row *b, int nb)
 {
     struct cmn_row row = *b;
@@ -35,7 +37,7 @@ static struct cmn_row merge(const struct cmn_row *a, int na, const struct cmn_ro
     return row;
 }
 
-static void halve(struct cmn_series *s)
+static void halve(struct cmn_chart_rows *s)
 {
     for (int i = 0; i < MOST / 2; i++) {
         s->row[i] = merge(&s->row[2 * i], 1, &s->row[2 * i + 1], 1);
@@ -44,7 +46,7 @@ static void halve(struct cmn_series *s)
     s->each *= 2;
 }
 
-int cmn_series_add(struct cmn_series *s, const struct cmn_row *row)
+int cmn_chart_rows_add(struct cmn_chart_rows *s, const struct cmn_row *row)
 {
     if (!s->row) {
         s->row = calloc(MOST, sizeof *s->row);
@@ -66,8 +68,8 @@ int cmn_series_add(struct cmn_series *s, const struct cmn_row *row)
     return 0;
 }
 
-void cmn_series_free(struct cmn_series *s)
+void cmn_chart_rows_free(struct cmn_chart_rows *s)
 {
     free(s->row);
-    *s = (struct cmn_series){0};
+    *s = (struct cmn_chart_rows){0};
 }

@@ -1,8 +1,7 @@
-#include <stddef.h>
+#include "report/row.h"
+
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "report/report.h"
 
 #define AT(field) offsetof(struct cmn_row, field)
 #define BY(answer) (1u << (answer))
@@ -71,20 +70,21 @@ struct cmn_row cmn_row_for(const struct cmn_row *row, enum cmn_answer answer)
     return own;
 }
 
-int cmn_kept_any(const struct cmn_kept *k)
+int cmn_log_resumes(const struct cmn_log_resume *r)
 {
-    return k->iteration > 0 || k->epoch > 0;
+    return r->iteration > 0 || r->epoch > 0;
 }
 
-int cmn_kept_holds(const struct cmn_kept *k, double epoch, double iteration)
+int cmn_log_keeps(const struct cmn_log_resume *r, double epoch, double iteration)
 {
-    int earlier = iteration <= (double)k->iteration;
+    int earlier = iteration <= (double)r->iteration;
     char last[32];
 
-    if (!(k->epoch > 0 && epoch > 0)) {
+    if (!(r->epoch > 0 && epoch > 0)) {
         return earlier;
     }
-    snprintf(last, sizeof last, "%.7g", k->epoch); /* as logs have it */
-    /* An epoch of another list says little: better a row too many than one too few. */
-    return epoch <= strtod(last, NULL) || (!k->same_list && earlier);
+    snprintf(last, sizeof last, "%.7g", r->epoch); /* the precision of the logs */
+    /* Epochs of another list order the rows only roughly: keep a row too many rather than lose
+     * one. */
+    return epoch <= strtod(last, NULL) || (!r->same_list && earlier);
 }

@@ -1,4 +1,4 @@
-#include "report/map_table.h"
+#include "evaluators/map_table.h"
 
 #include <errno.h>
 #include <stdlib.h>
