@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How much shorter a step must be for a later candidate to be taken: less is noise. The first candidate is no overlap where
- * that is a choice. */
+#include "mpi/call.h"
+
+/* How much shorter a step must be for a later candidate to be taken: less is noise. The first candidate is no
+ * overlap where that is a choice. */
 static const double better = 0.97;
 
 static void add(struct cmn_bucket_tuner *t, size_t floats)
@@ -108,11 +110,8 @@ int cmn_bucket_tuner_took(struct cmn_bucket_tuner *t, double seconds,
         median[i] = t->seconds[i][CMN_BUCKET_TUNER_ROUNDS / 2];
     }
     /* The slowest rank's time counts, and all choose from the same figures. */
-    if (cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, median, t->candidates, MPI_DOUBLE, MPI_MAX,
-                                    topology->world),
-                      "MPI_Allreduce")) {
-        return -1;
-    }
+    MPI_CALL(
+        MPI_Allreduce(MPI_IN_PLACE, median, t->candidates, MPI_DOUBLE, MPI_MAX, topology->world));
     for (int i = 1; i < t->candidates; i++) {
         t->chosen = median[i] < better * median[t->chosen] ? i : t->chosen;
     }

@@ -1,5 +1,5 @@
-/* Whether to exchange while backward goes on, and how much at once: found out in the first steps, by taking each possibility
- * in turn and measuring the steps. What is chosen changes no result, only time. */
+/* Bucket tuner: whether gradients are exchanged while backward computes, and how much at once. It measures the
+ * first steps with each candidate in turn. The choice changes no result, only time. */
 #ifndef CMN_BUCKET_TUNER_H
 #define CMN_BUCKET_TUNER_H
 
@@ -26,8 +26,8 @@ void cmn_bucket_tuner_open(struct cmn_bucket_tuner *t, const struct cmn_options 
 /* Local. Floats of a bucket in this step; 0: no overlap. */
 size_t cmn_bucket_tuner_bucket(const struct cmn_bucket_tuner *t);
 
-/* Collective. The step took so many seconds on this rank. 1 when with it the choice is made, and why says how; 0, or -1 with a
- * reason. Blocks only at the choice. */
+/* Collective; blocks at the choice alone. The step took so many seconds on this rank. 1 in the step in which
+ * the choice is made (t->why says how), else 0. */
 int cmn_bucket_tuner_took(struct cmn_bucket_tuner *t, double seconds,
                           const struct cmn_topology *topology);
 

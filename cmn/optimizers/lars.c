@@ -2,8 +2,6 @@
 
 #include <math.h>
 
-#include "base/log.h"
-
 /* Several sums at once: one alone would wait for each addition. */
 enum { LANES = 8 };
 
@@ -45,14 +43,4 @@ void cmn_lars_prepare(struct cmn_sgd_slice *how, const float *w, float *sum, siz
     }
     how->decay *= rate;
     how->rate = 1;
-}
-
-int cmn_lars_refuse(double coefficient, int adam, long local_steps)
-{
-    const char *why = adam ? "adam=1 in the cfg is another way to update: leave one of them away"
-                      : local_steps > 1
-                          ? "with cmn_local_steps each rank updates by itself: use one of them"
-                          : "on GPUs the update is Darknet's own: use cmn_scale_lr alone";
-
-    return cmn_fail("cmn_lars=%g: %s", coefficient, why);
 }

@@ -25,7 +25,4 @@ double cmn_lars_rate(const float *w, const float *sum, size_t n, double coeffici
 void cmn_lars_prepare(struct cmn_sgd_slice *how, const float *w, float *sum, size_t n,
                       double coefficient, int images, float decay);
 
-/* Fails with the reason why it cannot be had: by adam, by local steps, or else on GPUs. Always -1. */
-int cmn_lars_refuse(double coefficient, int adam, long local_steps);
-
 #endif

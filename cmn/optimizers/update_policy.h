@@ -1,128 +1,157 @@
-/* When gradients are exchanged, and what the weights are updated with.
+/* Update policies: when gradients are exchanged, and what the weights are updated with.
  *
- * In every step (the usual way): gradients are summed, and the update follows. They hold the momentum, too, of which each
- * rank keeps its share (docs/architecture.md).
- * Pure: where a lossy compressor, double buffering or LARS (lars.h) needs the gradient alone, the momentum is kept apart, and the update is done
- * here: for each weight w, with g the sum over all ranks and v what momentum kept, u = g + v + decay * w; w += rate *
- * u; v = momentum * u.
- * So it is for cmn_nonfinite=skip, which may have to throw a gradient away, and keep the momentum.
- * Double buffering: the sum of a step is waited for in the next one's update. The first update does nothing, and the gradients
- * of the last step are dropped. Source: ChainerMN's double-buffering optimizer (Akiba et al., 2017).
- * Local steps (local_steps.c): each rank updates by itself, and every k steps weights and momentum are averaged; with double
- * buffering weights alone, one period late.
- * Source: Stich, "Local SGD Converges Fast and Communicates Little", 2019; with the momentum averaged, too: Yu, Jin,
- * Yang, "On the Linear Speedup Analysis of Communication Efficient Momentum SGD", 2019. */
-#ifndef CMN_SCHEDULE_H
-#define CMN_SCHEDULE_H
+ * A policy is one table of calls, in one file. optimizer.h chooses one for a training and drives it.
+ *
+ *   synchronous          Gradients are summed in every step, and Darknet's own update follows, or the
+ *                        communicator's. The flat buffer holds the momentum, too; each rank keeps
+ *                        1/size of it, so the sum holds it once (docs/architecture.md).
+ *   separate_momentum    The same with the momentum in memory of its own, so that the flat buffer
+ *                        holds the gradient alone: for lossy compressors, LARS, and
+ *                        cmn_nonfinite=skip, which throws a gradient away and keeps the momentum.
+ *   double_buffering     As separate_momentum, one step late: the sum of a step travels during the
+ *                        next one. Source: ChainerMN's double-buffering optimizer (Akiba et al., 2017).
+ *   local_sgd            Each rank updates by itself; every k steps weights and momentum become
+ *                        their means. Sources: Stich, "Local SGD Converges Fast and Communicates
+ *                        Little", 2019; with the momentum averaged, too: Yu, Jin, Yang, "On the
+ *                        Linear Speedup Analysis of Communication Efficient Momentum SGD", 2019.
+ *   delayed_local_sgd    As local_sgd, but the mean of the weights arrives one period late, and each
+ *                        rank keeps its momentum. */
+#ifndef CMN_UPDATE_POLICY_H
+#define CMN_UPDATE_POLICY_H
 
 #include <stddef.h>
 
 #include "engine/gradients.h"
 #include "optimizers/bucket_tuner.h"
 
+struct cmn_optimizer;
 struct cmn_state;
-struct network;
-
-struct cmn_policy {
-    const struct cmn_topology *topology;
-    const struct cmn_options *options;
-    /* As gradients are opened with, without step where that cannot be; and as it is. */
-    struct cmn_communicator communicator;
-    const struct cmn_communicator *whole;
-    void *self;
-    float *own; /* memory for x where the communicator has none */
-    struct cmn_gradients *gradients;
-    int separate_momentum, delayed; /* stale: double buffering */
-    int adam;
-    long local; /* steps between averages; 1: gradients are summed in every step */
-
-    float metrics[CMN_METRICS]; /* in: this rank's; out: the sums, if update() says so */
-
-    float *velocity; /* pure: what momentum kept, as the block lies */
-    /* Double buffering and local steps: what is exchanged, in memory of the communicator. */
-    struct cmn_exchange x;
-    struct cmn_span *tensor;
-    int under_way, arrived; /* x was begun, and not waited for; its sums are there, and not used */
-
-    long since;                 /* local: steps since the ranks had the same weights */
-    float waiting[CMN_METRICS]; /* local: sums of this rank's metrics since then */
-    /* Local: weights and momentum at the last average; with double buffering what was given to the exchange under way. */
-    float *common, *mine;
-
-    size_t *final; /* floats of the block that are final when backward has done layer i */
-    int layers;
-    struct cmn_bucket_tuner tuner;
-    size_t bucket, begun; /* of this step: floats of a bucket, floats begun */
-    double updating;      /* seconds of the last update that were no exchange */
-};
-
-/* Local. Before the gradients are moved: decides how, and sets communicator, which they are to be opened with. `adam`
- * says that Darknet updates by Adam's rule. */
-void cmn_policy_plan(struct cmn_policy *s, const struct cmn_topology *t,
-                     const struct cmn_options *o, const struct cmn_communicator *c, void *self,
-                     int adam);
-
-/* Collective, blocking. g must stay where it is until close. 0, or -1 with a reason. */
-int cmn_policy_open(struct cmn_policy *s, struct cmn_gradients *g, int layers);
-
-/* Collective, blocking. All ranks have the same weights now, and what else is kept begins anew from them. */
-int cmn_policy_begin(struct cmn_policy *s);
-
-/* Local. One clause on how gradients are exchanged, for the first line of a training; "" for the usual way. */
-void cmn_policy_describe(const struct cmn_policy *s, char *text, size_t bytes);
-
-/* Collective in order, not blocking. Backward has done layer i in the last pass of a step. */
-int cmn_policy_after_backward(struct cmn_policy *s, int i);
-
-/* Local. Moves on what is exchanged in the background. */
-int cmn_policy_poll(struct cmn_policy *s);
 
 /* What an update is made with. */
 struct cmn_rule {
     int batch;
     float rate, momentum, decay;
-    int done; /* the update has happened already */
+    int done; /* the update has happened: Darknet's own is not to follow */
 };
 
-/* Collective, blocking. Gives the rule of the update, or updates; `images` of all ranks were in the step. 1 when metrics holds
- * sums, 0 when they come in a later step, -1 with a reason. */
-int cmn_policy_update(struct cmn_policy *s, struct cmn_rule *rule, int images);
+/* Whose an entry of the state is. What is the communicator's means nothing to another one, or on other
+ * nodes. */
+enum cmn_state_owner { CMN_STATE_END, CMN_STATE_OF_POLICY, CMN_STATE_OF_COMMUNICATOR };
 
-/* In place of cmn_policy_update(), on all ranks: the gradients of this step are thrown away. With double buffering those of
- * the step before update the weights, as they would have; otherwise nothing changes. As cmn_policy_update(). */
-int cmn_policy_skip(struct cmn_policy *s, struct cmn_rule *rule, int images);
+struct cmn_update_policy {
+    const char *name;
+    const char *key;  /* the key that asks for it, for messages; NULL: none does */
+    int own_velocity; /* the momentum is kept apart from the gradients (o->velocity) */
+    int own_weights;  /* ranks have weights and momentum of their own between two means */
+    int sends_copy;   /* what is exchanged is o->copy, after backward */
 
-/* Collective, blocking where an average is due or `settle` asks for it: after it all ranks have the same weights. As
- * cmn_policy_update(). To be called after each update. */
-int cmn_policy_after_update(struct cmn_policy *s, int settle);
+    /* Collective, blocking. The gradients lie in the flat buffer: gets memory. */
+    void (*open)(struct cmn_optimizer *o);
+    /* Optional. Local. All ranks have the same weights now; what the policy keeps begins from them. */
+    void (*begin)(struct cmn_optimizer *o);
+    /* Collective, blocking; `images` of all ranks are in the step. Updates, or says in *rule what
+     * Darknet's update is to use. Returns 1 when o->metrics holds sums over all ranks, and 0 when they
+     * come in a later step. */
+    int (*update)(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
+    /* Optional. Collective, after each update; blocks where a mean is due, or `synchronise` asks for it:
+     * then all ranks have the same weights. Returns as update does. */
+    int (*after_update)(struct cmn_optimizer *o, int synchronise);
+    /* Collective, in place of update: the gradients of this step are thrown away, on all ranks. What an
+     * earlier step has begun is still used. Returns as update does. */
+    int (*skip)(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
+    /* Local, while nothing is under way. Entry i of what a restart needs besides weights and flat
+     * buffer, and whose it is. */
+    enum cmn_state_owner (*state)(struct cmn_optimizer *o, int i, struct cmn_state *state);
+    /* Optional. Local. Whether all ranks have the same weights; NULL: always. */
+    int (*synchronised)(const struct cmn_optimizer *o);
+    /* Local. Frees what open got. */
+    void (*close)(struct cmn_optimizer *o);
+};
 
-/* Local. Whether all ranks have the same weights. */
-int cmn_policy_synchronised(const struct cmn_policy *s);
+extern const struct cmn_update_policy cmn_synchronous, cmn_separate_momentum, cmn_double_buffering,
+    cmn_local_sgd, cmn_delayed_local_sgd;
 
-/* Collective, blocking. Waits for what is under way, without using it, so that the state can be read. */
-int cmn_policy_pause(struct cmn_policy *s);
+/* A copy of the gradients, or of weights and momentum, that travels while the next steps compute. */
+struct cmn_exchange_copy {
+    struct cmn_exchange x;
+    struct cmn_span *tensor; /* of x */
+    float *own;              /* its memory where the communicator gives none */
+    int under_way;           /* begun, and not waited for */
+    int arrived;             /* the sums are there, and not used */
+};
 
-/* Local, after a pause. Entry i of what a restart needs besides weights and gradients; 0 when there are no more. */
-int cmn_policy_state(struct cmn_policy *s, int i, struct cmn_state *state);
+struct cmn_optimizer {
+    const struct cmn_update_policy *policy;
+    const struct cmn_topology *topology;
+    const struct cmn_options *options;
+    /* What gradients are opened with, without what the policy cannot use; and as it is. */
+    struct cmn_communicator communicator;
+    const struct cmn_communicator *whole;
+    void *self;
+    struct cmn_gradients *gradients;
 
-/* Collective while something is under way: that is waited for. */
-void cmn_policy_close(struct cmn_policy *s);
+    float metrics[CMN_METRICS]; /* in: this rank's; out: sums over all ranks, if update says so */
+    double updating;            /* seconds of the last update that were no exchange */
 
-/* schedule_check.c, for schedule.c. Local. Why what the options ask for does not go together; `why`: the communicator's reason not to
- * exchange in the background, or NULL. 0, or -1 with a reason. */
-int cmn_policy_refuse(const struct cmn_policy *s, const char *why);
+    float *velocity; /* the momentum, as the flat buffer lies; NULL: it is in the flat buffer */
+    struct cmn_exchange_copy copy;
 
-/* Local, after a state was taken over: wishes to stop that have come with its metrics are those of another run. */
-void cmn_policy_forget_stop_requests(struct cmn_policy *s);
+    /* Local SGD. */
+    long since;                 /* steps since the ranks had the same weights */
+    float pending[CMN_METRICS]; /* sums of this rank's metrics since then */
+    float *common;              /* weights and momentum at the last mean */
+    float *mine;                /* delayed: what this rank gave to the exchange under way */
 
-/* For local_steps.c: makes x of `copies` of the gradients, one behind the other, with new memory; waits for x if it is
- * under way. */
-int cmn_policy_exchange(struct cmn_policy *s, int copies);
-int cmn_policy_complete(struct cmn_policy *s);
+    /* Overlap. */
+    size_t *final; /* floats of the flat buffer that are final when backward has done layer i */
+    struct cmn_bucket_tuner tuner;
+    size_t bucket, begun; /* in this step: floats of a bucket, floats begun */
+};
 
-/* local_steps.c, for schedule.c: memory; and the average (as cmn_policy_after_update). */
-int cmn_local_sgd_open(struct cmn_policy *s);
-void cmn_local_sgd_begin(struct cmn_policy *s);
-int cmn_local_sgd_average(struct cmn_policy *s, int settle);
+/* What is common to the policies' files. */
+
+/* Local. Zeroed memory for the momentum. */
+void cmn_velocity_open(struct cmn_optimizer *o);
+
+/* Local. Updates the weights with the sums over `images` and the momentum in o->velocity, and zeroes the
+ * sums. For each weight w, with g the sum and v the momentum: u = g + v + decay * w; w += rate * u;
+ * v = momentum * u. With cmn_lars each tensor of weights has a rate of its own (lars.h). */
+void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
+                         int images);
+
+/* Collective, blocking. Sums the flat buffer and o->metrics over all ranks. With a communicator that steps
+ * and `rule`, the weights are updated, too: then rule->done. */
+void cmn_sum_gradients(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
+
+/* Collective in order, not blocking. Begins the exchange of the flat buffer's first `upto` floats. */
+void cmn_sum_begin(struct cmn_optimizer *o, size_t upto);
+
+/* Local, not blocking. Makes progress in exchanges that are under way. */
+void cmn_sum_poll(struct cmn_optimizer *o);
+
+/* Collective. x will be exchanged: the communicator gets memory for it (that of a compressor, which a
+ * checkpoint can then fill), and begins nothing. */
+void cmn_prepare(struct cmn_optimizer *o, const struct cmn_exchange *x);
+
+/* Collective, blocking. The sum of o->copy over all ranks, now. */
+void cmn_copy_sum(struct cmn_optimizer *o);
+
+/* Collective when the communicator has memory of its own. o->copy gets room for `copies` of the flat
+ * buffer, one behind the other, and metrics. */
+void cmn_copy_open(struct cmn_optimizer *o, int copies);
+
+/* Collective, not blocking. Begins the exchange of o->copy. */
+void cmn_copy_begin(struct cmn_optimizer *o);
+
+/* Collective, blocking. Ends the exchange of o->copy, if it is under way. */
+void cmn_copy_complete(struct cmn_optimizer *o);
+
+/* Local. */
+void cmn_copy_close(struct cmn_optimizer *o);
+
+/* Local. Entry i of a policy's list, which leaves out entries without data; behind them the
+ * communicator's. */
+enum cmn_state_owner cmn_policy_entry(struct cmn_optimizer *o, const struct cmn_state *entry,
+                                      int entries, int i, struct cmn_state *state);
 
 #endif

@@ -90,7 +90,7 @@ int cmn_trainer_swap_in_averages(struct cmn_trainer *t)
         cmn_gradients_average_statistics(&t->gradients, top)) {
         return -1;
     }
-    if (cmn_policy_synchronised(&t->schedule)) {
+    if (cmn_optimizer_synchronised(&t->optimizer)) {
         return 0;
     }
     return keep(&t->gradients, CMN_WEIGHT, &t->kept_weights) ? -1

@@ -6,6 +6,7 @@
 
 #include "compression/compressor.h"
 #include "engine/gradients_gpu.h"
+#include "darknet.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "trainer/checkpointing.h"
@@ -152,39 +153,26 @@ static float scale_of_momentum(const struct cmn_trainer *t)
     if (!c->goes_on || c->step_images <= 0) {
         return 1;
     }
-    if (t->schedule.local > 1) {
+    if (t->optimizer.policy->own_weights) {
         return (float)(images * t->local / t->total / c->step_images);
     }
     return t->session->topology.rank ? 0 : (float)(images / c->step_images);
 }
 
-/* What a compressor keeps depends on who sends what. */
-static int is_of_exchange(const struct cmn_policy *s, const struct cmn_state *state)
-{
-    const struct cmn_communicator *c = &s->communicator;
-    struct cmn_state own;
-
-    for (int i = 0; c->state && c->state(s->self, i, &own); i++) {
-        if (own.data == state->data) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-static void add_schedule(struct cmn_trainer *t)
+static void add_optimizer(struct cmn_trainer *t)
 {
     struct cmn_checkpointing *c = t->checkpoint;
     struct cmn_state state;
+    enum cmn_state_owner owner;
     char name[CMN_SECTION_NAME];
 
-    for (int i = 0; cmn_policy_state(&t->schedule, i, &state); i++) {
-        int velocity = state.data == t->schedule.velocity;
+    for (int i = 0; (owner = cmn_optimizer_state(&t->optimizer, i, &state)); i++) {
+        int velocity = state.data == t->optimizer.velocity;
         struct cmn_checkpoint_item *p;
         snprintf(name, sizeof name, "exchange.%d.%s", i, state.name);
         p = add(c, name, velocity ? CMN_MERGE_FIRST : CMN_MERGE_DROP, state.data, state.bytes);
         if (p) {
-            p->of_exchange = is_of_exchange(&t->schedule, &state);
+            p->of_exchange = owner == CMN_STATE_OF_COMMUNICATOR;
         }
         if (p && velocity && c->goes_on && c->step_images > 0) {
             p->scale = (float)((double)cmn_trainer_step_images(t) / c->step_images);
@@ -218,11 +206,11 @@ int cmn_trainer_checkpoint_items(struct cmn_trainer *t, int fill)
     struct cmn_state state;
     int states = 0;
 
-    while (cmn_policy_state(&t->schedule, states, &state)) {
+    while (cmn_optimizer_state(&t->optimizer, states, &state)) {
         states++;
     }
     if (!c->part) {
-        c->room = states + 3 * t->schedule.layers + BESIDES;
+        c->room = states + 3 * t->net->n + BESIDES;
         c->part = calloc((size_t)c->room, sizeof *c->part);
         if (!c->part) {
             return cmn_fail("out of memory");
@@ -242,7 +230,7 @@ int cmn_trainer_checkpoint_items(struct cmn_trainer *t, int fill)
             return -1;
         }
     }
-    add_schedule(t);
+    add_optimizer(t);
     if (fill && cmn_recurrent_state_copy(cmn_net_of(t->net), CMN_RECURRENT_READ)) {
         return -1;
     }

@@ -125,8 +125,8 @@ static int collect(struct cmn_trainer *t, int row_made)
     struct cmn_snapshot *to = NULL;
     int finite, kept;
 
-    if (cmn_policy_pause(&t->schedule) || cmn_trainer_checkpoint_items(t, 1) ||
-        check_finite(t, &finite)) {
+    cmn_optimizer_pause(&t->optimizer);
+    if (cmn_trainer_checkpoint_items(t, 1) || check_finite(t, &finite)) {
         return -1;
     }
     if (!finite) {

@@ -52,7 +52,7 @@ static void print_places(const struct cmn_trainer *t, FILE *out)
     const struct cmn_topology *top = &t->session->topology;
 
     fprintf(out, "ranks = %d\nnodes = %s\n", top->size, t->checkpoint->places);
-    fprintf(out, "communicator = %s\ngpu = %d\n", t->schedule.communicator.name, top->device >= 0);
+    fprintf(out, "communicator = %s\ngpu = %d\n", t->optimizer.communicator.name, top->device >= 0);
 }
 
 char *cmn_trainer_identity(const struct cmn_trainer *t)
@@ -78,8 +78,8 @@ char *cmn_trainer_identity(const struct cmn_trainer *t)
         fprintf(out, "%s = %s\n", keys[i], cmn_identity_value(all, keys[i], value, sizeof value));
     }
     fprintf(out, "momentum = %s\n",
-            t->schedule.separate_momentum ? "apart"
-                                          : "with the gradients"); /* LARS has it apart, too */
+            t->optimizer.policy->own_velocity ? "apart"
+                                              : "with the gradients"); /* LARS has it apart, too */
     fclose(out);
     return text;
 }

@@ -151,7 +151,7 @@ static int stop(const struct cmn_trainer *t)
 
     say(t, text);
     return cmn_fail("iteration %ld: %s%s", iteration(t), text,
-                    t->gradients.on_gpu || t->schedule.local > 1
+                    t->gradients.on_gpu || t->optimizer.policy->own_weights
                         ? ""
                         : " (cmn_nonfinite=skip would leave such a step out)");
 }
@@ -203,13 +203,13 @@ static int note_found(struct cmn_trainer *t, const struct cmn_tensor *tensor)
 int cmn_trainer_gpu_checked(struct cmn_trainer *t)
 {
     struct cmn_gradients *g = &t->gradients;
-    const struct cmn_communicator *c = &t->schedule.communicator;
+    const struct cmn_communicator *c = &t->optimizer.communicator;
     int found;
 
     if (!g->on_gpu || mode(t) == CMN_NONFINITE_IGNORE) {
         return 0;
     }
-    if (t->session->topology.size > 1 && c->poll && cmn_device_wait(c->poll, t->schedule.self)) {
+    if (t->session->topology.size > 1 && c->poll && cmn_device_wait(c->poll, t->optimizer.self)) {
         return -1;
     }
     if (cmn_gradients_gpu_found(g, &found) || (found >= 0 && note_found(t, &g->tensor[found]))) {

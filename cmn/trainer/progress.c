@@ -226,7 +226,7 @@ static int verify(struct cmn_trainer *t)
     char what[160];
 
     t->verify_due |= every && s->communicator->sums && (t->first_step + t->steps) % every == 0;
-    if (!t->verify_due || !cmn_policy_synchronised(&t->schedule)) {
+    if (!t->verify_due || !cmn_optimizer_synchronised(&t->optimizer)) {
         return 0;
     }
     t->verify_due = 0;

@@ -262,12 +262,14 @@ static int take_over(struct cmn_trainer *t)
     if (cmn_trainer_checkpoint_items(t, 1) ||
         cmn_checkpoint_scatter(c->part, c->parts, c->file, &c->by, top) ||
         (!c->by.same && take_averages(t)) || cmn_trainer_unpack(t) ||
-        cmn_mpi_check(MPI_Barrier(top->world), "MPI_Barrier") ||
-        (!c->by.same && t->schedule.local > 1 && cmn_policy_begin(&t->schedule))) {
+        cmn_mpi_check(MPI_Barrier(top->world), "MPI_Barrier")) {
         return -1;
     }
+    if (!c->by.same && t->optimizer.policy->own_weights) {
+        cmn_optimizer_begin(&t->optimizer);
+    }
     say_what_is_missing(t);
-    cmn_policy_forget_stop_requests(&t->schedule);
+    cmn_optimizer_forget_stop_requests(&t->optimizer);
     resize(t);
     /* After a step a trainer prints the rate, and policy=random draws one for that. */
     if (t->net->policy == RANDOM) {

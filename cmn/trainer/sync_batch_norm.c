@@ -61,7 +61,7 @@ int cmn_trainer_norm(struct cmn_trainer *t, enum cmn_direction way, float *mean,
         return 0;
     }
     began = cmn_clock();
-    cmn_batch_norm_idle(t->norm, t->schedule.begun ? poll : NULL, t);
+    cmn_batch_norm_idle(t->norm, t->optimizer.begun ? poll : NULL, t);
     result = (way == CMN_FORWARD ? cmn_batch_norm_forward : cmn_batch_norm_backward)(
         t->norm, mean, variance, (size_t)n, count);
     /* Not the time of a computation: its clock is put on by as much. */

@@ -40,17 +40,15 @@ int cmn_trainer_attach(struct cmn_trainer *t, const char *cfg)
     name = strrchr(cfg, '/');
     snprintf(t->cfg, sizeof t->cfg, "%s", name ? name + 1 : cfg);
     cmn_trainer_rate(t);
-    cmn_policy_plan(&t->schedule, &s->topology, &s->options, s->communicator, s->exchange,
-                    t->net->adam);
-    if (cmn_gradients_open(&t->gradients, cmn_net_of(t->net), &t->schedule.communicator,
+    cmn_optimizer_plan(&t->optimizer, &s->topology, &s->options, s->communicator, s->exchange,
+                       t->net->adam);
+    if (cmn_gradients_open(&t->gradients, cmn_net_of(t->net), &t->optimizer.communicator,
                            s->exchange)) {
         return -1;
     }
     t->attached = 1;
     t->gradients.share = t->local;
-    if (cmn_policy_open(&t->schedule, &t->gradients, t->net->n)) {
-        return -1;
-    }
+    cmn_optimizer_open(&t->optimizer, &t->gradients, t->net->n);
     if (meet(t)) { /* weights that ranks have in common are filled by one of them, and then sent */
         return -1;
     }
@@ -58,17 +56,18 @@ int cmn_trainer_attach(struct cmn_trainer *t, const char *cfg)
     if (cmn_gradients_compare(&t->gradients, cmn_net_of(t->net), t->cfg_text, &s->topology)) {
         return -1;
     }
-    return cmn_gradients_broadcast(&t->gradients, cmn_net_of(t->net), &s->topology) || meet(t) ||
-                   cmn_policy_begin(&t->schedule) || cmn_trainer_norm_open(t)
-               ? -1
-               : 0;
+    if (cmn_gradients_broadcast(&t->gradients, cmn_net_of(t->net), &s->topology) || meet(t)) {
+        return -1;
+    }
+    cmn_optimizer_begin(&t->optimizer);
+    return cmn_trainer_norm_open(t);
 }
 
 void cmn_trainer_detach(struct cmn_trainer *t)
 {
     cmn_trainer_checkpoint_close(t);
     if (t->attached) {
-        cmn_policy_close(&t->schedule);
+        cmn_optimizer_close(&t->optimizer);
         cmn_gradients_close(&t->gradients);
     }
     cmn_batch_norm_close(t->norm);
@@ -95,7 +94,7 @@ static void introduce(const struct cmn_trainer *t)
     char dtype[16], how[256];
 
     snprintf(dtype, sizeof dtype, "%s", cmn_options_word(&s->options, "cmn_allreduce_dtype"));
-    cmn_policy_describe(&t->schedule, how, sizeof how);
+    cmn_optimizer_describe(&t->optimizer, how, sizeof how);
     cmn_say(
         "%d rank%s on %d node%s%s, communicator %s (%s), %s%s, batch %d per rank%s, global batch "
         "%zu, scatter %s, seed %lu",
@@ -186,9 +185,9 @@ int cmn_trainer_after_micro_batch(struct cmn_trainer *t)
 
 static void fill_metrics(struct cmn_trainer *t)
 {
-    float *metrics = t->schedule.metrics;
+    float *metrics = t->optimizer.metrics;
 
-    memset(metrics, 0, sizeof t->schedule.metrics);
+    memset(metrics, 0, sizeof t->optimizer.metrics);
     metrics[CMN_LOSS] = t->loss;
     metrics[CMN_RIGHT] = t->right;
     metrics[CMN_IMAGES] = (float)(t->local * t->net->subdivisions);
@@ -199,7 +198,7 @@ static void fill_metrics(struct cmn_trainer *t)
 
 static void read_metrics(struct cmn_trainer *t)
 {
-    const float *metrics = t->schedule.metrics;
+    const float *metrics = t->optimizer.metrics;
 
     t->mean_loss = metrics[CMN_LOSS] / metrics[CMN_IMAGES];
     t->sums.loss += metrics[CMN_LOSS];
@@ -246,8 +245,12 @@ int cmn_trainer_after_backward(struct cmn_trainer *t, int i)
     if (cmn_trainer_check_gradient(t, i)) {
         return -1; /* before what it found is exchanged */
     }
-    result = t->pass + 1 == t->net->subdivisions ? cmn_policy_after_backward(&t->schedule, i)
-                                                 : cmn_trainer_progress(t);
+    if (t->pass + 1 == t->net->subdivisions) {
+        cmn_optimizer_after_backward(&t->optimizer, i);
+        result = 0;
+    } else {
+        result = cmn_trainer_progress(t);
+    }
     note_poll(t);
     return result;
 }
@@ -255,19 +258,18 @@ int cmn_trainer_after_backward(struct cmn_trainer *t, int i)
 int cmn_trainer_progress(struct cmn_trainer *t)
 {
     cmn_status_progress();
-    return cmn_policy_poll(&t->schedule);
+    cmn_optimizer_poll(&t->optimizer);
+    return 0;
 }
 
-static int tune(struct cmn_trainer *t)
+static void tune(struct cmn_trainer *t)
 {
-    int chosen = cmn_bucket_tuner_took(&t->schedule.tuner, cmn_clock() - t->step_began,
-                                       &t->session->topology);
+    const char *chosen = cmn_optimizer_step_took(&t->optimizer, cmn_clock() - t->step_began);
 
-    if (chosen > 0) {
+    if (chosen) {
         cmn_report_clear(t->report);
-        cmn_say("%s", t->schedule.tuner.why);
+        cmn_say("%s", chosen);
     }
-    return chosen < 0 ? -1 : 0;
 }
 
 int cmn_trainer_update(struct cmn_trainer *t, struct cmn_rule *rule)
@@ -285,37 +287,31 @@ int cmn_trainer_update(struct cmn_trainer *t, struct cmn_rule *rule)
     t->lr = rule->rate;
     if (skip) {
         --*t->net->t; /* of Adam: the updates that there were */
-        fresh = cmn_policy_skip(&t->schedule, rule, t->total * t->net->subdivisions);
     } else {
-        t->mean_loss = t->schedule.metrics[CMN_LOSS] / t->schedule.metrics[CMN_IMAGES];
-        fresh = cmn_policy_update(&t->schedule, rule, t->total * t->net->subdivisions);
+        t->mean_loss = t->optimizer.metrics[CMN_LOSS] / t->optimizer.metrics[CMN_IMAGES];
     }
-    if (fresh < 0) {
-        return -1;
-    }
+    fresh = cmn_optimizer_update(&t->optimizer, rule, t->total * t->net->subdivisions, skip);
     if (fresh) {
         read_metrics(t);
     }
     t->stepped = 1;
     t->pass_began = cmn_clock();
-    took = t->pass_began - begin - t->schedule.updating;
+    took = t->pass_began - begin - t->optimizer.updating;
     t->sums.exchange += took;
-    t->sums.compute += t->schedule.updating;
+    t->sums.compute += t->optimizer.updating;
     t->fused = rule->done;
-    if (t->schedule.local == 1) {
+    if (!t->optimizer.policy->own_weights) {
         cmn_timeline_span(CMN_SPAN_EXCHANGE, -1, begin, t->pass_began);
     }
-    return tune(t);
+    tune(t);
+    return 0;
 }
 
 int cmn_trainer_average(struct cmn_trainer *t, int settle)
 {
     double begin = cmn_clock();
-    int fresh = cmn_policy_after_update(&t->schedule, settle);
+    int fresh = cmn_optimizer_after_update(&t->optimizer, settle);
 
-    if (fresh < 0) {
-        return -1;
-    }
     if (fresh) {
         read_metrics(t);
         t->pass_began = cmn_clock();
@@ -327,5 +323,5 @@ int cmn_trainer_average(struct cmn_trainer *t, int settle)
 
 int cmn_trainer_synchronise(struct cmn_trainer *t)
 {
-    return cmn_policy_synchronised(&t->schedule) ? 0 : cmn_trainer_average(t, 1);
+    return cmn_optimizer_synchronised(&t->optimizer) ? 0 : cmn_trainer_average(t, 1);
 }

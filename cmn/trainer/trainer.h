@@ -10,7 +10,7 @@
 #include "engine/gradients.h"
 #include "engine/net.h"
 #include "engine/nonfinite.h"
-#include "optimizers/update_policy.h"
+#include "optimizers/optimizer.h"
 #include "trainer/session.h"
 
 struct cmn_checkpointing;
@@ -33,7 +33,7 @@ struct cmn_trainer {
     int w, h;     /* of the input, as the cfg says; random=1 changes the network's */
     int attached; /* gradients lie in the flat buffer */
     struct cmn_gradients gradients;
-    struct cmn_policy schedule;
+    struct cmn_optimizer optimizer;
     struct cmn_batch_norm *norm;           /* cmn_sync_bn on several ranks, or NULL */
     float *kept_statistics, *kept_weights; /* while the network has those of all ranks */
     struct cmn_sampler *scatter;

@@ -1,4 +1,4 @@
-/* What a restart needs besides weights and gradients is what schedule.h says. */
+/* What a restart needs besides weights and flat buffer is what cmn_optimizer_state() lists. */
 #include "sides.h"
 
 static size_t all_state(struct side *s, int i, struct cmn_state *state)
@@ -9,7 +9,7 @@ static size_t all_state(struct side *s, int i, struct cmn_state *state)
         *state = (struct cmn_state){"gradients", b->data, b->n * sizeof *b->data};
         return 1;
     }
-    return (size_t)cmn_policy_state(&s->s, i - 1, state);
+    return (size_t)cmn_optimizer_state(&s->s, i - 1, state);
 }
 
 static void copy_weights(const struct side *from, const struct side *to)
@@ -35,7 +35,7 @@ static void restart(const struct cmn_topology *t, const struct cmn_options *o, c
     open_side(&second, t, o);
     for (int i = 1; i <= UPDATES; i++) {
         if (i == 5) {
-            CHECK(cmn_policy_pause(&first.s) == 0);
+            cmn_optimizer_pause(&first.s);
             for (; all_state(&first, (int)entries, &from); entries++) {
                 CHECK_SAYING(all_state(&second, (int)entries, &to) && from.bytes == to.bytes &&
                                  !strcmp(from.name, to.name),

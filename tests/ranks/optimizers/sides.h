@@ -1,4 +1,4 @@
-/* Trainings without data: a network whose gradients are known, driven through schedule.h. */
+/* Trainings without data: a network whose gradients are known, driven through optimizer.h. */
 #ifndef TESTS_SIDES_H
 #define TESTS_SIDES_H
 
@@ -7,7 +7,7 @@
 #include "compression/compressor.h"
 #include "engine/darknet_net.h"
 #include "nets.h"
-#include "optimizers/update_policy.h"
+#include "optimizers/optimizer.h"
 
 enum { UPDATES = 7, IMAGES = 24, EVERY = 3 };
 
@@ -27,7 +27,7 @@ struct side {
     void *self;
     network *net;
     struct cmn_gradients g;
-    struct cmn_policy s;
+    struct cmn_optimizer s;
     double told; /* of the first metrics, the sums that came */
 };
 
@@ -43,10 +43,10 @@ static inline void open_side(struct side *s, const struct cmn_topology *t,
     CHECK_SAYING(s->c && s->c->open(&s->self, t, &s->o) == 0, "%s", cmn_reason());
     srand(5);
     s->net = nets_parse(cfg);
-    cmn_policy_plan(&s->s, t, &s->o, s->c, s->self, 0);
+    cmn_optimizer_plan(&s->s, t, &s->o, s->c, s->self, 0);
     CHECK_SAYING(cmn_gradients_open(&s->g, cmn_net_of(s->net), &s->s.communicator, s->self) == 0,
                  "%s", cmn_reason());
-    CHECK_SAYING(cmn_policy_open(&s->s, &s->g, s->net->n) == 0, "%s", cmn_reason());
+    cmn_optimizer_open(&s->s, &s->g, s->net->n);
     MPI_Barrier(t->world);
     for (int i = 0, k = 0; i < s->g.tensors; i++) { /* rand_normal() is not the same twice */
         const struct cmn_tensor *x = &s->g.tensor[i];
@@ -56,12 +56,17 @@ static inline void open_side(struct side *s, const struct cmn_topology *t,
         k += x->kind == CMN_GRADIENT;
     }
     MPI_Barrier(t->world);
-    CHECK_SAYING(cmn_policy_begin(&s->s) == 0, "%s", cmn_reason());
+    cmn_optimizer_begin(&s->s);
+}
+
+static inline int is_delayed(const struct side *s)
+{
+    return s->s.policy == &cmn_double_buffering || s->s.policy == &cmn_delayed_local_sgd;
 }
 
 static inline void close_side(struct side *s)
 {
-    cmn_policy_close(&s->s);
+    cmn_optimizer_close(&s->s);
     cmn_gradients_close(&s->g);
     free_network(s->net);
     s->c->close(s->self);
@@ -92,11 +97,10 @@ static inline void step(struct side *s, int number)
             }
             k += x->kind == CMN_GRADIENT;
         }
-        CHECK_SAYING(cmn_policy_after_backward(&s->s, layer) == 0, "%s", cmn_reason());
-        CHECK(cmn_policy_poll(&s->s) == 0);
+        cmn_optimizer_after_backward(&s->s, layer);
+        cmn_optimizer_poll(&s->s);
     }
-    fresh = cmn_policy_update(&s->s, &rule, IMAGES);
-    CHECK_SAYING(fresh >= 0, "%s", cmn_reason());
+    fresh = cmn_optimizer_update(&s->s, &rule, IMAGES, 0);
     for (int i = 0; i < s->net->n && !rule.done; i++) {
         update_args a = {.batch = rule.batch,
                          .learning_rate = rule.rate,
@@ -106,20 +110,21 @@ static inline void step(struct side *s, int number)
             s->net->layers[i].update(s->net->layers[i], a);
         }
     }
-    fresh |= cmn_policy_after_update(&s->s, number == UPDATES);
-    CHECK_SAYING(fresh >= 0, "%s", cmn_reason());
+    fresh |= cmn_optimizer_after_update(&s->s, number == UPDATES);
+    cmn_optimizer_step_took(&s->s, 0.001);
     /* Where the ranks have met they have the same weights, and the same momentum unless its mean would come late. */
-    for (int i = 0; i < s->g.tensors && s->s.local > 1 && cmn_policy_synchronised(&s->s); i++) {
+    for (int i = 0;
+         i < s->g.tensors && s->s.policy->own_weights && cmn_optimizer_synchronised(&s->s); i++) {
         const struct cmn_tensor *x = &s->g.tensor[i];
         if (x->kind == CMN_GRADIENT) {
             CHECK_SAYING(same_everywhere(*x->weight, x->n * sizeof(float)), "%s", x->name);
-            CHECK_SAYING(s->s.delayed || same_everywhere(*x->at, x->n * sizeof(float)),
+            CHECK_SAYING(is_delayed(s) || same_everywhere(*x->at, x->n * sizeof(float)),
                          "momentum of %s", x->name);
         }
     }
     s->told += fresh ? (double)s->s.metrics[0] : 0;
-    for (int i = 0; i < CMN_METRICS && fresh && s->s.local == 1; i++) {
-        int of = number - s->s.delayed, n = s->t->size;
+    for (int i = 0; i < CMN_METRICS && fresh && !s->s.policy->own_weights; i++) {
+        int of = number - is_delayed(s), n = s->t->size;
         CHECK_SAYING(s->s.metrics[i] == (float)(n * (of + i) + n * (n - 1) / 2), "%d: %g", i,
                      (double)s->s.metrics[i]);
     }
@@ -128,11 +133,11 @@ static inline void step(struct side *s, int number)
 /* Each rank's metrics of each step has come once; with double buffering alone that of the last step does not come any more. */
 static inline void check_told(const struct side *s, double told)
 {
-    int last = UPDATES - (s->s.delayed && s->s.local == 1), n = s->t->size;
+    int last = UPDATES - (s->s.policy == &cmn_double_buffering), n = s->t->size;
     double want = (double)(last * n * (n - 1) / 2 + n * last * (last + 1) / 2);
 
-    CHECK_SAYING(told == want, "%s, local %ld, stale %d: metrics of %g, not %g", s->c->name,
-                 s->s.local, s->s.delayed, told, want);
+    CHECK_SAYING(told == want, "%s, %s: metrics of %g, not %g", s->c->name, s->s.policy->name, told,
+                 want);
 }
 
 /* All weights, one behind the other; the caller frees them. */

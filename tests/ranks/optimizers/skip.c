@@ -14,11 +14,11 @@ static void bad_step(struct side *s)
     for (size_t i = 0; i < block->n; i++) {
         block->data[i] += s->t->rank == s->t->size - 1 ? NAN : 1;
     }
-    fresh = cmn_policy_skip(&s->s, &rule, IMAGES);
-    CHECK_SAYING(fresh == s->s.delayed, "%d: %s", fresh, cmn_reason());
+    fresh = cmn_optimizer_update(&s->s, &rule, IMAGES, 1);
+    CHECK_SAYING(fresh == is_delayed(s), "%d", fresh);
     CHECK(rule.done);
     s->told += fresh ? (double)s->s.metrics[0] : 0;
-    CHECK(cmn_policy_after_update(&s->s, 0) == 0);
+    CHECK(cmn_optimizer_after_update(&s->s, 0) == 0);
 }
 
 /* All weights after the steps, with a bad one among them or without; the caller frees. */
@@ -29,7 +29,7 @@ static float *after(const struct cmn_topology *t, const struct cmn_options *o, i
     float *result;
 
     open_side(&s, t, o);
-    CHECK(s.s.separate_momentum && !s.s.communicator.step);
+    CHECK(s.s.policy->own_velocity && !s.s.communicator.step);
     for (int i = 1; i <= UPDATES; i++) {
         step(&s, i);
         if (with_bad && i == AFTER) {
@@ -98,36 +98,36 @@ static void left_out(void **state)
     settle();
 }
 
+/* Which policy is chosen with local steps, overlap or Adam; `why`: the end of the job, or NULL. */
+static void planned(long local, long overlap, int adam, const char *why)
+{
+    const struct cmn_communicator *c = cmn_communicator_find("flat");
+    struct cmn_options o;
+    struct cmn_optimizer s;
+    void *self = NULL;
+    const char *message;
+
+    cmn_options_default(&o);
+    o.nonfinite = CMN_NONFINITE_SKIP;
+    o.local_steps = local;
+    o.overlap = overlap;
+    o.compress = overlap == CMN_OVERLAP_ON ? CMN_COMPRESS_TOPK : CMN_COMPRESS_NONE;
+    CHECK_SAYING(c->open(&self, &top, &o) == 0, "%s", cmn_reason());
+    message = fatal_of(cmn_optimizer_plan(&s, &top, &o, c, self, adam));
+    CHECK_SAYING(why ? message && strstr(message, why) : !message, "%s", message ? message : "");
+    CHECK(s.policy->own_velocity == (local == 1 && !adam));
+    c->close(self);
+}
+
 /* What does not go with it says so. */
 static void refused(void **state)
 {
-    static const struct {
-        long local, overlap;
-        int adam;
-        const char *why;
-    } way[] = {
-        {4, CMN_OVERLAP_AUTO, 0, "each rank updates by itself"},
-        {1, CMN_OVERLAP_ON, 0, "cmn_overlap=on does not go with cmn_nonfinite=skip"},
-        {1, CMN_OVERLAP_AUTO, 0, NULL},
-        {1, CMN_OVERLAP_AUTO, 1, NULL},
-    };
-
     (void)state;
-    for (size_t i = 0; i < COUNT(way); i++) {
-        struct cmn_options o;
-        struct cmn_policy s;
-        cmn_options_default(&o);
-        o.nonfinite = CMN_NONFINITE_SKIP;
-        o.local_steps = way[i].local;
-        o.overlap = way[i].overlap;
-        cmn_policy_plan(&s, &top, &o, cmn_communicator_find("flat"), NULL, way[i].adam);
-        CHECK(s.separate_momentum == (way[i].local == 1 && !way[i].adam));
-        CHECK((cmn_policy_refuse(&s, NULL) == 0) ==
-              (!way[i].why || (top.size == 1 && way[i].local == 1)));
-        CHECK_SAYING(!way[i].why || (top.size == 1 && way[i].local == 1) ||
-                         strstr(cmn_reason(), way[i].why),
-                     "%s", cmn_reason());
-    }
+    planned(4, CMN_OVERLAP_AUTO, 0, "each rank updates by itself");
+    planned(1, CMN_OVERLAP_ON, 0,
+            top.size > 1 ? "cmn_overlap=on does not go with cmn_nonfinite=skip" : NULL);
+    planned(1, CMN_OVERLAP_AUTO, 0, NULL);
+    planned(1, CMN_OVERLAP_AUTO, 1, NULL);
     settle();
 }
 

@@ -1,0 +1,96 @@
+/* Double buffering: the gradients of a step travel during the next one, and its update uses them.
+ *
+ * The first update does nothing, and the gradients of the last step are dropped. The metrics travel with
+ * the gradients, so they are one step late, too. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "compression/compressor.h"
+#include "optimizers/update_policy.h"
+
+static void open_both(struct cmn_optimizer *o)
+{
+    cmn_velocity_open(o);
+    cmn_copy_open(o, 1);
+}
+
+static void begin(struct cmn_optimizer *o)
+{
+    cmn_prepare(o, &o->copy.x);
+}
+
+/* The sums of the step before update the weights, if there are any, and the metrics are theirs: 1. */
+static int update_with_step_before(struct cmn_optimizer *o, const struct cmn_rule *rule, int images)
+{
+    int arrived;
+
+    cmn_copy_complete(o);
+    arrived = o->copy.arrived;
+    if (arrived) {
+        memcpy(o->metrics, o->copy.x.metrics.data, sizeof o->metrics);
+        cmn_velocity_update(o, o->copy.x.block.data, rule, images);
+    }
+    o->copy.arrived = 0;
+    return arrived;
+}
+
+static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
+{
+    struct cmn_span *block = &o->gradients->exchange.block;
+    float metrics[CMN_METRICS];
+    int fresh;
+
+    memcpy(metrics, o->metrics, sizeof metrics);
+    fresh = update_with_step_before(o, rule, images);
+    memcpy(o->copy.x.block.data, block->data, block->n * sizeof *block->data);
+    memset(block->data, 0, block->n * sizeof *block->data);
+    memcpy(o->copy.x.metrics.data, metrics, sizeof metrics);
+    cmn_copy_begin(o);
+    rule->done = 1;
+    return fresh;
+}
+
+/* The step before updates as it would have without this one. */
+static int skip(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
+{
+    struct cmn_span *block = &o->gradients->exchange.block;
+
+    memset(block->data, 0, block->n * sizeof *block->data);
+    rule->done = 1;
+    return update_with_step_before(o, rule, images);
+}
+
+/* The last two are those of every policy, see synchronous.c. */
+static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_state *state)
+{
+    const struct cmn_exchange *x = &o->copy.x;
+    const struct cmn_state entry[] = {
+        {"velocity", o->velocity, o->gradients->exchange.block.n * sizeof(float)},
+        {"sums", x->block.data, (x->block.n + x->metrics.n) * sizeof(float)},
+        {"sums arrived", &o->copy.arrived, sizeof o->copy.arrived},
+        {"steps since", &o->since, sizeof o->since},
+        {"metrics", o->pending, sizeof o->pending},
+    };
+
+    return cmn_policy_entry(o, entry, sizeof entry / sizeof entry[0], i, state);
+}
+
+static void close_both(struct cmn_optimizer *o)
+{
+    cmn_copy_close(o);
+    free(o->velocity);
+    o->velocity = NULL;
+}
+
+const struct cmn_update_policy cmn_double_buffering = {
+    .name = "double buffering",
+    .key = "cmn_double_buffering",
+    .own_velocity = 1,
+    .sends_copy = 1,
+    .open = open_both,
+    .begin = begin,
+    .update = update,
+    .skip = skip,
+    .state = state,
+    .close = close_both,
+};

@@ -1,0 +1,267 @@
+#include "optimizers/optimizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fatal.h"
+#include "base/memory.h"
+#include "compression/compressor.h"
+
+/* ---- which policy ---- */
+
+static int skips(const struct cmn_options *options)
+{
+    return options->nonfinite == CMN_NONFINITE_SKIP;
+}
+
+static const struct cmn_update_policy *choose(const struct cmn_topology *t,
+                                              const struct cmn_options *options, int adam)
+{
+    if (t->device >= 0) {
+        return &cmn_synchronous; /* on GPUs the update is Darknet's */
+    }
+    if (options->local_steps > 1) {
+        return options->double_buffering ? &cmn_delayed_local_sgd : &cmn_local_sgd;
+    }
+    if (options->double_buffering) {
+        return &cmn_double_buffering;
+    }
+    return !adam && (options->compress != CMN_COMPRESS_NONE || options->dtype != CMN_FP32 ||
+                     options->lars > 0 || skips(options))
+               ? &cmn_separate_momentum
+               : &cmn_synchronous;
+}
+
+static void refuse_lars(const struct cmn_optimizer *o, int adam)
+{
+    const char *why = adam ? "adam=1 in the cfg is another way to update: leave one of them away"
+                      : o->policy->own_weights
+                          ? "with cmn_local_steps each rank updates by itself: use one of them"
+                          : "on GPUs the update is Darknet's own: use cmn_scale_lr alone";
+
+    cmn_fatal("cmn_lars=%g: %s", o->options->lars, why);
+}
+
+/* Skipping a step needs a gradient that is apart from the momentum, and that nobody has begun to send. */
+static void check_skip(const struct cmn_optimizer *o)
+{
+    const char *why = o->topology->device >= 0
+                          ? "on GPUs the momentum lies among the gradients and would be lost"
+                      : o->policy->own_weights ? "with cmn_local_steps each rank updates by itself"
+                                               : NULL;
+
+    if (why) {
+        cmn_fatal("cmn_nonfinite=skip: %s: use stop", why);
+    }
+    if (o->options->overlap == CMN_OVERLAP_ON && o->topology->size > 1) {
+        cmn_fatal("cmn_overlap=on does not go with cmn_nonfinite=skip, which decides before "
+                  "anything is exchanged: leave one of them away");
+    }
+}
+
+/* Why gradients cannot be exchanged during backward; NULL: they can. */
+static const char *no_overlap(const struct cmn_optimizer *o)
+{
+    const struct cmn_communicator *c = &o->communicator;
+
+    if (!c->begin) {
+        return "it cannot exchange in the background";
+    }
+    return c->no_begin ? c->no_begin(o->self) : NULL;
+}
+
+static void check(const struct cmn_optimizer *o, int adam)
+{
+    const struct cmn_options *options = o->options;
+    int must_overlap = options->overlap == CMN_OVERLAP_ON;
+
+    if (adam && o->policy->key) {
+        cmn_fatal("adam=1 in the cfg does not go with %s, which knows momentum alone",
+                  o->policy->key);
+    }
+    if (options->lars > 0 && !o->policy->own_velocity) {
+        refuse_lars(o, adam);
+    }
+    if (must_overlap && o->topology->size > 1 && no_overlap(o)) {
+        cmn_fatal("cmn_overlap=on: communicator %s: %s", o->communicator.name, no_overlap(o));
+    }
+    if (must_overlap && o->policy->sends_copy) {
+        cmn_fatal("cmn_overlap=on: with %s nothing is left to be exchanged during backward",
+                  o->policy->key);
+    }
+    if (skips(options)) {
+        check_skip(o);
+    }
+}
+
+void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
+                        const struct cmn_options *options, const struct cmn_communicator *c,
+                        void *self, int adam)
+{
+    memset(o, 0, sizeof *o);
+    o->topology = t;
+    o->options = options;
+    o->communicator = *c;
+    o->whole = c;
+    o->self = self;
+    o->policy = choose(t, options, adam);
+    /* The communicator's own update has the momentum among the gradients. */
+    if (o->policy != &cmn_synchronous || adam) {
+        o->communicator.step = NULL;
+        o->communicator.common = NULL;
+    }
+    if (o->policy->sends_copy) {
+        o->communicator.memory = NULL;
+    }
+    check(o, adam);
+}
+
+void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t bytes)
+{
+    const struct cmn_options *options = o->options;
+    int used = 0;
+
+    text[0] = '\0';
+    if (options->compress == CMN_COMPRESS_TOPK) {
+        used = snprintf(text, bytes, ", topk %g %%", 100 * options->compress_ratio);
+    } else if (options->compress == CMN_COMPRESS_POWERSGD) {
+        used = snprintf(text, bytes, ", powersgd of rank %ld", options->compress_rank);
+    }
+    if (options->lars > 0) {
+        used += snprintf(text + used, bytes - (size_t)used, ", LARS %g", options->lars);
+    }
+    if (o->policy->own_weights) {
+        used += snprintf(text + used, bytes - (size_t)used, ", averaged every %ld steps",
+                         options->local_steps);
+    }
+    if (o->policy == &cmn_double_buffering || o->policy == &cmn_delayed_local_sgd) {
+        snprintf(text + used, bytes - (size_t)used, ", double buffering");
+    } else if (o->communicator.begin && !o->policy->own_weights && o->topology->size > 1) {
+        snprintf(text + used, bytes - (size_t)used, ", overlap %s",
+                 o->tuner.steps       ? "to be measured"
+                 : o->tuner.bucket[0] ? "on"
+                                      : "off");
+    }
+}
+
+/* ---- the beginning ---- */
+
+/* Floats of the flat buffer that are final when backward has done a layer: all tensors of this and of later
+ * layers. */
+static void find_ends(struct cmn_optimizer *o, int layers)
+{
+    const struct cmn_gradients *g = o->gradients;
+    int span = 0;
+
+    o->final = cmn_calloc((size_t)layers + 1, sizeof *o->final);
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[i];
+        const float *end;
+        if (t->kind != CMN_GRADIENT) {
+            continue;
+        }
+        end = g->exchange.tensor[span].data + g->exchange.tensor[span].n;
+        o->final[t->layer] = (size_t)(end - g->exchange.block.data);
+        span++;
+    }
+    for (int i = layers - 1; i >= 0; i--) {
+        o->final[i] = o->final[i] > o->final[i + 1] ? o->final[i] : o->final[i + 1];
+    }
+}
+
+void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int layers)
+{
+    int overlaps =
+        !o->policy->sends_copy && !skips(o->options) && o->topology->size > 1 && !no_overlap(o);
+    struct cmn_options options = *o->options;
+
+    o->gradients = g;
+    options.overlap = overlaps ? options.overlap : CMN_OVERLAP_OFF;
+    cmn_bucket_tuner_open(&o->tuner, &options, g->exchange.block.n);
+    find_ends(o, layers);
+    o->policy->open(o);
+}
+
+void cmn_optimizer_begin(struct cmn_optimizer *o)
+{
+    o->bucket = cmn_bucket_tuner_bucket(&o->tuner);
+    if (o->policy->begin) {
+        o->policy->begin(o);
+    }
+}
+
+/* ---- a step ---- */
+
+void cmn_optimizer_after_backward(struct cmn_optimizer *o, int i)
+{
+    size_t final = o->final[i];
+
+    if (o->bucket && final > o->begun && final - o->begun >= o->bucket) {
+        o->begun = final;
+        cmn_sum_begin(o, final);
+    } else {
+        cmn_optimizer_poll(o);
+    }
+}
+
+void cmn_optimizer_poll(struct cmn_optimizer *o)
+{
+    if (o->topology && o->topology->size > 1) {
+        cmn_sum_poll(o);
+    }
+}
+
+int cmn_optimizer_update(struct cmn_optimizer *o, struct cmn_rule *rule, int images, int skip)
+{
+    o->updating = 0;
+    return skip ? o->policy->skip(o, rule, images) : o->policy->update(o, rule, images);
+}
+
+int cmn_optimizer_after_update(struct cmn_optimizer *o, int synchronise)
+{
+    return o->policy->after_update ? o->policy->after_update(o, synchronise) : 0;
+}
+
+const char *cmn_optimizer_step_took(struct cmn_optimizer *o, double seconds)
+{
+    int chosen = cmn_bucket_tuner_took(&o->tuner, seconds, o->topology);
+
+    o->bucket = cmn_bucket_tuner_bucket(&o->tuner);
+    return chosen ? o->tuner.why : NULL;
+}
+
+int cmn_optimizer_synchronised(const struct cmn_optimizer *o)
+{
+    return !o->policy || !o->policy->synchronised || o->policy->synchronised(o);
+}
+
+/* ---- a restart, and the end ---- */
+
+void cmn_optimizer_pause(struct cmn_optimizer *o)
+{
+    cmn_copy_complete(o);
+}
+
+enum cmn_state_owner cmn_optimizer_state(struct cmn_optimizer *o, int i, struct cmn_state *state)
+{
+    return o->policy->state(o, i, state);
+}
+
+void cmn_optimizer_forget_stop_requests(struct cmn_optimizer *o)
+{
+    float *copied = o->copy.x.metrics.data;
+
+    o->pending[CMN_INTERRUPTS] = o->pending[CMN_TERMINATIONS] = 0;
+    if (copied) {
+        copied[CMN_INTERRUPTS] = copied[CMN_TERMINATIONS] = 0;
+    }
+}
+
+void cmn_optimizer_close(struct cmn_optimizer *o)
+{
+    cmn_copy_complete(o); /* its messages end in memory that is given back */
+    o->policy->close(o);
+    free(o->final);
+    o->final = NULL;
+}

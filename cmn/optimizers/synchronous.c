@@ -1,0 +1,94 @@
+/* Synchronous updates: gradients are summed over all ranks in every step, and the update follows. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "compression/compressor.h"
+#include "optimizers/update_policy.h"
+
+/* ---- the momentum lies among the gradients ---- */
+
+static void open_nothing(struct cmn_optimizer *o)
+{
+    (void)o;
+}
+
+/* The sum holds every rank's momentum, so each rank keeps 1/size of it. */
+static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
+{
+    cmn_sum_gradients(o, rule, images);
+    rule->batch = images;
+    rule->momentum /= (float)o->topology->size;
+    return 1;
+}
+
+static void throw_away(struct cmn_optimizer *o, struct cmn_rule *rule)
+{
+    struct cmn_span *block = &o->gradients->exchange.block;
+
+    memset(block->data, 0, block->n * sizeof *block->data);
+    rule->done = 1;
+}
+
+/* With Adam alone: its gradient is apart from what it keeps. */
+static int skip(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
+{
+    (void)images;
+    throw_away(o, rule);
+    return 0;
+}
+
+/* The last three are of other policies. The number of an entry is part of its name in checkpoints, so each
+ * policy has them. */
+static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_state *state)
+{
+    const struct cmn_state entry[] = {
+        {"velocity", o->velocity, o->gradients->exchange.block.n * sizeof(float)},
+        {"sums arrived", &o->copy.arrived, sizeof o->copy.arrived},
+        {"steps since", &o->since, sizeof o->since},
+        {"metrics", o->pending, sizeof o->pending},
+    };
+
+    return cmn_policy_entry(o, entry, sizeof entry / sizeof entry[0], i, state);
+}
+
+static void close_velocity(struct cmn_optimizer *o)
+{
+    free(o->velocity);
+    o->velocity = NULL;
+}
+
+const struct cmn_update_policy cmn_synchronous = {
+    .name = "synchronous",
+    .open = open_nothing,
+    .update = update,
+    .skip = skip,
+    .state = state,
+    .close = close_velocity,
+};
+
+/* ---- the momentum is apart ---- */
+
+/* Nothing is begun, but a compressor then has its memory, and a checkpoint can fill it. */
+static void begin_separate(struct cmn_optimizer *o)
+{
+    cmn_prepare(o, &o->gradients->exchange);
+}
+
+static int update_separate(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
+{
+    cmn_sum_gradients(o, NULL, images);
+    cmn_velocity_update(o, o->gradients->exchange.block.data, rule, images);
+    rule->done = 1;
+    return 1;
+}
+
+const struct cmn_update_policy cmn_separate_momentum = {
+    .name = "separate momentum",
+    .own_velocity = 1,
+    .open = cmn_velocity_open,
+    .begin = begin_separate,
+    .update = update_separate,
+    .skip = skip,
+    .state = state,
+    .close = close_velocity,
+};
