@@ -15,6 +15,7 @@
 
 #include "base/atomic_file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "mpi/files.h"
 
 /* Time limits of gnuplot in seconds. A picture takes a fraction of one, but the first on a machine
@@ -103,8 +104,8 @@ static char **clean_environment(void)
     while (environ[n]) {
         n++;
     }
-    clean = calloc(n + 1, sizeof *clean);
-    for (size_t i = 0; clean && i < n; i++) {
+    clean = cmn_calloc(n + 1, sizeof *clean);
+    for (size_t i = 0; i < n; i++) {
         if (strncmp(environ[i], "GNU", 3)) {
             clean[kept++] = environ[i];
         }
@@ -143,9 +144,7 @@ static int start(struct cmn_chart *c, int in, int out)
     reason = find(program, sizeof program);
     environment = clean_environment();
     if (!reason) {
-        reason = environment
-                     ? posix_spawn(&c->pid, program, &actions, &attributes, argv, environment)
-                     : ENOMEM;
+        reason = posix_spawn(&c->pid, program, &actions, &attributes, argv, environment);
     }
     free(environment);
     posix_spawn_file_actions_destroy(&actions);
@@ -310,13 +309,9 @@ static int await(struct cmn_chart *c, int seconds)
 
 struct cmn_chart *cmn_chart_open(const char *file, const struct cmn_chart_plan *plan)
 {
-    struct cmn_chart *c = calloc(1, sizeof *c);
+    struct cmn_chart *c = cmn_calloc(1, sizeof *c);
 
-    if (!c || !(c->file = strdup(file))) {
-        cmn_fail("chart: out of memory");
-        free(c);
-        return NULL;
-    }
+    c->file = cmn_strdup(file);
     c->plan = *plan;
     c->errors = c->out = -1;
     if (!cmn_files_replaceable("chart", file, "\x89PNG") && !spawn(c) && !await(c, FIRST_AT_MOST)) {
@@ -326,19 +321,20 @@ struct cmn_chart *cmn_chart_open(const char *file, const struct cmn_chart_plan *
     return NULL;
 }
 
-int cmn_chart_add(struct cmn_chart *c, const struct cmn_row *row)
+void cmn_chart_add(struct cmn_chart *c, const struct cmn_row *row)
 {
     struct cmn_row own = *row;
 
     own.rank = NULL;
     own.ranks = 0;
     c->due = 1;
-    return cmn_chart_rows_add(&c->rows, &own);
+    cmn_chart_rows_add(&c->rows, &own);
 }
 
 int cmn_chart_row(struct cmn_chart *c, const struct cmn_row *row)
 {
-    return cmn_chart_add(c, row) || cmn_chart_poll(c) ? -1 : 0;
+    cmn_chart_add(c, row);
+    return cmn_chart_poll(c);
 }
 
 int cmn_chart_poll(struct cmn_chart *c)

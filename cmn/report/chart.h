@@ -10,8 +10,8 @@ struct cmn_chart;
  * The caller keeps the strings of *plan until the chart is closed. NULL with a reason. */
 struct cmn_chart *cmn_chart_open(const char *file, const struct cmn_chart_plan *plan);
 
-/* Adds a row of an earlier run: it is drawn with the next one. 0, or -1 with a reason. */
-int cmn_chart_add(struct cmn_chart *c, const struct cmn_row *row);
+/* Adds a row of an earlier run: it is drawn with the next one. */
+void cmn_chart_add(struct cmn_chart *c, const struct cmn_row *row);
 
 /* Adds a row and starts gnuplot, unless it still draws: then cmn_chart_poll() starts it later, and
  * the rows since then are drawn together. 0, or -1 with a reason when a picture could not be drawn:

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 
 /* More than a picture shows, and few enough to draw at once. */
 enum { MOST = 4096 };
@@ -46,26 +46,22 @@ static void halve(struct cmn_chart_rows *s)
     s->each *= 2;
 }
 
-int cmn_chart_rows_add(struct cmn_chart_rows *s, const struct cmn_row *row)
+void cmn_chart_rows_add(struct cmn_chart_rows *s, const struct cmn_row *row)
 {
     if (!s->row) {
-        s->row = calloc(MOST, sizeof *s->row);
+        s->row = cmn_calloc(MOST, sizeof *s->row);
         s->each = 1;
-        if (!s->row) {
-            return cmn_fail("chart: out of memory");
-        }
     }
     if (s->in_last > 0 && s->in_last < s->each) {
         s->row[s->rows - 1] = merge(&s->row[s->rows - 1], s->in_last, row, 1);
         s->in_last++;
-        return 0;
+        return;
     }
     if (s->rows == MOST) {
         halve(s);
     }
     s->row[s->rows++] = *row;
     s->in_last = 1;
-    return 0;
 }
 
 void cmn_chart_rows_free(struct cmn_chart_rows *s)

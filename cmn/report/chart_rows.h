@@ -13,8 +13,7 @@ struct cmn_chart_rows {
     int in_last; /* the same of the last one so far */
 };
 
-/* 0, or -1 with a reason when memory is short. */
-int cmn_chart_rows_add(struct cmn_chart_rows *s, const struct cmn_row *row);
+void cmn_chart_rows_add(struct cmn_chart_rows *s, const struct cmn_row *row);
 
 void cmn_chart_rows_free(struct cmn_chart_rows *s);
 

@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "base/atomic_file.h"
+#include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "mpi/files.h"
 
 struct cmn_csv {
@@ -21,8 +23,7 @@ struct cmn_csv {
 /* As RFC 4180 asks; no field needs quotes. */
 static const char line_end[] = "\r\n";
 
-/* The line of a row, or the heading when row is NULL. The caller frees it; NULL when memory is
- * short. */
+/* The line of a row, or the heading when row is NULL. The caller frees it. */
 static char *make_line(enum cmn_answer answer, const struct cmn_row *row)
 {
     const struct cmn_column *column;
@@ -31,7 +32,10 @@ static char *make_line(enum cmn_answer answer, const struct cmn_row *row)
     size_t bytes;
     FILE *out = open_memstream(&line, &bytes);
 
-    for (int i = 0; out && (column = cmn_column_at(i)); i++) {
+    if (!out) {
+        cmn_fatal("CSV: out of memory");
+    }
+    for (int i = 0; (column = cmn_column_at(i)); i++) {
         double value = row ? cmn_column_get(column, row) : 0;
         if (!cmn_column_of(column, answer)) {
             continue;
@@ -45,9 +49,9 @@ static char *make_line(enum cmn_answer answer, const struct cmn_row *row)
             fprintf(out, "%.7g", isnan(value) ? fabs(value) : value);
         }
     }
-    if (!out || (fputs(line_end, out), fclose(out))) {
-        free(line);
-        return NULL;
+    fputs(line_end, out);
+    if (fclose(out)) {
+        cmn_fatal("CSV: out of memory");
     }
     return line;
 }
@@ -57,9 +61,9 @@ static char *make_line(enum cmn_answer answer, const struct cmn_row *row)
 static int append(const struct cmn_csv *c, char *line)
 {
     off_t end = lseek(c->fd, 0, SEEK_END);
-    size_t bytes = line ? strlen(line) : 0;
-    ssize_t written = end < 0 || !line ? -1 : write(c->fd, line, bytes);
-    int reason = !line ? ENOMEM : written < 0 ? errno : ENOSPC;
+    size_t bytes = strlen(line);
+    ssize_t written = end < 0 ? -1 : write(c->fd, line, bytes);
+    int reason = written < 0 ? errno : ENOSPC;
 
     free(line);
     if (written == (ssize_t)bytes) {
@@ -111,7 +115,7 @@ static off_t older(FILE *in, const char *heading, const struct cmn_log_resume *r
 static int begin(struct cmn_csv *c, const struct cmn_log_resume *resume)
 {
     char *heading = make_line(c->answer, NULL);
-    FILE *in = heading && cmn_log_resumes(resume) ? fopen(c->file, "r") : NULL;
+    FILE *in = cmn_log_resumes(resume) ? fopen(c->file, "r") : NULL;
     off_t keep = in ? older(in, heading, resume) : 0;
 
     if (in) {
@@ -139,13 +143,9 @@ static int begin(struct cmn_csv *c, const struct cmn_log_resume *resume)
 struct cmn_csv *cmn_csv_open(const char *file, enum cmn_answer answer,
                              const struct cmn_log_resume *resume)
 {
-    struct cmn_csv *c = calloc(1, sizeof *c);
+    struct cmn_csv *c = cmn_calloc(1, sizeof *c);
 
-    if (!c || !(c->file = strdup(file))) {
-        cmn_fail("CSV: out of memory");
-        free(c);
-        return NULL;
-    }
+    c->file = cmn_strdup(file);
     c->fd = -1;
     c->answer = answer;
     if (!cmn_files_replaceable("CSV", file, "epoch,") && !begin(c, resume)) {

@@ -12,7 +12,9 @@
 #include <cjson/cJSON.h>
 
 #include "base/atomic_file.h"
+#include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 /* One write() puts a row and a new end over the array's end: the file is an array at every
  * moment. */
@@ -49,8 +51,8 @@ static int scan_open(struct scan *s, const char *file)
     }
     in = fopen(file, "r");
     s->bytes = (size_t)st.st_size;
-    s->text = in ? calloc(1, s->bytes + 1) : NULL;
-    if (!s->text || fread(s->text, 1, s->bytes, in) != s->bytes) {
+    s->text = in ? cmn_calloc(s->bytes + 1, 1) : NULL;
+    if (!in || fread(s->text, 1, s->bytes, in) != s->bytes) {
         result = cmn_fail("JSON log %s: cannot be read: %s", file, strerror(errno ? errno : EIO));
     } else {
         s->at = s->text + strspn(s->text, blank);
@@ -138,13 +140,13 @@ static int append(struct cmn_json_log *j, const char *row)
 {
     const size_t closing = sizeof array_end - 1;
     off_t end = lseek(j->fd, -(off_t)closing, SEEK_END);
-    char *text = NULL;
-    int bytes = end < 0 ? -1 : asprintf(&text, "%s\n%s%s", j->rows ? "," : "", row, array_end);
-    ssize_t written = bytes < 0 ? -1 : write(j->fd, text, (size_t)bytes);
+    char *text = cmn_format("%s\n%s%s", j->rows ? "," : "", row, array_end);
+    ssize_t bytes = (ssize_t)strlen(text);
+    ssize_t written = end < 0 ? -1 : write(j->fd, text, (size_t)bytes);
     int reason = written < 0 ? errno : ENOSPC;
 
     free(text);
-    if (written == bytes && bytes > 0) {
+    if (written == bytes) {
         j->rows++;
         return 0;
     }
@@ -158,7 +160,12 @@ static int append(struct cmn_json_log *j, const char *row)
 static int append_object(struct cmn_json_log *j, const cJSON *object)
 {
     char *text = cJSON_PrintUnformatted(object);
-    int result = text ? append(j, text) : cmn_fail("JSON log: out of memory");
+    int result;
+
+    if (!text) {
+        cmn_fatal("JSON log: out of memory");
+    }
+    result = append(j, text);
 
     free(text);
     return result;
@@ -192,10 +199,7 @@ static int cut(const struct cmn_json_log *j, struct scan *s, size_t end)
     if (rest == closing && !memcmp(s->text + end, array_end, closing)) {
         return 0;
     }
-    text = malloc(bytes);
-    if (!text) {
-        return cmn_fail("JSON log: out of memory");
-    }
+    text = cmn_malloc(bytes, 1);
     memset(text, ' ', bytes);
     memcpy(text, array_end, closing);
     result = pwrite(j->fd, text, bytes, (off_t)end) == (ssize_t)bytes &&
@@ -223,16 +227,12 @@ static int begin(struct cmn_json_log *j, struct scan *s, size_t end)
 
 struct cmn_json_log *cmn_json_log_open(const char *file, const struct cmn_log_resume *resume)
 {
-    struct cmn_json_log *j = calloc(1, sizeof *j);
+    struct cmn_json_log *j = cmn_calloc(1, sizeof *j);
     struct scan s = {.text = NULL};
     size_t end = 0;
     int result = -1;
 
-    if (!j || !(j->file = strdup(file))) {
-        free(j);
-        cmn_fail("JSON log: out of memory");
-        return NULL;
-    }
+    j->file = cmn_strdup(file);
     j->fd = -1;
     if (cmn_json_log_replaceable(file)) {
         goto out;
@@ -293,9 +293,6 @@ int cmn_json_log_row(struct cmn_json_log *j, const struct cmn_row *row,
     const struct cmn_column *column;
     int result;
 
-    if (!object) {
-        return cmn_fail("JSON log: out of memory");
-    }
     for (int i = 0; (column = cmn_column_at(i)); i++) {
         if (cmn_column_known(column, row)) {
             number(object, column->name, cmn_column_get(column, row));

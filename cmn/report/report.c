@@ -1,12 +1,15 @@
 #include "report/report.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/terminal.h"
 #include "report/chart.h"
 #include "report/csv.h"
@@ -29,30 +32,30 @@ struct cmn_report {
 };
 
 /* Discards what Darknet prints; the real standard output stays open for the table. */
-static int hide_darknet(struct cmn_report *r)
+static void discard_darknet(struct cmn_report *r)
 {
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
     fflush(stdout);
     r->saved = dup(STDOUT_FILENO);
     if (null < 0 || r->saved < 0 || dup2(null, STDOUT_FILENO) < 0) {
-        return cmn_fail("report: cannot redirect the standard output");
+        cmn_fatal("report: cannot redirect the standard output: %s", strerror(errno));
     }
     close(null);
     if (r->plan.mode != CMN_REPORT_QUIET) {
         int copy = dup(r->saved);
         r->out = copy < 0 ? NULL : fdopen(copy, "w");
     }
-    return 0;
 }
 
 static int add_to_chart(void *chart, const struct cmn_row *row)
 {
-    return cmn_chart_add(chart, row);
+    cmn_chart_add(chart, row);
+    return 0;
 }
 
 /* Two writers would destroy each other's file. */
-static int compare_names(const struct cmn_report_plan *p)
+static void compare_names(const struct cmn_report_plan *p)
 {
     const char *const key[] = {"cmn_json", "cmn_csv", "cmn_chart"};
     const char *const file[] = {p->json, p->csv, p->chart};
@@ -60,22 +63,21 @@ static int compare_names(const struct cmn_report_plan *p)
     for (int i = 0; i < 3; i++) {
         for (int j = 0; j < i; j++) {
             if (file[i][0] && !strcmp(file[i], file[j])) {
-                return cmn_fail("%s and %s name the same file, %s: give them different names",
-                                key[j], key[i], file[i]);
+                cmn_fatal("%s and %s name the same file, %s: give them different names", key[j],
+                          key[i], file[i]);
             }
         }
     }
-    return 0;
 }
 
+/* The JSON log last: when another output cannot be had, an earlier training's log stays as it
+ * is. */
 static int open_files(struct cmn_report *r)
 {
     const struct cmn_report_plan *p = &r->plan;
     const struct cmn_chart_plan chart = {p->name, p->answer, p->total};
 
-    /* The JSON log last: when another output cannot be had, an earlier training's log stays as it
-     * is. */
-    if (compare_names(p) || cmn_json_log_replaceable(p->json) ||
+    if (cmn_json_log_replaceable(p->json) ||
         (p->chart[0] && !(r->chart = cmn_chart_open(p->chart, &chart))) ||
         (p->csv[0] && !(r->csv = cmn_csv_open(p->csv, p->answer, &p->resume))) ||
         !(r->json = cmn_json_log_open(p->json, &p->resume))) {
@@ -88,27 +90,21 @@ static int open_files(struct cmn_report *r)
 
 struct cmn_report *cmn_report_open(const struct cmn_report_plan *plan)
 {
-    struct cmn_report *r = calloc(1, sizeof *r);
+    struct cmn_report *r = cmn_calloc(1, sizeof *r);
     enum cmn_report_mode mode = plan->mode;
 
-    if (!r) {
-        cmn_fail("report: out of memory");
-        return NULL;
-    }
     r->plan = *plan;
     r->saved = -1;
     r->started = cmn_clock();
     r->watched = cmn_terminal_watched();
+    compare_names(plan);
     if (open_files(r)) {
         cmn_report_close(r);
-        return NULL;
+        cmn_fatal_reason();
     }
     /* Scripts read Darknet's lines from files and pipes: discard them on a terminal only. */
     if (mode == CMN_REPORT_QUIET || (mode == CMN_REPORT_TABLE && r->watched)) {
-        if (hide_darknet(r)) {
-            cmn_report_close(r);
-            return NULL;
-        }
+        discard_darknet(r);
     } else {
         r->out = stdout;
     }
@@ -140,14 +136,12 @@ static void check_chart(struct cmn_report *r, int result)
     }
 }
 
-int cmn_report_row(struct cmn_report *r, const struct cmn_row *full)
+void cmn_report_row(struct cmn_report *r, const struct cmn_row *full)
 {
     const struct cmn_row own = cmn_row_for(full, r->plan.answer), *row = &own;
     struct cmn_straggler straggler;
 
-    if (cmn_straggler_find(row->rank, row->ranks, row->steps, &straggler)) {
-        return -1;
-    }
+    cmn_straggler_find(row->rank, row->ranks, row->steps, &straggler);
     if (r->out) {
         cmn_report_clear(r);
         if (r->rows++ == 0) {
@@ -167,7 +161,9 @@ int cmn_report_row(struct cmn_report *r, const struct cmn_row *full)
     if (r->chart) {
         check_chart(r, cmn_chart_row(r->chart, row));
     }
-    return cmn_json_log_row(r->json, row, &straggler);
+    if (cmn_json_log_row(r->json, row, &straggler)) {
+        cmn_fatal_reason();
+    }
 }
 
 void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, double images_per_s)

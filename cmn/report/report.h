@@ -18,14 +18,14 @@ struct cmn_report_plan {
     long total; /* expected iterations; 0: unknown */
 };
 
-/* Opens all outputs. With cmn_report=table on a terminal, or quiet, Darknet's standard output is
- * discarded until the report is closed. The caller keeps the plan's strings. NULL with a reason
- * when an output cannot be had. */
+/* Opens all outputs; ends the job when one of them cannot be had. With cmn_report=table on a
+ * terminal, or quiet, Darknet's standard output is discarded until the report is closed. The
+ * caller keeps the plan's strings until then. */
 struct cmn_report *cmn_report_open(const struct cmn_report_plan *plan);
 
-/* Writes one row. 0, or -1 with a reason when the JSON log cannot be written; when CSV or chart
- * cannot, a line says so and the training continues without them. */
-int cmn_report_row(struct cmn_report *r, const struct cmn_row *row);
+/* Writes one row. Ends the job when the JSON log cannot be written; when CSV or chart cannot, a
+ * line says so and the training continues without them. */
+void cmn_report_row(struct cmn_report *r, const struct cmn_row *row);
 
 /* Erases the progress bar before something else is printed. NULL is allowed. */
 void cmn_report_clear(struct cmn_report *r);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 
 /* Rows of fewer steps are too short: one disturbed step makes no straggler. */
 enum { STEPS_AT_LEAST = 5 };
@@ -72,20 +72,17 @@ static void find_cause(const struct cmn_rank_times *rank, int ranks, double limi
     s->usual = (computes ? compute : load) * step;
 }
 
-int cmn_straggler_find(const struct cmn_rank_times *rank, int ranks, long steps,
-                       struct cmn_straggler *s)
+void cmn_straggler_find(const struct cmn_rank_times *rank, int ranks, long steps,
+                        struct cmn_straggler *s)
 {
     double *room, usual, limit, waits, ms = 1e-3 * (double)steps;
     int late = 0;
 
     *s = (struct cmn_straggler){.rank = -1};
     if (ranks < 2 || steps < STEPS_AT_LEAST) {
-        return 0;
+        return;
     }
-    room = calloc((size_t)ranks, sizeof *room);
-    if (!room) {
-        return cmn_fail("report: out of memory");
-    }
+    room = cmn_calloc((size_t)ranks, sizeof *room);
     usual = median(rank, ranks, own_of, HUGE_VAL, room);
     limit = fmax(usual * 1.2, usual + ms);
     waits = median(rank, ranks, wait_of, limit, room);
@@ -102,7 +99,6 @@ int cmn_straggler_find(const struct cmn_rank_times *rank, int ranks, long steps,
         find_cause(rank, ranks, limit, 1 / ms, room, s);
     }
     free(room);
-    return 0;
 }
 
 /* ---- the line ---- */

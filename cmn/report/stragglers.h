@@ -16,9 +16,9 @@ struct cmn_straggler {
 /* Compares each rank's own time (compute + load) with the lower median of the ranks. A rank is late
  * when it takes over 20 % and over 1 ms per step longer, which is a tenth of the step at least, and
  * when the ranks that are not late wait the longer for it, by half of that at least. Rows of fewer
- * than five steps have no straggler. 0, or -1 with a reason when memory is short. */
-int cmn_straggler_find(const struct cmn_rank_times *rank, int ranks, long steps,
-                       struct cmn_straggler *s);
+ * than five steps have no straggler. */
+void cmn_straggler_find(const struct cmn_rank_times *rank, int ranks, long steps,
+                        struct cmn_straggler *s);
 
 /* Prints the line below a row of the table: ms per step of each rank (above eight ranks: least and
  * most), and the straggler. */

@@ -4,8 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/timeline.h"
+#include "mpi/call.h"
 
 /* Spans that a rank keeps: at least, and at most (96 MiB). */
 enum { SPANS_AT_LEAST = 4096, SPANS_AT_MOST = 1 << 22 };
@@ -31,28 +34,21 @@ struct window {
 
 struct cmn_trace *cmn_trace_open(const struct cmn_trace_plan *plan)
 {
-    struct cmn_trace *trace = calloc(1, sizeof *trace);
+    struct cmn_trace *trace = cmn_calloc(1, sizeof *trace);
     const struct cmn_topology *t = plan->topology;
     size_t spans;
 
-    if (!trace) {
-        cmn_fail("timeline: out of memory");
-        return NULL;
-    }
     trace->plan = *plan;
-    trace->comm = MPI_COMM_NULL;
-    spans = (size_t)plan->steps < SPANS_AT_MOST / plan->spans ? (size_t)plan->steps * plan->spans
-                                                              : SPANS_AT_MOST;
-    if ((t->rank == 0 && cmn_trace_file_open(&trace->file, &plan->about)) ||
-        cmn_mpi_check(MPI_Comm_dup(t->world, &trace->comm), "MPI_Comm_dup")) {
-        cmn_trace_close(trace);
-        return NULL;
+    if (t->rank == 0 && cmn_trace_file_open(&trace->file, &plan->about)) {
+        cmn_fatal_reason();
     }
+    MPI_CALL(MPI_Comm_dup(t->world, &trace->comm));
     cmn_clock_offset_open(&trace->clock, t, cmn_clock);
     cmn_clock_offset_measure(&trace->clock);
+    spans = (size_t)plan->steps < SPANS_AT_MOST / plan->spans ? (size_t)plan->steps * plan->spans
+                                                              : SPANS_AT_MOST;
     if (cmn_timeline_open(spans > SPANS_AT_LEAST ? spans : SPANS_AT_LEAST)) {
-        cmn_trace_close(trace);
-        return NULL;
+        cmn_fatal_reason();
     }
     return trace;
 }
@@ -64,9 +60,7 @@ void cmn_trace_close(struct cmn_trace *trace)
     }
     cmn_timeline_close();
     cmn_clock_offset_close(&trace->clock);
-    if (trace->comm != MPI_COMM_NULL) {
-        MPI_Comm_free(&trace->comm);
-    }
+    MPI_Comm_free(&trace->comm);
     cmn_trace_file_close(&trace->file);
     free(trace);
 }
@@ -74,24 +68,20 @@ void cmn_trace_close(struct cmn_trace *trace)
 /* ---- what all ranks do ---- */
 
 /* Finds the steps that every rank has recorded. */
-static int agree(struct cmn_trace *trace, const struct cmn_event *event, size_t n, size_t lost,
-                 struct window *w)
+static void agree(struct cmn_trace *trace, const struct cmn_event *event, size_t n, size_t lost,
+                  struct window *w)
 {
     const struct cmn_clock_offset *c = &trace->clock;
     double mine[2] = {(double)cmn_trace_first_step(event, n, lost, trace->plan.steps),
                       c->mark[c->marks - 1].error},
            all[2];
 
-    if (cmn_mpi_check(MPI_Allreduce(mine, all, 2, MPI_DOUBLE, MPI_MAX, trace->comm),
-                      "MPI_Allreduce")) {
-        return -1;
-    }
+    MPI_CALL(MPI_Allreduce(mine, all, 2, MPI_DOUBLE, MPI_MAX, trace->comm));
     w->first = (long)all[0];
     w->error = all[1];
     for (size_t i = 0; i < n; i++) {
         w->last = event[i].what == CMN_SPAN_STEP ? event[i].number : w->last;
     }
-    return 0;
 }
 
 static void align(const struct cmn_clock_offset *c, struct cmn_event *event, size_t n)
@@ -102,36 +92,7 @@ static void align(const struct cmn_clock_offset *c, struct cmn_event *event, siz
     }
 }
 
-enum { TAG_HEAD = 1, TAG_EVENTS = 2 };
-
-static int send(const struct cmn_trace *trace, const struct cmn_trace_rank *head,
-                const struct cmn_event *event)
-{
-    if (cmn_mpi_check(MPI_Send(head, sizeof *head, MPI_BYTE, 0, TAG_HEAD, trace->comm),
-                      "MPI_Send")) {
-        return -1;
-    }
-    return cmn_mpi_check(
-        MPI_Send(event, (int)(head->events * sizeof *event), MPI_BYTE, 0, TAG_EVENTS, trace->comm),
-        "MPI_Send");
-}
-
-static int receive(const struct cmn_trace *trace, int from, struct cmn_trace_rank *head,
-                   struct cmn_event **event)
-{
-    if (cmn_mpi_check(
-            MPI_Recv(head, sizeof *head, MPI_BYTE, from, TAG_HEAD, trace->comm, MPI_STATUS_IGNORE),
-            "MPI_Recv")) {
-        return -1;
-    }
-    *event = malloc((head->events + 1) * sizeof **event);
-    if (!*event) {
-        return cmn_fail("timeline: out of memory for %zu spans", head->events);
-    }
-    return cmn_mpi_check(MPI_Recv(*event, (int)(head->events * sizeof **event), MPI_BYTE, from,
-                                  TAG_EVENTS, trace->comm, MPI_STATUS_IGNORE),
-                         "MPI_Recv");
-}
+enum { TAG = 1 };
 
 /* ---- what rank 0 does ---- */
 
@@ -155,26 +116,23 @@ static void begin_file(struct cmn_trace *trace, const struct window *w)
     }
 }
 
-static int write_ranks(struct cmn_trace *trace, struct cmn_trace_rank *head,
-                       struct cmn_event *event)
+static void write_ranks(struct cmn_trace *trace, const struct cmn_trace_rank *mine,
+                        const struct cmn_event *event)
 {
-    struct cmn_event *theirs = NULL;
+    struct cmn_trace_rank head = *mine;
 
     for (int rank = 0; rank < trace->plan.topology->size; rank++) {
+        struct cmn_event *theirs = NULL;
         if (rank > 0) {
-            free(theirs);
-            theirs = NULL;
-            if (receive(trace, rank, head, &theirs)) {
-                free(theirs);
-                return -1;
-            }
+            cmn_mpi_recv(&head, sizeof head, rank, TAG, trace->comm);
+            theirs = cmn_malloc(head.events + 1, sizeof *theirs);
+            cmn_mpi_recv(theirs, head.events * sizeof *theirs, rank, TAG, trace->comm);
         }
         if (!trace->failed) {
-            cmn_trace_file_rank(&trace->file, head, rank ? theirs : event);
+            cmn_trace_file_rank(&trace->file, &head, rank ? theirs : event);
         }
+        free(theirs);
     }
-    free(theirs);
-    return 0;
 }
 
 static void end_file(struct cmn_trace *trace, const struct window *w, int last)
@@ -196,18 +154,18 @@ static void end_file(struct cmn_trace *trace, const struct window *w, int last)
 
 /* ---- together ---- */
 
-static int write_file(struct cmn_trace *trace, int last)
+static void write_file(struct cmn_trace *trace, int last)
 {
     const struct cmn_topology *t = trace->plan.topology;
     struct window w = {-1, -1, 0};
     struct cmn_trace_rank head;
     size_t n, lost;
     struct cmn_event *event = cmn_timeline_copy(&n, &lost);
-    int result = -1;
 
-    if (!event || agree(trace, event, n, lost, &w)) {
-        goto out;
+    if (!event) {
+        cmn_fatal_reason();
     }
+    agree(trace, event, n, lost, &w);
     memset(&head, 0, sizeof head);
     n = cmn_trace_from_step(event, n, w.first);
     align(&trace->clock, event, n);
@@ -218,36 +176,28 @@ static int write_file(struct cmn_trace *trace, int last)
     head.clock = trace->clock.mark[trace->clock.marks - 1];
     memcpy(head.host, t->host, sizeof head.host);
     if (t->rank != 0) {
-        result = send(trace, &head, event);
-        goto out;
-    }
-    begin_file(trace, &w);
-    result = write_ranks(trace, &head, event);
-    if (!result) {
+        cmn_mpi_send(&head, sizeof head, 0, TAG, trace->comm);
+        cmn_mpi_send(event, n * sizeof *event, 0, TAG, trace->comm);
+    } else {
+        begin_file(trace, &w);
+        write_ranks(trace, &head, event);
         end_file(trace, &w, last);
     }
-out:
     free(event);
-    return result;
 }
 
-int cmn_trace_write(struct cmn_trace *trace, int last)
+void cmn_trace_write(struct cmn_trace *trace, int last)
 {
     double begin = cmn_clock();
     int due = !trace->failed && (last || begin - trace->wrote >= PAUSE * trace->took);
 
-    if (cmn_mpi_check(MPI_Bcast(&due, 1, MPI_INT, 0, trace->comm), "MPI_Bcast")) {
-        return -1;
-    }
+    MPI_CALL(MPI_Bcast(&due, 1, MPI_INT, 0, trace->comm));
     if (!due) {
-        return 0;
+        return;
     }
     begin = cmn_clock();
     cmn_clock_offset_measure(&trace->clock);
-    if (write_file(trace, last)) {
-        return cmn_fail_in("timeline");
-    }
+    write_file(trace, last);
     trace->wrote = cmn_clock();
     trace->took = trace->wrote - begin;
-    return 0;
 }

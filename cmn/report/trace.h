@@ -15,15 +15,14 @@ struct cmn_trace_plan {
     size_t spans;                 /* estimate of what a step records */
 };
 
-/* Collective, blocking. Begins to record. The caller keeps what the plan points to. NULL with a
- * reason; where rank 0 alone has one, such as a file that cannot be written, the others see the
- * end of the job in their next collective call. */
+/* Collective, blocking. Begins to record; ends the job when rank 0 cannot write the file. The
+ * caller keeps what the plan points to. */
 struct cmn_trace *cmn_trace_open(const struct cmn_trace_plan *plan);
 
-/* Collective, blocking, between two steps. Writes the file anew; unless it is the `last` time,
- * only when writing takes a hundredth of the training's time at most. When the file cannot be
- * written a line says so, once, and the training continues without it. 0, or -1 with a reason. */
-int cmn_trace_write(struct cmn_trace *trace, int last);
+/* Collective, blocking, between two steps. Writes the file anew; unless it is the `last` time, only
+ * when writing takes a hundredth of the training's time at most. When the file cannot be written a
+ * line says so, once, and the training continues without it. */
+void cmn_trace_write(struct cmn_trace *trace, int last);
 
 /* Collective. Ends the recording. NULL is allowed. */
 void cmn_trace_close(struct cmn_trace *trace);

@@ -24,7 +24,7 @@ static struct cmn_straggler straggler(int n)
 {
     struct cmn_straggler s;
 
-    assert_int_equal(cmn_straggler_find(ranks, n, COUNTED, &s), 0);
+    cmn_straggler_find(ranks, n, COUNTED, &s);
     return s;
 }
 
@@ -88,9 +88,9 @@ static void nobody(void **state)
     set(4, 13.5, 0.5, 0.1);
     assert_int_equal(straggler(5).rank, 4);
     assert_int_equal(straggler(1).rank, -1);
-    assert_int_equal(cmn_straggler_find(ranks, 5, 4, &s), 0); /* too few steps */
+    cmn_straggler_find(ranks, 5, 4, &s); /* too few steps */
     assert_int_equal(s.rank, -1);
-    assert_int_equal(cmn_straggler_find(NULL, 0, 0, &s), 0);
+    cmn_straggler_find(NULL, 0, 0, &s);
     assert_int_equal(s.rank, -1);
 }
 
