@@ -332,7 +332,7 @@ $(RUN_OBJ): $(B)/%.o: %.c $(B)/flags-run
 $(B)/bin/cmn-run: $(RUN_OBJ)
 	$(say) LD $@
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(RUN_FLAGS) $(LDFLAGS) -o $@ $^
+	$(Q)$(CC) $(RUN_FLAGS) $(LDFLAGS) -o $@ $^ -lcjson
 
 # Replaced by name, never written into: a running job keeps the program that it started with.
 bin/darknet: build/cpu/bin/darknet

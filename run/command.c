@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "say.h"
+#include "messages.h"
 
 /* Reads a line, or what fits of it; 0 at the end. */
 static int next_line(FILE *file, char *line, size_t bytes)
@@ -124,7 +124,7 @@ static void read_data(struct cmn_command *c, const char *name)
     }
 }
 
-int cmn_command_read(struct cmn_command *c, char **word)
+void cmn_command_read(struct cmn_command *c, char **word)
 {
     int n = 0, kept = 0;
 
@@ -133,11 +133,8 @@ int cmn_command_read(struct cmn_command *c, char **word)
     while (word[n]) {
         n++;
     }
-    c->going_on = calloc((size_t)n + 1, sizeof *c->going_on);
-    if (!c->going_on) {
-        return cmn_run_fail("out of memory");
-    }
-    /* The program itself is a file, too, and no cfg. */
+    c->without_clear = cmn_run_realloc(NULL, (size_t)n + 1, sizeof *c->without_clear);
+    /* The first word is the program: a file, too, and no cfg. */
     for (int i = 1; i < n && !read_cfg(c, word[i]); i++) {
     }
     for (int i = 0; i < n; i++) {
@@ -145,17 +142,17 @@ int cmn_command_read(struct cmn_command *c, char **word)
             c->clear = 1;
             continue;
         }
-        c->going_on[kept++] = word[i];
+        c->without_clear[kept++] = word[i];
         if (!strcmp(word[i], "-cmn")) {
             c->cmn = 1;
         } else if (!strncmp(word[i], "-cmn_", 5) && word[i + 1]) {
             take_key(c, word[i] + 1, word[i + 1]);
-            c->going_on[kept++] = word[++i];
+            c->without_clear[kept++] = word[++i];
         } else if (i && !c->backup[0] && strcmp(word[i], c->cfg)) {
             read_data(c, word[i]);
         }
     }
-    return 0;
+    c->without_clear[kept] = NULL;
 }
 
 /* As Darknet names what it saves: the file's name up to its first dot. */
@@ -172,9 +169,9 @@ static int later(const struct timespec *a, const struct timespec *b)
     return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
 }
 
-struct cmn_seen cmn_command_look(const struct cmn_command *c)
+struct cmn_checkpoints cmn_command_checkpoints(const struct cmn_command *c)
 {
-    struct cmn_seen seen = {-1, {0, 0}};
+    struct cmn_checkpoints seen = {-1, {0, 0}};
     const char *name;
     size_t n = base_name(c->cfg, &name);
     DIR *folder = n && c->backup[0] ? opendir(c->backup) : NULL;
@@ -193,15 +190,10 @@ struct cmn_seen cmn_command_look(const struct cmn_command *c)
             continue;
         }
         seen.iteration = seen.iteration > iteration ? seen.iteration : iteration;
-        seen.time = later(&st.st_mtim, &seen.time) ? st.st_mtim : seen.time;
+        seen.changed = later(&st.st_mtim, &seen.changed) ? st.st_mtim : seen.changed;
     }
     if (folder) {
         closedir(folder);
     }
     return seen;
-}
-
-void cmn_command_free(struct cmn_command *c)
-{
-    free(c->going_on);
 }

@@ -5,10 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#include "say.h"
+#include "messages.h"
+#include "process.h"
 
-enum { MOST_SLOTS = 65536 };
+enum { SLOTS_MAX = 65536 };
+
+/* ---- the list ---- */
 
 /* Names go to a remote shell: one that begins with a hyphen would be an option there. */
 static int good_name(const char *name)
@@ -25,54 +30,40 @@ static int good_slots(const char *text, int *slots)
     long n = strtol(text, &end, 10);
 
     *slots = (int)n;
-    return isdigit((unsigned char)text[0]) && !*end && n > 0 && n <= MOST_SLOTS;
+    return isdigit((unsigned char)text[0]) && !*end && n > 0 && n <= SLOTS_MAX;
 }
 
-static int add(struct cmn_hosts *h, const char *name, int slots)
+static void add(struct cmn_hosts *h, const char *name, int slots)
 {
-    struct cmn_host *more;
-
     for (int i = 0; i < h->count; i++) {
         if (!strcmp(h->host[i].name, name)) {
             h->host[i].slots += slots;
-            return 0;
+            return;
         }
     }
-    more = realloc(h->host, (size_t)(h->count + 1) * sizeof *more);
-    if (!more) {
-        return cmn_run_fail("out of memory");
-    }
-    h->host = more;
-    memset(&more[h->count], 0, sizeof *more);
-    memcpy(more[h->count].name, name, strlen(name) + 1);
-    more[h->count++].slots = slots;
-    return 0;
+    h->host = cmn_run_realloc(h->host, (size_t)h->count + 1, sizeof *h->host);
+    h->host[h->count] = (struct cmn_host){.slots = slots};
+    snprintf(h->host[h->count++].name, CMN_HOST_NAME, "%s", name);
 }
 
-int cmn_hosts_parse(struct cmn_hosts *h, const char *list)
+void cmn_hosts_parse(struct cmn_hosts *h, const char *list)
 {
-    char *copy = strdup(list), *rest = copy, *item;
-    int result = copy ? 0 : cmn_run_fail("out of memory");
+    char *copy = strdupa(list), *item;
 
-    while (!result && (item = strsep(&rest, ","))) {
+    while ((item = strsep(&copy, ","))) {
         char *colon = strchr(item, ':');
         int slots = 1;
         if (colon) {
             *colon = '\0';
         }
         if (!good_name(item) || (colon && !good_slots(colon + 1, &slots))) {
-            result = cmn_run_fail("-hosts %s: what is wanted is NAME:RANKS,NAME:RANKS…, such as "
-                                  "node1:4,node2:4",
-                                  list);
-        } else {
-            result = add(h, item, slots);
+            cmn_run_fatal("-hosts %s: write NAME:RANKS,NAME:RANKS…, such as node1:4,node2:4", list);
         }
+        add(h, item, slots);
     }
-    free(copy);
-    return result;
 }
 
-static int parse_line(struct cmn_hosts *h, char *line, const char *file, int number)
+static void parse_line(struct cmn_hosts *h, char *line, const char *file, int number)
 {
     char *name, *word;
     int slots = 0;
@@ -80,58 +71,58 @@ static int parse_line(struct cmn_hosts *h, char *line, const char *file, int num
     line[strcspn(line, "#\r\n")] = '\0';
     name = strtok(line, " \t");
     if (!name) {
-        return 0;
+        return;
     }
     while ((word = strtok(NULL, " \t"))) {
         if (!strncmp(word, "slots=", 6) && !good_slots(word + 6, &slots)) {
-            return cmn_run_fail("%s:%d: %s: a number from 1 to %d is wanted", file, number, word,
-                                MOST_SLOTS);
+            cmn_run_fatal("%s:%d: %s: write a number from 1 to %d", file, number, word, SLOTS_MAX);
         }
     }
     if (!good_name(name)) {
-        return cmn_run_fail("%s:%d: %s is not the name of a machine", file, number, name);
+        cmn_run_fatal("%s:%d: %s is not the name of a machine", file, number, name);
     }
     if (!slots) {
-        return cmn_run_fail("%s:%d: say how many ranks %s takes: slots=N", file, number, name);
+        cmn_run_fatal("%s:%d: say how many ranks %s takes: slots=N", file, number, name);
     }
-    return add(h, name, slots);
+    add(h, name, slots);
 }
 
-int cmn_hosts_read(struct cmn_hosts *h, const char *file)
+void cmn_hosts_read(struct cmn_hosts *h, const char *file)
 {
     FILE *in = fopen(file, "r");
     char *line = NULL;
     size_t bytes = 0;
-    int result = 0;
 
-    if (!in) {
-        return cmn_run_fail("-hostfile %s: %s", file, strerror(errno));
+    for (int number = 1; in && getline(&line, &bytes, in) >= 0; number++) {
+        parse_line(h, line, file, number);
     }
-    for (int number = 1; !result && getline(&line, &bytes, in) >= 0; number++) {
-        result = parse_line(h, line, file, number);
+    if (!in || ferror(in)) {
+        cmn_run_fatal("-hostfile %s: %s", file, strerror(errno));
     }
-    if (!result && ferror(in)) {
-        result = cmn_run_fail("-hostfile %s: %s", file, strerror(errno));
-    }
-    if (!result && !h->count) {
-        result = cmn_run_fail("-hostfile %s: no machine is in it", file);
+    if (!h->count) {
+        cmn_run_fatal("-hostfile %s: no machine is in it", file);
     }
     free(line);
     fclose(in);
-    return result;
 }
 
-void cmn_hosts_print(const struct cmn_hosts *h, char *text, size_t bytes)
+char *cmn_hosts_text(const struct cmn_hosts *h)
 {
-    size_t n = 0;
+    const char *comma = "";
+    size_t bytes;
+    char *text;
+    FILE *to = open_memstream(&text, &bytes);
 
-    text[0] = '\0';
-    for (int i = 0; i < h->count && n < bytes; i++) {
+    for (int i = 0; to && i < h->count; i++) {
         if (!h->host[i].gone) {
-            n += (size_t)snprintf(text + n, bytes - n, "%s%s:%d", n ? "," : "", h->host[i].name,
-                                  h->host[i].slots);
+            fprintf(to, "%s%s:%d", comma, h->host[i].name, h->host[i].slots);
+            comma = ",";
         }
     }
+    if (!to || fclose(to)) {
+        cmn_run_fatal("out of memory");
+    }
+    return text;
 }
 
 int cmn_hosts_ranks(const struct cmn_hosts *h)
@@ -154,9 +145,110 @@ int cmn_hosts_gone(const struct cmn_hosts *h)
     return gone;
 }
 
-void cmn_hosts_free(struct cmn_hosts *h)
+/* ---- which of them answer ---- */
+
+struct probe {
+    pid_t pid; /* 0: answered, or never started */
+    int output;
+};
+
+struct probes {
+    struct cmn_hosts *hosts;
+    struct probe *probe;
+};
+
+static int start(struct probe *p, const struct cmn_host *h, char *const *mpi_words)
 {
-    free(h->host);
-    h->host = NULL;
-    h->count = 0;
+    char place[CMN_HOST_NAME + 8];
+    char *const tail[] = {"-host", place, "-n", "1", "true", NULL};
+    char **argv;
+    int n = 0;
+
+    while (mpi_words[n]) {
+        n++;
+    }
+    p->output = memfd_create("cmn-run", MFD_CLOEXEC);
+    if (p->output < 0) {
+        return cmn_run_fail("%s cannot be asked: %s", h->name, strerror(errno));
+    }
+    snprintf(place, sizeof place, "%s:1", h->name);
+    argv = cmn_run_realloc(NULL, (size_t)n + 1 + sizeof tail / sizeof tail[0], sizeof *argv);
+    argv[0] = "mpiexec";
+    memcpy(argv + 1, mpi_words, (size_t)n * sizeof *argv);
+    memcpy(argv + 1 + n, tail, sizeof tail);
+    p->pid = cmn_process_start(argv, p->output, p->output);
+    free(argv);
+    return p->pid < 0 ? -1 : 0;
+}
+
+/* The first line that is neither empty nor part of a frame is the reason. */
+static void read_why(const struct probe *p, struct cmn_host *h)
+{
+    char text[4096], *rest = text, *line;
+    ssize_t n = pread(p->output, text, sizeof text - 1, 0);
+
+    text[n < 0 ? 0 : n] = '\0';
+    snprintf(h->why, sizeof h->why, "mpiexec starts nothing there");
+    while ((line = strsep(&rest, "\n"))) {
+        if (line[strspn(line, "- \t\r")]) {
+            snprintf(h->why, sizeof h->why, "%.*s", CMN_HOST_WHY - 1, line);
+            return;
+        }
+    }
+}
+
+/* Takes the answers that have come. Returns whether there is nothing to wait for. */
+static int collect(void *of)
+{
+    const struct probes *all = of;
+    int missing = 0;
+
+    for (int i = 0; i < all->hosts->count; i++) {
+        struct probe *p = &all->probe[i];
+        struct cmn_host *h = &all->hosts->host[i];
+        int status;
+        if (p->pid <= 0) {
+            continue;
+        }
+        if (!cmn_process_ended(p->pid, &status)) {
+            missing++;
+            continue;
+        }
+        p->pid = 0;
+        h->gone = status != 0;
+        if (status) {
+            read_why(p, h);
+        }
+    }
+    return !missing || cmn_stop_signal();
+}
+
+int cmn_hosts_probe(struct cmn_hosts *h, char *const *mpi_words)
+{
+    struct probes all = {h, cmn_run_realloc(NULL, (size_t)h->count, sizeof *all.probe)};
+    int result = 0;
+
+    for (int i = 0; i < h->count; i++) {
+        all.probe[i] = (struct probe){0, -1};
+    }
+    for (int i = 0; !result && i < h->count; i++) {
+        h->host[i].gone = 1;
+        snprintf(h->host[i].why, sizeof h->host[i].why, "no answer within %d s", CMN_PROBE_SECONDS);
+        result = start(&all.probe[i], &h->host[i], mpi_words);
+    }
+    if (!result) {
+        cmn_wait_until(collect, &all, CMN_PROBE_SECONDS);
+        result = cmn_stop_signal() ? -1 : 0;
+    }
+    for (int i = 0; i < h->count; i++) {
+        if (all.probe[i].pid > 0) {
+            cmn_process_kill(all.probe[i].pid);
+        }
+        if (all.probe[i].output >= 0) {
+            close(all.probe[i].output);
+        }
+    }
+    free(all.probe);
+    cmn_process_end_rest(1);
+    return result;
 }

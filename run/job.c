@@ -5,135 +5,151 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "events.h"
-#include "say.h"
+#include "messages.h"
+#include "process.h"
 
-enum {
-    LINE = 1024,
-    AGAIN_MS =
-        1000, /* stop signals within this time are one: a shell's Ctrl-C, and a batch system's, often come twice */
-    ASK_MS = 2000,
-    /* After a last word of a rank all should be over within ten seconds, or when mpiexec has noticed which machine is gone. Where it has
-     * already written to that machine it waits until TCP gives up, a quarter of an hour. */
-    END_MS = 20000,
-    KILL_MS = 5000,
-    REST_MS = 2000,
-    LEFT_SECONDS = 10
-};
+enum { LINE = 1024 };
+
+/* Seconds. */
+static const double ONE_REQUEST =
+    1; /* stop signals within it are one: a shell's Ctrl-C, and a batch system's, come twice */
+static const double ASK_AGAIN = 2;
+/* After a fatal message of a rank the job ends within ten seconds, or when mpiexec has noticed which machine is gone. Where it
+ * has already written to that machine it waits until TCP gives up, a quarter of an hour. */
+static const double END = 20, KILL = 5;
+static const double REST = 2, LEFT = 10;
 
 struct job {
     pid_t pid;
-    struct cmn_host_info *facts;
-    char line[LINE];
+    struct cmn_observed *observed;
+    struct cmn_event_filter filter;
+    char line[LINE]; /* of what is no event: for mpiexec's sentences */
     size_t n;
-    int stops;         /* signals passed on */
-    long long stopped; /* when, in ms */
-    long long asked;   /* when SIGUSR1 was sent last */
-    long long fault;   /* when the first word of a fault came, 0: none has */
+    int stops;      /* signals passed on */
+    double stopped; /* when */
+    double asked;   /* when SIGUSR1 was sent last */
+    double fault;   /* when something went wrong first; 0: nothing has */
 };
 
-static long long milliseconds(void)
-{
-    struct timespec t;
+/* ---- what the job writes ---- */
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (long long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-/* The line without what stands before its text: control sequences, as a progress bar on a terminal leaves them, and what mpiexec's
- * --tag-output puts there, "[1,0]<stderr>:". */
-static const char *text_of(const char *line)
+/* The first sign of a fault goes into the journal when it comes. */
+static void note_fault(struct job *j, const char *text)
 {
-    for (;;) {
-        int skip = 0;
-        if (!strncmp(line, "\033[", 2)) {
-            skip = 2 + (int)strspn(line + 2, "0123456789:;<=>? ");
-            skip += line[skip] != '\0';
-        } else {
-            sscanf(line, "[%*d,%*d]<stderr>:%n", &skip);
-        }
-        if (!skip) {
-            return line;
-        }
-        line += skip;
+    if (!j->fault && cmn_observed_fault(j->observed)) {
+        cmn_journal("fault", "%s", text);
+        j->fault = cmn_clock();
     }
 }
 
-/* What has come so far is a line, or so much of one as anybody needs. */
-static void take_line(struct job *j)
+static void end_line(struct job *j)
 {
-    const int named = j->facts->word[0] || j->facts->signal || j->facts->daemon;
-    const char *text;
-
     j->line[j->n] = '\0';
     j->n = 0;
-    text = text_of(j->line);
-    if (cmn_host_info_line(j->facts, text)) {
-        cmn_journal("said", "%s", text);
+    cmn_observe_mpiexec(j->observed, j->line);
+    note_fault(j, j->line);
+}
+
+static void take_event(struct job *j, const struct cmn_event *e)
+{
+    cmn_observe_event(j->observed, e);
+    note_fault(j, j->observed->fatal);
+    if (!strcmp(e->kind, "resume")) {
+        cmn_journal("resume", "from %s, iteration %ld", e->text, e->iteration);
+    } else if (!strcmp(e->kind, "warning")) {
+        cmn_journal("warning", "%s", e->text);
     }
-    if (j->facts->resume[0]) {
-        cmn_journal("resume", "%s", j->facts->resume);
-        j->facts->resume[0] = '\0';
+}
+
+static void write_text(const char *text, size_t n)
+{
+    for (ssize_t w; n; text += w, n -= (size_t)w) {
+        w = write(STDERR_FILENO, text, n);
+        if (w < 0) {
+            return; /* nobody reads it; the journal is still written */
+        }
     }
-    if (!named && (j->facts->word[0] || j->facts->signal || j->facts->daemon)) {
-        cmn_journal("fault", "%s", text); /* the first word of it, when it comes */
-        j->fault = milliseconds();
+}
+
+static void take_text(struct job *j, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '\n' || text[i] == '\r' || j->n + 1 == LINE) {
+            end_line(j);
+        } else {
+            j->line[j->n++] = text[i];
+        }
     }
+}
+
+/* mpiexec --tag-output has put "[1,0]<stderr>:" before the event: an empty line of that rank is left. */
+static int after_tag(const struct job *j)
+{
+    static const char tag[] = "<stderr>:";
+
+    return j->n >= sizeof tag - 1 &&
+           !memcmp(j->line + j->n - (sizeof tag - 1), tag, sizeof tag - 1);
 }
 
 /* Passes on what is there. Returns 0 at the end. */
 static int pass_on(struct job *j, int fd)
 {
-    char text[4096];
-    ssize_t n = read(fd, text, sizeof text);
+    char in[4096], out[sizeof in + sizeof j->filter.json], text[sizeof j->filter.json];
+    ssize_t n = read(fd, in, sizeof in);
+    struct cmn_event event;
+    size_t length, used = 0;
 
     if (n <= 0) {
         return n < 0 && (errno == EAGAIN || errno == EINTR);
     }
-    for (ssize_t done = 0, w; done < n; done += w) {
-        w = write(STDERR_FILENO, text + done, (size_t)(n - done));
-        if (w < 0) {
-            break; /* nobody reads it; the journal is still written */
-        }
-    }
     for (ssize_t i = 0; i < n; i++) {
-        if (text[i] == '\n' || text[i] == '\r' || j->n + 1 == LINE) {
-            take_line(j);
-        } else {
-            j->line[j->n++] = text[i];
+        if (cmn_event_filter(&j->filter, in[i], text, &length, &event) == CMN_AN_EVENT) {
+            take_event(j, &event);
+            if (after_tag(j)) {
+                text[length++] = '\n';
+            }
         }
+        take_text(j, text, length);
+        if (used + length > sizeof out) {
+            write_text(out, used);
+            used = 0;
+        }
+        memcpy(out + used, text, length);
+        used += length;
     }
+    write_text(out, used);
     return 1;
 }
 
+/* ---- signals ---- */
+
 /* First SIGUSR1, which mpiexec hands to every rank: they save and end by themselves, and take the time that it takes. After
- * SIGTERM mpiexec would kill them within seconds. That is for the second time, and SIGKILL for the third. */
+ * SIGTERM mpiexec would kill them within seconds: that is for the second request, and SIGKILL for the third. */
 static void pass_stop(struct job *j)
 {
     static const int with[] = {SIGUSR1, SIGTERM, SIGKILL};
     static const char *const what[] = {"the ranks are asked to save and to end",
                                        "mpiexec is told to end them now", "mpiexec is killed"};
-    long long now = milliseconds();
+    double now = cmn_clock();
 
-    if (j->stops == 3 || (j->stops && now - j->stopped < AGAIN_MS)) {
+    if (j->stops == 3 || (j->stops && now - j->stopped < ONE_REQUEST)) {
         return;
     }
-    cmn_journal_say("stop", "signal %d (%s): %s", cmn_trace_events_stop(), strsignal(cmn_trace_events_stop()),
+    cmn_journal_say("stop", "signal %d (%s): %s", cmn_stop_signal(), strsignal(cmn_stop_signal()),
                     what[j->stops]);
     kill(j->pid, with[j->stops++]);
     j->stopped = j->asked = now;
 }
 
-/* mpiexec drops SIGUSR1 while it starts the ranks, without a word: it is sent until the ranks say that they have heard it. A rank that is
- * too young to know the signal dies of it, and loses nothing. */
+/* mpiexec silently drops SIGUSR1 while it starts the ranks: it is sent until an event says that the ranks have it. A rank that
+ * is too young to know the signal dies of it, and loses nothing. */
 static void ask_again(struct job *j)
 {
-    long long now = milliseconds();
+    double now = cmn_clock();
 
-    if (j->stops == 1 && !j->facts->heard && !j->fault && now - j->asked >= ASK_MS) {
+    if (j->stops == 1 && !j->observed->stop_heard && !j->fault && now - j->asked >= ASK_AGAIN) {
         kill(j->pid, SIGUSR1);
         j->asked = now;
     }
@@ -155,78 +171,83 @@ static void pass_signals(struct job *j, int found)
 }
 
 /* Its ranks may have ended long since; nobody would hear of it. */
-static void say_stopped(const struct job *j)
+static void report_stopped(const struct job *j)
 {
     int by = cmn_process_stopped(j->pid);
 
     if (by) {
         cmn_journal_say("stopped",
-                        "mpiexec is stopped by signal %d (%s): kill -CONT %d lets it go on", by,
-                        strsignal(by), (int)j->pid);
+                        "mpiexec is stopped by signal %d (%s): continue it with "
+                        "kill -CONT %d",
+                        by, strsignal(by), (int)j->pid);
     }
 }
 
-/* Once there was a fault mpiexec has some time to end. */
+/* ---- the end ---- */
+
+/* After a fault mpiexec has some time to end. */
 static void end_what_hangs(struct job *j)
 {
-    long long passed = j->fault ? milliseconds() - j->fault : 0;
+    double passed = j->fault ? cmn_clock() - j->fault : 0;
 
-    if (passed > END_MS && !j->facts->hung) {
+    if (passed > END && !j->observed->hung) {
         cmn_journal_say("hung", "mpiexec does not end: it is told to");
-        j->facts->hung = 1;
+        j->observed->hung = 1;
         kill(j->pid, SIGTERM);
-    } else if (passed > END_MS + KILL_MS) {
+    } else if (passed > END + KILL) {
         kill(j->pid, SIGKILL);
     }
 }
 
-/* Once mpiexec has ended. Processes that outlive it may hold the other end, and write for ever. A stop that comes now is nobody's to be passed to, and
- * counts after the try. */
-static void read_rest(struct job *j, int fd, int open)
-{
-    const long long until = milliseconds() + REST_MS;
-    int found = CMN_READABLE;
-
-    while (open && found && milliseconds() < until) {
-        found = cmn_trace_events_wait_alone(fd, 200);
-        if (found & CMN_READABLE) {
-            open = pass_on(j, fd);
-        }
-    }
-    take_line(j);
-}
-
 static void watch(struct job *j, int fd, int *status)
 {
-    int open = 1;
+    char text[sizeof j->filter.json];
+    int open = 1, found;
+    double until;
+    size_t n;
 
     while (!cmn_process_ended(j->pid, status)) {
-        int found = cmn_trace_events_wait(open ? fd : -1, 1000);
+        found = cmn_signals_wait(open ? fd : -1, 1000);
         pass_signals(j, found);
         if (found & CMN_READABLE) {
             open = pass_on(j, fd);
         }
         ask_again(j);
-        say_stopped(j);
+        report_stopped(j);
         end_what_hangs(j);
     }
-    read_rest(j, fd, open);
+    /* Processes that outlive mpiexec may hold the other end, and write for ever. A request to stop that comes now has nobody to
+     * be passed to, and counts after the attempt. */
+    until = cmn_clock() + REST;
+    for (found = CMN_READABLE; open && found && cmn_clock() < until;) {
+        found = cmn_signals_wait(fd, 200);
+        if (found & CMN_PAUSE) {
+            raise(SIGSTOP);
+        }
+        if (found & CMN_READABLE) {
+            open = pass_on(j, fd);
+        }
+    }
+    n = cmn_event_filter_end(&j->filter, text);
+    write_text(text, n);
+    take_text(j, text, n);
+    end_line(j);
 }
 
-int cmn_job_run(char *const *argv, struct cmn_host_info *facts, int *status)
+int cmn_job_run(char *const *argv, struct cmn_observed *observed, int *status)
 {
-    struct job j = {.facts = facts};
+    struct job j = {.observed = observed};
     int ends[2], killed;
 
-    cmn_host_info_clear(facts);
+    cmn_observe_nothing(observed);
     if (pipe2(ends, O_CLOEXEC)) {
-        return cmn_run_fail("a pipe cannot be had: %s", strerror(errno));
+        return cmn_run_fail("a pipe cannot be opened: %s", strerror(errno));
     }
     j.pid = cmn_process_start(argv, -1, ends[1]);
     close(ends[1]);
     if (j.pid > 0) {
         watch(&j, ends[0], status);
-        killed = cmn_process_rest(facts->hung ? 1 : LEFT_SECONDS);
+        killed = cmn_process_end_rest(observed->hung ? 1 : LEFT);
         if (killed) {
             cmn_journal_say("left", "%d process%s of the job did not end by %s: killed", killed,
                             killed == 1 ? "" : "es", killed == 1 ? "itself" : "themselves");

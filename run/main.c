@@ -1,39 +1,37 @@
-/* cmn-run: starts a training under mpiexec, and again from its last checkpoint when a rank or a machine is lost. How it
- * decides is in docs/cmn-run.md; it runs nothing but mpiexec, `true` on the machines, and what it is given. */
+/* cmn-run: starts a training under mpiexec, and again from its last checkpoint when a rank or a machine fails. docs/cmn-run.md
+ * says how it decides. It runs mpiexec, `true` on the machines, and what it is given. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "command.h"
-#include "events.h"
 #include "job.h"
+#include "messages.h"
 #include "options.h"
-#include "say.h"
+#include "process.h"
 
 enum {
-    LOST_STATUS = 75,   /* the same as the ranks' own: try again later */
-    LONGEST_PAUSE = 60, /* seconds */
-    SAME_CRASHES = 2,   /* in a row, from the same checkpoint */
-    WORDS = 4096
+    FAILED_STATUS = 75, /* as the ranks' own: another attempt may succeed */
+    PAUSE_MAX = 60,     /* seconds */
+    SAME_CRASHES = 2    /* in a row, from the same checkpoint */
 };
 
 struct run {
     struct cmn_run_options options;
     struct cmn_command command;
-    int tries;
-    long failed;  /* tries since the last progress */
-    long crashes; /* of them, the last ones that ended by the same signal of the program's own */
-    int crash;    /* that signal */
-    long from;    /* where the last try began */
-    int kept;     /* the command has made a checkpoint of its own: -clear is done */
-    int ranks;    /* of the try before */
+    int attempts;
+    long failed;     /* attempts since the last progress */
+    long crashes;    /* of them, the last ones that ended by the same signal of the program's own */
+    int crash;       /* that status */
+    long from;       /* iteration at which the last attempt began */
+    int has_cleared; /* the command has written a checkpoint of its own: -clear is done */
+    int ranks;       /* of the attempt before */
 };
 
 /* ---- machines ---- */
 
-static void tell_gone(const struct cmn_hosts *h, const char *what)
+static void report_gone(const struct cmn_hosts *h, const char *what)
 {
     for (int i = 0; i < h->count; i++) {
         if (h->host[i].gone) {
@@ -43,133 +41,105 @@ static void tell_gone(const struct cmn_hosts *h, const char *what)
     }
 }
 
-/* Milliseconds, of a clock that nobody sets. */
-static long long now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
-}
-
-static void sleep_a_second(void)
-{
-    long long begin = now();
-
-    do {
-        cmn_trace_events_wait_alone(-1, 100);
-    } while (!cmn_trace_events_stop() && now() - begin < 1000);
-}
-
-/* 0 when there are machines to go on with; 1 when, after a try, they could not be asked from here; -1 when there are none, or a signal asks to
- * stop. */
+/* 0 when there are machines; 1 when, after an attempt, they could not be asked from here; -1 when there are none, or a signal
+ * asks to stop. */
 static int find_machines(struct run *r)
 {
     struct cmn_hosts *h = &r->options.hosts;
-    long long until = now() + 1000LL * r->options.wait;
-    int told = 0;
+    double until = cmn_clock() + (double)r->options.wait;
+    int reported = 0;
 
     if (!h->count) {
         return 0;
     }
     for (;;) {
-        if (cmn_hosts_ask(h, r->options.mpi)) {
-            return r->tries && !cmn_trace_events_stop() ? 1 : -1;
+        if (cmn_hosts_probe(h, r->options.mpi)) {
+            return r->attempts && !cmn_stop_signal() ? 1 : -1;
         }
-        if (!cmn_hosts_gone(h) || now() >= until) {
+        if (!cmn_hosts_gone(h) || cmn_clock() >= until) {
             break;
         }
-        if (!told++) {
-            tell_gone(h, "does not answer: waiting for it");
+        if (!reported++) {
+            report_gone(h, "does not answer: waiting for it");
         }
-        sleep_a_second();
-        if (cmn_trace_events_stop()) {
+        if (cmn_wait_until(cmn_stop_requested, NULL, 1)) {
             return -1;
         }
     }
-    if (told && !cmn_hosts_gone(h)) {
+    if (reported && !cmn_hosts_gone(h)) {
         cmn_journal_say("back", "all machines answer");
     }
-    /* A machine that has never been there is a mistake in the command. */
-    tell_gone(h, r->tries ? "does not answer: going on without it" : "does not answer");
-    if ((!r->tries && cmn_hosts_gone(h)) || !cmn_hosts_ranks(h)) {
+    /* A machine that has never answered is a mistake in the command. */
+    report_gone(h, r->attempts ? "does not answer: continuing without it" : "does not answer");
+    if ((!r->attempts && cmn_hosts_gone(h)) || !cmn_hosts_ranks(h)) {
         cmn_journal_say("give-up", "%s",
-                        r->tries ? "no machine is left: -wait SECONDS waits for them"
-                                 : "at the first start all machines must be there: take it out of "
-                                   "the list, or give -wait SECONDS");
+                        r->attempts
+                            ? "no machine is left: -wait SECONDS waits for them"
+                            : "at the first start all machines must be there: take it out of "
+                              "the list, or give -wait SECONDS");
         return -1;
     }
     return 0;
 }
 
-/* ---- one try ---- */
+/* ---- one attempt ---- */
 
-/* mpiexec says which rank has died, and passes on what the others say of it, only when it has slept between its SIGTERM and SIGKILL for
- * the others, twice. What is to be saved has its time at SIGUSR1 (job.c). And it looks whether other machines are
- * still there only after two hours, if nobody says when. */
+/* By default mpiexec says which rank has died, and passes on what the others say of it, only after it has slept twice between
+ * its SIGTERM and SIGKILL for the others; what is to be saved has its time at SIGUSR1 (job.c). And it looks whether other
+ * machines are still there only after two hours. -x exports the token of the ranks' events to every host. */
 static const struct {
     int machines;     /* with so many of them, or more */
     const char *part; /* unless this is among the words of -mpi */
-    char *name, *value;
+    char *word[4];
 } given[] = {
-    {0, "sigkill_timeout", "odls_base_sigkill_timeout", "0"},
-    {2, "oob_tcp_keepalive", "oob_tcp_keepalive_time", "5"},
-    {2, "oob_tcp_keepalive", "oob_tcp_keepalive_intvl", "1"},
-    {2, "oob_tcp_keepalive", "oob_tcp_keepalive_probes", "5"},
+    {0, NULL, {"-x", "CMN_EVENT_TOKEN"}},
+    {0, "sigkill_timeout", {"--mca", "odls_base_sigkill_timeout", "0"}},
+    {2, "oob_tcp_keepalive", {"--mca", "oob_tcp_keepalive_time", "5"}},
+    {2, "oob_tcp_keepalive", {"--mca", "oob_tcp_keepalive_intvl", "1"}},
+    {2, "oob_tcp_keepalive", {"--mca", "oob_tcp_keepalive_probes", "5"}},
 };
 
 static int has_part(char *const *word, const char *part)
 {
-    while (*word && !strstr(*word, part)) {
+    while (part && *word && !strstr(*word, part)) {
         word++;
     }
-    return *word != NULL;
+    return part && *word;
 }
 
-static char **words_of(struct run *r, char *hosts, char *ranks)
+static void append(char ***list, size_t *n, char *const *words)
+{
+    for (; *words; words++) {
+        *list = cmn_run_realloc(*list, *n + 2, sizeof **list);
+        (*list)[(*n)++] = *words;
+        (*list)[*n] = NULL;
+    }
+}
+
+static char **mpiexec_words(struct run *r, char *hosts, char *ranks)
 {
     const struct cmn_run_options *o = &r->options;
-    char **command = r->kept ? r->command.going_on : r->command.word;
-    int n = 0, mpi = 0, words = 0;
-    char **argv;
+    char **argv = NULL;
+    size_t n = 0;
 
-    while (o->mpi[mpi]) {
-        mpi++;
-    }
-    while (command[words]) {
-        words++;
-    }
-    argv = calloc((size_t)(mpi + words) + 24, sizeof *argv);
-    if (!argv) {
-        cmn_run_fail("out of memory");
-        return NULL;
-    }
-    argv[n++] = "mpiexec";
+    append(&argv, &n, (char *[]){"mpiexec", NULL});
     for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
         if (o->hosts.count >= given[i].machines && !has_part(o->mpi, given[i].part)) {
-            argv[n++] = "--mca";
-            argv[n++] = given[i].name;
-            argv[n++] = given[i].value;
+            append(&argv, &n, given[i].word);
         }
     }
-    for (int i = 0; i < mpi; i++) {
-        argv[n++] = o->mpi[i];
-    }
+    append(&argv, &n, o->mpi);
     if (hosts[0]) {
-        argv[n++] = "-host";
-        argv[n++] = hosts;
+        append(&argv, &n, (char *[]){"-host", hosts, NULL});
     }
-    argv[n++] = "-n";
-    argv[n++] = ranks;
-    for (int i = 0; i < words; i++) {
-        argv[n++] = command[i];
-    }
+    append(&argv, &n, (char *[]){"-n", ranks, NULL});
+    append(&argv, &n, r->has_cleared ? r->command.without_clear : r->command.word);
     return argv;
 }
 
-static void tell_ranks(struct run *r, int ranks)
+static void report_ranks(struct run *r, int ranks)
 {
-    if (r->tries && ranks != r->ranks) {
+    if (r->attempts && ranks != r->ranks) {
         cmn_journal_say("ranks", "%d ranks from here on, %d before: %s", ranks, r->ranks,
                         r->command.global
                             ? "cmn_batch=global keeps the batch and the result"
@@ -179,166 +149,180 @@ static void tell_ranks(struct run *r, int ranks)
     r->ranks = ranks;
 }
 
-/* What this machine lacks, such as room for a process, may be there again in a moment: once there was a try, it is a loss as others are. */
-static int not_started(struct cmn_host_info *facts, struct cmn_diagnosis *v)
+/* Appends the command to the journal as a shell takes it. */
+static void journal_start(const struct run *r, char *const *word)
 {
-    cmn_host_info_clear(facts);
-    *v = (struct cmn_diagnosis){CMN_LOST, LOST_STATUS, "another try could not be started"};
-    cmn_journal("loss", "%s", v->what);
-    return 0;
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%^";
+    size_t bytes;
+    char *text;
+    FILE *to = open_memstream(&text, &bytes);
+
+    for (int i = 0; to && word[i]; i++) {
+        const char *quote = word[i][0] && !word[i][strspn(word[i], plain)] ? "" : "'";
+        fprintf(to, " %s", quote);
+        for (const char *c = word[i]; *c; c++) {
+            fprintf(to, *c == '\'' ? "'\\''" : "%c", *c);
+        }
+        fputs(quote, to);
+    }
+    if (!to || fclose(to)) {
+        cmn_run_fatal("out of memory");
+    }
+    cmn_journal("start", "attempt %d, %d rank%s:%s", r->attempts, r->ranks,
+                r->ranks == 1 ? "" : "s", text);
+    free(text);
 }
 
-static int one_try(struct run *r, struct cmn_host_info *facts, struct cmn_diagnosis *v)
+/* What this machine lacks, such as room for a process, may be there again in a moment: after the first attempt that is a
+ * failure as others are. */
+static void not_started(struct cmn_observed *o, struct cmn_diagnosis *d)
 {
-    const size_t room = (size_t)r->options.hosts.count * (CMN_HOST_NAME + 16) + 1;
-    char *hosts = calloc(room, 1), ranks[32], text[WORDS];
-    int count = r->options.hosts.count ? cmn_hosts_ranks(&r->options.hosts) : (int)r->options.ranks;
-    struct cmn_seen before = cmn_command_look(&r->command), after;
+    cmn_observe_nothing(o);
+    *d = (struct cmn_diagnosis){CMN_FAILED, FAILED_STATUS, "another attempt could not be started"};
+    cmn_journal("failure", "%s", d->what);
+}
+
+/* 0, or -1: the first attempt could not be started. */
+static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *d)
+{
+    const struct cmn_hosts *h = &r->options.hosts;
+    char *hosts = cmn_hosts_text(h), ranks[32];
+    struct cmn_checkpoints before = cmn_command_checkpoints(&r->command), after;
     char **argv;
     int status = 0, result;
 
-    if (!hosts) {
-        return cmn_run_fail("out of memory");
-    }
-    cmn_hosts_print(&r->options.hosts, hosts, room);
-    snprintf(ranks, sizeof ranks, "%d", count);
-    tell_ranks(r, count);
-    argv = words_of(r, hosts, ranks);
-    if (!argv) {
-        free(hosts);
-        return -1;
-    }
-    r->tries++;
-    cmn_quote(text, sizeof text, argv);
-    cmn_journal("start", "try %d, %d rank%s: %s", r->tries, count, count == 1 ? "" : "s", text);
-    result = cmn_job_run(argv, facts, &status);
+    report_ranks(r, h->count ? cmn_hosts_ranks(h) : (int)r->options.ranks);
+    snprintf(ranks, sizeof ranks, "%d", r->ranks);
+    argv = mpiexec_words(r, hosts, ranks);
+    r->attempts++;
+    journal_start(r, argv);
+    result = cmn_job_run(argv, o, &status);
     free(argv);
     free(hosts);
     if (result) {
-        return r->tries > 1 ? not_started(facts, v) : -1;
+        if (r->attempts == 1) {
+            return -1;
+        }
+        not_started(o, d);
+        return 0;
     }
-    after = cmn_command_look(&r->command);
-    if (after.iteration >= 0 && memcmp(&after.time, &before.time, sizeof after.time)) {
-        facts->kept = 1;
+    after = cmn_command_checkpoints(&r->command);
+    if (after.iteration >= 0 && memcmp(&after.changed, &before.changed, sizeof after.changed)) {
+        o->checkpoint = 1;
     }
-    *v = cmn_verdict(facts, status, cmn_trace_events_stop(), r->tries > 1);
-    cmn_journal(v->end == CMN_LOST || v->end == CMN_CRASHED ? "loss" : "end", "status %d: %s",
-                v->status, v->what);
+    *d = cmn_diagnose(o, status, cmn_stop_signal(), r->attempts > 1);
+    cmn_journal(d->outcome == CMN_FAILED || d->outcome == CMN_CRASHED ? "failure" : "end",
+                "status %d: %s", d->status, d->what);
     return 0;
 }
 
-/* ---- whether to go on ---- */
+/* ---- whether to start another one ---- */
 
-/* A try that has made a checkpoint, or began from a later one than the try before, was worth it. */
-static void count(struct run *r, const struct cmn_host_info *facts, const struct cmn_diagnosis *v)
+/* An attempt that has written a checkpoint, or began from a later one than the attempt before, is progress. */
+static void count(struct run *r, const struct cmn_observed *o, const struct cmn_diagnosis *d)
 {
-    int progress = facts->kept || facts->from > r->from;
+    int progress = o->checkpoint || o->resumed_from > r->from;
 
     r->failed = progress ? 1 : r->failed + 1;
-    r->crashes = v->end != CMN_CRASHED                              ? 0
-                 : progress || r->crash != v->status || !r->crashes ? 1
+    r->crashes = d->outcome != CMN_CRASHED                          ? 0
+                 : progress || r->crash != d->status || !r->crashes ? 1
                                                                     : r->crashes + 1;
-    r->crash = v->status;
-    r->from = facts->from > r->from ? facts->from : r->from;
-    r->kept |= facts->kept || !r->command.clear;
+    r->crash = d->status;
+    r->from = o->resumed_from > r->from ? o->resumed_from : r->from;
+    r->has_cleared |= o->checkpoint || !r->command.clear;
 }
 
-/* Returns the status to end with, or -1: another try. */
-static int decide(struct run *r, const struct cmn_host_info *facts, const struct cmn_diagnosis *v)
+/* Returns the status to end with, or -1: another attempt. */
+static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_diagnosis *d)
 {
     long pause = 1;
 
-    if (v->end == CMN_DONE || v->end == CMN_WRONG) {
-        return v->status;
+    if (d->outcome == CMN_DONE || d->outcome == CMN_WRONG) {
+        return d->status;
     }
-    if (v->end == CMN_STOPPED) {
-        /* Whom mpiexec had to kill, or our own signal, says nothing; a rank that could not save does. */
-        return cmn_trace_events_stop() &&
-                       (v->status >= 128 || facts->signal == SIGUSR1 || !facts->word[0])
-                   ? 128 + cmn_trace_events_stop()
-                   : v->status;
+    if (d->outcome == CMN_STOPPED) {
+        /* A rank that mpiexec had to kill, or that died of our signal, says nothing; one that could not save does. */
+        return cmn_stop_signal() && (d->status >= 128 || o->signal == SIGUSR1 || !o->fatal[0])
+                   ? 128 + cmn_stop_signal()
+                   : d->status;
     }
-    count(r, facts, v);
-    fprintf(stderr, "cmn-run: %s\n", v->what);
+    count(r, o, d);
+    cmn_run_fail("%s", d->what);
     if (r->crashes == SAME_CRASHES && r->options.retries) {
         cmn_journal_say("give-up",
                         "%d times in a row the same end, with no new checkpoint "
-                        "between them: another try would end that way, too",
+                        "between them: another attempt would end that way, too",
                         SAME_CRASHES);
-        return v->status;
+        return d->status;
     }
     if (r->failed > r->options.retries) {
-        cmn_journal_say("give-up", "%ld tr%s without a new checkpoint (-retries %ld)", r->failed,
-                        r->failed == 1 ? "y" : "ies", r->options.retries);
-        return LOST_STATUS;
+        cmn_journal_say("give-up", "%ld attempt%s without a new checkpoint (-retries %ld)",
+                        r->failed, r->failed == 1 ? "" : "s", r->options.retries);
+        return FAILED_STATUS;
     }
-    for (long i = 1; i < r->failed && pause < LONGEST_PAUSE; i++) {
+    for (long i = 1; i < r->failed && pause < PAUSE_MAX; i++) {
         pause *= 2;
     }
-    pause = pause < LONGEST_PAUSE ? pause : LONGEST_PAUSE;
+    pause = pause < PAUSE_MAX ? pause : PAUSE_MAX;
     cmn_journal_say("pause", "starting again in %ld s (retry %ld of %ld)", pause, r->failed,
                     r->options.retries);
-    while (pause-- > 0 && !cmn_trace_events_stop()) {
-        sleep_a_second();
-    }
+    cmn_wait_until(cmn_stop_requested, NULL, (double)pause);
     return -1;
 }
 
 static int stopped_between(void)
 {
-    cmn_journal_say("stop", "signal %d (%s), while nothing ran", cmn_trace_events_stop(),
-                    strsignal(cmn_trace_events_stop()));
-    return 128 + cmn_trace_events_stop();
+    cmn_journal_say("stop", "signal %d (%s), while nothing ran", cmn_stop_signal(),
+                    strsignal(cmn_stop_signal()));
+    return 128 + cmn_stop_signal();
 }
 
 static int run(struct run *r)
 {
-    struct cmn_host_info facts;
-    struct cmn_diagnosis verdict;
+    struct cmn_observed observed;
+    struct cmn_diagnosis diagnosis;
     int status = -1;
 
     while (status < 0) {
-        int found = cmn_trace_events_stop() ? -1 : find_machines(r);
+        int found = cmn_stop_signal() ? -1 : find_machines(r);
         if (found < 0) {
-            return cmn_trace_events_stop() ? stopped_between() : r->tries ? LOST_STATUS : 1;
+            return cmn_stop_signal() ? stopped_between() : r->attempts ? FAILED_STATUS : 1;
         }
-        if (found ? not_started(&facts, &verdict) : one_try(r, &facts, &verdict)) {
+        if (found) {
+            not_started(&observed, &diagnosis);
+        } else if (attempt(r, &observed, &diagnosis)) {
             cmn_journal("give-up", "it cannot be started");
             return 1;
         }
-        status = decide(r, &facts, &verdict);
+        status = decide(r, &observed, &diagnosis);
     }
-    cmn_journal("done", "%d tr%s, status %d", r->tries, r->tries == 1 ? "y" : "ies", status);
+    cmn_journal("done", "%d attempt%s, status %d", r->attempts, r->attempts == 1 ? "" : "s",
+                status);
     return status;
 }
 
-/* Another try without a checkpoint would begin anew: nobody wants that by accident. */
-static int check(const struct run *r)
+/* An attempt without a checkpoint would begin anew: nobody wants that by accident. */
+static void check(const struct run *r)
 {
     if (!r->command.cmn) {
-        return cmn_run_fail(
-            "-cmn is missing in the command: its processes would not train together");
+        cmn_run_fatal("-cmn is missing in the command: its processes would not train together");
     }
     if (!r->command.checkpoint && r->options.retries) {
-        return cmn_run_fail(
-            "the command makes no checkpoints, so nothing would be kept between "
-            "tries: give it -cmn_checkpoint ITERATIONS, or -retries 0 before the --");
+        cmn_run_fatal("the command makes no checkpoints, so nothing would be kept between "
+                      "attempts: give it -cmn_checkpoint ITERATIONS, or -retries 0 before the --");
     }
-    return 0;
 }
 
 int main(int argc, char **argv)
 {
     static struct run r = {.from = -1};
-    int status = cmn_run_options_read(&r.options, argv);
 
-    (void)argc;
-    if (!status && (cmn_command_read(&r.command, r.options.word) || check(&r) ||
-                    cmn_journal_open(r.options.journal) || cmn_trace_events_open())) {
-        status = -1;
-    }
-    status = status ? status < 0 : run(&r);
-    cmn_command_free(&r.command);
-    cmn_run_options_free(&r.options);
-    return status;
+    cmn_run_options_read(&r.options, argc, argv);
+    cmn_command_read(&r.command, r.options.command);
+    check(&r);
+    cmn_journal_open(r.options.journal);
+    cmn_event_open();
+    cmn_signals_open();
+    return run(&r);
 }

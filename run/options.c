@@ -1,131 +1,103 @@
 #include "options.h"
 
 #include <ctype.h>
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "say.h"
+#include "messages.h"
 
-enum { MOST = 1000000 };
+enum { NUMBER_MAX = 1000000 };
 
-static int set_hosts(struct cmn_run_options *o, char *value)
-{
-    return cmn_hosts_parse(&o->hosts, value);
-}
-
-static int set_hostfile(struct cmn_run_options *o, char *value)
-{
-    return cmn_hosts_read(&o->hosts, value);
-}
-
-static int number(const char *name, const char *value, long low, long *to)
-{
-    char *end;
-
-    *to = strtol(value, &end, 10);
-    if (!isdigit((unsigned char)value[0]) || *end || *to < low || *to > MOST) {
-        return cmn_run_fail("%s %s: a number from %ld to %d is wanted", name, value, low, MOST);
-    }
-    return 0;
-}
-
-static int set_ranks(struct cmn_run_options *o, char *value)
-{
-    return number("-n", value, 1, &o->ranks);
-}
-
-static int set_retries(struct cmn_run_options *o, char *value)
-{
-    return number("-retries", value, 0, &o->retries);
-}
-
-static int set_wait(struct cmn_run_options *o, char *value)
-{
-    return number("-wait", value, 0, &o->wait);
-}
-
-static int set_journal(struct cmn_run_options *o, char *value)
-{
-    o->journal = value;
-    return value[0] ? 0 : cmn_run_fail("-journal: the name of a file is wanted");
-}
-
-static int add_mpi(struct cmn_run_options *o, char *value)
-{
-    char *word, *rest = value;
-    int n = 0;
-
-    while (o->mpi[n]) {
-        n++;
-    }
-    while ((word = strsep(&rest, " \t"))) {
-        char **more = word[0] ? realloc(o->mpi, (size_t)(n + 2) * sizeof *more) : NULL;
-        if (!word[0]) {
-            continue;
-        }
-        if (!more) {
-            return cmn_run_fail("out of memory");
-        }
-        o->mpi = more;
-        more[n++] = word;
-        more[n] = NULL;
-    }
-    return 0;
-}
-
-static const struct option {
+static const struct {
     const char *name, *value, *help;
-    int (*set)(struct cmn_run_options *o, char *value);
 } table[] = {
-    {"-hosts", "a:4,b:4", "machines, and how many ranks each takes", set_hosts},
-    {"-hostfile", "FILE", "the same from a hostfile of Open MPI: lines \"NAME slots=N\"",
-     set_hostfile},
-    {"-n", "N", "ranks, where mpiexec finds the machines itself, or there is this one alone",
-     set_ranks},
-    {"-retries", "K", "tries after the first without a new checkpoint in between (3)", set_retries},
-    {"-wait", "SECONDS", "wait so long for machines that are gone before going on without them (0)",
-     set_wait},
-    {"-journal", "FILE", "what happened, line by line (cmn-run.log in the current folder)",
-     set_journal},
-    {"-mpi", "OPTIONS", "more words for mpiexec, at blanks; may be given more than once", add_mpi},
+    {"hosts", "a:4,b:4", "machines, and how many ranks each takes"},
+    {"hostfile", "FILE", "the same from a hostfile of Open MPI: lines \"NAME slots=N\""},
+    {"n", "N", "ranks, where mpiexec finds the machines itself, or there is this one alone"},
+    {"retries", "K", "attempts after the first without a new checkpoint in between (3)"},
+    {"wait", "SECONDS", "wait so long for machines that are gone, then continue without them (0)"},
+    {"journal", "FILE", "what happened, line by line (cmn-run.log in the current folder)"},
+    {"mpi", "OPTIONS", "more words for mpiexec, at blanks; may be given more than once"},
 };
 
-enum { OPTIONS = sizeof table / sizeof table[0] };
+enum { HOSTS, HOSTFILE, RANKS, RETRIES, WAIT, JOURNAL, MPI, OPTIONS, HELP };
 
-static void help(void)
+static _Noreturn void help(void)
 {
     printf("usage: cmn-run [OPTION VALUE]... -- darknet classifier train my.data my.cfg -cmn "
            "-cmn_checkpoint 500\n\n"
            "Starts the command under mpiexec, and starts it again from its last checkpoint when a "
-           "rank or a machine is lost.\n\n");
+           "rank or a machine fails.\n\n");
     for (int i = 0; i < OPTIONS; i++) {
-        printf("  %-9s %-8s  %s\n", table[i].name, table[i].value, table[i].help);
+        printf("  -%-8s %-8s  %s\n", table[i].name, table[i].value, table[i].help);
     }
-    printf("\nExit status: the job's own; 75 when it was given up after losses; 128 plus the "
+    printf("\nExit status: the job's own; 75 when it was given up after failures; 128 plus the "
            "signal's number when a signal asked to stop.\n"
            "docs/cmn-run.md says more.\n");
+    exit(0);
 }
 
-static int take(struct cmn_run_options *o, char **argv)
+static long number(int option, const char *value, long low)
 {
-    const char *name = argv[0];
+    char *end;
+    long n = strtol(value, &end, 10);
 
-    if (!strncmp(name, "--", 2)) {
-        name++;
+    if (!isdigit((unsigned char)value[0]) || *end || n < low || n > NUMBER_MAX) {
+        cmn_run_fatal("-%s %s: write a number from %ld to %d", table[option].name, value, low,
+                      NUMBER_MAX);
     }
-    for (int i = 0; i < OPTIONS; i++) {
-        if (strcmp(table[i].name, name)) {
-            continue;
-        }
-        if (!argv[1] || !strcmp(argv[1], "--")) {
-            return cmn_run_fail("%s: %s is missing", name, table[i].value);
-        }
-        return table[i].set(o, argv[1]);
+    return n;
+}
+
+static void add_mpi(struct cmn_run_options *o, char *value)
+{
+    char *word;
+    size_t n = 0;
+
+    while (o->mpi[n]) {
+        n++;
     }
-    return cmn_run_fail("%s: no such option, or `--` is missing before the command: cmn-run --help "
-                        "lists them",
-                        argv[0]);
+    while ((word = strsep(&value, " \t"))) {
+        if (word[0]) {
+            o->mpi = cmn_run_realloc(o->mpi, n + 2, sizeof *o->mpi);
+            o->mpi[n++] = word;
+            o->mpi[n] = NULL;
+        }
+    }
+}
+
+static void set(struct cmn_run_options *o, int option, char *value)
+{
+    if (!strcmp(value, "--")) {
+        cmn_run_fatal("-%s: %s is missing", table[option].name, table[option].value);
+    }
+    switch (option) {
+    case HOSTS:
+        cmn_hosts_parse(&o->hosts, value);
+        break;
+    case HOSTFILE:
+        cmn_hosts_read(&o->hosts, value);
+        break;
+    case RANKS:
+        o->ranks = number(option, value, 1);
+        break;
+    case RETRIES:
+        o->retries = number(option, value, 0);
+        break;
+    case WAIT:
+        o->wait = number(option, value, 0);
+        break;
+    case JOURNAL:
+        if (!value[0]) {
+            cmn_run_fatal("-journal: FILE is missing");
+        }
+        o->journal = value;
+        break;
+    default:
+        add_mpi(o, value);
+    }
 }
 
 /* Words behind this one that are its values, whatever they look like. */
@@ -147,8 +119,8 @@ static int values_of(char *const *word, int i)
     return there;
 }
 
-/* Of what cmn-run tells mpiexec itself mpiexec would take one alone, without a word. */
-static int check_mpi(const struct cmn_run_options *o)
+/* Of what cmn-run tells mpiexec itself mpiexec would silently take one. */
+static void check_mpi(const struct cmn_run_options *o)
 {
     static const struct {
         const char *name, *instead;
@@ -169,60 +141,62 @@ static int check_mpi(const struct cmn_run_options *o)
             int is_ranks = !strcmp(ours[k].instead, "-n");
             if ((is_ranks || o->hosts.count) &&
                 !strcmp(word + 1 + (word[1] == '-'), ours[k].name)) {
-                return cmn_run_fail("-mpi '%s ...': that is cmn-run's to say: %s", word,
-                                    is_ranks && o->hosts.count ? "-hosts node1:4,node2:4"
-                                                               : ours[k].instead);
+                cmn_run_fatal("-mpi '%s ...': cmn-run itself tells mpiexec: give it %s", word,
+                              is_ranks && o->hosts.count ? "-hosts node1:4,node2:4"
+                                                         : ours[k].instead);
             }
         }
     }
-    return 0;
 }
 
-static int check(const struct cmn_run_options *o)
+static void check(const struct cmn_run_options *o)
 {
     if (o->ranks && o->hosts.count) {
-        return cmn_run_fail(
-            "-n: the machines say how many ranks there are: -hosts node1:4,node2:4");
+        cmn_run_fatal("-n: the machines say how many ranks there are: -hosts node1:4,node2:4");
     }
     if (!o->ranks && !o->hosts.count) {
-        return cmn_run_fail(
-            "say how many ranks: -n 4, or on which machines: -hosts node1:4,node2:4");
+        cmn_run_fatal("say how many ranks: -n 4, or on which machines: -hosts node1:4,node2:4");
     }
-    if (check_mpi(o)) {
-        return -1;
+    check_mpi(o);
+    if (!o->command[0]) {
+        cmn_run_fatal("the command is missing behind --");
     }
-    return o->word[0] ? 0 : cmn_run_fail("the command is missing behind --");
 }
 
-int cmn_run_options_read(struct cmn_run_options *o, char **argv)
+void cmn_run_options_read(struct cmn_run_options *o, int argc, char **argv)
 {
-    memset(o, 0, sizeof *o);
-    o->retries = 3;
-    o->journal = "cmn-run.log";
-    o->mpi = calloc(1, sizeof *o->mpi);
-    if (!o->mpi) {
-        return cmn_run_fail("out of memory");
+    struct option names[OPTIONS + 2] = {[OPTIONS] = {"help", no_argument, NULL, HELP}};
+    int option;
+
+    for (int i = 0; i < OPTIONS; i++) {
+        names[i] = (struct option){table[i].name, required_argument, NULL, i};
     }
-    argv++;
-    if (!argv[0] || !strcmp(argv[0], "--help") || !strcmp(argv[0], "-help") ||
-        !strcmp(argv[0], "-h")) {
-        help();
-        return 1;
-    }
-    for (; *argv && strcmp(*argv, "--"); argv += 2) {
-        if (take(o, argv)) {
-            return -1;
+    *o = (struct cmn_run_options){.retries = 3, .journal = "cmn-run.log"};
+    o->mpi = cmn_run_realloc(NULL, 1, sizeof *o->mpi);
+    o->mpi[0] = NULL;
+    opterr = 0;
+    /* +: no option stands behind the first word that is none. */
+    while ((option = getopt_long_only(argc, argv, "+:h", names, NULL)) != -1) {
+        if (option == HELP || option == 'h') {
+            help();
         }
+        if (option == ':') {
+            cmn_run_fatal("-%s: %s is missing", table[optopt].name, table[optopt].value);
+        }
+        if (option == '?') {
+            cmn_run_fatal("%s: no such option; cmn-run --help lists them", argv[optind - 1]);
+        }
+        set(o, option, optarg);
     }
-    if (!*argv) {
-        return cmn_run_fail("the command is missing: -- darknet classifier train …");
+    if (argc < 2) {
+        help();
     }
-    o->word = argv + 1;
-    return check(o);
-}
-
-void cmn_run_options_free(struct cmn_run_options *o)
-{
-    cmn_hosts_free(&o->hosts);
-    free(o->mpi);
+    if (optind == argc && strcmp(argv[optind - 1], "--")) {
+        cmn_run_fatal("the command is missing: -- darknet classifier train …");
+    }
+    if (strcmp(argv[optind - 1], "--")) {
+        cmn_run_fatal("%s: no option; write `--` before the command", argv[optind]);
+    }
+    o->command = argv + optind;
+    check(o);
 }

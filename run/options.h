@@ -6,17 +6,16 @@
 
 struct cmn_run_options {
     struct cmn_hosts hosts;
-    long ranks;   /* -n, 0 when hosts say it */
-    long retries; /* without progress */
+    long ranks;   /* -n, 0 when the machines say it */
+    long retries; /* attempts without progress after the first */
     long wait;    /* seconds for a machine that is gone */
     const char *journal;
-    char **mpi;  /* words for mpiexec, NULL behind the last */
-    char **word; /* the command, the same; the caller's */
+    char **mpi;     /* words for mpiexec, NULL behind the last */
+    char **command; /* the same, part of argv */
 };
 
-/* 0; 1 when help was wanted and printed; -1 after saying what is wrong. */
-int cmn_run_options_read(struct cmn_run_options *o, char **argv);
-
-void cmn_run_options_free(struct cmn_run_options *o);
+/* Reads the command line. Prints the help, or what is wrong, and exits where there is nothing to run. argv stays the
+ * caller's, and is changed. */
+void cmn_run_options_read(struct cmn_run_options *o, int argc, char **argv);
 
 #endif

@@ -215,7 +215,7 @@ fault_writing() {
 damage() {
     local file
     wait_a_moment 2 && hit KILL "$(one_rank)" || return 1
-    until_true 30 said ' loss '
+    until_true 30 said ' failure '
     file=run/out/$(checkpoints | tail -n 1)
     "$1" "$file" "$(stat -c %s "$file")"
     expected+=("damaged|truncated|checksum")
@@ -330,7 +330,7 @@ check() {
     resumes=$((resumes + resumed))
     ((!had || resumed)) || wrong "$had checkpoints were there, and none was used"
     for pattern in "${expected[@]}"; do
-        grep -Eq "(said|resume) .*($pattern)" run/journal || wrong "the journal does not say: $pattern"
+        grep -Eq "(warning|resume) .*($pattern)" run/journal || wrong "the journal does not say: $pattern"
     done
     (($(checkpoints | wc -l) <= 2)) || wrong 'more than two checkpoints stayed'
     for ((i = 0; i < 50; i++)); do ! nothing_is_left || break; sleep 0.1; done
@@ -355,7 +355,7 @@ one() {
         fi
         [[ $1 == stop ]] || start
         if "fault_$1"; then
-            [[ $1 == asked ]] || { until_true 30 said ' loss ' && had=$(checkpoints | wc -l); } || true
+            [[ $1 == asked ]] || { until_true 30 said ' failure ' && had=$(checkpoints | wc -l); } || true
             check
             [[ $1 != full ]] || umount run/out
             return

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
+#include "base/job_stderr.h"
 
 static struct {
     int known;
@@ -21,6 +21,7 @@ void cmn_log_identity(int rank, const char *host)
     self.known = 1;
     self.rank = rank;
     snprintf(self.host, sizeof self.host, "%s", host);
+    cmn_job_event_identity(rank, host);
 }
 
 void cmn_log_prefix(char *text, size_t bytes)
@@ -81,12 +82,15 @@ int cmn_fail_in(const char *format, ...)
     return lost ? cmn_fail_lost("%s", whole) : cmn_fail("%s", whole);
 }
 
-static void say(const char *format, va_list args)
+static void say(const char *event, const char *format, va_list args)
 {
     char line[1024];
 
     vsnprintf(line, sizeof line, format, args);
     fprintf(stderr, "cmn: %s\n", line);
+    if (event) {
+        cmn_job_event(event, -1, line);
+    }
 }
 
 void cmn_say(const char *format, ...)
@@ -97,7 +101,7 @@ void cmn_say(const char *format, ...)
         return;
     }
     va_start(args, format);
-    say(format, args);
+    say(NULL, format, args);
     va_end(args);
 }
 
@@ -109,21 +113,13 @@ void cmn_warn(const char *format, ...)
         return;
     }
     va_start(args, format);
-    say(format, args);
+    say("warning", format, args);
     va_end(args);
 }
 
 void cmn_say_nothing(void)
 {
     self.quiet = 1;
-}
-
-double cmn_clock(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static int edit_distance(const char *a, const char *b)

@@ -7,6 +7,8 @@
 
 #include <stddef.h>
 
+#include "base/clock.h"
+
 /* Names this process in every later message. `host` is copied. */
 void cmn_log_identity(int rank, const char *host);
 
@@ -33,14 +35,12 @@ int cmn_fail_in(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* One line from rank 0 to the standard error, with the prefix "cmn: "; nothing elsewhere. */
 void cmn_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same, also when cmn_say() is off: what became of people's work, and from where a training goes on. */
+/* The same, also when cmn_say() is off: what became of people's work, and where a training resumes. cmn-run gets it as an event
+ * "warning". */
 void cmn_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Turns cmn_say() off (cmn_report=quiet). */
 void cmn_say_nothing(void);
-
-/* Seconds of a clock that never jumps. */
-double cmn_clock(void);
 
 /* The entry of `words` (n of them) nearest to `word` by edit distance, or NULL when none is near. */
 const char *cmn_nearest(const char *word, const char *const *words, int n);

@@ -13,12 +13,12 @@
 #include <unistd.h>
 
 #include "base/atomic_file.h"
+#include "base/job_stderr.h"
 #include "base/log.h"
-#include "base/terminal.h"
 
-static int real_stderr = -1;
 static int own_rank, job_size;
-static int own_ear = -1; /* where this rank hears that another one has had the last word */
+static int own_socket =
+    -1; /* receives that another rank of this host has written a fatal message */
 
 static int bind_to(const char *what, int number, int type);
 
@@ -28,16 +28,16 @@ int cmn_output_open(int rank, int size, const char *folder)
     char name[4200];
     int fd, yes = 1;
 
-    if (real_stderr < 0) {
-        real_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-        /* Darknet prints its lines in pieces; another rank's last word must not land in one. */
+    if (!job_size) {
+        cmn_job_stderr_open();
+        /* Darknet prints its lines in pieces; another rank's fatal message must not land in one. */
         setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
         own_rank = rank;
         job_size = size;
-        own_ear = bind_to("rank", rank, SOCK_DGRAM);
-        if (own_ear >= 0 && setsockopt(own_ear, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes)) {
-            close(own_ear);
-            own_ear = -1;
+        own_socket = bind_to("rank", rank, SOCK_DGRAM);
+        if (own_socket >= 0 && setsockopt(own_socket, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes)) {
+            close(own_socket);
+            own_socket = -1;
         }
     }
     if (rank == 0) {
@@ -115,17 +115,17 @@ static int bind_to(const char *what, int number, int type)
     return fd;
 }
 
-/* Whether a process of this user has bound the address of the word: anybody may bind any address, but nobody can lie about who
- * listens there. */
-static int ours_has_it(void)
+/* Whether a process of this user has bound the address for fatal messages: anybody may bind any address, but nobody can lie
+ * about who listens there. */
+static int ours_has_bound(void)
 {
     const struct timespec while_waiting = {0, 10000000};
     struct sockaddr_un address;
-    socklen_t length = address_of(&address, "word", 0), size = sizeof(struct ucred);
+    socklen_t length = address_of(&address, "fatal", 0), size = sizeof(struct ucred);
     struct ucred owner = {.uid = (uid_t)-1};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), known = 0;
 
-    /* Between binding and listening a speaker needs a moment. */
+    /* Its owner needs a moment between binding and listening. */
     for (int i = 0; i < 10 && fd >= 0 && !known; i++) {
         known = !connect(fd, (struct sockaddr *)&address, length) || errno == EAGAIN;
         if (!known) {
@@ -142,16 +142,16 @@ static int ours_has_it(void)
 
 static int first_on_host(void)
 {
-    int fd = bind_to("word", 0, SOCK_STREAM);
+    int fd = bind_to("fatal", 0, SOCK_STREAM);
 
     if (fd >= 0) {
         listen(fd, SOMAXCONN);
         return 1;
     }
-    return errno != EADDRINUSE || !ours_has_it();
+    return errno != EADDRINUSE || !ours_has_bound();
 }
 
-/* The word is free again when its speaker has ended. Ranks that notice only its end were told before. */
+/* The address is free again when its owner has ended. Ranks that notice only its end were told before. */
 static void tell_others(void)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -184,7 +184,7 @@ static int was_told(void)
                                  .msg_controllen = sizeof control.room};
         const struct cmsghdr *head;
         struct ucred sender;
-        if (own_ear < 0 || recvmsg(own_ear, &message, 0) != 1) {
+        if (own_socket < 0 || recvmsg(own_socket, &message, 0) != 1) {
             return 0;
         }
         head = CMSG_FIRSTHDR(&message);
@@ -209,34 +209,29 @@ void cmn_output_flush(void)
     }
 }
 
-void cmn_output_write(const char *text, size_t bytes)
+int cmn_output_watched(void)
 {
-    int fd = real_stderr < 0 ? STDERR_FILENO : real_stderr;
+    char path[64];
+    int fd, watched;
 
-    while (bytes > 0) {
-        ssize_t written = write(fd, text, bytes);
-        if (written < 0 && errno == EINTR) {
-            continue;
-        }
-        if (written < 0 && errno == EAGAIN) { /* a full pipe that somebody has made non-blocking */
-            struct pollfd to = {.fd = fd, .events = POLLOUT};
-            if (poll(&to, 1, 1000) > 0) {
-                continue;
-            }
-        }
-        if (written <= 0) {
-            break;
-        }
-        text += written;
-        bytes -= (size_t)written;
+    if (!getenv("OMPI_COMM_WORLD_SIZE")) {
+        return isatty(STDOUT_FILENO);
     }
+    snprintf(path, sizeof path, "/proc/%d/fd/1", (int)getppid());
+    fd = open(path, O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        return 0; /* started by a daemon of another host */
+    }
+    watched = isatty(fd);
+    close(fd);
+    return watched;
 }
 
-int cmn_output_last_word(const char *line, int node)
+int cmn_output_fatal(const char *line, int node)
 {
-    /* Other nodes wait a moment: if the first one met the same error, the job ends meanwhile. */
     char text[2100];
 
+    /* If the first node meets the same error, the job ends meanwhile. */
     if (node > 0) {
         sleep(CMN_OTHER_NODES_WAIT);
     }
@@ -244,8 +239,8 @@ int cmn_output_last_word(const char *line, int node)
         return 0;
     }
     /* A progress bar may stand on the line. */
-    snprintf(text, sizeof text, "%s%s", cmn_terminal_watched() ? "\r\033[K" : "", line);
-    cmn_output_write(text, strlen(text));
+    snprintf(text, sizeof text, "%s%s", cmn_output_watched() ? "\r\033[K" : "", line);
+    cmn_job_stderr_write(text, strlen(text));
     tell_others();
     return 1;
 }

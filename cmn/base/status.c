@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/clock.h"
 
 /* Until there is memory that ranks share. */
 static struct cmn_status alone = {.layer = -1, .bucket = -1, .iteration = -1};

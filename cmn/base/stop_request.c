@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Any thread may be the one that is given the signal, one of OpenBLAS's, too. */
+/* The kernel may give the signal to any thread, one of OpenBLAS's, too. */
 static atomic_int requested;
 
-/* Flags of the standard output and error that never wait, or -1: see catch. */
+/* Flags that make the standard output and error non-blocking, or -1: see cmn_stop_catch(). */
 static int no_wait[2] = {-1, -1};
 
 static void note(int signal_number)
@@ -27,10 +27,9 @@ static void note(int signal_number)
     errno = saved;
 }
 
-/* mpiexec reads no more output once it has been asked to end, so a full pipe must not keep this
- * process from saving its weights: a write that is waiting is broken off (no SA_RESTART), a later
- * one fails. Only where a launcher made the descriptors: otherwise they are the caller's terminal
- * or files, which keep such flags after we are gone. */
+/* mpiexec reads no more output once it has been asked to end, so a full pipe must not keep this process from saving its
+ * weights: a blocked write is interrupted (no SA_RESTART), a later one fails. Only where a launcher made the descriptors:
+ * otherwise they are the caller's terminal or files, which keep such flags after this process has ended. */
 void cmn_stop_catch(void)
 {
     struct sigaction action;
@@ -43,7 +42,7 @@ void cmn_stop_catch(void)
     action.sa_handler = note;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    /* The one that mpiexec hands on to all ranks without killing them soon after. */
+    /* mpiexec hands this one on to all ranks, and does not kill them soon after. */
     sigaction(SIGUSR1, &action, NULL);
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "checkpoint/format.h"
+#include "base/job_stderr.h"
 #include "base/log.h"
 
 /* Of names that begin with a dot: the lock, and files that are being written (six letters or digits behind it). */
@@ -183,6 +184,9 @@ int cmn_directory_lock(int folder, const char *name)
             close(fd);
             if (none) {
                 unlinkat(folder, file, 0);
+            }
+            if (!none) {
+                cmn_job_event("locked", -1, who);
             }
             return none ? -2
                         : cmn_fail("%s writes checkpoints of %s there: wait until it has ended, or "

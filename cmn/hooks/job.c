@@ -13,6 +13,7 @@
 #include "mpi/device.h"
 #include "hooks/job.h"
 #include "base/fatal.h"
+#include "base/job_stderr.h"
 #include "base/log.h"
 #include "base/output.h"
 #include "base/random.h"
@@ -29,17 +30,20 @@ static int mpi_is_ours; /* and not started by the program that uses this library
 
 /* ---- the end ---- */
 
-/* Seconds that a rank without the word waits for its end, and that MPI_Abort, and all of the end, may take. */
+/* Seconds that a rank waits for its end when another one has printed a fatal message; that MPI_Abort, and all of the end, may
+ * take. */
 enum { AWAIT_THE_END = 5, ABORT_AT_MOST = 5, END_AT_MOST = 60 };
 
-/* The only place that ends a job before its time. A loader thread may come here while the main
+/* The only place that ends a job before its time. `kind` is that of the event for cmn-run: "error" means status 1, all others
+ * 75. A loader thread may come here while the main
  * thread is inside MPI: MPI_Abort is called all the same, as there is no other way to reach the
  * other ranks, and should it hang the alarm ends this process, and mpiexec the others. */
-static void end_job(const char *message, int status, int node, void (*meanwhile)(void))
+static void end_job(const char *message, const char *kind, int node, void (*meanwhile)(void))
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
     char line[2048];
-    int spoke, over = 0;
+    const int status = strcmp(kind, "error") ? CMN_EXIT_LOST : CMN_EXIT_WRONG;
+    int printed, over = 0;
 
     if (pthread_mutex_trylock(&once)) {
         for (;;) {
@@ -53,11 +57,14 @@ static void end_job(const char *message, int status, int node, void (*meanwhile)
     if (message) {
         cmn_log_prefix(line, sizeof line - 1024);
         snprintf(line + strlen(line), sizeof line - strlen(line), "%.1000s\n", message);
-        spoke = cmn_output_last_word(line, node);
+        printed = cmn_output_fatal(line, node);
+        if (printed) {
+            cmn_job_event(kind, -1, message);
+        }
         if (meanwhile) {
             meanwhile();
         }
-        sleep(spoke ? CMN_LAST_WORD_WAIT : AWAIT_THE_END);
+        sleep(printed ? CMN_FATAL_WAIT : AWAIT_THE_END);
     }
     /* MPI aborts nothing before and after its time: the launcher sees the status, and does it. */
     if (!atomic_load(&mpi_is_up) || MPI_Finalized(&over) || over) {
@@ -71,7 +78,7 @@ static void end_job(const char *message, int status, int node, void (*meanwhile)
 /* For cmn_fatal(). */
 static void end_failed(const char *message, int lost)
 {
-    end_job(message, lost ? CMN_EXIT_LOST : CMN_EXIT_WRONG, cmn_job.topology.inter_rank, NULL);
+    end_job(message, lost ? "failure" : "error", cmn_job.topology.inter_rank, NULL);
 }
 
 void cmn_check(int result)
@@ -187,7 +194,7 @@ static int start_mpi(int *argc, char ***argv)
 /* Seconds that the start of a training may take at least: a short cmn_timeout is not meant for it. */
 enum { START_AT_LEAST = 60 };
 
-/* MPI starts without a word about what it waits for. */
+/* MPI does not say what it waits for while it starts. */
 static void start_is_late(const char *doing, long seconds)
 {
     char host[64] = "this host", nics[128], text[512];
@@ -199,13 +206,13 @@ static void start_is_late(const char *doing, long seconds)
              "btl_tcp_if_include NAME; more in docs/troubleshooting.md",
              seconds, doing, host, cmn_nics_text(nics, sizeof nics));
     find_myself();
-    end_job(text, CMN_EXIT_LOST, cmn_job.topology.inter_rank, NULL);
+    end_job(text, "start-timeout", cmn_job.topology.inter_rank, NULL);
 }
 
-/* A watchdog has seen that others are silent, and need not wait for their word. */
+/* For the watchdog: it has seen that other ranks are unresponsive, so it does not wait for their fatal message. */
 static void end_lost(const char *why, void (*meanwhile)(void))
 {
-    end_job(why, CMN_EXIT_LOST, 0, meanwhile);
+    end_job(why, "failure", 0, meanwhile);
 }
 
 /* For what is started as `darknet`: rank 0 speaks, and a start that takes longer than cmn_timeout, or `at_least`
@@ -230,7 +237,13 @@ static int start_darknet(int *argc, char ***argv, long at_least)
     if (start_mpi(argc, argv)) {
         return -1;
     }
-    return cmn_output_open(cmn_job.topology.rank, cmn_job.topology.size, cmn_job.options.log);
+    if (cmn_output_open(cmn_job.topology.rank, cmn_job.topology.size, cmn_job.options.log)) {
+        return -1;
+    }
+    if (cmn_job.topology.rank == 0) {
+        cmn_job_event("start", -1, "");
+    }
+    return 0;
 }
 
 /* Before MPI has started, and under a launcher of another MPI, every process knows of itself alone. One speaks for

@@ -10,7 +10,7 @@
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/terminal.h"
+#include "base/output.h"
 #include "report/chart.h"
 #include "report/csv.h"
 #include "report/json_log.h"
@@ -96,7 +96,7 @@ struct cmn_report *cmn_report_open(const struct cmn_report_plan *plan)
     r->plan = *plan;
     r->saved = -1;
     r->started = cmn_clock();
-    r->watched = cmn_terminal_watched();
+    r->watched = cmn_output_watched();
     compare_names(plan);
     if (open_files(r)) {
         cmn_report_close(r);

@@ -9,6 +9,7 @@
 
 #include "darknet.h"
 
+#include "base/job_stderr.h"
 #include "base/log.h"
 #include "report/report.h"
 #include "base/status.h"
@@ -212,6 +213,7 @@ static void tell_results(struct cmn_trainer *t)
         cmn_report_clear(t->report);
         cmn_warn("first checkpoint on the disk: %s/%s-%ld.checkpoint", t->session->backup, t->name,
                  written);
+        cmn_job_event("checkpoint", written, "");
     }
 }
 

@@ -6,6 +6,7 @@
 #include "darknet.h"
 
 #include "checkpoint/cfg_changes.h"
+#include "base/job_stderr.h"
 #include "base/log.h"
 #include "trainer/checkpointing.h"
 
@@ -224,6 +225,9 @@ void cmn_trainer_tell_origin(struct cmn_trainer *t)
         cmn_warn("goes on from %s, iteration %zu: a step has another number of images now, and "
                  "iterations are counted anew from the images seen",
                  cmn_checkpoint_path(c->file), now);
+    }
+    if (t->session->topology.rank == 0) {
+        cmn_job_event("resume", (long)now, cmn_checkpoint_path(c->file));
     }
     /* Darknet cuts names at their first dot: my.v2.cfg finds the checkpoints of my.v1.cfg. */
     cmn_identity_value(c->identity, "cfg", value, sizeof value);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "darknet.h"
+#include "base/job_stderr.h"
 #include "base/log.h"
 #include "engine/graph_export.h"
 #include "report/graph.h"
@@ -198,10 +199,12 @@ static void notice_stop(struct cmn_trainer *t)
     s->stop_signal = t->interrupts > 0 ? SIGINT : SIGTERM;
     t->net->max_batches = (int)get_current_batch(t->net);
     cmn_report_clear(t->report);
-    /* cmn-run asks until it hears this. */
     cmn_warn("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
              "saved",
              s->stop_signal, t->first_step + t->steps);
+    if (s->topology.rank == 0) {
+        cmn_job_event("stop", t->first_step + t->steps, ""); /* cmn-run asks until it gets this */
+    }
 }
 
 /* Darknet's own update, if there was one. */

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/output.h"
+#include "base/job_stderr.h"
 #include "base/status.h"
 #include "watchdog/launcher.h"
 #include "watchdog/heartbeat.h"
@@ -114,7 +114,7 @@ static void write_stack(void)
     used =
         (size_t)snprintf(text, sizeof text, "%sstack of the main thread, in: %s\n", prefix, phase);
     cmn_backtrace_text(prefix, text + used, sizeof text - used);
-    cmn_output_write(text, strlen(text));
+    cmn_job_stderr_write(text, strlen(text));
 }
 
 /* People have been told why: all ranks that live say where they are. */

@@ -13,7 +13,7 @@ setup() {
     crash='printf "%s\n" "mpiexec noticed that process rank 1 with PID 7 on node b exited on signal 11 (Segmentation fault)." >&2; exit 139'
 }
 
-# stand_in LINE...: an mpiexec that runs a line of bash for each try, in turn. `machines` lists those that do not answer.
+# stand_in LINE...: an mpiexec that runs a line of bash for each attempt, in turn. `machines` lists those that do not answer.
 stand_in() {
     mkdir -p fake
     printf '%s\n' "$@" >plan
@@ -29,28 +29,34 @@ if [[ ${*: -1} == true ]]; then
     fi
     exit 0
 fi
-n=$(($(cat tries 2>/dev/null || echo 0) + 1))
-echo "$n" >tries
+n=$(($(cat attempts 2>/dev/null || echo 0) + 1))
+echo "$n" >attempts
 printf '%s\n' "$*" >"words-$n"
 eval "$(sed -n "${n}p" plan)"
 END
     chmod +x fake/mpiexec
-    rm -f tries words-* cmn-run.log
+    rm -f attempts words-* cmn-run.log
 }
 
-# from N: what the training says when it goes on from the checkpoint of iteration N.
+# event KIND RANK@HOST ITERATION TEXT: bash that writes what a rank writes for cmn-run.
+event() {
+    printf "printf 'cmn-event:%%s {\"kind\":\"%s\",\"rank\":%d,\"host\":\"%s\",\"phase\":\"forward\",\"iteration\":%d,\"text\":\"%s\"}\\\\n' \"\$CMN_EVENT_TOKEN\" >&2; " \
+        "$1" "${2%@*}" "${2#*@}" "$3" "$4"
+}
+
+# from N: the event of a training that resumes from the checkpoint of iteration N.
 from() {
-    printf 'echo "cmn: goes on from out/x-%d.checkpoint, iteration %d" >&2; ' "$1" "$1"
+    event resume 0@a "$1" "out/x-$1.checkpoint"
 }
 
-# restarts STATUS TRIES ARGUMENTS...: cmn-run over the stand-in ends so, after so many tries.
+# restarts STATUS TRIES ARGUMENTS...: cmn-run over the stand-in ends so, after so many attempts.
 restarts() {
-    local status=0 expected=$1 tries=$2
+    local status=0 expected=$1 attempts=$2
     shift 2
     PATH=$PWD/fake:$PATH timeout --kill-after=5 $((60 * SLOW)) "$CMN_RUN" "$@" >run.out 2>run.err || status=$?
     cat run.err cmn-run.log 2>/dev/null || true
-    echo "status $status after $(cat tries 2>/dev/null || echo 0) tries"
-    [[ $status -eq $expected && $(cat tries 2>/dev/null || echo 0) -eq $tries ]]
+    echo "status $status after $(cat attempts 2>/dev/null || echo 0) attempts"
+    [[ $status -eq $expected && $(cat attempts 2>/dev/null || echo 0) -eq $attempts ]]
 }
 
 # refused PATTERN ARGUMENTS...: one line that matches, status 1, and nothing is started.
@@ -59,19 +65,19 @@ refused() {
     shift
     PATH=$PWD/fake:$PATH timeout 20 "$CMN_RUN" "$@" >run.out 2>run.err || status=$?
     cat run.err
-    [[ $status -eq 1 && $(wc -l <run.err) -eq 1 && ! -e tries ]]
+    [[ $status -eq 1 && $(wc -l <run.err) -eq 1 && ! -e attempts ]]
     grep -Eq -- "^cmn-run: $pattern" run.err
 }
 
 train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
 
-@test "what is lost is tried again, from the checkpoint; what would end the same way is not" {
+@test "what fails is started again, from the checkpoint; what would end the same way is not" {
     stand_in "$lost" "$(from 5)exit 75" "$(from 10)exit 0"
     restarts 0 3 -n 2 "${train[@]}"
-    grep -Eq '^20[0-9-]*T[0-9:.]*Z cmn-run\[[0-9]+\] start +try 1, 2 ranks: mpiexec --mca odls_base_sigkill_timeout 0 -n 2 darknet classifier' cmn-run.log
-    grep -Eq 'loss +status 137: rank 1 on b ended by signal 9' cmn-run.log
+    grep -Eq '^20[0-9-]*T[0-9:.]*Z cmn-run\[[0-9]+\] start +attempt 1, 2 ranks: mpiexec -x CMN_EVENT_TOKEN --mca odls_base_sigkill_timeout 0 -n 2 darknet classifier' cmn-run.log
+    grep -Eq 'failure +status 137: rank 1 on b ended by signal 9' cmn-run.log
     grep -Eq 'resume +from out/x-10.checkpoint, iteration 10$' cmn-run.log
-    grep -Eq 'done +3 tries, status 0' cmn-run.log
+    grep -Eq 'done +3 attempts, status 0' cmn-run.log
     for status in 1 2 130 143; do
         stand_in "exit $status"
         restarts $status 1 -n 2 "${train[@]}"
@@ -87,9 +93,9 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     # Open MPI has statuses of its own when a machine is gone.
     stand_in 'printf "%s\n" "ORTE has lost communication with a remote daemon." "  Remote daemon: [[1,0],2] on node c" >&2; exit 205' 'exit 0'
     restarts 0 2 -n 2 "${train[@]}"
-    grep -Eq 'loss +status 205: .*\bc$' cmn-run.log
+    grep -Eq 'failure +status 205: .*\bc$' cmn-run.log
     # A machine that is cut off may hold the backup folder until it notices; a job of somebody else is another matter.
-    still='echo "cmn[rank 0@a] out: process 7 on c writes checkpoints of x there: wait" >&2; exit 1'
+    still="$(event locked 0@a -1 'process 7 on c')$(event error 0@a -1 'out: process 7 on c writes checkpoints of x there: wait')exit 1"
     stand_in "$lost" "$still" 'exit 0'
     restarts 0 3 -n 2 "${train[@]}"
     stand_in "$still"
@@ -98,18 +104,19 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     restarts 0 2 -n 2 "${train[@]}"
 }
 
-@test "retries count tries without a new checkpoint; the same crash twice is enough" {
+@test "retries count attempts without a new checkpoint; the same crash twice is enough" {
     stand_in "$lost" "$lost" "$lost"
     restarts 75 2 -retries 1 -n 2 "${train[@]}"
-    grep -Eq 'give-up +2 tries without a new checkpoint' cmn-run.log
+    grep -Eq 'give-up +2 attempts without a new checkpoint' cmn-run.log
     stand_in "$(from 5)$lost" "$(from 10)$lost" "$(from 15)$lost" "$(from 15)$lost" "exit 0"
     restarts 75 4 -retries 1 -n 2 "${train[@]}"
     stand_in "$(from 5)$crash" "$(from 5)$crash" "exit 0"
     restarts 139 2 -n 2 "${train[@]}"
     grep -Eq 'give-up +2 times in a row the same end' cmn-run.log
-    stall='echo "cmn: nothing moved for 60 s in: the start of MPI. MPI may be waiting" >&2; exit 1'
+    stall="$(event start-timeout 1@b -1 'nothing moved for 60 s in: the start of MPI')exit 75"
     stand_in "$stall" "$stall" "exit 0"
-    restarts 1 2 -n 2 "${train[@]}"
+    restarts 75 2 -n 2 "${train[@]}"
+    grep -Eq 'failure +status 75: MPI did not come up on all ranks; rank 1 on b: nothing moved' cmn-run.log
     stand_in "$(from 5)$crash" "$(from 10)$crash" "exit 0"
     restarts 0 3 -n 2 "${train[@]}"
     # Checkpoints that can be seen count without a word from the training.
@@ -126,21 +133,21 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
 }
 
 @test "an mpiexec that does not end after a fault is ended" {
-    stand_in "echo 'cmn[rank 0@a] nothing came from rank 2' >&2; trap '' TERM; while :; do sleep 0.2; done" 'exit 0'
+    stand_in "$(event failure 0@a 7 'nothing came from rank 2')trap '' TERM; while :; do sleep 0.2; done" 'exit 0'
     restarts 0 2 -n 2 "${train[@]}"
     grep -Eq 'hung +mpiexec does not end' cmn-run.log
-    grep -Eq 'loss +status 137: .*: cmn\[rank 0@a\] nothing came' cmn-run.log
+    grep -Eq 'failure +status 137: .*: rank 0 on a: nothing came' cmn-run.log
 }
 
 @test "a stop that mpiexec drops, as while it starts the ranks, is asked again until the ranks have heard it" {
     # Twice it is dropped; then there would be time for two more.
     export SLOW
-    stand_in 'heard() { n=$((n + 1)); echo USR1 >>heard; ((n < 3)) || echo "cmn: asked to stop (signal 15)" >&2; }; n=0; trap heard USR1; kill -TERM $PPID; for ((i = 0; i < 50 * SLOW && n < 3; i++)); do sleep 0.5; done; for ((i = 0; i < 10; i++)); do sleep 0.5; done; exit 143' 'exit 0'
+    stand_in 'heard() { n=$((n + 1)); echo USR1 >>heard; ((n < 3)) || { '"$(event stop 0@a 7 '')"'}; }; n=0; trap heard USR1; kill -TERM $PPID; for ((i = 0; i < 50 * SLOW && n < 3; i++)); do sleep 0.5; done; for ((i = 0; i < 10; i++)); do sleep 0.5; done; exit 143' 'exit 0'
     restarts 143 1 -n 2 "${train[@]}"
     [[ $(grep -c USR1 heard) -eq 3 ]]
     [[ $(grep -c 'asked to save' cmn-run.log) -eq 1 ]]
     # A rank that does not know the signal yet dies of it; the others miss it.
-    stand_in 'trap : USR1; kill -INT $PPID; sleep 1; echo "mpiexec noticed that process rank 1 with PID 7 on node b exited on signal 10 (User defined signal 1)." >&2; echo "cmn[rank 0@a] rank 1 is lost" >&2; exit 75' 'exit 0'
+    stand_in 'trap : USR1; kill -INT $PPID; sleep 1; echo "mpiexec noticed that process rank 1 with PID 7 on node b exited on signal 10 (User defined signal 1)." >&2; '"$(event failure 0@a 7 'rank 1 is gone')"'exit 75' 'exit 0'
     restarts 130 1 -n 2 "${train[@]}"
 }
 
@@ -148,7 +155,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     stand_in 'trap "exit 0" USR1; while :; do sleep 0.1; done'
     PATH=$PWD/fake:$PATH timeout $((60 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&- &
     started=$!
-    wait_for 'the first try' test -e tries
+    wait_for 'the first attempt' test -e attempts
     sleep 0.5
     kill -USR1 "$(pgrep -P "$started")"
     status=0
@@ -161,8 +168,8 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     stand_in 'kill -STOP $$; exit 0'
     PATH=$PWD/fake:$PATH timeout $((60 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&- &
     started=$!
-    wait_for 'the line about it' grep -Eq '^cmn-run: mpiexec is stopped by signal 19 .*: kill -CONT [0-9]+ lets it go on$' run.err
-    kill -CONT "$(sed -n 's/.*kill -CONT \([0-9]*\) .*/\1/p' run.err)"
+    wait_for 'the line about it' grep -Eq '^cmn-run: mpiexec is stopped by signal 19 .*: continue it with kill -CONT [0-9]+$' run.err
+    kill -CONT "$(sed -n 's/.*kill -CONT \([0-9]*\)$/\1/p' run.err)"
     wait "$started"
     [[ $(grep -c 'is stopped by' cmn-run.log) -eq 1 ]]
 }
@@ -171,19 +178,45 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     stand_in 'sleep 2; exit 0'
     (trap '' HUP && PATH=$PWD/fake:$PATH exec "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&-) &
     started=$!
-    wait_for 'the first try' test -e tries
+    wait_for 'the first attempt' test -e attempts
     kill -HUP "$started"
     wait "$started"
     run ! grep -E ' stop ' cmn-run.log
 }
 
-@test "lines are known behind what a terminal and mpiexec --tag-output put before them" {
-    stand_in 'printf "\r\033[Kcmn[rank 0@a] nothing came from rank 2\n" >&2; exit 75' \
-        'printf "\r\033[K[1,0]<stderr>:\033[1;31mcmn: goes on from out/x-10.checkpoint, iteration 10\n[1,1]<stderr>:cmn[rank 1@b] gone\n" >&2; exit 75' 'exit 0'
+@test "events: what a terminal or mpiexec --tag-output puts before them does not matter, and people see none of them" {
+    stand_in "printf 'half a line \r\\033[K' >&2; $(event failure 0@a 7 'nothing came from rank 2')echo 'the other half' >&2; exit 75" \
+        "printf '[1,0]<stderr>:' >&2; $(event resume 0@a 10 out/x-10.checkpoint)printf '[1,1]<stderr>:cn\\n[1,1]<stderr>:' >&2; $(event failure 1@b 12 'a \\\"gone\\\" rank')exit 75" 'exit 0'
     restarts 0 3 -n 2 "${train[@]}"
-    grep -Eq 'fault +cmn\[rank 0@a\] nothing came from rank 2$' cmn-run.log
+    grep -Eq 'fault +rank 0 on a: nothing came from rank 2$' cmn-run.log
     grep -Eq 'resume +from out/x-10.checkpoint, iteration 10$' cmn-run.log
-    grep -Eq 'loss +status 75: .*cmn\[rank 1@b\] gone$' cmn-run.log
+    grep -Eq 'failure +status 75: .*rank 1 on b: a "gone" rank$' cmn-run.log
+    grep -Fq $'half a line \r\033[Kthe other half' run.err
+    [[ $(grep -c '^\[1,0\]<stderr>:$' run.err) -eq 1 && $(grep -c '^\[1,1\]<stderr>:cn$' run.err) -eq 1 ]]
+    run ! grep -e cmn-event -e kind run.err
+}
+
+@test "sentences and other tokens are no events: people see them, and nothing is decided by them" {
+    stand_in "echo 'cmn: goes on from out/x-5.checkpoint, iteration 5' >&2; echo 'cmn: first checkpoint on the disk' >&2; $lost" \
+        "CMN_EVENT_TOKEN=00000000000000000001; $(from 7)$lost" 'exit 0'
+    restarts 75 2 -retries 1 -n 2 "${train[@]}"
+    run ! grep resume cmn-run.log
+    grep -q '^cmn-event:00000000000000000001 {"kind":"resume"' run.err
+    stand_in 'printf "cmn-event:%s {\"kind\":\"resume\", other text\n" "$CMN_EVENT_TOKEN" >&2; exit 1'
+    restarts 1 1 -n 2 "${train[@]}"
+    grep -q '^{"kind":"resume", other text$' run.err
+    # Two runs have two tokens.
+    stand_in 'echo "$CMN_EVENT_TOKEN" >>token; exit 0'
+    restarts 0 1 -n 2 "${train[@]}"
+    rm attempts
+    restarts 0 1 -n 2 "${train[@]}"
+    [[ $(sort -u token | grep -cE '^[0-9]{20}$') -eq 2 ]]
+}
+
+@test "a warning of a rank stands in the journal" {
+    stand_in "$(event warning 0@a 20 'checkpoint of iteration 20 not written: out: No space left on device')exit 0"
+    restarts 0 1 -n 2 "${train[@]}"
+    grep -Eq 'warning +checkpoint of iteration 20 not written: out: No space left' cmn-run.log
 }
 
 @test "a terminal with stty tostop does not stop the job" {
@@ -193,7 +226,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     PATH=$PWD/fake:$PATH timeout $((30 * SLOW)) script -qec "stty tostop; $command" screen.txt </dev/null >/dev/null 3>&- || true
     cat screen.txt
     grep -q 'a row of the table' screen.txt
-    grep -Eq 'done +1 try, status 0' cmn-run.log
+    grep -Eq 'done +1 attempt, status 0' cmn-run.log
 }
 
 @test "orphans of a job that have ended do not stay as zombies, while it runs and while machines are asked" {
@@ -226,7 +259,7 @@ state_is() {
     wait_for 'the wait' grep -qs 'gone .*waiting' cmn-run.log
     kill -TSTP "$started"
     wait_for 'its stop' state_is "$started" T
-    [[ ! -e tries ]]
+    [[ ! -e attempts ]]
     : >machines
     kill -CONT "$started"
     wait "$started"
@@ -247,9 +280,9 @@ state_is() {
 @test "what cannot be started again for a moment is a loss, and not the end" {
     [[ -z $SAN ]] || skip 'sanitizers open files of their own'
     for place in '-n 2' '-hosts a:2'; do
-        # cmn-run has room for no further file after its first try, until it has said so.
+        # cmn-run has room for no further file after its first attempt, until it has said so.
         stand_in "echo \$PPID >pid; prlimit --pid \$PPID --nofile=5:1024; $lost" 'exit 0'
-        (wait_for 'the loss' grep -qs 'loss .*could not be started' cmn-run.log && prlimit --pid "$(<pid)" --nofile=1024:1024) 3>&- &
+        (wait_for 'the loss' grep -qs 'failure .*could not be started' cmn-run.log && prlimit --pid "$(<pid)" --nofile=1024:1024) 3>&- &
         # shellcheck disable=SC2086  # two words
         restarts 0 2 $place "${train[@]}"
         grep -Eq 'cmn-run: .* cannot be .*: Too many open files' run.err
@@ -282,7 +315,7 @@ END
 }
 
 @test "-clear starts over until there is a checkpoint, and not again" {
-    stand_in "$lost" "echo 'cmn: first checkpoint on the disk: out/x-5.checkpoint' >&2; $lost" "$(from 5)exit 0"
+    stand_in "$lost" "$(event checkpoint 0@a 5 '')$lost" "$(from 5)exit 0"
     restarts 0 3 -n 2 "${train[@]}" -clear
     [[ $(grep -l -- '-clear' words-* | xargs) == 'words-1 words-2' ]]
     [[ $(<words-3) == *' -n 2 darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5' ]]
@@ -291,7 +324,7 @@ END
 @test "machines that are gone are left out, or waited for, and come back" {
     stand_in "echo b >machines; $lost" "$(from 5): >machines; $lost" 'exit 0'
     restarts 0 3 -hosts a:2,b:3 -mpi '--mca  odls_base_sigkill_timeout 2' "${train[@]}"
-    [[ $(<words-1) == '--mca oob_tcp_keepalive_time 5 '*' --mca odls_base_sigkill_timeout 2 -host a:2,b:3 -n 5 darknet '* ]]
+    [[ $(<words-1) == '-x CMN_EVENT_TOKEN --mca oob_tcp_keepalive_time 5 '*' --mca odls_base_sigkill_timeout 2 -host a:2,b:3 -n 5 darknet '* ]]
     [[ $(<words-2) == *' --mca odls_base_sigkill_timeout 2 -host a:2 -n 2 darknet '* ]]
     [[ $(<words-3) == *' --mca odls_base_sigkill_timeout 2 -host a:2,b:3 -n 5 darknet '* ]]
     grep -Eq 'gone +b:3 .*no route to b' cmn-run.log
@@ -328,16 +361,19 @@ END
     refused 'the command is missing' -n 2
     refused 'the command is missing' -n 2 --
     refused 'say how many ranks' "${train[@]}"
-    refused '-n x: a number' -n x "${train[@]}"
+    refused '-n x: write a number from 1' -n x "${train[@]}"
     refused '-n: the machines say' -n 2 -hosts a:2 "${train[@]}"
     refused '-wait: SECONDS is missing' -n 2 -wait "${train[@]}"
-    refused "-mpi '-n ...': that is cmn-run's to say: -n" -n 2 -mpi '--bind-to none -n 3' "${train[@]}"
-    refused "-mpi '--np ...': that is cmn-run's to say: -hosts" -mpi '--np 3' -hosts a:2 "${train[@]}"
-    refused "-mpi '-app ...': that is cmn-run's to say" -n 2 -mpi '--mca a -n -x -np -app file' "${train[@]}"
-    refused "-mpi '-host ...': that is cmn-run's to say: -hosts" -mpi '-host a:3' -hosts a:2 "${train[@]}"
+    refused "-mpi '-n ...': cmn-run itself tells mpiexec: give it -n" -n 2 -mpi '--bind-to none -n 3' "${train[@]}"
+    refused "-mpi '--np ...': cmn-run itself tells mpiexec: give it -hosts" -mpi '--np 3' -hosts a:2 "${train[@]}"
+    refused "-mpi '-app ...': cmn-run itself tells mpiexec" -n 2 -mpi '--mca a -n -x -np -app file' "${train[@]}"
+    refused "-mpi '-host ...': cmn-run itself tells mpiexec: give it -hosts" -mpi '-host a:3' -hosts a:2 "${train[@]}"
     refused '-retry: no such option' -n 2 -retry 2 "${train[@]}"
-    refused '-hosts a:2,-oProxy:1: what is wanted' -hosts a:2,-oProxy:1 "${train[@]}"
-    refused '-hosts a:0: what is wanted' -hosts a:0 "${train[@]}"
+    refused '-retries: K is missing' -n 2 -retries
+    refused 'darknet: no option; write `--`' -n 2 darknet classifier train x.data x.cfg -cmn
+    refused '-other: no such option' -n 2 -other -- darknet classifier train x.data x.cfg -cmn
+    refused '-hosts a:2,-oProxy:1: write NAME:RANKS' -hosts a:2,-oProxy:1 "${train[@]}"
+    refused '-hosts a:0: write NAME:RANKS' -hosts a:0 "${train[@]}"
     echo 'a' >hostfile
     refused 'hostfile:1: say how many ranks a takes: slots=N' -hostfile hostfile "${train[@]}"
     refused '-hostfile none: No such file' -hostfile none "${train[@]}"
@@ -347,7 +383,7 @@ END
     refused '.*no checkpoints' -n 2 -- darknet classifier train x.data x.cfg -cmn
     printf '# one\n[net]\nbatch=1\ncmn_checkpoint = 7\n' >x.cfg
     restarts 0 1 -n 2 -- darknet classifier train x.data x.cfg -cmn
-    rm -f tries
+    rm -f attempts
     restarts 0 1 -n 2 -retries 0 -- darknet classifier train x.data y.cfg -cmn
     PATH=$PWD run -1 "$CMN_RUN" -n 2 -retries 0 "${train[@]}"
     grep -q 'mpiexec cannot be started: No such file' <<<"$output"

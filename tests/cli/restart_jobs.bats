@@ -18,7 +18,7 @@ set -u
 me=rank-$OMPI_COMM_WORLD_RANK
 trap 'echo INT >>$me' INT
 trap 'echo TERM >>$me' TERM
-trap 'echo USR1 >>$me; echo "cmn: asked to stop (signal 15)" >&2; sleep 1.2; echo saved >>$me; trap : TERM; until grep -q saved rank-0 && grep -q saved rank-1; do sleep 0.05; done; exit 143' USR1
+trap 'echo USR1 >>$me; printf "cmn-event:%s {\"kind\":\"stop\",\"rank\":%d,\"host\":\"a\",\"phase\":\"\",\"iteration\":1,\"text\":\"\"}\n" "$CMN_EVENT_TOKEN" "$OMPI_COMM_WORLD_RANK" >&2; sleep 1.2; echo saved >>$me; trap : TERM; until grep -q saved rank-0 && grep -q saved rank-1; do sleep 0.05; done; exit 143' USR1
 echo "$$" >$me.pid
 for ((i = 0; i < 300; i++)); do sleep 0.1; done
 END

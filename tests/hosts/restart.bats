@@ -67,7 +67,7 @@ event() {
         [[ $(nsenter --target "${name#/proc/}" --uts hostname 2>/dev/null) != node2 ]] || kill -KILL "${name#/proc/}"; done'
     ends_well node2
     cluster_shm node2 64m
-    event loss
+    event failure
     event gone | grep 'node2:2 .*without it'
     event resume
     [[ $(event start | tail -n 1) == *'-host node1:2 -n 2 '* ]]
@@ -83,7 +83,7 @@ event() {
         sleep 0.1
     done
     cat cmn-run.log
-    event loss | grep -E 'rank [23]\b'
+    event failure | grep -E 'rank [23]\b'
     event gone | grep 'node2:2 .*waiting'
     cluster_run ip -n node2 link set eth0 up
     ends_well

@@ -1,4 +1,4 @@
-#include "events.h"
+#include "process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,13 +13,27 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "say.h"
+#include "messages.h"
+
+/* Seconds in which what has been killed must be gone. */
+enum { KILL_SECONDS = 5 };
 
 static int signals = -1;
 static int stop;
-static sigset_t before; /* what was blocked when we were started: our processes get that again */
+static sigset_t
+    before; /* what was blocked when cmn-run was started: its processes get that again */
 
-/* Children that are older than us: those of a script that ended with `exec cmn-run`. A number may be given again, so they have two. */
+double cmn_clock(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- children that are older than cmn-run ---- */
+
+/* Those of a script that ended with `exec cmn-run`. A process id may be given again, so the start time counts, too. */
 static struct foreign {
     int pid;
     unsigned long long began;
@@ -34,7 +48,7 @@ static FILE *children(void)
     return fopen(name, "r");
 }
 
-/* When the process began, as /proc/PID/stat has it behind its name, and in which group it is; 0 when it is gone. */
+/* When the process began, as /proc/PID/stat has it behind its name, and its process group; 0 when it does not exist. */
 static unsigned long long process_began(int pid, int *group)
 {
     char name[64], text[1024], *end;
@@ -49,7 +63,7 @@ static unsigned long long process_began(int pid, int *group)
     text[fread(text, 1, sizeof text - 1, file)] = '\0';
     fclose(file);
     end = strrchr(text, ')');
-    /* The 3rd field follows the name; the group is the 5th, the beginning the 22nd. */
+    /* The 3rd field follows the name; the group is the 5th, the start time the 22nd. */
     if (!end || sscanf(end,
                        ") %*s %*s %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
                        "%*s %*s %llu",
@@ -59,26 +73,21 @@ static unsigned long long process_began(int pid, int *group)
     return began;
 }
 
-static int remember_foreign(void)
+static void remember_foreign(void)
 {
     FILE *list = children();
-    int pid, group, result = 0;
+    int pid, group;
 
-    while (list && !result && fscanf(list, "%d", &pid) == 1) {
-        struct foreign *more = realloc(foreign, (n_foreign + 1) * sizeof *more);
-        result = more ? 0 : cmn_run_fail("out of memory");
-        if (more) {
-            foreign = more;
-            foreign[n_foreign++] = (struct foreign){pid, process_began(pid, &group)};
-        }
+    while (list && fscanf(list, "%d", &pid) == 1) {
+        foreign = cmn_run_realloc(foreign, n_foreign + 1, sizeof *foreign);
+        foreign[n_foreign++] = (struct foreign){pid, process_began(pid, &group)};
     }
     if (list) {
         fclose(list);
     }
-    return result;
 }
 
-/* What foreign children leave behind becomes ours, too. It is in our own process group, in which nothing of a job ever is. */
+/* What foreign children leave behind becomes a child of cmn-run, too. It is in cmn-run's process group; no job's process is. */
 static int is_foreign(int pid)
 {
     int group = 0;
@@ -92,7 +101,9 @@ static int is_foreign(int pid)
     return group == (int)getpgrp();
 }
 
-int cmn_trace_events_open(void)
+/* ---- signals ---- */
+
+void cmn_signals_open(void)
 {
     static const int wanted[] = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP,
                                  SIGQUIT, SIGUSR1, SIGTSTP, SIGCONT};
@@ -103,19 +114,19 @@ int cmn_trace_events_open(void)
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         sigaddset(&set, wanted[i]);
     }
-    /* nohup; a signal that is blocked would be read all the same */
+    /* nohup; a signal that is ignored and blocked would still be read */
     if (!sigaction(SIGHUP, NULL, &as_given) && as_given.sa_handler == SIG_IGN) {
         sigdelset(&set, SIGHUP);
     }
     signal(SIGPIPE, SIG_IGN);
-    /* Who started us may have SIGCHLD ignored; no end would be told then. */
+    /* The parent may have left SIGCHLD ignored; then the kernel reports no child's end. */
     signal(SIGCHLD, SIG_DFL);
     sigprocmask(SIG_BLOCK, &set, &before);
     signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) {
-        return cmn_run_fail("signals cannot be awaited: %s", strerror(errno));
+        cmn_run_fatal("signals cannot be awaited: %s", strerror(errno));
     }
-    return remember_foreign();
+    remember_foreign();
 }
 
 static int read_signals(void)
@@ -142,7 +153,7 @@ static int read_signals(void)
     return found;
 }
 
-int cmn_trace_events_wait(int fd, int milliseconds)
+int cmn_signals_wait(int fd, int milliseconds)
 {
     struct pollfd fds[2] = {{.fd = signals, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
     int found = 0;
@@ -154,43 +165,38 @@ int cmn_trace_events_wait(int fd, int milliseconds)
     return found;
 }
 
-int cmn_trace_events_wait_alone(int fd, int milliseconds)
-{
-    int found = cmn_trace_events_wait(fd, milliseconds);
-
-    if (found & CMN_PAUSE) {
-        raise(SIGSTOP);
-    }
-    return found;
-}
-
-int cmn_trace_events_stop(void)
+int cmn_stop_signal(void)
 {
     return stop;
 }
 
-/* What cmn_process_start() has started and nobody has asked about since it ended. */
+int cmn_stop_requested(void *unused)
+{
+    (void)unused;
+    return stop != 0;
+}
+
+int cmn_wait_until(int (*done)(void *of), void *of, double seconds)
+{
+    double until = cmn_clock() + seconds, left;
+    int is;
+
+    while (!(is = done(of)) && (left = until - cmn_clock()) > 0) {
+        if (cmn_signals_wait(-1, left < .05 ? 1 + (int)(1000 * left) : 50) & CMN_PAUSE) {
+            raise(SIGSTOP);
+        }
+    }
+    return is;
+}
+
+/* ---- processes ---- */
+
+/* What cmn_process_start() has started, until somebody asks after its end. */
 static struct started {
     pid_t pid;
     int ended, status;
 } * started;
-static size_t n_started, room_started;
-
-static int make_room(void)
-{
-    struct started *more;
-
-    if (n_started < room_started) {
-        return 0;
-    }
-    more = realloc(started, (2 * room_started + 1) * sizeof *more);
-    if (!more) {
-        return cmn_run_fail("out of memory");
-    }
-    started = more;
-    room_started = 2 * room_started + 1;
-    return 0;
-}
+static size_t n_started;
 
 static struct started *find_started(pid_t pid)
 {
@@ -202,8 +208,8 @@ static struct started *find_started(pid_t pid)
     return s < started + n_started ? s : NULL;
 }
 
-/* Takes the status of all that has ended: nobody else does that for orphans. */
-static void take_ends(void)
+/* Reaps all that has ended: nobody else does that for orphans. */
+static void reap(void)
 {
     struct started *s;
     int status;
@@ -251,11 +257,9 @@ pid_t cmn_process_start(char *const *argv, int output, int error)
     pid_t parent = getpid(), pid;
     ssize_t n;
 
-    if (make_room()) {
-        return -1;
-    }
+    started = cmn_run_realloc(started, n_started + 1, sizeof *started);
     if (pipe2(tell, O_CLOEXEC)) {
-        return cmn_run_fail("a pipe cannot be had: %s", strerror(errno));
+        return cmn_run_fail("a pipe cannot be opened: %s", strerror(errno));
     }
     fflush(NULL);
     pid = fork();
@@ -267,7 +271,7 @@ pid_t cmn_process_start(char *const *argv, int output, int error)
         close(tell[0]);
         return cmn_run_fail("a process cannot be started: %s", strerror(errno));
     }
-    setpgid(pid, pid); /* also here: a signal for the group may come before the process runs */
+    setpgid(pid, pid); /* here, too: a signal for the group may come before the process runs */
     n = read(tell[0], &why, sizeof why);
     close(tell[0]);
     if (n == sizeof why) {
@@ -282,7 +286,7 @@ int cmn_process_ended(pid_t pid, int *status)
 {
     struct started *s;
 
-    take_ends();
+    reap();
     s = find_started(pid);
     if (!s || !s->ended) {
         return 0;
@@ -320,7 +324,7 @@ static int each_child(int signal_number)
     FILE *list;
     int pid, n = 0;
 
-    take_ends();
+    reap();
     list = children();
     while (list && fscanf(list, "%d", &pid) == 1) {
         if (is_foreign(pid)) {
@@ -337,18 +341,26 @@ static int each_child(int signal_number)
     return n;
 }
 
-int cmn_process_rest(int seconds)
+static int none_left(void *unused)
 {
-    struct timespec tick = {0, 50000000};
+    (void)unused;
+    return !each_child(0);
+}
+
+/* Children of those that are killed become children of cmn-run in turn. */
+static int killed_all(void *most)
+{
+    int n = each_child(SIGKILL), *killed = most;
+
+    *killed = *killed > n ? *killed : n;
+    return n == 0;
+}
+
+int cmn_process_end_rest(double seconds)
+{
     int killed = 0;
 
-    for (int i = 0; i < seconds * 20 && each_child(0); i++) {
-        nanosleep(&tick, NULL);
-    }
-    /* Children of those that are killed become ours in turn. */
-    for (int i = 0, n; i < 100 && (n = each_child(SIGKILL)) > 0; i++) {
-        killed = killed > n ? killed : n;
-        nanosleep(&tick, NULL);
-    }
+    cmn_wait_until(none_left, NULL, seconds);
+    cmn_wait_until(killed_all, &killed, KILL_SECONDS);
     return killed;
 }

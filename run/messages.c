@@ -1,32 +1,63 @@
-#include "say.h"
+#include "messages.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE = 4096 };
-
 static int journal = -1;
 static const char *journal_name;
 
-int cmn_run_fail(const char *format, ...)
+static char *format_text(const char *format, va_list args)
 {
-    char text[LINE];
+    char *text;
+
+    if (vasprintf(&text, format, args) < 0) {
+        fprintf(stderr, "cmn-run: out of memory\n");
+        exit(1);
+    }
+    return text;
+}
+
+void cmn_run_fatal(const char *format, ...)
+{
     va_list args;
 
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    fprintf(stderr, "cmn-run: %s\n", format_text(format, args));
+    va_end(args);
+    exit(1);
+}
+
+int cmn_run_fail(const char *format, ...)
+{
+    va_list args;
+    char *text;
+
+    va_start(args, format);
+    text = format_text(format, args);
     va_end(args);
     fprintf(stderr, "cmn-run: %s\n", text);
+    free(text);
     return -1;
 }
 
-/* Whether what the file holds was written here: a wrong name would spoil someone's file. */
+void *cmn_run_realloc(void *p, size_t n, size_t size)
+{
+    void *more = reallocarray(p, n, size);
+
+    if (!more) {
+        cmn_run_fatal("out of memory: %zu items of %zu bytes", n, size);
+    }
+    return more;
+}
+
+/* A mistyped name must not spoil somebody's file. */
 static int is_a_journal(int fd)
 {
     char line[128];
@@ -41,27 +72,22 @@ static int is_a_journal(int fd)
     return strstr(line, "Z cmn-run[") != NULL;
 }
 
-int cmn_journal_open(const char *file)
+void cmn_journal_open(const char *file)
 {
     journal_name = file;
     journal = open(file, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
     if (journal < 0) {
-        return cmn_run_fail("journal %s: %s: name another one with -journal", file,
-                            strerror(errno));
+        cmn_run_fatal("journal %s: %s: name another one with -journal", file, strerror(errno));
     }
     if (!is_a_journal(journal)) {
-        close(journal);
-        journal = -1;
-        return cmn_run_fail("journal %s: this file holds something else: name another one with "
-                            "-journal",
-                            file);
+        cmn_run_fatal("journal %s: this file holds something else: name another one with -journal",
+                      file);
     }
-    return 0;
 }
 
 static void write_line(const char *event, const char *text)
 {
-    char line[LINE + 128], when[32];
+    char *line, when[32];
     struct timespec now;
     struct tm parts;
     int n;
@@ -72,57 +98,45 @@ static void write_line(const char *event, const char *text)
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &parts);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &parts);
-    n = snprintf(line, sizeof line, "%s.%03ldZ cmn-run[%d] %-7s %s", when, now.tv_nsec / 1000000,
-                 (int)getpid(), event, text);
+    n = asprintf(&line, "%s.%03ldZ cmn-run[%d] %-7s %s", when, now.tv_nsec / 1000000, (int)getpid(),
+                 event, text);
+    if (n < 0) {
+        cmn_run_fatal("out of memory");
+    }
     for (char *c = line; *c; c++) {
         *c = *c == '\n' || *c == '\r' ? ' ' : *c;
     }
     line[n] = '\n';
     if (write(journal, line, (size_t)n + 1) != n + 1) {
-        fprintf(stderr, "cmn-run: journal %s: %s: the run goes on without it\n", journal_name,
+        fprintf(stderr, "cmn-run: journal %s: %s: the run continues without it\n", journal_name,
                 strerror(errno));
         close(journal);
         journal = -1;
     }
+    free(line);
 }
 
 void cmn_journal(const char *event, const char *format, ...)
 {
-    char text[LINE];
     va_list args;
+    char *text;
 
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    text = format_text(format, args);
     va_end(args);
     write_line(event, text);
+    free(text);
 }
 
 void cmn_journal_say(const char *event, const char *format, ...)
 {
-    char text[LINE];
     va_list args;
+    char *text;
 
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    text = format_text(format, args);
     va_end(args);
     fprintf(stderr, "cmn-run: %s\n", text);
     write_line(event, text);
-}
-
-static const char plain[] =
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%^";
-
-void cmn_quote(char *text, size_t bytes, char *const *word)
-{
-    size_t n = 0;
-
-    text[0] = '\0';
-    for (int i = 0; word[i] && n + 8 < bytes; i++) {
-        const char *quote = word[i][0] && !word[i][strspn(word[i], plain)] ? "" : "'";
-        n += (size_t)snprintf(text + n, bytes - n, "%s%s", i ? " " : "", quote);
-        for (const char *c = word[i]; *c && n + 8 < bytes; c++) {
-            n += (size_t)snprintf(text + n, bytes - n, *c == '\'' ? "'\\''" : "%c", *c);
-        }
-        n += (size_t)snprintf(text + n, bytes - n, "%s", quote);
-    }
+    free(text);
 }

@@ -1,0 +1,164 @@
+#include "diagnosis.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* EX_TEMPFAIL of sysexits.h: how the ranks end a job in which a rank, a node or the way to them failed. */
+enum { FAILED_STATUS = 75 };
+
+void cmn_observe_nothing(struct cmn_observed *o)
+{
+    memset(o, 0, sizeof *o);
+    o->resumed_from = -1;
+}
+
+/* ---- events ---- */
+
+static int is(const struct cmn_event *e, const char *kind)
+{
+    return !strcmp(e->kind, kind);
+}
+
+void cmn_observe_event(struct cmn_observed *o, const struct cmn_event *e)
+{
+    o->began = 1;
+    o->stop_heard |= is(e, "stop");
+    o->checkpoint |= is(e, "checkpoint");
+    o->start_timeout |= is(e, "start-timeout");
+    o->locked |= is(e, "locked");
+    if (is(e, "resume")) {
+        o->resumed_from = e->iteration;
+    }
+    if ((is(e, "failure") || is(e, "error") || is(e, "start-timeout")) && !o->fatal[0]) {
+        snprintf(o->fatal, sizeof o->fatal, "rank %d on %s: %s", e->rank, e->host, e->text);
+    }
+}
+
+/* ---- mpiexec ---- */
+
+/* "… noticed that process rank R with PID P on node N exited on signal S (…)" */
+static void take_signal(struct cmn_observed *o, const char *line)
+{
+    const char *text = strstr(line, " noticed that process rank ");
+    char host[256];
+    int rank, signal_number;
+
+    if (text && !o->signal &&
+        sscanf(text, " noticed that process rank %d with PID %*d on node %255s exited on signal %d",
+               &rank, host, &signal_number) == 3) {
+        o->rank = rank;
+        o->signal = signal_number;
+        snprintf(o->host, sizeof o->host, "%s", host);
+    }
+}
+
+static void take_daemon(struct cmn_observed *o, const char *line)
+{
+    const char *text = strstr(line, "Remote daemon: ");
+
+    o->daemon_lost |= strstr(line, "lost communication with a remote daemon") ||
+                      strstr(line, "unable to reliably start one or more daemons");
+    if (o->daemon_lost && text && (text = strstr(text, " on node "))) {
+        sscanf(text, " on node %255s", o->host);
+    }
+}
+
+void cmn_observe_mpiexec(struct cmn_observed *o, const char *line)
+{
+    take_signal(o, line);
+    take_daemon(o, line);
+    o->no_program |= strstr(line, "was unable to find the specified executable") ||
+                     strstr(line, "was unable to launch the specified application") ||
+                     strstr(line, "fork a new process via the \"execve\" system call");
+}
+
+int cmn_observed_fault(const struct cmn_observed *o)
+{
+    return o->fatal[0] || o->signal || o->daemon_lost;
+}
+
+/* ---- the diagnosis ---- */
+
+/* Signals by which a program ends through a mistake of its own. */
+static int is_crash(int signal_number)
+{
+    return signal_number == SIGSEGV || signal_number == SIGBUS || signal_number == SIGFPE ||
+           signal_number == SIGILL || signal_number == SIGABRT;
+}
+
+static int is_stop_request(int signal_number)
+{
+    return signal_number == SIGINT || signal_number == SIGTERM;
+}
+
+static struct cmn_diagnosis failed(const struct cmn_observed *o, struct cmn_diagnosis d)
+{
+    const char *then = o->fatal[0] ? "; " : "";
+
+    d.outcome = CMN_FAILED;
+    if (o->signal) {
+        d.outcome = is_crash(o->signal) ? CMN_CRASHED : CMN_FAILED;
+        snprintf(d.what, sizeof d.what, "rank %d on %s ended by signal %d (%s)%s%s", o->rank,
+                 o->host, o->signal, strsignal(o->signal), then, o->fatal);
+    } else if (o->daemon_lost) {
+        snprintf(d.what, sizeof d.what, "mpiexec has lost, or did not reach, %s%s%s",
+                 o->host[0] ? o->host : "a machine", then, o->fatal);
+    } else {
+        snprintf(d.what, sizeof d.what, "a rank or a machine failed: %s",
+                 o->fatal[0] ? o->fatal : "no rank said why");
+    }
+    return d;
+}
+
+/* mpiexec's own end by a signal counts as if a shell had reported it. */
+struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int stop, int again)
+{
+    struct cmn_diagnosis d = {CMN_WRONG,
+                              WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), ""};
+    int signal_number = d.status > 128 && d.status <= 128 + CMN_SIGNAL_MAX ? d.status - 128 : 0;
+
+    if (d.status == 0 && stop && !o->began) {
+        /* mpiexec that is asked before its daemons are up may end so without having started anything. */
+        d.outcome = CMN_STOPPED;
+        d.status = 128 + stop;
+        snprintf(d.what, sizeof d.what, "asked to stop (%s) before the job began", strsignal(stop));
+    } else if (d.status == 0) {
+        d.outcome = CMN_DONE;
+        snprintf(d.what, sizeof d.what, "all went well");
+    } else if (stop) {
+        d.outcome = CMN_STOPPED;
+        snprintf(d.what, sizeof d.what, "asked to stop (%s)", strsignal(stop));
+    } else if (o->no_program) {
+        snprintf(d.what, sizeof d.what, "mpiexec cannot start the program");
+    } else if (o->hung) {
+        return failed(o, d);
+    } else if (is_stop_request(o->signal ? o->signal : signal_number)) {
+        d.outcome = CMN_STOPPED;
+        snprintf(d.what, sizeof d.what, "the job was asked to stop by a signal (status %d)",
+                 d.status);
+    } else if (o->start_timeout && !o->signal && !o->daemon_lost) {
+        d.outcome = CMN_CRASHED;
+        snprintf(d.what, sizeof d.what, "MPI did not come up on all ranks; %s", o->fatal);
+    } else if (d.status == FAILED_STATUS || o->signal || o->daemon_lost) {
+        return failed(o, d);
+    } else if (WIFSIGNALED(status)) {
+        d.outcome = CMN_FAILED;
+        snprintf(d.what, sizeof d.what, "mpiexec itself ended by signal %d (%s)", signal_number,
+                 strsignal(signal_number));
+    } else if (signal_number) {
+        d.outcome = is_crash(signal_number) ? CMN_CRASHED : CMN_FAILED;
+        snprintf(d.what, sizeof d.what, "a rank ended by signal %d (%s)", signal_number,
+                 strsignal(signal_number));
+    } else if (o->locked && again) {
+        d.outcome = CMN_FAILED;
+        snprintf(d.what, sizeof d.what, "processes of an earlier attempt have not ended: %s",
+                 o->fatal);
+    } else {
+        snprintf(d.what, sizeof d.what, "another attempt would end that way, too%s%s",
+                 o->fatal[0] ? ": " : "", o->fatal);
+    }
+    return d;
+}

@@ -1,0 +1,55 @@
+/* What became of an attempt: from the events of the ranks, what mpiexec says, and how mpiexec ended. Pure. */
+#ifndef CMN_RUN_DIAGNOSIS_H
+#define CMN_RUN_DIAGNOSIS_H
+
+#include "event.h"
+
+enum { CMN_SIGNAL_MAX = 64, CMN_FATAL_TEXT = 1200 };
+
+/* What has been seen of an attempt. */
+struct cmn_observed {
+    /* From the ranks' events. */
+    int began;         /* a rank has written an event */
+    int stop_heard;    /* the ranks know that they are to stop */
+    int checkpoint;    /* this attempt has written a checkpoint */
+    int start_timeout; /* MPI did not come up: the network, or a process that hangs there */
+    int locked;        /* processes of another job hold the backup folder */
+    long resumed_from; /* iteration of the checkpoint, or -1 */
+    char fatal[CMN_FATAL_TEXT]; /* the first fatal message, "rank 1 on b: …" */
+
+    /* From mpiexec's sentences, for which there is no other source: it alone knows which process died of which signal, and
+     * which daemon of its own is gone. The sentences are those of Open MPI 4. */
+    int rank, signal; /* this rank ended by this signal; 0: none did */
+    char host[256];   /* there; or the host of the daemon that was lost */
+    int daemon_lost;  /* mpiexec has lost a machine, or could not reach one */
+    int no_program;   /* the program does not exist there */
+
+    int hung; /* mpiexec did not end after a fault, and cmn-run ended it */
+};
+
+void cmn_observe_nothing(struct cmn_observed *o);
+void cmn_observe_event(struct cmn_observed *o, const struct cmn_event *e);
+void cmn_observe_mpiexec(struct cmn_observed *o, const char *line);
+
+/* Whether something has gone wrong that ends the job. */
+int cmn_observed_fault(const struct cmn_observed *o);
+
+enum cmn_outcome {
+    CMN_DONE,    /* well */
+    CMN_STOPPED, /* somebody asked for it */
+    CMN_WRONG,   /* the next attempt would end that way, too: input, disk, a missing program */
+    CMN_FAILED,  /* a rank or a machine failed: worth another attempt */
+    CMN_CRASHED  /* the same, but the program itself or its surroundings may be the cause */
+};
+
+struct cmn_diagnosis {
+    enum cmn_outcome outcome;
+    int status;                      /* 0 to 255: the job's own */
+    char what[CMN_FATAL_TEXT + 400]; /* for people */
+};
+
+/* `status` is waitpid()'s of mpiexec; `stop` the signal that asked cmn-run to stop, or 0; `again`: this was not the first
+ * attempt. */
+struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int stop, int again);
+
+#endif

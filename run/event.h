@@ -1,0 +1,43 @@
+/* Events: lines that the ranks write for cmn-run among what people read on the job's standard error.
+ *
+ *   cmn-event:TOKEN {"kind":"failure","rank":1,"host":"b","phase":"allreduce","iteration":120,"text":"…"}
+ *
+ * The ranks find the token, 64 random bits of this run, in their environment (CMN_EVENT_TOKEN, which mpiexec -x exports to
+ * every host), so no other output is taken for an event by accident. mpiexec forwards a rank's standard error from any host:
+ * that needs no port and no file system in common. cmn/base/job_stderr.c writes the lines. All local. */
+#ifndef CMN_RUN_EVENT_H
+#define CMN_RUN_EVENT_H
+
+#include <stddef.h>
+
+struct cmn_event {
+    char kind
+        [16]; /* start, resume, checkpoint, stop, warning, locked; start-timeout, failure, error end the job */
+    int rank;
+    long iteration; /* -1: none yet */
+    char host[64], phase[64], text[1024];
+};
+
+/* Draws the token, and exports it to what is started from now on. */
+void cmn_event_open(void);
+
+/* Separates events from the text for people, byte by byte. */
+struct cmn_event_filter {
+    size_t matched, n; /* bytes of the marker; of the event behind it */
+    int inside;
+    char json[4096];
+};
+
+enum cmn_filtered {
+    CMN_TEXT,    /* text[0..*length) is for people, possibly empty */
+    CMN_AN_EVENT /* *event is complete */
+};
+
+/* Takes one byte. `text` has room for sizeof json bytes. */
+enum cmn_filtered cmn_event_filter(struct cmn_event_filter *f, char byte, char *text,
+                                   size_t *length, struct cmn_event *event);
+
+/* At the end of the stream: what was held back. Returns the bytes in `text`. */
+size_t cmn_event_filter_end(struct cmn_event_filter *f, char *text);
+
+#endif
