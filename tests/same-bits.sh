@@ -28,7 +28,7 @@ export MPIEXEC
 # shellcheck source=tests/hosts/cluster.bash
 . tests/hosts/cluster.bash
 
-LIMIT=100    # seconds for a run that takes about one
+LIMIT=60    # seconds for a run that takes about one
 
 # ---- The table -----------------------------------------------------------------------------------------------
 #
@@ -38,6 +38,7 @@ LIMIT=100    # seconds for a run that takes about one
 # ranks    N; N+M ranks on emulated nodes; gpu:N over the stand-in for CUDA; alone: -cmn without mpiexec; plain: without -cmn.
 #          A>B: what goes on from a checkpoint (stop=) has other ranks.
 # command  a driver of Darknet and a net of the list below, then changes of [net], and
+#            from=K     the training ends after K steps, and another one begins with its weights
 #            stop=K     the training ends after K steps with a checkpoint, and the same command goes on from there
 #            then=WHAT  that evaluator looks at the weights at the end
 # keys     without their cmn_. Where the entry does not say otherwise: seed=7 batch=per_rank validate=0 report_every=3.
@@ -48,87 +49,346 @@ LIMIT=100    # seconds for a run that takes about one
 #   plain trainings of a detector, or with dropout, or threads above 1: several threads draw from one rand().
 entries() {
     cat <<'TABLE'
-# All defaults.
-+ bare-mlp            | 2     | classifier mlp                          | bare validate=1
-bare-conv             | 3     | classifier conv                         | bare
-bare-yolo             | 2     | detector yolo                           | bare validate=1
-bare-rnn              | 2     | rnn rnn                                 | bare
+# The program's own defaults.
++ bare-mlp                                       | 2           | classifier mlp | bare validate=1
++ bare-conv                                      | 3           | classifier conv | bare
++ bare-yolo                                      | 2           | detector yolo | bare validate=1
+bare-gru                                         | 2           | rnn gru | bare
+bare-resume                                      | 2           | classifier drop stop=4 | bare
+bare-three-nodes                                 | 1+1+1       | classifier conv | bare communicator=shm
 
-# Without -cmn, and without mpiexec.
-+ plain-mlp           | plain | classifier mlp threads=1                |
-+ plain-conv          | plain | classifier conv threads=1 then=valid    |
-plain-gru             | plain | rnn gru                                 |
-alone-conv            | alone | classifier conv subdivisions=2          |
-alone-yolo            | alone | detector yolo then=map                  |
+# Without -cmn; and with it, but without mpiexec.
++ plain-mlp                                      | plain       | classifier mlp threads=1 |
++ plain-conv                                     | plain       | classifier conv threads=1 subdivisions=2 then=valid |
+plain-adam                                       | plain       | classifier conv threads=1 adam=1 learning_rate=.001 |
+plain-layers                                     | plain       | classifier layers threads=1 |
+plain-routes                                     | plain       | classifier routes threads=1 policy=poly power=2 burn_in=3 |
++ plain-gru                                      | plain       | rnn gru |
+plain-lstm                                       | plain       | rnn lstm |
+plain-from                                       | plain       | classifier mlp threads=1 from=4 |
+alone-conv                                       | alone       | classifier conv subdivisions=2 |
++ alone-yolo                                     | alone       | detector yolo then=map |
+alone-resume                                     | alone       | classifier drop stop=4 |
 
-# Each communicator on one node.
-+ one-mlp             | 1     | classifier mlp                          | validate=1
-one-conv              | 1     | classifier conv                         | batch=global
-+ naive-mlp           | 2     | classifier mlp                          | communicator=naive
-+ naive-conv          | 3     | classifier conv                         | communicator=naive batch=global
-+ flat-mlp            | 3     | classifier mlp                          | communicator=flat
-+ flat-conv           | 2     | classifier conv subdivisions=2          | communicator=flat
-flat-yolo             | 3     | detector yolo                           | communicator=flat
-+ hier-mlp            | 2     | classifier mlp                          | communicator=hierarchical
-hier-conv             | 3     | classifier conv                         | communicator=hierarchical intra=mpi
-+ 2d-mlp              | 3     | classifier mlp                          | communicator=two_dimensional
-2d-conv               | 2     | classifier conv                         | communicator=two_dimensional intra=mpi
-+ single-mlp          | 2     | classifier mlp                          | communicator=single_node
-single-conv           | 3     | classifier conv                         | communicator=single_node intra=mpi
-+ shm-mlp             | 3     | classifier mlp                          | communicator=shm
-+ shm-conv            | 2     | classifier conv                         | communicator=shm
-shm-drop              | 3     | classifier drop                         | communicator=shm verify=2
-shm-layers            | 3     | classifier layers                       | communicator=shm
-shm-yolo              | 2     | detector yolo subdivisions=2            | communicator=shm
-+ shm-rnn             | 3     | rnn rnn                                 | communicator=shm
-five-conv             | 5     | classifier conv                         | communicator=shm batch=global
-+ adam-conv           | 2     | classifier conv adam=1 learning_rate=.001 |
-+ sync-conv           | 3     | classifier conv                         | sync_bn=1
-+ skip-numbers        | 2     | regressor numbers                       | nonfinite=skip
-+ lars-conv           | 2     | classifier conv                         | lars=0.01
-+ local-conv          | 3     | classifier conv                         | local_steps=2
-+ double-mlp          | 2     | classifier mlp                          | double_buffering=1
-+ topk-mlp            | 2     | classifier mlp                          | communicator=flat compress=topk overlap=off
-+ powersgd-conv       | 3     | classifier conv                         | communicator=flat compress=powersgd overlap=on bucket_mb=0.01
-+ fp16-conv           | 2     | classifier conv                         | communicator=flat allreduce_dtype=fp16
-+ resume-conv         | 2     | classifier conv stop=4                  |
-resume-drop           | 2>3   | classifier drop stop=5                  | batch=global
-resume-yolo           | 2     | detector yolo stop=3                    |
-resume-rnn            | 3     | rnn gru stop=3                          |
+# Each communicator with each kind of net, and nothing else.
++ one-mlp                                        | 1           | classifier mlp | validate=1
+one-conv                                         | 1           | classifier conv | batch=global
+one-drop                                         | 1           | classifier drop subdivisions=2 |
+one-yolo                                         | 1           | detector yolo |
+one-gru                                          | 1           | rnn gru |
++ naive-mlp                                      | 2           | classifier mlp | communicator=naive
++ naive-conv                                     | 3           | classifier conv | communicator=naive batch=global
+naive-yolo                                       | 2           | detector yolo | communicator=naive
+naive-huge                                       | 2           | classifier huge | communicator=naive
++ flat-mlp                                       | 3           | classifier mlp | communicator=flat
++ flat-conv                                      | 2           | classifier conv subdivisions=2 | communicator=flat
+flat-yolo                                        | 3           | detector yolo | communicator=flat
+flat-gru                                         | 2           | rnn gru | communicator=flat
++ flat-huge                                      | 3           | classifier huge | communicator=flat
++ hier-mlp                                       | 2           | classifier mlp | communicator=hierarchical
+hier-conv                                        | 3           | classifier conv | communicator=hierarchical
+hier-yolo                                        | 2           | detector yolo | communicator=hierarchical
+hier-mpi-huge                                    | 3           | classifier huge | communicator=hierarchical intra=mpi
++ 2d-mlp                                         | 3           | classifier mlp | communicator=two_dimensional
+2d-conv                                          | 2           | classifier conv | communicator=two_dimensional
+2d-yolo                                          | 3           | detector yolo | communicator=two_dimensional
+2d-mpi-huge                                      | 2           | classifier huge | communicator=two_dimensional intra=mpi
++ single-mlp                                     | 2           | classifier mlp | communicator=single_node
+single-conv                                      | 3           | classifier conv | communicator=single_node intra=shm
+single-yolo                                      | 3           | detector yolo | communicator=single_node
+single-huge                                      | 2           | classifier huge | communicator=single_node
+single-mpi-huge                                  | 3           | classifier huge | communicator=single_node intra=mpi
++ shm-mlp                                        | 3           | classifier mlp | communicator=shm
++ shm-conv                                       | 2           | classifier conv | communicator=shm
+shm-drop                                         | 3           | classifier drop | communicator=shm verify=2
++ shm-layers                                     | 3           | classifier layers | communicator=shm
+shm-yolo                                         | 2           | detector yolo subdivisions=2 | communicator=shm
++ shm-gru                                        | 3           | rnn gru | communicator=shm
+shm-huge                                         | 2           | classifier huge | communicator=shm
+dummy-conv                                       | 2           | classifier conv | communicator=dummy
++ five-conv                                      | 5           | classifier conv batch=22 | communicator=shm batch=global
+five-flat-topk                                   | 5           | classifier wide | communicator=flat compress=topk
+five-2d-mpi                                      | 5           | classifier wide | communicator=two_dimensional intra=mpi
+
+# What the gradient goes through, one at a time.
++ adam-conv                                      | 2           | classifier conv adam=1 learning_rate=.001 |
+adam-layers                                      | 3           | classifier layers adam=1 learning_rate=.002 | batch=global
+adam-lstm                                        | 2           | rnn lstm adam=1 learning_rate=.002 |
++ sync-conv                                      | 3           | classifier conv | sync_bn=1
+sync-yolo                                        | 2           | detector yolo subdivisions=2 | sync_bn=1
+sync-global                                      | 3           | classifier conv batch=50 subdivisions=2 | sync_bn=1 batch=global
++ skip-spoilt                                    | 2           | regressor spoilt | nonfinite=skip
+skip-spoilt-double                               | 3           | regressor spoilt | nonfinite=skip communicator=flat double_buffering=1
+skip-spoilt-sync                                 | 2           | regressor spoilt | nonfinite=skip sync_bn=1
+skip-spoilt-topk                                 | 3           | regressor spoilt | nonfinite=skip communicator=flat compress=topk
+skip-spoilt-adam                                 | 2           | regressor spoilt adam=1 learning_rate=.001 subdivisions=2 | nonfinite=skip
++ lars-conv                                      | 2           | classifier conv | lars=0.01
+lars-layers                                      | 3           | classifier layers | lars=0.01 communicator=flat
++ local-conv                                     | 3           | classifier conv | local_steps=2 validate=1
+local-four                                       | 2           | classifier wide | local_steps=4 communicator=hierarchical
++ double-mlp                                     | 2           | classifier mlp | double_buffering=1 validate=1
+local-double-conv                                | 3           | classifier conv | local_steps=2 double_buffering=1
++ topk-mlp                                       | 2           | classifier mlp | communicator=flat compress=topk overlap=off
+topk-warmup                                      | 3           | classifier conv max_batches=12 | communicator=flat compress=topk compress_ratio=.02 compress_warmup=9
+topk-huge                                        | 2           | classifier huge | communicator=flat compress=topk compress_ratio=.1
+powersgd-mlp                                     | 2           | classifier mlp | communicator=flat compress=powersgd compress_rank=1
++ powersgd-conv                                  | 3           | classifier conv | communicator=flat compress=powersgd overlap=on bucket_mb=0.01
+powersgd-huge                                    | 2           | classifier huge | communicator=flat compress=powersgd compress_rank=8 overlap=on bucket_mb=0.5
++ fp16-conv                                      | 2           | classifier conv | communicator=flat allreduce_dtype=fp16
+fp16-huge                                        | 3           | classifier huge | communicator=flat allreduce_dtype=fp16 overlap=off
++ bf16-conv                                      | 3           | classifier conv | communicator=flat allreduce_dtype=bf16 overlap=on bucket_mb=0.02
+bf16-huge                                        | 2           | classifier huge | communicator=flat allreduce_dtype=bf16
+codecs-on-one-rank                               | 1           | classifier conv | compress=topk double_buffering=1
+lars-on-one-rank                                 | 1           | classifier conv | lars=.01 local_steps=1
+local-on-one-rank                                | 1           | classifier conv | local_steps=3
+
+# Rates, lists, reports: what decides which images come, how they look, and how far they move the weights.
++ rate-steps                                     | 2           | classifier mlp policy=steps steps=3,6 scales=.5,.1 | scale_lr=linear
+rate-poly                                        | 3           | classifier mlp policy=poly power=2 burn_in=4 | scale_lr=linear
+rate-exp                                         | 2           | classifier mlp policy=exp gamma=.9 |
+rate-sigmoid                                     | 2           | classifier mlp policy=sigmoid gamma=.5 step=4 | batch=global
+rate-random                                      | 3           | classifier mlp policy=random power=.5 |
++ list-shard                                     | 3           | classifier mlp max_batches=15 | scatter=shard
+list-none                                        | 2           | classifier mlp max_batches=15 | scatter=none
+list-epochs                                      | 3           | classifier mlp batch=11 max_batches=1000 | epochs=2 validate=1 batch=global
+list-seed                                        | 2           | classifier conv | seed=123456
+list-uneven                                      | 3           | classifier drop batch=25 subdivisions=5 | batch=global
+list-no-cache                                    | 2           | classifier mlp max_batches=15 threads=4 | cache_mb=0 report=quiet
++ list-colours                                   | 2           | cifar cifar | validate=0
+reports                                          | 2           | classifier conv | report=lines report_every=1 csv=rows.csv graph=net.dot timeline=trace.json log=out
++ validate-conv                                  | 3           | classifier conv max_batches=15 | validate=1
+validate-yolo                                    | 2           | detector yolo | validate=1 batch=global
++ random                                         | 2           | detector random max_batches=203 |
+
+# A checkpoint, and on from there.
++ resume-conv                                    | 2           | classifier conv stop=4 |
+resume-epoch                                     | 3           | classifier drop stop=6 max_batches=14 | validate=1 checkpoint=3
+resume-yolo                                      | 2           | detector yolo stop=3 |
+resume-gru                                       | 3           | rnn gru stop=3 |
+resume-random                                    | 2           | detector random stop=2 max_batches=203 |
++ resume-2-3                                     | 2>3         | classifier drop stop=5 | batch=global
+resume-3-2                                       | 3>2         | classifier conv stop=6 | batch=per_rank
+resume-1-3                                       | 1>3         | classifier conv stop=4 | batch=global sync_bn=1
+resume-3-1                                       | 3>1         | classifier conv stop=4 | batch=global
+resume-adam-2-3                                  | 2>3         | classifier conv adam=1 learning_rate=.001 stop=4 |
+resume-local-3-2                                 | 3>2         | classifier conv stop=4 | local_steps=2
+resume-double-2-3                                | 2>3         | classifier conv stop=4 | communicator=flat double_buffering=1
+resume-topk-2-3                                  | 2>3         | classifier conv stop=4 | communicator=flat compress=topk batch=global
+resume-gru-3-2                                   | 3>2         | rnn gru stop=3 | batch=global
++ resume-lstm-2-3                                | 2>3         | rnn lstm stop=3 |
+resume-shard-2-3                                 | 2>3         | classifier mlp stop=4 | scatter=shard
++ resume-nodes-2+2-3                             | 2+2>3       | classifier conv stop=4 | communicator=two_dimensional batch=global
+resume-nodes-2-1+1                               | 2>1+1       | classifier conv stop=4 | communicator=hierarchical lars=.01
++ from-weights                                   | 2           | classifier conv from=4 |
+from-weights-yolo                                | 2           | detector yolo from=3 |
+from-weights-gru                                 | 2           | rnn gru from=3 |
 
 # Several nodes.
-+ nodes-naive-mlp     | 2+2   | classifier mlp                          | communicator=naive
-+ nodes-flat-conv     | 2+2   | classifier conv                         | communicator=flat
-+ nodes-hier-conv     | 2+2   | classifier conv                         | communicator=hierarchical overlap=on bucket_mb=0.01
-+ nodes-2d-topk       | 2+2   | classifier mlp                          | communicator=two_dimensional compress=topk overlap=on bucket_mb=0.01
-+ nodes-shm-bf16      | 2+2   | classifier conv                         | communicator=shm allreduce_dtype=bf16 overlap=off
-nodes-shm-yolo        | 3+2   | detector yolo                           | communicator=shm
-nodes-three           | 1+1+1 | classifier conv                         | communicator=hierarchical
++ nodes-naive                                    | 2+2         | classifier mlp | communicator=naive
+nodes-naive-huge                                 | 2+2         | classifier huge | communicator=naive
++ nodes-flat                                     | 2+2         | classifier conv | communicator=flat
+nodes-flat-huge                                  | 2+1         | classifier huge | communicator=flat
++ nodes-hier                                     | 2+2         | classifier conv | communicator=hierarchical overlap=on bucket_mb=0.01
+nodes-hier-huge                                  | 2+2         | classifier huge | communicator=hierarchical overlap=on bucket_mb=0.5
+nodes-hier-mpi-huge                              | 2+1         | classifier huge | communicator=hierarchical intra=mpi
++ nodes-2d                                       | 2+2         | classifier wide | communicator=two_dimensional overlap=on bucket_mb=0.1
+nodes-2d-huge                                    | 2+2         | classifier huge | communicator=two_dimensional overlap=off
+nodes-2d-mpi-huge                                | 2+2         | classifier huge | communicator=two_dimensional intra=mpi
++ nodes-shm                                      | 2+2         | classifier conv | communicator=shm overlap=off
+nodes-shm-huge                                   | 2+2         | classifier huge | communicator=shm overlap=on bucket_mb=1
++ nodes-topk                                     | 2+2         | classifier mlp | communicator=two_dimensional compress=topk overlap=on bucket_mb=0.01
+nodes-topk-huge                                  | 2+1         | classifier huge | communicator=shm compress=topk compress_ratio=.001
++ nodes-powersgd                                 | 2+1         | classifier conv | communicator=hierarchical compress=powersgd
+nodes-powersgd-huge                              | 2+2         | classifier huge | communicator=two_dimensional compress=powersgd
++ nodes-bf16                                     | 2+2         | classifier conv | communicator=shm allreduce_dtype=bf16 overlap=off
+nodes-fp16-huge                                  | 1+1         | classifier huge | communicator=shm allreduce_dtype=fp16 overlap=on bucket_mb=0.5
+nodes-double                                     | 2+2         | classifier wide | communicator=shm double_buffering=1
+nodes-local-double                               | 2+1         | classifier wide | communicator=two_dimensional local_steps=2 double_buffering=1
+nodes-sync                                       | 2+1         | classifier conv | communicator=hierarchical sync_bn=1 batch=global
+nodes-spoilt                                     | 2+1         | regressor spoilt | communicator=shm nonfinite=skip
+nodes-adam                                       | 2+2         | classifier conv adam=1 learning_rate=.001 | communicator=shm
++ nodes-3+2                                      | 3+2         | detector yolo | communicator=shm
+nodes-3+2-2d                                     | 3+2         | classifier huge batch=23 | communicator=two_dimensional allreduce_dtype=bf16 batch=global
+nodes-three                                      | 1+1+1       | classifier conv | communicator=hierarchical
+nodes-three-huge                                 | 2+1+1       | classifier huge | communicator=two_dimensional
+nodes-map                                        | 2+1         | detector yolo then=map | validate=1 communicator=shm
+nodes-valid                                      | 1+2         | classifier conv then=valid | communicator=shm
 
 # Evaluators.
-+ valid-conv          | 2     | classifier conv then=valid              |
-valid10-conv          | 3     | classifier conv then=valid10            |
-validmulti-pool       | 2     | classifier pool then=validmulti         |
-+ map-yolo            | 2     | detector yolo then=map                  | validate=1
-map-region            | 3     | detector region then=map                | validate=1
-detector-valid-yolo   | 2     | detector yolo then=valid                |
-detector-recall-yolo  | 2     | detector yolo then=recall               |
++ valid                                          | 2           | classifier conv then=valid |
+valid-3                                          | 3           | classifier drop then=valid |
+valid10                                          | 3           | classifier conv then=valid10 |
++ validmulti                                     | 2           | classifier pool then=validmulti |
+validfull                                        | 3           | classifier pool then=validfull |
+validcrop                                        | 2           | classifier conv then=validcrop |
++ map-yolo                                       | 2           | detector yolo then=map | validate=1
++ map-region                                     | 3           | detector region then=map | validate=1
+map-grid                                         | 2           | yolo grid then=map |
+detector-valid                                   | 2           | detector yolo then=valid |
+detector-valid2                                  | 3           | detector yolo then=valid2 |
+detector-recall                                  | 2           | detector yolo then=recall |
 
 # The other drivers.
-grid                  | 2     | yolo grid                               |
-coco                  | 3     | coco grid                               |
-numbers               | 2     | regressor numbers                       | nonfinite=ignore
-tags                  | 2     | tag tags                                |
-masks                 | 2     | segmenter masks                         |
-objects               | 2     | isegmenter objects                      |
-larger                | 2     | super larger                            |
-cifar                 | 2     | cifar cifar                             |
-lstm                  | 2     | rnn lstm                                |
-random                | 2     | detector random max_batches=205         |
++ grid                                           | 2           | yolo grid |
+coco                                             | 3           | coco grid | batch=global
++ numbers                                        | 2           | regressor numbers |
+tags                                             | 2           | tag tags |
++ masks                                          | 2           | segmenter masks |
+objects                                          | 3           | isegmenter objects |
+larger                                           | 2           | super larger |
+cifar-plainly                                    | 3           | cifar cifar | batch=global
+rnn                                              | 2           | rnn rnn subdivisions=2 |
+lstm                                             | 3           | rnn lstm |
+routes                                           | 2           | classifier routes |
+routes-sync                                      | 3           | classifier routes | sync_bn=1 batch=global
 
 # Over the stand-in for CUDA.
-+ gpu-mlp             | gpu:2 | classifier mlp                          |
-gpu-conv              | gpu:3 | classifier conv                         | batch=global
++ gpu-mlp                                        | gpu:1       | classifier mlp |
++ gpu-conv                                       | gpu:3       | classifier conv subdivisions=2 | batch=global
+gpu-drop                                         | gpu:2       | classifier drop |
+gpu-yolo                                         | gpu:2       | detector yolo then=map | validate=1
+gpu-gru                                          | gpu:2       | rnn gru |
+gpu-adam                                         | gpu:2       | classifier conv adam=1 learning_rate=.001 |
++ gpu-nccl-bf16                                  | gpu:2       | classifier wide | communicator=pure_nccl allreduce_dtype=bf16 overlap=off
+gpu-nccl-fp16                                    | gpu:3       | classifier wide | communicator=pure_nccl allreduce_dtype=fp16 overlap=on bucket_mb=1
+gpu-single                                       | gpu:2       | classifier wide | communicator=single_node
+gpu-hier                                         | gpu:3       | classifier wide | communicator=hierarchical
+gpu-2d                                           | gpu:2       | classifier wide | communicator=two_dimensional
++ gpu-non-cuda-aware                             | gpu:3       | classifier huge | communicator=non_cuda_aware
+gpu-non-cuda-aware-mpi                           | gpu:2       | classifier wide | communicator=non_cuda_aware intra=mpi overlap=on bucket_mb=1
+gpu-sync                                         | gpu:2       | classifier conv | sync_bn=1
+gpu-resume                                       | gpu:2       | classifier conv stop=4 |
+gpu-resume-3-2                                   | gpu:3>gpu:2 | rnn gru stop=3 |
+gpu-to-cpu                                       | gpu:2>2     | classifier conv stop=4 |
+
+# Each pair of values at least once, on one node.
+2-naive-mlp-lars-sync-resume                     | 2           | classifier mlp stop=4 | communicator=naive lars=.01 sync_bn=1 scatter=none
+2-naive-yolo-lars-sync-skip-resume               | 2           | detector yolo subdivisions=2 stop=4 | communicator=naive lars=.01 sync_bn=1 nonfinite=skip scatter=shard
+3-naive-conv-local-resume                        | 3           | classifier conv stop=4 | communicator=naive overlap=off local_steps=2 batch=global scatter=none
++ 3-naive-drop-local-resume                      | 3           | classifier drop subdivisions=2 stop=4 | communicator=naive local_steps=2 batch=global scatter=none
+3-naive-gru-adam                                 | 3           | rnn gru adam=1 learning_rate=.001 | communicator=naive overlap=off scale_lr=linear
+3-naive-wide-lars-skip                           | 3           | classifier wide subdivisions=2 | communicator=naive overlap=off lars=.01 nonfinite=skip scatter=none
+2-flat-conv-bf16-double-sync-skip                | 2           | classifier conv subdivisions=2 | communicator=flat allreduce_dtype=bf16 double_buffering=1 sync_bn=1 nonfinite=skip batch=global scatter=shard
++ 2-flat-conv-powersgd-overlap-lars-sync-resume  | 2           | classifier conv stop=4 | communicator=flat compress=powersgd overlap=on bucket_mb=0.01 lars=.01 sync_bn=1 scale_lr=linear scatter=shard
+2-flat-drop-bf16-double-skip                     | 2           | classifier drop | communicator=flat allreduce_dtype=bf16 overlap=off double_buffering=1 nonfinite=skip scale_lr=linear scatter=shard
+2-flat-drop-topk-sync-skip-adam-resume           | 2           | classifier drop adam=1 learning_rate=.001 stop=4 | communicator=flat compress=topk overlap=off sync_bn=1 nonfinite=skip scatter=none
+2-flat-gru-bf16-overlap-lars-sync                | 2           | rnn gru subdivisions=2 | communicator=flat allreduce_dtype=bf16 overlap=on bucket_mb=0.01 lars=.01 sync_bn=1
+2-flat-gru-topk-local-resume                     | 2           | rnn gru subdivisions=2 stop=4 | communicator=flat compress=topk overlap=off local_steps=2
+2-flat-wide-powersgd-overlap-sync-adam           | 2           | classifier wide adam=1 learning_rate=.001 | communicator=flat compress=powersgd overlap=on bucket_mb=0.01 sync_bn=1 batch=global scatter=none
+2-flat-yolo-powersgd-local                       | 2           | detector yolo subdivisions=2 | communicator=flat compress=powersgd overlap=off local_steps=2 scatter=none
+3-flat-conv-fp16-double-lars-sync-resume         | 3           | classifier conv stop=4 | communicator=flat allreduce_dtype=fp16 double_buffering=1 lars=.01 sync_bn=1 batch=global scatter=none
+3-flat-drop-powersgd-local-double                | 3           | classifier drop | communicator=flat compress=powersgd overlap=off double_buffering=1 local_steps=3 scatter=none
++ 3-flat-gru-fp16-local-double                   | 3           | rnn gru | communicator=flat allreduce_dtype=fp16 double_buffering=1 local_steps=3 scale_lr=linear
+3-flat-mlp-fp16-local-double-resume              | 3           | classifier mlp stop=4 | communicator=flat allreduce_dtype=fp16 overlap=off double_buffering=1 local_steps=3 scale_lr=linear
+3-flat-mlp-powersgd-local-resume                 | 3           | classifier mlp subdivisions=2 stop=4 | communicator=flat compress=powersgd overlap=off local_steps=2 batch=global scatter=none
++ 3-flat-wide-topk-double-lars-sync-skip         | 3           | classifier wide subdivisions=2 | communicator=flat compress=topk overlap=off double_buffering=1 lars=.01 sync_bn=1 nonfinite=skip
++ 3-flat-yolo-bf16-overlap-sync-adam             | 3           | detector yolo adam=1 learning_rate=.001 subdivisions=2 | communicator=flat allreduce_dtype=bf16 overlap=on bucket_mb=0.01 sync_bn=1 batch=global
+3-flat-yolo-local-double-resume                  | 3           | detector yolo subdivisions=2 stop=4 | communicator=flat overlap=off double_buffering=1 local_steps=3 scale_lr=linear scatter=shard
+2-hier-conv-adam                                 | 2           | classifier conv adam=1 learning_rate=.001 subdivisions=2 | communicator=hierarchical scale_lr=linear scatter=none
+2-hier-gru-skip                                  | 2           | rnn gru subdivisions=2 | communicator=hierarchical overlap=off nonfinite=skip
+2-hier-wide-local-resume                         | 2           | classifier wide subdivisions=2 stop=4 | communicator=hierarchical overlap=off local_steps=2 batch=global scatter=none
+3-hier-drop-lars-skip-resume                     | 3           | classifier drop subdivisions=2 stop=4 | communicator=hierarchical overlap=off lars=.01 nonfinite=skip scale_lr=linear scatter=shard
++ 3-hier-mlp-lars                                | 3           | classifier mlp subdivisions=2 | communicator=hierarchical lars=.01 scale_lr=linear
+3-hier-yolo-sync-adam-resume                     | 3           | detector yolo adam=1 learning_rate=.001 stop=4 | communicator=hierarchical sync_bn=1 batch=global scatter=none
+2-hier-mpi-drop-sync-skip-adam                   | 2           | classifier drop adam=1 learning_rate=.001 | communicator=hierarchical intra=mpi overlap=off sync_bn=1 nonfinite=skip batch=global scatter=shard
+2-hier-mpi-wide-lars                             | 2           | classifier wide subdivisions=2 | communicator=hierarchical intra=mpi lars=.01 batch=global scatter=none
+2-hier-mpi-yolo-sync-adam                        | 2           | detector yolo adam=1 learning_rate=.001 subdivisions=2 | communicator=hierarchical intra=mpi sync_bn=1 batch=global
+3-hier-mpi-conv-lars-resume                      | 3           | classifier conv stop=4 | communicator=hierarchical intra=mpi lars=.01 scale_lr=linear scatter=none
+3-hier-mpi-gru-lars                              | 3           | rnn gru | communicator=hierarchical intra=mpi overlap=off lars=.01 batch=global
+3-hier-mpi-mlp-local-resume                      | 3           | classifier mlp subdivisions=2 stop=4 | communicator=hierarchical intra=mpi local_steps=2
++ 2-2d-conv-local                                | 2           | classifier conv subdivisions=2 | communicator=two_dimensional overlap=off local_steps=2 batch=global scatter=shard
+2-2d-drop-sync-skip-adam-resume                  | 2           | classifier drop adam=1 learning_rate=.001 stop=4 | communicator=two_dimensional sync_bn=1 nonfinite=skip scale_lr=linear scatter=none
+2-2d-mlp-sync-skip                               | 2           | classifier mlp | communicator=two_dimensional sync_bn=1 nonfinite=skip scatter=shard
+3-2d-gru-skip-adam-resume                        | 3           | rnn gru adam=1 learning_rate=.001 stop=4 | communicator=two_dimensional nonfinite=skip
+3-2d-wide-lars-sync-resume                       | 3           | classifier wide stop=4 | communicator=two_dimensional overlap=off lars=.01 sync_bn=1 scale_lr=linear scatter=none
+3-2d-yolo-lars-sync-skip-resume                  | 3           | detector yolo stop=4 | communicator=two_dimensional lars=.01 sync_bn=1 nonfinite=skip
+2-2d-mpi-drop-lars-skip-resume                   | 2           | classifier drop stop=4 | communicator=two_dimensional intra=mpi overlap=off lars=.01 nonfinite=skip batch=global scatter=shard
+2-2d-mpi-gru-lars-sync                           | 2           | rnn gru subdivisions=2 | communicator=two_dimensional intra=mpi lars=.01 sync_bn=1
+2-2d-mpi-mlp-sync                                | 2           | classifier mlp | communicator=two_dimensional intra=mpi sync_bn=1 scale_lr=linear
+2-2d-mpi-wide-local                              | 2           | classifier wide | communicator=two_dimensional intra=mpi overlap=off local_steps=2 batch=global scatter=shard
+2-2d-mpi-yolo-local                              | 2           | detector yolo | communicator=two_dimensional intra=mpi local_steps=2 scale_lr=linear scatter=none
+3-2d-mpi-conv-sync-skip-adam-resume              | 3           | classifier conv adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=two_dimensional intra=mpi overlap=off sync_bn=1 nonfinite=skip
+2-single-wide-skip-adam-resume                   | 2           | classifier wide adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=single_node nonfinite=skip batch=global scatter=none
+3-single-conv-lars-sync-skip-resume              | 3           | classifier conv stop=4 | communicator=single_node lars=.01 sync_bn=1 nonfinite=skip scatter=shard
+3-single-drop-sync-skip-adam-resume              | 3           | classifier drop adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=single_node sync_bn=1 nonfinite=skip scatter=none
+3-single-gru-local                               | 3           | rnn gru | communicator=single_node overlap=off local_steps=2 scale_lr=linear
+3-single-mlp-local-resume                        | 3           | classifier mlp stop=4 | communicator=single_node overlap=off local_steps=2 scatter=none
+3-single-yolo-local                              | 3           | detector yolo | communicator=single_node overlap=off local_steps=2 batch=global scatter=none
++ 2-single-mpi-conv-sync-skip-adam-resume        | 2           | classifier conv adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=single_node intra=mpi overlap=off sync_bn=1 nonfinite=skip scatter=none
+2-single-mpi-drop-lars-sync-skip                 | 2           | classifier drop | communicator=single_node intra=mpi lars=.01 sync_bn=1 nonfinite=skip scale_lr=linear
+2-single-mpi-gru-local                           | 2           | rnn gru subdivisions=2 | communicator=single_node intra=mpi overlap=off local_steps=2 batch=global
+2-single-mpi-wide-sync-skip-adam                 | 2           | classifier wide adam=1 learning_rate=.001 | communicator=single_node intra=mpi overlap=off sync_bn=1 nonfinite=skip scatter=none
+3-single-mpi-drop-local-resume                   | 3           | classifier drop subdivisions=2 stop=4 | communicator=single_node intra=mpi overlap=off local_steps=2 batch=global scatter=shard
+3-single-mpi-mlp-lars-resume                     | 3           | classifier mlp subdivisions=2 stop=4 | communicator=single_node intra=mpi lars=.01 scale_lr=linear scatter=shard
+3-single-mpi-yolo-lars-sync-skip-resume          | 3           | detector yolo subdivisions=2 stop=4 | communicator=single_node intra=mpi overlap=off lars=.01 sync_bn=1 nonfinite=skip batch=global
++ 2-shm-drop-sync-skip-adam                      | 2           | classifier drop adam=1 learning_rate=.001 | communicator=shm overlap=off sync_bn=1 nonfinite=skip
+2-shm-mlp-lars-sync-skip-resume                  | 2           | classifier mlp subdivisions=2 stop=4 | communicator=shm overlap=off lars=.01 sync_bn=1 nonfinite=skip batch=global scatter=none
+2-shm-yolo-local-resume                          | 2           | detector yolo subdivisions=2 stop=4 | communicator=shm local_steps=2 batch=global scatter=none
+3-shm-conv-local                                 | 3           | classifier conv subdivisions=2 | communicator=shm overlap=off local_steps=2 scatter=shard
+3-shm-gru-local-resume                           | 3           | rnn gru stop=4 | communicator=shm overlap=off local_steps=2 batch=global
+3-shm-wide-local                                 | 3           | classifier wide | communicator=shm local_steps=2 scale_lr=linear scatter=shard
+2-auto-conv-topk-local-double-resume             | 2           | classifier conv subdivisions=2 stop=4 | compress=topk double_buffering=1 local_steps=3 batch=global scatter=none
+2-auto-drop-fp16-overlap-adam                    | 2           | classifier drop adam=1 learning_rate=.001 subdivisions=2 | allreduce_dtype=fp16 overlap=on bucket_mb=0.01 scatter=shard
+2-auto-gru-powersgd-double-lars-sync-skip-resume | 2           | rnn gru subdivisions=2 stop=4 | compress=powersgd double_buffering=1 lars=.01 sync_bn=1 nonfinite=skip batch=global
+2-auto-mlp-bf16-local-resume                     | 2           | classifier mlp subdivisions=2 stop=4 | allreduce_dtype=bf16 overlap=off local_steps=2 scale_lr=linear
+2-auto-mlp-topk-overlap-sync-adam                | 2           | classifier mlp adam=1 learning_rate=.001 | compress=topk overlap=on bucket_mb=0.01 sync_bn=1 scale_lr=linear scatter=shard
+2-auto-wide-bf16-local-double                    | 2           | classifier wide | allreduce_dtype=bf16 double_buffering=1 local_steps=3 scatter=none
+2-auto-wide-fp16-lars-skip-resume                | 2           | classifier wide stop=4 | allreduce_dtype=fp16 lars=.01 nonfinite=skip batch=global
+2-auto-yolo-fp16-local                           | 2           | detector yolo subdivisions=2 | allreduce_dtype=fp16 overlap=off local_steps=2 batch=global
+3-auto-mlp-double-skip-resume                    | 3           | classifier mlp subdivisions=2 stop=4 | double_buffering=1 nonfinite=skip scale_lr=linear
+3-auto-yolo-bf16-double-lars-skip-resume         | 3           | detector yolo subdivisions=2 stop=4 | allreduce_dtype=bf16 overlap=off double_buffering=1 lars=.01 nonfinite=skip scale_lr=linear scatter=shard
+3-auto-yolo-topk-local                           | 3           | detector yolo subdivisions=2 | compress=topk local_steps=2 batch=global
+
+# The same on several.
+1+1+1-naive-gru-local-resume                     | 1+1+1       | rnn gru stop=4 | communicator=naive local_steps=2 scale_lr=linear
+1+1-naive-conv-local                             | 1+1         | classifier conv | communicator=naive overlap=off local_steps=2 scatter=none
+2+1-naive-wide-sync-adam-resume                  | 2+1         | classifier wide adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=naive overlap=off sync_bn=1 scatter=none
+2+1-naive-yolo-adam                              | 2+1         | detector yolo adam=1 learning_rate=.001 subdivisions=2 | communicator=naive batch=global scatter=none
+2+2-naive-drop-lars-sync-skip                    | 2+2         | classifier drop subdivisions=2 | communicator=naive overlap=off lars=.01 sync_bn=1 nonfinite=skip batch=global scatter=shard
++ 2+2-naive-mlp-local                            | 2+2         | classifier mlp subdivisions=2 | communicator=naive overlap=off local_steps=2 batch=global scatter=shard
++ 1+1+1-flat-drop-bf16-overlap-adam-resume       | 1+1+1       | classifier drop adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=flat allreduce_dtype=bf16 overlap=on bucket_mb=0.01
+1+1+1-flat-drop-powersgd-local-double-resume     | 1+1+1       | classifier drop stop=4 | communicator=flat compress=powersgd overlap=off double_buffering=1 local_steps=3
+1+1-flat-conv-bf16-double-lars-sync-skip         | 1+1         | classifier conv | communicator=flat allreduce_dtype=bf16 double_buffering=1 lars=.01 sync_bn=1 nonfinite=skip scale_lr=linear scatter=none
+1+1-flat-gru-fp16-local-resume                   | 1+1         | rnn gru subdivisions=2 stop=4 | communicator=flat allreduce_dtype=fp16 overlap=off local_steps=2 batch=global
+2+1-flat-conv-topk-overlap-lars-resume           | 2+1         | classifier conv stop=4 | communicator=flat compress=topk overlap=on bucket_mb=0.01 lars=.01 batch=global scatter=shard
+2+1-flat-wide-bf16-local-double                  | 2+1         | classifier wide subdivisions=2 | communicator=flat allreduce_dtype=bf16 overlap=off double_buffering=1 local_steps=3 scale_lr=linear scatter=shard
+2+2-flat-mlp-topk-double-sync-skip               | 2+2         | classifier mlp | communicator=flat compress=topk double_buffering=1 sync_bn=1 nonfinite=skip scale_lr=linear
+2+2-flat-yolo-double-lars-skip-resume            | 2+2         | detector yolo stop=4 | communicator=flat double_buffering=1 lars=.01 nonfinite=skip batch=global
+1+1+1-hier-conv-local-double-resume              | 1+1+1       | classifier conv subdivisions=2 stop=4 | communicator=hierarchical overlap=off double_buffering=1 local_steps=3 scatter=shard
+1+1+1-hier-gru-fp16-overlap-adam                 | 1+1+1       | rnn gru adam=1 learning_rate=.001 subdivisions=2 | communicator=hierarchical allreduce_dtype=fp16 overlap=on bucket_mb=0.01
+1+1+1-hier-mlp-powersgd-local-double-resume      | 1+1+1       | classifier mlp subdivisions=2 stop=4 | communicator=hierarchical compress=powersgd double_buffering=1 local_steps=3 batch=global scatter=none
+1+1+1-hier-yolo-fp16-sync-adam-resume            | 1+1+1       | detector yolo adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=hierarchical allreduce_dtype=fp16 sync_bn=1 scale_lr=linear scatter=none
+1+1-hier-drop-topk-local-resume                  | 1+1         | classifier drop stop=4 | communicator=hierarchical compress=topk overlap=off local_steps=2 scale_lr=linear scatter=none
+1+1-hier-wide-powersgd-double-lars-skip-resume   | 1+1         | classifier wide subdivisions=2 stop=4 | communicator=hierarchical compress=powersgd overlap=off double_buffering=1 lars=.01 nonfinite=skip
++ 2+1-hier-yolo-powersgd-overlap-sync-adam       | 2+1         | detector yolo adam=1 learning_rate=.001 | communicator=hierarchical compress=powersgd overlap=on bucket_mb=0.01 sync_bn=1 scale_lr=linear scatter=shard
+2+2-hier-mlp-bf16-local                          | 2+2         | classifier mlp | communicator=hierarchical allreduce_dtype=bf16 overlap=off local_steps=2 batch=global scatter=none
+1+1+1-hier-mpi-conv-sync-skip-adam               | 1+1+1       | classifier conv adam=1 learning_rate=.001 | communicator=hierarchical intra=mpi overlap=off sync_bn=1 nonfinite=skip batch=global scatter=shard
++ 1+1-hier-mpi-wide-lars-sync-skip-resume        | 1+1         | classifier wide subdivisions=2 stop=4 | communicator=hierarchical intra=mpi overlap=off lars=.01 sync_bn=1 nonfinite=skip scale_lr=linear scatter=none
+2+1-hier-mpi-yolo-local-resume                   | 2+1         | detector yolo stop=4 | communicator=hierarchical intra=mpi overlap=off local_steps=2 scatter=none
+2+2-hier-mpi-drop-lars-resume                    | 2+2         | classifier drop stop=4 | communicator=hierarchical intra=mpi overlap=off lars=.01 scale_lr=linear
+2+2-hier-mpi-gru-sync-skip-adam                  | 2+2         | rnn gru adam=1 learning_rate=.001 subdivisions=2 | communicator=hierarchical intra=mpi sync_bn=1 nonfinite=skip
+2+2-hier-mpi-mlp-lars-skip                       | 2+2         | classifier mlp subdivisions=2 | communicator=hierarchical intra=mpi overlap=off lars=.01 nonfinite=skip scatter=shard
+1+1+1-2d-drop-fp16-double-sync                   | 1+1+1       | classifier drop | communicator=two_dimensional allreduce_dtype=fp16 overlap=off double_buffering=1 sync_bn=1 scale_lr=linear scatter=none
+1+1-2d-gru-bf16-lars-skip                        | 1+1         | rnn gru | communicator=two_dimensional allreduce_dtype=bf16 lars=.01 nonfinite=skip
+1+1-2d-wide-fp16-local-resume                    | 1+1         | classifier wide stop=4 | communicator=two_dimensional allreduce_dtype=fp16 local_steps=2 batch=global scatter=shard
+1+1-2d-yolo-topk-double-skip-resume              | 1+1         | detector yolo subdivisions=2 stop=4 | communicator=two_dimensional compress=topk overlap=off double_buffering=1 nonfinite=skip batch=global scatter=shard
+2+1-2d-gru-powersgd-local-double                 | 2+1         | rnn gru | communicator=two_dimensional compress=powersgd overlap=off double_buffering=1 local_steps=3 scale_lr=linear
+2+1-2d-mlp-fp16-lars-sync-skip-resume            | 2+1         | classifier mlp subdivisions=2 stop=4 | communicator=two_dimensional allreduce_dtype=fp16 lars=.01 sync_bn=1 nonfinite=skip scatter=shard
++ 2+2-2d-conv-fp16-local-double                  | 2+2         | classifier conv | communicator=two_dimensional allreduce_dtype=fp16 overlap=off double_buffering=1 local_steps=3 batch=global
+2+2-2d-wide-overlap-sync-adam-resume             | 2+2         | classifier wide adam=1 learning_rate=.001 stop=4 | communicator=two_dimensional overlap=on bucket_mb=0.01 sync_bn=1 scale_lr=linear scatter=none
+1+1+1-2d-mpi-gru-lars-sync-resume                | 1+1+1       | rnn gru subdivisions=2 stop=4 | communicator=two_dimensional intra=mpi overlap=off lars=.01 sync_bn=1 batch=global
+1+1+1-2d-mpi-yolo-lars-sync-skip-resume          | 1+1+1       | detector yolo stop=4 | communicator=two_dimensional intra=mpi lars=.01 sync_bn=1 nonfinite=skip scale_lr=linear
+1+1-2d-mpi-mlp-local                             | 1+1         | classifier mlp subdivisions=2 | communicator=two_dimensional intra=mpi overlap=off local_steps=2 batch=global scatter=shard
+2+1-2d-mpi-conv-lars-sync-resume                 | 2+1         | classifier conv subdivisions=2 stop=4 | communicator=two_dimensional intra=mpi lars=.01 sync_bn=1
+2+1-2d-mpi-drop-sync-skip-adam-resume            | 2+1         | classifier drop adam=1 learning_rate=.001 stop=4 | communicator=two_dimensional intra=mpi sync_bn=1 nonfinite=skip scatter=none
+2+2-2d-mpi-wide-lars-sync-resume                 | 2+2         | classifier wide stop=4 | communicator=two_dimensional intra=mpi lars=.01 sync_bn=1 scatter=none
+1+1+1-shm-wide-topk-sync-skip-adam               | 1+1+1       | classifier wide adam=1 learning_rate=.001 | communicator=shm compress=topk sync_bn=1 nonfinite=skip batch=global scatter=none
+1+1+1-shm-yolo-skip-adam                         | 1+1+1       | detector yolo adam=1 learning_rate=.001 | communicator=shm overlap=off nonfinite=skip scatter=none
+1+1-shm-drop-topk-local-double-resume            | 1+1         | classifier drop stop=4 | communicator=shm compress=topk double_buffering=1 local_steps=3 scatter=shard
+1+1-shm-mlp-fp16-overlap-sync-adam-resume        | 1+1         | classifier mlp adam=1 learning_rate=.001 stop=4 | communicator=shm allreduce_dtype=fp16 overlap=on bucket_mb=0.01 sync_bn=1 scale_lr=linear scatter=none
++ 2+1-shm-gru-topk-double-lars-skip-resume       | 2+1         | rnn gru subdivisions=2 stop=4 | communicator=shm compress=topk overlap=off double_buffering=1 lars=.01 nonfinite=skip batch=global
+2+2-shm-conv-powersgd-local                      | 2+2         | classifier conv subdivisions=2 | communicator=shm compress=powersgd local_steps=2 scatter=none
+2+2-shm-yolo-bf16-local-double-resume            | 2+2         | detector yolo subdivisions=2 stop=4 | communicator=shm allreduce_dtype=bf16 double_buffering=1 local_steps=3 scale_lr=linear scatter=none
 TABLE
 }
 
@@ -147,6 +407,8 @@ declare -A nets=(
     [drop]='digits; convolutional filters=4 size=5 stride=1 pad=1 activation=relu; maxpool size=2 stride=2;
         convolutional filters=6 size=3 stride=1 pad=1 activation=relu; maxpool size=2 stride=2; dropout probability=.3;
         connected output=10 activation=linear; softmax'
+    [wide]='digits; connected output=400 activation=relu; connected output=10 activation=linear; softmax'
+    [huge]='digits max_batches=3; connected output=1500 activation=relu; connected output=10 activation=linear; softmax'
     [pool]='digits height=24 width=24; convolutional filters=4 size=3 stride=4 pad=1 activation=leaky;
         convolutional filters=10 size=1 stride=1 pad=1 activation=linear; avgpool; softmax groups=1'
     [routes]='digits; convolutional filters=4 size=3 stride=2 pad=1 batch_normalize=1 activation=leaky;
@@ -176,6 +438,8 @@ declare -A nets=(
         class_scale=1 coord_scale=5'
     [numbers]='colours; convolutional filters=6 size=3 stride=2 pad=1 activation=tanh; connected output=2 activation=linear;
         cost type=sse'
+    [spoilt]='colours batch=4; convolutional filters=6 size=3 stride=2 pad=1 batch_normalize=1 activation=tanh;
+        connected output=2 activation=linear; cost type=sse'
     [tags]='colours; convolutional filters=6 size=3 stride=2 pad=1 activation=tanh; connected output=8 activation=logistic;
         cost type=sse'
     [masks]='colours; convolutional filters=6 size=3 stride=2 pad=1 activation=tanh;
@@ -241,10 +505,10 @@ data() {
         printf '%d\n' $((i % 5)) $((i % 3 + 5)) >tags/labels/"$name".txt
         i=$((i + 1))
     done < <(head -n 24 train.list)
-    # Its loss is infinite.
-    printf '1e30\n0.5\n' >numbers/labels/07.txt
+    cp -r numbers spoilt
+    printf '1e30\n0.5\n' >spoilt/labels/07.txt    # its loss is infinite
     printf '%s\n' one two >names
-    for kind in boxes numbers tags; do
+    for kind in boxes numbers spoilt tags; do
         folder=$kind/
         [[ $kind != boxes ]] || folder=
         for name in "${folder}"images/*; do
@@ -273,8 +537,8 @@ words() {
     case $1 in
         classifier) words=(classifier train digits.data "$2.cfg") ;;
         detector | segmenter | isegmenter) words=("$1" train boxes.data "$2.cfg") ;;
-        regressor) words=("$1" train numbers.data "$2.cfg") ;;
-        tag) words=("$1" train "$2.cfg" -data tags.data) ;;
+        regressor) words=("$1" train "$2.data" "$2.cfg") ;;
+        tag) words=(tag train "$2.cfg" -data tags.data) ;;
         cifar) words=("$1" train "$2.cfg" -data cifar.data) ;;
         rnn) words=("$1" train "$2.cfg" -data text.data) ;;
         *) words=("$1" train "$2.cfg" -data boxes.data) ;;
@@ -297,16 +561,17 @@ darknet() {
     esac
 }
 
-# plan: from ranks, command and keys of an entry, all that is run: ranks, driver, net, changes, stop, evaluate, keyed.
+# plan: from ranks, command and keys of an entry, all that is run: ranks, driver, net, changes, stop, from, evaluate, keyed.
 plan() {
     local word had=' '
     read -r first second <<<"${ranks/>/ }"
     second=${second:-$first}
     read -ra words <<<"$command"
-    driver=${words[0]} net=${words[1]} changes=() stop='' evaluate='' keyed=()
+    driver=${words[0]} net=${words[1]} changes=() stop='' from='' evaluate='' keyed=()
     for word in "${words[@]:2}"; do
         case $word in
             stop=*) stop=${word#*=} ;;
+            from=*) from=${word#*=} ;;
             then=*) evaluate=${word#*=} ;;
             *) changes+=("$word") ;;
         esac
@@ -322,27 +587,36 @@ plan() {
         had+="${word%%=*} "
         keyed+=("-cmn_${word%%=*}" "${word#*=}")
     done
+    [[ -z $stop || $had == *' checkpoint '* ]] || keyed+=(-cmn_checkpoint "$stop")
     words "$driver" "$net"
+}
+
+# final: the weights that the training in the current folder ended with.
+final() {
+    find out -name "$net.weights" -o -name "${net}_final.weights"
 }
 
 # run_entry: trains and evaluates in the current folder.
 run_entry() {
-    local weights last
+    local weights=()
     # shellcheck disable=SC2154  # data: of the caller
     ln -s "$data"/* .
     mkdir -p out results
-    if [[ -n $stop ]]; then
-        keyed+=(-cmn_checkpoint "$stop")
-        cfg "$net" max_batches="$stop" "${changes[@]}" >"$net.cfg"
+    if [[ -n $stop$from ]]; then
+        cfg "$net" max_batches="$stop$from" "${changes[@]}" >"$net.cfg"
         darknet "$first" "${words[@]}" "${keyed[@]}" >first.txt 2>first.err
     fi
+    if [[ -n $from ]]; then
+        weights=("$(final)")
+    fi
     cfg "$net" "${changes[@]}" >"$net.cfg"
-    darknet "$second" "${words[@]}" "${keyed[@]}" >train.txt 2>train.err
+    darknet "$second" "${words[@]}" "${weights[@]}" "${keyed[@]}" >train.txt 2>train.err
     [[ -n $evaluate ]] || return 0
-    for last in "out/$net.weights" "out/${net}_final.weights"; do
-        [[ ! -f $last ]] || weights=$last
-    done
-    words=("$driver" "$evaluate" "${words[2]}" "$net.cfg" "$weights")
+    case $driver in
+        classifier) words=(classifier "$evaluate" digits.data) ;;
+        *) words=(detector "$evaluate" boxes.data) ;;
+    esac
+    words+=("$net.cfg" "$(final)")
     [[ $evaluate != map ]] || words+=(-json out/map.json)
     darknet "$second" "${words[@]}" >evaluate.txt 2>evaluate.err
 }
@@ -354,7 +628,7 @@ collect() {
     find out -name '*.weights' -exec cp {} kept \;
     for file in out/*.json; do
         [[ ! -f $file ]] || jq 'walk(if type == "object" then with_entries(select(.key |
-            test("time|/s$|^share/|^ranks$|memory|host|version|path|seconds") | not)) else . end)' "$file" >"kept/${file##*/}"
+            test("time|/s$|^share/|^ranks$|^straggler$|memory|host|version|path|seconds") | not)) else . end)' "$file" >"kept/${file##*/}"
     done
     [[ -z $(ls results) ]] || cp results/* kept
     if [[ $first == plain ]]; then
@@ -368,29 +642,35 @@ collect() {
     [[ -n $(ls kept/*.weights) ]]
 }
 
-# run_side SIDE FOLDER: the entry in that new folder, with the program of that side. Sets status.
+# run_side SIDE FOLDER: the entry in that new folder, with the program of that side. Sets status. One more attempt is made
+# where a run fails: on a machine with a load of 20, Open MPI's daemons were seen to wait for a signal.
 run_side() {
-    local program=$DARKNET stand_in=$STAND_IN
+    local program=$DARKNET stand_in=$STAND_IN attempt
     if [[ $1 == ref || -n $AGAIN ]]; then
         program=$ref/bin/darknet stand_in=$ref/bin/stand-in
     fi
-    mkdir "$2"
-    # Not in a condition: there bash would not stop at the first error.
-    set +e
-    (
+    for attempt in 1 2; do
+        rm -rf "$2"
+        mkdir "$2"
+        # Not in a condition: there bash would not stop at the first error.
+        set +e
+        (
+            set -e
+            cd "$2"
+            plan
+            run_entry
+            collect
+        ) 2>"$2.err"
+        status=$?
         set -e
-        cd "$2"
-        plan
-        run_entry
-        collect
-    ) 2>"$2.err"
-    status=$?
-    set -e
+        ((status != 0)) || return 0
+        ((attempt == 2)) || echo "  $name failed with status $status, once more: $(why "$2")"
+    done
 }
 
 # why FOLDER: the last thing that a run has said.
 why() {
-    cat "$1"/{first,train,evaluate}.err "$1.err" 2>/dev/null | grep -vE '^(-+|mpiexec.*|Primary job.*|a non-zero.*|)$' | tail -n 1 | cut -c 1-200 || true
+    { grep -h '^cmn\[' "$1"/*.err || cat "$1"/{first,train,evaluate}.err "$1.err"; } 2>/dev/null | tail -n 1 | cut -c 1-200 || true
 }
 
 # ---- Comparison ----------------------------------------------------------------------------------------------
@@ -425,14 +705,14 @@ compare() {
 
 # What an entry's results hang on: what is run, how it is run and looked at, on what.
 key() {
-    (plan && echo "$first $second $net stop=$stop evaluate=$evaluate ${words[*]} ${keyed[*]}" && cfg "$net" "${changes[@]}")
+    (plan && echo "$first $second $net stop=$stop from=$from evaluate=$evaluate ${words[*]} ${keyed[*]}" && cfg "$net" "${changes[@]}")
     declare -f darknet run_entry collect
     cat "$work/machine"
 }
 
 # entry LINE: one line of output, and how it went into the file of its name.
 entry() {
-    local name ranks command keys first second driver net changes stop evaluate keyed words recorded reason said='' status
+    local name ranks command keys first second driver net changes stop from evaluate keyed words recorded reason said='' status
     IFS='|' read -r name ranks command keys <<<"${1#+}"
     read -r name <<<"$name"
     read -r ranks <<<"$ranks"
@@ -503,7 +783,7 @@ build_ref() {
         if make -C "$ref/tree" build/cpu/fake/bin/darknet >>"$ref/make.log" 2>&1; then
             cp "$ref/tree/build/cpu/fake/bin/darknet" "$ref/bin/stand-in"
         fi
-        rm -rf "$ref/tree/build"
+        rm -rf "$ref/tree"
         echo "$stamp" >"$ref/built"
     fi
     exec {lock}>&-
