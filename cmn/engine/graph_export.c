@@ -8,10 +8,11 @@
 #include "activations.h"
 #include "cost_layer.h"
 #include "darknet.h"
+
+#include "base/memory.h"
 #include "engine/darknet_net.h"
 #include "engine/gradients.h"
 #include "engine/net.h"
-#include "base/log.h"
 
 static void shape(char *text, size_t bytes, int w, int h, int c, int values)
 {
@@ -22,7 +23,7 @@ static void shape(char *text, size_t bytes, int w, int h, int c, int values)
     }
 }
 
-/* Puts what is said behind what is there, after a comma. */
+/* Appends to the detail, after a comma. */
 __attribute__((format(printf, 2, 3))) static void say(struct cmn_graph_node *n, const char *format,
                                                       ...)
 {
@@ -166,40 +167,37 @@ static size_t count_edges(const struct network *net)
     return edges;
 }
 
-int cmn_export_graph(const struct cmn_net *handle, const struct cmn_gradients *g, const char *name,
-                     struct cmn_graph *graph)
+struct cmn_graph cmn_export_graph(const struct cmn_net *handle, const struct cmn_gradients *g,
+                                  const char *name)
 {
     const network *net = cmn_network(handle);
+    struct cmn_graph graph = {
+        .name = name,
+        .nodes = net->n,
+        .node = cmn_calloc((size_t)net->n, sizeof *graph.node),
+        .edge = cmn_calloc(count_edges(net), sizeof *graph.edge),
+    };
 
-    memset(graph, 0, sizeof *graph);
-    graph->name = name;
-    graph->nodes = net->n;
-    graph->node = calloc((size_t)net->n + 1, sizeof *graph->node);
-    graph->edge = calloc(count_edges(net) + 1, sizeof *graph->edge);
-    if (!graph->node || !graph->edge) {
-        cmn_graph_free(graph);
-        return cmn_fail("graph: out of memory");
-    }
-    shape(graph->input, sizeof graph->input, net->w, net->h, net->c, net->inputs);
+    shape(graph.input, sizeof graph.input, net->w, net->h, net->c, net->inputs);
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
-        graph->node[t->layer].parameters += t->kind == CMN_WEIGHT ? t->n : 0;
+        graph.node[t->layer].parameters += t->kind == CMN_WEIGHT ? t->n : 0;
     }
     for (int i = 0; i < net->n; i++) {
         const layer *l = &net->layers[i];
-        struct cmn_graph_node *n = &graph->node[i];
+        struct cmn_graph_node *n = &graph.node[i];
         n->name = cmn_net_layer_name(handle, i);
         shape(n->output, sizeof n->output, l->out_w, l->out_h, l->out_c, l->outputs);
         describe(n, l);
         n->kind = kind_of(n, l);
-        connect_layer(graph, l, i);
+        connect_layer(&graph, l, i);
     }
-    return 0;
+    return graph;
 }
 
-void cmn_graph_free(struct cmn_graph *g)
+void cmn_graph_free(struct cmn_graph *graph)
 {
-    free(g->node);
-    free(g->edge);
-    memset(g, 0, sizeof *g);
+    free(graph->node);
+    free(graph->edge);
+    *graph = (struct cmn_graph){0};
 }

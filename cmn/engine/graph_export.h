@@ -1,4 +1,4 @@
-/* Graph export: a network's layers as nodes, and which layer is an input of which. Plain data. */
+/* A network as a graph: its layers, and which is an input of which. All local. */
 #ifndef CMN_GRAPH_EXPORT_H
 #define CMN_GRAPH_EXPORT_H
 
@@ -9,14 +9,15 @@ struct cmn_net;
 
 enum cmn_graph_kind {
     CMN_GRAPH_WEIGHTS, /* it holds weights */
-    CMN_GRAPH_JOIN,    /* it joins earlier layers */
-    CMN_GRAPH_LOSS,    /* it computes the loss */
+    CMN_GRAPH_JOIN,    /* it brings earlier layers together */
+    CMN_GRAPH_LOSS,    /* the loss comes from it */
     CMN_GRAPH_OTHER
 };
 
+/* A layer; one of several sub-layers, such as gru, is one node. */
 struct cmn_graph_node {
     enum cmn_graph_kind kind;
-    const char *name; /* e.g. "convolutional"; not owned by the graph */
+    const char *name; /* e.g. "convolutional"; static */
     char detail[128]; /* "" or e.g. "3 × 3, 64 filters, leaky" */
     char output[64];  /* shape */
     size_t parameters;
@@ -36,13 +37,10 @@ struct cmn_graph {
     int edges;
 };
 
-/* Local. Fills *graph from the layers of net, whose tensors g lists; a layer of several, such as
- * gru, is one node. The caller keeps `name` while it uses the graph, and frees the graph. 0, or -1
- * with a reason. */
-int cmn_export_graph(const struct cmn_net *net, const struct cmn_gradients *g, const char *name,
-                     struct cmn_graph *graph);
+/* The graph of net, whose tensors g lists. `name` must outlive it. Free with cmn_graph_free. */
+struct cmn_graph cmn_export_graph(const struct cmn_net *net, const struct cmn_gradients *g,
+                                  const char *name);
 
-/* Local. Frees what the graph holds. */
-void cmn_graph_free(struct cmn_graph *g);
+void cmn_graph_free(struct cmn_graph *graph);
 
 #endif

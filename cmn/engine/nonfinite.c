@@ -5,11 +5,15 @@
 #include <string.h>
 
 #include "darknet.h"
+
 #include "base/simd.h"
 #include "engine/darknet_net.h"
 #include "engine/net.h"
 
-enum { WHOLE = 4096, CHUNK = 1024 };
+enum {
+    WHOLE = 4096,
+    CHUNK = 1024
+}; /* floats that are always scanned; that one vector loop scans */
 #define EXPONENT UINT32_C(0x7f800000)
 
 static uint32_t bits_of(const float *x)
@@ -20,7 +24,7 @@ static uint32_t bits_of(const float *x)
     return bits & UINT32_C(0x7fffffff);
 }
 
-/* The largest, as a number its bits: an infinity is above all finite ones, and NaN above it. */
+/* The largest of the floats' bits without sign: those of infinity are above all finite ones, those of NaN above these. */
 CMN_VECTORS static int32_t largest(const float *x, size_t n)
 {
     int32_t most = 0;
@@ -129,8 +133,8 @@ void cmn_nonfinite_say(const struct cmn_net *net, const struct cmn_nonfinite *fo
     }
 }
 
-/* Whether x, which holds `each` floats of each image, has some. *image becomes the first such image, or -1 when all have
- * them: layers that mix images spread them. */
+/* Whether x, which holds `each` floats of each image, has a NaN or infinity. *image becomes the first such image, or -1 when
+ * all have one: layers that mix images spread them. */
 static int in_images(const float *x, size_t each, size_t images, long *image)
 {
     size_t bad = 0, first = 0;
@@ -155,7 +159,7 @@ void cmn_nonfinite_origin(const struct cmn_gradients *g, const struct cmn_net *h
     text[0] = '\0';
     *image = -1;
     if (g->on_gpu) {
-        return; /* what the layers held is not in this memory */
+        return; /* input and outputs lie in the GPU's memory */
     }
     if (cmn_nonfinite_tensor(g, CMN_WEIGHT, &found)) {
         cmn_nonfinite_say(handle, &found, what, sizeof what);

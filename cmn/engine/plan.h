@@ -1,26 +1,23 @@
-/* What a tool asks of Darknet. */
+/* What a tool asks of Darknet: the GPU, and what a cfg needs. */
 #ifndef CMN_PLAN_H
 #define CMN_PLAN_H
 
 #include <stddef.h>
 
-#include "trainer/session.h"
+/* Local. As -i N on the command line: this process computes on that GPU, or, with -1, on the CPU. */
+void cmn_plan_device(int device);
 
-/* Collective, blocking. What Darknet's main does with -i: this rank computes on that GPU, or, with -1, on the CPU.
- * 0, or -1 with a reason. */
-int cmn_plan_device(struct cmn_session *s, int device);
-
-/* What a cfg means for a job. */
+/* What a cfg needs on this rank. */
 struct cmn_plan {
-    int mine, all;    /* images of a pass: this rank's, all ranks' */
-    int subdivisions; /* passes of a step */
+    int batch;        /* images of a micro-batch, of this rank */
+    int subdivisions; /* micro-batches of a step */
     int tensors;      /* that are exchanged in a step */
     size_t floats;    /* their size */
-    size_t flat;      /* floats of this rank's memory for them, padding and all */
+    size_t flat;      /* floats of the flat gradient buffer, padding and metrics included */
 };
 
-/* Collective, blocking. Reads the keys of a cfg, opens the communicator, builds the network and forgets it
- * again. `s` is the job's. 0, or -1 with a reason; a cfg that Darknet refuses ends the job. */
-int cmn_plan_cfg(struct cmn_session *s, const char *cfg, struct cmn_plan *plan);
+/* Collective in a job, blocking. Builds the network of a cfg and frees it again; hooks/ reads the keys of its [net]
+ * meanwhile and opens the communicator. A cfg that Darknet refuses ends the job. */
+struct cmn_plan cmn_plan_cfg(const char *cfg);
 
 #endif

@@ -1,20 +1,21 @@
-/* What recurrent layers carry from one step to the next. */
-#include "engine/gradients.h"
+#include "engine/recurrent_state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "darknet.h"
 
-#include "mpi/device.h"
-#include "engine/darknet_net.h"
+#include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
+#include "engine/darknet_net.h"
+#include "mpi/device.h"
 
-enum { CARRIED = 2 };
+enum { STATES = 2 }; /* of a layer, at most */
 
-/* On the GPU a simple recurrent layer goes on, too; on the CPU each step of its training begins with 0. */
-static int carried(const struct cmn_net *net, const layer *l,
-                   struct cmn_recurrent_state at[CARRIED])
+/* On the GPU a simple recurrent layer carries its state on, too; on the CPU each step of its training begins with 0. */
+static int states_of(const struct cmn_net *net, const layer *l,
+                     struct cmn_recurrent_state state[STATES])
 {
     int n = 0;
 
@@ -22,99 +23,101 @@ static int carried(const struct cmn_net *net, const layer *l,
 #ifdef GPU
     if (cmn_net_on_gpu(net)) {
         if (l->type == RNN || l->type == GRU) {
-            at[n++] = (struct cmn_recurrent_state){.at = l->state, .device = l->state_gpu};
+            state[n++] = (struct cmn_recurrent_state){.at = l->state, .device = l->state_gpu};
         } else if (l->type == LSTM) {
-            at[n++] = (struct cmn_recurrent_state){.at = l->h_cpu, .device = l->h_gpu};
-            at[n++] = (struct cmn_recurrent_state){.at = l->c_cpu, .device = l->c_gpu};
+            state[n++] = (struct cmn_recurrent_state){.at = l->h_cpu, .device = l->h_gpu};
+            state[n++] = (struct cmn_recurrent_state){.at = l->c_cpu, .device = l->c_gpu};
         }
         return n;
     }
 #endif
     if (l->type == GRU) {
-        at[n++] = (struct cmn_recurrent_state){.at = l->state};
+        state[n++] = (struct cmn_recurrent_state){.at = l->state};
     } else if (l->type == LSTM) {
-        at[n++] = (struct cmn_recurrent_state){.at = l->h_cpu};
-        at[n++] = (struct cmn_recurrent_state){.at = l->c_cpu};
+        state[n++] = (struct cmn_recurrent_state){.at = l->h_cpu};
+        state[n++] = (struct cmn_recurrent_state){.at = l->c_cpu};
     }
     return n;
 }
 
-int cmn_recurrent_state_at(const struct cmn_net *net, int i, struct cmn_recurrent_state *hidden)
+int cmn_recurrent_state_at(const struct cmn_net *net, int i, struct cmn_recurrent_state *state)
 {
-    for (int k = 0; k < cmn_network(net)->n; k++) {
-        const layer *l = &cmn_network(net)->layers[k];
-        struct cmn_recurrent_state at[CARRIED];
-        int n = carried(net, l, at);
-        if (i < n) {
-            *hidden = at[i];
-            hidden->layer = k;
-            hidden->which = i;
-            hidden->n = (size_t)l->outputs;
-            hidden->sequences = (size_t)l->batch;
+    const network *n = cmn_network(net);
+
+    for (int k = 0; k < n->n; k++) {
+        const layer *l = &n->layers[k];
+        struct cmn_recurrent_state of_layer[STATES];
+        int states = states_of(net, l, of_layer);
+        if (i < states) {
+            *state = of_layer[i];
+            state->layer = k;
+            state->which = i;
+            state->n = (size_t)l->outputs;
+            state->sequences = (size_t)l->batch;
             return 1;
         }
-        i -= n;
+        i -= states;
     }
     return 0;
 }
 
-int cmn_recurrent_state_copy(const struct cmn_net *net, enum cmn_recurrent_direction way)
+static size_t floats_of(const struct cmn_recurrent_state *s)
 {
-    struct cmn_recurrent_state h;
+    return s->n * s->sequences;
+}
 
-    for (int i = 0; cmn_recurrent_state_at(net, i, &h); i++) {
-        size_t n = h.n * h.sequences;
-        if (h.device && (way == CMN_RECURRENT_READ ? cmn_device_read(h.at, h.device, n)
-                                                   : cmn_device_write(h.device, h.at, n))) {
-            return cmn_fail_in("layer %d, what it carries on", h.layer);
+static void transfer(const struct cmn_net *net, int to_host)
+{
+    struct cmn_recurrent_state s;
+
+    for (int i = 0; cmn_recurrent_state_at(net, i, &s); i++) {
+        if (s.device && (to_host ? cmn_device_read(s.at, s.device, floats_of(&s))
+                                 : cmn_device_write(s.device, s.at, floats_of(&s)))) {
+            cmn_fail_in("recurrent state of layer %d", s.layer);
+            cmn_fatal_reason();
         }
     }
-    return 0;
 }
 
-static size_t floats_of(const struct cmn_recurrent_state *h)
+void cmn_recurrent_state_pull(const struct cmn_net *net)
 {
-    return h->n * h->sequences;
+    transfer(net, 1);
+}
+
+void cmn_recurrent_state_push(const struct cmn_net *net)
+{
+    transfer(net, 0);
 }
 
 float *cmn_recurrent_state_clear(const struct cmn_net *net)
 {
-    struct cmn_recurrent_state h;
+    struct cmn_recurrent_state s;
     size_t n = 0;
     float *saved, *next;
 
-    if (cmn_recurrent_state_copy(net, CMN_RECURRENT_READ)) {
-        return NULL;
+    cmn_recurrent_state_pull(net);
+    for (int i = 0; cmn_recurrent_state_at(net, i, &s); i++) {
+        n += floats_of(&s);
     }
-    for (int i = 0; cmn_recurrent_state_at(net, i, &h); i++) {
-        n += floats_of(&h);
+    next = saved = cmn_malloc(n, sizeof *saved);
+    for (int i = 0; cmn_recurrent_state_at(net, i, &s); next += floats_of(&s), i++) {
+        memcpy(next, s.at, floats_of(&s) * sizeof *next);
+        memset(s.at, 0, floats_of(&s) * sizeof *next);
     }
-    next = saved = calloc(n ? n : 1, sizeof *saved);
-    if (!saved) {
-        cmn_fail("out of memory");
-        return NULL;
-    }
-    for (int i = 0; cmn_recurrent_state_at(net, i, &h); next += floats_of(&h), i++) {
-        memcpy(next, h.at, floats_of(&h) * sizeof *next);
-        memset(h.at, 0, floats_of(&h) * sizeof *next);
-    }
-    if (cmn_recurrent_state_copy(net, CMN_RECURRENT_WRITE)) {
-        free(saved);
-        return NULL;
-    }
+    cmn_recurrent_state_push(net);
     return saved;
 }
 
-int cmn_recurrent_state_restore(const struct cmn_net *net, float *saved)
+void cmn_recurrent_state_restore(const struct cmn_net *net, float *saved)
 {
     const float *next = saved;
-    struct cmn_recurrent_state h;
+    struct cmn_recurrent_state s;
 
-    for (int i = 0; cmn_recurrent_state_at(net, i, &h); next += floats_of(&h), i++) {
-        memcpy(h.at, next, floats_of(&h) * sizeof *next);
+    for (int i = 0; cmn_recurrent_state_at(net, i, &s); next += floats_of(&s), i++) {
+        memcpy(s.at, next, floats_of(&s) * sizeof *next);
     }
     free(saved);
-    return cmn_recurrent_state_copy(net, CMN_RECURRENT_WRITE);
+    cmn_recurrent_state_push(net);
 }
 
 void cmn_recurrent_state_reset(struct cmn_net *net, int sequences)

@@ -1,18 +1,24 @@
-/* What all ranks must have alike: comparing it, sending it, averaging it. */
-#include "engine/gradients.h"
+#include "engine/replicas.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "darknet.h"
 
-#include "mpi/files.h"
-#include "engine/darknet_net.h"
-#include "engine/gradients_gpu.h"
-#include "engine/net.h"
+#include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "engine/batch_norm.h"
+#include "engine/darknet_net.h"
+#include "engine/net.h"
+#include "engine/nonfinite.h"
+#include "mpi/call.h"
+#include "mpi/files.h"
+
+/* ---- equal from the start ---- */
 
 /* Tensors first: of several differences the one that says most is named. */
 static char *describe(const struct cmn_gradients *g, const struct cmn_net *net, const char *options)
@@ -22,7 +28,7 @@ static char *describe(const struct cmn_gradients *g, const struct cmn_net *net, 
     FILE *out = open_memstream(&text, &bytes);
 
     if (!out) {
-        return NULL;
+        cmn_fatal("out of memory for the description of the network");
     }
     fprintf(out, "%d layers\n", cmn_net_layers(net));
     for (int i = 0; i < g->tensors; i++) {
@@ -39,93 +45,61 @@ static char *describe(const struct cmn_gradients *g, const struct cmn_net *net, 
     return text;
 }
 
-char *cmn_gradients_describe(const struct cmn_gradients *g, const struct cmn_net *net)
+char *cmn_replicas_describe(const struct cmn_gradients *g, const struct cmn_net *net)
 {
-    char *text = describe(g, net, "");
-
-    if (!text) {
-        cmn_fail("out of memory");
-    }
-    return text;
+    return describe(g, net, "");
 }
 
-int cmn_gradients_compare(const struct cmn_gradients *g, struct cmn_net *net, const char *options,
-                          const struct cmn_topology *t)
+void cmn_replicas_compare(const struct cmn_gradients *g, const struct cmn_net *net,
+                          const char *options, const struct cmn_topology *t)
 {
     char *here = describe(g, net, options);
 
-    if (!here) {
-        return cmn_fail("out of memory");
-    }
     cmn_files_compare("network", here, t);
     free(here);
-    return 0;
 }
 
-static int pull_all(const struct cmn_gradients *g)
-{
-    return cmn_gradients_pull(g, CMN_GRADIENT) || cmn_gradients_pull(g, CMN_WEIGHT) ||
-                   cmn_gradients_pull(g, CMN_STATISTIC) || cmn_gradients_pull(g, CMN_MOMENT)
-               ? -1
-               : 0;
-}
-
-static int push_all(const struct cmn_gradients *g)
-{
-    return cmn_gradients_push(g, CMN_GRADIENT) || cmn_gradients_push(g, CMN_WEIGHT) ||
-                   cmn_gradients_push(g, CMN_STATISTIC) || cmn_gradients_push(g, CMN_MOMENT)
-               ? -1
-               : 0;
-}
-
-int cmn_gradients_broadcast(const struct cmn_gradients *g, struct cmn_net *net,
+void cmn_replicas_broadcast(const struct cmn_gradients *g, struct cmn_net *net,
                             const struct cmn_topology *t)
 {
+    static const enum cmn_tensor_kind kinds[] = {CMN_GRADIENT, CMN_WEIGHT, CMN_STATISTIC,
+                                                 CMN_MOMENT};
     unsigned long seen = cmn_net_seen(net);
     int updates = cmn_net_updates(net);
 
-    if (cmn_mpi_check(MPI_Bcast(&seen, 1, MPI_UNSIGNED_LONG, 0, t->world), "MPI_Bcast") ||
-        cmn_mpi_check(MPI_Bcast(&updates, 1, MPI_INT, 0, t->world), "MPI_Bcast")) {
-        return cmn_fail_in("broadcast of seen");
-    }
+    MPI_CALL(MPI_Bcast(&seen, 1, MPI_UNSIGNED_LONG, 0, t->world));
+    MPI_CALL(MPI_Bcast(&updates, 1, MPI_INT, 0, t->world));
     cmn_net_set_seen(net, seen);
     cmn_net_set_updates(net, updates);
-    if (pull_all(g)) {
-        return -1;
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        cmn_gradients_pull(g, kinds[k]);
     }
     for (int i = 0; i < g->tensors; i++) {
-        const struct cmn_tensor *tensor = &g->tensor[i];
-        cmn_mpi_bcast(*tensor->at, tensor->n, MPI_FLOAT, t->world);
+        cmn_mpi_bcast(*g->tensor[i].at, g->tensor[i].n, MPI_FLOAT, t->world);
     }
-    return push_all(g);
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        cmn_gradients_push(g, kinds[k]);
+    }
 }
 
-/* mean and variance of one layer. Where all ranks have the same, no bit changes. */
-static int merge_statistics(const struct cmn_tensor *mean, const struct cmn_tensor *variance,
-                            double share, const struct cmn_topology *t)
+/* ---- averages ---- */
+
+/* mean and variance of one layer, weighted by `images` of this rank. */
+static void merge_statistics(const struct cmn_tensor *mean, const struct cmn_tensor *variance,
+                             double images, const struct cmn_topology *t)
 {
     size_t n = mean->n, doubles = cmn_batch_norm_doubles(n), ranks = (size_t)t->size;
-    double *all = calloc((ranks + 2) * doubles, sizeof *all);
-    const double **part = calloc(ranks, sizeof *part);
-    double *mine, *sum;
-    int result = -1;
+    double *all = cmn_calloc((ranks + 2) * doubles, sizeof *all);
+    const double **part = cmn_calloc(ranks, sizeof *part);
+    double *mine = all + ranks * doubles, *sum = mine + doubles;
 
-    if (!all || !part) {
-        cmn_fail("out of memory");
-        goto out;
-    }
-    mine = all + ranks * doubles;
-    sum = mine + doubles;
-    mine[0] = share;
+    mine[0] = images;
     for (size_t i = 0; i < n; i++) {
         mine[1 + i] = (double)(*mean->at)[i];
-        mine[1 + n + i] = share * (double)(*variance->at)[i];
+        mine[1 + n + i] = images * (double)(*variance->at)[i];
     }
-    if (cmn_mpi_check(
-            MPI_Allgather(mine, (int)doubles, MPI_DOUBLE, all, (int)doubles, MPI_DOUBLE, t->world),
-            "MPI_Allgather")) {
-        goto out;
-    }
+    MPI_CALL(
+        MPI_Allgather(mine, (int)doubles, MPI_DOUBLE, all, (int)doubles, MPI_DOUBLE, t->world));
     for (size_t k = 0; k < ranks; k++) {
         part[k] = all + k * doubles;
     }
@@ -134,32 +108,184 @@ static int merge_statistics(const struct cmn_tensor *mean, const struct cmn_tens
         (*mean->at)[i] = (float)sum[1 + i];
         (*variance->at)[i] = (float)(sum[1 + n + i] / sum[0]);
     }
-    result = 0;
-out:
     free(part);
     free(all);
+}
+
+void cmn_replicas_average_statistics(const struct cmn_gradients *g, const struct cmn_topology *t)
+{
+    if (t->size == 1) {
+        return;
+    }
+    cmn_gradients_pull(g, CMN_STATISTIC);
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *mean = &g->tensor[i];
+        /* The variance follows the mean in the list (tensors.c). */
+        if (mean->kind == CMN_STATISTIC && !strcmp(mean->name, "rolling_mean")) {
+            merge_statistics(mean, mean + 1, g->share > 0 ? g->share : 1, t);
+        }
+    }
+    cmn_gradients_push(g, CMN_STATISTIC);
+}
+
+void cmn_replicas_average_weights(const struct cmn_gradients *g, const struct cmn_topology *t)
+{
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *x = &g->tensor[i];
+        for (size_t at = 0; x->kind == CMN_WEIGHT && at < x->n; at += CMN_MPI_CHUNK) {
+            size_t n = x->n - at < CMN_MPI_CHUNK ? x->n - at : CMN_MPI_CHUNK;
+            MPI_CALL(
+                MPI_Allreduce(MPI_IN_PLACE, *x->at + at, (int)n, MPI_FLOAT, MPI_SUM, t->world));
+        }
+        for (size_t k = 0; x->kind == CMN_WEIGHT && k < x->n; k++) {
+            (*x->at)[k] /= (float)t->size;
+        }
+    }
+}
+
+/* ---- equal in every bit ---- */
+
+enum {
+    CHUNK = 16384, /* floats that stay in a cache while they are read twice */
+    LISTED = 8     /* ranks that a message names */
+};
+
+struct replica {
+    char host[sizeof((struct cmn_topology *)0)->host];
+    uint64_t all; /* hash of the hashes */
+};
+
+static uint64_t hash_tensor(const struct cmn_tensor *t, struct cmn_nonfinite *bad)
+{
+    uint64_t hash = 0;
+
+    for (size_t at = 0; at < t->n; at += CHUNK) {
+        size_t n = t->n - at < CHUNK ? t->n - at : CHUNK;
+        const float *x = *t->at + at, *found;
+        hash = XXH3_64bits_withSeed(x, n * sizeof *x, hash);
+        if ((!bad->name || t->layer < bad->layer) && (found = cmn_nonfinite_find(x, n))) {
+            *bad = (struct cmn_nonfinite){t->layer, t->part, t->name, *found};
+        }
+    }
+    return hash;
+}
+
+/* Of two equal hashes over all ranks both maxima are that of one. */
+static int same_everywhere(uint64_t hash, const struct cmn_topology *t)
+{
+    uint64_t most[2] = {hash, ~hash};
+
+    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_UINT64_T, MPI_MAX, t->world));
+    return most[0] == ~most[1];
+}
+
+/* The lowest of those ranks whose weights most ranks have. */
+static int find_usual(const struct replica *replica, int ranks)
+{
+    int best = 0, votes = 0;
+
+    for (int i = 0; i < ranks; i++) {
+        int n = 0;
+        for (int j = 0; j < ranks; j++) {
+            n += replica[j].all == replica[i].all;
+        }
+        if (n > votes) {
+            best = i;
+            votes = n;
+        }
+    }
+    return best;
+}
+
+/* The first layer's first tensor in which a rank differs from `usual`, as an index of the list. */
+static int find_tensor(const struct cmn_gradients *g, const uint64_t *hash, int ranks, int usual,
+                       size_t n)
+{
+    int best = -1;
+    size_t k = 0;
+
+    for (int i = 0; i < g->tensors; i++) {
+        int differs = 0;
+        if (g->tensor[i].kind != CMN_WEIGHT) {
+            continue;
+        }
+        for (int r = 0; r < ranks; r++) {
+            differs |= hash[(size_t)r * n + k] != hash[(size_t)usual * n + k];
+        }
+        k++;
+        if (differs && (best < 0 || g->tensor[i].layer < g->tensor[best].layer)) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+static int say_who(const struct cmn_gradients *g, const struct cmn_net *net,
+                   const struct cmn_topology *t, const struct replica *replica,
+                   const uint64_t *hash, size_t n)
+{
+    int usual = find_usual(replica, t->size), listed = 0, others = 0, i;
+    char who[LISTED * 96] = "";
+    size_t used = 0;
+
+    for (int r = 0; r < t->size; r++) {
+        if (replica[r].all == replica[usual].all) {
+            continue;
+        }
+        if (listed == LISTED) {
+            others++;
+            continue;
+        }
+        used += (size_t)snprintf(who + used, sizeof who - used, "%s%d@%s", listed++ ? ", " : "", r,
+                                 replica[r].host);
+    }
+    if (others) {
+        snprintf(who + used, sizeof who - used, " and %d more", others);
+    }
+    i = find_tensor(g, hash, t->size, usual, n);
+    return cmn_fail("the weights of rank%s %s differ from those of rank %d@%s, first in %s%s of "
+                    "layer %d (%s): they were the same once, so suspect memory or a processor",
+                    listed + others > 1 ? "s" : "", who, usual, replica[usual].host,
+                    g->tensor[i].part, g->tensor[i].name, g->tensor[i].layer,
+                    cmn_net_layer_name(net, g->tensor[i].layer));
+}
+
+/* Each rank tells each other one all that it has found. */
+static int find_difference(const struct cmn_gradients *g, const struct cmn_net *net,
+                           const struct cmn_topology *t, const uint64_t *mine, size_t n,
+                           uint64_t all)
+{
+    uint64_t *hash = cmn_calloc(n * (size_t)t->size, sizeof *hash);
+    struct replica *replica = cmn_calloc((size_t)t->size, sizeof *replica), here = {.all = all};
+    int result;
+
+    memcpy(here.host, t->host, sizeof here.host);
+    MPI_CALL(MPI_Allgather(mine, (int)n, MPI_UINT64_T, hash, (int)n, MPI_UINT64_T, t->world));
+    MPI_CALL(MPI_Allgather(&here, sizeof here, MPI_BYTE, replica, sizeof here, MPI_BYTE, t->world));
+    result = say_who(g, net, t, replica, hash, n);
+    free(hash);
+    free(replica);
     return result;
 }
 
-int cmn_gradients_average_statistics(const struct cmn_gradients *g, const struct cmn_topology *t)
+int cmn_replicas_verify(const struct cmn_gradients *g, const struct cmn_net *net,
+                        const struct cmn_topology *t, struct cmn_nonfinite *bad)
 {
-    double share = g->share > 0 ? g->share : 1;
+    uint64_t *hash = cmn_calloc((size_t)g->tensors, sizeof *hash), all;
+    size_t n = 0;
+    int result = 0;
 
-    if (t->size == 1) {
-        return 0;
-    }
-    if (cmn_gradients_pull(g, CMN_STATISTIC)) {
-        return -1;
-    }
+    bad->name = NULL;
+    cmn_gradients_pull(g, CMN_WEIGHT);
     for (int i = 0; i < g->tensors; i++) {
-        const struct cmn_tensor *mean = &g->tensor[i];
-        /* The variance follows the mean in the list (gradients.c). */
-        if (mean->kind != CMN_STATISTIC || strcmp(mean->name, "rolling_mean")) {
-            continue;
-        }
-        if (merge_statistics(mean, mean + 1, share, t)) {
-            return cmn_fail_in("statistics of layer %d %s", mean->layer, mean->part);
+        if (g->tensor[i].kind == CMN_WEIGHT) {
+            hash[n++] = hash_tensor(&g->tensor[i], bad);
         }
     }
-    return cmn_gradients_push(g, CMN_STATISTIC);
+    all = XXH3_64bits(hash, n * sizeof *hash);
+    if (!same_everywhere(all, t)) {
+        result = find_difference(g, net, t, hash, n, all);
+    }
+    free(hash);
+    return result;
 }

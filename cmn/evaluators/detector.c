@@ -6,13 +6,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "darknet.h"
-#include "evaluators/classifier.h"
-#include "base/log.h"
+#include "base/fatal.h"
+#include "base/memory.h"
 #include "base/random.h"
+#include "engine/inference.h"
+#include "engine/net.h"
+#include "evaluators/classifier.h"
+#include "mpi/call.h"
 
 /* As `detector valid` does it. */
-static const float least_score = .005f, hierarchy_threshold = .5f, nms_threshold = .45f;
+static const struct cmn_detect_thresholds thresholds = {
+    .score = .005f, .hierarchy = .5f, .nms = .45f};
 
 /* ---- what is known of this rank's images ---- */
 
@@ -23,111 +27,91 @@ struct results {
     long counts[2]; /* images, images without a label file */
 };
 
-static int add_found(struct results *r, const struct cmn_found *f)
+static void add_found(struct results *r, const struct cmn_found *f)
 {
     if (r->n == r->room) {
-        size_t room = r->room ? 2 * r->room : 4096;
-        struct cmn_found *more = realloc(r->found, room * sizeof *more);
-        if (!more) {
-            return cmn_fail("out of memory for %zu boxes", room);
-        }
-        r->found = more;
-        r->room = room;
+        r->room = r->room ? 2 * r->room : 4096;
+        r->found = cmn_realloc(r->found, r->room, sizeof *r->found);
     }
     r->found[r->n++] = *f;
-    return 0;
 }
 
 /* ---- images, loaded one ahead ---- */
 
 struct loader {
+    const struct cmn_net *net;
     const char *path;
-    int w, h, c, letterbox;
-    image input;
-    int image_w, image_h;
+    struct cmn_image image;
     pthread_t thread;
 };
 
 static void *load(void *self)
 {
     struct loader *l = self;
-    image whole = load_image((char *)l->path, 0, 0, l->c);
 
-    l->input = l->letterbox ? letterbox_image(whole, l->w, l->h) : resize_image(whole, l->w, l->h);
-    l->image_w = whole.w;
-    l->image_h = whole.h;
-    free_image(whole);
+    l->image = cmn_image_load(l->net, l->path, cmn_net_detector_fit(l->net));
     return NULL;
 }
 
-static int start_loading(struct loader *l, const char *path)
+static void start_loading(struct loader *l, const char *path)
 {
+    int error;
+
     l->path = path;
-    return pthread_create(&l->thread, NULL, load, l) ? cmn_fail("a thread cannot be started") : 0;
+    error = pthread_create(&l->thread, NULL, load, l);
+    if (error) {
+        cmn_fatal("evaluation: no thread to load images: %s; raise the limit of processes "
+                  "(ulimit -u)",
+                  strerror(error));
+    }
 }
 
 /* ---- true boxes ---- */
 
-/* Darknet's own way from an image to its labels, as in fill_truth_detection. `name` has room for 4096 bytes. */
-static void label_file(const char *path, char *name)
+/* The boxes that have an area. The caller frees. */
+static struct cmn_truth *read_truth(const char *path, int classes, struct results *r, size_t *n)
 {
-    static const char *const change[][2] = {
-        {"images", "labels"}, {"JPEGImages", "labels"}, {"raw", "labels"}, {".jpg", ".txt"},
-        {".png", ".txt"},     {".JPG", ".txt"},         {".JPEG", ".txt"}};
-
-    find_replace((char *)path, (char *)change[0][0], (char *)change[0][1], name);
-    for (size_t i = 1; i < sizeof change / sizeof change[0]; i++) {
-        find_replace(name, (char *)change[i][0], (char *)change[i][1], name);
-    }
-}
-
-/* *truth, which the caller frees, becomes the boxes that have an area. */
-static int read_truth(const char *path, int classes, struct results *r, struct cmn_truth **truth,
-                      size_t *n)
-{
-    char name[4096];
-    box_label *labels;
-    int all = 0;
+    char name[CMN_LABEL_FILE];
+    struct cmn_label *label = NULL;
+    struct cmn_truth *truth;
+    int labels = 0;
 
     *n = 0;
-    *truth = NULL;
-    label_file(path, name);
+    cmn_label_file(path, name);
     if (strlen(name) < 4 || strcmp(name + strlen(name) - 4, ".txt")) {
-        return cmn_fail("%s: the name leads to no label file: names of images end with .jpg, .png, "
-                        ".JPG or .JPEG",
-                        path);
+        cmn_fatal("%s: the name leads to no label file: names of images end with .jpg, .png, "
+                  ".JPG or .JPEG",
+                  path);
     }
     if (access(name, F_OK)) {
         r->counts[1]++;
-        return 0;
+    } else {
+        label = cmn_read_labels(name, &labels);
     }
-    labels = read_boxes(name, &all);
-    *truth = calloc((size_t)all + 1, sizeof **truth);
-    for (int i = 0; *truth && i < all; i++) {
-        const box_label *b = &labels[i];
-        if (b->id < 0 || b->id >= classes) {
-            cmn_fail("%s: box %d is of class %d, and the network knows the classes 0 to %d", name,
-                     i + 1, b->id, classes - 1);
-            free(labels);
-            return -1;
+    truth = cmn_calloc((size_t)labels, sizeof *truth);
+    for (int i = 0; i < labels; i++) {
+        const struct cmn_label *b = &label[i];
+        if (b->class < 0 || b->class >= classes) {
+            cmn_fatal("%s: box %d is of class %d, and the network knows the classes 0 to %d", name,
+                      i + 1, b->class, classes - 1);
         }
-        if (b->w > 0 && b->h > 0) {
-            (*truth)[(*n)++] = (struct cmn_truth){b->id, {b->x, b->y, b->w, b->h}};
-            r->boxes[b->id]++;
+        if (b->width > 0 && b->height > 0) {
+            truth[(*n)++] = (struct cmn_truth){b->class, {b->x, b->y, b->width, b->height}};
+            r->boxes[b->class]++;
         }
     }
-    free(labels);
-    return *truth ? 0 : cmn_fail("out of memory for %d boxes", all);
+    free(label);
+    return truth;
 }
 
 /* ---- found boxes ---- */
 
 /* In parts of the image, cut off at its edges as `detector valid` does it. What lies outside has a negative size, and no
  * area. */
-static struct cmn_box inside(const box *b, int w, int h)
+static struct cmn_box inside(const struct cmn_detection *b, int w, int h)
 {
-    double left = b->x - b->w / 2., right = b->x + b->w / 2.;
-    double top = b->y - b->h / 2., bottom = b->y + b->h / 2.;
+    double left = b->x - b->width / 2., right = b->x + b->width / 2.;
+    double top = b->y - b->height / 2., bottom = b->y + b->height / 2.;
 
     left = left < 0 ? 0 : left;
     top = top < 0 ? 0 : top;
@@ -137,231 +121,177 @@ static struct cmn_box inside(const box *b, int w, int h)
                             (float)((right - left) / w), (float)((bottom - top) / h)};
 }
 
-static int find(network *net, const struct loader *l, int number, int classes, struct results *r)
+static void find(struct cmn_net *net, const struct cmn_image *image, int number, int classes,
+                 struct results *r)
 {
     struct cmn_found f = {.image = number};
-    int n = 0, result = 0;
-    detection *dets;
+    struct cmn_detections all = cmn_net_detect(net, image, &thresholds);
 
-    network_predict(net, l->input.data);
-    dets = get_network_boxes(net, l->image_w, l->image_h, least_score, hierarchy_threshold, NULL, 0,
-                             &n);
-    do_nms_sort(dets, n, classes, nms_threshold);
-    for (int i = 0; i < n; i++) {
-        f.box = inside(&dets[i].bbox, l->image_w, l->image_h);
-        for (f.class = 0; f.class < classes && !result; f.class ++) {
-            f.score = dets[i].prob[f.class];
+    for (int i = 0; i < all.n; i++) {
+        f.box = inside(&all.each[i], image->width, image->height);
+        for (f.class = 0; f.class < classes; f.class ++) {
+            f.score = all.each[i].score[f.class];
             if (f.score > 0) {
-                result = add_found(r, &f);
+                add_found(r, &f);
                 f.index++;
             }
         }
     }
-    free_detections(dets, n);
-    return result;
+    cmn_detections_free(&all);
 }
 
-static int look_at(network *net, const struct loader *l, int number, int classes,
-                   const struct cmn_precision_plan *plan, struct results *r)
+static void evaluate_image(struct cmn_net *net, const struct loader *l, int number, int classes,
+                           const struct cmn_precision_plan *plan, struct results *r)
 {
     size_t first = r->n, truths;
-    struct cmn_truth *truth;
-    int result;
+    struct cmn_truth *truth = read_truth(l->path, classes, r, &truths);
 
-    result = read_truth(l->path, classes, r, &truth, &truths) || find(net, l, number, classes, r) ||
-             cmn_match(r->found + first, r->n - first, truth, truths, plan);
+    find(net, &l->image, number, classes, r);
+    if (cmn_match(r->found + first, r->n - first, truth, truths, plan)) {
+        cmn_fatal_reason();
+    }
     free(truth);
     r->counts[0]++;
-    return result ? -1 : 0;
 }
 
-static int look_at_mine(network *net, const struct cmn_box_set *set, int classes,
-                        const struct cmn_precision_plan *plan, const struct cmn_topology *t,
-                        struct results *r)
+/* This rank's images. */
+static void evaluate_split(struct cmn_net *net, const struct cmn_box_set *set, int classes,
+                           const struct cmn_precision_plan *plan, const struct cmn_topology *t,
+                           struct results *r)
 {
-    /* A network of [detection] is made for images that are stretched, as in `yolo valid`. */
-    struct loader now, next = {.w = net->w,
-                               .h = net->h,
-                               .c = net->c,
-                               .letterbox = net->layers[net->n - 1].type != DETECTION};
-    int result = 0, loading = 0;
+    struct loader now, next = {.net = net};
 
-    for (int i = t->rank; i < set->images && !result; i += t->size) {
-        if (!loading && start_loading(&next, set->paths[i])) {
-            return -1;
-        }
+    if (t->rank < set->images) {
+        start_loading(&next, set->paths[t->rank]);
+    }
+    for (int i = t->rank; i < set->images; i += t->size) {
         pthread_join(next.thread, NULL);
         now = next;
-        loading = i + t->size < set->images;
-        if (loading && start_loading(&next, set->paths[i + t->size])) {
-            return -1;
+        if (i + t->size < set->images) {
+            start_loading(&next, set->paths[i + t->size]);
         }
         cmn_random_named(CMN_RANDOM_EVALUATION, (uint64_t)i);
-        result = look_at(net, &now, i, classes, plan, r);
-        free_image(now.input);
-    }
-    /* It writes to `next`, also when this image's labels were the end. */
-    if (result && loading) {
-        pthread_join(next.thread, NULL);
+        evaluate_image(net, &now, i, classes, plan, r);
+        cmn_image_free(&now.image);
     }
     cmn_random_common();
-    return result;
 }
 
 /* ---- all ranks' results ---- */
 
-/* *all becomes all ranks' boxes on rank 0, which frees them; there *n is their number. */
-static int gather_found(const struct results *mine, const struct cmn_topology *t,
-                        struct cmn_found **all, size_t *n)
+/* All ranks' boxes on rank 0, which frees them; there *n is their number. NULL elsewhere. */
+static struct cmn_found *gather_found(const struct results *mine, const struct cmn_topology *t,
+                                      size_t *n)
 {
-    long have = (long)mine->n, *counts = calloc((size_t)t->size, sizeof *counts);
-    int *count = calloc((size_t)t->size, sizeof *count), *at = calloc((size_t)t->size, sizeof *at);
-    MPI_Datatype type = MPI_DATATYPE_NULL;
-    int result = -1;
+    long have = (long)mine->n, *counts = cmn_calloc((size_t)t->size, sizeof *counts);
+    int *count = cmn_calloc((size_t)t->size, sizeof *count);
+    int *at = cmn_calloc((size_t)t->size, sizeof *at);
+    struct cmn_found *all = NULL;
+    MPI_Datatype type;
 
-    if (!counts || !count || !at) {
-        cmn_fail("out of memory for %d ranks", t->size);
-        goto out;
-    }
-    if (cmn_mpi_check(MPI_Gather(&have, 1, MPI_LONG, counts, 1, MPI_LONG, 0, t->world),
-                      "MPI_Gather")) {
-        goto out;
-    }
+    MPI_CALL(MPI_Gather(&have, 1, MPI_LONG, counts, 1, MPI_LONG, 0, t->world));
     for (int i = 0; i < t->size && t->rank == 0; i++) {
         if (*n + (size_t)counts[i] > INT_MAX) {
-            cmn_fail("more boxes than MPI can count");
-            goto out;
+            cmn_fatal("evaluation: all ranks together have found more than %d boxes, which MPI "
+                      "cannot count: evaluate on parts of the list",
+                      INT_MAX);
         }
         at[i] = (int)*n;
         count[i] = (int)counts[i];
         *n += (size_t)counts[i];
     }
-    *all = calloc(*n + 1, sizeof **all);
-    if (!*all) {
-        cmn_fail("out of memory for %zu boxes", *n);
-        goto out;
+    if (t->rank == 0) {
+        all = cmn_calloc(*n, sizeof *all);
     }
-    if (cmn_mpi_check(MPI_Type_contiguous((int)sizeof **all, MPI_BYTE, &type), "MPI_Type") ||
-        cmn_mpi_check(MPI_Type_commit(&type), "MPI_Type_commit") ||
-        cmn_mpi_check(MPI_Gatherv(mine->found, (int)have, type, *all, count, at, type, 0, t->world),
-                      "MPI_Gatherv")) {
-        goto out;
-    }
-    result = 0;
-out:
-    if (type != MPI_DATATYPE_NULL) {
-        MPI_Type_free(&type);
-    }
+    MPI_CALL(MPI_Type_contiguous((int)sizeof *all, MPI_BYTE, &type));
+    MPI_CALL(MPI_Type_commit(&type));
+    MPI_CALL(MPI_Gatherv(mine->found, (int)have, type, all, count, at, type, 0, t->world));
+    MPI_Type_free(&type);
     free(counts);
     free(count);
     free(at);
-    return result;
+    return all;
 }
 
-static int sum_to_rank_0(long *x, int n, const struct cmn_topology *t)
+static void sum_to_rank_0(long *x, int n, const struct cmn_topology *t)
 {
-    return cmn_mpi_check(
-        MPI_Reduce(t->rank ? x : MPI_IN_PLACE, x, n, MPI_LONG, MPI_SUM, 0, t->world), "MPI_Reduce");
+    MPI_CALL(MPI_Reduce(t->rank ? x : MPI_IN_PLACE, x, n, MPI_LONG, MPI_SUM, 0, t->world));
 }
 
-static int put_together(struct results *r, int classes, const struct cmn_precision_plan *plan,
-                        const struct cmn_topology *t, struct cmn_box_score *score)
+static void add_up(struct results *r, int classes, const struct cmn_precision_plan *plan,
+                   const struct cmn_topology *t, struct cmn_box_score *score)
 {
     if (t->size > 1) {
-        struct cmn_found *all = NULL;
         size_t n = 0;
-        int result = gather_found(r, t, &all, &n) || sum_to_rank_0(r->boxes, classes, t) ||
-                     sum_to_rank_0(r->counts, 2, t);
+        struct cmn_found *all = gather_found(r, t, &n);
+        sum_to_rank_0(r->boxes, classes, t);
+        sum_to_rank_0(r->counts, 2, t);
         free(r->found);
         r->found = all;
         r->n = n;
-        if (result) {
-            return -1;
-        }
     }
     if (t->rank != 0) {
-        return 0;
+        return;
     }
     score->images = r->counts[0];
     score->unlabelled = r->counts[1];
     score->classes = classes;
-    score->each = calloc((size_t)classes, sizeof *score->each);
-    if (!score->each) {
-        return cmn_fail("out of memory for %d classes", classes);
+    score->each = cmn_calloc((size_t)classes, sizeof *score->each);
+    if (cmn_precision(r->found, r->n, r->boxes, classes, plan, score->each, &score->all)) {
+        cmn_fatal_reason();
     }
-    return cmn_precision(r->found, r->n, r->boxes, classes, plan, score->each, &score->all);
 }
 
 /* ---- the whole ---- */
 
-static int finds_boxes(const layer *l)
+/* Returns the number of classes. */
+static int check_network(const struct cmn_net *net, const struct cmn_box_set *set)
 {
-    return l->type == YOLO || l->type == REGION || l->type == DETECTION;
-}
+    int layers = cmn_net_layers(net), classes = cmn_net_box_classes(net, layers - 1), names = 0;
 
-int cmn_finds_boxes(const struct network *net)
-{
-    const layer *last = &net->layers[net->n - 1];
-
-    return finds_boxes(last) && last->classes > 0;
-}
-
-static int check_network(const network *net, const struct cmn_box_set *set)
-{
-    const layer *last = &net->layers[net->n - 1];
-    int names = 0;
-
-    if (!cmn_finds_boxes(net)) {
-        return cmn_fail("this network finds no boxes: its last layer must be [yolo], [region] or "
-                        "[detection]");
+    if (!cmn_net_detects(net)) {
+        cmn_fatal("this network finds no boxes: its last layer must be [yolo], [region] or "
+                  "[detection]");
     }
-    for (int i = 0; i < net->n; i++) {
-        if (finds_boxes(&net->layers[i]) && net->layers[i].classes != last->classes) {
-            return cmn_fail("layer %d of the cfg has classes=%d, and the last one classes=%d", i,
-                            net->layers[i].classes, last->classes);
+    for (int i = 0; i < layers; i++) {
+        int own = cmn_net_box_classes(net, i);
+        if (own >= 0 && own != classes) {
+            cmn_fatal("layer %d of the cfg has classes=%d, and the last one classes=%d", i, own,
+                      classes);
         }
     }
     while (set->names && set->names[names]) {
         names++;
     }
-    if (set->names && names < last->classes) {
-        return cmn_fail("the list of names has %d of them for classes=%d in the cfg", names,
-                        last->classes);
+    if (set->names && names < classes) {
+        cmn_fatal("the list of names has %d of them for classes=%d in the cfg", names, classes);
     }
-    return 0;
+    return classes;
 }
 
-void cmn_boxes_open(struct cmn_box_set *set, const char *list_name, const char *names)
+void cmn_boxes_open(struct cmn_box_set *set, const char *list, const char *names)
 {
-    list *paths = get_paths((char *)list_name);
+    int n;
 
-    set->images = paths->size;
-    set->paths = (char **)list_to_array(paths);
-    set->names = names[0] ? get_labels((char *)names) : NULL;
-    free_list(paths);
+    set->paths = cmn_read_paths(list, &set->images);
+    set->names = names[0] ? cmn_read_names(names, &n) : NULL;
 }
 
-int cmn_evaluate_boxes(struct network *net, const struct cmn_box_set *set,
-                       const struct cmn_precision_plan *plan, const struct cmn_topology *t,
-                       struct cmn_box_score *score)
+void cmn_evaluate_boxes(struct cmn_net *net, const struct cmn_box_set *set,
+                        const struct cmn_precision_plan *plan, const struct cmn_topology *t,
+                        struct cmn_box_score *score)
 {
     struct results r = {0};
-    int batch = net->batch, classes, result;
+    int batch = cmn_net_batch(net), classes;
 
-    memset(score, 0, sizeof *score);
-    if (cmn_evaluator_refuses(net) || check_network(net, set)) {
-        return -1;
-    }
-    classes = net->layers[net->n - 1].classes;
-    r.boxes = calloc((size_t)classes, sizeof *r.boxes);
-    if (!r.boxes) {
-        return cmn_fail("out of memory for %d classes", classes);
-    }
-    set_batch_network(net, 1);
-    result =
-        look_at_mine(net, set, classes, plan, t, &r) || put_together(&r, classes, plan, t, score);
-    set_batch_network(net, batch);
+    *score = (struct cmn_box_score){0};
+    cmn_require_single_images(net);
+    classes = check_network(net, set);
+    r.boxes = cmn_calloc((size_t)classes, sizeof *r.boxes);
+    cmn_net_set_batch(net, 1);
+    evaluate_split(net, set, classes, plan, t, &r);
+    add_up(&r, classes, plan, t, score);
+    cmn_net_set_batch(net, batch);
     free(r.found);
     free(r.boxes);
-    return result ? -1 : 0;
 }

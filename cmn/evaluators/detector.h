@@ -5,7 +5,7 @@
 #include "evaluators/average_precision.h"
 #include "mpi/topology.h"
 
-struct network;
+struct cmn_net;
 
 /* Owned by the caller. The true boxes of an image are in its label file, found by Darknet's rules. */
 struct cmn_box_set {
@@ -27,16 +27,13 @@ struct cmn_box_score {
     struct cmn_precision all;
 };
 
-/* Local. Whether the network's last layer is one that finds boxes. */
-int cmn_finds_boxes(const struct network *net);
-
 /* Collective, blocking; t->size may be 1 without MPI. Image i goes to rank i mod size, alone in its batch, so that what is
  * found in it has the same bits on any number of ranks (and of threads of BLAS that each of them has; see
- * docs/evaluation.md). Ends the job when an image or a label file cannot be read; fails for a network that finds no
- * boxes, too few names, and labels of classes that the network does not know. Leaves net as it was but for the layers'
- * outputs. 0, or -1 with a reason. */
-int cmn_evaluate_boxes(struct network *net, const struct cmn_box_set *set,
-                       const struct cmn_precision_plan *plan, const struct cmn_topology *t,
-                       struct cmn_box_score *score);
+ * docs/evaluation.md). Leaves net as it was but for the layers' outputs. Ends the job when an image or a label file cannot
+ * be read, for a network that finds no boxes (cmn_net_detects), too few names, and labels of classes that the network does
+ * not know. */
+void cmn_evaluate_boxes(struct cmn_net *net, const struct cmn_box_set *set,
+                        const struct cmn_precision_plan *plan, const struct cmn_topology *t,
+                        struct cmn_box_score *score);
 
 #endif

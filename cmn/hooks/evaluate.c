@@ -10,6 +10,7 @@
 #include "darknet.h"
 
 #include "base/atomic_file.h"
+#include "engine/darknet_net.h"
 #include "evaluators/detector.h"
 #include "evaluators/classifier.h"
 #include "hooks/job.h"
@@ -90,7 +91,7 @@ void cmn_evaluate_detector(struct network *net, const char *list, const char *na
     cmn_status_compute("evaluation");
     out = open_json(json);
     cmn_boxes_open(&set, list, names ? names : "");
-    check(cmn_evaluate_boxes(net, &set, &plan, ranks(), &score));
+    cmn_evaluate_boxes(cmn_net_of(net), &set, &plan, ranks(), &score);
     if (ranks()->rank == 0) {
         print(&(struct cmn_map_table){score.images, score.unlabelled, score.classes, set.names,
                                       score.each, &score.all, &plan},
@@ -120,7 +121,7 @@ int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char 
         double begin = cmn_clock();
         set.paths = paths + first;
         set.images = (int)((long)(i + 1) * n / parts) - first;
-        cmn_check(cmn_evaluate(net, &set, net->batch, &cmn_job.topology, &score));
+        cmn_evaluate(cmn_net_of(net), &set, net->batch, &cmn_job.topology, &score);
         top1 += (float)score.top1 / (float)score.images;
         topk += (float)score.topk / (float)score.images;
         printf("%d: top 1: %f, top %d: %f, %lf seconds, %ld images\n", i + 1,

@@ -386,7 +386,7 @@ int cmn_validate_classifier(struct network *net, char **paths, int n, char **lab
     cmn_status_compute("evaluation");
     /* Darknet sets the batch to 1 before it validates; the layers still have room for more. */
     set_batch_network(net, t->local);
-    cmn_check(cmn_evaluate(net, &set, t->local, &cmn_job.topology, &score));
+    cmn_evaluate(cmn_net_of(net), &set, t->local, &cmn_job.topology, &score);
     printf("%ld: top 1: %f, top %d: %f\n", score.images, (double)score.top1 / (double)score.images,
            top, (double)score.topk / (double)score.images);
     printf("validation: %ld images, %ld right, %ld in top %d, loss %f\n", score.images, score.top1,

@@ -7,6 +7,8 @@
 
 #include "config/arguments.h"
 #include "base/log.h"
+#include "mpi/call.h"
+#include "mpi/files.h"
 #include "engine/plan.h"
 #include "tools/probe.h"
 #include "tools/tools.h"
@@ -229,27 +231,41 @@ static int judge(struct check *c)
 }
 
 /* Without Darknet's table of layers. */
-static int plan_quietly(const struct check *c, struct cmn_plan *plan)
+static struct cmn_plan plan_quietly(const struct check *c)
 {
-    int kept = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY), result;
+    static const struct cmn_command training = {"a", "cfg", CMN_TRAINS, CMN_NO_ANSWER, ""};
+    const struct cmn_command *command = c->call->session->command;
+    int kept = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY);
+    struct cmn_plan plan;
 
     fflush(stderr);
     if (kept >= 0 && null >= 0) {
         dup2(null, STDERR_FILENO);
     }
-    result = cmn_plan_cfg(c->call->session, c->cfg, plan);
+    c->call->session->command = &training; /* batches are split as a training splits them */
+    plan = cmn_plan_cfg(c->cfg);
+    c->call->session->command = command;
     fflush(stderr);
     if (kept >= 0 && null >= 0) {
         dup2(kept, STDERR_FILENO);
     }
     close(kept);
     close(null);
-    return result;
+    return plan;
+}
+
+static void compare_cfg(const struct check *c)
+{
+    char *text = cmn_files_cfg_text(c->cfg);
+
+    cmn_files_compare("cfg", text, c->t);
+    free(text);
 }
 
 static int check_cfg(const struct check *c)
 {
     struct cmn_plan plan;
+    int all;
 
     if (!c->cfg) {
         return 0;
@@ -258,17 +274,17 @@ static int check_cfg(const struct check *c)
         fflush(c->out);
     }
     cmn_status_wait("reading the cfg");
-    if (plan_quietly(c, &plan)) {
-        return -1;
-    }
+    compare_cfg(c);
+    plan = plan_quietly(c);
+    MPI_CALL(MPI_Allreduce(&plan.batch, &all, 1, MPI_INT, MPI_SUM, c->t->world));
     if (c->out) {
         fprintf(c->out,
                 "\ncfg %s: %d images per rank and pass, %d of all ranks; %d pass%s a step: %d "
                 "images a step\n"
                 "  gradients: %d tensors, %zu floats; %.1f MiB per rank; communicator %s (%s)\n"
                 "verdict: good: the cfg can be trained here\n",
-                c->cfg, plan.mine, plan.all, plan.subdivisions, plan.subdivisions > 1 ? "es" : "",
-                plan.all * plan.subdivisions, plan.tensors, plan.floats,
+                c->cfg, plan.batch, all, plan.subdivisions, plan.subdivisions > 1 ? "es" : "",
+                all * plan.subdivisions, plan.tensors, plan.floats,
                 (double)plan.flat * sizeof(float) / (1 << 20), c->session->communicator->name,
                 c->session->communicator_why);
     }

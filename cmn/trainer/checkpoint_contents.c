@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "compression/compressor.h"
-#include "engine/gradients_gpu.h"
 #include "darknet.h"
+#include "base/memory.h"
+#include "engine/recurrent_state.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "trainer/checkpointing.h"
@@ -20,47 +21,14 @@ static const struct {
                       {"statistics", CMN_STATISTIC, CMN_MERGE_DROP},
                       {"moments", CMN_MOMENT, CMN_MERGE_FIRST}};
 
-static int is_of(const struct cmn_tensor *x, int pack)
-{
-    return x->kind == packs[pack].kind;
-}
-
-static int get_packs(struct cmn_trainer *t)
+static void get_packs(struct cmn_trainer *t)
 {
     struct cmn_checkpointing *c = t->checkpoint;
-    const struct cmn_gradients *g = &t->gradients;
 
     for (int k = 0; k < CMN_PACKS && !c->pack[k]; k++) {
-        c->packed[k] = 0;
-        for (int i = 0; i < g->tensors; i++) {
-            c->packed[k] += is_of(&g->tensor[i], k) ? g->tensor[i].n : 0;
-        }
-        c->pack[k] = calloc(c->packed[k] + 1, sizeof *c->pack[k]);
-        if (!c->pack[k]) {
-            return cmn_fail("out of memory: %zu MiB for checkpoints",
-                            c->packed[k] * sizeof *c->pack[k] >> 20);
-        }
+        c->packed[k] = cmn_gradients_floats(&t->gradients, packs[k].kind);
+        c->pack[k] = cmn_calloc(c->packed[k], sizeof *c->pack[k]);
     }
-    return 0;
-}
-
-static int copy(struct cmn_trainer *t, int k, int back)
-{
-    struct cmn_checkpointing *c = t->checkpoint;
-    const struct cmn_gradients *g = &t->gradients;
-    float *at = c->pack[k];
-
-    if (!back && cmn_gradients_pull(g, packs[k].kind)) {
-        return -1;
-    }
-    for (int i = 0; i < g->tensors; i++) {
-        const struct cmn_tensor *x = &g->tensor[i];
-        if (is_of(x, k)) {
-            memcpy(back ? *x->at : at, back ? at : *x->at, x->n * sizeof *at);
-            at += x->n;
-        }
-    }
-    return back ? cmn_gradients_push(g, packs[k].kind) : 0;
 }
 
 /* Adam's moments are those of sums over a step's images, m of the sum and v of its square: another step's are as much larger. */
@@ -73,7 +41,7 @@ static void rescale_moments(struct cmn_trainer *t)
 
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *x = &g->tensor[i];
-        if (is_of(x, CMN_PACK_MOMENTS)) {
+        if (x->kind == CMN_MOMENT) {
             int square = x->name[strlen(x->name) - 1] == 'v';
             float scale = (float)(square ? larger * larger : larger);
             for (size_t k = 0; k < x->n; k++) {
@@ -89,18 +57,18 @@ int cmn_trainer_unpack(struct cmn_trainer *t)
         rescale_moments(t);
     }
     for (int k = 0; k < CMN_PACKS; k++) {
-        if (copy(t, k, 1)) {
-            return -1;
-        }
+        cmn_gradients_unpack(&t->gradients, packs[k].kind, t->checkpoint->pack[k]);
     }
-    return cmn_recurrent_state_copy(cmn_net_of(t->net), CMN_RECURRENT_WRITE);
+    cmn_recurrent_state_push(cmn_net_of(t->net));
+    return 0;
 }
 
 int cmn_trainer_statistics(struct cmn_trainer *t, const float **statistics, size_t *n)
 {
     *statistics = t->checkpoint->pack[CMN_PACK_STATISTICS];
     *n = t->checkpoint->packed[CMN_PACK_STATISTICS];
-    return copy(t, CMN_PACK_STATISTICS, 0);
+    cmn_gradients_pack(&t->gradients, CMN_STATISTIC, t->checkpoint->pack[CMN_PACK_STATISTICS]);
+    return 0;
 }
 
 void cmn_trainer_not_finite(const struct cmn_trainer *t, const char **what)
@@ -217,22 +185,20 @@ int cmn_trainer_checkpoint_items(struct cmn_trainer *t, int fill)
         }
     }
     c->parts = 0;
-    if (get_packs(t)) {
-        return -1;
-    }
+    get_packs(t);
     for (int k = 0; k < CMN_PACKS; k++) {
         struct cmn_checkpoint_item *p =
             add(c, packs[k].name, packs[k].merge, c->pack[k], c->packed[k] * sizeof *c->pack[k]);
         if (p && packs[k].merge == CMN_MERGE_SUM) {
             p->scale = scale_of_momentum(t);
         }
-        if (fill && copy(t, k, 0)) {
-            return -1;
+        if (fill) {
+            cmn_gradients_pack(&t->gradients, packs[k].kind, c->pack[k]);
         }
     }
     add_optimizer(t);
-    if (fill && cmn_recurrent_state_copy(cmn_net_of(t->net), CMN_RECURRENT_READ)) {
-        return -1;
+    if (fill) {
+        cmn_recurrent_state_pull(cmn_net_of(t->net));
     }
     add_sequences(t);
     add(c, "random.common", CMN_MERGE_FIRST, cmn_random_stream(0), sizeof(uint64_t));

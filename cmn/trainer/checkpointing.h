@@ -27,7 +27,7 @@ struct cmn_checkpointing {
     struct cmn_checkpoint_origin by; /* who wrote it */
     double step_images;              /* of all ranks, when it was written */
     char places[CMN_PLACES];         /* each rank's node, or a hash of them */
-    char *layout;                    /* cmn_gradients_describe() at the cfg's size */
+    char *layout;                    /* cmn_replicas_describe() at the cfg's size */
     char list_hash[CMN_LIST_HASH];   /* of the training list; "": not known */
 
     struct cmn_checkpoint_item *part;

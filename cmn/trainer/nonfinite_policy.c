@@ -15,9 +15,9 @@
 #include "base/atomic_file.h"
 #include "darknet.h"
 #include "mpi/device.h"
-#include "engine/gradients_gpu.h"
+#include "base/memory.h"
+#include "engine/recurrent_state.h"
 #include "base/log.h"
-#include "network.h"
 #include "report/report.h"
 #include "data/sampler.h"
 #include "base/stop_request.h"
@@ -177,9 +177,7 @@ int cmn_trainer_check_gradient(struct cmn_trainer *t, int i)
             continue;
         }
         if (g->on_gpu) {
-            if (cmn_gradients_gpu_look(g, t->next)) {
-                return -1;
-            }
+            cmn_gradients_gpu_check(g, t->next);
         } else if (cmn_nonfinite_gradient(tensor, &found)) {
             note(t, &found, -1);
         }
@@ -188,16 +186,13 @@ int cmn_trainer_check_gradient(struct cmn_trainer *t, int i)
 }
 
 /* What was exchanged meanwhile may have come over the gradient that was found. */
-static int note_found(struct cmn_trainer *t, const struct cmn_tensor *tensor)
+static void note_found(struct cmn_trainer *t, const struct cmn_tensor *tensor)
 {
     const float *x;
 
-    if (cmn_gradients_pull(&t->gradients, CMN_GRADIENT)) {
-        return -1;
-    }
+    cmn_gradients_pull(&t->gradients, CMN_GRADIENT);
     x = cmn_nonfinite_find(*tensor->at, tensor->n);
     note(t, &(struct cmn_nonfinite){tensor->layer, tensor->part, tensor->name, x ? *x : NAN}, -1);
-    return 0;
 }
 
 int cmn_trainer_gpu_checked(struct cmn_trainer *t)
@@ -212,36 +207,29 @@ int cmn_trainer_gpu_checked(struct cmn_trainer *t)
     if (t->session->topology.size > 1 && c->poll && cmn_device_wait(c->poll, t->optimizer.self)) {
         return -1;
     }
-    if (cmn_gradients_gpu_found(g, &found) || (found >= 0 && note_found(t, &g->tensor[found]))) {
-        return -1;
+    found = cmn_gradients_gpu_checked(g);
+    if (found < 0) {
+        return 0;
     }
-    return found >= 0 ? stop(t) : 0;
+    note_found(t, &g->tensor[found]);
+    return stop(t);
 }
 
 /* ---- leaving a step out ---- */
 
 /* A pass with such numbers leaves them in the rolling statistics, too. */
-static int move_statistics(struct cmn_trainer *t, int back)
+static void move_statistics(struct cmn_trainer *t, int back)
 {
     const struct cmn_gradients *g = &t->gradients;
-    size_t at = 0;
 
-    for (int i = 0; i < g->tensors; i++) {
-        const struct cmn_tensor *tensor = &g->tensor[i];
-        float *kept = t->statistics ? t->statistics + at : NULL;
-        if (tensor->kind != CMN_STATISTIC) {
-            continue;
-        }
-        if (kept) {
-            memcpy(back ? *tensor->at : kept, back ? kept : *tensor->at, tensor->n * sizeof *kept);
-        }
-        at += tensor->n;
+    if (!t->statistics) {
+        t->statistics = cmn_malloc(cmn_gradients_floats(g, CMN_STATISTIC), sizeof *t->statistics);
     }
-    if (at && !t->statistics) {
-        t->statistics = calloc(at, sizeof *t->statistics);
-        return t->statistics ? move_statistics(t, back) : cmn_fail("out of memory");
+    if (back) {
+        cmn_gradients_unpack(g, CMN_STATISTIC, t->statistics);
+    } else {
+        cmn_gradients_pack(g, CMN_STATISTIC, t->statistics);
     }
-    return 0;
 }
 
 int cmn_trainer_remember(struct cmn_trainer *t)
@@ -251,7 +239,10 @@ int cmn_trainer_remember(struct cmn_trainer *t)
     t->next = 0;
     t->current = t->trained;
     t->trained += (size_t)t->local * (size_t)t->net->subdivisions;
-    return mode(t) == CMN_NONFINITE_SKIP ? move_statistics(t, 0) : 0;
+    if (mode(t) == CMN_NONFINITE_SKIP) {
+        move_statistics(t, 0);
+    }
+    return 0;
 }
 
 static int tell(const struct cmn_trainer *t, int from)
@@ -303,11 +294,9 @@ int cmn_trainer_agree_to_skip(struct cmn_trainer *t)
     if ((t->skipped <= SAID || t->skipped % THEN_EVERY == 0) && tell(t, least[0])) {
         return -1;
     }
-    if (move_statistics(t, 1)) {
-        return -1;
-    }
-    for (int b = 0; t->bad.name && b < t->sequences; b++) {
-        reset_network_state(t->net, b); /* what a recurrent layer carries on */
+    move_statistics(t, 1);
+    if (t->bad.name) {
+        cmn_recurrent_state_reset(cmn_net_of(t->net), t->sequences);
     }
     return 1;
 }
@@ -321,9 +310,8 @@ int cmn_trainer_worth_saving(const struct cmn_trainer *t)
     if (mode(t) == CMN_NONFINITE_IGNORE || t->session->command->does != CMN_TRAINS) {
         return 0;
     }
-    if (cmn_gradients_pull(g, CMN_WEIGHT) || cmn_gradients_pull(g, CMN_STATISTIC)) {
-        return -1;
-    }
+    cmn_gradients_pull(g, CMN_WEIGHT);
+    cmn_gradients_pull(g, CMN_STATISTIC);
     if (!cmn_nonfinite_tensor(g, CMN_WEIGHT, &found) &&
         !cmn_nonfinite_tensor(g, CMN_STATISTIC, &found)) {
         return 0;

@@ -10,6 +10,7 @@
 #include "base/job_stderr.h"
 #include "base/log.h"
 #include "engine/graph_export.h"
+#include "engine/replicas.h"
 #include "report/graph.h"
 #include "report/report.h"
 #include "report/trace.h"
@@ -34,9 +35,7 @@ static int draw_graph(const struct cmn_trainer *t)
     if (!file[0]) {
         return 0;
     }
-    if (cmn_export_graph(cmn_net_of(t->net), &t->gradients, t->name, &graph)) {
-        return -1;
-    }
+    graph = cmn_export_graph(cmn_net_of(t->net), &t->gradients, t->name);
     result = cmn_graph_write(&graph, file);
     cmn_graph_free(&graph);
     return result;
@@ -236,7 +235,7 @@ static int verify(struct cmn_trainer *t)
         return 0;
     }
     t->verify_due = 0;
-    if (cmn_gradients_verify(&t->gradients, cmn_net_of(t->net), &s->topology, &bad)) {
+    if (cmn_replicas_verify(&t->gradients, cmn_net_of(t->net), &s->topology, &bad)) {
         return cmn_fail_in("after iteration %ld", t->first_step + t->steps);
     }
     if (bad.name && s->options.nonfinite != CMN_NONFINITE_IGNORE) {

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/random.h"
+#include "engine/replicas.h"
 #include "trainer/checkpointing.h"
 #include "base/status.h"
 
@@ -306,10 +307,9 @@ int cmn_trainer_resume(struct cmn_trainer *t)
         }
         return 0;
     }
-    c->layout = cmn_gradients_describe(&t->gradients, cmn_net_of(t->net));
-    if (!c->layout || find_places(t) ||
-        (s->topology.rank == 0 && (open_newest(t) || (c->file && examine(t)))) || share_text(t) ||
-        (c->goes_on && take_over(t))) {
+    c->layout = cmn_replicas_describe(&t->gradients, cmn_net_of(t->net));
+    if (find_places(t) || (s->topology.rank == 0 && (open_newest(t) || (c->file && examine(t)))) ||
+        share_text(t) || (c->goes_on && take_over(t))) {
         return let_go(t);
     }
     return 0;

@@ -244,7 +244,8 @@ int cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d)
     if (!s->valid_list[0] || s->command->answer != CMN_CLASSES) {
         return 0;
     }
-    return cmn_valid_open(&s->valid, s->valid_list, labels, d->classes ? d->classes : 2, d->top);
+    cmn_valid_open(&s->valid, s->valid_list, labels, d->classes ? d->classes : 2, d->top);
+    return 0;
 }
 
 void cmn_session_close(struct cmn_session *s)

@@ -9,6 +9,7 @@
 #include "mpi/files.h"
 #include "base/log.h"
 #include "engine/batch_norm.h"
+#include "engine/replicas.h"
 #include "base/random.h"
 #include "report/report.h"
 #include "report/trace.h"
@@ -42,10 +43,7 @@ int cmn_trainer_attach(struct cmn_trainer *t, const char *cfg)
     cmn_trainer_rate(t);
     cmn_optimizer_plan(&t->optimizer, &s->topology, &s->options, s->communicator, s->exchange,
                        t->net->adam);
-    if (cmn_gradients_open(&t->gradients, cmn_net_of(t->net), &t->optimizer.communicator,
-                           s->exchange)) {
-        return -1;
-    }
+    cmn_gradients_open(&t->gradients, cmn_net_of(t->net), &t->optimizer.communicator, s->exchange);
     t->attached = 1;
     t->gradients.share = t->local;
     cmn_optimizer_open(&t->optimizer, &t->gradients, t->net->n);
@@ -53,10 +51,9 @@ int cmn_trainer_attach(struct cmn_trainer *t, const char *cfg)
         return -1;
     }
     t->cfg_text = cmn_files_cfg_text(cfg);
-    if (cmn_gradients_compare(&t->gradients, cmn_net_of(t->net), t->cfg_text, &s->topology)) {
-        return -1;
-    }
-    if (cmn_gradients_broadcast(&t->gradients, cmn_net_of(t->net), &s->topology) || meet(t)) {
+    cmn_replicas_compare(&t->gradients, cmn_net_of(t->net), t->cfg_text, &s->topology);
+    cmn_replicas_broadcast(&t->gradients, cmn_net_of(t->net), &s->topology);
+    if (meet(t)) {
         return -1;
     }
     cmn_optimizer_begin(&t->optimizer);
@@ -120,8 +117,8 @@ static int start(struct cmn_trainer *t)
         return cmn_fail("cmn_epochs=%ld: the length of the training list is not known",
                         s->options.epochs);
     }
-    if (cmn_trainer_validates(t) && cmn_evaluator_refuses(t->net)) {
-        return -1;
+    if (cmn_trainer_validates(t)) {
+        cmn_require_single_images(cmn_net_of(t->net));
     }
     t->started = 1;
     t->first_step = (long)get_current_batch(t->net);

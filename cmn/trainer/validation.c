@@ -6,6 +6,7 @@
 
 #include "darknet.h"
 #include "base/log.h"
+#include "engine/recurrent_state.h"
 #include "report/report.h"
 #include "base/timeline.h"
 #include "base/status.h"
@@ -14,7 +15,7 @@ int cmn_trainer_validates(const struct cmn_trainer *t)
 {
     const struct cmn_session *s = t->session;
 
-    return s->valid.images || (s->boxes.images && cmn_finds_boxes(t->net));
+    return s->valid.images || (s->boxes.images && cmn_net_detects(cmn_net_of(t->net)));
 }
 
 static int count_classes(struct cmn_trainer *t, struct cmn_row *row)
@@ -25,10 +26,10 @@ static int count_classes(struct cmn_trainer *t, struct cmn_row *row)
 
     /* Shares of a batch may differ by one image: all ranks cut the list by the smallest. */
     if (cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, &chunk, 1, MPI_INT, MPI_MIN, s->topology.world),
-                      "MPI_Allreduce") ||
-        cmn_evaluate(t->net, &s->valid, chunk, &s->topology, &score)) {
+                      "MPI_Allreduce")) {
         return -1;
     }
+    cmn_evaluate(cmn_net_of(t->net), &s->valid, chunk, &s->topology, &score);
     row->validation_loss = score.loss;
     row->validation_accuracy = (double)score.top1 / (double)score.images;
     return 0;
@@ -41,9 +42,7 @@ static int count_boxes(struct cmn_trainer *t, struct cmn_row *row)
     struct cmn_session *s = t->session;
     struct cmn_box_score score;
 
-    if (cmn_evaluate_boxes(t->net, &s->boxes, &plan, &s->topology, &score)) {
-        return -1;
-    }
+    cmn_evaluate_boxes(cmn_net_of(t->net), &s->boxes, &plan, &s->topology, &score);
     free(score.each);
     if (score.all.boxes) {
         row->validation_map = score.all.ap[0];
@@ -52,64 +51,14 @@ static int count_boxes(struct cmn_trainer *t, struct cmn_row *row)
     return 0;
 }
 
-static size_t floats(const struct cmn_recurrent_state *hidden)
-{
-    return hidden->n * hidden->sequences;
-}
-
-/* What recurrent layers carry to the next step, which becomes 0 as in a network that was just read. The caller frees; NULL with
- * a reason. */
-static float *put_aside(struct network *net)
-{
-    struct cmn_recurrent_state hidden;
-    size_t n = 0;
-    float *kept, *next;
-
-    if (cmn_recurrent_state_copy(cmn_net_of(net), CMN_RECURRENT_READ)) {
-        return NULL;
-    }
-    for (int i = 0; cmn_recurrent_state_at(cmn_net_of(net), i, &hidden); i++) {
-        n += floats(&hidden);
-    }
-    next = kept = calloc(n ? n : 1, sizeof *kept);
-    if (!kept) {
-        cmn_fail("out of memory");
-        return NULL;
-    }
-    for (int i = 0; cmn_recurrent_state_at(cmn_net_of(net), i, &hidden);
-         next += floats(&hidden), i++) {
-        memcpy(next, hidden.at, floats(&hidden) * sizeof *next);
-        memset(hidden.at, 0, floats(&hidden) * sizeof *next);
-    }
-    if (cmn_recurrent_state_copy(cmn_net_of(net), CMN_RECURRENT_WRITE)) {
-        free(kept);
-        return NULL;
-    }
-    return kept;
-}
-
-static int put_back(struct network *net, const float *kept)
-{
-    struct cmn_recurrent_state hidden;
-
-    for (int i = 0; cmn_recurrent_state_at(cmn_net_of(net), i, &hidden);
-         kept += floats(&hidden), i++) {
-        memcpy(hidden.at, kept, floats(&hidden) * sizeof *kept);
-    }
-    return cmn_recurrent_state_copy(cmn_net_of(net), CMN_RECURRENT_WRITE);
-}
-
 int cmn_trainer_validate(struct cmn_trainer *t, struct cmn_row *row)
 {
     struct cmn_session *s = t->session;
     double begin = cmn_clock();
     int w = t->net->w, h = t->net->h;
-    float *hidden = put_aside(t->net);
+    float *hidden = cmn_recurrent_state_clear(cmn_net_of(t->net));
     int result;
 
-    if (!hidden) {
-        return cmn_fail_in("validation");
-    }
     cmn_status_compute("validation");
     if (w != t->w || h != t->h) {
         resize_network(t->net, t->w, t->h);
@@ -120,8 +69,7 @@ int cmn_trainer_validate(struct cmn_trainer *t, struct cmn_row *row)
     if (w != t->w || h != t->h) {
         resize_network(t->net, w, h);
     }
-    result = put_back(t->net, hidden) || result ? -1 : 0;
-    free(hidden);
+    cmn_recurrent_state_restore(cmn_net_of(t->net), hidden);
     cmn_timeline_span(CMN_SPAN_VALIDATE, -1, begin, cmn_clock());
     return result ? cmn_fail_in("validation") : 0;
 }

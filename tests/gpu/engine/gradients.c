@@ -11,7 +11,7 @@
 #include "mpi/device.h"
 #include "engine/darknet_net.h"
 #include "engine/gradients.h"
-#include "engine/gradients_gpu.h"
+#include "engine/replicas.h"
 #include "engine/nonfinite.h"
 
 enum { W = 54, N = 3, IN = 12, OUT = 5 };
@@ -125,7 +125,7 @@ static void set_up(void)
 {
     all_well();
     make_net(1);
-    CHECK_SAYING(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL) == 0, "%s", cmn_reason());
+    cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
 }
 
 static void flat(void **state)
@@ -227,7 +227,7 @@ static void moves_on(void **state)
 static int found_with(int i, size_t at, float x)
 {
     float *tensor = g.span[0].data, was;
-    int found, spans = 0;
+    int spans = 0;
 
     for (int k = 0; k < g.tensors; k++) {
         if (g.tensor[k].kind == CMN_GRADIENT) {
@@ -237,11 +237,12 @@ static int found_with(int i, size_t at, float x)
     }
     CHECK(cmn_device_read(&was, tensor + at, 1) == 0 && cmn_device_write(tensor + at, &x, 1) == 0);
     for (int k = 0; k < g.tensors; k++) {
-        CHECK(g.tensor[k].kind != CMN_GRADIENT || cmn_gradients_gpu_look(&g, k) == 0);
+        if (g.tensor[k].kind == CMN_GRADIENT) {
+            cmn_gradients_gpu_check(&g, k);
+        }
     }
     CHECK(cmn_device_write(tensor + at, &was, 1) == 0);
-    CHECK_SAYING(cmn_gradients_gpu_found(&g, &found) == 0, "%s", cmn_reason());
-    return found;
+    return cmn_gradients_gpu_checked(&g);
 }
 
 static void numbers_that_are_none(void **state)
@@ -270,7 +271,7 @@ static int verified(void)
 {
     struct cmn_nonfinite bad;
 
-    return cmn_gradients_verify(&g, cmn_net_of(net), &top, &bad);
+    return cmn_replicas_verify(&g, cmn_net_of(net), &top, &bad);
 }
 
 static void what_ranks_have_alike(void **state)
@@ -285,13 +286,13 @@ static void what_ranks_have_alike(void **state)
     CHECK_SAYING(top.size == 1 || strstr(cmn_reason(), top.size == 2 ? "weights of rank 1@"
                                                                      : "weights of ranks 1@"),
                  "%s", cmn_reason());
-    CHECK_SAYING(cmn_gradients_average_statistics(&g, &top) == 0, "%s", cmn_reason());
+    cmn_replicas_average_statistics(&g, &top);
     check_device(l[0].rolling_mean_gpu, N, 22.5F + (float)(top.size - 1) / 2, "mean");
     check_device(l[0].rolling_variance_gpu, N,
                  (float)(23.5 + (top.size - 1) / 2.0 + (top.size * top.size - 1) / 12.0),
                  "variance");
     *net->seen = 7 + (size_t)top.rank;
-    CHECK_SAYING(cmn_gradients_broadcast(&g, cmn_net_of(net), &top) == 0, "%s", cmn_reason());
+    cmn_replicas_broadcast(&g, cmn_net_of(net), &top);
     CHECK(*net->seen == 7);
     check_device(l[2].weights_gpu, IN * OUT, 40.5F, "weights");
     check_device(l[2].m_gpu, IN * OUT, 50.5F, "m");
@@ -313,7 +314,7 @@ static void without_gpu(void **state)
     (void)state;
     all_well();
     make_net(0);
-    CHECK_SAYING(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL) == 0, "%s", cmn_reason());
+    cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
     CHECK(net->layers[2].weight_updates == g.exchange.block.data);
     CHECK(g.exchange.block.data[0] == 42.0F + (float)top.rank);
     check_device(net->layers[2].weight_updates_gpu, IN * OUT, 42.5F + (float)top.rank, "untouched");
@@ -324,20 +325,21 @@ static void without_gpu(void **state)
 
 static void failures(void **state)
 {
+    const char *fatal;
+
     (void)state;
     all_well();
     make_net(1);
     fake.no_memory = 1;
-    CHECK(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL) == -1);
-    CHECK_SAYING(strstr(cmn_reason(), "floats on the GPU: cudaMalloc"), "%s", cmn_reason());
-    cmn_gradients_close(&g);
+    fatal = fatal_of(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL));
+    CHECK_SAYING(fatal && strstr(fatal, "floats on the GPU: cudaMalloc"), "%s",
+                 fatal ? fatal : "it was opened");
     fake.no_memory = 0;
     cudaFree(net->layers[0].bias_updates_gpu);
     net->layers[0].bias_updates_gpu = NULL;
-    CHECK(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL) == -1);
-    CHECK_SAYING(strstr(cmn_reason(), "layer 0 bias_updates is not on the GPU"), "%s",
-                 cmn_reason());
-    cmn_gradients_close(&g);
+    fatal = fatal_of(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL));
+    CHECK_SAYING(fatal && strstr(fatal, "layer 0 bias_updates is not on the GPU"), "%s",
+                 fatal ? fatal : "it was opened");
     free_net();
     settle();
 }

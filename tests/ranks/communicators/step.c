@@ -4,6 +4,7 @@
 
 #include "engine/darknet_net.h"
 #include "engine/gradients.h"
+#include "engine/replicas.h"
 #include "nets.h"
 
 enum { UPDATES = 4, IMAGES = 24 };
@@ -45,10 +46,9 @@ static void open_side(struct side *s, const char *name, const char *cfg, struct 
     CHECK_SAYING(s->c && s->c->open(&s->self, t, o) == 0, "%s: %s", name, cmn_reason());
     srand(5);
     s->net = nets_parse(cfg);
-    CHECK_SAYING(cmn_gradients_open(&s->g, cmn_net_of(s->net), s->c, s->self) == 0, "%s",
-                 cmn_reason());
+    cmn_gradients_open(&s->g, cmn_net_of(s->net), s->c, s->self);
     MPI_Barrier(t->world);
-    CHECK(cmn_gradients_broadcast(&s->g, cmn_net_of(s->net), t) == 0);
+    cmn_replicas_broadcast(&s->g, cmn_net_of(s->net), t);
     MPI_Barrier(t->world);
 }
 

@@ -54,8 +54,7 @@ static void forward(struct cmn_batch_norm *norm, int n, const char *where)
         mean[i] = (float)mean_of(i, before, count);
         variance[i] = count > 1 ? (float)variance_of(i, count) : NAN;
     }
-    CHECK_SAYING(cmn_batch_norm_forward(norm, mean, variance, (size_t)n, count) == 0, "%s",
-                 cmn_reason());
+    cmn_batch_norm_forward(norm, mean, variance, (size_t)n, count);
     for (int i = 0; i < n && whole > 1; i++) {
         CHECK_SAYING(near(mean[i], mean_of(i, 0, whole)), "%s: mean %d of %d: %g, not %g", where, i,
                      n, (double)mean[i], mean_of(i, 0, whole));
@@ -76,7 +75,7 @@ static void backward(struct cmn_batch_norm *norm, int n, const char *where)
         a[i] = (float)((i + 1) * (top.rank + 1));
         b[i] = (float)(-0.5 * (top.rank + 1) - i);
     }
-    CHECK_SAYING(cmn_batch_norm_backward(norm, a, b, (size_t)n, count) == 0, "%s", cmn_reason());
+    cmn_batch_norm_backward(norm, a, b, (size_t)n, count);
     for (int i = 0; i < n; i++) {
         CHECK_SAYING(near(a[i], (i + 1) * ranks * part), "%s: %d of %d: %g", where, i, n,
                      (double)a[i]);
@@ -90,9 +89,9 @@ static void in_world(const struct cmn_topology *t, const char *name)
     const long intra[] = {CMN_INTRA_AUTO, CMN_INTRA_MPI};
 
     for (size_t k = 0; k < COUNT(intra); k++) {
-        struct cmn_batch_norm *norm = NULL;
+        struct cmn_batch_norm *norm;
         options.intra = intra[k];
-        CHECK_SAYING(cmn_batch_norm_open(&norm, t, &options, FILTERS) == 0, "%s", cmn_reason());
+        norm = cmn_batch_norm_open(t, &options, FILTERS);
         /* Other sizes in between, so that what one exchange leaves would show in the next. */
         for (int turn = 0; turn < 6; turn++) {
             share(1 + turn * 3);
@@ -113,18 +112,18 @@ static void closed_forms(void **state)
 /* Many exchanges in a row, in which ranks are late in turns: nobody reads what is not there yet, or not there any more. */
 static void many_in_a_row(void **state)
 {
-    struct cmn_batch_norm *norm = NULL;
+    struct cmn_batch_norm *norm;
     double sum = top.size * (top.size - 1) / 2.0;
 
     (void)state;
     options.intra = CMN_INTRA_AUTO;
-    CHECK_SAYING(cmn_batch_norm_open(&norm, &top, &options, 2) == 0, "%s", cmn_reason());
+    norm = cmn_batch_norm_open(&top, &options, 2);
     for (int turn = 0; turn < 500; turn++) {
         float a[2] = {(float)(turn + top.rank), 1}, b[2] = {0, (float)-turn};
         if (turn % 97 == top.rank) {
             usleep(1000);
         }
-        CHECK_SAYING(cmn_batch_norm_backward(norm, a, b, 2, 1) == 0, "%s", cmn_reason());
+        cmn_batch_norm_backward(norm, a, b, 2, 1);
         CHECK_SAYING(near(a[0], turn + sum / top.size) && near(a[1], 1) && near(b[1], -turn),
                      "turn %d: %g %g %g", turn, (double)a[0], (double)a[1], (double)b[1]);
     }
@@ -153,24 +152,24 @@ static void waiting(void **state)
 
     (void)state;
     for (size_t k = 0; k < COUNT(intra); k++) {
-        struct cmn_batch_norm *norm = NULL;
+        struct cmn_batch_norm *norm;
         float a = 1, b = 1;
         options.intra = intra[k];
-        CHECK_SAYING(cmn_batch_norm_open(&norm, &top, &options, 1) == 0, "%s", cmn_reason());
+        norm = cmn_batch_norm_open(&top, &options, 1);
         cmn_batch_norm_idle(norm, look, &looks);
         looks = 0;
         MPI_Barrier(top.world);
         usleep(top.rank == 0 ? 50000 : 0);
-        CHECK_SAYING(cmn_batch_norm_backward(norm, &a, &b, 1, 1) == 0, "%s", cmn_reason());
+        cmn_batch_norm_backward(norm, &a, &b, 1, 1);
         CHECK_SAYING(top.rank == 0 || looks > 0, "%s", "nobody looked");
         MPI_Barrier(top.world);
         cmn_batch_norm_idle(norm, refuse, NULL);
         usleep(top.rank == 0 ? 50000 : 0);
         options.timeout = 20; /* of a wait in which nobody looks */
         if (top.rank != 0) {
-            CHECK(cmn_batch_norm_backward(norm, &a, &b, 1, 1) == -1);
-            CHECK_SAYING(!strcmp(cmn_reason(), "cmn_sync_bn: what is under way failed"), "%s",
-                         cmn_reason());
+            const char *fatal = fatal_of(cmn_batch_norm_backward(norm, &a, &b, 1, 1));
+            CHECK_SAYING(fatal && !strcmp(fatal, "cmn_sync_bn: what is under way failed"), "%s",
+                         fatal ? fatal : "it went on");
         }
         settle();
     }
@@ -178,14 +177,16 @@ static void waiting(void **state)
 
 static void too_many(void **state)
 {
-    struct cmn_batch_norm *norm = NULL;
+    struct cmn_batch_norm *norm;
+    const char *fatal;
     float a[2] = {0}, b[2] = {0};
 
     (void)state;
     options.intra = CMN_INTRA_AUTO;
-    CHECK_SAYING(cmn_batch_norm_open(&norm, &top, &options, 1) == 0, "%s", cmn_reason());
-    CHECK(cmn_batch_norm_forward(norm, a, b, 2, 1) == -1);
-    CHECK_SAYING(strstr(cmn_reason(), "2 filters, room for 1"), "%s", cmn_reason());
+    norm = cmn_batch_norm_open(&top, &options, 1);
+    fatal = fatal_of(cmn_batch_norm_forward(norm, a, b, 2, 1));
+    CHECK_SAYING(fatal && strstr(fatal, "2 filters, room for 1"), "%s",
+                 fatal ? fatal : "it went on");
     cmn_batch_norm_close(norm);
     settle();
 }

@@ -4,6 +4,7 @@
 
 #include "engine/darknet_net.h"
 #include "engine/gradients.h"
+#include "engine/replicas.h"
 #include "nets.h"
 #include "engine/nonfinite.h"
 
@@ -19,7 +20,7 @@ static void open_net(const char *cfg)
 {
     srand((unsigned)top.rank + 1);
     net = nets_parse(cfg);
-    CHECK_SAYING(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL) == 0, "%s", cmn_reason());
+    cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
 }
 
 static void close_net(void)
@@ -38,7 +39,7 @@ static void broadcast(void **state)
         (*g.tensor[i].at)[0] = (float)(100 * i + top.rank);
     }
     CHECK(top.size == 1 || !same_everywhere(net->layers[0].weights, 54 * sizeof(float)));
-    CHECK_SAYING(cmn_gradients_broadcast(&g, cmn_net_of(net), &top) == 0, "%s", cmn_reason());
+    cmn_replicas_broadcast(&g, cmn_net_of(net), &top);
     CHECK(*net->seen == 5000000000UL);
     CHECK(*net->t == 40);
     for (int i = 0; i < g.tensors; i++) {
@@ -57,7 +58,7 @@ static void broadcast(void **state)
 /* The message with which the comparison ends the job, or NULL. */
 static const char *difference(const char *options)
 {
-    return fatal_of(cmn_gradients_compare(&g, cmn_net_of(net), options, &top));
+    return fatal_of(cmn_replicas_compare(&g, cmn_net_of(net), options, &top));
 }
 
 static void compare(void **state)
@@ -86,7 +87,7 @@ static void compare(void **state)
         close_net();
     }
     open_net(NET CONV TAIL);
-    CHECK(cmn_gradients_compare(&g, cmn_net_of(net), OPTIONS, &top) == 0);
+    cmn_replicas_compare(&g, cmn_net_of(net), OPTIONS, &top);
     close_net();
     settle();
 }
@@ -97,9 +98,9 @@ static void verify(void **state)
 
     (void)state;
     open_net(NET CONV TAIL);
-    CHECK(top.size == 1 || cmn_gradients_verify(&g, cmn_net_of(net), &top, &bad) == -1);
-    CHECK(cmn_gradients_broadcast(&g, cmn_net_of(net), &top) == 0);
-    CHECK_SAYING(cmn_gradients_verify(&g, cmn_net_of(net), &top, &bad) == 0 && !bad.name, "%s",
+    CHECK(top.size == 1 || cmn_replicas_verify(&g, cmn_net_of(net), &top, &bad) == -1);
+    cmn_replicas_broadcast(&g, cmn_net_of(net), &top);
+    CHECK_SAYING(cmn_replicas_verify(&g, cmn_net_of(net), &top, &bad) == 0 && !bad.name, "%s",
                  cmn_reason());
     /* Of three ranks and more the odd one is named, also when it is rank 0. */
     for (int odd = top.size < 3; odd < top.size; odd++) {
@@ -111,20 +112,19 @@ static void verify(void **state)
                 continue;
             }
             *byte ^= top.rank == odd; /* the lowest bit of the last float */
-            CHECK_SAYING(cmn_gradients_verify(&g, cmn_net_of(net), &top, &bad) == -1, "%s",
-                         t->name);
+            CHECK_SAYING(cmn_replicas_verify(&g, cmn_net_of(net), &top, &bad) == -1, "%s", t->name);
             snprintf(want, sizeof want,
                      "of rank %d@%s differ from those of rank %d@%s, first in %s of layer %d (%s)",
                      odd, top.host, odd == 0, top.host, t->name, t->layer,
                      t->layer ? "connected" : "convolutional");
             CHECK_SAYING(strstr(cmn_reason(), want), "not %s: %s", want, cmn_reason());
             *byte ^= top.rank == odd;
-            CHECK(cmn_gradients_verify(&g, cmn_net_of(net), &top, &bad) == 0);
+            CHECK(cmn_replicas_verify(&g, cmn_net_of(net), &top, &bad) == 0);
         }
     }
     net->layers[0].weights[top.size == 1 ? 0 : 50] = INFINITY;
     net->layers[1].biases[0] = NAN;
-    CHECK(cmn_gradients_verify(&g, cmn_net_of(net), &top, &bad) == 0 && bad.name);
+    CHECK(cmn_replicas_verify(&g, cmn_net_of(net), &top, &bad) == 0 && bad.name);
     CHECK(bad.layer == 0 && !strcmp(bad.name, "weights"));
     close_net();
     settle();
@@ -147,7 +147,7 @@ static void statistics(void **state)
             net->layers[0].rolling_variance[i] = (float)(10 * top.rank);
         }
         weight = net->layers[0].weights[0];
-        CHECK_SAYING(cmn_gradients_average_statistics(&g, &top) == 0, "%s", cmn_reason());
+        cmn_replicas_average_statistics(&g, &top);
         for (int i = 0; i < 3; i++) {
             CHECK(fabs(net->layers[0].rolling_mean[i] - (mean + i)) < 1e-6);
             CHECK_SAYING(fabs(net->layers[0].rolling_variance[i] -
@@ -172,7 +172,7 @@ static void equal_statistics_stay(void **state)
     g.share = 7 + top.rank % 2;
     memcpy(net->layers[0].rolling_mean, mean, sizeof mean);
     memcpy(net->layers[0].rolling_variance, variance, sizeof variance);
-    CHECK_SAYING(cmn_gradients_average_statistics(&g, &top) == 0, "%s", cmn_reason());
+    cmn_replicas_average_statistics(&g, &top);
     CHECK(!memcmp(net->layers[0].rolling_mean, mean, sizeof mean));
     CHECK(!memcmp(net->layers[0].rolling_variance, variance, sizeof variance));
     close_net();

@@ -1,6 +1,7 @@
 /* The evaluator against a plain loop over the list, for lists that the ranks cannot share evenly. */
 #include "ranks/ranks.h"
 
+#include "engine/darknet_net.h"
 #include "evaluators/classifier.h"
 #include "nets.h"
 
@@ -98,7 +99,7 @@ static void counts(void **state)
         for (int chunk = 1; chunk <= 4; chunk++) {
             struct cmn_labelled_images set = {paths, images[i], labels, CLASSES, 2, 0};
             struct cmn_score got = {0, 0, 0, 0};
-            CHECK_SAYING(cmn_evaluate(net, &set, chunk, &top, &got) == 0, "%s", cmn_reason());
+            cmn_evaluate(cmn_net_of(net), &set, chunk, &top, &got);
             CHECK_SAYING(got.images == want.images, "%ld of %ld images", got.images, want.images);
             CHECK_SAYING(got.top1 == want.top1, "%d images in chunks of %d: %ld right, not %ld",
                          images[i], chunk, got.top1, want.top1);
@@ -139,7 +140,7 @@ static void training_goes_on(void **state)
 
     (void)state;
     memcpy(before, net->layers[0].weights, weights);
-    CHECK(cmn_evaluate(net, &set, 4, &top, &score) == 0);
+    cmn_evaluate(cmn_net_of(net), &set, 4, &top, &score);
     CHECK(net->input == input && net->truth == truth && net->delta == delta);
     CHECK(net->train == train && net->batch == 4 && *net->seen == seen);
     for (int i = 0; i < net->n; i++) {

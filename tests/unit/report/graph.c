@@ -35,8 +35,8 @@ static void outline(const char *cfg, struct cmn_graph *graph)
     network *net = nets_parse(cfg);
     struct cmn_gradients g;
 
-    assert_int_equal(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL), 0);
-    assert_int_equal(cmn_export_graph(cmn_net_of(net), &g, "net", graph), 0);
+    cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
+    *graph = cmn_export_graph(cmn_net_of(net), &g, "net");
     cmn_gradients_close(&g);
     free_network(net);
 }

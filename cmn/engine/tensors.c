@@ -1,47 +1,89 @@
+/* From Darknet's layers to a list of tensors, and copies of the tensors of a kind. */
 #include "engine/gradients.h"
 
-#include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "darknet.h"
-#include "mpi/device.h"
-#include "mpi/files.h"
-#include "engine/darknet_net.h"
-#include "engine/gradients_gpu.h"
-#include "base/log.h"
-#include "base/random.h"
 
-/* Tensors start at multiples of this many floats: a cache line, and a whole vector register. */
-enum { ALIGN = 16 };
-_Static_assert(CMN_METRICS % ALIGN == 0,
-               "the flat buffer's size must be a multiple of its alignment");
+#include "base/fatal.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "engine/darknet_net.h"
+#include "mpi/device.h"
+
+/* ---- the list ---- */
 
 struct tensor_list {
     struct cmn_tensor *tensor;
-    int n, room, failed;
+    int n, room, on_gpu;
 };
+
+#ifdef GPU
+/* Darknet's fields for the same tensor on the host and on the GPU. */
+static const struct {
+    const char *name;
+    size_t host, device;
+} fields[] = {
+#define FIELD(name)                                               \
+    {                                                             \
+#name, offsetof(layer, name), offsetof(layer, name##_gpu) \
+    }
+    FIELD(weights),
+    FIELD(biases),
+    FIELD(scales),
+    FIELD(weight_updates),
+    FIELD(bias_updates),
+    FIELD(scale_updates),
+    FIELD(rolling_mean),
+    FIELD(rolling_variance),
+    FIELD(m),
+    FIELD(v),
+    FIELD(bias_m),
+    FIELD(bias_v),
+    FIELD(scale_m),
+    FIELD(scale_v),
+#undef FIELD
+};
+#endif
+
+/* Darknet keeps some tensors, like the scales of binary weights, on the host alone: NULL. */
+static float **device_of(const struct cmn_tensor *t)
+{
+    float **device = NULL;
+
+#ifdef GPU
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        if (!strcmp(fields[i].name, t->name)) {
+            device = (float **)((char *)t->at - fields[i].host + fields[i].device);
+        }
+    }
+#endif
+    if (t->kind == CMN_GRADIENT && !(device && *device)) {
+        cmn_fatal("gradients: layer %d %s%s is not on the GPU", t->layer, t->part, t->name);
+    }
+    return device && *device ? device : NULL;
+}
 
 /* Returns the new entry, or NULL when there is nothing to add. */
 static struct cmn_tensor *add(struct tensor_list *list, enum cmn_tensor_kind kind, int layer_index,
                               const char *part, const char *name, float **at, size_t n)
 {
-    if (!*at || n == 0 || list->failed) {
+    struct cmn_tensor *t;
+
+    if (!*at || n == 0) {
         return NULL;
     }
     if (list->n == list->room) {
-        int room = list->room ? 2 * list->room : 64;
-        struct cmn_tensor *more = realloc(list->tensor, (size_t)room * sizeof *more);
-        if (!more) {
-            list->failed = 1;
-            return NULL;
-        }
-        list->tensor = more;
-        list->room = room;
+        list->room = list->room ? 2 * list->room : 64;
+        list->tensor = cmn_realloc(list->tensor, (size_t)list->room, sizeof *list->tensor);
     }
-    list->tensor[list->n] = (struct cmn_tensor){
+    t = &list->tensor[list->n++];
+    *t = (struct cmn_tensor){
         .kind = kind, .layer = layer_index, .part = part, .name = name, .at = at, .n = n};
-    return &list->tensor[list->n++];
+    t->device = list->on_gpu ? device_of(t) : NULL;
+    return t;
 }
 
 /* Rows of the matrix that n weights are: one for each output. A layer in which places have weights of their own
@@ -160,143 +202,75 @@ static void add_by_type(struct tensor_list *list, layer *l, int index)
     }
 }
 
-size_t cmn_gradients_padded(size_t n)
+void cmn_gradients_list(struct cmn_gradients *g, struct cmn_net *net)
 {
-    return (n + ALIGN - 1) / ALIGN * ALIGN;
-}
+    const network *n = cmn_network(net);
+    struct tensor_list list = {.on_gpu = cmn_net_on_gpu(net)};
 
-static void move(float **tensor, float *to, size_t n, int fill)
-{
-    if (fill) {
-        memcpy(to, *tensor, n * sizeof *to);
-    }
-    free(*tensor);
-    *tensor = to;
-}
-
-/* Zeroed memory for n floats: the communicator's, if it has some. */
-static int get_arena(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
-                     size_t n)
-{
-    g->flat_is_ours = !c || !c->memory;
-    if (!g->flat_is_ours) {
-        return c->memory(self, n, &g->flat);
-    }
-    g->flat = aligned_alloc(ALIGN * sizeof *g->flat, n * sizeof *g->flat);
-    if (!g->flat) {
-        return cmn_fail("gradients: out of memory for %zu floats", n);
-    }
-    memset(g->flat, 0, n * sizeof *g->flat);
-    return 0;
-}
-
-/* Moves the gradients into one block, in the order in which backward finishes them. */
-static int build_arena(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
-{
-    size_t total = CMN_METRICS, at = 0;
-    int spans = 0, steps = c && c->step, first = 0;
-    float *weights = NULL;
-
-    for (int i = 0; i < g->tensors; i++) {
-        total += g->tensor[i].kind == CMN_GRADIENT ? cmn_gradients_padded(g->tensor[i].n) : 0;
-    }
-    g->span = calloc((size_t)g->tensors + 1, sizeof *g->span); /* never of 0 bytes */
-    g->rate = calloc((size_t)g->tensors + 1, sizeof *g->rate);
-    g->decay = calloc((size_t)g->tensors + 1, sizeof *g->decay);
-    if (!g->span || !g->rate || !g->decay) {
-        return cmn_fail("gradients: out of memory");
-    }
-    if (get_arena(g, c, self, total) || (steps && c->common(self, total, &weights, &first))) {
-        return -1;
-    }
-    for (int i = 0; i < g->tensors; i++) {
-        const struct cmn_tensor *t = &g->tensor[i];
-        if (t->kind != CMN_GRADIENT) {
-            continue;
-        }
-        move(t->at, g->flat + at, t->n, 1);
-        if (steps) {
-            move(t->weight, weights + at, t->n, first);
-        }
-        g->span[spans++] = (struct cmn_span){g->flat + at, t->n, t->rows};
-        at += cmn_gradients_padded(t->n);
-    }
-    g->metrics = g->flat + at;
-    g->exchange = (struct cmn_exchange){
-        .tensor = g->span,
-        .tensors = spans,
-        .block = {.data = g->flat, .n = at},
-        .metrics = {.data = g->metrics, .n = CMN_METRICS},
-        .weights = weights,
-    };
-    return 0;
-}
-
-int cmn_gradients_open(struct cmn_gradients *g, struct cmn_net *net,
-                       const struct cmn_communicator *c, void *self)
-{
-    struct tensor_list list = {0};
-
-    memset(g, 0, sizeof *g);
-    for (int i = cmn_network(net)->n - 1; i >= 0; i--) {
-        add_by_type(&list, &cmn_network(net)->layers[i], i);
+    for (int i = n->n - 1; i >= 0; i--) {
+        add_by_type(&list, &n->layers[i], i);
     }
     g->tensor = list.tensor;
     g->tensors = list.n;
-    if (list.failed) {
-        return cmn_fail("gradients: out of memory for the list of tensors");
-    }
-    return cmn_net_on_gpu(net) ? cmn_gradients_gpu_open(g) : build_arena(g, c, self);
+    g->on_gpu = list.on_gpu;
 }
 
-void cmn_gradients_close(struct cmn_gradients *g)
-{
-    if (g->on_gpu) {
-        cmn_gradients_gpu_close(g);
-    }
-    for (int i = 0; i < g->tensors && g->flat && !g->on_gpu; i++) {
-        if (g->tensor[i].kind != CMN_GRADIENT) {
-            continue;
-        }
-        *g->tensor[i].at = NULL;
-        if (g->exchange.weights) {
-            *g->tensor[i].weight = NULL;
-        }
-    }
-    if (g->flat_is_ours) {
-        free(g->flat);
-    }
-    free(g->tensor);
-    free(g->span);
-    free(g->rate);
-    free(g->decay);
-    memset(g, 0, sizeof *g);
-}
+/* ---- copies ---- */
 
-int cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
+static void transfer(const struct cmn_gradients *g, enum cmn_tensor_kind kind, int to_host)
 {
-    return g->on_gpu ? cmn_gradients_gpu_sum(g, c, self) : c->allreduce(self, &g->exchange);
-}
-
-void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float decay)
-{
-    int spans = 0;
-
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
-        if (t->kind == CMN_GRADIENT) {
-            g->rate[spans] = rate * *t->rate_scale / (float)images;
-            g->decay[spans] = t->decays ? -decay * (float)images : 0;
-            spans++;
+        if (t->kind == kind && t->device &&
+            (to_host ? cmn_device_read(*t->at, *t->device, t->n)
+                     : cmn_device_write(*t->device, *t->at, t->n))) {
+            cmn_fail_in("layer %d %s%s", t->layer, t->part, t->name);
+            cmn_fatal_reason();
         }
     }
 }
 
-int cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
-                       int images, float rate, float momentum, float decay)
+void cmn_gradients_pull(const struct cmn_gradients *g, enum cmn_tensor_kind kind)
 {
-    struct cmn_sgd sgd = {momentum, g->rate, g->decay};
+    transfer(g, kind, 1);
+}
 
-    cmn_gradients_rates(g, images, rate, decay);
-    return c->step(self, &g->exchange, &sgd);
+void cmn_gradients_push(const struct cmn_gradients *g, enum cmn_tensor_kind kind)
+{
+    transfer(g, kind, 0);
+}
+
+size_t cmn_gradients_floats(const struct cmn_gradients *g, enum cmn_tensor_kind kind)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < g->tensors; i++) {
+        n += g->tensor[i].kind == kind ? g->tensor[i].n : 0;
+    }
+    return n;
+}
+
+void cmn_gradients_pack(const struct cmn_gradients *g, enum cmn_tensor_kind kind, float *to)
+{
+    cmn_gradients_pull(g, kind);
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[i];
+        if (t->kind == kind) {
+            memcpy(to, *t->at, t->n * sizeof *to);
+            to += t->n;
+        }
+    }
+}
+
+void cmn_gradients_unpack(const struct cmn_gradients *g, enum cmn_tensor_kind kind,
+                          const float *from)
+{
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[i];
+        if (t->kind == kind) {
+            memcpy(*t->at, from, t->n * sizeof *from);
+            from += t->n;
+        }
+    }
+    cmn_gradients_push(g, kind);
 }

@@ -1,0 +1,85 @@
+/* The flat gradient buffer: its layout, and what an update does with it. */
+#include "engine/gradients.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "engine/darknet_net.h"
+
+/* Moves the gradients into one block, in the order in which backward finishes them. */
+static void fill(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
+{
+    size_t total = 0, at = 0;
+    int spans = 0;
+
+    for (int i = 0; i < g->tensors; i++) {
+        total += g->tensor[i].kind == CMN_GRADIENT ? cmn_flat_padded(g->tensor[i].n) : 0;
+    }
+    g->ops->open(g, total + CMN_METRICS, c, self);
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[i];
+        if (t->kind == CMN_GRADIENT) {
+            g->ops->move(g, t, at);
+            g->span[spans++] = (struct cmn_span){g->flat + at, t->n, t->rows};
+            at += cmn_flat_padded(t->n);
+        }
+    }
+    g->exchange.tensor = g->span;
+    g->exchange.tensors = spans;
+    g->exchange.block = (struct cmn_span){.data = g->flat, .n = total};
+    g->exchange.metrics = (struct cmn_span){.data = g->flat + total, .n = CMN_METRICS};
+    g->metrics = g->metrics ? g->metrics : g->exchange.metrics.data;
+}
+
+void cmn_gradients_open(struct cmn_gradients *g, struct cmn_net *net,
+                        const struct cmn_communicator *c, void *self)
+{
+    *g = (struct cmn_gradients){0};
+    cmn_gradients_list(g, net);
+    g->ops = g->on_gpu ? &cmn_flat_buffer_gpu : &cmn_flat_buffer_cpu;
+    g->span = cmn_calloc((size_t)g->tensors, sizeof *g->span);
+    g->rate = cmn_calloc((size_t)g->tensors, sizeof *g->rate);
+    g->decay = cmn_calloc((size_t)g->tensors, sizeof *g->decay);
+    fill(g, c, self);
+}
+
+void cmn_gradients_close(struct cmn_gradients *g)
+{
+    if (g->ops) {
+        g->ops->close(g);
+    }
+    free(g->tensor);
+    free(g->span);
+    free(g->rate);
+    free(g->decay);
+    *g = (struct cmn_gradients){0};
+}
+
+int cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
+{
+    return g->ops->sum(g, c, self);
+}
+
+void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float decay)
+{
+    int spans = 0;
+
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[i];
+        if (t->kind == CMN_GRADIENT) {
+            g->rate[spans] = rate * *t->rate_scale / (float)images;
+            g->decay[spans] = t->decays ? -decay * (float)images : 0;
+            spans++;
+        }
+    }
+}
+
+int cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
+                       int images, float rate, float momentum, float decay)
+{
+    struct cmn_sgd sgd = {momentum, g->rate, g->decay};
+
+    cmn_gradients_rates(g, images, rate, decay);
+    return c->step(self, &g->exchange, &sgd);
+}
