@@ -311,12 +311,12 @@ static void run_tool(int argc, char **argv)
         refuse_copies();
     }
     device = device_of_tool(&argc, argv);
-    cmn_check(cmn_tool_compare(argc, argv, &cmn_job));
+    cmn_tool_compare(argc, argv, &cmn_job);
     cmn_plan_device(device);
     cmn_check(cmn_device_agree(&cmn_job.topology, device, (int)cmn_job.options.share_gpus));
     call.argc = argc - 2;
     call.argv = argv + 2;
-    cmn_check(tool->job(&call) || cmn_tool_flush() ? -1 : 0);
+    cmn_tool_run_job(tool, &call);
     await_speaker();
     close_job();
     exit(call.status);

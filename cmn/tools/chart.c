@@ -1,27 +1,28 @@
+/* `darknet cmn chart`: draws a training's JSON log. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "report/chart.h"
 #include "report/json_log.h"
-#include "tools/tools.h"
+#include "tools/tool.h"
 
-/* What the rows of a log tell about the command that has written it. */
-struct log_facts {
+/* What the rows of a log tell about the command that wrote it. */
+struct summary {
     enum cmn_answer answer;
     long rows;
 };
 
-static int look(void *to, const struct cmn_row *row)
+static int summarise(void *to, const struct cmn_row *row)
 {
-    struct log_facts *facts = to;
+    struct summary *log = to;
 
-    facts->rows++;
+    log->rows++;
     if (!(row->validation_map < 0)) {
-        facts->answer = CMN_BOXES;
-    } else if (facts->answer == CMN_NO_ANSWER &&
+        log->answer = CMN_BOXES;
+    } else if (log->answer == CMN_NO_ANSWER &&
                !(row->accuracy < 0 && row->validation_accuracy < 0)) {
-        facts->answer = CMN_CLASSES;
+        log->answer = CMN_CLASSES;
     }
     return 0;
 }
@@ -32,7 +33,7 @@ static int add(void *to, const struct cmn_row *row)
     return 0;
 }
 
-/* A log is named after its training. */
+/* The title: logs are named after their training. */
 static void name_of(const char *log, char *title, size_t bytes)
 {
     const char *slash = strrchr(log, '/');
@@ -47,21 +48,21 @@ static void name_of(const char *log, char *title, size_t bytes)
 
 static int draw(const char *log, const char *picture)
 {
-    struct log_facts facts = {CMN_NO_ANSWER, 0};
+    struct summary summary = {CMN_NO_ANSWER, 0};
     char title[256];
-    struct cmn_chart_plan plot = {.title = title};
+    struct cmn_chart_plan plan = {.title = title};
     struct cmn_chart *chart;
     int result;
 
     name_of(log, title, sizeof title);
-    if (cmn_json_log_read(log, look, &facts)) {
+    if (cmn_json_log_read(log, summarise, &summary)) {
         return -1;
     }
-    if (!facts.rows) {
+    if (!summary.rows) {
         return cmn_fail("%s holds no row", log);
     }
-    plot.answer = facts.answer;
-    chart = cmn_chart_open(picture, &plot);
+    plan.answer = summary.answer;
+    chart = cmn_chart_open(picture, &plan);
     if (!chart) {
         return -1;
     }

@@ -1,74 +1,70 @@
-/* darknet cmn check [CFG]: the troubleshooting guide as a program. */
+/* `darknet cmn check [CFG]`: what each rank has, whether the ranks reach each other, and a
+ * diagnosis; the troubleshooting guide as a program. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "config/arguments.h"
+#include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "config/arguments.h"
+#include "engine/plan.h"
 #include "mpi/call.h"
 #include "mpi/files.h"
-#include "engine/plan.h"
-#include "tools/probe.h"
-#include "tools/tools.h"
 #include "tools/diagnosis.h"
-#include "base/status.h"
+#include "tools/probe.h"
+#include "tools/tool.h"
 
 struct check {
     struct cmn_tool_call *call;
     const struct cmn_session *session;
     const struct cmn_topology *t;
-    FILE *out; /* NULL on ranks that do not speak */
+    FILE *out; /* NULL on ranks that print nothing */
     const char *cfg;
-    struct cmn_host_info *facts; /* on rank 0: of all ranks; elsewhere this rank's own */
+    struct cmn_host_info *info; /* on rank 0: of all ranks; elsewhere: this rank's */
     struct cmn_pair *pair;
     struct cmn_trial *trial;
     struct cmn_findings findings;
     char choice[512], refused[512];
 };
 
-static int read_arguments(struct check *c)
+static void read_arguments(struct check *c)
 {
     for (int i = 1; i < c->call->argc; i++) {
         const char *word = c->call->argv[i];
         if (word[0] == '-') {
-            return cmn_fail(
+            cmn_fatal(
                 "darknet cmn check: unknown argument %s; known are: CFG, -cmn_KEY VALUE, -nogpu",
                 word);
         }
         if (c->cfg) {
-            return cmn_fail("darknet cmn check: one cfg can be checked, not two: %s and %s", c->cfg,
-                            word);
+            cmn_fatal("darknet cmn check: one cfg can be checked, not two: %s and %s", c->cfg,
+                      word);
         }
         c->cfg = word;
     }
-    return 0;
 }
 
 /* ---- gathering ---- */
 
-static int gather_facts(struct check *c)
+static void gather_host_info(struct check *c)
 {
     const struct cmn_topology *t = c->t;
     struct cmn_host_info mine;
     const int bytes = sizeof mine;
 
     cmn_status_wait("a window shared by the ranks of a node");
-    if (cmn_host_info_gather(&mine, c->session)) {
-        return -1;
-    }
-    c->facts = calloc(t->rank == 0 ? (size_t)t->size : 1, sizeof *c->facts);
-    if (!c->facts) {
-        return cmn_fail("out of memory");
-    }
-    c->facts[0] = mine;
-    cmn_status_wait("sending what each rank knows to rank 0");
-    return cmn_mpi_check(MPI_Gather(&mine, bytes, MPI_BYTE, c->facts, bytes, MPI_BYTE, 0, t->world),
-                         "MPI_Gather");
+    cmn_host_info_gather(&mine, c->session);
+    c->info = cmn_calloc(t->rank == 0 ? (size_t)t->size : 1, sizeof *c->info);
+    c->info[0] = mine;
+    cmn_status_wait("gathering the ranks' host info");
+    MPI_CALL(MPI_Gather(&mine, bytes, MPI_BYTE, c->info, bytes, MPI_BYTE, 0, t->world));
 }
 
-static int choose(struct check *c)
+static void choose(struct check *c)
 {
     const struct cmn_communicator *chosen;
     const char *why;
@@ -81,27 +77,20 @@ static int choose(struct check *c)
         snprintf(c->refused, sizeof c->refused, "%s", cmn_reason());
         c->findings.choice = c->refused;
     }
-    return 0;
 }
 
-static int gather(struct check *c)
+static void gather(struct check *c)
 {
     struct cmn_findings *f = &c->findings;
 
-    if (gather_facts(c)) {
-        return -1;
-    }
+    gather_host_info(c);
     cmn_status_wait("an exchange between neighbours");
-    if (cmn_probe_values(c->t, &f->ring_wrong, &f->sum_wrong) ||
-        cmn_probe_pairs(c->t, &c->pair, &f->pairs) ||
-        cmn_probe_communicators(c->session, &c->trial, &f->trials) || choose(c)) {
-        return -1;
-    }
-    f->rank = c->facts;
+    cmn_probe_values(c->t, &f->ring_wrong, &f->sum_wrong);
+    f->pair = c->pair = cmn_probe_pairs(c->t, &f->pairs);
+    f->trial = c->trial = cmn_probe_communicators(c->session, &f->trials);
+    choose(c);
+    f->rank = c->info;
     f->ranks = c->t->size;
-    f->pair = c->pair;
-    f->trial = c->trial;
-    return 0;
 }
 
 /* ---- the report ---- */
@@ -111,7 +100,7 @@ static void print_ranks(const struct check *c)
     fprintf(c->out, "%-5s %-4s %-5s %-5s %-6s %-4s %-6s %s\n", "rank", "node", "intra", "inter",
             "bound", "BLAS", "device", "host, cores");
     for (int i = 0; i < c->findings.ranks; i++) {
-        const struct cmn_host_info *r = &c->facts[i];
+        const struct cmn_host_info *r = &c->info[i];
         int count = CPU_COUNT(&r->cores);
         char cores[64], device[16] = "CPU", bound[16] = "no";
         if (r->device >= 0) {
@@ -169,7 +158,7 @@ static void print_exchanges(const struct check *c)
         const struct cmn_pair *p = &f->pair[i];
         fprintf(c->out, "  ranks %d and %d: %.1f us, %.2f GB/s%s\n", p->a, p->b, p->microseconds,
                 p->gigabytes,
-                c->facts[p->a].inter_rank == c->facts[p->b].inter_rank ? "" : ", between nodes");
+                c->info[p->a].inter_rank == c->info[p->b].inter_rank ? "" : ", between nodes");
     }
 }
 
@@ -188,12 +177,12 @@ static void print_communicators(const struct check *c)
 
 static void print_report(const struct check *c)
 {
-    fprintf(c->out, "darknet-cmn %s, %d rank%s on %d node%s\n\n", c->facts[0].version, c->t->size,
+    fprintf(c->out, "darknet-cmn %s, %d rank%s on %d node%s\n\n", c->info[0].version, c->t->size,
             c->t->size > 1 ? "s" : "", c->t->inter_size, c->t->inter_size > 1 ? "s" : "");
     print_ranks(c);
     for (int i = 0; i < c->findings.ranks; i++) {
-        if (c->facts[i].intra_rank == 0) {
-            print_node(c, &c->facts[i]);
+        if (c->info[i].intra_rank == 0) {
+            print_node(c, &c->info[i]);
         }
     }
     print_exchanges(c);
@@ -201,55 +190,47 @@ static void print_report(const struct check *c)
     fputc('\n', c->out);
 }
 
-/* Rank 0 judges; the number of faults is everybody's. */
-static int judge(struct check *c)
+/* Rank 0 diagnoses; all ranks end with a status that says whether there is a fault. */
+static void diagnose(struct check *c)
 {
-    struct cmn_diagnoses *v = calloc(1, sizeof *v);
-    int faults;
+    struct cmn_diagnoses *d = cmn_calloc(1, sizeof *d);
 
-    if (!v) {
-        return cmn_fail("out of memory");
-    }
     if (c->t->rank == 0) {
-        cmn_diagnoses(&c->findings, v);
+        cmn_diagnose_job(&c->findings, d);
     }
-    for (int i = 0; i < v->n && c->out; i++) {
-        fprintf(c->out, "verdict: %s: %s\n", v->item[i].fault ? "fault" : "note", v->item[i].text);
+    for (int i = 0; i < d->n && c->out; i++) {
+        fprintf(c->out, "diagnosis: %s: %s\n", d->item[i].fault ? "fault" : "note",
+                d->item[i].text);
     }
-    if (c->out && v->faults == 0) {
-        fprintf(c->out, "verdict: good: %d rank%s can train together\n", c->t->size,
+    if (c->out && d->faults == 0) {
+        fprintf(c->out, "diagnosis: good: %d rank%s can train together\n", c->t->size,
                 c->t->size > 1 ? "s" : "");
     }
-    faults = v->faults;
-    free(v);
-    c->call->status = 0;
-    if (cmn_mpi_check(MPI_Bcast(&faults, 1, MPI_INT, 0, c->t->world), "MPI_Bcast")) {
-        return -1;
-    }
-    c->call->status = faults ? 1 : 0;
-    return 0;
+    MPI_CALL(MPI_Bcast(&d->faults, 1, MPI_INT, 0, c->t->world));
+    c->call->status = d->faults ? 1 : 0;
+    free(d);
 }
 
-/* Without Darknet's table of layers. */
+/* Without Darknet's table of layers, which goes to the standard error. */
 static struct cmn_plan plan_quietly(const struct check *c)
 {
     static const struct cmn_command training = {"a", "cfg", CMN_TRAINS, CMN_NO_ANSWER, ""};
     const struct cmn_command *command = c->call->session->command;
-    int kept = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY);
+    int saved = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY);
     struct cmn_plan plan;
 
     fflush(stderr);
-    if (kept >= 0 && null >= 0) {
+    if (saved >= 0 && null >= 0) {
         dup2(null, STDERR_FILENO);
     }
     c->call->session->command = &training; /* batches are split as a training splits them */
     plan = cmn_plan_cfg(c->cfg);
     c->call->session->command = command;
     fflush(stderr);
-    if (kept >= 0 && null >= 0) {
-        dup2(kept, STDERR_FILENO);
+    if (saved >= 0 && null >= 0) {
+        dup2(saved, STDERR_FILENO);
     }
-    close(kept);
+    close(saved);
     close(null);
     return plan;
 }
@@ -262,14 +243,11 @@ static void compare_cfg(const struct check *c)
     free(text);
 }
 
-static int check_cfg(const struct check *c)
+static void check_cfg(const struct check *c)
 {
     struct cmn_plan plan;
     int all;
 
-    if (!c->cfg) {
-        return 0;
-    }
     if (c->out) {
         fflush(c->out);
     }
@@ -279,36 +257,35 @@ static int check_cfg(const struct check *c)
     MPI_CALL(MPI_Allreduce(&plan.batch, &all, 1, MPI_INT, MPI_SUM, c->t->world));
     if (c->out) {
         fprintf(c->out,
-                "\ncfg %s: %d images per rank and pass, %d of all ranks; %d pass%s a step: %d "
-                "images a step\n"
+                "\ncfg %s: %d images per rank and micro-batch, %d of all ranks; %d micro-batch%s a "
+                "step: %d images a step\n"
                 "  gradients: %d tensors, %zu floats; %.1f MiB per rank; communicator %s (%s)\n"
-                "verdict: good: the cfg can be trained here\n",
+                "diagnosis: good: the cfg can be trained here\n",
                 c->cfg, plan.batch, all, plan.subdivisions, plan.subdivisions > 1 ? "es" : "",
                 all * plan.subdivisions, plan.tensors, plan.floats,
                 (double)plan.flat * sizeof(float) / (1 << 20), c->session->communicator->name,
                 c->session->communicator_why);
     }
-    return 0;
 }
 
-int cmn_tool_check(struct cmn_tool_call *call)
+void cmn_tool_check(struct cmn_tool_call *call)
 {
     struct check c = {.call = call, .session = call->session, .t = &call->session->topology};
-    int result;
 
-    /* Processes that are alone though a launcher started several: one of them speaks for all. */
+    /* Where a launcher started several processes of which each is alone, one of them prints. */
     if (c.t->rank == 0 && (c.t->size > 1 || cmn_arguments_launch_rank() <= 0)) {
         c.out = stdout;
     }
-    result = read_arguments(&c) || gather(&c) ? -1 : 0;
-    if (!result && c.out) {
+    read_arguments(&c);
+    gather(&c);
+    if (c.out) {
         print_report(&c);
     }
-    if (!result) {
-        result = judge(&c) || check_cfg(&c) ? -1 : 0;
+    diagnose(&c);
+    if (c.cfg) {
+        check_cfg(&c);
     }
-    free(c.facts);
+    free(c.info);
     free(c.pair);
     free(c.trial);
-    return result;
 }

@@ -5,7 +5,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "base/log.h"
-#include "tools/tools.h"
+#include "tools/tool.h"
 
 /* A line for each name: sections of one name follow each other. */
 static void print_sections(const struct cmn_checkpoint_file *f)

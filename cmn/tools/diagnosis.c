@@ -5,22 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void say(struct cmn_diagnoses *v, int fault, const char *format, ...)
+static void add(struct cmn_diagnoses *d, int fault, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void say(struct cmn_diagnoses *v, int fault, const char *format, ...)
+static void add(struct cmn_diagnoses *d, int fault, const char *format, ...)
 {
     va_list args;
 
-    v->faults += fault;
-    if (v->n == CMN_VERDICTS) {
+    d->faults += fault;
+    if (d->n == CMN_DIAGNOSES) {
         return;
     }
-    v->item[v->n].fault = fault;
+    d->item[d->n].fault = fault;
     va_start(args, format);
-    vsnprintf(v->item[v->n].text, sizeof v->item[v->n].text, format, args);
+    vsnprintf(d->item[d->n].text, sizeof d->item[d->n].text, format, args);
     va_end(args);
-    v->n++;
+    d->n++;
 }
 
 const char *cmn_cores_text(const cpu_set_t *cores, char *text, size_t bytes)
@@ -49,24 +49,24 @@ const char *cmn_address_text(uint32_t address, char *text, size_t bytes)
     return text;
 }
 
-/* ---- who was started by what ---- */
+/* ---- launcher and programs ---- */
 
-static void judge_launch(const struct cmn_findings *f, struct cmn_diagnoses *v)
+static void diagnose_launch(const struct cmn_findings *f, struct cmn_diagnoses *d)
 {
     const struct cmn_host_info *r = f->rank;
 
     if (f->ranks == 1 && r->launched > 1) {
-        say(v, 1,
+        add(d, 1,
             "the launcher started %d processes, but each of them is alone: mpiexec is not of the "
             "MPI that the program was linked with (%.*s); `ldd PROGRAM | grep libmpi` and `mpiexec "
             "--version` must name the same one; under Slurm use `srun --mpi=pmix`",
             r->launched, (int)strcspn(r->mpi, ","), r->mpi);
     } else if (f->ranks == 1) {
-        say(v, 0, "one rank: there is nobody to exchange with; start it with `mpiexec -n N`");
+        add(d, 0, "one rank: there is nobody to exchange with; start it with `mpiexec -n N`");
     }
 }
 
-/* Whether what is to be said of rank i's program was said of the first rank of its node. */
+/* Whether rank i runs what the first rank of its node runs, which has been diagnosed. */
 static int runs_as_its_node(const struct cmn_findings *f, int i)
 {
     const struct cmn_host_info *r = &f->rank[i];
@@ -80,7 +80,7 @@ static int runs_as_its_node(const struct cmn_findings *f, int i)
     return 0;
 }
 
-static void judge_programs(const struct cmn_findings *f, struct cmn_diagnoses *v)
+static void diagnose_programs(const struct cmn_findings *f, struct cmn_diagnoses *d)
 {
     const struct cmn_host_info *first = f->rank;
 
@@ -90,19 +90,19 @@ static void judge_programs(const struct cmn_findings *f, struct cmn_diagnoses *v
             continue;
         }
         if (strcmp(r->version, first->version)) {
-            say(v, 1,
+            add(d, 1,
                 "different programs: darknet-cmn %s on %s (rank %d), %s on %s (rank 0): install "
                 "the same "
                 "one on all machines",
                 r->version, r->host, r->rank, first->version, first->host);
         } else if (r->program != first->program && r->program && first->program) {
-            say(v, 1,
+            add(d, 1,
                 "different programs: the file that rank %d on %s runs is not that of rank 0 on %s, "
                 "and may compute other bits: copy one to all machines",
                 r->rank, r->host, first->host);
         }
         if (strcmp(r->mpi, first->mpi)) {
-            say(v, 1,
+            add(d, 1,
                 "different MPI libraries: %.*s on %s (rank %d), %.*s on %s (rank 0): install the "
                 "same one "
                 "on all machines",
@@ -114,8 +114,9 @@ static void judge_programs(const struct cmn_findings *f, struct cmn_diagnoses *v
 
 /* ---- cores and memory of a node ---- */
 
-/* One word for each set of cores that is too small for the ranks bound to it, by its first rank. */
-static void judge_cores(const struct cmn_findings *f, int first, struct cmn_diagnoses *v)
+/* One entry for each set of cores that is too small for the ranks bound to it, at its first
+ * rank. */
+static void diagnose_cores(const struct cmn_findings *f, int first, struct cmn_diagnoses *d)
 {
     const struct cmn_host_info *a = &f->rank[first];
     int sharers = 0, threads = 0, count = CPU_COUNT(&a->cores), second = 0;
@@ -137,18 +138,18 @@ static void judge_cores(const struct cmn_findings *f, int first, struct cmn_diag
     }
     cmn_cores_text(&a->cores, cores, sizeof cores);
     if (sharers > count && count == 1 && a->online > 1) {
-        say(v, 1,
+        add(d, 1,
             "ranks %d and %d on %s are bound to one core, number %s (%d ranks share it, the "
             "machine has %d "
             "cores): mpiexec --bind-to none",
             a->rank, second, a->host, cores, sharers, a->online);
     } else if (sharers > count) {
-        say(v, 0,
+        add(d, 0,
             "%d ranks share %d core%s (%s) of %s: more than one rank a core is slower, and needs "
             "mpiexec --oversubscribe --mca mpi_yield_when_idle 1",
             sharers, count, count > 1 ? "s" : "", cores, a->host);
     } else if (threads > count) {
-        say(v, 0,
+        add(d, 0,
             "the BLAS threads of %d rank%s of %s, %d in all, share %d core%s: unset "
             "OPENBLAS_NUM_THREADS and "
             "OMP_NUM_THREADS",
@@ -156,16 +157,16 @@ static void judge_cores(const struct cmn_findings *f, int first, struct cmn_diag
     }
 }
 
-static void judge_node(const struct cmn_findings *f, int i, struct cmn_diagnoses *v)
+static void diagnose_node(const struct cmn_findings *f, int i, struct cmn_diagnoses *d)
 {
     const struct cmn_host_info *a = &f->rank[i];
 
     if (a->window[0] && a->intra_rank == 0) {
-        say(v, 0, "ranks of %s cannot share memory, which communicator shm needs: %s", a->host,
+        add(d, 0, "ranks of %s cannot share memory, which communicator shm needs: %s", a->host,
             a->window);
     }
     if (a->gpus == 0 && a->intra_rank == 0) {
-        say(v, 0,
+        add(d, 0,
             "this program is built for GPUs and finds none on %s: a training there needs -nogpu",
             a->host);
     }
@@ -173,7 +174,7 @@ static void judge_node(const struct cmn_findings *f, int i, struct cmn_diagnoses
         const struct cmn_host_info *b = &f->rank[j];
         if (b->inter_rank < a->inter_rank && b->intra_rank == 0 && !strcmp(a->host, b->host) &&
             a->stack == b->stack) {
-            say(v, 1,
+            add(d, 1,
                 "ranks %d and %d are both on %s, but MPI does not see that they can share memory: "
                 "in "
                 "containers give them one /dev/shm and one process namespace, and name the host "
@@ -204,8 +205,9 @@ static const struct cmn_nic *with_address(const struct cmn_host_info *f, uint32_
     return NULL;
 }
 
-/* Two machines with one address: docker0 and virbr0 have the same on every machine. */
-static void judge_addresses(const struct cmn_findings *f, int i, struct cmn_diagnoses *v)
+/* Two machines with one address, such as those of docker0 and virbr0, which are equal
+ * everywhere. */
+static void diagnose_addresses(const struct cmn_findings *f, int i, struct cmn_diagnoses *d)
 {
     const struct cmn_host_info *a = &f->rank[i];
     char address[16];
@@ -218,7 +220,7 @@ static void judge_addresses(const struct cmn_findings *f, int i, struct cmn_diag
         for (int j = 0; j < i; j++) {
             const struct cmn_host_info *b = &f->rank[j];
             if (b->intra_rank == 0 && b->stack != a->stack && with_address(b, cmn_nic_ipv4(nic))) {
-                say(v, 1,
+                add(d, 1,
                     "%s has the same address %s on %s and on %s, and MPI may try to connect "
                     "through it: "
                     "mpiexec --mca btl_tcp_if_exclude lo,%s --mca oob_tcp_if_exclude lo,%s, or "
@@ -232,7 +234,7 @@ static void judge_addresses(const struct cmn_findings *f, int i, struct cmn_diag
     }
 }
 
-static void judge_networks(const struct cmn_findings *f, int i, struct cmn_diagnoses *v)
+static void diagnose_networks(const struct cmn_findings *f, int i, struct cmn_diagnoses *d)
 {
     const struct cmn_host_info *a = &f->rank[i];
     int usable = 0;
@@ -244,17 +246,17 @@ static void judge_networks(const struct cmn_findings *f, int i, struct cmn_diagn
         usable += cmn_nic_used(a, &a->nic[k]) && !cmn_nic_is_loopback(&a->nic[k]);
     }
     if (!usable && a->include[0]) {
-        say(v, 1, "%s has no interface that btl_tcp_if_include=%s names", a->host, a->include);
+        add(d, 1, "%s has no interface that btl_tcp_if_include=%s names", a->host, a->include);
     } else if (!usable) {
-        say(v, 1, "%s has no network interface that MPI's TCP may use", a->host);
+        add(d, 1, "%s has no network interface that MPI's TCP may use", a->host);
     }
-    judge_addresses(f, i, v);
+    diagnose_addresses(f, i, d);
 }
 
-/* ---- what was tried ---- */
+/* ---- results of the probes ---- */
 
-/* The slowest pair within nodes and between nodes, when others are several times as fast. */
-static void judge_pairs(const struct cmn_findings *f, int between, struct cmn_diagnoses *v)
+/* The slowest pair within nodes, or between nodes, when the fastest is over four times as fast. */
+static void diagnose_pairs(const struct cmn_findings *f, int between, struct cmn_diagnoses *d)
 {
     const struct cmn_pair *slow = NULL, *fast = NULL;
 
@@ -267,7 +269,7 @@ static void judge_pairs(const struct cmn_findings *f, int between, struct cmn_di
         fast = !fast || p->gigabytes > fast->gigabytes ? p : fast;
     }
     if (slow && slow->gigabytes * 4 < fast->gigabytes) {
-        say(v, 0,
+        add(d, 0,
             "ranks %d and %d (%s, %s) exchange %.2f GB/s, ranks %d and %d (%s, %s) %.2f: every "
             "step waits "
             "for the slowest pair%s",
@@ -277,38 +279,38 @@ static void judge_pairs(const struct cmn_findings *f, int between, struct cmn_di
     }
 }
 
-static void judge_trials(const struct cmn_findings *f, struct cmn_diagnoses *v)
+static void diagnose_trials(const struct cmn_findings *f, struct cmn_diagnoses *d)
 {
     if (f->ring_wrong) {
-        say(v, 1, "%d of %d ranks received wrong values from their neighbours", f->ring_wrong,
+        add(d, 1, "%d of %d ranks received wrong values from their neighbours", f->ring_wrong,
             f->ranks);
     }
     if (f->sum_wrong) {
-        say(v, 1, "MPI_Allreduce gave wrong sums on %d of %d ranks", f->sum_wrong, f->ranks);
+        add(d, 1, "MPI_Allreduce gave wrong sums on %d of %d ranks", f->sum_wrong, f->ranks);
     }
     for (int i = 0; i < f->trials; i++) {
         if (f->trial[i].result == CMN_FAILS) {
-            say(v, 1, "communicator %s: %s", f->trial[i].name, f->trial[i].why);
+            add(d, 1, "communicator %s: %s", f->trial[i].name, f->trial[i].why);
         }
     }
     if (f->choice) {
-        say(v, 1, "%s", f->choice);
+        add(d, 1, "%s", f->choice);
     }
 }
 
-void cmn_diagnoses(const struct cmn_findings *f, struct cmn_diagnoses *v)
+void cmn_diagnose_job(const struct cmn_findings *f, struct cmn_diagnoses *d)
 {
-    v->n = v->faults = 0;
-    judge_launch(f, v);
-    judge_programs(f, v);
+    d->n = d->faults = 0;
+    diagnose_launch(f, d);
+    diagnose_programs(f, d);
     for (int i = 0; i < f->ranks; i++) {
-        judge_node(f, i, v);
-        judge_networks(f, i, v);
+        diagnose_node(f, i, d);
+        diagnose_networks(f, i, d);
     }
-    judge_trials(f, v);
+    diagnose_trials(f, d);
     for (int i = 0; i < f->ranks; i++) {
-        judge_cores(f, i, v);
+        diagnose_cores(f, i, d);
     }
-    judge_pairs(f, 0, v);
-    judge_pairs(f, 1, v);
+    diagnose_pairs(f, 0, d);
+    diagnose_pairs(f, 1, d);
 }

@@ -1,17 +1,18 @@
-/* From what was found to what it means, in words. Pure functions: no MPI, nothing is printed. */
-#ifndef CMN_VERDICT_H
-#define CMN_VERDICT_H
+/* Diagnosis: from what host info and probes found to what is wrong, in words. Pure functions: no
+ * MPI, nothing is printed. */
+#ifndef CMN_JOB_DIAGNOSIS_H
+#define CMN_JOB_DIAGNOSIS_H
 
 #include "tools/host_info.h"
 
-/* Two ranks that sent each other bytes while all others were silent. */
+/* Two ranks that exchanged messages while all others slept. */
 struct cmn_pair {
     int a, b;
     double microseconds; /* one way, 4 bytes */
     double gigabytes;    /* per second and direction, 4 MiB */
 };
 
-/* What came of a communicator's trial. */
+/* The result of trying a communicator. */
 struct cmn_trial {
     const char *name;
     enum { CMN_WORKS, CMN_REFUSES, CMN_FAILS } result;
@@ -21,7 +22,7 @@ struct cmn_trial {
 struct cmn_findings {
     const struct cmn_host_info *rank; /* of each rank, in order */
     int ranks;
-    int ring_wrong, sum_wrong; /* ranks that got wrong values, of neighbours and of MPI_Allreduce */
+    int ring_wrong, sum_wrong; /* ranks that got wrong values from neighbours, MPI_Allreduce */
     const struct cmn_pair *pair;
     int pairs;
     const struct cmn_trial *trial;
@@ -29,19 +30,19 @@ struct cmn_findings {
     const char *choice; /* why no communicator could be chosen; NULL: one was */
 };
 
-enum { CMN_VERDICTS = 64 };
+enum { CMN_DIAGNOSES = 64 };
 
 struct cmn_diagnoses {
     int n, faults;
     struct cmn_diagnosis {
-        int fault; /* 0: it works, but slower than it could */
+        int fault; /* 0: a note: it works, but slower than it could */
         char text[512];
-    } item[CMN_VERDICTS];
+    } item[CMN_DIAGNOSES];
 };
 
-/* Local. Everything that is wrong, the likeliest cause first. No fault, no entry: all is well. What does not
- * fit is left out, but counted. */
-void cmn_diagnoses(const struct cmn_findings *f, struct cmn_diagnoses *v);
+/* Local. Fills *d with everything that is wrong, the likeliest cause first; no entry: all is well.
+ * Entries that do not fit are left out, but their faults are counted. */
+void cmn_diagnose_job(const struct cmn_findings *f, struct cmn_diagnoses *d);
 
 /* Local. Whether Open MPI's settings let its TCP use this interface. */
 int cmn_nic_used(const struct cmn_host_info *f, const struct cmn_nic *nic);

@@ -2,6 +2,12 @@
 
 #include <cblas.h>
 #include <mpi.h>
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
+#ifdef CMN_NCCL
+#include <nccl.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,37 +15,31 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "config/arguments.h"
+#include <xxhash.h>
+
+#include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "config/arguments.h"
+#include "mpi/call.h"
+#include "mpi/device.h"
 #include "mpi/shared_window.h"
 
 enum { TRIED_WINDOW = 64 << 20 };
 
-/* FNV-1a, 64 bits. */
-static uint64_t hash(uint64_t h, const void *bytes, size_t n)
-{
-    const unsigned char *p = bytes;
-
-    for (size_t i = 0; i < n; i++) {
-        h = (h ^ p[i]) * UINT64_C(0x100000001b3);
-    }
-    return h;
-}
-
-/* 0 when the file cannot be read. */
+/* A hash of the file's content; 0 when it cannot be read. */
 static uint64_t hash_file(const char *name)
 {
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-    char piece[65536];
+    char block[65536];
+    uint64_t h = 0;
     FILE *file = fopen(name, "rb");
     size_t n;
 
     if (!file) {
         return 0;
     }
-    while ((n = fread(piece, 1, sizeof piece, file)) > 0) {
-        h = hash(h, piece, n);
+    while ((n = fread(block, 1, sizeof block, file)) > 0) {
+        h = XXH3_64bits_withSeed(block, n, h);
     }
     if (ferror(file)) {
         h = 0;
@@ -48,19 +48,19 @@ static uint64_t hash_file(const char *name)
     return h;
 }
 
-/* Containers of one machine have its boot id, but a network of their own unless they share it. */
+/* Kernel and network namespace: containers of one machine share the boot id, but not always the
+ * network. */
 static uint64_t network_stack(void)
 {
     uint64_t h = hash_file("/proc/sys/kernel/random/boot_id");
     struct stat net;
 
-    if (stat("/proc/self/ns/net", &net)) {
-        return h;
-    }
-    return hash(h, &net.st_ino, sizeof net.st_ino);
+    return stat("/proc/self/ns/net", &net)
+               ? h
+               : XXH3_64bits_withSeed(&net.st_ino, sizeof net.st_ino, h);
 }
 
-static void program(struct cmn_host_info *f)
+static void describe_program(struct cmn_host_info *f)
 {
     int length = 0;
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -71,8 +71,8 @@ static void program(struct cmn_host_info *f)
     f->program = hash_file("/proc/self/exe");
 }
 
-/* A setting of the MPI library, whether it came from mpiexec, the environment or a file; "" when there is
- * no such setting. */
+/* A setting of the MPI library, whether mpiexec, the environment or a file made it; "" when there
+ * is none. */
 static void mpi_setting(const char *name, char *value, size_t bytes)
 {
     char text[4096] = ""; /* MPI_T copies the whole text, however long */
@@ -90,7 +90,7 @@ static void mpi_setting(const char *name, char *value, size_t bytes)
     MPI_T_cvar_handle_free(&handle);
 }
 
-static void settings(struct cmn_host_info *f)
+static void read_mpi_settings(struct cmn_host_info *f)
 {
     int provided;
 
@@ -102,7 +102,8 @@ static void settings(struct cmn_host_info *f)
     MPI_T_finalize();
 }
 
-static int memory(struct cmn_host_info *f, const struct cmn_session *s)
+/* Collective over the node. */
+static void try_memory(struct cmn_host_info *f, const struct cmn_session *s)
 {
     struct cmn_group intra = {s->topology.intra, "intra", &s->topology, &s->options, 0};
     struct cmn_window *w = NULL;
@@ -115,16 +116,86 @@ static int memory(struct cmn_host_info *f, const struct cmn_session *s)
     }
     if (cmn_window_open(&w, &intra, 0, TRIED_WINDOW)) {
         snprintf(f->window, sizeof f->window, "%s", cmn_reason());
-        return 0;
+        return;
     }
     if (cmn_window_barrier(w)) {
-        return -1; /* another rank is gone */
+        cmn_fatal_reason();
     }
     cmn_window_close(w);
-    return 0;
 }
 
-int cmn_host_info_gather(struct cmn_host_info *f, const struct cmn_session *s)
+/* ---- GPUs ---- */
+
+/* What the library says of how it was built, not of this machine. */
+static const char *mpi_says(void)
+{
+#if defined(MPIX_CUDA_AWARE_SUPPORT)
+    return MPIX_Query_cuda_support() ? "MPI says that it is CUDA-aware"
+                                     : "MPI says that it is not CUDA-aware";
+#else
+    return "MPI does not say whether it is CUDA-aware";
+#endif
+}
+
+/* Sends this rank a message from GPU memory to GPU memory; only where MPI says that it can, as it
+ * would crash elsewhere. NULL, or the reason of the failure. */
+static const char *try_mpi(const struct cmn_topology *t)
+{
+    static const float sent[2] = {1.5F, -3};
+    float got[2] = {0, 0}, *gpu = NULL;
+    const char *why = NULL;
+
+    if (cmn_device_memory(&gpu, 4)) {
+        return cmn_reason();
+    }
+    if (cmn_device_write(gpu, sent, 2) ||
+        cmn_mpi_check(MPI_Sendrecv(gpu, 2, MPI_FLOAT, t->rank, 4, gpu + 2, 2, MPI_FLOAT, t->rank, 4,
+                                   t->world, MPI_STATUS_IGNORE),
+                      "MPI_Sendrecv") ||
+        cmn_device_read(got, gpu + 2, 2)) {
+        why = cmn_reason();
+    } else if (got[0] != sent[0] || got[1] != sent[1]) {
+        why = "wrong values arrived";
+    }
+    cmn_device_free(gpu);
+    return why;
+}
+
+static void describe_cuda(struct cmn_host_info *f, const struct cmn_topology *t)
+{
+    const char *tried = "not tried";
+
+    if (!cmn_device_built()) {
+        snprintf(f->cuda, sizeof f->cuda, "not built in; %s", mpi_says());
+        return;
+    }
+    if (t->device >= 0 && !cmn_device_refuses_mpi(t)) {
+        tried = try_mpi(t);
+    }
+    snprintf(f->cuda, sizeof f->cuda, "built in, %d GPU%s for this rank; %s; tried: %.100s",
+             cmn_device_count(), cmn_device_count() == 1 ? "" : "s", mpi_says(),
+             tried ? tried : "right");
+}
+
+static void describe_devices(struct cmn_host_info *f, const struct cmn_topology *t)
+{
+    f->device = t->device;
+    f->gpus = cmn_device_built() ? cmn_device_count() : -1;
+    describe_cuda(f, t);
+#ifdef CMN_NCCL
+    int version = 0;
+    if (ncclGetVersion(&version) == ncclSuccess) {
+        snprintf(f->nccl, sizeof f->nccl, "%d.%d.%d", version / 10000, version / 100 % 100,
+                 version % 100);
+    } else {
+        snprintf(f->nccl, sizeof f->nccl, "version unknown");
+    }
+#else
+    snprintf(f->nccl, sizeof f->nccl, "not built in");
+#endif
+}
+
+void cmn_host_info_gather(struct cmn_host_info *f, const struct cmn_session *s)
 {
     const struct cmn_topology *t = &s->topology;
 
@@ -142,9 +213,9 @@ int cmn_host_info_gather(struct cmn_host_info *f, const struct cmn_session *s)
     f->online = (int)sysconf(_SC_NPROCESSORS_ONLN);
     f->blas_threads = openblas_get_num_threads();
     f->launched = cmn_arguments_launch_size();
-    program(f);
-    cmn_host_info_devices(f, t);
-    settings(f);
+    describe_program(f);
+    describe_devices(f, t);
+    read_mpi_settings(f);
     f->nics = cmn_nics(AF_INET, f->nic, CMN_NICS);
-    return memory(f, s);
+    try_memory(f, s);
 }

@@ -1,6 +1,7 @@
-/* What one rank knows about itself and its machine; plain data, so that ranks can send it. */
-#ifndef CMN_FACTS_H
-#define CMN_FACTS_H
+/* Host info: what one rank knows about itself, its machine and its GPU. Plain data, which ranks
+ * send. */
+#ifndef CMN_HOST_INFO_H
+#define CMN_HOST_INFO_H
 
 #include <sched.h>
 #include <stddef.h>
@@ -14,12 +15,12 @@ enum { CMN_NAME = 64, CMN_LINE = 256 };
 struct cmn_host_info {
     char host[CMN_NAME];
     int rank, intra_rank, intra_size, inter_rank, inter_size;
-    uint64_t stack; /* equal where two ranks have the same kernel and the same network interfaces */
+    uint64_t stack; /* equal for ranks with the same kernel and network namespace */
 
-    cpu_set_t cores; /* on which this rank may run */
+    cpu_set_t cores; /* to which this rank is bound */
     int online;      /* cores of the machine */
     int blas_threads;
-    int launched; /* processes that the launcher says it started; 1 without one */
+    int launched; /* number of processes by the launcher's own account; 1 without one */
 
     char mpi[CMN_LINE];     /* the library's own description */
     char version[CMN_NAME]; /* of darknet-cmn */
@@ -36,13 +37,10 @@ struct cmn_host_info {
 
     size_t memory_free;        /* bytes */
     size_t shm_size, shm_free; /* of /dev/shm, in bytes */
-    char window[CMN_LINE];     /* why no shared window can be had; empty: it can */
+    char window[CMN_LINE];     /* why no shared window could be opened; "": one could */
 };
 
-/* Local, but for the shared window, which is collective over the node. 0, or -1 with a reason. */
-int cmn_host_info_gather(struct cmn_host_info *f, const struct cmn_session *s);
-
-/* Local (devices.c). The GPU and what MPI and NCCL can do with it. */
-void cmn_host_info_devices(struct cmn_host_info *f, const struct cmn_topology *t);
+/* Fills *f. Local, but for trying a shared window, which is collective over the node. */
+void cmn_host_info_gather(struct cmn_host_info *f, const struct cmn_session *s);
 
 #endif

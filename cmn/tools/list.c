@@ -1,3 +1,4 @@
+/* `darknet cmn list`: communicators, compressors, keys and commands, as text or as Markdown. */
 #include <stdio.h>
 #include <string.h>
 
@@ -5,7 +6,7 @@
 #include "config/commands.h"
 #include "communicators/communicator.h"
 #include "config/options.h"
-#include "tools/tools.h"
+#include "tools/tool.h"
 
 static void widen(int *width, const char *text)
 {
@@ -14,7 +15,7 @@ static void widen(int *width, const char *text)
     *width = n > *width ? n : *width;
 }
 
-/* The key that asks for compressor i, and what to set it to. */
+/* The key that selects compressor i, and its value. */
 static const char *key_of(int i)
 {
     static char text[64];
@@ -31,7 +32,7 @@ static void compressors(void)
 {
     const struct cmn_compressor *c;
 
-    printf("\nCodecs, for what goes from node to node (n floats, M nodes):\n\n");
+    printf("\nCompressors, between nodes (n floats, M nodes):\n\n");
     for (int i = 0; (c = cmn_compressor_at(i)); i++) {
         printf("  %s\n      %s\n      sent by a node: %s%s%s\n", key_of(i), c->use, c->wire,
                c->source[0] ? "\n      source: " : "", c->source);

@@ -1,21 +1,22 @@
-/* What the ranks try with each other. All collective and blocking; 0, or -1 with a reason. */
+/* What the ranks try with each other. All collective and blocking; a failure of MPI ends the
+ * job. */
 #ifndef CMN_PROBE_H
 #define CMN_PROBE_H
 
-#include "trainer/session.h"
 #include "tools/diagnosis.h"
+#include "trainer/session.h"
 
-/* Every rank sends to the next one and checks what it gets; then all sum with MPI_Allreduce and check. *ring and *sum
- * become the numbers of ranks that got wrong values. */
-int cmn_probe_values(const struct cmn_topology *t, int *ring, int *sum);
+/* Every rank sends to the next one and checks what it receives; then all sum with MPI_Allreduce
+ * and check. *ring and *sum become the numbers of ranks that got wrong values. */
+void cmn_probe_values(const struct cmn_topology *t, int *ring, int *sum);
 
-/* Latency and bandwidth between rank i and rank i + 1, one pair after the other, while the other ranks sleep.
- * Above 16 ranks only the first pair of each node and the pairs that lie on two nodes. *pair, of *pairs, is the
- * caller's to free; on rank 0 it is complete. */
-int cmn_probe_pairs(const struct cmn_topology *t, struct cmn_pair **pair, int *pairs);
+/* Measures latency and bandwidth between rank i and rank i + 1, one pair after the other, while
+ * the other ranks sleep. Above 16 ranks only the first pair of each node and the pairs between two
+ * nodes. Returns *pairs of them, complete on rank 0; the caller frees. */
+struct cmn_pair *cmn_probe_pairs(const struct cmn_topology *t, int *pairs);
 
-/* Opens, runs, checks and closes every communicator. *trial, of *trials, is the caller's to free; the same on all
- * ranks. */
-int cmn_probe_communicators(const struct cmn_session *s, struct cmn_trial **trial, int *trials);
+/* Opens, runs, verifies and closes every communicator. Returns *trials of them, the same on all
+ * ranks; the caller frees. */
+struct cmn_trial *cmn_probe_communicators(const struct cmn_session *s, int *trials);
 
 #endif

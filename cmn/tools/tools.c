@@ -5,11 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/arguments.h"
-#include "mpi/files.h"
+#include "base/fatal.h"
 #include "base/log.h"
+#include "communicators/communicator.h"
+#include "config/arguments.h"
+#include "config/options.h"
+#include "mpi/files.h"
 
 static int help(int argc, char **argv);
+static int man(int argc, char **argv);
 
 static const struct cmn_tool table[] = {
     {"list", "[-md]", "communicators and keys, as text or as Markdown", cmn_tool_list, NULL, 0},
@@ -24,16 +28,13 @@ static const struct cmn_tool table[] = {
     {"checkpoint", "FILE",
      "what a checkpoint holds, and of when; status 1 and the reason when it is damaged",
      cmn_tool_checkpoint, NULL, 0},
-    {"man", "", "the manual page, for man(1)", cmn_tool_man, NULL, 0},
+    {"man", "", "the manual page, for man(1)", man, NULL, 0},
     {"help", "", "this list", help, NULL, 0},
 };
 
 enum { TOOLS = sizeof table / sizeof table[0] };
 
-const struct cmn_tool *cmn_tool_at(int i)
-{
-    return i >= 0 && i < TOOLS ? &table[i] : NULL;
-}
+#define NOTE "check and bench take -cmn_KEY VALUE and -nogpu, too."
 
 static void usage(FILE *out)
 {
@@ -41,7 +42,7 @@ static void usage(FILE *out)
         fprintf(out, "  darknet cmn %s%s%s\n      %s\n", table[i].name,
                 table[i].arguments[0] ? " " : "", table[i].arguments, table[i].help);
     }
-    fprintf(out, "%s\n", CMN_TOOLS_NOTE);
+    fprintf(out, "%s\n", NOTE);
 }
 
 static int help(int argc, char **argv)
@@ -51,6 +52,78 @@ static int help(int argc, char **argv)
     usage(stdout);
     return 0;
 }
+
+/* ---- the manual page ---- */
+
+/* Escapes a leading dot or quote, backslashes and hyphens, which mean something to roff. */
+static void roff(const char *s)
+{
+    if (*s == '.' || *s == '\'') {
+        fputs("\\&", stdout);
+    }
+    for (; *s; s++) {
+        if (*s == '\\') {
+            fputs("\\e", stdout);
+        } else if (*s == '-') {
+            fputs("\\-", stdout);
+        } else {
+            putchar(*s);
+        }
+    }
+    putchar('\n');
+}
+
+static void term(const char *name, const char *value)
+{
+    printf(".TP\n.B ");
+    if (value && value[0]) {
+        printf("%s=%s\n", name, value);
+    } else {
+        roff(name);
+    }
+}
+
+static int man(int argc, char **argv)
+{
+    const struct cmn_communicator *c;
+    struct cmn_option_row row;
+
+    (void)argc;
+    (void)argv;
+    printf(".TH DARKNET-CMN 1\n.SH NAME\ndarknet\\-cmn \\- Darknet, trained on many processes\n"
+           ".SH SYNOPSIS\n.B mpiexec \\-n\n.I N\n.B darknet classifier train\n"
+           ".I data cfg\n.RI [ weights ]\n.B \\-cmn\n.RB [ \\-cmn_key\n.IR value ]...\n.br\n"
+           ".B darknet cmn\n.I command\n"
+           ".SH DESCRIPTION\nWith\n.B \\-cmn\nevery process of the job holds the whole network, "
+           "takes its share of the batch, and applies the same update. Without it the program is "
+           "Darknet.\n.SH KEYS\nIn the [net] section of a cfg, or on the command line.\n");
+    for (int i = 0; i < cmn_options_count(); i++) {
+        cmn_options_row(i, &row);
+        term(row.key, row.value);
+        roff(row.help);
+        printf(".br\nValues: ");
+        roff(row.range);
+    }
+    printf(".SH COMMUNICATORS\n");
+    for (int i = 0; (c = cmn_communicator_at(i)); i++) {
+        term(c->name, NULL);
+        roff(c->use);
+    }
+    printf(".SH COMMANDS\n");
+    for (int i = 0; i < TOOLS; i++) {
+        printf(".TP\n.B darknet cmn %s ", table[i].name);
+        roff(table[i].arguments);
+        roff(table[i].help);
+    }
+    printf(".PP\n");
+    roff(NOTE);
+    printf(
+        ".SH EXIT STATUS\n0 when all went well; 128 plus the signal's number when a signal ended "
+        "the training and the weights were saved; else not 0 on every process.\n");
+    return 0;
+}
+
+/* ---- running a tool ---- */
 
 const struct cmn_tool *cmn_tool_find(int argc, char **argv)
 {
@@ -63,7 +136,7 @@ const struct cmn_tool *cmn_tool_find(int argc, char **argv)
         }
     }
     if (cmn_arguments_launch_rank() > 0) {
-        return NULL; /* rank 0 says it */
+        return NULL; /* rank 0 prints the message */
     }
     nearest = argc > 2 ? cmn_nearest(argv[2], name, TOOLS) : NULL;
     if (nearest) {
@@ -78,18 +151,17 @@ const struct cmn_tool *cmn_tool_find(int argc, char **argv)
     return NULL;
 }
 
-int cmn_tool_compare(int argc, char **argv, const struct cmn_session *s)
+void cmn_tool_compare(int argc, char **argv, const struct cmn_session *s)
 {
     char *text = NULL, keys[8192];
     size_t bytes = 0;
-    FILE *out;
+    FILE *out = open_memstream(&text, &bytes);
 
-    if (cmn_options_print(&s->options, keys, sizeof keys)) {
-        return -1;
-    }
-    out = open_memstream(&text, &bytes);
     if (!out) {
-        return cmn_fail("out of memory");
+        cmn_fatal("out of memory");
+    }
+    if (cmn_options_print(&s->options, keys, sizeof keys)) {
+        cmn_fatal_reason();
     }
     for (int i = 1; i < argc; i++) {
         fprintf(out, "%s%s", i > 1 ? " " : "", argv[i]);
@@ -98,10 +170,10 @@ int cmn_tool_compare(int argc, char **argv, const struct cmn_session *s)
     fclose(out);
     cmn_files_compare("command line", text, &s->topology);
     free(text);
-    return 0;
 }
 
-int cmn_tool_flush(void)
+/* Flushes what has been printed. 0, or -1 with a reason when any of it could not be written. */
+static int flush_output(void)
 {
     int failed = ferror(stdout);
 
@@ -117,9 +189,17 @@ int cmn_tool_run(const struct cmn_tool *tool, int argc, char **argv)
 {
     int status = tool->run(argc, argv);
 
-    if (cmn_tool_flush()) {
+    if (flush_output()) {
         fprintf(stderr, "darknet cmn %s: %s\n", tool->name, cmn_reason());
         status = 1;
     }
     return status;
+}
+
+void cmn_tool_run_job(const struct cmn_tool *tool, struct cmn_tool_call *call)
+{
+    tool->job(call);
+    if (flush_output()) {
+        cmn_fatal_reason();
+    }
 }

@@ -37,7 +37,7 @@ spoiled() {
     timeout 60 "${mpiexec[@]}" -n 2 -x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=spoil.so "$DARKNET" "$@"
 }
 
-@test "check: a line for each rank, what was tried, a verdict, status 0" {
+@test "check: a line for each rank, what was tried, a diagnosis, status 0" {
     for n in 1 2 3; do
         check_on "$n"
         cat report.txt
@@ -51,16 +51,16 @@ spoiled() {
         grep -qE '^  memory +[0-9.]+ GiB free; /dev/shm [0-9.]+ GiB, .* shared window of 64 MiB' report.txt
         grep -q '^exchange with the neighbours: right; MPI_Allreduce: right$' report.txt
         [[ $(grep -cE '^  ranks [0-9]+ and [0-9]+: [0-9.]+ us, [0-9.]+ GB/s$' report.txt) -eq $((n - 1)) ]]
-        grep -q "^verdict: good: $n ranks\? can train together$" report.txt
-        run ! grep '^verdict: fault' report.txt
+        grep -q "^diagnosis: good: $n ranks\? can train together$" report.txt
+        run ! grep '^diagnosis: fault' report.txt
     done
-    [[ $(tail -n 1 report.txt) == verdict:* ]]
+    [[ $(tail -n 1 report.txt) == diagnosis:* ]]
 }
 
 @test "check: one rank is told to bring more" {
     check_on 1
-    grep -q '^verdict: note: one rank: .*mpiexec -n N' report.txt
-    "$DARKNET" cmn check | grep -q '^verdict: good: 1 rank '
+    grep -q '^diagnosis: note: one rank: .*mpiexec -n N' report.txt
+    "$DARKNET" cmn check | grep -q '^diagnosis: good: 1 rank '
 }
 
 @test "check: every communicator works or says why not; what is chosen" {
@@ -79,18 +79,18 @@ spoiled() {
     mlp_cfg batch=20 subdivisions=2 cmn_communicator=flat >mlp.cfg
     check_on 3 mlp.cfg
     tail -n 4 report.txt
-    grep -q '^cfg mlp.cfg: 10 images per rank and pass, 30 of all ranks; 2 passes a step: 60 images a step$' report.txt
+    grep -q '^cfg mlp.cfg: 10 images per rank and micro-batch, 30 of all ranks; 2 micro-batches a step: 60 images a step$' report.txt
     grep -qE '^  gradients: 4 tensors, 50890 floats; 0\.2 MiB per rank; communicator flat ' report.txt
-    [[ $(tail -n 1 report.txt) == 'verdict: good: the cfg can be trained here' ]]
+    [[ $(tail -n 1 report.txt) == 'diagnosis: good: the cfg can be trained here' ]]
     check_on 3 mlp.cfg -cmn_batch global
-    grep -qE '^cfg mlp.cfg: [34] images per rank and pass, 10 of all ranks; 2 passes a step: 20 images' report.txt
+    grep -qE '^cfg mlp.cfg: [34] images per rank and micro-batch, 10 of all ranks; 2 micro-batches a step: 20 images' report.txt
     run ! grep -q connected err.txt
 }
 
 @test "check with a cfg that cannot be trained: one line after the report" {
     mlp_cfg cmn_comunicator=flat >mlp.cfg
     fails_clearly_on 2 'unknown key cmn_comunicator.*cmn_communicator' cmn check mlp.cfg
-    grep -q '^verdict: good' fails.out
+    grep -q '^diagnosis: good' fails.out
     mlp_cfg cmn_communicator=single >mlp.cfg
     fails_clearly_on 2 'unknown communicator single' cmn check mlp.cfg
     fails_clearly_on 2 'nothing.cfg: No such file' cmn check nothing.cfg
@@ -122,7 +122,7 @@ spoiled() {
 
 @test "check: processes that a launcher of another MPI started alone" {
     run -1 env PMI_SIZE=3 PMI_RANK=0 "$DARKNET" cmn check
-    [[ $output == *'verdict: fault: the launcher started 3 processes, but each of them is alone'* ]]
+    [[ $output == *'diagnosis: fault: the launcher started 3 processes, but each of them is alone'* ]]
     run -1 --separate-stderr env PMI_SIZE=3 PMI_RANK=1 "$DARKNET" cmn check
     [[ -z $output ]]
     run -1 --separate-stderr env PMI_SIZE=3 PMI_RANK=2 "$DARKNET" cmn bench
@@ -136,7 +136,7 @@ spoiled() {
 
 @test "check: the launcher's numbers, not those of the daemons that Slurm started for it" {
     run -0 timeout 60 "${mpiexec[@]}" -n 1 env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "$DARKNET" cmn check
-    [[ $output == *'verdict: good: 1 rank '* ]]
+    [[ $output == *'diagnosis: good: 1 rank '* ]]
 }
 
 @test "check: two ranks on one core, and status 1 on every rank" {
@@ -147,8 +147,8 @@ spoiled() {
     timeout 60 "${mpiexec[@]}" -n 3 taskset -c "$core" sh -c '"$@"; echo $? >status.$OMPI_COMM_WORLD_RANK' - \
         "$DARKNET" cmn check >report.txt
     cat report.txt status.*
-    grep -qE "^verdict: fault: ranks 0 and 1 on $(hostname) are bound to one core, number $core .*--bind-to none" report.txt
-    run ! grep 'verdict: good' report.txt
+    grep -qE "^diagnosis: fault: ranks 0 and 1 on $(hostname) are bound to one core, number $core .*--bind-to none" report.txt
+    run ! grep 'diagnosis: good' report.txt
     [[ $(cat status.0 status.1 status.2) == $'1\n1\n1' ]]
 }
 
@@ -156,7 +156,7 @@ spoiled() {
     cp "$DARKNET" other
     printf 'x' >>other
     run ! timeout $((60 * SLOW)) "${mpiexec[@]}" -n 2 "$DARKNET" cmn check : -n 1 ./other cmn check
-    [[ $output == *'verdict: fault: different programs: the file that rank 2 on '* ]]
+    [[ $output == *'diagnosis: fault: different programs: the file that rank 2 on '* ]]
 }
 
 @test "check and bench: other arguments on one rank" {
@@ -187,8 +187,8 @@ spoiled() {
     run ! spoiled cmn check -cmn_communicator naive
     echo "$output"
     [[ $output == *'MPI_Allreduce: WRONG'* ]]
-    [[ $output == *'verdict: fault: MPI_Allreduce gave wrong sums on 1 of 2 ranks'* ]]
-    [[ $output == *'verdict: fault: communicator naive: wrong sums on rank 1'* ]]
+    [[ $output == *'diagnosis: fault: MPI_Allreduce gave wrong sums on 1 of 2 ranks'* ]]
+    [[ $output == *'diagnosis: fault: communicator naive: wrong sums on rank 1'* ]]
 }
 
 @test "check: a rank that never starts does not hang the others" {
@@ -250,7 +250,7 @@ spoiled() {
 @test "bench: more memory than there is, is refused before it is taken" {
     free=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
     ((free < 2 * 5 * 4096)) || skip 'this machine has too much memory for the largest size'
-    fails_clearly_on 2 'MiB of memory are needed for [0-9]+ contestants on 2 ranks.*smaller -sizes' cmn bench -sizes 4G
+    fails_clearly_on 2 'MiB of memory are needed for [0-9]+ candidates on 2 ranks.*smaller -sizes' cmn bench -sizes 4G
 }
 
 @test "what a key rules out takes no part in check and bench either, as in training" {
@@ -262,7 +262,7 @@ spoiled() {
     grep -qE '^  chosen: flat' <<<"$output"
     run -1 "${mpiexec[@]}" -n 2 "$DARKNET" cmn check -nogpu -cmn_allreduce_dtype fp16 -cmn_intra shm
     echo "$output"
-    grep -qE '^verdict: fault: no communicator works here' <<<"$output"
+    grep -qE '^diagnosis: fault: no communicator works here' <<<"$output"
     run ! grep -E '^  [a-z_]+ +works' <<<"$output"
     fails_clearly 'naive cannot be used here: it sends 32 bits' "${mpiexec[@]}" -n 2 "$DARKNET" cmn bench -nogpu -sizes 4K \
         -communicators naive -cmn_allreduce_dtype bf16

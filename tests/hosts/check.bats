@@ -23,8 +23,8 @@ checked() {
     [[ $(grep -c '^  ranks 1 and 2: [0-9.]* us, [0-9.]* GB/s, between nodes$' report.txt) -eq 1 ]]
     [[ $(grep -c '^  network .* lo 127.0.0.1/8 (not for MPI), eth0 [0-9.]*/24; btl_tcp_if_include=eth0$' report.txt) -eq 2 ]]
     grep -q '^  single_node  *not here: ' report.txt
-    run ! grep '^verdict: fault' report.txt
-    grep -q '^verdict: good: 3 ranks ' report.txt
+    run ! grep '^diagnosis: fault' report.txt
+    grep -q '^diagnosis: good: 3 ranks ' report.txt
 }
 
 @test "check: another program on one node" {
@@ -32,8 +32,8 @@ checked() {
     printf x >>other
     cluster_differs node2 "$DARKNET" other
     run ! checked 2+2
-    [[ $(grep -c '^verdict: fault: different programs: the file that rank 2 on node2 runs' report.txt) -eq 1 ]]
-    run ! grep 'verdict: good' report.txt
+    [[ $(grep -c '^diagnosis: fault: different programs: the file that rank 2 on node2 runs' report.txt) -eq 1 ]]
+    run ! grep 'diagnosis: good' report.txt
 }
 
 @test "check: another cfg on one node" {
@@ -63,7 +63,7 @@ checked() {
     # Not to be used: healthy.
     checked 1+1
     grep -q 'docker0 172.17.0.1/16 (not for MPI)' report.txt
-    # Where MPI may use it, either the start hangs and ends with a reason, or the verdict names it.
+    # Where MPI may use it, either the start hangs and ends with a reason, or the diagnosis names it.
     cluster_job 1+1
     job=("${job[@]/#OMPI_MCA_btl_tcp_if_include=*/OMPI_MCA_btl_tcp_if_exclude=lo}")
     [[ " ${job[*]} " == *' OMPI_MCA_btl_tcp_if_exclude=lo '* ]]

@@ -1,7 +1,7 @@
 /* What check and bench run, over the stand-in for a GPU: whoever of them touched its memory from the CPU would die. */
 #include "gpu/gpu.h"
 
-#include "tools/benchmark.h"
+#include "tools/candidate.h"
 #include "tools/probe.h"
 
 static struct cmn_session session;
@@ -14,37 +14,37 @@ static void start(void)
     session.options = options;
 }
 
-static void contest(const char *name, const char *out)
+static void try_candidate(const char *name, const char *refusal)
 {
     static const size_t lengths[] = {0, 1, 15, 1000, 70001};
-    struct cmn_benchmark k;
+    struct cmn_candidate k;
     long wrong;
 
-    CHECK_SAYING(cmn_benchmark_open(&k, name, &session, 70001) == 0, "%s", cmn_reason());
-    CHECK_SAYING(!strcmp(k.out, out), "%s: %s", name, k.out);
-    for (size_t i = 0; i < COUNT(lengths) && !k.out[0]; i++) {
+    cmn_candidate_open(&k, name, &session, 70001);
+    CHECK_SAYING(!strcmp(k.refusal, refusal), "%s: %s", name, k.refusal);
+    for (size_t i = 0; i < COUNT(lengths) && !k.refusal[0]; i++) {
         size_t n = lengths[i];
-        CHECK_SAYING(cmn_benchmark_fill(&k, n) == 0, "%s", cmn_reason());
-        CHECK_SAYING(cmn_benchmark_run(&k, n) == 0, "%s", cmn_reason());
-        CHECK_SAYING(cmn_benchmark_wrong(&k, n, &wrong) == 0, "%s", cmn_reason());
+        cmn_candidate_fill(&k, n);
+        cmn_candidate_run(&k, n);
+        wrong = cmn_candidate_wrong(&k, n);
         CHECK_SAYING(wrong == 0, "%s: %ld of %zu floats", name, wrong, n);
-        CHECK_SAYING(cmn_benchmark_clear(&k, n) == 0, "%s", cmn_reason());
-        CHECK_SAYING(cmn_benchmark_wrong(&k, n, &wrong) == 0, "%s", cmn_reason());
+        cmn_candidate_clear(&k, n);
+        wrong = cmn_candidate_wrong(&k, n);
         CHECK_SAYING(wrong == (long)n, "%s: cleared, and yet %ld of %zu floats are wrong", name,
                      wrong, n);
     }
-    cmn_benchmark_close(&k);
+    cmn_candidate_close(&k);
 }
 
 static void sums_on_the_gpu(void **state)
 {
     (void)state;
     start();
-    contest("pure_nccl", "");
-    contest("non_cuda_aware", "");
-    contest("hierarchical", "");
-    contest(CMN_RAW, "MPI is not CUDA-aware: use non_cuda_aware");
-    contest(CMN_MEMORY, "it is a measure of the CPU's memory");
+    try_candidate("pure_nccl", "");
+    try_candidate("non_cuda_aware", "");
+    try_candidate("hierarchical", "");
+    try_candidate(CMN_RAW, "MPI is not CUDA-aware: use non_cuda_aware");
+    try_candidate(CMN_MEMORY, "it is a measure of the CPU's memory");
     CHECK_SAYING(fake.alive == 0, "%d things of the GPU were not given back", fake.alive);
     settle();
 }
@@ -54,20 +54,20 @@ static void mpi_that_knows_gpus(void **state)
     (void)state;
     start();
     fake.mpi_knows_gpus = 1;
-    contest(CMN_RAW, "");
-    contest("flat", "");
+    try_candidate(CMN_RAW, "");
+    try_candidate("flat", "");
     CHECK_SAYING(fake.alive == 0, "%d things of the GPU were not given back", fake.alive);
     settle();
 }
 
 static void every_communicator_is_tried(void **state)
 {
-    struct cmn_trial *trial = NULL;
-    int trials = 0, works = 0;
+    struct cmn_trial *trial;
+    int trials, works = 0;
 
     (void)state;
     start();
-    CHECK_SAYING(cmn_probe_communicators(&session, &trial, &trials) == 0, "%s", cmn_reason());
+    trial = cmn_probe_communicators(&session, &trials);
     for (int i = 0; i < trials; i++) {
         CHECK_SAYING(trial[i].result != CMN_FAILS, "%s: %s", trial[i].name, trial[i].why);
         CHECK_SAYING((trial[i].result == CMN_REFUSES) == (trial[i].why[0] != '\0'), "%s",

@@ -1,4 +1,4 @@
-/* Every fault that `darknet cmn check` knows, fed to it as facts. */
+/* Every fault that `darknet cmn check` knows, fed to it as host info. */
 #include "check.h"
 
 #include <netinet/in.h>
@@ -68,15 +68,15 @@ static int all_well(void **state)
     return 0;
 }
 
-/* The verdicts are exactly one, a fault or not, and hold all of these parts (up to NULL). */
-static void one_verdict(int fault, const char *const *parts)
+/* The diagnoses are exactly one, a fault or not, and hold all of these parts (up to NULL). */
+static void one_diagnosis(int fault, const char *const *parts)
 {
-    cmn_diagnoses(&found, &said);
+    cmn_diagnose_job(&found, &said);
     if (said.n != 1) {
         for (int i = 0; i < said.n; i++) {
             print_message("# said: %s\n", said.item[i].text);
         }
-        fail_msg("%d verdicts instead of one", said.n);
+        fail_msg("%d diagnoses instead of one", said.n);
     }
     assert_int_equal(said.item[0].fault, fault);
     assert_int_equal(said.faults, fault);
@@ -85,13 +85,13 @@ static void one_verdict(int fault, const char *const *parts)
     }
 }
 
-#define FAULT(...) one_verdict(1, (const char *const[]){__VA_ARGS__, NULL})
-#define NOTE(...) one_verdict(0, (const char *const[]){__VA_ARGS__, NULL})
+#define FAULT(...) one_diagnosis(1, (const char *const[]){__VA_ARGS__, NULL})
+#define NOTE(...) one_diagnosis(0, (const char *const[]){__VA_ARGS__, NULL})
 
 static void nothing_is_wrong(void **state)
 {
     (void)state;
-    cmn_diagnoses(&found, &said);
+    cmn_diagnose_job(&found, &said);
     assert_int_equal(said.n, 0);
     assert_int_equal(said.faults, 0);
 }
@@ -135,7 +135,7 @@ static void another_program_within_a_node(void **state)
 {
     (void)state;
     rank[1].program = 78;
-    cmn_diagnoses(&found, &said);
+    cmn_diagnose_job(&found, &said);
     assert_true(said.faults >= 1);
     check_contains(said.item[0].text, "rank 1 on host1");
 }
@@ -346,9 +346,9 @@ static void slow_pairs(void **state)
     nothing_is_wrong(state);
 }
 
-static void many_verdicts(void **state)
+static void many_diagnoses(void **state)
 {
-    enum { MANY = 3 * CMN_VERDICTS };
+    enum { MANY = 3 * CMN_DIAGNOSES };
     static struct cmn_trial many[MANY];
 
     (void)state;
@@ -357,8 +357,8 @@ static void many_verdicts(void **state)
     }
     found.trial = many;
     found.trials = MANY;
-    cmn_diagnoses(&found, &said);
-    assert_int_equal(said.n, CMN_VERDICTS);
+    cmn_diagnose_job(&found, &said);
+    assert_int_equal(said.n, CMN_DIAGNOSES);
     assert_int_equal(said.faults, MANY);
 }
 
@@ -407,7 +407,7 @@ int main(void)
         TEST(wrong_values),
         TEST(communicators_that_fail),
         TEST(slow_pairs),
-        TEST(many_verdicts),
+        TEST(many_diagnoses),
         TEST(cores_as_text),
     };
 
