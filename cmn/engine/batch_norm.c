@@ -101,22 +101,22 @@ static void open_window(struct cmn_batch_norm *s)
 struct cmn_batch_norm *cmn_batch_norm_open(const struct cmn_topology *t,
                                            const struct cmn_options *o, size_t filters)
 {
-    int shares = o->intra != CMN_INTRA_MPI, parts;
+    int shared = o->intra != CMN_INTRA_MPI, parts;
     struct cmn_batch_norm *s = cmn_calloc(1, sizeof *s);
     size_t doubles = cmn_batch_norm_doubles(filters);
 
     s->topology = t;
     s->options = o;
     s->filters = filters;
-    s->nodes = shares ? t->inter_size : t->size;
+    s->nodes = shared ? t->inter_size : t->size;
     parts = s->nodes > t->intra_size ? s->nodes : t->intra_size;
     s->own = cmn_calloc(doubles, sizeof *s->own);
     s->all = cmn_calloc(doubles * (size_t)s->nodes, sizeof *s->all);
     s->part = cmn_calloc((size_t)parts, sizeof *s->part);
     s->host = cmn_calloc(2 * filters, sizeof *s->host);
-    MPI_CALL(MPI_Comm_dup(shares ? t->inter : t->world, &s->inter));
+    MPI_CALL(MPI_Comm_dup(shared ? t->inter : t->world, &s->inter));
     MPI_Comm_set_errhandler(s->inter, MPI_ERRORS_RETURN);
-    if (shares) {
+    if (shared) {
         open_window(s);
     }
     return s;
@@ -187,8 +187,8 @@ static void combine_nodes(struct cmn_batch_norm *s, combine *how, double *into, 
     how(into, s->part, s->nodes, n);
 }
 
-/* Each rank has two slots and fills them in turns: before it fills one again, all ranks that read it have come to
- * the barrier of the exchange between. */
+/* Each rank has two slots and fills them in turns: before it fills one again, all ranks that
+ * read it have come to the barrier of the exchange between. */
 static double *slot(const struct cmn_batch_norm *s, int rank)
 {
     return (double *)cmn_window_part(s->window, rank) +

@@ -5,8 +5,8 @@
 struct cmn_net;
 struct network;
 
-/* The handle of that network, as long as it lives. This Darknet passes its networks by address, so the
- * handle is that address: nothing is allocated or freed. */
+/* The handle of that network, as long as it lives. This Darknet passes its networks by address,
+ * so the handle is that address: nothing is allocated or freed. */
 struct cmn_net *cmn_net_of(struct network *net);
 
 /* The way back. */

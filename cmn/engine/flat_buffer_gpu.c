@@ -1,4 +1,5 @@
-/* The flat gradient buffer in the GPU's memory. The metrics stay on the host and are copied around the exchange. */
+/* The flat gradient buffer in the GPU's memory. The metrics stay on the host and are copied
+ * around the exchange. */
 #include "engine/gradients.h"
 
 #include <stdlib.h>

@@ -1,10 +1,11 @@
-/* The tensors of a network, and the flat gradient buffer: one block that holds all gradients, so that they
- * can be exchanged at once.
+/* The tensors of a network, and the flat gradient buffer: one block that holds all gradients, so
+ * that they can be exchanged at once.
  *
- * tensors.c lists the tensors by layer type and copies them; flat_buffer.c moves the gradients into the block,
- * which lies in the CPU's or in the GPU's memory (flat_buffer_cpu.c, flat_buffer_gpu.c).
- * Where the network trains on a GPU a tensor has two places: the host's, where Darknet reads and writes files,
- * and the device's, where it trains. What fails here ends the job. */
+ * tensors.c lists the tensors by layer type and copies them; flat_buffer.c moves the gradients
+ * into the block, which lies in the CPU's or in the GPU's memory (flat_buffer_cpu.c,
+ * flat_buffer_gpu.c). Where the network trains on a GPU a tensor has two places: the host's,
+ * where Darknet reads and writes files, and the device's, where it trains. What fails here ends
+ * the job. */
 #ifndef CMN_GRADIENTS_H
 #define CMN_GRADIENTS_H
 
@@ -62,48 +63,54 @@ struct cmn_gradients {
     float *bad, *bad_on_gpu; /* on a GPU, of each tensor: not 0 when its gradient was not finite */
     struct cmn_span *span;   /* the gradients, unpadded */
     float *rate, *decay;     /* of each gradient, for a step */
-    double
-        share; /* images of a micro-batch of this rank, by which its statistics count; 0: as much as any other's */
+    /* Images of a micro-batch on this rank: the weight of its statistics in averages. 0: as any
+     * other rank's. */
+    double images;
     struct cmn_exchange exchange;
 };
 
-/* Collective when the communicator c (with its self) has memory of its own; c may be NULL. Lists the tensors of
- * net and moves its gradients, with what they hold, into the flat buffer; when c can step, also their weights to
- * memory that the ranks of a node share. The network must stay where it is until cmn_gradients_close, and c open. */
+/* Collective when the communicator c (with its self) has memory of its own; c may be NULL.
+ * Lists the tensors of net and moves its gradients, with what they hold, into the flat buffer;
+ * when c can step, also their weights to memory that the ranks of a node share. The network
+ * must stay where it is until cmn_gradients_close, and c open. */
 void cmn_gradients_open(struct cmn_gradients *g, struct cmn_net *net,
                         const struct cmn_communicator *c, void *self);
 
-/* Local. Takes what lies in the flat buffer away from the network again: its pointers become NULL, so that
- * Darknet does not free parts of the buffer. */
+/* Local. Takes what lies in the flat buffer away from the network again: its pointers become
+ * NULL, so that Darknet does not free parts of the buffer. */
 void cmn_gradients_close(struct cmn_gradients *g);
 
 /* ---- an update ---- */
 
-/* Collective, blocking. Gradients and metrics become their sum over all ranks. On a GPU the communicator is
- * polled while backward still runs there. 0, or -1 with the communicator's reason. */
+/* Collective, blocking. Gradients and metrics become their sum over all ranks. On a GPU the
+ * communicator is polled while backward still runs there. 0, or -1 with the communicator's
+ * reason. */
 int cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self);
 
-/* Local. Sets rate and decay of each gradient for an update in which `images` of all ranks count; rate and decay
- * as Darknet gives them to its layers' updates. */
+/* Local. Sets rate and decay of each gradient for an update in which `images` of all ranks
+ * count; rate and decay as Darknet gives them to its layers' updates. */
 void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float decay);
 
-/* Collective, blocking. Sum and update in one, by a communicator that can step. `images` of all ranks were in the
- * step; rate, momentum and decay as Darknet gives them to its layers' updates. As cmn_gradients_sum(). */
+/* Collective, blocking. Sum and update in one, by a communicator that can step. `images` of all
+ * ranks were in the step; rate, momentum and decay as Darknet gives them to its layers'
+ * updates. As cmn_gradients_sum(). */
 int cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
                        int images, float rate, float momentum, float decay);
 
 /* ---- non-finite gradients on a GPU ---- */
 
-/* Local, not blocking. Asks the GPU whether tensor i, a gradient, is finite as it is after what Darknet has asked
- * for so far. */
+/* Local, not blocking. Asks the GPU whether tensor i, a gradient, is finite as it is after what
+ * Darknet has asked for so far. */
 void cmn_gradients_gpu_check(struct cmn_gradients *g, int i);
 
-/* Local, blocking. The number of the first tensor that was not finite since the last call, or -1. */
+/* Local, blocking. The number of the first tensor that was not finite since the last call, or
+ * -1. */
 int cmn_gradients_gpu_checked(struct cmn_gradients *g);
 
 /* ---- copies of all tensors of a kind; local, blocking ---- */
 
-/* The host's copy becomes the GPU's (pull), or the GPU's the host's (push). Nothing to do on the CPU. */
+/* The host's copy becomes the GPU's (pull), or the GPU's the host's (push). Nothing to do on
+ * the CPU. */
 void cmn_gradients_pull(const struct cmn_gradients *g, enum cmn_tensor_kind kind);
 void cmn_gradients_push(const struct cmn_gradients *g, enum cmn_tensor_kind kind);
 
@@ -132,7 +139,8 @@ static inline size_t cmn_flat_padded(size_t n)
     return (n + CMN_FLAT_ALIGN - 1) / CMN_FLAT_ALIGN * CMN_FLAT_ALIGN;
 }
 
-/* Where a flat buffer lies. All as the calls above that use them; g->tensor and g->span are there. */
+/* Where a flat buffer lies. All as the calls above that use them; g->tensor and g->span are
+ * there. */
 struct cmn_flat_buffer_ops {
     /* Memory for `floats` floats in g->flat, and what else goes with it. */
     void (*open)(struct cmn_gradients *g, size_t floats, const struct cmn_communicator *c,

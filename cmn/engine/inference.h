@@ -1,6 +1,7 @@
 /* Running a network on images, as evaluations do: lists, images, predictions, boxes.
  *
- * All calls are local and blocking unless they say otherwise. What Darknet cannot read ends the job. */
+ * All calls are local and blocking unless they say otherwise. What Darknet cannot read ends the
+ * job. */
 #ifndef CMN_INFERENCE_H
 #define CMN_INFERENCE_H
 
@@ -10,7 +11,8 @@ struct cmn_net;
 
 /* ---- lists ---- */
 
-/* Collective in a job: rank 0 reads the file for all. The lines of a list of images; *n of them. Never freed. */
+/* Collective in a job: rank 0 reads the file for all. The lines of a list of images; *n of
+ * them. Never freed. */
 char **cmn_read_paths(const char *file, int *n);
 
 /* Collective in a job. The same for names of classes, one a line; the array ends with NULL. */
@@ -39,12 +41,14 @@ enum cmn_image_fit cmn_net_detector_fit(const struct cmn_net *net);
 
 /* ---- predictions ---- */
 
-/* Forward without training, of n images at once: cmn_net_inputs() and cmn_net_truths() floats of each. `truth`
- * may be NULL where nobody asks for the loss. Changes nothing but the layers' outputs and the loss. */
+/* Forward without training, of n images at once: cmn_net_inputs() and cmn_net_truths() floats
+ * of each. `truth` may be NULL where nobody asks for the loss. Changes nothing but the layers'
+ * outputs and the loss. */
 void cmn_net_predict(struct cmn_net *net, float *input, float *truth, int n);
 
-/* The k classes of image i of the last prediction that have the highest outputs, the best first, out of
- * the first `classes` outputs. With `hierarchy`, outputs of a tree of classes become probabilities first. */
+/* The k classes of image i of the last prediction that have the highest outputs, the best
+ * first, out of the first `classes` outputs. With `hierarchy`, outputs of a tree of classes
+ * become probabilities first. */
 void cmn_net_best_classes(struct cmn_net *net, int i, int classes, int k, int hierarchy, int *best);
 
 /* ---- boxes ---- */
@@ -77,7 +81,8 @@ struct cmn_label {
     float x, y, width, height;
 };
 
-/* Where Darknet looks for the labels of an image: "images" becomes "labels", the extension .txt. */
+/* Where Darknet looks for the labels of an image: "images" becomes "labels", the extension
+ * .txt. */
 enum { CMN_LABEL_FILE = 4096 };
 void cmn_label_file(const char *image, char name[CMN_LABEL_FILE]);
 

@@ -1,7 +1,8 @@
 /* The network that is trained or evaluated, without the struct of the Darknet that it is made of.
  *
- * Other rooms know `struct cmn_net` alone. hooks/ makes it from Darknet's struct (engine/darknet_net.h).
- * All calls are local and blocking. A layer is named by its index, 0 to cmn_net_layers() - 1. */
+ * Other rooms know `struct cmn_net` alone. hooks/ makes it from Darknet's struct
+ * (engine/darknet_net.h). All calls are local and blocking. A layer is named by its index, 0 to
+ * cmn_net_layers() - 1. */
 #ifndef CMN_NET_H
 #define CMN_NET_H
 
@@ -43,13 +44,15 @@ struct cmn_net_size {
 };
 struct cmn_net_size cmn_net_size(const struct cmn_net *net);
 
-/* Nothing happens when the network has that size already. Input, labels and outputs become undefined. */
+/* Nothing happens when the network has that size already. Input, labels and outputs become
+ * undefined. */
 void cmn_net_resize(struct cmn_net *net, struct cmn_net_size size);
 
 /* Whether the update is Adam's. */
 int cmn_net_uses_adam(const struct cmn_net *net);
 
-/* Whether labels and output hold one value for each class, so that right answers can be counted. */
+/* Whether labels and output hold one value for each class, so that right answers can be
+ * counted. */
 int cmn_net_classifies(const struct cmn_net *net);
 
 /* Whether any layer computes a loss. */
@@ -105,8 +108,8 @@ float cmn_net_loss(const struct cmn_net *net);
 /* Images whose largest output is that of their label; 0 unless cmn_net_classifies(). */
 int cmn_net_count_right(const struct cmn_net *net);
 
-/* A copy of input and labels, which the caller frees by restoring them. In between the network may be
- * resized, and back. */
+/* A copy of input and labels, which the caller frees by restoring them. In between the network
+ * may be resized, and back. */
 float *cmn_net_save_batch(const struct cmn_net *net);
 void cmn_net_restore_batch(struct cmn_net *net, float *saved);
 

@@ -11,9 +11,9 @@
 #include "engine/net.h"
 
 enum {
-    WHOLE = 4096,
-    CHUNK = 1024
-}; /* floats that are always scanned; that one vector loop scans */
+    WHOLE = 4096, /* floats up to which a matrix is scanned whole */
+    CHUNK = 1024  /* floats that one vector loop scans */
+};
 #define EXPONENT UINT32_C(0x7f800000)
 
 static uint32_t bits_of(const float *x)
@@ -24,7 +24,8 @@ static uint32_t bits_of(const float *x)
     return bits & UINT32_C(0x7fffffff);
 }
 
-/* The largest of the floats' bits without sign: those of infinity are above all finite ones, those of NaN above these. */
+/* The largest of the floats' bits without sign: those of infinity are above all finite ones,
+ * those of NaN above these. */
 CMN_VECTORS static int32_t largest(const float *x, size_t n)
 {
     int32_t most = 0;
@@ -133,8 +134,8 @@ void cmn_nonfinite_say(const struct cmn_net *net, const struct cmn_nonfinite *fo
     }
 }
 
-/* Whether x, which holds `each` floats of each image, has a NaN or infinity. *image becomes the first such image, or -1 when
- * all have one: layers that mix images spread them. */
+/* Whether x, which holds `each` floats of each image, has a NaN or infinity. *image becomes the
+ * first such image, or -1 when all have one: layers that mix images spread them. */
 static int in_images(const float *x, size_t each, size_t images, long *image)
 {
     size_t bad = 0, first = 0;
@@ -180,6 +181,6 @@ void cmn_nonfinite_origin(const struct cmn_gradients *g, const struct cmn_net *h
     }
     used = strlen(text);
     if (*image >= 0) {
-        snprintf(text + used, bytes - used, ", of image %ld of the pass", *image);
+        snprintf(text + used, bytes - used, ", of image %ld of the micro-batch", *image);
     }
 }

@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-/* Local. As -i N on the command line: this process computes on that GPU, or, with -1, on the CPU. */
+/* Local. As -i N on the command line: this process computes on that GPU, or, with -1, on the
+ * CPU. */
 void cmn_plan_device(int device);
 
 /* What a cfg needs on this rank. */
@@ -16,8 +17,9 @@ struct cmn_plan {
     size_t flat;      /* floats of the flat gradient buffer, padding and metrics included */
 };
 
-/* Collective in a job, blocking. Builds the network of a cfg and frees it again; hooks/ reads the keys of its [net]
- * meanwhile and opens the communicator. A cfg that Darknet refuses ends the job. */
+/* Collective in a job, blocking. Builds the network of a cfg and frees it again; hooks/ reads
+ * the keys of its [net] meanwhile and opens the communicator. A cfg that Darknet refuses ends
+ * the job. */
 struct cmn_plan cmn_plan_cfg(const char *cfg);
 
 #endif

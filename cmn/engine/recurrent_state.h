@@ -1,4 +1,5 @@
-/* What recurrent layers carry from one step to the next. All local and blocking; what fails ends the job. */
+/* What recurrent layers carry from one step to the next. All local and blocking; what fails
+ * ends the job. */
 #ifndef CMN_RECURRENT_STATE_H
 #define CMN_RECURRENT_STATE_H
 
@@ -21,12 +22,13 @@ int cmn_recurrent_state_at(const struct cmn_net *net, int i, struct cmn_recurren
 void cmn_recurrent_state_pull(const struct cmn_net *net);
 void cmn_recurrent_state_push(const struct cmn_net *net);
 
-/* Sets all of it to 0, as in a network that was just read. Returns what it was, which the caller frees by restoring
- * it. */
+/* Sets all of it to 0, as in a network that was just read. Returns what it was, which the
+ * caller frees by restoring it. */
 float *cmn_recurrent_state_clear(const struct cmn_net *net);
 void cmn_recurrent_state_restore(const struct cmn_net *net, float *saved);
 
-/* The state of this rank's first `sequences` sequences becomes 0, as at the begin of a sequence. */
+/* The state of this rank's first `sequences` sequences becomes 0, as at the begin of a
+ * sequence. */
 void cmn_recurrent_state_reset(struct cmn_net *net, int sequences);
 
 #endif

@@ -122,7 +122,7 @@ void cmn_replicas_average_statistics(const struct cmn_gradients *g, const struct
         const struct cmn_tensor *mean = &g->tensor[i];
         /* The variance follows the mean in the list (tensors.c). */
         if (mean->kind == CMN_STATISTIC && !strcmp(mean->name, "rolling_mean")) {
-            merge_statistics(mean, mean + 1, g->share > 0 ? g->share : 1, t);
+            merge_statistics(mean, mean + 1, g->images > 0 ? g->images : 1, t);
         }
     }
     cmn_gradients_push(g, CMN_STATISTIC);

@@ -86,8 +86,8 @@ static struct cmn_tensor *add(struct tensor_list *list, enum cmn_tensor_kind kin
     return t;
 }
 
-/* Rows of the matrix that n weights are: one for each output. A layer in which places have weights of their own
- * is none. */
+/* Rows of the matrix that n weights are: one for each output. [local] has weights of its own
+ * for each place, and no matrix. */
 static int rows_of(const layer *l, size_t n)
 {
     int rows = l->type == CONNECTED ? l->outputs : l->type == DECONVOLUTIONAL ? l->c : l->n;

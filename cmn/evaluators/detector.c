@@ -106,8 +106,8 @@ static struct cmn_truth *read_truth(const char *path, int classes, struct result
 
 /* ---- found boxes ---- */
 
-/* In parts of the image, cut off at its edges as `detector valid` does it. What lies outside has a negative size, and no
- * area. */
+/* In parts of the image, cut off at its edges as `detector valid` does it. What lies outside
+ * has a negative size, and no area. */
 static struct cmn_box inside(const struct cmn_detection *b, int w, int h)
 {
     double left = b->x - b->width / 2., right = b->x + b->width / 2.;

@@ -7,15 +7,16 @@
 
 struct cmn_net;
 
-/* Owned by the caller. The true boxes of an image are in its label file, found by Darknet's rules. */
+/* Owned by the caller. The true boxes of an image are in its label file, found by Darknet's
+ * rules. */
 struct cmn_box_set {
     char **paths;
     int images;
     char **names; /* of the classes, ended by NULL; NULL: they have none */
 };
 
-/* Collective, blocking. Fills *set from the files, read by rank 0; `names` may be empty. Ends the job when one cannot be
- * read. The set is never freed. */
+/* Collective, blocking. Fills *set from the files, read by rank 0; `names` may be empty. Ends
+ * the job when one cannot be read. The set is never freed. */
 void cmn_boxes_open(struct cmn_box_set *set, const char *list, const char *names);
 
 /* Filled on rank 0 alone, zeroed elsewhere. */
@@ -27,11 +28,12 @@ struct cmn_box_score {
     struct cmn_precision all;
 };
 
-/* Collective, blocking; t->size may be 1 without MPI. Image i goes to rank i mod size, alone in its batch, so that what is
- * found in it has the same bits on any number of ranks (and of threads of BLAS that each of them has; see
- * docs/evaluation.md). Leaves net as it was but for the layers' outputs. Ends the job when an image or a label file cannot
- * be read, for a network that finds no boxes (cmn_net_detects), too few names, and labels of classes that the network does
- * not know. */
+/* Collective, blocking; t->size may be 1 without MPI. Image i goes to rank i mod size, alone in
+ * its batch, so that what is found in it has the same bits on any number of ranks (and of
+ * threads of BLAS that each of them has; see docs/evaluation.md). Leaves net as it was but for
+ * the layers' outputs. Ends the job when an image or a label file cannot be read, for a network
+ * that finds no boxes (cmn_net_detects), too few names, and labels of classes that the network
+ * does not know. */
 void cmn_evaluate_boxes(struct cmn_net *net, const struct cmn_box_set *set,
                         const struct cmn_precision_plan *plan, const struct cmn_topology *t,
                         struct cmn_box_score *score);

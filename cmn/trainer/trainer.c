@@ -45,7 +45,7 @@ int cmn_trainer_attach(struct cmn_trainer *t, const char *cfg)
                        t->net->adam);
     cmn_gradients_open(&t->gradients, cmn_net_of(t->net), &t->optimizer.communicator, s->exchange);
     t->attached = 1;
-    t->gradients.share = t->local;
+    t->gradients.images = t->local;
     cmn_optimizer_open(&t->optimizer, &t->gradients, t->net->n);
     if (meet(t)) { /* weights that ranks have in common are filled by one of them, and then sent */
         return -1;

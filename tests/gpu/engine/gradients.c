@@ -1,5 +1,5 @@
-/* Gradients of a network on a GPU, over the stand-in for CUDA; and which GPUs a job may use. The network is made by
- * hand: Darknet's own layers on a GPU need its kernels. */
+/* Gradients of a network on a GPU, over the stand-in for CUDA; and which GPUs a job may use.
+ * The network is made by hand: Darknet's own layers on a GPU need its kernels. */
 #include "gpu/gpu.h"
 
 #include <float.h>
@@ -245,7 +245,7 @@ static int found_with(int i, size_t at, float x)
     return cmn_gradients_gpu_checked(&g);
 }
 
-static void numbers_that_are_none(void **state)
+static void nonfinite_gradients(void **state)
 {
     const float none[] = {NAN, INFINITY, -INFINITY, -NAN};
 
@@ -274,7 +274,7 @@ static int verified(void)
     return cmn_replicas_verify(&g, cmn_net_of(net), &top, &bad);
 }
 
-static void what_ranks_have_alike(void **state)
+static void replicas(void **state)
 {
     const layer *l;
     float other[N] = {1, 2, 3};
@@ -387,9 +387,9 @@ static int group(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flat),        cmocka_unit_test(sum),
-        cmocka_unit_test(moves_on),    cmocka_unit_test(what_ranks_have_alike),
+        cmocka_unit_test(moves_on),    cmocka_unit_test(replicas),
         cmocka_unit_test(without_gpu), cmocka_unit_test(failures),
-        cmocka_unit_test(which_gpus),  cmocka_unit_test(numbers_that_are_none),
+        cmocka_unit_test(which_gpus),  cmocka_unit_test(nonfinite_gradients),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

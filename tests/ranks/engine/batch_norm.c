@@ -1,4 +1,5 @@
-/* Statistics of all ranks' values, against closed forms, on one node and on several that one machine stands for. */
+/* Statistics of all ranks' values, against closed forms, on one node and on several that one
+ * machine stands for. */
 #include "ranks/ranks.h"
 
 #include <math.h>
@@ -10,8 +11,8 @@ enum { FILTERS = 1000 };
 static struct cmn_options options;
 static double count, before, whole; /* values of this rank, of the ranks before it, of all */
 
-/* Rank r has `first` + r values: shares that differ, of which the first may be a single value. */
-static void share(int first)
+/* Rank r has `first` + r values. Rank 0 may have a single one. */
+static void split(int first)
 {
     double r = top.rank, n = top.size;
 
@@ -20,7 +21,8 @@ static void share(int first)
     whole = n * first + n * (n - 1) / 2;
 }
 
-/* Value k of all ranks' is start + slope * k. The starts are large and the slopes are not: sums of squares would lose them. */
+/* Value k of all ranks' is start + slope * k. The starts are large and the slopes are not: sums
+ * of squares would lose them. */
 static double start(int filter)
 {
     return 4096.0 * filter;
@@ -65,7 +67,8 @@ static void forward(struct cmn_batch_norm *norm, int n, const char *where)
     CHECK_SAYING(same_everywhere(variance, (size_t)n * sizeof *variance), "%s", where);
 }
 
-/* Sums over the ranks, for a caller who divides by its own count what is to be divided by that of all. */
+/* Sums over the ranks, for a caller who divides by its own count what is to be divided by that
+ * of all. */
 static void backward(struct cmn_batch_norm *norm, int n, const char *where)
 {
     float a[FILTERS], b[FILTERS];
@@ -94,7 +97,7 @@ static void in_world(const struct cmn_topology *t, const char *name)
         norm = cmn_batch_norm_open(t, &options, FILTERS);
         /* Other sizes in between, so that what one exchange leaves would show in the next. */
         for (int turn = 0; turn < 6; turn++) {
-            share(1 + turn * 3);
+            split(1 + turn * 3);
             forward(norm, turn % 2 ? 3 : FILTERS, name);
             backward(norm, turn % 3 ? FILTERS : 1, name);
         }
@@ -109,7 +112,8 @@ static void closed_forms(void **state)
     settle();
 }
 
-/* Many exchanges in a row, in which ranks are late in turns: nobody reads what is not there yet, or not there any more. */
+/* Many exchanges in a row, in which ranks are late in turns: nobody reads what is not there
+ * yet, or not there any more. */
 static void many_in_a_row(void **state)
 {
     struct cmn_batch_norm *norm;
@@ -142,10 +146,10 @@ static int look(void *self)
 static int refuse(void *self)
 {
     (void)self;
-    return cmn_fail("what is under way failed");
+    return cmn_fail("the background exchange failed");
 }
 
-/* What runs in the background goes on while a rank waits; where that fails, so does the wait. */
+/* The background exchange progresses while a rank waits; when it fails, so does the wait. */
 static void waiting(void **state)
 {
     const long intra[] = {CMN_INTRA_AUTO, CMN_INTRA_MPI};
@@ -168,8 +172,8 @@ static void waiting(void **state)
         options.timeout = 20; /* of a wait in which nobody looks */
         if (top.rank != 0) {
             const char *fatal = fatal_of(cmn_batch_norm_backward(norm, &a, &b, 1, 1));
-            CHECK_SAYING(fatal && !strcmp(fatal, "cmn_sync_bn: what is under way failed"), "%s",
-                         fatal ? fatal : "it went on");
+            CHECK_SAYING(fatal && !strcmp(fatal, "cmn_sync_bn: the background exchange failed"),
+                         "%s", fatal ? fatal : "it went on");
         }
         settle();
     }

@@ -141,7 +141,7 @@ static void statistics(void **state)
         double square = even ? (n - 1) * (2 * n - 1) / 6 : (n - 1) * (3 * n - 2) / 6;
         float weight;
         open_net(NET CONV TAIL);
-        g.share = even ? 0 : top.rank + 1;
+        g.images = even ? 0 : top.rank + 1;
         for (int i = 0; i < 3; i++) {
             net->layers[0].rolling_mean[i] = (float)(top.rank + i);
             net->layers[0].rolling_variance[i] = (float)(10 * top.rank);
@@ -169,7 +169,7 @@ static void equal_statistics_stay(void **state)
 
     (void)state;
     open_net(NET CONV TAIL);
-    g.share = 7 + top.rank % 2;
+    g.images = 7 + top.rank % 2;
     memcpy(net->layers[0].rolling_mean, mean, sizeof mean);
     memcpy(net->layers[0].rolling_variance, variance, sizeof variance);
     cmn_replicas_average_statistics(&g, &top);

@@ -229,7 +229,7 @@ static void fill_gradients(network *net)
     }
 }
 
-static void arena_keeps_contents(void **state)
+static void flat_buffer_keeps_contents(void **state)
 {
     network *net = nets_parse(MLP);
     struct cmn_gradients g;
@@ -258,9 +258,9 @@ static void arena_keeps_contents(void **state)
     free_network(net);
 }
 
-/* Gradients lie in the block from the last layer to the first, apart from each other, aligned, with
- * zeros between them and the metrics behind. */
-static void arena_layout(void **state)
+/* Gradients lie in the block from the last layer to the first, apart from each other, aligned,
+ * with zeros between them and the metrics behind. */
+static void flat_buffer_layout(void **state)
 {
     network *net = nets_parse(CONV);
     struct cmn_gradients g;
@@ -320,7 +320,7 @@ static int any(const float *x, size_t n)
     return 0;
 }
 
-static void backward_writes_into_the_arena(void **state)
+static void backward_writes_into_the_flat_buffer(void **state)
 {
     const char *const cfg[] = {MLP, CONV};
 
@@ -352,8 +352,8 @@ static void backward_writes_into_the_arena(void **state)
     }
 }
 
-/* The same step with and without an flat buffer. */
-static void arena_changes_no_result(void **state)
+/* The same step with and without a flat buffer. */
+static void flat_buffer_changes_no_result(void **state)
 {
     float weights[2][60];
 
@@ -398,10 +398,10 @@ int main(void)
         cmocka_unit_test(batchnorm),
         cmocka_unit_test(anchors_are_no_gradients),
         cmocka_unit_test(no_tensors),
-        cmocka_unit_test(arena_keeps_contents),
-        cmocka_unit_test(arena_layout),
-        cmocka_unit_test(backward_writes_into_the_arena),
-        cmocka_unit_test(arena_changes_no_result),
+        cmocka_unit_test(flat_buffer_keeps_contents),
+        cmocka_unit_test(flat_buffer_layout),
+        cmocka_unit_test(backward_writes_into_the_flat_buffer),
+        cmocka_unit_test(flat_buffer_changes_no_result),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

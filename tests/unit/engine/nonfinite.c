@@ -61,7 +61,7 @@ static void close_net(void)
     free_network(net);
 }
 
-/* Layers whose gradient is found to hold what is no number, as bits. */
+/* The layers in whose gradient NaN or infinity is found, as bits. */
 static int found_in(struct cmn_nonfinite *last)
 {
     int layers = 0;
@@ -98,7 +98,8 @@ static void found_in_a_gradient(void **state)
         assert_true(cmn_nonfinite_loss(cmn_net_of(net), &found));
         assert_int_equal(found.layer, 3);
         cmn_nonfinite_origin(&g, cmn_net_of(net), text, sizeof text, &image);
-        assert_string_equal(text, ", first seen in the network's input, of image 2 of the pass");
+        assert_string_equal(text,
+                            ", first seen in the network's input, of image 2 of the micro-batch");
         assert_int_equal(image, 2);
         net->input[2 * net->inputs + at] = 0;
     }
@@ -119,7 +120,8 @@ static void found_in_a_gradient(void **state)
     close_net();
 }
 
-/* A whole row or column of a large matrix, which is what a bad delta or input leaves, and any place of small tensors. */
+/* A whole row or column of a large matrix, which is what a bad delta or input leaves, and any
+ * place of small tensors. */
 static void rows_and_columns(void **state)
 {
     struct cmn_nonfinite found;
