@@ -14,11 +14,11 @@
 
 #include "base/log.h"
 
-/* Of a name, after the file's own: Darknet's weights are written aside in the same way (patches/0011-save-weights.patch). */
+/* Suffix of temporary names; the patched Darknet writes weights in the same way. */
 static const char pattern[] = ".XXXXXX.part", probe[] = ".cmn-probe-";
-enum { RANDOM = 6, ENDS = 5 }; /* letters that nobody can foresee, and those of ".part" */
+enum { RANDOM = 6, ENDS = 5 }; /* random letters, and the length of ".part" */
 
-/* What umask(2) tells only while it changes it, for all threads. */
+/* From /proc, because umask(2) reads the mask only by changing it for all threads. */
 static unsigned rights(void)
 {
     FILE *status = fopen("/proc/self/status", "r");
@@ -40,7 +40,7 @@ int cmn_atomic_commit_as(int fd, const char *name, const char *file, unsigned mo
 {
     int reason;
 
-    fchmod(fd, mode); /* some disks know no rights */
+    fchmod(fd, mode); /* some file systems have no rights */
     if (!rename(name, file)) {
         return 0;
     }
@@ -55,8 +55,8 @@ int cmn_atomic_commit(int fd, const char *name, const char *file)
     return cmn_atomic_commit_as(fd, name, file, rights());
 }
 
-/* Names that are ours beyond doubt: of a kind of file that trainings write, and random letters. */
-static int is_aside(const char *name)
+/* Whether a name is surely a temporary one of ours: a kind of file that trainings write, and random letters. */
+static int is_temporary(const char *name)
 {
     static const char *const kind[] = {".weights", ".backup", ".txt", ".png", ".dot", ".json"};
     size_t length = strlen(name), tail = sizeof pattern - 1;
@@ -81,7 +81,7 @@ static int is_aside(const char *name)
     return 0;
 }
 
-/* Of all such files in the folder, or, with `file`, of those that were to become it. */
+/* All temporary files of the folder; with `file` only those of that file. */
 static void sweep(const char *folder, const char *file)
 {
     DIR *dir = opendir(folder);
@@ -94,14 +94,14 @@ static void sweep(const char *folder, const char *file)
         int fd;
         if (file ? length != strlen(file) + tail || strncmp(name, file, length - tail) ||
                        name[length - tail] != '.' || strcmp(name + length - ENDS, ".part")
-                 : !is_aside(name)) {
+                 : !is_temporary(name)) {
             continue;
         }
         fd = openat(dirfd(dir), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0) {
             continue;
         }
-        /* A minute: between making a file and locking it, its writer may be slow. */
+        /* A minute: a slow writer may be between creating and locking its file. */
         if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
             time(NULL) - st.st_mtime > 60 && !flock(fd, LOCK_EX | LOCK_NB)) {
             unlinkat(dirfd(dir), name, 0);
@@ -140,8 +140,7 @@ int cmn_atomic_open(const char *file, char *name, size_t bytes)
     sweep_beside(file);
     fd = mkostemps(name, ENDS, O_CLOEXEC);
     if (fd >= 0) {
-        flock(fd,
-              LOCK_EX | LOCK_NB); /* who sweeps finds it taken; a disk without locks is not swept */
+        flock(fd, LOCK_EX | LOCK_NB); /* keeps other processes from sweeping it */
     }
     return fd;
 }

@@ -8,11 +8,11 @@
 
 #include "base/simd.h"
 
-/* All here is integer arithmetic but for two float operations whose operands and results are no subnormals of 32 bits: so
- * neither the instruction set nor flushing of subnormals to zero changes a bit. */
+/* Integer arithmetic, apart from two float operations whose operands and results are never subnormal: so neither the
+ * instruction set nor flushing subnormals to zero changes a bit. */
 
-/* Floats converted at once. Compilers give up on loops with a float addition in a branch, so the lanes stand here; a
- * comparison of lanes gives all bits or none in each. */
+/* Floats that are cast at once. Explicit vectors, because compilers do not vectorise a float addition in a branch. A
+ * comparison of vectors sets all bits of a lane or none. */
 enum { LANES = 8 };
 typedef uint32_t lanes __attribute__((vector_size(LANES * sizeof(uint32_t))));
 typedef float floats __attribute__((vector_size(LANES * sizeof(float))));
@@ -22,17 +22,17 @@ typedef uint16_t halves __attribute__((vector_size(LANES * sizeof(uint16_t))));
 #define SIGN 0x80000000U
 #define INFINITE 0x7f800000U
 #define QUIET 0x00400000U
-/* The largest fp16, 65504, the smallest normal one, 2^-14, and 0.5: around 0.5 floats lie 2^-24 apart, as the
- * subnormals of fp16 do, so adding it rounds to one of them. */
+/* The largest fp16, 65504; the smallest normal one, 2^-14; and 0.5. Floats near 0.5 are 2^-24 apart, as the subnormals of
+ * fp16 are, so adding 0.5 rounds to one of them. */
 #define LARGEST_FP16 0x477fe000U
 #define NORMAL_FP16 0x38800000U
 #define HALF 0x3f000000U
-/* What the exponents of 32 and of 16 bits differ by, and one more. */
+/* The difference of the exponents' biases, and an exponent of one. */
 #define BIAS (112U << 23)
 #define ONE (1U << 23)
 #define LARGEST_BF16 0x7f7fffffU
 
-/* Macros, for a vector handed to a function would depend on the instruction set. */
+/* Macros, because the calling convention of vectors depends on the instruction set. */
 #define PICK(condition, yes, no) (((lanes)(condition) & (yes)) | (~(lanes)(condition) & (no)))
 #define ALL(value) ((lanes){} + (value))
 
@@ -100,7 +100,7 @@ CONVERT(encode_bf16, uint16_t, halves, float, lanes, TO_BF16)
 CONVERT(decode_fp16, float, lanes, uint16_t, halves, FROM_FP16)
 CONVERT(decode_bf16, float, lanes, uint16_t, halves, FROM_BF16)
 
-/* What the processor can do by itself: most of n floats; how many. The rest is left to the loops above. */
+/* Casts with the processor's own instructions: returns how many of the n floats it took. The loops above take the rest. */
 #ifdef __x86_64__
 #define F16C __attribute__((target("avx2,f16c")))
 

@@ -1,16 +1,17 @@
-/* 16-bit floats, in the processor. Local. */
-#ifndef CMN_HALF_H
-#define CMN_HALF_H
+/* Casts between 32-bit and 16-bit floats on the CPU. Local. */
+#ifndef CMN_FLOAT16_H
+#define CMN_FLOAT16_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "config/options.h"
+/* What gradients are sent as. */
+enum cmn_dtype { CMN_FP32, CMN_FP16, CMN_BF16 };
 
-/* n floats to 16 bits (dtype: CMN_FP16 or CMN_BF16) and back, rounded to nearest, ties to even. NaN stays NaN (quiet) and infinity
- * stays infinity; a finite value that 16 bits cannot hold becomes the largest that they can, never infinity: what is cut
- * off is left to error feedback. Small values of fp16 become subnormal. The same bits with any instruction set.
- * `to` and `from` do not overlap. */
+/* Cast n floats to 16 bits (CMN_FP16 or CMN_BF16) and back, rounded to nearest, ties to even. NaN stays NaN (quiet) and
+ * infinity stays infinity. A finite value out of range becomes the largest finite one, never infinity: error feedback
+ * sends the difference later. Small values of fp16 become subnormal. Every instruction set gives the same bits.
+ * `to` and `from` must not overlap. */
 void cmn_float16_encode(enum cmn_dtype dtype, uint16_t *to, const float *from, size_t n);
 void cmn_float16_decode(enum cmn_dtype dtype, float *to, const uint16_t *from, size_t n);
 

@@ -1,5 +1,5 @@
-/* Random numbers that do not depend on threads or timing: each draw comes from a stream that is
- * named by what it is for, so equal seeds give equal runs. All local; no locks. */
+/* Random numbers that depend on neither threads nor timing: each draw comes from a stream named by its purpose, so equal
+ * seeds give equal runs. Local, without locks. */
 #ifndef CMN_RANDOM_H
 #define CMN_RANDOM_H
 
@@ -16,10 +16,10 @@ uint64_t cmn_random_step(uint64_t *state);
  * learning rate), `own` differs by rank (dropout, crops). The calling thread starts on common. */
 void cmn_random_open(uint64_t seed, int rank);
 
-/* The same for a training that goes on after `when` steps on other ranks: own is a stream that no rank had before. */
+/* The same for a training that resumes after `when` steps on other ranks: `own` is a stream that no rank had before. */
 void cmn_random_open_later(uint64_t seed, int rank, uint64_t when);
 
-/* The state of the stream `own`, or of `common`: to be read, or overwritten, by the main thread. */
+/* The state of the stream `own`, or of `common`. The main thread may read and overwrite it. */
 uint64_t *cmn_random_stream(int is_own);
 
 /* Switches the calling thread. */

@@ -8,7 +8,7 @@
 
 #include "base/simd.h"
 
-/* Floats summed at once: what a part gives stays in the first cache while the next is added. */
+/* Floats that are summed at once: they stay in the first-level cache while the next buffer is added. */
 enum { BLOCK = 1024 };
 
 CMN_VECTORS static void add_two(float *into, const float *a, const float *b, size_t n)
@@ -18,7 +18,7 @@ CMN_VECTORS static void add_two(float *into, const float *a, const float *b, siz
     }
 }
 
-/* Stores past the caches, where the processor has such. `to` is aligned to 16 bytes. */
+/* Non-temporal stores, where the processor has them. `to` is aligned to 16 bytes. */
 static void stream(float *restrict to, const float *restrict from, size_t n)
 {
     size_t i = 0;
@@ -33,7 +33,7 @@ static void stream(float *restrict to, const float *restrict from, size_t n)
     }
 }
 
-/* Streamed stores are ordered with the others after this. */
+/* Orders non-temporal stores before all later ones. */
 static void end_of_stream(void)
 {
 #ifdef __SSE2__
@@ -41,7 +41,7 @@ static void end_of_stream(void)
 #endif
 }
 
-/* a is the part of this rank, whatever its number: two addends may change places. */
+/* a is this rank's buffer: the order of two addends does not matter. */
 CMN_VECTORS static void sum_of_two(float *restrict a, float *restrict b, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -51,7 +51,7 @@ CMN_VECTORS static void sum_of_two(float *restrict a, float *restrict b, size_t 
     }
 }
 
-static void sum_of_two_past(float *restrict a, float *restrict b, size_t n)
+static void sum_of_two_non_temporal(float *restrict a, float *restrict b, size_t n)
 {
     size_t i = 0;
 
@@ -87,8 +87,8 @@ CMN_VECTORS static void step_two(float *restrict w, float *restrict a, float *re
     }
 }
 
-static void step_two_past(float *restrict w, float *restrict a, float *restrict b, float rate,
-                          float decay, float momentum, size_t n)
+static void step_two_non_temporal(float *restrict w, float *restrict a, float *restrict b,
+                                  float rate, float decay, float momentum, size_t n)
 {
     size_t i = 0;
 
@@ -107,15 +107,15 @@ static void step_two_past(float *restrict w, float *restrict a, float *restrict 
     step_two(w + i, a + i, b + i, rate, decay, momentum, n - i);
 }
 
-static void sum_block(float *sum, float *const *part, int parts, size_t at, size_t n)
+static void sum_block(float *sum, float *const *buffer, int buffers, size_t at, size_t n)
 {
-    if (parts == 1) {
-        memcpy(sum, part[0] + at, n * sizeof *sum);
+    if (buffers == 1) {
+        memcpy(sum, buffer[0] + at, n * sizeof *sum);
         return;
     }
-    add_two(sum, part[0] + at, part[1] + at, n);
-    for (int k = 2; k < parts; k++) {
-        add_two(sum, sum, part[k] + at, n);
+    add_two(sum, buffer[0] + at, buffer[1] + at, n);
+    for (int k = 2; k < buffers; k++) {
+        add_two(sum, sum, buffer[k] + at, n);
     }
 }
 
@@ -124,71 +124,72 @@ static size_t block_at(size_t n, size_t at)
     return n - at < BLOCK ? n - at : BLOCK;
 }
 
-static void put(float *to, const float *from, size_t n, int past)
+static void put(float *to, const float *from, size_t n, int non_temporal)
 {
-    if (past) {
+    if (non_temporal) {
         stream(to, from, n);
     } else {
         memcpy(to, from, n * sizeof *to);
     }
 }
 
-void cmn_reduce(float *into, float *const *part, int parts, int past, size_t n)
+void cmn_reduce(float *into, float *const *buffer, int buffers, int non_temporal, size_t n)
 {
     float sum[BLOCK];
 
     for (size_t at = 0; at < n; at += BLOCK) {
         size_t count = block_at(n, at);
-        sum_block(sum, part, parts, at, count);
-        put(into + at, sum, count, past);
+        sum_block(sum, buffer, buffers, at, count);
+        put(into + at, sum, count, non_temporal);
     }
     end_of_stream();
 }
 
-void cmn_store(float *to, const float *from, int past, size_t n)
+void cmn_store(float *to, const float *from, int non_temporal, size_t n)
 {
-    put(to, from, n, past);
+    put(to, from, n, non_temporal);
     end_of_stream();
 }
 
-void cmn_reduce_broadcast(float *const *part, int parts, int mine, int past, size_t n)
+void cmn_reduce_broadcast(float *const *buffer, int buffers, int mine, int non_temporal, size_t n)
 {
     float sum[BLOCK];
 
-    if (parts == 2) {
-        (past ? sum_of_two_past : sum_of_two)(part[mine], part[1 - mine], n);
+    if (buffers == 2) {
+        (non_temporal ? sum_of_two_non_temporal : sum_of_two)(buffer[mine], buffer[1 - mine], n);
     }
-    for (size_t at = 0; at < n && parts > 2; at += BLOCK) {
+    for (size_t at = 0; at < n && buffers > 2; at += BLOCK) {
         size_t count = block_at(n, at);
-        sum_block(sum, part, parts, at, count);
-        for (int k = 0; k < parts; k++) {
-            put(part[k] + at, sum, count, past && k != mine);
+        sum_block(sum, buffer, buffers, at, count);
+        for (int k = 0; k < buffers; k++) {
+            put(buffer[k] + at, sum, count, non_temporal && k != mine);
         }
     }
     end_of_stream();
 }
 
-void cmn_reduce_sgd(float *weights, float *const *part, int parts, int mine,
+void cmn_reduce_sgd(float *weights, float *const *buffer, int buffers, int mine,
                     const struct cmn_sgd_slice *how, size_t n)
 {
     static const float zero[BLOCK];
     float sum[BLOCK], updated[BLOCK];
 
-    if (parts == 1 && !how->past) {
-        step_one(weights, part[0], how->rate, how->decay, how->momentum, n);
+    if (buffers == 1 && !how->non_temporal) {
+        step_one(weights, buffer[0], how->rate, how->decay, how->momentum, n);
     }
-    if (parts == 2) {
-        (how->past ? step_two_past : step_two)(weights, part[mine], part[1 - mine], how->rate,
-                                               how->decay, how->momentum, n);
+    if (buffers == 2) {
+        (how->non_temporal ? step_two_non_temporal : step_two)(
+            weights, buffer[mine], buffer[1 - mine], how->rate, how->decay, how->momentum, n);
     }
-    for (size_t at = 0; at < n && (parts > 2 || (parts == 1 && how->past)); at += BLOCK) {
+    for (size_t at = 0; at < n && (buffers > 2 || (buffers == 1 && how->non_temporal));
+         at += BLOCK) {
         size_t count = block_at(n, at);
-        sum_block(sum, part, parts, at, count);
+        sum_block(sum, buffer, buffers, at, count);
         memcpy(updated, weights + at, count * sizeof *sum);
         step_one(updated, sum, how->rate, how->decay, how->momentum, count);
-        put(weights + at, updated, count, how->past);
-        for (int k = 0; k < parts; k++) {
-            put(part[k] + at, k == mine ? sum : zero, count, how->past && k != mine);
+        put(weights + at, updated, count, how->non_temporal);
+        for (int k = 0; k < buffers; k++) {
+            put(buffer[k] + at, k == mine ? sum : zero, count, how->non_temporal && k != mine);
         }
     }
     end_of_stream();
@@ -196,15 +197,15 @@ void cmn_reduce_sgd(float *weights, float *const *part, int parts, int mine,
 
 /* ---- which stores ---- */
 
-/* Calls from trial to trial, and those of a trial: each way twice, the better time counts. */
+/* Calls between trials, and calls of a trial: each kind twice, and the better time counts. */
 enum { PERIOD = 256, TRIALS = 4 };
 
 int cmn_stores_non_temporal(struct cmn_stores *s)
 {
     unsigned turn = s->calls % PERIOD;
 
-    s->past = turn < TRIALS ? turn % 2 : s->best[1] < s->best[0];
-    return s->past;
+    s->non_temporal = turn < TRIALS ? turn % 2 : s->best[1] < s->best[0];
+    return s->non_temporal;
 }
 
 void cmn_stores_took(struct cmn_stores *s, double seconds, size_t n)
@@ -212,7 +213,7 @@ void cmn_stores_took(struct cmn_stores *s, double seconds, size_t n)
     unsigned turn = s->calls++ % PERIOD;
     double each = n ? seconds / (double)n : 0;
 
-    if (turn < TRIALS && (turn < 2 || each < s->best[s->past])) {
-        s->best[s->past] = each;
+    if (turn < TRIALS && (turn < 2 || each < s->best[s->non_temporal])) {
+        s->best[s->non_temporal] = each;
     }
 }

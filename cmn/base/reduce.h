@@ -1,43 +1,43 @@
-/* Loops over floats that lie in several ranks' memory. Local; additions in the order of the parts, so a
- * result has the same bits wherever and however often it is computed. */
-#ifndef CMN_SUMS_H
-#define CMN_SUMS_H
+/* Reductions over buffers of several ranks in shared memory. Local. Additions follow the order of the buffers, so every
+ * rank that computes a sum gets the same bits. */
+#ifndef CMN_REDUCE_H
+#define CMN_REDUCE_H
 
 #include <stddef.h>
 
-/* `past`: what others have in their caches is written past the caches (and must be aligned to 16 bytes). To
- * overwrite a line of another core's cache, a processor first fetches it and takes it away there: cheap between
- * cores of one cache, several times the cost of the whole loop between others. Results do not depend on it. */
+/* `non_temporal`: buffers that other ranks have in their caches are written with non-temporal stores, and must be aligned
+ * to 16 bytes. An ordinary store to a line in another core's cache first fetches that line: cheap between cores that
+ * share a cache, several times the cost of the whole loop between others. Results do not depend on it. */
 
-/* into[i] = part[0][i] + part[1][i] + …, for n floats. `into` may be one of the parts. */
-void cmn_reduce(float *into, float *const *part, int parts, int past, size_t n);
+/* into[i] = buffer[0][i] + buffer[1][i] + …, for n floats. `into` may be one of the buffers. */
+void cmn_reduce(float *into, float *const *buffer, int buffers, int non_temporal, size_t n);
 
 /* Copies n floats to memory that another rank will read next. */
-void cmn_store(float *to, const float *from, int past, size_t n);
+void cmn_store(float *to, const float *from, int non_temporal, size_t n);
 
-/* Every part becomes the sum of all, for n floats; part[mine] lies in this rank's caches. */
-void cmn_reduce_broadcast(float *const *part, int parts, int mine, int past, size_t n);
+/* Every buffer becomes the sum of all, for n floats; buffer[mine] is in this rank's caches. */
+void cmn_reduce_broadcast(float *const *buffer, int buffers, int mine, int non_temporal, size_t n);
 
-/* A slice of one tensor in an update (struct cmn_sgd). */
+/* The update of a slice of one tensor (struct cmn_sgd). */
 struct cmn_sgd_slice {
     float rate, decay, momentum;
-    int past;
+    int non_temporal;
 };
 
-/* With g the sum of the parts: u = g + decay * w; w += rate * u; part[mine] becomes momentum * u and every other part
- * 0, for n floats. */
-void cmn_reduce_sgd(float *weights, float *const *part, int parts, int mine,
+/* With g the sum of the buffers: u = g + decay * w; w += rate * u. buffer[mine] becomes momentum * u and every other
+ * buffer 0, for n floats. */
+void cmn_reduce_sgd(float *weights, float *const *buffer, int buffers, int mine,
                     const struct cmn_sgd_slice *how, size_t n);
 
-/* Which stores are faster here, found out by trying both now and then. Zeroed at the beginning; for calls of one
- * kind. */
+/* Which kind of store is faster here: both are measured now and then. Zeroed before the first call; one for each call
+ * site. */
 struct cmn_stores {
     unsigned calls;
-    double best[2]; /* seconds a float, in caches and past them, at the last trial */
-    int past;
+    double best[2]; /* seconds a float at the last trial: ordinary, non-temporal */
+    int non_temporal;
 };
 
-/* Whether to write past the caches in this call; after it, what it took for n floats. */
+/* Whether to use non-temporal stores in this call; after it, the seconds that it took for n floats. */
 int cmn_stores_non_temporal(struct cmn_stores *s);
 void cmn_stores_took(struct cmn_stores *s, double seconds, size_t n);
 

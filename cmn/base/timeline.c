@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 
 int cmn_timeline_on;
 
@@ -30,17 +30,13 @@ const char *cmn_timeline_name(enum cmn_span_kind what)
     return names[what];
 }
 
-int cmn_timeline_open(size_t spans)
+void cmn_timeline_open(size_t spans)
 {
-    self.ring = calloc(spans, sizeof *self.ring);
-    if (!self.ring) {
-        return cmn_fail("out of memory for %zu spans of the timeline", spans);
-    }
+    self.ring = cmn_calloc(spans, sizeof *self.ring);
     self.room = spans;
     self.noted = 0;
     self.main = pthread_self();
     cmn_timeline_on = 1;
-    return 0;
 }
 
 void cmn_timeline_span(enum cmn_span_kind what, int number, double begin, double end)
@@ -71,15 +67,10 @@ struct cmn_event *cmn_timeline_copy(size_t *n, size_t *lost)
     *lost = self.noted - *n;
     first = *lost ? self.noted % self.room : 0;
     tail = *n - first;
-    copy = malloc((*n + 1) * sizeof *copy);
-    if (copy) {
-        memcpy(copy, self.ring + first, tail * sizeof *copy);
-        memcpy(copy + tail, self.ring, first * sizeof *copy);
-    }
+    copy = cmn_malloc(*n + 1, sizeof *copy);
+    memcpy(copy, self.ring + first, tail * sizeof *copy);
+    memcpy(copy + tail, self.ring, first * sizeof *copy);
     pthread_mutex_unlock(&self.lock);
-    if (!copy) {
-        cmn_fail("out of memory for %zu spans of the timeline", *n);
-    }
     return copy;
 }
 

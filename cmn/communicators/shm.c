@@ -120,7 +120,7 @@ static int allreduce_piped(struct shm *s, float *data, size_t n)
 static double begin(struct shm *s, size_t n)
 {
     if (n < SMALL || s->parts.ranks == 1) {
-        s->stores.past = 0;
+        s->stores.non_temporal = 0;
     } else {
         cmn_stores_non_temporal(&s->stores);
     }
@@ -153,7 +153,7 @@ static int allreduce_shm(void *self, const struct cmn_exchange *x)
     cmn_slice(n, t->intra_size, t->intra_rank, &at, &count);
     began = begin(s, n);
     cmn_reduce_broadcast(cmn_regions_at(&s->parts, at), t->intra_size, t->intra_rank,
-                         s->stores.past, count);
+                         s->stores.non_temporal, count);
     end(s, n, began);
     return cmn_window_barrier(s->barrier);
 }
@@ -171,7 +171,7 @@ static void step_slice(const struct shm *s, const struct cmn_exchange *x, const 
         struct cmn_sgd_slice how = {.rate = sgd->rate[i],
                                     .decay = sgd->decay[i],
                                     .momentum = sgd->momentum / (float)t->inter_size,
-                                    .past = s->stores.past};
+                                    .non_temporal = s->stores.non_temporal};
         first = first > from ? first : from;
         end = end < to ? end : to;
         for (int k = 0; k < parts; k++) {
@@ -224,7 +224,7 @@ static int step_over_nodes(struct shm *s, const struct cmn_exchange *x, const st
     if (cmn_overlap_begin(s->overlap, x, x->block.n + x->metrics.n)) {
         return -1;
     }
-    s->stores.past = 0;
+    s->stores.non_temporal = 0;
     while ((is = cmn_overlap_next(s->overlap, &sums, &from, &to)) > 0) {
         float *part = (float *)sums;
         size_t end = to < x->block.n ? to : x->block.n;

@@ -42,14 +42,14 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
     return result;
 }
 
-/* The launchers' variables, for number of processes and number of this one. The first one that is set counts: Open
- * MPI's mpiexec may itself run under Slurm, whose numbers are then those of its daemons. */
+/* The launchers' variables: number of processes, rank of this one. The first that is set counts: where mpiexec runs
+ * under Slurm, Slurm's own variables describe mpiexec's daemons. */
 static const char *const launcher[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                                           {"PMI_SIZE", "PMI_RANK"},
                                           {"MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
                                           {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
 
-/* The launcher's number of processes, and this one's in *rank; 1 and -1 without one. */
+/* The launcher's number of processes, and this process's in *rank; 1 and -1 without a launcher. */
 static int launched(int *rank)
 {
     *rank = -1;

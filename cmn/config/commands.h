@@ -1,15 +1,15 @@
-/* Darknet's commands, and what each does under -cmn: one table, which the command line, the refusals, `darknet cmn list`
- * and tests read. All local. */
+/* Darknet's commands and what each does under -cmn: one table for the command line, refusals, `darknet cmn list` and tests.
+ * Local. */
 #ifndef CMN_COMMANDS_H
 #define CMN_COMMANDS_H
 
 enum cmn_does {
-    CMN_REFUSED,  /* it would run as independent copies: `note` says what to do instead */
-    CMN_TRAINS,   /* ranks share each batch */
-    CMN_EVALUATES /* ranks share a list, and one result comes out */
+    CMN_REFUSED,  /* would run as independent copies: `note` says what to do instead */
+    CMN_TRAINS,   /* ranks split each batch */
+    CMN_EVALUATES /* ranks split a list; one result */
 };
 
-/* What a validation during training counts. */
+/* What a validation during training measures. */
 enum cmn_answer { CMN_NO_ANSWER, CMN_CLASSES, CMN_BOXES };
 
 struct cmn_command {
@@ -22,10 +22,10 @@ struct cmn_command {
 /* cmn_command_at(0) … until NULL. */
 const struct cmn_command *cmn_command_at(int i);
 
-/* The one that the command line names. Never NULL: what the table does not hold is refused. */
+/* The command that the arguments name. Never NULL: an unknown one is refused. */
 const struct cmn_command *cmn_command_find(int argc, char **argv);
 
-/* "driver verb". The thread's own, until its next call. */
+/* "driver verb". Valid until the thread's next call. */
 const char *cmn_command_name(const struct cmn_command *c);
 
 #endif

@@ -14,14 +14,13 @@ struct option {
     const char *key;
     enum kind kind;
     const char *value; /* the default */
-    const char *range; /* as people read it; for WORD the words in enum order, by ", " */
+    const char *range; /* for people; for WORD the words in enum order, separated by ", " */
     double low, high;  /* NUMBER and REAL only */
     size_t at;
     const char *help;
-    int evaluates; /* what only evaluates uses it, too */
+    int evaluates; /* commands that only evaluate use it as well */
     const char *
-        needs; /* NULL, or what must hold for it to do anything: "key=word", "key!=word", or "key" for any
-                          value but none */
+        needs; /* condition for it to have an effect, or NULL: "key=word", "key!=word", or "key" (set) */
 };
 
 #define AT(field) offsetof(struct cmn_options, field)
@@ -30,69 +29,68 @@ static const struct option table[] = {
     {"cmn_communicator", TEXT, "auto", "auto, or a name of `darknet cmn list`", 0, 0,
      AT(communicator), "strategy that sums the gradients over the ranks", 1, NULL},
     {"cmn_intra", WORD, "auto", "auto, shm, mpi, nccl", 0, 0, AT(intra),
-     "how the ranks of one node exchange where the communicator leaves it open; auto: shm on the "
-     "CPU, nccl on GPUs",
+     "transport within a node, for communicators that leave the choice; auto: shm on the CPU, nccl "
+     "on GPUs",
      1, NULL},
     {"cmn_allreduce_dtype", WORD, "fp32", "fp32, fp16, bf16", 0, 0, AT(dtype),
-     "what is sent of a gradient: all of it, or it rounded to 16 bits, and what was rounded off in "
-     "the next step",
+     "type of the gradients that are sent: 32 bits, or 16 bits with error feedback (the rounding "
+     "error is added to the next step's gradient)",
      0, NULL},
     {"cmn_compress", WORD, "none", "none, topk, powersgd", 0, 0, AT(compress),
-     "send a part of the gradient, and the rest in later steps: the largest values, or a matrix of "
-     "low rank (docs/slow-links.md)",
+     "gradient compression with error feedback: the largest values, or a low-rank matrix "
+     "(docs/slow-links.md)",
      0, NULL},
     {"cmn_compress_ratio", REAL, "0.01", "0.00001 to 0.5", 0.00001, 0.5, AT(compress_ratio),
-     "part of the values that topk sends", 0, "cmn_compress=topk"},
+     "fraction of the values that topk sends", 0, "cmn_compress=topk"},
     {"cmn_compress_warmup", NUMBER, "0", "0 to 1000000", 0, 1000000, AT(compress_warmup),
-     "steps in which topk sends more: 8 times its ratio in the first third, then 4 times, then "
-     "twice",
+     "first steps, in which topk sends more: 8 times its ratio in the first third, then 4 times, "
+     "then twice",
      0, "cmn_compress=topk"},
     {"cmn_compress_rank", NUMBER, "4", "1 to 64", 1, 64, AT(compress_rank),
      "rank of the matrices that powersgd sends", 0, "cmn_compress=powersgd"},
     {"cmn_overlap", WORD, "auto", "auto, on, off", 0, 0, AT(overlap),
-     "exchange gradients between nodes while backward goes on; auto: where measured steps are "
-     "shorter for it",
+     "overlap the allreduce between nodes with backward; auto: where the first steps are "
+     "measurably "
+     "faster with it",
      0, NULL},
     {"cmn_bucket_mb", REAL, "0", "0 to 1024", 0, 1024, AT(bucket_mb),
-     "MiB of gradients that are exchanged together when exchanges overlap; 0: found out by "
-     "measuring the first steps",
-     0, "cmn_overlap!=off"},
+     "bucket size in MiB of the overlapped allreduce; 0: measured in the first steps", 0,
+     "cmn_overlap!=off"},
     {"cmn_double_buffering", NUMBER, "0", "0 or 1", 0, 1, AT(double_buffering),
-     "1: a step's gradients are exchanged during the next step and update the weights after it: "
-     "they are one step old",
+     "1: one-step-delayed gradients: a step's allreduce runs during the next step, whose end "
+     "applies "
+     "it",
      0, NULL},
     {"cmn_local_steps", NUMBER, "1", "1 to 1000000", 1, 1000000, AT(local_steps),
-     "above 1: each rank trains by itself, and weights and momentum are averaged every so many "
-     "steps; with double buffering weights alone",
+     "above 1: local SGD: each rank trains alone, and weights and momentum are averaged every so "
+     "many steps; with double buffering only the weights",
      0, NULL},
     {"cmn_timeout", NUMBER, "300", "1 to 1000000", 1, 1000000, AT(timeout),
-     "seconds without progress of a rank that waits for no other: then the job says which one, "
-     "where it is and where the others wait, and ends with status 75; so long the start of MPI "
-     "may take, too, or a minute",
+     "seconds without progress after which a rank counts as stalled: the job names the rank, its "
+     "phase and where the others wait, and ends with status 75; also the limit of MPI's start, "
+     "which "
+     "is at least 60",
      1, NULL},
     {"cmn_share_gpus", NUMBER, "0", "0 or 1", 0, 1, AT(share_gpus),
-     "1: more ranks than GPUs on a node are allowed, and share them in turn; NCCL has to be told "
-     "(docs/gpu.md)",
-     1, NULL},
+     "1: allow more ranks than GPUs on a node; NCCL needs settings for it (docs/gpu.md)", 1, NULL},
     {"cmn_batch", WORD, "per_rank", "per_rank, global", 0, 0, AT(batch),
-     "whether the cfg's batch is that of one rank, or is divided over all ranks", 0, NULL},
+     "the cfg's batch is the batch of one rank, or is divided over all ranks", 0, NULL},
     {"cmn_scale_lr", WORD, "none", "none, linear", 0, 0, AT(scale_lr),
-     "linear: the learning rate is that of the cfg times the number of ranks (with "
-     "cmn_batch=per_rank), warmed up over burn_in",
+     "linear: multiply the cfg's learning rate by the number of ranks (with cmn_batch=per_rank), "
+     "warmed up over burn_in",
      0, NULL},
     {"cmn_lars", REAL, "0", "0 to 1", 0, 1, AT(lars),
-     "above 0: each layer's rate is this times the norm of its weights over that of its gradient "
-     "(LARS); 0: off",
+     "above 0: LARS with this trust coefficient: each layer's rate is scaled by the norm of its "
+     "weights over the norm of its gradient; 0: off",
      0, NULL},
     {"cmn_sync_bn", NUMBER, "0", "0 or 1", 0, 1, AT(sync_bn),
-     "1: batch normalisation uses the statistics of the batches of all ranks, so that N ranks "
-     "train as one with the whole "
-     "batch",
+     "1: batch normalisation uses the statistics of all ranks' batches, so that N ranks train as "
+     "one with the whole batch",
      0, NULL},
     {"cmn_epochs", NUMBER, "0", "0 to 1000000", 0, 1000000, AT(epochs),
-     "end after this many passes over the list; 0: max_batches decides", 0, NULL},
+     "end after this many epochs; 0: max_batches decides", 0, NULL},
     {"cmn_scatter", WORD, "global", "global, shard, none", 0, 0, AT(scatter),
-     "one shuffled order for all ranks, a fixed part for each rank, or Darknet's drawing with "
+     "one shuffled order for all ranks, a fixed shard for each rank, or Darknet's drawing with "
      "replacement",
      0, NULL},
     {"cmn_seed", NUMBER, "0", "0 to 2147483647", 0, INT_MAX, AT(seed),
@@ -110,35 +108,35 @@ static const struct option table[] = {
     {"cmn_csv", TEXT, "", "file name", 0, 0, AT(csv),
      "the rows of the table as comma-separated values; empty: none", 0, NULL},
     {"cmn_chart", TEXT, "", "file name", 0, 0, AT(chart),
-     "picture (PNG) of loss, accuracy or mAP, learning rate and images/s, drawn anew at each row "
-     "by gnuplot; empty: none",
+     "PNG chart of loss, accuracy or mAP, learning rate and images/s, redrawn at each row by "
+     "gnuplot; empty: none",
      0, NULL},
     {"cmn_graph", TEXT, "", "file name", 0, 0, AT(graph),
      "the network as a graph for Graphviz, written once before training; empty: none", 0, NULL},
     {"cmn_log", TEXT, "", "folder", 0, 0, AT(log),
-     "write the output of the ranks above 0 to rank-N.log in this folder; empty: drop it", 1, NULL},
+     "write the output of ranks above 0 to rank-N.log in this folder; empty: discard it", 1, NULL},
     {"cmn_timeline", TEXT, "", "file name", 0, 0, AT(timeline),
      "trace of all ranks for Perfetto or Chrome's DevTools (docs/timeline.md); empty: none", 0,
      NULL},
     {"cmn_timeline_steps", NUMBER, "100", "1 to 1000000", 1, 1000000, AT(timeline_steps),
-     "steps that the trace holds: the latest", 0, "cmn_timeline"},
+     "number of latest steps in the trace", 0, "cmn_timeline"},
     {"cmn_cache_mb", NUMBER, "-1", "-1 to 16777216", -1, 16777216, AT(cache_mb),
-     "MiB of decoded images that a rank keeps; -1: a quarter of the node's free memory, shared by "
+     "MiB of decoded images that a rank caches; -1: a quarter of the node's free memory, divided "
+     "by "
      "its ranks; 0: none",
      1, NULL},
     {"cmn_verify", NUMBER, "1000", "0 to 1000000000", 0, 1000000000, AT(verify),
      "iterations between comparisons of all ranks' weights, bit by bit; 0: never", 0, NULL},
     {"cmn_nonfinite", WORD, "stop", "stop, skip, ignore", 0, 0, AT(nonfinite),
-     "a loss or gradient that is NaN or infinite: end the job and name rank, layer and images; "
-     "leave "
-     "the step out on all ranks; or go on as Darknet does",
+     "when a loss or gradient is NaN or infinite: stop and name rank, layer and images; skip the "
+     "step on all ranks; or ignore it as Darknet does",
      0, NULL},
     {"cmn_checkpoint", NUMBER, "0", "0 to 1000000000", 0, 1000000000, AT(checkpoint),
-     "iterations between checkpoints, from which the same command goes on by itself (-clear starts "
+     "iterations between checkpoints, from which the same command resumes by itself (-clear starts "
      "over); 0: none",
      0, NULL},
     {"cmn_checkpoint_keep", NUMBER, "2", "1 to 1000", 1, 1000, AT(checkpoint_keep),
-     "so many of the latest checkpoints stay in the backup folder", 0, "cmn_checkpoint"},
+     "number of latest checkpoints that stay in the backup folder", 0, "cmn_checkpoint"},
 };
 
 enum { KEYS = sizeof table / sizeof table[0] };
@@ -191,7 +189,7 @@ static int store_real(char *field, const struct option *option, const char *valu
     char *end = NULL;
     double number = strtod(value, &end);
 
-    /* Written so that NaN is refused, too. */
+    /* Written so that NaN fails, too. */
     if (end == value || *end || !(number >= option->low && number <= option->high)) {
         return cmn_fail("%s: %s=%s: the value must be a number, %s", where, option->key, value,
                         option->range);
@@ -271,7 +269,7 @@ int cmn_options_set(struct cmn_options *o, const char *key, const char *value, i
     return cmn_fail("%s: unknown key %s: `darknet cmn list` prints the keys", where, key);
 }
 
-/* Whether what an option needs holds. */
+/* Whether the condition `needs` of an option holds. */
 static int holds(const struct cmn_options *o, const char *needs)
 {
     size_t length = strcspn(needs, "!=");
@@ -302,18 +300,17 @@ int cmn_options_idle(const struct cmn_options *o, const char *evaluator)
         uint64_t bit = UINT64_C(1) << i;
         const struct option *option = &table[i];
         if (evaluator && !option->evaluates && (o->fixed & bit)) {
-            return cmn_fail("command line: %s: %s trains nothing, and this key does nothing else: "
-                            "leave it away",
+            return cmn_fail("command line: %s has no effect: %s trains nothing; remove the key",
                             option->key, evaluator);
         }
         if (evaluator || !option->needs || !(o->given & bit) || holds(o, option->needs)) {
             continue;
         }
         if (o->fixed & bit) {
-            return cmn_fail("command line: %s does nothing without %s: leave it away, or add that",
+            return cmn_fail("command line: %s has no effect without %s: remove it, or add that",
                             option->key, option->needs);
         }
-        cmn_say("%s in the cfg does nothing here: it needs %s", option->key, option->needs);
+        cmn_say("%s in the cfg has no effect here: it needs %s", option->key, option->needs);
     }
     return 0;
 }

@@ -64,7 +64,7 @@ const struct cmn_flat_buffer_ops cmn_flat_buffer_gpu = {open_gpu, move_gpu, sum_
 
 void cmn_gradients_gpu_check(struct cmn_gradients *g, int i)
 {
-    require(cmn_device_look(g->bad_on_gpu + i, *g->tensor[i].device, g->tensor[i].n));
+    require(cmn_device_find_nonfinite(g->bad_on_gpu + i, *g->tensor[i].device, g->tensor[i].n));
 }
 
 int cmn_gradients_gpu_checked(struct cmn_gradients *g)

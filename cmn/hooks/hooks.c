@@ -39,8 +39,8 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch)
         return batch;
     }
     read_keys(options);
-    cmn_check(cmn_device_agree(&cmn_job.topology, cmn_device_built() ? gpu_index : -1,
-                               (int)cmn_job.options.share_gpus));
+    cmn_device_agree(&cmn_job.topology, cmn_device_built() ? gpu_index : -1,
+                     (int)cmn_job.options.share_gpus);
     cmn_check(cmn_session_configure(&cmn_job));
     cmn_watchdog_limit(cmn_job.options.timeout);
     if (cmn_job.topology.device >= 0) {

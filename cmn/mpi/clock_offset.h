@@ -1,14 +1,14 @@
-/* How far the clocks of the nodes are from each other. The ranks of a node share a clock.
+/* Offsets between the clocks of the nodes. The ranks of a node share a clock.
  *
- * Cristian's way (Distributed Computing 3, 1989): a message to rank 0, and its answer with rank 0's time. That clock was
- * read somewhere between the two, so the middle is wrong by at most half of the round trip; of many tries the
- * quickest is taken. Between two measurements clocks are taken to drift evenly. */
-#ifndef CMN_CLOCKS_H
-#define CMN_CLOCKS_H
+ * Cristian's algorithm (Distributed Computing 3, 1989): a node asks rank 0 for its time. Rank 0 read its clock between
+ * question and answer, so the middle is wrong by at most half of the round trip; the fastest of many round trips counts.
+ * Between two measurements the drift is taken as linear. */
+#ifndef CMN_CLOCK_OFFSET_H
+#define CMN_CLOCK_OFFSET_H
 
 #include "mpi/topology.h"
 
-/* One measurement: at the time `at` of this rank's clock it was `ahead` of rank 0's, give or take `error`. Seconds. */
+/* One measurement: at time `at` this rank's clock was `ahead` of rank 0's, plus or minus `error`. Seconds. */
 struct cmn_clock_mark {
     double at, ahead, error;
 };
@@ -17,9 +17,9 @@ enum { CMN_CLOCK_MARKS = 16 };
 
 struct cmn_clock_offset {
     const struct cmn_topology *topology;
-    MPI_Comm leaders; /* the first ranks of the nodes, numbered as these; none on other ranks */
+    MPI_Comm leaders; /* the first rank of each node; MPI_COMM_NULL on others */
     double (*clock)(void);
-    /* The first and the latest, in the order of time. */
+    /* The first measurement and the latest ones, in order. */
     struct cmn_clock_mark mark[CMN_CLOCK_MARKS];
     int marks;
 };
@@ -31,11 +31,11 @@ void cmn_clock_offset_open(struct cmn_clock_offset *c, const struct cmn_topology
 /* Collective over t->world, blocking. Measures once more. */
 void cmn_clock_offset_measure(struct cmn_clock_offset *c);
 
-/* Local. Adds a measurement; when there is no room, the oldest but the first goes. */
+/* Local. Adds a measurement; a full list drops the second oldest. */
 void cmn_clock_offset_add(struct cmn_clock_offset *c, const struct cmn_clock_mark *mark);
 
-/* Local. What rank 0's clock said when this rank's said `time`. Between measurements it is interpolated; before the first
- * and after the last that one holds, and without any the clocks are taken to agree. */
+/* Local. Rank 0's time when this rank's clock said `time`: interpolated between measurements, and with the offset of the
+ * nearest one outside. Without measurements the clocks count as equal. */
 double cmn_clock_offset_align(const struct cmn_clock_offset *c, double time);
 
 /* Collective where leaders is not MPI_COMM_NULL. */

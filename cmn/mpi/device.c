@@ -11,9 +11,11 @@
 #endif
 
 #include "mpi/kernels.h"
+#include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
 
-enum { ID = 16 }; /* bytes that name a GPU, whatever number a process knows it by */
+enum { ID = 16 }; /* bytes of a GPU's UUID: its number may differ from process to process */
 
 #ifdef GPU
 
@@ -99,10 +101,10 @@ int cmn_device_copy(float *device, const float *from_device, size_t n)
     return copy(device, from_device, n, cudaMemcpyDeviceToDevice);
 }
 
-int cmn_device_look(float *found, const float *x, size_t n)
+int cmn_device_find_nonfinite(float *found, const float *x, size_t n)
 {
     return cmn_device_check(cmn_kernel_nonfinite(found, x, n, cudaStreamLegacy),
-                            "looking for numbers that are none");
+                            "looking for NaN and infinities");
 }
 
 int cmn_device_wait(int (*work)(void *self), void *self)
@@ -194,7 +196,7 @@ int cmn_device_copy(float *device, const float *from_device, size_t n)
     return without();
 }
 
-int cmn_device_look(float *found, const float *x, size_t n)
+int cmn_device_find_nonfinite(float *found, const float *x, size_t n)
 {
     (void)found;
     (void)x;
@@ -223,25 +225,20 @@ static int find_sharer(const struct cmn_topology *t, const char *ids)
     return -1;
 }
 
-static int check_sharing(const struct cmn_topology *t, int device)
+static void refuse_sharing(const struct cmn_topology *t, int device)
 {
-    char *ids = calloc((size_t)t->intra_size, ID);
+    char *ids = cmn_calloc((size_t)t->intra_size, ID);
     char mine[ID];
-    int failed = -1, sharer = -1;
+    int sharer;
 
-    if (!ids) {
-        return cmn_fail("out of memory");
+    if (identify(device, mine)) {
+        cmn_fatal_reason();
     }
-    if (!identify(device, mine)) {
-        failed = cmn_mpi_check(MPI_Allgather(mine, ID, MPI_BYTE, ids, ID, MPI_BYTE, t->intra),
-                               "MPI_Allgather");
-    }
-    if (!failed) {
-        sharer = find_sharer(t, ids);
-    }
+    MPI_CALL(MPI_Allgather(mine, ID, MPI_BYTE, ids, ID, MPI_BYTE, t->intra));
+    sharer = find_sharer(t, ids);
     free(ids);
     if (sharer >= 0) {
-        return cmn_fail(
+        cmn_fatal(
             "ranks %d and %d of this node (of %d ranks there) use the same GPU, number %d of %d: "
             "start "
             "no more ranks on a node than it has GPUs, or allow it with cmn_share_gpus=1",
@@ -249,27 +246,22 @@ static int check_sharing(const struct cmn_topology *t, int device)
             t->intra_rank < sharer ? sharer : t->intra_rank, t->intra_size, device,
             cmn_device_count());
     }
-    return failed;
 }
 
-int cmn_device_agree(struct cmn_topology *t, int device, int share)
+void cmn_device_agree(struct cmn_topology *t, int device, int share)
 {
     int uses[2] = {device >= 0, device < 0}; /* whether any rank uses a GPU, the CPU */
 
-    if (cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, uses, 2, MPI_INT, MPI_MAX, t->world),
-                      "MPI_Allreduce")) {
-        return -1;
-    }
+    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, uses, 2, MPI_INT, MPI_MAX, t->world));
     if (uses[0] && uses[1]) {
-        return cmn_fail("some ranks use a GPU and some the CPU, this one %s: give -nogpu to all "
-                        "ranks or to none",
-                        device < 0 ? "the CPU" : "a GPU");
+        cmn_fatal("some ranks use a GPU and some the CPU, this one %s: give -nogpu to all "
+                  "ranks or to none",
+                  device < 0 ? "the CPU" : "a GPU");
     }
-    if (device >= 0 && !share && check_sharing(t, device)) {
-        return -1;
+    if (device >= 0 && !share) {
+        refuse_sharing(t, device);
     }
     t->device = device;
-    return 0;
 }
 
 static int mpi_knows_cuda(void)

@@ -1,4 +1,4 @@
-/* Files that rank 0 reads for all, and folders that must be writable. */
+/* Files that rank 0 reads for all ranks, texts that must be equal on all of them, and checks of files and folders. */
 #ifndef CMN_FILES_H
 #define CMN_FILES_H
 

@@ -4,51 +4,51 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-/* Each thread takes every gridDim * BLOCK-th number, so that a few blocks do for any n. */
+/* Grid-stride loops: a bounded number of blocks serves any n. */
 static const unsigned BLOCK = 256, BLOCKS_AT_MOST = 4096;
 
-static __device__ __half narrow(float x, __half)
+static __device__ __half cast_to_16(float x, __half)
 {
     return __float2half_rn(x);
 }
 
-static __device__ __nv_bfloat16 narrow(float x, __nv_bfloat16)
+static __device__ __nv_bfloat16 cast_to_16(float x, __nv_bfloat16)
 {
     return __float2bfloat16(x);
 }
 
-static __device__ float widen(__half x)
+static __device__ float cast_to_32(__half x)
 {
     return __half2float(x);
 }
 
-static __device__ float widen(__nv_bfloat16 x)
+static __device__ float cast_to_32(__nv_bfloat16 x)
 {
     return __bfloat162float(x);
 }
 
 template <typename T>
-static __global__ void narrow_all(T *to, const float *from, size_t n, float factor)
+static __global__ void cast_all_to_16(T *to, const float *from, size_t n, float factor)
 {
     size_t step = (size_t)gridDim.x * blockDim.x;
 
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-        to[i] = narrow(from[i] * factor, T());
+        to[i] = cast_to_16(from[i] * factor, T());
     }
 }
 
 template <typename T>
-static __global__ void widen_all(float *to, const T *from, size_t n, float factor)
+static __global__ void cast_all_to_32(float *to, const T *from, size_t n, float factor)
 {
     size_t step = (size_t)gridDim.x * blockDim.x;
 
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-        to[i] = widen(from[i]) * factor;
+        to[i] = cast_to_32(from[i]) * factor;
     }
 }
 
-/* By its bits: all of the exponent is set. All threads that find one write the same. */
-static __global__ void look_at_all(float *found, const float *x, size_t n)
+/* By the bits of the exponent. All threads that find one write the same value. */
+static __global__ void find_nonfinite(float *found, const float *x, size_t n)
 {
     size_t step = (size_t)gridDim.x * blockDim.x;
 
@@ -66,32 +66,32 @@ static unsigned blocks(size_t n)
     return (unsigned)(all < BLOCKS_AT_MOST ? all : BLOCKS_AT_MOST);
 }
 
-extern "C" int cmn_kernel_narrow(void *to, const float *from, size_t n, float factor,
-                                 enum cmn_float16 type, void *stream)
+extern "C" int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor,
+                                 enum cmn_dtype type, void *stream)
 {
     if (n == 0) {
         return 0; /* a grid of no blocks is an error */
     }
-    if (type == CMN_HALF_FP16) {
-        narrow_all<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>((__half *)to, from, n, factor);
+    if (type == CMN_FP16) {
+        cast_all_to_16<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>((__half *)to, from, n, factor);
     } else {
-        narrow_all<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>((__nv_bfloat16 *)to, from, n,
+        cast_all_to_16<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>((__nv_bfloat16 *)to, from, n,
                                                                   factor);
     }
     return cudaGetLastError();
 }
 
-extern "C" int cmn_kernel_widen(float *to, const void *from, size_t n, float factor,
-                                enum cmn_float16 type, void *stream)
+extern "C" int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor,
+                                enum cmn_dtype type, void *stream)
 {
     if (n == 0) {
         return 0;
     }
-    if (type == CMN_HALF_FP16) {
-        widen_all<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, (const __half *)from, n,
+    if (type == CMN_FP16) {
+        cast_all_to_32<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, (const __half *)from, n,
                                                                  factor);
     } else {
-        widen_all<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, (const __nv_bfloat16 *)from, n,
+        cast_all_to_32<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, (const __nv_bfloat16 *)from, n,
                                                                  factor);
     }
     return cudaGetLastError();
@@ -102,6 +102,6 @@ extern "C" int cmn_kernel_nonfinite(float *found, const float *x, size_t n, void
     if (n == 0) {
         return 0;
     }
-    look_at_all<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(found, x, n);
+    find_nonfinite<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(found, x, n);
     return cudaGetLastError();
 }

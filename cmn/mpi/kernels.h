@@ -4,22 +4,21 @@
 
 #include <stddef.h>
 
+#include "base/float16.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* What the 16 bits are. */
-enum cmn_float16 { CMN_HALF_FP16, CMN_HALF_BF16 };
-
-/* Local, not blocking: queued on `stream` (a cudaStream_t). n floats at `from`, times `factor`, go to n
- * numbers of 16 bits at `to`, rounded to the nearest. The buffers are the GPU's and the caller's; they
+/* Local, not blocking: queued on `stream` (a cudaStream_t). Casts n floats at `from`, times `factor`, to 16
+ * bits (CMN_FP16 or CMN_BF16) at `to`, rounded to nearest. The buffers are the GPU's and the caller's; they
  * must not overlap. Returns a cudaError_t, 0 when it was queued. */
-int cmn_kernel_narrow(void *to, const float *from, size_t n, float factor, enum cmn_float16 type,
-                      void *stream);
+int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor, enum cmn_dtype type,
+                          void *stream);
 
-/* As cmn_kernel_narrow, but from 16 bits to floats. */
-int cmn_kernel_widen(float *to, const void *from, size_t n, float factor, enum cmn_float16 type,
-                     void *stream);
+/* As cmn_kernel_cast_to_16, but from 16 bits to floats. */
+int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor, enum cmn_dtype type,
+                          void *stream);
 
 /* Local, not blocking: queued on `stream`. *found, in the GPU's memory, becomes 1 when one of the n floats at x, there too, is NaN or
  * infinite; otherwise it stays as it is. Returns a cudaError_t. */

@@ -1,4 +1,4 @@
-/* Where this process stands in the job: its rank, its node, and the groups built from them. */
+/* The place of this process in the job: rank, node, and the groups of ranks built from them. */
 #ifndef CMN_TOPOLOGY_H
 #define CMN_TOPOLOGY_H
 
@@ -7,21 +7,20 @@
 struct cmn_topology {
     MPI_Comm world; /* a private copy of MPI_COMM_WORLD that returns its errors */
     MPI_Comm intra; /* the ranks that share memory with this one */
-    MPI_Comm inter; /* the ranks with this one's intra_rank, one of each node that has so many */
+    MPI_Comm inter; /* the ranks with the same intra_rank, one of each node that has so many */
     int rank, size; /* in world */
     int intra_rank, intra_size; /* in intra */
     int inter_rank, inter_size; /* number of this node (by its lowest rank), number of nodes */
-    int least_intra; /* the smallest intra_size of all nodes: for intra ranks below it, `inter`
-                                   has a rank of every node, numbered as the nodes */
-    int device;      /* number of the GPU whose memory holds the gradients; -1: the CPU's */
+    int least_intra; /* the smallest intra_size of all nodes: intra ranks below it have an `inter` with a rank of
+                        every node */
+    int device; /* number of the GPU whose memory holds the gradients; -1: the CPU's */
     char host[64];
 };
 
 /* Collective over MPI_COMM_WORLD, blocking. MPI must be initialised. */
 void cmn_topology_open(struct cmn_topology *t);
 
-/* As cmn_topology_open, but ranks that give the same `node` count as a node, whatever memory they
- * share. For tests: one machine stands for several. */
+/* As cmn_topology_open, but ranks with the same `node` form a node. For tests: one machine stands for several. */
 void cmn_topology_open_as(struct cmn_topology *t, int node);
 
 /* Collective, blocking. */

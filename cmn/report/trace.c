@@ -47,9 +47,7 @@ struct cmn_trace *cmn_trace_open(const struct cmn_trace_plan *plan)
     cmn_clock_offset_measure(&trace->clock);
     spans = (size_t)plan->steps < SPANS_AT_MOST / plan->spans ? (size_t)plan->steps * plan->spans
                                                               : SPANS_AT_MOST;
-    if (cmn_timeline_open(spans > SPANS_AT_LEAST ? spans : SPANS_AT_LEAST)) {
-        cmn_fatal_reason();
-    }
+    cmn_timeline_open(spans > SPANS_AT_LEAST ? spans : SPANS_AT_LEAST);
     return trace;
 }
 

@@ -22,11 +22,6 @@ size_t cmn_nccl_part(size_t n)
 #include "mpi/kernels.h"
 #include "base/timeline.h"
 
-static enum cmn_float16 half_of(const struct cmn_nccl_job *job)
-{
-    return job->type == CMN_FP16 ? CMN_HALF_FP16 : CMN_HALF_BF16;
-}
-
 /* Notes on the stream that it is as far as here. */
 static int stamp(struct cmn_nccl_state *c, cudaEvent_t *event)
 {
@@ -84,8 +79,8 @@ static int give(struct cmn_nccl_state *c)
         result =
             ncclAllReduce(job->data, job->data, job->n, ncclFloat32, ncclSum, c->comm, c->stream);
     } else {
-        code = cmn_kernel_narrow(c->half, job->data, job->n, 1.0f / (float)c->size, half_of(job),
-                                 c->stream);
+        code = cmn_kernel_cast_to_16(c->half, job->data, job->n, 1.0f / (float)c->size, job->type,
+                                     c->stream);
         if (code) {
             return cmn_nccl_failed_cuda(c, code, "cast to 16 bits");
         }
@@ -106,7 +101,7 @@ static int follow(struct cmn_nccl_state *c)
     c->given = -1;
     if (job->type != CMN_FP32) {
         code =
-            cmn_kernel_widen(job->data, c->half, job->n, (float)c->size, half_of(job), c->stream);
+            cmn_kernel_cast_to_32(job->data, c->half, job->n, (float)c->size, job->type, c->stream);
     }
     if (code) {
         return cmn_nccl_failed_cuda(c, code, "cast from 16 bits");

@@ -348,11 +348,11 @@ static void failures(void **state)
 
 static void agree(int device, int share, const char *says, const char *what)
 {
-    int result = cmn_device_agree(&top, device, share);
+    const char *fatal = fatal_of(cmn_device_agree(&top, device, share));
 
-    CHECK_SAYING(result == (says ? -1 : 0), "%s: %d, %s", what, result, result ? cmn_reason() : "");
-    CHECK_SAYING(!says || strstr(cmn_reason(), says), "%s: %s", what, cmn_reason());
-    CHECK_SAYING(result || top.device == device, "%s", what);
+    CHECK_SAYING(!fatal == !says, "%s: %s", what, fatal ? fatal : "allowed");
+    CHECK_SAYING(!fatal || strstr(fatal, says), "%s: %s", what, fatal);
+    CHECK_SAYING(fatal || top.device == device, "%s", what);
 }
 
 static void which_gpus(void **state)

@@ -353,13 +353,13 @@ static int run_cast(struct fake_work *w)
     return 1;
 }
 
-static int half_of(enum cmn_float16 type)
+static int half_of(enum cmn_dtype type)
 {
-    return type == CMN_HALF_FP16 ? ncclFloat16 : ncclBfloat16;
+    return type == CMN_FP16 ? ncclFloat16 : ncclBfloat16;
 }
 
-int cmn_kernel_narrow(void *to, const float *from, size_t n, float factor, enum cmn_float16 type,
-                      void *stream)
+int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor, enum cmn_dtype type,
+                          void *stream)
 {
     struct fake_work work = {.run = run_cast, .to = to, .from = (void *)from, .n = n};
 
@@ -370,8 +370,8 @@ int cmn_kernel_narrow(void *to, const float *from, size_t n, float factor, enum 
     return 0;
 }
 
-int cmn_kernel_widen(float *to, const void *from, size_t n, float factor, enum cmn_float16 type,
-                     void *stream)
+int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor, enum cmn_dtype type,
+                          void *stream)
 {
     struct fake_work work = {.run = run_cast, .to = to, .from = (void *)from, .n = n};
 

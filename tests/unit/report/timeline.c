@@ -24,7 +24,7 @@ static void off_at_first(void **state)
     (void)state;
     assert_int_equal(cmn_timeline_on, 0);
     cmn_timeline_span(CMN_SPAN_LOAD, -1, 1, 2);
-    assert_int_equal(cmn_timeline_open(4), 0);
+    cmn_timeline_open(4);
     assert_int_equal(cmn_timeline_on, 1);
     free(copy(&n, &lost));
     assert_int_equal(n, 0);
@@ -40,7 +40,7 @@ static void spans_as_noted(void **state)
     size_t n, lost;
 
     (void)state;
-    assert_int_equal(cmn_timeline_open(8), 0);
+    cmn_timeline_open(8);
     cmn_timeline_span(CMN_SPAN_FORWARD, 3, 1.5, 1.75);
     cmn_timeline_span(CMN_SPAN_EXCHANGE, -1, 2, 2.5);
     cmn_timeline_span(CMN_SPAN_EXCHANGE, 0, 2, 2.5);
@@ -60,7 +60,7 @@ static void keeps_the_latest(void **state)
     size_t n, lost;
 
     (void)state;
-    assert_int_equal(cmn_timeline_open(5), 0);
+    cmn_timeline_open(5);
     for (int i = 0; i < 23; i++) {
         cmn_timeline_span(CMN_SPAN_STEP, i, i, i + 1);
         e = copy(&n, &lost);
@@ -96,7 +96,7 @@ static void threads(void **state)
     size_t n, lost;
 
     (void)state;
-    assert_int_equal(cmn_timeline_open(THREADS * EACH), 0);
+    cmn_timeline_open(THREADS * EACH);
     pthread_barrier_init(&together, NULL, THREADS);
     for (int i = 0; i < THREADS; i++) {
         from[i] = i * EACH;
