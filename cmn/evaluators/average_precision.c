@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 
 double cmn_iou(const struct cmn_box *a, const struct cmn_box *b)
 {
@@ -14,7 +14,7 @@ double cmn_iou(const struct cmn_box *a, const struct cmn_box *b)
     double bottom = a->y + ah / 2 < b->y + bh / 2 ? a->y + ah / 2 : b->y + bh / 2;
     double common;
 
-    /* Written so that NaN has nothing in common with anything. */
+    /* Negated, so that NaN has no intersection. */
     if (!(right > left && bottom > top)) {
         return 0;
     }
@@ -27,7 +27,7 @@ double cmn_iou_threshold(const struct cmn_precision_plan *plan, int i)
     return i == CMN_IOU_OWN ? plan->iou : (50 + 5 * i) / 100.0;
 }
 
-/* By class, and in it the highest score first. No two boxes are equal in this order, so any sort gives the same. */
+/* By class, then by falling score. No two boxes are equal, so any sort gives the same order. */
 static int before(const void *pa, const void *pb)
 {
     const struct cmn_found *a = pa, *b = pb;
@@ -52,7 +52,7 @@ static void sort(struct cmn_found *found, size_t n)
     }
 }
 
-/* taken[j], bit i: the true box j belongs to another found box where threshold i counts. */
+/* taken[j], bit i: another found box has the true box j at threshold i. */
 static void match_one(struct cmn_found *f, const struct cmn_truth *truth, size_t truths,
                       const struct cmn_precision_plan *plan, unsigned *taken)
 {
@@ -81,20 +81,16 @@ static void match_one(struct cmn_found *f, const struct cmn_truth *truth, size_t
     }
 }
 
-int cmn_match(struct cmn_found *found, size_t n, const struct cmn_truth *truth, size_t truths,
-              const struct cmn_precision_plan *plan)
+void cmn_match(struct cmn_found *found, size_t n, const struct cmn_truth *truth, size_t truths,
+               const struct cmn_precision_plan *plan)
 {
-    unsigned *taken = calloc(truths + 1, sizeof *taken);
+    unsigned *taken = cmn_calloc(truths, sizeof *taken);
 
-    if (!taken) {
-        return cmn_fail("average precision: out of memory for %zu boxes", truths);
-    }
     sort(found, n);
     for (size_t i = 0; i < n; i++) {
         match_one(&found[i], truth, truths, plan, taken);
     }
     free(taken);
-    return 0;
 }
 
 /* precision[i] of the first i+1 boxes becomes the highest one of these and of all later ones. */
@@ -107,7 +103,7 @@ static void envelope(double *precision, size_t n)
     }
 }
 
-/* The mean over so many points of recall, 0 to 1, of the envelope there; 0 where recall does not come so far. */
+/* The mean of the envelope at so many points of recall, 0 to 1; 0 beyond the highest recall. */
 static double at_points(const double *precision, const long *right, size_t n, long boxes,
                         int points)
 {
@@ -139,7 +135,7 @@ static double area(const double *precision, const long *right, size_t n, long bo
 /* Room for the n found boxes of a class. */
 struct curve {
     double *precision;
-    long *right; /* so many of the first i+1 boxes are matched */
+    long *right; /* how many of the first i+1 boxes are matched */
 };
 
 static double average(const struct cmn_found *found, size_t n, long boxes, int threshold,
@@ -196,20 +192,15 @@ static void add(struct cmn_precision *all, const struct cmn_precision *one)
     }
 }
 
-int cmn_precision(struct cmn_found *found, size_t n, const long *boxes, int classes,
-                  const struct cmn_precision_plan *plan, struct cmn_precision *each,
-                  struct cmn_precision *all)
+void cmn_precision(struct cmn_found *found, size_t n, const long *boxes, int classes,
+                   const struct cmn_precision_plan *plan, struct cmn_precision *each,
+                   struct cmn_precision *all)
 {
-    struct curve c = {calloc(n + 1, sizeof(double)), calloc(n + 1, sizeof(long))};
+    struct curve c = {cmn_calloc(n, sizeof(double)), cmn_calloc(n, sizeof(long))};
     double iou = 0;
     size_t at = 0;
     int counted = 0;
 
-    if (!c.precision || !c.right) {
-        free(c.precision);
-        free(c.right);
-        return cmn_fail("average precision: out of memory for %zu boxes", n);
-    }
     memset(all, 0, sizeof *all);
     sort(found, n);
     for (int k = 0; k < classes; k++) {
@@ -235,7 +226,6 @@ int cmn_precision(struct cmn_found *found, size_t n, const long *boxes, int clas
     }
     free(c.precision);
     free(c.right);
-    return 0;
 }
 
 double cmn_precision_mean(const struct cmn_precision *p)

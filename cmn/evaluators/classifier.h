@@ -13,9 +13,9 @@ struct cmn_labelled_images {
     char **labels;
     int classes;
     int top; /* k of top-k, 1 to classes */
-    /* As `classifier validcrop` does it: the image is stretched to the input, and each label
-     * that its path contains is right. Otherwise its middle is cut out, and the first such
-     * label is right. */
+    /* As `classifier validcrop` does it: the image is stretched to the input, and each label that
+     * its path contains is right. Otherwise its middle is cut out, and the first such label is
+     * right. */
     int stretch;
 };
 
@@ -30,15 +30,15 @@ struct cmn_score {
     double loss; /* mean per image; 0 when the network has no loss */
 };
 
-/* Local, the same on all ranks. Ends the job for a network with a layer that takes several
- * images as one sequence: evaluations look at single images. */
+/* Local, the same on all ranks. Ends the job for a network with a layer that takes several images
+ * as one sequence: evaluations look at single images. */
 void cmn_require_single_images(const struct cmn_net *net);
 
-/* Collective, blocking. The list is cut into chunks of `chunk` images (1 to the network's
- * batch, equal on all ranks), chunk i goes to rank i mod size: so an image is computed with the
- * same neighbours, and its prediction has the same bits, on any number of ranks. Leaves net as
- * it was but for the layers' outputs. Ends the job when an image cannot be read, or matches no
- * label (unless there is one class only). */
+/* Collective, blocking. The list is cut into chunks of `chunk` images (1 to the network's batch,
+ * equal on all ranks), chunk i goes to rank i mod size: so an image is computed with the same
+ * neighbours, and its prediction has the same bits, on any number of ranks. Leaves net as it was
+ * but for the layers' outputs. Ends the job when an image cannot be read, or matches no label
+ * (unless there is one class only). */
 void cmn_evaluate(struct cmn_net *net, const struct cmn_labelled_images *set, int chunk,
                   const struct cmn_topology *t, struct cmn_score *score);
 

@@ -18,7 +18,7 @@
 static const struct cmn_detect_thresholds thresholds = {
     .score = .005f, .hierarchy = .5f, .nms = .45f};
 
-/* ---- what is known of this rank's images ---- */
+/* ---- results of this rank's images ---- */
 
 struct results {
     struct cmn_found *found;
@@ -106,8 +106,8 @@ static struct cmn_truth *read_truth(const char *path, int classes, struct result
 
 /* ---- found boxes ---- */
 
-/* In parts of the image, cut off at its edges as `detector valid` does it. What lies outside
- * has a negative size, and no area. */
+/* In fractions of the image, clipped at its edges as `detector valid` does it. A box outside gets
+ * a negative size, and so no area. */
 static struct cmn_box inside(const struct cmn_detection *b, int w, int h)
 {
     double left = b->x - b->width / 2., right = b->x + b->width / 2.;
@@ -147,9 +147,7 @@ static void evaluate_image(struct cmn_net *net, const struct loader *l, int numb
     struct cmn_truth *truth = read_truth(l->path, classes, r, &truths);
 
     find(net, &l->image, number, classes, r);
-    if (cmn_match(r->found + first, r->n - first, truth, truths, plan)) {
-        cmn_fatal_reason();
-    }
+    cmn_match(r->found + first, r->n - first, truth, truths, plan);
     free(truth);
     r->counts[0]++;
 }
@@ -237,12 +235,10 @@ static void add_up(struct results *r, int classes, const struct cmn_precision_pl
     score->unlabelled = r->counts[1];
     score->classes = classes;
     score->each = cmn_calloc((size_t)classes, sizeof *score->each);
-    if (cmn_precision(r->found, r->n, r->boxes, classes, plan, score->each, &score->all)) {
-        cmn_fatal_reason();
-    }
+    cmn_precision(r->found, r->n, r->boxes, classes, plan, score->each, &score->all);
 }
 
-/* ---- the whole ---- */
+/* ---- the evaluation ---- */
 
 /* Returns the number of classes. */
 static int check_network(const struct cmn_net *net, const struct cmn_box_set *set)

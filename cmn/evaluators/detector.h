@@ -15,25 +15,25 @@ struct cmn_box_set {
     char **names; /* of the classes, ended by NULL; NULL: they have none */
 };
 
-/* Collective, blocking. Fills *set from the files, read by rank 0; `names` may be empty. Ends
- * the job when one cannot be read. The set is never freed. */
+/* Collective, blocking. Fills *set from the files, read by rank 0; `names` may be empty. Ends the
+ * job when one cannot be read. The set is never freed. */
 void cmn_boxes_open(struct cmn_box_set *set, const char *list, const char *names);
 
 /* Filled on rank 0 alone, zeroed elsewhere. */
 struct cmn_box_score {
-    long images,
-        unlabelled; /* images that have no label file: they count as images without boxes */
+    long images;
+    long unlabelled; /* images without a label file: they count as images without boxes */
     int classes;
     struct cmn_precision *each; /* of each class; the caller frees */
     struct cmn_precision all;
 };
 
-/* Collective, blocking; t->size may be 1 without MPI. Image i goes to rank i mod size, alone in
- * its batch, so that what is found in it has the same bits on any number of ranks (and of
- * threads of BLAS that each of them has; see docs/evaluation.md). Leaves net as it was but for
- * the layers' outputs. Ends the job when an image or a label file cannot be read, for a network
- * that finds no boxes (cmn_net_detects), too few names, and labels of classes that the network
- * does not know. */
+/* Collective, blocking; with t->size 1 also without MPI. Image i goes to rank i mod size, alone in
+ * its batch, so that what is found in it has the same bits on any number of ranks (with equal
+ * numbers of BLAS threads; docs/evaluation.md). Leaves net as it was but for the layers' outputs.
+ * Ends the job when an image or a label file cannot be read, for a network that finds no boxes
+ * (cmn_net_detects), for too few names, and for labels of classes that the network does not
+ * know. */
 void cmn_evaluate_boxes(struct cmn_net *net, const struct cmn_box_set *set,
                         const struct cmn_precision_plan *plan, const struct cmn_topology *t,
                         struct cmn_box_score *score);

@@ -6,7 +6,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/log.h"
+#include "base/fatal.h"
 
 static const char *name_of(const struct cmn_map_table *m, int i, char text[32])
 {
@@ -14,8 +14,8 @@ static const char *name_of(const struct cmn_map_table *m, int i, char text[32])
     return m->names ? m->names[i] : text;
 }
 
-/* As a share of 1, or a line where there is none. */
-static const char *share(double x, char text[32])
+/* A fraction of 1, or "-" where there is none. */
+static const char *fraction(double x, char text[32])
 {
     snprintf(text, 32, x < 0 ? "-" : "%.4f", x);
     return text;
@@ -26,7 +26,7 @@ static void print_row(FILE *out, const char *name, int width, const struct cmn_p
     char own[32], mean[32];
 
     fprintf(out, "%-*s %8ld %8s %8s %9.4f %7.4f %7.4f %8ld %8ld %8ld %8.4f\n", width, name,
-            p->boxes, share(p->ap[CMN_IOU_OWN], own), share(cmn_precision_mean(p), mean),
+            p->boxes, fraction(p->ap[CMN_IOU_OWN], own), fraction(cmn_precision_mean(p), mean),
             p->precision, p->recall, p->f1, p->tp, p->fp, p->fn, p->iou);
 }
 
@@ -61,15 +61,15 @@ void cmn_map_table_print(FILE *out, const struct cmn_map_table *m)
     print_row(out, "all, or their mean", width, m->all);
     fprintf(out, "\n");
     if (plan->iou != cmn_iou_threshold(plan, 0)) {
-        fprintf(out, "mAP@%.4g = %s\n", plan->iou, share(m->all->ap[CMN_IOU_OWN], text));
+        fprintf(out, "mAP@%.4g = %s\n", plan->iou, fraction(m->all->ap[CMN_IOU_OWN], text));
     }
-    fprintf(out, "mAP@0.5 = %s\n", share(m->all->ap[0], text));
-    fprintf(out, "mAP@0.5:0.95 = %s\n", share(cmn_precision_mean(m->all), text));
+    fprintf(out, "mAP@0.5 = %s\n", fraction(m->all->ap[0], text));
+    fprintf(out, "mAP@0.5:0.95 = %s\n", fraction(cmn_precision_mean(m->all), text));
     fflush(out);
 }
 
 /* null where there is no true box. */
-static cJSON *share_json(double x)
+static cJSON *fraction_json(double x)
 {
     return x < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(x);
 }
@@ -79,13 +79,13 @@ static cJSON *precision_json(const struct cmn_precision *p)
     cJSON *o = cJSON_CreateObject(), *ap = cJSON_CreateArray();
 
     for (int i = 0; i < CMN_IOU_STEPS; i++) {
-        cJSON_AddItemToArray(ap, share_json(p->ap[i]));
+        cJSON_AddItemToArray(ap, fraction_json(p->ap[i]));
     }
     cJSON_AddNumberToObject(o, "boxes", (double)p->boxes);
     cJSON_AddNumberToObject(o, "found", (double)p->found);
-    cJSON_AddItemToObject(o, "ap", share_json(p->ap[CMN_IOU_OWN]));
-    cJSON_AddItemToObject(o, "ap50", share_json(p->ap[0]));
-    cJSON_AddItemToObject(o, "ap50_95", share_json(cmn_precision_mean(p)));
+    cJSON_AddItemToObject(o, "ap", fraction_json(p->ap[CMN_IOU_OWN]));
+    cJSON_AddItemToObject(o, "ap50", fraction_json(p->ap[0]));
+    cJSON_AddItemToObject(o, "ap50_95", fraction_json(cmn_precision_mean(p)));
     cJSON_AddItemToObject(o, "ap_by_iou", ap);
     cJSON_AddNumberToObject(o, "tp", (double)p->tp);
     cJSON_AddNumberToObject(o, "fp", (double)p->fp);
@@ -107,8 +107,8 @@ static char *to_json(const struct cmn_map_table *m)
     cJSON_AddNumberToObject(o, "iou_threshold", m->plan->iou);
     cJSON_AddNumberToObject(o, "confidence_threshold", (double)m->plan->confidence);
     cJSON_AddNumberToObject(o, "points", m->plan->points);
-    cJSON_AddItemToObject(o, "map50", share_json(m->all->ap[0]));
-    cJSON_AddItemToObject(o, "map50_95", share_json(cmn_precision_mean(m->all)));
+    cJSON_AddItemToObject(o, "map50", fraction_json(m->all->ap[0]));
+    cJSON_AddItemToObject(o, "map50_95", fraction_json(cmn_precision_mean(m->all)));
     cJSON_AddItemToObject(o, "all", precision_json(m->all));
     cJSON_AddItemToObject(o, "classes", classes);
     for (int i = 0; i < m->classes; i++) {
@@ -121,12 +121,18 @@ static char *to_json(const struct cmn_map_table *m)
     return text;
 }
 
-int cmn_map_table_json(FILE *out, const char *file, const struct cmn_map_table *m)
+void cmn_map_table_json(FILE *out, const char *file, const struct cmn_map_table *m)
 {
     char *text = to_json(m);
-    int bad = !text || fprintf(out, "%s\n", text) < 0;
+    int failed;
 
-    bad |= fclose(out);
+    if (!text) {
+        cmn_fatal("%s: out of memory", file);
+    }
+    errno = 0;
+    failed = fprintf(out, "%s\n", text) < 0;
+    if (fclose(out) || failed) {
+        cmn_fatal("%s: %s", file, strerror(errno));
+    }
     free(text);
-    return bad ? cmn_fail("%s: %s", file, text ? strerror(errno) : "out of memory") : 0;
 }

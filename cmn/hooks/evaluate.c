@@ -73,7 +73,7 @@ static void print(const struct cmn_map_table *m, FILE *out, const char *json)
     }
     cmn_map_table_print(stdout, m);
     if (out) {
-        check(cmn_map_table_json(out, json, m));
+        cmn_map_table_json(out, json, m);
     }
     check(m->all->boxes ? 0 : cmn_fail("no image has a true box, so there is no mAP"));
 }
@@ -133,15 +133,14 @@ int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char 
 
 /* ---- results in the order of the list ---- */
 
-static struct cmn_ordered_output *shared; /* never closed: Darknet closes the files when it likes */
-
-static struct cmn_ordered_output *share(void)
+static struct cmn_ordered_output *output(void)
 {
-    if (!shared) {
-        shared = cmn_ordered_output_open(&cmn_job.topology);
-        cmn_check(shared ? 0 : -1);
+    static struct cmn_ordered_output *all;
+
+    if (!all) {
+        all = cmn_ordered_output_open(&cmn_job.topology);
     }
-    return shared;
+    return all;
 }
 
 char **cmn_split_paths(char **paths, int *n)
@@ -152,24 +151,24 @@ char **cmn_split_paths(char **paths, int *n)
         return paths;
     }
     cmn_status_compute("evaluation");
-    cmn_check(cmn_ordered_output_begin(share(), *n));
-    *n = cmn_ordered_output_images(shared);
+    cmn_ordered_output_begin(output(), *n);
+    *n = cmn_ordered_output_images(output());
     mine = calloc((size_t)*n + 1, sizeof *mine);
     cmn_check(mine ? 0 : cmn_fail("out of memory for %d images", *n));
     for (int i = 0; i < *n; i++) {
-        mine[i] = paths[cmn_ordered_output_index(shared, i)];
+        mine[i] = paths[cmn_ordered_output_index(output(), i)];
     }
     return mine;
 }
 
 int cmn_global_index(int i)
 {
-    return cmn_job.on ? cmn_ordered_output_index(share(), i) : i;
+    return cmn_job.on ? cmn_ordered_output_index(output(), i) : i;
 }
 
 FILE *cmn_open_result(const char *name)
 {
-    return cmn_job.on ? cmn_ordered_output_file(share(), name) : fopen(name, "w");
+    return cmn_job.on ? cmn_ordered_output_file(output(), name) : fopen(name, "w");
 }
 
 void cmn_collect(float *values, int n, void (*take)(float *values, int n))
@@ -178,12 +177,12 @@ void cmn_collect(float *values, int n, void (*take)(float *values, int n))
         take(values, n);
         return;
     }
-    cmn_check(cmn_ordered_output_tell(share(), values, n, take));
+    cmn_ordered_output_collect(output(), values, n, take);
 }
 
 void cmn_images_done(int done)
 {
     if (cmn_job.on) {
-        cmn_check(cmn_ordered_output_done(share(), done));
+        cmn_ordered_output_done(output(), done);
     }
 }
