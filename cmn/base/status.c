@@ -7,13 +7,14 @@
 
 #include "base/clock.h"
 
-/* Until there is memory that ranks share. */
+/* The status until ranks share memory. */
 static struct cmn_status alone = {.layer = -1, .bucket = -1, .iteration = -1};
 static struct cmn_status *_Atomic mine = &alone;
 
 static _Thread_local int is_main, depth;
-static const char *now = "the start", *work = "the start"; /* of the main thread */
-static atomic_int guarded;
+static const char *now = "the start",
+                  *work = "the start"; /* the main thread's phase; the last without a wait */
+static atomic_int watched;
 
 static struct cmn_status *record(void)
 {
@@ -45,7 +46,7 @@ void cmn_status_fetch(const _Atomic uint64_t *from, char *text, size_t bytes)
 
 void cmn_status_phase(const struct cmn_status *r, char *text)
 {
-    /* Who was stopped while it wrote leaves an odd version for ever: then the text is taken as it is. */
+    /* A rank that is stopped while it writes leaves an odd version for ever: then the text is taken as it is. */
     for (int i = 0; i < 100; i++) {
         unsigned before = atomic_load(&r->version);
         cmn_status_fetch(r->phase, text, CMN_STATUS_TEXT);
@@ -71,7 +72,7 @@ static void set_phase(const char *what, int waiting)
     cmn_status_progress();
 }
 
-/* ---- notes ---- */
+/* ---- updates ---- */
 
 void cmn_status_main(void)
 {
@@ -122,7 +123,7 @@ void cmn_status_ending(void)
 
 void cmn_status_progress(void)
 {
-    atomic_fetch_add_explicit(&record()->moved, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&record()->progress, 1, memory_order_relaxed);
 }
 
 void cmn_status_iteration(long iteration)
@@ -149,7 +150,7 @@ void cmn_status_bytes(size_t bytes)
 
 int cmn_status_timed_out(double seconds, long timeout)
 {
-    return seconds > (double)timeout && !atomic_load_explicit(&guarded, memory_order_relaxed);
+    return seconds > (double)timeout && !atomic_load_explicit(&watched, memory_order_relaxed);
 }
 
 /* ---- files that are being read ---- */
@@ -172,7 +173,7 @@ void cmn_status_file(const char *name)
     }
     if (own >= 0 && name) {
         size_t n = strlen(name);
-        /* The end of a path tells more than its begin. */
+        /* The end of a path tells more than its beginning. */
         name += n < CMN_STATUS_DETAIL ? 0 : n - CMN_STATUS_DETAIL + 1;
         memcpy(file[own].name, name, strlen(name) + 1);
         file[own].since = cmn_clock();
@@ -240,12 +241,12 @@ void cmn_status_move(struct cmn_status *to)
     atomic_store(&to->iteration, atomic_load(&from->iteration));
     atomic_store(&to->exchanges, atomic_load(&from->exchanges));
     atomic_store(&to->bytes, atomic_load(&from->bytes));
-    atomic_store(&to->moved, atomic_load(&from->moved));
+    atomic_store(&to->progress, atomic_load(&from->progress));
     atomic_store(&to->pid, (int)getpid());
     atomic_store(&mine, to);
 }
 
 void cmn_status_watched(int is)
 {
-    atomic_store(&guarded, is);
+    atomic_store(&watched, is);
 }

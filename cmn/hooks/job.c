@@ -229,10 +229,8 @@ static int start_darknet(int *argc, char ***argv, long at_least)
     cmn_fatal_handler(end_failed);
     /* A file above `ulimit -f` is then an error with a reason. */
     signal(SIGXFSZ, SIG_IGN);
-    if (cmn_watchdog_start(&plan)) {
-        find_myself();
-        cmn_fatal_reason();
-    }
+    find_myself();
+    cmn_watchdog_start(&plan);
     cmn_status_wait("the start of MPI");
     if (start_mpi(argc, argv)) {
         return -1;
@@ -358,7 +356,7 @@ void cmn_init(int *argc, char **argv)
                  cmn_job.command->note);
         cmn_fatal_reason();
     }
-    cmn_check(cmn_watchdog_open(&cmn_job.topology, &cmn_job.options));
+    cmn_watchdog_open(&cmn_job.topology, &cmn_job.options);
 }
 
 /* ---- for programs of your own ---- */

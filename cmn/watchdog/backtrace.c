@@ -12,14 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Two more: the handler, and what the kernel puts below it. */
+/* Two frames more: the handler, and what the kernel puts below it. */
 enum { FRAMES = 24, OURS = 2, ANSWER_US = 1000000, LOOK_US = 10000 };
 
 static pthread_t main_thread;
 static int is_open;
 static void *frame[FRAMES + OURS];
 static atomic_int frames;
-static int objects_at_start; /* those are never unloaded, and come first */
+static int objects_at_start; /* these come first, and are never unloaded */
 
 static int signal_number(void)
 {
@@ -49,7 +49,7 @@ void cmn_backtrace_open(void)
     struct sigaction action;
     void *once[1];
 
-    /* The first call loads a library, and that is nothing for a handler. */
+    /* The first call loads a library, which a handler must not do. */
     backtrace(once, 1);
     objects_at_start = 0;
     dl_iterate_phdr(count_object, &objects_at_start);
@@ -60,8 +60,8 @@ void cmn_backtrace_open(void)
     is_open = !sigaction(signal_number(), &action, NULL);
 }
 
-/* Where an address lies. Names are copied while the linker's lock is held: Open MPI unloads its parts at its end, and their names
- * with them. */
+/* Where an address lies. Names are copied while the linker's lock is held: Open MPI unloads its parts at its end, and their
+ * names with them. */
 struct place {
     char file[64];
     unsigned long base;
@@ -91,7 +91,7 @@ static int find_object(struct dl_phdr_info *object, size_t size, void *to)
     return 0;
 }
 
-/* Without a name of the function, what `addr2line -e FILE` wants to know. */
+/* Without the function's name the line has what `addr2line -e FILE` takes. */
 static int print_frame(char *text, size_t bytes, const char *prefix, int i, void *at)
 {
     struct place place = {.at = (uintptr_t)at};
@@ -127,7 +127,7 @@ void cmn_backtrace_text(const char *prefix, char *text, size_t bytes)
     for (int i = OURS; i < n; i++) {
         int more = print_frame(text + used, bytes - used, prefix, i - OURS, frame[i]);
         if (more < 0 || used + (size_t)more >= bytes) {
-            text[used] = '\0'; /* a part of a line says nothing */
+            text[used] = '\0'; /* part of a line would mislead */
             return;
         }
         used += (size_t)more;

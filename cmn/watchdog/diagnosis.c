@@ -7,7 +7,7 @@
 /* Ranks that one line names; the others are counted. */
 enum { NAMED = 4 };
 
-/* All ranks wait: who knows more, such as MPI, comes first. */
+/* Milliseconds more where all ranks wait: MPI may know the reason, and reports it first. */
 enum { OTHERS_FIRST = 1000 };
 
 struct line {
@@ -37,7 +37,7 @@ int cmn_unresponsive(const struct cmn_rank_status *v, long limit)
     if (v->ended || v->state == CMN_RANK_TRACED || v->state == CMN_RANK_UNKNOWN) {
         return 0;
     }
-    return v->silent >= limit || (!v->waiting && v->still >= limit);
+    return v->silent >= limit || (!v->waiting && v->stalled >= limit);
 }
 
 /* ---- what is said ---- */
@@ -67,13 +67,13 @@ static const char *verb(const struct cmn_rank_status *v, long limit)
     case CMN_RANK_DEAD:
         return "has died";
     case CMN_RANK_BLOCKED:
-        return "stands still in the kernel (a disk or network drive that does not answer?)";
+        return "is blocked in the kernel (a disk or network drive that does not answer?)";
     default:
-        return v->silent >= limit ? "gives no sign of life" : "stands still";
+        return v->silent >= limit ? "is unresponsive" : "is stalled";
     }
 }
 
-/* All missing ranks of a host that is itself the matter. */
+/* All unresponsive ranks of a host that is itself the cause. */
 static void add_host(struct line *l, const struct cmn_rank_status *seen, int n,
                      const struct cmn_rank_status *v, long limit)
 {
@@ -93,12 +93,12 @@ static void add_host(struct line *l, const struct cmn_rank_status *seen, int n,
     add(l, v->state == CMN_RANK_UNREACHABLE
                ? ") does not answer: the host is dead, or the link to it is cut"
            : v->state == CMN_RANK_GONE
-               ? "): all its processes have ended without a word"
-               : ") gives no sign of life, though the host answers: all its ranks are stopped");
+               ? "): all its processes have ended without a goodbye"
+               : ") is unresponsive, though the host answers: all its ranks are stopped");
 }
 
-/* Whether a rank before this one has spoken for the whole host. */
-static int said(const struct cmn_rank_status *seen, int i, long limit)
+/* Whether the host of this rank has been named with a rank before it. */
+static int is_named(const struct cmn_rank_status *seen, int i, long limit)
 {
     for (int k = 0; k < i && of_host(seen[i].state); k++) {
         if (cmn_unresponsive(&seen[k], limit) && seen[k].state == seen[i].state &&
@@ -109,19 +109,19 @@ static int said(const struct cmn_rank_status *seen, int i, long limit)
     return 0;
 }
 
-static int add_missing(struct line *l, const struct cmn_rank_status *seen, int n, long limit)
+static int add_unresponsive(struct line *l, const struct cmn_rank_status *seen, int n, long limit)
 {
-    int missing = 0;
+    int unresponsive = 0;
 
     for (int i = 0; i < n; i++) {
         const struct cmn_rank_status *v = &seen[i];
-        if (!cmn_unresponsive(v, limit) || said(seen, i, limit)) {
+        if (!cmn_unresponsive(v, limit) || is_named(seen, i, limit)) {
             continue;
         }
-        if (missing++ >= NAMED) {
+        if (unresponsive++ >= NAMED) {
             continue;
         }
-        add(l, missing > 1 ? "; " : "");
+        add(l, unresponsive > 1 ? "; " : "");
         if (of_host(v->state)) {
             add_host(l, seen, n, v, limit);
             continue;
@@ -129,14 +129,14 @@ static int add_missing(struct line *l, const struct cmn_rank_status *seen, int n
         add(l, "rank %d@%s %s", v->rank, v->host, verb(v, limit));
         add_place(l, v);
     }
-    if (missing > NAMED) {
-        add(l, "; and %d more", missing - NAMED);
+    if (unresponsive > NAMED) {
+        add(l, "; and %d more", unresponsive - NAMED);
     }
-    return missing;
+    return unresponsive;
 }
 
 static void add_waiting(struct line *l, const struct cmn_rank_status *seen, int n, long limit,
-                        int missing)
+                        int unresponsive)
 {
     const struct cmn_rank_status *first = NULL;
     int waiting = 0;
@@ -149,13 +149,13 @@ static void add_waiting(struct line *l, const struct cmn_rank_status *seen, int 
     }
     if (first) {
         add(l, "; %d other rank%s for %s in: %s", waiting, waiting > 1 ? "s wait" : " waits",
-            missing > 1 ? "them" : "it", first->phase);
+            unresponsive > 1 ? "them" : "it", first->phase);
     }
 }
 
-/* ---- nobody is missing, and yet nothing moves ---- */
+/* ---- nobody is unresponsive, and nobody makes progress ---- */
 
-/* Ranks that have ended are waited for in vain, and know why: but for MPI's own end, which some come through before others. */
+/* Outside of MPI's own end, which ranks leave one after the other, a rank that has ended has said why: that is no stall. */
 static int all_wait(const struct cmn_rank_status *seen, int n, long limit, int *unknown, int *ended)
 {
     int waiting = 0, elsewhere = 0;
@@ -166,7 +166,7 @@ static int all_wait(const struct cmn_rank_status *seen, int n, long limit, int *
             ++*unknown;
         } else if (seen[i].ended) {
             ++*ended;
-        } else if (!seen[i].waiting || seen[i].still < limit + OTHERS_FIRST ||
+        } else if (!seen[i].waiting || seen[i].stalled < limit + OTHERS_FIRST ||
                    seen[i].state == CMN_RANK_TRACED) {
             return 0;
         } else {
@@ -222,14 +222,14 @@ static void add_unknown(struct line *l, const struct cmn_rank_status *seen, int 
     }
     for (int i = 0; i < n; i++) {
         if (seen[i].state == CMN_RANK_UNKNOWN && seen[i].host[0]) {
-            add(l, "; nothing was heard of rank %d@%s yet", seen[i].rank, seen[i].host);
+            add(l, "; rank %d@%s has not been heard yet", seen[i].rank, seen[i].host);
             break;
         }
     }
     add(l, ". Another rank is stopped, or its host cannot be reached any more");
 }
 
-static int cut(const struct cmn_rank_status *seen, int n, long limit)
+static int has_unreachable(const struct cmn_rank_status *seen, int n, long limit)
 {
     for (int i = 0; i < n; i++) {
         if (seen[i].state == CMN_RANK_UNREACHABLE && cmn_unresponsive(&seen[i], limit)) {
@@ -242,13 +242,14 @@ static int cut(const struct cmn_rank_status *seen, int n, long limit)
 int cmn_diagnose(const struct cmn_rank_status *seen, int n, long limit, char *text, size_t bytes)
 {
     struct line l = {.text = text, .bytes = bytes};
-    int missing, unknown, ended;
+    int unresponsive, unknown, ended;
 
     add(&l, "nothing moved for %ld s (cmn_timeout): ", limit / 1000);
-    missing = add_missing(&l, seen, n, limit);
-    if (missing) {
-        add_waiting(&l, seen, n, limit, missing);
-        return cut(seen, n, limit) ? CMN_DIAGNOSED_UNREACHABLE : CMN_DIAGNOSED_UNRESPONSIVE;
+    unresponsive = add_unresponsive(&l, seen, n, limit);
+    if (unresponsive) {
+        add_waiting(&l, seen, n, limit, unresponsive);
+        return has_unreachable(seen, n, limit) ? CMN_DIAGNOSED_UNREACHABLE
+                                               : CMN_DIAGNOSED_UNRESPONSIVE;
     }
     if (!all_wait(seen, n, limit, &unknown, &ended)) {
         return 0;

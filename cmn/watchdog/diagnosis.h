@@ -1,6 +1,6 @@
-/* What the notes of all ranks mean: who is missing. Pure. */
-#ifndef CMN_WATCH_VERDICT_H
-#define CMN_WATCH_VERDICT_H
+/* What the statuses of all ranks mean: who is unresponsive. Pure. */
+#ifndef CMN_DIAGNOSIS_H
+#define CMN_DIAGNOSIS_H
 
 #include <stddef.h>
 
@@ -9,13 +9,13 @@
 enum cmn_rank_state {
     CMN_RANK_ALIVE,
     CMN_RANK_STOPPED,     /* by a signal */
-    CMN_RANK_TRACED,      /* a debugger has it: such a rank is never missing */
+    CMN_RANK_TRACED,      /* a debugger has it: such a rank is never unresponsive */
     CMN_RANK_BLOCKED,     /* in the kernel, where no signal reaches it */
     CMN_RANK_DEAD,        /* without having said that it ends */
     CMN_RANK_UNREACHABLE, /* its host does not answer */
-    CMN_RANK_UNHEARD,     /* its host answers, and no watchdog there speaks */
-    CMN_RANK_GONE,        /* the watchdogs of its host have ended without a word */
-    CMN_RANK_UNKNOWN,     /* nothing was ever heard of it */
+    CMN_RANK_UNHEARD,     /* its host answers, and no watchdog there sends heartbeats */
+    CMN_RANK_GONE,        /* the watchdogs of its host have ended without a goodbye */
+    CMN_RANK_UNKNOWN,     /* it was never heard */
     CMN_RANK_STATES
 };
 
@@ -25,19 +25,19 @@ struct cmn_rank_status {
     char host[64];
     int waiting, ended;
     enum cmn_rank_state state;
-    long still, silent; /* milliseconds: no note; no sign of life */
+    long stalled, silent; /* milliseconds without progress; without a heartbeat */
     long iteration, exchanges;
     int layer, bucket;
     char phase[CMN_STATUS_TEXT], detail[CMN_STATUS_DETAIL];
 };
 
-/* Whether a rank whose note or sign of life has not changed for `limit` milliseconds is missing. */
+/* Whether a rank without a heartbeat, or without progress outside of a wait, for `limit` milliseconds is unresponsive. */
 int cmn_unresponsive(const struct cmn_rank_status *v, long limit);
 
 enum { CMN_DIAGNOSED_UNRESPONSIVE = 1, CMN_DIAGNOSED_UNREACHABLE };
 
-/* `seen` has all n ranks of a job. Whether it is to end, CMN_DIAGNOSED_UNREACHABLE: since a host does not answer; then `text` says why, in one
- * line. Ranks that wait for others are not missing, however long they wait, as long as anybody else moves. */
+/* `seen` has all n ranks of a job. 0: it continues. Else `text` says in one line why it ends; CMN_DIAGNOSED_UNREACHABLE: since
+ * a host does not answer. Ranks that wait for others may do so as long as any other rank makes progress. */
 int cmn_diagnose(const struct cmn_rank_status *seen, int n, long limit, char *text, size_t bytes);
 
 #endif

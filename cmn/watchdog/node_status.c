@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "mpi/shared_window.h"
 
-/* Milliseconds without a sign of life: then the next rank speaks; then the kernel is asked what became of the process. */
-enum { NEXT_SPEAKS = 700, ASK = 1000 };
+/* Milliseconds without a heartbeat: then the next rank leads; then the kernel is asked what became of the process. */
+enum { NEXT_LEADS_MS = 700, ASK_MS = 1000 };
 
 struct cmn_node_status {
-    struct cmn_window *window; /* its part in common holds the verdict */
+    struct cmn_window *window; /* its common part says whether the job has been diagnosed */
     struct cmn_group group;
     unsigned long *beats; /* as of the last look */
     long *silent;
@@ -23,40 +23,31 @@ static struct cmn_status *record(const struct cmn_node_status *s, int intra_rank
     return cmn_window_part(s->window, intra_rank);
 }
 
-static atomic_int *verdict(const struct cmn_node_status *s)
+static atomic_int *diagnosed(const struct cmn_node_status *s)
 {
     return cmn_window_common(s->window);
 }
 
-int cmn_node_status_open(struct cmn_node_status **shared, const struct cmn_topology *t,
-                         const struct cmn_options *o)
+struct cmn_node_status *cmn_node_status_open(const struct cmn_topology *t,
+                                             const struct cmn_options *o)
 {
-    size_t ranks = (size_t)t->intra_size;
-    struct cmn_node_status *s = calloc(1, sizeof *s);
+    struct cmn_node_status *s = cmn_calloc(1, sizeof *s);
     struct cmn_status *mine;
 
-    *shared = NULL;
-    /* Without memory for a few words a rank alone cannot stay behind: the window is opened by all, or by none. */
-    if (s) {
-        s->group = (struct cmn_group){t->intra, "intra", t, o, 0};
-        s->beats = calloc(ranks, sizeof *s->beats);
-        s->silent = calloc(ranks, sizeof *s->silent);
-    }
-    if (!s || !s->beats || !s->silent) {
-        return cmn_fail("out of memory");
-    }
+    s->group = (struct cmn_group){t->intra, "intra", t, o, 0};
+    s->beats = cmn_calloc((size_t)t->intra_size, sizeof *s->beats);
+    s->silent = cmn_calloc((size_t)t->intra_size, sizeof *s->silent);
     if (cmn_window_open(&s->window, &s->group, sizeof(struct cmn_status), sizeof(atomic_int))) {
         free(s->beats);
         free(s->silent);
         free(s);
-        return -1;
+        return NULL;
     }
     mine = record(s, t->intra_rank);
     atomic_store(&mine->rank, t->rank);
     cmn_status_move(mine);
-    *shared = s;
-    /* Nobody looks at notes that are not there yet. */
-    return cmn_window_barrier(s->window);
+    /* Nobody looks at statuses that are not there yet. */
+    return cmn_window_barrier(s->window) ? NULL : s;
 }
 
 void cmn_node_status_look(struct cmn_node_status *s, long ms)
@@ -71,7 +62,7 @@ void cmn_node_status_look(struct cmn_node_status *s, long ms)
 int cmn_node_status_leads(const struct cmn_node_status *s)
 {
     for (int i = 0; i < s->group.topology->intra_rank; i++) {
-        if (s->silent[i] < NEXT_SPEAKS) {
+        if (s->silent[i] < NEXT_LEADS_MS) {
             return 0;
         }
     }
@@ -109,7 +100,7 @@ void cmn_rank_status_read(const struct cmn_status *r, const struct cmn_topology 
     memcpy(v->host, t->host, sizeof v->host);
     v->waiting = atomic_load(&r->waiting);
     v->ended = atomic_load(&r->ended);
-    v->still = atomic_load(&r->still);
+    v->stalled = atomic_load(&r->stalled);
     v->iteration = atomic_load(&r->iteration);
     v->exchanges = atomic_load(&r->exchanges);
     v->layer = atomic_load(&r->layer);
@@ -125,19 +116,19 @@ void cmn_node_status_read(const struct cmn_node_status *s, int intra_rank,
 
     cmn_rank_status_read(r, s->group.topology, v);
     v->silent = s->silent[intra_rank];
-    if (!v->ended && (v->silent >= ASK || v->still >= ASK)) {
+    if (!v->ended && (v->silent >= ASK_MS || v->stalled >= ASK_MS)) {
         v->state = ask(atomic_load(&r->pid));
     }
 }
 
 int cmn_node_status_diagnosed(const struct cmn_node_status *s)
 {
-    return atomic_load(verdict(s));
+    return atomic_load(diagnosed(s));
 }
 
 void cmn_node_status_tell(struct cmn_node_status *s)
 {
-    atomic_store(verdict(s), 1);
+    atomic_store(diagnosed(s), 1);
 }
 
 int cmn_node_status_ended(const struct cmn_node_status *s)

@@ -9,27 +9,37 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/fatal.h"
 #include "base/job_stderr.h"
+#include "base/log.h"
+#include "base/memory.h"
 #include "base/status.h"
-#include "watchdog/launcher.h"
-#include "watchdog/heartbeat.h"
-#include "watchdog/node_status.h"
 #include "watchdog/backtrace.h"
+#include "watchdog/heartbeat.h"
+#include "watchdog/launcher.h"
+#include "watchdog/node_status.h"
 
-/* Milliseconds between looks; the same while nodes meet, and how long that is tried; between signs of life for other nodes; until a rank ends by itself when another one has told it
- * that the job ends, and it does not; until what stands still is worth telling. */
-enum { LOOK = 250, SOON = 50, MEETING = 5000, BEAT = 500, END_MYSELF = 4000, TELL = 1000 };
+/* Milliseconds: between looks; the same while nodes connect, and how long they get for that; between heartbeats for other
+ * nodes; until a rank ends by itself that has been told of the job's end; until a stall is worth telling. */
+enum {
+    LOOK_MS = 250,
+    CONNECTING_LOOK_MS = 50,
+    CONNECTING_MS = 5000,
+    BEAT_MS = 500,
+    END_MYSELF_MS = 4000,
+    TELL_MS = 1000
+};
 
-/* A rank that computes without a note is given so many times cmn_timeout. */
+/* A rank that computes without progress in its status is given so many times cmn_timeout. */
 enum { COMPUTES = 4 };
 
 static struct {
     struct cmn_watchdog_plan plan;
     const struct cmn_topology *topology; /* NULL until it is open */
-    struct cmn_node_status *shared;      /* NULL: this rank knows of itself alone */
+    struct cmn_node_status *node;        /* NULL: this rank knows its own status alone */
     struct cmn_heartbeat *nodes;         /* NULL on one node */
-    struct cmn_rank_status *seen, *tell; /* of each rank; of those of this node that are told of */
+    struct cmn_rank_status *seen,
+        *stalling; /* of each rank; of those of this node that other nodes are told of */
     atomic_int open, running;
     atomic_long limit; /* milliseconds */
     pthread_t thread;
@@ -40,13 +50,13 @@ static struct {
     char apart[512]; /* why the ranks of this node cannot see each other, until that is told */
 
     /* the thread's */
-    unsigned long moved;
+    unsigned long progress;
     unsigned long long bytes;
-    double computed, still; /* seconds; milliseconds */
-    long since_beat, since_verdict;
-    long meeting; /* with other nodes: how long, and whether it goes on */
-    int meets;
-    int cut; /* the verdict: a host does not answer */
+    double computed, stalled; /* seconds; milliseconds */
+    long since_beat, since_diagnosis;
+    long connecting; /* with other nodes: how long, and whether still */
+    int connects;
+    int unreachable; /* the diagnosis: a host does not answer */
 } dog = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- this rank ---- */
@@ -68,35 +78,35 @@ static int computes(long ms)
 static void look_at_myself(long ms)
 {
     struct cmn_status *r = cmn_status_mine();
-    unsigned long moved = atomic_load(&r->moved);
+    unsigned long progress = atomic_load(&r->progress);
     char file[CMN_STATUS_DETAIL] = "";
     int busy = computes(ms);
 
-    if (moved != dog.moved) {
-        dog.still = 0;
+    if (progress != dog.progress) {
+        dog.stalled = 0;
     } else {
         unsigned long long bytes = cmn_status_io();
-        dog.still += busy && !atomic_load(&r->waiting) ? (double)ms / COMPUTES : (double)ms;
-        dog.still = bytes == dog.bytes ? dog.still : 0;
+        dog.stalled += busy && !atomic_load(&r->waiting) ? (double)ms / COMPUTES : (double)ms;
+        dog.stalled = bytes == dog.bytes ? dog.stalled : 0;
         dog.bytes = bytes;
     }
-    dog.moved = moved;
-    if (dog.still >= TELL) {
+    dog.progress = progress;
+    if (dog.stalled >= TELL_MS) {
         cmn_status_oldest_file(file, sizeof file);
     }
     cmn_status_store(r->detail, file, sizeof file);
-    atomic_store(&r->still, (long)dog.still);
+    atomic_store(&r->stalled, (long)dog.stalled);
     atomic_fetch_add(&r->beats, 1);
 }
 
-static void start_late(void)
+static void look_at_start(void)
 {
     const struct cmn_status *r = cmn_status_mine();
     long limit = atomic_load(&dog.limit), least = 1000 * dog.plan.at_least;
     char doing[CMN_STATUS_TEXT];
 
     limit = limit > least ? limit : least;
-    if (atomic_load(&r->waiting) && dog.still >= (double)limit) {
+    if (atomic_load(&r->waiting) && dog.stalled >= (double)limit) {
         cmn_status_phase(r, doing);
         dog.plan.late(doing, limit / 1000);
     }
@@ -104,7 +114,7 @@ static void start_late(void)
 
 /* ---- the end ---- */
 
-static void write_stack(void)
+static void write_backtrace(void)
 {
     char text[8192], prefix[128], phase[CMN_STATUS_TEXT];
     size_t used;
@@ -117,35 +127,38 @@ static void write_stack(void)
     cmn_job_stderr_write(text, strlen(text));
 }
 
-/* People have been told why: all ranks that live say where they are. */
-static void tell_the_others(void)
+static void tell_node(void)
 {
-    if (dog.shared) {
-        cmn_node_status_tell(dog.shared);
+    if (dog.node) {
+        cmn_node_status_tell(dog.node);
     }
+}
+
+/* People have been told why: all ranks that live print where they are. */
+static void tell_others(void)
+{
+    tell_node();
     if (dog.nodes) {
-        cmn_heartbeat_tell(dog.nodes, CMN_MESSAGE_VERDICT);
+        cmn_heartbeat_tell(dog.nodes, CMN_MESSAGE_DIAGNOSED);
     }
-    write_stack();
-    if (dog.cut) {
+    write_backtrace();
+    if (dog.unreachable) {
         sleep((unsigned)cmn_launcher_notices());
     }
-    if (dog.cut && dog.topology->inter_rank && dog.seen[0].state == CMN_RANK_UNREACHABLE) {
+    if (dog.unreachable && dog.topology->inter_rank && dog.seen[0].state == CMN_RANK_UNREACHABLE) {
         cmn_launcher_end();
     }
 }
 
-/* Another watchdog has the word. Should its end not reach this process, it ends by itself. */
-static void attend_the_end(long ms)
+/* Another watchdog has diagnosed. Should its end of the job not reach this process, it ends by itself. */
+static void attend_end(long ms)
 {
-    if (!dog.since_verdict) {
-        if (dog.shared) {
-            cmn_node_status_tell(dog.shared);
-        }
-        write_stack();
+    if (!dog.since_diagnosis) {
+        tell_node();
+        write_backtrace();
     }
-    dog.since_verdict += ms;
-    if (dog.since_verdict > END_MYSELF + 1000 * cmn_launcher_notices()) {
+    dog.since_diagnosis += ms;
+    if (dog.since_diagnosis > END_MYSELF_MS + 1000 * cmn_launcher_notices()) {
         dog.plan.end(NULL, NULL);
     }
 }
@@ -155,8 +168,8 @@ static void attend_the_end(long ms)
 /* Rank i of this node; where they share no memory, this one alone. */
 static void see(int i, struct cmn_rank_status *v)
 {
-    if (dog.shared) {
-        cmn_node_status_read(dog.shared, i, v);
+    if (dog.node) {
+        cmn_node_status_read(dog.node, i, v);
     } else {
         cmn_rank_status_read(cmn_status_mine(), dog.topology, v);
         v->rank = dog.topology->rank;
@@ -172,42 +185,42 @@ static void see_my_node(void)
     }
 }
 
-/* To rank 0's watchdog: what there is to tell of this node. */
+/* To rank 0's watchdog: the ranks of this node that have ended or make no progress. */
 static void send_beat(long ms)
 {
-    struct cmn_rank_status *tell = dog.tell;
+    struct cmn_rank_status *tell = dog.stalling;
     int n = 0;
 
     dog.since_beat += ms;
-    if (dog.since_beat < BEAT && !dog.meets) {
+    if (dog.since_beat < BEAT_MS && !dog.connects) {
         return;
     }
     dog.since_beat = 0;
-    for (int i = 0; i < (dog.shared ? dog.topology->intra_size : 1); i++) {
+    for (int i = 0; i < (dog.node ? dog.topology->intra_size : 1); i++) {
         see(i, &tell[n]);
-        n += tell[n].ended || tell[n].still >= TELL || tell[n].silent >= TELL;
+        n += tell[n].ended || tell[n].stalled >= TELL_MS || tell[n].silent >= TELL_MS;
     }
     cmn_heartbeat_beat(dog.nodes, tell, n);
 }
 
-/* Rank 0's host answers, and its watchdogs do not speak: where it has several ranks one of them may be about to. */
+/* Rank 0's host answers, and sends no heartbeat: where it has several ranks one of them may be about to lead. */
 static int others_first(long limit)
 {
-    enum { MORE = 1500 };
+    enum { MORE_MS = 1500 };
     const struct cmn_rank_status *first = &dog.seen[0];
     int ranks = 0;
 
     for (int i = 0; i < dog.topology->size; i++) {
         ranks += !strcmp(dog.seen[i].host, first->host);
     }
-    return first->state == CMN_RANK_UNHEARD && ranks > 1 && first->silent < limit + MORE;
+    return first->state == CMN_RANK_UNHEARD && ranks > 1 && first->silent < limit + MORE_MS;
 }
 
-static void judge(void)
+static void diagnose(void)
 {
     long limit = atomic_load(&dog.limit);
     char why[1000];
-    int verdict;
+    int diagnosis;
 
     if (dog.nodes && cmn_heartbeat_elsewhere(dog.nodes, limit)) {
         return;
@@ -219,46 +232,38 @@ static void judge(void)
         cmn_heartbeat_see(dog.nodes, dog.seen);
     }
     see_my_node();
-    verdict = cmn_diagnose(dog.seen, dog.topology->size, limit, why, sizeof why);
-    if (verdict && !(dog.nodes && others_first(limit))) {
-        dog.cut = verdict == CMN_DIAGNOSED_UNREACHABLE;
-        dog.plan.end(why, tell_the_others);
+    diagnosis = cmn_diagnose(dog.seen, dog.topology->size, limit, why, sizeof why);
+    if (diagnosis && !(dog.nodes && others_first(limit))) {
+        dog.unreachable = diagnosis == CMN_DIAGNOSED_UNREACHABLE;
+        dog.plan.end(why, tell_others);
     }
 }
 
 static void look_at_all(long ms)
 {
-    int speaks = 1;
+    int leads = 1;
 
-    if (dog.shared) {
-        cmn_node_status_look(dog.shared, ms);
-        speaks = cmn_node_status_leads(dog.shared);
+    if (dog.node) {
+        cmn_node_status_look(dog.node, ms);
+        leads = cmn_node_status_leads(dog.node);
     }
     if (dog.nodes) {
-        cmn_heartbeat_look(dog.nodes, ms, speaks);
-        dog.meeting += ms;
-        if (speaks) {
+        cmn_heartbeat_look(dog.nodes, ms, leads);
+        dog.connecting += ms;
+        if (leads) {
             send_beat(ms);
         }
-        dog.meets = speaks && dog.meeting < MEETING && !cmn_heartbeat_met(dog.nodes);
+        dog.connects = leads && dog.connecting < CONNECTING_MS && !cmn_heartbeat_met(dog.nodes);
     }
-    if ((dog.shared && cmn_node_status_diagnosed(dog.shared)) ||
-        (dog.nodes && cmn_heartbeat_diagnosed(dog.nodes)) || dog.since_verdict) {
-        attend_the_end(ms);
-    } else if (speaks) {
-        judge();
+    if ((dog.node && cmn_node_status_diagnosed(dog.node)) ||
+        (dog.nodes && cmn_heartbeat_diagnosed(dog.nodes)) || dog.since_diagnosis) {
+        attend_end(ms);
+    } else if (leads) {
+        diagnose();
     }
 }
 
 /* ---- the thread ---- */
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Sleeps until the next look; whether this is the end. */
 static int nap(void)
@@ -267,7 +272,7 @@ static int nap(void)
     int closing;
 
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (dog.meets ? SOON : LOOK) * 1000000L;
+    until.tv_nsec += (dog.connects ? CONNECTING_LOOK_MS : LOOK_MS) * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&dog.lock);
@@ -280,19 +285,19 @@ static int nap(void)
 
 static void *watch(void *unused)
 {
-    double last = now();
+    double last = cmn_clock();
 
     (void)unused;
     while (!nap()) {
-        double time = now();
+        double time = cmn_clock();
         long ms = (long)((time - last) * 1000);
         last = time;
-        ms = ms < 2 * LOOK ? ms : 2 * LOOK; /* it slept because it was stopped */
+        ms = ms < 2 * LOOK_MS ? ms : 2 * LOOK_MS; /* the whole process was suspended */
         look_at_myself(ms);
         if (atomic_load(&dog.open)) {
             look_at_all(ms);
         } else {
-            start_late();
+            look_at_start();
         }
     }
     if (atomic_load(&dog.open) && dog.nodes) {
@@ -301,7 +306,7 @@ static void *watch(void *unused)
     return NULL;
 }
 
-int cmn_watchdog_start(const struct cmn_watchdog_plan *plan)
+void cmn_watchdog_start(const struct cmn_watchdog_plan *plan)
 {
     pthread_condattr_t how;
     int error;
@@ -319,32 +324,24 @@ int cmn_watchdog_start(const struct cmn_watchdog_plan *plan)
     pthread_condattr_destroy(&how);
     error = pthread_create(&dog.thread, NULL, watch, NULL);
     if (error) {
-        return cmn_fail("a thread cannot be started: %s (see ulimit -u and ulimit -v)",
-                        strerror(error));
+        cmn_fatal("a thread cannot be started: %s (see ulimit -u and ulimit -v)", strerror(error));
     }
     atomic_store(&dog.running, 1);
-    return 0;
 }
 
-int cmn_watchdog_open(const struct cmn_topology *t, const struct cmn_options *o)
+void cmn_watchdog_open(const struct cmn_topology *t, const struct cmn_options *o)
 {
     dog.topology = t;
-    dog.seen = calloc((size_t)t->size, sizeof *dog.seen);
-    dog.tell = calloc((size_t)t->intra_size, sizeof *dog.tell);
-    if (!dog.seen || !dog.tell) {
-        return cmn_fail("out of memory");
-    }
+    dog.seen = cmn_calloc((size_t)t->size, sizeof *dog.seen);
+    dog.stalling = cmn_calloc((size_t)t->intra_size, sizeof *dog.stalling);
     atomic_store(&cmn_status_mine()->rank, t->rank);
-    if (cmn_node_status_open(&dog.shared, t, o)) {
+    dog.node = cmn_node_status_open(t, o);
+    if (!dog.node) {
         snprintf(dog.apart, sizeof dog.apart, "%s", cmn_reason());
-        dog.shared = NULL;
     }
-    if (cmn_heartbeat_open(&dog.nodes, t)) {
-        return -1;
-    }
-    cmn_status_watched(dog.shared != NULL);
+    dog.nodes = cmn_heartbeat_open(t);
+    cmn_status_watched(dog.node != NULL);
     atomic_store(&dog.open, 1);
-    return 0;
 }
 
 void cmn_watchdog_limit(long seconds)
@@ -356,12 +353,12 @@ void cmn_watchdog_limit(long seconds)
     }
 }
 
-static void await_the_others(void)
+static void await_node(void)
 {
     const struct timespec a_moment = {.tv_nsec = 1000000};
 
-    while (!cmn_node_status_ended(dog.shared)) {
-        nanosleep(&a_moment, NULL); /* who does not come is the thread's to name */
+    while (!cmn_node_status_ended(dog.node)) {
+        nanosleep(&a_moment, NULL); /* the thread names a rank that does not come */
     }
 }
 
@@ -371,8 +368,8 @@ void cmn_watchdog_close(int together)
         return;
     }
     cmn_status_ending();
-    if (together && dog.shared && atomic_load(&dog.open)) {
-        await_the_others();
+    if (together && dog.node && atomic_load(&dog.open)) {
+        await_node();
     }
     pthread_mutex_lock(&dog.lock);
     dog.closing = 1;

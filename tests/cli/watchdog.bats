@@ -138,14 +138,14 @@ train() {
     train 2 -cmn_validate 0
     stopped=$SECONDS
     find_ranks
-    ends_naming '[01]' 'rank [01]@[^ ]+ stands still in: .* \(fifo-digit-3.png\)'
+    ends_naming '[01]' 'rank [01]@[^ ]+ is stalled in: .* \(fifo-digit-3.png\)'
 }
 
 @test "weights that are never read, at the start" {
     mkfifo some.weights
     start 2 classifier train small.data mlp.cfg some.weights -cmn
     stopped=$SECONDS
-    ends_naming '[01]' 'rank 0@[^ ]+ stands still in: reading cfg, lists and weights; 1 other rank waits for it'
+    ends_naming '[01]' 'rank 0@[^ ]+ is stalled in: reading cfg, lists and weights; 1 other rank waits for it'
 }
 
 # The main thread then holds the lock of stdout.
@@ -161,7 +161,7 @@ train() {
             small.data mlp.cfg -cmn -cmn_validate 0 -cmn_timeout "$LIMIT" >job.out 2>job.err 3>&- &
         job=$!
         stopped=$SECONDS reader=$ranks ranks=
-        ends_naming 0 'rank 0@[^ ]+ stands still in: ' || { ranks=$reader; false; }
+        ends_naming 0 'rank 0@[^ ]+ is stalled in: ' || { ranks=$reader; false; }
         ranks=$reader
     done
 }
@@ -199,12 +199,12 @@ END
     preload
     train 2 -cmn_validate 0 -cmn_checkpoint 5
     stopped=$SECONDS
-    ends_naming 0 'rank 0@[^ ]+ stands still in: waiting for the last checkpoint to be written'
+    ends_naming 0 'rank 0@[^ ]+ is stalled in: waiting for the last checkpoint to be written'
     sed -i "1s/.*/#define STUCK \".weights\"/" calls.c
     preload
     train 2 -cmn_validate 0
     stopped=$SECONDS
-    ends_naming 0 'rank 0@[^ ]+ stands still in: writing weights, iteration [0-9]+; 1 other rank waits for it in: '
+    ends_naming 0 'rank 0@[^ ]+ is stalled in: writing weights, iteration [0-9]+; 1 other rank waits for it in: '
 }
 
 @test "a rank that never comes through the end of MPI" {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # shellcheck disable=SC2030,SC2031,SC2154  # job: cluster.bash; tests are functions that shellcheck takes for subshells
-# On two nodes a rank is stopped, a link is cut without a word, a node dies with all its processes: named by who is left, and
+# On two nodes a rank is stopped, a link is cut without a goodbye, a node dies with all its processes: named by who is left, and
 # ended on both sides.
 
 load helpers
@@ -94,7 +94,7 @@ ends_saying() {
     train 1+1 -cmn_validate 0
     until_said 'Saving weights' 2
     cluster_run kill -STOP "$(pid_of 0)"
-    ends_saying "^cmn\[rank 1@node2\] nothing moved for $LIMIT s .*: node1 \(rank 0\) gives no sign of life, though the host answers"
+    ends_saying "^cmn\[rank 1@node2\] nothing moved for $LIMIT s .*: node1 \(rank 0\) is unresponsive, though the host answers"
     [[ $ended -eq 75 ]]
 }
 
@@ -126,7 +126,7 @@ ends_saying() {
 }
 
 # The other one has come through, and said so; nobody shares memory with it.
-@test "the only rank of a node stands still in the end of MPI" {
+@test "the only rank of a node is stalled in the end of MPI" {
     [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
     cat >calls.c <<'END'
 #include <mpi.h>
