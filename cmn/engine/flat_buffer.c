@@ -2,10 +2,8 @@
 #include "engine/gradients.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
-#include "engine/darknet_net.h"
 
 /* Moves the gradients into one block, in the order in which backward finishes them. */
 static void fill(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)

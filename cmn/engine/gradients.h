@@ -109,8 +109,8 @@ int cmn_gradients_gpu_checked(struct cmn_gradients *g);
 
 /* ---- copies of all tensors of a kind; local, blocking ---- */
 
-/* The host's copy becomes the GPU's (pull), or the GPU's the host's (push). Nothing to do on
- * the CPU. */
+/* From the GPU to the host (pull), and from the host to the GPU (push). Nothing to do where the
+ * network trains on the CPU. */
 void cmn_gradients_pull(const struct cmn_gradients *g, enum cmn_tensor_kind kind);
 void cmn_gradients_push(const struct cmn_gradients *g, enum cmn_tensor_kind kind);
 

@@ -7,7 +7,7 @@
 #include "darknet.h"
 #include "network.h"
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "engine/darknet_net.h"
 #include "mpi/device.h"
 
@@ -246,12 +246,8 @@ float *cmn_net_save_batch(const struct cmn_net *net)
     const network *n = cmn_network(net);
     size_t inputs = cmn_net_inputs(net) * (size_t)n->batch;
     size_t truths = cmn_net_truths(net) * (size_t)n->batch;
-    float *saved = malloc((inputs + truths + 1) * sizeof *saved);
+    float *saved = cmn_malloc(inputs + truths, sizeof *saved);
 
-    if (!saved) {
-        cmn_fail("out of memory");
-        return NULL;
-    }
     memcpy(saved, n->input, inputs * sizeof *saved);
     memcpy(saved + inputs, n->truth, truths * sizeof *saved);
     return saved;

@@ -383,6 +383,38 @@ static void flat_buffer_changes_no_result(void **state)
     assert_memory_equal(weights[0], weights[1], sizeof weights[0]);
 }
 
+/* Weights travel out and back; the statistics, another kind, stay. */
+static void packs_and_unpacks(void **state)
+{
+    network *net = nets_parse(CONV);
+    struct cmn_gradients g;
+    float *pack, *weights;
+    size_t n;
+
+    (void)state;
+    cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
+    n = cmn_gradients_floats(&g, CMN_WEIGHT);
+    assert_int_equal(n, 18 + 3 + 108 + 6 + 6);
+    pack = malloc(n * sizeof *pack);
+    weights = malloc(n * sizeof *weights);
+    cmn_gradients_pack(&g, CMN_WEIGHT, pack);
+    assert_memory_equal(pack, net->layers[2].weights, 18 * sizeof *pack);
+    for (size_t i = 0; i < n; i++) {
+        weights[i] = (float)i;
+    }
+    net->layers[0].rolling_mean[0] = -1;
+    cmn_gradients_unpack(&g, CMN_WEIGHT, weights);
+    assert_true(net->layers[2].weights[17] == 17 && net->layers[0].weights[0] == 18 + 3);
+    assert_true(net->layers[0].rolling_mean[0] == -1);
+    cmn_gradients_unpack(&g, CMN_WEIGHT, pack);
+    cmn_gradients_pack(&g, CMN_WEIGHT, weights);
+    assert_memory_equal(pack, weights, n * sizeof *pack);
+    free(pack);
+    free(weights);
+    cmn_gradients_close(&g);
+    free_network(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -402,6 +434,7 @@ int main(void)
         cmocka_unit_test(flat_buffer_layout),
         cmocka_unit_test(backward_writes_into_the_flat_buffer),
         cmocka_unit_test(flat_buffer_changes_no_result),
+        cmocka_unit_test(packs_and_unpacks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,130 @@
+/* The handle of a network: what other rooms read and set through it. */
+#include "check.h"
+
+#include "engine/darknet_net.h"
+#include "engine/net.h"
+#include "nets.h"
+
+#define CFG                                                                              \
+    "[net]\nbatch=8\nsubdivisions=2\nheight=8\nwidth=6\nchannels=1\nmax_batches=10\n"    \
+    "learning_rate=.5\nburn_in=3\n[convolutional]\nfilters=3\nsize=3\npad=1\nstride=1\n" \
+    "activation=linear\n[avgpool]\n[softmax]\n"
+
+static network *net;
+static struct cmn_net *handle;
+
+static int setup(void **state)
+{
+    (void)state;
+    net = nets_parse(CFG);
+    handle = cmn_net_of(net);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    free_network(net);
+    return 0;
+}
+
+static void shape(void **state)
+{
+    struct cmn_net_size size = cmn_net_size(handle);
+
+    (void)state;
+    assert_int_equal(cmn_net_layers(handle), 3);
+    assert_string_equal(cmn_net_layer_name(handle, 1), "avgpool");
+    assert_int_equal(cmn_net_batch(handle), 4);
+    assert_int_equal(cmn_net_subdivisions(handle), 2);
+    assert_int_equal(cmn_net_time_steps(handle), 1);
+    assert_int_equal(cmn_net_first_recurrent_layer(handle), -1);
+    assert_int_equal(cmn_net_inputs(handle), 48);
+    assert_int_equal(cmn_net_outputs(handle), 3);
+    assert_int_equal(cmn_net_truths(handle), 3);
+    assert_int_equal(size.width, 6);
+    assert_int_equal(size.height, 8);
+    assert_true(cmn_net_classifies(handle));
+    assert_true(cmn_net_has_loss(handle));
+    assert_false(cmn_net_detects(handle));
+    assert_false(cmn_net_uses_adam(handle));
+    assert_int_equal(cmn_net_box_classes(handle, 2), -1);
+}
+
+static void ends_where_it_is_told(void **state)
+{
+    (void)state;
+    cmn_net_set_seen(handle, 8 * 9);
+    assert_int_equal(cmn_net_iteration(handle), 9);
+    assert_false(cmn_net_training_ended(handle));
+    cmn_net_set_seen(handle, 8 * 10);
+    assert_true(cmn_net_training_ended(handle));
+    cmn_net_set_last_iteration(handle, 0);
+    assert_false(cmn_net_training_ended(handle));
+    cmn_net_stop_after_this_iteration(handle);
+    assert_int_equal(cmn_net_last_iteration(handle), 10);
+    assert_true(cmn_net_training_ended(handle));
+}
+
+static void learning_rate(void **state)
+{
+    (void)state;
+    cmn_net_scale_learning_rate(handle, 4);
+    assert_true(cmn_net_learning_rate(handle) == 2);
+    assert_int_equal(cmn_net_burn_in(handle), 3);
+}
+
+static void counts_right_answers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) { /* the label is class 1; the first three images answer it */
+        net->output[3 * i + (i < 3 ? 1 : 2)] = 1;
+        net->truth[3 * i + 1] = 1;
+    }
+    assert_int_equal(cmn_net_count_right(handle), 3);
+    cmn_net_set_batch(handle, 2);
+    assert_int_equal(cmn_net_count_right(handle), 2);
+}
+
+static void keeps_a_batch_over_a_resize(void **state)
+{
+    struct cmn_net_size size = cmn_net_size(handle);
+    const float *before = net->input;
+    float *saved;
+
+    (void)state;
+    cmn_net_resize(handle, size);
+    assert_ptr_equal(net->input, before); /* nothing to do */
+    net->input[4 * 48 - 1] = 5;
+    net->truth[4 * 3 - 1] = 6;
+    saved = cmn_net_save_batch(handle);
+    cmn_net_resize(handle, (struct cmn_net_size){16, 16});
+    assert_int_equal(cmn_net_inputs(handle), 256);
+    cmn_net_resize(handle, size);
+    cmn_net_restore_batch(handle, saved);
+    assert_true(net->input[4 * 48 - 1] == 5);
+    assert_true(net->truth[4 * 3 - 1] == 6);
+}
+
+static void names(void **state)
+{
+    char name[8];
+
+    (void)state;
+    cmn_net_name("some/folder/my.v2.cfg", name, sizeof name);
+    assert_string_equal(name, "my");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(shape, setup, teardown),
+        cmocka_unit_test_setup_teardown(ends_where_it_is_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(learning_rate, setup, teardown),
+        cmocka_unit_test_setup_teardown(counts_right_answers, setup, teardown),
+        cmocka_unit_test_setup_teardown(keeps_a_batch_over_a_resize, setup, teardown),
+        cmocka_unit_test(names),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
