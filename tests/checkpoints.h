@@ -1,4 +1,4 @@
-/* Checkpoints for tests: a folder of their own, snapshots of all kinds of sections. */
+/* Checkpoints for tests: a folder of their own, and snapshots. */
 #ifndef TESTS_CHECKPOINTS_H
 #define TESTS_CHECKPOINTS_H
 
@@ -7,7 +7,8 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/reader.h"
+#include "checkpoint/writer.h"
 #include "base/log.h"
 
 static char folder[2048];
@@ -68,7 +69,16 @@ static inline int checkpoints_teardown(void **state)
     return rmdir(folder);
 }
 
-/* Of `bytes` bytes of weights, and a section that tells the value. */
+/* A tensor with these bytes. */
+static inline void checkpoints_add(struct cmn_snapshot *s, const char *name, int rank,
+                                   const void *data, size_t bytes)
+{
+    assert_int_equal(cmn_snapshot_tensor(s, name, rank, bytes), 0);
+    assert_int_equal(cmn_snapshot_allocate(s), 0);
+    memcpy(cmn_snapshot_data(s, name, rank), data, bytes);
+}
+
+/* Of `bytes` bytes of weights, and a tensor that tells the value. */
 static inline struct cmn_snapshot *checkpoints_snapshot(int value, size_t bytes)
 {
     struct cmn_snapshot *s = cmn_snapshot_new();
@@ -80,7 +90,8 @@ static inline struct cmn_snapshot *checkpoints_snapshot(int value, size_t bytes)
     for (size_t i = 0; i < bytes; i++) {
         fputc((int)(i * 7 + (size_t)value) & 255, weights);
     }
-    assert_int_equal(cmn_snapshot_add(s, "value", CMN_NO_RANK, &value, sizeof value), 0);
+    assert_int_equal(cmn_snapshot_describe(s, cJSON_CreateObject()), 0);
+    checkpoints_add(s, "value", CMN_ALL_RANKS, &value, sizeof value);
     return s;
 }
 
@@ -98,12 +109,13 @@ static inline void checkpoints_write(struct cmn_writer *w, int value, size_t byt
 
 static inline int checkpoints_value(const struct cmn_checkpoint_file *f)
 {
-    size_t bytes;
-    const int *value = cmn_checkpoint_section(f, "value", CMN_NO_RANK, &bytes);
+    const struct cmn_checkpoint_tensor *t = cmn_checkpoint_tensor(f, "value", CMN_ALL_RANKS);
+    int value;
 
-    assert_non_null(value);
-    assert_int_equal(bytes, sizeof *value);
-    return *value;
+    assert_non_null(t);
+    assert_int_equal(t->bytes, sizeof value);
+    memcpy(&value, t->data, sizeof value);
+    return value;
 }
 
 #endif

@@ -197,7 +197,7 @@ fault_stop() {
 }
 
 is_writing() {
-    compgen -G 'run/out/.x.checkpoint-??????' >/dev/null
+    compgen -G 'run/out/x-*.checkpoint.??????.part' >/dev/null
 }
 
 fault_writing() {

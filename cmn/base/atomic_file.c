@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,15 +56,11 @@ int cmn_atomic_commit(int fd, const char *name, const char *file)
     return cmn_atomic_commit_as(fd, name, file, rights());
 }
 
-/* Whether a name is surely a temporary one of ours: a kind of file that trainings write, and random letters. */
-static int is_temporary(const char *name)
+/* Whether a name is a temporary one. *stem: the length of the name that the file is to take. */
+static int is_temporary(const char *name, size_t *stem)
 {
-    static const char *const kind[] = {".weights", ".backup", ".txt", ".png", ".dot", ".json"};
     size_t length = strlen(name), tail = sizeof pattern - 1;
 
-    if (!strncmp(name, probe, sizeof probe - 1)) {
-        return length == sizeof probe - 1 + RANDOM;
-    }
     if (length <= tail || name[length - tail] != '.' || strcmp(name + length - ENDS, ".part")) {
         return 0;
     }
@@ -72,17 +69,35 @@ static int is_temporary(const char *name)
             return 0;
         }
     }
+    *stem = length - tail;
+    return 1;
+}
+
+/* A kind of file that trainings write: its temporary files are surely ours. */
+static int is_result(const char *file, const void *unused)
+{
+    static const char *const kind[] = {".weights", ".backup", ".txt", ".png", ".dot", ".json"};
+    size_t length = strlen(file);
+
+    (void)unused;
     for (size_t i = 0; i < sizeof kind / sizeof kind[0]; i++) {
         size_t n = strlen(kind[i]);
-        if (length > tail + n && !strncmp(name + length - tail - n, kind[i], n)) {
+        if (length > n && !strcmp(file + length - n, kind[i])) {
             return 1;
         }
     }
     return 0;
 }
 
-/* All temporary files of the folder; with `file` only those of that file. */
-static void sweep(const char *folder, const char *file)
+static int is_same(const char *file, const void *name)
+{
+    return !strcmp(file, name);
+}
+
+/* Temporary files of the folder that are older than `seconds`, have no writer, and were to become a file for which is() says
+ * yes. */
+static void sweep(const char *folder, int (*is)(const char *file, const void *of), const void *of,
+                  int seconds)
 {
     DIR *dir = opendir(folder);
     const struct dirent *entry;
@@ -90,20 +105,25 @@ static void sweep(const char *folder, const char *file)
 
     while (dir && (entry = readdir(dir))) {
         const char *name = entry->d_name;
-        size_t length = strlen(name), tail = sizeof pattern - 1;
+        char file[NAME_MAX + 1];
+        size_t stem;
         int fd;
-        if (file ? length != strlen(file) + tail || strncmp(name, file, length - tail) ||
-                       name[length - tail] != '.' || strcmp(name + length - ENDS, ".part")
-                 : !is_temporary(name)) {
+        if (is_temporary(name, &stem)) {
+            snprintf(file, sizeof file, "%.*s", (int)stem, name);
+            if (!is(file, of)) {
+                continue;
+            }
+        } else if (is != is_result || strncmp(name, probe, sizeof probe - 1) ||
+                   strlen(name) != sizeof probe - 1 + RANDOM) {
             continue;
         }
         fd = openat(dirfd(dir), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0) {
             continue;
         }
-        /* A minute: a slow writer may be between creating and locking its file. */
         if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-            time(NULL) - st.st_mtime > 60 && !flock(fd, LOCK_EX | LOCK_NB)) {
+            (!seconds || time(NULL) - st.st_mtime > seconds) &&
+            (!flock(fd, LOCK_EX | LOCK_NB) || (!seconds && errno != EWOULDBLOCK))) {
             unlinkat(dirfd(dir), name, 0);
         }
         close(fd);
@@ -113,9 +133,18 @@ static void sweep(const char *folder, const char *file)
     }
 }
 
+/* Seconds: a slow writer may be between creating and locking its file. */
+enum { PATIENCE = 60 };
+
 void cmn_atomic_sweep(const char *folder)
 {
-    sweep(folder, NULL);
+    sweep(folder, is_result, NULL, PATIENCE);
+}
+
+void cmn_atomic_sweep_of(const char *folder, int (*is)(const char *file, const void *of),
+                         const void *of)
+{
+    sweep(folder, is, of, 0);
 }
 
 static void sweep_beside(const char *file)
@@ -125,7 +154,7 @@ static void sweep_beside(const char *file)
 
     if (snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - file) + 1 : 1,
                  slash ? file : ".") < (int)sizeof folder) {
-        sweep(folder, slash ? slash + 1 : file);
+        sweep(folder, is_same, slash ? slash + 1 : file, PATIENCE);
     }
 }
 

@@ -21,6 +21,11 @@ int cmn_atomic_commit_as(int fd, const char *name, const char *file, unsigned mo
  * written is locked and stays. */
 void cmn_atomic_sweep(const char *folder);
 
+/* The same for temporary files of any age that were to become a file for which is(file, of) says yes. The caller makes sure that
+ * no other process creates one meanwhile. */
+void cmn_atomic_sweep_of(const char *folder, int (*is)(const char *file, const void *of),
+                         const void *of);
+
 /* Opens a file that is written in place (a log), with `flags` of open(2) and the rights that umask leaves. Refuses a symbolic
  * link of another user. `what` names the kind of file in messages. Returns the file descriptor, which the caller closes, or
  * -1 with a reason. */

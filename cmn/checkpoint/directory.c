@@ -13,16 +13,35 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "checkpoint/format.h"
 #include "base/job_stderr.h"
 #include "base/log.h"
 
-/* Of names that begin with a dot: the lock, and files that are being written (six letters or digits behind it). */
+/* Names that begin with a dot: .NAME.checkpoint-lock, and the checkpoints of .NAME.superseded. */
 #define LOCK "checkpoint-lock"
-#define DRAFT "checkpoint-"
-/* And what stands behind a name whose checkpoints are set aside: .NAME.superseded-ITERATION.checkpoint. */
-#define ASIDE ".superseded"
-enum { RANDOM = 6, PATIENCE = 2 /* seconds */, FILE_ROOM = NAME_MAX + 64 };
+#define SUPERSEDED ".superseded"
+enum { PATIENCE = 2 /* seconds */, DIGITS = 18 /* of an iteration */, FILE_ROOM = NAME_MAX + 64 };
+
+long cmn_directory_iteration(const char *file, const char *name)
+{
+    size_t n = strlen(name), digits;
+
+    if (strncmp(file, name, n) || file[n] != '-') {
+        return -1;
+    }
+    file += n + 1;
+    digits = strspn(file, "0123456789");
+    if (!digits || digits > DIGITS || (*file == '0' && digits > 1) ||
+        strcmp(file + digits, ".checkpoint")) {
+        return -1;
+    }
+    return strtol(file, NULL, 10);
+}
+
+int cmn_directory_takes(const char *name)
+{
+    /* A hidden one; the name under which one is written is as long. */
+    return strlen(name) + strlen("." SUPERSEDED "-.checkpoint") + DIGITS <= NAME_MAX;
+}
 
 int cmn_directory_open(const char *folder)
 {
@@ -68,7 +87,7 @@ long *cmn_directory_list(int folder, const char *name, int *n)
         return NULL;
     }
     while ((errno = 0, e = readdir(d))) {
-        iteration = cmn_checkpoint_number(e->d_name, name);
+        iteration = cmn_directory_iteration(e->d_name, name);
         if (iteration < 0) {
             continue;
         }
@@ -220,59 +239,6 @@ void cmn_directory_unlock(int folder, const char *name, int lock)
     close(lock);
 }
 
-static int is_draft(const char *file, const char *name)
-{
-    size_t n = strlen(name);
-
-    if (file[0] != '.' || strncmp(file + 1, name, n) ||
-        strncmp(file + 1 + n, "." DRAFT, sizeof DRAFT)) {
-        return 0;
-    }
-    file += 1 + n + sizeof DRAFT;
-    for (n = 0; isalnum((unsigned char)file[n]); n++) {
-    }
-    return n == RANDOM && !file[n];
-}
-
-void cmn_directory_sweep(int folder, const char *name)
-{
-    struct dirent *e;
-    DIR *d = entries(folder);
-    int fd;
-
-    while (d && (e = readdir(d))) {
-        if (!is_draft(e->d_name, name)) {
-            continue;
-        }
-        fd = openat(folder, e->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        /* Who writes it holds it locked. */
-        if (fd >= 0 && (!flock(fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK)) {
-            unlinkat(folder, e->d_name, 0);
-        }
-        if (fd >= 0) {
-            close(fd);
-        }
-    }
-    if (d) {
-        closedir(d);
-    }
-}
-
-int cmn_directory_draft(const char *folder, const char *name, char *file, size_t bytes)
-{
-    int fd, n = snprintf(file, bytes, "%s/.%s." DRAFT "XXXXXX", folder, name);
-
-    if (n < 0 || (size_t)n >= bytes) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    fd = mkostemp(file, O_CLOEXEC);
-    if (fd >= 0) {
-        flock(fd, LOCK_EX | LOCK_NB);
-    }
-    return fd;
-}
-
 int cmn_directory_sync(int folder)
 {
     return fsync(folder) && errno != EINVAL ? -1
@@ -284,10 +250,10 @@ static void file_name(const char *name, long iteration, char *file)
     snprintf(file, FILE_ROOM, "%s-%ld.checkpoint", name, iteration);
 }
 
-/* Those that are set aside are checkpoints of another name, which begins with a dot. */
-static void aside_name(const char *name, char *aside)
+/* Hidden ones are checkpoints of another name, which begins with a dot. */
+static void hidden_name(const char *name, char *hidden)
 {
-    snprintf(aside, NAME_MAX + 1, ".%s" ASIDE, name);
+    snprintf(hidden, NAME_MAX + 1, ".%s" SUPERSEDED, name);
 }
 
 /* Those in a list, from its place `from` on. */
@@ -314,44 +280,44 @@ static int move(int folder, const char *from, const char *to, long iteration)
 /* The latest first. */
 static int move_back(int folder, const char *name)
 {
-    char aside[NAME_MAX + 1];
+    char hidden[NAME_MAX + 1];
     int n, result;
     long *list;
 
-    aside_name(name, aside);
-    list = cmn_directory_list(folder, aside, &n);
+    hidden_name(name, hidden);
+    list = cmn_directory_list(folder, hidden, &n);
     result = n < 0 ? -1 : 0;
     for (int i = 0; i < n && !result; i++) {
-        result = move(folder, aside, name, list[i]);
+        result = move(folder, hidden, name, list[i]);
     }
     free(list);
     return result;
 }
 
 /* 0, or -1 with errno. */
-static int drop_aside(int folder, const char *name)
+static int remove_hidden(int folder, const char *name)
 {
-    char aside[NAME_MAX + 1];
+    char hidden[NAME_MAX + 1];
     int n;
     long *list;
 
-    aside_name(name, aside);
-    list = cmn_directory_list(folder, aside, &n);
-    remove_from(folder, aside, list, n, 0);
+    hidden_name(name, hidden);
+    list = cmn_directory_list(folder, hidden, &n);
+    remove_from(folder, hidden, list, n, 0);
     free(list);
     return n ? cmn_directory_sync(folder) : 0;
 }
 
 int cmn_directory_hide(int folder, const char *name)
 {
-    char aside[NAME_MAX + 1];
-    int n = 0, reason, result = drop_aside(folder, name);
+    char hidden[NAME_MAX + 1];
+    int n = 0, reason, result = remove_hidden(folder, name);
     long *list = result ? NULL : cmn_directory_list(folder, name, &n);
 
-    aside_name(name, aside);
+    hidden_name(name, hidden);
     result = result || n < 0 ? -1 : 0;
     while (!result && n--) {
-        result = move(folder, name, aside, list[n]);
+        result = move(folder, name, hidden, list[n]);
     }
     free(list);
     if (result) {
@@ -380,5 +346,5 @@ void cmn_directory_prune(int folder, const char *name, long iteration, int keep)
     }
     remove_from(folder, name, list, n, latest + keep - 1);
     free(list);
-    drop_aside(folder, name);
+    remove_hidden(folder, name);
 }

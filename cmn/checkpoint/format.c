@@ -3,12 +3,14 @@
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-static const char head_mark[17] = "cmn checkpoint\n\n";
-static const char tail_mark[17] = "cmn end of file\n";
+#include "base/log.h"
+
+static const char magic[16] = "cmn checkpoint\n\n";
 
 uint64_t cmn_checksum(const void *bytes, size_t n)
 {
@@ -18,7 +20,6 @@ uint64_t cmn_checksum(const void *bytes, size_t n)
 int cmn_checks(const void *bytes, size_t n, uint64_t check)
 {
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-    /* A fuzzer cannot guess checksums: for it, all are right. */
     (void)bytes;
     (void)n;
     (void)check;
@@ -28,140 +29,267 @@ int cmn_checks(const void *bytes, size_t n, uint64_t check)
 #endif
 }
 
-static unsigned char *put64(unsigned char *to, uint64_t value)
+/* ---- the mark ---- */
+
+/* As it lies in the file; each number is little-endian. */
+struct mark_bytes {
+    char magic[16];
+    uint32_t version, zero;
+    uint64_t weights, file, header, header_check;
+    uint64_t check; /* of what stands before it */
+};
+_Static_assert(sizeof(struct mark_bytes) == CMN_MARK, "the mark has no padding");
+
+void cmn_mark_write(const struct cmn_mark *mark, unsigned char to[CMN_MARK])
 {
-    value = htole64(value);
-    memcpy(to, &value, sizeof value);
-    return to + sizeof value;
+    struct mark_bytes m = {.version = htole32(mark->version),
+                           .weights = htole64(mark->weights),
+                           .file = htole64(mark->file),
+                           .header = htole64(mark->header),
+                           .header_check = htole64(mark->header_check)};
+
+    memcpy(m.magic, magic, sizeof magic);
+    m.check = htole64(cmn_checksum(&m, offsetof(struct mark_bytes, check)));
+    memcpy(to, &m, sizeof m);
 }
 
-static unsigned char *put32(unsigned char *to, uint32_t value)
+int cmn_mark_read(struct cmn_mark *mark, const unsigned char from[CMN_MARK])
 {
-    value = htole32(value);
-    memcpy(to, &value, sizeof value);
-    return to + sizeof value;
+    struct mark_bytes m;
+
+    memcpy(&m, from, sizeof m);
+    if (memcmp(m.magic, magic, sizeof magic) ||
+        !cmn_checks(&m, offsetof(struct mark_bytes, check), le64toh(m.check))) {
+        return -1;
+    }
+    *mark = (struct cmn_mark){.version = le32toh(m.version),
+                              .weights = le64toh(m.weights),
+                              .file = le64toh(m.file),
+                              .header = le64toh(m.header),
+                              .header_check = le64toh(m.header_check)};
+    return 0;
 }
 
-static uint64_t get64(const unsigned char **from)
+const unsigned char *cmn_mark_find(const unsigned char *bytes, size_t n)
 {
-    uint64_t value;
-
-    memcpy(&value, *from, sizeof value);
-    *from += sizeof value;
-    return le64toh(value);
+    return memmem(bytes, n, magic, sizeof magic);
 }
 
-static uint32_t get32(const unsigned char **from)
+int cmn_tensor_name_is_valid(const char *name)
 {
-    uint32_t value;
+    size_t n = strnlen(name, CMN_TENSOR_NAME);
 
-    memcpy(&value, *from, sizeof value);
-    *from += sizeof value;
-    return le32toh(value);
+    for (size_t i = 0; i < n; i++) {
+        if (name[i] <= ' ' || name[i] > '~') {
+            return 0;
+        }
+    }
+    return n > 0 && n < CMN_TENSOR_NAME;
 }
 
-void cmn_entry_write(const struct cmn_entry *e, unsigned char *to)
+/* ---- a checkpoint in memory ---- */
+
+struct tensor {
+    char name[CMN_TENSOR_NAME];
+    int rank;
+    size_t bytes, at; /* at: in data */
+};
+
+struct cmn_snapshot {
+    FILE *stream;
+    char *weights;
+    size_t weight_bytes;
+    cJSON *training;
+    struct tensor *tensor;
+    size_t tensors, room;
+    size_t last; /* the tensor that was found last */
+    unsigned char *data;
+    size_t data_bytes;
+    unsigned char *front; /* mark and header */
+};
+
+static int out_of_memory(void)
 {
-    memset(to, 0, CMN_SECTION_NAME);
-    memcpy(to, e->name, strnlen(e->name, CMN_SECTION_NAME - 1));
-    to = put32(to + CMN_SECTION_NAME, (uint32_t)e->rank);
-    to = put32(to, e->same);
-    to = put64(to, e->bytes);
-    to = put64(to, e->lead);
-    to = put64(to, e->offset);
-    to = put64(to, e->stored);
-    put64(to, e->check);
+    return cmn_fail("out of memory for a checkpoint");
 }
 
-void cmn_entry_read(struct cmn_entry *e, const unsigned char *from)
+struct cmn_snapshot *cmn_snapshot_new(void)
 {
-    memcpy(e->name, from, CMN_SECTION_NAME);
-    from += CMN_SECTION_NAME;
-    e->rank = (int32_t)get32(&from);
-    e->same = get32(&from);
-    e->bytes = get64(&from);
-    e->lead = get64(&from);
-    e->offset = get64(&from);
-    e->stored = get64(&from);
-    e->check = get64(&from);
+    struct cmn_snapshot *s = calloc(1, sizeof *s);
+
+    if (!s) {
+        out_of_memory();
+    }
+    return s;
 }
 
-void cmn_head_write(const struct cmn_head *h, unsigned char *to)
+FILE *cmn_snapshot_weights(struct cmn_snapshot *s)
 {
-    unsigned char *begin = to;
-
-    memcpy(to, head_mark, 16);
-    to = put32(to + 16, h->version);
-    to = put32(to, 0);
-    to = put64(to, h->weights);
-    to = put64(to, h->bytes);
-    to = put64(to, (uint64_t)h->iteration);
-    to = put64(to, (uint64_t)h->when);
-    put64(to, cmn_checksum(begin, (size_t)(to - begin)));
+    if (!s->stream && !(s->stream = open_memstream(&s->weights, &s->weight_bytes))) {
+        out_of_memory();
+    }
+    return s->stream;
 }
 
-int cmn_head_read(struct cmn_head *h, const unsigned char *from)
+int cmn_snapshot_describe(struct cmn_snapshot *s, cJSON *training)
 {
-    const unsigned char *begin = from;
+    s->training = training;
+    return training ? 0 : out_of_memory();
+}
+
+/* Its index, or -1. Who asks does so in the order in which tensors were named, so the search begins behind the last one. */
+static long find(struct cmn_snapshot *s, const char *name, int rank)
+{
+    for (size_t i = 0; i < s->tensors; i++) {
+        size_t k = (s->last + 1 + i) % s->tensors;
+        if (s->tensor[k].rank == rank && !strcmp(s->tensor[k].name, name)) {
+            s->last = k;
+            return (long)k;
+        }
+    }
+    return -1;
+}
+
+int cmn_snapshot_tensor(struct cmn_snapshot *s, const char *name, int rank, size_t bytes)
+{
+    long i = rank == CMN_ALL_RANKS ? find(s, name, rank) : -1;
+    struct tensor *t;
+
+    if (!cmn_tensor_name_is_valid(name)) {
+        return cmn_fail("\"%s\" is no name for a tensor of a checkpoint", name);
+    }
+    if (i < 0) {
+        if (s->tensors == s->room) {
+            size_t room = 2 * s->room + 256;
+            t = realloc(s->tensor, room * sizeof *t);
+            if (!t) {
+                return out_of_memory();
+            }
+            s->tensor = t;
+            s->room = room;
+        }
+        i = (long)s->tensors++;
+        s->last = (size_t)i;
+        t = &s->tensor[i];
+        *t = (struct tensor){.rank = rank};
+        memcpy(t->name, name, strlen(name) + 1);
+    }
+    t = &s->tensor[i];
+    t->bytes = bytes > t->bytes ? bytes : t->bytes;
+    return 0;
+}
+
+int cmn_snapshot_allocate(struct cmn_snapshot *s)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < s->tensors; i++) {
+        s->tensor[i].at = at;
+        if (s->tensor[i].bytes > SIZE_MAX / 4 - at) {
+            return out_of_memory();
+        }
+        at += cmn_aligned(s->tensor[i].bytes);
+    }
+    s->data = aligned_alloc(CMN_ALIGN, at ? at : CMN_ALIGN);
+    if (!s->data) {
+        return cmn_fail("out of memory for a checkpoint of %zu MiB", at >> 20);
+    }
+    memset(s->data, 0, at);
+    s->data_bytes = at;
+    return 0;
+}
+
+void *cmn_snapshot_data(struct cmn_snapshot *s, const char *name, int rank)
+{
+    return s->data + s->tensor[find(s, name, rank)].at;
+}
+
+/* ---- the header ---- */
+
+static int add_check(cJSON *object, const char *name, const void *bytes, size_t n)
+{
+    char text[17];
+
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)cmn_checksum(bytes, n));
+    return cJSON_AddStringToObject(object, name, text) ? 0 : -1;
+}
+
+static int add_tensor(const struct cmn_snapshot *s, const struct tensor *t, cJSON *list)
+{
+    cJSON *o = cJSON_CreateObject();
+
+    if (!o || !cJSON_AddItemToArray(list, o)) {
+        cJSON_Delete(o);
+        return -1;
+    }
+    return !cJSON_AddStringToObject(o, "name", t->name) ||
+                   (t->rank != CMN_ALL_RANKS && !cJSON_AddNumberToObject(o, "rank", t->rank)) ||
+                   !cJSON_AddNumberToObject(o, "bytes", (double)t->bytes)
+               ? -1
+               : add_check(o, "xxh3", s->data + t->at, cmn_aligned(t->bytes));
+}
+
+static char *print_header(const struct cmn_snapshot *s, long iteration)
+{
+    cJSON *header = cJSON_CreateObject(), *list;
+    char *text = NULL;
+    int bad = !header || !cJSON_AddNumberToObject(header, "iteration", (double)iteration) ||
+              !cJSON_AddNumberToObject(header, "written", (double)time(NULL)) ||
+              add_check(header, "weights", s->weights, s->weight_bytes) ||
+              !cJSON_AddItemReferenceToObject(header, "training", s->training) ||
+              !(list = cJSON_AddArrayToObject(header, "tensors"));
+
+    for (size_t i = 0; i < s->tensors && !bad; i++) {
+        bad = add_tensor(s, &s->tensor[i], list);
+    }
+    text = bad ? NULL : cJSON_PrintUnformatted(header);
+    cJSON_Delete(header);
+    return text;
+}
+
+int cmn_snapshot_seal(struct cmn_snapshot *s, long iteration, struct iovec part[CMN_SNAPSHOT_PARTS])
+{
+    struct cmn_mark mark = {.version = CMN_CHECKPOINT_VERSION};
+    FILE *stream = cmn_snapshot_weights(s);
+    char *text;
     size_t n;
 
-    if (memcmp(from, head_mark, 16)) {
-        return -1;
+    /* Its memory is complete after fclose only. */
+    s->stream = NULL;
+    if (!stream || fclose(stream) || (!s->data && cmn_snapshot_allocate(s)) ||
+        !(text = print_header(s, iteration))) {
+        return out_of_memory();
     }
-    from += 16;
-    h->version = get32(&from);
-    from += 4;
-    h->weights = get64(&from);
-    h->bytes = get64(&from);
-    h->iteration = (int64_t)get64(&from);
-    h->when = (int64_t)get64(&from);
-    n = (size_t)(from - begin);
-    return cmn_checks(begin, n, get64(&from)) ? 0 : -1;
-}
-
-void cmn_trailer_write(const struct cmn_trailer *t, unsigned char *to)
-{
-    to = put64(to, t->index);
-    to = put64(to, t->entries);
-    to = put64(to, t->index_check);
-    to = put32(to, t->version);
-    to = put32(to, 0);
-    to = put64(to, t->bytes);
-    to = put64(to, 0);
-    memcpy(to, tail_mark, 16);
-}
-
-int cmn_trailer_read(struct cmn_trailer *t, const unsigned char *from)
-{
-    t->index = get64(&from);
-    t->entries = get64(&from);
-    t->index_check = get64(&from);
-    t->version = get32(&from);
-    from += 4;
-    t->bytes = get64(&from);
-    t->check = get64(&from);
-    return memcmp(from, tail_mark, 16) ? -1 : 0;
-}
-
-void cmn_trailer_seal(unsigned char *file, size_t bytes)
-{
-    size_t covered = bytes - CMN_UNCOVERED;
-
-    put64(file + covered, cmn_checksum(file, covered));
-}
-
-long cmn_checkpoint_number(const char *file, const char *name)
-{
-    size_t n = strlen(name), digits;
-
-    if (strncmp(file, name, n) || file[n] != '-') {
-        return -1;
+    n = strlen(text);
+    mark.weights = s->weight_bytes;
+    mark.header = cmn_aligned(mark.weights + CMN_MARK + n) - mark.weights - CMN_MARK;
+    mark.file = mark.weights + CMN_MARK + mark.header + s->data_bytes;
+    s->front = malloc(CMN_MARK + mark.header);
+    if (s->front) {
+        memset(s->front + CMN_MARK, ' ', mark.header);
+        memcpy(s->front + CMN_MARK, text, n);
+        mark.header_check = cmn_checksum(s->front + CMN_MARK, mark.header);
+        cmn_mark_write(&mark, s->front);
     }
-    file += n + 1;
-    digits = strspn(file, "0123456789");
-    if (!digits || digits > 18 || (*file == '0' && digits > 1) ||
-        strcmp(file + digits, ".checkpoint")) {
-        return -1;
+    cJSON_free(text);
+    part[0] = (struct iovec){s->weights, s->weight_bytes};
+    part[1] = (struct iovec){s->front, CMN_MARK + mark.header};
+    part[2] = (struct iovec){s->data, s->data_bytes};
+    return s->front ? 0 : out_of_memory();
+}
+
+void cmn_snapshot_free(struct cmn_snapshot *s)
+{
+    if (!s) {
+        return;
     }
-    return strtol(file, NULL, 10);
+    if (s->stream) {
+        fclose(s->stream);
+    }
+    free(s->weights);
+    cJSON_Delete(s->training);
+    free(s->tensor);
+    free(s->data);
+    free(s->front);
+    free(s);
 }

@@ -1,4 +1,5 @@
-/* Checkpoints are read: the newest of a folder, and what one holds. */
+#include "checkpoint/reader.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -7,25 +8,257 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/directory.h"
-#include "checkpoint/format.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "checkpoint/directory.h"
 
-void cmn_checkpoint_free(struct cmn_checkpoint_file *f)
+struct cmn_checkpoint_file {
+    char *path;
+    unsigned char *owned; /* the bytes, when they are this file's own */
+    const unsigned char *bytes;
+    size_t n;
+    struct cmn_mark mark;
+    cJSON *header;
+    long long iteration, written;
+    struct cmn_checkpoint_tensor *tensor; /* by name and rank */
+    size_t tensors;
+};
+
+/* Damaged: an older one may be taken instead. Unusable: people have to do something first. */
+enum outcome { INTACT, DAMAGED, UNUSABLE };
+
+static enum outcome out_of_memory(size_t bytes)
 {
-    if (!f) {
-        return;
+    cmn_fail("out of memory for its %zu bytes", bytes);
+    return UNUSABLE;
+}
+
+/* ---- the mark ---- */
+
+/* The mark stands where it says that the weights end, so weights that look like one do no harm. Other versions have some
+ * bytes between the two. */
+static int is_in_its_place(const struct cmn_mark *m, uint64_t at)
+{
+    return m->version == CMN_CHECKPOINT_VERSION ? m->weights == at : m->weights <= at;
+}
+
+static enum outcome find_mark(struct cmn_checkpoint_file *f)
+{
+    const unsigned char *end = f->bytes + f->n, *at = f->bytes;
+
+    while ((at = cmn_mark_find(at, (size_t)(end - at)))) {
+        if (end - at >= CMN_MARK && !cmn_mark_read(&f->mark, at) &&
+            is_in_its_place(&f->mark, (uint64_t)(at - f->bytes))) {
+            return INTACT;
+        }
+        at++;
     }
-    for (size_t i = 0; i < f->entries && f->restored; i++) {
-        free(f->restored[i]);
+    if (f->n) {
+        cmn_fail("truncated, damaged, or no checkpoint: no mark behind weights (it has %zu bytes)",
+                 f->n);
+    } else {
+        cmn_fail("it is empty");
     }
-    free(f->restored);
-    free(f->sorted);
-    free(f->entry);
-    free(f->owned);
-    free(f->path);
-    free(f);
+    return DAMAGED;
+}
+
+static enum outcome check_lengths(const struct cmn_checkpoint_file *f)
+{
+    const struct cmn_mark *m = &f->mark;
+    uint64_t begin = m->weights + CMN_MARK; /* both lie in the file */
+
+    if (m->version != CMN_CHECKPOINT_VERSION) {
+        cmn_fail("its format is version %u, and this program reads version %d", m->version,
+                 CMN_CHECKPOINT_VERSION);
+        return UNUSABLE;
+    }
+    if (m->file != f->n) {
+        cmn_fail(f->n < m->file ? "truncated: %zu of %llu bytes"
+                                : "it has %zu bytes, and should have %llu",
+                 f->n, (unsigned long long)m->file);
+        return DAMAGED;
+    }
+    if (m->header > f->n - begin || (begin + m->header) % CMN_ALIGN) {
+        cmn_fail("its header has an impossible length");
+        return DAMAGED;
+    }
+    return INTACT;
+}
+
+/* ---- the header ---- */
+
+/* cJSON takes about 100 bytes for a value, however short its text is. Ours have 12 characters and more. */
+static int has_too_many_values(const char *text, size_t n)
+{
+    size_t values = 0;
+    int in_string = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '"') {
+            in_string = !in_string;
+        } else if (in_string) {
+            i += text[i] == '\\';
+        } else {
+            values += text[i] == ',' || text[i] == '[' || text[i] == '{';
+        }
+    }
+    return values > n / 8 + 64;
+}
+
+/* A whole number from 0 to most, or -1. */
+static long long whole(const cJSON *object, const char *name, double most)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    double value = cJSON_IsNumber(item) ? item->valuedouble : -1;
+
+    if (!(value >= 0 && value <= most) || (double)(long long)value < value) {
+        return -1;
+    }
+    return (long long)value;
+}
+
+static const double most_exact = 9007199254740992.; /* 2^53: up to it a double is exact */
+
+/* Whether the object's checksum of that name is the bytes'. */
+static int has_check(const cJSON *object, const char *name, const void *bytes, size_t n)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
+
+    return text && strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16 &&
+           cmn_checks(bytes, n, strtoull(text, NULL, 16));
+}
+
+static enum outcome damaged_header(const char *what)
+{
+    cmn_fail("its header: %s", what);
+    return DAMAGED;
+}
+
+static enum outcome read_header(struct cmn_checkpoint_file *f)
+{
+    const struct cmn_mark *m = &f->mark;
+    const char *text = (const char *)f->bytes + m->weights + CMN_MARK, *end = NULL;
+    const cJSON *training;
+
+    if (!cmn_checks(text, m->header, m->header_check)) {
+        return damaged_header("wrong checksum");
+    }
+    if (has_too_many_values(text, m->header)) {
+        return damaged_header("too many values for its length");
+    }
+    f->header = cJSON_ParseWithLengthOpts(text, m->header, &end, 0);
+    while (f->header && end < text + m->header && *end == ' ') {
+        end++;
+    }
+    if (!f->header || end < text + m->header) {
+        return damaged_header("no JSON");
+    }
+    f->iteration = whole(f->header, "iteration", most_exact);
+    f->written = whole(f->header, "written", most_exact);
+    training = cmn_checkpoint_training(f);
+    if (f->iteration < 0 || f->written < 0 || !cJSON_IsObject(training)) {
+        return damaged_header("no iteration, time or description of the training");
+    }
+    if (!has_check(f->header, "weights", f->bytes, m->weights)) {
+        cmn_fail("weights: wrong checksum");
+        return DAMAGED;
+    }
+    return INTACT;
+}
+
+/* ---- tensors ---- */
+
+static enum outcome damaged_tensor(const struct cmn_checkpoint_tensor *t, const char *what)
+{
+    char rank[32] = "";
+
+    if (t->rank != CMN_ALL_RANKS) {
+        snprintf(rank, sizeof rank, " of rank %d", t->rank);
+    }
+    cmn_fail("tensor %s%s: %s", t->name, rank, what);
+    return DAMAGED;
+}
+
+/* *at: where the tensor begins; becomes where the next one does. */
+static enum outcome read_tensor(const struct cmn_checkpoint_file *f, const cJSON *item,
+                                struct cmn_checkpoint_tensor *t, size_t *at)
+{
+    const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "name"));
+    long long rank = whole(item, "rank", INT_MAX), bytes = whole(item, "bytes", most_exact);
+    size_t left = f->n - *at; /* both are multiples of CMN_ALIGN */
+
+    if (!name || !cmn_tensor_name_is_valid(name)) {
+        return damaged_header("a tensor without a proper name");
+    }
+    memcpy(t->name, name, strlen(name) + 1);
+    t->rank = (int)rank;
+    if (rank < 0 && cJSON_GetObjectItemCaseSensitive(item, "rank")) {
+        return damaged_tensor(t, "its rank is no rank");
+    }
+    if (bytes < 0 || (size_t)bytes > left) {
+        return damaged_tensor(t, "it has an impossible length");
+    }
+    t->data = f->bytes + *at;
+    t->bytes = (size_t)bytes;
+    *at += cmn_aligned(t->bytes);
+    return has_check(item, "xxh3", t->data, cmn_aligned(t->bytes))
+               ? INTACT
+               : damaged_tensor(t, "wrong checksum");
+}
+
+static int order(const void *a, const void *b)
+{
+    const struct cmn_checkpoint_tensor *x = a, *y = b;
+    int names = strcmp(x->name, y->name);
+
+    return names ? names : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+static enum outcome read_tensors(struct cmn_checkpoint_file *f)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(f->header, "tensors"), *item;
+    size_t at = f->mark.weights + CMN_MARK + f->mark.header;
+    enum outcome outcome = INTACT;
+
+    if (!cJSON_IsArray(list) || f->n % CMN_ALIGN) {
+        return damaged_header("no tensors, or a length that no file of tensors has");
+    }
+    f->tensor = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *f->tensor);
+    if (!f->tensor) {
+        return out_of_memory(f->n);
+    }
+    cJSON_ArrayForEach(item, list)
+    {
+        outcome = read_tensor(f, item, &f->tensor[f->tensors], &at);
+        if (outcome != INTACT) {
+            return outcome;
+        }
+        f->tensors++;
+    }
+    if (at != f->n) {
+        cmn_fail("%zu bytes too many behind its last tensor", f->n - at);
+        return DAMAGED;
+    }
+    qsort(f->tensor, f->tensors, sizeof *f->tensor, order);
+    for (size_t i = 1; i < f->tensors; i++) {
+        if (!order(&f->tensor[i - 1], &f->tensor[i])) {
+            return damaged_tensor(&f->tensor[i], "it is there twice");
+        }
+    }
+    return INTACT;
+}
+
+static enum outcome parse(struct cmn_checkpoint_file *f)
+{
+    enum outcome outcome = find_mark(f);
+
+    if (outcome == INTACT) {
+        outcome = check_lengths(f);
+    }
+    if (outcome == INTACT) {
+        outcome = read_header(f);
+    }
+    return outcome == INTACT ? read_tensors(f) : outcome;
 }
 
 struct cmn_checkpoint_file *cmn_checkpoint_parse(const void *bytes, size_t n)
@@ -33,17 +266,19 @@ struct cmn_checkpoint_file *cmn_checkpoint_parse(const void *bytes, size_t n)
     struct cmn_checkpoint_file *f = calloc(1, sizeof *f);
 
     if (!f) {
-        cmn_fail("out of memory");
+        out_of_memory(n);
         return NULL;
     }
     f->bytes = bytes;
     f->n = n;
-    if (cmn_checkpoint_check(f) != CMN_INTACT) {
+    if (parse(f) != INTACT) {
         cmn_checkpoint_free(f);
         return NULL;
     }
     return f;
 }
+
+/* ---- a file ---- */
 
 /* Whether the file may be as good as any, and this process is what lacks something. */
 static int lacks(int reason)
@@ -52,65 +287,61 @@ static int lacks(int reason)
            reason == ENFILE;
 }
 
-enum { PIECE = 16 << 20 };
-
-/* The whole file. */
-static enum cmn_outcome load(struct cmn_checkpoint_file *f, const char *path)
+static enum outcome failed(int reason)
 {
-    /* Not blocking: it may be a pipe that someone has put there. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), reason;
+    cmn_fail("%s", strerror(reason));
+    return lacks(reason) ? UNUSABLE : DAMAGED;
+}
+
+static enum outcome read_all(struct cmn_checkpoint_file *f, int fd)
+{
+    enum { PIECE = 16 << 20 };
     struct stat st;
     ssize_t got = 1;
 
-    if (fd < 0 || fstat(fd, &st)) {
-        reason = errno;
-        cmn_fail("%s", strerror(reason));
-        if (fd >= 0) {
-            close(fd);
-        }
-        return lacks(reason) ? CMN_UNUSABLE : CMN_DAMAGED;
+    if (fstat(fd, &st)) {
+        return failed(errno);
     }
     if (!S_ISREG(st.st_mode)) {
-        close(fd);
         cmn_fail("is no regular file");
-        return CMN_DAMAGED;
+        return DAMAGED;
     }
     f->owned = aligned_alloc(CMN_ALIGN, (size_t)cmn_aligned((uint64_t)st.st_size + 1));
     if (!f->owned) {
-        close(fd);
-        cmn_fail("out of memory for its %lld bytes", (long long)st.st_size);
-        return CMN_UNUSABLE;
+        return out_of_memory((size_t)st.st_size);
     }
     f->bytes = f->owned;
     while (f->n < (size_t)st.st_size && got) {
         size_t rest = (size_t)st.st_size - f->n;
         got = read(fd, f->owned + f->n, rest < PIECE ? rest : PIECE);
         if (got < 0 && errno != EINTR) {
-            cmn_fail("%s", strerror(errno));
-            close(fd);
-            return CMN_DAMAGED;
+            return failed(errno);
         }
         f->n += got > 0 ? (size_t)got : 0;
-        cmn_status_progress(); /* a slow disk is no rank that stands still */
+        cmn_status_progress(); /* the disk may be slow */
     }
-    close(fd);
-    return CMN_INTACT;
+    return INTACT;
 }
 
-static struct cmn_checkpoint_file *read_file(const char *path, enum cmn_outcome *outcome)
+static struct cmn_checkpoint_file *read_file(const char *path, enum outcome *outcome)
 {
     struct cmn_checkpoint_file *f = calloc(1, sizeof *f);
+    int fd;
 
-    *outcome = CMN_UNUSABLE;
-    if (f && (f->path = strdup(path))) {
-        *outcome = load(f, path);
-        if (*outcome == CMN_INTACT) {
-            *outcome = cmn_checkpoint_check(f);
-        }
+    if (!f || !(f->path = strdup(path))) {
+        *outcome = out_of_memory(0);
     } else {
-        cmn_fail("out of memory");
+        /* Not blocking: it may be a pipe that someone has put there. */
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        *outcome = fd < 0 ? failed(errno) : read_all(f, fd);
+        if (fd >= 0) {
+            close(fd);
+        }
     }
-    if (*outcome != CMN_INTACT) {
+    if (*outcome == INTACT) {
+        *outcome = parse(f);
+    }
+    if (*outcome != INTACT) {
         cmn_fail_in("%s", path);
         cmn_checkpoint_free(f);
         return NULL;
@@ -118,94 +349,17 @@ static struct cmn_checkpoint_file *read_file(const char *path, enum cmn_outcome 
     return f;
 }
 
-struct cmn_checkpoint_file *cmn_checkpoint_read(const char *file)
+struct cmn_checkpoint_file *cmn_checkpoint_read(const char *path)
 {
-    enum cmn_outcome outcome;
+    enum outcome outcome;
 
-    return read_file(file, &outcome);
+    return read_file(path, &outcome);
 }
 
-const char *cmn_checkpoint_path(const struct cmn_checkpoint_file *f)
-{
-    return f->path;
-}
+/* ---- a folder ---- */
 
-long cmn_checkpoint_iteration(const struct cmn_checkpoint_file *f)
-{
-    return (long)f->head.iteration;
-}
-
-size_t cmn_checkpoint_sections(const struct cmn_checkpoint_file *f)
-{
-    return f->entries;
-}
-
-/* The index of a section, or -1. */
-static long find(const struct cmn_checkpoint_file *f, const char *name, int rank)
-{
-    struct cmn_entry wanted = {.rank = rank};
-    const struct cmn_entry *key = &wanted, **at;
-
-    if (strlen(name) >= sizeof wanted.name) {
-        return -1;
-    }
-    memcpy(wanted.name, name, strlen(name) + 1);
-    at = bsearch(&key, f->sorted, f->entries, sizeof *f->sorted, cmn_entry_order);
-    return at ? (long)(*at - f->entry) : -1;
-}
-
-const void *cmn_checkpoint_section(const struct cmn_checkpoint_file *f, const char *name, int rank,
-                                   size_t *bytes)
-{
-    long i = find(f, name, rank);
-    const struct cmn_entry *e;
-
-    *bytes = 0;
-    if (i < 0) {
-        return NULL;
-    }
-    if (f->entry[i].same) {
-        i = (long)f->entry[i].same - 1;
-    }
-    e = &f->entry[i];
-    *bytes = (size_t)e->bytes;
-    if (e->stored == e->bytes) {
-        return f->bytes + e->offset;
-    }
-    if (!f->restored[i]) {
-        f->restored[i] = calloc(1, (size_t)e->bytes);
-        if (!f->restored[i]) {
-            cmn_fail("out of memory for section %s of %zu bytes", name, *bytes);
-            return NULL;
-        }
-        memcpy((char *)f->restored[i] + e->lead, f->bytes + e->offset, (size_t)e->stored);
-    }
-    return f->restored[i];
-}
-
-void cmn_checkpoint_at(const struct cmn_checkpoint_file *f, size_t i,
-                       struct cmn_checkpoint_section *section)
-{
-    const struct cmn_entry *e = f->sorted[i];
-
-    section->name = e->name;
-    section->rank = e->rank;
-    section->bytes = (size_t)e->bytes;
-    section->stored = e->same ? 0 : (size_t)e->stored;
-}
-
-long long cmn_checkpoint_when(const struct cmn_checkpoint_file *f)
-{
-    return (long long)f->head.when;
-}
-
-size_t cmn_checkpoint_bytes(const struct cmn_checkpoint_file *f)
-{
-    return f->n;
-}
-
-/* Those of this name in the folder, the latest first. *n is 0 when there is no such folder, and -1, with a reason, when it cannot
- * be read. */
+/* Those of this name in the folder, the latest first. *n is 0 when there is no such folder, and -1, with a reason, when
+ * it cannot be read. */
 static long *list(const char *folder, const char *name, int *n)
 {
     int fd = cmn_directory_open(folder);
@@ -232,23 +386,22 @@ long cmn_checkpoint_latest(const char *folder, const char *name)
     return latest;
 }
 
-static struct cmn_checkpoint_file *read_number(const char *folder, const char *name, long iteration,
-                                               enum cmn_outcome *outcome)
+static struct cmn_checkpoint_file *read_iteration(const char *folder, const char *name,
+                                                  long iteration, enum outcome *outcome)
 {
     char path[PATH_MAX];
     int n = snprintf(path, sizeof path, "%s/%s-%ld.checkpoint", folder, name, iteration);
     struct cmn_checkpoint_file *f;
 
     if (n < 0 || (size_t)n >= sizeof path) {
-        *outcome = CMN_UNUSABLE;
+        *outcome = UNUSABLE;
         cmn_fail("%s: %s", folder, strerror(ENAMETOOLONG));
         return NULL;
     }
     f = read_file(path, outcome);
-    if (f && f->head.iteration != iteration) {
-        *outcome = CMN_DAMAGED;
-        cmn_fail("%s: it is of iteration %lld, not of that of its name", path,
-                 (long long)f->head.iteration);
+    if (f && f->iteration != iteration) {
+        *outcome = DAMAGED;
+        cmn_fail("%s: it is of iteration %lld, not of that of its name", path, f->iteration);
         cmn_checkpoint_free(f);
         f = NULL;
     }
@@ -260,17 +413,17 @@ struct cmn_checkpoint_file *cmn_checkpoint_newest(const char *folder, const char
                                                   int *reason_given)
 {
     struct cmn_checkpoint_file *f = NULL;
-    enum cmn_outcome outcome = CMN_DAMAGED;
+    enum outcome outcome = DAMAGED;
     int n;
     long *all = list(folder, name, &n);
 
-    for (int i = 0; i < n && outcome == CMN_DAMAGED; i++) {
-        f = read_number(folder, name, all[i], &outcome);
-        if (outcome == CMN_DAMAGED) {
+    for (int i = 0; i < n && outcome == DAMAGED; i++) {
+        f = read_iteration(folder, name, all[i], &outcome);
+        if (outcome == DAMAGED) {
             damaged(cmn_reason());
         }
     }
-    if (n > 0 && outcome == CMN_DAMAGED) {
+    if (n > 0 && outcome == DAMAGED) {
         cmn_fail("%s: none of the %d checkpoints of %s is intact", folder, n, name);
     }
     free(all);
@@ -278,17 +431,78 @@ struct cmn_checkpoint_file *cmn_checkpoint_newest(const char *folder, const char
     return f;
 }
 
-int cmn_checkpoint_behind(FILE *weights)
+/* ---- what one holds ---- */
+
+int cmn_checkpoint_follows_weights(FILE *weights)
 {
-    unsigned char head[CMN_HEAD];
-    struct cmn_head h;
+    unsigned char bytes[CMN_MARK];
+    struct cmn_mark mark;
     long at = ftell(weights);
-    int is = at >= 0 && !fseek(weights, (long)cmn_aligned((uint64_t)at), SEEK_SET) &&
-             fread(head, sizeof head, 1, weights) == 1 && !cmn_head_read(&h, head) &&
-             h.weights == (uint64_t)at;
+    int follows = at >= 0 && fread(bytes, sizeof bytes, 1, weights) == 1 &&
+                  !cmn_mark_read(&mark, bytes) && mark.weights == (uint64_t)at;
 
     if (at >= 0) {
         fseek(weights, at, SEEK_SET);
     }
-    return is;
+    return follows;
+}
+
+const char *cmn_checkpoint_path(const struct cmn_checkpoint_file *f)
+{
+    return f->path;
+}
+
+long cmn_checkpoint_iteration(const struct cmn_checkpoint_file *f)
+{
+    return (long)f->iteration;
+}
+
+long long cmn_checkpoint_written(const struct cmn_checkpoint_file *f)
+{
+    return f->written;
+}
+
+size_t cmn_checkpoint_bytes(const struct cmn_checkpoint_file *f)
+{
+    return f->n;
+}
+
+size_t cmn_checkpoint_weight_bytes(const struct cmn_checkpoint_file *f)
+{
+    return f->mark.weights;
+}
+
+const cJSON *cmn_checkpoint_training(const struct cmn_checkpoint_file *f)
+{
+    return cJSON_GetObjectItemCaseSensitive(f->header, "training");
+}
+
+const struct cmn_checkpoint_tensor *cmn_checkpoint_tensor_at(const struct cmn_checkpoint_file *f,
+                                                             size_t i)
+{
+    return i < f->tensors ? &f->tensor[i] : NULL;
+}
+
+const struct cmn_checkpoint_tensor *cmn_checkpoint_tensor(const struct cmn_checkpoint_file *f,
+                                                          const char *name, int rank)
+{
+    struct cmn_checkpoint_tensor wanted = {.rank = rank};
+
+    if (strlen(name) >= sizeof wanted.name) {
+        return NULL;
+    }
+    memcpy(wanted.name, name, strlen(name) + 1);
+    return bsearch(&wanted, f->tensor, f->tensors, sizeof *f->tensor, order);
+}
+
+void cmn_checkpoint_free(struct cmn_checkpoint_file *f)
+{
+    if (!f) {
+        return;
+    }
+    cJSON_Delete(f->header);
+    free(f->tensor);
+    free(f->owned);
+    free(f->path);
+    free(f);
 }

@@ -3,162 +3,105 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/fatal.h"
+#include "base/memory.h"
 
-struct cmn_made {
-    struct cmn_made *next;
-    char name[CMN_SECTION_NAME];
-    void *data;
-    size_t bytes;
+struct cmn_merged {
+    struct cmn_merged *next;
+    struct cmn_checkpoint_tensor tensor;
+    float *data;
 };
 
-static const void *section_of(const struct cmn_reshard *s, const char *name, int rank,
-                              size_t *bytes)
+static const struct cmn_checkpoint_tensor *tensor_of(const struct cmn_reshard *r, const char *name,
+                                                     int rank)
 {
-    return cmn_checkpoint_section(s->from, name, rank, bytes);
+    return cmn_checkpoint_tensor(r->from, name, rank);
 }
 
-static int add_floats(const struct cmn_reshard *s, const char *name, double *sum, size_t n)
+/* In double precision, in the order of the ranks. */
+static void add_all(const struct cmn_reshard *r, const char *name, double *sum, size_t n)
 {
-    for (int r = 0; r < s->by->ranks; r++) {
-        size_t bytes = 0;
-        const float *x = section_of(s, name, r, &bytes);
-        if (!x || bytes != n * sizeof *x) {
-            return cmn_fail("%s: section %s of rank %d is not as the others",
-                            cmn_checkpoint_path(s->from), name, r);
+    for (int rank = 0; rank < r->by->ranks; rank++) {
+        const struct cmn_checkpoint_tensor *t = tensor_of(r, name, rank);
+        const float *x = t ? t->data : NULL;
+        if (!x || t->bytes != n * sizeof *x) {
+            cmn_fatal("%s: tensor %s of rank %d is not as long as rank 0's",
+                      cmn_checkpoint_path(r->from), name, rank);
         }
         for (size_t i = 0; i < n; i++) {
             sum[i] += (double)x[i];
         }
     }
-    return 0;
 }
 
-static int make_sum(const struct cmn_reshard *s, struct cmn_made *m, int mean)
+/* The sum or mean of the old ranks' tensors; NULL when there is no tensor. */
+static const struct cmn_checkpoint_tensor *merged(struct cmn_reshard *r, const char *name, int mean)
 {
-    size_t n;
+    const struct cmn_checkpoint_tensor *first;
+    struct cmn_merged *m = r->merged;
     double *sum;
-    float *out;
+    size_t n;
 
-    if (!section_of(s, m->name, 0, &m->bytes)) {
-        return 0;
-    }
-    n = m->bytes / sizeof *out;
-    sum = calloc(n + 1, sizeof *sum);
-    out = m->data = calloc(n + 1, sizeof *out);
-    if (!sum || !out) {
-        free(sum);
-        return cmn_fail("out of memory: the sum of what %d ranks had", s->by->ranks);
-    }
-    if (add_floats(s, m->name, sum, n)) {
-        free(sum);
-        return -1;
-    }
-    for (size_t i = 0; i < n; i++) {
-        out[i] = (float)(mean ? sum[i] / s->by->ranks : sum[i]);
-    }
-    free(sum);
-    return 0;
-}
-
-static int make_rows(const struct cmn_reshard *s, struct cmn_made *m)
-{
-    size_t bytes, at = 0;
-    const void *data;
-
-    for (int r = 0; r < s->by->ranks; r++) {
-        m->bytes += section_of(s, m->name, r, &bytes) ? bytes : 0;
-    }
-    m->data = calloc(1, m->bytes + 1);
-    if (!m->data) {
-        return cmn_fail("out of memory");
-    }
-    for (int r = 0; r < s->by->ranks; r++) {
-        data = section_of(s, m->name, r, &bytes);
-        if (data) {
-            memcpy((char *)m->data + at, data, bytes);
-            at += bytes;
-        }
-    }
-    return 0;
-}
-
-static struct cmn_made *make(struct cmn_reshard *s, const struct cmn_checkpoint_item *want)
-{
-    struct cmn_made *m = s->made;
-
-    while (m && strcmp(m->name, want->name)) {
+    while (m && strcmp(m->tensor.name, name)) {
         m = m->next;
     }
     if (m) {
-        return m;
+        return &m->tensor;
     }
-    m = calloc(1, sizeof *m);
-    if (!m) {
-        cmn_fail("out of memory");
+    first = tensor_of(r, name, 0);
+    if (!first) {
         return NULL;
     }
-    memcpy(m->name, want->name, sizeof m->name);
-    m->next = s->made;
-    s->made = m;
-    return (want->merge == CMN_MERGE_ROWS ? make_rows(s, m)
-                                          : make_sum(s, m, want->merge == CMN_MERGE_MEAN))
-               ? NULL
-               : m;
+    n = first->bytes / sizeof *m->data;
+    m = cmn_calloc(1, sizeof *m);
+    m->data = cmn_calloc(n + 1, sizeof *m->data);
+    sum = cmn_calloc(n + 1, sizeof *sum);
+    add_all(r, name, sum, n);
+    for (size_t i = 0; i < n; i++) {
+        m->data[i] = (float)(mean ? sum[i] / r->by->ranks : sum[i]);
+    }
+    free(sum);
+    m->tensor = *first;
+    m->tensor.data = m->data;
+    m->next = r->merged;
+    r->merged = m;
+    return &m->tensor;
 }
 
-/* Rows that the old ranks did not have stay away. */
-static const void *cut_rows(const struct cmn_made *m, const struct cmn_checkpoint_item *want,
-                            size_t *bytes)
+const void *cmn_reshard_find(struct cmn_reshard *r, const struct cmn_checkpoint_item *item,
+                             int rank, size_t *bytes)
 {
-    size_t first = want->first_row * want->row_bytes;
+    const struct cmn_checkpoint_origin *by = r->by;
+    int is_same = by->same_ranks && (by->same_nodes || !item->of_exchange);
+    const struct cmn_checkpoint_tensor *t;
+    size_t there;
 
-    *bytes = first >= m->bytes ? 0 : m->bytes - first;
-    *bytes = *bytes < want->bytes ? *bytes : want->bytes;
-    return *bytes ? (const char *)m->data + first : NULL;
-}
-
-int cmn_reshard_find(struct cmn_reshard *s, const struct cmn_checkpoint_item *want, int rank,
-                     const void **data, size_t *bytes)
-{
-    int own = s->by->same && (s->by->alike || !want->of_exchange);
-    const struct cmn_made *m;
-
-    *data = NULL;
     *bytes = 0;
-    if (own || want->merge == CMN_MERGE_FIRST) {
-        *data = section_of(s, want->name, own ? rank : 0, bytes);
-    } else if (want->merge != CMN_MERGE_DROP &&
-               (want->scale > 0 || want->merge == CMN_MERGE_ROWS)) {
-        m = make(s, want);
-        if (!m) {
-            return -1;
-        }
-        *data = m->data;
-        *bytes = m->bytes;
-        if (want->merge == CMN_MERGE_ROWS) {
-            *data = cut_rows(m, want, bytes);
-            return 0;
-        }
+    if (!is_same && item->merge == CMN_MERGE_DROP) {
+        return NULL;
+    }
+    if (!item->own) {
+        t = tensor_of(r, item->name, CMN_ALL_RANKS);
+    } else if (is_same || item->merge == CMN_MERGE_FIRST) {
+        t = tensor_of(r, item->name, is_same ? rank : 0);
     } else {
-        return 0;
+        t = merged(r, item->name, item->merge == CMN_MERGE_MEAN);
     }
-    if (!*data && want->optional) {
-        return 0;
+    there = t && t->bytes > item->first ? t->bytes - item->first : 0;
+    *bytes = there < item->bytes ? there : item->bytes;
+    if (*bytes < item->bytes && !item->optional) {
+        cmn_fatal("%s: tensor %s holds %zu bytes for rank %d, which needs %zu: it is not a "
+                  "checkpoint of this training",
+                  cmn_checkpoint_path(r->from), item->name, there, rank, item->bytes);
     }
-    if (!*data || *bytes != want->bytes) {
-        return cmn_fail("%s: section %s of rank %d holds %zu bytes, and %zu are needed",
-                        cmn_checkpoint_path(s->from), want->name, rank, *data ? *bytes : 0,
-                        want->bytes);
-    }
-    return 0;
+    return *bytes ? (const char *)t->data + item->first : NULL;
 }
 
-void cmn_reshard_end(struct cmn_reshard *s)
+void cmn_reshard_end(struct cmn_reshard *r)
 {
-    while (s->made) {
-        struct cmn_made *m = s->made;
-        s->made = m->next;
+    while (r->merged) {
+        struct cmn_merged *m = r->merged;
+        r->merged = m->next;
         free(m->data);
         free(m);
     }

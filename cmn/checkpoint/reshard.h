@@ -1,23 +1,24 @@
-/* What a rank gets of a checkpoint: its own part, or one made of the parts of all the ranks that wrote it. All local. */
-#ifndef CMN_CHECKPOINT_MERGE_H
-#define CMN_CHECKPOINT_MERGE_H
+/* What a rank gets of a checkpoint: its own tensor, or one made of those of all the ranks that wrote it. Local. */
+#ifndef CMN_CHECKPOINT_RESHARD_H
+#define CMN_CHECKPOINT_RESHARD_H
 
-#include "checkpoint/gather.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/reader.h"
 
-struct cmn_made; /* of all old ranks' sections; kept, as each rank asks for it */
+struct cmn_merged; /* of all old ranks' tensors; kept, as each rank asks for it */
 
 struct cmn_reshard {
     const struct cmn_checkpoint_file *from;
     const struct cmn_checkpoint_origin *by;
-    struct cmn_made *made; /* NULL to begin with */
+    struct cmn_merged *merged; /* NULL to begin with */
 };
 
-/* What `rank` is to get of the part `want`, whose data are not looked at. *data is the merger's, or the file's; NULL: nothing. 0, or -1 with a
- * reason: the file does not hold what it should. */
-int cmn_reshard_find(struct cmn_reshard *m, const struct cmn_checkpoint_item *want, int rank,
-                     const void **data, size_t *bytes);
+/* The bytes that `rank` is to get for an item, whose data are not looked at. *bytes: how many; 0: nothing. They belong to
+ * r or to the file. A file that does not hold what it should ends the job. */
+const void *cmn_reshard_find(struct cmn_reshard *r, const struct cmn_checkpoint_item *item,
+                             int rank, size_t *bytes);
 
-/* Frees what was made. */
-void cmn_reshard_end(struct cmn_reshard *m);
+/* Frees what was merged. */
+void cmn_reshard_end(struct cmn_reshard *r);
 
 #endif

@@ -1,6 +1,6 @@
-/* The writer of checkpoints: one at a time, on a thread of its own. */
+#include "checkpoint/writer.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -9,28 +9,25 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/directory.h"
-#include "checkpoint/format.h"
+#include "base/atomic_file.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "checkpoint/directory.h"
 
 struct cmn_writer {
     char *folder, *name;
     int keep;
-    int lock; /* -2: the file system knows none */
+    int lock; /* -1: none yet; -2: the file system knows none */
 
     pthread_t thread;
     int running; /* there is a thread to be joined */
     struct cmn_snapshot *snapshot;
     long iteration;
-    struct cmn_snapshot *spare; /* the memory of the one before */
 
     pthread_mutex_t mutex; /* of what follows */
-    int done;              /* the thread has nothing left to do */
     int supersede;
-    long written;
-    long failed;     /* its iteration */
-    char text[1024]; /* which, and why */
+    long written, failed;      /* iterations */
+    char text[PATH_MAX + 512]; /* which, and why */
 };
 
 static int keep_lock(struct cmn_writer *w, int folder)
@@ -43,6 +40,11 @@ static int keep_lock(struct cmn_writer *w, int folder)
         w->lock = cmn_directory_lock(folder, w->name);
     }
     return w->lock == -1 ? -1 : 0;
+}
+
+static int is_of(const char *file, const void *name)
+{
+    return cmn_directory_iteration(file, name) >= 0;
 }
 
 struct cmn_writer *cmn_writer_open(const char *folder, const char *name, int keep)
@@ -58,8 +60,7 @@ struct cmn_writer *cmn_writer_open(const char *folder, const char *name, int kee
     w->keep = keep;
     w->lock = -1;
     w->written = -1;
-    /* As the longest of the names: set aside, with the digits of an iteration. */
-    if (strlen(name) + strlen("..superseded-.checkpoint") + 18 > NAME_MAX) {
+    if (!cmn_directory_takes(name)) {
         cmn_fail("%s is too long a name for checkpoints", name);
         goto fail;
     }
@@ -71,7 +72,7 @@ struct cmn_writer *cmn_writer_open(const char *folder, const char *name, int kee
         cmn_fail_in("%s", folder);
         goto fail;
     }
-    cmn_directory_sweep(fd, name);
+    cmn_atomic_sweep_of(folder, is_of, name);
     if (cmn_directory_unhide(fd, name)) {
         cmn_fail("%s: the checkpoints of %s cannot get their names again: %s", folder, name,
                  strerror(errno));
@@ -94,9 +95,11 @@ fail:
     return NULL;
 }
 
-static int write_all(int fd, const unsigned char *bytes, size_t n)
+static int write_all(int fd, const struct iovec *part)
 {
     enum { PIECE = 1 << 26 };
+    const unsigned char *bytes = part->iov_base;
+    size_t n = part->iov_len;
     ssize_t done;
 
     while (n) {
@@ -111,7 +114,7 @@ static int write_all(int fd, const unsigned char *bytes, size_t n)
         if (done > 0) {
             bytes += done;
             n -= (size_t)done;
-            /* A slow disk is no rank that stands still; else all of its time would be one fsync's. */
+            /* A slow disk shows progress piece by piece; else one fsync would take all of its time. */
             if (n && fdatasync(fd)) {
                 return -1;
             }
@@ -121,39 +124,49 @@ static int write_all(int fd, const unsigned char *bytes, size_t n)
     return 0;
 }
 
-/* Everything of `bytes` is on the disk, under this name, or nothing is there. `alone`: no other one of the writer's is, then. 0, or -1
- * with errno. */
-static int put_file(const struct cmn_writer *w, int folder, const char *name, const void *bytes,
-                    size_t n, int alone)
+/* All parts are on the disk, as a file of this path, or nothing is there. `alone`: no other one of the writer's is, then.
+ * 0, or -1 with errno. */
+static int put_file(const struct cmn_writer *w, int folder, const char *path,
+                    const struct iovec *part, int alone)
 {
     char draft[PATH_MAX];
-    int reason, bad, fd = cmn_directory_draft(w->folder, w->name, draft, sizeof draft);
+    int reason, bad = 0, fd = cmn_atomic_open(path, draft, sizeof draft);
 
     if (fd < 0) {
         return -1;
     }
-    bad = write_all(fd, bytes, n) || fsync(fd) || (alone && cmn_directory_hide(folder, w->name)) ||
-          renameat(AT_FDCWD, draft, folder, name);
-    reason = errno;
-    if (bad) {
-        cmn_directory_unhide(folder, w->name);
+    for (int i = 0; i < CMN_SNAPSHOT_PARTS && !bad; i++) {
+        bad = write_all(fd, &part[i]);
+    }
+    if (bad || fsync(fd) || (alone && cmn_directory_hide(folder, w->name))) {
+        reason = errno;
         unlink(draft);
+        bad = 1;
+    } else if (cmn_atomic_commit_as(fd, draft, path, 0600)) {
+        reason = errno;
+        bad = 1;
+    }
+    if (bad && alone) {
+        cmn_directory_unhide(folder, w->name);
     }
     /* After fsync nothing is left for close to fail with. */
     close(fd);
-    errno = reason;
+    errno = bad ? reason : 0;
     return bad ? -1 : 0;
 }
 
-/* 0, or -1 with a reason: `file` is the name of the new one. */
-static int write_one(struct cmn_writer *w, const char *file, int all)
+/* 0, or -1 with a reason. */
+static int write_one(struct cmn_writer *w, const char *path, int all)
 {
-    size_t n = 0;
-    const void *bytes = cmn_snapshot_seal(w->snapshot, w->iteration, &n);
+    struct iovec part[CMN_SNAPSHOT_PARTS];
+    size_t bytes = 0;
     int result = -1, folder;
 
-    if (!bytes) {
+    if (cmn_snapshot_seal(w->snapshot, w->iteration, part)) {
         return -1;
+    }
+    for (int i = 0; i < CMN_SNAPSHOT_PARTS; i++) {
+        bytes += part[i].iov_len;
     }
     folder = cmn_directory_open(w->folder);
     if (folder < 0) {
@@ -161,8 +174,8 @@ static int write_one(struct cmn_writer *w, const char *file, int all)
     }
     if (keep_lock(w, folder)) {
         result = -1;
-    } else if (put_file(w, folder, file, bytes, n, all)) {
-        cmn_fail("%s (it has %.1f MB)", strerror(errno), (double)n / 1e6);
+    } else if (put_file(w, folder, path, part, all)) {
+        cmn_fail("%s (it has %.1f MB)", strerror(errno), (double)bytes / 1e6);
     } else if (cmn_directory_sync(folder)) {
         cmn_fail("%s", strerror(errno));
     } else {
@@ -176,19 +189,18 @@ static int write_one(struct cmn_writer *w, const char *file, int all)
 static void *run(void *argument)
 {
     struct cmn_writer *w = argument;
-    char file[NAME_MAX + 1];
+    char path[PATH_MAX];
     int all, failed;
 
     pthread_mutex_lock(&w->mutex);
     all = w->supersede;
     pthread_mutex_unlock(&w->mutex);
-    snprintf(file, sizeof file, "%s-%ld.checkpoint", w->name, w->iteration);
-    failed = write_one(w, file, all);
+    snprintf(path, sizeof path, "%s/%s-%ld.checkpoint", w->folder, w->name, w->iteration);
+    failed = write_one(w, path, all);
     pthread_mutex_lock(&w->mutex);
-    w->done = 1;
     if (failed) {
         w->failed = w->iteration;
-        snprintf(w->text, sizeof w->text, "%s/%s: %s", w->folder, file, cmn_reason());
+        snprintf(w->text, sizeof w->text, "%s: %s", path, cmn_reason());
     } else {
         w->written = w->iteration;
         w->supersede = 0;
@@ -197,37 +209,14 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Blocks until nothing is being written. */
-static void finish(struct cmn_writer *w)
+void cmn_writer_wait(struct cmn_writer *w)
 {
-    if (!w->running) {
-        return;
-    }
-    pthread_join(w->thread, NULL);
-    w->running = 0;
-    cmn_snapshot_clear(w->snapshot);
-    if (w->spare) {
+    if (w->running) {
+        pthread_join(w->thread, NULL);
         cmn_snapshot_free(w->snapshot);
-    } else {
-        w->spare = w->snapshot;
+        w->snapshot = NULL;
+        w->running = 0;
     }
-    w->snapshot = NULL;
-}
-
-struct cmn_snapshot *cmn_writer_snapshot(struct cmn_writer *w)
-{
-    struct cmn_snapshot *s;
-    int done;
-
-    pthread_mutex_lock(&w->mutex);
-    done = w->done;
-    pthread_mutex_unlock(&w->mutex);
-    if (done) {
-        finish(w);
-    }
-    s = w->spare;
-    w->spare = NULL;
-    return s ? s : cmn_snapshot_new();
 }
 
 int cmn_writer_start(struct cmn_writer *w, struct cmn_snapshot *s, long iteration)
@@ -235,10 +224,9 @@ int cmn_writer_start(struct cmn_writer *w, struct cmn_snapshot *s, long iteratio
     sigset_t all, before;
     int code;
 
-    finish(w);
+    cmn_writer_wait(w);
     w->snapshot = s;
     w->iteration = iteration;
-    w->done = 0;
     /* Signals are the main thread's. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -272,13 +260,8 @@ long cmn_writer_result(struct cmn_writer *w, char *text, size_t bytes, long *wri
 
 void cmn_writer_supersede(struct cmn_writer *w)
 {
-    finish(w); /* what is being written now belongs to what is given up */
+    cmn_writer_wait(w); /* what is being written now belongs to what is given up */
     w->supersede = 1;
-}
-
-void cmn_writer_wait(struct cmn_writer *w)
-{
-    finish(w);
 }
 
 void cmn_writer_close(struct cmn_writer *w)
@@ -288,7 +271,7 @@ void cmn_writer_close(struct cmn_writer *w)
     if (!w) {
         return;
     }
-    finish(w);
+    cmn_writer_wait(w);
     if (w->lock >= 0) {
         folder = cmn_directory_open(w->folder);
         cmn_directory_unlock(folder, w->name, w->lock);
@@ -296,7 +279,6 @@ void cmn_writer_close(struct cmn_writer *w)
             close(folder);
         }
     }
-    cmn_snapshot_free(w->spare);
     pthread_mutex_destroy(&w->mutex);
     free(w->folder);
     free(w->name);

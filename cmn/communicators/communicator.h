@@ -64,6 +64,9 @@ struct cmn_communicator {
      * metrics lie in memory that `memory` gave, the weights in what `common` gave. Of the gradients it
      * leaves on the ranks what sums up to momentum * u: the next step's gradients are added to that. */
     int (*step)(void *self, const struct cmn_exchange *x, const struct cmn_sgd *sgd);
+    /* Where there is a step. Local. Where it leaves the momentum of a block of `floats`: this rank holds floats
+     * *first to *first + *n - 1, and zeros elsewhere; *copies ranks hold each float, an equal share of it. */
+    void (*momentum)(void *self, size_t floats, size_t *first, size_t *n, int *copies);
     /* Optional (may be NULL): exchanging in the background. Collective, in the same order everywhere, not blocking. The
      * block's floats below `upto`, an end of a tensor, hold what this rank has to add, and are the
      * communicator's until allreduce or step, which ends what was begun. The sums have the same bits as

@@ -254,6 +254,20 @@ static int step_shm(void *self, const struct cmn_exchange *x, const struct cmn_s
     return s->overlap ? step_over_nodes(s, x, sgd) : step_on_node(s, x, sgd);
 }
 
+static void momentum_shm(void *self, size_t floats, size_t *first, size_t *n, int *copies)
+{
+    const struct shm *s = self;
+    const struct cmn_topology *t = s->intra.topology;
+
+    *copies = t->inter_size;
+    if (s->overlap) {
+        *first = 0;
+        *n = t->intra_rank ? 0 : floats;
+    } else {
+        cmn_slice(floats, t->intra_size, t->intra_rank, first, n);
+    }
+}
+
 static int begin_shm(void *self, const struct cmn_exchange *x, size_t upto)
 {
     const struct shm *s = self;
@@ -311,6 +325,7 @@ const struct cmn_communicator cmn_communicator_shm = {
     .common = common_shm,
     .allreduce = allreduce_shm,
     .step = step_shm,
+    .momentum = momentum_shm,
     .begin = begin_shm,
     .poll = poll_shm,
     .no_begin = no_begin_shm,

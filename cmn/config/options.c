@@ -315,31 +315,41 @@ int cmn_options_idle(const struct cmn_options *o, const char *evaluator)
     return 0;
 }
 
+static int print_value(const struct cmn_options *o, const struct option *option, char *text,
+                       size_t bytes)
+{
+    const char *field = (const char *)o + option->at;
+    double real;
+    long number;
+
+    switch (option->kind) {
+    case TEXT:
+        return snprintf(text, bytes, "%s", field);
+    case REAL:
+        memcpy(&real, field, sizeof real);
+        return snprintf(text, bytes, "%.9g", real);
+    case WORD:
+        return snprintf(text, bytes, "%s", cmn_options_word(o, option->key));
+    default:
+        memcpy(&number, field, sizeof number);
+        return snprintf(text, bytes, "%ld", number);
+    }
+}
+
+void cmn_options_value(const struct cmn_options *o, const char *key, char *text, size_t bytes)
+{
+    print_value(o, find(key), text, bytes);
+}
+
 int cmn_options_print(const struct cmn_options *o, char *text, size_t bytes)
 {
+    char value[CMN_TEXT];
     size_t used = 0;
 
     text[0] = '\0';
     for (int i = 0; i < KEYS && used < bytes; i++) {
-        const char *field = (const char *)o + table[i].at;
-        long number = 0;
-        if (table[i].kind == TEXT) {
-            used += (size_t)snprintf(text + used, bytes - used, "%s = %s\n", table[i].key, field);
-            continue;
-        }
-        if (table[i].kind == REAL) {
-            double real = 0;
-            memcpy(&real, field, sizeof real);
-            used += (size_t)snprintf(text + used, bytes - used, "%s = %.9g\n", table[i].key, real);
-            continue;
-        }
-        if (table[i].kind == WORD) {
-            used += (size_t)snprintf(text + used, bytes - used, "%s = %s\n", table[i].key,
-                                     cmn_options_word(o, table[i].key));
-            continue;
-        }
-        memcpy(&number, field, sizeof number);
-        used += (size_t)snprintf(text + used, bytes - used, "%s = %ld\n", table[i].key, number);
+        print_value(o, &table[i], value, sizeof value);
+        used += (size_t)snprintf(text + used, bytes - used, "%s = %s\n", table[i].key, value);
     }
     return used < bytes ? 0 : cmn_fail("the keys' values are too long to be compared");
 }

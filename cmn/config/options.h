@@ -78,6 +78,9 @@ int cmn_options_idle(const struct cmn_options *o, const char *evaluator);
 /* Local. Writes one line "key = value\n" for each key, to compare ranks. 0, or -1 with a reason when `bytes` are too few. */
 int cmn_options_print(const struct cmn_options *o, char *text, size_t bytes);
 
+/* Local. The value of a key that exists, as text. */
+void cmn_options_value(const struct cmn_options *o, const char *key, char *text, size_t bytes);
+
 /* Local. The current word of a key whose values are words. Valid until the thread's next call. */
 const char *cmn_options_word(const struct cmn_options *o, const char *key);
 

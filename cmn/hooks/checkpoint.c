@@ -1,7 +1,7 @@
 /* The calls of cmn.h that checkpoints need. */
 #include <string.h>
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/reader.h"
 #include "cmn.h"
 #include "darknet.h"
 #include "hooks/job.h"
@@ -11,7 +11,7 @@
 
 int cmn_checkpoint_follows(FILE *weights)
 {
-    return cmn_checkpoint_behind(weights);
+    return cmn_checkpoint_follows_weights(weights);
 }
 
 int cmn_weights_not_written(struct network *net, const char *file, int reason)

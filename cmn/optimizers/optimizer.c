@@ -248,6 +248,23 @@ enum cmn_state_owner cmn_optimizer_state(struct cmn_optimizer *o, int i, struct 
     return o->policy->state(o, i, state);
 }
 
+int cmn_optimizer_replicates(const struct cmn_optimizer *o)
+{
+    return !o->policy->own_weights && o->communicator.sums;
+}
+
+struct cmn_momentum_part cmn_optimizer_momentum(const struct cmn_optimizer *o)
+{
+    struct cmn_momentum_part part = {0, o->gradients->exchange.block.n, o->topology->size};
+
+    if (o->policy->own_velocity) {
+        part.n = 0;
+    } else if (o->communicator.step) {
+        o->communicator.momentum(o->self, part.n, &part.first, &part.n, &part.copies);
+    }
+    return part;
+}
+
 void cmn_optimizer_forget_stop_requests(struct cmn_optimizer *o)
 {
     float *copied = o->copy.x.metrics.data;

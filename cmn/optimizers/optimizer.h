@@ -51,6 +51,17 @@ void cmn_optimizer_pause(struct cmn_optimizer *o);
 /* Local, after a pause. Entry i of what a restart needs besides weights and flat buffer. */
 enum cmn_state_owner cmn_optimizer_state(struct cmn_optimizer *o, int i, struct cmn_state *state);
 
+/* Local. Whether an update leaves the same weights on all ranks. */
+int cmn_optimizer_replicates(const struct cmn_optimizer *o);
+
+/* Local, where it does. The momentum that an update leaves in the flat buffer: this rank has floats `first` to
+ * first + n - 1 of it, and zeros elsewhere; `copies` ranks have each float, an equal share of it. */
+struct cmn_momentum_part {
+    size_t first, n;
+    int copies;
+};
+struct cmn_momentum_part cmn_optimizer_momentum(const struct cmn_optimizer *o);
+
 /* Local, after a state was restored. Stop requests among its metrics are those of another run. */
 void cmn_optimizer_forget_stop_requests(struct cmn_optimizer *o);
 

@@ -34,9 +34,14 @@ struct cmn_rule {
     int done; /* the update has happened: Darknet's own is not to follow */
 };
 
-/* Whose an entry of the state is. What is the communicator's means nothing to another one, or on other
- * nodes. */
-enum cmn_state_owner { CMN_STATE_END, CMN_STATE_OF_POLICY, CMN_STATE_OF_COMMUNICATOR };
+/* Whose an entry of the state is. */
+enum cmn_state_owner {
+    CMN_STATE_END,
+    CMN_STATE_OF_COMMUNICATOR, /* this rank's; it means nothing to another communicator, or on other nodes */
+    CMN_STATE_OF_RANK,
+    CMN_STATE_OF_ALL,  /* the same on all ranks */
+    CMN_STATE_MOMENTUM /* the same on all ranks, however many they are */
+};
 
 struct cmn_update_policy {
     const char *name;

@@ -1,57 +1,63 @@
+/* darknet cmn checkpoint FILE: what a checkpoint holds, and whether it is intact. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "checkpoint/checkpoint.h"
 #include "base/log.h"
+#include "checkpoint/reader.h"
 #include "tools/tool.h"
 
-/* A line for each name: sections of one name follow each other. */
-static void print_sections(const struct cmn_checkpoint_file *f)
+/* A line for each name: tensors of one name follow each other. */
+static void print_tensors(const struct cmn_checkpoint_file *f)
 {
-    size_t n = cmn_checkpoint_sections(f), bytes = 0, stored = 0;
-    struct cmn_checkpoint_section s, next;
-    long ranks = 0; /* that have one of their own */
-    char text[24];
+    const struct cmn_checkpoint_tensor *tensor, *next;
+    size_t bytes = 0;
+    int ranks = 0; /* that have one of their own */
+    char text[16];
 
-    printf("%-32s %10s %14s %14s\n", "section", "ranks", "bytes", "stored");
-    cmn_checkpoint_at(f, 0, &next);
-    for (size_t i = 0; i < n; i++) {
-        s = next;
-        ranks += s.rank != CMN_NO_RANK;
-        bytes += s.bytes;
-        stored += s.stored;
-        if (i + 1 < n) {
-            cmn_checkpoint_at(f, i + 1, &next);
-        }
-        if (i + 1 == n || strcmp(s.name, next.name)) {
-            snprintf(text, sizeof text, "%ld", ranks);
-            printf("%-32s %10s %14zu %14zu\n", s.name, ranks ? text : "-", bytes, stored);
+    printf("%-32s %10s %14s\n", "tensor", "ranks", "bytes");
+    printf("%-32s %10s %14zu\n", "weights", "-", cmn_checkpoint_weight_bytes(f));
+    for (size_t i = 0; (tensor = cmn_checkpoint_tensor_at(f, i)); i++) {
+        next = cmn_checkpoint_tensor_at(f, i + 1);
+        ranks += tensor->rank != CMN_ALL_RANKS;
+        bytes += tensor->bytes;
+        if (!next || strcmp(tensor->name, next->name)) {
+            snprintf(text, sizeof text, "%d", ranks);
+            printf("%-32s %10s %14zu\n", tensor->name, ranks ? text : "-", bytes);
             ranks = 0;
-            bytes = stored = 0;
+            bytes = 0;
         }
     }
 }
 
-/* Text that a training has put there, line by line. */
-static void print_text(const struct cmn_checkpoint_file *f, const char *name)
+static void print_text(const char *text)
 {
-    size_t n;
-    const char *text = cmn_checkpoint_section(f, name, CMN_NO_RANK, &n);
+    for (; *text; text++) {
+        putchar(isprint((unsigned char)*text) ? *text : '?');
+    }
+}
 
-    if (!text) {
-        return;
-    }
-    printf("%s\n", name);
-    for (size_t i = 0; i < n; i++) {
-        if (i == 0 || text[i - 1] == '\n') {
+/* What it says of its training, but the cfg and the list of layers. */
+static void print_members(const cJSON *object)
+{
+    const cJSON *item;
+
+    cJSON_ArrayForEach(item, object)
+    {
+        if (cJSON_IsObject(item)) {
+            print_members(item);
+        } else if (cJSON_IsNumber(item)) {
             printf("  ");
+            print_text(item->string);
+            printf(" = %.12g\n", item->valuedouble);
+        } else if (cJSON_IsString(item) && !strchr(item->valuestring, '\n')) {
+            printf("  ");
+            print_text(item->string);
+            printf(" = ");
+            print_text(item->valuestring);
+            putchar('\n');
         }
-        putchar(isprint((unsigned char)text[i]) || text[i] == '\n' ? text[i] : '?');
-    }
-    if (n && text[n - 1] != '\n') {
-        putchar('\n');
     }
 }
 
@@ -71,17 +77,16 @@ int cmn_tool_checkpoint(int argc, char **argv)
         fprintf(stderr, "darknet cmn checkpoint: %s\n", cmn_reason());
         return 1;
     }
-    t = (time_t)cmn_checkpoint_when(f);
+    t = (time_t)cmn_checkpoint_written(f);
     if (gmtime_r(&t, &tm)) {
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &tm);
     }
     printf(
         "file       %s\niteration  %ld\nwritten    %s\nbytes      %zu, all checksums are right\n\n",
         argv[1], cmn_checkpoint_iteration(f), when, cmn_checkpoint_bytes(f));
-    print_sections(f);
-    printf("\n");
-    print_text(f, "identity");
-    print_text(f, "numbers");
+    print_tensors(f);
+    printf("\ntraining\n");
+    print_members(cmn_checkpoint_training(f));
     cmn_checkpoint_free(f);
     return 0;
 }

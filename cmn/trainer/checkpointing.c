@@ -7,12 +7,13 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "darknet.h"
-
+#include "base/fatal.h"
 #include "base/job_stderr.h"
 #include "base/log.h"
-#include "report/report.h"
 #include "base/status.h"
+#include "engine/darknet_net.h"
+#include "mpi/call.h"
+#include "report/report.h"
 
 static int takes(const struct cmn_trainer *t)
 {
@@ -37,73 +38,48 @@ int cmn_trainer_checkpoints_continue(const struct cmn_trainer *t)
 static void say_not_written(const struct cmn_trainer *t, long iteration, const char *reason)
 {
     cmn_report_clear(t->report);
-    cmn_warn("checkpoint of iteration %ld not written: %s; the training goes on, and tries again "
+    cmn_warn("checkpoint of iteration %ld not written: %s; training continues and tries again "
              "at the next one",
              iteration, reason);
 }
 
 /* ---- what goes into it ---- */
 
-static int check_finite(struct cmn_trainer *t, int *finite)
+/* Collective. Whether no rank holds NaN or Inf; ends the job where they are not to be ignored. */
+static int is_finite(struct cmn_trainer *t)
 {
     struct cmn_checkpointing *c = t->checkpoint;
-    const char *what;
+    const char *what = cmn_trainer_not_finite(t);
 
-    cmn_trainer_not_finite(t, &what);
-    *finite = cmn_mpi_first_bad(what != NULL, t->session->topology.world) < 0;
-    if (*finite) {
-        return 0;
+    if (cmn_mpi_first_bad(what != NULL, t->session->topology.world) < 0) {
+        return 1;
     }
-    if (t->session->options.nonfinite != CMN_NONFINITE_IGNORE) {
+    if (what && t->session->options.nonfinite != CMN_NONFINITE_IGNORE) {
         /* The others wait for this one's end. */
-        return what ? cmn_fail("after iteration %ld %s holds a value that is not finite: no "
-                               "checkpoint is taken of such a network",
-                               iteration_of(t), what)
-                    : 0;
+        cmn_fatal("after iteration %ld %s holds NaN or Inf: no checkpoint is taken of such a "
+                  "network",
+                  iteration_of(t), what);
     }
-    if (!c->not_finite) {
+    if (!c->not_finite && t->session->options.nonfinite == CMN_NONFINITE_IGNORE) {
         cmn_report_clear(t->report);
-        cmn_warn("after iteration %ld weights are not finite: no checkpoints are taken of them",
+        cmn_warn("after iteration %ld weights are NaN or Inf: no checkpoints are taken of them",
                  iteration_of(t));
     }
     c->not_finite = 1;
     return 0;
 }
 
-/* What any Darknet reads as weights: rank 0 writes what all ranks together have. */
-static int add_weights(struct cmn_trainer *t, struct cmn_snapshot **to)
+/* What Darknet reads as weights: rank 0 writes what all ranks together have. */
+static void add_weights(struct cmn_trainer *t, struct cmn_snapshot *to)
 {
-    const float *statistics;
-    FILE *out;
-    size_t n;
+    FILE *out = to ? cmn_snapshot_weights(to) : NULL;
 
-    if (cmn_trainer_swap_in_averages(t)) {
-        return -1;
+    cmn_trainer_swap_in_averages(t);
+    if (out) {
+        cmn_net_write_weights(cmn_net_of(t->net), out);
     }
-    if (*to) {
-        out = cmn_snapshot_weights(*to);
-        if (out) {
-            write_weights(t->net, out, t->net->n);
-        }
-        if (cmn_trainer_statistics(t, &statistics, &n)) {
-            return -1;
-        }
-        if (!out ||
-            cmn_snapshot_add(*to, "averages", CMN_NO_RANK, statistics, n * sizeof *statistics)) {
-            say_not_written(t, t->checkpoint->ready_iteration, cmn_reason());
-            cmn_snapshot_free(*to);
-            *to = NULL;
-        }
-    }
-    return cmn_trainer_restore_own(t) || cmn_trainer_statistics(t, &statistics, &n) ? -1 : 0;
-}
-
-static int add_text(struct cmn_snapshot *to, const char *name, char *text)
-{
-    int result = text ? cmn_snapshot_add(to, name, CMN_NO_RANK, text, strlen(text)) : -1;
-
-    free(text);
-    return result;
+    cmn_trainer_keep_averages(t);
+    cmn_trainer_restore_own(t);
 }
 
 static void fill_row(struct cmn_trainer *t, int row_made)
@@ -119,60 +95,40 @@ static void fill_row(struct cmn_trainer *t, int row_made)
     }
 }
 
-static int collect(struct cmn_trainer *t, int row_made)
+static void collect(struct cmn_trainer *t, int row_made)
 {
     struct cmn_checkpointing *c = t->checkpoint;
     const struct cmn_topology *top = &t->session->topology;
-    struct cmn_snapshot *to = NULL;
-    int finite, kept;
+    struct cmn_snapshot *to;
 
     cmn_optimizer_pause(&t->optimizer);
-    if (cmn_trainer_checkpoint_items(t, 1) || check_finite(t, &finite)) {
-        return -1;
+    cmn_trainer_pull_tensors(t);
+    if (!is_finite(t)) {
+        return;
     }
-    if (!finite) {
-        return 0;
-    }
-    if (top->rank == 0) {
-        to = cmn_writer_snapshot(c->writer);
-        if (!to) {
-            say_not_written(t, t->checkpoint->ready_iteration, cmn_reason());
-        }
-    }
-    if (add_weights(t, &to)) {
-        return -1;
-    }
+    to = top->rank ? NULL : cmn_snapshot_new();
+    add_weights(t, to);
     fill_row(t, row_made);
-    if (cmn_checkpoint_gather(c->part, c->parts, to, &kept, top)) {
-        return -1;
-    }
-    if (!to) {
-        return 0;
-    }
-    if (!kept || add_text(to, "identity", cmn_trainer_identity(t)) ||
-        add_text(to, "numbers", cmn_trainer_numbers(t, row_made)) ||
-        cmn_snapshot_add(to, "layout", CMN_NO_RANK, c->layout, strlen(c->layout)) ||
-        cmn_snapshot_add(to, "cfg", CMN_NO_RANK, t->cfg_text, strlen(t->cfg_text))) {
-        say_not_written(t, t->checkpoint->ready_iteration, cmn_reason());
+    cmn_trainer_items_to_write(t);
+    if (cmn_checkpoint_gather(c->item, c->items, to, top) ||
+        (to && cmn_snapshot_describe(to, cmn_trainer_describe(t, row_made)))) {
+        say_not_written(t, c->ready_iteration, cmn_reason());
         cmn_snapshot_free(to);
-        return 0;
+        return;
     }
     c->ready = to;
-    return 0;
 }
 
 int cmn_trainer_collect(struct cmn_trainer *t, int row_made)
 {
-    int result;
-
     if (!takes(t)) {
         return 0;
     }
     cmn_status_wait("the checkpoint");
     t->checkpoint->ready_iteration = iteration_of(t);
-    result = collect(t, row_made);
+    collect(t, row_made);
     cmn_status_wait(NULL);
-    return result ? cmn_fail_in("checkpoint") : 0;
+    return 0;
 }
 
 /* ---- the training list ---- */
@@ -252,12 +208,10 @@ void cmn_trainer_checkpoint_close(struct cmn_trainer *t)
     }
     cmn_snapshot_free(c->ready);
     cmn_checkpoint_free(c->file);
-    for (int k = 0; k < CMN_PACKS; k++) {
-        free(c->pack[k]);
-    }
-    free(c->identity);
+    cJSON_Delete(c->saved);
     free(c->layout);
-    free(c->part);
+    free(c->item);
+    free(c->averages);
     free(c);
     t->checkpoint = NULL;
 }

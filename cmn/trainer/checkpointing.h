@@ -1,39 +1,32 @@
-/* A training's checkpoints: what is in them, when they are taken, and how a training goes on from one. For the files
- * training_checkpoint.c, training_resume.c, training_parts.c and training_identity.c. */
-#ifndef CMN_TRAINING_CHECKPOINT_H
-#define CMN_TRAINING_CHECKPOINT_H
+/* A training's checkpoints: what is in them, when they are taken, and how a training resumes from one. For checkpointing.c,
+ * checkpoint_contents.c, identity.c and resume.c. */
+#ifndef CMN_CHECKPOINTING_H
+#define CMN_CHECKPOINTING_H
 
+#include <cjson/cJSON.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "checkpoint/gather.h"
+#include "checkpoint/writer.h"
 #include "trainer/trainer.h"
 
-enum {
-    CMN_PACK_STATISTICS = 2,
-    CMN_PACK_MOMENTS = 3,
-    CMN_PACKS = 4,
-    CMN_ROW_VALUES = 8,
-    CMN_LIST_HASH = 32,
-    CMN_PLACES = 256
-};
+enum { CMN_ROW_VALUES = 8, CMN_LIST_HASH = 32, CMN_PLACES = 256 };
 
 struct cmn_checkpointing {
     struct cmn_writer *writer; /* rank 0, where checkpoints are taken */
     struct cmn_checkpoint_file
-        *file;           /* rank 0, from the begin of a training that goes on to its first step */
-    int looked, goes_on; /* whether there is a checkpoint is known; there is one */
-    char *identity;      /* of the file, on all ranks */
+        *file;           /* rank 0, from the begin of a resumed training to its first step */
+    int looked, resumed; /* whether there is a checkpoint is known; there is one */
+    cJSON *saved;        /* what it says of the training; on all ranks */
     struct cmn_checkpoint_origin by; /* who wrote it */
-    double step_images;              /* of all ranks, when it was written */
     char places[CMN_PLACES];         /* each rank's node, or a hash of them */
     char *layout;                    /* cmn_replicas_describe() at the cfg's size */
     char list_hash[CMN_LIST_HASH];   /* of the training list; "": not known */
 
-    struct cmn_checkpoint_item *part;
-    int parts, room;
-    float *pack[CMN_PACKS]; /* tensors of a kind, one behind the other */
-    size_t packed[CMN_PACKS];
+    struct cmn_checkpoint_item *item;
+    int items, room;
+    float *averages;            /* statistics merged over the ranks, in the order of the tensors */
     double row[CMN_ROW_VALUES]; /* sums since the last row */
     size_t *offset;             /* of this rank's sequences in a text; the trainer's, or NULL */
     size_t offsets, restored;   /* restored: so many were in the checkpoint */
@@ -41,32 +34,33 @@ struct cmn_checkpointing {
     struct cmn_snapshot *ready; /* rank 0: collected, and not given to the writer */
     long ready_iteration;
     int announced;  /* that the first one is on the disk */
-    int not_finite; /* it was said that none is taken of weights that are not finite */
+    int not_finite; /* the message that none is taken of weights that are not finite */
 };
 
-/* All return 0, or -1 with a reason. */
+/* checkpoint_contents.c; local. */
 
-/* Local (training_parts.c). Lists what this rank has to keep, in c->part, and gets memory for it. With `fill`, the packs are filled with
- * what the tensors hold. */
-int cmn_trainer_checkpoint_items(struct cmn_trainer *t, int fill);
-/* Local. The other way round: the tensors get what the packs hold. */
-int cmn_trainer_unpack(struct cmn_trainer *t);
-/* Local. *what (static, or the thread's own) becomes the name of a tensor that held something which is no number when the packs were filled,
- * or NULL. */
-void cmn_trainer_not_finite(const struct cmn_trainer *t, const char **what);
-/* Local. Statistics as they are now, in their pack: n floats. */
-int cmn_trainer_statistics(struct cmn_trainer *t, const float **statistics, size_t *n);
+/* Lists in c->item what this rank puts into a checkpoint (cmn_trainer_items_to_write), or what it gets out of the one that
+ * c->saved and c->by describe. The items point to the training's own memory. */
+void cmn_trainer_items_to_write(struct cmn_trainer *t);
+void cmn_trainer_items_to_read(struct cmn_trainer *t);
+/* The host's copy of all tensors becomes the device's, or the other way round. Nothing on the CPU. */
+void cmn_trainer_pull_tensors(struct cmn_trainer *t);
+void cmn_trainer_push_tensors(struct cmn_trainer *t);
+/* Statistics as they are now become c->averages. */
+void cmn_trainer_keep_averages(struct cmn_trainer *t);
+/* The name of a tensor that holds NaN or Inf on the host (static, or the thread's own), or NULL. */
+const char *cmn_trainer_not_finite(const struct cmn_trainer *t);
 
-/* training_identity.c; all local. */
+/* identity.c; local. */
 
-/* What a checkpoint is of: lines "key = value". The caller frees. NULL with a reason. */
-char *cmn_trainer_identity(const struct cmn_trainer *t);
-/* What else is no part of a rank: the same form. `row_made`: the row of this iteration is being written. */
-char *cmn_trainer_numbers(const struct cmn_trainer *t, int row_made);
-/* The value of a key in such a text, up to the line's end; "" when it has none. */
-const char *cmn_identity_value(const char *text, const char *key, char *value, size_t bytes);
-/* Whether this training may go on from a file with that identity and layout; 0, or -1 with a reason that says what to do. */
-int cmn_trainer_fits(const struct cmn_trainer *t, const char *identity, const char *layout,
-                     const char *file);
+/* What a checkpoint says of the training: what it is, and how far it is. `row_made`: the row of this iteration is being
+ * written. The caller frees. NULL: out of memory. */
+cJSON *cmn_trainer_describe(const struct cmn_trainer *t, int row_made);
+/* Whether this training may resume from a file that says this: sets c->by. 0, or -1 with a reason that says what to do. */
+int cmn_trainer_fits(const struct cmn_trainer *t, const cJSON *saved, const char *file);
+/* Values of that description: texts ("" when there is none), and counts of its "progress" (0). */
+const char *cmn_saved_text(const cJSON *saved, const char *key);
+double cmn_saved_number(const struct cmn_trainer *t, const char *key);
+size_t cmn_saved_count(const struct cmn_trainer *t, const char *key);
 
 #endif

@@ -1,42 +1,48 @@
-/* What a checkpoint says of the training that it is of, and whether another one may go on from it. */
+/* What a checkpoint says of the training that it is of, and whether another one may resume from it. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "darknet.h"
-
-#include "checkpoint/cfg_changes.h"
 #include "base/job_stderr.h"
 #include "base/log.h"
+#include "checkpoint/cfg_changes.h"
+#include "cmn.h"
+#include "engine/darknet_net.h"
 #include "trainer/checkpointing.h"
 
-/* Of what this file and the parts hold. Another number is another meaning. */
-#define VERSION "1"
-
-/* Keys that decide what the parts mean, or which images come next. */
+/* Keys that decide what the tensors mean, or which images come next. */
 static const char *const keys[] = {"cmn_batch",           "cmn_scatter",  "cmn_double_buffering",
                                    "cmn_local_steps",     "cmn_compress", "cmn_compress_rank",
                                    "cmn_allreduce_dtype", "cmn_sync_bn"};
 enum { KEYS = sizeof keys / sizeof keys[0] };
 
 /* What decides who sends what. */
-static const char *const shape[] = {"nodes", "communicator", "cmn_intra", "gpu"};
-enum { SHAPE = sizeof shape / sizeof shape[0] };
+static const char *const places[] = {"nodes", "communicator", "cmn_intra", "gpu"};
+enum { PLACES = sizeof places / sizeof places[0] };
 
-const char *cmn_identity_value(const char *text, const char *key, char *value, size_t bytes)
+/* ---- written ---- */
+
+/* Values of different kinds are compared, and shown, as texts. */
+static void add(cJSON *o, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void add(cJSON *o, const char *key, const char *format, ...)
 {
-    size_t n = strlen(key);
+    char value[CMN_TEXT];
+    va_list args;
 
-    value[0] = '\0';
-    while (text && *text) {
-        if (!strncmp(text, key, n) && !strncmp(text + n, " = ", 3)) {
-            snprintf(value, bytes, "%.*s", (int)strcspn(text + n + 3, "\n"), text + n + 3);
-            break;
-        }
-        text = strchr(text, '\n');
-        text = text ? text + 1 : NULL;
-    }
-    return value;
+    va_start(args, format);
+    vsnprintf(value, sizeof value, format, args);
+    va_end(args);
+    cJSON_AddStringToObject(o, key, value);
+}
+
+static void add_key(cJSON *o, const struct cmn_trainer *t, const char *key)
+{
+    char value[CMN_TEXT];
+
+    cmn_options_value(&t->session->options, key, value, sizeof value);
+    cJSON_AddStringToObject(o, key, value);
 }
 
 /* Images of a step as the cfg says it: of all ranks, or of each. */
@@ -48,83 +54,119 @@ static size_t images_of_cfg(const struct cmn_trainer *t)
                                                          : all / (size_t)t->session->topology.size;
 }
 
-static void print_places(const struct cmn_trainer *t, FILE *out)
-{
-    const struct cmn_topology *top = &t->session->topology;
-
-    fprintf(out, "ranks = %d\nnodes = %s\n", top->size, t->checkpoint->places);
-    fprintf(out, "communicator = %s\ngpu = %d\n", t->optimizer.communicator.name, top->device >= 0);
-}
-
-char *cmn_trainer_identity(const struct cmn_trainer *t)
+static void add_identity(cJSON *o, const struct cmn_trainer *t)
 {
     const struct cmn_session *s = t->session;
-    char all[16384], value[CMN_TEXT], *text = NULL;
-    size_t bytes = 0;
-    FILE *out =
-        cmn_options_print(&s->options, all, sizeof all) ? NULL : open_memstream(&text, &bytes);
+    const struct cmn_topology *top = &s->topology;
 
-    if (!out) {
-        cmn_fail("out of memory");
-        return NULL;
-    }
-    fprintf(out, "version = %s\nprogram = darknet-cmn %s\ncommand = %s\n", VERSION, CMN_VERSION,
-            cmn_command_name(s->command));
-    fprintf(out, "cfg = %s\n", t->cfg);
-    print_places(t, out);
-    fprintf(out, "cmn_intra = %s\n", cmn_identity_value(all, "cmn_intra", value, sizeof value));
-    fprintf(out, "seed = %lu\nimages = %zu\n", s->seed, images_of_cfg(t));
-    fprintf(out, "list_images = %zu\nlist_hash = %s\n", s->train_images, t->checkpoint->list_hash);
+    add(o, "program", "darknet-cmn %s", CMN_VERSION);
+    add(o, "command", "%s", cmn_command_name(s->command));
+    add(o, "cfg", "%s", t->cfg);
+    add(o, "ranks", "%d", top->size);
+    add(o, "nodes", "%s", t->checkpoint->places);
+    add(o, "communicator", "%s", t->optimizer.communicator.name);
+    add(o, "gpu", "%d", top->device >= 0);
+    add_key(o, t, "cmn_intra");
+    add(o, "seed", "%lu", s->seed);
+    add(o, "images", "%zu", images_of_cfg(t));
+    add(o, "list_images", "%zu", s->train_images);
+    add(o, "list_hash", "%s", t->checkpoint->list_hash);
     for (int i = 0; i < KEYS; i++) {
-        fprintf(out, "%s = %s\n", keys[i], cmn_identity_value(all, keys[i], value, sizeof value));
+        add_key(o, t, keys[i]);
     }
-    fprintf(out, "momentum = %s\n",
-            t->optimizer.policy->own_velocity ? "apart"
-                                              : "with the gradients"); /* LARS has it apart, too */
-    fclose(out);
-    return text;
+    /* LARS keeps it apart, too. */
+    add(o, "momentum", "%s", t->optimizer.policy->own_velocity ? "apart" : "with the gradients");
+    add(o, "weights", "%s", cmn_optimizer_replicates(&t->optimizer) ? "equal" : "each rank's own");
 }
 
-char *cmn_trainer_numbers(const struct cmn_trainer *t, int row_made)
+static void add_progress(cJSON *o, const struct cmn_trainer *t, int row_made)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
+    const struct cmn_net *net = cmn_net_of(t->net);
+    const struct cmn_net_size size = cmn_net_size(net);
     long iteration = t->first_step + t->steps;
+    const struct {
+        const char *key;
+        double value;
+    } number[] = {
+        {"iteration", (double)iteration},
+        {"seen", (double)cmn_net_seen(net)},
+        {"updates", cmn_net_updates(net)},
+        {"step_images", (double)cmn_trainer_step_images(t)},
+        {"momentum_copies", cmn_optimizer_momentum(&t->optimizer).copies},
+        {"steps", (double)(t->earlier + t->steps)},
+        {"width", size.width},
+        {"height", size.height},
+        {"row_at", (double)(row_made ? iteration : t->row_at)},
+        {"row_seen", (double)(row_made ? cmn_net_seen(net) : t->row_seen)},
+        {"row_due", row_made ? 0 : t->row_due},
+        {"verify_due", t->verify_due},
+        {"validation_pending", t->validation_owed},
+        {"lr", (double)t->lr},
+        {"skipped", (double)t->skipped},
+        {"elapsed", cmn_clock() - t->began},
+    };
 
-    if (!out) {
-        cmn_fail("out of memory");
+    for (size_t i = 0; i < sizeof number / sizeof number[0]; i++) {
+        cJSON_AddNumberToObject(o, number[i].key, number[i].value);
+    }
+}
+
+/* cJSON leaves out what it has no memory for; then a member is missing. */
+cJSON *cmn_trainer_describe(const struct cmn_trainer *t, int row_made)
+{
+    cJSON *o = cJSON_CreateObject(), *progress;
+
+    if (!o) {
         return NULL;
     }
-    fprintf(out, "iteration = %ld\nseen = %zu\nt = %d\n", iteration, *t->net->seen, *t->net->t);
-    fprintf(out, "step_images = %zu\nsteps = %ld\n", cmn_trainer_step_images(t),
-            t->earlier + t->steps);
-    fprintf(out, "width = %d\nheight = %d\n", t->net->w, t->net->h);
-    fprintf(out, "row_at = %ld\nrow_seen = %zu\nrow_due = %d\nverify_due = %d\n",
-            row_made ? iteration : t->row_at, row_made ? *t->net->seen : t->row_seen,
-            row_made ? 0 : t->row_due, t->verify_due);
-    fprintf(out, "validation_owed = %d\nlr = %.9g\n", t->validation_owed, (double)t->lr);
-    fprintf(out, "skipped = %ld\n", t->skipped);
-    fprintf(out, "elapsed = %.6f\n", cmn_clock() - t->began);
-    fclose(out);
-    return text;
+    add_identity(o, t);
+    progress = cJSON_AddObjectToObject(o, "progress");
+    add_progress(progress, t, row_made);
+    if (cJSON_AddStringToObject(o, "layout", t->checkpoint->layout) &&
+        cJSON_AddStringToObject(o, "cfg_text", t->cfg_text)) {
+        return o;
+    }
+    cJSON_Delete(o);
+    return NULL;
+}
+
+/* ---- read ---- */
+
+const char *cmn_saved_text(const cJSON *saved, const char *key)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(saved, key));
+
+    return text ? text : "";
+}
+
+double cmn_saved_number(const struct cmn_trainer *t, const char *key)
+{
+    const cJSON *progress = cJSON_GetObjectItemCaseSensitive(t->checkpoint->saved, "progress");
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(progress, key);
+
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+size_t cmn_saved_count(const struct cmn_trainer *t, const char *key)
+{
+    double value = cmn_saved_number(t, key);
+
+    return value > 0 && value < 9e15 ? (size_t)value : 0;
 }
 
 static int refuse(const char *file, const char *what, const char *there, const char *here)
 {
     return cmn_fail("%s is of another training: %s %s, and here %s. Make it the same, or start "
                     "over with -clear, or train from that file as weights with -cmn_checkpoint 0",
-                    file, what, there, here);
+                    file, what, there[0] ? there : "not known", here[0] ? here : "not known");
 }
 
-static int compare(const char *file, const char *there, const char *here, const char *key,
+static int compare(const char *file, const cJSON *there, const cJSON *here, const char *key,
                    const char *what)
 {
-    char a[256], b[256];
+    const char *a = cmn_saved_text(there, key), *b = cmn_saved_text(here, key);
 
-    cmn_identity_value(there, key, a, sizeof a);
-    cmn_identity_value(here, key, b, sizeof b);
-    return strcmp(a, b) ? refuse(file, what, a[0] ? a : "not known", b[0] ? b : "not known") : 0;
+    return strcmp(a, b) ? refuse(file, what, a, b) : 0;
 }
 
 static int compare_layout(const char *file, const char *there, const char *here)
@@ -143,52 +185,48 @@ static int compare_layout(const char *file, const char *there, const char *here)
     return 0;
 }
 
-int cmn_trainer_fits(const struct cmn_trainer *t, const char *identity, const char *layout,
-                     const char *file)
+static int compare_all(const struct cmn_trainer *t, const cJSON *there, const cJSON *here,
+                       const char *file)
 {
-    char *here = cmn_trainer_identity(t);
-    char value[CMN_PLACES], what[64];
-    int result = -1;
+    const struct cmn_options *o = &t->session->options;
+    char what[64];
 
-    if (!here) {
+    if (compare(file, there, here, "command", "its command is") ||
+        compare_layout(file, cmn_saved_text(there, "layout"), t->checkpoint->layout)) {
         return -1;
-    }
-    if (strcmp(cmn_identity_value(identity, "version", value, sizeof value), VERSION)) {
-        cmn_fail("%s is of a later version of darknet-cmn (%s): use that one, or start over with "
-                 "-clear",
-                 file, value);
-        goto out;
-    }
-    if (compare(file, identity, here, "command", "its command is") ||
-        compare_layout(file, layout, t->checkpoint->layout)) {
-        goto out;
     }
     for (int i = 0; i < KEYS; i++) {
         snprintf(what, sizeof what, "%s is", keys[i]);
-        if (compare(file, identity, here, keys[i], what)) {
-            goto out;
+        if (compare(file, there, here, keys[i], what)) {
+            return -1;
         }
     }
-    if (compare(file, identity, here, "momentum", "(cmn_lars) its momentum is kept") ||
-        compare(file, identity, here, "images",
-                t->session->options.batch == CMN_BATCH_GLOBAL
-                    ? "images of a step are"
-                    : "images of each rank in a step are") ||
-        (t->session->options.seed && compare(file, identity, here, "seed", "its cmn_seed is"))) {
-        goto out;
+    return compare(file, there, here, "momentum", "(cmn_lars) its momentum is kept") ||
+                   compare(file, there, here, "weights", "(cmn_communicator) its weights are") ||
+                   compare(file, there, here, "images",
+                           o->batch == CMN_BATCH_GLOBAL ? "images of a step are"
+                                                        : "images of each rank in a step are") ||
+                   (o->seed && compare(file, there, here, "seed", "its cmn_seed is"))
+               ? -1
+               : 0;
+}
+
+int cmn_trainer_fits(const struct cmn_trainer *t, const cJSON *saved, const char *file)
+{
+    struct cmn_checkpoint_origin *by = &t->checkpoint->by;
+    cJSON *here = cmn_trainer_describe(t, 0);
+    int result = here ? compare_all(t, saved, here, file) : cmn_fail("out of memory");
+
+    by->ranks = atoi(cmn_saved_text(saved, "ranks"));
+    by->same_ranks = by->same_nodes = by->ranks == t->session->topology.size;
+    for (int i = 0; i < PLACES && here; i++) {
+        by->same_nodes = by->same_nodes &&
+                         !strcmp(cmn_saved_text(saved, places[i]), cmn_saved_text(here, places[i]));
     }
-    t->checkpoint->by.alike = 1;
-    for (int i = 0; i < SHAPE; i++) {
-        char other[CMN_PLACES];
-        cmn_identity_value(identity, shape[i], value, sizeof value);
-        cmn_identity_value(here, shape[i], other, sizeof other);
-        t->checkpoint->by.alike = t->checkpoint->by.alike && !strcmp(value, other);
+    if (!result && by->ranks < 1) {
+        result = refuse(file, "its ranks are", cmn_saved_text(saved, "ranks"), "1 and more");
     }
-    t->checkpoint->by.ranks = atoi(cmn_identity_value(identity, "ranks", value, sizeof value));
-    t->checkpoint->by.same = t->checkpoint->by.ranks == t->session->topology.size;
-    result = 0;
-out:
-    free(here);
+    cJSON_Delete(here);
     return result;
 }
 
@@ -197,24 +235,21 @@ out:
 /* What may not differ is refused; the rest of the cfg is people's affair, and said. */
 static void tell_changes(const struct cmn_trainer *t)
 {
-    const struct cmn_checkpointing *c = t->checkpoint;
-    size_t bytes = 0;
-    const char *section = cmn_checkpoint_section(c->file, "cfg", CMN_NO_RANK, &bytes);
-    char *there = section ? strndup(section, bytes) : NULL, changes[768];
+    char changes[768];
 
-    if (there && cmn_cfg_changes(there, t->cfg_text, changes, sizeof changes)) {
+    if (cmn_cfg_changes(cmn_saved_text(t->checkpoint->saved, "cfg_text"), t->cfg_text, changes,
+                        sizeof changes)) {
         cmn_warn("the cfg has changed since: %s. Where that is another training, start over with "
                  "-clear, or give it another backup folder",
                  changes);
     }
-    free(there);
 }
 
 void cmn_trainer_tell_origin(struct cmn_trainer *t)
 {
     struct cmn_checkpointing *c = t->checkpoint;
-    size_t now = get_current_batch(t->net);
-    char value[sizeof t->cfg];
+    size_t now = cmn_net_iteration(cmn_net_of(t->net));
+    const char *cfg;
 
     if (!c || !c->file) {
         return;
@@ -230,27 +265,27 @@ void cmn_trainer_tell_origin(struct cmn_trainer *t)
         cmn_job_event("resume", (long)now, cmn_checkpoint_path(c->file));
     }
     /* Darknet cuts names at their first dot: my.v2.cfg finds the checkpoints of my.v1.cfg. */
-    cmn_identity_value(c->identity, "cfg", value, sizeof value);
-    if (value[0] && strcmp(value, t->cfg)) {
+    cfg = cmn_saved_text(c->saved, "cfg");
+    if (strcmp(cfg, t->cfg)) {
         cmn_warn("it was written with %s, and this is %s: where that is another training, start "
                  "over with -clear, or give it another backup folder",
-                 value, t->cfg);
+                 cfg, t->cfg);
     }
     tell_changes(t);
     if (t->weights_given) {
         cmn_warn("the weights file of the command line is not used: the checkpoint has newer ones; "
                  "-clear starts over");
     }
-    if (!c->by.same) {
+    if (!c->by.same_ranks) {
         cmn_warn(
             "%d rank%s wrote it: what they had together is taken over, and what one kept for "
             "itself is dropped (random numbers of dropout, what a compressor had not sent yet, a "
             "step of double buffering)",
             c->by.ranks, c->by.ranks == 1 ? "" : "s");
-    } else if (!c->by.alike) {
+    } else if (!c->by.same_nodes) {
         cmn_warn("it was written by communicator %s, or on other nodes: sums may differ in their "
                  "last bits, and what compressors have not sent yet is dropped",
-                 cmn_identity_value(c->identity, "communicator", value, sizeof value));
+                 cmn_saved_text(c->saved, "communicator"));
     }
     cmn_checkpoint_free(c->file);
     c->file = NULL;

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/reader.h"
 #include "base/log.h"
 #include "trainer/trainer.h"
 #include "trainer/checkpointing.h"

@@ -61,8 +61,8 @@ int cmn_trainer_report(struct cmn_trainer *t)
         .chart = s->options.chart,
         .first = t->first_step,
         .resume = {.iteration = t->row_at,
-                 .epoch = epochs(t, t->row_seen),
-                 .same_list = t->checkpoint && t->checkpoint->goes_on},
+                   .epoch = epochs(t, t->row_seen),
+                   .same_list = t->checkpoint && t->checkpoint->resumed},
         .total = t->net->max_batches,
     };
 

@@ -6,13 +6,15 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "darknet.h"
-
+#include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/random.h"
-#include "engine/replicas.h"
-#include "trainer/checkpointing.h"
 #include "base/status.h"
+#include "engine/darknet_net.h"
+#include "engine/replicas.h"
+#include "mpi/call.h"
+#include "trainer/checkpointing.h"
 
 /* ---- what there is ---- */
 
@@ -36,19 +38,15 @@ static int let_go(struct cmn_trainer *t)
     return -1;
 }
 
-/* Each rank's node: what a rank keeps depends on who shares memory with it. */
-static int find_places(struct cmn_trainer *t)
+/* Collective. Each rank's node: what a rank keeps depends on who shares memory with it. */
+static void find_places(struct cmn_trainer *t)
 {
     const struct cmn_topology *top = &t->session->topology;
     char *text = t->checkpoint->places;
-    int *node = calloc((size_t)top->size, sizeof *node), result;
+    int *node = cmn_calloc((size_t)top->size, sizeof *node);
     size_t used = 0;
 
-    if (!node) {
-        return cmn_fail("out of memory");
-    }
-    result = cmn_mpi_check(
-        MPI_Allgather(&top->inter_rank, 1, MPI_INT, node, 1, MPI_INT, top->world), "MPI_Allgather");
+    MPI_CALL(MPI_Allgather(&top->inter_rank, 1, MPI_INT, node, 1, MPI_INT, top->world));
     for (int i = 0; i < top->size && used < CMN_PLACES; i++) {
         used += (size_t)snprintf(text + used, CMN_PLACES - used, "%s%d", i ? " " : "", node[i]);
     }
@@ -57,7 +55,6 @@ static int find_places(struct cmn_trainer *t)
                  (uint64_t)XXH3_64bits(node, (size_t)top->size * sizeof *node));
     }
     free(node);
-    return result;
 }
 
 /* Rank 0. */
@@ -82,149 +79,66 @@ static int open_newest(struct cmn_trainer *t)
         return 0;
     }
     snprintf(why, sizeof why, "%s", cmn_reason());
-    return cmn_fail("%s: look at it, or start over with -clear", why);
+    return cmn_fail("%s: look at it, train from it as weights "
+                    "with -cmn_checkpoint 0, or start over with -clear",
+                    why);
 }
 
-/* A section that is text, as a string. The caller frees; NULL with a reason. */
-static char *text_of(const struct cmn_checkpoint_file *f, const char *name)
-{
-    size_t bytes = 0;
-    const char *section = cmn_checkpoint_section(f, name, CMN_NO_RANK, &bytes);
-    char *text = section ? strndup(section, bytes) : NULL;
-
-    if (!section) {
-        cmn_fail("%s: section %s is missing", cmn_checkpoint_path(f), name);
-    } else if (!text) {
-        cmn_fail("out of memory");
-    }
-    return text;
-}
-
-/* Rank 0. Identity and numbers in one text. */
-static char *describe(const struct cmn_checkpoint_file *f)
-{
-    char *identity = text_of(f, "identity"), *numbers = identity ? text_of(f, "numbers") : NULL;
-    char *both = NULL;
-
-    if (numbers && asprintf(&both, "%s%s", identity, numbers) < 0) {
-        both = NULL;
-        cmn_fail("out of memory");
-    }
-    free(identity);
-    free(numbers);
-    return both;
-}
-
-/* Rank 0. */
+/* Rank 0. Sets `by`. */
 static int examine(struct cmn_trainer *t)
 {
     struct cmn_checkpointing *c = t->checkpoint;
-    char *layout;
-    int result;
 
-    c->identity = describe(c->file);
-    layout = c->identity ? text_of(c->file, "layout") : NULL;
-    if (!layout) {
-        return -1;
-    }
-    result = cmn_trainer_fits(t, c->identity, layout, cmn_checkpoint_path(c->file));
-    free(layout);
-    return result;
+    return c->file
+               ? cmn_trainer_fits(t, cmn_checkpoint_training(c->file), cmn_checkpoint_path(c->file))
+               : 0;
 }
 
-static int share_text(struct cmn_trainer *t)
+/* Collective. What rank 0 knows of its checkpoint goes to all. */
+static void broadcast_saved(struct cmn_trainer *t)
 {
     struct cmn_checkpointing *c = t->checkpoint;
     const struct cmn_topology *top = &t->session->topology;
-    unsigned long head[] = {c->identity ? strlen(c->identity) + 1 : 0, (unsigned long)c->by.same,
-                            (unsigned long)c->by.alike, (unsigned long)c->by.ranks};
+    char *text = NULL;
+    size_t bytes = 0;
 
-    if (cmn_mpi_check(MPI_Bcast(head, 4, MPI_UNSIGNED_LONG, 0, top->world), "MPI_Bcast")) {
-        return -1;
+    if (c->file) {
+        text = cJSON_PrintUnformatted(cmn_checkpoint_training(c->file));
+        bytes = text ? strlen(text) + 1 : 0;
     }
-    c->by.same = (int)head[1];
-    c->by.alike = (int)head[2];
-    c->by.ranks = (int)head[3];
-    c->goes_on = head[0] > 0;
-    if (top->rank && head[0]) {
-        c->identity = calloc(1, head[0]);
-        if (!c->identity) {
-            return cmn_fail("out of memory");
-        }
+    cmn_mpi_bcast(&bytes, sizeof bytes, MPI_BYTE, top->world);
+    cmn_mpi_bcast(&c->by, sizeof c->by, MPI_BYTE, top->world);
+    c->resumed = bytes > 0;
+    if (!text) {
+        text = cmn_malloc(bytes + 1, 1);
     }
-    cmn_mpi_bcast(c->identity, head[0], MPI_CHAR, top->world);
-    return 0;
+    cmn_mpi_bcast(text, bytes, MPI_CHAR, top->world);
+    if (c->resumed && !(c->saved = cJSON_Parse(text))) {
+        cmn_fatal("out of memory for what the checkpoint says of its training");
+    }
+    free(text);
 }
 
 /* ---- taking it over ---- */
 
-static double number(const struct cmn_trainer *t, const char *key)
-{
-    char value[64];
-
-    return strtod(cmn_identity_value(t->checkpoint->identity, key, value, sizeof value), NULL);
-}
-
-static unsigned long count(const struct cmn_trainer *t, const char *key)
-{
-    char value[64];
-
-    return strtoul(cmn_identity_value(t->checkpoint->identity, key, value, sizeof value), NULL, 10);
-}
-
-/* Merged, as in the weights that Darknet reads: what new ranks begin with. */
-static int take_averages(struct cmn_trainer *t)
-{
-    struct cmn_checkpointing *c = t->checkpoint;
-    float *pack = c->pack[CMN_PACK_STATISTICS];
-    size_t n = c->packed[CMN_PACK_STATISTICS], bytes = 0;
-    const void *averages;
-
-    if (!n) {
-        return 0;
-    }
-    if (c->file) {
-        averages = cmn_checkpoint_section(c->file, "averages", CMN_NO_RANK, &bytes);
-        if (!averages || bytes != n * sizeof *pack) {
-            return cmn_fail("%s: section averages holds %zu bytes, and %zu are needed",
-                            cmn_checkpoint_path(c->file), bytes, n * sizeof *pack);
-        }
-        memcpy(pack, averages, bytes);
-    }
-    cmn_mpi_bcast(pack, n, MPI_FLOAT, t->session->topology.world);
-    return 0;
-}
-
-/* Checkpoints of older versions do not have it. */
-static size_t row_seen(const struct cmn_trainer *t)
-{
-    double seen = number(t, "seen"),
-           since = (number(t, "iteration") - number(t, "row_at")) * number(t, "step_images");
-
-    if (count(t, "row_seen")) {
-        return count(t, "row_seen");
-    }
-    return (size_t)(since > 0 && since <= seen ? seen - since : seen);
-}
-
-static void take_numbers(struct cmn_trainer *t)
+static void take_progress(struct cmn_trainer *t)
 {
     struct cmn_session *s = t->session;
     struct cmn_checkpointing *c = t->checkpoint;
+    struct cmn_net *net = cmn_net_of(t->net);
 
-    *t->net->seen = count(t, "seen");
-    *t->net->t = (int)count(t, "t");
-    t->earlier = s->went_on = (long)count(t, "steps");
-    t->row_at = (long)count(t, "row_at");
-    t->row_seen = row_seen(t);
-    t->row_due = (int)count(t, "row_due");
-    t->verify_due = (int)count(t, "verify_due");
-    t->validation_owed = (int)count(t, "validation_owed");
-    t->lr = (float)number(t, "lr");
-    t->skipped = (long)count(t, "skipped");
-    c->step_images = number(t, "step_images");
-    s->seed = count(t, "seed");
-    if (c->by.same) {
+    cmn_net_set_seen(net, cmn_saved_count(t, "seen"));
+    cmn_net_set_updates(net, (int)cmn_saved_count(t, "updates"));
+    t->earlier = s->went_on = (long)cmn_saved_count(t, "steps");
+    t->row_at = (long)cmn_saved_count(t, "row_at");
+    t->row_seen = cmn_saved_count(t, "row_seen");
+    t->row_due = (int)cmn_saved_count(t, "row_due");
+    t->verify_due = (int)cmn_saved_count(t, "verify_due");
+    t->validation_owed = (int)cmn_saved_count(t, "validation_pending");
+    t->lr = (float)cmn_saved_number(t, "lr");
+    t->skipped = (long)cmn_saved_count(t, "skipped");
+    s->seed = strtoul(cmn_saved_text(c->saved, "seed"), NULL, 10);
+    if (c->by.same_ranks) {
         cmn_random_open(s->seed, s->topology.rank);
     } else {
         cmn_random_open_later(s->seed, s->topology.rank, (uint64_t)t->earlier);
@@ -234,10 +148,11 @@ static void take_numbers(struct cmn_trainer *t)
 /* The size to which random=1 has brought the network. */
 static void resize(struct cmn_trainer *t)
 {
-    int w = (int)count(t, "width"), h = (int)count(t, "height");
+    enum { MOST = 1 << 16 };
+    size_t w = cmn_saved_count(t, "width"), h = cmn_saved_count(t, "height");
 
-    if (w != t->net->w || h != t->net->h) {
-        resize_network(t->net, w, h);
+    if (w > 0 && w < MOST && h > 0 && h < MOST) {
+        cmn_net_resize(cmn_net_of(t->net), (struct cmn_net_size){(int)w, (int)h});
     }
 }
 
@@ -245,42 +160,38 @@ static void say_what_is_missing(const struct cmn_trainer *t)
 {
     const struct cmn_checkpointing *c = t->checkpoint;
 
-    for (int i = 0; i < c->parts && t->session->topology.rank == 0; i++) {
-        if (c->part[i].optional && !c->part[i].got) {
+    for (int i = 0; i < c->items && t->session->topology.rank == 0; i++) {
+        if (c->item[i].optional && !c->item[i].got) {
             cmn_warn("the checkpoint does not have what a recurrent layer carries from step to "
                      "step (%s): that begins with 0",
-                     c->part[i].name);
+                     c->item[i].name);
         }
     }
 }
 
-static int take_over(struct cmn_trainer *t)
+static void take_over(struct cmn_trainer *t)
 {
     struct cmn_checkpointing *c = t->checkpoint;
     const struct cmn_topology *top = &t->session->topology;
+    struct cmn_net *net = cmn_net_of(t->net);
 
-    take_numbers(t);
-    if (cmn_trainer_checkpoint_items(t, 1) ||
-        cmn_checkpoint_scatter(c->part, c->parts, c->file, &c->by, top) ||
-        (!c->by.same && take_averages(t)) || cmn_trainer_unpack(t) ||
-        cmn_mpi_check(MPI_Barrier(top->world), "MPI_Barrier")) {
-        return -1;
-    }
-    if (!c->by.same && t->optimizer.policy->own_weights) {
+    take_progress(t);
+    cmn_trainer_pull_tensors(t);
+    cmn_trainer_items_to_read(t);
+    cmn_checkpoint_scatter(c->item, c->items, c->file, &c->by, top);
+    cmn_trainer_push_tensors(t);
+    MPI_CALL(MPI_Barrier(top->world)); /* ranks of a node may have their weights in common */
+    if (!c->by.same_ranks && t->optimizer.policy->own_weights) {
         cmn_optimizer_begin(&t->optimizer);
     }
     say_what_is_missing(t);
     cmn_optimizer_forget_stop_requests(&t->optimizer);
     resize(t);
-    /* After a step a trainer prints the rate, and policy=random draws one for that. */
-    if (t->net->policy == RANDOM) {
-        get_current_rate(t->net);
+    cmn_net_draw_random_rate(net);
+    if (c->writer && cmn_net_iteration(net) != cmn_saved_count(t, "iteration")) {
+        /* Iterations are counted anew: older checkpoints may have higher numbers. */
+        cmn_writer_supersede(c->writer);
     }
-    if (c->writer && get_current_batch(t->net) != count(t, "iteration")) {
-        cmn_writer_supersede(
-            c->writer); /* iterations are counted anew: older ones may have higher numbers */
-    }
-    return 0;
 }
 
 int cmn_trainer_resume(struct cmn_trainer *t)
@@ -292,10 +203,7 @@ int cmn_trainer_resume(struct cmn_trainer *t)
     if (!t->attached || !s->backup[0] || s->command->does != CMN_TRAINS || t->checkpoint) {
         return 0;
     }
-    c = t->checkpoint = calloc(1, sizeof *c);
-    if (!c) {
-        return cmn_fail("out of memory");
-    }
+    c = t->checkpoint = cmn_calloc(1, sizeof *c);
     c->looked = 1;
     if (s->options.checkpoint <= 0) {
         latest =
@@ -308,9 +216,13 @@ int cmn_trainer_resume(struct cmn_trainer *t)
         return 0;
     }
     c->layout = cmn_replicas_describe(&t->gradients, cmn_net_of(t->net));
-    if (find_places(t) || (s->topology.rank == 0 && (open_newest(t) || (c->file && examine(t)))) ||
-        share_text(t) || (c->goes_on && take_over(t))) {
+    find_places(t);
+    if (s->topology.rank == 0 && (open_newest(t) || examine(t))) {
         return let_go(t);
+    }
+    broadcast_saved(t);
+    if (c->resumed) {
+        take_over(t);
     }
     return 0;
 }
@@ -321,11 +233,10 @@ int cmn_trainer_resume(struct cmn_trainer *t)
 static int compare_list(const struct cmn_trainer *t)
 {
     const struct cmn_checkpointing *c = t->checkpoint;
-    size_t images = count(t, "list_images"), here = t->session->train_images;
-    char hash[CMN_LIST_HASH];
+    size_t images = strtoul(cmn_saved_text(c->saved, "list_images"), NULL, 10);
+    size_t here = t->session->train_images;
 
-    cmn_identity_value(c->identity, "list_hash", hash, sizeof hash);
-    if (images == here && !strcmp(hash, c->list_hash)) {
+    if (images == here && !strcmp(cmn_saved_text(c->saved, "list_hash"), c->list_hash)) {
         return 0;
     }
     return cmn_fail("the checkpoint is of a training on %zu samples, and the list here, which has "
@@ -339,16 +250,16 @@ int cmn_trainer_resumed(struct cmn_trainer *t)
     struct cmn_checkpointing *c = t->checkpoint;
     struct cmn_row_sums *sums = &t->sums;
 
-    if (!c || !c->goes_on) {
+    if (!c || !c->resumed) {
         t->row_at = t->first_step;
-        t->row_seen = *t->net->seen;
+        t->row_seen = cmn_net_seen(cmn_net_of(t->net));
         return 0;
     }
     if (compare_list(t)) {
         return let_go(t);
     }
     cmn_trainer_tell_origin(t);
-    t->began -= number(t, "elapsed");
+    t->began -= cmn_saved_number(t, "elapsed");
     sums->loss = c->row[0];
     sums->right = c->row[1];
     sums->images = c->row[2];
@@ -363,7 +274,7 @@ int cmn_trainer_resumed(struct cmn_trainer *t)
 int cmn_trainer_offset(struct cmn_trainer *t, size_t *offset, int j)
 {
     struct cmn_checkpointing *c = t->checkpoint;
-    struct cmn_checkpoint_item part = {.name = "offsets", .merge = CMN_MERGE_ROWS, .scale = 1};
+    struct cmn_checkpoint_item item = {.name = "offsets", .optional = 1, .scale = 1};
 
     if (!c) {
         return 0;
@@ -371,15 +282,12 @@ int cmn_trainer_offset(struct cmn_trainer *t, size_t *offset, int j)
     if (c->offset != offset) {
         c->offset = offset;
         c->offsets = (size_t)t->sequences;
-        if (c->goes_on) {
-            part.data = offset;
-            part.bytes = c->offsets * sizeof *offset;
-            part.row_bytes = sizeof *offset;
-            part.first_row = (size_t)t->first_sequence;
-            if (cmn_checkpoint_scatter(&part, 1, c->file, &c->by, &t->session->topology)) {
-                return -1;
-            }
-            c->restored = part.got / sizeof *offset;
+        if (c->resumed) {
+            item.data = offset;
+            item.bytes = c->offsets * sizeof *offset;
+            item.first = (size_t)t->first_sequence * sizeof *offset;
+            cmn_checkpoint_scatter(&item, 1, c->file, &c->by, &t->session->topology);
+            c->restored = item.got / sizeof *offset;
         }
     }
     return (size_t)j < c->restored;

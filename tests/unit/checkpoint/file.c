@@ -1,156 +1,153 @@
 /* The file of a checkpoint: what was put in comes out, and nothing that was changed goes unnoticed. */
 #include "checkpoints.h"
 
-#include "checkpoint/format.h"
+#include <time.h>
 
 /* The snapshot as a file in memory; the caller frees. */
 static unsigned char *sealed(struct cmn_snapshot *s, long iteration, size_t *n)
 {
-    const void *bytes = cmn_snapshot_seal(s, iteration, n);
-    unsigned char *copy;
+    struct iovec part[CMN_SNAPSHOT_PARTS];
+    unsigned char *file;
 
-    assert_non_null(bytes);
-    copy = malloc(*n);
-    assert_non_null(copy);
-    memcpy(copy, bytes, *n);
+    assert_int_equal(cmn_snapshot_seal(s, iteration, part), 0);
+    *n = part[0].iov_len + part[1].iov_len + part[2].iov_len;
+    file = malloc(*n);
+    assert_non_null(file);
+    *n = 0;
+    for (int i = 0; i < CMN_SNAPSHOT_PARTS; i++) {
+        memcpy(file + *n, part[i].iov_base, part[i].iov_len);
+        *n += part[i].iov_len;
+    }
     cmn_snapshot_free(s);
-    return copy;
+    return file;
 }
 
-struct sample {
+static const struct sample {
     const char *name;
     int rank;
-    size_t lead, body, tail; /* zeros, others, zeros */
+    size_t bytes;
+} samples[] = {
+    {"empty", CMN_ALL_RANKS, 0},
+    {"empty", 0, 0},
+    {"one", 0, 1},
+    {"zeros", 1, 1000},
+    {"almost", 0, 63},
+    {"a-line", 1000000, 64},
+    {"and-more", 2, 65},
+    {"middle", 3, 1 << 20},
+    {"large", 0, 20 << 20},
+    {"a-name-as-long-as-a-name-may-be-of-47-character", 0, 3},
 };
 
-static const struct sample samples[] = {
-    {"empty", CMN_NO_RANK, 0, 0, 0},
-    {"empty", 0, 0, 0, 0},
-    {"one", 0, 0, 1, 0},
-    {"one-zero", 0, 1, 0, 0},
-    {"zeros", 1, 1000, 0, 0},
-    {"many-zeros", 1, 10 << 20, 0, 0},
-    {"lead", 0, 777, 3, 0},
-    {"tail", 0, 0, 5, 12345},
-    {"both", 1000000, 64, 64, 64},
-    {"long-lead", 2, 3 << 20, 17, 0},
-    {"long-tail", 2, 0, 17, 3 << 20},
-    {"middle", 3, 1 << 20, 3, 1 << 20},
-    {"large", 0, 1, 20 << 20, 9},
-    {"a-name-as-long-as-a-name-may-be-of-47-character", 0, 1, 1, 1},
-};
-
-static unsigned char *sample_bytes(const struct sample *a, size_t *n)
+static unsigned char byte_of(const struct sample *a, size_t i)
 {
-    unsigned char *bytes;
-
-    *n = a->lead + a->body + a->tail;
-    bytes = calloc(*n + 1, 1);
-    assert_non_null(bytes);
-    for (size_t i = 0; i < a->body; i++) {
-        bytes[a->lead + i] = (unsigned char)(i % 255 + 1);
-    }
-    return bytes;
+    return (unsigned char)(a->name[0] == 'z' ? 0 : i % 255 + 1);
 }
 
-static void sections_come_out_as_they_went_in(void **state)
+static void tensors_come_out_as_they_went_in(void **state)
 {
-    struct cmn_snapshot *s = checkpoints_snapshot(1, 100003);
-    unsigned char *file, *bytes;
+    struct cmn_snapshot *s = cmn_snapshot_new();
+    const struct cmn_checkpoint_tensor *t, *before = NULL;
+    unsigned char *file;
     struct cmn_checkpoint_file *f;
-    size_t n, m;
+    size_t n, all = 0;
 
     (void)state;
+    assert_int_equal(cmn_snapshot_describe(s, cJSON_Parse("{\"a\":[1,\"x\\n\\\"\"]}")), 0);
     for (size_t i = 0; i < COUNT(samples); i++) {
-        bytes = sample_bytes(&samples[i], &n);
-        assert_int_equal(cmn_snapshot_add(s, samples[i].name, samples[i].rank, bytes, n), 0);
-        free(bytes);
+        assert_int_equal(cmn_snapshot_tensor(s, samples[i].name, samples[i].rank, samples[i].bytes),
+                         0);
+    }
+    assert_int_equal(cmn_snapshot_allocate(s), 0);
+    for (size_t i = 0; i < COUNT(samples); i++) {
+        unsigned char *data = cmn_snapshot_data(s, samples[i].name, samples[i].rank);
+        assert_int_equal((uintptr_t)data % CMN_ALIGN, 0);
+        for (size_t k = 0; k < samples[i].bytes; k++) {
+            data[k] = byte_of(&samples[i], k);
+        }
     }
     file = sealed(s, 123456789, &n);
-    assert_true(n < (22 << 20)); /* zeros take little */
     f = cmn_checkpoint_parse(file, n);
     assert_non_null(f);
     assert_int_equal(cmn_checkpoint_iteration(f), 123456789);
-    assert_int_equal(cmn_checkpoint_sections(f), COUNT(samples) + 2);
+    assert_in_range(cmn_checkpoint_written(f), time(NULL) - 100, time(NULL));
+    assert_int_equal(cmn_checkpoint_bytes(f), n);
+    assert_int_equal(cmn_checkpoint_weight_bytes(f), 0);
+    assert_string_equal(
+        cJSON_GetArrayItem(cJSON_GetObjectItem(cmn_checkpoint_training(f), "a"), 1)->valuestring,
+        "x\n\"");
     for (size_t i = 0; i < COUNT(samples); i++) {
-        const void *out = cmn_checkpoint_section(f, samples[i].name, samples[i].rank, &m);
-        bytes = sample_bytes(&samples[i], &n);
-        assert_non_null(out);
-        assert_int_equal(m, n);
-        assert_memory_equal(out, bytes, n);
-        assert_int_equal((uintptr_t)out % (n ? 16 : 1), 0);
-        free(bytes);
+        t = cmn_checkpoint_tensor(f, samples[i].name, samples[i].rank);
+        assert_non_null(t);
+        assert_int_equal(t->bytes, samples[i].bytes);
+        assert_int_equal((size_t)((const unsigned char *)t->data - file) % CMN_ALIGN, 0);
+        for (size_t k = 0; k < t->bytes; k++) {
+            if (((const unsigned char *)t->data)[k] != byte_of(&samples[i], k)) {
+                fail_msg("%s: byte %zu", t->name, k);
+            }
+        }
     }
-    assert_null(cmn_checkpoint_section(f, "one", 1, &m));
-    assert_int_equal(m, 0);
-    assert_null(cmn_checkpoint_section(f, "on", 0, &m));
-    assert_null(cmn_checkpoint_section(f, "zeros", 0, &m));
+    for (; (t = cmn_checkpoint_tensor_at(f, all)); all++) {
+        assert_true(!before || strcmp(before->name, t->name) < 0 ||
+                    (!strcmp(before->name, t->name) && before->rank < t->rank));
+        before = t;
+    }
+    assert_int_equal(all, COUNT(samples));
+    assert_null(cmn_checkpoint_tensor(f, "one", 1));
+    assert_null(cmn_checkpoint_tensor(f, "one", CMN_ALL_RANKS));
+    assert_null(cmn_checkpoint_tensor(f, "on", 0));
+    assert_null(cmn_checkpoint_tensor(f, "a-name-as-long-as-a-name-may-be-of-48-characters", 0));
     cmn_checkpoint_free(f);
     free(file);
 }
 
-static void equal_bytes_are_stored_once(void **state)
+/* Parts of a tensor that the ranks have in common come one by one, in any order. */
+static void a_common_tensor_grows(void **state)
 {
-    struct cmn_snapshot *s = checkpoints_snapshot(1, 10);
-    size_t n, alone, bytes = 100000;
-    char *data = malloc(bytes);
+    struct cmn_snapshot *s = cmn_snapshot_new();
+    const struct cmn_checkpoint_tensor *t;
     struct cmn_checkpoint_file *f;
-    struct cmn_checkpoint_section section;
     unsigned char *file;
+    size_t n;
 
     (void)state;
-    assert_non_null(data);
-    memset(data, 'x', bytes);
-    data[0] = 0;
-    assert_int_equal(cmn_snapshot_add(s, "momentum", 0, data, bytes), 0);
-    file = sealed(s, 1, &alone);
-    free(file);
-    s = checkpoints_snapshot(1, 10);
-    assert_int_equal(cmn_snapshot_add(s, "momentum", 0, data, bytes), 0);
-    assert_int_equal(cmn_snapshot_same(s, "momentum", 1, 0), 0);
-    assert_int_equal(cmn_snapshot_same(s, "momentum", 2, 1), 0);
-    assert_int_equal(cmn_snapshot_same(s, "momentum", 3, 7), -1);
-    check_contains(cmn_reason(), "section momentum of rank 7");
-    assert_int_equal(cmn_snapshot_same(s, "value", 1, 0), -1);
-    file = sealed(s, 1, &n);
-    assert_true(n <= alone + 3 * CMN_ENTRY);
+    assert_int_equal(cmn_snapshot_describe(s, cJSON_CreateObject()), 0);
+    assert_int_equal(cmn_snapshot_tensor(s, "a", CMN_ALL_RANKS, 100), 0);
+    assert_int_equal(cmn_snapshot_tensor(s, "b", 0, 64), 0);
+    assert_int_equal(cmn_snapshot_tensor(s, "a", CMN_ALL_RANKS, 300), 0);
+    assert_int_equal(cmn_snapshot_tensor(s, "a", CMN_ALL_RANKS, 200), 0);
+    assert_int_equal(cmn_snapshot_allocate(s), 0);
+    memset(cmn_snapshot_data(s, "b", 0), 'b', 64);
+    memset((char *)cmn_snapshot_data(s, "a", CMN_ALL_RANKS) + 200, 'a', 100);
+    file = sealed(s, 0, &n);
     f = cmn_checkpoint_parse(file, n);
     assert_non_null(f);
-    for (int rank = 0; rank < 3; rank++) {
-        const void *out = cmn_checkpoint_section(f, "momentum", rank, &n);
-        assert_int_equal(n, bytes);
-        assert_memory_equal(out, data, bytes);
+    t = cmn_checkpoint_tensor(f, "a", CMN_ALL_RANKS);
+    assert_int_equal(t->bytes, 300);
+    for (size_t i = 0; i < 300; i++) {
+        assert_int_equal(((const char *)t->data)[i], i < 200 ? 0 : 'a');
     }
-    for (size_t i = 0; i < 3; i++) {
-        cmn_checkpoint_at(f, i, &section);
-        assert_string_equal(section.name, "momentum");
-        assert_int_equal(section.rank, i);
-        assert_int_equal(section.bytes, bytes);
-        assert_int_equal(section.stored, i ? 0 : bytes - 1);
-    }
-    cmn_checkpoint_at(f, 4, &section);
-    assert_string_equal(section.name, "weights");
-    assert_int_equal(section.rank, CMN_NO_RANK);
-    assert_int_equal(section.stored, 10);
+    assert_null(cmn_checkpoint_tensor_at(f, 2));
     cmn_checkpoint_free(f);
     free(file);
-    free(data);
 }
 
-/* Weights of any length stand at the beginning, alone or not. */
+/* Weights of any length stand at the beginning, alone or not. The mark is where they end, and tensors where a line begins. */
 static void weights_come_first(void **state)
 {
-    static const size_t lengths[] = {0, 1, 63, 64, 65, 4096, 3000000};
+    static const size_t lengths[] = {0, 1, 4, 20, 63, 64, 65, 4096, 3000000};
 
     (void)state;
     for (size_t i = 0; i < COUNT(lengths); i++) {
         struct cmn_snapshot *s = cmn_snapshot_new();
         unsigned char *file, *data = malloc(lengths[i] + 1);
         struct cmn_checkpoint_file *f;
-        size_t n, m;
+        struct cmn_mark mark;
+        size_t n;
 
         assert_non_null(data);
         memset(data, 7, lengths[i]);
+        assert_int_equal(cmn_snapshot_describe(s, cJSON_CreateObject()), 0);
         if (lengths[i]) {
             FILE *weights = cmn_snapshot_weights(s);
             fwrite(data, 1, lengths[i] / 2, weights);
@@ -160,72 +157,81 @@ static void weights_come_first(void **state)
         }
         file = sealed(s, 0, &n);
         assert_memory_equal(file, data, lengths[i]);
+        assert_int_equal(n % CMN_ALIGN, 0);
+        assert_int_equal(cmn_mark_read(&mark, file + lengths[i]), 0);
+        assert_int_equal(mark.weights, lengths[i]);
+        assert_int_equal(mark.file, n);
         f = cmn_checkpoint_parse(file, n);
         assert_non_null(f);
-        assert_int_equal(cmn_checkpoint_sections(f), 1);
-        assert_ptr_equal(cmn_checkpoint_section(f, "weights", CMN_NO_RANK, &m), file);
-        assert_int_equal(m, lengths[i]);
+        assert_int_equal(cmn_checkpoint_weight_bytes(f), lengths[i]);
+        assert_null(cmn_checkpoint_tensor_at(f, 0));
         cmn_checkpoint_free(f);
         free(file);
         free(data);
     }
 }
 
-/* What lies between sections is zero, also in memory that held other things. */
-static void memory_that_was_used(void **state)
+/* Weights may hold the magic by chance, and a whole mark of another checkpoint. */
+static void weights_that_look_like_a_mark(void **state)
 {
-    struct cmn_snapshot *s = checkpoints_snapshot(1, 5000);
-    const unsigned char *file;
+    struct cmn_mark mark = {.version = CMN_CHECKPOINT_VERSION, .weights = 7, .file = 9};
+    struct cmn_snapshot *s = checkpoints_snapshot(1, 100);
+    struct cmn_checkpoint_file *f;
+    unsigned char bytes[CMN_MARK], *file;
     size_t n;
-    int i;
 
     (void)state;
-    assert_non_null(cmn_snapshot_seal(s, 1, &n));
-    cmn_snapshot_clear(s);
-    assert_int_equal(fputc('x', cmn_snapshot_weights(s)), 'x');
-    assert_int_equal(cmn_snapshot_add(s, "a", 0, "xx", 2), 0);
-    file = cmn_snapshot_seal(s, 1, &n);
-    assert_non_null(file);
-    for (i = 1; i < CMN_ALIGN; i++) {
-        assert_int_equal(file[i], 0);
+    cmn_mark_write(&mark, bytes);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(fwrite(bytes, 1, i % 2 ? CMN_MARK : 16, cmn_snapshot_weights(s)),
+                         i % 2 ? CMN_MARK : 16);
     }
-    for (i = 128 + 2; i < 192; i++) {
-        assert_int_equal(file[i], 0);
-    }
-    assert_int_equal(n, 192 + 192 + CMN_TRAILER);
-    cmn_snapshot_free(s);
+    file = sealed(s, 3, &n);
+    f = cmn_checkpoint_parse(file, n);
+    assert_non_null(f);
+    assert_int_equal(cmn_checkpoint_weight_bytes(f), 100 + 50 * (CMN_MARK + 16));
+    cmn_checkpoint_free(f);
+    free(file);
 }
 
 static void what_a_snapshot_refuses(void **state)
 {
-    static const char *const names[] = {
-        "", "a b", "a\n", "\x80", "weights", "a-name-as-long-as-a-name-may-be-of-48-characters"};
+    static const char *const names[] = {"", "a b", "a\n", "\x80",
+                                        "a-name-as-long-as-a-name-may-be-of-48-characters"};
     struct cmn_snapshot *s = cmn_snapshot_new();
+    struct iovec part[CMN_SNAPSHOT_PARTS];
 
     (void)state;
     for (size_t i = 0; i < COUNT(names); i++) {
-        assert_int_equal(cmn_snapshot_add(s, names[i], 0, "x", 1), -1);
+        assert_int_equal(cmn_snapshot_tensor(s, names[i], 0, 1), -1);
         check_contains(cmn_reason(), "is no name");
-        assert_int_equal(cmn_snapshot_same(s, names[i], 0, 0), -1);
     }
-    assert_int_equal(cmn_snapshot_add(s, "a", 0, "x", 1), 0);
-    assert_null(cmn_snapshot_weights(s));
-    check_contains(cmn_reason(), "before");
-    assert_null(cmn_snapshot_room(s, "b", 0, SIZE_MAX - 100));
+    assert_int_equal(cmn_snapshot_describe(s, NULL), -1);
     check_contains(cmn_reason(), "out of memory");
-    /* Without what had no room it would be no checkpoint. */
-    assert_int_equal(cmn_snapshot_add(s, "c", 0, "x", 1), -1);
+    assert_int_equal(cmn_snapshot_seal(s, 1, part), -1);
+    check_contains(cmn_reason(), "out of memory");
+    assert_int_equal(cmn_snapshot_tensor(s, "a", 0, 1), 0);
+    assert_int_equal(cmn_snapshot_tensor(s, "b", 0, SIZE_MAX - 100), 0);
+    assert_int_equal(cmn_snapshot_allocate(s), -1);
+    check_contains(cmn_reason(), "out of memory");
     cmn_snapshot_free(s);
+    cmn_snapshot_free(NULL);
 }
 
-/* A small one with several sections. */
+/* A small one with several tensors. */
 static unsigned char *small(size_t *n)
 {
-    struct cmn_snapshot *s = checkpoints_snapshot(5, 70);
+    struct cmn_snapshot *s = cmn_snapshot_new();
+    char data[70];
 
-    assert_int_equal(cmn_snapshot_add(s, "zeros", 0, "\0\0\0x\0", 5), 0);
-    assert_int_equal(cmn_snapshot_add(s, "empty", 0, "", 0), 0);
-    assert_int_equal(cmn_snapshot_same(s, "zeros", 1, 0), 0);
+    memset(data, 'w', sizeof data);
+    fwrite(data, 1, sizeof data, cmn_snapshot_weights(s));
+    assert_int_equal(cmn_snapshot_describe(s, cJSON_Parse("{\"a\":\"b\"}")), 0);
+    assert_int_equal(cmn_snapshot_tensor(s, "value", CMN_ALL_RANKS, 4), 0);
+    assert_int_equal(cmn_snapshot_tensor(s, "empty", 0, 0), 0);
+    assert_int_equal(cmn_snapshot_tensor(s, "more", 2, 65), 0);
+    assert_int_equal(cmn_snapshot_allocate(s), 0);
+    memset(cmn_snapshot_data(s, "value", CMN_ALL_RANKS), 5, 4);
     return sealed(s, 77, n);
 }
 
@@ -243,8 +249,7 @@ static void refused(const void *bytes, size_t n, const char *why)
 
 static void every_flipped_bit_is_noticed(void **state)
 {
-    enum { VALUE = 192 }; /* behind 70 bytes of weights and the head */
-    size_t n;
+    size_t n, tensors;
     unsigned char *file = small(&n);
     struct cmn_checkpoint_file *f = cmn_checkpoint_parse(file, n);
 
@@ -262,18 +267,22 @@ static void every_flipped_bit_is_noticed(void **state)
             file[i] ^= (unsigned char)(1 << bit);
         }
     }
-    file[VALUE] ^= 1;
-    refused(file, n, "section value: wrong checksum");
-    file[VALUE] ^= 1;
-    file[3] ^= 1;
-    refused(file, n, "section weights: wrong checksum");
-    file[3] ^= 1;
-    file[n - CMN_TRAILER - 2 * CMN_ENTRY] ^= 1;
-    refused(file, n, "its index: wrong checksum");
-    file[n - CMN_TRAILER - 2 * CMN_ENTRY] ^= 1;
-    file[71] ^= 1; /* between weights and head */
-    refused(file, n, "outside of its sections");
-    file[71] ^= 1;
+    tensors = n - 3 * CMN_ALIGN;
+    for (int i = 0; i < 6; i++) {
+        static const struct {
+            long at; /* from the tensors on, or from the begin */
+            const char *why;
+        } part[] = {
+            {3, "weights: wrong checksum"},       {70 + 3, "no mark behind weights"},
+            {70 + 17, "no mark behind weights"},  {70 + CMN_MARK + 9, "its header: wrong checksum"},
+            {-1, "tensor value: wrong checksum"}, {-2, "tensor more of rank 2: wrong checksum"}};
+        size_t at = part[i].at == -1   ? tensors + 40 /* the zeros behind it */
+                    : part[i].at == -2 ? n - 1
+                                       : (size_t)part[i].at;
+        file[at] ^= 1;
+        refused(file, n, part[i].why);
+        file[at] ^= 1;
+    }
     f = cmn_checkpoint_parse(file, n);
     assert_non_null(f);
     cmn_checkpoint_free(f);
@@ -284,7 +293,7 @@ static void every_other_length_is_noticed(void **state)
 {
     size_t n;
     unsigned char *file = small(&n), *cut;
-    char text[64];
+    char text[96];
 
     (void)state;
     for (size_t i = 0; i < n; i++) {
@@ -293,14 +302,15 @@ static void every_other_length_is_noticed(void **state)
         assert_non_null(cut);
         memcpy(cut, file, i);
         snprintf(text, sizeof text, "truncated: %zu of %zu bytes", i, n);
-        refused(cut, i, i >= 128 + CMN_HEAD ? text : i ? "its end is missing" : "it is empty");
+        refused(cut, i, i >= 70 + CMN_MARK ? text : i ? "truncated, damaged" : "it is empty");
         free(cut);
     }
     cut = calloc(1, 2 * n);
     assert_non_null(cut);
     memcpy(cut, file, n);
     for (size_t i = n + 1; i < 2 * n; i++) {
-        refused(cut, i, "end is damaged");
+        snprintf(text, sizeof text, "it has %zu bytes, and should have %zu", i, n);
+        refused(cut, i, text);
     }
     memcpy(cut + n, file, n);
     refused(cut, 2 * n, "should have");
@@ -308,7 +318,7 @@ static void every_other_length_is_noticed(void **state)
     free(file);
 }
 
-static void what_stands_behind_weights(void **state)
+static void what_follows_weights(void **state)
 {
     size_t n;
     unsigned char *bytes = small(&n);
@@ -319,12 +329,12 @@ static void what_stands_behind_weights(void **state)
     assert_int_equal(fwrite(bytes, 1, n, file), n);
     for (long at = 0; at < (long)n; at++) {
         assert_int_equal(fseek(file, at, SEEK_SET), 0);
-        assert_int_equal(cmn_checkpoint_behind(file), at == 70);
+        assert_int_equal(cmn_checkpoint_follows_weights(file), at == 70);
         assert_int_equal(ftell(file), at);
         assert_int_equal(fgetc(file), bytes[at]);
     }
     fseek(file, 0, SEEK_END);
-    assert_int_equal(cmn_checkpoint_behind(file), 0);
+    assert_int_equal(cmn_checkpoint_follows_weights(file), 0);
     fclose(file);
     free(bytes);
 }
@@ -332,14 +342,14 @@ static void what_stands_behind_weights(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sections_come_out_as_they_went_in),
-        cmocka_unit_test(equal_bytes_are_stored_once),
+        cmocka_unit_test(tensors_come_out_as_they_went_in),
+        cmocka_unit_test(a_common_tensor_grows),
         cmocka_unit_test(weights_come_first),
-        cmocka_unit_test(memory_that_was_used),
+        cmocka_unit_test(weights_that_look_like_a_mark),
         cmocka_unit_test(what_a_snapshot_refuses),
         cmocka_unit_test(every_flipped_bit_is_noticed),
         cmocka_unit_test(every_other_length_is_noticed),
-        cmocka_unit_test(what_stands_behind_weights),
+        cmocka_unit_test(what_follows_weights),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,12 +47,12 @@ static void the_last_ones_stay(void **state)
         "x--1.checkpoint",
         "x-1-1.checkpoint",
         ".x-1.checkpoint",
-        ".x.checkpoint-abcde",
-        ".x.checkpoint-abcdefg",
-        ".y.checkpoint-abcdef",
+        "x-1.checkpoint.abcde.part",
+        "x-1.checkpoint.abcdefg.part",
+        "y-1.checkpoint.abcdef.part",
         "x.checkpoint",
-        ".x.checkpoint-abc.ef",
-        ".x.checkpoint-abcdef.txt",
+        "x-1.checkpoint.abc.ef.part",
+        "x-1.checkpoint.abcdef.part.txt",
         "x-1234567890123456789.checkpoint",
     };
     struct cmn_writer *w;
@@ -62,9 +62,9 @@ static void the_last_ones_stay(void **state)
     for (size_t i = 0; i < COUNT(others); i++) {
         make_file(others[i], "of someone else");
     }
-    make_file(".x.checkpoint-Ab3dEf", "of a process that has ended");
+    make_file("x-7.checkpoint.Ab3dEf.part", "of a process that has ended");
     w = writer(3);
-    assert_false(is_there(".x.checkpoint-Ab3dEf"));
+    assert_false(is_there("x-7.checkpoint.Ab3dEf.part"));
     assert_int_equal(cmn_writer_result(w, NULL, 0, &written), 0);
     assert_int_equal(written, -1);
     for (long i = 8; i <= 101; i += i < 12 ? 1 : 89) {
@@ -121,25 +121,24 @@ static void one_after_the_other(void **state)
 
     (void)state;
     for (int i = 1; i <= 20; i++) {
-        struct cmn_snapshot *s = cmn_writer_snapshot(w);
+        struct cmn_snapshot *s = cmn_snapshot_new();
         FILE *weights;
         assert_non_null(s);
         weights = cmn_snapshot_weights(s);
         for (int k = 0; k < 100 * (21 - i); k++) {
             fputc(i, weights);
         }
-        assert_int_equal(cmn_snapshot_add(s, "value", CMN_NO_RANK, &i, sizeof i), 0);
+        assert_int_equal(cmn_snapshot_describe(s, cJSON_CreateObject()), 0);
+        checkpoints_add(s, "value", CMN_ALL_RANKS, &i, sizeof i);
         assert_int_equal(cmn_writer_start(w, s, i), 0);
     }
     cmn_writer_close(w);
     for (int i = 1; i <= 20; i++) {
-        size_t bytes;
         snprintf(name, sizeof name, "x-%d.checkpoint", i);
         f = cmn_checkpoint_read(checkpoints_path(name));
         assert_non_null(f);
         assert_int_equal(checkpoints_value(f), i);
-        cmn_checkpoint_section(f, "weights", CMN_NO_RANK, &bytes);
-        assert_int_equal(bytes, 100 * (21 - i));
+        assert_int_equal(cmn_checkpoint_weight_bytes(f), 100 * (21 - i));
         assert_string_equal(cmn_checkpoint_path(f), checkpoints_path(name));
         cmn_checkpoint_free(f);
     }
