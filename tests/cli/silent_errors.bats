@@ -97,7 +97,7 @@ regressor=(regressor train numbers.data net.cfg -cmn -cmn_seed 7 -cmn_batch glob
     end_cfg -- '[normalization]' size=1 alpha=1 beta=.5 kappa=0 \
         '[convolutional]' filters=3 size=3 stride=1 batch_normalize=1 activation=leaky >net.cfg
     run ! darknet_on 2 "${regressor[@]}"
-    [[ $output =~ first\ seen\ in\ the\ output\ of\ layer\ 0\ \(normalization\),\ of\ image\ [0-5]\ of\ the\ pass,\ pictures/07.png ]]
+    [[ $output =~ first\ seen\ in\ the\ output\ of\ layer\ 0\ \(normalization\),\ of\ image\ [0-5]\ of\ the\ micro-batch,\ pictures/07.png ]]
     darknet_on 2 "${regressor[@]}" -cmn_nonfinite skip >train.log 2>&1
     [[ $(grep -c ' is left out ' train.log) -eq 4 ]]
     [[ -s out/net.weights ]]
