@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# install.sh PURPOSE...: installs what the named purposes (see setup/packages) need and this machine lacks.
-# Prints nothing when nothing is missing; otherwise says in one line what is missing and why.
+# install.sh install|check PURPOSE...: installs what the named purposes (see setup/packages) need and this machine lacks, or
+# says so and fails. Prints nothing when nothing is missing; otherwise says in one line what is missing and why.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -41,7 +41,9 @@ apt() {
 }
 
 main() {
-    [[ $# -gt 0 ]] || { echo "usage: $0 PURPOSE... (build, mnist, demo, test, bench)" >&2; exit 2; }
+    [[ $# -gt 1 ]] || { echo "usage: $0 install|check PURPOSE... (build, mnist, demo, test, bench, fuzz)" >&2; exit 2; }
+    local action=$1
+    shift
     read_table "$@"
     [[ ${#wanted[@]} -gt 0 ]] || { echo "$0: no package has the purpose '$*'" >&2; exit 2; }
 
@@ -59,6 +61,11 @@ main() {
     for package in "${missing[@]}"; do
         reasons+="${reasons:+, }$package (${why[$package]})"
     done
+
+    if [[ $action == check ]]; then
+        echo "set-up: missing: $reasons; run: make deps FOR='$*'" >&2
+        exit 1
+    fi
 
     local command="apt-get install --no-install-recommends ${missing[*]}"
     if [[ $(id -u) -eq 0 ]]; then

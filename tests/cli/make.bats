@@ -111,7 +111,7 @@ one_error() {
 
 @test "make help names every target with one line" {
     run -0 in_tree make help
-    for target in all demo test soak mnist bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm demo-detection check-patches install uninstall clean help; do
+    for target in all demo test soak mnist bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm deps demo-detection check-patches install uninstall clean help; do
         [[ $(grep -cE "^ *make $target +[^ ]" <<<"$output") -eq 1 ]]
     done
 }
@@ -157,6 +157,21 @@ fake_apt() {
     in_tree mkdir -p "$where/fake"
     printf '#!/bin/sh\n%s\n' "$1" | in_tree tee "$where/fake/apt-get" >/dev/null
     in_tree chmod +x "$where/fake/apt-get"
+}
+
+@test "plain make says which packages are missing and installs none; make deps asks for them" {
+    fake_apt "touch '$where/asked'; exit 1"
+    printf '#!/bin/sh\nexit 1\n' | in_tree tee "$where/fake/dpkg-query" >/dev/null
+    in_tree chmod +x "$where/fake/dpkg-query"
+    faked=(env PATH="$where/fake:$PATH")
+    one_error "missing: .*libopenblas-dev \(fast matrix products\).*; run: make deps FOR='build'\$" "${faked[@]}" make
+    one_error "missing: .*curl.*; run: make deps FOR='build mnist'\$" "${faked[@]}" make mnist
+    [[ ! -e $where/asked ]]
+    # As root it asks apt-get, otherwise it says what to run.
+    run in_tree "${faked[@]}" make deps
+    [[ $status -ne 0 ]]
+    grep -qE 'installing gcc|as root, run: apt-get install .*libcmocka-dev' <<<"$output"
+    in_tree rm -rf "$where/fake" "$where/asked"
 }
 
 # without_source COMMAND...: with no tarball kept from earlier.

@@ -1,0 +1,27 @@
+# Measurements: ratios within one run, asserted by nothing. docs/performance.md says how to read them.
+
+.PHONY: bench bench-link bench-slow-link bench-accuracy bench-timeline bench-large-batch bench-batch-norm bench-reliability
+
+bench: all mnist ## Measure speed against its ceilings; see docs/performance.md
+	@$(TEST_ENV) bench/run.sh
+
+bench-link: all $(HOST_TOOLS) ## Measure exchanges over a narrow link between two emulated nodes
+	@$(TEST_ENV) bench/link.sh
+
+bench-slow-link: all mnist ## Measure training over a slow link: overlap, compressors, double buffering, local steps
+	@$(TEST_ENV) bench/slow-link.sh
+
+bench-accuracy: all mnist ## Measure what compressors, double buffering and local steps cost in accuracy
+	@$(TEST_ENV) bench/accuracy.sh
+
+bench-timeline: all mnist ## Measure what cmn_timeline costs
+	@$(TEST_ENV) bench/timeline.sh
+
+bench-large-batch: all mnist ## Measure what a large batch costs in accuracy, and what linear scaling and LARS win back
+	@$(TEST_ENV) bench/large-batch.sh
+
+bench-batch-norm: all mnist ## Measure what batch normalisation over all ranks costs a step
+	@$(TEST_ENV) bench/batch-norm.sh
+
+bench-reliability: all mnist ## Measure what checkpoints, comparing the weights and looking for NaN cost a step
+	@$(TEST_ENV) bench/reliability.sh

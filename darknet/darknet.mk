@@ -1,0 +1,31 @@
+# Darknet's source: which files are compiled, and how the tree under build/ is obtained, verified and patched.
+
+# Upstream's own list for a CPU build without OpenCV; image_opencv.cpp compiles to nothing there.
+DK_LIB := gemm utils cuda deconvolutional_layer convolutional_layer list image activations im2col col2im blas \
+    crop_layer dropout_layer maxpool_layer softmax_layer data matrix network connected_layer cost_layer parser \
+    option_list detection_layer route_layer upsample_layer box normalization_layer avgpool_layer layer local_layer \
+    shortcut_layer logistic_layer activation_layer rnn_layer gru_layer crnn_layer demo batchnorm_layer region_layer \
+    reorg_layer tree lstm_layer l2norm_layer yolo_layer iseg_layer
+DK_EXEC := captcha lsd super art tag cifar go rnn segmenter regressor classifier coco yolo detector nightmare \
+    instance-segmenter darknet
+
+DK_CUDA := convolutional_kernels deconvolutional_kernels activation_kernels im2col_kernels col2im_kernels blas_kernels \
+    crop_layer_kernels dropout_layer_kernels maxpool_layer_kernels avgpool_layer_kernels
+
+# The list makes the source follow the removal of a patch, too.
+build/patches.list: FORCE
+	@mkdir -p $(@D)
+	@echo '$(sort $(wildcard patches/*.patch))' | cmp -s - $@ || echo '$(sort $(wildcard patches/*.patch))' >$@
+
+$(DK)/.stamp: darknet/UPSTREAM darknet/obtain.sh build/patches.list $(wildcard darknet/MANIFEST patches/*.patch) | deps-check
+	$(say) GET $(DK)
+	$(Q)rm -rf $(DK).last; if [ -d $(DK) ]; then cp -a $(DK) $(DK).last; fi
+	$(Q)darknet/obtain.sh $(DK)
+	$(Q)if [ -d $(DK).last ]; then cd $(DK) && find src include examples -type f -exec sh -c \
+	    'cmp -s "$$1" "../darknet.last/$$1" && touch -r "../darknet.last/$$1" "$$1"' - {} \; ; fi
+	$(Q)rm -rf $(DK).last && touch $@
+
+# Each file's own time decides, not the stamp's: unpacking keeps the time that upstream gave a file, and the recipe
+# above the time of a patched file that came out as before, so a changed patch recompiles only what it changed.
+# One rule a pattern: with several targets in one, GNU Make 4.4 expects the recipe to update them all.
+$(foreach p,src/%.c src/%.cu src/%.h include/%.h examples/%.c,$(eval $(DK)/$(p): $(DK)/.stamp ;))

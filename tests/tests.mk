@@ -1,0 +1,76 @@
+# The test programs, the stand-in for GPUs, and what runs them.
+
+.PHONY: tests test soak same-bits check-patches
+
+UNIT_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/*/*.c))
+RANK_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/ranks/*/*.c))
+HOST_TOOLS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/hosts/*.c))
+
+TEST_OBJ    := $(addsuffix .o,$(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS))
+
+# Without a GPU its code runs over a stand-in for CUDA, its libraries and Darknet's kernels: all compiled once more.
+FAKE_TESTS :=
+ifneq ($(GPU),1)
+FAKE_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(filter-out tests/gpu/fake/%,$(wildcard tests/gpu/*/*.c)))
+FAKE_DK    := $(DK_LIB_OBJ:$(B)/%=$(B)/fake/%)
+FAKE_MAIN  := $(DK_EXEC_OBJ:$(B)/%=$(B)/fake/%)
+FAKE_OWN   := $(patsubst %.c,$(B)/fake/%.o,$(CMN_SRC) $(wildcard tests/gpu/fake/*.c))
+FAKE_OBJ   := $(FAKE_OWN) $(FAKE_TESTS:$(B)/%=$(B)/fake/%.o)
+endif
+
+# What the test and bench scripts are told. MPIEXEC is a command with arguments, DARKNET and BUILD are one path each.
+# Make's own variables stay here: a script that starts make again means a make of its own.
+TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/darknet' BUILD='$(CURDIR)/$(B)' \
+    MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='-lopenblas -lcjson -lxxhash $(MPI_LIBS) -lm -pthread'
+
+tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) build/cpu/canvases $(B)/sheet $(B)/replay ## Build the test programs alone
+
+test: all $(if $(filter 1,$(GPU)),,tests) ## Run every test (SAN=address,undefined or SAN=thread runs them instrumented)
+	@$(MAKE) --no-print-directory mnist || echo 'MNIST could not be had: tests that need it are skipped'
+	@$(TEST_ENV) $(if $(filter 1,$(GPU)),tests/gpu/run.sh,tests/run.sh)
+
+soak: all mnist ## Faults in trainings under cmn-run, RUNS=50: they must end with the bits of undisturbed ones
+	@$(TEST_ENV) tests/soak.sh
+
+same-bits: all mnist $(B)/fake/bin/darknet ## Prove that no trained bit changed since REF=commit (SAME=fast, ONLY=names; tests/same-bits.sh)
+	@$(TEST_ENV) REF='$(REF)' SAME='$(SAME)' ONLY='$(ONLY)' STAND_IN='$(CURDIR)/$(B)/fake/bin/darknet' tests/same-bits.sh
+
+check-patches: $(B)/libcmn.a ## Prove that the patches apply, build and change no result
+	@$(TEST_ENV) darknet/check-patches.sh
+
+$(TEST_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CMN_FLAGS) -Itests -MD -MP -c -o $@ $<
+
+$(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS): $(B)/tests/%: $(B)/tests/%.o $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
+	$(say) LD $@
+	$(Q)$(LINK) $@ $< $(LIBS) -lcmocka
+
+FAKE_FLAGS = -DGPU -DCMN_NCCL -isystem tests/gpu/fake
+$(FAKE_OBJ): $(B)/fake/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
+	$(say) CC '$< (stand-in)'
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CMN_FLAGS) $(FAKE_FLAGS) -Itests -MD -MP -c -o $@ $<
+
+$(FAKE_DK) $(FAKE_MAIN): $(B)/fake/darknet/%.o: $(DK)/%.c $(B)/flags-darknet | $(DK)/.stamp
+	$(say) CC '$< (stand-in)'
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(DK_FLAGS) $(FAKE_FLAGS) -MMD -MP -c -o $@ $<
+
+FAKE_LINK = $(LINK) $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
+    -lopenblas -lcjson -lxxhash $(MPI_LIBS) -lm -pthread
+$(B)/fake/libfake.a: $(FAKE_DK) $(FAKE_OWN)
+	$(say) AR $@
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+$(B)/fake/bin/darknet: $(FAKE_MAIN) $(filter $(B)/fake/tests/gpu/fake/%,$(FAKE_OWN)) $(B)/fake/libfake.a $(B)/flags-link
+	$(say) LD $@
+	@mkdir -p $(@D)
+	$(Q)$(FAKE_LINK)
+
+$(FAKE_TESTS): $(B)/tests/%: $(B)/fake/tests/%.o $(B)/fake/libfake.a $(B)/flags-link
+	$(say) LD $@
+	@mkdir -p $(@D)
+	$(Q)$(FAKE_LINK) -lcmocka
