@@ -9,7 +9,7 @@ for pair in "$@"; do
     declare "$pair"
 done
 RUNS=${RUNS:-9} STEPS=${STEPS:-300} NP=${NP:-2} WARM=${WARM:-60}
-. bench/steps.bash
+. bench/common.bash
 mnist_of 6000
 
 # run NAME ARGUMENTS...: appends "ms a step, of them exchange" to NAME

@@ -2,7 +2,7 @@
 
 .PHONY: bench bench-link bench-slow-link bench-accuracy bench-timeline bench-large-batch bench-batch-norm bench-reliability
 
-bench: all mnist ## Measure speed against its ceilings; see docs/performance.md
+bench: all mnist ## Measure speed against the no-communication baseline; see docs/performance.md
 	@$(TEST_ENV) bench/run.sh
 
 bench-link: all $(HOST_TOOLS) ## Measure exchanges over a narrow link between two emulated nodes

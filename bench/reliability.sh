@@ -10,7 +10,7 @@ for pair in "$@"; do
     declare "$pair"
 done
 RUNS=${RUNS:-9} STEPS=${STEPS:-600} NP=${NP:-2} WARM=${WARM:-100}
-. bench/steps.bash
+. bench/common.bash
 mnist_of 6000
 
 # Nothing; a checkpoint every 100 iterations; the weights compared ten times as often as by default; the test for NaN.

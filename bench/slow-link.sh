@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Training over a slow link: steps a second with each way of sending less or waiting less, beside two nodes that exchange
-# nothing (the ceiling), and what each sends, headers of packets apart. The nodes are namespaces of this machine
+# nothing (the no-communication baseline), and what each sends, without packet headers. The nodes are namespaces of this machine
 # (tests/hosts/cluster.bash), their link is narrowed. All settings take turns, so that they see the same machine; medians over
 # RUNS rounds, ratios taken round by round. A setting that refuses to work is printed with its reason. Asserts nothing.
 # Usage: make bench-slow-link [RUNS=3] [NETS='mnist_conv5m mnist_mlp'] [RATES='1gbit 100mbit'] [SHAPE=1+1]
@@ -22,7 +22,7 @@ export OPENBLAS_NUM_THREADS=1
 # What is compared: name | label | steps between two exchanges | sent in a step, as a part of fp32 (roughly: it only decides
 # how many steps are run) | keys
 settings=(
-    'ceiling|no exchange (ceiling)|1|0|'
+    'baseline|no communication|1|0|'
     'off|fp32, no overlap|1|1|-cmn_overlap off'
     'on|fp32, overlap|1|1|-cmn_overlap on -cmn_bucket_mb 1'
     'auto|fp32, overlap by auto|1|1|'
@@ -114,7 +114,7 @@ run() {
     local name=$1 period=$2 net=$5 rate=$6 to="$work/$5-$6-$1" with=$COMMUNICATOR sent=() node keys exchanges
     local warm steps
     [[ ! -f $to.why ]] || return 0
-    [[ $name != ceiling ]] || with=dummy
+    [[ $name != baseline ]] || with=dummy
     read -ra keys <<<"$4"
     lengths "$period" "$3" "$rate"
     if [[ $name == auto ]]; then
@@ -134,8 +134,8 @@ run() {
     for node in 1 2; do
         sent[node - 1]=$(($(cluster_payload "node$node") - sent[node - 1]))
     done
-    # The start sends the same whatever the setting: what the ceiling sent is taken off. Local steps end with an exchange.
-    [[ $name != ceiling ]] || idle=("${sent[@]}")
+    # The start sends the same whatever the setting: what the baseline sent is taken off. Local steps end with an exchange.
+    [[ $name != baseline ]] || idle=("${sent[@]}")
     exchanges=$(((warm + steps + period - 1) / period))
     jq -r --argjson warm "$warm" --argjson steps "$steps" '
         (last.elapsed_time - (map(select(.iteration == $warm))[0].elapsed_time)) as $time | $steps / $time' "$work/log.json" |
@@ -145,8 +145,8 @@ run() {
 
 # table NET RATE
 table() {
-    local line name label file ceiling="$work/$1-$2-ceiling"
-    printf '\n%-34s %10s %12s %16s\n' "$1, $2" 'steps/s' 'of ceiling' 'MiB sent a step'
+    local line name label file baseline="$work/$1-$2-baseline"
+    printf '\n%-34s %10s %12s %16s\n' "$1, $2" 'steps/s' 'of baseline' 'MiB sent a step'
     for line in "${chosen[@]}"; do
         IFS='|' read -r name label _ <<<"$line"
         file="$work/$1-$2-$name"
@@ -155,7 +155,7 @@ table() {
             continue
         fi
         printf '%-34s %10.3g %10.0f %% %16s\n' "$label" "$(cut -f 1 "$file" | median)" \
-            "$(paste "$file" "$ceiling" | awk '{ print 100 * $1 / $3 }' | median)" \
+            "$(paste "$file" "$baseline" | awk '{ print 100 * $1 / $3 }' | median)" \
             "$(cut -f 2 "$file" | median | awk '{ print $1 < 0.0005 ? "-" : sprintf($1 < 1 ? "%.3f" : "%.1f", $1) }')"
     done
 }
@@ -163,7 +163,7 @@ table() {
 TUNING=24    # steps that `auto` measures before it stays with what it found (cmn/optimizers/bucket_tuner.h)
 chosen=()
 for line in "${settings[@]}"; do
-    if [[ $line == ceiling* || ${line%%|*} =~ $ONLY ]]; then
+    if [[ $line == baseline* || ${line%%|*} =~ $ONLY ]]; then
         chosen+=("$line")
     fi
 done

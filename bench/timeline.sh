@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 RUNS=${RUNS:-9} STEPS=${STEPS:-600} NP=${NP:-2} WARM=60
-. bench/steps.bash
+. bench/common.bash
 mnist_of 6000
 cp cfg/mnist_mlp.cfg "$work/first.cfg"
 sed 's/^output=1000$/output=64/' cfg/mnist_mlp.cfg >"$work/second.cfg"

@@ -15,7 +15,7 @@
 enum { FEW = 40 };
 
 /* Columns of the data that the script holds, as gnuplot counts them. */
-enum column { ITERATION = 1, LOSS, VALID_LOSS, RIGHT, VALID_RIGHT, MAP, MAP95, RATE, SPEED };
+enum column { ITERATION = 1, LOSS, VALID_LOSS, ACCURACY, VALID_ACCURACY, MAP, MAP95, RATE, SPEED };
 
 struct curve {
     enum column column;
@@ -39,61 +39,34 @@ struct panel {
     struct curve curve[2];
 };
 
+/* clang-format off */
+/* Places of panels on the picture: left and right, bottom and top, 0 to 1. */
+#define LEFT 0.075, 0.485
+#define RIGHT 0.565, 0.975
+#define UPPER 0.47, 0.865
+#define LOWER 0.085, 0.37
+
 static const struct panel panels[] = {
     {"loss",
-     CMN_NO_ANSWER,
-     0.075,
-     0.485,
-     0.47,
-     0.865,
-     0,
-     1,
-     "top right",
+     CMN_NO_ANSWER, LEFT, UPPER, 0, 1, "top right",
      {{LOSS, AT(loss), "training", BLUE, 7, 1, 0, "%.4g"},
       {VALID_LOSS, AT(validation_loss), "validation", ORANGE, 5, 1, -1, "%.4g"}}},
     {"accuracy, %",
-     CMN_CLASSES,
-     0.565,
-     0.975,
-     0.47,
-     0.865,
-     100,
-     0,
-     "bottom right",
-     {{RIGHT, AT(accuracy), "training", BLUE, 7, 100, 0, "%.2f"},
-      {VALID_RIGHT, AT(validation_accuracy), "validation", ORANGE, 5, 100, 1, "%.2f"}}},
+     CMN_CLASSES, RIGHT, UPPER, 100, 0, "bottom right",
+     {{ACCURACY, AT(accuracy), "training", BLUE, 7, 100, 0, "%.2f"},
+      {VALID_ACCURACY, AT(validation_accuracy), "validation", ORANGE, 5, 100, 1, "%.2f"}}},
     {"mAP on the validation list, %",
-     CMN_BOXES,
-     0.565,
-     0.975,
-     0.47,
-     0.865,
-     100,
-     0,
-     "bottom right",
+     CMN_BOXES, RIGHT, UPPER, 100, 0, "bottom right",
      {{MAP, AT(validation_map), "IoU 0.5", ORANGE, 5, 100, 1, "%.1f"},
       {MAP95, AT(validation_map95), "IoU 0.5 to 0.95", PINK, 9, 100, 1, "%.1f"}}},
     {"learning rate",
-     CMN_NO_ANSWER,
-     0.075,
-     0.485,
-     0.085,
-     0.37,
-     0,
-     1,
-     "top right",
+     CMN_NO_ANSWER, LEFT, LOWER, 0, 1, "top right",
      {{RATE, AT(lr), "", GREY, 7, 1, 0, "%.4g"}}},
     {"images/s",
-     CMN_NO_ANSWER,
-     0.565,
-     0.975,
-     0.085,
-     0.37,
-     0,
-     0,
-     "bottom right",
+     CMN_NO_ANSWER, RIGHT, LOWER, 0, 0, "bottom right",
      {{SPEED, AT(images_per_s), "", GREEN, 7, 1, 0, "%.0f"}}},
 };
+/* clang-format on */
 
 enum { PANELS = sizeof panels / sizeof panels[0], CURVES = 2 };
 

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What the benches of single steps share: variants of one training, each in turn, so that all see the same machine.
-# The caller sets RUNS, STEPS, NP and WARM first; "$work" is a folder that goes away with the caller.
+# What benchmarks of single steps have in common: variants of one training take turns, so that all see the same machine.
+# The caller sets RUNS, STEPS, NP and WARM first; "$work" is a folder that is removed with the caller.
 
 : "${DARKNET:=$PWD/bin/darknet}"
 if [[ -z ${MPIEXEC:-} ]]; then
@@ -12,13 +12,13 @@ export OPENBLAS_NUM_THREADS=1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# mnist_of N: bench.data in the work folder, with N images: few enough that all are decoded and kept before the warm-up ends.
+# mnist_of N: bench.data in the work folder, with N images: few enough that all are decoded and cached before the warm-up ends.
 mnist_of() {
     awk -v n="$1" 'NR % 10 == 1 && ++kept <= n' data/mnist/train.list >"$work/train.list"
     sed -e "s|^train.*|train=$work/train.list|" -e "s|^backup.*|backup=$work/out|" cfg/mnist.data >"$work/bench.data"
 }
 
-# train CFG STEPS ARGUMENTS...: trains so many steps behind the warm-up; the log is log.json.
+# train CFG STEPS ARGUMENTS...: trains so many steps after the warm-up; the log is log.json.
 train() {
     local cfg=$1 steps=$2
     shift 2
@@ -33,12 +33,17 @@ train() {
     fi
 }
 
-# ms_a_step STEPS: of the training that was last. Rows but the first cover the steps: from the end of the warm-up to the end.
+# ms_a_step STEPS: of the last training. The first row ends the warm-up; the other rows cover the steps.
 ms_a_step() {
     jq -r --argjson steps "$1" '(last.elapsed_time - .[0].elapsed_time) / $steps * 1000' "$work/log.json"
 }
 
-# median, least and most of the numbers that are read
+# median of the numbers on standard input
+median() {
+    sort -g | awk '{ x[NR] = $1 } END { m = int((NR + 1) / 2); if (NR) print NR % 2 ? x[m] : (x[m] + x[m + 1]) / 2 }'
+}
+
+# median, least and most of the numbers on standard input
 three() {
     sort -g | awk '{ x[NR] = $1 } END { m = int((NR + 1) / 2); printf "%.3f (%.3f to %.3f)", NR % 2 ? x[m] : (x[m] + x[m + 1]) / 2, x[1], x[NR] }'
 }
