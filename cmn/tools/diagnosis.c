@@ -187,19 +187,19 @@ static void diagnose_node(const struct cmn_findings *f, int i, struct cmn_diagno
 
 /* ---- networks ---- */
 
-int cmn_nic_used(const struct cmn_host_info *f, const struct cmn_nic *nic)
+int cmn_nic_used(const struct cmn_host_info *info, const struct cmn_nic *nic)
 {
-    if (f->include[0]) {
-        return cmn_nic_in_list(nic, f->include);
+    if (info->include[0]) {
+        return cmn_nic_in_list(nic, info->include);
     }
-    return !cmn_nic_is_loopback(nic) && !cmn_nic_in_list(nic, f->exclude);
+    return !cmn_nic_is_loopback(nic) && !cmn_nic_in_list(nic, info->exclude);
 }
 
-static const struct cmn_nic *with_address(const struct cmn_host_info *f, uint32_t address)
+static const struct cmn_nic *with_address(const struct cmn_host_info *info, uint32_t address)
 {
-    for (int i = 0; i < f->nics; i++) {
-        if (cmn_nic_ipv4(&f->nic[i]) == address && cmn_nic_used(f, &f->nic[i])) {
-            return &f->nic[i];
+    for (int i = 0; i < info->nics; i++) {
+        if (cmn_nic_ipv4(&info->nic[i]) == address && cmn_nic_used(info, &info->nic[i])) {
+            return &info->nic[i];
         }
     }
     return NULL;

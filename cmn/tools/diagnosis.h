@@ -45,7 +45,7 @@ struct cmn_diagnoses {
 void cmn_diagnose_job(const struct cmn_findings *f, struct cmn_diagnoses *d);
 
 /* Local. Whether Open MPI's settings let its TCP use this interface. */
-int cmn_nic_used(const struct cmn_host_info *f, const struct cmn_nic *nic);
+int cmn_nic_used(const struct cmn_host_info *info, const struct cmn_nic *nic);
 
 /* Local. Cores as "0-3,8"; cut to fit. Returns text. */
 const char *cmn_cores_text(const cpu_set_t *cores, char *text, size_t bytes);

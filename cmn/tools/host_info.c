@@ -60,15 +60,15 @@ static uint64_t network_stack(void)
                : XXH3_64bits_withSeed(&net.st_ino, sizeof net.st_ino, h);
 }
 
-static void describe_program(struct cmn_host_info *f)
+static void describe_program(struct cmn_host_info *info)
 {
     int length = 0;
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
 
     MPI_Get_library_version(text, &length);
-    snprintf(f->mpi, sizeof f->mpi, "%.*s", (int)strcspn(text, "\n"), text);
-    snprintf(f->version, sizeof f->version, "%s", CMN_VERSION);
-    f->program = hash_file("/proc/self/exe");
+    snprintf(info->mpi, sizeof info->mpi, "%.*s", (int)strcspn(text, "\n"), text);
+    snprintf(info->version, sizeof info->version, "%s", CMN_VERSION);
+    info->program = hash_file("/proc/self/exe");
 }
 
 /* A setting of the MPI library, whether mpiexec, the environment or a file made it; "" when there
@@ -90,32 +90,32 @@ static void mpi_setting(const char *name, char *value, size_t bytes)
     MPI_T_cvar_handle_free(&handle);
 }
 
-static void read_mpi_settings(struct cmn_host_info *f)
+static void read_mpi_settings(struct cmn_host_info *info)
 {
     int provided;
 
     if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) {
         return;
     }
-    mpi_setting("btl_tcp_if_include", f->include, sizeof f->include);
-    mpi_setting("btl_tcp_if_exclude", f->exclude, sizeof f->exclude);
+    mpi_setting("btl_tcp_if_include", info->include, sizeof info->include);
+    mpi_setting("btl_tcp_if_exclude", info->exclude, sizeof info->exclude);
     MPI_T_finalize();
 }
 
 /* Collective over the node. */
-static void try_memory(struct cmn_host_info *f, const struct cmn_session *s)
+static void try_memory(struct cmn_host_info *info, const struct cmn_session *s)
 {
     struct cmn_group intra = {s->topology.intra, "intra", &s->topology, &s->options, 0};
     struct cmn_window *w = NULL;
     struct statvfs shm;
 
-    f->memory_free = cmn_memory_free();
+    info->memory_free = cmn_memory_free();
     if (!statvfs("/dev/shm", &shm)) {
-        f->shm_size = (size_t)shm.f_blocks * shm.f_frsize;
-        f->shm_free = (size_t)shm.f_bavail * shm.f_frsize;
+        info->shm_size = (size_t)shm.f_blocks * shm.f_frsize;
+        info->shm_free = (size_t)shm.f_bavail * shm.f_frsize;
     }
     if (cmn_window_open(&w, &intra, 0, TRIED_WINDOW)) {
-        snprintf(f->window, sizeof f->window, "%s", cmn_reason());
+        snprintf(info->window, sizeof info->window, "%s", cmn_reason());
         return;
     }
     if (cmn_window_barrier(w)) {
@@ -161,61 +161,61 @@ static const char *try_mpi(const struct cmn_topology *t)
     return why;
 }
 
-static void describe_cuda(struct cmn_host_info *f, const struct cmn_topology *t)
+static void describe_cuda(struct cmn_host_info *info, const struct cmn_topology *t)
 {
     const char *tried = "not tried";
 
     if (!cmn_device_built()) {
-        snprintf(f->cuda, sizeof f->cuda, "not built in; %s", mpi_says());
+        snprintf(info->cuda, sizeof info->cuda, "not built in; %s", mpi_says());
         return;
     }
     if (t->device >= 0 && !cmn_device_refuses_mpi(t)) {
         tried = try_mpi(t);
     }
-    snprintf(f->cuda, sizeof f->cuda, "built in, %d GPU%s for this rank; %s; tried: %.100s",
+    snprintf(info->cuda, sizeof info->cuda, "built in, %d GPU%s for this rank; %s; tried: %.100s",
              cmn_device_count(), cmn_device_count() == 1 ? "" : "s", mpi_says(),
              tried ? tried : "right");
 }
 
-static void describe_devices(struct cmn_host_info *f, const struct cmn_topology *t)
+static void describe_devices(struct cmn_host_info *info, const struct cmn_topology *t)
 {
-    f->device = t->device;
-    f->gpus = cmn_device_built() ? cmn_device_count() : -1;
-    describe_cuda(f, t);
+    info->device = t->device;
+    info->gpus = cmn_device_built() ? cmn_device_count() : -1;
+    describe_cuda(info, t);
 #ifdef CMN_NCCL
     int version = 0;
     if (ncclGetVersion(&version) == ncclSuccess) {
-        snprintf(f->nccl, sizeof f->nccl, "%d.%d.%d", version / 10000, version / 100 % 100,
+        snprintf(info->nccl, sizeof info->nccl, "%d.%d.%d", version / 10000, version / 100 % 100,
                  version % 100);
     } else {
-        snprintf(f->nccl, sizeof f->nccl, "version unknown");
+        snprintf(info->nccl, sizeof info->nccl, "version unknown");
     }
 #else
-    snprintf(f->nccl, sizeof f->nccl, "not built in");
+    snprintf(info->nccl, sizeof info->nccl, "not built in");
 #endif
 }
 
-void cmn_host_info_gather(struct cmn_host_info *f, const struct cmn_session *s)
+void cmn_host_info_gather(struct cmn_host_info *info, const struct cmn_session *s)
 {
     const struct cmn_topology *t = &s->topology;
 
-    memset(f, 0, sizeof *f);
-    snprintf(f->host, sizeof f->host, "%s", t->host);
-    f->rank = t->rank;
-    f->intra_rank = t->intra_rank;
-    f->intra_size = t->intra_size;
-    f->inter_rank = t->inter_rank;
-    f->inter_size = t->inter_size;
-    f->stack = network_stack();
-    if (sched_getaffinity(0, sizeof f->cores, &f->cores)) {
-        CPU_ZERO(&f->cores);
+    memset(info, 0, sizeof *info);
+    snprintf(info->host, sizeof info->host, "%s", t->host);
+    info->rank = t->rank;
+    info->intra_rank = t->intra_rank;
+    info->intra_size = t->intra_size;
+    info->inter_rank = t->inter_rank;
+    info->inter_size = t->inter_size;
+    info->stack = network_stack();
+    if (sched_getaffinity(0, sizeof info->cores, &info->cores)) {
+        CPU_ZERO(&info->cores);
     }
-    f->online = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    f->blas_threads = openblas_get_num_threads();
-    f->launched = cmn_arguments_launch_size();
-    describe_program(f);
-    describe_devices(f, t);
-    read_mpi_settings(f);
-    f->nics = cmn_nics(AF_INET, f->nic, CMN_NICS);
-    try_memory(f, s);
+    info->online = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    info->blas_threads = openblas_get_num_threads();
+    info->launched = cmn_arguments_launch_size();
+    describe_program(info);
+    describe_devices(info, t);
+    read_mpi_settings(info);
+    info->nics = cmn_nics(AF_INET, info->nic, CMN_NICS);
+    try_memory(info, s);
 }

@@ -40,7 +40,7 @@ struct cmn_host_info {
     char window[CMN_LINE];     /* why no shared window could be opened; "": one could */
 };
 
-/* Fills *f. Local, but for trying a shared window, which is collective over the node. */
-void cmn_host_info_gather(struct cmn_host_info *f, const struct cmn_session *s);
+/* Fills *info. Local, but for trying a shared window, which is collective over the node. */
+void cmn_host_info_gather(struct cmn_host_info *info, const struct cmn_session *s);
 
 #endif

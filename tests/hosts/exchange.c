@@ -25,9 +25,9 @@
 #include "base/log.h"
 #include "mpi/topology.h"
 
-enum { CONTESTANTS = 32, TENSORS = 4, TALLY = 16, ALIGN = 16 };
+enum { CANDIDATES = 32, TENSORS = 4, TALLY = 16, ALIGN = 16 };
 
-struct contestant {
+struct candidate {
     char name[32];
     const struct cmn_communicator *with; /* NULL: raw, send */
     void *self;
@@ -39,8 +39,8 @@ struct contestant {
 
 static struct cmn_topology top;
 static struct cmn_options options;
-static struct contestant field[CONTESTANTS];
-static int contestants;
+static struct candidate field[CANDIDATES];
+static int candidates;
 static atomic_int inside; /* an exchange */
 static int armed;         /* a rank is about to fail */
 static int to;            /* the rank that `send` sends to */
@@ -60,7 +60,7 @@ static void check(int result)
     }
 }
 
-static void cut(struct contestant *c, size_t floats)
+static void cut(struct candidate *c, size_t floats)
 {
     size_t at = 0;
 
@@ -79,10 +79,10 @@ static void cut(struct contestant *c, size_t floats)
 static void enter(const char *name, const struct cmn_communicator *with, size_t floats)
 {
     size_t n = (floats + ALIGN - 1) / ALIGN * ALIGN + TALLY;
-    struct contestant *c = &field[contestants];
+    struct candidate *c = &field[candidates];
 
-    if (contestants == CONTESTANTS) {
-        check(cmn_fail("more than %d communicators", CONTESTANTS));
+    if (candidates == CANDIDATES) {
+        check(cmn_fail("more than %d communicators", CANDIDATES));
     }
     snprintf(c->name, sizeof c->name, "%s", name);
     c->with = with;
@@ -105,7 +105,7 @@ static void enter(const char *name, const struct cmn_communicator *with, size_t 
         memset(c->memory, 0, n * sizeof *c->memory);
     }
     cut(c, floats);
-    contestants++;
+    candidates++;
 }
 
 static void enter_named(const char *name, size_t floats)
@@ -138,7 +138,7 @@ static int receiver(void)
     return first;
 }
 
-static int exchange(const struct contestant *c)
+static int exchange(const struct candidate *c)
 {
     int n = (int)(c->x.block.n + c->x.metrics.n);
     char heard = 0;
@@ -167,7 +167,7 @@ static float value(size_t i, int rank)
 }
 
 /* The block's padding stays zero, as a training's does. */
-static void fill(const struct contestant *c)
+static void fill(const struct candidate *c)
 {
     for (int t = 0; t < TENSORS; t++) {
         for (size_t i = 0; i < c->tensor[t].n; i++) {
@@ -179,7 +179,7 @@ static void fill(const struct contestant *c)
     }
 }
 
-static int wrong(const struct contestant *c)
+static int wrong(const struct candidate *c)
 {
     float factor = (float)(top.size * (top.size + 1) / 2);
 
@@ -256,7 +256,7 @@ static void prepare_fault(int at_fault)
     }
 }
 
-static void once(const struct contestant *c)
+static void once(const struct candidate *c)
 {
     double seconds;
 
@@ -321,11 +321,11 @@ static int run(int argc, char **argv)
         if (call == last) {
             prepare_fault(at_fault);
         }
-        for (int i = 0; i < contestants; i++) {
+        for (int i = 0; i < candidates; i++) {
             once(&field[i]);
         }
     }
-    for (int i = contestants - 1; i >= 0; i--) {
+    for (int i = candidates - 1; i >= 0; i--) {
         if (field[i].memory_is_ours) {
             free(field[i].memory);
         }
