@@ -625,7 +625,9 @@ run_entry() {
 collect() {
     local file
     mkdir kept
-    find out -name '*.weights' -exec cp {} kept \;
+    cp "$(final)" kept
+    # What was saved on the way there.
+    find out -name '*.weights' ! -path "$(final)" | sort | xargs -r sha256sum >kept/saved.txt
     for file in out/*.json; do
         [[ ! -f $file ]] || jq 'walk(if type == "object" then with_entries(select(.key |
             test("time|/s$|^share/|^ranks$|^straggler$|memory|host|version|path|seconds") | not)) else . end)' "$file" >"kept/${file##*/}"
@@ -639,7 +641,6 @@ collect() {
         sed -E '/^Loaded: /d; /^Too many or too few labels/d; s/[0-9.e-]+ [sS]econds//' evaluate.txt >kept/evaluate.txt
         { grep RPs/Img evaluate.err || true; } >>kept/evaluate.txt
     fi
-    [[ -n $(ls kept/*.weights) ]]
 }
 
 # run_side SIDE FOLDER: the entry in that new folder, with the program of that side. Sets status. One more attempt is made
