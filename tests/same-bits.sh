@@ -7,8 +7,8 @@
 # files (bytes), JSON logs and mAP files (all but times, rates, hosts), what evaluations print. One line an entry, then
 # `N entries equal, N differ, N skipped`; status 1 when any differs. An entry that fails differs, also when both fail.
 #
-#   REF            the commit to compare with. Its program and results stay in SAME_BITS_DIR/COMMIT for later calls, as long as
-#                  entry, data, machine and libraries are the same. Several clones may share the folder.
+#   REF            the commit to compare with. Its program and results stay in SAME_BITS_DIR/COMMIT for later calls, for
+#                  the same entry, data, machine and libraries. Several clones may share the folder.
 #   SAME=fast      only the entries whose line begins with +
 #   ONLY           only the entries whose name contains one of these words (a word may be a pattern of the shell)
 #   SAME_JOBS      entries that run side by side: one for each core
@@ -717,7 +717,7 @@ entry() {
     IFS='|' read -r name ranks command keys <<<"${1#+}"
     read -r name <<<"$name"
     read -r ranks <<<"$ranks"
-    recorded=$ref/results/$name reason=''
+    reason=''
     if [[ $ranks == *+* && -n $cluster_why ]]; then
         reason=$cluster_why
     elif [[ $ranks == gpu:* && ! -x $ref/bin/stand-in ]]; then
@@ -728,13 +728,12 @@ entry() {
         return
     fi
     key >"$work/$name.key"
-    if ! cmp -s "$work/$name.key" "$recorded/key"; then
+    recorded=$ref/results/$name-$(sha256sum <"$work/$name.key" | cut -c 1-12)
+    if [[ ! -d $recorded ]]; then
         run_side ref "$work/$name.ref"
         if ((status == 0)); then
-            cp "$work/$name.key" "$work/$name.ref/kept/key"
-            rm -rf "$recorded"
             mkdir -p "$ref/results"
-            mv -T "$work/$name.ref/kept" "$recorded" 2>/dev/null || true    # another call may have been quicker
+            mv -T "$work/$name.ref/kept" "$recorded" 2>/dev/null || true    # another call was quicker
             rm -rf "$work/$name.ref"
         else
             said="REF fails: $(why "$work/$name.ref")"
@@ -743,7 +742,6 @@ entry() {
     if [[ -z $said ]]; then
         run_side now "$work/$name.now"
         if ((status == 0)); then
-            cp "$work/$name.key" "$work/$name.now/kept/key"
             said=$(compare "$recorded" "$work/$name.now/kept")
         else
             said="it fails: $(why "$work/$name.now")"
