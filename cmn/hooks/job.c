@@ -1,3 +1,4 @@
+/* Start and end of the job, as cmn.h and the program's exit bring them. */
 #include "cmn.h"
 
 #include <mpi.h>
@@ -9,20 +10,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/arguments.h"
-#include "mpi/device.h"
-#include "hooks/job.h"
 #include "base/fatal.h"
 #include "base/job_stderr.h"
 #include "base/log.h"
 #include "base/output.h"
 #include "base/random.h"
-#include "base/nics.h"
-#include "engine/plan.h"
-#include "tools/tools.h"
 #include "base/status.h"
+#include "config/arguments.h"
+#include "engine/plan.h"
+#include "hooks/job.h"
+#include "mpi/call.h"
+#include "mpi/device.h"
+#include "tools/host_info.h"
+#include "tools/tools.h"
 #include "watchdog/watchdog.h"
-#include "hooks/world.h"
 
 struct cmn_session cmn_job;
 static atomic_int mpi_is_up;
@@ -30,14 +31,14 @@ static int mpi_is_ours; /* and not started by the program that uses this library
 
 /* ---- the end ---- */
 
-/* Seconds that a rank waits for its end when another one has printed a fatal message; that MPI_Abort, and all of the end, may
- * take. */
+/* Seconds that a rank waits for its end when another one has printed a fatal message; that MPI_Abort, and all of
+ * the end, may take. */
 enum { AWAIT_THE_END = 5, ABORT_AT_MOST = 5, END_AT_MOST = 60 };
 
-/* The only place that ends a job before its time. `kind` is that of the event for cmn-run: "error" means status 1, all others
- * 75. A loader thread may come here while the main
- * thread is inside MPI: MPI_Abort is called all the same, as there is no other way to reach the
- * other ranks, and should it hang the alarm ends this process, and mpiexec the others. */
+/* The only place that ends a job before its time. `kind` is that of the event for cmn-run: "error" means status
+ * 1, all others 75. A loader thread may come here while the main thread is inside MPI: MPI_Abort is called all the
+ * same, as there is no other way to reach the other ranks, and should it hang the alarm ends this process, and
+ * mpiexec the others. */
 static void end_job(const char *message, const char *kind, int node, void (*meanwhile)(void))
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
@@ -75,27 +76,46 @@ static void end_job(const char *message, const char *kind, int node, void (*mean
     _exit(status);
 }
 
+/* For messages before MPI has started. */
+static void find_myself(void)
+{
+    char host[64] = "this host";
+    int rank = cmn_arguments_launch_rank();
+
+    if (atomic_load(&mpi_is_up)) {
+        return;
+    }
+    gethostname(host, sizeof host - 1);
+    cmn_log_identity(rank > 0 ? rank : 0, host);
+}
+
 /* For cmn_fatal(). */
 static void end_failed(const char *message, int lost)
 {
+    find_myself();
     end_job(message, lost ? "failure" : "error", cmn_job.topology.inter_rank, NULL);
 }
 
-void cmn_check(int result)
+static void (*at_end[CMN_AT_JOB_END])(void);
+static int ends;
+
+void cmn_at_job_end(void (*close)(void))
 {
-    if (result < 0) {
-        cmn_fatal_reason();
+    if (ends == CMN_AT_JOB_END) {
+        cmn_fatal("more than %d calls of cmn_at_job_end", CMN_AT_JOB_END);
     }
+    at_end[ends++] = close;
 }
 
 static void close_job(void)
 {
     cmn_status_compute("the end of the job");
     fflush(NULL);
-    cmn_end_report();
+    while (ends > 0) {
+        at_end[--ends]();
+    }
     cmn_job.on = 0;
     cmn_status_wait(CMN_STATUS_END);
-    cmn_allreduce_mean_close();
     cmn_session_close(&cmn_job);
     if (mpi_is_ours) {
         MPI_Finalize();
@@ -121,25 +141,12 @@ static void finish(int status, void *unused)
     }
 }
 
-void cmn_end_first(void)
+void cmn_end_job_before_libraries(void)
 {
     on_exit(finish, NULL); /* the second time it finds nothing to do */
 }
 
 /* ---- the start ---- */
-
-/* For messages before MPI has started. */
-static void find_myself(void)
-{
-    char host[64] = "this host";
-    int rank = cmn_arguments_launch_rank();
-
-    if (atomic_load(&mpi_is_up)) {
-        return;
-    }
-    gethostname(host, sizeof host - 1);
-    cmn_log_identity(rank > 0 ? rank : 0, host);
-}
 
 /* MPI calls this when it begins to end: the last moment for what needs it. */
 static int before_the_end_of_mpi(MPI_Comm self, int key, void *value, void *extra)
@@ -155,27 +162,22 @@ static int before_the_end_of_mpi(MPI_Comm self, int key, void *value, void *extr
 }
 
 /* The program that has started MPI ends it, too, and that may come before its exit. */
-static int close_before_mpi_ends(void)
+static void close_before_mpi_ends(void)
 {
     int key = MPI_KEYVAL_INVALID;
 
-    if (cmn_mpi_check(
-            MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, before_the_end_of_mpi, &key, NULL),
-            "MPI_Comm_create_keyval")) {
-        return -1;
-    }
-    return cmn_mpi_check(MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL), "MPI_Comm_set_attr");
+    MPI_CALL(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, before_the_end_of_mpi, &key, NULL));
+    MPI_CALL(MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL));
 }
 
-static int start_mpi(int *argc, char ***argv)
+static void start_mpi(int *argc, char ***argv)
 {
     int provided = MPI_THREAD_SERIALIZED, running = 0;
 
     cmn_fatal_handler(end_failed);
     MPI_Initialized(&running);
-    if (!running && cmn_session_space()) {
-        find_myself();
-        cmn_fatal_reason();
+    if (!running) {
+        cmn_session_check_space();
     }
     if (!running && MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
         fprintf(stderr, "cmn: MPI_Init_thread failed\n");
@@ -186,9 +188,13 @@ static int start_mpi(int *argc, char ***argv)
     cmn_job.on = 1;
     on_exit(finish, NULL);
     if (provided < MPI_THREAD_FUNNELED) {
-        return cmn_fail("this MPI library cannot be used by a program with threads");
+        cmn_fatal("this MPI library cannot be used by a program with threads: build it with "
+                  "support for threads");
     }
-    return cmn_session_open(&cmn_job) || (running && close_before_mpi_ends()) ? -1 : 0;
+    cmn_session_open(&cmn_job);
+    if (running) {
+        close_before_mpi_ends();
+    }
 }
 
 /* Seconds that the start of a training may take at least: a short cmn_timeout is not meant for it. */
@@ -217,7 +223,7 @@ static void end_lost(const char *why, void (*meanwhile)(void))
 
 /* For what is started as `darknet`: rank 0 speaks, and a start that takes longer than cmn_timeout, or `at_least`
  * seconds, is the end; so is a later wait of cmn_timeout. */
-static int start_darknet(int *argc, char ***argv, long at_least)
+static void start_darknet(int *argc, char ***argv, long at_least)
 {
     const struct cmn_watchdog_plan plan = {
         .limit = cmn_job.options.timeout,
@@ -229,19 +235,13 @@ static int start_darknet(int *argc, char ***argv, long at_least)
     cmn_fatal_handler(end_failed);
     /* A file above `ulimit -f` is then an error with a reason. */
     signal(SIGXFSZ, SIG_IGN);
-    find_myself();
     cmn_watchdog_start(&plan);
     cmn_status_wait("the start of MPI");
-    if (start_mpi(argc, argv)) {
-        return -1;
-    }
-    if (cmn_output_open(cmn_job.topology.rank, cmn_job.topology.size, cmn_job.options.log)) {
-        return -1;
-    }
+    start_mpi(argc, argv);
+    cmn_must(cmn_output_open(cmn_job.topology.rank, cmn_job.topology.size, cmn_job.options.log));
     if (cmn_job.topology.rank == 0) {
         cmn_job_event("start", -1, "");
     }
-    return 0;
 }
 
 /* Before MPI has started, and under a launcher of another MPI, every process knows of itself alone. One speaks for
@@ -301,7 +301,7 @@ static void run_tool(int argc, char **argv)
     if (cmn_arguments_take(&argc, argv, &cmn_job.options, &found)) {
         snprintf(reason, sizeof reason, "%s", cmn_reason());
     }
-    cmn_check(start_darknet(&argc, &argv, 0));
+    start_darknet(&argc, &argv, 0);
     if (reason[0]) {
         cmn_fatal("%s", reason);
     }
@@ -345,16 +345,15 @@ void cmn_init(int *argc, char **argv)
     }
     cmn_job.command = found.command;
     cmn_job.starts_over = found.clear;
-    cmn_check(start_darknet(argc, &argv, START_AT_LEAST));
+    start_darknet(argc, &argv, START_AT_LEAST);
     cmn_status_compute("reading cfg, lists and weights");
     if (reason[0]) {
         cmn_fatal("%s", reason);
     }
     refuse_copies();
     if (cmn_job.command->does == CMN_REFUSED) {
-        cmn_fail("-cmn does not work with %s: %s", cmn_command_name(cmn_job.command),
-                 cmn_job.command->note);
-        cmn_fatal_reason();
+        cmn_fatal("-cmn does not work with %s: %s", cmn_command_name(cmn_job.command),
+                  cmn_job.command->note);
     }
     cmn_watchdog_open(&cmn_job.topology, &cmn_job.options);
 }
@@ -365,7 +364,7 @@ void cmn_start(void)
 {
     if (!cmn_job.on) {
         cmn_options_default(&cmn_job.options);
-        cmn_check(start_mpi(NULL, NULL));
+        start_mpi(NULL, NULL);
     }
 }
 
@@ -391,7 +390,7 @@ unsigned long cmn_rank_seed(unsigned long seed)
     uint64_t rank = (uint64_t)cmn_job.topology.rank;
 
     return cmn_job.on ? (unsigned long)cmn_random_hash(cmn_job.seed, CMN_RANDOM_DEVICE, rank,
-                                                       (uint64_t)cmn_job.went_on)
+                                                       (uint64_t)cmn_job.resumed_steps)
                       : seed;
 }
 

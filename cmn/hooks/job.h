@@ -1,20 +1,19 @@
-/* What cmn.c (start and end of the job) and hooks.c (the calls of Darknet's patched source) share. */
+/* The job of this process: its start, its end, and what the module knows of it. */
 #ifndef CMN_JOB_H
 #define CMN_JOB_H
 
 #include "trainer/session.h"
 
-/* The job of this process; `on` is 0 unless it takes part in one. */
+/* `on` is 0 unless this process takes part in a job. */
 extern struct cmn_session cmn_job;
+
+/* Local. `close` is called once, when the job ends well: before the communicators and MPI end, and before what was
+ * registered earlier. At most CMN_AT_JOB_END of them. */
+enum { CMN_AT_JOB_END = 4 };
+void cmn_at_job_end(void (*close)(void));
 
 /* Local. Exit handlers run last in, first out: from here on the job's own comes before those that libraries have
  * registered by now. CUDA's ends CUDA, and the communicator must be closed before that. */
-void cmn_end_first(void);
-
-/* Local. Does not return when the result is negative: ends the job with the reason noted last. */
-void cmn_check(int result);
-
-/* Local (hooks.c). The report of a network that its trainer does not free comes to its end. */
-void cmn_end_report(void);
+void cmn_end_job_before_libraries(void);
 
 #endif

@@ -1,12 +1,15 @@
-/* The calls of cmn.h for programs of people's own, once cmn_start has been called or not. */
+/* The calls of cmn.h for people's own programs, once cmn_start has been called or not. */
 #include <mpi.h> /* before cmn.h, which then declares the groups */
 
 #include "cmn.h"
 
-#include "hooks/job.h"
+#include "base/fatal.h"
 #include "base/log.h"
+#include "hooks/job.h"
+#include "mpi/call.h"
+#include "mpi/group.h"
 #include "mpi/topology.h"
-#include "hooks/world.h"
+#include "transports/transport.h"
 
 struct cmn_world cmn_get_world(void)
 {
@@ -41,16 +44,45 @@ void cmn_broadcast(void *data, size_t bytes)
     }
 }
 
+/* ---- the mean ---- */
+
+static struct {
+    struct cmn_group group;
+    void *transport; /* NULL: not open */
+} all;
+
+static void close_all(void)
+{
+    cmn_mpi.close(all.transport);
+    all.transport = NULL;
+}
+
+static void open_all(void)
+{
+    const struct cmn_topology *t = &cmn_job.topology;
+
+    all.group = (struct cmn_group){t->world, "world", t, &cmn_job.options, 0};
+    cmn_must(cmn_mpi.open(&all.transport, &all.group));
+    cmn_at_job_end(close_all);
+}
+
 void cmn_mean(float *data, size_t n)
 {
-    if (cmn_job.on) {
-        cmn_check(cmn_allreduce_mean(&cmn_job.topology, &cmn_job.options, data, n));
+    if (!cmn_job.on) {
+        return;
+    }
+    if (!all.transport) {
+        open_all();
+    }
+    cmn_must(cmn_mpi.allreduce(all.transport, data, n));
+    for (size_t i = 0; i < n; i++) {
+        data[i] /= (float)cmn_job.topology.size;
     }
 }
 
 void cmn_barrier(void)
 {
     if (cmn_job.on) {
-        cmn_check(cmn_mpi_check(MPI_Barrier(cmn_job.topology.world), "MPI_Barrier"));
+        MPI_CALL(MPI_Barrier(cmn_job.topology.world));
     }
 }

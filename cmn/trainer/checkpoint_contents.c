@@ -1,19 +1,14 @@
-/* What a rank puts into a checkpoint and gets out of it: tensors, and what the update policy and the sequences of a text keep.
- *
- * What all ranks hold alike is rank 0's to write: weights, momentum kept apart, Adam's moments. Each rank writes its part of
- * the momentum that lies among the gradients. With local SGD, and without an exchange, each rank writes all of its own. */
+#include "trainer/checkpoint_contents.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "compression/compressor.h"
-#include "engine/darknet_net.h"
 #include "engine/recurrent_state.h"
-#include "trainer/checkpointing.h"
 
 /* The next item of the list, of `bytes` at `data`. */
 static struct cmn_checkpoint_item *add(struct cmn_checkpointing *c, const char *name, void *data,
@@ -46,22 +41,36 @@ static struct cmn_checkpoint_item *add_own(struct cmn_checkpointing *c, const ch
 }
 
 /* Of which all ranks hold the same. */
-static struct cmn_checkpoint_item *add_common(const struct cmn_trainer *t, const char *name,
+static struct cmn_checkpoint_item *add_common(struct cmn_checkpointing *c, const char *name,
                                               void *data, size_t bytes)
 {
-    struct cmn_checkpoint_item *item = add(t->checkpoint, name, data, bytes);
+    struct cmn_checkpoint_item *item = add(c, name, data, bytes);
 
-    item->elsewhere = t->session->topology.rank > 0;
+    item->elsewhere = c->session->topology.rank > 0;
     return item;
 }
 
-/* How much larger a sum over the images of a step is now: 1 unless other ranks wrote the checkpoint. */
-static double step_ratio(const struct cmn_trainer *t)
+double cmn_saved_number(const struct cmn_checkpointing *c, const char *key)
 {
-    const struct cmn_checkpointing *c = t->checkpoint;
-    double then = c->saved && !c->by.same_ranks ? cmn_saved_number(t, "step_images") : 0;
+    const cJSON *progress = cJSON_GetObjectItemCaseSensitive(c->saved, "progress");
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(progress, key);
 
-    return then > 0 ? (double)cmn_trainer_step_images(t) / then : 1;
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+size_t cmn_saved_count(const struct cmn_checkpointing *c, const char *key)
+{
+    double value = cmn_saved_number(c, key);
+
+    return value > 0 && value < 9e15 ? (size_t)value : 0;
+}
+
+/* How much larger a sum over the images of a step is now: 1 unless other ranks wrote the checkpoint. */
+static double step_ratio(const struct cmn_checkpointing *c)
+{
+    double then = c->saved && !c->by.same_ranks ? cmn_saved_number(c, "step_images") : 0;
+
+    return then > 0 ? (double)cmn_feed_step_images(c->step->feed) / then : 1;
 }
 
 /* ---- tensors ---- */
@@ -72,11 +81,10 @@ static void tensor_name(const struct cmn_tensor *x, const char *before, char nam
 }
 
 /* Momentum of x, whose gradient begins at float `at` of the block. It is a sum over the images of a step. */
-static void add_momentum(struct cmn_trainer *t, const struct cmn_tensor *x, const char *name,
+static void add_momentum(struct cmn_checkpointing *c, const struct cmn_tensor *x, const char *name,
                          size_t at, int reading)
 {
-    struct cmn_checkpointing *c = t->checkpoint;
-    struct cmn_momentum_part part = cmn_optimizer_momentum(&t->optimizer);
+    struct cmn_momentum_part part = cmn_optimizer_momentum(&c->model->optimizer);
     struct cmn_checkpoint_item *item;
     size_t first = at > part.first ? at : part.first;
     size_t end = at + x->n < part.first + part.n ? at + x->n : part.first + part.n;
@@ -85,52 +93,50 @@ static void add_momentum(struct cmn_trainer *t, const struct cmn_tensor *x, cons
     if (part.n && reading && !c->by.same_nodes) {
         /* All of it counts once in the next sum, whichever rank has it. */
         first = at;
-        end = t->session->topology.rank ? at : at + x->n;
-        scale = (float)(cmn_saved_number(t, "momentum_copies") * step_ratio(t));
+        end = c->session->topology.rank ? at : at + x->n;
+        scale = (float)(cmn_saved_number(c, "momentum_copies") * step_ratio(c));
     }
     if (first < end) {
         item = add(c, name, *x->at + (first - at), (end - first) * sizeof(float));
         item->first = (first - at) * sizeof(float);
-        item->elsewhere = part.copies > 1 && t->session->topology.rank > 0;
+        item->elsewhere = part.copies > 1 && c->session->topology.rank > 0;
         item->scale = scale;
     }
 }
 
 /* A rank that updates by itself keeps momentum of its own images. */
-static void add_own_momentum(struct cmn_trainer *t, const struct cmn_tensor *x, const char *name)
+static void add_own_momentum(struct cmn_checkpointing *c, const struct cmn_tensor *x,
+                             const char *name)
 {
-    struct cmn_checkpointing *c = t->checkpoint;
     struct cmn_checkpoint_item *item =
         add_own(c, name, *x->at, x->n * sizeof(float), CMN_MERGE_SUM);
 
     if (c->saved && !c->by.same_ranks) {
-        item->scale = (float)(step_ratio(t) * t->local / t->total);
+        item->scale = (float)(step_ratio(c) * c->step->feed->local / c->step->feed->total);
     }
 }
 
 /* Adam's moments are those of sums over a step's images: m of the sum, v of its square. */
-static float moment_scale(const struct cmn_trainer *t, const struct cmn_tensor *x)
+static float moment_scale(const struct cmn_checkpointing *c, const struct cmn_tensor *x)
 {
     int square = x->name[strlen(x->name) - 1] == 'v';
-    double ratio = step_ratio(t);
+    double ratio = step_ratio(c);
 
     return (float)(square ? ratio * ratio : ratio);
 }
 
 /* Equal on all ranks, or each rank's own where they are not. */
-static struct cmn_checkpoint_item *add_replica(struct cmn_trainer *t, const char *name, void *data,
-                                               size_t bytes, enum cmn_merge merge)
+static struct cmn_checkpoint_item *add_replica(struct cmn_checkpointing *c, const char *name,
+                                               void *data, size_t bytes, enum cmn_merge merge)
 {
-    return cmn_optimizer_replicates(&t->optimizer)
-               ? add_common(t, name, data, bytes)
-               : add_own(t->checkpoint, name, data, bytes, merge);
+    return cmn_optimizer_replicates(&c->model->optimizer) ? add_common(c, name, data, bytes)
+                                                          : add_own(c, name, data, bytes, merge);
 }
 
-static void add_tensors(struct cmn_trainer *t, int reading)
+static void add_tensors(struct cmn_checkpointing *c, int reading)
 {
-    struct cmn_checkpointing *c = t->checkpoint;
-    const struct cmn_gradients *g = &t->gradients;
-    int alike = cmn_optimizer_replicates(&t->optimizer), span = 0;
+    const struct cmn_gradients *g = &c->model->gradients;
+    int alike = cmn_optimizer_replicates(&c->model->optimizer), span = 0;
     size_t at, averages = 0;
     char name[CMN_TENSOR_NAME];
 
@@ -142,13 +148,13 @@ static void add_tensors(struct cmn_trainer *t, int reading)
         case CMN_GRADIENT:
             at = (size_t)(g->exchange.tensor[span++].data - g->exchange.block.data);
             if (alike) {
-                add_momentum(t, x, name, at, reading);
+                add_momentum(c, x, name, at, reading);
             } else {
-                add_own_momentum(t, x, name);
+                add_own_momentum(c, x, name);
             }
             break;
         case CMN_WEIGHT:
-            add_replica(t, name, *x->at, bytes, CMN_MERGE_MEAN);
+            add_replica(c, name, *x->at, bytes, CMN_MERGE_MEAN);
             break;
         case CMN_STATISTIC:
             /* Other ranks begin with what all had together. */
@@ -157,12 +163,12 @@ static void add_tensors(struct cmn_trainer *t, int reading)
             }
             tensor_name(x, "average.", name);
             if (!reading || !c->by.same_ranks) {
-                add_common(t, name, reading ? *x->at : c->averages + averages, bytes);
+                add_common(c, name, reading ? *x->at : c->averages + averages, bytes);
             }
             averages += x->n;
             break;
         case CMN_MOMENT:
-            add_replica(t, name, *x->at, bytes, CMN_MERGE_FIRST)->scale = moment_scale(t, x);
+            add_replica(c, name, *x->at, bytes, CMN_MERGE_FIRST)->scale = moment_scale(c, x);
             break;
         }
     }
@@ -171,37 +177,35 @@ static void add_tensors(struct cmn_trainer *t, int reading)
 static const enum cmn_tensor_kind kinds[] = {CMN_GRADIENT, CMN_WEIGHT, CMN_STATISTIC, CMN_MOMENT};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
-void cmn_trainer_pull_tensors(struct cmn_trainer *t)
+void cmn_contents_pull(struct cmn_checkpointing *c)
 {
     for (int i = 0; i < KINDS; i++) {
-        cmn_gradients_pull(&t->gradients, kinds[i]);
+        cmn_gradients_pull(&c->model->gradients, kinds[i]);
     }
-    cmn_recurrent_state_pull(cmn_net_of(t->net));
+    cmn_recurrent_state_pull(c->model->net);
 }
 
-void cmn_trainer_push_tensors(struct cmn_trainer *t)
+void cmn_contents_push(struct cmn_checkpointing *c)
 {
     for (int i = 0; i < KINDS; i++) {
-        cmn_gradients_push(&t->gradients, kinds[i]);
+        cmn_gradients_push(&c->model->gradients, kinds[i]);
     }
-    cmn_recurrent_state_push(cmn_net_of(t->net));
+    cmn_recurrent_state_push(c->model->net);
 }
 
-void cmn_trainer_keep_averages(struct cmn_trainer *t)
+void cmn_contents_keep_averages(struct cmn_checkpointing *c)
 {
-    struct cmn_checkpointing *c = t->checkpoint;
-
     if (!c->averages) {
-        c->averages =
-            cmn_malloc(cmn_gradients_floats(&t->gradients, CMN_STATISTIC), sizeof *c->averages);
+        c->averages = cmn_malloc(cmn_gradients_floats(&c->model->gradients, CMN_STATISTIC),
+                                 sizeof *c->averages);
     }
-    cmn_gradients_pack(&t->gradients, CMN_STATISTIC, c->averages);
+    cmn_gradients_pack(&c->model->gradients, CMN_STATISTIC, c->averages);
 }
 
-const char *cmn_trainer_not_finite(const struct cmn_trainer *t)
+const char *cmn_contents_not_finite(const struct cmn_checkpointing *c)
 {
     static _Thread_local char name[96];
-    const struct cmn_gradients *g = &t->gradients;
+    const struct cmn_gradients *g = &c->model->gradients;
 
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *x = &g->tensor[i];
@@ -218,64 +222,64 @@ const char *cmn_trainer_not_finite(const struct cmn_trainer *t)
 
 /* ---- what else is kept ---- */
 
-static void add_optimizer(struct cmn_trainer *t)
+static void add_optimizer(struct cmn_checkpointing *c)
 {
     enum cmn_state_owner owner;
     struct cmn_state state;
     char name[CMN_TENSOR_NAME];
 
-    for (int i = 0; (owner = cmn_optimizer_state(&t->optimizer, i, &state)); i++) {
+    for (int i = 0; (owner = cmn_optimizer_state(&c->model->optimizer, i, &state)); i++) {
         snprintf(name, sizeof name, "exchange.%d.%s", i, state.name);
         if (owner == CMN_STATE_MOMENTUM) {
-            add_common(t, name, state.data, state.bytes)->scale = (float)step_ratio(t);
+            add_common(c, name, state.data, state.bytes)->scale = (float)step_ratio(c);
         } else if (owner == CMN_STATE_OF_ALL) {
-            add_common(t, name, state.data, state.bytes)->merge = CMN_MERGE_DROP;
+            add_common(c, name, state.data, state.bytes)->merge = CMN_MERGE_DROP;
         } else if (state.bytes) {
-            add_own(t->checkpoint, name, state.data, state.bytes, CMN_MERGE_DROP)->of_exchange =
+            add_own(c, name, state.data, state.bytes, CMN_MERGE_DROP)->of_exchange =
                 owner == CMN_STATE_OF_COMMUNICATOR;
         }
     }
 }
 
 /* One row for each sequence of a text; the ranks' rows make up one tensor. */
-static void add_rows(struct cmn_trainer *t, const char *name, void *data, size_t row, size_t rows)
+static void add_rows(struct cmn_checkpointing *c, const char *name, void *data, size_t row,
+                     size_t rows)
 {
     struct cmn_checkpoint_item *item;
 
     if (row && rows) {
-        item = add(t->checkpoint, name, data, row * rows);
-        item->first = row * (size_t)t->first_sequence;
+        item = add(c, name, data, row * rows);
+        item->first = row * (size_t)c->step->feed->first_sequence;
         item->optional = 1; /* there were fewer sequences; rnn layers carry a state on GPUs alone */
     }
 }
 
-static void list_items(struct cmn_trainer *t, int reading)
+static void list_items(struct cmn_checkpointing *c, int reading)
 {
-    struct cmn_checkpointing *c = t->checkpoint;
     struct cmn_recurrent_state hidden;
     char name[CMN_TENSOR_NAME];
 
     c->items = 0;
-    add_tensors(t, reading);
-    add_optimizer(t);
-    for (int i = 0; cmn_recurrent_state_at(cmn_net_of(t->net), i, &hidden); i++) {
+    add_tensors(c, reading);
+    add_optimizer(c);
+    for (int i = 0; cmn_recurrent_state_at(c->model->net, i, &hidden); i++) {
         snprintf(name, sizeof name, "hidden.%d.%d", hidden.layer, hidden.which);
-        add_rows(t, name, hidden.at, hidden.n * sizeof *hidden.at, hidden.sequences);
+        add_rows(c, name, hidden.at, hidden.n * sizeof *hidden.at, hidden.sequences);
     }
-    add_common(t, "random.common", cmn_random_stream(0), sizeof(uint64_t));
+    add_common(c, "random.common", cmn_random_stream(0), sizeof(uint64_t));
     add_own(c, "random.own", cmn_random_stream(1), sizeof(uint64_t), CMN_MERGE_DROP);
     add_own(c, "row", c->row, sizeof c->row, CMN_MERGE_FIRST);
-    add_rows(t, "offsets", c->offset, sizeof *c->offset, c->offset ? c->offsets : 0);
+    add_rows(c, "offsets", c->offset, sizeof *c->offset, c->offset ? c->offsets : 0);
 }
 
-void cmn_trainer_items_to_write(struct cmn_trainer *t)
+void cmn_contents_to_write(struct cmn_checkpointing *c)
 {
-    list_items(t, 0);
+    list_items(c, 0);
 }
 
-void cmn_trainer_items_to_read(struct cmn_trainer *t)
+void cmn_contents_to_read(struct cmn_checkpointing *c)
 {
-    const struct cmn_gradients *g = &t->gradients;
+    const struct cmn_gradients *g = &c->model->gradients;
 
     /* Momentum that other ranks hold is 0 here. */
     for (int i = 0; i < g->tensors; i++) {
@@ -283,5 +287,5 @@ void cmn_trainer_items_to_read(struct cmn_trainer *t)
             memset(*g->tensor[i].at, 0, g->tensor[i].n * sizeof(float));
         }
     }
-    list_items(t, 1);
+    list_items(c, 1);
 }

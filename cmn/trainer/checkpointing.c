@@ -1,4 +1,3 @@
-/* When checkpoints of a training are taken, and from what. */
 #define XXH_INLINE_ALL
 #include "trainer/checkpointing.h"
 
@@ -11,33 +10,29 @@
 #include "base/job_stderr.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "engine/darknet_net.h"
+#include "checkpoint/reader.h"
 #include "mpi/call.h"
 #include "report/report.h"
+#include "trainer/identity.h"
 
-static int takes(const struct cmn_trainer *t)
+int cmn_checkpointing_takes(const struct cmn_checkpointing *c)
 {
-    return t->checkpoint && t->checkpoint->looked && t->session->options.checkpoint > 0;
+    return c && c->session->options.checkpoint > 0;
 }
 
-static long iteration_of(const struct cmn_trainer *t)
+static long iteration_of(const struct cmn_checkpointing *c)
 {
-    return t->first_step + t->steps;
+    return cmn_step_iteration(c->step);
 }
 
-int cmn_trainer_checkpoint_due(const struct cmn_trainer *t)
+int cmn_checkpointing_due(const struct cmn_checkpointing *c)
 {
-    return takes(t) && iteration_of(t) % t->session->options.checkpoint == 0;
+    return cmn_checkpointing_takes(c) && iteration_of(c) % c->session->options.checkpoint == 0;
 }
 
-int cmn_trainer_checkpoints_continue(const struct cmn_trainer *t)
+static void say_not_written(const struct cmn_checkpointing *c, long iteration, const char *reason)
 {
-    return takes(t) && t->started && !cmn_trainer_ends(t);
-}
-
-static void say_not_written(const struct cmn_trainer *t, long iteration, const char *reason)
-{
-    cmn_report_clear(t->report);
+    cmn_report_clear(c->session->report);
     cmn_warn("checkpoint of iteration %ld not written: %s; training continues and tries again "
              "at the next one",
              iteration, reason);
@@ -45,165 +40,154 @@ static void say_not_written(const struct cmn_trainer *t, long iteration, const c
 
 /* ---- what goes into it ---- */
 
-/* Collective. Whether no rank holds NaN or Inf; ends the job where they are not to be ignored. */
-static int is_finite(struct cmn_trainer *t)
+/* Collective, blocking. Whether the weights of all ranks are finite; the job ends where that is asked for. */
+static int check_finite(struct cmn_checkpointing *c)
 {
-    struct cmn_checkpointing *c = t->checkpoint;
-    const char *what = cmn_trainer_not_finite(t);
+    const char *what = cmn_contents_not_finite(c);
+    int ignore = c->session->options.nonfinite == CMN_NONFINITE_IGNORE;
 
-    if (cmn_mpi_first_bad(what != NULL, t->session->topology.world) < 0) {
+    if (cmn_mpi_first_bad(what != NULL, c->session->topology.world) < 0) {
         return 1;
     }
-    if (what && t->session->options.nonfinite != CMN_NONFINITE_IGNORE) {
-        /* The others wait for this one's end. */
-        cmn_fatal("after iteration %ld %s holds NaN or Inf: no checkpoint is taken of such a "
-                  "network",
-                  iteration_of(t), what);
+    if (!ignore && what) { /* the others wait for this one's end */
+        cmn_fatal(
+            "after iteration %ld %s holds NaN or Inf: no checkpoint is taken of such a network",
+            iteration_of(c), what);
     }
-    if (!c->not_finite && t->session->options.nonfinite == CMN_NONFINITE_IGNORE) {
-        cmn_report_clear(t->report);
+    if (ignore && !c->nonfinite_said) {
+        cmn_report_clear(c->session->report);
         cmn_warn("after iteration %ld weights are NaN or Inf: no checkpoints are taken of them",
-                 iteration_of(t));
+                 iteration_of(c));
     }
-    c->not_finite = 1;
+    c->nonfinite_said = 1;
     return 0;
 }
 
 /* What Darknet reads as weights: rank 0 writes what all ranks together have. */
-static void add_weights(struct cmn_trainer *t, struct cmn_snapshot *to)
+static void add_weights(struct cmn_checkpointing *c, struct cmn_snapshot *to)
 {
     FILE *out = to ? cmn_snapshot_weights(to) : NULL;
 
-    cmn_trainer_swap_in_averages(t);
+    cmn_model_swap_in_averages(c->model);
     if (out) {
-        cmn_net_write_weights(cmn_net_of(t->net), out);
+        cmn_net_write_weights(c->model->net, out);
     }
-    cmn_trainer_keep_averages(t);
-    cmn_trainer_restore_own(t);
+    cmn_contents_keep_averages(c);
+    cmn_model_restore_own(c->model);
 }
 
-static void fill_row(struct cmn_trainer *t, int row_made)
+static void fill_row(struct cmn_checkpointing *c, int row_made)
 {
-    const struct cmn_row_sums *sums = &t->sums;
-    double *row = t->checkpoint->row;
+    const struct cmn_row_sums *sums = &c->step->sums;
     const double now[CMN_ROW_VALUES] = {
         sums->loss,     sums->right, sums->images,        sums->compute,
         sums->exchange, sums->load,  (double)sums->steps, cmn_clock() - sums->since};
 
     for (int i = 0; i < CMN_ROW_VALUES; i++) {
-        row[i] = row_made ? 0 : now[i];
+        c->row[i] = row_made ? 0 : now[i];
     }
 }
 
-static void collect(struct cmn_trainer *t, int row_made)
+static void collect(struct cmn_checkpointing *c, int row_made)
 {
-    struct cmn_checkpointing *c = t->checkpoint;
-    const struct cmn_topology *top = &t->session->topology;
+    const struct cmn_topology *top = &c->session->topology;
     struct cmn_snapshot *to;
 
-    cmn_optimizer_pause(&t->optimizer);
-    cmn_trainer_pull_tensors(t);
-    if (!is_finite(t)) {
+    cmn_optimizer_pause(&c->model->optimizer);
+    cmn_contents_pull(c);
+    if (!check_finite(c)) {
         return;
     }
     to = top->rank ? NULL : cmn_snapshot_new();
-    add_weights(t, to);
-    fill_row(t, row_made);
-    cmn_trainer_items_to_write(t);
+    add_weights(c, to);
+    fill_row(c, row_made);
+    cmn_contents_to_write(c);
     if (cmn_checkpoint_gather(c->item, c->items, to, top) ||
-        (to && cmn_snapshot_describe(to, cmn_trainer_describe(t, row_made)))) {
-        say_not_written(t, c->ready_iteration, cmn_reason());
+        (to && cmn_snapshot_describe(to, cmn_identity_describe(c, row_made)))) {
+        say_not_written(c, c->ready_iteration, cmn_reason());
         cmn_snapshot_free(to);
         return;
     }
     c->ready = to;
 }
 
-int cmn_trainer_collect(struct cmn_trainer *t, int row_made)
+void cmn_checkpointing_collect(struct cmn_checkpointing *c, int row_made)
 {
-    if (!takes(t)) {
-        return 0;
+    if (!cmn_checkpointing_takes(c)) {
+        return;
     }
     cmn_status_wait("the checkpoint");
-    t->checkpoint->ready_iteration = iteration_of(t);
-    collect(t, row_made);
+    c->ready_iteration = iteration_of(c);
+    collect(c, row_made);
     cmn_status_wait(NULL);
-    return 0;
 }
 
 /* ---- the training list ---- */
 
-static void hash_list(FILE *list, char text[CMN_LIST_HASH])
+void cmn_checkpointing_list(struct cmn_checkpointing *c, FILE *list)
 {
     static char block[1 << 16];
     XXH64_hash_t hash = 0;
     size_t n;
 
+    if (!c) {
+        return;
+    }
     while ((n = fread(block, 1, sizeof block, list))) {
         hash = XXH3_64bits_withSeed(block, n, hash);
     }
     rewind(list);
-    snprintf(text, CMN_LIST_HASH, "%016" PRIx64, (uint64_t)hash);
-}
-
-void cmn_trainer_list(struct cmn_trainer *t, FILE *list)
-{
-    if (t->checkpoint) {
-        hash_list(list, t->checkpoint->list_hash);
-    }
+    snprintf(c->list_hash, CMN_LIST_HASH, "%016" PRIx64, (uint64_t)hash);
 }
 
 /* ---- to the disk ---- */
 
-static void tell_results(struct cmn_trainer *t)
+static void tell_results(struct cmn_checkpointing *c)
 {
-    struct cmn_checkpointing *c = t->checkpoint;
     char text[1024];
     long written, failed = cmn_writer_result(c->writer, text, sizeof text, &written);
 
     if (failed) {
-        say_not_written(t, failed, text);
+        say_not_written(c, failed, text);
     }
     if (written >= 0 && !c->announced) {
         c->announced = 1;
-        cmn_report_clear(t->report);
-        cmn_warn("first checkpoint on the disk: %s/%s-%ld.checkpoint", t->session->backup, t->name,
-                 written);
+        cmn_report_clear(c->session->report);
+        cmn_warn("first checkpoint on the disk: %s/%s-%ld.checkpoint", c->session->backup,
+                 c->model->name, written);
         cmn_job_event("checkpoint", written, "");
     }
 }
 
-int cmn_trainer_checkpoint(struct cmn_trainer *t)
+static void wait_for_writer(struct cmn_checkpointing *c)
 {
-    struct cmn_checkpointing *c = t->checkpoint;
+    cmn_status_compute("waiting for the last checkpoint to be written");
+    cmn_writer_wait(c->writer);
+    tell_results(c);
+}
 
+void cmn_checkpointing_write(struct cmn_checkpointing *c)
+{
     if (!c || !c->writer) {
-        return 0;
+        return;
     }
     if (c->ready) {
-        cmn_status_compute("waiting for the last checkpoint to be written");
-        cmn_writer_wait(c->writer);
-        tell_results(t); /* before the next one's take their place */
+        wait_for_writer(c); /* its results are said before the next one's take their place */
         if (cmn_writer_start(c->writer, c->ready, c->ready_iteration)) {
-            say_not_written(t, t->checkpoint->ready_iteration, cmn_reason());
+            say_not_written(c, c->ready_iteration, cmn_reason());
         }
         c->ready = NULL;
     }
-    tell_results(t);
-    return 0;
+    tell_results(c);
 }
 
-void cmn_trainer_checkpoint_close(struct cmn_trainer *t)
+void cmn_checkpointing_close(struct cmn_checkpointing *c)
 {
-    struct cmn_checkpointing *c = t->checkpoint;
-
     if (!c) {
         return;
     }
     if (c->writer) {
-        cmn_status_compute("waiting for the last checkpoint to be written");
-        cmn_writer_wait(c->writer);
-        tell_results(t);
+        wait_for_writer(c);
         cmn_writer_close(c->writer);
     }
     cmn_snapshot_free(c->ready);
@@ -213,5 +197,4 @@ void cmn_trainer_checkpoint_close(struct cmn_trainer *t)
     free(c->item);
     free(c->averages);
     free(c);
-    t->checkpoint = NULL;
 }

@@ -1,4 +1,5 @@
-/* What a checkpoint says of the training that it is of, and whether another one may resume from it. */
+#include "trainer/identity.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,9 +8,7 @@
 #include "base/job_stderr.h"
 #include "base/log.h"
 #include "checkpoint/cfg_changes.h"
-#include "cmn.h"
-#include "engine/darknet_net.h"
-#include "trainer/checkpointing.h"
+#include "checkpoint/reader.h"
 
 /* Keys that decide what the tensors mean, or which images come next. */
 static const char *const keys[] = {"cmn_batch",           "cmn_scatter",  "cmn_double_buffering",
@@ -37,53 +36,55 @@ static void add(cJSON *o, const char *key, const char *format, ...)
     cJSON_AddStringToObject(o, key, value);
 }
 
-static void add_key(cJSON *o, const struct cmn_trainer *t, const char *key)
+static void add_key(cJSON *o, const struct cmn_checkpointing *c, const char *key)
 {
     char value[CMN_TEXT];
 
-    cmn_options_value(&t->session->options, key, value, sizeof value);
+    cmn_options_value(&c->session->options, key, value, sizeof value);
     cJSON_AddStringToObject(o, key, value);
 }
 
 /* Images of a step as the cfg says it: of all ranks, or of each. */
-static size_t images_of_cfg(const struct cmn_trainer *t)
+static size_t images_of_cfg(const struct cmn_checkpointing *c)
 {
-    size_t all = cmn_trainer_step_images(t);
+    size_t all = cmn_feed_step_images(c->step->feed);
 
-    return t->session->options.batch == CMN_BATCH_GLOBAL ? all
-                                                         : all / (size_t)t->session->topology.size;
+    return c->session->options.batch == CMN_BATCH_GLOBAL ? all
+                                                         : all / (size_t)c->session->topology.size;
 }
 
-static void add_identity(cJSON *o, const struct cmn_trainer *t)
+static void add_identity(cJSON *o, const struct cmn_checkpointing *c)
 {
-    const struct cmn_session *s = t->session;
+    const struct cmn_session *s = c->session;
     const struct cmn_topology *top = &s->topology;
 
     add(o, "program", "darknet-cmn %s", CMN_VERSION);
     add(o, "command", "%s", cmn_command_name(s->command));
-    add(o, "cfg", "%s", t->cfg);
+    add(o, "cfg", "%s", c->model->cfg);
     add(o, "ranks", "%d", top->size);
-    add(o, "nodes", "%s", t->checkpoint->places);
-    add(o, "communicator", "%s", t->optimizer.communicator.name);
+    add(o, "nodes", "%s", c->places);
+    add(o, "communicator", "%s", c->model->optimizer.communicator.name);
     add(o, "gpu", "%d", top->device >= 0);
-    add_key(o, t, "cmn_intra");
+    add_key(o, c, "cmn_intra");
     add(o, "seed", "%lu", s->seed);
-    add(o, "images", "%zu", images_of_cfg(t));
+    add(o, "images", "%zu", images_of_cfg(c));
     add(o, "list_images", "%zu", s->train_images);
-    add(o, "list_hash", "%s", t->checkpoint->list_hash);
+    add(o, "list_hash", "%s", c->list_hash);
     for (int i = 0; i < KEYS; i++) {
-        add_key(o, t, keys[i]);
+        add_key(o, c, keys[i]);
     }
     /* LARS keeps it apart, too. */
-    add(o, "momentum", "%s", t->optimizer.policy->own_velocity ? "apart" : "with the gradients");
-    add(o, "weights", "%s", cmn_optimizer_replicates(&t->optimizer) ? "equal" : "each rank's own");
+    add(o, "momentum", "%s",
+        c->model->optimizer.policy->own_velocity ? "apart" : "with the gradients");
+    add(o, "weights", "%s",
+        cmn_optimizer_replicates(&c->model->optimizer) ? "equal" : "each rank's own");
 }
 
-static void add_progress(cJSON *o, const struct cmn_trainer *t, int row_made)
+static void add_progress(cJSON *o, const struct cmn_checkpointing *c, int row_made)
 {
-    const struct cmn_net *net = cmn_net_of(t->net);
+    const struct cmn_net *net = c->model->net;
     const struct cmn_net_size size = cmn_net_size(net);
-    long iteration = t->first_step + t->steps;
+    long iteration = cmn_step_iteration(c->step);
     const struct {
         const char *key;
         double value;
@@ -91,19 +92,19 @@ static void add_progress(cJSON *o, const struct cmn_trainer *t, int row_made)
         {"iteration", (double)iteration},
         {"seen", (double)cmn_net_seen(net)},
         {"updates", cmn_net_updates(net)},
-        {"step_images", (double)cmn_trainer_step_images(t)},
-        {"momentum_copies", cmn_optimizer_momentum(&t->optimizer).copies},
-        {"steps", (double)(t->earlier + t->steps)},
+        {"step_images", (double)cmn_feed_step_images(c->step->feed)},
+        {"momentum_copies", cmn_optimizer_momentum(&c->model->optimizer).copies},
+        {"steps", (double)(c->step->earlier + c->step->done)},
         {"width", size.width},
         {"height", size.height},
-        {"row_at", (double)(row_made ? iteration : t->row_at)},
-        {"row_seen", (double)(row_made ? cmn_net_seen(net) : t->row_seen)},
-        {"row_due", row_made ? 0 : t->row_due},
-        {"verify_due", t->verify_due},
-        {"validation_pending", t->validation_owed},
-        {"lr", (double)t->lr},
-        {"skipped", (double)t->skipped},
-        {"elapsed", cmn_clock() - t->began},
+        {"row_at", (double)(row_made ? iteration : c->progress->row_at)},
+        {"row_seen", (double)(row_made ? cmn_net_seen(net) : c->progress->row_seen)},
+        {"row_due", row_made ? 0 : c->progress->row_due},
+        {"verify_due", c->progress->verify_due},
+        {"validation_pending", c->progress->validation_pending},
+        {"lr", (double)c->step->lr},
+        {"skipped", (double)c->step->nonfinite.skipped},
+        {"elapsed", cmn_clock() - c->progress->began},
     };
 
     for (size_t i = 0; i < sizeof number / sizeof number[0]; i++) {
@@ -112,18 +113,18 @@ static void add_progress(cJSON *o, const struct cmn_trainer *t, int row_made)
 }
 
 /* cJSON leaves out what it has no memory for; then a member is missing. */
-cJSON *cmn_trainer_describe(const struct cmn_trainer *t, int row_made)
+cJSON *cmn_identity_describe(const struct cmn_checkpointing *c, int row_made)
 {
     cJSON *o = cJSON_CreateObject(), *progress;
 
     if (!o) {
         return NULL;
     }
-    add_identity(o, t);
+    add_identity(o, c);
     progress = cJSON_AddObjectToObject(o, "progress");
-    add_progress(progress, t, row_made);
-    if (cJSON_AddStringToObject(o, "layout", t->checkpoint->layout) &&
-        cJSON_AddStringToObject(o, "cfg_text", t->cfg_text)) {
+    add_progress(progress, c, row_made);
+    if (cJSON_AddStringToObject(o, "layout", c->layout) &&
+        cJSON_AddStringToObject(o, "cfg_text", c->model->cfg_text)) {
         return o;
     }
     cJSON_Delete(o);
@@ -137,21 +138,6 @@ const char *cmn_saved_text(const cJSON *saved, const char *key)
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(saved, key));
 
     return text ? text : "";
-}
-
-double cmn_saved_number(const struct cmn_trainer *t, const char *key)
-{
-    const cJSON *progress = cJSON_GetObjectItemCaseSensitive(t->checkpoint->saved, "progress");
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(progress, key);
-
-    return cJSON_IsNumber(item) ? item->valuedouble : 0;
-}
-
-size_t cmn_saved_count(const struct cmn_trainer *t, const char *key)
-{
-    double value = cmn_saved_number(t, key);
-
-    return value > 0 && value < 9e15 ? (size_t)value : 0;
 }
 
 static int refuse(const char *file, const char *what, const char *there, const char *here)
@@ -185,14 +171,14 @@ static int compare_layout(const char *file, const char *there, const char *here)
     return 0;
 }
 
-static int compare_all(const struct cmn_trainer *t, const cJSON *there, const cJSON *here,
+static int compare_all(const struct cmn_checkpointing *c, const cJSON *there, const cJSON *here,
                        const char *file)
 {
-    const struct cmn_options *o = &t->session->options;
+    const struct cmn_options *o = &c->session->options;
     char what[64];
 
     if (compare(file, there, here, "command", "its command is") ||
-        compare_layout(file, cmn_saved_text(there, "layout"), t->checkpoint->layout)) {
+        compare_layout(file, cmn_saved_text(there, "layout"), c->layout)) {
         return -1;
     }
     for (int i = 0; i < KEYS; i++) {
@@ -211,14 +197,14 @@ static int compare_all(const struct cmn_trainer *t, const cJSON *there, const cJ
                : 0;
 }
 
-int cmn_trainer_fits(const struct cmn_trainer *t, const cJSON *saved, const char *file)
+int cmn_identity_fits(struct cmn_checkpointing *c, const cJSON *saved, const char *file)
 {
-    struct cmn_checkpoint_origin *by = &t->checkpoint->by;
-    cJSON *here = cmn_trainer_describe(t, 0);
-    int result = here ? compare_all(t, saved, here, file) : cmn_fail("out of memory");
+    struct cmn_checkpoint_origin *by = &c->by;
+    cJSON *here = cmn_identity_describe(c, 0);
+    int result = here ? compare_all(c, saved, here, file) : cmn_fail("out of memory");
 
     by->ranks = atoi(cmn_saved_text(saved, "ranks"));
-    by->same_ranks = by->same_nodes = by->ranks == t->session->topology.size;
+    by->same_ranks = by->same_nodes = by->ranks == c->session->topology.size;
     for (int i = 0; i < PLACES && here; i++) {
         by->same_nodes = by->same_nodes &&
                          !strcmp(cmn_saved_text(saved, places[i]), cmn_saved_text(here, places[i]));
@@ -233,11 +219,11 @@ int cmn_trainer_fits(const struct cmn_trainer *t, const cJSON *saved, const char
 /* ---- what people are told ---- */
 
 /* What may not differ is refused; the rest of the cfg is people's affair, and said. */
-static void tell_changes(const struct cmn_trainer *t)
+static void tell_changes(const struct cmn_checkpointing *c)
 {
     char changes[768];
 
-    if (cmn_cfg_changes(cmn_saved_text(t->checkpoint->saved, "cfg_text"), t->cfg_text, changes,
+    if (cmn_cfg_changes(cmn_saved_text(c->saved, "cfg_text"), c->model->cfg_text, changes,
                         sizeof changes)) {
         cmn_warn("the cfg has changed since: %s. Where that is another training, start over with "
                  "-clear, or give it another backup folder",
@@ -245,13 +231,12 @@ static void tell_changes(const struct cmn_trainer *t)
     }
 }
 
-void cmn_trainer_tell_origin(struct cmn_trainer *t)
+void cmn_identity_tell_origin(struct cmn_checkpointing *c)
 {
-    struct cmn_checkpointing *c = t->checkpoint;
-    size_t now = cmn_net_iteration(cmn_net_of(t->net));
+    size_t now = cmn_net_iteration(c->model->net);
     const char *cfg;
 
-    if (!c || !c->file) {
+    if (!c->file) {
         return;
     }
     if (cmn_checkpoint_iteration(c->file) == (long)now) {
@@ -261,18 +246,18 @@ void cmn_trainer_tell_origin(struct cmn_trainer *t)
                  "iterations are counted anew from the images seen",
                  cmn_checkpoint_path(c->file), now);
     }
-    if (t->session->topology.rank == 0) {
+    if (c->session->topology.rank == 0) {
         cmn_job_event("resume", (long)now, cmn_checkpoint_path(c->file));
     }
     /* Darknet cuts names at their first dot: my.v2.cfg finds the checkpoints of my.v1.cfg. */
     cfg = cmn_saved_text(c->saved, "cfg");
-    if (strcmp(cfg, t->cfg)) {
+    if (strcmp(cfg, c->model->cfg)) {
         cmn_warn("it was written with %s, and this is %s: where that is another training, start "
                  "over with -clear, or give it another backup folder",
-                 cfg, t->cfg);
+                 cfg, c->model->cfg);
     }
-    tell_changes(t);
-    if (t->weights_given) {
+    tell_changes(c);
+    if (c->model->weights_given) {
         cmn_warn("the weights file of the command line is not used: the checkpoint has newer ones; "
                  "-clear starts over");
     }

@@ -1,9 +1,11 @@
-/* A training goes on from its newest checkpoint. */
 #define XXH_INLINE_ALL
+#include "trainer/resume.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #include "base/fatal.h"
@@ -11,10 +13,10 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
-#include "engine/darknet_net.h"
+#include "checkpoint/reader.h"
 #include "engine/replicas.h"
 #include "mpi/call.h"
-#include "trainer/checkpointing.h"
+#include "trainer/identity.h"
 
 /* ---- what there is ---- */
 
@@ -23,26 +25,24 @@ static void tell_damaged(const char *reason)
     cmn_warn("damaged checkpoint: %s", reason);
 }
 
-/* A checkpoint that is refused leaves the folder as it was: without the writer's lock. */
-static int let_go(struct cmn_trainer *t)
+/* Ends the job with the reason noted last. A checkpoint that is refused leaves the folder as it was: without the
+ * writer's lock. */
+static _Noreturn void refuse(struct cmn_checkpointing *c)
 {
-    struct cmn_checkpointing *c = t->checkpoint;
     char why[1024];
 
-    if (c->writer && !cmn_reason_is_loss()) {
-        snprintf(why, sizeof why, "%s", cmn_reason());
+    snprintf(why, sizeof why, "%s", cmn_reason());
+    if (c->writer) {
         cmn_writer_close(c->writer);
-        c->writer = NULL;
-        cmn_fail("%s", why);
     }
-    return -1;
+    cmn_fatal("%s", why);
 }
 
-/* Collective. Each rank's node: what a rank keeps depends on who shares memory with it. */
-static void find_places(struct cmn_trainer *t)
+/* Each rank's node: what a rank keeps depends on who shares memory with it. */
+static void find_places(struct cmn_checkpointing *c)
 {
-    const struct cmn_topology *top = &t->session->topology;
-    char *text = t->checkpoint->places;
+    const struct cmn_topology *top = &c->session->topology;
+    char *text = c->places;
     int *node = cmn_calloc((size_t)top->size, sizeof *node);
     size_t used = 0;
 
@@ -58,47 +58,33 @@ static void find_places(struct cmn_trainer *t)
 }
 
 /* Rank 0. */
-static int open_newest(struct cmn_trainer *t)
+static void open_newest(struct cmn_checkpointing *c)
 {
-    const struct cmn_session *s = t->session;
-    struct cmn_checkpointing *c = t->checkpoint;
-    char why[1024];
+    const struct cmn_session *s = c->session;
     int reason = 0;
 
     cmn_status_compute("reading the checkpoint");
-    c->writer = cmn_writer_open(s->backup, t->name, (int)s->options.checkpoint_keep);
-    if (!c->writer) {
-        return -1;
-    }
+    c->writer = cmn_writer_open(s->backup, c->model->name, (int)s->options.checkpoint_keep);
+    cmn_must(c->writer ? 0 : -1);
     if (s->starts_over) {
         cmn_writer_supersede(c->writer);
-        return 0;
+        return;
     }
-    c->file = cmn_checkpoint_newest(s->backup, t->name, tell_damaged, &reason);
-    if (c->file || !reason) {
-        return 0;
+    c->file = cmn_checkpoint_newest(s->backup, c->model->name, tell_damaged, &reason);
+    if (!c->file && reason) {
+        char why[1024];
+        snprintf(why, sizeof why, "%s", cmn_reason());
+        cmn_fail("%s: look at it, train from it as weights with -cmn_checkpoint 0, or start over "
+                 "with -clear",
+                 why);
+        refuse(c);
     }
-    snprintf(why, sizeof why, "%s", cmn_reason());
-    return cmn_fail("%s: look at it, train from it as weights "
-                    "with -cmn_checkpoint 0, or start over with -clear",
-                    why);
-}
-
-/* Rank 0. Sets `by`. */
-static int examine(struct cmn_trainer *t)
-{
-    struct cmn_checkpointing *c = t->checkpoint;
-
-    return c->file
-               ? cmn_trainer_fits(t, cmn_checkpoint_training(c->file), cmn_checkpoint_path(c->file))
-               : 0;
 }
 
 /* Collective. What rank 0 knows of its checkpoint goes to all. */
-static void broadcast_saved(struct cmn_trainer *t)
+static void broadcast_saved(struct cmn_checkpointing *c)
 {
-    struct cmn_checkpointing *c = t->checkpoint;
-    const struct cmn_topology *top = &t->session->topology;
+    const struct cmn_topology *top = &c->session->topology;
     char *text = NULL;
     size_t bytes = 0;
 
@@ -108,12 +94,12 @@ static void broadcast_saved(struct cmn_trainer *t)
     }
     cmn_mpi_bcast(&bytes, sizeof bytes, MPI_BYTE, top->world);
     cmn_mpi_bcast(&c->by, sizeof c->by, MPI_BYTE, top->world);
-    c->resumed = bytes > 0;
+    c->resumes = c->progress->resumed = bytes > 0;
     if (!text) {
         text = cmn_malloc(bytes + 1, 1);
     }
     cmn_mpi_bcast(text, bytes, MPI_CHAR, top->world);
-    if (c->resumed && !(c->saved = cJSON_Parse(text))) {
+    if (c->resumes && !(c->saved = cJSON_Parse(text))) {
         cmn_fatal("out of memory for what the checkpoint says of its training");
     }
     free(text);
@@ -121,46 +107,43 @@ static void broadcast_saved(struct cmn_trainer *t)
 
 /* ---- taking it over ---- */
 
-static void take_progress(struct cmn_trainer *t)
+static void take_progress(struct cmn_checkpointing *c)
 {
-    struct cmn_session *s = t->session;
-    struct cmn_checkpointing *c = t->checkpoint;
-    struct cmn_net *net = cmn_net_of(t->net);
+    struct cmn_session *s = c->session;
+    struct cmn_net *net = c->model->net;
 
-    cmn_net_set_seen(net, cmn_saved_count(t, "seen"));
-    cmn_net_set_updates(net, (int)cmn_saved_count(t, "updates"));
-    t->earlier = s->went_on = (long)cmn_saved_count(t, "steps");
-    t->row_at = (long)cmn_saved_count(t, "row_at");
-    t->row_seen = cmn_saved_count(t, "row_seen");
-    t->row_due = (int)cmn_saved_count(t, "row_due");
-    t->verify_due = (int)cmn_saved_count(t, "verify_due");
-    t->validation_owed = (int)cmn_saved_count(t, "validation_pending");
-    t->lr = (float)cmn_saved_number(t, "lr");
-    t->skipped = (long)cmn_saved_count(t, "skipped");
+    cmn_net_set_seen(net, cmn_saved_count(c, "seen"));
+    cmn_net_set_updates(net, (int)cmn_saved_count(c, "updates"));
+    c->step->earlier = s->resumed_steps = (long)cmn_saved_count(c, "steps");
+    c->progress->row_at = (long)cmn_saved_count(c, "row_at");
+    c->progress->row_seen = cmn_saved_count(c, "row_seen");
+    c->progress->row_due = (int)cmn_saved_count(c, "row_due");
+    c->progress->verify_due = (int)cmn_saved_count(c, "verify_due");
+    c->progress->validation_pending = (int)cmn_saved_count(c, "validation_pending");
+    c->step->lr = (float)cmn_saved_number(c, "lr");
+    c->step->nonfinite.skipped = (long)cmn_saved_count(c, "skipped");
     s->seed = strtoul(cmn_saved_text(c->saved, "seed"), NULL, 10);
     if (c->by.same_ranks) {
         cmn_random_open(s->seed, s->topology.rank);
     } else {
-        cmn_random_open_later(s->seed, s->topology.rank, (uint64_t)t->earlier);
+        cmn_random_open_later(s->seed, s->topology.rank, (uint64_t)c->step->earlier);
     }
 }
 
 /* The size to which random=1 has brought the network. */
-static void resize(struct cmn_trainer *t)
+static void resize(struct cmn_checkpointing *c)
 {
     enum { MOST = 1 << 16 };
-    size_t w = cmn_saved_count(t, "width"), h = cmn_saved_count(t, "height");
+    size_t w = cmn_saved_count(c, "width"), h = cmn_saved_count(c, "height");
 
     if (w > 0 && w < MOST && h > 0 && h < MOST) {
-        cmn_net_resize(cmn_net_of(t->net), (struct cmn_net_size){(int)w, (int)h});
+        cmn_net_resize(c->model->net, (struct cmn_net_size){(int)w, (int)h});
     }
 }
 
-static void say_what_is_missing(const struct cmn_trainer *t)
+static void say_what_is_missing(const struct cmn_checkpointing *c)
 {
-    const struct cmn_checkpointing *c = t->checkpoint;
-
-    for (int i = 0; i < c->items && t->session->topology.rank == 0; i++) {
+    for (int i = 0; i < c->items && c->session->topology.rank == 0; i++) {
         if (c->item[i].optional && !c->item[i].got) {
             cmn_warn("the checkpoint does not have what a recurrent layer carries from step to "
                      "step (%s): that begins with 0",
@@ -169,97 +152,91 @@ static void say_what_is_missing(const struct cmn_trainer *t)
     }
 }
 
-static void take_over(struct cmn_trainer *t)
+static void take_over(struct cmn_checkpointing *c)
 {
-    struct cmn_checkpointing *c = t->checkpoint;
-    const struct cmn_topology *top = &t->session->topology;
-    struct cmn_net *net = cmn_net_of(t->net);
+    const struct cmn_topology *top = &c->session->topology;
+    struct cmn_net *net = c->model->net;
 
-    take_progress(t);
-    cmn_trainer_pull_tensors(t);
-    cmn_trainer_items_to_read(t);
+    take_progress(c);
+    cmn_contents_pull(c);
+    cmn_contents_to_read(c);
     cmn_checkpoint_scatter(c->item, c->items, c->file, &c->by, top);
-    cmn_trainer_push_tensors(t);
+    cmn_contents_push(c);
     MPI_CALL(MPI_Barrier(top->world)); /* ranks of a node may have their weights in common */
-    if (!c->by.same_ranks && t->optimizer.policy->own_weights) {
-        cmn_optimizer_begin(&t->optimizer);
+    if (!c->by.same_ranks && c->model->optimizer.policy->own_weights) {
+        cmn_optimizer_begin(&c->model->optimizer);
     }
-    say_what_is_missing(t);
-    cmn_optimizer_forget_stop_requests(&t->optimizer);
-    resize(t);
+    say_what_is_missing(c);
+    cmn_optimizer_forget_stop_requests(&c->model->optimizer);
+    resize(c);
     cmn_net_draw_random_rate(net);
-    if (c->writer && cmn_net_iteration(net) != cmn_saved_count(t, "iteration")) {
+    if (c->writer && cmn_net_iteration(net) != cmn_saved_count(c, "iteration")) {
         /* Iterations are counted anew: older checkpoints may have higher numbers. */
         cmn_writer_supersede(c->writer);
     }
 }
 
-int cmn_trainer_resume(struct cmn_trainer *t)
+struct cmn_checkpointing *cmn_resume(struct cmn_session *s, struct cmn_model *m,
+                                     struct cmn_step *step, struct cmn_training_progress *p)
 {
-    struct cmn_session *s = t->session;
-    struct cmn_checkpointing *c;
+    struct cmn_checkpointing *c = cmn_calloc(1, sizeof *c);
     long latest;
 
-    if (!t->attached || !s->backup[0] || s->command->does != CMN_TRAINS || t->checkpoint) {
-        return 0;
-    }
-    c = t->checkpoint = cmn_calloc(1, sizeof *c);
-    c->looked = 1;
+    *c = (struct cmn_checkpointing){.session = s, .model = m, .step = step, .progress = p};
     if (s->options.checkpoint <= 0) {
         latest =
-            s->topology.rank || s->starts_over ? -1 : cmn_checkpoint_latest(s->backup, t->name);
+            s->topology.rank || s->starts_over ? -1 : cmn_checkpoint_latest(s->backup, m->name);
         if (latest >= 0) {
             cmn_warn("there are checkpoints of %s in %s, up to iteration %ld, which are not used: "
                      "cmn_checkpoint=N goes on from the newest",
-                     t->name, s->backup, latest);
+                     m->name, s->backup, latest);
         }
-        return 0;
+        return c;
     }
-    c->layout = cmn_replicas_describe(&t->gradients, cmn_net_of(t->net));
-    find_places(t);
-    if (s->topology.rank == 0 && (open_newest(t) || examine(t))) {
-        return let_go(t);
+    c->layout = cmn_replicas_describe(&m->gradients, m->net);
+    find_places(c);
+    if (s->topology.rank == 0) {
+        open_newest(c);
+        if (c->file &&
+            cmn_identity_fits(c, cmn_checkpoint_training(c->file), cmn_checkpoint_path(c->file))) {
+            refuse(c);
+        }
     }
-    broadcast_saved(t);
-    if (c->resumed) {
-        take_over(t);
+    broadcast_saved(c);
+    if (c->resumes) {
+        take_over(c);
     }
-    return 0;
+    return c;
 }
 
 /* ---- the first step ---- */
 
 /* Lists are read by the trainers, so they are known late. */
-static int compare_list(const struct cmn_trainer *t)
+static void compare_list(struct cmn_checkpointing *c)
 {
-    const struct cmn_checkpointing *c = t->checkpoint;
     size_t images = strtoul(cmn_saved_text(c->saved, "list_images"), NULL, 10);
-    size_t here = t->session->train_images;
+    size_t here = c->session->train_images;
 
-    if (images == here && !strcmp(cmn_saved_text(c->saved, "list_hash"), c->list_hash)) {
-        return 0;
+    if (images != here || strcmp(cmn_saved_text(c->saved, "list_hash"), c->list_hash)) {
+        cmn_fail("the checkpoint is of a training on %zu samples, and the list here, which has "
+                 "%zu, is another one: give it that list, or start over with -clear, or train from "
+                 "the checkpoint as a weights file with -cmn_checkpoint 0",
+                 images, here);
+        refuse(c);
     }
-    return cmn_fail("the checkpoint is of a training on %zu samples, and the list here, which has "
-                    "%zu, is another one: give it that list, or start over with -clear, or train "
-                    "from the checkpoint as a weights file with -cmn_checkpoint 0",
-                    images, here);
 }
 
-int cmn_trainer_resumed(struct cmn_trainer *t)
+void cmn_resume_begin(struct cmn_checkpointing *c)
 {
-    struct cmn_checkpointing *c = t->checkpoint;
-    struct cmn_row_sums *sums = &t->sums;
+    struct cmn_row_sums *sums;
 
-    if (!c || !c->resumed) {
-        t->row_at = t->first_step;
-        t->row_seen = cmn_net_seen(cmn_net_of(t->net));
-        return 0;
+    if (!c || !c->resumes) {
+        return;
     }
-    if (compare_list(t)) {
-        return let_go(t);
-    }
-    cmn_trainer_tell_origin(t);
-    t->began -= cmn_saved_number(t, "elapsed");
+    compare_list(c);
+    cmn_identity_tell_origin(c);
+    c->progress->began -= cmn_saved_number(c, "elapsed");
+    sums = &c->step->sums;
     sums->loss = c->row[0];
     sums->right = c->row[1];
     sums->images = c->row[2];
@@ -268,27 +245,75 @@ int cmn_trainer_resumed(struct cmn_trainer *t)
     sums->load = c->row[5];
     sums->steps = (long)c->row[6];
     sums->since = cmn_clock() - c->row[7];
-    return 0;
 }
 
-int cmn_trainer_offset(struct cmn_trainer *t, size_t *offset, int j)
+int cmn_resume_offset(struct cmn_checkpointing *c, size_t *offset, int j)
 {
-    struct cmn_checkpointing *c = t->checkpoint;
     struct cmn_checkpoint_item item = {.name = "offsets", .optional = 1, .scale = 1};
+    const struct cmn_feed *f;
 
     if (!c) {
         return 0;
     }
+    f = c->step->feed;
     if (c->offset != offset) {
         c->offset = offset;
-        c->offsets = (size_t)t->sequences;
-        if (c->resumed) {
+        c->offsets = (size_t)f->sequences;
+        if (c->resumes) {
             item.data = offset;
             item.bytes = c->offsets * sizeof *offset;
-            item.first = (size_t)t->first_sequence * sizeof *offset;
-            cmn_checkpoint_scatter(&item, 1, c->file, &c->by, &t->session->topology);
+            item.first = (size_t)f->first_sequence * sizeof *offset;
+            cmn_checkpoint_scatter(&item, 1, c->file, &c->by, &c->session->topology);
             c->restored = item.got / sizeof *offset;
         }
     }
     return (size_t)j < c->restored;
+}
+
+/* ---- nothing left to train ---- */
+
+/* Images that the weights in a file have seen, as Darknet's parser reads it; 0 where there are none. */
+static size_t seen_by(const char *name)
+{
+    int version[3], few;
+    size_t seen = 0;
+    FILE *file = fopen(name, "rb");
+
+    if (file && fread(version, sizeof *version, 3, file) == 3) {
+        if (version[0] < 1000 && version[1] < 1000 && 10L * version[0] + version[1] >= 2) {
+            seen = fread(&seen, sizeof seen, 1, file) == 1 ? seen : 0;
+        } else {
+            seen = fread(&few, sizeof few, 1, file) == 1 && few > 0 ? (size_t)few : 0;
+        }
+    }
+    if (file) {
+        fclose(file);
+    }
+    return seen;
+}
+
+/* Weights of more images that are older were there when this training began, such as those that it was given. */
+static int is_later(const char *name, const char *than)
+{
+    struct stat a, b;
+
+    return !stat(name, &a) && S_ISREG(a.st_mode) && !stat(than, &b) &&
+           (a.st_mtim.tv_sec != b.st_mtim.tv_sec ? a.st_mtim.tv_sec > b.st_mtim.tv_sec
+                                                 : a.st_mtim.tv_nsec > b.st_mtim.tv_nsec);
+}
+
+void cmn_resume_protect_newer(const struct cmn_checkpointing *c, const char *file)
+{
+    size_t seen;
+
+    if (!c || !c->file || !is_later(file, cmn_checkpoint_path(c->file))) {
+        return;
+    }
+    seen = cmn_net_seen(c->model->net);
+    if (seen_by(file) > seen) {
+        cmn_fatal("nothing is left to train, and %.700s is newer and has seen %zu images, more "
+                  "than the %zu of the checkpoint: it stays as it is (move it away, raise "
+                  "max_batches, or start over with -clear)",
+                  file, seen_by(file), seen);
+    }
 }

@@ -9,46 +9,52 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "mpi/consistency.h"
 #include "base/atomic_file.h"
-#include "mpi/files.h"
-#include "data/image_cache.h"
+#include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/output.h"
 #include "base/random.h"
+#include "data/image_cache.h"
+#include "mpi/call.h"
+#include "mpi/consistency.h"
+#include "mpi/files.h"
+
+void cmn_must(int result)
+{
+    if (result < 0) {
+        cmn_fatal_reason();
+    }
+}
 
 /* Several ranks on one host share its cores: without this each would start a thread per core.
  * Launchers bind ranks to cores, so only ranks that may use a same core share it. */
-static int share_cores(const struct cmn_session *s)
+static void share_cores(const struct cmn_session *s)
 {
     const struct cmn_topology *t = &s->topology;
     cpu_set_t mine, common, *all;
-    int sharers = 0, cores, result;
+    int sharers = 0, cores;
 
     if (sched_getaffinity(0, sizeof mine, &mine)) {
         CPU_ZERO(&mine); /* more cores than the set has room for: leave the library's choice */
     }
-    all = calloc((size_t)t->intra_size, sizeof *all);
-    if (!all) {
-        return cmn_fail("out of memory");
-    }
-    result = cmn_mpi_check(
-        MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, t->intra),
-        "MPI_Allgather");
+    all = cmn_calloc((size_t)t->intra_size, sizeof *all);
+    MPI_CALL(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, t->intra));
     for (int i = 0; i < t->intra_size; i++) {
         CPU_AND(&common, &mine, &all[i]);
         sharers += CPU_COUNT(&common) > 0;
     }
     free(all);
     cores = CPU_COUNT(&mine);
-    if (result || !cores || getenv("OPENBLAS_NUM_THREADS") || getenv("GOTO_NUM_THREADS") ||
+    if (!cores || getenv("OPENBLAS_NUM_THREADS") || getenv("GOTO_NUM_THREADS") ||
         getenv("OMP_NUM_THREADS")) {
-        return result;
+        return;
     }
-    /* With another number of threads OpenBLAS adds in another order, and an evaluation prints the same for all. */
+    /* OpenBLAS adds in another order with another number of threads; an evaluation prints the same with any
+     * number of ranks. */
     if (s->command && s->command->does == CMN_EVALUATES) {
         openblas_set_num_threads(1);
-        return 0;
+        return;
     }
     openblas_set_num_threads(cores > sharers ? cores / sharers : 1);
     if (cores == 1 && sysconf(_SC_NPROCESSORS_ONLN) > t->intra_size) {
@@ -57,111 +63,95 @@ static int share_cores(const struct cmn_session *s)
             "none` lets them use all %ld",
             sysconf(_SC_NPROCESSORS_ONLN));
     }
-    return 0;
 }
 
-/* 0 when `bytes` of address space for `what` are to be had, or no limit is set; `limited` says which. */
-static int try_space(size_t bytes, const char *what, int *limited)
+/* Ends the process unless `bytes` of address space for `what` are left. Returns whether there is a limit. */
+static int check_space(size_t bytes, const char *what)
 {
     struct rlimit limit;
     void *space;
 
-    *limited = 0;
     if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) {
         return 0;
     }
-    *limited = 1;
     space = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (space == MAP_FAILED) {
-        return cmn_fail("not enough memory for %s: the limit of the address space (ulimit -v) is "
-                        "%lu KiB, and less than %zu MiB of it are left: raise it",
-                        what, (unsigned long)(limit.rlim_cur >> 10), bytes >> 20);
+        cmn_fatal("not enough memory for %s: the limit of the address space (ulimit -v) is %lu "
+                  "KiB, and less than %zu MiB of it are left: raise it",
+                  what, (unsigned long)(limit.rlim_cur >> 10), bytes >> 20);
     }
     munmap(space, bytes);
-    return 0;
+    return 1;
 }
 
 /* Open MPI 4.1 was seen to map 271 MiB up to its first collective, on 2 ranks of one host; OpenBLAS comes after it. */
 enum { BLAS_SPACE = 136 << 20, START_SPACE = 384 << 20 };
 
-int cmn_session_space(void)
+void cmn_session_check_space(void)
 {
-    int limited;
-
-    return try_space(START_SPACE, "MPI and OpenBLAS", &limited);
+    check_space(START_SPACE, "MPI and OpenBLAS");
 }
 
-/* OpenBLAS takes a buffer at the first product, and tries for ever when it gets none. Under a limit of the address
- * space that is tried here; the product makes OpenBLAS keep what there is now. */
-static int reserve_blas(void)
+/* OpenBLAS takes a buffer at the first product, and tries for ever when it gets none. Under a limit of the
+ * address space the product here makes it keep what there is now. */
+static void reserve_blas(void)
 {
     enum { SIDE = 128 };
     float *matrix;
-    int limited;
 
-    if (try_space(BLAS_SPACE, "OpenBLAS", &limited)) {
-        return -1;
+    if (!check_space(BLAS_SPACE, "OpenBLAS")) {
+        return;
     }
-    if (!limited) {
-        return 0;
-    }
-    matrix = calloc((size_t)SIDE * SIDE, sizeof *matrix);
-    if (!matrix) {
-        return cmn_fail("out of memory");
-    }
+    matrix = cmn_calloc((size_t)SIDE * SIDE, sizeof *matrix);
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, SIDE, SIDE, SIDE, 1, matrix, SIDE,
                 matrix, SIDE, 0, matrix, SIDE);
     free(matrix);
-    return 0;
 }
 
-int cmn_session_open(struct cmn_session *s)
+void cmn_session_open(struct cmn_session *s)
 {
     cmn_topology_open(&s->topology);
-    return share_cores(s);
+    share_cores(s);
 }
 
-static int agree_on_seed(struct cmn_session *s)
+static void agree_on_seed(struct cmn_session *s)
 {
     s->seed = (unsigned long)s->options.seed;
     if (s->seed == 0) {
         s->seed = cmn_random_draw_seed();
     }
-    return cmn_mpi_check(MPI_Bcast(&s->seed, 1, MPI_UNSIGNED_LONG, 0, s->topology.world),
-                         "MPI_Bcast of the seed");
+    MPI_CALL(MPI_Bcast(&s->seed, 1, MPI_UNSIGNED_LONG, 0, s->topology.world));
 }
 
-static int open_communicator(struct cmn_session *s)
+static void open_communicator(struct cmn_session *s)
 {
+    const struct cmn_communicator *c;
+
     if (s->communicator) {
-        return 0;
+        return;
     }
-    s->communicator = cmn_communicator_choose(&s->topology, &s->options, &s->communicator_why);
-    if (!s->communicator) {
-        return -1;
+    c = cmn_communicator_choose(&s->topology, &s->options, &s->communicator_why);
+    if (!c) {
+        cmn_fatal_reason();
     }
-    if (s->communicator->open(&s->exchange, &s->topology, &s->options)) {
-        cmn_fail_in("%s", s->communicator->name);
-        s->communicator = NULL;
-        return -1;
+    if (c->open(&s->exchange, &s->topology, &s->options)) {
+        cmn_must(cmn_fail_in("%s", c->name));
     }
-    return 0;
+    s->communicator = c;
 }
 
 /* Ranks with other keys would go into other exchanges, and wait there for each other. */
-static int compare_keys(const struct cmn_session *s)
+static void compare_keys(const struct cmn_session *s)
 {
     char text[16384];
     int used = snprintf(text, sizeof text, "command = %s\n", cmn_command_name(s->command));
 
-    if (cmn_options_print(&s->options, text + used, sizeof text - (size_t)used)) {
-        return -1;
-    }
+    cmn_must(cmn_options_print(&s->options, text + used, sizeof text - (size_t)used));
     cmn_files_compare("set of keys", text, &s->topology);
-    return 0;
 }
 
-/* A validation exchanges neither gradients nor statistics. Its cfg may be one for training on other nodes, where these keys can work. */
+/* A validation exchanges neither gradients nor statistics. Its cfg may be one for training on other nodes,
+ * where these keys can work. */
 static void forget_gradients(struct cmn_options *o)
 {
     o->dtype = CMN_FP32;
@@ -173,18 +163,15 @@ static void forget_gradients(struct cmn_options *o)
     o->lars = 0;
 }
 
-int cmn_session_configure(struct cmn_session *s)
+void cmn_session_configure(struct cmn_session *s)
 {
     size_t limit = cmn_image_cache_default_limit(s->topology.intra_size);
+    int evaluates = s->command->does == CMN_EVALUATES;
 
     cmn_compare_program(&s->topology);
-    if (compare_keys(s) || reserve_blas()) {
-        return -1;
-    }
-    if (cmn_options_idle(&s->options,
-                         s->command->does == CMN_EVALUATES ? cmn_command_name(s->command) : NULL)) {
-        return -1;
-    }
+    compare_keys(s);
+    reserve_blas();
+    cmn_must(cmn_options_idle(&s->options, evaluates ? cmn_command_name(s->command) : NULL));
     if (s->command->does != CMN_TRAINS) {
         forget_gradients(&s->options);
     }
@@ -195,57 +182,51 @@ int cmn_session_configure(struct cmn_session *s)
         limit = (size_t)s->options.cache_mb << 20;
     }
     cmn_image_cache_limit(limit);
-    if (cmn_output_open(s->topology.rank, s->topology.size, s->options.log) || agree_on_seed(s)) {
-        return -1;
-    }
+    cmn_must(cmn_output_open(s->topology.rank, s->topology.size, s->options.log));
+    agree_on_seed(s);
     cmn_random_open(s->seed, s->topology.rank);
-    return open_communicator(s);
+    open_communicator(s);
 }
 
-static int copy_name(char name[CMN_TEXT], const char *from)
+static void copy_name(char name[CMN_TEXT], const char *from)
 {
     if (strlen(from) >= CMN_TEXT) {
-        return cmn_fail("the .data file holds a name longer than %d bytes", CMN_TEXT - 1);
+        cmn_fatal("the .data file holds a name longer than %d bytes: %.60s…", CMN_TEXT - 1, from);
     }
     memcpy(name, from, strlen(from) + 1);
-    return 0;
 }
 
-static int open_backup(const struct cmn_session *s)
+static void open_backup(const struct cmn_session *s)
 {
     if (s->topology.rank != 0) {
-        return 0;
+        return;
     }
     if (!s->backup[0]) {
-        return cmn_fail("the .data file names no `backup` folder: add a line backup = FOLDER");
+        cmn_fatal("the .data file names no `backup` folder: add a line backup = FOLDER");
     }
     if (cmn_files_make_writable(s->backup)) {
         cmn_say("made the backup folder %s", s->backup);
     }
     cmn_atomic_sweep(s->backup);
-    return 0;
 }
 
-int cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d)
+void cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d)
 {
     const char *valid = s->options.validate && d->valid ? d->valid : "";
     const char *labels = d->labels ? d->labels : "data/labels.list";
 
-    if (copy_name(s->backup, d->backup ? d->backup : "") ||
-        copy_name(s->train_list, d->train ? d->train : "data/train.list") ||
-        copy_name(s->valid_list, valid) || copy_name(s->names, d->names ? d->names : "") ||
-        open_backup(s)) {
-        return -1;
-    }
+    copy_name(s->backup, d->backup ? d->backup : "");
+    copy_name(s->train_list, d->train ? d->train : "data/train.list");
+    copy_name(s->valid_list, valid);
+    copy_name(s->names, d->names ? d->names : "");
+    open_backup(s);
     s->classes = d->classes;
     if (s->valid_list[0] && s->command->answer == CMN_BOXES) {
         cmn_boxes_open(&s->boxes, s->valid_list, "");
     }
-    if (!s->valid_list[0] || s->command->answer != CMN_CLASSES) {
-        return 0;
+    if (s->valid_list[0] && s->command->answer == CMN_CLASSES) {
+        cmn_valid_open(&s->valid, s->valid_list, labels, d->classes ? d->classes : 2, d->top);
     }
-    cmn_valid_open(&s->valid, s->valid_list, labels, d->classes ? d->classes : 2, d->top);
-    return 0;
 }
 
 void cmn_session_close(struct cmn_session *s)

@@ -10,14 +10,18 @@
 #include "darknet.h"
 
 #include "base/atomic_file.h"
-#include "engine/darknet_net.h"
-#include "evaluators/detector.h"
-#include "evaluators/classifier.h"
-#include "hooks/job.h"
+#include "base/fatal.h"
 #include "base/log.h"
-#include "evaluators/map_table.h"
-#include "evaluators/ordered_output.h"
+#include "base/memory.h"
 #include "base/status.h"
+#include "engine/darknet_net.h"
+#include "engine/net.h"
+#include "evaluators/classifier.h"
+#include "evaluators/detector.h"
+#include "evaluators/ordered_output.h"
+#include "hooks/job.h"
+#include "evaluators/map_table.h"
+#include "trainer/trainer.h"
 
 /* The ranks of this job; one without -cmn, and no MPI then. */
 static const struct cmn_topology *ranks(void)
@@ -27,27 +31,17 @@ static const struct cmn_topology *ranks(void)
     return cmn_job.on ? &cmn_job.topology : &alone;
 }
 
-/* Ends the program, or the job. */
-static void check(int result)
-{
-    if (result && !cmn_job.on) {
-        fatal("%s", cmn_reason());
-    }
-    cmn_check(result);
-}
-
-static int check_plan(const struct cmn_precision_plan *plan)
+static void check_plan(const struct cmn_precision_plan *plan)
 {
     if (!(plan->iou > 0 && plan->iou <= 1)) {
-        return cmn_fail("-iou_thresh %g: it must be above 0, and at most 1", plan->iou);
+        cmn_fatal("-iou_thresh %g: it must be above 0, and at most 1", plan->iou);
     }
     if (!(plan->confidence >= 0 && plan->confidence < 1)) {
-        return cmn_fail("-thresh %g: it must be at least 0, and below 1", (double)plan->confidence);
+        cmn_fatal("-thresh %g: it must be at least 0, and below 1", (double)plan->confidence);
     }
     if (plan->points != 0 && plan->points != 11 && plan->points != 101) {
-        return cmn_fail("-points %d: it must be 0 (all), 11 or 101", plan->points);
+        cmn_fatal("-points %d: it must be 0 (all), 11 or 101", plan->points);
     }
-    return 0;
 }
 
 /* Rank 0 opens it before the long part. */
@@ -58,7 +52,7 @@ static FILE *open_json(const char *json)
 
     if (json && ranks()->rank == 0) {
         fd = cmn_open_in_place("-json", json, O_WRONLY | O_CREAT | O_TRUNC);
-        check(fd < 0 ? -1 : 0);
+        cmn_must(fd);
         out = fdopen(fd, "w");
     }
     return out;
@@ -75,7 +69,10 @@ static void print(const struct cmn_map_table *m, FILE *out, const char *json)
     if (out) {
         cmn_map_table_json(out, json, m);
     }
-    check(m->all->boxes ? 0 : cmn_fail("no image has a true box, so there is no mAP"));
+    if (!m->all->boxes) {
+        cmn_fatal("no image has a true box, so there is no mAP: do the label files lie where "
+                  "Darknet looks for them?");
+    }
 }
 
 void cmn_evaluate_detector(struct network *net, const char *list, const char *names, float thresh,
@@ -87,7 +84,7 @@ void cmn_evaluate_detector(struct network *net, const char *list, const char *na
     struct cmn_precision_plan plan = {round((double)iou * 1e6) / 1e6, thresh, points};
     FILE *out;
 
-    check(check_plan(&plan));
+    check_plan(&plan);
     cmn_status_compute("evaluation");
     out = open_json(json);
     cmn_boxes_open(&set, list, names ? names : "");
@@ -101,6 +98,27 @@ void cmn_evaluate_detector(struct network *net, const char *list, const char *na
 }
 
 /* ---- classifiers ---- */
+
+int cmn_validate_classifier(struct network *net, char **paths, int n, char **labels, int classes,
+                            int top)
+{
+    struct cmn_labelled_images set = {paths, n, labels, classes, top, 0};
+    const struct cmn_trainer *t = net->cmn;
+    struct cmn_score score;
+
+    if (!t) {
+        return 0;
+    }
+    cmn_status_compute("evaluation");
+    /* Darknet sets the batch to 1 before it validates; the layers still have room for more. */
+    cmn_net_set_batch(cmn_net_of(net), t->feed.local);
+    cmn_evaluate(cmn_net_of(net), &set, t->feed.local, &cmn_job.topology, &score);
+    printf("%ld: top 1: %f, top %d: %f\n", score.images, (double)score.top1 / (double)score.images,
+           top, (double)score.topk / (double)score.images);
+    printf("validation: %ld images, %ld right, %ld in top %d, loss %f\n", score.images, score.top1,
+           score.topk, top, score.loss);
+    return 1;
+}
 
 int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char **labels,
                                  int classes, int top)
@@ -133,14 +151,15 @@ int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char 
 
 /* ---- results in the order of the list ---- */
 
+/* Never closed: Darknet closes the files when it likes. */
 static struct cmn_ordered_output *output(void)
 {
-    static struct cmn_ordered_output *all;
+    static struct cmn_ordered_output *opened;
 
-    if (!all) {
-        all = cmn_ordered_output_open(&cmn_job.topology);
+    if (!opened) {
+        opened = cmn_ordered_output_open(&cmn_job.topology);
     }
-    return all;
+    return opened;
 }
 
 char **cmn_split_paths(char **paths, int *n)
@@ -153,8 +172,7 @@ char **cmn_split_paths(char **paths, int *n)
     cmn_status_compute("evaluation");
     cmn_ordered_output_begin(output(), *n);
     *n = cmn_ordered_output_images(output());
-    mine = calloc((size_t)*n + 1, sizeof *mine);
-    cmn_check(mine ? 0 : cmn_fail("out of memory for %d images", *n));
+    mine = cmn_calloc((size_t)*n + 1, sizeof *mine);
     for (int i = 0; i < *n; i++) {
         mine[i] = paths[cmn_ordered_output_index(output(), i)];
     }

@@ -1,0 +1,379 @@
+/* The calls of cmn.h that Darknet's parser, loaders, trainers and layers make. */
+#include "cmn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "darknet.h"
+#include "option_list.h"
+
+#include "base/fatal.h"
+#include "base/status.h"
+#include "checkpoint/reader.h"
+#include "data/image_cache.h"
+#include "data/loader.h"
+#include "engine/darknet_net.h"
+#include "hooks/job.h"
+#include "mpi/consistency.h"
+#include "mpi/device.h"
+#include "mpi/files.h"
+#include "trainer/resume.h"
+#include "trainer/trainer.h"
+#include "watchdog/watchdog.h"
+
+static struct cmn_trainer *trained; /* the network that the job trains */
+
+/* ---- cfg and network ---- */
+
+static void read_keys(struct list *options)
+{
+    for (const node *n = options->front; n; n = n->next) {
+        const kvp *pair = n->val;
+        if (pair->key && !strncmp(pair->key, "cmn_", 4)) {
+            cmn_must(cmn_options_set(&cmn_job.options, pair->key, pair->val ? pair->val : "", 0));
+        }
+    }
+}
+
+static void flush_trained(void)
+{
+    if (trained) {
+        cmn_trainer_flush(trained);
+    }
+}
+
+int cmn_rank_batch(struct network *net, struct list *options, int batch)
+{
+    static int registered;
+
+    if (!cmn_job.on) {
+        return batch;
+    }
+    read_keys(options);
+    cmn_device_agree(&cmn_job.topology, cmn_device_built() ? gpu_index : -1,
+                     (int)cmn_job.options.share_gpus);
+    cmn_session_configure(&cmn_job);
+    cmn_watchdog_limit(cmn_job.options.timeout);
+    if (cmn_job.topology.device >= 0) {
+        cmn_end_job_before_libraries();
+    }
+    if (!registered++) {
+        cmn_at_job_end(flush_trained);
+    }
+    net->cmn = trained = cmn_trainer_open(&cmn_job, cmn_net_of(net), batch);
+    return trained->feed.sequences;
+}
+
+int cmn_reads_weights(void)
+{
+    if (trained) {
+        trained->model.weights_given = 1;
+    }
+    return !cmn_job.on || cmn_job.topology.rank == 0;
+}
+
+void cmn_after_load_network(struct network *net, const char *cfg)
+{
+    if (cmn_job.on) {
+        cmn_status_compute("comparing and sharing the network");
+        cmn_trainer_attach(net->cmn, cfg);
+        cmn_status_compute("reading lists and images");
+    }
+}
+
+void cmn_before_free_network(struct network *net)
+{
+    if (net->cmn) {
+        trained = trained == net->cmn ? NULL : trained;
+        cmn_trainer_close(net->cmn);
+        net->cmn = NULL;
+    }
+}
+
+int cmn_checkpoint_follows(FILE *weights)
+{
+    return cmn_checkpoint_follows_weights(weights);
+}
+
+/* ---- data files and lists ---- */
+
+/* What follows depends on the file: ranks with different ones would part ways. */
+static void compare_data(const struct list *options)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+
+    if (!out) {
+        cmn_fatal("out of memory for the .data file");
+    }
+    for (const node *n = options->front; n; n = n->next) {
+        const kvp *pair = n->val;
+        fprintf(out, "%s=%s\n", pair->key, pair->val ? pair->val : "");
+    }
+    fclose(out);
+    cmn_files_compare("data file", text, &cmn_job.topology);
+    free(text);
+}
+
+static struct cmn_data_cfg read_data(struct list *options)
+{
+    struct cmn_data_cfg d = {
+        .backup = option_find_str(options, "backup", NULL),
+        .train = option_find_str(options, "train", NULL),
+        .valid = option_find_str(options, "valid", NULL),
+        .labels = option_find_str(options, "labels", NULL),
+        .names = option_find_str(options, "names", NULL),
+        .classes = option_find_int_quiet(options, "classes", 0),
+        .top = option_find_int_quiet(options, "top", 1),
+    };
+
+    /* Images with several tags are no classes: top-1 says nothing about them. */
+    if (cmn_job.command->answer == CMN_CLASSES && option_find_int_quiet(options, "tag", 0)) {
+        d.valid = NULL;
+    }
+    return d;
+}
+
+void cmn_after_data_cfg(struct list *options)
+{
+    struct cmn_data_cfg d;
+
+    if (!cmn_job.on) {
+        return;
+    }
+    compare_data(options);
+    if (cmn_job.command->does == CMN_TRAINS) {
+        d = read_data(options);
+        cmn_session_data(&cmn_job, &d);
+        if (trained) {
+            cmn_trainer_resume(trained);
+        }
+    }
+}
+
+FILE *cmn_fopen(const char *name)
+{
+    FILE *file;
+
+    if (!cmn_job.on) {
+        return fopen(name, "r");
+    }
+    cmn_status_file(cmn_job.topology.rank == 0 ? name : NULL);
+    file = cmn_files_broadcast(&cmn_job.topology, name);
+    cmn_status_file(NULL);
+    if (file && !strcmp(name, cmn_job.train_list)) {
+        cmn_job.train_images = cmn_files_count_lines(file);
+        if (trained) {
+            cmn_trainer_list(trained, file);
+        }
+    }
+    return file;
+}
+
+void cmn_require_same_file(const char *file)
+{
+    if (cmn_job.on) {
+        cmn_compare_file(&cmn_job.topology, file);
+    }
+}
+
+void cmn_samples_in_memory(size_t rows)
+{
+    char text[32];
+
+    if (cmn_job.on) {
+        snprintf(text, sizeof text, "%zu\n", rows);
+        cmn_files_compare("number of samples", text, &cmn_job.topology);
+        cmn_job.train_images = rows;
+        cmn_feed_set_epochs(&trained->feed);
+    }
+}
+
+/* ---- loading ---- */
+
+size_t cmn_next_batch(int n, int images)
+{
+    return cmn_job.on ? cmn_feed_next_batch(&trained->feed, (size_t)n, (size_t)images) : 0;
+}
+
+void cmn_rewind_batch(void)
+{
+    if (cmn_job.on) {
+        cmn_feed_rewind(&trained->feed);
+    }
+}
+
+int cmn_next_sample(int rows)
+{
+    return cmn_job.on ? (int)cmn_feed_next_sample(&trained->feed, (size_t)rows) : rand() % rows;
+}
+
+void cmn_seed_sequence(struct network *net, int i)
+{
+    if (net->cmn) {
+        cmn_feed_seed_sequence(&((struct cmn_trainer *)net->cmn)->feed, i);
+    }
+}
+
+int cmn_restore_offset(struct network *net, size_t *offset, int j)
+{
+    struct cmn_trainer *t = net->cmn;
+
+    return t ? cmn_resume_offset(t->checkpointing, offset, j) : 0;
+}
+
+void cmn_loader_load(size_t first)
+{
+    if (cmn_job.on) {
+        cmn_loader_begin(first);
+    }
+}
+
+char **cmn_loader_paths(char **paths, int n)
+{
+    if (!cmn_job.on) {
+        return NULL;
+    }
+    atomic_store(&trained->feed.paths, paths);
+    return cmn_sample_paths(trained->feed.sampler, paths, n);
+}
+
+unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, int *c)
+{
+    unsigned char *kept;
+
+    if (!cmn_job.on) {
+        return NULL;
+    }
+    cmn_loader_next_image();
+    kept = cmn_image_cache_find(file, channels, w, h, c);
+    cmn_status_file(kept ? NULL : file);
+    return kept;
+}
+
+void cmn_cache_image(const char *file, int channels, int w, int h, int c,
+                     const unsigned char *pixels)
+{
+    if (cmn_job.on) {
+        cmn_status_file(NULL);
+        cmn_image_cache_keep(file, channels, w, h, c, pixels);
+    }
+}
+
+/* ---- steps ---- */
+
+int cmn_global_batch(struct network *net)
+{
+    const struct cmn_trainer *t = net->cmn;
+
+    return t ? t->feed.total : net->batch;
+}
+
+int cmn_before_micro_batch(struct network *net)
+{
+    if (net->cmn) {
+        cmn_trainer_before_micro_batch(net->cmn);
+    }
+    return cmn_global_batch(net);
+}
+
+int cmn_after_micro_batch(struct network *net, int last)
+{
+    struct cmn_trainer *t = net->cmn;
+
+    return t ? cmn_step_after_micro_batch(&t->step) : last;
+}
+
+void cmn_after_forward(struct network *net, int i)
+{
+    struct cmn_trainer *t = net->cmn;
+
+    if (t) {
+        cmn_step_after_forward(&t->step, i);
+    }
+}
+
+void cmn_after_backward(struct network *net, int i)
+{
+    struct cmn_trainer *t = net->cmn;
+
+    if (t) {
+        cmn_step_after_backward(&t->step, i);
+    }
+}
+
+void cmn_progress(void)
+{
+    if (trained) {
+        cmn_step_progress(&trained->step);
+    }
+}
+
+int cmn_syncs_batch_norm(struct network *net)
+{
+    const struct cmn_trainer *t = net->cmn;
+
+    return t && cmn_step_syncs_batch_norm(&t->step);
+}
+
+void cmn_sync_statistics(struct network *net, float *mean, float *variance, int n, int count)
+{
+    struct cmn_trainer *t = net->cmn;
+
+    if (t) {
+        cmn_step_sync_forward(&t->step, mean, variance, n, count);
+    }
+}
+
+void cmn_sync_statistic_deltas(struct network *net, float *mean_delta, float *variance_delta, int n,
+                               int count)
+{
+    struct cmn_trainer *t = net->cmn;
+
+    if (t) {
+        cmn_step_sync_backward(&t->step, mean_delta, variance_delta, n, count);
+    }
+}
+
+int cmn_before_update(struct network *net, int *batch, float *momentum, float rate, float decay)
+{
+    struct cmn_rule rule = {*batch, rate, *momentum, decay, 0};
+    struct cmn_trainer *t = net->cmn;
+
+    if (t) {
+        cmn_step_update(&t->step, &rule);
+        *batch = rule.batch;
+        *momentum = rule.momentum;
+    }
+    return rule.done;
+}
+
+float cmn_after_batch(struct network *net, float loss)
+{
+    return net->cmn ? cmn_trainer_after_batch(net->cmn) : loss;
+}
+
+int cmn_steps_done(struct network *net)
+{
+    return net->cmn ? (int)cmn_trainer_steps(net->cmn) : 0;
+}
+
+/* ---- saving ---- */
+
+int cmn_before_save_weights(struct network *net, const char *file)
+{
+    return net->cmn ? cmn_trainer_before_save(net->cmn, file) : 1;
+}
+
+void cmn_after_save_weights(struct network *net)
+{
+    if (net->cmn) {
+        cmn_trainer_after_save(net->cmn);
+    }
+}
+
+int cmn_weights_not_written(struct network *net, const char *file, int reason)
+{
+    return net->cmn ? cmn_trainer_save_failed(net->cmn, file, reason) : 0;
+}

@@ -1,0 +1,71 @@
+/* What a rank puts into a checkpoint of a training and gets out of it: tensors, and what the update policy and the
+ * sequences of a text keep.
+ *
+ * What all ranks hold alike is rank 0's to write: weights, momentum kept apart, Adam's moments. Each rank writes its part
+ * of the momentum that lies among the gradients. With local SGD, and without an exchange, each rank writes all of its
+ * own. */
+#ifndef CMN_CHECKPOINT_CONTENTS_H
+#define CMN_CHECKPOINT_CONTENTS_H
+
+#include <cjson/cJSON.h>
+#include <stddef.h>
+
+#include "checkpoint/gather.h"
+#include "checkpoint/writer.h"
+#include "trainer/progress.h"
+#include "trainer/step.h"
+
+enum { CMN_ROW_VALUES = 8, CMN_LIST_HASH = 32, CMN_PLACES = 256 };
+
+/* The checkpoints of a training: those that it takes, and the one that it resumes. */
+struct cmn_checkpointing {
+    struct cmn_session *session;
+    struct cmn_model *model;
+    struct cmn_step *step;
+    struct cmn_training_progress *progress;
+
+    struct cmn_writer *writer; /* rank 0, where checkpoints are taken */
+    struct cmn_checkpoint_file
+        *file;    /* rank 0, from the start of a resumed training to its first step */
+    int resumes;  /* from a checkpoint */
+    cJSON *saved; /* what it says of the training; on all ranks */
+    struct cmn_checkpoint_origin by; /* who wrote it */
+    char places[CMN_PLACES];         /* each rank's node, or a hash of them */
+    char *layout;                    /* cmn_replicas_describe() at the cfg's size */
+    char list_hash[CMN_LIST_HASH];   /* of the training list; "": not known */
+
+    struct cmn_checkpoint_item *item;
+    int items, room;
+    float *averages;            /* statistics merged over the ranks, in the order of the tensors */
+    double row[CMN_ROW_VALUES]; /* sums since the last row */
+    size_t *offset;             /* of this rank's sequences in a text; the trainer's, or NULL */
+    size_t offsets, restored;   /* their number; how many were in the checkpoint */
+
+    struct cmn_snapshot *ready; /* rank 0: collected, and not given to the writer */
+    long ready_iteration;
+    int announced;      /* that the first one is on the disk */
+    int nonfinite_said; /* that none is taken of weights that are not finite */
+};
+
+/* All local. */
+
+/* Numbers of a checkpoint's "progress"; 0 when there is none of that name. */
+double cmn_saved_number(const struct cmn_checkpointing *c, const char *key);
+size_t cmn_saved_count(const struct cmn_checkpointing *c, const char *key);
+
+/* Lists in c->item what this rank puts into a checkpoint, or what it gets out of the one that c->saved and c->by
+ * describe. The items point to the training's own memory. */
+void cmn_contents_to_write(struct cmn_checkpointing *c);
+void cmn_contents_to_read(struct cmn_checkpointing *c);
+
+/* The host's copy of all tensors becomes the device's, or the other way round. Nothing on the CPU. */
+void cmn_contents_pull(struct cmn_checkpointing *c);
+void cmn_contents_push(struct cmn_checkpointing *c);
+
+/* Statistics as they are now become c->averages. */
+void cmn_contents_keep_averages(struct cmn_checkpointing *c);
+
+/* The name of a tensor that holds NaN or Inf on the host (the thread's own), or NULL. */
+const char *cmn_contents_not_finite(const struct cmn_checkpointing *c);
+
+#endif

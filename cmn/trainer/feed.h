@@ -1,0 +1,63 @@
+/* What a training is fed with: each rank's part of a batch, which sample comes next, how many iterations that
+ * makes, and the learning rate that goes with it. */
+#ifndef CMN_FEED_H
+#define CMN_FEED_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "data/sampler.h"
+#include "engine/net.h"
+#include "trainer/session.h"
+
+struct cmn_feed {
+    const struct cmn_session *session;
+    struct cmn_net *net;
+    int total, local,
+        offset; /* images of a micro-batch: of all ranks, of this one, of ranks before it */
+    int sequences, first_sequence; /* local and offset as the cfg counts: without its time_steps */
+    struct cmn_sampler *sampler;   /* NULL until the first sample is drawn */
+    size_t batch;                  /* samples of a step on this rank */
+    size_t drawn;                  /* samples that were handed out */
+    size_t step_end, step_first;   /* samples of the steps so far; the first one of this step */
+    _Atomic(char **) paths;        /* the training list, once images were drawn from it; or NULL */
+};
+
+/* All local, not blocking. */
+
+/* Divides a micro-batch of `batch` images, or sequences, as the cfg says it, over the ranks. The network knows
+ * nothing but subdivisions and time_steps yet. */
+void cmn_feed_open(struct cmn_feed *f, const struct cmn_session *s, struct cmn_net *net, int batch);
+void cmn_feed_close(struct cmn_feed *f);
+
+/* Images of a step of all ranks, and of this one. */
+size_t cmn_feed_step_images(const struct cmn_feed *f);
+size_t cmn_feed_own_images(const struct cmn_feed *f);
+
+/* Once, when the network is read: cmn_scale_lr changes its learning rate. */
+void cmn_feed_scale_rate(const struct cmn_feed *f);
+/* Says so, when the training begins. */
+void cmn_feed_tell_rate(const struct cmn_feed *f);
+
+/* Once the length of the list is known: cmn_epochs sets the last iteration. */
+void cmn_feed_set_epochs(const struct cmn_feed *f);
+
+/* n samples are wanted out of a list of `images`; returns the number of the first. */
+size_t cmn_feed_next_batch(struct cmn_feed *f, size_t n, size_t images);
+/* The samples drawn last were not used: they are drawn again. */
+void cmn_feed_rewind(struct cmn_feed *f);
+/* The next of `rows` samples that lie in memory. */
+size_t cmn_feed_next_sample(struct cmn_feed *f, size_t rows);
+/* The calling thread's random numbers become those of sequence i of this rank's, in this micro-batch. */
+void cmn_feed_seed_sequence(const struct cmn_feed *f, int i);
+
+/* A step begins: its samples are the next ones. */
+void cmn_feed_begin_step(struct cmn_feed *f);
+/* Samples of this rank in this step, for messages: those of a micro-batch, or of the whole step for -1. Returns
+ * their number; 0 where samples have no numbers, as in a text. The caller frees *sample. */
+size_t cmn_feed_samples(const struct cmn_feed *f, int micro_batch, struct cmn_sample **sample);
+/* What people call a sample: its file, or its number. */
+void cmn_feed_name_sample(const struct cmn_feed *f, const struct cmn_sample *sample, char *text,
+                          size_t bytes);
+
+#endif

@@ -1,0 +1,99 @@
+#include "trainer/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "engine/replicas.h"
+#include "mpi/call.h"
+#include "mpi/files.h"
+
+/* ---- attaching ---- */
+
+/* Weights that ranks have in common are filled by one of them, and then sent. */
+static void wait_for_all(const struct cmn_session *s)
+{
+    MPI_CALL(MPI_Barrier(s->topology.world));
+}
+
+static void set_names(struct cmn_model *m, const char *cfg)
+{
+    const char *slash = strrchr(cfg, '/');
+
+    cmn_net_name(cfg, m->name, sizeof m->name);
+    snprintf(m->cfg, sizeof m->cfg, "%s", slash ? slash + 1 : cfg);
+}
+
+void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char *cfg)
+{
+    const struct cmn_session *s = m->session;
+    struct cmn_optimizer *o = &m->optimizer;
+
+    m->size = cmn_net_size(m->net);
+    set_names(m, cfg);
+    cmn_feed_scale_rate(f);
+    cmn_optimizer_plan(o, &s->topology, &s->options, s->communicator, s->exchange,
+                       cmn_net_uses_adam(m->net));
+    cmn_gradients_open(&m->gradients, m->net, &o->communicator, s->exchange);
+    m->attached = 1;
+    m->gradients.images = f->local;
+    cmn_optimizer_open(o, &m->gradients, cmn_net_layers(m->net));
+    wait_for_all(s);
+    m->cfg_text = cmn_files_cfg_text(cfg);
+    cmn_replicas_compare(&m->gradients, m->net, m->cfg_text, &s->topology);
+    cmn_replicas_broadcast(&m->gradients, m->net, &s->topology);
+    wait_for_all(s);
+    cmn_optimizer_begin(o);
+}
+
+void cmn_model_detach(struct cmn_model *m)
+{
+    if (m->attached) {
+        cmn_optimizer_close(&m->optimizer);
+        cmn_gradients_close(&m->gradients);
+    }
+    free(m->cfg_text);
+    m->cfg_text = NULL;
+    m->attached = 0;
+}
+
+/* ---- what all ranks together have ---- */
+
+static float *keep(const struct cmn_gradients *g, enum cmn_tensor_kind kind)
+{
+    float *kept = cmn_malloc(cmn_gradients_floats(g, kind), sizeof *kept);
+
+    cmn_gradients_pack(g, kind, kept);
+    return kept;
+}
+
+static void put_back(const struct cmn_gradients *g, enum cmn_tensor_kind kind, float **kept)
+{
+    if (*kept) {
+        cmn_gradients_unpack(g, kind, *kept);
+        free(*kept);
+        *kept = NULL;
+    }
+}
+
+void cmn_model_swap_in_averages(struct cmn_model *m)
+{
+    const struct cmn_topology *top = &m->session->topology;
+
+    if (top->size == 1 || !m->attached) {
+        return;
+    }
+    m->own_statistics = keep(&m->gradients, CMN_STATISTIC);
+    cmn_replicas_average_statistics(&m->gradients, top);
+    if (!cmn_optimizer_synchronised(&m->optimizer)) {
+        m->own_weights = keep(&m->gradients, CMN_WEIGHT);
+        cmn_replicas_average_weights(&m->gradients, top);
+    }
+}
+
+void cmn_model_restore_own(struct cmn_model *m)
+{
+    put_back(&m->gradients, CMN_STATISTIC, &m->own_statistics);
+    put_back(&m->gradients, CMN_WEIGHT, &m->own_weights);
+}

@@ -1,0 +1,54 @@
+/* What people see of a training between steps: rows of the report, with validation, comparison of the weights,
+ * the timeline. */
+#ifndef CMN_PROGRESS_H
+#define CMN_PROGRESS_H
+
+#include <stddef.h>
+
+#include "trainer/session.h"
+#include "trainer/step.h"
+
+struct cmn_trace;
+
+struct cmn_training_progress {
+    struct cmn_session *session;
+    struct cmn_model *model;
+    struct cmn_step *step;
+    char json[2 * CMN_TEXT]; /* file of the log */
+    struct cmn_trace *trace; /* cmn_timeline, or NULL */
+    const char **layer;      /* for it: what the layers are */
+    double began;            /* clock: the training, less the time of earlier runs */
+    long epoch;              /* whole passes over the list, as of the last step */
+    int resumed;             /* from a checkpoint */
+    int row_due, verify_due; /* as soon as sums are there, and ranks have the same weights */
+    int validation_pending;  /* the run was stopped where its row was to have one */
+    long row_at;     /* iteration of the last row, but for one made only because its run ends */
+    size_t row_seen; /* images by then */
+};
+
+/* Collective, blocking. The training begins: opens report (rank 0) and timeline. */
+void cmn_progress_open(struct cmn_training_progress *p);
+/* Collective. */
+void cmn_progress_close(struct cmn_training_progress *p);
+
+/* Local. A step has ended: what is due now. */
+struct cmn_progress_due {
+    int last;       /* the training ends here */
+    int regular;    /* a row that there would be, too, if the training did not end here */
+    int validation; /* in the row */
+};
+
+/* Collective. An update has happened: means of weights that are due, stop requests, and what else is due. */
+struct cmn_progress_due cmn_progress_step_done(struct cmn_training_progress *p);
+/* Collective, blocking where something is due. Compares the weights, and makes the row. */
+void cmn_progress_tell(struct cmn_training_progress *p, const struct cmn_progress_due *due);
+/* Local. Redraws the progress bar. */
+void cmn_progress_redraw(struct cmn_training_progress *p, double images_per_s);
+/* Local. Images a second of all ranks since the last row. */
+double cmn_progress_speed(const struct cmn_training_progress *p);
+
+/* Collective, blocking. The training is resumed, and its first images lie in the network: makes the row with
+ * validation that the run before was to make, if there is one. */
+void cmn_progress_pending_validation(struct cmn_training_progress *p);
+
+#endif

@@ -1,0 +1,294 @@
+#include "trainer/step.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "base/fatal.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "base/stop_request.h"
+#include "base/timeline.h"
+#include "engine/batch_norm.h"
+#include "report/report.h"
+
+long cmn_step_iteration(const struct cmn_step *p)
+{
+    return p->first + p->done;
+}
+
+/* ---- micro-batches ---- */
+
+void cmn_step_before_micro_batch(struct cmn_step *p)
+{
+    p->micro_batch_began = cmn_clock();
+    if (p->micro_batch == 0) {
+        p->began = p->micro_batch_began;
+        p->sums.load += p->micro_batch_began - p->ended;
+        cmn_timeline_span(CMN_SPAN_LOAD, -1, p->ended, p->micro_batch_began);
+        cmn_feed_begin_step(p->feed);
+        cmn_nonfinite_begin_step(&p->nonfinite, cmn_step_iteration(p) + 1);
+    }
+    cmn_nonfinite_begin_micro_batch(&p->nonfinite);
+    p->layer_ended = p->micro_batch_began;
+    cmn_status_compute("forward");
+    cmn_status_iteration(cmn_step_iteration(p) + 1);
+    cmn_status_layer(0);
+    cmn_random_own();
+}
+
+int cmn_step_after_micro_batch(struct cmn_step *p)
+{
+    const struct cmn_net *net = p->model->net;
+
+    p->layer_ended = 0;
+    cmn_status_compute("the update");
+    cmn_random_common();
+    p->loss += cmn_net_loss(net);
+    p->right += (float)cmn_net_count_right(net);
+    /* Not from `seen`, as Darknet does: it need not divide after a resume with another batch. */
+    if (++p->micro_batch < cmn_net_subdivisions(net)) {
+        p->sums.compute += cmn_clock() - p->micro_batch_began;
+        return 0;
+    }
+    p->micro_batch = 0;
+    return 1;
+}
+
+/* A layer's span begins where the one before has ended: Darknet says only when a layer is done. */
+static void note_layer(const struct cmn_step *p, enum cmn_span_kind what, int i)
+{
+    if (cmn_timeline_on && p->layer_ended > 0) {
+        cmn_timeline_span(what, i, p->layer_ended, cmn_clock());
+    }
+}
+
+/* What comes now is the next layer's. */
+static void note_poll(struct cmn_step *p)
+{
+    if (cmn_timeline_on && p->layer_ended > 0) {
+        p->layer_ended = cmn_clock();
+    }
+}
+
+void cmn_step_after_forward(struct cmn_step *p, int i)
+{
+    cmn_status_layer(i + 1 < cmn_net_layers(p->model->net) ? i + 1 : i);
+    note_layer(p, CMN_SPAN_FORWARD, i);
+    cmn_step_progress(p);
+    note_poll(p);
+}
+
+void cmn_step_after_backward(struct cmn_step *p, int i)
+{
+    cmn_status_compute("backward");
+    cmn_status_layer(i > 0 ? i - 1 : 0);
+    note_layer(p, CMN_SPAN_BACKWARD, i);
+    cmn_nonfinite_after_backward(&p->nonfinite, i, p->micro_batch); /* before it is exchanged */
+    if (p->micro_batch + 1 == cmn_net_subdivisions(p->model->net)) {
+        cmn_optimizer_after_backward(&p->model->optimizer, i);
+    } else {
+        cmn_step_progress(p);
+    }
+    note_poll(p);
+}
+
+void cmn_step_progress(struct cmn_step *p)
+{
+    cmn_status_progress();
+    cmn_optimizer_poll(&p->model->optimizer);
+}
+
+/* ---- cmn_sync_bn ---- */
+
+static size_t most_filters(const struct cmn_gradients *g)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[i];
+        most = t->kind == CMN_STATISTIC && t->n > most ? t->n : most;
+    }
+    return most;
+}
+
+void cmn_step_open(struct cmn_step *p)
+{
+    const struct cmn_session *s = p->session;
+    size_t filters = most_filters(&p->model->gradients);
+
+    if (!s->options.sync_bn) {
+        return;
+    }
+    if (s->options.local_steps > 1) {
+        cmn_fatal("cmn_sync_bn=1 and cmn_local_steps=%ld do not go together: with local steps each "
+                  "rank trains weights of its own, which have no statistics in common: leave one "
+                  "of them away",
+                  s->options.local_steps);
+    }
+    if (!filters) {
+        cmn_say("cmn_sync_bn=1 changes nothing: the network has no batch normalisation");
+        return;
+    }
+    if (s->topology.size > 1 && s->communicator->sums) {
+        p->norm = cmn_batch_norm_open(&s->topology, &s->options, filters);
+    }
+}
+
+int cmn_step_syncs_batch_norm(const struct cmn_step *p)
+{
+    return p->session->options.sync_bn && p->layer_ended > 0;
+}
+
+static int poll(void *self)
+{
+    cmn_step_progress(self);
+    return 0;
+}
+
+/* Returns whether there is something to exchange. */
+static int begin_sync(struct cmn_step *p)
+{
+    if (!p->norm || !cmn_step_syncs_batch_norm(p)) {
+        return 0;
+    }
+    cmn_batch_norm_idle(p->norm, p->model->optimizer.begun ? poll : NULL, p);
+    return 1;
+}
+
+/* The time is no part of the computation: that clock is put on by as much. */
+static void end_sync(struct cmn_step *p, double began)
+{
+    double took = cmn_clock() - began;
+
+    p->sums.exchange += took;
+    p->micro_batch_began += took;
+}
+
+void cmn_step_sync_forward(struct cmn_step *p, float *mean, float *variance, int n, int count)
+{
+    double began = cmn_clock();
+
+    if (begin_sync(p)) {
+        cmn_batch_norm_forward(p->norm, mean, variance, (size_t)n, count);
+        end_sync(p, began);
+    }
+}
+
+void cmn_step_sync_backward(struct cmn_step *p, float *mean_delta, float *variance_delta, int n,
+                            int count)
+{
+    double began = cmn_clock();
+
+    if (begin_sync(p)) {
+        cmn_batch_norm_backward(p->norm, mean_delta, variance_delta, (size_t)n, count);
+        end_sync(p, began);
+    }
+}
+
+void cmn_step_close(struct cmn_step *p)
+{
+    if (p->norm) {
+        cmn_batch_norm_close(p->norm);
+    }
+    cmn_nonfinite_close(&p->nonfinite);
+    p->norm = NULL;
+}
+
+/* ---- the update ---- */
+
+/* What travels with the gradients. */
+static void fill_metrics(struct cmn_step *p)
+{
+    float *metrics = p->model->optimizer.metrics;
+
+    memset(metrics, 0, sizeof p->model->optimizer.metrics);
+    metrics[CMN_LOSS] = p->loss;
+    metrics[CMN_RIGHT] = p->right;
+    metrics[CMN_IMAGES] = (float)cmn_feed_own_images(p->feed);
+    metrics[CMN_INTERRUPTS] = cmn_stop_requested() == SIGINT;
+    metrics[CMN_TERMINATIONS] = cmn_stop_requested() == SIGTERM;
+    p->loss = p->right = 0;
+}
+
+static void read_metrics(struct cmn_step *p)
+{
+    const float *metrics = p->model->optimizer.metrics;
+
+    p->mean_loss = metrics[CMN_LOSS] / metrics[CMN_IMAGES];
+    p->sums.loss += metrics[CMN_LOSS];
+    p->sums.right += metrics[CMN_RIGHT];
+    p->sums.images += metrics[CMN_IMAGES];
+    p->session->interrupts += metrics[CMN_INTERRUPTS];
+    p->session->terminations += metrics[CMN_TERMINATIONS];
+}
+
+static void tune_buckets(struct cmn_step *p)
+{
+    const char *chosen = cmn_optimizer_step_took(&p->model->optimizer, cmn_clock() - p->began);
+
+    if (chosen) {
+        cmn_report_clear(p->session->report);
+        cmn_say("%s", chosen);
+    }
+}
+
+/* The exchange has ended, but for the part of it that was an update. */
+static void note_exchange(struct cmn_step *p, double began)
+{
+    const struct cmn_optimizer *o = &p->model->optimizer;
+
+    p->micro_batch_began = cmn_clock();
+    p->sums.exchange += p->micro_batch_began - began - o->updating;
+    p->sums.compute += o->updating;
+    if (!o->policy->own_weights) {
+        cmn_timeline_span(CMN_SPAN_EXCHANGE, -1, began, p->micro_batch_began);
+    }
+}
+
+void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
+{
+    struct cmn_model *m = p->model;
+    struct cmn_optimizer *o = &m->optimizer;
+    double began = cmn_clock();
+    int skip;
+
+    cmn_status_wait("the sum of the gradients");
+    p->sums.compute += began - p->micro_batch_began;
+    skip = cmn_nonfinite_skips(&p->nonfinite);
+    fill_metrics(p);
+    cmn_status_bytes(m->gradients.exchange.block.n * sizeof(float));
+    p->lr = rule->rate;
+    if (skip) {
+        cmn_net_set_updates(m->net, cmn_net_updates(m->net) - 1); /* Adam has not updated */
+    } else {
+        p->mean_loss = o->metrics[CMN_LOSS] / o->metrics[CMN_IMAGES];
+    }
+    if (cmn_optimizer_update(o, rule, (int)cmn_feed_step_images(p->feed), skip)) {
+        read_metrics(p);
+    }
+    p->updated = 1;
+    p->fused = rule->done;
+    note_exchange(p, began);
+    tune_buckets(p);
+    cmn_status_wait(NULL);
+}
+
+void cmn_step_after_update(struct cmn_step *p, int synchronise)
+{
+    double began = cmn_clock();
+
+    if (cmn_optimizer_after_update(&p->model->optimizer, synchronise)) {
+        read_metrics(p);
+        p->micro_batch_began = cmn_clock();
+        p->sums.exchange += p->micro_batch_began - began;
+        cmn_timeline_span(CMN_SPAN_EXCHANGE, -1, began, p->micro_batch_began);
+    }
+}
+
+void cmn_step_synchronise(struct cmn_step *p)
+{
+    if (!cmn_optimizer_synchronised(&p->model->optimizer)) {
+        cmn_step_after_update(p, 1);
+    }
+}
