@@ -1,6 +1,6 @@
-/* Decoded images kept in memory, so that a small data set is read and decoded once. */
-#ifndef CMN_IMAGES_H
-#define CMN_IMAGES_H
+/* The image cache: decoded images in memory, so that a small data set is read and decoded once. */
+#ifndef CMN_IMAGE_CACHE_H
+#define CMN_IMAGE_CACHE_H
 
 #include <stddef.h>
 

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "base/random.h"
 #include "data/sampler.h"
 
@@ -25,21 +25,16 @@ void cmn_loader_begin(size_t first)
     self.next = first;
 }
 
-char **cmn_sample_paths(struct cmn_sampler *scatter, char **paths, int n)
+char **cmn_loader_next_paths(struct cmn_sampler *sampler, char **paths, int n)
 {
-    char **mine = calloc((size_t)n + 1, sizeof *mine);
+    char **mine = cmn_calloc((size_t)n + 1, sizeof *mine);
 
     forget();
-    if (n == 0 && mine) {
+    if (n == 0) {
         return mine; /* more threads than images: no image will come to clear the rest away */
     }
-    self.sample = calloc((size_t)n + 1, sizeof *self.sample);
-    if (!mine || !self.sample) {
-        free(mine);
-        cmn_fail("out of memory for a batch of %d images", n);
-        return NULL;
-    }
-    cmn_sampler_next(scatter, self.next, (size_t)n, self.sample);
+    self.sample = cmn_calloc((size_t)n + 1, sizeof *self.sample);
+    cmn_sampler_next(sampler, self.next, (size_t)n, self.sample);
     self.next += (size_t)n;
     self.samples = (size_t)n;
     for (int i = 0; i < n; i++) {

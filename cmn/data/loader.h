@@ -1,4 +1,4 @@
-/* What a loader thread is loading: its samples' images and their random numbers. */
+/* What a loader thread loads: the images of its samples, with their random numbers. */
 #ifndef CMN_LOADER_H
 #define CMN_LOADER_H
 
@@ -6,17 +6,16 @@
 
 struct cmn_sampler;
 
-/* All thread-safe: they speak of the calling thread alone. */
+/* All local and thread-safe: they concern the calling thread alone. */
 
-/* The thread is going to load the samples from number `first` on. */
+/* The thread begins to load the samples from number `first` on. */
 void cmn_loader_begin(size_t first);
 
-/* The paths of its next n samples. The caller frees the array, not the names. NULL with a reason
- * when memory is short. */
-char **cmn_sample_paths(struct cmn_sampler *scatter, char **paths, int n);
+/* The paths of its next n samples, out of `paths`. The caller frees the array, not the names. */
+char **cmn_loader_next_paths(struct cmn_sampler *sampler, char **paths, int n);
 
-/* It loads the next image: its random numbers become those of that sample. Nothing happens in a
- * thread that has no samples to load. */
+/* The thread loads its next image: its random numbers become those of that sample. Nothing happens in a thread that
+ * has no samples. */
 void cmn_loader_next_image(void);
 
 #endif

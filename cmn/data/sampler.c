@@ -3,12 +3,13 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "base/fatal.h"
+#include "base/memory.h"
 #include "base/random.h"
 
 enum purpose { ORDER = 11, PARTS, PLACE, SAMPLE };
 
-/* The shuffled order of one pass over the list, or over this rank's part of it. */
+/* The shuffled order of one pass over the list, or over this rank's shard. */
 struct order {
     int known;
     size_t pass;
@@ -17,8 +18,8 @@ struct order {
 
 struct cmn_sampler {
     struct cmn_sampler_plan plan;
-    size_t *part; /* shard: this rank's images; else NULL */
-    size_t count; /* images in one pass of this rank's stream */
+    size_t *shard; /* this rank's images; NULL unless cmn_scatter=shard */
+    size_t count;  /* images in one pass of this rank's stream */
     pthread_mutex_t lock;
     struct order order[2]; /* the two latest passes: a prefetch may straddle them */
 };
@@ -33,28 +34,23 @@ static void shuffle(size_t *image, size_t n, uint64_t state)
     }
 }
 
-static int cut_parts(struct cmn_sampler *s)
+static void cut_shard(struct cmn_sampler *s)
 {
     const struct cmn_sampler_plan *p = &s->plan;
     size_t from = p->images * (size_t)p->rank / (size_t)p->size;
     size_t to = p->images * ((size_t)p->rank + 1) / (size_t)p->size;
-    size_t *all = calloc(p->images, sizeof *all);
+    size_t *all = cmn_calloc(p->images, sizeof *all);
 
     s->count = to - from;
-    s->part = calloc(s->count, sizeof *s->part);
-    if (!all || !s->part) {
-        free(all);
-        return cmn_fail("scatter: out of memory for %zu images", p->images);
-    }
+    s->shard = cmn_calloc(s->count, sizeof *s->shard);
     for (size_t i = 0; i < p->images; i++) {
         all[i] = i;
     }
     shuffle(all, p->images, cmn_random_hash(p->seed, PARTS, 0, 0));
     for (size_t i = 0; i < s->count; i++) {
-        s->part[i] = all[from + i];
+        s->shard[i] = all[from + i];
     }
     free(all);
-    return 0;
 }
 
 struct cmn_sampler *cmn_sampler_open(const struct cmn_sampler_plan *plan)
@@ -62,34 +58,22 @@ struct cmn_sampler *cmn_sampler_open(const struct cmn_sampler_plan *plan)
     struct cmn_sampler *s;
 
     if (plan->images == 0) {
-        cmn_fail("scatter: the list is empty");
-        return NULL;
+        cmn_fatal("the list of images is empty: name them in it, one a line");
     }
     if (plan->mode == CMN_SCATTER_SHARD && plan->images < (size_t)plan->size) {
-        cmn_fail("scatter: %zu images cannot be cut into parts for %d ranks: use fewer ranks or "
-                 "cmn_scatter=global",
-                 plan->images, plan->size);
-        return NULL;
+        cmn_fatal("cmn_scatter=shard: %zu images cannot be cut into shards for %d ranks: use fewer "
+                  "ranks or cmn_scatter=global",
+                  plan->images, plan->size);
     }
-    s = calloc(1, sizeof *s);
-    if (!s) {
-        cmn_fail("scatter: out of memory");
-        return NULL;
-    }
+    s = cmn_calloc(1, sizeof *s);
     s->plan = *plan;
     s->count = plan->images;
     pthread_mutex_init(&s->lock, NULL);
-    if (plan->mode == CMN_SCATTER_SHARD && cut_parts(s)) {
-        cmn_sampler_close(s);
-        return NULL;
+    if (plan->mode == CMN_SCATTER_SHARD) {
+        cut_shard(s);
     }
     for (int i = 0; i < 2 && plan->mode != CMN_SCATTER_NONE; i++) {
-        s->order[i].image = calloc(s->count, sizeof *s->order[i].image);
-        if (!s->order[i].image) {
-            cmn_fail("scatter: out of memory for %zu images", s->count);
-            cmn_sampler_close(s);
-            return NULL;
-        }
+        s->order[i].image = cmn_calloc(s->count, sizeof *s->order[i].image);
     }
     return s;
 }
@@ -99,11 +83,11 @@ static size_t image_at(struct cmn_sampler *s, size_t place)
 {
     size_t pass = place / s->count;
     struct order *o = &s->order[pass % 2];
-    uint64_t whose = s->part ? (uint64_t)s->plan.rank + 1 : 0;
+    uint64_t whose = s->shard ? (uint64_t)s->plan.rank + 1 : 0;
 
     if (!o->known || o->pass != pass) {
         for (size_t i = 0; i < s->count; i++) {
-            o->image[i] = s->part ? s->part[i] : i;
+            o->image[i] = s->shard ? s->shard[i] : i;
         }
         shuffle(o->image, s->count, cmn_random_hash(s->plan.seed, ORDER, whose, pass));
         o->pass = pass;
@@ -149,7 +133,7 @@ void cmn_sampler_close(struct cmn_sampler *s)
     }
     free(s->order[0].image);
     free(s->order[1].image);
-    free(s->part);
+    free(s->shard);
     pthread_mutex_destroy(&s->lock);
     free(s);
 }

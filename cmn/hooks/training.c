@@ -236,7 +236,7 @@ char **cmn_loader_paths(char **paths, int n)
         return NULL;
     }
     atomic_store(&trained->feed.paths, paths);
-    return cmn_sample_paths(trained->feed.sampler, paths, n);
+    return cmn_loader_next_paths(trained->feed.sampler, paths, n);
 }
 
 unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, int *c)
