@@ -1,13 +1,9 @@
 #!/usr/bin/env bash
 # What cmn_sync_bn costs: cfg/mnist_bn.cfg, three layers of batch normalisation, with it and without. Asserts nothing.
-#
-#   bench/batch-norm.sh [RUNS=9] [STEPS=300] [NP=2] [WARM=60]
+# Usage: make bench-batch-norm [RUNS=9] [STEPS=300] [NP=2] [WARM=60]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-for pair in "$@"; do
-    declare "$pair"
-done
 RUNS=${RUNS:-9} STEPS=${STEPS:-300} NP=${NP:-2} WARM=${WARM:-60}
 . bench/common.bash
 mnist_of 6000

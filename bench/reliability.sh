@@ -1,14 +1,10 @@
 #!/usr/bin/env bash
 # What it costs to lose nothing: checkpoints, comparisons of the weights, tests for NaN. MNIST's small convolutional network
 # and the perceptron. Asserts nothing.
-#
-#   bench/reliability.sh [RUNS=9] [STEPS=600] [NP=2] [WARM=100]
+# Usage: make bench-reliability [RUNS=9] [STEPS=600] [NP=2] [WARM=100]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-for pair in "$@"; do
-    declare "$pair"
-done
 RUNS=${RUNS:-9} STEPS=${STEPS:-600} NP=${NP:-2} WARM=${WARM:-100}
 . bench/common.bash
 mnist_of 6000
