@@ -1,9 +1,10 @@
 #!/bin/bash
-# Proves about patches/, as TAP: every patch has its header and applies with no
-# fuzz, every prefix of the series builds with and without it, the patches before
-# the hooks change no result of a correct run of upstream, and with cmn off the
-# hooks change no result of the series.
-# Environment: CC; BUILD (folder with libcmn.a), CMN_LIBS (its libraries), SAN.
+# Proves about the series of patches, as TAP: every patch has its header and applies
+# with no fuzz, every prefix of the series builds with and without it, the patches
+# before the hooks change no result of a correct run of upstream, and with cmn off
+# the hooks change no result of the series.
+# Environment: PATCHES (folder of the series, patches/pjreddie); CC; BUILD (folder with
+# libcmn.a), CMN_LIBS (its libraries), SAN.
 set -euo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
 
@@ -11,7 +12,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
 work=$root/build/check-patches
 rigs=$root/tests/patches
-hooks=("$root"/patches/01??-*.patch) # calls into cmn.h: the end of the series
+folder=${PATCHES:-$root/patches/pjreddie}
 compiler=${CC:-gcc}
 count=0
 failed=0
@@ -91,16 +92,16 @@ apply() {
 
 check_series() {
     local file name broken=
-    for file in "${patches[@]}"; do
-        name=$(basename "$file")
-        if [ "$file" = "${hooks[0]}" ]; then cp -a "$work/tree" "$work/series"; fi
+    for name in "${patches[@]}"; do
+        file=$folder/$name
+        if [ "$name" = "$first_hook" ]; then cp -a "$work/tree" "$work/series"; fi
         if has_header "$file"; then ok "$name has its header"; else not_ok "$name has its header"; fi
         if [ -n "$broken" ]; then
             not_ok "$name applies and builds (not tried after $broken)"
         elif ! apply "$file"; then
             broken=$name
             not_ok "$name applies with no fuzz" "$work/apply.log"
-        elif [[ $name == 01* ]]; then
+        elif [[ $name == hooks/* ]]; then
             check_hooks_build "$name"
         elif compile tree prefix FLAGS=-O0 && link prefix series; then
             ok "$name applies, and the series up to it builds"
@@ -233,13 +234,14 @@ main() {
         echo "1..0 # SKIP the plain build checks the patches"
         exit 0
     fi
-    patches=("$root"/patches/*.patch)
-    [ -f "${patches[0]}" ] || bail "no patches in patches/"
+    [ -f "$folder/series" ] || bail "$folder has no series"
+    mapfile -t patches < <(sed '/^#/d; /^$/d' "$folder/series")
+    first_hook=$(printf '%s\n' "${patches[@]}" | grep -m 1 '^hooks/') || bail "$folder/series has no hooks"
     rm -rf "$work"
     mkdir -p "$work/bin"
     "$here/obtain.sh" --pristine "$work/tree" || bail "Darknet's source cannot be had"
     write_makefile
-    if [ -f "${hooks[0]}" ]; then echo "1..$((2 * ${#patches[@]} + 4))"; else echo "1..$((2 * ${#patches[@]} + 2))"; fi
+    echo "1..$((2 * ${#patches[@]} + 4))"
     if compile tree prefix FLAGS=-O0 && link prefix upstream; then
         ok "upstream builds without any patch"
     else
@@ -248,7 +250,7 @@ main() {
     check_series
     prepare_data
     compare upstream series plain 3
-    if [ -f "${hooks[0]}" ]; then check_hooks; fi
+    check_hooks
     [ "$failed" = 0 ] || exit 1
     rm -rf "$work"
 }

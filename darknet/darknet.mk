@@ -12,15 +12,17 @@ DK_EXEC := captcha lsd super art tag cifar go rnn segmenter regressor classifier
 DK_CUDA := convolutional_kernels deconvolutional_kernels activation_kernels im2col_kernels col2im_kernels blas_kernels \
     crop_layer_kernels dropout_layer_kernels maxpool_layer_kernels avgpool_layer_kernels
 
+PATCHES := patches/pjreddie
+SERIES  := $(wildcard $(PATCHES)/series $(PATCHES)/*/*.patch)
 # The list makes the source follow the removal of a patch, too.
 build/patches.list: FORCE
 	@mkdir -p $(@D)
-	@echo '$(sort $(wildcard patches/*.patch))' | cmp -s - $@ || echo '$(sort $(wildcard patches/*.patch))' >$@
+	@echo '$(sort $(SERIES))' | cmp -s - $@ || echo '$(sort $(SERIES))' >$@
 
-$(DK)/.stamp: darknet/UPSTREAM darknet/obtain.sh build/patches.list $(wildcard darknet/MANIFEST patches/*.patch) | deps-check
+$(DK)/.stamp: darknet/UPSTREAM darknet/obtain.sh build/patches.list $(wildcard darknet/MANIFEST) $(SERIES) | deps-check
 	$(say) GET $(DK)
 	$(Q)rm -rf $(DK).last; if [ -d $(DK) ]; then cp -a $(DK) $(DK).last; fi
-	$(Q)darknet/obtain.sh $(DK)
+	$(Q)darknet/obtain.sh --patches $(PATCHES) $(DK)
 	$(Q)if [ -d $(DK).last ]; then cd $(DK) && find src include examples -type f -exec sh -c \
 	    'cmp -s "$$1" "../darknet.last/$$1" && touch -r "../darknet.last/$$1" "$$1"' - {} \; ; fi
 	$(Q)rm -rf $(DK).last && touch $@

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Usage: obtain.sh [--pristine] DEST
+# Usage: obtain.sh [--pristine | --patches FOLDER] DEST
 # Puts the pinned Darknet source, verified and (but for --pristine) patched, into
-# the new folder DEST.
+# the new folder DEST. FOLDER, patches/pjreddie by default, holds the patches and
+# the file `series` with their order.
 # DARKNET_TREE=dir takes an existing pristine tree; otherwise the tarball comes
 # from build/upstream/ or, once, from the machine's own package archive.
 set -euo pipefail
@@ -109,12 +110,16 @@ from_tree() {
 }
 
 main() {
-    local dest patch patches=("$root"/patches/*.patch)
-    if [ "${1:-}" = --pristine ]; then
-        patches=()
-        shift
+    local dest patch folder=$root/patches/pjreddie patches=()
+    case ${1:-} in
+        --pristine) folder= && shift ;;
+        --patches) folder=${2:?usage: obtain.sh --patches FOLDER DEST} && shift 2 ;;
+    esac
+    [ $# = 1 ] || die "usage: obtain.sh [--pristine | --patches FOLDER] DEST"
+    if [ -n "$folder" ]; then
+        [ -f "$folder/series" ] || die "$folder/series is missing: it lists the patches in their order"
+        mapfile -t patches < <(sed '/^#/d; /^$/d' "$folder/series")
     fi
-    [ $# = 1 ] || die "usage: obtain.sh [--pristine] DEST"
     dest=${1%/}
     need patch patch
     new=$dest.new
@@ -122,9 +127,9 @@ main() {
     mkdir -p "$new" || die "cannot create $new"
     if [ -n "${DARKNET_TREE:-}" ]; then from_tree; else from_tarball; fi
     for patch in "${patches[@]}"; do
-        [ -f "$patch" ] || continue
-        patch -d "$new" -p1 -F0 --no-backup-if-mismatch -s <"$patch" >&2 ||
-            die "patches/$(basename "$patch") does not apply"
+        [ -f "$folder/$patch" ] || die "$folder/series lists $patch, which is missing"
+        patch -d "$new" -p1 -F0 --no-backup-if-mismatch -s <"$folder/$patch" >&2 ||
+            die "${folder#"$root"/}/$patch does not apply"
     done
     rm -rf "$dest"
     mv "$new" "$dest"

@@ -36,7 +36,7 @@ same-bits: all mnist $(B)/fake/bin/darknet ## Prove that no trained bit changed 
 	@$(TEST_ENV) REF='$(REF)' SAME='$(SAME)' ONLY='$(ONLY)' STAND_IN='$(CURDIR)/$(B)/fake/bin/darknet' tests/same-bits.sh
 
 check-patches: $(B)/libcmn.a ## Prove that the patches apply, build and change no result
-	@$(TEST_ENV) darknet/check-patches.sh
+	@$(TEST_ENV) PATCHES='$(PATCHES)' darknet/check-patches.sh
 
 $(TEST_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 	$(say) CC $<

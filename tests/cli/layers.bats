@@ -53,16 +53,6 @@ same_as_one_rank() {
         -cmn_communicator flat -cmn_local_steps 4
 }
 
-@test 'with OPENMP=1 several threads multiply as one does' {
-    local tree=$REPO/build/darknet
-    printf '#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n' >omp.c
-    "${CC:-gcc}" -fopenmp omp.c -o omp 2>/dev/null || skip 'the compiler has no -fopenmp'
-    # Optimized, the shared indices lie in registers most of the time.
-    "${CC:-gcc}" -O0 -w -fopenmp -DDARKNET_KEEP_MALLOC -I "$tree/include" -I "$tree/src" -I "$REPO/cmn" -o threads \
-        "$REPO/tests/tools/gemm_threads.c" "$tree/src/gemm.c" -lm
-    timeout 60 ./threads
-}
-
 # refused PATTERN LINE...: one process says why it does not train the net of these lines, with KEYS in [net].
 refused() {
     local pattern=$1

@@ -208,6 +208,21 @@ pristine() {
     in_tree tar -xJf build/upstream/*.orig.tar.xz -C "$where/dark net" --strip-components=1
 }
 
+@test "a patch that does not apply is named, and so is one that is missing" {
+    rm -rf "$where/series"
+    cp -r "$tree/patches/pjreddie" "$where/series"
+    echo build/none.patch >>"$where/series/series"
+    sed -i 's/^-.*cudaThreadSynchronize/- another line/' "$where/series/build/cuda-13.patch"
+    chmod -R a+rX "$where/series"
+    run in_tree darknet/obtain.sh --patches "$where/series" "$where/patched"
+    [[ $status -ne 0 && $output == *"/series/build/cuda-13.patch does not apply"* && ! -e $where/patched ]]
+    cp "$tree/patches/pjreddie/build/cuda-13.patch" "$where/series/build/"
+    run in_tree darknet/obtain.sh --patches "$where/series" "$where/patched"
+    [[ $status -ne 0 && $output == *"/series/series lists build/none.patch, which is missing"* && ! -e $where/patched ]]
+    run in_tree darknet/obtain.sh --patches "$where" "$where/patched"
+    [[ $status -ne 0 && $output == *"series is missing"* ]]
+}
+
 @test "DARKNET_TREE: a pristine tree builds" {
     pristine
     in_tree darknet/obtain.sh "$where/from tarball"

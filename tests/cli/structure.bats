@@ -14,7 +14,7 @@ own_files() {
 
 @test "cmn.h is the only header of the module that Darknet's patched source includes" {
     for header in $(cd cmn && find . -name '*.h' -printf '%P\n'); do
-        [[ $header == cmn.h ]] || run ! grep -nE "^\\+#include \"(.*/)?$header\"" patches/*.patch
+        [[ $header == cmn.h ]] || run ! grep -rnE "^\\+#include \"(.*/)?$header\"" patches
     done
 }
 
@@ -87,11 +87,22 @@ own_files() {
     [[ -z $bad ]]
 }
 
-@test "patches are numbered, with a header that says what, who and when" {
-    for patch in patches/*.patch; do
-        [[ $(basename "$patch") =~ ^[0-9]{4}-[a-z0-9-]+\.patch$ ]]
-        for field in Description Author Forwarded Last-Update; do
-            grep -q "^$field: " "$patch" || { echo "$patch has no $field"; false; }
-        done
+@test "a series lists its patches once, in groups; each has a name of its own, and a header that says what, who and when" {
+    for series in patches/*/series; do
+        folder=${series%/series}
+        sed '/^#/d; /^$/d' "$series" >"$BATS_TEST_TMPDIR/listed"
+        (cd "$folder" && find . -name '*.patch' -printf '%P\n') | sort | diff - <(sort "$BATS_TEST_TMPDIR/listed")
+        [[ -z $(sed 's/.*\///' "$BATS_TEST_TMPDIR/listed" | sort | uniq -d) ]]
+        # A group is one block under its heading; the hooks are the last.
+        diff <(sed -n 's/^# \([a-z-]*\): .*/\1/p' "$series") <(sed 's/\/.*//' "$BATS_TEST_TMPDIR/listed" | uniq)
+        [[ $(tail -n 1 "$series") == hooks/* ]]
+        while read -r patch; do
+            [[ $patch =~ ^[a-z-]+/[a-z0-9-]+\.patch$ ]]
+            for field in Description Author Forwarded Last-Update; do
+                grep -q "^$field: " "$folder/$patch" || { echo "$folder/$patch has no $field"; false; }
+            done
+        done <"$BATS_TEST_TMPDIR/listed"
+        # What needs cmn.h stands in the hooks alone.
+        run ! grep -rlE '^\+.*\bcmn_[a-z_]+\(' "$folder" --include='*.patch' --exclude-dir=hooks
     done
 }
