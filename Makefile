@@ -93,11 +93,12 @@ MPI_CFLAGS = $(eval MPI_CFLAGS := $$(patsubst -I%,-isystem %,$$(shell $(MPICC) -
 MPI_LIBS   = $(eval MPI_LIBS := $$(shell $(MPICC) --showme:link))$(MPI_LIBS)
 
 DK_INCLUDE = -I$(DK)/include -I$(DK)/src
-DK_FLAGS   = -Wall -Wno-unused-result -Wno-unknown-pragmas -Wno-stringop-truncation -fPIC $(DK_OPT) -DCBLAS $(GPU_FLAGS) $(DK_INCLUDE) -Icmn \
+DK_OWN     = -include $(DK)/src/own.h
+DK_FLAGS   = -Wall -Wno-unused-result -Wno-unknown-pragmas -Wno-stringop-truncation -fPIC $(DK_OPT) -DCBLAS $(GPU_FLAGS) $(DK_OWN) $(DK_INCLUDE) -Icmn \
     $(CUDA_CFLAGS) $(CFLAGS)
 RUN_FLAGS  = -std=c11 -D_GNU_SOURCE $(CMN_WARN) $(CMN_OPT) $(CFLAGS)
 CMN_WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
-CMN_FLAGS  = -std=c11 -D_GNU_SOURCE -DDARKNET_KEEP_MALLOC -DCMN_VERSION='"$(VERSION)"' $(CMN_WARN) -fPIC $(CMN_OPT) \
+CMN_FLAGS  = -std=c11 -D_GNU_SOURCE -DCMN_VERSION='"$(VERSION)"' $(CMN_WARN) -fPIC $(CMN_OPT) \
     $(GPU_FLAGS) -Icmn $(DK_INCLUDE:-I%=-isystem %) $(CUDA_CFLAGS) $(MPI_CFLAGS) $(CFLAGS)
 # The two libraries call each other. -Ofast stays on the link line because upstream has it there too: it selects
 # the start-up code that flushes denormals to zero, and results should be upstream's.
@@ -217,7 +218,7 @@ $(B)/cmn.pc: FORCE | deps-check
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include/darknet-cmn' '' \
 	    'Name: cmn' 'Description: Distributed training for Darknet' 'Version: $(VERSION)' \
 	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group -lopenblas -lcjson -lxxhash $(MPI_LIBS) $(strip $(CUDA_LIBS) -lm) -pthread' \
-	    'Cflags: -I$${includedir} -DCMN_KEEP_RAND -DDARKNET_KEEP_MALLOC $(strip $(GPU_FLAGS) $(CUDA_CFLAGS) $(MPI_CFLAGS))' >$@
+	    'Cflags: -I$${includedir} $(strip $(GPU_FLAGS) $(CUDA_CFLAGS) $(MPI_CFLAGS))' >$@
 
 include tests/tests.mk examples/examples.mk bench/bench.mk fuzz/fuzz.mk
 

@@ -46,10 +46,11 @@ write_makefile() {
     cat >"$work/objects.mk" <<'EOF'
 UNUSED := src/compare.c $(patsubst %,examples/%.c,attention dice rnn_vid swag voxel writing)
 OBJ := $(patsubst %.c,$(OUT)/%.o,$(filter-out $(UNUSED),$(wildcard src/*.c examples/*.c)))
+OWN := $(if $(wildcard src/own.h),-include src/own.h)
 all: $(OBJ)
 $(OUT)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) -Wall -Wno-unused-result -Wno-unknown-pragmas -Wfatal-errors -fPIC -MMD -MP -Iinclude -Isrc $(FLAGS) -c -o $@ $<
+	$(CC) -Wall -Wno-unused-result -Wno-unknown-pragmas -Wfatal-errors -fPIC -MMD -MP -Iinclude -Isrc $(OWN) $(FLAGS) -c -o $@ $<
 -include $(OBJ:.o=.d)
 EOF
 }

@@ -28,7 +28,7 @@ fuzz: $(F)/engine $(B)/replay ## Feed hostile input to all readers, FUZZ_SECONDS
 $(FUZZ_DK_OBJ): $(F)/darknet/%.o: $(DK)/%.c fuzz/fuzz.mk | $(DK)/.stamp
 	$(say) CC '$< (fuzzed)'
 	@mkdir -p $(@D)
-	$(Q)$(FUZZ_CC) -w $(FUZZ_FLAGS) -DCBLAS $(DK_INCLUDE) -Icmn -MMD -MP -c -o $@ $<
+	$(Q)$(FUZZ_CC) -w $(FUZZ_FLAGS) -DCBLAS $(DK_OWN) $(DK_INCLUDE) -Icmn -MMD -MP -c -o $@ $<
 	$(Q)$(FUZZ_COUNT)
 
 $(FUZZ_CMN_OBJ) $(FUZZ_OWN_OBJ): $(F)/%.o: %.c fuzz/fuzz.mk | $(DK)/.stamp

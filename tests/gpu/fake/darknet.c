@@ -5,7 +5,6 @@
 
 #include <cblas.h>
 
-#define CMN_KEEP_RAND
 #include "activations.h"
 #include "batchnorm_layer.h"
 #include "blas.h"
