@@ -51,7 +51,8 @@ static void few_rows_stay_as_they_are(void **state)
     cmn_chart_rows_free(&s);
 }
 
-/* However many there are: a bounded number, evenly spread, the mean of their losses kept, no validation lost at the end. */
+/* However many there are: a bounded number, evenly spread, the mean of their losses kept, no
+ * validation lost at the end. */
 static void many_rows_become_fewer(void **state)
 {
     struct cmn_chart_rows s = {0};

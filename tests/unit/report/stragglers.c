@@ -105,7 +105,8 @@ static void short_steps(void **state)
     assert_int_equal(straggler(2).rank, 1);
 }
 
-/* Who takes longer, but for whom nobody waits, makes nobody wait: all are bound by the link, say. */
+/* Who takes longer, but for whom nobody waits, makes nobody wait: all are bound by the link,
+ * say. */
 static void others_do_not_wait_for_it(void **state)
 {
     (void)state;
