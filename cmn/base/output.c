@@ -13,16 +13,16 @@
 #include <unistd.h>
 
 #include "base/atomic_file.h"
+#include "base/fatal.h"
 #include "base/job_stderr.h"
-#include "base/log.h"
 
 static int own_rank, job_size;
 static int own_socket =
-    -1; /* receives that another rank of this host has written a fatal message */
+    -1; /* here another rank of this host says that it has written a fatal message */
 
 static int bind_to(const char *what, int number, int type);
 
-int cmn_output_open(int rank, int size, const char *folder)
+void cmn_output_open(int rank, int size, const char *folder)
 {
     static char open_now[4200];
     char name[4200];
@@ -41,27 +41,26 @@ int cmn_output_open(int rank, int size, const char *folder)
         }
     }
     if (rank == 0) {
-        return 0;
+        return;
     }
     snprintf(name, sizeof name, "/dev/null");
     if (folder[0]) {
         snprintf(name, sizeof name, "%s/rank-%d.log", folder, rank);
     }
     if (!strcmp(name, open_now)) {
-        return 0;
+        return;
     }
     fd = cmn_open_in_place("cmn_log:", name, O_WRONLY | O_CREAT | O_TRUNC);
     if (fd < 0) {
-        return -1;
+        cmn_fatal_reason();
     }
     fflush(stdout);
     fflush(stderr);
     if (dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0) {
-        return cmn_fail("cmn_log: %s: %s", name, strerror(errno));
+        cmn_fatal("cmn_log: %s: %s", name, strerror(errno));
     }
     close(fd);
     memcpy(open_now, name, sizeof name);
-    return 0;
 }
 
 /* A name that all processes of this job, and no others, have in common. */

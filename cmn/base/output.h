@@ -4,8 +4,8 @@
 #define CMN_OUTPUT_H
 
 /* This process is `rank` of `size`. Sends the output of every rank but 0 to folder/rank-N.log, or nowhere when folder is
- * empty. May be called again when the folder becomes known. 0, or -1 with a reason. */
-int cmn_output_open(int rank, int size, const char *folder);
+ * empty. May be called again when the folder becomes known. */
+void cmn_output_open(int rank, int size, const char *folder);
 
 /* Seconds that the rank which has printed a fatal message waits before it ends the job: other ranks of its host meet the same
  * error meanwhile, and find that it has been printed. Other nodes wait until the job should be over. */

@@ -238,7 +238,7 @@ static void start_darknet(int *argc, char ***argv, long at_least)
     cmn_watchdog_start(&plan);
     cmn_status_wait("the start of MPI");
     start_mpi(argc, argv);
-    cmn_must(cmn_output_open(cmn_job.topology.rank, cmn_job.topology.size, cmn_job.options.log));
+    cmn_output_open(cmn_job.topology.rank, cmn_job.topology.size, cmn_job.options.log);
     if (cmn_job.topology.rank == 0) {
         cmn_job_event("start", -1, "");
     }

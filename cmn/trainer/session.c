@@ -182,7 +182,7 @@ void cmn_session_configure(struct cmn_session *s)
         limit = (size_t)s->options.cache_mb << 20;
     }
     cmn_image_cache_limit(limit);
-    cmn_must(cmn_output_open(s->topology.rank, s->topology.size, s->options.log));
+    cmn_output_open(s->topology.rank, s->topology.size, s->options.log);
     agree_on_seed(s);
     cmn_random_open(s->seed, s->topology.rank);
     open_communicator(s);

@@ -184,7 +184,7 @@ stops_cleanly() {
     grep -q 'asked to stop' screen.txt
 }
 
-@test "a stopped training goes on from its weights" {
+@test "a stopped training resumes from its weights" {
     start 2
     kill -INT "$job"
     ends_in_time

@@ -336,7 +336,7 @@ rnn() {
         -cmn_communicator hierarchical -cmn_intra mpi
 }
 
-@test "a rank that stands still: the others end after cmn_timeout, and say who it is" {
+@test "a stalled rank: the others end after cmn_timeout, and say who it is" {
     mlp_cfg max_batches=1000000 >mlp.cfg
     # An epoch without end, and nothing to tune: then NCCL is all that it can wait for. MPI's waiting: watchdog.bats.
     for ((i = 0; i < 2000; i++)); do cat train.list; done >long.list

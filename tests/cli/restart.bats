@@ -119,7 +119,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     grep -Eq 'failure +status 75: MPI did not come up on all ranks; rank 1 on b: nothing moved' cmn-run.log
     stand_in "$(from 5)$crash" "$(from 10)$crash" "exit 0"
     restarts 0 3 -n 2 "${train[@]}"
-    # Checkpoints that can be seen count without a word from the training.
+    # Checkpoints that can be seen count without an event of the training.
     printf 'backup = out\n' >x.data
     printf '[net]\ncmn_checkpoint=5\n' >x.cfg
     mkdir -p out
@@ -151,7 +151,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     restarts 130 1 -n 2 "${train[@]}"
 }
 
-@test "a stop before the job began is no good end, though mpiexec takes it for one" {
+@test "a stop before the job began is no success, though mpiexec says so" {
     stand_in 'trap "exit 0" USR1; while :; do sleep 0.1; done'
     PATH=$PWD/fake:$PATH timeout $((60 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&- &
     started=$!
@@ -277,12 +277,12 @@ state_is() {
     [[ $status -eq 143 ]]
 }
 
-@test "what cannot be started again for a moment is a loss, and not the end" {
+@test "what cannot be started again for a moment is a failure, and not the end" {
     [[ -z $SAN ]] || skip 'sanitizers open files of their own'
     for place in '-n 2' '-hosts a:2'; do
         # cmn-run has room for no further file after its first attempt, until it has said so.
         stand_in "echo \$PPID >pid; prlimit --pid \$PPID --nofile=5:1024; $lost" 'exit 0'
-        (wait_for 'the loss' grep -qs 'failure .*could not be started' cmn-run.log && prlimit --pid "$(<pid)" --nofile=1024:1024) 3>&- &
+        (wait_for 'the failure' grep -qs 'failure .*could not be started' cmn-run.log && prlimit --pid "$(<pid)" --nofile=1024:1024) 3>&- &
         # shellcheck disable=SC2086  # two words
         restarts 0 2 $place "${train[@]}"
         grep -Eq 'cmn-run: .* cannot be .*: Too many open files' run.err

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # shellcheck disable=SC2030,SC2031,SC2154  # mpiexec: helpers.bash; tests are functions that shellcheck takes for subshells
-# A rank is stopped, or stands still, wherever it is: the job ends after cmn_timeout, and says who, where and in what. On two
+# A rank is stopped or stalled, wherever it is: the job ends after cmn_timeout, and names rank, host and phase. On two
 # nodes: tests/hosts/watchdog.bats.
 
 load helpers
@@ -65,7 +65,7 @@ stop_rank() {
     stopped=$SECONDS
 }
 
-# ends_naming SPEAKER PATTERN [FRAME]: with status 75, one line of ours, the stacks of ranks that live, and nothing left.
+# ends_naming RANK PATTERN [FRAME]: with status 75, one line of ours, the stacks of ranks that live, and nothing left.
 ends_naming() {
     local status=0 pid
     timeout $((25 * SLOW)) tail --pid="$job" -f /dev/null || { cat job.err; echo 'it did not end'; return 1; }
@@ -131,7 +131,7 @@ train() {
     ends_naming 1 'rank 0@[^ ]+ is stopped \(SIGSTOP\?\) in: evaluation'
 }
 
-# The others go on until they need it: in the sum of the gradients, or at the first meeting.
+# The others continue until they need it: in the sum of the gradients, or at the first barrier.
 @test "an image that is never read: a FIFO among the images" {
     mkfifo fifo-digit-3.png
     sed -i '40s/.*/fifo-digit-3.png/' train.list
@@ -229,8 +229,8 @@ END
     ends_naming 0 'all ranks wait for each other: rank 0@[^ ]+ in: the end of MPI, .*rank 1@[^ ]+ in: the end of MPI' 'darknet\+0x'
 }
 
-# It lets one go that the others have met, and these end.
-@test "a rank that is stopped, or stands still, after the last meeting in the end of MPI" {
+# It lets each rank go once all have met, and these end.
+@test "a rank that is stopped or stalled after all have met in the end of MPI" {
     [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
     cat >calls.c <<'END'
 #include <mpi.h>
@@ -268,7 +268,7 @@ END
     run ! grep 'nothing moved' job.err
 }
 
-# No memory in common: the watchdogs know of their own rank alone, and each wait is bounded.
+# No memory in common: the watchdogs know their own rank alone, and each wait is bounded.
 @test "ranks of a node that cannot share memory are told so, and end all the same" {
     [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
     cat >calls.c <<'END'
@@ -301,7 +301,7 @@ END
     grep -E "^cmn\[rank 0@$(hostname)\] nothing moved for $LIMIT s" job.err
 }
 
-@test "a job that is suspended as a whole goes on" {
+@test "a job that is suspended as a whole resumes" {
     mlp_cfg max_batches=400 >mlp.cfg
     train 2 -cmn_validate 0
     until_said job.err 'Saving weights'

@@ -259,12 +259,12 @@ pid_of_rank() {
     done
 }
 
-# A rank that dies, and one that stands still, in the middle of training.
+# A rank that dies, and one that is stalled, in the middle of training.
 faults() {
     local signal job pid begin status
     for signal in KILL STOP; do
         if [[ -n $why_not && $signal == STOP ]]; then
-            report 'a rank that stands still is noticed' "skip $why_not"
+            report 'a stalled rank is noticed' "skip $why_not"
             continue
         fi
         GPU_TEST_JOB=$$ timeout --kill-after=5 120 "${mpiexec[@]}" -n 2 -x GPU_TEST_JOB "${wrapper[@]}" "$DARKNET" classifier train small.data endless.cfg \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # shellcheck disable=SC2030,SC2031,SC2154  # words, took: helpers.bash; tests are functions that shellcheck takes for subshells
-# cmn-run on two nodes: one of them is cut off, or all that runs there dies, and the training goes on.
+# cmn-run on two nodes: one of them is cut off, or all that runs there dies, and the training resumes.
 
 load helpers
 
@@ -58,7 +58,7 @@ event() {
     grep -E "cmn-run\[[0-9]+\] $1 +" cmn-run.log
 }
 
-@test "a machine dies: the other goes on with its share" {
+@test "a machine dies: the other continues with its share" {
     prepare
     start
     cluster_run ip -n node2 link set eth0 down

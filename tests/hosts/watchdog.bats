@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # shellcheck disable=SC2030,SC2031,SC2154  # job: cluster.bash; tests are functions that shellcheck takes for subshells
-# On two nodes a rank is stopped, a link is cut without a goodbye, a node dies with all its processes: named by who is left, and
-# ended on both sides.
+# On two nodes a rank is stopped, a link is cut, a node dies with all its processes: the ranks that are left name it, and the
+# job ends on both sides.
 
 load helpers
 
@@ -15,7 +15,7 @@ setup() {
     enter_cluster
     small_data 600 20
     mlp_cfg max_batches=10000000 >mlp.cfg
-    # Open MPI's own sign of life: after 4 s without one from a node (16 s where programs are instrumented) mpiexec ends.
+    # Open MPI's own keepalive: mpiexec ends after 4 s without an answer from a node (16 s where programs are instrumented).
     keepalive=(--mca oob_tcp_keepalive_time $((2 * SLOW)) --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes $((2 * SLOW)))
 }
 
@@ -37,7 +37,7 @@ train() {
     start "$1" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_communicator hierarchical "${@:2}"
 }
 
-# until_said PATTERN [SECONDS]: it is printed, and so many seconds are over (the nodes have met after two).
+# until_said PATTERN [SECONDS]: it is printed, and so many seconds are over (the nodes are connected after two).
 until_said() {
     local i
     for ((i = 0; i < 300 * SLOW; i++)); do
@@ -145,7 +145,7 @@ int MPI_Finalize(void)
 END
     mpicc -O1 -fPIC -shared -o calls.so calls.c
     small_data 6000 20
-    mlp_cfg max_batches=70 | sed 's/^output=64/output=4096/' >mlp.cfg # by its end the nodes have met
+    mlp_cfg max_batches=70 | sed 's/^output=64/output=4096/' >mlp.cfg # by its end the nodes are connected
     for stays in 0 1; do
         keepalive=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=calls.so -x STAYS="$stays")
         train 1+1 -cmn_validate 0
