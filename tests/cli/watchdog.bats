@@ -126,7 +126,7 @@ train() {
     sed -i 's/^valid=.*/valid=many.list/' small.data
     start 2 classifier valid small.data mlp.cfg out/mlp.weights -cmn
     until_said job.err 'Loading weights'
-    sleep "$SLOW"
+    sleep $((3 * SLOW)) # the list is read by then, on a busy machine, too
     stop_rank 0
     ends_naming 1 'rank 0@[^ ]+ is stopped \(SIGSTOP\?\) in: evaluation'
 }
