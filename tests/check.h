@@ -54,15 +54,15 @@ static inline void check_end(const char *message, int lost)
 /* The message with which the statement ends the job, or NULL. */
 #define fatal_of(statement)               \
     __extension__({                       \
-        const char *volatile said = NULL; \
+        const char *volatile end_ = NULL; \
         cmn_fatal_handler(check_end);     \
         if (sigsetjmp(check_ended, 1)) {  \
-            said = check_message;         \
+            end_ = check_message;         \
         } else {                          \
             statement;                    \
         }                                 \
         cmn_fatal_handler(NULL);          \
-        said;                             \
+        end_;                             \
     })
 #define check_fatal(statement, part, is_lost)    \
     do {                                         \

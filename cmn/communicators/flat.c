@@ -1,29 +1,19 @@
 /* flat: all gradients lie in one block, which is exchanged at once, in chunks.
  *
- * Steps: for every chunk of the block, MPI_Allreduce over all ranks, in place.
+ * Steps: for every chunk of 4 MiB of the block, MPI_Allreduce over all ranks, in place.
+ * With a compressor or double buffering: overlapped_allreduce.h, with each rank as a node of its own.
  * Bytes: about 2(N-1)/N * 4n sent per rank for a block of n floats, by any bandwidth-optimal
- * algorithm; Open MPI picks one per chunk size.
- * With a compressor or double buffering each rank exchanges with all others as overlap.h says of nodes.
- * The chunk bounds Open MPI's temporary, which it allocates in every call, and is never near the
- * largest count that an int holds. Of 1/4 to 8 MiB, 4 MiB took the least time (docs/performance.md). */
+ * algorithm; Open MPI picks one per chunk size. */
 #include "communicators/communicator.h"
 
-#include <stdint.h>
-#include <stdlib.h>
-
-#include "communicators/overlapped_allreduce.h"
+#include "base/memory.h"
 #include "communicators/node_groups.h"
-#include "base/log.h"
-#include "transports/transport.h"
-
-enum { CHUNK = 1024 * 1024 };
+#include "transports/mpi.h"
 
 struct flat {
+    struct cmn_node_groups groups; /* overlap alone, with a compressor or double buffering */
     struct cmn_group world;
-    void *transport;
-    struct cmn_topology alone;   /* each rank a node of its own */
-    struct cmn_overlap *overlap; /* with a compressor or double buffering, else NULL */
-    struct cmn_kept *kept;
+    struct cmn_topology alone; /* each rank a node of its own */
 };
 
 /* Whether MPI_Allreduce will not do. */
@@ -42,56 +32,29 @@ static const char *refuses_flat(const struct cmn_topology *t, const struct cmn_o
 
 static int open_flat(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
-    struct flat *f = calloc(1, sizeof *f);
+    struct flat *f = cmn_calloc(1, sizeof *f);
 
-    if (!f) {
-        return cmn_fail("out of memory");
-    }
     *self = f;
-    f->world = (struct cmn_group){t->world, "world", t, o, CHUNK};
-    if (overlaps(t, o)) {
-        f->alone = *t;
-        f->alone.intra = MPI_COMM_SELF;
-        f->alone.inter = t->world;
-        f->alone.intra_rank = 0;
-        f->alone.intra_size = f->alone.least_intra = 1;
-        f->alone.inter_rank = t->rank;
-        f->alone.inter_size = t->size;
-        return cmn_overlap_open(&f->overlap, &f->alone, o, 1);
+    f->world = (struct cmn_group){t->world, "world", t, o};
+    f->alone = *t;
+    f->alone.intra = MPI_COMM_SELF;
+    f->alone.inter = t->world;
+    f->alone.intra_rank = 0;
+    f->alone.intra_size = f->alone.least_intra = 1;
+    f->alone.inter_rank = t->rank;
+    f->alone.inter_size = t->size;
+    return overlaps(t, o) ? cmn_overlap_open(&f->groups.overlap, &f->alone, o, 1) : 0;
+}
+
+static void allreduce_flat(void *self, const struct cmn_exchange *x)
+{
+    const struct flat *f = self;
+
+    if (f->groups.overlap) {
+        cmn_overlap_allreduce(f->groups.overlap, x);
+    } else {
+        cmn_mpi_allreduce(&f->world, x->block.data, x->block.n + x->metrics.n, CMN_MPI_FLOATS);
     }
-    return cmn_mpi.open(&f->transport, &f->world);
-}
-
-static int allreduce_flat(void *self, const struct cmn_exchange *x)
-{
-    const struct flat *f = self;
-
-    if (f->overlap) {
-        return cmn_overlap_allreduce(f->overlap, x);
-    }
-    return cmn_mpi.allreduce(f->transport, x->block.data, x->block.n + x->metrics.n);
-}
-
-static int memory_flat(void *self, size_t floats, float **memory)
-{
-    struct flat *f = self;
-
-    return f->overlap ? cmn_overlap_memory(f->overlap, floats, memory)
-                      : cmn_buffers_new(&f->kept, floats, memory);
-}
-
-static int begin_flat(void *self, const struct cmn_exchange *x, size_t upto)
-{
-    const struct flat *f = self;
-
-    return cmn_overlap_begin(f->overlap, x, upto);
-}
-
-static int poll_flat(void *self)
-{
-    const struct flat *f = self;
-
-    return f->overlap ? cmn_overlap_poll(f->overlap) : 0;
 }
 
 static const char *no_begin_flat(void *self)
@@ -101,29 +64,10 @@ static const char *no_begin_flat(void *self)
     if (f->world.topology->device >= 0) {
         return cmn_overlap_on_gpu;
     }
-    return f->overlap ? NULL
-                      : "MPI's allreduce makes no progress by itself: use shm, two_dimensional or "
-                        "hierarchical";
-}
-
-static int state_flat(void *self, int i, struct cmn_state *state)
-{
-    const struct flat *f = self;
-
-    return f->overlap ? cmn_overlap_state(f->overlap, i, state) : 0;
-}
-
-static void close_flat(void *self)
-{
-    struct flat *f = self;
-
-    if (f->overlap) {
-        cmn_overlap_close(f->overlap);
-    } else {
-        cmn_mpi.close(f->transport);
-    }
-    cmn_buffers_free(f->kept);
-    free(f);
+    return f->groups.overlap
+               ? NULL
+               : "MPI's allreduce makes no progress by itself: use shm, two_dimensional or "
+                 "hierarchical";
 }
 
 const struct cmn_communicator cmn_communicator_flat = {
@@ -132,15 +76,15 @@ const struct cmn_communicator cmn_communicator_flat = {
     .gpu = "with CUDA-aware MPI (untried)",
     .use = "any machine and any number of nodes",
     .sums = 1,
-    .encodes = 1,
+    .compresses = 1,
     .always = "mpi",
     .refuses = refuses_flat,
     .open = open_flat,
-    .memory = memory_flat,
+    .memory = cmn_node_groups_memory,
     .allreduce = allreduce_flat,
-    .begin = begin_flat,
-    .poll = poll_flat,
+    .begin = cmn_node_groups_begin,
+    .poll = cmn_node_groups_poll,
     .no_begin = no_begin_flat,
-    .state = state_flat,
-    .close = close_flat,
+    .state = cmn_node_groups_state,
+    .close = cmn_node_groups_close,
 };

@@ -1,9 +1,10 @@
-/* hierarchical: one rank of each node speaks for it.
+/* hierarchical: one rank of each node exchanges for it.
  *
  * Steps, for the whole block and the metrics:
  *   1. reduce within the node to its first rank (intra rank 0)
  *   2. allreduce over the nodes' first ranks
  *   3. broadcast within the node
+ * Several nodes whose ranks share memory do this in the background: overlapped_allreduce.h with one owner.
  * Bytes, n floats, k ranks on a node, M nodes: over a node's link 2(M-1)/M * 4n each way (4n for two nodes), all of it by
  * its first rank. Within the node by mpi, sent per rank: 4n in step 1; in step 3 what MPI_Bcast takes,
  * (k-1) * 4n in all. By shm nothing is sent: see transports/shm.c.
@@ -16,22 +17,23 @@
 
 static int open_hierarchical(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
-    return cmn_node_groups_open(self, t, o, 1);
+    return cmn_node_groups_open(self, sizeof(struct cmn_node_groups), cmn_transport_intra(t, o), t,
+                                o, 1);
 }
 
-static int allreduce_hierarchical(void *self, const struct cmn_exchange *x)
+static void allreduce_hierarchical(void *self, const struct cmn_exchange *x)
 {
     struct cmn_node_groups *g = self;
     float *data = x->block.data;
     size_t n = x->block.n + x->metrics.n;
 
-    if (cmn_node_groups_overlaps(g, x)) {
-        return cmn_overlap_allreduce(g->overlap, x);
+    if (g->overlap) {
+        cmn_overlap_allreduce(g->overlap, x);
+        return;
     }
-    if (g->within->reduce(g->near, data, n) || cmn_node_groups_allreduce_inter(g, data, n)) {
-        return -1;
-    }
-    return g->within->bcast(g->near, data, n);
+    g->within->reduce(g->intra_self, data, n);
+    cmn_node_groups_allreduce_inter(g, data, n);
+    g->within->bcast(g->intra_self, data, n);
 }
 
 const struct cmn_communicator cmn_communicator_hierarchical = {
@@ -40,7 +42,7 @@ const struct cmn_communicator cmn_communicator_hierarchical = {
     .gpu = "with NCCL or CUDA-aware MPI (untried)",
     .use = "several nodes whose link one rank can fill",
     .sums = 1,
-    .encodes = 1,
+    .compresses = 1,
     .refuses = cmn_node_groups_refuse,
     .open = open_hierarchical,
     .memory = cmn_node_groups_memory,

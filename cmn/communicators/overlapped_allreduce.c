@@ -1,42 +1,53 @@
 #include "communicators/overlapped_allreduce.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "communicators/buckets.h"
+#include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/reduce.h"
-#include "base/timeline.h"
-#include "mpi/shm_barrier.h"
-#include "mpi/regions.h"
-#include "transports/transport.h"
-#include "mpi/shared_window.h"
 #include "base/status.h"
+#include "base/timeline.h"
+#include "mpi/call.h"
+#include "mpi/regions.h"
+#include "mpi/shared_window.h"
+#include "mpi/shm_barrier.h"
 
-/* Seconds between looks at MPI while nothing is under way. */
-static const double NUDGES = 200e-6;
+/* Seconds between calls of MPI while nothing is in flight. */
+static const double IDLE_PROBE = 200e-6;
+
+/* What of the block is exchanged together: whole shards. Buckets follow each other in the block. */
+struct bucket {
+    size_t from, to;         /* floats of the block */
+    int shards;              /* up to its end, from the block's begin */
+    uint32_t filled, summed; /* numbers of the barriers of the node's ranks */
+    long until;   /* shards that the compressor has ended when it has ended the bucket's */
+    double began; /* seconds (cmn_clock); with a timeline */
+};
 
 struct cmn_overlap {
     const struct cmn_topology *topology;
     const struct cmn_options *options;
     struct cmn_group intra;
-    MPI_Comm inter; /* the owners' of this intra_rank; MPI_COMM_NULL on ranks that are none */
+    MPI_Comm inter; /* the owners with this intra_rank; MPI_COMM_NULL on ranks that own nothing */
     int owners, owner;
-    struct cmn_regions parts;
-    struct cmn_window *filled, *summed; /* for barriers alone */
+    struct cmn_regions regions;
+    struct cmn_window *filled, *summed; /* for their barriers; NULL when this node has one rank */
 
     const struct cmn_compressor *compressor;
-    void *coder;
+    void *compressor_self;
     struct cmn_compressor_plan plan;
     struct cmn_shards shards;
     struct cmn_exchange bound; /* what the shards were cut for */
     float *sums;               /* the block of intra rank 0 */
 
-    struct cmn_bucket *bucket; /* of the exchange that is under way */
-    int room, begun, started, ended, taken;
+    struct bucket *bucket;                  /* of this exchange */
+    int room, begun, started, ended, taken; /* buckets */
     long shards_begun;
-    double nudged;
+    double probed; /* seconds (cmn_clock) */
 };
 
 const char cmn_overlap_on_gpu[] =
@@ -51,20 +62,16 @@ const char *cmn_overlap_refuses(const struct cmn_topology *t, const struct cmn_o
         snprintf(why, sizeof why, "%s", cmn_reason());
         return why;
     }
-    if (t->device >= 0) {
-        return cmn_overlap_on_gpu;
-    }
-    return NULL;
+    return t->device >= 0 ? cmn_overlap_on_gpu : NULL;
 }
 
-const char *cmn_overlap_refuses_on(const struct cmn_topology *t, const struct cmn_options *o)
+const char *cmn_overlap_refuses_nodes(const struct cmn_topology *t, const struct cmn_options *o)
 {
     const char *why = cmn_overlap_refuses(t, o);
 
     if (!why && t->inter_size == 1 && cmn_compressor_wanted(o) != cmn_compressor_at(0)) {
         return "all ranks are on one node, and nothing is sent that a compressor could make "
-               "smaller: "
-               "leave it away, or use flat, which sends all the same";
+               "smaller: leave it away, or use flat, which sends all the same";
     }
     if (!why && t->inter_size == 1 && o->double_buffering) {
         return "all ranks are on one node, and there is no link whose time could be hidden: leave "
@@ -73,316 +80,317 @@ const char *cmn_overlap_refuses_on(const struct cmn_topology *t, const struct cm
     return why;
 }
 
-const char cmn_overlap_one_node[] =
-    "all ranks are on one node: there is no link whose time could be "
-    "hidden";
+static void idle(void *self);
 
-static int idle(void *self);
-
-int cmn_overlap_open(struct cmn_overlap **out, const struct cmn_topology *t,
+int cmn_overlap_open(struct cmn_overlap **overlap, const struct cmn_topology *t,
                      const struct cmn_options *o, int owners)
 {
-    struct cmn_overlap *f = calloc(1, sizeof *f);
+    struct cmn_overlap *v = cmn_calloc(1, sizeof *v);
 
-    if (!f) {
-        return cmn_fail("out of memory");
-    }
-    *out = f;
-    f->topology = t;
-    f->options = o;
-    f->intra = (struct cmn_group){t->intra, "intra", t, o, 0};
-    f->inter = MPI_COMM_NULL;
-    f->owners = owners;
-    f->owner = t->intra_rank < owners;
-    f->compressor = cmn_compressor_wanted(o);
-    if (!f->compressor || cmn_regions_open(&f->parts, &f->intra)) {
+    *overlap = v;
+    v->topology = t;
+    v->options = o;
+    v->intra = (struct cmn_group){t->intra, "intra", t, o};
+    v->inter = MPI_COMM_NULL;
+    v->owners = owners;
+    v->owner = t->intra_rank < owners;
+    v->compressor = cmn_compressor_wanted(o);
+    if (!v->compressor) {
         return -1;
     }
-    if (f->owner && cmn_mpi_check(MPI_Comm_dup(t->inter, &f->inter), "MPI_Comm_dup")) {
-        return -1;
+    cmn_regions_open(&v->regions, &v->intra);
+    if (v->owner) {
+        MPI_CALL(MPI_Comm_dup(t->inter, &v->inter));
     }
     if (t->intra_size == 1) {
         return 0;
     }
-    if (cmn_window_open(&f->filled, &f->intra, 0, 0) ||
-        cmn_window_open(&f->summed, &f->intra, 0, 0)) {
+    if (cmn_window_open(&v->filled, &v->intra, 0, 0) ||
+        cmn_window_open(&v->summed, &v->intra, 0, 0)) {
         return -1;
     }
-    /* Other nodes may wait for what this rank sends: it does not sleep. */
-    for (int i = 0; i < 2 && f->owner; i++) {
-        struct cmn_shm_barrier *m = cmn_window_barrier_of(i ? f->summed : f->filled);
-        m->idle = idle;
-        m->idler = f;
+    /* Other nodes may wait for what an owner sends: it does not sleep. */
+    for (int i = 0; i < 2 && v->owner; i++) {
+        struct cmn_shm_barrier *b = cmn_window_barrier_of(i ? v->summed : v->filled);
+        b->idle = idle;
+        b->idle_self = v;
     }
     return 0;
 }
 
-static void unbind(struct cmn_overlap *f)
+static void unbind(struct cmn_overlap *v)
 {
-    if (f->coder) {
-        f->compressor->close(f->coder);
-        f->coder = NULL;
+    if (v->compressor_self) {
+        v->compressor->close(v->compressor_self);
+        v->compressor_self = NULL;
     }
-    cmn_shards_close(&f->shards);
-    memset(&f->bound, 0, sizeof f->bound);
-    f->shards_begun = 0;
+    cmn_shards_close(&v->shards);
+    memset(&v->bound, 0, sizeof v->bound);
+    v->shards_begun = 0;
 }
 
-void cmn_overlap_close(struct cmn_overlap *f)
+void cmn_overlap_close(struct cmn_overlap *v)
 {
-    if (!f) {
+    if (!v) {
         return;
     }
-    unbind(f);
-    if (f->inter != MPI_COMM_NULL) {
-        MPI_Comm_free(&f->inter);
+    unbind(v);
+    if (v->inter != MPI_COMM_NULL) {
+        MPI_Comm_free(&v->inter);
     }
-    cmn_window_close(f->filled);
-    cmn_window_close(f->summed);
-    cmn_regions_close(&f->parts);
-    free(f->bucket);
-    free(f);
+    cmn_window_close(v->filled);
+    cmn_window_close(v->summed);
+    cmn_regions_close(&v->regions);
+    free(v->bucket);
+    free(v);
 }
 
-int cmn_overlap_memory(struct cmn_overlap *f, size_t floats, float **memory)
+int cmn_overlap_memory(struct cmn_overlap *v, size_t floats, float **memory)
 {
-    return cmn_regions_memory(&f->parts, floats, memory);
+    return cmn_regions_memory(&v->regions, floats, memory);
 }
 
-static int holds(struct cmn_overlap *f, const struct cmn_exchange *x)
+/* Where each rank of the node has the n floats that lie at `at` in its block. */
+static float *const *counterparts(struct cmn_overlap *v, size_t at, size_t n)
 {
-    return x->metrics.data == x->block.data + x->block.n &&
-           cmn_regions_find(&f->parts, x->block.data, x->block.n + x->metrics.n);
+    float *const *all = cmn_regions_counterparts(&v->regions, v->bound.block.data + at, n);
+
+    if (!all) {
+        cmn_fatal("overlapped allreduce: the gradients do not lie in the shared memory");
+    }
+    return all;
 }
 
-/* With a compressor there is no other way: bind() then says what is wrong. */
-int cmn_overlap_holds(struct cmn_overlap *f, const struct cmn_exchange *x)
+/* Cuts the tensors into shards when they are exchanged for the first time. */
+static void bind(struct cmn_overlap *v, const struct cmn_exchange *x)
 {
-    return f->compressor != cmn_compressor_at(0) || holds(f, x);
-}
-
-/* The first exchange of these tensors: cuts them. */
-static int bind(struct cmn_overlap *f, const struct cmn_exchange *x)
-{
-    const struct cmn_exchange *b = &f->bound;
+    const struct cmn_exchange *b = &v->bound;
 
     if (b->block.data == x->block.data && b->block.n == x->block.n && b->tensor == x->tensor &&
         b->tensors == x->tensors && b->metrics.n == x->metrics.n) {
-        return 0;
+        return;
     }
-    if (!holds(f, x)) {
-        return cmn_fail("the gradients do not lie in the memory that is shared");
-    }
-    unbind(f);
-    if (cmn_shards_open(&f->shards, x->tensor, x->tensors, &x->block, x->metrics.n, f->owners,
-                        f->compressor->whole_tensors)) {
-        return -1;
-    }
-    f->bound = *x;
-    f->sums = f->parts.part[0];
-    f->plan = (struct cmn_compressor_plan){
-        .comm = f->inter,
-        .group = "inter",
-        .topology = f->topology,
-        .options = f->options,
-        .shard = f->shards.shard,
-        .shards = f->shards.shards,
-        .owner = f->topology->intra_rank,
-        .block = f->sums,
+    unbind(v);
+    v->bound = *x;
+    v->sums = counterparts(v, 0, x->block.n + x->metrics.n)[0];
+    cmn_shards_open(&v->shards, x->tensor, x->tensors, &x->block, x->metrics.n, v->owners,
+                    v->compressor->whole_tensors);
+    v->plan = (struct cmn_compressor_plan){
+        .comm = v->inter,
+        .topology = v->topology,
+        .options = v->options,
+        .shard = v->shards.shard,
+        .shards = v->shards.shards,
+        .owner = v->topology->intra_rank,
+        .block = v->sums,
     };
-    return f->owner ? f->compressor->open(&f->coder, &f->plan) : 0;
+    if (v->owner) {
+        v->compressor_self = v->compressor->open(&v->plan);
+    }
 }
 
-int cmn_overlap_begin(struct cmn_overlap *f, const struct cmn_exchange *x, size_t upto)
+/* The bucket that begins where the one before ends, and ends with the last shard that ends below `upto`. It may be
+ * empty: small tensors of two layers may be one shard. */
+static struct bucket *next_bucket(struct cmn_overlap *v, size_t upto)
 {
-    struct cmn_bucket *b;
+    const struct bucket *last;
+    struct bucket *b;
 
-    if (bind(f, x) || !(b = cmn_bucket_next(&f->bucket, &f->room, f->begun, &f->shards, upto))) {
-        return -1;
+    if (v->begun == v->room) {
+        v->room = v->room ? 2 * v->room : 64;
+        v->bucket = cmn_realloc(v->bucket, (size_t)v->room, sizeof *v->bucket);
     }
+    last = v->begun ? &v->bucket[v->begun - 1] : NULL;
+    b = &v->bucket[v->begun];
+    *b = (struct bucket){.from = last ? last->to : 0, .shards = last ? last->shards : 0};
+    b->to = b->from;
+    while (b->shards < v->shards.shards) {
+        const struct cmn_shard *shard = &v->shards.shard[b->shards];
+        if (shard->at + shard->n > upto) {
+            break;
+        }
+        b->to = shard->at + shard->n;
+        b->shards++;
+    }
+    return b;
+}
+
+void cmn_overlap_begin(struct cmn_overlap *v, const struct cmn_exchange *x, size_t upto)
+{
+    struct bucket *b;
+
+    bind(v, x);
+    b = next_bucket(v, upto);
     if (b->to == b->from) {
-        return 0;
+        return;
     }
-    cmn_status_bucket(f->begun);
-    f->begun++;
+    cmn_status_bucket(v->begun);
+    v->begun++;
     b->began = cmn_timeline_on ? cmn_clock() : 0;
-    if (f->filled) {
-        b->filled = cmn_shm_barrier_arrive(cmn_window_barrier_of(f->filled));
-        if (!f->owner) {
-            b->summed = cmn_shm_barrier_arrive(cmn_window_barrier_of(f->summed));
-            f->started++;
-            f->ended++;
+    if (v->filled) {
+        b->filled = cmn_shm_barrier_arrive(cmn_window_barrier_of(v->filled));
+        if (!v->owner) {
+            b->summed = cmn_shm_barrier_arrive(cmn_window_barrier_of(v->summed));
+            v->started++;
+            v->ended++;
         }
     }
-    return cmn_overlap_poll(f);
+    cmn_overlap_poll(v);
 }
 
-/* All of the node have filled it: what this rank owns of it goes to the compressor. */
-static int start(struct cmn_overlap *f, struct cmn_bucket *b)
+/* All ranks of the node have filled the bucket: this rank's shards of it go to the compressor. */
+static void start(struct cmn_overlap *v, struct bucket *b)
 {
-    int ranks = f->topology->intra_size;
-    int i = b == f->bucket ? 0 : (b - 1)->shard;
+    int ranks = v->topology->intra_size;
+    int i = b == v->bucket ? 0 : (b - 1)->shards;
 
-    for (; i < b->shard; i++) {
-        const struct cmn_shard *p = &f->shards.shard[i];
+    for (; i < b->shards; i++) {
+        const struct cmn_shard *shard = &v->shards.shard[i];
         double began = cmn_timeline_on ? cmn_clock() : 0;
-        if (p->owner != f->topology->intra_rank) {
+        if (shard->owner != v->topology->intra_rank) {
             continue;
         }
         if (ranks > 1) {
-            cmn_regions_find(&f->parts, f->bound.block.data, f->bound.block.n + f->bound.metrics.n);
-            cmn_reduce(f->sums + p->at, cmn_regions_at(&f->parts, p->at), ranks, 0, p->n);
+            cmn_reduce(v->sums + shard->at, counterparts(v, shard->at, shard->n), ranks, 0,
+                       shard->n);
         }
-        if (f->compressor->begin(f->coder, i)) {
-            return -1;
-        }
-        f->shards_begun++;
+        v->compressor->begin(v->compressor_self, i);
+        v->shards_begun++;
         if (cmn_timeline_on) {
             cmn_timeline_span(CMN_SPAN_ENCODE, i, began, cmn_clock());
         }
     }
-    b->until = f->shards_begun;
-    f->started++;
-    return 0;
+    b->until = v->shards_begun;
+    v->started++;
 }
 
-/* One try; *done becomes whether the compressor has nothing under way. */
-static int move(struct cmn_overlap *f, int *done)
+/* Advances without waiting. */
+static void advance(struct cmn_overlap *v)
 {
-    long over = 0;
+    long over;
 
-    while (f->started < f->begun &&
-           (!f->filled || cmn_shm_barrier_complete(cmn_window_barrier_of(f->filled),
-                                                   f->bucket[f->started].filled))) {
-        if (start(f, &f->bucket[f->started])) {
-            return -1;
-        }
+    while (v->started < v->begun &&
+           (!v->filled || cmn_shm_barrier_complete(cmn_window_barrier_of(v->filled),
+                                                   v->bucket[v->started].filled))) {
+        start(v, &v->bucket[v->started]);
     }
-    if (f->owner && f->ended < f->started && (over = f->compressor->progress(f->coder, 0)) < 0) {
-        return -1;
+    if (!v->owner || v->ended == v->started) {
+        return;
     }
-    while (f->owner && f->ended < f->started && over >= f->bucket[f->ended].until) {
-        struct cmn_bucket *b = &f->bucket[f->ended];
-        if (f->summed) {
-            b->summed = cmn_shm_barrier_arrive(cmn_window_barrier_of(f->summed));
+    over = v->compressor->progress(v->compressor_self, 0);
+    while (v->ended < v->started && over >= v->bucket[v->ended].until) {
+        struct bucket *b = &v->bucket[v->ended];
+        if (v->summed) {
+            b->summed = cmn_shm_barrier_arrive(cmn_window_barrier_of(v->summed));
         }
         if (cmn_timeline_on) {
-            cmn_timeline_span(CMN_SPAN_EXCHANGE, f->ended, b->began, cmn_clock());
+            cmn_timeline_span(CMN_SPAN_EXCHANGE, v->ended, b->began, cmn_clock());
         }
-        f->ended++;
+        v->ended++;
     }
-    *done = f->ended == f->started;
-    return 0;
 }
 
-/* What this rank has given to MPI may still wait there for room on the way, also when it counts as sent: until some call moves
- * it on, the other node waits. */
-static int nudge(struct cmn_overlap *f)
+/* A message that counts as sent may still wait inside MPI for room on the way. The other node waits until some call of MPI
+ * moves it. */
+static void probe(const struct cmn_overlap *v)
 {
     int flag;
 
-    return f->inter == MPI_COMM_NULL
-               ? 0
-               : cmn_mpi_check(MPI_Iprobe(MPI_ANY_SOURCE, 0, f->inter, &flag, MPI_STATUS_IGNORE),
-                               "MPI_Iprobe");
+    if (v->inter != MPI_COMM_NULL) {
+        MPI_CALL(MPI_Iprobe(MPI_ANY_SOURCE, 0, v->inter, &flag, MPI_STATUS_IGNORE));
+    }
 }
 
-int cmn_overlap_poll(struct cmn_overlap *f)
+void cmn_overlap_poll(struct cmn_overlap *v)
 {
     double now;
-    int done;
 
-    if (f->ended < f->begun) {
-        return move(f, &done);
+    if (v->ended < v->begun) {
+        advance(v);
+        return;
     }
     now = cmn_clock();
-    if (now - f->nudged < NUDGES) {
-        return 0;
+    if (now - v->probed >= IDLE_PROBE) {
+        v->probed = now;
+        probe(v);
     }
-    f->nudged = now;
-    return nudge(f);
 }
 
 /* While this rank waits for others of its node. */
-static int idle(void *self)
+static void idle(void *self)
 {
-    struct cmn_overlap *f = self;
-    int done;
+    struct cmn_overlap *v = self;
 
-    return f->ended < f->begun ? move(f, &done) : nudge(f);
+    if (v->ended < v->begun) {
+        advance(v);
+    } else {
+        probe(v);
+    }
 }
 
-/* Waits until this rank has ended its part of the bucket. All before it have ended. Meanwhile later buckets move on, too: the
- * node's other ranks fill them without waiting for this one. */
-static int end_own(struct cmn_overlap *f, int bucket)
+/* Waits until this rank has ended its shards of the bucket; all buckets before it have ended. Later buckets advance
+ * meanwhile, too: the node's other ranks fill them without waiting for this one. */
+static void end_own_shards(struct cmn_overlap *v, int bucket)
 {
-    while (f->ended <= bucket) {
-        int done;
-        if (move(f, &done)) {
-            return -1;
+    while (v->ended <= bucket) {
+        advance(v);
+        if (v->ended > bucket) {
+            return;
         }
-        if (f->ended > bucket) {
-            return 0;
-        }
-        if (f->started < f->begun) {
-            if (cmn_shm_barrier_await(cmn_window_barrier_of(f->filled),
-                                      f->bucket[f->started].filled)) {
-                return -1;
-            }
-        } else if (f->compressor->progress(f->coder, f->bucket[bucket].until) < 0) {
-            return -1;
+        if (v->started < v->begun) {
+            cmn_shm_barrier_await(cmn_window_barrier_of(v->filled), v->bucket[v->started].filled);
+        } else {
+            v->compressor->progress(v->compressor_self, v->bucket[bucket].until);
         }
     }
-    return 0;
 }
 
-int cmn_overlap_next(struct cmn_overlap *f, const float **sums, size_t *from, size_t *to)
+int cmn_overlap_next(struct cmn_overlap *v, float **sums, size_t *from, size_t *to)
 {
     double began = cmn_timeline_on ? cmn_clock() : 0;
-    const struct cmn_bucket *b;
+    const struct bucket *b;
 
-    if (f->taken == f->begun) {
+    if (v->taken == v->begun) {
         return 0;
     }
-    b = &f->bucket[f->taken];
-    if (end_own(f, f->taken) ||
-        (f->summed && cmn_shm_barrier_await(cmn_window_barrier_of(f->summed), b->summed))) {
-        return cmn_fail_in("exchange of %zu floats between nodes", b->to - b->from);
+    b = &v->bucket[v->taken];
+    end_own_shards(v, v->taken);
+    if (v->summed) {
+        cmn_shm_barrier_await(cmn_window_barrier_of(v->summed), b->summed);
     }
     if (cmn_timeline_on) {
-        cmn_timeline_span(CMN_SPAN_WAIT, f->taken, began, cmn_clock());
+        cmn_timeline_span(CMN_SPAN_WAIT, v->taken, began, cmn_clock());
     }
-    f->taken++;
-    *sums = f->sums;
+    v->taken++;
+    *sums = v->sums;
     *from = b->from;
     *to = b->to;
     return 1;
 }
 
-int cmn_overlap_end(struct cmn_overlap *f)
+void cmn_overlap_end(struct cmn_overlap *v)
 {
-    f->begun = f->started = f->ended = f->taken = 0;
-    return f->filled ? cmn_window_barrier(f->filled) : 0;
+    v->begun = v->started = v->ended = v->taken = 0;
+    if (v->filled) {
+        cmn_window_barrier(v->filled);
+    }
 }
 
-int cmn_overlap_allreduce(struct cmn_overlap *f, const struct cmn_exchange *x)
+void cmn_overlap_allreduce(struct cmn_overlap *v, const struct cmn_exchange *x)
 {
-    const float *sums;
+    float *sums;
     size_t from, to;
-    int is;
 
-    if (cmn_overlap_begin(f, x, x->block.n + x->metrics.n)) {
-        return -1;
-    }
-    while ((is = cmn_overlap_next(f, &sums, &from, &to)) > 0) {
+    cmn_overlap_begin(v, x, x->block.n + x->metrics.n);
+    while (cmn_overlap_next(v, &sums, &from, &to)) {
         if (sums != x->block.data) {
             memcpy(x->block.data + from, sums + from, (to - from) * sizeof *sums);
         }
     }
-    return is < 0 ? -1 : cmn_overlap_end(f);
+    cmn_overlap_end(v);
 }
 
-int cmn_overlap_state(struct cmn_overlap *f, int i, struct cmn_state *state)
+int cmn_overlap_state(struct cmn_overlap *v, int i, struct cmn_state *state)
 {
-    return f->coder ? f->compressor->state(f->coder, i, state) : 0;
+    return v->compressor_self ? v->compressor->state(v->compressor_self, i, state) : 0;
 }

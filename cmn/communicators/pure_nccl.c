@@ -1,11 +1,11 @@
 /* pure_nccl: everything by NCCL allreduces over all ranks, wherever they are.
  *
  * Steps: the block is cut into at most 16 parts of at least 1 MiB, and each is one NCCL allreduce over all ranks, in
- * place; the metrics goes with the last. With cmn_allreduce_dtype=fp16 or bf16
- * a part is divided by N, rounded to 16 bits into a second buffer, summed there, and multiplied by
- * N on its way back; the metrics always travels as 32 bits.
+ * place; the metrics go with the last. With cmn_allreduce_dtype=fp16 or bf16
+ * a part is divided by N, cast to 16 bits into a second buffer, summed there, and multiplied by
+ * N on its way back; the metrics always travel as 32 bits.
  * When exchanges overlap, a part is given to NCCL as soon as all of it is final, and waits on the GPU for the backward
- * that makes it. The cut depends on the block alone, so overlap and cmn_bucket_mb change no bit of the sums.
+ * that makes it. The parts depend on the block alone, so overlap and cmn_bucket_mb change no bit of the sums.
  * Bytes: 2(N-1)/N * 4n sent per rank for a block of n floats by NCCL's ring, half of that with 16 bits. Over a
  * node's link the same, once for each ring that NCCL lays over the nodes. NCCL picks the algorithm.
  * The 16 bits also round what momentum is left in the gradients (docs/gpu.md).
@@ -15,7 +15,7 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "transports/nccl.h"
 #include "transports/transport.h"
 
@@ -32,57 +32,49 @@ static const char *refuses_pure_nccl(const struct cmn_topology *t, const struct 
 
 static int open_pure_nccl(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
-    struct pure_nccl *p = calloc(1, sizeof *p);
+    struct pure_nccl *p = cmn_calloc(1, sizeof *p);
 
-    if (!p) {
-        return cmn_fail("out of memory");
-    }
     *self = p;
-    p->world = (struct cmn_group){t->world, "world", t, o, 0};
+    p->world = (struct cmn_group){t->world, "world", t, o};
     return cmn_nccl.open(&p->transport, &p->world);
 }
 
 /* Whole parts, but for the last: that waits for the metrics. */
-static int begin_pure_nccl(void *self, const struct cmn_exchange *x, size_t upto)
+static void begin_pure_nccl(void *self, const struct cmn_exchange *x, size_t upto)
 {
     struct pure_nccl *p = self;
     size_t each = cmn_nccl_part(x->block.n);
 
     while (p->begun + each <= upto && p->begun + each < x->block.n) {
-        if (cmn_nccl_begin(p->transport, x->block.data + p->begun, each,
-                           (enum cmn_dtype)p->world.options->dtype)) {
-            return -1;
-        }
+        cmn_nccl_begin(p->transport, x->block.data + p->begun, each,
+                       (enum cmn_dtype)p->world.options->dtype);
         p->begun += each;
     }
-    return cmn_nccl_poll(p->transport);
+    cmn_nccl_poll(p->transport);
 }
 
-static int poll_pure_nccl(void *self)
+static void poll_pure_nccl(void *self)
 {
     const struct pure_nccl *p = self;
 
-    return cmn_nccl_poll(p->transport);
+    cmn_nccl_poll(p->transport);
 }
 
-static int allreduce_pure_nccl(void *self, const struct cmn_exchange *x)
+static void allreduce_pure_nccl(void *self, const struct cmn_exchange *x)
 {
     struct pure_nccl *p = self;
     enum cmn_dtype type = (enum cmn_dtype)p->world.options->dtype;
     size_t at, last;
 
-    if (begin_pure_nccl(p, x, x->block.n)) {
-        return -1;
-    }
+    begin_pure_nccl(p, x, x->block.n);
     at = p->begun;
     p->begun = 0;
     last = x->block.n - at + (type == CMN_FP32 ? x->metrics.n : 0);
-    if (cmn_nccl_begin(p->transport, x->block.data + at, last, type) ||
-        (type != CMN_FP32 &&
-         cmn_nccl_begin(p->transport, x->metrics.data, x->metrics.n, CMN_FP32))) {
-        return -1;
+    cmn_nccl_begin(p->transport, x->block.data + at, last, type);
+    if (type != CMN_FP32) {
+        cmn_nccl_begin(p->transport, x->metrics.data, x->metrics.n, CMN_FP32);
     }
-    return cmn_nccl_end(p->transport);
+    cmn_nccl_end(p->transport);
 }
 
 static void close_pure_nccl(void *self)
@@ -99,7 +91,7 @@ const struct cmn_communicator cmn_communicator_pure_nccl = {
     .gpu = "with NCCL (untried)",
     .use = "GPUs, on one node or several: the first choice there",
     .sums = 1,
-    .narrows = 1,
+    .casts = 1,
     .always = "nccl",
     .refuses = refuses_pure_nccl,
     .open = open_pure_nccl,

@@ -1,3 +1,4 @@
+/* The one list of communicators: it feeds the choice, `darknet cmn list`, docs and tests. */
 #include <string.h>
 
 #include "communicators/communicator.h"

@@ -1,14 +1,16 @@
-/* Which communicator a training gets: the one that is asked for, or, by `auto`, the best that works.
+/* Selection: a training gets the communicator that it asks for, or, with `auto`, the best that works.
  *
- * On one node, and on GPUs, that is known beforehand; on the CPU it is tried once, as shared memory can be
- * short. On several nodes the link decides, and a few exchanges are timed. */
+ * On one node, and on GPUs, the best is known beforehand; on the CPU it is tried once, as shared memory can be
+ * short. On several nodes the link decides, so a benchmark times a few exchanges. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compression/compressor.h"
-#include "communicators/communicator.h"
 #include "base/log.h"
+#include "base/memory.h"
+#include "communicators/communicator.h"
+#include "compression/compressor.h"
+#include "mpi/call.h"
 #include "transports/transport.h"
 
 /* What `auto` takes, best first, of those that do not refuse. */
@@ -16,11 +18,11 @@ static const char *const preferred[] = {
     "shm", "pure_nccl", "single_node", "two_dimensional", "hierarchical", "non_cuda_aware", "flat",
 };
 
-enum { PREFERRED = sizeof preferred / sizeof preferred[0], FLOATS = 1024 * 1024, TALLY = 16 };
+enum { PREFERRED = sizeof preferred / sizeof preferred[0], FLOATS = 1024 * 1024, METRICS = 16 };
 
-/* Seconds that are spent on a communicator, and how much faster a later one must be to be taken: less would
- * make the choice change from one start to the next. */
-static const double spend = 0.05, faster = 0.85;
+/* The benchmark spends SPEND seconds on a communicator. A later one is taken when it needs less than FASTER of the time of
+ * the best before it: a smaller difference would make the choice change from one start to the next. */
+static const double SPEND = 0.05, FASTER = 0.85;
 
 static const struct cmn_communicator *named(const char *name)
 {
@@ -37,30 +39,25 @@ static const struct cmn_communicator *named(const char *name)
     return c;
 }
 
-/* Whether all ranks say so. */
-static int all(const struct cmn_topology *t, int mine)
+/* Collective. Whether it is so on all ranks. */
+static int on_all(const struct cmn_topology *t, int mine)
 {
-    return !cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, &mine, 1, MPI_INT, MPI_MIN, t->world),
-                          "MPI_Allreduce") &&
-           mine;
+    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &mine, 1, MPI_INT, MPI_MIN, t->world));
+    return mine;
 }
 
-/* Seconds of an exchange on the slowest rank: the best of a few. -1 when it fails on any. */
+/* Seconds of an exchange on the slowest rank: the best of a few. */
 static double time_exchanges(const struct cmn_communicator *c, void *self,
                              const struct cmn_topology *t, const struct cmn_exchange *x)
 {
     double best = 0, spent = 0;
     int most = t->inter_size > 1 ? 8 : 1;
 
-    for (int call = 0; call < most && (call < 2 || spent < spend); call++) {
-        double begin = cmn_clock(), seconds;
-        int good = c->allreduce(self, x) == 0;
-        seconds = good ? cmn_clock() - begin : 1e9;
-        if (cmn_mpi_check(MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, t->world),
-                          "MPI_Allreduce") ||
-            seconds >= 1e9) {
-            return -1;
-        }
+    for (int call = 0; call < most && (call < 2 || spent < SPEND); call++) {
+        double began = cmn_clock(), seconds;
+        c->allreduce(self, x);
+        seconds = cmn_clock() - began;
+        MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, t->world));
         spent += seconds;
         if (call <= 1 || seconds < best) { /* the first one only warms up */
             best = seconds;
@@ -69,26 +66,22 @@ static double time_exchanges(const struct cmn_communicator *c, void *self,
     return best;
 }
 
-/* Opens c and exchanges 4 MiB. -1 with a reason when it does not work. */
-static double try(const struct cmn_communicator *c, const struct cmn_topology *t,
-                  const struct cmn_options *o)
+/* Opens c and exchanges 4 MiB. Seconds of an exchange, or -1 with a reason when it cannot be opened. */
+static double benchmark(const struct cmn_communicator *c, const struct cmn_topology *t,
+                        const struct cmn_options *o)
 {
     float *block = NULL, *own = NULL;
     void *self = NULL;
     double seconds = -1;
     int opened = c->open(&self, t, o) == 0;
 
-    if (!all(t, opened)) {
+    if (!on_all(t, opened)) {
         return -1; /* what a failed open leaves cannot be closed */
     }
-    if (!c->memory) {
-        block = own = calloc(FLOATS + TALLY, sizeof *own);
-    } else if (c->memory(self, FLOATS + TALLY, &block)) {
-        block = NULL;
-    }
-    if (all(t, block != NULL)) {
+    if (on_all(t, !c->memory || c->memory(self, FLOATS + METRICS, &block) == 0)) {
+        block = block ? block : (own = cmn_alloc_floats(FLOATS + METRICS));
         struct cmn_span whole = {.data = block, .n = FLOATS};
-        struct cmn_exchange x = {&whole, 1, whole, {.data = block + FLOATS, .n = TALLY}, NULL};
+        struct cmn_exchange x = {&whole, 1, whole, {.data = block + FLOATS, .n = METRICS}, NULL};
         seconds = time_exchanges(c, self, t, &x);
     }
     c->close(self);
@@ -96,8 +89,8 @@ static double try(const struct cmn_communicator *c, const struct cmn_topology *t
     return seconds;
 }
 
-/* Notes why, when all refuse. */
-static void none_is_willing(const struct cmn_topology *t, const struct cmn_options *o)
+/* All refuse: notes why. */
+static void all_refuse(const struct cmn_topology *t, const struct cmn_options *o)
 {
     const struct cmn_communicator *c = cmn_communicator_find("pure_nccl");
 
@@ -112,9 +105,9 @@ static void none_is_willing(const struct cmn_topology *t, const struct cmn_optio
     }
 }
 
-/* What needs no trial. */
-static const struct cmn_communicator *first_willing(const struct cmn_topology *t,
-                                                    const struct cmn_options *o)
+/* Where no benchmark is needed. */
+static const struct cmn_communicator *first_that_works(const struct cmn_topology *t,
+                                                       const struct cmn_options *o)
 {
     const struct cmn_communicator *c = cmn_communicator_find("flat");
 
@@ -127,14 +120,14 @@ static const struct cmn_communicator *first_willing(const struct cmn_topology *t
             return c;
         }
     }
-    none_is_willing(t, o);
+    all_refuse(t, o);
     return NULL;
 }
 
 /* The first that works, or, on several nodes, the fastest, of those that do not refuse. */
-static const struct cmn_communicator *first_or_fastest(const struct cmn_topology *t,
-                                                       const struct cmn_options *o, char *why,
-                                                       size_t bytes)
+static const struct cmn_communicator *best_by_benchmark(const struct cmn_topology *t,
+                                                        const struct cmn_options *o, char *why,
+                                                        size_t bytes)
 {
     const struct cmn_communicator *best = NULL;
     double least = 0;
@@ -147,10 +140,10 @@ static const struct cmn_communicator *first_or_fastest(const struct cmn_topology
         if (!c || cmn_communicator_refuses(c, t, o)) {
             continue;
         }
-        seconds = try(c, t, o);
+        seconds = benchmark(c, t, o);
         if (seconds < 0) {
             snprintf(others + used, sizeof others - used, ", %s failed", c->name);
-        } else if (!best || seconds < faster * least) {
+        } else if (!best || seconds < FASTER * least) {
             if (best) {
                 snprintf(others + used, sizeof others - used, ", %s %.1f", best->name, 1e3 * least);
             }
@@ -161,7 +154,7 @@ static const struct cmn_communicator *first_or_fastest(const struct cmn_topology
         }
     }
     if (!best && !others[0]) {
-        none_is_willing(t, o);
+        all_refuse(t, o);
     } else if (!best) {
         cmn_fail_in("no communicator works here, at last");
     } else if (t->inter_size == 1) {
@@ -183,16 +176,16 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
         return "cmn_compress, cmn_double_buffering and cmn_local_steps work on the CPU only, so "
                "far: leave them away";
     }
-    if (o->dtype != CMN_FP32 && !(gpu ? c->narrows : c->encodes)) {
+    if (o->dtype != CMN_FP32 && !(gpu ? c->casts : c->compresses)) {
         return gpu ? "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs pure_nccl"
                    : "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs flat, shm, "
                      "hierarchical or two_dimensional";
     }
-    if (o->compress != CMN_COMPRESS_NONE && !c->encodes) {
+    if (o->compress != CMN_COMPRESS_NONE && !c->compresses) {
         return "it sends gradients as they are: cmn_compress needs flat, shm, hierarchical or "
                "two_dimensional";
     }
-    if (o->double_buffering && !c->encodes) {
+    if (o->double_buffering && !c->compresses) {
         return "it cannot exchange in the background: cmn_double_buffering needs flat, shm, "
                "hierarchical or two_dimensional";
     }
@@ -248,7 +241,7 @@ const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology
     *why = text;
     if (t->size == 1 || t->device >= 0) {
         snprintf(text, sizeof text, t->size == 1 ? "auto: one rank" : "auto: GPUs");
-        return first_willing(t, o);
+        return first_that_works(t, o);
     }
-    return first_or_fastest(t, o, text, sizeof text);
+    return best_by_benchmark(t, o, text, sizeof text);
 }

@@ -16,14 +16,15 @@ static const char *refuses_single_node(const struct cmn_topology *t, const struc
 
 static int open_single_node(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
-    return cmn_node_groups_open(self, t, o, 0);
+    return cmn_node_groups_open(self, sizeof(struct cmn_node_groups), cmn_transport_intra(t, o), t,
+                                o, 0);
 }
 
-static int allreduce_single_node(void *self, const struct cmn_exchange *x)
+static void allreduce_single_node(void *self, const struct cmn_exchange *x)
 {
     struct cmn_node_groups *g = self;
 
-    return g->within->allreduce(g->near, x->block.data, x->block.n + x->metrics.n);
+    g->within->allreduce(g->intra_self, x->block.data, x->block.n + x->metrics.n);
 }
 
 const struct cmn_communicator cmn_communicator_single_node = {

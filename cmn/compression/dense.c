@@ -1,13 +1,13 @@
-/* none, fp16, bf16: every value travels, as it is or rounded to 16 bits.
+/* none, fp16, bf16: every value travels, as it is or cast to 16 bits.
  *
- * Steps, for each shard: transports/pairwise.c. With 16 bits each value is rounded twice, on its way to the rank that adds and as
- * a sum on its way back; additions have 32 bits. What is rounded off is kept by the rank that rounded, and added to
+ * Steps, for each shard: transports/pairwise.h. With 16 bits each value is cast twice, on its way to the rank that adds and as
+ * a sum on its way back; additions have 32 bits. The rank that casts keeps the rounding error, and adds it to
  * its next value.
  * Bytes sent per rank of M, n floats: 2(M-1)/M * 4n, with 16 bits 2(M-1)/M * 2n. */
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "compression/compressor.h"
-#include "base/log.h"
 #include "transports/pairwise.h"
 
 struct dense {
@@ -15,26 +15,14 @@ struct dense {
     struct cmn_pairwise *pairwise;
     int ranks;
     enum cmn_dtype dtype;
-    float *error; /* what was rounded off, as long as the block; NULL with 32 bits */
+    float *error; /* rounding errors, as long as the block; NULL with 32 bits */
     size_t floats;
 };
 
-static void close_dense(void *self)
+static void *open_dense(const struct cmn_compressor_plan *plan, enum cmn_dtype dtype)
 {
-    struct dense *d = self;
+    struct dense *d = cmn_calloc(1, sizeof *d);
 
-    cmn_pairwise_close(d->pairwise);
-    free(d->error);
-    free(d);
-}
-
-static int open_dense(void **self, const struct cmn_compressor_plan *plan, enum cmn_dtype dtype)
-{
-    struct dense *d = calloc(1, sizeof *d);
-
-    if (!d) {
-        return cmn_fail("out of memory");
-    }
     d->plan = plan;
     d->dtype = dtype;
     MPI_Comm_size(plan->comm, &d->ranks);
@@ -42,37 +30,27 @@ static int open_dense(void **self, const struct cmn_compressor_plan *plan, enum 
         size_t end = plan->shard[i].at + plan->shard[i].n;
         d->floats = end > d->floats ? end : d->floats;
     }
-    if (cmn_pairwise_open(&d->pairwise, plan->comm, 0)) {
-        free(d);
-        return -1;
-    }
-    cmn_pairwise_patience(d->pairwise, plan->options->timeout);
-    d->error = dtype == CMN_FP32 ? NULL : calloc(d->floats, sizeof *d->error);
-    if (dtype != CMN_FP32 && !d->error) {
-        cmn_fail("out of memory for what is rounded off: %zu floats", d->floats);
-        close_dense(d);
-        return -1;
-    }
-    *self = d;
-    return 0;
+    d->pairwise = cmn_pairwise_open(plan->comm, plan->options->timeout);
+    d->error = dtype == CMN_FP32 ? NULL : cmn_calloc(d->floats, sizeof *d->error);
+    return d;
 }
 
-static int open_none(void **self, const struct cmn_compressor_plan *plan)
+static void *open_none(const struct cmn_compressor_plan *plan)
 {
-    return open_dense(self, plan, CMN_FP32);
+    return open_dense(plan, CMN_FP32);
 }
 
-static int open_fp16(void **self, const struct cmn_compressor_plan *plan)
+static void *open_fp16(const struct cmn_compressor_plan *plan)
 {
-    return open_dense(self, plan, CMN_FP16);
+    return open_dense(plan, CMN_FP16);
 }
 
-static int open_bf16(void **self, const struct cmn_compressor_plan *plan)
+static void *open_bf16(const struct cmn_compressor_plan *plan)
 {
-    return open_dense(self, plan, CMN_BF16);
+    return open_dense(plan, CMN_BF16);
 }
 
-static int begin_dense(void *self, int i)
+static void begin_dense(void *self, int i)
 {
     struct dense *d = self;
     const struct cmn_shard *shard = &d->plan->shard[i];
@@ -80,12 +58,12 @@ static int begin_dense(void *self, int i)
         .data = d->plan->block + shard->at,
         .n = shard->n,
         .slices = d->ranks,
-        .what = CMN_SCATTER | CMN_GATHER,
-        .dtype = shard->whole ? CMN_FP32 : d->dtype,
-        .error = shard->whole || !d->error ? NULL : d->error + shard->at,
+        .what = CMN_REDUCE_SCATTER | CMN_ALLGATHER,
+        .dtype = shard->exact ? CMN_FP32 : d->dtype,
+        .error = shard->exact || !d->error ? NULL : d->error + shard->at,
     };
 
-    return cmn_pairwise_begin(d->pairwise, &job);
+    cmn_pairwise_begin(d->pairwise, &job);
 }
 
 static long progress_dense(void *self, long until)
@@ -111,6 +89,15 @@ static int state_dense(void *self, int i, struct cmn_state *state)
     }
     *state = (struct cmn_state){"rounded off", d->error, d->floats * sizeof *d->error};
     return 1;
+}
+
+static void close_dense(void *self)
+{
+    struct dense *d = self;
+
+    cmn_pairwise_close(d->pairwise);
+    free(d->error);
+    free(d);
 }
 
 const struct cmn_compressor cmn_compressor_none = {

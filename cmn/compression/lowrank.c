@@ -6,19 +6,19 @@
 
 #include "base/simd.h"
 
-/* The lanes stand here, so that sums over a row have one order, with any instruction set. */
+/* Written in lanes, so that sums over a row have one order with any instruction set. */
 enum { LANES = 8 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
-/* Rows and columns worked at together, and columns of m whose part of q fits the first cache. */
+/* Rows and columns per inner loop, and columns of m whose part of q fits the first cache. */
 enum { ROWS = 4, COLUMNS = 4, TOGETHER = 2, TILE = 512 };
 
-/* What is left of a column after the others have been taken away, relative to it, is rounding below this. */
+/* A column of which less than this is left, relative to it, after the others were subtracted is rounding error. */
 static const double DEPENDENT = 1e-5;
 
 /* ---- p = m q ---- */
 
-/* Up to LANES floats of a row; zeros behind its end. A macro, for a vector handed to a function would depend on the
+/* Up to LANES floats of a row, and zeros behind its end. A macro, because a vector as a function's argument depends on the
  * instruction set. */
 #define LOAD(to, row, at, end)                                           \
     do {                                                                 \
@@ -77,7 +77,7 @@ void cmn_lowrank_left(const struct cmn_lowrank *s, float *m, const float *fresh,
         size_t rows = s->rows - i < ROWS ? s->rows - i : ROWS;
         float out[ROWS][TOGETHER];
         add(m + i * s->columns, fresh + i * s->columns, rows * s->columns);
-        /* Where there are fewer the last stands in for those that are missing. */
+        /* Where there are fewer, the last one takes the places of those that are missing. */
         for (size_t k = 0; k < ROWS; k++) {
             row[k] = m + (i + (k < rows ? k : rows - 1)) * s->columns;
         }
@@ -119,7 +119,7 @@ void cmn_lowrank_orthonormal(const struct cmn_lowrank *s, float *p)
         float *x = p + j * s->rows;
         double before = sqrt(product(x, x, s->rows)), after;
         scale(x, s->rows, before > 0 ? 1 / before : 0);
-        /* Twice: what rounding leaves the first time is gone after the second. */
+        /* Twice: the second time removes what rounding left in the first. */
         for (size_t i = 0; i < 2 * j; i++) {
             const float *y = p + i % j * s->rows;
             double along = product(x, y, s->rows);
@@ -200,7 +200,7 @@ void cmn_lowrank_take(const struct cmn_lowrank *s, float *m, float *sum, const f
         for (size_t j = 0; j < s->rank; j += COLUMNS) {
             const float *mine[COLUMNS], *all[COLUMNS];
             size_t columns = s->rank - j < COLUMNS ? s->rank - j : COLUMNS;
-            /* Where there are fewer the first stands in for those that are missing, times zero. */
+            /* Where there are fewer, the first one, times zero, takes the places of those that are missing. */
             for (size_t k = 0; k < COLUMNS; k++) {
                 mine[k] = own + (j + (k < columns ? k : 0)) * s->columns + at;
                 all[k] = q + (j + (k < columns ? k : 0)) * s->columns + at;
@@ -219,9 +219,9 @@ void cmn_lowrank_take(const struct cmn_lowrank *s, float *m, float *sum, const f
 
 /* ---- the next step ---- */
 
-/* One of many numbers between -1 and 1, by a seed: Steele et al., "Fast Splittable Pseudorandom Number Generators",
+/* A random number between -1 and 1 by its seed: Steele et al., "Fast Splittable Pseudorandom Number Generators",
  * 2014. */
-static float drawn(uint64_t seed)
+static float random_of(uint64_t seed)
 {
     uint64_t x = (seed + 1) * 0x9e3779b97f4a7c15U;
 
@@ -236,7 +236,7 @@ void cmn_lowrank_next(const struct cmn_lowrank *s, float *q, unsigned long long 
         float *x = q + j * s->columns;
         double length = sqrt(product(x, x, s->columns));
         for (size_t i = 0; i < s->columns && !(length > 0); i++) {
-            x[i] = drawn((seed << 40) + j * s->columns + i);
+            x[i] = random_of((seed << 40) + j * s->columns + i);
         }
         length = length > 0 ? length : sqrt(product(x, x, s->columns));
         scale(x, s->columns, 1 / length);

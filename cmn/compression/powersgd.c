@@ -1,4 +1,5 @@
-/* powersgd: each matrix of gradients travels as two thin ones; what they do not hold is kept and added to the next gradient.
+/* powersgd: each matrix of gradients travels as two thin ones; each rank keeps what they do not hold and adds it to the next
+ * gradient.
  *
  * Steps, for each shard of rows × columns, on every rank:
  *   kept += gradient;  P = kept Q;  P is summed over the ranks and made orthonormal;
@@ -6,9 +7,9 @@
  * Q begins with the same random numbers on all ranks, and keeps its directions from step to step: so a step costs one
  * step of power iteration, and follows the largest singular vectors of the sum.
  * Bytes sent per rank of M: 2(M-1)/M * 4r (rows + columns), with r = cmn_compress_rank, at most the smaller side.
- * Tensors that are no matrices, and those that would not become smaller so, travel whole.
+ * Tensors that are no matrices, and those that would not become smaller so, travel exactly.
  * All ranks must compute the same bits of P and the shard: lowrank.c promises that.
- * What is not finite makes the rows of P in which it stands not finite, on all ranks. Then those rows of the shard become NaN and
+ * NaN and Inf make the rows of P of their rows not finite, on all ranks. Then those rows of the shard become NaN and
  * the others zero, and each rank keeps what is finite for the next step.
  * In a group of one rank nothing travels, and nothing is changed.
  * Vogels, Karinthi, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization", 2019. */
@@ -16,41 +17,47 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "compression/compressor.h"
 #include "compression/lowrank.h"
 #include "compression/shard_queue.h"
-#include "base/log.h"
-#include "mpi/topology.h"
+#include "mpi/call.h"
 #include "transports/pairwise.h"
 
-enum stage { LEFT, RIGHT, NOT_FINITE };
+/* What the sum in flight is: P; Q'; none, because the shard is not finite. */
+enum stage { SUM_P, SUM_Q, NOT_FINITE };
 
 /* A shard. */
 struct matrix {
-    struct cmn_lowrank is; /* rank 0: it travels whole, or is another owner's */
+    struct cmn_lowrank is; /* rank 0: it travels exactly, or is another owner's */
     enum stage stage;
     long job; /* how many jobs there were with the one that it waits for */
     float *data, *kept;
-    float *p; /* rank columns of `rows` */
-    float *q, *own,
-        *all; /* rank columns of `columns`: this step's Q; this rank's Q', and the sum */
+    float *p;         /* rank columns of `rows` */
+    float *q;         /* rank columns of `columns`: this step's Q; */
+    float *own, *all; /* this rank's Q', and the sum */
+};
+
+/* Sums in flight, done in the order in which they were begun. */
+struct stream {
+    struct cmn_pairwise *pairwise;
+    long begun, ended; /* jobs */
 };
 
 struct powersgd {
     const struct cmn_compressor_plan *plan;
-    struct cmn_shard_queue order;
+    struct cmn_shard_queue queue;
     int ranks;
-    /* What travels whole and P; Q'. Two streams, for when a Q' begins depends on time, and the order within a stream must
-     * not. */
-    MPI_Comm again;
-    struct cmn_pairwise *left, *right;
-    long lefts, rights, lefts_over, rights_over; /* jobs begun, and ended */
-    struct matrix *matrix;                       /* for each shard */
+    /* P, and shards that travel exactly; Q'. Two streams, because the time when a Q' begins differs from rank to rank, and
+     * the order within a stream must not. */
+    struct stream first, second;
+    MPI_Comm second_comm;
+    struct matrix *matrix; /* of each shard */
     float *kept, *q, *work;
     size_t kept_floats, q_floats;
 };
 
-/* Whether a shard is one for this rank to encode, and how. */
+/* Whether this rank compresses a shard, and how. */
 static int form_of(const struct powersgd *s, const struct cmn_shard *shard, struct cmn_lowrank *is)
 {
     size_t rows = (size_t)shard->rows, rank = (size_t)s->plan->options->compress_rank;
@@ -59,7 +66,7 @@ static int form_of(const struct powersgd *s, const struct cmn_shard *shard, stru
     rank = rank > rows ? rows : rank;
     rank = rank > columns ? columns : rank;
     *is = (struct cmn_lowrank){rows, columns, rank};
-    return shard->owner == s->plan->owner && !shard->whole && s->ranks > 1 && rank &&
+    return shard->owner == s->plan->owner && !shard->exact && s->ranks > 1 && rank &&
            rows * columns == shard->n && (rows + columns) * rank < shard->n;
 }
 
@@ -74,12 +81,10 @@ static void close_powersgd(void *self)
 {
     struct powersgd *s = self;
 
-    cmn_pairwise_close(s->left);
-    cmn_pairwise_close(s->right);
-    if (s->again != MPI_COMM_NULL) {
-        MPI_Comm_free(&s->again);
-    }
-    cmn_shard_queue_close(&s->order);
+    cmn_pairwise_close(s->first.pairwise);
+    cmn_pairwise_close(s->second.pairwise);
+    MPI_Comm_free(&s->second_comm);
+    cmn_shard_queue_close(&s->queue);
     free(s->matrix);
     free(s->kept);
     free(s->q);
@@ -87,13 +92,13 @@ static void close_powersgd(void *self)
     free(s);
 }
 
-static int open_memory(struct powersgd *s)
+static void open_memory(struct powersgd *s)
 {
     size_t work = 0, kept_at = 0, q_at = 0;
     float *at;
     struct cmn_lowrank is;
 
-    s->matrix = calloc((size_t)s->plan->shards + 1, sizeof *s->matrix);
+    s->matrix = cmn_calloc((size_t)s->plan->shards, sizeof *s->matrix);
     for (int i = 0; i < s->plan->shards; i++) {
         if (form_of(s, &s->plan->shard[i], &is)) {
             s->kept_floats += s->plan->shard[i].n;
@@ -101,13 +106,9 @@ static int open_memory(struct powersgd *s)
             work += (is.rows + 2 * is.columns) * is.rank;
         }
     }
-    s->kept = calloc(s->kept_floats + 1, sizeof *s->kept);
-    s->q = calloc(s->q_floats + 1, sizeof *s->q);
-    s->work = calloc(work + 1, sizeof *s->work);
-    if (!s->matrix || !s->kept || !s->q || !s->work) {
-        return cmn_fail("out of memory for what powersgd keeps: %zu floats",
-                        s->kept_floats + s->q_floats + work);
-    }
+    s->kept = cmn_calloc(s->kept_floats, sizeof *s->kept);
+    s->q = cmn_calloc(s->q_floats, sizeof *s->q);
+    s->work = cmn_calloc(work, sizeof *s->work);
     at = s->work;
     for (int i = 0; i < s->plan->shards; i++) {
         struct matrix *m = &s->matrix[i];
@@ -123,80 +124,75 @@ static int open_memory(struct powersgd *s)
         q_at += is.columns * is.rank;
         cmn_lowrank_next(&is, m->q, seed_of(s, m));
     }
-    return 0;
 }
 
-static int open_powersgd(void **self, const struct cmn_compressor_plan *plan)
+static void *open_powersgd(const struct cmn_compressor_plan *plan)
 {
-    struct powersgd *s = calloc(1, sizeof *s);
+    struct powersgd *s = cmn_calloc(1, sizeof *s);
 
-    if (!s) {
-        return cmn_fail("out of memory");
-    }
     s->plan = plan;
-    s->again = MPI_COMM_NULL;
     MPI_Comm_size(plan->comm, &s->ranks);
-    if (cmn_mpi_check(MPI_Comm_dup(plan->comm, &s->again), "MPI_Comm_dup") || open_memory(s) ||
-        cmn_shard_queue_open(&s->order, plan) || cmn_pairwise_open(&s->left, plan->comm, 0) ||
-        cmn_pairwise_open(&s->right, s->again, 0)) {
-        close_powersgd(s);
-        return -1;
-    }
-    *self = s;
-    return 0;
+    MPI_CALL(MPI_Comm_dup(plan->comm, &s->second_comm));
+    open_memory(s);
+    cmn_shard_queue_open(&s->queue, plan);
+    s->first.pairwise = cmn_pairwise_open(plan->comm, plan->options->timeout);
+    s->second.pairwise = cmn_pairwise_open(s->second_comm, plan->options->timeout);
+    return s;
 }
 
 /* ---- one shard ---- */
 
-static int begin_sum(const struct powersgd *s, struct cmn_pairwise *stream, float *data, size_t n)
+/* Returns the number of the job. */
+static long begin_sum(const struct powersgd *s, struct stream *stream, float *data, size_t n)
 {
     const struct cmn_pairwise_job job = {
         .data = data,
         .n = n,
         .slices = s->ranks,
-        .what = CMN_SCATTER | CMN_GATHER,
+        .what = CMN_REDUCE_SCATTER | CMN_ALLGATHER,
         .dtype = CMN_FP32,
     };
 
-    /* What can leave now should not wait for the next call. */
-    return cmn_pairwise_begin(stream, &job) || cmn_pairwise_progress(stream, 0) < 0 ? -1 : 0;
+    cmn_pairwise_begin(stream->pairwise, &job);
+    cmn_pairwise_progress(stream->pairwise,
+                          0); /* what can leave now need not wait for the next poll */
+    return ++stream->begun;
 }
 
-static int begin_powersgd(void *self, int i)
+static void begin_powersgd(void *self, int i)
 {
     struct powersgd *s = self;
     const struct cmn_shard *shard = &s->plan->shard[i];
     struct matrix *m = &s->matrix[i];
 
-    cmn_shard_queue_begin(&s->order, i);
-    m->job = ++s->lefts;
+    cmn_shard_queue_add(&s->queue, i);
     if (!m->is.rank) {
-        return begin_sum(s, s->left, s->plan->block + shard->at, shard->n);
+        m->job = begin_sum(s, &s->first, s->plan->block + shard->at, shard->n);
+        return;
     }
-    m->stage = LEFT;
+    m->stage = SUM_P;
     cmn_lowrank_left(&m->is, m->kept, m->data, m->q, m->p);
-    return begin_sum(s, s->left, m->p, m->is.rows * m->is.rank);
+    m->job = begin_sum(s, &s->first, m->p, m->is.rows * m->is.rank);
 }
 
-/* P has been summed. All ranks see the same bits of it, and go the same way. */
-static int go_right(struct powersgd *s, struct matrix *m)
+/* P has been summed. All ranks see the same bits of it, and decide alike. */
+static void begin_q(struct powersgd *s, struct matrix *m)
 {
     size_t n = m->is.columns * m->is.rank;
 
     if (!cmn_lowrank_finite(m->p, m->is.rows * m->is.rank)) {
         m->stage = NOT_FINITE;
-        return 0;
+        return;
     }
-    m->stage = RIGHT;
+    m->stage = SUM_Q;
     cmn_lowrank_orthonormal(&m->is, m->p);
     cmn_lowrank_right(&m->is, m->kept, m->p, m->own);
     memcpy(m->all, m->own, n * sizeof *m->all);
-    m->job = ++s->rights;
-    return begin_sum(s, s->right, m->all, n);
+    m->job = begin_sum(s, &s->second, m->all, n);
 }
 
-/* Shows which rows are not finite, and keeps the rest. */
-static void give_up(const struct matrix *m)
+/* The rows that are not finite become NaN; the rest is kept. */
+static void show_not_finite(const struct matrix *m)
 {
     for (size_t i = 0; i < m->is.rows; i++) {
         float sum = 0;
@@ -214,14 +210,14 @@ static void finish(const struct powersgd *s, struct matrix *m)
 {
     size_t n = m->is.columns * m->is.rank;
 
-    if (m->stage == RIGHT && !cmn_lowrank_finite(m->all, n)) {
+    if (m->stage == SUM_Q && !cmn_lowrank_finite(m->all, n)) {
         for (size_t i = 0; i < m->is.rows * m->is.rank; i++) {
-            m->p[i] = NAN; /* the sum is too large for a float, wherever */
+            m->p[i] = NAN; /* the sum is too large for a float, in any row */
         }
         m->stage = NOT_FINITE;
     }
     if (m->stage == NOT_FINITE) {
-        give_up(m);
+        show_not_finite(m);
         return;
     }
     cmn_lowrank_take(&m->is, m->kept, m->data, m->p, m->own, m->all);
@@ -231,42 +227,40 @@ static void finish(const struct powersgd *s, struct matrix *m)
 
 /* ---- all shards ---- */
 
-/* Begins Q' of all whose P is there, in the order of the shards. */
-static int move(struct powersgd *s)
+static void poll_stream(struct stream *stream)
 {
-    s->lefts_over = s->lefts_over < s->lefts ? cmn_pairwise_progress(s->left, 0) : s->lefts_over;
-    if (s->lefts_over < 0) {
-        return -1;
+    if (stream->ended < stream->begun) {
+        stream->ended = cmn_pairwise_progress(stream->pairwise, 0);
     }
-    for (int i = 0; i < s->order.under_way; i++) {
-        struct matrix *m = &s->matrix[cmn_shard_queue_at(&s->order, i)];
-        if (!m->is.rank || m->stage != LEFT) {
-            continue;
-        }
-        if (m->job > s->lefts_over) {
-            break;
-        }
-        if (go_right(s, m)) {
-            return -1;
-        }
-    }
-    s->rights_over =
-        s->rights_over < s->rights ? cmn_pairwise_progress(s->right, 0) : s->rights_over;
-    return s->rights_over < 0 ? -1 : 0;
 }
 
-static int over(void *self, int i)
+/* Begins Q' of all whose P has been summed, in the order of the shards. */
+static void advance(struct powersgd *s)
+{
+    poll_stream(&s->first);
+    for (int i = 0; i < s->queue.in_flight; i++) {
+        struct matrix *m = &s->matrix[cmn_shard_queue_at(&s->queue, i)];
+        if (!m->is.rank || m->stage != SUM_P) {
+            continue;
+        }
+        if (m->job > s->first.ended) {
+            break;
+        }
+        begin_q(s, m);
+    }
+    poll_stream(&s->second);
+}
+
+static int ended(void *self, int i)
 {
     struct powersgd *s = self;
     struct matrix *m = &s->matrix[i];
 
-    if (move(s)) {
-        return -1;
-    }
+    advance(s);
     if (!m->is.rank) {
-        return m->job <= s->lefts_over;
+        return m->job <= s->first.ended;
     }
-    if (m->stage == LEFT || (m->stage == RIGHT && m->job > s->rights_over)) {
+    if (m->stage == SUM_P || (m->stage == SUM_Q && m->job > s->second.ended)) {
         return 0;
     }
     finish(s, m);
@@ -277,30 +271,31 @@ static unsigned long long sent_powersgd(const void *self)
 {
     const struct powersgd *s = self;
 
-    return cmn_pairwise_sent(s->left) + cmn_pairwise_sent(s->right);
+    return cmn_pairwise_sent(s->first.pairwise) + cmn_pairwise_sent(s->second.pairwise);
 }
 
 static unsigned long long moved(const void *self)
 {
     const struct powersgd *s = self;
 
-    return sent_powersgd(s) + (unsigned long long)(s->lefts_over + s->rights_over);
+    return sent_powersgd(s) + (unsigned long long)(s->first.ended + s->second.ended);
 }
 
-static int late(void *self, int i, long seconds)
+static void stalled(const void *self, int i, long seconds)
 {
-    struct powersgd *s = self;
+    const struct powersgd *s = self;
     const struct matrix *m = &s->matrix[i];
 
-    return cmn_pairwise_late(m->is.rank && m->stage == RIGHT ? s->right : s->left, seconds);
+    cmn_pairwise_stalled(m->is.rank && m->stage == SUM_Q ? s->second.pairwise : s->first.pairwise,
+                         seconds);
 }
 
 static long progress_powersgd(void *self, long until)
 {
-    static const struct cmn_shard_queue_ops calls = {over, moved, late};
+    static const struct cmn_shard_queue_ops ops = {ended, moved, stalled};
     struct powersgd *s = self;
 
-    return cmn_shard_queue_progress(&s->order, until, s, &calls);
+    return cmn_shard_queue_progress(&s->queue, until, s, &ops);
 }
 
 static int state_powersgd(void *self, int i, struct cmn_state *state)

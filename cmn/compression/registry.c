@@ -1,22 +1,22 @@
 /* The one list of compressors: it feeds the choice, `darknet cmn list`, docs and tests. */
 #include <string.h>
 
-#include "compression/compressor.h"
 #include "base/log.h"
+#include "compression/compressor.h"
 
 extern const struct cmn_compressor cmn_compressor_none, cmn_compressor_fp16, cmn_compressor_bf16,
     cmn_compressor_topk, cmn_compressor_powersgd;
 
-static const struct cmn_compressor *const table[] = {
+static const struct cmn_compressor *const registry[] = {
     &cmn_compressor_none, &cmn_compressor_fp16,     &cmn_compressor_bf16,
     &cmn_compressor_topk, &cmn_compressor_powersgd,
 };
 
-enum { CODECS = sizeof table / sizeof table[0] };
+enum { COMPRESSORS = sizeof registry / sizeof registry[0] };
 
 const struct cmn_compressor *cmn_compressor_at(int i)
 {
-    return i >= 0 && i < CODECS ? table[i] : NULL;
+    return i >= 0 && i < COMPRESSORS ? registry[i] : NULL;
 }
 
 const struct cmn_compressor *cmn_compressor_wanted(const struct cmn_options *o)
@@ -30,9 +30,9 @@ const struct cmn_compressor *cmn_compressor_wanted(const struct cmn_options *o)
     if (o->compress == CMN_COMPRESS_NONE) {
         name = o->dtype == CMN_FP32 ? "none" : cmn_options_word(o, "cmn_allreduce_dtype");
     }
-    for (int i = 0; i < CODECS; i++) {
-        if (!strcmp(table[i]->name, name)) {
-            return table[i];
+    for (int i = 0; i < COMPRESSORS; i++) {
+        if (!strcmp(registry[i]->name, name)) {
+            return registry[i];
         }
     }
     cmn_fail("%s is no compressor", name);

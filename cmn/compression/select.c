@@ -4,11 +4,11 @@
 
 #include "base/simd.h"
 
-/* Floats looked at together: a block stays in the first cache; most groups hold nothing that is wanted. */
+/* Floats per block, which stays in the first cache, and per group, of which most hold nothing that is wanted. */
 enum { BLOCK = 4096, GROUP = 16 };
 
-/* Candidates for the first k: more than so many times k are too many. They are found by a sample of at least SAMPLES that
- * should be among the first k, and at most one of STRIDE values. */
+/* A sample gives a lower bound for the k largest, and the values above it are candidates: at most CANDIDATES * k. The sample
+ * takes at most one of STRIDE values, and so many that at least SAMPLES of it should be among the k largest. */
 enum { CANDIDATES = 4, SAMPLES = 128, STRIDE = 64 };
 
 enum { MAGNITUDE = 0x7fffffff };
@@ -34,12 +34,12 @@ CMN_VECTORS static void accumulate(float *restrict kept, float *restrict fresh, 
     }
 }
 
-/* Compilers leave a loop with an early end alone, so the lanes stand here. */
+/* Compilers do not vectorise a loop that ends early, so this one is written in lanes. */
 typedef int32_t lanes __attribute__((vector_size(8 * sizeof(int32_t))));
 typedef int64_t pairs __attribute__((vector_size(4 * sizeof(int64_t))));
 enum { LANES = 8 };
 
-/* The indexes, from `base` on, of those of a block that have at least the magnitude `least`; how many. */
+/* Writes the indexes, from `base` on, of those of a block that have at least the magnitude `least`. Returns how many. */
 CMN_VECTORS static size_t above(const float *value, size_t n, int32_t least, uint32_t base,
                                 uint32_t *index)
 {
@@ -68,8 +68,8 @@ CMN_VECTORS static size_t above(const float *value, size_t n, int32_t least, uin
     return count;
 }
 
-/* Of the entries count[0…] the one in which the k-th from above lies; *k becomes its number within that entry. */
-static int32_t entry_of(const uint32_t *count, int32_t entries, size_t *k)
+/* The entry of the histogram count[0…] that holds the k-th largest; *k becomes its number within that entry. */
+static int32_t bin_of(const uint32_t *count, int32_t entries, size_t *k)
 {
     int32_t i = entries - 1;
 
@@ -79,8 +79,8 @@ static int32_t entry_of(const uint32_t *count, int32_t entries, size_t *k)
     return i;
 }
 
-/* The k-th largest magnitude of n; *ties: so many that are equal to it belong to the first k. Counts by the first 11 bits,
- * among those that share them by the next 10, and by the last 10. */
+/* The k-th largest magnitude of n; *ties: how many that are equal to it belong to the k largest. Radix selection: a histogram
+ * of the first 11 bits, then of the next 10 among those that share them, then of the last 10. */
 static int32_t kth(const float *value, size_t n, size_t k, size_t *ties)
 {
     static const int shifts[] = {20, 10, 0}, entries[] = {2048, 1024, 1024};
@@ -96,13 +96,13 @@ static int32_t kth(const float *value, size_t n, size_t k, size_t *ties)
                 count[rest >> shift]++;
             }
         }
-        found += entry_of(count, entries[step], &k) << shift;
+        found += bin_of(count, entries[step], &k) << shift;
     }
     *ties = k;
     return found;
 }
 
-/* Adds up, and takes one of each `stride` values, now here, now there, as a sample; how many. */
+/* Accumulates, and takes one of each `stride` values, at random places, as a sample. Returns how many. */
 static size_t add_and_sample(float *kept, float *fresh, size_t n, size_t stride, float *sample)
 {
     size_t samples = 0;
@@ -119,7 +119,7 @@ static size_t add_and_sample(float *kept, float *fresh, size_t n, size_t stride,
     return samples;
 }
 
-/* Collects those of at least the magnitude `least` in index[]; how many. More than `room`: too many, and not all were
+/* Collects the indexes of those of at least the magnitude `least`. Returns how many; more than `room` means that not all were
  * collected. */
 static size_t collect(const float *kept, size_t n, int32_t least, uint32_t *index, size_t room)
 {
@@ -132,9 +132,9 @@ static size_t collect(const float *kept, size_t n, int32_t least, uint32_t *inde
     return found;
 }
 
-/* Of the candidates index[], which are in order, those above `least`, and `ties` that are equal; how many. */
-static size_t sift(const float *kept, const uint32_t *candidate, size_t n, int32_t least,
-                   size_t *ties, uint32_t *index)
+/* Keeps of the candidates, which are in order, those above `least`, and the first `ties` that are equal. Returns how many. */
+static size_t keep_largest(const float *kept, const uint32_t *candidate, size_t n, int32_t least,
+                           size_t *ties, uint32_t *index)
 {
     size_t count = 0;
 
@@ -176,7 +176,7 @@ void cmn_select(float *kept, float *fresh, size_t n, size_t k, uint32_t *index, 
             value[i] = kept[index[i]];
         }
         least = kth(value, found, k, &ties);
-        sift(kept, index, found, least, &ties, index);
+        keep_largest(kept, index, found, least, &ties, index);
     } else {
         least = kth(kept, n, k, &ties);
         found = 0;
@@ -184,7 +184,7 @@ void cmn_select(float *kept, float *fresh, size_t n, size_t k, uint32_t *index, 
             uint32_t candidate[BLOCK];
             size_t count = n - at < BLOCK ? n - at : BLOCK;
             count = above(kept + at, count, least, (uint32_t)at, candidate);
-            found += sift(kept, candidate, count, least, &ties, index + found);
+            found += keep_largest(kept, candidate, count, least, &ties, index + found);
         }
     }
     for (size_t i = 0; i < k; i++) {

@@ -4,65 +4,52 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/status.h"
 
-int cmn_shard_queue_open(struct cmn_shard_queue *o, const struct cmn_compressor_plan *plan)
+void cmn_shard_queue_open(struct cmn_shard_queue *q, const struct cmn_compressor_plan *plan)
 {
-    *o = (struct cmn_shard_queue){.plan = plan, .room = plan->shards ? plan->shards : 1};
-    o->shard = calloc((size_t)o->room, sizeof *o->shard);
-    return o->shard ? 0 : cmn_fail("out of memory");
+    *q = (struct cmn_shard_queue){.plan = plan, .room = plan->shards ? plan->shards : 1};
+    q->shard = cmn_calloc((size_t)q->room, sizeof *q->shard);
 }
 
-void cmn_shard_queue_close(struct cmn_shard_queue *o)
+void cmn_shard_queue_close(struct cmn_shard_queue *q)
 {
-    free(o->shard);
-    o->shard = NULL;
+    free(q->shard);
+    q->shard = NULL;
 }
 
-void cmn_shard_queue_begin(struct cmn_shard_queue *o, int i)
+void cmn_shard_queue_add(struct cmn_shard_queue *q, int i)
 {
-    o->shard[(o->first + o->under_way++) % o->room] = i;
+    q->shard[(q->first + q->in_flight++) % q->room] = i;
 }
 
-int cmn_shard_queue_at(const struct cmn_shard_queue *o, int i)
+int cmn_shard_queue_at(const struct cmn_shard_queue *q, int i)
 {
-    return o->shard[(o->first + i) % o->room];
+    return q->shard[(q->first + i) % q->room];
 }
 
-/* Moves on without waiting; how many shards have ended, or -1 with a reason. */
-static long end_some(struct cmn_shard_queue *o, void *compressor,
-                     const struct cmn_shard_queue_ops *calls)
+long cmn_shard_queue_progress(struct cmn_shard_queue *q, long until, void *compressor,
+                              const struct cmn_shard_queue_ops *ops)
 {
-    int is = 1;
-
-    while (o->under_way && (is = calls->over(compressor, cmn_shard_queue_at(o, 0))) > 0) {
-        o->first = (o->first + 1) % o->room;
-        o->under_way--;
-        o->ended++;
-    }
-    return is < 0 ? -1 : o->ended;
-}
-
-long cmn_shard_queue_progress(struct cmn_shard_queue *o, long until, void *compressor,
-                              const struct cmn_shard_queue_ops *calls)
-{
-    const long timeout = o->plan->options->timeout;
+    const long timeout = q->plan->options->timeout;
     unsigned long long before = 0;
     double since = -1;
 
     for (;;) {
-        if (end_some(o, compressor, calls) < 0) {
-            return -1;
+        while (q->in_flight && ops->ended(compressor, cmn_shard_queue_at(q, 0))) {
+            q->first = (q->first + 1) % q->room;
+            q->in_flight--;
+            q->ended++;
         }
-        if (o->ended >= until) {
-            return o->ended;
+        if (q->ended >= until) {
+            return q->ended;
         }
-        if (since < 0 || calls->moved(compressor) != before) {
-            before = calls->moved(compressor);
+        if (since < 0 || ops->moved(compressor) != before) {
+            before = ops->moved(compressor);
             since = cmn_clock();
         } else if (cmn_status_timed_out(cmn_clock() - since, timeout)) {
-            calls->late(compressor, cmn_shard_queue_at(o, 0), timeout);
-            return cmn_fail_in("%s", o->plan->group);
+            ops->stalled(compressor, cmn_shard_queue_at(q, 0), timeout);
         }
         sched_yield();
     }

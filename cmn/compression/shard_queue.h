@@ -1,39 +1,38 @@
-/* What compressors that hold shards for a while share: shards end in the order in which they were begun, and waiting for
- * them has an end. All local. */
-#ifndef CMN_ORDER_H
-#define CMN_ORDER_H
+/* Compressors that hold shards for a while share this: shards end in the order in which they were begun, and waiting for
+ * them has a time limit. Local. */
+#ifndef CMN_SHARD_QUEUE_H
+#define CMN_SHARD_QUEUE_H
 
 #include "compression/compressor.h"
 
 struct cmn_shard_queue {
-    const struct cmn_compressor_plan *plan;
-    int *shard; /* a ring of `room`, of which `under_way` from `first` on are used */
-    int room, first, under_way;
+    const struct cmn_compressor_plan *plan; /* must outlive it */
+    int *shard; /* a ring of `room`, of which `in_flight` from `first` on are used */
+    int room, first, in_flight;
     long ended; /* since open */
 };
 
-/* `plan` must outlive it. 0, or -1 with a reason. */
-int cmn_shard_queue_open(struct cmn_shard_queue *o, const struct cmn_compressor_plan *plan);
-void cmn_shard_queue_close(struct cmn_shard_queue *o);
+void cmn_shard_queue_open(struct cmn_shard_queue *q, const struct cmn_compressor_plan *plan);
+void cmn_shard_queue_close(struct cmn_shard_queue *q);
 
-/* Shard i has been begun; it is not under way yet. */
-void cmn_shard_queue_begin(struct cmn_shard_queue *o, int i);
+/* Appends shard i. */
+void cmn_shard_queue_add(struct cmn_shard_queue *q, int i);
 
-/* The shard that was begun as number i of those under way. */
-int cmn_shard_queue_at(const struct cmn_shard_queue *o, int i);
+/* The shard at place i of those in flight. */
+int cmn_shard_queue_at(const struct cmn_shard_queue *q, int i);
 
 /* What the compressor adds. */
 struct cmn_shard_queue_ops {
-    /* Moves the compressor on and says whether the first shard has ended: 1, 0, or -1 with a reason. */
-    int (*over)(void *compressor, int shard);
-    /* A number that changes whenever something has come or gone. */
+    /* Advances the compressor, and says whether the first shard has ended. */
+    int (*ended)(void *compressor, int shard);
+    /* A number that changes whenever a message was sent or has arrived. */
     unsigned long long (*moved)(const void *compressor);
-    /* Notes what the first shard has waited for, so many seconds, and returns -1. */
-    int (*late)(void *compressor, int shard, long seconds);
+    /* Ends the job: names what the first shard has waited for, so many seconds. */
+    void (*stalled)(const void *compressor, int shard, long seconds);
 };
 
-/* For struct cmn_compressor.progress. That nothing moves for cmn_timeout seconds of waiting is a failure. */
-long cmn_shard_queue_progress(struct cmn_shard_queue *o, long until, void *compressor,
-                              const struct cmn_shard_queue_ops *calls);
+/* For struct cmn_compressor.progress. Nothing moved for cmn_timeout seconds: calls `stalled`. */
+long cmn_shard_queue_progress(struct cmn_shard_queue *q, long until, void *compressor,
+                              const struct cmn_shard_queue_ops *ops);
 
 #endif

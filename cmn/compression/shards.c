@@ -2,15 +2,15 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "mpi/group.h"
 
-/* Small tensors that are neighbours travel together, up to so many floats. */
+/* Small tensors that are neighbours share a shard, up to so many floats. */
 enum { TOGETHER = 8192 };
 
 struct cutting {
     struct cmn_shards *shards;
-    size_t *load; /* floats of each owner so far */
+    size_t *load; /* floats of each owner, so far */
     int owners;
 };
 
@@ -30,12 +30,12 @@ static int least_loaded(const struct cutting *c)
     return owner;
 }
 
-/* Puts a small tensor to the shard before it, if that is one of small tensors, too. */
+/* Adds a small tensor to the shard before it, if that is one of small tensors, too. */
 static int joined(struct cutting *c, size_t at, size_t n)
 {
     struct cmn_shard *last = c->shards->shards ? &c->shards->shard[c->shards->shards - 1] : NULL;
 
-    if (!last || !last->whole || at + n - last->at > TOGETHER) {
+    if (!last || !last->exact || at + n - last->at > TOGETHER) {
         return 0;
     }
     c->load[last->owner] += at + n - last->at - last->n;
@@ -48,10 +48,10 @@ static void cut_tensor(struct cutting *c, size_t at, const struct cmn_span *tens
 {
     struct cmn_shard shard = {.at = at, .n = tensor->n};
 
-    if (tensor->n < CMN_SHARD_WHOLE) {
+    if (tensor->n < CMN_SHARD_EXACT_BELOW) {
         if (!joined(c, at, tensor->n)) {
             shard.owner = least_loaded(c);
-            shard.whole = 1;
+            shard.exact = 1;
             add(c, &shard);
         }
         return;
@@ -71,25 +71,19 @@ static void cut_tensor(struct cutting *c, size_t at, const struct cmn_span *tens
     }
 }
 
-int cmn_shards_open(struct cmn_shards *p, const struct cmn_span *tensor, int tensors,
-                    const struct cmn_span *block, size_t metrics, int owners, int whole_tensors)
+void cmn_shards_open(struct cmn_shards *p, const struct cmn_span *tensor, int tensors,
+                     const struct cmn_span *block, size_t metrics, int owners, int whole_tensors)
 {
-    struct cutting c = {p, calloc((size_t)owners, sizeof *c.load), owners};
-    struct cmn_shard last = {.at = block->n, .n = metrics, .whole = 1};
+    struct cutting c = {p, cmn_calloc((size_t)owners, sizeof *c.load), owners};
+    struct cmn_shard last = {.at = block->n, .n = metrics, .exact = 1};
 
     p->shards = 0;
-    p->shard = calloc((size_t)tensors * (size_t)owners + 1, sizeof *p->shard);
-    if (!p->shard || !c.load) {
-        free(c.load);
-        cmn_shards_close(p);
-        return cmn_fail("out of memory");
-    }
+    p->shard = cmn_calloc((size_t)tensors * (size_t)owners + 1, sizeof *p->shard);
     for (int i = 0; i < tensors; i++) {
         cut_tensor(&c, (size_t)(tensor[i].data - block->data), &tensor[i], whole_tensors);
     }
     add(&c, &last);
     free(c.load);
-    return 0;
 }
 
 void cmn_shards_close(struct cmn_shards *p)

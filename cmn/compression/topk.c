@@ -1,17 +1,17 @@
-/* topk: of each shard only the values of largest magnitude travel; what does not travel is kept and added to the next
+/* topk: of each shard only the values of largest magnitude travel; each rank keeps the others and adds them to the next
  * gradient.
  *
  * Steps, for each shard of n floats: kept += gradient; the k = max(1, ratio * n) values of largest magnitude (of equal ones those
- * with the lower index) are rounded to bf16 and sent to every other rank; kept -= what was sent; the shard becomes the sum of
+ * with the lower index) are cast to bf16 and sent to every other rank; kept -= what was sent; the shard becomes the sum of
  * what all ranks have sent, added in the order of the ranks.
  * Bytes sent per rank of M: (M-1) * (4k + 4 * blocks), where a block is 65536 floats of the shard: its number of values in 4 bytes, then
  * for each value its place in the block in 2 bytes, and the value in 2.
  * In the first cmn_compress_warmup steps k is larger: eight times in the first third of them, then four times, then twice; at
- * most n / 2. Early gradients change fastest, and what waits is stale when it comes.
- * bf16, not fp16: what gradients are multiplied with (batch, learning rate) is not known here, and bf16 has the range of
- * fp32; the digits that it lacks are kept as all else.
- * Values that are not finite are larger than all others, so they travel, and are not kept. If there are more than k, those
- * left over are forgotten: the sum is no longer finite anyway, and what is kept must not stay so.
+ * most n / 2. Early gradients change fastest, and a value that waits is out of date when it arrives.
+ * bf16, not fp16: the factors of gradients (batch, learning rate) are unknown here, and bf16 has the range of
+ * fp32; what it rounds off is kept as all else.
+ * NaN and Inf are larger than all other values, so they travel, and are not kept. If there are more than k, those
+ * left over are dropped: the sum is no longer finite anyway, and what is kept must become finite again.
  * In a group of one rank nothing travels, and nothing is changed.
  * Aji & Heafield, "Sparse Communication for Distributed Gradient Descent", 2017; Lin et al., "Deep Gradient Compression",
  * 2018 (without its momentum correction). */
@@ -19,11 +19,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compression/compressor.h"
+#include "base/fatal.h"
 #include "base/float16.h"
-#include "compression/shard_queue.h"
+#include "base/memory.h"
+#include "compression/compressor.h"
 #include "compression/select.h"
-#include "base/log.h"
+#include "compression/shard_queue.h"
+#include "mpi/call.h"
 #include "transports/pairwise.h"
 
 enum { BLOCK = 65536, TAG = 11 };
@@ -31,30 +33,32 @@ enum { BLOCK = 65536, TAG = 11 };
 /* The most bytes in a message (see CHUNK in transports/pairwise.c). */
 enum { MESSAGE = 60 * 1024 };
 
-/* A shard that does not travel whole. What a rank sends of it: count[blocks], place[k], value[k]. */
-struct picked {
+/* A shard that does not travel exactly. What a rank sends of it: count[blocks], place[k], value[k]. */
+struct selection {
     size_t n, k, blocks, bytes;
     float *data, *kept;
     unsigned char *own, *theirs; /* `bytes`; of each other rank, in the order of the ranks */
-    MPI_Request *request;        /* first those that receive, each rank's `messages` together */
-    int requests, left;
+    MPI_Request *request;        /* first those that receive, each rank's messages together */
+    int requests, left;          /* of this step, and of these incomplete */
 };
 
 struct topk {
     const struct cmn_compressor_plan *plan;
-    struct cmn_shard_queue order;
-    struct cmn_pairwise *pairwise; /* what travels whole */
+    struct cmn_shard_queue queue;
+    struct cmn_pairwise *exact; /* sums the shards that travel exactly */
     int rank, ranks;
-    struct picked *picked; /* for each shard; k = 0: it travels whole, or is another owner's */
-    long *job, jobs,
-        jobs_over; /* of a shard that travels whole: how many jobs there were with it */
-    long *step;    /* of each shard: how often it was begun */
-    float *kept;   /* of all shards */
+    struct selection
+        *selection; /* of each shard; k = 0: it travels exactly, or is another owner's */
+    long *job;      /* of a shard that travels exactly: how many jobs there were with it */
+    long jobs, jobs_ended;
+    long *step;  /* of each shard: how often it was begun */
+    float *kept; /* of all shards */
     size_t floats;
-    int *landed;     /* requests of one shard */
-    uint32_t *index; /* what was picked of one shard */
+    /* Work space for one shard: its completed requests, what was selected. */
+    int *completed;
+    uint32_t *index;
     float *value, *rounded;
-    unsigned long long sent, moved;
+    unsigned long long sent, moved; /* bytes; messages */
 };
 
 static size_t messages_of(size_t bytes)
@@ -64,7 +68,7 @@ static size_t messages_of(size_t bytes)
 
 static int is_mine(const struct topk *t, const struct cmn_shard *shard)
 {
-    return shard->owner == t->plan->owner && !shard->whole && shard->n > 0 && t->ranks > 1;
+    return shard->owner == t->plan->owner && !shard->exact && shard->n > 0 && t->ranks > 1;
 }
 
 /* ---- memory ---- */
@@ -73,17 +77,17 @@ static void close_topk(void *self)
 {
     struct topk *t = self;
 
-    for (int i = 0; t->picked && i < t->plan->shards; i++) {
-        free(t->picked[i].request);
-        free(t->picked[i].own);
+    for (int i = 0; i < t->plan->shards; i++) {
+        free(t->selection[i].request);
+        free(t->selection[i].own);
     }
-    cmn_pairwise_close(t->pairwise);
-    cmn_shard_queue_close(&t->order);
-    free(t->picked);
+    cmn_pairwise_close(t->exact);
+    cmn_shard_queue_close(&t->queue);
+    free(t->selection);
     free(t->job);
     free(t->step);
     free(t->kept);
-    free(t->landed);
+    free(t->completed);
     free(t->index);
     free(t->value);
     free(t->rounded);
@@ -107,94 +111,80 @@ static size_t wanted(const struct topk *t, int i, long step)
 
 static void resize(const struct topk *t, int i)
 {
-    struct picked *p = &t->picked[i];
+    struct selection *p = &t->selection[i];
 
     p->k = wanted(t, i, t->step[i]);
     p->bytes = p->blocks * sizeof(uint32_t) + p->k * 2 * sizeof(uint16_t);
 }
 
-static int open_picked(struct topk *t, int i, size_t *kept_at)
+static void open_selection(struct topk *t, int i, size_t *kept_at)
 {
     const struct cmn_shard *shard = &t->plan->shard[i];
-    struct picked *p = &t->picked[i];
+    struct selection *p = &t->selection[i];
     size_t ranks = (size_t)t->ranks;
 
+    if (shard->n > UINT32_MAX) {
+        cmn_fatal("topk takes tensors of up to 2^32 values, not %zu: set cmn_compress=none",
+                  shard->n);
+    }
     p->n = shard->n;
     p->blocks = (p->n + BLOCK - 1) / BLOCK;
     resize(t, i); /* it is never larger than in the first step */
     p->data = t->plan->block + shard->at;
     p->kept = t->kept + *kept_at;
     *kept_at += p->n;
-    p->own = malloc(ranks * p->bytes);
-    p->request = calloc(2 * (ranks - 1) * messages_of(p->bytes), sizeof(MPI_Request));
-    return p->own && p->request ? 0 : cmn_fail("out of memory");
+    p->own = cmn_malloc(ranks, p->bytes);
+    p->request = cmn_calloc(2 * (ranks - 1) * messages_of(p->bytes), sizeof *p->request);
 }
 
-static int open_memory(struct topk *t)
+static void open_memory(struct topk *t)
 {
-    size_t room = 1, most = 1, messages = 1, kept_at = 0;
+    size_t room = 1, most = 1, messages = 1, kept_at = 0, shards = (size_t)t->plan->shards;
 
-    t->picked = calloc((size_t)t->plan->shards + 1, sizeof *t->picked);
-    t->job = calloc((size_t)t->plan->shards + 1, sizeof *t->job);
-    t->step = calloc((size_t)t->plan->shards + 1, sizeof *t->step);
+    t->selection = cmn_calloc(shards, sizeof *t->selection);
+    t->job = cmn_calloc(shards, sizeof *t->job);
+    t->step = cmn_calloc(shards, sizeof *t->step);
     for (int i = 0; i < t->plan->shards; i++) {
         t->floats += is_mine(t, &t->plan->shard[i]) ? t->plan->shard[i].n : 0;
     }
-    t->kept = calloc(t->floats + 1, sizeof *t->kept);
-    if (!t->picked || !t->job || !t->step || !t->kept) {
-        return cmn_fail("out of memory for what topk keeps: %zu floats", t->floats);
-    }
+    t->kept = cmn_calloc(t->floats, sizeof *t->kept);
     for (int i = 0; i < t->plan->shards; i++) {
-        const struct picked *p = &t->picked[i];
+        const struct selection *p = &t->selection[i];
         if (!is_mine(t, &t->plan->shard[i])) {
             continue;
         }
-        if (t->plan->shard[i].n > UINT32_MAX) {
-            return cmn_fail(
-                "topk takes tensors of up to 2^32 values, not %zu: set cmn_compress=none",
-                t->plan->shard[i].n);
-        }
-        if (open_picked(t, i, &kept_at)) {
-            return -1;
-        }
+        open_selection(t, i, &kept_at);
         most = p->k > most ? p->k : most;
         messages = messages_of(p->bytes) > messages ? messages_of(p->bytes) : messages;
         room = cmn_select_room(p->n, p->k) > room ? cmn_select_room(p->n, p->k) : room;
     }
-    t->landed = malloc(2 * (size_t)t->ranks * messages * sizeof *t->landed);
-    t->index = malloc(room * sizeof *t->index);
-    t->value = malloc(room * sizeof *t->value);
-    t->rounded = malloc(most * sizeof *t->rounded);
-    return t->landed && t->index && t->value && t->rounded ? 0 : cmn_fail("out of memory");
+    t->completed = cmn_malloc(2 * (size_t)t->ranks * messages, sizeof *t->completed);
+    t->index = cmn_malloc(room, sizeof *t->index);
+    t->value = cmn_malloc(room, sizeof *t->value);
+    t->rounded = cmn_malloc(most, sizeof *t->rounded);
 }
 
-static int open_topk(void **self, const struct cmn_compressor_plan *plan)
+static void *open_topk(const struct cmn_compressor_plan *plan)
 {
-    struct topk *t = calloc(1, sizeof *t);
+    struct topk *t = cmn_calloc(1, sizeof *t);
 
-    if (!t) {
-        return cmn_fail("out of memory");
-    }
     t->plan = plan;
     MPI_Comm_rank(plan->comm, &t->rank);
     MPI_Comm_size(plan->comm, &t->ranks);
-    if (open_memory(t) || cmn_shard_queue_open(&t->order, plan) ||
-        cmn_pairwise_open(&t->pairwise, plan->comm, 0)) {
-        close_topk(t);
-        return -1;
-    }
-    *self = t;
-    return 0;
+    open_memory(t);
+    cmn_shard_queue_open(&t->queue, plan);
+    t->exact = cmn_pairwise_open(plan->comm, plan->options->timeout);
+    return t;
 }
 
 /* ---- what is sent ---- */
 
 /* Writes the k values to p->own, and takes from what is kept what the others will get. */
-static void encode(struct topk *t, struct picked *p)
+static void encode(struct topk *t, struct selection *p)
 {
     uint32_t *count = (uint32_t *)(void *)p->own;
     uint16_t *place = (uint16_t *)(void *)(p->own + p->blocks * sizeof *count);
-    size_t left_over = 0;
+    size_t not_finite = 0;
 
     cmn_select(p->kept, p->data, p->n, p->k, t->index, t->value);
     cmn_float16_encode(CMN_BF16, place + p->k, t->value, p->k);
@@ -205,84 +195,72 @@ static void encode(struct topk *t, struct picked *p)
         count[t->index[i] / BLOCK]++;
         place[i] = (uint16_t)(t->index[i] % BLOCK);
         p->kept[t->index[i]] = isfinite(t->value[i]) ? rest : 0;
-        left_over += !isfinite(t->value[i]);
+        not_finite += !isfinite(t->value[i]);
     }
-    for (size_t i = 0; left_over == p->k && i < p->n; i++) {
+    for (size_t i = 0; not_finite == p->k && i < p->n; i++) {
         p->kept[i] = isfinite(p->kept[i]) ? p->kept[i] : 0;
     }
 }
 
-static int send(struct topk *t, struct picked *p)
+static void send(struct topk *t, struct selection *p)
 {
-    int result = 0;
-
     /* Each rank begins with its neighbour, so that not all send to rank 0 first. */
     for (int i = 1; i < t->ranks; i++) {
         int to = (t->rank + i) % t->ranks;
         for (size_t at = 0; at < p->bytes; at += MESSAGE) {
             size_t bytes = p->bytes - at < MESSAGE ? p->bytes - at : MESSAGE;
-            result |= cmn_mpi_check(MPI_Isend(p->own + at, (int)bytes, MPI_BYTE, to, TAG,
-                                              t->plan->comm, &p->request[p->requests++]),
-                                    "MPI_Isend");
+            MPI_CALL(MPI_Isend(p->own + at, (int)bytes, MPI_BYTE, to, TAG, t->plan->comm,
+                               &p->request[p->requests++]));
             t->sent += bytes;
         }
     }
-    return result;
 }
 
-static int receive(struct topk *t, struct picked *p)
+static void receive(struct topk *t, struct selection *p)
 {
-    int result = 0;
-
     for (int i = 1; i < t->ranks; i++) {
         int from = (t->rank + t->ranks - i) % t->ranks;
         unsigned char *to = p->theirs + (size_t)(from < t->rank ? from : from - 1) * p->bytes;
         for (size_t at = 0; at < p->bytes; at += MESSAGE) {
             size_t bytes = p->bytes - at < MESSAGE ? p->bytes - at : MESSAGE;
-            result |= cmn_mpi_check(MPI_Irecv(to + at, (int)bytes, MPI_BYTE, from, TAG,
-                                              t->plan->comm, &p->request[p->requests++]),
-                                    "MPI_Irecv");
+            MPI_CALL(MPI_Irecv(to + at, (int)bytes, MPI_BYTE, from, TAG, t->plan->comm,
+                               &p->request[p->requests++]));
         }
     }
-    return result;
 }
 
-static int begin_topk(void *self, int i)
+static void begin_topk(void *self, int i)
 {
     struct topk *t = self;
     const struct cmn_shard *shard = &t->plan->shard[i];
-    struct picked *p = &t->picked[i];
+    struct selection *p = &t->selection[i];
     const struct cmn_pairwise_job job = {
         .data = t->plan->block + shard->at,
         .n = shard->n,
         .slices = t->ranks,
-        .what = CMN_SCATTER | CMN_GATHER,
+        .what = CMN_REDUCE_SCATTER | CMN_ALLGATHER,
         .dtype = CMN_FP32,
     };
 
-    cmn_shard_queue_begin(&t->order, i);
+    cmn_shard_queue_add(&t->queue, i);
     if (!p->k) {
         t->job[i] = ++t->jobs;
-        return cmn_pairwise_begin(t->pairwise, &job);
+        cmn_pairwise_begin(t->exact, &job);
+        return;
     }
     resize(t, i);
     t->step[i]++;
     p->theirs = p->own + p->bytes;
     p->requests = 0;
-    if (receive(t, p)) {
-        return -1;
-    }
+    receive(t, p);
     encode(t, p);
-    if (send(t, p)) {
-        return -1;
-    }
+    send(t, p);
     p->left = p->requests;
-    return 0;
 }
 
 /* ---- what has arrived ---- */
 
-static void add(struct topk *t, const struct picked *p, const unsigned char *from)
+static void add(struct topk *t, const struct selection *p, const unsigned char *from)
 {
     const uint32_t *count = (const uint32_t *)(const void *)from;
     const uint16_t *place = (const uint16_t *)(const void *)(from + p->blocks * sizeof *count);
@@ -296,26 +274,19 @@ static void add(struct topk *t, const struct picked *p, const unsigned char *fro
     }
 }
 
-static int over(void *self, int i)
+static int ended(void *self, int i)
 {
     struct topk *t = self;
-    struct picked *p = &t->picked[i];
-    int landed = 0;
+    struct selection *p = &t->selection[i];
+    int completed = 0;
 
-    t->jobs_over = t->jobs_over < t->jobs ? cmn_pairwise_progress(t->pairwise, 0) : t->jobs_over;
-    if (t->jobs_over < 0) {
-        return -1;
-    }
+    t->jobs_ended = t->jobs_ended < t->jobs ? cmn_pairwise_progress(t->exact, 0) : t->jobs_ended;
     if (!p->k) {
-        return t->jobs_over >= t->job[i];
+        return t->jobs_ended >= t->job[i];
     }
-    if (cmn_mpi_check(
-            MPI_Testsome(p->requests, p->request, &landed, t->landed, MPI_STATUSES_IGNORE),
-            "MPI_Testsome")) {
-        return -1;
-    }
-    p->left -= landed;
-    t->moved += (unsigned long long)landed;
+    MPI_CALL(MPI_Testsome(p->requests, p->request, &completed, t->completed, MPI_STATUSES_IGNORE));
+    p->left -= completed;
+    t->moved += (unsigned long long)completed;
     for (int from = 0; p->left == 0 && from < t->ranks; from++) {
         const unsigned char *theirs = p->theirs + (size_t)(from - (from > t->rank)) * p->bytes;
         add(t, p, from == t->rank ? p->own : theirs);
@@ -327,41 +298,41 @@ static unsigned long long moved(const void *self)
 {
     const struct topk *t = self;
 
-    return t->moved + (unsigned long long)t->jobs_over + cmn_pairwise_sent(t->pairwise);
+    return t->moved + (unsigned long long)t->jobs_ended + cmn_pairwise_sent(t->exact);
 }
 
-/* Receives stand first, in the order in which receive() has begun them. */
-static int late(void *self, int i, long seconds)
+/* Receives are the first requests, in the order in which receive() has begun them. */
+static void stalled(const void *self, int i, long seconds)
 {
     const struct topk *t = self;
-    const struct picked *p = &t->picked[i];
+    const struct selection *p = &t->selection[i];
     int messages = (int)messages_of(p->bytes);
 
     if (!p->k) {
-        return cmn_pairwise_late(t->pairwise, seconds);
+        cmn_pairwise_stalled(t->exact, seconds);
     }
     for (int r = 0; r < (t->ranks - 1) * messages; r++) {
         if (p->request[r] != MPI_REQUEST_NULL) {
-            return cmn_nothing_from(t->plan->comm,
-                                    (t->rank + t->ranks - 1 - r / messages) % t->ranks, seconds);
+            cmn_nothing_from(t->plan->comm, (t->rank + t->ranks - 1 - r / messages) % t->ranks,
+                             seconds);
         }
     }
-    return cmn_fail_lost("nothing was taken by the others for %ld s (cmn_timeout)", seconds);
+    cmn_fatal_lost("exchange: the other nodes took nothing for %ld s (cmn_timeout)", seconds);
 }
 
 static long progress_topk(void *self, long until)
 {
-    static const struct cmn_shard_queue_ops calls = {over, moved, late};
+    static const struct cmn_shard_queue_ops ops = {ended, moved, stalled};
     struct topk *t = self;
 
-    return cmn_shard_queue_progress(&t->order, until, t, &calls);
+    return cmn_shard_queue_progress(&t->queue, until, t, &ops);
 }
 
 static unsigned long long sent_topk(const void *self)
 {
     const struct topk *t = self;
 
-    return t->sent + cmn_pairwise_sent(t->pairwise);
+    return t->sent + cmn_pairwise_sent(t->exact);
 }
 
 static int state_topk(void *self, int i, struct cmn_state *state)

@@ -26,7 +26,7 @@ struct cmn_batch_norm {
     double *own, *all;   /* statistics of this node, or of all ranks; of each node */
     const double **part; /* room for a pointer to each rank's or node's */
     float *host;         /* a copy of the caller's buffers on a GPU */
-    int (*idle)(void *self);
+    void (*idle)(void *self);
     void *idler;
 };
 
@@ -91,7 +91,7 @@ static void open_window(struct cmn_batch_norm *s)
 {
     size_t bytes = cmn_batch_norm_doubles(s->filters) * sizeof(double);
 
-    s->node = (struct cmn_group){s->topology->intra, "intra", s->topology, s->options, 0};
+    s->node = (struct cmn_group){s->topology->intra, "intra", s->topology, s->options};
     if (cmn_window_open(&s->window, &s->node, 2 * bytes, bytes)) {
         cmn_fail_in("cmn_sync_bn (without shared memory: cmn_intra=mpi)");
         cmn_fatal_reason();
@@ -136,13 +136,13 @@ void cmn_batch_norm_close(struct cmn_batch_norm *s)
     free(s);
 }
 
-void cmn_batch_norm_idle(struct cmn_batch_norm *s, int (*idle)(void *self), void *self)
+void cmn_batch_norm_idle(struct cmn_batch_norm *s, void (*idle)(void *self), void *self)
 {
     s->idle = idle;
     s->idler = self;
     if (s->window) {
         cmn_window_barrier_of(s->window)->idle = idle;
-        cmn_window_barrier_of(s->window)->idler = self;
+        cmn_window_barrier_of(s->window)->idle_self = self;
     }
 }
 
@@ -160,8 +160,8 @@ static void await_nodes(struct cmn_batch_norm *s, MPI_Request *request)
         if (done) {
             break;
         }
-        if (s->idle && s->idle(s->idler)) {
-            fail();
+        if (s->idle) {
+            s->idle(s->idler);
         }
         if (cmn_status_timed_out(cmn_clock() - since, s->options->timeout)) {
             cmn_fatal_lost("cmn_sync_bn: no answer from another rank within %ld s (cmn_timeout)",
@@ -201,13 +201,6 @@ static double *mine(const struct cmn_batch_norm *s)
     return s->window ? slot(s, s->topology->intra_rank) : s->own;
 }
 
-static void barrier(struct cmn_batch_norm *s)
-{
-    if (cmn_window_barrier(s->window)) {
-        fail();
-    }
-}
-
 /* The result stays until the next exchange. */
 static const double *exchange(struct cmn_batch_norm *s, combine *how, size_t n)
 {
@@ -218,7 +211,7 @@ static const double *exchange(struct cmn_batch_norm *s, combine *how, size_t n)
         combine_nodes(s, how, s->own, n);
         return s->own;
     }
-    barrier(s);
+    cmn_window_barrier(s->window);
     for (int k = 0; k < t->intra_size; k++) {
         s->part[k] = slot(s, k);
     }
@@ -233,7 +226,7 @@ static const double *exchange(struct cmn_batch_norm *s, combine *how, size_t n)
     if (t->intra_rank == 0) {
         combine_nodes(s, how, common, n);
     }
-    barrier(s);
+    cmn_window_barrier(s->window);
     return common;
 }
 

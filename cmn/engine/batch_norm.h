@@ -29,9 +29,8 @@ struct cmn_batch_norm;
 struct cmn_batch_norm *cmn_batch_norm_open(const struct cmn_topology *t,
                                            const struct cmn_options *o, size_t filters);
 
-/* Local. What the next exchanges call again and again while they wait; it returns 0, or -1 with
- * a reason, which ends the job. NULL: they sleep. */
-void cmn_batch_norm_idle(struct cmn_batch_norm *norm, int (*idle)(void *self), void *self);
+/* Local. What the next exchanges call again and again while they wait. NULL: they sleep. */
+void cmn_batch_norm_idle(struct cmn_batch_norm *norm, void (*idle)(void *self), void *self);
 
 /* Both collective and blocking, with the same n and in the same order on all ranks; counts may
  * differ. The buffers are the caller's, n floats each, the GPU's where topology->device is not

@@ -54,9 +54,9 @@ void cmn_gradients_close(struct cmn_gradients *g)
     *g = (struct cmn_gradients){0};
 }
 
-int cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
+void cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
 {
-    return g->ops->sum(g, c, self);
+    g->ops->sum(g, c, self);
 }
 
 void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float decay)
@@ -73,11 +73,11 @@ void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float 
     }
 }
 
-int cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
-                       int images, float rate, float momentum, float decay)
+void cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
+                        int images, float rate, float momentum, float decay)
 {
     struct cmn_sgd sgd = {momentum, g->rate, g->decay};
 
     cmn_gradients_rates(g, images, rate, decay);
-    return c->step(self, &g->exchange, &sgd);
+    c->step(self, &g->exchange, &sgd);
 }

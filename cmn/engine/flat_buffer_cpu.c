@@ -19,11 +19,12 @@ static void move(float **tensor, float *to, size_t n, int copy)
 static void open_cpu(struct cmn_gradients *g, size_t floats, const struct cmn_communicator *c,
                      void *self)
 {
-    g->flat_is_ours = !c || !c->memory;
+    if (c && c->memory && c->memory(self, floats, &g->flat)) {
+        cmn_fatal_reason();
+    }
+    g->flat_is_ours = !g->flat;
     if (g->flat_is_ours) {
         g->flat = cmn_alloc_floats(floats);
-    } else if (c->memory(self, floats, &g->flat)) {
-        cmn_fatal_reason();
     }
     if (c && c->step && c->common(self, floats, &g->exchange.weights, &g->fills_weights)) {
         cmn_fatal_reason();
@@ -38,9 +39,9 @@ static void move_cpu(struct cmn_gradients *g, const struct cmn_tensor *t, size_t
     }
 }
 
-static int sum_cpu(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
+static void sum_cpu(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
 {
-    return c->allreduce(self, &g->exchange);
+    c->allreduce(self, &g->exchange);
 }
 
 static void close_cpu(struct cmn_gradients *g)

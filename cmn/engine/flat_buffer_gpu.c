@@ -36,15 +36,16 @@ static void move_gpu(struct cmn_gradients *g, const struct cmn_tensor *t, size_t
     *t->device = g->flat + at;
 }
 
-static int sum_gpu(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
+static void sum_gpu(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
 {
     float *on_device = g->exchange.metrics.data;
 
-    if ((c->poll && cmn_device_wait(c->poll, self)) ||
-        cmn_device_write(on_device, g->metrics, CMN_METRICS) || c->allreduce(self, &g->exchange)) {
-        return -1;
+    if (c->poll) {
+        require(cmn_device_wait(c->poll, self));
     }
-    return cmn_device_read(g->metrics, on_device, CMN_METRICS);
+    require(cmn_device_write(on_device, g->metrics, CMN_METRICS));
+    c->allreduce(self, &g->exchange);
+    require(cmn_device_read(g->metrics, on_device, CMN_METRICS));
 }
 
 static void close_gpu(struct cmn_gradients *g)

@@ -83,9 +83,8 @@ void cmn_gradients_close(struct cmn_gradients *g);
 /* ---- an update ---- */
 
 /* Collective, blocking. Gradients and metrics become their sum over all ranks. On a GPU the
- * communicator is polled while backward still runs there. 0, or -1 with the communicator's
- * reason. */
-int cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self);
+ * communicator is polled while backward still runs there. */
+void cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self);
 
 /* Local. Sets rate and decay of each gradient for an update in which `images` of all ranks
  * count; rate and decay as Darknet gives them to its layers' updates. */
@@ -94,7 +93,7 @@ void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float 
 /* Collective, blocking. Sum and update in one, by a communicator that can step. `images` of all
  * ranks were in the step; rate, momentum and decay as Darknet gives them to its layers'
  * updates. As cmn_gradients_sum(). */
-int cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
+void cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
                        int images, float rate, float momentum, float decay);
 
 /* ---- non-finite gradients on a GPU ---- */
@@ -147,7 +146,7 @@ struct cmn_flat_buffer_ops {
                  void *self);
     /* Moves gradient t to `at` floats behind g->flat. */
     void (*move)(struct cmn_gradients *g, const struct cmn_tensor *t, size_t at);
-    int (*sum)(struct cmn_gradients *g, const struct cmn_communicator *c, void *self);
+    void (*sum)(struct cmn_gradients *g, const struct cmn_communicator *c, void *self);
     void (*close)(struct cmn_gradients *g);
 };
 extern const struct cmn_flat_buffer_ops cmn_flat_buffer_cpu, cmn_flat_buffer_gpu;

@@ -107,17 +107,17 @@ int cmn_device_find_nonfinite(float *found, const float *x, size_t n)
                             "looking for NaN and infinities");
 }
 
-int cmn_device_wait(int (*work)(void *self), void *self)
+int cmn_device_wait(void (*work)(void *self), void *self)
 {
     cudaEvent_t event;
-    int code = cudaEventCreateWithFlags(&event, cudaEventDisableTiming), worked = 0;
+    int code = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
 
     if (cmn_device_check(code, "cudaEventCreate")) {
         return -1;
     }
     code = cudaEventRecord(event, cudaStreamLegacy);
-    while (!code && !worked) {
-        worked = work(self);
+    while (!code) {
+        work(self);
         code = cudaEventQuery(event);
         if (code == cudaSuccess) {
             break;
@@ -126,7 +126,7 @@ int cmn_device_wait(int (*work)(void *self), void *self)
         sched_yield();
     }
     cudaEventDestroy(event);
-    return worked ? -1 : cmn_device_check(code, "cudaEventQuery");
+    return cmn_device_check(code, "cudaEventQuery");
 }
 
 #else
@@ -204,7 +204,7 @@ int cmn_device_find_nonfinite(float *found, const float *x, size_t n)
     return without();
 }
 
-int cmn_device_wait(int (*work)(void *self), void *self)
+int cmn_device_wait(void (*work)(void *self), void *self)
 {
     (void)work;
     (void)self;

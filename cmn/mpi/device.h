@@ -33,8 +33,8 @@ int cmn_device_copy(float *device, const float *from_device, size_t n);
 int cmn_device_find_nonfinite(float *found, const float *x, size_t n);
 
 /* Local, blocking. Waits for all work that Darknet queued, and calls work(self) meanwhile, at least once. 0, or -1 with a
- * reason, which may be work's. */
-int cmn_device_wait(int (*work)(void *self), void *self);
+ * reason. */
+int cmn_device_wait(void (*work)(void *self), void *self);
 
 /* Local. 0 when `code`, a cudaError_t, is cudaSuccess; else records "<what>: <CUDA's text>" and returns -1. */
 int cmn_device_check(int code, const char *what);

@@ -14,8 +14,6 @@ struct cmn_group {
     const char *name; /* "world", "intra", "inter": for messages */
     const struct cmn_topology *topology;
     const struct cmn_options *options;
-    size_t
-        chunk; /* mpi only: MPI's own algorithms, with at most so many floats in a call; 0: mpi's choice */
 };
 
 /* Local. Number in MPI_COMM_WORLD of rank `rank` of comm. */

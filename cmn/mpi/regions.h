@@ -1,5 +1,5 @@
-/* Memory of the ranks of a node, given out in equal parts: what one rank has at a place of its part, the
- * others have at the same place of theirs. */
+/* Shared memory of the ranks of a node in regions of equal size: for each place of one rank's region the others have a
+ * counterpart at the same place of theirs. */
 #ifndef CMN_REGIONS_H
 #define CMN_REGIONS_H
 
@@ -12,27 +12,24 @@ enum { CMN_REGIONS_WINDOWS = 8 };
 struct cmn_regions {
     const struct cmn_group *group; /* must outlive this */
     int rank, ranks;
-    struct cmn_window *window[CMN_REGIONS_WINDOWS]; /* in the order of their requests */
+    struct cmn_window *window[CMN_REGIONS_WINDOWS]; /* in the order of the requests */
     int windows;
-    float **part, **cursor;
+    float **counterpart; /* what cmn_regions_counterparts() returns: `ranks` pointers */
 };
 
-/* Local. 0, or -1 with a reason. */
-int cmn_regions_open(struct cmn_regions *p, const struct cmn_group *group);
+/* Local. */
+void cmn_regions_open(struct cmn_regions *r, const struct cmn_group *group);
 
-/* Collective over the group, blocking. Zeroed memory for this rank, or for all in common. It lasts until
- * cmn_regions_close(). 0, or -1 on all ranks with a reason. */
-int cmn_regions_memory(struct cmn_regions *p, size_t floats, float **memory);
-int cmn_regions_common(struct cmn_regions *p, size_t floats, float **memory);
+/* Collective over the group, blocking. Zeroed memory for `floats` floats: this rank's region, or memory common to all
+ * ranks. It lasts until cmn_regions_close(). 0, or -1 on all ranks with a reason. */
+int cmn_regions_memory(struct cmn_regions *r, size_t floats, float **memory);
+int cmn_regions_common(struct cmn_regions *r, size_t floats, float **memory);
 
-/* Local. Whether n floats at `mine` lie in memory that cmn_regions_memory() gave; then p->part[] says where
- * each rank has its own. */
-int cmn_regions_find(struct cmn_regions *p, float *mine, size_t n);
+/* Local. Where each rank has the counterpart of the n floats at `mine`; NULL when these lie in no region. Valid until the
+ * next call. */
+float *const *cmn_regions_counterparts(struct cmn_regions *r, const float *mine, size_t n);
 
-/* Local. p->part[], each moved on by `at` floats; valid until the next call. */
-float *const *cmn_regions_at(struct cmn_regions *p, size_t at);
-
-/* Local. Closes what was opened, also after a failed cmn_regions_open(). */
-void cmn_regions_close(struct cmn_regions *p);
+/* Local. */
+void cmn_regions_close(struct cmn_regions *r);
 
 #endif

@@ -14,17 +14,18 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "mpi/call.h"
 #include "mpi/shm_barrier.h"
 
 struct cmn_window {
     const struct cmn_group *group;
     char *base;
-    size_t size;   /* of all */
+    size_t size;   /* bytes of all */
     size_t begin;  /* of the parts, in bytes from base */
-    size_t stride; /* from part to part */
-    size_t common; /* begin of the common part */
+    size_t stride; /* bytes from part to part */
+    size_t common; /* begin of the common part, in bytes from base */
     int rank, ranks;
-    struct cmn_shm_barrier barrier; /* its signs lie at the begin, the token behind them */
+    struct cmn_shm_barrier barrier; /* its slots lie at the begin, the token behind them */
 };
 
 enum { PAGE = 4096 };
@@ -34,7 +35,7 @@ static size_t rounded(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Where in the file a number stands that proves that it is this window's. */
+/* Where the file holds the number that proves that it is this window's. */
 static off_t token_at(const struct cmn_window *w)
 {
     return (off_t)cmn_shm_barrier_bytes(w->ranks);
@@ -60,21 +61,16 @@ int cmn_window_holds(const struct cmn_window *w, const void *at, size_t bytes)
 /* ---- opening ---- */
 
 /* Sizes are the group's largest, so that all ranks see one layout. */
-static int lay_out(struct cmn_window *w, size_t bytes, size_t common)
+static void lay_out(struct cmn_window *w, size_t bytes, size_t common)
 {
     unsigned long long want[2] = {bytes, common};
 
-    if (cmn_mpi_check(
-            MPI_Allreduce(MPI_IN_PLACE, want, 2, MPI_UNSIGNED_LONG_LONG, MPI_MAX, w->group->comm),
-            "MPI_Allreduce")) {
-        return -1;
-    }
+    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, want, 2, MPI_UNSIGNED_LONG_LONG, MPI_MAX, w->group->comm));
     w->begin = rounded((size_t)token_at(w) + sizeof(uint64_t), PAGE);
-    /* Parts at a multiple of a large power of two would meet in the same lines of the caches. */
+    /* Parts at multiples of a large power of two would compete for the same sets of the caches. */
     w->stride = rounded((size_t)want[0], PAGE) + PAGE + 5 * 128;
     w->common = rounded(w->begin + (size_t)w->ranks * w->stride, PAGE);
     w->size = rounded(w->common + (size_t)want[1], PAGE);
-    return 0;
 }
 
 static int affordable(size_t bytes)
@@ -95,13 +91,13 @@ static int affordable(size_t bytes)
     return 0;
 }
 
-/* What rank 0 of the group tells the others: which file of which process to open, and what stands in it. */
+/* What rank 0 of the group tells the others: which file of which process to open, and the number in it. */
 struct place {
     long process, file; /* no file: -1 */
     uint64_t token;
 };
 
-/* On rank 0 of the group. Returns what join() is to close; where->file stays -1, with a reason, on a failure. */
+/* On rank 0 of the group. Returns the file that join() closes; after a failure where->file is -1, with a reason. */
 static int create(const struct cmn_window *w, struct place *where)
 {
     int file;
@@ -123,7 +119,7 @@ static int create(const struct cmn_window *w, struct place *where)
     return file;
 }
 
-/* In another container a process id means another process, whose file must not be touched. */
+/* In another container the process id is another process, whose file must not be touched. */
 static int is_the_window(const struct cmn_window *w, int file, const struct place *where)
 {
     uint64_t found = ~where->token;
@@ -131,7 +127,7 @@ static int is_the_window(const struct cmn_window *w, int file, const struct plac
     return pread(file, &found, sizeof found, token_at(w)) == sizeof found && found == where->token;
 }
 
-/* Reserves this rank's share of the pages, so that they lie in the memory next to its cores. */
+/* Reserves the pages of this rank's part, so that they lie in the memory next to its cores. */
 static int reserve(const struct cmn_window *w, int file)
 {
     size_t begin = w->rank == 0 ? 0 : w->begin + (size_t)w->rank * w->stride;
@@ -174,27 +170,21 @@ static int map(struct cmn_window *w, const struct place *where)
     return result;
 }
 
-/* All or none: a rank that fails alone would leave the others waiting. All get the reason of the first that
- * failed, so that whoever speaks for the job says it. */
-static int all_well(const struct cmn_window *w, int result)
+/* All ranks or none: a rank that fails alone would leave the others waiting. All get the reason of the first that
+ * failed, so the rank that writes the job's messages has it. */
+static int all_succeeded(const struct cmn_window *w, int result)
 {
     struct {
         int bad, rank;
     } mine = {result != 0, w->rank}, worst;
     char why[512] = "";
 
-    if (cmn_mpi_check(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, w->group->comm),
-                      "MPI_Allreduce")) {
-        return -1;
-    }
+    MPI_CALL(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, w->group->comm));
     if (!worst.bad) {
         return 0;
     }
     snprintf(why, sizeof why, "%s", cmn_reason());
-    if (cmn_mpi_check(MPI_Bcast(why, sizeof why, MPI_CHAR, worst.rank, w->group->comm),
-                      "MPI_Bcast")) {
-        return -1;
-    }
+    MPI_CALL(MPI_Bcast(why, sizeof why, MPI_CHAR, worst.rank, w->group->comm));
     return cmn_fail("%s", why);
 }
 
@@ -203,13 +193,9 @@ static int join(struct cmn_window *w)
     struct place where = {-1, -1, 0};
     int file = w->rank == 0 ? create(w, &where) : -1, result;
 
-    result =
-        cmn_mpi_check(MPI_Bcast(&where, sizeof where, MPI_BYTE, 0, w->group->comm), "MPI_Bcast");
-    if (!result) {
-        /* Without a file only rank 0 has failed, and has the reason. */
-        result = where.file < 0 ? -(w->rank == 0) : map(w, &where);
-        result = all_well(w, result);
-    }
+    MPI_CALL(MPI_Bcast(&where, sizeof where, MPI_BYTE, 0, w->group->comm));
+    /* Without a file only rank 0 has failed, and has the reason. */
+    result = all_succeeded(w, where.file < 0 ? -(w->rank == 0) : map(w, &where));
     if (file >= 0) {
         close(file); /* the mappings keep it */
     }
@@ -219,20 +205,19 @@ static int join(struct cmn_window *w)
 int cmn_window_open(struct cmn_window **window, const struct cmn_group *group, size_t bytes,
                     size_t common)
 {
-    struct cmn_window *w = calloc(1, sizeof *w);
+    struct cmn_window *w = cmn_calloc(1, sizeof *w);
 
-    *window = w;
-    if (!w) {
-        return cmn_fail("out of memory");
-    }
     w->group = group;
     MPI_Comm_rank(group->comm, &w->rank);
     MPI_Comm_size(group->comm, &w->ranks);
-    if (lay_out(w, bytes, common) || join(w) || cmn_shm_barrier_open(&w->barrier, group, w->base)) {
+    lay_out(w, bytes, common);
+    *window = NULL;
+    if (join(w)) {
         cmn_window_close(w);
-        *window = NULL;
         return -1;
     }
+    cmn_shm_barrier_open(&w->barrier, group, w->base);
+    *window = w;
     return 0;
 }
 
@@ -248,9 +233,9 @@ void cmn_window_close(struct cmn_window *w)
     free(w);
 }
 
-int cmn_window_barrier(struct cmn_window *w)
+void cmn_window_barrier(struct cmn_window *w)
 {
-    return cmn_shm_barrier_wait(&w->barrier);
+    cmn_shm_barrier_wait(&w->barrier);
 }
 
 struct cmn_shm_barrier *cmn_window_barrier_of(struct cmn_window *w)

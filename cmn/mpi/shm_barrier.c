@@ -11,14 +11,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fatal.h"
 #include "base/log.h"
-#include "base/timeline.h"
+#include "base/memory.h"
 #include "base/status.h"
+#include "base/timeline.h"
+#include "mpi/call.h"
 
-/* How often a rank came to a barrier. Lines of their own, two because processors fetch them in pairs. */
+/* Two cache lines for each rank, because processors fetch lines in pairs. */
 struct cmn_barrier_slot {
-    _Alignas(128) _Atomic uint32_t met;
-    _Atomic uint32_t sleepers; /* ranks that sleep until `met` changes */
+    _Alignas(128) _Atomic uint32_t arrivals;
+    _Atomic uint32_t sleepers; /* ranks that sleep until `arrivals` changes */
 };
 
 size_t cmn_shm_barrier_bytes(int ranks)
@@ -26,155 +29,140 @@ size_t cmn_shm_barrier_bytes(int ranks)
     return (size_t)ranks * sizeof(struct cmn_barrier_slot);
 }
 
-static int open_peers(struct cmn_shm_barrier *m)
+static void open_pidfds(struct cmn_shm_barrier *b)
 {
-    long pid = getpid(), *all = calloc((size_t)m->ranks, sizeof *all);
-    int result;
+    long pid = getpid(), *all = cmn_calloc((size_t)b->ranks, sizeof *all);
 
-    m->peer = calloc((size_t)m->ranks, sizeof *m->peer);
-    if (!all || !m->peer) {
-        free(all);
-        return cmn_fail("out of memory");
-    }
-    result = cmn_mpi_check(MPI_Allgather(&pid, 1, MPI_LONG, all, 1, MPI_LONG, m->group->comm),
-                           "MPI_Allgather");
-    for (int i = 0; i < m->ranks; i++) {
+    b->pidfd = cmn_calloc((size_t)b->ranks, sizeof *b->pidfd);
+    MPI_CALL(MPI_Allgather(&pid, 1, MPI_LONG, all, 1, MPI_LONG, b->group->comm));
+    for (int i = 0; i < b->ranks; i++) {
         /* Linux before 5.3 has no pidfd: there, mpiexec alone notices a rank's death. */
-        m->peer[i] = result || i == m->rank ? -1 : (int)syscall(SYS_pidfd_open, all[i], 0);
+        b->pidfd[i] = i == b->rank ? -1 : (int)syscall(SYS_pidfd_open, all[i], 0);
     }
     free(all);
-    return result;
 }
 
-/* Whether the ranks have fewer cores than they are: who spins then keeps another from working. */
-static int count_cores(struct cmn_shm_barrier *m)
+/* With fewer cores than ranks, a rank that spins keeps another one from working. */
+static void count_cores(struct cmn_shm_barrier *b)
 {
     cpu_set_t cores;
 
     if (sched_getaffinity(0, sizeof cores, &cores)) {
         memset(&cores, 0xff, sizeof cores); /* more cores than the set has room for */
     }
-    if (cmn_mpi_check(
-            MPI_Allreduce(MPI_IN_PLACE, &cores, sizeof cores, MPI_BYTE, MPI_BOR, m->group->comm),
-            "MPI_Allreduce")) {
-        return -1;
-    }
-    m->crowded = CPU_COUNT(&cores) < m->ranks;
-    return 0;
+    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &cores, sizeof cores, MPI_BYTE, MPI_BOR, b->group->comm));
+    b->oversubscribed = CPU_COUNT(&cores) < b->ranks;
 }
 
-int cmn_shm_barrier_open(struct cmn_shm_barrier *m, const struct cmn_group *group, void *signs)
+void cmn_shm_barrier_open(struct cmn_shm_barrier *b, const struct cmn_group *group, void *slots)
 {
-    memset(m, 0, sizeof *m);
-    m->group = group;
-    m->sign = signs;
-    MPI_Comm_rank(group->comm, &m->rank);
-    MPI_Comm_size(group->comm, &m->ranks);
-    return count_cores(m) || open_peers(m) ? -1 : 0;
+    memset(b, 0, sizeof *b);
+    b->group = group;
+    b->slot = slots;
+    MPI_Comm_rank(group->comm, &b->rank);
+    MPI_Comm_size(group->comm, &b->ranks);
+    count_cores(b);
+    open_pidfds(b);
 }
 
-void cmn_shm_barrier_close(struct cmn_shm_barrier *m)
+void cmn_shm_barrier_close(struct cmn_shm_barrier *b)
 {
-    for (int i = 0; m->peer && i < m->ranks; i++) {
-        if (m->peer[i] >= 0) {
-            close(m->peer[i]);
+    for (int i = 0; b->pidfd && i < b->ranks; i++) {
+        if (b->pidfd[i] >= 0) {
+            close(b->pidfd[i]);
         }
     }
-    free(m->peer);
-    memset(m, 0, sizeof *m);
+    free(b->pidfd);
+    memset(b, 0, sizeof *b);
 }
 
-/* Spins are short, as the other rank may need this core; then the core is offered, and at last the rank
- * sleeps and looks now and then whether the other one still lives. Who does not sleep looks more often: on another node Open MPI ends
- * the job soon after it has lost the dead rank, and does not name it. */
-enum { SPINS = 2000, YIELD_US = 400, NAP_MS = 100, LOOK_MS = 2 };
+/* A waiting rank spins for a short time, as the other rank may need its core. Then it yields the core, and at last it
+ * sleeps and checks now and then whether the other process still lives. A rank that calls idle() does not sleep and
+ * checks more often: on another node Open MPI ends the job soon after it has lost the dead rank, and does not name it. */
+enum { SPINS = 2000, YIELD_US = 400, SLEEP_MS = 100, CHECK_MS = 2 };
 
-/* Nobody is far ahead of anybody, so numbers that wrap round compare all the same. */
-static int reached(const struct cmn_barrier_slot *s, uint32_t barrier)
+/* Ranks are few barriers apart, so the comparison holds when the numbers wrap round. */
+static int arrived(const struct cmn_barrier_slot *s, uint32_t barrier)
 {
-    return (int32_t)(atomic_load(&s->met) - barrier) >= 0;
+    return (int32_t)(atomic_load(&s->arrivals) - barrier) >= 0;
 }
 
-static int gone(const struct cmn_shm_barrier *m, int rank)
+static int dead(const struct cmn_shm_barrier *b, int rank)
 {
-    struct pollfd p = {.fd = m->peer[rank], .events = POLLIN};
+    struct pollfd p = {.fd = b->pidfd[rank], .events = POLLIN};
 
     return p.fd >= 0 && poll(&p, 1, 0) > 0;
 }
 
-/* Nobody oversleeps: a sleeper counts itself before it looks at `met` for the last time, a waker changes `met` before it
- * looks for sleepers, and all four are atomic in one order, so at least one of them sees the other. The
- * kernel compares `met` with `seen` once more before it lets the sleeper sleep. */
-static void nap_until(struct cmn_barrier_slot *s, uint32_t seen, uint32_t barrier)
+/* No wake-up is lost: a sleeper adds itself to `sleepers` before it reads `arrivals` for the last time, a waker changes
+ * `arrivals` before it reads `sleepers`, and these four operations have one order, so at least one of the two sees the
+ * other. The kernel compares `arrivals` with `seen` once more before it lets the sleeper sleep. */
+static void sleep_once(struct cmn_barrier_slot *s, uint32_t seen, uint32_t barrier)
 {
-    struct timespec nap = {0, NAP_MS * 1000000L};
+    struct timespec limit = {0, SLEEP_MS * 1000000L};
 
     atomic_fetch_add(&s->sleepers, 1);
-    if (!reached(s, barrier)) {
-        syscall(SYS_futex, &s->met, FUTEX_WAIT, seen, &nap, NULL, 0);
+    if (!arrived(s, barrier)) {
+        syscall(SYS_futex, &s->arrivals, FUTEX_WAIT, seen, &limit, NULL, 0);
     }
     atomic_fetch_sub(&s->sleepers, 1);
 }
 
-static int sleep_until(struct cmn_shm_barrier *m, int rank, uint32_t barrier, double since)
+/* Ends the job where `rank` is dead or late. */
+static void check_peer(const struct cmn_shm_barrier *b, int rank, uint32_t barrier, double since)
 {
-    struct cmn_barrier_slot *s = &m->sign[rank];
-    double look = since;
-
-    while (!reached(s, barrier)) {
-        uint32_t seen = atomic_load(&s->met);
-        if (m->idle) {
-            if (m->idle(m->idler)) {
-                return -1;
-            }
-            sched_yield();
-            if (reached(s, barrier) || cmn_clock() < look) {
-                continue;
-            }
-            look = cmn_clock() + 1e-3 * LOOK_MS;
-        } else {
-            nap_until(s, seen, barrier);
-        }
-        if (reached(s, barrier)) {
-            return 0;
-        }
-        /* Looked at in this order: who came to the barrier, and ended then, is not missed. */
-        if (gone(m, rank) && !reached(s, barrier)) {
-            return cmn_fail_lost("shm: rank %d@%s died during an exchange",
-                                 cmn_world_rank(m->group->comm, rank), m->group->topology->host);
-        }
-        if (cmn_status_timed_out(cmn_clock() - since, m->group->options->timeout)) {
-            return cmn_fail_lost("shm: rank %d@%s did not come to the exchange within %ld s "
-                                 "(cmn_timeout)",
-                                 cmn_world_rank(m->group->comm, rank), m->group->topology->host,
-                                 m->group->options->timeout);
-        }
+    /* In this order: a rank that arrived and ended then is not missed. */
+    if (dead(b, rank) && !arrived(&b->slot[rank], barrier)) {
+        cmn_fatal_lost("shm: rank %d@%s died during an exchange",
+                       cmn_world_rank(b->group->comm, rank), b->group->topology->host);
     }
-    return 0;
+    if (cmn_status_timed_out(cmn_clock() - since, b->group->options->timeout)) {
+        cmn_fatal_lost("shm: rank %d@%s did not come to the exchange within %ld s (cmn_timeout)",
+                       cmn_world_rank(b->group->comm, rank), b->group->topology->host,
+                       b->group->options->timeout);
+    }
 }
 
-static int wait_long(struct cmn_shm_barrier *m, int rank, uint32_t barrier, double since)
+static void wait_idling(struct cmn_shm_barrier *b, int rank, uint32_t barrier, double since)
 {
-    const struct cmn_barrier_slot *s = &m->sign[rank];
+    double check = since;
 
-    while (!m->idle && (cmn_clock() - since) * 1e6 < YIELD_US) {
-        if (reached(s, barrier)) {
-            return 0;
+    while (!arrived(&b->slot[rank], barrier)) {
+        b->idle(b->idle_self);
+        sched_yield();
+        if (cmn_clock() >= check) {
+            check = cmn_clock() + 1e-3 * CHECK_MS;
+            check_peer(b, rank, barrier, since);
+        }
+    }
+}
+
+static void wait_sleeping(struct cmn_shm_barrier *b, int rank, uint32_t barrier, double since)
+{
+    struct cmn_barrier_slot *s = &b->slot[rank];
+
+    while ((cmn_clock() - since) * 1e6 < YIELD_US) {
+        if (arrived(s, barrier)) {
+            return;
         }
         sched_yield();
     }
-    return sleep_until(m, rank, barrier, since);
+    while (!arrived(s, barrier)) {
+        sleep_once(s, atomic_load(&s->arrivals), barrier);
+        if (!arrived(s, barrier)) {
+            check_peer(b, rank, barrier, since);
+        }
+    }
 }
 
-static int wait_for(struct cmn_shm_barrier *m, int rank, uint32_t barrier)
+static void wait_for(struct cmn_shm_barrier *b, int rank, uint32_t barrier)
 {
-    const struct cmn_barrier_slot *s = &m->sign[rank];
+    const struct cmn_barrier_slot *s = &b->slot[rank];
     double since;
-    int result;
 
-    for (int i = 0; i < (m->crowded ? 1 : SPINS); i++) {
-        if (reached(s, barrier)) {
-            return 0;
+    for (int i = 0; i < (b->oversubscribed ? 1 : SPINS); i++) {
+        if (arrived(s, barrier)) {
+            return;
         }
 #if defined(__x86_64__) || defined(__i386__)
         __builtin_ia32_pause();
@@ -182,47 +170,43 @@ static int wait_for(struct cmn_shm_barrier *m, int rank, uint32_t barrier)
     }
     since = cmn_clock();
     cmn_status_wait_begin();
-    result = wait_long(m, rank, barrier, since);
+    (b->idle ? wait_idling : wait_sleeping)(b, rank, barrier, since);
     cmn_status_wait_end();
     cmn_timeline_span(CMN_SPAN_WAIT, -1, since, cmn_clock());
-    return result;
 }
 
-/* Stores made before come before that of `met`: it is one that releases, and those past the caches are fenced by the
- * functions of sums.c that make them. Who reads the new `met` acquires them. */
-uint32_t cmn_shm_barrier_arrive(struct cmn_shm_barrier *m)
+/* The store to `arrivals` releases all stores made before it; base/reduce.c fences its own non-temporal stores. A rank that
+ * reads the new value acquires them. */
+uint32_t cmn_shm_barrier_arrive(struct cmn_shm_barrier *b)
 {
-    struct cmn_barrier_slot *mine = &m->sign[m->rank];
+    struct cmn_barrier_slot *mine = &b->slot[b->rank];
 
-    m->met++;
-    atomic_store(&mine->met, m->met);
+    b->arrivals++;
+    atomic_store(&mine->arrivals, b->arrivals);
     if (atomic_load(&mine->sleepers)) {
-        syscall(SYS_futex, &mine->met, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+        syscall(SYS_futex, &mine->arrivals, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
-    return m->met;
+    return b->arrivals;
 }
 
-int cmn_shm_barrier_complete(const struct cmn_shm_barrier *m, uint32_t barrier)
+int cmn_shm_barrier_complete(const struct cmn_shm_barrier *b, uint32_t barrier)
 {
-    for (int i = 0; i < m->ranks; i++) {
-        if (!reached(&m->sign[i], barrier)) {
+    for (int i = 0; i < b->ranks; i++) {
+        if (!arrived(&b->slot[i], barrier)) {
             return 0;
         }
     }
     return 1;
 }
 
-int cmn_shm_barrier_await(struct cmn_shm_barrier *m, uint32_t barrier)
+void cmn_shm_barrier_await(struct cmn_shm_barrier *b, uint32_t barrier)
 {
-    for (int i = 1; i < m->ranks; i++) {
-        if (wait_for(m, (m->rank + i) % m->ranks, barrier)) {
-            return -1;
-        }
+    for (int i = 1; i < b->ranks; i++) {
+        wait_for(b, (b->rank + i) % b->ranks, barrier);
     }
-    return 0;
 }
 
-int cmn_shm_barrier_wait(struct cmn_shm_barrier *m)
+void cmn_shm_barrier_wait(struct cmn_shm_barrier *b)
 {
-    return cmn_shm_barrier_await(m, cmn_shm_barrier_arrive(m));
+    cmn_shm_barrier_await(b, cmn_shm_barrier_arrive(b));
 }

@@ -52,35 +52,24 @@ void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_
 
 /* ---- exchanges ---- */
 
-static void must(const struct cmn_optimizer *o, int result)
-{
-    const char *what = o->policy->own_weights ? "mean of the weights" : "sum of the gradients";
-
-    if (result && cmn_reason_is_loss()) {
-        cmn_fatal_lost("%s: %s: %s", o->communicator.name, what, cmn_reason());
-    } else if (result) {
-        cmn_fatal("%s: %s: %s", o->communicator.name, what, cmn_reason());
-    }
-}
-
 void cmn_prepare(struct cmn_optimizer *o, const struct cmn_exchange *x)
 {
     const struct cmn_communicator *c = &o->communicator;
 
     if (c->begin && !(c->no_begin && c->no_begin(o->self))) {
-        must(o, c->begin(o->self, x, 0));
+        c->begin(o->self, x, 0);
     }
 }
 
 void cmn_sum_begin(struct cmn_optimizer *o, size_t upto)
 {
-    must(o, o->communicator.begin(o->self, &o->gradients->exchange, upto));
+    o->communicator.begin(o->self, &o->gradients->exchange, upto);
 }
 
 void cmn_sum_poll(struct cmn_optimizer *o)
 {
     if (o->communicator.poll) {
-        must(o, o->communicator.poll(o->self));
+        o->communicator.poll(o->self);
     }
 }
 
@@ -91,10 +80,10 @@ void cmn_sum_gradients(struct cmn_optimizer *o, struct cmn_rule *rule, int image
 
     memcpy(g->metrics, o->metrics, sizeof o->metrics);
     if (rule && c->step) {
-        must(o, cmn_gradients_step(g, c, o->self, images, rule->rate, rule->momentum, rule->decay));
+        cmn_gradients_step(g, c, o->self, images, rule->rate, rule->momentum, rule->decay);
         rule->done = 1;
     } else {
-        must(o, cmn_gradients_sum(g, c, o->self));
+        cmn_gradients_sum(g, c, o->self);
     }
     memcpy(o->metrics, g->metrics, sizeof o->metrics);
     o->begun = 0;
@@ -104,11 +93,10 @@ static float *memory_for(struct cmn_optimizer *o, size_t floats)
 {
     float *memory = NULL;
 
-    if (!o->whole->memory) {
-        return o->copy.own = cmn_alloc_floats(floats);
+    if (o->whole->memory && o->whole->memory(o->self, floats, &memory)) {
+        cmn_fatal_reason();
     }
-    must(o, o->whole->memory(o->self, floats, &memory));
-    return memory;
+    return memory ? memory : (o->copy.own = cmn_alloc_floats(floats));
 }
 
 void cmn_copy_open(struct cmn_optimizer *o, int copies)
@@ -140,12 +128,12 @@ void cmn_copy_begin(struct cmn_optimizer *o)
     const struct cmn_exchange *x = &o->copy.x;
 
     o->copy.under_way = 1;
-    must(o, o->communicator.begin(o->self, x, x->block.n + x->metrics.n));
+    o->communicator.begin(o->self, x, x->block.n + x->metrics.n);
 }
 
 void cmn_copy_sum(struct cmn_optimizer *o)
 {
-    must(o, o->communicator.allreduce(o->self, &o->copy.x));
+    o->communicator.allreduce(o->self, &o->copy.x);
 }
 
 void cmn_copy_complete(struct cmn_optimizer *o)

@@ -105,7 +105,7 @@ static void read_mpi_settings(struct cmn_host_info *info)
 /* Collective over the node. */
 static void try_memory(struct cmn_host_info *info, const struct cmn_session *s)
 {
-    struct cmn_group intra = {s->topology.intra, "intra", &s->topology, &s->options, 0};
+    struct cmn_group intra = {s->topology.intra, "intra", &s->topology, &s->options};
     struct cmn_window *w = NULL;
     struct statvfs shm;
 
@@ -118,9 +118,7 @@ static void try_memory(struct cmn_host_info *info, const struct cmn_session *s)
         snprintf(info->window, sizeof info->window, "%s", cmn_reason());
         return;
     }
-    if (cmn_window_barrier(w)) {
-        cmn_fatal_reason();
-    }
+    cmn_window_barrier(w);
     cmn_window_close(w);
 }
 

@@ -140,10 +140,9 @@ int cmn_step_syncs_batch_norm(const struct cmn_step *p)
     return p->session->options.sync_bn && p->layer_ended > 0;
 }
 
-static int poll(void *self)
+static void poll(void *self)
 {
     cmn_step_progress(self);
-    return 0;
 }
 
 /* Returns whether there is something to exchange. */

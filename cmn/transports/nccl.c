@@ -1,14 +1,79 @@
-/* nccl: the GPUs of a group through NCCL, on a stream of their own (nccl_state.h: how it is waited for). */
+/* nccl: the GPUs of a group through NCCL, on a stream of their own; at once, or in the background while Darknet computes.
+ *
+ * Nothing here blocks inside NCCL or CUDA: the communicator is non-blocking, and the end of an
+ * operation is an event that is polled together with NCCL's own state. A dead peer, or `cmn_timeout`
+ * seconds without an end, abort the communicator and end the job. */
 #include "transports/nccl.h"
+
 #include "transports/transport.h"
 
+enum { PARTS = 16, PART_AT_LEAST = 256 * 1024, LINE = 16 }; /* floats */
+
+size_t cmn_nccl_part(size_t n)
+{
+    size_t even = (n / PARTS + LINE) / LINE * LINE;
+
+    return even > PART_AT_LEAST ? even : PART_AT_LEAST;
+}
+
 #ifdef CMN_NCCL
+#include <cuda_runtime.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "base/fatal.h"
 #include "base/log.h"
-#include "transports/nccl_state.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/timeline.h"
+#include "mpi/call.h"
+#include "mpi/device.h"
+#include "mpi/kernels.h"
+
+enum {
+    JOBS = 32,         /* sums that may wait in the background; pure_nccl begins fewer in a step */
+    SPINS = 2000,      /* polls before the waiting rank gives its core to others */
+    PAUSE_US = 50,     /* between polls then */
+    ABORT_AT_MOST = 5, /* seconds that ncclCommAbort may take */
+};
+
+/* A sum in the background. */
+struct job {
+    float *data;
+    size_t n; /* floats; 0: no job */
+    enum cmn_dtype type;
+    int root;                 /* the rank that gets the sum; -1: all */
+    int number;               /* since the last end */
+    cudaEvent_t ready;        /* the floats are this rank's addend */
+    cudaEvent_t began, ended; /* with a timeline: on the stream, around the sum */
+};
+
+struct nccl {
+    const struct cmn_group *group;
+    int rank, size;
+    ncclComm_t comm;
+    cudaStream_t stream;
+    cudaEvent_t ready, done; /* Darknet's work before an operation; the operation */
+    int aborted;             /* the communicator is */
+
+    char what[64]; /* the operation that runs */
+    double began;  /* when (cmn_clock) */
+
+    struct job job[JOBS]; /* a ring */
+    int first, waiting;   /* of the ring: not yet given to NCCL */
+    int given;            /* NCCL has not yet taken job[given]; -1: none */
+    int base, begun;      /* since the last end: first of the ring, how many */
+    cudaEvent_t last;     /* with a timeline: behind them */
+    size_t floats;        /* since the last end */
+    void *half;           /* room for half_room numbers of 16 bits on the GPU */
+    size_t half_room;
+};
 
 static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_options *o)
 {
@@ -16,53 +81,183 @@ static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_o
     return t->device < 0 ? "the gradients are in the CPU's memory: nccl connects GPUs" : NULL;
 }
 
-/* An operation on n floats may be queued. */
-static int started(struct cmn_nccl_state *c, const char *what, size_t n)
+/* ---- failures ---- */
+
+static void *abort_communicator(void *comm)
 {
-    return cmn_nccl_starts(c, what, n) || cmn_nccl_orders(c) ? -1 : 0;
+    ncclCommAbort(comm);
+    return NULL;
 }
 
-/* `code` is what the call that queued the operation has returned. */
-static int ended(struct cmn_nccl_state *c, ncclResult_t code)
+/* Ends what still runs on the GPU. In a thread, because it may wait for a peer that has died; the
+ * job ends next in any case. */
+static void abort_nccl(struct nccl *c)
 {
-    return cmn_nccl_taken(c, code) || cmn_nccl_finished(c) ? -1 : 0;
+    struct timespec until;
+    pthread_t thread;
+
+    if (c->aborted || !c->comm) {
+        return;
+    }
+    c->aborted = 1;
+    if (pthread_create(&thread, NULL, abort_communicator, c->comm)) {
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += ABORT_AT_MOST;
+    if (pthread_timedjoin_np(thread, NULL, &until)) {
+        pthread_detach(thread);
+    }
 }
 
-static int connect_ranks(struct cmn_nccl_state *c)
+static int is_error(ncclResult_t code)
+{
+    return code != ncclSuccess && code != ncclInProgress;
+}
+
+/* Notes the reason, aborts the communicator, and returns -1. */
+static int failed(struct nccl *c, ncclResult_t code)
+{
+    const char *more = c->comm && !c->aborted ? ncclGetLastError(c->comm) : NULL;
+
+    (code == ncclRemoteError ? cmn_fail_lost : cmn_fail)(
+        "nccl: %s: %s on rank %d of %d: %s%s%s", c->group->name, c->what, c->rank, c->size,
+        ncclGetErrorString(code), more && *more ? ": " : "", more ? more : "");
+    abort_nccl(c);
+    return -1;
+}
+
+static void check(struct nccl *c, ncclResult_t code)
+{
+    if (is_error(code)) {
+        failed(c, code);
+        cmn_fatal_reason();
+    }
+}
+
+static int failed_cuda(struct nccl *c, cudaError_t code, const char *call)
+{
+    cmn_device_check(code, call);
+    cmn_fail_in("nccl: %s: %s on rank %d of %d", c->group->name, c->what, c->rank, c->size);
+    abort_nccl(c);
+    return -1;
+}
+
+static void check_cuda(struct nccl *c, cudaError_t code, const char *call)
+{
+    if (code != cudaSuccess) {
+        failed_cuda(c, code, call);
+        cmn_fatal_reason();
+    }
+}
+
+static _Noreturn void too_late(struct nccl *c)
+{
+    abort_nccl(c);
+    cmn_fatal_lost("nccl: %s: %s: rank %d of %d waited %ld s (cmn_timeout) for the others: "
+                   "one may be dead, stuck, or cut off; NCCL_DEBUG=INFO shows what NCCL does",
+                   c->group->name, c->what, c->rank, c->size, c->group->options->timeout);
+}
+
+/* ---- waiting ---- */
+
+/* NCCL's own state: ncclInProgress until it has taken what it was given, ncclSuccess, or an error. */
+static ncclResult_t state_of(struct nccl *c)
+{
+    ncclResult_t state = ncclSuccess, code = ncclCommGetAsyncError(c->comm, &state);
+
+    return code != ncclSuccess ? code : state;
+}
+
+/* Between two polls. */
+static void pause_after(struct nccl *c, int polls)
+{
+    if (cmn_status_timed_out(cmn_clock() - c->began, c->group->options->timeout)) {
+        too_late(c);
+    }
+    if (polls > SPINS) {
+        usleep(PAUSE_US);
+    } else if (polls % 16 == 15) {
+        sched_yield();
+    }
+}
+
+/* Blocking, until NCCL has taken what it was given, which returned `code`: only then that lies on the stream, before
+ * what comes next. ncclSuccess, or an error. */
+static ncclResult_t await_taken(struct nccl *c, ncclResult_t code)
+{
+    cmn_status_wait_begin();
+    for (int polls = 0; !is_error(code); polls++) {
+        code = state_of(c);
+        if (code == ncclSuccess) {
+            break;
+        }
+        if (!is_error(code)) {
+            pause_after(c, polls);
+        }
+    }
+    cmn_status_wait_end();
+    return code;
+}
+
+/* Blocking, until all that lies on the stream is done. */
+static void await_stream(struct nccl *c)
+{
+    cudaError_t code;
+
+    cmn_status_wait_begin();
+    check_cuda(c, cudaEventRecord(c->done, c->stream), "cudaEventRecord");
+    for (int polls = 0; (code = cudaEventQuery(c->done)) != cudaSuccess; polls++) {
+        if (code != cudaErrorNotReady) {
+            check_cuda(c, code, "cudaEventQuery");
+        }
+        check(c, state_of(c));
+        pause_after(c, polls);
+    }
+    cmn_status_wait_end();
+}
+
+/* ---- the communicator ---- */
+
+/* Names the operation on n floats that begins, and starts the clock of cmn_timeout. */
+static void start(struct nccl *c, const char *what, size_t n)
+{
+    snprintf(c->what, sizeof c->what, "%s of %zu floats", what, n);
+    c->began = cmn_clock();
+}
+
+static int connect_ranks(struct nccl *c)
 {
     struct {
         ncclUniqueId id;
         ncclResult_t code;
     } first;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclResult_t code;
 
     memset(&first, 0, sizeof first);
     if (c->rank == 0) {
         first.code = ncclGetUniqueId(&first.id);
     }
-    if (cmn_mpi_check(MPI_Bcast(&first, sizeof first, MPI_BYTE, 0, c->group->comm), "MPI_Bcast")) {
-        return cmn_fail_in("nccl: %s: id", c->group->name);
-    }
+    MPI_CALL(MPI_Bcast(&first, sizeof first, MPI_BYTE, 0, c->group->comm));
     if (first.code != ncclSuccess) {
-        return cmn_nccl_failed(c, first.code);
+        return failed(c, first.code);
     }
     config.blocking = 0;
-    return cmn_nccl_taken(c, ncclCommInitRankConfig(&c->comm, c->size, first.id, c->rank, &config));
+    code = await_taken(c, ncclCommInitRankConfig(&c->comm, c->size, first.id, c->rank, &config));
+    return is_error(code) ? failed(c, code) : 0;
 }
 
 static int open_nccl(void **self, const struct cmn_group *group)
 {
-    struct cmn_nccl_state *c = calloc(1, sizeof *c);
+    struct nccl *c = cmn_calloc(1, sizeof *c);
     cudaError_t code;
 
-    if (!c) {
-        return cmn_fail("nccl: out of memory");
-    }
     *self = c;
     c->group = group;
     c->given = -1;
     snprintf(c->what, sizeof c->what, "start");
-    c->begin = cmn_clock();
+    c->began = cmn_clock();
     MPI_Comm_rank(group->comm, &c->rank);
     MPI_Comm_size(group->comm, &c->size);
     code = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
@@ -72,98 +267,114 @@ static int open_nccl(void **self, const struct cmn_group *group)
     if (code == cudaSuccess) {
         code = cudaEventCreateWithFlags(&c->done, cudaEventDisableTiming);
     }
-    return code == cudaSuccess ? connect_ranks(c)
-                               : cmn_nccl_failed_cuda(c, code, "stream and events");
+    return code == cudaSuccess ? connect_ranks(c) : failed_cuda(c, code, "stream and events");
 }
 
-static int allreduce_nccl(void *self, float *data, size_t n)
+static void destroy(cudaEvent_t event)
 {
-    struct cmn_nccl_state *c = self;
-
-    if (n == 0) {
-        return 0;
+    if (event) {
+        cudaEventDestroy(event);
     }
-    if (started(c, "allreduce", n)) {
-        return -1;
-    }
-    return ended(c, ncclAllReduce(data, data, n, ncclFloat32, ncclSum, c->comm, c->stream));
-}
-
-/* ncclReduceScatter and ncclAllGather want slices of one length on every rank. Here a reduce to, or a
- * broadcast from, each slice's owner, all in one group: NCCL runs them together. */
-static int by_slices(struct cmn_nccl_state *c, const char *what, float *data, size_t n, int slices,
-                     int sum)
-{
-    ncclResult_t code = ncclSuccess, end;
-
-    if (n == 0) {
-        return 0;
-    }
-    if (started(c, what, n)) {
-        return -1;
-    }
-    end = ncclGroupStart();
-    for (int i = 0; i < slices && !cmn_nccl_bad(code) && !cmn_nccl_bad(end); i++) {
-        size_t at, count;
-        cmn_slice(n, slices, i, &at, &count);
-        if (count > 0 && sum) {
-            code = ncclReduce(data + at, data + at, count, ncclFloat32, ncclSum, i, c->comm,
-                              c->stream);
-        } else if (count > 0) {
-            code = ncclBroadcast(data + at, data + at, count, ncclFloat32, i, c->comm, c->stream);
-        }
-    }
-    if (!cmn_nccl_bad(end)) {
-        end = ncclGroupEnd();
-    }
-    return ended(c, cmn_nccl_bad(code) ? code : end);
-}
-
-static int reduce_nccl(void *self, float *data, size_t n)
-{
-    return by_slices(self, "reduce", data, n, 1, 1);
-}
-
-static int bcast_nccl(void *self, float *data, size_t n)
-{
-    return by_slices(self, "broadcast", data, n, 1, 0);
-}
-
-static int reduce_scatter_nccl(void *self, float *data, size_t n, int slices)
-{
-    return by_slices(self, "reduce_scatter", data, n, slices, 1);
-}
-
-static int allgather_nccl(void *self, float *data, size_t n, int slices)
-{
-    return by_slices(self, "allgather", data, n, slices, 0);
 }
 
 static void close_nccl(void *self)
 {
-    struct cmn_nccl_state *c = self;
+    struct nccl *c = self;
 
     if (!c) {
         return;
     }
-    if (c->comm && !c->failed) {
+    if (c->comm && !c->aborted) {
         snprintf(c->what, sizeof c->what, "end");
-        c->begin = cmn_clock();
-        if (!cmn_nccl_taken(c, ncclCommFinalize(c->comm))) {
+        c->began = cmn_clock();
+        if (await_taken(c, ncclCommFinalize(c->comm)) == ncclSuccess) {
             ncclCommDestroy(c->comm);
         }
     }
-    cmn_nccl_background_close(c);
-    if (c->ready) {
-        cudaEventDestroy(c->ready);
+    cudaFree(c->half);
+    for (int i = 0; i < JOBS; i++) {
+        destroy(c->job[i].ready);
+        destroy(c->job[i].began);
+        destroy(c->job[i].ended);
     }
-    if (c->done) {
-        cudaEventDestroy(c->done);
-    }
+    destroy(c->last);
+    destroy(c->ready);
+    destroy(c->done);
     if (c->stream) {
         cudaStreamDestroy(c->stream);
     }
     free(c);
+}
+
+/* ---- one operation at once ---- */
+
+/* What is queued from here on comes after all that Darknet has asked of the GPU. */
+static void begin_operation(struct nccl *c, const char *what, size_t n)
+{
+    start(c, what, n);
+    check_cuda(c, cudaEventRecord(c->ready, cudaStreamLegacy), "cudaEventRecord");
+    check_cuda(c, cudaStreamWaitEvent(c->stream, c->ready, 0), "cudaStreamWaitEvent");
+}
+
+/* `code` is what the call that queued the operation has returned. */
+static void end_operation(struct nccl *c, ncclResult_t code)
+{
+    check(c, await_taken(c, code));
+    await_stream(c);
+}
+
+static void allreduce_nccl(void *self, float *data, size_t n)
+{
+    struct nccl *c = self;
+
+    if (n == 0) {
+        return;
+    }
+    begin_operation(c, "allreduce", n);
+    end_operation(c, ncclAllReduce(data, data, n, ncclFloat32, ncclSum, c->comm, c->stream));
+}
+
+/* ncclReduceScatter and ncclAllGather want slices of one length on every rank. Here a reduce to, or a
+ * broadcast from, each slice's owner, all in one group: NCCL runs them together. */
+static void by_slices(struct nccl *c, const char *what, float *data, size_t n, int slices, int sum)
+{
+    if (n == 0) {
+        return;
+    }
+    begin_operation(c, what, n);
+    check(c, ncclGroupStart());
+    for (int i = 0; i < slices; i++) {
+        size_t at, count;
+        cmn_slice(n, slices, i, &at, &count);
+        if (count > 0 && sum) {
+            check(c, ncclReduce(data + at, data + at, count, ncclFloat32, ncclSum, i, c->comm,
+                                c->stream));
+        } else if (count > 0) {
+            check(c,
+                  ncclBroadcast(data + at, data + at, count, ncclFloat32, i, c->comm, c->stream));
+        }
+    }
+    end_operation(c, ncclGroupEnd());
+}
+
+static void reduce_nccl(void *self, float *data, size_t n)
+{
+    by_slices(self, "reduce", data, n, 1, 1);
+}
+
+static void bcast_nccl(void *self, float *data, size_t n)
+{
+    by_slices(self, "broadcast", data, n, 1, 0);
+}
+
+static void reduce_scatter_nccl(void *self, float *data, size_t n, int slices)
+{
+    by_slices(self, "reduce_scatter", data, n, slices, 1);
+}
+
+static void allgather_nccl(void *self, float *data, size_t n, int slices)
+{
+    by_slices(self, "allgather", data, n, slices, 0);
 }
 
 const struct cmn_transport cmn_nccl = {
@@ -178,15 +389,256 @@ const struct cmn_transport cmn_nccl = {
     .close = close_nccl,
 };
 
+/* ---- sums in the background ----
+ *
+ * A ring of jobs, each with an event that says when its floats are final. NCCL takes one call at a time, and what must
+ * follow it on the stream can be queued only then. Waiting for that could mean waiting for other ranks; so jobs are given
+ * to NCCL whenever somebody polls. The calls are the same on all ranks, whenever they are made. */
+
+/* Records on the stream that it has come as far as here. */
+static void stamp(struct nccl *c, cudaEvent_t *event)
+{
+    if (!*event) {
+        check_cuda(c, cudaEventCreateWithFlags(event, cudaEventDefault), "cudaEventCreate");
+    }
+    check_cuda(c, cudaEventRecord(*event, c->stream), "cudaEventRecord");
+}
+
+/* The GPU's clock counts from events: `last` is behind all jobs, and was reached about now. */
+static void record_spans(struct nccl *c)
+{
+    double now = cmn_clock();
+
+    for (int i = 0; i < JOBS && cmn_timeline_on; i++) {
+        const struct job *job = &c->job[i];
+        float since_begin, since_end; /* ms */
+        if (!job->n) {
+            continue;
+        }
+        check_cuda(c, cudaEventElapsedTime(&since_begin, job->began, c->last),
+                   "cudaEventElapsedTime");
+        check_cuda(c, cudaEventElapsedTime(&since_end, job->ended, c->last),
+                   "cudaEventElapsedTime");
+        cmn_timeline_span(CMN_SPAN_EXCHANGE, job->number, now - 1e-3 * (double)since_begin,
+                          now - 1e-3 * (double)since_end);
+    }
+}
+
+/* The next job goes to NCCL. */
+static void give(struct nccl *c)
+{
+    struct job *job = &c->job[c->first];
+    ncclDataType_t as = job->type == CMN_FP16 ? ncclFloat16 : ncclBfloat16;
+    ncclResult_t result;
+
+    check_cuda(c, cudaStreamWaitEvent(c->stream, job->ready, 0), "cudaStreamWaitEvent");
+    if (cmn_timeline_on) {
+        stamp(c, &job->began);
+    }
+    if (job->type == CMN_FP32) {
+        result =
+            ncclAllReduce(job->data, job->data, job->n, ncclFloat32, ncclSum, c->comm, c->stream);
+    } else {
+        check_cuda(c,
+                   cmn_kernel_cast_to_16(c->half, job->data, job->n, 1.0f / (float)c->size,
+                                     job->type, c->stream),
+                   "cast to 16 bits");
+        result = ncclAllReduce(c->half, c->half, job->n, as, ncclSum, c->comm, c->stream);
+    }
+    c->given = c->first;
+    c->first = (c->first + 1) % JOBS;
+    c->waiting--;
+    check(c, result);
+}
+
+/* NCCL has taken the job that it was given: queues what follows it. */
+static void follow(struct nccl *c)
+{
+    struct job *job = &c->job[c->given];
+
+    c->given = -1;
+    if (job->type != CMN_FP32) {
+        check_cuda(
+            c,
+            cmn_kernel_cast_to_32(job->data, c->half, job->n, (float)c->size, job->type, c->stream),
+            "cast to 32 bits");
+    }
+    if (cmn_timeline_on || job->root >= 0) {
+        stamp(c, &job->ended);
+    }
+}
+
+/* Gives NCCL jobs until at most `left` wait; without `wait` only as long as it takes them at once. */
+static void advance(struct nccl *c, int wait, int left)
+{
+    for (;;) {
+        ncclResult_t state = wait ? await_taken(c, ncclSuccess) : state_of(c);
+        check(c, state);
+        if (state == ncclInProgress) {
+            return;
+        }
+        if (c->given >= 0) {
+            follow(c);
+        }
+        if (c->waiting <= left) {
+            return;
+        }
+        give(c);
+    }
+}
+
+/* Jobs follow each other on the stream, so the room for 16 bits of one serves all. */
+static void make_room(struct nccl *c, size_t n)
+{
+    if (n <= c->half_room) {
+        return;
+    }
+    if (c->half) {
+        advance(c, 1, 0);
+        await_stream(c);
+    }
+    cudaFree(c->half);
+    c->half = NULL;
+    c->half_room = 0;
+    check_cuda(c, cudaMalloc(&c->half, n * sizeof(short)), "cudaMalloc");
+    c->half_room = n;
+}
+
+static void begin(struct nccl *c, float *data, size_t n, enum cmn_dtype type, int root)
+{
+    struct job *job;
+
+    if (n == 0) {
+        return;
+    }
+    start(c, root < 0 ? "allreduce" : "reduce", n);
+    if (type != CMN_FP32) {
+        make_room(c, n);
+    }
+    if (c->waiting == JOBS - 1) {
+        advance(c, 1, JOBS - 2);
+    }
+    job = &c->job[(c->first + c->waiting) % JOBS];
+    if (!job->ready) {
+        check_cuda(c, cudaEventCreateWithFlags(&job->ready, cudaEventDisableTiming),
+                   "cudaEventCreate");
+    }
+    check_cuda(c, cudaEventRecord(job->ready, cudaStreamLegacy), "cudaEventRecord");
+    job->data = data;
+    job->n = n;
+    job->type = type;
+    job->root = root;
+    job->number = c->begun;
+    c->waiting++;
+    c->begun++;
+    c->floats += n;
+    advance(c, 0, 0);
+}
+
+void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type)
+{
+    begin(self, data, n, type, -1);
+}
+
+void cmn_nccl_begin_reduce(void *self, float *data, size_t n)
+{
+    begin(self, data, n, CMN_FP32, 0);
+}
+
+int cmn_nccl_orders_stream(void *self, int i, void *stream)
+{
+    struct nccl *c = self;
+    int taken = c->begun - c->waiting - (c->given >= 0);
+
+    if (i >= taken) {
+        return 0;
+    }
+    check_cuda(c, cudaStreamWaitEvent((cudaStream_t)stream, c->job[(c->base + i) % JOBS].ended, 0),
+               "cudaStreamWaitEvent");
+    return 1;
+}
+
+void cmn_nccl_poll(void *self)
+{
+    struct nccl *c = self;
+
+    if (c->begun) {
+        advance(c, 0, 0);
+    }
+}
+
+void cmn_nccl_end(void *self)
+{
+    struct nccl *c = self;
+
+    if (c->begun == 0) {
+        return;
+    }
+    start(c, "allreduce", c->floats);
+    advance(c, 1, 0);
+    if (cmn_timeline_on) {
+        stamp(c, &c->last);
+    }
+    await_stream(c);
+    record_spans(c);
+    for (int i = 0; i < JOBS; i++) {
+        c->job[i].n = 0;
+    }
+    c->base = c->first;
+    c->begun = 0;
+    c->floats = 0;
+}
+
 #else
+
+#include "base/fatal.h"
+
+static const char without[] = "built without NCCL: make GPU=1 NCCL=1";
 
 static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_options *o)
 {
     (void)t;
     (void)o;
-    return "built without NCCL: make GPU=1 NCCL=1";
+    return without;
 }
 
 const struct cmn_transport cmn_nccl = {.name = "nccl", .refuses = refuses_nccl};
+
+void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type)
+{
+    (void)self;
+    (void)data;
+    (void)n;
+    (void)type;
+    cmn_fatal("%s", without);
+}
+
+void cmn_nccl_begin_reduce(void *self, float *data, size_t n)
+{
+    (void)self;
+    (void)data;
+    (void)n;
+    cmn_fatal("%s", without);
+}
+
+int cmn_nccl_orders_stream(void *self, int i, void *stream)
+{
+    (void)self;
+    (void)i;
+    (void)stream;
+    cmn_fatal("%s", without);
+}
+
+void cmn_nccl_poll(void *self)
+{
+    (void)self;
+    cmn_fatal("%s", without);
+}
+
+void cmn_nccl_end(void *self)
+{
+    (void)self;
+    cmn_fatal("%s", without);
+}
 
 #endif

@@ -1,17 +1,13 @@
-/* The one list of transports, and which of them connects the ranks of a node, and the nodes. */
+/* The one list of transports, and the choice of one for the ranks of a node and for the nodes. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "transports/transport.h"
 
-static const struct cmn_transport *const table[] = {
-    &cmn_shm,
-    &cmn_nccl,
-    &cmn_mpi,
-};
+static const struct cmn_transport *const registry[] = {&cmn_shm, &cmn_nccl, &cmn_mpi};
 
-enum { TRANSPORTS = sizeof table / sizeof table[0] };
+enum { TRANSPORTS = sizeof registry / sizeof registry[0] };
 
 const struct cmn_transport *cmn_transport_intra(const struct cmn_topology *t,
                                                 const struct cmn_options *o)
@@ -23,15 +19,15 @@ const struct cmn_transport *cmn_transport_intra(const struct cmn_topology *t,
     for (int i = 0; i < TRANSPORTS; i++) {
         size_t used = strlen(reasons);
         const char *why;
-        if (!any && strcmp(table[i]->name, name)) {
+        if (!any && strcmp(registry[i]->name, name)) {
             continue;
         }
-        why = table[i]->refuses(t, o);
+        why = registry[i]->refuses(t, o);
         if (!why) {
-            return table[i];
+            return registry[i];
         }
         snprintf(reasons + used, sizeof reasons - used, "%s%s: %s", used ? "; " : "",
-                 table[i]->name, why);
+                 registry[i]->name, why);
     }
     cmn_fail("no transport connects the ranks of this node (%s)", reasons);
     return NULL;

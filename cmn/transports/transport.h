@@ -1,7 +1,7 @@
-/* A transport moves bytes inside one group of ranks. Transports know buffers, never networks.
+/* A transport moves floats inside one group of ranks. Transports know buffers, never networks.
  *
- * A strategy (communicator.h) is a recipe over groups; a transport is how a group moves bytes, so every
- * recipe runs over every transport. Each is one file here and one line in registry.c. */
+ * A communicator (communicators/communicator.h) is a recipe over groups, a transport is how one group moves floats: each
+ * recipe runs over each transport. A transport is one file here and one line in registry.c. */
 #ifndef CMN_TRANSPORT_H
 #define CMN_TRANSPORT_H
 
@@ -9,34 +9,34 @@
 
 #include "mpi/group.h"
 
-/* All calls are collective over the group and blocking, and return 0, or -1 with a reason. They
- * work in place on n floats at `data`, which the caller owns; n is the same on all ranks, may be 0
- * and may exceed INT_MAX. The buffers are the CPU's, or, where topology->device is not -1, the GPU's.
- * Sums are taken in a fixed order: the same bits on all ranks and in every run.
+/* All calls but `refuses` are collective over the group and blocking. The sums and copies work in place on n floats at
+ * `data`, which the caller owns; n is the same on all ranks, may be 0 and may exceed INT_MAX. The memory is the
+ * CPU's, or, where topology->device is not -1, the GPU's. Sums are taken in a fixed order: the same bits on all ranks
+ * and in every run. What goes wrong in them ends the job.
  *
  * `slices` says into how many slices the n floats are cut (cmn_slice()): rank i owns slice i, and ranks
  * from `slices` on own none. 1 <= slices <= ranks of the group. */
 struct cmn_transport {
     const char *name;
-    /* Why it cannot connect the ranks of a node here, or NULL. Local; the same on all ranks. */
+    /* Local; the same on all ranks of a node. Why it cannot connect them, or NULL. */
     const char *(*refuses)(const struct cmn_topology *t, const struct cmn_options *o);
-    /* *self is handed to the others. What a failed open leaves must not be closed. */
+    /* *self is handed to the other calls. The group must outlive it. 0, or -1 with a reason: another transport may do.
+     * What a failed open leaves must not be closed. */
     int (*open)(void **self, const struct cmn_group *group);
-    /* Optional (may be NULL). Zeroed memory for at least `floats` floats (the largest request of the group
-     * counts), aligned to 64 bytes, which the other calls use without a copy: data in it lies at the same place
-     * on all ranks, at a multiple of 16 bytes. The transport owns it until close. */
+    /* NULL where any memory will do, else all `data` must lie in memory that this gave. Zeroed memory for at least `floats`
+     * floats (the largest request of the group counts), aligned to 64 bytes. Data lies at the same place of it on all
+     * ranks, at a multiple of 16 bytes. The transport owns it until close. 0, or -1 with a reason. */
     int (*memory)(void *self, size_t floats, float **memory);
-    /* The sum, on all ranks. */
-    int (*allreduce)(void *self, float *data, size_t n);
-    /* The sum, on rank 0; the other ranks' data is left undefined. */
-    int (*reduce)(void *self, float *data, size_t n);
-    /* On each rank its own slice becomes the sum of that slice; the rest is left undefined. */
-    int (*reduce_scatter)(void *self, float *data, size_t n, int slices);
-    /* Every slice becomes that of its owner. */
-    int (*allgather)(void *self, float *data, size_t n, int slices);
-    /* Everything becomes that of rank 0. */
-    int (*bcast)(void *self, float *data, size_t n);
-    /* Collective too. */
+    /* All ranks get the sum. */
+    void (*allreduce)(void *self, float *data, size_t n);
+    /* Rank 0 gets the sum; the other ranks' data becomes undefined. */
+    void (*reduce)(void *self, float *data, size_t n);
+    /* Each rank gets the sum of its own slice; the rest becomes undefined. */
+    void (*reduce_scatter)(void *self, float *data, size_t n, int slices);
+    /* All ranks get each slice of its owner. */
+    void (*allgather)(void *self, float *data, size_t n, int slices);
+    /* All ranks get the data of rank 0. */
+    void (*bcast)(void *self, float *data, size_t n);
     void (*close)(void *self);
 };
 
@@ -45,12 +45,12 @@ extern const struct cmn_transport cmn_shm;
 extern const struct cmn_transport cmn_nccl;
 
 /* Local. The transport that cmn_intra asks for inside a node; `auto` takes shm on the CPU and nccl on
- * GPUs. NULL with a reason when it cannot be had. */
+ * GPUs. NULL with a reason when it refuses. */
 const struct cmn_transport *cmn_transport_intra(const struct cmn_topology *t,
                                                 const struct cmn_options *o);
 
-/* Local. The transport between nodes: mpi where it can be given the buffers, else nccl. NULL with a reason
- * when neither can be had. */
+/* Local. The transport between nodes: mpi where MPI can read the buffers, else nccl. NULL with a reason
+ * when both refuse. */
 const struct cmn_transport *cmn_transport_inter(const struct cmn_topology *t,
                                                 const struct cmn_options *o);
 

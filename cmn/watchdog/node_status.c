@@ -34,7 +34,7 @@ struct cmn_node_status *cmn_node_status_open(const struct cmn_topology *t,
     struct cmn_node_status *s = cmn_calloc(1, sizeof *s);
     struct cmn_status *mine;
 
-    s->group = (struct cmn_group){t->intra, "intra", t, o, 0};
+    s->group = (struct cmn_group){t->intra, "intra", t, o};
     s->beats = cmn_calloc((size_t)t->intra_size, sizeof *s->beats);
     s->silent = cmn_calloc((size_t)t->intra_size, sizeof *s->silent);
     if (cmn_window_open(&s->window, &s->group, sizeof(struct cmn_status), sizeof(atomic_int))) {
@@ -47,7 +47,8 @@ struct cmn_node_status *cmn_node_status_open(const struct cmn_topology *t,
     atomic_store(&mine->rank, t->rank);
     cmn_status_move(mine);
     /* Nobody looks at statuses that are not there yet. */
-    return cmn_window_barrier(s->window) ? NULL : s;
+    cmn_window_barrier(s->window);
+    return s;
 }
 
 void cmn_node_status_look(struct cmn_node_status *s, long ms)

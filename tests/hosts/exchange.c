@@ -22,10 +22,13 @@
 #include <mpi.h>
 
 #include "communicators/communicator.h"
+#include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
+#include "mpi/call.h"
 #include "mpi/topology.h"
 
-enum { CANDIDATES = 32, TENSORS = 4, TALLY = 16, ALIGN = 16 };
+enum { CANDIDATES = 32, TENSORS = 4, METRICS = 16, ALIGN = 16 };
 
 struct candidate {
     char name[32];
@@ -47,16 +50,22 @@ static int to;            /* the rank that `send` sends to */
 static double fastest = 1;
 static int fault = SIGKILL;
 
-/* As cmn.c ends a job: one line with rank and host. */
-static void check(int result)
+/* As a training ends: one line with rank and host. */
+static void end_job(const char *message, int lost)
 {
     char prefix[128];
 
+    (void)lost;
+    cmn_log_prefix(prefix, sizeof prefix);
+    fprintf(stderr, "%s%s\n", prefix, message);
+    fflush(NULL);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void check(int result)
+{
     if (result < 0) {
-        cmn_log_prefix(prefix, sizeof prefix);
-        fprintf(stderr, "%s%s\n", prefix, cmn_reason());
-        fflush(NULL);
-        MPI_Abort(MPI_COMM_WORLD, 1);
+        cmn_fatal_reason();
     }
 }
 
@@ -73,12 +82,12 @@ static void cut(struct candidate *c, size_t floats)
     c->x.tensor = c->tensor;
     c->x.tensors = TENSORS;
     c->x.block = (struct cmn_span){.data = c->memory, .n = at};
-    c->x.metrics = (struct cmn_span){.data = c->memory + at, .n = TALLY};
+    c->x.metrics = (struct cmn_span){.data = c->memory + at, .n = METRICS};
 }
 
 static void enter(const char *name, const struct cmn_communicator *with, size_t floats)
 {
-    size_t n = (floats + ALIGN - 1) / ALIGN * ALIGN + TALLY;
+    size_t n = (floats + ALIGN - 1) / ALIGN * ALIGN + METRICS;
     struct candidate *c = &field[candidates];
 
     if (candidates == CANDIDATES) {
@@ -98,11 +107,10 @@ static void enter(const char *name, const struct cmn_communicator *with, size_t 
     }
     if (with && with->memory) {
         check(with->memory(c->self, n, &c->memory));
-    } else {
-        c->memory = aligned_alloc(64, n * sizeof *c->memory);
-        c->memory_is_ours = 1;
-        check(c->memory ? 0 : cmn_fail("out of memory"));
-        memset(c->memory, 0, n * sizeof *c->memory);
+    }
+    c->memory_is_ours = !c->memory;
+    if (c->memory_is_ours) {
+        c->memory = cmn_alloc_floats(n);
     }
     cut(c, floats);
     candidates++;
@@ -138,27 +146,22 @@ static int receiver(void)
     return first;
 }
 
-static int exchange(const struct candidate *c)
+static void exchange(const struct candidate *c)
 {
     int n = (int)(c->x.block.n + c->x.metrics.n);
     char heard = 0;
 
     if (c->with) {
-        return c->with->allreduce(c->self, &c->x);
-    }
-    if (!strcmp(c->name, "raw")) {
-        return cmn_mpi_check(
-            MPI_Allreduce(MPI_IN_PLACE, c->memory, n, MPI_FLOAT, MPI_SUM, top.world),
-            "MPI_Allreduce");
-    }
-    if (top.rank == 0 && to > 0) {
+        c->with->allreduce(c->self, &c->x);
+    } else if (!strcmp(c->name, "raw")) {
+        MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, c->memory, n, MPI_FLOAT, MPI_SUM, top.world));
+    } else if (top.rank == 0 && to > 0) {
         MPI_Send(c->memory, n, MPI_FLOAT, to, 1, top.world);
         MPI_Recv(&heard, 1, MPI_CHAR, to, 2, top.world, MPI_STATUS_IGNORE);
     } else if (top.rank == to && to > 0) {
         MPI_Recv(c->memory, n, MPI_FLOAT, 0, 1, top.world, MPI_STATUS_IGNORE);
         MPI_Send(&heard, 1, MPI_CHAR, 0, 2, top.world);
     }
-    return 0;
 }
 
 static float value(size_t i, int rank)
@@ -174,7 +177,7 @@ static void fill(const struct candidate *c)
             c->tensor[t].data[i] = value(i, top.rank);
         }
     }
-    for (int i = 0; i < TALLY; i++) {
+    for (int i = 0; i < METRICS; i++) {
         c->x.metrics.data[i] = 1;
     }
 }
@@ -195,7 +198,7 @@ static int wrong(const struct candidate *c)
             }
         }
     }
-    for (int i = 0; i < TALLY; i++) {
+    for (int i = 0; i < METRICS; i++) {
         if (c->x.metrics.data[i] != (float)top.size) {
             return cmn_fail("%s: metrics at %d: %g, not %d", c->name, i,
                             (double)c->x.metrics.data[i], top.size);
@@ -266,7 +269,7 @@ static void once(const struct candidate *c)
     }
     atomic_store(&inside, 1);
     seconds = cmn_clock();
-    check(exchange(c));
+    exchange(c);
     seconds = cmn_clock() - seconds;
     atomic_store(&inside, 0);
     fastest = seconds < fastest ? seconds : fastest;
@@ -343,6 +346,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     signal(SIGPIPE,
            SIG_IGN); /* as a training: else a rank's death kills its peers on other nodes, too */
+    cmn_fatal_handler(end_job);
     cmn_topology_open(&top);
     result = run(argc, argv);
     cmn_topology_close(&top);

@@ -2,9 +2,10 @@
  * integers, so sums are exact whatever the order of the additions, and known in closed form. */
 #include "ranks/ranks.h"
 
+#include "base/memory.h"
 #include "communicators/communicator.h"
 
-enum { ALIGN = 16, GUARD = 32, TENSORS = 4, TALLY = 16 };
+enum { ALIGN = 16, GUARD = 32, TENSORS = 4, METRICS = 16 };
 
 static struct cmn_options options;
 
@@ -14,12 +15,12 @@ struct place {
     const struct cmn_topology *t;
     const char *shape;
     void *self;
-    int own; /* in the communicator's memory */
 };
 
 /* What a communicator gets, with a guard of its own on both sides of the block. */
 struct world {
     float *memory;
+    int memory_is_ours;
     struct cmn_span tensor[TENSORS + 1]; /* and, behind the last, the metrics */
     int spans;
     struct cmn_exchange x;
@@ -37,28 +38,39 @@ static void make_world(struct world *w, const struct place *place, const size_t 
     for (int i = 0; i < tensors; i++) {
         total += padded(n[i]);
     }
-    floats = padded(total + TALLY + 2 * GUARD);
-    if (place->own) {
+    floats = padded(total + METRICS + 2 * GUARD);
+    w->memory = NULL;
+    if (place->c->memory) {
         CHECK_SAYING(place->c->memory(place->self, floats, &w->memory) == 0, "%s", cmn_reason());
-        CHECK((uintptr_t)w->memory % 64 == 0);
-        for (size_t i = 0; i < floats; i++) {
-            CHECK_SAYING(w->memory[i] == 0, "%s: memory is not zero", place->c->name);
-        }
-    } else {
-        w->memory = aligned_alloc(64, floats * sizeof *w->memory);
-        memset(w->memory, 0, floats * sizeof *w->memory);
+    }
+    w->memory_is_ours = !w->memory;
+    if (w->memory_is_ours) {
+        w->memory = cmn_alloc_floats(floats);
+    }
+    CHECK((uintptr_t)w->memory % 64 == 0);
+    for (size_t i = 0; i < floats; i++) {
+        CHECK_SAYING(w->memory[i] == 0, "%s: memory is not zero", place->c->name);
     }
     for (int i = 0; i < GUARD; i++) {
-        w->memory[i] = w->memory[GUARD + total + TALLY + (size_t)i] = -1234.5F;
+        w->memory[i] = w->memory[GUARD + total + METRICS + (size_t)i] = -1234.5F;
     }
     for (int i = 0; i < tensors; i++) {
         w->tensor[i] = (struct cmn_span){.data = w->memory + at, .n = n[i]};
         at += padded(n[i]);
     }
-    w->tensor[tensors] = (struct cmn_span){.data = w->memory + at, .n = TALLY};
+    w->tensor[tensors] = (struct cmn_span){.data = w->memory + at, .n = METRICS};
     w->spans = tensors + 1;
     w->x = (struct cmn_exchange){
         w->tensor, tensors, {.data = w->memory + GUARD, .n = total}, w->tensor[tensors], NULL};
+}
+
+/* Collective. */
+static void end_world(struct world *w, const struct place *place)
+{
+    place->c->close(place->self);
+    if (w->memory_is_ours) {
+        free(w->memory);
+    }
 }
 
 static float whole(size_t i, int rank)
@@ -87,9 +99,9 @@ static void check_sums(const struct world *w, const struct place *place)
         for (size_t i = 0; i < w->tensor[t].n; i++) {
             float want = whole(i + (size_t)t, 0) * (float)(top.size * (top.size + 1) / 2);
             CHECK_SAYING(w->tensor[t].data[i] == want,
-                         "%s, nodes %s, %s memory, %zu floats, at %zu: %g, not %g", place->c->name,
-                         place->shape, place->own ? "its" : "other", w->tensor[t].n, i,
-                         (double)w->tensor[t].data[i], (double)want);
+                         "%s, nodes %s, %zu floats, at %zu: %g, not %g", place->c->name,
+                         place->shape, w->tensor[t].n, i, (double)w->tensor[t].data[i],
+                         (double)want);
         }
     }
 }
@@ -115,12 +127,12 @@ static void check_untouched(const struct world *w, const struct place *place)
 /* Sums of fractions depend on the order of the additions; still all ranks and every call agree on each bit. */
 static void exchange_fractions(const struct world *w, const struct place *place)
 {
-    size_t bytes = (w->x.block.n + TALLY) * sizeof(float);
+    size_t bytes = (w->x.block.n + METRICS) * sizeof(float);
     float *first = malloc(bytes);
 
     for (int call = 0; call < 2; call++) {
         fill(w, fraction);
-        CHECK_SAYING(place->c->allreduce(place->self, &w->x) == 0, "%s", cmn_reason());
+        place->c->allreduce(place->self, &w->x);
         if (call == 0) {
             memcpy(first, w->x.block.data, bytes);
         }
@@ -150,17 +162,13 @@ static void exchange(struct place *place, const size_t *n, int tensors)
     make_world(&w, place, n, tensors);
     for (int call = 0; call < 2; call++) {
         fill(&w, whole);
-        CHECK_SAYING(place->c->allreduce(place->self, &w.x) == 0, "%s: %s", place->c->name,
-                     cmn_reason());
+        place->c->allreduce(place->self, &w.x);
         check_sums(&w, place);
         check_untouched(&w, place);
     }
     exchange_fractions(&w, place);
     check_untouched(&w, place);
-    place->c->close(place->self);
-    if (!place->own) {
-        free(w.memory);
-    }
+    end_world(&w, place);
 }
 
 /* Communicators that refuse here, named by `refused`. */
@@ -197,15 +205,11 @@ static void exchange_everywhere(const struct cmn_topology *t, const char *shape)
             (options.intra != CMN_INTRA_AUTO && !place.c->memory)) {
             continue;
         }
-        for (place.own = 0; place.own < (place.c->memory ? 2 : 1); place.own++) {
-            size_t lengths =
-                !place.c->memory || place.own || t == &top ? COUNT(length) : COUNT(length) - 1;
-            for (size_t i = 0; i < lengths; i++) {
-                exchange(&place, &length[i], 1);
-            }
-            for (size_t i = 0; i < COUNT(tensors); i++) {
-                exchange(&place, tensors[i], TENSORS);
-            }
+        for (size_t i = 0; i < COUNT(length); i++) {
+            exchange(&place, &length[i], 1);
+        }
+        for (size_t i = 0; i < COUNT(tensors); i++) {
+            exchange(&place, tensors[i], TENSORS);
         }
     }
 }
@@ -245,11 +249,10 @@ static void compare_with_naive(const struct cmn_topology *t, const char *shape)
         if (!place.c->sums || !willing(place.c, t)) {
             continue;
         }
-        place.own = place.c->memory != NULL;
         CHECK(place.c->open(&place.self, t, &options) == 0);
         make_world(&w, &place, length, TENSORS);
         fill(&w, fraction);
-        CHECK(place.c->allreduce(place.self, &w.x) == 0);
+        place.c->allreduce(place.self, &w.x);
         if (!naive) {
             CHECK(!strcmp(place.c->name, "naive"));
             naive = malloc(w.x.block.n * sizeof *naive);
@@ -260,10 +263,7 @@ static void compare_with_naive(const struct cmn_topology *t, const char *shape)
             CHECK_SAYING(d >= -1e-6F && d <= 1e-6F, "%s, nodes %s, at %zu", place.c->name, shape,
                          i);
         }
-        place.c->close(place.self);
-        if (!place.own) {
-            free(w.memory);
-        }
+        end_world(&w, &place);
     }
     free(naive);
 }
@@ -292,16 +292,15 @@ static void dummy_exchanges_nothing(void **state)
 
     (void)state;
     CHECK(place.c && !place.c->sums);
+    CHECK(place.c->open(&place.self, &top, &options) == 0);
     make_world(&w, &place, length, 1);
     fill(&w, whole);
-    CHECK(place.c->open(&place.self, &top, &options) == 0);
-    CHECK(place.c->allreduce(place.self, &w.x) == 0);
+    place.c->allreduce(place.self, &w.x);
     for (size_t i = 0; i < length[0]; i++) {
         CHECK(w.tensor[0].data[i] == whole(i, top.rank));
     }
     check_untouched(&w, &place);
-    place.c->close(place.self);
-    free(w.memory);
+    end_world(&w, &place);
     settle();
 }
 

@@ -1,15 +1,14 @@
 /* A compressor at work, for the tests of compressors. */
-#ifndef TESTS_RANKS_CODECS_H
-#define TESTS_RANKS_CODECS_H
+#ifndef TESTS_RANKS_COMPRESSORS_H
+#define TESTS_RANKS_COMPRESSORS_H
 
 #include "ranks/ranks.h"
 
 #include <math.h>
 
 #include "compression/compressor.h"
-#include "transports/transport.h"
 
-enum { MOST = 64, TALLY = 16 };
+enum { MOST = 64, METRICS = 16 };
 
 static struct cmn_options options;
 
@@ -31,11 +30,10 @@ struct form {
     int rows;
 };
 
-static inline void open_codec(struct work *w)
+static inline void open_compressor(struct work *w)
 {
     w->ended = 0;
-    CHECK_SAYING(w->compressor->open(&w->self, &w->plan) == 0, "%s: %s", w->compressor->name,
-                 cmn_reason());
+    w->self = w->compressor->open(&w->plan);
 }
 
 static inline void make_work(struct work *w, const struct cmn_compressor *compressor,
@@ -48,17 +46,20 @@ static inline void make_work(struct work *w, const struct cmn_compressor *compre
         at[i] = total;
         total += (form[i].n + 15) / 16 * 16;
     }
-    w->floats = total + TALLY;
+    w->floats = total + METRICS;
     w->block = calloc(w->floats, sizeof *w->block);
     for (int i = 0; i < forms; i++) {
         w->tensor[i] = (struct cmn_span){w->block + at[i], form[i].n, form[i].rows};
     }
-    CHECK(cmn_shards_open(&w->shards, w->tensor, forms,
-                          &(struct cmn_span){.data = w->block, .n = total}, TALLY, 1,
-                          compressor->whole_tensors) == 0);
-    w->plan = (struct cmn_compressor_plan){top.world,       "world",          &top, &options,
-                                           w->shards.shard, w->shards.shards, 0,    w->block};
-    open_codec(w);
+    cmn_shards_open(&w->shards, w->tensor, forms, &(struct cmn_span){.data = w->block, .n = total},
+                    METRICS, 1, compressor->whole_tensors);
+    w->plan = (struct cmn_compressor_plan){.comm = top.world,
+                                           .topology = &top,
+                                           .options = &options,
+                                           .shard = w->shards.shard,
+                                           .shards = w->shards.shards,
+                                           .block = w->block};
+    open_compressor(w);
 }
 
 static inline void end_work(struct work *w)
@@ -72,12 +73,10 @@ static inline void end_work(struct work *w)
 static inline void step(struct work *w)
 {
     for (int i = 0; i < w->shards.shards; i++) {
-        CHECK_SAYING(w->compressor->begin(w->self, i) == 0, "%s: %s", w->compressor->name,
-                     cmn_reason());
+        w->compressor->begin(w->self, i);
     }
     w->ended += w->shards.shards;
-    CHECK_SAYING(w->compressor->progress(w->self, w->ended) == w->ended, "%s: %s",
-                 w->compressor->name, cmn_reason());
+    CHECK_SAYING(w->compressor->progress(w->self, w->ended) == w->ended, "%s", w->compressor->name);
 }
 
 /* Numbers that depend on `seed` alone, mostly small, a few large, as gradients are. */
@@ -113,8 +112,8 @@ static inline void fill_carried(struct work *w, int turn)
             w->tensor[t].data[i] = carried(&w->tensor[t], i, top.rank, turn);
         }
     }
-    for (size_t i = 0; i < TALLY; i++) {
-        w->block[w->floats - TALLY + i] = 123457.0F * (float)(top.rank + 1) + (float)i;
+    for (size_t i = 0; i < METRICS; i++) {
+        w->block[w->floats - METRICS + i] = 123457.0F * (float)(top.rank + 1) + (float)i;
     }
 }
 
@@ -132,8 +131,8 @@ static inline void check_carried(const struct work *w, int turn)
                          w->compressor->name, t, turn, i, (double)is, (double)want);
         }
     }
-    for (size_t i = 0; i < TALLY; i++) {
-        float is = w->block[w->floats - TALLY + i], want = 0;
+    for (size_t i = 0; i < METRICS; i++) {
+        float is = w->block[w->floats - METRICS + i], want = 0;
         for (int rank = 0; rank < top.size; rank++) {
             want += 123457.0F * (float)(rank + 1) + (float)i;
         }
@@ -142,7 +141,7 @@ static inline void check_carried(const struct work *w, int turn)
     }
 }
 
-/* Runs `test` for every compressor; each says what it found. */
+/* Runs `test` for every compressor. */
 static inline void for_all(void (*test)(const struct cmn_compressor *compressor))
 {
     const struct cmn_compressor *compressor;

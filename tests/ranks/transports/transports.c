@@ -5,7 +5,10 @@
 #include <stdint.h>
 
 #include "config/options.h"
+#include "mpi/call.h"
+#include "transports/mpi.h"
 #include "transports/pairwise.h"
+#include "transports/shm.h"
 #include "transports/transport.h"
 
 static const struct cmn_transport *const transports[] = {&cmn_mpi, &cmn_shm};
@@ -70,15 +73,15 @@ static void check_guards(const struct bench *b, const char *op, size_t n)
 static void whole_block(struct bench *b, size_t n)
 {
     fill(b, n);
-    CHECK_SAYING(b->t->allreduce(b->self, b->data, n) == 0, "%s", cmn_reason());
+    b->t->allreduce(b->self, b->data, n);
     check_range(b, "allreduce", n, 0, n, -1);
     check_guards(b, "allreduce", n);
     fill(b, n);
-    CHECK_SAYING(b->t->reduce(b->self, b->data, n) == 0, "%s", cmn_reason());
+    b->t->reduce(b->self, b->data, n);
     check_range(b, "reduce", n, 0, b->rank == 0 ? n : 0, -1);
     check_guards(b, "reduce", n);
     fill(b, n);
-    CHECK_SAYING(b->t->bcast(b->self, b->data, n) == 0, "%s", cmn_reason());
+    b->t->bcast(b->self, b->data, n);
     check_range(b, "bcast", n, 0, n, 0);
     check_guards(b, "bcast", n);
 }
@@ -88,14 +91,14 @@ static void in_slices(struct bench *b, size_t n, int slices)
     size_t at, count;
 
     fill(b, n);
-    CHECK_SAYING(b->t->reduce_scatter(b->self, b->data, n, slices) == 0, "%s", cmn_reason());
+    b->t->reduce_scatter(b->self, b->data, n, slices);
     if (b->rank < slices) {
         cmn_slice(n, slices, b->rank, &at, &count);
         check_range(b, "reduce_scatter", n, at, at + count, -1);
     }
     check_guards(b, "reduce_scatter", n);
     fill(b, n);
-    CHECK_SAYING(b->t->allgather(b->self, b->data, n, slices) == 0, "%s", cmn_reason());
+    b->t->allgather(b->self, b->data, n, slices);
     for (int i = 0; i < slices; i++) {
         cmn_slice(n, slices, i, &at, &count);
         check_range(b, "allgather", n, at, at + count, i);
@@ -115,37 +118,48 @@ static int opened(struct bench *b, const struct cmn_transport *t, const struct c
     return b->self != NULL;
 }
 
+/* The memory that the data lies in: the transport's own where it wants that. */
+static void get_memory(struct bench *b)
+{
+    size_t floats = b->most + 2 * GUARD;
+
+    if (!b->t->memory) {
+        b->memory = malloc(floats * sizeof *b->memory);
+    } else {
+        CHECK_SAYING(b->t->memory(b->self, floats, &b->memory) == 0, "%s", cmn_reason());
+        CHECK((uintptr_t)b->memory % 64 == 0);
+        for (size_t i = 0; i < floats; i++) {
+            CHECK(b->memory[i] == 0);
+        }
+    }
+    b->data = b->memory + GUARD;
+}
+
+static void end(struct bench *b)
+{
+    b->t->close(b->self);
+    if (!b->t->memory) {
+        free(b->memory);
+    }
+}
+
 static void exercise(const struct cmn_transport *t, const struct cmn_group *group)
 {
     struct bench b;
 
-    for (int own = 0; own < (t->memory ? 2 : 1); own++) {
-        if (!opened(&b, t, group)) {
-            return;
+    if (!opened(&b, t, group)) {
+        return;
+    }
+    get_memory(&b);
+    for (int i = 0; i < LENGTHS; i++) {
+        for (int call = 0; call < 2; call++) {
+            whole_block(&b, length[i]);
         }
-        if (own) {
-            CHECK_SAYING(t->memory(b.self, b.most + 2 * GUARD, &b.memory) == 0, "%s", cmn_reason());
-            CHECK((uintptr_t)b.memory % 64 == 0);
-            for (size_t i = 0; i < b.most + 2 * GUARD; i++) {
-                CHECK(b.memory[i] == 0);
-            }
-        } else {
-            b.memory = malloc((b.most + 2 * GUARD) * sizeof *b.memory);
-        }
-        b.data = b.memory + GUARD;
-        for (int i = 0; i < LENGTHS; i++) {
-            for (int call = 0; call < 2; call++) {
-                whole_block(&b, length[i]);
-            }
-            for (int slices = 1; slices <= b.ranks; slices++) {
-                in_slices(&b, length[i], slices);
-            }
-        }
-        t->close(b.self);
-        if (!own) {
-            free(b.memory);
+        for (int slices = 1; slices <= b.ranks; slices++) {
+            in_slices(&b, length[i], slices);
         }
     }
+    end(&b);
 }
 
 /* Ranks of several real nodes share no memory. */
@@ -159,9 +173,9 @@ static int connects(const struct cmn_transport *t, const struct cmn_topology *to
 static void groups_of(const struct cmn_topology *topology, const char *name)
 {
     struct cmn_group group[] = {
-        {topology->world, "world", topology, &options, 0},
-        {topology->intra, "intra", topology, &options, 0},
-        {topology->inter, "inter", topology, &options, 0},
+        {topology->world, "world", topology, &options},
+        {topology->intra, "intra", topology, &options},
+        {topology->inter, "inter", topology, &options},
     };
 
     for (size_t t = 0; t < COUNT(transports); t++) {
@@ -189,26 +203,35 @@ static void operations(void **state)
     settle();
 }
 
-/* What `chunk` asks of mpi: calls of MPI with at most so many floats. */
+/* MPI's own collectives, which serve the memory of a GPU; here they are told of one, and get the CPU's. */
+static void collectives(void **state)
+{
+    struct cmn_topology on_gpu = top;
+    struct cmn_group group = {top.world, "world", &on_gpu, &options};
+
+    (void)state;
+    on_gpu.device = 0;
+    exercise(&cmn_mpi, &group);
+    settle();
+}
+
+/* MPI's allreduce with at most so many floats in a call. */
 static void chunks(void **state)
 {
-    const size_t chunk[] = {1, 3, 64, 999, 1000, 1001, (size_t)1 << 40};
+    const size_t chunk[] = {1, 3, 64, 999, 1000, 1001, CMN_MPI_CHUNK};
+    struct cmn_group group = {top.world, "world", &top, &options};
     struct bench b;
 
     (void)state;
-    for (size_t j = 0; j < COUNT(chunk); j++) {
-        struct cmn_group group = {top.world, "world", &top, &options, chunk[j]};
-        if (!opened(&b, &cmn_mpi, &group)) {
-            break;
-        }
-        b.memory = malloc((b.most + 2 * GUARD) * sizeof *b.memory);
-        b.data = b.memory + GUARD;
+    for (size_t j = 0; j < COUNT(chunk) && opened(&b, &cmn_mpi, &group); j++) {
+        get_memory(&b);
         for (int i = 0; i < LENGTHS && length[i] < 1000 * chunk[j]; i++) {
-            whole_block(&b, length[i]);
-            in_slices(&b, length[i], top.size);
+            fill(&b, length[i]);
+            cmn_mpi_allreduce(&group, b.data, length[i], chunk[j]);
+            check_range(&b, "allreduce", length[i], 0, length[i], -1);
+            check_guards(&b, "allreduce", length[i]);
         }
-        cmn_mpi.close(b.self);
-        free(b.memory);
+        end(&b);
     }
     settle();
 }
@@ -220,18 +243,19 @@ static void ordered(float *data, size_t n, int rank)
     }
 }
 
-/* Many chunks under way, slices that end in the middle of one, and the order of the additions. */
+/* Lengths from one float to more pipeline steps than are in flight, with slices that end in the middle of a chunk: every
+ * owner adds in the order of the ranks. */
 static void pairwise(void **state)
 {
-    const size_t chunk[] = {1, 5, 16, 40, 0}, n[] = {1, 97, 1000};
-    float data[1000], theirs[1000], want[1000];
+    const size_t n[] = {1, 97, 1000, 15 * 1024 - 1, 70000, 2000003};
+    const size_t most = n[COUNT(n) - 1];
+    float *data = malloc(most * sizeof *data), *theirs = malloc(most * sizeof *data),
+          *want = malloc(most * sizeof *data);
 
     (void)state;
-    for (size_t j = 0; j < COUNT(chunk) * COUNT(n); j++) {
-        struct cmn_pairwise *p;
-        size_t count = n[j / COUNT(chunk)], at, mine;
-        CHECK_SAYING(cmn_pairwise_open(&p, top.world, chunk[j % COUNT(chunk)]) == 0, "%s",
-                     cmn_reason());
+    for (size_t j = 0; j < COUNT(n); j++) {
+        struct cmn_pairwise *p = cmn_pairwise_open(top.world, options.timeout);
+        size_t count = n[j], at, mine;
         for (int rank = 0; rank < top.size; rank++) {
             ordered(theirs, count, rank);
             for (size_t i = 0; i < count; i++) {
@@ -240,17 +264,36 @@ static void pairwise(void **state)
         }
         for (int slices = 1; slices <= top.size; slices++) {
             ordered(data, count, top.rank);
-            CHECK(cmn_pairwise_run(p, data, count, slices, CMN_SCATTER | CMN_GATHER) == 0);
+            cmn_pairwise_run(p, data, count, slices, CMN_REDUCE_SCATTER | CMN_ALLGATHER);
             CHECK_SAYING(!memcmp(data, want, count * sizeof *data), "%zu floats, %d slices", count,
                          slices);
             ordered(data, count, top.rank);
-            CHECK(cmn_pairwise_run(p, data, count, slices, CMN_SCATTER | CMN_GATHER_FIRST) == 0);
+            cmn_pairwise_run(p, data, count, slices, CMN_REDUCE_SCATTER | CMN_GATHER);
             CHECK(top.rank != 0 || !memcmp(data, want, count * sizeof *data));
             cmn_slice(count, slices, top.rank < slices ? top.rank : 0, &at, &mine);
             CHECK(top.rank >= slices || !memcmp(data + at, want + at, mine * sizeof *data));
         }
         cmn_pairwise_close(p);
     }
+    free(data);
+    free(theirs);
+    free(want);
+    settle();
+}
+
+/* Data elsewhere than in the memory that shm gave is a mistake of the caller. */
+static void memory_of_the_caller(void **state)
+{
+    struct cmn_group group = {top.intra, "intra", &top, &options};
+    const char *said;
+    float data[16] = {0};
+    void *self;
+
+    (void)state;
+    CHECK(cmn_shm.open(&self, &group) == 0);
+    said = fatal_of(cmn_shm_counterparts(self, data, 16));
+    CHECK_SAYING(said && strstr(said, "shared memory") && !check_lost, "%s", said);
+    cmn_shm.close(self);
     settle();
 }
 
@@ -258,33 +301,35 @@ static void pairwise(void **state)
 static void same_bits(void **state)
 {
     const size_t n = 50000;
-    float *first = malloc(n * sizeof *first), *second = malloc(n * sizeof *second);
+    float *first = malloc(n * sizeof *first);
 
     (void)state;
     for (size_t t = 0; t < COUNT(transports); t++) {
-        struct cmn_group group = {top.world, "world", &top, &options, 0};
-        void *self = NULL;
-        if (!connects(transports[t], &top, "world")) {
+        struct cmn_group group = {top.world, "world", &top, &options};
+        struct bench b;
+        if (!connects(transports[t], &top, "world") || !opened(&b, transports[t], &group)) {
             continue;
         }
-        ordered(first, n, top.rank);
-        ordered(second, n, top.rank);
-        CHECK_SAYING(transports[t]->open(&self, &group) == 0, "%s", cmn_reason());
-        CHECK_SAYING(transports[t]->allreduce(self, first, n) == 0, "%s", cmn_reason());
-        CHECK_SAYING(transports[t]->allreduce(self, second, n) == 0, "%s", cmn_reason());
-        CHECK_SAYING(!memcmp(first, second, n * sizeof *first), "%s", transports[t]->name);
-        CHECK_SAYING(same_everywhere(first, n * sizeof *first), "%s", transports[t]->name);
-        transports[t]->close(self);
+        get_memory(&b);
+        for (int call = 0; call < 2; call++) {
+            ordered(b.data, n, top.rank);
+            b.t->allreduce(b.self, b.data, n);
+            if (call == 0) {
+                memcpy(first, b.data, n * sizeof *first);
+            }
+        }
+        CHECK_SAYING(!memcmp(first, b.data, n * sizeof *first), "%s", b.t->name);
+        CHECK_SAYING(same_everywhere(first, n * sizeof *first), "%s", b.t->name);
+        end(&b);
     }
     free(first);
-    free(second);
     settle();
 }
 
 static void two_at_once(void **state)
 {
-    const struct cmn_group world = {top.world, "world", &top, &options, 0};
-    const struct cmn_group intra = {top.intra, "intra", &top, &options, 0};
+    const struct cmn_group world = {top.world, "world", &top, &options};
+    const struct cmn_group intra = {top.intra, "intra", &top, &options};
     float a[10], b[10];
     void *first = NULL, *second = NULL;
 
@@ -295,9 +340,9 @@ static void two_at_once(void **state)
     }
     CHECK(cmn_mpi.open(&first, &world) == 0);
     CHECK(cmn_mpi.open(&second, &intra) == 0);
-    CHECK(cmn_mpi.allreduce(first, a, 10) == 0);
-    CHECK(cmn_mpi.reduce_scatter(second, b, 10, 1) == 0);
-    CHECK(cmn_mpi.allgather(second, b, 10, 1) == 0);
+    cmn_mpi.allreduce(first, a, 10);
+    cmn_mpi.reduce_scatter(second, b, 10, 1);
+    cmn_mpi.allgather(second, b, 10, 1);
     for (int i = 0; i < 10; i++) {
         CHECK(a[i] == (float)top.size);
         CHECK(b[i] == 2 * (float)top.intra_size);
@@ -358,9 +403,15 @@ static void choice(void **state)
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slices),      cmocka_unit_test(choice),   cmocka_unit_test(operations),
-        cmocka_unit_test(chunks),      cmocka_unit_test(pairwise), cmocka_unit_test(same_bits),
+        cmocka_unit_test(slices),
+        cmocka_unit_test(choice),
+        cmocka_unit_test(operations),
+        cmocka_unit_test(collectives),
+        cmocka_unit_test(chunks),
+        cmocka_unit_test(pairwise),
+        cmocka_unit_test(same_bits),
         cmocka_unit_test(two_at_once),
+        cmocka_unit_test(memory_of_the_caller),
     };
 
     cmn_options_default(&options);

@@ -3,7 +3,7 @@
 
 #include "compression/shards.h"
 
-enum { TALLY = 16, LINE = 16, MOST = 5 };
+enum { METRICS = 16, LINE = 16, MOST = 5 };
 
 static float memory[1 << 18];
 
@@ -37,8 +37,8 @@ static void check_cover(const struct cmn_shards *p, const struct cmn_span *tenso
         }
     }
     assert_int_equal(p->shard[p->shards - 1].at, block);
-    assert_int_equal(p->shard[p->shards - 1].n, TALLY);
-    assert_int_equal(p->shard[p->shards - 1].whole, 1);
+    assert_int_equal(p->shard[p->shards - 1].n, METRICS);
+    assert_int_equal(p->shard[p->shards - 1].exact, 1);
 }
 
 /* No owner has more to send than another by over the largest shard, and the lines that slices are rounded to. */
@@ -67,10 +67,10 @@ static void check_form(const struct cmn_shards *p, const struct cmn_span *tensor
         while (of + 1 < tensor + tensors && (size_t)(of[1].data - memory) <= shard->at) {
             of++;
         }
-        assert_int_equal(shard->whole, of->n < CMN_SHARD_WHOLE);
-        assert_true(!shard->whole || shard->n <= 8192);
-        assert_int_equal(shard->rows, uncut && !shard->whole ? of->rows : 0);
-        assert_true(!uncut || shard->whole || shard->n == of->n);
+        assert_int_equal(shard->exact, of->n < CMN_SHARD_EXACT_BELOW);
+        assert_true(!shard->exact || shard->n <= 8192);
+        assert_int_equal(shard->rows, uncut && !shard->exact ? of->rows : 0);
+        assert_true(!uncut || shard->exact || shard->n == of->n);
     }
 }
 
@@ -86,8 +86,7 @@ static void cut(void **state)
     for (int owners = 1; owners <= MOST; owners++) {
         for (int uncut = 0; uncut < 2; uncut++) {
             struct cmn_shards p;
-            assert_int_equal(cmn_shards_open(&p, tensor, COUNT(n), &whole, TALLY, owners, uncut),
-                             0);
+            cmn_shards_open(&p, tensor, COUNT(n), &whole, METRICS, owners, uncut);
             check_cover(&p, tensor, COUNT(n), block);
             check_load(&p, owners);
             check_form(&p, tensor, COUNT(n), uncut || owners == 1);
@@ -107,7 +106,7 @@ static void together(void **state)
     struct cmn_shards p;
 
     (void)state;
-    assert_int_equal(cmn_shards_open(&p, tensor, COUNT(n), &whole, TALLY, 2, 0), 0);
+    cmn_shards_open(&p, tensor, COUNT(n), &whole, METRICS, 2, 0);
     assert_int_equal(p.shards, 3);
     assert_int_equal(p.shard[1].at, tensor[4].data - memory);
     cmn_shards_close(&p);
