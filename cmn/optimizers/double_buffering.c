@@ -60,16 +60,15 @@ static int skip(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
     return update_with_step_before(o, rule, images);
 }
 
-/* The last two are those of every policy, see synchronous.c. */
 static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_state *state)
 {
-    const struct cmn_exchange *x = &o->copy.x;
-    const struct cmn_state entry[] = {
-        {"velocity", o->velocity, o->gradients->exchange.block.n * sizeof(float)},
-        {"sums", x->block.data, (x->block.n + x->metrics.n) * sizeof(float)},
-        {"sums arrived", &o->copy.arrived, sizeof o->copy.arrived},
-        {"steps since", &o->since, sizeof o->since},
-        {"metrics", o->pending, sizeof o->pending},
+    struct cmn_exchange_copy *copy = &o->copy;
+    const struct cmn_exchange *x = &copy->x;
+    size_t bytes = o->gradients->exchange.block.n * sizeof(float);
+    const struct cmn_policy_entry entry[] = {
+        {{"velocity", o->velocity, bytes}, CMN_STATE_MOMENTUM},
+        {{"sums", x->block.data, (x->block.n + x->metrics.n) * sizeof(float)}, CMN_STATE_OF_ALL},
+        {{"sums arrived", &copy->arrived, sizeof copy->arrived}, CMN_STATE_OF_ALL},
     };
 
     return cmn_policy_entry(o, entry, sizeof entry / sizeof entry[0], i, state);

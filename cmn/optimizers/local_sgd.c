@@ -193,18 +193,20 @@ static int synchronised(const struct cmn_optimizer *o)
 
 static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_state *state)
 {
-    const struct cmn_exchange *x = &o->copy.x;
-    size_t block = x->block.n * sizeof(float);
-    const struct cmn_state entry[] = {
-        {"sums", x->block.data, block + x->metrics.n * sizeof(float)},
-        {"sums arrived", &o->copy.arrived, sizeof o->copy.arrived},
-        {"common", o->common, block},
-        {"mine", o->mine, block},
-        {"steps since", &o->since, sizeof o->since},
-        {"metrics", o->pending, sizeof o->pending},
+    struct cmn_exchange_copy *copy = &o->copy;
+    size_t block = copy->x.block.n * sizeof(float);
+    size_t metrics = copy->x.metrics.n * sizeof(float);
+    const struct cmn_policy_entry entry[] = {
+        {{"sums", copy->x.block.data, block + metrics}, CMN_STATE_OF_ALL},
+        {{"sums arrived", &copy->arrived, sizeof copy->arrived}, CMN_STATE_OF_ALL},
+        {{"common", o->common, block}, CMN_STATE_OF_ALL},
+        {{"steps since", &o->since, sizeof o->since}, CMN_STATE_OF_ALL},
+        {{"pending metrics", o->pending, sizeof o->pending}, CMN_STATE_OF_RANK},
+        {{"mine", o->mine, block}, CMN_STATE_OF_RANK}, /* delayed alone */
     };
+    int entries = (int)(sizeof entry / sizeof entry[0]);
 
-    return cmn_policy_entry(o, entry, sizeof entry / sizeof entry[0], i, state);
+    return cmn_policy_entry(o, entry, o->mine ? entries : entries - 1, i, state);
 }
 
 static void close_copies(struct cmn_optimizer *o)

@@ -37,24 +37,15 @@ static int skip(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
     return 0;
 }
 
-/* The last three are of other policies. The number of an entry is part of its name in checkpoints, so each
- * policy has them. */
-static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_state *state)
+static enum cmn_state_owner state_of_communicator(struct cmn_optimizer *o, int i,
+                                                  struct cmn_state *state)
 {
-    const struct cmn_state entry[] = {
-        {"velocity", o->velocity, o->gradients->exchange.block.n * sizeof(float)},
-        {"sums arrived", &o->copy.arrived, sizeof o->copy.arrived},
-        {"steps since", &o->since, sizeof o->since},
-        {"metrics", o->pending, sizeof o->pending},
-    };
-
-    return cmn_policy_entry(o, entry, sizeof entry / sizeof entry[0], i, state);
+    return cmn_policy_entry(o, NULL, 0, i, state);
 }
 
-static void close_velocity(struct cmn_optimizer *o)
+static void close_nothing(struct cmn_optimizer *o)
 {
-    free(o->velocity);
-    o->velocity = NULL;
+    (void)o;
 }
 
 const struct cmn_update_policy cmn_synchronous = {
@@ -62,8 +53,8 @@ const struct cmn_update_policy cmn_synchronous = {
     .open = open_nothing,
     .update = update,
     .skip = skip,
-    .state = state,
-    .close = close_velocity,
+    .state = state_of_communicator,
+    .close = close_nothing,
 };
 
 /* ---- the momentum is apart ---- */
@@ -80,6 +71,22 @@ static int update_separate(struct cmn_optimizer *o, struct cmn_rule *rule, int i
     cmn_velocity_update(o, o->gradients->exchange.block.data, rule, images);
     rule->done = 1;
     return 1;
+}
+
+static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_state *state)
+{
+    size_t bytes = o->gradients->exchange.block.n * sizeof(float);
+    const struct cmn_policy_entry entry[] = {
+        {{"velocity", o->velocity, bytes}, CMN_STATE_MOMENTUM},
+    };
+
+    return cmn_policy_entry(o, entry, sizeof entry / sizeof entry[0], i, state);
+}
+
+static void close_velocity(struct cmn_optimizer *o)
+{
+    free(o->velocity);
+    o->velocity = NULL;
 }
 
 const struct cmn_update_policy cmn_separate_momentum = {

@@ -154,24 +154,14 @@ void cmn_copy_close(struct cmn_optimizer *o)
 
 /* ---- what a restart needs ---- */
 
-static enum cmn_state_owner owner_of(const struct cmn_optimizer *o, const void *data)
-{
-    if (data == o->pending || data == o->mine || !o->communicator.sums) {
-        return CMN_STATE_OF_RANK;
-    }
-    return data == o->velocity ? CMN_STATE_MOMENTUM : CMN_STATE_OF_ALL;
-}
-
-enum cmn_state_owner cmn_policy_entry(struct cmn_optimizer *o, const struct cmn_state *entry,
+enum cmn_state_owner cmn_policy_entry(struct cmn_optimizer *o, const struct cmn_policy_entry *entry,
                                       int entries, int i, struct cmn_state *state)
 {
-    for (int k = 0; k < entries; k++) {
-        if (entry[k].data && i-- == 0) {
-            *state = entry[k];
-            return owner_of(o, entry[k].data);
-        }
+    if (i < entries) {
+        *state = entry[i].state;
+        return o->communicator.sums ? entry[i].owner : CMN_STATE_OF_RANK;
     }
-    return o->communicator.state && o->communicator.state(o->self, i, state)
+    return o->communicator.state && o->communicator.state(o->self, i - entries, state)
                ? CMN_STATE_OF_COMMUNICATOR
                : CMN_STATE_END;
 }

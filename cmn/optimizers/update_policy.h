@@ -21,11 +21,11 @@
 
 #include <stddef.h>
 
+#include "compression/compressor.h"
 #include "engine/gradients.h"
 #include "optimizers/bucket_tuner.h"
 
 struct cmn_optimizer;
-struct cmn_state;
 
 /* What an update is made with. */
 struct cmn_rule {
@@ -154,9 +154,12 @@ void cmn_copy_complete(struct cmn_optimizer *o);
 /* Local. */
 void cmn_copy_close(struct cmn_optimizer *o);
 
-/* Local. Entry i of a policy's list, which leaves out entries without data; behind them the
- * communicator's. */
-enum cmn_state_owner cmn_policy_entry(struct cmn_optimizer *o, const struct cmn_state *entry,
+/* Local. Entry i of a policy's list; behind them come the communicator's. */
+struct cmn_policy_entry {
+    struct cmn_state state;
+    enum cmn_state_owner owner;
+};
+enum cmn_state_owner cmn_policy_entry(struct cmn_optimizer *o, const struct cmn_policy_entry *entry,
                                       int entries, int i, struct cmn_state *state);
 
 #endif

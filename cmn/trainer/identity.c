@@ -240,9 +240,9 @@ void cmn_identity_tell_origin(struct cmn_checkpointing *c)
         return;
     }
     if (cmn_checkpoint_iteration(c->file) == (long)now) {
-        cmn_warn("goes on from %s, iteration %zu", cmn_checkpoint_path(c->file), now);
+        cmn_warn("resumed from %s, iteration %zu", cmn_checkpoint_path(c->file), now);
     } else {
-        cmn_warn("goes on from %s, iteration %zu: a step has another number of images now, and "
+        cmn_warn("resumed from %s, iteration %zu: a step has another number of images now, and "
                  "iterations are counted anew from the images seen",
                  cmn_checkpoint_path(c->file), now);
     }

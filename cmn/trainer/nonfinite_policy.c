@@ -253,7 +253,7 @@ static void leave_out(struct cmn_nonfinite_policy *p, int from)
     p->skipped++;
     if (++p->in_a_row == IN_A_ROW) {
         cmn_fatal("iteration %ld: %d steps in a row were left out (cmn_nonfinite=skip): the "
-                  "network gives no finite numbers any more, so nothing is saved of it; lower "
+                  "network gives NaN or Inf alone, so nothing is saved of it; lower "
                   "learning_rate, and resume from earlier weights or a checkpoint",
                   p->iteration, IN_A_ROW);
     }

@@ -287,7 +287,7 @@ static void verify(struct cmn_training_progress *p)
     }
     if (bad.name && s->options.nonfinite != CMN_NONFINITE_IGNORE) {
         cmn_nonfinite_say(m->net, &bad, what, sizeof what);
-        cmn_fatal("after iteration %ld: a weight is no number any more: %s", iteration, what);
+        cmn_fatal("after iteration %ld: NaN or Inf in the weights: %s", iteration, what);
     }
 }
 

@@ -188,7 +188,7 @@ struct cmn_checkpointing *cmn_resume(struct cmn_session *s, struct cmn_model *m,
             s->topology.rank || s->starts_over ? -1 : cmn_checkpoint_latest(s->backup, m->name);
         if (latest >= 0) {
             cmn_warn("there are checkpoints of %s in %s, up to iteration %ld, which are not used: "
-                     "cmn_checkpoint=N goes on from the newest",
+                     "cmn_checkpoint=N resumes the newest",
                      m->name, s->backup, latest);
         }
         return c;

@@ -89,7 +89,7 @@ static void introduce(const struct cmn_trainer *t)
         top->size, top->size == 1 ? "" : "s", top->inter_size, top->inter_size == 1 ? "" : "s",
         top->device < 0 ? "" : ", on GPUs", s->communicator->name, s->communicator_why, dtype, how,
         cmn_feed_own_images(f),
-        f->total == f->local * top->size ? "" : " (rank 0; shares differ by one)",
+        f->total == f->local * top->size ? "" : " (rank 0; parts differ by one)",
         cmn_feed_step_images(f), cmn_options_word(&s->options, "cmn_scatter"), s->seed);
     if (!s->communicator->sums && top->size > 1) {
         cmn_say("communicator %s exchanges nothing: the result of this training is worthless",
@@ -228,8 +228,9 @@ int cmn_trainer_save_failed(struct cmn_trainer *t, const char *file, int reason)
         return 0;
     }
     cmn_report_clear(t->session->report);
-    cmn_warn("weights not written to %s: %s; the training goes on, and its checkpoints keep it",
-             file, strerror(reason));
+    cmn_warn(
+        "weights not written to %s: %s; training continues, and its checkpoints keep the weights",
+        file, strerror(reason));
     cmn_trainer_after_save(t);
     return 1;
 }

@@ -43,7 +43,7 @@ rates_are() {
     grep -q 'batch 20 per rank, global batch 60' train.log
     rows 3 mlp.cfg -cmn_batch global
     [[ $(seen out/mlp.weights) -eq 120 && $(last 1) -eq 6 && $(last 2) == 1 ]]
-    grep -q 'batch 6 per rank (rank 0; shares differ by one), global batch 20' train.log
+    grep -q 'batch 6 per rank (rank 0; parts differ by one), global batch 20' train.log
 }
 
 @test "subdivisions: the passes of a step, and no image more" {
@@ -58,7 +58,7 @@ rates_are() {
         [[ $(seen out/whole.weights) -eq $([[ $keys == *global ]] && echo 80 || echo 160) ]]
     done
     # 5 images a pass do not reach for 6 ranks.
-    fails_clearly_on 6 'cmn_batch=global: 5 images a pass .*raise batch' \
+    fails_clearly_on 6 'cmn_batch=global: 5 images a micro-batch .*raise batch' \
         classifier train small.data passes.cfg -cmn -cmn_batch global
 }
 

@@ -40,7 +40,7 @@ goes_on() {
     rows "$cfg" >whole.rows
     find out -name '*.checkpoint' ! -name "$cfg-$at.checkpoint" -delete
     run_on "$n" "$@" -cmn_checkpoint "$at" -cmn_checkpoint_keep 9
-    grep "^cmn: goes on from out/$cfg-$at.checkpoint, iteration $at$" train.log
+    grep "^cmn: resumed from out/$cfg-$at.checkpoint, iteration $at$" train.log
     cmp whole.weights "$end"
     diff whole.rows <(rows "$cfg")
 }
@@ -141,7 +141,7 @@ until_there() {
     mv out/random-21.checkpoint whole.checkpoint
     find out -name '*.checkpoint' ! -name random-7.checkpoint -delete
     until_there out/random-21.checkpoint "${words[@]}"
-    grep 'goes on from out/random-7.checkpoint, iteration 7' train.log
+    grep 'resumed from out/random-7.checkpoint, iteration 7' train.log
     sed 1d whole.sizes | diff - <(awk '/^Resizing/ { getline; print }' train.log | head -n 2)
     [[ $(sort -u whole.sizes | wc -l) -ge 2 ]]
     # Darknet's weights stand first: the layers have 4, 6 and 14 filters, with biases.
@@ -172,7 +172,7 @@ stopped() {
     end=$((at + 6))
     sed -i "s/max_batches=.*/max_batches=$end/" bn.cfg
     run_on 2 "${words[@]}"
-    grep "goes on from out/bn-$at.checkpoint, iteration $at" train.log
+    grep "resumed from out/bn-$at.checkpoint, iteration $at" train.log
     mv out/bn.weights parts.weights
     run_on 2 "${words[@]}" -clear
     cmp parts.weights out/bn.weights
@@ -185,7 +185,7 @@ stopped() {
     stopped bn "${words[@]}"
     sed -i "s/max_batches=.*/max_batches=$((at + 3))/" bn.cfg
     run_on 2 "${words[@]}"
-    grep "goes on from out/bn-$at.checkpoint, iteration $at" train.log
+    grep "resumed from out/bn-$at.checkpoint, iteration $at" train.log
     mv out/bn.weights parts.weights
     rows bn >parts.rows
     grep "\"iteration\":$at,.*validation" parts.rows
@@ -224,7 +224,7 @@ stopped() {
     run_on 2 "${words[@]}" -clear
     sed -i 's/max_batches=.*/max_batches=6/' mlp.cfg
     run_on 4 "${words[@]}" # 8 iterations of 48 images are 4 of 96
-    grep 'goes on from out/mlp-8.checkpoint, iteration 4' train.log
+    grep 'resumed from out/mlp-8.checkpoint, iteration 4' train.log
     [[ $(seen out/mlp.weights) -eq $((6 * 96)) && ! -e out/mlp-8.checkpoint && -e out/mlp-6.checkpoint ]]
 }
 
@@ -241,7 +241,7 @@ stopped() {
     run_on 3 "${words[@]}" -clear
     sed -i 's/max_batches=.*/max_batches=24/' mlp.cfg
     run_on 1 "${words[@]}" # 6 iterations of 72 images are 18 of 24
-    grep 'goes on from out/mlp-6.checkpoint, iteration 18' train.log
+    grep 'resumed from out/mlp-6.checkpoint, iteration 18' train.log
     dd if=out/mlp.weights of=whole.weights bs=20 count=1 conv=notrunc status=none # only how many images were seen differs
     assert_close whole.weights out/mlp.weights 1e-5
 }
@@ -254,7 +254,7 @@ stopped() {
     run_on 1 "${words[@]}"
     run ! grep 'it was written with' train.log
     run_on 1 "${words[@]/mlp.a/mlp.b}"
-    grep 'goes on from out/mlp-2.checkpoint, iteration 2' train.log
+    grep 'resumed from out/mlp-2.checkpoint, iteration 2' train.log
     grep '^cmn: it was written with mlp.a.cfg, and this is mlp.b.cfg: .*-clear' train.log
 }
 
@@ -264,7 +264,7 @@ stopped() {
     run_on 2 "${words[@]}"
     sed -i 's/^max_batches=.*/max_batches=6/; s/^learning_rate=.*/learning_rate = .01/; s/^momentum=0.9/momentum=.90/' changed.cfg
     run_on 2 "${words[@]}"
-    grep 'goes on from' train.log
+    grep 'resumed from' train.log
     run ! grep 'has changed' train.log
     sed -i 's/^max_batches=.*/max_batches=9/; s/^momentum=.*/momentum=.5/; s/^activation=relu/activation=leaky/; s/^decay=.*//' changed.cfg
     echo 'temperature = 5' >>changed.cfg
@@ -289,7 +289,7 @@ stopped() {
     sed -i 's/max_batches=.*/max_batches=12/' bn.cfg
     run_on 2 "${words[@]}" -cmn_report quiet
     grep 'damaged checkpoint: .*bn-9.checkpoint' train.log
-    grep 'goes on from out/bn-6.checkpoint, iteration 6' train.log
+    grep 'resumed from out/bn-6.checkpoint, iteration 6' train.log
     fails_clearly_on 2 'bn-12.checkpoint is of another training: its cmn_seed is 7, and here 8. .*-clear.*-cmn_checkpoint 0' \
         "${words[@]}" -cmn -cmn_seed 8
     fails_clearly_on 2 'cmn_scatter is global, and here shard' "${words[@]}" -cmn -cmn_scatter shard

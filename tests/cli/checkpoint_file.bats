@@ -83,7 +83,7 @@ setup() {
     mkdir -p out/mlp_1.weights
     fails_clearly_on 2 "Couldn't write weights to out/mlp_1.weights \(Is a directory\)" "${train[@]}"
     darknet_on 2 "${train[@]}" -cmn_checkpoint 2 >train.log 2>&1
-    grep "weights not written to out/mlp_1.weights: Is a directory; the training goes on, and its checkpoints keep it" train.log
+    grep "weights not written to out/mlp_1.weights: Is a directory; training continues, and its checkpoints keep the weights" train.log
     cmp whole.weights out/mlp.weights
     [[ -f out/mlp_2.weights ]]
     rm -r out
@@ -114,7 +114,7 @@ END
     rm -r out
     mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=calls.so)
     darknet_on 2 "${train[@]}" -cmn_checkpoint 2 >train.log 2>&1
-    grep 'weights not written to out/mlp_1.weights: No space left on device; the training goes on' train.log
+    grep 'weights not written to out/mlp_1.weights: No space left on device; training continues' train.log
     cmp whole.weights out/mlp.weights
     [[ $(cd out && echo *.weights*) == 'mlp.weights mlp_2.weights' ]]
 }

@@ -189,7 +189,7 @@ wide_cfg() {
         keep "$cfg" whole
         rm out/"$cfg"-8.checkpoint
         train_on 2 "$cfg".cfg -cmn_communicator "${way#* }" -cmn_checkpoint 5
-        grep "goes on from out/$cfg-5.checkpoint, iteration 5" train.log
+        grep "resumed from out/$cfg-5.checkpoint, iteration 5" train.log
         cmp whole.weights out/"$cfg".weights
     done
     rm out/norm-8.checkpoint
@@ -233,7 +233,7 @@ rnn() {
         mv "$end" whole.weights
         find out -name '*.checkpoint' ! -name "$cfg-4.checkpoint" -delete
         rnn -cmn_checkpoint 4
-        grep "goes on from out/$cfg-4.checkpoint, iteration 4" train.log
+        grep "resumed from out/$cfg-4.checkpoint, iteration 4" train.log
         cmp whole.weights "$end"
     done
 }
@@ -265,7 +265,7 @@ rnn() {
             then=on_gpu
             [[ $first == on_cpu ]] || then=on_cpu
             $then rnn -cmn_checkpoint 4
-            grep "goes on from out/$cfg-4.checkpoint, iteration 4" train.log
+            grep "resumed from out/$cfg-4.checkpoint, iteration 4" train.log
             echo "$cfg: $first, $then"
             if [[ $cfg == gru ]]; then
                 assert_close whole.weights "$(result $cfg)" 1e-5

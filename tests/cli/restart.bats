@@ -197,7 +197,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
 }
 
 @test "sentences and other tokens are no events: people see them, and nothing is decided by them" {
-    stand_in "echo 'cmn: goes on from out/x-5.checkpoint, iteration 5' >&2; echo 'cmn: first checkpoint on the disk' >&2; $lost" \
+    stand_in "echo 'cmn: resumed from out/x-5.checkpoint, iteration 5' >&2; echo 'cmn: first checkpoint on the disk' >&2; $lost" \
         "CMN_EVENT_TOKEN=00000000000000000001; $(from 7)$lost" 'exit 0'
     restarts 75 2 -retries 1 -n 2 "${train[@]}"
     run ! grep resume cmn-run.log
