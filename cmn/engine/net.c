@@ -96,11 +96,6 @@ size_t cmn_net_truths(const struct cmn_net *net)
     return (size_t)cmn_network(net)->truths;
 }
 
-size_t cmn_net_outputs(const struct cmn_net *net)
-{
-    return (size_t)cmn_network(net)->outputs;
-}
-
 struct cmn_net_size cmn_net_size(const struct cmn_net *net)
 {
     return (struct cmn_net_size){cmn_network(net)->w, cmn_network(net)->h};

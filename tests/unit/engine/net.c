@@ -40,7 +40,6 @@ static void shape(void **state)
     assert_int_equal(cmn_net_time_steps(handle), 1);
     assert_int_equal(cmn_net_first_recurrent_layer(handle), -1);
     assert_int_equal(cmn_net_inputs(handle), 48);
-    assert_int_equal(cmn_net_outputs(handle), 3);
     assert_int_equal(cmn_net_truths(handle), 3);
     assert_int_equal(size.width, 6);
     assert_int_equal(size.height, 8);
