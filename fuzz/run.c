@@ -20,7 +20,7 @@ const struct fuzz_target fuzz_targets[] = {
     {"paths", fuzz_paths, 16384, 16,
      "names of images, and of the files beside them that they lead to"},
     {"image", fuzz_image, 16384, 2, "an image file"},
-    {"checkpoint", fuzz_checkpoint, 16384, 16, "a checkpoint, and all of its sections"},
+    {"checkpoint", fuzz_checkpoint, 16384, 16, "a checkpoint, and all of its tensors"},
     {"heartbeat", fuzz_heartbeat, 16384, 16, "what a watchdog receives over a connection"},
     {"arguments", fuzz_arguments, 4096, 16, "a command line, and cmn_ keys of a cfg"},
 };

@@ -1,4 +1,4 @@
-/* The writer of checkpoints: one at a time, on a thread of its own, while the training goes on. Local. */
+/* The writer of checkpoints: one at a time, on a thread of its own, while training continues. Local. */
 #ifndef CMN_CHECKPOINT_WRITER_H
 #define CMN_CHECKPOINT_WRITER_H
 

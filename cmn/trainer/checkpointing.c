@@ -30,7 +30,8 @@ int cmn_checkpointing_due(const struct cmn_checkpointing *c)
     return cmn_checkpointing_takes(c) && iteration_of(c) % c->session->options.checkpoint == 0;
 }
 
-static void say_not_written(const struct cmn_checkpointing *c, long iteration, const char *reason)
+static void report_not_written(const struct cmn_checkpointing *c, long iteration,
+                               const char *reason)
 {
     cmn_report_clear(c->session->report);
     cmn_warn("checkpoint of iteration %ld not written: %s; training continues and tries again "
@@ -38,7 +39,7 @@ static void say_not_written(const struct cmn_checkpointing *c, long iteration, c
              iteration, reason);
 }
 
-/* ---- what goes into it ---- */
+/* ---- putting one together ---- */
 
 /* Collective, blocking. Whether the weights of all ranks are finite; the job ends where that is asked for. */
 static int check_finite(struct cmn_checkpointing *c)
@@ -56,14 +57,14 @@ static int check_finite(struct cmn_checkpointing *c)
     }
     if (ignore && !c->nonfinite_said) {
         cmn_report_clear(c->session->report);
-        cmn_warn("after iteration %ld weights are NaN or Inf: no checkpoints are taken of them",
+        cmn_warn("after iteration %ld weights are NaN or Inf: no checkpoints are written",
                  iteration_of(c));
     }
     c->nonfinite_said = 1;
     return 0;
 }
 
-/* What Darknet reads as weights: rank 0 writes what all ranks together have. */
+/* Collective. The weights file at its begin: the merged state of all ranks. */
 static void add_weights(struct cmn_checkpointing *c, struct cmn_snapshot *to)
 {
     FILE *out = to ? cmn_snapshot_weights(to) : NULL;
@@ -104,7 +105,7 @@ static void collect(struct cmn_checkpointing *c, int row_made)
     cmn_contents_to_write(c);
     if (cmn_checkpoint_gather(c->item, c->items, to, top) ||
         (to && cmn_snapshot_describe(to, cmn_identity_describe(c, row_made)))) {
-        say_not_written(c, c->ready_iteration, cmn_reason());
+        report_not_written(c, c->ready_iteration, cmn_reason());
         cmn_snapshot_free(to);
         return;
     }
@@ -142,13 +143,13 @@ void cmn_checkpointing_list(struct cmn_checkpointing *c, FILE *list)
 
 /* ---- to the disk ---- */
 
-static void tell_results(struct cmn_checkpointing *c)
+static void report_results(struct cmn_checkpointing *c)
 {
     char text[1024];
     long written, failed = cmn_writer_result(c->writer, text, sizeof text, &written);
 
     if (failed) {
-        say_not_written(c, failed, text);
+        report_not_written(c, failed, text);
     }
     if (written >= 0 && !c->announced) {
         c->announced = 1;
@@ -163,7 +164,7 @@ static void wait_for_writer(struct cmn_checkpointing *c)
 {
     cmn_status_compute("waiting for the last checkpoint to be written");
     cmn_writer_wait(c->writer);
-    tell_results(c);
+    report_results(c);
 }
 
 void cmn_checkpointing_write(struct cmn_checkpointing *c)
@@ -174,11 +175,11 @@ void cmn_checkpointing_write(struct cmn_checkpointing *c)
     if (c->ready) {
         wait_for_writer(c); /* its results are said before the next one's take their place */
         if (cmn_writer_start(c->writer, c->ready, c->ready_iteration)) {
-            say_not_written(c, c->ready_iteration, cmn_reason());
+            report_not_written(c, c->ready_iteration, cmn_reason());
         }
         c->ready = NULL;
     }
-    tell_results(c);
+    report_results(c);
 }
 
 void cmn_checkpointing_close(struct cmn_checkpointing *c)

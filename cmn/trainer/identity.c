@@ -73,7 +73,7 @@ static void add_identity(cJSON *o, const struct cmn_checkpointing *c)
     for (int i = 0; i < KEYS; i++) {
         add_key(o, c, keys[i]);
     }
-    /* LARS keeps it apart, too. */
+    /* LARS keeps it apart as well. */
     add(o, "momentum", "%s",
         c->model->optimizer.policy->own_velocity ? "apart" : "with the gradients");
     add(o, "weights", "%s",
@@ -216,17 +216,17 @@ int cmn_identity_fits(struct cmn_checkpointing *c, const cJSON *saved, const cha
     return result;
 }
 
-/* ---- what people are told ---- */
+/* ---- messages ---- */
 
-/* What may not differ is refused; the rest of the cfg is people's affair, and said. */
+/* What may not differ is refused; other changes of the cfg are printed. */
 static void tell_changes(const struct cmn_checkpointing *c)
 {
     char changes[768];
 
     if (cmn_cfg_changes(cmn_saved_text(c->saved, "cfg_text"), c->model->cfg_text, changes,
                         sizeof changes)) {
-        cmn_warn("the cfg has changed since: %s. Where that is another training, start over with "
-                 "-clear, or give it another backup folder",
+        cmn_warn("the cfg has changed since the checkpoint: %s. If that is another training, start "
+                 "over with -clear, or give it another backup folder",
                  changes);
     }
 }
@@ -252,25 +252,26 @@ void cmn_identity_tell_origin(struct cmn_checkpointing *c)
     /* Darknet cuts names at their first dot: my.v2.cfg finds the checkpoints of my.v1.cfg. */
     cfg = cmn_saved_text(c->saved, "cfg");
     if (strcmp(cfg, c->model->cfg)) {
-        cmn_warn("it was written with %s, and this is %s: where that is another training, start "
-                 "over with -clear, or give it another backup folder",
+        cmn_warn("the checkpoint was written with %s, and this is %s: if that is another training, "
+                 "start over with -clear, or give it another backup folder",
                  cfg, c->model->cfg);
     }
     tell_changes(c);
     if (c->model->weights_given) {
-        cmn_warn("the weights file of the command line is not used: the checkpoint has newer ones; "
-                 "-clear starts over");
+        cmn_warn("the weights file of the command line is ignored: the checkpoint has newer "
+                 "weights; -clear starts over");
     }
     if (!c->by.same_ranks) {
         cmn_warn(
-            "%d rank%s wrote it: what they had together is taken over, and what one kept for "
-            "itself is dropped (random numbers of dropout, what a compressor had not sent yet, a "
-            "step of double buffering)",
+            "the checkpoint was written by %d rank%s: their common state is restored, and what "
+            "belongs to a single rank is dropped (dropout's random numbers, a compressor's error "
+            "feedback, a step of double buffering)",
             c->by.ranks, c->by.ranks == 1 ? "" : "s");
     } else if (!c->by.same_nodes) {
-        cmn_warn("it was written by communicator %s, or on other nodes: sums may differ in their "
-                 "last bits, and what compressors have not sent yet is dropped",
-                 cmn_saved_text(c->saved, "communicator"));
+        cmn_warn(
+            "the checkpoint was written by communicator %s, or on other nodes: sums may differ "
+            "in their last bits, and error feedback of compressors is dropped",
+            cmn_saved_text(c->saved, "communicator"));
     }
     cmn_checkpoint_free(c->file);
     c->file = NULL;

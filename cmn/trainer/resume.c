@@ -18,14 +18,14 @@
 #include "mpi/call.h"
 #include "trainer/identity.h"
 
-/* ---- what there is ---- */
+/* ---- the newest checkpoint ---- */
 
 static void tell_damaged(const char *reason)
 {
     cmn_warn("damaged checkpoint: %s", reason);
 }
 
-/* Ends the job with the reason noted last. A checkpoint that is refused leaves the folder as it was: without the
+/* Ends the job with the reason noted last. A refused checkpoint leaves the folder as it was: without the
  * writer's lock. */
 static _Noreturn void refuse(struct cmn_checkpointing *c)
 {
@@ -38,7 +38,7 @@ static _Noreturn void refuse(struct cmn_checkpointing *c)
     cmn_fatal("%s", why);
 }
 
-/* Each rank's node: what a rank keeps depends on who shares memory with it. */
+/* Each rank's node: a rank's state depends on who shares memory with it. */
 static void find_places(struct cmn_checkpointing *c)
 {
     const struct cmn_topology *top = &c->session->topology;
@@ -105,9 +105,9 @@ static void broadcast_saved(struct cmn_checkpointing *c)
     free(text);
 }
 
-/* ---- taking it over ---- */
+/* ---- restoring it ---- */
 
-static void take_progress(struct cmn_checkpointing *c)
+static void restore_progress(struct cmn_checkpointing *c)
 {
     struct cmn_session *s = c->session;
     struct cmn_net *net = c->model->net;
@@ -130,7 +130,7 @@ static void take_progress(struct cmn_checkpointing *c)
     }
 }
 
-/* The size to which random=1 has brought the network. */
+/* random=1 had brought the network to this size. */
 static void resize(struct cmn_checkpointing *c)
 {
     enum { MOST = 1 << 16 };
@@ -141,23 +141,22 @@ static void resize(struct cmn_checkpointing *c)
     }
 }
 
-static void say_what_is_missing(const struct cmn_checkpointing *c)
+static void report_missing(const struct cmn_checkpointing *c)
 {
     for (int i = 0; i < c->items && c->session->topology.rank == 0; i++) {
         if (c->item[i].optional && !c->item[i].got) {
-            cmn_warn("the checkpoint does not have what a recurrent layer carries from step to "
-                     "step (%s): that begins with 0",
+            cmn_warn("the checkpoint lacks the state of a recurrent layer (%s): it begins with 0",
                      c->item[i].name);
         }
     }
 }
 
-static void take_over(struct cmn_checkpointing *c)
+static void restore(struct cmn_checkpointing *c)
 {
     const struct cmn_topology *top = &c->session->topology;
     struct cmn_net *net = c->model->net;
 
-    take_progress(c);
+    restore_progress(c);
     cmn_contents_pull(c);
     cmn_contents_to_read(c);
     cmn_checkpoint_scatter(c->item, c->items, c->file, &c->by, top);
@@ -166,7 +165,7 @@ static void take_over(struct cmn_checkpointing *c)
     if (!c->by.same_ranks && c->model->optimizer.policy->own_weights) {
         cmn_optimizer_begin(&c->model->optimizer);
     }
-    say_what_is_missing(c);
+    report_missing(c);
     cmn_optimizer_forget_stop_requests(&c->model->optimizer);
     resize(c);
     cmn_net_draw_random_rate(net);
@@ -187,9 +186,9 @@ struct cmn_checkpointing *cmn_resume(struct cmn_session *s, struct cmn_model *m,
         latest =
             s->topology.rank || s->starts_over ? -1 : cmn_checkpoint_latest(s->backup, m->name);
         if (latest >= 0) {
-            cmn_warn("there are checkpoints of %s in %s, up to iteration %ld, which are not used: "
-                     "cmn_checkpoint=N resumes the newest",
-                     m->name, s->backup, latest);
+            cmn_warn("%s has checkpoints of %s up to iteration %ld, which are ignored: "
+                     "cmn_checkpoint=N resumes from the newest",
+                     s->backup, m->name, latest);
         }
         return c;
     }
@@ -204,7 +203,7 @@ struct cmn_checkpointing *cmn_resume(struct cmn_session *s, struct cmn_model *m,
     }
     broadcast_saved(c);
     if (c->resumes) {
-        take_over(c);
+        restore(c);
     }
     return c;
 }
@@ -218,9 +217,9 @@ static void compare_list(struct cmn_checkpointing *c)
     size_t here = c->session->train_images;
 
     if (images != here || strcmp(cmn_saved_text(c->saved, "list_hash"), c->list_hash)) {
-        cmn_fail("the checkpoint is of a training on %zu samples, and the list here, which has "
-                 "%zu, is another one: give it that list, or start over with -clear, or train from "
-                 "the checkpoint as a weights file with -cmn_checkpoint 0",
+        cmn_fail("the checkpoint is of a training on another list, of %zu samples; this list has "
+                 "%zu: use that list, start over with -clear, or train from the checkpoint as a "
+                 "weights file with -cmn_checkpoint 0",
                  images, here);
         refuse(c);
     }

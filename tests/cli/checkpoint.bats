@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # shellcheck disable=SC2154  # from helpers
-# A training goes on from its checkpoint as if it had never ended; with other ranks as near as sums allow. What a checkpoint does not
+# A training resumes from its checkpoint as if it had never ended; with other ranks as near as sums allow. What a checkpoint does not
 # belong to is refused.
 
 load helpers
@@ -69,7 +69,7 @@ trains_on() {
     trains_on 2 5 bn -cmn_validate 1
     mv whole.weights with.weights
     run_on 2 classifier train small.data bn.cfg -cmn_seed 7 -cmn_validate 0 -cmn_checkpoint 0 -clear
-    run ! grep 'there are checkpoints' train.log
+    run ! grep 'has checkpoints' train.log
     cmp with.weights out/bn.weights
 }
 
@@ -165,7 +165,7 @@ stopped() {
     [[ -s out/$cfg-$at.checkpoint ]]
 }
 
-@test "a signal: a checkpoint of the last iteration; the training goes on from it" {
+@test "a signal: a checkpoint of the last iteration; the training resumes from it" {
     bn_cfg batch=2 max_batches=1000000 >bn.cfg # an epoch, at whose end ranks settle, has 60 iterations
     mapfile -t words < <(classifier bn -cmn_local_steps 4 -cmn_double_buffering 1 -cmn_checkpoint 1000000)
     stopped bn "${words[@]}"
@@ -178,7 +178,7 @@ stopped() {
     cmp parts.weights out/bn.weights
 }
 
-@test "a signal in a step with a validation: the row is made when the training goes on" {
+@test "a signal in a step with a validation: the row is made when the training resumes" {
     small_data 48 20
     bn_cfg max_batches=1000000 >bn.cfg # each iteration ends an epoch
     mapfile -t words < <(classifier bn -cmn_double_buffering 1 -cmn_checkpoint 1000000 -cmn_validate 1)
@@ -206,7 +206,7 @@ stopped() {
         for step in '3 6' '2 12' '4 18'; do
             sed -i "s/max_batches=.*/max_batches=${step#* }/" mlp.cfg
             run_on "${step% *}" "${words[@]}" -cmn_checkpoint 1000
-            [[ ${step% *} -eq 3 ]] || grep 'ranks wrote it' train.log
+            [[ ${step% *} -eq 3 ]] || grep 'written by [0-9] ranks: their common state is restored' train.log
         done
         [[ $(seen out/mlp.weights) -eq $((18 * 24)) ]]
         [[ $how == *local* ]] || assert_close whole.weights out/mlp.weights 1e-6
@@ -217,7 +217,7 @@ stopped() {
     mv out/mlp.weights whole.weights
     rm out/mlp-18.checkpoint
     run_on 2 "${words[@]}" -cmn_checkpoint 15 -cmn_communicator naive
-    grep 'it was written by communicator shm' train.log
+    grep 'the checkpoint was written by communicator shm' train.log
     assert_close whole.weights out/mlp.weights 1e-7
     sed -i 's/max_batches=.*/max_batches=8/' mlp.cfg
     mapfile -t words < <(classifier mlp -cmn_checkpoint 2 -cmn_checkpoint_keep 2)
@@ -252,10 +252,10 @@ stopped() {
     mapfile -t words < <(classifier mlp.a -cmn_checkpoint 2)
     run_on 1 "${words[@]}"
     run_on 1 "${words[@]}"
-    run ! grep 'it was written with' train.log
+    run ! grep 'checkpoint was written with' train.log
     run_on 1 "${words[@]/mlp.a/mlp.b}"
     grep 'resumed from out/mlp-2.checkpoint, iteration 2' train.log
-    grep '^cmn: it was written with mlp.a.cfg, and this is mlp.b.cfg: .*-clear' train.log
+    grep '^cmn: the checkpoint was written with mlp.a.cfg, and this is mlp.b.cfg: .*-clear' train.log
 }
 
 @test "what has changed in the cfg since is said" {
@@ -269,10 +269,10 @@ stopped() {
     sed -i 's/^max_batches=.*/max_batches=9/; s/^momentum=.*/momentum=.5/; s/^activation=relu/activation=leaky/; s/^decay=.*//' changed.cfg
     echo 'temperature = 5' >>changed.cfg
     run_on 2 "${words[@]}" -cmn_report quiet
-    grep -F 'the cfg has changed since: [net] ' train.log
+    grep -F 'the cfg has changed since the checkpoint: [net] ' train.log
     grep -E '\[net\] momentum was (0\.9|\.90), is \.5' train.log
     grep -E '\[net\] decay was 0\.0005, is not set' train.log
-    grep -E '\[connected\] activation of layer 0 was relu, is leaky; and 1 more\. Where that is another training' train.log
+    grep -E '\[connected\] activation of layer 0 was relu, is leaky; and 1 more\. If that is another training' train.log
 }
 
 @test "damaged ones, -clear, a weights argument, and what does not belong together" {
@@ -303,21 +303,21 @@ stopped() {
     cp train.list good.list
     tac good.list >train.list
     sed -i 's/max_batches=.*/max_batches=13/' bn.cfg
-    fails_clearly_on 2 'is of a training on 240 samples, and the list here, which has 240, is another one: .*-clear' "${words[@]}" -cmn
+    fails_clearly_on 2 'is of a training on another list, of 240 samples; this list has 240: .*-clear' "${words[@]}" -cmn
     [[ -z $(find out -name '.*' -o -name '*.part') ]] # no refusal leaves a lock
     mv good.list train.list
     # A weights argument; then none are used, which is said.
     run ! grep 'the weights file' train.log
     run_on 2 "${words[@]}" out/bn.weights
-    grep 'the weights file of the command line is not used' train.log
+    grep 'the weights file of the command line is ignored' train.log
     run_on 2 "${words[@]}" -cmn_checkpoint 0
-    grep 'there are checkpoints of bn in out, up to iteration 13, which are not used' train.log
+    grep 'out has checkpoints of bn up to iteration 13, which are ignored' train.log
     # Starting over leaves the old ones until a new one is there.
     sed -i 's/max_batches=.*/max_batches=2/' bn.cfg
     run_on 2 "${words[@]}" -clear
     [[ $(seen out/bn.weights) -eq 96 && $(find out -name 'bn-*.checkpoint') == out/bn-2.checkpoint ]]
     run_on 2 "${words[@]}" -cmn_nonfinite ignore -clear < <(sed -i 's/learning_rate=.*/learning_rate=1e30/' bn.cfg)
-    grep 'no checkpoints are taken of them' train.log
+    grep 'weights are NaN or Inf: no checkpoints are written' train.log
     [[ $(find out -name 'bn-*.checkpoint') == out/bn-2.checkpoint ]]
     sed -i 's/learning_rate=.*/learning_rate=0.02/' bn.cfg
     truncate -s 500 out/bn-2.checkpoint
