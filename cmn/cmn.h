@@ -1,12 +1,13 @@
 /* darknet-cmn: data-parallel training for Darknet.
  *
- * mpiexec starts several processes (ranks). Each holds the whole network and computes the gradient of its part of
- * the batch; between backward and update the gradients are summed over all ranks, and every rank applies the same
- * update:
+ * mpiexec starts several processes (ranks). Each holds the whole network and computes the gradient
+ * of its part of the batch; between backward and update the gradients are summed over all ranks,
+ * and every rank applies the same update:
  *
  *     mpiexec -n 4 darknet classifier train my.data my.cfg -cmn
  *
- * Darknet's patched source includes this header alone, and so do programs of your own (examples/world/):
+ * Darknet's patched source includes this header alone, and so do programs of your own
+ * (examples/world/):
  *
  *     #include <mpi.h>    // first, if you want the communicators of MPI
  *     #include <cmn.h>
@@ -19,10 +20,11 @@
  *         return 0;
  *     }
  *
- * "Collective" calls must be reached by all ranks in the same order; all others are local. Collective calls block
- * until the other ranks have come as far; local ones block only where they say so. A call that fails does not return:
- * it ends the whole job with one line and a status that is not 0. Calls belong to the main thread unless they are said
- * to be thread-safe. Memory that a call gets or returns is the caller's unless it says otherwise. */
+ * "Collective" calls must be reached by all ranks in the same order; all others are local.
+ * Collective calls block until the other ranks have come as far; local ones block only where they
+ * say so. A call that fails does not return: it ends the whole job with one line and a status that
+ * is not 0. Calls belong to the main thread unless they are said to be thread-safe. Memory that a
+ * call gets or returns is the caller's unless it says otherwise. */
 #ifndef CMN_H
 #define CMN_H
 
@@ -35,13 +37,15 @@ extern "C" {
 
 /* ==== For programs of your own ====
  *
- * Any number of processes, started by mpiexec; one works without it. The job ends by itself when main returns or exit
- * is called with 0 on all ranks. A rank that ends with another status, or that calls cmn_fatal, ends all of them.
- * Before cmn_start each call below is that of a job of one process. */
+ * Any number of processes, started by mpiexec; one works without it. The job ends by itself when
+ * main returns or exit is called with 0 on all ranks. A rank that ends with another status, or that
+ * calls cmn_fatal, ends all of them. Before cmn_start each call below is that of a job of one
+ * process. */
 
-/* Collective. Starts MPI, unless the program has done so; then the program ends it, too. Divides OpenBLAS's threads
- * among the ranks of a machine, unless the environment sets them. Takes nothing from the command line. A second call
- * does nothing. After a program's own MPI_Finalize each call below is that of one process again. */
+/* Collective. Starts MPI, unless the program has done so; then the program ends it, too. Divides
+ * OpenBLAS's threads among the ranks of a machine, unless the environment sets them. Takes nothing
+ * from the command line. A second call does nothing. After a program's own MPI_Finalize each call
+ * below is that of one process again. */
 void cmn_start(void);
 
 /* A node is a set of ranks that share memory. The strings are the library's. */
@@ -58,114 +62,125 @@ struct cmn_world cmn_get_world(void);
 /* Collective. Rank 0's bytes at `data` go to all ranks; `bytes` is the same on all of them. */
 void cmn_broadcast(void *data, size_t bytes);
 
-/* Collective. Each of the n floats at `data` becomes its mean over all ranks; n is the same on all of them, and may be
- * 0. The same bits on all ranks. */
+/* Collective. Each of the n floats at `data` becomes its mean over all ranks; n is the same on all
+ * of them, and may be 0. The same bits on all ranks. */
 void cmn_mean(float *data, size_t n);
 
 /* Collective. Returns when all ranks have called it. */
 void cmn_barrier(void);
 
-/* Local, thread-safe. Does not return: says the message in one line with rank and host, once for the job, and ends all
- * ranks with status 1. Without -cmn, or before cmn_start, it ends this process with the message alone. */
+/* Local, thread-safe. Does not return: says the message in one line with rank and host, once for
+ * the job, and ends all ranks with status 1. Without -cmn, or before cmn_start, it ends this
+ * process with the message alone. */
 void cmn_fatal(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 /* ==== For Darknet's patched source ====
  *
- * Without -cmn on the command line each call returns at once, and says what Darknet would have done itself. */
+ * Without -cmn on the command line each call returns at once, and says what Darknet would have done
+ * itself. */
 
 struct network;
 struct list;
 
 /* ---- the job ---- */
 
-/* Collective with -cmn. main() calls it first. Takes -cmn and every -cmn_key VALUE out of the arguments, starts MPI,
- * and prepares this process's output. Runs `darknet cmn …` and ends there. */
+/* Collective with -cmn. main() calls it first. Takes -cmn and every -cmn_key VALUE out of the
+ * arguments, starts MPI, and prepares this process's output. Runs `darknet cmn …` and ends
+ * there. */
 void cmn_init(int *argc, char **argv);
 
 /* Local, at any time. This process's number and how many there are; 0 and 1 without -cmn. */
 int cmn_rank(void);
 int cmn_size(void);
 
-/* Local. main() calls it unless -i names a GPU: the number of this process's GPU; 0 without -cmn. */
+/* Local. main() calls it unless -i names a GPU: the number of this process's GPU; 0 without
+ * -cmn. */
 int cmn_rank_device(void);
 
-/* Local. cuda_random() calls it after the cfg is read: the seed of the GPU's own random numbers. With -cmn it follows
- * from cmn_seed and differs by rank; without, it is `seed`. */
+/* Local. cuda_random() calls it after the cfg is read: the seed of the GPU's own random numbers.
+ * With -cmn it follows from cmn_seed and differs by rank; without, it is `seed`. */
 unsigned long cmn_rank_seed(unsigned long seed);
 
-/* Local, thread-safe. Darknet calls it for rand(): the next of 31 random bits, from the stream of what the thread is
- * doing. */
+/* Local, thread-safe. Darknet calls it for rand(): the next of 31 random bits, from the stream of
+ * what the thread is doing. */
 int cmn_rand(void);
 
 /* ---- cfg, data file and lists ---- */
 
-/* Collective. The parser calls it for [net]: reads the cmn_ keys among its options. Returns the images of a
- * micro-batch that are this rank's, when the cfg says `batch` (already divided by subdivisions). */
+/* Collective. The parser calls it for [net]: reads the cmn_ keys among its options. Returns the
+ * images of a micro-batch that are this rank's, when the cfg says `batch` (already divided by
+ * subdivisions). */
 int cmn_rank_batch(struct network *net, struct list *options, int batch);
 
-/* Local. load_network() calls it before it reads the weights file: whether this rank does. Rank 0 alone does. */
+/* Local. load_network() calls it before it reads the weights file: whether this rank does. Rank 0
+ * alone does. */
 int cmn_reads_weights(void);
 
-/* Collective. load_network() calls it last: compares the network over the ranks, gives all of them rank 0's weights,
- * and moves its gradients to the flat buffer. */
+/* Collective. load_network() calls it last: compares the network over the ranks, gives all of them
+ * rank 0's weights, and moves its gradients to the flat buffer. */
 void cmn_after_load_network(struct network *net, const char *cfg);
 
-/* Collective. free_network() calls it first: ends the network's training, and takes the flat buffer away again. */
+/* Collective. free_network() calls it first: ends the network's training, and takes the flat buffer
+ * away again. */
 void cmn_before_free_network(struct network *net);
 
-/* Local, without -cmn, too. load_weights() calls it where the network's last layer is read: whether the rest of the
- * file is that of a checkpoint, so that there is nothing to warn of. */
+/* Local, without -cmn, too. load_weights() calls it where the network's last layer is read: whether
+ * the rest of the file is that of a checkpoint, so that there is nothing to warn of. */
 int cmn_checkpoint_follows(FILE *weights);
 
-/* Collective. read_data_cfg() calls it last: checks the backup folder, reads the validation list, and resumes the
- * training when the network is there. */
+/* Collective. read_data_cfg() calls it last: checks the backup folder, reads the validation list,
+ * and resumes the training when the network is there. */
 void cmn_after_data_cfg(struct list *options);
 
-/* Collective. Darknet calls it for lists and names: as fopen(name, "r"), but rank 0 reads the file for all. */
+/* Collective. Darknet calls it for lists and names: as fopen(name, "r"), but rank 0 reads the file
+ * for all. */
 FILE *cmn_fopen(const char *name);
 
-/* Collective. A trainer calls it for a file that each rank reads by itself: it is the same on all of them, or the job
- * ends. */
+/* Collective. A trainer calls it for a file that each rank reads by itself: it is the same on all
+ * of them, or the job ends. */
 void cmn_require_same_file(const char *file);
 
-/* Collective. A trainer calls it when its samples lie in memory: so many of them are an epoch of the network that was
- * loaded last. */
+/* Collective. A trainer calls it when its samples lie in memory: so many of them are an epoch of
+ * the network that was loaded last. */
 void cmn_samples_in_memory(size_t samples);
 
 /* ---- images and samples ---- */
 
-/* Local. load_threads() calls it once for each batch of n images out of a list of `images`: the number of the batch's
- * first sample. One thread at a time. */
+/* Local. load_threads() calls it once for each batch of n images out of a list of `images`: the
+ * number of the batch's first sample. One thread at a time. */
 size_t cmn_next_batch(int n, int images);
 
-/* Local. A trainer with random=1 calls it where it resizes: the batch drawn last was thrown away unused, and the next
- * one is the same. */
+/* Local. A trainer with random=1 calls it where it resizes: the batch drawn last was thrown away
+ * unused, and the next one is the same. */
 void cmn_rewind_batch(void);
 
 /* Local. The next of samples that lie in memory, 0 to rows - 1; rand() % rows without -cmn. */
 int cmn_next_sample(int rows);
 
-/* Local. train_char_rnn() calls it for each sequence of a batch: random numbers are those of sequence i of this rank's
- * until the next micro-batch, and do not depend on the number of ranks. */
+/* Local. train_char_rnn() calls it for each sequence of a batch: random numbers are those of
+ * sequence i of this rank's until the next micro-batch, and do not depend on the number of
+ * ranks. */
 void cmn_seed_sequence(struct network *net, int i);
 
-/* Collective. train_char_rnn() calls it for each sequence before the first batch: sequence j of this rank's begins at
- * offset[j], and the training's checkpoints keep it. Whether it was set to what a checkpoint had; 0 without -cmn. The
- * array stays in use. */
+/* Collective. train_char_rnn() calls it for each sequence before the first batch: sequence j of
+ * this rank's begins at offset[j], and the training's checkpoints keep it. Whether it was set to
+ * what a checkpoint had; 0 without -cmn. The array stays in use. */
 int cmn_restore_offset(struct network *net, size_t *offset, int j);
 
 /* Thread-safe. A loader thread begins to load the samples from this number on. */
 void cmn_loader_load(size_t first);
 
-/* Thread-safe. The paths of the calling thread's next n samples; NULL without -cmn. The caller frees the array, not the
- * names. */
+/* Thread-safe. The paths of the calling thread's next n samples; NULL without -cmn. The caller
+ * frees the array, not the names. */
 char **cmn_loader_paths(char **paths, int n);
 
-/* Thread-safe. load_image_stb() calls it before it reads a file: a copy of the decoded image (the caller frees), or NULL
- * when it is not in memory. Moves the thread's random numbers on to its next sample. */
+/* Thread-safe. load_image_stb() calls it before it reads a file: a copy of the decoded image (the
+ * caller frees), or NULL when it is not in memory. Moves the thread's random numbers on to its next
+ * sample. */
 unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, int *c);
 
-/* Thread-safe. load_image_stb() calls it after it has decoded a file: keeps a copy while memory allows. */
+/* Thread-safe. load_image_stb() calls it after it has decoded a file: keeps a copy while memory
+ * allows. */
 void cmn_cache_image(const char *file, int channels, int w, int h, int c,
                      const unsigned char *pixels);
 
@@ -174,64 +189,70 @@ void cmn_cache_image(const char *file, int channels, int w, int h, int c,
 /* Local. Images of a micro-batch of all ranks; net->batch without -cmn. */
 int cmn_global_batch(struct network *net);
 
-/* Local; the first one of a training is collective. train_network_datum() calls it before forward. Returns as
- * cmn_global_batch. */
+/* Local; the first one of a training is collective. train_network_datum() calls it before forward.
+ * Returns as cmn_global_batch. */
 int cmn_before_micro_batch(struct network *net);
 
-/* Local. train_network_datum() calls it after backward. `last`: Darknet takes the micro-batch for the last of its step;
- * returns whether it is. */
+/* Local. train_network_datum() calls it after backward. `last`: Darknet takes the micro-batch for
+ * the last of its step; returns whether it is. */
 int cmn_after_micro_batch(struct network *net, int last);
 
-/* Local. forward_network() calls it after layer i: makes progress in exchanges that are under way. */
+/* Local. forward_network() calls it after layer i: makes progress in exchanges that are under
+ * way. */
 void cmn_after_forward(struct network *net, int i);
 
-/* Collective in order, not blocking. backward_network() calls it after layer i. In the last micro-batch of a step the
- * gradients of layer i and above are final, and may begin to travel. */
+/* Collective in order, not blocking. backward_network() calls it after layer i. In the last
+ * micro-batch of a step the gradients of layer i and above are final, and may begin to travel. */
 void cmn_after_backward(struct network *net, int i);
 
 /* Local. gemm() calls it now and then: makes progress in exchanges that are under way. Cheap. */
 void cmn_progress(void);
 
-/* Local. Batch normalisation calls it: whether it is to use the statistics of all ranks now (cmn_sync_bn, in a
- * micro-batch of a training), and so must call the next two; 0 without -cmn. */
+/* Local. Batch normalisation calls it: whether it is to use the statistics of all ranks now
+ * (cmn_sync_bn, in a micro-batch of a training), and so must call the next two; 0 without -cmn. */
 int cmn_syncs_batch_norm(struct network *net);
 
-/* Collective where cmn_syncs_batch_norm() says so, else nothing happens. A layer has found mean and variance of its n
- * filters, each over `count` values: they become those of all ranks' values. On the GPU when the network trains there. */
+/* Collective where cmn_syncs_batch_norm() says so, else nothing happens. A layer has found mean and
+ * variance of its n filters, each over `count` values: they become those of all ranks' values. On
+ * the GPU when the network trains there. */
 void cmn_sync_statistics(struct network *net, float *mean, float *variance, int n, int count);
 
 /* The same for the sums that its backward then divides by `count`. */
 void cmn_sync_statistic_deltas(struct network *net, float *mean_delta, float *variance_delta, int n,
                                int count);
 
-/* Collective. update_network() calls it first: sums the gradients over all ranks, and changes batch and momentum so
- * that Darknet's update is that of one process with the whole batch (docs/architecture.md). Returns whether the update
- * has been done already, with rate and decay. */
+/* Collective. update_network() calls it first: sums the gradients over all ranks, and changes batch
+ * and momentum so that Darknet's update is that of one process with the whole batch
+ * (docs/internals.md). Returns whether the update has been done already, with rate and decay. */
 int cmn_before_update(struct network *net, int *batch, float *momentum, float rate, float decay);
 
-/* Collective where the batch brought an update. train_network() calls it last: reports, validates, takes checkpoints,
- * notices stop requests. Returns the loss of the whole batch; `loss` without -cmn. */
+/* Collective where the batch brought an update. train_network() calls it last: reports, validates,
+ * takes checkpoints, notices stop requests. Returns the loss of the whole batch; `loss` without
+ * -cmn. */
 float cmn_after_batch(struct network *net, float loss);
 
-/* Local. A trainer with random=1 calls it: steps that the training has done over all its runs; 0 without -cmn. */
+/* Local. A trainer with random=1 calls it: steps that the training has done over all its runs; 0
+ * without -cmn. */
 int cmn_steps_done(struct network *net);
 
 /* ---- saving ---- */
 
-/* Collective. save_weights_upto() calls it first: whether this rank writes the file. Rank 0 does. */
+/* Collective. save_weights_upto() calls it first: whether this rank writes the file. Rank 0
+ * does. */
 int cmn_before_save_weights(struct network *net, const char *file);
 
 /* Local. The rank that has written them calls it. */
 void cmn_after_save_weights(struct network *net);
 
-/* Local. The rank that writes calls it instead when the file could not be written, for this reason (errno): whether the
- * training goes on all the same, as it takes checkpoints and has not ended. That is said then. 0 without -cmn. */
+/* Local. The rank that writes calls it instead when the file could not be written, for this reason
+ * (errno): whether the training goes on all the same, as it takes checkpoints and has not ended.
+ * That is said then. 0 without -cmn. */
 int cmn_weights_not_written(struct network *net, const char *file, int reason);
 
 /* ---- evaluations ---- */
 
-/* Collective. validate_classifier_single() calls it: scores a classifier on n paths with all ranks and prints the
- * result. 0 without -cmn: then Darknet does it. */
+/* Collective. validate_classifier_single() calls it: scores a classifier on n paths with all ranks
+ * and prints the result. 0 without -cmn: then Darknet does it. */
 int cmn_validate_classifier(struct network *net, char **paths, int n, char **labels, int classes,
                             int top);
 
@@ -239,29 +260,32 @@ int cmn_validate_classifier(struct network *net, char **paths, int n, char **lab
 int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char **labels,
                                  int classes, int top);
 
-/* Collective; without -cmn one process does it. `detector map` calls it: looks for boxes in all images of the file
- * `list`, compares them with those of their label files, and prints average precision class by class
- * (docs/evaluation.md). `names`: the file with those of the classes, or NULL. Counts are those of boxes with a score
- * above `thresh`, matched where intersection over union reaches `iou`; `points` is 0, 11 or 101. `json`: a file for the
- * same as JSON, or NULL. */
+/* Collective; without -cmn one process does it. `detector map` calls it: looks for boxes in all
+ * images of the file `list`, compares them with those of their label files, and prints average
+ * precision class by class (docs/evaluation.md). `names`: the file with those of the classes, or
+ * NULL. Counts are those of boxes with a score above `thresh`, matched where intersection over
+ * union reaches `iou`; `points` is 0, 11 or 101. `json`: a file for the same as JSON, or NULL. */
 void cmn_evaluate_detector(struct network *net, const char *list, const char *names, float thresh,
                            float iou, int points, const char *json);
 
-/* Local. Darknet's other evaluators call it: this rank's part of the *n images in `paths`, in an array that nobody
- * frees, and their number in *n; the same array without -cmn. What ranks find in their images arrives on rank 0 in the
- * order of the list, round by round. */
+/* Local. Darknet's other evaluators call it: this rank's part of the *n images in `paths`, in an
+ * array that nobody frees, and their number in *n; the same array without -cmn. What ranks find in
+ * their images arrives on rank 0 in the order of the list, round by round. */
 char **cmn_split_paths(char **paths, int *n);
 
 /* Local. The number in the whole list of this rank's i-th image. */
 int cmn_global_index(int i);
 
-/* Local. As fopen(name, "w"), before cmn_split_paths: a file into which rank 0 writes what all ranks write. */
+/* Local. As fopen(name, "w"), before cmn_split_paths: a file into which rank 0 writes what all
+ * ranks write. */
 FILE *cmn_open_result(const char *name);
 
-/* Local. What is known of an image: `take`, the same one in all calls, is called with the n values on rank 0. */
+/* Local. What is known of an image: `take`, the same one in all calls, is called with the n values
+ * on rank 0. */
 void cmn_collect(float *values, int n, void (*take)(float *values, int n));
 
-/* Collective. Called after each image, and after all of them: the first `done` images of this rank are done. */
+/* Collective. Called after each image, and after all of them: the first `done` images of this rank
+ * are done. */
 void cmn_images_done(int done);
 
 #ifdef __cplusplus
@@ -270,7 +294,8 @@ void cmn_images_done(int done);
 
 #endif
 
-/* What needs mpi.h is there for those who have included it before, also when this file was read already. */
+/* What needs mpi.h is there for those who have included it before, also when this file was read
+ * already. */
 #if defined(MPI_VERSION) && !defined(CMN_H_MPI)
 #define CMN_H_MPI
 
@@ -278,9 +303,9 @@ void cmn_images_done(int done);
 extern "C" {
 #endif
 
-/* Local. The groups of all ranks, of this node's ranks, and of the ranks that have this one's intra_rank on their
- * nodes. They are the library's, apart from MPI_COMM_WORLD, return errors, and end with the job. MPI_COMM_SELF before
- * cmn_start. */
+/* Local. The groups of all ranks, of this node's ranks, and of the ranks that have this one's
+ * intra_rank on their nodes. They are the library's, apart from MPI_COMM_WORLD, return errors, and
+ * end with the job. MPI_COMM_SELF before cmn_start. */
 MPI_Comm cmn_world_comm(void);
 MPI_Comm cmn_intra_comm(void);
 MPI_Comm cmn_inter_comm(void);

@@ -14,8 +14,8 @@ void cmn_loader_begin(size_t first);
 /* The paths of its next n samples, out of `paths`. The caller frees the array, not the names. */
 char **cmn_loader_next_paths(struct cmn_sampler *sampler, char **paths, int n);
 
-/* The thread loads its next image: its random numbers become those of that sample. Nothing happens in a thread that
- * has no samples. */
+/* The thread loads its next image: its random numbers become those of that sample. Nothing happens
+ * in a thread that has no samples. */
 void cmn_loader_next_image(void);
 
 #endif

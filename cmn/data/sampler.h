@@ -1,14 +1,14 @@
 /* The distributed sampler: which image every rank sees in every micro-batch (cmn_scatter).
  *
- * A rank's samples are numbered from 0 for the whole training. What sample k is follows from the plan alone, so any
- * thread may ask for any sample at any time and gets the same answer.
+ * A rank's samples are numbered from 0 for the whole training. What sample k is follows from the
+ * plan alone, so any thread may ask for any sample at any time and gets the same answer.
  *
- *   global  All epochs' shuffled orders form one endless stream. A micro-batch takes the next `step` places of it, each
- *           rank its own slice of them. Every image stands exactly once in each epoch's order; a micro-batch may hold
- *           the end of one epoch and the start of the next. N ranks take the same images as one rank that takes N
- *           slices.
- *   shard   The list is shuffled once and cut into `size` shards that differ by at most one image. A rank stays with
- *           its shard and shuffles it anew for each pass over it.
+ *   global  All epochs' shuffled orders form one endless stream. A micro-batch takes the next
+ *           `step` places of it, each rank its own slice of them. Every image stands exactly once
+ *           in each epoch's order; a micro-batch may hold the end of one epoch and the start of the
+ *           next. N ranks take the same images as one rank that takes N slices.
+ *   shard   The list is shuffled once and cut into `size` shards that differ by at most one image.
+ *           A rank stays with its shard and shuffles it anew for each pass over it.
  *   none    Darknet's way: any image, with replacement.
  *
  * The order of an epoch is a Fisher-Yates shuffle (Knuth, TAOCP 2, algorithm 3.4.2P). */
@@ -33,8 +33,8 @@ struct cmn_sampler_plan {
 
 struct cmn_sampler;
 
-/* Local. Ends the job when the list is empty, or has too few images for cmn_scatter=shard. Free with
- * cmn_sampler_close. */
+/* Local. Ends the job when the list is empty, or has too few images for cmn_scatter=shard. Free
+ * with cmn_sampler_close. */
 struct cmn_sampler *cmn_sampler_open(const struct cmn_sampler_plan *plan);
 
 struct cmn_sample {
@@ -44,8 +44,8 @@ struct cmn_sample {
     size_t place;  /* in that pass */
 };
 
-/* Local, thread-safe. Fills sample[0 … n-1] with this rank's samples first … first+n-1. Blocks while another thread
- * does. */
+/* Local, thread-safe. Fills sample[0 … n-1] with this rank's samples first … first+n-1. Blocks
+ * while another thread does. */
 void cmn_sampler_next(struct cmn_sampler *s, size_t first, size_t n, struct cmn_sample *sample);
 
 /* Local. NULL is allowed. */

@@ -31,14 +31,14 @@ static int mpi_is_ours; /* and not started by the program that uses this library
 
 /* ---- the end ---- */
 
-/* Seconds that a rank waits for its end when another one has printed a fatal message; that MPI_Abort, and all of
- * the end, may take. */
+/* Seconds that a rank waits for its end when another one has printed a fatal message; that
+ * MPI_Abort, and all of the end, may take. */
 enum { AWAIT_THE_END = 5, ABORT_AT_MOST = 5, END_AT_MOST = 60 };
 
-/* The only place that ends a job before its time. `kind` is that of the event for cmn-run: "error" means status
- * 1, all others 75. A loader thread may come here while the main thread is inside MPI: MPI_Abort is called all the
- * same, as there is no other way to reach the other ranks, and should it hang the alarm ends this process, and
- * mpiexec the others. */
+/* The only place that ends a job before its time. `kind` is that of the event for cmn-run: "error"
+ * means status 1, all others 75. A loader thread may come here while the main thread is inside MPI:
+ * MPI_Abort is called all the same, as there is no other way to reach the other ranks, and should
+ * it hang the alarm ends this process, and mpiexec the others. */
 static void end_job(const char *message, const char *kind, int node, void (*meanwhile)(void))
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
@@ -197,7 +197,8 @@ static void start_mpi(int *argc, char ***argv)
     }
 }
 
-/* Seconds that the start of a training may take at least: a short cmn_timeout is not meant for it. */
+/* Seconds that the start of a training may take at least: a short cmn_timeout is not meant for
+ * it. */
 enum { START_AT_LEAST = 60 };
 
 /* MPI does not say what it waits for while it starts. */
@@ -215,14 +216,15 @@ static void start_is_late(const char *doing, long seconds)
     end_job(text, "start-timeout", cmn_job.topology.inter_rank, NULL);
 }
 
-/* For the watchdog: it has seen that other ranks are unresponsive, so it does not wait for their fatal message. */
+/* For the watchdog: it has seen that other ranks are unresponsive, so it does not wait for their
+ * fatal message. */
 static void end_lost(const char *why, void (*meanwhile)(void))
 {
     end_job(why, "failure", 0, meanwhile);
 }
 
-/* For what is started as `darknet`: rank 0 speaks, and a start that takes longer than cmn_timeout, or `at_least`
- * seconds, is the end; so is a later wait of cmn_timeout. */
+/* For what is started as `darknet`: rank 0 speaks, and a start that takes longer than cmn_timeout,
+ * or `at_least` seconds, is the end; so is a later wait of cmn_timeout. */
 static void start_darknet(int *argc, char ***argv, long at_least)
 {
     const struct cmn_watchdog_plan plan = {
@@ -244,8 +246,9 @@ static void start_darknet(int *argc, char ***argv, long at_least)
     }
 }
 
-/* Before MPI has started, and under a launcher of another MPI, every process knows of itself alone. One speaks for
- * all; the others wait for it, as the first one that ends makes the launcher end all. */
+/* Before MPI has started, and under a launcher of another MPI, every process knows of itself alone.
+ * One speaks for all; the others wait for it, as the first one that ends makes the launcher end
+ * all. */
 static void await_speaker(void)
 {
     if (cmn_job.topology.size <= 1 && cmn_arguments_launch_rank() > 0) {

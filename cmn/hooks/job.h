@@ -7,13 +7,14 @@
 /* `on` is 0 unless this process takes part in a job. */
 extern struct cmn_session cmn_job;
 
-/* Local. `close` is called once, when the job ends well: before the communicators and MPI end, and before what was
- * registered earlier. At most CMN_AT_JOB_END of them. */
+/* Local. `close` is called once, when the job ends well: before the communicators and MPI end, and
+ * before what was registered earlier. At most CMN_AT_JOB_END of them. */
 enum { CMN_AT_JOB_END = 4 };
 void cmn_at_job_end(void (*close)(void));
 
-/* Local. Exit handlers run last in, first out: from here on the job's own comes before those that libraries have
- * registered by now. CUDA's ends CUDA, and the communicator must be closed before that. */
+/* Local. Exit handlers run last in, first out: from here on the job's own comes before those that
+ * libraries have registered by now. CUDA's ends CUDA, and the communicator must be closed before
+ * that. */
 void cmn_end_job_before_libraries(void);
 
 #endif

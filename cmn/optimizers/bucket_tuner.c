@@ -6,8 +6,8 @@
 
 #include "mpi/call.h"
 
-/* How much shorter a step must be for a later candidate to be taken: less is noise. The first candidate is no
- * overlap where that is a choice. */
+/* How much shorter a step must be for a later candidate to be taken: less is noise. The first
+ * candidate is no overlap where that is a choice. */
 static const double better = 0.97;
 
 static void add(struct cmn_bucket_tuner *t, size_t floats)

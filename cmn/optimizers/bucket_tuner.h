@@ -1,5 +1,5 @@
-/* Bucket tuner: whether gradients are exchanged while backward computes, and how much at once. It measures the
- * first steps with each candidate in turn. The choice changes no result, only time. */
+/* Bucket tuner: whether gradients are exchanged while backward computes, and how much at once. It
+ * measures the first steps with each candidate in turn. The choice changes no result, only time. */
 #ifndef CMN_BUCKET_TUNER_H
 #define CMN_BUCKET_TUNER_H
 
@@ -20,14 +20,15 @@ struct cmn_bucket_tuner {
     char why[256];
 };
 
-/* Local. What there is to try for a block of `floats`; nothing where the options leave no choice. */
+/* Local. What there is to try for a block of `floats`; nothing where the options leave no
+ * choice. */
 void cmn_bucket_tuner_open(struct cmn_bucket_tuner *t, const struct cmn_options *o, size_t floats);
 
 /* Local. Floats of a bucket in this step; 0: no overlap. */
 size_t cmn_bucket_tuner_bucket(const struct cmn_bucket_tuner *t);
 
-/* Collective; blocks at the choice alone. The step took so many seconds on this rank. 1 in the step in which
- * the choice is made (t->why says how), else 0. */
+/* Collective; blocks at the choice alone. The step took so many seconds on this rank. 1 in the step
+ * in which the choice is made (t->why says how), else 0. */
 int cmn_bucket_tuner_took(struct cmn_bucket_tuner *t, double seconds,
                           const struct cmn_topology *topology);
 

@@ -1,7 +1,7 @@
 /* Double buffering: the gradients of a step travel during the next one, and its update uses them.
  *
- * The first update does nothing, and the gradients of the last step are dropped. The metrics travel with
- * the gradients, so they are one step late, too. */
+ * The first update does nothing, and the gradients of the last step are dropped. The metrics travel
+ * with the gradients, so they are one step late, too. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,8 @@ static void begin(struct cmn_optimizer *o)
     cmn_prepare(o, &o->copy.x);
 }
 
-/* The sums of the step before update the weights, if there are any, and the metrics are theirs: 1. */
+/* The sums of the step before update the weights, if there are any, and the metrics are theirs:
+ * 1. */
 static int update_with_step_before(struct cmn_optimizer *o, const struct cmn_rule *rule, int images)
 {
     int arrived;

@@ -1,13 +1,12 @@
-/* Local SGD: each rank trains by itself, and every k steps the ranks agree on the mean of their weights and
- * momentum.
+/* Local SGD: each rank trains by itself, and every k steps the ranks agree on the mean of their
+ * weights and momentum.
  *
- * What travels is by how much each rank has moved since the last mean: a compressor may carry that as it
- * carries a gradient.
- * Delayed (with double buffering) a rank does not wait for the mean. When it arrives, the rank moves by the
- * difference between the mean and what it gave to it; the sum over all ranks is the same. Each rank then
- * keeps its own momentum: a mean of what it was k steps ago made trainings worse (the MNIST perceptron,
- * k = 8: 95.9 to 96.6 % right instead of 97.5 to 97.8; corrected for what had faded meanwhile, 93.0 to
- * 93.9). */
+ * What travels is by how much each rank has moved since the last mean: a compressor may carry that
+ * as it carries a gradient. Delayed (with double buffering) a rank does not wait for the mean. When
+ * it arrives, the rank moves by the difference between the mean and what it gave to it; the sum
+ * over all ranks is the same. Each rank then keeps its own momentum: a mean of what it was k steps
+ * ago made trainings worse (the MNIST perceptron, k = 8: 95.9 to 96.6 % right instead of 97.5 to
+ * 97.8; corrected for what had faded meanwhile, 93.0 to 93.9). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,8 +73,8 @@ static void give(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
     }
 }
 
-/* Nothing has moved since the exchange began: the tensor becomes the mean, with the same bits on all
- * ranks. */
+/* Nothing has moved since the exchange began: the tensor becomes the mean, with the same bits on
+ * all ranks. */
 static void take(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
 {
     const float *x = o->copy.x.block.data + at;
@@ -120,7 +119,8 @@ static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
     return 0;
 }
 
-/* Refused when the policy is chosen: a rank that updates by itself has no step in common with others. */
+/* Refused when the policy is chosen: a rank that updates by itself has no step in common with
+ * others. */
 static int skip(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
     return update(o, rule, images);

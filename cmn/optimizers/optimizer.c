@@ -43,7 +43,8 @@ static void refuse_lars(const struct cmn_optimizer *o, int adam)
     cmn_fatal("cmn_lars=%g: %s", o->options->lars, why);
 }
 
-/* Skipping a step needs a gradient that is apart from the momentum, and that nobody has begun to send. */
+/* Skipping a step needs a gradient that is apart from the momentum, and that nobody has begun to
+ * send. */
 static void check_skip(const struct cmn_optimizer *o)
 {
     const char *why = o->topology->device >= 0
@@ -147,8 +148,8 @@ void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t by
 
 /* ---- the beginning ---- */
 
-/* Floats of the flat buffer that are final when backward has done a layer: all tensors of this and of later
- * layers. */
+/* Floats of the flat buffer that are final when backward has done a layer: all tensors of this and
+ * of later layers. */
 static void find_ends(struct cmn_optimizer *o, int layers)
 {
     const struct cmn_gradients *g = o->gradients;

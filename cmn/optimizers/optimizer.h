@@ -1,5 +1,5 @@
-/* The optimizer of a training on several ranks: an update policy (update_policy.h), and buckets of gradients
- * that are exchanged while backward still computes. */
+/* The optimizer of a training on several ranks: an update policy (update_policy.h), and buckets of
+ * gradients that are exchanged while backward still computes. */
 #ifndef CMN_OPTIMIZER_H
 #define CMN_OPTIMIZER_H
 
@@ -7,9 +7,10 @@
 
 #include "optimizers/update_policy.h"
 
-/* Local, the same on all ranks. Before the gradients are moved to the flat buffer: chooses the policy, ends
- * the job where options contradict each other, and sets o->communicator, which cmn_gradients_open is to be
- * given. t, options, c and self must outlive o. `adam`: Darknet updates by Adam's rule. */
+/* Local, the same on all ranks. Before the gradients are moved to the flat buffer: chooses the
+ * policy, ends the job where options contradict each other, and sets o->communicator, which
+ * cmn_gradients_open is to be given. t, options, c and self must outlive o. `adam`: Darknet updates
+ * by Adam's rule. */
 void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
                         const struct cmn_options *options, const struct cmn_communicator *c,
                         void *self, int adam);
@@ -17,35 +18,40 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
 /* Collective, blocking. g must stay where it is until close; `layers` of the network. */
 void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int layers);
 
-/* Collective, blocking. All ranks have the same weights now, and what else is kept begins from them. */
+/* Collective, blocking. All ranks have the same weights now, and what else is kept begins from
+ * them. */
 void cmn_optimizer_begin(struct cmn_optimizer *o);
 
-/* Local. How gradients are exchanged, for the first line of a training: "" or a clause behind a comma. */
+/* Local. How gradients are exchanged, for the first line of a training: "" or a clause behind a
+ * comma. */
 void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t bytes);
 
-/* Collective in order, not blocking. Backward has done layer i in the last micro-batch of a step. */
+/* Collective in order, not blocking. Backward has done layer i in the last micro-batch of a
+ * step. */
 void cmn_optimizer_after_backward(struct cmn_optimizer *o, int i);
 
 /* Local, not blocking. Makes progress in exchanges that are under way. */
 void cmn_optimizer_poll(struct cmn_optimizer *o);
 
-/* Collective, blocking. The update of a step with `images` of all ranks; `skip`: its gradients are thrown
- * away, on all ranks. Updates, or says in *rule what Darknet's update is to use. Returns 1 when o->metrics
- * holds sums over all ranks, and 0 when they come in a later step. */
+/* Collective, blocking. The update of a step with `images` of all ranks; `skip`: its gradients are
+ * thrown away, on all ranks. Updates, or says in *rule what Darknet's update is to use. Returns 1
+ * when o->metrics holds sums over all ranks, and 0 when they come in a later step. */
 int cmn_optimizer_update(struct cmn_optimizer *o, struct cmn_rule *rule, int images, int skip);
 
-/* Collective, after each update, Darknet's own included. Blocks where a mean of the weights is due, or
- * `synchronise` asks for it: then all ranks have the same weights. Returns as cmn_optimizer_update. */
+/* Collective, after each update, Darknet's own included. Blocks where a mean of the weights is due,
+ * or `synchronise` asks for it: then all ranks have the same weights. Returns as
+ * cmn_optimizer_update. */
 int cmn_optimizer_after_update(struct cmn_optimizer *o, int synchronise);
 
-/* Collective; blocks at the choice alone. The step took so many seconds on this rank. Returns why the size of
- * buckets was chosen, in the step in which it is, and else NULL. */
+/* Collective; blocks at the choice alone. The step took so many seconds on this rank. Returns why
+ * the size of buckets was chosen, in the step in which it is, and else NULL. */
 const char *cmn_optimizer_step_took(struct cmn_optimizer *o, double seconds);
 
 /* Local. Whether all ranks have the same weights. */
 int cmn_optimizer_synchronised(const struct cmn_optimizer *o);
 
-/* Collective, blocking. Waits for what is under way, without using it, so that the state can be read. */
+/* Collective, blocking. Waits for what is under way, without using it, so that the state can be
+ * read. */
 void cmn_optimizer_pause(struct cmn_optimizer *o);
 
 /* Local, after a pause. Entry i of what a restart needs besides weights and flat buffer. */
@@ -54,8 +60,9 @@ enum cmn_state_owner cmn_optimizer_state(struct cmn_optimizer *o, int i, struct 
 /* Local. Whether an update leaves the same weights on all ranks. */
 int cmn_optimizer_replicates(const struct cmn_optimizer *o);
 
-/* Local, where it does. The momentum that an update leaves in the flat buffer: this rank has floats `first` to
- * first + n - 1 of it, and zeros elsewhere; `copies` ranks have each float, an equal share of it. */
+/* Local, where it does. The momentum that an update leaves in the flat buffer: this rank has floats
+ * `first` to first + n - 1 of it, and zeros elsewhere; `copies` ranks have each float, an equal
+ * share of it. */
 struct cmn_momentum_part {
     size_t first, n;
     int copies;

@@ -1,4 +1,5 @@
-/* Synchronous updates: gradients are summed over all ranks in every step, and the update follows. */
+/* Synchronous updates: gradients are summed over all ranks in every step, and the update
+ * follows. */
 #include <stdlib.h>
 #include <string.h>
 

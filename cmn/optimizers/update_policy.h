@@ -1,21 +1,23 @@
 /* Update policies: when gradients are exchanged, and what the weights are updated with.
  *
- * A policy is one table of calls, in one file. optimizer.h chooses one for a training and drives it.
+ * A policy is one table of calls, in one file. optimizer.h chooses one for a training and drives
+ * it.
  *
- *   synchronous          Gradients are summed in every step, and Darknet's own update follows, or the
- *                        communicator's. The flat buffer holds the momentum, too; each rank keeps
- *                        1/size of it, so the sum holds it once (docs/architecture.md).
- *   separate_momentum    The same with the momentum in memory of its own, so that the flat buffer
- *                        holds the gradient alone: for lossy compressors, LARS, and
- *                        cmn_nonfinite=skip, which throws a gradient away and keeps the momentum.
- *   double_buffering     As separate_momentum, one step late: the sum of a step travels during the
- *                        next one. Source: ChainerMN's double-buffering optimizer (Akiba et al., 2017).
- *   local_sgd            Each rank updates by itself; every k steps weights and momentum become
- *                        their means. Sources: Stich, "Local SGD Converges Fast and Communicates
- *                        Little", 2019; with the momentum averaged, too: Yu, Jin, Yang, "On the
- *                        Linear Speedup Analysis of Communication Efficient Momentum SGD", 2019.
- *   delayed_local_sgd    As local_sgd, but the mean of the weights arrives one period late, and each
- *                        rank keeps its momentum. */
+ *   synchronous        Gradients are summed in every step, and Darknet's own update follows, or the
+ *                      communicator's. The flat buffer holds the momentum, too; each rank keeps
+ *                      1/size of it, so the sum holds it once (docs/internals.md).
+ *   separate_momentum  The same with the momentum in memory of its own, so that the flat buffer
+ *                      holds the gradient alone: for lossy compressors, LARS, and
+ *                      cmn_nonfinite=skip, which throws a gradient away and keeps the momentum.
+ *   double_buffering   As separate_momentum, one step late: the sum of a step travels during the
+ *                      next one. Source: ChainerMN's double-buffering optimizer (Akiba et al.,
+ *                      2017).
+ *   local_sgd          Each rank updates by itself; every k steps weights and momentum become
+ *                      their means. Sources: Stich, "Local SGD Converges Fast and Communicates
+ *                      Little", 2019; with the momentum averaged, too: Yu, Jin, Yang, "On the
+ *                      Linear Speedup Analysis of Communication Efficient Momentum SGD", 2019.
+ *   delayed_local_sgd  As local_sgd, but the mean of the weights arrives one period late, and
+ *                      each rank keeps its momentum. */
 #ifndef CMN_UPDATE_POLICY_H
 #define CMN_UPDATE_POLICY_H
 
@@ -37,7 +39,7 @@ struct cmn_rule {
 /* Whose an entry of the state is. */
 enum cmn_state_owner {
     CMN_STATE_END,
-    CMN_STATE_OF_COMMUNICATOR, /* this rank's; it means nothing to another communicator, or on other nodes */
+    CMN_STATE_OF_COMMUNICATOR, /* this rank's; nothing to other communicators, or on other nodes */
     CMN_STATE_OF_RANK,
     CMN_STATE_OF_ALL,  /* the same on all ranks */
     CMN_STATE_MOMENTUM /* the same on all ranks, however many they are */
@@ -52,17 +54,18 @@ struct cmn_update_policy {
 
     /* Collective, blocking. The gradients lie in the flat buffer: gets memory. */
     void (*open)(struct cmn_optimizer *o);
-    /* Optional. Local. All ranks have the same weights now; what the policy keeps begins from them. */
+    /* Optional. Local. All ranks have the same weights now; what the policy keeps begins from
+     * them. */
     void (*begin)(struct cmn_optimizer *o);
     /* Collective, blocking; `images` of all ranks are in the step. Updates, or says in *rule what
-     * Darknet's update is to use. Returns 1 when o->metrics holds sums over all ranks, and 0 when they
-     * come in a later step. */
+     * Darknet's update is to use. Returns 1 when o->metrics holds sums over all ranks, and 0 when
+     * they come in a later step. */
     int (*update)(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
-    /* Optional. Collective, after each update; blocks where a mean is due, or `synchronise` asks for it:
-     * then all ranks have the same weights. Returns as update does. */
+    /* Optional. Collective, after each update; blocks where a mean is due, or `synchronise` asks
+     * for it: then all ranks have the same weights. Returns as update does. */
     int (*after_update)(struct cmn_optimizer *o, int synchronise);
-    /* Collective, in place of update: the gradients of this step are thrown away, on all ranks. What an
-     * earlier step has begun is still used. Returns as update does. */
+    /* Collective, in place of update: the gradients of this step are thrown away, on all ranks.
+     * What an earlier step has begun is still used. Returns as update does. */
     int (*skip)(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
     /* Local, while nothing is under way. Entry i of what a restart needs besides weights and flat
      * buffer, and whose it is. */
@@ -76,7 +79,8 @@ struct cmn_update_policy {
 extern const struct cmn_update_policy cmn_synchronous, cmn_separate_momentum, cmn_double_buffering,
     cmn_local_sgd, cmn_delayed_local_sgd;
 
-/* A copy of the gradients, or of weights and momentum, that travels while the next steps compute. */
+/* A copy of the gradients, or of weights and momentum, that travels while the next steps
+ * compute. */
 struct cmn_exchange_copy {
     struct cmn_exchange x;
     struct cmn_span *tensor; /* of x */
@@ -118,31 +122,33 @@ struct cmn_optimizer {
 /* Local. Zeroed memory for the momentum. */
 void cmn_velocity_open(struct cmn_optimizer *o);
 
-/* Local. Updates the weights with the sums over `images` and the momentum in o->velocity, and zeroes the
- * sums. For each weight w, with g the sum and v the momentum: u = g + v + decay * w; w += rate * u;
- * v = momentum * u. With cmn_lars each tensor of weights has a rate of its own (lars.h). */
+/* Local. Updates the weights with the sums over `images` and the momentum in o->velocity, and
+ * zeroes the sums. For each weight w, with g the sum and v the momentum: u = g + v + decay * w; w
+ * += rate * u; v = momentum * u. With cmn_lars each tensor of weights has a rate of its own
+ * (lars.h). */
 void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
                          int images);
 
-/* Collective, blocking. Sums the flat buffer and o->metrics over all ranks. With a communicator that steps
- * and `rule`, the weights are updated, too: then rule->done. */
+/* Collective, blocking. Sums the flat buffer and o->metrics over all ranks. With a communicator
+ * that steps and `rule`, the weights are updated, too: then rule->done. */
 void cmn_sum_gradients(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
 
-/* Collective in order, not blocking. Begins the exchange of the flat buffer's first `upto` floats. */
+/* Collective in order, not blocking. Begins the exchange of the flat buffer's first `upto`
+ * floats. */
 void cmn_sum_begin(struct cmn_optimizer *o, size_t upto);
 
 /* Local, not blocking. Makes progress in exchanges that are under way. */
 void cmn_sum_poll(struct cmn_optimizer *o);
 
-/* Collective. x will be exchanged: the communicator gets memory for it (that of a compressor, which a
- * checkpoint can then fill), and begins nothing. */
+/* Collective. x will be exchanged: the communicator gets memory for it (that of a compressor, which
+ * a checkpoint can then fill), and begins nothing. */
 void cmn_prepare(struct cmn_optimizer *o, const struct cmn_exchange *x);
 
 /* Collective, blocking. The sum of o->copy over all ranks, now. */
 void cmn_copy_sum(struct cmn_optimizer *o);
 
-/* Collective when the communicator has memory of its own. o->copy gets room for `copies` of the flat
- * buffer, one behind the other, and metrics. */
+/* Collective when the communicator has memory of its own. o->copy gets room for `copies` of the
+ * flat buffer, one behind the other, and metrics. */
 void cmn_copy_open(struct cmn_optimizer *o, int copies);
 
 /* Collective, not blocking. Begins the exchange of o->copy. */

@@ -65,7 +65,8 @@ size_t cmn_saved_count(const struct cmn_checkpointing *c, const char *key)
     return value > 0 && value < 9e15 ? (size_t)value : 0;
 }
 
-/* How much larger a sum over the images of a step is now: 1 unless other ranks wrote the checkpoint. */
+/* How much larger a sum over the images of a step is now: 1 unless other ranks wrote the
+ * checkpoint. */
 static double step_ratio(const struct cmn_checkpointing *c)
 {
     double then = c->saved && !c->by.same_ranks ? cmn_saved_number(c, "step_images") : 0;
@@ -80,7 +81,8 @@ static void tensor_name(const struct cmn_tensor *x, const char *before, char nam
     snprintf(name, CMN_TENSOR_NAME, "%s%d.%s%s", before, x->layer, x->part, x->name);
 }
 
-/* Momentum of x, whose gradient begins at float `at` of the block. It is a sum over the images of a step. */
+/* Momentum of x, whose gradient begins at float `at` of the block. It is a sum over the images of a
+ * step. */
 static void add_momentum(struct cmn_checkpointing *c, const struct cmn_tensor *x, const char *name,
                          size_t at, int reading)
 {

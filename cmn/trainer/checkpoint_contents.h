@@ -1,9 +1,9 @@
-/* What a rank puts into a checkpoint of a training and gets out of it: tensors, and what the update policy and the
- * sequences of a text keep.
+/* What a rank puts into a checkpoint of a training and gets out of it: tensors, and what the update
+ * policy and the sequences of a text keep.
  *
- * What all ranks hold alike is rank 0's to write: weights, momentum kept apart, Adam's moments. Each rank writes its part
- * of the momentum that lies among the gradients. With local SGD, and without an exchange, each rank writes all of its
- * own. */
+ * What all ranks hold alike is rank 0's to write: weights, momentum kept apart, Adam's moments.
+ * Each rank writes its part of the momentum that lies among the gradients. With local SGD, and
+ * without an exchange, each rank writes all of its own. */
 #ifndef CMN_CHECKPOINT_CONTENTS_H
 #define CMN_CHECKPOINT_CONTENTS_H
 
@@ -53,12 +53,13 @@ struct cmn_checkpointing {
 double cmn_saved_number(const struct cmn_checkpointing *c, const char *key);
 size_t cmn_saved_count(const struct cmn_checkpointing *c, const char *key);
 
-/* Lists in c->item what this rank puts into a checkpoint, or what it gets out of the one that c->saved and c->by
- * describe. The items point to the training's own memory. */
+/* Lists in c->item what this rank puts into a checkpoint, or what it gets out of the one that
+ * c->saved and c->by describe. The items point to the training's own memory. */
 void cmn_contents_to_write(struct cmn_checkpointing *c);
 void cmn_contents_to_read(struct cmn_checkpointing *c);
 
-/* The host's copy of all tensors becomes the device's, or the other way round. Nothing on the CPU. */
+/* The host's copy of all tensors becomes the device's, or the other way round. Nothing on the
+ * CPU. */
 void cmn_contents_pull(struct cmn_checkpointing *c);
 void cmn_contents_push(struct cmn_checkpointing *c);
 

@@ -41,7 +41,8 @@ static void report_not_written(const struct cmn_checkpointing *c, long iteration
 
 /* ---- putting one together ---- */
 
-/* Collective, blocking. Whether the weights of all ranks are finite; the job ends where that is asked for. */
+/* Collective, blocking. Whether the weights of all ranks are finite; the job ends where that is
+ * asked for. */
 static int check_finite(struct cmn_checkpointing *c)
 {
     const char *what = cmn_contents_not_finite(c);

@@ -11,7 +11,8 @@
 
 /* ---- whose images ---- */
 
-/* An image of a recurrent network is one step of a sequence: time_steps of them are one of the cfg's batch. */
+/* An image of a recurrent network is one step of a sequence: time_steps of them are one of the
+ * cfg's batch. */
 static void count_steps(struct cmn_feed *f)
 {
     int steps = cmn_net_time_steps(f->net);
@@ -64,10 +65,10 @@ size_t cmn_feed_own_images(const struct cmn_feed *f)
 
 /* ---- learning rate ----
  *
- * cmn_scale_lr=linear: N ranks with a batch each take N times the cfg's rate (linear scaling: Goyal et al.,
- * "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", 2017). It is the same as another learning_rate
- * in the cfg, so each policy means what it means, and burn_in is the warm-up: from 0 to the scaled rate, by
- * `power`. */
+ * cmn_scale_lr=linear: N ranks with a batch each take N times the cfg's rate (linear scaling:
+ * Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", 2017). It is the
+ * same as another learning_rate in the cfg, so each policy means what it means, and burn_in is the
+ * warm-up: from 0 to the scaled rate, by `power`. */
 
 enum { WARM_EPOCHS = 5 }; /* of Goyal et al. */
 
@@ -145,8 +146,8 @@ void cmn_feed_set_epochs(const struct cmn_feed *f)
 
 /* ---- the next samples ---- */
 
-/* A loader thread may come here. The first time the main thread waits for it; later it works with the
- * network. */
+/* A loader thread may come here. The first time the main thread waits for it; later it works with
+ * the network. */
 static void open_sampler(struct cmn_feed *f, size_t images)
 {
     const struct cmn_session *s = f->session;

@@ -1,5 +1,5 @@
-/* What a training is fed with: each rank's part of a batch, which sample comes next, how many iterations that
- * makes, and the learning rate that goes with it. */
+/* What a training is fed with: each rank's part of a batch, which sample comes next, how many
+ * iterations that makes, and the learning rate that goes with it. */
 #ifndef CMN_FEED_H
 #define CMN_FEED_H
 
@@ -25,8 +25,8 @@ struct cmn_feed {
 
 /* All local, not blocking. */
 
-/* Divides a micro-batch of `batch` images, or sequences, as the cfg says it, over the ranks. The network knows
- * nothing but subdivisions and time_steps yet. */
+/* Divides a micro-batch of `batch` images, or sequences, as the cfg says it, over the ranks. The
+ * network knows nothing but subdivisions and time_steps yet. */
 void cmn_feed_open(struct cmn_feed *f, const struct cmn_session *s, struct cmn_net *net, int batch);
 void cmn_feed_close(struct cmn_feed *f);
 
@@ -48,13 +48,15 @@ size_t cmn_feed_next_batch(struct cmn_feed *f, size_t n, size_t images);
 void cmn_feed_rewind(struct cmn_feed *f);
 /* The next of `rows` samples that lie in memory. */
 size_t cmn_feed_next_sample(struct cmn_feed *f, size_t rows);
-/* The calling thread's random numbers become those of sequence i of this rank's, in this micro-batch. */
+/* The calling thread's random numbers become those of sequence i of this rank's, in this
+ * micro-batch. */
 void cmn_feed_seed_sequence(const struct cmn_feed *f, int i);
 
 /* A step begins: its samples are the next ones. */
 void cmn_feed_begin_step(struct cmn_feed *f);
-/* Samples of this rank in this step, for messages: those of a micro-batch, or of the whole step for -1. Returns
- * their number; 0 where samples have no numbers, as in a text. The caller frees *sample. */
+/* Samples of this rank in this step, for messages: those of a micro-batch, or of the whole step for
+ * -1. Returns their number; 0 where samples have no numbers, as in a text. The caller frees
+ * *sample. */
 size_t cmn_feed_samples(const struct cmn_feed *f, int micro_batch, struct cmn_sample **sample);
 /* What people call a sample: its file, or its number. */
 void cmn_feed_name_sample(const struct cmn_feed *f, const struct cmn_sample *sample, char *text,

@@ -1,5 +1,5 @@
-/* The network that is trained, on this rank: its gradients in the flat buffer, its optimizer, and what all
- * ranks together have of it. */
+/* The network that is trained, on this rank: its gradients in the flat buffer, its optimizer, and
+ * what all ranks together have of it. */
 #ifndef CMN_MODEL_H
 #define CMN_MODEL_H
 
@@ -23,16 +23,16 @@ struct cmn_model {
     float *own_statistics, *own_weights; /* this rank's, while the network has those of all ranks */
 };
 
-/* Collective, blocking. After the network was read from `cfg`: moves the gradients to the flat buffer, compares
- * the network over the ranks, and gives all of them rank 0's weights. */
+/* Collective, blocking. After the network was read from `cfg`: moves the gradients to the flat
+ * buffer, compares the network over the ranks, and gives all of them rank 0's weights. */
 void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char *cfg);
 
 /* Collective while something is under way, else local. Undoes attach. */
 void cmn_model_detach(struct cmn_model *m);
 
 /* Collective, blocking. The network gets what all ranks together have: merged statistics of batch
- * normalisation, and the mean of weights that differ. Nothing may train until cmn_model_restore_own() (local)
- * gives each rank its own again. */
+ * normalisation, and the mean of weights that differ. Nothing may train until
+ * cmn_model_restore_own() (local) gives each rank its own again. */
 void cmn_model_swap_in_averages(struct cmn_model *m);
 void cmn_model_restore_own(struct cmn_model *m);
 

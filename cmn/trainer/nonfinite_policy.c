@@ -183,7 +183,8 @@ void cmn_nonfinite_after_backward(struct cmn_nonfinite_policy *p, int i, int mic
     }
 }
 
-/* On a GPU the marks of its kernels are read before the update, where the host waits for backward anyway. */
+/* On a GPU the marks of its kernels are read before the update, where the host waits for backward
+ * anyway. */
 static void check_gpu(struct cmn_nonfinite_policy *p)
 {
     struct cmn_model *m = p->model;

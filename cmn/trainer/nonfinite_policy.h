@@ -1,8 +1,8 @@
 /* cmn_nonfinite: steps with a loss or gradient that is NaN or Inf.
  *
- * They are looked for before the gradients leave their rank, so the weights stay as they were. stop: the rank
- * that finds one ends the job. skip: all ranks learn of it before they exchange anything, and leave the step
- * out. ignore: nothing is looked at. */
+ * They are looked for before the gradients leave their rank, so the weights stay as they were.
+ * stop: the rank that finds one ends the job. skip: all ranks learn of it before they exchange
+ * anything, and leave the step out. ignore: nothing is looked at. */
 #ifndef CMN_NONFINITE_POLICY_H
 #define CMN_NONFINITE_POLICY_H
 
@@ -35,15 +35,17 @@ void cmn_nonfinite_close(struct cmn_nonfinite_policy *p);
 void cmn_nonfinite_begin_step(struct cmn_nonfinite_policy *p, long iteration);
 void cmn_nonfinite_begin_micro_batch(struct cmn_nonfinite_policy *p);
 
-/* Local. Backward has done layer i of that micro-batch: looks at the loss once, and in the last micro-batch of
- * a step at the gradients of the layer. */
+/* Local. Backward has done layer i of that micro-batch: looks at the loss once, and in the last
+ * micro-batch of a step at the gradients of the layer. */
 void cmn_nonfinite_after_backward(struct cmn_nonfinite_policy *p, int i, int micro_batch);
 
-/* Collective with cmn_nonfinite=skip, else local; blocks on GPUs and where it is collective. Backward is done:
- * whether this step is to be left out, on all ranks, which is said. Stop requests travel with the answer. */
+/* Collective with cmn_nonfinite=skip, else local; blocks on GPUs and where it is collective.
+ * Backward is done: whether this step is to be left out, on all ranks, which is said. Stop requests
+ * travel with the answer. */
 int cmn_nonfinite_skips(struct cmn_nonfinite_policy *p);
 
-/* Local. Ends the job when the weights that are about to be saved are not finite; the same on all ranks. */
+/* Local. Ends the job when the weights that are about to be saved are not finite; the same on all
+ * ranks. */
 void cmn_nonfinite_check_weights(const struct cmn_nonfinite_policy *p);
 
 #endif

@@ -64,7 +64,8 @@ static void open_report(struct cmn_training_progress *p)
     s->report = cmn_report_open(&plan);
 }
 
-/* Spans of a step, about: layers both ways, shards and buckets, waiting for each rank of the node, the rest. */
+/* Spans of a step, about: layers both ways, shards and buckets, waiting for each rank of the node,
+ * the rest. */
 static size_t spans_of_step(const struct cmn_training_progress *p)
 {
     const struct cmn_model *m = p->model;
@@ -201,8 +202,8 @@ static void make_row_and_trace(struct cmn_training_progress *p, int with_validat
 
 /* ---- after a step ---- */
 
-/* One rank's stop request came with the gradients, or with the mean that was made for saving, so all ranks see
- * it in the same step. */
+/* One rank's stop request came with the gradients, or with the mean that was made for saving, so
+ * all ranks see it in the same step. */
 static void notice_stop(struct cmn_training_progress *p)
 {
     struct cmn_session *s = p->session;
@@ -249,8 +250,8 @@ struct cmn_progress_due cmn_progress_step_done(struct cmn_training_progress *p)
     step->sums.steps++;
     p->epoch = epoch;
     cmn_status_wait("the average of the weights");
-    /* Darknet saves at the end of an epoch, so the ranks synchronise there anyway: before the row, which then
-     * has the loss. */
+    /* Darknet saves at the end of an epoch, so the ranks synchronise there anyway: before the row,
+     * which then has the loss. */
     cmn_step_after_update(step, epoch_ended);
     cmn_status_wait(NULL);
     notice_stop(p);
@@ -258,7 +259,8 @@ struct cmn_progress_due cmn_progress_step_done(struct cmn_training_progress *p)
     p->row_due |=
         epoch_ended || (o->report_every && cmn_step_iteration(step) % o->report_every == 0);
     validation_due = validation_due && cmn_validates(s, net);
-    /* Who asks to stop does not wait for a validation: the run that resumes this one makes the row. */
+    /* Who asks to stop does not wait for a validation: the run that resumes this one makes the
+     * row. */
     p->validation_pending = validation_due && s->stop_signal;
     /* With local SGD and double buffering a row waits for sums that it can report. */
     due.regular =

@@ -1,5 +1,5 @@
-/* What people see of a training between steps: rows of the report, with validation, comparison of the weights,
- * the timeline. */
+/* What people see of a training between steps: rows of the report, with validation, comparison of
+ * the weights, the timeline. */
 #ifndef CMN_PROGRESS_H
 #define CMN_PROGRESS_H
 
@@ -38,7 +38,8 @@ struct cmn_progress_due {
     int validation; /* in the row */
 };
 
-/* Collective. An update has happened: means of weights that are due, stop requests, and what else is due. */
+/* Collective. An update has happened: means of weights that are due, stop requests, and what else
+ * is due. */
 struct cmn_progress_due cmn_progress_step_done(struct cmn_training_progress *p);
 /* Collective, blocking where something is due. Compares the weights, and makes the row. */
 void cmn_progress_tell(struct cmn_training_progress *p, const struct cmn_progress_due *due);
@@ -47,8 +48,8 @@ void cmn_progress_redraw(struct cmn_training_progress *p, double images_per_s);
 /* Local. Images a second of all ranks since the last row. */
 double cmn_progress_speed(const struct cmn_training_progress *p);
 
-/* Collective, blocking. The training is resumed, and its first images lie in the network: makes the row with
- * validation that the run before was to make, if there is one. */
+/* Collective, blocking. The training is resumed, and its first images lie in the network: makes the
+ * row with validation that the run before was to make, if there is one. */
 void cmn_progress_pending_validation(struct cmn_training_progress *p);
 
 #endif

@@ -25,8 +25,8 @@ static void tell_damaged(const char *reason)
     cmn_warn("damaged checkpoint: %s", reason);
 }
 
-/* Ends the job with the reason noted last. A refused checkpoint leaves the folder as it was: without the
- * writer's lock. */
+/* Ends the job with the reason noted last. A checkpoint that is refused leaves the folder as it
+ * was: without the writer's lock. */
 static _Noreturn void refuse(struct cmn_checkpointing *c)
 {
     char why[1024];
@@ -271,7 +271,8 @@ int cmn_resume_offset(struct cmn_checkpointing *c, size_t *offset, int j)
 
 /* ---- nothing left to train ---- */
 
-/* Images that the weights in a file have seen, as Darknet's parser reads it; 0 where there are none. */
+/* Images that the weights in a file have seen, as Darknet's parser reads it; 0 where there are
+ * none. */
 static size_t seen_by(const char *name)
 {
     int version[3], few;
@@ -291,7 +292,8 @@ static size_t seen_by(const char *name)
     return seen;
 }
 
-/* Weights of more images that are older were there when this training began, such as those that it was given. */
+/* Weights of more images that are older were there when this training began, such as those that it
+ * was given. */
 static int is_later(const char *name, const char *than)
 {
     struct stat a, b;

@@ -50,8 +50,8 @@ static void share_cores(const struct cmn_session *s)
         getenv("OMP_NUM_THREADS")) {
         return;
     }
-    /* OpenBLAS adds in another order with another number of threads; an evaluation prints the same with any
-     * number of ranks. */
+    /* OpenBLAS adds in another order with another number of threads; an evaluation prints the same
+     * with any number of ranks. */
     if (s->command && s->command->does == CMN_EVALUATES) {
         openblas_set_num_threads(1);
         return;
@@ -65,7 +65,8 @@ static void share_cores(const struct cmn_session *s)
     }
 }
 
-/* Ends the process unless `bytes` of address space for `what` are left. Returns whether there is a limit. */
+/* Ends the process unless `bytes` of address space for `what` are left. Returns whether there is a
+ * limit. */
 static int check_space(size_t bytes, const char *what)
 {
     struct rlimit limit;
@@ -84,7 +85,8 @@ static int check_space(size_t bytes, const char *what)
     return 1;
 }
 
-/* Open MPI 4.1 was seen to map 271 MiB up to its first collective, on 2 ranks of one host; OpenBLAS comes after it. */
+/* Open MPI 4.1 was seen to map 271 MiB up to its first collective, on 2 ranks of one host; OpenBLAS
+ * comes after it. */
 enum { BLAS_SPACE = 136 << 20, START_SPACE = 384 << 20 };
 
 void cmn_session_check_space(void)
@@ -92,8 +94,8 @@ void cmn_session_check_space(void)
     check_space(START_SPACE, "MPI and OpenBLAS");
 }
 
-/* OpenBLAS takes a buffer at the first product, and tries for ever when it gets none. Under a limit of the
- * address space the product here makes it keep what there is now. */
+/* OpenBLAS takes a buffer at the first product, and tries for ever when it gets none. Under a limit
+ * of the address space the product here makes it keep what there is now. */
 static void reserve_blas(void)
 {
     enum { SIDE = 128 };
@@ -150,8 +152,8 @@ static void compare_keys(const struct cmn_session *s)
     cmn_files_compare("set of keys", text, &s->topology);
 }
 
-/* A validation exchanges neither gradients nor statistics. Its cfg may be one for training on other nodes,
- * where these keys can work. */
+/* A validation exchanges neither gradients nor statistics. Its cfg may be one for training on other
+ * nodes, where these keys can work. */
 static void forget_gradients(struct cmn_options *o)
 {
     o->dtype = CMN_FP32;

@@ -1,5 +1,5 @@
-/* What the module knows of the job: one per process. hooks/ fills it, the rooms of trainer/ and tools/ read
- * it. */
+/* What the module knows of the job: one per process. hooks/ fills it, the rooms of trainer/ and
+ * tools/ read it. */
 #ifndef CMN_SESSION_H
 #define CMN_SESSION_H
 
@@ -12,8 +12,8 @@
 
 struct cmn_report;
 
-/* What a .data file says. A text is NULL where it says nothing: Darknet's own default counts then, except for
- * `backup`, which is not made unasked. */
+/* What a .data file says. A text is NULL where it says nothing: Darknet's own default counts then,
+ * except for `backup`, which is not made unasked. */
 struct cmn_data_cfg {
     const char *backup, *train, *valid;
     const char *labels, *names; /* of a classifier's classes, of a detector's */
@@ -49,18 +49,20 @@ struct cmn_session {
     struct cmn_report *report; /* rank 0 of a training that has begun; else NULL */
 };
 
-/* Local, before MPI starts. Ends the process where a limit of the address space (ulimit -v) is too small: Open
- * MPI 4.1 crashes when it meets one inside MPI_Init. */
+/* Local, before MPI starts. Ends the process where a limit of the address space (ulimit -v) is too
+ * small: Open MPI 4.1 crashes when it meets one inside MPI_Init. */
 void cmn_session_check_space(void);
 
 /* Collective, blocking. MPI is up: finds this rank's place and its share of the cores. */
 void cmn_session_open(struct cmn_session *s);
 
-/* Collective, blocking. All keys are set: seed, random streams, output, memory for images, communicator. */
+/* Collective, blocking. All keys are set: seed, random streams, output, memory for images,
+ * communicator. */
 void cmn_session_configure(struct cmn_session *s);
 
-/* Collective, blocking. What the .data file says: checks the backup folder (makes it when it is missing), keeps
- * the rest, and reads what the command's answer needs (CMN_CLASSES: the validation list and the labels). */
+/* Collective, blocking. What the .data file says: checks the backup folder (makes it when it is
+ * missing), keeps the rest, and reads what the command's answer needs (CMN_CLASSES: the validation
+ * list and the labels). */
 void cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d);
 
 /* Collective, blocking. */

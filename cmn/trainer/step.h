@@ -38,7 +38,8 @@ struct cmn_step {
     double ended;       /* clock: the last batch, or what Darknet did behind it */
 };
 
-/* Collective. The model is attached: prepares cmn_sync_bn. The other structs must outlive the step. */
+/* Collective. The model is attached: prepares cmn_sync_bn. The other structs must outlive the
+ * step. */
 void cmn_step_open(struct cmn_step *p);
 void cmn_step_close(struct cmn_step *p);
 
@@ -52,25 +53,25 @@ int cmn_step_after_micro_batch(struct cmn_step *p);
 
 /* Local. Forward has done layer i. */
 void cmn_step_after_forward(struct cmn_step *p, int i);
-/* Collective in order, not blocking. Backward has done layer i: in the last micro-batch of a step gradients may
- * begin to travel. */
+/* Collective in order, not blocking. Backward has done layer i: in the last micro-batch of a step
+ * gradients may begin to travel. */
 void cmn_step_after_backward(struct cmn_step *p, int i);
 /* Local, not blocking. Makes progress in exchanges that are under way. */
 void cmn_step_progress(struct cmn_step *p);
 
-/* Local. Whether a micro-batch runs in which statistics of batch normalisation are those of all ranks, of which
- * there may be one. */
+/* Local. Whether a micro-batch runs in which statistics of batch normalisation are those of all
+ * ranks, of which there may be one. */
 int cmn_step_syncs_batch_norm(const struct cmn_step *p);
-/* Collective, blocking. In such a micro-batch exchanges what a layer has found in its `count` values a filter
- * (engine/batch_norm.h), forward or backward; else nothing. */
+/* Collective, blocking. In such a micro-batch exchanges what a layer has found in its `count`
+ * values a filter (engine/batch_norm.h), forward or backward; else nothing. */
 void cmn_step_sync_forward(struct cmn_step *p, float *mean, float *variance, int n, int count);
 void cmn_step_sync_backward(struct cmn_step *p, float *mean_delta, float *variance_delta, int n,
                             int count);
 
 /* Collective, blocking. *rule is what Darknet would update with, and becomes what it is to use. */
 void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule);
-/* Collective, after Darknet's update. Local SGD: the mean of the weights, where it is due or `synchronise` asks
- * for it; blocks then. */
+/* Collective, after Darknet's update. Local SGD: the mean of the weights, where it is due or
+ * `synchronise` asks for it; blocks then. */
 void cmn_step_after_update(struct cmn_step *p, int synchronise);
 /* Collective, blocking. Afterwards all ranks have the same weights. */
 void cmn_step_synchronise(struct cmn_step *p);

@@ -149,7 +149,8 @@ static void step_done(struct cmn_trainer *t)
     double images_per_s = cmn_progress_speed(&t->progress);
 
     if (due.last) {
-        /* A checkpoint holds what a run has that does not end here: from before ranks synchronise. */
+        /* A checkpoint holds what a run has that does not end here: from before ranks
+         * synchronise. */
         cmn_checkpointing_collect(c, due.regular);
         cmn_step_synchronise(&t->step);
     }

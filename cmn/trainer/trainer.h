@@ -1,5 +1,5 @@
-/* One network in training, from its cfg to its weights files: the parts that its rooms need, and the order in which
- * they are called. */
+/* One network in training, from its cfg to its weights files: the parts that its rooms need, and
+ * the order in which they are called. */
 #ifndef CMN_TRAINER_H
 #define CMN_TRAINER_H
 
@@ -23,21 +23,24 @@ struct cmn_trainer {
     double save_began;
 };
 
-/* Local. [net] of the cfg is read: a micro-batch of `batch` images, or sequences, as the cfg says it. Free with
- * cmn_trainer_close(); s and net must outlive it. */
+/* Local. [net] of the cfg is read: a micro-batch of `batch` images, or sequences, as the cfg says
+ * it. Free with cmn_trainer_close(); s and net must outlive it. */
 struct cmn_trainer *cmn_trainer_open(struct cmn_session *s, struct cmn_net *net, int batch);
 
-/* Collective, blocking. Ends report and checkpoints, gives the network its memory back, and frees t. */
+/* Collective, blocking. Ends report and checkpoints, gives the network its memory back, and frees
+ * t. */
 void cmn_trainer_close(struct cmn_trainer *t);
 
-/* Local, blocking. The job ends, and Darknet does not free its network: ends report and checkpoints. */
+/* Local, blocking. The job ends, and Darknet does not free its network: ends report and
+ * checkpoints. */
 void cmn_trainer_flush(struct cmn_trainer *t);
 
 /* Collective, blocking. The network was read from `cfg`, rank 0 with weights. */
 void cmn_trainer_attach(struct cmn_trainer *t, const char *cfg);
 
-/* Collective, blocking. When the network is attached and the backup folder is known: resumes from the newest
- * checkpoint. To be called after each of the two; does nothing before both are known, and the second time. */
+/* Collective, blocking. When the network is attached and the backup folder is known: resumes from
+ * the newest checkpoint. To be called after each of the two; does nothing before both are known,
+ * and the second time. */
 void cmn_trainer_resume(struct cmn_trainer *t);
 
 /* Local. The training list is read: its stream, which is rewound; its length is in the session. */
@@ -46,22 +49,23 @@ void cmn_trainer_list(struct cmn_trainer *t, FILE *list);
 /* Local; collective in the first step, which begins the training. A micro-batch begins. */
 void cmn_trainer_before_micro_batch(struct cmn_trainer *t);
 
-/* Collective, blocking. Darknet has done a batch: if it brought an update, what is due after a step. Returns the
- * loss of all ranks. */
+/* Collective, blocking. Darknet has done a batch: if it brought an update, what is due after a
+ * step. Returns the loss of all ranks. */
 float cmn_trainer_after_batch(struct cmn_trainer *t);
 
 /* Local. Steps of this run and of those that it resumes. */
 long cmn_trainer_steps(const struct cmn_trainer *t);
 
-/* Collective, blocking. Weights are about to be saved in that file: the network gets what all ranks have together.
- * Returns whether this rank is to write them; cmn_trainer_after_save() follows on the rank that does. */
+/* Collective, blocking. Weights are about to be saved in that file: the network gets what all ranks
+ * have together. Returns whether this rank is to write them; cmn_trainer_after_save() follows on
+ * the rank that does. */
 int cmn_trainer_before_save(struct cmn_trainer *t, const char *file);
 
 /* Local. They are saved: this rank has its own again. */
 void cmn_trainer_after_save(struct cmn_trainer *t);
 
-/* Local, on the rank that writes. They could not be written, for this reason (errno): whether the training goes on
- * all the same, as it takes checkpoints and has not ended; then that is said. */
+/* Local, on the rank that writes. They could not be written, for this reason (errno): whether the
+ * training goes on all the same, as it takes checkpoints and has not ended; then that is said. */
 int cmn_trainer_save_failed(struct cmn_trainer *t, const char *file, int reason);
 
 #endif

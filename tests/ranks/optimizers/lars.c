@@ -1,4 +1,5 @@
-/* LARS (lars.h) on several ranks, in each shape of nodes, against the formulas of the paper in double, for all ranks in one process. */
+/* LARS (lars.h) on several ranks, in each shape of nodes, against the formulas of the paper in
+ * double, for all ranks in one process. */
 #include "sides.h"
 
 #include <math.h>
@@ -22,7 +23,8 @@ static double norm(const double *x, size_t n)
     return sqrt(sum);
 }
 
-/* The paper's step, for weights; Darknet's, for all else. `slope` is the mean gradient of the loss. */
+/* The paper's step, for weights; Darknet's, for all else. `slope` is the mean gradient of the
+ * loss. */
 static void move(const struct cmn_tensor *x, double *w, double *v, const double *slope)
 {
     double rate = (double)RATE * (double)*x->rate_scale, decay = (double)DECAY;

@@ -1,5 +1,5 @@
-/* When gradients are exchanged changes no bit (overlap, sizes of buckets), or changes what it says: double buffering and local
- * steps are held against a simulation of all ranks in one process. */
+/* When gradients are exchanged changes no bit (overlap, sizes of buckets), or changes what it says:
+ * double buffering and local steps are held against a simulation of all ranks in one process. */
 #include "sides.h"
 
 /* ---- overlap changes no bit ---- */
@@ -109,8 +109,9 @@ static void simulate_sums(const struct side *like, struct replica *r, size_t n, 
     free(before);
 }
 
-/* Each rank by itself, the mean every EVERY steps and at the end. Late means give the same at the end: these gradients are linear in
- * the weights, and what a rank moves by when a mean arrives is nothing in the sum over all ranks. */
+/* Each rank by itself, the mean every EVERY steps and at the end. Late means give the same at the
+ * end: these gradients are linear in the weights, and what a rank moves by when a mean arrives is
+ * nothing in the sum over all ranks. */
 static void simulate_local(const struct side *like, struct replica *r, size_t n)
 {
     int ranks = like->t->size;
@@ -200,7 +201,8 @@ static void as_simulated(void **state)
     settle();
 }
 
-/* What a communicator does not refuse, it can do: also where messages take the place of shared memory within a node. */
+/* What a communicator does not refuse, it can do: also where messages take the place of shared
+ * memory within a node. */
 static void by_messages_in(const struct cmn_topology *t, const char *shape)
 {
     for (int k = 0; cmn_communicator_at(k); k++) {

@@ -71,7 +71,8 @@ static inline void close_side(struct side *s)
     s->c->close(s->self);
 }
 
-/* The gradient of a rank's own loss, which draws each weight to a place of its own; Darknet adds the update. */
+/* The gradient of a rank's own loss, which draws each weight to a place of its own; Darknet adds
+ * the update. */
 static inline float gradient(float w, size_t j, int tensor, int rank, int step)
 {
     float place =
@@ -111,7 +112,8 @@ static inline void step(struct side *s, int number)
     }
     fresh |= cmn_optimizer_after_update(&s->s, number == UPDATES);
     cmn_optimizer_step_took(&s->s, 0.001);
-    /* Where the ranks have met they have the same weights, and the same momentum unless its mean would come late. */
+    /* Where the ranks have met they have the same weights, and the same momentum unless its mean
+     * would come late. */
     for (int i = 0;
          i < s->g.tensors && s->s.policy->own_weights && cmn_optimizer_synchronised(&s->s); i++) {
         const struct cmn_tensor *x = &s->g.tensor[i];
@@ -129,7 +131,8 @@ static inline void step(struct side *s, int number)
     }
 }
 
-/* Each rank's metrics of each step has come once; with double buffering alone that of the last step does not come any more. */
+/* Each rank's metrics of each step has come once; with double buffering alone that of the last step
+ * does not come any more. */
 static inline void check_told(const struct side *s, double told)
 {
     int last = UPDATES - (s->s.policy == &cmn_double_buffering), n = s->t->size;

@@ -1,4 +1,5 @@
-/* cmn_nonfinite=skip: a step that is left out changes neither weights nor momentum, and the compressor keeps what it has. */
+/* cmn_nonfinite=skip: a step that is left out changes neither weights nor momentum, and the
+ * compressor keeps what it has. */
 #include "sides.h"
 
 #include <math.h>
