@@ -145,12 +145,6 @@ void cmn_reduce(float *into, float *const *buffer, int buffers, int non_temporal
     end_of_stream();
 }
 
-void cmn_store(float *to, const float *from, int non_temporal, size_t n)
-{
-    put(to, from, n, non_temporal);
-    end_of_stream();
-}
-
 void cmn_reduce_broadcast(float *const *buffer, int buffers, int mine, int non_temporal, size_t n)
 {
     float sum[BLOCK];

@@ -12,9 +12,6 @@
 /* into[i] = buffer[0][i] + buffer[1][i] + …, for n floats. `into` may be one of the buffers. */
 void cmn_reduce(float *into, float *const *buffer, int buffers, int non_temporal, size_t n);
 
-/* Copies n floats to memory that another rank will read next. */
-void cmn_store(float *to, const float *from, int non_temporal, size_t n);
-
 /* Every buffer becomes the sum of all, for n floats; buffer[mine] is in this rank's caches. */
 void cmn_reduce_broadcast(float *const *buffer, int buffers, int mine, int non_temporal, size_t n);
 

@@ -1,7 +1,7 @@
 /* A communicator turns every rank's gradients into their sum over all ranks.
  *
- * Communicators know buffers and groups, never layers. Each is one file here and one line in registry.c, which feeds the
- * choice, `darknet cmn list`, docs and tests. */
+ * Communicators know buffers and groups, never layers. Each is one file here and one line in
+ * registry.c, which feeds the choice, `darknet cmn list`, docs and tests. */
 #ifndef CMN_COMMUNICATOR_H
 #define CMN_COMMUNICATOR_H
 
@@ -12,20 +12,22 @@
 #include "mpi/topology.h"
 
 /* What is exchanged in a step: the gradients one by one, and the block in which all of them lie.
- * The block may hold padding between tensors, which is zero on every rank. The metrics are a few exact sums right behind
- * the block: they may travel with it, but never through a lossy compressor. The buffers are the caller's and the same in
- * every call. They are the CPU's, or the GPU's where topology->device is not -1. */
+ * The block may hold padding between tensors, which is zero on every rank. The metrics are a few
+ * exact sums right behind the block: they may travel with it, but never through a lossy
+ * compressor. The buffers are the caller's and the same in every call. They are the CPU's, or the
+ * GPU's where topology->device is not -1. */
 struct cmn_exchange {
     const struct cmn_span *tensor;
     int tensors;
     struct cmn_span block;
     struct cmn_span metrics;
-    /* For step: each tensor's weights lie as far from here as its gradient from the block's begin. */
+    /* For step: each tensor's weights lie as far from here as its gradient from the block's
+     * begin. */
     float *weights;
 };
 
-/* Stochastic gradient descent with momentum, as Darknet does it. With g the sum of a gradient over all
- * ranks, for each weight w: u = g + decay * w; w += rate * u. */
+/* Stochastic gradient descent with momentum, as Darknet does it. With g the sum of a gradient
+ * over all ranks, for each weight w: u = g + decay * w; w += rate * u. */
 struct cmn_sgd {
     float momentum;
     const float *rate, *decay; /* one for each tensor */
@@ -42,37 +44,40 @@ struct cmn_communicator {
     int casts;             /* 1: on GPUs it can send what cmn_allreduce_dtype asks for */
     int compresses;        /* 1: on the CPU it can send what a compressor makes of the gradients */
 
-    /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use instead),
-     * or NULL. */
+    /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use
+     * instead), or NULL. */
     const char *(*refuses)(const struct cmn_topology *t, const struct cmn_options *o);
-    /* Collective, blocking, before the network is built. *self is handed to the other calls; t and o must outlive
-     * it. 0, or -1 with a reason: another communicator may do. What a failed open leaves must not be closed. */
+    /* Collective, blocking, before the network is built. *self is handed to the other calls; t
+     * and o must outlive it. 0, or -1 with a reason: another communicator may do. What a failed
+     * open leaves must not be closed. */
     int (*open)(void **self, const struct cmn_topology *t, const struct cmn_options *o);
-    /* NULL where any memory will do. Collective, blocking. Zeroed memory of the CPU for `floats` floats, aligned to 64 bytes;
-     * blocks and their metrics must lie in such memory, at the same place on all ranks, at a multiple of 64 bytes. The
-     * communicator owns it until close. *memory becomes NULL where any memory will do after all. 0, or -1 with a reason. */
+    /* NULL where any memory will do. Collective, blocking. Zeroed memory of the CPU for `floats`
+     * floats, aligned to 64 bytes; blocks and their metrics must lie in such memory, at the same
+     * place on all ranks, at a multiple of 64 bytes. The communicator owns it until close.
+     * *memory becomes NULL where any memory will do after all. 0, or -1 with a reason. */
     int (*memory)(void *self, size_t floats, float **memory);
-    /* NULL without step. Collective, blocking. Zeroed memory for `floats` floats that all ranks of the node
-     * have in common; *first says whether this rank is the one to fill it. The communicator owns it
-     * until close. 0, or -1 with a reason. */
+    /* NULL without step. Collective, blocking. Zeroed memory for `floats` floats that all ranks
+     * of the node have in common; *first says whether this rank is the one to fill it. The
+     * communicator owns it until close. 0, or -1 with a reason. */
     int (*common)(void *self, size_t floats, float **memory, int *first);
 
     /* What goes wrong from here on ends the job. */
 
-    /* Collective, blocking, in the same order everywhere. Replaces every tensor, and the metrics, by its sum over all
-     * ranks; the same bits on all ranks. */
+    /* Collective, blocking, in the same order everywhere. Replaces every tensor, and the metrics,
+     * by its sum over all ranks; the same bits on all ranks. */
     void (*allreduce)(void *self, const struct cmn_exchange *x);
-    /* NULL where there is none. As allreduce, but ends with the weights updated on all ranks; these lie in what
-     * `common` gave. Of the gradients it leaves on the ranks what sums up to momentum * u: the next step's gradients are
-     * added to that. */
+    /* NULL where there is none. As allreduce, but ends with the weights updated on all ranks;
+     * these lie in what `common` gave. Of the gradients it leaves on the ranks what sums up to
+     * momentum * u: the next step's gradients are added to that. */
     void (*step)(void *self, const struct cmn_exchange *x, const struct cmn_sgd *sgd);
-    /* NULL without step. Local. Where step leaves the momentum of a block of `floats`: this rank holds the floats
-     * [*first, *first + *n), and zeros elsewhere; *copies ranks hold each float, an equal part of it. */
+    /* NULL without step. Local. Where step leaves the momentum of a block of `floats`: this rank
+     * holds the floats [*first, *first + *n), and zeros elsewhere; *copies ranks hold each float,
+     * an equal part of it. */
     void (*momentum)(void *self, size_t floats, size_t *first, size_t *n, int *copies);
-    /* NULL where it cannot exchange in the background. Collective, in the same order everywhere, not blocking. The
-     * block's floats below `upto`, an end of a tensor, hold what this rank has to add, and are the
-     * communicator's until allreduce or step, which completes the exchange. The sums have the same bits as
-     * without. `upto` grows from call to call. */
+    /* NULL where it cannot exchange in the background. Collective, in the same order everywhere,
+     * not blocking. The block's floats below `upto`, an end of a tensor, hold what this rank has
+     * to add, and are the communicator's until allreduce or step, which completes the exchange.
+     * The sums have the same bits as without. `upto` grows from call to call. */
     void (*begin)(void *self, const struct cmn_exchange *x, size_t upto);
     /* NULL without begin. Local, not blocking. Advances what was begun. */
     void (*poll)(void *self);
@@ -90,13 +95,14 @@ const struct cmn_communicator *cmn_communicator_at(int i);
 /* Local. The one of that name, or NULL. */
 const struct cmn_communicator *cmn_communicator_find(const char *name);
 
-/* Local, the same on all ranks. Why c cannot be used with these options here (see `refuses`), or NULL. */
+/* Local, the same on all ranks. Why c cannot be used with these options here (see `refuses`), or
+ * NULL. */
 const char *cmn_communicator_refuses(const struct cmn_communicator *c, const struct cmn_topology *t,
                                      const struct cmn_options *o);
 
-/* Collective, blocking. The communicator that cmn_communicator names; `auto` follows from topology,
- * devices and a short benchmark, and *why (static, or the thread's own) says how. NULL with a reason when
- * there is none, or when it refuses to work here. */
+/* Collective, blocking. The communicator that cmn_communicator names; `auto` follows from
+ * topology, devices and a short benchmark, and *why (static, or the thread's own) says how. NULL
+ * with a reason when there is none, or when it refuses to work here. */
 const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology *t,
                                                        const struct cmn_options *o,
                                                        const char **why);

@@ -1,7 +1,8 @@
 /* flat: all gradients lie in one block, which is exchanged at once, in chunks.
  *
  * Steps: for every chunk of 4 MiB of the block, MPI_Allreduce over all ranks, in place.
- * With a compressor or double buffering: overlapped_allreduce.h, with each rank as a node of its own.
+ * With a compressor or double buffering: overlapped_allreduce.h, with each rank as a node of its
+ * own.
  * Bytes: about 2(N-1)/N * 4n sent per rank for a block of n floats, by any bandwidth-optimal
  * algorithm; Open MPI picks one per chunk size. */
 #include "communicators/communicator.h"

@@ -4,13 +4,15 @@
  *   1. reduce within the node to its first rank (intra rank 0)
  *   2. allreduce over the nodes' first ranks
  *   3. broadcast within the node
- * Several nodes whose ranks share memory do this in the background: overlapped_allreduce.h with one owner.
- * Bytes, n floats, k ranks on a node, M nodes: over a node's link 2(M-1)/M * 4n each way (4n for two nodes), all of it by
- * its first rank. Within the node by mpi, sent per rank: 4n in step 1; in step 3 what MPI_Bcast takes,
- * (k-1) * 4n in all. By shm nothing is sent: see transports/shm.c.
+ * Several nodes whose ranks share memory do this in the background: overlapped_allreduce.h with
+ * one owner.
+ * Bytes, n floats, k ranks on a node, M nodes: over a node's link 2(M-1)/M * 4n each way (4n for
+ * two nodes), all of it by its first rank. Within the node by mpi, sent per rank: 4n in step 1;
+ * in step 3 what MPI_Bcast takes, (k-1) * 4n in all. By shm nothing is sent: see
+ * transports/shm.c.
  * Nodes may hold different numbers of ranks.
- * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable Distributed
- * Deep Learning Framework", 2017), there with NCCL in steps 1 and 3. */
+ * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN:
+ * Scalable Distributed Deep Learning Framework", 2017), there with NCCL in steps 1 and 3. */
 #include "communicators/communicator.h"
 
 #include "communicators/node_groups.h"

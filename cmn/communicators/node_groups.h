@@ -1,5 +1,5 @@
-/* What most communicators are made of: the ranks of a node, the ranks that exchange between nodes, and a transport for
- * each. With it their files hold little but their recipe. */
+/* What most communicators are made of: the ranks of a node, the ranks that exchange between
+ * nodes, and a transport for each. With it their files hold little but their recipe. */
 #ifndef CMN_NODE_GROUPS_H
 #define CMN_NODE_GROUPS_H
 
@@ -23,13 +23,15 @@ struct cmn_node_groups {
 /* For struct cmn_communicator.refuses. Valid until the thread's next call. */
 const char *cmn_node_groups_refuse(const struct cmn_topology *t, const struct cmn_options *o);
 
-/* For struct cmn_communicator.open. *self becomes a zeroed struct of `bytes` bytes, which begins with a struct
- * cmn_node_groups. `within` connects the ranks of a node; NULL, with a reason, is a failure. The first `across` ranks of
- * every node exchange between nodes, where there are several; 0 <= across <= t->least_intra. */
+/* For struct cmn_communicator.open. *self becomes a zeroed struct of `bytes` bytes, which begins
+ * with a struct cmn_node_groups. `within` connects the ranks of a node; NULL, with a reason, is a
+ * failure. The first `across` ranks of every node exchange between nodes, where there are
+ * several; 0 <= across <= t->least_intra. */
 int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_transport *within,
                          const struct cmn_topology *t, const struct cmn_options *o, int across);
 
-/* For the calls of struct cmn_communicator that have these names. `self` begins with a struct cmn_node_groups. */
+/* For the calls of struct cmn_communicator that have these names. `self` begins with a struct
+ * cmn_node_groups. */
 int cmn_node_groups_memory(void *self, size_t floats, float **memory);
 void cmn_node_groups_begin(void *self, const struct cmn_exchange *x, size_t upto);
 void cmn_node_groups_poll(void *self);
@@ -37,8 +39,8 @@ const char *cmn_node_groups_no_begin(void *self);
 int cmn_node_groups_state(void *self, int i, struct cmn_state *state);
 void cmn_node_groups_close(void *self);
 
-/* Collective over the nodes, on ranks that exchange between them; nothing on the others. Sum over the nodes, as
- * struct cmn_transport.allreduce. */
+/* Collective over the nodes, on ranks that exchange between them; nothing on the others. Sum over
+ * the nodes, as struct cmn_transport.allreduce. */
 void cmn_node_groups_allreduce_inter(struct cmn_node_groups *g, float *data, size_t n);
 
 #endif

@@ -1,13 +1,14 @@
-/* non_cuda_aware: as hierarchical, with the exchange between the nodes in the CPU's memory, for an MPI that
- * cannot read the GPU's.
+/* non_cuda_aware: as hierarchical, with the exchange between the nodes in the CPU's memory, for
+ * an MPI that cannot read the GPU's.
  *
- * Steps: the block is cut into parts as by pure_nccl, the metrics in the last. Of each part: NCCL reduce to the
- * node's first rank; there a copy to page-locked memory, a sum among the nodes' first ranks by messages
- * (transports/pairwise.h), a copy back. At the end, one NCCL broadcast of everything within the node. While one
- * part is copied another travels; and when exchanges overlap, all of it begins while backward still makes the rest.
- * Without NCCL, or with cmn_intra=mpi, every rank copies, and the messages go between all ranks.
- * Bytes, block of n floats, M nodes: over a node's link each way 2(M-1)/M * 4n; between a GPU and its host 4n
- * each way. Without NCCL those of flat.
+ * Steps: the block is cut into parts as by pure_nccl, the metrics in the last. Of each part: NCCL
+ * reduce to the node's first rank; there a copy to page-locked memory, a sum among the nodes'
+ * first ranks by messages (transports/pairwise.h), a copy back. At the end, one NCCL broadcast of
+ * everything within the node. While one part is copied another travels; and when exchanges
+ * overlap, all of it begins while backward still makes the rest. Without NCCL, or with
+ * cmn_intra=mpi, every rank copies, and the messages go between all ranks.
+ * Bytes, block of n floats, M nodes: over a node's link each way 2(M-1)/M * 4n; between a GPU and
+ * its host 4n each way. Without NCCL those of flat.
  * Source: ChainerMN's communicator of the same name (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable
  * Distributed Deep Learning Framework", 2017); the parts are ours. */
 #include "communicators/communicator.h"
@@ -28,7 +29,7 @@
 #include "transports/nccl.h"
 #include "transports/pairwise.h"
 
-enum { PARTS = 17 }; /* cmn_nccl_part() makes 16 at most */
+enum { PARTS = 17 }; /* cmn_nccl_chunk() makes 16 at most */
 
 /* A part goes through these states in order, and the parts go through each of them in order. */
 struct part {
@@ -50,7 +51,7 @@ struct non_cuda_aware {
     size_t room; /* floats of it */
 
     struct part part[PARTS];
-    /* Parts in this step that were begun, are on their way to the host, to other ranks, and back. */
+    /* Parts in this step: begun, on their way to the host, to other ranks, and back. */
     int begun, out, sent, back;
     long before;   /* jobs of `between` that ended in earlier steps */
     size_t floats; /* of the block, begun in this step */
@@ -142,7 +143,8 @@ static void begin_part(struct non_cuda_aware *s, const struct cmn_exchange *x, s
     }
 }
 
-/* Makes the copies' stream wait until part i is final. 1, or 0 when NCCL has not queued its sum yet. */
+/* Makes the copies' stream wait until part i is final. 1, or 0 when NCCL has not queued its sum
+ * yet. */
 static int ordered(struct non_cuda_aware *s, int i)
 {
     if (s->within) {
@@ -220,7 +222,7 @@ static void poll_non_cuda_aware(void *self)
 static void begin_non_cuda_aware(void *self, const struct cmn_exchange *x, size_t upto)
 {
     struct non_cuda_aware *s = self;
-    size_t each = cmn_nccl_part(x->block.n);
+    size_t each = cmn_nccl_chunk(x->block.n);
 
     while (s->floats + each <= upto && s->floats + each < x->block.n) {
         begin_part(s, x, each);

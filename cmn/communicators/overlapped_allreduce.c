@@ -189,8 +189,8 @@ static void bind(struct cmn_overlap *v, const struct cmn_exchange *x)
     }
 }
 
-/* The bucket that begins where the one before ends, and ends with the last shard that ends below `upto`. It may be
- * empty: small tensors of two layers may be one shard. */
+/* The bucket that begins where the one before ends, and ends with the last shard that ends below
+ * `upto`. It may be empty: small tensors of two layers may be one shard. */
 static struct bucket *next_bucket(struct cmn_overlap *v, size_t upto)
 {
     const struct bucket *last;
@@ -290,8 +290,8 @@ static void advance(struct cmn_overlap *v)
     }
 }
 
-/* A message that counts as sent may still wait inside MPI for room on the way. The other node waits until some call of MPI
- * moves it. */
+/* A message that counts as sent may still wait inside MPI for room on the way. The other node
+ * waits until some call of MPI moves it. */
 static void probe(const struct cmn_overlap *v)
 {
     int flag;
@@ -328,8 +328,9 @@ static void idle(void *self)
     }
 }
 
-/* Waits until this rank has ended its shards of the bucket; all buckets before it have ended. Later buckets advance
- * meanwhile, too: the node's other ranks fill them without waiting for this one. */
+/* Waits until this rank has ended its shards of the bucket; all buckets before it have ended.
+ * Later buckets advance meanwhile, too: the node's other ranks fill them without waiting for this
+ * one. */
 static void end_own_shards(struct cmn_overlap *v, int bucket)
 {
     while (v->ended <= bucket) {

@@ -1,11 +1,13 @@
-/* Allreduce over several nodes in the background, while backward goes on: the ranks of a node sum in shared memory, and
- * some of them send the sums to the other nodes through a compressor.
+/* Allreduce over several nodes in the background, during backward: the ranks of a node sum
+ * in shared memory, and some of them send the sums to the other nodes through a compressor.
  *
- * Steps, for each bucket (part of the block) as soon as all ranks of the node have filled it: each of the first `owners`
- * ranks of the node sums its shards (shards.h) of all ranks' blocks into the block of intra rank 0, in the order of the
- * ranks, and hands them to the compressor, which sums them over the nodes. Nothing blocks until somebody asks for a sum.
- * The exchange advances when it is polled: between layers and matrix products (cmn_progress), and while a rank waits. A
- * thread of its own would take a core's time from the computation; Open MPI makes no progress by itself. */
+ * Steps, for each bucket (part of the block) as soon as all ranks of the node have filled it:
+ * each of the first `owners` ranks of the node sums its shards (shards.h) of all ranks' blocks
+ * into the block of intra rank 0, in the order of the ranks, and hands them to the compressor,
+ * which sums them over the nodes. Nothing blocks until somebody asks for a sum. The exchange
+ * advances when it is polled: between layers and matrix products (cmn_progress), and while a rank
+ * waits. A thread of its own would take a core's time from the computation; Open MPI makes no
+ * progress by itself. */
 #ifndef CMN_OVERLAPPED_ALLREDUCE_H
 #define CMN_OVERLAPPED_ALLREDUCE_H
 
@@ -17,18 +19,19 @@
 
 struct cmn_overlap;
 
-/* Local, the same on all ranks. Why the options' compressor cannot be used between nodes here, or NULL. Valid until the
- * thread's next call. */
+/* Local, the same on all ranks. Why the options' compressor cannot be used between nodes here, or
+ * NULL. Valid until the thread's next call. */
 const char *cmn_overlap_refuses(const struct cmn_topology *t, const struct cmn_options *o);
 
-/* The same for communicators that send nothing on one node: there they refuse compressors and double buffering. */
+/* The same for communicators that send nothing on one node: there they refuse compressors and
+ * double buffering. */
 const char *cmn_overlap_refuses_nodes(const struct cmn_topology *t, const struct cmn_options *o);
 
 /* Why gradients on a GPU are not exchanged in the background. */
 extern const char cmn_overlap_on_gpu[];
 
-/* Collective, blocking. t and o must outlive the overlap. 1 <= owners <= t->least_intra. 0, or -1 with a reason;
- * what a failed open leaves must not be closed. */
+/* Collective, blocking. t and o must outlive the overlap. 1 <= owners <= t->least_intra. 0, or -1
+ * with a reason; what a failed open leaves must not be closed. */
 int cmn_overlap_open(struct cmn_overlap **overlap, const struct cmn_topology *t,
                      const struct cmn_options *o, int owners);
 
@@ -39,14 +42,17 @@ int cmn_overlap_memory(struct cmn_overlap *v, size_t floats, float **memory);
 void cmn_overlap_begin(struct cmn_overlap *v, const struct cmn_exchange *x, size_t upto);
 void cmn_overlap_poll(struct cmn_overlap *v);
 
-/* Collective over the node, blocking. Waits for the bucket begun next: the sums over all ranks of the floats [*from, *to)
- * of block and metrics are then at *sums (the block of intra rank 0). 1, or 0 when there is no other bucket. */
+/* Collective over the node, blocking. Waits for the bucket begun next: the sums over all ranks of
+ * the floats [*from, *to) of block and metrics are then at *sums (the block of intra rank 0). 1,
+ * or 0 when there is no other bucket. */
 int cmn_overlap_next(struct cmn_overlap *v, float **sums, size_t *from, size_t *to);
 
-/* Collective over the node, blocking. No rank needs the sums any more: the blocks may be written again. */
+/* Collective over the node, blocking. No rank needs the sums any more: the blocks may be written
+ * again. */
 void cmn_overlap_end(struct cmn_overlap *v);
 
-/* As struct cmn_communicator.allreduce: begins what is left, waits for all, and gives each rank the sums. */
+/* As struct cmn_communicator.allreduce: begins what is left, waits for all, and gives each rank
+ * the sums. */
 void cmn_overlap_allreduce(struct cmn_overlap *v, const struct cmn_exchange *x);
 
 /* As struct cmn_communicator.state. */

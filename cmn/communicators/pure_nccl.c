@@ -1,14 +1,15 @@
 /* pure_nccl: everything by NCCL allreduces over all ranks, wherever they are.
  *
- * Steps: the block is cut into at most 16 parts of at least 1 MiB, and each is one NCCL allreduce over all ranks, in
- * place; the metrics go with the last. With cmn_allreduce_dtype=fp16 or bf16
- * a part is divided by N, cast to 16 bits into a second buffer, summed there, and multiplied by
- * N on its way back; the metrics always travel as 32 bits.
- * When exchanges overlap, a part is given to NCCL as soon as all of it is final, and waits on the GPU for the backward
- * that makes it. The parts depend on the block alone, so overlap and cmn_bucket_mb change no bit of the sums.
- * Bytes: 2(N-1)/N * 4n sent per rank for a block of n floats by NCCL's ring, half of that with 16 bits. Over a
- * node's link the same, once for each ring that NCCL lays over the nodes. NCCL picks the algorithm.
- * The 16 bits also round what momentum is left in the gradients (docs/gpu.md).
+ * Steps: the block is cut into at most 16 parts of at least 1 MiB, and each is one NCCL allreduce
+ * over all ranks, in place; the metrics go with the last. With cmn_allreduce_dtype=fp16 or bf16
+ * a part is divided by N, cast to 16 bits into a second buffer, summed there, and multiplied by N
+ * on its way back; the metrics always travel as 32 bits.
+ * When exchanges overlap, a part is given to NCCL as soon as all of it is final, and waits on the
+ * GPU for the backward that makes it. The parts depend on the block alone, so overlap and
+ * cmn_bucket_mb change no bit of the sums.
+ * Bytes: 2(N-1)/N * 4n sent per rank for a block of n floats by NCCL's ring, half of that with 16
+ * bits. Over a node's link the same, once for each ring that NCCL lays over the nodes. NCCL picks
+ * the algorithm. The 16 bits also round what momentum is left in the gradients (docs/gpu.md).
  * Source: ChainerMN's communicator of the same name (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable
  * Distributed Deep Learning Framework", 2017). */
 #include "communicators/communicator.h"
@@ -43,7 +44,7 @@ static int open_pure_nccl(void **self, const struct cmn_topology *t, const struc
 static void begin_pure_nccl(void *self, const struct cmn_exchange *x, size_t upto)
 {
     struct pure_nccl *p = self;
-    size_t each = cmn_nccl_part(x->block.n);
+    size_t each = cmn_nccl_chunk(x->block.n);
 
     while (p->begun + each <= upto && p->begun + each < x->block.n) {
         cmn_nccl_begin(p->transport, x->block.data + p->begun, each,

@@ -1,7 +1,8 @@
-/* Selection: a training gets the communicator that it asks for, or, with `auto`, the best that works.
+/* Selection: a training gets the communicator that it asks for, or, with `auto`, the best that
+ * works.
  *
- * On one node, and on GPUs, the best is known beforehand; on the CPU it is tried once, as shared memory can be
- * short. On several nodes the link decides, so a benchmark times a few exchanges. */
+ * On one node, and on GPUs, the best is known beforehand; on the CPU it is tried once, as shared
+ * memory can be short. On several nodes the link decides, so a benchmark times a few exchanges. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,9 @@ static const char *const preferred[] = {
 
 enum { PREFERRED = sizeof preferred / sizeof preferred[0], FLOATS = 1024 * 1024, METRICS = 16 };
 
-/* The benchmark spends SPEND seconds on a communicator. A later one is taken when it needs less than FASTER of the time of
- * the best before it: a smaller difference would make the choice change from one start to the next. */
+/* The benchmark spends SPEND seconds on a communicator. A later one is taken when it needs less
+ * than FASTER of the time of the best before it: a smaller difference would make the choice
+ * change from one start to the next. */
 static const double SPEND = 0.05, FASTER = 0.85;
 
 static const struct cmn_communicator *named(const char *name)
@@ -66,7 +68,8 @@ static double time_exchanges(const struct cmn_communicator *c, void *self,
     return best;
 }
 
-/* Opens c and exchanges 4 MiB. Seconds of an exchange, or -1 with a reason when it cannot be opened. */
+/* Opens c and exchanges 4 MiB. Seconds of an exchange, or -1 with a reason when it cannot be
+ * opened. */
 static double benchmark(const struct cmn_communicator *c, const struct cmn_topology *t,
                         const struct cmn_options *o)
 {

@@ -1,15 +1,18 @@
-/* shm: gradients lie in memory shared by the ranks of a node. They are summed, and the weights updated, where they lie.
+/* shm: gradients lie in memory shared by the ranks of a node. They are summed, and the weights
+ * updated, where they lie.
  *
- * Steps on one node: all ranks wait for each other; each sums its slice of all ranks' gradients, and writes it to all of
- * them (allreduce), or updates the weights of that slice, which the ranks of a node have in common (step); all wait again.
- * Steps on several nodes: overlapped_allreduce.h with k owners, k the smallest number of ranks of any node; then each rank
- * copies the sums (allreduce), or updates its slice of the weights (step), bucket by bucket as they arrive.
+ * Steps on one node: all ranks wait for each other; each sums its slice of all ranks' gradients,
+ * and writes it to all of them (allreduce), or updates the weights of that slice, which the ranks
+ * of a node have in common (step); all wait again.
+ * Steps on several nodes: overlapped_allreduce.h with k owners, k the smallest number of ranks of
+ * any node; then each rank copies the sums (allreduce), or updates its slice of the weights
+ * (step), bucket by bucket as they arrive.
  * So it is two_dimensional with the update in the same pass over memory.
- * Bytes, n floats: none copied within a node. Over a node's link, each way, 2(M-1)/M * 4n for M nodes (4n for two), or what
- * the compressor makes of it.
+ * Bytes, n floats: none copied within a node. Over a node's link, each way, 2(M-1)/M * 4n for M
+ * nodes (4n for two), or what the compressor makes of it.
  * The order of additions is that of the ranks, then that of the nodes.
- * Source: the slices are those of the reduce-scatter in Rabenseifner, "Optimization of Collective Reduction
- * Operations", 2004, without its messages. */
+ * Source: the slices are those of the reduce-scatter in Rabenseifner, "Optimization of Collective
+ * Reduction Operations", 2004, without its messages. */
 #include "communicators/communicator.h"
 
 #include <string.h>
@@ -76,8 +79,8 @@ static void allreduce_shm(void *self, const struct cmn_exchange *x)
     }
 }
 
-/* Updates the weights of the floats [from, to) of the block, tensor by tensor: with `sums`, the sums of the block over all
- * ranks, or, where that is NULL, with the blocks of the node's ranks. */
+/* Updates the weights of the floats [from, to) of the block, tensor by tensor: with `sums`, the
+ * sums of the block over all ranks, or, where that is NULL, with the blocks of the node's ranks. */
 static void step_slice(const struct shm *s, const struct cmn_exchange *x, const struct cmn_sgd *sgd,
                        float *sums, int non_temporal, size_t from, size_t to)
 {
@@ -104,7 +107,8 @@ static void step_slice(const struct shm *s, const struct cmn_exchange *x, const 
     }
 }
 
-/* The momentum stays in the slice of the rank that updates it; all else becomes 0. So it counts once in the next sum. */
+/* The momentum stays in the slice of the rank that updates it; all else becomes 0. So it counts
+ * once in the next sum. */
 static void step_on_node(struct shm *s, const struct cmn_exchange *x, const struct cmn_sgd *sgd)
 {
     const struct cmn_topology *t = s->groups.intra.topology;
@@ -128,8 +132,8 @@ static void step_on_node(struct shm *s, const struct cmn_exchange *x, const stru
     memcpy(x->metrics.data, metrics, x->metrics.n * sizeof *metrics);
 }
 
-/* Bucket by bucket, as the sums of the nodes arrive. The momentum stays in the block of intra rank 0; each node
- * keeps its part of it. */
+/* Bucket by bucket, as the sums of the nodes arrive. The momentum stays in the block of intra
+ * rank 0; each node keeps its part of it. */
 static void step_over_nodes(struct shm *s, const struct cmn_exchange *x, const struct cmn_sgd *sgd)
 {
     const struct cmn_topology *t = s->groups.intra.topology;

@@ -1,9 +1,10 @@
 /* single_node: the ranks of one node, and no other step.
  *
  * Steps: allreduce within the node, the whole block and the metrics at once.
- * Bytes, n floats, k ranks: by mpi, sent per rank 2(k-1)/k * 4n. By shm nothing is sent: see transports/shm.c.
- * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable Distributed
- * Deep Learning Framework", 2017). */
+ * Bytes, n floats, k ranks: by mpi, sent per rank 2(k-1)/k * 4n. By shm nothing is sent: see
+ * transports/shm.c.
+ * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN:
+ * Scalable Distributed Deep Learning Framework", 2017). */
 #include "communicators/communicator.h"
 
 #include "communicators/node_groups.h"

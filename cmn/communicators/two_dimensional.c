@@ -1,16 +1,18 @@
 /* two_dimensional: every rank of a node exchanges a slice.
  *
- * Steps, for the whole block and the metrics cut into k slices, k the smallest number of ranks of any node:
+ * Steps, for the whole block and the metrics cut into k slices, k the smallest number of ranks of
+ * any node:
  *   1. reduce-scatter within the node: rank i of the node gets the sum of slice i
  *   2. the ranks number i of all nodes allreduce slice i, all i at the same time
  *   3. allgather within the node
- * Several nodes whose ranks share memory do this in the background: overlapped_allreduce.h with k owners.
- * Bytes, n floats, M nodes of k ranks: over a node's link 2(M-1)/M * 4n each way (4n for two nodes), a k-th of it by each
- * rank. Within the node by mpi, sent per rank: (k-1)/k * 4n in step 1 and as much in step 3. By shm nothing is
- * sent: see transports/shm.c.
+ * Several nodes whose ranks share memory do this in the background: overlapped_allreduce.h with k
+ * owners.
+ * Bytes, n floats, M nodes of k ranks: over a node's link 2(M-1)/M * 4n each way (4n for two
+ * nodes), a k-th of it by each rank. Within the node by mpi, sent per rank: (k-1)/k * 4n in step
+ * 1 and as much in step 3. By shm nothing is sent: see transports/shm.c.
  * On nodes with more than k ranks those above own no slice.
- * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable Distributed
- * Deep Learning Framework", 2017). */
+ * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN:
+ * Scalable Distributed Deep Learning Framework", 2017). */
 #include "communicators/communicator.h"
 
 #include "communicators/node_groups.h"

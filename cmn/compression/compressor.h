@@ -1,11 +1,14 @@
-/* A compressor sums shards of the gradients over a group of ranks, one of each node, and sends fewer bytes than they have.
+/* A compressor sums shards of the gradients over a group of ranks, one of each node, and sends
+ * fewer bytes than they have.
  *
- * It works in the background: begin() starts a shard, progress() advances all without waiting. All
- * ranks of the group begin the same shards in the same order, and shards end in that order.
- * A lossy compressor keeps what it did not send and adds it to the next gradient (error feedback: Seide et
- * al., "1-Bit Stochastic Gradient Descent", 2014; Karimireddy et al., "Error Feedback Fixes SignSGD", 2019).
+ * It works in the background: begin() starts a shard, progress() advances all without waiting.
+ * All ranks of the group begin the same shards in the same order, and shards end in that order.
+ * A lossy compressor keeps what it did not send and adds it to the next gradient (error feedback:
+ * Seide et al., "1-Bit Stochastic Gradient Descent", 2014; Karimireddy et al., "Error Feedback
+ * Fixes SignSGD", 2019).
  * So a shard must hold the gradient without momentum.
- * Compressors know shards and groups, never layers. Each is one file here and one line in registry.c. */
+ * Compressors know shards and groups, never layers. Each is one file here and one line in
+ * registry.c. */
 #ifndef CMN_COMPRESSOR_H
 #define CMN_COMPRESSOR_H
 
@@ -44,11 +47,13 @@ struct cmn_compressor {
 
     /* Collective over comm, blocking. What it returns is `self` of the other calls. */
     void *(*open)(const struct cmn_compressor_plan *plan);
-    /* Collective in order, not blocking. plan->shard[i] of the block holds this rank's addend; it belongs to the compressor
-     * until the shard has ended. A shard that is `exact` travels as it is, all others through the compressor. */
+    /* Collective in order, not blocking. plan->shard[i] of the block holds this rank's addend; it
+     * belongs to the compressor until the shard has ended. A shard that is `exact` travels as it
+     * is, all others through the compressor. */
     void (*begin)(void *self, int i);
-    /* Local. Advances all shards, and returns how many have ended since open: such a shard holds the sum over
-     * comm, the same bits on all ranks. Returns as soon as `until` have: 0 does not block. */
+    /* Local. Advances all shards, and returns how many have ended since open: such a shard holds
+     * the sum over comm, the same bits on all ranks. Returns as soon as `until` have: 0 does not
+     * block. */
     long (*progress)(void *self, long until);
     /* Local. Bytes of gradients that this rank has given to MPI since open. */
     unsigned long long (*sent)(const void *self);
@@ -61,8 +66,8 @@ struct cmn_compressor {
 /* Local. All compressors: cmn_compressor_at(0) … until NULL. The first is "none". */
 const struct cmn_compressor *cmn_compressor_at(int i);
 
-/* Local. The one that cmn_compress and cmn_allreduce_dtype ask for; NULL with a reason when they contradict each
- * other. */
+/* Local. The one that cmn_compress and cmn_allreduce_dtype ask for; NULL with a reason when they
+ * contradict each other. */
 const struct cmn_compressor *cmn_compressor_wanted(const struct cmn_options *o);
 
 #endif

@@ -13,13 +13,14 @@ typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 /* Rows and columns per inner loop, and columns of m whose part of q fits the first cache. */
 enum { ROWS = 4, COLUMNS = 4, TOGETHER = 2, TILE = 512 };
 
-/* A column of which less than this is left, relative to it, after the others were subtracted is rounding error. */
+/* A column of which less than this is left, relative to it, after the others were subtracted is
+ * rounding error. */
 static const double DEPENDENT = 1e-5;
 
 /* ---- p = m q ---- */
 
-/* Up to LANES floats of a row, and zeros behind its end. A macro, because a vector as a function's argument depends on the
- * instruction set. */
+/* Up to LANES floats of a row, and zeros behind its end. A macro, because a vector as a
+ * function's argument depends on the instruction set. */
 #define LOAD(to, row, at, end)                                           \
     do {                                                                 \
         if ((end) - (at) >= LANES) {                                     \
@@ -200,7 +201,8 @@ void cmn_lowrank_take(const struct cmn_lowrank *s, float *m, float *sum, const f
         for (size_t j = 0; j < s->rank; j += COLUMNS) {
             const float *mine[COLUMNS], *all[COLUMNS];
             size_t columns = s->rank - j < COLUMNS ? s->rank - j : COLUMNS;
-            /* Where there are fewer, the first one, times zero, takes the places of those that are missing. */
+            /* Where there are fewer, the first one, times zero, takes the places of those that
+             * are missing. */
             for (size_t k = 0; k < COLUMNS; k++) {
                 mine[k] = own + (j + (k < columns ? k : 0)) * s->columns + at;
                 all[k] = q + (j + (k < columns ? k : 0)) * s->columns + at;
@@ -219,8 +221,8 @@ void cmn_lowrank_take(const struct cmn_lowrank *s, float *m, float *sum, const f
 
 /* ---- the next step ---- */
 
-/* A random number between -1 and 1 by its seed: Steele et al., "Fast Splittable Pseudorandom Number Generators",
- * 2014. */
+/* A random number between -1 and 1 by its seed: Steele et al., "Fast Splittable Pseudorandom
+ * Number Generators", 2014. */
 static float random_of(uint64_t seed)
 {
     uint64_t x = (seed + 1) * 0x9e3779b97f4a7c15U;

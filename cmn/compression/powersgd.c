@@ -1,18 +1,22 @@
-/* powersgd: each matrix of gradients travels as two thin ones; each rank keeps what they do not hold and adds it to the next
- * gradient.
+/* powersgd: each matrix of gradients travels as two thin ones; each rank keeps what they do not
+ * hold and adds it to the next gradient.
  *
  * Steps, for each shard of rows × columns, on every rank:
  *   kept += gradient;  P = kept Q;  P is summed over the ranks and made orthonormal;
- *   Q' = kept^T P;  kept -= P Q'^T;  Q' is summed over the ranks;  the shard becomes P Q'^T, and Q' the next step's Q.
- * Q begins with the same random numbers on all ranks, and keeps its directions from step to step: so a step costs one
- * step of power iteration, and follows the largest singular vectors of the sum.
- * Bytes sent per rank of M: 2(M-1)/M * 4r (rows + columns), with r = cmn_compress_rank, at most the smaller side.
+ *   Q' = kept^T P;  kept -= P Q'^T;  Q' is summed over the ranks;
+ *   the shard becomes P Q'^T, and Q' the next step's Q.
+ * Q begins with the same random numbers on all ranks, and keeps its directions from step to step:
+ * so a step costs one step of power iteration, and follows the largest singular vectors of the
+ * sum.
+ * Bytes sent per rank of M: 2(M-1)/M * 4r (rows + columns), with r = cmn_compress_rank, at most
+ * the smaller side.
  * Tensors that are no matrices, and those that would not become smaller so, travel exactly.
  * All ranks must compute the same bits of P and the shard: lowrank.c promises that.
- * NaN and Inf make the rows of P of their rows not finite, on all ranks. Then those rows of the shard become NaN and
- * the others zero, and each rank keeps what is finite for the next step.
+ * NaN and Inf make the rows of P of their rows not finite, on all ranks. Then those rows of the
+ * shard become NaN and the others zero, and each rank keeps what is finite for the next step.
  * In a group of one rank nothing travels, and nothing is changed.
- * Vogels, Karinthi, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization", 2019. */
+ * Vogels, Karinthi, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
+ * Optimization", 2019. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,8 +52,8 @@ struct powersgd {
     const struct cmn_compressor_plan *plan;
     struct cmn_shard_queue queue;
     int ranks;
-    /* P, and shards that travel exactly; Q'. Two streams, because the time when a Q' begins differs from rank to rank, and
-     * the order within a stream must not. */
+    /* P, and shards that travel exactly; Q'. Two streams, because the time when a Q' begins
+     * differs from rank to rank, and the order within a stream must not. */
     struct stream first, second;
     MPI_Comm second_comm;
     struct matrix *matrix; /* of each shard */

@@ -4,11 +4,13 @@
 
 #include "base/simd.h"
 
-/* Floats per block, which stays in the first cache, and per group, of which most hold nothing that is wanted. */
+/* Floats per block, which stays in the first cache, and per group, of which most hold nothing
+ * that is wanted. */
 enum { BLOCK = 4096, GROUP = 16 };
 
-/* A sample gives a lower bound for the k largest, and the values above it are candidates: at most CANDIDATES * k. The sample
- * takes at most one of STRIDE values, and so many that at least SAMPLES of it should be among the k largest. */
+/* A sample gives a lower bound for the k largest, and the values above it are candidates: at most
+ * CANDIDATES * k. The sample takes at most one of STRIDE values, and so many that at least
+ * SAMPLES of it should be among the k largest. */
 enum { CANDIDATES = 4, SAMPLES = 128, STRIDE = 64 };
 
 enum { MAGNITUDE = 0x7fffffff };
@@ -39,7 +41,8 @@ typedef int32_t lanes __attribute__((vector_size(8 * sizeof(int32_t))));
 typedef int64_t pairs __attribute__((vector_size(4 * sizeof(int64_t))));
 enum { LANES = 8 };
 
-/* Writes the indexes, from `base` on, of those of a block that have at least the magnitude `least`. Returns how many. */
+/* Writes the indexes, from `base` on, of those of a block that have at least the magnitude
+ * `least`. Returns how many. */
 CMN_VECTORS static size_t above(const float *value, size_t n, int32_t least, uint32_t base,
                                 uint32_t *index)
 {
@@ -68,7 +71,8 @@ CMN_VECTORS static size_t above(const float *value, size_t n, int32_t least, uin
     return count;
 }
 
-/* The entry of the histogram count[0…] that holds the k-th largest; *k becomes its number within that entry. */
+/* The entry of the histogram count[0…] that holds the k-th largest; *k becomes its number within
+ * that entry. */
 static int32_t bin_of(const uint32_t *count, int32_t entries, size_t *k)
 {
     int32_t i = entries - 1;
@@ -79,8 +83,9 @@ static int32_t bin_of(const uint32_t *count, int32_t entries, size_t *k)
     return i;
 }
 
-/* The k-th largest magnitude of n; *ties: how many that are equal to it belong to the k largest. Radix selection: a histogram
- * of the first 11 bits, then of the next 10 among those that share them, then of the last 10. */
+/* The k-th largest magnitude of n; *ties: how many that are equal to it belong to the k largest.
+ * Radix selection: a histogram of the first 11 bits, then of the next 10 among those that share
+ * them, then of the last 10. */
 static int32_t kth(const float *value, size_t n, size_t k, size_t *ties)
 {
     static const int shifts[] = {20, 10, 0}, entries[] = {2048, 1024, 1024};
@@ -102,7 +107,8 @@ static int32_t kth(const float *value, size_t n, size_t k, size_t *ties)
     return found;
 }
 
-/* Accumulates, and takes one of each `stride` values, at random places, as a sample. Returns how many. */
+/* Accumulates, and takes one of each `stride` values, at random places, as a sample. Returns how
+ * many. */
 static size_t add_and_sample(float *kept, float *fresh, size_t n, size_t stride, float *sample)
 {
     size_t samples = 0;
@@ -119,8 +125,8 @@ static size_t add_and_sample(float *kept, float *fresh, size_t n, size_t stride,
     return samples;
 }
 
-/* Collects the indexes of those of at least the magnitude `least`. Returns how many; more than `room` means that not all were
- * collected. */
+/* Collects the indexes of those of at least the magnitude `least`. Returns how many; more than
+ * `room` means that not all were collected. */
 static size_t collect(const float *kept, size_t n, int32_t least, uint32_t *index, size_t room)
 {
     size_t found = 0;
@@ -132,7 +138,8 @@ static size_t collect(const float *kept, size_t n, int32_t least, uint32_t *inde
     return found;
 }
 
-/* Keeps of the candidates, which are in order, those above `least`, and the first `ties` that are equal. Returns how many. */
+/* Keeps of the candidates, which are in order, those above `least`, and the first `ties` that are
+ * equal. Returns how many. */
 static size_t keep_largest(const float *kept, const uint32_t *candidate, size_t n, int32_t least,
                            size_t *ties, uint32_t *index)
 {
@@ -148,7 +155,8 @@ static size_t keep_largest(const float *kept, const uint32_t *candidate, size_t 
     return count;
 }
 
-/* A magnitude that most likely somewhat more than k of n have, of which these are samples: four standard deviations more. */
+/* A magnitude that most likely somewhat more than k of n have, of which these are samples: four
+ * standard deviations more. */
 static int32_t estimate(const float *sample, size_t samples, size_t k, size_t stride)
 {
     size_t wanted = k / stride, more = 1, ties;

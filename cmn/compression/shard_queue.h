@@ -1,5 +1,5 @@
-/* Compressors that hold shards for a while share this: shards end in the order in which they were begun, and waiting for
- * them has a time limit. Local. */
+/* Compressors that hold shards for a while share this: shards end in the order in which they were
+ * begun, and waiting for them has a time limit. Local. */
 #ifndef CMN_SHARD_QUEUE_H
 #define CMN_SHARD_QUEUE_H
 

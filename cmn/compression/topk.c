@@ -1,20 +1,24 @@
-/* topk: of each shard only the values of largest magnitude travel; each rank keeps the others and adds them to the next
- * gradient.
+/* topk: of each shard only the values of largest magnitude travel; each rank keeps the others and
+ * adds them to the next gradient.
  *
- * Steps, for each shard of n floats: kept += gradient; the k = max(1, ratio * n) values of largest magnitude (of equal ones those
- * with the lower index) are cast to bf16 and sent to every other rank; kept -= what was sent; the shard becomes the sum of
- * what all ranks have sent, added in the order of the ranks.
- * Bytes sent per rank of M: (M-1) * (4k + 4 * blocks), where a block is 65536 floats of the shard: its number of values in 4 bytes, then
- * for each value its place in the block in 2 bytes, and the value in 2.
- * In the first cmn_compress_warmup steps k is larger: eight times in the first third of them, then four times, then twice; at
- * most n / 2. Early gradients change fastest, and a value that waits is out of date when it arrives.
- * bf16, not fp16: the factors of gradients (batch, learning rate) are unknown here, and bf16 has the range of
- * fp32; what it rounds off is kept as all else.
- * NaN and Inf are larger than all other values, so they travel, and are not kept. If there are more than k, those
- * left over are dropped: the sum is no longer finite anyway, and what is kept must become finite again.
+ * Steps, for each shard of n floats: kept += gradient; the k = max(1, ratio * n) values of
+ * largest magnitude (of equal ones those with the lower index) are cast to bf16 and sent to every
+ * other rank; kept -= what was sent; the shard becomes the sum of what all ranks have sent, added
+ * in the order of the ranks.
+ * Bytes sent per rank of M: (M-1) * (4k + 4 * blocks), where a block is 65536 floats of the
+ * shard: its number of values in 4 bytes, then for each value its place in the block in 2 bytes,
+ * and the value in 2.
+ * In the first cmn_compress_warmup steps k is larger: eight times in the first third of them,
+ * then four times, then twice; at most n / 2. Early gradients change fastest, and a value that
+ * waits is out of date when it arrives.
+ * bf16, not fp16: the factors of gradients (batch, learning rate) are unknown here, and bf16 has
+ * the range of fp32; what it rounds off is kept as all else.
+ * NaN and Inf are larger than all other values, so they travel, and are not kept. If there are
+ * more than k, those left over are dropped: the sum is no longer finite anyway, and what is kept
+ * must become finite again.
  * In a group of one rank nothing travels, and nothing is changed.
- * Aji & Heafield, "Sparse Communication for Distributed Gradient Descent", 2017; Lin et al., "Deep Gradient Compression",
- * 2018 (without its momentum correction). */
+ * Aji & Heafield, "Sparse Communication for Distributed Gradient Descent", 2017; Lin et al.,
+ * "Deep Gradient Compression", 2018 (without its momentum correction). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +37,8 @@ enum { BLOCK = 65536, TAG = 11 };
 /* The most bytes in a message (see CHUNK in transports/pairwise.c). */
 enum { MESSAGE = 60 * 1024 };
 
-/* A shard that does not travel exactly. What a rank sends of it: count[blocks], place[k], value[k]. */
+/* A shard that does not travel exactly. What a rank sends of it: count[blocks], place[k],
+ * value[k]. */
 struct selection {
     size_t n, k, blocks, bytes;
     float *data, *kept;
@@ -94,8 +99,8 @@ static void close_topk(void *self)
     free(t);
 }
 
-/* How many values of shard i travel in a step: more in the first ones (Lin et al.). Powers of two, and not a curve that two
- * hosts' libraries could compute differently. */
+/* How many values of shard i travel in a step: more in the first ones (Lin et al.). Powers of
+ * two, and not a curve that two hosts' libraries could compute differently. */
 static size_t wanted(const struct topk *t, int i, long step)
 {
     const struct cmn_options *o = t->plan->options;

@@ -19,8 +19,8 @@ struct cmn_group {
 /* Local. Number in MPI_COMM_WORLD of rank `rank` of comm. */
 int cmn_world_rank(MPI_Comm comm, int rank);
 
-/* Local. Slice i of n floats cut into `slices`: *at and *count in floats. Boundaries lie at multiples of
- * 16 floats (a cache line); a slice may be empty. */
+/* Local. Slice i of n floats cut into `slices`: *at and *count in floats. Boundaries lie at
+ * multiples of 16 floats (a cache line); a slice may be empty. */
 void cmn_slice(size_t n, int slices, int i, size_t *at, size_t *count);
 
 #endif

@@ -91,13 +91,15 @@ static int affordable(size_t bytes)
     return 0;
 }
 
-/* What rank 0 of the group tells the others: which file of which process to open, and the number in it. */
+/* What rank 0 of the group tells the others: which file of which process to open, and the number
+ * in it. */
 struct place {
     long process, file; /* no file: -1 */
     uint64_t token;
 };
 
-/* On rank 0 of the group. Returns the file that join() closes; after a failure where->file is -1, with a reason. */
+/* On rank 0 of the group. Returns the file that join() closes; after a failure where->file is -1,
+ * with a reason. */
 static int create(const struct cmn_window *w, struct place *where)
 {
     int file;
@@ -170,8 +172,8 @@ static int map(struct cmn_window *w, const struct place *where)
     return result;
 }
 
-/* All ranks or none: a rank that fails alone would leave the others waiting. All get the reason of the first that
- * failed, so the rank that writes the job's messages has it. */
+/* All ranks or none: a rank that fails alone would leave the others waiting. All get the reason
+ * of the first that failed, so the rank that writes the job's messages has it. */
 static int all_succeeded(const struct cmn_window *w, int result)
 {
     struct {

@@ -1,8 +1,8 @@
 /* Memory that the ranks of a node share, and a barrier in it.
  *
- * A window is a file without a name (memfd): it leaves nothing behind, no other user can open it, and the size of
- * /dev/shm does not bound it. Its pages are reserved before it is used, so a lack of memory is an error and no
- * SIGBUS. */
+ * A window is a file without a name (memfd): it leaves nothing behind, no other user can open it,
+ * and the size of /dev/shm does not bound it. Its pages are reserved before it is used, so a lack
+ * of memory is an error and no SIGBUS. */
 #ifndef CMN_SHARED_WINDOW_H
 #define CMN_SHARED_WINDOW_H
 
@@ -13,13 +13,15 @@
 struct cmn_shm_barrier;
 struct cmn_window;
 
-/* Collective over the group (which must outlive the window), blocking. A zeroed window with a part of at least `bytes`
- * bytes for each rank and one of at least `common` bytes for all; the largest request of the group counts.
- * 0, or -1 on all ranks with one reason: another communicator may do without. */
+/* Collective over the group (which must outlive the window), blocking. A zeroed window with a
+ * part of at least `bytes` bytes for each rank and one of at least `common` bytes for all; the
+ * largest request of the group counts. 0, or -1 on all ranks with one reason: another
+ * communicator may do without. */
 int cmn_window_open(struct cmn_window **window, const struct cmn_group *group, size_t bytes,
                     size_t common);
 
-/* Local. Begin of the part of a rank of the group, aligned to 64 bytes. Parts lie at equal distances. */
+/* Local. Begin of the part of a rank of the group, aligned to 64 bytes. Parts lie at equal
+ * distances. */
 void *cmn_window_part(const struct cmn_window *w, int rank);
 void *cmn_window_common(const struct cmn_window *w);
 

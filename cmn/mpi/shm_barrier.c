@@ -76,9 +76,10 @@ void cmn_shm_barrier_close(struct cmn_shm_barrier *b)
     memset(b, 0, sizeof *b);
 }
 
-/* A waiting rank spins for a short time, as the other rank may need its core. Then it yields the core, and at last it
- * sleeps and checks now and then whether the other process still lives. A rank that calls idle() does not sleep and
- * checks more often: on another node Open MPI ends the job soon after it has lost the dead rank, and does not name it. */
+/* A waiting rank spins for a short time, as the other rank may need its core. Then it yields the
+ * core, and at last it sleeps and checks now and then whether the other process still lives. A
+ * rank that calls idle() does not sleep and checks more often: on another node Open MPI ends the
+ * job soon after it has lost the dead rank, and does not name it. */
 enum { SPINS = 2000, YIELD_US = 400, SLEEP_MS = 100, CHECK_MS = 2 };
 
 /* Ranks are few barriers apart, so the comparison holds when the numbers wrap round. */
@@ -94,9 +95,10 @@ static int dead(const struct cmn_shm_barrier *b, int rank)
     return p.fd >= 0 && poll(&p, 1, 0) > 0;
 }
 
-/* No wake-up is lost: a sleeper adds itself to `sleepers` before it reads `arrivals` for the last time, a waker changes
- * `arrivals` before it reads `sleepers`, and these four operations have one order, so at least one of the two sees the
- * other. The kernel compares `arrivals` with `seen` once more before it lets the sleeper sleep. */
+/* No wake-up is lost: a sleeper adds itself to `sleepers` before it reads `arrivals` for the last
+ * time, a waker changes `arrivals` before it reads `sleepers`, and these four operations have one
+ * order, so at least one of the two sees the other. The kernel compares `arrivals` with `seen`
+ * once more before it lets the sleeper sleep. */
 static void sleep_once(struct cmn_barrier_slot *s, uint32_t seen, uint32_t barrier)
 {
     struct timespec limit = {0, SLEEP_MS * 1000000L};
@@ -175,8 +177,8 @@ static void wait_for(struct cmn_shm_barrier *b, int rank, uint32_t barrier)
     cmn_timeline_span(CMN_SPAN_WAIT, -1, since, cmn_clock());
 }
 
-/* The store to `arrivals` releases all stores made before it; base/reduce.c fences its own non-temporal stores. A rank that
- * reads the new value acquires them. */
+/* The store to `arrivals` releases all stores made before it; base/reduce.c fences its own
+ * non-temporal stores. A rank that reads the new value acquires them. */
 uint32_t cmn_shm_barrier_arrive(struct cmn_shm_barrier *b)
 {
     struct cmn_barrier_slot *mine = &b->slot[b->rank];

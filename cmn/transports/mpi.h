@@ -1,4 +1,5 @@
-/* What transport mpi offers beyond struct cmn_transport: MPI's own allreduce, for communicators that want it. */
+/* What transport mpi offers beyond struct cmn_transport: MPI's own allreduce, for communicators
+ * that want it. */
 #ifndef CMN_TRANSPORTS_MPI_H
 #define CMN_TRANSPORTS_MPI_H
 
@@ -6,12 +7,13 @@
 
 #include "mpi/group.h"
 
-/* Floats in a call of MPI where no other length is asked for. It bounds the temporary that Open MPI allocates in each
- * call. Of 1/4 to 8 MiB, 4 MiB took the least time (docs/performance.md). */
+/* Floats in a call of MPI where no other length is asked for. It bounds the temporary that Open
+ * MPI allocates in each call. Of 1/4 to 8 MiB, 4 MiB took the least time (docs/performance.md). */
 enum { CMN_MPI_FLOATS = 1024 * 1024 };
 
-/* Collective over the group, blocking. The sum of n floats at `data`, in place, by MPI_Allreduce with at most `most`
- * (<= CMN_MPI_CHUNK) floats in a call. The memory may be a GPU's where MPI is CUDA-aware. */
+/* Collective over the group, blocking. The sum of n floats at `data`, in place, by MPI_Allreduce
+ * with at most `most` (<= CMN_MPI_CHUNK) floats in a call. The memory may be a GPU's where MPI is
+ * CUDA-aware. */
 void cmn_mpi_allreduce(const struct cmn_group *group, float *data, size_t n, size_t most);
 
 #endif

@@ -1,15 +1,16 @@
-/* nccl: the GPUs of a group through NCCL, on a stream of their own; at once, or in the background while Darknet computes.
+/* nccl: the GPUs of a group through NCCL, on a stream of their own; at once, or in the background
+ * while Darknet computes.
  *
  * Nothing here blocks inside NCCL or CUDA: the communicator is non-blocking, and the end of an
- * operation is an event that is polled together with NCCL's own state. A dead peer, or `cmn_timeout`
- * seconds without an end, abort the communicator and end the job. */
+ * operation is an event that is polled together with NCCL's own state. A dead peer, or
+ * `cmn_timeout` seconds without an end, abort the communicator and end the job. */
 #include "transports/nccl.h"
 
 #include "transports/transport.h"
 
 enum { PARTS = 16, PART_AT_LEAST = 256 * 1024, LINE = 16 }; /* floats */
 
-size_t cmn_nccl_part(size_t n)
+size_t cmn_nccl_chunk(size_t n)
 {
     size_t even = (n / PARTS + LINE) / LINE * LINE;
 
@@ -161,7 +162,8 @@ static _Noreturn void too_late(struct nccl *c)
 
 /* ---- waiting ---- */
 
-/* NCCL's own state: ncclInProgress until it has taken what it was given, ncclSuccess, or an error. */
+/* NCCL's own state: ncclInProgress until it has taken what it was given, ncclSuccess, or an
+ * error. */
 static ncclResult_t state_of(struct nccl *c)
 {
     ncclResult_t state = ncclSuccess, code = ncclCommGetAsyncError(c->comm, &state);
@@ -182,8 +184,8 @@ static void pause_after(struct nccl *c, int polls)
     }
 }
 
-/* Blocking, until NCCL has taken what it was given, which returned `code`: only then that lies on the stream, before
- * what comes next. ncclSuccess, or an error. */
+/* Blocking, until NCCL has taken what it was given, which returned `code`: only then that lies on
+ * the stream, before what comes next. ncclSuccess, or an error. */
 static ncclResult_t await_taken(struct nccl *c, ncclResult_t code)
 {
     cmn_status_wait_begin();
@@ -334,8 +336,8 @@ static void allreduce_nccl(void *self, float *data, size_t n)
     end_operation(c, ncclAllReduce(data, data, n, ncclFloat32, ncclSum, c->comm, c->stream));
 }
 
-/* ncclReduceScatter and ncclAllGather want slices of one length on every rank. Here a reduce to, or a
- * broadcast from, each slice's owner, all in one group: NCCL runs them together. */
+/* ncclReduceScatter and ncclAllGather want slices of one length on every rank. Here a reduce to,
+ * or a broadcast from, each slice's owner, all in one group: NCCL runs them together. */
 static void by_slices(struct nccl *c, const char *what, float *data, size_t n, int slices, int sum)
 {
     if (n == 0) {
@@ -391,9 +393,10 @@ const struct cmn_transport cmn_nccl = {
 
 /* ---- sums in the background ----
  *
- * A ring of jobs, each with an event that says when its floats are final. NCCL takes one call at a time, and what must
- * follow it on the stream can be queued only then. Waiting for that could mean waiting for other ranks; so jobs are given
- * to NCCL whenever somebody polls. The calls are the same on all ranks, whenever they are made. */
+ * A ring of jobs, each with an event that says when its floats are final. NCCL takes one call at
+ * a time, and what must follow it on the stream can be queued only then. Waiting for that could
+ * mean waiting for other ranks; so jobs are given to NCCL whenever somebody polls. The calls are
+ * the same on all ranks, whenever they are made. */
 
 /* Records on the stream that it has come as far as here. */
 static void stamp(struct nccl *c, cudaEvent_t *event)
@@ -441,7 +444,7 @@ static void give(struct nccl *c)
     } else {
         check_cuda(c,
                    cmn_kernel_cast_to_16(c->half, job->data, job->n, 1.0f / (float)c->size,
-                                     job->type, c->stream),
+                                         job->type, c->stream),
                    "cast to 16 bits");
         result = ncclAllReduce(c->half, c->half, job->n, as, ncclSum, c->comm, c->stream);
     }
@@ -468,7 +471,8 @@ static void follow(struct nccl *c)
     }
 }
 
-/* Gives NCCL jobs until at most `left` wait; without `wait` only as long as it takes them at once. */
+/* Gives NCCL jobs until at most `left` wait; without `wait` only as long as it takes them at
+ * once. */
 static void advance(struct nccl *c, int wait, int left)
 {
     for (;;) {

@@ -1,7 +1,7 @@
 /* What transport nccl offers beyond struct cmn_transport: sums in the background.
  *
- * `self` is that of cmn_nccl; between a begin and the end that follows, the transport can do nothing else. What goes wrong
- * ends the job. */
+ * `self` is that of cmn_nccl; between a begin and the end that follows, the transport can do
+ * nothing else. What goes wrong ends the job. */
 #ifndef CMN_TRANSPORTS_NCCL_H
 #define CMN_TRANSPORTS_NCCL_H
 
@@ -9,23 +9,25 @@
 
 #include "config/options.h"
 
-/* Collective, in the same order everywhere, not blocking. What Darknet has asked of the GPU so far makes n floats at
- * `data` this rank's addend; they are the transport's until the end, and become the sum. They travel as `type`:
- * with 16 bits they are divided by the number of ranks before the cast, so that the sum of numbers
- * that fit fits too. */
+/* Collective, in the same order everywhere, not blocking. What Darknet has asked of the GPU so
+ * far makes n floats at `data` this rank's addend; they are the transport's until the end, and
+ * become the sum. They travel as `type`: with 16 bits they are divided by the number of ranks
+ * before the cast, so that the sum of numbers that fit fits too. */
 void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type);
 
-/* As cmn_nccl_begin with 32 bits, but rank 0 gets the sum; the other ranks' floats become undefined. */
+/* As cmn_nccl_begin with 32 bits, but rank 0 gets the sum; the other ranks' floats become
+ * undefined. */
 void cmn_nccl_begin_reduce(void *self, float *data, size_t n);
 
-/* Local, not blocking. Makes `stream` (a cudaStream_t) wait for what was begun as number `i` since the last end. 1, or 0
- * when NCCL has not queued that yet. */
+/* Local, not blocking. Makes `stream` (a cudaStream_t) wait for what was begun as number `i`
+ * since the last end. 1, or 0 when NCCL has not queued that yet. */
 int cmn_nccl_orders_stream(void *self, int i, void *stream);
 
-/* Local. Floats in each part of a block of n, but for the last: at most 16 parts of at least 1 MiB. NCCL may add in another
- * order where a call is longer, or a float lies elsewhere in it (NVIDIA/nccl issue 157): who always sums the same
- * parts gets the same bits, whenever they are begun. */
-size_t cmn_nccl_part(size_t n);
+/* Local. Floats in each part of a block of n, but for the last: at most 16 parts of at least 1
+ * MiB. NCCL may add in another order where a call is longer, or a float lies elsewhere in it
+ * (NVIDIA/nccl issue 157): who always sums the same parts gets the same bits, whenever they are
+ * begun. */
+size_t cmn_nccl_chunk(size_t n);
 
 /* Local, not blocking. Gives NCCL what it can take by now, and notices its errors. */
 void cmn_nccl_poll(void *self);

@@ -15,9 +15,10 @@
 #include "mpi/call.h"
 #include "mpi/group.h"
 
-/* Floats of a chunk, the length of one message. 60 KiB are below Open MPI's eager limit over TCP: such messages travel
- * without an answer of the receiver while both ranks compute. Among many ranks chunks are shorter, so that the receive
- * buffers of a pipeline step (STEP_MOST floats) stay small. */
+/* Floats of a chunk, the length of one message. 60 KiB are below Open MPI's eager limit over TCP:
+ * such messages travel without an answer of the receiver while both ranks compute. Among many
+ * ranks chunks are shorter, so that the receive buffers of a pipeline step (STEP_MOST floats)
+ * stay small. */
 enum { CHUNK = 15 * 1024, CHUNK_LEAST = 4 * 1024, STEP_MOST = 512 * 1024, ALIGN = 16 };
 
 /* Pipeline steps in flight: about MESSAGES messages in all. */
@@ -32,13 +33,13 @@ struct half {
     int requests;
 };
 
-/* A pipeline step: one chunk of each owner's slice on its way to the owner and back. Steps are numbered since open; step i
- * uses step[i % steps]. */
+/* A pipeline step: one chunk of each owner's slice on its way to the owner and back. Steps are
+ * numbered since open; step i uses step[i % steps]. */
 struct step {
     struct half scatter, gather;
     float *received; /* a chunk of every other rank */
-    /* For 16 bits, allocated when first needed: chunks sent to and received from every other rank; this rank's sum and
-     * the sums received from the others. */
+    /* For 16 bits, allocated when first needed: chunks sent to and received from every other
+     * rank; this rank's sum and the sums received from the others. */
     uint16_t *to_owners, *from_ranks, *own_sum, *sums;
 };
 
@@ -56,7 +57,8 @@ struct cmn_pairwise {
     int steps;      /* of step[], in use */
     float **addend; /* of each rank, for one addition */
 
-    /* Jobs are numbered since open. A ring of `room`: those from `ended` to `begun` are in flight. */
+    /* Jobs are numbered since open. A ring of `room`: those from `ended` to `begun` are in
+     * flight. */
     struct entry *job;
     long room, ended, begun;
     long known;                       /* pipeline steps of all jobs begun */
@@ -156,7 +158,8 @@ static const struct cmn_pairwise_job *job_of(const struct cmn_pairwise *p, long 
     return &entry_of(p, i)->is;
 }
 
-/* Floats of chunk `number` of a slice, and where they begin within the job; 0 for a rank that owns no slice. */
+/* Floats of chunk `number` of a slice, and where they begin within the job; 0 for a rank that
+ * owns no slice. */
 static size_t chunk_of(const struct cmn_pairwise *p, const struct cmn_pairwise_job *job, int slice,
                        size_t number, size_t *at)
 {
@@ -221,7 +224,8 @@ static int complete(struct half *h)
     return all;
 }
 
-/* Casts x + error to 16 bits; `back` becomes the result as 32 bits, and the error what was rounded off. */
+/* Casts x + error to 16 bits; `back` becomes the result as 32 bits, and the error what was
+ * rounded off. */
 static void cast_to_16(const struct cmn_pairwise_job *job, uint16_t *to, float *x, size_t at,
                        size_t n, float *back)
 {
@@ -338,8 +342,8 @@ static void cast_sums_to_32(struct cmn_pairwise *p, long step)
 
 /* ---- jobs ---- */
 
-/* Advances without waiting. A chunk's messages are complete before its sums overwrite it. All ranks begin their messages in
- * the order of the steps, which is how MPI matches them. */
+/* Advances without waiting. A chunk's messages are complete before its sums overwrite it. All
+ * ranks begin their messages in the order of the steps, which is how MPI matches them. */
 static void advance(struct cmn_pairwise *p)
 {
     while (p->gathered < p->summed && complete(&p->step[p->gathered % p->steps].gather)) {

@@ -1,6 +1,7 @@
 /* shm: the ranks of a node sum and copy floats in memory that they share, where these lie.
  *
- * Steps of each call: all ranks wait for each other, each works on its slice of all ranks' data, all wait again. */
+ * Steps of each call: all ranks wait for each other, each works on its slice of all ranks' data,
+ * all wait again. */
 #include "transports/shm.h"
 
 #include <stdlib.h>

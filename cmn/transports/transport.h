@@ -1,7 +1,8 @@
 /* A transport moves floats inside one group of ranks. Transports know buffers, never networks.
  *
- * A communicator (communicators/communicator.h) is a recipe over groups, a transport is how one group moves floats: each
- * recipe runs over each transport. A transport is one file here and one line in registry.c. */
+ * A communicator (communicators/communicator.h) is a recipe over groups, a transport is how one
+ * group moves floats: each recipe runs over each transport. A transport is one file here and one
+ * line in registry.c. */
 #ifndef CMN_TRANSPORT_H
 #define CMN_TRANSPORT_H
 
@@ -9,23 +10,25 @@
 
 #include "mpi/group.h"
 
-/* All calls but `refuses` are collective over the group and blocking. The sums and copies work in place on n floats at
- * `data`, which the caller owns; n is the same on all ranks, may be 0 and may exceed INT_MAX. The memory is the
- * CPU's, or, where topology->device is not -1, the GPU's. Sums are taken in a fixed order: the same bits on all ranks
- * and in every run. What goes wrong in them ends the job.
+/* All calls but `refuses` are collective over the group and blocking. The sums and copies work in
+ * place on n floats at `data`, which the caller owns; n is the same on all ranks, may be 0 and
+ * may exceed INT_MAX. The memory is the CPU's, or, where topology->device is not -1, the GPU's.
+ * Sums are taken in a fixed order: the same bits on all ranks and in every run. What goes wrong
+ * in them ends the job.
  *
- * `slices` says into how many slices the n floats are cut (cmn_slice()): rank i owns slice i, and ranks
- * from `slices` on own none. 1 <= slices <= ranks of the group. */
+ * `slices` says into how many slices the n floats are cut (cmn_slice()): rank i owns slice i, and
+ * ranks from `slices` on own none. 1 <= slices <= ranks of the group. */
 struct cmn_transport {
     const char *name;
     /* Local; the same on all ranks of a node. Why it cannot connect them, or NULL. */
     const char *(*refuses)(const struct cmn_topology *t, const struct cmn_options *o);
-    /* *self is handed to the other calls. The group must outlive it. 0, or -1 with a reason: another transport may do.
-     * What a failed open leaves must not be closed. */
+    /* *self is handed to the other calls. The group must outlive it. 0, or -1 with a reason:
+     * another transport may do. What a failed open leaves must not be closed. */
     int (*open)(void **self, const struct cmn_group *group);
-    /* NULL where any memory will do, else all `data` must lie in memory that this gave. Zeroed memory for at least `floats`
-     * floats (the largest request of the group counts), aligned to 64 bytes. Data lies at the same place of it on all
-     * ranks, at a multiple of 16 bytes. The transport owns it until close. 0, or -1 with a reason. */
+    /* NULL where any memory will do, else all `data` must lie in memory that this gave. Zeroed
+     * memory for at least `floats` floats (the largest request of the group counts), aligned to
+     * 64 bytes. Data lies at the same place of it on all ranks, at a multiple of 16 bytes. The
+     * transport owns it until close. 0, or -1 with a reason. */
     int (*memory)(void *self, size_t floats, float **memory);
     /* All ranks get the sum. */
     void (*allreduce)(void *self, float *data, size_t n);
@@ -44,13 +47,13 @@ extern const struct cmn_transport cmn_mpi;
 extern const struct cmn_transport cmn_shm;
 extern const struct cmn_transport cmn_nccl;
 
-/* Local. The transport that cmn_intra asks for inside a node; `auto` takes shm on the CPU and nccl on
- * GPUs. NULL with a reason when it refuses. */
+/* Local. The transport that cmn_intra asks for inside a node; `auto` takes shm on the CPU and
+ * nccl on GPUs. NULL with a reason when it refuses. */
 const struct cmn_transport *cmn_transport_intra(const struct cmn_topology *t,
                                                 const struct cmn_options *o);
 
-/* Local. The transport between nodes: mpi where MPI can read the buffers, else nccl. NULL with a reason
- * when both refuse. */
+/* Local. The transport between nodes: mpi where MPI can read the buffers, else nccl. NULL with a
+ * reason when both refuse. */
 const struct cmn_transport *cmn_transport_inter(const struct cmn_topology *t,
                                                 const struct cmn_options *o);
 

@@ -1,14 +1,16 @@
 /* exchange [-cmn_KEY VALUE]... FLOATS CALLS NAME[,NAME...] [die|freeze RANK CALL]
  *
- * Exchanges FLOATS floats CALLS times with each of the named communicators, in turn, as a training would, and checks
- * every sum. Prints one line "NAME SECONDS" a call (the slowest rank's), or "NAME refuses: reason". Besides:
- *   all   every communicator that sums
- *   raw   one MPI_Allreduce over all ranks, in place, in plain memory
- *   send  rank 0 sends the floats to a rank of another node (or the last rank) and hears that they are there;
+ * Exchanges FLOATS floats CALLS times with each of the named communicators, in turn, as a
+ * training would, and checks every sum. Prints one line "NAME SECONDS" a call (the slowest
+ * rank's), or "NAME refuses: reason". Besides:
+ *   all every communicator that sums
+ *   raw one MPI_Allreduce over all ranks, in place, in plain memory
+ *   send rank 0 sends the floats to a rank of another node (or the last rank) and hears that they
+ *   are there;
  *         summed by nobody
- * With `die` or `freeze`, that rank gets SIGKILL or SIGSTOP in the middle of that call (counted from 0) and, where
- * EXCHANGE_FOLDER is set, each rank first writes rank-N there: its process id, then the files in /dev/shm that it has
- * mapped. */
+ * With `die` or `freeze`, that rank gets SIGKILL or SIGSTOP in the middle of that call (counted
+ * from 0) and, where EXCHANGE_FOLDER is set, each rank first writes rank-N there: its process id,
+ * then the files in /dev/shm that it has mapped. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -275,7 +277,7 @@ static void once(const struct candidate *c)
     fastest = seconds < fastest ? seconds : fastest;
     check(wrong(c));
     if (armed) {
-        return; /* the ranks meet in the exchange alone, as those of a training do */
+        return; /* the exchange alone synchronises the ranks, as in a training */
     }
     MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, top.world);
     if (top.rank == 0) {

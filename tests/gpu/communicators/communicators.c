@@ -1,5 +1,5 @@
-/* Communicators on GPUs over the stand-in for CUDA and NCCL, in every shape of nodes: those that cannot work say
- * why, the others sum exactly. */
+/* Communicators on GPUs over the stand-in for CUDA and NCCL, in every shape of nodes: those that
+ * cannot work say why, the others sum exactly. */
 #include "gpu/gpu.h"
 
 static const size_t lengths[] = {0, 1, 100, 1000, 70001};
@@ -148,7 +148,8 @@ static void refusals(void **state)
     settle();
 }
 
-/* Numbers near the end of fp16: their sum fits in no 16 bits, their mean does. The metrics stays exact. */
+/* Numbers near the end of fp16: their sum fits in no 16 bits, their mean does. The metrics stays
+ * exact. */
 static void sixteen_bits(enum cmn_dtype type, float value, float relative)
 {
     const struct cmn_communicator *c;

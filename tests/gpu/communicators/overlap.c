@@ -1,5 +1,5 @@
-/* Sums in the background over the stand-in for CUDA and NCCL: gradients come late and tensor by tensor, as backward makes
- * them, and the sums have the bits that they have without. */
+/* Sums in the background over the stand-in for CUDA and NCCL: gradients come late and tensor by
+ * tensor, as backward makes them, and the sums have the bits that they have without. */
 #include "gpu/gpu.h"
 
 #include <stdint.h>
@@ -192,7 +192,8 @@ static void many_sums(void **state)
     settle();
 }
 
-/* Each sum of a step has its span, one after the other on the stream, within what the host saw of it. */
+/* Each sum of a step has its span, one after the other on the stream, within what the host saw of
+ * it. */
 static void spans(void **state)
 {
     const struct cmn_communicator *c;

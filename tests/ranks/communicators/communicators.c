@@ -1,5 +1,6 @@
-/* Communicators × shapes of nodes × transports × lengths; run.sh adds × numbers of ranks. Values are small
- * integers, so sums are exact whatever the order of the additions, and known in closed form. */
+/* Communicators × shapes of nodes × transports × lengths; run.sh adds × numbers of ranks. Values
+ * are small integers, so sums are exact whatever the order of the additions, and known in closed
+ * form. */
 #include "ranks/ranks.h"
 
 #include "base/memory.h"
@@ -124,7 +125,8 @@ static void check_untouched(const struct world *w, const struct place *place)
     }
 }
 
-/* Sums of fractions depend on the order of the additions; still all ranks and every call agree on each bit. */
+/* Sums of fractions depend on the order of the additions; still all ranks and every call agree on
+ * each bit. */
 static void exchange_fractions(const struct world *w, const struct place *place)
 {
     size_t bytes = (w->x.block.n + METRICS) * sizeof(float);
@@ -200,7 +202,8 @@ static void exchange_everywhere(const struct cmn_topology *t, const char *shape)
     struct place place = {.t = t, .shape = shape};
 
     for (int k = 0; (place.c = cmn_communicator_at(k)); k++) {
-        /* Those without memory of their own have no transport within a node: cmn_intra changes nothing. */
+        /* Those without memory of their own have no transport within a node: cmn_intra changes
+         * nothing. */
         if (!place.c->sums || !willing(place.c, t) ||
             (options.intra != CMN_INTRA_AUTO && !place.c->memory)) {
             continue;

@@ -1,5 +1,5 @@
-/* Sum and update in one (shm's step) against naive's sum and Darknet's own update of every layer type, on the
- * world's ranks as one node and as several. */
+/* Sum and update in one (shm's step) against naive's sum and Darknet's own update of every layer
+ * type, on the world's ranks as one node and as several. */
 #include "ranks/ranks.h"
 
 #include "engine/darknet_net.h"
@@ -17,8 +17,7 @@ static const float RATE = 0.1F, MOMENTUM = 0.9F, DECAY = 0.002F;
 
 static const char *const nets[] = {
     NET "[connected]\noutput=37\nbatch_normalize=1\n" END,
-    NET
-    "[connected]\noutput=251\nbatch_normalize=1\n" END, /* enough floats for non-temporal stores, in turns */
+    NET "[connected]\noutput=251\nbatch_normalize=1\n" END, /* for non-temporal stores */
     NET "[convolutional]\nfilters=5\nsize=3\npad=1\nbatch_normalize=1\nlearning_rate=0.3\n"
         "[convolutional]\nfilters=3\nsize=3\nstride=2\npad=1\n" END,
     NET "[deconvolutional]\nfilters=3\nsize=2\nstride=2\n" END,

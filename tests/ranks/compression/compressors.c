@@ -58,7 +58,8 @@ static void keeps_order(const struct cmn_compressor *compressor)
     end_work(&w);
 }
 
-/* What is not sent is sent later: with gradients of zero nothing is left over after a while, and all has come. */
+/* What is not sent is sent later: with gradients of zero nothing is left over after a while, and
+ * all has come. */
 static void loses_nothing(const struct cmn_compressor *compressor)
 {
     static const struct form small[] = {{24 * 300, 24}, {20, 0}, {5000, 0}, {300 * 20, 300}};
@@ -93,7 +94,8 @@ static void loses_nothing(const struct cmn_compressor *compressor)
     end_work(&w);
 }
 
-/* The same gradient again and again: what has come is that gradient on the average, the more the longer. */
+/* The same gradient again and again: what has come is that gradient on the average, the more the
+ * longer. */
 static void follows_a_constant(const struct cmn_compressor *compressor)
 {
     static const struct form small[] = {{40 * 150, 40}, {9000, 0}};
@@ -152,8 +154,9 @@ static void agrees(const struct cmn_compressor *compressor)
     free(first);
 }
 
-/* Rank `rank` has `count` values that are not finite, from the one at `at` on. They arrive, and all others come sooner or
- * later: in a step without gradients nothing is left of what was not finite. */
+/* Rank `rank` has `count` values that are not finite, from the one at `at` on. They arrive, and
+ * all others come sooner or later: in a step without gradients nothing is left of what was not
+ * finite. */
 static void shows(const struct cmn_compressor *compressor, float bad, size_t at, size_t count,
                   int rank)
 {
@@ -218,7 +221,7 @@ static void continues_from_its_state(const struct cmn_compressor *compressor)
     void *copy[8] = {0};
 
     options.compress_ratio = 0.05;
-    options.compress_warmup = 7; /* it ends while all this goes on */
+    options.compress_warmup = 7; /* it ends within these steps */
     make_work(&w, compressor, few, COUNT(few));
     first = malloc(3 * w.floats * sizeof *first);
     for (int s = 0; s < 9; s++) {

@@ -94,8 +94,9 @@ static inline void fill_random(struct work *w, uint64_t seed)
     }
 }
 
-/* Inputs that each compressor carries: sparse, of rank 1, and small integers. So their sums are known in closed form.
- * Element i of a tensor: one row of four is not zero; which, depends on the rank. */
+/* Inputs that each compressor carries: sparse, of rank 1, and small integers. So their sums are
+ * known in closed form. Element i of a tensor: one row of four is not zero; which, depends on the
+ * rank. */
 static inline float carried(const struct cmn_span *tensor, size_t i, int rank, int turn)
 {
     size_t columns = tensor->rows > 1 ? tensor->n / (size_t)tensor->rows : 50, row = i / columns;

@@ -1,4 +1,5 @@
-/* Every compressor over all ranks: bytes as documented, sums of what travels exactly, a time limit, and what only one compressor has. */
+/* Every compressor over all ranks: bytes as documented, sums of what travels exactly, a time
+ * limit, and what only one compressor has. */
 #include "compressors.h"
 
 #include "mpi/group.h"
@@ -6,7 +7,8 @@
 static const struct form forms_of_all_kinds[] = {
     {10, 0}, {64 * 100, 64}, {300, 0}, {200 * 350, 200}, {5000, 0}, {66000 * 2, 0}, {4096, 4096}};
 
-/* Bytes that this rank sends in a sum of n values of `bytes`: its part of the others' slices, and its own slice to each. */
+/* Bytes that this rank sends in a sum of n values of `bytes`: its part of the others' slices, and
+ * its own slice to each. */
 static unsigned long long dense_bytes(size_t n, size_t bytes)
 {
     size_t at, own;
@@ -89,7 +91,8 @@ static void leaves_small_tensors_exact(const struct cmn_compressor *compressor)
     end_work(&w);
 }
 
-/* Rank 0 does not come. The others would end the job, and say why; when it comes after all, all is summed. */
+/* Rank 0 does not come. The others would end the job, and say why; when it comes after all, all
+ * is summed. */
 static void does_not_wait_for_ever(const struct cmn_compressor *compressor)
 {
     struct work w;
@@ -126,7 +129,8 @@ static void does_not_wait_for_ever(const struct cmn_compressor *compressor)
     end_work(&w);
 }
 
-/* powersgd: the directions in which all ranks look are the same, else a sum of what they see means nothing. */
+/* powersgd: the directions in which all ranks look are the same, else a sum of what they see
+ * means nothing. */
 static void directions_agree(void **unused)
 {
     const struct cmn_compressor *compressor = NULL;

@@ -1,5 +1,6 @@
-/* Transports × operations × groups × lengths × slices; run.sh adds × numbers of ranks. Values are small
- * integers, so sums are exact whatever the order of the additions, and known in closed form. */
+/* Transports × operations × groups × lengths × slices; run.sh adds × numbers of ranks. Values are
+ * small integers, so sums are exact whatever the order of the additions, and known in closed
+ * form. */
 #include "ranks/ranks.h"
 
 #include <stdint.h>
@@ -203,7 +204,8 @@ static void operations(void **state)
     settle();
 }
 
-/* MPI's own collectives, which serve the memory of a GPU; here they are told of one, and get the CPU's. */
+/* MPI's own collectives, which serve the memory of a GPU; here they are told of one, and get the
+ * CPU's. */
 static void collectives(void **state)
 {
     struct cmn_topology on_gpu = top;
@@ -243,8 +245,8 @@ static void ordered(float *data, size_t n, int rank)
     }
 }
 
-/* Lengths from one float to more pipeline steps than are in flight, with slices that end in the middle of a chunk: every
- * owner adds in the order of the ranks. */
+/* Lengths from one float to more pipeline steps than are in flight, with slices that end in the
+ * middle of a chunk: every owner adds in the order of the ranks. */
 static void pairwise(void **state)
 {
     const size_t n[] = {1, 97, 1000, 15 * 1024 - 1, 70000, 2000003};

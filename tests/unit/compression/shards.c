@@ -1,4 +1,5 @@
-/* Shards: every float of a tensor is in one of them, in the order of the block, and owners have about as much to send. */
+/* Shards: every float of a tensor is in one of them, in the order of the block, and owners have
+ * about as much to send. */
 #include "check.h"
 
 #include "compression/shards.h"
@@ -41,7 +42,8 @@ static void check_cover(const struct cmn_shards *p, const struct cmn_span *tenso
     assert_int_equal(p->shard[p->shards - 1].exact, 1);
 }
 
-/* No owner has more to send than another by over the largest shard, and the lines that slices are rounded to. */
+/* No owner has more to send than another by over the largest shard, and the lines that slices are
+ * rounded to. */
 static void check_load(const struct cmn_shards *p, int owners)
 {
     size_t load[MOST] = {0}, least = SIZE_MAX, most = 0, largest = 0;
