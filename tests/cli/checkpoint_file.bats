@@ -60,6 +60,22 @@ setup() {
     "$DARKNET" classifier valid small.data mlp.cfg longer.weights 2>&1 | grep 'more values than the network has'
 }
 
+@test "the reader in docs/checkpoints.md reads one" {
+    command -v python3 >/dev/null || skip 'python3 is not installed'
+    sed -n '/^```python$/,/^```$/ { /^```/d; p }' "$REPO/docs/checkpoints.md" >read.py
+    cat >>read.py <<'END'
+header, tensors = read('out/mlp-30.checkpoint')
+assert header['iteration'] == 30 and header['training']['ranks'] == '2'
+weights = open('out/mlp.weights', 'rb').read()
+for layer in '01':
+    for name in 'weights', 'biases':
+        assert weights.find(tensors[f'{layer}.{name}', None]) >= 20, name
+        assert len(tensors[f'{layer}.{name}', None]) > 0
+assert len(tensors['random.own', 0]) == 8 and ('random.own', 1) in tensors
+END
+    python3 read.py
+}
+
 @test "a second job of the same name in the same folder is refused, and the first one named" {
     exec 7<>out/.mlp.checkpoint-lock
     echo 'process 4711 on elsewhere' >&7

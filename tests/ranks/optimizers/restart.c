@@ -12,6 +12,14 @@ static size_t all_state(struct side *s, int i, struct cmn_state *state)
     return (size_t)cmn_optimizer_state(&s->s, i - 1, state);
 }
 
+static int is_common(struct side *s, int i)
+{
+    struct cmn_state state;
+    enum cmn_state_owner owner = i ? cmn_optimizer_state(&s->s, i - 1, &state) : CMN_STATE_OF_RANK;
+
+    return owner == CMN_STATE_OF_ALL || owner == CMN_STATE_MOMENTUM;
+}
+
 static void copy_weights(const struct side *from, const struct side *to)
 {
     for (int i = 0; i < from->g.tensors; i++) {
@@ -20,6 +28,39 @@ static void copy_weights(const struct side *from, const struct side *to)
             memcpy(*to->g.tensor[i].weight, *a->weight, a->n * sizeof(float));
         }
     }
+}
+
+/* What rank 0 alone writes to a checkpoint has the same bits on all ranks. */
+static void check_equal(const struct cmn_topology *t, const struct cmn_state *state,
+                        const char *what)
+{
+    char *first = malloc(state->bytes + 1);
+
+    memcpy(first, state->data, state->bytes);
+    MPI_Bcast(first, (int)state->bytes, MPI_BYTE, 0, t->world);
+    CHECK_SAYING(!memcmp(first, state->data, state->bytes), "%s: %s is not the same on all ranks",
+                 what, state->name);
+    free(first);
+}
+
+/* Momentum in the flat buffer is where the optimizer says, and rank 0 has it wherever there are several copies. */
+static void check_momentum(const struct cmn_topology *t, struct side *s, const char *what)
+{
+    struct cmn_momentum_part part = cmn_optimizer_momentum(&s->s);
+    const struct cmn_span *block = &s->g.exchange.block;
+    float *first = malloc((block->n + 1) * sizeof *first);
+
+    memcpy(first, block->data, block->n * sizeof *first);
+    MPI_Bcast(first, (int)block->n, MPI_FLOAT, 0, t->world);
+    for (size_t i = 0; i < block->n; i++) {
+        int here = i >= part.first && i < part.first + part.n;
+        uint32_t bits, other;
+        memcpy(&bits, &block->data[i], sizeof bits);
+        memcpy(&other, &first[i], sizeof other);
+        CHECK_SAYING(here ? part.copies == 1 || bits == other : bits == 0,
+                     "%.40s, %s: momentum of float %zu", s->s.communicator.name, what, i);
+    }
+    free(first);
 }
 
 /* Two trainings; the second is stopped in between, and goes on in a third with what was saved. */
@@ -36,11 +77,17 @@ static void restart(const struct cmn_topology *t, const struct cmn_options *o, c
     for (int i = 1; i <= UPDATES; i++) {
         if (i == 5) {
             cmn_optimizer_pause(&first.s);
+            if (cmn_optimizer_replicates(&first.s)) {
+                check_momentum(t, &first, what);
+            }
             for (; all_state(&first, (int)entries, &from); entries++) {
                 CHECK_SAYING(all_state(&second, (int)entries, &to) && from.bytes == to.bytes &&
                                  !strcmp(from.name, to.name),
                              "%s: %s", what, from.name);
                 memcpy(to.data, from.data, from.bytes);
+                if (is_common(&first, (int)entries)) {
+                    check_equal(t, &from, what);
+                }
             }
             copy_weights(&first, &second);
             MPI_Barrier(t->world);
