@@ -67,7 +67,8 @@ static void take_key(struct cmn_command *c, const char *key, const char *value)
     }
 }
 
-/* The keys of [net], if that is how the file begins: returns whether it does. Of equal keys Darknet takes the first. */
+/* The keys of [net], if that is how the file begins: returns whether it does. Of equal keys Darknet
+ * takes the first. */
 static int read_cfg(struct cmn_command *c, const char *name)
 {
     char line[PATH_MAX];

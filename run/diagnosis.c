@@ -6,7 +6,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* EX_TEMPFAIL of sysexits.h: how the ranks end a job in which a rank, a node or the way to them failed. */
+/* EX_TEMPFAIL of sysexits.h: how the ranks end a job in which a rank, a node or the way to them
+ * failed. */
 enum { FAILED_STATUS = 75 };
 
 void cmn_observe_nothing(struct cmn_observed *o)
@@ -121,7 +122,8 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
     int signal_number = d.status > 128 && d.status <= 128 + CMN_SIGNAL_MAX ? d.status - 128 : 0;
 
     if (d.status == 0 && stop && !o->began) {
-        /* mpiexec that is asked before its daemons are up may end so without having started anything. */
+        /* mpiexec that is asked before its daemons are up may end so without having started
+         * anything. */
         d.outcome = CMN_STOPPED;
         d.status = 128 + stop;
         snprintf(d.what, sizeof d.what, "asked to stop (%s) before the job began", strsignal(stop));

@@ -1,4 +1,5 @@
-/* What became of an attempt: from the events of the ranks, what mpiexec says, and how mpiexec ended. Pure. */
+/* What became of an attempt: from the events of the ranks, what mpiexec says, and how mpiexec
+ * ended. Pure. */
 #ifndef CMN_RUN_DIAGNOSIS_H
 #define CMN_RUN_DIAGNOSIS_H
 
@@ -17,8 +18,9 @@ struct cmn_observed {
     long resumed_from; /* iteration of the checkpoint, or -1 */
     char fatal[CMN_FATAL_TEXT]; /* the first fatal message, "rank 1 on b: …" */
 
-    /* From mpiexec's sentences, for which there is no other source: it alone knows which process died of which signal, and
-     * which daemon of its own is gone. The sentences are those of Open MPI 4. */
+    /* From mpiexec's sentences, for which there is no other source: it alone knows which process
+     * died of which signal, and which daemon of its own is gone. The sentences are those of Open
+     * MPI 4. */
     int rank, signal; /* this rank ended by this signal; 0: none did */
     char host[256];   /* there; or the host of the daemon that was lost */
     int daemon_lost;  /* mpiexec has lost a machine, or could not reach one */
@@ -48,8 +50,8 @@ struct cmn_diagnosis {
     char what[CMN_FATAL_TEXT + 400]; /* for people */
 };
 
-/* `status` is waitpid()'s of mpiexec; `stop` the signal that asked cmn-run to stop, or 0; `again`: this was not the first
- * attempt. */
+/* `status` is waitpid()'s of mpiexec; `stop` the signal that asked cmn-run to stop, or 0; `again`:
+ * this was not the first attempt. */
 struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int stop, int again);
 
 #endif

@@ -11,7 +11,8 @@
 
 #include "messages.h"
 
-/* The first letter of the marker stands nowhere else in it: after a mismatch a match can only begin anew. */
+/* The first letter of the marker stands nowhere else in it: after a mismatch a match can only begin
+ * anew. */
 static char marker[48];
 
 void cmn_event_open(void)

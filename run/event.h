@@ -1,18 +1,22 @@
-/* Events: lines that the ranks write for cmn-run among what people read on the job's standard error.
+/* Events: lines that the ranks write for cmn-run among what people read on the job's standard
+ * error.
  *
- *   cmn-event:TOKEN {"kind":"failure","rank":1,"host":"b","phase":"allreduce","iteration":120,"text":"…"}
+ *   cmn-event:TOKEN {"kind":"failure","rank":1,"host":"b","phase":"backward","iteration":120,
+ *                    "text":"…"}                                                (one line)
  *
- * The ranks find the token, 64 random bits of this run, in their environment (CMN_EVENT_TOKEN, which mpiexec -x exports to
- * every host), so no other output is taken for an event by accident. mpiexec forwards a rank's standard error from any host:
- * that needs no port and no file system in common. cmn/base/job_stderr.c writes the lines. All local. */
+ * The ranks find the token, 64 random bits of this run, in their environment (CMN_EVENT_TOKEN,
+ * which mpiexec -x exports to every host), so no other output is taken for an event by accident.
+ * mpiexec forwards a rank's standard error from any host: that needs no port and no file system in
+ * common. cmn/base/job_stderr.c writes the lines. All local. */
 #ifndef CMN_RUN_EVENT_H
 #define CMN_RUN_EVENT_H
 
 #include <stddef.h>
 
 struct cmn_event {
-    char kind
-        [16]; /* start, resume, checkpoint, stop, warning, locked; start-timeout, failure, error end the job */
+    /* start, resume, checkpoint, stop, warning, locked, or one that ends the job: start-timeout,
+     * failure, error. See cmn/base/job_stderr.h. */
+    char kind[16];
     int rank;
     long iteration; /* -1: none yet */
     char host[64], phase[64], text[1024];

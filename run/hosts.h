@@ -16,7 +16,8 @@ struct cmn_hosts {
     int count; /* 0: mpiexec finds its machines itself */
 };
 
-/* Adds the machines of "a:4,b:4". A machine without a number takes one rank; one that is named twice takes the sum. */
+/* Adds the machines of "a:4,b:4". A machine without a number takes one rank; one that is named
+ * twice takes the sum. */
 void cmn_hosts_parse(struct cmn_hosts *h, const char *list);
 
 /* The same from a hostfile of Open MPI: lines "NAME slots=N", and comments. */
@@ -29,9 +30,10 @@ char *cmn_hosts_text(const struct cmn_hosts *h);
 int cmn_hosts_ranks(const struct cmn_hosts *h);
 int cmn_hosts_gone(const struct cmn_hosts *h);
 
-/* Blocks up to CMN_PROBE_SECONDS. Asks all machines at once, each by an mpiexec with these words that starts `true` there:
- * whatever reaches the machine for a job reaches it for this. Sets `gone` and `why`. 0; -1 when a signal asked to stop
- * meanwhile, or after saying why nothing can be started here. */
+/* Blocks up to CMN_PROBE_SECONDS. Asks all machines at once, each by an mpiexec with these words
+ * that starts `true` there: whatever reaches the machine for a job reaches it for this. Sets `gone`
+ * and `why`. 0; -1 when a signal asked to stop meanwhile, or after saying why nothing can be
+ * started here. */
 enum { CMN_PROBE_SECONDS = 20 };
 int cmn_hosts_probe(struct cmn_hosts *h, char *const *mpi_words);
 

@@ -16,8 +16,9 @@ enum { LINE = 1024 };
 static const double ONE_REQUEST =
     1; /* stop signals within it are one: a shell's Ctrl-C, and a batch system's, come twice */
 static const double ASK_AGAIN = 2;
-/* After a fatal message of a rank the job ends within ten seconds, or when mpiexec has noticed which machine is gone. Where it
- * has already written to that machine it waits until TCP gives up, a quarter of an hour. */
+/* After a fatal message of a rank the job ends within ten seconds, or when mpiexec has noticed
+ * which machine is gone. Where it has already written to that machine it waits until TCP gives up,
+ * a quarter of an hour. */
 static const double END = 20, KILL = 5;
 static const double REST = 2, LEFT = 10;
 
@@ -84,7 +85,8 @@ static void take_text(struct job *j, const char *text, size_t n)
     }
 }
 
-/* mpiexec --tag-output has put "[1,0]<stderr>:" before the event: an empty line of that rank is left. */
+/* mpiexec --tag-output has put "[1,0]<stderr>:" before the event: an empty line of that rank is
+ * left. */
 static int after_tag(const struct job *j)
 {
     static const char tag[] = "<stderr>:";
@@ -125,8 +127,9 @@ static int pass_on(struct job *j, int fd)
 
 /* ---- signals ---- */
 
-/* First SIGUSR1, which mpiexec hands to every rank: they save and end by themselves, and take the time that it takes. After
- * SIGTERM mpiexec would kill them within seconds: that is for the second request, and SIGKILL for the third. */
+/* First SIGUSR1, which mpiexec hands to every rank: they save and end by themselves, and take the
+ * time that it takes. After SIGTERM mpiexec would kill them within seconds: that is for the second
+ * request, and SIGKILL for the third. */
 static void pass_stop(struct job *j)
 {
     static const int with[] = {SIGUSR1, SIGTERM, SIGKILL};
@@ -143,8 +146,8 @@ static void pass_stop(struct job *j)
     j->stopped = j->asked = now;
 }
 
-/* mpiexec silently drops SIGUSR1 while it starts the ranks: it is sent until an event says that the ranks have it. A rank that
- * is too young to know the signal dies of it, and loses nothing. */
+/* mpiexec silently drops SIGUSR1 while it starts the ranks: it is sent until an event says that the
+ * ranks have it. A rank that is too young to know the signal dies of it, and loses nothing. */
 static void ask_again(struct job *j)
 {
     double now = cmn_clock();
@@ -216,8 +219,8 @@ static void watch(struct job *j, int fd, int *status)
         report_stopped(j);
         end_what_hangs(j);
     }
-    /* Processes that outlive mpiexec may hold the other end, and write for ever. A request to stop that comes now has nobody to
-     * be passed to, and counts after the attempt. */
+    /* Processes that outlive mpiexec may hold the other end, and write for ever. A request to stop
+     * that comes now has nobody to be passed to, and counts after the attempt. */
     until = cmn_clock() + REST;
     for (found = CMN_READABLE; open && found && cmn_clock() < until;) {
         found = cmn_signals_wait(fd, 200);

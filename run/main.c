@@ -1,5 +1,6 @@
-/* cmn-run: starts a training under mpiexec, and again from its last checkpoint when a rank or a machine fails. docs/cmn-run.md
- * says how it decides. It runs mpiexec, `true` on the machines, and what it is given. */
+/* cmn-run: starts a training under mpiexec, and again from its last checkpoint when a rank or a
+ * machine fails. docs/cmn-run.md says how it decides. It runs mpiexec, `true` on the machines, and
+ * what it is given. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,8 +42,8 @@ static void report_gone(const struct cmn_hosts *h, const char *what)
     }
 }
 
-/* 0 when there are machines; 1 when, after an attempt, they could not be asked from here; -1 when there are none, or a signal
- * asks to stop. */
+/* 0 when there are machines; 1 when, after an attempt, they could not be asked from here; -1 when
+ * there are none, or a signal asks to stop. */
 static int find_machines(struct run *r)
 {
     struct cmn_hosts *h = &r->options.hosts;
@@ -84,9 +85,10 @@ static int find_machines(struct run *r)
 
 /* ---- one attempt ---- */
 
-/* By default mpiexec says which rank has died, and passes on what the others say of it, only after it has slept twice between
- * its SIGTERM and SIGKILL for the others; what is to be saved has its time at SIGUSR1 (job.c). And it looks whether other
- * machines are still there only after two hours. -x exports the token of the ranks' events to every host. */
+/* By default mpiexec says which rank has died, and passes on what the others say of it, only after
+ * it has slept twice between its SIGTERM and SIGKILL for the others; what is to be saved has its
+ * time at SIGUSR1 (job.c). And it looks whether other machines are still there only after two
+ * hours. -x exports the token of the ranks' events to every host. */
 static const struct {
     int machines;     /* with so many of them, or more */
     const char *part; /* unless this is among the words of -mpi */
@@ -174,8 +176,8 @@ static void journal_start(const struct run *r, char *const *word)
     free(text);
 }
 
-/* What this machine lacks, such as room for a process, may be there again in a moment: after the first attempt that is a
- * failure as others are. */
+/* What this machine lacks, such as room for a process, may be there again in a moment: after the
+ * first attempt that is a failure as others are. */
 static void not_started(struct cmn_observed *o, struct cmn_diagnosis *d)
 {
     cmn_observe_nothing(o);
@@ -219,7 +221,8 @@ static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *
 
 /* ---- whether to start another one ---- */
 
-/* An attempt that has written a checkpoint, or began from a later one than the attempt before, is progress. */
+/* An attempt that has written a checkpoint, or began from a later one than the attempt before, is
+ * progress. */
 static void count(struct run *r, const struct cmn_observed *o, const struct cmn_diagnosis *d)
 {
     int progress = o->checkpoint || o->resumed_from > r->from;
@@ -242,7 +245,8 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
         return d->status;
     }
     if (d->outcome == CMN_STOPPED) {
-        /* A rank that mpiexec had to kill, or that died of our signal, says nothing; one that could not save does. */
+        /* A rank that mpiexec had to kill, or that died of our signal, says nothing; one that could
+         * not save does. */
         return cmn_stop_signal() && (d->status >= 128 || o->signal == SIGUSR1 || !o->fatal[0])
                    ? 128 + cmn_stop_signal()
                    : d->status;

@@ -4,21 +4,24 @@
 
 #include <stddef.h>
 
-/* Ends cmn-run with "cmn-run: …" on the standard error and status 1: before the first attempt, and when memory is short. */
+/* Ends cmn-run with "cmn-run: …" on the standard error and status 1: before the first attempt, and
+ * when memory is short. */
 void cmn_run_fatal(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-/* "cmn-run: …" to the standard error. Returns -1, so that a function whose caller can go on ends with it. */
+/* "cmn-run: …" to the standard error. Returns -1, so that a function whose caller can go on ends
+ * with it. */
 int cmn_run_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* realloc() to n items of `size` bytes that never returns NULL; p NULL: a new block. The caller frees. */
+/* realloc() to n items of `size` bytes that never returns NULL; p NULL: a new block. The caller
+ * frees. */
 void *cmn_run_realloc(void *p, size_t n, size_t size);
 
-/* Appends a line to `file` for every event from now on. Creates it, readable by its owner alone; refuses a file that holds
- * something else. */
+/* Appends a line to `file` for every event from now on. Creates it, readable by its owner alone;
+ * refuses a file that holds something else. */
 void cmn_journal_open(const char *file);
 
-/* Appends "TIME cmn-run[PID] EVENT TEXT" at once. Line breaks in the text become blanks. A journal that cannot be written is
- * reported once, and the run continues without it. */
+/* Appends "TIME cmn-run[PID] EVENT TEXT" at once. Line breaks in the text become blanks. A journal
+ * that cannot be written is reported once, and the run continues without it. */
 void cmn_journal(const char *event, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The same, and "cmn-run: TEXT" on the standard error. */

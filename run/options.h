@@ -14,8 +14,8 @@ struct cmn_run_options {
     char **command; /* the same, part of argv */
 };
 
-/* Reads the command line. Prints the help, or what is wrong, and exits where there is nothing to run. argv stays the
- * caller's, and is changed. */
+/* Reads the command line. Prints the help, or what is wrong, and exits where there is nothing to
+ * run. argv stays the caller's, and is changed. */
 void cmn_run_options_read(struct cmn_run_options *o, int argc, char **argv);
 
 #endif

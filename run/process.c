@@ -33,7 +33,8 @@ double cmn_clock(void)
 
 /* ---- children that are older than cmn-run ---- */
 
-/* Those of a script that ended with `exec cmn-run`. A process id may be given again, so the start time counts, too. */
+/* Those of a script that ended with `exec cmn-run`. A process id may be given again, so the start
+ * time counts, too. */
 static struct foreign {
     int pid;
     unsigned long long began;
@@ -48,7 +49,8 @@ static FILE *children(void)
     return fopen(name, "r");
 }
 
-/* When the process began, as /proc/PID/stat has it behind its name, and its process group; 0 when it does not exist. */
+/* When the process began, as /proc/PID/stat has it behind its name, and its process group; 0 when
+ * it does not exist. */
 static unsigned long long process_began(int pid, int *group)
 {
     char name[64], text[1024], *end;
@@ -87,7 +89,8 @@ static void remember_foreign(void)
     }
 }
 
-/* What foreign children leave behind becomes a child of cmn-run, too. It is in cmn-run's process group; no job's process is. */
+/* What foreign children leave behind becomes a child of cmn-run, too. It is in cmn-run's process
+ * group; no job's process is. */
 static int is_foreign(int pid)
 {
     int group = 0;
@@ -236,7 +239,8 @@ static void become(char *const *argv, int output, int error, int tell, pid_t par
         _exit(1);
     }
     signal(SIGPIPE, SIG_DFL);
-    /* Outside the terminal's process group a line to it would stop the job where `stty tostop` is set. */
+    /* Outside the terminal's process group a line to it would stop the job where `stty tostop` is
+     * set. */
     signal(SIGTTOU, SIG_IGN);
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 &&

@@ -1,5 +1,5 @@
-/* The standard error of the job, which people and cmn-run read. A rank reaches it here also when its own standard error goes
- * to a file or nowhere. All local and thread-safe. */
+/* The standard error of the job, which people and cmn-run read. A rank reaches it here also when
+ * its own standard error goes to a file or nowhere. All local and thread-safe. */
 #ifndef CMN_JOB_STDERR_H
 #define CMN_JOB_STDERR_H
 
@@ -14,8 +14,9 @@ void cmn_job_stderr_write(const char *text, size_t bytes);
 /* Names this process in later events. `host` is copied. */
 void cmn_job_event_identity(int rank, const char *host);
 
-/* Writes an event for cmn-run, where it has started this job (CMN_EVENT_TOKEN): a line with kind, rank, host, phase, iteration
- * and text, which cmn-run takes out of what people see. `iteration` -1: as in this rank's status. Kinds:
+/* Writes an event for cmn-run, where it has started this job (CMN_EVENT_TOKEN): a line with kind,
+ * rank, host, phase, iteration and text, which cmn-run takes out of what people see. `iteration`
+ * -1: as in this rank's status. Kinds:
  *
  *   start          the job has begun
  *   resume         from the checkpoint of that iteration; the text is its file
@@ -23,7 +24,9 @@ void cmn_job_event_identity(int rank, const char *host);
  *   stop           the ranks know that they are to stop
  *   warning        a line for people that the journal keeps
  *   locked         another process holds the backup folder
- *   start-timeout  MPI did not come up; failure: a rank, a node or the way to them failed; error: all else that ends a job
+ *   start-timeout  MPI did not come up
+ *   failure        a rank, a node or the way to them failed
+ *   error          all else that ends a job
  */
 void cmn_job_event(const char *kind, long iteration, const char *text);
 

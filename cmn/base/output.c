@@ -78,7 +78,8 @@ static const char *job_name(void)
     return NULL;
 }
 
-/* An address without a file, which nothing outlives: of this user's job, and `what`. 0 without a launcher. */
+/* An address without a file, which nothing outlives: of this user's job, and `what`. 0 without a
+ * launcher. */
 static socklen_t address_of(struct sockaddr_un *address, const char *what, int number)
 {
     const char *job = job_name();
@@ -96,8 +97,8 @@ static socklen_t address_of(struct sockaddr_un *address, const char *what, int n
     return (socklen_t)length + (socklen_t)offsetof(struct sockaddr_un, sun_path) + 1;
 }
 
-/* A socket with that address, which belongs to the first process that binds it and is free again when that process
- * ends; or -1. */
+/* A socket with that address, which belongs to the first process that binds it and is free again
+ * when that process ends; or -1. */
 static int bind_to(const char *what, int number, int type)
 {
     struct sockaddr_un address;
@@ -114,8 +115,8 @@ static int bind_to(const char *what, int number, int type)
     return fd;
 }
 
-/* Whether a process of this user has bound the address for fatal messages: anybody may bind any address, but nobody can lie
- * about who listens there. */
+/* Whether a process of this user has bound the address for fatal messages: anybody may bind any
+ * address, but nobody can lie about who listens there. */
 static int ours_has_bound(void)
 {
     const struct timespec while_waiting = {0, 10000000};
@@ -150,7 +151,8 @@ static int first_on_host(void)
     return errno != EADDRINUSE || !ours_has_bound();
 }
 
-/* The address is free again when its owner has ended. Ranks that notice only its end were told before. */
+/* The address is free again when its owner has ended. Ranks that notice only its end were told
+ * before. */
 static void tell_others(void)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

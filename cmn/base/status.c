@@ -46,7 +46,8 @@ void cmn_status_fetch(const _Atomic uint64_t *from, char *text, size_t bytes)
 
 void cmn_status_phase(const struct cmn_status *r, char *text)
 {
-    /* A rank that is stopped while it writes leaves an odd version for ever: then the text is taken as it is. */
+    /* A rank that is stopped while it writes leaves an odd version for ever: then the text is taken
+     * as it is. */
     for (int i = 0; i < 100; i++) {
         unsigned before = atomic_load(&r->version);
         cmn_status_fetch(r->phase, text, CMN_STATUS_TEXT);

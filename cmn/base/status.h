@@ -1,6 +1,7 @@
-/* What this process does now, for the watchdog: calls of cmn.h and waits leave their status here, in memory that the ranks of a
- * node share as soon as there is such memory. Everything is local and never blocks; an update is a few stores. Phases and waits
- * are the main thread's: where it is not said otherwise, other threads' are ignored. */
+/* What this process does now, for the watchdog: calls of cmn.h and waits leave their status here,
+ * in memory that the ranks of a node share as soon as there is such memory. Everything is local and
+ * never blocks; an update is a few stores. Phases and waits are the main thread's: where it is not
+ * said otherwise, other threads' are ignored. */
 #ifndef CMN_STATUS_H
 #define CMN_STATUS_H
 
@@ -10,8 +11,8 @@
 
 enum { CMN_STATUS_TEXT = 64, CMN_STATUS_DETAIL = 128 };
 
-/* One rank's status. Its main thread writes the first half, its watchdog's thread the second. Each half is aligned to two
- * cache lines, which processors fetch in pairs. */
+/* One rank's status. Its main thread writes the first half, its watchdog's thread the second. Each
+ * half is aligned to two cache lines, which processors fetch in pairs. */
 struct cmn_status {
     _Alignas(128) atomic_uint version; /* of the phase; odd: it is being changed */
     atomic_int waiting;                /* for other ranks */
@@ -28,7 +29,8 @@ struct cmn_status {
     _Atomic uint64_t detail[CMN_STATUS_DETAIL / 8];
 };
 
-/* The phase from which on a rank may end before the others: MPI lets each go by itself once all have met. */
+/* The phase from which on a rank may end before the others: MPI lets each go by itself once all
+ * have met. */
 #define CMN_STATUS_END "the end of MPI"
 
 /* ---- updates ---- */
@@ -36,8 +38,8 @@ struct cmn_status {
 /* The calling thread is the main thread. */
 void cmn_status_main(void);
 
-/* Phase `what` begins, in which this rank waits for the others. NULL: it has ended, and the phase of cmn_status_compute()
- * continues. */
+/* Phase `what` begins, in which this rank waits for the others. NULL: it has ended, and the phase
+ * of cmn_status_compute() continues. */
 void cmn_status_wait(const char *what);
 
 /* Phase `what` begins, which needs no other rank. */
@@ -63,8 +65,8 @@ void cmn_status_bytes(size_t bytes);
 /* Thread-safe. The calling thread begins to read that file (copied), or NULL: has read it. */
 void cmn_status_file(const char *name);
 
-/* Whether a wait of so many seconds is too long. Never while a watchdog looks after this process: it sees which rank makes no
- * progress, and ends the job. */
+/* Whether a wait of so many seconds is too long. Never while a watchdog looks after this process:
+ * it sees which rank makes no progress, and ends the job. */
 int cmn_status_timed_out(double seconds, long timeout);
 
 /* ---- for the watchdog ---- */
@@ -78,13 +80,14 @@ void cmn_status_move(struct cmn_status *to);
 /* Whether a watchdog looks after this process. */
 void cmn_status_watched(int is);
 
-/* The phase as text (CMN_STATUS_TEXT bytes), and the texts that watchdogs leave for each other. Any process. */
+/* The phase as text (CMN_STATUS_TEXT bytes), and the texts that watchdogs leave for each other. Any
+ * process. */
 void cmn_status_phase(const struct cmn_status *r, char *text);
 void cmn_status_store(_Atomic uint64_t *to, const char *text, size_t bytes);
 void cmn_status_fetch(const _Atomic uint64_t *from, char *text, size_t bytes);
 
-/* Bytes that the main thread has read and written: a rank that reads a large file makes progress. 0 where the kernel does not
- * count. */
+/* Bytes that the main thread has read and written: a rank that reads a large file makes progress. 0
+ * where the kernel does not count. */
 unsigned long long cmn_status_io(void);
 
 /* The file that a thread has been reading for the longest time, or "". */

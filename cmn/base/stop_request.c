@@ -27,9 +27,10 @@ static void note(int signal_number)
     errno = saved;
 }
 
-/* mpiexec reads no more output once it has been asked to end, so a full pipe must not keep this process from saving its
- * weights: a blocked write is interrupted (no SA_RESTART), a later one fails. Only where a launcher made the descriptors:
- * otherwise they are the caller's terminal or files, which keep such flags after this process has ended. */
+/* mpiexec reads no more output once it has been asked to end, so a full pipe must not keep this
+ * process from saving its weights: a blocked write is interrupted (no SA_RESTART), a later one
+ * fails. Only where a launcher made the descriptors: otherwise they are the caller's terminal or
+ * files, which keep such flags after this process has ended. */
 void cmn_stop_catch(void)
 {
     struct sigaction action;

@@ -60,8 +60,8 @@ void cmn_backtrace_open(void)
     is_open = !sigaction(signal_number(), &action, NULL);
 }
 
-/* Where an address lies. Names are copied while the linker's lock is held: Open MPI unloads its parts at its end, and their
- * names with them. */
+/* Where an address lies. Names are copied while the linker's lock is held: Open MPI unloads its
+ * parts at its end, and their names with them. */
 struct place {
     char file[64];
     unsigned long base;

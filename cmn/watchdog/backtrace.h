@@ -7,8 +7,9 @@
 /* Called once by the main thread: takes a signal that nobody else uses. */
 void cmn_backtrace_open(void);
 
-/* Called by another thread. Writes where the main thread is into `text`, one line for each of up to 24 frames, each after
- * `prefix`. Takes at most a second: a thread that is blocked in the kernel cannot answer, and then the text says so. */
+/* Called by another thread. Writes where the main thread is into `text`, one line for each of up to
+ * 24 frames, each after `prefix`. Takes at most a second: a thread that is blocked in the kernel
+ * cannot answer, and then the text says so. */
 void cmn_backtrace_text(const char *prefix, char *text, size_t bytes);
 
 #endif

@@ -40,7 +40,7 @@ int cmn_unresponsive(const struct cmn_rank_status *v, long limit)
     return v->silent >= limit || (!v->waiting && v->stalled >= limit);
 }
 
-/* ---- what is said ---- */
+/* ---- the sentence ---- */
 
 static void add_place(struct line *l, const struct cmn_rank_status *v)
 {
@@ -155,7 +155,8 @@ static void add_waiting(struct line *l, const struct cmn_rank_status *seen, int 
 
 /* ---- nobody is unresponsive, and nobody makes progress ---- */
 
-/* Outside of MPI's own end, which ranks leave one after the other, a rank that has ended has said why: that is no stall. */
+/* Outside of MPI's own end, which ranks leave one after the other, a rank that has ended has said
+ * why: that is no stall. */
 static int all_wait(const struct cmn_rank_status *seen, int n, long limit, int *unknown, int *ended)
 {
     int waiting = 0, elsewhere = 0;

@@ -31,13 +31,15 @@ struct cmn_rank_status {
     char phase[CMN_STATUS_TEXT], detail[CMN_STATUS_DETAIL];
 };
 
-/* Whether a rank without a heartbeat, or without progress outside of a wait, for `limit` milliseconds is unresponsive. */
+/* Whether a rank without a heartbeat, or without progress outside of a wait, for `limit`
+ * milliseconds is unresponsive. */
 int cmn_unresponsive(const struct cmn_rank_status *v, long limit);
 
 enum { CMN_DIAGNOSED_UNRESPONSIVE = 1, CMN_DIAGNOSED_UNREACHABLE };
 
-/* `seen` has all n ranks of a job. 0: it continues. Else `text` says in one line why it ends; CMN_DIAGNOSED_UNREACHABLE: since
- * a host does not answer. Ranks that wait for others may do so as long as any other rank makes progress. */
+/* `seen` has all n ranks of a job. 0: it continues. Else `text` says in one line why it ends;
+ * CMN_DIAGNOSED_UNREACHABLE: since a host does not answer. Ranks that wait for others may do so as
+ * long as any other rank makes progress. */
 int cmn_diagnose(const struct cmn_rank_status *seen, int n, long limit, char *text, size_t bytes);
 
 #endif

@@ -16,9 +16,10 @@
 #include "base/nics.h"
 #include "mpi/call.h"
 
-/* Milliseconds: until a connection must be there; until a peer must have shown the token; between attempts to connect; until a
- * node whose connection has ended counts as gone (mpiexec, or its next leader, may come first); what a change of leaders may
- * take; until people are told that a node cannot be heard. */
+/* Milliseconds: until a connection must be there; until a peer must have shown the token; between
+ * attempts to connect; until a node whose connection has ended counts as gone (mpiexec, or its next
+ * leader, may come first); what a change of leaders may take; until people are told that a node
+ * cannot be heard. */
 enum {
     CONNECT_MS = 3000,
     AUTHENTICATE_MS = 5000,
@@ -168,7 +169,8 @@ void cmn_connection_open(struct cmn_connection *c, int fd, int node)
     int yes = 1, bytes = SEND_BUFFER;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    /* A heartbeat goes with the status of each rank of a node that does not move: room for hundreds. */
+    /* A heartbeat goes with the status of each rank of a node that does not move: room for
+     * hundreds. */
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
     *c = (struct cmn_connection){.fd = fd, .node = node};
 }
@@ -197,8 +199,8 @@ static void ended(struct cmn_heartbeat *h, struct cmn_connection *c)
     drop(h, c);
 }
 
-/* Sends what is left, then the message: heartbeats come again, so a message that finds no room is left out. 0, or -1: the
- * connection has ended, errno says why. */
+/* Sends what is left, then the message: heartbeats come again, so a message that finds no room is
+ * left out. 0, or -1: the connection has ended, errno says why. */
 static int send_message(struct cmn_connection *c, const struct cmn_message *m)
 {
     for (int pending = c->left > 0;; pending = 0) {
@@ -368,7 +370,7 @@ static void accept_all(struct cmn_heartbeat *h)
     }
 }
 
-/* From a node's leader to rank 0, whose addresses it tries in turn. */
+/* From a node's leader to rank 0, at its addresses in turn. */
 static void connect_to_rank_0(struct cmn_heartbeat *h, long ms)
 {
     const struct sockaddr_storage *to = &h->place.address[h->next];
@@ -515,7 +517,8 @@ int cmn_heartbeat_elsewhere(const struct cmn_heartbeat *h, long limit)
     return !h->rank_0 && p->heard && !p->bye && !is_gone(p) && p->silent - CHANGE_MS < limit;
 }
 
-/* Whether the host acknowledges what is sent to it: its kernel does, also when the processes are stopped. */
+/* Whether the host acknowledges what is sent to it: its kernel does, also when the processes are
+ * stopped. */
 static int answers(const struct peer *p)
 {
     struct tcp_info info;

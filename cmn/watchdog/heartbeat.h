@@ -1,9 +1,11 @@
-/* Heartbeats between the watchdogs of different nodes, over TCP connections of their own: MPI may be what hangs. The leader of
- * each node is connected with rank 0's watchdog: it sends what it knows of its node's ranks, and gets heartbeats back.
+/* Heartbeats between the watchdogs of different nodes, over TCP connections of their own: MPI may
+ * be what hangs. The leader of each node is connected with rank 0's watchdog: it sends what it
+ * knows of its node's ranks, and gets heartbeats back.
  *
- * Connections, not datagrams: TCP's acknowledgements come from the other host's kernel, so they tell a stopped process from a
- * dead host, and a connection's end tells that a process has ended. Whoever connects must know a token, which MPI has given to
- * all ranks; what it sends is checked all the same.
+ * Connections, not datagrams: TCP's acknowledgements come from the other host's kernel, so they
+ * tell a stopped process from a dead host, and a connection's end tells that a process has ended.
+ * Whoever connects must know a token, which MPI has given to all ranks; what it sends is checked
+ * all the same.
  *
  * All calls but open are made by the watchdog's thread, and none of them blocks. */
 #ifndef CMN_HEARTBEAT_H
@@ -27,8 +29,8 @@ struct cmn_heartbeat;
 /* Collective, blocking. NULL on one node, where there is nothing to send. */
 struct cmn_heartbeat *cmn_heartbeat_open(const struct cmn_topology *t);
 
-/* Takes what has come, and connects where a connection is missing; `ms` have passed since the last call. `leads`: this process
- * is its node's leader now. */
+/* Takes what has come, and connects where a connection is missing; `ms` have passed since the last
+ * call. `leads`: this process is its node's leader now. */
 void cmn_heartbeat_look(struct cmn_heartbeat *h, long ms, int leads);
 
 /* Whether all nodes that this process is to hear have been heard. */
@@ -43,7 +45,8 @@ void cmn_heartbeat_tell(struct cmn_heartbeat *h, enum cmn_message_kind kind);
 /* Whether CMN_MESSAGE_DIAGNOSED has come. */
 int cmn_heartbeat_diagnosed(const struct cmn_heartbeat *h);
 
-/* Whether rank 0 diagnoses: not where this process is rank 0, or has not heard it for `limit` milliseconds. */
+/* Whether rank 0 diagnoses: not where this process is rank 0, or has not heard it for `limit`
+ * milliseconds. */
 int cmn_heartbeat_elsewhere(const struct cmn_heartbeat *h, long limit);
 
 /* Fills seen[r] for each rank r of other nodes. */
@@ -73,8 +76,8 @@ void cmn_connection_open(struct cmn_connection *c, int fd, int node);
 
 enum { CMN_CONNECTION_ENDED = -1, CMN_CONNECTION_BAD = -2 };
 
-/* The next message. 1; 0 when none is complete; CMN_CONNECTION_ENDED (errno says why, 0: orderly); CMN_CONNECTION_BAD: what
- * came is nothing that a watchdog of this job sends. */
+/* The next message. 1; 0 when none is complete; CMN_CONNECTION_ENDED (errno says why, 0: orderly);
+ * CMN_CONNECTION_BAD: what came is nothing that a watchdog of this job sends. */
 int cmn_connection_next(struct cmn_connection *c, const unsigned char *token, int nodes, int ranks,
                         struct cmn_message *m);
 

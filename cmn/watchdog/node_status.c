@@ -8,7 +8,8 @@
 #include "base/memory.h"
 #include "mpi/shared_window.h"
 
-/* Milliseconds without a heartbeat: then the next rank leads; then the kernel is asked what became of the process. */
+/* Milliseconds without a heartbeat: then the next rank leads; then the kernel is asked what became
+ * of the process. */
 enum { NEXT_LEADS_MS = 700, ASK_MS = 1000 };
 
 struct cmn_node_status {

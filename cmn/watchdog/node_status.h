@@ -8,8 +8,9 @@
 
 struct cmn_node_status;
 
-/* Collective over the node, blocking; called by the main thread. This rank's status moves there. t and o must outlive it. NULL
- * with a reason on all ranks where they cannot share memory: then each knows its own status alone. */
+/* Collective over the node, blocking; called by the main thread. This rank's status moves there. t
+ * and o must outlive it. NULL with a reason on all ranks where they cannot share memory: then each
+ * knows its own status alone. */
 struct cmn_node_status *cmn_node_status_open(const struct cmn_topology *t,
                                              const struct cmn_options *o);
 
@@ -25,7 +26,8 @@ int cmn_node_status_leads(const struct cmn_node_status *s);
 void cmn_node_status_read(const struct cmn_node_status *s, int intra_rank,
                           struct cmn_rank_status *v);
 
-/* Whether a watchdog of this node has told the others that the job is about to be ended; tells them. */
+/* Whether a watchdog of this node has told the others that the job is about to be ended; tells
+ * them. */
 int cmn_node_status_diagnosed(const struct cmn_node_status *s);
 void cmn_node_status_tell(struct cmn_node_status *s);
 

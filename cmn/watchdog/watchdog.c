@@ -19,8 +19,9 @@
 #include "watchdog/launcher.h"
 #include "watchdog/node_status.h"
 
-/* Milliseconds: between looks; the same while nodes connect, and how long they get for that; between heartbeats for other
- * nodes; until a rank ends by itself that has been told of the job's end; until a stall is worth telling. */
+/* Milliseconds: between looks; the same while nodes connect, and how long they get for that;
+ * between heartbeats for other nodes; until a rank ends by itself that has been told of the job's
+ * end; until a stall is worth telling. */
 enum {
     LOOK_MS = 250,
     CONNECTING_LOOK_MS = 50,
@@ -150,7 +151,8 @@ static void tell_others(void)
     }
 }
 
-/* Another watchdog has diagnosed. Should its end of the job not reach this process, it ends by itself. */
+/* Another watchdog has diagnosed. Should its end of the job not reach this process, it ends by
+ * itself. */
 static void attend_end(long ms)
 {
     if (!dog.since_diagnosis) {
@@ -203,7 +205,8 @@ static void send_beat(long ms)
     cmn_heartbeat_beat(dog.nodes, tell, n);
 }
 
-/* Rank 0's host answers, and sends no heartbeat: where it has several ranks one of them may be about to lead. */
+/* Rank 0's host answers, and sends no heartbeat: where it has several ranks one of them may be
+ * about to lead. */
 static int others_first(long limit)
 {
     enum { MORE_MS = 1500 };

@@ -1,7 +1,7 @@
-/* Notices that a job makes no progress: a thread of each rank, which looks at the statuses of base/status.h, its own and those
- * of the other ranks, and never calls MPI. The leader of each node, its lowest responsive rank, sends heartbeats for all of
- * the node to rank 0's watchdog, which diagnoses. The thread counts time in looks: a job that is suspended as a whole
- * resumes. */
+/* Notices that a job makes no progress: a thread of each rank, which looks at the statuses of
+ * base/status.h, its own and those of the other ranks, and never calls MPI. The leader of each
+ * node, its lowest responsive rank, sends heartbeats for all of the node to rank 0's watchdog,
+ * which diagnoses. The thread counts time in looks: a job that is suspended as a whole resumes. */
 #ifndef CMN_WATCHDOG_H
 #define CMN_WATCHDOG_H
 
@@ -11,10 +11,11 @@
 struct cmn_watchdog_plan {
     long limit;    /* seconds: cmn_timeout */
     long at_least; /* seconds that the limit is at least before cmn_watchdog_open() */
-    /* Before cmn_watchdog_open(): this process waits in `doing`, and has made no progress for so many seconds. */
+    /* Before cmn_watchdog_open(): this process waits in `doing`, and has made no progress for so
+     * many seconds. */
     void (*late)(const char *doing, long seconds);
-    /* Ends the job for this reason; must not return. Calls `meanwhile` once people have been told. Both are NULL when another
-     * rank has said why. */
+    /* Ends the job for this reason; must not return. Calls `meanwhile` once people have been told.
+     * Both are NULL when another rank has said why. */
     void (*end)(const char *why, void (*meanwhile)(void));
 };
 
@@ -24,13 +25,13 @@ void cmn_watchdog_start(const struct cmn_watchdog_plan *plan);
 /* Collective, blocking. All ranks are watched from here on. t and o must outlive the job. */
 void cmn_watchdog_open(const struct cmn_topology *t, const struct cmn_options *o);
 
-/* Local. cmn_timeout is known, and the job begins: what would have ended it has ended it by now, so this is when people are
- * warned that the ranks of a node cannot see each other. */
+/* Local. cmn_timeout is known, and the job begins: what would have ended it has ended it by now, so
+ * this is when people are warned that the ranks of a node cannot see each other. */
 void cmn_watchdog_limit(long seconds);
 
-/* Blocking. This process has done its part of the job: the thread says so, and ends. `together`: once all ranks of this node
- * have (MPI lets each rank go once all have met, so that one which stalls from there on could be named by nobody). Does
- * nothing where there is no thread. */
+/* Blocking. This process has done its part of the job: the thread says so, and ends. `together`:
+ * once all ranks of this node have (MPI lets each rank go once all have met, so that one which
+ * stalls from there on could be named by nobody). Does nothing where there is no thread. */
 void cmn_watchdog_close(int together);
 
 #endif
