@@ -94,8 +94,8 @@ static int is_same(const char *file, const void *name)
     return !strcmp(file, name);
 }
 
-/* Temporary files of the folder that are older than `seconds`, have no writer, and were to become a file for which is() says
- * yes. */
+/* Temporary files of the folder that are older than `seconds`, have no writer, and were to become
+ * a file for which is() says yes. */
 static void sweep(const char *folder, int (*is)(const char *file, const void *of), const void *of,
                   int seconds)
 {

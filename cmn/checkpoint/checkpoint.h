@@ -14,7 +14,8 @@ enum cmn_merge {
     CMN_MERGE_DROP   /* nothing */
 };
 
-/* This rank's part of a tensor. The ranks have a tensor in common, or each has one of its own with this name. */
+/* This rank's part of a tensor. The ranks have a tensor in common, or each has one of its own with
+ * this name. */
 struct cmn_checkpoint_item {
     char name[CMN_TENSOR_NAME];
     int own;       /* each rank has one of its own */

@@ -159,7 +159,8 @@ static int is_still(int folder, const char *file, int fd)
            here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
-/* A process that was killed may take a moment to end: its lock is waited for. Returns what flock does. */
+/* A process that was killed may take a moment to end: its lock is waited for. Returns what flock
+ * does. */
 static int wait_for_lock(int fd)
 {
     const struct timespec pause = {.tv_nsec = 50000000};

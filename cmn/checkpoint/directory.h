@@ -1,5 +1,5 @@
-/* The checkpoints of one name in a folder, NAME-ITERATION.checkpoint: which there are, who writes them, which are
- * removed. Local, blocking (files). */
+/* The checkpoints of one name in a folder, NAME-ITERATION.checkpoint: which there are, who writes
+ * them, which are removed. Local, blocking (files). */
 #ifndef CMN_CHECKPOINT_DIRECTORY_H
 #define CMN_CHECKPOINT_DIRECTORY_H
 
@@ -14,12 +14,13 @@ int cmn_directory_takes(const char *name);
 /* Opens a folder. Its descriptor, or -1 with a reason and errno. The caller closes it. */
 int cmn_directory_open(const char *folder);
 
-/* The iterations of the checkpoints in the folder, the latest first; the caller frees. *n: how many. NULL when
- * there is none (*n is 0), or with a reason (*n is -1). */
+/* The iterations of the checkpoints in the folder, the latest first; the caller frees. *n: how
+ * many. NULL when there is none (*n is 0), or with a reason (*n is -1). */
 long *cmn_directory_list(int folder, const char *name, int *n);
 
-/* Makes this process the only one that writes checkpoints of this name there, as long as the returned descriptor
- * stays open. -1 with a reason, which names the process that has the lock; -2 where the file system knows no locks. */
+/* Makes this process the only one that writes checkpoints of this name there, as long as the
+ * returned descriptor stays open. -1 with a reason, which names the process that has the lock; -2
+ * where the file system knows no locks. */
 int cmn_directory_lock(int folder, const char *name);
 
 /* Whether the lock's file is still there: it is not when the folder was removed and made anew. */
@@ -31,15 +32,17 @@ void cmn_directory_unlock(int folder, const char *name, int lock);
 /* Names are on the disk. 0, or -1 with errno. */
 int cmn_directory_sync(int folder);
 
-/* Removes checkpoints older than `iteration` but for `keep` - 1 (`keep` is 1 or more), and all that are hidden. */
+/* Removes checkpoints older than `iteration` but for `keep` - 1 (`keep` is 1 or more), and all
+ * that are hidden. */
 void cmn_directory_prune(int folder, const char *name, long iteration, int keep);
 
-/* Gives all checkpoints a name under which nobody looks for them, before the first one of a training that starts
- * over takes its place. Whenever this process or the machine ends, either the latest still has its own name, or none
- * has. 0; -1 with errno, and all have their own names. */
+/* Gives all checkpoints a name under which nobody looks for them, before the first one of a
+ * training that starts over takes its place. Whenever this process or the machine ends, either the
+ * latest still has its own name, or none has. 0; -1 with errno, and all have their own names. */
 int cmn_directory_hide(int folder, const char *name);
 
-/* Undoes that, where no checkpoint has its own name: the one that was to come did not. 0, or -1 with errno. */
+/* Undoes that, where no checkpoint has its own name: the one that was to come did not. 0, or -1
+ * with errno. */
 int cmn_directory_unhide(int folder, const char *name);
 
 #endif

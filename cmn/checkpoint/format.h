@@ -1,14 +1,16 @@
-/* The format of a checkpoint, and a checkpoint that is being put together in memory. Local, non-blocking.
+/* The format of a checkpoint, and a checkpoint that is being put together in memory. Local,
+ * non-blocking.
  *
  *     weights   a Darknet weights file, from byte 0
  *     mark      64 bytes: magic, version, three lengths, two checksums (struct cmn_mark)
  *     header    JSON: {"iteration", "written", "weights", "training": {...}, "tensors":
- *               [{"name", "rank", "bytes", "xxh3"}, ...]}; blanks up to a multiple of 64 in the file
+ *               [{"name", "rank", "bytes", "xxh3"}, ...]}; blanks up to a multiple of 64
  *     tensors   raw, in the header's order; zeros up to a multiple of 64 behind each
  *
- * Numbers are little-endian. A tensor without "rank" is the same on all ranks, or one that the ranks have
- * in common. Checksums are XXH3 (64 bits), in the header as 16 hexadecimal digits. They cover each byte once:
- * "weights" the weights, the mark's first one the header, a tensor's the tensor and the zeros behind it. */
+ * Numbers are little-endian. A tensor without "rank" is the same on all ranks, or one that the
+ * ranks have in common. Checksums are XXH3 (64 bits), in the header as 16 hexadecimal digits. They
+ * cover each byte once: "weights" the weights, the mark's first one the header, a tensor's the
+ * tensor and the zeros behind it. */
 #ifndef CMN_CHECKPOINT_FORMAT_H
 #define CMN_CHECKPOINT_FORMAT_H
 
@@ -35,7 +37,8 @@ struct cmn_mark {
 };
 
 uint64_t cmn_checksum(const void *bytes, size_t n);
-/* Whether the checksum of these bytes is `check`. A fuzzer cannot guess checksums: in its build all are right. */
+/* Whether the checksum of these bytes is `check`. A fuzzer cannot guess checksums: in its build
+ * all are right. */
 int cmn_checks(const void *bytes, size_t n, uint64_t check);
 
 static inline uint64_t cmn_aligned(uint64_t n)
@@ -54,8 +57,8 @@ int cmn_tensor_name_is_valid(const char *name);
 
 /* ---- a checkpoint in memory ---- */
 
-/* First the weights and the description, then the names and sizes of all tensors, then their memory, and
- * then what they hold. Functions return 0, or -1 with a reason. */
+/* First the weights and the description, then the names and sizes of all tensors, then their
+ * memory, and then what they hold. Functions return 0, or -1 with a reason. */
 struct cmn_snapshot;
 
 /* NULL with a reason when memory is short. */
@@ -64,12 +67,12 @@ struct cmn_snapshot *cmn_snapshot_new(void);
 /* The stream that Darknet is to write its weights to. The snapshot owns it. NULL with a reason. */
 FILE *cmn_snapshot_weights(struct cmn_snapshot *s);
 
-/* What the checkpoint says of the training. The snapshot owns it from here on, also when the call fails. NULL:
- * memory was short. */
+/* What the checkpoint says of the training. The snapshot owns it from here on, also when the call
+ * fails. NULL: memory was short. */
 int cmn_snapshot_describe(struct cmn_snapshot *s, cJSON *training);
 
-/* There is a tensor of at least so many bytes; a second call with the same name and rank may make it longer. `rank` may
- * be CMN_ALL_RANKS. */
+/* There is a tensor of at least so many bytes; a second call with the same name and rank may make
+ * it longer. `rank` may be CMN_ALL_RANKS. */
 int cmn_snapshot_tensor(struct cmn_snapshot *s, const char *name, int rank, size_t bytes);
 
 /* Memory for all tensors, zeroed. */

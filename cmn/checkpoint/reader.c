@@ -35,8 +35,8 @@ static enum outcome out_of_memory(size_t bytes)
 
 /* ---- the mark ---- */
 
-/* The mark stands where it says that the weights end, so weights that look like one do no harm. Other versions have some
- * bytes between the two. */
+/* The mark stands where it says that the weights end, so weights that look like one do no harm.
+ * Other versions have some bytes between the two. */
 static int is_in_its_place(const struct cmn_mark *m, uint64_t at)
 {
     return m->version == CMN_CHECKPOINT_VERSION ? m->weights == at : m->weights <= at;
@@ -87,7 +87,8 @@ static enum outcome check_lengths(const struct cmn_checkpoint_file *f)
 
 /* ---- the header ---- */
 
-/* cJSON takes about 100 bytes for a value, however short its text is. Ours have 12 characters and more. */
+/* cJSON takes about 100 bytes for a value, however short its text is. Ours have 12 characters and
+ * more. */
 static int has_too_many_values(const char *text, size_t n)
 {
     size_t values = 0;
@@ -358,8 +359,8 @@ struct cmn_checkpoint_file *cmn_checkpoint_read(const char *path)
 
 /* ---- a folder ---- */
 
-/* Those of this name in the folder, the latest first. *n is 0 when there is no such folder, and -1, with a reason, when
- * it cannot be read. */
+/* Those of this name in the folder, the latest first. *n is 0 when there is no such folder, and
+ * -1, with a reason, when it cannot be read. */
 static long *list(const char *folder, const char *name, int *n)
 {
     int fd = cmn_directory_open(folder);

@@ -1,7 +1,7 @@
 /* Checkpoints are read: one file, or the newest intact one of a folder. Local, blocking (files).
  *
- * Whatever the bytes are, they are checked before they are used: a file cannot make the reader take more memory than a
- * few times its own size. */
+ * Whatever the bytes are, they are checked before they are used: a file cannot make the reader
+ * take more memory than a few times its own size. */
 #ifndef CMN_CHECKPOINT_READER_H
 #define CMN_CHECKPOINT_READER_H
 
@@ -16,12 +16,13 @@ struct cmn_checkpoint_file;
 /* Reads one file, whole. NULL with a reason that says what is wrong with it. The caller frees. */
 struct cmn_checkpoint_file *cmn_checkpoint_read(const char *path);
 
-/* As cmn_checkpoint_read, but of bytes that the caller keeps as long as the file. It has no path. */
+/* As cmn_checkpoint_read, but of bytes that the caller keeps that long. It has no path. */
 struct cmn_checkpoint_file *cmn_checkpoint_parse(const void *bytes, size_t n);
 
-/* The newest one of this name that is intact; `damaged` is called with the reason for each newer one that is
- * damaged. NULL: there is no checkpoint (then *reason_given is 0); or a reason is given (1): none is intact, or the
- * newest cannot be read for want of rights or memory, or another version has written it. The caller frees. */
+/* The newest one of this name that is intact; `damaged` is called with the reason for each newer
+ * one that is damaged. NULL: there is no checkpoint (then *reason_given is 0); or a reason is
+ * given (1): none is intact, or the newest cannot be read for want of rights or memory, or another
+ * version has written it. The caller frees. */
 struct cmn_checkpoint_file *cmn_checkpoint_newest(const char *folder, const char *name,
                                                   void (*damaged)(const char *reason),
                                                   int *reason_given);
@@ -29,8 +30,8 @@ struct cmn_checkpoint_file *cmn_checkpoint_newest(const char *folder, const char
 /* The iteration of the latest of this name, intact or not; -1: none. Reads no file. */
 long cmn_checkpoint_latest(const char *folder, const char *name);
 
-/* Whether a weights file that was read up to here is a checkpoint, and its weights end here. Leaves the stream where it
- * was. */
+/* Whether a weights file that was read up to here is a checkpoint, and its weights end here.
+ * Leaves the stream where it was. */
 int cmn_checkpoint_follows_weights(FILE *weights);
 
 const char *cmn_checkpoint_path(const struct cmn_checkpoint_file *f);
@@ -50,7 +51,8 @@ struct cmn_checkpoint_tensor {
     size_t bytes;
 };
 
-/* Tensor i, in the order of names and then of ranks; NULL when there are no more. The file owns it. */
+/* Tensor i, in the order of names and then of ranks; NULL when there are no more. The file owns
+ * it. */
 const struct cmn_checkpoint_tensor *cmn_checkpoint_tensor_at(const struct cmn_checkpoint_file *f,
                                                              size_t i);
 /* The tensor of that name and rank, or NULL. The file owns it. */

@@ -1,4 +1,5 @@
-/* What a rank gets of a checkpoint: its own tensor, or one made of those of all the ranks that wrote it. Local. */
+/* What a rank gets of a checkpoint: its own tensor, or one made of those of all the ranks that
+ * wrote it. Local. */
 #ifndef CMN_CHECKPOINT_RESHARD_H
 #define CMN_CHECKPOINT_RESHARD_H
 
@@ -13,8 +14,8 @@ struct cmn_reshard {
     struct cmn_merged *merged; /* NULL to begin with */
 };
 
-/* The bytes that `rank` is to get for an item, whose data are not looked at. *bytes: how many; 0: nothing. They belong to
- * r or to the file. A file that does not hold what it should ends the job. */
+/* The bytes that `rank` is to get for an item, whose data are not looked at. *bytes: how many; 0:
+ * nothing. They belong to r or to the file. A file that lacks it ends the job. */
 const void *cmn_reshard_find(struct cmn_reshard *r, const struct cmn_checkpoint_item *item,
                              int rank, size_t *bytes);
 

@@ -114,7 +114,8 @@ static int write_all(int fd, const struct iovec *part)
         if (done > 0) {
             bytes += done;
             n -= (size_t)done;
-            /* A slow disk shows progress piece by piece; else one fsync would take all of its time. */
+            /* A slow disk shows progress piece by piece; else one fsync would take all of its
+             * time. */
             if (n && fdatasync(fd)) {
                 return -1;
             }
@@ -124,8 +125,8 @@ static int write_all(int fd, const struct iovec *part)
     return 0;
 }
 
-/* All parts are on the disk, as a file of this path, or nothing is there. `alone`: no other one of the writer's is, then.
- * 0, or -1 with errno. */
+/* All parts are on the disk, as a file of this path, or nothing is there. `alone`: no other one of
+ * the writer's is, then. 0, or -1 with errno. */
 static int put_file(const struct cmn_writer *w, int folder, const char *path,
                     const struct iovec *part, int alone)
 {

@@ -1,4 +1,5 @@
-/* The writer of checkpoints: one at a time, on a thread of its own, while training continues. Local. */
+/* The writer of checkpoints: one at a time, on a thread of its own, while training continues.
+ * Local. */
 #ifndef CMN_CHECKPOINT_WRITER_H
 #define CMN_CHECKPOINT_WRITER_H
 
@@ -8,29 +9,31 @@
 
 struct cmn_writer;
 
-/* Blocking (files). Of the checkpoints of this name in this folder `keep` stay. Removes what earlier processes have not
- * completed, and undoes what one of them began to supersede.
- * NULL with a reason: also when another process writes checkpoints of this name there; the reason names it. The lock is
- * the file .NAME.checkpoint-lock, until the writer is closed, or its process ends. */
+/* Blocking (files). Of the checkpoints of this name in this folder `keep` stay. Removes what
+ * earlier processes have not completed, and undoes what one of them began to supersede. NULL with
+ * a reason: also when another process writes checkpoints of this name there; the reason names it.
+ * The lock is the file .NAME.checkpoint-lock, until the writer is closed, or its process ends. */
 struct cmn_writer *cmn_writer_open(const char *folder, const char *name, int keep);
 
-/* Takes the snapshot over, also when it fails. Blocks until the one before is on the disk. Then a thread writes this
- * one: under another name, synced, renamed, and then removes the oldest. The others stay when it fails. 0, or -1 with
- * the reason why there is no thread. */
+/* Takes the snapshot over, also when it fails. Blocks until the one before is on the disk. Then a
+ * thread writes this one: under another name, synced, renamed, and then removes the oldest. The
+ * others stay when it fails. 0, or -1 with the reason why there is no thread. */
 int cmn_writer_start(struct cmn_writer *w, struct cmn_snapshot *s, long iteration);
 
 /* Blocks until nothing is being written. */
 void cmn_writer_wait(struct cmn_writer *w);
 
-/* What became of those begun since the last call. Returns the iteration of the latest that has failed (text: its file,
- * and why), or 0. *written, which may be NULL: the iteration of the latest on the disk, or -1. Does not block. */
+/* What became of those begun since the last call. Returns the iteration of the latest that has
+ * failed (text: its file, and why), or 0. *written, which may be NULL: the iteration of the latest
+ * on the disk, or -1. Does not block. */
 long cmn_writer_result(struct cmn_writer *w, char *text, size_t bytes, long *written);
 
-/* The training starts over: the next checkpoint replaces all others of this name. They stay until it is on the disk; from
- * then on none of them is there, not even for a moment. Blocks as cmn_writer_wait. */
+/* The training starts over: the next checkpoint replaces all others of this name. They stay until
+ * it is on the disk; from then on none of them is there, not even for a moment. Blocks as
+ * cmn_writer_wait. */
 void cmn_writer_supersede(struct cmn_writer *w);
 
-/* Blocks until what was begun is written, or has failed. The writer is gone then. NULL is allowed. */
+/* Blocks until what was begun is written or has failed; frees the writer. NULL is allowed. */
 void cmn_writer_close(struct cmn_writer *w);
 
 #endif
