@@ -12,6 +12,38 @@ own_files() {
     git ls-files -- "$@" 2>/dev/null | grep . || find "$@" -type f
 }
 
+@test "rooms of cmn/ point one way, and only engine/ and hooks/ know Darknet" {
+    tests/rooms.sh "$BUILD/cmn"
+}
+
+# violation FILE PATTERN: a file of cmn/, from the standard input, is compiled into a copy of the module; the check then says a line that
+# matches.
+violation() {
+    cat >"cmn/$1.c"
+    mpicc -std=c11 -D_GNU_SOURCE -Icmn -isystem "$REPO/build/darknet/include" -isystem "$REPO/build/darknet/src" -MD -c -o "objects/$1.o" "cmn/$1.c"
+    said=0
+    tests/rooms.sh objects >said || said=$?
+    cat said
+    rm "cmn/$1.c" "objects/$1.o" "objects/$1.d"
+    [[ $said -eq 1 ]] && grep -qE "$2" said
+}
+
+@test "the check of rooms sees an include, a call, a circle and Darknet where they should not be" {
+    copy=$BATS_TEST_TMPDIR/copy
+    mkdir -p "$copy/tests"
+    cp -r cmn "$copy/"
+    cp tests/rooms.sh "$copy/tests/"
+    cp -r "$BUILD/cmn" "$copy/objects"
+    cd "$copy"
+    tests/rooms.sh objects
+    violation base/odd 'base/odd.c names trainer/step.h: trainer/ is below base/' <<<'#include "trainer/step.h"'
+    violation data/odd 'data/odd.c calls cmn_validates: trainer/ is below data/' <<<'int cmn_validates(void); int odd(void); int odd(void) { return cmn_validates(); }'
+    violation data/odd "data/odd.c reads Darknet's darknet.h" <<<'#include "darknet.h"'
+    touch cmn/base/odd.h
+    sed -i '1i #include "base/odd.h"' cmn/base/log.h
+    violation base/odd 'a circle inside base/: .*base/odd' <<<'#include "base/log.h"'
+}
+
 @test "cmn.h is the only header of the module that Darknet's patched source includes" {
     for header in $(cd cmn && find . -name '*.h' -printf '%P\n'); do
         [[ $header == cmn.h ]] || run ! grep -rnE "^\\+#include \"(.*/)?$header\"" patches
