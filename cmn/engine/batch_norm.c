@@ -96,6 +96,7 @@ static void open_window(struct cmn_batch_norm *s)
         cmn_fail_in("cmn_sync_bn (without shared memory: cmn_intra=mpi)");
         cmn_fatal_reason();
     }
+    cmn_window_barrier_of(s->window)->purpose = "cmn_sync_bn";
 }
 
 struct cmn_batch_norm *cmn_batch_norm_open(const struct cmn_topology *t,

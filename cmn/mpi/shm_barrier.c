@@ -113,15 +113,18 @@ static void sleep_once(struct cmn_barrier_slot *s, uint32_t seen, uint32_t barri
 /* Ends the job where `rank` is dead or late. */
 static void check_peer(const struct cmn_shm_barrier *b, int rank, uint32_t barrier, double since)
 {
+    const char *purpose = b->purpose ? b->purpose : "", *colon = b->purpose ? ": " : "";
+
     /* In this order: a rank that arrived and ended then is not missed. */
     if (dead(b, rank) && !arrived(&b->slot[rank], barrier)) {
-        cmn_fatal_lost("shm: rank %d@%s died during an exchange",
+        cmn_fatal_lost("%s%sshm: rank %d@%s died during an exchange", purpose, colon,
                        cmn_world_rank(b->group->comm, rank), b->group->topology->host);
     }
     if (cmn_status_timed_out(cmn_clock() - since, b->group->options->timeout)) {
-        cmn_fatal_lost("shm: rank %d@%s did not come to the exchange within %ld s (cmn_timeout)",
-                       cmn_world_rank(b->group->comm, rank), b->group->topology->host,
-                       b->group->options->timeout);
+        cmn_fatal_lost(
+            "%s%sshm: rank %d@%s did not come to the exchange within %ld s (cmn_timeout)", purpose,
+            colon, cmn_world_rank(b->group->comm, rank), b->group->topology->host,
+            b->group->options->timeout);
     }
 }
 

@@ -14,9 +14,10 @@ struct cmn_shm_barrier {
     const struct cmn_group *group; /* must outlive the barrier */
     struct cmn_barrier_slot *slot; /* one for each rank, in memory that all share */
     int rank, ranks;
-    uint32_t arrivals;  /* of this rank, so far */
-    int oversubscribed; /* the ranks have fewer cores than they are */
-    int *pidfd;         /* of each rank's process; -1: none */
+    uint32_t arrivals;   /* of this rank, so far */
+    int oversubscribed;  /* the ranks have fewer cores than they are */
+    int *pidfd;          /* of each rank's process; -1: none */
+    const char *purpose; /* set by the owner: begins messages; NULL: nothing */
     /* The owner of the barrier sets these, or leaves NULL. A rank that waits calls
      * idle(idle_self) again and again instead of sleeping. */
     void (*idle)(void *self);
