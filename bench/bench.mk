@@ -5,7 +5,7 @@
 bench: all mnist ## Measure speed against the no-communication baseline; see docs/performance.md
 	@$(TEST_ENV) bench/run.sh
 
-bench-link: all $(HOST_TOOLS) ## Measure exchanges over a narrow link between two emulated nodes
+bench-link: all $(HOST_TOOLS) ## Measure exchanges over a slow link between two emulated nodes
 	@$(TEST_ENV) bench/link.sh
 
 bench-slow-link: all mnist ## Measure training over a slow link: overlap, compressors, double buffering, local steps

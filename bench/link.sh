@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Two nodes joined by a narrow link: seconds for one exchange of 64 MB of gradients by each communicator that works
+# Two nodes joined by a slow link: seconds for one exchange of 64 MB of gradients by each communicator that works
 # there, by Open MPI's own MPI_Allreduce ("raw"), and for sending 64 MB one way ("send"): what the link takes at the
 # least, because in a sum over two nodes each must send that much. All take turns, so that they see the same machine;
 # medians. The nodes are namespaces of this machine (tests/hosts/cluster.bash). Asserts nothing.
@@ -20,7 +20,7 @@ if ! cluster_up 2; then
     exit 1
 fi
 trap cluster_down EXIT
-cluster_narrow "$RATE"
+cluster_throttle "$RATE"
 
 # median <NUMBERS
 median() {

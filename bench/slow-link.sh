@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Training over a slow link: steps a second with each way of sending less or waiting less, beside two nodes that exchange
 # nothing (the no-communication baseline), and what each sends, without packet headers. The nodes are namespaces of this machine
-# (tests/hosts/cluster.bash), their link is narrowed. All settings take turns, so that they see the same machine; medians over
+# (tests/hosts/cluster.bash), their link is throttled. All settings take turns, so that they see the same machine; medians over
 # RUNS rounds, ratios taken round by round. A setting that refuses to work is printed with its reason. Asserts nothing.
 # Usage: make bench-slow-link [RUNS=3] [NETS='mnist_conv5m mnist_mlp'] [RATES='1gbit 100mbit'] [SHAPE=1+1]
 #     [COMMUNICATOR=shm] [SECONDS_EACH=2] [ONLY=pattern of settings]
@@ -175,7 +175,7 @@ done
 for ((r = 1; r <= RUNS; r++)); do
     for rate in "${rates[@]}"; do
         # What a real link does not have: bytes that may go at once after a pause. 1 ms of them, and some packets at least.
-        cluster_narrow "$rate" "$(awk -v b="$(bits_per_second "$rate")" 'BEGIN { k = b / 8e6; print int(k < 16 ? 16 : k) "kb" }')"
+        cluster_throttle "$rate" "$(awk -v b="$(bits_per_second "$rate")" 'BEGIN { k = b / 8e6; print int(k < 16 ? 16 : k) "kb" }')"
         for net in "${nets[@]}"; do
             echo "round $r of $RUNS: $net at $rate, $SECONDS s" >&2
             floats=${floats_of[$net]} seconds=${seconds_of[$net]}

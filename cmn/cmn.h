@@ -245,7 +245,7 @@ int cmn_before_save_weights(struct network *net, const char *file);
 void cmn_after_save_weights(struct network *net);
 
 /* Local. The rank that writes calls it instead when the file could not be written, for this reason
- * (errno): whether the training goes on all the same, as it takes checkpoints and has not ended.
+ * (errno): whether the training continues all the same, as it takes checkpoints and has not ended.
  * That is said then. 0 without -cmn. */
 int cmn_weights_not_written(struct network *net, const char *file, int reason);
 

@@ -30,7 +30,7 @@ void cmn_output_open(int rank, int size, const char *folder)
 
     if (!job_size) {
         cmn_job_stderr_open();
-        /* Darknet prints its lines in pieces; another rank's fatal message must not land in one. */
+        /* Darknet prints its lines in parts; another rank's fatal message must not land in one. */
         setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
         own_rank = rank;
         job_size = size;

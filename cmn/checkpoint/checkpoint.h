@@ -1,4 +1,4 @@
-/* What a rank puts into a checkpoint, and gets out of it: pieces of memory with names. */
+/* What a rank puts into a checkpoint, and gets out of it: named blocks of memory. */
 #ifndef CMN_CHECKPOINT_H
 #define CMN_CHECKPOINT_H
 

@@ -296,7 +296,7 @@ static enum outcome failed(int reason)
 
 static enum outcome read_all(struct cmn_checkpoint_file *f, int fd)
 {
-    enum { PIECE = 16 << 20 };
+    enum { CHUNK = 16 << 20 };
     struct stat st;
     ssize_t got = 1;
 
@@ -314,7 +314,7 @@ static enum outcome read_all(struct cmn_checkpoint_file *f, int fd)
     f->bytes = f->owned;
     while (f->n < (size_t)st.st_size && got) {
         size_t rest = (size_t)st.st_size - f->n;
-        got = read(fd, f->owned + f->n, rest < PIECE ? rest : PIECE);
+        got = read(fd, f->owned + f->n, rest < CHUNK ? rest : CHUNK);
         if (got < 0 && errno != EINTR) {
             return failed(errno);
         }

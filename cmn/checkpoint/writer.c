@@ -97,13 +97,13 @@ fail:
 
 static int write_all(int fd, const struct iovec *part)
 {
-    enum { PIECE = 1 << 26 };
+    enum { CHUNK = 1 << 26 };
     const unsigned char *bytes = part->iov_base;
     size_t n = part->iov_len;
     ssize_t done;
 
     while (n) {
-        done = write(fd, bytes, n < PIECE ? n : PIECE);
+        done = write(fd, bytes, n < CHUNK ? n : CHUNK);
         if (done < 0 && errno != EINTR) {
             return -1;
         }
@@ -114,7 +114,7 @@ static int write_all(int fd, const struct iovec *part)
         if (done > 0) {
             bytes += done;
             n -= (size_t)done;
-            /* A slow disk shows progress piece by piece; else one fsync would take all of its
+            /* A slow disk shows progress chunk by chunk; else one fsync would take all of its
              * time. */
             if (n && fdatasync(fd)) {
                 return -1;

@@ -179,7 +179,7 @@ static void begin_powersgd(void *self, int i)
     m->job = begin_sum(s, &s->first, m->p, m->is.rows * m->is.rank);
 }
 
-/* P has been summed. All ranks see the same bits of it, and decide alike. */
+/* P has been summed. All ranks see the same bits of it, and decide equally. */
 static void begin_q(struct powersgd *s, struct matrix *m)
 {
     size_t n = m->is.columns * m->is.rank;

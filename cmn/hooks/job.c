@@ -249,7 +249,7 @@ static void start_darknet(int *argc, char ***argv, long at_least)
 /* Before MPI has started, and under a launcher of another MPI, every process knows of itself alone.
  * One speaks for all; the others wait for it, as the first one that ends makes the launcher end
  * all. */
-static void await_speaker(void)
+static void await_first_process(void)
 {
     if (cmn_job.topology.size <= 1 && cmn_arguments_launch_rank() > 0) {
         sleep(AWAIT_THE_END);
@@ -262,7 +262,7 @@ static void refuse_copies(void)
         if (cmn_arguments_launch_rank() <= 0) {
             cmn_fatal_reason();
         }
-        await_speaker();
+        await_first_process();
         close_job();
         exit(1);
     }
@@ -294,7 +294,7 @@ static void run_tool(int argc, char **argv)
     int device;
 
     if (!tool) {
-        await_speaker();
+        await_first_process();
         exit(1);
     }
     if (tool->run) {
@@ -318,7 +318,7 @@ static void run_tool(int argc, char **argv)
     call.argc = argc - 2;
     call.argv = argv + 2;
     cmn_tool_run_job(tool, &call);
-    await_speaker();
+    await_first_process();
     close_job();
     exit(call.status);
 }
@@ -340,7 +340,7 @@ void cmn_init(int *argc, char **argv)
             if (cmn_arguments_launch_rank() <= 0) {
                 fprintf(stderr, "cmn: a -cmn_ key was given without -cmn: add -cmn\n");
             }
-            await_speaker();
+            await_first_process();
             exit(1);
         }
         cmn_arguments_warn_of_copies();

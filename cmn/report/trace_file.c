@@ -216,7 +216,7 @@ static const char *counted(int what)
     case CMN_SPAN_BACKWARD:
         return "layer";
     case CMN_SPAN_ENCODE:
-        return "piece";
+        return "shard";
     case CMN_SPAN_EXCHANGE:
     case CMN_SPAN_WAIT:
         return "bucket";

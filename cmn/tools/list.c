@@ -8,7 +8,7 @@
 #include "config/options.h"
 #include "tools/tool.h"
 
-static void widen(int *width, const char *text)
+static void fit_width(int *width, const char *text)
 {
     int n = (int)strlen(text);
 
@@ -62,9 +62,9 @@ static void text(void)
     struct cmn_option_row row;
 
     for (int i = 0; (c = cmn_communicator_at(i)); i++) {
-        widen(&name, c->name);
-        widen(&cpu, c->cpu);
-        widen(&gpu, c->gpu);
+        fit_width(&name, c->name);
+        fit_width(&cpu, c->cpu);
+        fit_width(&gpu, c->gpu);
     }
     printf("Communicators (cmn_communicator):\n\n  %-*s  %-*s  %-*s  %s\n", name, "name", cpu,
            "CPU", gpu, "GPU", "when to use it");

@@ -138,7 +138,7 @@ static struct cmn_checkpoint_item *add_replica(struct cmn_checkpointing *c, cons
 static void add_tensors(struct cmn_checkpointing *c, int reading)
 {
     const struct cmn_gradients *g = &c->model->gradients;
-    int alike = cmn_optimizer_replicates(&c->model->optimizer), span = 0;
+    int equal = cmn_optimizer_replicates(&c->model->optimizer), span = 0;
     size_t at, averages = 0;
     char name[CMN_TENSOR_NAME];
 
@@ -149,7 +149,7 @@ static void add_tensors(struct cmn_checkpointing *c, int reading)
         switch (x->kind) {
         case CMN_GRADIENT:
             at = (size_t)(g->exchange.tensor[span++].data - g->exchange.block.data);
-            if (alike) {
+            if (equal) {
                 add_momentum(c, x, name, at, reading);
             } else {
                 add_own_momentum(c, x, name);

@@ -1,7 +1,7 @@
 /* What a rank puts into a checkpoint of a training and gets out of it: tensors, and what the update
  * policy and the sequences of a text keep.
  *
- * What all ranks hold alike is rank 0's to write: weights, momentum kept apart, Adam's moments.
+ * What is equal on all ranks is rank 0's to write: weights, momentum kept apart, Adam's moments.
  * Each rank writes its part of the momentum that lies among the gradients. With local SGD, and
  * without an exchange, each rank writes all of its own. */
 #ifndef CMN_CHECKPOINT_CONTENTS_H

@@ -65,7 +65,7 @@ int cmn_trainer_before_save(struct cmn_trainer *t, const char *file);
 void cmn_trainer_after_save(struct cmn_trainer *t);
 
 /* Local, on the rank that writes. They could not be written, for this reason (errno): whether the
- * training goes on all the same, as it takes checkpoints and has not ended; then that is said. */
+ * training continues all the same, as it takes checkpoints and has not ended; then that is said. */
 int cmn_trainer_save_failed(struct cmn_trainer *t, const char *file, int reason);
 
 #endif

@@ -56,7 +56,7 @@ void cmn_heartbeat_see(const struct cmn_heartbeat *h, struct cmn_rank_status *se
 
 enum { CMN_TOKEN = 16 };
 
-/* Numbers are as processors have them: the nodes of a job are alike, and run the same program. */
+/* Numbers are as processors have them: the nodes of a job have equal processors, and run the same program. */
 struct cmn_message {
     unsigned char token[CMN_TOKEN];
     uint32_t kind, node;

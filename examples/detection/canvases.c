@@ -89,7 +89,7 @@ int main(int argc, char **argv)
     char path[PATH_SIZE];
     uint32_t train = (uint32_t)number(argv[4], "TRAIN", 1, 99999),
              valid = (uint32_t)number(argv[5], "VALID", 1, 99999);
-    /* The two sets have seeds of their own: no two of their canvases look alike. */
+    /* The two sets have seeds of their own: no two of their canvases are equal. */
     uint64_t seed = number(argv[6], "SEED", 0, UINT64_MAX / 2 - 1);
 
     make_folder(argv[2]);

@@ -44,6 +44,23 @@ violation() {
     violation base/odd 'a circle inside base/: .*base/odd' <<<'#include "base/log.h"'
 }
 
+# Words that only this project ever used, for which MPI, Horovod and PyTorch have their own (CONTRIBUTING.md). Exceptions: sed's, below.
+PRIVATE='arenas?|tall(y|ies)|pure gradients?|stale|meetings?|codecs?|narrow(s|ed)?|widen(s|ed)?|past the caches|alike|tickets?'
+PRIVATE+='|outlines?|contest(ant)?s?|verdicts?|judg(e|es|ed)|facts?|signs? of life|stand(s|ing)? still|stood still|speakers?|strangers?'
+PRIVATE+='|last word|(go|goes|going|went) on|owed|settle(s|d)?|wish(es)? to stop|aside|numbers? that (is|are) none|ceilings?'
+PRIVATE+='|lend|lent|lends|takes? back|pieces?|flow'
+
+@test "names, comments, messages and documents use the words of the field" {
+    own_files cmn run docs bench setup examples CONTRIBUTING.md README.md Makefile tests/tests.mk fuzz/fuzz.mk | grep -v '\.png$' >"$BATS_TEST_TMPDIR/files"
+    # A caller that can go on is no resumed training.
+    said=$(xargs -d '\n' -a "$BATS_TEST_TMPDIR/files" sed -E 's/(caller|that) (can )?goe?s? on//g; s/^/ /; s/$/ /' -s |
+        grep -iE "[^a-z]($PRIVATE)[^a-z]" || true)
+    named=$(grep -iE "[^a-z]($PRIVATE)[^a-z]" "$BATS_TEST_TMPDIR/files" || true)
+    echo "$said$named"
+    [[ -z $said && -z $named ]]
+    grep -qiE "[^a-z]($PRIVATE)[^a-z]" <<<' struct cmn_tally *t; '
+}
+
 @test "cmn.h is the only header of the module that Darknet's patched source includes" {
     for header in $(cd cmn && find . -name '*.h' -printf '%P\n'); do
         [[ $header == cmn.h ]] || run ! grep -rnE "^\\+#include \"(.*/)?$header\"" patches

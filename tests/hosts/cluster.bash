@@ -12,7 +12,7 @@
 #   cluster_on NODE COMMAND...        runs it on a node
 #   cluster_sent NODE                 bytes that the node has sent since it was made
 #   cluster_payload NODE              the same without the headers of its packets, and what TCP sent twice
-#   cluster_narrow RATE [BURST]       limits what each node sends, e.g. 1gbit; so much may go at once, e.g. 16kb, after a pause
+#   cluster_throttle RATE [BURST]       limits what each node sends, e.g. 1gbit; so much may go at once, e.g. 16kb, after a pause
 #   cluster_differs NODE PATH OTHER   for what starts on that node, OTHER lies where PATH is (two files, or two folders)
 #   cluster_agree                     ends all such differences
 #   cluster_clock NODE SECONDS        for what starts on that node, CLOCK_MONOTONIC is so far ahead; fails where it cannot be
@@ -114,7 +114,7 @@ cluster_payload() {
         echo $(($(cat tx_bytes) - 66 * $(cat tx_packets) - 1448 * twice))'
 }
 
-cluster_narrow() {
+cluster_throttle() {
     local node
     for node in $cluster_nodes; do
         # The burst holds a few of the 64 KiB packets that the kernel hands over; with a smaller one they are cut up.

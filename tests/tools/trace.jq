@@ -2,7 +2,7 @@
 # The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU ("Trace Event Format").
 
 def kinds: ["load", "forward", "backward", "encode", "exchange", "wait", "update", "validate", "save", "step"];
-def counted: {forward: "layer", backward: "layer", encode: "piece", exchange: "bucket", wait: "bucket", step: "iteration"};
+def counted: {forward: "layer", backward: "layer", encode: "shard", exchange: "bucket", wait: "bucket", step: "iteration"};
 
 def of_event:
     if .ph != "X" and .ph != "M" then "ph is \(.ph)"
