@@ -40,6 +40,7 @@ LIMIT=60    # seconds for a run that takes about one
 # command  a driver of Darknet and a net of the list below, then changes of [net], and
 #            from=K     the training ends after K steps, and another one begins with its weights
 #            stop=K     the training ends after K steps with a checkpoint, and the same command goes on from there
+#            back=K     a checkpoint every K steps; then the same command goes on from the first one
 #            then=WHAT  that evaluator looks at the weights at the end
 # keys     without their cmn_. Where the entry does not say otherwise: seed=7 batch=per_rank validate=0 report_every=3.
 #          The word `bare` leaves all but the seed at the program's defaults.
@@ -108,7 +109,7 @@ shm-huge                                         | 2           | classifier huge
 dummy-conv                                       | 2           | classifier conv | communicator=dummy
 + five-conv                                      | 5           | classifier conv batch=22 | communicator=shm batch=global
 five-flat-topk                                   | 5           | classifier wide | communicator=flat compress=topk
-five-2d-mpi                                      | 5           | classifier wide | communicator=two_dimensional intra=mpi
++ five-2d-mpi                                    | 5           | classifier wide | communicator=two_dimensional intra=mpi
 
 # What the gradient goes through, one at a time.
 + adam-conv                                      | 2           | classifier conv adam=1 learning_rate=.001 |
@@ -129,7 +130,7 @@ local-four                                       | 2           | classifier wide
 + double-mlp                                     | 2           | classifier mlp | double_buffering=1 validate=1
 local-double-conv                                | 3           | classifier conv | local_steps=2 double_buffering=1
 + topk-mlp                                       | 2           | classifier mlp | communicator=flat compress=topk overlap=off
-topk-warmup                                      | 3           | classifier conv max_batches=12 | communicator=flat compress=topk compress_ratio=.02 compress_warmup=9
++ topk-warmup                                    | 3           | classifier conv max_batches=12 | communicator=flat compress=topk compress_ratio=.02 compress_warmup=9
 topk-huge                                        | 2           | classifier huge | communicator=flat compress=topk compress_ratio=.1
 powersgd-mlp                                     | 2           | classifier mlp | communicator=flat compress=powersgd compress_rank=1
 + powersgd-conv                                  | 3           | classifier conv | communicator=flat compress=powersgd overlap=on bucket_mb=0.01
@@ -155,7 +156,7 @@ list-seed                                        | 2           | classifier conv
 list-uneven                                      | 3           | classifier drop batch=25 subdivisions=5 | batch=global
 list-no-cache                                    | 2           | classifier mlp max_batches=15 threads=4 | cache_mb=0 report=quiet
 + list-colours                                   | 2           | cifar cifar | validate=0
-reports                                          | 2           | classifier conv | report=lines report_every=1 csv=rows.csv graph=net.dot timeline=trace.json log=out
++ reports                                        | 2           | classifier conv | report=lines report_every=1 csv=rows.csv graph=net.dot timeline=trace.json log=out
 + validate-conv                                  | 3           | classifier conv max_batches=15 | validate=1
 validate-yolo                                    | 2           | detector yolo | validate=1 batch=global
 + random                                         | 2           | detector random max_batches=203 |
@@ -171,6 +172,16 @@ resume-3-2                                       | 3>2         | classifier conv
 resume-1-3                                       | 1>3         | classifier conv stop=4 | batch=global sync_bn=1
 resume-3-1                                       | 3>1         | classifier conv stop=4 | batch=global
 resume-adam-2-3                                  | 2>3         | classifier conv adam=1 learning_rate=.001 stop=4 |
+resume-back                                      | 2           | classifier drop back=4 |
+resume-back-yolo                                 | 3           | detector yolo back=3 | batch=global
+resume-back-local                                | 2           | classifier conv back=5 max_batches=13 | local_steps=3
++ resume-back-double                             | 3           | classifier conv back=5 max_batches=13 | communicator=flat allreduce_dtype=bf16 local_steps=3 double_buffering=1
+resume-back-topk                                 | 2           | classifier wide back=4 | communicator=flat compress=topk compress_ratio=.05 double_buffering=1
+resume-back-powersgd                             | 3           | classifier wide back=4 | communicator=flat compress=powersgd
+resume-back-local-3-2                            | 3>2         | classifier conv back=5 max_batches=13 | local_steps=3
+resume-back-gru                                  | 2           | rnn gru back=3 |
+resume-back-random                               | 2           | detector random back=5 max_batches=204 |
+resume-back-1-node                               | 2+1>3       | classifier conv back=4 | communicator=two_dimensional
 resume-local-3-2                                 | 3>2         | classifier conv stop=4 | local_steps=2
 resume-double-2-3                                | 2>3         | classifier conv stop=4 | communicator=flat double_buffering=1
 resume-topk-2-3                                  | 2>3         | classifier conv stop=4 | communicator=flat compress=topk batch=global
@@ -221,9 +232,9 @@ valid10                                          | 3           | classifier conv
 + validmulti                                     | 2           | classifier pool then=validmulti |
 validfull                                        | 3           | classifier pool then=validfull |
 validcrop                                        | 2           | classifier conv then=validcrop |
-+ map-yolo                                       | 2           | detector yolo then=map | validate=1
-+ map-region                                     | 3           | detector region then=map | validate=1
-map-grid                                         | 2           | yolo grid then=map |
++ map-yolo                                       | 2           | detector yolo flip=0 angle=0 aspect=1 learning_rate=.01 max_batches=150 then=map | epochs=75 validate=25 report_every=50
++ map-region                                     | 3           | detector region flip=0 angle=0 aspect=1 learning_rate=.01 max_batches=150 then=map | validate=20 batch=global report_every=50
+map-grid                                         | 2           | yolo grid flip=0 angle=0 aspect=1 learning_rate=.005 max_batches=100 then=map |
 detector-valid                                   | 2           | detector yolo then=valid |
 detector-valid2                                  | 3           | detector yolo then=valid2 |
 detector-recall                                  | 2           | detector yolo then=recall |
@@ -498,7 +509,7 @@ data() {
             ln -s "$MNIST/${path#mnist/}" $folder/"$name".png
         done
         awk -v i=$i 'BEGIN { for (k = 0; k <= i % 3; k++)
-            printf "%d %.3f %.3f %.3f %.3f\n", (i + k) % 2, .2 + .2 * k + i % 5 * .03, .3 + .15 * k, .2 + .1 * (i % 4), .3 }' \
+            printf "%d %.3f %.3f %.3f %.3f\n", k % 2, .3 + .2 * k + i % 3 * .02, .3 + .2 * k, .3 + .05 * (i % 4), .3 }' \
             >labels/"$name".txt
         printf '%d %s\n' $((i % 3)) "100,$((i * 4 + 40)),200,60" $((i % 3 + 1)) 400,100 >mask/"$name".txt
         printf '0.%d\n0.5\n' $i >numbers/labels/"$name".txt
@@ -561,16 +572,17 @@ darknet() {
     esac
 }
 
-# plan: from ranks, command and keys of an entry, all that is run: ranks, driver, net, changes, stop, from, evaluate, keyed.
+# plan: from ranks, command and keys of an entry, all that is run: ranks, driver, net, changes, stop, back, from, evaluate, keyed.
 plan() {
     local word had=' '
     read -r first second <<<"${ranks/>/ }"
     second=${second:-$first}
     read -ra words <<<"$command"
-    driver=${words[0]} net=${words[1]} changes=() stop='' from='' evaluate='' keyed=()
+    driver=${words[0]} net=${words[1]} changes=() stop='' back='' from='' evaluate='' keyed=()
     for word in "${words[@]:2}"; do
         case $word in
             stop=*) stop=${word#*=} ;;
+            back=*) back=${word#*=} ;;
             from=*) from=${word#*=} ;;
             then=*) evaluate=${word#*=} ;;
             *) changes+=("$word") ;;
@@ -587,7 +599,7 @@ plan() {
         had+="${word%%=*} "
         keyed+=("-cmn_${word%%=*}" "${word#*=}")
     done
-    [[ -z $stop || $had == *' checkpoint '* ]] || keyed+=(-cmn_checkpoint "$stop")
+    [[ -z $stop$back || $had == *' checkpoint '* ]] || keyed+=(-cmn_checkpoint "$stop$back" -cmn_checkpoint_keep 9)
     words "$driver" "$net"
 }
 
@@ -602,13 +614,15 @@ run_entry() {
     # shellcheck disable=SC2154  # data: of the caller
     ln -s "$data"/* .
     mkdir -p out results
-    if [[ -n $stop$from ]]; then
-        cfg "$net" max_batches="$stop$from" "${changes[@]}" >"$net.cfg"
+    if [[ -n $stop$back$from ]]; then
+        cfg "$net" ${stop:+"max_batches=$stop"} ${from:+"max_batches=$from"} "${changes[@]}" >"$net.cfg"
         darknet "$first" "${words[@]}" "${keyed[@]}" >first.txt 2>first.err
     fi
-    if [[ -n $from ]]; then
-        weights=("$(final)")
+    if [[ -n $back ]]; then
+        rm out/*.weights
+        find out -name '*.checkpoint' -printf '%T@ %p\n' | sort -n | sed '1d; s/^[^ ]* //' | xargs -d '\n' rm -r
     fi
+    [[ -z $from ]] || weights=("$(final)")
     cfg "$net" "${changes[@]}" >"$net.cfg"
     darknet "$second" "${words[@]}" "${weights[@]}" "${keyed[@]}" >train.txt 2>train.err
     [[ -n $evaluate ]] || return 0
@@ -706,14 +720,14 @@ compare() {
 
 # What an entry's results hang on: what is run, how it is run and looked at, on what.
 key() {
-    (plan && echo "$first $second $net stop=$stop from=$from evaluate=$evaluate ${words[*]} ${keyed[*]}" && cfg "$net" "${changes[@]}")
+    (plan && echo "$first $second $net stop=$stop back=$back from=$from evaluate=$evaluate ${words[*]} ${keyed[*]}" && cfg "$net" "${changes[@]}")
     declare -f darknet run_entry collect
     cat "$work/machine"
 }
 
 # entry LINE: one line of output, and how it went into the file of its name.
 entry() {
-    local name ranks command keys first second driver net changes stop from evaluate keyed words recorded reason said='' status
+    local name ranks command keys first second driver net changes stop back from evaluate keyed words recorded reason said='' status
     IFS='|' read -r name ranks command keys <<<"${1#+}"
     read -r name <<<"$name"
     read -r ranks <<<"$ranks"
