@@ -154,7 +154,7 @@ END
     done
 }
 
-@test "going on with another number of ranks: at the same image, and at the iteration that it is there" {
+@test "resuming with another number of ranks: at the same image, and at the iteration that it is there" {
     mlp_cfg batch=20 learning_rate=.01 policy=steps steps=8 scales=.1 max_batches=6 >mlp.cfg
     train_on 2 mlp.cfg
     mv out/mlp.weights two.weights
