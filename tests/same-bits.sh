@@ -403,9 +403,15 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 TABLE
 }
 
-# Entries that differ on purpose: a pattern of names, then the reason. They are printed and counted apart.
+# Entries that differ on purpose from commits before one: that commit, a pattern of names, the reason. They are printed and counted apart.
 intended() {
-    cat <<'TABLE'
+    local since pattern reason
+    while read -r since pattern reason; do
+        git merge-base --is-ancestor "$since" "$commit" 2>/dev/null || echo "$pattern $reason"
+    done <<'TABLE'
+6f3d486 resume-back-1-node checkpoints store the momentum as one sum, which other ranks scale once instead of summing scaled parts
+6f3d486 gpu-resume-3-2 as resume-back-1-node
+6f3d486 gpu-to-cpu as resume-back-1-node
 TABLE
 }
 

@@ -80,7 +80,8 @@ same() {
         kill -INT $pid || tail -n 40 log$n
         wait $pid || true
         mv out/random_100.weights random$n.weights
-        awk '/^Resizing/ { getline; print }' log$n | head -n 3 >sizes$n
+        # Lines of the standard error may come in between.
+        awk '/^Resizing/ { sized = 1 } sized && /^[0-9]+$/ { print; sized = 0 }' log$n | head -n 3 >sizes$n
     done
     cat sizes1
     [[ $(sort -u sizes1 | wc -l) -ge 2 ]]
