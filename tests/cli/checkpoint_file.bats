@@ -62,6 +62,7 @@ setup() {
 
 @test "the reader in docs/checkpoints.md reads one" {
     command -v python3 >/dev/null || skip 'python3 is not installed'
+    # shellcheck disable=SC2016  # the backquotes of a document
     sed -n '/^```python$/,/^```$/ { /^```/d; p }' "$REPO/docs/checkpoints.md" >read.py
     cat >>read.py <<'END'
 header, tensors = read('out/mlp-30.checkpoint')
