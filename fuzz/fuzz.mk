@@ -14,7 +14,7 @@ FUZZ_COUNT  = objcopy $(foreach f,malloc calloc realloc free fopen fclose,--rede
 FUZZ_DK_OBJ  := $(DK_LIB:%=$(F)/darknet/src/%.o) $(F)/darknet/examples/rnn.o
 # What reads input in cmn/; the rest of it is only linked, as it is.
 FUZZ_CMN_OBJ := $(patsubst %.c,$(F)/%.o,$(wildcard cmn/config/*.c cmn/base/log.c cmn/checkpoint/*.c \
-    cmn/watchdog/message.c cmn/watchdog/connection.c cmn/watchdog/diagnosis.c))
+    cmn/watchdog/heartbeat.c cmn/watchdog/diagnosis.c))
 # Checksums would refuse whatever a fuzzer makes: they count as right.
 $(FUZZ_CMN_OBJ): FUZZ_FLAGS += -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 FUZZ_OWN_SRC := $(filter-out %/replay.c,$(wildcard fuzz/*.c))

@@ -46,12 +46,12 @@ sent_by() {
     done
 }
 
-# claims CODEC WIRE BYTES SHAPE [KEY VALUE...]: what the compressor says of itself is WIRE, which makes BYTES for LOSSY floats on
+# claims NAME WIRE BYTES SHAPE [KEY VALUE...]: what the compressor says of itself is WIRE, which makes BYTES for LOSSY floats on
 # SHAPE, and each node sends that much, and the whole tensors, within 5 %.
 claims() {
     local i plus=${4//[0-9]/} nodes claim
     nodes=$((${#plus} + 1))
-    grep -qF ".wire = \"$2\"" "$REPO"/cmn/compressors/*.c
+    grep -qF ".wire = \"$2\"" "$REPO"/cmn/compression/*.c
     claim=$(($3 + 2 * (nodes - 1) * 4 * WHOLE / nodes))
     sent_by "$4" -cmn_communicator shm "${@:5}"
     for ((i = 0; i < nodes; i++)); do
