@@ -44,12 +44,12 @@ find_program() {
     fi
     [[ -n ${DARKNET:-} ]] || skip_all 'there is no GPU build: make GPU=1 CUDNN=1 NCCL=1'
     [[ -x $DARKNET ]] || skip_all "$DARKNET is no program"
-    # A command that does not exist: what is said before that is about the GPU.
+    # The GPU is looked for before any file is read.
     local said
-    said=$("$DARKNET" none -i 99 2>&1 </dev/null) || true
+    said=$("$DARKNET" classifier train -i 99 no.data no.cfg 2>&1 </dev/null) || true
     [[ $said != *'error while loading'* ]] || skip_all "${said%%$'\n'*}"
     [[ $said == *'GPU 99 cannot be used'* ]] || skip_all "$DARKNET is a build for the CPU"
-    said=$("$DARKNET" none 2>&1 </dev/null) || true
+    said=$("$DARKNET" classifier train no.data no.cfg 2>&1 </dev/null) || true
     [[ $said != *'cannot be used'* ]] || skip_all "${said%%$'\n'*}"
     command -v "${mpiexec[0]}" >/dev/null || skip_all "${mpiexec[0]} is not installed"
     [[ -f data/mnist/train.list ]] || skip_all 'data/mnist is missing: make mnist'
