@@ -23,7 +23,7 @@ void cmn_event_open(void)
         cmn_run_fatal("no random number: %s", strerror(errno));
     }
     snprintf(marker, sizeof marker, "cmn-event:%020" PRIu64 " ", token);
-    setenv("CMN_EVENT_TOKEN", strndupa(marker + strlen("cmn-event:"), 20), 1);
+    setenv("OMPI_CMN_EVENT_TOKEN", strndupa(marker + strlen("cmn-event:"), 20), 1);
 }
 
 static int copy_text(const cJSON *object, const char *name, char *to, size_t bytes)

@@ -4,8 +4,9 @@
  *   cmn-event:TOKEN {"kind":"failure","rank":1,"host":"b","phase":"backward","iteration":120,
  *                    "text":"…"}                                                (one line)
  *
- * The ranks find the token, 64 random bits of this run, in their environment (CMN_EVENT_TOKEN,
- * which mpiexec -x exports to every host), so no other output is taken for an event by accident.
+ * The ranks find the token, 64 random bits of this run, in OMPI_CMN_EVENT_TOKEN, so no other output
+ * is taken for an event by accident. mpiexec exports every variable that begins with OMPI_ to all
+ * hosts; -x would not go together with people's own mca_base_env_list.
  * mpiexec forwards a rank's standard error from any host: that needs no port and no file system in
  * common. cmn/base/job_stderr.c writes the lines. All local. */
 #ifndef CMN_RUN_EVENT_H

@@ -88,13 +88,12 @@ static int find_machines(struct run *r)
 /* By default mpiexec says which rank has died, and passes on what the others say of it, only after
  * it has slept twice between its SIGTERM and SIGKILL for the others; what is to be saved has its
  * time at SIGUSR1 (job.c). And it looks whether other machines are still there only after two
- * hours. -x exports the token of the ranks' events to every host. */
+ * hours. */
 static const struct {
     int machines;     /* with so many of them, or more */
     const char *part; /* unless this is among the words of -mpi */
     char *word[4];
 } given[] = {
-    {0, NULL, {"-x", "CMN_EVENT_TOKEN"}},
     {0, "sigkill_timeout", {"--mca", "odls_base_sigkill_timeout", "0"}},
     {2, "oob_tcp_keepalive", {"--mca", "oob_tcp_keepalive_time", "5"}},
     {2, "oob_tcp_keepalive", {"--mca", "oob_tcp_keepalive_intvl", "1"}},
@@ -103,10 +102,10 @@ static const struct {
 
 static int has_part(char *const *word, const char *part)
 {
-    while (part && *word && !strstr(*word, part)) {
+    while (*word && !strstr(*word, part)) {
         word++;
     }
-    return part && *word;
+    return *word != NULL;
 }
 
 static void append(char ***list, size_t *n, char *const *words)

@@ -78,7 +78,7 @@ static void quote(char *to, size_t bytes, const char *text)
 void cmn_job_event(const char *kind, long iteration, const char *text)
 {
     const struct cmn_status *status = cmn_status_mine();
-    const char *token = getenv("CMN_EVENT_TOKEN");
+    const char *token = getenv("OMPI_CMN_EVENT_TOKEN");
     char phase[CMN_STATUS_TEXT], in[2 * sizeof phase], host[2 * sizeof self.host], said[2048];
     char line[sizeof in + sizeof host + sizeof said + 256];
     int n;

@@ -14,9 +14,9 @@ void cmn_job_stderr_write(const char *text, size_t bytes);
 /* Names this process in later events. `host` is copied. */
 void cmn_job_event_identity(int rank, const char *host);
 
-/* Writes an event for cmn-run, where it has started this job (CMN_EVENT_TOKEN): a line with kind,
- * rank, host, phase, iteration and text, which cmn-run takes out of what people see. `iteration`
- * -1: as in this rank's status. Kinds:
+/* Writes an event for cmn-run, where it has started this job (OMPI_CMN_EVENT_TOKEN): a line with
+ * kind, rank, host, phase, iteration and text, which cmn-run takes out of what people see.
+ * `iteration` -1: as in this rank's status. Kinds:
  *
  *   start          the job has begun
  *   resume         from the checkpoint of that iteration; the text is its file

@@ -40,7 +40,7 @@ END
 
 # event KIND RANK@HOST ITERATION TEXT: bash that writes what a rank writes for cmn-run.
 event() {
-    printf "printf 'cmn-event:%%s {\"kind\":\"%s\",\"rank\":%d,\"host\":\"%s\",\"phase\":\"forward\",\"iteration\":%d,\"text\":\"%s\"}\\\\n' \"\$CMN_EVENT_TOKEN\" >&2; " \
+    printf "printf 'cmn-event:%%s {\"kind\":\"%s\",\"rank\":%d,\"host\":\"%s\",\"phase\":\"forward\",\"iteration\":%d,\"text\":\"%s\"}\\\\n' \"\$OMPI_CMN_EVENT_TOKEN\" >&2; " \
         "$1" "${2%@*}" "${2#*@}" "$3" "$4"
 }
 
@@ -74,7 +74,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
 @test "what fails is started again, from the checkpoint; what would end the same way is not" {
     stand_in "$lost" "$(from 5)exit 75" "$(from 10)exit 0"
     restarts 0 3 -n 2 "${train[@]}"
-    grep -Eq '^20[0-9-]*T[0-9:.]*Z cmn-run\[[0-9]+\] start +attempt 1, 2 ranks: mpiexec -x CMN_EVENT_TOKEN --mca odls_base_sigkill_timeout 0 -n 2 darknet classifier' cmn-run.log
+    grep -Eq '^20[0-9-]*T[0-9:.]*Z cmn-run\[[0-9]+\] start +attempt 1, 2 ranks: mpiexec --mca odls_base_sigkill_timeout 0 -n 2 darknet classifier' cmn-run.log
     grep -Eq 'failure +status 137: rank 1 on b ended by signal 9' cmn-run.log
     grep -Eq 'resume +from out/x-10.checkpoint, iteration 10$' cmn-run.log
     grep -Eq 'done +3 attempts, status 0' cmn-run.log
@@ -198,15 +198,15 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
 
 @test "sentences and other tokens are no events: people see them, and nothing is decided by them" {
     stand_in "echo 'cmn: resumed from out/x-5.checkpoint, iteration 5' >&2; echo 'cmn: first checkpoint on the disk' >&2; $lost" \
-        "CMN_EVENT_TOKEN=00000000000000000001; $(from 7)$lost" 'exit 0'
+        "OMPI_CMN_EVENT_TOKEN=00000000000000000001; $(from 7)$lost" 'exit 0'
     restarts 75 2 -retries 1 -n 2 "${train[@]}"
     run ! grep resume cmn-run.log
     grep -q '^cmn-event:00000000000000000001 {"kind":"resume"' run.err
-    stand_in 'printf "cmn-event:%s {\"kind\":\"resume\", other text\n" "$CMN_EVENT_TOKEN" >&2; exit 1'
+    stand_in 'printf "cmn-event:%s {\"kind\":\"resume\", other text\n" "$OMPI_CMN_EVENT_TOKEN" >&2; exit 1'
     restarts 1 1 -n 2 "${train[@]}"
     grep -q '^{"kind":"resume", other text$' run.err
     # Two runs have two tokens.
-    stand_in 'echo "$CMN_EVENT_TOKEN" >>token; exit 0'
+    stand_in 'echo "$OMPI_CMN_EVENT_TOKEN" >>token; exit 0'
     restarts 0 1 -n 2 "${train[@]}"
     rm attempts
     restarts 0 1 -n 2 "${train[@]}"
@@ -324,7 +324,7 @@ END
 @test "machines that are gone are left out, or waited for, and come back" {
     stand_in "echo b >machines; $lost" "$(from 5): >machines; $lost" 'exit 0'
     restarts 0 3 -hosts a:2,b:3 -mpi '--mca  odls_base_sigkill_timeout 2' "${train[@]}"
-    [[ $(<words-1) == '-x CMN_EVENT_TOKEN --mca oob_tcp_keepalive_time 5 '*' --mca odls_base_sigkill_timeout 2 -host a:2,b:3 -n 5 darknet '* ]]
+    [[ $(<words-1) == '--mca oob_tcp_keepalive_time 5 '*' --mca odls_base_sigkill_timeout 2 -host a:2,b:3 -n 5 darknet '* ]]
     [[ $(<words-2) == *' --mca odls_base_sigkill_timeout 2 -host a:2 -n 2 darknet '* ]]
     [[ $(<words-3) == *' --mca odls_base_sigkill_timeout 2 -host a:2,b:3 -n 5 darknet '* ]]
     grep -Eq 'gone +b:3 .*no route to b' cmn-run.log

@@ -18,7 +18,7 @@ set -u
 me=rank-$OMPI_COMM_WORLD_RANK
 trap 'echo INT >>$me' INT
 trap 'echo TERM >>$me' TERM
-trap 'echo USR1 >>$me; printf "cmn-event:%s {\"kind\":\"stop\",\"rank\":%d,\"host\":\"a\",\"phase\":\"\",\"iteration\":1,\"text\":\"\"}\n" "$CMN_EVENT_TOKEN" "$OMPI_COMM_WORLD_RANK" >&2; sleep 1.2; echo saved >>$me; trap : TERM; until grep -q saved rank-0 && grep -q saved rank-1; do sleep 0.05; done; exit 143' USR1
+trap 'echo USR1 >>$me; printf "cmn-event:%s {\"kind\":\"stop\",\"rank\":%d,\"host\":\"a\",\"phase\":\"\",\"iteration\":1,\"text\":\"\"}\n" "$OMPI_CMN_EVENT_TOKEN" "$OMPI_COMM_WORLD_RANK" >&2; sleep 1.2; echo saved >>$me; trap : TERM; until grep -q saved rank-0 && grep -q saved rank-1; do sleep 0.05; done; exit 143' USR1
 echo "$$" >$me.pid
 for ((i = 0; i < 300; i++)); do sleep 0.1; done
 END
@@ -45,6 +45,15 @@ END
         grep -Eq 'stop .*asked to save' cmn-run.log
         [[ $(grep -c 'start   ' cmn-run.log) -eq 1 ]]
     done
+}
+
+@test "people may have mpiexec export variables of their own, and each rank has the token" {
+    mpi=("${mpiexec[@]:1}")
+    # shellcheck disable=SC2016  # for the ranks
+    OMPI_MCA_mca_base_env_list=OWN=mine "$CMN_RUN" -retries 0 -n 2 -mpi "${mpi[*]}" -- \
+        bash -c 'echo "$OWN, ${#OMPI_CMN_EVENT_TOKEN} digits"' -cmn >run.out 2>run.err
+    cat run.out run.err
+    [[ $(<run.out) == $'mine, 20 digits\nmine, 20 digits' ]]
 }
 
 # training ARGUMENTS...: starts cmn-run over a real training without an end, in the background.
