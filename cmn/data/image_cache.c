@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HASH_NONFATAL_OOM 1 /* without memory an image is not kept */
 #include <uthash.h>
 
 #include "base/memory.h"
@@ -81,7 +82,11 @@ void cmn_image_cache_keep(const char *file, int channels, int w, int h, int c,
             k->pixels = (unsigned char *)k->key + length;
             memcpy(k->pixels, pixels, bytes);
             HASH_ADD_STR(table, key, k);
-            used += room;
+            if (k->hh.tbl) {
+                used += room;
+            } else {
+                free(k);
+            }
         }
     }
     pthread_rwlock_unlock(&lock);
