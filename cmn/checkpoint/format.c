@@ -255,9 +255,11 @@ int cmn_snapshot_seal(struct cmn_snapshot *s, long iteration, struct iovec part[
     char *text;
     size_t n;
 
+    int cut = !stream || ferror(stream); /* fclose alone does not say so */
+
     /* Its memory is complete after fclose only. */
     s->stream = NULL;
-    if (!stream || fclose(stream) || (!s->data && cmn_snapshot_allocate(s)) ||
+    if (!stream || fclose(stream) || cut || (!s->data && cmn_snapshot_allocate(s)) ||
         !(text = print_header(s, iteration))) {
         return out_of_memory();
     }
