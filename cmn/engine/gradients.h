@@ -94,7 +94,7 @@ void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float 
  * ranks were in the step; rate, momentum and decay as Darknet gives them to its layers'
  * updates. As cmn_gradients_sum(). */
 void cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
-                       int images, float rate, float momentum, float decay);
+                        int images, float rate, float momentum, float decay);
 
 /* ---- non-finite gradients on a GPU ---- */
 

@@ -30,7 +30,7 @@ struct cmn_step {
     int micro_batch;     /* of this step, that are done */
     float loss, right;   /* sums of this rank over them */
     float mean_loss, lr; /* of the last step; the loss over all ranks */
-    int updated;         /* since the last cmn_step_end() */
+    int updated;         /* since the last cmn_trainer_after_batch() */
     int fused;           /* the communicator has updated, and not Darknet */
     struct cmn_row_sums sums;
     double began, micro_batch_began; /* clock: this step, and this micro-batch */

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # Sending less and waiting less, on one node: what trains, what the first line says of it, and what is refused with which
-# reason. Several nodes: tests/hosts/25-compressors.bats.
+# reason. Several nodes: tests/hosts/compressors.bats.
 
 load helpers
 

@@ -171,8 +171,8 @@ static void waiting(void **state)
         options.timeout = 20; /* of a wait in which nobody looks */
         if (top.rank != 0) {
             const char *fatal = fatal_of(cmn_batch_norm_backward(norm, &a, &b, 1, 1));
-            CHECK_SAYING(fatal && !strcmp(fatal, "the background exchange failed"),
-                         "%s", fatal ? fatal : "it went on");
+            CHECK_SAYING(fatal && !strcmp(fatal, "the background exchange failed"), "%s",
+                         fatal ? fatal : "it went on");
         }
         settle();
     }
