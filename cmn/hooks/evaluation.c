@@ -52,7 +52,9 @@ static FILE *open_json(const char *json)
 
     if (json && ranks()->rank == 0) {
         fd = cmn_open_in_place("-json", json, O_WRONLY | O_CREAT | O_TRUNC);
-        cmn_must(fd);
+        if (fd < 0) {
+            cmn_fatal_reason();
+        }
         out = fdopen(fd, "w");
     }
     return out;

@@ -125,15 +125,12 @@ static void close_job(void)
 
 static void finish(int status, void *unused)
 {
-    char text[64];
-
     (void)unused;
     if (!cmn_job.on) {
         return;
     }
     if (status != 0) {
-        snprintf(text, sizeof text, "ended with status %d", status);
-        cmn_fatal("%s", text);
+        cmn_fatal("ended with status %d", status);
     }
     close_job();
     if (cmn_job.stop_signal) {
@@ -370,6 +367,8 @@ void cmn_start(void)
         start_mpi(NULL, NULL);
     }
 }
+
+/* ---- what Darknet asks of the job ---- */
 
 int cmn_rank(void)
 {

@@ -62,7 +62,9 @@ static void open_all(void)
     const struct cmn_topology *t = &cmn_job.topology;
 
     all.group = (struct cmn_group){t->world, "world", t, &cmn_job.options};
-    cmn_must(cmn_mpi.open(&all.transport, &all.group));
+    if (cmn_mpi.open(&all.transport, &all.group)) {
+        cmn_fatal_reason();
+    }
     cmn_at_job_end(close_all);
 }
 

@@ -29,8 +29,9 @@ static void read_keys(struct list *options)
 {
     for (const node *n = options->front; n; n = n->next) {
         const kvp *pair = n->val;
-        if (pair->key && !strncmp(pair->key, "cmn_", 4)) {
-            cmn_must(cmn_options_set(&cmn_job.options, pair->key, pair->val ? pair->val : "", 0));
+        if (pair->key && !strncmp(pair->key, "cmn_", 4) &&
+            cmn_options_set(&cmn_job.options, pair->key, pair->val ? pair->val : "", 0)) {
+            cmn_fatal_reason();
         }
     }
 }

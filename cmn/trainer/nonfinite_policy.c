@@ -196,8 +196,8 @@ static void check_gpu(struct cmn_nonfinite_policy *p)
     if (!m->gradients.on_gpu || mode(p) == CMN_NONFINITE_IGNORE) {
         return;
     }
-    if (p->session->topology.size > 1 && c->poll) {
-        cmn_must(cmn_device_wait(c->poll, m->optimizer.self));
+    if (p->session->topology.size > 1 && c->poll && cmn_device_wait(c->poll, m->optimizer.self)) {
+        cmn_fatal_reason();
     }
     found = cmn_gradients_gpu_checked(&m->gradients);
     if (found < 0) {

@@ -34,7 +34,9 @@ static void draw_graph(const struct cmn_training_progress *p)
 
     if (file[0]) {
         graph = cmn_export_graph(p->model->net, &p->model->gradients, p->model->name);
-        cmn_must(cmn_graph_write(&graph, file));
+        if (cmn_graph_write(&graph, file)) {
+            cmn_fatal_reason();
+        }
         cmn_graph_free(&graph);
     }
 }
@@ -285,7 +287,8 @@ static void verify(struct cmn_training_progress *p)
     }
     p->verify_due = 0;
     if (cmn_replicas_verify(&m->gradients, m->net, &s->topology, &bad)) {
-        cmn_must(cmn_fail_in("after iteration %ld", iteration));
+        cmn_fail_in("after iteration %ld", iteration);
+        cmn_fatal_reason();
     }
     if (bad.name && s->options.nonfinite != CMN_NONFINITE_IGNORE) {
         cmn_nonfinite_say(m->net, &bad, what, sizeof what);

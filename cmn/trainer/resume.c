@@ -65,7 +65,9 @@ static void open_newest(struct cmn_checkpointing *c)
 
     cmn_status_compute("reading the checkpoint");
     c->writer = cmn_writer_open(s->backup, c->model->name, (int)s->options.checkpoint_keep);
-    cmn_must(c->writer ? 0 : -1);
+    if (!c->writer) {
+        cmn_fatal_reason();
+    }
     if (s->starts_over) {
         cmn_writer_supersede(c->writer);
         return;

@@ -20,13 +20,6 @@
 #include "mpi/consistency.h"
 #include "mpi/files.h"
 
-void cmn_must(int result)
-{
-    if (result < 0) {
-        cmn_fatal_reason();
-    }
-}
-
 /* Several ranks on one host share its cores: without this each would start a thread per core.
  * Launchers bind ranks to cores, so only ranks that may use a same core share it. */
 static void share_cores(const struct cmn_session *s)
@@ -137,7 +130,8 @@ static void open_communicator(struct cmn_session *s)
         cmn_fatal_reason();
     }
     if (c->open(&s->exchange, &s->topology, &s->options)) {
-        cmn_must(cmn_fail_in("%s", c->name));
+        cmn_fail_in("%s", c->name);
+        cmn_fatal_reason();
     }
     s->communicator = c;
 }
@@ -148,7 +142,9 @@ static void compare_keys(const struct cmn_session *s)
     char text[16384];
     int used = snprintf(text, sizeof text, "command = %s\n", cmn_command_name(s->command));
 
-    cmn_must(cmn_options_print(&s->options, text + used, sizeof text - (size_t)used));
+    if (cmn_options_print(&s->options, text + used, sizeof text - (size_t)used)) {
+        cmn_fatal_reason();
+    }
     cmn_files_compare("set of keys", text, &s->topology);
 }
 
@@ -173,7 +169,9 @@ void cmn_session_configure(struct cmn_session *s)
     cmn_compare_program(&s->topology);
     compare_keys(s);
     reserve_blas();
-    cmn_must(cmn_options_idle(&s->options, evaluates ? cmn_command_name(s->command) : NULL));
+    if (cmn_options_idle(&s->options, evaluates ? cmn_command_name(s->command) : NULL)) {
+        cmn_fatal_reason();
+    }
     if (s->command->does != CMN_TRAINS) {
         forget_gradients(&s->options);
     }

@@ -68,7 +68,4 @@ void cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d);
 /* Collective, blocking. */
 void cmn_session_close(struct cmn_session *s);
 
-/* Local. Ends the job with the reason that was noted last, unless result is 0 or more. */
-void cmn_must(int result);
-
 #endif

@@ -32,7 +32,8 @@ static int of_host(enum cmn_rank_state s)
     return s == CMN_RANK_UNREACHABLE || s == CMN_RANK_UNHEARD || s == CMN_RANK_GONE;
 }
 
-int cmn_unresponsive(const struct cmn_rank_status *v, long limit)
+/* No heartbeat, or no progress outside of a wait, for `limit` milliseconds. */
+static int is_unresponsive(const struct cmn_rank_status *v, long limit)
 {
     if (v->ended || v->state == CMN_RANK_TRACED || v->state == CMN_RANK_UNKNOWN) {
         return 0;
@@ -81,7 +82,7 @@ static void add_host(struct line *l, const struct cmn_rank_status *seen, int n,
 
     add(l, "%s (rank ", v->host);
     for (int i = 0; i < n; i++) {
-        if (cmn_unresponsive(&seen[i], limit) && !strcmp(seen[i].host, v->host)) {
+        if (is_unresponsive(&seen[i], limit) && !strcmp(seen[i].host, v->host)) {
             if (ranks++ < NAMED) {
                 add(l, "%s%d", ranks > 1 ? ", " : "", seen[i].rank);
             }
@@ -101,7 +102,7 @@ static void add_host(struct line *l, const struct cmn_rank_status *seen, int n,
 static int is_named(const struct cmn_rank_status *seen, int i, long limit)
 {
     for (int k = 0; k < i && of_host(seen[i].state); k++) {
-        if (cmn_unresponsive(&seen[k], limit) && seen[k].state == seen[i].state &&
+        if (is_unresponsive(&seen[k], limit) && seen[k].state == seen[i].state &&
             !strcmp(seen[k].host, seen[i].host)) {
             return 1;
         }
@@ -115,7 +116,7 @@ static int add_unresponsive(struct line *l, const struct cmn_rank_status *seen, 
 
     for (int i = 0; i < n; i++) {
         const struct cmn_rank_status *v = &seen[i];
-        if (!cmn_unresponsive(v, limit) || is_named(seen, i, limit)) {
+        if (!is_unresponsive(v, limit) || is_named(seen, i, limit)) {
             continue;
         }
         if (unresponsive++ >= NAMED) {
@@ -142,7 +143,7 @@ static void add_waiting(struct line *l, const struct cmn_rank_status *seen, int 
     int waiting = 0;
 
     for (int i = 0; i < n; i++) {
-        if (seen[i].waiting && !seen[i].ended && !cmn_unresponsive(&seen[i], limit)) {
+        if (seen[i].waiting && !seen[i].ended && !is_unresponsive(&seen[i], limit)) {
             first = first ? first : &seen[i];
             waiting++;
         }
@@ -233,7 +234,7 @@ static void add_unknown(struct line *l, const struct cmn_rank_status *seen, int 
 static int has_unreachable(const struct cmn_rank_status *seen, int n, long limit)
 {
     for (int i = 0; i < n; i++) {
-        if (seen[i].state == CMN_RANK_UNREACHABLE && cmn_unresponsive(&seen[i], limit)) {
+        if (seen[i].state == CMN_RANK_UNREACHABLE && is_unresponsive(&seen[i], limit)) {
             return 1;
         }
     }

@@ -31,10 +31,6 @@ struct cmn_rank_status {
     char phase[CMN_STATUS_TEXT], detail[CMN_STATUS_DETAIL];
 };
 
-/* Whether a rank without a heartbeat, or without progress outside of a wait, for `limit`
- * milliseconds is unresponsive. */
-int cmn_unresponsive(const struct cmn_rank_status *v, long limit);
-
 enum { CMN_DIAGNOSED_UNRESPONSIVE = 1, CMN_DIAGNOSED_UNREACHABLE };
 
 /* `seen` has all n ranks of a job. 0: it continues. Else `text` says in one line why it ends;
