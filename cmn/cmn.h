@@ -245,8 +245,8 @@ int cmn_before_save_weights(struct network *net, const char *file);
 void cmn_after_save_weights(struct network *net);
 
 /* Local. The rank that writes calls it instead when the file could not be written, for this reason
- * (errno): whether the training continues all the same, as it takes checkpoints and has not ended.
- * That is said then. 0 without -cmn. */
+ * (errno): whether the training continues all the same, as it takes checkpoints and has not ended;
+ * then a line says so. 0 without -cmn. */
 int cmn_weights_not_written(struct network *net, const char *file, int reason);
 
 /* ---- evaluations ---- */
@@ -280,8 +280,8 @@ int cmn_global_index(int i);
  * ranks write. */
 FILE *cmn_open_result(const char *name);
 
-/* Local. What is known of an image: `take`, the same one in all calls, is called with the n values
- * on rank 0. */
+/* Local. Hands the n values found for an image to rank 0, which calls take(values, n) in the order
+ * of the list. `take` is the same in all calls. */
 void cmn_collect(float *values, int n, void (*take)(float *values, int n));
 
 /* Collective. Called after each image, and after all of them: the first `done` images of this rank

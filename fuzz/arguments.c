@@ -15,7 +15,8 @@ char *find_char_arg(int argc, char **argv, char *arg, char *def);
 
 enum { MOST = 64 };
 
-/* Words end at a newline. The first byte says whether they are a command line, or key and value in turn, as in a cfg. */
+/* Words end at a newline. The first byte says whether they are a command line, or key and value
+ * in turn, as in a cfg. */
 void fuzz_arguments(const uint8_t *data, size_t size)
 {
     static struct cmn_options options, again;

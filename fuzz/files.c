@@ -62,7 +62,8 @@ static void read_list(char *name)
     get_labels(name);
 }
 
-/* The loaders change ".jpg" in an image's name to ".txt", and a name without it stays: the "image" is its own label file. */
+/* The loaders change ".jpg" in an image's name to ".txt", and a name without it stays: the
+ * "image" is its own label file. */
 static void read_boxes_of(char *name)
 {
     float truth[BOXES * BOXES * (5 + CLASSES)] = {0};

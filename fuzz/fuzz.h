@@ -1,5 +1,6 @@
-/* What the fuzzed targets share. A target gets bytes, hands them to Darknet or to cmn as a file or a command line, and
- * returns; whatever else happens (a crash, a hang, what a sanitizer sees) is a finding. */
+/* What the fuzzed targets share. A target gets bytes, hands them to Darknet or to cmn as a file
+ * or a command line, and returns; whatever else happens (a crash, a hang, what a sanitizer sees)
+ * is a finding. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -21,13 +22,15 @@ extern const int fuzz_target_count;
 /* NULL when there is none of this name. */
 const struct fuzz_target *fuzz_target_find(const char *name);
 
-/* Runs it on one input, to its end or to the first error that Darknet would end the program with. Returns whether there
- * was such an error. What the input took is given back: memory, where fuzz_memory.h counts it, and open files. */
+/* Runs it on one input, to its end or to the first error that Darknet would end the program
+ * with. Returns whether there was such an error. What the input took is given back: memory,
+ * where fuzz_memory.h counts it, and open files. */
 int fuzz_run(const struct fuzz_target *target, const uint8_t *data, size_t size);
 
 /* ---- for targets ---- */
 
-/* The name of a file that holds these bytes, until the input is done. `slot` is 0 to 3: so many files an input can have. */
+/* The name of a file that holds these bytes, until the input is done. `slot` is 0 to 3: so many
+ * files an input can have. */
 enum { FUZZ_FILES = 4 };
 char *fuzz_file(int slot, const void *data, size_t size);
 

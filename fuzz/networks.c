@@ -8,7 +8,8 @@
 
 #include "parser.h"
 
-/* A network that is taken is used as well, when its few values make that quick: on zeros, and trained for a step. */
+/* A network that is taken is used as well, when its few values make that quick: on zeros, and
+ * trained for a step. */
 static void use(network *net)
 {
     double work = 0;

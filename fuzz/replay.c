@@ -3,7 +3,8 @@
  *     replay              prints the targets
  *     replay TARGET FILE...
  *
- * Each file has a process of its own, with bounded memory and time. Status 1 when one of them crashed, and its line says how. */
+ * Each file has a process of its own, with bounded memory and time. Status 1 when one of them
+ * crashed, and its line says how. */
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>

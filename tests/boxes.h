@@ -1,4 +1,5 @@
-/* Found and true boxes of a few images, and their evaluation as ranks do it: for the tests of average precision. */
+/* Found and true boxes of a few images, and their evaluation as ranks do it: for the tests of
+ * average precision. */
 #ifndef TESTS_BOXES_H
 #define TESTS_BOXES_H
 

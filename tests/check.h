@@ -25,7 +25,7 @@ static inline void check_contains(const char *text, const char *part)
     }
 }
 
-/* No file of that name and more: nothing that was written aside is left. */
+/* No other file's name begins with that name: no temporary file is left. */
 static inline void check_alone(const char *name)
 {
     char pattern[4200];
@@ -38,8 +38,8 @@ static inline void check_alone(const char *name)
     globfree(&found);
 }
 
-/* assert_fatal(statement, "part of the message"): the statement ends in cmn_fatal(), with status 1; assert_fatal_lost: in
- * cmn_fatal_lost(). What the statement had in hand is lost, memory too. */
+/* assert_fatal(statement, "part of the message"): the statement ends in cmn_fatal(), with status
+ * 1; assert_fatal_lost: in cmn_fatal_lost(). What the statement had in hand is lost, memory too. */
 static sigjmp_buf check_ended;
 static char check_message[1024];
 static int check_lost;

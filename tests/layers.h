@@ -1,5 +1,5 @@
-/* A net of tests/layers_table.h whose objective is a fixed sum of its outputs, in double precision so that rounding
- * stays small. A loss layer has an objective of its own. */
+/* A net of tests/layers_table.h whose objective is a fixed sum of its outputs, in double
+ * precision so that rounding stays small. A loss layer has an objective of its own. */
 #ifndef TESTS_LAYERS_H
 #define TESTS_LAYERS_H
 
@@ -11,7 +11,8 @@
 #include "base/log.h"
 #include "nets.h"
 
-/* What is there already where the gradient by the input goes, as by another layer that reads the same. */
+/* What is there already where the gradient by the input goes, as by another layer that reads the
+ * same. */
 #define ADDED .25f
 
 static int wrong; /* what has been found so far in a test, so that it names all */

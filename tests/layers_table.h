@@ -1,8 +1,10 @@
-/* Nets for tests/unit/darknet/layers.c: one for each type of layer, and for each way in which a layer computes. */
+/* Nets for tests/unit/darknet/layers.c: one for each type of layer, and for each way in which a
+ * layer computes. */
 #ifndef TESTS_LAYERS_TABLE_H
 #define TESTS_LAYERS_TABLE_H
 
-/* All but the first section's name. `trained`: floats that the net learns, in closed form; 0: none. */
+/* All but the first section's name. `trained`: floats that the net learns, in closed form; 0:
+ * none. */
 struct layer_case {
     const char *name, *cfg;
     size_t trained;
@@ -11,14 +13,16 @@ struct layer_case {
 #define IMAGE "batch=2\nheight=6\nwidth=6\nchannels=4\n"
 #define IMAGES "batch=8\nheight=6\nwidth=6\nchannels=2\n"
 #define VECTOR "batch=2\ninputs=6\n"
-/* Backward divides by the number of values where forward divides by one less: with 512 the difference is small. */
+/* Backward divides by the number of values where forward divides by one less: with 512 the
+ * difference is small. */
 #define VECTORS "batch=512\ninputs=3\n"
 #define SEQUENCE "batch=2\ntime_steps=4\ninputs=5\n"
 #define SEQUENCES "batch=512\ntime_steps=3\ninputs=2\n"
 #define FILM "batch=2\ntime_steps=3\nheight=4\nwidth=4\nchannels=2\n"
 #define FILMS "batch=8\ntime_steps=3\nheight=6\nwidth=6\nchannels=2\n"
 
-/* A layer without weights stands on one with weights that a later layer reads, too: what both hand back must add up. */
+/* A layer without weights stands on one with weights that a later layer reads, too: what both
+ * hand back must add up. */
 #define CONV "[convolutional]\nfilters=4\nsize=3\npad=1\nactivation=tanh\n"
 #define BOTH "[route]\nlayers=0,1\n"
 enum { CONV_FLOATS = 4 * 4 * 9 + 4 };

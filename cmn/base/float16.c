@@ -8,11 +8,11 @@
 
 #include "base/simd.h"
 
-/* Integer arithmetic, apart from two float operations whose operands and results are never subnormal: so neither the
- * instruction set nor flushing subnormals to zero changes a bit. */
+/* Integer arithmetic, apart from two float operations whose operands and results are never
+ * subnormal: so neither the instruction set nor flushing subnormals to zero changes a bit. */
 
-/* Floats that are cast at once. Explicit vectors, because compilers do not vectorise a float addition in a branch. A
- * comparison of vectors sets all bits of a lane or none. */
+/* Floats that are cast at once. Explicit vectors, because compilers do not vectorise a float
+ * addition in a branch. A comparison of vectors sets all bits of a lane or none. */
 enum { LANES = 8 };
 typedef uint32_t lanes __attribute__((vector_size(LANES * sizeof(uint32_t))));
 typedef float floats __attribute__((vector_size(LANES * sizeof(float))));
@@ -22,8 +22,8 @@ typedef uint16_t halves __attribute__((vector_size(LANES * sizeof(uint16_t))));
 #define SIGN 0x80000000U
 #define INFINITE 0x7f800000U
 #define QUIET 0x00400000U
-/* The largest fp16, 65504; the smallest normal one, 2^-14; and 0.5. Floats near 0.5 are 2^-24 apart, as the subnormals of
- * fp16 are, so adding 0.5 rounds to one of them. */
+/* The largest fp16, 65504; the smallest normal one, 2^-14; and 0.5. Floats near 0.5 are 2^-24
+ * apart, as the subnormals of fp16 are, so adding 0.5 rounds to one of them. */
 #define LARGEST_FP16 0x477fe000U
 #define NORMAL_FP16 0x38800000U
 #define HALF 0x3f000000U
@@ -100,7 +100,8 @@ CONVERT(encode_bf16, uint16_t, halves, float, lanes, TO_BF16)
 CONVERT(decode_fp16, float, lanes, uint16_t, halves, FROM_FP16)
 CONVERT(decode_bf16, float, lanes, uint16_t, halves, FROM_BF16)
 
-/* Casts with the processor's own instructions: returns how many of the n floats it took. The loops above take the rest. */
+/* Casts with the processor's own instructions: returns how many of the n floats it took. The
+ * loops above take the rest. */
 #ifdef __x86_64__
 #define F16C __attribute__((target("avx2,f16c")))
 

@@ -8,10 +8,11 @@
 /* What gradients are sent as. */
 enum cmn_dtype { CMN_FP32, CMN_FP16, CMN_BF16 };
 
-/* Cast n floats to 16 bits (CMN_FP16 or CMN_BF16) and back, rounded to nearest, ties to even. NaN stays NaN (quiet) and
- * infinity stays infinity. A finite value out of range becomes the largest finite one, never infinity: error feedback
- * sends the difference later. Small values of fp16 become subnormal. Every instruction set gives the same bits.
- * `to` and `from` must not overlap. */
+/* Cast n floats to 16 bits (CMN_FP16 or CMN_BF16) and back, rounded to nearest, ties to even.
+ * NaN stays NaN (quiet) and infinity stays infinity. A finite value out of range becomes the
+ * largest finite one, never infinity: error feedback sends the difference later. Small values of
+ * fp16 become subnormal. Every instruction set gives the same bits. `to` and `from` must not
+ * overlap. */
 void cmn_float16_encode(enum cmn_dtype dtype, uint16_t *to, const float *from, size_t n);
 void cmn_float16_decode(enum cmn_dtype dtype, float *to, const uint16_t *from, size_t n);
 

@@ -1,7 +1,8 @@
-/* Messages of this process, and reasons of failures after which the caller goes on. Local, not blocking.
+/* Messages of this process, and reasons of failures after which the caller goes on. Local, not
+ * blocking.
  *
- * A function whose caller can go on returns -1 after cmn_fail(). Whatever ends the job anyway calls cmn_fatal() instead
- * (base/fatal.h). */
+ * A function whose caller can go on returns -1 after cmn_fail(). Whatever ends the job anyway
+ * calls cmn_fatal() instead (base/fatal.h). */
 #ifndef CMN_LOG_H
 #define CMN_LOG_H
 
@@ -19,7 +20,8 @@ void cmn_log_prefix(char *text, size_t bytes);
  * `return cmn_fail("...")`. */
 int cmn_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same for the loss of another rank, a node or the way to them: another attempt of the job may succeed. */
+/* The same for the loss of another rank, a node or the way to them: another attempt of the job
+ * may succeed. */
 int cmn_fail_lost(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Whether the thread's last reason is such a loss. */
@@ -28,20 +30,23 @@ int cmn_reason_is_loss(void);
 /* The thread's last reason; never NULL. Valid until the thread's next cmn_fail(). */
 const char *cmn_reason(void);
 
-/* Puts "<context>: " before the thread's last reason, which stays a loss if it was one, and returns -1. */
+/* Puts "<context>: " before the thread's last reason, which stays a loss if it was one, and
+ * returns -1. */
 int cmn_fail_in(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Prints one line to the standard error on rank 0, with the prefix "cmn: "; nothing on other ranks. */
+/* Prints one line to the standard error on rank 0, with the prefix "cmn: "; nothing on other
+ * ranks. */
 void cmn_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same even when cmn_say() is off: what became of people's work, and where a training resumes. cmn-run gets it as an
- * event "warning". */
+/* The same even when cmn_say() is off: what became of people's work, and where a training
+ * resumes. cmn-run gets it as an event "warning". */
 void cmn_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Turns cmn_say() off (cmn_report=quiet). */
 void cmn_say_nothing(void);
 
-/* The entry of `words` (n of them) with the smallest edit distance to `word`, or NULL when none is near. */
+/* The entry of `words` (n of them) with the smallest edit distance to `word`, or NULL when none
+ * is near. */
 const char *cmn_nearest(const char *word, const char *const *words, int n);
 
 #endif

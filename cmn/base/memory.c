@@ -124,8 +124,8 @@ static unsigned long long left_in(const char *folder, int v2)
     return most > taken ? most - taken : 0;
 }
 
-/* The group itself and all above it: each may limit. In a container the path may be that on the host, of which only the
- * last folder, or none, is there. */
+/* The group itself and all above it: each may limit. In a container the path may be that on the
+ * host, of which only the last folder, or none, is there. */
 static unsigned long long left_up_from(const char *root, const char *path, int v2)
 {
     unsigned long long left = ULLONG_MAX, here;

@@ -1,5 +1,5 @@
-/* Random numbers that depend on neither threads nor timing: each draw comes from a stream named by its purpose, so equal
- * seeds give equal runs. Local, without locks. */
+/* Random numbers that depend on neither threads nor timing: each draw comes from a stream named
+ * by its purpose, so equal seeds give equal runs. Local, without locks. */
 #ifndef CMN_RANDOM_H
 #define CMN_RANDOM_H
 
@@ -16,7 +16,8 @@ uint64_t cmn_random_step(uint64_t *state);
  * learning rate), `own` differs by rank (dropout, crops). The calling thread starts on common. */
 void cmn_random_open(uint64_t seed, int rank);
 
-/* The same for a training that resumes after `when` steps on other ranks: `own` is a stream that no rank had before. */
+/* The same for a training that resumes after `when` steps on other ranks: `own` is a stream that
+ * no rank had before. */
 void cmn_random_open_later(uint64_t seed, int rank, uint64_t when);
 
 /* The state of the stream `own`, or of `common`. The main thread may read and overwrite it. */

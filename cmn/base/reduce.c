@@ -8,7 +8,8 @@
 
 #include "base/simd.h"
 
-/* Floats that are summed at once: they stay in the first-level cache while the next buffer is added. */
+/* Floats that are summed at once: they stay in the first-level cache while the next buffer is
+ * added. */
 enum { BLOCK = 1024 };
 
 CMN_VECTORS static void add_two(float *into, const float *a, const float *b, size_t n)

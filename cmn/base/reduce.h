@@ -1,13 +1,14 @@
-/* Reductions over buffers of several ranks in shared memory. Local. Additions follow the order of the buffers, so every
- * rank that computes a sum gets the same bits. */
+/* Reductions over buffers of several ranks in shared memory. Local. Additions follow the order
+ * of the buffers, so every rank that computes a sum gets the same bits. */
 #ifndef CMN_REDUCE_H
 #define CMN_REDUCE_H
 
 #include <stddef.h>
 
-/* `non_temporal`: buffers that other ranks have in their caches are written with non-temporal stores, and must be aligned
- * to 16 bytes. An ordinary store to a line in another core's cache first fetches that line: cheap between cores that
- * share a cache, several times the cost of the whole loop between others. Results do not depend on it. */
+/* `non_temporal`: buffers that other ranks have in their caches are written with non-temporal
+ * stores, and must be aligned to 16 bytes. An ordinary store to a line in another core's cache
+ * first fetches that line: cheap between cores that share a cache, several times the cost of the
+ * whole loop between others. Results do not depend on it. */
 
 /* into[i] = buffer[0][i] + buffer[1][i] + …, for n floats. `into` may be one of the buffers. */
 void cmn_reduce(float *into, float *const *buffer, int buffers, int non_temporal, size_t n);
@@ -21,20 +22,21 @@ struct cmn_sgd_slice {
     int non_temporal;
 };
 
-/* With g the sum of the buffers: u = g + decay * w; w += rate * u. buffer[mine] becomes momentum * u and every other
- * buffer 0, for n floats. */
+/* With g the sum of the buffers: u = g + decay * w; w += rate * u. buffer[mine] becomes
+ * momentum * u and every other buffer 0, for n floats. */
 void cmn_reduce_sgd(float *weights, float *const *buffer, int buffers, int mine,
                     const struct cmn_sgd_slice *how, size_t n);
 
-/* Which kind of store is faster here: both are measured now and then. Zeroed before the first call; one for each call
- * site. */
+/* Which kind of store is faster here: both are measured now and then. Zeroed before the first
+ * call; one for each call site. */
 struct cmn_stores {
     unsigned calls;
     double best[2]; /* seconds a float at the last trial: ordinary, non-temporal */
     int non_temporal;
 };
 
-/* Whether to use non-temporal stores in this call; after it, the seconds that it took for n floats. */
+/* Whether to use non-temporal stores in this call; after it, the seconds that it took for n
+ * floats. */
 int cmn_stores_non_temporal(struct cmn_stores *s);
 void cmn_stores_took(struct cmn_stores *s, double seconds, size_t n);
 

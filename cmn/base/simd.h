@@ -1,6 +1,6 @@
-/* CMN_VECTORS before a static function compiles it for AVX2 as well and picks the version at run time. Without fused
- * multiply-add: its rounding would make hosts with different processors disagree in the last bit. Sanitizers do not
- * support such functions. */
+/* CMN_VECTORS before a static function compiles it for AVX2 as well and picks the version at run
+ * time. Without fused multiply-add: its rounding would make hosts with different processors
+ * disagree in the last bit. Sanitizers do not support such functions. */
 #ifndef CMN_SIMD_H
 #define CMN_SIMD_H
 

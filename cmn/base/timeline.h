@@ -12,7 +12,8 @@ enum cmn_span_kind {
     CMN_SPAN_FORWARD,  /* number: layer */
     CMN_SPAN_BACKWARD, /* number: layer */
     CMN_SPAN_ENCODE,   /* number: shard */
-    CMN_SPAN_EXCHANGE, /* number: bucket, from begin to end, in the background; -1: all gradients, blocking */
+    /* number: bucket, from begin to end, in the background; -1: all gradients, blocking */
+    CMN_SPAN_EXCHANGE,
     CMN_SPAN_WAIT, /* for other ranks or the link */
     CMN_SPAN_UPDATE,
     CMN_SPAN_VALIDATE,
@@ -24,8 +25,8 @@ enum cmn_span_kind {
 /* Whether spans are recorded: a caller that asks first saves reading the clock. */
 extern int cmn_timeline_on;
 
-/* Thread-safe. Records that `what` number `number` (-1: none) ran from `begin` to `end` (cmn_clock()). Does nothing unless
- * cmn_timeline_on. */
+/* Thread-safe. Records that `what` number `number` (-1: none) ran from `begin` to `end`
+ * (cmn_clock()). Does nothing unless cmn_timeline_on. */
 void cmn_timeline_span(enum cmn_span_kind what, int number, double begin, double end);
 
 /* Its name in the trace, e.g. "forward". Static. */
@@ -42,8 +43,8 @@ struct cmn_event {
 /* Records from now on, keeping the latest `spans`. Call from the main thread. */
 void cmn_timeline_open(size_t spans);
 
-/* A copy of the recorded spans in the order of their ends; the caller frees it. *lost becomes the number of older spans
- * that the ring has dropped. */
+/* A copy of the recorded spans in the order of their ends; the caller frees it. *lost becomes
+ * the number of older spans that the ring has dropped. */
 struct cmn_event *cmn_timeline_copy(size_t *n, size_t *lost);
 
 /* Stops recording and frees the ring. No other thread may record meanwhile. */

@@ -42,8 +42,8 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
     return result;
 }
 
-/* The launchers' variables: number of processes, rank of this one. The first that is set counts: where mpiexec runs
- * under Slurm, Slurm's own variables describe mpiexec's daemons. */
+/* The launchers' variables: number of processes, rank of this one. The first that is set counts:
+ * where mpiexec runs under Slurm, Slurm's own variables describe mpiexec's daemons. */
 static const char *const launcher[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                                           {"PMI_SIZE", "PMI_RANK"},
                                           {"MPI_LOCALNRANKS", "MPI_LOCALRANKID"},

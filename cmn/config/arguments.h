@@ -12,8 +12,8 @@ struct cmn_arguments {
     const struct cmn_command *command;
 };
 
-/* Sets the keys given as -cmn_KEY VALUE, and removes them and -cmn from the arguments. 0, or -1 with the reason of the first
- * wrong key; *found is filled in both cases. */
+/* Sets the keys given as -cmn_KEY VALUE, and removes them and -cmn from the arguments. 0, or -1
+ * with the reason of the first wrong key; *found is filled in both cases. */
 int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
                        struct cmn_arguments *found);
 
@@ -26,8 +26,8 @@ int cmn_arguments_alone(int size);
 /* This process's rank by its launcher; -1 when no launcher started several processes. */
 int cmn_arguments_launch_rank(void);
 
-/* Warns once a job when a launcher started several processes without -cmn: each trains its own network, and they overwrite
- * each other's weights. */
+/* Warns once a job when a launcher started several processes without -cmn: each trains its own
+ * network, and they overwrite each other's weights. */
 void cmn_arguments_warn_of_copies(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* Darknet's commands and what each does under -cmn: one table for the command line, refusals, `darknet cmn list` and tests.
- * Local. */
+/* Darknet's commands and what each does under -cmn: one table for the command line, refusals,
+ * `darknet cmn list` and tests. Local. */
 #ifndef CMN_COMMANDS_H
 #define CMN_COMMANDS_H
 

@@ -19,8 +19,8 @@ struct option {
     size_t at;
     const char *help;
     int evaluates; /* commands that only evaluate use it as well */
-    const char *
-        needs; /* condition for it to have an effect, or NULL: "key=word", "key!=word", or "key" (set) */
+    /* Condition for it to have an effect, or NULL: "key=word", "key!=word", or "key" (set). */
+    const char *needs;
 };
 
 #define AT(field) offsetof(struct cmn_options, field)

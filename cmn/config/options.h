@@ -66,16 +66,18 @@ struct cmn_options {
 /* Local. Sets every key to its default. */
 void cmn_options_default(struct cmn_options *o);
 
-/* Local. Sets one key. A value from the command line stays when the cfg sets the same key later. 0, or -1 with a reason that
- * names where the key stands, key, value and range. */
+/* Local. Sets one key. A value from the command line stays when the cfg sets the same key later.
+ * 0, or -1 with a reason that names where the key stands, key, value and range. */
 int cmn_options_set(struct cmn_options *o, const char *key, const char *value, int command_line);
 
-/* Local. Finds keys that were given but have no effect: training keys of a command that only evaluates (its name, or NULL),
- * and keys without the key that they depend on. One on the command line is an error: -1 with a reason. One in the cfg, which may
- * serve several commands, is a remark of rank 0. */
+/* Local. Finds keys that were given but have no effect: training keys of a command that only
+ * evaluates (its name, or NULL), and keys without the key that they depend on. One on the
+ * command line is an error: -1 with a reason. One in the cfg, which may serve several commands,
+ * is a remark of rank 0. */
 int cmn_options_idle(const struct cmn_options *o, const char *evaluator);
 
-/* Local. Writes one line "key = value\n" for each key, to compare ranks. 0, or -1 with a reason when `bytes` are too few. */
+/* Local. Writes one line "key = value\n" for each key, to compare ranks. 0, or -1 with a reason
+ * when `bytes` are too few. */
 int cmn_options_print(const struct cmn_options *o, char *text, size_t bytes);
 
 /* Local. The value of a key that exists, as text. */

@@ -1,5 +1,5 @@
-/* Calls of MPI that are checked, and messages of any size. While such a call runs, this rank counts as waiting for others
- * (base/status.h). */
+/* Calls of MPI that are checked, and messages of any size. While such a call runs, this rank
+ * counts as waiting for others (base/status.h). */
 #ifndef CMN_CALL_H
 #define CMN_CALL_H
 
@@ -8,8 +8,8 @@
 
 #include "base/status.h"
 
-/* MPI_CALL(MPI_Barrier(comm)): ends the job when the call fails, with "MPI_Barrier: <MPI's text>". That is the loss of a peer
- * unless the call itself was wrong or memory is short. */
+/* MPI_CALL(MPI_Barrier(comm)): ends the job when the call fails, with "MPI_Barrier: <MPI's
+ * text>". That is the loss of a peer unless the call itself was wrong or memory is short. */
 #define MPI_CALL(call) (cmn_status_wait_begin(), cmn_mpi_require((call), #call))
 void cmn_mpi_require(int code, const char *call);
 
@@ -17,10 +17,12 @@ void cmn_mpi_require(int code, const char *call);
 #define cmn_mpi_check(code, what) (cmn_status_wait_begin(), cmn_mpi_checked((code), (what)))
 int cmn_mpi_checked(int code, const char *what);
 
-/* The most elements that one call of MPI is given: counts are ints, and bytes should fit them too. */
+/* The most elements that one call of MPI is given: counts are ints, and bytes should fit them
+ * too. */
 enum { CMN_MPI_CHUNK = 1 << 28 };
 
-/* Collective over the group, blocking. The n elements of rank 0 at `data` go to all; n may exceed an int. */
+/* Collective over the group, blocking. The n elements of rank 0 at `data` go to all; n may
+ * exceed an int. */
 void cmn_mpi_bcast(void *data, size_t n, MPI_Datatype type, MPI_Comm group);
 
 /* Blocking. `bytes` of any size from one rank of the group to another, which both know. */

@@ -50,7 +50,8 @@ static void answer(const struct cmn_clock_offset *c)
     }
 }
 
-/* Of the first rank of another node. The first attempt waits until it is this node's turn, and is slow. */
+/* Of the first rank of another node. The first attempt waits until it is this node's turn, and
+ * is slow. */
 static void ask(const struct cmn_clock_offset *c, struct cmn_clock_mark *mark)
 {
     for (int i = 0; i < TRIES; i++) {

@@ -1,14 +1,16 @@
 /* Offsets between the clocks of the nodes. The ranks of a node share a clock.
  *
- * Cristian's algorithm (Distributed Computing 3, 1989): a node asks rank 0 for its time. Rank 0 read its clock between
- * question and answer, so the middle is wrong by at most half of the round trip; the fastest of many round trips counts.
- * Between two measurements the drift is taken as linear. */
+ * Cristian's algorithm (Distributed Computing 3, 1989): a node asks rank 0 for its time. Rank 0
+ * read its clock between question and answer, so the middle is wrong by at most half of the
+ * round trip; the fastest of many round trips counts. Between two measurements the drift is
+ * taken as linear. */
 #ifndef CMN_CLOCK_OFFSET_H
 #define CMN_CLOCK_OFFSET_H
 
 #include "mpi/topology.h"
 
-/* One measurement: at time `at` this rank's clock was `ahead` of rank 0's, plus or minus `error`. Seconds. */
+/* One measurement: at time `at` this rank's clock was `ahead` of rank 0's, plus or minus
+ * `error`. Seconds. */
 struct cmn_clock_mark {
     double at, ahead, error;
 };
@@ -24,7 +26,8 @@ struct cmn_clock_offset {
     int marks;
 };
 
-/* Collective over t->world, blocking. t must outlive *c. `clock` tells seconds: cmn_clock, or a false one. */
+/* Collective over t->world, blocking. t must outlive *c. `clock` tells seconds: cmn_clock, or a
+ * false one. */
 void cmn_clock_offset_open(struct cmn_clock_offset *c, const struct cmn_topology *t,
                            double (*clock)(void));
 
@@ -34,8 +37,9 @@ void cmn_clock_offset_measure(struct cmn_clock_offset *c);
 /* Local. Adds a measurement; a full list drops the second oldest. */
 void cmn_clock_offset_add(struct cmn_clock_offset *c, const struct cmn_clock_mark *mark);
 
-/* Local. Rank 0's time when this rank's clock said `time`: interpolated between measurements, and with the offset of the
- * nearest one outside. Without measurements the clocks count as equal. */
+/* Local. Rank 0's time when this rank's clock said `time`: interpolated between measurements,
+ * and with the offset of the nearest one outside. Without measurements the clocks count as
+ * equal. */
 double cmn_clock_offset_align(const struct cmn_clock_offset *c, double time);
 
 /* Collective where leaders is not MPI_COMM_NULL. */

@@ -38,8 +38,8 @@ static const unsigned char *map(const char *name, size_t *n)
     return bytes == MAP_FAILED ? NULL : bytes;
 }
 
-/* A hash of the loaded, read-only segments, without the header and notes, which refer to debugging sections and so to
- * folder names. 0: no ELF file of this kind. */
+/* A hash of the loaded, read-only segments, without the header and notes, which refer to
+ * debugging sections and so to folder names. 0: no ELF file of this kind. */
 static uint64_t hash_code(const unsigned char *bytes, size_t n)
 {
     Elf64_Ehdr head;

@@ -1,12 +1,13 @@
-/* Consistency of ranks: what must be equal on all of them before they train together, and what no allreduce would notice. Collective,
- * blocking. A rank that differs from rank 0 ends the job, as cmn_files_compare(). */
+/* Consistency of ranks: what must be equal on all of them before they train together, and what
+ * no allreduce would notice. Collective, blocking. A rank that differs from rank 0 ends the job,
+ * as cmn_files_compare(). */
 #ifndef CMN_CONSISTENCY_H
 #define CMN_CONSISTENCY_H
 
 #include "mpi/topology.h"
 
-/* The version and a hash of the program's code and constants: finds other patches, compilers and flags. The build folder and
- * debugging information do not count. */
+/* The version and a hash of the program's code and constants: finds other patches, compilers and
+ * flags. The build folder and debugging information do not count. */
 void cmn_compare_program(const struct cmn_topology *t);
 
 /* The bytes of a file that every rank reads by itself. */

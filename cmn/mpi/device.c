@@ -77,7 +77,8 @@ void cmn_device_free(float *memory)
     cudaFree(memory);
 }
 
-/* cudaMemcpy may return before its last bytes are on the GPU, and orders only Darknet's own stream. */
+/* cudaMemcpy may return before its last bytes are on the GPU, and orders only Darknet's own
+ * stream. */
 static int copy(void *to, const void *from, size_t n, enum cudaMemcpyKind kind)
 {
     if (cmn_device_check(cudaMemcpy(to, from, n * sizeof(float), kind), "cudaMemcpy")) {

@@ -1,5 +1,5 @@
-/* The GPU of this rank: which one, its memory, copies, and whether MPI can send from it. A build without CUDA has these
- * functions, too: they fail with a reason. */
+/* The GPU of this rank: which one, its memory, copies, and whether MPI can send from it. A build
+ * without CUDA has these functions, too: they fail with a reason. */
 #ifndef CMN_DEVICE_H
 #define CMN_DEVICE_H
 
@@ -13,9 +13,9 @@ int cmn_device_built(void);
 /* Local. GPUs that this process may use, 0 without CUDA, driver or device. */
 int cmn_device_count(void);
 
-/* Collective over all ranks, blocking. `device` is the number of the GPU that Darknet uses here, or -1 for the CPU; it becomes
- * t->device. Ends the job when some ranks use a GPU and some do not, or when two ranks of a node use the same one
- * (unless `share`). */
+/* Collective over all ranks, blocking. `device` is the number of the GPU that Darknet uses here,
+ * or -1 for the CPU; it becomes t->device. Ends the job when some ranks use a GPU and some do
+ * not, or when two ranks of a node use the same one (unless `share`). */
 void cmn_device_agree(struct cmn_topology *t, int device, int share);
 
 /* Local, blocking. Zeroed memory for `floats` floats on the current GPU; the caller frees it with
@@ -23,20 +23,22 @@ void cmn_device_agree(struct cmn_topology *t, int device, int share);
 int cmn_device_memory(float **memory, size_t floats);
 void cmn_device_free(float *memory);
 
-/* Local, blocking. Copy n floats after all work that Darknet queued before. 0, or -1 with a reason. */
+/* Local, blocking. Copy n floats after all work that Darknet queued before. 0, or -1 with a
+ * reason. */
 int cmn_device_write(float *device, const float *host, size_t n);
 int cmn_device_read(float *host, const float *device, size_t n);
 int cmn_device_copy(float *device, const float *from_device, size_t n);
 
-/* Local, not blocking, queued behind Darknet's work. *found, in the GPU's memory, becomes 1 when one of the n floats at x is
- * NaN or infinite. 0, or -1 with a reason. */
+/* Local, not blocking, queued behind Darknet's work. *found, in the GPU's memory, becomes 1 when
+ * one of the n floats at x is NaN or infinite. 0, or -1 with a reason. */
 int cmn_device_find_nonfinite(float *found, const float *x, size_t n);
 
-/* Local, blocking. Waits for all work that Darknet queued, and calls work(self) meanwhile, at least once. 0, or -1 with a
- * reason. */
+/* Local, blocking. Waits for all work that Darknet queued, and calls work(self) meanwhile, at
+ * least once. 0, or -1 with a reason. */
 int cmn_device_wait(void (*work)(void *self), void *self);
 
-/* Local. 0 when `code`, a cudaError_t, is cudaSuccess; else records "<what>: <CUDA's text>" and returns -1. */
+/* Local. 0 when `code`, a cudaError_t, is cudaSuccess; else records "<what>: <CUDA's text>" and
+ * returns -1. */
 int cmn_device_check(int code, const char *what);
 
 /* Local, the same on all ranks. Why MPI cannot send from t's buffers (one clause that says what to

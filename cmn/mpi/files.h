@@ -1,4 +1,5 @@
-/* Files that rank 0 reads for all ranks, texts that must be equal on all of them, and checks of files and folders. */
+/* Files that rank 0 reads for all ranks, texts that must be equal on all of them, and checks of
+ * files and folders. */
 #ifndef CMN_FILES_H
 #define CMN_FILES_H
 
@@ -11,22 +12,23 @@
  * NULL on all ranks, with a reason and errno as rank 0 saw it, when it cannot be read. */
 FILE *cmn_files_broadcast(const struct cmn_topology *t, const char *name);
 
-/* Collective, blocking. Compares lines of text with rank 0's. A rank that differs ends the job with a message that names `what` and the
- * first line that differs; the others return meanwhile. */
+/* Collective, blocking. Compares lines of text with rank 0's. A rank that differs ends the job
+ * with a message that names `what` and the first line that differs; the others return meanwhile. */
 void cmn_files_compare(const char *what, const char *text, const struct cmn_topology *t);
 
-/* Local. The lines of a cfg without blanks and comments. The caller frees. Ends the job when it cannot be
- * read. */
+/* Local. The lines of a cfg without blanks and comments. The caller frees. Ends the job when it
+ * cannot be read. */
 char *cmn_files_cfg_text(const char *name);
 
 /* Local. The lines that are not blank, as Darknet's get_paths takes them; rewinds the stream. */
 size_t cmn_files_count_lines(FILE *file);
 
-/* Local. Makes sure that files can be made in this folder, or ends the job; creates it when it is missing: then 1, else 0. */
+/* Local. Makes sure that files can be made in this folder, or ends the job; creates it when it
+ * is missing: then 1, else 0. */
 int cmn_files_make_writable(const char *folder);
 
-/* Local. Whether a file may be written anew: it is missing, empty, or begins with `begin` (up to 15 bytes), as each `what`
- * does. 0, or -1 with a reason. */
+/* Local. Whether a file may be written anew: it is missing, empty, or begins with `begin` (up to
+ * 15 bytes), as each `what` does. 0, or -1 with a reason. */
 int cmn_files_replaceable(const char *what, const char *file, const char *begin);
 
 #endif

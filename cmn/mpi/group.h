@@ -8,7 +8,8 @@
 #include "config/options.h"
 #include "mpi/topology.h"
 
-/* Ranks of the job, and what those who connect them need to know. All of it outlives them. */
+/* A group of ranks, and what a transport needs to connect them. All of it outlives the
+ * transport. */
 struct cmn_group {
     MPI_Comm comm;    /* numbers the ranks: "rank 0" of the group is its rank 0 */
     const char *name; /* "world", "intra", "inter": for messages */

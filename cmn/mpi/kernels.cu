@@ -73,7 +73,8 @@ extern "C" int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, floa
         return 0; /* a grid of no blocks is an error */
     }
     if (type == CMN_FP16) {
-        cast_all_to_16<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>((__half *)to, from, n, factor);
+        cast_all_to_16<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>((__half *)to, from, n,
+                                                                  factor);
     } else {
         cast_all_to_16<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>((__nv_bfloat16 *)to, from, n,
                                                                   factor);
@@ -91,8 +92,8 @@ extern "C" int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, floa
         cast_all_to_32<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, (const __half *)from, n,
                                                                  factor);
     } else {
-        cast_all_to_32<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, (const __nv_bfloat16 *)from, n,
-                                                                 factor);
+        cast_all_to_32<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(
+            to, (const __nv_bfloat16 *)from, n, factor);
     }
     return cudaGetLastError();
 }

@@ -11,8 +11,9 @@ struct cmn_topology {
     int rank, size; /* in world */
     int intra_rank, intra_size; /* in intra */
     int inter_rank, inter_size; /* number of this node (by its lowest rank), number of nodes */
-    int least_intra; /* the smallest intra_size of all nodes: intra ranks below it have an `inter` with a rank of
-                        every node */
+    /* The smallest intra_size of all nodes: intra ranks below it have an `inter` with a rank of
+     * every node. */
+    int least_intra;
     int device; /* number of the GPU whose memory holds the gradients; -1: the CPU's */
     char host[64];
 };
@@ -20,7 +21,8 @@ struct cmn_topology {
 /* Collective over MPI_COMM_WORLD, blocking. MPI must be initialised. */
 void cmn_topology_open(struct cmn_topology *t);
 
-/* As cmn_topology_open, but ranks with the same `node` form a node. For tests: one machine stands for several. */
+/* As cmn_topology_open, but ranks with the same `node` form a node. For tests: one machine
+ * stands for several. */
 void cmn_topology_open_as(struct cmn_topology *t, int node);
 
 /* Collective, blocking. */

@@ -29,14 +29,14 @@
 
 struct cmn_optimizer;
 
-/* What an update is made with. */
+/* The numbers of an update. */
 struct cmn_rule {
     int batch;
     float rate, momentum, decay;
     int done; /* the update has happened: Darknet's own is not to follow */
 };
 
-/* Whose an entry of the state is. */
+/* Who owns an entry of the state. */
 enum cmn_state_owner {
     CMN_STATE_END,
     CMN_STATE_OF_COMMUNICATOR, /* this rank's; nothing to other communicators, or on other nodes */
@@ -93,7 +93,7 @@ struct cmn_optimizer {
     const struct cmn_update_policy *policy;
     const struct cmn_topology *topology;
     const struct cmn_options *options;
-    /* What gradients are opened with, without what the policy cannot use; and as it is. */
+    /* Without the calls that the policy cannot use (gradients are opened with this one); whole. */
     struct cmn_communicator communicator;
     const struct cmn_communicator *whole;
     void *self;

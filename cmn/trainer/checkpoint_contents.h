@@ -17,7 +17,7 @@
 
 enum { CMN_ROW_VALUES = 8, CMN_LIST_HASH = 32, CMN_PLACES = 256 };
 
-/* The checkpoints of a training: those that it takes, and the one that it resumes. */
+/* The checkpoints that a training writes, and the one from which it resumes. */
 struct cmn_checkpointing {
     struct cmn_session *session;
     struct cmn_model *model;
@@ -28,7 +28,7 @@ struct cmn_checkpointing {
     struct cmn_checkpoint_file
         *file;    /* rank 0, from the start of a resumed training to its first step */
     int resumes;  /* from a checkpoint */
-    cJSON *saved; /* what it says of the training; on all ranks */
+    cJSON *saved; /* its description of the training; on all ranks */
     struct cmn_checkpoint_origin by; /* who wrote it */
     char places[CMN_PLACES];         /* each rank's node, or a hash of them */
     char *layout;                    /* cmn_replicas_describe() at the cfg's size */
@@ -43,8 +43,8 @@ struct cmn_checkpointing {
 
     struct cmn_snapshot *ready; /* rank 0: collected, and not given to the writer */
     long ready_iteration;
-    int announced;      /* that the first one is on the disk */
-    int nonfinite_said; /* that none is taken of weights that are not finite */
+    int announced;      /* people know that the first one is on the disk */
+    int nonfinite_said; /* people know that none is taken of NaN or Inf weights */
 };
 
 /* All local. */
@@ -53,7 +53,7 @@ struct cmn_checkpointing {
 double cmn_saved_number(const struct cmn_checkpointing *c, const char *key);
 size_t cmn_saved_count(const struct cmn_checkpointing *c, const char *key);
 
-/* Lists in c->item what this rank puts into a checkpoint, or what it gets out of the one that
+/* Fill c->item with the tensors that this rank writes into a checkpoint, or reads from the one that
  * c->saved and c->by describe. The items point to the training's own memory. */
 void cmn_contents_to_write(struct cmn_checkpointing *c);
 void cmn_contents_to_read(struct cmn_checkpointing *c);
@@ -63,7 +63,7 @@ void cmn_contents_to_read(struct cmn_checkpointing *c);
 void cmn_contents_pull(struct cmn_checkpointing *c);
 void cmn_contents_push(struct cmn_checkpointing *c);
 
-/* Statistics as they are now become c->averages. */
+/* Copies the rolling statistics to c->averages; they are merged over the ranks at that time. */
 void cmn_contents_keep_averages(struct cmn_checkpointing *c);
 
 /* The name of a tensor that holds NaN or Inf on the host (the thread's own), or NULL. */

@@ -1,4 +1,4 @@
-/* When checkpoints of a training are taken, and from what. */
+/* Taking checkpoints: when one is due, collecting it in memory, handing it to the writer. */
 #ifndef CMN_CHECKPOINTING_H
 #define CMN_CHECKPOINTING_H
 
@@ -15,12 +15,12 @@ int cmn_checkpointing_due(const struct cmn_checkpointing *c);
 /* Local. The training list is read: its stream, which is rewound. */
 void cmn_checkpointing_list(struct cmn_checkpointing *c, FILE *list);
 
-/* Collective, blocking. Keeps what the training is now; `row_made`: this iteration's row counts as
- * written. */
+/* Collective, blocking. Copies the training's state to memory; `row_made`: this iteration's row
+ * counts as written. */
 void cmn_checkpointing_collect(struct cmn_checkpointing *c, int row_made);
 
-/* Local; blocks until the checkpoint before is on the disk. What was collected, if it was, goes to
- * the thread that writes; says what became of earlier ones. */
+/* Local; blocks until the previous checkpoint is on the disk. Gives the collected one, if there is
+ * one, to the writer's thread, and reports what became of earlier ones. */
 void cmn_checkpointing_write(struct cmn_checkpointing *c);
 
 /* Local, blocking. Waits for what is being written, and frees c. */

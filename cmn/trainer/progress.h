@@ -16,13 +16,13 @@ struct cmn_training_progress {
     struct cmn_step *step;
     char json[2 * CMN_TEXT]; /* file of the log */
     struct cmn_trace *trace; /* cmn_timeline, or NULL */
-    const char **layer;      /* for it: what the layers are */
+    const char **layer;      /* the layers' types, for the trace */
     double began;            /* clock: the training, less the time of earlier runs */
     long epoch;              /* whole passes over the list, as of the last step */
     int resumed;             /* from a checkpoint */
-    int row_due, verify_due; /* as soon as sums are there, and ranks have the same weights */
-    int validation_pending;  /* the run was stopped where its row was to have one */
-    long row_at;     /* iteration of the last row, but for one made only because its run ends */
+    int row_due, verify_due; /* due, once sums have arrived and all ranks have the same weights */
+    int validation_pending;  /* a stop request came before the validation of the last row */
+    long row_at;     /* iteration of the last row that was not written only because a run ended */
     size_t row_seen; /* images by then */
 };
 
@@ -31,10 +31,10 @@ void cmn_progress_open(struct cmn_training_progress *p);
 /* Collective. */
 void cmn_progress_close(struct cmn_training_progress *p);
 
-/* Local. A step has ended: what is due now. */
+/* What is due after a step. */
 struct cmn_progress_due {
     int last;       /* the training ends here */
-    int regular;    /* a row that there would be, too, if the training did not end here */
+    int regular;    /* the row is due anyway, not only because the training ends */
     int validation; /* in the row */
 };
 

@@ -12,8 +12,8 @@
 
 struct cmn_report;
 
-/* What a .data file says. A text is NULL where it says nothing: Darknet's own default counts then,
- * except for `backup`, which is not made unasked. */
+/* What a .data file says. A text that it lacks is NULL: Darknet's default applies then, but for
+ * `backup`, whose folder is not made unasked. */
 struct cmn_data_cfg {
     const char *backup, *train, *valid;
     const char *labels, *names; /* of a classifier's classes, of a detector's */
@@ -26,7 +26,7 @@ struct cmn_session {
     struct cmn_topology topology;
     struct cmn_options options;
     int starts_over;    /* -clear was given */
-    long resumed_steps; /* that were done before this run, and are in its checkpoint */
+    long resumed_steps; /* steps of earlier runs, by the checkpoint */
     unsigned long seed; /* options.seed, or what rank 0 drew */
     const struct cmn_communicator *communicator;
     const char *communicator_why; /* why this one */
@@ -37,8 +37,8 @@ struct cmn_session {
     char train_list[CMN_TEXT];
     size_t train_images;              /* 0: not known yet */
     char valid_list[CMN_TEXT];        /* empty: training without validation */
-    char names[CMN_TEXT];             /* file with those of the classes; empty: none */
-    int classes;                      /* as the file says; 0: it does not */
+    char names[CMN_TEXT];             /* file with the names of the classes; empty: none */
+    int classes;                      /* 0: the file does not say it */
     struct cmn_labelled_images valid; /* for CMN_CLASSES; images is 0 when there is no list */
     struct cmn_box_set boxes;         /* the same for CMN_BOXES */
 

@@ -63,7 +63,7 @@ static void note_layer(const struct cmn_step *p, enum cmn_span_kind what, int i)
     }
 }
 
-/* What comes now is the next layer's. */
+/* The time from here on belongs to the next layer. */
 static void note_poll(struct cmn_step *p)
 {
     if (cmn_timeline_on && p->layer_ended > 0) {
@@ -155,7 +155,7 @@ static int begin_sync(struct cmn_step *p)
     return 1;
 }
 
-/* The time is no part of the computation: that clock is put on by as much. */
+/* An exchange does not count as computation: the micro-batch's begin moves by as much. */
 static void end_sync(struct cmn_step *p, double began)
 {
     double took = cmn_clock() - began;
@@ -232,7 +232,7 @@ static void tune_buckets(struct cmn_step *p)
     }
 }
 
-/* The exchange has ended, but for the part of it that was an update. */
+/* The exchange has ended. The update that was part of it counts as computation. */
 static void note_exchange(struct cmn_step *p, double began)
 {
     const struct cmn_optimizer *o = &p->model->optimizer;

@@ -35,7 +35,7 @@ struct cmn_step {
     struct cmn_row_sums sums;
     double began, micro_batch_began; /* clock: this step, and this micro-batch */
     double layer_ended; /* clock, for the timeline: the layer before; 0: not in a micro-batch */
-    double ended;       /* clock: the last batch, or what Darknet did behind it */
+    double ended;       /* clock: the end of the last step, or of a save after it */
 };
 
 /* Collective. The model is attached: prepares cmn_sync_bn. The other structs must outlive the
@@ -59,8 +59,7 @@ void cmn_step_after_backward(struct cmn_step *p, int i);
 /* Local, not blocking. Makes progress in exchanges that are under way. */
 void cmn_step_progress(struct cmn_step *p);
 
-/* Local. Whether a micro-batch runs in which statistics of batch normalisation are those of all
- * ranks, of which there may be one. */
+/* Local. Whether cmn_sync_bn=1 and a micro-batch runs; also with one rank. */
 int cmn_step_syncs_batch_norm(const struct cmn_step *p);
 /* Collective, blocking. In such a micro-batch exchanges what a layer has found in its `count`
  * values a filter (engine/batch_norm.h), forward or backward; else nothing. */
@@ -68,7 +67,8 @@ void cmn_step_sync_forward(struct cmn_step *p, float *mean, float *variance, int
 void cmn_step_sync_backward(struct cmn_step *p, float *mean_delta, float *variance_delta, int n,
                             int count);
 
-/* Collective, blocking. *rule is what Darknet would update with, and becomes what it is to use. */
+/* Collective, blocking. Sums the gradients. Then it has updated the weights (rule->done), or has
+ * changed batch and momentum of *rule so that Darknet's own update is right. */
 void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule);
 /* Collective, after Darknet's update. Local SGD: the mean of the weights, where it is due or
  * `synchronise` asks for it; blocks then. */

@@ -73,7 +73,7 @@ void cmn_trainer_close(struct cmn_trainer *t)
 
 /* ---- the first step ---- */
 
-/* What a person wants to know before the first step. */
+/* The first line of a training. */
 static void introduce(const struct cmn_trainer *t)
 {
     const struct cmn_session *s = t->session;
@@ -149,8 +149,7 @@ static void step_done(struct cmn_trainer *t)
     double images_per_s = cmn_progress_speed(&t->progress);
 
     if (due.last) {
-        /* A checkpoint holds what a run has that does not end here: from before ranks
-         * synchronise. */
+        /* Taken before the ranks synchronise: as a run that continues would have it. */
         cmn_checkpointing_collect(c, due.regular);
         cmn_step_synchronise(&t->step);
     }

@@ -1,5 +1,5 @@
-/* One network in training, from its cfg to its weights files: the parts that its rooms need, and
- * the order in which they are called. */
+/* One training, from the cfg to the weights files: its parts, and the order in which Darknet's
+ * calls reach them. */
 #ifndef CMN_TRAINER_H
 #define CMN_TRAINER_H
 
@@ -61,11 +61,11 @@ long cmn_trainer_steps(const struct cmn_trainer *t);
  * the rank that does. */
 int cmn_trainer_before_save(struct cmn_trainer *t, const char *file);
 
-/* Local. They are saved: this rank has its own again. */
+/* Local. The weights are saved: gives this rank its own weights and statistics back. */
 void cmn_trainer_after_save(struct cmn_trainer *t);
 
-/* Local, on the rank that writes. They could not be written, for this reason (errno): whether the
- * training continues all the same, as it takes checkpoints and has not ended; then that is said. */
+/* Local, on the rank that writes, when it could not; `reason` is an errno. Whether the training
+ * continues all the same, because it takes checkpoints and has not ended: then a line says so. */
 int cmn_trainer_save_failed(struct cmn_trainer *t, const char *file, int reason);
 
 #endif

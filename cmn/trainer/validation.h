@@ -1,4 +1,4 @@
-/* Validation during training, which it leaves as it was. */
+/* Validation during training. It leaves the training's state unchanged. */
 #ifndef CMN_VALIDATION_H
 #define CMN_VALIDATION_H
 
@@ -9,7 +9,7 @@
 /* Local. Whether there is a list of images for an answer that this network gives. */
 int cmn_validates(const struct cmn_session *s, const struct cmn_net *net);
 
-/* Collective, blocking. Fills what *row says of the validation. */
+/* Collective, blocking. Fills the validation's columns of *row. */
 void cmn_validate(const struct cmn_session *s, struct cmn_model *m, struct cmn_row *row);
 
 #endif

@@ -17,8 +17,8 @@
 #include "watchdog/diagnosis.h"
 
 enum cmn_message_kind {
-    CMN_MESSAGE_BEAT =
-        1, /* a heartbeat: of this node's ranks those move of which no message came before it */
+    /* A heartbeat: this node's ranks move, but for those of messages CMN_MESSAGE_RANK before it. */
+    CMN_MESSAGE_BEAT = 1,
     CMN_MESSAGE_RANK,      /* the status of a rank that does not move */
     CMN_MESSAGE_BYE,       /* the node's part ends as it should */
     CMN_MESSAGE_DIAGNOSED, /* the job is about to be ended */
@@ -56,7 +56,8 @@ void cmn_heartbeat_see(const struct cmn_heartbeat *h, struct cmn_rank_status *se
 
 enum { CMN_TOKEN = 16 };
 
-/* Numbers are as processors have them: the nodes of a job have equal processors, and run the same program. */
+/* Numbers are as processors have them: the nodes of a job have equal processors, and run the
+ * same program. */
 struct cmn_message {
     unsigned char token[CMN_TOKEN];
     uint32_t kind, node;

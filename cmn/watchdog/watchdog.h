@@ -25,13 +25,13 @@ void cmn_watchdog_start(const struct cmn_watchdog_plan *plan);
 /* Collective, blocking. All ranks are watched from here on. t and o must outlive the job. */
 void cmn_watchdog_open(const struct cmn_topology *t, const struct cmn_options *o);
 
-/* Local. cmn_timeout is known, and the job begins: what would have ended it has ended it by now, so
- * this is when people are warned that the ranks of a node cannot see each other. */
+/* Local. Sets the limit once the cfg is read. Where the ranks of a node cannot see each other's
+ * statuses, people are warned here: earlier the start could still have failed. */
 void cmn_watchdog_limit(long seconds);
 
 /* Blocking. This process has done its part of the job: the thread says so, and ends. `together`:
- * once all ranks of this node have (MPI lets each rank go once all have met, so that one which
- * stalls from there on could be named by nobody). Does nothing where there is no thread. */
+ * waits for all ranks of this node first. MPI lets each rank leave once all have entered
+ * MPI_Finalize, and nobody could name one that stalls later. Does nothing without the thread. */
 void cmn_watchdog_close(int together);
 
 #endif

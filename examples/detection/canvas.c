@@ -5,7 +5,8 @@
 enum { GLYPH = 28, GLYPH_INK = 20, FRACTION = 256, CELL = 16, TRIES = 60, GAP = 2 };
 enum { MOST_PIXELS = GLYPH * LARGEST / GLYPH_INK + 1 };
 
-/* One glyph at its size on the canvas: how much ink lies in each pixel, and the box around what is visible. */
+/* One glyph at its size on the canvas: how much ink lies in each pixel, and the box around what
+ * is visible. */
 struct stamp {
     int size;
     uint8_t ink[MOST_PIXELS * MOST_PIXELS];
@@ -38,7 +39,8 @@ static int mix(int a, int b, int fraction)
     return (a * (FRACTION - fraction) + b * fraction) / FRACTION;
 }
 
-/* A colour, clouds on it (random values on a lattice, and between them straight lines), and noise in every pixel. */
+/* A colour, clouds on it (random values on a lattice, and between them straight lines), and
+ * noise in every pixel. */
 static void paint_ground(struct canvas *canvas, uint64_t *state)
 {
     enum { KNOTS = CANVAS / CELL + 1 };
@@ -69,16 +71,16 @@ static int ink_at(const uint8_t *glyph, int x, int y)
     return x < 0 || y < 0 || x >= GLYPH || y >= GLYPH ? 0 : glyph[y * GLYPH + x];
 }
 
-/* The glyph, scaled so that the GLYPH_INK pixels which MNIST's digits take become `longer` pixels. Returns 0 when none
- * of it is visible. */
+/* The glyph, scaled so that the GLYPH_INK pixels which MNIST's digits take become `longer`
+ * pixels. Returns 0 when none of it is visible. */
 static int make_stamp(struct stamp *stamp, const uint8_t *glyph, int longer)
 {
     struct box box = {.left = MOST_PIXELS, .top = MOST_PIXELS};
     stamp->size = GLYPH * longer / GLYPH_INK;
     for (int y = 0; y < stamp->size; ++y) {
         for (int x = 0; x < stamp->size; ++x) {
-            /* From the middle of a pixel here to a place between the middles of four pixels there. One pixel is added so that
-             * division rounds down everywhere. */
+            /* From the middle of a pixel here to a place between the middles of four pixels
+             * there. One pixel is added so that division rounds down everywhere. */
             int u = (2 * x + 1) * GLYPH * FRACTION / (2 * stamp->size) + FRACTION / 2;
             int v = (2 * y + 1) * GLYPH * FRACTION / (2 * stamp->size) + FRACTION / 2;
             int column = u / FRACTION - 1, row = v / FRACTION - 1;
@@ -100,7 +102,8 @@ static int make_stamp(struct stamp *stamp, const uint8_t *glyph, int longer)
     return box.right > 0;
 }
 
-/* Finds a place where the box lies in the canvas and apart from the others. Returns 0 when there seems to be none. */
+/* Finds a place where the box lies in the canvas and apart from the others. Returns 0 when there
+ * seems to be none. */
 static int place(const struct canvas *canvas, struct box *box, uint64_t *state)
 {
     int width = box->right - box->left, height = box->bottom - box->top;
@@ -139,7 +142,8 @@ static void paint(struct canvas *canvas, const struct stamp *stamp, const struct
 void draw_canvas(struct canvas *canvas, const uint8_t *glyphs, const uint8_t *labels,
                  uint32_t count, uint64_t seed, uint32_t index)
 {
-    /* Two neighbouring states give numbers that overlap after one step: the index is stirred first. */
+    /* Two neighbouring states give numbers that overlap after one step: the index is stirred
+     * first. */
     uint64_t state = index;
     state = next(&state) ^ seed;
     state = next(&state);

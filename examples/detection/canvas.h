@@ -1,5 +1,5 @@
-/* Digits on a larger, noisy canvas, and where they are. No file is touched here, and no floating point is used: the
- * same seed gives the same bytes on every machine. */
+/* Digits on a larger, noisy canvas, and where they are. No file is touched here, and no floating
+ * point is used: the same seed gives the same bytes on every machine. */
 #ifndef CANVAS_H
 #define CANVAS_H
 
@@ -26,8 +26,8 @@ struct canvas {
     struct box boxes[MOST_DIGITS];
 };
 
-/* Digits are drawn from `count` glyphs of 28 x 28 bytes at `glyphs`, whose labels are at `labels`. Canvases with other
- * seeds or indices have nothing to do with each other. */
+/* Digits are drawn from `count` glyphs of 28 x 28 bytes at `glyphs`, whose labels are at
+ * `labels`. Canvases with other seeds or indices have nothing to do with each other. */
 void draw_canvas(struct canvas *canvas, const uint8_t *glyphs, const uint8_t *labels,
                  uint32_t count, uint64_t seed, uint32_t index);
 

@@ -1,14 +1,13 @@
-/*
- * canvases IDX_DIR OUT_DIR PREFIX TRAIN VALID SEED: makes a set for detectors from the four idx files of MNIST: TRAIN
- * canvases with digits of MNIST's training set, VALID with digits of its test set.
+/* canvases IDX_DIR OUT_DIR PREFIX TRAIN VALID SEED: makes a set for detectors from the four idx
+ * files of MNIST: TRAIN canvases with digits of MNIST's training set, VALID with digits of its
+ * test set.
  *
  *   OUT_DIR/images/train_00000.png ...   OUT_DIR/labels/train_00000.txt ...   OUT_DIR/train.list
  *   OUT_DIR/images/valid_00000.png ...   OUT_DIR/labels/valid_00000.txt ...   OUT_DIR/valid.list
  *   OUT_DIR/digits.names
  *
- * Lists name images as PREFIX/images/.... A line of labels is Darknet's: class, then the box's centre, width and height
- * as parts of the canvas.
- */
+ * Lists name images as PREFIX/images/.... A line of labels is Darknet's: class, then the box's
+ * centre, width and height as parts of the canvas. */
 #include "../mnist/files.h"
 #include "canvas.h"
 
@@ -40,7 +39,8 @@ static void write_labels(const char *path, const struct canvas *canvas)
     finish(file, path);
 }
 
-/* source: the name of the set inside the idx files; target: how its canvases and its list are called. */
+/* source: the name of the set inside the idx files; target: how its canvases and its list are
+ * called. */
 static void make_set(char **argv, const char *source, const char *target, uint32_t count,
                      uint64_t seed)
 {

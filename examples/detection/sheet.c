@@ -1,8 +1,7 @@
-/*
- * sheet DATA CFG WEIGHTS LETTERS COUNT OUT: one picture, OUT.png, of the first COUNT images of the valid list in the data file,
- * with the boxes that the network finds, each with its class and probability. LETTERS is the folder of Darknet's pictures of
- * letters (data/labels in its source). Needs no display.
- */
+/* sheet DATA CFG WEIGHTS LETTERS COUNT OUT: one picture, OUT.png, of the first COUNT images of
+ * the valid list in the data file, with the boxes that the network finds, each with its class
+ * and probability. LETTERS is the folder of Darknet's pictures of letters (data/labels in its
+ * source). Needs no display. */
 #include <darknet.h>
 
 #include <stdlib.h>

@@ -1,10 +1,10 @@
-/*
- * idx2png IDX_DIR OUT_DIR PREFIX: turns the four idx files of MNIST (or of a data set of the same shape) into what
- * Darknet's classifier reads: one PNG per image, the label in its name, and the lists of their paths.
+/* idx2png IDX_DIR OUT_DIR PREFIX: turns the four idx files of MNIST (or of a data set of the
+ * same shape) into what Darknet's classifier reads: one PNG per image, the label in its name,
+ * and the lists of their paths.
  *
  *   OUT_DIR/train/00000_digit-5.png ...  OUT_DIR/train.list (PREFIX/train/00000_digit-5.png ...)
- *   OUT_DIR/valid/...                    OUT_DIR/valid.list         OUT_DIR/labels.txt (digit-0 ... digit-9)
- */
+ *   OUT_DIR/valid/...                    OUT_DIR/valid.list
+ *   OUT_DIR/labels.txt (digit-0 ... digit-9) */
 #include "files.h"
 
 #include <stdlib.h>

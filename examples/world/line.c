@@ -1,8 +1,9 @@
-/* Fits the line y = a x + b to a file with two columns, on any number of ranks: an example of what a program
- * of your own can do with darknet-cmn's library. README.md says how to compile and start it.
+/* Fits the line y = a x + b to a file with two columns, on any number of ranks: an example of
+ * what a program of your own can do with darknet-cmn's library. README.md says how to compile
+ * and start it.
  *
- * Rank 0 reads the file and gives it to all; each rank adds up its share; the means over all ranks give the
- * line; each rank looks for the worst point of its share. */
+ * Rank 0 reads the file and gives it to all; each rank adds up its share; the means over all
+ * ranks give the line; each rank looks for the worst point of its share. */
 #include <mpi.h> /* before cmn.h: for cmn_world_comm() */
 
 #include <cmn.h>

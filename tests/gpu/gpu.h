@@ -60,7 +60,8 @@ static inline void read_block(struct gpu_block *b, const char *name)
     memmove(b->host, b->host + GUARD, b->n * sizeof *b->host);
 }
 
-/* One tensor and the metrics, as cmn_gradients lays them out: the metrics at the next cache line. */
+/* One tensor and the metrics, as cmn_gradients lays them out: the metrics at the next cache
+ * line. */
 static inline struct cmn_exchange exchange_of(const struct gpu_block *b, struct cmn_span *tensor,
                                               size_t n)
 {

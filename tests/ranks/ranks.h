@@ -1,6 +1,6 @@
 /* cmocka under mpiexec. A failed cmocka assertion leaves its test at once, and with it the other
- * ranks in a collective call: so tests here note failures with CHECK, go on, and end with settle(),
- * where all ranks learn of the first failure and fail alike. Rank 0 alone prints. */
+ * ranks in a collective call: so tests here note failures with CHECK, continue, and end with
+ * settle(), where all ranks learn of the first failure and fail alike. Rank 0 alone prints. */
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
 
@@ -60,8 +60,8 @@ static const struct shape {
     {"1+1+1+1+1", 5, 5, {0, 1, 2, 3, 4}},
 };
 
-/* Collective. Calls `test` with the world as it is and, when that is one node, once for each shape of its
- * size. */
+/* Collective. Calls `test` with the world as it is and, when that is one node, once for each
+ * shape of its size. */
 static inline void in_every_world(void (*test)(const struct cmn_topology *t, const char *name))
 {
     test(&top, "as it is");

@@ -56,7 +56,8 @@ void fake_queue(cudaStream_t to, const struct fake_work *work)
     s->queued++;
 }
 
-/* Does what can be done of the first `until` things that were ever queued; stops at what is not yet. */
+/* Does what can be done of the first `until` things that were ever queued; stops at what is not
+ * yet. */
 static void progress(struct fake_stream *s, long until)
 {
     while (s->first && s->done < until && s->first->run(s->first)) {

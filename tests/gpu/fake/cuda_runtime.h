@@ -1,5 +1,5 @@
-/* A stand-in for CUDA's header: the calls that cmn/ makes, and no other. cuda.c does them on the CPU, so that
- * the code for GPUs runs in tests where no GPU is. */
+/* A stand-in for CUDA's header: the calls that cmn/ makes, and no other. cuda.c does them on the
+ * CPU, so that the code for GPUs runs in tests where no GPU is. */
 #ifndef TESTS_FAKE_CUDA_RUNTIME_H
 #define TESTS_FAKE_CUDA_RUNTIME_H
 

@@ -1,5 +1,6 @@
-/* Darknet's kernels on the CPU, over the stand-in's memory: what its classifiers of connected, convolutional, maxpool,
- * dropout, batchnorm and softmax layers need. The rest of its GPU code is its own. */
+/* Darknet's kernels on the CPU, over the stand-in's memory: what its classifiers of connected,
+ * convolutional, maxpool, dropout, batchnorm and softmax layers need. The rest of its GPU code
+ * is its own. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -193,7 +194,8 @@ void normalize_delta_gpu(float *x, float *mean, float *variance, float *mean_del
                         filters, spatial, at(delta));
 }
 
-/* Adam: Kingma, Ba, "Adam: A Method for Stochastic Optimization", 2015, with Darknet's decay and signs. */
+/* Adam: Kingma, Ba, "Adam: A Method for Stochastic Optimization", 2015, with Darknet's decay and
+ * signs. */
 void adam_update_gpu(float *w, float *d, float *m, float *v, float B1, float B2, float eps,
                      float decay, float rate, int n, int batch, int t)
 {
@@ -253,8 +255,8 @@ static network net_on_host(network net)
     return net;
 }
 
-/* Batch normalisation stands between the products and the activation, and is Darknet's own code for the GPU: the CPU's
- * function does its part without it, with biases that are `none`. */
+/* Batch normalisation stands between the products and the activation, and is Darknet's own code
+ * for the GPU: the CPU's function does its part without it, with biases that are `none`. */
 static layer without_norm(layer l, float *none)
 {
     layer h = on_host(l);

@@ -1,8 +1,10 @@
 /* The stand-in for a GPU and NCCL, as tests steer it.
  *
- * Memory of the GPU has addresses that the CPU cannot use: whoever touches it dies of SIGSEGV. Work on a stream is
- * done when somebody asks after an event behind it, not before; NCCL takes an operation only after it was
- * asked for its state a few times; in which order it adds depends on where a float lies in a call. So code that does not wait, or waits for the wrong thing, gives wrong sums. */
+ * Memory of the GPU has addresses that the CPU cannot use: whoever touches it dies of SIGSEGV.
+ * Work on a stream is done when somebody asks after an event behind it, not before; NCCL takes
+ * an operation only after it was asked for its state a few times; in which order it adds depends
+ * on where a float lies in a call. So code that does not wait, or waits for the wrong thing,
+ * gives wrong sums. */
 #ifndef TESTS_FAKE_H
 #define TESTS_FAKE_H
 
@@ -35,11 +37,12 @@ void fake_end(void);
 /* Where the CPU finds memory of the GPU. */
 void *fake_address(const void *device);
 
-/* Work of Darknet's: n floats of `from` (the CPU's, copied here) will have come to `to` (the GPU's) when its own
- * stream is next waited for. */
+/* Work of Darknet's: n floats of `from` (the CPU's, copied here) will have come to `to` (the
+ * GPU's) when its own stream is next waited for. */
 void fake_later(float *to, const float *from, size_t n);
 
-/* Between the two files: work on a stream. `run` returns whether it is done; it is asked until it is. */
+/* Between the two files: work on a stream. `run` returns whether it is done; it is asked until
+ * it is. */
 struct fake_work {
     int (*run)(struct fake_work *work);
     void *to, *from;

@@ -1,4 +1,5 @@
-/* What check and bench run, over the stand-in for a GPU: whoever of them touched its memory from the CPU would die. */
+/* What check and bench run, over the stand-in for a GPU: whoever of them touched its memory from
+ * the CPU would die. */
 #include "gpu/gpu.h"
 
 #include "tools/candidate.h"

@@ -1,4 +1,5 @@
-/* The evaluator against a plain loop over the list, for lists that the ranks cannot share evenly. */
+/* The evaluator against a plain loop over the list, for lists that the ranks cannot share
+ * evenly. */
 #include "ranks/ranks.h"
 
 #include "engine/darknet_net.h"

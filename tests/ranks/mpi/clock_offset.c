@@ -4,7 +4,8 @@
 
 #include "mpi/clock_offset.h"
 
-/* A false clock: this rank's is so far ahead of the real one, and gains so many seconds a second. */
+/* A false clock: this rank's is so far ahead of the real one, and gains so many seconds a
+ * second. */
 static double ahead, gain, since;
 static double slow; /* from the 40th time on reading it takes so long, but on rank 0's node */
 static int node, reads;
@@ -49,7 +50,8 @@ static double common_time(void)
     return time;
 }
 
-/* Between two measurements, 100 ms apart. How far off this rank is at worst, and says that it may be. */
+/* Between two measurements, 100 ms apart. How far off this rank is at worst, and says that it
+ * may be. */
 static double measure_twice(const struct cmn_topology *t, double *claimed)
 {
     struct cmn_clock_offset c;
@@ -73,8 +75,8 @@ static double measure_twice(const struct cmn_topology *t, double *claimed)
     return worst;
 }
 
-/* What is claimed holds always. Where other programs keep the ranks from their cores during all tries of a
- * measurement it is much, so it is measured again: no statement about that machine. */
+/* What is claimed holds always. Where other programs keep the ranks from their cores during all
+ * tries of a measurement it is much, so it is measured again: no statement about that machine. */
 static void aligned(const struct cmn_topology *t, const char *name)
 {
     double worst, claimed, most;
@@ -112,7 +114,8 @@ static void disturbed(void **state)
     settle();
 }
 
-/* Without the drift the first measurement would be wrong by 100 us after 100 ms: the comparison can tell. */
+/* Without the drift the first measurement would be wrong by 100 us after 100 ms: the comparison
+ * can tell. */
 static void drift_matters(const struct cmn_topology *t, const char *name)
 {
     struct cmn_clock_offset c;

@@ -1,4 +1,5 @@
-/* Memory shared by the ranks of a node: what is seen of it, and what is said when it cannot be had. */
+/* Memory shared by the ranks of a node: what is seen of it, and what is said when it cannot be
+ * had. */
 #include "ranks/ranks.h"
 
 #include <signal.h>

@@ -43,7 +43,8 @@ static void check_equal(const struct cmn_topology *t, const struct cmn_state *st
     free(first);
 }
 
-/* Momentum in the flat buffer is where the optimizer says, and rank 0 has it wherever there are several copies. */
+/* Momentum in the flat buffer is where the optimizer says, and rank 0 has it wherever there are
+ * several copies. */
 static void check_momentum(const struct cmn_topology *t, struct side *s, const char *what)
 {
     struct cmn_momentum_part part = cmn_optimizer_momentum(&s->s);

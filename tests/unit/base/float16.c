@@ -1,5 +1,5 @@
-/* 16-bit floats against a definition of their own, in double arithmetic. Every test also runs as Darknet's -Ofast lets the
- * processor: with subnormals flushed to zero. */
+/* 16-bit floats against a definition of their own, in double arithmetic. Every test also runs as
+ * Darknet's -Ofast lets the processor: with subnormals flushed to zero. */
 #include "check.h"
 
 #include <float.h>
@@ -67,7 +67,8 @@ static double number_of(uint32_t bits)
     return bits >> 31 ? -size : size;
 }
 
-/* What 32 bits must become: of all finite halves the nearest, of two the even one, found by bisection. */
+/* What 32 bits must become: of all finite halves the nearest, of two the even one, found by
+ * bisection. */
 static uint16_t expected(const struct format *f, uint32_t bits)
 {
     uint16_t sign = (uint16_t)(bits >> 16 & 0x8000), low = 0, high = f->largest;

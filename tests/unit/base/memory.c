@@ -1,4 +1,5 @@
-/* What containers and batch systems leave of a machine's memory: control groups of both versions, made of plain files. */
+/* What containers and batch systems leave of a machine's memory: control groups of both
+ * versions, made of plain files. */
 #include "check.h"
 
 #include <stdint.h>

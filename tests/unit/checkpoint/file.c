@@ -1,4 +1,5 @@
-/* The file of a checkpoint: what was put in comes out, and nothing that was changed goes unnoticed. */
+/* The file of a checkpoint: what was put in comes out, and nothing that was changed goes
+ * unnoticed. */
 #include "checkpoints.h"
 
 #include <time.h>
@@ -132,7 +133,8 @@ static void a_common_tensor_grows(void **state)
     free(file);
 }
 
-/* Weights of any length stand at the beginning, alone or not. The mark is where they end, and tensors where a line begins. */
+/* Weights of any length stand at the beginning, alone or not. The mark is where they end, and
+ * tensors where a line begins. */
 static void weights_come_first(void **state)
 {
     static const size_t lengths[] = {0, 1, 4, 20, 63, 64, 65, 4096, 3000000};

@@ -1,4 +1,5 @@
-/* Checkpoints whose checksums are right and whose contents are not: made by someone who knows the format. */
+/* Checkpoints whose checksums are right and whose contents are not: made by someone who knows
+ * the format. */
 #include "check.h"
 
 #include <malloc.h>
@@ -29,7 +30,8 @@ static const char *check_of(const void *bytes, size_t n)
     return to;
 }
 
-/* Tensors a of all ranks and b of rank 3; each %s of the format is a checksum: of the weights, a, b. */
+/* Tensors a of all ranks and b of rank 3; each %s of the format is a checksum: of the weights,
+ * a, b. */
 static const char right[] =
     "{\"iteration\":5,\"written\":6,\"weights\":\"%s\",\"training\":{},\"tensors\":["
     "{\"name\":\"a\",\"bytes\":300,\"xxh3\":\"%s\"},"

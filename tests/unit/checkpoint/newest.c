@@ -1,4 +1,5 @@
-/* Which checkpoint of a folder is taken, who may write there, and what a writer that was killed leaves. */
+/* Which checkpoint of a folder is taken, who may write there, and what a writer that was killed
+ * leaves. */
 #include "checkpoints.h"
 
 #include <fcntl.h>
@@ -274,7 +275,8 @@ static void write_for_ever(long from)
     _exit(1);
 }
 
-/* At any moment: what is there under a checkpoint's name is intact, and the next writer removes the rest. */
+/* At any moment: what is there under a checkpoint's name is intact, and the next writer removes
+ * the rest. */
 static void killed_while_writing(void **state)
 {
     int left = 0, value = 0, before, status;
@@ -293,7 +295,8 @@ static void killed_while_writing(void **state)
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             write_for_ever(from);
         }
-        /* Every other one while it writes its second checkpoint or a later one, however slow the disk is. */
+        /* Every other one while it writes its second checkpoint or a later one, however slow the
+         * disk is. */
         for (int i = 0; round % 2 && i < 5000 && cmn_checkpoint_latest(folder, "x") < from; i++) {
             nanosleep(&moment, NULL);
         }

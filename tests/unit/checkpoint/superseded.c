@@ -1,4 +1,5 @@
-/* A training that starts over, killed at each moment of its first checkpoint: what the next one goes on from. */
+/* A training that starts over, killed at each moment of its first checkpoint: from what the next
+ * one resumes. */
 #include "checkpoints.h"
 
 #include <fcntl.h>
@@ -8,7 +9,8 @@
 
 enum { BYTES = 1000 }; /* of weights */
 
-/* The process is killed before the call of this number, of those by which names and their order on the disk change; 0: never. */
+/* The process is killed before the call of this number, of those by which names and their order
+ * on the disk change; 0: never. */
 static int die_at;
 
 static void count_down(void)
@@ -68,7 +70,8 @@ static void write_old(long i)
     cmn_writer_close(w);
 }
 
-/* One that supersedes 15, 30 and 45, and that itself is of iteration `i`. Returns whether the process was killed before call `at`. */
+/* One that supersedes 15, 30 and 45, and that itself is of iteration `i`. Returns whether the
+ * process was killed before call `at`. */
 static int killed_superseding(long i, int at)
 {
     int status;
@@ -89,7 +92,8 @@ static int killed_superseding(long i, int at)
     return WIFSIGNALED(status);
 }
 
-/* What the next process finds: the latest of the old ones, with the others, or the new one alone. Returns whether it is that. */
+/* What the next process finds: the latest of the old ones, with the others, or the new one
+ * alone. Returns whether it is that. */
 static int new_alone(long i)
 {
     struct cmn_writer *w = cmn_writer_open(folder, "x", 100);
@@ -112,7 +116,8 @@ static int new_alone(long i)
     return is_new;
 }
 
-/* A training that starts over. When its first checkpoint is there, none goes back to what it has given up; and before, all of that is there. */
+/* A training that starts over. When its first checkpoint is there, none goes back to what it has
+ * given up; and before, all of that is there. */
 static void killed_when_superseding(void **state)
 {
     (void)state;

@@ -232,7 +232,8 @@ static void fill_the_disk(void)
     assert_int_equal(ftruncate(ballast, 0), 0);
     close(ballast);
     fails_no_more(w, 3);
-    /* Another mount of the same folder over it: one that has files open for writing cannot be made read-only. */
+    /* Another mount of the same folder over it: one that has files open for writing cannot be
+     * made read-only. */
     assert_int_equal(mount(folder, folder, NULL, MS_BIND, NULL), 0);
     assert_int_equal(mount(NULL, folder, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL), 0);
     fails(w, 4, "Read-only file system");

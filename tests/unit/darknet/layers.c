@@ -1,6 +1,6 @@
-/* Each layer's backward pass against finite differences of its forward pass: each tensor that is learned, and the
- * input. yolo, region, detection and iseg have no objective that their gradients belong to: the cost which they print
- * is the square of their gradients. */
+/* Each layer's backward pass against finite differences of its forward pass: each tensor that is
+ * learned, and the input. yolo, region, detection and iseg have no objective that their
+ * gradients belong to: the cost which they print is the square of their gradients. */
 #include "check.h"
 
 #include <math.h>
@@ -10,7 +10,8 @@
 
 static const double MOST = 1e-2; /* of the differences' own size */
 
-/* `factor` times the gradient against the differences by x, of which there are n: by about 200 of them at most. */
+/* `factor` times the gradient against the differences by x, of which there are n: by about 200
+ * of them at most. */
 static void compare(struct rig *r, int layer_index, const char *part, const char *name, float *x,
                     const float *gradient, size_t n, double factor)
 {

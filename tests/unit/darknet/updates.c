@@ -1,5 +1,6 @@
-/* What layers do with their gradients: the rules of momentum and Adam, and that recurrent layers learn. And forward
- * passes that differences say nothing about: weights of -1 and 1, convolutions of size 1. */
+/* What layers do with their gradients: the rules of momentum and Adam, and that recurrent layers
+ * learn. And forward passes that differences say nothing about: weights of -1 and 1,
+ * convolutions of size 1. */
 #include "check.h"
 
 #include <math.h>
@@ -23,7 +24,8 @@ static int check_update(const struct rig *r, const struct cmn_tensor *t, size_t 
     return 0;
 }
 
-/* What the weight becomes by `steps` updates with the gradient u, that of each step being the same. */
+/* What the weight becomes by `steps` updates with the gradient u, that of each step being the
+ * same. */
 static double rule_sgd(double w, double u, double batch, int decays, int steps)
 {
     double kept = 0;
@@ -111,8 +113,9 @@ static void adam(void **state)
 
 /* ---- binary weights ---- */
 
-/* Forward with -1 and 1 times a filter's mean weight; backward as if they were the weights, and the full ones learn. xnor
- * does so with the signs of the inputs, whose gradient it keeps where they lie between -1 and 1. */
+/* Forward with -1 and 1 times a filter's mean weight; backward as if they were the weights, and
+ * the full ones learn. xnor does so with the signs of the inputs, whose gradient it keeps where
+ * they lie between -1 and 1. */
 static void check_binary(const char *key, int xnor)
 {
     const char *const form =
@@ -214,7 +217,8 @@ static void local_layers_begin_with_weights_at_all_places(void **state)
 
 /* ---- learning ---- */
 
-/* The last input but one is to be said: only a state can know it. Returns the mean square error of the last steps. */
+/* The last input but one is to be said: only a state can know it. Returns the mean square error
+ * of the last steps. */
 static double remember(const char *layers)
 {
     enum { BATCH = 8, STEPS = 6, ROUNDS = 600, LAST = 50 };

@@ -152,7 +152,8 @@ static void the_three_ways_to_take_points(void **unused)
     assert_near(each[0].ap[0], (26 * 1 + 50 * .75) / 101); /* 0 … .25; .26 … .75 */
 }
 
-/* Of equal scores the one of the earlier image, and in it of the earlier box, comes first: on any number of ranks. */
+/* Of equal scores the one of the earlier image, and in it of the earlier box, comes first: on
+ * any number of ranks. */
 static void ties_are_broken_by_image_then_box(void **unused)
 {
     (void)unused;

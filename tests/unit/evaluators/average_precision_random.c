@@ -1,5 +1,5 @@
-/* Average precision of random boxes, against a second implementation that follows the definition word by word, in whole
- * numbers, without sorting and without an envelope. */
+/* Average precision of random boxes, against a second implementation that follows the definition
+ * word by word, in whole numbers, without sorting and without an envelope. */
 #include "boxes.h"
 
 static long corner(double v)
@@ -7,7 +7,8 @@ static long corner(double v)
     return lround(v * 2 * GRID);
 }
 
-/* Whether the intersection is at least `percent` of the union; *common tells of how much, to compare boxes by. */
+/* Whether the intersection is at least `percent` of the union; *common tells of how much, to
+ * compare boxes by. */
 static int overlap(const struct cmn_box *a, const struct cmn_box *b, long percent, long *common,
                    long *joined)
 {
@@ -35,7 +36,8 @@ static int first_of(const struct cmn_found *a, const struct cmn_found *b)
     return a->image != b->image ? a->image < b->image : a->index < b->index;
 }
 
-/* Marks right[k] for each found box of the class, in the order order[]; returns how many there are. */
+/* Marks right[k] for each found box of the class, in the order order[]; returns how many there
+ * are. */
 static size_t judge(int class, long percent, int *right, size_t *order)
 {
     static int used[MOST], taken[IMAGES][MOST];
@@ -180,7 +182,8 @@ static struct cmn_box near(const struct cmn_box *b)
                    bottom - (bottom - top > 1 ? draw(2) : 0));
 }
 
-/* Few different scores, so that many are equal; images without truth, without boxes, and a class without truth. */
+/* Few different scores, so that many are equal; images without truth, without boxes, and a class
+ * without truth. */
 static void draw_case(unsigned seed)
 {
     clear();

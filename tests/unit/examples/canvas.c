@@ -1,4 +1,5 @@
-/* Digits on larger canvases (examples/detection): where the boxes lie, and that a seed means the same bytes everywhere. */
+/* Digits on larger canvases (examples/detection): where the boxes lie, and that a seed means the
+ * same bytes everywhere. */
 #include "check.h"
 
 #include "../examples/detection/canvas.c"
@@ -27,7 +28,8 @@ static void draw(struct canvas *canvas, uint64_t seed, uint32_t index)
     draw_canvas(canvas, glyphs[0], labels, GLYPHS, seed, index);
 }
 
-/* More than any background, and than any ink that is too faint for a box: GROUND and VISIBLE say so. */
+/* More than any background, and than any ink that is too faint for a box: GROUND and VISIBLE say
+ * so. */
 static int bright(const struct canvas *canvas, int x, int y)
 {
     const uint8_t *p = &canvas->pixels[(y * CANVAS + x) * 3];

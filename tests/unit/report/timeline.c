@@ -202,7 +202,7 @@ static char *text_of(const char *name)
     return text;
 }
 
-static void written_aside(void **state)
+static void replaces_the_old_file_when_complete(void **state)
 {
     static const char *const layers[] = {"convolutional", "softmax"};
     struct cmn_event e[] = {event(CMN_SPAN_BACKWARD, 1, 1500, 1000000),
@@ -317,7 +317,7 @@ int main(void)
         cmocka_unit_test(whole_steps),
         cmocka_unit_test(tracks),
         cmocka_unit_test(more_tracks_than_there_are),
-        cmocka_unit_test(written_aside),
+        cmocka_unit_test(replaces_the_old_file_when_complete),
         cmocka_unit_test(breaks_off),
         cmocka_unit_test(says_why_it_cannot),
         cmocka_unit_test(says_that_it_could_not),
