@@ -29,8 +29,8 @@ struct cmn_status {
     _Atomic uint64_t detail[CMN_STATUS_DETAIL / 8];
 };
 
-/* The phase from which on a rank may end before the others: MPI lets each go by itself once all
- * have met. */
+/* The phase from which on a rank may end before the others: MPI lets each rank leave once all have
+ * entered MPI_Finalize. */
 #define CMN_STATUS_END "the end of MPI"
 
 /* ---- updates ---- */
@@ -55,6 +55,7 @@ void cmn_status_ending(void);
 /* Thread-safe. This process makes progress. */
 void cmn_status_progress(void);
 
+/* The number of the step that is computed. */
 void cmn_status_iteration(long iteration);
 /* The layer that is worked on. */
 void cmn_status_layer(int layer);

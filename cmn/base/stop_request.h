@@ -1,6 +1,6 @@
 /* A request to stop: SIGINT, SIGTERM, or SIGUSR1, which counts as SIGTERM. All local. */
-#ifndef CMN_STOP_H
-#define CMN_STOP_H
+#ifndef CMN_STOP_REQUEST_H
+#define CMN_STOP_REQUEST_H
 
 /* From here on these signals leave a request instead of ending the process. */
 void cmn_stop_catch(void);

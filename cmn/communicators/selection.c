@@ -159,7 +159,7 @@ static const struct cmn_communicator *best_by_benchmark(const struct cmn_topolog
     if (!best && !others[0]) {
         all_refuse(t, o);
     } else if (!best) {
-        cmn_fail_in("no communicator works here, at last");
+        cmn_fail_in("no communicator works here; the last one tried");
     } else if (t->inter_size == 1) {
         snprintf(why, bytes, "auto: one node%s", others);
     } else {

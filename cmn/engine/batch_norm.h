@@ -49,11 +49,12 @@ void cmn_batch_norm_backward(struct cmn_batch_norm *norm, float *mean_delta, flo
 /* Collective. */
 void cmn_batch_norm_close(struct cmn_batch_norm *norm);
 
-/* Statistics of n filters as they are exchanged: count, n means, n sums of squares about the
- * mean. So many doubles. */
+/* Local. Doubles that describe n filters in an exchange: count, n means, n sums of squares about
+ * the mean. */
 size_t cmn_batch_norm_doubles(size_t n);
 
-/* Local. *into becomes what all `parts` descriptions together are, added in their order. */
+/* Local. *into becomes the description of all values of the `parts` descriptions, combined in their
+ * order. */
 void cmn_batch_norm_merge(double *into, const double *const *part, int parts, size_t n);
 
 #endif

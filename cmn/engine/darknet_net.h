@@ -1,4 +1,5 @@
-/* From pjreddie's Darknet to the handle of engine/net.h. For engine/ and hooks/ alone. */
+/* From pjreddie's Darknet to the handle of engine/net.h. For engine/ and hooks/ alone. All
+ * local. */
 #ifndef CMN_DARKNET_NET_H
 #define CMN_DARKNET_NET_H
 

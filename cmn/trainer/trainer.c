@@ -132,7 +132,8 @@ static void start(struct cmn_trainer *t)
 void cmn_trainer_before_micro_batch(struct cmn_trainer *t)
 {
     if (!t->model.attached) {
-        cmn_fatal("the network was not loaded by load_network, so its ranks never met");
+        cmn_fatal("the network was not loaded by load_network(), which compares it over the ranks: "
+                  "load it so");
     }
     if (!t->started) {
         start(t);

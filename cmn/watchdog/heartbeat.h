@@ -7,7 +7,7 @@
  * Whoever connects must know a token, which MPI has given to all ranks; what it sends is checked
  * all the same.
  *
- * All calls but open are made by the watchdog's thread, and none of them blocks. */
+ * All calls but open are local, made by the watchdog's thread, and do not block. */
 #ifndef CMN_HEARTBEAT_H
 #define CMN_HEARTBEAT_H
 
