@@ -6,7 +6,7 @@
 #   tests/upstream-cfgs.sh --list              the table
 #
 # Without --full a cfg is made thin first: an eighth of its filters and outputs, but where a loss layer prescribes them,
-# small images, batch 2. With --full it is trained as it is, but for the batch: one image a pass and rank (two texts),
+# small images, batch 2. With --full it is trained as it is, but for the batch: one image a micro-batch and rank (two texts),
 # or a step takes hours.
 # Environment: DARKNET (the program), TREE (Darknet's source), MPIEXEC, CC, WORK (an empty folder, kept), LIMIT (seconds
 # for each).

@@ -63,7 +63,7 @@ void cmn_output_open(int rank, int size, const char *folder)
     memcpy(open_now, name, sizeof name);
 }
 
-/* A name that all processes of this job, and no others, have in common. */
+/* A name that only the processes of this job have in common. */
 static const char *job_name(void)
 {
     static const char *const source[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid",

@@ -53,8 +53,8 @@ static void word(char to[WORD], const char *from, size_t n)
              n < WORD - 4 ? "" : "...");
 }
 
-/* What stands behind a key's "=", up to the line's end. Darknet takes the first line with it.
- * NULL: there is none. */
+/* The value of a key, up to the line's end: the first line with the key counts, as in Darknet.
+ * NULL: no line has it. */
 static const char *value_of(const struct section *s, const char *key, size_t n)
 {
     for (const char *p = s->body; p < s->end; p = next_line(p)) {

@@ -39,7 +39,7 @@ long cmn_directory_iteration(const char *file, const char *name)
 
 int cmn_directory_takes(const char *name)
 {
-    /* A hidden one; the name under which one is written is as long. */
+    /* The longest name is that of a hidden checkpoint, or of one that is being written. */
     return strlen(name) + strlen("." SUPERSEDED "-.checkpoint") + DIGITS <= NAME_MAX;
 }
 
@@ -120,7 +120,7 @@ static void lock_name(const char *name, char *file)
     snprintf(file, NAME_MAX + 1, ".%s." LOCK, name);
 }
 
-/* Whom the lock's file names. */
+/* The process that the lock's file names. */
 static void holder(int fd, char *text, size_t bytes)
 {
     ssize_t n = pread(fd, text, bytes - 1, 0);
@@ -257,7 +257,7 @@ static void hidden_name(const char *name, char *hidden)
     snprintf(hidden, NAME_MAX + 1, ".%s" SUPERSEDED, name);
 }
 
-/* Those in a list, from its place `from` on. */
+/* Removes the checkpoints of a list, from its place `from` on. */
 static void remove_from(int folder, const char *name, const long *list, int n, int from)
 {
     char file[FILE_ROOM];
@@ -268,7 +268,8 @@ static void remove_from(int folder, const char *name, const long *list, int n, i
     }
 }
 
-/* On the disk before the next one moves: so none that is older is ever there without the latest. */
+/* Renames one checkpoint and syncs the folder: the next one moves only when this one's new name is
+ * on the disk, so no older one is ever there without the latest. */
 static int move(int folder, const char *from, const char *to, long iteration)
 {
     char before[FILE_ROOM], after[FILE_ROOM];

@@ -137,8 +137,8 @@ int cmn_snapshot_describe(struct cmn_snapshot *s, cJSON *training)
     return training ? 0 : out_of_memory();
 }
 
-/* Its index, or -1. Who asks does so in the order in which tensors were named, so the search
- * begins behind the last one. */
+/* The tensor's index, or -1. Callers ask in the order in which tensors were named, so the search
+ * begins behind the last one found. */
 static long find(struct cmn_snapshot *s, const char *name, int rank)
 {
     for (size_t i = 0; i < s->tensors; i++) {

@@ -160,7 +160,7 @@ static void scale(const struct cmn_checkpoint_item *item)
 {
     float *x = item->data;
 
-    /* 1 changes nothing, and what is not floats has it. */
+    /* Items that are no floats have scale 1, which changes nothing. */
     for (size_t i = 0; (item->scale < 1 || item->scale > 1) && i < item->got / sizeof *x; i++) {
         x[i] *= item->scale;
     }

@@ -281,7 +281,7 @@ struct cmn_checkpoint_file *cmn_checkpoint_parse(const void *bytes, size_t n)
 
 /* ---- a file ---- */
 
-/* Whether the file may be as good as any, and this process is what lacks something. */
+/* Whether this process lacks rights, memory or descriptors: the file may be intact. */
 static int lacks(int reason)
 {
     return reason == EACCES || reason == EPERM || reason == ENOMEM || reason == EMFILE ||

@@ -125,8 +125,8 @@ static int write_all(int fd, const struct iovec *part)
     return 0;
 }
 
-/* All parts are on the disk, as a file of this path, or nothing is there. `alone`: no other one of
- * the writer's is, then. 0, or -1 with errno. */
+/* Writes all parts to the file `path` and syncs it, or leaves no file. `alone`: hides the writer's
+ * other checkpoints just before. 0, or -1 with errno. */
 static int put_file(const struct cmn_writer *w, int folder, const char *path,
                     const struct iovec *part, int alone)
 {
@@ -156,7 +156,7 @@ static int put_file(const struct cmn_writer *w, int folder, const char *path,
     return bad ? -1 : 0;
 }
 
-/* 0, or -1 with a reason. */
+/* Writes the snapshot and removes the oldest checkpoints. 0, or -1 with a reason. */
 static int write_one(struct cmn_writer *w, const char *path, int all)
 {
     struct iovec part[CMN_SNAPSHOT_PARTS];

@@ -19,7 +19,7 @@
 /* Seconds between calls of MPI while nothing is in flight. */
 static const double IDLE_PROBE = 200e-6;
 
-/* What of the block is exchanged together: whole shards. Buckets follow each other in the block. */
+/* A part of the block that is exchanged together: whole shards. Buckets follow each other. */
 struct bucket {
     size_t from, to;         /* floats of the block */
     int shards;              /* up to its end, from the block's begin */

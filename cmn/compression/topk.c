@@ -182,9 +182,10 @@ static void *open_topk(const struct cmn_compressor_plan *plan)
     return t;
 }
 
-/* ---- what is sent ---- */
+/* ---- sending ---- */
 
-/* Writes the k values to p->own, and takes from what is kept what the others will get. */
+/* Writes the k values to p->own, and subtracts from the kept values what the other ranks will
+ * receive. */
 static void encode(struct topk *t, struct selection *p)
 {
     uint32_t *count = (uint32_t *)(void *)p->own;
@@ -263,7 +264,7 @@ static void begin_topk(void *self, int i)
     p->left = p->requests;
 }
 
-/* ---- what has arrived ---- */
+/* ---- receiving ---- */
 
 static void add(struct topk *t, const struct selection *p, const unsigned char *from)
 {

@@ -149,7 +149,7 @@ void cmn_batch_norm_idle(struct cmn_batch_norm *s, void (*idle)(void *self), voi
 
 /* ---- exchanges ---- */
 
-/* MPI_Wait would not let what is exchanged in the background progress. */
+/* Polls: in MPI_Wait exchanges in the background would make no progress. */
 static void await_nodes(struct cmn_batch_norm *s, MPI_Request *request)
 {
     double since = cmn_clock();
@@ -173,7 +173,7 @@ static void await_nodes(struct cmn_batch_norm *s, MPI_Request *request)
     cmn_status_wait_end();
 }
 
-/* s->own of each node becomes, at `into`, what all of them are together. */
+/* Combines s->own of all nodes into `into`. */
 static void combine_nodes(struct cmn_batch_norm *s, combine *how, double *into, size_t n)
 {
     int doubles = (int)cmn_batch_norm_doubles(n);

@@ -13,7 +13,7 @@
 
 enum { STATES = 2 }; /* of a layer, at most */
 
-/* On the GPU a simple recurrent layer carries its state on, too; on the CPU each step of its
+/* On the GPU a simple recurrent layer keeps its state, too; on the CPU each step of its
  * training begins with 0. */
 static int states_of(const struct cmn_net *net, const layer *l,
                      struct cmn_recurrent_state state[STATES])

@@ -20,7 +20,7 @@
 
 /* ---- equal from the start ---- */
 
-/* Tensors first: of several differences the one that says most is named. */
+/* Compares the tensors first: theirs is the most useful difference to report. */
 static char *describe(const struct cmn_gradients *g, const struct cmn_net *net, const char *options)
 {
     char *text = NULL;
@@ -170,7 +170,7 @@ static uint64_t hash_tensor(const struct cmn_tensor *t, struct cmn_nonfinite *ba
     return hash;
 }
 
-/* Of two equal hashes over all ranks both maxima are that of one. */
+/* One allreduce finds the maximum of the hashes and, by their complements, the minimum. */
 static int same_everywhere(uint64_t hash, const struct cmn_topology *t)
 {
     uint64_t most[2] = {hash, ~hash};

@@ -38,7 +38,7 @@ static void print_text(const char *text)
     }
 }
 
-/* What it says of its training, but the cfg and the list of layers. */
+/* The description of its training, without the cfg and the list of layers. */
 static void print_members(const cJSON *object)
 {
     const cJSON *item;

@@ -38,7 +38,7 @@ void cmn_nonfinite_close(struct cmn_nonfinite_policy *p)
     p->statistics = NULL;
 }
 
-/* ---- what is said: where it began, and which images ---- */
+/* ---- the message: where it began, and which images ---- */
 
 static int write_list(const struct cmn_feed *f, const struct cmn_sample *sample, size_t n,
                       const char *file)
@@ -60,7 +60,7 @@ static int write_list(const struct cmn_feed *f, const struct cmn_sample *sample,
     return failed;
 }
 
-/* Behind what has been said: the images, and the file that lists them. */
+/* Appends the images, and the file that lists them, to the message. */
 static void add_images(const struct cmn_nonfinite_policy *p, char *text, size_t bytes)
 {
     const struct cmn_session *s = p->session;
@@ -119,7 +119,7 @@ static void stop(const struct cmn_nonfinite_policy *p)
 
 /* ---- looking ---- */
 
-/* Keeps the first one of a step. */
+/* Remembers the first NaN or Inf of a step. */
 static void note(struct cmn_nonfinite_policy *p, const struct cmn_nonfinite *found, int micro_batch,
                  int current)
 {
@@ -232,7 +232,7 @@ void cmn_nonfinite_begin_step(struct cmn_nonfinite_policy *p, long iteration)
     cmn_gradients_pack(g, CMN_STATISTIC, p->statistics);
 }
 
-/* Collective, blocking. `from` found it, and tells the others. */
+/* Collective, blocking. Rank `from` found the value: all ranks report its description. */
 static void tell(const struct cmn_nonfinite_policy *p, int from)
 {
     const struct cmn_topology *top = &p->session->topology;

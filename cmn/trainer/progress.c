@@ -129,7 +129,7 @@ double cmn_progress_speed(const struct cmn_training_progress *p)
     return images / (cmn_clock() - sums->since);
 }
 
-/* Rank 0 gets what each rank spent its time with, and frees it; NULL elsewhere. */
+/* Collective. Gathers each rank's times on rank 0, which frees them; NULL elsewhere. */
 static struct cmn_rank_times *gather_times(const struct cmn_training_progress *p)
 {
     const struct cmn_topology *top = &p->session->topology;
@@ -261,7 +261,7 @@ struct cmn_progress_due cmn_progress_step_done(struct cmn_training_progress *p)
     p->row_due |=
         epoch_ended || (o->report_every && cmn_step_iteration(step) % o->report_every == 0);
     validation_due = validation_due && cmn_validates(s, net);
-    /* Who asks to stop does not wait for a validation: the run that resumes this one makes the
+    /* A stop request does not wait for a validation: the run that resumes this one makes the
      * row. */
     p->validation_pending = validation_due && s->stop_signal;
     /* With local SGD and double buffering a row waits for sums that it can report. */

@@ -83,7 +83,7 @@ static void open_newest(struct cmn_checkpointing *c)
     }
 }
 
-/* Collective. What rank 0 knows of its checkpoint goes to all. */
+/* Collective. Broadcasts rank 0's description of its checkpoint. */
 static void broadcast_saved(struct cmn_checkpointing *c)
 {
     const struct cmn_topology *top = &c->session->topology;
@@ -212,7 +212,7 @@ struct cmn_checkpointing *cmn_resume(struct cmn_session *s, struct cmn_model *m,
 
 /* ---- the first step ---- */
 
-/* Lists are read by the trainers, so they are known late. */
+/* Not earlier: Darknet's trainers read the lists after the network was attached. */
 static void compare_list(struct cmn_checkpointing *c)
 {
     size_t images = strtoul(cmn_saved_text(c->saved, "list_images"), NULL, 10);
@@ -294,8 +294,8 @@ static size_t seen_by(const char *name)
     return seen;
 }
 
-/* Weights of more images that are older were there when this training began, such as those that it
- * was given. */
+/* Whether file `name` is newer than file `than`. Weights that are older than the checkpoint were
+ * there when this training began, e.g. those of the command line. */
 static int is_later(const char *name, const char *than)
 {
     struct stat a, b;

@@ -310,7 +310,7 @@ static void close_nccl(void *self)
 
 /* ---- one operation at once ---- */
 
-/* What is queued from here on comes after all that Darknet has asked of the GPU. */
+/* Operations queued from here on run after all work that Darknet has queued. */
 static void begin_operation(struct nccl *c, const char *what, size_t n)
 {
     start(c, what, n);
@@ -318,7 +318,7 @@ static void begin_operation(struct nccl *c, const char *what, size_t n)
     check_cuda(c, cudaStreamWaitEvent(c->stream, c->ready, 0), "cudaStreamWaitEvent");
 }
 
-/* `code` is what the call that queued the operation has returned. */
+/* `code` is the result of the call that queued the operation. */
 static void end_operation(struct nccl *c, ncclResult_t code)
 {
     check(c, await_taken(c, code));
@@ -427,7 +427,7 @@ static void record_spans(struct nccl *c)
     }
 }
 
-/* The next job goes to NCCL. */
+/* Gives the next job to NCCL. */
 static void give(struct nccl *c)
 {
     struct job *job = &c->job[c->first];
@@ -454,7 +454,7 @@ static void give(struct nccl *c)
     check(c, result);
 }
 
-/* NCCL has taken the job that it was given: queues what follows it. */
+/* NCCL has taken the job: queues the casts and the event that follow it. */
 static void follow(struct nccl *c)
 {
     struct job *job = &c->job[c->given];

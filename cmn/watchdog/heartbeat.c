@@ -309,7 +309,7 @@ static void take_status(struct cmn_heartbeat *h, const struct cmn_message *m)
     }
 }
 
-/* 0, or -1: this cannot be. */
+/* Takes a message over. 0, or -1: no watchdog of this job sends it on this connection. */
 static int take(struct cmn_heartbeat *h, struct cmn_connection *c, const struct cmn_message *m)
 {
     struct peer *p = &h->peer[m->node];
@@ -394,7 +394,7 @@ static void connect_to_rank_0(struct cmn_heartbeat *h, long ms)
     h->connection->connecting = 1;
 }
 
-/* `ms` later. */
+/* Looks whether the connection is there now, `ms` after the last look. */
 static void complete(struct cmn_heartbeat *h, struct cmn_connection *c, long ms)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLOUT};
