@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests and prints their TAP; the last line is "N passed, N failed, N skipped".
 #
-#   tests/run.sh [NAME...]    only the programs whose name contains one of these, e.g. ranks or 20-bad
+#   tests/run.sh [NAME...]    only the programs whose name contains one of these, e.g. ranks/mpi or cli/bad_input
 #
 # Files of tests/cli and tests/hosts wait more than they compute: TEST_JOBS of them (2) run side by side.
 #

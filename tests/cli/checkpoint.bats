@@ -153,7 +153,7 @@ until_there() {
 stopped() {
     local cfg=$1 pid
     shift
-    export OMPI_MCA_odls_base_sigkill_timeout=3 # as in 50-faults
+    export OMPI_MCA_odls_base_sigkill_timeout=3 # as in faults.bats
     timeout --foreground --kill-after=15 $((60 * SLOW)) "${mpiexec[@]}" -n 2 "$DARKNET" "$@" -cmn >train.log 2>&1 3>&- &
     pid=$!
     while ! grep -q '^8, ' train.log && kill -0 $pid; do

@@ -163,7 +163,7 @@ same() {
 @test "rnn train: a signal ends it, with its weights saved" {
     make_text
     text_cfg rnn max_batches=100000000 >rnn.cfg
-    export OMPI_MCA_odls_base_sigkill_timeout=3 # as in 50-faults
+    export OMPI_MCA_odls_base_sigkill_timeout=3 # as in faults.bats
     # Without --foreground it signals its group, too: mpiexec twice, which then ends at once.
     timeout --foreground --kill-after=15 $((100 * SLOW)) "${mpiexec[@]}" -n 2 "$DARKNET" rnn train rnn.cfg -data text.data -cmn >train.log 2>&1 3>&- &
     pid=$!
