@@ -315,8 +315,8 @@ int cmn_options_idle(const struct cmn_options *o, const char *evaluator)
     return 0;
 }
 
-static int print_value(const struct cmn_options *o, const struct option *option, char *text,
-                       size_t bytes)
+static void print_value(const struct cmn_options *o, const struct option *option, char *text,
+                        size_t bytes)
 {
     const char *field = (const char *)o + option->at;
     double real;
@@ -324,15 +324,19 @@ static int print_value(const struct cmn_options *o, const struct option *option,
 
     switch (option->kind) {
     case TEXT:
-        return snprintf(text, bytes, "%s", field);
+        snprintf(text, bytes, "%s", field);
+        break;
     case REAL:
         memcpy(&real, field, sizeof real);
-        return snprintf(text, bytes, "%.9g", real);
+        snprintf(text, bytes, "%.9g", real);
+        break;
     case WORD:
-        return snprintf(text, bytes, "%s", cmn_options_word(o, option->key));
+        snprintf(text, bytes, "%s", cmn_options_word(o, option->key));
+        break;
     default:
         memcpy(&number, field, sizeof number);
-        return snprintf(text, bytes, "%ld", number);
+        snprintf(text, bytes, "%ld", number);
+        break;
     }
 }
 
