@@ -59,6 +59,10 @@ struct cmn_world {
 /* Local. */
 struct cmn_world cmn_get_world(void);
 
+/* Local. rank and size of that struct. */
+int cmn_rank(void);
+int cmn_size(void);
+
 /* Collective. Rank 0's bytes at `data` go to all ranks; `bytes` is the same on all of them. */
 void cmn_broadcast(void *data, size_t bytes);
 
@@ -88,10 +92,6 @@ struct list;
  * arguments, starts MPI, and prepares this process's output. Runs `darknet cmn …` and ends
  * there. */
 void cmn_init(int *argc, char **argv);
-
-/* Local, at any time. This process's number and how many there are; 0 and 1 without -cmn. */
-int cmn_rank(void);
-int cmn_size(void);
 
 /* Local. main() calls it unless -i names a GPU: the number of this process's GPU; 0 without
  * -cmn. */

@@ -370,16 +370,6 @@ void cmn_start(void)
 
 /* ---- what Darknet asks of the job ---- */
 
-int cmn_rank(void)
-{
-    return cmn_job.on ? cmn_job.topology.rank : 0;
-}
-
-int cmn_size(void)
-{
-    return cmn_job.on ? cmn_job.topology.size : 1;
-}
-
 int cmn_rank_device(void)
 {
     int gpus = cmn_job.on ? cmn_device_count() : 0;

@@ -22,6 +22,16 @@ struct cmn_world cmn_get_world(void)
                               t->inter_rank, t->inter_size, t->host};
 }
 
+int cmn_rank(void)
+{
+    return cmn_get_world().rank;
+}
+
+int cmn_size(void)
+{
+    return cmn_get_world().size;
+}
+
 MPI_Comm cmn_world_comm(void)
 {
     return cmn_job.on ? cmn_job.topology.world : MPI_COMM_SELF;
