@@ -1,6 +1,6 @@
 /* cmocka under mpiexec. A failed cmocka assertion leaves its test at once, and with it the other
  * ranks in a collective call: so tests here note failures with CHECK, continue, and end with
- * settle(), where all ranks learn of the first failure and fail alike. Rank 0 alone prints. */
+ * fail_on_all_ranks(), where all ranks learn of the first failure and fail alike. Rank 0 alone prints. */
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
 
@@ -26,7 +26,7 @@ static char failure[1024];
     } while (0)
 
 /* Collective. Fails the test on all ranks when a CHECK failed on any. */
-static inline void settle(void)
+static inline void fail_on_all_ranks(void)
 {
     int bad = failure[0] ? top.rank : top.size;
     char text[sizeof failure];

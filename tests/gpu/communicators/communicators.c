@@ -66,7 +66,7 @@ static void over_nccl(void **state)
                  tried); /* hierarchical, two_dimensional, single_node,
                                                                       pure_nccl, non_cuda_aware */
     in_every_world(try_all);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void over_mpi_that_knows_gpus(void **state)
@@ -81,7 +81,7 @@ static void over_mpi_that_knows_gpus(void **state)
     options.intra = CMN_INTRA_MPI;
     in_every_world(try_all);
     all_well();
-    settle();
+    fail_on_all_ranks();
 }
 
 /* No NCCL within a node: every rank copies to the host. */
@@ -95,7 +95,7 @@ static void every_rank_copies(void **state)
     CHECK_SAYING(tried == 1, "%d communicators were tried", tried); /* non_cuda_aware alone */
     in_every_world(try_all);
     all_well();
-    settle();
+    fail_on_all_ranks();
 }
 
 /* More than the two buffers hold, and not a whole number of them. */
@@ -116,7 +116,7 @@ static void long_block(void **state)
         c->close(self);
     }
     all_well();
-    settle();
+    fail_on_all_ranks();
 }
 
 static void refusals(void **state)
@@ -145,7 +145,7 @@ static void refusals(void **state)
         CHECK_SAYING(c->casts || strstr(cmn_reason(), "cmn_allreduce_dtype"), "%s", cmn_reason());
     }
     all_well();
-    settle();
+    fail_on_all_ranks();
 }
 
 /* Numbers near the end of fp16: their sum fits in no 16 bits, their mean does. The metrics stays
@@ -187,7 +187,7 @@ static void sixteen_bits(enum cmn_dtype type, float value, float relative)
     c->close(self);
     free_block(&b);
     CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void fp16(void **state)
@@ -224,7 +224,7 @@ static void no_memory_for_16_bits(void **state)
     c->close(self);
     free_block(&b);
     all_well();
-    settle();
+    fail_on_all_ranks();
 }
 
 static int group(void)

@@ -156,7 +156,7 @@ static void the_bits_of_one_exchange(void **state)
     }
     in_every_world(on_nodes);
     all_well();
-    settle();
+    fail_on_all_ranks();
 }
 
 /* More sums than wait at a time, of growing length, in all types; and again after the end. */
@@ -189,7 +189,7 @@ static void many_sums(void **state)
     cmn_nccl.close(self);
     free_block(&b);
     CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* Each sum of a step has its span, one after the other on the stream, within what the host saw of
@@ -228,7 +228,7 @@ static void spans(void **state)
     c->close(self);
     free_block(&b);
     CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* An exchange that was begun fails: which call notices it, and what it says. */
@@ -265,7 +265,7 @@ static void nccl_reports_an_error(void **state)
     (void)state;
     all_well();
     broken("fake remote error", 1);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void nothing_comes(void **state)
@@ -274,7 +274,7 @@ static void nothing_comes(void **state)
     all_well();
     options.timeout = 1;
     broken("waited 1 s (cmn_timeout)", 0);
-    settle();
+    fail_on_all_ranks();
 }
 
 static int group(void)

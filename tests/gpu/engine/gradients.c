@@ -152,7 +152,7 @@ static void flat(void **state)
     CHECK(!l[2].weight_updates_gpu && !l[0].scale_updates_gpu && l[1].bias_updates_gpu);
     CHECK(l[0].weight_updates == conv_host && l[0].weights_gpu);
     free_net();
-    settle();
+    fail_on_all_ranks();
 }
 
 /* Darknet has been asked to add to the gradients, and the exchange must come after that. */
@@ -182,7 +182,7 @@ static void sum(void **state)
     c->close(self);
     cmn_gradients_close(&g);
     free_net();
-    settle();
+    fail_on_all_ranks();
 }
 
 static int polls, poll_fails;
@@ -223,7 +223,7 @@ static void moves_on(void **state)
     cmn_gradients_close(&g);
     free_net();
     CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* Puts x in the place `at` of gradient i, has all looked at, and puts back what was there. */
@@ -267,7 +267,7 @@ static void nonfinite_gradients(void **state)
     cmn_gradients_close(&g);
     free_net();
     CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
-    settle();
+    fail_on_all_ranks();
 }
 
 static int verified(void)
@@ -309,7 +309,7 @@ static void replicas(void **state)
     CHECK((verified() == 0) == (top.size == 1));
     cmn_gradients_close(&g);
     free_net();
-    settle();
+    fail_on_all_ranks();
 }
 
 static void without_gpu(void **state)
@@ -323,7 +323,7 @@ static void without_gpu(void **state)
     check_device(net->layers[2].weight_updates_gpu, IN * OUT, 42.5F + (float)top.rank, "untouched");
     cmn_gradients_close(&g);
     free_net();
-    settle();
+    fail_on_all_ranks();
 }
 
 static void failures(void **state)
@@ -344,7 +344,7 @@ static void failures(void **state)
     CHECK_SAYING(fatal && strstr(fatal, "layer 0 bias_updates is not on the GPU"), "%s",
                  fatal ? fatal : "it was opened");
     free_net();
-    settle();
+    fail_on_all_ranks();
 }
 
 /* ---- which GPUs ---- */
@@ -373,7 +373,7 @@ static void which_gpus(void **state)
     agree(-1, 0, NULL, "CPU");
     agree(last ? -1 : top.rank, 0, several ? (last ? "this one the CPU" : "this one a GPU") : NULL,
           "GPUs and the CPU");
-    settle();
+    fail_on_all_ranks();
     if (several) {
         agree(last ? 0 : top.rank, 0, last || top.rank == 0 ? "ranks 0 and" : NULL,
               "two on the first");
@@ -383,7 +383,7 @@ static void which_gpus(void **state)
     CHECK(cmn_device_count() == 0);
     agree(0, 0, "cudaGetDeviceProperties", "no GPU");
     all_well();
-    settle();
+    fail_on_all_ranks();
 }
 
 static int group(void)

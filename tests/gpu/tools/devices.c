@@ -47,7 +47,7 @@ static void sums_on_the_gpu(void **state)
     try_candidate(CMN_RAW, "MPI is not CUDA-aware: use non_cuda_aware");
     try_candidate(CMN_MEMORY, "it is a measure of the CPU's memory");
     CHECK_SAYING(fake.alive == 0, "%d things of the GPU were not given back", fake.alive);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void mpi_that_knows_gpus(void **state)
@@ -58,7 +58,7 @@ static void mpi_that_knows_gpus(void **state)
     try_candidate(CMN_RAW, "");
     try_candidate("flat", "");
     CHECK_SAYING(fake.alive == 0, "%d things of the GPU were not given back", fake.alive);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void every_communicator_is_tried(void **state)
@@ -77,7 +77,7 @@ static void every_communicator_is_tried(void **state)
     }
     CHECK_SAYING(works >= 4, "only %d work", works);
     free(trial);
-    settle();
+    fail_on_all_ranks();
 }
 
 static int group(void)

@@ -106,7 +106,7 @@ static void operations(void **state)
     (void)state;
     all_well();
     in_every_world(in_groups);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* What a failed operation says; the communicator is aborted, once. */
@@ -145,7 +145,7 @@ static void nccl_reports_an_error(void **state)
         CHECK(fake.alive == 0);
     }
     all_well();
-    settle();
+    fail_on_all_ranks();
 }
 
 static void cuda_reports_an_error(void **state)
@@ -162,7 +162,7 @@ static void cuda_reports_an_error(void **state)
     must_fail(&t, 0, says, COUNT(says));
     cmn_nccl.close(t.self);
     all_well();
-    settle();
+    fail_on_all_ranks();
 }
 
 /* Nothing comes from the other ranks; once, ncclCommAbort never returns either. */
@@ -185,7 +185,7 @@ static void nothing_comes(void **state)
     }
     fake.alive = 0;
     all_well();
-    settle();
+    fail_on_all_ranks();
 }
 
 static void start_fails(void **state)
@@ -202,7 +202,7 @@ static void start_fails(void **state)
     CHECK(fake.aborts == 1);
     cmn_nccl.close(t.self);
     all_well();
-    settle();
+    fail_on_all_ranks();
 }
 
 static void choice(void **state)
@@ -224,7 +224,7 @@ static void choice(void **state)
     CHECK(cmn_transport_intra(&top, &options) == &cmn_mpi);
     CHECK(cmn_transport_inter(&top, &options) == &cmn_mpi);
     all_well();
-    settle();
+    fail_on_all_ranks();
 }
 
 static int group(void)

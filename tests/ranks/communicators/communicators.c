@@ -226,7 +226,7 @@ static void sums_over(enum cmn_intra_transport transport)
     printf("# refused somewhere, cmn_intra=%s:%s\n", cmn_options_word(&options, "cmn_intra"),
            refused[0] ? refused : " none");
     options.intra = CMN_INTRA_AUTO;
-    settle();
+    fail_on_all_ranks();
 }
 
 static void sums(void **state)
@@ -276,7 +276,7 @@ static void agree_with_naive(void **state)
 {
     (void)state;
     in_every_world(compare_with_naive);
-    settle();
+    fail_on_all_ranks();
 }
 
 static const struct cmn_communicator *choose_on(const struct cmn_topology *t, const char *name,
@@ -304,7 +304,7 @@ static void dummy_exchanges_nothing(void **state)
     }
     check_untouched(&w, &place);
     end_world(&w, &place);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* Whether `name` must refuse: nothing else may. */
@@ -358,7 +358,7 @@ static void choice(void **state)
     for (int k = 0; (c = cmn_communicator_at(k)); k++) {
         CHECK_SAYING(strstr(cmn_reason(), c->name), "%s", cmn_reason());
     }
-    settle();
+    fail_on_all_ranks();
 }
 
 /* auto gives something that works, the same on all ranks, and says how it came to it. */
@@ -403,7 +403,7 @@ static void automatic(void **state)
 {
     (void)state;
     in_every_world(choose_automatically);
-    settle();
+    fail_on_all_ranks();
 }
 
 static int group(void)

@@ -150,7 +150,7 @@ static inline void for_all(void (*test)(const struct cmn_compressor *compressor)
     for (int i = 0; (compressor = cmn_compressor_at(i)); i++) {
         test(compressor);
     }
-    settle();
+    fail_on_all_ranks();
 }
 
 #endif

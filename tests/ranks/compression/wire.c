@@ -153,7 +153,7 @@ static void directions_agree(void **unused)
     }
     CHECK(compressor->state(w.self, top.size > 1 ? 2 : 0, &state) == 0);
     end_work(&w);
-    settle();
+    fail_on_all_ranks();
 }
 
 #define TEST(name)                       \

@@ -109,7 +109,7 @@ static void closed_forms(void **state)
 {
     (void)state;
     in_every_world(in_world);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* Many exchanges in a row, in which ranks are late in turns: nobody reads what is not there
@@ -132,7 +132,7 @@ static void many_in_a_row(void **state)
                      "turn %d: %g %g %g", turn, (double)a[0], (double)a[1], (double)b[1]);
     }
     cmn_batch_norm_close(norm);
-    settle();
+    fail_on_all_ranks();
 }
 
 static int looks;
@@ -174,7 +174,7 @@ static void waiting(void **state)
             CHECK_SAYING(fatal && !strcmp(fatal, "the background exchange failed"), "%s",
                          fatal ? fatal : "it went on");
         }
-        settle();
+        fail_on_all_ranks();
     }
 }
 
@@ -191,7 +191,7 @@ static void too_many(void **state)
     CHECK_SAYING(fatal && strstr(fatal, "2 filters, room for 1"), "%s",
                  fatal ? fatal : "it went on");
     cmn_batch_norm_close(norm);
-    settle();
+    fail_on_all_ranks();
 }
 
 static int group(void)

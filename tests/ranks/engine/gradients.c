@@ -49,7 +49,7 @@ static void broadcast(void **state)
                      g.tensor[i].part, g.tensor[i].name);
     }
     close_net();
-    settle();
+    fail_on_all_ranks();
 }
 
 #define OPTIONS "[net] batch=2\n[net] momentum=0.9\n"
@@ -89,7 +89,7 @@ static void compare(void **state)
     open_net(NET CONV TAIL);
     cmn_replicas_compare(&g, cmn_net_of(net), OPTIONS, &top);
     close_net();
-    settle();
+    fail_on_all_ranks();
 }
 
 static void verify(void **state)
@@ -127,7 +127,7 @@ static void verify(void **state)
     CHECK(cmn_replicas_verify(&g, cmn_net_of(net), &top, &bad) == 0 && bad.name);
     CHECK(bad.layer == 0 && !strcmp(bad.name, "weights"));
     close_net();
-    settle();
+    fail_on_all_ranks();
 }
 
 /* Rank r has r + 1 images. Of all of them: sums of r, r * r and so on, in closed form. */
@@ -159,7 +159,7 @@ static void statistics(void **state)
         CHECK(net->layers[0].weights[0] == weight);
         close_net();
     }
-    settle();
+    fail_on_all_ranks();
 }
 
 /* So that cmn_sync_bn, with which they are the same anyway, may save whenever it likes. */
@@ -176,7 +176,7 @@ static void equal_statistics_stay(void **state)
     CHECK(!memcmp(net->layers[0].rolling_mean, mean, sizeof mean));
     CHECK(!memcmp(net->layers[0].rolling_variance, variance, sizeof variance));
     close_net();
-    settle();
+    fail_on_all_ranks();
 }
 
 static int group(void)

@@ -17,7 +17,7 @@ static void place(void **state)
     CHECK(w.inter_rank == top.inter_rank && w.inter_size == top.inter_size);
     CHECK(!strcmp(w.host, host));
     CHECK(cmn_rank() == w.rank && cmn_size() == w.size);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void groups(void **state)
@@ -33,7 +33,7 @@ static void groups(void **state)
     CHECK(rank == w.intra_rank && size == w.intra_size);
     MPI_Comm_rank(cmn_inter_comm(), &rank);
     CHECK(rank == w.inter_rank);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void broadcast_of_bytes(void **state)
@@ -55,7 +55,7 @@ static void broadcast_of_bytes(void **state)
         CHECK(bytes[n] == (unsigned char)(n * 7 + (size_t)top.rank)); /* and none behind */
         free(bytes);
     }
-    settle();
+    fail_on_all_ranks();
 }
 
 static void mean_of_floats(void **state)
@@ -80,7 +80,7 @@ static void mean_of_floats(void **state)
         CHECK_SAYING(wrong == 0, "%zu of %zu floats", wrong, n);
         free(x);
     }
-    settle();
+    fail_on_all_ranks();
 }
 
 static void mean_has_the_same_bits(void **state)
@@ -93,7 +93,7 @@ static void mean_has_the_same_bits(void **state)
     }
     cmn_mean(x, 1000);
     CHECK(same_everywhere(x, sizeof x));
-    settle();
+    fail_on_all_ranks();
 }
 
 /* Nobody leaves before the last one has come. */
@@ -120,7 +120,7 @@ static void barrier_holds(void **state)
     }
     CHECK_SAYING(come == top.intra_size, "%d of %d had come", come, top.intra_size);
     MPI_Win_free(&window);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void a_second_start_does_nothing(void **state)
@@ -130,7 +130,7 @@ static void a_second_start_does_nothing(void **state)
     (void)state;
     cmn_start();
     CHECK(cmn_world_comm() == before);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* Before the start: a world of one, in which every call works. */
@@ -152,7 +152,7 @@ static void before_the_start(void **state)
 {
     (void)state;
     CHECK(alone);
-    settle();
+    fail_on_all_ranks();
 }
 
 int main(void)

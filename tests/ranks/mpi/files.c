@@ -46,14 +46,14 @@ static void shared(void **state)
     check_share("a.png\nb.png\n", 12);
     check_share("no newline", 10);
     check_share("a\0b\xff\r\n", 6);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void empty(void **state)
 {
     (void)state;
     check_share("", 0);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void large(void **state)
@@ -67,7 +67,7 @@ static void large(void **state)
     }
     check_share(text, n);
     free(text);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void missing(void **state)
@@ -82,7 +82,7 @@ static void missing(void **state)
     CHECK_SAYING(strstr(cmn_reason(), "/no/such/list.txt: No such file"), "%s", cmn_reason());
     /* The next one works: nobody is left behind in a collective call. */
     check_share("again", 5);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void folder(void **state)
@@ -95,7 +95,7 @@ static void folder(void **state)
     CHECK(!file);
     CHECK_SAYING(errno == EISDIR, "%s", strerror(errno));
     CHECK_SAYING(strstr(cmn_reason(), "/proc: "), "%s", cmn_reason());
-    settle();
+    fail_on_all_ranks();
 }
 
 static int group(void)

@@ -50,7 +50,7 @@ static void parts(void **state)
     }
     cmn_window_barrier(w);
     cmn_window_close(w);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* Sizes differ from rank to rank: the largest counts. */
@@ -67,7 +67,7 @@ static void largest_request(void **state)
     }
     cmn_window_barrier(w);
     cmn_window_close(w);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* Counts up in turns: a barrier that lets one through early shows as a wrong count. */
@@ -86,7 +86,7 @@ static void barriers(void **state)
         cmn_window_barrier(w);
     }
     cmn_window_close(w);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* Waiting goes from spinning over yielding to sleep; all of them end. */
@@ -102,7 +102,7 @@ static void late_ranks(void **state)
         cmn_window_barrier(w);
     }
     cmn_window_close(w);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void missing_rank(void **state)
@@ -121,7 +121,7 @@ static void missing_rank(void **state)
     }
     MPI_Barrier(top.world);
     cmn_window_close(w);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* All ranks give the reason of the one that could not. */
@@ -140,7 +140,7 @@ static void no_memory(void **state)
 {
     (void)state;
     refused((size_t)1 << 45, "MiB of memory are free");
-    settle();
+    fail_on_all_ranks();
 }
 
 /* A limit on files is a signal for who passes it; here it is a reason. */
@@ -155,7 +155,7 @@ static void no_file_so_large(void **state)
     setrlimit(RLIMIT_FSIZE, &low);
     refused(16 << 20, "ulimit -f");
     setrlimit(RLIMIT_FSIZE, &now);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* One rank alone cannot join: all learn of it. */
@@ -181,7 +181,7 @@ static void one_fails(void **state)
     w = window_of(4096, 0);
     cmn_window_barrier(w);
     cmn_window_close(w);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void memory_is_found(void **state)
@@ -206,7 +206,7 @@ static void memory_is_found(void **state)
     }
     MPI_Barrier(top.world);
     cmn_regions_close(&r);
-    settle();
+    fail_on_all_ranks();
 }
 
 static int group(void)

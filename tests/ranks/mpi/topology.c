@@ -10,7 +10,7 @@ static void numbers(void **state)
     CHECK(top.rank == rank);
     CHECK(top.size == size);
     CHECK(top.host[0] != '\0');
-    settle();
+    fail_on_all_ranks();
 }
 
 /* Groups and numbers fit each other, however the ranks lie. */
@@ -46,7 +46,7 @@ static void groups(void **state)
 {
     (void)state;
     in_every_world(groups_of);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void nodes_as_asked(void **state)
@@ -62,7 +62,7 @@ static void nodes_as_asked(void **state)
         CHECK_SAYING(t.inter_rank == shapes[i].node[top.rank], "%s", shapes[i].name);
         cmn_topology_close(&t);
     }
-    settle();
+    fail_on_all_ranks();
 }
 
 static void world_is_private(void **state)
@@ -72,7 +72,7 @@ static void world_is_private(void **state)
     (void)state;
     MPI_Comm_compare(top.world, MPI_COMM_WORLD, &comparison);
     CHECK(comparison == MPI_CONGRUENT);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void errors_have_reasons(void **state)
@@ -85,7 +85,7 @@ static void errors_have_reasons(void **state)
     CHECK(code != MPI_SUCCESS);
     CHECK(cmn_mpi_check(code, "MPI_Bcast of nothing") == -1);
     CHECK(strstr(cmn_reason(), "MPI_Bcast of nothing: MPI_ERR_ROOT"));
-    settle();
+    fail_on_all_ranks();
 }
 
 static void first_bad(void **state)
@@ -96,7 +96,7 @@ static void first_bad(void **state)
         CHECK(cmn_mpi_first_bad(top.rank == rank, top.world) == rank);
         CHECK(cmn_mpi_first_bad(top.rank >= rank, top.world) == rank);
     }
-    settle();
+    fail_on_all_ranks();
 }
 
 static void identity_is_known(void **state)
@@ -107,7 +107,7 @@ static void identity_is_known(void **state)
     cmn_log_prefix(text, sizeof text);
     snprintf(want, sizeof want, "cmn[rank %d@%s] ", top.rank, top.host);
     CHECK_SAYING(!strcmp(text, want), "%s", text);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void opens_again(void **state)
@@ -119,7 +119,7 @@ static void opens_again(void **state)
         CHECK(t.rank == top.rank && t.size == top.size && t.inter_size == top.inter_size);
         cmn_topology_close(&t);
     }
-    settle();
+    fail_on_all_ranks();
 }
 
 static int group(void)

@@ -52,7 +52,7 @@ static void overlap(void **state)
 {
     (void)state;
     in_every_world(overlap_in);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* ---- double buffering and local steps do what they say ---- */
@@ -198,7 +198,7 @@ static void as_simulated(void **state)
 {
     (void)state;
     in_every_world(simulated_in);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* What a communicator does not refuse, it can do: also where messages take the place of shared
@@ -229,7 +229,7 @@ static void by_messages(void **state)
 {
     (void)state;
     in_every_world(by_messages_in);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* ---- which bucket is chosen ---- */
@@ -269,7 +269,7 @@ static void tunes(void **state)
     CHECK(chosen(&t, third) == 2 && cmn_bucket_tuner_bucket(&t) == t.bucket[2] &&
           strstr(t.why, "overlap on, buckets of"));
     CHECK(chosen(&t, little) == 1);
-    settle();
+    fail_on_all_ranks();
 }
 
 static int group(void)

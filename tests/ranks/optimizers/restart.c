@@ -127,7 +127,7 @@ static void restarts(void **state)
 {
     (void)state;
     in_every_world(restart_in);
-    settle();
+    fail_on_all_ranks();
 }
 
 static int group(void)

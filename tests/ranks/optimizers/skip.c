@@ -96,7 +96,7 @@ static void left_out(void **state)
         left_out_in(&t, "2+1");
         cmn_topology_close(&t);
     }
-    settle();
+    fail_on_all_ranks();
 }
 
 /* Which policy is chosen with local steps, overlap or Adam; `why`: the end of the job, or NULL. */
@@ -129,7 +129,7 @@ static void refused(void **state)
             top.size > 1 ? "cmn_overlap=on does not go with cmn_nonfinite=skip" : NULL);
     planned(1, CMN_OVERLAP_AUTO, 0, NULL);
     planned(1, CMN_OVERLAP_AUTO, 1, NULL);
-    settle();
+    fail_on_all_ranks();
 }
 
 static int run(void)

@@ -201,7 +201,7 @@ static void operations(void **state)
         }
     }
     in_every_world(groups_of);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* MPI's own collectives, which serve the memory of a GPU; here they are told of one, and get the
@@ -214,7 +214,7 @@ static void collectives(void **state)
     (void)state;
     on_gpu.device = 0;
     exercise(&cmn_mpi, &group);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* MPI's allreduce with at most so many floats in a call. */
@@ -235,7 +235,7 @@ static void chunks(void **state)
         }
         end(&b);
     }
-    settle();
+    fail_on_all_ranks();
 }
 
 static void ordered(float *data, size_t n, int rank)
@@ -280,7 +280,7 @@ static void pairwise(void **state)
     free(data);
     free(theirs);
     free(want);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* Data elsewhere than in the memory that shm gave is a mistake of the caller. */
@@ -296,7 +296,7 @@ static void memory_of_the_caller(void **state)
     said = fatal_of(cmn_shm_counterparts(self, data, 16));
     CHECK_SAYING(said && strstr(said, "shared memory") && !check_lost, "%s", said);
     cmn_shm.close(self);
-    settle();
+    fail_on_all_ranks();
 }
 
 /* The same call twice gives the same bits, on all ranks. */
@@ -325,7 +325,7 @@ static void same_bits(void **state)
         end(&b);
     }
     free(first);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void two_at_once(void **state)
@@ -351,7 +351,7 @@ static void two_at_once(void **state)
     }
     cmn_mpi.close(first);
     cmn_mpi.close(second);
-    settle();
+    fail_on_all_ranks();
 }
 
 static void slices(void **state)
@@ -373,7 +373,7 @@ static void slices(void **state)
             CHECK(end == n[j] && most - least <= 31);
         }
     }
-    settle();
+    fail_on_all_ranks();
 }
 
 /* What transports refuse, and what cmn_intra makes of it. */
@@ -399,7 +399,7 @@ static void choice(void **state)
         CHECK_SAYING(!t || word != CMN_INTRA_NCCL, "nccl on the CPU");
     }
     options.intra = CMN_INTRA_AUTO;
-    settle();
+    fail_on_all_ranks();
 }
 
 static int group(void)
