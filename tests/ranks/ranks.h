@@ -1,6 +1,7 @@
 /* cmocka under mpiexec. A failed cmocka assertion leaves its test at once, and with it the other
  * ranks in a collective call: so tests here note failures with CHECK, continue, and end with
- * fail_on_all_ranks(), where all ranks learn of the first failure and fail alike. Rank 0 alone prints. */
+ * fail_on_all_ranks(), where all ranks learn of the first failure and fail alike. Rank 0 alone
+ * prints. */
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
 
