@@ -772,10 +772,12 @@ entry() {
         echo "equal $name" | tee "$work/said/$name"
         return
     fi
-    reason=$(intended | while read -r pattern reason; do
+    local meant pattern why reason=
+    meant=$(intended)
+    while read -r pattern why; do
         # shellcheck disable=SC2254  # a pattern
-        case $name in $pattern) echo "$reason" && break ;; esac
-    done)
+        case $name in $pattern) reason=$why ;; esac
+    done <<<"$meant"
     if [[ -n $reason ]]; then
         echo "intended $name: $reason: ${said//$'\n'/; }" | tee "$work/said/$name"
     else
