@@ -1,6 +1,6 @@
 # The test programs, the stand-in for GPUs, and what runs them.
 
-.PHONY: tests test soak same-bits check-patches
+.PHONY: tests test test-on soak same-bits check-patches
 
 UNIT_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/*/*.c))
 RANK_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/ranks/*/*.c))
@@ -28,6 +28,10 @@ tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS
 test: all $(if $(filter 1,$(GPU)),,tests) ## Run every test (SAN=address,undefined or SAN=thread runs them instrumented)
 	@$(MAKE) --no-print-directory mnist || echo 'MNIST could not be had: tests that need it are skipped'
 	@$(TEST_ENV) $(if $(filter 1,$(GPU)),tests/gpu/run.sh,tests/run.sh)
+
+test-on: ## Run the tests in another release of Debian: SUITE=trixie, RUN='make test' (as root; tests/on-suite.sh)
+	@$(if $(SUITE),,echo "test-on: which release? for example: make test-on SUITE=trixie" >&2; exit 2)
+	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL tests/on-suite.sh '$(SUITE)' $(if $(RUN),bash -c '$(RUN)')
 
 soak: all mnist ## Faults in trainings under cmn-run, RUNS=50: they must end with the bits of undisturbed ones
 	@$(TEST_ENV) tests/soak.sh
