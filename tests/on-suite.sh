@@ -43,6 +43,7 @@ fi
 
 # The sources: git's own copy changes the times of those files alone that have changed.
 there=$tree/srv/darknet-cmn
+[[ ! -d $there ]] || chown -R 0:0 "$there"
 [[ -d $there/.git ]] || git init -q "$there"
 commit=$(git stash create)
 git push -q --force "$there" "${commit:-HEAD}:refs/tests/on-suite"
@@ -61,7 +62,6 @@ if [[ -n $AS_USER ]]; then
     chown -R "$id:$id" "$there"
     as=(setpriv --reuid "$id" --regid "$id" --clear-groups env HOME=/home/tester USER=tester)
 else
-    chown -R 0:0 "$there"
     as=(env HOME=/root USER=root)
 fi
 
@@ -70,11 +70,16 @@ exec unshare --mount --pid --fork --kill-child bash -c '
     set -euo pipefail
     tree=$1
     shift
+    # A mount of its own, and the root of all: namespaces can be made in it, which a chroot forbids.
+    mount --bind "$tree" "$tree"
     mount -t proc proc "$tree/proc"
     mount --rbind /sys "$tree/sys"
     mount --rbind /dev "$tree/dev"
     mount -t tmpfs -o mode=1777 shm "$tree/dev/shm"
     mount -t tmpfs -o mode=755 run "$tree/run"
     cp -L /etc/resolv.conf /etc/hosts "$tree/etc/"
-    exec chroot "$tree" bash -c '\''cd /srv/darknet-cmn && "$@"'\'' - env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    cd "$tree"
+    pivot_root . .
+    umount --lazy .
+    exec chroot . bash -c '\''cd /srv/darknet-cmn && "$@"'\'' - env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         TERM="${TERM:-dumb}" LC_ALL=C.UTF-8 "$@"' - "$tree" "${as[@]}" "$@"
