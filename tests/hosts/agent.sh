@@ -21,4 +21,5 @@ exec ip netns exec "$node" unshare --uts --mount "${clock[@]}" bash -c '
         done <"$here/differs"
     fi
     cd "$2"
+    set +euo pipefail    # as a shell that ssh starts
     eval "$3"' - "$node" "$PWD" "$*"

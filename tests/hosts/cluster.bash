@@ -65,7 +65,8 @@ cluster_down() {
 }
 
 # cluster_words COMMAND...: sets the array words to what runs COMMAND in the cluster, in the current folder. Any mpiexec
-# there starts its ranks on the nodes: these settings are what several networks, and no ssh, ask for.
+# there starts its ranks on the nodes: these settings are what several networks, and no ssh, ask for. OMPI_MCA_ names are
+# those of Open MPI 4, and of MPI itself in Open MPI 5, whose launcher has PRTE_MCA_ names.
 cluster_words() {
     local user=()
     [[ $(id -u) -eq 0 ]] || user=(--user --preserve-credentials)
@@ -73,6 +74,7 @@ cluster_words() {
     words=(nsenter --target "$cluster_first" "${user[@]}" --mount --net --pid env OMPI_ALLOW_RUN_AS_ROOT=1
         OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=/run/cluster
         OMPI_MCA_plm_rsh_agent=/run/cluster/agent.sh OMPI_MCA_oob_tcp_if_include="br0,eth0"
+        PRTE_MCA_prte_tmpdir_base=/run/cluster PRTE_MCA_plm_ssh_agent=/run/cluster/agent.sh PRTE_MCA_prte_if_include="br0,eth0"
         OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_pml=ob1 OMPI_MCA_btl="tcp,vader,self"
         sh -c 'cd "$0" && exec "$@"' "$PWD" "$@")
 }
