@@ -4,8 +4,8 @@
 
 mnist: data/mnist/.source ## Fetch and prepare MNIST in data/mnist (MNIST_DIR=dir uses idx files already there)
 
-demo: all mnist ## Train MNIST on NP=2 ranks; weights, log and chart go to results/mnist
-	@DARKNET='$(B)/bin/darknet' MPIEXEC='$(MPIEXEC)' NP='$(NP)' examples/mnist/demo.sh
+demo: all mnist ## Train MNIST on NP=2 ranks (EPOCHS=3); weights, log and chart go to results/mnist
+	@DARKNET='$(B)/bin/darknet' MPIEXEC='$(MPIEXEC)' NP='$(NP)' EPOCHS='$(EPOCHS)' examples/mnist/demo.sh
 
 detection: data/detection/.source ## Draw MNIST's digits on larger canvases, for detectors, in data/detection
 

@@ -25,13 +25,14 @@ TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/d
 
 tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) build/cpu/canvases $(B)/sheet $(B)/replay ## Build the test programs alone
 
-test: all $(if $(filter 1,$(GPU)),,tests) ## Run every test (SAN=address,undefined or SAN=thread runs them instrumented)
+test: all $(if $(filter 1,$(GPU)),,tests) ## Run every test, or ONLY='cli/faults unit/base' (SAN=address,undefined or SAN=thread: instrumented)
 	@$(MAKE) --no-print-directory mnist || echo 'MNIST could not be had: tests that need it are skipped'
-	@$(TEST_ENV) $(if $(filter 1,$(GPU)),tests/gpu/run.sh,tests/run.sh)
+	@$(TEST_ENV) $(if $(filter 1,$(GPU)),tests/gpu/run.sh,tests/run.sh $(ONLY))
 
 test-on: ## Run the tests in another release of Debian: SUITE=trixie, RUN='make test' (as root; tests/on-suite.sh)
 	@$(if $(SUITE),,echo "test-on: which release? for example: make test-on SUITE=trixie" >&2; exit 2)
-	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL tests/on-suite.sh '$(SUITE)' $(if $(RUN),bash -c '$(RUN)')
+	@! [ "$$(id -u)" = 0 ] || setup/install.sh install suite
+	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL tests/on-suite.sh '$(SUITE)' $(if $(RUN),bash -c "$(RUN)")
 
 soak: all mnist ## Faults in trainings under cmn-run, RUNS=50: they must end with the bits of undisturbed ones
 	@$(TEST_ENV) tests/soak.sh

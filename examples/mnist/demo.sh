@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # demo.sh: trains MNIST on NP ranks and draws the chart. `make demo` prepares what it needs and starts it with
-# DARKNET (the program), MPIEXEC (how to start ranks) and NP (how many).
+# DARKNET (the program), MPIEXEC (how to start ranks), NP (how many) and, where the cfg's number of epochs is not
+# wanted, EPOCHS.
 set -euo pipefail
 
 cd "$(dirname "$0")/../.."
@@ -27,7 +28,7 @@ mkdir -p "$results"
 rm -f "$log" "$chart"
 
 readable "${mpiexec[@]}" -n "$np" "$darknet" classifier train cfg/mnist.data cfg/mnist_mlp.cfg -cmn \
-    -cmn_report_every 100 -cmn_chart "$chart"
+    -cmn_report_every 100 -cmn_chart "$chart" ${EPOCHS:+-cmn_epochs "$EPOCHS"}
 
 accuracy=$(jq -r '[.[]["validation/main/accuracy"] // empty] | last // empty
     | 100 * . | . * 100 | round / 100' "$log")
