@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 
-static const char magic[16] = "cmn checkpoint\n\n";
+static const char magic[] = "cmn checkpoint\n\n"; /* the mark has it without the NUL */
 
 uint64_t cmn_checksum(const void *bytes, size_t n)
 {
@@ -48,7 +48,7 @@ void cmn_mark_write(const struct cmn_mark *mark, unsigned char to[CMN_MARK])
                            .header = htole64(mark->header),
                            .header_check = htole64(mark->header_check)};
 
-    memcpy(m.magic, magic, sizeof magic);
+    memcpy(m.magic, magic, sizeof m.magic);
     m.check = htole64(cmn_checksum(&m, offsetof(struct mark_bytes, check)));
     memcpy(to, &m, sizeof m);
 }
@@ -58,7 +58,7 @@ int cmn_mark_read(struct cmn_mark *mark, const unsigned char from[CMN_MARK])
     struct mark_bytes m;
 
     memcpy(&m, from, sizeof m);
-    if (memcmp(m.magic, magic, sizeof magic) ||
+    if (memcmp(m.magic, magic, sizeof m.magic) ||
         !cmn_checks(&m, offsetof(struct mark_bytes, check), le64toh(m.check))) {
         return -1;
     }
@@ -72,7 +72,7 @@ int cmn_mark_read(struct cmn_mark *mark, const unsigned char from[CMN_MARK])
 
 const unsigned char *cmn_mark_find(const unsigned char *bytes, size_t n)
 {
-    return memmem(bytes, n, magic, sizeof magic);
+    return memmem(bytes, n, magic, sizeof magic - 1);
 }
 
 int cmn_tensor_name_is_valid(const char *name)
@@ -232,7 +232,7 @@ static int add_tensor(const struct cmn_snapshot *s, const struct tensor *t, cJSO
 
 static char *print_header(const struct cmn_snapshot *s, long iteration)
 {
-    cJSON *header = cJSON_CreateObject(), *list;
+    cJSON *header = cJSON_CreateObject(), *list = NULL;
     char *text = NULL;
     int bad = !header || !cJSON_AddNumberToObject(header, "iteration", (double)iteration) ||
               !cJSON_AddNumberToObject(header, "written", (double)time(NULL)) ||
