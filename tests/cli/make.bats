@@ -111,9 +111,16 @@ one_error() {
 
 @test "make help names every target with one line" {
     run -0 in_tree make help
-    for target in all demo test soak mnist bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm deps demo-detection check-patches install uninstall clean help; do
+    for target in all demo test test-on soak mnist bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm deps demo-detection check-patches install uninstall clean help; do
         [[ $(grep -cE "^ *make $target +[^ ]" <<<"$output") -eq 1 ]]
     done
+}
+
+@test "another release: without its name one clear error, where it cannot be had a skip that says why" {
+    one_error 'which release.*SUITE=trixie' make test-on
+    run -0 in_tree make test-on SUITE=trixie RUN='echo trained'
+    grep -qE '^SKIP: no trixie here: (debootstrap needs root|the sources are not a git checkout)$' <<<"$output"
+    [[ ${lines[-1]} == '0 passed, 0 failed, 1 skipped' && $output != *trained* ]]
 }
 
 @test "install and uninstall: what is installed works, nothing is left" {
