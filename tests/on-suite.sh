@@ -30,6 +30,7 @@ for tool in debootstrap unshare; do
 done
 
 if [[ ! -d $tree ]]; then
+    # shellcheck disable=SC2016  # apt expands what is quoted
     # The mirror that this machine's own packages come from; debootstrap knows one where apt names none.
     mirror=$(apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
         awk '$1 == "Debian" && $2 == "Debian" { print $3; exit }')

@@ -99,6 +99,23 @@ PRIVATE+='|lend|lent|lends|takes? back|pieces?|flow'
     done
 }
 
+# named FILE...: the files of this repository that those name and that are not there.
+named() {
+    local path
+    sed -E 's|https?://[^ )]*||g' "$@" |
+        grep -ohE '(^|[^A-Za-z0-9_./-])(cmn|tests|docs|run|bench|fuzz|examples|setup|patches|cfg)/[A-Za-z0-9_/*-]*\.(md|bats|bash|sh|[ch]|cfg|data|mk|py)\b' |
+        sed 's/^[^a-z]//' | sort -u | while read -r path; do compgen -G "$path" >/dev/null || echo "$path is not there"; done
+}
+
+@test "files that documents, comments and the build name are there" {
+    mapfile -t files < <(own_files '*.md' cmn run '*Makefile' '*.mk' | grep -vE '^(\./)?(build|data|results)/')
+    missing=$(named "${files[@]}")
+    echo "$missing"
+    [[ -z $missing && ${#files[@]} -gt 100 ]]
+    echo 'see docs/no-such-page.md' >"$BATS_TEST_TMPDIR/page"
+    [[ $(named "$BATS_TEST_TMPDIR/page") == 'docs/no-such-page.md is not there' ]]
+}
+
 @test "functions have at most 60 lines" {
     bad=$(find cmn run -name '*.c' -exec awk '
         FNR == 1 { inside = 0 }
