@@ -3,8 +3,9 @@
 # Puts the pinned Darknet source, verified and (but for --pristine) patched, into
 # the new folder DEST. FOLDER, patches/pjreddie by default, holds the patches and
 # the file `series` with their order.
-# DARKNET_TREE=dir takes an existing pristine tree; otherwise the tarball comes
-# from build/upstream/ or, once, from the machine's own package archive.
+# It comes from DARKNET_TREE=dir, a pristine tree or a git clone; or from Debian's
+# tarball: DARKNET_TARBALL=file, build/upstream/ or, once, the machine's own package
+# archive, or Debian's where there is no apt-get.
 set -euo pipefail
 export LC_ALL=C
 
@@ -29,12 +30,26 @@ die() {
     exit 1
 }
 
+# What helps where nothing can be fetched.
+ways="set DARKNET_TARBALL to the file $ORIG (or put it into $cache/), or DARKNET_TREE to a Darknet tree or git clone with commit $COMMIT"
+
 need() {
     command -v "$1" >/dev/null || die "the program '$1' is missing; install the package '$2'"
 }
 
 is_orig() {
     [ -f "$1" ] && echo "$SHA256  $1" | sha256sum --check --status -
+}
+
+keep() {
+    mkdir -p "$cache"
+    cp "$1" "$cache/$ORIG.part"
+    mv "$cache/$ORIG.part" "$cache/$ORIG"
+}
+
+# A short path without spaces, whatever $root holds.
+make_work() {
+    work=$(mktemp -d /tmp/darknet-obtain.XXXXXX)
 }
 
 # apt reads only the folder made here, so the machine's own lists stay as they
@@ -62,10 +77,15 @@ private_apt() {
 
 download() {
     local request file reason
-    command -v apt-get >/dev/null ||
-        die "no apt-get here to fetch $ORIG with; put that file into $cache/ or set DARKNET_TREE to a Darknet tree"
-    # A short path without spaces, whatever $root holds.
-    work=$(mktemp -d /tmp/darknet-obtain.XXXXXX)
+    make_work
+    if ! command -v apt-get >/dev/null; then
+        need curl curl
+        curl -fsSL --retry 2 --connect-timeout 30 -o "$work/$ORIG" "$URL/$ORIG" 2>"$work/log" ||
+            die "cannot fetch $URL/$ORIG ($(tail -n 1 "$work/log")); check the network, or $ways"
+        is_orig "$work/$ORIG" || die "$URL/$ORIG does not have the checksum in darknet/UPSTREAM; $ways"
+        keep "$work/$ORIG"
+        return
+    fi
     private_sources
     # One broken third-party entry must not matter: the download decides.
     private_apt update >"$work/log" 2>&1 || true
@@ -73,22 +93,26 @@ download() {
         (cd "$work" && private_apt source --download-only --only-source "$request") >>"$work/log" 2>&1 || true
         for file in "$work/$NAME"_*.orig.tar.*; do
             is_orig "$file" || continue
-            mkdir -p "$cache"
-            cp "$file" "$cache/$ORIG.part"
-            mv "$cache/$ORIG.part" "$cache/$ORIG"
+            keep "$file"
             return
         done
     done
     for file in "$work/$NAME"_*.orig.tar.*; do
-        [ ! -f "$file" ] || die "$(basename "$file") from the package archive does not have the checksum in darknet/UPSTREAM; set DARKNET_TREE to a Darknet tree of commit $COMMIT"
+        [ ! -f "$file" ] || die "$(basename "$file") from the package archive does not have the checksum in darknet/UPSTREAM; $ways"
     done
     reason=$(grep -E '^(E|Err|W):' "$work/log" | grep -m1 -E '[a-z]' || true)
-    die "cannot fetch the source package $NAME $VERSION (${reason:-apt-get failed}); check the network, or put $ORIG into $cache/, or set DARKNET_TREE to a Darknet tree"
+    die "cannot fetch the source package $NAME $VERSION (${reason:-apt-get failed}); check the network, or $ways"
 }
 
 from_tarball() {
     local tarball=$cache/$ORIG
     need xz xz-utils
+    if [ -n "${DARKNET_TARBALL:-}" ]; then
+        [ -f "$DARKNET_TARBALL" ] || die "DARKNET_TARBALL=$DARKNET_TARBALL is not a file"
+        is_orig "$DARKNET_TARBALL" ||
+            die "DARKNET_TARBALL=$DARKNET_TARBALL does not have the checksum in darknet/UPSTREAM: it must be Debian's $ORIG"
+        keep "$DARKNET_TARBALL"
+    fi
     if ! is_orig "$tarball"; then
         [ ! -f "$tarball" ] || echo "darknet/obtain.sh: $tarball has a wrong checksum, fetching it again" >&2
         download
@@ -96,17 +120,30 @@ from_tarball() {
     tar -xJf "$tarball" -C "$new" --strip-components=1 || die "cannot unpack $tarball into $new"
 }
 
+# differs FOLDER: the first file of it that is not as in the pinned commit.
+differs() {
+    (cd "$1" && sha256sum --check --quiet "$here/MANIFEST" 2>/dev/null) | head -n1 | sed 's/:.*//'
+}
+
 from_tree() {
-    local bad
-    [ -d "$DARKNET_TREE" ] || die "DARKNET_TREE=$DARKNET_TREE is not a folder"
-    bad=$( (cd "$DARKNET_TREE" && sha256sum --check --quiet "$here/MANIFEST" 2>/dev/null) | head -n1) || true
+    local bad tree=$DARKNET_TREE
+    [ -d "$tree" ] || die "DARKNET_TREE=$tree is not a folder"
+    bad=$(differs "$tree") || true
+    # A clone may have another commit checked out, or none, but no changes of somebody's own: those are not to be passed over.
+    if [ -n "$bad" ] && [ -z "$(git -C "$tree" status --porcelain -uno 2>/dev/null)" ]; then
+        make_work
+        if git -C "$tree" archive --prefix=tree/ "$COMMIT" 2>/dev/null | tar -xf - -C "$work" 2>/dev/null; then
+            tree=$work/tree
+            bad=$(differs "$tree") || true
+        fi
+    fi
     [ -z "$bad" ] ||
-        die "DARKNET_TREE=$DARKNET_TREE is not the pristine commit $COMMIT: ${bad%%:*} is missing or differs; unset DARKNET_TREE to fetch the source"
-    sed -E 's/^[0-9a-f]+ [ *]//' "$here/MANIFEST" | tar -C "$DARKNET_TREE" -cf - -T - | tar -xf - -C "$new"
-    cp "$DARKNET_TREE"/LICENSE* "$new" 2>/dev/null || true
+        die "DARKNET_TREE=$DARKNET_TREE is not the pristine commit $COMMIT, nor a git clone that has it: $bad is missing or differs; unset DARKNET_TREE to fetch the source"
+    sed -E 's/^[0-9a-f]+ [ *]//' "$here/MANIFEST" | tar -C "$tree" -cf - -T - | tar -xf - -C "$new"
+    cp "$tree"/LICENSE* "$new" 2>/dev/null || true
     # Pictures of letters, for what draws boxes.
     mkdir -p "$new/data"
-    cp -r "$DARKNET_TREE"/data/labels "$new/data" 2>/dev/null || true
+    cp -r "$tree"/data/labels "$new/data" 2>/dev/null || true
 }
 
 main() {
