@@ -1,8 +1,8 @@
 # darknet-cmn: everything a person runs. `make help` lists it.
 #
 # Knobs: V=1 (show commands), SAN=address,undefined or SAN=thread (instrumented build of its own), DARKNET_TREE=dir (an existing
-# Darknet source tree), MNIST_DIR=dir (idx files already there), NP=ranks, PREFIX, DESTDIR, CC, MPICC, MPIEXEC, CFLAGS,
-# LDFLAGS.
+# Darknet source tree or clone), DARKNET_TARBALL=file, MNIST_DIR=dir (idx files already there), NP=ranks, PREFIX, DESTDIR, CC,
+# MPICC, MPIEXEC, CFLAGS, LDFLAGS, PKG_CONFIG_PATH (docs/install.md).
 # GPU=1 (bin/darknet-gpu, a build of its own; docs/gpu.md), and with it CUDNN=1, NCCL=1, ARCH=80,90, CUDA_HOME=dir or NVCC=program.
 
 VERSION := 0.1.0
@@ -23,7 +23,7 @@ MPIEXEC ?= mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1$(i
 # before SIGKILL. Long enough for a step and a weights file, and no longer: the first wait does nothing.
 OMPI_MCA_odls_base_sigkill_timeout ?= 3
 export OMPI_MCA_odls_base_sigkill_timeout
-export DARKNET_TREE MNIST_DIR
+export DARKNET_TREE DARKNET_TARBALL MNIST_DIR
 
 # Parallel unless the caller says otherwise. `make clean all` stays serial: its goals depend on their order.
 ifeq ($(filter clean distclean,$(MAKECMDGOALS)),)
@@ -88,25 +88,29 @@ TSAN_OPTIONS ?= report_thread_leaks=0 second_deadlock_stack=1 suppressions='$(CU
 export ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
 endif
 
-# mpicc may be installed only by this very run of make, so it is asked when a recipe first needs it, and once.
-MPI_CFLAGS = $(eval MPI_CFLAGS := $$(patsubst -I%,-isystem %,$$(shell $(MPICC) --showme:compile)))$(MPI_CFLAGS)
-MPI_LIBS   = $(eval MPI_LIBS := $$(shell $(MPICC) --showme:link))$(MPI_LIBS)
+# Libraries may be installed only by this very run of make, so they are looked for when a recipe first needs them, and once.
+LIBRARIES := openblas libcjson libxxhash
+flags      = $(shell MPICC='$(MPICC)' PKG_CONFIG='$(PKG_CONFIG)' PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' setup/flags.sh $(1))
+LIB_CFLAGS = $(eval LIB_CFLAGS := $$(call flags,compile $(LIBRARIES)))$(LIB_CFLAGS)
+LIB_LIBS   = $(eval LIB_LIBS := $$(call flags,link $(LIBRARIES)))$(LIB_LIBS)
+MPI_CFLAGS = $(eval MPI_CFLAGS := $$(call flags,compile mpi))$(MPI_CFLAGS)
+MPI_LIBS   = $(eval MPI_LIBS := $$(call flags,link mpi))$(MPI_LIBS)
 
 DK_INCLUDE = -I$(DK)/include -I$(DK)/src
 DK_OWN     = -include $(DK)/src/own.h
 DK_FLAGS   = -Wall -Wno-unused-result -Wno-unknown-pragmas -Wno-stringop-truncation -fPIC $(DK_OPT) -DCBLAS $(GPU_FLAGS) $(DK_OWN) $(DK_INCLUDE) -Icmn \
-    $(CUDA_CFLAGS) $(CFLAGS)
-RUN_FLAGS  = -std=c11 -D_GNU_SOURCE $(CMN_WARN) $(CMN_OPT) $(CFLAGS)
+    $(CUDA_CFLAGS) $(LIB_CFLAGS) $(CFLAGS)
+RUN_FLAGS  = -std=c11 -D_GNU_SOURCE $(CMN_WARN) $(CMN_OPT) $(LIB_CFLAGS) $(CFLAGS)
 CMN_WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 CMN_FLAGS  = -std=c11 -D_GNU_SOURCE -DCMN_VERSION='"$(VERSION)"' $(CMN_WARN) -fPIC $(CMN_OPT) \
-    $(GPU_FLAGS) -Icmn $(DK_INCLUDE:-I%=-isystem %) $(CUDA_CFLAGS) $(MPI_CFLAGS) $(CFLAGS)
+    $(GPU_FLAGS) -Icmn $(DK_INCLUDE:-I%=-isystem %) $(CUDA_CFLAGS) $(LIB_CFLAGS) $(MPI_CFLAGS) $(CFLAGS)
 # The two libraries call each other. -Ofast stays on the link line because upstream has it there too: it selects
 # the start-up code that flushes denormals to zero, and results should be upstream's.
 LINK = $(CC) $(DK_OPT) $(SAN_LINK) $(CFLAGS) $(NAMES) $(LDFLAGS) -o
 # For the stacks that the watchdog prints. Not all names: some of Darknet's, such as `error`, are also those of libraries.
 NAMES = $(addprefix -Wl$(comma)--export-dynamic-symbol=,main 'cmn_*' 'forward_*' 'backward_*' 'update_*' 'train_*' 'validate_*' \
     'run_*' 'load_*' 'save_*' 'read_*' 'parse_*' 'gemm*' 'im2col_*' 'col2im_*')
-LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group -lopenblas -lcjson -lxxhash $(MPI_LIBS) \
+LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group $(LIB_LIBS) $(MPI_LIBS) \
     $(CUDA_LIBS) -lm -pthread
 
 # ---- Targets -------------------------------------------------------------------------------------------------
@@ -125,7 +129,8 @@ needs = $(or $(filter mnist fuzz,$(1)),$(if $(filter bench%,$(1)),bench mnist),$
     $(if $(filter soak same-bits,$(1)),test mnist),$(if $(filter detection,$(1)),mnist))
 deps: deps-check ## Install the packages that the build, demo and tests need (FOR=purposes, as in setup/packages)
 deps-check:
-	@setup/install.sh $(if $(INSTALLING),install $(FOR),check build $(sort $(foreach g,$(MAKECMDGOALS),$(call needs,$(g)))))
+	@CC='$(CC)' MPICC='$(MPICC)' MPIEXEC='$(MPIEXEC)' CFLAGS=$(call quoted,$(CFLAGS)) LDFLAGS=$(call quoted,$(LDFLAGS)) \
+	    PKG_CONFIG='$(PKG_CONFIG)' PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' setup/install.sh $(if $(INSTALLING),install $(FOR),check build $(sort $(foreach g,$(MAKECMDGOALS),$(call needs,$(g)))))
 
 darknet-source: $(DK)/.stamp ## Obtain, verify and patch Darknet's source into build/darknet
 
@@ -197,7 +202,7 @@ $(RUN_OBJ): $(B)/%.o: %.c $(B)/flags-run
 $(B)/bin/cmn-run: $(RUN_OBJ)
 	$(say) LD $@
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(RUN_FLAGS) $(LDFLAGS) -o $@ $^ -lcjson
+	$(Q)$(CC) $(RUN_FLAGS) $(LDFLAGS) -o $@ $^ $(call flags,link libcjson)
 
 # Replaced by name, never written into: a running job keeps the program that it started with.
 bin/darknet: build/cpu/bin/darknet
@@ -217,8 +222,8 @@ $(B)/darknet-cmn.1: $(B)/bin/darknet
 $(B)/cmn.pc: FORCE | deps-check
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include/darknet-cmn' '' \
 	    'Name: cmn' 'Description: Distributed training for Darknet' 'Version: $(VERSION)' \
-	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group -lopenblas -lcjson -lxxhash $(MPI_LIBS) $(strip $(CUDA_LIBS) -lm) -pthread' \
-	    'Cflags: -I$${includedir} $(strip $(GPU_FLAGS) $(CUDA_CFLAGS) $(MPI_CFLAGS))' >$@
+	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group $(LIB_LIBS) $(MPI_LIBS) $(strip $(CUDA_LIBS) -lm) -pthread' \
+	    'Cflags: -I$${includedir} $(strip $(GPU_FLAGS) $(CUDA_CFLAGS) $(LIB_CFLAGS) $(MPI_CFLAGS))' >$@
 
 include tests/tests.mk examples/examples.mk bench/bench.mk fuzz/fuzz.mk
 

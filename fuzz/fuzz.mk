@@ -28,7 +28,7 @@ fuzz: $(F)/engine $(B)/replay ## Feed hostile input to all readers, FUZZ_SECONDS
 $(FUZZ_DK_OBJ): $(F)/darknet/%.o: $(DK)/%.c fuzz/fuzz.mk | $(DK)/.stamp
 	$(say) CC '$< (fuzzed)'
 	@mkdir -p $(@D)
-	$(Q)$(FUZZ_CC) -w $(FUZZ_FLAGS) -DCBLAS $(DK_OWN) $(DK_INCLUDE) -Icmn -MMD -MP -c -o $@ $<
+	$(Q)$(FUZZ_CC) -w $(FUZZ_FLAGS) -DCBLAS $(DK_OWN) $(DK_INCLUDE) -Icmn $(LIB_CFLAGS) -MMD -MP -c -o $@ $<
 	$(Q)$(FUZZ_COUNT)
 
 $(FUZZ_CMN_OBJ) $(FUZZ_OWN_OBJ): $(F)/%.o: %.c fuzz/fuzz.mk | $(DK)/.stamp
@@ -39,7 +39,7 @@ $(FUZZ_CMN_OBJ) $(FUZZ_OWN_OBJ): $(F)/%.o: %.c fuzz/fuzz.mk | $(DK)/.stamp
 
 $(F)/engine: $(FUZZ_OWN_OBJ) $(FUZZ_DK_OBJ) $(FUZZ_CMN_OBJ) $(B)/libcmn.a
 	$(say) LD $@
-	$(Q)$(FUZZ_CC) $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ -lopenblas -lcjson -lxxhash $(MPI_LIBS) -lm -pthread
+	$(Q)$(FUZZ_CC) $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(LIB_LIBS) $(MPI_LIBS) -lm -pthread
 
 $(REPLAY_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 	$(say) CC $<

@@ -1,91 +1,162 @@
 #!/usr/bin/env bash
-# install.sh install|check PURPOSE...: installs what the named purposes (see setup/packages) need and this machine lacks, or
-# says so and fails. Prints nothing when nothing is missing; otherwise says in one line what is missing and why.
+# install.sh install|check PURPOSE...: looks for what the named purposes need (setup/packages) by using it: a program is on PATH, a
+# library links. Whose package it is from, or whether it is from one, does not matter. `install` installs what is missing (Debian
+# and Ubuntu), `check` says so and fails. Prints nothing when nothing is missing, otherwise one line: what, why, and what to run.
+# CC, MPICC, MPIEXEC, CFLAGS, LDFLAGS, PKG_CONFIG and PKG_CONFIG_PATH are the build's.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-wanted=()
-declare -A why
+: "${CC:=gcc}" "${CFLAGS:=}" "${LDFLAGS:=}" "${OS_RELEASE:=/etc/os-release}"
+
+# Of each package that is wanted, in the table's order; `name` is this distribution's.
+packages=()
+declare -A name proof why
+
+# distribution: the table's column for this machine, and how one installs there.
+distribution() {
+    local ids
+    ids=$(sed -nE 's/^ID(_LIKE)?=//p' "$OS_RELEASE" 2>/dev/null | tr -d "\"'" | xargs)
+    case " $ids " in
+        *' debian '* | *' ubuntu '*) column=debian command='apt-get install --no-install-recommends' ;;
+        *' fedora '* | *' rhel '*) column=fedora command='dnf install' ;;
+        *' arch '*) column=arch command='pacman -S --needed' ;;
+        *) column=debian command= ;;
+    esac
+}
 
 read_table() {
-    local package purposes reason purpose
-    while read -r package purposes reason; do
-        [[ -z $package || $package == \#* ]] && continue
+    local debian purposes fedora arch when reason purpose
+    # shellcheck disable=SC2034  # the distribution's column is read by its name
+    while read -r debian purposes fedora arch when reason; do
+        [[ -z $debian || $debian == \#* ]] && continue
         for purpose in "$@"; do
-            if [[ ",$purposes," == *",$purpose,"* && -z ${why[$package]:-} ]]; then
-                wanted+=("$package")
-                why[$package]=$reason
+            if [[ ",$purposes," == *",$purpose,"* && -z ${proof[$debian]:-} ]]; then
+                packages+=("$debian")
+                name[$debian]=${!column} proof[$debian]=$when why[$debian]=$reason
             fi
         done
     done <"$here/packages"
 }
 
-# The packages of `wanted` that dpkg does not report as installed, one per line. dpkg-query complains and fails about
-# names that it has never seen; here that only means "missing".
-missing_packages() {
-    local package
-    local -A installed
-    # shellcheck disable=SC2016  # the ${...} are dpkg's
-    local format='${db:Status-Status} ${Package}\n'
-    while read -r package; do
-        installed[$package]=1
-    done < <(dpkg-query -W -f "$format" "${wanted[@]}" 2>/dev/null | sed -n 's/^installed //p')
-    for package in "${wanted[@]}"; do
-        [[ -n ${installed[$package]:-} ]] || printf '%s\n' "$package"
+# A program: a name on PATH, or what stands for it.
+program_there() {
+    case $1 in
+        gcc) set -- "$CC" ;;
+        mpiexec) set -- "${MPIEXEC:-mpiexec}" ;;
+    esac
+    command -v "${1%% *}" >/dev/null
+}
+
+# links PROOF...: one program that uses all these headers and libraries compiles.
+links() {
+    local kind library header symbol libraries=() compile link
+    {
+        # What cmocka.h expects.
+        printf '#include <%s>\n' stdarg.h stddef.h stdint.h setjmp.h
+        for kind in "$@"; do
+            IFS=: read -r kind library header symbol <<<"$kind"
+            [[ $kind == library ]] || { printf '#include <%s>\n' "$library"; continue; }
+            libraries+=("$library")
+            printf '#include <%s>\nvoid *of_%s(void) { return (void *)%s; }\n' "$header" "$symbol" "$symbol"
+        done
+        printf 'int main(void) { return 0; }\n'
+    } >"$work/try.c"
+    compile=$("$here/flags.sh" compile ${libraries[@]+"${libraries[@]}"}) &&
+        link=$("$here/flags.sh" link ${libraries[@]+"${libraries[@]}"}) || return 1
+    # shellcheck disable=SC2086  # several words each
+    $CC -w $compile $CFLAGS -o "$work/try" "$work/try.c" $LDFLAGS -Wl,--no-as-needed $link
+} 2>/dev/null
+
+there() {
+    local kind
+    for kind in ${1//,/ }; do
+        case $kind in
+            header:* | library:*) ! links "$kind" || return 0 ;;
+            file:*) ! compgen -G "${kind#file:}" >/dev/null || return 0 ;;
+            # A pattern after a comma.
+            /*) ! compgen -G "$kind" >/dev/null || return 0 ;;
+            *) ! program_there "$kind" || return 0 ;;
+        esac
     done
+    return 1
+}
+
+# find_missing PACKAGE...: sets the array missing. All libraries are tried at once first, as a rule they are there.
+find_missing() {
+    local package compiled=() all=0
+    for package in "$@"; do
+        [[ ${proof[$package]} != header:* && ${proof[$package]} != library:* ]] || compiled+=("${proof[$package]}")
+    done
+    ! links "${compiled[@]}" || all=1
+    missing=()
+    for package in "$@"; do
+        case $all${proof[$package]} in
+            1header:* | 1library:*) ;;
+            *) there "${proof[$package]}" || missing+=("$package") ;;
+        esac
+    done
+    # What links may still be out of reach when a program starts.
+    if ((all)) && ! "$work/try" 2>"$work/said" && grep -q 'shared librar' "$work/said"; then
+        echo "set-up: a program that is linked here does not start: $(sed 's/.*libraries: //; q' "$work/said"); put its folder into" \
+            "LD_LIBRARY_PATH, or into LDFLAGS as -Wl,-rpath,FOLDER" >&2
+        exit 1
+    fi
 }
 
 # apt asks nothing and takes nothing from our stdin, which may belong to a pipe.
 apt() {
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 "$@" </dev/null >"$log" 2>&1
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 "$@" </dev/null >"$work/log" 2>&1
 }
 
 main() {
     [[ $# -gt 1 && ($1 == install || $1 == check) ]] || { echo "usage: $0 install|check PURPOSE... (build, mnist, demo, test, suite, bench, fuzz)" >&2; exit 2; }
-    local action=$1
+    local action=$1 column command package reasons='' elsewhere='without root: docs/install.md'
     shift
+    distribution
     read_table "$@"
-    [[ ${#wanted[@]} -gt 0 ]] || { echo "$0: no package has the purpose '$*'" >&2; exit 2; }
+    [[ ${#packages[@]} -gt 0 ]] || { echo "$0: nothing has the purpose '$*'" >&2; exit 2; }
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
 
-    # Without dpkg the machine is no Debian: its owner provides the tools, and the build says what is absent.
-    if ! command -v dpkg-query >/dev/null; then
-        command -v "${CC:-gcc}" >/dev/null && command -v mpicc >/dev/null && exit 0
-        echo "set-up: not a Debian or Ubuntu machine; install the counterparts of: ${wanted[*]}" >&2
-        exit 1
-    fi
-
-    local missing package reasons=
-    mapfile -t missing < <(missing_packages)
+    local missing
+    find_missing "${packages[@]}"
     [[ ${#missing[@]} -gt 0 ]] || exit 0
 
     for package in "${missing[@]}"; do
-        reasons+="${reasons:+, }$package (${why[$package]})"
+        reasons+="${reasons:+, }${name[$package]} (${why[$package]})"
+        [[ " $command " == *" ${name[$package]} "* || -z $command ]] || command+=" ${name[$package]}"
     done
-
+    case $command in
+        '') echo "set-up: missing, by Debian's names: $reasons; install their counterparts; $elsewhere" >&2 && exit 1 ;;
+        apt-get*) ;;
+        *) echo "set-up: missing: $reasons; as root, run: $command ($elsewhere)" >&2 && exit 1 ;;
+    esac
     if [[ $action == check ]]; then
-        echo "set-up: missing: $reasons; run: make deps FOR='$*'" >&2
+        echo "set-up: missing: $reasons; run: make deps FOR='$*' ($elsewhere)" >&2
         exit 1
     fi
 
-    local command="apt-get install --no-install-recommends ${missing[*]}"
     if [[ $(id -u) -eq 0 ]]; then
         as_root=()
     elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [[ -t 0 && -t 2 ]]; }; then
         as_root=(sudo)
     else
-        echo "set-up: missing: $reasons, and no right to install; as root, run: $command" >&2
+        echo "set-up: missing: $reasons, and no right to install; as root, run: $command ($elsewhere)" >&2
         exit 1
     fi
 
     echo "set-up: installing $reasons"
-    log=$(mktemp)
-    trap 'rm -f "$log"' EXIT
     # The package lists may be absent (container images) or old, so a failed first try is worth one update.
     if ! apt install -y --no-install-recommends "${missing[@]}"; then
         if ! { apt update && apt install -y --no-install-recommends "${missing[@]}"; }; then
-            echo "set-up: apt-get failed ($(grep -m1 '^E:' "$log" || echo 'no reason given')); as root, try: apt-get update && $command" >&2
+            echo "set-up: apt-get failed ($(grep -m1 '^E:' "$work/log" || echo 'no reason given')); as root, try: apt-get update && $command" >&2
             exit 1
         fi
+    fi
+    find_missing "${missing[@]}"
+    if [[ ${#missing[@]} -gt 0 ]]; then
+        echo "set-up: installed, and still not found: ${missing[*]}; are CC, MPICC, MPIEXEC, CFLAGS and LDFLAGS right?" >&2
+        exit 1
     fi
 }
 

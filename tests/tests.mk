@@ -21,7 +21,7 @@ endif
 # What the test and bench scripts are told. MPIEXEC is a command with arguments, DARKNET and BUILD are one path each.
 # Make's own variables stay here: a script that starts make again means a make of its own.
 TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/darknet' BUILD='$(CURDIR)/$(B)' \
-    MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='-lopenblas -lcjson -lxxhash $(MPI_LIBS) -lm -pthread'
+    MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='$(LIB_LIBS) $(MPI_LIBS) -lm -pthread'
 
 tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) build/cpu/canvases $(B)/sheet $(B)/replay ## Build the test programs alone
 
@@ -50,7 +50,7 @@ $(TEST_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 
 $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS): $(B)/tests/%: $(B)/tests/%.o $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
 	$(say) LD $@
-	$(Q)$(LINK) $@ $< $(LIBS) -lcmocka
+	$(Q)$(LINK) $@ $< $(LIBS) $(call flags,link cmocka)
 
 FAKE_FLAGS = -DGPU -DCMN_NCCL -isystem tests/gpu/fake
 $(FAKE_OBJ): $(B)/fake/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
@@ -64,7 +64,7 @@ $(FAKE_DK) $(FAKE_MAIN): $(B)/fake/darknet/%.o: $(DK)/%.c $(B)/flags-darknet | $
 	$(Q)$(CC) $(DK_FLAGS) $(FAKE_FLAGS) -MMD -MP -c -o $@ $<
 
 FAKE_LINK = $(LINK) $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
-    -lopenblas -lcjson -lxxhash $(MPI_LIBS) -lm -pthread
+    $(LIB_LIBS) $(MPI_LIBS) -lm -pthread
 $(B)/fake/libfake.a: $(FAKE_DK) $(FAKE_OWN)
 	$(say) AR $@
 	@rm -f $@
@@ -78,4 +78,4 @@ $(B)/fake/bin/darknet: $(FAKE_MAIN) $(filter $(B)/fake/tests/gpu/fake/%,$(FAKE_O
 $(FAKE_TESTS): $(B)/tests/%: $(B)/fake/tests/%.o $(B)/fake/libfake.a $(B)/flags-link
 	$(say) LD $@
 	@mkdir -p $(@D)
-	$(Q)$(FAKE_LINK) -lcmocka
+	$(Q)$(FAKE_LINK) $(call flags,link cmocka)

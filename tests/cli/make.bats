@@ -90,7 +90,7 @@ one_error() {
         # Users by what the compiler says, not by the build's own notes.
         for source in $(find cmn -name '*.c' | sort); do
             # shellcheck disable=SC2046
-            gcc -MM -Icmn -Ibuild/darknet/include -Ibuild/darknet/src $(mpicc --showme:compile) -D_GNU_SOURCE "$source" |
+            gcc -MM -Icmn -Ibuild/darknet/include -Ibuild/darknet/src $(setup/flags.sh compile mpi) -D_GNU_SOURCE "$source" |
                 tr ' ' '\n' | grep -qE "^cmn/($header|[a-z]+/\.\./$header)$" && echo "$source"
         done | sort >"$where/users" || true
         [[ -s $where/users ]]
@@ -159,29 +159,110 @@ one_error() {
     rm -rf "$prefix"
 }
 
+# without NAME...: puts into `path` a PATH that has every program of this machine but these.
+without() {
+    local folder
+    path=$where/programs
+    rm -rf "$path"
+    mkdir -p "$path"
+    for folder in /bin /usr/bin /sbin /usr/sbin; do
+        cp -rsf "$folder/." "$path/" 2>/dev/null || true
+    done
+    while (($#)); do
+        rm -f "$path/$1"
+        shift
+    done
+    chmod -R a+rX "$path"
+}
+
+# fake NAME SCRIPT: a program of our own in that PATH.
+fake() {
+    rm -f "$path/$1"
+    printf '#!/bin/sh\n%s\n' "$2" >"$path/$1"
+    chmod 755 "$path/$1"
+}
+
+# Finds everything but OpenBLAS.
+# shellcheck disable=SC2016
+no_openblas='case "$*" in *openblas*) exit 1 ;; esac; exec /usr/bin/gcc "$@"'
+
+@test "plain make says what is missing and installs nothing; make deps asks for it" {
+    without curl sudo
+    fake gcc "$no_openblas"
+    fake apt-get "touch '$where/asked'; exit 1"
+    one_error "missing: libopenblas-dev \(fast matrix products\); run: make deps FOR='build' \(without root: docs/install.md\)\$" \
+        env PATH="$path" make
+    one_error "missing: libopenblas-dev .*, curl \(fetches MNIST\); run: make deps FOR='build mnist' " env PATH="$path" make mnist
+    # As it was called once: "build" is no word for what to do, and installs nothing.
+    run in_tree env PATH="$path" setup/install.sh build mnist
+    [[ $status -eq 2 && $output == usage:* ]]
+    [[ ! -e $where/asked ]]
+    # As root it asks apt-get, otherwise it says what to run.
+    run in_tree env PATH="$path" make deps
+    [[ $status -ne 0 ]]
+    grep -qE 'installing libopenblas-dev|as root, run: apt-get install .*libopenblas-dev curl.*without root' <<<"$output"
+    run in_tree env PATH="$path" make demo
+    [[ $status -ne 0 && $output != *' CC '* ]]
+}
+
+@test "what is missing has the names of this distribution, and the command that installs it" {
+    without xz
+    fake gcc "$no_openblas"
+    lacks() {
+        printf '%s\n' "${@:2}" >"$where/os-release"
+        chmod a+r "$where/os-release"
+        one_error "$1" env PATH="$path" OS_RELEASE="$where/os-release" make
+    }
+    lacks 'missing: xz-utils .*, libopenblas-dev .*run: make deps' ID=ubuntu ID_LIKE=debian
+    lacks 'missing: xz .*, openblas-devel .*as root, run: dnf install xz openblas-devel \(without root: docs/install.md\)$' 'ID="rocky"' \
+        'ID_LIKE="rhel centos fedora"'
+    lacks 'as root, run: dnf install xz openblas-devel ' ID=fedora
+    lacks 'as root, run: pacman -S --needed xz blas-openblas ' ID=arch
+    lacks "missing, by Debian's names: xz-utils .*; install their counterparts; without root: docs/install.md" ID=void
+}
+
+@test "each row of setup/packages says how it is known to be there, and what it is called elsewhere" {
+    while read -r package purposes fedora arch there why; do
+        [[ $package && $package != \#* ]] || continue
+        [[ $purposes =~ ^(build|mnist|demo|test|suite|bench|fuzz)(,[a-z]+)*$ && $fedora && $arch && $why ]] || { echo "$package"; return 1; }
+        [[ $there =~ ^(header:[a-z.]+|library:[a-z]+:[a-zA-Z./]+:[a-zA-Z_0-9]+|file:/.*|[a-z,-]+)$ ]] || { echo "$package: $there"; return 1; }
+    done <"$REPO/setup/packages"
+}
+
+@test "what is installed by hand counts: no package, a prefix of one's own" {
+    without dpkg-query dpkg apt-get
+    # This machine's own cJSON is out of reach.
+    # shellcheck disable=SC2016
+    fake gcc 'for word; do [ "$word" != -lcjson ] || exit 1; done; exec /usr/bin/gcc "$@"'
+    in_tree env PATH="$path" setup/install.sh check build && return 1
+    prefix=$(in_tree mktemp -d "${TMPDIR:-/tmp}/cmn-prefix-XXXXXX")
+    in_tree mkdir -p "$prefix/include/cjson" "$prefix/lib/pkgconfig"
+    printf '%s\n' 'int cJSON_Parse(void) { return 0; }' | in_tree tee "$prefix/json.c" >/dev/null
+    printf '%s\n' 'int cJSON_Parse(void);' | in_tree tee "$prefix/include/cjson/cJSON.h" >/dev/null
+    in_tree gcc -shared -fPIC -Wl,-soname,libmine.so.1 -o "$prefix/lib/libmine.so" "$prefix/json.c"
+    printf '%s\n' 'Name: libcjson' 'Description: mine' 'Version: 1' "Libs: -L$prefix/lib -lmine" "Cflags: -I$prefix/include/cjson" |
+        in_tree tee "$prefix/lib/pkgconfig/libcjson.pc" >/dev/null
+    ready=(env PATH="$path" PKG_CONFIG_PATH="$prefix/lib/pkgconfig")
+    # It links, but would not start.
+    run in_tree "${ready[@]}" setup/install.sh check build
+    [[ $status -eq 1 && ${#lines[@]} -eq 1 && $output == *libmine.so.1*LD_LIBRARY_PATH*rpath* ]] || { echo "$output"; return 1; }
+    in_tree ln -s libmine.so "$prefix/lib/libmine.so.1"
+    in_tree "${ready[@]}" LDFLAGS="-Wl,-rpath,$prefix/lib" setup/install.sh check build
+    in_tree "${ready[@]}" LD_LIBRARY_PATH="$prefix/lib" setup/install.sh check build
+    run -0 in_tree "${ready[@]}" make -n all LDFLAGS="-Wl,-rpath,$prefix/lib"
+    grep -q -- "-I$prefix/include .*-c -o build/cpu/cmn/report/json_log.o" <<<"$output"
+    grep -q -- "-Wl,-rpath,$prefix/lib -o build/cpu/bin/darknet .* -L$prefix/lib -lmine" <<<"$output"
+    fake gcc 'exec /usr/bin/gcc -nostdinc "$@"'
+    run in_tree env PATH="$path" setup/install.sh check build
+    [[ $status -eq 1 && $output == *'libc6-dev'*'libcjson-dev'*'uthash-dev'* ]]
+    rm -rf "$prefix"
+}
+
 # fake_apt SCRIPT: an apt-get of our own, first in the path of what in_tree starts.
 fake_apt() {
     in_tree mkdir -p "$where/fake"
     printf '#!/bin/sh\n%s\n' "$1" | in_tree tee "$where/fake/apt-get" >/dev/null
     in_tree chmod +x "$where/fake/apt-get"
-}
-
-@test "plain make says which packages are missing and installs none; make deps asks for them" {
-    fake_apt "touch '$where/asked'; exit 1"
-    printf '#!/bin/sh\nexit 1\n' | in_tree tee "$where/fake/dpkg-query" >/dev/null
-    in_tree chmod +x "$where/fake/dpkg-query"
-    faked=(env PATH="$where/fake:$PATH")
-    one_error "missing: .*libopenblas-dev \(fast matrix products\).*; run: make deps FOR='build'\$" "${faked[@]}" make
-    one_error "missing: .*curl.*; run: make deps FOR='build mnist'\$" "${faked[@]}" make mnist
-    # As it was called once: "build" is no word for what to do, and installs nothing.
-    run in_tree "${faked[@]}" setup/install.sh build mnist
-    [[ $status -eq 2 && $output == usage:* ]]
-    [[ ! -e $where/asked ]]
-    # As root it asks apt-get, otherwise it says what to run.
-    run in_tree "${faked[@]}" make deps
-    [[ $status -ne 0 ]]
-    grep -qE 'installing gcc|as root, run: apt-get install .*libcmocka-dev' <<<"$output"
-    in_tree rm -rf "$where/fake" "$where/asked"
 }
 
 # without_source COMMAND...: with no tarball kept from earlier.
@@ -210,6 +291,31 @@ without_source() {
     without_source one_error 'cannot fetch.*Could not resolve.*network.*DARKNET_TREE' \
         env PATH="$where/fake:$PATH" make darknet-source
     [[ ! -e build/darknet.new ]]
+}
+
+@test "without apt-get, the source comes from Debian's archive by curl" {
+    [[ -d build/upstream ]] || skip 'no tarball is kept in build/upstream'
+    without apt-get
+    # shellcheck disable=SC2016
+    fake curl "$(printf '%s\n' 'while [ "$1" != -o ]; do shift; done' 'case $3 in */'"$(basename build/upstream/*.xz)"') ;; *) exit 1 ;; esac' \
+        "cat '$where/given' >\"\$2\"")"
+    in_tree cp build/upstream/*.xz "$where/given"
+    without_source in_tree env PATH="$path" make darknet-source
+    echo other | in_tree tee "$where/given" >/dev/null
+    without_source one_error 'deb.debian.org/.*checksum.*DARKNET_TARBALL.*DARKNET_TREE' env PATH="$path" make darknet-source
+    fake curl 'echo "curl: (6) Could not resolve host" >&2; exit 6'
+    without_source one_error 'cannot fetch https.*\(curl: \(6\) Could not resolve host\).*network.*DARKNET_TARBALL.*DARKNET_TREE' \
+        env PATH="$path" make darknet-source
+}
+
+@test "DARKNET_TARBALL: Debian's file, from wherever it was brought" {
+    [[ -d build/upstream ]] || skip 'no tarball is kept in build/upstream'
+    without apt-get curl
+    in_tree cp build/upstream/*.xz "$where/brought here.xz"
+    without_source in_tree env PATH="$path" make darknet-source DARKNET_TARBALL="$where/brought here.xz"
+    echo more | in_tree tee -a "$where/brought here.xz" >/dev/null
+    without_source one_error 'brought here.xz does not have the checksum' env PATH="$path" make darknet-source DARKNET_TARBALL="$where/brought here.xz"
+    without_source one_error 'none is not a file' env PATH="$path" make darknet-source DARKNET_TARBALL="$where/none"
 }
 
 pristine() {
@@ -250,6 +356,34 @@ pristine() {
     in_tree rm "$where/dark net/src/blas.c"
     one_error 'src/blas.c is missing or differs' make darknet-source DARKNET_TREE="$where/dark net" -B
     one_error 'not a folder' make darknet-source DARKNET_TREE="$where/none" -B
+}
+
+@test "DARKNET_TREE: a clone gives the pinned commit, whatever it has checked out" {
+    command -v git >/dev/null || skip 'git is not installed'
+    pristine
+    in_tree rm -rf "$where/clone"
+    in_tree mv "$where/dark net" "$where/clone"
+    git=(in_tree git -C "$where/clone" -c user.name=a -c user.email=a@b -c safe.directory='*')
+    "${git[@]}" init -q
+    "${git[@]}" add -f .
+    "${git[@]}" commit -qm pinned
+    commit=$("${git[@]}" rev-parse HEAD)
+    "${git[@]}" rm -q src/gemm.c
+    "${git[@]}" commit -qm later
+    in_tree cp -r darknet "$where/pinned"
+    in_tree sed -i "s/^COMMIT=.*/COMMIT=$commit/" "$where/pinned/UPSTREAM"
+    in_tree git clone -q --bare "$where/clone" "$where/bare"
+    for clone in clone bare; do
+        in_tree env DARKNET_TREE="$where/$clone" "$where/pinned/obtain.sh" --pristine "$where/from clone"
+        diff -r "$tree/build/darknet/include/../src/gemm.h" "$where/from clone/src/gemm.h"
+        [[ -f "$where/from clone/src/gemm.c" && -d "$where/from clone/data/labels" ]]
+        run in_tree env DARKNET_TREE="$where/$clone" darknet/obtain.sh "$where/not"
+        [[ $status -eq 1 && $output == *"nor a git clone that has it: "*" is missing or differs"* && ${#lines[@]} -eq 1 ]]
+    done
+    # Somebody's own changes are not passed over.
+    echo '/* mine */' | in_tree tee -a "$where/clone/src/blas.c" >/dev/null
+    run in_tree env DARKNET_TREE="$where/clone" "$where/pinned/obtain.sh" --pristine "$where/not"
+    [[ $status -eq 1 && $output == *'src/blas.c is missing or differs'* ]] || { echo "$output"; return 1; }
 }
 
 @test "trains in that tree, run from a folder with a space in its name" {
