@@ -34,13 +34,77 @@ void cmn_observe_event(struct cmn_observed *o, const struct cmn_event *e)
         o->resumed_from = e->iteration;
     }
     if ((is(e, "failure") || is(e, "error") || is(e, "start-timeout")) && !o->fatal[0]) {
+        o->error = is(e, "error");
         snprintf(o->fatal, sizeof o->fatal, "rank %d on %s: %s", e->rank, e->host, e->text);
     }
 }
 
 /* ---- mpiexec ---- */
 
-/* "… noticed that process rank R with PID P on node N exited on signal S (…)" */
+/* The sentences are those of OpenSSH, of shells (bash, dash, zsh, tcsh), and of Open MPI 4 and 5. */
+static const struct cmn_unreached unreached[] = {
+    {"remote host identification has changed", NULL, "its host key is not the one known here",
+     "if that is right, `ssh-keygen -R` its name, then log in once by hand"},
+    {"host key verification failed", NULL, "its host key is not known here",
+     "log in once by hand with ssh"},
+    {"host key is known for", NULL, "its host key is not known here",
+     "log in once by hand with ssh"},
+    {"permission denied (", NULL, "ssh may not log in there without a password",
+     "make a key with ssh-keygen, and ssh-copy-id it there"},
+    {"too many authentication failures", NULL, "ssh may not log in there without a password",
+     "make a key with ssh-keygen, and ssh-copy-id it there"},
+    {"could not resolve hostname", "temporary", NULL, NULL},
+    {"could not resolve hostname", NULL, "there is no machine of this name",
+     "correct it, or add it to /etc/hosts"},
+#define NO_DAEMON                                                         \
+    "Open MPI is not where the shell that ssh starts there looks for it", \
+        "install the same version, or name its folder with -mpi '--prefix /path/of/openmpi'"
+    {"orted", "not found", NO_DAEMON},
+    {"prted", "not found", NO_DAEMON},
+    {"orted", "no such file", NO_DAEMON},
+    {"prted", "no such file", NO_DAEMON},
+    {"ssh: connect to host ", NULL, NULL, NULL},
+    {"connection timed out", NULL, NULL, NULL},
+    {"connection closed by ", NULL, NULL, NULL},
+    {"connection reset by ", NULL, NULL, NULL},
+};
+
+const struct cmn_unreached *cmn_unreached_find(const char *line)
+{
+    for (size_t i = 0; i < sizeof unreached / sizeof unreached[0]; i++) {
+        const struct cmn_unreached *u = &unreached[i];
+        if (strcasestr(line, u->sentence) && (!u->and || strcasestr(line, u->and))) {
+            return u;
+        }
+    }
+    return NULL;
+}
+
+/* A rank may write such a sentence, too; then it has begun. */
+static void take_unreached(struct cmn_observed *o, const char *line)
+{
+    if (!o->began && !o->unreached) {
+        o->unreached = cmn_unreached_find(line);
+    }
+    o->not_started |= strstr(line, "unable to reliably start one or more daemons") != NULL;
+}
+
+/* "Executable: PROGRAM" and "Node: NAME", in either order. */
+static void take_program(struct cmn_observed *o, const char *line)
+{
+    o->no_program |= strstr(line, "was unable to find the specified executable") ||
+                     strstr(line, "was unable to launch the specified application") ||
+                     strstr(line, "fork a new process via the \"execve\" system call");
+    if (o->no_program && !o->program[0]) {
+        sscanf(line, " Executable: %511[^\n]", o->program);
+    }
+    if (o->no_program && !o->program_host[0]) {
+        sscanf(line, " Node: %255s", o->program_host);
+    }
+}
+
+/* "… noticed that process rank R with PID P on node N exited on signal S (…)". A rank whose end
+ * hangs ends itself by SIGALRM: what it has said before counts. */
 static void take_signal(struct cmn_observed *o, const char *line)
 {
     const char *text = strstr(line, " noticed that process rank ");
@@ -49,7 +113,8 @@ static void take_signal(struct cmn_observed *o, const char *line)
 
     if (text && !o->signal &&
         sscanf(text, " noticed that process rank %d with PID %*d on node %255s exited on signal %d",
-               &rank, host, &signal_number) == 3) {
+               &rank, host, &signal_number) == 3 &&
+        !(signal_number == SIGALRM && o->fatal[0])) {
         o->rank = rank;
         o->signal = signal_number;
         snprintf(o->host, sizeof o->host, "%s", host);
@@ -71,14 +136,18 @@ void cmn_observe_mpiexec(struct cmn_observed *o, const char *line)
 {
     take_signal(o, line);
     take_daemon(o, line);
-    o->no_program |= strstr(line, "was unable to find the specified executable") ||
-                     strstr(line, "was unable to launch the specified application") ||
-                     strstr(line, "fork a new process via the \"execve\" system call");
+    take_unreached(o, line);
+    take_program(o, line);
 }
 
 int cmn_observed_fault(const struct cmn_observed *o)
 {
     return o->fatal[0] || o->signal || o->daemon_lost;
+}
+
+int cmn_observed_blind(const struct cmn_observed *o)
+{
+    return !o->began && !o->not_started && !o->no_program && !(o->daemon_lost && o->unreached);
 }
 
 /* ---- the diagnosis ---- */
@@ -105,11 +174,30 @@ static struct cmn_diagnosis failed(const struct cmn_observed *o, struct cmn_diag
         snprintf(d.what, sizeof d.what, "rank %d on %s ended by signal %d (%s)%s%s", o->rank,
                  o->host, o->signal, strsignal(o->signal), then, o->fatal);
     } else if (o->daemon_lost) {
-        snprintf(d.what, sizeof d.what, "mpiexec has lost, or did not reach, %s%s%s",
-                 o->host[0] ? o->host : "a machine", then, o->fatal);
+        snprintf(d.what, sizeof d.what, "mpiexec has lost, or did not reach, %s%s%s%s%s",
+                 o->host[0] ? o->host : "a machine", o->unreached && o->unreached->why ? ": " : "",
+                 o->unreached && o->unreached->why ? o->unreached->why : "", then, o->fatal);
     } else {
         snprintf(d.what, sizeof d.what, "a rank or a machine failed: %s",
                  o->fatal[0] ? o->fatal : "no rank said why");
+    }
+    return d;
+}
+
+/* What a person has to put right. */
+static struct cmn_diagnosis wrong(const struct cmn_observed *o, struct cmn_diagnosis d)
+{
+    if (o->no_program && o->program[0] && o->program_host[0]) {
+        snprintf(d.what, sizeof d.what,
+                 "%s: %s is not there, or may not be executed: the program has to lie at the same "
+                 "path on all machines",
+                 o->program_host, o->program);
+    } else if (o->no_program) {
+        snprintf(d.what, sizeof d.what, "mpiexec cannot start the program");
+    } else {
+        d.status = 1;
+        snprintf(d.what, sizeof d.what, "%s: %s: %s", o->host[0] ? o->host : "a machine",
+                 o->unreached->why, o->unreached->todo);
     }
     return d;
 }
@@ -121,6 +209,11 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
                               WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), ""};
     int signal_number = d.status > 128 && d.status <= 128 + CMN_SIGNAL_MAX ? d.status - 128 : 0;
 
+    /* The rank that says so may hang afterwards, or mpiexec. */
+    if (o->fatal[0] && (signal_number == SIGALRM || (o->hung && o->error))) {
+        d.status = o->error ? 1 : FAILED_STATUS;
+        signal_number = 0;
+    }
     if (d.status == 0 && stop && !o->began) {
         /* mpiexec that is asked before its daemons are up may end so without having started
          * anything. */
@@ -133,9 +226,9 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
     } else if (stop) {
         d.outcome = CMN_STOPPED;
         snprintf(d.what, sizeof d.what, "asked to stop (%s)", strsignal(stop));
-    } else if (o->no_program) {
-        snprintf(d.what, sizeof d.what, "mpiexec cannot start the program");
-    } else if (o->hung) {
+    } else if (o->no_program || (o->daemon_lost && o->unreached && o->unreached->todo && !again)) {
+        return wrong(o, d);
+    } else if (o->hung && !o->error) {
         return failed(o, d);
     } else if (is_stop_request(o->signal ? o->signal : signal_number)) {
         d.outcome = CMN_STOPPED;
@@ -146,7 +239,7 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
         snprintf(d.what, sizeof d.what, "MPI did not come up on all ranks; %s", o->fatal);
     } else if (d.status == FAILED_STATUS || o->signal || o->daemon_lost) {
         return failed(o, d);
-    } else if (WIFSIGNALED(status)) {
+    } else if (WIFSIGNALED(status) && signal_number) {
         d.outcome = CMN_FAILED;
         snprintf(d.what, sizeof d.what, "mpiexec itself ended by signal %d (%s)", signal_number,
                  strsignal(signal_number));

@@ -7,6 +7,17 @@
 
 enum { CMN_SIGNAL_MAX = 64, CMN_FATAL_TEXT = 1200 };
 
+/* Why nothing could be started on another machine, as ssh, a shell there, or Open MPI's daemon says
+ * it. */
+struct cmn_unreached {
+    const char *sentence,
+        *and;               /* a line that has both, in any case of letters; `and` may be NULL */
+    const char *why, *todo; /* for people; NULL: the line itself, nothing can be done here */
+};
+
+/* The one that a line names, or NULL. Where it has `todo`, waiting does not help. */
+const struct cmn_unreached *cmn_unreached_find(const char *line);
+
 /* What has been seen of an attempt. */
 struct cmn_observed {
     /* From the ranks' events. */
@@ -15,16 +26,20 @@ struct cmn_observed {
     int checkpoint;    /* this attempt has written a checkpoint */
     int start_timeout; /* MPI did not come up: the network, or a process that hangs there */
     int locked;        /* processes of another job hold the backup folder */
+    int error;         /* the first fatal message says that another attempt would not help */
     long resumed_from; /* iteration of the checkpoint, or -1 */
     char fatal[CMN_FATAL_TEXT]; /* the first fatal message, "rank 1 on b: …" */
 
     /* From mpiexec's sentences, for which there is no other source: it alone knows which process
      * died of which signal, and which daemon of its own is gone. The sentences are those of Open
      * MPI 4. */
-    int rank, signal; /* this rank ended by this signal; 0: none did */
-    char host[256];   /* there; or the host of the daemon that was lost */
-    int daemon_lost;  /* mpiexec has lost a machine, or could not reach one */
-    int no_program;   /* the program does not exist there */
+    int rank, signal;                      /* this rank ended by this signal; 0: none did */
+    char host[256];                        /* there; or the host of the daemon that was lost */
+    int daemon_lost;                       /* mpiexec has lost a machine, or could not reach one */
+    int no_program;                        /* the program does not exist there */
+    char program[512], program_host[256];  /* this one there, where it was said */
+    const struct cmn_unreached *unreached; /* why a machine was not reached, before any event */
+    int not_started;                       /* mpiexec has started no rank at all, as it says */
 
     int hung; /* mpiexec did not end after a fault, and cmn-run ended it */
 };
@@ -35,6 +50,9 @@ void cmn_observe_mpiexec(struct cmn_observed *o, const char *line);
 
 /* Whether something has gone wrong that ends the job. */
 int cmn_observed_fault(const struct cmn_observed *o);
+
+/* Whether ranks may have run of which no event came: it is not known what they have written. */
+int cmn_observed_blind(const struct cmn_observed *o);
 
 enum cmn_outcome {
     CMN_DONE,    /* well */

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "diagnosis.h"
 #include "messages.h"
 #include "process.h"
 
@@ -145,6 +146,16 @@ int cmn_hosts_gone(const struct cmn_hosts *h)
     return gone;
 }
 
+int cmn_hosts_wrong(const struct cmn_hosts *h)
+{
+    int wrong = 0;
+
+    for (int i = 0; i < h->count; i++) {
+        wrong += h->host[i].gone && h->host[i].wrong;
+    }
+    return wrong;
+}
+
 /* ---- which of them answer ---- */
 
 struct probe {
@@ -181,19 +192,28 @@ static int start(struct probe *p, const struct cmn_host *h, char *const *mpi_wor
     return p->pid < 0 ? -1 : 0;
 }
 
-/* The first line that is neither empty nor part of a frame is the reason. */
+/* A known reason; or else the first line that is neither empty, nor part of a frame, nor of mpiexec's
+ * "[host:process] ...". A greeting of the shell there may stand before either. */
 static void read_why(const struct probe *p, struct cmn_host *h)
 {
-    char text[4096], *rest = text, *line;
+    char text[4096], *rest = text, *line, *first = "mpiexec starts nothing there";
+    const struct cmn_unreached *known = NULL;
     ssize_t n = pread(p->output, text, sizeof text - 1, 0);
+    int lines = 0;
 
     text[n < 0 ? 0 : n] = '\0';
-    snprintf(h->why, sizeof h->why, "mpiexec starts nothing there");
-    while ((line = strsep(&rest, "\n"))) {
-        if (line[strspn(line, "- \t\r")]) {
-            snprintf(h->why, sizeof h->why, "%.*s", CMN_HOST_WHY - 1, line);
-            return;
+    while (!known && (line = strsep(&rest, "\n"))) {
+        line[strcspn(line, "\r")] = '\0';
+        known = cmn_unreached_find(line);
+        if (known || (line[strspn(line, "- \t")] && line[0] != '[' && !lines++)) {
+            first = line;
         }
+    }
+    h->wrong = known && known->todo;
+    if (h->wrong) {
+        snprintf(h->why, sizeof h->why, "%s: %s", known->why, known->todo);
+    } else {
+        snprintf(h->why, sizeof h->why, "%.*s", CMN_HOST_WHY - 1, first);
     }
 }
 
@@ -233,6 +253,7 @@ int cmn_hosts_probe(struct cmn_hosts *h, char *const *mpi_words)
     }
     for (int i = 0; !result && i < h->count; i++) {
         h->host[i].gone = 1;
+        h->host[i].wrong = 0;
         snprintf(h->host[i].why, sizeof h->host[i].why, "no answer within %d s", CMN_PROBE_SECONDS);
         result = start(&all.probe[i], &h->host[i], mpi_words);
     }

@@ -8,7 +8,8 @@ struct cmn_host {
     char name[CMN_HOST_NAME];
     int slots;              /* ranks that it takes */
     int gone;               /* it did not answer the last time */
-    char why[CMN_HOST_WHY]; /* what its launcher said then */
+    int wrong;              /* it did not, and will not before a person has put it right */
+    char why[CMN_HOST_WHY]; /* what its launcher said then, or what to put right */
 };
 
 struct cmn_hosts {
@@ -29,10 +30,11 @@ char *cmn_hosts_text(const struct cmn_hosts *h);
 /* Ranks that they take; how many machines do not answer. */
 int cmn_hosts_ranks(const struct cmn_hosts *h);
 int cmn_hosts_gone(const struct cmn_hosts *h);
+int cmn_hosts_wrong(const struct cmn_hosts *h); /* of those */
 
 /* Blocks up to CMN_PROBE_SECONDS. Asks all machines at once, each by an mpiexec with these words
- * that starts `true` there: whatever reaches the machine for a job reaches it for this. Sets `gone`
- * and `why`. 0; -1 when a signal asked to stop meanwhile, or after saying why nothing can be
+ * that starts `true` there: whatever reaches the machine for a job reaches it for this. Sets `gone`,
+ * `wrong` and `why`. 0; -1 when a signal asked to stop meanwhile, or after saying why nothing can be
  * started here. */
 enum { CMN_PROBE_SECONDS = 20 };
 int cmn_hosts_probe(struct cmn_hosts *h, char *const *mpi_words);

@@ -42,6 +42,24 @@ static void report_gone(const struct cmn_hosts *h, const char *what)
     }
 }
 
+/* A machine that has never answered is a mistake in the command, or has to be set up. */
+static int refuse_gone(const struct cmn_hosts *h)
+{
+    for (int i = 0; i < h->count; i++) {
+        const struct cmn_host *host = &h->host[i];
+        if (host->gone && host->wrong) {
+            cmn_journal_say("gone", "%s: %s", host->name, host->why);
+        } else if (host->gone) {
+            cmn_journal_say("gone",
+                            "%s:%d does not answer (%s): at the first start all machines must be "
+                            "there: take it out of the list, or give -wait SECONDS",
+                            host->name, host->slots, host->why);
+        }
+    }
+    cmn_journal("give-up", "at the first start all machines must be there");
+    return -1;
+}
+
 /* 0 when there are machines; 1 when, after an attempt, they could not be asked from here; -1 when
  * there are none, or a signal asks to stop. */
 static int find_machines(struct run *r)
@@ -57,7 +75,7 @@ static int find_machines(struct run *r)
         if (cmn_hosts_probe(h, r->options.mpi)) {
             return r->attempts && !cmn_stop_signal() ? 1 : -1;
         }
-        if (!cmn_hosts_gone(h) || cmn_clock() >= until) {
+        if (!cmn_hosts_gone(h) || cmn_clock() >= until || (!r->attempts && cmn_hosts_wrong(h))) {
             break;
         }
         if (!reported++) {
@@ -70,14 +88,12 @@ static int find_machines(struct run *r)
     if (reported && !cmn_hosts_gone(h)) {
         cmn_journal_say("back", "all machines answer");
     }
-    /* A machine that has never answered is a mistake in the command. */
-    report_gone(h, r->attempts ? "does not answer: continuing without it" : "does not answer");
-    if ((!r->attempts && cmn_hosts_gone(h)) || !cmn_hosts_ranks(h)) {
-        cmn_journal_say("give-up", "%s",
-                        r->attempts
-                            ? "no machine is left: -wait SECONDS waits for them"
-                            : "at the first start all machines must be there: take it out of "
-                              "the list, or give -wait SECONDS");
+    if (!r->attempts && cmn_hosts_gone(h)) {
+        return refuse_gone(h);
+    }
+    report_gone(h, "does not answer: continuing without it");
+    if (!cmn_hosts_ranks(h)) {
+        cmn_journal_say("give-up", "no machine is left: -wait SECONDS waits for them");
         return -1;
     }
     return 0;
@@ -180,6 +196,7 @@ static void journal_start(const struct run *r, char *const *word)
 static void not_started(struct cmn_observed *o, struct cmn_diagnosis *d)
 {
     cmn_observe_nothing(o);
+    o->not_started = 1;
     *d = (struct cmn_diagnosis){CMN_FAILED, FAILED_STATUS, "another attempt could not be started"};
     cmn_journal("failure", "%s", d->what);
 }
@@ -240,6 +257,9 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
 {
     long pause = 1;
 
+    if (d->outcome == CMN_WRONG && !o->began && (o->no_program || o->unreached)) {
+        cmn_run_fail("%s", d->what); /* no rank could say it */
+    }
     if (d->outcome == CMN_DONE || d->outcome == CMN_WRONG) {
         return d->status;
     }
@@ -252,6 +272,14 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
     }
     count(r, o, d);
     cmn_run_fail("%s", d->what);
+    if (r->command.clear && !r->has_cleared && cmn_observed_blind(o) && r->options.retries) {
+        cmn_journal_say(
+            "give-up",
+            "no rank has reported to cmn-run (does OMPI_CMN_EVENT_TOKEN reach them?), so "
+            "it may have written checkpoints, and -clear would begin anew: start it "
+            "again without -clear, or with it");
+        return FAILED_STATUS;
+    }
     if (r->crashes == SAME_CRASHES && r->options.retries) {
         cmn_journal_say("give-up",
                         "%d times in a row the same end, with no new checkpoint "
@@ -305,6 +333,16 @@ static int run(struct run *r)
     return status;
 }
 
+/* ssh would ask a terminal for a password, or whether to trust a machine: from behind mpiexec that
+ * is seen by nobody, or stops ssh for ever. So it asks a program that has no answer. */
+static void have_ssh_ask_nobody(void)
+{
+    if (!getenv("SSH_ASKPASS_REQUIRE")) {
+        setenv("SSH_ASKPASS_REQUIRE", "force", 1);
+        setenv("SSH_ASKPASS", "false", 1);
+    }
+}
+
 /* An attempt without a checkpoint would begin anew: nobody wants that by accident. */
 static void check(const struct run *r)
 {
@@ -326,6 +364,7 @@ int main(int argc, char **argv)
     check(&r);
     cmn_journal_open(r.options.journal);
     cmn_event_open();
+    have_ssh_ask_nobody();
     cmn_signals_open();
     return run(&r);
 }

@@ -87,6 +87,9 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     restarts 143 1 -n 2 "${train[@]}"
     stand_in 'echo "mpiexec was unable to find the specified executable file, and therefore" >&2; exit 134'
     restarts 134 1 -n 2 "${train[@]}"
+    stand_in 'printf "%s\n" "prterun was unable to find the specified executable file, and therefore did" "   Node:       b" "   Executable: /x/dark net" >&2; exit 66'
+    restarts 66 1 -n 2 "${train[@]}"
+    grep -q '^cmn-run: b: /x/dark net is not there, or may not be executed: ' run.err
     # Its status is in the range of signals: 131, as of SIGQUIT.
     stand_in "echo 'Open MPI tried to fork a new process via the \"execve\" system call but' >&2; exit 131"
     restarts 131 1 -n 2 "${train[@]}"
@@ -315,10 +318,86 @@ END
 }
 
 @test "-clear starts over until there is a checkpoint, and not again" {
-    stand_in "$lost" "$(event checkpoint 0@a 5 '')$lost" "$(from 5)exit 0"
+    stand_in "$(event start 0@a -1 '')$lost" "$(event checkpoint 0@a 5 '')$lost" "$(from 5)exit 0"
     restarts 0 3 -n 2 "${train[@]}" -clear
     [[ $(grep -l -- '-clear' words-* | xargs) == 'words-1 words-2' ]]
     [[ $(<words-3) == *' -n 2 darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5' ]]
+}
+
+@test "-clear is not repeated where no rank has said whether it wrote checkpoints, unless none was started" {
+    stand_in "$lost" 'exit 0'
+    restarts 75 1 -n 2 "${train[@]}" -clear
+    grep -q '^cmn-run: no rank has reported .*OMPI_CMN_EVENT_TOKEN.* -clear' run.err
+    for none in 'ORTE was unable to reliably start one or more daemons.' \
+        'ssh: connect to host b port 22: No route to host\nPRTE has lost communication with a remote daemon.'; do
+        stand_in "printf '$none\n' >&2; exit 255" 'exit 0'
+        restarts 0 2 -n 2 "${train[@]}" -clear
+        [[ $(<words-2) == *-clear* ]]
+    done
+}
+
+@test "a rank whose end hangs is ended by its alarm: what it has said before counts" {
+    alarm='printf "%s\n" "mpiexec noticed that process rank 0 with PID 7 on node a exited on signal 14 (Alarm clock)." >&2; exit 142'
+    stand_in "$(event error 0@a 7 'x.data: No such file')$alarm" 'exit 0'
+    restarts 1 1 -n 2 "${train[@]}"
+    stand_in "$(event failure 0@a 7 'nothing came from rank 2')$alarm" 'exit 0'
+    restarts 0 2 -n 2 "${train[@]}"
+    grep -Eq 'failure +status 75: a rank or a machine failed: rank 0 on a: nothing came from rank 2$' cmn-run.log
+    stand_in "$alarm" 'exit 0'
+    restarts 0 2 -n 2 "${train[@]}"
+    grep -Eq 'failure +status 142: rank 0 on a ended by signal 14' cmn-run.log
+}
+
+# says TEXT: what the stand-in says of b when it is asked whether it answers; it does not, then.
+says() {
+    printf "$1\n" >says
+    grep -q 'cat says' fake/mpiexec || sed -i 's/^if .* == true .*/&\n    [[ ! -e says || $* != *"-host b:"* ]] || { cat says >\&2; exit 255; }/' fake/mpiexec
+}
+
+# What ssh and shells say; tests/hosts/ssh.bats has real ones.
+@test "a machine that a person has to set up is not waited for: one line, status 1" {
+    stand_in 'exit 0'
+    while IFS='|' read -r text line; do
+        says "Welcome to b\n$text\n-----\nORTE was unable to reliably start one or more daemons."
+        restarts 1 0 -hosts a:2,b:3 -wait 30 "${train[@]}"
+        [[ $(wc -l <run.err) -eq 1 ]]
+        grep -Eq "^cmn-run: b: $line" run.err
+    done <<'END'
+Host key verification failed.|its host key is not known here: log in once by hand
+No ED25519 host key is known for b and you have requested strict checking.\nHost key verification failed.|its host key is not known here
+@@@@@@@@@@@@@\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nHost key verification failed.|its host key is not the one known here: .*ssh-keygen -R
+Permission denied, please try again.\r\nroot@b: Permission denied (publickey,password).\r|ssh may not log in there without a password: .*ssh-copy-id
+ssh: Could not resolve hostname b: Name or service not known|there is no machine of this name
+bash: line 1: orted: command not found|Open MPI is not where .*--prefix
+zsh:1: command not found: prted|Open MPI is not where
+/bin/sh: 1: /opt/openmpi/bin/prted: not found|Open MPI is not where
+bash: line 1: /opt/openmpi/bin/prted: No such file or directory|Open MPI is not where
+END
+}
+
+@test "a machine that may be there in a moment is waited for, whatever stands before what ssh says" {
+    stand_in 'exit 0'
+    says '[a:00066] plm:ssh: Warning: setpgid(69,69) failed\nWelcome to b\nssh: Could not resolve hostname b: Temporary failure in name resolution'
+    (wait_for 'the wait' grep -qs 'gone .*waiting .*(ssh: Could not resolve' cmn-run.log && rm says) 3>&- &
+    restarts 0 1 -hosts a:2,b:3 -wait 60 "${train[@]}"
+    # One that starts lets nobody in for a while.
+    stand_in "echo 'root@b: Permission denied (publickey).' >says; $lost" 'exit 0'
+    says ''
+    rm says
+    restarts 0 2 -hosts a:2,b:3 "${train[@]}"
+    [[ $(<words-2) == *' -host a:2 -n 2 '* ]]
+}
+
+@test "the same where mpiexec finds the machines itself" {
+    refused='printf "%s\n" "Host key verification failed." "PRTE has lost communication with a remote daemon." "  Remote daemon: [prterun-a-7@0,1] on node b" >&2; exit 255'
+    stand_in "$refused" 'exit 0'
+    restarts 1 1 -n 2 "${train[@]}"
+    [[ $(grep '^cmn-run: ' run.err) == 'cmn-run: b: its host key is not known here: '* ]]
+    stand_in "$lost" "$refused" 'exit 0'
+    restarts 0 3 -n 2 "${train[@]}"
+    # What a rank says is nothing of that.
+    stand_in "$(event start 0@b -1 '')$refused" 'exit 0'
+    restarts 0 2 -n 2 "${train[@]}"
 }
 
 @test "machines that are gone are left out, or waited for, and come back" {
@@ -340,6 +419,8 @@ END
     stand_in 'exit 0'
     echo b >machines
     restarts 1 0 -hosts a:2,b:3 "${train[@]}"
+    [[ $(wc -l <run.err) -eq 1 ]]
+    grep -q '^cmn-run: b:3 does not answer (no route to b): at the first start .* -wait SECONDS$' run.err
     # However many there are.
     many=$(printf 'a-machine-with-a-name-that-is-longer-than-others-%d:1,' {1..100})
     restarts 0 1 -hosts "${many%,}" "${train[@]}"
