@@ -9,16 +9,19 @@
 #include <unistd.h>
 
 /* The kernel may give the signal to any thread, one of OpenBLAS's, too. */
-static atomic_int requested;
+static atomic_int requested, hurried, sender;
 
 /* Flags that make the standard output and error non-blocking, or -1: see cmn_stop_catch(). */
 static int no_wait[2] = {-1, -1};
 
-static void note(int signal_number)
+static void note(int signal_number, siginfo_t *info, void *unused)
 {
     int saved = errno;
 
+    (void)unused;
     requested = signal_number == SIGUSR1 ? SIGTERM : signal_number;
+    sender = info->si_code == SI_USER ? info->si_pid : 0;
+    hurried |= signal_number != SIGUSR1;
     for (int i = 0; i < 2; i++) {
         if (no_wait[i] >= 0) {
             fcntl(STDOUT_FILENO + i, F_SETFL, no_wait[i]);
@@ -40,11 +43,13 @@ void cmn_stop_catch(void)
         no_wait[i] = flags < 0 ? -1 : flags | O_NONBLOCK;
     }
     memset(&action, 0, sizeof action);
-    action.sa_handler = note;
+    action.sa_sigaction = note;
+    action.sa_flags = SA_SIGINFO;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     /* mpiexec hands this one on to all ranks, and does not kill them soon after. */
     sigaction(SIGUSR1, &action, NULL);
+    action.sa_flags = 0;
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
 }
@@ -52,4 +57,14 @@ void cmn_stop_catch(void)
 int cmn_stop_requested(void)
 {
     return requested;
+}
+
+int cmn_stop_hurried(void)
+{
+    return hurried;
+}
+
+int cmn_stop_sender(void)
+{
+    return sender;
 }

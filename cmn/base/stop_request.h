@@ -8,4 +8,11 @@ void cmn_stop_catch(void);
 /* The signal that came, or 0. */
 int cmn_stop_requested(void);
 
+/* Whether SIGINT or SIGTERM was among them: launchers send SIGKILL soon after, but not after
+ * SIGUSR1. */
+int cmn_stop_hurried(void);
+
+/* The process that sent the last one, or 0 where that is not known. */
+int cmn_stop_sender(void);
+
 #endif

@@ -95,3 +95,10 @@ const char *cmn_command_name(const struct cmn_command *c)
     snprintf(name, sizeof name, "%s%s%s", c->driver, any ? "" : " ", any ? "" : c->verb);
     return name;
 }
+
+const char *cmn_command_final(const struct cmn_command *c)
+{
+    int is = c->answer == CMN_BOXES || !strcmp(c->driver, "rnn") || !strcmp(c->driver, "super");
+
+    return is ? "_final" : "";
+}

@@ -11,6 +11,7 @@
 #include "base/timeline.h"
 #include "engine/batch_norm.h"
 #include "report/report.h"
+#include "trainer/early_save.h"
 
 long cmn_step_iteration(const struct cmn_step *p)
 {
@@ -24,6 +25,7 @@ void cmn_step_before_micro_batch(struct cmn_step *p)
     p->micro_batch_began = cmn_clock();
     if (p->micro_batch == 0) {
         p->began = p->micro_batch_began;
+        p->seen = cmn_net_seen(p->model->net);
         p->sums.load += p->micro_batch_began - p->ended;
         cmn_timeline_span(CMN_SPAN_LOAD, -1, p->ended, p->micro_batch_began);
         cmn_feed_begin_step(p->feed);
@@ -96,6 +98,10 @@ void cmn_step_after_backward(struct cmn_step *p, int i)
 void cmn_step_progress(struct cmn_step *p)
 {
     cmn_status_progress();
+    if (p->layer_ended > 0 && !p->saved_early && cmn_stop_hurried()) {
+        p->saved_early = 1;
+        cmn_early_save(p->model, cmn_step_iteration(p), p->seen);
+    }
     cmn_optimizer_poll(&p->model->optimizer);
 }
 

@@ -31,6 +31,8 @@ struct cmn_step {
     float loss, right;   /* sums of this rank over them */
     float mean_loss, lr; /* of the last step; the loss over all ranks */
     int updated;         /* since the last cmn_trainer_after_batch() */
+    size_t seen;         /* images, before this step */
+    int saved_early;     /* after a stop request */
     int fused;           /* the communicator has updated, and not Darknet */
     struct cmn_row_sums sums;
     double began, micro_batch_began; /* clock: this step, and this micro-batch */

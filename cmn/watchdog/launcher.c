@@ -1,10 +1,13 @@
 #include "watchdog/launcher.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/stop_request.h"
 
 long cmn_launcher_notices(void)
 {
@@ -26,18 +29,49 @@ long cmn_launcher_notices(void)
     return n[0] == 0 ? 0 : sum < MOST ? sum : MOST;
 }
 
-void cmn_launcher_end(void)
+/* Whether this rank's parent has that name. */
+static int is_parent(const char *const *names)
 {
-    char name[64], command[32] = "";
-    pid_t parent = getppid();
+    char file_name[64], command[32] = "";
     FILE *file;
+    int is = 0;
 
-    snprintf(name, sizeof name, "/proc/%d/comm", (int)parent);
-    file = fopen(name, "re");
-    if (file && fgets(command, sizeof command, file) && !strcmp(command, "orted\n")) {
-        kill(parent, SIGTERM);
+    snprintf(file_name, sizeof file_name, "/proc/%d/comm", (int)getppid());
+    file = fopen(file_name, "re");
+    if (file && fgets(command, sizeof command, file)) {
+        command[strcspn(command, "\n")] = '\0';
+        for (; *names; names++) {
+            is |= !strcmp(command, *names);
+        }
     }
     if (file) {
         fclose(file);
+    }
+    return is;
+}
+
+void cmn_launcher_end(void)
+{
+    static const char *const daemons[] = {"orted", "prted", NULL};
+
+    if (is_parent(daemons)) {
+        kill(getppid(), SIGTERM);
+    }
+}
+
+void cmn_launcher_say_stop(const char *line)
+{
+    static const char *const deaf[] = {"prterun", "prted", NULL};
+    char name[64];
+    int fd;
+
+    if (cmn_stop_sender() != getppid() || !is_parent(deaf)) {
+        return;
+    }
+    snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)getppid(), STDERR_FILENO);
+    fd = open(name, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)!write(fd, line, strlen(line));
+        close(fd);
     }
 }

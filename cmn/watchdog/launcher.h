@@ -1,4 +1,5 @@
-/* What a host that does not answer means to Open MPI's own processes. Local. */
+/* What Open MPI's own processes (mpiexec, and a daemon on each other host) do about hosts that do
+ * not answer, and about stop requests. Local. */
 #ifndef CMN_LAUNCHER_H
 #define CMN_LAUNCHER_H
 
@@ -11,5 +12,10 @@ long cmn_launcher_notices(void);
 /* Asks Open MPI's daemon of this host, which started this process and which nobody else can reach,
  * to end. Does nothing where something else started it. */
 void cmn_launcher_end(void);
+
+/* Where the signal that asked this rank to stop came from Open MPI 5's launcher, which reads no
+ * output from then on: writes this line to the launcher's own standard error instead. Else
+ * nothing: a line on this process's standard error arrives there. */
+void cmn_launcher_say_stop(const char *line);
 
 #endif

@@ -167,6 +167,19 @@ stops_cleanly() {
     stops_cleanly
 }
 
+# An iteration of 200 micro-batches takes longer than mpiexec waits before it kills.
+@test "SIGTERM in the middle of a long iteration: the weights of the one before are saved" {
+    sed -i 's/^batch=.*/batch=20000/; s/^subdivisions=.*/subdivisions=200/' big.cfg
+    export OMPI_MCA_odls_base_sigkill_timeout=1
+    start 2
+    kill -TERM "$job"
+    ends_in_time
+    [[ $ended -ne 0 ]]
+    loads out/big.weights
+    [[ $(($(seen out/big.weights) % 40000)) -eq 0 ]]
+    [[ $(seen out/big.weights) -ge $(seen "out/big_$(newest_epoch).weights") ]]
+}
+
 @test "Ctrl-C in a real terminal" {
     command -v script >/dev/null || skip 'script (bsdutils) is not installed'
     command=$(printf '%q ' "${mpiexec[@]}" -n 2 "$DARKNET" classifier train small.data big.cfg -cmn)

@@ -1,0 +1,66 @@
+#include "trainer/early_save.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/atomic_file.h"
+#include "base/stop_request.h"
+#include "engine/nonfinite.h"
+#include "watchdog/launcher.h"
+
+/* 0, or -1 with errno. */
+static int replace(struct cmn_model *m, const char *file, size_t seen)
+{
+    char name[PATH_MAX];
+    int fd = cmn_atomic_open(file, name, sizeof name);
+    FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+    size_t counted = cmn_net_seen(m->net);
+    int failed, reason;
+
+    if (!out) {
+        return -1;
+    }
+    cmn_net_set_seen(m->net, seen); /* Darknet counts micro-batch by micro-batch */
+    cmn_net_write_weights(m->net, out);
+    cmn_net_set_seen(m->net, counted);
+    failed = fflush(out) || ferror(out);
+    reason = errno;
+    if (failed) {
+        unlink(name);
+    } else {
+        failed = cmn_atomic_commit(fd, name, file);
+        reason = errno;
+    }
+    fclose(out);
+    errno = reason;
+    return failed ? -1 : 0;
+}
+
+void cmn_early_save(struct cmn_model *m, long iteration, size_t seen)
+{
+    const struct cmn_session *s = m->session;
+    char file[PATH_MAX], line[PATH_MAX + 128], *target;
+    struct cmn_nonfinite bad;
+
+    if (s->topology.rank || !s->backup[0] || s->command->does != CMN_TRAINS || !m->attached ||
+        cmn_nonfinite_tensor(&m->gradients, CMN_WEIGHT, &bad)) {
+        return;
+    }
+    snprintf(file, sizeof file, "%s/%s%s.weights", s->backup, m->name,
+             cmn_command_final(s->command));
+    target = realpath(file, NULL);
+    if (replace(m, target ? target : file, seen)) {
+        snprintf(line, sizeof line, "cmn: asked to stop (signal %d): weights not saved to %s: %s\n",
+                 cmn_stop_requested(), file, strerror(errno));
+    } else {
+        snprintf(line, sizeof line,
+                 "cmn: asked to stop (signal %d): weights of iteration %ld saved to %s\n",
+                 cmn_stop_requested(), iteration, file);
+    }
+    cmn_launcher_say_stop(line);
+    free(target);
+}
