@@ -10,6 +10,8 @@
  * failed. */
 enum { FAILED_STATUS = 75 };
 
+enum { SENTENCE_LINES = 4 }; /* at most, of mpiexec */
+
 void cmn_observe_nothing(struct cmn_observed *o)
 {
     memset(o, 0, sizeof *o);
@@ -103,21 +105,32 @@ static void take_program(struct cmn_observed *o, const char *line)
     }
 }
 
-/* "… noticed that process rank R with PID P on node N exited on signal S (…)". A rank whose end
- * hangs ends itself by SIGALRM: what it has said before counts. */
+/* "… noticed that process rank R with PID P on node N exited on signal S (…)", which Open MPI 5 breaks
+ * into lines. A rank whose end hangs ends itself by SIGALRM: what it has said before counts. */
 static void take_signal(struct cmn_observed *o, const char *line)
 {
     const char *text = strstr(line, " noticed that process rank ");
+    size_t n = text ? 0 : strlen(o->sentence);
     char host[256];
     int rank, signal_number;
 
-    if (text && !o->signal &&
-        sscanf(text, " noticed that process rank %d with PID %*d on node %255s exited on signal %d",
-               &rank, host, &signal_number) == 3 &&
-        !(signal_number == SIGALRM && o->fatal[0])) {
+    if (o->signal || (!text && !n)) {
+        return;
+    }
+    snprintf(o->sentence + n, sizeof o->sentence - n, "%s%s", n ? " " : "", line);
+    o->sentence_lines = text ? 1 : o->sentence_lines + 1;
+    text = strstr(o->sentence, " noticed that process rank ");
+    if (sscanf(text, " noticed that process rank %d with PID %*d on node %255s exited on signal %d",
+               &rank, host, &signal_number) == 3) {
+        if (signal_number == SIGALRM && o->fatal[0]) {
+            o->sentence[0] = '\0';
+            return;
+        }
         o->rank = rank;
         o->signal = signal_number;
         snprintf(o->host, sizeof o->host, "%s", host);
+    } else if (o->sentence_lines == SENTENCE_LINES) {
+        o->sentence[0] = '\0';
     }
 }
 

@@ -32,8 +32,10 @@ struct cmn_observed {
 
     /* From mpiexec's sentences, for which there is no other source: it alone knows which process
      * died of which signal, and which daemon of its own is gone. The sentences are those of Open
-     * MPI 4. */
-    int rank, signal;                      /* this rank ended by this signal; 0: none did */
+     * MPI 4 and 5. */
+    int rank, signal;    /* this rank ended by this signal; 0: none did */
+    char sentence[1024]; /* that says so, as far as it has come */
+    int sentence_lines;
     char host[256];                        /* there; or the host of the daemon that was lost */
     int daemon_lost;                       /* mpiexec has lost a machine, or could not reach one */
     int no_program;                        /* the program does not exist there */

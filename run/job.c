@@ -50,7 +50,7 @@ static void end_line(struct job *j)
     j->line[j->n] = '\0';
     j->n = 0;
     cmn_observe_mpiexec(j->observed, j->line);
-    note_fault(j, j->line);
+    note_fault(j, j->observed->signal ? j->observed->sentence : j->line);
 }
 
 static void take_event(struct job *j, const struct cmn_event *e)
