@@ -233,6 +233,9 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
         d.outcome = CMN_STOPPED;
         d.status = 128 + stop;
         snprintf(d.what, sizeof d.what, "asked to stop (%s) before the job began", strsignal(stop));
+    } else if (d.status == 0 && (o->signal || o->daemon_lost)) {
+        d.status = FAILED_STATUS; /* Open MPI 5 loses a machine, says so, and ends with 0 */
+        return failed(o, d);
     } else if (d.status == 0) {
         d.outcome = CMN_DONE;
         snprintf(d.what, sizeof d.what, "all went well");

@@ -127,7 +127,8 @@ pid_of_rank() {
 pid_of_mpiexec() {
     local pid
     for pid in $(ours); do
-        if grep -qsxz mpiexec "/proc/$pid/cmdline"; then
+        # Open MPI 5's mpiexec becomes prterun.
+        if grep -qsxzE 'mpiexec|prterun' "/proc/$pid/cmdline"; then
             echo "$pid"
         fi
     done

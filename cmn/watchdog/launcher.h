@@ -1,7 +1,7 @@
 /* What Open MPI's own processes (mpiexec, and a daemon on each other host) do about hosts that do
  * not answer, and about stop requests. Local. */
-#ifndef CMN_LAUNCHER_H
-#define CMN_LAUNCHER_H
+#ifndef CMN_WATCHDOG_LAUNCHER_H
+#define CMN_WATCHDOG_LAUNCHER_H
 
 /* Seconds, and a few more, until mpiexec notices by its TCP keepalive that a host does not answer;
  * 0: its keepalive is not set. No rank should end before that: once mpiexec has something to send

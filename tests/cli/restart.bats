@@ -97,6 +97,10 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     stand_in 'printf "%s\n" "ORTE has lost communication with a remote daemon." "  Remote daemon: [[1,0],2] on node c" >&2; exit 205' 'exit 0'
     restarts 0 2 -n 2 "${train[@]}"
     grep -Eq 'failure +status 205: .*\bc$' cmn-run.log
+    # Open MPI 5 says so, and ends with 0.
+    stand_in 'printf "%s\n" "PRTE has lost communication with a remote daemon." "  Remote daemon: [prterun-a-7@0,1] on node c" >&2; exit 0' 'exit 0'
+    restarts 0 2 -n 2 "${train[@]}"
+    grep -Eq 'failure +status 75: .*\bc$' cmn-run.log
     # A machine that is cut off may hold the backup folder until it notices; a job of somebody else is another matter.
     still="$(event locked 0@a -1 'process 7 on c')$(event error 0@a -1 'out: process 7 on c writes checkpoints of x there: wait')exit 1"
     stand_in "$lost" "$still" 'exit 0'

@@ -118,7 +118,8 @@ only_node2() {
     wait "$waited" || status=$?
     cat err
     echo "status $status"
-    ((status != 0 && status != 124 && status != 137))
-    grep -A 3 'lost communication' err | grep 'node2'
+    ((status != 124 && status != 137))
+    mpiexec_failed $status
+    grep -aA 4 'lost communication' err | grep -a 'node2'
     nothing_left
 }

@@ -29,3 +29,8 @@ on() {
 darknet_on() {
     on "$1" "$DARKNET" "${@:2}"
 }
+
+# mpiexec_failed STATUS: it is not 0. Open MPI 5's mpiexec ends with 0 where it has itself lost a machine.
+mpiexec_failed() {
+    (($1 != 0)) || mpiexec --version | grep -q 'Open MPI) 5'
+}
