@@ -5,7 +5,7 @@
 # the file `series` with their order.
 # It comes from DARKNET_TREE=dir, a pristine tree or a git clone; or from Debian's
 # tarball: DARKNET_TARBALL=file, build/upstream/ or, once, the machine's own package
-# archive, or Debian's where there is no apt-get.
+# archive; or, where there is no apt-get, from Darknet's own repository.
 set -euo pipefail
 export LC_ALL=C
 
@@ -78,14 +78,6 @@ private_apt() {
 download() {
     local request file reason
     make_work
-    if ! command -v apt-get >/dev/null; then
-        need curl curl
-        curl -fsSL --retry 2 --connect-timeout 30 -o "$work/$ORIG" "$URL/$ORIG" 2>"$work/log" ||
-            die "cannot fetch $URL/$ORIG ($(tail -n 1 "$work/log")); check the network, or $ways"
-        is_orig "$work/$ORIG" || die "$URL/$ORIG does not have the checksum in darknet/UPSTREAM; $ways"
-        keep "$work/$ORIG"
-        return
-    fi
     private_sources
     # One broken third-party entry must not matter: the download decides.
     private_apt update >"$work/log" 2>&1 || true
@@ -125,13 +117,23 @@ differs() {
     (cd "$1" && sha256sum --check --quiet "$here/MANIFEST" 2>/dev/null) | head -n1 | sed 's/:.*//'
 }
 
+# The pinned commit alone.
+clone() {
+    need git git
+    make_work
+    git init -q --bare "$work/clone"
+    git -C "$work/clone" fetch -q --depth 1 "$REPOSITORY" "$COMMIT" 2>"$work/log" ||
+        die "no apt-get here, and git cannot fetch $REPOSITORY ($(grep -m 1 . "$work/log")); check the network, or $ways"
+    DARKNET_TREE=$work/clone
+}
+
 from_tree() {
     local bad tree=$DARKNET_TREE
     [ -d "$tree" ] || die "DARKNET_TREE=$tree is not a folder"
     bad=$(differs "$tree") || true
     # A clone may have another commit checked out, or none, but no changes of somebody's own: those are not to be passed over.
     if [ -n "$bad" ] && [ -z "$(git -C "$tree" status --porcelain -uno 2>/dev/null)" ]; then
-        make_work
+        [ -n "$work" ] || make_work
         if git -C "$tree" archive --prefix=tree/ "$COMMIT" 2>/dev/null | tar -xf - -C "$work" 2>/dev/null; then
             tree=$work/tree
             bad=$(differs "$tree") || true
@@ -162,6 +164,9 @@ main() {
     new=$dest.new
     rm -rf "$new"
     mkdir -p "$new" || die "cannot create $new"
+    if [ -z "${DARKNET_TREE:-}${DARKNET_TARBALL:-}" ] && ! is_orig "$cache/$ORIG" && ! command -v apt-get >/dev/null; then
+        clone
+    fi
     if [ -n "${DARKNET_TREE:-}" ]; then from_tree; else from_tarball; fi
     for patch in "${patches[@]}"; do
         [ -f "$folder/$patch" ] || die "$folder/series lists $patch, which is missing"
