@@ -151,6 +151,8 @@ void cmn_observe_mpiexec(struct cmn_observed *o, const char *line)
     take_daemon(o, line);
     take_unreached(o, line);
     take_program(o, line);
+    /* Hydra's, the launcher of MPICH and Intel MPI. */
+    o->other_launcher |= strstr(line, "unrecognized argument mca") != NULL;
 }
 
 int cmn_observed_fault(const struct cmn_observed *o)
@@ -160,7 +162,8 @@ int cmn_observed_fault(const struct cmn_observed *o)
 
 int cmn_observed_blind(const struct cmn_observed *o)
 {
-    return !o->began && !o->not_started && !o->no_program && !(o->daemon_lost && o->unreached);
+    return !o->began && !o->not_started && !o->no_program && !o->other_launcher &&
+           !(o->daemon_lost && o->unreached);
 }
 
 /* ---- the diagnosis ---- */
@@ -207,6 +210,11 @@ static struct cmn_diagnosis wrong(const struct cmn_observed *o, struct cmn_diagn
                  o->program_host, o->program);
     } else if (o->no_program) {
         snprintf(d.what, sizeof d.what, "mpiexec cannot start the program");
+    } else if (o->other_launcher) {
+        d.status = 1;
+        snprintf(d.what, sizeof d.what,
+                 "mpiexec is not Open MPI's, and cmn-run knows the options and messages of no "
+                 "other one: start the training by mpiexec itself");
     } else {
         d.status = 1;
         snprintf(d.what, sizeof d.what, "%s: %s: %s", o->host[0] ? o->host : "a machine",
@@ -242,7 +250,8 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
     } else if (stop) {
         d.outcome = CMN_STOPPED;
         snprintf(d.what, sizeof d.what, "asked to stop (%s)", strsignal(stop));
-    } else if (o->no_program || (o->daemon_lost && o->unreached && o->unreached->todo && !again)) {
+    } else if (o->no_program || o->other_launcher ||
+               (o->daemon_lost && o->unreached && o->unreached->todo && !again)) {
         return wrong(o, d);
     } else if (o->hung && !o->error) {
         return failed(o, d);

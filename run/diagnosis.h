@@ -42,6 +42,7 @@ struct cmn_observed {
     char program[512], program_host[256];  /* this one there, where it was said */
     const struct cmn_unreached *unreached; /* why a machine was not reached, before any event */
     int not_started;                       /* mpiexec has started no rank at all, as it says */
+    int other_launcher;                    /* it does not know Open MPI's options, as it says */
 
     int hung; /* mpiexec did not end after a fault, and cmn-run ended it */
 };

@@ -257,7 +257,8 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
 {
     long pause = 1;
 
-    if (d->outcome == CMN_WRONG && !o->began && (o->no_program || o->unreached)) {
+    if (d->outcome == CMN_WRONG && !o->began &&
+        (o->no_program || o->other_launcher || o->unreached)) {
         cmn_run_fail("%s", d->what); /* no rank could say it */
     }
     if (d->outcome == CMN_DONE || d->outcome == CMN_WRONG) {

@@ -384,6 +384,13 @@ bash: line 1: /opt/openmpi/bin/prted: No such file or directory|Open MPI is not 
 END
 }
 
+@test "an mpiexec that is not Open MPI's is named: one line, status 1" {
+    stand_in 'echo "[mpiexec@a] match_arg (utils/args/args.c:163): unrecognized argument mca" >&2; exit 255'
+    restarts 1 1 -n 2 -retries 3 "${train[@]}"
+    [[ $(grep -c '^cmn-run: ' run.err) -eq 1 ]]
+    grep -q "^cmn-run: mpiexec is not Open MPI's, .*: start the training by mpiexec itself$" run.err
+}
+
 @test "a machine that may be there in a moment is waited for, whatever stands before what ssh says" {
     stand_in 'exit 0'
     says '[a:00066] plm:ssh: Warning: setpgid(69,69) failed\nWelcome to b\nssh: Could not resolve hostname b: Temporary failure in name resolution'
