@@ -16,8 +16,11 @@ DESTDIR ?=
 NP      ?= 2
 SAN     ?=
 
-AS_ROOT := $(filter 0,$(shell id -u))
-MPIEXEC ?= mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1$(if $(AS_ROOT), --allow-run-as-root)
+# mpiexec is that of mpicc: mpicc.mpich, mpiexec.mpich. The options are Open MPI's; MPICH needs none of them.
+AS_ROOT  := $(filter 0,$(shell id -u))
+LAUNCHER  = $(if $(findstring /,$(MPICC)),$(dir $(MPICC)))$(if $(findstring mpicc,$(notdir $(MPICC))),$(subst mpicc,mpiexec,$(notdir $(MPICC))),mpiexec)
+MPIEXEC  ?= $(LAUNCHER)$(if $(shell $(LAUNCHER) --version 2>/dev/null | grep -i hydra),, --oversubscribe --bind-to none --mca mpi_yield_when_idle \
+    1$(if $(AS_ROOT), --allow-run-as-root))
 
 # After Ctrl-C mpiexec waits this many seconds before SIGTERM, which makes the ranks stop and save, and as many again
 # before SIGKILL. Long enough for a step and a weights file, and no longer: the first wait does nothing.
@@ -56,7 +59,7 @@ $(error GPU=1 and SAN=$(SAN) do not go together: the sanitizers know nothing of 
 endif
 endif
 VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),$(if $(filter 1,$(GPU)),gpu$(if $(filter \
-    1,$(CUDNN)),-cudnn)$(if $(filter 1,$(NCCL)),-nccl),cpu))
+    1,$(CUDNN)),-cudnn)$(if $(filter 1,$(NCCL)),-nccl),cpu))$(subst .,-,$(suffix $(notdir $(MPICC))))
 B  := build/$(VARIANT)
 DK := build/darknet
 
@@ -204,13 +207,13 @@ $(B)/bin/cmn-run: $(RUN_OBJ)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(RUN_FLAGS) $(LDFLAGS) -o $@ $^ $(call flags,link libcjson)
 
-# Replaced by name, never written into: a running job keeps the program that it started with.
-bin/darknet: build/cpu/bin/darknet
-bin/darknet-gpu: $(B)/bin/darknet
-bin/cmn-run: $(B)/bin/cmn-run
+# Replaced by name, never written into: a running job keeps the program that it started with. By content, not by time: the
+# other program may be that of another MPI.
+bin/darknet bin/darknet-gpu: $(B)/bin/darknet FORCE
+bin/cmn-run: $(B)/bin/cmn-run FORCE
 bin/darknet bin/darknet-gpu bin/cmn-run:
 	@mkdir -p $(@D)
-	@cp -p $< $@.new && mv -f $@.new $@
+	@cmp -s $< $@ || { cp -p $< $@.new && mv -f $@.new $@; }
 
 # ---- What only an installation needs -------------------------------------------------------------------------
 

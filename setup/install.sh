@@ -72,8 +72,6 @@ there() {
     for kind in ${1//,/ }; do
         case $kind in
             header:* | library:*) ! links "$kind" || return 0 ;;
-            file:*) ! compgen -G "${kind#file:}" >/dev/null || return 0 ;;
-            # A pattern after a comma.
             /*) ! compgen -G "$kind" >/dev/null || return 0 ;;
             *) ! program_there "$kind" || return 0 ;;
         esac

@@ -185,7 +185,7 @@ for source in tests/ranks/*/*.c tests/gpu/*/*.c; do
     name=${source#tests/} name=${name%.c}
     for n in "${worlds[@]}"; do
         if wanted "$name-$n" "$@"; then
-            run "$name-$n" 100 "${mpiexec[@]}" -n "$n" -x CMOCKA_MESSAGE_OUTPUT "$BUILD/tests/$name"
+            run "$name-$n" 100 "${mpiexec[@]}" -n "$n" "$BUILD/tests/$name"
         fi
     done
 done

@@ -1,0 +1,101 @@
+#!/usr/bin/env bats
+# The same with MPICH, where it is installed beside Open MPI: a build of its own, the tests of tests/ranks, trainings.
+
+load helpers
+
+# can_run: or not, for the reason in `reason`.
+can_run() {
+    reason='the sanitizers are tried with Open MPI alone'
+    [[ -z $SAN ]] || return 1
+    reason='MPICH is not installed: mpicc.mpich, mpiexec.mpich'
+    command -v mpicc.mpich >/dev/null && command -v mpiexec.mpich >/dev/null
+}
+
+setup_file() {
+    can_run || return 0
+    cd "$REPO" || return 1
+    ranks=(tests/ranks/*/*.c)
+    ranks=("${ranks[@]%.c}")
+    make MPICC=mpicc.mpich build/cpu-mpich/bin/darknet "${ranks[@]/#/build/cpu-mpich/}" >"$BATS_FILE_TMPDIR/build.log" 2>&1 ||
+        { tail -n 20 "$BATS_FILE_TMPDIR/build.log" >&2; return 1; }
+}
+
+setup() {
+    can_run || skip "$reason"
+    cd "$BATS_TEST_TMPDIR" || return 1
+}
+
+# on_mpich N ARGUMENTS...: darknet on N ranks.
+on_mpich() {
+    timeout --kill-after=5 100 mpiexec.mpich -n "$1" "$REPO/build/cpu-mpich/bin/darknet" "${@:2}"
+}
+
+# rooms NAME...: the tests of these rooms, on two ranks. More than there are cores take long: MPICH never gives way to others.
+rooms() {
+    local room program status
+    for room in "$@"; do
+        for program in "$REPO/tests/ranks/$room"/*.c; do
+            program=ranks/$room/$(basename "$program" .c) status=0
+            CMOCKA_MESSAGE_OUTPUT=TAP timeout --kill-after=5 100 mpiexec.mpich -n 2 "$REPO/build/cpu-mpich/tests/$program" >tap 2>err || status=$?
+            grep -q '^ok' tap || status=none
+            ! grep -q '^not ok' tap || status=failed
+            [[ $status == 0 ]] || { echo "$program: $status"; cat tap err; return 1; }
+        done
+    done
+}
+
+@test "it builds without a warning, in a folder of its own" {
+    run ! grep -iE 'warning|error:' "$BATS_FILE_TMPDIR/build.log"
+    ldd "$REPO/build/cpu-mpich/bin/darknet" | grep -q libmpich
+    run ! grep -q libmpich <(ldd "$DARKNET")
+    run -0 on_mpich 2 cmn check
+    [[ $output == *'MPICH Version'* && $output == *'diagnosis: good: 2 ranks can train together'* ]]
+}
+
+@test "tests of ranks: communicators, transports" {
+    rooms communicators transports
+}
+
+@test "tests of ranks: the other rooms" {
+    cd "$REPO/tests/ranks"
+    others=(*)
+    cd "$BATS_TEST_TMPDIR"
+    # shellcheck disable=SC2046
+    rooms $(printf '%s\n' "${others[@]}" | grep -vxE 'communicators|transports|.*\..*')
+}
+
+@test "trainings on 1 to 5 ranks end with the bits of Open MPI" {
+    small_data 600 100
+    mlp_cfg batch=60 max_batches=20 >mlp.cfg
+    export OPENBLAS_NUM_THREADS=1
+    for n in 1 2 3 4 5; do
+        train_on "$n" mlp.cfg -cmn_batch global
+        mv out/mlp.weights expected
+        on_mpich "$n" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_validate 0 -cmn_batch global >log 2>&1 || { cat log; return 1; }
+        cmp out/mlp.weights expected
+    done
+}
+
+@test "a training that mpiexec is to end saves its weights" {
+    small_data 600 100
+    mlp_cfg batch=60 max_batches=1000000 >endless.cfg
+    mpiexec.mpich -n 2 "$REPO/build/cpu-mpich/bin/darknet" classifier train small.data endless.cfg -cmn -cmn_seed 7 -cmn_validate 0 >log 2>&1 3>&- &
+    pid=$!
+    until grep -q '^20,' log; do
+        kill -0 "$pid" || { cat log; return 1; }
+        sleep 0.2
+    done
+    rm -f out/endless.weights
+    kill -TERM "$pid"
+    wait "$pid" || true
+    grep -q 'asked to stop' log
+    [[ -s out/endless.weights ]]
+}
+
+@test "make finds the launcher that belongs to mpicc, and gives it no options of Open MPI" {
+    cd "$REPO"
+    run -0 make -n demo MPICC=mpicc.mpich
+    grep -qE "MPIEXEC='mpiexec\.mpich *' NP='2' .*examples/mnist/demo.sh" <<<"$output"
+    run -0 make -n demo
+    grep -qE "MPIEXEC='mpiexec --oversubscribe .*' NP='2' .*examples/mnist/demo.sh" <<<"$output"
+}
