@@ -1,6 +1,6 @@
 # Measurements: ratios within one run, asserted by nothing. docs/performance.md says how to read them.
 
-.PHONY: bench bench-link bench-slow-link bench-accuracy bench-timeline bench-large-batch bench-batch-norm bench-reliability
+.PHONY: bench bench-link bench-slow-link bench-accuracy bench-timeline bench-large-batch bench-batch-norm bench-reliability bench-faults
 
 bench: all mnist ## Measure speed against the no-communication baseline; see docs/performance.md
 	@$(TEST_ENV) bench/run.sh
@@ -25,3 +25,6 @@ bench-batch-norm: all mnist ## Measure what batch normalisation over all ranks c
 
 bench-reliability: all mnist ## Measure what checkpoints, comparing the weights and looking for NaN cost a step
 	@$(TEST_ENV) bench/reliability.sh
+
+bench-faults: all mnist ## Measure how long faults take to their message and to the end, and what they leave (TRIES=20)
+	@$(TEST_ENV) bench/faults.sh
