@@ -359,7 +359,7 @@ END
 
 # says TEXT: what the stand-in says of b when it is asked whether it answers; it does not, then.
 says() {
-    printf "$1\n" >says
+    printf '%b\n' "$1" >says
     grep -q 'cat says' fake/mpiexec || sed -i 's/^if .* == .sleep 1. .*/&\n    [[ ! -e says || $* != *"-host b:"* ]] || { cat says >\&2; exit 255; }/' fake/mpiexec
 }
 

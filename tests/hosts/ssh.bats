@@ -101,10 +101,9 @@ neither_starts() {
     neither_starts '/opt/openmpi/bin/(orted|prted): No such file' 'node2: Open MPI is not where .*--prefix /path/of/openmpi'
 }
 
-# Open MPI 5 starts its daemon there by its full name.
 @test "the shell there has another PATH" {
     ssh_up node2 "SetEnv HOME=$SSH/home PATH=/sbin"
-    mpiexec --version | grep -q 'OpenRTE' || skip 'not the shell of Open MPI 5 looks for the daemon'
+    mpiexec --version | grep -q 'OpenRTE' || skip 'Open MPI 5 starts its daemon there by its full name'
     neither_starts 'orted: command not found' 'node2: Open MPI is not where .*--prefix /path/of/openmpi'
 }
 
