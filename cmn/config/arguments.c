@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 
@@ -71,12 +72,51 @@ int cmn_arguments_launch_size(void)
     return launched(&rank);
 }
 
+/* srun has started this process itself, and not one of mpiexec's daemons above it. */
+static int by_srun(void)
+{
+    return getenv("SLURM_STEP_NUM_TASKS") && !getenv("OMPI_COMM_WORLD_SIZE");
+}
+
+static int has_pmi(void)
+{
+    for (char **variable = environ; *variable; variable++) {
+        if (!strncmp(*variable, "PMI", 3)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int cmn_arguments_without_pmi(int least)
+{
+    int started = cmn_arguments_launch_size();
+
+    if (!by_srun() || has_pmi() || started < least) {
+        return 0;
+    }
+    if (started == 1) {
+        return cmn_fail("srun started this process without PMIx, which Open MPI needs: use "
+                        "`srun --mpi=pmix`");
+    }
+    return cmn_fail("srun started %d processes without PMIx, so each of them would be alone: use "
+                    "`srun --mpi=pmix` (to train %d networks of one rank each: `srun -n 1 "
+                    "--mpi=pmix` for each)",
+                    started, started);
+}
+
 int cmn_arguments_alone(int size)
 {
     int started = cmn_arguments_launch_size();
 
     if (size > 1 || started == 1) {
         return 0;
+    }
+    if (by_srun()) {
+        return cmn_fail("srun started %d processes, but each of them is alone: its --mpi is not "
+                        "what this MPI needs, which is pmix for Open MPI; `srun --mpi=list` names "
+                        "what there is; `darknet cmn check` says more",
+                        started);
     }
     return cmn_fail(
         "the launcher started %d processes, but each of them is alone: mpiexec is not of "

@@ -20,6 +20,11 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
 /* Number of processes that the launcher started; 1 without a launcher. */
 int cmn_arguments_launch_size(void);
 
+/* 0, or -1 with a reason when srun started this process in a step of `least` or more without any
+ * PMI. Without it an MPI that knows no other way to its world makes one of each process, or fails;
+ * so this is asked before MPI starts. */
+int cmn_arguments_without_pmi(int least);
+
 /* 0, or -1 with a reason when the launcher started several processes but MPI's world has one. */
 int cmn_arguments_alone(int size);
 

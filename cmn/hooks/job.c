@@ -167,6 +167,31 @@ static void close_before_mpi_ends(void)
     MPI_CALL(MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL));
 }
 
+/* Before MPI has started, and under a launcher of another MPI, every process knows of itself alone.
+ * One speaks for all; the others wait for it, as the first one that ends makes the launcher end
+ * all. */
+static void await_first_process(void)
+{
+    if (cmn_job.topology.size <= 1 && cmn_arguments_launch_rank() > 0) {
+        sleep(AWAIT_THE_END);
+    }
+}
+
+/* Without PMIx Open MPI 5 makes a world of each process, and Open MPI 4 fails with pages of text,
+ * also where there is one process. Other MPIs may know another way under srun. */
+static void check_launch(void)
+{
+#ifdef OPEN_MPI
+    if (cmn_arguments_without_pmi(OMPI_MAJOR_VERSION < 5 ? 1 : 2)) {
+        if (cmn_arguments_launch_rank() <= 0) {
+            cmn_fatal_reason();
+        }
+        await_first_process();
+        _exit(1);
+    }
+#endif
+}
+
 static void start_mpi(int *argc, char ***argv)
 {
     int provided = MPI_THREAD_SERIALIZED, running = 0;
@@ -174,6 +199,7 @@ static void start_mpi(int *argc, char ***argv)
     cmn_fatal_handler(end_failed);
     MPI_Initialized(&running);
     if (!running) {
+        check_launch();
         cmn_session_check_space();
     }
     if (!running && MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
@@ -240,16 +266,6 @@ static void start_darknet(int *argc, char ***argv, long at_least)
     cmn_output_open(cmn_job.topology.rank, cmn_job.topology.size, cmn_job.options.log);
     if (cmn_job.topology.rank == 0) {
         cmn_job_event("start", -1, "");
-    }
-}
-
-/* Before MPI has started, and under a launcher of another MPI, every process knows of itself alone.
- * One speaks for all; the others wait for it, as the first one that ends makes the launcher end
- * all. */
-static void await_first_process(void)
-{
-    if (cmn_job.topology.size <= 1 && cmn_arguments_launch_rank() > 0) {
-        sleep(AWAIT_THE_END);
     }
 }
 
