@@ -139,7 +139,8 @@ static void take_daemon(struct cmn_observed *o, const char *line)
     const char *text = strstr(line, "Remote daemon: ");
 
     o->daemon_lost |= strstr(line, "lost communication with a remote daemon") ||
-                      strstr(line, "unable to reliably start one or more daemons");
+                      strstr(line, "unable to reliably start one or more daemons") ||
+                      strstr(line, "daemon has unexpectedly failed after launch");
     if (o->daemon_lost && text && (text = strstr(text, " on node "))) {
         sscanf(text, " on node %255s", o->host);
     }

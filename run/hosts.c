@@ -200,6 +200,7 @@ static void read_why(const struct probe *p, struct cmn_host *h)
 {
     char text[4096], *rest = text, *line, *first = "mpiexec starts nothing there";
     const struct cmn_unreached *known = NULL;
+    const char *slurm = getenv("SLURM_JOB_NODELIST"); /* others mpiexec does not reach */
     ssize_t n = pread(p->output, text, sizeof text - 1, 0);
     int lines = 0;
 
@@ -215,7 +216,8 @@ static void read_why(const struct probe *p, struct cmn_host *h)
     if (h->wrong) {
         snprintf(h->why, sizeof h->why, "%s: %s", known->why, known->todo);
     } else {
-        snprintf(h->why, sizeof h->why, "%.*s", CMN_HOST_WHY - 1, first);
+        snprintf(h->why, sizeof h->why, "%.160s%s%s", first,
+                 slurm ? "; Slurm has given this job " : "", slurm ? slurm : "");
     }
 }
 

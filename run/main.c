@@ -116,6 +116,14 @@ static const struct {
     {2, "oob_tcp_keepalive", {"--mca", "oob_tcp_keepalive_probes", "5"}},
 };
 
+/* Where mpiexec finds them itself, Slurm says how many it will find. */
+static int machines(const struct cmn_hosts *h)
+{
+    const char *nodes = getenv("SLURM_JOB_NUM_NODES");
+
+    return h->count || !nodes ? h->count : atoi(nodes);
+}
+
 static int has_part(char *const *word, const char *part)
 {
     while (*word && !strstr(*word, part)) {
@@ -141,7 +149,7 @@ static char **mpiexec_words(struct run *r, char *hosts, char *ranks)
 
     append(&argv, &n, (char *[]){"mpiexec", NULL});
     for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
-        if (o->hosts.count >= given[i].machines && !has_part(o->mpi, given[i].part)) {
+        if (machines(&o->hosts) >= given[i].machines && !has_part(o->mpi, given[i].part)) {
             append(&argv, &n, given[i].word);
         }
     }
@@ -208,7 +216,7 @@ static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *
     char *hosts = cmn_hosts_text(h), ranks[32];
     struct cmn_checkpoints before = cmn_command_checkpoints(&r->command), after;
     char **argv;
-    int status = 0, result;
+    int status = 0, again, result;
 
     report_ranks(r, h->count ? cmn_hosts_ranks(h) : (int)r->options.ranks);
     snprintf(ranks, sizeof ranks, "%d", r->ranks);
@@ -229,7 +237,9 @@ static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *
     if (after.iteration >= 0 && memcmp(&after.changed, &before.changed, sizeof after.changed)) {
         o->checkpoint = 1;
     }
-    *d = cmn_diagnose(o, status, cmn_stop_signal(), r->attempts > 1);
+    /* Slurm sets it where it has queued the job again: what ran before may still be ending. */
+    again = r->attempts > 1 || getenv("SLURM_RESTART_COUNT");
+    *d = cmn_diagnose(o, status, cmn_stop_signal(), again);
     cmn_journal(d->outcome == CMN_FAILED || d->outcome == CMN_CRASHED ? "failure" : "end",
                 "status %d: %s", d->status, d->what);
     return 0;
