@@ -263,7 +263,9 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
     } else if (o->start_timeout && !o->signal && !o->daemon_lost) {
         d.outcome = CMN_CRASHED;
         snprintf(d.what, sizeof d.what, "MPI did not come up on all ranks; %s", o->fatal);
-    } else if (d.status == FAILED_STATUS || o->signal || o->daemon_lost) {
+    } else if (d.status == FAILED_STATUS || o->signal || o->daemon_lost ||
+               (o->fatal[0] && !o->error)) {
+        /* Open MPI 5 may end with another status than that of the ranks. */
         return failed(o, d);
     } else if (WIFSIGNALED(status) && signal_number) {
         d.outcome = CMN_FAILED;
