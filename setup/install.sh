@@ -38,13 +38,13 @@ read_table() {
     done <"$here/packages"
 }
 
-# A program: a name on PATH, or what stands for it.
+# A program: a name on PATH, or what stands for it. Some are where not all people's shells look.
 program_there() {
     case $1 in
         gcc) set -- "$CC" ;;
         mpiexec) set -- "${MPIEXEC:-mpiexec}" ;;
     esac
-    command -v "${1%% *}" >/dev/null
+    PATH=$PATH:/usr/sbin:/sbin command -v "${1%% *}" >/dev/null
 }
 
 # links PROOF...: one program that uses all these headers and libraries compiles.
