@@ -112,6 +112,13 @@ int cmn_rand(void);
  * subdivisions). */
 int cmn_rank_batch(struct network *net, struct list *options, int batch);
 
+/* Local. Darknet has looked for a key of a section; the text must stay where it is. */
+void cmn_looked_for_key(const char *key);
+
+/* Local. The parser calls it at the end of a section: rank 0 names each key of the cfg that Darknet has
+ * not looked for. Returns 0, and does nothing, without -cmn. */
+int cmn_unused_keys(struct list *options);
+
 /* Local. load_network() calls it before it reads the weights file: whether this rank does. Rank 0
  * alone does. */
 int cmn_reads_weights(void);

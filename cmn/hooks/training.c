@@ -8,8 +8,10 @@
 #include "option_list.h"
 
 #include "base/fatal.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "checkpoint/reader.h"
+#include "config/cfg_keys.h"
 #include "data/image_cache.h"
 #include "data/loader.h"
 #include "engine/darknet_net.h"
@@ -63,6 +65,36 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch)
     }
     net->cmn = trained = cmn_trainer_open(&cmn_job, cmn_net_of(net), batch);
     return trained->feed.sequences;
+}
+
+/* Of the section that is being read; more of them are not needed to find the nearest one. */
+static const char *looked_for[128];
+static int keys;
+
+void cmn_looked_for_key(const char *key)
+{
+    if (cmn_job.on && keys < (int)(sizeof looked_for / sizeof looked_for[0])) {
+        looked_for[keys++] = key;
+    }
+}
+
+int cmn_unused_keys(struct list *options)
+{
+    char text[160];
+
+    if (!cmn_job.on) {
+        return 0;
+    }
+    for (const node *n = options->front; n && cmn_job.topology.rank == 0; n = n->next) {
+        const kvp *pair = n->val;
+        if (!pair->used && strncmp(pair->key, "cmn_", 4)) {
+            cmn_cfg_key_describe(pair->key, looked_for, keys, text, sizeof text);
+            cmn_warn("%s:%d: %s=%s %s", pair->file ? pair->file : "cfg", pair->line, pair->key,
+                     pair->val, text);
+        }
+    }
+    keys = 0;
+    return 1;
 }
 
 int cmn_reads_weights(void)

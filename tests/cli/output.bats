@@ -219,3 +219,22 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     run -1 "$DARKNET" cmn list -html
     [[ $output == *-html*-md* ]]
 }
+
+@test "keys of a cfg that have no effect are named, with the nearest one; good cfgs have none" {
+    mlp_cfg max_batches=2 lerning_rate=.1 mosaic=1 steps=5 qqqq=3 >mlp.cfg
+    echo 'batch=4' | sed -i '/^qqqq/r /dev/stdin' mlp.cfg
+    sed -i '0,/^activation/s//activaton/' mlp.cfg
+    train_on 2 mlp.cfg
+    for said in "lerning_rate=.1 has no effect: unknown key; did you mean learning_rate?" \
+        "mosaic=1 has no effect: AlexeyAB's Darknet has this key, this one has not" \
+        "steps=5 has no effect without policy=steps" "qqqq=3 has no effect: unknown key" \
+        "batch=[46]0* has no effect: the section has it twice, and the first one counts" \
+        "activaton=relu has no effect: unknown key; did you mean activation?"; do
+        [[ $(grep -cE "^cmn: mlp.cfg:[1-9][0-9]*: ${said//\?/\\?}\$" train.log) -eq 1 ]] || { echo "not said once: $said"; cat train.log; return 1; }
+    done
+    for cfg in "$REPO"/cfg/mnist_*.cfg; do
+        sed 's/^max_batches=.*/max_batches=1/; s/^cmn_epochs/#/' "$cfg" >good.cfg
+        train_on 2 good.cfg
+        run ! grep 'no effect' train.log
+    done
+}
