@@ -33,7 +33,7 @@ settings=(
     'local64-fp16|local steps 64, fp16|-cmn_local_steps 64 -cmn_allreduce_dtype fp16'
     'local2-double|local steps 2, double buffering|-cmn_local_steps 2 -cmn_double_buffering 1'
     'local8-double-topk|local steps 8, double b., topk|-cmn_local_steps 8 -cmn_double_buffering 1 -cmn_compress topk'
-    'topk-warm|topk 1 %, warm-up 300|-cmn_compress topk -cmn_compress_warmup 300'
+    'topk-warm|topk 1 %, warm-up 300|-cmn_compress topk -cmn_topk_warmup 300'
 )
 
 work=$(mktemp -d)

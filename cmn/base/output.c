@@ -50,14 +50,14 @@ void cmn_output_open(int rank, int size, const char *folder)
     if (!strcmp(name, open_now)) {
         return;
     }
-    fd = cmn_open_in_place("cmn_log:", name, O_WRONLY | O_CREAT | O_TRUNC);
+    fd = cmn_open_in_place("cmn_rank_logs:", name, O_WRONLY | O_CREAT | O_TRUNC);
     if (fd < 0) {
         cmn_fatal_reason();
     }
     fflush(stdout);
     fflush(stderr);
     if (dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0) {
-        cmn_fatal("cmn_log: %s: %s", name, strerror(errno));
+        cmn_fatal("cmn_rank_logs: %s: %s", name, strerror(errno));
     }
     close(fd);
     memcpy(open_now, name, sizeof name);

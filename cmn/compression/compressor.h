@@ -63,7 +63,7 @@ struct cmn_compressor {
     void (*close)(void *self);
 };
 
-/* Local. All compressors: cmn_compressor_at(0) … until NULL. The first is "none". */
+/* Local. All compressors: cmn_compressor_at(0) … until NULL. The first is "off". */
 const struct cmn_compressor *cmn_compressor_at(int i);
 
 /* Local. The one that cmn_compress and cmn_allreduce_dtype ask for; NULL with a reason when they

@@ -101,7 +101,7 @@ static void close_dense(void *self)
 }
 
 const struct cmn_compressor cmn_compressor_none = {
-    .name = "none",
+    .name = "off",
     .wire = "2(M-1)/M * 4n",
     .use = "any link: the sum itself",
     .source = "",

@@ -8,7 +8,7 @@
  * Q begins with the same random numbers on all ranks, and keeps its directions from step to step:
  * so a step costs one step of power iteration, and follows the largest singular vectors of the
  * sum.
- * Bytes sent per rank of M: 2(M-1)/M * 4r (rows + columns), with r = cmn_compress_rank, at most
+ * Bytes sent per rank of M: 2(M-1)/M * 4r (rows + columns), with r = cmn_powersgd_rank, at most
  * the smaller side.
  * Tensors that are no matrices, and those that would not become smaller so, travel exactly.
  * All ranks must compute the same bits of P and the shard: lowrank.c promises that.

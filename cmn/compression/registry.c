@@ -28,7 +28,7 @@ const struct cmn_compressor *cmn_compressor_wanted(const struct cmn_options *o)
         return NULL;
     }
     if (o->compress == CMN_COMPRESS_NONE) {
-        name = o->dtype == CMN_FP32 ? "none" : cmn_options_word(o, "cmn_allreduce_dtype");
+        name = o->dtype == CMN_FP32 ? "off" : cmn_options_word(o, "cmn_allreduce_dtype");
     }
     for (int i = 0; i < COMPRESSORS; i++) {
         if (!strcmp(registry[i]->name, name)) {

@@ -8,7 +8,7 @@
  * Bytes sent per rank of M: (M-1) * (4k + 4 * blocks), where a block is 65536 floats of the
  * shard: its number of values in 4 bytes, then for each value its place in the block in 2 bytes,
  * and the value in 2.
- * In the first cmn_compress_warmup steps k is larger: eight times in the first third of them,
+ * In the first cmn_topk_warmup steps k is larger: eight times in the first third of them,
  * then four times, then twice; at most n / 2. Early gradients change fastest, and a value that
  * waits is out of date when it arrives.
  * bf16, not fp16: the factors of gradients (batch, learning rate) are unknown here, and bf16 has
@@ -129,7 +129,7 @@ static void open_selection(struct topk *t, int i, size_t *kept_at)
     size_t ranks = (size_t)t->ranks;
 
     if (shard->n > UINT32_MAX) {
-        cmn_fatal("topk takes tensors of up to 2^32 values, not %zu: set cmn_compress=none",
+        cmn_fatal("topk takes tensors of up to 2^32 values, not %zu: set cmn_compress=off",
                   shard->n);
     }
     p->n = shard->n;

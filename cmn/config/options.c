@@ -8,13 +8,14 @@
 
 #include "base/log.h"
 
-enum kind { WORD, NUMBER, REAL, TEXT };
+enum kind { WORD, SWITCH, NUMBER, REAL, TEXT };
 
 struct option {
     const char *key;
     enum kind kind;
     const char *value; /* the default */
-    const char *range; /* for people; for WORD the words in enum order, separated by ", " */
+    const char *range; /* for people; for WORD the words in enum order, separated by ", ";
+                          for NUMBER and REAL it may end with ", or WORD", which means `low` */
     double low, high;  /* NUMBER and REAL only */
     size_t at;
     const char *help;
@@ -36,32 +37,33 @@ static const struct option table[] = {
      "type of the gradients that are sent: 32 bits, or 16 bits with error feedback (the rounding "
      "error is added to the next step's gradient)",
      0, NULL},
-    {"cmn_compress", WORD, "none", "none, topk, powersgd", 0, 0, AT(compress),
+    {"cmn_compress", WORD, "off", "off, topk, powersgd", 0, 0, AT(compress),
      "gradient compression with error feedback: the largest values, or a low-rank matrix "
      "(docs/slow-links.md)",
      0, NULL},
-    {"cmn_compress_ratio", REAL, "0.01", "0.00001 to 0.5", 0.00001, 0.5, AT(compress_ratio),
+    {"cmn_topk_ratio", REAL, "0.01", "0.00001 to 0.5", 0.00001, 0.5, AT(compress_ratio),
      "fraction of the values that topk sends", 0, "cmn_compress=topk"},
-    {"cmn_compress_warmup", NUMBER, "0", "0 to 1000000", 0, 1000000, AT(compress_warmup),
-     "first steps, in which topk sends more: 8 times its ratio in the first third, then 4 times, "
+    {"cmn_topk_warmup", NUMBER, "off", "0 to 1000000, or off", 0, 1000000, AT(compress_warmup),
+     "number of first steps in which topk sends more: 8 times its ratio in the first third, then 4 "
+     "times, "
      "then twice",
      0, "cmn_compress=topk"},
-    {"cmn_compress_rank", NUMBER, "4", "1 to 64", 1, 64, AT(compress_rank),
+    {"cmn_powersgd_rank", NUMBER, "4", "1 to 64", 1, 64, AT(compress_rank),
      "rank of the matrices that powersgd sends", 0, "cmn_compress=powersgd"},
     {"cmn_overlap", WORD, "auto", "auto, on, off", 0, 0, AT(overlap),
      "overlap the allreduce between nodes with backward; auto: where the first steps are "
      "measurably "
      "faster with it",
      0, NULL},
-    {"cmn_bucket_mb", REAL, "0", "0 to 1024", 0, 1024, AT(bucket_mb),
-     "bucket size in MiB of the overlapped allreduce; 0: measured in the first steps", 0,
+    {"cmn_bucket_mb", REAL, "auto", "0 to 1024, or auto", 0, 1024, AT(bucket_mb),
+     "bucket size in MiB of the overlapped allreduce; auto: measured in the first steps", 0,
      "cmn_overlap!=off"},
-    {"cmn_double_buffering", NUMBER, "0", "0 or 1", 0, 1, AT(double_buffering),
-     "1: one-step-delayed gradients: a step's allreduce runs during the next step, whose end "
+    {"cmn_double_buffering", SWITCH, "off", "off, on", 0, 0, AT(double_buffering),
+     "on: one-step-delayed gradients: a step's allreduce runs during the next step, whose end "
      "applies "
      "it",
      0, NULL},
-    {"cmn_local_steps", NUMBER, "1", "1 to 1000000", 1, 1000000, AT(local_steps),
+    {"cmn_local_steps", NUMBER, "off", "1 to 1000000, or off", 1, 1000000, AT(local_steps),
      "above 1: local SGD: each rank trains alone, and weights and momentum are averaged every so "
      "many steps; with double buffering only the weights",
      0, NULL},
@@ -71,38 +73,38 @@ static const struct option table[] = {
      "which "
      "is at least 60",
      1, NULL},
-    {"cmn_share_gpus", NUMBER, "0", "0 or 1", 0, 1, AT(share_gpus),
-     "1: allow more ranks than GPUs on a node; NCCL needs settings for it (docs/gpu.md)", 1, NULL},
+    {"cmn_share_gpus", SWITCH, "off", "off, on", 0, 0, AT(share_gpus),
+     "on: allow more ranks than GPUs on a node; NCCL needs settings for it (docs/gpu.md)", 1, NULL},
     {"cmn_batch", WORD, "per_rank", "per_rank, global", 0, 0, AT(batch),
      "the cfg's batch is the batch of one rank, or is divided over all ranks", 0, NULL},
-    {"cmn_scale_lr", WORD, "none", "none, linear", 0, 0, AT(scale_lr),
+    {"cmn_scale_lr", WORD, "off", "off, linear", 0, 0, AT(scale_lr),
      "linear: multiply the cfg's learning rate by the number of ranks (with cmn_batch=per_rank), "
      "warmed up over burn_in",
      0, NULL},
-    {"cmn_lars", REAL, "0", "0 to 1", 0, 1, AT(lars),
+    {"cmn_lars", REAL, "off", "0 to 1, or off", 0, 1, AT(lars),
      "above 0: LARS with this trust coefficient: each layer's rate is scaled by the norm of its "
-     "weights over the norm of its gradient; 0: off",
+     "weights over the norm of its gradient",
      0, NULL},
-    {"cmn_sync_bn", NUMBER, "0", "0 or 1", 0, 1, AT(sync_bn),
-     "1: batch normalisation uses the statistics of all ranks' batches, so that N ranks train as "
+    {"cmn_sync_bn", SWITCH, "off", "off, on", 0, 0, AT(sync_bn),
+     "on: batch normalisation uses the statistics of all ranks' batches, so that N ranks train as "
      "one with the whole batch",
      0, NULL},
-    {"cmn_epochs", NUMBER, "0", "0 to 1000000", 0, 1000000, AT(epochs),
-     "end after this many epochs; 0: max_batches decides", 0, NULL},
+    {"cmn_epochs", NUMBER, "off", "0 to 1000000, or off", 0, 1000000, AT(epochs),
+     "end after this many epochs; off: max_batches decides", 0, NULL},
     {"cmn_scatter", WORD, "global", "global, shard, none", 0, 0, AT(scatter),
      "one shuffled order for all ranks, a fixed shard for each rank, or Darknet's drawing with "
      "replacement",
      0, NULL},
-    {"cmn_seed", NUMBER, "0", "0 to 2147483647", 0, INT_MAX, AT(seed),
-     "seed of order, augmentation and first weights; 0: rank 0 draws one and logs it", 1, NULL},
-    {"cmn_validate", NUMBER, "1", "0 to 1000000", 0, 1000000, AT(validate),
-     "epochs between validations on the .data file's `valid` list; 0: never", 0, NULL},
+    {"cmn_seed", NUMBER, "auto", "0 to 2147483647, or auto", 0, INT_MAX, AT(seed),
+     "seed of order, augmentation and first weights; auto: rank 0 draws one and logs it", 1, NULL},
+    {"cmn_validate", NUMBER, "1", "0 to 1000000, or off", 0, 1000000, AT(validate),
+     "epochs between validations on the .data file's `valid` list", 0, NULL},
     {"cmn_report", WORD, "table", "table, lines, quiet", 0, 0, AT(report),
      "table: rows and, on a terminal, a progress bar in place of Darknet's line per iteration; "
      "lines: rows and Darknet's lines; quiet: neither",
      1, NULL},
-    {"cmn_report_every", NUMBER, "0", "0 to 1000000000", 0, 1000000000, AT(report_every),
-     "iterations between rows of the table; 0: one row an epoch", 0, NULL},
+    {"cmn_report_every", NUMBER, "auto", "0 to 1000000000, or auto", 0, 1000000000,
+     AT(report_every), "iterations between rows of the table; auto: one row an epoch", 0, NULL},
     {"cmn_json", TEXT, "", "file name", 0, 0, AT(json),
      "JSON log; empty: in the backup folder, named after the cfg", 0, NULL},
     {"cmn_csv", TEXT, "", "file name", 0, 0, AT(csv),
@@ -113,33 +115,43 @@ static const struct option table[] = {
      0, NULL},
     {"cmn_graph", TEXT, "", "file name", 0, 0, AT(graph),
      "the network as a graph for Graphviz, written once before training; empty: none", 0, NULL},
-    {"cmn_log", TEXT, "", "folder", 0, 0, AT(log),
+    {"cmn_rank_logs", TEXT, "", "folder", 0, 0, AT(log),
      "write the output of ranks above 0 to rank-N.log in this folder; empty: discard it", 1, NULL},
     {"cmn_timeline", TEXT, "", "file name", 0, 0, AT(timeline),
      "trace of all ranks for Perfetto or Chrome's DevTools (docs/timeline.md); empty: none", 0,
      NULL},
     {"cmn_timeline_steps", NUMBER, "100", "1 to 1000000", 1, 1000000, AT(timeline_steps),
      "number of latest steps in the trace", 0, "cmn_timeline"},
-    {"cmn_cache_mb", NUMBER, "-1", "-1 to 16777216", -1, 16777216, AT(cache_mb),
-     "MiB of decoded images that a rank caches; -1: a quarter of the node's free memory, divided "
+    {"cmn_cache_mb", NUMBER, "auto", "0 to 16777216, or auto", -1, 16777216, AT(cache_mb),
+     "MiB of decoded images that a rank caches; auto: a quarter of the node's free memory, divided "
      "by "
      "its ranks; 0: none",
      1, NULL},
-    {"cmn_verify", NUMBER, "1000", "0 to 1000000000", 0, 1000000000, AT(verify),
-     "iterations between comparisons of all ranks' weights, bit by bit; 0: never", 0, NULL},
+    {"cmn_verify", NUMBER, "1000", "0 to 1000000000, or off", 0, 1000000000, AT(verify),
+     "iterations between comparisons of all ranks' weights, bit by bit", 0, NULL},
     {"cmn_nonfinite", WORD, "stop", "stop, skip, ignore", 0, 0, AT(nonfinite),
      "when a loss or gradient is NaN or infinite: stop and name rank, layer and images; skip the "
      "step on all ranks; or ignore it as Darknet does",
      0, NULL},
-    {"cmn_checkpoint", NUMBER, "0", "0 to 1000000000", 0, 1000000000, AT(checkpoint),
+    {"cmn_checkpoint", NUMBER, "off", "0 to 1000000000, or off", 0, 1000000000, AT(checkpoint),
      "iterations between checkpoints, from which the same command resumes by itself (-clear starts "
-     "over); 0: none",
+     "over)",
      0, NULL},
     {"cmn_checkpoint_keep", NUMBER, "2", "1 to 1000", 1, 1000, AT(checkpoint_keep),
      "number of latest checkpoints that stay in the backup folder", 0, "cmn_checkpoint"},
 };
 
 enum { KEYS = sizeof table / sizeof table[0] };
+
+/* Spellings of earlier versions, which are still read. */
+static const struct {
+    const char *key, *now;
+} renamed[] = {
+    {"cmn_compress_ratio", "cmn_topk_ratio"},
+    {"cmn_compress_warmup", "cmn_topk_warmup"},
+    {"cmn_compress_rank", "cmn_powersgd_rank"},
+    {"cmn_log", "cmn_rank_logs"},
+};
 
 _Static_assert(KEYS <= 64, "struct cmn_options.fixed has a bit for each key");
 
@@ -158,6 +170,11 @@ void cmn_options_row(int i, struct cmn_option_row *row)
 
 static const struct option *find(const char *key)
 {
+    for (size_t i = 0; i < sizeof renamed / sizeof renamed[0]; i++) {
+        if (!strcmp(renamed[i].key, key)) {
+            key = renamed[i].now;
+        }
+    }
     for (int i = 0; i < KEYS; i++) {
         if (!strcmp(table[i].key, key)) {
             return &table[i];
@@ -183,6 +200,25 @@ static long word_index(const char *range, const char *value)
     return -1;
 }
 
+/* The word that a range of numbers ends with, or NULL. */
+static const char *number_word(const struct option *option)
+{
+    static const char before[] = ", or ";
+    int is_number = option->kind == NUMBER || option->kind == REAL;
+    const char *at = is_number ? strstr(option->range, before) : NULL;
+
+    return at ? at + sizeof before - 1 : NULL;
+}
+
+/* What an earlier version called otherwise. */
+static const char *word_now(const struct option *option, const char *value)
+{
+    if (option->kind == SWITCH) {
+        return !strcmp(value, "0") ? "off" : !strcmp(value, "1") ? "on" : value;
+    }
+    return !strcmp(value, "none") && !strncmp(option->range, "off, ", 5) ? "off" : value;
+}
+
 static int store_real(char *field, const struct option *option, const char *value,
                       const char *where)
 {
@@ -198,13 +234,29 @@ static int store_real(char *field, const struct option *option, const char *valu
     return 0;
 }
 
+static void store_word(char *field, const struct option *option)
+{
+    long number = (long)option->low;
+
+    if (option->kind == REAL) {
+        memcpy(field, &option->low, sizeof option->low);
+    } else {
+        memcpy(field, &number, sizeof number);
+    }
+}
+
 static int store(struct cmn_options *o, const struct option *option, const char *value,
                  const char *where)
 {
     char *field = (char *)o + option->at;
+    const char *word = number_word(option);
     char *end = NULL;
     long number;
 
+    if (word && !strcmp(value, word)) {
+        store_word(field, option);
+        return 0;
+    }
     switch (option->kind) {
     case TEXT:
         if (strlen(value) >= CMN_TEXT) {
@@ -214,7 +266,8 @@ static int store(struct cmn_options *o, const struct option *option, const char 
         memcpy(field, value, strlen(value) + 1);
         return 0;
     case WORD:
-        number = word_index(option->range, value);
+    case SWITCH:
+        number = word_index(option->range, word_now(option, value));
         if (number < 0) {
             return cmn_fail("%s: %s=%s: the value must be one of: %s", where, option->key, value,
                             option->range);
@@ -287,7 +340,7 @@ static int holds(const struct cmn_options *o, const char *needs)
         return 1;
     }
     field = (const char *)o + option->at;
-    if (option->kind == WORD) {
+    if (option->kind == WORD || option->kind == SWITCH) {
         return !strcmp(cmn_options_word(o, option->key), want) == (needs[length] == '=');
     }
     memcpy(&number, field, sizeof number);
@@ -319,6 +372,7 @@ static void print_value(const struct cmn_options *o, const struct option *option
                         size_t bytes)
 {
     const char *field = (const char *)o + option->at;
+    const char *word = number_word(option);
     double real;
     long number;
 
@@ -328,14 +382,23 @@ static void print_value(const struct cmn_options *o, const struct option *option
         break;
     case REAL:
         memcpy(&real, field, sizeof real);
-        snprintf(text, bytes, "%.9g", real);
+        if (word && !(real < option->low) && !(real > option->low)) {
+            snprintf(text, bytes, "%s", word);
+        } else {
+            snprintf(text, bytes, "%.9g", real);
+        }
         break;
     case WORD:
+    case SWITCH:
         snprintf(text, bytes, "%s", cmn_options_word(o, option->key));
         break;
     default:
         memcpy(&number, field, sizeof number);
-        snprintf(text, bytes, "%ld", number);
+        if (word && (double)number == option->low) {
+            snprintf(text, bytes, "%s", word);
+        } else {
+            snprintf(text, bytes, "%ld", number);
+        }
         break;
     }
 }

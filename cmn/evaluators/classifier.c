@@ -111,7 +111,7 @@ void cmn_require_single_images(const struct cmn_net *net)
     if (layer >= 0) {
         cmn_fatal("layer %d takes time_steps=%d images as one sequence, and an evaluation takes "
                   "each image by itself: evaluate with time_steps=1 in the cfg, and train with "
-                  "cmn_validate=0",
+                  "cmn_validate=off",
                   layer, cmn_net_time_steps(net));
     }
 }

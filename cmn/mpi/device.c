@@ -242,7 +242,7 @@ static void refuse_sharing(const struct cmn_topology *t, int device)
         cmn_fatal(
             "ranks %d and %d of this node (of %d ranks there) use the same GPU, number %d of %d: "
             "start "
-            "no more ranks on a node than it has GPUs, or allow it with cmn_share_gpus=1",
+            "no more ranks on a node than it has GPUs, or allow it with cmn_share_gpus=on",
             t->intra_rank < sharer ? t->intra_rank : sharer,
             t->intra_rank < sharer ? sharer : t->intra_rank, t->intra_size, device,
             cmn_device_count());

@@ -127,13 +127,13 @@ void cmn_step_open(struct cmn_step *p)
         return;
     }
     if (s->options.local_steps > 1) {
-        cmn_fatal("cmn_sync_bn=1 and cmn_local_steps=%ld do not go together: with local steps each "
+        cmn_fatal("cmn_sync_bn=on and cmn_local_steps=%ld do not go together: with local steps each "
                   "rank trains weights of its own, which have no statistics in common: leave one "
                   "of them away",
                   s->options.local_steps);
     }
     if (!filters) {
-        cmn_say("cmn_sync_bn=1 changes nothing: the network has no batch normalisation");
+        cmn_say("cmn_sync_bn=on changes nothing: the network has no batch normalisation");
         return;
     }
     if (s->topology.size > 1 && s->communicator->sums) {

@@ -61,7 +61,7 @@ void cmn_step_after_backward(struct cmn_step *p, int i);
 /* Local, not blocking. Makes progress in exchanges that are under way. */
 void cmn_step_progress(struct cmn_step *p);
 
-/* Local. Whether cmn_sync_bn=1 and a micro-batch runs; also with one rank. */
+/* Local. Whether cmn_sync_bn=on and a micro-batch runs; also with one rank. */
 int cmn_step_syncs_batch_norm(const struct cmn_step *p);
 /* Collective, blocking. In such a micro-batch exchanges what a layer has found in its `count`
  * values a filter (engine/batch_norm.h), forward or backward; else nothing. */

@@ -256,7 +256,7 @@ fails_apart() {
 }
 
 @test "a log folder that is not there" {
-    cmn_only 'cmn_log.*none/rank-[12].log.*No such file' "${train[@]}" -cmn -cmn_log none
+    cmn_only 'cmn_rank_logs.*none/rank-[12].log.*No such file' "${train[@]}" -cmn -cmn_rank_logs none
 }
 
 @test "a JSON log that cannot be written" {

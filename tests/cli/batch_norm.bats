@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # shellcheck disable=SC2030,SC2031,SC2154  # mpiexec: helpers.bash; tests are functions that shellcheck takes for subshells
-# cmn_sync_bn=1: N ranks train as one with the whole batch, also where layers normalise over the batch.
+# cmn_sync_bn=on: N ranks train as one with the whole batch, also where layers normalise over the batch.
 # On several nodes: tests/hosts/training.bats.
 
 load helpers
@@ -132,8 +132,8 @@ same_as_one() {
 @test "where there is nothing to exchange: no batch normalisation, dummy, a validation" {
     mlp_cfg max_batches=3 >mlp.cfg
     train_on 2 mlp.cfg -cmn_sync_bn 1
-    grep -q '^cmn: cmn_sync_bn=1 changes nothing: the network has no batch normalisation' train.log
-    norm_cfg max_batches=3 cmn_sync_bn=1 >norm.cfg
+    grep -q '^cmn: cmn_sync_bn=on changes nothing: the network has no batch normalisation' train.log
+    norm_cfg max_batches=3 cmn_sync_bn=on >norm.cfg
     train_on 2 norm.cfg -cmn_communicator dummy
     keep norm dummy
     train_on 2 norm.cfg -cmn_communicator dummy -cmn_sync_bn 0
@@ -145,7 +145,7 @@ same_as_one() {
 
 @test "local steps leave no common statistics: refused" {
     norm_cfg >norm.cfg
-    fails_clearly_on 2 'cmn_sync_bn=1 and cmn_local_steps=4 do not go together: .*leave one' \
+    fails_clearly_on 2 'cmn_sync_bn=on and cmn_local_steps=4 do not go together: .*leave one' \
         classifier train small.data norm.cfg -cmn -cmn_sync_bn 1 -cmn_local_steps 4
 }
 

@@ -145,7 +145,7 @@ END
         '[convolutional]' 'filters=10' 'size=1' 'stride=1' 'activation=linear' '[avgpool]' '[softmax]' >>net.cfg
     mkdir logs
     for n in 1 2; do
-        train_on $n net.cfg -cmn_log logs -cmn_report lines
+        train_on $n net.cfg -cmn_rank_logs logs -cmn_report lines
         grep -A 1 '^Resizing' train.log >size.0
         [[ $(grep -c '^[1-9]' size.0) -eq 2 ]]
         [[ $n -eq 1 ]] || diff size.0 <(grep -A 1 '^Resizing' logs/rank-1.log)

@@ -44,8 +44,8 @@ accuracy() {
 }
 
 @test "values out of range" {
-    refused 'cmn_compress_ratio=0.9.*0.00001 to 0.5' -cmn_compress topk -cmn_compress_ratio 0.9
-    refused 'cmn_compress_rank=0.*1 to 64' -cmn_compress powersgd -cmn_compress_rank 0
+    refused 'cmn_topk_ratio=0.9.*0.00001 to 0.5' -cmn_compress topk -cmn_topk_ratio 0.9
+    refused 'cmn_powersgd_rank=0.*1 to 64' -cmn_compress powersgd -cmn_powersgd_rank 0
     refused 'cmn_compress=zip.*none, topk, powersgd' -cmn_compress zip
     refused 'cmn_overlap=1.*auto, on, off' -cmn_overlap 1
     refused 'cmn_local_steps=0.*1 to' -cmn_local_steps 0
@@ -79,10 +79,10 @@ accuracy() {
 @test "the first line says what auto takes" {
     says 'communicator shm \(auto: one node\), fp32, overlap off, batch' 2
     says 'communicator flat \(auto: one node\), fp32, topk 3 %, overlap to be measured' 3 -cmn_compress topk \
-        -cmn_compress_ratio 0.03
+        -cmn_topk_ratio 0.03
     says 'communicator flat \(auto: one node\), bf16, overlap off' 2 -cmn_allreduce_dtype bf16 -cmn_overlap off
     says 'communicator flat \(auto: one node\), fp32, powersgd of rank 2, overlap on' 2 -cmn_compress powersgd \
-        -cmn_compress_rank 2 -cmn_overlap on -cmn_bucket_mb 0.01
+        -cmn_powersgd_rank 2 -cmn_overlap on -cmn_bucket_mb 0.01
     says 'communicator flat \(auto: one node\), fp32, double buffering' 2 -cmn_double_buffering 1
     says 'communicator shm \(auto: one node\), fp32, averaged every 3 steps' 2 -cmn_local_steps 3
     says 'communicator flat \(auto: one node\), fp16, averaged every 2 steps, double buffering' 3 -cmn_local_steps 2 \
@@ -135,10 +135,10 @@ learns() {
     [[ $(accuracy) -ge 95 ]]
     learns '-cmn_allreduce_dtype fp16' 1e-5
     learns '-cmn_allreduce_dtype bf16' 1e-4
-    learns '-cmn_compress topk -cmn_compress_ratio 0.05'
+    learns '-cmn_compress topk -cmn_topk_ratio 0.05'
     learns '-cmn_compress powersgd'
     learns '-cmn_local_steps 4'
-    learns '-cmn_local_steps 4 -cmn_compress topk -cmn_compress_ratio 0.05'
+    learns '-cmn_local_steps 4 -cmn_compress topk -cmn_topk_ratio 0.05'
     learns '-cmn_double_buffering 1'
     learns '-cmn_double_buffering 1 -cmn_local_steps 4 -cmn_allreduce_dtype bf16'
 }

@@ -315,9 +315,9 @@ rnn() {
     train_on 1 mlp.cfg -gpus 3
     fails_clearly_on 1 'GPU 5 cannot be used' classifier train small.data mlp.cfg -cmn -i 5
     FAKE_GPUS=2
-    fails_clearly_on 3 'ranks 0 and 2 of this node .* use the same GPU, number 0 of 2: .*cmn_share_gpus=1' classifier train small.data mlp.cfg -cmn
+    fails_clearly_on 3 'ranks 0 and 2 of this node .* use the same GPU, number 0 of 2: .*cmn_share_gpus=on' classifier train small.data mlp.cfg -cmn
     train_on 3 mlp.cfg -cmn_share_gpus 1
-    mlp_cfg max_batches=2 cmn_share_gpus=1 >shared.cfg
+    mlp_cfg max_batches=2 cmn_share_gpus=on >shared.cfg
     train_on 3 shared.cfg
     fails_clearly_on 2 'same GPU, number 1 of 2' classifier train small.data mlp.cfg -cmn -i 1
     fails_clearly 'some ranks use a GPU and some the CPU' "${mpiexec[@]}" -n 1 "$DARKNET" classifier train small.data mlp.cfg -cmn : \

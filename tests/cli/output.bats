@@ -63,7 +63,7 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
         END { exit !(full == 2 && short == 4) }' out.txt
 }
 
-@test "no validation: cmn_validate=0, or no list" {
+@test "no validation: cmn_validate=off, or no list" {
     train -cmn_validate 0
     awk '/^1\.00 +5 / { if (NF == 7) good = 1 } END { exit !good }' out.txt
     sed -i /^valid/d small.data
@@ -127,9 +127,9 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     [[ -s out/mlp.weights && -s out/mlp.json ]]
 }
 
-@test "cmn_log: the other ranks write to files of their own" {
+@test "cmn_rank_logs: the other ranks write to files of their own" {
     mkdir logs
-    darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_log logs >out.txt 2>err.txt
+    darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_rank_logs logs >out.txt 2>err.txt
     [[ $(cd logs && echo *) == 'rank-1.log rank-2.log' ]]
     for rank in 1 2; do
         [[ $(grep -cE ' avg, .* rate, ' logs/rank-$rank.log) -eq 10 ]]
@@ -140,7 +140,7 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
 
 @test "all ranks report the same loss" {
     mkdir logs
-    darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_log logs >out.txt 2>err.txt
+    darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_rank_logs logs >out.txt 2>err.txt
     losses() {
         sed -nE 's/^([0-9]+), [0-9.]+: ([0-9.]+), ([0-9.]+) avg.*/\1 \2 \3/p' "$1"
     }

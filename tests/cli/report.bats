@@ -63,7 +63,7 @@ file_lines() {
     mv out/mlp.weights plain.weights
     mkdir logs
     drawing ''
-    train -cmn_csv rows.csv -cmn_chart chart.png -cmn_graph net.dot -cmn_log logs
+    train -cmn_csv rows.csv -cmn_chart chart.png -cmn_graph net.dot -cmn_rank_logs logs
     cmp plain.weights out/mlp.weights
     [[ $(grep -c '^digraph' net.dot) -eq 1 && $(csv_iterations rows.csv) == '2 4 5 6 8 10' ]]
     is_png chart.png

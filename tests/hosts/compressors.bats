@@ -68,14 +68,14 @@ claims() {
 }
 
 @test "bytes: topk" {
-    claims topk '(M-1) * 4 * ratio * n' $((4 * LOSSY / 50)) 1+1 -cmn_compress topk -cmn_compress_ratio 0.02
+    claims topk '(M-1) * 4 * ratio * n' $((4 * LOSSY / 50)) 1+1 -cmn_compress topk -cmn_topk_ratio 0.02
     claims topk '(M-1) * 4 * ratio * n' $((2 * 4 * LOSSY / 100)) 1+2+1 -cmn_compress topk
 }
 
 @test "bytes: powersgd" {
     local sides=$((784 + 512 + 512 + 10)) wire='2(M-1)/M * 4 * rank * (rows + columns)'
     claims powersgd "$wire" $((4 * 4 * sides)) 2+1 -cmn_compress powersgd
-    claims powersgd "$wire" $((2 * 2 * 4 * 8 * sides / 3)) 1+1+1 -cmn_compress powersgd -cmn_compress_rank 8
+    claims powersgd "$wire" $((2 * 2 * 4 * 8 * sides / 3)) 1+1+1 -cmn_compress powersgd -cmn_powersgd_rank 8
 }
 
 @test "bytes: none, three nodes" { claims none '2(M-1)/M * 4n' $((2 * 2 * 4 * LOSSY / 3)) 1+1+1; }

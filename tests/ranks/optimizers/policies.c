@@ -7,7 +7,7 @@
 static void overlap_one(const struct cmn_topology *t, struct cmn_options *o, const char *what)
 {
     static const double mib[] = {0.02, 0.0001, 0.05, 100};
-    size_t sizes = strcmp(what, "none") && t->size > 2 ? 1 : COUNT(mib);
+    size_t sizes = strcmp(what, "off") && t->size > 2 ? 1 : COUNT(mib);
     size_t n, m;
     float *want, *got;
 

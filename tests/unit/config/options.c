@@ -14,41 +14,41 @@ static const struct key keys[] = {
     {"cmn_communicator", "auto", "naive", "naive", {NULL}},
     {"cmn_intra", "auto", "mpi", "mpi", {"", "Mpi", "tcp"}},
     {"cmn_allreduce_dtype", "fp32", "bf16", "bf16", {"", "fp8", "half"}},
-    {"cmn_compress", "none", "topk", "topk", {"", "top-k", "powersgd "}},
-    {"cmn_compress_ratio", "0.01", "0.1", "0.1", {"", "0", "0.6", "nan", "1%"}},
-    {"cmn_compress_warmup", "0", "300", "300", {"", "-1", "1000001", "1.5", "x"}},
-    {"cmn_compress_rank", "4", "1", "1", {"", "0", "65", "2.5"}},
+    {"cmn_compress", "off", "topk", "topk", {"", "top-k", "powersgd "}},
+    {"cmn_topk_ratio", "0.01", "0.1", "0.1", {"", "0", "0.6", "nan", "1%"}},
+    {"cmn_topk_warmup", "off", "300", "300", {"", "-1", "1000001", "1.5", "x"}},
+    {"cmn_powersgd_rank", "4", "1", "1", {"", "0", "65", "2.5"}},
     {"cmn_overlap", "auto", "off", "off", {"", "0", "1", "yes"}},
-    {"cmn_bucket_mb", "0", "2.5", "2.5", {"", "-1", "1025", "inf", "4MB"}},
-    {"cmn_double_buffering", "0", "1", "1", {"", "2", "on"}},
-    {"cmn_local_steps", "1", "8", "8", {"", "0", "1000001", "8.5"}},
+    {"cmn_bucket_mb", "auto", "2.5", "2.5", {"", "-1", "1025", "inf", "4MB"}},
+    {"cmn_double_buffering", "off", "on", "on", {"", "2", "yes"}},
+    {"cmn_local_steps", "off", "8", "8", {"", "0", "1000001", "8.5"}},
     {"cmn_timeout", "300", "5", "5", {"", "0", "1000001", "5s"}},
-    {"cmn_share_gpus", "0", "1", "1", {"", "-1", "2", "yes"}},
+    {"cmn_share_gpus", "off", "on", "on", {"", "-1", "2", "yes"}},
     {"cmn_batch",
      "per_rank",
      "global",
      "global",
      {"", "globe", "1", "global,", "per_rank, global"}},
-    {"cmn_scale_lr", "none", "linear", "linear", {"", "1", "sqrt"}},
-    {"cmn_lars", "0", "0.001", "0.001", {"", "-1", "2", "nan", "on"}},
-    {"cmn_sync_bn", "0", "1", "1", {"", "2", "on"}},
-    {"cmn_epochs", "0", "3", "3", {"", "-1", "1000001", "x", "1.5", "99999999999999999999"}},
+    {"cmn_scale_lr", "off", "linear", "linear", {"", "1", "sqrt"}},
+    {"cmn_lars", "off", "0.001", "0.001", {"", "-1", "2", "nan", "on"}},
+    {"cmn_sync_bn", "off", "on", "on", {"", "2", "yes"}},
+    {"cmn_epochs", "off", "3", "3", {"", "-1", "1000001", "x", "1.5", "99999999999999999999"}},
     {"cmn_scatter", "global", "none", "none", {"", "glob", "Global", "shards"}},
-    {"cmn_seed", "0", "2147483647", "2147483647", {"", "-1", "2147483648", "0x7", "7 "}},
-    {"cmn_validate", "1", "0", "0", {"", "-1", "yes", "1000001"}},
+    {"cmn_seed", "auto", "2147483647", "2147483647", {"", "-1", "2147483648", "0x7", "7 "}},
+    {"cmn_validate", "1", "off", "off", {"", "-1", "yes", "1000001"}},
     {"cmn_report", "table", "quiet", "quiet", {"", "loud", "tables"}},
-    {"cmn_report_every", "0", "100", "100", {"", "-1", "often"}},
+    {"cmn_report_every", "auto", "100", "100", {"", "-1", "often"}},
     {"cmn_json", "", "log.json", "log.json", {NULL}},
     {"cmn_csv", "", "log.csv", "log.csv", {NULL}},
     {"cmn_chart", "", "chart.png", "chart.png", {NULL}},
     {"cmn_graph", "", "cg.dot", "cg.dot", {NULL}},
-    {"cmn_log", "", "folder", "folder", {NULL}},
+    {"cmn_rank_logs", "", "folder", "folder", {NULL}},
     {"cmn_timeline", "", "trace.json", "trace.json", {NULL}},
     {"cmn_timeline_steps", "100", "5", "5", {"", "0", "1000001", "all"}},
-    {"cmn_cache_mb", "-1", "0", "0", {"", "-2", "1G", "16777217"}},
+    {"cmn_cache_mb", "auto", "0", "0", {"", "-2", "1G", "16777217"}},
     {"cmn_verify", "1000", "1", "1", {"", "-1", "all"}},
     {"cmn_nonfinite", "stop", "skip", "skip", {"", "0", "nan"}},
-    {"cmn_checkpoint", "0", "100", "100", {"", "-1", "1.5", "on"}},
+    {"cmn_checkpoint", "off", "100", "100", {"", "-1", "1.5", "on"}},
     {"cmn_checkpoint_keep", "2", "5", "5", {"", "0", "1001", "all"}},
 };
 
@@ -116,6 +116,41 @@ static void table_defaults_are_accepted(void **state)
     for (size_t i = 0; i < COUNT(keys); i++) {
         assert_shown(&o, keys[i].key, keys[i].shown);
     }
+}
+
+/* As earlier versions spelled them. */
+static void old_spellings(void **state)
+{
+    static const struct {
+        const char *key, *value, *now, *shown;
+    } old[] = {
+        {"cmn_compress", "none", "cmn_compress", "off"},
+        {"cmn_compress_ratio", "0.2", "cmn_topk_ratio", "0.2"},
+        {"cmn_compress_warmup", "0", "cmn_topk_warmup", "off"},
+        {"cmn_compress_rank", "2", "cmn_powersgd_rank", "2"},
+        {"cmn_log", "logs", "cmn_rank_logs", "logs"},
+        {"cmn_bucket_mb", "0", "cmn_bucket_mb", "auto"},
+        {"cmn_double_buffering", "1", "cmn_double_buffering", "on"},
+        {"cmn_share_gpus", "0", "cmn_share_gpus", "off"},
+        {"cmn_local_steps", "1", "cmn_local_steps", "off"},
+        {"cmn_scale_lr", "none", "cmn_scale_lr", "off"},
+        {"cmn_lars", "0", "cmn_lars", "off"},
+        {"cmn_seed", "0", "cmn_seed", "auto"},
+        {"cmn_cache_mb", "-1", "cmn_cache_mb", "auto"},
+    };
+    struct cmn_options o;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(old); i++) {
+        cmn_options_default(&o);
+        if (cmn_options_set(&o, old[i].key, old[i].value, 0)) {
+            fail_msg("%s", cmn_reason());
+        }
+        assert_shown(&o, old[i].now, old[i].shown);
+    }
+    /* What starts with "off" in a range, and no other word. */
+    assert_int_equal(cmn_options_set(&o, "cmn_nonfinite", "none", 0), -1);
+    assert_int_equal(cmn_options_set(&o, "cmn_overlap", "none", 0), -1);
 }
 
 static void good_values(void **state)
@@ -250,6 +285,7 @@ int main(void)
         cmocka_unit_test(every_key_is_tested),
         cmocka_unit_test(defaults),
         cmocka_unit_test(table_defaults_are_accepted),
+        cmocka_unit_test(old_spellings),
         cmocka_unit_test(good_values),
         cmocka_unit_test(bad_values),
         cmocka_unit_test(too_long_value),
