@@ -108,9 +108,9 @@ int cmn_rand(void);
 /* ---- cfg, data file and lists ---- */
 
 /* Collective. The parser calls it for [net]: reads the cmn_ keys among its options. Returns the
- * images of a micro-batch that are this rank's, when the cfg says `batch` (already divided by
- * subdivisions). */
-int cmn_rank_batch(struct network *net, struct list *options, int batch);
+ * images of a micro-batch on this rank, and sets its number of micro-batches; the cfg says `batch`
+ * (already divided by subdivisions) and *subdivisions. */
+int cmn_rank_batch(struct network *net, struct list *options, int batch, int *subdivisions);
 
 /* Local. Darknet has looked for a key of a section; the text must stay where it is. */
 void cmn_looked_for_key(const char *key);
@@ -193,11 +193,11 @@ void cmn_cache_image(const char *file, int channels, int w, int h, int c,
 
 /* ---- steps ---- */
 
-/* Local. Images of a micro-batch of all ranks; net->batch without -cmn. */
-int cmn_global_batch(struct network *net);
+/* Local. Images of a step of all ranks; batch * subdivisions without -cmn. */
+int cmn_step_images(struct network *net);
 
 /* Local; the first one of a training is collective. train_network_datum() calls it before forward.
- * Returns as cmn_global_batch. */
+ * Returns by how much net->seen is to grow: net->batch without -cmn. */
 int cmn_before_micro_batch(struct network *net);
 
 /* Local. train_network_datum() calls it after backward. `last`: Darknet takes the micro-batch for

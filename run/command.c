@@ -130,6 +130,7 @@ void cmn_command_read(struct cmn_command *c, char **word)
     int n = 0, kept = 0;
 
     memset(c, 0, sizeof *c);
+    c->global = 1;
     c->word = word;
     while (word[n]) {
         n++;

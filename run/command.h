@@ -11,7 +11,7 @@ struct cmn_command {
     int cmn;               /* it trains with -cmn */
     int clear;             /* it starts over with -clear */
     long checkpoint;       /* iterations between checkpoints, 0: none */
-    int global;            /* cmn_batch=global */
+    int global;            /* cmn_batch=global, the default */
     char cfg[PATH_MAX];    /* the cfg among its words, or "": none can be read here */
     char backup[PATH_MAX]; /* the folder of its checkpoints as the .data file says, or "" */
 };

@@ -60,7 +60,7 @@ prepare() {
     sed -n '1,30000 s|^data/||p' "$repo/data/mnist/train.list" >long.list
     sed -n '1,100 s|^data/||p' "$repo/data/mnist/valid.list" >valid.list
     printf 'digit-%d\n' 0 1 2 3 4 5 6 7 8 9 >labels.txt
-    printf '%s\n' '[net]' batch=40 subdivisions=1 height=28 width=28 channels=1 min_crop=28 max_crop=28 angle=7 threads=2 \
+    printf '%s\n' '[net]' batch=40 cmn_batch=per_rank subdivisions=1 height=28 width=28 channels=1 min_crop=28 max_crop=28 angle=7 threads=2 \
         momentum=0.9 decay=0.0005 learning_rate=0.02 policy=constant "max_batches=$STEPS" \
         '[convolutional]' batch_normalize=1 filters=8 size=5 stride=2 pad=1 activation=relu '[dropout]' probability=.3 \
         '[connected]' output=200 activation=relu '[connected]' output=10 activation=linear '[softmax]' >x.cfg

@@ -75,8 +75,8 @@ static const struct option table[] = {
      1, NULL},
     {"cmn_share_gpus", SWITCH, "off", "off, on", 0, 0, AT(share_gpus),
      "on: allow more ranks than GPUs on a node; NCCL needs settings for it (docs/gpu.md)", 1, NULL},
-    {"cmn_batch", WORD, "per_rank", "per_rank, global", 0, 0, AT(batch),
-     "the cfg's batch is the batch of one rank, or is divided over all ranks", 0, NULL},
+    {"cmn_batch", WORD, "global", "global, per_rank", 0, 0, AT(batch),
+     "the cfg's batch is divided over all ranks, or is the batch of each one", 0, NULL},
     {"cmn_scale_lr", WORD, "off", "off, linear", 0, 0, AT(scale_lr),
      "linear: multiply the cfg's learning rate by the number of ranks (with cmn_batch=per_rank), "
      "warmed up over burn_in",

@@ -66,6 +66,7 @@ struct cmn_gradients {
     /* Images of a micro-batch on this rank: the weight of its statistics in averages. 0: as any
      * other rank's. */
     double images;
+    int plain_statistics; /* averages of statistics are means, without the ranks' spread */
     struct cmn_exchange exchange;
 };
 
@@ -121,6 +122,12 @@ size_t cmn_gradients_floats(const struct cmn_gradients *g, enum cmn_tensor_kind 
 void cmn_gradients_pack(const struct cmn_gradients *g, enum cmn_tensor_kind kind, float *to);
 void cmn_gradients_unpack(const struct cmn_gradients *g, enum cmn_tensor_kind kind,
                           const float *from);
+
+/* Darknet keeps this part of a rolling statistic in each micro-batch (batchnorm_layer.c). */
+#define CMN_ROLLING_KEEPS .99
+
+/* Local; on a GPU not blocking. Multiplies all rolling statistics, where Darknet updates them. */
+void cmn_gradients_scale_statistics(const struct cmn_gradients *g, float factor);
 
 /* ---- inside engine/ ---- */
 

@@ -84,9 +84,22 @@ void cmn_replicas_broadcast(const struct cmn_gradients *g, struct cmn_net *net,
 
 /* ---- averages ---- */
 
+/* As cmn_batch_norm_merge(), but the variances are averaged as the means are. */
+static void average(double *into, const double *const *part, int parts, size_t n)
+{
+    into[0] = 1;
+    for (size_t i = 1; i <= 2 * n; i++) {
+        into[i] = 0;
+        for (int k = 0; k < parts; k++) {
+            into[i] += part[k][i] / (i > n ? part[k][0] : 1);
+        }
+        into[i] /= parts;
+    }
+}
+
 /* mean and variance of one layer, weighted by `images` of this rank. */
 static void merge_statistics(const struct cmn_tensor *mean, const struct cmn_tensor *variance,
-                             double images, const struct cmn_topology *t)
+                             double images, int plain, const struct cmn_topology *t)
 {
     size_t n = mean->n, doubles = cmn_batch_norm_doubles(n), ranks = (size_t)t->size;
     double *all = cmn_calloc((ranks + 2) * doubles, sizeof *all);
@@ -103,7 +116,7 @@ static void merge_statistics(const struct cmn_tensor *mean, const struct cmn_ten
     for (size_t k = 0; k < ranks; k++) {
         part[k] = all + k * doubles;
     }
-    cmn_batch_norm_merge(sum, part, t->size, n);
+    (plain ? average : cmn_batch_norm_merge)(sum, part, t->size, n);
     for (size_t i = 0; i < n; i++) {
         (*mean->at)[i] = (float)sum[1 + i];
         (*variance->at)[i] = (float)(sum[1 + n + i] / sum[0]);
@@ -122,7 +135,7 @@ void cmn_replicas_average_statistics(const struct cmn_gradients *g, const struct
         const struct cmn_tensor *mean = &g->tensor[i];
         /* The variance follows the mean in the list (tensors.c). */
         if (mean->kind == CMN_STATISTIC && !strcmp(mean->name, "rolling_mean")) {
-            merge_statistics(mean, mean + 1, g->images > 0 ? g->images : 1, t);
+            merge_statistics(mean, mean + 1, g->images > 0 ? g->images : 1, g->plain_statistics, t);
         }
     }
     cmn_gradients_push(g, CMN_STATISTIC);

@@ -250,6 +250,25 @@ size_t cmn_gradients_floats(const struct cmn_gradients *g, enum cmn_tensor_kind 
     return n;
 }
 
+void cmn_gradients_scale_statistics(const struct cmn_gradients *g, float factor)
+{
+    for (int i = 0; i < g->tensors && factor != 1; i++) {
+        const struct cmn_tensor *t = &g->tensor[i];
+        if (t->kind != CMN_STATISTIC) {
+            continue;
+        }
+#ifdef GPU
+        if (t->device && *t->device) {
+            scal_gpu((int)t->n, factor, *t->device, 1);
+            continue;
+        }
+#endif
+        for (size_t k = 0; k < t->n; k++) {
+            (*t->at)[k] *= factor;
+        }
+    }
+}
+
 void cmn_gradients_pack(const struct cmn_gradients *g, enum cmn_tensor_kind kind, float *to)
 {
     cmn_gradients_pull(g, kind);

@@ -113,8 +113,8 @@ int cmn_validate_classifier(struct network *net, char **paths, int n, char **lab
     }
     cmn_status_compute("evaluation");
     /* Darknet sets the batch to 1 before it validates; the layers still have room for more. */
-    cmn_net_set_batch(cmn_net_of(net), t->feed.local);
-    cmn_evaluate(cmn_net_of(net), &set, t->feed.local, &cmn_job.topology, &score);
+    cmn_net_set_batch(cmn_net_of(net), t->feed.share.local);
+    cmn_evaluate(cmn_net_of(net), &set, t->feed.share.local, &cmn_job.topology, &score);
     printf("%ld: top 1: %f, top %d: %f\n", score.images, (double)score.top1 / (double)score.images,
            top, (double)score.topk / (double)score.images);
     printf("validation: %ld images, %ld right, %ld in top %d, loss %f\n", score.images, score.top1,

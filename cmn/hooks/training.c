@@ -45,7 +45,7 @@ static void flush_trained(void)
     }
 }
 
-int cmn_rank_batch(struct network *net, struct list *options, int batch)
+int cmn_rank_batch(struct network *net, struct list *options, int batch, int *subdivisions)
 {
     static int registered;
 
@@ -63,8 +63,9 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch)
     if (!registered++) {
         cmn_at_job_end(flush_trained);
     }
-    net->cmn = trained = cmn_trainer_open(&cmn_job, cmn_net_of(net), batch);
-    return trained->feed.sequences;
+    net->cmn = trained = cmn_trainer_open(&cmn_job, cmn_net_of(net), batch, *subdivisions);
+    *subdivisions = trained->feed.share.micro_batches;
+    return trained->feed.share.sequences;
 }
 
 /* Of the section that is being read; more of them are not needed to find the nearest one. */
@@ -296,19 +297,16 @@ void cmn_cache_image(const char *file, int channels, int w, int h, int c,
 
 /* ---- steps ---- */
 
-int cmn_global_batch(struct network *net)
+int cmn_step_images(struct network *net)
 {
     const struct cmn_trainer *t = net->cmn;
 
-    return t ? t->feed.total : net->batch;
+    return t ? (int)cmn_feed_step_images(&t->feed) : net->batch * net->subdivisions;
 }
 
 int cmn_before_micro_batch(struct network *net)
 {
-    if (net->cmn) {
-        cmn_trainer_before_micro_batch(net->cmn);
-    }
-    return cmn_global_batch(net);
+    return net->cmn ? cmn_trainer_before_micro_batch(net->cmn) : net->batch;
 }
 
 int cmn_after_micro_batch(struct network *net, int last)

@@ -246,7 +246,7 @@ static void compare_cfg(const struct check *c)
 static void check_cfg(const struct check *c)
 {
     struct cmn_plan plan;
-    int all;
+    int mine, all;
 
     if (c->out) {
         fflush(c->out);
@@ -254,17 +254,16 @@ static void check_cfg(const struct check *c)
     cmn_status_wait("reading the cfg");
     compare_cfg(c);
     plan = plan_quietly(c);
-    MPI_CALL(MPI_Allreduce(&plan.batch, &all, 1, MPI_INT, MPI_SUM, c->t->world));
+    mine = plan.batch * plan.subdivisions;
+    MPI_CALL(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, c->t->world));
     if (c->out) {
         fprintf(c->out,
-                "\ncfg %s: %d images per rank and micro-batch, %d of all ranks; %d micro-batch%s a "
-                "step: %d images a step\n"
+                "\ncfg %s: %d images a step; rank 0 computes %d of them in %d micro-batch%s\n"
                 "  gradients: %d tensors, %zu floats; %.1f MiB per rank; communicator %s (%s)\n"
                 "diagnosis: good: the cfg can be trained here\n",
-                c->cfg, plan.batch, all, plan.subdivisions, plan.subdivisions > 1 ? "es" : "",
-                all * plan.subdivisions, plan.tensors, plan.floats,
-                (double)plan.flat * sizeof(float) / (1 << 20), c->session->communicator->name,
-                c->session->communicator_why);
+                c->cfg, all, mine, plan.subdivisions, plan.subdivisions > 1 ? "es" : "",
+                plan.tensors, plan.floats, (double)plan.flat * sizeof(float) / (1 << 20),
+                c->session->communicator->name, c->session->communicator_why);
     }
 }
 

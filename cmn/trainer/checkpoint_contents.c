@@ -114,7 +114,8 @@ static void add_own_momentum(struct cmn_checkpointing *c, const struct cmn_tenso
         add_own(c, name, *x->at, x->n * sizeof(float), CMN_MERGE_SUM);
 
     if (c->saved && !c->by.same_ranks) {
-        item->scale = (float)(step_ratio(c) * c->step->feed->local / c->step->feed->total);
+        item->scale = (float)(step_ratio(c) * (double)cmn_feed_own_images(c->step->feed) /
+                              (double)cmn_feed_step_images(c->step->feed));
     }
 }
 
@@ -251,7 +252,7 @@ static void add_rows(struct cmn_checkpointing *c, const char *name, void *data, 
 
     if (row && rows) {
         item = add(c, name, data, row * rows);
-        item->first = row * (size_t)c->step->feed->first_sequence;
+        item->first = row * (size_t)c->step->feed->share.first_sequence;
         item->optional = 1; /* there were fewer sequences; rnn layers carry a state on GPUs alone */
     }
 }

@@ -1,50 +1,148 @@
 #include "trainer/feed.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "engine/gradients.h"
 
 /* ---- whose images ---- */
 
-/* An image of a recurrent network is one step of a sequence: time_steps of them are one of the
- * cfg's batch. */
-static void count_steps(struct cmn_feed *f)
+/* cmn_batch=per_rank, and all that is no training: a batch for each rank. */
+static struct cmn_share own_batches(int batch, int micro_batches, int rank, int ranks)
 {
-    int steps = cmn_net_time_steps(f->net);
-
-    f->sequences = f->local;
-    f->first_sequence = f->offset;
-    f->total *= steps;
-    f->local *= steps;
-    f->offset *= steps;
+    return (struct cmn_share){
+        .micro_batches = micro_batches,
+        .local = batch,
+        .step = batch * micro_batches * ranks,
+        .dealt = batch * ranks,
+        .offset = batch * rank,
+        .seen_each = batch * ranks,
+        .scale_before = 1,
+        .scale_after = 1,
+    };
 }
 
-void cmn_feed_open(struct cmn_feed *f, const struct cmn_session *s, struct cmn_net *net, int batch)
+/* Each rank has a part of every micro-batch: for what is computed from a micro-batch as a whole, and
+ * for sequences, which a later micro-batch continues. */
+static struct cmn_share slices(int batch, int micro_batches, int rank, int ranks)
 {
-    long rank = s->topology.rank, size = s->topology.size;
+    int offset = (int)((long)batch * rank / ranks);
+
+    if (batch < ranks) {
+        cmn_fatal("cmn_batch=global: %d images a micro-batch (batch divided by subdivisions) "
+                  "cannot be divided over %d ranks, as cmn_sync_bn=on and recurrent networks need "
+                  "it: raise batch, or lower subdivisions or the number of ranks",
+                  batch, ranks);
+    }
+    return (struct cmn_share){
+        .micro_batches = micro_batches,
+        .local = (int)((long)batch * (rank + 1) / ranks) - offset,
+        .step = batch * micro_batches,
+        .dealt = batch,
+        .offset = offset,
+        .seen_each = batch,
+        .scale_before = 1,
+        .scale_after = 1,
+    };
+}
+
+/* Each rank has some of the cfg's micro-batches.
+ *
+ * One process would update a rolling statistic R in every micro-batch: R = k R + (1 - k) x. After a
+ * step of n micro-batches, of which ranks computed a few each,
+ *     R' = k^n R + sum over the ranks of k^(n - end) C,
+ * with C what a rank's own micro-batches add, the last of which is number `end`. So each rank keeps
+ * R with its own part of the sum times the number of ranks, and the mean over the ranks is R'. */
+static struct cmn_share whole_micro_batches(int batch, int micro_batches, int rank, int ranks)
+{
+    int first = (int)((long)micro_batches * rank / ranks);
+    int end = (int)((long)micro_batches * (rank + 1) / ranks);
+
+    return (struct cmn_share){
+        .micro_batches = end - first,
+        .local = batch,
+        .step = batch * micro_batches,
+        .dealt = batch * micro_batches,
+        .offset = batch * first,
+        .seen_before = batch * first,
+        .seen_each = batch,
+        .whole = 1,
+        .scale_before = (float)(pow(CMN_ROLLING_KEEPS, first) / ranks),
+        .scale_after = (float)(pow(CMN_ROLLING_KEEPS, micro_batches - end) * ranks),
+    };
+}
+
+/* More ranks than micro-batches: one for each, with its part of the step's images. It counts as all
+ * of the cfg's micro-batches for the rolling statistics: R' = k^n R + (1 - k^n) x. */
+static struct cmn_share single_micro_batch(int batch, int micro_batches, int rank, int ranks)
+{
+    int all = batch * micro_batches, offset = (int)((long)all * rank / ranks);
+    double keeps = pow(CMN_ROLLING_KEEPS, micro_batches);
+    double after = micro_batches == 1 ? 1 : (1 - keeps) / (1 - CMN_ROLLING_KEEPS);
+
+    if (all < ranks) {
+        cmn_fatal("cmn_batch=global: %d images a step (batch in the cfg) cannot be divided over %d "
+                  "ranks: raise batch, or lower the number of ranks",
+                  all, ranks);
+    }
+    return (struct cmn_share){
+        .micro_batches = 1,
+        .local = (int)((long)all * (rank + 1) / ranks) - offset,
+        .step = all,
+        .dealt = all,
+        .offset = offset,
+        .seen_each = all,
+        .scale_before = (float)(keeps / CMN_ROLLING_KEEPS / after),
+        .scale_after = (float)after,
+    };
+}
+
+/* An image of a recurrent network is one step of a sequence: time_steps of them are one of the
+ * cfg's batch. */
+static void count_steps(struct cmn_share *share, int steps)
+{
+    share->sequences = share->local;
+    share->first_sequence = share->offset;
+    share->local *= steps;
+    share->step *= steps;
+    share->dealt *= steps;
+    share->offset *= steps;
+    share->seen_before *= steps;
+    share->seen_each *= steps;
+}
+
+/* Whether micro-batches may go to different ranks. */
+static int divides_micro_batches(const struct cmn_feed *f)
+{
+    const struct cmn_session *s = f->session;
+
+    return s->options.sync_bn || cmn_net_time_steps(f->net) > 1 ||
+           !strcmp(s->command->driver, "rnn");
+}
+
+void cmn_feed_open(struct cmn_feed *f, const struct cmn_session *s, struct cmn_net *net, int batch,
+                   int micro_batches)
+{
+    int rank = s->topology.rank, ranks = s->topology.size, n = micro_batches;
 
     *f = (struct cmn_feed){.session = s, .net = net};
     if (s->options.batch == CMN_BATCH_PER_RANK || s->command->does != CMN_TRAINS) {
-        f->local = batch;
-        f->total = batch * s->topology.size;
-        f->offset = batch * s->topology.rank;
-    } else if (batch < size) {
-        cmn_fatal(
-            "cmn_batch=global: %d images a micro-batch (batch divided by subdivisions) cannot "
-            "be divided over %ld ranks: raise batch, or lower subdivisions or the number of "
-            "ranks",
-            batch, size);
+        f->share = own_batches(batch, n, rank, ranks);
+    } else if (divides_micro_batches(f)) {
+        f->share = slices(batch, n, rank, ranks);
+    } else if (ranks <= n) {
+        f->share = whole_micro_batches(batch, n, rank, ranks);
     } else {
-        f->total = batch;
-        f->offset = (int)(batch * rank / size);
-        f->local = (int)(batch * (rank + 1) / size) - f->offset;
+        f->share = single_micro_batch(batch, n, rank, ranks);
     }
-    count_steps(f);
+    count_steps(&f->share, cmn_net_time_steps(net));
 }
 
 void cmn_feed_close(struct cmn_feed *f)
@@ -55,12 +153,12 @@ void cmn_feed_close(struct cmn_feed *f)
 
 size_t cmn_feed_step_images(const struct cmn_feed *f)
 {
-    return (size_t)f->total * (size_t)cmn_net_subdivisions(f->net);
+    return (size_t)f->share.step;
 }
 
 size_t cmn_feed_own_images(const struct cmn_feed *f)
 {
-    return (size_t)f->local * (size_t)cmn_net_subdivisions(f->net);
+    return (size_t)f->share.local * (size_t)f->share.micro_batches;
 }
 
 /* ---- learning rate ----
@@ -162,10 +260,10 @@ static void open_sampler(struct cmn_feed *f, size_t images)
         .rank = s->topology.rank,
         .size = s->topology.size,
         .images = images,
-        /* By micro-batches, so that one holds the same images on any number of ranks. */
-        .step = (size_t)f->total,
-        .offset = (size_t)f->offset,
-        .mine = (size_t)f->local,
+        /* So that a step holds the same images on any number of ranks. */
+        .step = (size_t)f->share.dealt,
+        .offset = (size_t)f->share.offset,
+        .mine = f->share.dealt == f->share.step ? cmn_feed_own_images(f) : (size_t)f->share.local,
         .origin = cmn_net_seen(f->net),
     };
     f->batch = cmn_feed_own_images(f);
@@ -202,7 +300,7 @@ size_t cmn_feed_next_sample(struct cmn_feed *f, size_t rows)
 
 void cmn_feed_seed_sequence(const struct cmn_feed *f, int i)
 {
-    uint64_t which = (uint64_t)(f->first_sequence + i);
+    uint64_t which = (uint64_t)(f->share.first_sequence + i);
 
     if (f->session->options.scatter != CMN_SCATTER_GLOBAL) {
         cmn_fatal(
@@ -215,6 +313,11 @@ void cmn_feed_seed_sequence(const struct cmn_feed *f, int i)
 
 /* ---- the samples of a step ---- */
 
+int cmn_feed_seen(const struct cmn_feed *f, int micro_batch)
+{
+    return f->share.seen_before + (micro_batch + 1) * f->share.seen_each;
+}
+
 void cmn_feed_begin_step(struct cmn_feed *f)
 {
     f->step_first = f->step_end;
@@ -223,7 +326,7 @@ void cmn_feed_begin_step(struct cmn_feed *f)
 
 size_t cmn_feed_samples(const struct cmn_feed *f, int micro_batch, struct cmn_sample **sample)
 {
-    size_t one = (size_t)f->local, n = micro_batch < 0 ? cmn_feed_own_images(f) : one;
+    size_t one = (size_t)f->share.local, n = micro_batch < 0 ? cmn_feed_own_images(f) : one;
     size_t first = f->step_first + (micro_batch < 0 ? 0 : (size_t)micro_batch * one);
 
     *sample = NULL;

@@ -10,24 +10,37 @@
 #include "engine/net.h"
 #include "trainer/session.h"
 
+/* How a step is divided over the ranks. Images of a recurrent network are steps of sequences. */
+struct cmn_share {
+    int micro_batches;             /* of a step on this rank */
+    int local;                     /* images of each of them */
+    int step;                      /* images of a step, of all ranks */
+    int dealt, offset;             /* images that the sampler deals out at once; of ranks before */
+    int seen_before, seen_each;    /* of the step's images, all ranks have seen in micro-batch i:
+                                      seen_before + (i + 1) * seen_each */
+    int sequences, first_sequence; /* local and offset as the cfg counts: without its time_steps */
+    int whole; /* micro-batches are the cfg's own; other ranks have its other ones */
+    /* Factors of the rolling statistics of batch normalisation before and after a step. */
+    float scale_before, scale_after;
+};
+
 struct cmn_feed {
     const struct cmn_session *session;
     struct cmn_net *net;
-    int total, local,
-        offset; /* images of a micro-batch: of all ranks, of this one, of ranks before it */
-    int sequences, first_sequence; /* local and offset as the cfg counts: without its time_steps */
-    struct cmn_sampler *sampler;   /* NULL until the first sample is drawn */
-    size_t batch;                  /* samples of a step on this rank */
-    size_t drawn;                  /* samples that were handed out */
-    size_t step_end, step_first;   /* samples of the steps so far; the first one of this step */
-    _Atomic(char **) paths;        /* the training list, once images were drawn from it; or NULL */
+    struct cmn_share share;
+    struct cmn_sampler *sampler; /* NULL until the first sample is drawn */
+    size_t batch;                /* samples of a step on this rank */
+    size_t drawn;                /* samples that were handed out */
+    size_t step_end, step_first; /* samples of the steps so far; the first one of this step */
+    _Atomic(char **) paths;      /* the training list, once images were drawn from it; or NULL */
 };
 
 /* All local, not blocking. */
 
-/* Divides a micro-batch of `batch` images, or sequences, as the cfg says it, over the ranks. The
- * network knows nothing but subdivisions and time_steps yet. */
-void cmn_feed_open(struct cmn_feed *f, const struct cmn_session *s, struct cmn_net *net, int batch);
+/* Divides a step over the ranks: micro_batches of `batch` images, or sequences, as the cfg says it.
+ * The network knows nothing but time_steps yet. */
+void cmn_feed_open(struct cmn_feed *f, const struct cmn_session *s, struct cmn_net *net, int batch,
+                   int micro_batches);
 void cmn_feed_close(struct cmn_feed *f);
 
 /* Images of a step of all ranks, and of this one. */
@@ -51,6 +64,9 @@ size_t cmn_feed_next_sample(struct cmn_feed *f, size_t rows);
 /* The calling thread's random numbers become those of sequence i of this rank's, in this
  * micro-batch. */
 void cmn_feed_seed_sequence(const struct cmn_feed *f, int i);
+
+/* Images that all ranks together have seen since the last step, in micro-batch i of this rank. */
+int cmn_feed_seen(const struct cmn_feed *f, int micro_batch);
 
 /* A step begins: its samples are the next ones. */
 void cmn_feed_begin_step(struct cmn_feed *f);

@@ -37,7 +37,8 @@ void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char 
                        cmn_net_uses_adam(m->net));
     cmn_gradients_open(&m->gradients, m->net, &o->communicator, s->exchange);
     m->attached = 1;
-    m->gradients.images = f->local;
+    m->gradients.images = f->share.local;
+    m->gradients.plain_statistics = f->share.whole;
     cmn_optimizer_open(o, &m->gradients, cmn_net_layers(m->net));
     wait_for_all(s);
     m->cfg_text = cmn_files_cfg_text(cfg);

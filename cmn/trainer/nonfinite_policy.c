@@ -132,7 +132,7 @@ static void note(struct cmn_nonfinite_policy *p, const struct cmn_nonfinite *fou
     p->found = *found;
     p->found_micro_batch = micro_batch;
     cmn_nonfinite_origin(&m->gradients, m->net, p->origin, sizeof p->origin, &image);
-    p->found_image = image < p->feed->local ? (int)image : -1;
+    p->found_image = image < p->feed->share.local ? (int)image : -1;
     if (p->found_image >= 0) {
         p->found_micro_batch = current; /* the origin is looked for in its layers */
     }
@@ -263,7 +263,7 @@ static void leave_out(struct cmn_nonfinite_policy *p, int from)
     }
     cmn_gradients_unpack(&p->model->gradients, CMN_STATISTIC, p->statistics);
     if (p->found.name) {
-        cmn_recurrent_state_reset(p->model->net, p->feed->sequences);
+        cmn_recurrent_state_reset(p->model->net, p->feed->share.sequences);
     }
 }
 

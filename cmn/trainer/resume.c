@@ -259,11 +259,11 @@ int cmn_resume_offset(struct cmn_checkpointing *c, size_t *offset, int j)
     f = c->step->feed;
     if (c->offset != offset) {
         c->offset = offset;
-        c->offsets = (size_t)f->sequences;
+        c->offsets = (size_t)f->share.sequences;
         if (c->resumes) {
             item.data = offset;
             item.bytes = c->offsets * sizeof *offset;
-            item.first = (size_t)f->first_sequence * sizeof *offset;
+            item.first = (size_t)f->share.first_sequence * sizeof *offset;
             cmn_checkpoint_scatter(&item, 1, c->file, &c->by, &c->session->topology);
             c->restored = item.got / sizeof *offset;
         }

@@ -20,7 +20,16 @@ long cmn_step_iteration(const struct cmn_step *p)
 
 /* ---- micro-batches ---- */
 
-void cmn_step_before_micro_batch(struct cmn_step *p)
+/* The images of a step count as seen one micro-batch after the other, as in one process; where other
+ * ranks have some of them, this rank has its own place in their order. */
+static int more_seen(const struct cmn_step *p)
+{
+    int before = p->micro_batch ? cmn_feed_seen(p->feed, p->micro_batch - 1) : 0;
+
+    return cmn_feed_seen(p->feed, p->micro_batch) - before;
+}
+
+int cmn_step_before_micro_batch(struct cmn_step *p)
 {
     p->micro_batch_began = cmn_clock();
     if (p->micro_batch == 0) {
@@ -30,6 +39,7 @@ void cmn_step_before_micro_batch(struct cmn_step *p)
         cmn_timeline_span(CMN_SPAN_LOAD, -1, p->ended, p->micro_batch_began);
         cmn_feed_begin_step(p->feed);
         cmn_nonfinite_begin_step(&p->nonfinite, cmn_step_iteration(p) + 1);
+        cmn_gradients_scale_statistics(&p->model->gradients, p->feed->share.scale_before);
     }
     cmn_nonfinite_begin_micro_batch(&p->nonfinite);
     p->layer_ended = p->micro_batch_began;
@@ -37,11 +47,12 @@ void cmn_step_before_micro_batch(struct cmn_step *p)
     cmn_status_iteration(cmn_step_iteration(p) + 1);
     cmn_status_layer(0);
     cmn_random_own();
+    return more_seen(p);
 }
 
 int cmn_step_after_micro_batch(struct cmn_step *p)
 {
-    const struct cmn_net *net = p->model->net;
+    struct cmn_net *net = p->model->net;
 
     p->layer_ended = 0;
     cmn_status_compute("the update");
@@ -53,6 +64,9 @@ int cmn_step_after_micro_batch(struct cmn_step *p)
         p->sums.compute += cmn_clock() - p->micro_batch_began;
         return 0;
     }
+    cmn_net_set_seen(net, cmn_net_seen(net) + cmn_feed_step_images(p->feed) -
+                              (size_t)cmn_feed_seen(p->feed, p->micro_batch - 1));
+    cmn_gradients_scale_statistics(&p->model->gradients, p->feed->share.scale_after);
     p->micro_batch = 0;
     return 1;
 }

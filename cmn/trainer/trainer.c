@@ -16,7 +16,8 @@
 
 /* ---- beginning and end ---- */
 
-struct cmn_trainer *cmn_trainer_open(struct cmn_session *s, struct cmn_net *net, int batch)
+struct cmn_trainer *cmn_trainer_open(struct cmn_session *s, struct cmn_net *net, int batch,
+                                     int micro_batches)
 {
     struct cmn_trainer *t = cmn_calloc(1, sizeof *t);
 
@@ -27,7 +28,7 @@ struct cmn_trainer *cmn_trainer_open(struct cmn_session *s, struct cmn_net *net,
     t->progress =
         (struct cmn_training_progress){.session = s, .model = &t->model, .step = &t->step};
     cmn_nonfinite_open(&t->step.nonfinite, s, &t->model, &t->feed);
-    cmn_feed_open(&t->feed, s, net, batch);
+    cmn_feed_open(&t->feed, s, net, batch, micro_batches);
     return t;
 }
 
@@ -89,7 +90,9 @@ static void introduce(const struct cmn_trainer *t)
         top->size, top->size == 1 ? "" : "s", top->inter_size, top->inter_size == 1 ? "" : "s",
         top->device < 0 ? "" : ", on GPUs", s->communicator->name, s->communicator_why, dtype, how,
         cmn_feed_own_images(f),
-        f->total == f->local * top->size ? "" : " (rank 0; parts differ by one)",
+        cmn_feed_own_images(f) * (size_t)top->size == cmn_feed_step_images(f) ? ""
+        : f->share.whole ? " (rank 0; parts differ by a micro-batch)"
+                         : " (rank 0; parts differ by one)",
         cmn_feed_step_images(f), cmn_options_word(&s->options, "cmn_scatter"), s->seed);
     if (!s->communicator->sums && top->size > 1) {
         cmn_say("communicator %s exchanges nothing: the result of this training is worthless",
@@ -129,7 +132,7 @@ static void start(struct cmn_trainer *t)
     cmn_progress_pending_validation(p);
 }
 
-void cmn_trainer_before_micro_batch(struct cmn_trainer *t)
+int cmn_trainer_before_micro_batch(struct cmn_trainer *t)
 {
     if (!t->model.attached) {
         cmn_fatal("the network was not loaded by load_network(), which compares it over the ranks: "
@@ -138,7 +141,7 @@ void cmn_trainer_before_micro_batch(struct cmn_trainer *t)
     if (!t->started) {
         start(t);
     }
-    cmn_step_before_micro_batch(&t->step);
+    return cmn_step_before_micro_batch(&t->step);
 }
 
 /* ---- after a step ---- */

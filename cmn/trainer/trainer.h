@@ -23,9 +23,10 @@ struct cmn_trainer {
     double save_began;
 };
 
-/* Local. [net] of the cfg is read: a micro-batch of `batch` images, or sequences, as the cfg says
- * it. Free with cmn_trainer_close(); s and net must outlive it. */
-struct cmn_trainer *cmn_trainer_open(struct cmn_session *s, struct cmn_net *net, int batch);
+/* Local. [net] of the cfg is read: so many micro-batches of `batch` images, or sequences, as the cfg
+ * says it. Free with cmn_trainer_close(); s and net must outlive it. */
+struct cmn_trainer *cmn_trainer_open(struct cmn_session *s, struct cmn_net *net, int batch,
+                                     int micro_batches);
 
 /* Collective, blocking. Ends report and checkpoints, gives the network its memory back, and frees
  * t. */
@@ -46,8 +47,9 @@ void cmn_trainer_resume(struct cmn_trainer *t);
 /* Local. The training list is read: its stream, which is rewound; its length is in the session. */
 void cmn_trainer_list(struct cmn_trainer *t, FILE *list);
 
-/* Local; collective in the first step, which begins the training. A micro-batch begins. */
-void cmn_trainer_before_micro_batch(struct cmn_trainer *t);
+/* Local; collective in the first step, which begins the training. A micro-batch begins. Returns how
+ * many images more all ranks have seen then. */
+int cmn_trainer_before_micro_batch(struct cmn_trainer *t);
 
 /* Collective, blocking. Darknet has done a batch: if it brought an update, what is due after a
  * step. Returns the loss of all ranks. */

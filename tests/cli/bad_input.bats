@@ -73,7 +73,7 @@ fails_apart() {
 }
 
 @test "bad value, in the cfg and on the command line" {
-    cmn_only 'cmn_batch=half.*per_rank, global' "${train[@]}" -cmn -cmn_batch half
+    cmn_only 'cmn_batch=half.*global, per_rank' "${train[@]}" -cmn -cmn_batch half
     cmn_only 'cmn_seed=x.*whole number' "${train[@]}" -cmn -cmn_seed x
     mlp_cfg cmn_validate=-3 >mlp.cfg
     cmn_only 'cfg: cmn_validate=-3.*0 to' "${train[@]}" -cmn

@@ -57,9 +57,30 @@ rates_are() {
         [[ $(seen out/passes.weights) -eq $(seen out/whole.weights) ]]
         [[ $(seen out/whole.weights) -eq $([[ $keys == *global ]] && echo 80 || echo 160) ]]
     done
-    # 5 images a pass do not reach for 6 ranks.
+    # Only whole micro-batches can be normalised over all ranks: 5 images do not reach for 6.
     fails_clearly_on 6 'cmn_batch=global: 5 images a micro-batch .*raise batch' \
-        classifier train small.data passes.cfg -cmn -cmn_batch global
+        classifier train small.data passes.cfg -cmn -cmn_batch global -cmn_sync_bn 1
+}
+
+# said_shares N CFG TEXT: the first line of the training says so.
+said_shares() {
+    train_on "$1" "$2"
+    grep -qF "$3, global batch 20" train.log || { cat train.log; return 1; }
+}
+
+@test "subdivisions with global, the default: whole micro-batches while they reach, then shares of the batch" {
+    mlp_cfg batch=20 subdivisions=4 max_batches=4 cmn_batch=global >passes.cfg
+    train_on 1 passes.cfg
+    mv out/passes.weights one.weights
+    sed -i /cmn_batch/d passes.cfg
+    for shares in '2:batch 10 per rank' '3:batch 5 per rank (rank 0; parts differ by a micro-batch)' '4:batch 5 per rank' \
+        '5:batch 4 per rank' '6:batch 3 per rank (rank 0; parts differ by one)'; do
+        said_shares "${shares%%:*}" passes.cfg "${shares#*:}"
+        [[ $(seen out/passes.weights) -eq 80 ]]
+        assert_close one.weights out/passes.weights $LIMIT
+    done
+    fails_clearly_on 21 'cmn_batch=global: 20 images a step .*21 ranks: raise batch, or lower the number of ranks' \
+        classifier train small.data passes.cfg -cmn
 }
 
 @test "learning_rate: the cfg's on any number of ranks; with cmn_scale_lr=linear times that number" {

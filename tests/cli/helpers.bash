@@ -31,13 +31,14 @@ small_data() {
     mkdir -p out
 }
 
-# net_section KEY=VALUE...: [net] for MNIST; later keys replace the defaults.
+# net_section KEY=VALUE...: [net] for MNIST; later keys replace the defaults. Not all are Darknet's: with cmn_batch=per_rank
+# a job has more images the more ranks it has, so that none runs short of them.
 net_section() {
     local key pair
     local -A value=(
         [batch]=60 [subdivisions]=1 [height]=28 [width]=28 [channels]=1 [min_crop]=28 [max_crop]=28 [angle]=0
         [hue]=0 [saturation]=1 [exposure]=1 [aspect]=1 [flip]=0 [threads]=1 [momentum]=0.9 [decay]=0.0005
-        [learning_rate]=0.02 [policy]=constant [max_batches]=20
+        [learning_rate]=0.02 [policy]=constant [max_batches]=20 [cmn_batch]=per_rank
     )
     for pair in "$@"; do
         value[${pair%%=*}]=${pair#*=}

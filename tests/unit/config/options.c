@@ -25,9 +25,9 @@ static const struct key keys[] = {
     {"cmn_timeout", "300", "5", "5", {"", "0", "1000001", "5s"}},
     {"cmn_share_gpus", "off", "on", "on", {"", "-1", "2", "yes"}},
     {"cmn_batch",
+     "global",
      "per_rank",
-     "global",
-     "global",
+     "per_rank",
      {"", "globe", "1", "global,", "per_rank, global"}},
     {"cmn_scale_lr", "off", "linear", "linear", {"", "1", "sqrt"}},
     {"cmn_lars", "off", "0.001", "0.001", {"", "-1", "2", "nan", "on"}},
@@ -93,7 +93,7 @@ static void defaults(void **state)
     for (size_t i = 0; i < COUNT(keys); i++) {
         assert_shown(&o, keys[i].key, keys[i].shown);
     }
-    assert_int_equal(o.batch, CMN_BATCH_PER_RANK);
+    assert_int_equal(o.batch, CMN_BATCH_GLOBAL);
     assert_int_equal(o.scatter, CMN_SCATTER_GLOBAL);
     assert_int_equal(o.report, CMN_REPORT_TABLE);
     assert_string_equal(o.communicator, "auto");
@@ -167,7 +167,7 @@ static void good_values(void **state)
             assert_shown(&o, keys[i].key, keys[i].becomes);
         }
     }
-    assert_int_equal(o.batch, CMN_BATCH_GLOBAL);
+    assert_int_equal(o.batch, CMN_BATCH_PER_RANK);
     assert_int_equal(o.scatter, CMN_SCATTER_NONE);
     assert_int_equal(o.report, CMN_REPORT_QUIET);
     assert_int_equal(o.seed, 2147483647);
@@ -251,10 +251,10 @@ static void command_line_wins(void **state)
     assert_int_equal(cmn_options_set(&o, "cmn_seed", "7", 1), 0);
     assert_int_equal(cmn_options_set(&o, "cmn_communicator", "naive", 0), 0);
     assert_int_equal(cmn_options_set(&o, "cmn_seed", "9", 0), 0);
-    assert_int_equal(cmn_options_set(&o, "cmn_batch", "global", 0), 0);
+    assert_int_equal(cmn_options_set(&o, "cmn_batch", "per_rank", 0), 0);
     assert_string_equal(o.communicator, "flat");
     assert_int_equal(o.seed, 7);
-    assert_int_equal(o.batch, CMN_BATCH_GLOBAL);
+    assert_int_equal(o.batch, CMN_BATCH_PER_RANK);
     /* The later one on the command line wins over the earlier. */
     assert_int_equal(cmn_options_set(&o, "cmn_seed", "8", 1), 0);
     assert_int_equal(o.seed, 8);
