@@ -164,7 +164,7 @@ train() {
     prepare "$@"
     read -ra args <<<"$(arguments "$1" "$2")"
     OPENBLAS_NUM_THREADS=1 timeout --kill-after=5 "$LIMIT" "${mpiexec[@]}" -n "$NP" "$DARKNET" "${args[@]}" -cmn -cmn_seed 7 \
-        -cmn_validate 0 -cmn_verify 1 >"$1.log" 2>&1 </dev/null || status=$?
+        -cmn_validate 0 -cmn_verify 1 -cmn_batch per_rank >"$1.log" 2>&1 </dev/null || status=$?
     if [[ $2 == none ]]; then
         if ((!status)) || ! grep -aq 'has no loss layer' "$1.log"; then echo "not refused: $(tail -n 1 "$1.log")"; fi
     elif ((status == 124 || status == 137)); then

@@ -7,6 +7,49 @@
 
 #include "base/log.h"
 
+/* Options that people know from AlexeyAB's Darknet, and what there is instead. */
+static const struct {
+    const char *option;
+    int values; /* words that follow it */
+    const char *note;
+} elsewhere[] = {
+    {"-map", 0, "cmn_validate computes the mAP, after each epoch where the cfg says nothing"},
+    {"-mAP_epochs", 1, "cmn_validate sets the epochs between two validations"},
+    {"-dont_show", 0, "no window is opened"},
+    {"-mjpeg_port", 1, "cmn_chart=FILE.png draws loss and mAP"},
+    {"-chart", 1, "cmn_chart=FILE.png draws loss and mAP"},
+};
+
+/* Words of argv[i …] that are such an option. */
+static int words_of_elsewhere(char **argv, int i, const char **note)
+{
+    for (size_t k = 0; k < sizeof elsewhere / sizeof elsewhere[0]; k++) {
+        if (!strcmp(argv[i], elsewhere[k].option)) {
+            *note = elsewhere[k].note;
+            return 1 + (elsewhere[k].values && argv[i + 1]);
+        }
+    }
+    return 0;
+}
+
+void cmn_arguments_drop_elsewhere(int *argc, char **argv)
+{
+    const char *note = NULL;
+    int kept = 0;
+
+    for (int i = 0; i < *argc; i++) {
+        int words = words_of_elsewhere(argv, i, &note);
+        if (words) {
+            cmn_say("%s of AlexeyAB's Darknet has no effect here: %s", argv[i], note);
+            i += words - 1;
+        } else {
+            argv[kept++] = argv[i];
+        }
+    }
+    argv[kept] = NULL;
+    *argc = kept;
+}
+
 int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
                        struct cmn_arguments *found)
 {

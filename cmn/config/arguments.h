@@ -17,6 +17,9 @@ struct cmn_arguments {
 int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
                        struct cmn_arguments *found);
 
+/* Removes options that AlexeyAB's Darknet has and this one has not, and says what there is instead. */
+void cmn_arguments_drop_elsewhere(int *argc, char **argv);
+
 /* Number of processes that the launcher started; 1 without a launcher. */
 int cmn_arguments_launch_size(void);
 

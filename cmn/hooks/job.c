@@ -341,6 +341,10 @@ void cmn_init(int *argc, char **argv)
     struct cmn_arguments found;
     char reason[1024] = "";
 
+    if (*argc == 2 && !strcmp(argv[1], "--version")) {
+        cmn_host_info_print_version(stdout);
+        exit(0);
+    }
     if (*argc > 1 && !strcmp(argv[1], "cmn")) {
         run_tool(*argc, argv);
     }
@@ -367,6 +371,7 @@ void cmn_init(int *argc, char **argv)
         cmn_fatal("%s", reason);
     }
     refuse_copies();
+    cmn_arguments_drop_elsewhere(argc, argv);
     if (cmn_job.command->does == CMN_REFUSED) {
         cmn_fatal("-cmn does not work with %s: %s", cmn_command_name(cmn_job.command),
                   cmn_job.command->note);

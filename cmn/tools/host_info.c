@@ -71,6 +71,14 @@ static void describe_program(struct cmn_host_info *info)
     info->program = hash_file("/proc/self/exe");
 }
 
+void cmn_host_info_print_version(FILE *out)
+{
+    struct cmn_host_info info;
+
+    describe_program(&info);
+    fprintf(out, "darknet-cmn %s\n%s\n%s\n", info.version, info.mpi, openblas_get_config());
+}
+
 /* A setting of the MPI library, whether mpiexec, the environment or a file made it; "" when there
  * is none. */
 static void mpi_setting(const char *name, char *value, size_t bytes)

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/nics.h"
 #include "trainer/session.h"
@@ -42,5 +43,9 @@ struct cmn_host_info {
 
 /* Fills *info. Local, but for trying a shared window, which is collective over the node. */
 void cmn_host_info_gather(struct cmn_host_info *info, const struct cmn_session *s);
+
+/* Local. Prints the versions of this program and of the libraries that it runs with; MPI need not have
+ * started. */
+void cmn_host_info_print_version(FILE *out);
 
 #endif

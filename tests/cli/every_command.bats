@@ -176,7 +176,7 @@ filled() {
             fi
         done
         good=$(filled "$line" $need)
-        printf -- '-xyzzy is unknown\t%s\t-xyzzy\n' "$(filled "$line" "$total")"
+        printf -- 'Unknown option -xyzzy, usage: \t%s\t-xyzzy\n' "$(filled "$line" "$total")"
         [[ ${words[-1]} == ... ]] || printf 'extra is too much\t%s\textra\n' "$(filled "$line" "$total")"
         [[ $line != *=N* ]] || printf '1o for \[?[A-Z]+=N\]?: not a whole number\t%s\n' "$(filled "$line" "$total" | sed 's/\t1\b/\t1o/')"
         [[ "$line " != *' WEIGHTS '* ]] || printf 'WEIGHTS is empty\t%s\n' "${good//zero.weights/EMPTY}"
@@ -327,10 +327,12 @@ none/gen_0 | mkimg cls.cfg zero.weights 16 16 1 none
 ok | speed cls.cfg 1
 ok | ops cls.cfg
 ok | visualize cls.cfg zero.weights
-usage: .*darknet <function> |
-usage: .*classifier <function> | classifier
-Not an option: xyzzy | xyzzy
-Not an option: xyzzy | super xyzzy cls.cfg
+usage: .*darknet <function>; .*darknet help lists them |
+usage: .*classifier <function>; .*darknet help classifier lists them | classifier
+Not a command: xyzzy; .*darknet help lists them | xyzzy
+Not a command: super xyzzy; .*darknet help super lists them | super xyzzy cls.cfg
+Unknown option -foo, usage: .*; options: -gpus N,N -c N -t N -clear | classifier train cls.data cls.cfg -foo
+Option -clear is there twice | classifier train cls.data cls.cfg -clear -clear
 EOF
     side_by_side cases
 }

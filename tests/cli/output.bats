@@ -186,7 +186,7 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     for name in naive flat dummy; do
         grep -qE "^ +$name " list.txt
     done
-    for key in communicator batch epochs scatter seed validate report report_every json log cache_mb verify; do
+    for key in communicator batch epochs scatter seed validate report report_every json rank_logs cache_mb verify; do
         grep -qE "^ +cmn_$key=" list.txt
     done
 }
@@ -237,4 +237,29 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
         train_on 2 good.cfg
         run ! grep 'no effect' train.log
     done
+}
+
+@test "--version, help, -h: what people try first" {
+    run -0 "$DARKNET" --version
+    [[ ${lines[0]} =~ ^darknet-cmn\ [0-9]+\.[0-9]+\.[0-9]+$ && ${lines[1]} == *MPI* && ${lines[2]} == OpenBLAS* ]]
+    for words in help --help -h; do
+        run -0 "$DARKNET" $words
+        [[ ${#lines[@]} -gt 80 ]]
+        grep -q ' detector train DATA CFG \[WEIGHTS\]$' <<<"$output"
+    done
+    for words in 'help detector train' 'detector train -h' 'detector train --help'; do
+        # shellcheck disable=SC2086
+        run -0 "$DARKNET" $words
+        [[ ${#lines[@]} -eq 2 && ${lines[0]} == 'detector, options: -prefix NAME '*' -clear '* ]]
+        [[ ${lines[1]} == *' detector train DATA CFG [WEIGHTS]' ]]
+    done
+    fails_clearly 'Not a command: detectr; .* help lists them' "$DARKNET" detectr -h
+}
+
+@test "options of AlexeyAB's Darknet are said to have no effect, and what there is instead" {
+    mlp_cfg max_batches=2 >mlp.cfg
+    train_on 2 mlp.cfg -map -dont_show -mjpeg_port 8090
+    [[ $(grep -c "^cmn: -.* of AlexeyAB's Darknet has no effect here: " train.log) -eq 3 ]]
+    grep -q '^cmn: -map .*: cmn_validate computes the mAP' train.log
+    [[ -s out/mlp.weights ]]
 }
