@@ -241,7 +241,7 @@ names has 1 of them, the cfg has classes=2 | detector test one.data yolo.cfg zer
 none/picture | detector test cls.data yolo.cfg zero.weights images/a.png -out none/picture
 -thresh x: not a number | detector test cls.data yolo.cfg zero.weights images/a.png -thresh x
 -thresh nan: not a number | detector test cls.data yolo.cfg zero.weights images/a.png -thresh nan
--tresh is unknown | detector test cls.data yolo.cfg zero.weights images/a.png -tresh .1
+Unknown option -tresh, usage: | detector test cls.data yolo.cfg zero.weights images/a.png -tresh .1
 ok | detector valid cls.data yolo.cfg zero.weights
 ok | detector recall cls.data yolo.cfg zero.weights
 none/comp4 | detector valid none.data yolo.cfg zero.weights

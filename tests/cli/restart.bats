@@ -423,6 +423,9 @@ END
     [[ $(<words-2) == *' --mca odls_base_sigkill_timeout 2 -host a:2 -n 2 darknet '* ]]
     [[ $(<words-3) == *' --mca odls_base_sigkill_timeout 2 -host a:2,b:3 -n 5 darknet '* ]]
     grep -Eq 'gone +b:3 .*no route to b' cmn-run.log
+    grep -Eq 'ranks +2 ranks from here on, 5 before: cmn_batch=global keeps the batch and the result' cmn-run.log
+    stand_in "echo b >machines; $lost" "$(from 5): >machines; $lost" 'exit 0'
+    restarts 0 3 -hosts a:2,b:3 "${train[@]}" -cmn_batch per_rank
     grep -Eq 'ranks +2 ranks from here on, 5 before: with cmn_batch=per_rank' cmn-run.log
     stand_in "echo b >machines; $lost" 'exit 0'
     printf 'a slots=2 # two\n\n# none\nb slots=3\n' >hostfile
