@@ -412,6 +412,30 @@ intended() {
 6f3d486 resume-back-1-node checkpoints store the momentum as one sum, which other ranks scale once instead of summing scaled parts
 6f3d486 gpu-resume-3-2 as resume-back-1-node
 6f3d486 gpu-to-cpu as resume-back-1-node
+d6ff429 bare-mlp cmn_batch=global is the default
+d6ff429 bare-conv cmn_batch=global is the default
+d6ff429 bare-yolo cmn_batch=global is the default
+d6ff429 bare-gru cmn_batch=global is the default
+d6ff429 bare-resume cmn_batch=global is the default
+d6ff429 bare-three-nodes cmn_batch=global is the default
+d6ff429 list-uneven ranks have whole micro-batches, or one with a share of the batch
+d6ff429 gpu-conv ranks have whole micro-batches, or one with a share of the batch
+d6ff429 3-naive-drop-local-resume ranks have whole micro-batches, or one with a share of the batch
+d6ff429 3-flat-mlp-powersgd-local-resume ranks have whole micro-batches, or one with a share of the batch
+d6ff429 2-hier-wide-local-resume ranks have whole micro-batches, or one with a share of the batch
+d6ff429 2-hier-mpi-wide-lars ranks have whole micro-batches, or one with a share of the batch
+d6ff429 2-2d-conv-local ranks have whole micro-batches, or one with a share of the batch
+d6ff429 2-single-wide-skip-adam-resume ranks have whole micro-batches, or one with a share of the batch
+d6ff429 3-single-mpi-drop-local-resume ranks have whole micro-batches, or one with a share of the batch
+d6ff429 2-shm-yolo-local-resume ranks have whole micro-batches, or one with a share of the batch
+d6ff429 2-auto-conv-topk-local-double-resume ranks have whole micro-batches, or one with a share of the batch
+d6ff429 2-auto-yolo-fp16-local ranks have whole micro-batches, or one with a share of the batch
+d6ff429 3-auto-yolo-topk-local ranks have whole micro-batches, or one with a share of the batch
+d6ff429 2+1-naive-yolo-adam ranks have whole micro-batches, or one with a share of the batch
+d6ff429 2+2-naive-mlp-local ranks have whole micro-batches, or one with a share of the batch
+d6ff429 1+1+1-hier-mlp-powersgd-local-double-resume ranks have whole micro-batches, or one with a share of the batch
+d6ff429 1+1-2d-yolo-topk-double-skip-resume ranks have whole micro-batches, or one with a share of the batch
+d6ff429 1+1-2d-mpi-mlp-local ranks have whole micro-batches, or one with a share of the batch
 TABLE
 }
 
