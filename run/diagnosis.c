@@ -152,13 +152,15 @@ void cmn_observe_mpiexec(struct cmn_observed *o, const char *line)
     take_daemon(o, line);
     take_unreached(o, line);
     take_program(o, line);
+    /* Open MPI 5 does so, at times before mpiexec has noticed the other one's death. */
+    o->disconnected |= strstr(line, "*** An error occurred in Socket closed") != NULL;
     /* Hydra's, the launcher of MPICH and Intel MPI. */
     o->other_launcher |= strstr(line, "unrecognized argument mca") != NULL;
 }
 
 int cmn_observed_fault(const struct cmn_observed *o)
 {
-    return o->fatal[0] || o->signal || o->daemon_lost;
+    return o->fatal[0] || o->signal || o->daemon_lost || o->disconnected;
 }
 
 int cmn_observed_blind(const struct cmn_observed *o)
@@ -196,7 +198,9 @@ static struct cmn_diagnosis failed(const struct cmn_observed *o, struct cmn_diag
                  o->unreached && o->unreached->why ? o->unreached->why : "", then, o->fatal);
     } else {
         snprintf(d.what, sizeof d.what, "a rank or a machine failed: %s",
-                 o->fatal[0] ? o->fatal : "no rank said why");
+                 o->fatal[0]       ? o->fatal
+                 : o->disconnected ? "MPI says that the connection to a rank broke"
+                                   : "no rank said why");
     }
     return d;
 }
@@ -264,7 +268,7 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
         d.outcome = CMN_CRASHED;
         snprintf(d.what, sizeof d.what, "MPI did not come up on all ranks; %s", o->fatal);
     } else if (d.status == FAILED_STATUS || o->signal || o->daemon_lost ||
-               (o->fatal[0] && !o->error)) {
+               ((o->fatal[0] || o->disconnected) && !o->error)) {
         /* Open MPI 5 may end with another status than that of the ranks. */
         return failed(o, d);
     } else if (WIFSIGNALED(status) && signal_number) {

@@ -36,9 +36,10 @@ struct cmn_observed {
     int rank, signal;    /* this rank ended by this signal; 0: none did */
     char sentence[1024]; /* that says so, as far as it has come */
     int sentence_lines;
-    char host[256];                        /* there; or the host of the daemon that was lost */
-    int daemon_lost;                       /* mpiexec has lost a machine, or could not reach one */
-    int no_program;                        /* the program does not exist there */
+    char host[256];   /* there; or the host of the daemon that was lost */
+    int daemon_lost;  /* mpiexec has lost a machine, or could not reach one */
+    int disconnected; /* MPI itself has ended a rank, as the connection to another one broke */
+    int no_program;   /* the program does not exist there */
     char program[512], program_host[256];  /* this one there, where it was said */
     const struct cmn_unreached *unreached; /* why a machine was not reached, before any event */
     int not_started;                       /* mpiexec has started no rank at all, as it says */

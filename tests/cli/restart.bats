@@ -112,6 +112,13 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     restarts 0 2 -n 2 "${train[@]}"
     grep -Eq 'fault +prterun noticed that process rank 1 with PID 7 on node a-name-that-is-longer exited on signal 9 \(Killed\)\.$' cmn-run.log
     grep -Eq 'failure +status 137: rank 1 on a-name-that-is-longer ended by signal 9' cmn-run.log
+    # It ends a rank itself when the connection to a killed one breaks; after an error of a rank that means nothing.
+    broke='printf "%s\n" "[a:00000] *** An error occurred in Socket closed" "[a:00000] *** on a NULL communicator" >&2; exit 14'
+    stand_in "$broke" 'exit 0'
+    restarts 0 2 -n 2 "${train[@]}"
+    grep -Eq 'failure +status 14: a rank or a machine failed: MPI says that the connection to a rank broke$' cmn-run.log
+    stand_in "$(event error 1@b -1 'x.data: No such file')$broke" 'exit 0'
+    restarts 14 1 -n 2 "${train[@]}"
     stand_in 'kill -KILL $$' 'exit 0'
     restarts 0 2 -n 2 "${train[@]}"
 }
