@@ -8,25 +8,37 @@
 #include <unistd.h>
 
 #include "base/atomic_file.h"
+#include "base/memory.h"
 #include "base/stop_request.h"
 #include "engine/nonfinite.h"
 #include "watchdog/launcher.h"
 
+static void write_weights(struct cmn_model *m, FILE *out, size_t seen, float statistics_scale)
+{
+    size_t counted = cmn_net_seen(m->net), n = cmn_gradients_floats(&m->gradients, CMN_STATISTIC);
+    float *statistics = cmn_malloc(n + 1, sizeof *statistics);
+
+    cmn_gradients_pack(&m->gradients, CMN_STATISTIC, statistics);
+    cmn_gradients_scale_statistics(&m->gradients, statistics_scale);
+    cmn_net_set_seen(m->net, seen); /* Darknet counts micro-batch by micro-batch */
+    cmn_net_write_weights(m->net, out);
+    cmn_net_set_seen(m->net, counted);
+    cmn_gradients_unpack(&m->gradients, CMN_STATISTIC, statistics);
+    free(statistics);
+}
+
 /* 0, or -1 with errno. */
-static int replace(struct cmn_model *m, const char *file, size_t seen)
+static int replace(struct cmn_model *m, const char *file, size_t seen, float statistics_scale)
 {
     char name[PATH_MAX];
     int fd = cmn_atomic_open(file, name, sizeof name);
     FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
-    size_t counted = cmn_net_seen(m->net);
     int failed, reason;
 
     if (!out) {
         return -1;
     }
-    cmn_net_set_seen(m->net, seen); /* Darknet counts micro-batch by micro-batch */
-    cmn_net_write_weights(m->net, out);
-    cmn_net_set_seen(m->net, counted);
+    write_weights(m, out, seen, statistics_scale);
     failed = fflush(out) || ferror(out);
     reason = errno;
     if (failed) {
@@ -40,7 +52,7 @@ static int replace(struct cmn_model *m, const char *file, size_t seen)
     return failed ? -1 : 0;
 }
 
-void cmn_early_save(struct cmn_model *m, long iteration, size_t seen)
+void cmn_early_save(struct cmn_model *m, long iteration, size_t seen, float statistics_scale)
 {
     const struct cmn_session *s = m->session;
     char file[PATH_MAX], line[PATH_MAX + 128], *target;
@@ -53,7 +65,7 @@ void cmn_early_save(struct cmn_model *m, long iteration, size_t seen)
     snprintf(file, sizeof file, "%s/%s%s.weights", s->backup, m->name,
              cmn_command_final(s->command));
     target = realpath(file, NULL);
-    if (replace(m, target ? target : file, seen)) {
+    if (replace(m, target ? target : file, seen, statistics_scale)) {
         snprintf(line, sizeof line, "cmn: asked to stop (signal %d): weights not saved to %s: %s\n",
                  cmn_stop_requested(), file, strerror(errno));
     } else {

@@ -114,7 +114,7 @@ void cmn_step_progress(struct cmn_step *p)
     cmn_status_progress();
     if (p->layer_ended > 0 && !p->saved_early && cmn_stop_hurried()) {
         p->saved_early = 1;
-        cmn_early_save(p->model, cmn_step_iteration(p), p->seen);
+        cmn_early_save(p->model, cmn_step_iteration(p), p->seen, p->feed->share.scale_after);
     }
     cmn_optimizer_poll(&p->model->optimizer);
 }
@@ -141,10 +141,11 @@ void cmn_step_open(struct cmn_step *p)
         return;
     }
     if (s->options.local_steps > 1) {
-        cmn_fatal("cmn_sync_bn=on and cmn_local_steps=%ld do not go together: with local steps each "
-                  "rank trains weights of its own, which have no statistics in common: leave one "
-                  "of them away",
-                  s->options.local_steps);
+        cmn_fatal(
+            "cmn_sync_bn=on and cmn_local_steps=%ld do not go together: with local steps each "
+            "rank trains weights of its own, which have no statistics in common: leave one "
+            "of them away",
+            s->options.local_steps);
     }
     if (!filters) {
         cmn_say("cmn_sync_bn=on changes nothing: the network has no batch normalisation");
