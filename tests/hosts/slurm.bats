@@ -182,6 +182,15 @@ alone() {
     ends_as_undisturbed
 }
 
+@test "restart.sbatch: asked to stop, it saves and is not queued again" {
+    slow_job
+    slurm_run scancel --batch --signal=TERM "$id"
+    until_true 'the end of the job' says "$id" JobState FAILED
+    [[ $(slurm_says "$id" ExitCode) == 143:0 && $(slurm_says "$id" Restarts) -eq 0 ]]
+    saved=$(sed -n 's/.*asked to stop .* ends after iteration \([0-9]*\),.*/\1/p' results/mnist/cmn-run.log)
+    [[ -e out/mlp-$saved.checkpoint && -e out/mlp.weights ]]
+}
+
 @test "restart.sbatch: a job that fails for ever is queued again as often as it says" {
     # shellcheck disable=SC2016  # expanded by the rank
     batch_file restart.sbatch 's/^requeues=.*/requeues=1/; s/-n "$SLURM_NTASKS"/-retries 0 &/; s/bin.darknet classifier/sh -c '\''kill -KILL $$'\''/'
