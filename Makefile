@@ -101,7 +101,8 @@ MPI_LIBS   = $(eval MPI_LIBS := $$(call flags,link mpi))$(MPI_LIBS)
 
 DK_INCLUDE = -I$(DK)/include -I$(DK)/src
 DK_OWN     = -include $(DK)/src/own.h
-DK_FLAGS   = -Wall -Wno-unused-result -Wno-unknown-pragmas -Wno-stringop-truncation -fPIC $(DK_OPT) -DCBLAS $(GPU_FLAGS) $(DK_OWN) $(DK_INCLUDE) -Icmn \
+DK_FLAGS   = -Wall -Wno-unused-result -Wno-unknown-pragmas -Wno-stringop-truncation \
+    -Wno-stringop-overflow -Wno-unknown-warning-option -fPIC $(DK_OPT) -DCBLAS $(GPU_FLAGS) $(DK_OWN) $(DK_INCLUDE) -Icmn \
     $(CUDA_CFLAGS) $(LIB_CFLAGS) $(CFLAGS)
 RUN_FLAGS  = -std=c11 -D_GNU_SOURCE $(CMN_WARN) $(CMN_OPT) $(LIB_CFLAGS) $(CFLAGS)
 CMN_WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
