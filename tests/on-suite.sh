@@ -48,6 +48,8 @@ there=$tree/srv/darknet-cmn
 [[ -d $there/.git ]] || git init -q "$there"
 commit=$(git stash create)
 git push -q --force "$there" "${commit:-HEAD}:refs/tests/on-suite"
+# Changes of owner are none.
+git -C "$there" update-index -q --refresh || true
 git -C "$there" checkout -q --force --detach refs/tests/on-suite
 
 # What every release would download again.

@@ -402,6 +402,17 @@ pristine() {
     [[ -s "$where/job dir/out/mlp.weights" ]]
 }
 
+@test "both kinds of image are made by the same steps, of targets and purposes that exist" {
+    steps() {
+        grep -oE '(apt-get|make) .*' "$REPO/setup/$1" | grep -v '[|]' | sed 's/^.*\(apt-get update\)/\1/' | grep -E '^(apt-get|make deps)'
+    }
+    [[ $(steps Containerfile) == "$(steps apptainer.def)" && $(steps Containerfile | wc -l) -eq 2 ]]
+    purposes=$(steps Containerfile | sed -n "s/.*FOR='\([^']*\)'.*/\1/p")
+    # shellcheck disable=SC2086
+    run in_tree setup/install.sh check $purposes
+    [[ $status -ne 2 && $purposes == build* ]]
+}
+
 @test "make clean removes what was built, and nothing else" {
     in_tree cp -r build/upstream "$where/kept"
     in_tree make clean >/dev/null
