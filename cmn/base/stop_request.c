@@ -30,6 +30,24 @@ static void note(int signal_number, siginfo_t *info, void *unused)
     errno = saved;
 }
 
+/* Open MPI 5's launcher sends SIGCONT, and SIGTERM 0.25 s after it. It also hands on the SIGCONT of
+ * people who continue a job that they have paused, but then SIGTSTP came first. */
+static void note_announcement(int signal_number, siginfo_t *info, void *unused)
+{
+    static volatile sig_atomic_t paused;
+
+    (void)unused;
+    if (signal_number == SIGTSTP) {
+        paused = 1;
+        raise(SIGSTOP);
+    } else if (paused) {
+        paused = 0;
+    } else if (info->si_code == SI_USER && info->si_pid == getppid()) {
+        sender = info->si_pid;
+        hurried = 1;
+    }
+}
+
 /* mpiexec reads no more output once it has been asked to end, so a full pipe must not keep this
  * process from saving its weights: a blocked write is interrupted (no SA_RESTART), a later one
  * fails. Only where a launcher made the descriptors: otherwise they are the caller's terminal or
@@ -49,6 +67,12 @@ void cmn_stop_catch(void)
     sigaction(SIGTERM, &action, NULL);
     /* mpiexec hands this one on to all ranks, and does not kill them soon after. */
     sigaction(SIGUSR1, &action, NULL);
+    if (getenv("PRTE_LAUNCHED")) {
+        action.sa_sigaction = note_announcement;
+        action.sa_flags = SA_SIGINFO | SA_RESTART;
+        sigaction(SIGTSTP, &action, NULL);
+        sigaction(SIGCONT, &action, NULL);
+    }
     action.sa_flags = 0;
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);

@@ -8,8 +8,8 @@ void cmn_stop_catch(void);
 /* The signal that came, or 0. */
 int cmn_stop_requested(void);
 
-/* Whether SIGINT or SIGTERM was among them: launchers send SIGKILL soon after, but not after
- * SIGUSR1. */
+/* Whether SIGINT or SIGTERM was among them, or is about to come: launchers send SIGKILL soon after,
+ * but not after SIGUSR1. */
 int cmn_stop_hurried(void);
 
 /* The process that sent the last one, or 0 where that is not known. */

@@ -5,13 +5,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/atomic_file.h"
 #include "base/memory.h"
-#include "base/stop_request.h"
+#include "base/output.h"
 #include "engine/nonfinite.h"
 #include "watchdog/launcher.h"
+
+/* 0, or -1 with errno. Where a link of the user's leads, and never where one of another user does. */
+static int target_of(const char *file, char *target)
+{
+    struct stat st;
+
+    if (!lstat(file, &st) && S_ISLNK(st.st_mode) && st.st_uid != geteuid() && st.st_uid) {
+        errno = ELOOP;
+        return -1;
+    }
+    if (!realpath(file, target)) {
+        snprintf(target, PATH_MAX, "%s", file);
+    }
+    return 0;
+}
 
 static void write_weights(struct cmn_model *m, FILE *out, size_t seen, float statistics_scale)
 {
@@ -55,24 +71,21 @@ static int replace(struct cmn_model *m, const char *file, size_t seen, float sta
 void cmn_early_save(struct cmn_model *m, long iteration, size_t seen, float statistics_scale)
 {
     const struct cmn_session *s = m->session;
-    char file[PATH_MAX], line[PATH_MAX + 128], *target;
+    char file[PATH_MAX], line[PATH_MAX + 128], target[PATH_MAX];
     struct cmn_nonfinite bad;
 
     if (s->topology.rank || !s->backup[0] || s->command->does != CMN_TRAINS || !m->attached ||
-        cmn_nonfinite_tensor(&m->gradients, CMN_WEIGHT, &bad)) {
+        cmn_output_fatal_said() || cmn_nonfinite_tensor(&m->gradients, CMN_WEIGHT, &bad)) {
         return;
     }
     snprintf(file, sizeof file, "%s/%s%s.weights", s->backup, m->name,
              cmn_command_final(s->command));
-    target = realpath(file, NULL);
-    if (replace(m, target ? target : file, seen, statistics_scale)) {
-        snprintf(line, sizeof line, "cmn: asked to stop (signal %d): weights not saved to %s: %s\n",
-                 cmn_stop_requested(), file, strerror(errno));
+    if (target_of(file, target) || replace(m, target, seen, statistics_scale)) {
+        snprintf(line, sizeof line, "cmn: asked to stop: weights not saved to %s: %s\n", file,
+                 strerror(errno));
     } else {
-        snprintf(line, sizeof line,
-                 "cmn: asked to stop (signal %d): weights of iteration %ld saved to %s\n",
-                 cmn_stop_requested(), iteration, file);
+        snprintf(line, sizeof line, "cmn: asked to stop: weights of iteration %ld saved to %s\n",
+                 iteration, file);
     }
     cmn_launcher_say_stop(line);
-    free(target);
 }

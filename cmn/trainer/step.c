@@ -20,6 +20,15 @@ long cmn_step_iteration(const struct cmn_step *p)
 
 /* ---- micro-batches ---- */
 
+/* Between two updates; `statistics_scale` makes of the rolling statistics those between two steps. */
+static void save_early(struct cmn_step *p, float statistics_scale)
+{
+    if (!p->saved_early && cmn_stop_hurried()) {
+        p->saved_early = 1;
+        cmn_early_save(p->model, cmn_step_iteration(p), p->seen, statistics_scale);
+    }
+}
+
 /* The images of a step count as seen one micro-batch after the other, as in one process; where other
  * ranks have some of them, this rank has its own place in their order. */
 static int more_seen(const struct cmn_step *p)
@@ -35,6 +44,7 @@ int cmn_step_before_micro_batch(struct cmn_step *p)
     if (p->micro_batch == 0) {
         p->began = p->micro_batch_began;
         p->seen = cmn_net_seen(p->model->net);
+        save_early(p, 1);
         p->sums.load += p->micro_batch_began - p->ended;
         cmn_timeline_span(CMN_SPAN_LOAD, -1, p->ended, p->micro_batch_began);
         cmn_feed_begin_step(p->feed);
@@ -112,9 +122,8 @@ void cmn_step_after_backward(struct cmn_step *p, int i)
 void cmn_step_progress(struct cmn_step *p)
 {
     cmn_status_progress();
-    if (p->layer_ended > 0 && !p->saved_early && cmn_stop_hurried()) {
-        p->saved_early = 1;
-        cmn_early_save(p->model, cmn_step_iteration(p), p->seen, p->feed->share.scale_after);
+    if (p->layer_ended > 0) {
+        save_early(p, p->feed->share.scale_after);
     }
     cmn_optimizer_poll(&p->model->optimizer);
 }

@@ -149,7 +149,7 @@ until_there() {
     [[ $bytes -gt 0 ]]
 }
 
-# stopped CFG WORDS...: a training on 2 ranks that gets SIGTERM after some iterations, and has no end of its own. Sets at, its last one.
+# stopped CFG WORDS...: a training on 2 ranks that is asked to stop after some iterations, and has no end of its own. Sets at, its last one.
 stopped() {
     local cfg=$1 pid
     shift
@@ -159,7 +159,7 @@ stopped() {
     while ! grep -q '^8, ' train.log && kill -0 $pid; do
         sleep .1
     done
-    kill -TERM $pid
+    kill -s "$(patient_stop)" "$(pgrep -P "$pid")"
     wait $pid || true
     at=$(sed -n 's/.*the training ends after iteration \([0-9]*\),.*/\1/p' train.log)
     [[ -s out/$cfg-$at.checkpoint ]]

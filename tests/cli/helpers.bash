@@ -148,6 +148,12 @@ fails_clearly_on() {
     fails_clearly "$pattern" "${mpiexec[@]}" -n "$n" "$DARKNET" "$@"
 }
 
+# Prints the signal after which mpiexec leaves the ranks the time that they need to save: with Open MPI 4 it is SIGTERM, with
+# odls_base_sigkill_timeout; Open MPI 5 kills them 0.25 s after that, but not after SIGUSR1.
+patient_stop() {
+    if mpiexec --version | grep -q 'Open MPI) 5'; then echo USR1; else echo TERM; fi
+}
+
 # Everything that a test starts and writes is in its own folder.
 enter_folder() {
     cd "$BATS_TEST_TMPDIR" || return 1

@@ -171,11 +171,11 @@ ends_in_time() {
     cat err.txt
 }
 
-@test "Ctrl-C: the trace is written before the end" {
+@test "asked to stop: the trace is written before the end" {
     begin 2 -cmn_timeline t.json -cmn_timeline_steps 20
     await out/endless_1.weights
     rm -f t.json
-    kill -INT "$job"
+    kill -s "$(patient_stop)" "$job"
     ends_in_time
     valid_trace 2 t.json
     says t.json '(of("step") | length) == 40'

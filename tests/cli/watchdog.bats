@@ -34,7 +34,7 @@ start() {
 until_said() {
     local i
     for ((i = 0; i < 300 * SLOW; i++)); do
-        grep -Eqs "$2" "$1" && return 0
+        grep -aEqs "$2" "$1" && return 0
         kill -0 "$job" || break
         sleep 0.1
     done
@@ -71,12 +71,12 @@ ends_naming() {
     timeout $((25 * SLOW)) tail --pid="$job" -f /dev/null || { cat job.err; echo 'it did not end'; return 1; }
     wait "$job" || status=$?
     echo "status $status, $((SECONDS - ${stopped:-0})) s after the fault"
-    grep -v '#[0-9]' job.err
+    grep -av '#[0-9]' job.err
     [[ $status -eq 75 ]]
-    grep -E "^cmn\[rank $1@$(hostname)\] nothing moved for $LIMIT s \(cmn_timeout\): $2" job.err
-    [[ $(grep -c 'nothing moved for' job.err) -eq 1 ]]
-    grep -qE "^cmn\[rank $1@.*\] stack of the main thread, in: " job.err
-    grep -qE "^cmn\[rank $1@.*\] #[0-9]+ ${3:-(cmn_|main\\+).* \\(darknet\\)}" job.err
+    grep -aE "^cmn\[rank $1@$(hostname)\] nothing moved for $LIMIT s \(cmn_timeout\): $2" job.err
+    [[ $(grep -ac 'nothing moved for' job.err) -eq 1 ]]
+    grep -aqE "^cmn\[rank $1@.*\] stack of the main thread, in: " job.err
+    grep -aqE "^cmn\[rank $1@.*\] #[0-9]+ ${3:-(cmn_|main\\+).* \\(darknet\\)}" job.err
     for pid in ${ranks:-}; do
         if grep -qs '^State:.[^ZX]' "/proc/$pid/status"; then
             echo "process $pid is left"
@@ -265,7 +265,7 @@ END
     preload
     train 3 -cmn_validate 0 -clear
     wait "$job"
-    run ! grep 'nothing moved' job.err
+    run ! grep -a 'nothing moved' job.err
 }
 
 # No memory in common: the watchdogs know their own rank alone, and each wait is bounded.
@@ -291,14 +291,14 @@ END
     preload
     train 2 -cmn_validate 0 -cmn_communicator naive
     until_said job.err 'Saving weights'
-    grep -E 'the watchdogs of a node cannot see each other: a shared window .*Function not implemented' job.err
+    grep -aE 'the watchdogs of a node cannot see each other: a shared window .*Function not implemented' job.err
     stop_rank 1
     timeout $((30 * SLOW)) tail --pid="$job" -f /dev/null
     status=0
     wait "$job" || status=$?
     cat job.err
     [[ $status -eq 75 ]]
-    grep -E "^cmn\[rank 0@$(hostname)\] nothing moved for $LIMIT s" job.err
+    grep -aE "^cmn\[rank 0@$(hostname)\] nothing moved for $LIMIT s" job.err
 }
 
 @test "a job that is suspended as a whole resumes" {
@@ -312,6 +312,6 @@ END
     # shellcheck disable=SC2086
     kill -CONT $ranks
     wait "$job"
-    run ! grep 'nothing moved' job.err
+    run ! grep -a 'nothing moved' job.err
     [[ -s out/mlp.weights ]]
 }
