@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -15,6 +14,7 @@
 #include "base/atomic_file.h"
 #include "base/fatal.h"
 #include "base/job_stderr.h"
+#include "base/launcher.h"
 
 static int own_rank, job_size;
 static int own_socket =
@@ -63,26 +63,11 @@ void cmn_output_open(int rank, int size, const char *folder)
     memcpy(open_now, name, sizeof name);
 }
 
-/* A name that only the processes of this job have in common. */
-static const char *job_name(void)
-{
-    static const char *const source[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid",
-                                         "SLURM_JOB_ID", "PMI_JOBID"};
-
-    for (size_t i = 0; i < sizeof source / sizeof source[0]; i++) {
-        const char *value = getenv(source[i]);
-        if (value && value[0]) {
-            return value;
-        }
-    }
-    return NULL;
-}
-
 /* An address without a file, which nothing outlives: of this user's job, and `what`. 0 without a
  * launcher. */
 static socklen_t address_of(struct sockaddr_un *address, const char *what, int number)
 {
-    const char *job = job_name();
+    const char *job = cmn_launcher_job();
     int length;
 
     if (!job) {
@@ -215,7 +200,7 @@ int cmn_output_watched(void)
     char path[64];
     int fd, watched;
 
-    if (!getenv("OMPI_COMM_WORLD_SIZE")) {
+    if (!cmn_launcher_takes_output()) {
         return isatty(STDOUT_FILENO);
     }
     snprintf(path, sizeof path, "/proc/%d/fd/1", (int)getppid());

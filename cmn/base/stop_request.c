@@ -4,9 +4,10 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/launcher.h"
 
 /* The kernel may give the signal to any thread, one of OpenBLAS's, too. */
 static atomic_int requested, hurried, sender;
@@ -56,7 +57,7 @@ void cmn_stop_catch(void)
 {
     struct sigaction action;
 
-    for (int i = 0; i < 2 && getenv("OMPI_COMM_WORLD_SIZE"); i++) {
+    for (int i = 0; i < 2 && cmn_launcher_takes_output(); i++) {
         int flags = fcntl(STDOUT_FILENO + i, F_GETFL);
         no_wait[i] = flags < 0 ? -1 : flags | O_NONBLOCK;
     }
@@ -67,7 +68,7 @@ void cmn_stop_catch(void)
     sigaction(SIGTERM, &action, NULL);
     /* mpiexec hands this one on to all ranks, and does not kill them soon after. */
     sigaction(SIGUSR1, &action, NULL);
-    if (getenv("PRTE_LAUNCHED")) {
+    if (cmn_launcher_announces_end()) {
         action.sa_sigaction = note_announcement;
         action.sa_flags = SA_SIGINFO | SA_RESTART;
         sigaction(SIGTSTP, &action, NULL);

@@ -1,10 +1,9 @@
 #include "config/arguments.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/launcher.h"
 #include "base/log.h"
 
 /* Options that people know from AlexeyAB's Darknet, and what there is instead. */
@@ -86,56 +85,11 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
     return result;
 }
 
-/* The launchers' variables: number of processes, rank of this one. The first that is set counts:
- * where mpiexec runs under Slurm, Slurm's own variables describe mpiexec's daemons. */
-static const char *const launcher[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-                                          {"PMI_SIZE", "PMI_RANK"},
-                                          {"MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
-                                          {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
-
-/* The launcher's number of processes, and this process's in *rank; 1 and -1 without a launcher. */
-static int launched(int *rank)
-{
-    *rank = -1;
-    for (size_t i = 0; i < sizeof launcher / sizeof launcher[0]; i++) {
-        const char *size = getenv(launcher[i][0]);
-        const char *number = getenv(launcher[i][1]);
-        if (size && number) {
-            *rank = atoi(size) > 1 ? atoi(number) : -1;
-            return atoi(size) > 1 ? atoi(size) : 1;
-        }
-    }
-    return 1;
-}
-
-int cmn_arguments_launch_size(void)
-{
-    int rank;
-
-    return launched(&rank);
-}
-
-/* srun has started this process itself, and not one of mpiexec's daemons above it. */
-static int by_srun(void)
-{
-    return getenv("SLURM_STEP_NUM_TASKS") && !getenv("OMPI_COMM_WORLD_SIZE");
-}
-
-static int has_pmi(void)
-{
-    for (char **variable = environ; *variable; variable++) {
-        if (!strncmp(*variable, "PMI", 3)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
 int cmn_arguments_without_pmi(int least)
 {
-    int started = cmn_arguments_launch_size();
+    int started = cmn_launcher_size();
 
-    if (!by_srun() || has_pmi() || started < least) {
+    if (!cmn_launcher_is_srun() || cmn_launcher_has_pmi() || started < least) {
         return 0;
     }
     if (started == 1) {
@@ -150,12 +104,12 @@ int cmn_arguments_without_pmi(int least)
 
 int cmn_arguments_alone(int size)
 {
-    int started = cmn_arguments_launch_size();
+    int started = cmn_launcher_size();
 
     if (size > 1 || started == 1) {
         return 0;
     }
-    if (by_srun()) {
+    if (cmn_launcher_is_srun()) {
         return cmn_fail("srun started %d processes, but each of them is alone: its --mpi is not "
                         "what this MPI needs, which is pmix for Open MPI; `srun --mpi=list` names "
                         "what there is; `darknet cmn check` says more",
@@ -167,20 +121,11 @@ int cmn_arguments_alone(int size)
         started);
 }
 
-int cmn_arguments_launch_rank(void)
-{
-    int rank;
-
-    launched(&rank);
-    return rank;
-}
-
 void cmn_arguments_warn_of_copies(void)
 {
-    int rank;
-    int size = launched(&rank);
+    int size = cmn_launcher_size();
 
-    if (rank == 0) {
+    if (cmn_launcher_rank() == 0) {
         fprintf(stderr,
                 "cmn: warning: %d processes were started without -cmn: they run as %d "
                 "independent copies; add -cmn to train together\n",

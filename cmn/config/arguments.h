@@ -1,4 +1,4 @@
-/* The module's part of the command line, and what the launcher says in the environment. Local. */
+/* The module's part of the command line. Local. */
 #ifndef CMN_ARGUMENTS_H
 #define CMN_ARGUMENTS_H
 
@@ -20,9 +20,6 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
 /* Removes options that AlexeyAB's Darknet has and this one has not, and says what there is instead. */
 void cmn_arguments_drop_elsewhere(int *argc, char **argv);
 
-/* Number of processes that the launcher started; 1 without a launcher. */
-int cmn_arguments_launch_size(void);
-
 /* 0, or -1 with a reason when srun started this process in a step of `least` or more without any
  * PMI. Without it an MPI that knows no other way to its world makes one of each process, or fails;
  * so this is asked before MPI starts. */
@@ -30,9 +27,6 @@ int cmn_arguments_without_pmi(int least);
 
 /* 0, or -1 with a reason when the launcher started several processes but MPI's world has one. */
 int cmn_arguments_alone(int size);
-
-/* This process's rank by its launcher; -1 when no launcher started several processes. */
-int cmn_arguments_launch_rank(void);
 
 /* Warns once a job when a launcher started several processes without -cmn: each trains its own
  * network, and they overwrite each other's weights. */

@@ -12,6 +12,7 @@
 
 #include "base/fatal.h"
 #include "base/job_stderr.h"
+#include "base/launcher.h"
 #include "base/log.h"
 #include "base/output.h"
 #include "base/random.h"
@@ -31,14 +32,14 @@ static int mpi_is_ours; /* and not started by the program that uses this library
 
 /* ---- the end ---- */
 
-/* Seconds that a rank waits for its end when another one has printed a fatal message; that
- * MPI_Abort, and all of the end, may take. */
+/* Seconds that a rank waits for its end when another one has printed a fatal message; that the
+ * launcher or MPI_Abort, and all of the end, may take. */
 enum { AWAIT_THE_END = 5, ABORT_AT_MOST = 5, END_AT_MOST = 60 };
 
-/* The only place that ends a job before its time. `kind` is that of the event for cmn-run: "error"
- * means status 1, all others 75. A loader thread may come here while the main thread is inside MPI:
- * MPI_Abort is called all the same, as there is no other way to reach the other ranks, and should
- * it hang the alarm ends this process, and mpiexec the others. */
+/* Ends a job before its time. `kind` is that of the event for cmn-run: "error" means status 1, all
+ * others 75. A loader thread may come here while the main thread is inside MPI: MPI_Abort is called
+ * all the same where the launcher cannot be asked, as there is no other way to reach the other
+ * ranks, and should it hang the alarm ends this process, and mpiexec the others. */
 static void end_job(const char *message, const char *kind, int node, void (*meanwhile)(void))
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
@@ -67,11 +68,13 @@ static void end_job(const char *message, const char *kind, int node, void (*mean
         }
         sleep(printed ? CMN_FATAL_WAIT : AWAIT_THE_END);
     }
-    /* MPI aborts nothing before and after its time: the launcher sees the status, and does it. */
-    if (!atomic_load(&mpi_is_up) || MPI_Finalized(&over) || over) {
+    alarm(ABORT_AT_MOST);
+    cmn_launcher_end_job(status);
+    /* MPI aborts nothing before and after its time, or where this process is all of the job: the
+     * launcher sees the status, and does it. */
+    if (!atomic_load(&mpi_is_up) || cmn_job.topology.size == 1 || MPI_Finalized(&over) || over) {
         _exit(status);
     }
-    alarm(ABORT_AT_MOST);
     MPI_Abort(MPI_COMM_WORLD, status);
     _exit(status);
 }
@@ -80,7 +83,7 @@ static void end_job(const char *message, const char *kind, int node, void (*mean
 static void find_myself(void)
 {
     char host[64] = "this host";
-    int rank = cmn_arguments_launch_rank();
+    int rank = cmn_launcher_rank();
 
     if (atomic_load(&mpi_is_up)) {
         return;
@@ -121,6 +124,23 @@ static void close_job(void)
         MPI_Finalize();
     }
     cmn_watchdog_close(mpi_is_ours);
+}
+
+/* For what every process knows by itself, also before MPI has started and under a launcher of another
+ * MPI. The first one has spoken for all and ends the job; the others wait for that, as the first one
+ * that ends makes the launcher end all. */
+static _Noreturn void leave(int status)
+{
+    fflush(NULL);
+    if (status && cmn_launcher_rank() <= 0) {
+        cmn_launcher_end_job(status);
+    } else if (status) {
+        sleep(AWAIT_THE_END);
+    }
+    if (cmn_job.on) {
+        close_job();
+    }
+    exit(status);
 }
 
 static void finish(int status, void *unused)
@@ -167,44 +187,35 @@ static void close_before_mpi_ends(void)
     MPI_CALL(MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL));
 }
 
-/* Before MPI has started, and under a launcher of another MPI, every process knows of itself alone.
- * One speaks for all; the others wait for it, as the first one that ends makes the launcher end
- * all. */
-static void await_first_process(void)
-{
-    if (cmn_job.topology.size <= 1 && cmn_arguments_launch_rank() > 0) {
-        sleep(AWAIT_THE_END);
-    }
-}
-
 /* Without PMIx Open MPI 5 makes a world of each process, and Open MPI 4 fails with pages of text,
  * also where there is one process. Other MPIs may know another way under srun. */
 static void check_launch(void)
 {
 #ifdef OPEN_MPI
     if (cmn_arguments_without_pmi(OMPI_MAJOR_VERSION < 5 ? 1 : 2)) {
-        if (cmn_arguments_launch_rank() <= 0) {
+        if (cmn_launcher_rank() <= 0) {
             cmn_fatal_reason();
         }
-        await_first_process();
-        _exit(1);
+        leave(1);
     }
 #endif
 }
 
 static void start_mpi(int *argc, char ***argv)
 {
-    int provided = MPI_THREAD_SERIALIZED, running = 0;
+    int provided = MPI_THREAD_SERIALIZED, running = 0, length = 0;
+    char library[MPI_MAX_LIBRARY_VERSION_STRING];
 
     cmn_fatal_handler(end_failed);
     MPI_Initialized(&running);
     if (!running) {
         check_launch();
-        cmn_session_check_space();
+        MPI_Get_library_version(library, &length);
+        cmn_launcher_prepare(library);
     }
     if (!running && MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
         fprintf(stderr, "cmn: MPI_Init_thread failed\n");
-        exit(1);
+        leave(1);
     }
     mpi_is_ours = !running;
     atomic_store(&mpi_is_up, 1);
@@ -260,6 +271,7 @@ static void start_darknet(int *argc, char ***argv, long at_least)
     cmn_fatal_handler(end_failed);
     /* A file above `ulimit -f` is then an error with a reason. */
     signal(SIGXFSZ, SIG_IGN);
+    cmn_session_check_space(); /* before there are threads, each of which takes some */
     cmn_watchdog_start(&plan);
     cmn_status_wait("the start of MPI");
     start_mpi(argc, argv);
@@ -272,12 +284,10 @@ static void start_darknet(int *argc, char ***argv, long at_least)
 static void refuse_copies(void)
 {
     if (cmn_arguments_alone(cmn_job.topology.size)) {
-        if (cmn_arguments_launch_rank() <= 0) {
+        if (cmn_launcher_rank() <= 0) {
             cmn_fatal_reason();
         }
-        await_first_process();
-        close_job();
-        exit(1);
+        leave(1);
     }
 }
 
@@ -307,11 +317,10 @@ static void run_tool(int argc, char **argv)
     int device;
 
     if (!tool) {
-        await_first_process();
-        exit(1);
+        leave(1);
     }
     if (tool->run) {
-        exit(cmn_tool_run(tool, argc - 2, argv + 2));
+        leave(cmn_tool_run(tool, argc - 2, argv + 2));
     }
     cmn_options_default(&cmn_job.options);
     if (cmn_arguments_take(&argc, argv, &cmn_job.options, &found)) {
@@ -331,9 +340,7 @@ static void run_tool(int argc, char **argv)
     call.argc = argc - 2;
     call.argv = argv + 2;
     cmn_tool_run_job(tool, &call);
-    await_first_process();
-    close_job();
-    exit(call.status);
+    leave(call.status);
 }
 
 void cmn_init(int *argc, char **argv)
@@ -354,11 +361,10 @@ void cmn_init(int *argc, char **argv)
     }
     if (!found.on) {
         if (found.key) {
-            if (cmn_arguments_launch_rank() <= 0) {
+            if (cmn_launcher_rank() <= 0) {
                 fprintf(stderr, "cmn: a -cmn_ key was given without -cmn: add -cmn\n");
             }
-            await_first_process();
-            exit(1);
+            leave(1);
         }
         cmn_arguments_warn_of_copies();
         return;
@@ -384,7 +390,12 @@ void cmn_init(int *argc, char **argv)
 void cmn_start(void)
 {
     if (!cmn_job.on) {
+        int running = 0;
         cmn_options_default(&cmn_job.options);
+        MPI_Initialized(&running);
+        if (!running) {
+            cmn_session_check_space();
+        }
         start_mpi(NULL, NULL);
     }
 }

@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "base/fatal.h"
+#include "base/launcher.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "config/arguments.h"
 #include "engine/plan.h"
 #include "mpi/call.h"
 #include "mpi/files.h"
@@ -272,7 +272,7 @@ void cmn_tool_check(struct cmn_tool_call *call)
     struct check c = {.call = call, .session = call->session, .t = &call->session->topology};
 
     /* Where a launcher started several processes of which each is alone, one of them prints. */
-    if (c.t->rank == 0 && (c.t->size > 1 || cmn_arguments_launch_rank() <= 0)) {
+    if (c.t->rank == 0 && (c.t->size > 1 || cmn_launcher_rank() <= 0)) {
         c.out = stdout;
     }
     read_arguments(&c);

@@ -18,9 +18,9 @@
 #include <xxhash.h>
 
 #include "base/fatal.h"
+#include "base/launcher.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "config/arguments.h"
 #include "mpi/call.h"
 #include "mpi/device.h"
 #include "mpi/shared_window.h"
@@ -218,7 +218,7 @@ void cmn_host_info_gather(struct cmn_host_info *info, const struct cmn_session *
     }
     info->online = (int)sysconf(_SC_NPROCESSORS_ONLN);
     info->blas_threads = openblas_get_num_threads();
-    info->launched = cmn_arguments_launch_size();
+    info->launched = cmn_launcher_size();
     describe_program(info);
     describe_devices(info, t);
     read_mpi_settings(info);

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/fatal.h"
+#include "base/launcher.h"
 #include "base/log.h"
 #include "communicators/communicator.h"
-#include "config/arguments.h"
 #include "config/options.h"
 #include "mpi/files.h"
 
@@ -135,7 +135,7 @@ const struct cmn_tool *cmn_tool_find(int argc, char **argv)
             return &table[i];
         }
     }
-    if (cmn_arguments_launch_rank() > 0) {
+    if (cmn_launcher_rank() > 0) {
         return NULL; /* rank 0 prints the message */
     }
     nearest = argc > 2 ? cmn_nearest(argv[2], name, TOOLS) : NULL;

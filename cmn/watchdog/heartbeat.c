@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/launcher.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/nics.h"
@@ -73,8 +74,8 @@ static socklen_t bytes_of(const struct sockaddr_storage *a)
 /* Open MPI's lists decide; without them the loopback counts on its turn alone. */
 static int may_be_used(const struct cmn_nic *nic, int loopback)
 {
-    const char *include = getenv("OMPI_MCA_btl_tcp_if_include");
-    const char *exclude = getenv("OMPI_MCA_btl_tcp_if_exclude");
+    const char *include = cmn_launcher_networks();
+    const char *exclude = cmn_launcher_networks_excluded();
 
     if (include && include[0]) {
         return cmn_nic_in_list(nic, include);

@@ -104,13 +104,10 @@ seen() {
     od -A n -t u8 -j 12 -N 8 "$1" | tr -d ' '
 }
 
-# own_lines FILE: what the program said about itself: neither mpiexec's banners, nor the lines about layers, ranks and
-# files that a good start prints as well.
+# own_lines FILE: what was said on the standard error, by the program and by mpiexec, but for the lines about layers, ranks
+# and files that a good start prints as well.
 own_lines() {
     awk '
-        /^-----------*$/ { banner = !banner; next }
-        banner { next }
-        /^\[[^]]*:[0-9]+\] / || /^\[warn\] Epoll / { next }
         { sub(/^Loading weights from .*\.\.\.(Done!)?/, "") }
         { sub(/^ +[0-9]+ $/, "") }
         /^$/ || /^layer +filters/ || /^ +[0-9]+ (conv|deconv|connected|GRU|max|avg|softmax|dropout|cost|yolo|detection|Detection|iseg|logistic|RNN)( |$)/ || /^\t+ *connected / { next }
@@ -119,8 +116,8 @@ own_lines() {
         { print }' "$1"
 }
 
-# fails_clearly PATTERN COMMAND...: COMMAND ends by itself within seconds, not with 0 and not by a crash, and says one
-# line of its own that matches PATTERN (extended regular expression).
+# fails_clearly PATTERN COMMAND...: COMMAND ends by itself within seconds, not with 0 and not by a crash, and one line comes
+# of it, mpiexec's included, that matches PATTERN (extended regular expression).
 fails_clearly() {
     local pattern=$1 status=0 lines
     shift
@@ -137,7 +134,7 @@ fails_clearly() {
     fi
     own_lines fails.err >fails.own
     lines=$(wc -l <fails.own)
-    ((lines == 1)) || { echo "$lines lines of its own, not one:"; cat fails.own; return 1; }
+    ((lines == 1)) || { echo "$lines lines, not one:"; cat fails.own; return 1; }
     grep -Eq -- "$pattern" fails.own || { echo "the line does not match: $pattern"; return 1; }
 }
 

@@ -139,34 +139,45 @@ spoiled() {
     [[ $output == *'diagnosis: good: 1 rank '* ]]
 }
 
-@test "check: two ranks on one core, and status 1 on every rank" {
+@test "check: two ranks on one core, and status 1, without a word of mpiexec" {
     command -v taskset >/dev/null || skip 'taskset is not installed'
     (($(nproc --all) > 1)) || skip 'this machine has one core'
     core=$(taskset -cp $$ | sed 's/.*: *//; s/[^0-9].*//')
-    # shellcheck disable=SC2016  # expanded by the inner shell
-    timeout 60 "${mpiexec[@]}" -n 3 taskset -c "$core" sh -c '"$@"; echo $? >status.$OMPI_COMM_WORLD_RANK' - \
-        "$DARKNET" cmn check >report.txt
-    cat report.txt status.*
+    status=0
+    timeout 60 "${mpiexec[@]}" -n 3 taskset -c "$core" "$DARKNET" cmn check >report.txt 2>report.err || status=$?
+    cat report.txt report.err
     grep -qE "^diagnosis: fault: ranks 0 and 1 on $(hostname) are bound to one core, number $core .*--bind-to none" report.txt
     run ! grep 'diagnosis: good' report.txt
-    [[ $(cat status.0 status.1 status.2) == $'1\n1\n1' ]]
+    [[ $status -eq 1 && ! -s report.err ]]
 }
 
 @test "check: another program on one rank" {
     cp "$DARKNET" other
     printf 'x' >>other
-    run ! timeout $((60 * SLOW)) "${mpiexec[@]}" -n 2 "$DARKNET" cmn check : -n 1 ./other cmn check
+    # shellcheck disable=SC2016  # the rank's shell expands it
+    run ! timeout $((60 * SLOW)) "${mpiexec[@]}" -n 3 sh -c '[ "$OMPI_COMM_WORLD_RANK" != 2 ] || set -- ./other cmn check; exec "$@"' - \
+        "$DARKNET" cmn check
     [[ $output == *'diagnosis: fault: different programs: the file that rank 2 on '* ]]
 }
 
+# differ PATTERN ARGUMENTS MORE: 2 ranks fail with that line; rank 1 gets MORE arguments. Open MPI 5.0.7's mpiexec crashes
+# where a colon separates two commands.
+differ() {
+    local words more
+    read -ra words <<<"$2"
+    read -ra more <<<"$3"
+    # shellcheck disable=SC2016  # the rank's shell expands it
+    printf '%s\n' '#!/bin/sh' "[ \"\$OMPI_COMM_WORLD_RANK\" != 1 ] || set -- \"\$@\" ${more[*]}" 'exec "$@"' >apart.sh
+    chmod +x apart.sh
+    fails_clearly "$1" "${mpiexec[@]}" -n 2 ./apart.sh "$DARKNET" "${words[@]}"
+}
+
 @test "check and bench: other arguments on one rank" {
-    fails_clearly '^cmn\[rank 1@.*command line differs.*"cmn check", this rank has "cmn check mlp.cfg"' \
-        "${mpiexec[@]}" -n 1 "$DARKNET" cmn check : -n 1 "$DARKNET" cmn check mlp.cfg
-    fails_clearly '^cmn\[rank 1@.*command line differs.*"cmn_intra = auto", this rank has "cmn_intra = mpi"' \
-        "${mpiexec[@]}" -n 1 "$DARKNET" cmn bench -sizes 1K : -n 1 "$DARKNET" cmn bench -sizes 1K -cmn_intra mpi
-    fails_clearly '^cmn\[rank 1@.*command line differs.*-communicators shm", .*-communicators flat"' \
-        "${mpiexec[@]}" -n 1 "$DARKNET" cmn bench -sizes 1K -communicators shm : \
-        -n 1 "$DARKNET" cmn bench -sizes 1K -communicators flat
+    differ '^cmn\[rank 1@.*command line differs.*"cmn check", this rank has "cmn check mlp.cfg"' 'cmn check' mlp.cfg
+    differ '^cmn\[rank 1@.*command line differs.*"cmn_intra = auto", this rank has "cmn_intra = mpi"' \
+        'cmn bench -sizes 1K' '-cmn_intra mpi'
+    differ '^cmn\[rank 1@.*command line differs.*-communicators shm", .*-communicators shm -iters 3"' \
+        'cmn bench -sizes 1K -communicators shm' '-iters 3'
 }
 
 @test "a tool whose output cannot be written says so" {
