@@ -195,7 +195,7 @@ $(B)/cmn.list: FORCE
 $(B)/bin/darknet: $(DK_EXEC_OBJ) $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
 	$(say) LD $@
 	@mkdir -p $(@D)
-	$(Q)$(LINK) $@ $(DK_EXEC_OBJ) $(LIBS)
+	$(Q)$(LINK) $@ $(DK_EXEC_OBJ) -Wl,--undefined=cmn_before_libraries $(LIBS)
 
 # It starts mpiexec, and is linked with no MPI.
 $(RUN_OBJ): $(B)/%.o: %.c $(B)/flags-run

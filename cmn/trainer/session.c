@@ -11,6 +11,7 @@
 
 #include "base/atomic_file.h"
 #include "base/fatal.h"
+#include "base/loading.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/output.h"
@@ -39,6 +40,11 @@ static void share_cores(const struct cmn_session *s)
     }
     free(all);
     cores = CPU_COUNT(&mine);
+    if (getenv(CMN_ONE_BLAS_THREAD)) {
+        cmn_say("OpenBLAS computes with one thread on each rank, as the limit of the address space "
+                "(ulimit -v) has no room for one on each of %d cores",
+                cores);
+    }
     if (!cores || getenv("OPENBLAS_NUM_THREADS") || getenv("GOTO_NUM_THREADS") ||
         getenv("OMP_NUM_THREADS")) {
         return;
@@ -87,14 +93,14 @@ void cmn_session_check_space(void)
     check_space(START_SPACE, "MPI and OpenBLAS");
 }
 
-/* OpenBLAS takes a buffer at the first product, and tries for ever when it gets none. Under a limit
- * of the address space the product here makes it keep what there is now. */
+/* OpenBLAS takes a buffer for each thread at the first product, and tries for ever when it gets
+ * none. Under a limit of the address space the product here makes it keep what there is now. */
 static void reserve_blas(void)
 {
     enum { SIDE = 128 };
     float *matrix;
 
-    if (!check_space(BLAS_SPACE, "OpenBLAS")) {
+    if (!check_space((size_t)openblas_get_num_threads() * BLAS_SPACE, "OpenBLAS")) {
         return;
     }
     matrix = cmn_calloc((size_t)SIDE * SIDE, sizeof *matrix);
