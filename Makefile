@@ -22,8 +22,9 @@ LAUNCHER  = $(if $(findstring /,$(MPICC)),$(dir $(MPICC)))$(if $(findstring mpic
 MPIEXEC  ?= $(LAUNCHER)$(if $(shell $(LAUNCHER) --version 2>/dev/null | grep -i hydra),, --oversubscribe --bind-to none --mca mpi_yield_when_idle \
     1$(if $(AS_ROOT), --allow-run-as-root))
 
-# After Ctrl-C mpiexec waits this many seconds before SIGTERM, which makes the ranks stop and save, and as many again
-# before SIGKILL. Long enough for a step and a weights file, and no longer: the first wait does nothing.
+# After Ctrl-C Open MPI 4's mpiexec waits this many seconds before SIGTERM, which makes the ranks stop and save, and as many
+# again before SIGKILL. Long enough for a step and a weights file, and no longer: the first wait does nothing. Open MPI 5 has
+# 0.25 s each, and no setting.
 OMPI_MCA_odls_base_sigkill_timeout ?= 3
 export OMPI_MCA_odls_base_sigkill_timeout
 export DARKNET_TREE DARKNET_TARBALL MNIST_DIR

@@ -46,7 +46,7 @@ ranks() {
         # shellcheck disable=SC2016  # expanded by the inner shell
         cluster_run sh -c 'ps -A -o pid=,comm= | sed -n "s/ darknet\$//p"'
     else
-        for pid in $(grep -lsz "^FAULTS_RUN=$work\$" /proc/[0-9]*/environ 2>/dev/null | sed 's|/proc/||; s|/environ||'); do
+        grep -lsz "^FAULTS_RUN=$work\$" /proc/[0-9]*/environ 2>/dev/null | sed 's|/proc/||; s|/environ||' | while read -r pid; do
             [[ $(readlink "/proc/$pid/exe") != "$DARKNET" ]] || echo "$pid"
         done
     fi
@@ -103,7 +103,7 @@ hit() {
 declare -A message=(
     [ctrl-c]='asked to stop' [term]='asked to stop'
     [kill]='exited on signal|has died|all its processes have ended|rank [01]@?.* (ended|died)' [stop]='is stopped'
-    [link]='does not answer|lost communication' [launcher]='^$no'
+    [link]='does not answer|lost communication' [launcher]='nobody is left to say it'
 )
 
 leftovers() {

@@ -152,6 +152,8 @@ static void tell_others(void)
     close(fd);
 }
 
+static int told; /* that the job ends because of a fatal message */
+
 /* Messages of other users count for nothing. */
 static int was_told(void)
 {
@@ -159,7 +161,6 @@ static int was_told(void)
         char room[CMSG_SPACE(sizeof(struct ucred))];
         struct cmsghdr aligned;
     } control;
-    static int told;
     char byte;
     struct iovec where = {&byte, 1};
 
@@ -233,5 +234,6 @@ int cmn_output_fatal(const char *line, int node)
     snprintf(text, sizeof text, "%s%s", cmn_output_watched() ? "\r\033[K" : "", line);
     cmn_job_stderr_write(text, strlen(text));
     tell_others();
+    told = 1;
     return 1;
 }

@@ -17,7 +17,7 @@ enum { CMN_FATAL_WAIT = 1, CMN_OTHER_NODES_WAIT = 4 };
  * silent. Returns whether this process has written it. */
 int cmn_output_fatal(const char *line, int node);
 
-/* Whether another rank of this host has written one, and the job is ending because of it. */
+/* Whether a rank of this host has written one, and the job is ending because of it. */
 int cmn_output_fatal_said(void);
 
 /* Thread-safe. Flushes stdout, unless another thread is in it or nobody takes what is there: does
