@@ -94,8 +94,8 @@ rooms() {
 
 @test "make finds the launcher that belongs to mpicc, and gives it no options of Open MPI" {
     cd "$REPO"
-    run -0 make -n demo MPICC=mpicc.mpich
+    run -0 env -u MPIEXEC make -n demo MPICC=mpicc.mpich
     grep -qE "MPIEXEC='mpiexec\.mpich *' NP='2' .*examples/mnist/demo.sh" <<<"$output"
-    run -0 make -n demo
+    run -0 env -u MPIEXEC make -n demo
     grep -qE "MPIEXEC='mpiexec --oversubscribe .*' NP='2' .*examples/mnist/demo.sh" <<<"$output"
 }
