@@ -372,9 +372,9 @@ within() {
         within "-v $kib" '^cmn\[rank [01]@.*(ulimit -v|memory|[Tt]hread|window)'
     done
     # Larger than the files in which Open MPI's ranks share memory, and smaller than the weights.
-    sed -i 's/^output=64$/output=8000/' mlp.cfg
+    sed -i 's/^output=64$/output=16000/' mlp.cfg
     train+=(-cmn_communicator flat)
-    within '-f 20000' '^cmn\[rank 0@.*out/mlp.*weights.*File too large'
+    within '-f 60000' '^cmn\[rank 0@.*out/mlp.*weights.*File too large'
 }
 
 # Each rank is process 1 of its own container. Where rank 1 would look for the window another file is open: it stays as
