@@ -223,8 +223,17 @@ static int kill_others(void *pmix, const struct proc *self)
     return failed ? -1 : 0;
 }
 
+/* One rank of each node speaks for it and ends the job. */
+static int is_on_one_node(void)
+{
+    const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+
+    return here && atoi(here) == cmn_launcher_size();
+}
+
 /* Open MPI 5 prints five lines about a process that ends with a status or aborts, unless it is the
- * last one: so it is told to kill the others, which takes it 0.5 s. Open MPI 4 prints ten about a
+ * last one: so it is told to kill the others, which takes it 0.5 s. Not where there are several
+ * nodes: ranks of two of them that kill each other would leave mpiexec with status 0. Open MPI 4 prints ten about a
  * status, and none about PMIx's abort; the eight about MPI_Abort() are MPI's own. */
 void cmn_launcher_end_job(int status)
 {
@@ -237,7 +246,7 @@ void cmn_launcher_end_job(int status)
     if (!pmix) {
         return;
     }
-    if (l->ending == BY_KILL && !kill_others(pmix, &self)) {
+    if (l->ending == BY_KILL && is_on_one_node() && !kill_others(pmix, &self)) {
         sleep(OTHERS_MAY_TAKE);
         _exit(status);
     }
