@@ -80,6 +80,8 @@ exec unshare --mount --pid --fork --kill-child bash -c '
     mount --rbind /dev "$tree/dev"
     mount -t tmpfs -o mode=1777 shm "$tree/dev/shm"
     mount -t tmpfs -o mode=755 run "$tree/run"
+    # Process numbers begin anew in each run, and prterun and make refuse files of an earlier process of their number.
+    mount -t tmpfs -o mode=1777 tmp "$tree/tmp"
     cp -L /etc/resolv.conf /etc/hosts "$tree/etc/"
     cd "$tree"
     pivot_root . .
