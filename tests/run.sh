@@ -111,8 +111,10 @@ run() {
     shift 2
     printf '# %s\n' "$name"
     watched "$name"
+    [[ -z ${RANKS_TAP:-} ]] || : >"$RANKS_TAP"
     # In the foreground, so that Ctrl-C reaches it; mpiexec and bats end their own children.
     timeout --foreground --kill-after=10 "$limit" "$@" </dev/null 2>"$tmp/stderr" | tee "$tmp/tap" || status=${PIPESTATUS[0]}
+    [[ -z ${RANKS_TAP:-} ]] || tee -a "$tmp/tap" <"$RANKS_TAP"
     count "$name" "$status" "$limit" "$tmp/tap" "$tmp/stderr"
     ((SECONDS - begin < 5)) || printf '# %s took %d s\n' "$name" $((SECONDS - begin))
 }
@@ -185,7 +187,7 @@ for source in tests/ranks/*/*.c tests/gpu/*/*.c; do
     name=${source#tests/} name=${name%.c}
     for n in "${worlds[@]}"; do
         if wanted "$name-$n" "$@"; then
-            run "$name-$n" 100 "${mpiexec[@]}" -n "$n" "$BUILD/tests/$name"
+            RANKS_TAP=$tmp/ranks.tap run "$name-$n" 100 "${mpiexec[@]}" -n "$n" "$BUILD/tests/$name"
         fi
     done
 done

@@ -9,7 +9,7 @@ setup_file() {
     [[ -f $REPO/data/mnist/train.list ]] || return 0 # setup skips
     small_data 600 100
     mlp_cfg max_batches=30 >mlp.cfg
-    timeout 60 "${mpiexec[@]}" -q -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_checkpoint 10 -cmn_verify 0
+    timeout 60 "${mpiexec[@]}" -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_checkpoint 10 -cmn_verify 0
 }
 
 setup() {
@@ -81,12 +81,12 @@ END
     exec 7<>out/.mlp.checkpoint-lock
     echo 'process 4711 on elsewhere' >&7
     flock -n 7
-    run -1 timeout 60 "${mpiexec[@]}" -q -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_checkpoint 10 -clear
+    run -1 timeout 60 "${mpiexec[@]}" -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_checkpoint 10 -clear
     [[ $output == *'out: process 4711 on elsewhere writes checkpoints of mlp there: wait until it has ended'* ]]
     [[ $(grep -c 'process 4711' <<<"$output") -eq 1 ]]
     [[ -f out/mlp-30.checkpoint ]]
     exec 7>&-
-    timeout 60 "${mpiexec[@]}" -q -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_checkpoint 10 -clear
+    timeout 60 "${mpiexec[@]}" -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_checkpoint 10 -clear
     [[ ! -e out/.mlp.checkpoint-lock ]]
 }
 

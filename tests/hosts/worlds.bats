@@ -10,7 +10,7 @@ setup() { enter_cluster; }
 
 # rank_test SHAPE NAME: a program of tests/ranks, whose own tests become lines of output.
 rank_test() {
-    on "$1" -x CMOCKA_MESSAGE_OUTPUT=TAP "$BUILD/tests/ranks/$2" >tap 2>err || { cat tap err; return 1; }
+    on "$1" -x CMOCKA_MESSAGE_OUTPUT=TAP -x "RANKS_TAP=$PWD/tap" "$BUILD/tests/ranks/$2" >out 2>err || { cat tap out err; return 1; }
     cat tap
     grep -q '^ok ' tap
     run ! grep '^not ok' tap
