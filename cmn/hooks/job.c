@@ -36,6 +36,15 @@ static int mpi_is_ours; /* and not started by the program that uses this library
  * launcher or MPI_Abort, and all of the end, may take. */
 enum { AWAIT_THE_END = 5, ABORT_AT_MOST = 5, END_AT_MOST = 60 };
 
+/* sleep() returns when a signal comes, as that of the launcher which another rank has asked to end
+ * all: two ranks that end the job at once leave Open MPI 5's mpiexec with status 0. */
+static void sleep_all(unsigned seconds)
+{
+    while (seconds) {
+        seconds = sleep(seconds);
+    }
+}
+
 /* Ends a job before its time. `kind` is that of the event for cmn-run: "error" means status 1, all
  * others 75. A loader thread may come here while the main thread is inside MPI: MPI_Abort is called
  * all the same where the launcher cannot be asked, as there is no other way to reach the other
@@ -66,7 +75,7 @@ static void end_job(const char *message, const char *kind, int node, void (*mean
         if (meanwhile) {
             meanwhile();
         }
-        sleep(printed ? CMN_FATAL_WAIT : AWAIT_THE_END);
+        sleep_all(printed ? CMN_FATAL_WAIT : AWAIT_THE_END);
     }
     alarm(ABORT_AT_MOST);
     cmn_launcher_end_job(status);

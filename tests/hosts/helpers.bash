@@ -35,16 +35,15 @@ mpiexec_failed() {
     (($1 != 0)) || mpiexec --version | grep -q 'Open MPI) 5'
 }
 
-# Whether mpiexec is Open MPI 5's. Between nodes it ends the ranks one node after the other, and those whose connections are
-# closed by that print boxes and lines of MPI's own, or name nobody (docs/troubleshooting.md). What the program says itself is
-# one line there, too.
+# Whether mpiexec is Open MPI 5's, which may name nobody where a rank of another node dies.
 open_mpi_5() {
     mpiexec --version | grep -q 'Open MPI) 5'
 }
-if open_mpi_5; then
-    eval "all_$(declare -f own_lines)"
-    own_lines() {
-        tr -d '\000' <"$1" | awk '/^-----------*$/ { box = !box; next } box || /^\[[^]]*:[0-9]+\] / { next } { print }' >said
-        all_own_lines said
-    }
-fi
+
+# Launchers end the ranks one node after the other, and those whose connections are closed by that print boxes and lines of
+# MPI's own (docs/troubleshooting.md). What the program says itself is one line between nodes, too.
+eval "all_$(declare -f own_lines)"
+own_lines() {
+    tr -d '\000' <"$1" | awk '/^-----------*$/ { box = !box; next } box || /^\[[^]]*:[0-9]+\] / { next } { print }' >said
+    all_own_lines said
+}
