@@ -320,8 +320,8 @@ rnn() {
     mlp_cfg max_batches=2 cmn_share_gpus=on >shared.cfg
     train_on 3 shared.cfg
     fails_clearly_on 2 'same GPU, number 1 of 2' classifier train small.data mlp.cfg -cmn -i 1
-    fails_clearly 'some ranks use a GPU and some the CPU' "${mpiexec[@]}" -n 1 "$DARKNET" classifier train small.data mlp.cfg -cmn : \
-        -n 1 "$DARKNET" classifier train small.data mlp.cfg -cmn -nogpu
+    rank_1_runs 'set -- "$@" -nogpu'
+    fails_clearly 'some ranks use a GPU and some the CPU' "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" classifier train small.data mlp.cfg -cmn
     FAKE_GPUS=0
     fails_clearly_on 2 'GPU 0 cannot be used: .*-nogpu' classifier train small.data mlp.cfg -cmn
     train_on 2 mlp.cfg -nogpu

@@ -151,6 +151,14 @@ patient_stop() {
     if mpiexec --version | grep -q 'Open MPI) 5'; then echo USR1; else echo TERM; fi
 }
 
+# rank_1_runs COMMANDS: sets otherwise, a program to be put before darknet and its words: rank 1 carries out these commands
+# of a shell with them before it starts. Open MPI 5's mpiexec crashes when it is given two programs with a colon.
+rank_1_runs() {
+    otherwise=$PWD/otherwise.sh
+    printf '%s\n' '#!/bin/sh' "if [ \"\$OMPI_COMM_WORLD_RANK\" = 1 ]; then $1; fi" 'exec "$@"' >"$otherwise"
+    chmod +x "$otherwise"
+}
+
 # Everything that a test starts and writes is in its own folder.
 enter_folder() {
     cd "$BATS_TEST_TMPDIR" || return 1

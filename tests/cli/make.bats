@@ -150,7 +150,7 @@ one_error() {
     command -v pkg-config >/dev/null || skip 'pkg-config is not installed'
     prefix=$(in_tree mktemp -d "${TMPDIR:-/tmp}/cmn-prefix-XXXXXX")
     in_tree make install PREFIX="$prefix" >/dev/null
-    printf '%s\n' '#include <darknet.h>' 'int main(void) { return cmn_size() - 1; }' | in_tree tee "$prefix/use.c" >/dev/null
+    printf '%s\n' '#include <darknet.h>' '#include <cmn.h>' 'int main(void) { return cmn_size() - 1; }' | in_tree tee "$prefix/use.c" >/dev/null
     export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
     # shellcheck disable=SC2046
     in_tree gcc -o "$prefix/use" "$prefix/use.c" $(pkg-config --cflags --libs cmn)

@@ -158,10 +158,12 @@ apart() {
     cmp -s changed "$DARKNET" && false
     chmod +x changed
     train=(cifar train net.cfg -data c.data -cmn)
+    rank_1_runs 'shift; set -- ./changed "$@"'
     fails_clearly "^cmn\[rank 1@.*\] the program differs from rank 0's: rank 0 has \"darknet-cmn [^ ]*, code [0-9a-f]{16}\"" \
-        "${mpiexec[@]}" -n 1 "$DARKNET" "${train[@]}" : -n 1 ./changed "${train[@]}"
+        "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" "${train[@]}"
     strip -o stripped "$DARKNET"
-    timeout $((60 * SLOW)) "${mpiexec[@]}" -n 1 "$DARKNET" "${train[@]}" : -n 1 ./stripped "${train[@]}" >same.log 2>&1 ||
+    rank_1_runs 'shift; set -- ./stripped "$@"'
+    timeout $((60 * SLOW)) "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" "${train[@]}" >same.log 2>&1 ||
         { cat same.log; false; }
 }
 
