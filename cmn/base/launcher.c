@@ -233,8 +233,9 @@ static int is_on_one_node(void)
 
 /* Open MPI 5 prints five lines about a process that ends with a status or aborts, unless it is the
  * last one: so it is told to kill the others, which takes it 0.5 s. Not where there are several
- * nodes: ranks of two of them that kill each other would leave mpiexec with status 0. Open MPI 4 prints ten about a
- * status, and none about PMIx's abort; the eight about MPI_Abort() are MPI's own. */
+ * nodes: ranks of two of them that kill each other would leave mpiexec with status 0. Open MPI 4
+ * prints ten about a status, and none about PMIx's abort; the eight about MPI_Abort() are MPI's
+ * own. */
 void cmn_launcher_end_job(int status)
 {
     enum { OTHERS_MAY_TAKE = 1 };
