@@ -2,8 +2,8 @@
 #
 # Knobs: V=1 (show commands), SAN=address,undefined or SAN=thread (instrumented build of its own), DARKNET_TREE=dir (an existing
 # Darknet source tree or clone), DARKNET_TARBALL=file, MNIST_DIR=dir (idx files already there), NP=ranks, PREFIX, DESTDIR, CC,
-# MPICC, MPIEXEC, CFLAGS, LDFLAGS, PKG_CONFIG_PATH (docs/install.md).
-# GPU=1 (bin/darknet-gpu, a build of its own; docs/gpu.md), and with it CUDNN=1, NCCL=1, ARCH=80,90, CUDA_HOME=dir or NVCC=program.
+# MPICC, MPIEXEC, CFLAGS, LDFLAGS, PKG_CONFIG_PATH (docs/start/install.md).
+# GPU=1 (bin/darknet-gpu, a build of its own; docs/use/gpu.md), and with it CUDNN=1, NCCL=1, ARCH=80,90, CUDA_HOME=dir or NVCC=program.
 
 VERSION := 0.1.0
 

@@ -1,8 +1,8 @@
-# Measurements: ratios within one run, asserted by nothing. docs/performance.md says how to read them.
+# Measurements: ratios within one run, asserted by nothing. docs/reference/performance.md says how to read them.
 
 .PHONY: bench bench-link bench-slow-link bench-accuracy bench-timeline bench-large-batch bench-batch-norm bench-reliability bench-faults
 
-bench: all mnist ## Measure speed against the no-communication baseline; see docs/performance.md
+bench: all mnist ## Measure speed against the no-communication baseline; see docs/reference/performance.md
 	@$(TEST_ENV) bench/run.sh
 
 bench-link: all $(HOST_TOOLS) ## Measure exchanges over a slow link between two emulated nodes

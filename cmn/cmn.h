@@ -230,7 +230,7 @@ void cmn_sync_statistic_deltas(struct network *net, float *mean_delta, float *va
 
 /* Collective. update_network() calls it first: sums the gradients over all ranks, and changes batch
  * and momentum so that Darknet's update is that of one process with the whole batch
- * (docs/internals.md). Returns whether the update has been done already, with rate and decay. */
+ * (docs/internals/mechanisms.md). Returns whether the update has been done already, with rate and decay. */
 int cmn_before_update(struct network *net, int *batch, float *momentum, float rate, float decay);
 
 /* Collective where the batch brought an update. train_network() calls it last: reports, validates,
@@ -269,7 +269,7 @@ int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char 
 
 /* Collective; without -cmn one process does it. `detector map` calls it: looks for boxes in all
  * images of the file `list`, compares them with those of their label files, and prints average
- * precision class by class (docs/evaluation.md). `names`: the file with those of the classes, or
+ * precision class by class (docs/use/evaluation.md). `names`: the file with those of the classes, or
  * NULL. Counts are those of boxes with a score above `thresh`, matched where intersection over
  * union reaches `iou`; `points` is 0, 11 or 101. `json`: a file for the same as JSON, or NULL. */
 void cmn_evaluate_detector(struct network *net, const char *list, const char *names, float thresh,

@@ -6,7 +6,7 @@
 
 /* Blocks until mpiexec has ended and nothing of the job runs on this machine. The job's standard
  * error is passed on without the events in it; signals that ask cmn-run to stop are passed to the
- * ranks: docs/cmn-run.md. Fills `observed`. *status is waitpid()'s. 0, or -1 after saying why
+ * ranks: docs/use/cmn-run.md. Fills `observed`. *status is waitpid()'s. 0, or -1 after saying why
  * mpiexec was not started. */
 int cmn_job_run(char *const *argv, struct cmn_observed *observed, int *status);
 

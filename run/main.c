@@ -1,5 +1,5 @@
 /* cmn-run: starts a training under mpiexec, and again from its last checkpoint when a rank or a
- * machine fails. docs/cmn-run.md says how it decides. It runs mpiexec, `sleep` on the machines, and
+ * machine fails. docs/use/cmn-run.md says how it decides. It runs mpiexec, `sleep` on the machines, and
  * what it is given. */
 #include <signal.h>
 #include <stdio.h>

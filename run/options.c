@@ -35,7 +35,7 @@ static _Noreturn void help(void)
     }
     printf("\nExit status: the job's own; 75 when it was given up after failures; 128 plus the "
            "signal's number when a signal asked to stop.\n"
-           "docs/cmn-run.md says more.\n");
+           "docs/use/cmn-run.md says more.\n");
     exit(0);
 }
 

@@ -1,4 +1,4 @@
-# GPU=1: a build of its own (docs/gpu.md). Included by every build, without effect on the others.
+# GPU=1: a build of its own (docs/use/gpu.md). Included by every build, without effect on the others.
 
 CUDA_OBJ    :=
 ifeq ($(GPU),1)

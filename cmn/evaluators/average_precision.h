@@ -1,6 +1,6 @@
 /* Average precision: how well found boxes agree with the true ones. Pure arithmetic on arrays, in
  * double precision and in an order that the boxes alone decide: any number of ranks gets the same
- * bits. docs/evaluation.md has the definitions. All local. */
+ * bits. docs/use/evaluation.md has the definitions. All local. */
 #ifndef CMN_AVERAGE_PRECISION_H
 #define CMN_AVERAGE_PRECISION_H
 

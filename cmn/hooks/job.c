@@ -253,7 +253,7 @@ static void start_is_late(const char *doing, long seconds)
     snprintf(text, sizeof text,
              "nothing moved for %ld s in: %s. MPI may be waiting for a network that does "
              "not lead to the other hosts; %s has: %s. Name the common one with mpiexec --mca "
-             "btl_tcp_if_include NAME; more in docs/troubleshooting.md",
+             "btl_tcp_if_include NAME; more in docs/use/troubleshooting.md",
              seconds, doing, host, cmn_nics_text(nics, sizeof nics));
     find_myself();
     end_job(text, "start-timeout", cmn_job.topology.inter_rank, NULL);

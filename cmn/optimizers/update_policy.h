@@ -5,7 +5,7 @@
  *
  *   synchronous        Gradients are summed in every step, and Darknet's own update follows, or the
  *                      communicator's. The flat buffer holds the momentum, too; each rank keeps
- *                      1/size of it, so the sum holds it once (docs/internals.md).
+ *                      1/size of it, so the sum holds it once (docs/internals/mechanisms.md).
  *   separate_momentum  The same with the momentum in memory of its own, so that the flat buffer
  *                      holds the gradient alone: for lossy compressors, LARS, and
  *                      cmn_nonfinite=skip, which throws a gradient away and keeps the momentum.

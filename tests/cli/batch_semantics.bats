@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What the numbers of a cfg mean on several ranks: each line of the table in docs/batch-size.md has its test here, by that name.
+# What the numbers of a cfg mean on several ranks: each line of the table in docs/use/batch-size.md has its test here, by that name.
 
 load helpers
 
@@ -224,8 +224,8 @@ END
     fails_clearly_on 2 "cmn_lars=0.1: on GPUs the update is Darknet's own" classifier train small.data mlp.cfg -cmn
 }
 
-@test "docs/batch-size.md names a test for each line of its table, and the tests exist" {
-    sed -n '/^| in the cfg /,/^$/p' "$REPO/docs/batch-size.md" | sed '1,2d; /^$/d' >lines
+@test "docs/use/batch-size.md names a test for each line of its table, and the tests exist" {
+    sed -n '/^| in the cfg /,/^$/p' "$REPO/docs/use/batch-size.md" | sed '1,2d; /^$/d' >lines
     [[ $(wc -l <lines) -ge 13 ]]
     while IFS= read -r line; do
         name=${line% |}

@@ -170,7 +170,7 @@ judged() {
         }'
 }
 
-# ap CLASS: average precision of what `judged` says, in this order, as docs/evaluation.md defines it.
+# ap CLASS: average precision of what `judged` says, in this order, as docs/use/evaluation.md defines it.
 ap() {
     awk -v all="$(cat labels/*.txt | awk -v class="$1" '$1 == class' | wc -l)" '
         { right += $2; hits[NR] = right; precision[NR] = right / NR }

@@ -95,7 +95,7 @@ on_gpu() {
     done
 }
 
-# Three parts of the block: what is exchanged together is never less than 1 MiB (docs/gpu.md).
+# Three parts of the block: what is exchanged together is never less than 1 MiB (docs/use/gpu.md).
 wide_cfg() {
     net_section max_batches=10 subdivisions=2 "$@"
     printf '%s\n' '[convolutional]' 'filters=4' 'size=3' 'stride=1' 'pad=1' 'batch_normalize=1' 'activation=tanh' \

@@ -190,7 +190,7 @@ no_openblas='case "$*" in *openblas*) exit 1 ;; esac; exec /usr/bin/gcc "$@"'
     without curl sudo
     fake gcc "$no_openblas"
     fake apt-get "touch '$where/asked'; exit 1"
-    one_error "missing: libopenblas-dev \(fast matrix products\); run: make deps FOR='build' \(without root: docs/install.md\)\$" \
+    one_error "missing: libopenblas-dev \(fast matrix products\); run: make deps FOR='build' \(without root: docs/start/install.md\)\$" \
         env PATH="$path" make
     one_error "missing: libopenblas-dev .*, curl \(fetches MNIST\); run: make deps FOR='build mnist' " env PATH="$path" make mnist
     # As it was called once: "build" is no word for what to do, and installs nothing.
@@ -214,11 +214,11 @@ no_openblas='case "$*" in *openblas*) exit 1 ;; esac; exec /usr/bin/gcc "$@"'
         one_error "$1" env PATH="$path" OS_RELEASE="$where/os-release" make
     }
     lacks 'missing: xz-utils .*, libopenblas-dev .*run: make deps' ID=ubuntu ID_LIKE=debian
-    lacks 'missing: xz .*, openblas-devel .*as root, run: dnf install xz openblas-devel \(without root: docs/install.md\)$' 'ID="rocky"' \
+    lacks 'missing: xz .*, openblas-devel .*as root, run: dnf install xz openblas-devel \(without root: docs/start/install.md\)$' 'ID="rocky"' \
         'ID_LIKE="rhel centos fedora"'
     lacks 'as root, run: dnf install xz openblas-devel ' ID=fedora
     lacks 'as root, run: pacman -S --needed xz blas-openblas ' ID=arch
-    lacks "missing, by Debian's names: xz-utils .*; install their counterparts; without root: docs/install.md" ID=void
+    lacks "missing, by Debian's names: xz-utils .*; install their counterparts; without root: docs/start/install.md" ID=void
 }
 
 @test "each row of setup/packages says how it is known to be there, and what it is called elsewhere" {

@@ -191,10 +191,9 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     done
 }
 
-@test "docs/keys.md is what darknet cmn list -md prints" {
-    [[ -f $REPO/docs/keys.md ]] || skip 'docs/keys.md does not exist'
+@test "docs/reference/keys.md is what darknet cmn list -md prints" {
     "$DARKNET" cmn list -md >keys.md
-    diff <(grep '^|' "$REPO/docs/keys.md") <(grep '^|' keys.md)
+    diff <(grep '^|' "$REPO/docs/reference/keys.md") <(grep '^|' keys.md)
 }
 
 @test "darknet cmn man is a manual page" {

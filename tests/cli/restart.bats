@@ -500,6 +500,6 @@ END
     run -0 "$CMN_RUN" --help
     for option in -hosts -hostfile -n -retries -wait -journal -mpi; do
         grep -qE "^ +$option " <<<"$output"
-        grep -qE "^\| \`$option " "$REPO/docs/cmn-run.md"
+        grep -qE "^\| \`$option " "$REPO/docs/use/cmn-run.md"
     done
 }

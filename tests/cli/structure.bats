@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# How the source is laid out: docs/architecture.md in the form of checks.
+# How the source is laid out: docs/internals/architecture.md in the form of checks.
 
 load helpers
 
@@ -89,13 +89,13 @@ PRIVATE+='|lend|lent|lends|takes? back|pieces?|flow'
     done
 }
 
-@test "docs/architecture.md has a row for every folder and every room" {
+@test "docs/internals/architecture.md has a row for every folder and every room" {
     folders=$(own_files . | sed -nE 's|^(\./)?([a-z]+)/.*|\2|p' | sort -u | grep -vxE 'docs|build|bin|data|results')
     [[ $(wc -l <<<"$folders") -gt 8 ]]
     rooms=$(find cmn -mindepth 1 -type d -printf '%P\n' | sort)
     [[ $(wc -l <<<"$rooms") -gt 8 ]]
     for room in $folders $rooms; do
-        grep -q "^|.*\`$room/\`.*|" docs/architecture.md || { echo "no row for $room/"; false; }
+        grep -q "^|.*\`$room/\`.*|" docs/internals/architecture.md || { echo "no row for $room/"; false; }
     done
 }
 

@@ -173,7 +173,7 @@ one_line() {
     [[ $(grep -c ' start   ' cmn-run.log) -eq 1 ]]
 }
 
-# docs/cmn-run.md names this command.
+# docs/use/cmn-run.md names this command.
 @test "cmn-run with cmn check tries out the machines, and names a program that is another one there" {
     by_cmn_run -retries 0 -- "$DARKNET" cmn check -cmn >report.txt 2>err.txt || { cat report.txt err.txt; false; }
     grep '^diagnosis: good: 4 ranks can train together' report.txt
