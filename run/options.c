@@ -10,8 +10,9 @@
 
 enum { NUMBER_MAX = 1000000 };
 
+/* The manual page, completion and the table of docs/use/cmn-run.md come from it: `cmn-run -list`. */
 static const struct {
-    const char *name, *value, *help;
+    const char *name, *value, *help; /* value NULL: it takes none */
 } table[] = {
     {"hosts", "a:4,b:4", "machines, and how many ranks each takes"},
     {"hostfile", "FILE", "the same from a hostfile of Open MPI: lines \"NAME slots=N\""},
@@ -20,9 +21,11 @@ static const struct {
     {"wait", "SECONDS", "wait so long for machines that are gone, then continue without them (0)"},
     {"journal", "FILE", "what happened, line by line (cmn-run.log in the current folder)"},
     {"mpi", "OPTIONS", "more words for mpiexec, at blanks; may be given more than once"},
+    {"list", NULL, "print these options, one a line: name, value and help, with tabs between"},
+    {"help", NULL, "print this help"},
 };
 
-enum { HOSTS, HOSTFILE, RANKS, RETRIES, WAIT, JOURNAL, MPI, OPTIONS, HELP };
+enum { HOSTS, HOSTFILE, RANKS, RETRIES, WAIT, JOURNAL, MPI, LIST, HELP, OPTIONS };
 
 static _Noreturn void help(void)
 {
@@ -31,11 +34,21 @@ static _Noreturn void help(void)
            "Starts the command under mpiexec, and starts it again from its last checkpoint when a "
            "rank or a machine fails.\n\n");
     for (int i = 0; i < OPTIONS; i++) {
-        printf("  -%-8s %-8s  %s\n", table[i].name, table[i].value, table[i].help);
+        const char *value = table[i].value ? table[i].value : "";
+        printf("  -%-8s %-8s  %s\n", table[i].name, value, table[i].help);
     }
     printf("\nExit status: the job's own; 75 when it was given up after failures; 128 plus the "
            "signal's number when a signal asked to stop.\n"
            "docs/use/cmn-run.md says more.\n");
+    exit(0);
+}
+
+static _Noreturn void list(void)
+{
+    for (int i = 0; i < OPTIONS; i++) {
+        const char *value = table[i].value ? table[i].value : "";
+        printf("-%s\t%s\t%s\n", table[i].name, value, table[i].help);
+    }
     exit(0);
 }
 
@@ -70,7 +83,7 @@ static void add_mpi(struct cmn_run_options *o, char *value)
 
 static void set(struct cmn_run_options *o, int option, char *value)
 {
-    if (!strcmp(value, "--")) {
+    if (table[option].value && !strcmp(value, "--")) {
         cmn_run_fatal("-%s: %s is missing", table[option].name, table[option].value);
     }
     switch (option) {
@@ -95,8 +108,13 @@ static void set(struct cmn_run_options *o, int option, char *value)
         }
         o->journal = value;
         break;
-    default:
+    case MPI:
         add_mpi(o, value);
+        break;
+    case LIST:
+        list();
+    default:
+        help();
     }
 }
 
@@ -165,11 +183,12 @@ static void check(const struct cmn_run_options *o)
 
 void cmn_run_options_read(struct cmn_run_options *o, int argc, char **argv)
 {
-    struct option names[OPTIONS + 2] = {[OPTIONS] = {"help", no_argument, NULL, HELP}};
+    struct option names[OPTIONS + 1] = {{0}};
     int option;
 
     for (int i = 0; i < OPTIONS; i++) {
-        names[i] = (struct option){table[i].name, required_argument, NULL, i};
+        names[i] = (struct option){table[i].name, table[i].value ? required_argument : no_argument,
+                                   NULL, i};
     }
     *o = (struct cmn_run_options){.retries = 3, .journal = "cmn-run.log"};
     o->mpi = cmn_run_realloc(NULL, 1, sizeof *o->mpi);
@@ -177,16 +196,13 @@ void cmn_run_options_read(struct cmn_run_options *o, int argc, char **argv)
     opterr = 0;
     /* +: no option stands behind the first word that is none. */
     while ((option = getopt_long_only(argc, argv, "+:h", names, NULL)) != -1) {
-        if (option == HELP || option == 'h') {
-            help();
-        }
         if (option == ':') {
             cmn_run_fatal("-%s: %s is missing", table[optopt].name, table[optopt].value);
         }
         if (option == '?') {
-            cmn_run_fatal("%s: no such option; cmn-run --help lists them", argv[optind - 1]);
+            cmn_run_fatal("%s: no such option; cmn-run -help lists them", argv[optind - 1]);
         }
-        set(o, option, optarg);
+        set(o, option == 'h' ? HELP : option, optarg);
     }
     if (argc < 2) {
         help();

@@ -496,10 +496,17 @@ END
     grep -q 'mpiexec cannot be started: No such file' <<<"$output"
 }
 
-@test "help lists each option of the manual" {
-    run -0 "$CMN_RUN" --help
-    for option in -hosts -hostfile -n -retries -wait -journal -mpi; do
-        grep -qE "^ +$option " <<<"$output"
-        grep -qE "^\| \`$option " "$REPO/docs/use/cmn-run.md"
-    done
+@test "help and the manual have the options that -list prints for the man page and completion" {
+    "$CMN_RUN" -list >options
+    "$CMN_RUN" -help >help
+    [[ $(wc -l <options) -ge 9 ]]
+    run ! grep -vE $'^-[a-z-]+\t[^\t]*\t[^\t]+$' options
+    while IFS=$'\t' read -r name value help; do
+        value=${value# }
+        text=$name${value:+ $value}
+        grep -qE -- "^ +$name +${value:+$value +}.{10}" help
+        grep -qF "  $help" help
+        grep -qF "| \`$text\` | " "$REPO/docs/use/cmn-run.md" || { echo "the manual lacks $text"; return 1; }
+    done < <(sed 's/\t\t/\t \t/' options) # `read` takes two tabs for one
+    [[ $(grep -c '^| `-' "$REPO/docs/use/cmn-run.md") -eq $(wc -l <options) ]]
 }
