@@ -1,6 +1,6 @@
 # The test programs, the stand-in for GPUs, and what runs them.
 
-.PHONY: tests test test-on soak same-bits check-patches
+.PHONY: tests test test-on test-docs soak same-bits check-patches
 
 UNIT_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/*/*.c))
 RANK_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/ranks/*/*.c))
@@ -33,6 +33,10 @@ test-on: ## Run the tests in another release of Debian: SUITE=trixie, RUN='make 
 	@$(if $(SUITE),,echo "test-on: which release? for example: make test-on SUITE=trixie" >&2; exit 2)
 	@! [ "$$(id -u)" = 0 ] || setup/install.sh install suite
 	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL tests/on-suite.sh '$(SUITE)' $(if $(RUN),bash -c "$(RUN)")
+
+test-docs: all tests mnist ## Run every command of the documents that can run here, also those that take minutes (tests/docs.sh)
+	@$(TEST_ENV) tests/docs.sh run
+	@$(TEST_ENV) tests/docs.sh slow
 
 soak: all mnist ## Faults in trainings under cmn-run, RUNS=50: they must end with the bits of undisturbed ones
 	@$(TEST_ENV) tests/soak.sh
