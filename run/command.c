@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "messages.h"
 
@@ -125,6 +126,47 @@ static void read_data(struct cmn_command *c, const char *name)
     }
 }
 
+static int is_executable(const char *file)
+{
+    struct stat st;
+
+    return !stat(file, &st) && S_ISREG(st.st_mode) && !access(file, X_OK);
+}
+
+int cmn_command_is_program(const char *word)
+{
+    const char *path = getenv("PATH");
+    char *rest = strdupa(path ? path : ""), *folder, file[PATH_MAX];
+
+    if (strchr(word, '/')) {
+        return is_executable(word);
+    }
+    while ((folder = strsep(&rest, ":"))) {
+        snprintf(file, sizeof file, "%s/%s", folder[0] ? folder : ".", word);
+        if (is_executable(file)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Darknet, also behind another program's name, neither with -cmn nor as `darknet cmn TOOL`. */
+static int is_alone(char *const *word)
+{
+    int alone = 0;
+
+    for (int i = 0; word[i]; i++) {
+        const char *slash = strrchr(word[i], '/'), *name = slash ? slash + 1 : word[i];
+        if (!strcmp(word[i], "-cmn")) {
+            return 0;
+        }
+        if (!strcmp(name, "darknet") || !strcmp(name, "darknet-gpu")) {
+            alone = !word[i + 1] || strcmp(word[i + 1], "cmn");
+        }
+    }
+    return alone;
+}
+
 void cmn_command_read(struct cmn_command *c, char **word)
 {
     int n = 0, kept = 0;
@@ -132,6 +174,7 @@ void cmn_command_read(struct cmn_command *c, char **word)
     memset(c, 0, sizeof *c);
     c->global = 1;
     c->word = word;
+    c->alone = is_alone(word);
     while (word[n]) {
         n++;
     }
@@ -145,9 +188,8 @@ void cmn_command_read(struct cmn_command *c, char **word)
             continue;
         }
         c->without_clear[kept++] = word[i];
-        if (!strcmp(word[i], "-cmn")) {
-            c->cmn = 1;
-        } else if (!strncmp(word[i], "-cmn_", 5) && word[i + 1]) {
+        c->trains |= !strcmp(word[i], "train");
+        if (!strncmp(word[i], "-cmn_", 5) && word[i + 1]) {
             take_key(c, word[i] + 1, word[i + 1]);
             c->without_clear[kept++] = word[++i];
         } else if (i && !c->backup[0] && strcmp(word[i], c->cfg)) {

@@ -170,14 +170,14 @@ struct probes {
 
 /* With a process on another host that ends at once, such as `true`, mpiexec of Open MPI 5.0.7 hangs in
  * one of ten tries. */
-static int start(struct probe *p, const struct cmn_host *h, char *const *mpi_words)
+static int start(struct probe *p, const struct cmn_host *h, char *const *mpiexec)
 {
     char place[CMN_HOST_NAME + 8];
     char *const tail[] = {"-host", place, "-n", "1", "sleep", "1", NULL};
     char **argv;
     int n = 0;
 
-    while (mpi_words[n]) {
+    while (mpiexec[n]) {
         n++;
     }
     p->output = memfd_create("cmn-run", MFD_CLOEXEC);
@@ -185,10 +185,9 @@ static int start(struct probe *p, const struct cmn_host *h, char *const *mpi_wor
         return cmn_run_fail("%s cannot be asked: %s", h->name, strerror(errno));
     }
     snprintf(place, sizeof place, "%s:1", h->name);
-    argv = cmn_run_realloc(NULL, (size_t)n + 1 + sizeof tail / sizeof tail[0], sizeof *argv);
-    argv[0] = "mpiexec";
-    memcpy(argv + 1, mpi_words, (size_t)n * sizeof *argv);
-    memcpy(argv + 1 + n, tail, sizeof tail);
+    argv = cmn_run_realloc(NULL, (size_t)n + sizeof tail / sizeof tail[0], sizeof *argv);
+    memcpy(argv, mpiexec, (size_t)n * sizeof *argv);
+    memcpy(argv + n, tail, sizeof tail);
     p->pid = cmn_process_start(argv, p->output, p->output);
     free(argv);
     return p->pid < 0 ? -1 : 0;
@@ -247,7 +246,7 @@ static int collect(void *of)
     return !missing || cmn_stop_signal();
 }
 
-int cmn_hosts_probe(struct cmn_hosts *h, char *const *mpi_words)
+int cmn_hosts_probe(struct cmn_hosts *h, char *const *mpiexec)
 {
     struct probes all = {h, cmn_run_realloc(NULL, (size_t)h->count, sizeof *all.probe)};
     int result = 0;
@@ -259,7 +258,7 @@ int cmn_hosts_probe(struct cmn_hosts *h, char *const *mpi_words)
         h->host[i].gone = 1;
         h->host[i].wrong = 0;
         snprintf(h->host[i].why, sizeof h->host[i].why, "no answer within %d s", CMN_PROBE_SECONDS);
-        result = start(&all.probe[i], &h->host[i], mpi_words);
+        result = start(&all.probe[i], &h->host[i], mpiexec);
     }
     if (!result) {
         cmn_wait_until(collect, &all, CMN_PROBE_SECONDS);

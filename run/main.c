@@ -1,4 +1,4 @@
-/* cmn-run: starts a training under mpiexec, and again from its last checkpoint when a rank or a
+/* cmn-run: starts a command under mpiexec, and a training again from its last checkpoint when a rank or a
  * machine fails. docs/use/cmn-run.md says how it decides. It runs mpiexec, `sleep` on the machines, and
  * what it is given. */
 #include <signal.h>
@@ -9,13 +9,15 @@
 #include "command.h"
 #include "job.h"
 #include "messages.h"
+#include "mpiexec.h"
 #include "options.h"
 #include "process.h"
 
 enum {
     FAILED_STATUS = 75, /* as the ranks' own: another attempt may succeed */
     PAUSE_MAX = 60,     /* seconds */
-    SAME_CRASHES = 2    /* in a row, from the same checkpoint */
+    SAME_CRASHES = 2,   /* in a row, from the same checkpoint */
+    RETRIES = 3         /* by default, where there are checkpoints */
 };
 
 struct run {
@@ -60,6 +62,15 @@ static int refuse_gone(const struct cmn_hosts *h)
     return -1;
 }
 
+static int probe(struct run *r)
+{
+    char **mpiexec = cmn_mpiexec_options(&r->options);
+    int result = cmn_hosts_probe(&r->options.hosts, mpiexec);
+
+    free(mpiexec);
+    return result;
+}
+
 /* 0 when there are machines; 1 when, after an attempt, they could not be asked from here; -1 when
  * there are none, or a signal asks to stop. */
 static int find_machines(struct run *r)
@@ -72,7 +83,7 @@ static int find_machines(struct run *r)
         return 0;
     }
     for (;;) {
-        if (cmn_hosts_probe(h, r->options.mpi)) {
+        if (probe(r)) {
             return r->attempts && !cmn_stop_signal() ? 1 : -1;
         }
         if (!cmn_hosts_gone(h) || cmn_clock() >= until || (!r->attempts && cmn_hosts_wrong(h))) {
@@ -101,67 +112,6 @@ static int find_machines(struct run *r)
 
 /* ---- one attempt ---- */
 
-/* By default mpiexec says which rank has died, and passes on what the others say of it, only after
- * it has slept twice between its SIGTERM and SIGKILL for the others; what is to be saved has its
- * time at SIGUSR1 (job.c). And it looks whether other machines are still there only after two
- * hours. */
-static const struct {
-    int machines;     /* with so many of them, or more */
-    const char *part; /* unless this is among the words of -mpi */
-    char *word[4];
-} given[] = {
-    {0, "sigkill_timeout", {"--mca", "odls_base_sigkill_timeout", "0"}},
-    {2, "oob_tcp_keepalive", {"--mca", "oob_tcp_keepalive_time", "5"}},
-    {2, "oob_tcp_keepalive", {"--mca", "oob_tcp_keepalive_intvl", "1"}},
-    {2, "oob_tcp_keepalive", {"--mca", "oob_tcp_keepalive_probes", "5"}},
-};
-
-/* Where mpiexec finds them itself, Slurm says how many it will find. */
-static int machines(const struct cmn_hosts *h)
-{
-    const char *nodes = getenv("SLURM_JOB_NUM_NODES");
-
-    return h->count || !nodes ? h->count : atoi(nodes);
-}
-
-static int has_part(char *const *word, const char *part)
-{
-    while (*word && !strstr(*word, part)) {
-        word++;
-    }
-    return *word != NULL;
-}
-
-static void append(char ***list, size_t *n, char *const *words)
-{
-    for (; *words; words++) {
-        *list = cmn_run_realloc(*list, *n + 2, sizeof **list);
-        (*list)[(*n)++] = *words;
-        (*list)[*n] = NULL;
-    }
-}
-
-static char **mpiexec_words(struct run *r, char *hosts, char *ranks)
-{
-    const struct cmn_run_options *o = &r->options;
-    char **argv = NULL;
-    size_t n = 0;
-
-    append(&argv, &n, (char *[]){"mpiexec", NULL});
-    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
-        if (machines(&o->hosts) >= given[i].machines && !has_part(o->mpi, given[i].part)) {
-            append(&argv, &n, given[i].word);
-        }
-    }
-    append(&argv, &n, o->mpi);
-    if (hosts[0]) {
-        append(&argv, &n, (char *[]){"-host", hosts, NULL});
-    }
-    append(&argv, &n, (char *[]){"-n", ranks, NULL});
-    append(&argv, &n, r->has_cleared ? r->command.without_clear : r->command.word);
-    return argv;
-}
-
 static void report_ranks(struct run *r, int ranks)
 {
     if (r->attempts && ranks != r->ranks) {
@@ -174,29 +124,24 @@ static void report_ranks(struct run *r, int ranks)
     r->ranks = ranks;
 }
 
-/* Appends the command to the journal as a shell takes it. */
-static void journal_start(const struct run *r, char *const *word)
+static void journal_start(const struct run *r, char *const *argv)
 {
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%^";
-    size_t bytes;
-    char *text;
-    FILE *to = open_memstream(&text, &bytes);
+    char ranks[32] = "", *text = cmn_mpiexec_text(argv);
 
-    for (int i = 0; to && word[i]; i++) {
-        const char *quote = word[i][0] && !word[i][strspn(word[i], plain)] ? "" : "'";
-        fprintf(to, " %s", quote);
-        for (const char *c = word[i]; *c; c++) {
-            fprintf(to, *c == '\'' ? "'\\''" : "%c", *c);
-        }
-        fputs(quote, to);
+    if (r->ranks) {
+        snprintf(ranks, sizeof ranks, ", %d rank%s", r->ranks, r->ranks == 1 ? "" : "s");
     }
-    if (!to || fclose(to)) {
-        cmn_run_fatal("out of memory");
-    }
-    cmn_journal("start", "attempt %d, %d rank%s:%s", r->attempts, r->ranks,
-                r->ranks == 1 ? "" : "s", text);
+    cmn_journal("start", "attempt %d%s: %s", r->attempts, ranks, text);
     free(text);
+}
+
+/* The line that starts the next attempt. `ranks` gets their number as text; the caller frees the
+ * list. */
+static char **words(const struct run *r, char *hosts, char ranks[32])
+{
+    snprintf(ranks, 32, "%d", r->ranks);
+    return cmn_mpiexec_words(&r->options, hosts, r->ranks ? ranks : "",
+                             r->has_cleared ? r->command.without_clear : r->command.word);
 }
 
 /* What this machine lacks, such as room for a process, may be there again in a moment: after the
@@ -220,7 +165,7 @@ static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *
 
     report_ranks(r, h->count ? cmn_hosts_ranks(h) : (int)r->options.ranks);
     snprintf(ranks, sizeof ranks, "%d", r->ranks);
-    argv = mpiexec_words(r, hosts, ranks);
+    argv = words(r, hosts, ranks);
     r->attempts++;
     journal_start(r, argv);
     result = cmn_job_run(argv, o, &status);
@@ -298,6 +243,10 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
                         SAME_CRASHES);
         return d->status;
     }
+    if (!r->options.retries) {
+        cmn_journal("give-up", "no further attempt (-retries 0)");
+        return FAILED_STATUS;
+    }
     if (r->failed > r->options.retries) {
         cmn_journal_say("give-up", "%ld attempt%s without a new checkpoint (-retries %ld)",
                         r->failed, r->failed == 1 ? "" : "s", r->options.retries);
@@ -357,13 +306,65 @@ static void have_ssh_ask_nobody(void)
 /* An attempt without a checkpoint would begin anew: nobody wants that by accident. */
 static void check(const struct run *r)
 {
-    if (!r->command.cmn) {
-        cmn_run_fatal("-cmn is missing in the command: its processes would not train together");
+    const char *program = r->command.word[0];
+
+    if (r->command.alone) {
+        cmn_run_fatal("-cmn is missing in the command: each process would train by itself; write "
+                      "-cmn at its end");
     }
-    if (!r->command.checkpoint && r->options.retries) {
-        cmn_run_fatal("the command makes no checkpoints, so nothing would be kept between "
-                      "attempts: give it -cmn_checkpoint ITERATIONS, or -retries 0 before the --");
+    if (r->options.retries > 0 && !r->command.checkpoint) {
+        cmn_run_fatal("-retries %ld: the command makes no checkpoints, so nothing would be kept "
+                      "between attempts: give it -cmn_checkpoint ITERATIONS",
+                      r->options.retries);
     }
+    /* -mpi may say where else it lies. */
+    if (cmn_mpiexec_is_here(&r->options) && !r->options.mpi[0] &&
+        !cmn_command_is_program(program)) {
+        cmn_run_fatal(
+            strchr(program, '/')
+                ? "%s: no such file here, or it may not be executed"
+                : "%s: no program of this name in PATH: write its path, as in bin/darknet",
+            program);
+    }
+}
+
+/* Says what nobody has asked for. */
+static void choose(struct run *r)
+{
+    struct cmn_run_options *o = &r->options;
+    int here = cmn_mpiexec_is_here(o), cores = here ? cmn_mpiexec_cores() : 0;
+
+    if (here && !o->ranks) {
+        o->ranks = cores;
+        cmn_journal_say("note",
+                        "%d rank%s, as this machine has so many cores (-n N: another number)",
+                        cores, cores == 1 ? "" : "s");
+    } else if (here && o->ranks > cores) {
+        cmn_journal_say("note", "%ld ranks share the %d core%s of this machine", o->ranks, cores,
+                        cores == 1 ? "" : "s");
+    }
+    if (o->retries < 0) {
+        o->retries = r->command.checkpoint ? RETRIES : 0;
+        if (!o->retries && r->command.trains) {
+            cmn_journal_say("note",
+                            "this training makes no checkpoints, so a failure ends it (with "
+                            "-cmn_checkpoint 500 it starts again from the last one)");
+        }
+    }
+    r->ranks = o->hosts.count ? cmn_hosts_ranks(&o->hosts) : (int)o->ranks;
+}
+
+/* -dry-run: the line of the first attempt, to be pasted. */
+static int print_line(const struct run *r)
+{
+    char ranks[32], *hosts = cmn_hosts_text(&r->options.hosts);
+    char **argv = words(r, hosts, ranks), *text = cmn_mpiexec_text(argv);
+
+    puts(text);
+    free(text);
+    free(argv);
+    free(hosts);
+    return 0;
 }
 
 int main(int argc, char **argv)
@@ -373,7 +374,13 @@ int main(int argc, char **argv)
     cmn_run_options_read(&r.options, argc, argv);
     cmn_command_read(&r.command, r.options.command);
     check(&r);
-    cmn_journal_open(r.options.journal);
+    if (!r.options.dry_run) {
+        cmn_journal_open(r.options.journal, r.options.journal_given);
+    }
+    choose(&r);
+    if (r.options.dry_run) {
+        return print_line(&r);
+    }
     cmn_event_open();
     have_ssh_ask_nobody();
     cmn_signals_open();

@@ -72,16 +72,24 @@ static int is_a_journal(int fd)
     return strstr(line, "Z cmn-run[") != NULL;
 }
 
-void cmn_journal_open(const char *file)
+void cmn_journal_open(const char *file, int asked_for)
 {
+    const char *why = NULL;
+
     journal_name = file;
     journal = open(file, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
     if (journal < 0) {
-        cmn_run_fatal("journal %s: %s: name another one with -journal", file, strerror(errno));
+        why = strerror(errno);
+    } else if (!is_a_journal(journal)) {
+        why = "this file holds something else";
+        close(journal);
+        journal = -1;
     }
-    if (!is_a_journal(journal)) {
-        cmn_run_fatal("journal %s: this file holds something else: name another one with -journal",
-                      file);
+    if (why && asked_for) {
+        cmn_run_fatal("journal %s: %s: name another one with -journal", file, why);
+    }
+    if (why) {
+        cmn_run_fail("no journal is kept: %s: %s (-journal FILE names another one)", file, why);
     }
 }
 

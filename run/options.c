@@ -14,32 +14,40 @@ enum { NUMBER_MAX = 1000000 };
 static const struct {
     const char *name, *value, *help; /* value NULL: it takes none */
 } table[] = {
+    {"n", "N", "number of ranks; without it one for each core of this machine"},
+    {"np", "N", "the same"},
     {"hosts", "a:4,b:4", "machines, and how many ranks each takes"},
-    {"hostfile", "FILE", "the same from a hostfile of Open MPI: lines \"NAME slots=N\""},
-    {"n", "N", "ranks, where mpiexec finds the machines itself, or there is this one alone"},
-    {"retries", "K", "attempts after the first without a new checkpoint in between (3)"},
-    {"wait", "SECONDS", "wait so long for machines that are gone, then continue without them (0)"},
-    {"journal", "FILE", "what happened, line by line (cmn-run.log in the current folder)"},
-    {"mpi", "OPTIONS", "more words for mpiexec, at blanks; may be given more than once"},
+    {"hostfile", "FILE", "the same from a hostfile of Open MPI, with lines NAME slots=N"},
+    {"dry-run", NULL, "print the mpiexec line, and start nothing"},
+    {"retries", "K",
+     "attempts after the first without a new checkpoint in between; 3, or 0 where "
+     "the command makes no checkpoints"},
+    {"wait", "SECONDS",
+     "how long to wait for machines that are gone before continuing without "
+     "them; 0"},
+    {"journal", "FILE", "where to write down what happens; cmn-run.log in the current folder"},
+    {"mpi", "OPTIONS",
+     "more words for mpiexec, separated at blanks, which win over what cmn-run "
+     "chooses; may be given more than once"},
     {"list", NULL, "print these options, one a line: name, value and help, with tabs between"},
     {"help", NULL, "print this help"},
 };
 
-enum { HOSTS, HOSTFILE, RANKS, RETRIES, WAIT, JOURNAL, MPI, LIST, HELP, OPTIONS };
+enum { RANKS, NP, HOSTS, HOSTFILE, DRY_RUN, RETRIES, WAIT, JOURNAL, MPI, LIST, HELP, OPTIONS };
 
 static _Noreturn void help(void)
 {
-    printf("usage: cmn-run [OPTION VALUE]... -- darknet classifier train my.data my.cfg -cmn "
-           "-cmn_checkpoint 500\n\n"
-           "Starts the command under mpiexec, and starts it again from its last checkpoint when a "
-           "rank or a machine fails.\n\n");
+    printf("usage: cmn-run [OPTION]... [--] darknet classifier train my.data my.cfg -cmn\n\n"
+           "Starts the command on several processes (ranks) by mpiexec of Open MPI. With "
+           "-cmn_checkpoint 500 in the\ncommand it starts it again from its last checkpoint when "
+           "a rank or a machine fails.\n\n");
     for (int i = 0; i < OPTIONS; i++) {
         const char *value = table[i].value ? table[i].value : "";
         printf("  -%-8s %-8s  %s\n", table[i].name, value, table[i].help);
     }
-    printf("\nExit status: the job's own; 75 when it was given up after failures; 128 plus the "
-           "signal's number when a signal asked to stop.\n"
-           "docs/use/cmn-run.md says more.\n");
+    printf("\nExit status: the job's own; 75 after a failure that no further attempt follows; 128 "
+           "plus the signal's\nnumber when a signal asked to stop. docs/use/cmn-run.md says "
+           "more.\n");
     exit(0);
 }
 
@@ -94,6 +102,7 @@ static void set(struct cmn_run_options *o, int option, char *value)
         cmn_hosts_read(&o->hosts, value);
         break;
     case RANKS:
+    case NP:
         o->ranks = number(option, value, 1);
         break;
     case RETRIES:
@@ -107,6 +116,10 @@ static void set(struct cmn_run_options *o, int option, char *value)
             cmn_run_fatal("-journal: FILE is missing");
         }
         o->journal = value;
+        o->journal_given = 1;
+        break;
+    case DRY_RUN:
+        o->dry_run = 1;
         break;
     case MPI:
         add_mpi(o, value);
@@ -138,7 +151,7 @@ static int values_of(char *const *word, int i)
 }
 
 /* Of what cmn-run tells mpiexec itself mpiexec would silently take one. */
-static void check_mpi(const struct cmn_run_options *o)
+static void check_mpi(struct cmn_run_options *o)
 {
     static const struct {
         const char *name, *instead;
@@ -157,8 +170,11 @@ static void check_mpi(const struct cmn_run_options *o)
         const char *word = o->mpi[i];
         for (size_t k = 0; word[0] == '-' && k < sizeof ours / sizeof ours[0]; k++) {
             int is_ranks = !strcmp(ours[k].instead, "-n");
-            if ((is_ranks || o->hosts.count) &&
-                !strcmp(word + 1 + (word[1] == '-'), ours[k].name)) {
+            if (strcmp(word + 1 + (word[1] == '-'), ours[k].name)) {
+                continue;
+            }
+            o->mpi_names_machines |= !is_ranks;
+            if (is_ranks || o->hosts.count) {
                 cmn_run_fatal("-mpi '%s ...': cmn-run itself tells mpiexec: give it %s", word,
                               is_ranks && o->hosts.count ? "-hosts node1:4,node2:4"
                                                          : ours[k].instead);
@@ -167,17 +183,27 @@ static void check_mpi(const struct cmn_run_options *o)
     }
 }
 
-static void check(const struct cmn_run_options *o)
+static void check(struct cmn_run_options *o)
 {
     if (o->ranks && o->hosts.count) {
         cmn_run_fatal("-n: the machines say how many ranks there are: -hosts node1:4,node2:4");
     }
-    if (!o->ranks && !o->hosts.count) {
-        cmn_run_fatal("say how many ranks: -n 4, or on which machines: -hosts node1:4,node2:4");
-    }
     check_mpi(o);
     if (!o->command[0]) {
-        cmn_run_fatal("the command is missing behind --");
+        cmn_run_fatal("the command is missing: cmn-run -n 4 -- darknet classifier train ...");
+    }
+}
+
+/* The command begins behind `--`, or without one at the first word that is no option's. */
+static void take_command(struct cmn_run_options *o, char **argv)
+{
+    int behind = optind > 1 && !strcmp(argv[optind - 1], "--");
+
+    o->command = argv + optind;
+    for (int i = optind; !behind && argv[i]; i++) {
+        if (!strcmp(argv[i], "--")) {
+            cmn_run_fatal("%s: no option; cmn-run -help lists them", argv[optind]);
+        }
     }
 }
 
@@ -190,7 +216,7 @@ void cmn_run_options_read(struct cmn_run_options *o, int argc, char **argv)
         names[i] = (struct option){table[i].name, table[i].value ? required_argument : no_argument,
                                    NULL, i};
     }
-    *o = (struct cmn_run_options){.retries = 3, .journal = "cmn-run.log"};
+    *o = (struct cmn_run_options){.retries = -1, .journal = "cmn-run.log"};
     o->mpi = cmn_run_realloc(NULL, 1, sizeof *o->mpi);
     o->mpi[0] = NULL;
     opterr = 0;
@@ -207,12 +233,6 @@ void cmn_run_options_read(struct cmn_run_options *o, int argc, char **argv)
     if (argc < 2) {
         help();
     }
-    if (optind == argc && strcmp(argv[optind - 1], "--")) {
-        cmn_run_fatal("the command is missing: -- darknet classifier train …");
-    }
-    if (strcmp(argv[optind - 1], "--")) {
-        cmn_run_fatal("%s: no option; write `--` before the command", argv[optind]);
-    }
-    o->command = argv + optind;
+    take_command(o, argv);
     check(o);
 }

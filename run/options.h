@@ -6,11 +6,14 @@
 
 struct cmn_run_options {
     struct cmn_hosts hosts;
-    long ranks;   /* -n, 0 when the machines say it */
-    long retries; /* attempts without progress after the first */
+    long ranks;   /* -n; 0: not given */
+    long retries; /* attempts without progress after the first; -1: not given */
     long wait;    /* seconds for a machine that is gone */
     const char *journal;
-    char **mpi;     /* words for mpiexec, NULL behind the last */
+    int journal_given;
+    int dry_run;
+    char **mpi; /* words for mpiexec, NULL behind the last */
+    int mpi_names_machines;
     char **command; /* the same, part of argv */
 };
 

@@ -34,7 +34,8 @@ echo "$n" >attempts
 printf '%s\n' "$*" >"words-$n"
 eval "$(sed -n "${n}p" plan)"
 END
-    chmod +x fake/mpiexec
+    echo 'exit 1' >fake/darknet
+    chmod +x fake/mpiexec fake/darknet
     rm -f attempts words-* cmn-run.log
 }
 
@@ -74,7 +75,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
 @test "what fails is started again, from the checkpoint; what would end the same way is not" {
     stand_in "$lost" "$(from 5)exit 75" "$(from 10)exit 0"
     restarts 0 3 -n 2 "${train[@]}"
-    grep -Eq '^20[0-9-]*T[0-9:.]*Z cmn-run\[[0-9]+\] start +attempt 1, 2 ranks: mpiexec --mca odls_base_sigkill_timeout 0 -n 2 darknet classifier' cmn-run.log
+    grep -Eq '^20[0-9-]*T[0-9:.]*Z cmn-run\[[0-9]+\] start +attempt 1, 2 ranks: mpiexec .*--mca odls_base_sigkill_timeout 0 -n 2 darknet classifier' cmn-run.log
     grep -Eq 'failure +status 137: rank 1 on b ended by signal 9' cmn-run.log
     grep -Eq 'resume +from out/x-10.checkpoint, iteration 10$' cmn-run.log
     grep -Eq 'done +3 attempts, status 0' cmn-run.log
@@ -426,7 +427,7 @@ END
 @test "machines that are gone are left out, or waited for, and come back" {
     stand_in "echo b >machines; $lost" "$(from 5): >machines; $lost" 'exit 0'
     restarts 0 3 -hosts a:2,b:3 -mpi '--mca  odls_base_sigkill_timeout 2' "${train[@]}"
-    [[ $(<words-1) == '--mca oob_tcp_keepalive_time 5 '*' --mca odls_base_sigkill_timeout 2 -host a:2,b:3 -n 5 darknet '* ]]
+    [[ $(<words-1) == *'--mca oob_tcp_keepalive_time 5 '*' --mca odls_base_sigkill_timeout 2 -host a:2,b:3 -n 5 darknet '* ]]
     [[ $(<words-2) == *' --mca odls_base_sigkill_timeout 2 -host a:2 -n 2 darknet '* ]]
     [[ $(<words-3) == *' --mca odls_base_sigkill_timeout 2 -host a:2,b:3 -n 5 darknet '* ]]
     grep -Eq 'gone +b:3 .*no route to b' cmn-run.log
@@ -463,11 +464,14 @@ END
 
 @test "what cannot work is refused in one line" {
     stand_in 'exit 0'
-    refused '.*no checkpoints.*-cmn_checkpoint' -n 2 -- darknet classifier train x.data x.cfg -cmn
+    refused '-retries 1: .*no checkpoints.*-cmn_checkpoint' -n 2 -retries 1 -- darknet classifier train x.data x.cfg -cmn
     refused '-cmn is missing' -n 2 -- darknet classifier train x.data x.cfg -cmn_checkpoint 5
+    refused '-cmn is missing' -n 2 -- nice ./darknet-gpu detector map x.data x.cfg x.weights
     refused 'the command is missing' -n 2
     refused 'the command is missing' -n 2 --
-    refused 'say how many ranks' "${train[@]}"
+    refused 'nothing: no program of this name in PATH' -n 2 -- nothing -cmn
+    refused './nothing: no such file here' -n 2 -- ./nothing -cmn
+    refused './fake: no such file here, or it may not be executed' -n 2 -- ./fake -cmn
     refused '-n x: write a number from 1' -n x "${train[@]}"
     refused '-n: the machines say' -n 2 -hosts a:2 "${train[@]}"
     refused '-wait: SECONDS is missing' -n 2 -wait "${train[@]}"
@@ -477,7 +481,8 @@ END
     refused "-mpi '-host ...': cmn-run itself tells mpiexec: give it -hosts" -mpi '-host a:3' -hosts a:2 "${train[@]}"
     refused '-retry: no such option' -n 2 -retry 2 "${train[@]}"
     refused '-retries: K is missing' -n 2 -retries
-    refused 'darknet: no option; write `--`' -n 2 darknet classifier train x.data x.cfg -cmn
+    refused '-n 0: write a number from 1' -n 0 "${train[@]}"
+    refused '8: no option; cmn-run -help lists them' -n 2 8 "${train[@]}"
     refused '-other: no such option' -n 2 -other -- darknet classifier train x.data x.cfg -cmn
     refused '-hosts a:2,-oProxy:1: write NAME:RANKS' -hosts a:2,-oProxy:1 "${train[@]}"
     refused '-hosts a:0: write NAME:RANKS' -hosts a:0 "${train[@]}"
@@ -487,13 +492,94 @@ END
     refused 'journal hostfile: this file holds something else' -journal hostfile -n 2 "${train[@]}"
     refused 'journal no/log: No such file' -journal no/log -n 2 "${train[@]}"
     printf '[net]\nbatch=1\n' >x.cfg
-    refused '.*no checkpoints' -n 2 -- darknet classifier train x.data x.cfg -cmn
+    refused '.*no checkpoints' -n 2 -retries 1 -- darknet classifier train x.data x.cfg -cmn
     printf '# one\n[net]\nbatch=1\ncmn_checkpoint = 7\n' >x.cfg
-    restarts 0 1 -n 2 -- darknet classifier train x.data x.cfg -cmn
-    rm -f attempts
-    restarts 0 1 -n 2 -retries 0 -- darknet classifier train x.data y.cfg -cmn
-    PATH=$PWD run -1 "$CMN_RUN" -n 2 -retries 0 "${train[@]}"
+    restarts 0 1 -n 2 -retries 1 -- darknet classifier train x.data x.cfg -cmn
+    mkdir only
+    cp fake/darknet only
+    PATH=$PWD/only run -1 "$CMN_RUN" -n 2 -retries 0 "${train[@]}"
     grep -q 'mpiexec cannot be started: No such file' <<<"$output"
+}
+
+# on_one_core COMMAND...: a batch system may have started the tests.
+on_one_core() {
+    local first
+    first=$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')
+    env -u SLURM_JOB_ID -u SLURM_JOB_NUM_NODES PATH="$PWD/fake:$PATH" taskset -c "$first" "$@"
+}
+
+# prints LINE ARGUMENTS...: -dry-run on one core prints this line behind mpiexec's options of always, and starts nothing.
+prints() {
+    local line=$1
+    shift
+    on_one_core "$CMN_RUN" -dry-run "$@" >run.out 2>run.err
+    cat run.out run.err
+    [[ $(sed 's/ --allow-run-as-root//' run.out) == "$line" && ! -e attempts && ! -e cmn-run.log ]]
+}
+
+@test "what cmn-run chooses for mpiexec, and what of it a word of -mpi takes away" {
+    stand_in 'exit 0'
+    always='--bind-to none --mca mpi_yield_when_idle 1 --mca odls_base_sigkill_timeout 0'
+    several='--mca oob_tcp_keepalive_time 5 --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 5'
+    prints "mpiexec $always -n 1 darknet cmn check" -- darknet cmn check
+    grep -qx 'cmn-run: 1 rank, as this machine has so many cores (-n N: another number)' run.err
+    prints "mpiexec $always -n 1 darknet cmn check" -np 1 darknet cmn check
+    [[ ! -s run.err ]]
+    prints "mpiexec --oversubscribe $always -n 2 darknet cmn check" -n 2 darknet cmn check
+    grep -qx 'cmn-run: 2 ranks share the 1 core of this machine' run.err
+    prints "mpiexec $always $several -host a:2,b:3 -n 5 darknet cmn check" -hosts a:2,b:3 darknet cmn check
+    prints "mpiexec $always --host a,b darknet cmn check" -mpi '--host a,b' darknet cmn check
+    PBS_JOBID=7 prints "mpiexec $always darknet cmn check" darknet cmn check
+    prints 'mpiexec --mca mpi_yield_when_idle 1 --mca odls_base_sigkill_timeout 0 --map-by core:OVERSUBSCRIBE -n 3 darknet cmn check' \
+        -mpi '--map-by core:OVERSUBSCRIBE' -n 3 darknet cmn check
+    mine='--bind-to core --mca mpi_yield_when_idle 0 --mca odls_base_sigkill_timeout 9'
+    prints "mpiexec $mine -n 1 darknet cmn check" -mpi "$mine" -n 1 darknet cmn check
+    prints "mpiexec $always --oversubscribe -n 2 darknet cmn check" -mpi '--oversubscribe' -n 2 darknet cmn check
+    # Root has a word more, once.
+    on_one_core "$CMN_RUN" --dry-run -n 1 darknet cmn check >run.out
+    [[ $(grep -c -- ' --allow-run-as-root ' run.out) -eq $(($(id -u) == 0)) ]]
+    on_one_core "$CMN_RUN" -dry-run -n 1 -mpi --allow-run-as-root darknet cmn check >run.out
+    [[ $(grep -o allow-run-as-root run.out | wc -l) -eq 1 ]]
+    nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+    if "${nobody[@]}" test -x "$CMN_RUN"; then
+        on_one_core "${nobody[@]}" "$CMN_RUN" -dry-run -n 1 true >run.out
+        run ! grep allow-run-as-root run.out
+    fi
+}
+
+@test "what -dry-run prints a shell takes as it was given" {
+    stand_in 'printf "%s\n" "$@" >words'
+    words=(darknet 'classifier train' "it's \"here\"" '$HOME' '' 'a;b' '*' -cmn)
+    PATH=$PWD/fake:$PATH "$CMN_RUN" -dry-run -n 2 -- "${words[@]}" >line
+    [[ $(wc -l <line) -eq 1 ]]
+    PATH=$PWD/fake:$PATH bash line
+    diff <(printf '%s\n' "${words[@]}") <(tail -n ${#words[@]} words)
+}
+
+@test "one command: without checkpoints there is one attempt, and a training is told so in a line" {
+    stand_in "$lost" 'exit 0'
+    restarts 75 1 -n 2 darknet classifier train x.data x.cfg -cmn
+    grep -q '^cmn-run: this training makes no checkpoints, so a failure ends it (with -cmn_checkpoint 500 ' run.err
+    grep -q '^cmn-run: rank 1 on b ended by signal 9' run.err
+    [[ $(grep -c '^cmn-run: ' run.err) -eq 2 ]]
+    # Neither has an evaluation, and what is not Darknet; the first is not told so.
+    stand_in "$lost" 'exit 0'
+    restarts 75 1 -n 2 darknet detector map x.data x.cfg x.weights -cmn
+    run ! grep checkpoint run.err
+    stand_in 'exit 3'
+    restarts 3 1 -n 2 hostname
+    # With checkpoints there are three more.
+    stand_in "$lost" "$lost" "$lost" "$lost" 'exit 0'
+    restarts 75 4 -n 2 "${train[@]}"
+    run ! grep 'no checkpoints' run.err
+}
+
+@test "a journal that cannot be written is no reason not to start, unless it was asked for" {
+    stand_in 'exit 0'
+    echo 'my own file' >cmn-run.log
+    PATH=$PWD/fake:$PATH run -0 "$CMN_RUN" -n 2 "${train[@]}"
+    [[ $output == *'cmn-run: no journal is kept: cmn-run.log: this file holds something else (-journal FILE names another one)' ]]
+    [[ $(<cmn-run.log) == 'my own file' ]]
 }
 
 @test "help and the manual have the options that -list prints for the man page and completion" {
@@ -501,12 +587,10 @@ END
     "$CMN_RUN" -help >help
     [[ $(wc -l <options) -ge 9 ]]
     run ! grep -vE $'^-[a-z-]+\t[^\t]*\t[^\t]+$' options
-    while IFS=$'\t' read -r name value help; do
-        value=${value# }
-        text=$name${value:+ $value}
-        grep -qE -- "^ +$name +${value:+$value +}.{10}" help
+    while IFS=$'\x1f' read -r name value help; do
+        grep -qE -- "^ +$name +${value:+$value +}[^ ]" help
         grep -qF "  $help" help
-        grep -qF "| \`$text\` | " "$REPO/docs/use/cmn-run.md" || { echo "the manual lacks $text"; return 1; }
-    done < <(sed 's/\t\t/\t \t/' options) # `read` takes two tabs for one
-    [[ $(grep -c '^| `-' "$REPO/docs/use/cmn-run.md") -eq $(wc -l <options) ]]
+        echo "| \`$name${value:+ $value}\` | $help |"
+    done < <(tr '\t' '\037' <options) >rows # `read` takes two tabs for one
+    diff rows <(grep '^| `-[^-]' "$REPO/docs/use/cmn-run.md")
 }
