@@ -235,8 +235,10 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
                               WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), ""};
     int signal_number = d.status > 128 && d.status <= 128 + CMN_SIGNAL_MAX ? d.status - 128 : 0;
 
-    /* The rank that says so may hang afterwards, or mpiexec. */
-    if (o->fatal[0] && (signal_number == SIGALRM || (o->hung && o->error))) {
+    /* Status 1 is what a rank's error means, whatever mpiexec makes of the other ranks' ends; and the
+     * rank that names a failure may hang afterwards. */
+    if (o->fatal[0] &&
+        (signal_number == SIGALRM || (o->error && (o->hung || !(o->signal || o->daemon_lost))))) {
         d.status = o->error ? 1 : FAILED_STATUS;
         signal_number = 0;
     }

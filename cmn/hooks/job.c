@@ -137,11 +137,17 @@ static void close_job(void)
 
 /* For what every process knows by itself, also before MPI has started and under a launcher of another
  * MPI. The first one has spoken for all and ends the job; the others wait for that, as the first one
- * that ends makes the launcher end all. */
+ * that ends makes the launcher end all. Open MPI 5 then says at times that a connection broke, so
+ * cmn-run is told first that nothing did. */
 static _Noreturn void leave(int status)
 {
+    char text[64];
+
     fflush(NULL);
     if (status && cmn_launcher_rank() <= 0) {
+        find_myself();
+        snprintf(text, sizeof text, "ended with status %d", status);
+        cmn_job_event("error", -1, text);
         cmn_launcher_end_job(status);
     } else if (status) {
         sleep(AWAIT_THE_END);
