@@ -26,7 +26,7 @@ prepare() {
 # start ARGUMENTS...: cmn-run in the background, until two checkpoints are there. Sets started.
 start() {
     local words i
-    cluster_words "$BUILD/bin/cmn-run" -hosts node1:2,node2:2 -mpi '--oversubscribe --bind-to none --mca mpi_yield_when_idle 1' "$@" -- \
+    cluster_words "$BUILD/bin/cmn-run" -hosts node1:2,node2:2 "$@" -- \
         "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_validate 0 -cmn_checkpoint 10 -cmn_timeout 3
     timeout --kill-after=5 $((120 * SLOW)) "${words[@]}" >run.out 2>run.err 3>&- &
     started=$!

@@ -16,7 +16,7 @@ setup() {
     [[ -z $why ]] || skip "$why"
     enter_cluster
     ssh_up
-    mpi=(--oversubscribe --bind-to none --mca mpi_yield_when_idle 1)
+    mpi=()
 }
 
 teardown() {
@@ -25,11 +25,11 @@ teardown() {
 
 # by_mpiexec COMMAND...: on node1, two ranks there and two on node2; ended when it hangs.
 by_mpiexec() {
-    ssh_words node1 mpiexec "${mpi[@]}" --host "node1:2,${other:-node2}:2" -n 4 "$@"
+    ssh_words node1 mpiexec --bind-to none --mca mpi_yield_when_idle 1 "${mpi[@]}" --host "node1:2,${other:-node2}:2" -n 4 "$@"
     timeout --kill-after=5 $((60 * SLOW)) "${words[@]}"
 }
 
-# by_cmn_run OPTIONS... -- COMMAND...: the same.
+# by_cmn_run OPTIONS... -- COMMAND...: the same, with the options that it chooses itself.
 by_cmn_run() {
     ssh_words node1 "$BUILD/bin/cmn-run" -hosts "node1:2,${other:-node2}:2" -mpi "${mpi[*]}" "$@"
     timeout --kill-after=5 $((60 * SLOW)) "${words[@]}"
@@ -80,7 +80,7 @@ neither_starts() {
 @test "in a terminal ssh waits for no answer" {
     command -v script >/dev/null || skip 'script (bsdutils) is not installed'
     cluster_run sh -c ": >$SSH/known"
-    ssh_words node1 "$BUILD/bin/cmn-run" -hosts node1:2,node2:2 -mpi "${mpi[*]}" -- "${train[@]}" -cmn_checkpoint 5
+    ssh_words node1 "$BUILD/bin/cmn-run" -hosts node1:2,node2:2 -- "${train[@]}" -cmn_checkpoint 5
     timeout --kill-after=5 $((60 * SLOW)) script -qec "$(printf '%q ' "${words[@]}")" screen.txt </dev/null >/dev/null 3>&- || true
     cat screen.txt
     grep -q 'cmn-run: node2: its host key is not known here' screen.txt
@@ -175,13 +175,13 @@ one_line() {
 
 # docs/use/cmn-run.md names this command.
 @test "cmn-run with cmn check tries out the machines, and names a program that is another one there" {
-    by_cmn_run -retries 0 -- "$DARKNET" cmn check -cmn >report.txt 2>err.txt || { cat report.txt err.txt; false; }
+    by_cmn_run -- "$DARKNET" cmn check >report.txt 2>err.txt || { cat report.txt err.txt; false; }
     grep '^diagnosis: good: 4 ranks can train together' report.txt
     cp "$DARKNET" other
     printf x >>other
     cluster_differs node2 "$DARKNET" other
     ssh_up
-    run -1 by_cmn_run -retries 0 -- "$DARKNET" cmn check -cmn
+    run -1 by_cmn_run -- "$DARKNET" cmn check
     echo "$output"
     [[ $output == *'diagnosis: fault: different programs: the file that rank 2 on node2 runs'* ]]
 }
