@@ -1,11 +1,18 @@
 /* Running a network of pjreddie's Darknet on images. */
 #include "engine/inference.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "darknet.h"
+#include "stb_image.h"
 #include "tree.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "engine/darknet_net.h"
 #include "engine/net.h"
@@ -64,6 +71,31 @@ void cmn_image_free(struct cmn_image *image)
 {
     free(image->data);
     image->data = NULL;
+}
+
+int cmn_image_try(const char *path, int channels, struct cmn_image_size *found)
+{
+    struct stat about;
+    unsigned char *pixels;
+    int fd, c = 0;
+
+    fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a named pipe would wait */
+    if (fd < 0) {
+        return cmn_fail("%s", strerror(errno));
+    }
+    if (fstat(fd, &about) || !S_ISREG(about.st_mode)) {
+        close(fd);
+        return cmn_fail("%s", S_ISDIR(about.st_mode) ? strerror(EISDIR) : "not a file");
+    }
+    close(fd);
+    /* As load_image_stb() does it, but for the floats. */
+    pixels = stbi_load(path, &found->width, &found->height, &c, channels);
+    if (!pixels) {
+        return cmn_fail("%s", about.st_size ? stbi_failure_reason() : "an empty file");
+    }
+    found->channels = channels ? channels : c;
+    stbi_image_free(pixels);
+    return 0;
 }
 
 enum cmn_image_fit cmn_net_detector_fit(const struct cmn_net *net)

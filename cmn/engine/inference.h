@@ -36,6 +36,13 @@ struct cmn_image cmn_image_load(const struct cmn_net *net, const char *path,
                                 enum cmn_image_fit fit);
 void cmn_image_free(struct cmn_image *image);
 
+/* Thread-safe. Whether trainers can read this image: decodes it as they do, in `channels` of them (0:
+ * as many as the file has), which become those of *found. 0, or -1 with a reason. */
+struct cmn_image_size {
+    int width, height, channels;
+};
+int cmn_image_try(const char *path, int channels, struct cmn_image_size *found);
+
 /* How Darknet fits images into this detector's input: networks of [detection] stretch them. */
 enum cmn_image_fit cmn_net_detector_fit(const struct cmn_net *net);
 

@@ -1,7 +1,11 @@
 #include "engine/plan.h"
 
+#include <malloc.h>
+#include <stdlib.h>
+
 #include "darknet.h"
 
+#include "base/memory.h"
 #include "engine/darknet_net.h"
 #include "engine/gradients.h"
 
@@ -15,20 +19,191 @@ void cmn_plan_device(int device)
 #endif
 }
 
+/* ---- memory ---- */
+
+/* The blocks of memory that hold something for each image. Layers may share a block: dropout has
+ * that of the layer before it. */
+struct blocks {
+    const void **at;
+    size_t n, room;
+};
+
+static void add_block(struct blocks *b, const void *at)
+{
+    if (!at) {
+        return;
+    }
+    if (b->n == b->room) {
+        b->room = b->room ? 2 * b->room : 256;
+        b->at = cmn_realloc(b->at, b->room, sizeof *b->at);
+    }
+    b->at[b->n++] = at;
+}
+
+static void add_layer(struct blocks *b, const layer *l)
+{
+    const layer *inner[] = {l->input_layer,
+                            l->self_layer,
+                            l->output_layer,
+                            l->reset_layer,
+                            l->update_layer,
+                            l->state_layer,
+                            l->input_gate_layer,
+                            l->state_gate_layer,
+                            l->input_save_layer,
+                            l->state_save_layer,
+                            l->input_state_layer,
+                            l->state_state_layer,
+                            l->input_z_layer,
+                            l->state_z_layer,
+                            l->input_r_layer,
+                            l->state_r_layer,
+                            l->input_h_layer,
+                            l->state_h_layer,
+                            l->wz,
+                            l->uz,
+                            l->wr,
+                            l->ur,
+                            l->wh,
+                            l->uh,
+                            l->uo,
+                            l->wo,
+                            l->uf,
+                            l->wf,
+                            l->ui,
+                            l->wi,
+                            l->ug,
+                            l->wg};
+    const void *own[] = {l->indexes,
+                         l->rand,
+                         l->state,
+                         l->prev_state,
+                         l->forgot_state,
+                         l->forgot_delta,
+                         l->state_delta,
+                         l->combine_cpu,
+                         l->combine_delta_cpu,
+                         l->concat,
+                         l->concat_delta,
+                         l->delta,
+                         l->output,
+                         l->loss,
+                         l->squared,
+                         l->norms,
+                         l->x,
+                         l->x_norm,
+                         l->z_cpu,
+                         l->r_cpu,
+                         l->h_cpu,
+                         l->prev_state_cpu,
+                         l->temp_cpu,
+                         l->temp2_cpu,
+                         l->temp3_cpu,
+                         l->dh_cpu,
+                         l->hh_cpu,
+                         l->prev_cell_cpu,
+                         l->cell_cpu,
+                         l->f_cpu,
+                         l->i_cpu,
+                         l->g_cpu,
+                         l->o_cpu,
+                         l->c_cpu,
+                         l->dc_cpu,
+                         l->binary_input};
+
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        add_block(b, own[i]);
+    }
+    for (size_t i = 0; i < sizeof inner / sizeof inner[0]; i++) {
+        if (inner[i]) {
+            add_layer(b, inner[i]);
+        }
+    }
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const char *x = *(const char *const *)a, *y = *(const char *const *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Bytes of what the network has for the images of a micro-batch. */
+static size_t batch_bytes(const network *net)
+{
+    struct blocks b = {0};
+    size_t bytes = 0;
+
+    add_block(&b, net->input);
+    add_block(&b, net->truth);
+    for (int i = 0; i < net->n; i++) {
+        add_layer(&b, &net->layers[i]);
+    }
+    if (b.n) {
+        qsort(b.at, b.n, sizeof *b.at, by_address);
+    }
+    for (size_t i = 0; i < b.n; i++) {
+        if (i == 0 || b.at[i] != b.at[i - 1]) {
+            bytes += malloc_usable_size((void *)b.at[i]);
+        }
+    }
+    free(b.at);
+    return bytes;
+}
+
+/* Bytes that are allocated. */
+static size_t allocated(void)
+{
+    struct mallinfo2 m = mallinfo2();
+
+    return m.uordblks + m.hblkhd;
+}
+
+/* The largest input that random=1 leads to: 608 pixels in detector train, 448 in classifier
+ * train. */
+static double growth(const network *net)
+{
+    const layer *last = &net->layers[net->n - 1];
+    double pixels = (double)net->w * net->h, most = 0;
+
+    if ((last->type == YOLO || last->type == REGION) && last->random) {
+        most = 608. * 608;
+    } else if (net->random) {
+        most = 448. * 448;
+    }
+    return pixels > 0 && most > pixels ? most / pixels : 1;
+}
+
+static void plan_memory(struct cmn_plan *p, const network *net, size_t bytes)
+{
+    const layer *last = &net->layers[net->n - 1];
+    size_t batch = batch_bytes(net);
+
+    p->per_image = batch / (size_t)net->batch;
+    p->workspace = net->workspace ? malloc_usable_size(net->workspace) : 0;
+    p->weights = bytes > batch + p->workspace ? bytes - batch - p->workspace : 0;
+    p->sample = ((size_t)net->inputs + (size_t)net->truths) * sizeof(float);
+    p->channels = net->c;
+    p->threads = last->type == YOLO || last->type == REGION ? 64 : net->threads;
+    p->grows = growth(net);
+    p->outputs = net->outputs;
+}
+
 struct cmn_plan cmn_plan_cfg(const char *cfg)
 {
+    size_t before = allocated();
     network *net = parse_network_cfg((char *)cfg);
+    size_t bytes = allocated() - before;
     struct cmn_gradients g;
-    struct cmn_plan plan;
+    struct cmn_plan plan = {0};
 
+    plan_memory(&plan, net, bytes); /* before the gradients move */
     cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
-    plan = (struct cmn_plan){
-        .batch = net->batch,
-        .subdivisions = net->subdivisions,
-        .tensors = g.exchange.tensors,
-        .floats = cmn_gradients_floats(&g, CMN_GRADIENT),
-        .flat = g.exchange.block.n + g.exchange.metrics.n,
-    };
+    plan.batch = net->batch;
+    plan.subdivisions = net->subdivisions;
+    plan.tensors = g.exchange.tensors;
+    plan.floats = cmn_gradients_floats(&g, CMN_GRADIENT);
+    plan.flat = g.exchange.block.n + g.exchange.metrics.n;
     cmn_gradients_close(&g);
     free_network(net);
     return plan;

@@ -15,6 +15,16 @@ struct cmn_plan {
     int tensors;      /* that are exchanged in a step */
     size_t floats;    /* their size */
     size_t flat;      /* floats of the flat gradient buffer, padding and metrics included */
+    int outputs;      /* values that the network predicts for an image */
+    /* Memory of the host, in bytes. What the layers have for an image of a micro-batch grows with
+     * the micro-batch, the workspace with the pixels alone. */
+    size_t per_image, workspace;
+    size_t weights; /* weights, gradients, and all that depends on neither */
+    size_t sample;  /* an image and its labels, as loaders hand them over */
+    int channels;
+    int threads; /* that load images */
+    /* By which factor random=1 lets images of the input grow at most; 1 without. */
+    double grows;
 };
 
 /* Collective in a job, blocking. Builds the network of a cfg and frees it again; hooks/ reads

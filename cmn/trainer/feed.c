@@ -118,31 +118,35 @@ static void count_steps(struct cmn_share *share, int steps)
     share->seen_each *= steps;
 }
 
-/* Whether micro-batches may go to different ranks. */
-static int divides_micro_batches(const struct cmn_feed *f)
+int cmn_feed_divides(const struct cmn_session *s, int time_steps)
 {
-    const struct cmn_session *s = f->session;
+    return s->options.sync_bn || time_steps > 1 || !strcmp(s->command->driver, "rnn");
+}
 
-    return s->options.sync_bn || cmn_net_time_steps(f->net) > 1 ||
-           !strcmp(s->command->driver, "rnn");
+struct cmn_share cmn_feed_share(const struct cmn_session *s, int batch, int micro_batches,
+                                int time_steps)
+{
+    int rank = s->topology.rank, ranks = s->topology.size, n = micro_batches;
+    struct cmn_share share;
+
+    if (s->options.batch == CMN_BATCH_PER_RANK || s->command->does != CMN_TRAINS) {
+        share = own_batches(batch, n, rank, ranks);
+    } else if (cmn_feed_divides(s, time_steps)) {
+        share = slices(batch, n, rank, ranks);
+    } else if (ranks <= n) {
+        share = whole_micro_batches(batch, n, rank, ranks);
+    } else {
+        share = single_micro_batch(batch, n, rank, ranks);
+    }
+    count_steps(&share, time_steps);
+    return share;
 }
 
 void cmn_feed_open(struct cmn_feed *f, const struct cmn_session *s, struct cmn_net *net, int batch,
                    int micro_batches)
 {
-    int rank = s->topology.rank, ranks = s->topology.size, n = micro_batches;
-
     *f = (struct cmn_feed){.session = s, .net = net};
-    if (s->options.batch == CMN_BATCH_PER_RANK || s->command->does != CMN_TRAINS) {
-        f->share = own_batches(batch, n, rank, ranks);
-    } else if (divides_micro_batches(f)) {
-        f->share = slices(batch, n, rank, ranks);
-    } else if (ranks <= n) {
-        f->share = whole_micro_batches(batch, n, rank, ranks);
-    } else {
-        f->share = single_micro_batch(batch, n, rank, ranks);
-    }
-    count_steps(&f->share, cmn_net_time_steps(net));
+    f->share = cmn_feed_share(s, batch, micro_batches, cmn_net_time_steps(net));
 }
 
 void cmn_feed_close(struct cmn_feed *f)

@@ -37,6 +37,14 @@ struct cmn_feed {
 
 /* All local, not blocking. */
 
+/* This rank's part of a step of micro_batches times `batch` images, or sequences of time_steps
+ * images. Ends the job where there are too few of them. */
+struct cmn_share cmn_feed_share(const struct cmn_session *s, int batch, int micro_batches,
+                                int time_steps);
+
+/* Whether ranks divide each micro-batch, and may not take whole ones. */
+int cmn_feed_divides(const struct cmn_session *s, int time_steps);
+
 /* Divides a step over the ranks: micro_batches of `batch` images, or sequences, as the cfg says it.
  * The network knows nothing but time_steps yet. */
 void cmn_feed_open(struct cmn_feed *f, const struct cmn_session *s, struct cmn_net *net, int batch,
