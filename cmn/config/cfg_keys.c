@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 
 /* Of AlexeyAB's Darknet (commit 59596d78, src/parser.c), and not of pjreddie's. */
 static const char elsewhere[] =
@@ -49,7 +50,7 @@ static const char *needs(const char *key)
     return NULL;
 }
 
-static int is_elsewhere(const char *key)
+int cmn_cfg_key_elsewhere(const char *key)
 {
     char word[64];
 
@@ -74,8 +75,9 @@ void cmn_cfg_key_describe(const char *key, const char *const *looked_for, int n,
 
     if (is_net && needs(key)) {
         snprintf(text, bytes, "has no effect without %s", needs(key));
-    } else if (is_elsewhere(key)) {
-        snprintf(text, bytes, "has no effect: AlexeyAB's Darknet has this key, this one has not");
+    } else if (!strcmp(key, "groups") && contains(looked_for, n, "layers")) { /* of [route] */
+        snprintf(text, bytes,
+                 "has no effect: AlexeyAB's Darknet has this key here, this one has not");
     } else if (contains(looked_for, n, key)) {
         snprintf(text, bytes, "has no effect: the section has it twice, and the first one counts");
     } else if (nearest) {
@@ -83,4 +85,49 @@ void cmn_cfg_key_describe(const char *key, const char *const *looked_for, int n,
     } else {
         snprintf(text, bytes, "has no effect: unknown key");
     }
+}
+
+/* Whether a line before line i has the same key. */
+static int is_repeated(const struct cmn_cfg_file *cfg, int i)
+{
+    for (int j = 0; j < i; j++) {
+        if (cfg->each[j].key && !strcmp(cfg->each[j].key, cfg->each[i].key)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int cmn_cfg_keys_elsewhere(const struct cmn_cfg_file *cfg, char *text, size_t bytes)
+{
+    size_t used = 0;
+    int n = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < cfg->lines; i++) {
+        const struct cmn_cfg_line *l = &cfg->each[i];
+        if (!l->key || !cmn_cfg_key_elsewhere(l->key)) {
+            continue;
+        }
+        n++;
+        if (!is_repeated(cfg, i) && used < bytes) {
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s (line %d)", used ? ", " : "",
+                                     l->key, l->line);
+        }
+    }
+    return n;
+}
+
+static char **added;
+static int additions;
+
+void cmn_cfg_keys_add(const char *line)
+{
+    added = cmn_realloc(added, (size_t)additions + 1, sizeof *added);
+    added[additions++] = cmn_strdup(line);
+}
+
+const char *cmn_cfg_keys_at(int i)
+{
+    return i < additions ? added[i] : NULL;
 }

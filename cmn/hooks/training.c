@@ -79,19 +79,49 @@ void cmn_looked_for_key(const char *key)
     }
 }
 
+/* One line for all keys of AlexeyAB's Darknet: its cfgs have dozens. Comes before the layers, one of
+ * which may be the reason why the cfg ends here. */
+static void tell_elsewhere(const struct list *options)
+{
+    const kvp *first = options->front ? options->front->val : NULL;
+    FILE *file = first && first->file ? fopen(first->file, "r") : NULL;
+    struct cmn_cfg_file cfg;
+    char text[800];
+    int n;
+
+    if (!file) {
+        return;
+    }
+    cmn_cfg_parse(&cfg, file, CMN_CFG_BLANKS_GO);
+    fclose(file);
+    n = cmn_cfg_keys_elsewhere(&cfg, text, sizeof text);
+    if (n) {
+        cmn_warn("%s: %d line%s no effect: AlexeyAB's Darknet has these keys, this one has not: %s",
+                 first->file, n, n == 1 ? " has" : "s have", text);
+    }
+    cmn_cfg_free(&cfg);
+}
+
 int cmn_unused_keys(struct list *options)
 {
-    char text[160];
+    char text[160], line[1024];
 
     if (!cmn_job.on) {
         return 0;
     }
+    for (int i = 0; i < keys && cmn_job.topology.rank == 0; i++) {
+        if (!strcmp(looked_for[i], "policy")) {
+            tell_elsewhere(options); /* the section is [net] */
+        }
+    }
     for (const node *n = options->front; n && cmn_job.topology.rank == 0; n = n->next) {
         const kvp *pair = n->val;
-        if (!pair->used && strncmp(pair->key, "cmn_", 4)) {
+        if (!pair->used && strncmp(pair->key, "cmn_", 4) && !cmn_cfg_key_elsewhere(pair->key)) {
             cmn_cfg_key_describe(pair->key, looked_for, keys, text, sizeof text);
-            cmn_warn("%s:%d: %s=%s %s", pair->file ? pair->file : "cfg", pair->line, pair->key,
-                     pair->val, text);
+            snprintf(line, sizeof line, "%s:%d: %s=%s %s", pair->file ? pair->file : "cfg",
+                     pair->line, pair->key, pair->val, text);
+            cmn_cfg_keys_add(line);
+            cmn_warn("%s", line);
         }
     }
     keys = 0;

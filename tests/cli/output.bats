@@ -225,12 +225,18 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     sed -i '0,/^activation/s//activaton/' mlp.cfg
     train_on 2 mlp.cfg
     for said in "lerning_rate=.1 has no effect: unknown key; did you mean learning_rate?" \
-        "mosaic=1 has no effect: AlexeyAB's Darknet has this key, this one has not" \
         "steps=5 has no effect without policy=steps" "qqqq=3 has no effect: unknown key" \
         "batch=[46]0* has no effect: the section has it twice, and the first one counts" \
         "activaton=relu has no effect: unknown key; did you mean activation?"; do
         [[ $(grep -cE "^cmn: mlp.cfg:[1-9][0-9]*: ${said//\?/\\?}\$" train.log) -eq 1 ]] || { echo "not said once: $said"; cat train.log; return 1; }
     done
+    # Cfgs of AlexeyAB's Darknet have dozens of its keys: one line names them all, also when the cfg is refused further below.
+    printf '%s\n' '[dropout]' ema_alpha=1 mosaic=2 activation=mish '[yolo]' classes=1 iou_loss=ciou >>mlp.cfg
+    run ! darknet_on 2 classifier train small.data mlp.cfg -cmn
+    echo "$output" >train.log
+    [[ $(grep -c "AlexeyAB's" train.log) -eq 1 ]]
+    line() { grep -n "^$1=" mlp.cfg | head -n 1 | cut -d : -f 1; }
+    grep -qxF "cmn: mlp.cfg: 4 lines have no effect: AlexeyAB's Darknet has these keys, this one has not: mosaic (line $(line mosaic)), ema_alpha (line $(line ema_alpha)), iou_loss (line $(line iou_loss))" train.log
     for cfg in "$REPO"/cfg/mnist_*.cfg; do
         sed 's/^max_batches=.*/max_batches=1/; s/^cmn_epochs/#/' "$cfg" >good.cfg
         train_on 2 good.cfg

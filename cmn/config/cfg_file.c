@@ -1,0 +1,122 @@
+#include "config/cfg_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* Removes blanks: all of them, or those at both ends. */
+static void strip(char *s, enum cmn_cfg_blanks blanks)
+{
+    char *to = s, *end;
+
+    if (blanks == CMN_CFG_BLANKS_STAY) {
+        memmove(s, s + strspn(s, " \t\r\n"), strlen(s + strspn(s, " \t\r\n")) + 1);
+        for (end = s + strlen(s); end > s && strchr(" \t\r\n", end[-1]); end--) {
+            end[-1] = '\0';
+        }
+        return;
+    }
+    for (const char *from = s; *from; from++) {
+        if (!strchr(" \t\r\n", *from)) {
+            *to++ = *from;
+        }
+    }
+    *to = '\0';
+}
+
+static void add(struct cmn_cfg_file *cfg, struct cmn_cfg_line line)
+{
+    if ((cfg->lines & (cfg->lines - 1)) == 0) { /* full: 0, 1, 2, 4 … lines */
+        cfg->each =
+            cmn_realloc(cfg->each, cfg->lines ? 2 * (size_t)cfg->lines : 1, sizeof *cfg->each);
+    }
+    cfg->each[cfg->lines++] = line;
+}
+
+static void parse_line(struct cmn_cfg_file *cfg, int number, char *s, enum cmn_cfg_blanks blanks)
+{
+    struct cmn_cfg_line line = {.line = number, .section = cfg->sections - 1, .value = s};
+    char *equals = strchr(s, '=');
+
+    if (s[0] == '[' && blanks == CMN_CFG_BLANKS_GO) {
+        line.section = cfg->sections++;
+        line.key = s;
+        line.value = "";
+    } else if (equals && equals != s && equals[1]) {
+        *equals = '\0';
+        strip(s, blanks);
+        strip(equals + 1, blanks);
+        line.key = s;
+        line.value = equals + 1;
+    }
+    add(cfg, line);
+}
+
+void cmn_cfg_parse(struct cmn_cfg_file *cfg, FILE *file, enum cmn_cfg_blanks blanks)
+{
+    size_t n = 0, room = 0;
+    char *s;
+
+    *cfg = (struct cmn_cfg_file){0};
+    while (!feof(file) && !ferror(file)) {
+        if (n + 1 >= room) {
+            room = room ? 2 * room : 4096;
+            cfg->text = cmn_realloc(cfg->text, room, 1);
+        }
+        n += fread(cfg->text + n, 1, room - n - 1, file);
+    }
+    if (!cfg->text) {
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        cfg->text[i] = cfg->text[i] ? cfg->text[i] : ' ';
+    }
+    cfg->text[n] = '\0';
+    s = cfg->text;
+    for (int number = 1; s; number++) {
+        char *end = strchr(s, '\n');
+        if (end) {
+            *end = '\0';
+        }
+        strip(s, blanks);
+        if (s[0] && s[0] != '#' && s[0] != ';') {
+            parse_line(cfg, number, s, blanks);
+        }
+        s = end ? end + 1 : NULL;
+    }
+}
+
+void cmn_cfg_free(struct cmn_cfg_file *cfg)
+{
+    free(cfg->each);
+    free(cfg->text);
+    *cfg = (struct cmn_cfg_file){0};
+}
+
+const struct cmn_cfg_line *cmn_cfg_find(const struct cmn_cfg_file *cfg, int section,
+                                        const char *key)
+{
+    for (int i = 0; i < cfg->lines; i++) {
+        const struct cmn_cfg_line *l = &cfg->each[i];
+        if (l->section == section && l->key && (key ? !strcmp(l->key, key) : l->key[0] == '[')) {
+            return l;
+        }
+    }
+    return NULL;
+}
+
+const char *cmn_cfg_text(const struct cmn_cfg_file *cfg, int section, const char *key,
+                         const char *otherwise)
+{
+    const struct cmn_cfg_line *l = cmn_cfg_find(cfg, section, key);
+
+    return l ? l->value : otherwise;
+}
+
+int cmn_cfg_int(const struct cmn_cfg_file *cfg, int section, const char *key, int otherwise)
+{
+    const struct cmn_cfg_line *l = cmn_cfg_find(cfg, section, key);
+
+    return l ? atoi(l->value) : otherwise;
+}
