@@ -40,40 +40,8 @@ static void add_block(struct blocks *b, const void *at)
     b->at[b->n++] = at;
 }
 
-static void add_layer(struct blocks *b, const layer *l)
+static void add_own(struct blocks *b, const layer *l)
 {
-    const layer *inner[] = {l->input_layer,
-                            l->self_layer,
-                            l->output_layer,
-                            l->reset_layer,
-                            l->update_layer,
-                            l->state_layer,
-                            l->input_gate_layer,
-                            l->state_gate_layer,
-                            l->input_save_layer,
-                            l->state_save_layer,
-                            l->input_state_layer,
-                            l->state_state_layer,
-                            l->input_z_layer,
-                            l->state_z_layer,
-                            l->input_r_layer,
-                            l->state_r_layer,
-                            l->input_h_layer,
-                            l->state_h_layer,
-                            l->wz,
-                            l->uz,
-                            l->wr,
-                            l->ur,
-                            l->wh,
-                            l->uh,
-                            l->uo,
-                            l->wo,
-                            l->uf,
-                            l->wf,
-                            l->ui,
-                            l->wi,
-                            l->ug,
-                            l->wg};
     const void *own[] = {l->indexes,
                          l->rand,
                          l->state,
@@ -114,6 +82,44 @@ static void add_layer(struct blocks *b, const layer *l)
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
         add_block(b, own[i]);
     }
+}
+
+static void add_layer(struct blocks *b, const layer *l)
+{
+    const layer *inner[] = {l->input_layer,
+                            l->self_layer,
+                            l->output_layer,
+                            l->reset_layer,
+                            l->update_layer,
+                            l->state_layer,
+                            l->input_gate_layer,
+                            l->state_gate_layer,
+                            l->input_save_layer,
+                            l->state_save_layer,
+                            l->input_state_layer,
+                            l->state_state_layer,
+                            l->input_z_layer,
+                            l->state_z_layer,
+                            l->input_r_layer,
+                            l->state_r_layer,
+                            l->input_h_layer,
+                            l->state_h_layer,
+                            l->wz,
+                            l->uz,
+                            l->wr,
+                            l->ur,
+                            l->wh,
+                            l->uh,
+                            l->uo,
+                            l->wo,
+                            l->uf,
+                            l->wf,
+                            l->ui,
+                            l->wi,
+                            l->ug,
+                            l->wg};
+
+    add_own(b, l);
     for (size_t i = 0; i < sizeof inner / sizeof inner[0]; i++) {
         if (inner[i]) {
             add_layer(b, inner[i]);

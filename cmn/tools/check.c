@@ -1,21 +1,19 @@
 /* `darknet cmn check [CFG]`: what each rank has, whether the ranks reach each other, and a
  * diagnosis; the troubleshooting guide as a program. */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/fatal.h"
 #include "base/launcher.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "engine/plan.h"
 #include "mpi/call.h"
 #include "mpi/files.h"
 #include "tools/diagnosis.h"
 #include "tools/probe.h"
+#include "tools/quiet_plan.h"
 #include "tools/tool.h"
 
 struct check {
@@ -211,30 +209,6 @@ static void diagnose(struct check *c)
     free(d);
 }
 
-/* Without Darknet's table of layers, which goes to the standard error. */
-static struct cmn_plan plan_quietly(const struct check *c)
-{
-    static const struct cmn_command training = {"a", "cfg", CMN_TRAINS, CMN_NO_ANSWER, ""};
-    const struct cmn_command *command = c->call->session->command;
-    int saved = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY);
-    struct cmn_plan plan;
-
-    fflush(stderr);
-    if (saved >= 0 && null >= 0) {
-        dup2(null, STDERR_FILENO);
-    }
-    c->call->session->command = &training; /* batches are split as a training splits them */
-    plan = cmn_plan_cfg(c->cfg);
-    c->call->session->command = command;
-    fflush(stderr);
-    if (saved >= 0 && null >= 0) {
-        dup2(saved, STDERR_FILENO);
-    }
-    close(saved);
-    close(null);
-    return plan;
-}
-
 static void compare_cfg(const struct check *c)
 {
     char *text = cmn_files_cfg_text(c->cfg);
@@ -253,7 +227,7 @@ static void check_cfg(const struct check *c)
     }
     cmn_status_wait("reading the cfg");
     compare_cfg(c);
-    plan = plan_quietly(c);
+    plan = cmn_quiet_plan(c->call->session, c->cfg);
     mine = plan.batch * plan.subdivisions;
     MPI_CALL(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, c->t->world));
     if (c->out) {

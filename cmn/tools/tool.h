@@ -30,5 +30,6 @@ int cmn_tool_chart(int argc, char **argv);
 int cmn_tool_checkpoint(int argc, char **argv);
 void cmn_tool_check(struct cmn_tool_call *call);
 void cmn_tool_bench(struct cmn_tool_call *call);
+void cmn_tool_doctor(struct cmn_tool_call *call);
 
 #endif

@@ -20,6 +20,10 @@ static const struct cmn_tool table[] = {
     {"check", "[CFG]",
      "under mpiexec: what each rank is and has, whether the ranks reach each other, what is wrong",
      NULL, cmn_tool_check, 1},
+    {"doctor", "DATA CFG",
+     "images, labels, classes, keys and memory of a training, before it begins; under mpiexec the "
+     "ranks divide the images; status 1 where something is wrong",
+     NULL, cmn_tool_doctor, 0},
     {"bench", "[-sizes LIST] [-communicators LIST] [-iters N] [-json]",
      "under mpiexec: time and bandwidth of each communicator and of MPI_Allreduce, sums verified",
      NULL, cmn_tool_bench, 0},
@@ -34,7 +38,7 @@ static const struct cmn_tool table[] = {
 
 enum { TOOLS = sizeof table / sizeof table[0] };
 
-#define NOTE "check and bench take -cmn_KEY VALUE and -nogpu, too."
+#define NOTE "check, doctor and bench take -cmn_KEY VALUE and -nogpu, too."
 
 static void usage(FILE *out)
 {

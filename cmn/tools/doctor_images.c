@@ -1,0 +1,401 @@
+#include "tools/doctor_images.h"
+
+#include <cblas.h>
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fatal.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "engine/inference.h"
+
+/* Edges are rounded in label files. */
+#define ROUNDING .005f
+/* Darknet leaves out boxes that are smaller, as parts of the image. */
+#define LEAST .001f
+
+/* What the threads of this rank work on. */
+struct work {
+    struct cmn_doctor *d;
+    struct cmn_doctor_line **mine; /* this rank's different images */
+    int n;
+    atomic_int next;
+    pthread_mutex_t lock;
+    struct cmn_doctor_sums sums;
+    long *trained; /* of each class: images, or boxes, of the training list */
+};
+
+static int64_t place_of(const struct cmn_doctor_line *l, int line)
+{
+    int64_t image = ((int64_t)l->list << 32) + l->line;
+
+    return (image << 20) + (line < 1 << 20 ? line : (1 << 20) - 1);
+}
+
+#define ADD(w, kind, l, format, ...)                                           \
+    cmn_problem_add(&(w)->d->problems, kind, place_of(l, 0), "%s:%d: " format, \
+                    (w)->d->list_name[(l)->list], (l)->line, __VA_ARGS__)
+
+/* ---- label files ---- */
+
+/* The parts of an image that a line of its label file says. */
+static int parse_label(const char *s, long *class, float part[4])
+{
+    char *end;
+
+    errno = 0;
+    *class = strtol(s, &end, 10);
+    if (end == s) {
+        return -1;
+    }
+    for (int i = 0; i < 4; i++) {
+        s = end;
+        part[i] = isspace((unsigned char)*s) ? strtof(s, &end) : 0;
+        if (end == s || !isfinite(part[i])) {
+            return -1;
+        }
+    }
+    return end[strspn(end, " \t\r\n")] ? -1 : 0;
+}
+
+static int is_outside(float centre, float size)
+{
+    return centre - size / 2 < -ROUNDING || centre + size / 2 > 1 + ROUNDING;
+}
+
+/* A line that is no label, without bytes that would spoil a terminal. */
+static void add_bad_label(struct work *w, const struct cmn_doctor_line *l, const char *file,
+                          int line, const char *s)
+{
+    char text[64];
+
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(s, "\r\n"), s);
+    for (char *c = text; *c; c++) {
+        *c = isprint((unsigned char)*c) ? *c : '?';
+    }
+    cmn_problem_add(&w->d->problems, CMN_BAD_LABEL, place_of(l, line),
+                    "%s:%d: not a class and four numbers: %s", file, line, text);
+}
+
+/* Returns -1 where the line is no label. */
+static int check_label(struct work *w, const struct cmn_doctor_line *l, const char *file, int line,
+                       const char *s)
+{
+    struct cmn_problems *p = &w->d->problems;
+    int64_t place = place_of(l, line);
+    float part[4];
+    long class;
+
+    if (parse_label(s, &class, part)) {
+        return -1;
+    }
+    if (class < 0 || class >= w->d->classes) {
+        cmn_problem_add(p, CMN_UNKNOWN_CLASS, place,
+                        "%s:%d: class %ld, and with classes=%d they are 0 to %d", file, line, class,
+                        w->d->classes, w->d->classes - 1);
+    } else if (l->list == 0) {
+        pthread_mutex_lock(&w->lock);
+        w->trained[class]++;
+        pthread_mutex_unlock(&w->lock);
+    }
+    if (part[2] < LEAST || part[3] < LEAST) {
+        cmn_problem_add(p, CMN_EMPTY_BOX, place, "%s:%d: a box of %g x %g: Darknet leaves it out",
+                        file, line, (double)part[2], (double)part[3]);
+    } else if (is_outside(part[0], part[2]) || is_outside(part[1], part[3])) {
+        cmn_problem_add(
+            p, CMN_BOX_OUTSIDE, place,
+            "%s:%d: a box of %g x %g around %g, %g: these are parts of the image, 0 to 1", file,
+            line, (double)part[2], (double)part[3], (double)part[0], (double)part[1]);
+    }
+    return 0;
+}
+
+static int ends_with_txt(const char *name)
+{
+    size_t n = strlen(name);
+
+    return n > 3 && !strcmp(name + n - 4, ".txt");
+}
+
+/* Returns the number of boxes, or -1 where there is no file. */
+static long read_label_file(struct work *w, const struct cmn_doctor_line *l, const char *name)
+{
+    FILE *file = fopen(name, "re");
+    size_t room = 0;
+    char *s = NULL;
+    long boxes = 0;
+    int bad = 0;
+
+    if (!file && errno == ENOENT) {
+        ADD(w, CMN_NO_LABEL_FILE, l,
+            "%s: no label file for %s; create an empty one for an image without objects", name,
+            l->text);
+        return -1;
+    }
+    for (int line = 1; file && getline(&s, &room, file) >= 0; line++) {
+        if (s[strspn(s, " \t\r\n")]) {
+            boxes++;
+            if (check_label(w, l, name, line, s) && !bad++) {
+                add_bad_label(w, l, name, line, s); /* a file's first one stands for all */
+            }
+        }
+    }
+    if (!file || ferror(file)) {
+        ADD(w, CMN_BAD_LABEL, l, "%s: %s", name, strerror(errno));
+    }
+    free(s);
+    if (file) {
+        fclose(file);
+    }
+    return boxes;
+}
+
+static void check_boxes(struct work *w, const struct cmn_doctor_line *l,
+                        struct cmn_doctor_sums *sums)
+{
+    char name[CMN_LABEL_FILE];
+    long boxes;
+
+    if (strlen(l->text) > CMN_LABEL_FILE / 2) {
+        ADD(w, CMN_NO_LABEL_FILE, l, "the path has more than %d bytes: %.60s…", CMN_LABEL_FILE / 2,
+            l->text);
+        return;
+    }
+    cmn_label_file(l->text, name);
+    if (!ends_with_txt(name)) {
+        ADD(w, CMN_NO_LABEL_FILE, l,
+            "%s: the name leads to no label file: names of images end with .jpg, .png, .JPG or "
+            ".JPEG",
+            l->text);
+        return;
+    }
+    boxes = read_label_file(w, l, name);
+    sums->labels += boxes >= 0;
+    sums->boxes += boxes > 0 ? boxes : 0;
+    if (w->d->max_boxes && boxes > w->d->max_boxes) {
+        ADD(w, CMN_MANY_BOXES, l,
+            "%s: %ld boxes; training takes %d of them (max= of the last layer)", name, boxes,
+            w->d->max_boxes);
+    }
+}
+
+/* ---- classes of a classifier ---- */
+
+/* As fill_truth() of Darknet looks for them. */
+static void check_class(struct work *w, const struct cmn_doctor_line *l)
+{
+    const struct cmn_doctor *d = w->d;
+    int found = 0, first = 0, second = 0;
+
+    for (int i = 0; i < d->labels; i++) {
+        if (strstr(l->text, d->label[i])) {
+            found++;
+            first = found == 1 ? i : first;
+            second = found == 2 ? i : second;
+        }
+    }
+    if (!found && d->classes > 1 && d->labels) {
+        ADD(w, CMN_NO_LABEL, l, "%s: no label is a part of this path", l->text);
+    }
+    if (found > 1) {
+        ADD(w, CMN_MANY_LABELS, l, "%s: %d labels are parts of this path: %s, %s%s", l->text, found,
+            d->label[first], d->label[second], found > 2 ? ", …" : "");
+    }
+    if (found && l->list == 0) {
+        pthread_mutex_lock(&w->lock);
+        w->trained[first]++;
+        pthread_mutex_unlock(&w->lock);
+    }
+}
+
+/* ---- images ---- */
+
+static void check_image(struct work *w, const struct cmn_doctor_line *l,
+                        struct cmn_doctor_sums *sums)
+{
+    struct cmn_image_size size = {0};
+
+    sums->files++;
+    if (!cmn_image_try(l->text, w->d->channels, &size)) {
+        sums->readable++;
+        sums->width += size.width;
+        sums->height += size.height;
+        sums->bytes += (long long)size.width * size.height * size.channels;
+    } else if (access(l->text, F_OK)) {
+        ADD(w, CMN_MISSING_IMAGE, l, "%s: %s", l->text, cmn_reason());
+        return; /* its labels tell nothing */
+    } else {
+        ADD(w, CMN_UNREADABLE_IMAGE, l, "%s: %s", l->text, cmn_reason());
+    }
+    if (w->d->task == CMN_DOCTOR_BOXES) {
+        check_boxes(w, l, sums);
+    } else if (w->d->task == CMN_DOCTOR_CLASSES) {
+        check_class(w, l);
+    }
+}
+
+static void *run(void *work)
+{
+    struct cmn_doctor_sums sums = {0};
+    struct work *w = work;
+    int i;
+
+    while ((i = atomic_fetch_add(&w->next, 1)) < w->n) {
+        check_image(w, w->mine[i], &sums);
+    }
+    pthread_mutex_lock(&w->lock);
+    w->sums.files += sums.files;
+    w->sums.readable += sums.readable;
+    w->sums.bytes += sums.bytes;
+    w->sums.width += sums.width;
+    w->sums.height += sums.height;
+    w->sums.labels += sums.labels;
+    w->sums.boxes += sums.boxes;
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+/* As many threads as OpenBLAS has: this rank's part of the cores. */
+static void run_threads(struct work *w)
+{
+    int threads = openblas_get_num_threads(), started = 0;
+    pthread_t *thread = cmn_calloc((size_t)threads, sizeof *thread);
+
+    while (started < threads - 1 && started < w->n &&
+           !pthread_create(&thread[started], NULL, run, w)) {
+        started++;
+    }
+    run(w); /* this thread is one of them */
+    for (int i = 0; i < started; i++) {
+        pthread_join(thread[i], NULL);
+    }
+    free(thread);
+}
+
+/* ---- lists ---- */
+
+static int by_text(const void *a, const void *b)
+{
+    const struct cmn_doctor_line *x = *(const struct cmn_doctor_line *const *)a;
+    const struct cmn_doctor_line *y = *(const struct cmn_doctor_line *const *)b;
+    int order = strcmp(x->text, y->text);
+
+    return order                ? order
+           : x->list != y->list ? x->list - y->list
+                                : (x->line > y->line) - (x->line < y->line);
+}
+
+static void add_repeat(struct cmn_doctor *d, const struct cmn_doctor_line *l,
+                       const struct cmn_doctor_line *first)
+{
+    if (l->list == first->list) {
+        cmn_doctor_add(d, CMN_LISTED_TWICE, place_of(l, 0), "%s:%d: %s is in line %d already",
+                       d->list_name[l->list], l->line, l->text, first->line);
+    } else {
+        cmn_doctor_add(d, CMN_TRAINED_AND_VALID, place_of(l, 0), "%s:%d: %s is in %s:%d, too",
+                       d->list_name[l->list], l->line, l->text, d->list_name[first->list],
+                       first->line);
+    }
+}
+
+/* Marks lines whose image stands before. Returns the number of the others. */
+static int find_repeats(struct cmn_doctor *d)
+{
+    int n = d->lines[0] + d->lines[1], different = 0;
+    struct cmn_doctor_line **all = cmn_malloc((size_t)n + 1, sizeof(*all));
+    const struct cmn_doctor_line *first = NULL, *in_list = NULL;
+
+    for (int i = 0; i < n; i++) {
+        all[i] = i < d->lines[0] ? &d->line[0][i] : &d->line[1][i - d->lines[0]];
+    }
+    qsort(all, (size_t)n, sizeof(*all), by_text);
+    for (int i = 0; i < n; i++) {
+        struct cmn_doctor_line *l = all[i];
+        if (!first || strcmp(first->text, l->text)) {
+            first = in_list = l;
+            different++;
+            continue;
+        }
+        l->repeat = 1;
+        add_repeat(d, l, in_list->list == l->list ? in_list : first);
+        in_list = in_list->list == l->list ? in_list : l;
+    }
+    free(all);
+    return different;
+}
+
+static void add_up(struct work *w)
+{
+    struct cmn_doctor_sums *s = &w->sums;
+    long long x[] = {s->files, s->readable, s->bytes, s->width, s->height, s->labels, s->boxes};
+    const int n = sizeof x / sizeof x[0];
+    const struct cmn_topology *t = w->d->t;
+
+    MPI_CALL(MPI_Reduce(t->rank ? x : MPI_IN_PLACE, x, n, MPI_LONG_LONG, MPI_SUM, 0, t->world));
+    MPI_CALL(MPI_Reduce(t->rank ? w->trained : MPI_IN_PLACE, w->trained, w->d->classes, MPI_LONG,
+                        MPI_SUM, 0, t->world));
+    if (t->rank == 0) {
+        w->d->sums = (struct cmn_doctor_sums){(long)x[0], (long)x[1], x[2],      x[3],
+                                              x[4],       (long)x[5], (long)x[6]};
+    }
+}
+
+/* Says which classes the training list has nothing for. */
+static void check_trained(const struct work *w)
+{
+    struct cmn_doctor *d = w->d;
+    int classes = d->task == CMN_DOCTOR_CLASSES ? d->labels : d->classes, missing = 0;
+    size_t used = 0;
+    char names[320] = "";
+
+    for (int i = 0; i < classes && d->task != CMN_DOCTOR_IMAGES; i++) {
+        if (w->trained[i] || ++missing > CMN_PROBLEMS_SHOWN + 1 || used >= sizeof names) {
+            continue;
+        }
+        if (missing > CMN_PROBLEMS_SHOWN) {
+            used += (size_t)snprintf(names + used, sizeof names - used, ", …");
+        } else if (d->task == CMN_DOCTOR_BOXES) {
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%d",
+                                     missing > 1 ? ", " : "", i);
+        } else {
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%.30s",
+                                     missing > 1 ? ", " : "", d->label[i]);
+        }
+    }
+    if (missing && d->lines[0]) {
+        cmn_doctor_add(d, CMN_UNUSED_CLASS, 0, "%s: no %s of %d of the %d classes: %s",
+                       d->list_name[0], d->task == CMN_DOCTOR_BOXES ? "box" : "image", missing,
+                       classes, names);
+    }
+}
+
+void cmn_doctor_images(struct cmn_doctor *d)
+{
+    struct work w = {.d = d, .lock = PTHREAD_MUTEX_INITIALIZER};
+    int different = find_repeats(d), number = 0;
+
+    if (d->classes < 0 || d->classes > 1 << 24) {
+        cmn_fatal("classes=%d: must be from 1 to %d", d->classes, 1 << 24);
+    }
+    w.mine = cmn_calloc((size_t)different / (size_t)d->t->size + 1, sizeof *w.mine);
+    w.trained = cmn_calloc((size_t)d->classes + 1, sizeof *w.trained);
+    for (int list = 0; list < 2; list++) {
+        for (int i = 0; i < d->lines[list]; i++) {
+            struct cmn_doctor_line *l = &d->line[list][i];
+            if (!l->repeat && number++ % d->t->size == d->t->rank) {
+                w.mine[w.n++] = l;
+            }
+        }
+    }
+    run_threads(&w);
+    add_up(&w);
+    check_trained(&w);
+    free(w.mine);
+    free(w.trained);
+}

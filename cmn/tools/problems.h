@@ -1,0 +1,70 @@
+/* What `darknet cmn doctor` has found: of each kind how many, and the first ten, over all ranks. */
+#ifndef CMN_PROBLEMS_H
+#define CMN_PROBLEMS_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "mpi/topology.h"
+
+enum cmn_problem_kind {
+    /* of the .data file, the cfg and the lists */
+    CMN_BAD_LINE,
+    CMN_BAD_FILE,
+    CMN_BAD_CLASSES,
+    CMN_BAD_FILTERS,
+    CMN_BAD_ANCHORS,
+    CMN_BAD_NAMES,
+    /* of images */
+    CMN_MISSING_IMAGE,
+    CMN_UNREADABLE_IMAGE,
+    CMN_LISTED_TWICE,
+    CMN_TRAINED_AND_VALID,
+    /* of labels */
+    CMN_NO_LABEL_FILE,
+    CMN_BAD_LABEL,
+    CMN_UNKNOWN_CLASS,
+    CMN_EMPTY_BOX,
+    CMN_BOX_OUTSIDE,
+    CMN_MANY_BOXES,
+    CMN_NO_LABEL,
+    CMN_MANY_LABELS,
+    CMN_UNUSED_CLASS,
+    CMN_LAST_OF_FILES = CMN_UNUSED_CLASS,
+    /* of the network */
+    CMN_BAD_OUTPUTS,
+    CMN_UNUSED_KEY,
+    CMN_FOREIGN_KEY,
+    CMN_NO_ROOM,
+    CMN_PROBLEM_KINDS
+};
+
+enum { CMN_PROBLEMS_SHOWN = 10, CMN_PROBLEM_TEXT = 480 };
+
+struct cmn_problem {
+    int64_t place; /* problems are in this order */
+    char text[CMN_PROBLEM_TEXT];
+};
+
+struct cmn_problems {
+    long count[CMN_PROBLEM_KINDS];
+    struct cmn_problem first[CMN_PROBLEM_KINDS][CMN_PROBLEMS_SHOWN];
+};
+
+/* Local, thread-safe. `place` may be any number that grows with the place in the files; the text
+ * names file and line. */
+void cmn_problem_add(struct cmn_problems *p, enum cmn_problem_kind kind, int64_t place,
+                     const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* Collective, blocking. Afterwards rank 0 has all ranks' problems. */
+void cmn_problems_gather(struct cmn_problems *p, const struct cmn_topology *t);
+
+/* Local. Prints the kinds from `first` to `last`. */
+void cmn_problems_print(const struct cmn_problems *p, enum cmn_problem_kind first,
+                        enum cmn_problem_kind last, FILE *out);
+
+/* Local. Problems that a training stops at or suffers from, and those that it does not. */
+long cmn_problems_faults(const struct cmn_problems *p);
+long cmn_problems_notes(const struct cmn_problems *p);
+
+#endif
