@@ -93,7 +93,11 @@ export ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
 endif
 
 # Libraries may be installed only by this very run of make, so they are looked for when a recipe first needs them, and once.
-LIBRARIES := openblas libcjson libxxhash
+LIBRARIES  = openblas libcjson libxxhash $(if $(PROTOBUF_C),libprotobuf-c)
+SETUP      = CC='$(CC)' MPICC='$(MPICC)' MPIEXEC='$(MPIEXEC)' CFLAGS=$(call quoted,$(CFLAGS)) LDFLAGS=$(call quoted,$(LDFLAGS)) \
+    PKG_CONFIG='$(PKG_CONFIG)' PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' setup/install.sh
+# Without it cmn_tensorboard is refused, with a line that says what to install.
+PROTOBUF_C = $(eval PROTOBUF_C := $$(shell $$(SETUP) check tensorboard >/dev/null 2>&1 && echo 1))$(PROTOBUF_C)
 flags      = $(shell MPICC='$(MPICC)' PKG_CONFIG='$(PKG_CONFIG)' PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' setup/flags.sh $(1))
 LIB_CFLAGS = $(eval LIB_CFLAGS := $$(call flags,compile $(LIBRARIES)))$(LIB_CFLAGS)
 LIB_LIBS   = $(eval LIB_LIBS := $$(call flags,link $(LIBRARIES)))$(LIB_LIBS)
@@ -108,7 +112,7 @@ DK_FLAGS   = -Wall -Wno-unused-result -Wno-unknown-pragmas -Wno-stringop-truncat
 RUN_FLAGS  = -std=c11 -D_GNU_SOURCE $(CMN_WARN) $(CMN_OPT) $(LIB_CFLAGS) $(CFLAGS)
 CMN_WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 CMN_FLAGS  = -std=c11 -D_GNU_SOURCE -DCMN_VERSION='"$(VERSION)"' $(CMN_WARN) -fPIC $(CMN_OPT) \
-    $(GPU_FLAGS) -Icmn $(DK_INCLUDE:-I%=-isystem %) $(CUDA_CFLAGS) $(LIB_CFLAGS) $(MPI_CFLAGS) $(CFLAGS)
+    $(GPU_FLAGS) $(if $(PROTOBUF_C),-DCMN_PROTOBUF_C) -Icmn -isystem $(B)/generated $(DK_INCLUDE:-I%=-isystem %) $(CUDA_CFLAGS) $(LIB_CFLAGS) $(MPI_CFLAGS) $(CFLAGS)
 # The two libraries call each other. -Ofast stays on the link line because upstream has it there too: it selects
 # the start-up code that flushes denormals to zero, and results should be upstream's.
 LINK = $(CC) $(DK_OPT) $(SAN_LINK) $(CFLAGS) $(NAMES) $(LDFLAGS) -o
@@ -134,8 +138,7 @@ needs = $(or $(filter mnist fuzz,$(1)),$(if $(filter bench%,$(1)),bench mnist),$
     $(if $(filter soak same-bits,$(1)),test mnist),$(if $(filter detection,$(1)),mnist))
 deps: deps-check ## Install the packages that the build, demo and tests need (FOR=purposes, as in setup/packages)
 deps-check:
-	@CC='$(CC)' MPICC='$(MPICC)' MPIEXEC='$(MPIEXEC)' CFLAGS=$(call quoted,$(CFLAGS)) LDFLAGS=$(call quoted,$(LDFLAGS)) \
-	    PKG_CONFIG='$(PKG_CONFIG)' PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' setup/install.sh $(if $(INSTALLING),install $(FOR),check build $(sort $(foreach g,$(MAKECMDGOALS),$(call needs,$(g)))))
+	@$(SETUP) $(if $(INSTALLING),install $(FOR),check build $(sort $(foreach g,$(MAKECMDGOALS),$(call needs,$(g)))))
 
 darknet-source: $(DK)/.stamp ## Obtain, verify and patch Darknet's source into build/darknet
 
@@ -181,9 +184,18 @@ $(CMN_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CMN_FLAGS) -MD -MP -c -o $@ $<
 
+# The records of TensorBoard's event files, by protobuf-c's compiler; empty where that is not installed.
+EVENTS := $(B)/generated/event.pb-c
+$(EVENTS).h $(EVENTS).o &: cmn/report/event.proto $(B)/flags-cmn
+	$(say) PROTO $<
+	@mkdir -p $(@D)
+	$(Q)$(if $(PROTOBUF_C),protoc-c --proto_path=$(<D) --c_out=$(@D) $(<F),: | tee $(EVENTS).h >$(EVENTS).c)
+	$(Q)$(CC) $(CMN_FLAGS) -c -o $(EVENTS).o $(EVENTS).c
+$(B)/cmn/report/tensorboard.o: | $(EVENTS).h
+
 # The list file makes an archive follow the removal of a source file, too.
 $(B)/libdarknet.a: $(DK_LIB_OBJ) $(DK_CUDA_OBJ)
-$(B)/libcmn.a: $(CMN_OBJ) $(filter $(B)/cmn/%,$(CUDA_OBJ)) $(B)/cmn.list
+$(B)/libcmn.a: $(CMN_OBJ) $(EVENTS).o $(filter $(B)/cmn/%,$(CUDA_OBJ)) $(B)/cmn.list
 $(B)/libdarknet.a $(B)/libcmn.a:
 	$(say) AR $@
 	@rm -f $@

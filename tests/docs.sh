@@ -32,6 +32,7 @@ needs() {
         container) echo 'it needs podman, docker or apptainer' ;;
         network) echo 'it downloads' ;;
         graphviz) echo 'it needs Graphviz' ;;
+        tensorboard) echo 'it needs TensorBoard, which Debian does not have' ;;
         *) return 1 ;;
     esac
 }

@@ -67,9 +67,11 @@ $(FAKE_DK) $(FAKE_MAIN): $(B)/fake/darknet/%.o: $(DK)/%.c $(B)/flags-darknet | $
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(DK_FLAGS) $(FAKE_FLAGS) -MMD -MP -c -o $@ $<
 
+$(B)/fake/cmn/report/tensorboard.o: | $(EVENTS).h
+
 FAKE_LINK = $(LINK) $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
     $(LIB_LIBS) $(MPI_LIBS) -lm -pthread
-$(B)/fake/libfake.a: $(FAKE_DK) $(FAKE_OWN)
+$(B)/fake/libfake.a: $(FAKE_DK) $(FAKE_OWN) $(EVENTS).o
 	$(say) AR $@
 	@rm -f $@
 	$(Q)ar rcs $@ $^

@@ -190,3 +190,18 @@ int cmn_open_in_place(const char *what, const char *file, int flags)
     }
     return fd < 0 ? cmn_fail("%s %s: %s", what, file, strerror(errno)) : fd;
 }
+
+int cmn_append(const char *what, const char *file, int fd, const void *record, size_t bytes)
+{
+    off_t end = lseek(fd, 0, SEEK_END);
+    ssize_t written = end < 0 ? -1 : write(fd, record, bytes);
+    int reason = written < 0 ? errno : ENOSPC;
+
+    if (written == (ssize_t)bytes) {
+        return 0;
+    }
+    if (written > 0 && ftruncate(fd, end)) {
+        reason = errno;
+    }
+    return cmn_fail("%s %s: %s", what, file, strerror(reason));
+}

@@ -32,4 +32,8 @@ void cmn_atomic_sweep_of(const char *folder, int (*is)(const char *file, const v
  * Returns the file descriptor, which the caller closes, or -1 with a reason. */
 int cmn_open_in_place(const char *what, const char *file, int flags);
 
+/* Appends to a file that cmn_open_in_place() has opened, by one write(): a process that is killed
+ * leaves whole records. What a full disk took of a record is cut off. 0, or -1 with a reason. */
+int cmn_append(const char *what, const char *file, int fd, const void *record, size_t bytes);
+
 #endif

@@ -74,7 +74,8 @@ static const struct option table[] = {
      "is at least 60",
      1, NULL},
     {"cmn_share_gpus", SWITCH, "off", "off, on", 0, 0, AT(share_gpus),
-     "on: allow more ranks than GPUs on a node; NCCL needs settings for it (docs/use/gpu.md)", 1, NULL},
+     "on: allow more ranks than GPUs on a node; NCCL needs settings for it (docs/use/gpu.md)", 1,
+     NULL},
     {"cmn_batch", WORD, "global", "global, per_rank", 0, 0, AT(batch),
      "the cfg's batch is divided over all ranks, or is the batch of each one", 0, NULL},
     {"cmn_scale_lr", WORD, "off", "off, linear", 0, 0, AT(scale_lr),
@@ -113,6 +114,8 @@ static const struct option table[] = {
      "PNG chart of loss, accuracy or mAP, learning rate and images/s, redrawn at each row by "
      "gnuplot; empty: none",
      0, NULL},
+    {"cmn_tensorboard", TEXT, "", "folder", 0, 0, AT(events),
+     "event file for TensorBoard in this folder, with the rows of the table; empty: none", 0, NULL},
     {"cmn_graph", TEXT, "", "file name", 0, 0, AT(graph),
      "the network as a graph for Graphviz, written once before training; empty: none", 0, NULL},
     {"cmn_rank_logs", TEXT, "", "folder", 0, 0, AT(log),

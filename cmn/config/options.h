@@ -49,6 +49,7 @@ struct cmn_options {
     char json[CMN_TEXT];     /* empty: beside the weights */
     char csv[CMN_TEXT];      /* file, empty: none */
     char chart[CMN_TEXT];    /* file, empty: none */
+    char events[CMN_TEXT];   /* folder of TensorBoard's event files, empty: none */
     char graph[CMN_TEXT];    /* file, empty: none */
     char log[CMN_TEXT];      /* folder for the output of ranks above 0, empty: none */
     char timeline[CMN_TEXT]; /* file, empty: none */

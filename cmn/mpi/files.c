@@ -152,8 +152,7 @@ void cmn_files_compare(const char *what, const char *text, const struct cmn_topo
     free(theirs);
 }
 
-/* mkdir -p */
-static int make_folder(const char *folder)
+int cmn_files_make_folder(const char *folder)
 {
     char path[4096];
 
@@ -178,7 +177,7 @@ int cmn_files_make_writable(const char *folder)
     int fd, created = 0;
 
     if (stat(folder, &st)) {
-        if (errno != ENOENT || make_folder(folder)) {
+        if (errno != ENOENT || cmn_files_make_folder(folder)) {
             cmn_fatal("backup folder %s: %s: make it, or name another one as `backup` in the "
                       ".data file",
                       folder, strerror(errno));

@@ -23,6 +23,9 @@ char *cmn_files_cfg_text(const char *name);
 /* Local. The lines that are not blank, as Darknet's get_paths takes them; rewinds the stream. */
 size_t cmn_files_count_lines(FILE *file);
 
+/* Local. Makes a folder and those above it, as far as they are missing. 0, or -1 with errno. */
+int cmn_files_make_folder(const char *folder);
+
 /* Local. Makes sure that files can be made in this folder, or ends the job; creates it when it
  * is missing: then 1, else 0. */
 int cmn_files_make_writable(const char *folder);

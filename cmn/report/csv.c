@@ -56,23 +56,13 @@ static char *make_line(enum cmn_answer answer, const struct cmn_row *row)
     return line;
 }
 
-/* One write() per line: a process that is killed leaves whole lines. What a full disk took of a
- * line is cut off. Frees the line. */
+/* Frees the line. */
 static int append(const struct cmn_csv *c, char *line)
 {
-    off_t end = lseek(c->fd, 0, SEEK_END);
-    size_t bytes = strlen(line);
-    ssize_t written = end < 0 ? -1 : write(c->fd, line, bytes);
-    int reason = written < 0 ? errno : ENOSPC;
+    int result = cmn_append("CSV", c->file, c->fd, line, strlen(line));
 
     free(line);
-    if (written == (ssize_t)bytes) {
-        return 0;
-    }
-    if (written > 0 && ftruncate(c->fd, end)) {
-        reason = errno;
-    }
-    return cmn_fail("CSV %s: %s", c->file, strerror(reason));
+    return result;
 }
 
 /* Whether the line is a whole row; if so, sets its epoch and iteration. */

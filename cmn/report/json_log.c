@@ -256,13 +256,9 @@ out:
     return j;
 }
 
-/* Seven digits: the precision of a float. */
 static void number(cJSON *object, const char *name, double value)
 {
-    char text[32];
-
-    snprintf(text, sizeof text, "%.7g", value);
-    cJSON_AddNumberToObject(object, name, strtod(text, NULL));
+    cJSON_AddNumberToObject(object, name, cmn_log_number(value));
 }
 
 static void add_ranks(cJSON *object, const struct cmn_row *row, const struct cmn_straggler *s)

@@ -15,15 +15,17 @@
 #include "report/csv.h"
 #include "report/json_log.h"
 #include "report/table.h"
+#include "report/tensorboard.h"
 
 enum { BAR = 30 };
 
 struct cmn_report {
     struct cmn_report_plan plan;
     struct cmn_json_log *json;
-    struct cmn_csv *csv;     /* or NULL */
-    struct cmn_chart *chart; /* or NULL */
-    int watched;             /* the standard output is a terminal */
+    struct cmn_csv *csv;                 /* or NULL */
+    struct cmn_chart *chart;             /* or NULL */
+    struct cmn_tensorboard *tensorboard; /* or NULL */
+    int watched;                         /* the standard output is a terminal */
     int rows;
     int bar_drawn;
     int saved; /* the real standard output while Darknet's lines are discarded, or -1 */
@@ -79,6 +81,7 @@ static int open_files(struct cmn_report *r)
 
     if (cmn_json_log_replaceable(p->json) ||
         (p->chart[0] && !(r->chart = cmn_chart_open(p->chart, &chart))) ||
+        (p->tensorboard[0] && !(r->tensorboard = cmn_tensorboard_open(p->tensorboard, p->first))) ||
         (p->csv[0] && !(r->csv = cmn_csv_open(p->csv, p->answer, &p->resume))) ||
         !(r->json = cmn_json_log_open(p->json, &p->resume))) {
         return -1;
@@ -158,6 +161,11 @@ void cmn_report_row(struct cmn_report *r, const struct cmn_row *full)
         cmn_csv_close(r->csv);
         r->csv = NULL;
     }
+    if (r->tensorboard && cmn_tensorboard_row(r->tensorboard, row)) {
+        give_up(r, "the event file");
+        cmn_tensorboard_close(r->tensorboard);
+        r->tensorboard = NULL;
+    }
     if (r->chart) {
         check_chart(r, cmn_chart_row(r->chart, row));
     }
@@ -210,6 +218,7 @@ void cmn_report_close(struct cmn_report *r)
     check_chart(r, cmn_chart_finish(r->chart));
     cmn_chart_close(r->chart);
     cmn_csv_close(r->csv);
+    cmn_tensorboard_close(r->tensorboard);
     if (r->out && r->out != stdout) {
         fclose(r->out);
     }

@@ -1,4 +1,5 @@
-/* The report of a training on rank 0: table, progress bar, JSON log, CSV and chart. Local. */
+/* The report of a training on rank 0: table, progress bar, JSON log, CSV, chart and
+ * TensorBoard's event file. Local. */
 #ifndef CMN_REPORT_H
 #define CMN_REPORT_H
 
@@ -13,6 +14,7 @@ struct cmn_report_plan {
     const char *name;        /* of the training */
     const char *json;        /* file name of the JSON log */
     const char *csv, *chart; /* file names, or "" */
+    const char *tensorboard; /* folder, or "" */
     long first;              /* iteration from which the training resumes */
     struct cmn_log_resume resume;
     long total; /* expected iterations; 0: unknown */
@@ -23,8 +25,8 @@ struct cmn_report_plan {
  * caller keeps the plan's strings until then. */
 struct cmn_report *cmn_report_open(const struct cmn_report_plan *plan);
 
-/* Writes one row. Ends the job when the JSON log cannot be written; when CSV or chart cannot, a
- * line says so and the training continues without them. */
+/* Writes one row. Ends the job when the JSON log cannot be written; when another output
+ * cannot, a line says so and the training continues without it. */
 void cmn_report_row(struct cmn_report *r, const struct cmn_row *row);
 
 /* Erases the progress bar before something else is printed. NULL is allowed. */

@@ -58,6 +58,14 @@ int cmn_column_known(const struct cmn_column *c, const struct cmn_row *row)
     return !c->optional || !(cmn_column_get(c, row) < 0);
 }
 
+double cmn_log_number(double value)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "%.7g", value);
+    return strtod(text, NULL);
+}
+
 struct cmn_row cmn_row_for(const struct cmn_row *row, enum cmn_answer answer)
 {
     struct cmn_row own = *row;
@@ -78,13 +86,11 @@ int cmn_log_resumes(const struct cmn_log_resume *r)
 int cmn_log_keeps(const struct cmn_log_resume *r, double epoch, double iteration)
 {
     int earlier = iteration <= (double)r->iteration;
-    char last[32];
 
     if (!(r->epoch > 0 && epoch > 0)) {
         return earlier;
     }
-    snprintf(last, sizeof last, "%.7g", r->epoch); /* the precision of the logs */
     /* Epochs of another list order the rows only roughly: keep a row too many rather than lose
      * one. */
-    return epoch <= strtod(last, NULL) || (!r->same_list && earlier);
+    return epoch <= cmn_log_number(r->epoch) || (!r->same_list && earlier);
 }

@@ -55,6 +55,9 @@ void cmn_column_set(const struct cmn_column *c, struct cmn_row *row, double valu
 /* Whether the row has a value for it. */
 int cmn_column_known(const struct cmn_column *c, const struct cmn_row *row);
 
+/* A value as the logs have it: seven digits, the precision of a float. */
+double cmn_log_number(double value);
+
 /* A copy in which the columns that such a command lacks are unknown. */
 struct cmn_row cmn_row_for(const struct cmn_row *row, enum cmn_answer answer);
 

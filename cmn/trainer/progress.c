@@ -51,6 +51,7 @@ static void open_report(struct cmn_training_progress *p)
         .json = p->json,
         .csv = s->options.csv,
         .chart = s->options.chart,
+        .tensorboard = s->options.events,
         .first = p->step->first,
         .resume = {.iteration = p->row_at,
                    .epoch = epochs(s, p->row_seen),

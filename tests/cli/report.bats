@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # shellcheck disable=SC2154  # mpiexec: helpers.bash
-# cmn_csv, cmn_chart, cmn_graph, darknet cmn chart.
+# cmn_csv, cmn_chart, cmn_tensorboard, cmn_graph, darknet cmn chart.
 
 load helpers
 load reports
@@ -54,6 +54,30 @@ is_png() {
     (($(tail -n 1 rows.csv | cut -d , -f 2) * 40 == $(seen out/mlp.weights)))
 }
 
+# events FOLDER [LOG]: the iterations in TensorBoard's event files, whose rows must be those of the log.
+events() {
+    python3 "$REPO/tests/tools/event_files.py" "$@"
+}
+
+@test "the event file for TensorBoard has the rows of the JSON log, to the bit, and over a resume" {
+    needs python3
+    train -cmn_tensorboard runs/first
+    [[ $(events runs/first out/mlp.json) == '2 4 5 6 8 10' ]]
+    # Where the clock of the host before was ahead, the later file is the last one by name all the same.
+    mv runs/first/* "runs/first/events.out.tfevents.$(($(date +%s) + 1000)).elsewhere.1"
+    darknet_on 2 classifier train small.data mlp.cfg out/mlp_1.weights -cmn -cmn_seed 7 -cmn_report_every 1 \
+        -cmn_tensorboard runs/first >out.txt 2>err.txt
+    [[ $(events runs/first out/mlp.json) == '2 4 5 6 7 8 9 10' && $(find runs/first -type f | wc -l) -eq 2 ]]
+    # Rows of a training that begins anew replace them.
+    train -clear -cmn_tensorboard runs/first
+    [[ $(events runs/first out/mlp.json) == '2 4 5 6 8 10' ]]
+    # A loss that is not a number.
+    mlp_cfg batch=20 max_batches=4 learning_rate=1e30 cmn_nonfinite=ignore >mlp.cfg
+    train -cmn_tensorboard runs/nan
+    jq -e 'any(.[]; has("main/loss") and .["main/loss"] == null)' out/mlp.json
+    [[ $(events runs/nan out/mlp.json) == '2 4' ]]
+}
+
 file_lines() {
     wc -l <"$1"
 }
@@ -63,11 +87,12 @@ file_lines() {
     mv out/mlp.weights plain.weights
     mkdir logs
     drawing ''
-    train -cmn_csv rows.csv -cmn_chart chart.png -cmn_graph net.dot -cmn_rank_logs logs
+    train -cmn_csv rows.csv -cmn_chart chart.png -cmn_tensorboard board -cmn_graph net.dot -cmn_rank_logs logs
     cmp plain.weights out/mlp.weights
     [[ $(grep -c '^digraph' net.dot) -eq 1 && $(csv_iterations rows.csv) == '2 4 5 6 8 10' ]]
     is_png chart.png
-    run ! grep -iE 'chart|csv|gnuplot|fork' err.txt logs/rank-1.log
+    [[ $(find board -type f | wc -l) -eq 1 ]]
+    run ! grep -iE 'chart|csv|event|gnuplot|fork' err.txt logs/rank-1.log
     run ! compgen -G '*.part'
 }
 
@@ -131,6 +156,10 @@ file_lines() {
         fails_clearly_on 2 'mlp.cfg: what is there is no .*another name' classifier train small.data mlp.cfg -cmn -cmn_$key mlp.cfg
         cmp mlp.cfg kept.cfg
     done
+    fails_clearly_on 2 'cmn_tensorboard=mlp.cfg/x: the folder cannot be made: Not a directory' \
+        classifier train small.data mlp.cfg -cmn -cmn_tensorboard mlp.cfg/x
+    fails_clearly_on 2 'event file mlp.cfg/events.*: Not a directory' \
+        classifier train small.data mlp.cfg -cmn -cmn_tensorboard mlp.cfg
     fails_clearly_on 2 'cmn_csv and cmn_chart name the same file' \
         classifier train small.data mlp.cfg -cmn -cmn_csv x -cmn_chart x
     drawing 'echo "unknown terminal" >&2; exit 1'

@@ -41,6 +41,7 @@ static const struct key keys[] = {
     {"cmn_json", "", "log.json", "log.json", {NULL}},
     {"cmn_csv", "", "log.csv", "log.csv", {NULL}},
     {"cmn_chart", "", "chart.png", "chart.png", {NULL}},
+    {"cmn_tensorboard", "", "runs", "runs", {NULL}},
     {"cmn_graph", "", "cg.dot", "cg.dot", {NULL}},
     {"cmn_rank_logs", "", "folder", "folder", {NULL}},
     {"cmn_timeline", "", "trace.json", "trace.json", {NULL}},

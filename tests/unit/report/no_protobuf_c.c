@@ -1,0 +1,27 @@
+/* The program as it is built where protobuf-c is not installed. */
+#include "check.h"
+
+#include <unistd.h>
+
+#include "base/log.h"
+
+#undef CMN_PROTOBUF_C
+#include "report/tensorboard.c"
+
+static void names_what_to_install_and_makes_no_folder(void **state)
+{
+    (void)state;
+    assert_null(cmn_tensorboard_open("/tmp/cmn-test-no-folder", 0));
+    check_contains(cmn_reason(), "cmn_tensorboard=/tmp/cmn-test-no-folder: ");
+    check_contains(cmn_reason(), "libprotobuf-c-dev and protobuf-c-compiler");
+    check_contains(cmn_reason(), "`make deps FOR=tensorboard`");
+    assert_int_not_equal(access("/tmp/cmn-test-no-folder", F_OK), 0);
+    cmn_tensorboard_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(names_what_to_install_and_makes_no_folder)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
