@@ -1,6 +1,6 @@
 # Measurements: ratios within one run, asserted by nothing. docs/reference/performance.md says how to read them.
 
-.PHONY: bench bench-link bench-slow-link bench-accuracy bench-timeline bench-large-batch bench-batch-norm bench-reliability bench-faults
+.PHONY: bench bench-link bench-slow-link bench-accuracy bench-timeline bench-large-batch bench-batch-norm bench-reliability bench-faults bench-peers
 
 bench: all mnist ## Measure speed against the no-communication baseline; see docs/reference/performance.md
 	@$(TEST_ENV) bench/run.sh
@@ -28,3 +28,6 @@ bench-reliability: all mnist ## Measure what checkpoints, comparing the weights 
 
 bench-faults: all mnist ## Measure how long faults take to their message and to the end, and what they leave (TRIES=20)
 	@$(TEST_ENV) bench/faults.sh
+
+bench-peers: all mnist ## Measure the same work by PyTorch DDP and ChainerMN, where installed (CHAINER=dir, CHART=file.svg)
+	@$(TEST_ENV) bench/peers.sh

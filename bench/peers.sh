@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# The same work by darknet-cmn, by PyTorch's DistributedDataParallel and by ChainerMN, in turn, so that all see the same machine:
+# images/s on 1 to as many ranks as there are cores, and of one process with a thread for each core. A step has the same number of
+# images in all, whoever divides them. A peer that is not installed is left out, and said. Medians of RUNS runs. Asserts nothing.
+# Usage: make bench-peers [RUNS=5] [NETS='mlp cifar'] [CHART=file.svg]
+# Debian's python3-torch is PyTorch; CHAINER=dir names a tree of Chainer 7 (it needs python3-numpy, -mpi4py, -filelock, -six).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+RUNS=${RUNS:-5} NETS=${NETS:-mlp cifar} CORES=$(nproc) PYTHON=${PYTHON:-/usr/bin/python3}
+. bench/common.bash
+mnist_of 6000
+
+# Images a step, steps, steps of the warm-up.
+declare -A images=([mlp]=200 [cifar]=16) counted=([mlp]=200 [cifar]=5) before=([mlp]=40 [cifar]=2)
+declare -A title=([mlp]='perceptron 784-1000-1000-10, 200 images a step' [cifar]="cifar.cfg's convolutions, 16 images a step")
+
+# cfg_of NET: writes what `train` of common.bash reads.
+cfg_of() {
+    local source=cfg/mnist_mlp.cfg
+    [[ $1 == mlp ]] || source=$BUILD/../darknet/cfg/cifar.cfg
+    sed -E "s/^batch=.*/batch=${images[$1]}/; s/^(min|max)_crop=.*/\1_crop=28/; s/^learning_rate=.*/learning_rate=0.001/;
+        s/^max_batches *=/max_batches=/; /^cmn_batch/d" "$source" >"$work/$1.cfg"
+}
+
+# ours NET RANKS THREADS, ddp NET RANKS THREADS, chainermn NET RANKS THREADS: print images/s.
+ours() {
+    WARM=${before[$1]} NP=$2 OPENBLAS_NUM_THREADS=$3 train "$work/$1.cfg" "${counted[$1]}" -cmn_verify 0 -cmn_batch global
+    jq -r --argjson n $((images[$1] * counted[$1])) '$n / (last.elapsed_time - .[0].elapsed_time)' "$work/log.json"
+}
+
+peer() {
+    # shellcheck disable=SC2086
+    OPENBLAS_NUM_THREADS=$4 OMP_NUM_THREADS=$4 PYTHONPATH=${CHAINER:-} $MPIEXEC -n "$3" "$PYTHON" "bench/peers/$1.py" "$2" \
+        $((images[$2] / $3)) "${counted[$2]}" "${before[$2]}" 2>"$work/errors" || { cat "$work/errors" >&2; return 1; }
+}
+ddp() { peer ddp "$@"; }
+chainermn() { peer chainermn "$@"; }
+
+programs=(ours)
+declare -A name=([ours]=darknet-cmn [ddp]='PyTorch DDP' [chainermn]=ChainerMN)
+if "$PYTHON" -c 'import torch.distributed' 2>/dev/null; then
+    programs+=(ddp)
+    name[ddp]="PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)') DDP"
+else
+    echo 'PyTorch is left out: install python3-torch'
+fi
+if PYTHONPATH=${CHAINER:-} "$PYTHON" -c 'import filelock, mpi4py, chainermn' 2>"$work/errors"; then
+    programs+=(chainermn)
+else
+    echo "ChainerMN is left out: CHAINER=dir names no tree that works ($(tail -n 1 "$work/errors"))"
+fi
+
+for net in $NETS; do
+    cfg_of "$net"
+    for ((r = 1; r <= RUNS; r++)); do
+        echo "$net: run $r of $RUNS" >&2
+        for program in "${programs[@]}"; do
+            for ((n = 1; n <= CORES; n *= 2)); do
+                "$program" "$net" "$n" 1 >>"$work/$net.$program.$n.1"
+            done
+            "$program" "$net" 1 "$CORES" >>"$work/$net.$program.1.$CORES"
+        done
+    done
+done
+
+machine
+for net in $NETS; do
+    echo
+    echo "${title[$net]}: images/s, medians of $RUNS runs; of darknet-cmn's with as many"
+    for program in "${programs[@]}"; do
+        for ((n = 1; n <= CORES; n *= 2)); do
+            printf '%-24s %2d ranks, 1 thread   %9.1f %6.2f\n' "${name[$program]}" "$n" "$(median <"$work/$net.$program.$n.1")" \
+                "$(paste "$work/$net.$program.$n.1" "$work/$net.ours.$n.1" | awk '{ print $1 / $2 }' | median)"
+        done
+        printf '%-24s  1 process, %d threads %8.1f %6.2f\n' "${name[$program]}" "$CORES" "$(median <"$work/$net.$program.1.$CORES")" \
+            "$(paste "$work/$net.$program.1.$CORES" "$work/$net.ours.$CORES.1" | awk '{ print $1 / $2 }' | median)"
+    done
+done
+
+if [[ -n ${CHART:-} ]]; then
+    for net in $NETS; do
+        for program in "${programs[@]}"; do
+            for ((n = 1; n <= CORES; n *= 2)); do
+                echo "$n $(median <"$work/$net.$program.$n.1")"
+            done >"$work/$net.$program"
+            echo "$CORES $(median <"$work/$net.$program.1.$CORES")" >"$work/$net.$program.threads"
+        done
+    done
+    {
+        echo "set terminal svg size 900,320 background 'white' font 'sans,13'; set output '$CHART'; set multiplot"
+        echo "set xlabel 'ranks, or threads of 1 process'; set ylabel 'images/s'; set xrange [0.8:$CORES.2]; set yrange [0:*]"
+        echo "set grid y; set tmargin screen 0.88; set bmargin screen 0.2; unset key; set offsets 0, 0, graph 0.08, 0"
+        echo "set xtics ($(for ((n = 1; n <= CORES; n *= 2)); do printf '%s%d' "${sep:-}" "$n"; sep=,; done))"
+        left=0.09
+        for net in $NETS; do
+            echo "set title \"${title[$net]}\" font 'sans,12'"
+            echo "set lmargin screen $left; set rmargin screen $left + 0.27"
+            [[ $net != "${NETS##* }" ]] || echo 'set key at screen 0.99, 0.85 right samplen 1.5 spacing 1.3 font "sans,11"'
+            plots=() i=0
+            for program in "${programs[@]}"; do
+                i=$((i + 1))
+                plots+=("'$work/$net.$program' with linespoints lw 2.5 pt 7 lc $i title '${name[$program]}'")
+                plots+=("'$work/$net.$program.threads' with points pt 6 ps 1.4 lw 2 lc $i title '1 process, threads'")
+            done
+            (IFS=,; echo "plot ${plots[*]}")
+            left=0.44
+        done
+    } | gnuplot
+fi

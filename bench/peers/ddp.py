@@ -1,0 +1,51 @@
+"""Speed of PyTorch DistributedDataParallel on the nets of bench/peers.sh.
+
+mpiexec -n RANKS python3 ddp.py NET BATCH STEPS WARM: BATCH images a rank and step. Rank 0 prints images/s.
+Images are random numbers in memory, so nothing is loaded or decoded.
+"""
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+name, (batch, steps, warm) = sys.argv[1], map(int, sys.argv[2:5])
+rank, size = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
+torch.manual_seed(rank)
+torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+os.environ.setdefault("MASTER_PORT", "29517")
+dist.init_process_group("gloo", rank=rank, world_size=size)
+
+
+def conv(inputs, outputs):
+    return [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.LeakyReLU(0.1)]
+
+
+if name == "mlp":
+    shape = (784,)
+    net = nn.Sequential(nn.Linear(784, 1000), nn.ReLU(), nn.Linear(1000, 1000), nn.ReLU(), nn.Linear(1000, 10))
+else:
+    shape = (3, 28, 28)
+    net = nn.Sequential(
+        *conv(3, 128), *conv(128, 128), *conv(128, 128), nn.MaxPool2d(2), nn.Dropout(0.5),
+        *conv(128, 256), *conv(256, 256), *conv(256, 256), nn.MaxPool2d(2), nn.Dropout(0.5),
+        *conv(256, 512), *conv(512, 512), *conv(512, 512), nn.Dropout(0.5),
+        nn.Conv2d(512, 10, 1), nn.LeakyReLU(0.1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+if size > 1:
+    net = nn.parallel.DistributedDataParallel(net)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.001, momentum=0.9, weight_decay=0.0001)
+images, labels = torch.rand(8, batch, *shape), torch.randint(10, (8, batch))
+
+for step in range(warm + steps):
+    if step == warm:
+        dist.barrier()
+        begin = time.perf_counter()
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(net(images[step % 8]), labels[step % 8]).backward()
+    optimizer.step()
+dist.barrier()
+if rank == 0:
+    print(size * batch * steps / (time.perf_counter() - begin))
