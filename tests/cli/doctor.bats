@@ -204,6 +204,21 @@ spoil() {
     fails_clearly_on 2 'unknown argument -json' cmn doctor my.data my.cfg -json
 }
 
+@test "a training says the same of a missing label file, and of a name that leads to none" {
+    boxes
+    seq -f 'images/%g.png' 7 7 >train.list
+    rm labels/7.txt
+    mkdir out
+    line='labels/7.txt: no label file for images/7.png; create an empty one for an image without objects$'
+    fails_clearly "^$line" "$DARKNET" detector train my.data my.cfg
+    for n in 1 2; do
+        fails_clearly_on $n "^cmn\[rank [01]@[^]]*\] $line" detector train my.data my.cfg -cmn -cmn_validate off
+    done
+    mv images/7.png images/7.bmp
+    echo images/7.bmp >train.list
+    fails_clearly_on 2 'images/7.bmp: the name leads to no label file: .*\.jpg, \.png' detector train my.data my.cfg -cmn -cmn_validate off
+}
+
 # layers N: puts N layers behind my.cfg's [net].
 layers() {
     local i
