@@ -93,6 +93,11 @@ struct list;
  * there. */
 void cmn_init(int *argc, char **argv);
 
+/* Local, without -cmn, too. check_arguments() calls it for a word that is no command, out of the table of
+ * them, a line each, ended by NULL: "; did you mean train?", with the nearest of the first words,
+ * or of the words behind `driver`; "" when none is near. The text is the library's. */
+const char *cmn_did_you_mean(char *const *commands, const char *driver, const char *word);
+
 /* Local. main() calls it unless -i names a GPU: the number of this process's GPU; 0 without
  * -cmn. */
 int cmn_rank_device(void);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
+
 #define ONE "one process does it: leave -cmn and mpiexec away"
 #define LISTED "its list is written into the program: use detector map, valid or recall"
 #define TRAINS CMN_TRAINS, CMN_NO_ANSWER
@@ -85,6 +87,29 @@ const struct cmn_command *cmn_command_find(int argc, char **argv)
         }
     }
     return &unknown;
+}
+
+const char *cmn_command_nearest(int argc, char **argv)
+{
+    static _Thread_local char name[64];
+    const char *word[COMMANDS], *nearest;
+    int known = 0, n = 0;
+
+    for (int i = 0; i < COMMANDS && argc > 1; i++) {
+        known |= !strcmp(table[i].driver, argv[1]);
+    }
+    for (int i = 0; i < COMMANDS && argc > 1 + known; i++) {
+        const struct cmn_command *c = &table[i];
+        if (c->does != CMN_REFUSED && (!known || !strcmp(c->driver, argv[1]))) {
+            word[n++] = known ? c->verb : c->driver;
+        }
+    }
+    nearest = n ? cmn_nearest(argv[1 + known], word, n) : NULL;
+    if (!nearest) {
+        return NULL;
+    }
+    snprintf(name, sizeof name, "%s%s%s", known ? argv[1] : "", known ? " " : "", nearest);
+    return name;
 }
 
 const char *cmn_command_name(const struct cmn_command *c)

@@ -393,6 +393,10 @@ void cmn_init(int *argc, char **argv)
     }
     refuse_copies();
     cmn_arguments_drop_elsewhere(argc, argv);
+    if (cmn_job.command->does == CMN_REFUSED && cmn_command_nearest(*argc, argv)) {
+        cmn_fatal("not a command: %s%s%s; did you mean %s?", argv[1], *argc > 2 ? " " : "",
+                  *argc > 2 ? argv[2] : "", cmn_command_nearest(*argc, argv));
+    }
     if (cmn_job.command->does == CMN_REFUSED) {
         cmn_fatal("-cmn does not work with %s: %s", cmn_command_name(cmn_job.command),
                   cmn_job.command->note);
@@ -431,6 +435,31 @@ unsigned long cmn_rank_seed(unsigned long seed)
     return cmn_job.on ? (unsigned long)cmn_random_hash(cmn_job.seed, CMN_RANDOM_DEVICE, rank,
                                                        (uint64_t)cmn_job.resumed_steps)
                       : seed;
+}
+
+const char *cmn_did_you_mean(char *const *commands, const char *driver, const char *word)
+{
+    enum { MOST = 256, LENGTH = 32 };
+    static char words[MOST][LENGTH], text[LENGTH + 32];
+    const char *at[MOST], *nearest;
+    size_t length = driver ? strlen(driver) : 0;
+    int n = 0;
+
+    for (int i = 0; commands[i] && n < MOST; i++) {
+        const char *from = commands[i];
+        if (driver && (strncmp(from, driver, length) || from[length] != ' ')) {
+            continue;
+        }
+        from += driver ? length + 1 : 0;
+        if (*from >= 'a' && *from <= 'z') { /* and no option, nor the name of an argument */
+            snprintf(words[n], LENGTH, "%.*s", (int)strcspn(from, " "), from);
+            at[n] = words[n];
+            n++;
+        }
+    }
+    nearest = cmn_nearest(word, at, n);
+    snprintf(text, sizeof text, nearest ? "; did you mean %s?" : "", nearest);
+    return text;
 }
 
 int cmn_rand(void)

@@ -258,7 +258,16 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
         [[ ${#lines[@]} -eq 2 && ${lines[0]} == 'detector, options: -prefix NAME '*' -clear '* ]]
         [[ ${lines[1]} == *' detector train DATA CFG [WEIGHTS]' ]]
     done
-    fails_clearly 'Not a command: detectr; .* help lists them' "$DARKNET" detectr -h
+    for words in 'detectr -h' 'help detectr' 'detectr train a.data b.cfg'; do
+        # shellcheck disable=SC2086
+        fails_clearly '^Not a command: detectr; did you mean detector\?; .* help lists them' "$DARKNET" $words
+    done
+    fails_clearly '^Not a command: detector demoo; did you mean demo\?; .* help detector lists them' "$DARKNET" detector demoo
+    fails_clearly '^Not a command: detector trian; did you mean train\?; ' "$DARKNET" help detector trian
+    [[ ! -s fails.out ]]
+    fails_clearly_on 2 'not a command: detector trian; did you mean detector train\?$' detector trian a.data b.cfg -cmn
+    fails_clearly_on 2 'not a command: clasifier train; did you mean classifier\?$' clasifier train a.data b.cfg -cmn
+    fails_clearly_on 2 'cmn does not work with detector: one process does it' detector demo a.data b.cfg c -cmn
 }
 
 @test "options of AlexeyAB's Darknet are said to have no effect, and what there is instead" {
