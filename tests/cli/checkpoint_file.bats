@@ -60,10 +60,10 @@ setup() {
     "$DARKNET" classifier valid small.data mlp.cfg longer.weights 2>&1 | grep 'more values than the network has'
 }
 
-@test "the reader in docs/use/checkpoints.md reads one" {
+@test "the reader in docs/reference/files.md reads one" {
     command -v python3 >/dev/null || skip 'python3 is not installed'
     # shellcheck disable=SC2016  # the backquotes of a document
-    sed -n '/^```python$/,/^```$/ { /^```/d; p }' "$REPO/docs/use/checkpoints.md" >read.py
+    sed -n '/^```python /,/^```$/ { /^```/d; p }' "$REPO/docs/reference/files.md" >read.py
     cat >>read.py <<'END'
 header, tensors = read('out/mlp-30.checkpoint')
 assert header['iteration'] == 30 and header['training']['ranks'] == '2'
