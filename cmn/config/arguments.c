@@ -19,10 +19,18 @@ static const struct {
     {"-chart", 1, "cmn_chart=FILE.png draws loss and mAP"},
 };
 
+enum { ELSEWHERE = sizeof elsewhere / sizeof elsewhere[0] };
+
+const char *cmn_arguments_elsewhere(int i, const char **note)
+{
+    *note = i < ELSEWHERE ? elsewhere[i].note : NULL;
+    return i < ELSEWHERE ? elsewhere[i].option : NULL;
+}
+
 /* Words of argv[i …] that are such an option. */
 static int words_of_elsewhere(char **argv, int i, const char **note)
 {
-    for (size_t k = 0; k < sizeof elsewhere / sizeof elsewhere[0]; k++) {
+    for (int k = 0; k < ELSEWHERE; k++) {
         if (!strcmp(argv[i], elsewhere[k].option)) {
             *note = elsewhere[k].note;
             return 1 + (elsewhere[k].values && argv[i + 1]);

@@ -20,6 +20,9 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
 /* Removes options that AlexeyAB's Darknet has and this one has not, and says what there is instead. */
 void cmn_arguments_drop_elsewhere(int *argc, char **argv);
 
+/* Option i of those, and what there is instead; NULL behind the last. */
+const char *cmn_arguments_elsewhere(int i, const char **note);
+
 /* 0, or -1 with a reason when srun started this process in a step of `least` or more without any
  * PMI. Without it an MPI that knows no other way to its world makes one of each process, or fails;
  * so this is asked before MPI starts. */

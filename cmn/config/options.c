@@ -11,7 +11,7 @@
 enum kind { WORD, SWITCH, NUMBER, REAL, TEXT };
 
 struct option {
-    const char *key;
+    const char *group, *key;
     enum kind kind;
     const char *value; /* the default */
     const char *range; /* for people; for WORD the words in enum order, separated by ", ";
@@ -26,122 +26,139 @@ struct option {
 
 #define AT(field) offsetof(struct cmn_options, field)
 
+/* In groups: keys of one group follow each other. A range of numbers names their unit. */
+static const char batch[] = "Batch and schedule", exchange[] = "Exchange", data[] = "Data",
+                  reports[] = "Reports", safety[] = "Safety and restart";
+
 static const struct option table[] = {
-    {"cmn_communicator", TEXT, "auto", "auto, or a name of `darknet cmn list`", 0, 0,
-     AT(communicator), "strategy that sums the gradients over the ranks", 1, NULL},
-    {"cmn_intra", WORD, "auto", "auto, shm, mpi, nccl", 0, 0, AT(intra),
-     "transport within a node, for communicators that leave the choice; auto: shm on the CPU, nccl "
-     "on GPUs",
-     1, NULL},
-    {"cmn_allreduce_dtype", WORD, "fp32", "fp32, fp16, bf16", 0, 0, AT(dtype),
-     "type of the gradients that are sent: 32 bits, or 16 bits with error feedback (the rounding "
-     "error is added to the next step's gradient)",
+    {batch, "cmn_batch", WORD, "global", "global, per_rank", 0, 0, AT(batch),
+     "what the cfg's batch counts; global: the images of all ranks together in a step; per_rank: "
+     "those of each rank",
      0, NULL},
-    {"cmn_compress", WORD, "off", "off, topk, powersgd", 0, 0, AT(compress),
-     "gradient compression with error feedback: the largest values, or a low-rank matrix "
-     "(docs/use/slow-links.md)",
-     0, NULL},
-    {"cmn_topk_ratio", REAL, "0.01", "0.00001 to 0.5", 0.00001, 0.5, AT(compress_ratio),
-     "fraction of the values that topk sends", 0, "cmn_compress=topk"},
-    {"cmn_topk_warmup", NUMBER, "off", "0 to 1000000, or off", 0, 1000000, AT(compress_warmup),
-     "number of first steps in which topk sends more: 8 times its ratio in the first third, then 4 "
-     "times, "
-     "then twice",
-     0, "cmn_compress=topk"},
-    {"cmn_powersgd_rank", NUMBER, "4", "1 to 64", 1, 64, AT(compress_rank),
-     "rank of the matrices that powersgd sends", 0, "cmn_compress=powersgd"},
-    {"cmn_overlap", WORD, "auto", "auto, on, off", 0, 0, AT(overlap),
-     "overlap the allreduce between nodes with backward; auto: where the first steps are "
-     "measurably "
-     "faster with it",
-     0, NULL},
-    {"cmn_bucket_mb", REAL, "auto", "0 to 1024, or auto", 0, 1024, AT(bucket_mb),
-     "bucket size in MiB of the overlapped allreduce; auto: measured in the first steps", 0,
-     "cmn_overlap!=off"},
-    {"cmn_double_buffering", SWITCH, "off", "off, on", 0, 0, AT(double_buffering),
-     "on: one-step-delayed gradients: a step's allreduce runs during the next step, whose end "
-     "applies "
-     "it",
-     0, NULL},
-    {"cmn_local_steps", NUMBER, "off", "1 to 1000000, or off", 1, 1000000, AT(local_steps),
-     "above 1: local SGD: each rank trains alone, and weights and momentum are averaged every so "
-     "many steps; with double buffering only the weights",
-     0, NULL},
-    {"cmn_timeout", NUMBER, "300", "1 to 1000000", 1, 1000000, AT(timeout),
-     "seconds without progress after which a rank counts as stalled: the job names the rank, its "
-     "phase and where the others wait, and ends with status 75; also the limit of MPI's start, "
-     "which "
-     "is at least 60",
-     1, NULL},
-    {"cmn_share_gpus", SWITCH, "off", "off, on", 0, 0, AT(share_gpus),
-     "on: allow more ranks than GPUs on a node; NCCL needs settings for it (docs/use/gpu.md)", 1,
-     NULL},
-    {"cmn_batch", WORD, "global", "global, per_rank", 0, 0, AT(batch),
-     "the cfg's batch is divided over all ranks, or is the batch of each one", 0, NULL},
-    {"cmn_scale_lr", WORD, "off", "off, linear", 0, 0, AT(scale_lr),
+    {batch, "cmn_scale_lr", WORD, "off", "off, linear", 0, 0, AT(scale_lr),
      "linear: multiply the cfg's learning rate by the number of ranks (with cmn_batch=per_rank), "
-     "warmed up over burn_in",
+     "warmed up over the cfg's burn_in iterations",
      0, NULL},
-    {"cmn_lars", REAL, "off", "0 to 1, or off", 0, 1, AT(lars),
-     "above 0: LARS with this trust coefficient: each layer's rate is scaled by the norm of its "
+    {batch, "cmn_lars", REAL, "off", "0 to 1 (factor), or off", 0, 1, AT(lars),
+     "LARS with this trust coefficient: scale each layer's learning rate by the norm of its "
      "weights over the norm of its gradient",
      0, NULL},
-    {"cmn_sync_bn", SWITCH, "off", "off, on", 0, 0, AT(sync_bn),
-     "on: batch normalisation uses the statistics of all ranks' batches, so that N ranks train as "
-     "one with the whole batch",
+    {batch, "cmn_sync_bn", SWITCH, "off", "off, on", 0, 0, AT(sync_bn),
+     "on: batch normalisation uses the statistics of all ranks' batches, so that N ranks train "
+     "as one with the whole batch",
      0, NULL},
-    {"cmn_epochs", NUMBER, "off", "0 to 1000000, or off", 0, 1000000, AT(epochs),
-     "end after this many epochs; off: max_batches decides", 0, NULL},
-    {"cmn_scatter", WORD, "global", "global, shard, none", 0, 0, AT(scatter),
-     "one shuffled order for all ranks, a fixed shard for each rank, or Darknet's drawing with "
-     "replacement",
+    {batch, "cmn_epochs", NUMBER, "off", "0 to 1000000 epochs, or off", 0, 1000000, AT(epochs),
+     "end after this many epochs (passes over the training list); off: max_batches decides", 0,
+     NULL},
+    {batch, "cmn_validate", NUMBER, "1", "0 to 1000000 epochs, or off", 0, 1000000, AT(validate),
+     "epochs between validations on the .data file's `valid` list; off: no validation", 0, NULL},
+
+    {exchange, "cmn_communicator", TEXT, "auto", "auto, or a name of `darknet cmn list`", 0, 0,
+     AT(communicator),
+     "strategy that sums the gradients over the ranks; auto: the fastest one here, measured where "
+     "there are several nodes",
+     1, NULL},
+    {exchange, "cmn_intra", WORD, "auto", "auto, shm, mpi, nccl", 0, 0, AT(intra),
+     "transport within a node, for communicators that leave the choice; auto: shm on the CPU, "
+     "nccl on GPUs",
+     1, NULL},
+    {exchange, "cmn_allreduce_dtype", WORD, "fp32", "fp32, fp16, bf16", 0, 0, AT(dtype),
+     "type of the gradients that are sent; fp32: 32 bits; fp16, bf16: 16 bits, with error feedback "
+     "(the rounding error is added to the next step's gradient)",
      0, NULL},
-    {"cmn_seed", NUMBER, "auto", "0 to 2147483647, or auto", 0, INT_MAX, AT(seed),
+    {exchange, "cmn_compress", WORD, "off", "off, topk, powersgd", 0, 0, AT(compress),
+     "gradient compression with error feedback; topk: the largest values; powersgd: two low-rank "
+     "factors of each matrix (docs/use/slow-links.md)",
+     0, NULL},
+    {exchange, "cmn_topk_ratio", REAL, "0.01", "0.00001 to 0.5 (fraction)", 0.00001, 0.5,
+     AT(compress_ratio), "fraction of a gradient's values that topk sends in a step", 0,
+     "cmn_compress=topk"},
+    {exchange, "cmn_topk_warmup", NUMBER, "off", "0 to 1000000 steps, or off", 0, 1000000,
+     AT(compress_warmup),
+     "first steps in which topk sends more: 8 times its ratio in the first third of them, then 4 "
+     "times, then twice",
+     0, "cmn_compress=topk"},
+    {exchange, "cmn_powersgd_rank", NUMBER, "4", "1 to 64 columns", 1, 64, AT(compress_rank),
+     "columns of the two factors that powersgd sends of each matrix (the rank of their product)", 0,
+     "cmn_compress=powersgd"},
+    {exchange, "cmn_overlap", WORD, "auto", "auto, on, off", 0, 0, AT(overlap),
+     "overlap the allreduce between nodes with the backward pass; auto: where the first steps are "
+     "measurably faster with it",
+     0, NULL},
+    {exchange, "cmn_bucket_mb", REAL, "auto", "0 to 1024 MiB, or auto", 0, 1024, AT(bucket_mb),
+     "MiB of a bucket of the overlapped allreduce; auto: measured in the first steps", 0,
+     "cmn_overlap!=off"},
+    {exchange, "cmn_double_buffering", SWITCH, "off", "off, on", 0, 0, AT(double_buffering),
+     "on: one-step-delayed gradients: a step's allreduce runs during the next step, whose end "
+     "applies it",
+     0, NULL},
+    {exchange, "cmn_local_steps", NUMBER, "off", "1 to 1000000 steps, or off", 1, 1000000,
+     AT(local_steps),
+     "local SGD: each rank trains alone for this many steps, then weights and momentum are "
+     "averaged (with double buffering only the weights); off: ranks exchange in every step",
+     0, NULL},
+    {exchange, "cmn_share_gpus", SWITCH, "off", "off, on", 0, 0, AT(share_gpus),
+     "on: allow more ranks than GPUs on a node; NCCL needs settings for it (docs/use/gpu.md)", 1,
+     NULL},
+
+    {data, "cmn_scatter", WORD, "global", "global, shard, none", 0, 0, AT(scatter),
+     "order of the training list; global: one shuffled order for all ranks; shard: a fixed shard "
+     "for each rank; none: Darknet's drawing with replacement",
+     0, NULL},
+    {data, "cmn_seed", NUMBER, "auto", "0 to 2147483647, or auto", 0, INT_MAX, AT(seed),
      "seed of order, augmentation and first weights; auto: rank 0 draws one and logs it", 1, NULL},
-    {"cmn_validate", NUMBER, "1", "0 to 1000000, or off", 0, 1000000, AT(validate),
-     "epochs between validations on the .data file's `valid` list", 0, NULL},
-    {"cmn_report", WORD, "table", "table, lines, quiet", 0, 0, AT(report),
+    {data, "cmn_cache_mb", NUMBER, "auto", "0 to 16777216 MiB, or auto", -1, 16777216, AT(cache_mb),
+     "MiB of decoded images that a rank caches; auto: a quarter of the node's free memory, "
+     "divided by its ranks; 0: none",
+     1, NULL},
+
+    {reports, "cmn_report", WORD, "table", "table, lines, quiet", 0, 0, AT(report),
      "table: rows and, on a terminal, a progress bar in place of Darknet's line per iteration; "
      "lines: rows and Darknet's lines; quiet: neither",
      1, NULL},
-    {"cmn_report_every", NUMBER, "auto", "0 to 1000000000, or auto", 0, 1000000000,
-     AT(report_every), "iterations between rows of the table; auto: one row an epoch", 0, NULL},
-    {"cmn_json", TEXT, "", "file name", 0, 0, AT(json),
+    {reports, "cmn_report_every", NUMBER, "auto", "0 to 1000000000 iterations, or auto", 0,
+     1000000000, AT(report_every), "iterations between rows of the table; auto: one row an epoch",
+     0, NULL},
+    {reports, "cmn_json", TEXT, "", "file name", 0, 0, AT(json),
      "JSON log; empty: in the backup folder, named after the cfg", 0, NULL},
-    {"cmn_csv", TEXT, "", "file name", 0, 0, AT(csv),
+    {reports, "cmn_csv", TEXT, "", "file name", 0, 0, AT(csv),
      "the rows of the table as comma-separated values; empty: none", 0, NULL},
-    {"cmn_chart", TEXT, "", "file name", 0, 0, AT(chart),
+    {reports, "cmn_chart", TEXT, "", "file name", 0, 0, AT(chart),
      "PNG chart of loss, accuracy or mAP, learning rate and images/s, redrawn at each row by "
      "gnuplot; empty: none",
      0, NULL},
-    {"cmn_tensorboard", TEXT, "", "folder", 0, 0, AT(events),
+    {reports, "cmn_tensorboard", TEXT, "", "folder", 0, 0, AT(events),
      "event file for TensorBoard in this folder, with the rows of the table; empty: none", 0, NULL},
-    {"cmn_graph", TEXT, "", "file name", 0, 0, AT(graph),
+    {reports, "cmn_graph", TEXT, "", "file name", 0, 0, AT(graph),
      "the network as a graph for Graphviz, written once before training; empty: none", 0, NULL},
-    {"cmn_rank_logs", TEXT, "", "folder", 0, 0, AT(log),
-     "write the output of ranks above 0 to rank-N.log in this folder; empty: discard it", 1, NULL},
-    {"cmn_timeline", TEXT, "", "file name", 0, 0, AT(timeline),
+    {reports, "cmn_timeline", TEXT, "", "file name", 0, 0, AT(timeline),
      "trace of all ranks for Perfetto or Chrome's DevTools (docs/use/timeline.md); empty: none", 0,
      NULL},
-    {"cmn_timeline_steps", NUMBER, "100", "1 to 1000000", 1, 1000000, AT(timeline_steps),
-     "number of latest steps in the trace", 0, "cmn_timeline"},
-    {"cmn_cache_mb", NUMBER, "auto", "0 to 16777216, or auto", -1, 16777216, AT(cache_mb),
-     "MiB of decoded images that a rank caches; auto: a quarter of the node's free memory, divided "
-     "by "
-     "its ranks; 0: none",
+    {reports, "cmn_timeline_steps", NUMBER, "100", "1 to 1000000 steps", 1, 1000000,
+     AT(timeline_steps), "latest steps that the trace holds", 0, "cmn_timeline"},
+    {reports, "cmn_rank_logs", TEXT, "", "folder", 0, 0, AT(log),
+     "write the output of ranks above 0 to rank-N.log in this existing folder; empty: discard it",
      1, NULL},
-    {"cmn_verify", NUMBER, "1000", "0 to 1000000000, or off", 0, 1000000000, AT(verify),
-     "iterations between comparisons of all ranks' weights, bit by bit", 0, NULL},
-    {"cmn_nonfinite", WORD, "stop", "stop, skip, ignore", 0, 0, AT(nonfinite),
-     "when a loss or gradient is NaN or infinite: stop and name rank, layer and images; skip the "
-     "step on all ranks; or ignore it as Darknet does",
+
+    {safety, "cmn_checkpoint", NUMBER, "off", "0 to 1000000000 iterations, or off", 0, 1000000000,
+     AT(checkpoint),
+     "iterations between checkpoints, from which the same command resumes by itself (-clear "
+     "starts over); off: none",
      0, NULL},
-    {"cmn_checkpoint", NUMBER, "off", "0 to 1000000000, or off", 0, 1000000000, AT(checkpoint),
-     "iterations between checkpoints, from which the same command resumes by itself (-clear starts "
-     "over)",
+    {safety, "cmn_checkpoint_keep", NUMBER, "2", "1 to 1000 files", 1, 1000, AT(checkpoint_keep),
+     "latest checkpoints that stay in the backup folder", 0, "cmn_checkpoint"},
+    {safety, "cmn_nonfinite", WORD, "stop", "stop, skip, ignore", 0, 0, AT(nonfinite),
+     "when a loss or gradient is NaN or infinite; stop: name rank, layer and images, and end; "
+     "skip: leave the step out on all ranks; ignore: continue as Darknet does",
      0, NULL},
-    {"cmn_checkpoint_keep", NUMBER, "2", "1 to 1000", 1, 1000, AT(checkpoint_keep),
-     "number of latest checkpoints that stay in the backup folder", 0, "cmn_checkpoint"},
+    {safety, "cmn_verify", NUMBER, "1000", "0 to 1000000000 iterations, or off", 0, 1000000000,
+     AT(verify), "iterations between comparisons of all ranks' weights, bit by bit; off: none", 0,
+     NULL},
+    {safety, "cmn_timeout", NUMBER, "300", "1 to 1000000 seconds", 1, 1000000, AT(timeout),
+     "seconds without progress after which a rank counts as stalled: the job names the rank, its "
+     "phase and where the others wait, and ends with status 75; also the limit of MPI's start, "
+     "which is at least 60 seconds",
+     1, NULL},
 };
 
 enum { KEYS = sizeof table / sizeof table[0] };
@@ -165,10 +182,12 @@ int cmn_options_count(void)
 
 void cmn_options_row(int i, struct cmn_option_row *row)
 {
+    row->group = table[i].group;
     row->key = table[i].key;
     row->value = table[i].value;
     row->range = table[i].range;
     row->help = table[i].help;
+    row->needs = table[i].needs;
 }
 
 static const struct option *find(const char *key)

@@ -89,7 +89,9 @@ const char *cmn_options_word(const struct cmn_options *o, const char *key);
 
 /* Local. The table: number of keys, and one key's columns. Strings are static. */
 struct cmn_option_row {
+    const char *group; /* keys of one group follow each other */
     const char *key, *value, *range, *help;
+    const char *needs; /* the key that it depends on: "key=word", "key!=word" or "key"; or NULL */
 };
 int cmn_options_count(void);
 void cmn_options_row(int i, struct cmn_option_row *row);

@@ -100,6 +100,49 @@ static void defaults(void **state)
     assert_string_equal(o.communicator, "auto");
 }
 
+/* "0 to 1024 MiB, or auto": a number's unit stands behind its range. A seed has none. */
+static void ranges_name_their_unit(void **state)
+{
+    struct cmn_option_row row;
+    const char *unit;
+    int numbers = 0;
+
+    (void)state;
+    for (int i = 0; i < cmn_options_count(); i++) {
+        cmn_options_row(i, &row);
+        if (!strchr("0123456789", row.range[0]) || !strcmp(row.key, "cmn_seed")) {
+            continue;
+        }
+        unit = strstr(row.range, " to ") + 4;
+        unit += strspn(unit, "0123456789.");
+        if (unit[0] != ' ' || strcspn(unit + 1, ",") < 3) {
+            fail_msg("%s: the range \"%s\" names no unit", row.key, row.range);
+        }
+        numbers++;
+    }
+    assert_true(numbers >= 15);
+}
+
+static void groups_are_contiguous(void **state)
+{
+    const char *groups[COUNT(keys)];
+    struct cmn_option_row row;
+    int n = 0;
+
+    (void)state;
+    for (int i = 0; i < cmn_options_count(); i++) {
+        cmn_options_row(i, &row);
+        if (n && groups[n - 1] == row.group) {
+            continue;
+        }
+        for (int j = 0; j < n; j++) {
+            assert_string_not_equal(groups[j], row.group);
+        }
+        groups[n++] = row.group;
+    }
+    assert_int_equal(n, 5);
+}
+
 /* The default in the table, which help and docs show, must itself be a good value. */
 static void table_defaults_are_accepted(void **state)
 {
@@ -284,6 +327,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_key_is_tested),
+        cmocka_unit_test(ranges_name_their_unit),
+        cmocka_unit_test(groups_are_contiguous),
         cmocka_unit_test(defaults),
         cmocka_unit_test(table_defaults_are_accepted),
         cmocka_unit_test(old_spellings),
