@@ -127,7 +127,7 @@ LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group $(LIB_L
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all deps deps-check darknet-source install uninstall clean distclean help FORCE
+.PHONY: all man reference deps deps-check darknet-source install uninstall clean distclean help FORCE
 
 all: $(if $(SAN),$(B)/bin/darknet $(B)/bin/cmn-run,$(if $(filter 1,$(GPU)),bin/darknet-gpu,bin/darknet) bin/cmn-run) ## Build bin/darknet (the default)
 
@@ -142,7 +142,12 @@ deps-check:
 
 darknet-source: $(DK)/.stamp ## Obtain, verify and patch Darknet's source into build/darknet
 
-install: all $(B)/darknet-cmn.1 $(B)/cmn.pc ## Install below PREFIX=/usr/local (DESTDIR= for packagers)
+man: $(B)/darknet.1 $(B)/cmn-run.1 ## Build the man pages into build/: man -l build/cpu/darknet.1
+
+reference: $(B)/bin/darknet ## Write the tables of docs/reference/ anew
+	@setup/reference.sh tables '$(B)/bin' docs/reference/keys.md docs/reference/commands.md
+
+install: all man $(B)/completion $(B)/cmn.pc ## Install below PREFIX=/usr/local (DESTDIR= for packagers)
 	@setup/place.sh install '$(DESTDIR)' '$(PREFIX)' '$(B)' '$(DK)'
 
 uninstall: ## Remove exactly what install put below PREFIX
@@ -231,9 +236,12 @@ bin/darknet bin/darknet-gpu bin/cmn-run:
 
 # ---- What only an installation needs -------------------------------------------------------------------------
 
-$(B)/darknet-cmn.1: $(B)/bin/darknet
+$(B)/darknet.1 $(B)/cmn-run.1: $(B)/%.1: docs/man/%.1 docs/reference/files.md setup/reference.sh $(B)/bin/darknet $(B)/bin/cmn-run
 	$(say) MAN $@
-	$(Q)$< cmn man >$@
+	$(Q)setup/reference.sh man '$(B)/bin' '$(VERSION)' $< >$@
+
+$(B)/completion: setup/completion.bash setup/reference.sh $(B)/bin/darknet $(B)/bin/cmn-run
+	$(Q)setup/reference.sh completion '$(B)/bin' >$@
 
 # Always anew: PREFIX may differ from the last installation.
 $(B)/cmn.pc: FORCE | deps-check

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# place.sh install DESTDIR PREFIX BUILD DARKNET: copies the program, libraries, headers, cfgs and the man page below
+# place.sh install DESTDIR PREFIX BUILD DARKNET: copies the programs, libraries, headers, cfgs, man pages and completion below
 # DESTDIR/PREFIX, and writes down every file.
 # place.sh uninstall DESTDIR PREFIX: removes exactly the files that were written down, then the folders left empty.
 set -euo pipefail
@@ -29,7 +29,10 @@ install_all() {
     for file in cfg/*; do
         place 644 "$file" "share/darknet-cmn/$file"
     done
-    place 644 "$build/darknet-cmn.1" share/man/man1/darknet-cmn.1
+    for file in darknet cmn-run; do
+        place 644 "$build/$file.1" "share/man/man1/$file.1"
+        place 644 "$build/completion" "share/bash-completion/completions/$file" # looked for by the program's name
+    done
 
     # An older version may have placed files that this one no longer has.
     if [[ -f $root/$manifest ]]; then

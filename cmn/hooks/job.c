@@ -358,6 +358,30 @@ static void run_tool(int argc, char **argv)
     leave(call.status);
 }
 
+/* `darknet help -cmn`, `darknet detector train -cmn -h`. */
+static int asks_help(int argc, char **argv)
+{
+    const char *last = argv[argc - 1];
+
+    return argc > 1 && (!strcmp(argv[1], "help") || !strcmp(last, "-h") || !strcmp(last, "--help"));
+}
+
+/* Prints the keys in their groups. Darknet then prints the command's own arguments, where there is
+ * a command, and ends. */
+static void help(int argc)
+{
+    if (cmn_launcher_rank() > 0) {
+        leave(0);
+    }
+    cmn_tool_list_keys();
+    putchar('\n');
+    if (argc == 2) {
+        printf("darknet detector train -h shows the arguments of a command, darknet cmn list "
+               "communicators and compressors.\n");
+        leave(0);
+    }
+}
+
 void cmn_init(int *argc, char **argv)
 {
     struct cmn_arguments found;
@@ -382,6 +406,10 @@ void cmn_init(int *argc, char **argv)
             leave(1);
         }
         cmn_arguments_warn_of_copies();
+        return;
+    }
+    if (asks_help(*argc, argv)) {
+        help(*argc);
         return;
     }
     cmn_job.command = found.command;

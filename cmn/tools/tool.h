@@ -25,7 +25,10 @@ struct cmn_tool {
     int copies; /* 1: also where each process of a launcher is a job of its own */
 };
 
-int cmn_tool_list(int argc, char **argv);
+/* Local. `tool` is the table, of `tools` rows. */
+int cmn_tool_list(int argc, char **argv, const struct cmn_tool *tool, int tools);
+/* Local. Prints the keys in their groups. */
+void cmn_tool_list_keys(void);
 int cmn_tool_chart(int argc, char **argv);
 int cmn_tool_checkpoint(int argc, char **argv);
 void cmn_tool_check(struct cmn_tool_call *call);

@@ -8,15 +8,17 @@
 #include "base/fatal.h"
 #include "base/launcher.h"
 #include "base/log.h"
-#include "communicators/communicator.h"
 #include "config/options.h"
 #include "mpi/files.h"
 
+static int list(int argc, char **argv);
 static int help(int argc, char **argv);
-static int man(int argc, char **argv);
 
 static const struct cmn_tool table[] = {
-    {"list", "[-md]", "communicators and keys, as text or as Markdown", cmn_tool_list, NULL, 0},
+    {"list", "[-md [SECTION]] [-tsv]",
+     "communicators, compressors, keys and commands: as text, as Markdown (-md, or one section of "
+     "it), or with a tab between fields (-tsv)",
+     list, NULL, 0},
     {"check", "[CFG]",
      "under mpiexec: what each rank is and has, whether the ranks reach each other, what is wrong",
      NULL, cmn_tool_check, 1},
@@ -25,14 +27,14 @@ static const struct cmn_tool table[] = {
      "ranks divide the images; status 1 where something is wrong",
      NULL, cmn_tool_doctor, 0},
     {"bench", "[-sizes LIST] [-communicators LIST] [-iters N] [-json]",
-     "under mpiexec: time and bandwidth of each communicator and of MPI_Allreduce, sums verified",
+     "under mpiexec: time and bandwidth of each communicator and of MPI_Allreduce, sums verified; "
+     "sizes in bytes, or with K, M, G (powers of 1024)",
      NULL, cmn_tool_bench, 0},
     {"chart", "LOG.json PICTURE.png",
      "draws a training's log, as cmn_chart draws it during the training", cmn_tool_chart, NULL, 0},
     {"checkpoint", "FILE",
      "what a checkpoint holds, and of when; status 1 and the reason when it is damaged",
      cmn_tool_checkpoint, NULL, 0},
-    {"man", "", "the manual page, for man(1)", man, NULL, 0},
     {"help", "", "this list", help, NULL, 0},
 };
 
@@ -57,74 +59,9 @@ static int help(int argc, char **argv)
     return 0;
 }
 
-/* ---- the manual page ---- */
-
-/* Escapes a leading dot or quote, backslashes and hyphens, which mean something to roff. */
-static void roff(const char *s)
+static int list(int argc, char **argv)
 {
-    if (*s == '.' || *s == '\'') {
-        fputs("\\&", stdout);
-    }
-    for (; *s; s++) {
-        if (*s == '\\') {
-            fputs("\\e", stdout);
-        } else if (*s == '-') {
-            fputs("\\-", stdout);
-        } else {
-            putchar(*s);
-        }
-    }
-    putchar('\n');
-}
-
-static void term(const char *name, const char *value)
-{
-    printf(".TP\n.B ");
-    if (value && value[0]) {
-        printf("%s=%s\n", name, value);
-    } else {
-        roff(name);
-    }
-}
-
-static int man(int argc, char **argv)
-{
-    const struct cmn_communicator *c;
-    struct cmn_option_row row;
-
-    (void)argc;
-    (void)argv;
-    printf(".TH DARKNET-CMN 1\n.SH NAME\ndarknet\\-cmn \\- Darknet, trained on many processes\n"
-           ".SH SYNOPSIS\n.B mpiexec \\-n\n.I N\n.B darknet classifier train\n"
-           ".I data cfg\n.RI [ weights ]\n.B \\-cmn\n.RB [ \\-cmn_key\n.IR value ]...\n.br\n"
-           ".B darknet cmn\n.I command\n"
-           ".SH DESCRIPTION\nWith\n.B \\-cmn\nevery process of the job holds the whole network, "
-           "takes its share of the batch, and applies the same update. Without it the program is "
-           "Darknet.\n.SH KEYS\nIn the [net] section of a cfg, or on the command line.\n");
-    for (int i = 0; i < cmn_options_count(); i++) {
-        cmn_options_row(i, &row);
-        term(row.key, row.value);
-        roff(row.help);
-        printf(".br\nValues: ");
-        roff(row.range);
-    }
-    printf(".SH COMMUNICATORS\n");
-    for (int i = 0; (c = cmn_communicator_at(i)); i++) {
-        term(c->name, NULL);
-        roff(c->use);
-    }
-    printf(".SH COMMANDS\n");
-    for (int i = 0; i < TOOLS; i++) {
-        printf(".TP\n.B darknet cmn %s ", table[i].name);
-        roff(table[i].arguments);
-        roff(table[i].help);
-    }
-    printf(".PP\n");
-    roff(NOTE);
-    printf(
-        ".SH EXIT STATUS\n0 when all went well; 128 plus the signal's number when a signal ended "
-        "the training and the weights were saved; else not 0 on every process.\n");
-    return 0;
+    return cmn_tool_list(argc, argv, table, TOOLS);
 }
 
 /* ---- running a tool ---- */

@@ -1,4 +1,4 @@
-/* The table of tools: it feeds dispatch, help and the manual page. */
+/* The table of tools: it feeds dispatch, help, `darknet cmn list` and what is made from that. */
 #ifndef CMN_TOOLS_H
 #define CMN_TOOLS_H
 

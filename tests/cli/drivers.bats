@@ -225,7 +225,7 @@ same() {
 }
 
 @test "every command that is no training or validation refuses -cmn, and says what to do" {
-    "$DARKNET" cmn list -md | awk -F ' *[|] *' '/command of Darknet/ { on = 1 } on && $3 == "refused" { gsub("`", "", $2); print $2 }' \
+    "$DARKNET" cmn list -tsv | awk -F '\t' '$1 == "commands" && $3 == "refused" { print $2 }' \
         >refused.txt
     [[ $(wc -l <refused.txt) -ge 15 ]]
     # Each waits for MPI more than it computes.
@@ -251,7 +251,7 @@ same() {
 }
 
 @test "every command that trains with -cmn is tested here" {
-    "$DARKNET" cmn list -md | awk -F ' *[|] *' '/command of Darknet/ { on = 1 } on && $3 == "trains" { gsub("`", "", $2); print $2 }' |
+    "$DARKNET" cmn list -tsv | awk -F '\t' '$1 == "commands" && $3 == "trains" { print $2 }' |
         grep -v '^classifier ' >trains.txt
     cat trains.txt
     while read -r driver verb; do

@@ -169,8 +169,7 @@ EXCHANGE=$BUILD/tests/hosts/exchange
 
 # Names of all communicators that sum.
 registered() {
-    # shellcheck disable=SC2016  # backquotes of a table
-    "$DARKNET" cmn list -md | sed -n '/^$/q; s/^| `\(.*\)` |.*|.*|.*/\1/p' | grep -vx dummy
+    "$DARKNET" cmn list -tsv | awk -F '\t' '$1 == "communicators" && $2 != "dummy" { print $2 }'
 }
 
 # sort_communicators MPIEXEC...: sets usable to those that work under that mpiexec, and refused to those that say why

@@ -111,7 +111,7 @@ one_error() {
 
 @test "make help names every target with one line" {
     run -0 in_tree make help
-    for target in all demo test test-on soak mnist bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm deps demo-detection check-patches install uninstall clean help; do
+    for target in all man reference demo test test-on soak mnist bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm deps demo-detection check-patches install uninstall clean help; do
         [[ $(grep -cE "^ *make $target +[^ ]" <<<"$output") -eq 1 ]]
     done
 }
@@ -128,11 +128,12 @@ one_error() {
     in_tree make install DESTDIR="$where/dest dir" PREFIX=/opt/cmn >/dev/null
     root="$where/dest dir/opt/cmn"
     for file in bin/darknet bin/cmn-run lib/libcmn.a lib/libdarknet.a lib/pkgconfig/cmn.pc include/darknet-cmn/cmn.h \
-        include/darknet-cmn/darknet.h share/darknet-cmn/cfg/mnist_mlp.cfg share/man/man1/darknet-cmn.1; do
+        include/darknet-cmn/darknet.h share/darknet-cmn/cfg/mnist_mlp.cfg share/man/man1/darknet.1 \
+        share/man/man1/cmn-run.1 share/bash-completion/completions/darknet share/bash-completion/completions/cmn-run; do
         [[ -s $root/$file ]] || { echo "$file is missing"; return 1; }
     done
     "$root/bin/darknet" cmn list >/dev/null
-    grep -q '^\.TH' "$root/share/man/man1/darknet-cmn.1"
+    grep -q '^\.TH' "$root/share/man/man1/darknet.1"
     in_tree touch "$root/share/darknet-cmn/of-someone-else"
     in_tree make uninstall DESTDIR="$where/dest dir" PREFIX=/opt/cmn >/dev/null
     [[ $(cd "$where/dest dir" && find . -type f) == ./opt/cmn/share/darknet-cmn/of-someone-else ]]

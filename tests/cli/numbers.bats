@@ -117,9 +117,7 @@ same_as_one_rank() {
 
 # communicators CPU: those of `darknet cmn list` that sum, and that work on the CPU ("yes") or do not ("no").
 communicators() {
-    "$DARKNET" cmn list -md | awk -F ' *[|] *' -v cpu="$1" '
-        $2 == "key" { exit }
-        $2 ~ /^`/ && $2 != "`dummy`" && $3 == cpu { gsub("`", "", $2); print $2 }'
+    "$DARKNET" cmn list -tsv | awk -F '\t' -v cpu="$1" '$1 == "communicators" && $2 != "dummy" && $3 == cpu { print $2 }'
 }
 
 @test "every communicator trains to the weights that naive gives, on 2, 3 and 4 ranks" {

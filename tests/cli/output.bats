@@ -191,24 +191,6 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     done
 }
 
-@test "docs/reference/keys.md is what darknet cmn list -md prints" {
-    "$DARKNET" cmn list -md >keys.md
-    diff <(grep '^|' "$REPO/docs/reference/keys.md") <(grep '^|' keys.md)
-}
-
-@test "darknet cmn man is a manual page" {
-    "$DARKNET" cmn man >darknet-cmn.1
-    grep -q '^\.TH DARKNET-CMN 1' darknet-cmn.1
-    for key in communicator batch seed verify; do
-        grep -qE "cmn_$key|cmn\\\\_$key" darknet-cmn.1
-    done
-    command -v groff >/dev/null || return 0
-    groff -man -Tutf8 -ww -P -c -P -bou darknet-cmn.1 >page.txt 2>complaints.txt
-    cat complaints.txt
-    [[ ! -s complaints.txt ]]
-    grep -q cmn_communicator page.txt
-}
-
 @test "darknet cmn help, no command, unknown command" {
     "$DARKNET" cmn help | grep -q 'darknet cmn list'
     run -1 "$DARKNET" cmn

@@ -20,8 +20,7 @@ bench_on() {
 }
 
 communicators() {
-    # shellcheck disable=SC2016  # Markdown, not a command
-    "$DARKNET" cmn list -md | sed -n '3,/^$/s/^| `\([a-z_]*\)` .*/\1/p'
+    "$DARKNET" cmn list -tsv | awk -F '\t' '$1 == "communicators" { print $2 }'
 }
 
 # spoiled ARGUMENTS...: darknet on 2 ranks, with an MPI_Allreduce that adds 1 to one float of many, on rank 1.
@@ -182,7 +181,7 @@ differ() {
 
 @test "a tool whose output cannot be written says so" {
     [[ -w /dev/full ]] || skip '/dev/full is missing'
-    for tool in list 'list -md' man help check 'bench -sizes 4 -json -communicators flat'; do
+    for tool in list 'list -md' 'list -tsv' help check 'bench -sizes 4 -json -communicators flat'; do
         echo "$tool"
         status=0
         # shellcheck disable=SC2086  # a tool and its arguments

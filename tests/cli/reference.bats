@@ -1,0 +1,159 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2154  # mpiexec: helpers.bash
+# What is made from the tables of the programs: docs/reference/, man pages, completion.
+
+load helpers
+
+setup() {
+    enter_folder
+    bin=${DARKNET%/*}
+}
+
+@test "the tables of docs/reference are those of the program" {
+    cp "$REPO"/docs/reference/{keys,commands}.md .
+    # A row that is gone comes back.
+    sed -i '/cmn_seed/d' keys.md
+    "$REPO/setup/reference.sh" tables "$bin" keys.md commands.md
+    for page in keys commands; do
+        diff "$REPO/docs/reference/$page.md" $page.md
+    done
+    for section in communicators compressors keys commands tools elsewhere; do
+        [[ $(cat keys.md commands.md | grep -cx "<!-- darknet cmn list -md $section -->") -eq 1 ]]
+        [[ $("$DARKNET" cmn list -md $section | grep -c '^| `') -eq $("$DARKNET" cmn list -tsv | grep -c "^$section"$'\t') ]]
+    done
+}
+
+@test "list names a wrong argument, and the nearest section" {
+    run -1 "$DARKNET" cmn list -md key
+    [[ $output == 'darknet cmn list: unknown section key: did you mean keys? Known are: communicators, '* ]]
+    run -1 "$DARKNET" cmn list -tsv more
+    [[ $output == 'darknet cmn list: unknown argument more; '* ]]
+}
+
+@test "-h beside -cmn shows the keys in their groups, and then what Darknet says" {
+    "$DARKNET" cmn list -tsv | awk -F '\t' '$1 == "keys" && !seen[$6]++ { print $6 }' >groups
+    [[ $(wc -l <groups) -eq 5 ]]
+    "$DARKNET" detector train -cmn -h >help.txt
+    "$DARKNET" -cmn --help >alone.txt
+    for file in help.txt alone.txt; do
+        diff groups <(grep -xFf groups $file)
+        grep -A 2 '^  cmn_timeout=300$' $file | grep -qx '      values: 1 to 1000000 seconds'
+    done
+    [[ $(tail -n 1 help.txt) == *' detector train DATA CFG [WEIGHTS]' ]]
+}
+
+# page NAME: builds the man page, and shows it in page.txt without complaints.
+page() {
+    "$REPO/setup/reference.sh" man "$bin" 1.2.3 "$REPO/docs/man/$1.1" >"$1.1"
+    LC_ALL=C.UTF-8 MANWIDTH=150 man --warnings -E UTF-8 -l "$1.1" >page.txt 2>complaints
+    cat complaints
+    [[ -s page.txt && ! -s complaints ]]
+    tail -n 1 page.txt | grep -q '^darknet-cmn 1\.2\.3 '
+    for section in NAME SYNOPSIS DESCRIPTION OPTIONS EXAMPLES FILES ENVIRONMENT 'EXIT STATUS' 'SEE ALSO'; do
+        grep -qx "$section" page.txt
+    done
+    run ! grep -n '[@`]' page.txt
+    for status in 0 1 75 '128 + N'; do
+        grep -qE "^ +${status/+/[+]}( |$)" page.txt
+    done
+}
+
+@test "the man pages have every key and option with unit and default, and man finds no fault" {
+    command -v man >/dev/null || skip 'man is not installed'
+    page darknet
+    while IFS=$'\t' read -r section name value range _; do
+        case $section in
+            keys)
+                grep -A 9 -E "^ +-$name [a-zA-Z]" page.txt | sed '2,${/^ *-cmn_/,$d}' >key.txt
+                [[ $value != '(empty)' ]] || value=empty
+                grep -qE "Default: $value\." key.txt
+                [[ $range != [0-9]* ]] || grep -qF "Values: $range." key.txt
+                ;;
+            communicators | compressors | elsewhere | tools) grep -qF -- "       $name" page.txt ;;
+            commands) [[ $value == refused ]] || grep -qE "^ +$name( |$)" page.txt ;;
+        esac || { echo "no $section $name"; return 1; }
+    done < <("$DARKNET" cmn list -tsv)
+    page cmn-run
+    while IFS= read -r option; do
+        grep -qE -- "^ +$option( |$)" page.txt || { echo "no $option"; return 1; }
+    done < <("$bin/cmn-run" -list | awk -F '\t' '{ print $1 ($2 == "" ? "" : " " $2) }')
+}
+
+# asks WORD...: what completion offers for the last word goes to offered, a line each.
+asks() {
+    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+    "$(complete -p "$1" | sed 's/.*-F \([^ ]*\) .*/\1/')"
+    printf '%s\n' "${COMPREPLY[@]}" | sort >offered
+}
+
+# offers WORDS WORD...: exactly these words are offered.
+offers() {
+    asks "${@:2}"
+    diff <(tr ' ' '\n' <<<"$1" | sort) offered
+}
+
+@test "completion in bash offers commands, tools, options, keys and their words" {
+    "$REPO/setup/reference.sh" completion "$bin" >words.bash
+    # shellcheck disable=SC1091
+    load_it() { source ./words.bash; } # from a function, as bash-completion does
+    load_it
+    offers 'detect detector' darknet detec
+    offers 'test train' darknet detector t
+    offers 'map' darknet detector m
+    "$DARKNET" cmn list -tsv | awk -F '\t' '$1 == "tools" { split($2, word, " "); print word[3] }' | sort >tools
+    asks darknet cmn ''
+    diff tools offered
+    offers 'table' darknet detector train a.data a.cfg -cmn -cmn_report t
+    offers 'off on' darknet classifier train a.data a.cfg -cmn -cmn_sync_bn ''
+    offers 'auto' darknet classifier train a.data a.cfg -cmn_cache_mb a
+    offers 'single_node shm' darknet classifier train -cmn_communicator s
+    offers '' darknet classifier train -cmn_json a
+    offers '-points -prefix' darknet detector map -p
+    asks darknet classifier train a.data a.cfg -cmn_
+    diff <("$DARKNET" cmn list -tsv | awk -F '\t' '$1 == "keys" { print "-" $2 }' | sort) offered
+    asks darknet classifier train a.data a.cfg -
+    run ! grep cmn_ offered
+    grep -qx -- -clear offered
+    asks cmn-run -
+    diff <({ echo --; "$bin/cmn-run" -list | cut -f 1; } | sort) offered
+    offers '' cmn-run -n ''
+    _comp_command_offset() { COMPREPLY=("behind $1"); }
+    asks cmn-run -n 2 -- darknet cl
+    [[ $(cat offered) == 'behind 4' ]]
+}
+
+# described SECTION: the names on the standard input are in a table of that section of files.md.
+described() {
+    local name
+    sed -n "/^## $1\$/,/^## /s/^|/|/p" "$REPO/docs/reference/files.md" >section
+    while IFS= read -r name; do
+        grep -qF "\`$name\`" section || { echo "files.md, $1: no $name"; return 1; }
+    done
+}
+
+@test "docs/reference/files.md has every JSON field, and every file that a training leaves" {
+    command -v jq >/dev/null || skip 'jq is not installed'
+    small_data 120 20
+    mlp_cfg max_batches=10 >mlp.cfg
+    mkdir logs
+    OMPI_CMN_EVENT_TOKEN=12345678901234567890 darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_checkpoint 5 \
+        -cmn_timeline trace.json -cmn_rank_logs logs >out.txt 2>err.txt || { cat err.txt; return 1; }
+    fields='[.. | objects | keys[]] | unique[]'
+    jq -r "$fields" out/mlp.json >log
+    "$DARKNET" cmn checkpoint out/mlp-10.checkpoint >shown
+    tail -c +"$(($(grep -abo -m 1 'cmn checkpoint' out/mlp-10.checkpoint | cut -d : -f 1) + 65))" out/mlp-10.checkpoint |
+        grep -a -m 1 -o '^{"iteration".*}' | jq -r "$fields" >header
+    jq -r "$fields" trace.json >trace
+    sed -n 's/^cmn-event:12345678901234567890 //p' err.txt | jq -r "$fields" | sort -u >events
+    # Those that only some rows have, too.
+    source_of() { grep -hoE '(cJSON_Add[A-Za-z]+|number)\([a-z]+, "[^"]+"' "$@" | sed 's/.*"\(.*\)"/\1/'; }
+    { cat log; source_of "$REPO/cmn/report/json_log.c"; sed -n 's/^    {"\(.*\)", AT.*/\1/p' "$REPO/cmn/report/row.c"; } | sort -u >all
+    wc -l all header trace events
+    [[ $(wc -l <all) -ge 20 && $(wc -l <header) -ge 40 && $(wc -l <trace) -ge 20 && $(wc -l <events) -eq 6 ]]
+    described 'JSON log' <all
+    described Checkpoint <header
+    described Timeline <trace
+    described Events <events
+    source_of "$REPO/cmn/evaluators/map_table.c" | described 'detector map -json'
+    find out logs -type f -printf '%f\n' | sed -E 's/^\.mlp/.NAME/; s/^mlp/NAME/; s/[0-9]+/N/' | sort -u | described Files
+}
