@@ -20,12 +20,12 @@ static const struct {
     {"hostfile", "FILE", "the same from a hostfile of Open MPI, with lines NAME slots=N"},
     {"dry-run", NULL, "print the mpiexec line, and start nothing"},
     {"retries", "K",
-     "attempts after the first without a new checkpoint in between; 3, or 0 where "
+     "attempts after the first without a new checkpoint in between; default 3, or 0 where "
      "the command makes no checkpoints"},
     {"wait", "SECONDS",
-     "how long to wait for machines that are gone before continuing without "
-     "them; 0"},
-    {"journal", "FILE", "where to write down what happens; cmn-run.log in the current folder"},
+     "how long to wait for machines that are gone before continuing without them; default 0"},
+    {"journal", "FILE",
+     "where to write down what happens; default cmn-run.log in the current folder"},
     {"mpi", "OPTIONS",
      "more words for mpiexec, separated at blanks, which win over what cmn-run "
      "chooses; may be given more than once"},

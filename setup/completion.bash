@@ -24,18 +24,23 @@ _darknet() {
     fi
 }
 
+# Options, and then a command: bash-completion, where it is there, knows what follows that.
 _cmn_run() {
-    local i
+    local i=1
     COMPREPLY=()
-    for ((i = 1; i < COMP_CWORD; i++)); do
-        [[ ${COMP_WORDS[i]} != -- ]] || break
+    while ((i < COMP_CWORD)) && [[ ${COMP_WORDS[i]} == -?* ]]; do
+        [[ ${COMP_WORDS[i]} != -- ]] || { i=$((i + 1)) && break; }
+        [[ -z ${_cmn_run_options[${COMP_WORDS[i]}]-} ]] || i=$((i + 1))
+        i=$((i + 1))
     done
-    if ((i == COMP_CWORD)); then
-        [[ ${COMP_WORDS[i]} != -* ]] || _darknet_offer "${!_cmn_run_options[*]} --"
-    elif declare -F _comp_command_offset >/dev/null; then
-        _comp_command_offset $((i + 1))
-    elif declare -F _command_offset >/dev/null; then
-        _command_offset $((i + 1))
+    if ((i == COMP_CWORD)) && [[ ${COMP_WORDS[i]} == -* ]]; then
+        _darknet_offer "${!_cmn_run_options[*]} --"
+    elif ((i <= COMP_CWORD)) && declare -F _comp_command_offset >/dev/null; then
+        _comp_command_offset $i
+    elif ((i <= COMP_CWORD)) && declare -F _command_offset >/dev/null; then
+        _command_offset $i
+    elif ((i == COMP_CWORD)); then
+        mapfile -t COMPREPLY < <(compgen -c -- "${COMP_WORDS[i]}")
     fi
 }
 

@@ -9,13 +9,13 @@ setup() {
     bin=${DARKNET%/*}
 }
 
-@test "the tables of docs/reference are those of the program" {
-    cp "$REPO"/docs/reference/{keys,commands}.md .
+@test "the tables of the documents are those of the programs" {
+    cp "$REPO"/docs/{reference/keys,reference/commands,use/cmn-run}.md .
     # A row that is gone comes back.
-    sed -i '/cmn_seed/d' keys.md
-    "$REPO/setup/reference.sh" tables "$bin" keys.md commands.md
-    for page in keys commands; do
-        diff "$REPO/docs/reference/$page.md" $page.md
+    sed -i '/cmn_seed/d; /-wait SECONDS/d' keys.md cmn-run.md
+    "$REPO/setup/reference.sh" tables "$bin" keys.md commands.md cmn-run.md
+    for page in reference/keys reference/commands use/cmn-run; do
+        diff "$REPO/docs/$page.md" "${page#*/}.md"
     done
     for section in communicators compressors keys commands tools elsewhere; do
         [[ $(cat keys.md commands.md | grep -cx "<!-- darknet cmn list -md $section -->") -eq 1 ]]
@@ -117,9 +117,13 @@ offers() {
     asks cmn-run -
     diff <({ echo --; "$bin/cmn-run" -list | cut -f 1; } | sort) offered
     offers '' cmn-run -n ''
-    _comp_command_offset() { COMPREPLY=("behind $1"); }
-    asks cmn-run -n 2 -- darknet cl
-    [[ $(cat offered) == 'behind 4' ]]
+    _comp_command_offset() { COMPREPLY=("command $1"); }
+    for words in '-n 2 -- darknet cl' '-dry-run -n 2 darknet cl' '-dry-run -n 2 da'; do
+        # shellcheck disable=SC2086
+        asks cmn-run $words
+        words=${words%%da*}
+        [[ $(cat offered) == "command $(($(wc -w <<<"$words") + 1))" ]]
+    done
 }
 
 # described SECTION: the names on the standard input are in a table of that section of files.md.
