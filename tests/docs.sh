@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# docs.sh: whether the documents are true. It reads every *.md that git knows, or those whose name contains a PAGE, in this
+# docs.sh: whether the documents are true. It reads every *.md that git does not ignore, or those whose name contains a PAGE, in this
 # repository, or all in the folder DOCS.
 #
 #   tests/docs.sh links [PAGE...]   each relative link leads to a file, and each #anchor to a heading
@@ -40,7 +40,7 @@ needs() {
 # pages WORD...: the documents whose name contains one of the words, or all.
 pages() {
     local page word
-    { git ls-files '*.md' 2>/dev/null | grep . || find . -name '*.md' -not -path './build/*' -printf '%P\n'; } | sort | while read -r page; do
+    { git ls-files --cached --others --exclude-standard '*.md' 2>/dev/null | grep . || find . -name '*.md' -not -path './build/*' -printf '%P\n'; } | sort | while read -r page; do
         (($#)) || echo "$page"
         for word in "$@"; do
             [[ $page != *"$word"* ]] || { echo "$page"; break; }
