@@ -242,10 +242,10 @@ bad() {
     ((status == 0)) || ended=failed
     if [[ $also == *' fails '* ]]; then
         [[ $ended == failed && $status -ne 124 ]] || echo "status $status, and the page says that it fails"
-    elif [[ $ended == failed ]]; then
-        echo "status $status"
+    else
+        [[ $ended == ok ]] || echo "status $status"
+        grep -E 'unknown (key|option|command|argument)|did you mean|ha(s|ve) no effect' "$tmp/printed" || true
     fi
-    grep -E 'unknown (key|option|command|argument)|did you mean|ha(s|ve) no effect' "$tmp/printed" || true
     # Open MPI 5 words its own lines in another way.
     if [[ $kind == console ]] && mpiexec --version | grep -q OpenRTE; then
         shown "$tmp/printed" "$file" | sed 's/^/not printed: /'
