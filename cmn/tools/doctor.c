@@ -238,9 +238,16 @@ static void check_network(struct cmn_doctor *d, struct cmn_session *s, double pr
     plan = cmn_quiet_plan(s, d->cfg_name);
     if (d->task == CMN_DOCTOR_CLASSES && plan.outputs != d->classes) {
         const struct cmn_cfg_line *l = cmn_cfg_find(&d->data, -1, "classes");
-        cmn_doctor_add(d, CMN_BAD_OUTPUTS, l ? l->line : 0,
-                       "%s:%d: classes=%d, and the network of %s has %d outputs", d->data_name,
-                       l ? l->line : 0, d->classes, d->cfg_name, plan.outputs);
+        if (l) {
+            cmn_doctor_add(d, CMN_BAD_OUTPUTS, 0,
+                           "%s:%d: classes=%d, and the network of %s has %d outputs", d->data_name,
+                           l->line, d->classes, d->cfg_name, plan.outputs);
+        } else {
+            cmn_doctor_add(d, CMN_BAD_OUTPUTS, 0,
+                           "%s: without classes= Darknet takes %d, and the network of %s has %d "
+                           "outputs",
+                           d->data_name, d->classes, d->cfg_name, plan.outputs);
+        }
     }
     check_memory(d, s, &plan, program, out);
 }

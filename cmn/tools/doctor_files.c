@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/fatal.h"
 #include "base/log.h"
@@ -236,6 +238,20 @@ static void check_layers(struct cmn_doctor *d)
 
 /* ---- names and labels ---- */
 
+/* Of a file that the .data file names, or that Darknet takes where it names none. */
+static void add_bad_file(struct cmn_doctor *d, const char *key, const char *name, const char *why)
+{
+    const struct cmn_cfg_line *l = cmn_cfg_find(&d->data, -1, key);
+
+    if (l) {
+        cmn_doctor_add(d, CMN_BAD_FILE, l->line, "%s: %s=%s: %s", where(d->data_name, l), key, name,
+                       why);
+    } else {
+        cmn_doctor_add(d, CMN_BAD_FILE, 0, "%s: without %s= Darknet takes %s: %s", d->data_name,
+                       key, name, why);
+    }
+}
+
 /* Names of classes, one a line. Empty lines at the end are none. */
 static struct cmn_doctor_line *read_names(struct cmn_doctor *d, const char *key, const char *name,
                                           int *n)
@@ -244,8 +260,7 @@ static struct cmn_doctor_line *read_names(struct cmn_doctor *d, const char *key,
     struct cmn_doctor_line *each = cmn_doctor_read_lines(d, name, 1, n);
 
     if (!each) {
-        cmn_doctor_add(d, CMN_BAD_FILE, l ? l->line : 0, "%s: %s=%s: %s", where(d->data_name, l),
-                       key, name, cmn_reason());
+        add_bad_file(d, key, name, cmn_reason());
         return NULL;
     }
     while (*n && !each[*n - 1].text[0]) {
@@ -299,8 +314,26 @@ static void read_list(struct cmn_doctor *d, int i)
         d->line[i][k].list = i;
     }
     if (name && (!d->line[i] || !d->lines[i])) {
-        cmn_doctor_add(d, CMN_BAD_FILE, l ? l->line : 0, "%s: %s=%s: %s", where(d->data_name, l),
-                       key, name, d->line[i] ? "the list is empty" : cmn_reason());
+        add_bad_file(d, key, name, d->line[i] ? "the list is empty" : cmn_reason());
+    }
+}
+
+/* The folder of weights; a training makes it where it is not there. */
+static void check_backup(struct cmn_doctor *d)
+{
+    const struct cmn_cfg_line *l = cmn_cfg_find(&d->data, -1, "backup");
+    struct stat about;
+
+    if (d->t->rank) {
+        return;
+    }
+    if (!l) {
+        cmn_doctor_add(d, CMN_BAD_FILE, 0, "%s: it names no folder for weights: backup=FOLDER",
+                       d->data_name);
+    } else if (!stat(l->value, &about) && !S_ISDIR(about.st_mode)) {
+        add_bad_file(d, "backup", l->value, strerror(ENOTDIR));
+    } else if (access(l->value, W_OK) && errno != ENOENT) {
+        add_bad_file(d, "backup", l->value, strerror(errno));
     }
 }
 
@@ -325,4 +358,5 @@ void cmn_doctor_files(struct cmn_doctor *d)
     for (int i = 0; i < 2; i++) {
         read_list(d, i);
     }
+    check_backup(d);
 }

@@ -142,6 +142,7 @@ spoil() {
         "my.cfg:$(line mask): mask=0,3 names anchor 3, and with num=3 they are 0 to 2"
     finds 'fault: 1 list of names is wrong' 'names.txt:4: 4 lines for classes=3'
     finds 'fault: 1 key has no effect' 'my.data:5: bakup=out has no effect: unknown key; did you mean backup?'
+    finds 'fault: 1 file cannot be used' 'my.data: it names no folder for weights: backup=FOLDER'
     finds "note: 1 key is one of AlexeyAB's Darknet alone, and has no effect here" "my.cfg:$(line mosaic): mosaic=1"
     grep -q '^memory and unknown keys: not looked at' report.txt
 }
@@ -198,6 +199,12 @@ spoil() {
     : >empty.cfg
     doctor_on 1 my.data empty.cfg
     [[ $status -eq 1 ]]
+    printf 'backup=my.data\n' >least.data
+    mlp_cfg >mlp.cfg
+    doctor_on 2 least.data mlp.cfg
+    finds 'fault: 3 files cannot be used' 'least.data: without train= Darknet takes data/train.list: No such file or directory' \
+        'least.data: without labels= Darknet takes data/labels.list: No such file or directory' 'least.data:1: backup=my.data: Not a directory'
+    finds 'fault: 1 number of outputs is wrong' 'least.data: without classes= Darknet takes 2, and the network of mlp.cfg has 10 outputs'
     fails_clearly_on 2 'none.data: No such file' cmn doctor none.data my.cfg
     fails_clearly_on 1 'the cfg is missing' cmn doctor my.data
     fails_clearly_on 1 'more.cfg is too much' cmn doctor my.data my.cfg more.cfg
