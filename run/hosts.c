@@ -203,7 +203,11 @@ static void read_why(const struct probe *p, struct cmn_host *h)
     ssize_t n = pread(p->output, text, sizeof text - 1, 0);
     int lines = 0;
 
-    text[n < 0 ? 0 : n] = '\0';
+    n = n < 0 ? 0 : n;
+    text[n] = '\0';
+    for (char *zero; (zero = memchr(text, '\0', (size_t)n));) {
+        *zero = ' '; /* Open MPI 5 ends its boxes with one */
+    }
     while (!known && (line = strsep(&rest, "\n"))) {
         line[strcspn(line, "\r")] = '\0';
         known = cmn_unreached_find(line);

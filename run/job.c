@@ -74,9 +74,13 @@ static void write_text(const char *text, size_t n)
     }
 }
 
+/* Open MPI 5 ends its boxes with a zero byte, which would hide the sentence behind it. */
 static void take_text(struct job *j, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
+        if (!text[i]) {
+            continue;
+        }
         if (text[i] == '\n' || text[i] == '\r' || j->n + 1 == LINE) {
             end_line(j);
         } else {

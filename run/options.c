@@ -226,7 +226,9 @@ void cmn_run_options_read(struct cmn_run_options *o, int argc, char **argv)
             cmn_run_fatal("-%s: %s is missing", table[optopt].name, table[optopt].value);
         }
         if (option == '?') {
-            cmn_run_fatal("%s: no such option; cmn-run -help lists them", argv[optind - 1]);
+            cmn_run_fatal("%s: no such option; cmn-run -help lists them, and those of mpiexec go "
+                          "into -mpi '...'",
+                          argv[optind - 1]);
         }
         set(o, option == 'h' ? HELP : option, optarg);
     }

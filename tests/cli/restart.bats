@@ -114,7 +114,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     grep -Eq 'fault +prterun noticed that process rank 1 with PID 7 on node a-name-that-is-longer exited on signal 9 \(Killed\)\.$' cmn-run.log
     grep -Eq 'failure +status 137: rank 1 on a-name-that-is-longer ended by signal 9' cmn-run.log
     # It ends a rank itself when the connection to a killed one breaks; after an error of a rank that means nothing.
-    broke='printf "%s\n" "[a:00000] *** An error occurred in Socket closed" "[a:00000] *** on a NULL communicator" >&2; exit 14'
+    broke='printf "%s\n\0" "-----" >&2; printf "%s\n" "[a:00000] *** An error occurred in Socket closed" "[a:00000] *** on a NULL communicator" >&2; exit 14'
     stand_in "$broke" 'exit 0'
     restarts 0 2 -n 2 "${train[@]}"
     grep -Eq 'failure +status 14: a rank or a machine failed: MPI says that the connection to a rank broke$' cmn-run.log
@@ -377,7 +377,7 @@ says() {
 @test "a machine that a person has to set up is not waited for: one line, status 1" {
     stand_in 'exit 0'
     while IFS='|' read -r text line; do
-        says "Welcome to b\n$text\n-----\nORTE was unable to reliably start one or more daemons."
+        says "Welcome to b\n\0$text\n-----\nORTE was unable to reliably start one or more daemons."
         restarts 1 0 -hosts a:2,b:3 -wait 30 "${train[@]}"
         [[ $(wc -l <run.err) -eq 1 ]]
         grep -Eq "^cmn-run: b: $line" run.err
@@ -481,11 +481,11 @@ END
     refused "-mpi '--np ...': cmn-run itself tells mpiexec: give it -hosts" -mpi '--np 3' -hosts a:2 "${train[@]}"
     refused "-mpi '-app ...': cmn-run itself tells mpiexec" -n 2 -mpi '--mca a -n -x -np -app file' "${train[@]}"
     refused "-mpi '-host ...': cmn-run itself tells mpiexec: give it -hosts" -mpi '-host a:3' -hosts a:2 "${train[@]}"
-    refused '-retry: no such option' -n 2 -retry 2 "${train[@]}"
+    refused '-retry: no such option; cmn-run -help lists them' -n 2 -retry 2 "${train[@]}"
     refused '-retries: K is missing' -n 2 -retries
     refused '-n 0: write a number from 1' -n 0 "${train[@]}"
     refused '8: no option; cmn-run -help lists them' -n 2 8 "${train[@]}"
-    refused '-other: no such option' -n 2 -other -- darknet classifier train x.data x.cfg -cmn
+    refused "--oversubscribe: no such option; .*, and those of mpiexec go into -mpi" -n 2 --oversubscribe -- darknet classifier train x.data x.cfg -cmn
     refused '-hosts a:2,-oProxy:1: write NAME:RANKS' -hosts a:2,-oProxy:1 "${train[@]}"
     refused '-hosts a:0: write NAME:RANKS' -hosts a:0 "${train[@]}"
     echo 'a' >hostfile
