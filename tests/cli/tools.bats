@@ -150,13 +150,14 @@ spoiled() {
     [[ $status -eq 1 && ! -s report.err ]]
 }
 
-@test "check: another program on one rank" {
+@test "check: another program on one rank, and cmn-run hears of an error before the end" {
     cp "$DARKNET" other
     printf 'x' >>other
     # shellcheck disable=SC2016  # the rank's shell expands it
-    run ! timeout $((60 * SLOW)) "${mpiexec[@]}" -n 3 sh -c '[ "$OMPI_COMM_WORLD_RANK" != 2 ] || set -- ./other cmn check; exec "$@"' - \
+    OMPI_CMN_EVENT_TOKEN=7 run ! timeout $((60 * SLOW)) "${mpiexec[@]}" -n 3 sh -c '[ "$OMPI_COMM_WORLD_RANK" != 2 ] || set -- ./other cmn check; exec "$@"' - \
         "$DARKNET" cmn check
     [[ $output == *'diagnosis: fault: different programs: the file that rank 2 on '* ]]
+    [[ $(grep -c '^cmn-event:7 {"kind":"error","rank":0,' <<<"$output") -eq 1 ]]
 }
 
 # differ PATTERN ARGUMENTS MORE: 2 ranks fail with that line; rank 1 gets MORE arguments. Open MPI 5.0.7's mpiexec crashes
