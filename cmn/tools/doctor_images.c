@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/fatal.h"
 #include "base/log.h"
@@ -24,6 +25,7 @@
 struct work {
     struct cmn_doctor *d;
     struct cmn_doctor_line **mine; /* this rank's different images */
+    uint64_t *hash;                /* of their files; 0: one that cannot be read */
     int n;
     atomic_int next;
     pthread_mutex_t lock;
@@ -216,13 +218,34 @@ static void check_class(struct work *w, const struct cmn_doctor_line *l)
 
 /* ---- images ---- */
 
-static void check_image(struct work *w, const struct cmn_doctor_line *l,
+/* The file has been read before, so it comes from memory. Never 0. */
+static uint64_t hash_file(const char *name)
+{
+    enum { BLOCK = 1 << 16 };
+    char *block = cmn_malloc(BLOCK, 1);
+    FILE *file = fopen(name, "re");
+    uint64_t hash = 1;
+    size_t n;
+
+    while (file && (n = fread(block, 1, BLOCK, file)) > 0) {
+        hash = XXH3_64bits_withSeed(block, n, hash);
+    }
+    if (file) {
+        fclose(file);
+    }
+    free(block);
+    return hash ? hash : 1;
+}
+
+static void check_image(struct work *w, const struct cmn_doctor_line *l, uint64_t *hash,
                         struct cmn_doctor_sums *sums)
 {
     struct cmn_image_size size = {0};
 
+    *hash = 0;
     sums->files++;
     if (!cmn_image_try(l->text, w->d->channels, &size)) {
+        *hash = hash_file(l->text);
         sums->readable++;
         sums->width += size.width;
         sums->height += size.height;
@@ -247,7 +270,7 @@ static void *run(void *work)
     int i;
 
     while ((i = atomic_fetch_add(&w->next, 1)) < w->n) {
-        check_image(w, w->mine[i], &sums);
+        check_image(w, w->mine[i], &w->hash[i], &sums);
     }
     pthread_mutex_lock(&w->lock);
     w->sums.files += sums.files;
@@ -330,6 +353,84 @@ static int find_repeats(struct cmn_doctor *d)
     return different;
 }
 
+/* ---- copies ---- */
+
+/* An image on rank 0. */
+struct copy {
+    uint64_t hash;
+    const struct cmn_doctor_line *line;
+};
+
+static int by_hash(const void *a, const void *b)
+{
+    const struct copy *x = a, *y = b;
+
+    return x->hash != y->hash ? (x->hash > y->hash) - (x->hash < y->hash)
+                              : (place_of(x->line, 0) > place_of(y->line, 0)) -
+                                    (place_of(x->line, 0) < place_of(y->line, 0));
+}
+
+static void add_copy(struct cmn_doctor *d, const struct cmn_doctor_line *l,
+                     const struct cmn_doctor_line *first)
+{
+    cmn_doctor_add(d, l->list == first->list ? CMN_SAME_BYTES : CMN_TRAINED_AND_VALID,
+                   place_of(l, 0), "%s:%d: %s is a copy of %s, %s:%d", d->list_name[l->list],
+                   l->line, l->text, first->text, d->list_name[first->list], first->line);
+}
+
+/* Rank 0: all[0 … n-1] in any order. */
+static void add_copies(struct cmn_doctor *d, struct copy *all, int n)
+{
+    const struct cmn_doctor_line *in_list = NULL;
+    int first = 0;
+
+    qsort(all, (size_t)n, sizeof *all, by_hash);
+    for (int i = 0; i < n; i++) {
+        const struct cmn_doctor_line *l = all[i].line;
+        if (!all[i].hash || all[i].hash != all[first].hash || i == first) {
+            first = i;
+            in_list = l;
+            continue;
+        }
+        add_copy(d, l, in_list->list == l->list ? in_list : all[first].line);
+        in_list = in_list->list == l->list ? in_list : l;
+    }
+}
+
+/* Finds images with the same bytes, also those that different ranks have read: rank r has numbers r, r +
+ * size, … of the `n` different images. */
+static void find_copies(struct work *w, int n)
+{
+    const struct cmn_topology *t = w->d->t;
+    int here = t->rank == 0, number = 0;
+    uint64_t *hash = cmn_malloc(here ? (size_t)n + 1 : 1, sizeof *hash);
+    struct copy *all = cmn_malloc(here ? (size_t)n + 1 : 1, sizeof *all);
+    int *count = cmn_calloc((size_t)t->size, sizeof *count);
+    int *at = cmn_calloc((size_t)t->size, sizeof *at);
+
+    for (int r = 0; r < t->size; r++) {
+        count[r] = (n - r + t->size - 1) / t->size;
+        at[r] = r ? at[r - 1] + count[r - 1] : 0;
+    }
+    MPI_CALL(MPI_Gatherv(w->hash, w->n, MPI_UINT64_T, hash, count, at, MPI_UINT64_T, 0, t->world));
+    for (int list = 0; list < 2 && here; list++) {
+        for (int i = 0; i < w->d->lines[list]; i++) {
+            const struct cmn_doctor_line *l = &w->d->line[list][i];
+            if (!l->repeat) {
+                all[number] = (struct copy){hash[at[number % t->size] + number / t->size], l};
+                number++;
+            }
+        }
+    }
+    add_copies(w->d, all, number);
+    free(hash);
+    free(all);
+    free(count);
+    free(at);
+}
+
+/* ---- all of it ---- */
+
 static void add_up(struct work *w)
 {
     struct cmn_doctor_sums *s = &w->sums;
@@ -384,6 +485,7 @@ void cmn_doctor_images(struct cmn_doctor *d)
         cmn_fatal("classes=%d: must be from 1 to %d", d->classes, 1 << 24);
     }
     w.mine = cmn_calloc((size_t)different / (size_t)d->t->size + 1, sizeof *w.mine);
+    w.hash = cmn_calloc((size_t)different / (size_t)d->t->size + 1, sizeof *w.hash);
     w.trained = cmn_calloc((size_t)d->classes + 1, sizeof *w.trained);
     for (int list = 0; list < 2; list++) {
         for (int i = 0; i < d->lines[list]; i++) {
@@ -395,7 +497,9 @@ void cmn_doctor_images(struct cmn_doctor *d)
     }
     run_threads(&w);
     add_up(&w);
+    find_copies(&w, different);
     check_trained(&w);
     free(w.mine);
+    free(w.hash);
     free(w.trained);
 }

@@ -22,6 +22,7 @@ static const struct {
     [CMN_LISTED_TWICE] = {"image is listed more than once", "images are listed more than once", 0},
     [CMN_TRAINED_AND_VALID] = {"image or list serves training and validation",
                                "images serve training and validation", 0},
+    [CMN_SAME_BYTES] = {"image is a copy of another one", "images are copies of others", 1},
     [CMN_NO_LABEL_FILE] = {"image has no label file", "images have no label file", 0},
     [CMN_BAD_LABEL] = {"label cannot be read", "labels cannot be read", 0},
     [CMN_UNKNOWN_CLASS] = {"box has an unknown class", "boxes have an unknown class", 0},

@@ -20,6 +20,7 @@ enum cmn_problem_kind {
     CMN_UNREADABLE_IMAGE,
     CMN_LISTED_TWICE,
     CMN_TRAINED_AND_VALID,
+    CMN_SAME_BYTES,
     /* of labels */
     CMN_NO_LABEL_FILE,
     CMN_BAD_LABEL,

@@ -108,6 +108,24 @@ spoil() {
     diff <(grep -vE '^memory|^  free' <<<"$output") <(grep -vE '^memory|^  free' report.txt)
 }
 
+@test "copies under other names, and images that both lists name, whichever ranks have read them" {
+    boxes
+    for i in 4 5 32 36; do cp images/2.png images/$i.png; done
+    cp images/33.png images/39.png
+    echo images/7.png >>valid.list
+    for n in 1 3; do
+        doctor_on $n my.data my.cfg
+        [[ $status -eq 1 ]]
+        finds 'note: 4 images are copies of others' 'train.list:4: images/4.png is a copy of images/2.png, train.list:2' \
+            'train.list:5: images/5.png is a copy of images/2.png, train.list:2' \
+            'valid.list:6: images/36.png is a copy of images/32.png, valid.list:2' \
+            'valid.list:9: images/39.png is a copy of images/33.png, valid.list:3'
+        finds 'fault: 2 images serve training and validation' 'valid.list:2: images/32.png is a copy of images/2.png, train.list:2' \
+            'valid.list:11: images/7.png is in train.list:7, too'
+        [[ $(tail -n 1 report.txt) == 'doctor: 2 faults, 4 notes' ]]
+    done
+}
+
 @test "more than ten of a kind: the first ten of all ranks, and how many more" {
     boxes
     rm labels/{5..29}.txt
