@@ -14,9 +14,9 @@ setup() {
     mlp_cfg batch=20 max_batches=40 >mlp.cfg
 }
 
-# clocks_agree RANKS: the second node's is known to be 1000 s ahead. And an exchange cannot end anywhere before it has begun
-# everywhere, and ends everywhere at about the same time; other programs may delay a rank in any step, so of the ends the
-# nearest ones count.
+# clocks_agree RANKS: the second node's is known to be 1000 s ahead. And that is taken off its spans: an exchange cannot end
+# anywhere before it has begun everywhere, and of 40 the shortest lasts less than a millisecond, so that one more or less
+# shows. Nothing is asked of the time from a rank's end to another's, as other programs may delay any rank.
 clocks_agree() {
     jq -r --argjson ranks "$1" -f "$REPO/tests/tools/trace.jq" t.json >faults
     cat faults
@@ -24,11 +24,10 @@ clocks_agree() {
     jq -e '[.traceEvents[] | select(.name == "process_labels") | .args.ahead]
         | ., (length > 0 and all(.[]; . - 1000 < 0.001 and . - 1000 > -0.001))' t.json
     # shellcheck disable=SC2016
-    jq -e --argjson half $(($1 / 2)) '.otherData.clock_error_us as $error | [.traceEvents[] | select(.cat == "exchange" and .tid == 1)]
+    jq -e '.otherData.clock_error_us as $error | [.traceEvents[] | select(.cat == "exchange" and .tid == 1)]
         | group_by(.pid) | map(sort_by(.ts)) | transpose
-        | {steps: length, $error, early: (map((map(.ts) | max) - (map(.ts + .dur) | min)) | max),
-           apart: ([.[] | map(.ts + .dur) | [.[:$half], .[$half:]] | combinations | .[0] - .[1] | fabs] | min)}
-        | ., ($error > 0 and $error < 1000 and .steps == 40 and .early < 2 * $error and .apart < 1000)' t.json
+        | {steps: length, $error, early: (map((map(.ts) | max) - (map(.ts + .dur) | min)) | max)}
+        | ., ($error > 0 and $error < 1000 and .steps == 40 and .early < 2 * $error)' t.json
 }
 
 @test "1+1: clocks agree within a millisecond" {
