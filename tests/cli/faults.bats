@@ -30,10 +30,11 @@ start() {
     "${mpiexec[@]}" -n "$n" "$DARKNET" classifier train small.data big.cfg -cmn -cmn_seed 7 "$@" >job.out 2>job.err 3>&- &
     job=$!
     for ((i = 0; i < 300 * SLOW; i++)); do
-        [[ ! -s out/big_1.weights ]] || break
+        [[ -z $(newest_epoch) ]] || break
         kill -0 "$job" || { cat job.err; return 1; }
         sleep 0.2
     done
+    [[ -n $(newest_epoch) ]]
     ranks=$(pgrep -P "$job")
     [[ $(wc -w <<<"$ranks") -eq $n ]]
     shared=
@@ -219,8 +220,12 @@ stops_cleanly() {
             sleep 0.2
         done
         printf '\003'
-        sleep 12
-    ) | timeout $((120 * SLOW)) script -qec "$command" screen.txt >/dev/null 3>&- || true
+        # script ends its command where what it reads ends.
+        for ((i = 0; i < 60 * SLOW; i++)); do
+            [[ ! -e ended ]] || break
+            sleep 0.2
+        done
+    ) | timeout $((120 * SLOW)) script -qec "$command; touch ended" screen.txt >/dev/null 3>&- || true
     [[ -s out/big.weights ]]
     loads out/big.weights
     grep -q 'asked to stop' screen.txt
