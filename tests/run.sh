@@ -3,7 +3,8 @@
 #
 #   tests/run.sh [NAME...]    only the programs whose name contains one of these, e.g. ranks/mpi or cli/bad_input
 #
-# Files of tests/cli and tests/hosts wait more than they compute: TEST_JOBS of them (2) run side by side.
+# Files of tests/cli and tests/hosts wait more than they compute: TEST_JOBS of them (3) run side by side. Of the tests of
+# ranks, whose waiting takes the cores, one runs at a time. Each is printed when it has ended.
 #
 # `make test` sets the environment: DARKNET (the program), BUILD (folder of the variant), MPIEXEC (a command with
 # arguments), SAN (sanitizers of this variant, or empty), CC, CMN_LIBS. Everything is written below
@@ -11,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-: "${BUILD:=$PWD/build/cpu}" "${DARKNET:=$BUILD/bin/darknet}" "${CC:=gcc}" "${SAN:=}" "${NP:=2}" "${TEST_JOBS:=2}"
+: "${BUILD:=$PWD/build/cpu}" "${DARKNET:=$BUILD/bin/darknet}" "${CC:=gcc}" "${SAN:=}" "${NP:=2}" "${TEST_JOBS:=3}"
 if [[ -z ${MPIEXEC:-} ]]; then
     MPIEXEC='mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1'
     [[ $(id -u) -ne 0 ]] || MPIEXEC+=' --allow-run-as-root'
@@ -105,20 +106,6 @@ count() {
     found "$name"
 }
 
-# run NAME LIMIT COMMAND...
-run() {
-    local name=$1 limit=$(($2 * slow)) status=0 begin=$SECONDS
-    shift 2
-    printf '# %s\n' "$name"
-    watched "$name"
-    [[ -z ${RANKS_TAP:-} ]] || : >"$RANKS_TAP"
-    # In the foreground, so that Ctrl-C reaches it; mpiexec and bats end their own children.
-    timeout --foreground --kill-after=10 "$limit" "$@" </dev/null 2>"$tmp/stderr" | tee "$tmp/tap" || status=${PIPESTATUS[0]}
-    [[ -z ${RANKS_TAP:-} ]] || tee -a "$tmp/tap" <"$RANKS_TAP"
-    count "$name" "$status" "$limit" "$tmp/tap" "$tmp/stderr"
-    ((SECONDS - begin < 5)) || printf '# %s took %d s\n' "$name" $((SECONDS - begin))
-}
-
 wanted() {
     local name
     (($# > 1)) || return 0
@@ -128,20 +115,25 @@ wanted() {
     return 1
 }
 
-# Of the files that run side by side: name, and where their output lies, by process id.
+# Of what runs: name, when it began, and the folder of its output, by process id.
 declare -A running=()
+jobs=$TEST_JOBS # how many may run side by side
 
-# begin NAME LIMIT COMMAND...: as run, in the background and in a process group of its own, where Ctrl-C is not ignored.
+# begin NAME LIMIT COMMAND...: in the background, as soon as there is room for it, and in a process group of its own, where
+# Ctrl-C is not ignored. What the tests of ranks print comes by way of the file RANKS_TAP.
 begin() {
     local name=$1 limit=$(($2 * slow)) folder
     shift 2
+    while ((${#running[@]} >= jobs)); do reap; done
     folder=$(mktemp -d "$tmp/side-XXXXXX")
     echo "$limit" >"$folder/limit"
+    [[ -z ${RANKS_TAP:-} ]] || : >"$RANKS_TAP"
     watched "$name"
     set -m
     {
         status=0
         timeout --foreground --kill-after=10 "$limit" "$@" </dev/null >"$folder/tap" 2>"$folder/stderr" || status=$?
+        [[ -z ${RANKS_TAP:-} ]] || cat "$RANKS_TAP" >>"$folder/tap"
         echo "$status $SECONDS" >"$folder/status"
     } &
     set +m
@@ -176,10 +168,11 @@ trap interrupted INT TERM
 for source in tests/unit/*/*.c; do
     name=${source#tests/} name=${name%.c}
     if wanted "$name" "$@"; then
-        TMPDIR=$tmp run "$name" 60 "$BUILD/tests/$name"
+        TMPDIR=$tmp begin "$name" 300 "$BUILD/tests/$name"
     fi
 done
 
+jobs=1
 worlds=(1 2 3 4 5)
 [[ -z $SAN ]] || worlds=(1 3)
 for source in tests/ranks/*/*.c tests/gpu/*/*.c; do
@@ -187,32 +180,33 @@ for source in tests/ranks/*/*.c tests/gpu/*/*.c; do
     name=${source#tests/} name=${name%.c}
     for n in "${worlds[@]}"; do
         if wanted "$name-$n" "$@"; then
-            RANKS_TAP=$tmp/ranks.tap run "$name-$n" 100 "${mpiexec[@]}" -n "$n" "$BUILD/tests/$name"
+            RANKS_TAP=$tmp/${name//\//-}-$n.tap begin "$name-$n" 300 "${mpiexec[@]}" -n "$n" "$BUILD/tests/$name"
         fi
     done
 done
 
+jobs=$TEST_JOBS
+# It compiles on all cores, and after the others it would run alone. It needs what the Makefile knows about libraries.
+if wanted patches/check-patches "$@" && [[ -z $SAN ]]; then
+    if [[ -n ${CMN_LIBS:-} ]]; then
+        begin patches/check-patches 900 darknet/check-patches.sh
+    else
+        begin patches/check-patches 10 echo '1..1'$'\n''ok 1 # SKIP it is run by make test and make check-patches'
+    fi
+fi
+
 for file in tests/cli/*.bats tests/hosts/*.bats; do
     name=${file#tests/} name=${name%.bats}
     if wanted "$name" "$@"; then
-        ((${#running[@]} < TEST_JOBS)) || reap
-        begin "$name" 900 bats --tap --tempdir "$tmp/${name//\//-}" "$file"
+        begin "$name" 900 bats --tap --timing --tempdir "$tmp/${name//\//-}" "$file"
     fi
 done
 while ((${#running[@]})); do reap; done
 
-# It finds the newest GPU build by itself, and skips where there is none, or no GPU.
+# It has the GPU alone. It finds the newest GPU build by itself, and skips where there is none, or no GPU.
 if wanted gpu/run "$@" && [[ -z $SAN ]]; then
-    run gpu/run 900 env -u DARKNET tests/gpu/run.sh
-fi
-
-# It compiles with what the Makefile knows about libraries.
-if wanted patches/check-patches "$@" && [[ -z $SAN ]]; then
-    if [[ -n ${CMN_LIBS:-} ]]; then
-        run patches/check-patches 600 darknet/check-patches.sh
-    else
-        run patches/check-patches 10 echo '1..1'$'\n''ok 1 # SKIP it is run by make test and make check-patches'
-    fi
+    begin gpu/run 900 env -u DARKNET tests/gpu/run.sh
+    reap
 fi
 
 if ((failed)); then
