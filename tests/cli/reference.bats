@@ -144,9 +144,9 @@ described() {
         -cmn_timeline trace.json -cmn_rank_logs logs >out.txt 2>err.txt || { cat err.txt; return 1; }
     fields='[.. | objects | keys[]] | unique[]'
     jq -r "$fields" out/mlp.json >log
-    "$DARKNET" cmn checkpoint out/mlp-10.checkpoint >shown
-    tail -c +"$(($(grep -abo -m 1 'cmn checkpoint' out/mlp-10.checkpoint | cut -d : -f 1) + 65))" out/mlp-10.checkpoint |
-        grep -a -m 1 -o '^{"iteration".*}' | jq -r "$fields" >header
+    mark=$(grep -abo -m 1 'cmn checkpoint' out/mlp-10.checkpoint | cut -d : -f 1)
+    length=$(od -A n -t u8 -j $((mark + 40)) -N 8 out/mlp-10.checkpoint)
+    tail -c +$((mark + 65)) out/mlp-10.checkpoint | head -c "$((length))" | jq -r "$fields" >header
     jq -r "$fields" trace.json >trace
     sed -n 's/^cmn-event:12345678901234567890 //p' err.txt | jq -r "$fields" | sort -u >events
     # Those that only some rows have, too.
