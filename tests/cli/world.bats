@@ -58,9 +58,8 @@ line_on() {
         'cmn_start();' 'x = 2 * (float)cmn_rank();' 'cmn_mean(&x, 1);' 'if (!cmn_rank()) printf("%g of %d", x, cmn_size());' \
         'cmn_barrier();' 'MPI_Finalize();' 'cmn_mean(&x, 1);' 'if (x == 2) printf(", then %d\n", cmn_size());' 'return 0; }' >own.c
     ln -sfn "$BUILD" variant
-    # shellcheck disable=SC2046
-    mpicc -Wall -Wextra -Werror "${flags[@]}" -I"$REPO/cmn" -o own own.c \
-        $(grep '^mpicc ' "$REPO/examples/world/README.md" | sed "s|build/cpu|variant|g" | grep -o -- '-Wl,--start-group.*')
+    libraries=$(grep '^mpicc ' "$REPO/examples/world/README.md" | sed "s|build/cpu|variant|g" | grep -o -- '-Wl,--start-group.*')
+    eval "mpicc -Wall -Wextra -Werror ${flags[*]} -I'$REPO/cmn' -o own own.c $libraries"
     for threads in '' threads; do
         # shellcheck disable=SC2086
         timeout $((30 * SLOW)) "${mpiexec[@]}" -n 3 ./own $threads | sort >out.txt
