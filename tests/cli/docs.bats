@@ -21,6 +21,23 @@ setup() {
     [[ $status -eq 0 && ${output##*$'\n'} =~ ^([0-9]+)\ blocks$ && ${BASH_REMATCH[1]} -gt 50 ]]
 }
 
+# bars SVG: "network link setting per-cent" of each bar; networks, settings and bars stand in the file in their order.
+bars() {
+    sed -nE 's|.*<text class="b" [^>]*>(mnist_[a-z0-9]+)<.*|net \1|p; s|.*<text class="e" [^>]*>([^<]*)<.*|setting \1|p; s|.*<text class="s" [^>]*>([0-9]+)<.*|bar \1|p' "$1" |
+        awk '$1 == "net" { net = $2; n = 0 } $1 == "setting" { sub(/^setting /, ""); setting[++settings] = $0 }
+            $1 == "bar" { print net ", " (n % 2 ? "100mbit" : "1gbit") ": " setting[int(n / 2) + 1] " " $2; n++ }' | sort
+}
+
+@test "the bars of docs/images/slow-links.svg are figures of the page about performance" {
+    bars docs/images/slow-links.svg >"$BATS_TEST_TMPDIR/bars"
+    awk '/^mnist_.*steps\/s  of baseline/ { net = $1 " " $2; next } !/^[a-z].* %  / { next }
+        { setting = substr($0, 1, 34); figures = substr($0, 35); sub(/ +$/, "", setting); match(figures, /[0-9]+ %/); print net ": " setting " " substr(figures, RSTART) + 0 }' \
+        docs/reference/performance.md | sort >"$BATS_TEST_TMPDIR/page"
+    wrong=$(comm -23 "$BATS_TEST_TMPDIR/bars" "$BATS_TEST_TMPDIR/page")
+    echo "$wrong"
+    [[ -z $wrong && $(wc -l <"$BATS_TEST_TMPDIR/bars") -eq 28 ]]
+}
+
 # Programs of other builds have other names than those in the documents.
 one_build() {
     [[ $BUILD -ef build/cpu && -z $SAN ]] || skip 'the documents speak of the ordinary build'
