@@ -9,10 +9,13 @@ fail() {
     exit 1
 }
 
+hint=
+[[ $(id -u) -eq 0 ]] || hint="; without root: make install PREFIX=\$HOME/.local"
+
 # place MODE SOURCE TARGET, TARGET below the prefix.
 place() {
     local reason
-    reason=$(install -D -m "$1" -- "$2" "$root/$3" 2>&1) || fail "$root/$3 cannot be written (${reason#install: })"
+    reason=$(install -D -m "$1" -- "$2" "$root/$3" 2>&1) || fail "$root/$3 cannot be written (${reason#install: })$hint"
     placed+=("$3")
 }
 
