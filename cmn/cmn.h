@@ -98,6 +98,10 @@ void cmn_init(int *argc, char **argv);
  * or of the words behind `driver`; "" when none is near. The text is the library's. */
 const char *cmn_did_you_mean(char *const *commands, const char *driver, const char *word);
 
+/* Local, without -cmn, too. main() calls it behind its help: prints what -cmn adds to that command; both
+ * words, or the second one, may be "". */
+void cmn_print_help(const char *driver, const char *verb);
+
 /* Local. main() calls it unless -i names a GPU: the number of this process's GPU; 0 without
  * -cmn. */
 int cmn_rank_device(void);

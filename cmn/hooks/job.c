@@ -465,31 +465,6 @@ unsigned long cmn_rank_seed(unsigned long seed)
                       : seed;
 }
 
-const char *cmn_did_you_mean(char *const *commands, const char *driver, const char *word)
-{
-    enum { MOST = 256, LENGTH = 32 };
-    static char words[MOST][LENGTH], text[LENGTH + 32];
-    const char *at[MOST], *nearest;
-    size_t length = driver ? strlen(driver) : 0;
-    int n = 0;
-
-    for (int i = 0; commands[i] && n < MOST; i++) {
-        const char *from = commands[i];
-        if (driver && (strncmp(from, driver, length) || from[length] != ' ')) {
-            continue;
-        }
-        from += driver ? length + 1 : 0;
-        if (*from >= 'a' && *from <= 'z') { /* and no option, nor the name of an argument */
-            snprintf(words[n], LENGTH, "%.*s", (int)strcspn(from, " "), from);
-            at[n] = words[n];
-            n++;
-        }
-    }
-    nearest = cmn_nearest(word, at, n);
-    snprintf(text, sizeof text, nearest ? "; did you mean %s?" : "", nearest);
-    return text;
-}
-
 int cmn_rand(void)
 {
     return cmn_job.on ? cmn_random_int() : rand();

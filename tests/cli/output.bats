@@ -237,9 +237,19 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     for words in 'help detector train' 'detector train -h' 'detector train --help'; do
         # shellcheck disable=SC2086
         run -0 "$DARKNET" $words
-        [[ ${#lines[@]} -eq 2 && ${lines[0]} == 'detector, options: -prefix NAME '*' -clear '* ]]
-        [[ ${lines[1]} == *' detector train DATA CFG [WEIGHTS]' ]]
+        [[ ${lines[0]} == 'detector, options: -prefix NAME '*' -clear '* && ${lines[1]} == *' detector train DATA CFG [WEIGHTS]' ]]
+        [[ ${lines[2]} == 'With -cmn many processes train one network:' && ${lines[3]} == *'cmn-run -n 4 -- darknet detector train ... -cmn' ]]
+        [[ $output == *$'\n  darknet cmn doctor DATA CFG '* ]]
+        # All keys, group by group, within a terminal's width.
+        diff <(grep -oE '\bcmn_[a-z_]+' <<<"$output") <("$DARKNET" cmn list | sed -n '/^Keys of/,$ s/^  \(cmn_[a-z_]*\)=.*/\1/p')
+        [[ $(sed -n '/^Keys/,/^Documents/p' <<<"$output" | sed 1d | wc -L) -le 100 && -f $REPO/docs/README.md ]]
     done
+    run -0 "$DARKNET" classifier valid -h
+    [[ ${#lines[@]} -eq 5 && ${lines[2]} == 'With -cmn many processes divide the list, '* && -f $REPO/docs/use/evaluation.md ]]
+    run -0 "$DARKNET" detector test -h
+    [[ ${#lines[@]} -eq 2 ]]
+    run -0 darknet_on 2 detector train -h -cmn
+    [[ $(grep -c '^With -cmn many' <<<"$output") -eq 1 ]]
     for words in 'detectr -h' 'help detectr' 'detectr train a.data b.cfg'; do
         # shellcheck disable=SC2086
         fails_clearly '^Not a command: detectr; did you mean detector\?; .* help lists them' "$DARKNET" $words

@@ -1,0 +1,94 @@
+/* The calls of cmn.h that Darknet's table of commands makes: what -cmn adds to its help, and to what
+ * it says of a mistyped word. */
+#include "cmn.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "config/commands.h"
+#include "config/options.h"
+
+const char *cmn_did_you_mean(char *const *commands, const char *driver, const char *word)
+{
+    enum { MOST = 256, LENGTH = 32 };
+    static char words[MOST][LENGTH], text[LENGTH + 32];
+    const char *at[MOST], *nearest;
+    size_t length = driver ? strlen(driver) : 0;
+    int n = 0;
+
+    for (int i = 0; commands[i] && n < MOST; i++) {
+        const char *from = commands[i];
+        if (driver && (strncmp(from, driver, length) || from[length] != ' ')) {
+            continue;
+        }
+        from += driver ? length + 1 : 0;
+        if (*from >= 'a' && *from <= 'z') { /* and no option, nor the name of an argument */
+            snprintf(words[n], LENGTH, "%.*s", (int)strcspn(from, " "), from);
+            at[n] = words[n];
+            n++;
+        }
+    }
+    nearest = cmn_nearest(word, at, n);
+    snprintf(text, sizeof text, nearest ? "; did you mean %s?" : "", nearest);
+    return text;
+}
+
+/* ---- help ---- */
+
+/* Group by group, in lines of at most 100 columns. */
+static void print_keys(void)
+{
+    enum { LEFT = 22, RIGHT = 100 };
+    struct cmn_option_row row;
+    const char *group = "";
+    int column = 0;
+
+    for (int i = 0; i < cmn_options_count(); i++) {
+        int width;
+        cmn_options_row(i, &row);
+        width = (int)strlen(row.key) + 1;
+        if (strcmp(row.group, group)) {
+            column = printf("%s  %-*s", column ? "\n" : "", LEFT - 2, row.group) - (column != 0);
+            group = row.group;
+        } else if (column + width > RIGHT) {
+            column = printf("\n%*s", LEFT, "") - 1;
+        }
+        column += printf(" %s", row.key);
+    }
+    putchar('\n');
+}
+
+static void print_training(const struct cmn_command *c)
+{
+    printf("\nWith -cmn many processes train one network:\n"
+           "  cmn-run -n 4 -- darknet %s ... -cmn\n",
+           cmn_command_name(c));
+    if (c->answer != CMN_NO_ANSWER) {
+        printf("  darknet cmn doctor DATA CFG    looks at images, labels and cfg beforehand\n");
+    }
+    printf(
+        "Keys, behind it as -KEY VALUE or in the cfg's [net] as KEY=VALUE; `darknet cmn list` says "
+        "what each does:\n");
+    print_keys();
+    printf("Documents: docs/README.md, man darknet\n");
+}
+
+void cmn_print_help(const char *driver, const char *verb)
+{
+    char *words[] = {"darknet", (char *)driver, (char *)verb, NULL};
+    const struct cmn_command *c = cmn_command_find(verb[0] ? 3 : driver[0] ? 2 : 1, words);
+
+    if (!verb[0]) {
+        printf("\nWith -cmn many processes do what one of these commands says: `darknet cmn list` "
+               "names "
+               "those, and the keys.\nDocuments: docs/README.md, man darknet\n");
+    } else if (c->does == CMN_TRAINS) {
+        print_training(c);
+    } else if (c->does == CMN_EVALUATES) {
+        printf("\nWith -cmn many processes divide the list, and the result is that of one:\n"
+               "  cmn-run -n 4 -- darknet %s ... -cmn\n"
+               "Documents: docs/use/evaluation.md, man darknet\n",
+               cmn_command_name(c));
+    }
+}
