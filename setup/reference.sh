@@ -116,6 +116,7 @@ completion() {
 # Words of a command, options of a command, values of a key.
 END
     "$bin/darknet" help | awk -v program="$bin/darknet" '
+        /^$/ { exit }
         { sub(/^[^ ]*\/darknet /, "") }
         sub(/, options:/, "") {
             for (i = 2; i <= NF; i++) if ($i ~ /^-/) options[$1] = options[$1] " " $i

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "config/commands.h"
 #include "config/options.h"
+#include "hooks/job.h"
 
 const char *cmn_did_you_mean(char *const *commands, const char *driver, const char *word)
 {
@@ -68,8 +69,8 @@ static void print_training(const struct cmn_command *c)
         printf("  darknet cmn doctor DATA CFG    looks at images, labels and cfg beforehand\n");
     }
     printf(
-        "Keys, behind it as -KEY VALUE or in the cfg's [net] as KEY=VALUE; `darknet cmn list` says "
-        "what each does:\n");
+        "Keys, behind it as -KEY VALUE or in the cfg's [net] as KEY=VALUE (-h -cmn says what each "
+        "does):\n");
     print_keys();
     printf("Documents: docs/README.md, man darknet\n");
 }
@@ -79,6 +80,9 @@ void cmn_print_help(const char *driver, const char *verb)
     char *words[] = {"darknet", (char *)driver, (char *)verb, NULL};
     const struct cmn_command *c = cmn_command_find(verb[0] ? 3 : driver[0] ? 2 : 1, words);
 
+    if (cmn_job.command) {
+        return; /* -cmn was given, and the keys have been shown */
+    }
     if (!verb[0]) {
         printf("\nWith -cmn many processes do what one of these commands says: `darknet cmn list` "
                "names "

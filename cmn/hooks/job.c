@@ -408,11 +408,11 @@ void cmn_init(int *argc, char **argv)
         cmn_arguments_warn_of_copies();
         return;
     }
+    cmn_job.command = found.command;
     if (asks_help(*argc, argv)) {
         help(*argc);
         return;
     }
-    cmn_job.command = found.command;
     cmn_job.starts_over = found.clear;
     start_darknet(argc, &argv, START_AT_LEAST);
     cmn_status_compute("reading cfg, lists and weights");

@@ -248,8 +248,10 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     [[ ${#lines[@]} -eq 5 && ${lines[2]} == 'With -cmn many processes divide the list, '* && -f $REPO/docs/use/evaluation.md ]]
     run -0 "$DARKNET" detector test -h
     [[ ${#lines[@]} -eq 2 ]]
-    run -0 darknet_on 2 detector train -h -cmn
-    [[ $(grep -c '^With -cmn many' <<<"$output") -eq 1 ]]
+    run -0 "$DARKNET" help detector
+    [[ $output == *$'\nDocuments: docs/README.md, man darknet' ]]
+    run -0 darknet_on 2 detector train -h -cmn # keys with their values: tests/cli/reference.bats
+    [[ $(grep -c '^Keys of' <<<"$output") -eq 1 && $output != *'With -cmn many'* ]]
     for words in 'detectr -h' 'help detectr' 'detectr train a.data b.cfg'; do
         # shellcheck disable=SC2086
         fails_clearly '^Not a command: detectr; did you mean detector\?; .* help lists them' "$DARKNET" $words
