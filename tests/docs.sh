@@ -255,6 +255,7 @@ bad() {
 # run_blocks HOW
 run_blocks() {
     local place file reason limit=60 all=0
+    local -A ran=()
     [[ $1 == run ]] || limit=1200
     for place in "${blocks[@]}"; do
         # shellcheck disable=SC2086  # words
@@ -265,6 +266,11 @@ run_blocks() {
             continue
         fi
         file=${text[${place%% *}]}
+        if [[ $1 == slow && -n ${ran[$(<"$file")]:-} ]]; then
+            echo "${place%% *}: the same as ${ran[$(<"$file")]}"
+            continue
+        fi
+        ran[$(<"$file")]=${place%% *}
         [[ $1 == slow ]] || if grep -q detector "$file"; then use detector; else use classifier; fi
         reason=$(bad "$file" "$limit")
         if [[ -n $reason ]]; then
