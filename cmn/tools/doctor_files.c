@@ -143,11 +143,12 @@ static void check_anchors(struct cmn_doctor *d, int section, int num)
     const struct cmn_cfg_line *anchors = cmn_cfg_find(&d->cfg, section, "anchors");
     int n = anchors ? numbers(anchors->value) : 0;
 
-    if (n != 2 * num) {
-        cmn_doctor_add(d, CMN_BAD_ANCHORS, anchors ? anchors->line : 0,
-                       "%s: %d anchor%s for num=%d: it needs %d numbers, a width and a height each",
-                       where(d->cfg_name, anchors ? anchors : cmn_cfg_find(&d->cfg, section, NULL)),
-                       n / 2, n == 2 ? "" : "s", num, 2 * num);
+    if (n != 2LL * num) {
+        cmn_doctor_add(
+            d, CMN_BAD_ANCHORS, anchors ? anchors->line : 0,
+            "%s: %d anchor%s for num=%d: it needs %lld numbers, a width and a height each",
+            where(d->cfg_name, anchors ? anchors : cmn_cfg_find(&d->cfg, section, NULL)), n / 2,
+            n == 2 ? "" : "s", num, 2LL * num);
     }
 }
 
@@ -156,7 +157,7 @@ static int is_convolutional(const char *type)
     return type && (!strcmp(type, "[convolutional]") || !strcmp(type, "[conv]"));
 }
 
-static void check_filters(struct cmn_doctor *d, int section, int expected, const char *how)
+static void check_filters(struct cmn_doctor *d, int section, long long expected, const char *how)
 {
     const struct cmn_cfg_line *before = cmn_cfg_find(&d->cfg, section - 1, NULL);
     const struct cmn_cfg_line *filters = cmn_cfg_find(&d->cfg, section - 1, "filters");
@@ -165,7 +166,7 @@ static void check_filters(struct cmn_doctor *d, int section, int expected, const
 
     if (before && is_convolutional(before->key) && has != expected) {
         cmn_doctor_add(d, CMN_BAD_FILTERS, before->line,
-                       "%s: filters=%d before %s of line %d, which needs filters=%d: %s",
+                       "%s: filters=%d before %s of line %d, which needs filters=%lld: %s",
                        where(d->cfg_name, filters ? filters : before), has, own->key, own->line,
                        expected, how);
     }
@@ -201,12 +202,14 @@ static void check_boxes_layer(struct cmn_doctor *d, int section, int is_yolo)
     if (mask) {
         check_mask(d, mask, num);
     }
-    snprintf(how, sizeof how, "%d anchor%s %s (classes=%d + %d)", anchors, anchors == 1 ? "" : "s",
-             mask ? "in mask *" : "*", classes, coords + 1);
-    check_filters(d, section, anchors * (classes + coords + 1), how);
+    snprintf(how, sizeof how, "%d anchor%s %s (classes=%d + %lld)", anchors,
+             anchors == 1 ? "" : "s", mask ? "in mask *" : "*", classes, coords + 1LL);
+    check_filters(d, section, anchors * (classes + coords + 1LL), how);
     d->classes = classes;
     d->max_boxes = cmn_cfg_int(&d->cfg, section, "max", is_yolo ? 90 : 30);
 }
+
+enum { MOST_CLASSES = 1 << 24 };
 
 static void check_layers(struct cmn_doctor *d)
 {
@@ -231,6 +234,11 @@ static void check_layers(struct cmn_doctor *d)
     }
     if (!strcmp(last, "[iseg]") || !strcmp(last, "[logistic]") || !strcmp(last, "[l2norm]")) {
         d->task = CMN_DOCTOR_IMAGES;
+    }
+    if (d->classes < 0 || d->classes > MOST_CLASSES) {
+        cmn_fatal("%s: classes=%d: must be from 1 to %d",
+                  d->task == CMN_DOCTOR_BOXES ? d->cfg_name : d->data_name, d->classes,
+                  MOST_CLASSES);
     }
     d->channels = cmn_cfg_int(&d->cfg, 0, "channels", 3);
     d->channels = d->channels < 1 || d->channels > 4 ? 3 : d->channels;

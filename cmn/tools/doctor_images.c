@@ -11,7 +11,6 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "engine/inference.h"
@@ -397,8 +396,8 @@ static void add_copies(struct cmn_doctor *d, struct copy *all, int n)
     }
 }
 
-/* Finds images with the same bytes, also those that different ranks have read: rank r has numbers r, r +
- * size, … of the `n` different images. */
+/* Finds images with the same bytes, also those that different ranks have read: rank r has numbers
+ * r, r + size, … of the `n` different images. */
 static void find_copies(struct work *w, int n)
 {
     const struct cmn_topology *t = w->d->t;
@@ -481,9 +480,6 @@ void cmn_doctor_images(struct cmn_doctor *d)
     struct work w = {.d = d, .lock = PTHREAD_MUTEX_INITIALIZER};
     int different = find_repeats(d), number = 0;
 
-    if (d->classes < 0 || d->classes > 1 << 24) {
-        cmn_fatal("classes=%d: must be from 1 to %d", d->classes, 1 << 24);
-    }
     w.mine = cmn_calloc((size_t)different / (size_t)d->t->size + 1, sizeof *w.mine);
     w.hash = cmn_calloc((size_t)different / (size_t)d->t->size + 1, sizeof *w.hash);
     w.trained = cmn_calloc((size_t)d->classes + 1, sizeof *w.trained);
