@@ -1,6 +1,6 @@
-/* cmn-run: starts a command under mpiexec, and a training again from its last checkpoint when a rank or a
- * machine fails. docs/use/cmn-run.md says how it decides. It runs mpiexec, `sleep` on the machines, and
- * what it is given. */
+/* cmn-run: starts a command under mpiexec, and a training again from its last checkpoint when a
+ * rank or a machine fails. docs/use/cmn-run.md says how it decides. It runs mpiexec, `sleep` on the
+ * machines, and what it is given. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,7 +164,6 @@ static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *
     int status = 0, again, result;
 
     report_ranks(r, h->count ? cmn_hosts_ranks(h) : (int)r->options.ranks);
-    snprintf(ranks, sizeof ranks, "%d", r->ranks);
     argv = words(r, hosts, ranks);
     r->attempts++;
     journal_start(r, argv);
