@@ -93,9 +93,9 @@ struct list;
  * there. */
 void cmn_init(int *argc, char **argv);
 
-/* Local, without -cmn, too. check_arguments() calls it for a word that is no command, out of the table of
- * them, a line each, ended by NULL: "; did you mean train?", with the nearest of the first words,
- * or of the words behind `driver`; "" when none is near. The text is the library's. */
+/* Local, without -cmn, too. check_arguments() calls it for a word that is no command, out of the
+ * table of them, a line each, ended by NULL: "; did you mean train?", with the nearest of the first
+ * words, or of the words behind `driver`; "" when none is near. The text is the library's. */
 const char *cmn_did_you_mean(char *const *commands, const char *driver, const char *word);
 
 /* Local, without -cmn, too. main() calls it behind its help: prints what -cmn adds to that command; both
@@ -124,8 +124,8 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
 /* Local. Darknet has looked for a key of a section; the text must stay where it is. */
 void cmn_looked_for_key(const char *key);
 
-/* Local. The parser calls it at the end of a section: rank 0 names each key of the cfg that Darknet has
- * not looked for. Returns 0, and does nothing, without -cmn. */
+/* Local. The parser calls it at the end of a section: rank 0 names each key of the cfg that Darknet
+ * has not looked for. Returns 0, and does nothing, without -cmn. */
 int cmn_unused_keys(struct list *options);
 
 /* Local. load_network() calls it before it reads the weights file: whether this rank does. Rank 0
@@ -239,7 +239,8 @@ void cmn_sync_statistic_deltas(struct network *net, float *mean_delta, float *va
 
 /* Collective. update_network() calls it first: sums the gradients over all ranks, and changes batch
  * and momentum so that Darknet's update is that of one process with the whole batch
- * (docs/internals/mechanisms.md). Returns whether the update has been done already, with rate and decay. */
+ * (docs/internals/mechanisms.md). Returns whether the update has been done already, with rate and
+ * decay. */
 int cmn_before_update(struct network *net, int *batch, float *momentum, float rate, float decay);
 
 /* Collective where the batch brought an update. train_network() calls it last: reports, validates,
@@ -278,8 +279,8 @@ int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char 
 
 /* Collective; without -cmn one process does it. `detector map` calls it: looks for boxes in all
  * images of the file `list`, compares them with those of their label files, and prints average
- * precision class by class (docs/use/evaluation.md). `names`: the file with those of the classes, or
- * NULL. Counts are those of boxes with a score above `thresh`, matched where intersection over
+ * precision class by class (docs/use/evaluation.md). `names`: the file with those of the classes,
+ * or NULL. Counts are those of boxes with a score above `thresh`, matched where intersection over
  * union reaches `iou`; `points` is 0, 11 or 101. `json`: a file for the same as JSON, or NULL. */
 void cmn_evaluate_detector(struct network *net, const char *list, const char *names, float thresh,
                            float iou, int points, const char *json);

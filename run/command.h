@@ -1,4 +1,5 @@
-/* What the command is, what it says about checkpoints, and which of its checkpoints exist. All local. */
+/* What the command is, what it says about checkpoints, and which of its checkpoints exist. All
+ * local. */
 #ifndef CMN_RUN_COMMAND_H
 #define CMN_RUN_COMMAND_H
 

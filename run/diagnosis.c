@@ -43,7 +43,7 @@ void cmn_observe_event(struct cmn_observed *o, const struct cmn_event *e)
 
 /* ---- mpiexec ---- */
 
-/* The sentences are those of OpenSSH, of shells (bash, dash, zsh, tcsh), and of Open MPI 4 and 5. */
+/* The sentences are those of OpenSSH, shells (bash, dash, zsh, tcsh), Open MPI 4 and Open MPI 5. */
 static const struct cmn_unreached unreached[] = {
     {"remote host identification has changed", NULL, "its host key is not the one known here",
      "if that is right, `ssh-keygen -R` its name, then log in once by hand"},
@@ -105,8 +105,9 @@ static void take_program(struct cmn_observed *o, const char *line)
     }
 }
 
-/* "… noticed that process rank R with PID P on node N exited on signal S (…)", which Open MPI 5 breaks
- * into lines. A rank whose end hangs ends itself by SIGALRM: what it has said before counts. */
+/* "… noticed that process rank R with PID P on node N exited on signal S (…)", which Open MPI 5
+ * breaks into lines. A rank whose end hangs ends itself by SIGALRM: what it has said before
+ * counts. */
 static void take_signal(struct cmn_observed *o, const char *line)
 {
     const char *text = strstr(line, " noticed that process rank ");
@@ -235,8 +236,8 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
                               WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), ""};
     int signal_number = d.status > 128 && d.status <= 128 + CMN_SIGNAL_MAX ? d.status - 128 : 0;
 
-    /* Status 1 is what a rank's error means, whatever mpiexec makes of the other ranks' ends; and the
-     * rank that names a failure may hang afterwards. */
+    /* Status 1 is what a rank's error means, whatever mpiexec makes of the other ranks' ends; and
+     * the rank that names a failure may hang afterwards. */
     if (o->fatal[0] &&
         (signal_number == SIGALRM || (o->error && (o->hung || !(o->signal || o->daemon_lost))))) {
         d.status = o->error ? 1 : FAILED_STATUS;

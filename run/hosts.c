@@ -168,8 +168,8 @@ struct probes {
     struct probe *probe;
 };
 
-/* With a process on another host that ends at once, such as `true`, mpiexec of Open MPI 5.0.7 hangs in
- * one of ten tries. */
+/* With a process on another host that ends at once, such as `true`, mpiexec of Open MPI 5.0.7 hangs
+ * in one of ten tries. */
 static int start(struct probe *p, const struct cmn_host *h, char *const *mpiexec)
 {
     char place[CMN_HOST_NAME + 8];
@@ -193,8 +193,8 @@ static int start(struct probe *p, const struct cmn_host *h, char *const *mpiexec
     return p->pid < 0 ? -1 : 0;
 }
 
-/* A known reason; or else the first line that is neither empty, nor part of a frame, nor of mpiexec's
- * "[host:process] ...". A greeting of the shell there may stand before either. */
+/* A known reason; or else the first line that is neither empty, nor part of a frame, nor of
+ * mpiexec's "[host:process] ...". A greeting of the shell there may stand before either. */
 static void read_why(const struct probe *p, struct cmn_host *h)
 {
     char text[4096], *rest = text, *line, *first = "mpiexec starts nothing there";

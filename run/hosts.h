@@ -33,9 +33,9 @@ int cmn_hosts_gone(const struct cmn_hosts *h);
 int cmn_hosts_wrong(const struct cmn_hosts *h); /* of those */
 
 /* Blocks up to CMN_PROBE_SECONDS. Asks all machines at once, each by mpiexec with these options
- * (argv[0] included), which starts `sleep 1` there: whatever reaches the machine for a job reaches it for this. Sets `gone`,
- * `wrong` and `why`. 0; -1 when a signal asked to stop meanwhile, or after saying why nothing can be
- * started here. */
+ * (argv[0] included), which starts `sleep 1` there: whatever reaches the machine for a job reaches
+ * it for this. Sets `gone`, `wrong` and `why`. 0; -1 when a signal asked to stop meanwhile, or
+ * after saying why nothing can be started here. */
 enum { CMN_PROBE_SECONDS = 20 };
 int cmn_hosts_probe(struct cmn_hosts *h, char *const *mpiexec);
 

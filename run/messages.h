@@ -17,8 +17,8 @@ int cmn_run_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *cmn_run_realloc(void *p, size_t n, size_t size);
 
 /* Appends a line to `file` for every event from now on. Creates it, readable by its owner alone;
- * refuses a file that holds something else. Where it cannot be written, this ends cmn-run if somebody
- * has asked for it, and is said in a line otherwise. */
+ * refuses a file that holds something else. Where it cannot be written, this ends cmn-run if
+ * somebody has asked for it, and is said in a line otherwise. */
 void cmn_journal_open(const char *file, int asked_for);
 
 /* Appends "TIME cmn-run[PID] EVENT TEXT" at once. Line breaks in the text become blanks. A journal

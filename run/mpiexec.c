@@ -10,8 +10,8 @@
 
 /* ---- this machine ---- */
 
-/* Whether this is the first hardware thread of its core, of those that may be used. Without /sys each
- * counts as a core. */
+/* Whether this is the first hardware thread of its core, of those that may be used. Without /sys
+ * each counts as a core. */
 static int is_first_of_core(int cpu, const cpu_set_t *mine)
 {
     char name[96];

@@ -1,5 +1,5 @@
-/* The line that starts the ranks: what cmn-run chooses for mpiexec, what -mpi says, the machines and
- * the command. All local. */
+/* The line that starts the ranks: what cmn-run chooses for mpiexec, what -mpi says, the machines
+ * and the command. All local. */
 #ifndef CMN_RUN_MPIEXEC_H
 #define CMN_RUN_MPIEXEC_H
 
@@ -8,15 +8,16 @@
 /* Processor cores that this process may use; the hardware threads of a core are one. */
 int cmn_mpiexec_cores(void);
 
-/* Whether all ranks run on this machine: no option names others, and no batch system has given them. */
+/* Whether all ranks run on this machine: no option names others, and no batch system has given
+ * them. */
 int cmn_mpiexec_is_here(const struct cmn_run_options *o);
 
-/* "mpiexec" and its options, NULL behind the last, with which every machine is reached, too. A word of
- * -mpi wins over each choice. The caller frees the list, and not the words. */
+/* "mpiexec" and its options, NULL behind the last, with which every machine is reached, too. A word
+ * of -mpi wins over each choice. The caller frees the list, and not the words. */
 char **cmn_mpiexec_options(const struct cmn_run_options *o);
 
-/* The same with machines ("" for none), the number of ranks ("" for as many as mpiexec finds) and the
- * command behind them. */
+/* The same with machines ("" for none), the number of ranks ("" for as many as mpiexec finds) and
+ * the command behind them. */
 char **cmn_mpiexec_words(const struct cmn_run_options *o, char *hosts, char *ranks, char **command);
 
 /* The words as a shell takes them. The caller frees. */

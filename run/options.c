@@ -10,7 +10,7 @@
 
 enum { NUMBER_MAX = 1000000 };
 
-/* The manual page, completion and the table of docs/use/cmn-run.md come from it: `cmn-run -list`. */
+/* `cmn-run -list` prints it for the man page, completion and the table of docs/use/cmn-run.md. */
 static const struct {
     const char *name, *value, *help; /* value NULL: it takes none */
 } table[] = {

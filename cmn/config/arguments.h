@@ -17,7 +17,8 @@ struct cmn_arguments {
 int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
                        struct cmn_arguments *found);
 
-/* Removes options that AlexeyAB's Darknet has and this one has not, and says what there is instead. */
+/* Removes options that AlexeyAB's Darknet has and this one has not, and says what there is
+ * instead. */
 void cmn_arguments_drop_elsewhere(int *argc, char **argv);
 
 /* Option i of those, and what there is instead; NULL behind the last. */

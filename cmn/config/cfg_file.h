@@ -18,14 +18,14 @@ struct cmn_cfg_file {
     char *text;
 };
 
-/* As Darknet reads them: without comments and empty lines, and a cfg without any blanks. Reads `file`
- * to its end. Free with cmn_cfg_free. */
+/* As Darknet reads them: without comments and empty lines, and a cfg without any blanks. Reads
+ * `file` to its end. Free with cmn_cfg_free. */
 enum cmn_cfg_blanks { CMN_CFG_BLANKS_GO, CMN_CFG_BLANKS_STAY };
 void cmn_cfg_parse(struct cmn_cfg_file *cfg, FILE *file, enum cmn_cfg_blanks blanks);
 void cmn_cfg_free(struct cmn_cfg_file *cfg);
 
-/* The first line of a section that has this key, or "[type]" of the section for key NULL; NULL: there is
- * none. */
+/* The first line of a section that has this key, or "[type]" of the section for key NULL; NULL:
+ * there is none. */
 const struct cmn_cfg_line *cmn_cfg_find(const struct cmn_cfg_file *cfg, int section,
                                         const char *key);
 

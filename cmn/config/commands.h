@@ -25,8 +25,8 @@ const struct cmn_command *cmn_command_at(int i);
 /* The command that the arguments name. Never NULL: an unknown one is refused. */
 const struct cmn_command *cmn_command_find(int argc, char **argv);
 
-/* For words that name no command: the one that is near and trains or evaluates, as "driver" or "driver
- * verb", or NULL. Valid until the thread's next call. */
+/* For words that name no command: the one that is near and trains or evaluates, as "driver" or
+ * "driver verb", or NULL. Valid until the thread's next call. */
 const char *cmn_command_nearest(int argc, char **argv);
 
 /* What Darknet adds to the network's name in that of the weights that this command saves at its

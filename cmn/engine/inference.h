@@ -36,8 +36,8 @@ struct cmn_image cmn_image_load(const struct cmn_net *net, const char *path,
                                 enum cmn_image_fit fit);
 void cmn_image_free(struct cmn_image *image);
 
-/* Thread-safe. Whether trainers can read this image: decodes it as they do, in `channels` of them (0:
- * as many as the file has), which become those of *found. 0, or -1 with a reason. */
+/* Thread-safe. Whether trainers can read this image: decodes it as they do, in `channels` of them
+ * (0: as many as the file has), which become those of *found. 0, or -1 with a reason. */
 struct cmn_image_size {
     int width, height, channels;
 };

@@ -30,9 +30,9 @@ struct cmn_box_score {
 
 /* Collective, blocking; with t->size 1 also without MPI. Image i goes to rank i mod size, alone in
  * its batch, so that what is found in it has the same bits on any number of ranks (with equal
- * numbers of BLAS threads; docs/use/evaluation.md). Leaves net as it was but for the layers' outputs.
- * Ends the job when an image or a label file cannot be read, for a network that finds no boxes
- * (cmn_net_detects), for too few names, and for labels of classes that the network does not
+ * numbers of BLAS threads; docs/use/evaluation.md). Leaves net as it was but for the layers'
+ * outputs. Ends the job when an image or a label file cannot be read, for a network that finds no
+ * boxes (cmn_net_detects), for too few names, and for labels of classes that the network does not
  * know. */
 void cmn_evaluate_boxes(struct cmn_net *net, const struct cmn_box_set *set,
                         const struct cmn_precision_plan *plan, const struct cmn_topology *t,

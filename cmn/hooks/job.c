@@ -135,10 +135,10 @@ static void close_job(void)
     cmn_watchdog_close(mpi_is_ours);
 }
 
-/* For what every process knows by itself, also before MPI has started and under a launcher of another
- * MPI. The first one has spoken for all and ends the job; the others wait for that, as the first one
- * that ends makes the launcher end all. Open MPI 5 then says at times that a connection broke, so
- * cmn-run is told first that nothing did. */
+/* For what every process knows by itself, also before MPI has started and under a launcher of
+ * another MPI. The first one has spoken for all and ends the job; the others wait for that, as the
+ * first one that ends makes the launcher end all. Open MPI 5 then says at times that a connection
+ * broke, so cmn-run is told first that nothing did. */
 static _Noreturn void leave(int status)
 {
     char text[64];

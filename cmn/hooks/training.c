@@ -79,8 +79,8 @@ void cmn_looked_for_key(const char *key)
     }
 }
 
-/* One line for all keys of AlexeyAB's Darknet: its cfgs have dozens. Comes before the layers, one of
- * which may be the reason why the cfg ends here. */
+/* One line for all keys of AlexeyAB's Darknet: its cfgs have dozens. Comes before the layers, one
+ * of which may be the reason why the cfg ends here. */
 static void tell_elsewhere(const struct list *options)
 {
     const kvp *first = options->front ? options->front->val : NULL;

@@ -1,5 +1,5 @@
-/* `darknet cmn doctor DATA CFG`: what is wrong with images, labels and cfg, before a training finds it
- * out, and how much memory the training takes. */
+/* `darknet cmn doctor DATA CFG`: what is wrong with images, labels and cfg, before a training finds
+ * it out, and how much memory the training takes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -54,8 +54,8 @@ static size_t resident(void)
     return (size_t)mine * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Darknet takes 512 bytes for each line of a list, whatever its length, and a few more to find it. The
- * image cache finds its images by their paths. */
+/* Darknet takes 512 bytes for each line of a list, whatever its length, and a few more to find it.
+ * The image cache finds its images by their paths. */
 enum { LINE_BYTES = 570, CACHED_BYTES = 200 };
 
 /* Bytes of a rank, by what takes them. */
@@ -97,8 +97,8 @@ static struct need estimate(const struct cmn_doctor *d, const struct cmn_plan *p
     return n;
 }
 
-/* The smallest number of subdivisions, among those that divide the batch, with which a rank needs at
- * most `room` bytes; 0: none. */
+/* The smallest number of subdivisions, among those that divide the batch, with which a rank needs
+ * at most `room` bytes; 0: none. */
 static int fitting_subdivisions(const struct cmn_doctor *d, const struct cmn_plan *p,
                                 const struct cmn_session *s, double program, double room)
 {

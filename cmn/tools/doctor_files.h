@@ -1,5 +1,5 @@
-/* What the doctor knows of a training, and its look at cfg, .data file and lists: numbers that contradict
- * each other, files that are not there. */
+/* What the doctor knows of a training, and its look at cfg, .data file and lists: numbers that
+ * contradict each other, files that are not there. */
 #ifndef CMN_DOCTOR_FILES_H
 #define CMN_DOCTOR_FILES_H
 
@@ -50,8 +50,8 @@ void cmn_doctor_files(struct cmn_doctor *d);
 #define cmn_doctor_add(d, ...) \
     ((d)->t->rank == 0 ? cmn_problem_add(&(d)->problems, __VA_ARGS__) : (void)0)
 
-/* Collective, blocking. The lines of a text file that rank 0 reads, without those that are blank unless
- * `blank`; NULL with a reason when it cannot be read. Never freed. */
+/* Collective, blocking. The lines of a text file that rank 0 reads, without those that are blank
+ * unless `blank`; NULL with a reason when it cannot be read. Never freed. */
 struct cmn_doctor_line *cmn_doctor_read_lines(const struct cmn_doctor *d, const char *name,
                                               int blank, int *n);
 

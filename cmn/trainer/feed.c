@@ -29,8 +29,8 @@ static struct cmn_share own_batches(int batch, int micro_batches, int rank, int 
     };
 }
 
-/* Each rank has a part of every micro-batch: for what is computed from a micro-batch as a whole, and
- * for sequences, which a later micro-batch continues. */
+/* Each rank has a part of every micro-batch: for what is computed from a micro-batch as a whole,
+ * and for sequences, which a later micro-batch continues. */
 static struct cmn_share slices(int batch, int micro_batches, int rank, int ranks)
 {
     int offset = (int)((long)batch * rank / ranks);

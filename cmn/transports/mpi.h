@@ -7,8 +7,9 @@
 
 #include "mpi/group.h"
 
-/* Floats in a call of MPI where no other length is asked for. It bounds the temporary that Open
- * MPI allocates in each call. Of 1/4 to 8 MiB, 4 MiB took the least time (docs/reference/performance.md). */
+/* Floats in a call of MPI where no other length is asked for. It bounds the temporary that Open MPI
+ * allocates in each call. Of 1/4 to 8 MiB, 4 MiB took the least time
+ * (docs/reference/performance.md). */
 enum { CMN_MPI_FLOATS = 1024 * 1024 };
 
 /* Collective over the group, blocking. The sum of n floats at `data`, in place, by MPI_Allreduce
