@@ -133,6 +133,7 @@ END
         $1 == "keys" {
             words = ""
             if ($2 == "cmn_communicator") words = "auto" names
+            else if ($4 ~ /^(file|folder)/) words = "" # bash completes names
             else if ($4 ~ /^[a-z0-9_]+(, [a-z0-9_]+)+$/) { words = $4; gsub(/,/, "", words) }
             else if (match($4, /, or [a-z]+$/)) words = substr($4, RSTART + 5)
             print "declare -gA _darknet_keys[-" $2 "]=\"" words "\""

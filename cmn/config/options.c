@@ -15,7 +15,8 @@ struct option {
     enum kind kind;
     const char *value; /* the default */
     const char *range; /* for people; for WORD the words in enum order, separated by ", ";
-                          for NUMBER and REAL it may end with ", or WORD", which means `low` */
+                          for NUMBER and REAL it may end with ", or WORD", which means `low`;
+                          names of files and folders are off where they are empty */
     double low, high;  /* NUMBER and REAL only */
     size_t at;
     const char *help;
@@ -121,24 +122,24 @@ static const struct option table[] = {
      0, NULL},
     {reports, "cmn_json", TEXT, "", "file name", 0, 0, AT(json),
      "JSON log; empty: in the backup folder, named after the cfg", 0, NULL},
-    {reports, "cmn_csv", TEXT, "", "file name", 0, 0, AT(csv),
-     "the rows of the table as comma-separated values; empty: none", 0, NULL},
-    {reports, "cmn_chart", TEXT, "", "file name", 0, 0, AT(chart),
+    {reports, "cmn_csv", TEXT, "off", "file name, or off", 0, 0, AT(csv),
+     "the rows of the table as comma-separated values; off: none", 0, NULL},
+    {reports, "cmn_chart", TEXT, "off", "file name, or off", 0, 0, AT(chart),
      "PNG chart of loss, accuracy or mAP, learning rate and images/s, redrawn at each row by "
-     "gnuplot; empty: none",
+     "gnuplot; off: none",
      0, NULL},
-    {reports, "cmn_tensorboard", TEXT, "", "folder", 0, 0, AT(events),
-     "event file for TensorBoard in this folder, with the rows of the table; empty: none", 0, NULL},
-    {reports, "cmn_graph", TEXT, "", "file name", 0, 0, AT(graph),
-     "the network as a graph for Graphviz, written once before training; empty: none", 0, NULL},
-    {reports, "cmn_timeline", TEXT, "", "file name", 0, 0, AT(timeline),
-     "trace of all ranks for Perfetto or Chrome's DevTools (docs/use/timeline.md); empty: none", 0,
+    {reports, "cmn_tensorboard", TEXT, "off", "folder, or off", 0, 0, AT(events),
+     "event file for TensorBoard in this folder, with the rows of the table; off: none", 0, NULL},
+    {reports, "cmn_graph", TEXT, "off", "file name, or off", 0, 0, AT(graph),
+     "the network as a graph for Graphviz, written once before training; off: none", 0, NULL},
+    {reports, "cmn_timeline", TEXT, "off", "file name, or off", 0, 0, AT(timeline),
+     "trace of all ranks for Perfetto or Chrome's DevTools (docs/use/timeline.md); off: none", 0,
      NULL},
     {reports, "cmn_timeline_steps", NUMBER, "100", "1 to 1000000 steps", 1, 1000000,
      AT(timeline_steps), "latest steps that the trace holds", 0, "cmn_timeline"},
-    {reports, "cmn_rank_logs", TEXT, "", "folder", 0, 0, AT(log),
-     "write the output of ranks above 0 to rank-N.log in this existing folder; empty: discard it",
-     1, NULL},
+    {reports, "cmn_rank_logs", TEXT, "off", "folder, or off", 0, 0, AT(log),
+     "write the output of ranks above 0 to rank-N.log in this existing folder; off: discard it", 1,
+     NULL},
 
     {safety, "cmn_checkpoint", NUMBER, "off", "0 to 1000000000 iterations, or off", 0, 1000000000,
      AT(checkpoint),
@@ -267,6 +268,27 @@ static void store_word(char *field, const struct option *option)
     }
 }
 
+static int store_text(char *field, const struct option *option, const char *value,
+                      const char *where)
+{
+    const char *range = option->range;
+    int is_name = !strncmp(range, "file name", 9) || !strncmp(range, "folder", 6);
+    int is_off = !strcmp(value, "off");
+
+    if (strlen(value) >= CMN_TEXT) {
+        return cmn_fail("%s: the value of %s is longer than %d bytes", where, option->key,
+                        CMN_TEXT - 1);
+    }
+    if (is_name && is_off && strstr(range, ", or off")) {
+        value = "";
+    } else if (is_name && (is_off || !strcmp(value, "on"))) {
+        return cmn_fail("%s: %s=%s: the value must be a %s; write ./%s for one of this name", where,
+                        option->key, value, range, value);
+    }
+    memcpy(field, value, strlen(value) + 1);
+    return 0;
+}
+
 static int store(struct cmn_options *o, const struct option *option, const char *value,
                  const char *where)
 {
@@ -281,12 +303,7 @@ static int store(struct cmn_options *o, const struct option *option, const char 
     }
     switch (option->kind) {
     case TEXT:
-        if (strlen(value) >= CMN_TEXT) {
-            return cmn_fail("%s: the value of %s is longer than %d bytes", where, option->key,
-                            CMN_TEXT - 1);
-        }
-        memcpy(field, value, strlen(value) + 1);
-        return 0;
+        return store_text(field, option, value, where);
     case WORD:
     case SWITCH:
         number = word_index(option->range, word_now(option, value));

@@ -47,12 +47,12 @@ struct cmn_options {
     long report;             /* enum cmn_report_mode */
     long report_every;       /* iterations between rows, 0: one row an epoch */
     char json[CMN_TEXT];     /* empty: beside the weights */
-    char csv[CMN_TEXT];      /* file, empty: none */
-    char chart[CMN_TEXT];    /* file, empty: none */
-    char events[CMN_TEXT];   /* folder of TensorBoard's event files, empty: none */
-    char graph[CMN_TEXT];    /* file, empty: none */
-    char log[CMN_TEXT];      /* folder for the output of ranks above 0, empty: none */
-    char timeline[CMN_TEXT]; /* file, empty: none */
+    char csv[CMN_TEXT];      /* file, empty: off */
+    char chart[CMN_TEXT];    /* file, empty: off */
+    char events[CMN_TEXT];   /* folder of TensorBoard's event files, empty: off */
+    char graph[CMN_TEXT];    /* file, empty: off */
+    char log[CMN_TEXT];      /* folder for the output of ranks above 0, empty: off */
+    char timeline[CMN_TEXT]; /* file, empty: off */
     long timeline_steps;     /* number of latest steps in the trace */
     long cache_mb;           /* -1: a part of free memory */
     long verify;             /* iterations between comparisons of the weights, 0: never */

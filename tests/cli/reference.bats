@@ -108,6 +108,7 @@ offers() {
     offers 'auto' darknet classifier train a.data a.cfg -cmn_cache_mb a
     offers 'single_node shm' darknet classifier train -cmn_communicator s
     offers '' darknet classifier train -cmn_json a
+    offers '' darknet classifier train -cmn_chart o
     offers '-points -prefix' darknet detector map -p
     asks darknet classifier train a.data a.cfg -cmn_
     diff <("$DARKNET" cmn list -tsv | awk -F '\t' '$1 == "keys" { print "-" $2 }' | sort) offered

@@ -38,13 +38,13 @@ static const struct key keys[] = {
     {"cmn_validate", "1", "off", "off", {"", "-1", "yes", "1000001"}},
     {"cmn_report", "table", "quiet", "quiet", {"", "loud", "tables"}},
     {"cmn_report_every", "auto", "100", "100", {"", "-1", "often"}},
-    {"cmn_json", "", "log.json", "log.json", {NULL}},
-    {"cmn_csv", "", "log.csv", "log.csv", {NULL}},
-    {"cmn_chart", "", "chart.png", "chart.png", {NULL}},
-    {"cmn_tensorboard", "", "runs", "runs", {NULL}},
-    {"cmn_graph", "", "cg.dot", "cg.dot", {NULL}},
-    {"cmn_rank_logs", "", "folder", "folder", {NULL}},
-    {"cmn_timeline", "", "trace.json", "trace.json", {NULL}},
+    {"cmn_json", "", "log.json", "log.json", {"on", "off"}},
+    {"cmn_csv", "", "log.csv", "log.csv", {"on"}},
+    {"cmn_chart", "", "chart.png", "chart.png", {"on"}},
+    {"cmn_tensorboard", "", "runs", "runs", {"on"}},
+    {"cmn_graph", "", "cg.dot", "cg.dot", {"on"}},
+    {"cmn_rank_logs", "", "folder", "folder", {"on"}},
+    {"cmn_timeline", "", "trace.json", "trace.json", {"on"}},
     {"cmn_timeline_steps", "100", "5", "5", {"", "0", "1000001", "all"}},
     {"cmn_cache_mb", "auto", "0", "0", {"", "-2", "1G", "16777217"}},
     {"cmn_verify", "1000", "1", "1", {"", "-1", "all"}},
@@ -181,6 +181,7 @@ static void old_spellings(void **state)
         {"cmn_lars", "0", "cmn_lars", "off"},
         {"cmn_seed", "0", "cmn_seed", "auto"},
         {"cmn_cache_mb", "-1", "cmn_cache_mb", "auto"},
+        {"cmn_chart", "", "cmn_chart", ""},
     };
     struct cmn_options o;
 
@@ -244,6 +245,23 @@ static void bad_values(void **state)
     }
     assert_int_equal(cmn_options_set(&o, "cmn_seed", "x", 1), -1);
     check_contains(cmn_reason(), "command line: ");
+}
+
+/* No file of this name: who wants one writes ./off. */
+static void names_are_off(void **state)
+{
+    static const char *const key[] = {"cmn_csv",   "cmn_chart",    "cmn_tensorboard",
+                                      "cmn_graph", "cmn_timeline", "cmn_rank_logs"};
+    struct cmn_options o;
+
+    (void)state;
+    cmn_options_default(&o);
+    for (size_t i = 0; i < COUNT(key); i++) {
+        assert_int_equal(cmn_options_set(&o, key[i], "./off", 0), 0);
+        assert_shown(&o, key[i], "./off");
+        assert_int_equal(cmn_options_set(&o, key[i], "off", 0), 0);
+        assert_shown(&o, key[i], "");
+    }
 }
 
 static void too_long_value(void **state)
@@ -334,6 +352,7 @@ int main(void)
         cmocka_unit_test(old_spellings),
         cmocka_unit_test(good_values),
         cmocka_unit_test(bad_values),
+        cmocka_unit_test(names_are_off),
         cmocka_unit_test(too_long_value),
         cmocka_unit_test(unknown_keys),
         cmocka_unit_test(command_line_wins),
