@@ -98,6 +98,8 @@ offers() {
     load_it() { source ./words.bash; } # from a function, as bash-completion does
     load_it
     offers 'detect detector' darknet detec
+    asks darknet ''
+    run ! grep -vxE -- '[a-z0-9]+|--version' offered
     offers 'test train' darknet detector t
     offers 'map' darknet detector m
     "$DARKNET" cmn list -tsv | awk -F '\t' '$1 == "tools" { split($2, word, " "); print word[3] }' | sort >tools
