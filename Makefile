@@ -189,12 +189,12 @@ $(CMN_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CMN_FLAGS) -MD -MP -c -o $@ $<
 
-# The records of TensorBoard's event files, by protobuf-c's compiler; empty where that is not installed.
+# The records of TensorBoard's event files, by protoc and its part for C; empty where that is not installed.
 EVENTS := $(B)/generated/event.pb-c
 $(EVENTS).h $(EVENTS).o &: cmn/report/event.proto $(B)/flags-cmn
 	$(say) PROTO $<
 	@mkdir -p $(@D)
-	$(Q)$(if $(PROTOBUF_C),protoc-c --proto_path=$(<D) --c_out=$(@D) $(<F),: | tee $(EVENTS).h >$(EVENTS).c)
+	$(Q)$(if $(PROTOBUF_C),protoc --proto_path=$(<D) --c_out=$(@D) $(<F),: | tee $(EVENTS).h >$(EVENTS).c)
 	$(Q)$(CC) $(CMN_FLAGS) -c -o $(EVENTS).o $(EVENTS).c
 $(B)/cmn/report/tensorboard.o: | $(EVENTS).h
 

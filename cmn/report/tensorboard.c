@@ -176,8 +176,8 @@ struct cmn_tensorboard *cmn_tensorboard_open(const char *folder, long first)
 {
     (void)first;
     cmn_fail("cmn_tensorboard=%s: this program was built without protobuf-c, which writes the "
-             "event file: run `make deps FOR=tensorboard` (Debian: libprotobuf-c-dev and "
-             "protobuf-c-compiler), then `make`",
+             "event file: run `make deps FOR=tensorboard` (Debian: libprotobuf-c-dev, "
+             "protobuf-c-compiler and protobuf-compiler), then `make`",
              folder);
     return NULL;
 }

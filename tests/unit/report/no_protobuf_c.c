@@ -13,7 +13,7 @@ static void names_what_to_install_and_makes_no_folder(void **state)
     (void)state;
     assert_null(cmn_tensorboard_open("/tmp/cmn-test-no-folder", 0));
     check_contains(cmn_reason(), "cmn_tensorboard=/tmp/cmn-test-no-folder: ");
-    check_contains(cmn_reason(), "libprotobuf-c-dev and protobuf-c-compiler");
+    check_contains(cmn_reason(), "libprotobuf-c-dev, protobuf-c-compiler and protobuf-compiler");
     check_contains(cmn_reason(), "`make deps FOR=tensorboard`");
     assert_int_not_equal(access("/tmp/cmn-test-no-folder", F_OK), 0);
     cmn_tensorboard_close(NULL);
