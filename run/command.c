@@ -150,7 +150,14 @@ int cmn_command_is_program(const char *word)
     return 0;
 }
 
-/* Darknet, also behind another program's name, neither with -cmn nor as `darknet cmn TOOL`. */
+/* A word behind Darknet's name with which several processes do not harm each other. */
+static int is_harmless(const char *word)
+{
+    return !strcmp(word, "cmn") || !strcmp(word, "help") || !strcmp(word, "--version") ||
+           !strcmp(word, "--help") || !strcmp(word, "-h");
+}
+
+/* Darknet, also behind another program's name, neither with -cmn nor as `darknet cmn TOOL` or `darknet help`. */
 static int is_alone(char *const *word)
 {
     int alone = 0;
@@ -161,7 +168,7 @@ static int is_alone(char *const *word)
             return 0;
         }
         if (!strcmp(name, "darknet") || !strcmp(name, "darknet-gpu")) {
-            alone = !word[i + 1] || strcmp(word[i + 1], "cmn");
+            alone = !word[i + 1] || !is_harmless(word[i + 1]);
         }
     }
     return alone;

@@ -27,7 +27,7 @@ static const struct {
     {"journal", "FILE",
      "where to write down what happens; default cmn-run.log in the current folder"},
     {"mpi", "OPTIONS",
-     "more words for mpiexec, separated at blanks, which win over what cmn-run "
+     "more words for mpiexec, separated at blanks outside of quotes, which win over what cmn-run "
      "chooses; may be given more than once"},
     {"list", NULL, "print these options, one a line: name, value and help, with tabs between"},
     {"help", NULL, "print this help"},
@@ -72,6 +72,32 @@ static long number(int option, const char *value, long low)
     return n;
 }
 
+/* The next word, or NULL. Quotes keep blanks, as in --mca plm_rsh_args '-p 2222', and are gone from
+ * the word, which is made in place. */
+static char *next_word(char **rest)
+{
+    char *from = *rest + strspn(*rest, " \t"), *word = from, *to = from, quote = '\0';
+
+    if (!*from) {
+        return NULL;
+    }
+    for (; *from && (quote || !strchr(" \t", *from)); from++) {
+        if (*from == quote) {
+            quote = '\0';
+        } else if (!quote && strchr("'\"", *from)) {
+            quote = *from;
+        } else {
+            *to++ = *from;
+        }
+    }
+    if (quote) {
+        cmn_run_fatal("-mpi: the quote %c is not closed", quote);
+    }
+    *rest = from + (*from != '\0');
+    *to = '\0';
+    return word;
+}
+
 static void add_mpi(struct cmn_run_options *o, char *value)
 {
     char *word;
@@ -80,12 +106,10 @@ static void add_mpi(struct cmn_run_options *o, char *value)
     while (o->mpi[n]) {
         n++;
     }
-    while ((word = strsep(&value, " \t"))) {
-        if (word[0]) {
-            o->mpi = cmn_run_realloc(o->mpi, n + 2, sizeof *o->mpi);
-            o->mpi[n++] = word;
-            o->mpi[n] = NULL;
-        }
+    while ((word = next_word(&value))) {
+        o->mpi = cmn_run_realloc(o->mpi, n + 2, sizeof *o->mpi);
+        o->mpi[n++] = word;
+        o->mpi[n] = NULL;
     }
 }
 

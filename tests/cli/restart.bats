@@ -477,6 +477,7 @@ END
     refused '-n x: write a number from 1' -n x "${train[@]}"
     refused '-n: the machines say' -n 2 -hosts a:2 "${train[@]}"
     refused '-wait: SECONDS is missing' -n 2 -wait "${train[@]}"
+    refused "-mpi: the quote ' is not closed" -n 2 -mpi "-x A='b c" "${train[@]}"
     refused "-mpi '-n ...': cmn-run itself tells mpiexec: give it -n" -n 2 -mpi '--bind-to none -n 3' "${train[@]}"
     refused "-mpi '--np ...': cmn-run itself tells mpiexec: give it -hosts" -mpi '--np 3' -hosts a:2 "${train[@]}"
     refused "-mpi '-app ...': cmn-run itself tells mpiexec" -n 2 -mpi '--mca a -n -x -np -app file' "${train[@]}"
@@ -537,6 +538,10 @@ prints() {
     mine='--bind-to core --mca mpi_yield_when_idle 0 --mca odls_base_sigkill_timeout 9'
     prints "mpiexec $mine -n 1 darknet cmn check" -mpi "$mine" -n 1 darknet cmn check
     prints "mpiexec $always --oversubscribe -n 2 darknet cmn check" -mpi '--oversubscribe' -n 2 darknet cmn check
+    prints "mpiexec $always -n 1 darknet --version" -n 1 darknet --version
+    # Quotes keep blanks together.
+    prints "mpiexec $always --mca plm_rsh_args '-p 2222' -x 'A=b \"c' '' -n 1 darknet cmn check" \
+        -mpi "--mca plm_rsh_args '-p 2222'" -mpi " -x A=\"b \"'\"c'  '' " -n 1 darknet cmn check
     # Root has a word more, once.
     on_one_core "$CMN_RUN" --dry-run -n 1 darknet cmn check >run.out
     [[ $(grep -c -- ' --allow-run-as-root ' run.out) -eq $(($(id -u) == 0)) ]]
