@@ -68,6 +68,13 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
             found->on = 1;
         } else if (strncmp(argv[i], "-cmn_", 5)) {
             argv[kept++] = argv[i];
+        } else if (strchr(argv[i], '=')) {
+            found->key = 1;
+            result = result ? result
+                            : cmn_fail("command line: %s: a blank stands between key and value: "
+                                       "%.*s %s",
+                                       argv[i], (int)strcspn(argv[i], "="), argv[i],
+                                       strchr(argv[i], '=') + 1);
         } else if (i + 1 == *argc) {
             found->key = 1;
             result = result ? result : cmn_fail("command line: %s: the value is missing", argv[i]);

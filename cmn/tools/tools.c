@@ -42,20 +42,29 @@ enum { TOOLS = sizeof table / sizeof table[0] };
 
 #define NOTE "check, doctor and bench take -cmn_KEY VALUE and -nogpu, too."
 
-static void usage(FILE *out)
+/* Of all tools, or of the one of this name. */
+static void usage(FILE *out, const char *name)
 {
-    for (int i = 0; i < TOOLS; i++) {
-        fprintf(out, "  darknet cmn %s%s%s\n      %s\n", table[i].name,
-                table[i].arguments[0] ? " " : "", table[i].arguments, table[i].help);
+    int shown = 0;
+
+    for (; !shown; name = "") { /* all where none has the name */
+        for (int i = 0; i < TOOLS; i++) {
+            if (!name[0] || !strcmp(name, table[i].name)) {
+                fprintf(out, "  darknet cmn %s%s%s\n      %s\n", table[i].name,
+                        table[i].arguments[0] ? " " : "", table[i].arguments, table[i].help);
+                shown++;
+            }
+        }
     }
     fprintf(out, "%s\n", NOTE);
 }
 
+/* `darknet cmn help`, `darknet cmn help TOOL`, `darknet cmn TOOL -h`. */
 static int help(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
-    usage(stdout);
+    const char *name = strcmp(argv[0], "help") ? argv[0] : argc > 1 ? argv[1] : "";
+
+    usage(stdout, name);
     return 0;
 }
 
@@ -69,7 +78,11 @@ static int list(int argc, char **argv)
 const struct cmn_tool *cmn_tool_find(int argc, char **argv)
 {
     const char *name[TOOLS], *nearest;
+    const char *last = argv[argc - 1];
 
+    if (!strcmp(last, "-h") || !strcmp(last, "--help")) {
+        return &table[TOOLS - 1]; /* help */
+    }
     for (int i = 0; i < TOOLS; i++) {
         name[i] = table[i].name;
         if (argc > 2 && !strcmp(argv[2], name[i])) {
@@ -88,7 +101,7 @@ const struct cmn_tool *cmn_tool_find(int argc, char **argv)
     } else {
         fprintf(stderr, "darknet cmn: a command is missing; known are:\n");
     }
-    usage(stderr);
+    usage(stderr, "");
     return NULL;
 }
 

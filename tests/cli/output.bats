@@ -199,6 +199,16 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     [[ $output == *'unknown command lsit'* && $output == *'darknet cmn list'* ]]
     run -1 "$DARKNET" cmn list -html
     [[ $output == *-html*-md* ]]
+    "$DARKNET" cmn help >all.txt
+    for words in -h --help 'help -h'; do
+        # shellcheck disable=SC2086
+        "$DARKNET" cmn $words | diff all.txt -
+    done
+    for words in 'help doctor' 'doctor -h' 'doctor a.data --help'; do
+        # shellcheck disable=SC2086
+        run -0 "$DARKNET" cmn $words
+        [[ ${#lines[@]} -eq 3 && ${lines[0]} == '  darknet cmn doctor DATA CFG' ]]
+    done
 }
 
 @test "keys of a cfg that have no effect are named, with the nearest one; good cfgs have none" {

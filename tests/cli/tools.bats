@@ -103,6 +103,7 @@ spoiled() {
     fails_clearly_on 2 'one cfg.* a.cfg and b.cfg' cmn check a.cfg b.cfg
     fails_clearly_on 2 'unknown key cmn_timout: did you mean cmn_timeout' cmn check -cmn_timout 3
     fails_clearly_on 2 'cmn_timeout: the value is missing' cmn bench -cmn_timeout
+    fails_clearly 'cmn_timeout=5: a blank stands between key and value: -cmn_timeout 5$' "$DARKNET" cmn bench -cmn_timeout=5
     fails_clearly_on 2 'unknown argument -size: did you mean -sizes' cmn bench -size 4
     fails_clearly_on 1 'cmn bench: -sizes: 4X is no size' cmn bench -sizes 4X
     fails_clearly_on 2 'unknown communicator flatt: did you mean flat' cmn bench -communicators flatt
