@@ -4,7 +4,7 @@
 #   tests/run.sh [NAME...]    only the programs whose name contains one of these, e.g. ranks/mpi or cli/bad_input
 #
 # Files of tests/cli and tests/hosts wait more than they compute: TEST_JOBS of them (3) run side by side. Of the tests of
-# ranks, whose waiting takes the cores, one runs at a time. Each is printed when it has ended.
+# ranks, whose waiting takes the cores, one more than there are cores for. Each is printed when it has ended.
 #
 # `make test` sets the environment: DARKNET (the program), BUILD (folder of the variant), MPIEXEC (a command with
 # arguments), SAN (sanitizers of this variant, or empty), CC, CMN_LIBS. Everything is written below
@@ -172,13 +172,13 @@ for source in tests/unit/*/*.c; do
     fi
 done
 
-jobs=1
 worlds=(1 2 3 4 5)
 [[ -z $SAN ]] || worlds=(1 3)
-for source in tests/ranks/*/*.c tests/gpu/*/*.c; do
-    [[ $source != tests/gpu/fake/* ]] || continue
-    name=${source#tests/} name=${name%.c}
-    for n in "${worlds[@]}"; do
+for n in "${worlds[@]}"; do
+    jobs=$((1 + $(nproc) / n))
+    for source in tests/ranks/*/*.c tests/gpu/*/*.c; do
+        [[ $source != tests/gpu/fake/* ]] || continue
+        name=${source#tests/} name=${name%.c}
         if wanted "$name-$n" "$@"; then
             RANKS_TAP=$tmp/${name//\//-}-$n.tap begin "$name-$n" 300 "${mpiexec[@]}" -n "$n" "$BUILD/tests/$name"
         fi
