@@ -32,7 +32,7 @@ failures=()
 # A hang is found by these; they are no statement about speed.
 slow=1
 [[ -z $SAN ]] || slow=5
-export BATS_TEST_TIMEOUT=$((180 * slow))
+export BATS_TEST_TIMEOUT=$((300 * slow))
 
 tool=$tmp/compare_weights
 "$CC" -std=c11 -O2 -Wall -Wextra -o "$tool" tests/tools/compare_weights.c -lm

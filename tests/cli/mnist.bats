@@ -15,7 +15,7 @@ accuracy_on() {
     local n=$1 cfg=$2
     shift 2
     # shellcheck disable=SC2154  # mpiexec: helpers.bash
-    timeout $((120 * SLOW)) "${mpiexec[@]}" -n "$n" "$DARKNET" classifier train small.data "$REPO/cfg/$cfg.cfg" -cmn \
+    timeout $((250 * SLOW)) "${mpiexec[@]}" -n "$n" "$DARKNET" classifier train small.data "$REPO/cfg/$cfg.cfg" -cmn \
         -cmn_seed 1 "$@" >train.out 2>train.err || { cat train.err >&2; return 1; }
     awk '$1 == "3.00" && NF == 9 { last = $6 } END { if (last == "") exit 1; print last }' train.out
 }
