@@ -66,8 +66,7 @@ page() {
             keys)
                 grep -A 9 -E "^ +-$name [a-zA-Z]" page.txt | sed '2,${/^ *-cmn_/,$d}' >key.txt
                 [[ $value != '(empty)' ]] || value=empty
-                grep -qE "Default: $value\." key.txt
-                [[ $range != [0-9]* ]] || grep -qF "Values: $range." key.txt
+                grep -qE "Default: $value\." key.txt && { [[ $range != [0-9]* ]] || grep -qF "Values: $range." key.txt; }
                 ;;
             communicators | compressors | elsewhere | tools) grep -qF -- "       $name" page.txt ;;
             commands) [[ $value == refused ]] || grep -qE "^ +$name( |$)" page.txt ;;
