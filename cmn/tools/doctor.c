@@ -263,16 +263,19 @@ static void print_lists(const struct cmn_doctor *d, FILE *out)
             d->classes);
     for (int i = 0; i < 2; i++) {
         if (d->list_name[i]) {
-            fprintf(out, "%s %s: %d images\n", i ? "valid" : "train", d->list_name[i], d->lines[i]);
+            fprintf(out, "%s %s: %d image%s\n", i ? "valid" : "train", d->list_name[i], d->lines[i],
+                    d->lines[i] == 1 ? "" : "s");
         }
     }
-    fprintf(out, "%ld different images, %ld of them readable", s->files, s->readable);
+    fprintf(out, "%ld different image%s, %ld of them readable", s->files, s->files == 1 ? "" : "s",
+            s->readable);
     if (s->readable) {
         fprintf(out, ", %lld x %lld pixels on average", s->width / s->readable,
                 s->height / s->readable);
     }
     if (d->task == CMN_DOCTOR_BOXES) {
-        fprintf(out, "; %ld label files with %ld boxes", s->labels, s->boxes);
+        fprintf(out, "; %ld label file%s with %ld box%s", s->labels, s->labels == 1 ? "" : "s",
+                s->boxes, s->boxes == 1 ? "" : "es");
     }
     fputc('\n', out);
 }
