@@ -189,7 +189,6 @@ static void plan_memory(struct cmn_plan *p, const network *net, size_t bytes)
     p->workspace = net->workspace ? malloc_usable_size(net->workspace) : 0;
     p->weights = bytes > batch + p->workspace ? bytes - batch - p->workspace : 0;
     p->sample = ((size_t)net->inputs + (size_t)net->truths) * sizeof(float);
-    p->channels = net->c;
     p->threads = last->type == YOLO || last->type == REGION ? 64 : net->threads;
     p->grows = growth(net);
     p->outputs = net->outputs;

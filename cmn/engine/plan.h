@@ -21,7 +21,6 @@ struct cmn_plan {
     size_t per_image, workspace;
     size_t weights; /* weights, gradients, and all that depends on neither */
     size_t sample;  /* an image and its labels, as loaders hand them over */
-    int channels;
     int threads; /* that load images */
     /* By which factor random=1 lets images of the input grow at most; 1 without. */
     double grows;
