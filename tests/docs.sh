@@ -157,10 +157,11 @@ sandbox() {
     make=$(command -v make)
     [[ -x $repo/build/cpu/canvases && -x $repo/build/cpu/sheet ]] || quietly make -s -C "$repo" build/cpu/canvases build/cpu/sheet
     mkdir "$box" && cd "$box"
-    for entry in "$repo"/*; do
-        case ${entry##*/} in
-            bin | data | results | cfg | tmp) ;;
-            *) ln -s "$entry" . ;;
+    # What is of git alone: a command may write to what else lies there, such as cmn-run.log.
+    for entry in $(cd "$repo" && { git ls-files 2>/dev/null | grep . || ls; } | cut -d / -f 1 | sort -u) build; do
+        case $entry in
+            bin | data | results | cfg | *.log) ;;
+            *) ln -sfn "$repo/$entry" "$entry" ;;
         esac
     done
     mkdir -p shim bin data/mnist results/mnist results/detection fixtures/backup logs
