@@ -63,8 +63,8 @@ man() {
                 return (range == "" ? "number" : range) word
             }
             if (range ~ /^auto, or a name/) return "auto | name"
-            gsub(/, /, " | ", range)
-            sub(/ name$/, "", range)
+            gsub(/, (or )?/, " | ", range)
+            sub(/^file name/, "file", range)
             return range
         }
         function term(s) { print ".TP\n.B " roff(s) }

@@ -52,7 +52,7 @@ page() {
     for section in NAME SYNOPSIS DESCRIPTION OPTIONS EXAMPLES FILES ENVIRONMENT 'EXIT STATUS' 'SEE ALSO'; do
         grep -qx "$section" page.txt
     done
-    run ! grep -n '[@`]' page.txt
+    run ! grep -nE '[@`]|[|] or ' page.txt
     for status in 0 1 75 '128 + N'; do
         grep -qE "^ +${status/+/[+]}( |$)" page.txt
     done
