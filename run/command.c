@@ -157,7 +157,8 @@ static int is_harmless(const char *word)
            !strcmp(word, "--help") || !strcmp(word, "-h");
 }
 
-/* Darknet, also behind another program's name, neither with -cmn nor as `darknet cmn TOOL` or `darknet help`. */
+/* Darknet, also behind another program's name, neither with -cmn nor as `darknet cmn TOOL` or
+ * `darknet help`. */
 static int is_alone(char *const *word)
 {
     int alone = 0;

@@ -1,5 +1,5 @@
-/* The calls of cmn.h that Darknet's table of commands makes: what -cmn adds to its help, and to what
- * it says of a mistyped word. */
+/* The calls of cmn.h that Darknet's table of commands makes: what -cmn adds to its help, and to
+ * what it says of a mistyped word. */
 #include "cmn.h"
 
 #include <stdio.h>
