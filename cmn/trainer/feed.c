@@ -36,10 +36,10 @@ static struct cmn_share slices(int batch, int micro_batches, int rank, int ranks
     int offset = (int)((long)batch * rank / ranks);
 
     if (batch < ranks) {
-        cmn_fatal("cmn_batch=global: %d images a micro-batch (batch divided by subdivisions) "
+        cmn_fatal("cmn_batch=global: %d image%s a micro-batch (batch divided by subdivisions) "
                   "cannot be divided over %d ranks, as cmn_sync_bn=on and recurrent networks need "
                   "it: raise batch, or lower subdivisions or the number of ranks",
-                  batch, ranks);
+                  batch, batch == 1 ? "" : "s", ranks);
     }
     return (struct cmn_share){
         .micro_batches = micro_batches,
@@ -88,9 +88,10 @@ static struct cmn_share single_micro_batch(int batch, int micro_batches, int ran
     double after = micro_batches == 1 ? 1 : (1 - keeps) / (1 - CMN_ROLLING_KEEPS);
 
     if (all < ranks) {
-        cmn_fatal("cmn_batch=global: %d images a step (batch in the cfg) cannot be divided over %d "
-                  "ranks: raise batch, or lower the number of ranks",
-                  all, ranks);
+        cmn_fatal(
+            "cmn_batch=global: %d image%s a step (batch in the cfg) cannot be divided over %d "
+            "ranks: raise batch, or lower the number of ranks",
+            all, all == 1 ? "" : "s", ranks);
     }
     return (struct cmn_share){
         .micro_batches = 1,
