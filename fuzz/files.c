@@ -13,6 +13,9 @@
 #include "tree.h"
 #include "utils.h"
 
+#include "config/cfg_file.h"
+#include "config/cfg_keys.h"
+
 /* Of examples/rnn.c, which has no header. */
 int *read_tokenized_data(char *filename, size_t *read);
 char **read_tokens(char *filename, size_t *read);
@@ -37,12 +40,32 @@ char **find_replace_paths(char **paths, int n, char *find, char *replace);
 
 enum { CLASSES = 5, BOXES = 7, SIDE = 6 };
 
+/* As `darknet cmn doctor` reads cfg and .data file. */
+static void parse_lines(const char *name, enum cmn_cfg_blanks blanks)
+{
+    FILE *file = fopen(name, "r");
+    struct cmn_cfg_file cfg;
+    char text[64];
+
+    cmn_cfg_parse(&cfg, file, blanks);
+    fclose(file);
+    cmn_cfg_keys_elsewhere(&cfg, text, sizeof text);
+    for (int i = -1; i < cfg.sections; i++) {
+        cmn_cfg_text(&cfg, i, "train", NULL);
+        cmn_cfg_int(&cfg, i, "classes", 2);
+    }
+    cmn_cfg_free(&cfg);
+}
+
 void fuzz_data(const uint8_t *data, size_t size)
 {
     char *name = fuzz_file(0, data, size);
-    list *options = read_data_cfg(name);
+    list *options;
     metadata m;
 
+    parse_lines(name, CMN_CFG_BLANKS_STAY);
+    parse_lines(name, CMN_CFG_BLANKS_GO);
+    options = read_data_cfg(name);
     option_find_str(options, "train", "train");
     option_find_int(options, "classes", 2);
     option_find_float(options, "top", 1);
