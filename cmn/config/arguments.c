@@ -12,11 +12,12 @@ static const struct {
     int values; /* words that follow it */
     const char *note;
 } elsewhere[] = {
-    {"-map", 0, "cmn_validate computes the mAP, after each epoch where the cfg says nothing"},
-    {"-mAP_epochs", 1, "cmn_validate sets the epochs between two validations"},
+    {"-map", 0,
+     "with -cmn, cmn_validate computes the mAP, after each epoch where the cfg says nothing"},
+    {"-mAP_epochs", 1, "with -cmn, cmn_validate sets the epochs between two validations"},
     {"-dont_show", 0, "no window is opened"},
-    {"-mjpeg_port", 1, "cmn_chart=FILE.png draws loss and mAP"},
-    {"-chart", 1, "cmn_chart=FILE.png draws loss and mAP"},
+    {"-mjpeg_port", 1, "with -cmn, cmn_chart=FILE.png draws loss and mAP"},
+    {"-chart", 1, "with -cmn, cmn_chart=FILE.png draws loss and mAP"},
 };
 
 enum { ELSEWHERE = sizeof elsewhere / sizeof elsewhere[0] };

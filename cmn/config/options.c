@@ -289,6 +289,21 @@ static int store_text(char *field, const struct option *option, const char *valu
     return 0;
 }
 
+/* The key, other than `option`, that has this word and is not a switch; or NULL. */
+static const char *key_of_word(const struct option *option, const char *value)
+{
+    if (!strcmp(value, "on") || !strcmp(value, "off") || !strcmp(value, "auto")) {
+        return NULL;
+    }
+    for (int i = 0; i < KEYS; i++) {
+        if (table[i].kind == WORD && &table[i] != option &&
+            word_index(table[i].range, value) >= 0) {
+            return table[i].key;
+        }
+    }
+    return NULL;
+}
+
 static int store(struct cmn_options *o, const struct option *option, const char *value,
                  const char *where)
 {
@@ -308,8 +323,10 @@ static int store(struct cmn_options *o, const struct option *option, const char 
     case SWITCH:
         number = word_index(option->range, word_now(option, value));
         if (number < 0) {
-            return cmn_fail("%s: %s=%s: the value must be one of: %s", where, option->key, value,
-                            option->range);
+            const char *other = key_of_word(option, value);
+            return cmn_fail("%s: %s=%s: the value must be one of: %s%s%s%s", where, option->key,
+                            value, option->range, other ? "; did you mean " : "",
+                            other ? other : "", other ? "?" : "");
         }
         break;
     case REAL:

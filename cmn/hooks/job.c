@@ -406,6 +406,7 @@ void cmn_init(int *argc, char **argv)
             leave(1);
         }
         cmn_arguments_warn_of_copies();
+        cmn_arguments_drop_elsewhere(argc, argv);
         return;
     }
     cmn_job.command = found.command;

@@ -162,6 +162,18 @@ static void table_defaults_are_accepted(void **state)
     }
 }
 
+static void a_word_of_another_key_names_that_key(void **state)
+{
+    struct cmn_options o;
+
+    (void)state;
+    cmn_options_default(&o);
+    assert_int_equal(cmn_options_set(&o, "cmn_compress", "fp16", 1), -1);
+    assert_non_null(strstr(cmn_reason(), "powersgd; did you mean cmn_allreduce_dtype?"));
+    assert_int_equal(cmn_options_set(&o, "cmn_compress", "auto", 1), -1);
+    assert_null(strstr(cmn_reason(), "did you mean"));
+}
+
 /* As earlier versions spelled them. */
 static void old_spellings(void **state)
 {
@@ -349,6 +361,7 @@ int main(void)
         cmocka_unit_test(groups_are_contiguous),
         cmocka_unit_test(defaults),
         cmocka_unit_test(table_defaults_are_accepted),
+        cmocka_unit_test(a_word_of_another_key_names_that_key),
         cmocka_unit_test(old_spellings),
         cmocka_unit_test(good_values),
         cmocka_unit_test(bad_values),
