@@ -218,6 +218,24 @@ static void check(struct cmn_run_options *o)
     }
 }
 
+/* Darknet has no options of these names: behind it they are cmn-run's, in the wrong place. */
+static void refuse_behind_darknet(char *const *word)
+{
+    int behind = 0;
+
+    for (; *word; word++) {
+        const char *slash = strrchr(*word, '/'), *name = slash ? slash + 1 : *word;
+        for (int i = NP; behind && i <= MPI && (*word)[0] == '-'; i++) {
+            if (!strcmp(*word + 1 + ((*word)[1] == '-'), table[i].name)) {
+                cmn_run_fatal("%s: an option of cmn-run stands before the command: cmn-run %s ... "
+                              "-- darknet ...",
+                              *word, *word);
+            }
+        }
+        behind |= !strcmp(name, "darknet") || !strcmp(name, "darknet-gpu");
+    }
+}
+
 /* The command begins behind `--`, or without one at the first word that is no option's. */
 static void take_command(struct cmn_run_options *o, char **argv)
 {
@@ -260,5 +278,6 @@ void cmn_run_options_read(struct cmn_run_options *o, int argc, char **argv)
         help();
     }
     take_command(o, argv);
+    refuse_behind_darknet(o->command);
     check(o);
 }

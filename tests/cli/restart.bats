@@ -477,6 +477,8 @@ END
     refused '-n x: write a number from 1' -n x "${train[@]}"
     refused '-n: the machines say' -n 2 -hosts a:2 "${train[@]}"
     refused '-wait: SECONDS is missing' -n 2 -wait "${train[@]}"
+    refused '-retries: an option of cmn-run stands before the command' -n 2 "${train[@]}" -retries 3
+    refused '--dry-run: an option of cmn-run stands before the command' nice ./darknet-gpu cmn check --dry-run
     refused "-mpi: the quote ' is not closed" -n 2 -mpi "-x A='b c" "${train[@]}"
     refused "-mpi '-n ...': cmn-run itself tells mpiexec: give it -n" -n 2 -mpi '--bind-to none -n 3' "${train[@]}"
     refused "-mpi '--np ...': cmn-run itself tells mpiexec: give it -hosts" -mpi '--np 3' -hosts a:2 "${train[@]}"
