@@ -287,7 +287,7 @@ bad() {
     bad mask/07.txt '07.txt: a mask has more pixels than its image' segmenter train data.data mask.cfg <<<'1 700,85'
     bad mask/07.txt '07.txt: class 80, but there are 80 classes' segmenter train data.data mask.cfg <<<'80 1,1'
     rm labels/07.txt
-    fails_clearly_on 2 "Couldn't open file: .*labels/07.txt" "${detector[@]}" -cmn
+    fails_clearly_on 2 'labels/07.txt: no label file for .*images/07.png; create an empty one' "${detector[@]}" -cmn
 }
 
 @test "a cfg, text or binary file that does not fit its trainer: one line" {
