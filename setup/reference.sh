@@ -115,9 +115,9 @@ completion() {
 # Completion for bash of darknet and cmn-run, made by setup/reference.sh from the tables of both programs.
 # Words of a command, options of a command, values of a key.
 END
-    "$bin/darknet" help | awk -v program="$bin/darknet" '
+    "$bin/darknet" help | program=$bin/darknet awk '
         /^$/ { exit }
-        { sub(/^[^ ]*\/darknet /, "") }
+        index($0, ENVIRON["program"] " ") == 1 { $0 = substr($0, length(ENVIRON["program"]) + 2) }
         sub(/, options:/, "") {
             for (i = 2; i <= NF; i++) if ($i ~ /^-/) options[$1] = options[$1] " " $i
             next
