@@ -102,9 +102,11 @@ only_node2() {
         -cmn -cmn_validate 0
 }
 
-# The last one: the nodes are of no use afterwards. The options are those of examples/multi-node/README.md.
+# The last one: the nodes are of no use afterwards. The options are those that cmn-run gives mpiexec.
 @test "a node falls off the network: with keepalive options the job ends on all nodes, and the node is named" {
-    read -ra keepalive < <(grep -o -- '--mca oob_tcp_keepalive_time [^`]*' "$REPO/examples/multi-node/README.md")
+    read -ra keepalive < <("$BUILD/bin/cmn-run" -dry-run -hosts node1:2,node2:2 -- "$DARKNET" cmn check |
+        grep -oE -- '--mca oob_tcp_keepalive_time .* oob_tcp_keepalive_probes [0-9]+')
+    [[ ${#keepalive[@]} -eq 9 ]]
     cluster_job 2+2
     timeout --kill-after=5 $((60 * SLOW)) "${job[@]}" "${keepalive[@]}" "$EXCHANGE" 1000003 1000000 shm >out 2>err &
     waited=$!

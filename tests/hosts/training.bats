@@ -76,6 +76,7 @@ trains_as_one_rank() {
 top_folder() {
     mkdir -p bin results/mnist data/mnist
     ln -s "$DARKNET" bin/darknet
+    ln -s "$BUILD/bin/cmn-run" bin/cmn-run
     ln -s "$REPO/cfg" "$REPO/examples" "$REPO/tests" .
     ln -s "$REPO"/data/mnist/{train,valid,valid.list,labels.txt} data/mnist
     head -n 2000 "$REPO/data/mnist/train.list" >data/mnist/train.list
@@ -91,7 +92,7 @@ trained_on_two_nodes() {
     top_folder
     {
         echo ". '$BATS_TEST_DIRNAME/cluster.bash'"
-        sed -n '/^mpiexec .* classifier train /s/.*/cluster_run & -cmn_validate 0 -cmn_epochs 1/p' examples/multi-node/README.md
+        sed -n '/^bin.cmn-run .* classifier train /{s/.*/cluster_run & -cmn_validate 0 -cmn_epochs 1/p;q}' examples/multi-node/README.md
     } >pasted
     trained_on_two_nodes
 }
