@@ -89,7 +89,7 @@ if [[ -n ${CHART:-} ]]; then
     done
     {
         echo "set terminal svg size 900,320 background 'white' font 'sans,13'; set output '$CHART'; set multiplot"
-        echo "set xlabel 'ranks, or threads of 1 process'; set ylabel 'images/s'; set xrange [0.8:$CORES.2]; set yrange [0:*]"
+        echo "set xlabel 'ranks, or threads of 1 process'; set ylabel 'images/s' offset 1.5; set xrange [0.8:$CORES.2]; set yrange [0:*]"
         echo "set grid y; set tmargin screen 0.88; set bmargin screen 0.2; unset key; set offsets 0, 0, graph 0.08, 0"
         echo "set xtics ($(for ((n = 1; n <= CORES; n *= 2)); do printf '%s%d' "${sep:-}" "$n"; sep=,; done))"
         left=0.09
