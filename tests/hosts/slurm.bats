@@ -148,7 +148,7 @@ alone() {
     slow_job
     cluster_run kill -KILL "$(slurm_pids node2 '^bin/darknet ' | tail -n 1)"
     until_true 'the second attempt' events resume 1
-    event failure | grep 'rank [23].* on node2' || { open_mpi_5 && event failure | grep 'rank [0-3].* on node[12]'; }
+    event failure | grep 'rank [23].* on node2'
     slurm_run scontrol requeue "$id"
     until_true 'the third start' events resume 2
     [[ $(slurm_says "$id" Restarts) -eq 1 ]]
