@@ -197,8 +197,10 @@ fault_stop() {
     wait_a_moment 1 && hit STOP "$(one_rank)"
 }
 
+# A file that is being written has no name, or one of its own where the file system asks for that.
 is_writing() {
-    compgen -G 'run/out/x-*.checkpoint.??????.part' >/dev/null
+    compgen -G 'run/out/x-*.checkpoint.??????.part' >/dev/null ||
+        [[ -n $(find "/proc/$1/fd" -lname "*/run/out/#* (deleted)" 2>/dev/null) ]]
 }
 
 fault_writing() {
@@ -206,7 +208,7 @@ fault_writing() {
     wait_a_moment 1
     pid=$(pid_of_rank 0)
     end=$(($(now) + 10000))
-    until is_writing; do
+    until is_writing "$pid"; do
         (($(now) < end)) || return 1
     done
     hit KILL "$pid"

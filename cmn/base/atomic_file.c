@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,11 +38,50 @@ static unsigned rights(void)
     return 0666 & ~mask;
 }
 
+/* Where a link to the open file leads to it, without a name or with one. */
+static void link_of(int fd, char link[32])
+{
+    snprintf(link, 32, "/proc/self/fd/%d", fd);
+}
+
+/* Gives a file without a name a temporary one: a link cannot take the place of another file. 0, or
+ * -1 with errno. */
+static int name_it(int fd, const char *file, char *name, size_t bytes)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    unsigned char random[RANDOM];
+    char link[32];
+    int n = snprintf(name, bytes, "%s%s", file, pattern), failed;
+
+    if (n >= (int)bytes) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    link_of(fd, link);
+    do {
+        if (getrandom(random, sizeof random, 0) != sizeof random) {
+            return -1;
+        }
+        for (int i = 0; i < RANDOM; i++) {
+            name[n - ENDS - RANDOM + i] = letters[random[i] % (sizeof letters - 1)];
+        }
+        failed = linkat(AT_FDCWD, link, AT_FDCWD, name, AT_SYMLINK_FOLLOW);
+    } while (failed && errno == EEXIST);
+    return failed;
+}
+
 int cmn_atomic_commit_as(int fd, const char *name, const char *file, unsigned mode)
 {
+    char given[PATH_MAX];
     int reason;
 
     fchmod(fd, mode); /* some file systems have no rights */
+    if (!name[0]) {
+        if (name_it(fd, file, given, sizeof given)) {
+            return -1;
+        }
+        name = given;
+    }
     if (!rename(name, file)) {
         return 0;
     }
@@ -147,27 +187,39 @@ void cmn_atomic_sweep_of(const char *folder, int (*is)(const char *file, const v
     sweep(folder, is, of, 0);
 }
 
-static void sweep_beside(const char *file)
+/* Not all file systems have files without a name, and it takes /proc to give one a name. */
+static int open_unnamed(const char *folder)
 {
-    const char *slash = strrchr(file, '/');
-    char folder[4096];
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    char link[32];
 
-    if (snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - file) + 1 : 1,
-                 slash ? file : ".") < (int)sizeof folder) {
-        sweep(folder, is_same, slash ? slash + 1 : file, PATIENCE);
+    link_of(fd, link);
+    if (fd >= 0 && access(link, F_OK)) {
+        close(fd);
+        fd = -1;
     }
+    return fd;
 }
 
 int cmn_atomic_open(const char *file, char *name, size_t bytes)
 {
+    const char *slash = strrchr(file, '/');
+    char folder[PATH_MAX];
     int fd;
 
-    if (snprintf(name, bytes, "%s%s", file, pattern) >= (int)bytes) {
+    if (snprintf(name, bytes, "%s%s", file, pattern) >= (int)bytes ||
+        snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - file) + 1 : 1,
+                 slash ? file : ".") >= (int)sizeof folder) {
         errno = ENAMETOOLONG;
         return -1;
     }
-    sweep_beside(file);
-    fd = mkostemps(name, ENDS, O_CLOEXEC);
+    sweep(folder, is_same, slash ? slash + 1 : file, PATIENCE);
+    fd = open_unnamed(folder);
+    if (fd >= 0) {
+        name[0] = '\0';
+    } else {
+        fd = mkostemps(name, ENDS, O_CLOEXEC);
+    }
     if (fd >= 0) {
         flock(fd, LOCK_EX | LOCK_NB); /* keeps other processes from sweeping it */
     }

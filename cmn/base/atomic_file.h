@@ -1,6 +1,7 @@
-/* Atomic replacement of files: a file is written under a temporary name and renamed when it is
- * complete. Readers see the old file or the new one, never a part of it. Temporary names are
- * unpredictable. Local. */
+/* Atomic replacement of files: a file is written without a name, gets a temporary one when it is
+ * complete, and is renamed at once: a process that is killed while it writes leaves nothing. Where
+ * the file system has no files without a name it is written under the temporary one. Readers see
+ * the old file or the new one, never a part of it. Temporary names are unpredictable. Local. */
 #ifndef CMN_ATOMIC_FILE_H
 #define CMN_ATOMIC_FILE_H
 
@@ -8,7 +9,8 @@
 
 /* Removes temporary files that dead processes left for `file`, and creates a new one beside it:
  * readable by its owner alone and locked while it is open. Its name goes to `name` (room for
- * `bytes`). Returns the file descriptor, which the caller closes, or -1 with errno. */
+ * `bytes`): "" where it has none. The caller who gives up unlinks `name`. Returns the file
+ * descriptor, which the caller closes, or -1 with errno. */
 int cmn_atomic_open(const char *file, char *name, size_t bytes);
 
 /* The file is complete: gives it the rights that umask leaves and renames it to `file`. 0, or -1

@@ -220,20 +220,36 @@ apart() {
     [[ -L out/net.weights && -s elsewhere.weights ]]
 }
 
+@test "killed while it saves: nothing is left, as what is being written has no name" {
+    command -v strace >/dev/null || skip 'strace is not installed'
+    [[ -z $SAN ]] || skip 'the sanitizers open files of their own'
+    numbers 24
+    end_cfg max_batches=2 -- >net.cfg
+    for call in fsync linkat; do
+        status=0
+        strace -f -q -o calls -e trace=open,openat,$call -e inject=$call:signal=KILL "$DARKNET" "${regressor[@]}" >train.log 2>&1 || status=$?
+        ! grep -q 'O_TMPFILE.* = -1 ' calls || skip 'the file system has no files without a name'
+        [[ $status -eq 137 ]]
+        ls -A out
+        [[ $(ls -A out) == net.json ]]
+    done
+}
+
 @test "every file, socket and shared memory that a training makes: its rights and its place" {
     command -v strace >/dev/null || skip 'strace is not installed'
     [[ -z $SAN ]] || skip 'the sanitizers open files of their own'
     numbers 24
     end_cfg max_batches=2 -- >net.cfg
     umask 022
-    strace -f -q -o calls -e trace=open,openat,openat2,creat,mkdir,mkdirat,memfd_create,bind,rename,execve \
+    strace -f -q -o calls -e trace=open,openat,openat2,creat,mkdir,mkdirat,memfd_create,bind,linkat,rename,execve \
         "$DARKNET" "${regressor[@]}" -cmn_graph out/net.dot >train.log 2>&1
     # Open MPI keeps a folder and memory of its own below /tmp and /dev/shm.
-    grep -E 'O_CREAT|creat\(|mkdir' calls | grep -vE '= -1 |/(tmp|shm)/(ompi\.|vader|sm_segment|prterun\.|openmpi|open_mpi|pmix)|/tmp/ompi' >made || true
+    grep -E 'O_CREAT|O_TMPFILE|creat\(|mkdir' calls | grep -vE '= -1 |/(tmp|shm)/(ompi\.|vader|sm_segment|prterun\.|openmpi|open_mpi|pmix)|/tmp/ompi' >made || true
     sed 's/^[0-9]* //' made
-    # Aside: owner-only, and nobody's but ours (O_EXCL); in place: the JSON log alone, and never through a link.
-    run ! grep -vE '"out/(net|net_1)\.(weights|dot)\.[A-Za-z0-9]{6}\.part", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/\.cmn-probe-[A-Za-z0-9]{6}", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/net\.json", O_WRONLY\|O_CREAT\|O_TRUNC\|O_NOFOLLOW\|O_CLOEXEC, 0666' made
-    [[ $(grep -c '\.part"' made) -ge 3 ]]
+    # Aside: owner-only, and nobody's but ours (without a name, or O_EXCL); in place: the JSON log alone, and never through a link.
+    run ! grep -vE '"out/?", O_(RDWR|WRONLY)\|O_CLOEXEC\|O_TMPFILE, 0600|"out/(net|net_1)\.(weights|dot)\.[A-Za-z0-9]{6}\.part", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/\.cmn-probe-[A-Za-z0-9]{6}", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/net\.json", O_WRONLY\|O_CREAT\|O_TRUNC\|O_NOFOLLOW\|O_CLOEXEC, 0666' made
+    [[ $(grep -cE '\.part", |O_TMPFILE' made) -ge 3 ]]
+    [[ $(grep -cE 'rename\("out/(net|net_1)\.(weights|dot)\.[A-Za-z0-9]{6}\.part", ' calls) -ge 3 ]]
     # Sockets of ours have no place in the file system.
     run ! grep -E 'bind\(.*sun_path="/.*cmn' calls
     run ! grep -E 'execve\(' <(tail -n +2 calls | grep -v 'orted\|prte\|/sh"')

@@ -318,7 +318,7 @@ static void killed_while_writing(void **state)
         assert_true(checkpoints_files() <= 4); /* one more while the oldest goes */
     }
     assert_true(value >= 10);
-    printf("# %d of 20 were killed before their file was complete, %d checkpoints\n", left, value);
+    printf("# %d of 20 left an unfinished file, %d checkpoints\n", left, value);
 }
 
 #define CASE(test) cmocka_unit_test_teardown(test, checkpoints_empty)

@@ -31,6 +31,12 @@ int rename(const char *old, const char *new)
     return renameat(AT_FDCWD, old, AT_FDCWD, new);
 }
 
+int linkat(int from, const char *old, int to, const char *new, int flags)
+{
+    count_down();
+    return (int)syscall(SYS_linkat, from, old, to, new, flags);
+}
+
 int unlinkat(int at, const char *file, int flags)
 {
     count_down();

@@ -1,0 +1,252 @@
+/* A file that replaces another one: what is there when its writer is killed, where the file system
+ * has files without a name, and where it has none. */
+#include "check.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/atomic_file.h"
+
+static char folder[256], file[300];
+static int knows_unnamed; /* the file system of the folder: files without a name */
+
+/* ---- calls that names depend on ---- */
+
+static int die_at;            /* the process is killed before this one of them; 0: never */
+static int only_named, taken; /* the file system: knows names alone; so many names are taken */
+
+int open(const char *path, int flags, ...)
+{
+    va_list more;
+    mode_t mode;
+
+    va_start(more, flags);
+    mode = va_arg(more, mode_t);
+    va_end(more);
+    if (only_named && (flags & O_TMPFILE) == O_TMPFILE) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+static void count_down(void)
+{
+    if (die_at && !--die_at) {
+        raise(SIGKILL);
+    }
+}
+
+int linkat(int from, const char *old, int to, const char *new, int flags)
+{
+    count_down();
+    if (taken && taken--) {
+        errno = EEXIST;
+        return -1;
+    }
+    return (int)syscall(SYS_linkat, from, old, to, new, flags);
+}
+
+int rename(const char *old, const char *new)
+{
+    count_down();
+    return (int)syscall(SYS_renameat2, AT_FDCWD, old, AT_FDCWD, new, 0);
+}
+
+/* ---- the folder ---- */
+
+static int make_folder(void **state)
+{
+    int fd;
+
+    snprintf(folder, sizeof folder, "%s/cmn-atomic-XXXXXX", (const char *)*state);
+    snprintf(file, sizeof file, "%s/x.weights", mkdtemp(folder) ? folder : "");
+    die_at = only_named = taken = 0;
+    fd = open(folder, O_TMPFILE | O_RDWR, 0600);
+    knows_unnamed = fd >= 0; /* overlayfs since Linux 6.1 */
+    close(fd);
+    return folder[0] ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char command[512];
+
+    (void)state;
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    return system(command);
+}
+
+static int files(void)
+{
+    DIR *dir = opendir(folder);
+    int n = 0;
+
+    assert_non_null(dir);
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        n += entry->d_name[0] != '.';
+    }
+    closedir(dir);
+    return n;
+}
+
+/* What `file` holds: the first byte, of as many as there ought to be. */
+static char content(void)
+{
+    static char text[100001];
+    FILE *in = fopen(file, "r");
+
+    assert_non_null(in);
+    assert_int_equal(fread(text, 1, sizeof text, in), sizeof text - 1);
+    fclose(in);
+    return text[0];
+}
+
+static void begin(char with, int *fd, char name[512])
+{
+    static char text[100000];
+
+    memset(text, with, sizeof text);
+    *fd = cmn_atomic_open(file, name, 512);
+    assert_true(*fd >= 0);
+    assert_int_equal(write(*fd, text, sizeof text), sizeof text);
+}
+
+static void replace(char with)
+{
+    char name[512];
+    int fd;
+
+    begin(with, &fd, name);
+    assert_int_equal(cmn_atomic_commit(fd, name, file), 0);
+    close(fd);
+}
+
+/* A process that replaces the file and is killed before call `at`; 1 is that before the commit. */
+static void killed_at(int at)
+{
+    int status;
+    pid_t pid;
+
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        char name[512];
+        int fd;
+        begin('n', &fd, name);
+        if (at == 1) {
+            raise(SIGKILL);
+        }
+        die_at = at - 1;
+        cmn_atomic_commit(fd, name, file);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+}
+
+static int is_it(const char *name, const void *unused)
+{
+    (void)unused;
+    return !strcmp(name, "x.weights");
+}
+
+/* ---- the tests ---- */
+
+static void a_killed_writer_leaves_nothing(void **state)
+{
+    (void)state;
+    if (!knows_unnamed) {
+        print_message("# not here\n");
+        return;
+    }
+    replace('o');
+    for (int at = 1; at <= 3; at++) {
+        killed_at(at);
+        assert_int_equal(content(), 'o');
+        assert_int_equal(files(), at < 3 ? 1 : 2); /* between its two names */
+        cmn_atomic_sweep_of(folder, is_it, NULL);
+        assert_int_equal(files(), 1);
+    }
+}
+
+static void without_files_that_have_no_name(void **state)
+{
+    (void)state;
+    only_named = 1;
+    replace('o');
+    for (int at = 1; at <= 2; at++) {
+        killed_at(at);
+        assert_int_equal(content(), 'o');
+        assert_int_equal(files(), 2);
+        cmn_atomic_sweep_of(folder, is_it, NULL);
+        assert_int_equal(files(), 1);
+    }
+    replace('n');
+    assert_int_equal(content(), 'n');
+    assert_int_equal(files(), 1);
+}
+
+static void replaces(void **state)
+{
+    mode_t before = umask(027);
+    struct stat st;
+
+    (void)state;
+    replace('o');
+    taken = 3; /* names are drawn again */
+    replace('n');
+    umask(before);
+    assert_int_equal(content(), 'n');
+    assert_int_equal(files(), 1);
+    assert_int_equal(stat(file, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0640);
+}
+
+static void gives_up(void **state)
+{
+    char name[512], moved[300];
+    int fd;
+
+    (void)state;
+    for (only_named = 0; only_named <= 1; only_named++) {
+        begin('x', &fd, name);
+        assert_int_equal(name[0] != '\0', only_named || !knows_unnamed);
+        unlink(name);
+        close(fd);
+        assert_int_equal(files(), 0);
+    }
+    only_named = 0;
+    begin('x', &fd, name);
+    snprintf(moved, sizeof moved, "%s-moved", folder);
+    assert_int_equal(rename(folder, moved), 0);
+    assert_int_equal(cmn_atomic_commit(fd, name, file), -1);
+    assert_int_equal(errno, ENOENT);
+    close(fd);
+    assert_int_equal(rename(moved, folder), 0);
+    assert_int_equal(files(), 0);
+}
+
+#define CASES(where)                                                                             \
+    {"a_killed_writer_leaves_nothing:" where, a_killed_writer_leaves_nothing, make_folder,       \
+     remove_folder, where},                                                                      \
+        {"without_files_that_have_no_name:" where, without_files_that_have_no_name, make_folder, \
+         remove_folder, where},                                                                  \
+        {"replaces:" where, replaces, make_folder, remove_folder, where},                        \
+    {                                                                                            \
+        "gives_up:" where, gives_up, make_folder, remove_folder, where                           \
+    }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {CASES("/tmp"), CASES("/dev/shm")};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
