@@ -34,6 +34,13 @@ int fuzz_run(const struct fuzz_target *target, const uint8_t *data, size_t size)
 enum { FUZZ_FILES = 4 };
 char *fuzz_file(int slot, const void *data, size_t size);
 
+/* The name of an empty folder, until the input is done; what lies in it by then is removed. */
+const char *fuzz_folder(void);
+void fuzz_folder_end(void);
+
+/* What is held now stays when an input ends: fuzz_memory.h. NULL where memory is not counted. */
+void fuzz_memory_keep(void) __attribute__((weak));
+
 /* The targets' functions, one file each or one file for those that are alike. */
 void fuzz_cfg(const uint8_t *data, size_t size);
 void fuzz_weights(const uint8_t *data, size_t size);
@@ -42,6 +49,7 @@ void fuzz_lists(const uint8_t *data, size_t size);
 void fuzz_paths(const uint8_t *data, size_t size);
 void fuzz_image(const uint8_t *data, size_t size);
 void fuzz_checkpoint(const uint8_t *data, size_t size);
+void fuzz_resume(const uint8_t *data, size_t size);
 void fuzz_heartbeat(const uint8_t *data, size_t size);
 void fuzz_arguments(const uint8_t *data, size_t size);
 

@@ -16,6 +16,9 @@ void fuzz_free(void *old);
 FILE *fuzz_fopen(const char *name, const char *mode);
 int fuzz_fclose(FILE *file);
 
+/* What is held now stays. */
+void fuzz_memory_keep(void);
+
 /* The input is done. */
 void fuzz_memory_forget(void);
 

@@ -99,6 +99,18 @@ int fuzz_fclose(FILE *file)
     return fclose(file);
 }
 
+void fuzz_memory_keep(void)
+{
+    struct held *h, *next;
+
+    HASH_ITER(hh, all, h, next)
+    {
+        HASH_DEL(all, h);
+        free(h);
+    }
+    used = 0;
+}
+
 void fuzz_memory_forget(void)
 {
     struct held *h, *next;

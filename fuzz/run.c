@@ -2,9 +2,11 @@
 
 #include "base/fatal.h"
 
+#include <dirent.h>
 #include <err.h>
 #include <setjmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,6 +23,9 @@ const struct fuzz_target fuzz_targets[] = {
      "names of images, and of the files beside them that they lead to"},
     {"image", fuzz_image, 16384, 2, "an image file"},
     {"checkpoint", fuzz_checkpoint, 16384, 16, "a checkpoint, and all of its tensors"},
+    {"resume", fuzz_resume, 512, 64,
+     "a training that resumes from a checkpoint whose values are wrong and whose checksums are "
+     "not"},
     {"heartbeat", fuzz_heartbeat, 16384, 16, "what a watchdog receives over a connection"},
     {"arguments", fuzz_arguments, 4096, 16, "a command line, and cmn_ keys of a cfg"},
 };
@@ -49,12 +54,42 @@ static void refused(const char *message, int lost)
 
 int fuzz_run(const struct fuzz_target *target, const uint8_t *data, size_t size)
 {
+    volatile int taken = 0; /* longjmp keeps it */
+
     cmn_fatal_handler(refused);
-    if (size > target->longest || sigsetjmp(ended, 0)) {
-        return 1;
+    if (size <= target->longest && !sigsetjmp(ended, 0)) {
+        target->run(data, size);
+        taken = 1;
     }
-    target->run(data, size);
-    return 0;
+    fuzz_folder_end();
+    return !taken;
+}
+
+static char folder[64];
+
+const char *fuzz_folder(void)
+{
+    fuzz_folder_end();
+    snprintf(folder, sizeof folder, ".fuzz-XXXXXX");
+    if (!mkdtemp(folder)) {
+        err(1, "a folder for the input");
+    }
+    return folder;
+}
+
+void fuzz_folder_end(void)
+{
+    DIR *dir = folder[0] ? opendir(folder) : NULL;
+    const struct dirent *entry;
+
+    while (dir && (entry = readdir(dir))) {
+        unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    if (dir) {
+        closedir(dir);
+        rmdir(folder);
+    }
+    folder[0] = '\0';
 }
 
 /* Files without names, one for each slot, used again and again. */

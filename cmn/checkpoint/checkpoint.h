@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "base/values.h"
 #include "checkpoint/format.h"
 
 /* What other ranks than those that wrote the checkpoint get. */
@@ -27,7 +28,9 @@ struct cmn_checkpoint_item {
     int of_exchange; /* it means nothing to another communicator, or on other nodes */
     int optional;    /* a file may lack the tensor, or the end of it, and that is no damage */
     float scale;     /* floats are multiplied by it when they are read; 1: nothing is changed */
-    size_t got;      /* bytes that were read; what was not is left as it was */
+    enum cmn_values values; /* what may be read there */
+    long most;
+    size_t got; /* bytes that were read; what was not is left as it was */
 };
 
 /* Who wrote a checkpoint. */

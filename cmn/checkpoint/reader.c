@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/atomic_file.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "checkpoint/directory.h"
@@ -294,6 +295,44 @@ static enum outcome failed(int reason)
     return lacks(reason) ? UNUSABLE : DAMAGED;
 }
 
+/* Whether a file that this process makes beside it would have this owner: a server may give all of
+ * root's files to somebody else (NFS with root_squash). */
+static int is_ours(const char *path, uid_t owner)
+{
+    char name[PATH_MAX];
+    struct stat st;
+    int fd, same;
+
+    if (owner == geteuid() || owner == 0) {
+        return 1;
+    }
+    fd = cmn_atomic_open(path, name, sizeof name);
+    if (fd < 0) {
+        return 0;
+    }
+    same = !fstat(fd, &st) && st.st_uid == owner;
+    unlink(name);
+    close(fd);
+    return same;
+}
+
+/* Whoever made a checkpoint decides what the training becomes. */
+static enum outcome check_owner(const char *path, int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st)) {
+        return failed(errno);
+    }
+    if (!is_ours(path, st.st_uid)) {
+        cmn_fail("it belongs to another user (id %u): copy it (cp) if it is to be trusted, or "
+                 "remove it",
+                 (unsigned)st.st_uid);
+        return UNUSABLE;
+    }
+    return INTACT;
+}
+
 static enum outcome read_all(struct cmn_checkpoint_file *f, int fd)
 {
     enum { CHUNK = 16 << 20 };
@@ -324,7 +363,8 @@ static enum outcome read_all(struct cmn_checkpoint_file *f, int fd)
     return INTACT;
 }
 
-static struct cmn_checkpoint_file *read_file(const char *path, enum outcome *outcome)
+/* `own`: it must be this user's. */
+static struct cmn_checkpoint_file *read_file(const char *path, int own, enum outcome *outcome)
 {
     struct cmn_checkpoint_file *f = calloc(1, sizeof *f);
     int fd;
@@ -334,7 +374,10 @@ static struct cmn_checkpoint_file *read_file(const char *path, enum outcome *out
     } else {
         /* Not blocking: it may be a pipe that someone has put there. */
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-        *outcome = fd < 0 ? failed(errno) : read_all(f, fd);
+        *outcome = fd < 0 ? failed(errno) : own ? check_owner(path, fd) : INTACT;
+        if (*outcome == INTACT) {
+            *outcome = read_all(f, fd);
+        }
         if (fd >= 0) {
             close(fd);
         }
@@ -354,7 +397,7 @@ struct cmn_checkpoint_file *cmn_checkpoint_read(const char *path)
 {
     enum outcome outcome;
 
-    return read_file(path, &outcome);
+    return read_file(path, 0, &outcome);
 }
 
 /* ---- a folder ---- */
@@ -399,7 +442,7 @@ static struct cmn_checkpoint_file *read_iteration(const char *folder, const char
         cmn_fail("%s: %s", folder, strerror(ENAMETOOLONG));
         return NULL;
     }
-    f = read_file(path, outcome);
+    f = read_file(path, 1, outcome);
     if (f && f->iteration != iteration) {
         *outcome = DAMAGED;
         cmn_fail("%s: it is of iteration %lld, not of that of its name", path, f->iteration);

@@ -22,7 +22,7 @@ struct cmn_checkpoint_file *cmn_checkpoint_parse(const void *bytes, size_t n);
 /* The newest one of this name that is intact; `damaged` is called with the reason for each newer
  * one that is damaged. NULL: there is no checkpoint (then *reason_given is 0); or a reason is
  * given (1): none is intact, or the newest cannot be read for want of rights or memory, or another
- * version has written it. The caller frees. */
+ * version has written it, or it belongs to another user (but root). The caller frees. */
 struct cmn_checkpoint_file *cmn_checkpoint_newest(const char *folder, const char *name,
                                                   void (*damaged)(const char *reason),
                                                   int *reason_given);

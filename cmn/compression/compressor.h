@@ -15,8 +15,9 @@
 #include <mpi.h>
 #include <stddef.h>
 
-#include "config/options.h"
+#include "base/values.h"
 #include "compression/shards.h"
+#include "config/options.h"
 #include "mpi/topology.h"
 
 /* What a compressor is opened for. All of it must outlive the compressor. */
@@ -35,6 +36,8 @@ struct cmn_state {
     const char *name;
     void *data; /* the compressor's; to be read, or overwritten, while nothing is in flight */
     size_t bytes;
+    enum cmn_values values; /* what may be written there */
+    long most;
 };
 
 /* What goes wrong in these calls ends the job. */

@@ -87,7 +87,8 @@ static int state_dense(void *self, int i, struct cmn_state *state)
     if (i > 0 || !d->error) {
         return 0;
     }
-    *state = (struct cmn_state){"rounded off", d->error, d->floats * sizeof *d->error};
+    *state = (struct cmn_state){"rounded off", d->error, d->floats * sizeof *d->error,
+                                CMN_VALUES_FINITE, 0};
     return 1;
 }
 

@@ -309,9 +309,10 @@ static int state_powersgd(void *self, int i, struct cmn_state *state)
     if (s->kept_floats == 0 || i > 1) {
         return 0;
     }
-    *state = i == 0
-                 ? (struct cmn_state){"kept by powersgd", s->kept, s->kept_floats * sizeof *s->kept}
-                 : (struct cmn_state){"directions of powersgd", s->q, s->q_floats * sizeof *s->q};
+    *state = i == 0 ? (struct cmn_state){"kept by powersgd", s->kept,
+                                         s->kept_floats * sizeof *s->kept, CMN_VALUES_FINITE, 0}
+                    : (struct cmn_state){"directions of powersgd", s->q, s->q_floats * sizeof *s->q,
+                                         CMN_VALUES_FINITE, 0};
     return 1;
 }
 

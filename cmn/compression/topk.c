@@ -348,9 +348,11 @@ static int state_topk(void *self, int i, struct cmn_state *state)
     if (t->floats == 0 || i > 1) {
         return 0;
     }
-    *state = i == 0 ? (struct cmn_state){"kept by topk", t->kept, t->floats * sizeof *t->kept}
+    *state = i == 0 ? (struct cmn_state){"kept by topk", t->kept, t->floats * sizeof *t->kept,
+                                         CMN_VALUES_FINITE, 0}
                     : (struct cmn_state){"steps of topk", t->step,
-                                         (size_t)t->plan->shards * sizeof *t->step};
+                                         (size_t)t->plan->shards * sizeof *t->step,
+                                         CMN_VALUES_COUNT, (long)CMN_MOST_EXACT};
     return 1;
 }
 

@@ -7,6 +7,7 @@
 #include "darknet.h"
 #include "network.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "engine/darknet_net.h"
 #include "mpi/device.h"
@@ -107,6 +108,49 @@ void cmn_net_resize(struct cmn_net *net, struct cmn_net_size size)
 
     if (now.width != size.width || now.height != size.height) {
         resize_network(cmn_network(net), size.width, size.height);
+    }
+}
+
+/* As detector train draws them, and classifier train. */
+static const struct cmn_net_range of_detectors = {320, 608}, of_classifiers = {128, 448};
+
+struct cmn_net_range cmn_net_random_sizes(const struct cmn_net *net)
+{
+    const network *n = cmn_network(net);
+    const layer *last = layer_of(net, n->n - 1);
+
+    if ((last->type == YOLO || last->type == REGION) && last->random) {
+        return of_detectors;
+    }
+    return n->random ? of_classifiers : (struct cmn_net_range){0, 0};
+}
+
+static int is_drawn(struct cmn_net_size size, int least, int most)
+{
+    return size.width == size.height && size.width % 32 == 0 && size.width >= least &&
+           size.width <= most;
+}
+
+int cmn_net_check_size(const struct cmn_net *net, struct cmn_net_size size)
+{
+    struct cmn_net_size now = cmn_net_size(net);
+
+    if ((size.width == now.width && size.height == now.height) ||
+        is_drawn(size, of_classifiers.least, of_detectors.most)) {
+        return 0;
+    }
+    return cmn_fail("width and height are %d and %d, and must be %d and %d, as the cfg says, or "
+                    "a square of a multiple of 32 from %d to %d, as random=1 draws it",
+                    size.width, size.height, now.width, now.height, of_classifiers.least,
+                    of_detectors.most);
+}
+
+void cmn_net_resize_as_drawn(struct cmn_net *net, struct cmn_net_size size)
+{
+    struct cmn_net_range drawn = cmn_net_random_sizes(net);
+
+    if (is_drawn(size, drawn.least, drawn.most)) {
+        cmn_net_resize(net, size);
     }
 }
 

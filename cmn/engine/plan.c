@@ -1,6 +1,7 @@
 #include "engine/plan.h"
 
 #include <malloc.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "darknet.h"
@@ -8,6 +9,7 @@
 #include "base/memory.h"
 #include "engine/darknet_net.h"
 #include "engine/gradients.h"
+#include "engine/net.h"
 
 void cmn_plan_device(int device)
 {
@@ -165,18 +167,11 @@ static size_t allocated(void)
     return m.uordblks + m.hblkhd;
 }
 
-/* The largest input that random=1 leads to: 608 pixels in detector train, 448 in classifier
- * train. */
 static double growth(const network *net)
 {
-    const layer *last = &net->layers[net->n - 1];
-    double pixels = (double)net->w * net->h, most = 0;
+    struct cmn_net_range drawn = cmn_net_random_sizes(cmn_net_of((network *)(uintptr_t)net));
+    double pixels = (double)net->w * net->h, most = (double)drawn.most * drawn.most;
 
-    if ((last->type == YOLO || last->type == REGION) && last->random) {
-        most = 608. * 608;
-    } else if (net->random) {
-        most = 448. * 448;
-    }
     return pixels > 0 && most > pixels ? most / pixels : 1;
 }
 

@@ -67,9 +67,11 @@ static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_sta
     const struct cmn_exchange *x = &copy->x;
     size_t bytes = o->gradients->exchange.block.n * sizeof(float);
     const struct cmn_policy_entry entry[] = {
-        {{"velocity", o->velocity, bytes}, CMN_STATE_MOMENTUM},
-        {{"sums", x->block.data, (x->block.n + x->metrics.n) * sizeof(float)}, CMN_STATE_OF_ALL},
-        {{"sums arrived", &copy->arrived, sizeof copy->arrived}, CMN_STATE_OF_ALL},
+        {{"velocity", o->velocity, bytes, CMN_VALUES_FINITE, 0}, CMN_STATE_MOMENTUM},
+        {{"sums", x->block.data, (x->block.n + x->metrics.n) * sizeof(float), CMN_VALUES_ANY, 0},
+         CMN_STATE_OF_ALL},
+        {{"sums arrived", &copy->arrived, sizeof copy->arrived, CMN_VALUES_FLAG, 0},
+         CMN_STATE_OF_ALL},
     };
 
     return cmn_policy_entry(o, entry, sizeof entry / sizeof entry[0], i, state);

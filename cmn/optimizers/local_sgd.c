@@ -197,12 +197,14 @@ static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_sta
     size_t block = copy->x.block.n * sizeof(float);
     size_t metrics = copy->x.metrics.n * sizeof(float);
     const struct cmn_policy_entry entry[] = {
-        {{"sums", copy->x.block.data, block + metrics}, CMN_STATE_OF_ALL},
-        {{"sums arrived", &copy->arrived, sizeof copy->arrived}, CMN_STATE_OF_ALL},
-        {{"common", o->common, block}, CMN_STATE_OF_ALL},
-        {{"steps since", &o->since, sizeof o->since}, CMN_STATE_OF_ALL},
-        {{"pending metrics", o->pending, sizeof o->pending}, CMN_STATE_OF_RANK},
-        {{"mine", o->mine, block}, CMN_STATE_OF_RANK}, /* delayed alone */
+        {{"sums", copy->x.block.data, block + metrics, CMN_VALUES_ANY, 0}, CMN_STATE_OF_ALL},
+        {{"sums arrived", &copy->arrived, sizeof copy->arrived, CMN_VALUES_FLAG, 0},
+         CMN_STATE_OF_ALL},
+        {{"common", o->common, block, CMN_VALUES_FINITE, 0}, CMN_STATE_OF_ALL},
+        {{"steps since", &o->since, sizeof o->since, CMN_VALUES_COUNT, o->options->local_steps},
+         CMN_STATE_OF_ALL},
+        {{"pending metrics", o->pending, sizeof o->pending, CMN_VALUES_ANY, 0}, CMN_STATE_OF_RANK},
+        {{"mine", o->mine, block, CMN_VALUES_FINITE, 0}, CMN_STATE_OF_RANK}, /* delayed alone */
     };
     int entries = (int)(sizeof entry / sizeof entry[0]);
 

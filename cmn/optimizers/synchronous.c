@@ -78,7 +78,7 @@ static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_sta
 {
     size_t bytes = o->gradients->exchange.block.n * sizeof(float);
     const struct cmn_policy_entry entry[] = {
-        {{"velocity", o->velocity, bytes}, CMN_STATE_MOMENTUM},
+        {{"velocity", o->velocity, bytes, CMN_VALUES_FINITE, 0}, CMN_STATE_MOMENTUM},
     };
 
     return cmn_policy_entry(o, entry, sizeof entry / sizeof entry[0], i, state);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "compression/compressor.h"
@@ -103,6 +104,7 @@ static void add_momentum(struct cmn_checkpointing *c, const struct cmn_tensor *x
         item->first = (first - at) * sizeof(float);
         item->elsewhere = part.copies > 1 && c->session->topology.rank > 0;
         item->scale = scale;
+        item->values = CMN_VALUES_FINITE;
     }
 }
 
@@ -113,6 +115,7 @@ static void add_own_momentum(struct cmn_checkpointing *c, const struct cmn_tenso
     struct cmn_checkpoint_item *item =
         add_own(c, name, *x->at, x->n * sizeof(float), CMN_MERGE_SUM);
 
+    item->values = CMN_VALUES_FINITE;
     if (c->saved && !c->by.same_ranks) {
         item->scale = (float)(step_ratio(c) * (double)cmn_feed_own_images(c->step->feed) /
                               (double)cmn_feed_step_images(c->step->feed));
@@ -132,8 +135,12 @@ static float moment_scale(const struct cmn_checkpointing *c, const struct cmn_te
 static struct cmn_checkpoint_item *add_replica(struct cmn_checkpointing *c, const char *name,
                                                void *data, size_t bytes, enum cmn_merge merge)
 {
-    return cmn_optimizer_replicates(&c->model->optimizer) ? add_common(c, name, data, bytes)
-                                                          : add_own(c, name, data, bytes, merge);
+    struct cmn_checkpoint_item *item = cmn_optimizer_replicates(&c->model->optimizer)
+                                           ? add_common(c, name, data, bytes)
+                                           : add_own(c, name, data, bytes, merge);
+
+    item->values = CMN_VALUES_FINITE;
+    return item;
 }
 
 static void add_tensors(struct cmn_checkpointing *c, int reading)
@@ -227,6 +234,7 @@ const char *cmn_contents_not_finite(const struct cmn_checkpointing *c)
 
 static void add_optimizer(struct cmn_checkpointing *c)
 {
+    struct cmn_checkpoint_item *item;
     enum cmn_state_owner owner;
     struct cmn_state state;
     char name[CMN_TENSOR_NAME];
@@ -234,25 +242,32 @@ static void add_optimizer(struct cmn_checkpointing *c)
     for (int i = 0; (owner = cmn_optimizer_state(&c->model->optimizer, i, &state)); i++) {
         snprintf(name, sizeof name, "exchange.%d.%s", i, state.name);
         if (owner == CMN_STATE_MOMENTUM) {
-            add_common(c, name, state.data, state.bytes)->scale = (float)step_ratio(c);
+            item = add_common(c, name, state.data, state.bytes);
+            item->scale = (float)step_ratio(c);
         } else if (owner == CMN_STATE_OF_ALL) {
-            add_common(c, name, state.data, state.bytes)->merge = CMN_MERGE_DROP;
+            item = add_common(c, name, state.data, state.bytes);
+            item->merge = CMN_MERGE_DROP;
         } else if (state.bytes) {
-            add_own(c, name, state.data, state.bytes, CMN_MERGE_DROP)->of_exchange =
-                owner == CMN_STATE_OF_COMMUNICATOR;
+            item = add_own(c, name, state.data, state.bytes, CMN_MERGE_DROP);
+            item->of_exchange = owner == CMN_STATE_OF_COMMUNICATOR;
+        } else {
+            continue;
         }
+        item->values = state.values;
+        item->most = state.most;
     }
 }
 
 /* One row for each sequence of a text; the ranks' rows make up one tensor. */
 static void add_rows(struct cmn_checkpointing *c, const char *name, void *data, size_t row,
-                     size_t rows)
+                     size_t rows, enum cmn_values values)
 {
     struct cmn_checkpoint_item *item;
 
     if (row && rows) {
         item = add(c, name, data, row * rows);
         item->first = row * (size_t)c->step->feed->share.first_sequence;
+        item->values = values;
         item->optional = 1; /* there were fewer sequences; rnn layers carry a state on GPUs alone */
     }
 }
@@ -267,12 +282,41 @@ static void list_items(struct cmn_checkpointing *c, int reading)
     add_optimizer(c);
     for (int i = 0; cmn_recurrent_state_at(c->model->net, i, &hidden); i++) {
         snprintf(name, sizeof name, "hidden.%d.%d", hidden.layer, hidden.which);
-        add_rows(c, name, hidden.at, hidden.n * sizeof *hidden.at, hidden.sequences);
+        add_rows(c, name, hidden.at, hidden.n * sizeof *hidden.at, hidden.sequences,
+                 CMN_VALUES_FINITE);
     }
     add_common(c, "random.common", cmn_random_stream(0), sizeof(uint64_t));
     add_own(c, "random.own", cmn_random_stream(1), sizeof(uint64_t), CMN_MERGE_DROP);
     add_own(c, "row", c->row, sizeof c->row, CMN_MERGE_FIRST);
-    add_rows(c, "offsets", c->offset, sizeof *c->offset, c->offset ? c->offsets : 0);
+    add_rows(c, "offsets", c->offset, sizeof *c->offset, c->offset ? c->offsets : 0,
+             CMN_VALUES_ANY); /* into a text that has not been read yet */
+}
+
+/* A loss may be NaN: a row can say so. */
+static int check_row(const struct cmn_checkpointing *c)
+{
+    static const char *const names[] = {"loss",     "right answers", "images", "compute",
+                                        "exchange", "load",          "steps",  "age"};
+    _Static_assert(sizeof names / sizeof names[0] == CMN_ROW_VALUES, "each sum has a name");
+
+    for (int i = 1; i < CMN_ROW_VALUES; i++) {
+        struct cmn_number n = {names[i], i < 3 || i == 6 ? 0 : -1e12, 1e12, i == 6};
+        if (cmn_number_check(&n, c->row[i])) {
+            return cmn_fail_in("tensor row");
+        }
+    }
+    return 0;
+}
+
+int cmn_contents_check(const struct cmn_checkpointing *c)
+{
+    for (int i = 0; i < c->items; i++) {
+        const struct cmn_checkpoint_item *item = &c->item[i];
+        if (cmn_values_check(item->values, item->most, item->data, item->got)) {
+            return cmn_fail_in("tensor %s", item->name);
+        }
+    }
+    return check_row(c);
 }
 
 void cmn_contents_to_write(struct cmn_checkpointing *c)

@@ -49,7 +49,8 @@ struct cmn_checkpointing {
 
 /* All local. */
 
-/* Numbers of a checkpoint's "progress"; 0 when there is none of that name. */
+/* Numbers of a checkpoint's "progress", whose ranges cmn_identity_fits() has checked; 0 when there
+ * is none of that name. */
 double cmn_saved_number(const struct cmn_checkpointing *c, const char *key);
 size_t cmn_saved_count(const struct cmn_checkpointing *c, const char *key);
 
@@ -57,6 +58,10 @@ size_t cmn_saved_count(const struct cmn_checkpointing *c, const char *key);
  * c->saved and c->by describe. The items point to the training's own memory. */
 void cmn_contents_to_write(struct cmn_checkpointing *c);
 void cmn_contents_to_read(struct cmn_checkpointing *c);
+
+/* Whether what was read may be what they hold: a checksum says nothing about who has made it. 0, or
+ * -1 with a reason: tensor, value, what it may be. */
+int cmn_contents_check(const struct cmn_checkpointing *c);
 
 /* The host's copy of all tensors becomes the device's, or the other way round. Nothing on the
  * CPU. */

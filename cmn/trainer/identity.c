@@ -1,5 +1,7 @@
 #include "trainer/identity.h"
 
+#include <float.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +9,7 @@
 
 #include "base/job_stderr.h"
 #include "base/log.h"
+#include "base/values.h"
 #include "checkpoint/cfg_changes.h"
 #include "checkpoint/reader.h"
 
@@ -19,6 +22,17 @@ enum { KEYS = sizeof keys / sizeof keys[0] };
 /* What decides who sends what. */
 static const char *const places[] = {"nodes", "communicator", "cmn_intra", "gpu"};
 enum { PLACES = sizeof places / sizeof places[0] };
+
+enum { MOST_RANKS = 1000000 };
+
+/* Whole numbers that are texts, and what they may be in a file. */
+static const struct cmn_number counts[] = {
+    {"ranks", 1, MOST_RANKS, 1},
+    {"seed", 0, INT_MAX, 1},
+    {"images", 1, INT_MAX, 1},
+    {"list_images", 0, CMN_MOST_EXACT, 1},
+};
+enum { COUNTS = sizeof counts / sizeof counts[0] };
 
 /* ---- written ---- */
 
@@ -80,35 +94,72 @@ static void add_identity(cJSON *o, const struct cmn_checkpointing *c)
         cmn_optimizer_replicates(&c->model->optimizer) ? "equal" : "each rank's own");
 }
 
+/* The numbers of "progress", and what they may be in a file. */
+enum {
+    ITERATION,
+    SEEN,
+    UPDATES,
+    STEP_IMAGES,
+    MOMENTUM_COPIES,
+    STEPS,
+    WIDTH,
+    HEIGHT,
+    ROW_AT,
+    ROW_SEEN,
+    ROW_DUE,
+    VERIFY_DUE,
+    VALIDATION_PENDING,
+    LR,
+    SKIPPED,
+    ELAPSED,
+    NUMBERS
+};
+static const struct cmn_number numbers[NUMBERS] = {
+    [ITERATION] = {"iteration", 0, CMN_MOST_EXACT, 1},
+    [SEEN] = {"seen", 0, CMN_MOST_EXACT, 1},
+    [UPDATES] = {"updates", 0, INT_MAX, 1},
+    [STEP_IMAGES] = {"step_images", 1, INT_MAX, 1},
+    [MOMENTUM_COPIES] = {"momentum_copies", 1, MOST_RANKS, 1},
+    [STEPS] = {"steps", 0, CMN_MOST_EXACT, 1},
+    [WIDTH] = {"width", 0, INT_MAX, 1},
+    [HEIGHT] = {"height", 0, INT_MAX, 1},
+    [ROW_AT] = {"row_at", 0, CMN_MOST_EXACT, 1},
+    [ROW_SEEN] = {"row_seen", 0, CMN_MOST_EXACT, 1},
+    [ROW_DUE] = {"row_due", 0, 1, 1},
+    [VERIFY_DUE] = {"verify_due", 0, 1, 1},
+    [VALIDATION_PENDING] = {"validation_pending", 0, 1, 1},
+    [LR] = {"lr", -(double)FLT_MAX, (double)FLT_MAX, 0},
+    [SKIPPED] = {"skipped", 0, CMN_MOST_EXACT, 1},
+    [ELAPSED] = {"elapsed", 0, 1e12, 0},
+};
+
 static void add_progress(cJSON *o, const struct cmn_checkpointing *c, int row_made)
 {
     const struct cmn_net *net = c->model->net;
     const struct cmn_net_size size = cmn_net_size(net);
+    const struct cmn_training_progress *p = c->progress;
     long iteration = cmn_step_iteration(c->step);
-    const struct {
-        const char *key;
-        double value;
-    } number[] = {
-        {"iteration", (double)iteration},
-        {"seen", (double)cmn_net_seen(net)},
-        {"updates", cmn_net_updates(net)},
-        {"step_images", (double)cmn_feed_step_images(c->step->feed)},
-        {"momentum_copies", cmn_optimizer_momentum(&c->model->optimizer).copies},
-        {"steps", (double)(c->step->earlier + c->step->done)},
-        {"width", size.width},
-        {"height", size.height},
-        {"row_at", (double)(row_made ? iteration : c->progress->row_at)},
-        {"row_seen", (double)(row_made ? cmn_net_seen(net) : c->progress->row_seen)},
-        {"row_due", row_made ? 0 : c->progress->row_due},
-        {"verify_due", c->progress->verify_due},
-        {"validation_pending", c->progress->validation_pending},
-        {"lr", (double)c->step->lr},
-        {"skipped", (double)c->step->nonfinite.skipped},
-        {"elapsed", cmn_clock() - c->progress->began},
+    const double value[NUMBERS] = {
+        [ITERATION] = (double)iteration,
+        [SEEN] = (double)cmn_net_seen(net),
+        [UPDATES] = cmn_net_updates(net),
+        [STEP_IMAGES] = (double)cmn_feed_step_images(c->step->feed),
+        [MOMENTUM_COPIES] = cmn_optimizer_momentum(&c->model->optimizer).copies,
+        [STEPS] = (double)(c->step->earlier + c->step->done),
+        [WIDTH] = size.width,
+        [HEIGHT] = size.height,
+        [ROW_AT] = (double)(row_made ? iteration : p->row_at),
+        [ROW_SEEN] = (double)(row_made ? cmn_net_seen(net) : p->row_seen),
+        [ROW_DUE] = row_made ? 0 : p->row_due,
+        [VERIFY_DUE] = p->verify_due,
+        [VALIDATION_PENDING] = p->validation_pending,
+        [LR] = (double)c->step->lr,
+        [SKIPPED] = (double)c->step->nonfinite.skipped,
+        [ELAPSED] = cmn_clock() - p->began,
     };
 
-    for (size_t i = 0; i < sizeof number / sizeof number[0]; i++) {
-        cJSON_AddNumberToObject(o, number[i].key, number[i].value);
+    for (int i = 0; i < NUMBERS; i++) {
+        cJSON_AddNumberToObject(o, numbers[i].name, value[i]);
     }
 }
 
@@ -197,22 +248,82 @@ static int compare_all(const struct cmn_checkpointing *c, const cJSON *there, co
                : 0;
 }
 
+/* The checksums are right, and yet anybody may have written it. */
+static int check_numbers(const cJSON *saved)
+{
+    const cJSON *progress = cJSON_GetObjectItemCaseSensitive(saved, "progress");
+
+    for (int i = 0; i < COUNTS; i++) {
+        const char *text = cmn_saved_text(saved, counts[i].name);
+        size_t digits = strspn(text, "0123456789");
+        if (!digits || text[digits]) {
+            return cmn_fail("%s is \"%.32s\", and must be a whole number from %.17g to %.17g",
+                            counts[i].name, text, counts[i].low, counts[i].high);
+        }
+        if (cmn_number_check(&counts[i], strtod(text, NULL))) {
+            return -1;
+        }
+    }
+    for (int i = 0; i < NUMBERS; i++) {
+        const cJSON *item = cJSON_GetObjectItemCaseSensitive(progress, numbers[i].name);
+        if (!cJSON_IsNumber(item)) {
+            return cmn_fail("%s is no number, and must be one from %.17g to %.17g", numbers[i].name,
+                            numbers[i].low, numbers[i].high);
+        }
+        if (cmn_number_check(&numbers[i], item->valuedouble)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* What the header says in two places, and of the network. */
+static int check_agreement(const struct cmn_checkpointing *c, const cJSON *saved)
+{
+    const cJSON *progress = cJSON_GetObjectItemCaseSensitive(saved, "progress");
+    double value[NUMBERS];
+    struct cmn_number one;
+    const struct cmn_checkpoint_tensor *t;
+
+    for (int i = 0; i < NUMBERS; i++) {
+        value[i] = cJSON_GetObjectItemCaseSensitive(progress, numbers[i].name)->valuedouble;
+    }
+    one = numbers[ITERATION];
+    one.low = one.high = (double)cmn_checkpoint_iteration(c->file);
+    if (cmn_number_check(&one, value[ITERATION])) {
+        return -1;
+    }
+    one = (struct cmn_number){"the rank of a tensor", 0, c->by.ranks - 1, 1};
+    for (size_t i = 0; (t = cmn_checkpoint_tensor_at(c->file, i)); i++) {
+        if (t->rank != CMN_ALL_RANKS && cmn_number_check(&one, t->rank)) {
+            return cmn_fail_in("tensor %s", t->name);
+        }
+    }
+    return cmn_net_check_size(c->model->net,
+                              (struct cmn_net_size){(int)value[WIDTH], (int)value[HEIGHT]});
+}
+
 int cmn_identity_fits(struct cmn_checkpointing *c, const cJSON *saved, const char *file)
 {
     struct cmn_checkpoint_origin *by = &c->by;
-    cJSON *here = cmn_identity_describe(c, 0);
-    int result = here ? compare_all(c, saved, here, file) : cmn_fail("out of memory");
+    cJSON *here;
+    int result;
 
-    by->ranks = atoi(cmn_saved_text(saved, "ranks"));
+    if (check_numbers(saved)) {
+        return cmn_fail_in("%s: its header", file);
+    }
+    by->ranks = (int)strtol(cmn_saved_text(saved, "ranks"), NULL, 10);
+    here = cmn_identity_describe(c, 0);
+    result = here ? compare_all(c, saved, here, file) : cmn_fail("out of memory");
     by->same_ranks = by->same_nodes = by->ranks == c->session->topology.size;
     for (int i = 0; i < PLACES && here; i++) {
         by->same_nodes = by->same_nodes &&
                          !strcmp(cmn_saved_text(saved, places[i]), cmn_saved_text(here, places[i]));
     }
-    if (!result && by->ranks < 1) {
-        result = refuse(file, "its ranks are", cmn_saved_text(saved, "ranks"), "1 and more");
-    }
     cJSON_Delete(here);
+    if (!result && check_agreement(c, saved)) {
+        result = cmn_fail_in("%s: its header", file);
+    }
     return result;
 }
 

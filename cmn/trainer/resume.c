@@ -132,15 +132,31 @@ static void restore_progress(struct cmn_checkpointing *c)
     }
 }
 
+/* Collective, blocking. Ends the job when a tensor holds what no training writes. */
+static void check_contents(struct cmn_checkpointing *c)
+{
+    int wrong = cmn_contents_check(c);
+
+    if (cmn_mpi_first_bad(wrong, c->session->topology.world) < 0) {
+        return;
+    }
+    if (wrong) {
+        cmn_fail_in("%s/%s-%ld.checkpoint", c->session->backup, c->model->name,
+                    (long)cmn_saved_count(c, "iteration"));
+        refuse(c);
+    }
+    if (c->writer) {
+        cmn_writer_close(c->writer); /* the rank that it concerns ends the job */
+        c->writer = NULL;
+    }
+}
+
 /* random=1 had brought the network to this size. */
 static void resize(struct cmn_checkpointing *c)
 {
-    enum { MOST = 1 << 16 };
-    size_t w = cmn_saved_count(c, "width"), h = cmn_saved_count(c, "height");
-
-    if (w > 0 && w < MOST && h > 0 && h < MOST) {
-        cmn_net_resize(c->model->net, (struct cmn_net_size){(int)w, (int)h});
-    }
+    cmn_net_resize_as_drawn(
+        c->model->net,
+        (struct cmn_net_size){(int)cmn_saved_count(c, "width"), (int)cmn_saved_count(c, "height")});
 }
 
 static void report_missing(const struct cmn_checkpointing *c)
@@ -162,6 +178,7 @@ static void restore(struct cmn_checkpointing *c)
     cmn_contents_pull(c);
     cmn_contents_to_read(c);
     cmn_checkpoint_scatter(c->item, c->items, c->file, &c->by, top);
+    check_contents(c);
     cmn_contents_push(c);
     MPI_CALL(MPI_Barrier(top->world)); /* ranks of a node may have their weights in common */
     if (!c->by.same_ranks && c->model->optimizer.policy->own_weights) {
@@ -266,6 +283,11 @@ int cmn_resume_offset(struct cmn_checkpointing *c, size_t *offset, int j)
             item.first = (size_t)f->share.first_sequence * sizeof *offset;
             cmn_checkpoint_scatter(&item, 1, c->file, &c->by, &c->session->topology);
             c->restored = item.got / sizeof *offset;
+            if (cmn_values_check(CMN_VALUES_COUNT, (long)c->session->train_images, offset,
+                                 item.got)) {
+                cmn_fail_in("the checkpoint's tensor offsets");
+                refuse(c);
+            }
         }
     }
     return (size_t)j < c->restored;

@@ -6,7 +6,8 @@ static size_t all_state(struct side *s, int i, struct cmn_state *state)
     const struct cmn_span *b = &s->g.exchange.block;
 
     if (i == 0) {
-        *state = (struct cmn_state){"gradients", b->data, b->n * sizeof *b->data};
+        *state =
+            (struct cmn_state){"gradients", b->data, b->n * sizeof *b->data, CMN_VALUES_ANY, 0};
         return 1;
     }
     return (size_t)cmn_optimizer_state(&s->s, i - 1, state);

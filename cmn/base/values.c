@@ -1,0 +1,62 @@
+#include "base/values.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+
+/* Memory of a file need not be aligned. */
+static int is_right(enum cmn_values kind, long most, const char *at, double *found)
+{
+    float real;
+    long count;
+    int flag;
+
+    switch (kind) {
+    case CMN_VALUES_FINITE:
+        memcpy(&real, at, sizeof real);
+        *found = (double)real;
+        return isfinite(real);
+    case CMN_VALUES_COUNT:
+        memcpy(&count, at, sizeof count);
+        *found = (double)count;
+        return count >= 0 && count <= most;
+    case CMN_VALUES_FLAG:
+        memcpy(&flag, at, sizeof flag);
+        *found = flag;
+        return flag == 0 || flag == 1;
+    default:
+        return 1;
+    }
+}
+
+int cmn_values_check(enum cmn_values kind, long most, const void *block, size_t bytes)
+{
+    static const size_t size[] = {[CMN_VALUES_ANY] = 0,
+                                  [CMN_VALUES_FINITE] = sizeof(float),
+                                  [CMN_VALUES_COUNT] = sizeof(long),
+                                  [CMN_VALUES_FLAG] = sizeof(int)};
+    size_t n = size[kind] ? bytes / size[kind] : 0;
+    double found;
+
+    for (size_t i = 0; i < n; i++) {
+        if (is_right(kind, most, (const char *)block + i * size[kind], &found)) {
+            continue;
+        }
+        if (kind == CMN_VALUES_FINITE) {
+            return cmn_fail("value %zu is %g, and must be a finite number", i, found);
+        }
+        return cmn_fail("value %zu is %.0f, and must be 0 to %ld", i, found,
+                        kind == CMN_VALUES_FLAG ? 1 : most);
+    }
+    return 0;
+}
+
+int cmn_number_check(const struct cmn_number *n, double value)
+{
+    if (value >= n->low && value <= n->high && (!n->whole || !(floor(value) < value))) {
+        return 0;
+    }
+    return cmn_fail("%s is %.17g, and must be a %snumber from %.17g to %.17g", n->name, value,
+                    n->whole ? "whole " : "", n->low, n->high);
+}
