@@ -9,7 +9,7 @@ export FUZZ_SECONDS TARGETS
 FUZZ_SAN   := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=pointer-overflow,shift,float-cast-overflow,nonnull-attribute -fno-sanitize-recover=all
 FUZZ_FLAGS := -O1 -g -fno-omit-frame-pointer $(FUZZ_SAN)
 # In what has been compiled, memory and files become those that fuzz/memory.c counts.
-FUZZ_COUNT  = objcopy $(foreach f,malloc calloc realloc free fopen fclose,--redefine-sym $(f)=fuzz_$(f)) $@
+FUZZ_COUNT  = objcopy $(foreach f,malloc calloc realloc reallocarray aligned_alloc strdup free fopen fdopen fclose,--redefine-sym $(f)=fuzz_$(f)) $@
 
 FUZZ_DK_OBJ  := $(DK_LIB:%=$(F)/darknet/src/%.o) $(F)/darknet/examples/rnn.o
 # clang 14 does not know the name of an instruction set there; nothing in it takes memory.

@@ -12,8 +12,12 @@ extern size_t fuzz_memory_limit;
 void *fuzz_malloc(size_t size);
 void *fuzz_calloc(size_t n, size_t size);
 void *fuzz_realloc(void *old, size_t size);
+void *fuzz_reallocarray(void *old, size_t n, size_t size);
+void *fuzz_aligned_alloc(size_t to, size_t size);
+char *fuzz_strdup(const char *text);
 void fuzz_free(void *old);
 FILE *fuzz_fopen(const char *name, const char *mode);
+FILE *fuzz_fdopen(int fd, const char *mode);
 int fuzz_fclose(FILE *file);
 
 /* What is held now stays. */

@@ -77,6 +77,25 @@ void *fuzz_realloc(void *old, size_t size)
     return hold(new, size, 0);
 }
 
+void *fuzz_reallocarray(void *old, size_t n, size_t size)
+{
+    size_t bytes;
+
+    return __builtin_mul_overflow(n, size, &bytes) ? NULL : fuzz_realloc(old, bytes);
+}
+
+void *fuzz_aligned_alloc(size_t to, size_t size)
+{
+    return too_much(size) ? NULL : hold(aligned_alloc(to, size), size, 0);
+}
+
+char *fuzz_strdup(const char *text)
+{
+    size_t size = strlen(text) + 1;
+
+    return too_much(size) ? NULL : hold(strdup(text), size, 0);
+}
+
 void fuzz_free(void *old)
 {
     let_go(old);
@@ -91,6 +110,11 @@ FILE *fuzz_fopen(const char *name, const char *mode)
         return NULL;
     }
     return hold(fopen(name, mode), 0, 1);
+}
+
+FILE *fuzz_fdopen(int fd, const char *mode)
+{
+    return hold(fdopen(fd, mode), 0, 1);
 }
 
 int fuzz_fclose(FILE *file)

@@ -1,6 +1,5 @@
 #include "checkpoint/directory.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -8,18 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/job_stderr.h"
 #include "base/log.h"
 
-/* Names that begin with a dot: .NAME.checkpoint-lock, and the checkpoints of .NAME.superseded. */
-#define LOCK "checkpoint-lock"
+/* Names that begin with a dot: the lock (checkpoint/lock.h), and the checkpoints of
+ * .NAME.superseded. */
 #define SUPERSEDED ".superseded"
-enum { PATIENCE = 2 /* seconds */, DIGITS = 18 /* of an iteration */, FILE_ROOM = NAME_MAX + 64 };
+enum { DIGITS = 18 /* of an iteration */, FILE_ROOM = NAME_MAX + 64 };
 
 long cmn_directory_iteration(const char *file, const char *name)
 {
@@ -113,131 +108,6 @@ long *cmn_directory_list(int folder, const char *name, int *n)
         qsort(list, (size_t)*n, sizeof *list, later_first);
     }
     return list;
-}
-
-static void lock_name(const char *name, char *file)
-{
-    snprintf(file, NAME_MAX + 1, ".%s." LOCK, name);
-}
-
-/* The process that the lock's file names. */
-static void holder(int fd, char *text, size_t bytes)
-{
-    ssize_t n = pread(fd, text, bytes - 1, 0);
-
-    text[n > 0 ? n : 0] = '\0';
-    text[strcspn(text, "\n")] = '\0';
-    for (char *c = text; *c; c++) {
-        if (!isprint((unsigned char)*c)) {
-            *c = '?';
-        }
-    }
-    if (!*text) {
-        snprintf(text, bytes, "another process");
-    }
-}
-
-static void sign(int fd)
-{
-    char host[64] = "", text[128];
-    int n;
-
-    gethostname(host, sizeof host - 1);
-    n = snprintf(text, sizeof text, "process %ld on %s\n", (long)getpid(), host);
-    /* It only serves a message: on a full disk the lock holds without it. */
-    if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) < 0) {
-        return;
-    }
-}
-
-/* Whether the file of this name is still the one that is open. */
-static int is_still(int folder, const char *file, int fd)
-{
-    struct stat here, there;
-
-    return !fstat(fd, &here) && !fstatat(folder, file, &there, AT_SYMLINK_NOFOLLOW) &&
-           here.st_dev == there.st_dev && here.st_ino == there.st_ino;
-}
-
-/* A process that was killed may take a moment to end: its lock is waited for. Returns what flock
- * does. */
-static int wait_for_lock(int fd)
-{
-    const struct timespec pause = {.tv_nsec = 50000000};
-    double until = cmn_clock() + PATIENCE;
-    int result;
-
-    while ((result = flock(fd, LOCK_EX | LOCK_NB)) && errno == EWOULDBLOCK && cmn_clock() < until) {
-        nanosleep(&pause, NULL);
-    }
-    return result;
-}
-
-/* The lock's file, open. -1 with a reason. */
-static int lock_file(int folder, const char *file)
-{
-    int reason,
-        fd = openat(folder, file, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-    struct stat st;
-
-    if (fd < 0) {
-        reason = errno;
-        return cmn_fail("%s: %s", file, reason == ELOOP ? "is a link" : strerror(reason));
-    }
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-        close(fd);
-        return cmn_fail("%s: is no regular file", file);
-    }
-    return fd;
-}
-
-int cmn_directory_lock(int folder, const char *name)
-{
-    char file[NAME_MAX + 1], who[128];
-    int fd, none;
-
-    lock_name(name, file);
-    while ((fd = lock_file(folder, file)) >= 0) {
-        if (wait_for_lock(fd)) {
-            none = errno != EWOULDBLOCK;
-            holder(fd, who, sizeof who);
-            close(fd);
-            if (none) {
-                unlinkat(folder, file, 0);
-            }
-            if (!none) {
-                cmn_job_event("locked", -1, who);
-            }
-            return none ? -2
-                        : cmn_fail("%s writes checkpoints of %s there: wait until it has ended, or "
-                                   "give this training another backup folder",
-                                   who, name);
-        }
-        if (is_still(folder, file, fd)) {
-            sign(fd);
-            return fd;
-        }
-        close(fd); /* its owner has removed it in between */
-    }
-    return -1;
-}
-
-int cmn_directory_locked(int lock)
-{
-    struct stat st;
-
-    return !fstat(lock, &st) && st.st_nlink > 0;
-}
-
-void cmn_directory_unlock(int folder, const char *name, int lock)
-{
-    char file[NAME_MAX + 1];
-
-    lock_name(name, file);
-    if (folder >= 0 && is_still(folder, file, lock)) {
-        unlinkat(folder, file, 0);
-    }
-    close(lock);
 }
 
 int cmn_directory_sync(int folder)

@@ -1,5 +1,5 @@
-/* The checkpoints of one name in a folder, NAME-ITERATION.checkpoint: which there are, who writes
- * them, which are removed. Local, blocking (files). */
+/* The checkpoints of one name in a folder, NAME-ITERATION.checkpoint: which there are, and
+ * which are removed. Local, blocking (files). */
 #ifndef CMN_CHECKPOINT_DIRECTORY_H
 #define CMN_CHECKPOINT_DIRECTORY_H
 
@@ -17,17 +17,6 @@ int cmn_directory_open(const char *folder);
 /* The iterations of the checkpoints in the folder, the latest first; the caller frees. *n: how
  * many. NULL when there is none (*n is 0), or with a reason (*n is -1). */
 long *cmn_directory_list(int folder, const char *name, int *n);
-
-/* Makes this process the only one that writes checkpoints of this name there, as long as the
- * returned descriptor stays open. -1 with a reason, which names the process that has the lock; -2
- * where the file system knows no locks. */
-int cmn_directory_lock(int folder, const char *name);
-
-/* Whether the lock's file is still there: it is not when the folder was removed and made anew. */
-int cmn_directory_locked(int lock);
-
-/* Removes the lock's file, and closes it. */
-void cmn_directory_unlock(int folder, const char *name, int lock);
 
 /* Names are on the disk. 0, or -1 with errno. */
 int cmn_directory_sync(int folder);

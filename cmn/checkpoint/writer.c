@@ -13,11 +13,12 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "checkpoint/directory.h"
+#include "checkpoint/lock.h"
 
 struct cmn_writer {
     char *folder, *name;
     int keep;
-    int lock; /* -1: none yet; -2: the file system knows none */
+    int lock; /* -1: none yet */
 
     pthread_t thread;
     int running; /* there is a thread to be joined */
@@ -32,12 +33,12 @@ struct cmn_writer {
 
 static int keep_lock(struct cmn_writer *w, int folder)
 {
-    if (w->lock >= 0 && !cmn_directory_locked(w->lock)) {
+    if (w->lock >= 0 && !cmn_lock_holds(w->lock)) {
         close(w->lock);
         w->lock = -1;
     }
     if (w->lock == -1) {
-        w->lock = cmn_directory_lock(folder, w->name);
+        w->lock = cmn_lock_take(folder, w->name);
     }
     return w->lock == -1 ? -1 : 0;
 }
@@ -77,7 +78,7 @@ struct cmn_writer *cmn_writer_open(const char *folder, const char *name, int kee
         cmn_fail("%s: the checkpoints of %s cannot get their names again: %s", folder, name,
                  strerror(errno));
         if (w->lock >= 0) {
-            cmn_directory_unlock(fd, name, w->lock);
+            cmn_lock_release(fd, name, w->lock);
         }
         goto fail;
     }
@@ -275,7 +276,7 @@ void cmn_writer_close(struct cmn_writer *w)
     cmn_writer_wait(w);
     if (w->lock >= 0) {
         folder = cmn_directory_open(w->folder);
-        cmn_directory_unlock(folder, w->name, w->lock);
+        cmn_lock_release(folder, w->name, w->lock);
         if (folder >= 0) {
             close(folder);
         }

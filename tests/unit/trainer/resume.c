@@ -125,7 +125,7 @@ static const struct {
     {"updates", "2147483648",
      "updates is 2147483648, and must be a whole number from 0 to 2147483647"},
     {"step_images", "0", "step_images is 0, and must be a whole number from 1 to 2147483647"},
-    {"step_images", "1e-320", "step_images is 9.99988671826831e-321, and must be"},
+    {"step_images", "1e-320", "step_images is 9.9998886718268301e-321, and must be"},
     {"momentum_copies", "1e9", "momentum_copies is 1000000000, and must be"},
     {"momentum_copies", "-1", "momentum_copies is -1, and must be"},
     {"steps", "0.5", "steps is 0.5, and must be a whole number"},

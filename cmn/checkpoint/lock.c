@@ -1,0 +1,300 @@
+#include "checkpoint/lock.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/job_stderr.h"
+#include "base/log.h"
+#include "checkpoint/format.h"
+
+enum { PATIENCE = 2 /* seconds */ };
+
+static void lock_name(const char *name, char *file)
+{
+    snprintf(file, NAME_MAX + 1, ".%s.checkpoint-lock", name);
+}
+
+/* ---- what stands in the file ---- */
+
+/* A process, so that another one can tell whether it still runs. */
+struct holder {
+    char text[128];      /* for people: "process 4711 on host" */
+    char by;             /* 'f': the file alone is the lock; 'l': flock */
+    char boot[40];       /* of the host's kernel */
+    unsigned long space; /* in which process numbers count */
+    long pid;
+    unsigned long long began; /* clock ticks after boot */
+    unsigned long long job;   /* attempts of one cmn-run have one number; 0: none */
+};
+
+/* When that process began; 0: there is none. Its name may hold blanks and brackets. */
+static unsigned long long start_of(long pid)
+{
+    char path[64], text[1024], *at;
+    unsigned long long began = 0;
+    size_t n = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    file = fopen(path, "r");
+    if (file) {
+        n = fread(text, 1, sizeof text - 1, file);
+        fclose(file);
+    }
+    text[n] = '\0';
+    at = strrchr(text, ')');
+    /* Field 22; the bracket ends field 2. */
+    for (int field = 2; at && field < 22; field++) {
+        at = strchr(at + 1, ' ');
+    }
+    if (at) {
+        began = strtoull(at, NULL, 10);
+    }
+    return began;
+}
+
+static struct holder this_process(char by)
+{
+    struct holder h = {.by = by, .pid = getpid()};
+    const char *token = getenv("OMPI_CMN_EVENT_TOKEN");
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    char host[64] = "";
+    struct stat st;
+
+    if (!file || fscanf(file, "%39s", h.boot) != 1) {
+        snprintf(h.boot, sizeof h.boot, "-");
+    }
+    if (file) {
+        fclose(file);
+    }
+    h.space = stat("/proc/self/ns/pid", &st) ? 0 : (unsigned long)st.st_ino;
+    h.began = start_of(h.pid);
+    h.job = token ? cmn_checksum(token, strlen(token)) : 0;
+    gethostname(host, sizeof host - 1);
+    snprintf(h.text, sizeof h.text, "process %ld on %s", h.pid, host);
+    return h;
+}
+
+static void sign(int fd, const struct holder *h)
+{
+    char text[512];
+    int n = snprintf(text, sizeof text, "%s\n%c %s %lu %ld %llu %llx\n", h->text, h->by, h->boot,
+                     h->space, h->pid, h->began, h->job);
+
+    /* With flock it only serves a message: on a full disk the lock holds without it. */
+    if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) < 0) {
+        return;
+    }
+}
+
+static struct holder holder_of(int fd)
+{
+    struct holder h = {.by = '\0'};
+    char text[512], *line;
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
+
+    text[n > 0 ? n : 0] = '\0';
+    line = strchr(text, '\n');
+    if (line) {
+        *line++ = '\0';
+        if (sscanf(line, "%c %39s %lu %ld %llu %llx", &h.by, h.boot, &h.space, &h.pid, &h.began,
+                   &h.job) != 6) {
+            h.by = '\0';
+        }
+    }
+    snprintf(h.text, sizeof h.text, "%.*s", (int)sizeof h.text - 1, text);
+    for (char *c = h.text; *c; c++) {
+        *c = isprint((unsigned char)*c) ? *c : '?';
+    }
+    if (!h.text[0]) {
+        snprintf(h.text, sizeof h.text, "another process");
+    }
+    return h;
+}
+
+/* Whether the process that the file names has surely ended. */
+static int has_ended(const struct holder *h)
+{
+    const struct holder here = this_process('f');
+    const char *host = strstr(h->text, " on ");
+
+    if (!h->by) {
+        return 0;
+    }
+    if (h->job && h->job == here.job && h->pid != here.pid) {
+        return 1; /* cmn-run begins an attempt when the one before has ended */
+    }
+    if (strcmp(h->boot, here.boot)) { /* another host, or this one before it was started anew */
+        return host && !strcmp(host, strstr(here.text, " on "));
+    }
+    return h->space == here.space && start_of(h->pid) != h->began;
+}
+
+/* ---- the file ---- */
+
+/* Whether the file of this name is still the one that is open. */
+static int is_still(int folder, const char *file, int fd)
+{
+    struct stat here, there;
+
+    return !fstat(fd, &here) && !fstatat(folder, file, &there, AT_SYMLINK_NOFOLLOW) &&
+           here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+/* The lock's file, open; *created: by this process. -1 with a reason. Open for writing, too: NFS
+ * takes no exclusive lock of a file that is open for reading alone. */
+static int open_file(int folder, const char *file, int *created)
+{
+    enum { FLAGS = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC };
+    int fd, reason;
+    struct stat st;
+
+    do {
+        fd = openat(folder, file, FLAGS | O_CREAT | O_EXCL, 0600);
+        *created = fd >= 0;
+        if (fd < 0 && errno == EEXIST) {
+            fd = openat(folder, file, FLAGS);
+        }
+    } while (fd < 0 && errno == ENOENT); /* its owner has removed it in between */
+    if (fd < 0) {
+        reason = errno;
+        return cmn_fail("%s: %s", file, reason == ELOOP ? "is a link" : strerror(reason));
+    }
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return cmn_fail("%s: is no regular file", file);
+    }
+    return fd;
+}
+
+/* ---- taking it ---- */
+
+static int knows_no_locks(int reason)
+{
+    return reason == EOPNOTSUPP || reason == ENOSYS || reason == ENOLCK;
+}
+
+static void say_no_locks(const char *file, int reason)
+{
+    static int said;
+
+    if (!said++) {
+        cmn_warn("the backup folder's file system knows no locks (flock: %s): the file %s there "
+                 "says who writes checkpoints; should a host fail, remove it",
+                 strerror(reason), file);
+    }
+}
+
+/* A file that was left goes, so that a new one can be created. Two that want to take it over may
+ * come together: a file that is not the one looked at gets its name back. 0, or -1 with a
+ * reason. */
+static int remove_left(int folder, const char *file, int fd)
+{
+    char aside[NAME_MAX + 1];
+
+    snprintf(aside, sizeof aside, "%.200s.%ld", file, (long)getpid());
+    if (renameat(folder, file, folder, aside)) {
+        return errno == ENOENT ? 0 : cmn_fail("%s: %s", file, strerror(errno));
+    }
+    if (!is_still(folder, aside, fd)) {
+        linkat(folder, aside, folder, file, 0);
+    }
+    unlinkat(folder, aside, 0);
+    return 0;
+}
+
+enum result { TAKEN, AGAIN, HELD, FAILED };
+
+/* The file is open; *h becomes who has it. `created`, by this process, is what counts where there
+ * are no other locks. */
+static enum result try(int folder, const char *file, int fd, int created, struct holder *h)
+{
+    int none = flock(fd, LOCK_EX | LOCK_NB) ? errno : 0;
+    struct holder here = this_process(none ? 'f' : 'l');
+
+    if (none && none != EWOULDBLOCK && !knows_no_locks(none)) {
+        cmn_fail("%s: cannot be locked: %s", file, strerror(none));
+        return FAILED;
+    }
+    if (!is_still(folder, file, fd)) {
+        return AGAIN;
+    }
+    *h = holder_of(fd);
+    if (none == EWOULDBLOCK) {
+        h->by = 'l';
+        return HELD;
+    }
+    if (none) {
+        say_no_locks(file, none);
+    }
+    /* What is no lock by itself was left, as flock says; where it says nothing, it may be one. */
+    if (!created && (none || h->by == 'f')) {
+        if (!has_ended(h)) {
+            return HELD;
+        }
+        return remove_left(folder, file, fd) ? FAILED : AGAIN;
+    }
+    sign(fd, &here);
+    return TAKEN;
+}
+
+int cmn_lock_take(int folder, const char *name)
+{
+    const struct timespec pause = {.tv_nsec = 50000000};
+    double until = cmn_clock() + PATIENCE;
+    char file[NAME_MAX + 1];
+    enum result result = AGAIN;
+    struct holder h;
+    int fd = -1, created;
+
+    lock_name(name, file);
+    while (result == AGAIN || (result == HELD && cmn_clock() < until)) {
+        if (result == HELD) {
+            nanosleep(&pause, NULL); /* a process that was killed may take a moment to end */
+        }
+        fd = open_file(folder, file, &created);
+        if (fd < 0) {
+            return -1;
+        }
+        result = try(folder, file, fd, created, &h);
+        if (result != TAKEN) {
+            close(fd);
+        }
+    }
+    if (result == HELD) {
+        cmn_job_event("locked", -1, h.text);
+        return cmn_fail("%s writes checkpoints of %s there: wait until it has ended, or give this "
+                        "training another backup folder%s%s%s",
+                        h.text, name, h.by == 'l' ? "" : " (if it has ended, remove ",
+                        h.by == 'l' ? "" : file, h.by == 'l' ? "" : ")");
+    }
+    return result == TAKEN ? fd : -1;
+}
+
+int cmn_lock_holds(int lock)
+{
+    struct stat st;
+
+    return !fstat(lock, &st) && st.st_nlink > 0;
+}
+
+void cmn_lock_release(int folder, const char *name, int lock)
+{
+    char file[NAME_MAX + 1];
+
+    lock_name(name, file);
+    if (folder >= 0 && is_still(folder, file, lock)) {
+        unlinkat(folder, file, 0);
+    }
+    close(lock);
+}
