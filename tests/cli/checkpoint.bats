@@ -69,7 +69,7 @@ trains_on() {
     trains_on 2 5 bn -cmn_validate 1
     mv whole.weights with.weights
     run_on 2 classifier train small.data bn.cfg -cmn_seed 7 -cmn_validate 0 -cmn_checkpoint 0 -clear
-    run ! grep 'has checkpoints' train.log
+    run -1 grep 'has checkpoints' train.log
     cmp with.weights out/bn.weights
 }
 
@@ -136,7 +136,7 @@ until_there() {
     { conv 4 4 && conv 6 4 && conv 14 2 linear && yolo jitter=.2 random=1; } >>random.cfg
     words=(detector train data.data random.cfg -cmn_seed 7 -cmn_checkpoint 7 -cmn_checkpoint_keep 9)
     until_there out/random-21.checkpoint "${words[@]}"
-    awk '/^Resizing/ { getline; print }' train.log | head -n 3 >whole.sizes
+    awk '/^Resizing/ && n++ < 3 { getline; print }' train.log >whole.sizes
     bytes=$(stat -c %s out/random-21.checkpoint)
     mv out/random-21.checkpoint whole.checkpoint
     find out -name '*.checkpoint' ! -name random-7.checkpoint -delete
@@ -252,7 +252,7 @@ stopped() {
     mapfile -t words < <(classifier mlp.a -cmn_checkpoint 2)
     run_on 1 "${words[@]}"
     run_on 1 "${words[@]}"
-    run ! grep 'checkpoint was written with' train.log
+    run -1 grep 'checkpoint was written with' train.log
     run_on 1 "${words[@]/mlp.a/mlp.b}"
     grep 'resumed from out/mlp-2.checkpoint, iteration 2' train.log
     grep '^cmn: the checkpoint was written with mlp.a.cfg, and this is mlp.b.cfg: .*-clear' train.log
@@ -265,7 +265,7 @@ stopped() {
     sed -i 's/^max_batches=.*/max_batches=6/; s/^learning_rate=.*/learning_rate = .01/; s/^momentum=0.9/momentum=.90/' changed.cfg
     run_on 2 "${words[@]}"
     grep 'resumed from' train.log
-    run ! grep 'has changed' train.log
+    run -1 grep 'has changed' train.log
     sed -i 's/^max_batches=.*/max_batches=9/; s/^momentum=.*/momentum=.5/; s/^activation=relu/activation=leaky/; s/^decay=.*//' changed.cfg
     echo 'temperature = 5' >>changed.cfg
     run_on 2 "${words[@]}" -cmn_report quiet
@@ -299,15 +299,17 @@ stopped() {
     sed -i s/filters=4/filters=5/ bn.cfg
     fails_clearly_on 2 'its network has "layer 2 .*", and here "layer 2 ' "${words[@]}" -cmn
     sed -i s/filters=5/filters=4/ bn.cfg
-    [[ -z $(find out -name '.*' -o -name '*.part') ]]
+    run -0 find out -name '.*' -o -name '*.part'
+    [[ -z $output ]]
     cp train.list good.list
     tac good.list >train.list
     sed -i 's/max_batches=.*/max_batches=13/' bn.cfg
     fails_clearly_on 2 'is of a training on another list, of 240 samples; this list has 240: .*-clear' "${words[@]}" -cmn
-    [[ -z $(find out -name '.*' -o -name '*.part') ]] # no refusal leaves a lock
+    run -0 find out -name '.*' -o -name '*.part'
+    [[ -z $output ]] # no refusal leaves a lock
     mv good.list train.list
     # A weights argument; then none are used, which is said.
-    run ! grep 'the weights file' train.log
+    run -1 grep 'the weights file' train.log
     run_on 2 "${words[@]}" out/bn.weights
     grep 'the weights file of the command line is ignored' train.log
     run_on 2 "${words[@]}" -cmn_checkpoint 0

@@ -68,8 +68,8 @@ sets() {
         "$CANVASES" idx "$name" here 12 8 "$seed"
     done
     diff -r one two
-    run ! cmp one/images/train_00000.png three/images/train_00000.png
-    run ! cmp one/images/train_00000.png one/images/valid_00000.png
+    run -1 cmp one/images/train_00000.png three/images/train_00000.png
+    run -1 cmp one/images/train_00000.png one/images/valid_00000.png
     # Fewer canvases are the first of more.
     "$CANVASES" idx few here 5 2 3
     cmp one/images/train_00004.png few/images/train_00004.png

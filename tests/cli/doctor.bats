@@ -105,7 +105,7 @@ spoil() {
         'labels/10.txt:3: a box of 0.3 x 0.1 around 0.9, 0.5: these are parts of the image, 0 to 1'
     finds 'note: 1 image has too many boxes' 'train.list:16: labels/16.txt: 95 boxes; training takes 90 of them (max= of the last layer)'
     [[ $(tail -n 1 report.txt) == 'doctor: 18 faults, 1 note' ]]
-    run ! grep -aP '[\x00-\x08\x7f-\xff]' report.txt
+    run -1 grep -aP '[\x00-\x08\x7f-\xff]' report.txt
     run -1 --separate-stderr "$DARKNET" cmn doctor my.data my.cfg
     diff <(grep -vE '^memory|^  free' <<<"$output") <(grep -vE '^memory|^  free' report.txt)
 }

@@ -101,5 +101,5 @@ text_cfg() {
 
 # The weights that a training ends with.
 result() {
-    find out -name '*_final.weights' -o -name "$1.weights" | head -n 1
+    find out -name '*_final.weights' -o -name "$1.weights" | sed -n 1p
 }

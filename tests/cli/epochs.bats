@@ -33,7 +33,7 @@ rows() {
     mlp_cfg batch=16 max_batches=14 >mlp.cfg
     darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_validate 5 >train.log 2>&1
     # 48 of 40 images a step: epoch 5 is passed in step 5, which ends at 6.0; 10 in step 9, 15 in step 13; 14 is the last.
-    run rows '[.[] | select(has("validation/main/loss")) | .iteration]'
+    run -0 rows '[.[] | select(has("validation/main/loss")) | .iteration]'
     echo "$output"
     [[ $output == '[5,9,13,14]' ]]
 }
@@ -82,14 +82,14 @@ rows() {
 @test "nothing left to train is said" {
     mlp_cfg batch=20 max_batches=3 >mlp.cfg
     darknet_on 2 classifier train small.data mlp.cfg -cmn >train.log 2>&1
-    run ! grep 'nothing to train' train.log
+    run -1 grep 'nothing to train' train.log
     darknet_on 2 classifier train small.data mlp.cfg out/mlp.weights -cmn >train.log 2>&1
     (($(grep -c 'cmn: nothing to train: iteration 3 of 3 is reached already' train.log) == 1))
     load drivers
     make_text
     text_cfg gru max_batches=2 >gru.cfg
     darknet_on 2 rnn train gru.cfg -data text.data -cmn -cmn_checkpoint 2 >train.log 2>&1
-    run ! grep 'nothing to train' train.log
+    run -1 grep 'nothing to train' train.log
     darknet_on 2 rnn train gru.cfg -data text.data -cmn -cmn_checkpoint 2 >train.log 2>&1
     (($(grep -c 'cmn: nothing to train: iteration 2 of 2 is reached already' train.log) == 1))
 }

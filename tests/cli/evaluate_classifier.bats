@@ -78,7 +78,7 @@ wide_images() {
     cp one.txt single.txt
     wide_images 50 -digit-3    # of two classes each, and either is right
     same_on validcrop 1 2 3
-    run ! diff one.txt single.txt
+    run -1 diff one.txt single.txt
     sed -n '1,2003s|^data/||p' "$REPO/data/mnist/valid.list" >valid.list
     same_on validcrop 3
     [[ $(wc -l <one.txt) -eq 2 ]]

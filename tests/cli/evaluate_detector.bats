@@ -89,7 +89,7 @@ map_everywhere() {
 
 # number KEY <FILE: the first number of that key in a JSON file.
 number() {
-    sed -n "s/^.*\"$1\":[[:space:]]*\([-0-9.e]*\).*/\1/p" | head -n 1
+    sed -n "s/^.*\"$1\":[[:space:]]*\([-0-9.e]*\).*/\1/p" | sed -n 1p
 }
 
 @test "map: the same table and file on 1, 2, 3, 5 ranks and without -cmn" {
@@ -263,8 +263,8 @@ valid_everywhere() {
     data valid=long eval=coco
     valid_everywhere valid yolo 2
     grep -c image_id one/found.json
-    head -n 1 one/found.json | grep -qx '\['
-    tail -n 1 one/found.json | grep -qx '\]'
+    [[ $(head -n 1 one/found.json) == '[' ]]
+    [[ $(tail -n 1 one/found.json) == ']' ]]
     CLASSES=200 yolo_cfg >many.cfg
     random_weights many
     data eval=imagenet

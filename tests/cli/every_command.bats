@@ -55,7 +55,7 @@ networks() {
 
 files() {
     { printf '\0\0\0\0\2\0\0\0\0\0\0\0' && head -c 4000000 /dev/zero; } >zero.weights
-    { printf '\0\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' && yes "$(printf '\001\001\300\177')" | tr -d '\n' | head -c 4000000; } >nan.weights
+    { printf '\0\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' && head -c 4000000 < <(yes "$(printf '\001\001\300\177')" | tr -d '\n'); } >nan.weights
     head -c 30 zero.weights >cut.weights
     : >empty
     mkdir folder images labels results out cfg data
@@ -151,14 +151,14 @@ commands() {
         grep -oE 'find_(int_|float_|char_|)arg\(argc, argv, "-[a-z_]+"' |
         sed 's/.*"\(.*\)"/\1/' | sort -u >options.txt
     while read -r option; do
-        sed -n '/^static char \*commands/,/^};/p' "$TREE/examples/darknet.c" | grep -q -- " ${option}[ \"]"
+        sed -n '/^static char \*commands/,/^};/p' "$TREE/examples/darknet.c" | grep -- " ${option}[ \"]"
     done <options.txt
     [[ $(wc -l <options.txt) -gt 40 ]]
 }
 
 # filled COMMAND NUMBER-OF-WORDS: its line of the table with files in the place of names; what is missing is left away.
 filled() {
-    head -n 1 <<<"$1" | tr ' ' '\n' | head -n "$2" | sed -E "s/^\[(.*)\]$/\1/; s/.*=N$/1/; s/.*=X$/1/; s/^CFG$/rnn.cfg/; s/^WEIGHTS.*/zero.weights/
+    head -n 1 <<<"$1" | tr ' ' '\n' | sed -n "1,$2p" | sed -E "s/^\[(.*)\]$/\1/; s/.*=N$/1/; s/.*=X$/1/; s/^CFG$/rnn.cfg/; s/^WEIGHTS.*/zero.weights/
         s/^DATA$/cls.data/; s/^IMAGE$/images\/a.png/; s/^OUT$/out\/w/; s/^LIST$/list/; s/^MOVES$/moves/; s/^FOLDER$/out/; s/^(VIDEO|UNUSED)$/x/; s/^\.\.\.$/zero.weights/" |
         paste -sd '\t'
 }

@@ -75,14 +75,14 @@ nothing_left() {
     for file in $shared; do
         [[ ! -e $file ]] || { echo "$file is left"; return 1; }
     done
-    run find out -type f ! -name '*.weights' ! -name '*.json' ! -name '*.backup'
+    run -0 find out -type f ! -name '*.weights' ! -name '*.json' ! -name '*.backup'
     [[ -z $output ]] || { echo "left in the backup folder: $output"; return 1; }
 }
 
 # loads FILE: Darknet takes it, whole.
 loads() {
     "$DARKNET" classifier valid small.data big.cfg "$1" >loads.out 2>loads.err
-    run ! grep -iE 'trunc|ends|more values|short' loads.err
+    run -1 grep -iE 'trunc|ends|more values|short' loads.err
     grep -q 'top 1' loads.out
 }
 
@@ -177,8 +177,8 @@ stops_cleanly() {
     ends_in_time
     [[ $ended -ne 0 ]]
     loads out/big.weights
-    [[ $(($(seen out/big.weights) % 40000)) -eq 0 ]]
-    [[ $(seen out/big.weights) -ge $(seen "out/big_$(newest_epoch).weights") ]]
+    images=$(seen out/big.weights)
+    ((images > 0 && images % 40000 == 0 && images >= $(seen "out/big_$(newest_epoch).weights")))
 }
 
 # Weights hardly change here, and rolling statistics are 97 % there after epoch 6. Rank 1 stands still, so that what rank 0

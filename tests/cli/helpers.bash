@@ -3,6 +3,11 @@
 
 bats_require_minimum_version 1.5.0
 
+# bats sets -e alone: a program that crashes before a pipe, or inside of $( ), would go unseen. tests/assertions.sh finds
+# other assertions that cannot fail.
+set -o pipefail
+shopt -s inherit_errexit
+
 REPO=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 : "${DARKNET:=$REPO/build/cpu/bin/darknet}" "${SAN:=}" "${BUILD:=$REPO/build/cpu}"
 if [[ -z ${MPIEXEC:-} ]]; then
@@ -99,6 +104,14 @@ assert_close() {
     awk -v d="$d" -v limit="$3" 'BEGIN { exit !(d ~ /^[0-9]/ && d + 0 < limit + 0) }'
 }
 
+# assert_far A B LIMIT: it is a number, and not below LIMIT.
+assert_far() {
+    local d
+    d=$(difference "$1" "$2")
+    echo "$1 and $2: relative L2 $d, at least $3 wanted"
+    awk -v d="$d" -v limit="$3" 'BEGIN { exit !(d ~ /^[0-9]/ && d + 0 >= limit + 0) }'
+}
+
 # seen FILE: images seen, from a weights file's header.
 seen() {
     od -A n -t u8 -j 12 -N 8 "$1" | tr -d ' '
@@ -148,7 +161,7 @@ fails_clearly_on() {
 # Prints the signal after which mpiexec leaves the ranks the time that they need to save: with Open MPI 4 it is SIGTERM, with
 # odls_base_sigkill_timeout; Open MPI 5 kills them 0.25 s after that, but not after SIGUSR1.
 patient_stop() {
-    if mpiexec --version | grep -q 'Open MPI) 5'; then echo USR1; else echo TERM; fi
+    if mpiexec --version | grep 'Open MPI) 5' >/dev/null; then echo USR1; else echo TERM; fi
 }
 
 # rank_1_runs COMMANDS: sets otherwise, a program to be put before darknet and its words: rank 1 carries out these commands

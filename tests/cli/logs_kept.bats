@@ -91,7 +91,7 @@ whole_rows() {
         cp -r before out
         printf %s "$log" >out/mlp.json
         train -cmn_checkpoint 10
-        run ! grep torn err.txt
+        run -1 grep torn err.txt
         [[ $(json_iterations out/mlp.json) == 12 ]]
     done
 }
@@ -110,7 +110,7 @@ whole_rows() {
                 # shellcheck disable=SC2086  # words
                 run -1 train_on 2 mlp.cfg -cmn_csv rows.csv $begins
                 [[ $(grep -c 'JSON log out/mlp.json: the file is no JSON log, and would be overwritten: .*another name' train.log) -eq 1 ]]
-                run ! grep '^1, ' train.log
+                run -1 grep '^1, ' train.log
                 [[ $(<out/mlp.json) == "$notes" && $(<notes) == "$notes" ]]
                 cmp rows.csv before.csv
             done

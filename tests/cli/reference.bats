@@ -37,7 +37,7 @@ setup() {
     "$DARKNET" -cmn --help >alone.txt
     for file in help.txt alone.txt; do
         diff groups <(grep -xFf groups $file)
-        grep -A 2 '^  cmn_timeout=300$' $file | grep -qx '      values: 1 to 1000000 seconds'
+        grep -A 2 '^  cmn_timeout=300$' $file | grep -x '      values: 1 to 1000000 seconds'
     done
     [[ $(tail -n 1 help.txt) == *' detector train DATA CFG [WEIGHTS]' ]]
 }
@@ -48,11 +48,11 @@ page() {
     LC_ALL=C.UTF-8 MANWIDTH=150 man --warnings -E UTF-8 -l "$1.1" >page.txt 2>complaints
     cat complaints
     [[ -s page.txt && ! -s complaints ]]
-    tail -n 1 page.txt | grep -q '^darknet-cmn 1\.2\.3 '
+    tail -n 1 page.txt | grep '^darknet-cmn 1\.2\.3 '
     for section in NAME SYNOPSIS DESCRIPTION OPTIONS EXAMPLES FILES ENVIRONMENT 'EXIT STATUS' 'SEE ALSO'; do
         grep -qx "$section" page.txt
     done
-    run ! grep -nE '[@`]|[|] or ' page.txt
+    run -1 grep -nE '[@`]|[|] or ' page.txt
     for status in 0 1 75 '128 + N'; do
         grep -qE "^ +${status/+/[+]}( |$)" page.txt
     done
@@ -98,7 +98,7 @@ offers() {
     load_it
     offers 'detect detector' darknet detec
     asks darknet ''
-    run ! grep -vxE -- '[a-z0-9]+|--version' offered
+    run -1 grep -vxE -- '[a-z0-9]+|--version' offered
     offers 'test train' darknet detector t
     offers 'map' darknet detector m
     "$DARKNET" cmn list -tsv | awk -F '\t' '$1 == "tools" { split($2, word, " "); print word[3] }' | sort >tools
@@ -114,7 +114,7 @@ offers() {
     asks darknet classifier train a.data a.cfg -cmn_
     diff <("$DARKNET" cmn list -tsv | awk -F '\t' '$1 == "keys" { print "-" $2 }' | sort) offered
     asks darknet classifier train a.data a.cfg -
-    run ! grep cmn_ offered
+    run -1 grep cmn_ offered
     grep -qx -- -clear offered
     asks cmn-run -
     diff <({ echo --; "$bin/cmn-run" -list | cut -f 1; } | sort) offered
@@ -148,7 +148,8 @@ described() {
     jq -r "$fields" out/mlp.json >log
     mark=$(grep -abo -m 1 'cmn checkpoint' out/mlp-10.checkpoint | cut -d : -f 1)
     length=$(od -A n -t u8 -j $((mark + 40)) -N 8 out/mlp-10.checkpoint)
-    tail -c +$((mark + 65)) out/mlp-10.checkpoint | head -c "$((length))" | jq -r "$fields" >header
+    tail -c +$((mark + 65)) out/mlp-10.checkpoint >behind
+    head -c "$((length))" behind | jq -r "$fields" >header
     jq -r "$fields" trace.json >trace
     sed -n 's/^cmn-event:12345678901234567890 //p' err.txt | jq -r "$fields" | sort -u >events
     # Those that only some rows have, too.

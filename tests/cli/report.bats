@@ -92,8 +92,8 @@ file_lines() {
     [[ $(grep -c '^digraph' net.dot) -eq 1 && $(csv_iterations rows.csv) == '2 4 5 6 8 10' ]]
     is_png chart.png
     [[ $(find board -type f | wc -l) -eq 1 ]]
-    run ! grep -iE 'chart|csv|event|gnuplot|fork' err.txt logs/rank-1.log
-    run ! compgen -G '*.part'
+    run -1 grep -iE 'chart|csv|event|gnuplot|fork' err.txt logs/rank-1.log
+    run -1 compgen -G '*.part'
 }
 
 @test "the chart shows the rows; one gnuplot at a time, which a quick training does not wait for" {
@@ -170,7 +170,7 @@ file_lines() {
     rm own/gnuplot
     fails_clearly 'chart x: gnuplot, which draws it, is not installed: install it' "${mpiexec[@]}" -x PATH="$PWD/nowhere" -n 2 "$DARKNET" \
         classifier train small.data mlp.cfg -cmn -cmn_chart x
-    run ! compgen -G 'x*'
+    run -1 compgen -G 'x*'
 }
 
 @test "a gnuplot that fails later, or hangs, ends the chart and not the training" {
@@ -178,14 +178,14 @@ file_lines() {
     train -cmn_chart chart.png
     [[ $(grep -c '^cmn: chart chart.png: gnuplot says: out of paint; the training continues without the chart$' err.txt) -eq 1 ]]
     [[ $(seen out/mlp.weights) -eq 400 ]]
-    run ! compgen -G 'chart.png*'
+    run -1 compgen -G 'chart.png*'
     rm -r out scripts own
     mkdir out
     drawing '((n < 2)) || exec sleep 1000'
     train -cmn_chart chart.png
     [[ $(grep -c '^cmn: chart chart.png: gnuplot did not end within 10 s; the training continues without the chart$' err.txt) -eq 1 ]]
     [[ $(seen out/mlp.weights) -eq 400 ]]
-    run ! compgen -G 'chart.png.*'
+    run -1 compgen -G 'chart.png.*'
 }
 
 @test "a disk that is full later ends the CSV and not the training" {

@@ -203,7 +203,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     wait_for 'the first attempt' test -e attempts
     kill -HUP "$started"
     wait "$started"
-    run ! grep -E ' stop ' cmn-run.log
+    run -1 grep -E ' stop ' cmn-run.log
 }
 
 @test "events: what a terminal or mpiexec --tag-output puts before them does not matter, and people see none of them" {
@@ -215,14 +215,14 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     grep -Eq 'failure +status 75: .*rank 1 on b: a "gone" rank$' cmn-run.log
     grep -Fq $'half a line \r\033[Kthe other half' run.err
     [[ $(grep -c '^\[1,0\]<stderr>:$' run.err) -eq 1 && $(grep -c '^\[1,1\]<stderr>:cn$' run.err) -eq 1 ]]
-    run ! grep -e cmn-event -e kind run.err
+    run -1 grep -e cmn-event -e kind run.err
 }
 
 @test "sentences and other tokens are no events: people see them, and nothing is decided by them" {
     stand_in "echo 'cmn: resumed from out/x-5.checkpoint, iteration 5' >&2; echo 'cmn: first checkpoint on the disk' >&2; $lost" \
         "OMPI_CMN_EVENT_TOKEN=00000000000000000001; $(from 7)$lost" 'exit 0'
     restarts 75 2 -retries 1 -n 2 "${train[@]}"
-    run ! grep resume cmn-run.log
+    run -1 grep resume cmn-run.log
     grep -q '^cmn-event:00000000000000000001 {"kind":"resume"' run.err
     stand_in 'printf "cmn-event:%s {\"kind\":\"resume\", other text\n" "$OMPI_CMN_EVENT_TOKEN" >&2; exit 1'
     restarts 1 1 -n 2 "${train[@]}"
@@ -552,7 +552,7 @@ prints() {
     nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups)
     if "${nobody[@]}" test -x "$CMN_RUN"; then
         on_one_core "${nobody[@]}" "$CMN_RUN" -dry-run -n 1 true >run.out
-        run ! grep allow-run-as-root run.out
+        run -1 grep allow-run-as-root run.out
     fi
 }
 
@@ -574,13 +574,13 @@ prints() {
     # Neither has an evaluation, and what is not Darknet; the first is not told so.
     stand_in "$lost" 'exit 0'
     restarts 75 1 -n 2 darknet detector map x.data x.cfg x.weights -cmn
-    run ! grep checkpoint run.err
+    run -1 grep checkpoint run.err
     stand_in 'exit 3'
     restarts 3 1 -n 2 hostname
     # With checkpoints there are three more.
     stand_in "$lost" "$lost" "$lost" "$lost" 'exit 0'
     restarts 75 4 -n 2 "${train[@]}"
-    run ! grep 'no checkpoints' run.err
+    run -1 grep 'no checkpoints' run.err
 }
 
 @test "a journal that cannot be written is no reason not to start, unless it was asked for" {
@@ -595,7 +595,7 @@ prints() {
     "$CMN_RUN" -list >options
     "$CMN_RUN" -help >help
     [[ $(wc -l <options) -ge 9 ]]
-    run ! grep -vE $'^-[a-z-]+\t[^\t]*\t[^\t]+$' options
+    run -1 grep -vE $'^-[a-z-]+\t[^\t]*\t[^\t]+$' options
     while IFS=$'\x1f' read -r name value help; do
         grep -qE -- "^ +$name +${value:+$value +}[^ ]" help
         grep -qF "  $help" help

@@ -50,7 +50,7 @@ regressor=(regressor train numbers.data net.cfg -cmn -cmn_seed 7 -cmn_batch glob
     [[ $(stat -c %a out/*.nonfinite.txt) == 600 ]]
     [[ $(wc -l <out/net-*.nonfinite.txt) -eq 6 ]]
     grep -P '^pictures/07.png\tepoch 1, place \d+$' out/*.nonfinite.txt
-    run ! compgen -G 'out/*.weights'
+    run -1 compgen -G 'out/*.weights'
 
     # Of two passes the one that brought it, with the batch loaded ahead of it.
     rm out/*
@@ -96,7 +96,7 @@ regressor=(regressor train numbers.data net.cfg -cmn -cmn_seed 7 -cmn_batch glob
     grey 0 pictures/07.png
     end_cfg -- '[normalization]' size=1 alpha=1 beta=.5 kappa=0 \
         '[convolutional]' filters=3 size=3 stride=1 batch_normalize=1 activation=leaky >net.cfg
-    run ! darknet_on 2 "${regressor[@]}"
+    run -1 darknet_on 2 "${regressor[@]}"
     [[ $output =~ first\ seen\ in\ the\ output\ of\ layer\ 0\ \(normalization\),\ of\ image\ [0-5]\ of\ the\ micro-batch,\ pictures/07.png ]]
     darknet_on 2 "${regressor[@]}" -cmn_nonfinite skip >train.log 2>&1
     [[ $(grep -c ' is left out ' train.log) -eq 4 ]]
@@ -113,7 +113,7 @@ regressor=(regressor train numbers.data net.cfg -cmn -cmn_seed 7 -cmn_batch glob
     end_cfg learning_rate=1e38 max_batches=1 -- >net.cfg
     sed -i 's/^0.5$/1e15/' pictures/*.txt
     fails_clearly_on 2 'not saved, for they are worthless: (weights|biases) of layer 0 \(connected\): -?(inf|nan)' "${regressor[@]}"
-    run ! compgen -G 'out/*.weights'
+    run -1 compgen -G 'out/*.weights'
 }
 
 # apart WHAT: rank 1 in a folder of its own, where WHAT is changed; both train with the arguments that follow. One line says
@@ -143,7 +143,7 @@ apart() {
     printf 'a text of no great length\n%.0s' 1 2 3 4 >t.txt
     printf '%s\n' train=t.txt backup=out >t.data
     mkdir results
-    yes '0,0,0,0,0,0,0,0,0,1' 2>/dev/null | head -n 3 >results/ensemble.csv
+    printf '0,0,0,0,0,0,0,0,0,1\n%.0s' 1 2 3 >results/ensemble.csv
 
     change='printf x | dd of=other/c.bin bs=1 seek=777 conv=notrunc status=none'
     apart "the file c.bin differs from rank 0's: rank 0 has \"9219 bytes, hash [0-9a-f]{16}\", this rank has \"9219 bytes" \
@@ -155,7 +155,7 @@ apart() {
 
     # A text of the program that has nothing to do with trainings; debugging information does not count.
     sed 's/Enter Image Path/Enter imagE Path/' "$DARKNET" >changed
-    cmp -s changed "$DARKNET" && false
+    run -1 cmp -s changed "$DARKNET"
     chmod +x changed
     train=(cifar train net.cfg -data c.data -cmn)
     rank_1_runs 'shift; set -- ./changed "$@"'
@@ -197,7 +197,7 @@ apart() {
     flock -x 9
     darknet_on 2 "${regressor[@]}" >train.log 2>&1 9<&-
     exec 9<&-
-    LC_ALL=C run ls -A out
+    LC_ALL=C run -0 ls -A out
     echo "$output"
     [[ $(tr '\n' ' ' <<<"$output") == 'c.weights.zzzzzz.part d.weights.long-x.part film.part net.json net.weights net_1.weights young.weights.aaaaaa.part ' ]]
     (umask 027 && darknet_on 1 "${regressor[@]}" >train.log 2>&1)
@@ -247,10 +247,10 @@ apart() {
     grep -E 'O_CREAT|O_TMPFILE|creat\(|mkdir' calls | grep -vE '= -1 |/(tmp|shm)/(ompi\.|vader|sm_segment|prterun\.|openmpi|open_mpi|pmix)|/tmp/ompi' >made || true
     sed 's/^[0-9]* //' made
     # Aside: owner-only, and nobody's but ours (without a name, or O_EXCL); in place: the JSON log alone, and never through a link.
-    run ! grep -vE '"out/?", O_(RDWR|WRONLY)\|O_CLOEXEC\|O_TMPFILE, 0600|"out/(net|net_1)\.(weights|dot)\.[A-Za-z0-9]{6}\.part", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/\.cmn-probe-[A-Za-z0-9]{6}", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/net\.json", O_WRONLY\|O_CREAT\|O_TRUNC\|O_NOFOLLOW\|O_CLOEXEC, 0666' made
+    run -1 grep -vE '"out/?", O_(RDWR|WRONLY)\|O_CLOEXEC\|O_TMPFILE, 0600|"out/(net|net_1)\.(weights|dot)\.[A-Za-z0-9]{6}\.part", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/\.cmn-probe-[A-Za-z0-9]{6}", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/net\.json", O_WRONLY\|O_CREAT\|O_TRUNC\|O_NOFOLLOW\|O_CLOEXEC, 0666' made
     [[ $(grep -cE '\.part", |O_TMPFILE' made) -ge 3 ]]
     [[ $(grep -cE 'rename\("out/(net|net_1)\.(weights|dot)\.[A-Za-z0-9]{6}\.part", ' calls) -ge 3 ]]
     # Sockets of ours have no place in the file system.
-    run ! grep -E 'bind\(.*sun_path="/.*cmn' calls
-    run ! grep -E 'execve\(' <(tail -n +2 calls | grep -v 'orted\|prte\|/sh"')
+    run -1 grep -E 'bind\(.*sun_path="/.*cmn' calls
+    run -1 grep -E 'execve\(' <(tail -n +2 calls | grep -v 'orted\|prte\|/sh"')
 }

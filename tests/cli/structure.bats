@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031  # tests are functions that shellcheck takes for subshells
 # How the source is laid out: docs/internals/architecture.md in the form of checks.
 
 load helpers
@@ -62,13 +63,15 @@ PRIVATE+='|lend|lent|lends|takes? back|pieces?|flow'
 }
 
 @test "cmn.h is the only header of the module that Darknet's patched source includes" {
-    for header in $(cd cmn && find . -name '*.h' -printf '%P\n'); do
-        [[ $header == cmn.h ]] || run ! grep -rnE "^\\+#include \"(.*/)?$header\"" patches
+    headers=$(cd cmn && find . -name '*.h' -printf '%P\n')
+    [[ $(wc -l <<<"$headers") -gt 50 ]]
+    for header in $headers; do
+        [[ $header == cmn.h ]] || run -1 grep -rnE "^\\+#include \"(.*/)?$header\"" patches
     done
 }
 
 @test "the job is ended in hooks/job.c by base/launcher.c, the process in base/fatal.c and before main() in base/loading.c" {
-    run grep -nE '\b(_?exit|abort|MPI_Abort|quick_exit)\(' -r cmn --include='*.c'
+    run -0 grep -nE '\b(_?exit|abort|MPI_Abort|quick_exit)\(' -r cmn --include='*.c'
     echo "$output"
     while IFS= read -r line; do
         case $line in
@@ -128,7 +131,9 @@ named() {
 
 @test "no machine's paths and no registries' host names in the repository" {
     own_files . | grep -vE '^(\./)?(build|bin|data|results|\.git)/' >"$BATS_TEST_TMPDIR/files"
-    run ! xargs -d '\n' -a "$BATS_TEST_TMPDIR/files" grep -nIE "\b(deb|registry)\.[a-z]+\.(org|com)\b|(^|[^a-zA-Z0-9._/-])$REPO/"
+    # Each grep of xargs' has to end with 1: nothing found, and every file read.
+    xargs -d '\n' -a "$BATS_TEST_TMPDIR/files" sh -c 'grep -nIE "$@"; [ $? -eq 1 ]' - \
+        "\b(deb|registry)\.[a-z]+\.(org|com)\b|(^|[^a-zA-Z0-9._/-])$REPO/"
 }
 
 @test "shell scripts pass shellcheck" {
@@ -136,7 +141,7 @@ named() {
     own_files . | grep -vE '^(\./)?(build|bin|data|results|\.git)/' | while IFS= read -r file; do
         case $file in
             *.bats | *.bash) ;;
-            *) head -n 1 "$file" | grep -qaE '^#!.*\b(ba)?sh\b' || continue ;;
+            *) head -n 1 "$file" | grep -aE '^#!.*\b(ba)?sh\b' >/dev/null || continue ;;
         esac
         printf '%s\0' "$file"
     done | xargs -0 shellcheck -x
@@ -146,11 +151,54 @@ named() {
     own_files . | grep -vE '^(\./)?(build|bin|data|results|\.git)/' >"$BATS_TEST_TMPDIR/files"
     bad=
     while IFS= read -r file; do
-        head -n 1 "$file" | grep -qaE '^#!.*\bbash\b' || continue
+        head -n 1 "$file" | grep -aE '^#!.*\bbash\b' >/dev/null || continue
         grep -q '^set -euo pipefail' "$file" || bad+=" $file"
     done <"$BATS_TEST_TMPDIR/files"
     echo "without set -euo pipefail:$bad"
     [[ -z $bad ]]
+}
+
+@test "tests assert what they seem to: no failure that bash, bats or a missing file hides" {
+    tests/assertions.sh
+    # What it says ~~ of a test's first line ~~ what stands below that.
+    file=$BATS_TEST_TMPDIR/lies.bats
+    while IFS= read -r row; do
+        body=${row#* ~~ }
+        printf '%s\n' '@test "x" {' "${body// ~~ /$'\n'}" '}' >"$file"
+        run -1 tests/assertions.sh "$file"
+        echo "$row: $output"
+        [[ $output == "$file:2: ${row%% ~~ *}"* && $output != *$'\n'* ]]
+    done <<'END'
+run ! takes any failure ~~ run ! cmp a b
+run ! takes any failure ~~ run ! grep x file
+run waits in a subshell ~~ run wait $job ~~ [[ $status -eq 0 ]]
+set -e ignores a command behind ! ~~ ! grep -q x file ~~ cmp a b
+set -e ignores what fails left of && ~~ ((n)) && ! grep -q x file ~~ cmp a b
+any failure of the command ~~ cmp -s a b && false
+set -e ignores what fails left of && ~~ grep -q a file && grep -q b file ~~ true
+set -e ignores what fails left of && ~~ [[ -f a ]] && [[ $(<a) == b ]] ~~ true
+no output counts as 0 ~~ [[ $(grep -c x file) -eq 0 ]]
+no output counts as 0 ~~ [[ $(wc -l <file) -le 3 ]]
+a command that fails has no output ~~ [[ -z $(find out -name x) ]]
+the status of the command is lost ~~ local x=$(darknet cmn list)
+ends before it has read all ~~ darknet cmn list | grep -q shm
+ends before it has read all ~~ darknet cmn list | head -n 1
+a command that fails makes no turn ~~ for x in $(darknet cmn list); do ~~ grep "$x" file ~~ done
+run, and nobody looks ~~ run darknet cmn list
+run, and nobody looks ~~ run darknet cmn list ~~ run -0 darknet cmn doctor
+END
+    # What bash, and helpers.bash, see to by themselves.
+    # bats reads a line that begins with @test as one of this file.
+    sed 's/^test/@&/' >"$BATS_TEST_TMPDIR/seen.bats" <<END
+load $REPO/tests/cli/helpers
+test "brackets" { [[ a == b ]]; true; }
+test "arithmetic" { ((0)); true; }
+test "left of a pipe" { false | cat; true; }
+test "inside of a substitution" { x=\$(false; echo x); true; }
+END
+    run -1 bats --tap "$BATS_TEST_TMPDIR/seen.bats"
+    echo "$output"
+    [[ $(grep -c '^not ok' <<<"$output") -eq 4 ]]
 }
 
 @test "a series lists its patches once, in groups; each has a name of its own, and a header that says what, who and when" {
@@ -158,7 +206,8 @@ named() {
         folder=${series%/series}
         sed '/^#/d; /^$/d' "$series" >"$BATS_TEST_TMPDIR/listed"
         (cd "$folder" && find . -name '*.patch' -printf '%P\n') | sort | diff - <(sort "$BATS_TEST_TMPDIR/listed")
-        [[ -z $(sed 's/.*\///' "$BATS_TEST_TMPDIR/listed" | sort | uniq -d) ]]
+        twice=$(sed 's/.*\///' "$BATS_TEST_TMPDIR/listed" | sort | uniq -d)
+        [[ -z $twice ]]
         # A group is one block under its heading; the hooks are the last.
         diff <(sed -n 's/^# \([a-z-]*\): .*/\1/p' "$series") <(sed 's/\/.*//' "$BATS_TEST_TMPDIR/listed" | uniq)
         [[ $(tail -n 1 "$series") == hooks/* ]]
@@ -169,6 +218,6 @@ named() {
             done
         done <"$BATS_TEST_TMPDIR/listed"
         # What needs cmn.h stands in the hooks alone.
-        run ! grep -rlE '^\+.*\bcmn_[a-z_]+\(' "$folder" --include='*.patch' --exclude-dir=hooks
+        run -1 grep -rlE '^\+.*\bcmn_[a-z_]+\(' "$folder" --include='*.patch' --exclude-dir=hooks
     done
 }

@@ -53,7 +53,7 @@ says() {
     while IFS= read -r change; do
         echo "$change:"
         jq ".traceEvents |= ($change)" good.json >bad.json
-        run ! valid_trace 2 bad.json
+        run -1 valid_trace 2 bad.json
     done <<'END'
 map(select(.name != "process_name" or .pid == 1))
 map(select(.name != "thread_name" or .pid == 2))
@@ -131,9 +131,10 @@ END
         fails_clearly_on $n 'timeline /dev/null: this is no regular file; give another name' classifier train small.data mlp.cfg -cmn -cmn_timeline /dev/null
     done
     [[ -c /dev/null ]]
-    run ! grep -E '^[0-9]+, ' fails.out
-    run ! ls out/mlp.weights
-    [[ -z $(find . -name '*.part') ]]
+    run -1 grep -E '^[0-9]+, ' fails.out
+    [[ ! -e out/mlp.weights ]]
+    run -0 find . -name '*.part'
+    [[ -z $output ]]
 }
 
 # begin N ARGUMENTS...: a training of long epochs that does not end by itself, in the background. Sets job (mpiexec).

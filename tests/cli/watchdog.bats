@@ -45,9 +45,10 @@ until_said() {
 
 # Sets ranks to the process ids, in the order of the ranks.
 find_ranks() {
-    local pid rank
+    local pid rank children
     declare -A of=()
-    for pid in $(ps -o pid= --ppid "$job"); do
+    children=$(ps -o pid= --ppid "$job")
+    for pid in $children; do
         rank=$(tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^OMPI_COMM_WORLD_RANK=//p')
         of[$rank]=$pid
     done
@@ -265,7 +266,7 @@ END
     preload
     train 3 -cmn_validate 0 -clear
     wait "$job"
-    run ! grep -a 'nothing moved' job.err
+    run -1 grep -a 'nothing moved' job.err
 }
 
 # No memory in common: the watchdogs know their own rank alone, and each wait is bounded.
@@ -312,6 +313,6 @@ END
     # shellcheck disable=SC2086
     kill -CONT $ranks
     wait "$job"
-    run ! grep -a 'nothing moved' job.err
+    run -1 grep -a 'nothing moved' job.err
     [[ -s out/mlp.weights ]]
 }

@@ -23,7 +23,7 @@ checked() {
     [[ $(grep -c '^  ranks 1 and 2: [0-9.]* us, [0-9.]* GB/s, between nodes$' report.txt) -eq 1 ]]
     [[ $(grep -c '^  network .* lo 127.0.0.1/8 (not for MPI), eth0 [0-9.]*/24; btl_tcp_if_include=eth0$' report.txt) -eq 2 ]]
     grep -q '^  single_node  *not here: ' report.txt
-    run ! grep '^diagnosis: fault' report.txt
+    run -1 grep '^diagnosis: fault' report.txt
     grep -q '^diagnosis: good: 3 ranks ' report.txt
 }
 
@@ -31,9 +31,9 @@ checked() {
     cp "$DARKNET" other
     printf x >>other
     cluster_differs node2 "$DARKNET" other
-    run ! checked 2+2
+    run -1 checked 2+2
     [[ $(grep -c '^diagnosis: fault: different programs: the file that rank 2 on node2 runs' report.txt) -eq 1 ]]
-    run ! grep 'diagnosis: good' report.txt
+    run -1 grep 'diagnosis: good' report.txt
 }
 
 @test "check: another cfg on one node" {
@@ -67,8 +67,9 @@ checked() {
     cluster_job 1+1
     job=("${job[@]/#OMPI_MCA_btl_tcp_if_include=*/OMPI_MCA_btl_tcp_if_exclude=lo}")
     [[ " ${job[*]} " == *' OMPI_MCA_btl_tcp_if_exclude=lo '* ]]
-    run ! timeout 60 "${job[@]}" "$DARKNET" cmn check -cmn_timeout 5
-    echo "$output"
+    run timeout 60 "${job[@]}" "$DARKNET" cmn check -cmn_timeout 5
+    echo "status $status: $output"
+    ((status != 0 && status != 124))
     # Open MPI 5 may find out by itself, and names the address.
     [[ $output == *'nothing moved for 5 s in: '*'docker0'* || $output == *'fault: docker0 has the same address'* ||
         $output == *'connect() to 172.17.0.1:'*' failed'* ]]

@@ -32,7 +32,7 @@ cluster_lacks() {
     for tool in ip tc unshare nsenter setpriv ps; do
         command -v "$tool" >/dev/null || { echo "$tool is not installed (packages iproute2, util-linux, procps)"; return; }
     done
-    mpiexec --version 2>/dev/null | grep -qE 'Open(RTE| MPI)' || { echo 'mpiexec is not of Open MPI'; return; }
+    mpiexec --version 2>/dev/null | grep -E 'Open(RTE| MPI)' >/dev/null || { echo 'mpiexec is not of Open MPI'; return; }
 }
 
 cluster_up() {

@@ -32,12 +32,12 @@ darknet_on() {
 
 # mpiexec_failed STATUS: it is not 0. Open MPI 5's mpiexec ends with 0 where it has itself lost a machine.
 mpiexec_failed() {
-    (($1 != 0)) || mpiexec --version | grep -q 'Open MPI) 5'
+    (($1 != 0)) || mpiexec --version | grep 'Open MPI) 5' >/dev/null
 }
 
 # Whether mpiexec is Open MPI 5's, which may name nobody where a rank of another node dies.
 open_mpi_5() {
-    mpiexec --version | grep -q 'Open MPI) 5'
+    mpiexec --version | grep 'Open MPI) 5' >/dev/null
 }
 
 # Launchers end the ranks one node after the other, and those whose connections are closed by that print boxes and lines of

@@ -104,7 +104,8 @@ alone() {
     slurm_run timeout $((60 * SLOW)) srun "$@" bin/darknet "${train[@]}" >srun.log 2>&1 || status=$?
     cat srun.log
     [[ $status -eq 1 ]]
-    [[ -z $(find out -name '*.weights') ]]
+    run -0 find out -name '*.weights'
+    [[ -z $output ]]
     said=$(grep -v '^srun: ' srun.log)
 }
 
@@ -186,7 +187,7 @@ alone() {
     slow_job
     slurm_run scancel --batch --signal=TERM "$id"
     until_true 'the end of the job' says "$id" JobState FAILED
-    [[ $(slurm_says "$id" ExitCode) == 143:0 && $(slurm_says "$id" Restarts) -eq 0 ]]
+    [[ $(slurm_says "$id" ExitCode) == 143:0 && $(slurm_says "$id" Restarts) == 0 ]]
     saved=$(sed -n 's/.*asked to stop .* ends after iteration \([0-9]*\),.*/\1/p' results/mnist/cmn-run.log)
     [[ -e out/mlp-$saved.checkpoint && -e out/mlp.weights ]]
 }

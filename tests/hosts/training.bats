@@ -53,14 +53,14 @@ trains_as_one_rank() {
         assert_close one.weights out/norm.weights 1e-5
     done
     train_on 2+1 norm.cfg -cmn_batch global
-    run ! assert_close one.weights out/norm.weights 1e-3
+    assert_far one.weights out/norm.weights 1e-3
 }
 
 @test "without exchange the nodes drift apart: the comparison can tell" {
     train_on 1+1 mlp.cfg -cmn_batch global
     mv out/mlp.weights flat.weights
     train_on 1+1 mlp.cfg -cmn_batch global -cmn_communicator dummy
-    run ! assert_close flat.weights out/mlp.weights 1e-3
+    assert_far flat.weights out/mlp.weights 1e-3
 }
 
 @test "distributed validation on two nodes counts as one process" {
