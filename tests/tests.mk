@@ -23,7 +23,7 @@ endif
 TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/darknet' BUILD='$(CURDIR)/$(B)' \
     MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='$(LIB_LIBS) $(MPI_LIBS) -lm -pthread'
 
-tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) build/cpu/canvases $(B)/sheet $(B)/replay ## Build the test programs alone
+tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) build/unpatched/darknet build/cpu/canvases $(B)/sheet $(B)/replay ## Build the test programs alone
 
 test: all $(if $(filter 1,$(GPU)),,tests) ## Run every test, or ONLY='cli/faults unit/base' (SAN=address,undefined or SAN=thread: instrumented)
 	@$(MAKE) --no-print-directory mnist || echo 'MNIST could not be had: tests that need it are skipped'
@@ -46,6 +46,15 @@ same-bits: all mnist $(B)/fake/bin/darknet ## Prove that no trained bit changed 
 
 check-patches: $(B)/libcmn.a ## Prove that the patches apply, build and change no result
 	@$(TEST_ENV) PATCHES='$(PATCHES)' darknet/check-patches.sh
+
+# Darknet without any patch, by its own Makefile: trainings are held against it (tests/cli/upstream.bats).
+build/unpatched/darknet: darknet/UPSTREAM darknet/obtain.sh
+	$(say) MAKE $@
+	$(Q)rm -rf $(@D)
+	$(Q)darknet/obtain.sh --pristine $(@D)
+	$(Q)env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(MAKE) -s -j2 -C $(@D) CC='$(CC)' OPTS='-O2 -w' GPU=0 >$(@D)/build.log 2>&1 || \
+	    { tail -n 20 $(@D)/build.log >&2; false; }
+	$(Q)touch $@
 
 $(TEST_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 	$(say) CC $<

@@ -3,6 +3,7 @@
 # Training on several nodes: the weights of one rank, whoever exchanges.
 
 load helpers
+load ../cli/upstream
 
 # See numbers.bats.
 LIMIT=1e-6
@@ -54,6 +55,14 @@ trains_as_one_rank() {
     done
     train_on 2+1 norm.cfg -cmn_batch global
     assert_far one.weights out/norm.weights 1e-3
+}
+
+@test "2+2: the weights of unpatched Darknet" {
+    # shellcheck disable=SC2034  # upstream.bash
+    norm=()
+    upstream_trains
+    as_upstream 2+2
+    as_upstream 2+2 -cmn_communicator flat
 }
 
 @test "without exchange the nodes drift apart: the comparison can tell" {
