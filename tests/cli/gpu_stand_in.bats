@@ -50,6 +50,33 @@ on_gpu() {
     done
 }
 
+# nvidia_smi N: a program of that name, before all others, that lists N GPUs.
+nvidia_smi() {
+    mkdir -p smi
+    printf '%s\n' '#!/bin/sh' "for i in $(seq -s ' ' 0 $(($1 - 1))); do echo \"GPU \$i: none\"; done" >smi/nvidia-smi
+    chmod +x smi/nvidia-smi
+    PATH=$PWD/smi:$PATH
+}
+
+@test "tests/gpu/run.sh finds a GPU, tests, and fails where one is there and cannot be used" {
+    nvidia_smi 1
+    export FAKE_GPUS=1 DARKNET GPU_TEST_TMP=$PWD/gpu GPU_TEST_ONLY='against_the_cpu refusals'
+    run -0 "$REPO/tests/gpu/run.sh"
+    echo "$output"
+    [[ $(grep -c '^ok [0-9]* - [^#]*$' <<<"$output") -eq 8 && ${lines[-1]} == 1..8 ]]
+    # A build for the CPU, and a limit that the weights do not keep.
+    DARKNET=$CPU run -1 "$REPO/tests/gpu/run.sh"
+    [[ ${lines[1]} == 'not ok 1 - training on a GPU: there is one, but '*' is a build for the CPU' ]]
+    export GPU_TEST_ONLY=against_the_cpu
+    sed 's/step:1e-4 .*; do/step:0; do/' "$REPO/tests/gpu/run.sh" >strict.sh
+    sed -i "s|^cd .*|cd $REPO|" strict.sh
+    run -1 bash strict.sh
+    [[ $output == *'not ok 1 - step.cfg on a GPU gives the weights of the CPU: relative L2 '*', limit 0'* ]]
+    nvidia_smi 0
+    DARKNET=$CPU run -0 "$REPO/tests/gpu/run.sh"
+    [[ ${lines[1]} == 'ok 1 - training on a GPU # SKIP '* ]]
+}
+
 @test "ranks train as one, with each communicator for GPUs" {
     smooth_cfg subdivisions=2 >conv.cfg
     train_on 1 conv.cfg -cmn_batch global
