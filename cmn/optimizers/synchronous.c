@@ -6,11 +6,25 @@
 #include "compression/compressor.h"
 #include "optimizers/update_policy.h"
 
+/* Nothing is begun, but a compressor then has its memory, and a checkpoint can fill it. */
+static void prepare(struct cmn_optimizer *o)
+{
+    cmn_prepare(o, &o->gradients->exchange);
+}
+
 /* ---- the momentum lies among the gradients ---- */
 
 static void open_nothing(struct cmn_optimizer *o)
 {
     (void)o;
+}
+
+/* Adam alone comes here with a compressor, and on the CPU alone. */
+static void begin(struct cmn_optimizer *o)
+{
+    if (o->topology->device < 0) {
+        prepare(o);
+    }
 }
 
 /* The sum holds every rank's momentum, so each rank keeps 1/size of it. */
@@ -52,6 +66,7 @@ static void close_nothing(struct cmn_optimizer *o)
 const struct cmn_update_policy cmn_synchronous = {
     .name = "synchronous",
     .open = open_nothing,
+    .begin = begin,
     .update = update,
     .skip = skip,
     .state = state_of_communicator,
@@ -59,12 +74,6 @@ const struct cmn_update_policy cmn_synchronous = {
 };
 
 /* ---- the momentum is apart ---- */
-
-/* Nothing is begun, but a compressor then has its memory, and a checkpoint can fill it. */
-static void begin_separate(struct cmn_optimizer *o)
-{
-    cmn_prepare(o, &o->gradients->exchange);
-}
 
 static int update_separate(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
@@ -94,7 +103,7 @@ const struct cmn_update_policy cmn_separate_momentum = {
     .name = "separate momentum",
     .own_velocity = 1,
     .open = cmn_velocity_open,
-    .begin = begin_separate,
+    .begin = prepare,
     .update = update_separate,
     .skip = skip,
     .state = state,

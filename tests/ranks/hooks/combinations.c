@@ -1,0 +1,562 @@
+/* Keys that say how ranks exchange, crossed with each other, with Adam and with shapes of nodes:
+ * each pair of values that some training accepts is trained once, through Darknet's own calls. A
+ * combination is refused alike on all ranks, or leaves the same bits on all of them, with cmn_overlap on
+ * as off, and when it resumes from a checkpoint. Keys, words and communicators come from the tables. */
+#include "ranks/ranks.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <sys/stat.h>
+
+#include "cmn.h"
+#include "darknet.h"
+
+#include "communicators/communicator.h"
+#include "hooks/job.h"
+#include "trainer/trainer.h"
+
+#include "nets.h"
+
+enum { UPDATES = 6, SAVED = 3, SAMPLES = 400, FACTORS = 32, VALUES = 16, TRIES = 6, HOPELESS = 40 };
+
+/* ---- what there is to combine ---- */
+
+static struct factor {
+    const char *key;
+    char value[VALUES][32];
+    int values; /* the first one is the default */
+    int refused[VALUES], accepted[VALUES];
+} factor[FACTORS];
+static int factors;
+enum {
+    SHAPE,
+    ADAM,
+    COMMUNICATOR
+}; /* the first factors; the others are keys as the table has them */
+
+/* Not words, so the table cannot say what to try beside the default; NULL: nothing. */
+static const struct {
+    const char *key, *value;
+} numbers[] = {
+    {"cmn_lars", "0.01"},        {"cmn_topk_ratio", "0.3"},  {"cmn_topk_warmup", "4"},
+    {"cmn_bucket_mb", "0.0005"}, {"cmn_powersgd_rank", "1"}, {"cmn_local_steps", "4"},
+    {"cmn_epochs", NULL},        {"cmn_validate", NULL},
+};
+
+static void add_value(struct factor *f, const char *value)
+{
+    CHECK_SAYING(f->values < VALUES && strlen(value) < sizeof f->value[0], "%s", f->key);
+    snprintf(f->value[f->values++], sizeof f->value[0], "%s", value);
+}
+
+static struct factor *add_factor(const char *key, const char *value)
+{
+    struct factor *f = &factor[factors++];
+
+    CHECK(factors < FACTORS);
+    *f = (struct factor){.key = key};
+    add_value(f, value);
+    return f;
+}
+
+static void add_words(struct factor *f, const char *range)
+{
+    char words[256], *word, *rest = words;
+
+    snprintf(words, sizeof words, "%s", range);
+    while ((word = strsep(&rest, ", "))) {
+        if (*word && strcmp(word, f->value[0])) {
+            add_value(f, word);
+        }
+    }
+}
+
+static void add_number(const struct cmn_option_row *row)
+{
+    int known = 0;
+
+    for (size_t i = 0; i < COUNT(numbers); i++) {
+        if (!strcmp(numbers[i].key, row->key)) {
+            known = 1;
+            if (numbers[i].value) {
+                add_value(add_factor(row->key, row->value), numbers[i].value);
+            }
+        }
+    }
+    CHECK_SAYING(known, "%s: say in `numbers` what to try", row->key);
+}
+
+static void find_factors(void)
+{
+    struct cmn_option_row row;
+    struct factor *f;
+
+    factors = 0;
+    f = add_factor("nodes", "as they are");
+    for (size_t i = 0; i < COUNT(shapes) && top.inter_size == 1; i++) {
+        if (shapes[i].size == top.size) {
+            add_value(f, shapes[i].name);
+        }
+    }
+    add_value(add_factor("adam", "0"), "1");
+    f = add_factor("cmn_communicator",
+                   "flat"); /* auto is one of the others, and not always the same */
+    for (int i = 0; cmn_communicator_at(i); i++) {
+        const struct cmn_communicator *c = cmn_communicator_at(i);
+        if (c->sums && strcmp(c->name, "flat")) {
+            add_value(f, c->name);
+        }
+    }
+    for (int i = 0; i < cmn_options_count(); i++) {
+        cmn_options_row(i, &row);
+        if (strcmp(row.group, "Exchange") && strcmp(row.group, "Batch and schedule") &&
+            strcmp(row.key, "cmn_nonfinite")) {
+            continue;
+        }
+        if (strstr(row.range, " to ")) {
+            add_number(&row);
+        } else if (strcmp(row.key, "cmn_communicator")) {
+            add_words(add_factor(row.key, row.value), row.range);
+        }
+    }
+}
+
+/* ---- one training ---- */
+
+struct combination {
+    int value[FACTORS];
+};
+
+static struct cmn_topology nodes[VALUES]; /* by the values of SHAPE */
+static char folder[256];
+static const char *const runs[] = {"whole", "other"}; /* its folders */
+
+static const char *value_of(const struct combination *c, const char *key)
+{
+    for (int i = 0; i < factors; i++) {
+        if (!strcmp(factor[i].key, key)) {
+            return factor[i].value[c->value[i]];
+        }
+    }
+    fail_msg("no factor %s", key);
+    return "";
+}
+
+static void describe(const struct combination *c, char *text, size_t bytes)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < factors && used < bytes; i++) {
+        if (c->value[i]) {
+            used += (size_t)snprintf(text + used, bytes - used, " %s=%s", factor[i].key,
+                                     factor[i].value[c->value[i]]);
+        }
+    }
+}
+
+static void name_in(char *name, size_t bytes, const char *run, const char *file)
+{
+    snprintf(name, bytes, "%s/%s%s%s", folder, run, *file ? "/" : "", file);
+}
+
+static void write_cfg(const struct combination *c)
+{
+    char name[512];
+    FILE *file;
+
+    name_in(name, sizeof name, "net.cfg", "");
+    file = top.rank ? NULL : fopen(name, "w");
+    if (file) {
+        fprintf(file,
+                "[net]\nbatch=20\nsubdivisions=2\nheight=6\nwidth=6\nchannels=2\nmax_batches=%d\n"
+                "learning_rate=0.02\nmomentum=0.9\ndecay=0.001\npolicy=constant\nadam=%s\n"
+                "[convolutional]\nfilters=6\nsize=3\npad=1\nbatch_normalize=1\nactivation=leaky\n"
+                "[dropout]\nprobability=.2\n"
+                "[connected]\noutput=20\nbatch_normalize=1\nactivation=leaky\n"
+                "[connected]\noutput=5\nactivation=linear\n[softmax]\n",
+                UPDATES, value_of(c, "adam"));
+        fclose(file);
+    }
+    MPI_Barrier(top.world);
+}
+
+static void set_options(struct cmn_options *o, const struct combination *c, const char *overlap,
+                        int checkpoint)
+{
+    static const char *const also[][2] = {
+        {"cmn_seed", "7"}, {"cmn_report", "quiet"}, {"cmn_validate", "0"}, {"cmn_scatter", "none"}};
+
+    cmn_options_default(o);
+    for (size_t i = 0; i < COUNT(also); i++) {
+        CHECK(cmn_options_set(o, also[i][0], also[i][1], 0) == 0);
+    }
+    for (int i = COMMUNICATOR; i < factors; i++) {
+        const char *key = factor[i].key, *value = factor[i].value[c->value[i]];
+        value = overlap && !strcmp(key, "cmn_overlap") ? overlap : value;
+        CHECK_SAYING(cmn_options_set(o, key, value, 0) == 0, "%s", cmn_reason());
+    }
+    o->checkpoint = checkpoint ? SAVED : 0;
+}
+
+/* This rank's images of a step, the same in each run. With skip the last rank brings a NaN now and
+ * then. */
+static void make_step(const network *net, data *d, int step, int poison)
+{
+    for (int i = 0; i < d->X.rows; i++) {
+        for (int j = 0; j < d->X.cols; j++) {
+            unsigned n = (unsigned)(((step * 31 + top.rank) * 17 + i) * 13 + j) * 2654435761U;
+            d->X.vals[i][j] = (float)(n >> 16) / 32768 - 1;
+        }
+        for (int j = 0; j < d->y.cols; j++) {
+            d->y.vals[i][j] = j == (step + top.rank + i) % d->y.cols;
+        }
+    }
+    if (poison && (step == 1 || step == SAVED) && top.rank == top.size - 1) {
+        d->X.vals[d->X.rows - 1][net->inputs / 2] = NAN;
+    }
+}
+
+static void train_net(network *net, int poison)
+{
+    data d = {.shallow = 0};
+
+    d.X = make_matrix(net->batch * net->subdivisions, net->inputs);
+    d.y = make_matrix(net->batch * net->subdivisions, net->truths);
+    while (get_current_batch(net) < (size_t)net->max_batches) {
+        make_step(net, &d, (int)get_current_batch(net), poison);
+        train_network(net, d);
+    }
+    free_data(d);
+}
+
+/* Whether what an update changes has the same bits on all ranks. */
+static int same_weights(const network *net)
+{
+    int same = 1;
+
+    for (int i = 0; i < net->n; i++) {
+        const layer *l = &net->layers[i];
+        int outputs = l->type == CONVOLUTIONAL ? l->n : l->outputs;
+        int n = l->type == CONVOLUTIONAL ? l->nweights : l->outputs * l->inputs;
+        if (l->weights && l->biases) {
+            same &= same_everywhere(l->weights, (size_t)n * sizeof(float));
+            same &= same_everywhere(l->biases, (size_t)outputs * sizeof(float));
+            same &= !l->scales || same_everywhere(l->scales, (size_t)outputs * sizeof(float));
+        }
+    }
+    return same;
+}
+
+struct outcome {
+    int same; /* on all ranks */
+    long resumed;
+};
+
+static void train_all(const struct combination *c, const char *run, const char *overlap,
+                      int checkpoint, struct outcome *out)
+{
+    char cfg[512], backup[512], weights[512];
+    char *train_argv[] = {"darknet", "regressor", "train"};
+    const struct cmn_data_cfg d = {.backup = backup};
+    network *net;
+
+    name_in(cfg, sizeof cfg, "net.cfg", "");
+    name_in(backup, sizeof backup, run, "");
+    name_in(weights, sizeof weights, run, "weights");
+    memset(&cmn_job, 0, sizeof cmn_job);
+    cmn_job.topology = nodes[c->value[SHAPE]];
+    cmn_job.command = cmn_command_find(3, train_argv);
+    cmn_job.on = 1;
+    set_options(&cmn_job.options, c, overlap, checkpoint);
+    net = load_network(cfg, NULL, 0);
+    cmn_session_data(&cmn_job, &d);
+    cmn_trainer_resume(net->cmn);
+    cmn_samples_in_memory(SAMPLES);
+    train_net(net, !strcmp(value_of(c, "cmn_nonfinite"), "skip"));
+    out->same = same_weights(net);
+    out->resumed = cmn_job.resumed_steps;
+    save_weights(net, weights);
+    cmn_trainer_flush(net->cmn);
+    free_network(net);
+}
+
+/* Returns why the job refuses that, or NULL. What a refused training had in hand is lost. */
+static const char *train(const struct combination *c, const char *run, const char *overlap,
+                         int checkpoint, struct outcome *out)
+{
+    static char line[sizeof check_message];
+    const char *volatile refused = fatal_of(train_all(c, run, overlap, checkpoint, out));
+    int bad = refused != NULL, any = bad;
+
+    if (refused) {
+        snprintf(line, sizeof line, "%s", refused);
+    }
+    if (cmn_job.communicator) {
+        cmn_job.communicator->close(cmn_job.exchange);
+        cmn_job.communicator = NULL;
+    }
+    cmn_job.on = 0;
+    MPI_Allreduce(MPI_IN_PLACE, &any, 1, MPI_INT, MPI_MAX, top.world);
+    CHECK_SAYING(bad == any, "only some ranks refuse: %.500s", bad ? line : "not this one");
+    CHECK_SAYING(!any || same_everywhere(line, strlen(line) + 1), "%s", line);
+    return any ? line : NULL;
+}
+
+/* ---- what holds for a combination ---- */
+
+/* Rank 0. Removes what lies in the folder of a run, but for `kept`. */
+static void empty(const char *run, const char *kept)
+{
+    char name[1024];
+    struct dirent *entry;
+    DIR *dir;
+
+    name_in(name, sizeof name, run, "");
+    dir = opendir(name);
+    while (dir && (entry = readdir(dir))) {
+        if (strcmp(entry->d_name, kept)) {
+            name_in(name, sizeof name, run, entry->d_name);
+            unlink(name);
+        }
+    }
+    if (dir) {
+        closedir(dir);
+    }
+}
+
+/* Rank 0. */
+static int same_files(const char *run, const char *other)
+{
+    char name[2][512], *text[2] = {NULL, NULL};
+    size_t bytes[2] = {0, 0};
+    int same;
+
+    name_in(name[0], sizeof name[0], run, "weights");
+    name_in(name[1], sizeof name[1], other, "weights");
+    for (int i = 0; i < 2; i++) {
+        FILE *file = fopen(name[i], "rb");
+        text[i] = calloc(1, 1 << 16);
+        bytes[i] = file ? fread(text[i], 1, 1 << 16, file) : 0;
+        if (file) {
+            fclose(file);
+        }
+    }
+    same = bytes[0] > 1000 && bytes[0] == bytes[1] && !memcmp(text[0], text[1], bytes[0]);
+    free(text[0]);
+    free(text[1]);
+    return same;
+}
+
+/* Trains it, and holds it against the other overlap and against itself resumed. Returns whether it
+ * was accepted. */
+static int try_it(const struct combination *c)
+{
+    const char *overlap = value_of(c, "cmn_overlap"),
+               *other = strcmp(overlap, "off") ? "off" : "on";
+    struct outcome out = {0};
+    char text[700];
+    const char *why;
+
+    describe(c, text, sizeof text);
+    MPI_Barrier(top.world);
+    if (top.rank == 0) {
+        empty("whole", "");
+        empty("other", "");
+    }
+    write_cfg(c);
+    why = train(c, "whole", NULL, 1, &out);
+    if (why) {
+        return 0;
+    }
+    CHECK_SAYING(out.same, "other weights on another rank:%s", text);
+    if (!train(c, "other", other, 0, &out)) {
+        CHECK_SAYING(top.rank || same_files("whole", "other"), "other bits with cmn_overlap=%s:%s",
+                     other, text);
+    }
+    if (top.rank == 0) {
+        char from[512], to[512];
+        name_in(from, sizeof from, "whole", "weights");
+        name_in(to, sizeof to, "other", "weights");
+        rename(from, to);
+        empty("whole", "net-3.checkpoint");
+    }
+    MPI_Barrier(top.world);
+    why = train(c, "whole", NULL, 1, &out);
+    CHECK_SAYING(!why, "does not resume: %s:%s", why ? why : "", text);
+    CHECK_SAYING(why || out.resumed == SAVED, "resumed after %ld:%s", out.resumed, text);
+    CHECK_SAYING(why || top.rank || same_files("whole", "other"), "other bits when resumed:%s",
+                 text);
+    return 1;
+}
+
+/* ---- all pairs ---- */
+
+static unsigned char covered[FACTORS][VALUES][FACTORS][VALUES];
+static uint64_t drawn;
+
+static int draw(int n)
+{
+    drawn = drawn * 6364136223846793005U + 1442695040888963407U;
+    return (int)((drawn >> 33) % (unsigned)n);
+}
+
+static int is_hopeless(int f, int v)
+{
+    return !factor[f].accepted[v] && factor[f].refused[v] >= HOPELESS;
+}
+
+static int gain(const struct combination *c, int f, int v, const unsigned char *chosen)
+{
+    int sum = 0;
+
+    for (int g = 0; g < factors; g++) {
+        sum += g != f && chosen[g] && !covered[f][v][g][c->value[g]];
+    }
+    return sum;
+}
+
+/* A combination with these two values. The more often they were refused, the more of the others are the
+ * defaults. */
+static void complete(struct combination *c, int f, int g, int attempt)
+{
+    unsigned char chosen[FACTORS] = {0};
+    int first = draw(factors);
+
+    chosen[f] = chosen[g] = 1;
+    for (int k = 0; k < factors; k++) {
+        int h = (first + k) % factors, best = -1, from;
+        if (chosen[h]) {
+            continue;
+        }
+        c->value[h] = 0;
+        from = draw(factor[h].values);
+        if (draw(TRIES) < attempt && h != SHAPE) {
+            from = 0;
+            best = 1 << 20;
+        }
+        for (int i = 0; i < factor[h].values; i++) {
+            int v = (from + i) % factor[h].values, is = gain(c, h, v, chosen);
+            if (is > best && !is_hopeless(h, v)) {
+                best = is;
+                c->value[h] = v;
+            }
+        }
+        chosen[h] = 1;
+    }
+}
+
+static void note(const struct combination *c, int accepted)
+{
+    for (int f = 0; f < factors; f++) {
+        factor[f].accepted[c->value[f]] += accepted;
+        factor[f].refused[c->value[f]] += !accepted;
+        for (int g = 0; g < factors && accepted; g++) {
+            covered[f][c->value[f]][g][c->value[g]] = 1;
+        }
+    }
+}
+
+static int trained, refused, broken; /* broken: on any rank a CHECK has failed */
+
+static void try_pair(int f, int v, int g, int w)
+{
+    for (int attempt = 0; attempt < TRIES && !covered[f][v][g][w]; attempt++) {
+        struct combination c = {.value = {0}};
+        int accepted;
+        if (broken || is_hopeless(f, v) || is_hopeless(g, w)) {
+            return;
+        }
+        c.value[f] = v;
+        c.value[g] = w;
+        complete(&c, f, g, attempt);
+        accepted = try_it(&c);
+        note(&c, accepted);
+        trained += accepted;
+        refused += !accepted;
+        broken = failure[0] != '\0';
+        MPI_Allreduce(MPI_IN_PLACE, &broken, 1, MPI_INT, MPI_MAX, top.world);
+    }
+}
+
+static void open_nodes(void)
+{
+    int n = 0;
+
+    nodes[n++] = top;
+    for (size_t i = 0; i < COUNT(shapes) && top.inter_size == 1; i++) {
+        if (shapes[i].size == top.size) {
+            cmn_topology_open_as(&nodes[n++], shapes[i].node[top.rank]);
+        }
+    }
+}
+
+static void make_folder(void)
+{
+    char name[512];
+    const char *fast = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm"; /* it syncs at once */
+
+    snprintf(folder, sizeof folder, "%s/cmn-test-XXXXXX", fast);
+    if (top.rank == 0) {
+        CHECK(mkdtemp(folder) != NULL);
+        for (size_t i = 0; i < COUNT(runs); i++) {
+            name_in(name, sizeof name, runs[i], "");
+            CHECK(mkdir(name, 0700) == 0);
+        }
+    }
+    MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, top.world);
+}
+
+static void remove_folder(void)
+{
+    char name[512];
+
+    if (top.rank == 0) {
+        for (size_t i = 0; i < COUNT(runs); i++) {
+            empty(runs[i], "");
+            name_in(name, sizeof name, runs[i], "");
+            rmdir(name);
+        }
+        name_in(name, sizeof name, "net.cfg", "");
+        unlink(name);
+        rmdir(folder);
+    }
+}
+
+static void pairs(void **state)
+{
+    (void)state;
+    find_factors();
+    make_folder();
+    open_nodes();
+    for (int f = 0; f < factors; f++) {
+        for (int g = 0; g < f; g++) {
+            for (int v = 0; v < factor[f].values; v++) {
+                for (int w = 0; w < factor[g].values; w++) {
+                    try_pair(f, v, g, w);
+                }
+            }
+        }
+    }
+    remove_folder();
+    for (int i = 1; i < factor[SHAPE].values; i++) {
+        cmn_topology_close(&nodes[i]);
+    }
+    CHECK_SAYING(trained > 20, "%d combinations trained, %d refused", trained, refused);
+    fail_on_all_ranks();
+    if (top.rank == 0) {
+        printf("# %d combinations trained, %d refused\n", trained, refused);
+    }
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pairs)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return ranks_main(group);
+}
