@@ -137,19 +137,22 @@ static int first_on_host(void)
 }
 
 /* The address is free again when its owner has ended. Ranks that notice only its end were told
- * before. */
-static void tell_others(void)
+ * before. Returns how many ranks could not be told; -1 before anything is known of them. */
+static int tell_others(void)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct sockaddr_un address;
+    int left = job_size - 1;
 
     for (int i = 0; i < job_size && fd >= 0; i++) {
         socklen_t length = address_of(&address, "rank", i);
         if (i != own_rank && length) {
-            sendto(fd, "", 1, 0, (struct sockaddr *)&address, length);
+            ssize_t sent = sendto(fd, "", 1, 0, (struct sockaddr *)&address, length);
+            left -= sent == 1 || errno == EAGAIN; /* its queue is full of the same */
         }
     }
     close(fd);
+    return left;
 }
 
 static int told; /* that the job ends because of a fatal message */
@@ -236,4 +239,15 @@ int cmn_output_fatal(const char *line, int node)
     tell_others();
     told = 1;
     return 1;
+}
+
+void cmn_output_await_others(void)
+{
+    enum { STEP_MS = 10 };
+
+    for (int ms = 0; ms < 1000 * CMN_FATAL_WAIT && tell_others(); ms += STEP_MS) {
+        struct timespec left = {0, STEP_MS * 1000000};
+        while (nanosleep(&left, &left) && errno == EINTR) {
+        }
+    }
 }

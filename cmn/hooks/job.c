@@ -75,7 +75,13 @@ static void end_job(const char *message, const char *kind, int node, void (*mean
         if (meanwhile) {
             meanwhile();
         }
-        sleep_all(printed ? CMN_FATAL_WAIT : AWAIT_THE_END);
+        if (!printed) {
+            sleep_all(AWAIT_THE_END);
+        } else if (meanwhile) {
+            sleep_all(CMN_FATAL_WAIT); /* other ranks print their stacks */
+        } else {
+            cmn_output_await_others();
+        }
     }
     alarm(ABORT_AT_MOST);
     cmn_launcher_end_job(status);
