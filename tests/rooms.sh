@@ -18,24 +18,36 @@ objects=${1:-build/cpu/cmn}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# object SOURCE: what was compiled from it, without .o.
+# The files of the module that were compiled, without .c.
 find "$objects" -name '*.o' -printf '%P\n' | sed 's/\.o$//' | while IFS= read -r unit; do
     [[ ! -f cmn/$unit.c ]] || echo "$unit"
 done | LC_ALL=C sort >"$tmp/units"
 [[ $(wc -l <"$tmp/units") -gt 50 ]] || { echo "no objects in $objects: build first"; exit 1; }
 
-while IFS= read -r unit; do
+mapfile -t units <"$tmp/units"
+depends=() sources=() compiled=()
+for unit in "${units[@]}"; do
+    depends+=("$objects/$unit.d") sources+=("cmn/$unit.c") compiled+=("$objects/$unit.o")
+    [[ ! -f cmn/$unit.h ]] || sources+=("cmn/$unit.h")
+done
+{
     # Headers of the module and of Darknet that the compiler read.
-    tr -s "[:space:]" "\n" <"$objects/$unit.d" | awk -v unit="$unit" '
-        /(^|\/)cmn\/[a-z_]+\/[a-z0-9_]+\.h$/ { sub(/.*cmn\//, ""); sub(/\.h$/, ""); print "read", unit, $0 }
-        /(^|\/)darknet\/(src|include)\/[a-z0-9_]+\.h$/ { sub(/.*\//, ""); print "darknet", unit, $0 }'
+    awk -v objects="$objects/" '
+        FNR == 1 { unit = substr(FILENAME, length(objects) + 1); sub(/\.d$/, "", unit) }
+        { for (i = 1; i <= NF; i++) {
+            if ($i ~ /(^|\/)cmn\/[a-z_]+\/[a-z0-9_]+\.h$/) { sub(/.*cmn\//, "", $i); sub(/\.h$/, "", $i); print "read", unit, $i }
+            else if ($i ~ /(^|\/)darknet\/(src|include)\/[a-z0-9_]+\.h$/) { sub(/.*\//, "", $i); print "darknet", unit, $i } } }
+        ' "${depends[@]}"
     # Those that it names itself.
-    sed -n 's|^#include "\([a-z_]*/[a-z0-9_]*\)\.h".*|names '"$unit"' \1|p' "cmn/$unit.c"
-    [[ ! -f cmn/$unit.h ]] || sed -n 's|^#include "\([a-z_]*/[a-z0-9_]*\)\.h".*|names '"$unit"' \1|p' "cmn/$unit.h"
-    nm "$objects/$unit.o" | awk -v unit="$unit" '
+    awk '
+        FNR == 1 { unit = FILENAME; sub(/^cmn\//, "", unit); sub(/\.[ch]$/, "", unit) }
+        /^#include "[a-z_]*\/[a-z0-9_]*\.h"/ { split($0, f, "\""); sub(/\.h$/, "", f[2]); print "names", unit, f[2] }
+        ' "${sources[@]}"
+    nm -A "${compiled[@]}" | awk -v objects="$objects/" '
+        { at = index($0, ".o:"); unit = substr($0, length(objects) + 1, at - length(objects) - 1); $0 = substr($0, at + 3) }
         $2 ~ /^[TDBRVWC]$/ { print "defines", unit, $3 }
         $1 == "U" { print "uses", unit, $2 }'
-done <"$tmp/units" | sort -u >"$tmp/facts"
+} | sort -u >"$tmp/facts"
 
 # Edges between files: kind, from, to, why.
 awk '
