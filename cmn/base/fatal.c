@@ -30,6 +30,7 @@ static _Noreturn void end_with(int lost, const char *format, va_list args)
     char message[1024];
 
     vsnprintf(message, sizeof message, format, args);
+    cmn_printable(message); /* names of files and hosts are in it */
     end_job(message, lost);
     end_process(message, lost); /* the handler must not return, and this must not either */
     __builtin_unreachable();

@@ -82,12 +82,39 @@ int cmn_fail_in(const char *format, ...)
     return lost ? cmn_fail_lost("%s", whole) : cmn_fail("%s", whole);
 }
 
+/* Bytes of the character at s; 0: it is not to be printed. */
+static int character(const unsigned char *s)
+{
+    int n = *s < 0x80 ? 1 : *s < 0xc2 ? 0 : *s < 0xe0 ? 2 : *s < 0xf0 ? 3 : *s < 0xf5 ? 4 : 0;
+
+    for (int i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    if (n == 1) {
+        return *s >= ' ' && *s != 127;
+    }
+    /* C1, and what is longer than it needs to be. */
+    return ((*s == 0xc2 || *s == 0xe0) && s[1] < 0xa0) || (*s == 0xf0 && s[1] < 0x90) ? 0 : n;
+}
+
+char *cmn_printable(char *text)
+{
+    for (char *s = text; *s;) {
+        int n = character((unsigned char *)s);
+        *s = n ? *s : '?';
+        s += n ? n : 1;
+    }
+    return text;
+}
+
 static void say(const char *event, const char *format, va_list args)
 {
     char line[1024];
 
     vsnprintf(line, sizeof line, format, args);
-    fprintf(stderr, "cmn: %s\n", line);
+    fprintf(stderr, "cmn: %s\n", cmn_printable(line));
     if (event) {
         cmn_job_event(event, -1, line);
     }

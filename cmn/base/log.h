@@ -45,6 +45,10 @@ void cmn_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Turns cmn_say() off (cmn_report=quiet). */
 void cmn_say_nothing(void);
 
+/* Puts a ? in the place of each byte that could control a terminal or begin a new line, C1 in UTF-8
+ * among them, or that is no UTF-8. Returns text. */
+char *cmn_printable(char *text);
+
 /* The entry of `words` (n of them) with the smallest edit distance to `word`, or NULL when none
  * is near. */
 const char *cmn_nearest(const char *word, const char *const *words, int n);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 
 static const struct {
@@ -55,14 +56,6 @@ static void insert(struct cmn_problem first[CMN_PROBLEMS_SHOWN], long n,
     }
 }
 
-/* A byte that is no text would spoil a terminal. */
-static void make_printable(char *s)
-{
-    for (; *s; s++) {
-        *s = (unsigned char)*s < ' ' || *s == 127 ? '?' : *s;
-    }
-}
-
 void cmn_problem_add(struct cmn_problems *p, enum cmn_problem_kind kind, int64_t place,
                      const char *format, ...)
 {
@@ -73,7 +66,7 @@ void cmn_problem_add(struct cmn_problems *p, enum cmn_problem_kind kind, int64_t
     va_start(args, format);
     vsnprintf(new.text, sizeof new.text, format, args);
     va_end(args);
-    make_printable(new.text);
+    cmn_printable(new.text);
     pthread_mutex_lock(&lock);
     insert(p->first[kind], p->count[kind]++, &new);
     pthread_mutex_unlock(&lock);

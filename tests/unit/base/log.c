@@ -91,6 +91,34 @@ static void nearest_of_long_word(void **state)
     cmn_nearest("", words, 1);
 }
 
+static void what_is_printed_does_not_control_a_terminal(void **state)
+{
+    static const struct {
+        const char *text, *printed;
+    } texts[] = {
+        {"plain, ~", "plain, ~"},
+        {"\x1b[2J\r\n\t\x7f\x01", "?[2J?????"},
+        {"\x9b"
+         "2J\x80\x9f\xff",
+         "?2J???"}, /* bytes that are no UTF-8 */
+        {"\xc2\x9b"
+         "2J \xc2\x80\xc2\x9f",
+         "??2J ????"},                                             /* C1 in UTF-8 */
+        {"\xc0\x9b \xe0\x82\x9b \xf0\x80\x82\x9b", "?? ??? ????"}, /* longer than needed */
+        {"\xc2\xa0 \xc3\xa4 \xe2\x82\xac \xe0\xa4\x85 \xf0\x9f\x90\x88",
+         "\xc2\xa0 \xc3\xa4 \xe2\x82\xac \xe0\xa4\x85 \xf0\x9f\x90\x88"},
+        {"\xe2\x82", "??"}, /* cut */
+    };
+    char text[64];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        snprintf(text, sizeof text, "%s", texts[i].text);
+        assert_string_equal(cmn_printable(text), texts[i].printed);
+    }
+    assert_string_equal(fatal_of(cmn_fatal("no \x1b]0;x\xc2\x9b file")), "no ?]0;x?? file");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -100,6 +128,7 @@ int main(void)
         cmocka_unit_test(prefix_names_rank_and_host),
         cmocka_unit_test(nearest_word),
         cmocka_unit_test(nearest_of_long_word),
+        cmocka_unit_test(what_is_printed_does_not_control_a_terminal),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
