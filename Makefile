@@ -93,7 +93,7 @@ export ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
 endif
 
 # Libraries may be installed only by this very run of make, so they are looked for when a recipe first needs them, and once.
-LIBRARIES  = openblas libcjson libxxhash $(if $(PROTOBUF_C),libprotobuf-c)
+LIBRARIES  = openblas libcjson libxxhash libsodium $(if $(PROTOBUF_C),libprotobuf-c)
 SETUP      = CC='$(CC)' MPICC='$(MPICC)' MPIEXEC='$(MPIEXEC)' CFLAGS=$(call quoted,$(CFLAGS)) LDFLAGS=$(call quoted,$(LDFLAGS)) \
     PKG_CONFIG='$(PKG_CONFIG)' PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' setup/install.sh
 # Without it cmn_tensorboard is refused, with a line that says what to install.

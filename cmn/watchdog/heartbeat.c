@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -17,26 +18,29 @@
 #include "base/nics.h"
 #include "mpi/call.h"
 
-/* Milliseconds: until a connection must be there; until a peer must have shown the token; between
- * attempts to connect; until a node whose connection has ended counts as gone (mpiexec, or its next
- * leader, may come first); what a change of leaders may take; until people are told that a node
- * cannot be heard. */
+/* Milliseconds: until a connection must be there; until its peer must be authenticated, from its
+ * begin on; between rounds of attempts to connect; until a node whose connection has ended counts
+ * as gone (mpiexec, or its next leader, may come first); what a change of leaders may take; until
+ * people are told that a node cannot be heard. */
 enum {
     CONNECT_MS = 3000,
-    AUTHENTICATE_MS = 5000,
+    AUTHENTICATE_MS = 4500,
     PAUSE_MS = 1000,
     GONE_MS = 2500,
     CHANGE_MS = 750,
     DEAF_MS = 20000
 };
 
-enum { UNAUTHENTICATED_MAX = 16, ADDRESSES = 8, SEND_BUFFER = 1 << 18 };
+/* Unauthenticated peers at a time: from the job's hosts, that many and one for each of them; from
+ * elsewhere. Connections that are taken from one listener in a look, and wait for that. */
+enum { UNAUTHENTICATED_MAX = 16, FOREIGN_MAX = 8, BACKLOG = 128 };
 
-/* Where rank 0's watchdog can be reached, and what peers must know. */
-struct place {
-    int n;
-    struct sockaddr_storage address[ADDRESSES];
-    unsigned char token[CMN_TOKEN];
+enum { ADDRESSES = CMN_HEARTBEAT_ADDRESSES };
+
+/* The addresses of a host; those of IPv4 as IPv6 writes them. */
+enum { NICS = 2 * CMN_NICS };
+struct host {
+    struct in6_addr address[NICS]; /* zero: none */
 };
 
 /* Another node. */
@@ -52,14 +56,17 @@ struct rank {
 };
 
 struct cmn_heartbeat {
-    int rank_0, size, node, nodes;
-    struct place place;
+    int rank_0;
+    struct cmn_connection_job job;
+    struct cmn_heartbeat_place place;
     int listener[ADDRESSES];
+    struct host *host;                 /* of each node; on rank 0 */
     struct cmn_connection *connection; /* of rank 0; elsewhere there is one */
     int connections;
+    unsigned long arrivals; /* of peers, so far */
     struct peer *peer; /* of each node; elsewhere than on rank 0 the first one alone is heard */
     struct rank *rank;
-    int next;   /* address to connect to */
+    int next;   /* address to connect to: the one that was right, if any was */
     long pause; /* until then */
     int diagnosed;
 };
@@ -88,35 +95,98 @@ static int listen_on(struct sockaddr_storage *address)
     socklen_t bytes = sizeof *address;
     int fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    if (fd >= 0 && (bind(fd, (struct sockaddr *)address, bytes_of(address)) || listen(fd, 64) ||
-                    getsockname(fd, (struct sockaddr *)address, &bytes))) {
+    if (fd >= 0 && (bind(fd, (struct sockaddr *)address, bytes_of(address)) ||
+                    listen(fd, BACKLOG) || getsockname(fd, (struct sockaddr *)address, &bytes))) {
         close(fd);
         fd = -1;
     }
     return fd;
 }
 
-/* Listens on a free port of each of this host's addresses that MPI may use for TCP. */
-static void listen_everywhere(struct place *place, int listener[ADDRESSES])
+static struct in6_addr ip_of(const struct sockaddr_storage *a)
 {
-    struct cmn_nic nic[4 * CMN_NICS];
-    int n = cmn_nics(AF_UNSPEC, nic, 4 * CMN_NICS);
+    struct in6_addr ip = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
 
-    for (int loopback = 0; loopback < 2 && place->n == 0; loopback++) {
-        for (int i = 0; i < n && place->n < ADDRESSES; i++) {
-            if (may_be_used(&nic[i], loopback)) {
-                place->address[place->n] = nic[i].address;
-                listener[place->n] = listen_on(&place->address[place->n]);
-                place->n += listener[place->n] >= 0;
-            }
+    if (a->ss_family == AF_INET6) {
+        memcpy(&ip, &((const struct sockaddr_in6 *)a)->sin6_addr, sizeof ip);
+    } else {
+        memcpy(&ip.s6_addr[12], &((const struct sockaddr_in *)a)->sin_addr, 4);
+    }
+    return ip;
+}
+
+static int has(const struct host *host, const struct sockaddr_storage *a)
+{
+    struct in6_addr ip = ip_of(a);
+
+    for (int i = 0; i < NICS; i++) {
+        if (!memcmp(&host->address[i], &ip, sizeof ip)) {
+            return 1;
         }
     }
-    if (getrandom(place->token, sizeof place->token, 0) != sizeof place->token) {
-        place->n = 0; /* nobody connects */
+    return 0;
+}
+
+/* Such as that of docker0, which leads each host to itself. */
+static int is_also_elsewhere(const struct cmn_heartbeat *h, const struct sockaddr_storage *a)
+{
+    for (int i = 0; i < h->job.nodes; i++) {
+        if (i != h->job.node && has(&h->host[i], a)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Listens on a free port of each of this host's addresses that MPI may use for TCP. Those that
+ * other hosts have, too, and the loopback's, count where there is no better one: several nodes of
+ * one machine. */
+static void listen_everywhere(struct cmn_heartbeat *h)
+{
+    enum { OWN, SHARED, LOOPBACK, TURNS };
+    struct cmn_heartbeat_place *p = &h->place;
+    struct cmn_nic nic[NICS];
+    int n = cmn_nics(AF_UNSPEC, nic, NICS);
+
+    for (int turn = OWN; turn < TURNS && p->n == 0; turn++) {
+        for (int i = 0; i < n && p->n < ADDRESSES; i++) {
+            if (may_be_used(&nic[i], turn == LOOPBACK) &&
+                !(turn == OWN && is_also_elsewhere(h, &nic[i].address))) {
+                p->address[p->n] = nic[i].address;
+                h->listener[p->n] = listen_on(&p->address[p->n]);
+                p->n += h->listener[p->n] >= 0;
+            }
+        }
     }
 }
 
 /* ---- opening ---- */
+
+/* On rank 0: of the first rank of each node. */
+static void learn_hosts(struct cmn_heartbeat *h, const struct cmn_topology *t)
+{
+    struct cmn_nic nic[NICS];
+    int n = cmn_nics(AF_UNSPEC, nic, NICS);
+    struct host mine;
+
+    if (t->intra_rank) {
+        return;
+    }
+    memset(&mine, 0, sizeof mine);
+    for (int i = 0; i < n; i++) {
+        mine.address[i] = ip_of(&nic[i].address);
+    }
+    h->host = h->rank_0 ? cmn_calloc((size_t)h->job.nodes, sizeof *h->host) : NULL;
+    MPI_CALL(MPI_Gather(&mine, sizeof mine, MPI_BYTE, h->host, sizeof mine, MPI_BYTE, 0, t->inter));
+}
+
+/* On rank 0. Without a key nobody connects. */
+static void prepare(struct cmn_heartbeat *h)
+{
+    if (sodium_init() >= 0 && getrandom(h->job.key, sizeof h->job.key, 0) == sizeof h->job.key) {
+        listen_everywhere(h);
+    }
+}
 
 static void learn_ranks(struct cmn_heartbeat *h, const struct cmn_topology *t)
 {
@@ -146,18 +216,20 @@ struct cmn_heartbeat *cmn_heartbeat_open(const struct cmn_topology *t)
     }
     h = cmn_calloc(1, sizeof *h);
     h->rank_0 = t->rank == 0;
-    h->size = t->size;
-    h->node = t->inter_rank;
-    h->nodes = t->inter_size;
-    h->peer = cmn_calloc((size_t)h->nodes, sizeof *h->peer);
-    h->connections = h->rank_0 ? h->nodes + UNAUTHENTICATED_MAX : 1;
+    h->job.ranks = t->size;
+    h->job.node = t->inter_rank;
+    h->job.nodes = t->inter_size;
+    h->peer = cmn_calloc((size_t)h->job.nodes, sizeof *h->peer);
+    h->connections = h->rank_0 ? 2 * h->job.nodes + UNAUTHENTICATED_MAX + FOREIGN_MAX : 1;
     h->connection = cmn_calloc((size_t)h->connections, sizeof *h->connection);
     for (int i = 0; i < h->connections; i++) {
         h->connection[i].fd = -1;
     }
+    learn_hosts(h, t);
     if (h->rank_0) {
-        listen_everywhere(&h->place, h->listener);
+        prepare(h);
     }
+    MPI_CALL(MPI_Bcast(h->job.key, sizeof h->job.key, MPI_BYTE, 0, t->world));
     MPI_CALL(MPI_Bcast(&h->place, sizeof h->place, MPI_BYTE, 0, t->world));
     learn_ranks(h, t);
     return h;
@@ -165,26 +237,22 @@ struct cmn_heartbeat *cmn_heartbeat_open(const struct cmn_topology *t)
 
 /* ---- one connection ---- */
 
-void cmn_connection_open(struct cmn_connection *c, int fd, int node)
+static void next_address(struct cmn_heartbeat *h)
 {
-    int yes = 1, bytes = SEND_BUFFER;
-
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    /* A heartbeat goes with the status of each rank of a node that does not move: room for
-     * hundreds. */
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-    *c = (struct cmn_connection){.fd = fd, .node = node};
+    h->next = (h->next + 1) % h->place.n;
+    h->pause = h->next ? 0 : PAUSE_MS;
 }
 
+/* On a connector that has not authenticated rank 0 there, the next address is due. */
 static void drop(struct cmn_heartbeat *h, struct cmn_connection *c)
 {
+    if (c->fd >= 0 && c->node < 0 && c->role == CMN_CONNECTOR) {
+        next_address(h);
+    }
     if (c->node >= 0 && h->peer[c->node].connection == c) {
         h->peer[c->node].connection = NULL;
     }
-    if (c->fd >= 0) {
-        close(c->fd);
-        c->fd = -1;
-    }
+    cmn_connection_close(c);
 }
 
 /* The other side has ended it. A link that is cut is not the end of the processes behind it. */
@@ -200,93 +268,14 @@ static void ended(struct cmn_heartbeat *h, struct cmn_connection *c)
     drop(h, c);
 }
 
-/* Sends what is left, then the message: heartbeats come again, so a message that finds no room is
- * left out. 0, or -1: the connection has ended, errno says why. */
-static int send_message(struct cmn_connection *c, const struct cmn_message *m)
-{
-    for (int pending = c->left > 0;; pending = 0) {
-        ssize_t sent;
-        if (!pending) {
-            memcpy(c->out, m, sizeof *m);
-            c->left = sizeof *m;
-        }
-        sent = send(c->fd, c->out, c->left, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-            return -1;
-        }
-        if (sent < 0) {
-            c->left = pending ? c->left : 0;
-            return 0;
-        }
-        c->left -= (size_t)sent;
-        memmove(c->out, c->out + sent, c->left);
-        if (!pending || c->left) {
-            return 0;
-        }
-    }
-}
-
 static void send_to_all(struct cmn_heartbeat *h, struct cmn_message *m)
 {
-    memcpy(m->token, h->place.token, sizeof m->token);
-    m->node = (uint32_t)h->node;
     for (int i = 0; i < h->connections; i++) {
         struct cmn_connection *c = &h->connection[i];
-        if (c->fd >= 0 && !c->connecting && c->node >= 0 && send_message(c, m)) {
+        if (c->fd >= 0 && c->node >= 0 && cmn_connection_send(c, &h->job, m)) {
             ended(h, c);
         }
     }
-}
-
-/* What is printed must not control a terminal. */
-static void make_printable(char *text, size_t bytes)
-{
-    text[bytes - 1] = '\0';
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c < ' ' || c == 127) {
-            *text = '?';
-        }
-    }
-}
-
-/* Takes constant time over the token, so that the time does not tell how much of it is right. */
-static int is_valid(struct cmn_message *m, const unsigned char *token, int nodes, int ranks)
-{
-    struct cmn_rank_status *v = &m->rank;
-    unsigned char differs = 0;
-
-    for (int i = 0; i < CMN_TOKEN; i++) {
-        differs |= m->token[i] ^ token[i];
-    }
-    if (differs || m->kind < CMN_MESSAGE_BEAT || m->kind > CMN_MESSAGE_DIAGNOSED ||
-        m->node >= (uint32_t)nodes || v->rank < 0 || v->rank >= ranks ||
-        (unsigned)v->state >= CMN_RANK_STATES || v->stalled < 0 || v->silent < 0) {
-        return 0;
-    }
-    make_printable(v->host, sizeof v->host);
-    make_printable(v->phase, sizeof v->phase);
-    make_printable(v->detail, sizeof v->detail);
-    return 1;
-}
-
-int cmn_connection_next(struct cmn_connection *c, const unsigned char *token, int nodes, int ranks,
-                        struct cmn_message *m)
-{
-    while (c->got < sizeof c->in) {
-        ssize_t got = recv(c->fd, c->in + c->got, sizeof c->in - c->got, MSG_DONTWAIT);
-        if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-            return 0;
-        }
-        if (got <= 0) {
-            errno = got == 0 ? 0 : errno;
-            return CMN_CONNECTION_ENDED;
-        }
-        c->got += (size_t)got;
-    }
-    c->got = 0;
-    memcpy(m, c->in, sizeof *m);
-    return is_valid(m, token, nodes, ranks) ? 1 : CMN_CONNECTION_BAD;
 }
 
 /* ---- what comes ---- */
@@ -297,7 +286,7 @@ static void take_status(struct cmn_heartbeat *h, const struct cmn_message *m)
         h->rank[m->rank.rank].next = m->rank;
         h->rank[m->rank.rank].pending = 1;
     }
-    for (int i = 0; i < h->size && m->kind == CMN_MESSAGE_BEAT; i++) {
+    for (int i = 0; i < h->job.ranks && m->kind == CMN_MESSAGE_BEAT; i++) {
         struct rank *r = &h->rank[i];
         if (r->node == (int)m->node && r->pending) {
             memcpy(r->next.host, r->now.host, sizeof r->next.host);
@@ -315,7 +304,7 @@ static int take(struct cmn_heartbeat *h, struct cmn_connection *c, const struct 
 {
     struct peer *p = &h->peer[m->node];
 
-    if ((int)m->node == h->node || (c->node >= 0 && c->node != (int)m->node)) {
+    if ((int)m->node == h->job.node || (c->node >= 0 && c->node != (int)m->node)) {
         return -1;
     }
     c->node = (int)m->node;
@@ -339,7 +328,7 @@ static void receive(struct cmn_heartbeat *h, struct cmn_connection *c)
     struct cmn_message m;
     int is;
 
-    while ((is = cmn_connection_next(c, h->place.token, h->nodes, h->size, &m)) > 0) {
+    while ((is = cmn_connection_next(c, &h->job, &m)) > 0) {
         if (take(h, c, &m)) {
             is = CMN_CONNECTION_BAD;
             break;
@@ -354,18 +343,65 @@ static void receive(struct cmn_heartbeat *h, struct cmn_connection *c)
 
 /* ---- connecting ---- */
 
+/* Makes room among the unauthenticated peers of that kind: those that have not greeted go first,
+ * then the oldest. */
+static void evict(struct cmn_heartbeat *h, int foreign)
+{
+    struct cmn_connection *first = NULL;
+    int n = 0;
+
+    for (int i = 0; i < h->connections; i++) {
+        struct cmn_connection *c = &h->connection[i];
+        if (c->fd < 0 || c->node >= 0 || c->foreign != foreign) {
+            continue;
+        }
+        n++;
+        if (!first || c->received < first->received ||
+            (c->received == first->received && c->arrival < first->arrival)) {
+            first = c;
+        }
+    }
+    if (n >= (foreign ? FOREIGN_MAX : UNAUTHENTICATED_MAX + h->job.nodes)) {
+        drop(h, first);
+    }
+}
+
+/* Hosts may have addresses that nobody here knows, such as behind a NAT: those peers are taken,
+ * too, and cannot keep the places of the known hosts. */
+static void take_peer(struct cmn_heartbeat *h, int fd, const struct sockaddr_storage *from)
+{
+    int foreign = 1;
+
+    for (int i = 0; i < h->job.nodes && foreign; i++) {
+        foreign = !has(&h->host[i], from);
+    }
+    evict(h, foreign);
+    for (int i = 0; i < h->connections; i++) {
+        struct cmn_connection *c = &h->connection[i];
+        if (c->fd < 0) {
+            if (!cmn_connection_open(c, fd, CMN_LISTENER)) {
+                c->foreign = foreign;
+                c->arrival = h->arrivals++;
+                receive(h, c); /* its greeting may be there, and keeps it from being evicted */
+            }
+            return;
+        }
+    }
+    close(fd);
+}
+
 static void accept_all(struct cmn_heartbeat *h)
 {
     for (int i = 0; i < h->place.n; i++) {
-        int fd, free_one;
-        while ((fd = accept4(h->listener[i], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
-            for (free_one = 0; free_one < h->connections && h->connection[free_one].fd >= 0;) {
-                free_one++;
-            }
-            if (free_one < h->connections) {
-                cmn_connection_open(&h->connection[free_one], fd, -1);
-            } else {
-                close(fd);
+        for (int n = 0; n < BACKLOG; n++) {
+            struct sockaddr_storage from = {.ss_family = AF_UNSPEC};
+            socklen_t bytes = sizeof from;
+            int fd = accept4(h->listener[i], (struct sockaddr *)&from, &bytes,
+                             SOCK_CLOEXEC | SOCK_NONBLOCK);
+            if (fd >= 0) {
+                take_peer(h, fd, &from);
+            } else if (errno != ECONNABORTED && errno != EINTR) {
+                break;
             }
         }
     }
@@ -381,35 +417,34 @@ static void connect_to_rank_0(struct cmn_heartbeat *h, long ms)
     if (h->place.n == 0 || h->pause > 0) {
         return;
     }
-    h->next = (h->next + 1) % h->place.n;
-    h->pause = h->next ? 0 : PAUSE_MS;
     fd = socket(to->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
+        next_address(h);
         return;
     }
     if (connect(fd, (const struct sockaddr *)to, bytes_of(to)) && errno != EINPROGRESS) {
         close(fd);
+        next_address(h);
         return;
     }
-    cmn_connection_open(h->connection, fd, 0);
-    h->connection->connecting = 1;
+    if (!cmn_connection_open(h->connection, fd, CMN_CONNECTOR)) {
+        h->connection->connecting = 1;
+    }
 }
 
-/* Looks whether the connection is there now, `ms` after the last look. */
-static void complete(struct cmn_heartbeat *h, struct cmn_connection *c, long ms)
+/* Looks whether the connection is there now. */
+static void complete(struct cmn_heartbeat *h, struct cmn_connection *c)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLOUT};
     socklen_t bytes = sizeof(int);
     int error = 0;
 
-    c->age += ms;
     if (poll(&p, 1, 0) > 0) {
         c->connecting = 0;
-        if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) || error) {
+        if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) || error ||
+            cmn_connection_greet(c, &h->job)) {
             drop(h, c);
         }
-    } else if (c->age > CONNECT_MS) {
-        drop(h, c);
     }
 }
 
@@ -420,7 +455,7 @@ static void warn_of_the_deaf(struct cmn_heartbeat *h, struct peer *p, int node, 
         return;
     }
     p->told = 1;
-    for (int i = 0; i < h->size; i++) {
+    for (int i = 0; i < h->job.ranks; i++) {
         if (h->rank[i].node == node) {
             cmn_warn("the watchdog of %s does not connect over TCP (a firewall?): should that host "
                      "or its link fail, MPI alone may notice",
@@ -432,9 +467,9 @@ static void warn_of_the_deaf(struct cmn_heartbeat *h, struct peer *p, int node, 
 
 static void age(struct cmn_heartbeat *h, long ms)
 {
-    for (int i = 0; i < (h->rank_0 ? h->nodes : 1); i++) {
+    for (int i = 0; i < (h->rank_0 ? h->job.nodes : 1); i++) {
         struct peer *p = &h->peer[i];
-        if (i != h->node && !p->heard && h->rank_0) {
+        if (i != h->job.node && !p->heard && h->rank_0) {
             warn_of_the_deaf(h, p, i, ms);
         } else if (p->heard) {
             p->silent += ms;
@@ -445,26 +480,30 @@ static void age(struct cmn_heartbeat *h, long ms)
 
 void cmn_heartbeat_look(struct cmn_heartbeat *h, long ms, int leads)
 {
-    if (h->rank_0) {
-        accept_all(h);
-    } else if (!leads || h->node == 0) {
+    if (!h->rank_0 && (!leads || h->job.node == 0)) {
         drop(h, h->connection);
         memset(h->peer, 0, sizeof *h->peer); /* it will hear rank 0, and has not yet */
         return;
-    } else if (h->connection->fd < 0) {
+    }
+    if (!h->rank_0 && h->connection->fd < 0) {
         connect_to_rank_0(h, ms);
     }
     for (int i = 0; i < h->connections; i++) {
         struct cmn_connection *c = &h->connection[i];
+        c->age += ms;
         if (c->fd >= 0 && c->connecting) {
-            complete(h, c, ms);
+            complete(h, c);
         }
         if (c->fd >= 0 && !c->connecting) {
             receive(h, c);
         }
-        if (c->fd >= 0 && c->node < 0 && (c->age += ms) > AUTHENTICATE_MS) {
+        if (c->fd >= 0 && c->node < 0 && c->age > (c->connecting ? CONNECT_MS : AUTHENTICATE_MS)) {
             drop(h, c);
         }
+    }
+    /* After the others: one that is about to be authenticated is not evicted for a new one. */
+    if (h->rank_0) {
+        accept_all(h);
     }
     age(h, ms);
 }
@@ -473,8 +512,10 @@ void cmn_heartbeat_look(struct cmn_heartbeat *h, long ms, int leads)
 
 void cmn_heartbeat_beat(struct cmn_heartbeat *h, const struct cmn_rank_status *rank, int n)
 {
-    struct cmn_message m = {.kind = CMN_MESSAGE_RANK};
+    struct cmn_message m;
 
+    memset(&m, 0, sizeof m);
+    m.kind = CMN_MESSAGE_RANK;
     for (int i = 0; i < n && !h->rank_0; i++) {
         m.rank = rank[i];
         send_to_all(h, &m);
@@ -484,17 +525,19 @@ void cmn_heartbeat_beat(struct cmn_heartbeat *h, const struct cmn_rank_status *r
 
 void cmn_heartbeat_tell(struct cmn_heartbeat *h, enum cmn_message_kind kind)
 {
-    struct cmn_message m = {.kind = kind};
+    struct cmn_message m;
 
+    memset(&m, 0, sizeof m);
+    m.kind = kind;
     send_to_all(h, &m);
 }
 
 /* ---- what is known ---- */
 
-int cmn_heartbeat_met(const struct cmn_heartbeat *h)
+int cmn_heartbeat_connected(const struct cmn_heartbeat *h)
 {
-    for (int i = 0; i < (h->rank_0 ? h->nodes : 1); i++) {
-        if (i != h->node && !h->peer[i].heard) {
+    for (int i = 0; i < (h->rank_0 ? h->job.nodes : 1); i++) {
+        if (i != h->job.node && !h->peer[i].connection && !h->peer[i].bye) {
             return 0;
         }
     }
@@ -525,8 +568,7 @@ static int answers(const struct peer *p)
     struct tcp_info info;
     socklen_t bytes = sizeof info;
 
-    return p->connection && !p->connection->connecting &&
-           !getsockopt(p->connection->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) &&
+    return p->connection && !getsockopt(p->connection->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) &&
            2 * (long)info.tcpi_last_ack_recv < p->silent;
 }
 
@@ -549,11 +591,31 @@ void cmn_heartbeat_see(const struct cmn_heartbeat *h, struct cmn_rank_status *se
 {
     static const struct peer nobody;
 
-    for (int i = 0; i < h->size; i++) {
+    for (int i = 0; i < h->job.ranks; i++) {
         int node = h->rank[i].node;
-        if (node != h->node) {
+        if (node != h->job.node) {
             seen[i] = h->rank[i].now;
             see(h->rank_0 || node == 0 ? &h->peer[node] : &nobody, &seen[i]);
         }
     }
+}
+
+struct cmn_heartbeat_place *cmn_heartbeat_place(struct cmn_heartbeat *h)
+{
+    return &h->place;
+}
+
+void cmn_heartbeat_close(struct cmn_heartbeat *h)
+{
+    for (int i = 0; i < h->connections; i++) {
+        cmn_connection_close(&h->connection[i]);
+    }
+    for (int i = 0; h->rank_0 && i < h->place.n; i++) {
+        close(h->listener[i]);
+    }
+    free(h->host);
+    free(h->peer);
+    free(h->rank);
+    free(h->connection);
+    free(h);
 }

@@ -55,7 +55,7 @@ static struct {
     unsigned long long bytes;
     double computed, stalled; /* seconds; milliseconds */
     long since_beat, since_diagnosis;
-    long connecting; /* with other nodes: how long, and whether still */
+    long connecting; /* with other nodes: for so many milliseconds; whether this looks often then */
     int connects;
     int unreachable; /* the diagnosis: a host does not answer */
 } dog = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -252,11 +252,11 @@ static void look_at_all(long ms)
     }
     if (dog.nodes) {
         cmn_heartbeat_look(dog.nodes, ms, leads);
-        dog.connecting += ms;
+        dog.connecting = cmn_heartbeat_connected(dog.nodes) ? 0 : dog.connecting + ms;
         if (leads) {
             send_beat(ms);
         }
-        dog.connects = leads && dog.connecting < CONNECTING_MS && !cmn_heartbeat_met(dog.nodes);
+        dog.connects = leads && dog.connecting > 0 && dog.connecting < CONNECTING_MS;
     }
     if ((dog.node && cmn_node_status_diagnosed(dog.node)) ||
         (dog.nodes && cmn_heartbeat_diagnosed(dog.nodes)) || dog.since_diagnosis) {
