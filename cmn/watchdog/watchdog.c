@@ -31,6 +31,10 @@ enum {
     TELL_MS = 1000
 };
 
+/* Seconds: until the other ranks' stacks have come through mpiexec; in which mpiexec ends that is
+ * made to. */
+enum { STACKS_TAKE = 1, MPIEXEC_TAKES = 3 };
+
 /* A rank that computes without progress in its status is given so many times cmn_timeout. */
 enum { COMPUTES = 4 };
 
@@ -135,6 +139,44 @@ static void tell_node(void)
     }
 }
 
+static void sleep_all(unsigned seconds)
+{
+    while (seconds) {
+        seconds = sleep(seconds); /* it returns when a signal comes */
+    }
+}
+
+static void say_that_it_waits(void)
+{
+    char line[512];
+
+    cmn_log_prefix(line, sizeof line);
+    snprintf(line + strlen(line), sizeof line - strlen(line),
+             "mpiexec runs on a host without ranks, and may wait for that host for a quarter of an "
+             "hour: press Ctrl-C (cmn-run ends it by itself, and so do the ranks where "
+             "mpiexec is started on one of the job's hosts)\n");
+    cmn_job_stderr_write(line, strlen(line));
+}
+
+/* mpiexec waits for a host that does not answer until TCP gives up, after a quarter of an hour. A
+ * rank that mpiexec started itself ends it, as soon as the stacks have come through; where there is
+ * none, mpiexec's own keepalive may. */
+static void end_launcher(void)
+{
+    sleep_all(STACKS_TAKE);
+    if (!cmn_launcher_end_mpiexec()) {
+        sleep_all(MPIEXEC_TAKES);
+        return;
+    }
+    if (cmn_launcher_waits() && dog.topology->inter_rank == 0) {
+        say_that_it_waits();
+    }
+    sleep_all((unsigned)cmn_launcher_notices());
+    if (dog.topology->inter_rank && dog.seen[0].state == CMN_RANK_UNREACHABLE) {
+        cmn_launcher_end_daemon();
+    }
+}
+
 /* People have been told why: all ranks that live print where they are. */
 static void tell_others(void)
 {
@@ -144,10 +186,7 @@ static void tell_others(void)
     }
     write_backtrace();
     if (dog.unreachable) {
-        sleep((unsigned)cmn_launcher_notices());
-    }
-    if (dog.unreachable && dog.topology->inter_rank && dog.seen[0].state == CMN_RANK_UNREACHABLE) {
-        cmn_launcher_end();
+        end_launcher();
     }
 }
 

@@ -7,7 +7,8 @@
 #
 #   cluster_up NODES                  makes node1, node2, …; 1 with the reason in cluster_why when they cannot be had
 #   cluster_down                      ends them and all that runs there
-#   cluster_job SHAPE                 sets the array job to an mpiexec of that many ranks a node: 3+2 is 3 on node1
+#   cluster_job SHAPE [NODE]          sets the array job to an mpiexec of that many ranks a node: 3+2 is 3 on node1;
+#                                     mpiexec runs on NODE, or beside the nodes
 #   cluster_run COMMAND...            runs it beside the nodes, such as an mpiexec of one's own: --host node1:2,node2:2
 #   cluster_on NODE COMMAND...        runs it on a node
 #   cluster_sent NODE                 bytes that the node has sent since it was made
@@ -92,12 +93,15 @@ cluster_on() {
 }
 
 cluster_job() {
-    local count hosts='' ranks=0 node=0 words
+    local count hosts='' ranks=0 node=0 words on=()
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    [[ -z ${2:-} ]] || on=(ip netns exec "$2" unshare --uts --mount
+        bash -c 'hostname "$0" && mount --bind "/run/cluster/$0/shm" /dev/shm && exec "$@"' "$2")
     for count in ${1//+/ }; do
         node=$((node + 1)) ranks=$((ranks + count))
         hosts+=${hosts:+,}node$node:$count
     done
-    cluster_words mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 --host "$hosts" -n "$ranks"
+    cluster_words "${on[@]}" mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 --host "$hosts" -n "$ranks"
     # shellcheck disable=SC2034  # what the caller asked for
     job=("${words[@]}")
 }

@@ -25,10 +25,11 @@ teardown() {
     cluster_run ip -n node2 link set eth0 up 2>/dev/null || true
 }
 
-# start SHAPE ARGUMENTS...: `darknet` in the background. Sets started, and over, when it counts as hanging.
+# start SHAPE ARGUMENTS...: `darknet` in the background, mpiexec on the node mpiexec_on. Sets started, and over, when it
+# counts as hanging.
 start() {
     local job
-    cluster_job "$1"
+    cluster_job "$1" "${mpiexec_on:-}"
     timeout --kill-after=5 $((60 * SLOW)) "${job[@]}" "${keepalive[@]}" "$DARKNET" "${@:2}" -cmn_timeout $LIMIT \
         >job.out 2>job.err 3>&- &
     started=$! over=$((SECONDS + 60 * SLOW))
@@ -101,11 +102,17 @@ ends_saying() {
     [[ $ended -eq 75 ]]
 }
 
-@test "the link is cut in a training" {
-    train 2+2 -cmn_validate 0
+# As people start it: mpiexec on the first node, without a word of keepalive.
+@test "the link is cut in a training: the ranks make mpiexec end" {
+    keepalive=() mpiexec_on=node1
+    train 3+2 -cmn_validate 0
     until_said 'Saving weights' 2
     cluster_run ip -n node2 link set eth0 down
-    ends_saying "^cmn\[rank 0@node1\] nothing moved for $LIMIT s .*: node2 \(rank 2, 3\) does not answer.*; 2 other ranks wait"
+    ends_saying "^cmn\[rank 0@node1\] nothing moved for $LIMIT s .*: node2 \(rank 3, 4\) does not answer.*; 3 other ranks wait"
+    for who in 0 1 2; do
+        grep -aE "^cmn\[rank $who@node1\] stack of the main thread, in: " job.err
+    done
+    ((SECONDS - began <= LIMIT + 12 * SLOW)) # by itself mpiexec would wait for a quarter of an hour
 }
 
 @test "the link is cut in a validation" {
