@@ -43,7 +43,7 @@ until_said() {
     return 1
 }
 
-# Sets ranks to the process ids, in the order of the ranks.
+# Sets ranks to the process ids, in the order of the ranks; fails where there is none.
 find_ranks() {
     local pid rank children
     declare -A of=()
@@ -138,6 +138,7 @@ train() {
     sed -i '40s/.*/fifo-digit-3.png/' train.list
     train 2 -cmn_validate 0
     stopped=$SECONDS
+    until_said job.err '^layer '
     find_ranks
     ends_naming '[01]' 'rank [01]@[^ ]+ is stalled in: .* \(fifo-digit-3.png\)'
 }
