@@ -3,11 +3,14 @@
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/nics.h"
@@ -255,4 +258,104 @@ void cmn_launcher_end_job(int status)
     if (abort_job && abort_job(status, "", NULL, 0) == PMIX_SUCCESS) {
         _exit(status);
     }
+}
+
+/* ---- the end, by signals ---- */
+
+/* Name and parent of a process; 0, or -1: there is none. */
+static int read_process(pid_t pid, char name[32], pid_t *parent)
+{
+    char file_name[64], text[512], *end;
+    FILE *file;
+    size_t n;
+
+    snprintf(file_name, sizeof file_name, "/proc/%d/stat", (int)pid);
+    file = fopen(file_name, "re");
+    if (!file) {
+        return -1;
+    }
+    n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    end = strrchr(text, ')'); /* "PID (NAME) STATE PARENT": the name may have anything in it */
+    if (!end || sscanf(end, ") %*c %d", parent) != 1) {
+        return -1;
+    }
+    *end = '\0';
+    snprintf(name, 32, "%s", text + strcspn(text, "(") + 1);
+    return 0;
+}
+
+enum cmn_launcher_kind cmn_launcher_above(pid_t *pid)
+{
+    static const struct {
+        const char *name;
+        enum cmn_launcher_kind kind;
+    } known[] = {
+        {"orted", CMN_DAEMON},
+        {"prted", CMN_DAEMON},
+        {"prterun", CMN_MPIEXEC},
+        {"orterun", CMN_MPIEXEC},
+        {"mpiexec", CMN_MPIEXEC},
+        {"mpirun", CMN_MPIEXEC},
+        {"mpiexec.openmpi", CMN_MPIEXEC},
+        {"mpirun.openmpi", CMN_MPIEXEC},
+    };
+    char name[32];
+    pid_t above;
+
+    for (*pid = cmn_launcher_takes_output() ? getppid() : 0; *pid > 1; *pid = above) {
+        if (read_process(*pid, name, &above)) {
+            break;
+        }
+        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+            if (!strcmp(name, known[i].name)) {
+                return known[i].kind;
+            }
+        }
+    }
+    *pid = 0;
+    return CMN_NO_LAUNCHER;
+}
+
+/* Seconds, in a process of its own that mpiexec knows nothing of, waits for nothing of, and does
+ * not kill. Open MPI's mpiexec waits for the far daemons at the first SIGTERM, and at a second one
+ * soon after it ends what runs on this host, takes its files away and ends. */
+static void end_by_force(pid_t mpiexec)
+{
+    enum { BETWEEN_MS = 300, LAST_MS = 2000 };
+    const struct timespec between = {.tv_nsec = BETWEEN_MS * 1000000L}, a_moment = {.tv_nsec = 1e8};
+
+    setsid();
+    if (syscall(SYS_close_range, 0, ~0U, 0)) {
+        for (int fd = 0; fd < (int)sysconf(_SC_OPEN_MAX); fd++) {
+            close(fd);
+        }
+    }
+    kill(mpiexec, SIGTERM);
+    nanosleep(&between, NULL);
+    kill(mpiexec, SIGTERM);
+    for (int ms = 0; ms < LAST_MS && !kill(mpiexec, 0); ms += 100) {
+        nanosleep(&a_moment, NULL);
+    }
+    kill(mpiexec, SIGKILL);
+    _exit(0);
+}
+
+int cmn_launcher_end_mpiexec(void)
+{
+    sigset_t all, before;
+    pid_t mpiexec, pid;
+
+    if (cmn_launcher_announces_end() || cmn_launcher_above(&mpiexec) != CMN_MPIEXEC) {
+        return -1;
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid = fork();
+    if (pid == 0) {
+        end_by_force(mpiexec);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return pid < 0 ? -1 : 0;
 }

@@ -4,6 +4,8 @@
 #ifndef CMN_LAUNCHER_H
 #define CMN_LAUNCHER_H
 
+#include <sys/types.h>
+
 /* Number of processes that it started; 1 without a launcher. */
 int cmn_launcher_size(void);
 
@@ -39,5 +41,18 @@ void cmn_launcher_prepare(const char *library);
  * or two. Returns where this launcher cannot be asked: the caller then ends the job in another way.
  */
 void cmn_launcher_end_job(int status);
+
+/* Open MPI's own processes: mpiexec, or its daemon on another host. */
+enum cmn_launcher_kind { CMN_NO_LAUNCHER, CMN_DAEMON, CMN_MPIEXEC };
+
+/* The nearest one above this process: scripts may stand between. Its number goes to `pid`; 0 where
+ * there is none. */
+enum cmn_launcher_kind cmn_launcher_above(pid_t *pid);
+
+/* Makes Open MPI 4's mpiexec end, and with it all that it has started on this host, where it is
+ * above this process: after a cmn_launcher_end_job() it would wait for a host that does not answer,
+ * which that of Open MPI 5 does not. Takes some 0.4 s, or 2.5 s where it has to be killed, and
+ * returns at once. 0, or -1: it is not there. */
+int cmn_launcher_end_mpiexec(void);
 
 #endif

@@ -13,11 +13,6 @@ long cmn_launcher_notices(void);
  * to end. Does nothing where something else started it. */
 void cmn_launcher_end_daemon(void);
 
-/* Makes Open MPI's mpiexec end, and with it all that it has started on this host, where it is above
- * this process: it would wait for a host that does not answer. Takes some 0.4 s, or 2.5 s where it
- * has to be killed, and returns at once. 0, or -1: it is not there. */
-int cmn_launcher_end_mpiexec(void);
-
 /* Whether mpiexec is on another host, where nobody can make it end, and will wait for a host that
  * does not answer until TCP gives up: that of Open MPI 4, without keepalive. */
 int cmn_launcher_waits(void);

@@ -11,6 +11,7 @@
 
 #include "base/fatal.h"
 #include "base/job_stderr.h"
+#include "base/launcher.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
