@@ -103,6 +103,14 @@ static void envelope(double *precision, size_t n)
     }
 }
 
+/* Whether so many boxes of all reach the recall number k of so many points. COCO's tool compares
+ * with multiples of 0.01 in floating point, where 0.70 is a bit more than 14 / 20. */
+static int reaches(long right, long boxes, long k, int points)
+{
+    return points == 101 ? (double)right / (double)boxes >= (double)k * .01
+                         : right * (points - 1) >= k * boxes;
+}
+
 /* The mean of the envelope at so many points of recall, 0 to 1; 0 beyond the highest recall. */
 static double at_points(const double *precision, const long *right, size_t n, long boxes,
                         int points)
@@ -111,7 +119,7 @@ static double at_points(const double *precision, const long *right, size_t n, lo
     size_t i = 0;
 
     for (long k = 0; k < points; k++) {
-        while (i < n && right[i] * (points - 1) < k * boxes) {
+        while (i < n && !reaches(right[i], boxes, k, points)) {
             i++;
         }
         sum += i < n ? precision[i] : 0;

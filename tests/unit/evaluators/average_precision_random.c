@@ -90,7 +90,10 @@ static double best_precision(const int *right, size_t n, long boxes, long level,
         for (size_t k = 0; k < end; k++) {
             hits += right[k];
         }
-        if (hits * steps >= level * boxes && (double)hits / (double)end > best) {
+        /* COCO's tool has its 101 recalls as multiples of 0.01 in floating point. */
+        if ((steps == 100 ? (double)hits / (double)boxes >= (double)level * .01
+                          : hits * steps >= level * boxes) &&
+            (double)hits / (double)end > best) {
             best = (double)hits / (double)end;
         }
     }
