@@ -38,6 +38,11 @@ char *fuzz_file(int slot, const void *data, size_t size);
 const char *fuzz_folder(void);
 void fuzz_folder_end(void);
 
+/* A thread that an input has started may run when the input is refused: waits until no more run than
+ * is usual. */
+void fuzz_threads_are_usual(void);
+void fuzz_threads_end(void);
+
 /* What is held now stays when an input ends: fuzz_memory.h. NULL where memory is not counted. */
 void fuzz_memory_keep(void) __attribute__((weak));
 

@@ -235,6 +235,7 @@ static void set_up(const struct training *t, struct base *b)
     }
     first_free = dup(0);
     close(first_free);
+    fuzz_threads_are_usual();
     if (fuzz_memory_keep) {
         fuzz_memory_keep();
     }

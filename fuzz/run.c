@@ -61,8 +61,39 @@ int fuzz_run(const struct fuzz_target *target, const uint8_t *data, size_t size)
         target->run(data, size);
         taken = 1;
     }
+    if (!taken) {
+        fuzz_threads_end();
+    }
     fuzz_folder_end();
     return !taken;
+}
+
+static int threads_at_first;
+
+static int threads(void)
+{
+    DIR *dir = opendir("/proc/self/task");
+    int n = 0;
+
+    while (dir && readdir(dir)) {
+        n++;
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    return n;
+}
+
+void fuzz_threads_are_usual(void)
+{
+    threads_at_first = threads();
+}
+
+void fuzz_threads_end(void)
+{
+    for (int i = 0; threads_at_first && threads() > threads_at_first && i < 5000; i++) {
+        usleep(1000);
+    }
 }
 
 static char folder[64];

@@ -157,7 +157,7 @@ static void sweep(const char *folder, int (*is)(const char *file, const void *of
                    strlen(name) != sizeof probe - 1 + RANDOM) {
             continue;
         }
-        fd = openat(dirfd(dir), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        fd = openat(dirfd(dir), name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0) {
             continue;
         }
@@ -256,4 +256,9 @@ int cmn_append(const char *what, const char *file, int fd, const void *record, s
         reason = errno;
     }
     return cmn_fail("%s %s: %s", what, file, strerror(reason));
+}
+
+int cmn_sync_in_place(int fd)
+{
+    return fdatasync(fd) && errno != EINVAL && errno != EROFS ? -1 : 0;
 }

@@ -38,4 +38,8 @@ int cmn_open_in_place(const char *what, const char *file, int flags);
  * leaves whole records. What a full disk took of a record is cut off. 0, or -1 with a reason. */
 int cmn_append(const char *what, const char *file, int fd, const void *record, size_t bytes);
 
+/* Blocks until what was appended is on the disk; thread-safe. 0, or -1 with errno; 0 for what is no
+ * file on a disk, such as a pipe. */
+int cmn_sync_in_place(int fd);
+
 #endif

@@ -15,12 +15,36 @@
 #include "base/fatal.h"
 #include "base/job_stderr.h"
 #include "base/launcher.h"
+#include "base/log.h"
 
 static int own_rank, job_size;
 static int own_socket =
     -1; /* here another rank of this host says that it has written a fatal message */
 
 static int bind_to(const char *what, int number, int type);
+
+/* Opens a rank's log and writes its first line, by which the next training knows it again. The
+ * descriptor, or -1 with a reason. */
+static int open_log(const char *name, int rank, int size)
+{
+    static const char first[] = "output of rank ", what[] = "cmn_rank_logs:";
+    char found[sizeof first] = "";
+    int fd = cmn_open_in_place(what, name, O_RDWR | O_CREAT);
+    ssize_t n = fd < 0 ? 0 : pread(fd, found, sizeof first - 1, 0);
+
+    if (n > 0 && strcmp(found, first)) {
+        close(fd);
+        return cmn_fail("%s %s: what is there is no log of a rank, and would be lost: move it "
+                        "away, or give another folder",
+                        what, name);
+    }
+    if (fd >= 0 && (ftruncate(fd, 0) || dprintf(fd, "%s%d of %d\n", first, rank, size) < 0)) {
+        cmn_fail("%s %s: %s", what, name, strerror(errno));
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
 
 void cmn_output_open(int rank, int size, const char *folder)
 {
@@ -50,7 +74,10 @@ void cmn_output_open(int rank, int size, const char *folder)
     if (!strcmp(name, open_now)) {
         return;
     }
-    fd = cmn_open_in_place("cmn_rank_logs:", name, O_WRONLY | O_CREAT | O_TRUNC);
+    fd = folder[0] ? open_log(name, rank, size) : open(name, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 && !folder[0]) {
+        cmn_fatal("%s: %s", name, strerror(errno));
+    }
     if (fd < 0) {
         cmn_fatal_reason();
     }

@@ -19,6 +19,8 @@ struct cmn_writer {
     char *folder, *name;
     int keep;
     int lock; /* -1: none yet */
+    void (*before_rename)(void *of);
+    void *of;
 
     pthread_t thread;
     int running; /* there is a thread to be joined */
@@ -140,6 +142,9 @@ static int put_file(const struct cmn_writer *w, int folder, const char *path,
     for (int i = 0; i < CMN_SNAPSHOT_PARTS && !bad; i++) {
         bad = write_all(fd, &part[i]);
     }
+    if (!bad && w->before_rename) {
+        w->before_rename(w->of);
+    }
     if (bad || fsync(fd) || (alone && cmn_directory_hide(folder, w->name))) {
         reason = errno;
         unlink(draft);
@@ -258,6 +263,12 @@ long cmn_writer_result(struct cmn_writer *w, char *text, size_t bytes, long *wri
     }
     pthread_mutex_unlock(&w->mutex);
     return failed;
+}
+
+void cmn_writer_before_rename(struct cmn_writer *w, void (*call)(void *of), void *of)
+{
+    w->before_rename = call;
+    w->of = of;
 }
 
 void cmn_writer_supersede(struct cmn_writer *w)

@@ -20,6 +20,10 @@ struct cmn_writer *cmn_writer_open(const char *folder, const char *name, int kee
  * others stay when it fails. 0, or -1 with the reason why there is no thread. */
 int cmn_writer_start(struct cmn_writer *w, struct cmn_snapshot *s, long iteration);
 
+/* The writer's thread calls this before it gives a checkpoint its name: what the checkpoint says was
+ * written elsewhere is to be on the disk then. While nothing is being written. */
+void cmn_writer_before_rename(struct cmn_writer *w, void (*call)(void *of), void *of);
+
 /* Blocks until nothing is being written. */
 void cmn_writer_wait(struct cmn_writer *w);
 

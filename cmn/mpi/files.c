@@ -195,11 +195,20 @@ int cmn_files_make_writable(const char *folder)
     return created;
 }
 
-int cmn_files_replaceable(const char *what, const char *file, const char *begin)
+/* Whether the n bytes stand there in the file. */
+static int has_at(FILE *in, long offset, int whence, const void *bytes, size_t n)
 {
-    char found[16];
+    char found[128];
+
+    return n == 0 || (n < sizeof found && !fseek(in, offset, whence) &&
+                      fread(found, 1, n, in) == n && !memcmp(found, bytes, n));
+}
+
+int cmn_files_replaceable(const char *what, const char *file, const char *begin, const void *end,
+                          size_t bytes)
+{
     struct stat st;
-    size_t n;
+    int ours;
     FILE *in;
 
     if (stat(file, &st)) {
@@ -212,14 +221,13 @@ int cmn_files_replaceable(const char *what, const char *file, const char *begin)
     if (!in) {
         return cmn_fail("%s %s: %s", what, file, strerror(errno));
     }
-    n = fread(found, 1, strlen(begin), in);
+    ours = st.st_size == 0 || (has_at(in, 0, SEEK_SET, begin, strlen(begin)) &&
+                               has_at(in, -(long)bytes, SEEK_END, end, bytes));
     fclose(in);
-    if (n && (n < strlen(begin) || memcmp(found, begin, n))) {
-        return cmn_fail(
-            "%s %s: what is there is no %s, and would be lost: move it away, or give another name",
-            what, file, what);
-    }
-    return 0;
+    return ours ? 0
+                : cmn_fail("%s %s: what is there is no %s of a training, and would be lost: move "
+                           "it away, or give another name",
+                           what, file, what);
 }
 
 size_t cmn_files_count_lines(FILE *file)

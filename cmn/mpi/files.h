@@ -30,8 +30,10 @@ int cmn_files_make_folder(const char *folder);
  * is missing: then 1, else 0. */
 int cmn_files_make_writable(const char *folder);
 
-/* Local. Whether a file may be written anew: it is missing, empty, or begins with `begin` (up to
- * 15 bytes), as each `what` does. 0, or -1 with a reason. */
-int cmn_files_replaceable(const char *what, const char *file, const char *begin);
+/* Local. Whether a file may be written anew: it is missing, empty, or begins with `begin` and ends
+ * with the `bytes` of `end`, as each `what` of ours does (up to 127 bytes each). 0, or -1 with a
+ * reason. */
+int cmn_files_replaceable(const char *what, const char *file, const char *begin, const void *end,
+                          size_t bytes);
 
 #endif

@@ -37,6 +37,7 @@ struct cmn_chart {
     int drawing; /* 0: the picture is only a trial of gnuplot */
     int errors;  /* memfd with gnuplot's standard error, or -1 */
     double began, ended;
+    int disk_failed; /* and not gnuplot: another row may go better */
 };
 
 static void drop_picture(struct cmn_chart *c)
@@ -181,7 +182,10 @@ static int spawn(struct cmn_chart *c)
     if (c->out < 0) {
         reason = errno;
         c->next[0] = '\0';
+        c->disk_failed = 1;
         close(in);
+        close(c->errors);
+        c->errors = -1;
         return fails(c, strerror(reason));
     }
     reason = start(c, in, c->out);
@@ -226,16 +230,38 @@ static int complain(const struct cmn_chart *c)
     return fails(c, "gnuplot failed without a message");
 }
 
+/* The end of a PNG: a chunk with a length of 0, its name and its checksum. */
+static const unsigned char end[] = {0, 0, 0, 0, 'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82};
+
+/* The end of ours, by which a chart is told from any other picture: a chunk of text, "Software" and
+ * "darknet-cmn", before it. */
+static const unsigned char own_end[] = {0,   0,   0,   20,  't', 'E', 'X',  't',  'S',  'o',  'f',
+                                        't', 'w', 'a', 'r', 'e', 0,   'd',  'a',  'r',  'k',  'n',
+                                        'e', 't', '-', 'c', 'm', 'n', 0x1e, 0x0b, 0x39, 0x99, 0,
+                                        0,   0,   0,   'I', 'E', 'N', 'D',  0xae, 0x42, 0x60, 0x82};
+
 /* Whether the PNG has its end: gnuplot does not always report a full disk. */
 static int whole(int file)
 {
-    static const unsigned char last[] = {'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82};
-    unsigned char end[sizeof last] = "";
+    unsigned char last[sizeof end] = "";
     off_t bytes = lseek(file, 0, SEEK_END);
 
-    return bytes > (off_t)sizeof last &&
-           pread(file, end, sizeof end, bytes - (off_t)sizeof last) == sizeof end &&
-           !memcmp(end, last, sizeof last);
+    return bytes > (off_t)sizeof end &&
+           pread(file, last, sizeof last, bytes - (off_t)sizeof last) == sizeof last &&
+           !memcmp(last, end, sizeof end);
+}
+
+/* 0, or -1 with errno. */
+static int sign(int file)
+{
+    off_t bytes = lseek(file, 0, SEEK_END) - (off_t)sizeof end;
+
+    errno = 0;
+    if (pwrite(file, own_end, sizeof own_end, bytes) == sizeof own_end) {
+        return 0;
+    }
+    errno = errno ? errno : ENOSPC;
+    return -1;
 }
 
 /* The new picture replaces the previous one. */
@@ -245,9 +271,11 @@ static int commit(struct cmn_chart *c, int status)
         return complain(c);
     }
     if (!whole(c->out)) {
+        c->disk_failed = 1;
         return fails(c, "gnuplot wrote a part of it only: is the disk full?");
     }
-    if (c->drawing && cmn_atomic_commit(c->out, c->next, c->file)) {
+    if (c->drawing && (sign(c->out) || cmn_atomic_commit(c->out, c->next, c->file))) {
+        c->disk_failed = 1;
         return fails(c, strerror(errno));
     }
     if (c->drawing) {
@@ -314,7 +342,8 @@ struct cmn_chart *cmn_chart_open(const char *file, const struct cmn_chart_plan *
     c->file = cmn_strdup(file);
     c->plan = *plan;
     c->errors = c->out = -1;
-    if (!cmn_files_replaceable("chart", file, "\x89PNG") && !spawn(c) && !await(c, FIRST_AT_MOST)) {
+    if (!cmn_files_replaceable("chart", file, "\x89PNG", own_end, sizeof own_end) && !spawn(c) &&
+        !await(c, FIRST_AT_MOST)) {
         return c;
     }
     cmn_chart_close(c);
@@ -346,6 +375,15 @@ int cmn_chart_poll(struct cmn_chart *c)
         return 0;
     }
     return spawn(c);
+}
+
+int cmn_chart_may_recover(struct cmn_chart *c)
+{
+    int may = c->disk_failed;
+
+    c->disk_failed = 0;
+    c->due = c->due || may;
+    return may;
 }
 
 int cmn_chart_finish(struct cmn_chart *c)

@@ -13,11 +13,13 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "mpi/files.h"
+#include "report/backlog.h"
 
 struct cmn_csv {
     int fd;
     char *file;
     enum cmn_answer answer;
+    struct cmn_backlog waiting;
 };
 
 /* As RFC 4180 asks; no field needs quotes. */
@@ -56,13 +58,12 @@ static char *make_line(enum cmn_answer answer, const struct cmn_row *row)
     return line;
 }
 
-/* Frees the line. */
-static int append(const struct cmn_csv *c, char *line)
+/* For the backlog. */
+static int append(void *csv, const void *line, size_t bytes)
 {
-    int result = cmn_append("CSV", c->file, c->fd, line, strlen(line));
+    const struct cmn_csv *c = csv;
 
-    free(line);
-    return result;
+    return cmn_append("CSV", c->file, c->fd, line, bytes);
 }
 
 /* Whether the line is a whole row; if so, sets its epoch and iteration. */
@@ -107,6 +108,7 @@ static int begin(struct cmn_csv *c, const struct cmn_log_resume *resume)
     char *heading = make_line(c->answer, NULL);
     FILE *in = cmn_log_resumes(resume) ? fopen(c->file, "r") : NULL;
     off_t keep = in ? older(in, heading, resume) : 0;
+    int result;
 
     if (in) {
         fclose(in);
@@ -118,16 +120,15 @@ static int begin(struct cmn_csv *c, const struct cmn_log_resume *resume)
                         c->file);
     }
     c->fd = cmn_open_in_place("CSV", c->file, O_WRONLY | O_CREAT);
-    if (c->fd < 0 || keep) {
-        free(heading);
-    }
     if (c->fd < 0) {
-        return -1;
+        result = -1;
+    } else if (ftruncate(c->fd, keep)) {
+        result = cmn_fail("CSV %s: %s", c->file, strerror(errno));
+    } else {
+        result = keep ? 0 : append(c, heading, strlen(heading));
     }
-    if (ftruncate(c->fd, keep)) {
-        return cmn_fail("CSV %s: %s", c->file, strerror(errno));
-    }
-    return keep ? 0 : append(c, heading);
+    free(heading);
+    return result;
 }
 
 struct cmn_csv *cmn_csv_open(const char *file, enum cmn_answer answer,
@@ -138,26 +139,39 @@ struct cmn_csv *cmn_csv_open(const char *file, enum cmn_answer answer,
     c->file = cmn_strdup(file);
     c->fd = -1;
     c->answer = answer;
-    if (!cmn_files_replaceable("CSV", file, "epoch,") && !begin(c, resume)) {
+    cmn_backlog_open(&c->waiting, "CSV", file, append, c);
+    if (!cmn_files_replaceable("CSV", file, "epoch,iteration,", NULL, 0) && !begin(c, resume)) {
         return c;
     }
     cmn_csv_close(c);
     return NULL;
 }
 
-int cmn_csv_row(struct cmn_csv *c, const struct cmn_row *row)
+void cmn_csv_row(struct cmn_csv *c, const struct cmn_row *row)
 {
-    return append(c, make_line(c->answer, row));
+    char *line = make_line(c->answer, row);
+
+    cmn_backlog_add(&c->waiting, line, strlen(line));
+    free(line);
 }
 
-void cmn_csv_close(struct cmn_csv *c)
+int cmn_csv_sync(const struct cmn_csv *c)
 {
+    return cmn_sync_in_place(c->fd);
+}
+
+int cmn_csv_close(struct cmn_csv *c)
+{
+    int result;
+
     if (!c) {
-        return;
+        return 0;
     }
+    result = cmn_backlog_close(&c->waiting);
     if (c->fd >= 0) {
         close(c->fd);
     }
     free(c->file);
     free(c);
+    return result;
 }

@@ -57,6 +57,9 @@ static void node(FILE *out, int i, const struct cmn_graph_node *n)
     fputs("\"];\n", out);
 }
 
+/* By which a graph of ours is known. */
+static const char head[] = "digraph network {\n  graph [fontname=\"Helvetica\", labelloc=t, ";
+
 static void write_to(FILE *out, const struct cmn_graph *g)
 {
     size_t parameters = 0;
@@ -64,7 +67,7 @@ static void write_to(FILE *out, const struct cmn_graph *g)
     for (int i = 0; i < g->nodes; i++) {
         parameters += g->node[i].parameters;
     }
-    fputs("digraph network {\n  graph [fontname=\"Helvetica\", labelloc=t, label=\"", out);
+    fprintf(out, "%slabel=\"", head);
     escaped(out, g->name);
     fputs(": ", out);
     grouped(out, parameters);
@@ -118,5 +121,5 @@ static int write_file(const struct cmn_graph *g, const char *file)
 
 int cmn_graph_write(const struct cmn_graph *g, const char *file)
 {
-    return cmn_files_replaceable("graph", file, "digraph ") || write_file(g, file) ? -1 : 0;
+    return cmn_files_replaceable("graph", file, head, NULL, 0) || write_file(g, file) ? -1 : 0;
 }

@@ -15,6 +15,7 @@
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "report/backlog.h"
 
 /* One write() puts a row and a new end over the array's end: the file is an array at every
  * moment. */
@@ -26,6 +27,9 @@ struct cmn_json_log {
     int fd;
     char *file;
     int rows;
+    int torn; /* a part of a row is behind its end, which is at `end` */
+    off_t end;
+    struct cmn_backlog waiting;
 };
 
 /* Reads a log row by row, so that the rows before a torn end are found. */
@@ -135,40 +139,59 @@ int cmn_json_log_replaceable(const char *file)
     return result < 0 ? -1 : 0;
 }
 
-/* The part of a row that a full disk took is cut off again. */
-static int append(struct cmn_json_log *j, const char *row)
+/* Writes the array's end where it was, and cuts off what is behind it. 0, or -1 with errno. */
+static int restore_end(struct cmn_json_log *j)
 {
     const size_t closing = sizeof array_end - 1;
-    off_t end = lseek(j->fd, -(off_t)closing, SEEK_END);
-    char *text = cmn_format("%s\n%s%s", j->rows ? "," : "", row, array_end);
-    ssize_t bytes = (ssize_t)strlen(text);
-    ssize_t written = end < 0 ? -1 : write(j->fd, text, (size_t)bytes);
-    int reason = written < 0 ? errno : ENOSPC;
 
+    errno = 0;
+    if (ftruncate(j->fd, j->end) || pwrite(j->fd, array_end, closing, j->end) != (ssize_t)closing) {
+        errno = errno ? errno : ENOSPC;
+        return -1;
+    }
+    j->torn = 0;
+    return 0;
+}
+
+/* For the backlog. The part of a row that a full disk took is cut off again. */
+static int append(void *log, const void *row, size_t length)
+{
+    struct cmn_json_log *j = log;
+    const size_t closing = sizeof array_end - 1;
+    off_t end = j->torn ? j->end : lseek(j->fd, -(off_t)closing, SEEK_END);
+    char *text;
+    ssize_t bytes, written;
+    int reason;
+
+    if (j->torn && (restore_end(j) || lseek(j->fd, end, SEEK_SET) < 0)) {
+        return cmn_fail("JSON log %s: %s", j->file, strerror(errno));
+    }
+    text = cmn_format("%s\n%.*s%s", j->rows ? "," : "", (int)length, (const char *)row, array_end);
+    bytes = (ssize_t)strlen(text);
+    written = end < 0 ? -1 : write(j->fd, text, (size_t)bytes);
+    reason = written < 0 ? errno : ENOSPC;
     free(text);
     if (written == bytes) {
         j->rows++;
         return 0;
     }
-    if (written > 0 &&
-        (ftruncate(j->fd, end) || pwrite(j->fd, array_end, closing, end) != (ssize_t)closing)) {
-        reason = errno;
+    if (written > 0) {
+        j->torn = 1;
+        j->end = end;
+        restore_end(j); /* or at the next row */
     }
     return cmn_fail("JSON log %s: %s", j->file, strerror(reason));
 }
 
-static int append_object(struct cmn_json_log *j, const cJSON *object)
+static void append_object(struct cmn_json_log *j, const cJSON *object)
 {
     char *text = cJSON_PrintUnformatted(object);
-    int result;
 
     if (!text) {
         cmn_fatal("JSON log: out of memory");
     }
-    result = append(j, text);
-
+    cmn_backlog_add(&j->waiting, text, strlen(text));
     free(text);
-    return result;
 }
 
 /* Returns how many rows of an earlier run stay; they end at *end. */
@@ -234,6 +257,7 @@ struct cmn_json_log *cmn_json_log_open(const char *file, const struct cmn_log_re
 
     j->file = cmn_strdup(file);
     j->fd = -1;
+    cmn_backlog_open(&j->waiting, "JSON log", file, append, j);
     if (cmn_json_log_replaceable(file)) {
         goto out;
     }
@@ -282,12 +306,11 @@ static void add_ranks(cJSON *object, const struct cmn_row *row, const struct cmn
     }
 }
 
-int cmn_json_log_row(struct cmn_json_log *j, const struct cmn_row *row,
-                     const struct cmn_straggler *s)
+void cmn_json_log_row(struct cmn_json_log *j, const struct cmn_row *row,
+                      const struct cmn_straggler *s)
 {
     cJSON *object = cJSON_CreateObject();
     const struct cmn_column *column;
-    int result;
 
     for (int i = 0; (column = cmn_column_at(i)); i++) {
         if (cmn_column_known(column, row)) {
@@ -298,9 +321,8 @@ int cmn_json_log_row(struct cmn_json_log *j, const struct cmn_row *row,
         number(object, "skipped_steps", (double)row->skipped);
     }
     add_ranks(object, row, s);
-    result = append_object(j, object);
+    append_object(j, object);
     cJSON_Delete(object);
-    return result;
 }
 
 static struct cmn_row row_of(const cJSON *object)
@@ -337,14 +359,23 @@ int cmn_json_log_read(const char *file, int (*each)(void *to, const struct cmn_r
     return result;
 }
 
-void cmn_json_log_close(struct cmn_json_log *j)
+int cmn_json_log_sync(const struct cmn_json_log *j)
 {
+    return cmn_sync_in_place(j->fd);
+}
+
+int cmn_json_log_close(struct cmn_json_log *j)
+{
+    int result;
+
     if (!j) {
-        return;
+        return 0;
     }
+    result = cmn_backlog_close(&j->waiting);
     if (j->fd >= 0) {
         close(j->fd);
     }
     free(j->file);
     free(j);
+    return result;
 }

@@ -14,12 +14,16 @@ int cmn_json_log_replaceable(const char *file);
  * before the tear, and a warning says so. NULL with a reason. */
 struct cmn_json_log *cmn_json_log_open(const char *file, const struct cmn_log_resume *resume);
 
-/* Appends a row. 0, or -1 with a reason: then the file still ends behind the row before. */
-int cmn_json_log_row(struct cmn_json_log *j, const struct cmn_row *row,
-                     const struct cmn_straggler *s);
+/* Appends a row. One that cannot be written waits (report/backlog.h): the file still ends behind
+ * the row before. */
+void cmn_json_log_row(struct cmn_json_log *j, const struct cmn_row *row,
+                      const struct cmn_straggler *s);
 
-/* NULL is allowed. */
-void cmn_json_log_close(struct cmn_json_log *j);
+/* Blocks until the rows that are written are on the disk; thread-safe. 0, or -1 with errno. */
+int cmn_json_log_sync(const struct cmn_json_log *j);
+
+/* 0, or -1 with a reason when rows are lost. NULL is allowed. */
+int cmn_json_log_close(struct cmn_json_log *j);
 
 /* Calls each(to, row) for each row of a log; rows come without their ranks. 0, or -1 with a reason
  * when the file is no whole log, or when `each` returns -1. */

@@ -31,6 +31,8 @@ struct cmn_report {
     int saved; /* the real standard output while Darknet's lines are discarded, or -1 */
     FILE *out; /* of table and bar; NULL: nowhere */
     double started, drawn;
+    int chart_said, sync_said;
+    _Atomic int sync_error; /* errno of the thread that syncs */
 };
 
 /* Discards what Darknet prints; the real standard output stays open for the table. */
@@ -59,12 +61,12 @@ static int add_to_chart(void *chart, const struct cmn_row *row)
 /* Two writers would destroy each other's file. */
 static void compare_names(const struct cmn_report_plan *p)
 {
-    const char *const key[] = {"cmn_json", "cmn_csv", "cmn_chart"};
-    const char *const file[] = {p->json, p->csv, p->chart};
+    const char *const key[] = {"cmn_json", "cmn_csv", "cmn_chart", "cmn_graph", "cmn_timeline"};
+    const char *const file[] = {p->json, p->csv, p->chart, p->graph, p->timeline};
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         for (int j = 0; j < i; j++) {
-            if (file[i][0] && !strcmp(file[i], file[j])) {
+            if (file[i] && file[j] && file[i][0] && !strcmp(file[i], file[j])) {
                 cmn_fatal("%s and %s name the same file, %s: give them different names", key[j],
                           key[i], file[i]);
             }
@@ -123,20 +125,24 @@ void cmn_report_clear(struct cmn_report *r)
     }
 }
 
-/* Outputs other than the JSON log end with a line, and the training continues. */
-static void give_up(struct cmn_report *r, const char *what)
-{
-    cmn_report_clear(r);
-    cmn_say("%s; the training continues without %s", cmn_reason(), what);
-}
-
+/* What gnuplot cannot draw ends with a line; what the disk does not take is drawn later. The
+ * training continues. */
 static void check_chart(struct cmn_report *r, int result)
 {
-    if (result) {
-        give_up(r, "the chart");
-        cmn_chart_close(r->chart);
-        r->chart = NULL;
+    if (!result) {
+        return;
     }
+    cmn_report_clear(r);
+    if (cmn_chart_may_recover(r->chart)) {
+        if (!r->chart_said++) {
+            cmn_warn("%s; the training continues, and the chart is drawn again at a later row",
+                     cmn_reason());
+        }
+        return;
+    }
+    cmn_say("%s; the training continues without the chart", cmn_reason());
+    cmn_chart_close(r->chart);
+    r->chart = NULL;
 }
 
 void cmn_report_row(struct cmn_report *r, const struct cmn_row *full)
@@ -156,21 +162,20 @@ void cmn_report_row(struct cmn_report *r, const struct cmn_row *full)
         }
         fflush(r->out);
     }
-    if (r->csv && cmn_csv_row(r->csv, row)) {
-        give_up(r, "the CSV");
-        cmn_csv_close(r->csv);
-        r->csv = NULL;
+    cmn_report_clear(r);
+    if (r->csv) {
+        cmn_csv_row(r->csv, row);
     }
-    if (r->tensorboard && cmn_tensorboard_row(r->tensorboard, row)) {
-        give_up(r, "the event file");
-        cmn_tensorboard_close(r->tensorboard);
-        r->tensorboard = NULL;
+    if (r->tensorboard) {
+        cmn_tensorboard_row(r->tensorboard, row);
     }
     if (r->chart) {
         check_chart(r, cmn_chart_row(r->chart, row));
     }
-    if (cmn_json_log_row(r->json, row, &straggler)) {
-        cmn_fatal_reason();
+    cmn_json_log_row(r->json, row, &straggler);
+    if (r->sync_error && !r->sync_said++) {
+        cmn_warn("%s: rows are not known to be on the disk: %s", r->plan.json,
+                 strerror(r->sync_error));
     }
 }
 
@@ -206,19 +211,43 @@ void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, dou
     fflush(r->out);
 }
 
-void cmn_report_close(struct cmn_report *r)
+void cmn_report_sync(struct cmn_report *r)
 {
+    if (r && (cmn_json_log_sync(r->json) || (r->csv && cmn_csv_sync(r->csv)) ||
+              (r->tensorboard && cmn_tensorboard_sync(r->tensorboard)))) {
+        r->sync_error = errno;
+    }
+}
+
+/* The reason of the first that fails. */
+static void note(int result, char *why, size_t bytes)
+{
+    if (result && !why[0]) {
+        snprintf(why, bytes, "%s", cmn_reason());
+    } else if (result) {
+        cmn_warn("%s", cmn_reason());
+    }
+}
+
+int cmn_report_close(struct cmn_report *r)
+{
+    char why[1024] = "";
+
     if (!r) {
-        return;
+        return 0;
     }
     if (r->out) {
         cmn_report_clear(r);
         fflush(r->out);
     }
-    check_chart(r, cmn_chart_finish(r->chart));
+    if (cmn_chart_finish(r->chart)) {
+        r->chart_said = 0;
+        check_chart(r, -1);
+    }
     cmn_chart_close(r->chart);
-    cmn_csv_close(r->csv);
-    cmn_tensorboard_close(r->tensorboard);
+    note(cmn_json_log_close(r->json), why, sizeof why);
+    note(cmn_csv_close(r->csv), why, sizeof why);
+    note(cmn_tensorboard_close(r->tensorboard), why, sizeof why);
     if (r->out && r->out != stdout) {
         fclose(r->out);
     }
@@ -227,6 +256,6 @@ void cmn_report_close(struct cmn_report *r)
         dup2(r->saved, STDOUT_FILENO);
         close(r->saved);
     }
-    cmn_json_log_close(r->json);
     free(r);
+    return why[0] ? cmn_fail("%s", why) : 0;
 }

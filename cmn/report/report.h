@@ -10,12 +10,13 @@ struct cmn_report;
 
 struct cmn_report_plan {
     enum cmn_report_mode mode;
-    enum cmn_answer answer;  /* of the command: decides which columns there are */
-    const char *name;        /* of the training */
-    const char *json;        /* file name of the JSON log */
-    const char *csv, *chart; /* file names, or "" */
-    const char *tensorboard; /* folder, or "" */
-    long first;              /* iteration from which the training resumes */
+    enum cmn_answer answer;       /* of the command: decides which columns there are */
+    const char *name;             /* of the training */
+    const char *json;             /* file name of the JSON log */
+    const char *csv, *chart;      /* file names, or "" */
+    const char *tensorboard;      /* folder, or "" */
+    const char *graph, *timeline; /* of others, who write them: file names, or "" */
+    long first;                   /* iteration from which the training resumes */
     struct cmn_log_resume resume;
     long total; /* expected iterations; 0: unknown */
 };
@@ -25,8 +26,8 @@ struct cmn_report_plan {
  * caller keeps the plan's strings until then. */
 struct cmn_report *cmn_report_open(const struct cmn_report_plan *plan);
 
-/* Writes one row. Ends the job when the JSON log cannot be written; when another output
- * cannot, a line says so and the training continues without it. */
+/* Writes one row. Where an output cannot be written a line says so, once, and the training
+ * continues: rows of the logs wait in memory, and the chart is drawn at a later row. */
 void cmn_report_row(struct cmn_report *r, const struct cmn_row *row);
 
 /* Erases the progress bar before something else is printed. NULL is allowed. */
@@ -36,8 +37,12 @@ void cmn_report_clear(struct cmn_report *r);
  * chart. */
 void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, double images_per_s);
 
-/* Closes all outputs and restores the standard output. Blocks for 10 s at most, for the chart. NULL
- * is allowed. */
-void cmn_report_close(struct cmn_report *r);
+/* The rows of all logs that are written are on the disk afterwards, as far as it takes them. Blocks;
+ * thread-safe while the report is open. NULL is allowed. */
+void cmn_report_sync(struct cmn_report *r);
+
+/* Closes all outputs and restores the standard output. Blocks for 10 s at most, for the chart. 0, or
+ * -1 with a reason when rows of a log are lost. NULL is allowed. */
+int cmn_report_close(struct cmn_report *r);
 
 #endif

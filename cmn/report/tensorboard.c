@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "event.pb-c.h"
 #include "mpi/files.h"
+#include "report/backlog.h"
 
 enum { COLUMNS = 32 };
 
@@ -27,6 +28,7 @@ static const char begin[] = "events.out.tfevents.";
 struct cmn_tensorboard {
     int fd;
     char *file;
+    struct cmn_backlog waiting;
 };
 
 /* Of the polynomial of Castagnoli, as iSCSI has it (RFC 3720). A record a row: bit by bit is quick
@@ -59,13 +61,21 @@ static void put_checksum(uint8_t *to, const uint8_t *data, size_t bytes)
     put(to, (crc >> 15 | crc << 17) + UINT32_C(0xa282ead8), 4);
 }
 
-/* TensorFlow's record (TFRecord): length in 8 bytes, its checksum, the data, their checksum. */
-static int append(const struct cmn_tensorboard *t, Cmn__Event *event)
+/* For the backlog. */
+static int append(void *log, const void *record, size_t bytes)
+{
+    const struct cmn_tensorboard *t = log;
+
+    return cmn_append("event file", t->file, t->fd, record, bytes);
+}
+
+/* TensorFlow's record (TFRecord): length in 8 bytes, its checksum, the data, their checksum. The
+ * caller frees. */
+static uint8_t *make_record(Cmn__Event *event, size_t *size)
 {
     size_t length = cmn__event__get_packed_size(event), bytes = 8 + 4 + length + 4;
     uint8_t *record;
     struct timespec now;
-    int result;
 
     clock_gettime(CLOCK_REALTIME, &now);
     event->wall_time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
@@ -74,12 +84,21 @@ static int append(const struct cmn_tensorboard *t, Cmn__Event *event)
     put_checksum(record + 8, record, 8);
     cmn__event__pack(event, record + 12);
     put_checksum(record + 12 + length, record + 12, length);
-    result = cmn_append("event file", t->file, t->fd, record, bytes);
+    *size = bytes;
+    return record;
+}
+
+static int append_event(struct cmn_tensorboard *t, Cmn__Event *event)
+{
+    size_t bytes;
+    uint8_t *record = make_record(event, &bytes);
+    int result = append(t, record, bytes);
+
     free(record);
     return result;
 }
 
-static int append_head(const struct cmn_tensorboard *t, long first)
+static int append_head(struct cmn_tensorboard *t, long first)
 {
     Cmn__Event version = CMN__EVENT__INIT, start = CMN__EVENT__INIT;
     Cmn__SessionLog session = CMN__SESSION_LOG__INIT;
@@ -90,7 +109,7 @@ static int append_head(const struct cmn_tensorboard *t, long first)
     start.has_step = 1;
     start.step = first + 1;
     start.session_log = &session;
-    return append(t, &version) || append(t, &start) ? -1 : 0;
+    return append_event(t, &version) || append_event(t, &start) ? -1 : 0;
 }
 
 /* Now, or a second after the latest file of the folder: TensorBoard reads files by their names, and
@@ -126,6 +145,7 @@ struct cmn_tensorboard *cmn_tensorboard_open(const char *folder, long first)
     t = cmn_calloc(1, sizeof *t);
     t->file = cmn_format("%s/%s%010lld.%s.%ld", folder, begin, time_for_name(folder), host,
                          (long)getpid());
+    cmn_backlog_open(&t->waiting, "event file", t->file, append, t);
     t->fd = cmn_open_in_place("event file", t->file, O_WRONLY | O_CREAT | O_EXCL);
     if (t->fd < 0 || append_head(t, first)) {
         cmn_tensorboard_close(t);
@@ -134,12 +154,14 @@ struct cmn_tensorboard *cmn_tensorboard_open(const char *folder, long first)
     return t;
 }
 
-int cmn_tensorboard_row(struct cmn_tensorboard *t, const struct cmn_row *row)
+void cmn_tensorboard_row(struct cmn_tensorboard *t, const struct cmn_row *row)
 {
     Cmn__Event event = CMN__EVENT__INIT;
     Cmn__Summary summary = CMN__SUMMARY__INIT;
     Cmn__Summary__Value value[COLUMNS], *list[COLUMNS];
     const struct cmn_column *column;
+    uint8_t *record;
+    size_t bytes;
 
     for (int i = 0; (column = cmn_column_at(i)) && summary.n_value < COLUMNS; i++) {
         size_t n = summary.n_value;
@@ -155,19 +177,30 @@ int cmn_tensorboard_row(struct cmn_tensorboard *t, const struct cmn_row *row)
     event.has_step = 1;
     event.step = row->iteration;
     event.summary = &summary;
-    return append(t, &event);
+    record = make_record(&event, &bytes);
+    cmn_backlog_add(&t->waiting, record, bytes);
+    free(record);
 }
 
-void cmn_tensorboard_close(struct cmn_tensorboard *t)
+int cmn_tensorboard_sync(const struct cmn_tensorboard *t)
 {
+    return cmn_sync_in_place(t->fd);
+}
+
+int cmn_tensorboard_close(struct cmn_tensorboard *t)
+{
+    int result;
+
     if (!t) {
-        return;
+        return 0;
     }
+    result = cmn_backlog_close(&t->waiting);
     if (t->fd >= 0) {
         close(t->fd);
     }
     free(t->file);
     free(t);
+    return result;
 }
 
 #else
@@ -182,16 +215,22 @@ struct cmn_tensorboard *cmn_tensorboard_open(const char *folder, long first)
     return NULL;
 }
 
-int cmn_tensorboard_row(struct cmn_tensorboard *t, const struct cmn_row *row)
+void cmn_tensorboard_row(struct cmn_tensorboard *t, const struct cmn_row *row)
 {
     (void)t;
     (void)row;
-    return -1;
 }
 
-void cmn_tensorboard_close(struct cmn_tensorboard *t)
+int cmn_tensorboard_sync(const struct cmn_tensorboard *t)
 {
     (void)t;
+    return 0;
+}
+
+int cmn_tensorboard_close(struct cmn_tensorboard *t)
+{
+    (void)t;
+    return 0;
 }
 
 #endif

@@ -12,10 +12,13 @@ struct cmn_tensorboard;
  * without protobuf-c. */
 struct cmn_tensorboard *cmn_tensorboard_open(const char *folder, long first);
 
-/* Appends a row. 0, or -1 with a reason. */
-int cmn_tensorboard_row(struct cmn_tensorboard *t, const struct cmn_row *row);
+/* Appends a row. One that cannot be written waits (report/backlog.h). */
+void cmn_tensorboard_row(struct cmn_tensorboard *t, const struct cmn_row *row);
 
-/* NULL is allowed. */
-void cmn_tensorboard_close(struct cmn_tensorboard *t);
+/* Blocks until the rows that are written are on the disk; thread-safe. 0, or -1 with errno. */
+int cmn_tensorboard_sync(const struct cmn_tensorboard *t);
+
+/* 0, or -1 with a reason when rows are lost. NULL is allowed. */
+int cmn_tensorboard_close(struct cmn_tensorboard *t);
 
 #endif

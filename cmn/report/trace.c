@@ -21,7 +21,8 @@ struct cmn_trace {
     MPI_Comm comm;
     struct cmn_clock_offset clock;
     struct cmn_trace_file file; /* rank 0 */
-    int failed;                 /* rank 0: the file could not be written */
+    int failed;                 /* rank 0: the file could not be written this time */
+    int said;                   /* rank 0: and people know */
     double wrote, took; /* rank 0: cmn_clock() after the last writing, and seconds it took */
 };
 
@@ -94,23 +95,28 @@ enum { TAG = 1 };
 
 /* ---- what rank 0 does ---- */
 
-static void give_up(struct cmn_trace *trace)
+static void give_up(struct cmn_trace *trace, int last)
 {
-    cmn_say("%s; the training continues without the timeline", cmn_reason());
     trace->failed = 1;
+    if (last) {
+        cmn_warn("%s: its last steps are not in it", cmn_reason());
+    } else if (!trace->said++) {
+        cmn_warn("%s; the training continues, and the timeline is written again at a later row",
+                 cmn_reason());
+    }
 }
 
-static void begin_file(struct cmn_trace *trace, const struct window *w)
+static void begin_file(struct cmn_trace *trace, const struct window *w, int last)
 {
     const struct cmn_topology *t = trace->plan.topology;
     char metadata[256];
 
     snprintf(metadata, sizeof metadata,
-             "\"program\":\"darknet-cmn %s\",\"ranks\":%d,\"nodes\":%d,\"first_step\":%ld,"
+             "\"ranks\":%d,\"nodes\":%d,\"first_step\":%ld,"
              "\"last_step\":%ld,\"clock_error_us\":%.3f",
-             CMN_VERSION, t->size, t->inter_size, w->first, w->last, w->error * 1e6);
+             t->size, t->inter_size, w->first, w->last, w->error * 1e6);
     if (cmn_trace_file_begin(&trace->file, metadata)) {
-        give_up(trace);
+        give_up(trace, last);
     }
 }
 
@@ -141,7 +147,7 @@ static void end_file(struct cmn_trace *trace, const struct window *w, int last)
         return;
     }
     if (cmn_trace_file_end(&trace->file)) {
-        give_up(trace);
+        give_up(trace, last);
     } else if (last) {
         cmn_say("timeline %s: steps %ld to %ld of %d rank%s, clocks within %.0f us; open it at "
                 "https://ui.perfetto.dev (docs/use/timeline.md)",
@@ -163,6 +169,7 @@ static void write_file(struct cmn_trace *trace, int last)
     if (!event) {
         cmn_fatal_reason();
     }
+    trace->failed = 0;
     agree(trace, event, n, lost, &w);
     memset(&head, 0, sizeof head);
     n = cmn_trace_from_step(event, n, w.first);
@@ -177,7 +184,7 @@ static void write_file(struct cmn_trace *trace, int last)
         cmn_mpi_send(&head, sizeof head, 0, TAG, trace->comm);
         cmn_mpi_send(event, n * sizeof *event, 0, TAG, trace->comm);
     } else {
-        begin_file(trace, &w);
+        begin_file(trace, &w, last);
         write_ranks(trace, &head, event);
         end_file(trace, &w, last);
     }
@@ -187,7 +194,7 @@ static void write_file(struct cmn_trace *trace, int last)
 void cmn_trace_write(struct cmn_trace *trace, int last)
 {
     double begin = cmn_clock();
-    int due = !trace->failed && (last || begin - trace->wrote >= PAUSE * trace->took);
+    int due = last || begin - trace->wrote >= PAUSE * trace->took;
 
     MPI_CALL(MPI_Bcast(&due, 1, MPI_INT, 0, trace->comm));
     if (!due) {

@@ -21,7 +21,7 @@ struct cmn_trace *cmn_trace_open(const struct cmn_trace_plan *plan);
 
 /* Collective, blocking, between two steps. Writes the file anew; unless it is the `last` time, only
  * when writing takes a hundredth of the training's time at most. When the file cannot be written a
- * line says so, once, and the training continues without it. */
+ * line says so, once, and the next time tries again. */
 void cmn_trace_write(struct cmn_trace *trace, int last);
 
 /* Collective. Ends the recording. NULL is allowed. */

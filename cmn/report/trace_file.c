@@ -10,6 +10,7 @@
 #include "base/atomic_file.h"
 #include "base/log.h"
 #include "base/timeline.h"
+#include "mpi/files.h"
 
 /* ---- the spans of one rank ---- */
 
@@ -87,6 +88,9 @@ int cmn_trace_tracks(struct cmn_event *event, size_t n)
 
 /* ---- the file ---- */
 
+/* By which a trace of ours is known. */
+static const char head[] = "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"darknet-cmn ";
+
 static int fails(struct cmn_trace_file *f)
 {
     int reason = errno;
@@ -109,15 +113,9 @@ static int begin_file(struct cmn_trace_file *f)
 
 int cmn_trace_file_open(struct cmn_trace_file *f, const struct cmn_trace_about *about)
 {
-    struct stat st;
-
     memset(f, 0, sizeof *f);
     f->about = *about;
-    /* Renaming would replace a device by a file. */
-    if (!stat(about->name, &st) && !S_ISREG(st.st_mode)) {
-        return cmn_fail("timeline %s: this is no regular file; give another name", about->name);
-    }
-    if (begin_file(f)) {
+    if (cmn_files_replaceable("timeline", about->name, head, NULL, 0) || begin_file(f)) {
         return -1;
     }
     fclose(f->out);
@@ -140,7 +138,8 @@ int cmn_trace_file_begin(struct cmn_trace_file *f, const char *metadata)
     if (begin_file(f)) {
         return -1;
     }
-    fprintf(f->out, "{\"displayTimeUnit\":\"ms\",\"otherData\":{%s},\n\"traceEvents\":[", metadata);
+    fprintf(f->out, "%s%s\"%s%s},\n\"traceEvents\":[", head, CMN_VERSION, metadata[0] ? "," : "",
+            metadata);
     return 0;
 }
 

@@ -49,11 +49,12 @@ struct cmn_trace_file {
     long events;
 };
 
-/* Makes sure that the file can be made, and removes the trial again. 0, or -1 with a reason; close
+/* Makes sure that the file can be made, and replaces no other kind of file; removes the trial
+ * again. 0, or -1 with a reason; close
  * the file in either case. */
 int cmn_trace_file_open(struct cmn_trace_file *f, const struct cmn_trace_about *about);
 
-/* Begins to write beside the previous file. `metadata` is the inside of a JSON object. 0, or -1
+/* Begins to write beside the previous file. `metadata` are more members of a JSON object. 0, or -1
  * with a reason. */
 int cmn_trace_file_begin(struct cmn_trace_file *f, const char *metadata);
 

@@ -168,6 +168,12 @@ static void wait_for_writer(struct cmn_checkpointing *c)
     report_results(c);
 }
 
+/* A checkpoint says which rows there are: no power cut may take them, and leave it. */
+static void sync_report(void *session)
+{
+    cmn_report_sync(((struct cmn_session *)session)->report);
+}
+
 void cmn_checkpointing_write(struct cmn_checkpointing *c)
 {
     if (!c || !c->writer) {
@@ -175,6 +181,7 @@ void cmn_checkpointing_write(struct cmn_checkpointing *c)
     }
     if (c->ready) {
         wait_for_writer(c); /* its results are said before the next one's take their place */
+        cmn_writer_before_rename(c->writer, sync_report, c->session);
         if (cmn_writer_start(c->writer, c->ready, c->ready_iteration)) {
             report_not_written(c, c->ready_iteration, cmn_reason());
         }

@@ -52,6 +52,8 @@ static void open_report(struct cmn_training_progress *p)
         .csv = s->options.csv,
         .chart = s->options.chart,
         .tensorboard = s->options.events,
+        .graph = s->options.graph,
+        .timeline = s->options.timeline,
         .first = p->step->first,
         .resume = {.iteration = p->row_at,
                    .epoch = epochs(s, p->row_seen),
@@ -103,18 +105,28 @@ static void open_timeline(struct cmn_training_progress *p)
 
 void cmn_progress_open(struct cmn_training_progress *p)
 {
+    /* The report last: when another file cannot be had, an earlier training's log stays. */
+    open_timeline(p);
     if (p->session->topology.rank == 0) {
         open_report(p);
     }
-    open_timeline(p);
+}
+
+void cmn_progress_close_report(struct cmn_training_progress *p)
+{
+    struct cmn_report *r = p->session->report;
+
+    p->session->report = NULL;
+    if (cmn_report_close(r)) {
+        cmn_fatal_reason();
+    }
 }
 
 void cmn_progress_close(struct cmn_training_progress *p)
 {
-    cmn_report_close(p->session->report);
+    cmn_progress_close_report(p);
     cmn_trace_close(p->trace);
     free(p->layer);
-    p->session->report = NULL;
     p->trace = NULL;
     p->layer = NULL;
 }

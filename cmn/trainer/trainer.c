@@ -57,9 +57,8 @@ void cmn_trainer_list(struct cmn_trainer *t, FILE *list)
 void cmn_trainer_flush(struct cmn_trainer *t)
 {
     cmn_checkpointing_close(t->checkpointing);
-    cmn_report_close(t->session->report);
     t->checkpointing = NULL;
-    t->session->report = NULL;
+    cmn_progress_close_report(&t->progress);
 }
 
 void cmn_trainer_close(struct cmn_trainer *t)

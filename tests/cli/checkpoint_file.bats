@@ -77,6 +77,17 @@ END
     python3 read.py
 }
 
+@test "the rows that a checkpoint knows of are on the disk before it gets its name" {
+    command -v strace >/dev/null || skip 'strace is not installed'
+    [[ -z $SAN ]] || skip 'strace and sanitizers do not go together'
+    timeout 60 strace -f -y -qq -o trace -e trace=fdatasync,rename,renameat,renameat2 "$DARKNET" classifier train small.data mlp.cfg -cmn \
+        -cmn_checkpoint 10 -cmn_report_every 10 -cmn_csv rows.csv -cmn_validate 0 -clear >train.log 2>&1 || { cat train.log; return 1; }
+    grep -oE 'fdatasync\([0-9]+<[^>]*/(mlp.json|rows.csv)>|rename.*/?mlp-[0-9]+\.checkpoint"' <(grep -v superseded trace) |
+        sed -E 's/.*(mlp.json|rows.csv|mlp-[0-9]+.checkpoint).*/\1/' >order
+    cat order
+    [[ $(tr '\n' ' ' <order) == 'mlp.json rows.csv mlp-10.checkpoint mlp.json rows.csv mlp-20.checkpoint mlp.json rows.csv mlp-30.checkpoint ' ]]
+}
+
 @test "a second job of the same name in the same folder is refused, and the first one named" {
     exec 7<>out/.mlp.checkpoint-lock
     echo 'process 4711 on elsewhere' >&7

@@ -122,19 +122,42 @@ whole_rows() {
     [[ -L out/mlp.json && $(json_iterations notes) == '2 4 5 6 8 10 12' ]]
 }
 
-@test "a full disk takes no row of the JSON log" {
+@test "a full disk takes no row of the JSON log, and does not end the training" {
     needs jq
     mkdir tiny
     unshare -m mount -t tmpfs tmpfs tiny 2>/dev/null || skip 'this user cannot mount a small disk'
     train -cmn_checkpoint 2
     sed -i 's/max_batches=.*/max_batches=200/' mlp.cfg
-    # shellcheck disable=SC2016  # the inner shell's
-    unshare -m bash -c 'mount -t tmpfs -o size=16k tmpfs tiny && cp out/mlp.json tiny/
-        "$@" -cmn_report_every 1 >out.txt 2>err.txt
-        cp tiny/mlp.json full.json' - "${mpiexec[@]}" -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 \
-        -cmn_checkpoint 2 -cmn_json tiny/mlp.json
-    grep 'JSON log tiny/mlp.json: No space left on device' err.txt
-    jq -e 'length > 6 and .[5].iteration == 10' full.json
+    cp -r out before
+    for later in room none; do
+        rm -rf out
+        cp -r before out
+        status=0
+        # shellcheck disable=SC2016  # the inner shell's
+        unshare -m bash -c 'mount -t tmpfs -o size=16k tmpfs tiny && cp out/mlp.json tiny/
+            later=$1; shift
+            "$@" -cmn_report_every 1 >out.txt 2>err.txt &
+            if [[ $later == room ]]; then
+                until grep -q "rows wait in memory" err.txt || ! kill -0 $!; do sleep 0.02; done
+                mount -o remount,size=4m tiny
+            fi
+            wait $! && status=0 || status=$?
+            cp tiny/mlp.json full.json
+            exit $status' - $later "${mpiexec[@]}" -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 \
+            -cmn_checkpoint 2 -cmn_json tiny/mlp.json || status=$?
+        cat err.txt
+        [[ $(grep -c '^cmn: JSON log tiny/mlp.json: No space left on device; the training continues, and rows wait' err.txt) -eq 1 ]]
+        [[ -s out/mlp.weights && -s out/mlp-200.checkpoint ]]
+        if [[ $later == room ]]; then
+            [[ $status -eq 0 ]]
+            grep '^cmn: JSON log tiny/mlp.json: the [0-9]* rows* that waited' err.txt
+            jq -e '[.[].iteration] == [2, 4, 5, 6, 8, 10] + [range(11; 201)]' full.json
+        else
+            [[ $status -eq 1 ]]
+            [[ $(grep -c '^cmn.* JSON log tiny/mlp.json: No space left on device: [0-9]* rows are lost at the end of the training$' err.txt) -eq 1 ]]
+            jq -e 'length > 6 and .[5].iteration == 10' full.json
+        fi
+    done
 }
 
 @test "a JSON log that is killed while it is cut has its rows" {

@@ -136,6 +136,12 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
         run -1 grep -E "$heading" logs/rank-$rank.log
     done
     [[ $(grep -cE ' avg, .* rate, ' out.txt) -eq 10 ]]
+    [[ $(head -n 1 logs/rank-2.log) == 'output of rank 2 of 3' ]]
+    # Only a rank's log is replaced.
+    echo 'my own notes' >logs/rank-1.log
+    run -1 darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_rank_logs logs
+    [[ $(grep -c 'cmn_rank_logs: logs/rank-1.log: what is there is no log of a rank, and would be lost' <<<"$output") -eq 1 ]]
+    [[ $(<logs/rank-1.log) == 'my own notes' ]]
 }
 
 @test "all ranks report the same loss" {

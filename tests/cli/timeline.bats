@@ -127,9 +127,23 @@ END
     mkdir folder
     for n in 1 3; do
         fails_clearly_on $n 'timeline missing/t\.json: No such file or directory' classifier train small.data mlp.cfg -cmn -cmn_timeline missing/t.json
-        fails_clearly_on $n 'timeline folder: this is no regular file; give another name' classifier train small.data mlp.cfg -cmn -cmn_timeline folder
-        fails_clearly_on $n 'timeline /dev/null: this is no regular file; give another name' classifier train small.data mlp.cfg -cmn -cmn_timeline /dev/null
+        fails_clearly_on $n 'timeline folder: something that is not a file has this name' classifier train small.data mlp.cfg -cmn -cmn_timeline folder
+        fails_clearly_on $n 'timeline /dev/null: something that is not a file has this name' classifier train small.data mlp.cfg -cmn -cmn_timeline /dev/null
     done
+    # Nor is a file of another kind replaced, or a trace of another program, or a log that a row of an earlier run is in.
+    echo '{"displayTimeUnit":"ms","otherData":{"program":"another"},"traceEvents":[]}' >theirs.json
+    mkdir -p out
+    echo '[{"epoch":1,"iteration":70}]' >out/mlp.json
+    for file in small.data theirs.json out/mlp.json; do
+        cp "$file" kept
+        fails_clearly_on 2 "timeline $file: what is there is no timeline of a training, and would be lost: .*another name" \
+            classifier train small.data mlp.cfg -cmn -cmn_timeline $file
+        cmp "$file" kept
+    done
+    echo '[{"epoch":1,"iteration":70}]' | cmp - out/mlp.json
+    fails_clearly_on 2 'cmn_json and cmn_timeline name the same file' \
+        classifier train small.data mlp.cfg -cmn -cmn_timeline new.json -cmn_json new.json
+    [[ ! -e new.json ]]
     [[ -c /dev/null ]]
     run -1 grep -E '^[0-9]+, ' fails.out
     [[ ! -e out/mlp.weights ]]
@@ -202,7 +216,7 @@ ends_in_time() {
     await out/endless_2.weights
     kill -INT "$job"
     ends_in_time
-    [[ $(grep -c '^cmn: timeline t.json: Is a directory; the training continues without the timeline$' err.txt) -eq 1 ]]
+    [[ $(grep -c '^cmn: timeline t.json: Is a directory; the training continues, and the timeline is written again at a later row$' err.txt) -eq 1 ]]
     [[ $(grep -c '^cmn: asked to stop' err.txt) -eq 1 && -s out/endless.weights ]]
 }
 

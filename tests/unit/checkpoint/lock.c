@@ -14,15 +14,18 @@
 #include "checkpoint/directory.h"
 #include "checkpoint/lock.h"
 
-static int fails_with; /* errno of flock; 0: as the kernel has it */
+/* errno of flock; 0: as the kernel has it. NFS takes an exclusive lock only of what may be
+ * written. */
+enum { AS_NFS = -1 };
+static int fails_with;
 
 /* In place of libc's. Time that somebody sleeps passes at once. */
 static long slept; /* ns */
 
 int flock(int fd, int operation)
 {
-    if (fails_with) {
-        errno = fails_with;
+    if (fails_with == AS_NFS ? (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR : fails_with) {
+        errno = fails_with == AS_NFS ? EBADF : fails_with;
         return -1;
     }
     return (int)syscall(SYS_flock, fd, operation);
@@ -156,6 +159,19 @@ static void one_at_a_time_without_locks(void **state)
     }
 }
 
+static void a_file_that_may_be_written(void **state)
+{
+    pid_t pid;
+
+    (void)state;
+    fails_with = AS_NFS;
+    may_take();
+    pid = holder();
+    assert_int_equal(take(), -1);
+    end(pid);
+    may_take();
+}
+
 static void others_errors_are_a_line(void **state)
 {
     (void)state;
@@ -241,6 +257,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(one_at_a_time_without_locks, empty),
+        cmocka_unit_test_teardown(a_file_that_may_be_written, empty),
         cmocka_unit_test_teardown(others_errors_are_a_line, empty),
         cmocka_unit_test_teardown(what_was_left, empty),
         cmocka_unit_test_teardown(an_empty_file, empty),

@@ -173,6 +173,22 @@ static void what_may_not_be_read(void **state)
     assert_int_equal(cmn_checkpoint_latest("/proc/no/such", "x"), -1);
 }
 
+/* Whoever has made it decides what the training becomes. */
+static void of_another_user(void **state)
+{
+    (void)state;
+    if (geteuid()) {
+        skip(); /* nobody else can give a file away */
+    }
+    write_some(1, 2);
+    assert_int_equal(chown(checkpoints_path("x-2.checkpoint"), 65534, 65534), 0);
+    assert_int_equal(newest(), -1);
+    assert_int_equal(damages, 0);
+    check_contains(cmn_reason(), "x-2.checkpoint: it belongs to another user (id 65534): copy it");
+    assert_int_equal(chown(checkpoints_path("x-2.checkpoint"), 0, 0), 0);
+    assert_int_equal(newest(), 2);
+}
+
 static void may_write(void)
 {
     struct cmn_writer *w = cmn_writer_open(folder, "x", 1);
@@ -326,9 +342,10 @@ static void killed_while_writing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(the_newest_that_is_intact), CASE(renamed),           CASE(of_another_version),
-        CASE(what_may_not_be_read),      CASE(one_job_at_a_time), CASE(drafts_of_the_living),
-        CASE(killed_while_writing),
+        CASE(the_newest_that_is_intact), CASE(renamed),
+        CASE(of_another_version),        CASE(what_may_not_be_read),
+        CASE(of_another_user),           CASE(one_job_at_a_time),
+        CASE(drafts_of_the_living),      CASE(killed_while_writing),
     };
 
     return cmocka_run_group_tests(tests, checkpoints_setup, checkpoints_teardown);

@@ -95,6 +95,26 @@ static void the_last_ones_stay(void **state)
     }
 }
 
+static void look(void *calls)
+{
+    assert_false(is_there("x-1.checkpoint"));
+    ++*(int *)calls;
+}
+
+/* What a checkpoint says of other files is on the disk before it is. */
+static void others_come_first(void **state)
+{
+    struct cmn_writer *w = writer(2);
+    int calls = 0;
+
+    (void)state;
+    cmn_writer_before_rename(w, look, &calls);
+    checkpoints_write(w, 1, 100, 1);
+    assert_int_equal(calls, 1);
+    assert_true(is_there("x-1.checkpoint"));
+    cmn_writer_close(w);
+}
+
 static void only_the_owner_can_read(void **state)
 {
     mode_t before = umask(0);
@@ -309,9 +329,13 @@ static void bad_folders_and_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(the_last_ones_stay),         CASE(only_the_owner_can_read),
-        CASE(one_after_the_other),        CASE(no_room_in_a_file),
-        CASE(a_full_or_a_read_only_disk), CASE(a_folder_that_goes_and_comes),
+        CASE(the_last_ones_stay),
+        CASE(others_come_first),
+        CASE(only_the_owner_can_read),
+        CASE(one_after_the_other),
+        CASE(no_room_in_a_file),
+        CASE(a_full_or_a_read_only_disk),
+        CASE(a_folder_that_goes_and_comes),
         CASE(bad_folders_and_names),
     };
 

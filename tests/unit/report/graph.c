@@ -134,7 +134,8 @@ static void the_file_is_dot(void **state)
     struct cmn_graph_edge edge[] = {{-1, 0}, {0, 1}};
     struct cmn_graph g = {
         .name = "it's \"it\"", .input = "3", .node = node, .nodes = 2, .edge = edge, .edges = 2};
-    char *name = nets_file("digraph old {}"), *text;
+    char *name = nets_file("digraph network {\n  graph [fontname=\"Helvetica\", labelloc=t, old"),
+         *text;
 
     (void)state;
     assert_int_equal(cmn_graph_write(&g, name), 0);

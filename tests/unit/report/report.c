@@ -1,11 +1,16 @@
 #include "check.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
 
 #include "base/log.h"
 #include "nets.h"
+#include "report/backlog.h"
+#include "report/csv.h"
 #include "report/json_log.h"
 #include "report/report.h"
 #include "report/table.h"
@@ -238,7 +243,7 @@ static void json_round_trip(void **state)
 
     (void)state;
     assert_non_null(j);
-    assert_int_equal(cmn_json_log_row(j, &full, &nobody), 0);
+    cmn_json_log_row(j, &full, &nobody);
     json = read_back(name);
     assert_int_equal(cJSON_GetArraySize(json), 1);
     for (size_t i = 0; i < COUNT(names); i++) {
@@ -248,7 +253,7 @@ static void json_round_trip(void **state)
     second.iteration = 1300;
     second.validation_map = 0.25;
     second.validation_map95 = 0.125;
-    assert_int_equal(cmn_json_log_row(j, &second, &nobody), 0);
+    cmn_json_log_row(j, &second, &nobody);
     json = read_back(name);
     assert_int_equal(cJSON_GetArraySize(json), 2);
     assert_number(cJSON_GetArrayItem(json, 0), "iteration", 1200);
@@ -278,7 +283,7 @@ static void json_survives_nan_and_infinity(void **state)
     (void)state;
     row.loss = (double)strtof("nan", NULL);
     row.lr = (double)strtof("inf", NULL);
-    assert_int_equal(cmn_json_log_row(j, &row, &nobody), 0);
+    cmn_json_log_row(j, &row, &nobody);
     json = read_back(name);
     assert_int_equal(cJSON_GetArraySize(json), 1);
     assert_number(cJSON_GetArrayItem(json, 0), "iteration", 1200);
@@ -297,12 +302,134 @@ static void json_says_why_it_cannot(void **state)
     (void)state;
     snprintf(name, sizeof name, "%s/log.json", file);
     j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
-    assert_true(!j || cmn_json_log_row(j, &full, &nobody) == -1);
+    assert_null(j);
     check_contains(cmn_reason(), name);
     check_contains(cmn_reason(), "Not a directory");
-    cmn_json_log_close(j);
     unlink(file);
     free(file);
+}
+
+/* So large may files become: what a full disk does, and more exactly. 0: as large as they like. */
+static void limit_files(off_t bytes)
+{
+    static struct rlimit usual;
+    struct rlimit little;
+
+    signal(SIGXFSZ, SIG_IGN);
+    if (!usual.rlim_max) {
+        assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    }
+    little = usual;
+    if (bytes) {
+        little.rlim_cur = (rlim_t)bytes;
+    }
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+}
+
+static off_t size_of(const char *name)
+{
+    struct stat st;
+
+    assert_int_equal(stat(name, &st), 0);
+    return st.st_size;
+}
+
+/* A full disk takes none of the rows, wherever it ends within one. */
+static void rows_wait_for_the_disk(void **state)
+{
+    char *name = nets_file(""), *csv = nets_file("");
+    const struct cmn_log_resume nothing = {0};
+
+    (void)state;
+    for (off_t part = 0; part < 60; part += 7) {
+        struct cmn_json_log *j = cmn_json_log_open(name, &nothing);
+        struct cmn_csv *c = cmn_csv_open(csv, CMN_CLASSES, &nothing);
+        struct cmn_row row = full;
+        off_t one;
+        cJSON *json;
+        assert_true(j && c);
+        for (row.iteration = 1; row.iteration <= 2; row.iteration++) {
+            cmn_json_log_row(j, &row, &nobody);
+            cmn_csv_row(c, &row);
+        }
+        assert_int_equal(cmn_json_log_sync(j), 0);
+        one = size_of(csv);
+        limit_files(size_of(name) + part);
+        for (; row.iteration <= 5; row.iteration++) {
+            cmn_json_log_row(j, &row, &nobody);
+            json = read_back(name);
+            assert_int_equal(cJSON_GetArraySize(json), 2);
+            cJSON_Delete(json);
+        }
+        limit_files(one + part);
+        for (row.iteration = 3; row.iteration <= 5; row.iteration++) {
+            cmn_csv_row(c, &row);
+            assert_int_equal(size_of(csv), one);
+        }
+        limit_files(0);
+        /* With the next row, or at the end. */
+        for (; part % 2 && row.iteration <= 6; row.iteration++) {
+            cmn_json_log_row(j, &row, &nobody);
+            cmn_csv_row(c, &row);
+        }
+        assert_int_equal(cmn_json_log_close(j), 0);
+        assert_int_equal(cmn_csv_close(c), 0);
+        json = read_back(name);
+        assert_int_equal(cJSON_GetArraySize(json), part % 2 ? 6 : 5);
+        for (int i = 0; i < cJSON_GetArraySize(json); i++) {
+            assert_number(cJSON_GetArrayItem(json, i), "iteration", i + 1);
+        }
+        cJSON_Delete(json);
+    }
+    unlink(name);
+    unlink(csv);
+    free(name);
+    free(csv);
+}
+
+/* What has not been written by the end is lost, and that is said with its number. */
+static void rows_that_are_lost_are_counted(void **state)
+{
+    char *name = nets_file(""), text[4200];
+    struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
+
+    (void)state;
+    assert_non_null(j);
+    cmn_json_log_row(j, &full, &nobody);
+    limit_files(size_of(name));
+    cmn_json_log_row(j, &full, &nobody);
+    cmn_json_log_row(j, &full, &nobody);
+    assert_int_equal(cmn_json_log_close(j), -1);
+    limit_files(0);
+    snprintf(text, sizeof text,
+             "JSON log %s: No space left on device: 2 rows are lost at the end of the training", name);
+    assert_string_equal(cmn_reason(), text);
+    unlink(name);
+    free(name);
+}
+
+static int takes_nothing(void *log, const void *record, size_t bytes)
+{
+    (void)log;
+    (void)record;
+    (void)bytes;
+    return cmn_fail("no room");
+}
+
+static void no_more_waits_than_memory_allows(void **state)
+{
+    static char megabyte[1 << 20];
+    struct cmn_backlog b;
+
+    (void)state;
+    cmn_backlog_open(&b, "log", "x", takes_nothing, NULL);
+    for (int i = 0; i < 70; i++) {
+        cmn_backlog_add(&b, megabyte, sizeof megabyte);
+    }
+    assert_int_equal(b.records, 64);
+    assert_int_equal(b.dropped, 6);
+    assert_int_equal(cmn_backlog_close(&b), -1);
+    check_contains(cmn_reason(), "no room: 70 rows are lost at the end of the training");
 }
 
 static void json_leaves_no_temporary_file(void **state)
@@ -311,7 +438,7 @@ static void json_leaves_no_temporary_file(void **state)
     struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
 
     (void)state;
-    assert_int_equal(cmn_json_log_row(j, &full, &nobody), 0);
+    cmn_json_log_row(j, &full, &nobody);
     cmn_json_log_close(j);
     check_alone(name);
     unlink(name);
@@ -331,6 +458,9 @@ int main(void)
         cmocka_unit_test(json_survives_nan_and_infinity),
         cmocka_unit_test(json_says_why_it_cannot),
         cmocka_unit_test(json_leaves_no_temporary_file),
+        cmocka_unit_test(rows_wait_for_the_disk),
+        cmocka_unit_test(rows_that_are_lost_are_counted),
+        cmocka_unit_test(no_more_waits_than_memory_allows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

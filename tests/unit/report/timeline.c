@@ -202,6 +202,10 @@ static char *text_of(const char *name)
     return text;
 }
 
+/* A trace of ours, which may be replaced. */
+static const char old[] =
+    "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"darknet-cmn 0\"}}";
+
 static void replaces_the_old_file_when_complete(void **state)
 {
     static const char *const layers[] = {"convolutional", "softmax"};
@@ -210,7 +214,7 @@ static void replaces_the_old_file_when_complete(void **state)
     const struct cmn_trace_rank rank = {
         .rank = 7, .node = 1, .host = "a\"b\\c\n", .clock = {5, -0.25, 12e-6}, .events = COUNT(e)};
     struct cmn_trace_file f;
-    char *name = nets_file("old"), *text;
+    char *name = nets_file(old), *text;
     const struct cmn_trace_about about = {name, layers, 2, 1e-6};
 
     (void)state;
@@ -219,7 +223,7 @@ static void replaces_the_old_file_when_complete(void **state)
     assert_int_equal(cmn_trace_file_begin(&f, "\"ranks\":1"), 0);
     cmn_trace_file_rank(&f, &rank, e);
     text = text_of(name);
-    assert_string_equal(text, "old");
+    assert_string_equal(text, old);
     free(text);
     assert_int_equal(cmn_trace_file_end(&f), 0);
     text = text_of(name);
@@ -242,7 +246,7 @@ static void replaces_the_old_file_when_complete(void **state)
 static void breaks_off(void **state)
 {
     struct cmn_trace_file f;
-    char *name = nets_file("old"), *text;
+    char *name = nets_file(old), *text;
 
     (void)state;
     assert_int_equal(cmn_trace_file_open(&f, &(struct cmn_trace_about){.name = name}), 0);
@@ -250,7 +254,7 @@ static void breaks_off(void **state)
     cmn_trace_file_close(&f);
     check_alone(name);
     text = text_of(name);
-    assert_string_equal(text, "old");
+    assert_string_equal(text, old);
     free(text);
     unlink(name);
     free(name);
@@ -259,7 +263,7 @@ static void breaks_off(void **state)
 static void says_why_it_cannot(void **state)
 {
     struct cmn_trace_file f;
-    char *name = nets_file("a file, not a folder");
+    char *name = nets_file(old);
     char inside[4200];
 
     (void)state;
@@ -271,6 +275,12 @@ static void says_why_it_cannot(void **state)
     assert_int_equal(cmn_trace_file_open(&f, &(struct cmn_trace_about){.name = "/dev/null"}), -1);
     check_contains(cmn_reason(), "/dev/null");
     cmn_trace_file_close(&f);
+    /* What is no trace of ours stays. */
+    assert_int_equal(truncate(name, (off_t)strlen(old) - 20), 0);
+    assert_int_equal(cmn_trace_file_open(&f, &(struct cmn_trace_about){.name = name}), -1);
+    check_contains(cmn_reason(), "what is there is no timeline of a training, and would be lost");
+    cmn_trace_file_close(&f);
+    assert_int_equal(truncate(name, 0), 0);
     /* The name is taken away later. */
     assert_int_equal(cmn_trace_file_open(&f, &(struct cmn_trace_about){.name = name}), 0);
     unlink(name);
@@ -288,7 +298,7 @@ static void says_why_it_cannot(void **state)
 static void says_that_it_could_not(void **state)
 {
     struct cmn_trace_file f;
-    char *name = nets_file("old"), *text;
+    char *name = nets_file(old), *text;
 
     (void)state;
     if (access("/dev/full", W_OK)) {
@@ -300,7 +310,7 @@ static void says_that_it_could_not(void **state)
     assert_int_equal(cmn_trace_file_end(&f), -1);
     check_contains(cmn_reason(), "No space left");
     text = text_of(name);
-    assert_string_equal(text, "old");
+    assert_string_equal(text, old);
     free(text);
     cmn_trace_file_close(&f);
     unlink(name);
