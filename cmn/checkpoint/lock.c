@@ -200,16 +200,16 @@ static void say_no_locks(const char *file, int reason)
  * reason. */
 static int remove_left(int folder, const char *file, int fd)
 {
-    char aside[NAME_MAX + 1];
+    char moved[NAME_MAX + 1];
 
-    snprintf(aside, sizeof aside, "%.200s.%ld", file, (long)getpid());
-    if (renameat(folder, file, folder, aside)) {
+    snprintf(moved, sizeof moved, "%.200s.%ld", file, (long)getpid());
+    if (renameat(folder, file, folder, moved)) {
         return errno == ENOENT ? 0 : cmn_fail("%s: %s", file, strerror(errno));
     }
-    if (!is_still(folder, aside, fd)) {
-        linkat(folder, aside, folder, file, 0);
+    if (!is_still(folder, moved, fd)) {
+        linkat(folder, moved, folder, file, 0);
     }
-    unlinkat(folder, aside, 0);
+    unlinkat(folder, moved, 0);
     return 0;
 }
 

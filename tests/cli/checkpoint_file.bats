@@ -120,22 +120,21 @@ END
     grep "^cmn\[rank 0@.*Couldn't write weights to out/mlp.weights (Is a directory)" <<<"$output"
     [[ -z $SAN ]] || return 0
     cat >calls.c <<'END'
+#define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int fsync(int fd)
+int rename(const char *from, const char *to)
 {
-    char link[64], name[4096] = "";
-
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    if (readlink(link, name, sizeof name - 1) > 0 && strstr(name, "mlp_1.weights")) {
+    if (strstr(to, "mlp_1.weights")) {
         errno = ENOSPC;
         return -1;
     }
-    return (int)syscall(SYS_fsync, fd);
+    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 END
     mpicc -O1 -fPIC -shared -o calls.so calls.c
