@@ -57,19 +57,27 @@ void *cmn_run_realloc(void *p, size_t n, size_t size)
     return more;
 }
 
-/* A mistyped name must not spoil somebody's file. */
-static int is_a_journal(int fd)
+/* A mistyped name must not spoil somebody's file, and a pipe that nobody reads would stop the run;
+ * a terminal that is stopped does not, as the file is opened with O_NONBLOCK. NULL: nothing speaks
+ * against it. */
+static const char *why_no_journal(int fd)
 {
     char line[128];
     struct stat st;
     ssize_t n;
 
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size == 0) {
-        return 1;
+    if (fstat(fd, &st)) {
+        return strerror(errno);
+    }
+    if (S_ISFIFO(st.st_mode)) {
+        return "this is a pipe, which may block";
+    }
+    if (!S_ISREG(st.st_mode) || st.st_size == 0) {
+        return NULL;
     }
     n = pread(fd, line, sizeof line - 1, 0);
     line[n < 0 ? 0 : n] = '\0';
-    return strstr(line, "Z cmn-run[") != NULL;
+    return strstr(line, "Z cmn-run[") ? NULL : "this file holds something else";
 }
 
 void cmn_journal_open(const char *file, int asked_for)
@@ -77,11 +85,13 @@ void cmn_journal_open(const char *file, int asked_for)
     const char *why = NULL;
 
     journal_name = file;
-    journal = open(file, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+    journal = open(file, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
     if (journal < 0) {
         why = strerror(errno);
-    } else if (!is_a_journal(journal)) {
-        why = "this file holds something else";
+    } else {
+        why = why_no_journal(journal);
+    }
+    if (why && journal >= 0) {
         close(journal);
         journal = -1;
     }

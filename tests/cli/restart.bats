@@ -495,6 +495,8 @@ END
     refused 'hostfile:1: say how many ranks a takes: slots=N' -hostfile hostfile "${train[@]}"
     refused '-hostfile none: No such file' -hostfile none "${train[@]}"
     refused 'journal hostfile: this file holds something else' -journal hostfile -n 2 "${train[@]}"
+    mkfifo pipe
+    refused 'journal pipe: this is a pipe, which may block: name another' -journal pipe -n 2 "${train[@]}"
     refused 'journal no/log: No such file' -journal no/log -n 2 "${train[@]}"
     printf '[net]\nbatch=1\n' >x.cfg
     refused '.*no checkpoints' -n 2 -retries 1 -- darknet classifier train x.data x.cfg -cmn
@@ -589,6 +591,10 @@ prints() {
     PATH=$PWD/fake:$PATH run -0 "$CMN_RUN" -n 2 "${train[@]}"
     [[ $output == *'cmn-run: no journal is kept: cmn-run.log: this file holds something else (-journal FILE names another one)' ]]
     [[ $(<cmn-run.log) == 'my own file' ]]
+    rm cmn-run.log
+    mkfifo cmn-run.log
+    PATH=$PWD/fake:$PATH run -0 timeout $((10 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}"
+    [[ $output == *'cmn-run: no journal is kept: cmn-run.log: this is a pipe, which may block (-journal FILE names another one)' ]]
 }
 
 @test "help and the manual have the options that -list prints for the man page and completion" {
