@@ -1,5 +1,6 @@
 #include "mpi/shm_barrier.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
@@ -7,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,6 +31,66 @@ size_t cmn_shm_barrier_bytes(int ranks)
     return (size_t)ranks * sizeof(struct cmn_barrier_slot);
 }
 
+/* The processes of this node that barriers watch: a descriptor each, however many barriers. */
+static struct watched {
+    long process;
+    int pidfd, barriers;
+} * watched;
+static int watched_most;
+
+/* With hundreds of ranks on a node, the soft limit of descriptors may be too low: up to the hard
+ * one it is this process's own business. */
+static int pidfd_of(long process)
+{
+    int fd = (int)syscall(SYS_pidfd_open, process, 0);
+    struct rlimit limit;
+    static int told;
+
+    if (fd < 0 && errno == EMFILE && !getrlimit(RLIMIT_NOFILE, &limit)) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+        fd = (int)syscall(SYS_pidfd_open, process, 0);
+    }
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && !told++) {
+        cmn_warn("too few open files are allowed (ulimit -n %ld) to watch all ranks of this host: "
+                 "should one die, it is noticed later",
+                 (long)limit.rlim_max);
+    }
+    return fd;
+}
+
+/* Linux before 5.3 has no pidfd: -1; there, mpiexec alone notices a rank's death. */
+static int watch(long process)
+{
+    struct watched *free_one = NULL;
+
+    for (int i = 0; i < watched_most; i++) {
+        struct watched *w = &watched[i];
+        if (w->barriers && w->process == process) {
+            w->barriers++;
+            return w->pidfd;
+        }
+        free_one = w->barriers ? free_one : w;
+    }
+    if (!free_one) {
+        watched = cmn_realloc(watched, (size_t)watched_most + 1, sizeof *watched);
+        free_one = &watched[watched_most++];
+    }
+    *free_one = (struct watched){process, pidfd_of(process), 0};
+    free_one->barriers = free_one->pidfd >= 0;
+    return free_one->pidfd;
+}
+
+static void unwatch(int pidfd)
+{
+    for (int i = 0; i < watched_most && pidfd >= 0; i++) {
+        if (watched[i].barriers && watched[i].pidfd == pidfd && !--watched[i].barriers) {
+            close(pidfd);
+            return;
+        }
+    }
+}
+
 static void open_pidfds(struct cmn_shm_barrier *b)
 {
     long pid = getpid(), *all = cmn_calloc((size_t)b->ranks, sizeof *all);
@@ -36,8 +98,7 @@ static void open_pidfds(struct cmn_shm_barrier *b)
     b->pidfd = cmn_calloc((size_t)b->ranks, sizeof *b->pidfd);
     MPI_CALL(MPI_Allgather(&pid, 1, MPI_LONG, all, 1, MPI_LONG, b->group->comm));
     for (int i = 0; i < b->ranks; i++) {
-        /* Linux before 5.3 has no pidfd: there, mpiexec alone notices a rank's death. */
-        b->pidfd[i] = i == b->rank ? -1 : (int)syscall(SYS_pidfd_open, all[i], 0);
+        b->pidfd[i] = i == b->rank ? -1 : watch(all[i]);
     }
     free(all);
 }
@@ -68,9 +129,7 @@ void cmn_shm_barrier_open(struct cmn_shm_barrier *b, const struct cmn_group *gro
 void cmn_shm_barrier_close(struct cmn_shm_barrier *b)
 {
     for (int i = 0; b->pidfd && i < b->ranks; i++) {
-        if (b->pidfd[i] >= 0) {
-            close(b->pidfd[i]);
-        }
+        unwatch(b->pidfd[i]);
     }
     free(b->pidfd);
     memset(b, 0, sizeof *b);

@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "mpi/regions.h"
 #include "mpi/shared_window.h"
@@ -209,6 +210,71 @@ static void memory_is_found(void **state)
     fail_on_all_ranks();
 }
 
+/* A descriptor for each other rank of the node, however many windows there are. */
+static void descriptors_do_not_grow_with_windows(void **state)
+{
+    enum { MORE = 5 };
+    int before = descriptors(), one;
+    struct cmn_window *first = window_of(10, 10), *w[MORE];
+
+    (void)state;
+    one = descriptors() - before;
+    CHECK_SAYING(one <= top.intra_size - 1, "%d", one);
+    for (int i = 0; i < MORE; i++) {
+        w[i] = window_of(10, 10);
+    }
+    CHECK_SAYING(descriptors() - before == one, "%d", descriptors() - before);
+    cmn_window_close(first);
+    CHECK(descriptors() - before == one);
+    for (int i = 0; i < MORE; i++) {
+        cmn_window_close(w[i]);
+    }
+    CHECK_SAYING(descriptors() == before, "%d", descriptors() - before);
+    fail_on_all_ranks();
+}
+
+static int lowest_free(void)
+{
+    int fd = dup(STDERR_FILENO);
+
+    close(fd);
+    return fd;
+}
+
+/* So many ranks that the limit of descriptors is reached: the soft one is raised; with no room
+ * below the hard one there is one line, and the window all the same. */
+static void few_descriptors_are_allowed(void **state)
+{
+    enum { SPARE = 2 }; /* a window takes them for a moment */
+    struct rlimit limit, low;
+    struct cmn_window *w;
+    char said[1000] = "", *line;
+    int back = dup(STDERR_FILENO), file = (int)syscall(SYS_memfd_create, "said", 1U);
+
+    (void)state;
+    CHECK(!getrlimit(RLIMIT_NOFILE, &limit));
+    low = (struct rlimit){(rlim_t)lowest_free() + SPARE, limit.rlim_max};
+    CHECK(!setrlimit(RLIMIT_NOFILE, &low));
+    w = window_of(10, 10);
+    CHECK(!getrlimit(RLIMIT_NOFILE, &low));
+    CHECK((top.intra_size > 1 + SPARE) == (low.rlim_cur == limit.rlim_max));
+    cmn_window_close(w);
+    low.rlim_cur = low.rlim_max = (rlim_t)lowest_free() + SPARE;
+    CHECK(!setrlimit(RLIMIT_NOFILE, &low));
+    dup2(file, STDERR_FILENO);
+    w = window_of(10, 10);
+    cmn_window_barrier(w);
+    dup2(back, STDERR_FILENO);
+    CHECK(pread(file, said, sizeof said - 1, 0) >= 0);
+    line = strstr(said, "too few open files are allowed (ulimit -n ");
+    CHECK_SAYING(!line == (top.rank != 0 || top.intra_size <= 1 + SPARE), "%s", said);
+    CHECK(!line || !strstr(line + 1, "too few"));
+    cmn_window_close(w);
+    close(back);
+    close(file);
+    fail_on_all_ranks();
+}
+
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +287,8 @@ static int group(void)
         cmocka_unit_test(no_file_so_large),
         cmocka_unit_test(one_fails),
         cmocka_unit_test(memory_is_found),
+        cmocka_unit_test(descriptors_do_not_grow_with_windows),
+        cmocka_unit_test(few_descriptors_are_allowed), /* the last one: the hard limit stays */
     };
 
     cmn_options_default(&options);

@@ -3,7 +3,6 @@
 #include "ranks/ranks.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -255,18 +254,6 @@ static void the_right_address_is_kept(void **state)
 }
 
 /* ---- strangers ---- */
-
-static int descriptors(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int n = 0;
-
-    while (folder && readdir(folder)) {
-        n++;
-    }
-    closedir(folder);
-    return n;
-}
 
 /* On rank 0: connects to it `n` times; what strangers then do follows from i. They know a
  * greeting that was right once. Returns how many of them are held open. */
