@@ -5,7 +5,7 @@
 
 load helpers
 
-setup_file() { nodes 2; }
+setup_file() { nodes 3; } # strangers come from the third
 teardown_file() { cluster_down; }
 
 LIMIT=2
@@ -163,4 +163,72 @@ END
         ends_saying "^cmn\[rank $stays@node$((stays + 1))\] nothing moved for $LIMIT s .*: not all ranks come through the end of MPI: rank $stays@node$((stays + 1)) does not"
         [[ $ended -eq 75 ]]
     done
+}
+
+# They send nothing, garbage, half of a message, or RST, and stay while they may; the node's leader changes.
+@test "1000 connections of strangers do not disturb a training" {
+    cat >strangers.py <<'END'
+import socket, struct, sys, time
+
+came, held = 0, []
+for i in range(1000):
+    s = socket.socket()
+    s.settimeout(3)
+    try:
+        s.connect(("10.77.0.1", int(sys.argv[1])))
+        came += 1
+        if i % 4 == 1:
+            s.send(b"GET / HTTP/1.1\r\n\r\n" * 100)
+        elif i % 4 == 2:
+            s.send(b"12345678")
+        elif i % 4 == 3:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            s.close()
+            continue
+        held.append(s)
+    except OSError:
+        pass
+print(came, flush=True)
+time.sleep(float(sys.argv[2]))
+END
+    local port files memory files_now memory_now i
+    train 1+2 -cmn_validate 0 -cmn_json on.json
+    until_said 'Saving weights' 2
+    port=$(cluster_on node1 ss -Hltnp | sed -n 's/.* 10\.77\.0\.1:\([0-9]*\) .*"darknet".*/\1/p')
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    connected() { [[ $(cluster_on node2 ss -Htn state established dst 10.77.0.1 dport = ":$port" | wc -l) -eq 1 ]]; }
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    looks() { cluster_run sh -c 'ls "/proc/$1/fd" | wc -l; sed -n "s/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p" "/proc/$1/status"' - "$(pid_of 0)"; }
+    connected
+    { read -r files; read -r memory; } < <(looks)
+    cluster_on node3 python3 "$PWD/strangers.py" "$port" $((2 * LIMIT)) >came.txt 3>&- &
+    for ((i = 0; i < 300 * SLOW; i++)); do
+        [[ ! -s came.txt ]] || break
+        sleep 0.1
+    done
+    (($(<came.txt) >= 900))
+    { read -r files_now; read -r memory_now; } < <(looks)
+    echo "$files_now files, $files before; $memory_now KiB, $memory before"
+    ((files_now <= files + 8 && memory_now <= memory + 4096))
+    # The node's next rank leads for a moment, and connects.
+    cluster_run kill -STOP "$(pid_of 1)"
+    sleep 1
+    cluster_run kill -CONT "$(pid_of 1)"
+    wait $!
+    for ((i = 0; i < 50 * SLOW; i++)); do
+        ! connected || break
+        sleep 0.1
+    done
+    connected
+    began=$(grep -c '"iteration"' on.json)
+    sleep $LIMIT
+    (($(grep -c '"iteration"' on.json) > began))
+    kill -0 "$started"
+    run ! grep -aE 'nothing moved|does not answer|watchdog of' job.err
+    cluster_run kill -USR1 "$(pid_of 0)"
+    ended=0
+    wait "$started" || ended=$?
+    # 143: mpiexec ends the others with SIGTERM when the first one has ended.
+    [[ $ended -eq 138 || $ended -eq 143 ]]
+    grep -a 'asked to stop' job.err
 }
