@@ -192,6 +192,19 @@ print(came, flush=True)
 time.sleep(float(sys.argv[2]))
 END
     local port files memory files_now memory_now i
+    # Open MPI reads in a file that docker0, which has one address on all hosts, is not to be used; the watchdogs see it.
+    for node in node1 node2; do
+        cluster_run ip -n "$node" link add docker0 type bridge
+        cluster_run ip -n "$node" addr add 172.17.0.1/16 dev docker0
+        cluster_run ip -n "$node" link set docker0 up
+    done
+    mkdir .openmpi
+    echo 'btl_tcp_if_include = eth0' >.openmpi/mca-params.conf
+    eval "plain_$(declare -f cluster_job)"
+    cluster_job() {
+        plain_cluster_job "$@"
+        job=("${job[@]/#OMPI_MCA_btl_tcp_if_include=*/HOME=$PWD}")
+    }
     train 1+2 -cmn_validate 0 -cmn_json on.json
     until_said 'Saving weights' 2
     port=$(cluster_on node1 ss -Hltnp | sed -n 's/.* 10\.77\.0\.1:\([0-9]*\) .*"darknet".*/\1/p')
@@ -199,6 +212,7 @@ END
     connected() { [[ $(cluster_on node2 ss -Htn state established dst 10.77.0.1 dport = ":$port" | wc -l) -eq 1 ]]; }
     # shellcheck disable=SC2016  # expanded by the inner shell
     looks() { cluster_run sh -c 'ls "/proc/$1/fd" | wc -l; sed -n "s/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p" "/proc/$1/status"' - "$(pid_of 0)"; }
+    [[ $(cluster_on node1 ss -Hltnp | grep -c ' 172\.17\.0\.1:.*"darknet"') -eq 0 ]]
     connected
     { read -r files; read -r memory; } < <(looks)
     cluster_on node3 python3 "$PWD/strangers.py" "$port" $((2 * LIMIT)) >came.txt 3>&- &
