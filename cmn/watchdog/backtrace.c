@@ -26,6 +26,11 @@ static int signal_number(void)
     return SIGRTMAX - 2;
 }
 
+/* What a handler may call is bounded. backtrace() loads libgcc in its first call, which is made at
+ * the start; from then on it takes no memory, and no lock either: glibc 2.35 and libgcc 12 look
+ * addresses up by _dl_find_object(). Older ones take the dynamic linker's lock, which the main
+ * thread may hold itself; should another thread hold it, this one does not answer in time, and the
+ * job ends without its stack. */
 static void answer(int number)
 {
     int saved = errno, n = 0;

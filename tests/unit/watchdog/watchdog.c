@@ -1,12 +1,16 @@
 /* What watchdogs diagnose from the statuses of all ranks, and what they accept from each other. */
 #include "check.h"
 
+#include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "watchdog/diagnosis.h"
+#include "watchdog/backtrace.h"
 #include "watchdog/connection.h"
 
 enum { RANKS = 4, LIMIT = 5000 };
@@ -208,6 +212,54 @@ static void a_line_is_long_enough(void **state)
     assert_int_equal(cmn_diagnose(all, RANKS, LIMIT, small, sizeof small),
                      CMN_DIAGNOSED_UNRESPONSIVE);
     assert_int_equal(strlen(small), sizeof small - 1);
+}
+
+/* ---- the main thread's stack ---- */
+
+enum { ASKED = 25 };
+
+static void *ask(void *answered)
+{
+    static char text[8192];
+
+    for (int i = 0; i < ASKED; i++) {
+        cmn_backtrace_text("", text, sizeof text);
+        if (strstr(text, "#0 ")) {
+            atomic_fetch_add((atomic_int *)answered, 1);
+        }
+        usleep(500 + 137 * (unsigned)i);
+    }
+    atomic_fetch_add((atomic_int *)answered, 1000);
+    return NULL;
+}
+
+/* Wherever the signal finds it: in malloc(), in the dynamic linker, in stdio. */
+static void the_main_thread_tells_its_stack_at_any_time(void **state)
+{
+    atomic_int answered = 0;
+    FILE *out = fopen("/dev/null", "w");
+    pthread_t asks;
+
+    (void)state;
+    cmn_backtrace_open();
+    assert_int_equal(pthread_create(&asks, NULL, ask, &answered), 0);
+    while (atomic_load(&answered) < 1000) {
+        void *library = dlopen("libresolv.so.2", RTLD_NOW | RTLD_LOCAL);
+        for (size_t i = 0; i < 2000; i++) {
+            void *volatile p = malloc(2000 + i * 30), *volatile q = malloc(70000);
+            free(p);
+            free(q);
+            if (i % 50 == 0) {
+                fprintf(out, "%zu %f\n", i, (double)i);
+            }
+        }
+        if (library) {
+            dlclose(library);
+        }
+    }
+    pthread_join(asks, NULL);
+    fclose(out);
+    assert_int_equal(atomic_load(&answered), 1000 + ASKED);
 }
 
 /* ---- what comes over the network ---- */
@@ -557,6 +609,7 @@ int main(void)
         cmocka_unit_test_setup(a_host_is_named_once, moving),
         cmocka_unit_test_setup(of_unknown_ranks_nothing_is_said, moving),
         cmocka_unit_test_setup(a_line_is_long_enough, moving),
+        cmocka_unit_test(the_main_thread_tells_its_stack_at_any_time),
         cmocka_unit_test(the_mac_is_hmac_sha256),
         cmocka_unit_test_setup_teardown(a_message_arrives_whole, connected, disconnected),
         cmocka_unit_test_setup_teardown(no_bit_may_differ, connected, disconnected),
