@@ -124,6 +124,11 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
 /* Local. Darknet has looked for a key of a section; the text must stay where it is. */
 void cmn_looked_for_key(const char *key);
 
+/* Local, without -cmn, too. The parser calls it for a number of a section ("[yolo]"; NULL: of a .data
+ * file): NULL, or what is wrong with its value ("must be 0 to 1 (of the circle)"), in text that the
+ * next call overwrites. */
+const char *cmn_number_refused(const char *section, const char *key, const char *value);
+
 /* Local. The parser calls it at the end of a section: rank 0 names each key of the cfg that Darknet
  * has not looked for. Returns 0, and does nothing, without -cmn. */
 int cmn_unused_keys(struct list *options);

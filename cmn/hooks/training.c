@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "checkpoint/reader.h"
 #include "config/cfg_keys.h"
+#include "config/cfg_numbers.h"
 #include "data/image_cache.h"
 #include "data/loader.h"
 #include "engine/darknet_net.h"
@@ -77,6 +78,14 @@ void cmn_looked_for_key(const char *key)
     if (cmn_job.on && keys < (int)(sizeof looked_for / sizeof looked_for[0])) {
         looked_for[keys++] = key;
     }
+}
+
+const char *cmn_number_refused(const char *section, const char *key, const char *value)
+{
+    static char why[256];
+    const struct cmn_cfg_number *number = cmn_cfg_number_find(section, key);
+
+    return number && cmn_cfg_number_check(number, value, why, sizeof why) ? why : NULL;
 }
 
 /* One line for all keys of AlexeyAB's Darknet: its cfgs have dozens. Comes before the layers, one

@@ -216,8 +216,8 @@ static void check_keys(struct cmn_doctor *d)
 /* Whether Darknet would build this network, as far as the doctor has seen. */
 static int can_be_built(const struct cmn_doctor *d)
 {
-    long bad = d->problems.count[CMN_BAD_LINE] + d->problems.count[CMN_BAD_FILTERS] +
-               d->problems.count[CMN_BAD_ANCHORS];
+    long bad = d->problems.count[CMN_BAD_LINE] + d->problems.count[CMN_BAD_NUMBER] +
+               d->problems.count[CMN_BAD_FILTERS] + d->problems.count[CMN_BAD_ANCHORS];
 
     MPI_CALL(MPI_Bcast(&bad, 1, MPI_LONG, 0, d->t->world));
     return !bad;

@@ -9,6 +9,7 @@
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "config/cfg_numbers.h"
 #include "mpi/files.h"
 
 /* ---- reading ---- */
@@ -89,6 +90,29 @@ static void check_lines(struct cmn_doctor *d, const char *name, const struct cmn
             cmn_doctor_add(d, CMN_BAD_LINE, l->line,
                            "%s: %s stands before the first section, which is [net]", where(name, l),
                            l->key);
+        }
+    }
+}
+
+/* Those that Darknet would refuse: of a key that a section has twice, the first one counts. */
+static void check_numbers(struct cmn_doctor *d, const char *name, const struct cmn_cfg_file *file,
+                          int is_cfg)
+{
+    char why[160];
+
+    for (int i = 0; i < file->lines; i++) {
+        const struct cmn_cfg_line *l = &file->each[i], *type = NULL;
+        const struct cmn_cfg_number *number = NULL;
+        if (is_cfg && l->section >= 0) {
+            type = cmn_cfg_find(file, l->section, NULL);
+        }
+        if (l->key && (type || !is_cfg)) {
+            number = cmn_cfg_number_find(type ? type->key : NULL, l->key);
+        }
+        if (number && l == cmn_cfg_find(file, l->section, l->key) &&
+            cmn_cfg_number_check(number, l->value, why, sizeof why)) {
+            cmn_doctor_add(d, CMN_BAD_NUMBER, l->line, "%s: %s=%.80s: %s", where(name, l), l->key,
+                           l->value, why);
         }
     }
 }
@@ -353,6 +377,8 @@ void cmn_doctor_files(struct cmn_doctor *d)
     read_file(d, d->cfg_name, &d->cfg, CMN_CFG_BLANKS_GO);
     check_lines(d, d->data_name, &d->data, 0);
     check_lines(d, d->cfg_name, &d->cfg, 1);
+    check_numbers(d, d->data_name, &d->data, 0);
+    check_numbers(d, d->cfg_name, &d->cfg, 1);
     check_data_keys(d);
     check_layers(d);
     names = cmn_cfg_text(&d->data, -1, "names", NULL);

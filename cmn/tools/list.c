@@ -1,4 +1,4 @@
-/* `darknet cmn list`: the tables of communicators, compressors, keys and commands, as text for
+/* `darknet cmn list`: the tables of communicators, compressors, keys, numbers and commands, as text for
  * people, as Markdown for docs/reference/, and with a tab between fields for setup/reference.sh. */
 #include <stdio.h>
 #include <string.h>
@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "compression/compressor.h"
 #include "config/arguments.h"
+#include "config/cfg_numbers.h"
 #include "config/commands.h"
 #include "communicators/communicator.h"
 #include "config/options.h"
@@ -96,6 +97,21 @@ static int key(int i, const char **cell)
     return 1;
 }
 
+static int number(int i, const char **cell)
+{
+    static char name[64], range[128];
+    const struct cmn_cfg_number *n = cmn_cfg_number_at(i);
+
+    if (n) {
+        snprintf(name, sizeof name, "[%s] %s", n->section, n->key);
+        cmn_cfg_number_range(n, range, sizeof range);
+        cell[0] = name;
+        cell[1] = range;
+        cell[2] = n->help;
+    }
+    return n != NULL;
+}
+
 static int command(int i, const char **cell)
 {
     static char name[64];
@@ -152,6 +168,7 @@ static const struct section {
      "Options of AlexeyAB's Darknet",
      {"option of AlexeyAB's Darknet", "with -cmn it has no effect"},
      elsewhere},
+    {"numbers", "Numbers of a cfg", {"section and key", "values", "meaning"}, number},
 };
 
 enum { SECTIONS = sizeof section / sizeof section[0] };

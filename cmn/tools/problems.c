@@ -13,6 +13,7 @@ static const struct {
     int note;               /* a training does not suffer from it */
 } kinds[] = {
     [CMN_BAD_LINE] = {"line cannot be read", "lines cannot be read", 0},
+    [CMN_BAD_NUMBER] = {"number is wrong", "numbers are wrong", 0},
     [CMN_BAD_FILE] = {"file cannot be used", "files cannot be used", 0},
     [CMN_BAD_CLASSES] = {"number of classes is wrong", "numbers of classes are wrong", 0},
     [CMN_BAD_FILTERS] = {"filters= is wrong", "filters= are wrong", 0},

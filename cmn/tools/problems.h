@@ -10,6 +10,7 @@
 enum cmn_problem_kind {
     /* of the .data file, the cfg and the lists */
     CMN_BAD_LINE,
+    CMN_BAD_NUMBER,
     CMN_BAD_FILE,
     CMN_BAD_CLASSES,
     CMN_BAD_FILTERS,

@@ -227,7 +227,7 @@ fails_apart() {
     mlp_cfg batch=2 subdivisions=4 >mlp.cfg
     both 'batch=2.*subdivisions=4' "${train[@]}"
     mlp_cfg batch=0 >mlp.cfg
-    both 'batch' "${train[@]}"
+    both 'mlp.cfg:[0-9]+: batch=0: must be 1 to 1000000 images' "${train[@]}"
 }
 
 @test "a layer that Darknet does not know" {

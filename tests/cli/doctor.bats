@@ -210,12 +210,15 @@ spoil() {
     finds 'fault: 1 file cannot be used' 'my.data:3: valid=valid.list: the list is empty'
     sed -i 's/^train=.*/train=folder/; s/^valid=.*/valid=none.list/' my.data
     sed '1,/^\[conv/{/^\[conv/!d}' my.cfg >no_net.cfg
-    printf 'classes\n' >>my.data
+    sed -i 's/^\[yolo\]$/&\njitter=1.5/' no_net.cfg
+    printf 'classes\ntop=0\n' >>my.data
     doctor_on 1 my.data no_net.cfg
     [[ $status -eq 1 ]]
     finds 'fault: 2 files cannot be used' 'my.data:2: train=folder: Is a directory' 'my.data:3: valid=none.list: No such file or directory'
     finds 'fault: 2 lines cannot be read' 'my.data:6: not an option, KEY=VALUE: classes' \
         'no_net.cfg:1: the first section is [convolutional], and must be [net]'
+    finds 'fault: 2 numbers are wrong' 'my.data:7: top=0: must be 1 to 16777216 classes' \
+        'no_net.cfg:7: jitter=1.5: must be 0 to 0.99 (part)'
     : >empty.cfg
     doctor_on 1 my.data empty.cfg
     [[ $status -eq 1 ]]

@@ -10,17 +10,35 @@ setup() {
 }
 
 @test "the tables of the documents are those of the programs" {
-    cp "$REPO"/docs/{reference/keys,reference/commands,use/cmn-run}.md .
+    cp "$REPO"/docs/{reference/keys,reference/numbers,reference/commands,use/cmn-run}.md .
     # A row that is gone comes back.
     sed -i '/cmn_seed/d; /-wait SECONDS/d' keys.md cmn-run.md
-    "$REPO/setup/reference.sh" tables "$bin" keys.md commands.md cmn-run.md
-    for page in reference/keys reference/commands use/cmn-run; do
+    "$REPO/setup/reference.sh" tables "$bin" keys.md numbers.md commands.md cmn-run.md
+    for page in reference/keys reference/numbers reference/commands use/cmn-run; do
         diff "$REPO/docs/$page.md" "${page#*/}.md"
     done
-    for section in communicators compressors keys commands tools elsewhere; do
-        [[ $(cat keys.md commands.md | grep -cx "<!-- darknet cmn list -md $section -->") -eq 1 ]]
+    for section in communicators compressors keys numbers commands tools elsewhere; do
+        [[ $(cat keys.md numbers.md commands.md | grep -cx "<!-- darknet cmn list -md $section -->") -eq 1 ]]
         [[ $("$DARKNET" cmn list -md $section | grep -c '^| `') -eq $("$DARKNET" cmn list -tsv | grep -c "^$section"$'\t') ]]
     done
+}
+
+@test "each number that Darknet's parser reads has its limits, and no other one has" {
+    awk '/^[a-z_]+ \**parse_[a-z0-9_]+\(/ { section = $0; sub(/.*parse_/, "", section); sub(/\(.*/, "", section) }
+        section == "net_options" { section = "net" }
+        section == "network_cfg" { section = "layer" }
+        {
+            rest = $0
+            while (match(rest, /(find_positive|find_padding|option_find_(int|float|numbers)[a-z_]*)\(options, "[A-Za-z0-9_]+"/)) {
+                key = substr(rest, RSTART, RLENGTH)
+                rest = substr(rest, RSTART + RLENGTH)
+                gsub(/.*, "|"$/, "", key)
+                print "[" section "] " key
+            }
+        }' "$REPO/build/darknet/src/parser.c" | sort -u >asked
+    [[ $(wc -l <asked) -gt 150 ]]
+    "$DARKNET" cmn list -tsv | awk -F '\t' '$1 == "numbers" && $2 !~ /^\[data\]/ { print $2 }' | sort >listed
+    diff asked listed
 }
 
 @test "list names a wrong argument, and the nearest section" {

@@ -1,0 +1,370 @@
+#include "config/cfg_numbers.h"
+
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Layers beyond these do not fit into memory; the parser looks at their products. */
+enum { SIDE = 65536, MANY = 1 << 24 };
+
+/* A value within these limits neither crashes nor hangs a loader or a layer, and makes no NaN out of
+ * finite numbers by itself. They take in all cfgs of Darknet's and of AlexeyAB's, and what either
+ * reads as "on". A learning rate that is too high is left to cmn_nonfinite. */
+static const struct cmn_cfg_number table[] = {
+    {"net", "batch", CMN_CFG_WHOLE, 1, 1000000, "images",
+     "images of a step; a multiple of subdivisions"},
+    {"net", "subdivisions", CMN_CFG_WHOLE, 1, 1000000, "micro-batches",
+     "parts of a step that are computed one after the other"},
+    {"net", "time_steps", CMN_CFG_WHOLE, 1, 1000000, "steps",
+     "steps of a sequence, for recurrent layers"},
+    {"net", "learning_rate", CMN_CFG_REAL, 0, 1e38, "(factor)", "learning rate"},
+    {"net", "momentum", CMN_CFG_REAL, 0, 1, "(factor)",
+     "part of the update before that an update repeats"},
+    {"net", "decay", CMN_CFG_REAL, 0, 1000, "(factor)", "weight decay"},
+    {"net", "adam", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)", "Adam in place of momentum"},
+    {"net", "B1", CMN_CFG_REAL, 0, 0.999999, "(factor)", "Adam's memory of the gradient"},
+    {"net", "B2", CMN_CFG_REAL, 0, 0.999999, "(factor)", "Adam's memory of the squared gradient"},
+    {"net", "eps", CMN_CFG_REAL, 1e-30, 1, "(term)", "Adam's smallest divisor"},
+    {"net", "height", CMN_CFG_WHOLE, 0, SIDE, "pixels", "height of the input"},
+    {"net", "width", CMN_CFG_WHOLE, 0, SIDE, "pixels", "width of the input"},
+    {"net", "channels", CMN_CFG_WHOLE, 0, SIDE, "channels", "channels of the input"},
+    {"net", "inputs", CMN_CFG_WHOLE, 0, INT_MAX, "values",
+     "values of the input, where it is no image"},
+    {"net", "max_crop", CMN_CFG_WHOLE, 0, SIDE, "pixels",
+     "largest side to which a classifier's image is scaled before the input is cut out of it"},
+    {"net", "min_crop", CMN_CFG_WHOLE, 0, SIDE, "pixels", "smallest one"},
+    {"net", "max_ratio", CMN_CFG_REAL, 0, 1000, "(of width)", "max_crop over width"},
+    {"net", "min_ratio", CMN_CFG_REAL, 0, 1000, "(of width)", "min_crop over width"},
+    {"net", "center", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "a classifier's input is the middle of the image"},
+    {"net", "flip", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "half of the images are mirrored"},
+    {"net", "random", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "other input sizes while training: 128 to 448 pixels in classifier train"},
+    {"net", "notruth", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "the network has no truth"},
+    {"net", "threads", CMN_CFG_WHOLE, 1, 1024, "threads", "threads that load images"},
+    {"net", "clip", CMN_CFG_REAL, 0, 1e9, "(absolute value)",
+     "gradients are cut off at this value, on GPUs; 0: they are not"},
+    {"net", "angle", CMN_CFG_REAL, 0, 360, "degrees", "images are turned by up to this angle"},
+    {"net", "aspect", CMN_CFG_REAL, 0, 100, "(factor)",
+     "images are made wider or narrower by up to this factor; 0: they are not"},
+    {"net", "saturation", CMN_CFG_REAL, 0, 100, "(factor)",
+     "colours are made stronger or weaker by up to this factor"},
+    {"net", "exposure", CMN_CFG_REAL, 0, 100, "(factor)",
+     "images are made lighter or darker by up to this factor"},
+    {"net", "hue", CMN_CFG_REAL, 0, 1, "(of the circle)",
+     "colours are turned by up to this part of the circle"},
+    {"net", "burn_in", CMN_CFG_WHOLE, 0, INT_MAX, "iterations",
+     "iterations over which the learning rate rises from 0"},
+    {"net", "power", CMN_CFG_REAL, 0, 1000, "(exponent)",
+     "exponent of burn_in, and of policy=poly and random"},
+    {"net", "step", CMN_CFG_WHOLE, -1000000000, INT_MAX, "iterations",
+     "iterations between changes, with policy=step; the middle, with policy=sigmoid"},
+    {"net", "scale", CMN_CFG_REAL, 0, 1e6, "(factor)",
+     "what the learning rate is multiplied by, with policy=step"},
+    {"net", "steps", CMN_CFG_WHOLES, -1, INT_MAX, "iterations",
+     "iterations at which the learning rate changes, with policy=steps"},
+    {"net", "scales", CMN_CFG_REALS, 0, 1e6, "(factor)",
+     "what it is multiplied by at each of them, as many as steps"},
+    {"net", "gamma", CMN_CFG_REAL, -1000, 1000, "(factor)",
+     "base of policy=exp, slope of policy=sigmoid"},
+    {"net", "max_batches", CMN_CFG_WHOLE, 0, INT_MAX, "iterations",
+     "iterations of the training; 0: a classifier's has no end"},
+    {"layer", "truth", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "the layer's output is the truth of those behind it"},
+    {"layer", "onlyforward", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "on GPUs: no backward pass"},
+    {"layer", "stopbackward", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "the backward pass ends before this layer"},
+    {"layer", "dontsave", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "the weights file is without this layer"},
+    {"layer", "dontload", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "its weights are not read"},
+    {"layer", "numload", CMN_CFG_WHOLE, 0, INT_MAX, "filters", "filters that are read; 0: all"},
+    {"layer", "dontloadscales", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "scales of batch normalisation are not read"},
+    {"layer", "learning_rate", CMN_CFG_REAL, -1000, 1000, "(factor)",
+     "what the learning rate is multiplied by in this layer"},
+    {"layer", "smooth", CMN_CFG_REAL, 0, 1, "(part)", "label smoothing, on GPUs"},
+    {"convolutional", "filters", CMN_CFG_WHOLE, 1, MANY, "filters", "channels of the output"},
+    {"convolutional", "size", CMN_CFG_WHOLE, 1, SIDE, "pixels", "side of the filter"},
+    {"convolutional", "stride", CMN_CFG_WHOLE, 1, SIDE, "pixels",
+     "pixels between two places of the filter"},
+    {"convolutional", "pad", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "half of size is added at each edge"},
+    {"convolutional", "padding", CMN_CFG_WHOLE, 0, SIDE, "pixels",
+     "pixels that are added at each edge, without pad"},
+    {"convolutional", "groups", CMN_CFG_WHOLE, 1, MANY, "groups",
+     "groups of channels; it divides channels and filters"},
+    {"convolutional", "batch_normalize", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "batch normalisation"},
+    {"convolutional", "binary", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "weights are 1 or -1"},
+    {"convolutional", "xnor", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "weights and inputs are"},
+    {"convolutional", "flipped", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "weights in the file are transposed"},
+    {"convolutional", "dot", CMN_CFG_REAL, 0, 1e6, "(factor)", "filters are kept apart, on GPUs"},
+    {"deconvolutional", "filters", CMN_CFG_WHOLE, 1, MANY, "filters", "channels of the output"},
+    {"deconvolutional", "size", CMN_CFG_WHOLE, 1, SIDE, "pixels", "side of the filter"},
+    {"deconvolutional", "stride", CMN_CFG_WHOLE, 1, SIDE, "pixels",
+     "pixels between two places of the filter"},
+    {"deconvolutional", "pad", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "half of size is added at each edge"},
+    {"deconvolutional", "padding", CMN_CFG_WHOLE, 0, SIDE, "pixels",
+     "pixels that are added at each edge, without pad"},
+    {"deconvolutional", "batch_normalize", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "batch normalisation"},
+    {"local", "filters", CMN_CFG_WHOLE, 1, MANY, "filters", "channels of the output"},
+    {"local", "size", CMN_CFG_WHOLE, 1, SIDE, "pixels", "side of the filter"},
+    {"local", "stride", CMN_CFG_WHOLE, 1, SIDE, "pixels",
+     "pixels between two places of the filter"},
+    {"local", "pad", CMN_CFG_WHOLE, 0, SIDE, "pixels", "pixels that are added at each edge"},
+    {"crnn", "output_filters", CMN_CFG_WHOLE, 1, MANY, "filters", "channels of the output"},
+    {"crnn", "hidden_filters", CMN_CFG_WHOLE, 1, MANY, "filters", "channels of the state"},
+    {"crnn", "batch_normalize", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "batch normalisation"},
+    {"crnn", "shortcut", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "the state is added to"},
+    {"rnn", "output", CMN_CFG_WHOLE, 1, MANY, "values", "values of the output"},
+    {"rnn", "batch_normalize", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "batch normalisation"},
+    {"rnn", "shortcut", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)", "the state is added to"},
+    {"gru", "output", CMN_CFG_WHOLE, 1, MANY, "values", "values of the output"},
+    {"gru", "batch_normalize", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "batch normalisation"},
+    {"gru", "tanh", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "tanh in place of the logistic function"},
+    {"lstm", "output", CMN_CFG_WHOLE, 1, MANY, "values", "values of the output"},
+    {"lstm", "batch_normalize", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "batch normalisation"},
+    {"connected", "output", CMN_CFG_WHOLE, 1, MANY, "values", "values of the output"},
+    {"connected", "batch_normalize", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "batch normalisation"},
+    {"softmax", "groups", CMN_CFG_WHOLE, 1, MANY, "groups",
+     "softmaxes side by side; it divides the inputs"},
+    {"softmax", "temperature", CMN_CFG_REAL, 1e-6, 1e6, "(divisor)",
+     "what the inputs are divided by"},
+    {"softmax", "spatial", CMN_CFG_REAL, 0, INT_MAX, "(0: off; others: on)",
+     "a softmax for each pixel"},
+    {"softmax", "noloss", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)", "no loss"},
+    {"yolo", "classes", CMN_CFG_WHOLE, 1, MANY, "classes", "classes of objects"},
+    {"yolo", "num", CMN_CFG_WHOLE, 1, MANY, "boxes", "anchors of the network"},
+    {"yolo", "mask", CMN_CFG_WHOLES, 0, MANY, "(number)", "anchors of this layer, from 0"},
+    {"yolo", "anchors", CMN_CFG_REALS, 1e-6, 1e6, "pixels", "width and height of each anchor"},
+    {"yolo", "max", CMN_CFG_WHOLE, 1, MANY, "boxes", "boxes of an image, at most"},
+    {"yolo", "jitter", CMN_CFG_REAL, 0, 0.99, "(part)",
+     "images are made wider, narrower, higher or lower by up to this part"},
+    {"yolo", "ignore_thresh", CMN_CFG_REAL, 0, 100, "(overlap)",
+     "boxes with more overlap than this are no false ones"},
+    {"yolo", "truth_thresh", CMN_CFG_REAL, 0, 100, "(overlap)",
+     "those with more are taken for true ones"},
+    {"yolo", "random", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "other input sizes while training: 320 to 608 pixels in detector train"},
+    {"iseg", "classes", CMN_CFG_WHOLE, 1, MANY, "classes", "classes of objects"},
+    {"iseg", "ids", CMN_CFG_WHOLE, 0, MANY, "values", "values that tell objects apart"},
+    {"region", "coords", CMN_CFG_WHOLE, 4, 1000, "numbers", "numbers of a box"},
+    {"region", "classes", CMN_CFG_WHOLE, 1, MANY, "classes", "classes of objects"},
+    {"region", "num", CMN_CFG_WHOLE, 1, MANY, "boxes", "boxes of a cell"},
+    {"region", "anchors", CMN_CFG_REALS, 1e-6, 1e6, "cells", "width and height of each anchor"},
+    {"region", "max", CMN_CFG_WHOLE, 1, MANY, "boxes", "boxes of an image, at most"},
+    {"region", "jitter", CMN_CFG_REAL, 0, 0.99, "(part)",
+     "images are made wider, narrower, higher or lower by up to this part"},
+    {"region", "log", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)", "it has no effect"},
+    {"region", "sqrt", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "boxes by the root of their size"},
+    {"region", "softmax", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)", "classes by softmax"},
+    {"region", "background", CMN_CFG_WHOLE, 0, 1, "(switch)", "a class for the background"},
+    {"region", "rescore", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "the score is the overlap"},
+    {"region", "thresh", CMN_CFG_REAL, 0, 100, "(overlap)",
+     "boxes with more overlap than this are no false ones"},
+    {"region", "classfix", CMN_CFG_WHOLE, -1, INT_MAX, "(number)", "it has no effect"},
+    {"region", "absolute", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)", "it has no effect"},
+    {"region", "bias_match", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "anchors alone decide which box is meant"},
+    {"region", "coord_scale", CMN_CFG_REAL, 0, 1e6, "(factor)", "weight of boxes in the loss"},
+    {"region", "object_scale", CMN_CFG_REAL, 0, 1e6, "(factor)", "weight of objects in the loss"},
+    {"region", "noobject_scale", CMN_CFG_REAL, 0, 1e6, "(factor)",
+     "weight of places without one in the loss"},
+    {"region", "class_scale", CMN_CFG_REAL, 0, 1e6, "(factor)", "weight of classes in the loss"},
+    {"region", "mask_scale", CMN_CFG_REAL, 0, 1e6, "(factor)", "weight of masks in the loss"},
+    {"region", "random", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "other input sizes while training: 320 to 608 pixels in detector train"},
+    {"detection", "coords", CMN_CFG_WHOLE, 4, 1000, "numbers", "numbers of a box"},
+    {"detection", "classes", CMN_CFG_WHOLE, 1, MANY, "classes", "classes of objects"},
+    {"detection", "num", CMN_CFG_WHOLE, 1, MANY, "boxes", "boxes of a cell"},
+    {"detection", "side", CMN_CFG_WHOLE, 1, SIDE, "cells", "cells of a row"},
+    {"detection", "max", CMN_CFG_WHOLE, 1, MANY, "boxes", "boxes of an image, at most"},
+    {"detection", "softmax", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "classes by softmax"},
+    {"detection", "sqrt", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "boxes by the root of their size"},
+    {"detection", "rescore", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "the score is the overlap"},
+    {"detection", "coord_scale", CMN_CFG_REAL, 0, 1e6, "(factor)", "weight of boxes in the loss"},
+    {"detection", "object_scale", CMN_CFG_REAL, 0, 1e6, "(factor)",
+     "weight of objects in the loss"},
+    {"detection", "noobject_scale", CMN_CFG_REAL, 0, 1e6, "(factor)",
+     "weight of places without one in the loss"},
+    {"detection", "class_scale", CMN_CFG_REAL, 0, 1e6, "(factor)", "weight of classes in the loss"},
+    {"detection", "forced", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "the first box is meant where none fits"},
+    {"detection", "jitter", CMN_CFG_REAL, 0, 0.49, "(part)",
+     "each edge of an image is moved by up to this part"},
+    {"detection", "random", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)", "it has no effect"},
+    {"detection", "reorg", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)", "it has no effect"},
+    {"cost", "scale", CMN_CFG_REAL, -1e6, 1e6, "(factor)", "what the gradient is multiplied by"},
+    {"cost", "ratio", CMN_CFG_REAL, 0, 1, "(part)",
+     "part of the largest gradients that stays, on GPUs"},
+    {"cost", "noobj", CMN_CFG_REAL, 0, 1e6, "(factor)", "weight where the truth is 0, on GPUs"},
+    {"cost", "thresh", CMN_CFG_REAL, 0, 1e6, "(absolute value)",
+     "smaller gradients count as 0, on GPUs"},
+    {"crop", "crop_height", CMN_CFG_WHOLE, 1, SIDE, "pixels", "height of the output"},
+    {"crop", "crop_width", CMN_CFG_WHOLE, 1, SIDE, "pixels", "width of the output"},
+    {"crop", "flip", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "half of the images are mirrored"},
+    {"crop", "angle", CMN_CFG_REAL, 0, 360, "degrees",
+     "images are turned by up to this angle, on GPUs"},
+    {"crop", "saturation", CMN_CFG_REAL, 0, 100, "(factor)", "as in [net], on GPUs"},
+    {"crop", "exposure", CMN_CFG_REAL, 0, 100, "(factor)", "as in [net], on GPUs"},
+    {"crop", "shift", CMN_CFG_REAL, -100, 100, "(of full light)",
+     "what is added to colours, on GPUs"},
+    {"crop", "noadjust", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "values stay from 0 to 1"},
+    {"reorg", "stride", CMN_CFG_WHOLE, 1, SIDE, "pixels",
+     "side of the square that becomes channels"},
+    {"reorg", "reverse", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "channels become a square"},
+    {"reorg", "flatten", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "values alone change their order"},
+    {"reorg", "extra", CMN_CFG_WHOLE, 0, INT_MAX, "values", "values that are added"},
+    {"maxpool", "size", CMN_CFG_WHOLE, 1, SIDE, "pixels", "side of the filter"},
+    {"maxpool", "stride", CMN_CFG_WHOLE, 1, SIDE, "pixels",
+     "pixels between two places of the filter"},
+    {"maxpool", "padding", CMN_CFG_WHOLE, 0, SIDE, "pixels",
+     "pixels that are added at each edge, without pad"},
+    {"dropout", "probability", CMN_CFG_REAL, 0, 0.999999, "(part)",
+     "part of the values that become 0"},
+    {"normalization", "alpha", CMN_CFG_REAL, 0, 1e6, "(factor)", "weight of the sum of squares"},
+    {"normalization", "beta", CMN_CFG_REAL, 0, 100, "(exponent)", "exponent"},
+    {"normalization", "kappa", CMN_CFG_REAL, 1e-6, 1e6, "(term)", "what is added to the sum"},
+    {"normalization", "size", CMN_CFG_WHOLE, 1, SIDE, "pixels", "channels that are summed"},
+    {"shortcut", "from", CMN_CFG_WHOLES, -1000000, 1000000, "(number)",
+     "the other layer; negative: from here"},
+    {"shortcut", "alpha", CMN_CFG_REAL, -1e6, 1e6, "(factor)", "weight of this layer's input"},
+    {"shortcut", "beta", CMN_CFG_REAL, -1e6, 1e6, "(factor)", "weight of the other layer"},
+    {"upsample", "stride", CMN_CFG_WHOLE, -65536, SIDE, "pixels",
+     "side of the square that a pixel becomes; negative: the other way round"},
+    {"upsample", "scale", CMN_CFG_REAL, -1e6, 1e6, "(factor)", "what the values are multiplied by"},
+    {"route", "layers", CMN_CFG_WHOLES, -1000000, 1000000, "(number)",
+     "the layers; negative: from here"},
+    {"data", "classes", CMN_CFG_WHOLE, 1, MANY, "classes", "classes of objects"},
+    {"data", "top", CMN_CFG_WHOLE, 1, MANY, "classes", "an answer is right among so many"},
+    {"data", "tag", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
+     "images have several classes"},
+};
+
+enum { ROWS = sizeof table / sizeof table[0] };
+
+/* Other names of sections. */
+static const struct {
+    const char *name, *section;
+} alias[] = {
+    {"network", "net"},       {"conv", "convolutional"}, {"deconv", "deconvolutional"},
+    {"conn", "connected"},    {"max", "maxpool"},        {"soft", "softmax"},
+    {"lrn", "normalization"},
+};
+
+const struct cmn_cfg_number *cmn_cfg_number_at(int i)
+{
+    return i < ROWS ? &table[i] : NULL;
+}
+
+static const struct cmn_cfg_number *find(const char *section, const char *key)
+{
+    for (int i = 0; i < ROWS; i++) {
+        if (!strcmp(table[i].section, section) && !strcmp(table[i].key, key)) {
+            return &table[i];
+        }
+    }
+    return NULL;
+}
+
+const struct cmn_cfg_number *cmn_cfg_number_find(const char *section, const char *key)
+{
+    const struct cmn_cfg_number *number;
+    char name[32];
+
+    if (!section || !section[0]) {
+        return find("data", key);
+    }
+    snprintf(name, sizeof name, "%s", section + (section[0] == '['));
+    name[strcspn(name, "]")] = '\0';
+    for (size_t i = 0; i < sizeof alias / sizeof alias[0]; i++) {
+        if (!strcmp(alias[i].name, name)) {
+            snprintf(name, sizeof name, "%s", alias[i].section);
+        }
+    }
+    number = find(name, key);
+    return number || !strcmp(name, "net") ? number : find("layer", key);
+}
+
+static int is_whole(const struct cmn_cfg_number *number)
+{
+    return number->kind == CMN_CFG_WHOLE || number->kind == CMN_CFG_WHOLES;
+}
+
+static int is_list(const struct cmn_cfg_number *number)
+{
+    return number->kind == CMN_CFG_WHOLES || number->kind == CMN_CFG_REALS;
+}
+
+void cmn_cfg_number_range(const struct cmn_cfg_number *number, char *text, size_t bytes)
+{
+    if (is_whole(number) && number->high >= INT_MAX) {
+        snprintf(text, bytes, "%.10g or more %s", number->low, number->unit);
+    } else {
+        snprintf(text, bytes, "%.10g to %.10g %s", number->low, number->high, number->unit);
+    }
+}
+
+/* Whether the first n characters are such a number; sets it. As Darknet's is_number(). */
+static int read_number(const struct cmn_cfg_number *number, const char *s, size_t n, double *value)
+{
+    char *end;
+
+    *value = strtod(s, &end);
+    return n && end == s + n &&
+           strspn(s, is_whole(number) ? "+-0123456789" : "+-.0123456789eE") >= n &&
+           fabs(*value) <= (is_whole(number) ? INT_MAX : (double)FLT_MAX);
+}
+
+int cmn_cfg_number_check(const struct cmn_cfg_number *number, const char *value, char *why,
+                         size_t bytes)
+{
+    static const char *const kind[] = {"a whole number", "a number", "whole numbers", "numbers"};
+    char range[128];
+    double x;
+
+    cmn_cfg_number_range(number, range, sizeof range);
+    for (const char *s = value; s;) {
+        size_t n = strcspn(s, " \t,#;");
+        int good = read_number(number, s, n, &x);
+        s += n + strspn(s + n, " \t");
+        if (!good || (*s && !strchr(is_list(number) ? ",#;" : "#;", *s))) {
+            snprintf(why, bytes, "not %s, %s", kind[number->kind], range);
+            return -1;
+        }
+        if (x < number->low || x > number->high) {
+            snprintf(why, bytes, "must be %s", range);
+            return -1;
+        }
+        s = *s == ',' ? s + 1 : NULL;
+    }
+    return 0;
+}
