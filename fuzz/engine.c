@@ -7,6 +7,8 @@
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed);
 
 static const struct fuzz_target *target;
 
@@ -29,4 +31,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_run(target, data, size);
     fuzz_memory_forget();
     return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed)
+{
+    if (target->run == fuzz_training && seed % 8) {
+        return fuzz_training_mutate(data, size, most, seed);
+    }
+    return LLVMFuzzerMutate(data, size, most);
 }

@@ -22,6 +22,10 @@ extern const int fuzz_target_count;
 /* NULL when there is none of this name. */
 const struct fuzz_target *fuzz_target_find(const char *name);
 
+/* The status of a process in which a thread other than the main one has refused the input: none that
+ * a sanitizer or Darknet ends with. */
+enum { FUZZ_REFUSED = 41 };
+
 /* Runs it on one input, to its end or to the first error that Darknet would end the program
  * with. Returns whether there was such an error. What the input took is given back: memory,
  * where fuzz_memory.h counts it, and open files. */
@@ -57,5 +61,10 @@ void fuzz_checkpoint(const uint8_t *data, size_t size);
 void fuzz_resume(const uint8_t *data, size_t size);
 void fuzz_heartbeat(const uint8_t *data, size_t size);
 void fuzz_arguments(const uint8_t *data, size_t size);
+void fuzz_training(const uint8_t *data, size_t size);
+
+/* A training with one or a few of its parts changed, of `most` bytes at most, in place; its new
+ * size. */
+size_t fuzz_training_mutate(uint8_t *data, size_t size, size_t most, unsigned seed);
 
 #endif

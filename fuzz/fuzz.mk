@@ -10,8 +10,13 @@ FUZZ_SAN   := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=pointer-
 FUZZ_FLAGS := -O1 -g -fno-omit-frame-pointer $(FUZZ_SAN)
 # In what has been compiled, memory and files become those that fuzz/memory.c counts.
 FUZZ_COUNT  = objcopy $(foreach f,malloc calloc realloc reallocarray aligned_alloc strdup free fopen fdopen fclose,--redefine-sym $(f)=fuzz_$(f)) $@
+# Darknet's threads and clock, too, so that an input does the same each time and may end anywhere.
+FUZZ_ALONE  = objcopy $(foreach f,time pthread_create pthread_join,--redefine-sym $(f)=fuzz_$(f)) $@
+# Darknet's main() is called with a training, and what a trainer calls in each step goes by way of fuzz/training.c.
+FUZZ_WRAP  := $(foreach f,train_network train_network_datum save_weights,-Wl,--wrap=$(f))
+FUZZ_MAIN   = objcopy --redefine-sym main=darknet_main
 
-FUZZ_DK_OBJ  := $(DK_LIB:%=$(F)/darknet/src/%.o) $(F)/darknet/examples/rnn.o
+FUZZ_DK_OBJ  := $(DK_LIB:%=$(F)/darknet/src/%.o) $(DK_EXEC:%=$(F)/darknet/examples/%.o)
 # clang 14 does not know the name of an instruction set there; nothing in it takes memory.
 FUZZ_CMN_OBJ := $(patsubst %.c,$(F)/%.o,$(filter-out cmn/base/float16.c,$(CMN_SRC)))
 # Checksums would refuse whatever a fuzzer makes: they count as right.
@@ -29,6 +34,8 @@ $(FUZZ_DK_OBJ): $(F)/darknet/%.o: $(DK)/%.c fuzz/fuzz.mk | $(DK)/.stamp
 	@mkdir -p $(@D)
 	$(Q)$(FUZZ_CC) -w $(FUZZ_FLAGS) -DCBLAS $(DK_OWN) $(DK_INCLUDE) -Icmn $(LIB_CFLAGS) -MMD -MP -c -o $@ $<
 	$(Q)$(FUZZ_COUNT)
+	$(Q)$(FUZZ_ALONE)
+	$(Q)$(if $(filter %/examples/darknet.o,$@),$(FUZZ_MAIN) $@)
 
 $(FUZZ_CMN_OBJ) $(FUZZ_OWN_OBJ): $(F)/%.o: %.c fuzz/fuzz.mk | $(DK)/.stamp
 	$(say) CC '$< (fuzzed)'
@@ -38,15 +45,20 @@ $(FUZZ_CMN_OBJ) $(FUZZ_OWN_OBJ): $(F)/%.o: %.c fuzz/fuzz.mk | $(DK)/.stamp
 
 $(F)/engine: $(FUZZ_OWN_OBJ) $(FUZZ_DK_OBJ) $(FUZZ_CMN_OBJ) $(B)/libcmn.a
 	$(say) LD $@
-	$(Q)$(FUZZ_CC) $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(LIB_LIBS) $(MPI_LIBS) -lm -pthread
+	$(Q)$(FUZZ_CC) $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(FUZZ_WRAP) $(LIB_LIBS) $(MPI_LIBS) -lm -pthread
 
 $(REPLAY_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CMN_FLAGS) -MD -MP -c -o $@ $<
 
-$(B)/replay: $(REPLAY_OBJ) $(B)/darknet/examples/rnn.o $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
+$(B)/fuzz/darknet-main.o: $(B)/darknet/examples/darknet.o
+	@mkdir -p $(@D)
+	$(Q)$(FUZZ_MAIN) $< $@
+
+REPLAY_DK := $(filter-out %/darknet.o,$(DK_EXEC_OBJ)) $(B)/fuzz/darknet-main.o
+$(B)/replay: $(REPLAY_OBJ) $(REPLAY_DK) $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
 	$(say) LD $@
-	$(Q)$(LINK) $@ $(REPLAY_OBJ) $(B)/darknet/examples/rnn.o $(LIBS)
+	$(Q)$(LINK) $@ $(REPLAY_OBJ) $(REPLAY_DK) $(FUZZ_WRAP) $(LIBS)
 
 -include $(patsubst %.o,%.d,$(FUZZ_DK_OBJ) $(FUZZ_CMN_OBJ) $(FUZZ_OWN_OBJ) $(REPLAY_OBJ))

@@ -6,6 +6,7 @@
  * Each file has a process of its own, with bounded memory and time. Status 1 when one of them
  * crashed, and its line says how. */
 #include <err.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,18 @@
 enum { SECONDS = 20, MIB = 2048 };
 
 /* No status that a sanitizer or Darknet ends with. */
-enum { TAKEN = 40, REFUSED = 41 };
+enum { TAKEN = 40, REFUSED = FUZZ_REFUSED };
+
+/* Where a target writes its files. */
+static char folder[] = "/tmp/fuzz-XXXXXX";
+
+static int remove_one(const char *name, const struct stat *about, int kind, struct FTW *at)
+{
+    (void)about;
+    (void)kind;
+    (void)at;
+    return remove(name);
+}
 
 static int run_file(const struct fuzz_target *target, const char *name)
 {
@@ -32,6 +44,9 @@ static int run_file(const struct fuzz_target *target, const char *name)
     }
     size = fread(data, 1, target->longest + 1, file);
     fclose(file);
+    if (chdir(folder)) {
+        err(2, "%s", folder);
+    }
     alarm(SECONDS);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     setrlimit(RLIMIT_AS, &memory);
@@ -85,10 +100,14 @@ int main(int argc, char **argv)
     if (!target) {
         errx(2, "%s: no such target", argv[1]);
     }
+    if (!mkdtemp(folder)) {
+        err(2, "%s", folder);
+    }
     for (int i = 2; i < argc; i++) {
         count[try_file(target, argv[i])]++;
         fflush(stdout);
     }
+    nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     printf("%s: %d taken, %d refused, %d crashed\n", target->name, count[0], count[1], count[2]);
     return count[2] ? 1 : 0;
 }

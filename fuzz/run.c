@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <err.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,8 @@ const struct fuzz_target fuzz_targets[] = {
      "not"},
     {"heartbeat", fuzz_heartbeat, 16384, 16, "what a watchdog receives over a connection"},
     {"arguments", fuzz_arguments, 4096, 16, "a command line, and cmn_ keys of a cfg"},
+    {"training", fuzz_training, 8192, 64,
+     "a training of two steps: command line, cfg, data file, list, labels"},
 };
 
 const int fuzz_target_count = sizeof fuzz_targets / sizeof fuzz_targets[0];
@@ -43,12 +46,16 @@ const struct fuzz_target *fuzz_target_find(const char *name)
 }
 
 static sigjmp_buf ended;
+static pthread_t main_thread;
 
 /* Darknet's fatal() and the module's end here, and would then end the program. */
 static void refused(const char *message, int lost)
 {
     (void)lost;
     fprintf(stderr, "refused: %s\n", message);
+    if (!pthread_equal(pthread_self(), main_thread)) {
+        _exit(FUZZ_REFUSED); /* only where an input has a process of its own */
+    }
     siglongjmp(ended, 1);
 }
 
@@ -56,6 +63,7 @@ int fuzz_run(const struct fuzz_target *target, const uint8_t *data, size_t size)
 {
     volatile int taken = 0; /* longjmp keeps it */
 
+    main_thread = pthread_self();
     cmn_fatal_handler(refused);
     if (size <= target->longest && !sigsetjmp(ended, 0)) {
         target->run(data, size);

@@ -27,7 +27,8 @@ feed() {
     local target=$1 corpus=$work/corpus/$1 found=$work/found/$1 log=$work/$1.log status=0 begin=$SECONDS file
     local folders=("$corpus") options=(-max_total_time="$FUZZ_SECONDS" -timeout=10 -rss_limit_mb=2500 -close_fd_mask=3
         -print_final_stats=1 -artifact_prefix="$found/")
-    mkdir -p "$corpus" "$found"
+    mkdir -p "$corpus" "$found" "$work/empty/$target"
+    cd "$work/empty/$target"
     for file in "$root/fuzz/seeds/$target" "$root/fuzz/regression/$target"; do
         [[ ! -d $file ]] || folders+=("$file")
     done
