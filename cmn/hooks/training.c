@@ -426,7 +426,8 @@ float cmn_after_batch(struct network *net, float loss)
 
 int cmn_steps_done(struct network *net)
 {
-    return net->cmn ? (int)cmn_trainer_steps(net->cmn) : 0;
+    /* Callers count on from it, and look at its last digits. */
+    return net->cmn ? (int)(cmn_trainer_steps(net->cmn) % 1000000000) : 0;
 }
 
 /* ---- saving ---- */

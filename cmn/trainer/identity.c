@@ -117,7 +117,7 @@ enum {
 static const struct cmn_number numbers[NUMBERS] = {
     [ITERATION] = {"iteration", 0, CMN_MOST_EXACT, 1},
     [SEEN] = {"seen", 0, CMN_MOST_EXACT, 1},
-    [UPDATES] = {"updates", 0, INT_MAX, 1},
+    [UPDATES] = {"updates", 0, 2000000000, 1}, /* Darknet counts on, in an int */
     [STEP_IMAGES] = {"step_images", 1, INT_MAX, 1},
     [MOMENTUM_COPIES] = {"momentum_copies", 1, MOST_RANKS, 1},
     [STEPS] = {"steps", 0, CMN_MOST_EXACT, 1},
