@@ -10,9 +10,9 @@
 /* Layers beyond these do not fit into memory; the parser looks at their products. */
 enum { SIDE = 65536, MANY = 1 << 24 };
 
-/* A value within these limits neither crashes nor hangs a loader or a layer, and makes no NaN out of
- * finite numbers by itself. They take in all cfgs of Darknet's and of AlexeyAB's, and what either
- * reads as "on". A learning rate that is too high is left to cmn_nonfinite. */
+/* A value within these limits neither crashes nor hangs a loader or a layer. They take in all cfgs of
+ * Darknet's and of AlexeyAB's, and what either reads as "on". A learning rate that is too high, or a
+ * kappa of 0 behind a black picture, is left to cmn_nonfinite. */
 static const struct cmn_cfg_number table[] = {
     {"net", "batch", CMN_CFG_WHOLE, 1, 1000000, "images",
      "images of a step; a multiple of subdivisions"},
@@ -252,7 +252,7 @@ static const struct cmn_cfg_number table[] = {
      "part of the values that become 0"},
     {"normalization", "alpha", CMN_CFG_REAL, 0, 1e6, "(factor)", "weight of the sum of squares"},
     {"normalization", "beta", CMN_CFG_REAL, 0, 100, "(exponent)", "exponent"},
-    {"normalization", "kappa", CMN_CFG_REAL, 1e-6, 1e6, "(term)", "what is added to the sum"},
+    {"normalization", "kappa", CMN_CFG_REAL, 0, 1e6, "(term)", "what is added to the sum"},
     {"normalization", "size", CMN_CFG_WHOLE, 1, SIDE, "pixels", "channels that are summed"},
     {"shortcut", "from", CMN_CFG_WHOLES, -1000000, 1000000, "(number)",
      "the other layer; negative: from here"},
