@@ -113,6 +113,13 @@ const char *cmn_launcher_networks_excluded(void)
     return getenv("OMPI_MCA_btl_tcp_if_exclude");
 }
 
+static int is_on_one_node(void)
+{
+    const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+
+    return here && atoi(here) == cmn_launcher_size();
+}
+
 static int has_address(int family)
 {
     struct cmn_nic nic[CMN_NICS];
@@ -127,14 +134,22 @@ static int has_address(int family)
 /* Open MPI 5.0 prints two lines of "Unable to find reachable pairing" for any two ranks of a host
  * that has IPv6: its TCP compares the address with itself, and finds it elsewhere. Nothing is lost
  * by that, as ranks of a host do not use TCP. Where a host has IPv4 as well, TCP is given that
- * alone. */
+ * alone.
+ *
+ * And a rank that loses its connection to one that has died aborts at once: the launcher would hear
+ * of that at times before it hears of the death, and name nobody. So it waits for a second. */
 void cmn_launcher_prepare(const char *library)
 {
     const char *include = cmn_launcher_networks();
 
-    if (!strncmp(library, "Open MPI v5.", 12) && !(include && strchr(include, ':')) &&
-        has_address(AF_INET) && has_address(AF_INET6)) {
+    if (strncmp(library, "Open MPI v5.", 12)) {
+        return;
+    }
+    if (!(include && strchr(include, ':')) && has_address(AF_INET) && has_address(AF_INET6)) {
         setenv("OMPI_MCA_btl_tcp_disable_family", "6", 0);
+    }
+    if (!is_on_one_node()) {
+        setenv("OMPI_MCA_mpi_abort_delay", "1", 0);
     }
 }
 
@@ -226,17 +241,9 @@ static int kill_others(void *pmix, const struct proc *self)
     return failed ? -1 : 0;
 }
 
-/* One rank of each node speaks for it and ends the job. */
-static int is_on_one_node(void)
-{
-    const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-
-    return here && atoi(here) == cmn_launcher_size();
-}
-
 /* Open MPI 5 prints five lines about a process that ends with a status or aborts, unless it is the
  * last one: so it is told to kill the others, which takes it 0.5 s. Not where there are several
- * nodes: ranks of two of them that kill each other would leave mpiexec with status 0. Open MPI 4
+ * nodes, on each of which one rank speaks for all: ranks of two of them that kill each other would leave mpiexec with status 0. Open MPI 4
  * prints ten about a status, and none about PMIx's abort; the eight about MPI_Abort() are MPI's
  * own. */
 void cmn_launcher_end_job(int status)

@@ -33,7 +33,7 @@ const char *cmn_launcher_networks(void);
 const char *cmn_launcher_networks_excluded(void);
 
 /* Before MPI starts: settings without which this library (MPI_Get_library_version) prints lines
- * about errors that are none. What the user has set stays. */
+ * about errors that are none, or does not say which rank has died. What the user has set stays. */
 void cmn_launcher_prepare(const char *library);
 
 /* Thread-safe. Ends all processes of the job, as MPI_Abort() does, but so that the launcher adds no

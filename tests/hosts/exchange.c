@@ -25,6 +25,7 @@
 
 #include "communicators/communicator.h"
 #include "base/fatal.h"
+#include "base/launcher.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "mpi/call.h"
@@ -343,8 +344,11 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    int result;
+    char library[MPI_MAX_LIBRARY_VERSION_STRING];
+    int result, length;
 
+    MPI_Get_library_version(library, &length);
+    cmn_launcher_prepare(library);
     MPI_Init(&argc, &argv);
     signal(SIGPIPE,
            SIG_IGN); /* as a training: else a rank's death kills its peers on other nodes, too */

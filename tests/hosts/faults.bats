@@ -34,7 +34,7 @@ dies() {
     [[ $(grep -c "^$1 " out) -ge 4 ]]
     ((status != 0 && status != 124))
     (($(date +%s) - begin <= 10 * SLOW))
-    grep -aE "rank $3\b.*(@| node )$4" err || open_mpi_5
+    grep -aE "rank $3\b.*(@| node )$4" err
     nothing_left
 }
 

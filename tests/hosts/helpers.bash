@@ -35,11 +35,6 @@ mpiexec_failed() {
     (($1 != 0)) || mpiexec --version | grep 'Open MPI) 5' >/dev/null
 }
 
-# Whether mpiexec is Open MPI 5's, which may name nobody where a rank of another node dies.
-open_mpi_5() {
-    mpiexec --version | grep 'Open MPI) 5' >/dev/null
-}
-
 # Launchers end the ranks one node after the other, and those whose connections are closed by that print boxes and lines of
 # MPI's own (docs/use/troubleshooting.md). What the program says itself is one line between nodes, too.
 eval "all_$(declare -f own_lines)"

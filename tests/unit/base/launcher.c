@@ -1,8 +1,12 @@
-/* What launchers say in the environment. */
+/* What launchers say in the environment, and how one is made to end. */
 #include "base/launcher.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -81,6 +85,83 @@ static void what_the_user_has_set_stays(void **state)
     assert_string_equal(getenv("OMPI_MCA_btl_tcp_disable_family"), "4");
 }
 
+/* Ranks on several nodes only: a delay costs a second at each end. */
+static void the_launcher_hears_of_a_death_first(void **state)
+{
+    (void)state;
+    setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+    setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+    setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 1);
+    cmn_launcher_prepare("Open MPI v5.0.7, package: Debian OpenMPI");
+    assert_null(getenv("OMPI_MCA_mpi_abort_delay"));
+    setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+    cmn_launcher_prepare("Open MPI v4.1.4");
+    assert_null(getenv("OMPI_MCA_mpi_abort_delay"));
+    cmn_launcher_prepare("Open MPI v5.0.7, package: Debian OpenMPI");
+    assert_string_equal(getenv("OMPI_MCA_mpi_abort_delay"), "1");
+}
+
+/* A process of that name starts a rank by way of another process, and takes so many SIGTERM before
+ * it ends. Returns how it ended; `asked` is what the rank got. */
+static int end_of(const char *name, int terms, int *asked)
+{
+    int status, answer[2];
+    sigset_t term;
+    pid_t pid;
+
+    assert_int_equal(pipe(answer), 0);
+    fflush(NULL);
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_NAME, name);
+        sigprocmask(SIG_BLOCK, &term, NULL);
+        if (fork() == 0) {
+            prctl(PR_SET_NAME, "script) S 1");
+            if (fork() == 0) {
+                *asked = cmn_launcher_end_mpiexec();
+                _exit(write(answer[1], asked, sizeof *asked) != sizeof *asked);
+            }
+            wait(NULL);
+            _exit(0);
+        }
+        alarm(30);
+        wait(NULL);
+        if (!strcmp(name, "orted")) {
+            _exit(0);
+        }
+        for (int i = 0, which; i < terms; i++) {
+            sigwait(&term, &which);
+        }
+        _exit(1);
+    }
+    assert_int_equal(read(answer[0], asked, sizeof *asked), sizeof *asked);
+    close(answer[0]);
+    close(answer[1]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void mpiexec_is_made_to_end(void **state)
+{
+    int asked;
+
+    (void)state;
+    assert_int_equal(cmn_launcher_end_mpiexec(), -1); /* no job */
+    setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+    setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+    assert_int_equal(end_of("mpiexec", 2, &asked), 1);
+    assert_int_equal(asked, 0);
+    assert_int_equal(end_of("orterun", 3, &asked), 128 + SIGKILL);
+    assert_int_equal(asked, 0);
+    assert_int_equal(end_of("orted", 0, &asked), 0); /* mpiexec is elsewhere */
+    assert_int_equal(asked, -1);
+    setenv("PRTE_LAUNCHED", "1", 1);
+    assert_int_equal(end_of("prterun", 0, &asked), 1); /* Open MPI 5's ends by itself */
+    assert_int_equal(asked, -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -88,6 +169,8 @@ int main(void)
         cmocka_unit_test_setup(each_has_names_of_its_own, no_variables),
         cmocka_unit_test_setup(mpiexec_counts_where_slurm_has_started_its_daemons, no_variables),
         cmocka_unit_test_setup(what_the_user_has_set_stays, no_variables),
+        cmocka_unit_test_setup(the_launcher_hears_of_a_death_first, no_variables),
+        cmocka_unit_test_setup(mpiexec_is_made_to_end, no_variables),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
