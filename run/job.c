@@ -64,16 +64,6 @@ static void take_event(struct job *j, const struct cmn_event *e)
     }
 }
 
-static void write_text(const char *text, size_t n)
-{
-    for (ssize_t w; n; text += w, n -= (size_t)w) {
-        w = write(STDERR_FILENO, text, n);
-        if (w < 0) {
-            return; /* nobody reads it; the journal is still written */
-        }
-    }
-}
-
 /* Open MPI 5 ends its boxes with a zero byte, which would hide the sentence behind it. */
 static void take_text(struct job *j, const char *text, size_t n)
 {
@@ -119,13 +109,13 @@ static int pass_on(struct job *j, int fd)
         }
         take_text(j, text, length);
         if (used + length > sizeof out) {
-            write_text(out, used);
+            cmn_output(out, used);
             used = 0;
         }
         memcpy(out + used, text, length);
         used += length;
     }
-    write_text(out, used);
+    cmn_output(out, used);
     return 1;
 }
 
@@ -236,7 +226,7 @@ static void watch(struct job *j, int fd, int *status)
         }
     }
     n = cmn_event_filter_end(&j->filter, text);
-    write_text(text, n);
+    cmn_output(text, n);
     take_text(j, text, n);
     end_line(j);
 }

@@ -366,8 +366,24 @@ static int print_line(const struct run *r)
     return 0;
 }
 
+static int is_read_or_given_up(void *stop)
+{
+    return cmn_output_written(NULL) || cmn_stop_signal() != *(int *)stop;
+}
+
+/* Whoever reads the standard error may be slow; a signal ends the wait for it. */
+static void await_reader(void)
+{
+    enum { AFTER_A_STOP = 2, A_YEAR = 365 * 86400 }; /* seconds */
+    int stop = cmn_stop_signal();
+
+    cmn_wait_until(is_read_or_given_up, &stop, stop ? AFTER_A_STOP : A_YEAR);
+}
+
 int main(int argc, char **argv)
 {
+    int status;
+
     static struct run r = {.from = -1};
 
     cmn_run_options_read(&r.options, argc, argv);
@@ -383,5 +399,8 @@ int main(int argc, char **argv)
     cmn_event_open();
     have_ssh_ask_nobody();
     cmn_signals_open();
-    return run(&r);
+    cmn_output_open();
+    status = run(&r);
+    await_reader();
+    return status;
 }

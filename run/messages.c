@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,97 @@
 static int journal = -1;
 static const char *journal_name;
 
+/* ---- the standard error ---- */
+
+enum { WAITING = 1 << 20, NOTE = 128 }; /* bytes: at most, with a line about what was left out */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t more;
+    int open, busy; /* there is a thread; it writes */
+    char text[WAITING + NOTE];
+    size_t used, left_out;
+} out = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
+
+static void write_all(const char *text, size_t bytes)
+{
+    while (bytes) {
+        ssize_t n = write(STDERR_FILENO, text, bytes);
+        if (n < 0 && errno != EINTR) {
+            return; /* nobody can read it; the journal is still written */
+        }
+        text += n > 0 ? n : 0;
+        bytes -= n > 0 ? (size_t)n : 0;
+    }
+}
+
+static void *write_for_ever(void *unused)
+{
+    static char now[sizeof out.text];
+    size_t n;
+
+    (void)unused;
+    pthread_mutex_lock(&out.lock);
+    for (;;) {
+        out.busy = 0;
+        while (!out.used) {
+            pthread_cond_wait(&out.more, &out.lock);
+        }
+        out.busy = 1;
+        if (out.left_out) {
+            out.used += (size_t)snprintf(
+                out.text + out.used, NOTE,
+                "\ncmn-run: %zu bytes were left out, as nobody read them\n", out.left_out);
+            out.left_out = 0;
+        }
+        n = out.used;
+        memcpy(now, out.text, n);
+        out.used = 0;
+        pthread_mutex_unlock(&out.lock);
+        write_all(now, n);
+        pthread_mutex_lock(&out.lock);
+    }
+    return NULL;
+}
+
+void cmn_output_open(void)
+{
+    pthread_t thread;
+
+    out.open = !pthread_create(&thread, NULL, write_for_ever, NULL);
+}
+
+void cmn_output(const char *text, size_t bytes)
+{
+    size_t n;
+
+    if (!out.open) {
+        write_all(text, bytes);
+        return;
+    }
+    pthread_mutex_lock(&out.lock);
+    n = out.left_out ? 0 : WAITING - out.used;
+    n = n < bytes ? n : bytes;
+    memcpy(out.text + out.used, text, n);
+    out.used += n;
+    out.left_out += bytes - n;
+    pthread_cond_signal(&out.more);
+    pthread_mutex_unlock(&out.lock);
+}
+
+int cmn_output_written(void *unused)
+{
+    int written;
+
+    (void)unused;
+    pthread_mutex_lock(&out.lock);
+    written = !out.used && !out.busy;
+    pthread_mutex_unlock(&out.lock);
+    return written;
+}
+
+/* ---- lines ---- */
+
 static char *format_text(const char *format, va_list args)
 {
     char *text;
@@ -22,6 +114,18 @@ static char *format_text(const char *format, va_list args)
         exit(1);
     }
     return text;
+}
+
+/* "cmn-run: TEXT". */
+static void say(const char *text)
+{
+    char *line;
+    int n = asprintf(&line, "cmn-run: %s\n", text);
+
+    if (n >= 0) {
+        cmn_output(line, (size_t)n);
+        free(line);
+    }
 }
 
 void cmn_run_fatal(const char *format, ...)
@@ -42,7 +146,7 @@ int cmn_run_fail(const char *format, ...)
     va_start(args, format);
     text = format_text(format, args);
     va_end(args);
-    fprintf(stderr, "cmn-run: %s\n", text);
+    say(text);
     free(text);
     return -1;
 }
@@ -126,8 +230,7 @@ static void write_line(const char *event, const char *text)
     }
     line[n] = '\n';
     if (write(journal, line, (size_t)n + 1) != n + 1) {
-        fprintf(stderr, "cmn-run: journal %s: %s: the run continues without it\n", journal_name,
-                strerror(errno));
+        cmn_run_fail("journal %s: %s: the run continues without it", journal_name, strerror(errno));
         close(journal);
         journal = -1;
     }
@@ -154,7 +257,7 @@ void cmn_journal_say(const char *event, const char *format, ...)
     va_start(args, format);
     text = format_text(format, args);
     va_end(args);
-    fprintf(stderr, "cmn-run: %s\n", text);
+    say(text);
     write_line(event, text);
     free(text);
 }
