@@ -3,8 +3,10 @@
 #
 #   tests/run.sh [NAME...]    only the programs whose name contains one of these, e.g. ranks/mpi or cli/bad_input
 #
-# Files of tests/cli and tests/hosts wait more than they compute: TEST_JOBS of them (3) run side by side. Of the tests of
-# ranks, whose waiting takes the cores, one more than there are cores for. Each is printed when it has ended.
+# TEST_JOBS of them run side by side (5 on 2 cores), since most wait more than they compute. Those whose ranks take the
+# cores while they wait come first, by themselves, one more than there are cores for. Of those that compile there is one at a
+# time, and of those that measure time, too. Each is printed when it has ended. A skip that tests/skips.txt does not allow is
+# a failure.
 #
 # `make test` sets the environment: DARKNET (the program), BUILD (folder of the variant), MPIEXEC (a command with
 # arguments), SAN (sanitizers of this variant, or empty), CC, CMN_LIBS. Everything is written below
@@ -12,7 +14,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-: "${BUILD:=$PWD/build/cpu}" "${DARKNET:=$BUILD/bin/darknet}" "${CC:=gcc}" "${SAN:=}" "${NP:=2}" "${TEST_JOBS:=3}"
+: "${BUILD:=$PWD/build/cpu}" "${DARKNET:=$BUILD/bin/darknet}" "${CC:=gcc}" "${SAN:=}" "${NP:=2}"
+cores=$(nproc)
+: "${TEST_JOBS:=$((cores < 4 ? 2 * cores + 1 : 9))}"
 if [[ -z ${MPIEXEC:-} ]]; then
     MPIEXEC='mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1'
     [[ $(id -u) -ne 0 ]] || MPIEXEC+=' --allow-run-as-root'
@@ -29,7 +33,7 @@ mkdir -p "$BUILD/tests/tmp"
 tmp=$(mktemp -d "$BUILD/tests/tmp/run-XXXXXX")
 export CMN_TEST_TMP=$tmp
 passed=0 failed=0 skipped=0
-failures=()
+failures=() skips=()
 
 # A hang is found by these; they are no statement about speed.
 slow=1
@@ -72,6 +76,46 @@ found() {
     done
 }
 
+# holds WHERE: whether this is such a place, in the words of tests/skips.txt.
+holds() {
+    case $1 in
+        root) [[ $(id -u) -eq 0 ]] ;;
+        user) [[ $(id -u) -ne 0 ]] ;;
+        sanitizer) [[ -n $SAN ]] ;;
+        no-gpu) ! compgen -G '/dev/nvidia[0-9]*' >/dev/null ;;
+        no-cuda) [[ ! -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]] && ! command -v nvcc >/dev/null ;;
+        open-mpi-5) "${mpiexec[0]}" --version | grep -q 'Open MPI) 5' ;;
+        no-namespaces) ! unshare --net --mount --pid --time --fork true 2>/dev/null ;;
+        no-ptrace) ! strace -o /dev/null true 2>/dev/null ;;
+        one-core) (($(nproc --all) == 1)) ;;
+        large-memory) awk '/^MemAvailable:/ { exit $2 < 40 * 1024 * 1024 }' /proc/meminfo ;;
+        by-hand) [[ -z ${CMN_LIBS:-} ]] ;;
+        *) return 1 ;;
+    esac
+}
+
+# may_skip NAME REASON: tests/skips.txt allows it here.
+may_skip() {
+    local where file reason
+    while read -r where file reason; do
+        # shellcheck disable=SC2053  # patterns
+        [[ -n $where && $where != \#* && $1 == $file && $2 == $reason ]] && holds "$where" && return 0
+    done <tests/skips.txt
+    return 1
+}
+
+# skip NAME LINE: a test that was skipped counts as failed unless that is allowed.
+skip() {
+    local reason
+    reason=$(sed -E 's/.*# [Ss][Kk][Ii][Pp] ?//; s/ in [0-9]+ms *$//' <<<"$2")
+    if may_skip "$1" "${reason:--}"; then
+        skipped=$((skipped + 1))
+        skips+=("$1: $2")
+    else
+        note "$1" "$2 (not allowed by tests/skips.txt)"
+    fi
+}
+
 # count NAME STATUS LIMIT FILE STDERR: adds up the TAP in FILE. A program that gave no plan, or less than its plan says, or
 # ended badly without a failed test, counts as one more failure.
 count() {
@@ -83,7 +127,10 @@ count() {
                 done_tests=$((done_tests + 1)) bad=1
                 note "$name" "$line"
                 ;;
-            'ok '*'# '[Ss][Kk][Ii][Pp]*) done_tests=$((done_tests + 1)) skipped=$((skipped + 1)) ;;
+            'ok '*'# '[Ss][Kk][Ii][Pp]*)
+                done_tests=$((done_tests + 1))
+                skip "$name" "$line"
+                ;;
             'ok '*) done_tests=$((done_tests + 1)) passed=$((passed + 1)) ;;
         esac
     done <"$file"
@@ -117,30 +164,66 @@ wanted() {
     return 1
 }
 
-# Of what runs: name, when it began, and the folder of its output, by process id.
-declare -A running=()
-jobs=$TEST_JOBS # how many may run side by side
+# plan NAME: sets command, limit (seconds), lane, and taps, the file by way of which the tests of ranks print.
+plan() {
+    local ranks=${1##*-}
+    limit=900 lane=any taps=''
+    case $1 in
+        unit/*) limit=300 command=(env TMPDIR="$tmp" "$BUILD/tests/$1") ;;
+        ranks/* | gpu/*-[1-9])
+            limit=300 lane=ranks taps=$tmp/${1//\//-}.tap
+            command=("${mpiexec[@]}" -n "$ranks" "$BUILD/tests/${1%-*}")
+            ;;
+        patches/check-patches)
+            lane=compiles command=(darknet/check-patches.sh)
+            # It needs what the Makefile knows about libraries.
+            [[ -n ${CMN_LIBS:-} ]] || command=(echo '1..1'$'\n''ok 1 # SKIP it is run by make test and make check-patches')
+            ;;
+        gpu/run) lane=alone command=(env -u DARKNET tests/gpu/run.sh) ;;
+        *) command=(bats --tap --timing --tempdir "$tmp/${1//\//-}" "tests/$1.bats") ;;
+    esac
+    case $1 in
+        cli/make | cli/gpu | cli/mpich) lane=compiles ;;
+        cli/watchdog | hosts/watchdog | cli/dying_exchange) lane=timed ;;
+    esac
+}
 
-# begin NAME LIMIT COMMAND...: in the background, as soon as there is room for it, and in a process group of its own, where
-# Ctrl-C is not ignored. What the tests of ranks print comes by way of the file RANKS_TAP.
+# Of what runs: name, when it began, the folder of its output and its lane, by process id.
+declare -A running=()
+
+# has_room LANE NAME
+has_room() {
+    local most=$TEST_JOBS other here=0 ranks=0
+    for other in "${running[@]}"; do
+        [[ $other != *" $1" ]] || here=$((here + 1))
+        [[ $other != *' ranks' ]] || ranks=$((ranks + 1))
+    done
+    case $1 in
+        ranks) most=$((1 + cores / ${2##*-})) ranks=$((${#running[@]} - here)) ;;
+        compiles | timed) most=1 ;;
+        alone) most=1 ranks=${#running[@]} ;;
+    esac
+    ((here < most && ranks == 0))
+}
+
+# begin NAME: what was planned runs in the background, and in a process group of its own, where Ctrl-C is not ignored.
 begin() {
-    local name=$1 limit=$(($2 * slow)) folder
-    shift 2
-    while ((${#running[@]} >= jobs)); do reap; done
+    local name=$1 limit=$((limit * slow)) folder
     folder=$(mktemp -d "$tmp/side-XXXXXX")
     echo "$limit" >"$folder/limit"
-    [[ -z ${RANKS_TAP:-} ]] || : >"$RANKS_TAP"
+    [[ -z $taps ]] || : >"$taps"
     watched "$name"
     set -m
     {
         status=0
-        timeout --foreground --kill-after=10 "$limit" "$@" </dev/null >"$folder/tap" 2>"$folder/stderr" || status=$?
-        [[ -z ${RANKS_TAP:-} ]] || cat "$RANKS_TAP" >>"$folder/tap"
+        [[ -z $taps ]] || export RANKS_TAP=$taps
+        timeout --foreground --kill-after=10 "$limit" "${command[@]}" </dev/null >"$folder/tap" 2>"$folder/stderr" || status=$?
+        [[ -z $taps ]] || cat "$taps" >>"$folder/tap"
         times >"$folder/times"
         echo "$status $SECONDS" >"$folder/status"
     } &
     set +m
-    running[$!]="$name $SECONDS $folder"
+    running[$!]="$name $SECONDS $folder $lane"
 }
 
 # cpu_seconds FILE: what the children of the shell used whose `times` it has.
@@ -150,10 +233,10 @@ cpu_seconds() {
 
 # reap: waits for one of them, then prints and counts all that have ended.
 reap() {
-    local pid name began folder status ended
+    local pid name began folder status ended _
     wait -n "${!running[@]}" || true
     for pid in "${!running[@]}"; do
-        read -r name began folder <<<"${running[$pid]}"
+        read -r name began folder _ <<<"${running[$pid]}"
         [[ -s $folder/status ]] || { ! kill -0 "$pid" 2>/dev/null || continue; echo "137 $SECONDS" >"$folder/status"; }
         read -r status ended <"$folder/status"
         unset "running[$pid]"
@@ -173,50 +256,54 @@ interrupted() {
 }
 trap interrupted INT TERM
 
-for source in tests/unit/*/*.c; do
-    name=${source#tests/} name=${name%.c}
+# What is to run, in this order as far as there is room. Behind the ranks come those that take long, or they would run alone at
+# the end.
+queue=()
+add() {
     if wanted "$name" "$@"; then
-        TMPDIR=$tmp begin "$name" 300 "$BUILD/tests/$name"
+        queue+=("$name")
     fi
-done
+}
 
 worlds=(1 2 3 4 5)
 [[ -z $SAN ]] || worlds=(1 3)
 for n in "${worlds[@]}"; do
-    jobs=$((1 + $(nproc) / n))
     for source in tests/ranks/*/*.c tests/gpu/*/*.c; do
         [[ $source != tests/gpu/fake/* ]] || continue
-        name=${source#tests/} name=${name%.c}
-        if wanted "$name-$n" "$@"; then
-            RANKS_TAP=$tmp/${name//\//-}-$n.tap begin "$name-$n" 300 "${mpiexec[@]}" -n "$n" "$BUILD/tests/$name"
-        fi
+        name=${source#tests/} name=${name%.c}-$n
+        add "$@"
     done
 done
-
-jobs=$TEST_JOBS
-# It compiles on all cores, and after the others it would run alone. It needs what the Makefile knows about libraries.
-if wanted patches/check-patches "$@" && [[ -z $SAN ]]; then
-    if [[ -n ${CMN_LIBS:-} ]]; then
-        begin patches/check-patches 900 darknet/check-patches.sh
-    else
-        begin patches/check-patches 10 echo '1..1'$'\n''ok 1 # SKIP it is run by make test and make check-patches'
-    fi
-fi
-
-for file in tests/cli/*.bats tests/hosts/*.bats; do
-    name=${file#tests/} name=${name%.bats}
-    if wanted "$name" "$@"; then
-        begin "$name" 900 bats --tap --timing --tempdir "$tmp/${name//\//-}" "$file"
-    fi
+declare -A early=()
+for name in patches/check-patches cli/bad_input cli/restart cli/gpu_stand_in cli/drivers cli/docs cli/watchdog hosts/slurm hosts/ssh \
+    cli/make hosts/watchdog cli/faults cli/numbers cli/mnist; do
+    early[$name]=1
+    [[ $name == patches/* && -n $SAN ]] || add "$@"
 done
-while ((${#running[@]})); do reap; done
-
+for file in tests/cli/*.bats tests/hosts/*.bats tests/unit/*/*.c; do
+    name=${file#tests/} name=${name%.*}
+    [[ -n ${early[$name]:-} ]] || add "$@"
+done
 # It has the GPU alone. It finds the newest GPU build by itself, and skips where there is none, or no GPU.
-if wanted gpu/run "$@" && [[ -z $SAN ]]; then
-    begin gpu/run 900 env -u DARKNET tests/gpu/run.sh
-    reap
-fi
+name=gpu/run
+[[ -n $SAN ]] || add "$@"
 
+while ((${#queue[@]} + ${#running[@]})); do
+    for i in "${!queue[@]}"; do
+        ((${#running[@]} < TEST_JOBS)) || break
+        plan "${queue[i]}"
+        if has_room "$lane" "${queue[i]}"; then
+            begin "${queue[i]}"
+            unset 'queue[i]'
+        fi
+    done
+    reap
+done
+
+if ((${#skips[@]})); then
+    printf '\nSkipped, as tests/skips.txt allows:\n'
+    printf '  %s\n' "${skips[@]}"
+fi
 if ((failed)); then
     printf '\nFailed:\n'
     printf '  %s\n' "${failures[@]}"

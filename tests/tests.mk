@@ -1,6 +1,6 @@
 # The test programs, the stand-in for GPUs, and what runs them.
 
-.PHONY: tests test test-on test-docs soak same-bits check-patches
+.PHONY: tests test test-quick test-on test-docs soak same-bits check-patches
 
 UNIT_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/*/*.c))
 RANK_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/ranks/*/*.c))
@@ -26,8 +26,13 @@ TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/d
 tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) build/unpatched/darknet build/cpu/canvases $(B)/sheet $(B)/replay ## Build the test programs alone
 
 test: all $(if $(filter 1,$(GPU)),,tests) ## Run every test, or ONLY='cli/faults unit/base' (SAN=address,undefined or SAN=thread: instrumented)
-	@$(MAKE) --no-print-directory mnist || echo 'MNIST could not be had: tests that need it are skipped'
+	@$(MAKE) --no-print-directory mnist || echo 'MNIST could not be had: tests that need it fail (MNIST_DIR names idx files that are there)'
 	@$(TEST_ENV) $(if $(filter 1,$(GPU)),tests/gpu/run.sh,tests/run.sh $(ONLY))
+
+# One world, one file of the command line for each kind of command, and how the source is laid out.
+QUICK = unit/ -3 cli/structure cli/batch_semantics cli/valid cli/epochs
+test-quick: ## Run the tests that take two minutes: the units, the ranks on 3 of them, some of the command line
+	@$(MAKE) --no-print-directory test ONLY='$(QUICK)'
 
 test-on: ## Run the tests in another release of Debian: SUITE=trixie, RUN='make test' (as root; tests/on-suite.sh)
 	@$(if $(SUITE),,echo "test-on: which release? for example: make test-on SUITE=trixie" >&2; exit 2)

@@ -113,7 +113,7 @@ one_error() {
 
 @test "make help names every target with one line" {
     run -0 in_tree make help
-    for target in all man reference demo test test-on soak mnist bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm deps demo-detection check-patches install uninstall clean help; do
+    for target in all man reference demo test test-quick test-on soak mnist bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm deps demo-detection check-patches install uninstall clean help; do
         [[ $(grep -cE "^ *make $target +[^ ]" <<<"$output") -eq 1 ]]
     done
 }

@@ -221,3 +221,16 @@ END
         run -1 grep -rlE '^\+.*\bcmn_[a-z_]+\(' "$folder" --include='*.patch' --exclude-dir=hooks
     done
 }
+
+# Each skip that is allowed is one that a test can make.
+@test "tests/skips.txt names places, files and reasons that are there" {
+    while read -r where file reason; do
+        [[ -n $where && $where != \#* ]] || continue
+        grep -qE "^        $where\\)" tests/run.sh || { echo "tests/run.sh knows no place $where"; false; }
+        compgen -G "tests/$file*" >/dev/null || [[ $file == patches/* ]] || { echo "no file $file"; false; }
+        reason=${reason#\* } reason=${reason#\*} reason=${reason%%\**}
+        [[ $reason == - || $reason == 'GPU 0 '* ]] ||
+            grep -qrF -- "$reason" tests/cli tests/hosts tests/gpu tests/run.sh setup/cuda.sh tests/soak.sh ||
+            { echo "nobody says: $reason"; false; }
+    done <tests/skips.txt
+}
