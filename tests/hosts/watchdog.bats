@@ -215,7 +215,7 @@ END
     [[ $(cluster_on node1 ss -Hltnp | grep -c ' 172\.17\.0\.1:.*"darknet"') -eq 0 ]]
     connected
     { read -r files; read -r memory; } < <(looks)
-    cluster_on node3 python3 "$PWD/strangers.py" "$port" $((2 * LIMIT)) >came.txt 3>&- &
+    cluster_on node3 python3 "$PWD/strangers.py" "$port" $((LIMIT + 1)) >came.txt 3>&- &
     for ((i = 0; i < 300 * SLOW; i++)); do
         [[ ! -s came.txt ]] || break
         sleep 0.1
@@ -235,7 +235,10 @@ END
     done
     connected
     began=$(grep -c '"iteration"' on.json)
-    sleep $LIMIT
+    for ((i = 0; i < 50 * SLOW; i++)); do
+        (($(grep -c '"iteration"' on.json) == began)) || break
+        sleep 0.1
+    done
     (($(grep -c '"iteration"' on.json) > began))
     kill -0 "$started"
     run ! grep -aE 'nothing moved|does not answer|watchdog of' job.err
