@@ -79,6 +79,20 @@ void cmn_stop_catch(void)
     sigaction(SIGPIPE, &action, NULL);
 }
 
+void cmn_stop_leave_to_main(void)
+{
+    sigset_t ours;
+
+    if (gettid() == getpid()) {
+        return;
+    }
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGINT);
+    sigaddset(&ours, SIGTERM);
+    sigaddset(&ours, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &ours, NULL);
+}
+
 int cmn_stop_requested(void)
 {
     return requested;

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/stop_request.h"
 #include "data/sampler.h"
 
 static _Thread_local struct {
@@ -22,6 +23,7 @@ static void forget(void)
 void cmn_loader_begin(size_t first)
 {
     forget();
+    cmn_stop_leave_to_main();
     self.next = first;
 }
 

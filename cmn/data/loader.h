@@ -8,7 +8,7 @@ struct cmn_sampler;
 
 /* All local and thread-safe: they concern the calling thread alone. */
 
-/* The thread begins to load the samples from number `first` on. */
+/* The thread begins to load the samples from number `first` on. It gets no stop request. */
 void cmn_loader_begin(size_t first);
 
 /* The paths of its next n samples, out of `paths`. The caller frees the array, not the names. */

@@ -1,0 +1,70 @@
+/* A loader thread among signals. What it takes from the sampler: sampler.c, and the tests in
+ * tests/ranks/data. */
+#include "check.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/stop_request.h"
+#include "data/loader.h"
+
+static char fifo[64];
+
+/* As Darknet reads a label file. */
+static void *read_labels(void *line)
+{
+    FILE *file;
+
+    cmn_loader_begin(0);
+    file = fopen(fifo, "r");
+    if (!file || !fgets(line, 64, file)) {
+        strcpy(line, "cut off");
+    }
+    if (file) {
+        fclose(file);
+    }
+    return NULL;
+}
+
+static void stop_request_cuts_off_no_label_file(void **state)
+{
+    char line[64] = "";
+    sigset_t ours, before;
+    pthread_t thread;
+    int to;
+
+    (void)state;
+    snprintf(fifo, sizeof fifo, "/tmp/cmn-loader.%d", getpid());
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    cmn_stop_catch();
+    /* The main thread is busy with another signal: the kernel looks for a thread that takes it. */
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGUSR1);
+    pthread_create(&thread, NULL, read_labels, line);
+    pthread_sigmask(SIG_BLOCK, &ours, &before);
+    to = open(fifo, O_WRONLY);
+    for (int i = 0; i < 20; i++) {
+        kill(getpid(), SIGUSR1);
+        usleep(2000);
+    }
+    assert_int_equal(write(to, "0 .5 .5 1 1\n", 12), 12);
+    close(to);
+    pthread_join(thread, NULL);
+    unlink(fifo);
+    assert_string_equal(line, "0 .5 .5 1 1\n");
+    assert_int_equal(cmn_stop_requested(), 0);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    assert_int_equal(cmn_stop_requested(), SIGTERM);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stop_request_cuts_off_no_label_file),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
