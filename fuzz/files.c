@@ -246,5 +246,10 @@ void fuzz_image(const uint8_t *data, size_t size)
     }
     m = load_image(fuzz_file(0, data + 1, size - 1), data[0] & 8 ? SIDE : 0, data[0] & 8 ? SIDE : 0,
                    data[0] % 5);
+    for (size_t i = 0; i < (size_t)m.w * m.h * m.c; i++) {
+        if (!(m.data[i] >= 0 && m.data[i] <= 1)) {
+            abort(); /* MemorySanitizer sees here what no byte of the file made */
+        }
+    }
     free_image(m);
 }

@@ -20,6 +20,7 @@ char *fuzz_strdup(const char *text);
 void fuzz_free(void *old);
 FILE *fuzz_fopen(const char *name, const char *mode);
 FILE *fuzz_fdopen(int fd, const char *mode);
+int fuzz_open(const char *name, int flags, ...);
 int fuzz_fclose(FILE *file);
 time_t fuzz_time(time_t *at);
 int fuzz_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),

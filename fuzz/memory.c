@@ -1,6 +1,7 @@
 #include "fuzz_memory.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,10 +103,15 @@ void fuzz_free(void *old)
     free(old);
 }
 
+/* A device that never ends is nothing that anybody has to notice, and a FIFO never begins. */
+static int is_elsewhere(const char *name)
+{
+    return name[0] == '/' && strncmp(name, "/dev/fd/", 8);
+}
+
 FILE *fuzz_fopen(const char *name, const char *mode)
 {
-    /* A device that never ends is nothing that anybody has to notice. */
-    if (name[0] == '/' && strncmp(name, "/dev/fd/", 8)) {
+    if (is_elsewhere(name)) {
         errno = ENOENT;
         return NULL;
     }
@@ -115,6 +121,16 @@ FILE *fuzz_fopen(const char *name, const char *mode)
 FILE *fuzz_fdopen(int fd, const char *mode)
 {
     return hold(fdopen(fd, mode), 0, 1);
+}
+
+/* To read. Whoever opens it closes it before anything can end the input. */
+int fuzz_open(const char *name, int flags, ...)
+{
+    if (is_elsewhere(name)) {
+        errno = ENOENT;
+        return -1;
+    }
+    return open(name, flags);
 }
 
 int fuzz_fclose(FILE *file)

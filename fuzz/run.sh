@@ -3,19 +3,19 @@
 #
 #   fuzz/run.sh ENGINE REPLAY     `make fuzz` does this; TARGETS="cfg image" are some of them
 #
-# Inputs that reach new places are kept in build/fuzz/corpus, and are where the next run begins. What is found is a file
-# below build/fuzz/found; FUZZ_TARGET=target ENGINE FILE shows it again.
+# Inputs that reach new places are kept in corpus/ beside ENGINE, and are where the next run begins. What is found is a file
+# below found/; FUZZ_TARGET=target ENGINE FILE shows it again.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 engine=$(realpath "${1:?the fuzzed program}") replay=$(realpath "${2:?the program that lists the targets}")
-work=$root/build/fuzz
+work=$(dirname "$engine")
 # Names in inputs lead nowhere from here.
 mkdir -p "$work/empty"
 cd "$work/empty"
 : "${FUZZ_SECONDS:=60}" "${TARGETS:=}"
 # Memory that Darknet loses at an error is given back by fuzz/memory.c; what cannot be had is refused, which is no finding.
 export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024:quarantine_size_mb=64
-export UBSAN_OPTIONS=print_stacktrace=1 OPENBLAS_NUM_THREADS=1
+export MSAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 OPENBLAS_NUM_THREADS=1
 
 # number NAME FILE: the figure that libFuzzer gave last.
 number() {

@@ -1,15 +1,12 @@
 /* Running a network of pjreddie's Darknet on images. */
 #include "engine/inference.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "darknet.h"
-#include "stb_image.h"
+#include "image.h"
 #include "tree.h"
 
 #include "base/log.h"
@@ -75,26 +72,21 @@ void cmn_image_free(struct cmn_image *image)
 
 int cmn_image_try(const char *path, int channels, struct cmn_image_size *found)
 {
-    struct stat about;
+    const char *reason;
     unsigned char *pixels;
-    int fd, c = 0;
+    struct stat about;
+    int c = 0;
 
-    fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a named pipe would wait */
-    if (fd < 0) {
-        return cmn_fail("%s", strerror(errno));
+    if (!stat(path, &about) && S_ISFIFO(about.st_mode)) {
+        return cmn_fail("not a file"); /* it may never end */
     }
-    if (fstat(fd, &about) || !S_ISREG(about.st_mode)) {
-        close(fd);
-        return cmn_fail("%s", S_ISDIR(about.st_mode) ? strerror(EISDIR) : "not a file");
-    }
-    close(fd);
     /* As load_image_stb() does it, but for the floats. */
-    pixels = stbi_load(path, &found->width, &found->height, &c, channels);
+    pixels = load_pixels(path, channels, &found->width, &found->height, &c, &reason);
     if (!pixels) {
-        return cmn_fail("%s", about.st_size ? stbi_failure_reason() : "an empty file");
+        return cmn_fail("%s", reason);
     }
     found->channels = channels ? channels : c;
-    stbi_image_free(pixels);
+    free(pixels);
     return 0;
 }
 

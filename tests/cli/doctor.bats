@@ -87,8 +87,13 @@ spoil() {
     [[ $status -eq 1 ]]
     finds 'fault: 1 image is missing' 'train.list:32: images/none.png: No such file or directory'
     finds 'fault: 4 images cannot be read' 'train.list:33: images/folder.png: Is a directory' 'train.list:34: images/empty.png: an empty file' \
-        'train.list:35: images/junk.png: unknown image type'
-    grep -q '^  train.list:14: images/14.png: .' report.txt
+        'train.list:35: images/junk.png: not a JPEG, PNG, BMP, PGM or PPM file' \
+        'train.list:14: images/14.png: PNG: the file ends before the last pixel'
+    # The loader's own words.
+    for line in '14.png: PNG: the file ends before the last pixel' 'junk.png: not a JPEG, PNG, BMP, PGM or PPM file' \
+        'folder.png: Is a directory' 'empty.png: an empty file' 'none.png: No such file or directory'; do
+        fails_clearly "^Cannot load image \"images/${line%%:*}\": ${line#*: }$" "$DARKNET" imtest "images/${line%%:*}"
+    done
     finds 'fault: 1 image is listed more than once' 'train.list:31: images/3.png is in line 3 already'
     finds 'fault: 1 image or list serves training and validation' 'valid.list:12: images/5.png is in train.list:5, too'
     finds 'fault: 1 image has no label file' \

@@ -63,7 +63,7 @@ files() {
     # What they hold counts, not what they are called.
     { printf 'P6 8 8 255\n' && head -c 192 /dev/urandom; } >images/a.png
     { printf 'P5 8 8 255\n' && head -c 64 /dev/urandom; } >gray.png
-    { printf '\0\0\2\0\0\0\0\0\0\0\0\0\10\0\10\0\40\10' && head -c 256 /dev/urandom; } >alpha.png
+    { printf 'BM\0\0\0\0\0\0\0\0\66\0\0\0\50\0\0\0\10\0\0\0\10\0\0\0\1\0\40' && head -c 25 /dev/zero && head -c 256 /dev/urandom; } >alpha.png
     printf 'P6 1 1 255\nabc' >one.png
     { printf 'P6 1000000 1000000 255\n' && head -c 99 /dev/zero; } >huge.png
     echo text >text.png

@@ -1,0 +1,420 @@
+/* load_pixels(): right pixels, or one line that says why not. */
+#include "check.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "darknet.h"
+
+#include "image.h"
+
+#define SEEDS "fuzz/seeds/image/"
+#define FOUND "fuzz/regression/image/"
+#define CUT "the file ends before the last pixel"
+#define SHORT "the data end before the last pixel"
+#define GIF_LINE "GIF files are not supported; convert it to JPEG or PNG"
+
+static unsigned char bytes[1 << 16];
+static int w, h, c;
+static const char *reason;
+
+/* A file of the fuzzer, whose first byte is not the image's. */
+static int read_fuzzed(const char *folder, const char *name)
+{
+    char path[128];
+    FILE *file;
+    int n;
+
+    snprintf(path, sizeof path, "%s%s", folder, name);
+    file = fopen(path, "rb");
+    assert_non_null(file);
+    n = (int)fread(bytes, 1, sizeof bytes, file) - 1;
+    fclose(file);
+    assert_in_range(n, 0, sizeof bytes - 2);
+    memmove(bytes, bytes + 1, (size_t)n);
+    return n;
+}
+
+/* The image that the first n bytes make. */
+static unsigned char *decode(int n, int channels)
+{
+    unsigned char *pixels;
+    char name[32];
+    int fd = memfd_create("image", 0);
+
+    assert_int_equal(write(fd, bytes, (size_t)n), n);
+    snprintf(name, sizeof name, "/dev/fd/%d", fd);
+    reason = NULL;
+    pixels = load_pixels(name, channels, &w, &h, &c, &reason);
+    close(fd);
+    return pixels;
+}
+
+static unsigned char *decode_seed(const char *name, int channels)
+{
+    unsigned char *pixels = decode(read_fuzzed(SEEDS, name), channels);
+
+    if (!pixels) {
+        fail_msg("%s: %s", name, reason);
+    }
+    return pixels;
+}
+
+/* ---- what is refused ---- */
+
+static const struct {
+    const char *name, *line;
+} found[] = {
+    {"bmp-65535", "BMP: " CUT},
+    {"bmp-height", "BMP: too large"},
+    {"bmp-masks", "BMP: bad masks"},
+    {"bmp-offset-negative", "BMP: "},
+    {"bmp-palette-index", "BMP: bad palette index"},
+    {"bmp-palette-missing", "BMP: invalid"},
+    {"bmp-wide", "BMP: too large"},
+    {"bmp-width", "BMP: "},
+    {"gif-size", GIF_LINE},
+    {"gif-width-0", GIF_LINE},
+    {"hdr-run-0", "HDR files are not supported; convert it to JPEG or PNG"},
+    {"jpg-65535", "JPEG: too large"},
+    {"jpg-codes", "JPEG: "},
+    {"jpg-colours-missing", "JPEG: " SHORT},
+    {"jpg-ends-early", "JPEG: " SHORT},
+    {"jpg-gray-restart-cut", "JPEG: " CUT},
+    {"jpg-huffman", "JPEG: "},
+    {"jpg-progressive-cut", "JPEG: " CUT},
+    {"jpg-restart-missing", "JPEG: " SHORT},
+    {"jpg-sampling", "JPEG: bad H or V"},
+    {"jpg-scan-order", "JPEG: bad scan order"},
+    {"jpg-short", "JPEG: " CUT},
+    {"jpg-short-2", "JPEG: " CUT},
+    {"jpg-without-tables", "JPEG: "},
+    {"no-pixels", "PGM: the greatest value is not 255"},
+    {"pgm-16", "PGM: the greatest value is not 255"},
+    {"pgm-cut", "PGM: " CUT},
+    {"pic-packets", "PIC files are not supported; convert it to JPEG or PNG"},
+    {"pic-without-size", "PIC files are not supported; convert it to JPEG or PNG"},
+    {"png-16-wrap", "PNG: too large"},
+    {"png-65535", "PNG: too large"},
+    {"png-bomb", "PNG: more data than pixels"},
+    {"png-cut-2", "PNG: " CUT},
+    {"png-distance-30", "PNG: bad huffman code"},
+    {"png-endless", "PNG: bad huffman code"},
+    {"png-interlaced-memory", "PNG: "}, /* no memory, or not enough pixels */
+    {"png-palette-index", "PNG: bad palette index"},
+    {"png-rgb-4", "PNG: bad ctype"},
+    {"pnm-size", "the greatest value is not 255"},
+    {"pnm-width", "the greatest value is not 255"},
+    {"ppm-cut", "PPM: " CUT},
+    {"psd-width", "PSD files are not supported; convert it to JPEG or PNG"},
+    {"rgb-bmp-cut", "BMP: " CUT},
+    {"rgb-jpg-cut", "JPEG: " CUT},
+    {"rgb-png-cut", "PNG: " CUT},
+    {"tga-palette-0", "TGA files are not supported; convert it to JPEG or PNG"},
+};
+
+static void what_was_found_is_refused_with_its_reason(void **state)
+{
+    DIR *folder = opendir(FOUND);
+    size_t files = 0;
+
+    (void)state;
+    for (struct dirent *e; (e = readdir(folder));) {
+        files += e->d_name[0] != '.';
+    }
+    closedir(folder);
+    assert_int_equal(files, COUNT(found));
+    for (size_t i = 0; i < COUNT(found); i++) {
+        int n = read_fuzzed(FOUND, found[i].name);
+        if (decode(n, 3)) {
+            fail_msg("%s: taken", found[i].name);
+        }
+        check_contains(reason, found[i].line);
+    }
+}
+
+static void what_is_no_image_is_named(void **state)
+{
+    static const struct {
+        const char *starts;
+        int n;
+        const char *line;
+    } other[] = {
+        {"", 0, "an empty file"},
+        {"P", 1, "not a JPEG, PNG, BMP, PGM or PPM file"},
+        {"P5 0 9 255\n0123456789", 21, "PGM: no pixels"},
+        {"P6 9 70000 255\n01234567", 23, "PPM: too large"},
+        {"BM0123456789012345678901", 24, "BMP: damaged header"},
+        {"a text that is no image at all\n", 31, "not a JPEG, PNG, BMP, PGM or PPM file"},
+        {"GIF89a.............", 18, GIF_LINE},
+        {"II*\0................", 20, "TIFF files are not supported; convert"},
+        {"RIFF....WEBPVP8 ....", 20, "WebP files are not supported; convert"},
+        {"....ftypavif........", 20, "HEIC or AVIF files are not supported; convert"},
+        {"P3 1 1 255 1 2 3", 16, "plain PPM files are not supported; convert"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(other); i++) {
+        memcpy(bytes, other[i].starts, (size_t)other[i].n);
+        assert_null(decode(other[i].n, 3));
+        check_contains(reason, other[i].line);
+    }
+    assert_null(load_pixels("none.png", 3, &w, &h, &c, &reason));
+    assert_string_equal(reason, "No such file or directory");
+    assert_null(load_pixels("fuzz", 3, &w, &h, &c, &reason));
+    assert_string_equal(reason, "Is a directory");
+    assert_null(load_pixels("/dev/zero", 3, &w, &h, &c, &reason));
+    assert_string_equal(reason, "a device, not a file");
+}
+
+/* Of each length that a file can be cut to: all pixels, or the line. What lies behind the last
+ * pixel may be missing: a PNG's last checksum, a BMP's padding. */
+static void cut_file_is_refused(void **state)
+{
+    static const char *const seeds[] = {
+        "bmp-1",
+        "bmp-16",
+        "bmp-4",
+        "bmp-8",
+        "jpg-420-restart",
+        "jpg-cmyk",
+        "jpg-scans",
+        "jpg-progressive-restart",
+        "pgm",
+        "png-gray1",
+        "png-pal8",
+        "png-rgb16",
+        "png-rgba-i",
+        "ppm",
+        "rgb-bmp",
+        "rgb-png",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(seeds); i++) {
+        unsigned char *whole = decode_seed(seeds[i], 3), *cut;
+        int width = w, height = h, n = read_fuzzed(SEEDS, seeds[i]), refused = 0;
+        for (int k = 1; k < n; k++) {
+            cut = decode(k, 3);
+            if (!cut) {
+                refused++;
+                check_contains(reason, k < 18 ? "" : CUT); /* a head alone may be damaged as well */
+            } else if (w != width || h != height || memcmp(cut, whole, 3 * (size_t)(w * h))) {
+                fail_msg("%s: %d of its %d bytes make another image", seeds[i], k, n);
+            }
+            free(cut);
+        }
+        assert_in_range(refused, n - 8, n - 1);
+        free(whole);
+    }
+}
+
+/* ---- what is taken ---- */
+
+/* How fuzz/seeds/image/jpg-* were made: 24 x 16, colours that change evenly. */
+static void jpegs_of_all_kinds_have_their_pixels(void **state)
+{
+    static const char *const seeds[] = {
+        "jpg-422",  "jpg-420-restart",         "jpg-scans", "jpg-progressive",
+        "jpg-cmyk", "jpg-progressive-restart", "jpg-ycck",  "jpg-exif"};
+    unsigned char *p;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(seeds); i++) {
+        p = decode_seed(seeds[i], 3);
+        assert_int_equal(w, 24); /* jpg-exif, too: pixels are taken as they are stored */
+        assert_int_equal(h, 16);
+        for (int k = 0; k < w * h; k++) {
+            const int right[] = {40 + 8 * (k % w), 40 + 12 * (k / w), 200 - 4 * (k % w)};
+            for (int j = 0; j < 3; j++) {
+                if (abs(p[3 * k + j] - right[j]) > 12) {
+                    fail_msg("%s: %d instead of %d", seeds[i], p[3 * k + j], right[j]);
+                }
+            }
+        }
+        free(p);
+    }
+    p = decode_seed("jpg-gray-restart", 1);
+    for (int k = 0; k < w * h; k++) {
+        assert_in_range(p[k], 40 + 4 * (k % w) + 6 * (k / w) - 4,
+                        40 + 4 * (k % w) + 6 * (k / w) + 4);
+    }
+    free(p);
+}
+
+static void put(int *n, unsigned value, int size)
+{
+    for (int i = 0; i < size; i++) {
+        bytes[(*n)++] = (unsigned char)(value >> 8 * i);
+    }
+}
+
+/* Head of a BMP file of 8 x 2 pixels, from below upwards; pixels at `offset`. */
+static int bmp(unsigned header, unsigned bits, unsigned compression, unsigned offset)
+{
+    int n = 0;
+
+    memset(bytes, 0, 256);
+    put(&n, 'B' | 'M' << 8, 2);
+    put(&n, 0, 8);
+    put(&n, offset, 4);
+    put(&n, header, 4);
+    put(&n, 8, header == 12 ? 2 : 4);
+    put(&n, 2, header == 12 ? 2 : 4);
+    put(&n, 1, 2);
+    put(&n, bits, 2);
+    if (header != 12) {
+        put(&n, compression, 4);
+        n += 20;
+    }
+    return n;
+}
+
+static void bmps_that_were_read_wrongly(void **state)
+{
+    unsigned char *p;
+    int n;
+
+    (void)state;
+    /* One bit a pixel and a width of whole bytes; white and black. */
+    n = bmp(40, 1, 0, 62);
+    put(&n, 0, 4);
+    put(&n, 0xffffff, 4);
+    put(&n, 0xaa, 4); /* the lower row */
+    put(&n, 0x0f, 4);
+    for (int channels = 3; channels <= 4; channels++) {
+        p = decode(n, channels);
+        assert_non_null(p);
+        for (int i = 0; i < 16; i++) {
+            assert_int_equal(p[channels * i], (i < 8 ? 0x0f : 0xaa) >> (7 - i % 8) & 1 ? 255 : 0);
+            assert_int_equal(p[channels * i + channels - 1], channels == 4 ? 255 : p[channels * i]);
+        }
+        free(p);
+    }
+    /* OS/2: the palette behind a header of 12 bytes. */
+    n = bmp(12, 1, 0, 32);
+    put(&n, 0, 3);
+    put(&n, 0x332211, 3);
+    put(&n, 0xff, 4);
+    put(&n, 0x00, 4);
+    p = decode(n, 3);
+    assert_non_null(p);
+    assert_int_equal(p[0], 0);
+    assert_int_equal(p[3 * 8], 0x33);
+    free(p);
+    /* Masks between the header and the pixels. */
+    n = bmp(40, 16, 3, 66);
+    put(&n, 0xf800, 4);
+    put(&n, 0x07e0, 4);
+    put(&n, 0x001f, 4);
+    for (int i = 0; i < 16; i++) {
+        put(&n, i < 8 ? 0xf800 : 0x001f, 2);
+    }
+    p = decode(n, 3);
+    assert_non_null(p);
+    assert_int_equal(p[0], 0);
+    assert_int_equal(p[2], 255);
+    assert_int_equal(p[3 * 8], 255);
+    free(p);
+}
+
+static void pngs_of_all_kinds(void **state)
+{
+    static const char *const same[] = {"png-fixed", "png-stored", "png-gray4", "png-gray16",
+                                       "png-graya", "png-pal8",   "png-rgb16", "png-rgba-i"};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(same); i++) {
+        unsigned char *p = decode_seed(same[i], 4), *gray;
+        unsigned char *colours = decode_seed(same[i], 3);
+        gray = decode_seed(same[i], 0);
+        for (int k = 0; k < w * h; k++) {
+            assert_memory_equal(p + 4 * k, colours + 3 * k, 3); /* alpha is left out, not blended */
+        }
+        free(p);
+        free(colours);
+        free(gray);
+    }
+}
+
+/* ---- signals ---- */
+
+static void nothing(int number)
+{
+    (void)number;
+}
+
+struct writer {
+    const char *name;
+    pthread_t reader;
+    int n;
+};
+
+/* Signals while the reader waits to open the FIFO, and before and amid its bytes. */
+static void *write_slowly(void *self)
+{
+    struct writer *wr = self;
+    int fd;
+
+    for (int i = 0; i < 10; i++) {
+        usleep(1000);
+        pthread_kill(wr->reader, SIGUSR1);
+    }
+    fd = open(wr->name, O_RDWR); /* waits for nobody */
+    for (int i = 0; i < wr->n; i += 40) {
+        usleep(1000);
+        pthread_kill(wr->reader, SIGUSR1);
+        usleep(1000);
+        if (write(fd, bytes + i, (size_t)(wr->n - i < 40 ? wr->n - i : 40)) < 0) {
+            break;
+        }
+    }
+    close(fd);
+    return NULL;
+}
+
+static void signals_do_not_cut_an_image(void **state)
+{
+    struct sigaction action = {.sa_handler = nothing}, before;
+    unsigned char *whole = decode_seed("rgb-png", 3), *p;
+    struct writer wr = {.reader = pthread_self(), .n = read_fuzzed(SEEDS, "rgb-png")};
+    char name[64];
+    pthread_t thread;
+
+    (void)state;
+    snprintf(name, sizeof name, "/tmp/cmn-images.%d", getpid());
+    wr.name = name;
+    assert_int_equal(mkfifo(name, 0600), 0);
+    sigaction(SIGUSR1, &action, &before);
+    pthread_create(&thread, NULL, write_slowly, &wr);
+    p = load_pixels(name, 3, &w, &h, &c, &reason);
+    pthread_join(thread, NULL);
+    sigaction(SIGUSR1, &before, NULL);
+    unlink(name);
+    if (!p) {
+        fail_msg("%s", reason);
+    }
+    assert_memory_equal(p, whole, 3 * (size_t)(w * h));
+    free(p);
+    free(whole);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_found_is_refused_with_its_reason),
+        cmocka_unit_test(what_is_no_image_is_named),
+        cmocka_unit_test(cut_file_is_refused),
+        cmocka_unit_test(jpegs_of_all_kinds_have_their_pixels),
+        cmocka_unit_test(bmps_that_were_read_wrongly),
+        cmocka_unit_test(pngs_of_all_kinds),
+        cmocka_unit_test(signals_do_not_cut_an_image),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
