@@ -125,6 +125,7 @@ static void found_in_a_gradient(void **state)
 static void rows_and_columns(void **state)
 {
     struct cmn_nonfinite found;
+    int large = 0;
 
     (void)state;
     open_net();
@@ -149,7 +150,21 @@ static void rows_and_columns(void **state)
             memset(*t->at, 0, t->n * sizeof(float));
         }
         assert_false(cmn_nonfinite_gradient(t, &found));
+        /* A single product that overflows: seen where the gradient is small, else in the weights
+         * that it makes. */
+        (*t->at)[t->n - 1] = INFINITY;
+        assert_int_equal(cmn_nonfinite_gradient(t, &found), t->n <= 4096 || columns == 1);
+        (*t->at)[t->n - 1] = 0;
+        if (t->n > 4096) {
+            float kept = (*t->weight)[t->n - 1];
+            (*t->weight)[t->n - 1] = -INFINITY;
+            assert_true(cmn_nonfinite_tensor(&g, CMN_WEIGHT, &found));
+            assert_int_equal(found.layer, t->layer);
+            (*t->weight)[t->n - 1] = kept;
+            large++;
+        }
     }
+    assert_true(large > 0);
     close_net();
 }
 
