@@ -102,6 +102,10 @@ const char *cmn_did_you_mean(char *const *commands, const char *driver, const ch
  * words, or the second one, may be "". */
 void cmn_print_help(const char *driver, const char *verb);
 
+/* Local, thread-safe. Darknet's own ways to end the process call it first: as cmn_fatal with -cmn;
+ * without, it returns. */
+void cmn_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Local. main() calls it unless -i names a GPU: the number of this process's GPU; 0 without
  * -cmn. */
 int cmn_rank_device(void);
@@ -191,6 +195,15 @@ int cmn_restore_offset(struct network *net, size_t *offset, int j);
 /* Thread-safe. A loader thread begins to load the samples from this number on. */
 void cmn_loader_load(size_t first);
 
+/* Thread-safe. A loader thread loads the sample with this number by itself: its random numbers are
+ * those of that sample from here on. 0, and nothing happens, without -cmn. */
+int cmn_begin_sample(size_t number);
+
+/* Thread-safe. Which of the `images` in `paths` the calling thread loads next: the sampler's as
+ * the first one of its sample, a random one as each other that is mixed into it; rand() % images
+ * without -cmn. */
+int cmn_sample_image(char **paths, int images);
+
 /* Thread-safe. The paths of the calling thread's next n samples; NULL without -cmn. The caller
  * frees the array, not the names. */
 char **cmn_loader_paths(char **paths, int n);
@@ -253,6 +266,10 @@ int cmn_before_update(struct network *net, int *batch, float *momentum, float ra
  * -cmn. */
 float cmn_after_batch(struct network *net, float loss);
 
+/* Local. A trainer whose network is a copy calls it: the iteration after which the training ends;
+ * net->max_batches without -cmn. */
+int cmn_last_iteration(struct network *net);
+
 /* Local. A trainer with random=1 calls it: steps that the training has done over all its runs; 0
  * without -cmn. */
 int cmn_steps_done(struct network *net);
@@ -281,6 +298,12 @@ int cmn_validate_classifier(struct network *net, char **paths, int n, char **lab
 /* The same for validate_classifier_crop(). */
 int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char **labels,
                                  int classes, int top);
+
+/* Collective. A trainer that evaluates its own network (-map) calls them before and after it, the
+ * second one with the result: all ranks evaluate what they have together, and continue with rank
+ * 0's result. cmn_after_evaluation returns that; `result` without -cmn. */
+void cmn_before_evaluation(struct network *net);
+float cmn_after_evaluation(struct network *net, float result);
 
 /* Collective; without -cmn one process does it. `detector map` calls it: looks for boxes in all
  * images of the file `list`, compares them with those of their label files, and prints average

@@ -11,6 +11,8 @@ static _Thread_local struct {
     size_t next;               /* number of the first sample that has no path yet */
     struct cmn_sample *sample; /* those that have one */
     size_t samples, loaded;    /* of them */
+    struct cmn_sample own;     /* of a thread that loads one by itself */
+    int drawn;                 /* whether its image was */
 } self;
 
 static void forget(void)
@@ -54,4 +56,18 @@ void cmn_loader_next_image(void)
     if (self.loaded == self.samples) {
         forget(); /* the thread may end before it starts another batch */
     }
+}
+
+void cmn_loader_begin_sample(struct cmn_sampler *sampler, size_t number)
+{
+    forget();
+    self.next = number + 1;
+    cmn_sampler_next(sampler, number, 1, &self.own);
+    self.drawn = 0;
+    cmn_random_named(CMN_RANDOM_IMAGE, self.own.seed);
+}
+
+size_t cmn_loader_draw_image(size_t images)
+{
+    return self.drawn++ ? (size_t)cmn_random_int() % images : self.own.image;
 }

@@ -18,4 +18,12 @@ char **cmn_loader_next_paths(struct cmn_sampler *sampler, char **paths, int n);
  * in a thread that has no samples. */
 void cmn_loader_next_image(void);
 
+/* The thread loads the sample with this number by itself: its random numbers are those of that
+ * sample from here on. */
+void cmn_loader_begin_sample(struct cmn_sampler *sampler, size_t number);
+
+/* The number of its next image, of `images`: the sampler's for the first one, and a random one for
+ * each other that is mixed into the sample. */
+size_t cmn_loader_draw_image(size_t images);
+
 #endif

@@ -1,4 +1,4 @@
-/* From pjreddie's Darknet to the handle of engine/net.h. For engine/ and hooks/ alone. All
+/* From Darknet's struct to the handle of engine/net.h. For engine/ and hooks/ alone. All
  * local. */
 #ifndef CMN_DARKNET_NET_H
 #define CMN_DARKNET_NET_H
@@ -6,12 +6,22 @@
 struct cmn_net;
 struct network;
 
-/* The handle of that network, as long as it lives. This Darknet passes its networks by address,
- * so the handle is that address: nothing is allocated or freed. */
+/* The handle of that network, as long as it lives: its address, so nothing is allocated or freed.
+ * Where Darknet passes networks by value it is that of the trainer's own struct; copies share its
+ * layers. */
 struct cmn_net *cmn_net_of(struct network *net);
 
 /* The way back. */
 struct network *cmn_network(const struct cmn_net *net);
+
+/* Input and labels of the copy that trains become those of the handle. */
+void cmn_net_take_batch(struct cmn_net *net, const struct network *copy);
+
+/* Whether the network was read for predictions alone, beside the one that trains. */
+int cmn_net_predicts_only(const struct network *net);
+
+/* Why ranks cannot train it together, from the [net] that was read; NULL: they can. Static. */
+const char *cmn_net_refusal(const struct network *net);
 
 /* Whether the network trains on a GPU. */
 int cmn_net_on_gpu(const struct cmn_net *net);

@@ -21,7 +21,8 @@ enum cmn_tensor_kind {
     CMN_GRADIENT,  /* *_updates: summed over the ranks in every step */
     CMN_WEIGHT,    /* weights, biases, scales */
     CMN_STATISTIC, /* rolling mean and variance of batch normalisation */
-    CMN_MOMENT     /* what an optimizer keeps besides the gradient (Adam) */
+    CMN_MOMENT,    /* what an optimizer keeps besides the gradient (Adam) */
+    CMN_EMA        /* Darknet's own exponential average of weights (ema_alpha) */
 };
 
 struct cmn_tensor {
@@ -123,8 +124,9 @@ void cmn_gradients_pack(const struct cmn_gradients *g, enum cmn_tensor_kind kind
 void cmn_gradients_unpack(const struct cmn_gradients *g, enum cmn_tensor_kind kind,
                           const float *from);
 
-/* Darknet keeps this part of a rolling statistic in each micro-batch (batchnorm_layer.c). */
-#define CMN_ROLLING_KEEPS .99
+/* Local. Darknet keeps this part of a rolling statistic in each micro-batch
+ * (batchnorm_layer.c). */
+double cmn_gradients_rolling_keeps(void);
 
 /* Local; on a GPU not blocking. Multiplies all rolling statistics, where Darknet updates them. */
 void cmn_gradients_scale_statistics(const struct cmn_gradients *g, float factor);

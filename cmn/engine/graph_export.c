@@ -7,12 +7,12 @@
 
 #include "activations.h"
 #include "cost_layer.h"
-#include "darknet.h"
 
 #include "base/memory.h"
 #include "engine/darknet_net.h"
 #include "engine/gradients.h"
 #include "engine/net.h"
+#include "engine/darknet_tree.h"
 
 static void shape(char *text, size_t bytes, int w, int h, int c, int values)
 {

@@ -1,15 +1,13 @@
-/* The handle of a network over pjreddie's Darknet. */
+/* The handle of a network. */
 #include "engine/net.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "darknet.h"
-#include "network.h"
-
 #include "base/log.h"
 #include "base/memory.h"
 #include "engine/darknet_net.h"
+#include "engine/darknet_tree.h"
 #include "mpi/device.h"
 
 /* ---- the handle ---- */
@@ -27,6 +25,62 @@ struct network *cmn_network(const struct cmn_net *net)
 int cmn_net_on_gpu(const struct cmn_net *net)
 {
     return cmn_device_built() && cmn_network(net)->gpu_index >= 0;
+}
+
+void cmn_net_take_batch(struct cmn_net *net, const struct network *copy)
+{
+    cmn_network(net)->input = copy->input;
+    cmn_network(net)->truth = copy->truth;
+}
+
+int cmn_net_predicts_only(const struct network *net)
+{
+#ifdef CMN_ALEXEYAB
+    return !net->train;
+#else
+    (void)net;
+    return 0;
+#endif
+}
+
+const char *cmn_net_refusal(const struct network *net)
+{
+#ifdef CMN_ALEXEYAB
+    const struct {
+        int on;
+        const char *why;
+    } refused[] = {
+        {net->track,
+         "track=1 in the cfg: each rank would need sequences of its own: leave -cmn away"},
+        {net->contrastive,
+         "contrastive=1 in the cfg compares the images of a micro-batch with each "
+         "other, and samples are loaded one by one: leave -cmn away"},
+        {net->dynamic_minibatch,
+         "dynamic_minibatch=1 in the cfg changes the size of a step on each "
+         "rank: leave it away"},
+        {net->badlabels_rejection_percentage > 0 || net->num_sigmas_reject_badlabels > 0 ||
+             net->equidistant_point > 0,
+         "badlabels_rejection_percentage, num_sigmas_reject_badlabels and equidistant_point in the "
+         "cfg follow the deltas that one process has seen, and ranks see others: leave them away"},
+        {net->weights_reject_freq > 0, "weights_reject_freq in the cfg changes weights that ranks "
+                                       "have in common: leave it away"},
+        {net->gaussian_noise > 0,
+         "gaussian_noise in the cfg is drawn by OpenCV, whose random numbers "
+         "do not follow cmn_seed: leave it away"},
+        {net->adversarial_lr > 0,
+         "adversarial_lr in the cfg changes images with a network of its own: "
+         "leave it away"},
+    };
+
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        if (refused[i].on) {
+            return refused[i].why;
+        }
+    }
+#else
+    (void)net;
+#endif
+    return NULL;
 }
 
 static const layer *layer_of(const struct cmn_net *net, int i)
@@ -52,6 +106,22 @@ const char *cmn_net_layer_name(const struct cmn_net *net, int i)
         return "logistic";
     case L2NORM:
         return "l2norm";
+#ifdef CMN_ALEXEYAB
+    case LOCAL_AVGPOOL:
+        return "local_avgpool";
+    case CONV_LSTM:
+        return "conv_lstm";
+    case HISTORY:
+        return "history";
+    case REORG_OLD:
+        return "reorg_old";
+    case EMPTY:
+        return "empty";
+    case CONTRASTIVE:
+        return "contrastive";
+    case IMPLICIT:
+        return "implicit";
+#endif
     default:
         return get_layer_string(layer_of(net, i)->type);
     }
@@ -64,7 +134,15 @@ int cmn_net_batch(const struct cmn_net *net)
 
 void cmn_net_set_batch(struct cmn_net *net, int n)
 {
+#ifdef CMN_ALEXEYAB
+    /* set_batch_network() would free the workspace that the trainer's copy has, too. */
+    cmn_network(net)->batch = n;
+    for (int i = 0; i < cmn_net_layers(net); i++) {
+        cmn_network(net)->layers[i].batch = n;
+    }
+#else
     set_batch_network(cmn_network(net), n);
+#endif
 }
 
 int cmn_net_subdivisions(const struct cmn_net *net)
@@ -94,7 +172,16 @@ size_t cmn_net_inputs(const struct cmn_net *net)
 
 size_t cmn_net_truths(const struct cmn_net *net)
 {
+#ifdef CMN_ALEXEYAB
+    for (int i = cmn_net_layers(net) - 1; i >= 0; i--) {
+        if (layer_of(net, i)->truths) {
+            return (size_t)layer_of(net, i)->truths;
+        }
+    }
+    return (size_t)cmn_network(net)->outputs;
+#else
     return (size_t)cmn_network(net)->truths;
+#endif
 }
 
 struct cmn_net_size cmn_net_size(const struct cmn_net *net)
@@ -110,6 +197,45 @@ void cmn_net_resize(struct cmn_net *net, struct cmn_net_size size)
         resize_network(cmn_network(net), size.width, size.height);
     }
 }
+
+#ifdef CMN_ALEXEYAB
+
+/* Both sides times or divided by `random`, 1.4 where that is 1; rounded up to resize_step. */
+struct cmn_net_range cmn_net_random_sizes(const struct cmn_net *net)
+{
+    const network *n = cmn_network(net);
+    double random = (double)layer_of(net, n->n - 1)->random, factor = random == 1 ? 1.4 : random;
+    int less = n->w < n->h ? n->w : n->h, more = n->w < n->h ? n->h : n->w;
+
+    if (layer_of(net, n->n - 1)->type != YOLO || factor <= 0) {
+        return (struct cmn_net_range){0, 0};
+    }
+    return (struct cmn_net_range){(int)(less / factor), (int)(more * factor) + n->resize_step};
+}
+
+int cmn_net_check_size(const struct cmn_net *net, struct cmn_net_size size)
+{
+    struct cmn_net_size now = cmn_net_size(net);
+    struct cmn_net_range drawn = cmn_net_random_sizes(net);
+
+    if ((size.width == now.width && size.height == now.height) ||
+        (size.width >= drawn.least && size.width <= drawn.most && size.height >= drawn.least &&
+         size.height <= drawn.most)) {
+        return 0;
+    }
+    return cmn_fail("width and height are %d and %d, and must be %d and %d, as the cfg says, or "
+                    "from %d to %d, as random draws them",
+                    size.width, size.height, now.width, now.height, drawn.least, drawn.most);
+}
+
+void cmn_net_resize_as_drawn(struct cmn_net *net, struct cmn_net_size size)
+{
+    if (!cmn_net_check_size(net, size)) {
+        cmn_net_resize(net, size);
+    }
+}
+
+#else
 
 /* As detector train draws them, and classifier train. */
 static const struct cmn_net_range of_detectors = {320, 608}, of_classifiers = {128, 448};
@@ -154,16 +280,22 @@ void cmn_net_resize_as_drawn(struct cmn_net *net, struct cmn_net_size size)
     }
 }
 
+#endif
+
 int cmn_net_uses_adam(const struct cmn_net *net)
 {
+#ifdef CMN_ALEXEYAB
+    return cmn_network(net)->adam && cmn_net_on_gpu(net); /* its update on the CPU is SGD's */
+#else
     return cmn_network(net)->adam;
+#endif
 }
 
 int cmn_net_classifies(const struct cmn_net *net)
 {
     const network *n = cmn_network(net);
 
-    return n->truths == n->outputs && !n->hierarchy;
+    return cmn_net_truths(net) == (size_t)n->outputs && !n->hierarchy;
 }
 
 int cmn_net_has_loss(const struct cmn_net *net)
@@ -180,6 +312,11 @@ int cmn_net_box_classes(const struct cmn_net *net, int i)
 {
     const layer *l = layer_of(net, i);
 
+#ifdef CMN_ALEXEYAB
+    if (l->type == GAUSSIAN_YOLO) {
+        return l->classes;
+    }
+#endif
     return l->type == YOLO || l->type == REGION || l->type == DETECTION ? l->classes : -1;
 }
 
@@ -198,21 +335,28 @@ size_t cmn_net_seen(const struct cmn_net *net)
 void cmn_net_set_seen(struct cmn_net *net, size_t seen)
 {
     *cmn_network(net)->seen = seen;
+#ifdef CMN_ALEXEYAB
+    *cmn_network(net)->cur_iteration = (int)cmn_net_iteration(net);
+#endif
 }
 
 size_t cmn_net_iteration(const struct cmn_net *net)
 {
-    return get_current_batch(cmn_network(net));
+    return (size_t)get_current_batch(CMN_NETWORK(cmn_network(net)));
 }
 
 int cmn_net_updates(const struct cmn_net *net)
 {
-    return *cmn_network(net)->t;
+    const int *t = cmn_network(net)->t;
+
+    return t ? *t : 0;
 }
 
 void cmn_net_set_updates(struct cmn_net *net, int updates)
 {
-    *cmn_network(net)->t = updates;
+    if (cmn_network(net)->t) {
+        *cmn_network(net)->t = updates;
+    }
 }
 
 int cmn_net_last_iteration(const struct cmn_net *net)
@@ -257,7 +401,7 @@ int cmn_net_burn_in(const struct cmn_net *net)
 void cmn_net_draw_random_rate(struct cmn_net *net)
 {
     if (cmn_network(net)->policy == RANDOM) {
-        get_current_rate(cmn_network(net));
+        get_current_rate(CMN_NETWORK(cmn_network(net)));
     }
 }
 
@@ -265,20 +409,42 @@ void cmn_net_draw_random_rate(struct cmn_net *net)
 
 float cmn_net_loss(const struct cmn_net *net)
 {
+#ifdef CMN_ALEXEYAB
+    return get_network_cost(*cmn_network(net));
+#else
     return *cmn_network(net)->cost;
+#endif
 }
 
 int cmn_net_count_right(const struct cmn_net *net)
 {
     const network *n = cmn_network(net);
+    size_t each = (size_t)n->outputs;
     int right = 0;
 
-    for (int i = 0; i < n->batch && cmn_net_classifies(net); i++) {
-        right += max_index(n->output + (size_t)i * (size_t)n->outputs, n->outputs) ==
-                 max_index(n->truth + (size_t)i * (size_t)n->truths, n->truths);
+    for (size_t i = 0; i < (size_t)n->batch && cmn_net_classifies(net); i++) {
+        right += max_index(n->output + i * each, n->outputs) ==
+                 max_index(n->truth + i * each, n->outputs);
     }
     return right;
 }
+
+#ifdef CMN_ALEXEYAB
+
+/* Each step has memory of its own for them. */
+float *cmn_net_save_batch(const struct cmn_net *net)
+{
+    (void)net;
+    return NULL;
+}
+
+void cmn_net_restore_batch(struct cmn_net *net, float *saved)
+{
+    (void)net;
+    (void)saved;
+}
+
+#else
 
 float *cmn_net_save_batch(const struct cmn_net *net)
 {
@@ -303,6 +469,8 @@ void cmn_net_restore_batch(struct cmn_net *net, float *saved)
     free(saved);
 }
 
+#endif
+
 /* ---- files ---- */
 
 void cmn_net_name(const char *cfg, char *name, size_t bytes)
@@ -315,5 +483,9 @@ void cmn_net_name(const char *cfg, char *name, size_t bytes)
 
 void cmn_net_write_weights(struct cmn_net *net, FILE *out)
 {
+#ifdef CMN_ALEXEYAB
+    write_weights(*cmn_network(net), out, cmn_net_layers(net), 0);
+#else
     write_weights(cmn_network(net), out, cmn_net_layers(net));
+#endif
 }

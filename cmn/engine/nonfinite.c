@@ -4,11 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "darknet.h"
-
 #include "base/simd.h"
 #include "engine/darknet_net.h"
 #include "engine/net.h"
+#include "engine/darknet_tree.h"
 
 enum {
     WHOLE = 4096, /* floats up to which a matrix is scanned whole */
@@ -100,11 +99,12 @@ int cmn_nonfinite_tensor(const struct cmn_gradients *g, enum cmn_tensor_kind kin
 int cmn_nonfinite_loss(const struct cmn_net *handle, struct cmn_nonfinite *found)
 {
     const network *net = cmn_network(handle);
+    float loss = cmn_net_loss(handle);
 
-    if (bits_of(net->cost) < EXPONENT) {
+    if (bits_of(&loss) < EXPONENT) {
         return 0;
     }
-    *found = (struct cmn_nonfinite){-1, "", "loss", *net->cost};
+    *found = (struct cmn_nonfinite){-1, "", "loss", loss};
     for (int i = 0; i < net->n; i++) {
         const layer *l = &net->layers[i];
         if (l->cost && bits_of(l->cost) >= EXPONENT) {
@@ -169,7 +169,7 @@ void cmn_nonfinite_origin(const struct cmn_gradients *g, const struct cmn_net *h
     }
     if (in_images(net->input, (size_t)net->inputs, images, image)) {
         snprintf(text, bytes, ", first seen in the network's input");
-    } else if (in_images(net->truth, (size_t)net->truths, images, image)) {
+    } else if (in_images(net->truth, cmn_net_truths(handle), images, image)) {
         snprintf(text, bytes, ", first seen in the labels");
     }
     for (int i = 0; i < net->n && !text[0]; i++) {

@@ -4,10 +4,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "darknet.h"
-
 #include "base/memory.h"
 #include "engine/darknet_net.h"
+#include "engine/darknet_tree.h"
 #include "engine/gradients.h"
 #include "engine/net.h"
 
@@ -175,7 +174,7 @@ static double growth(const network *net)
     return pixels > 0 && most > pixels ? most / pixels : 1;
 }
 
-static void plan_memory(struct cmn_plan *p, const network *net, size_t bytes)
+static void plan_memory(struct cmn_plan *p, const network *net, size_t truths, size_t bytes)
 {
     const layer *last = &net->layers[net->n - 1];
     size_t batch = batch_bytes(net);
@@ -183,21 +182,55 @@ static void plan_memory(struct cmn_plan *p, const network *net, size_t bytes)
     p->per_image = batch / (size_t)net->batch;
     p->workspace = net->workspace ? malloc_usable_size(net->workspace) : 0;
     p->weights = bytes > batch + p->workspace ? bytes - batch - p->workspace : 0;
-    p->sample = ((size_t)net->inputs + (size_t)net->truths) * sizeof(float);
+    p->sample = ((size_t)net->inputs + truths) * sizeof(float);
+#ifdef CMN_ALEXEYAB
+    p->threads = last->type == YOLO || last->type == REGION ? 64 : 32;
+#else
     p->threads = last->type == YOLO || last->type == REGION ? 64 : net->threads;
+#endif
     p->grows = growth(net);
     p->outputs = net->outputs;
 }
 
+#ifdef CMN_ALEXEYAB
+
+static network *read_cfg_file(char *cfg)
+{
+    network *net = cmn_malloc(1, sizeof *net);
+
+    *net = parse_network_cfg(cfg);
+    return net;
+}
+
+static void free_read_network(network *net)
+{
+    free_network(*net);
+    free(net);
+}
+
+#else
+
+static network *read_cfg_file(char *cfg)
+{
+    return parse_network_cfg(cfg);
+}
+
+static void free_read_network(network *net)
+{
+    free_network(net);
+}
+
+#endif
+
 struct cmn_plan cmn_plan_cfg(const char *cfg)
 {
     size_t before = allocated();
-    network *net = parse_network_cfg((char *)cfg);
+    network *net = read_cfg_file((char *)cfg);
     size_t bytes = allocated() - before;
     struct cmn_gradients g;
     struct cmn_plan plan = {0};
 
-    plan_memory(&plan, net, bytes); /* before the gradients move */
+    plan_memory(&plan, net, cmn_net_truths(cmn_net_of(net)), bytes); /* before the gradients move */
     cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
     plan.batch = net->batch;
     plan.subdivisions = net->subdivisions;
@@ -205,6 +238,6 @@ struct cmn_plan cmn_plan_cfg(const char *cfg)
     plan.floats = cmn_gradients_floats(&g, CMN_GRADIENT);
     plan.flat = g.exchange.block.n + g.exchange.metrics.n;
     cmn_gradients_close(&g);
-    free_network(net);
+    free_read_network(net);
     return plan;
 }

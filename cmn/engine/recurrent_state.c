@@ -3,12 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "darknet.h"
-
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "engine/darknet_net.h"
+#include "engine/darknet_tree.h"
 #include "mpi/device.h"
 
 enum { STATES = 2 }; /* of a layer, at most */
@@ -34,6 +33,11 @@ static int states_of(const struct cmn_net *net, const layer *l,
 #endif
     if (l->type == GRU) {
         state[n++] = (struct cmn_recurrent_state){.at = l->state};
+#ifdef CMN_ALEXEYAB
+    } else if (l->type == CONV_LSTM) {
+        state[n++] = (struct cmn_recurrent_state){.at = l->h_cpu};
+        state[n++] = (struct cmn_recurrent_state){.at = l->c_cpu};
+#endif
     } else if (l->type == LSTM) {
         state[n++] = (struct cmn_recurrent_state){.at = l->h_cpu};
         state[n++] = (struct cmn_recurrent_state){.at = l->c_cpu};

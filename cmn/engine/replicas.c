@@ -6,8 +6,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "darknet.h"
-
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -15,6 +13,7 @@
 #include "engine/darknet_net.h"
 #include "engine/net.h"
 #include "engine/nonfinite.h"
+#include "engine/darknet_tree.h"
 #include "mpi/call.h"
 #include "mpi/files.h"
 
@@ -63,7 +62,7 @@ void cmn_replicas_broadcast(const struct cmn_gradients *g, struct cmn_net *net,
                             const struct cmn_topology *t)
 {
     static const enum cmn_tensor_kind kinds[] = {CMN_GRADIENT, CMN_WEIGHT, CMN_STATISTIC,
-                                                 CMN_MOMENT};
+                                                 CMN_MOMENT, CMN_EMA};
     unsigned long seen = cmn_net_seen(net);
     int updates = cmn_net_updates(net);
 

@@ -5,12 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "darknet.h"
-
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "engine/darknet_net.h"
+#include "engine/darknet_tree.h"
 #include "mpi/device.h"
 
 /* ---- the list ---- */
@@ -18,6 +17,7 @@
 struct tensor_list {
     struct cmn_tensor *tensor;
     int n, room, on_gpu;
+    int averages; /* whether Darknet keeps exponential averages of the weights */
 };
 
 #ifdef GPU
@@ -92,7 +92,23 @@ static int rows_of(const layer *l, size_t n)
 {
     int rows = l->type == CONNECTED ? l->outputs : l->type == DECONVOLUTIONAL ? l->c : l->n;
 
-    return l->type != LOCAL && rows > 1 && n > (size_t)rows && n % (size_t)rows == 0 ? rows : 0;
+    return l->type != LOCAL && l->type != SHORTCUT && rows > 1 && n > (size_t)rows &&
+                   n % (size_t)rows == 0
+               ? rows
+               : 0;
+}
+
+/* The layer's factor of the learning rate in its update. */
+static const float *rate_scale_of(const layer *l)
+{
+#ifdef CMN_ALEXEYAB
+    static const float none = 1;
+
+    if (l->type != CONVOLUTIONAL && l->type != SHORTCUT && l->type != IMPLICIT) {
+        return &none;
+    }
+#endif
+    return &l->learning_rate_scale;
 }
 
 static void add_gradient(struct tensor_list *list, const layer *l, int index, const char *part,
@@ -102,7 +118,7 @@ static void add_gradient(struct tensor_list *list, const layer *l, int index, co
 
     if (t) {
         t->weight = weight;
-        t->rate_scale = &l->learning_rate_scale;
+        t->rate_scale = rate_scale_of(l);
         t->decays = weight == &l->weights;
         t->rows = rows_of(l, t->decays ? n : 0);
     }
@@ -116,6 +132,13 @@ static void add_layer(struct tensor_list *list, layer *l, int index, const char 
     add(list, CMN_WEIGHT, index, part, "weights", &l->weights, weights);
     add(list, CMN_WEIGHT, index, part, "biases", &l->biases, outs);
     add(list, CMN_WEIGHT, index, part, "scales", &l->scales, outs);
+#ifdef CMN_ALEXEYAB
+    if (list->averages) {
+        add(list, CMN_EMA, index, part, "weights_ema", &l->weights_ema, weights);
+        add(list, CMN_EMA, index, part, "biases_ema", &l->biases_ema, outs);
+        add(list, CMN_EMA, index, part, "scales_ema", &l->scales_ema, outs);
+    }
+#endif
     add(list, CMN_STATISTIC, index, part, "rolling_mean", &l->rolling_mean, outs);
     add(list, CMN_STATISTIC, index, part, "rolling_variance", &l->rolling_variance, outs);
     add(list, CMN_MOMENT, index, part, "m", &l->m, weights);
@@ -155,12 +178,56 @@ static void add_parts(struct tensor_list *list, const struct part *part, int n, 
     }
 }
 
+#ifdef CMN_ALEXEYAB
+
+static void add_recurrent(struct tensor_list *list, layer *l, int index)
+{
+    struct part gru[] = {{"input_z.", l->input_z_layer}, {"input_r.", l->input_r_layer},
+                         {"input_h.", l->input_h_layer}, {"state_z.", l->state_z_layer},
+                         {"state_r.", l->state_r_layer}, {"state_h.", l->state_h_layer}};
+    struct part gates[] = {{"wf.", l->wf}, {"wi.", l->wi}, {"wg.", l->wg}, {"wo.", l->wo},
+                           {"uf.", l->uf}, {"ui.", l->ui}, {"ug.", l->ug}, {"uo.", l->uo},
+                           {"vf.", l->vf}, {"vi.", l->vi}, {"vo.", l->vo}};
+
+    if (l->type == GRU) {
+        add_parts(list, gru, 6, index);
+    } else {
+        add_parts(list, gates, l->type == CONV_LSTM ? 11 : 8, index);
+    }
+}
+
+#else
+
+static void add_recurrent(struct tensor_list *list, layer *l, int index)
+{
+    struct part gru[] = {{"uz.", l->uz}, {"wz.", l->wz}, {"ur.", l->ur},
+                         {"wr.", l->wr}, {"uh.", l->uh}, {"wh.", l->wh}};
+    struct part gates[] = {{"uf.", l->uf}, {"ui.", l->ui}, {"ug.", l->ug}, {"uo.", l->uo},
+                           {"wf.", l->wf}, {"wi.", l->wi}, {"wg.", l->wg}, {"wo.", l->wo}};
+
+    if (l->type == GRU) {
+        add_parts(list, gru, 6, index);
+    } else {
+        add_parts(list, gates, 8, index);
+    }
+}
+
+#endif
+
 /* By type, never by which pointers are set: yolo and region keep anchors in `biases` and
  * `bias_updates`, and they must not be summed. */
 static void add_by_type(struct tensor_list *list, layer *l, int index)
 {
     size_t places = (size_t)l->out_w * (size_t)l->out_h;
 
+#ifdef CMN_ALEXEYAB
+    if (l->share_layer) {
+        cmn_fatal(
+            "share_index in the cfg, layer %d: this Darknet updates shared weights once for each "
+            "layer that has them, and no sum over ranks equals that: leave -cmn away",
+            index);
+    }
+#endif
     switch (l->type) {
     case CONVOLUTIONAL:
     case DECONVOLUTIONAL:
@@ -185,18 +252,19 @@ static void add_by_type(struct tensor_list *list, layer *l, int index)
         add_parts(list, part, 3, index);
         break;
     }
-    case GRU: {
-        struct part part[] = {{"uz.", l->uz}, {"wz.", l->wz}, {"ur.", l->ur},
-                              {"wr.", l->wr}, {"uh.", l->uh}, {"wh.", l->wh}};
-        add_parts(list, part, 6, index);
+#ifdef CMN_ALEXEYAB
+    case CONV_LSTM:
+#endif
+    case GRU:
+    case LSTM:
+        add_recurrent(list, l, index);
         break;
-    }
-    case LSTM: {
-        struct part part[] = {{"uf.", l->uf}, {"ui.", l->ui}, {"ug.", l->ug}, {"uo.", l->uo},
-                              {"wf.", l->wf}, {"wi.", l->wi}, {"wg.", l->wg}, {"wo.", l->wo}};
-        add_parts(list, part, 8, index);
+#ifdef CMN_ALEXEYAB
+    case SHORTCUT:
+    case IMPLICIT:
+        add_layer(list, l, index, "", (size_t)l->nweights, 0);
         break;
-    }
+#endif
     default:
         break;
     }
@@ -207,12 +275,24 @@ void cmn_gradients_list(struct cmn_gradients *g, struct cmn_net *net)
     const network *n = cmn_network(net);
     struct tensor_list list = {.on_gpu = cmn_net_on_gpu(net)};
 
+#ifdef CMN_ALEXEYAB
+    list.averages = n->ema_alpha > 0;
+#endif
     for (int i = n->n - 1; i >= 0; i--) {
         add_by_type(&list, &n->layers[i], i);
     }
     g->tensor = list.tensor;
     g->tensors = list.n;
     g->on_gpu = list.on_gpu;
+}
+
+double cmn_gradients_rolling_keeps(void)
+{
+#ifdef CMN_ALEXEYAB
+    return gpu_index >= 0 ? .99 : .9;
+#else
+    return .99;
+#endif
 }
 
 /* ---- copies ---- */

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "darknet.h"
-
 #include "base/atomic_file.h"
 #include "base/fatal.h"
 #include "base/log.h"
@@ -16,6 +14,7 @@
 #include "base/status.h"
 #include "engine/darknet_net.h"
 #include "engine/net.h"
+#include "engine/darknet_tree.h"
 #include "evaluators/classifier.h"
 #include "evaluators/detector.h"
 #include "evaluators/ordered_output.h"

@@ -4,6 +4,7 @@
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -388,6 +389,36 @@ static void help(int argc)
     }
 }
 
+/* AlexeyAB's options do nothing in pjreddie's tree, and are his tree's own. */
+static void drop_options(int *argc, char **argv)
+{
+#ifdef CMN_ALEXEYAB
+    (void)argc;
+    (void)argv;
+#else
+    cmn_arguments_drop_elsewhere(argc, argv);
+#endif
+}
+
+/* Ends the job where this tree of Darknet has no hooks for the command. */
+static void check_tree(const struct cmn_command *c)
+{
+#ifdef CMN_ALEXEYAB
+    static const char *const hooked[] = {"classifier train", "detector train", "detector map"};
+
+    for (size_t i = 0; i < sizeof hooked / sizeof hooked[0]; i++) {
+        if (!strcmp(cmn_command_name(c), hooked[i])) {
+            return;
+        }
+    }
+    cmn_fatal("-cmn does not work with %s of AlexeyAB's Darknet, where it knows detector train, "
+              "detector map and classifier train: use one process, without -cmn",
+              cmn_command_name(c));
+#else
+    (void)c;
+#endif
+}
+
 void cmn_init(int *argc, char **argv)
 {
     struct cmn_arguments found;
@@ -412,7 +443,7 @@ void cmn_init(int *argc, char **argv)
             leave(1);
         }
         cmn_arguments_warn_of_copies();
-        cmn_arguments_drop_elsewhere(argc, argv);
+        drop_options(argc, argv);
         return;
     }
     cmn_job.command = found.command;
@@ -427,7 +458,7 @@ void cmn_init(int *argc, char **argv)
         cmn_fatal("%s", reason);
     }
     refuse_copies();
-    cmn_arguments_drop_elsewhere(argc, argv);
+    drop_options(argc, argv);
     if (cmn_job.command->does == CMN_REFUSED && cmn_command_nearest(*argc, argv)) {
         cmn_fatal("not a command: %s%s%s; did you mean %s?", argv[1], *argc > 2 ? " " : "",
                   *argc > 2 ? argv[2] : "", cmn_command_nearest(*argc, argv));
@@ -436,6 +467,7 @@ void cmn_init(int *argc, char **argv)
         cmn_fatal("-cmn does not work with %s: %s", cmn_command_name(cmn_job.command),
                   cmn_job.command->note);
     }
+    check_tree(cmn_job.command);
     cmn_watchdog_open(&cmn_job.topology, &cmn_job.options);
 }
 
@@ -470,6 +502,19 @@ unsigned long cmn_rank_seed(unsigned long seed)
     return cmn_job.on ? (unsigned long)cmn_random_hash(cmn_job.seed, CMN_RANDOM_DEVICE, rank,
                                                        (uint64_t)cmn_job.resumed_steps)
                       : seed;
+}
+
+void cmn_error(const char *format, ...)
+{
+    char message[1024];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    if (cmn_job.on) {
+        cmn_fatal("%s", message);
+    }
 }
 
 int cmn_rand(void)

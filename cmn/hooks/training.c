@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "darknet.h"
 #include "option_list.h"
 
 #include "base/fatal.h"
@@ -16,6 +15,7 @@
 #include "data/image_cache.h"
 #include "data/loader.h"
 #include "engine/darknet_net.h"
+#include "engine/darknet_tree.h"
 #include "hooks/job.h"
 #include "mpi/consistency.h"
 #include "mpi/device.h"
@@ -50,7 +50,7 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
 {
     static int registered;
 
-    if (!cmn_job.on) {
+    if (!cmn_job.on || (cmn_job.command->does == CMN_TRAINS && cmn_net_predicts_only(net))) {
         return batch;
     }
     read_keys(options);
@@ -64,10 +64,15 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
     if (!registered++) {
         cmn_at_job_end(flush_trained);
     }
+    if (cmn_job.command->does == CMN_TRAINS && cmn_net_refusal(net)) {
+        cmn_fatal("%s", cmn_net_refusal(net));
+    }
     net->cmn = trained = cmn_trainer_open(&cmn_job, cmn_net_of(net), batch, *subdivisions);
     *subdivisions = trained->feed.share.micro_batches;
     return trained->feed.share.sequences;
 }
+
+#ifndef CMN_ALEXEYAB /* whose parser knows neither the file nor the line of a key */
 
 /* Of the section that is being read; more of them are not needed to find the nearest one. */
 static const char *looked_for[128];
@@ -137,6 +142,8 @@ int cmn_unused_keys(struct list *options)
     return 1;
 }
 
+#endif
+
 int cmn_reads_weights(void)
 {
     if (trained) {
@@ -149,7 +156,7 @@ void cmn_after_load_network(struct network *net, const char *cfg)
 {
     if (cmn_job.on) {
         cmn_status_compute("comparing and sharing the network");
-        cmn_trainer_attach(net->cmn, cfg);
+        cmn_trainer_attach(net->cmn, cmn_net_of(net), cfg);
         cmn_status_compute("reading lists and images");
     }
 }
@@ -215,6 +222,11 @@ void cmn_after_data_cfg(struct list *options)
     if (!cmn_job.on) {
         return;
     }
+#ifdef CMN_ALEXEYAB
+    if (cmn_job.backup[0]) {
+        return; /* -map reads the file again */
+    }
+#endif
     compare_data(options);
     if (cmn_job.command->does == CMN_TRAINS) {
         d = read_data(options);
@@ -303,6 +315,23 @@ void cmn_loader_load(size_t first)
     }
 }
 
+int cmn_begin_sample(size_t number)
+{
+    if (cmn_job.on) {
+        cmn_loader_begin_sample(trained->feed.sampler, number);
+    }
+    return cmn_job.on;
+}
+
+int cmn_sample_image(char **paths, int images)
+{
+    if (!cmn_job.on) {
+        return rand() % images;
+    }
+    atomic_store(&trained->feed.paths, paths);
+    return (int)cmn_loader_draw_image((size_t)images);
+}
+
 char **cmn_loader_paths(char **paths, int n)
 {
     if (!cmn_job.on) {
@@ -345,7 +374,13 @@ int cmn_step_images(struct network *net)
 
 int cmn_before_micro_batch(struct network *net)
 {
-    return net->cmn ? cmn_trainer_before_micro_batch(net->cmn) : net->batch;
+    struct cmn_trainer *t = net->cmn;
+
+    if (!t) {
+        return net->batch;
+    }
+    cmn_net_take_batch(t->model.net, net);
+    return cmn_trainer_before_micro_batch(t);
 }
 
 int cmn_after_micro_batch(struct network *net, int last)
@@ -424,10 +459,40 @@ float cmn_after_batch(struct network *net, float loss)
     return net->cmn ? cmn_trainer_after_batch(net->cmn) : loss;
 }
 
+int cmn_last_iteration(struct network *net)
+{
+    const struct cmn_trainer *t = net->cmn;
+
+    return t ? cmn_net_last_iteration(t->model.net) : net->max_batches;
+}
+
 int cmn_steps_done(struct network *net)
 {
     /* Callers count on from it, and look at its last digits. */
     return net->cmn ? (int)(cmn_trainer_steps(net->cmn) % 1000000000) : 0;
+}
+
+/* ---- evaluations by the trainer ---- */
+
+void cmn_before_evaluation(struct network *net)
+{
+    struct cmn_trainer *t = net->cmn;
+
+    if (t) {
+        cmn_status_compute("evaluation");
+        cmn_model_swap_in_averages(&t->model);
+    }
+}
+
+float cmn_after_evaluation(struct network *net, float result)
+{
+    struct cmn_trainer *t = net->cmn;
+
+    if (t) {
+        cmn_broadcast(&result, sizeof result);
+        cmn_model_restore_own(&t->model);
+    }
+    return result;
 }
 
 /* ---- saving ---- */

@@ -180,11 +180,15 @@ static void add_tensors(struct cmn_checkpointing *c, int reading)
         case CMN_MOMENT:
             add_replica(c, name, *x->at, bytes, CMN_MERGE_FIRST)->scale = moment_scale(c, x);
             break;
+        case CMN_EMA:
+            add_replica(c, name, *x->at, bytes, CMN_MERGE_MEAN);
+            break;
         }
     }
 }
 
-static const enum cmn_tensor_kind kinds[] = {CMN_GRADIENT, CMN_WEIGHT, CMN_STATISTIC, CMN_MOMENT};
+static const enum cmn_tensor_kind kinds[] = {CMN_GRADIENT, CMN_WEIGHT, CMN_STATISTIC, CMN_MOMENT,
+                                             CMN_EMA};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 void cmn_contents_pull(struct cmn_checkpointing *c)

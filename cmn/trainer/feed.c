@@ -64,6 +64,7 @@ static struct cmn_share whole_micro_batches(int batch, int micro_batches, int ra
 {
     int first = (int)((long)micro_batches * rank / ranks);
     int end = (int)((long)micro_batches * (rank + 1) / ranks);
+    double keeps = cmn_gradients_rolling_keeps();
 
     return (struct cmn_share){
         .micro_batches = end - first,
@@ -74,8 +75,8 @@ static struct cmn_share whole_micro_batches(int batch, int micro_batches, int ra
         .seen_before = batch * first,
         .seen_each = batch,
         .whole = 1,
-        .scale_before = (float)(pow(CMN_ROLLING_KEEPS, first) / ranks),
-        .scale_after = (float)(pow(CMN_ROLLING_KEEPS, micro_batches - end) * ranks),
+        .scale_before = (float)(pow(keeps, first) / ranks),
+        .scale_after = (float)(pow(keeps, micro_batches - end) * ranks),
     };
 }
 
@@ -84,8 +85,8 @@ static struct cmn_share whole_micro_batches(int batch, int micro_batches, int ra
 static struct cmn_share single_micro_batch(int batch, int micro_batches, int rank, int ranks)
 {
     int all = batch * micro_batches, offset = (int)((long)all * rank / ranks);
-    double keeps = pow(CMN_ROLLING_KEEPS, micro_batches);
-    double after = micro_batches == 1 ? 1 : (1 - keeps) / (1 - CMN_ROLLING_KEEPS);
+    double each = cmn_gradients_rolling_keeps(), keeps = pow(each, micro_batches);
+    double after = micro_batches == 1 ? 1 : (1 - keeps) / (1 - each);
 
     if (all < ranks) {
         cmn_fatal(
@@ -100,7 +101,7 @@ static struct cmn_share single_micro_batch(int batch, int micro_batches, int ran
         .dealt = all,
         .offset = offset,
         .seen_each = all,
-        .scale_before = (float)(keeps / CMN_ROLLING_KEEPS / after),
+        .scale_before = (float)(keeps / each / after),
         .scale_after = (float)after,
     };
 }

@@ -32,8 +32,9 @@ struct cmn_trainer *cmn_trainer_open(struct cmn_session *s, struct cmn_net *net,
     return t;
 }
 
-void cmn_trainer_attach(struct cmn_trainer *t, const char *cfg)
+void cmn_trainer_attach(struct cmn_trainer *t, struct cmn_net *net, const char *cfg)
 {
+    t->model.net = t->feed.net = net;
     cmn_model_attach(&t->model, &t->feed, cfg);
     cmn_step_open(&t->step);
     cmn_trainer_resume(t);

@@ -36,8 +36,9 @@ void cmn_trainer_close(struct cmn_trainer *t);
  * checkpoints. */
 void cmn_trainer_flush(struct cmn_trainer *t);
 
-/* Collective, blocking. The network was read from `cfg`, rank 0 with weights. */
-void cmn_trainer_attach(struct cmn_trainer *t, const char *cfg);
+/* Collective, blocking. The network was read from `cfg`, rank 0 with weights, and stays where it is
+ * from now on. */
+void cmn_trainer_attach(struct cmn_trainer *t, struct cmn_net *net, const char *cfg);
 
 /* Collective, blocking. When the network is attached and the backup folder is known: resumes from
  * the newest checkpoint. To be called after each of the two; does nothing before both are known,
