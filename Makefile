@@ -3,6 +3,7 @@
 # Knobs: V=1 (show commands), SAN=address,undefined or SAN=thread (instrumented build of its own), DARKNET_TREE=dir (an existing
 # Darknet source tree or clone), DARKNET_TARBALL=file, MNIST_DIR=dir (idx files already there), NP=ranks, PREFIX, DESTDIR, CC,
 # MPICC, MPIEXEC, CFLAGS, LDFLAGS, PKG_CONFIG_PATH (docs/start/install.md).
+# DARKNET_TREE=AlexeyAB's tree: bin/darknet-alexeyab, and with it OPENCV=1, AVX=1, GEMM=own (docs/use/alexeyab.md).
 # GPU=1 (bin/darknet-gpu, a build of its own; docs/use/gpu.md), and with it CUDNN=1, NCCL=1, ARCH=80,90, CUDA_HOME=dir or NVCC=program.
 
 VERSION := 0.1.0
@@ -54,15 +55,22 @@ ifneq ($(GPU),1)
 $(error CUDNN=1 and NCCL=1 belong to a GPU build: add GPU=1)
 endif
 endif
+ifneq ($(and $(filter 1,$(GPU)),$(wildcard $(DARKNET_TREE)/src/gaussian_yolo_layer.c)),)
+$(error GPU=1: there are no hooks for the GPU code of AlexeyAB's Darknet yet (docs/use/alexeyab.md): leave it away)
+endif
 ifeq ($(GPU),1)
 ifneq ($(SAN),)
 $(error GPU=1 and SAN=$(SAN) do not go together: the sanitizers know nothing of the GPU's memory)
 endif
 endif
+# The tree of Darknet that is built: pjreddie's, unless DARKNET_TREE is AlexeyAB's (docs/use/alexeyab.md).
+TREE    := $(if $(wildcard $(DARKNET_TREE)/src/gaussian_yolo_layer.c),alexeyab,pjreddie)
+SUFFIX  := $(if $(filter alexeyab,$(TREE)),-alexeyab)
+LINKED  := $(if $(SUFFIX),$(if $(filter 1,$(OPENCV)),-opencv)$(if $(filter 1,$(AVX)),-avx)$(if $(filter own,$(GEMM)),-gemm))
 VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),$(if $(filter 1,$(GPU)),gpu$(if $(filter \
-    1,$(CUDNN)),-cudnn)$(if $(filter 1,$(NCCL)),-nccl),cpu))$(subst .,-,$(suffix $(notdir $(MPICC))))
+    1,$(CUDNN)),-cudnn)$(if $(filter 1,$(NCCL)),-nccl),cpu))$(subst .,-,$(suffix $(notdir $(MPICC))))$(SUFFIX)$(LINKED)
 B  := build/$(VARIANT)
-DK := build/darknet
+DK := build/darknet$(SUFFIX)
 
 include darknet/darknet.mk
 
@@ -70,7 +78,7 @@ CMN_SRC    := $(shell find cmn -name '*.c' 2>/dev/null | LC_ALL=C sort)
 RUN_SRC    := $(wildcard run/*.c)
 
 DK_LIB_OBJ  := $(DK_LIB:%=$(B)/darknet/src/%.o)
-DK_EXEC_OBJ := $(DK_EXEC:%=$(B)/darknet/examples/%.o)
+DK_EXEC_OBJ := $(DK_EXEC:%=$(B)/darknet/$(DK_EXEC_IN)/%.o) $(DK_CPP:%=$(B)/darknet/src/%.o)
 CMN_OBJ     := $(CMN_SRC:%.c=$(B)/%.o)
 RUN_OBJ     := $(RUN_SRC:%.c=$(B)/%.o)
 include setup/gpu.mk
@@ -104,15 +112,15 @@ LIB_LIBS   = $(eval LIB_LIBS := $$(call flags,link $(LIBRARIES)))$(LIB_LIBS)
 MPI_CFLAGS = $(eval MPI_CFLAGS := $$(call flags,compile mpi))$(MPI_CFLAGS)
 MPI_LIBS   = $(eval MPI_LIBS := $$(call flags,link mpi))$(MPI_LIBS)
 
-DK_INCLUDE = -I$(DK)/include -I$(DK)/src
+DK_INCLUDE = -I$(DK)/include -I$(DK)/src $(DK_OWN_INCLUDE)
 DK_OWN     = -include $(DK)/src/own.h
 DK_FLAGS   = -Wall -Wno-unused-result -Wno-unknown-pragmas -Wno-stringop-truncation \
-    -Wno-stringop-overflow -Wno-unknown-warning-option -fPIC $(DK_OPT) -DCBLAS $(GPU_FLAGS) $(DK_OWN) $(DK_INCLUDE) -Icmn \
+    -Wno-stringop-overflow -Wno-unknown-warning-option -fPIC $(DK_OPT) $(if $(filter own,$(GEMM)),,-DCBLAS) $(GPU_FLAGS) $(DK_OWN) $(DK_DEFINES) $(DK_OWN_FLAGS) $(DK_INCLUDE) -Icmn \
     $(CUDA_CFLAGS) $(LIB_CFLAGS) $(CFLAGS)
 RUN_FLAGS  = -std=c11 -D_GNU_SOURCE $(CMN_WARN) $(CMN_OPT) $(LIB_CFLAGS) $(CFLAGS)
 CMN_WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 CMN_FLAGS  = -std=c11 -D_GNU_SOURCE -DCMN_VERSION='"$(VERSION)"' $(CMN_WARN) -fPIC $(CMN_OPT) \
-    $(GPU_FLAGS) $(if $(PROTOBUF_C),-DCMN_PROTOBUF_C) -Icmn -isystem $(B)/generated $(DK_INCLUDE:-I%=-isystem %) $(CUDA_CFLAGS) $(LIB_CFLAGS) $(MPI_CFLAGS) $(CFLAGS)
+    $(GPU_FLAGS) $(DK_DEFINES) $(if $(PROTOBUF_C),-DCMN_PROTOBUF_C) -Icmn -isystem $(B)/generated $(DK_INCLUDE:-I%=-isystem %) $(CUDA_CFLAGS) $(LIB_CFLAGS) $(MPI_CFLAGS) $(CFLAGS)
 # The two libraries call each other. -Ofast stays on the link line because upstream has it there too: it selects
 # the start-up code that flushes denormals to zero, and results should be upstream's.
 LINK = $(CC) $(DK_OPT) $(SAN_LINK) $(CFLAGS) $(NAMES) $(LDFLAGS) -o
@@ -120,7 +128,7 @@ LINK = $(CC) $(DK_OPT) $(SAN_LINK) $(CFLAGS) $(NAMES) $(LDFLAGS) -o
 NAMES = $(addprefix -Wl$(comma)--export-dynamic-symbol=,main 'cmn_*' 'forward_*' 'backward_*' 'update_*' 'train_*' 'validate_*' \
     'run_*' 'load_*' 'save_*' 'read_*' 'parse_*' 'gemm*' 'im2col_*' 'col2im_*')
 LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group $(LIB_LIBS) $(MPI_LIBS) \
-    $(CUDA_LIBS) -lm -pthread
+    $(CUDA_LIBS) $(DK_LIBS) -lm -pthread
 
 # ---- Targets -------------------------------------------------------------------------------------------------
 
@@ -129,7 +137,7 @@ LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group $(LIB_L
 .SUFFIXES:
 .PHONY: all man reference deps deps-check darknet-source install uninstall clean distclean help FORCE
 
-all: $(if $(SAN),$(B)/bin/darknet $(B)/bin/cmn-run,$(if $(filter 1,$(GPU)),bin/darknet-gpu,bin/darknet) bin/cmn-run) ## Build bin/darknet (the default)
+all: $(if $(SAN),$(B)/bin/darknet $(B)/bin/cmn-run,bin/darknet$(SUFFIX)$(if $(filter 1,$(GPU)),-gpu) bin/cmn-run) ## Build bin/darknet (the default)
 
 # Only these install packages, and they say what; other goals say what is missing. FOR: purposes in setup/packages.
 INSTALLING := $(filter deps demo demo-detection test,$(MAKECMDGOALS))
@@ -178,10 +186,15 @@ $(eval $(call flags_file,run,$$(CC) $$(RUN_FLAGS) $$(LDFLAGS)))
 $(eval $(call flags_file,link,$$(LINK) $$(LIBS)))
 $(eval $(call flags_file,cuda,$$(NVCC) $$(DK_CUDA_FLAGS) $$(CMN_CUDA_FLAGS)))
 
-$(DK_LIB_OBJ) $(DK_EXEC_OBJ): $(B)/darknet/%.o: $(DK)/%.c $(B)/flags-darknet | $(DK)/.stamp
+$(filter-out $(DK_CPP:%=$(B)/darknet/src/%.o),$(DK_LIB_OBJ) $(DK_EXEC_OBJ)): $(B)/darknet/%.o: $(DK)/%.c $(B)/flags-darknet | $(DK)/.stamp
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(DK_FLAGS) -MMD -MP -c -o $@ $<
+
+$(DK_CPP:%=$(B)/darknet/src/%.o): $(B)/darknet/%.o: $(DK)/%.cpp $(B)/flags-darknet | $(DK)/.stamp
+	$(say) CXX $<
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++11 $(filter-out $(DK_OWN),$(DK_FLAGS)) -MMD -MP -c -o $@ $<
 
 # -MD, not -MMD: Darknet's headers count as system headers here (their prototypes would warn), yet change with patches.
 $(CMN_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
@@ -228,9 +241,9 @@ $(B)/bin/cmn-run: $(RUN_OBJ)
 
 # Replaced by name, never written into: a running job keeps the program that it started with. By content, not by time: the
 # other program may be that of another MPI.
-bin/darknet bin/darknet-gpu: $(B)/bin/darknet FORCE
+bin/darknet$(SUFFIX) bin/darknet$(SUFFIX)-gpu: $(B)/bin/darknet FORCE
 bin/cmn-run: $(B)/bin/cmn-run FORCE
-bin/darknet bin/darknet-gpu bin/cmn-run:
+bin/darknet$(SUFFIX) bin/darknet$(SUFFIX)-gpu bin/cmn-run:
 	@mkdir -p $(@D)
 	@cmp -s $< $@ || { cp -p $< $@.new && mv -f $@.new $@; }
 

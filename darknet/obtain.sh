@@ -127,6 +127,16 @@ clone() {
     DARKNET_TREE=$work/clone
 }
 
+# AlexeyAB's Darknet, any commit that its patches fit.
+from_alexeyab() {
+    local tree=$DARKNET_TREE part
+    for part in include src 3rdparty/stb/include; do
+        [ -d "$tree/$part" ] || die "DARKNET_TREE=$tree looks like AlexeyAB's Darknet, but has no folder $part"
+    done
+    tar -C "$tree" -cf - include src 3rdparty/stb | tar -xf - -C "$new"
+    cp "$tree"/LICENSE* "$new" 2>/dev/null || true
+}
+
 from_tree() {
     local bad tree=$DARKNET_TREE
     [ -d "$tree" ] || die "DARKNET_TREE=$tree is not a folder"
@@ -149,7 +159,7 @@ from_tree() {
 }
 
 main() {
-    local dest patch folder=$root/patches/pjreddie patches=()
+    local dest patch folder=$root/patches/pjreddie patches=() unpinned=
     case ${1:-} in
         --pristine) folder= && shift ;;
         --patches) folder=${2:?usage: obtain.sh --patches FOLDER DEST} && shift 2 ;;
@@ -167,11 +177,17 @@ main() {
     if [ -z "${DARKNET_TREE:-}${DARKNET_TARBALL:-}" ] && ! is_orig "$cache/$ORIG" && ! command -v apt-get >/dev/null; then
         clone
     fi
-    if [ -n "${DARKNET_TREE:-}" ]; then from_tree; else from_tarball; fi
+    case $folder in
+        */alexeyab)
+            from_alexeyab
+            unpinned=" to DARKNET_TREE=${DARKNET_TREE:-}: the patches are made for commit $ALEXEYAB_COMMIT of AlexeyAB's Darknet"
+            ;;
+        *) if [ -n "${DARKNET_TREE:-}" ]; then from_tree; else from_tarball; fi ;;
+    esac
     for patch in "${patches[@]}"; do
         [ -f "$folder/$patch" ] || die "$folder/series lists $patch, which is missing"
         patch -d "$new" -p1 -F0 --no-backup-if-mismatch -s <"$folder/$patch" >&2 ||
-            die "${folder#"$root"/}/$patch does not apply"
+            die "${folder#"$root"/}/$patch does not apply${unpinned}"
     done
     rm -rf "$dest"
     mv "$new" "$dest"
