@@ -36,7 +36,7 @@ done
         FNR == 1 { unit = substr(FILENAME, length(objects) + 1); sub(/\.d$/, "", unit) }
         { for (i = 1; i <= NF; i++) {
             if ($i ~ /(^|\/)cmn\/[a-z_]+\/[a-z0-9_]+\.h$/) { sub(/.*cmn\//, "", $i); sub(/\.h$/, "", $i); print "read", unit, $i }
-            else if ($i ~ /(^|\/)darknet\/(src|include)\/[a-z0-9_]+\.h$/) { sub(/.*\//, "", $i); print "darknet", unit, $i } } }
+            else if ($i ~ /(^|\/)darknet(-[a-z]+)?\/(src|include)\/[a-z0-9_]+\.h$/) { sub(/.*\//, "", $i); print "darknet", unit, $i } } }
         ' "${depends[@]}"
     # Those that it names itself.
     awk '
