@@ -127,7 +127,7 @@ stock() {
     [[ $(seen 3.weights) -eq 480 ]]
 }
 
-@test "AlexeyAB's tree: a training that was ended and resumed has the same bits; 3 ranks go on from the checkpoint of 2" {
+@test "AlexeyAB's tree: a training that was ended and resumed has the same bits; 3 ranks continue from the checkpoint of 2" {
     boxes 100
     tiny ema_alpha=0.998 >net.cfg
     detect_on 2 -cmn_checkpoint 7
