@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ struct held {
 };
 static struct held *all;
 static size_t used;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the writer of checkpoints is a thread */
 
 static void *hold(void *at, size_t size, int is_file)
 {
@@ -28,8 +30,10 @@ static void *hold(void *at, size_t size, int is_file)
         h->at = at;
         h->size = size;
         h->is_file = is_file;
+        pthread_mutex_lock(&lock);
         HASH_ADD_PTR(all, at, h);
         used += size;
+        pthread_mutex_unlock(&lock);
     }
     return at;
 }
@@ -38,12 +42,14 @@ static void let_go(const void *at)
 {
     struct held *h;
 
+    pthread_mutex_lock(&lock);
     HASH_FIND_PTR(all, &at, h);
     if (h) {
         used -= h->size;
         HASH_DEL(all, h);
         free(h);
     }
+    pthread_mutex_unlock(&lock);
 }
 
 static int too_much(size_t size)
