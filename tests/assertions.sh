@@ -40,6 +40,27 @@ function end_of_test() {
     loose = 0
 }
 
+# Where its caller asks whether it failed, a function runs to its end, and its last command alone counts.
+function asserts(s) {
+    return s ~ /^ *(\[\[|\(\(|grep|cmp|diff|test|jq -e|assert_[a-z]+|run -[0-9]+) / && s !~ /(\|\||&&|\\$)/
+}
+pass == 1 && /^[a-z_0-9]+\(\) \{$/ { name = $1; sub(/\(\)/, "", name); middle = 0; next }
+pass == 1 && name != "" && /^}/ { name = ""; next }
+pass == 1 && name != "" {
+    if (middle) many[FILENAME ~ /bash$/ ? name : FILENAME name] = 1
+    middle = asserts($0)
+}
+pass == 1 { next }
+function asked(s) {
+    sub(/^ *(if|elif|while|until|!) +(! +)?/, "? ", s)
+    sub(/^ *([A-Z_]+=[^ ]+ )*run( -[0-9]+)? +/, "? ", s)
+    sub(/^ +/, s ~ /(\|\||&&)/ ? "? " : "", s)
+    if (s !~ /^\? /) return 0
+    sub(/^\? /, "", s)
+    sub(/[^a-z_0-9].*/, "", s)
+    return s != "" && ((s in many) || ((FILENAME s) in many))
+}
+
 FNR == 1 { heredoc = ""; pending = ""; loose = 0; quoted = 0 }
 heredoc != "" { if ($0 ~ "^\t*" heredoc "$") heredoc = ""; next }
 /^[ \t]*(#|$)/ { next }
@@ -66,6 +87,7 @@ match($0, /<<-?[ ]*\047?"?[A-Z_]+/) && !/<<</ {
     gsub(/[^A-Z_]/, "", heredoc)
 }
 
+asked(code) { say("its assertions but the last are ignored where somebody asks for its status: || return 1 behind each") }
 code ~ /(^|[ ;&|(])run ! / { say("run ! takes any failure, a missing file and a crash as well: run -1, or the status that is meant") }
 code ~ /(^|[ ;&|(])run( -[0-9]+)? wait( |$)/ { say("run waits in a subshell, which has no such child: wait JOB || status=$?") }
 code ~ /^ *! / && code !~ /(\|\||&&)/ { not_last("set -e ignores a command behind !: run -1, or [[ ! ]]") }
@@ -98,4 +120,4 @@ code ~ /[^|]\| *(grep -[a-zA-Z]*[qm]|head )/ && !control && code !~ /<\([^)]*\| 
 /^}/ { end_of_test() }
 
 END { exit bad }
-' "$@"
+' pass=1 "$@" pass=2 "$@"

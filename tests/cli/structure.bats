@@ -184,6 +184,9 @@ the status of the command is lost ~~ local x=$(darknet cmn list)
 ends before it has read all ~~ darknet cmn list | grep -q shm
 ends before it has read all ~~ darknet cmn list | head -n 1
 a command that fails makes no turn ~~ for x in $(darknet cmn list); do ~~ grep "$x" file ~~ done
+its assertions but the last ~~ f || { cat log; false; } ~~ } ~~ f() { ~~ [[ -f a ]] ~~ cmp a b
+its assertions but the last ~~ run -1 f ~~ } ~~ f() { ~~ grep -q x file ~~ cmp a b
+its assertions but the last ~~ if f; then true; fi ~~ } ~~ f() { ~~ [[ -f a ]] ~~ cmp a b
 run, and nobody looks ~~ run darknet cmn list
 run, and nobody looks ~~ run darknet cmn list ~~ run -0 darknet cmn doctor
 END

@@ -15,7 +15,7 @@ setup() {
 
 teardown() {
     local pid
-    for pid in ${ranks:-}; do
+    for pid in ${ranks:-} ${reader:-}; do
         kill -KILL "$pid" 2>/dev/null || true
     done
     [[ -z ${job:-} ]] || kill -KILL "$job" 2>/dev/null || true
@@ -155,16 +155,15 @@ train() {
     mkfifo unread
     # shellcheck disable=SC2217  # it holds the FIFO open
     sleep 1000 <unread 3>&- &
-    ranks=$! # for teardown
+    reader=$! # for teardown
     sed -i 's/^batch=.*/batch=4/' mlp.cfg
     for n in 1 2; do
         # shellcheck disable=SC2016  # the inner shell expands it
         "${mpiexec[@]}" -n "$n" bash -c '[[ $OMPI_COMM_WORLD_RANK != 0 ]] || exec >unread; exec "$@"' - "$DARKNET" classifier train \
             small.data mlp.cfg -cmn -cmn_validate 0 -cmn_timeout "$LIMIT" >job.out 2>job.err 3>&- &
         job=$!
-        stopped=$SECONDS reader=$ranks ranks=
-        ends_naming 0 'rank 0@[^ ]+ is stalled in: ' || { ranks=$reader; false; }
-        ranks=$reader
+        stopped=$SECONDS
+        ends_naming 0 'rank 0@[^ ]+ is stalled in: '
     done
 }
 
