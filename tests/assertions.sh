@@ -54,7 +54,7 @@ pass == 1 { next }
 function asked(s) {
     sub(/^ *(if|elif|while|until|!) +(! +)?/, "? ", s)
     sub(/^ *([A-Z_]+=[^ ]+ )*run( -[0-9]+)? +/, "? ", s)
-    sub(/^ +/, s ~ /(\|\||&&)/ ? "? " : "", s)
+    if (s !~ /^\? / && s ~ /(\|\||&&)/) sub(/^ */, "? ", s)
     if (s !~ /^\? /) return 0
     sub(/^\? /, "", s)
     sub(/[^a-z_0-9].*/, "", s)
