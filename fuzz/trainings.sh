@@ -26,7 +26,7 @@ split() {
 # judge STATUS: what is wrong with that end, or nothing.
 judge() {
     case $1 in
-        0 | 138)
+        0 | 138 | 143)
             if ! grep -qE 'cmn_nonfinite[= ]ignore' words net.cfg 2>/dev/null && grep -aqiE '"main/loss": ?"?-?(nan|inf|null)' ./*.json 2>/dev/null; then
                 echo 'a loss is not finite'
             fi ;;
