@@ -446,18 +446,21 @@ static void complete(struct combination *c, int f, int g, int attempt)
     }
 }
 
+static int trained, refused, together; /* together: pairs of values that were trained */
+static int broken;                     /* on any rank a CHECK has failed */
+
 static void note(const struct combination *c, int accepted)
 {
     for (int f = 0; f < factors; f++) {
         factor[f].accepted[c->value[f]] += accepted;
         factor[f].refused[c->value[f]] += !accepted;
         for (int g = 0; g < factors && accepted; g++) {
-            covered[f][c->value[f]][g][c->value[g]] = 1;
+            unsigned char *is = &covered[f][c->value[f]][g][c->value[g]];
+            together += g < f && !*is;
+            *is = 1;
         }
     }
 }
-
-static int trained, refused, broken; /* broken: on any rank a CHECK has failed */
 
 static void try_pair(int f, int v, int g, int w)
 {
@@ -545,7 +548,8 @@ static void pairs(void **state)
     CHECK_SAYING(trained > 20, "%d combinations trained, %d refused", trained, refused);
     fail_on_all_ranks();
     if (top.rank == 0) {
-        printf("# %d combinations trained, %d refused\n", trained, refused);
+        printf("# %d combinations trained, with %d pairs; %d refused\n", trained, together,
+               refused);
     }
 }
 
