@@ -3,8 +3,8 @@
 # with no fuzz, every prefix of the series builds with and without it, the patches
 # before the hooks change no result of a correct run of upstream, and with cmn off
 # the hooks change no result of the series.
-# Environment: PATCHES (folder of the series, patches/pjreddie); CC; BUILD (folder with
-# libcmn.a), CMN_LIBS (its libraries), SAN.
+# Environment: PATCHES (folder of the series, patches/pjreddie); CC; DARKNET (the program
+# with these patches, or none); BUILD (folder with libcmn.a), CMN_LIBS (its libraries), SAN.
 set -euo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
 
@@ -217,8 +217,14 @@ check_hooks() {
         libs=(-lopenblas)
         ;;
     esac
+    # The program itself, where it is that of this series.
+    if [[ -z ${PATCHES:-} && -x ${DARKNET:-} ]]; then ln -s "$DARKNET" "$work/bin/with-hooks"; fi
     if ! compile series plain FLAGS="$flags" || ! link plain without-hooks -Ofast "${libs[@]}"; then
         cfg=plain
+    elif [[ -e $work/bin/with-hooks ]]; then
+        compare without-hooks with-hooks grey 1
+        compare without-hooks with-hooks colour 3
+        return
     elif ! compile tree hooked FLAGS="$flags -I../../../cmn" || ! link hooked with-hooks -Ofast "${hook_flags[@]}"; then
         cfg=hooked
     else
