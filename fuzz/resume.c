@@ -88,7 +88,7 @@ static network *start(const struct training *t, struct cmn_session *s)
     s->train_images = SAMPLES;
     trainer = cmn_trainer_open(s, cmn_net_of(net), net->batch / net->time_steps, net->subdivisions);
     net->cmn = trainer;
-    cmn_trainer_attach(trainer, cfg);
+    cmn_trainer_attach(trainer, cmn_net_of(net), cfg);
     list = fopen(fuzz_file(1, "a\n", 2), "r");
     cmn_trainer_list(trainer, list);
     fclose(list);

@@ -52,7 +52,7 @@ static int open_training(void **state)
     net = parse_network_cfg(cfg);
     trainer = cmn_trainer_open(&session, cmn_net_of(net), net->batch, net->subdivisions);
     net->cmn = trainer;
-    cmn_trainer_attach(trainer, cfg);
+    cmn_trainer_attach(trainer, cmn_net_of(net), cfg);
     c = trainer->checkpointing;
     cmn_checkpointing_collect(c, 0);
     cmn_checkpointing_write(c);
