@@ -89,6 +89,7 @@ holds() {
         no-ptrace) ! strace -o /dev/null true 2>/dev/null ;;
         one-core) (($(nproc --all) == 1)) ;;
         large-memory) awk '/^MemAvailable:/ { exit $2 < 40 * 1024 * 1024 }' /proc/meminfo ;;
+        no-alexeyab) [[ -z ${ALEXEYAB_TREE:-} && ! -f ../shared/alexeyab/darknet-59596d78.tar.xz ]] ;;
         by-hand) [[ -z ${CMN_LIBS:-} ]] ;;
         *) return 1 ;;
     esac
