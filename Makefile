@@ -237,7 +237,7 @@ $(RUN_OBJ): $(B)/%.o: %.c $(B)/flags-run
 $(B)/bin/cmn-run: $(RUN_OBJ)
 	$(say) LD $@
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(RUN_FLAGS) $(LDFLAGS) -o $@ $^ $(call flags,link libcjson) -pthread
+	$(Q)$(CC) $(RUN_FLAGS) $(LDFLAGS) -o $@ $^ $(call flags,link libcjson)
 
 # Replaced by name, never written into: a running job keeps the program that it started with. By content, not by time: the
 # other program may be that of another MPI.

@@ -2,7 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,91 +16,65 @@ static const char *journal_name;
 
 /* ---- the standard error ---- */
 
-enum { WAITING = 1 << 20, NOTE = 128 }; /* bytes: at most, with a line about what was left out */
+/* Bytes: that wait for a reader at most, a line about what was left out, and at once: as many as a
+ * pipe surely takes that takes any. */
+enum { WAITING = 1 << 20, NOTE = 128, AT_ONCE = 512 };
 
 static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t more;
-    int open, busy; /* there is a thread; it writes */
+    int open;
     char text[WAITING + NOTE];
     size_t used, left_out;
-} out = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
+} out;
 
-static void write_all(const char *text, size_t bytes)
+/* Writes what can be written without waiting. A thread would do it better, but a child of several
+ * threads gets the signal of its parent's death several times. */
+static void write_some(int wait)
 {
-    while (bytes) {
-        ssize_t n = write(STDERR_FILENO, text, bytes);
-        if (n < 0 && errno != EINTR) {
-            return; /* nobody can read it; the journal is still written */
-        }
-        text += n > 0 ? n : 0;
-        bytes -= n > 0 ? (size_t)n : 0;
-    }
-}
+    struct pollfd to = {.fd = STDERR_FILENO, .events = POLLOUT};
+    size_t done = 0;
 
-static void *write_for_ever(void *unused)
-{
-    static char now[sizeof out.text];
-    size_t n;
-
-    (void)unused;
-    pthread_mutex_lock(&out.lock);
-    for (;;) {
-        out.busy = 0;
-        while (!out.used) {
-            pthread_cond_wait(&out.more, &out.lock);
+    while (done < out.used && poll(&to, 1, wait ? -1 : 0) > 0) {
+        size_t left = out.used - done;
+        ssize_t n = write(STDERR_FILENO, out.text + done, left < AT_ONCE ? left : AT_ONCE);
+        if (n < 0 && errno != EINTR && errno != EAGAIN) {
+            done = out.used; /* nobody can read it; the journal is still written */
         }
-        out.busy = 1;
-        if (out.left_out) {
-            out.used += (size_t)snprintf(
-                out.text + out.used, NOTE,
-                "\ncmn-run: %zu bytes were left out, as nobody read them\n", out.left_out);
-            out.left_out = 0;
-        }
-        n = out.used;
-        memcpy(now, out.text, n);
-        out.used = 0;
-        pthread_mutex_unlock(&out.lock);
-        write_all(now, n);
-        pthread_mutex_lock(&out.lock);
+        done += n > 0 ? (size_t)n : 0;
     }
-    return NULL;
+    out.used -= done;
+    memmove(out.text, out.text + done, out.used);
+    if (out.left_out && out.used < WAITING) {
+        out.used += (size_t)snprintf(out.text + out.used, NOTE,
+                                     "\ncmn-run: %zu bytes were left out, as nobody read them\n",
+                                     out.left_out);
+        out.left_out = 0;
+    }
 }
 
 void cmn_output_open(void)
 {
-    pthread_t thread;
-
-    out.open = !pthread_create(&thread, NULL, write_for_ever, NULL);
+    out.open = 1;
 }
 
 void cmn_output(const char *text, size_t bytes)
 {
-    size_t n;
-
-    if (!out.open) {
-        write_all(text, bytes);
-        return;
+    while (bytes) {
+        size_t n = out.left_out || out.used >= WAITING ? 0 : WAITING - out.used;
+        n = n < bytes ? n : bytes;
+        memcpy(out.text + out.used, text, n);
+        out.used += n;
+        out.left_out += out.open ? bytes - n : 0;
+        text += n;
+        bytes -= out.open ? bytes : n;
+        write_some(!out.open);
     }
-    pthread_mutex_lock(&out.lock);
-    n = out.left_out ? 0 : WAITING - out.used;
-    n = n < bytes ? n : bytes;
-    memcpy(out.text + out.used, text, n);
-    out.used += n;
-    out.left_out += bytes - n;
-    pthread_cond_signal(&out.more);
-    pthread_mutex_unlock(&out.lock);
 }
 
 int cmn_output_written(void *unused)
 {
-    int written;
-
     (void)unused;
-    pthread_mutex_lock(&out.lock);
-    written = !out.used && !out.busy;
-    pthread_mutex_unlock(&out.lock);
-    return written;
+    write_some(0);
+    return !out.used;
 }
 
 /* ---- lines ---- */

@@ -1,19 +1,19 @@
-/* What people read: lines on the standard error, and the journal. All local, and for the main
- * thread. */
+/* What people read: lines on the standard error, and the journal. All local. */
 #ifndef CMN_RUN_MESSAGES_H
 #define CMN_RUN_MESSAGES_H
 
 #include <stddef.h>
 
-/* Once, after cmn_signals_open(). From here on a thread writes what goes to the standard error: a
- * pipe that nobody reads, or a terminal that Ctrl-S has stopped, holds up neither cmn-run nor the
- * job. 1 MiB waits for a reader; what comes then is left out, and a line says how much. */
+/* From here on text waits for a reader of the standard error: a pipe that nobody reads, or a terminal
+ * that Ctrl-S has stopped, holds up neither cmn-run nor the job. 1 MiB waits; what comes then is left
+ * out, and a line says how much. cmn_signals_wait() writes what waits. */
 void cmn_output_open(void);
 
-/* Appends text to the standard error. Does not block once the thread runs. */
+/* Appends text to the standard error. Does not block after cmn_output_open(). */
 void cmn_output(const char *text, size_t bytes);
 
-/* Whether all of it is written, for cmn_wait_until(). */
+/* Writes what can be written without waiting; returns whether that was all. For
+ * cmn_wait_until(). */
 int cmn_output_written(void *unused);
 
 /* Ends cmn-run with "cmn-run: …" on the standard error and status 1: before the first attempt, and
