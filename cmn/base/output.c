@@ -38,7 +38,9 @@ static int open_log(const char *name, int rank, int size)
                         "away, or give another folder",
                         what, name);
     }
-    if (fd >= 0 && (ftruncate(fd, 0) || dprintf(fd, "%s%d of %d\n", first, rank, size) < 0)) {
+    /* A device or a pipe takes the output as it is (EINVAL): somebody has put a link there. */
+    if (fd >= 0 && ((ftruncate(fd, 0) && errno != EINVAL) ||
+                    dprintf(fd, "%s%d of %d\n", first, rank, size) < 0)) {
         cmn_fail("%s %s: %s", what, name, strerror(errno));
         close(fd);
         return -1;

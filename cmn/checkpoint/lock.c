@@ -156,16 +156,17 @@ static int is_still(int folder, const char *file, int fd)
 static int open_file(int folder, const char *file, int *created)
 {
     enum { FLAGS = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC };
-    int fd, reason;
+    int fd, reason, was_there;
     struct stat st;
 
     do {
         fd = openat(folder, file, FLAGS | O_CREAT | O_EXCL, 0600);
         *created = fd >= 0;
-        if (fd < 0 && errno == EEXIST) {
+        was_there = fd < 0 && errno == EEXIST;
+        if (was_there) {
             fd = openat(folder, file, FLAGS);
         }
-    } while (fd < 0 && errno == ENOENT); /* its owner has removed it in between */
+    } while (was_there && fd < 0 && errno == ENOENT); /* its owner has removed it in between */
     if (fd < 0) {
         reason = errno;
         return cmn_fail("%s: %s", file, reason == ELOOP ? "is a link" : strerror(reason));

@@ -129,14 +129,15 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
 
 @test "cmn_rank_logs: the other ranks write to files of their own" {
     mkdir logs
-    darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_rank_logs logs >out.txt 2>err.txt
-    [[ $(cd logs && echo *) == 'rank-1.log rank-2.log' ]]
+    ln -s /dev/null logs/rank-3.log
+    darknet_on 4 classifier train small.data mlp.cfg -cmn -cmn_rank_logs logs >out.txt 2>err.txt
+    [[ $(cd logs && echo *) == 'rank-1.log rank-2.log rank-3.log' ]]
     for rank in 1 2; do
         [[ $(grep -cE ' avg, .* rate, ' logs/rank-$rank.log) -eq 10 ]]
         run -1 grep -E "$heading" logs/rank-$rank.log
     done
     [[ $(grep -cE ' avg, .* rate, ' out.txt) -eq 10 ]]
-    [[ $(head -n 1 logs/rank-2.log) == 'output of rank 2 of 3' ]]
+    [[ $(head -n 1 logs/rank-2.log) == 'output of rank 2 of 4' ]]
     # Only a rank's log is replaced.
     echo 'my own notes' >logs/rank-1.log
     run -1 darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_rank_logs logs

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
@@ -247,6 +248,25 @@ static void a_lock_that_is_gone(void **state)
     }
 }
 
+/* The folder is removed between its opening and the lock: an error, at once. */
+static void a_folder_that_is_gone(void **state)
+{
+    char gone[PATH_MAX];
+    int at;
+
+    (void)state;
+    snprintf(gone, sizeof gone, "%s", checkpoints_path("gone"));
+    assert_int_equal(mkdir(gone, 0700), 0);
+    at = cmn_directory_open(gone);
+    assert_true(at >= 0);
+    assert_int_equal(rmdir(gone), 0);
+    alarm(10);
+    assert_int_equal(cmn_lock_take(at, "x"), -1);
+    alarm(0);
+    check_contains(cmn_reason(), ".x.checkpoint-lock: No such file or directory");
+    close(at);
+}
+
 static int empty(void **state)
 {
     fails_with = 0;
@@ -262,6 +282,7 @@ int main(void)
         cmocka_unit_test_teardown(what_was_left, empty),
         cmocka_unit_test_teardown(an_empty_file, empty),
         cmocka_unit_test_teardown(a_lock_that_is_gone, empty),
+        cmocka_unit_test_teardown(a_folder_that_is_gone, empty),
     };
 
     return cmocka_run_group_tests(tests, checkpoints_setup, NULL);
