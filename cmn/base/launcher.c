@@ -311,7 +311,8 @@ enum cmn_launcher_kind cmn_launcher_above(pid_t *pid)
     char name[32];
     pid_t above;
 
-    for (*pid = cmn_launcher_takes_output() ? getppid() : 0; *pid > 1; *pid = above) {
+    /* Up to the first process, which is mpiexec itself in a container that runs nothing else. */
+    for (*pid = cmn_launcher_takes_output() ? getppid() : 0; *pid > 0; *pid = above) {
         if (read_process(*pid, name, &above)) {
             break;
         }

@@ -1,9 +1,11 @@
 /* What launchers say in the environment, and how one is made to end. */
 #include "base/launcher.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -162,6 +164,55 @@ static void mpiexec_is_made_to_end(void **state)
     assert_int_equal(asked, -1);
 }
 
+enum { CANNOT = 77 };
+
+/* In a container of its own, whose first process is mpiexec: 0 when its child finds it. */
+static int find_in_container(void)
+{
+    enum { OWN = CLONE_NEWPID | CLONE_NEWNS };
+    int status;
+    pid_t pid;
+
+    if ((unshare(OWN) && unshare(OWN | CLONE_NEWUSER)) ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)) {
+        return CANNOT;
+    }
+    if (fork() == 0) {
+        if (mount("proc", "/proc", "proc", 0, NULL)) {
+            _exit(CANNOT);
+        }
+        prctl(PR_SET_NAME, "prterun");
+        if (fork() == 0) {
+            _exit(cmn_launcher_above(&pid) != CMN_MPIEXEC || pid != 1);
+        }
+        wait(&status);
+        _exit(WEXITSTATUS(status));
+    }
+    wait(&status);
+    return WEXITSTATUS(status);
+}
+
+static void mpiexec_may_be_the_first_process(void **state)
+{
+    int status;
+    pid_t pid;
+
+    (void)state;
+    setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        alarm(30);
+        _exit(find_in_container());
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == CANNOT) {
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +222,7 @@ int main(void)
         cmocka_unit_test_setup(what_the_user_has_set_stays, no_variables),
         cmocka_unit_test_setup(the_launcher_hears_of_a_death_first, no_variables),
         cmocka_unit_test_setup(mpiexec_is_made_to_end, no_variables),
+        cmocka_unit_test_setup(mpiexec_may_be_the_first_process, no_variables),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
