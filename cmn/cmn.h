@@ -98,8 +98,8 @@ void cmn_init(int *argc, char **argv);
  * words, or of the words behind `driver`; "" when none is near. The text is the library's. */
 const char *cmn_did_you_mean(char *const *commands, const char *driver, const char *word);
 
-/* Local, without -cmn, too. main() calls it behind its help: prints what -cmn adds to that command; both
- * words, or the second one, may be "". */
+/* Local, without -cmn, too. main() calls it behind its help: prints what -cmn adds to that command;
+ * both words, or the second one, may be "". */
 void cmn_print_help(const char *driver, const char *verb);
 
 /* Local, thread-safe. Darknet's own ways to end the process call it first: as cmn_fatal with -cmn;
@@ -128,9 +128,9 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
 /* Local. Darknet has looked for a key of a section; the text must stay where it is. */
 void cmn_looked_for_key(const char *key);
 
-/* Local, without -cmn, too. The parser calls it for a number of a section ("[yolo]"; NULL: of a .data
- * file): NULL, or what is wrong with its value ("must be 0 to 1 (of the circle)"), in text that the
- * next call overwrites. */
+/* Local, without -cmn, too. The parser calls it for a number of a section ("[yolo]"; NULL: of a
+ * .data file): NULL, or what is wrong with its value ("must be 0 to 1 (of the circle)"), in text
+ * that the next call overwrites. */
 const char *cmn_number_refused(const char *section, const char *key, const char *value);
 
 /* Local. The parser calls it at the end of a section: rank 0 names each key of the cfg that Darknet

@@ -22,8 +22,8 @@ extern const int fuzz_target_count;
 /* NULL when there is none of this name. */
 const struct fuzz_target *fuzz_target_find(const char *name);
 
-/* The status of a process in which a thread other than the main one has refused the input: none that
- * a sanitizer or Darknet ends with. */
+/* The status of a process in which a thread other than the main one has refused the input: none
+ * that a sanitizer or Darknet ends with. */
 enum { FUZZ_REFUSED = 41 };
 
 /* Runs it on one input, to its end or to the first error that Darknet would end the program
@@ -42,8 +42,8 @@ char *fuzz_file(int slot, const void *data, size_t size);
 const char *fuzz_folder(void);
 void fuzz_folder_end(void);
 
-/* A thread that an input has started may run when the input is refused: waits until no more run than
- * is usual. */
+/* A thread that an input has started may run when the input is refused: waits until no more run
+ * than is usual. */
 void fuzz_threads_are_usual(void);
 void fuzz_threads_end(void);
 

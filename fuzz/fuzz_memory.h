@@ -1,6 +1,6 @@
-/* In the fuzzed build Darknet's memory, files, threads and time come from here (fuzz.mk): they are counted, so
- * that an error in the midst of an input leaves nothing behind, and no input takes more than
- * fuzz_memory_limit bytes. */
+/* In the fuzzed build Darknet's memory, files, threads and time come from here (fuzz.mk). They are
+ * counted, so that an error in the midst of an input leaves nothing behind, and no input takes more
+ * than fuzz_memory_limit bytes. */
 #ifndef FUZZ_MEMORY_H
 #define FUZZ_MEMORY_H
 

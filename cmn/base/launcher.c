@@ -178,8 +178,8 @@ struct info {
 enum { PMIX_SUCCESS = 0, PMIX_BOOL = 1 };
 
 /* Before MPI has started, PMIx takes 14 MiB and a thread. What ends the job may be a limit of the
- * address space: so the thread is to need little, and PMIx, which crashes when it gets no memory, is
- * left alone where there is none. */
+ * address space: so the thread is to need little, and PMIx, which crashes when it gets no memory,
+ * is left alone where there is none. */
 static int there_is_room(void)
 {
     enum { STACK = 512 << 10, SPACE = 32 << 20 };
@@ -242,10 +242,10 @@ static int kill_others(void *pmix, const struct proc *self)
 }
 
 /* Open MPI 5 prints five lines about a process that ends with a status or aborts, unless it is the
- * last one: so it is told to kill the others, which takes it 0.5 s. Not where there are several
- * nodes, on each of which one rank speaks for all: ranks of two of them that kill each other would leave mpiexec with status 0. Open MPI 4
- * prints ten about a status, and none about PMIx's abort; the eight about MPI_Abort() are MPI's
- * own. */
+ * last one: so it is told to kill the others, which takes it 0.5 s. On several nodes it is not: one
+ * rank of each node ends the job, and two that kill each other would leave mpiexec with status 0.
+ * Open MPI 4 prints ten lines about a status, and none about PMIx's abort; the eight about
+ * MPI_Abort() are MPI's own. */
 void cmn_launcher_end_job(int status)
 {
     enum { OTHERS_MAY_TAKE = 1 };

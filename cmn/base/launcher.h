@@ -38,8 +38,8 @@ void cmn_launcher_prepare(const char *library);
 
 /* Thread-safe. Ends all processes of the job, as MPI_Abort() does, but so that the launcher adds no
  * words of its own where it can be kept from that; works before MPI has started, too. Takes a second
- * or two. Returns where this launcher cannot be asked: the caller then ends the job in another way.
- */
+ * or two. Returns where this launcher cannot be asked: the caller then ends the job by other
+ * means. */
 void cmn_launcher_end_job(int status);
 
 /* Open MPI's own processes: mpiexec, or its daemon on another host. */

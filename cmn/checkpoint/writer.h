@@ -20,8 +20,9 @@ struct cmn_writer *cmn_writer_open(const char *folder, const char *name, int kee
  * others stay when it fails. 0, or -1 with the reason why there is no thread. */
 int cmn_writer_start(struct cmn_writer *w, struct cmn_snapshot *s, long iteration);
 
-/* The writer's thread calls this before it gives a checkpoint its name: what the checkpoint says was
- * written elsewhere is to be on the disk then. While nothing is being written. */
+/* Sets what the writer's thread calls before it gives a checkpoint its name, so that logs which the
+ * checkpoint counts on are on the disk by then. `of` goes to the call, and must outlive the writer.
+ * To be called while nothing is being written. */
 void cmn_writer_before_rename(struct cmn_writer *w, void (*call)(void *of), void *of);
 
 /* Blocks until nothing is being written. */

@@ -10,9 +10,9 @@
 /* Layers beyond these do not fit into memory; the parser looks at their products. */
 enum { SIDE = 65536, MANY = 1 << 24 };
 
-/* A value within these limits neither crashes nor hangs a loader or a layer. They take in all cfgs of
- * Darknet's and of AlexeyAB's, and what either reads as "on". A learning rate that is too high, or a
- * kappa of 0 behind a black picture, is left to cmn_nonfinite. */
+/* A value within these limits neither crashes nor hangs a loader or a layer. They take in all cfgs
+ * of Darknet's and of AlexeyAB's, and what either reads as "on". A learning rate that is too high,
+ * or a kappa of 0 behind a black picture, is left to cmn_nonfinite. */
 static const struct cmn_cfg_number table[] = {
     {"net", "batch", CMN_CFG_WHOLE, 1, 1000000, "images",
      "images of a step; a multiple of subdivisions"},

@@ -22,8 +22,8 @@ int cmn_chart_row(struct cmn_chart *c, const struct cmn_row *row);
  * blocking. Returns as cmn_chart_row(). NULL is allowed. */
 int cmn_chart_poll(struct cmn_chart *c);
 
-/* After a -1: whether the disk was the reason, and not gnuplot. Then the chart may stay open, and the
- * next row, or cmn_chart_poll(), draws it again. */
+/* After a -1: whether the disk was the reason, and not gnuplot. Then the chart may stay open, and
+ * the next row, or cmn_chart_poll(), draws it again. */
 int cmn_chart_may_recover(struct cmn_chart *c);
 
 /* Draws the rows that are not drawn yet; blocks for 10 s at most. Returns as cmn_chart_row(). NULL

@@ -37,8 +37,8 @@ void cmn_report_clear(struct cmn_report *r);
  * chart. */
 void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, double images_per_s);
 
-/* The rows of all logs that are written are on the disk afterwards, as far as it takes them. Blocks;
- * thread-safe while the report is open. NULL is allowed. */
+/* Blocks until the rows of all logs are on the disk, as far as it takes them; thread-safe while the
+ * report is open. NULL is allowed. */
 void cmn_report_sync(struct cmn_report *r);
 
 /* Closes all outputs and restores the standard output. Blocks for 10 s at most, for the chart. 0, or

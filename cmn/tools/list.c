@@ -1,5 +1,6 @@
-/* `darknet cmn list`: the tables of communicators, compressors, keys, numbers and commands, as text for
- * people, as Markdown for docs/reference/, and with a tab between fields for setup/reference.sh. */
+/* `darknet cmn list`: the tables of communicators, compressors, keys, numbers and commands, as text
+ * for people, as Markdown for docs/reference/, and with a tab between fields for
+ * setup/reference.sh. */
 #include <stdio.h>
 #include <string.h>
 

@@ -28,7 +28,7 @@ struct cmn_training_progress {
 
 /* Collective, blocking. The training begins: opens report (rank 0) and timeline. */
 void cmn_progress_open(struct cmn_training_progress *p);
-/* Local. Weights are saved, and so are checkpoints: closes the report. Rows of a log that are lost end
+/* Local. Closes the report, once weights and checkpoints are saved. Rows of a log that are lost end
  * the job. */
 void cmn_progress_close_report(struct cmn_training_progress *p);
 /* Collective. Closes report and timeline. */

@@ -23,8 +23,8 @@ struct cmn_trainer {
     double save_began;
 };
 
-/* Local. [net] of the cfg is read: so many micro-batches of `batch` images, or sequences, as the cfg
- * says it. Free with cmn_trainer_close(); s and net must outlive it. */
+/* Local. [net] of the cfg is read: so many micro-batches of `batch` images, or sequences, as the
+ * cfg says it. Free with cmn_trainer_close(); s and net must outlive it. */
 struct cmn_trainer *cmn_trainer_open(struct cmn_session *s, struct cmn_net *net, int batch,
                                      int micro_batches);
 

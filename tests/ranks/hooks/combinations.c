@@ -1,7 +1,8 @@
 /* Keys that say how ranks exchange, crossed with each other, with Adam and with shapes of nodes:
  * each pair of values that some training accepts is trained once, through Darknet's own calls. A
- * combination is refused alike on all ranks, or leaves the same bits on all of them, with cmn_overlap on
- * as off, and when it resumes from a checkpoint. Keys, words and communicators come from the tables. */
+ * combination is refused alike on all ranks, or leaves the same bits on all of them, with
+ * cmn_overlap on as off, and when it resumes from a checkpoint. Keys, words and communicators come
+ * from the tables. */
 #include "ranks/ranks.h"
 
 #include <dirent.h>
@@ -416,8 +417,8 @@ static int gain(const struct combination *c, int f, int v, const unsigned char *
     return sum;
 }
 
-/* A combination with these two values. The more often they were refused, the more of the others are the
- * defaults. */
+/* A combination with these two values. The more often they were refused, the more of the others are
+ * the defaults. */
 static void complete(struct combination *c, int f, int g, int attempt)
 {
     unsigned char chosen[FACTORS] = {0};

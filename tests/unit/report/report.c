@@ -402,7 +402,8 @@ static void rows_that_are_lost_are_counted(void **state)
     assert_int_equal(cmn_json_log_close(j), -1);
     limit_files(0);
     snprintf(text, sizeof text,
-             "JSON log %s: No space left on device: 2 rows are lost at the end of the training", name);
+             "JSON log %s: No space left on device: 2 rows are lost at the end of the training",
+             name);
     assert_string_equal(cmn_reason(), text);
     unlink(name);
     free(name);
