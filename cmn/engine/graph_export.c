@@ -10,9 +10,9 @@
 
 #include "base/memory.h"
 #include "engine/darknet_net.h"
+#include "engine/darknet_tree.h"
 #include "engine/gradients.h"
 #include "engine/net.h"
-#include "engine/darknet_tree.h"
 
 static void shape(char *text, size_t bytes, int w, int h, int c, int values)
 {

@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "engine/darknet_net.h"
-#include "engine/net.h"
 #include "engine/darknet_tree.h"
+#include "engine/net.h"
 
 /* ---- lists ---- */
 

@@ -6,8 +6,8 @@
 
 #include "base/simd.h"
 #include "engine/darknet_net.h"
-#include "engine/net.h"
 #include "engine/darknet_tree.h"
+#include "engine/net.h"
 
 enum {
     WHOLE = 4096, /* floats up to which a matrix is scanned whole */

@@ -11,9 +11,9 @@
 #include "base/memory.h"
 #include "engine/batch_norm.h"
 #include "engine/darknet_net.h"
+#include "engine/darknet_tree.h"
 #include "engine/net.h"
 #include "engine/nonfinite.h"
-#include "engine/darknet_tree.h"
 #include "mpi/call.h"
 #include "mpi/files.h"
 
