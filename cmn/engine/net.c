@@ -238,7 +238,8 @@ void cmn_net_resize_as_drawn(struct cmn_net *net, struct cmn_net_size size)
 #else
 
 /* As detector train draws them, and classifier train. */
-static const struct cmn_net_range of_detectors = {320, 608}, of_classifiers = {128, 448};
+static const struct cmn_net_range of_detectors = {SMALLEST_DETECTOR, LARGEST_DETECTOR},
+                                  of_classifiers = {SMALLEST_CLASSIFIER, LARGEST_CLASSIFIER};
 
 struct cmn_net_range cmn_net_random_sizes(const struct cmn_net *net)
 {
