@@ -36,8 +36,8 @@ void cmn_trainer_close(struct cmn_trainer *t);
  * checkpoints. */
 void cmn_trainer_flush(struct cmn_trainer *t);
 
-/* Collective, blocking. The network was read from `cfg`, rank 0 with weights, and stays where it is
- * from now on. */
+/* Collective, blocking. `net` was read from `cfg`, on rank 0 with weights. It takes the place of
+ * the one that cmn_trainer_open() was given, and must outlive the trainer. */
 void cmn_trainer_attach(struct cmn_trainer *t, struct cmn_net *net, const char *cfg);
 
 /* Collective, blocking. When the network is attached and the backup folder is known: resumes from
