@@ -85,7 +85,7 @@ static struct holder this_process(char by)
     return h;
 }
 
-static void sign(int fd, const struct holder *h)
+static void write_holder(int fd, const struct holder *h)
 {
     char text[512];
     int n = snprintf(text, sizeof text, "%s\n%c %s %lu %ld %llu %llx\n", h->text, h->by, h->boot,
@@ -97,7 +97,7 @@ static void sign(int fd, const struct holder *h)
     }
 }
 
-static struct holder holder_of(int fd)
+static struct holder read_holder(int fd)
 {
     struct holder h = {.by = '\0'};
     char text[512], *line;
@@ -220,32 +220,33 @@ enum result { TAKEN, AGAIN, HELD, FAILED };
  * are no other locks. */
 static enum result try(int folder, const char *file, int fd, int created, struct holder *h)
 {
-    int none = flock(fd, LOCK_EX | LOCK_NB) ? errno : 0;
-    struct holder here = this_process(none ? 'f' : 'l');
+    int reason = flock(fd, LOCK_EX | LOCK_NB) ? errno : 0, no_locks = knows_no_locks(reason);
+    struct holder here = this_process(no_locks ? 'f' : 'l');
 
-    if (none && none != EWOULDBLOCK && !knows_no_locks(none)) {
-        cmn_fail("%s: cannot be locked: %s", file, strerror(none));
+    if (reason && reason != EWOULDBLOCK && !no_locks) {
+        cmn_fail("%s: cannot be locked: %s", file, strerror(reason));
         return FAILED;
     }
     if (!is_still(folder, file, fd)) {
         return AGAIN;
     }
-    *h = holder_of(fd);
-    if (none == EWOULDBLOCK) {
+    *h = read_holder(fd);
+    if (reason == EWOULDBLOCK) {
         h->by = 'l';
         return HELD;
     }
-    if (none) {
-        say_no_locks(file, none);
+    if (no_locks) {
+        say_no_locks(file, reason);
     }
-    /* What is no lock by itself was left, as flock says; where it says nothing, it may be one. */
-    if (!created && (none || h->by == 'f')) {
+    /* A file of flock's that nobody has locked was left. One that is the lock itself may be held,
+     * and so may any where flock says nothing. */
+    if (!created && (no_locks || h->by == 'f')) {
         if (!has_ended(h)) {
             return HELD;
         }
         return remove_left(folder, file, fd) ? FAILED : AGAIN;
     }
-    sign(fd, &here);
+    write_holder(fd, &here);
     return TAKEN;
 }
 

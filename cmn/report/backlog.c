@@ -39,7 +39,7 @@ static int catch_up(struct cmn_backlog *b)
     return result;
 }
 
-static void wait(struct cmn_backlog *b, const void *record, size_t bytes)
+static void keep(struct cmn_backlog *b, const void *record, size_t bytes)
 {
     if (bytes > most - b->bytes) {
         b->dropped++;
@@ -63,7 +63,7 @@ void cmn_backlog_add(struct cmn_backlog *b, const void *record, size_t bytes)
         cmn_warn("%s; the training continues, and rows wait in memory until they can be written",
                  cmn_reason());
     }
-    wait(b, record, bytes);
+    keep(b, record, bytes);
 }
 
 int cmn_backlog_close(struct cmn_backlog *b)

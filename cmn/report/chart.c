@@ -251,8 +251,8 @@ static int whole(int file)
            !memcmp(last, end, sizeof end);
 }
 
-/* 0, or -1 with errno. */
-static int sign(int file)
+/* Makes the end of the PNG ours. 0, or -1 with errno. */
+static int put_own_end(int file)
 {
     off_t bytes = lseek(file, 0, SEEK_END) - (off_t)sizeof end;
 
@@ -274,7 +274,7 @@ static int commit(struct cmn_chart *c, int status)
         c->disk_failed = 1;
         return fails(c, "gnuplot wrote a part of it only: is the disk full?");
     }
-    if (c->drawing && (sign(c->out) || cmn_atomic_commit(c->out, c->next, c->file))) {
+    if (c->drawing && (put_own_end(c->out) || cmn_atomic_commit(c->out, c->next, c->file))) {
         c->disk_failed = 1;
         return fails(c, strerror(errno));
     }
