@@ -109,13 +109,13 @@ static int pass_on(struct job *j, int fd)
         }
         take_text(j, text, length);
         if (used + length > sizeof out) {
-            cmn_output(out, used);
+            cmn_run_stderr_write(out, used);
             used = 0;
         }
         memcpy(out + used, text, length);
         used += length;
     }
-    cmn_output(out, used);
+    cmn_run_stderr_write(out, used);
     return 1;
 }
 
@@ -226,7 +226,7 @@ static void watch(struct job *j, int fd, int *status)
         }
     }
     n = cmn_event_filter_end(&j->filter, text);
-    cmn_output(text, n);
+    cmn_run_stderr_write(text, n);
     take_text(j, text, n);
     end_line(j);
 }

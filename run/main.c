@@ -368,7 +368,7 @@ static int print_line(const struct run *r)
 
 static int is_read_or_given_up(void *stop)
 {
-    return cmn_output_written(NULL) || cmn_stop_signal() != *(int *)stop;
+    return cmn_run_stderr_written(NULL) || cmn_stop_signal() != *(int *)stop;
 }
 
 /* Whoever reads the standard error may be slow; a signal ends the wait for it. */
@@ -399,7 +399,7 @@ int main(int argc, char **argv)
     cmn_event_open();
     have_ssh_ask_nobody();
     cmn_signals_open();
-    cmn_output_open();
+    cmn_run_stderr_open();
     status = run(&r);
     await_reader();
     return status;

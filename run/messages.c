@@ -51,12 +51,12 @@ static void write_some(int wait)
     }
 }
 
-void cmn_output_open(void)
+void cmn_run_stderr_open(void)
 {
     out.open = 1;
 }
 
-void cmn_output(const char *text, size_t bytes)
+void cmn_run_stderr_write(const char *text, size_t bytes)
 {
     while (bytes) {
         size_t n = out.left_out || out.used >= WAITING ? 0 : WAITING - out.used;
@@ -70,7 +70,7 @@ void cmn_output(const char *text, size_t bytes)
     }
 }
 
-int cmn_output_written(void *unused)
+int cmn_run_stderr_written(void *unused)
 {
     (void)unused;
     write_some(0);
@@ -97,7 +97,7 @@ static void say(const char *text)
     int n = asprintf(&line, "cmn-run: %s\n", text);
 
     if (n >= 0) {
-        cmn_output(line, (size_t)n);
+        cmn_run_stderr_write(line, (size_t)n);
         free(line);
     }
 }

@@ -161,7 +161,7 @@ int cmn_signals_wait(int fd, int milliseconds)
     struct pollfd fds[3] = {{.fd = signals, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
     int found = 0;
 
-    fds[2].fd = cmn_output_written(NULL) ? -1 : STDERR_FILENO;
+    fds[2].fd = cmn_run_stderr_written(NULL) ? -1 : STDERR_FILENO;
     fds[2].events = POLLOUT;
     if (poll(fds, 3, milliseconds) > 0) {
         found |= fds[0].revents ? read_signals() : 0;
