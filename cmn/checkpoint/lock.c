@@ -131,8 +131,11 @@ static int has_ended(const struct holder *h)
     if (!h->by) {
         return 0;
     }
-    if (h->job && h->job == here.job && h->pid != here.pid) {
-        return 1; /* cmn-run begins an attempt when the one before has ended */
+    /* cmn-run begins an attempt when the one before has ended. In containers, processes of two
+     * attempts may well have one number. */
+    if (h->job && h->job == here.job &&
+        (h->pid != here.pid || h->began != here.began || strcmp(h->boot, here.boot))) {
+        return 1;
     }
     if (strcmp(h->boot, here.boot)) { /* another host, or this one before it was started anew */
         return host && !strcmp(host, strstr(here.text, " on "));

@@ -211,6 +211,8 @@ static void what_was_left(void **state)
                  (unsigned long long)cmn_checksum("00000000000000000042", 20));
         leave("elsewhere", "another-boot", 1, job);
         may_take();
+        leave("elsewhere", "another-boot", getpid(), job);
+        may_take();
         unsetenv("OMPI_CMN_EVENT_TOKEN");
     }
 }
