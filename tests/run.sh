@@ -189,7 +189,7 @@ plan() {
     esac
 }
 
-# Of what runs: name, when it began, the folder of its output and its lane, by process id.
+# Of what runs: name, when it began, the folder of its output below $tmp (which may have blanks) and its lane, by process id.
 declare -A running=()
 
 # has_room LANE NAME
@@ -224,7 +224,7 @@ begin() {
         echo "$status $SECONDS" >"$folder/status"
     } &
     set +m
-    running[$!]="$name $SECONDS $folder $lane"
+    running[$!]="$name $SECONDS ${folder##*/} $lane"
 }
 
 # cpu_seconds FILE: what the children of the shell used whose `times` it has.
@@ -238,6 +238,7 @@ reap() {
     wait -n "${!running[@]}" || true
     for pid in "${!running[@]}"; do
         read -r name began folder _ <<<"${running[$pid]}"
+        folder=$tmp/$folder
         [[ -s $folder/status ]] || { ! kill -0 "$pid" 2>/dev/null || continue; echo "137 $SECONDS" >"$folder/status"; }
         read -r status ended <"$folder/status"
         unset "running[$pid]"
