@@ -35,6 +35,7 @@ struct holder {
     long pid;
     unsigned long long began; /* clock ticks after boot */
     unsigned long long job;   /* attempts of one cmn-run have one number; 0: none */
+    long slurm, restarts;     /* Slurm's job, 0: none, and how often it was started again */
 };
 
 /* When that process began; 0: there is none. Its name may hold blanks and brackets. */
@@ -63,9 +64,19 @@ static unsigned long long start_of(long pid)
     return began;
 }
 
+static long number_of(const char *variable)
+{
+    const char *text = getenv(variable);
+
+    return text ? strtol(text, NULL, 10) : 0;
+}
+
 static struct holder this_process(char by)
 {
-    struct holder h = {.by = by, .pid = getpid()};
+    struct holder h = {.by = by,
+                       .pid = getpid(),
+                       .slurm = number_of("SLURM_JOB_ID"),
+                       .restarts = number_of("SLURM_RESTART_COUNT")};
     const char *token = getenv("OMPI_CMN_EVENT_TOKEN");
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
     char host[64] = "";
@@ -88,8 +99,8 @@ static struct holder this_process(char by)
 static void write_holder(int fd, const struct holder *h)
 {
     char text[512];
-    int n = snprintf(text, sizeof text, "%s\n%c %s %lu %ld %llu %llx\n", h->text, h->by, h->boot,
-                     h->space, h->pid, h->began, h->job);
+    int n = snprintf(text, sizeof text, "%s\n%c %s %lu %ld %llu %llx %ld %ld\n", h->text, h->by,
+                     h->boot, h->space, h->pid, h->began, h->job, h->slurm, h->restarts);
 
     /* With flock it only serves a message: on a full disk the lock holds without it. */
     if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) < 0) {
@@ -107,8 +118,8 @@ static struct holder read_holder(int fd)
     line = strchr(text, '\n');
     if (line) {
         *line++ = '\0';
-        if (sscanf(line, "%c %39s %lu %ld %llu %llx", &h.by, h.boot, &h.space, &h.pid, &h.began,
-                   &h.job) != 6) {
+        if (sscanf(line, "%c %39s %lu %ld %llu %llx %ld %ld", &h.by, h.boot, &h.space, &h.pid,
+                   &h.began, &h.job, &h.slurm, &h.restarts) != 8) {
             h.by = '\0';
         }
     }
@@ -135,6 +146,11 @@ static int has_ended(const struct holder *h)
      * attempts may well have one number. */
     if (h->job && h->job == here.job &&
         (h->pid != here.pid || h->began != here.began || strcmp(h->boot, here.boot))) {
+        return 1;
+    }
+    /* Slurm starts a job again when its processes have ended. Two trainings may share a job, so
+     * its number alone says nothing. */
+    if (h->slurm && h->slurm == here.slurm && h->restarts < here.restarts) {
         return 1;
     }
     if (strcmp(h->boot, here.boot)) { /* another host, or this one before it was started anew */

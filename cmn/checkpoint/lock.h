@@ -3,7 +3,7 @@
  *
  * The lock is flock(2), which ends with its process, whatever happens. Where the file system knows
  * none, the file alone is the lock: whoever creates it has it. One that a dead process of this host
- * left, or an earlier attempt of the same cmn-run, is taken over. */
+ * left, or an earlier attempt of the same cmn-run or Slurm job, is taken over. */
 #ifndef CMN_CHECKPOINT_LOCK_H
 #define CMN_CHECKPOINT_LOCK_H
 

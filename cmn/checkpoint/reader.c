@@ -325,8 +325,8 @@ static enum outcome check_owner(const char *path, int fd)
         return failed(errno);
     }
     if (!is_ours(path, st.st_uid)) {
-        cmn_fail("it belongs to another user (id %u): copy it (cp) if it is to be trusted, or "
-                 "remove it",
+        cmn_fail("it belongs to another user (id %u): put a copy of yours in its place if it is "
+                 "to be trusted, or move it away",
                  (unsigned)st.st_uid);
         return UNUSABLE;
     }

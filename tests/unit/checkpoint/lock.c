@@ -126,8 +126,9 @@ static void leave(const char *host, const char *boot, long pid, const char *job)
     if (!stat("/proc/self/ns/pid", &st)) {
         space = (unsigned long)st.st_ino;
     }
-    snprintf(text, sizeof text, "process %ld on %s\nf %s %lu %ld 1 %s\n", pid,
-             host[0] ? host : here, boot[0] ? boot : its_boot, space, pid, job);
+    snprintf(text, sizeof text, "process %ld on %s\nf %s %lu %ld 1 %s%s\n", pid,
+             host[0] ? host : here, boot[0] ? boot : its_boot, space, pid, job,
+             strchr(job, ' ') ? "" : " 0 0");
     out = fopen(checkpoints_path(file), "w");
     assert_non_null(out);
     fputs(text, out);
@@ -214,6 +215,17 @@ static void what_was_left(void **state)
         leave("elsewhere", "another-boot", getpid(), job);
         may_take();
         unsetenv("OMPI_CMN_EVENT_TOKEN");
+        /* An earlier start of this job of Slurm's, another job, and a training beside this one. */
+        setenv("SLURM_JOB_ID", "42", 1);
+        setenv("SLURM_RESTART_COUNT", "1", 1);
+        leave("elsewhere", "another-boot", 1, "0 42 0");
+        may_take();
+        leave("elsewhere", "another-boot", 1, "0 41 0");
+        assert_int_equal(take(), -1);
+        leave("elsewhere", "another-boot", 1, "0 42 1");
+        assert_int_equal(take(), -1);
+        unsetenv("SLURM_JOB_ID");
+        unsetenv("SLURM_RESTART_COUNT");
     }
 }
 

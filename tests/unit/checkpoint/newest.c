@@ -184,7 +184,7 @@ static void of_another_user(void **state)
     assert_int_equal(chown(checkpoints_path("x-2.checkpoint"), 65534, 65534), 0);
     assert_int_equal(newest(), -1);
     assert_int_equal(damages, 0);
-    check_contains(cmn_reason(), "x-2.checkpoint: it belongs to another user (id 65534): copy it");
+    check_contains(cmn_reason(), "x-2.checkpoint: it belongs to another user (id 65534): put a copy of ");
     assert_int_equal(chown(checkpoints_path("x-2.checkpoint"), 0, 0), 0);
     assert_int_equal(newest(), 2);
 }
