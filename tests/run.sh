@@ -90,6 +90,7 @@ holds() {
         one-core) (($(nproc --all) == 1)) ;;
         large-memory) awk '/^MemAvailable:/ { exit $2 < 40 * 1024 * 1024 }' /proc/meminfo ;;
         no-alexeyab) [[ -z ${ALEXEYAB_TREE:-} && ! -f ../shared/alexeyab/darknet-59596d78.tar.xz ]] ;;
+        no-opencv) ! pkg-config --exists opencv4 ;;
         by-hand) [[ -z ${CMN_LIBS:-} ]] ;;
         *) return 1 ;;
     esac
