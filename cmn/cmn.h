@@ -305,6 +305,13 @@ int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char 
 void cmn_before_evaluation(struct network *net);
 float cmn_after_evaluation(struct network *net, float result);
 
+/* Collective. -map and `detector map` of AlexeyAB's Darknet call it for `images` images, of which
+ * this rank has looked for boxes in every cmn_size()th from number cmn_rank() on: found[i] and n[i]
+ * become those that the ranks have found in image i, without those that have no score. Darknet
+ * frees them. Ends the job for recurrent networks. Without -cmn nothing changes. */
+struct detection;
+void cmn_share_boxes(struct network *net, struct detection **found, int *n, int images);
+
 /* Collective; without -cmn one process does it. `detector map` calls it: looks for boxes in all
  * images of the file `list`, compares them with those of their label files, and prints average
  * precision class by class (docs/use/evaluation.md). `names`: the file with those of the classes,

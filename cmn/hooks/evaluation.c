@@ -2,6 +2,7 @@
 #include "cmn.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #include "evaluators/detector.h"
 #include "evaluators/ordered_output.h"
 #include "hooks/job.h"
+#include "mpi/call.h"
 #include "evaluators/map_table.h"
 #include "trainer/trainer.h"
 
@@ -148,6 +150,104 @@ int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char 
                cmn_clock() - begin, score.images);
     }
     return 1;
+}
+
+/* ---- boxes of all ranks ---- */
+
+/* A found box as floats: the number of its image, the box, a score for each class. */
+enum { SCORES_AT = 5 };
+
+static int has_score(const detection *d, int classes)
+{
+    int i = 0;
+
+    while (i < classes && !(d->prob[i] > 0)) {
+        i++;
+    }
+    return i < classes;
+}
+
+/* Those of this rank's images, which are freed. Returns the number of floats; the caller frees
+ * *boxes. */
+static int pack_boxes(struct detection **found, const int *n, int images, int classes,
+                      float **boxes)
+{
+    size_t each = SCORES_AT + (size_t)classes, rows = 0;
+    float *to;
+
+    for (int i = ranks()->rank; i < images; i += ranks()->size) {
+        rows += (size_t)n[i];
+    }
+    to = *boxes = cmn_malloc(rows * each + 1, sizeof *to);
+    for (int i = ranks()->rank; i < images; i += ranks()->size) {
+        for (int j = 0; j < n[i]; j++) {
+            const detection *d = &found[i][j];
+            if (has_score(d, classes)) {
+                const float head[SCORES_AT] = {(float)i, d->bbox.x, d->bbox.y, d->bbox.w,
+                                               d->bbox.h};
+                memcpy(to, head, sizeof head);
+                memcpy(to + SCORES_AT, d->prob, (size_t)classes * sizeof *to);
+                to += each;
+            }
+        }
+        free_detections(found[i], n[i]);
+    }
+    if (to - *boxes > INT_MAX / ranks()->size) {
+        cmn_fatal("evaluation: this rank has found more boxes at once than MPI can count");
+    }
+    return (int)(to - *boxes);
+}
+
+static void unpack_boxes(const float *boxes, size_t rows, int classes, struct detection **found,
+                         int *n, int images)
+{
+    size_t each = SCORES_AT + (size_t)classes;
+
+    memset(n, 0, (size_t)images * sizeof *n);
+    for (size_t r = 0; r < rows; r++) {
+        n[(int)boxes[r * each]]++;
+    }
+    for (int i = 0; i < images; i++) {
+        found[i] = cmn_calloc((size_t)n[i], sizeof *found[i]);
+        n[i] = 0;
+    }
+    for (size_t r = 0; r < rows; r++) {
+        const float *from = boxes + r * each;
+        int i = (int)from[0];
+        detection *d = &found[i][n[i]++];
+        d->bbox = (box){from[1], from[2], from[3], from[4]};
+        d->classes = classes;
+        d->prob = cmn_malloc((size_t)classes, sizeof *d->prob);
+        memcpy(d->prob, from + SCORES_AT, (size_t)classes * sizeof *d->prob);
+    }
+}
+
+void cmn_share_boxes(struct network *net, struct detection **found, int *n, int images)
+{
+    const struct cmn_topology *t = ranks();
+    int classes, mine, total = 0, *count, *at;
+    float *boxes, *all;
+
+    if (t->size == 1) {
+        return;
+    }
+    cmn_require_single_images(cmn_net_of(net));
+    classes = net->layers[net->n - 1].classes;
+    mine = pack_boxes(found, n, images, classes, &boxes);
+    count = cmn_calloc((size_t)t->size, sizeof *count);
+    at = cmn_calloc((size_t)t->size, sizeof *at);
+    MPI_CALL(MPI_Allgather(&mine, 1, MPI_INT, count, 1, MPI_INT, t->world));
+    for (int i = 0; i < t->size; i++) {
+        at[i] = total;
+        total += count[i];
+    }
+    all = cmn_malloc((size_t)total + 1, sizeof *all);
+    MPI_CALL(MPI_Allgatherv(boxes, mine, MPI_FLOAT, all, count, at, MPI_FLOAT, t->world));
+    unpack_boxes(all, (size_t)total / (SCORES_AT + (size_t)classes), classes, found, n, images);
+    free(all);
+    free(boxes);
+    free(count);
+    free(at);
 }
 
 /* ---- results in the order of the list ---- */
