@@ -186,7 +186,7 @@ plan() {
     esac
     case $1 in
         cli/make | cli/gpu | cli/mpich) lane=compiles ;;
-        cli/watchdog | hosts/watchdog | cli/dying_exchange) lane=timed ;;
+        cli/watchdog | hosts/watchdog | cli/dying_exchange | cli/faults) lane=timed ;;
     esac
 }
 

@@ -69,7 +69,7 @@ nvidia_smi() {
     [[ ${lines[1]} == 'not ok 1 - training on a GPU: there is one, but '*' is a build for the CPU' ]]
     export GPU_TEST_ONLY=against_the_cpu
     sed 's/step:1e-4 .*; do/step:0; do/' "$REPO/tests/gpu/run.sh" >strict.sh
-    sed -i "s|^cd .*|cd $REPO|" strict.sh
+    sed -i "s|^cd .*|cd '$REPO'|" strict.sh
     run -1 bash strict.sh
     [[ $output == *'not ok 1 - step.cfg on a GPU gives the weights of the CPU: relative L2 '*', limit 0'* ]]
     nvidia_smi 0
