@@ -53,6 +53,14 @@ static const struct option table[] = {
      NULL},
     {batch, "cmn_validate", NUMBER, "1", "0 to 1000000 epochs, or off", 0, 1000000, AT(validate),
      "epochs between validations on the .data file's `valid` list; off: no validation", 0, NULL},
+    {batch, "cmn_best", SWITCH, "off", "off, on", 0, 0, AT(best),
+     "on: keep the weights with the best validation (accuracy or mAP) in NAME_best.weights", 0,
+     "cmn_validate"},
+    {batch, "cmn_patience", NUMBER, "off", "0 to 1000000 validations, or off", 0, 1000000,
+     AT(patience),
+     "end after this many validations in a row without a better accuracy or mAP; off: "
+     "max_batches or cmn_epochs decides",
+     0, "cmn_validate"},
 
     {exchange, "cmn_communicator", TEXT, "auto", "auto, or a name of `darknet cmn list`", 0, 0,
      AT(communicator),

@@ -42,6 +42,7 @@ struct cmn_checkpointing {
     size_t offsets, restored;   /* their number; how many were in the checkpoint */
 
     struct cmn_snapshot *ready; /* rank 0: collected, and not given to the writer */
+    cJSON *ready_training;      /* its description, which it owns */
     long ready_iteration;
     int announced;      /* people know that the first one is on the disk */
     int nonfinite_said; /* people know that none is taken of NaN or Inf weights */

@@ -94,6 +94,7 @@ static void collect(struct cmn_checkpointing *c, int row_made)
 {
     const struct cmn_topology *top = &c->session->topology;
     struct cmn_snapshot *to;
+    cJSON *training = NULL;
 
     cmn_optimizer_pause(&c->model->optimizer);
     cmn_contents_pull(c);
@@ -105,12 +106,13 @@ static void collect(struct cmn_checkpointing *c, int row_made)
     fill_row(c, row_made);
     cmn_contents_to_write(c);
     if (cmn_checkpoint_gather(c->item, c->items, to, top) ||
-        (to && cmn_snapshot_describe(to, cmn_identity_describe(c, row_made)))) {
+        (to && cmn_snapshot_describe(to, training = cmn_identity_describe(c, row_made)))) {
         report_not_written(c, c->ready_iteration, cmn_reason());
         cmn_snapshot_free(to);
         return;
     }
     c->ready = to;
+    c->ready_training = training;
 }
 
 void cmn_checkpointing_collect(struct cmn_checkpointing *c, int row_made)
@@ -180,6 +182,7 @@ void cmn_checkpointing_write(struct cmn_checkpointing *c)
         return;
     }
     if (c->ready) {
+        cmn_identity_amend(c->ready_training, c);
         wait_for_writer(c); /* its results are said before the next one's take their place */
         cmn_writer_before_rename(c->writer, sync_report, c->session);
         if (cmn_writer_start(c->writer, c->ready, c->ready_iteration)) {

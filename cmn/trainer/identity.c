@@ -112,7 +112,13 @@ enum {
     LR,
     SKIPPED,
     ELAPSED,
-    NUMBERS
+    BEST_KNOWN,
+    BEST_SAVED,
+    BEST,
+    BEST_AT,
+    NO_BETTER,
+    NUMBERS,
+    ADDED_LATER = BEST_KNOWN /* checkpoints of earlier versions lack all of these */
 };
 static const struct cmn_number numbers[NUMBERS] = {
     [ITERATION] = {"iteration", 0, CMN_MOST_EXACT, 1},
@@ -131,7 +137,23 @@ static const struct cmn_number numbers[NUMBERS] = {
     [LR] = {"lr", -(double)FLT_MAX, (double)FLT_MAX, 0},
     [SKIPPED] = {"skipped", 0, CMN_MOST_EXACT, 1},
     [ELAPSED] = {"elapsed", 0, 1e12, 0},
+    [BEST_KNOWN] = {"best_known", 0, 1, 1},
+    [BEST_SAVED] = {"best_saved", 0, 1, 1},
+    [BEST] = {"best", 0, 1, 0},
+    [BEST_AT] = {"best_at", 0, CMN_MOST_EXACT, 1},
+    [NO_BETTER] = {"no_better", 0, CMN_MOST_EXACT, 1},
 };
+
+static void find_best(const struct cmn_checkpointing *c, double value[NUMBERS])
+{
+    const struct cmn_best *b = &c->progress->best;
+
+    value[BEST_KNOWN] = b->known;
+    value[BEST_SAVED] = b->saved;
+    value[BEST] = b->value;
+    value[BEST_AT] = (double)b->at;
+    value[NO_BETTER] = (double)b->worse;
+}
 
 static void add_progress(cJSON *o, const struct cmn_checkpointing *c, int row_made)
 {
@@ -139,7 +161,7 @@ static void add_progress(cJSON *o, const struct cmn_checkpointing *c, int row_ma
     const struct cmn_net_size size = cmn_net_size(net);
     const struct cmn_training_progress *p = c->progress;
     long iteration = cmn_step_iteration(c->step);
-    const double value[NUMBERS] = {
+    double value[NUMBERS] = {
         [ITERATION] = (double)iteration,
         [SEEN] = (double)cmn_net_seen(net),
         [UPDATES] = cmn_net_updates(net),
@@ -158,6 +180,7 @@ static void add_progress(cJSON *o, const struct cmn_checkpointing *c, int row_ma
         [ELAPSED] = cmn_clock() - p->began,
     };
 
+    find_best(c, value);
     for (int i = 0; i < NUMBERS; i++) {
         cJSON_AddNumberToObject(o, numbers[i].name, value[i]);
     }
@@ -180,6 +203,20 @@ cJSON *cmn_identity_describe(const struct cmn_checkpointing *c, int row_made)
     }
     cJSON_Delete(o);
     return NULL;
+}
+
+void cmn_identity_amend(cJSON *training, const struct cmn_checkpointing *c)
+{
+    cJSON *progress = cJSON_GetObjectItemCaseSensitive(training, "progress");
+    double value[NUMBERS];
+
+    find_best(c, value);
+    for (int i = BEST_KNOWN; i <= NO_BETTER; i++) {
+        cJSON *item = cJSON_GetObjectItemCaseSensitive(progress, numbers[i].name);
+        if (item) {
+            cJSON_SetNumberValue(item, value[i]);
+        }
+    }
 }
 
 /* ---- read ---- */
@@ -248,10 +285,22 @@ static int compare_all(const struct cmn_checkpointing *c, const cJSON *there, co
                : 0;
 }
 
+/* How many of the numbers must be there. */
+static int numbers_of(const cJSON *progress)
+{
+    for (int i = ADDED_LATER; i < NUMBERS; i++) {
+        if (cJSON_GetObjectItemCaseSensitive(progress, numbers[i].name)) {
+            return NUMBERS;
+        }
+    }
+    return ADDED_LATER;
+}
+
 /* The checksums are right, and yet anybody may have written it. */
 static int check_numbers(const cJSON *saved)
 {
     const cJSON *progress = cJSON_GetObjectItemCaseSensitive(saved, "progress");
+    int present = numbers_of(progress);
 
     for (int i = 0; i < COUNTS; i++) {
         const char *text = cmn_saved_text(saved, counts[i].name);
@@ -264,7 +313,7 @@ static int check_numbers(const cJSON *saved)
             return -1;
         }
     }
-    for (int i = 0; i < NUMBERS; i++) {
+    for (int i = 0; i < present; i++) {
         const cJSON *item = cJSON_GetObjectItemCaseSensitive(progress, numbers[i].name);
         if (!cJSON_IsNumber(item)) {
             return cmn_fail("%s is no number, and must be one from %.17g to %.17g", numbers[i].name,
@@ -281,11 +330,11 @@ static int check_numbers(const cJSON *saved)
 static int check_agreement(const struct cmn_checkpointing *c, const cJSON *saved)
 {
     const cJSON *progress = cJSON_GetObjectItemCaseSensitive(saved, "progress");
-    double value[NUMBERS];
+    double value[ADDED_LATER];
     struct cmn_number one;
     const struct cmn_checkpoint_tensor *t;
 
-    for (int i = 0; i < NUMBERS; i++) {
+    for (int i = 0; i < ADDED_LATER; i++) {
         value[i] = cJSON_GetObjectItemCaseSensitive(progress, numbers[i].name)->valuedouble;
     }
     one = numbers[ITERATION];

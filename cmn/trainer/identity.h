@@ -9,6 +9,10 @@
  * The caller frees. NULL: out of memory. */
 cJSON *cmn_identity_describe(const struct cmn_checkpointing *c, int row_made);
 
+/* The best validation in such a description (or NULL) becomes that of now: a last step is described
+ * before it is validated. */
+void cmn_identity_amend(cJSON *training, const struct cmn_checkpointing *c);
+
 /* A text member of such a description; "" when it lacks it. */
 const char *cmn_saved_text(const cJSON *saved, const char *key);
 

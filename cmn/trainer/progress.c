@@ -158,7 +158,7 @@ static struct cmn_rank_times *gather_times(const struct cmn_training_progress *p
     return all;
 }
 
-static void make_row(struct cmn_training_progress *p, int with_validation)
+static void make_row(struct cmn_training_progress *p, const struct cmn_progress_due *due)
 {
     struct cmn_session *s = p->session;
     const struct cmn_net *net = p->model->net;
@@ -184,8 +184,11 @@ static void make_row(struct cmn_training_progress *p, int with_validation)
     };
     struct cmn_rank_times *times = gather_times(p);
 
-    if (with_validation) {
+    if (due->validation) {
         cmn_validate(s, p->model, &row);
+        cmn_best_validated(&p->best, p->step,
+                           s->valid.images ? row.validation_accuracy : row.validation_map,
+                           due->scheduled);
     }
     row.rank = times;
     row.elapsed = cmn_clock() - p->began;
@@ -199,18 +202,17 @@ static void make_row(struct cmn_training_progress *p, int with_validation)
 }
 
 /* The row of this iteration, and the timeline. */
-static void make_row_and_trace(struct cmn_training_progress *p, int with_validation, int regular,
-                               int last)
+static void make_row_and_trace(struct cmn_training_progress *p, const struct cmn_progress_due *due)
 {
-    if (regular) {
+    if (due->regular) {
         p->row_due = 0;
         p->row_at = cmn_step_iteration(p->step);
         p->row_seen = cmn_net_seen(p->model->net);
     }
-    make_row(p, with_validation);
+    make_row(p, due);
     cmn_status_wait("the timeline of the ranks");
     if (p->trace) {
-        cmn_trace_write(p->trace, last);
+        cmn_trace_write(p->trace, due->last || cmn_net_training_ended(p->model->net));
     }
     cmn_status_wait(NULL);
 }
@@ -259,6 +261,7 @@ struct cmn_progress_due cmn_progress_step_done(struct cmn_training_progress *p)
     int epoch_ended = epoch > p->epoch;
     int validation_due = o->validate && epoch / o->validate > p->epoch / o->validate;
     struct cmn_progress_due due;
+    int deferred;
 
     note_update(step);
     step->done++;
@@ -275,13 +278,15 @@ struct cmn_progress_due cmn_progress_step_done(struct cmn_training_progress *p)
         epoch_ended || (o->report_every && cmn_step_iteration(step) % o->report_every == 0);
     validation_due = validation_due && cmn_validates(s, net);
     /* A stop request does not wait for a validation: the run that resumes this one makes the
-     * row. */
-    p->validation_pending = validation_due && s->stop_signal;
+     * row, in its first step, which comes too late for an end by cmn_patience. */
+    deferred = s->stop_signal && !cmn_best_may_end(&p->best, o);
+    p->validation_pending = validation_due && deferred;
     /* With local SGD and double buffering a row waits for sums that it can report. */
     due.regular =
         !p->validation_pending && (validation_due || (p->row_due && step->sums.images > 0));
-    due.validation =
-        !s->stop_signal && (validation_due || (due.last && o->validate && cmn_validates(s, net)));
+    due.validation = (validation_due && !deferred) ||
+                     (due.last && !s->stop_signal && o->validate && cmn_validates(s, net));
+    due.scheduled = validation_due;
     return due;
 }
 
@@ -316,7 +321,7 @@ void cmn_progress_tell(struct cmn_training_progress *p, const struct cmn_progres
     verify(p);
     cmn_status_wait(NULL);
     if (due->last || due->regular) {
-        make_row_and_trace(p, due->validation, due->regular, due->last);
+        make_row_and_trace(p, due);
     }
 }
 
@@ -334,6 +339,7 @@ void cmn_progress_pending_validation(struct cmn_training_progress *p)
 {
     struct cmn_session *s = p->session;
     struct cmn_net *net = p->model->net;
+    struct cmn_progress_due due = {.regular = 1, .scheduled = 1};
     float *batch;
 
     if (!p->validation_pending) {
@@ -341,7 +347,8 @@ void cmn_progress_pending_validation(struct cmn_training_progress *p)
     }
     p->validation_pending = 0;
     batch = cmn_net_save_batch(net);
-    make_row_and_trace(p, s->options.validate && cmn_validates(s, net), 1, 0);
+    due.validation = s->options.validate && cmn_validates(s, net);
+    make_row_and_trace(p, &due);
     cmn_net_restore_batch(net, batch);
     p->step->ended = cmn_clock(); /* or it would count as loading */
 }

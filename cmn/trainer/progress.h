@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
+#include "trainer/best.h"
 #include "trainer/session.h"
 #include "trainer/step.h"
 
@@ -21,7 +22,8 @@ struct cmn_training_progress {
     long epoch;              /* whole passes over the list, as of the last step */
     int resumed;             /* from a checkpoint */
     int row_due, verify_due; /* due, once sums have arrived and all ranks have the same weights */
-    int validation_pending;  /* a stop request came before the validation of the last row */
+    struct cmn_best best;
+    int validation_pending; /* a stop request came before the validation of the last row */
     long row_at;     /* iteration of the last row that was not written only because a run ended */
     size_t row_seen; /* images by then */
 };
@@ -39,6 +41,7 @@ struct cmn_progress_due {
     int last;       /* the training ends here */
     int regular;    /* the row is due anyway, not only because the training ends */
     int validation; /* in the row */
+    int scheduled;  /* it is due anyway */
 };
 
 /* Collective. An update has happened: means of weights that are due, stop requests, and what else

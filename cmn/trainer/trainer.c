@@ -52,6 +52,9 @@ void cmn_trainer_resume(struct cmn_trainer *t)
 void cmn_trainer_list(struct cmn_trainer *t, FILE *list)
 {
     cmn_feed_set_epochs(&t->feed);
+    if (cmn_best_ended(&t->progress.best, &t->session->options)) {
+        cmn_net_stop_after_this_iteration(t->model.net);
+    }
     cmn_checkpointing_list(t->checkpointing, list);
 }
 
@@ -115,6 +118,10 @@ static void start(struct cmn_trainer *t)
     }
     if (cmn_validates(s, net)) {
         cmn_require_single_images(net);
+    } else if (s->options.validate && (s->options.best || s->options.patience)) {
+        cmn_fatal("%s: this training validates nothing, for it has no `valid` list in the .data "
+                  "file, or a command without validation: leave the key away, or add that",
+                  s->options.best ? "cmn_best=on" : "cmn_patience");
     }
     t->started = 1;
     t->step.first = (long)cmn_net_iteration(net);
@@ -151,14 +158,19 @@ static void step_done(struct cmn_trainer *t)
     struct cmn_checkpointing *c = t->checkpointing;
     struct cmn_progress_due due = cmn_progress_step_done(&t->progress);
     double images_per_s = cmn_progress_speed(&t->progress);
+    /* Taken before the ranks synchronise: as a run that continues would have it. The same goes for
+     * a validation that a stop request waits for. */
+    int ends = due.last && !(due.validation && t->session->stop_signal);
 
-    if (due.last) {
-        /* Taken before the ranks synchronise: as a run that continues would have it. */
+    if (ends) {
         cmn_checkpointing_collect(c, due.regular);
         cmn_step_synchronise(&t->step);
     }
     cmn_progress_tell(&t->progress, &due);
-    if (!due.last && cmn_checkpointing_due(c)) {
+    if (!ends && cmn_net_training_ended(t->model.net)) {
+        cmn_checkpointing_collect(c, 0);
+        cmn_step_synchronise(&t->step);
+    } else if (!ends && cmn_checkpointing_due(c)) {
         cmn_checkpointing_collect(c, 0);
     }
     cmn_checkpointing_write(c);
@@ -195,6 +207,12 @@ static void say_untrained(const struct cmn_trainer *t, const char *file)
     if (t->checkpointing) {
         cmn_identity_tell_origin(t->checkpointing);
     }
+    if (cmn_best_ended(&t->progress.best, &t->session->options)) {
+        cmn_say("nothing to train: cmn_patience=%ld has ended this training after iteration %zu; "
+                "raise it, or start over with -clear",
+                t->session->options.patience, cmn_net_iteration(net));
+        return;
+    }
     cmn_say("nothing to train: iteration %zu of %d is reached already; raise max_batches or "
             "cmn_epochs, or start over with -clear",
             cmn_net_iteration(net), cmn_net_last_iteration(net));
@@ -202,6 +220,9 @@ static void say_untrained(const struct cmn_trainer *t, const char *file)
 
 int cmn_trainer_before_save(struct cmn_trainer *t, const char *file)
 {
+    if (cmn_best_owns(&t->model, file)) {
+        return 0;
+    }
     cmn_report_clear(t->session->report);
     t->save_began = cmn_clock();
     cmn_status_wait("the averages that are made for saving");

@@ -95,7 +95,7 @@ detect_on() {
 }
 
 @test "AlexeyAB's tree: built without a warning from the module; parts that are missing and patches that do not fit are named" {
-    run ! grep -E '(^|[ /])cmn/.*warning' "$BATS_FILE_TMPDIR/build.log"
+    run -1 grep -E '(^|[ /])cmn/.*warning' "$BATS_FILE_TMPDIR/build.log"
     cp -r "$ALEXEYAB_TREE" tree
     chmod -R u+w tree
     sed -i 's/l.backward(l, state);/l.backward (l, state);/' tree/src/network.c
@@ -180,6 +180,26 @@ one_to_three() {
     figures <map.log >stock.map
     [[ $(wc -l <stock.map) -eq 14 ]]
     darknet_on 3 detector map digits.data net.cfg out/net_best.weights -cmn 2>cmn.log | figures | diff - stock.map || { cat cmn.log; false; }
+}
+
+@test "AlexeyAB's tree: cmn_best and cmn_patience: the same best weights and the same last iteration after a resume, also with -map" {
+    boxes 60
+    tiny max_batches=400 batch=12 subdivisions=2 learning_rate=0.001 burn_in=10 cmn_best=1 cmn_patience=3 >net.cfg
+    detect_on 2 -map -cmn_validate 3 -cmn_checkpoint 10 -cmn_checkpoint_keep 99
+    ended='cmn_patience=3: no better mAP@0.5 than [0-9.e-]*, of iteration ([0-9]+), in the last 3 validations: the training ends after iteration ([0-9]+),'
+    [[ $(<train.log) =~ $ended ]]
+    end=${BASH_REMATCH[2]}
+    echo "best ${BASH_REMATCH[1]}, last $end"
+    ((end == BASH_REMATCH[1] + 45 && end < 400)) # 3 validations: each epoch has 5 iterations, and every third one is validated
+    [[ $(seen out/net_final.weights) == $((end * 12)) ]]
+    [[ $(seen out/net_best.weights) == $((BASH_REMATCH[1] * 12)) ]]
+    cp -r out whole
+    at=$((RANDOM % (end / 10 - 1) * 10 + 10))
+    find out -name '*.checkpoint' ! -name "net-$at.checkpoint" -delete
+    detect_on 2 -cmn_validate 3 -cmn_checkpoint 10
+    grep "resumed from out/net-$at.checkpoint" train.log
+    cmp whole/net_best.weights out/net_best.weights
+    cmp whole/net_final.weights out/net_final.weights
 }
 
 @test "AlexeyAB's tree: a classifier with cutmix: 2 ranks have the weights of one" {

@@ -25,7 +25,12 @@ run_on() {
 
 # rows: what the log of this training says, but for times.
 rows() {
-    grep -oE '"epoch":[^,]*,"iteration":[0-9]+,"main/loss":[^,]*,("main/accuracy":[^,]*,)?("validation[^,]*,)*' "out/$1.json"
+    rows_in out "$1"
+}
+
+# rows_in FOLDER CFG
+rows_in() {
+    grep -oE '"epoch":[^,]*,"iteration":[0-9]+,"main/loss":[^,]*,("main/accuracy":[^,]*,)?("validation[^,]*,)*' "$1/$2.json"
 }
 
 # goes_on N AT CFG ARGUMENTS...: a training that takes checkpoints; then one from that of iteration AT. Same weights, same rows.
@@ -149,6 +154,18 @@ until_there() {
     [[ $bytes -gt 0 ]]
 }
 
+# killed_at FILE N WORDS...: a training on N ranks, killed as soon as there is that file.
+killed_at() {
+    local file=$1 pid end=$((SECONDS + 60 * SLOW))
+    setsid "${mpiexec[@]}" -n "$2" "$DARKNET" "${@:3}" -cmn >train.log 2>&1 3>&- &
+    pid=$!
+    while [[ ! -s $file ]] && ((SECONDS < end)); do :; done # some milliseconds later it would have ended
+    mapfile -t ranks < <(pgrep -P $pid)
+    kill -KILL $pid "${ranks[@]}" || true
+    wait $pid || true
+    [[ -s $file ]] || { tail -n 30 train.log; return 1; }
+}
+
 # stopped CFG WORDS...: a training on 2 ranks that is asked to stop after some iterations, and has no end of its own. Sets at, its last one.
 stopped() {
     local cfg=$1 pid
@@ -192,6 +209,49 @@ stopped() {
     run_on 2 "${words[@]}" -clear
     cmp parts.weights out/bn.weights
     diff parts.rows <(rows bn)
+}
+
+# ends_like WHOLE: the training in out/ has ended with the files and the rows of the one in that folder.
+ends_like() {
+    cmp "$1/mlp_best.weights" out/mlp_best.weights
+    cmp "$1/mlp.weights" out/mlp.weights
+    diff <(rows mlp) "$1.rows"
+}
+
+@test "cmn_best and cmn_patience: killed at random steps, the same best weights and the same last iteration on 1 to 3 ranks" {
+    small_data 240 40
+    mlp_cfg batch=48 learning_rate=.1 cmn_batch=global cmn_best=1 cmn_patience=3 >mlp.cfg
+    words=(classifier train small.data mlp.cfg -cmn_seed 7 -cmn_epochs 60 -cmn_checkpoint 2 -cmn_checkpoint_keep 99)
+    for n in 1 2 3; do
+        rm -rf out
+        run_on $n "${words[@]}"
+        ended='cmn_patience=3: no better accuracy than [0-9.]*, of iteration ([0-9]+), in the last 3 validations: the training ends after iteration ([0-9]+),'
+        [[ $(<train.log) =~ $ended ]]
+        best=${BASH_REMATCH[1]} end=${BASH_REMATCH[2]} # an epoch has 5 iterations
+        echo "$n ranks: best $best, last $end"
+        ((best % 5 == 0 && end == best + 15 && end < 300))
+        cmp out/mlp_best.weights out/mlp_$((best / 5)).weights
+        [[ $(seen out/mlp.weights) == $((end * 48)) ]]
+        # Ended again from a checkpoint: the best weights are of a later step, as after a kill before the next checkpoint.
+        mv out whole && rows_in whole mlp >whole.rows
+        at=$((RANDOM % (end / 2 - 1) * 2 + 2))
+        echo "resumed from $at"
+        mkdir out && cp -p whole/mlp.json whole/mlp_best.weights whole/mlp-$at.checkpoint out
+        run_on $n "${words[@]}"
+        grep "resumed from out/mlp-$at.checkpoint" train.log
+        ends_like whole
+        # The last checkpoint: it has ended.
+        rm out/mlp.weights
+        run_on $n "${words[@]}"
+        (($(grep -c "nothing to train: cmn_patience=3 has ended this training after iteration $end;" train.log) == 1))
+        ends_like whole
+        rm -rf out
+        killed_at "out/mlp-$((RANDOM % 5 * 2 + 2)).checkpoint" $n "${words[@]}"
+        run_on $n "${words[@]}"
+        grep 'resumed from' train.log
+        ends_like whole
+        rm -rf whole
+    done
 }
 
 @test "3 ranks, then 2, then 4: as one training with the same batch; per_rank counts on in images" {

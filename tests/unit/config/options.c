@@ -36,6 +36,8 @@ static const struct key keys[] = {
     {"cmn_scatter", "global", "none", "none", {"", "glob", "Global", "shards"}},
     {"cmn_seed", "auto", "2147483647", "2147483647", {"", "-1", "2147483648", "0x7", "7 "}},
     {"cmn_validate", "1", "off", "off", {"", "-1", "yes", "1000001"}},
+    {"cmn_best", "off", "on", "on", {"", "2", "yes"}},
+    {"cmn_patience", "off", "3", "3", {"", "-1", "1.5", "1000001"}},
     {"cmn_report", "table", "quiet", "quiet", {"", "loud", "tables"}},
     {"cmn_report_every", "auto", "100", "100", {"", "-1", "often"}},
     {"cmn_json", "", "log.json", "log.json", {"on", "off"}},

@@ -142,6 +142,11 @@ static const struct {
     {"skipped", "-1", "skipped is -1, and must be"},
     {"elapsed", "-0.1", "elapsed is -0.1"},
     {"elapsed", "1e13", "elapsed is 10000000000000, and must be a number from 0 to 1000000000000"},
+    {"best_known", "2", "best_known is 2, and must be a whole number from 0 to 1"},
+    {"best_saved", "0.5", "best_saved is 0.5, and must be a whole number from 0 to 1"},
+    {"best", "1.5", "best is 1.5, and must be a number from 0 to 1"},
+    {"best_at", "-1", "best_at is -1, and must be"},
+    {"no_better", "-1", "no_better is -1, and must be"},
     {"progress", "[]", "iteration is no number"},
     {"progress", "", "iteration is no number"},
 };
@@ -176,7 +181,23 @@ static void no_number_may_be_missing(void **state)
         assert_int_equal(fits(item->string, "\"1\""), -1);
         n++;
     }
-    assert_int_equal(n, 16);
+    assert_int_equal(n, 21);
+}
+
+/* Checkpoints of versions that knew no best validation. */
+static void those_of_the_best_validation_may_all_be_missing(void **state)
+{
+    static const char *const names[] = {"best_known", "best_saved", "best", "best_at", "no_better"};
+    cJSON *saved = cJSON_Duplicate(c->saved, 1);
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(names); i++) {
+        cJSON_DeleteItemFromObjectCaseSensitive(cJSON_GetObjectItemCaseSensitive(saved, "progress"),
+                                                names[i]);
+        assert_int_equal(cmn_identity_fits(c, saved, "x-0.checkpoint"),
+                         i + 1 < COUNT(names) ? -1 : 0);
+    }
+    cJSON_Delete(saved);
 }
 
 /* As random=1 draws them, though this cfg does not: it may have been so. */
@@ -262,6 +283,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_value_of_the_header_has_a_range),
         cmocka_unit_test(no_number_may_be_missing),
+        cmocka_unit_test(those_of_the_best_validation_may_all_be_missing),
         cmocka_unit_test(sizes_that_random_draws),
         cmocka_unit_test(each_tensor_holds_what_a_training_writes),
     };

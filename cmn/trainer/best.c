@@ -1,0 +1,136 @@
+#include "trainer/best.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/atomic_file.h"
+#include "base/fatal.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "mpi/call.h"
+#include "report/report.h"
+#include "trainer/weights_file.h"
+
+int cmn_best_ended(const struct cmn_best *b, const struct cmn_options *o)
+{
+    return o->patience && o->validate && b->worse >= o->patience;
+}
+
+int cmn_best_may_end(const struct cmn_best *b, const struct cmn_options *o)
+{
+    return o->patience && b->worse + 1 >= o->patience;
+}
+
+/* ---- the file ---- */
+
+static void name_file(const struct cmn_model *m, char file[PATH_MAX])
+{
+    snprintf(file, PATH_MAX, "%s/%s_best.weights", m->session->backup, m->name);
+}
+
+int cmn_best_owns(const struct cmn_model *m, const char *file)
+{
+    char own[PATH_MAX];
+
+    name_file(m, own);
+    return m->session->options.best && !strcmp(file, own);
+}
+
+/* A checkpoint may say that it is there: no power cut may take it then. 0, or -1 with errno. */
+static int sync_file(const char *file)
+{
+    int fd = open(file, O_RDONLY | O_CLOEXEC), failed, reason;
+
+    if (fd < 0) {
+        return -1;
+    }
+    failed = cmn_sync_in_place(fd);
+    reason = errno;
+    close(fd);
+    errno = reason;
+    return failed;
+}
+
+/* Rank 0. Returns whether the weights are in the file. */
+static int write_file(struct cmn_step *step)
+{
+    struct cmn_model *m = step->model;
+    char file[PATH_MAX];
+
+    name_file(m, file);
+    cmn_nonfinite_check_weights(&step->nonfinite);
+    cmn_status_compute("writing the best weights");
+    if (!cmn_weights_file_write(m, file, cmn_net_seen(m->net), 1) && !sync_file(file)) {
+        return 1;
+    }
+    cmn_report_clear(m->session->report);
+    cmn_warn("best weights not written to %s: %s; the training continues, and saves the next that "
+             "are better than those in the file",
+             file, strerror(errno));
+    return 0;
+}
+
+/* Collective. The same on all ranks. */
+static int save(struct cmn_step *step)
+{
+    const struct cmn_topology *top = &step->session->topology;
+    int saved = 0;
+
+    cmn_status_wait("the averages that are made for saving");
+    cmn_model_swap_in_averages(step->model);
+    cmn_status_wait(NULL);
+    if (top->rank == 0) {
+        saved = write_file(step);
+    }
+    cmn_model_restore_own(step->model);
+    cmn_mpi_bcast(&saved, sizeof saved, MPI_BYTE, top->world);
+    return saved;
+}
+
+/* ---- after a validation ---- */
+
+static void end_training(const struct cmn_best *b, const struct cmn_step *step)
+{
+    const struct cmn_session *s = step->session;
+
+    cmn_net_stop_after_this_iteration(step->model->net);
+    cmn_report_clear(s->report);
+    cmn_warn("cmn_patience=%ld: no better %s than %.6g, of iteration %ld, in the last %ld "
+             "validation%s: the training ends after iteration %ld, with its weights saved",
+             s->options.patience, s->valid.images ? "accuracy" : "mAP@0.5", b->value, b->at,
+             b->worse, b->worse == 1 ? "" : "s", cmn_step_iteration(step));
+}
+
+void cmn_best_validated(struct cmn_best *b, struct cmn_step *step, double value, int scheduled)
+{
+    const struct cmn_session *s = step->session;
+    const struct cmn_options *o = &s->options;
+    int better, saved = 0;
+
+    if (!o->best && !o->patience) {
+        return;
+    }
+    cmn_mpi_bcast(&value, sizeof value, MPI_BYTE, s->topology.world);
+    if (!(value >= 0)) {
+        cmn_fatal("no image of %s has a true box, so there is no mAP that %s could compare: add "
+                  "label files, or leave the key away",
+                  s->valid_list, o->best ? "cmn_best" : "cmn_patience");
+    }
+    /* What an earlier run without cmn_best found is in no file. */
+    better = !b->known || (o->best && !b->saved) || value > b->value;
+    if (better) {
+        b->worse = 0;
+        saved = o->best && save(step);
+    }
+    if (better && (saved || !o->best)) {
+        *b = (struct cmn_best){
+            .known = 1, .saved = saved, .value = value, .at = cmn_step_iteration(step)};
+    }
+    b->worse += !better && scheduled;
+    if (cmn_best_ended(b, o) && !cmn_net_training_ended(step->model->net)) {
+        end_training(b, step);
+    }
+}
