@@ -27,6 +27,10 @@ struct cmn_sgd_slice {
 void cmn_reduce_sgd(float *weights, float *const *buffer, int buffers, int mine,
                     const struct cmn_sgd_slice *how, size_t n);
 
+/* The squares of n floats in double; the order of the additions depends on n alone, so ranks with
+ * the same floats get the same bits. */
+double cmn_sum_of_squares(const float *x, size_t n);
+
 /* Which kind of store is faster here: both are measured now and then. Zeroed before the first
  * call; one for each call site. */
 struct cmn_stores {

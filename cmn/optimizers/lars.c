@@ -2,26 +2,9 @@
 
 #include <math.h>
 
-/* Several sums at once: one alone would wait for each addition. */
-enum { LANES = 8 };
-
 static double norm(const float *x, size_t n)
 {
-    double lane[LANES] = {0}, sum = 0;
-    size_t i = 0;
-
-    for (; i + LANES <= n; i += LANES) {
-        for (size_t k = 0; k < LANES; k++) {
-            lane[k] += (double)x[i + k] * (double)x[i + k];
-        }
-    }
-    for (; i < n; i++) {
-        lane[0] += (double)x[i] * (double)x[i];
-    }
-    for (size_t k = 0; k < LANES; k++) {
-        sum += lane[k];
-    }
-    return sqrt(sum);
+    return sqrt(cmn_sum_of_squares(x, n));
 }
 
 double cmn_lars_rate(const float *w, const float *sum, size_t n, double coefficient, double images,
