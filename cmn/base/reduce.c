@@ -218,6 +218,18 @@ double cmn_sum_of_squares(const float *x, size_t n)
     return sum_of_squares(x, n);
 }
 
+CMN_VECTORS static void scale(float *x, float by, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        x[i] *= by;
+    }
+}
+
+void cmn_scale(float *x, float by, size_t n)
+{
+    scale(x, by, n);
+}
+
 /* ---- which stores ---- */
 
 /* Calls between trials, and calls of a trial: each kind twice, and the better time counts. */

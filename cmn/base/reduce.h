@@ -31,6 +31,9 @@ void cmn_reduce_sgd(float *weights, float *const *buffer, int buffers, int mine,
  * the same floats get the same bits. */
 double cmn_sum_of_squares(const float *x, size_t n);
 
+/* x[i] *= by, for n floats. */
+void cmn_scale(float *x, float by, size_t n);
+
 /* Which kind of store is faster here: both are measured now and then. Zeroed before the first
  * call; one for each call site. */
 struct cmn_stores {

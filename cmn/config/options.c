@@ -44,6 +44,10 @@ static const struct option table[] = {
      "LARS with this trust coefficient: scale each layer's learning rate by the norm of its "
      "weights over the norm of its gradient",
      0, NULL},
+    {batch, "cmn_clip", REAL, "off", "0 to 1000000000 (L2 norm), or off", 0, 1e9, AT(clip),
+     "scale down a step's gradient, the mean over its images, where its norm over all layers is "
+     "greater than this (as PyTorch's clip_grad_norm_)",
+     0, NULL},
     {batch, "cmn_sync_bn", SWITCH, "off", "off, on", 0, 0, AT(sync_bn),
      "on: batch normalisation uses the statistics of all ranks' batches, so that N ranks train "
      "as one with the whole batch",

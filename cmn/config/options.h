@@ -39,6 +39,7 @@ struct cmn_options {
     long batch;              /* enum cmn_batch_mode */
     long scale_lr;           /* enum cmn_scale_lr */
     double lars;             /* trust coefficient, 0: off */
+    double clip;             /* greatest norm of the mean gradient, 0: off */
     long sync_bn;            /* 0, 1 */
     long epochs;             /* 0: max_batches decides */
     long scatter;            /* enum cmn_scatter_mode */

@@ -28,7 +28,7 @@ static const struct cmn_update_policy *choose(const struct cmn_topology *t,
         return &cmn_double_buffering;
     }
     return !adam && (options->compress != CMN_COMPRESS_NONE || options->dtype != CMN_FP32 ||
-                     options->lars > 0 || skips(options))
+                     options->lars > 0 || options->clip > 0 || skips(options))
                ? &cmn_separate_momentum
                : &cmn_synchronous;
 }
@@ -41,6 +41,15 @@ static void refuse_lars(const struct cmn_optimizer *o, int adam)
                           : "on GPUs the update is Darknet's own: use cmn_scale_lr alone";
 
     cmn_fatal("cmn_lars=%g: %s", o->options->lars, why);
+}
+
+static void refuse_clip(const struct cmn_optimizer *o)
+{
+    const char *why = o->policy->own_weights
+                          ? "with cmn_local_steps each rank updates by itself: use one of them"
+                          : "on GPUs the update is Darknet's own: leave it away";
+
+    cmn_fatal("cmn_clip=%g: %s", o->options->clip, why);
 }
 
 /* Skipping a step needs a gradient that is apart from the momentum, and that nobody has begun to
@@ -83,6 +92,9 @@ static void check(const struct cmn_optimizer *o, int adam)
     }
     if (options->lars > 0 && !o->policy->own_velocity) {
         refuse_lars(o, adam);
+    }
+    if (options->clip > 0 && (o->topology->device >= 0 || o->policy->own_weights)) {
+        refuse_clip(o);
     }
     if (must_overlap && o->topology->size > 1 && no_overlap(o)) {
         cmn_fatal("cmn_overlap=on: communicator %s: %s", o->communicator.name, no_overlap(o));
@@ -131,6 +143,9 @@ void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t by
     }
     if (options->lars > 0) {
         used += snprintf(text + used, bytes - (size_t)used, ", LARS %g", options->lars);
+    }
+    if (options->clip > 0) {
+        used += snprintf(text + used, bytes - (size_t)used, ", clipped to %g", options->clip);
     }
     if (o->policy->own_weights) {
         used += snprintf(text + used, bytes - (size_t)used, ", averaged every %ld steps",

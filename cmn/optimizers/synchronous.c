@@ -27,10 +27,12 @@ static void begin(struct cmn_optimizer *o)
     }
 }
 
-/* The sum holds every rank's momentum, so each rank keeps 1/size of it. */
+/* The sum holds every rank's momentum, so each rank keeps 1/size of it. What is clipped is Adam's,
+ * whose gradient is apart from what it keeps. */
 static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
     cmn_sum_gradients(o, rule, images);
+    cmn_clip_sums(o, &o->gradients->exchange, images);
     rule->batch = images;
     rule->momentum /= (float)o->topology->size;
     return 1;
@@ -78,6 +80,7 @@ const struct cmn_update_policy cmn_synchronous = {
 static int update_separate(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
     cmn_sum_gradients(o, NULL, images);
+    cmn_clip_sums(o, &o->gradients->exchange, images);
     cmn_velocity_update(o, o->gradients->exchange.block.data, rule, images);
     rule->done = 1;
     return 1;

@@ -10,6 +10,7 @@
 #include "base/reduce.h"
 #include "base/timeline.h"
 #include "compression/compressor.h"
+#include "optimizers/clip.h"
 #include "optimizers/lars.h"
 
 /* ---- the update with the momentum apart from the gradients ---- */
@@ -19,11 +20,23 @@ void cmn_velocity_open(struct cmn_optimizer *o)
     o->velocity = cmn_calloc(o->gradients->exchange.block.n + 1, sizeof *o->velocity);
 }
 
+void cmn_clip_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images)
+{
+    double began = cmn_clock(), ended;
+
+    if (o->options->clip > 0) {
+        cmn_clip(x, o->options->clip, images);
+        ended = cmn_clock();
+        o->updating += ended - began;
+        cmn_timeline_span(CMN_SPAN_UPDATE, -1, began, ended);
+    }
+}
+
 void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
                          int images)
 {
     struct cmn_gradients *g = o->gradients;
-    double began = cmn_clock();
+    double began = cmn_clock(), ended;
     int span = 0;
 
     cmn_gradients_rates(g, images, rule->rate, rule->decay);
@@ -46,8 +59,9 @@ void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_
         part[1] = sums + at;
         cmn_reduce_sgd(*t->weight, part, 2, 0, &how, t->n);
     }
-    o->updating = cmn_clock() - began;
-    cmn_timeline_span(CMN_SPAN_UPDATE, -1, began, began + o->updating);
+    ended = cmn_clock();
+    o->updating += ended - began;
+    cmn_timeline_span(CMN_SPAN_UPDATE, -1, began, ended);
 }
 
 /* ---- exchanges ---- */

@@ -7,7 +7,7 @@
  *                      communicator's. The flat buffer holds the momentum, too; each rank keeps
  *                      1/size of it, so the sum holds it once (docs/internals/mechanisms.md).
  *   separate_momentum  The same with the momentum in memory of its own, so that the flat buffer
- *                      holds the gradient alone: for lossy compressors, LARS, and
+ *                      holds the gradient alone: for lossy compressors, LARS, cmn_clip, and
  *                      cmn_nonfinite=skip, which throws a gradient away and keeps the momentum.
  *   double_buffering   As separate_momentum, one step late: the sum of a step travels during the
  *                      next one. Source: ChainerMN's double-buffering optimizer (Akiba et al.,
@@ -121,6 +121,9 @@ struct cmn_optimizer {
 
 /* Local. Zeroed memory for the momentum. */
 void cmn_velocity_open(struct cmn_optimizer *o);
+
+/* Local. With cmn_clip, makes the sums in x over `images` no longer than that (clip.h). */
+void cmn_clip_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images);
 
 /* Local. Updates the weights with the sums over `images` and the momentum in o->velocity, and
  * zeroes the sums. For each weight w, with g the sum and v the momentum: u = g + v + decay * w; w

@@ -87,7 +87,7 @@ static void add_identity(cJSON *o, const struct cmn_checkpointing *c)
     for (int i = 0; i < KEYS; i++) {
         add_key(o, c, keys[i]);
     }
-    /* LARS keeps it apart as well. */
+    /* LARS and cmn_clip keep it apart as well. */
     add(o, "momentum", "%s",
         c->model->optimizer.policy->own_velocity ? "apart" : "with the gradients");
     add(o, "weights", "%s",
@@ -275,7 +275,7 @@ static int compare_all(const struct cmn_checkpointing *c, const cJSON *there, co
             return -1;
         }
     }
-    return compare(file, there, here, "momentum", "(cmn_lars) its momentum is kept") ||
+    return compare(file, there, here, "momentum", "(cmn_lars, cmn_clip) its momentum is kept") ||
                    compare(file, there, here, "weights", "(cmn_communicator) its weights are") ||
                    compare(file, there, here, "images",
                            o->batch == CMN_BATCH_GLOBAL ? "images of a step are"

@@ -165,6 +165,7 @@ static void forget_gradients(struct cmn_options *o)
     o->local_steps = 1;
     o->sync_bn = 0;
     o->lars = 0;
+    o->clip = 0;
 }
 
 void cmn_session_configure(struct cmn_session *s)

@@ -222,6 +222,26 @@ END
     # shellcheck disable=SC2034  # read by fails_clearly_on
     DARKNET=$BUILD/fake/bin/darknet
     fails_clearly_on 2 "cmn_lars=0.1: on GPUs the update is Darknet's own" classifier train small.data mlp.cfg -cmn
+    fails_clearly_on 2 "cmn_clip=0.1: on GPUs the update is Darknet's own" \
+        classifier train small.data mlp.cfg -cmn -cmn_lars off -cmn_clip .1
+}
+
+@test "cmn_clip: N ranks train as one, with LARS, too; a cfg with it validates; its checkpoint is one of its own" {
+    mlp_cfg batch=30 learning_rate=.1 cmn_lars=.1 cmn_clip=.1 max_batches=10 >mlp.cfg
+    train_on 1 mlp.cfg -cmn_batch global
+    grep -q ', LARS 0.1, clipped to 0.1' train.log
+    mv out/mlp.weights one.weights
+    train_on 3 mlp.cfg -cmn_batch global -cmn_verify 1
+    assert_close one.weights out/mlp.weights $LIMIT
+    train_on 3 mlp.cfg -cmn_batch global -cmn_clip off
+    assert_far one.weights out/mlp.weights 1e-3
+    mlp_cfg cmn_clip=.1 max_batches=2 >mlp.cfg
+    train_on 2 mlp.cfg -cmn_checkpoint 2
+    sed 's/^cmn_clip=/cmn_local_steps=4\n&/' mlp.cfg >both.cfg
+    darknet_on 2 classifier valid small.data both.cfg out/mlp.weights -cmn >valid.log 2>&1
+    fails_clearly_on 2 'cmn_clip=0.1: with cmn_local_steps .*use one of them' classifier train small.data both.cfg -cmn
+    fails_clearly_on 2 'cmn_lars, cmn_clip. its momentum is kept apart, and here with the gradients' \
+        classifier train small.data mlp.cfg -cmn -cmn_clip off -cmn_checkpoint 2
 }
 
 @test "docs/use/batch-size.md names a test for each line of its table, and the tests exist" {

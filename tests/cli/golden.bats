@@ -52,6 +52,8 @@ as_golden() {
 @test "perceptron: Adam" { as_golden mlp-adam mlp; }
 @test "perceptron: Adam with decay" { as_golden mlp-adam-decay mlp-adam; }
 @test "perceptron: LARS" { as_golden mlp-lars mlp-decay; }
+@test "perceptron: clipping" { as_golden mlp-clip mlp-decay; }
+@test "perceptron: Adam with clipping" { as_golden mlp-adam-clip mlp-adam; }
 @test "perceptron: double buffering" { as_golden mlp-delayed mlp-decay; }
 @test "conv net: the slope of each weight" { as_golden conv start-conv; }
 @test "conv net: momentum and decay" { as_golden conv-decay conv; }
@@ -60,6 +62,7 @@ as_golden() {
 @test "batch normalisation: the slope of each weight" { as_golden norm start-norm; }
 @test "batch normalisation: momentum and decay" { as_golden norm-decay norm; }
 @test "batch normalisation: Adam" { as_golden norm-adam norm; }
+@test "batch normalisation: clipping" { as_golden norm-clip norm-decay; }
 @test "batch normalisation: LARS" { as_golden norm-lars norm-decay; }
 
 @test "each golden case is tested" {

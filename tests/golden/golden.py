@@ -4,8 +4,8 @@
     tests/golden/golden.py          (Debian: python3-torch)
 
 Nothing here is made from Darknet's or our source: gradients are autograd's, momentum and decay are torch.optim.SGD, Adam is
-torch.optim.Adam, LARS is algorithm 1 of You, Gitman, Ginsburg, 2017. Rules of Darknet that are not the textbook's are written
-down where they stand below. tests/cli/golden.bats trains CASE.cfg from its start, and compares with CASE.weights.
+torch.optim.Adam, clipping is clip_grad_norm_, LARS is algorithm 1 of You, Gitman, Ginsburg, 2017. Rules of Darknet that are not
+the textbook's are written down where they stand below. tests/cli/golden.bats trains CASE.cfg from its start, and compares with CASE.weights.
 
 Each step trains on all images, so their order is of no account.
 """
@@ -41,6 +41,8 @@ CASES = {
     'mlp-adam': ('mlp', dict(adam=1, B1=.9, B2=.99, eps=1e-3, learning_rate=.02)),
     'mlp-adam-decay': ('mlp', dict(adam=1, B1=.8, B2=.99, eps=1e-3, learning_rate=.02, decay=.05)),
     'mlp-lars': ('mlp', dict(momentum=.9, decay=.02, cmn_lars=.3)),
+    'mlp-clip': ('mlp', dict(momentum=.9, decay=.02, cmn_clip=.05)),
+    'mlp-adam-clip': ('mlp', dict(adam=1, B1=.9, B2=.99, eps=1e-3, learning_rate=.02, cmn_clip=.05)),
     'mlp-delayed': ('mlp', dict(momentum=.5, decay=.02, cmn_double_buffering=1)),
     'conv': ('conv', {}),
     'conv-decay': ('conv', dict(momentum=.9, decay=.02)),
@@ -49,6 +51,7 @@ CASES = {
     'norm': ('norm', {}),
     'norm-decay': ('norm', dict(momentum=.9, decay=.02)),
     'norm-adam': ('norm', dict(adam=1, B1=.9, B2=.99, eps=1e-3, learning_rate=.02)),
+    'norm-clip': ('norm', dict(momentum=.9, decay=.02, cmn_clip=.1)),
     'norm-lars': ('norm', dict(momentum=.9, decay=.02, cmn_lars=.1)),
 }
 
@@ -212,6 +215,8 @@ def train(name, layers, own):
         for p in parameters:
             p.grad = None
         net.loss(x, classes).backward()
+        if keys.get('cmn_clip'):
+            torch.nn.utils.clip_grad_norm_(parameters, keys['cmn_clip'])
         if keys.get('cmn_double_buffering'):  # each step has the gradient of the one before; the first has none
             now = [p.grad.clone() for p in parameters]
             for p, g in zip(parameters, delayed or []):

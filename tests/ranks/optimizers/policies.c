@@ -1,6 +1,13 @@
 /* When gradients are exchanged changes no bit (overlap, sizes of buckets), or changes what it says:
- * double buffering and local steps are held against a simulation of all ranks in one process. */
+ * double buffering, local steps and clipping are held against a simulation of all ranks in one
+ * process. */
 #include "sides.h"
+
+#include <math.h>
+
+#include "optimizers/clip.h"
+
+static const double LIMIT = 2.5; /* shorter than the mean gradient of any number of ranks */
 
 /* ---- overlap changes no bit ---- */
 
@@ -40,6 +47,7 @@ static void overlap_in(const struct cmn_topology *t, const char *shape)
             cmn_options_default(&o);
             snprintf(o.communicator, sizeof o.communicator, "%s", names[i]);
             take_codec(&o, cmn_compressor_at(k));
+            o.clip = k % 2 ? LIMIT : 0;
             if ((t->inter_size > 1 || i == 3) && !(i == 3 && k == 0) && t->size > 1 &&
                 !failure[0]) {
                 overlap_one(t, &o, cmn_compressor_at(k)->name);
@@ -90,10 +98,27 @@ static void add_gradients(const struct side *like, const struct replica *r, int 
     }
 }
 
-/* In every step the sum of all ranks' gradients, or that of the step before. */
-static void simulate_sums(const struct side *like, struct replica *r, size_t n, int stale)
+/* PyTorch's clip_grad_norm_ of the mean gradient. Returns whether it was too long. */
+static int clip(double *sum, size_t n, double limit)
+{
+    double squares = 0, keeps;
+
+    for (size_t i = 0; i < n; i++) {
+        squares += sum[i] * sum[i] / IMAGES / IMAGES;
+    }
+    keeps = limit / (sqrt(squares) + 1e-6);
+    for (size_t i = 0; i < n && keeps < 1; i++) {
+        sum[i] *= keeps;
+    }
+    return keeps < 1;
+}
+
+/* In every step the sum of all ranks' gradients, or that of the step before. Returns the steps that
+ * were clipped. */
+static int simulate_sums(const struct side *like, struct replica *r, size_t n)
 {
     double *sum = calloc(n, sizeof *sum), *before = calloc(n, sizeof *sum);
+    int stale = (int)like->o.double_buffering, clipped = 0;
 
     for (int number = 1; number <= UPDATES; number++) {
         memcpy(before, sum, n * sizeof *sum);
@@ -101,12 +126,14 @@ static void simulate_sums(const struct side *like, struct replica *r, size_t n, 
         for (int rank = 0; rank < like->t->size; rank++) {
             add_gradients(like, r, rank, number, sum);
         }
+        clipped += like->o.clip > 0 && clip(sum, n, like->o.clip);
         if (!stale || number > 1) {
             apply(like, r, stale ? before : sum, IMAGES);
         }
     }
     free(sum);
     free(before);
+    return clipped;
 }
 
 /* Each rank by itself, the mean every EVERY steps and at the end. Late means give the same at the
@@ -143,6 +170,8 @@ static void hold_against_simulation(const struct cmn_topology *t, const struct c
     struct replica r[5];
     struct side s;
     size_t n;
+    double off = 0, all = 0;
+    int clipped = 0;
     float *begin, *got;
 
     open_side(&s, t, o);
@@ -156,7 +185,7 @@ static void hold_against_simulation(const struct cmn_topology *t, const struct c
     if (o->local_steps > 1) {
         simulate_local(&s, r, n);
     } else {
-        simulate_sums(&s, r, n, (int)o->double_buffering);
+        clipped = simulate_sums(&s, r, n);
     }
     got = trained(t, o, &n);
     for (size_t i = 0; i < n; i++) {
@@ -164,6 +193,13 @@ static void hold_against_simulation(const struct cmn_topology *t, const struct c
         CHECK_SAYING(d < 1e-4 && d > -1e-4,
                      "%s, local %ld, stale %ld: weight %zu of %zu is %g, not %g", s.c->name,
                      o->local_steps, o->double_buffering, i, n, (double)got[i], r[0].w[i]);
+        off += d * d;
+        all += r[0].w[i] * r[0].w[i];
+    }
+    if (o->clip > 0) {
+        CHECK_SAYING(clipped > UPDATES / 2, "%d steps were clipped", clipped);
+        CHECK_SAYING(off < 1e-12 * all, "%s, stale %ld, clipped: %g of the norm away", s.c->name,
+                     o->double_buffering, sqrt(off / all));
     }
     for (int rank = 0; rank < t->size; rank++) {
         free(r[rank].w);
@@ -180,12 +216,13 @@ static void simulated_in(const struct cmn_topology *t, const char *shape)
 
     (void)shape;
     for (size_t i = 0; i < COUNT(names); i++) {
-        for (int way = 0; way < 4; way++) {
+        for (int way = 0; way < 6; way++) {
             struct cmn_options o;
             cmn_options_default(&o);
             snprintf(o.communicator, sizeof o.communicator, "%s", names[i]);
-            o.local_steps = way & 1 ? EVERY : 1;
-            o.double_buffering = way / 2;
+            o.local_steps = way < 4 && way & 1 ? EVERY : 1;
+            o.double_buffering = way < 4 ? way / 2 : way - 4;
+            o.clip = way < 4 ? 0 : LIMIT;
             /* One node has no link whose time could be hidden, naive nothing to hide it with. */
             if (!failure[0] && !(o.double_buffering && ((t->inter_size == 1 && i > 0) || i == 4))) {
                 hold_against_simulation(t, &o);
@@ -198,6 +235,34 @@ static void as_simulated(void **state)
 {
     (void)state;
     in_every_world(simulated_in);
+    fail_on_all_ranks();
+}
+
+/* The mean over 2 images is 6, 0; -8: as long as 10, whatever lies between the tensors. */
+static void clips(void **state)
+{
+    static const struct {
+        double limit;
+        float value[2], keeps;
+    } want[] = {
+        {20, {12, -16}, 1},   {11, {12, -16}, 1}, {5, {12, -16}, 0.5F},
+        {1, {12, -16}, 0.1F}, {5, {12, NAN}, 1},  {5, {12, INFINITY}, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(want); i++) {
+        float x[] = {want[i].value[0], 0, 99, 99, want[i].value[1]};
+        struct cmn_span tensor[] = {{.data = x, .n = 2}, {.data = x + 4, .n = 1}};
+        struct cmn_exchange sums = {
+            .tensor = tensor, .tensors = 2, .block = {.data = x, .n = COUNT(x)}};
+        float last = want[i].value[1] * want[i].keeps;
+        cmn_clip(&sums, want[i].limit, 2);
+        CHECK_SAYING(fabsf(x[0] - 12 * want[i].keeps) < (want[i].keeps < 1 ? 2e-6F : 1e-30F),
+                     "%zu: %g", i, (double)x[0]);
+        CHECK_SAYING(isnan(last) ? isnan(x[4]) : fabsf(x[4] - last) < 2e-6F, "%zu: %g", i,
+                     (double)x[4]);
+        CHECK(x[1] == 0 && x[2] == 99 && x[3] == 99);
+    }
     fail_on_all_ranks();
 }
 
@@ -275,10 +340,8 @@ static void tunes(void **state)
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tunes),
-        cmocka_unit_test(overlap),
-        cmocka_unit_test(as_simulated),
-        cmocka_unit_test(by_messages),
+        cmocka_unit_test(tunes), cmocka_unit_test(overlap),     cmocka_unit_test(as_simulated),
+        cmocka_unit_test(clips), cmocka_unit_test(by_messages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,21 @@
+/* Clipping by the global norm (cmn_clip): a step whose gradient is longer than a limit is made as
+ * long as the limit. Local.
+ *
+ * With s the sum of the gradients over all images of a step, as the update sees it, and n those
+ * images:
+ *     norm = |s / n|, over the values of all tensors: the L2 norm of the mean gradient
+ *     s = s * min(1, limit / (norm + 1e-6))
+ * The gradient is the loss's alone, as PyTorch's clip_grad_norm_ has it: decay and momentum come
+ * after it, and so does the learning rate. Source: Pascanu, Mikolov, Bengio, "On the difficulty of
+ * training recurrent neural networks", 2013. */
+#ifndef CMN_CLIP_H
+#define CMN_CLIP_H
+
+#include "communicators/communicator.h"
+
+/* Makes the sums in x, over `images`, so that their mean is at most as long as `limit`. The norm is
+ * made in double, in the order of the tensors, so ranks with the same sums get the same bits. One
+ * that is NaN changes nothing; an infinite one makes NaN of infinite values, and 0 of the others. */
+void cmn_clip(const struct cmn_exchange *x, double limit, int images);
+
+#endif
