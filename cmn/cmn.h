@@ -141,6 +141,11 @@ int cmn_unused_keys(struct list *options);
  * alone does. */
 int cmn_reads_weights(void);
 
+/* Local. load_weights() calls it when it has read the head of a file: ends the job where the other
+ * Darknet (pjreddie's or AlexeyAB's) wrote it, and orders the weights of one of this network's
+ * layers in another way. */
+void cmn_check_weights(struct network *net, const char *file, int revision);
+
 /* Collective. load_network() calls it last: compares the network over the ranks, gives all of them
  * rank 0's weights, and moves its gradients to the flat buffer. */
 void cmn_after_load_network(struct network *net, const char *cfg);

@@ -23,6 +23,10 @@ int cmn_net_predicts_only(const struct network *net);
 /* Why ranks cannot train it together, from the [net] that was read; NULL: they can. Static. */
 const char *cmn_net_refusal(const struct network *net);
 
+/* Why the weights in a file whose head has this revision are not those of the network, or NULL: the
+ * two trees of Darknet write some layers in different ways. Static, until the next call. */
+const char *cmn_net_weights_refusal(const struct network *net, int revision);
+
 /* Whether the network trains on a GPU. */
 int cmn_net_on_gpu(const struct cmn_net *net);
 

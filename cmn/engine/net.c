@@ -83,6 +83,33 @@ const char *cmn_net_refusal(const struct network *net)
     return NULL;
 }
 
+/* AlexeyAB's Darknet writes 5, pjreddie's 0. */
+static int is_of_this_tree(int revision)
+{
+#ifdef CMN_ALEXEYAB
+    return revision != 0;
+#else
+    return revision == 0;
+#endif
+}
+
+const char *cmn_net_weights_refusal(const struct network *net, int revision)
+{
+    static char why[256];
+
+    for (int i = 0; i < net->n && !is_of_this_tree(revision); i++) {
+        LAYER_TYPE type = net->layers[i].type;
+        if (type == LSTM || type == GRU || type == BATCHNORM) {
+            snprintf(why, sizeof why,
+                     "%s Darknet wrote these weights, and orders those of layer %d (%s) in another "
+                     "way: start without them, or use that Darknet",
+                     revision ? "AlexeyAB's" : "pjreddie's", i, get_layer_string(type));
+            return why;
+        }
+    }
+    return NULL;
+}
+
 static const layer *layer_of(const struct cmn_net *net, int i)
 {
     return &cmn_network(net)->layers[i];

@@ -152,6 +152,16 @@ int cmn_reads_weights(void)
     return !cmn_job.on || cmn_job.topology.rank == 0;
 }
 
+void cmn_check_weights(struct network *net, const char *file, int revision)
+{
+    const char *why = cmn_job.on ? cmn_net_weights_refusal(net, revision) : NULL;
+
+    if (why) {
+        fputc('\n', stderr); /* Darknet has begun a line */
+        cmn_fatal("%s: %s", file, why);
+    }
+}
+
 void cmn_after_load_network(struct network *net, const char *cfg)
 {
     if (cmn_job.on) {

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# shellcheck disable=SC2154  # mpiexec, otherwise: helpers.bash
 # AlexeyAB's Darknet: its tree is patched, and trains on several ranks to what one rank makes (docs/use/alexeyab.md). It is
 # ALEXEYAB_TREE, or the tarball beside the checkout; without either the tests are skipped. They build it, with OpenCV where
 # that is installed (the test of mosaic is skipped elsewhere), and with its own matrix products, so that the unpatched tree
@@ -200,6 +201,42 @@ one_to_three() {
     grep "resumed from out/net-$at.checkpoint" train.log
     cmp whole/net_best.weights out/net_best.weights
     cmp whole/net_final.weights out/net_final.weights
+}
+
+@test "AlexeyAB's tree: a file with the first layers alone is read by rank 0, and all ranks begin with it" {
+    boxes 60
+    tiny >net.cfg
+    detect_on 1
+    "$DARKNET" partial net.cfg out/net_final.weights first.conv.3 3 >partial.log 2>&1
+    tiny max_batches=2 learning_rate=0 >net.cfg
+    # shellcheck disable=SC2016  # the other shell expands it
+    rank_1_runs 'set -- $(printf "%s\n" "$@" | sed "s/^first.conv.3/none/")'
+    darknet_on 1 detector train digits.data net.cfg first.conv.3 -clear -dont_show -cmn -cmn_seed 7 -cmn_validate 0 >train.log 2>&1
+    mv out/net_final.weights one.weights
+    timeout 60 "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" detector train digits.data net.cfg first.conv.3 -clear -dont_show -cmn \
+        -cmn_seed 7 -cmn_validate 0 >train.log 2>&1 || { cat train.log; false; }
+    assert_close one.weights out/net_final.weights 1e-6
+    # The weights of the first layer are those of the file, and not new ones.
+    cmp -i 276 -n 1728 first.conv.3 out/net_final.weights
+}
+
+@test "both trees: weights that the other one orders in another way are refused" {
+    small_data 200 50
+    net_section channels=1 batch=24 subdivisions=4 >net.cfg
+    printf '%s\n' '[batchnorm]' '[convolutional]' filters=10 size=3 stride=2 pad=1 activation=linear '[avgpool]' '[softmax]' groups=1 >>net.cfg
+    # Versions 0.2.0 and 0.2.5, no images, and room for all weights.
+    { printf '\0\0\0\0\2\0\0\0\0\0\0\0' && head -c 40000 /dev/zero; } >pjreddie.weights
+    { printf '\0\0\0\0\2\0\0\0\5\0\0\0' && head -c 40000 /dev/zero; } >alexeyab.weights
+    refuses() {
+        run -1 timeout 60 "${mpiexec[@]}" -n 2 "$1" classifier train small.data net.cfg "$2.weights" -cmn -cmn_validate 0
+        [[ $output == *"$2.weights: $3 Darknet wrote these weights, and orders those of layer 0 (batchnorm) in another way"* ]]
+    }
+    refuses "$DARKNET" pjreddie "pjreddie's"
+    refuses "$BUILD/bin/darknet" alexeyab "AlexeyAB's"
+    # All other layers are alike.
+    sed -i '/batchnorm/d' net.cfg
+    darknet_on 2 classifier train small.data net.cfg pjreddie.weights -cmn -cmn_validate 0 -dont_show >train.log 2>&1
+    DARKNET=$BUILD/bin/darknet darknet_on 2 classifier train small.data net.cfg alexeyab.weights -cmn -cmn_validate 0 >train.log 2>&1
 }
 
 @test "AlexeyAB's tree: a classifier with cutmix: 2 ranks have the weights of one" {
