@@ -239,6 +239,28 @@ one_to_three() {
     DARKNET=$BUILD/bin/darknet darknet_on 2 classifier train small.data net.cfg alexeyab.weights -cmn -cmn_validate 0 >train.log 2>&1
 }
 
+@test "AlexeyAB's tree: compressors, the timeline and the watchdog" {
+    boxes 60
+    tiny max_batches=4 >net.cfg
+    detect_on 2 -cmn_timeline t.json
+    mv out/net_final.weights one.weights
+    jq -e '[.traceEvents[] | select(.name | test("forward"))] | length > 0' t.json >/dev/null
+    for keys in '-cmn_compress topk' '-cmn_compress powersgd' '-cmn_allreduce_dtype bf16'; do
+        # shellcheck disable=SC2086  # keys and their values
+        detect_on 2 $keys
+        # Rounded or fewer gradients: other weights, but not far from those.
+        assert_far one.weights out/net_final.weights 1e-9
+        assert_close one.weights out/net_final.weights 1e-3
+    done
+    mkfifo d/f.png
+    sed -i 's|^d/10.png|d/f.png|' train.list
+    run timeout 60 "${mpiexec[@]}" -n 2 "$DARKNET" detector train digits.data net.cfg -dont_show -cmn -cmn_seed 7 -cmn_validate 0 -cmn_timeout 2
+    echo "status $status"
+    # The file is not named: OpenCV reads it. Where a rank waits for it depends on which part of the work the others have done.
+    [[ $status -eq 75 ]]
+    grep -aE 'nothing moved for 2 s \(cmn_timeout\): rank [01]@[^ ]+ is stalled in: (reading lists and images|loading images)' <<<"$output"
+}
+
 @test "AlexeyAB's tree: a classifier with cutmix: 2 ranks have the weights of one" {
     small_data 200 50
     net_section batch=24 subdivisions=4 cmn_batch=global cutmix=1 learning_rate=0.001 channels=3 >net.cfg
