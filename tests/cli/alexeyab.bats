@@ -20,7 +20,6 @@ setup_file() {
     if grep -qw avx2 /proc/cpuinfo; then ALEXEYAB_WITH+=(AVX=1); fi
     export ALEXEYAB_MAKE="${ALEXEYAB_WITH[*]}"
     local variant=cpu-alexeyab
-    [[ -n ${ALEXEYAB_TREE:-} ]] || skip 'no AlexeyAB tree: set ALEXEYAB_TREE'
     [[ $ALEXEYAB_MAKE != *OPENCV* ]] || variant+=-opencv
     [[ $ALEXEYAB_MAKE != *AVX* ]] || variant+=-avx
     variant+=-gemm
@@ -47,6 +46,7 @@ build_stock() {
 }
 
 setup() {
+    [[ -n ${ALEXEYAB_TREE:-} ]] || skip 'no AlexeyAB tree: set ALEXEYAB_TREE'
     DARKNET=$ALEXEYAB_DARKNET
     STOCK=$ALEXEYAB_STOCK
     enter_folder
