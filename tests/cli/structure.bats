@@ -193,7 +193,7 @@ END
     # What bash, and helpers.bash, see to by themselves.
     # bats reads a line that begins with @test as one of this file.
     sed 's/^test/@&/' >"$BATS_TEST_TMPDIR/seen.bats" <<END
-load $REPO/tests/cli/helpers
+load "$REPO/tests/cli/helpers"
 test "brackets" { [[ a == b ]]; true; }
 test "arithmetic" { ((0)); true; }
 test "left of a pipe" { false | cat; true; }
