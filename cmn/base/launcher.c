@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/nics.h"
+#include "base/process.h"
 
 /* ---- what launchers say ---- */
 
@@ -288,30 +289,6 @@ void cmn_launcher_end_job(int status)
 
 /* ---- the end, by signals ---- */
 
-/* Name and parent of a process; 0, or -1: there is none. */
-static int read_process(pid_t pid, char name[32], pid_t *parent)
-{
-    char file_name[64], text[512], *end;
-    FILE *file;
-    size_t n;
-
-    snprintf(file_name, sizeof file_name, "/proc/%d/stat", (int)pid);
-    file = fopen(file_name, "re");
-    if (!file) {
-        return -1;
-    }
-    n = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[n] = '\0';
-    end = strrchr(text, ')'); /* "PID (NAME) STATE PARENT": the name may have anything in it */
-    if (!end || sscanf(end, ") %*c %d", parent) != 1) {
-        return -1;
-    }
-    *end = '\0';
-    snprintf(name, 32, "%s", text + strcspn(text, "(") + 1);
-    return 0;
-}
-
 enum cmn_launcher_kind cmn_launcher_above(pid_t *pid)
 {
     static const struct {
@@ -327,16 +304,15 @@ enum cmn_launcher_kind cmn_launcher_above(pid_t *pid)
         {"mpiexec.openmpi", CMN_MPIEXEC},
         {"mpirun.openmpi", CMN_MPIEXEC},
     };
-    char name[32];
-    pid_t above;
+    struct cmn_process p;
 
     /* Up to the first process, which is mpiexec itself in a container that runs nothing else. */
-    for (*pid = cmn_launcher_takes_output() ? getppid() : 0; *pid > 0; *pid = above) {
-        if (read_process(*pid, name, &above)) {
+    for (*pid = cmn_launcher_takes_output() ? getppid() : 0; *pid > 0; *pid = p.parent) {
+        if (cmn_process_read(*pid, &p)) {
             break;
         }
         for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-            if (!strcmp(name, known[i].name)) {
+            if (!strcmp(p.name, known[i].name)) {
                 return known[i].kind;
             }
         }

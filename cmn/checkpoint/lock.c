@@ -15,6 +15,7 @@
 
 #include "base/job_stderr.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "checkpoint/format.h"
 
 enum { PATIENCE = 2 /* seconds */ };
@@ -38,30 +39,12 @@ struct holder {
     long slurm, restarts;     /* Slurm's job, 0: none, and how often it was started again */
 };
 
-/* When that process began; 0: there is none. Its name may hold blanks and brackets. */
+/* When that process began; 0: there is none. */
 static unsigned long long start_of(long pid)
 {
-    char path[64], text[1024], *at;
-    unsigned long long began = 0;
-    size_t n = 0;
-    FILE *file;
+    struct cmn_process p;
 
-    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    file = fopen(path, "r");
-    if (file) {
-        n = fread(text, 1, sizeof text - 1, file);
-        fclose(file);
-    }
-    text[n] = '\0';
-    at = strrchr(text, ')');
-    /* Field 22; the bracket ends field 2. */
-    for (int field = 2; at && field < 22; field++) {
-        at = strchr(at + 1, ' ');
-    }
-    if (at) {
-        began = strtoull(at, NULL, 10);
-    }
-    return began;
+    return cmn_process_read((pid_t)pid, &p) ? 0 : p.began;
 }
 
 static long number_of(const char *variable)

@@ -21,9 +21,7 @@ void cmn_lars_prepare(struct cmn_sgd_slice *how, const float *w, float *sum, siz
     double l = cmn_lars_rate(w, sum, n, coefficient, images, (double)decay);
     float rate = (float)((double)how->rate * l);
 
-    for (size_t i = 0; i < n; i++) {
-        sum[i] *= rate;
-    }
+    cmn_scale(sum, rate, n);
     how->decay *= rate;
     how->rate = 1;
 }

@@ -1,11 +1,11 @@
 #include "watchdog/node_status.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/process.h"
 #include "mpi/shared_window.h"
 
 /* Milliseconds without a heartbeat: then the next rank leads; then the kernel is asked what became
@@ -71,27 +71,18 @@ int cmn_node_status_leads(const struct cmn_node_status *s)
     return 1;
 }
 
-/* What the kernel says of the process. Linux, proc(5). */
 static enum cmn_rank_state ask(int pid)
 {
-    char name[64], line[512] = "", *end;
-    enum cmn_rank_state state = CMN_RANK_ALIVE;
-    FILE *file;
+    struct cmn_process p;
 
-    snprintf(name, sizeof name, "/proc/%d/stat", pid);
-    file = fopen(name, "re");
-    if (!file) {
+    if (cmn_process_read(pid, &p)) {
         return errno == ENOENT ? CMN_RANK_DEAD : CMN_RANK_ALIVE;
     }
-    if (fgets(line, sizeof line, file) && (end = strrchr(line, ')')) && end[1] == ' ') {
-        state = end[2] == 'T'                    ? CMN_RANK_STOPPED
-                : end[2] == 't'                  ? CMN_RANK_TRACED
-                : end[2] == 'D'                  ? CMN_RANK_BLOCKED
-                : end[2] == 'Z' || end[2] == 'X' ? CMN_RANK_DEAD
-                                                 : CMN_RANK_ALIVE;
-    }
-    fclose(file);
-    return state;
+    return p.state == 'T'                     ? CMN_RANK_STOPPED
+           : p.state == 't'                   ? CMN_RANK_TRACED
+           : p.state == 'D'                   ? CMN_RANK_BLOCKED
+           : p.state == 'Z' || p.state == 'X' ? CMN_RANK_DEAD
+                                              : CMN_RANK_ALIVE;
 }
 
 void cmn_rank_status_read(const struct cmn_status *r, const struct cmn_topology *t,

@@ -1,0 +1,33 @@
+#include "base/process.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+int cmn_process_read(pid_t pid, struct cmn_process *p)
+{
+    char file_name[64], text[1024], *end;
+    FILE *file;
+    size_t n;
+
+    snprintf(file_name, sizeof file_name, "/proc/%d/stat", (int)pid);
+    file = fopen(file_name, "re");
+    if (!file) {
+        return -1;
+    }
+    n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    end = strrchr(text, ')'); /* "PID (NAME) STATE PARENT": the name may have anything in it */
+    /* The state is field 3, the parent 4, the beginning 22. */
+    if (!end || sscanf(end,
+                       ") %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+                       "%*s %llu",
+                       &p->state, &p->parent, &p->began) != 3) {
+        errno = ESRCH; /* it has ended meanwhile */
+        return -1;
+    }
+    *end = '\0';
+    snprintf(p->name, sizeof p->name, "%s", text + strcspn(text, "(") + 1);
+    return 0;
+}
