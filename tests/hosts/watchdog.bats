@@ -191,7 +191,7 @@ for i in range(1000):
 print(came, flush=True)
 time.sleep(float(sys.argv[2]))
 END
-    local port files memory files_now memory_now i
+    local port sockets memory sockets_now memory_now i
     # Open MPI reads in a file that docker0, which has one address on all hosts, is not to be used; the watchdogs see it.
     for node in node1 node2; do
         cluster_run ip -n "$node" link add docker0 type bridge
@@ -211,19 +211,19 @@ END
     # shellcheck disable=SC2016  # expanded by the inner shell
     connected() { [[ $(cluster_on node2 ss -Htn state established dst 10.77.0.1 dport = ":$port" | wc -l) -eq 1 ]]; }
     # shellcheck disable=SC2016  # expanded by the inner shell
-    looks() { cluster_run sh -c 'ls "/proc/$1/fd" | wc -l; sed -n "s/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p" "/proc/$1/status"' - "$(pid_of 0)"; }
+    looks() { cluster_run sh -c 'ls -l "/proc/$1/fd" | grep -c "socket:"; sed -n "s/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p" "/proc/$1/status"' - "$(pid_of 0)"; }
     [[ $(cluster_on node1 ss -Hltnp | grep -c ' 172\.17\.0\.1:.*"darknet"') -eq 0 ]]
     connected
-    { read -r files; read -r memory; } < <(looks)
+    { read -r sockets; read -r memory; } < <(looks)
     cluster_on node3 python3 "$PWD/strangers.py" "$port" $((LIMIT + 1)) >came.txt 3>&- &
     for ((i = 0; i < 300 * SLOW; i++)); do
         [[ ! -s came.txt ]] || break
         sleep 0.1
     done
     (($(<came.txt) >= 900))
-    { read -r files_now; read -r memory_now; } < <(looks)
-    echo "$files_now files, $files before; $memory_now KiB, $memory before"
-    ((files_now <= files + 8 && memory_now <= memory + 4096))
+    { read -r sockets_now; read -r memory_now; } < <(looks)
+    echo "$sockets_now sockets, $sockets before; $memory_now KiB, $memory before"
+    ((sockets_now <= sockets + 8 && memory_now <= memory + 4096))
     # The node's next rank leads for a moment, and connects.
     cluster_run kill -STOP "$(pid_of 1)"
     sleep 1
