@@ -26,6 +26,18 @@ function bare(s) {
     return s
 }
 
+# Whether a string in single quotes goes on in the next line. An apostrophe in double quotes or in a comment begins none.
+function ends_in_quote(s, single,    i, c, double) {
+    for (i = 1; i <= length(s); i++) {
+        c = substr(s, i, 1)
+        if (c == "\\" && !single) i++
+        else if (c == "\047" && !double) single = !single
+        else if (c == "\"" && !single) double = !double
+        else if (c == "#" && !single && !double && substr(" " s, i, 1) ~ /[ \t]/) break
+    }
+    return single
+}
+
 # A line that only the last one of a function may be: its status counts there alone.
 function not_last(what) {
     pending = what
@@ -57,6 +69,7 @@ function asked(s) {
     if (s !~ /^\? / && s ~ /(\|\||&&)/) sub(/^ */, "? ", s)
     if (s !~ /^\? /) return 0
     sub(/^\? /, "", s)
+    if (s ~ /^[a-z_0-9]+\+?=/) return 0
     sub(/[^a-z_0-9].*/, "", s)
     return s != "" && ((s in many) || ((FILENAME s) in many))
 }
@@ -72,11 +85,8 @@ heredoc != "" { if ($0 ~ "^\t*" heredoc "$") heredoc = ""; next }
     }
     pending = ""
     # The inside of a string over several lines is no command of this shell.
-    all = $0
-    gsub(/\\./, "", all)
-    marks = gsub(/\047/, "&", all)
     inside = quoted
-    if (marks % 2) quoted = !quoted
+    quoted = ends_in_quote($0, quoted)
     if (inside) next
     code = bare($0)
     control = code ~ /^ *(if|elif|while|until|for|case) /

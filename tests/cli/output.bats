@@ -234,7 +234,7 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     run -1 darknet_on 2 classifier train small.data mlp.cfg -cmn
     echo "$output" >train.log
     [[ $(grep -c "AlexeyAB's" train.log) -eq 1 ]]
-    line() { grep -n "^$1=" mlp.cfg | head -n 1 | cut -d : -f 1; }
+    line() { sed -n "/^$1=/{=;q}" mlp.cfg; }
     grep -qxF "cmn: mlp.cfg: 4 lines have no effect: AlexeyAB's Darknet has these keys, this one has not: mosaic (line $(line mosaic)), ema_alpha (line $(line ema_alpha)), iou_loss (line $(line iou_loss))" train.log
     for cfg in "$REPO"/cfg/mnist_*.cfg; do
         sed 's/^max_batches=.*/max_batches=1/; s/^cmn_epochs/#/' "$cfg" >good.cfg

@@ -221,12 +221,13 @@ file_lines() {
 small_detector() {
     local image
     mkdir boxes
-    for image in $(head -n 8 train.list); do
+    head -n 8 train.list >few.list
+    while read -r image; do
         cp "$image" boxes/
         image=boxes/$(basename "$image")
         echo '0 0.5 0.5 0.6 0.7' >"${image%.png}.txt"
         echo "$image" >>boxes.list
-    done
+    done <few.list
     echo digit >names.txt
     printf '%s\n' 'classes=1' 'train=boxes.list' 'valid=boxes.list' 'names=names.txt' 'backup=out' >detector.data
     net_section batch=4 height=32 width=32 channels=3 max_batches=3 learning_rate=0.001 >detector.cfg

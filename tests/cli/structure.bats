@@ -164,7 +164,7 @@ named() {
     file=$BATS_TEST_TMPDIR/lies.bats
     while IFS= read -r row; do
         body=${row#* ~~ }
-        printf '%s\n' '@test "x" {' "${body// ~~ /$'\n'}" '}' >"$file"
+        printf '%s\n' "@test \"an apostrophe's test\" { # isn't, and doesn't hide the next line" "${body// ~~ /$'\n'}" '}' >"$file"
         run -1 tests/assertions.sh "$file"
         echo "$row: $output"
         [[ $output == "$file:2: ${row%% ~~ *}"* && $output != *$'\n'* ]]

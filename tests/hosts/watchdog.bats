@@ -212,7 +212,7 @@ END
     connected() { [[ $(cluster_on node2 ss -Htn state established dst 10.77.0.1 dport = ":$port" | wc -l) -eq 1 ]]; }
     # shellcheck disable=SC2016  # expanded by the inner shell
     looks() { cluster_run sh -c 'ls -l "/proc/$1/fd" | grep -c "socket:"; sed -n "s/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p" "/proc/$1/status"' - "$(pid_of 0)"; }
-    [[ $(cluster_on node1 ss -Hltnp | grep -c ' 172\.17\.0\.1:.*"darknet"') -eq 0 ]]
+    [[ $(cluster_on node1 ss -Hltnp | grep -c ' 172\.17\.0\.1:.*"darknet"') == 0 ]]
     connected
     { read -r sockets; read -r memory; } < <(looks)
     cluster_on node3 python3 "$PWD/strangers.py" "$port" $((LIMIT + 1)) >came.txt 3>&- &
@@ -241,7 +241,7 @@ END
     done
     (($(grep -c '"iteration"' on.json) > began))
     kill -0 "$started"
-    run ! grep -aE 'nothing moved|does not answer|watchdog of' job.err
+    run -1 grep -aE 'nothing moved|does not answer|watchdog of' job.err
     cluster_run kill -USR1 "$(pid_of 0)"
     ended=0
     wait "$started" || ended=$?
