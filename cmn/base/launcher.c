@@ -151,7 +151,7 @@ void cmn_launcher_prepare(const char *library)
         setenv("OMPI_MCA_btl_tcp_disable_family", "6", 0);
     }
     if (!is_on_one_node()) {
-        setenv("OMPI_MCA_mpi_abort_delay", "1", 0);
+        setenv("OMPI_MCA_opal_abort_delay", "1", 0);
     }
 }
 

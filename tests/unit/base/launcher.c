@@ -95,12 +95,12 @@ static void the_launcher_hears_of_a_death_first(void **state)
     setenv("OMPI_COMM_WORLD_RANK", "0", 1);
     setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 1);
     cmn_launcher_prepare("Open MPI v5.0.7, package: Debian OpenMPI");
-    assert_null(getenv("OMPI_MCA_mpi_abort_delay"));
+    assert_null(getenv("OMPI_MCA_opal_abort_delay"));
     setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
     cmn_launcher_prepare("Open MPI v4.1.4");
-    assert_null(getenv("OMPI_MCA_mpi_abort_delay"));
+    assert_null(getenv("OMPI_MCA_opal_abort_delay"));
     cmn_launcher_prepare("Open MPI v5.0.7, package: Debian OpenMPI");
-    assert_string_equal(getenv("OMPI_MCA_mpi_abort_delay"), "1");
+    assert_string_equal(getenv("OMPI_MCA_opal_abort_delay"), "1");
 }
 
 /* A process of that name starts a rank by way of another process, and takes so many SIGTERM before
