@@ -74,7 +74,8 @@ DK := build/darknet$(SUFFIX)
 
 include darknet/darknet.mk
 
-CMN_SRC    := $(shell find cmn -name '*.c' 2>/dev/null | LC_ALL=C sort)
+# Of the files about what one tree alone has, that of this tree.
+CMN_SRC    := $(filter-out $(filter-out %/tree_$(TREE).c,$(wildcard cmn/engine/tree_*.c)),$(shell find cmn -name '*.c' 2>/dev/null | LC_ALL=C sort))
 RUN_SRC    := $(wildcard run/*.c)
 
 DK_LIB_OBJ  := $(DK_LIB:%=$(B)/darknet/src/%.o)
@@ -115,12 +116,12 @@ MPI_LIBS   = $(eval MPI_LIBS := $$(call flags,link mpi))$(MPI_LIBS)
 DK_INCLUDE = -I$(DK)/include -I$(DK)/src $(DK_OWN_INCLUDE)
 DK_OWN     = -include $(DK)/src/own.h
 DK_FLAGS   = -Wall -Wno-unused-result -Wno-unknown-pragmas -Wno-stringop-truncation \
-    -Wno-stringop-overflow -Wno-unknown-warning-option -fPIC $(DK_OPT) $(if $(filter own,$(GEMM)),,-DCBLAS) $(GPU_FLAGS) $(DK_OWN) $(DK_DEFINES) $(DK_OWN_FLAGS) $(DK_INCLUDE) -Icmn \
+    -Wno-stringop-overflow -Wno-unknown-warning-option -fPIC $(DK_OPT) $(if $(filter own,$(GEMM)),,-DCBLAS) $(GPU_FLAGS) $(DK_OWN) $(DK_OWN_FLAGS) $(DK_INCLUDE) -Icmn \
     $(CUDA_CFLAGS) $(LIB_CFLAGS) $(CFLAGS)
 RUN_FLAGS  = -std=c11 -D_GNU_SOURCE $(CMN_WARN) $(CMN_OPT) $(LIB_CFLAGS) $(CFLAGS)
 CMN_WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 CMN_FLAGS  = -std=c11 -D_GNU_SOURCE -DCMN_VERSION='"$(VERSION)"' $(CMN_WARN) -fPIC $(CMN_OPT) \
-    $(GPU_FLAGS) $(DK_DEFINES) $(if $(PROTOBUF_C),-DCMN_PROTOBUF_C) -Icmn -isystem $(B)/generated $(DK_INCLUDE:-I%=-isystem %) $(CUDA_CFLAGS) $(LIB_CFLAGS) $(MPI_CFLAGS) $(CFLAGS)
+    $(GPU_FLAGS) $(if $(PROTOBUF_C),-DCMN_PROTOBUF_C) -Icmn -isystem $(B)/generated $(DK_INCLUDE:-I%=-isystem %) $(CUDA_CFLAGS) $(LIB_CFLAGS) $(MPI_CFLAGS) $(CFLAGS)
 # The two libraries call each other. -Ofast stays on the link line because upstream has it there too: it selects
 # the start-up code that flushes denormals to zero, and results should be upstream's.
 LINK = $(CC) $(DK_OPT) $(SAN_LINK) $(CFLAGS) $(NAMES) $(LDFLAGS) -o

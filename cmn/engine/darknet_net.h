@@ -17,12 +17,6 @@ struct network *cmn_network(const struct cmn_net *net);
 /* Input and labels of the copy that trains become those of the handle. */
 void cmn_net_take_batch(struct cmn_net *net, const struct network *copy);
 
-/* Whether the network was read for predictions alone, beside the one that trains. */
-int cmn_net_predicts_only(const struct network *net);
-
-/* Why ranks cannot train it together, from the [net] that was read; NULL: they can. Static. */
-const char *cmn_net_refusal(const struct network *net);
-
 /* Why the weights in a file whose head has this revision are not those of the network, or NULL: the
  * two trees of Darknet write some layers in different ways. Static, until the next call. */
 const char *cmn_net_weights_refusal(const struct network *net, int revision);

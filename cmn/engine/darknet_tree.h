@@ -1,34 +1,148 @@
-/* What differs between the trees of Darknet that engine/ and hooks/ are compiled with: pjreddie's
- * or, with CMN_ALEXEYAB, AlexeyAB's. For these two rooms alone. */
+/* Darknet's headers, and what differs between its trees: pjreddie's and AlexeyAB's. The build
+ * compiles one of tree_pjreddie.c and tree_alexeyab.c, and nothing else asks which tree it is. For
+ * engine/ and hooks/ alone.
+ *
+ * All calls are local and blocking. Networks and layers are the caller's, and are not kept. */
 #ifndef CMN_DARKNET_TREE_H
 #define CMN_DARKNET_TREE_H
 
-#ifdef CMN_ALEXEYAB
+#include <stdio.h>
 
 #include "box.h"
 #include "data.h"
 #include "image.h"
 #include "list.h"
 #include "network.h"
+#include "option_list.h"
 #include "parser.h"
 #include "tree.h"
 #include "utils.h"
 
-/* No header of its own declares it. */
+/* No header of AlexeyAB's declares it. */
 void reset_network_state(network *net, int b);
 
-/* Networks are passed by value. */
-#define CMN_NETWORK(net) (*(net))
+extern const struct cmn_tree {
+    const char *whose;   /* "pjreddie's" */
+    int has_all_hooks;   /* for each command of config/commands.c, and not those of both trees */
+    int has_map_options; /* -map and others that config/arguments.c calls AlexeyAB's */
+    int keeps_batch;     /* input and labels lie in memory of the network's, not the trainer's */
+} cmn_tree;
 
-#else
+/* ---- the cfg ---- */
 
-#include "darknet.h"
-#include "image.h"
-#include "network.h"
-#include "tree.h"
+/* Why ranks cannot train what the cfg, as far as it is read, or the words of the command line ask
+ * for; NULL: they can. Either may be NULL. The text is static, until the next call. */
+const char *cmn_tree_refusal(const network *net, char *const *words);
 
-#define CMN_NETWORK(net) (net)
+/* The file that has this line of a cfg, and its number; NULL where the parser does not keep
+ * them. */
+const char *cmn_tree_line_of(const kvp *pair, int *line);
 
-#endif
+/* Reads a cfg. cmn_tree_free frees the network; what Darknet cannot read ends the job. */
+network *cmn_tree_read(const char *cfg);
+void cmn_tree_free(network *net);
+
+/* Whether the network was read for predictions alone, beside the one that trains. */
+int cmn_tree_predicts_only(const network *net);
+
+/* ---- the network ---- */
+
+/* Whether this tree wrote the weights file that has this revision in its head. */
+int cmn_tree_wrote(int revision);
+
+/* What Darknet calls layers of a type, or should. Static. */
+const char *cmn_tree_layer_name(LAYER_TYPE type);
+
+/* Sets the images of a micro-batch; there is room for them. */
+void cmn_tree_set_batch(network *net, int n);
+
+/* Floats of one image's labels. */
+size_t cmn_tree_truths(const network *net);
+
+/* Pixels to a side that random of the cfg draws; 0 to 0 without it. */
+struct cmn_tree_sizes {
+    int least, most;
+    int squares; /* of multiples of 32 alone */
+};
+struct cmn_tree_sizes cmn_tree_random_sizes(const network *net);
+
+/* Those that an earlier part of the training may have drawn, with another cfg. */
+struct cmn_tree_sizes cmn_tree_earlier_sizes(const network *net);
+
+/* Whether the update is Adam's. */
+int cmn_tree_uses_adam(const network *net, int on_gpu);
+
+/* Sets the images seen, and the number of the iteration that follows from them. */
+void cmn_tree_set_seen(network *net, size_t seen);
+size_t cmn_tree_iteration(const network *net);
+
+/* Computes the learning rate, for which policy=random draws a number. */
+void cmn_tree_draw_rate(network *net);
+
+/* The loss of the micro-batch that was just computed. */
+float cmn_tree_loss(const network *net);
+
+/* Threads of this network's trainer that load images. */
+int cmn_tree_loader_threads(const network *net);
+
+/* As Darknet's weights files hold them. The caller asks ferror(). */
+void cmn_tree_write_weights(network *net, FILE *out);
+
+/* ---- layers ---- */
+
+/* Whether the layer finds boxes of classes. */
+int cmn_tree_finds_boxes(const layer *l);
+
+/* Whether the layer carries h and c from step to step. */
+int cmn_tree_is_lstm(const layer *l);
+
+/* The layers inside of an LSTM, a GRU and their like, in the order of weights files; returns how
+ * many, 0 for all others. */
+enum { CMN_TREE_PARTS = 11 };
+struct cmn_tree_part {
+    const char *name; /* "uf." */
+    layer *l;         /* may be NULL */
+};
+int cmn_tree_parts(const layer *l, struct cmn_tree_part part[CMN_TREE_PARTS]);
+
+/* Weights of the layers that have no outputs of their own to normalise, as a shortcut's; 0 for all
+ * others. */
+size_t cmn_tree_plain_weights(const layer *l);
+
+/* Where the layer keeps exponential averages of weights, biases and scales, in this order; returns
+ * whether the network has them. */
+int cmn_tree_averages(const network *net, layer *l, float **average[3]);
+
+/* The layer's factor of the learning rate in its update. */
+const float *cmn_tree_rate_scale(const layer *l);
+
+/* The part of a rolling statistic that batch normalisation keeps in each micro-batch. */
+double cmn_tree_rolling_keeps(void);
+
+/* ---- images and predictions ---- */
+
+/* Decodes an image, for 8-bit channels; thread-safe. The caller frees; NULL with a reason. */
+unsigned char *cmn_tree_load_pixels(const char *path, int channels, int *w, int *h, int *c,
+                                    const char **reason);
+
+/* The middle of the image, as large as possible, in this size. The caller frees both. */
+image cmn_tree_crop_centre(image whole, int w, int h);
+
+/* Whether images lie between grey bars in this detector's input. */
+int cmn_tree_letterboxes(const network *net);
+
+/* Forward without training. `truth` may be NULL. */
+void cmn_tree_predict(network *net, float *input, float *truth);
+
+/* Outputs of a tree of classes become probabilities. */
+void cmn_tree_hierarchy(const network *net, float *out);
+
+/* The boxes of an image of w * h pixels in the last prediction, those of lower scores suppressed.
+ * free_detections() frees. */
+detection *cmn_tree_boxes(network *net, int w, int h, float score, float hierarchy, float nms,
+                          int *n);
+
+/* Where Darknet looks for the labels of an image; `name` has room for 4096 characters. */
+void cmn_tree_label_file(const char *image, char *name);
 
 #endif

@@ -33,71 +33,11 @@ void cmn_net_take_batch(struct cmn_net *net, const struct network *copy)
     cmn_network(net)->truth = copy->truth;
 }
 
-int cmn_net_predicts_only(const struct network *net)
-{
-#ifdef CMN_ALEXEYAB
-    return !net->train;
-#else
-    (void)net;
-    return 0;
-#endif
-}
-
-const char *cmn_net_refusal(const struct network *net)
-{
-#ifdef CMN_ALEXEYAB
-    const struct {
-        int on;
-        const char *why;
-    } refused[] = {
-        {net->track,
-         "track=1 in the cfg: each rank would need sequences of its own: leave -cmn away"},
-        {net->contrastive,
-         "contrastive=1 in the cfg compares the images of a micro-batch with each "
-         "other, and samples are loaded one by one: leave -cmn away"},
-        {net->dynamic_minibatch,
-         "dynamic_minibatch=1 in the cfg changes the size of a step on each "
-         "rank: leave it away"},
-        {net->badlabels_rejection_percentage > 0 || net->num_sigmas_reject_badlabels > 0 ||
-             net->equidistant_point > 0,
-         "badlabels_rejection_percentage, num_sigmas_reject_badlabels and equidistant_point in the "
-         "cfg follow the deltas that one process has seen, and ranks see others: leave them away"},
-        {net->weights_reject_freq > 0, "weights_reject_freq in the cfg changes weights that ranks "
-                                       "have in common: leave it away"},
-        {net->gaussian_noise > 0,
-         "gaussian_noise in the cfg is drawn by OpenCV, whose random numbers "
-         "do not follow cmn_seed: leave it away"},
-        {net->adversarial_lr > 0,
-         "adversarial_lr in the cfg changes images with a network of its own: "
-         "leave it away"},
-    };
-
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
-        if (refused[i].on) {
-            return refused[i].why;
-        }
-    }
-#else
-    (void)net;
-#endif
-    return NULL;
-}
-
-/* AlexeyAB's Darknet writes 5, pjreddie's 0. */
-static int is_of_this_tree(int revision)
-{
-#ifdef CMN_ALEXEYAB
-    return revision != 0;
-#else
-    return revision == 0;
-#endif
-}
-
 const char *cmn_net_weights_refusal(const struct network *net, int revision)
 {
     static char why[256];
 
-    for (int i = 0; i < net->n && !is_of_this_tree(revision); i++) {
+    for (int i = 0; i < net->n && !cmn_tree_wrote(revision); i++) {
         LAYER_TYPE type = net->layers[i].type;
         if (type == LSTM || type == GRU || type == BATCHNORM) {
             snprintf(why, sizeof why,
@@ -133,24 +73,8 @@ const char *cmn_net_layer_name(const struct cmn_net *net, int i)
         return "logistic";
     case L2NORM:
         return "l2norm";
-#ifdef CMN_ALEXEYAB
-    case LOCAL_AVGPOOL:
-        return "local_avgpool";
-    case CONV_LSTM:
-        return "conv_lstm";
-    case HISTORY:
-        return "history";
-    case REORG_OLD:
-        return "reorg_old";
-    case EMPTY:
-        return "empty";
-    case CONTRASTIVE:
-        return "contrastive";
-    case IMPLICIT:
-        return "implicit";
-#endif
     default:
-        return get_layer_string(layer_of(net, i)->type);
+        return cmn_tree_layer_name(layer_of(net, i)->type);
     }
 }
 
@@ -161,15 +85,7 @@ int cmn_net_batch(const struct cmn_net *net)
 
 void cmn_net_set_batch(struct cmn_net *net, int n)
 {
-#ifdef CMN_ALEXEYAB
-    /* set_batch_network() would free the workspace that the trainer's copy has, too. */
-    cmn_network(net)->batch = n;
-    for (int i = 0; i < cmn_net_layers(net); i++) {
-        cmn_network(net)->layers[i].batch = n;
-    }
-#else
-    set_batch_network(cmn_network(net), n);
-#endif
+    cmn_tree_set_batch(cmn_network(net), n);
 }
 
 int cmn_net_subdivisions(const struct cmn_net *net)
@@ -199,16 +115,7 @@ size_t cmn_net_inputs(const struct cmn_net *net)
 
 size_t cmn_net_truths(const struct cmn_net *net)
 {
-#ifdef CMN_ALEXEYAB
-    for (int i = cmn_net_layers(net) - 1; i >= 0; i--) {
-        if (layer_of(net, i)->truths) {
-            return (size_t)layer_of(net, i)->truths;
-        }
-    }
-    return (size_t)cmn_network(net)->outputs;
-#else
-    return (size_t)cmn_network(net)->truths;
-#endif
+    return cmn_tree_truths(cmn_network(net));
 }
 
 struct cmn_net_size cmn_net_size(const struct cmn_net *net)
@@ -216,107 +123,54 @@ struct cmn_net_size cmn_net_size(const struct cmn_net *net)
     return (struct cmn_net_size){cmn_network(net)->w, cmn_network(net)->h};
 }
 
+static int is_same(struct cmn_net_size a, struct cmn_net_size b)
+{
+    return a.width == b.width && a.height == b.height;
+}
+
 void cmn_net_resize(struct cmn_net *net, struct cmn_net_size size)
 {
     struct cmn_net_size now = cmn_net_size(net);
 
-    if (now.width != size.width || now.height != size.height) {
+    if (!is_same(now, size)) {
         resize_network(cmn_network(net), size.width, size.height);
     }
 }
 
-#ifdef CMN_ALEXEYAB
-
-/* Both sides times or divided by `random`, 1.4 where that is 1; rounded up to resize_step. */
-struct cmn_net_range cmn_net_random_sizes(const struct cmn_net *net)
+static int is_drawn(struct cmn_net_size size, const struct cmn_tree_sizes *drawn)
 {
-    const network *n = cmn_network(net);
-    double random = (double)layer_of(net, n->n - 1)->random, factor = random == 1 ? 1.4 : random;
-    int less = n->w < n->h ? n->w : n->h, more = n->w < n->h ? n->h : n->w;
-
-    if (layer_of(net, n->n - 1)->type != YOLO || factor <= 0) {
-        return (struct cmn_net_range){0, 0};
-    }
-    return (struct cmn_net_range){(int)(less / factor), (int)(more * factor) + n->resize_step};
+    return size.width >= drawn->least && size.width <= drawn->most && size.height >= drawn->least &&
+           size.height <= drawn->most &&
+           (!drawn->squares || (size.width == size.height && size.width % 32 == 0));
 }
 
 int cmn_net_check_size(const struct cmn_net *net, struct cmn_net_size size)
 {
     struct cmn_net_size now = cmn_net_size(net);
-    struct cmn_net_range drawn = cmn_net_random_sizes(net);
+    struct cmn_tree_sizes drawn = cmn_tree_earlier_sizes(cmn_network(net));
 
-    if ((size.width == now.width && size.height == now.height) ||
-        (size.width >= drawn.least && size.width <= drawn.most && size.height >= drawn.least &&
-         size.height <= drawn.most)) {
+    if (is_same(size, now) || is_drawn(size, &drawn)) {
         return 0;
     }
     return cmn_fail("width and height are %d and %d, and must be %d and %d, as the cfg says, or "
-                    "from %d to %d, as random draws them",
-                    size.width, size.height, now.width, now.height, drawn.least, drawn.most);
+                    "%sfrom %d to %d, as %s",
+                    size.width, size.height, now.width, now.height,
+                    drawn.squares ? "a square of a multiple of 32 " : "", drawn.least, drawn.most,
+                    drawn.squares ? "random=1 draws it" : "random draws them");
 }
 
 void cmn_net_resize_as_drawn(struct cmn_net *net, struct cmn_net_size size)
 {
-    if (!cmn_net_check_size(net, size)) {
+    struct cmn_tree_sizes drawn = cmn_tree_random_sizes(cmn_network(net));
+
+    if (is_drawn(size, &drawn)) {
         cmn_net_resize(net, size);
     }
 }
-
-#else
-
-/* As detector train draws them, and classifier train. */
-static const struct cmn_net_range of_detectors = {SMALLEST_DETECTOR, LARGEST_DETECTOR},
-                                  of_classifiers = {SMALLEST_CLASSIFIER, LARGEST_CLASSIFIER};
-
-struct cmn_net_range cmn_net_random_sizes(const struct cmn_net *net)
-{
-    const network *n = cmn_network(net);
-    const layer *last = layer_of(net, n->n - 1);
-
-    if ((last->type == YOLO || last->type == REGION) && last->random) {
-        return of_detectors;
-    }
-    return n->random ? of_classifiers : (struct cmn_net_range){0, 0};
-}
-
-static int is_drawn(struct cmn_net_size size, int least, int most)
-{
-    return size.width == size.height && size.width % 32 == 0 && size.width >= least &&
-           size.width <= most;
-}
-
-int cmn_net_check_size(const struct cmn_net *net, struct cmn_net_size size)
-{
-    struct cmn_net_size now = cmn_net_size(net);
-
-    if ((size.width == now.width && size.height == now.height) ||
-        is_drawn(size, of_classifiers.least, of_detectors.most)) {
-        return 0;
-    }
-    return cmn_fail("width and height are %d and %d, and must be %d and %d, as the cfg says, or "
-                    "a square of a multiple of 32 from %d to %d, as random=1 draws it",
-                    size.width, size.height, now.width, now.height, of_classifiers.least,
-                    of_detectors.most);
-}
-
-void cmn_net_resize_as_drawn(struct cmn_net *net, struct cmn_net_size size)
-{
-    struct cmn_net_range drawn = cmn_net_random_sizes(net);
-
-    if (is_drawn(size, drawn.least, drawn.most)) {
-        cmn_net_resize(net, size);
-    }
-}
-
-#endif
 
 int cmn_net_uses_adam(const struct cmn_net *net)
 {
-#ifdef CMN_ALEXEYAB
-    return cmn_network(net)->adam && cmn_net_on_gpu(net); /* its update on the CPU is SGD's */
-#else
-    return cmn_network(net)->adam;
-#endif
+    return cmn_tree_uses_adam(cmn_network(net), cmn_net_on_gpu(net));
 }
 
 int cmn_net_classifies(const struct cmn_net *net)
@@ -340,12 +194,7 @@ int cmn_net_box_classes(const struct cmn_net *net, int i)
 {
     const layer *l = layer_of(net, i);
 
-#ifdef CMN_ALEXEYAB
-    if (l->type == GAUSSIAN_YOLO) {
-        return l->classes;
-    }
-#endif
-    return l->type == YOLO || l->type == REGION || l->type == DETECTION ? l->classes : -1;
+    return cmn_tree_finds_boxes(l) ? l->classes : -1;
 }
 
 int cmn_net_detects(const struct cmn_net *net)
@@ -362,15 +211,12 @@ size_t cmn_net_seen(const struct cmn_net *net)
 
 void cmn_net_set_seen(struct cmn_net *net, size_t seen)
 {
-    *cmn_network(net)->seen = seen;
-#ifdef CMN_ALEXEYAB
-    *cmn_network(net)->cur_iteration = (int)cmn_net_iteration(net);
-#endif
+    cmn_tree_set_seen(cmn_network(net), seen);
 }
 
 size_t cmn_net_iteration(const struct cmn_net *net)
 {
-    return (size_t)get_current_batch(CMN_NETWORK(cmn_network(net)));
+    return cmn_tree_iteration(cmn_network(net));
 }
 
 int cmn_net_updates(const struct cmn_net *net)
@@ -429,7 +275,7 @@ int cmn_net_burn_in(const struct cmn_net *net)
 void cmn_net_draw_random_rate(struct cmn_net *net)
 {
     if (cmn_network(net)->policy == RANDOM) {
-        get_current_rate(CMN_NETWORK(cmn_network(net)));
+        cmn_tree_draw_rate(cmn_network(net));
     }
 }
 
@@ -437,11 +283,7 @@ void cmn_net_draw_random_rate(struct cmn_net *net)
 
 float cmn_net_loss(const struct cmn_net *net)
 {
-#ifdef CMN_ALEXEYAB
-    return get_network_cost(*cmn_network(net));
-#else
-    return *cmn_network(net)->cost;
-#endif
+    return cmn_tree_loss(cmn_network(net));
 }
 
 int cmn_net_count_right(const struct cmn_net *net)
@@ -457,30 +299,17 @@ int cmn_net_count_right(const struct cmn_net *net)
     return right;
 }
 
-#ifdef CMN_ALEXEYAB
-
-/* Each step has memory of its own for them. */
-float *cmn_net_save_batch(const struct cmn_net *net)
-{
-    (void)net;
-    return NULL;
-}
-
-void cmn_net_restore_batch(struct cmn_net *net, float *saved)
-{
-    (void)net;
-    (void)saved;
-}
-
-#else
-
 float *cmn_net_save_batch(const struct cmn_net *net)
 {
     const network *n = cmn_network(net);
     size_t inputs = cmn_net_inputs(net) * (size_t)n->batch;
     size_t truths = cmn_net_truths(net) * (size_t)n->batch;
-    float *saved = cmn_malloc(inputs + truths, sizeof *saved);
+    float *saved;
 
+    if (!cmn_tree.keeps_batch) {
+        return NULL; /* each step has memory of its own for them */
+    }
+    saved = cmn_malloc(inputs + truths, sizeof *saved);
     memcpy(saved, n->input, inputs * sizeof *saved);
     memcpy(saved + inputs, n->truth, truths * sizeof *saved);
     return saved;
@@ -492,12 +321,13 @@ void cmn_net_restore_batch(struct cmn_net *net, float *saved)
     size_t inputs = cmn_net_inputs(net) * (size_t)n->batch;
     size_t truths = cmn_net_truths(net) * (size_t)n->batch;
 
+    if (!saved) {
+        return;
+    }
     memcpy(n->input, saved, inputs * sizeof *saved);
     memcpy(n->truth, saved + inputs, truths * sizeof *saved);
     free(saved);
 }
-
-#endif
 
 /* ---- files ---- */
 
@@ -511,9 +341,5 @@ void cmn_net_name(const char *cfg, char *name, size_t bytes)
 
 void cmn_net_write_weights(struct cmn_net *net, FILE *out)
 {
-#ifdef CMN_ALEXEYAB
-    write_weights(*cmn_network(net), out, cmn_net_layers(net), 0);
-#else
-    write_weights(cmn_network(net), out, cmn_net_layers(net));
-#endif
+    cmn_tree_write_weights(cmn_network(net), out);
 }

@@ -47,13 +47,6 @@ struct cmn_net_size cmn_net_size(const struct cmn_net *net);
  * undefined. */
 void cmn_net_resize(struct cmn_net *net, struct cmn_net_size size);
 
-/* Pixels to a side of the squares, multiples of 32, that random=1 of the cfg draws; 0 to 0 without
- * it. */
-struct cmn_net_range {
-    int least, most;
-};
-struct cmn_net_range cmn_net_random_sizes(const struct cmn_net *net);
-
 /* Whether a training may have brought the network to this size: it has it now, or random=1 draws
  * it, in this cfg or as it was. 0, or -1 with a reason: the sizes that it may have. */
 int cmn_net_check_size(const struct cmn_net *net, struct cmn_net_size size);

@@ -1,7 +1,6 @@
 #include "engine/plan.h"
 
 #include <malloc.h>
-#include <stdint.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -168,7 +167,7 @@ static size_t allocated(void)
 
 static double growth(const network *net)
 {
-    struct cmn_net_range drawn = cmn_net_random_sizes(cmn_net_of((network *)(uintptr_t)net));
+    struct cmn_tree_sizes drawn = cmn_tree_random_sizes(net);
     double pixels = (double)net->w * net->h, most = (double)drawn.most * drawn.most;
 
     return pixels > 0 && most > pixels ? most / pixels : 1;
@@ -176,56 +175,21 @@ static double growth(const network *net)
 
 static void plan_memory(struct cmn_plan *p, const network *net, size_t truths, size_t bytes)
 {
-    const layer *last = &net->layers[net->n - 1];
     size_t batch = batch_bytes(net);
 
     p->per_image = batch / (size_t)net->batch;
     p->workspace = net->workspace ? malloc_usable_size(net->workspace) : 0;
     p->weights = bytes > batch + p->workspace ? bytes - batch - p->workspace : 0;
     p->sample = ((size_t)net->inputs + truths) * sizeof(float);
-#ifdef CMN_ALEXEYAB
-    p->threads = last->type == YOLO || last->type == REGION ? 64 : 32;
-#else
-    p->threads = last->type == YOLO || last->type == REGION ? 64 : net->threads;
-#endif
+    p->threads = cmn_tree_loader_threads(net);
     p->grows = growth(net);
     p->outputs = net->outputs;
 }
 
-#ifdef CMN_ALEXEYAB
-
-static network *read_cfg_file(char *cfg)
-{
-    network *net = cmn_malloc(1, sizeof *net);
-
-    *net = parse_network_cfg(cfg);
-    return net;
-}
-
-static void free_read_network(network *net)
-{
-    free_network(*net);
-    free(net);
-}
-
-#else
-
-static network *read_cfg_file(char *cfg)
-{
-    return parse_network_cfg(cfg);
-}
-
-static void free_read_network(network *net)
-{
-    free_network(net);
-}
-
-#endif
-
 struct cmn_plan cmn_plan_cfg(const char *cfg)
 {
     size_t before = allocated();
-    network *net = read_cfg_file((char *)cfg);
+    network *net = cmn_tree_read(cfg);
     size_t bytes = allocated() - before;
     struct cmn_gradients g;
     struct cmn_plan plan = {0};
@@ -238,6 +202,6 @@ struct cmn_plan cmn_plan_cfg(const char *cfg)
     plan.floats = cmn_gradients_floats(&g, CMN_GRADIENT);
     plan.flat = g.exchange.block.n + g.exchange.metrics.n;
     cmn_gradients_close(&g);
-    free_read_network(net);
+    cmn_tree_free(net);
     return plan;
 }

@@ -24,7 +24,7 @@ static int states_of(const struct cmn_net *net, const layer *l,
     if (cmn_net_on_gpu(net)) {
         if (l->type == RNN || l->type == GRU) {
             state[n++] = (struct cmn_recurrent_state){.at = l->state, .device = l->state_gpu};
-        } else if (l->type == LSTM) {
+        } else if (cmn_tree_is_lstm(l)) {
             state[n++] = (struct cmn_recurrent_state){.at = l->h_cpu, .device = l->h_gpu};
             state[n++] = (struct cmn_recurrent_state){.at = l->c_cpu, .device = l->c_gpu};
         }
@@ -33,12 +33,7 @@ static int states_of(const struct cmn_net *net, const layer *l,
 #endif
     if (l->type == GRU) {
         state[n++] = (struct cmn_recurrent_state){.at = l->state};
-#ifdef CMN_ALEXEYAB
-    } else if (l->type == CONV_LSTM) {
-        state[n++] = (struct cmn_recurrent_state){.at = l->h_cpu};
-        state[n++] = (struct cmn_recurrent_state){.at = l->c_cpu};
-#endif
-    } else if (l->type == LSTM) {
+    } else if (cmn_tree_is_lstm(l)) {
         state[n++] = (struct cmn_recurrent_state){.at = l->h_cpu};
         state[n++] = (struct cmn_recurrent_state){.at = l->c_cpu};
     }

@@ -17,7 +17,7 @@
 struct tensor_list {
     struct cmn_tensor *tensor;
     int n, room, on_gpu;
-    int averages; /* whether Darknet keeps exponential averages of the weights */
+    const network *net;
 };
 
 #ifdef GPU
@@ -98,19 +98,6 @@ static int rows_of(const layer *l, size_t n)
                : 0;
 }
 
-/* The layer's factor of the learning rate in its update. */
-static const float *rate_scale_of(const layer *l)
-{
-#ifdef CMN_ALEXEYAB
-    static const float none = 1;
-
-    if (l->type != CONVOLUTIONAL && l->type != SHORTCUT && l->type != IMPLICIT) {
-        return &none;
-    }
-#endif
-    return &l->learning_rate_scale;
-}
-
 static void add_gradient(struct tensor_list *list, const layer *l, int index, const char *part,
                          const char *name, float **at, size_t n, float **weight)
 {
@@ -118,7 +105,7 @@ static void add_gradient(struct tensor_list *list, const layer *l, int index, co
 
     if (t) {
         t->weight = weight;
-        t->rate_scale = rate_scale_of(l);
+        t->rate_scale = cmn_tree_rate_scale(l);
         t->decays = weight == &l->weights;
         t->rows = rows_of(l, t->decays ? n : 0);
     }
@@ -129,16 +116,16 @@ static void add_gradient(struct tensor_list *list, const layer *l, int index, co
 static void add_layer(struct tensor_list *list, layer *l, int index, const char *part,
                       size_t weights, size_t outs)
 {
+    float **average[3];
+
     add(list, CMN_WEIGHT, index, part, "weights", &l->weights, weights);
     add(list, CMN_WEIGHT, index, part, "biases", &l->biases, outs);
     add(list, CMN_WEIGHT, index, part, "scales", &l->scales, outs);
-#ifdef CMN_ALEXEYAB
-    if (list->averages) {
-        add(list, CMN_EMA, index, part, "weights_ema", &l->weights_ema, weights);
-        add(list, CMN_EMA, index, part, "biases_ema", &l->biases_ema, outs);
-        add(list, CMN_EMA, index, part, "scales_ema", &l->scales_ema, outs);
+    if (cmn_tree_averages(list->net, l, average)) {
+        add(list, CMN_EMA, index, part, "weights_ema", average[0], weights);
+        add(list, CMN_EMA, index, part, "biases_ema", average[1], outs);
+        add(list, CMN_EMA, index, part, "scales_ema", average[2], outs);
     }
-#endif
     add(list, CMN_STATISTIC, index, part, "rolling_mean", &l->rolling_mean, outs);
     add(list, CMN_STATISTIC, index, part, "rolling_variance", &l->rolling_variance, outs);
     add(list, CMN_MOMENT, index, part, "m", &l->m, weights);
@@ -162,12 +149,7 @@ static void add_convolutional(struct tensor_list *list, layer *l, int index, con
     add_layer(list, l, index, part, (size_t)l->nweights, (size_t)l->n);
 }
 
-struct part {
-    const char *name;
-    layer *l;
-};
-
-static void add_parts(struct tensor_list *list, const struct part *part, int n, int index)
+static void add_parts(struct tensor_list *list, const struct cmn_tree_part *part, int n, int index)
 {
     for (int i = 0; i < n; i++) {
         if (part[i].l && part[i].l->type == CONVOLUTIONAL) {
@@ -178,56 +160,13 @@ static void add_parts(struct tensor_list *list, const struct part *part, int n, 
     }
 }
 
-#ifdef CMN_ALEXEYAB
-
-static void add_recurrent(struct tensor_list *list, layer *l, int index)
-{
-    struct part gru[] = {{"input_z.", l->input_z_layer}, {"input_r.", l->input_r_layer},
-                         {"input_h.", l->input_h_layer}, {"state_z.", l->state_z_layer},
-                         {"state_r.", l->state_r_layer}, {"state_h.", l->state_h_layer}};
-    struct part gates[] = {{"wf.", l->wf}, {"wi.", l->wi}, {"wg.", l->wg}, {"wo.", l->wo},
-                           {"uf.", l->uf}, {"ui.", l->ui}, {"ug.", l->ug}, {"uo.", l->uo},
-                           {"vf.", l->vf}, {"vi.", l->vi}, {"vo.", l->vo}};
-
-    if (l->type == GRU) {
-        add_parts(list, gru, 6, index);
-    } else {
-        add_parts(list, gates, l->type == CONV_LSTM ? 11 : 8, index);
-    }
-}
-
-#else
-
-static void add_recurrent(struct tensor_list *list, layer *l, int index)
-{
-    struct part gru[] = {{"uz.", l->uz}, {"wz.", l->wz}, {"ur.", l->ur},
-                         {"wr.", l->wr}, {"uh.", l->uh}, {"wh.", l->wh}};
-    struct part gates[] = {{"uf.", l->uf}, {"ui.", l->ui}, {"ug.", l->ug}, {"uo.", l->uo},
-                           {"wf.", l->wf}, {"wi.", l->wi}, {"wg.", l->wg}, {"wo.", l->wo}};
-
-    if (l->type == GRU) {
-        add_parts(list, gru, 6, index);
-    } else {
-        add_parts(list, gates, 8, index);
-    }
-}
-
-#endif
-
 /* By type, never by which pointers are set: yolo and region keep anchors in `biases` and
  * `bias_updates`, and they must not be summed. */
 static void add_by_type(struct tensor_list *list, layer *l, int index)
 {
     size_t places = (size_t)l->out_w * (size_t)l->out_h;
+    struct cmn_tree_part part[CMN_TREE_PARTS];
 
-#ifdef CMN_ALEXEYAB
-    if (l->share_layer) {
-        cmn_fatal(
-            "share_index in the cfg, layer %d: this Darknet updates shared weights once for each "
-            "layer that has them, and no sum over ranks equals that: leave -cmn away",
-            index);
-    }
-#endif
     switch (l->type) {
     case CONVOLUTIONAL:
     case DECONVOLUTIONAL:
@@ -245,27 +184,15 @@ static void add_by_type(struct tensor_list *list, layer *l, int index)
         add_layer(list, l, index, "", 0, (size_t)l->c);
         break;
     case RNN:
-    case CRNN: {
-        struct part part[] = {{"input_layer.", l->input_layer},
-                              {"self_layer.", l->self_layer},
-                              {"output_layer.", l->output_layer}};
+    case CRNN:
+        part[0] = (struct cmn_tree_part){"input_layer.", l->input_layer};
+        part[1] = (struct cmn_tree_part){"self_layer.", l->self_layer};
+        part[2] = (struct cmn_tree_part){"output_layer.", l->output_layer};
         add_parts(list, part, 3, index);
         break;
-    }
-#ifdef CMN_ALEXEYAB
-    case CONV_LSTM:
-#endif
-    case GRU:
-    case LSTM:
-        add_recurrent(list, l, index);
-        break;
-#ifdef CMN_ALEXEYAB
-    case SHORTCUT:
-    case IMPLICIT:
-        add_layer(list, l, index, "", (size_t)l->nweights, 0);
-        break;
-#endif
     default:
+        add_parts(list, part, cmn_tree_parts(l, part), index);
+        add_layer(list, l, index, "", cmn_tree_plain_weights(l), 0);
         break;
     }
 }
@@ -273,11 +200,13 @@ static void add_by_type(struct tensor_list *list, layer *l, int index)
 void cmn_gradients_list(struct cmn_gradients *g, struct cmn_net *net)
 {
     const network *n = cmn_network(net);
-    struct tensor_list list = {.on_gpu = cmn_net_on_gpu(net)};
+    struct tensor_list list = {.net = n, .on_gpu = cmn_net_on_gpu(net)};
+    /* The cfg's [net] was asked about when it was read. */
+    const char *why = cmn_tree_refusal(&(network){.n = n->n, .layers = n->layers}, NULL);
 
-#ifdef CMN_ALEXEYAB
-    list.averages = n->ema_alpha > 0;
-#endif
+    if (why) {
+        cmn_fatal("%s", why);
+    }
     for (int i = n->n - 1; i >= 0; i--) {
         add_by_type(&list, &n->layers[i], i);
     }
@@ -288,11 +217,7 @@ void cmn_gradients_list(struct cmn_gradients *g, struct cmn_net *net)
 
 double cmn_gradients_rolling_keeps(void)
 {
-#ifdef CMN_ALEXEYAB
-    return gpu_index >= 0 ? .99 : .9;
-#else
-    return .99;
-#endif
+    return cmn_tree_rolling_keeps();
 }
 
 /* ---- copies ---- */

@@ -19,6 +19,7 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "config/arguments.h"
+#include "engine/darknet_tree.h"
 #include "engine/plan.h"
 #include "hooks/job.h"
 #include "mpi/call.h"
@@ -389,21 +390,17 @@ static void help(int argc)
     }
 }
 
-/* AlexeyAB's options do nothing in pjreddie's tree, and are his tree's own. */
+/* -map and its like are options of this Darknet's, or are said to do nothing. */
 static void drop_options(int *argc, char **argv)
 {
-#ifdef CMN_ALEXEYAB
-    (void)argc;
-    (void)argv;
-#else
-    cmn_arguments_drop_elsewhere(argc, argv);
-#endif
+    if (!cmn_tree.has_map_options) {
+        cmn_arguments_drop_elsewhere(argc, argv);
+    }
 }
 
 /* Ends the job where this tree of Darknet has no hooks for the command. */
 static void check_tree(const struct cmn_command *c)
 {
-#ifdef CMN_ALEXEYAB
     static const char *const hooked[] = {"classifier train", "detector train", "detector map"};
 
     for (size_t i = 0; i < sizeof hooked / sizeof hooked[0]; i++) {
@@ -411,12 +408,31 @@ static void check_tree(const struct cmn_command *c)
             return;
         }
     }
-    cmn_fatal("-cmn does not work with %s of AlexeyAB's Darknet, where it knows detector train, "
+    cmn_fatal("-cmn does not work with %s of %s Darknet, where it knows detector train, "
               "detector map and classifier train: use one process, without -cmn",
-              cmn_command_name(c));
-#else
-    (void)c;
-#endif
+              cmn_command_name(c), cmn_tree.whose);
+}
+
+/* Ends the job where ranks cannot do what the words ask for. */
+static void check_words(int argc, char **argv)
+{
+    const struct cmn_command *c = cmn_job.command;
+    const char *nearest = cmn_command_nearest(argc, argv);
+    const char *why = cmn_tree_refusal(NULL, argv);
+
+    if (c->does == CMN_REFUSED && nearest) {
+        cmn_fatal("not a command: %s%s%s; did you mean %s?", argv[1], argc > 2 ? " " : "",
+                  argc > 2 ? argv[2] : "", nearest);
+    }
+    if (c->does == CMN_REFUSED) {
+        cmn_fatal("-cmn does not work with %s: %s", cmn_command_name(c), c->note);
+    }
+    if (!cmn_tree.has_all_hooks) {
+        check_tree(c);
+    }
+    if (why) {
+        cmn_fatal("%s", why);
+    }
 }
 
 void cmn_init(int *argc, char **argv)
@@ -459,15 +475,7 @@ void cmn_init(int *argc, char **argv)
     }
     refuse_copies();
     drop_options(argc, argv);
-    if (cmn_job.command->does == CMN_REFUSED && cmn_command_nearest(*argc, argv)) {
-        cmn_fatal("not a command: %s%s%s; did you mean %s?", argv[1], *argc > 2 ? " " : "",
-                  *argc > 2 ? argv[2] : "", cmn_command_nearest(*argc, argv));
-    }
-    if (cmn_job.command->does == CMN_REFUSED) {
-        cmn_fatal("-cmn does not work with %s: %s", cmn_command_name(cmn_job.command),
-                  cmn_job.command->note);
-    }
-    check_tree(cmn_job.command);
+    check_words(*argc, argv);
     cmn_watchdog_open(&cmn_job.topology, &cmn_job.options);
 }
 

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "option_list.h"
-
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -25,6 +23,7 @@
 #include "watchdog/watchdog.h"
 
 static struct cmn_trainer *trained; /* the network that the job trains */
+static int evaluating;              /* and its trainer evaluates it */
 
 /* ---- cfg and network ---- */
 
@@ -50,7 +49,7 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
 {
     static int registered;
 
-    if (!cmn_job.on || (cmn_job.command->does == CMN_TRAINS && cmn_net_predicts_only(net))) {
+    if (!cmn_job.on || (cmn_job.command->does == CMN_TRAINS && cmn_tree_predicts_only(net))) {
         return batch;
     }
     read_keys(options);
@@ -64,15 +63,13 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
     if (!registered++) {
         cmn_at_job_end(flush_trained);
     }
-    if (cmn_job.command->does == CMN_TRAINS && cmn_net_refusal(net)) {
-        cmn_fatal("%s", cmn_net_refusal(net));
+    if (cmn_job.command->does == CMN_TRAINS && cmn_tree_refusal(net, NULL)) {
+        cmn_fatal("%s", cmn_tree_refusal(net, NULL));
     }
     net->cmn = trained = cmn_trainer_open(&cmn_job, cmn_net_of(net), batch, *subdivisions);
     *subdivisions = trained->feed.share.micro_batches;
     return trained->feed.share.sequences;
 }
-
-#ifndef CMN_ALEXEYAB /* whose parser knows neither the file nor the line of a key */
 
 /* Of the section that is being read; more of them are not needed to find the nearest one. */
 static const char *looked_for[128];
@@ -98,7 +95,9 @@ const char *cmn_number_refused(const char *section, const char *key, const char 
 static void tell_elsewhere(const struct list *options)
 {
     const kvp *first = options->front ? options->front->val : NULL;
-    FILE *file = first && first->file ? fopen(first->file, "r") : NULL;
+    int line;
+    const char *name = first ? cmn_tree_line_of(first, &line) : NULL;
+    FILE *file = name ? fopen(name, "r") : NULL;
     struct cmn_cfg_file cfg;
     char text[800];
     int n;
@@ -111,7 +110,7 @@ static void tell_elsewhere(const struct list *options)
     n = cmn_cfg_keys_elsewhere(&cfg, text, sizeof text);
     if (n) {
         cmn_warn("%s: %d line%s no effect: AlexeyAB's Darknet has these keys, this one has not: %s",
-                 first->file, n, n == 1 ? " has" : "s have", text);
+                 name, n, n == 1 ? " has" : "s have", text);
     }
     cmn_cfg_free(&cfg);
 }
@@ -119,6 +118,8 @@ static void tell_elsewhere(const struct list *options)
 int cmn_unused_keys(struct list *options)
 {
     char text[160], line[1024];
+    const char *file;
+    int at;
 
     if (!cmn_job.on) {
         return 0;
@@ -132,8 +133,9 @@ int cmn_unused_keys(struct list *options)
         const kvp *pair = n->val;
         if (!pair->used && strncmp(pair->key, "cmn_", 4) && !cmn_cfg_key_elsewhere(pair->key)) {
             cmn_cfg_key_describe(pair->key, looked_for, keys, text, sizeof text);
-            snprintf(line, sizeof line, "%s:%d: %s=%s %s", pair->file ? pair->file : "cfg",
-                     pair->line, pair->key, pair->val, text);
+            file = cmn_tree_line_of(pair, &at);
+            snprintf(line, sizeof line, "%s:%d: %s=%s %s", file ? file : "cfg", at, pair->key,
+                     pair->val, text);
             cmn_cfg_keys_add(line);
             cmn_warn("%s", line);
         }
@@ -141,8 +143,6 @@ int cmn_unused_keys(struct list *options)
     keys = 0;
     return 1;
 }
-
-#endif
 
 int cmn_reads_weights(void)
 {
@@ -229,14 +229,9 @@ void cmn_after_data_cfg(struct list *options)
 {
     struct cmn_data_cfg d;
 
-    if (!cmn_job.on) {
-        return;
-    }
-#ifdef CMN_ALEXEYAB
-    if (cmn_job.backup[0]) {
+    if (!cmn_job.on || evaluating) {
         return; /* -map reads the file again */
     }
-#endif
     compare_data(options);
     if (cmn_job.command->does == CMN_TRAINS) {
         d = read_data(options);
@@ -491,6 +486,7 @@ void cmn_before_evaluation(struct network *net)
     if (t) {
         cmn_status_compute("evaluation");
         cmn_model_swap_in_averages(&t->model);
+        evaluating = 1;
     }
 }
 
@@ -499,6 +495,7 @@ float cmn_after_evaluation(struct network *net, float result)
     struct cmn_trainer *t = net->cmn;
 
     if (t) {
+        evaluating = 0;
         cmn_broadcast(&result, sizeof result);
         cmn_model_restore_own(&t->model);
     }

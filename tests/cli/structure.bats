@@ -17,6 +17,49 @@ own_files() {
     tests/rooms.sh "$BUILD/cmn"
 }
 
+# knows_tree: the files of the module, in the folder one is in, that know which tree of Darknet is built and should not. People write
+# AlexeyAB's; a file, a macro or a function is in one case. What the trees differ in is only to be had from darknet_tree.h.
+knows_tree() {
+    grep -rlE 'alexeyab|ALEXEYAB' cmn Makefile ./*/*.mk | grep -vxE 'cmn/engine/(README.md|darknet_tree.h|tree_alexeyab.c)|Makefile|./darknet/darknet.mk' || true
+    grep -rn CMN_ALEXEYAB cmn Makefile ./*/*.mk || true
+    grep -rlE 'cmn_tree|darknet_tree\.h' cmn | grep -vE '^cmn/(engine|hooks)/' || true
+    # Both files, for each name of the header.
+    grep -oE '\bcmn_tree(_[a-z_]+\(|;)' cmn/engine/darknet_tree.h | tr -d '(;' | sort -u | while IFS= read -r name; do
+        for file in cmn/engine/tree_{pjreddie,alexeyab}.c; do
+            grep -qE "^[a-z].*\b$name( = \{|\()" "$file" || echo "$file has no $name"
+        done
+    done
+}
+
+@test "nothing outside of engine/ and hooks/ knows which tree of Darknet is built, and there one file of the two does" {
+    said=$(knows_tree)
+    echo "$said"
+    [[ -z $said ]]
+    copy=$BATS_TEST_TMPDIR/tree
+    mkdir "$copy"
+    cp -r --parents cmn Makefile ./*/*.mk "$copy"
+    cd "$copy"
+    echo '#ifdef CMN_ALEXEYAB' >>cmn/engine/net.c
+    echo '#include "engine/darknet_tree.h"' >>cmn/data/sampler.c
+    echo 'int is_alexeyab;' >>cmn/base/log.c
+    sed -i 's/^double cmn_tree_rolling_keeps/double rolling_keeps/' cmn/engine/tree_alexeyab.c
+    diff <(knows_tree | sed 's/:.*//' | sort -u) - <<'END'
+cmn/base/log.c
+cmn/data/sampler.c
+cmn/engine/net.c
+cmn/engine/tree_alexeyab.c has no cmn_tree_rolling_keeps
+END
+}
+
+# What -cmn refuses of AlexeyAB's keys and options has a reason for users, too.
+@test "docs/use/alexeyab.md names what cmn/engine/tree_alexeyab.c refuses" {
+    keys=$(sed -nE 's/^        \{"([A-Za-z_-]+)", .*/\1/p' cmn/engine/tree_alexeyab.c)
+    [[ $(wc -l <<<"$keys") -gt 8 ]]
+    while IFS= read -r key; do
+        grep -qE "^\| .*\`$key(=1)?\`.* \|" docs/use/alexeyab.md || { echo "no row for $key"; false; }
+    done <<<"$keys"
+}
+
 # violation FILE PATTERN: a file of cmn/, from the standard input, is compiled into a copy of the module; the check then says a line that
 # matches.
 violation() {

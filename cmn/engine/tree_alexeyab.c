@@ -1,0 +1,329 @@
+/* What is AlexeyAB's Darknet's alone. Its functions get networks by value; copies share layers. */
+#include "engine/darknet_tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "stb_image.h"
+
+#include "base/memory.h"
+
+const struct cmn_tree cmn_tree = {
+    .whose = "AlexeyAB's",
+    .has_map_options = 1,
+};
+
+/* ---- the cfg ---- */
+
+static int has_word(char *const *words, const char *word)
+{
+    while (words && *words && strcmp(*words, word)) {
+        words++;
+    }
+    return words && *words;
+}
+
+static int shares_weights(const network *net)
+{
+    for (int i = 0; i < net->n; i++) {
+        if (net->layers[i].share_layer) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The one table of what -cmn cannot keep its promises with; docs/use/alexeyab.md has the same
+ * rows. */
+const char *cmn_tree_refusal(const network *net, char *const *words)
+{
+    static const network none;
+    static char text[512];
+    const network *n = net ? net : &none;
+#define DELTAS \
+    "it follows the deltas that one process has seen, and ranks see others: leave it away"
+    const struct {
+        const char *key; /* of the cfg, or an option */
+        int on;
+        const char *why;
+    } refused[] = {
+        {"track", n->track != 0, "each rank would need sequences of its own: leave -cmn away"},
+        {"contrastive", n->contrastive != 0,
+         "it compares the images of a micro-batch with each other, and samples are loaded one by "
+         "one: leave -cmn away"},
+        {"dynamic_minibatch", n->dynamic_minibatch != 0,
+         "it changes the size of a step on each rank: leave it away"},
+        {"badlabels_rejection_percentage", n->badlabels_rejection_percentage > 0, DELTAS},
+        {"num_sigmas_reject_badlabels", n->num_sigmas_reject_badlabels > 0, DELTAS},
+        {"equidistant_point", n->equidistant_point > 0, DELTAS},
+        {"weights_reject_freq", n->weights_reject_freq > 0,
+         "it changes weights that ranks have in common: leave it away"},
+        {"gaussian_noise", n->gaussian_noise > 0,
+         "OpenCV draws it, whose random numbers do not follow cmn_seed: leave it away"},
+        {"adversarial_lr", n->adversarial_lr > 0,
+         "it changes images with a network of its own: leave it away"},
+        {"share_index", shares_weights(n),
+         "this Darknet updates shared weights once for each layer that has them, and no sum over "
+         "ranks equals that: leave -cmn away"},
+        {"-topk", has_word(words, "classifier") && has_word(words, "-topk"),
+         "with -cmn the answers are counted with cmn_validate: leave -topk away"},
+    };
+#undef DELTAS
+
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        if (refused[i].on) {
+            snprintf(text, sizeof text, "%s%s: %s", refused[i].key,
+                     refused[i].key[0] == '-' ? "" : " in the cfg", refused[i].why);
+            return text;
+        }
+    }
+    return NULL;
+}
+
+const char *cmn_tree_line_of(const kvp *pair, int *line)
+{
+    (void)pair;
+    *line = 0;
+    return NULL;
+}
+
+network *cmn_tree_read(const char *cfg)
+{
+    network *net = cmn_malloc(1, sizeof *net);
+
+    *net = parse_network_cfg((char *)cfg);
+    return net;
+}
+
+void cmn_tree_free(network *net)
+{
+    free_network(*net);
+    free(net);
+}
+
+int cmn_tree_predicts_only(const network *net)
+{
+    return !net->train;
+}
+
+/* ---- the network ---- */
+
+int cmn_tree_wrote(int revision)
+{
+    return revision != 0; /* 5 */
+}
+
+const char *cmn_tree_layer_name(LAYER_TYPE type)
+{
+    switch (type) {
+    case LOCAL_AVGPOOL:
+        return "local_avgpool";
+    case CONV_LSTM:
+        return "conv_lstm";
+    case HISTORY:
+        return "history";
+    case REORG_OLD:
+        return "reorg_old";
+    case EMPTY:
+        return "empty";
+    case CONTRASTIVE:
+        return "contrastive";
+    case IMPLICIT:
+        return "implicit";
+    default:
+        return get_layer_string(type);
+    }
+}
+
+/* set_batch_network() would free the workspace that the trainer's copy has, too. */
+void cmn_tree_set_batch(network *net, int n)
+{
+    net->batch = n;
+    for (int i = 0; i < net->n; i++) {
+        net->layers[i].batch = n;
+    }
+}
+
+size_t cmn_tree_truths(const network *net)
+{
+    for (int i = net->n - 1; i >= 0; i--) {
+        if (net->layers[i].truths) {
+            return (size_t)net->layers[i].truths;
+        }
+    }
+    return (size_t)net->outputs;
+}
+
+/* Both sides times or divided by `random`, 1.4 where that is 1; rounded up to resize_step. */
+struct cmn_tree_sizes cmn_tree_random_sizes(const network *net)
+{
+    const layer *last = &net->layers[net->n - 1];
+    double random = (double)last->random, factor = random == 1 ? 1.4 : random;
+    int less = net->w < net->h ? net->w : net->h, more = net->w < net->h ? net->h : net->w;
+
+    if (last->type != YOLO || factor <= 0) {
+        return (struct cmn_tree_sizes){0, 0, 0};
+    }
+    return (struct cmn_tree_sizes){(int)(less / factor), (int)(more * factor) + net->resize_step,
+                                   0};
+}
+
+struct cmn_tree_sizes cmn_tree_earlier_sizes(const network *net)
+{
+    return cmn_tree_random_sizes(net);
+}
+
+/* On the CPU its update is SGD's. */
+int cmn_tree_uses_adam(const network *net, int on_gpu)
+{
+    return net->adam && on_gpu;
+}
+
+void cmn_tree_set_seen(network *net, size_t seen)
+{
+    *net->seen = seen;
+    *net->cur_iteration = get_current_batch(*net);
+}
+
+size_t cmn_tree_iteration(const network *net)
+{
+    return (size_t)get_current_batch(*net);
+}
+
+void cmn_tree_draw_rate(network *net)
+{
+    get_current_rate(*net);
+}
+
+float cmn_tree_loss(const network *net)
+{
+    return get_network_cost(*net);
+}
+
+int cmn_tree_loader_threads(const network *net)
+{
+    const layer *last = &net->layers[net->n - 1];
+
+    return last->type == YOLO || last->type == REGION ? 64 : 32;
+}
+
+void cmn_tree_write_weights(network *net, FILE *out)
+{
+    write_weights(*net, out, net->n, 0);
+}
+
+/* ---- layers ---- */
+
+int cmn_tree_finds_boxes(const layer *l)
+{
+    return l->type == YOLO || l->type == GAUSSIAN_YOLO || l->type == REGION || l->type == DETECTION;
+}
+
+int cmn_tree_is_lstm(const layer *l)
+{
+    return l->type == LSTM || l->type == CONV_LSTM;
+}
+
+int cmn_tree_parts(const layer *l, struct cmn_tree_part part[CMN_TREE_PARTS])
+{
+    const struct cmn_tree_part gru[] = {
+        {"input_z.", l->input_z_layer}, {"input_r.", l->input_r_layer},
+        {"input_h.", l->input_h_layer}, {"state_z.", l->state_z_layer},
+        {"state_r.", l->state_r_layer}, {"state_h.", l->state_h_layer}};
+    const struct cmn_tree_part gates[] = {{"wf.", l->wf}, {"wi.", l->wi}, {"wg.", l->wg},
+                                          {"wo.", l->wo}, {"uf.", l->uf}, {"ui.", l->ui},
+                                          {"ug.", l->ug}, {"uo.", l->uo}, {"vf.", l->vf},
+                                          {"vi.", l->vi}, {"vo.", l->vo}};
+
+    if (l->type == GRU) {
+        memcpy(part, gru, sizeof gru);
+        return sizeof gru / sizeof gru[0];
+    }
+    memcpy(part, gates, sizeof gates);
+    return l->type == CONV_LSTM ? 11 : l->type == LSTM ? 8 : 0;
+}
+
+size_t cmn_tree_plain_weights(const layer *l)
+{
+    return l->type == SHORTCUT || l->type == IMPLICIT ? (size_t)l->nweights : 0;
+}
+
+int cmn_tree_averages(const network *net, layer *l, float **average[3])
+{
+    average[0] = &l->weights_ema;
+    average[1] = &l->biases_ema;
+    average[2] = &l->scales_ema;
+    return net->ema_alpha > 0;
+}
+
+const float *cmn_tree_rate_scale(const layer *l)
+{
+    static const float none = 1;
+    int has = l->type == CONVOLUTIONAL || l->type == SHORTCUT || l->type == IMPLICIT;
+
+    return has ? &l->learning_rate_scale : &none;
+}
+
+double cmn_tree_rolling_keeps(void)
+{
+    return gpu_index >= 0 ? .99 : .9;
+}
+
+/* ---- images and predictions ---- */
+
+unsigned char *cmn_tree_load_pixels(const char *path, int channels, int *w, int *h, int *c,
+                                    const char **reason)
+{
+    unsigned char *pixels = stbi_load(path, w, h, c, channels);
+
+    *reason = pixels ? NULL : stbi_failure_reason();
+    return pixels;
+}
+
+/* As its validate_classifier_single() does it. */
+image cmn_tree_crop_centre(image whole, int w, int h)
+{
+    image resized = resize_min(whole, w);
+    image middle = crop_image(resized, (resized.w - w) / 2, (resized.h - h) / 2, w, h);
+
+    if (resized.data != whole.data) {
+        free_image(resized);
+    }
+    return middle;
+}
+
+int cmn_tree_letterboxes(const network *net)
+{
+    return net->letter_box;
+}
+
+void cmn_tree_predict(network *net, float *input, float *truth)
+{
+    network_state state = {.input = input, .truth = truth, .net = *net};
+
+    forward_network(*net, state);
+}
+
+void cmn_tree_hierarchy(const network *net, float *out)
+{
+    hierarchy_predictions(out, net->outputs, net->hierarchy, 1);
+}
+
+detection *cmn_tree_boxes(network *net, int w, int h, float score, float hierarchy, float nms,
+                          int *n)
+{
+    const layer *last = &net->layers[net->n - 1];
+    detection *dets = get_network_boxes(net, w, h, score, hierarchy, NULL, 0, n, net->letter_box);
+
+    if (last->nms_kind == DEFAULT_NMS) {
+        do_nms_sort(dets, *n, last->classes, nms);
+    } else {
+        diounms_sort(dets, *n, last->classes, nms, last->nms_kind, last->beta_nms);
+    }
+    return dets;
+}
+
+void cmn_tree_label_file(const char *image, char *name)
+{
+    replace_image_to_label(image, name);
+}
