@@ -8,29 +8,36 @@
 
 #define ONE "one process does it: leave -cmn and mpiexec away"
 #define LISTED "its list is written into the program: use detector map, valid or recall"
-#define TRAINS CMN_TRAINS, CMN_NO_ANSWER
-#define REFUSED CMN_REFUSED, CMN_NO_ANSWER
+#define TRAINS CMN_TRAINS, CMN_NO_ANSWER, CMN_IN_PJREDDIE
+#define REFUSED CMN_REFUSED, CMN_NO_ANSWER, CMN_IN_BOTH
+#define BOTH CMN_IN_BOTH
+#define PJREDDIE CMN_IN_PJREDDIE
 
-static const struct cmn_command table[] = {
-    {"classifier", "train", CMN_TRAINS, CMN_CLASSES, "trains a classifier"},
-    {"classifier", "valid", CMN_EVALUATES, CMN_CLASSES, "counts right answers"},
-    {"classifier", "valid10", CMN_EVALUATES, CMN_CLASSES, "the same with ten crops an image"},
-    {"classifier", "validmulti", CMN_EVALUATES, CMN_CLASSES, "the same with four sizes an image"},
-    {"classifier", "validfull", CMN_EVALUATES, CMN_CLASSES, "the same with whole images"},
-    {"classifier", "validcrop", CMN_EVALUATES, CMN_CLASSES, "the same with stretched images"},
+static struct cmn_command table[] = {
+    {"classifier", "train", CMN_TRAINS, CMN_CLASSES, BOTH, "trains a classifier"},
+    {"classifier", "valid", CMN_EVALUATES, CMN_CLASSES, PJREDDIE, "counts right answers"},
+    {"classifier", "valid10", CMN_EVALUATES, CMN_CLASSES, PJREDDIE,
+     "the same with ten crops an image"},
+    {"classifier", "validmulti", CMN_EVALUATES, CMN_CLASSES, PJREDDIE,
+     "the same with four sizes an image"},
+    {"classifier", "validfull", CMN_EVALUATES, CMN_CLASSES, PJREDDIE, "the same with whole images"},
+    {"classifier", "validcrop", CMN_EVALUATES, CMN_CLASSES, PJREDDIE,
+     "the same with stretched images"},
     {"classifier", "*", REFUSED, ONE},
-    {"detector", "train", CMN_TRAINS, CMN_BOXES, "trains a detector with [yolo] or [region]"},
-    {"detector", "map", CMN_EVALUATES, CMN_BOXES, "mean average precision"},
-    {"detector", "valid", CMN_EVALUATES, CMN_BOXES, "writes boxes for VOC, COCO or ImageNet"},
-    {"detector", "valid2", CMN_EVALUATES, CMN_BOXES, "the same, each image mirrored, too"},
-    {"detector", "recall", CMN_EVALUATES, CMN_BOXES, "counts true boxes that are found"},
+    {"detector", "train", CMN_TRAINS, CMN_BOXES, BOTH, "trains a detector with [yolo] or [region]"},
+    {"detector", "map", CMN_EVALUATES, CMN_BOXES, BOTH, "mean average precision"},
+    {"detector", "valid", CMN_EVALUATES, CMN_BOXES, PJREDDIE,
+     "writes boxes for VOC, COCO or ImageNet"},
+    {"detector", "valid2", CMN_EVALUATES, CMN_BOXES, PJREDDIE,
+     "the same, each image mirrored, too"},
+    {"detector", "recall", CMN_EVALUATES, CMN_BOXES, PJREDDIE, "counts true boxes that are found"},
     {"detector", "*", REFUSED, ONE},
-    {"yolo", "train", CMN_TRAINS, CMN_BOXES,
+    {"yolo", "train", CMN_TRAINS, CMN_BOXES, PJREDDIE,
      "trains a detector with [detection]; -data FILE names its list"},
     {"yolo", "valid", REFUSED, LISTED},
     {"yolo", "recall", REFUSED, LISTED},
     {"yolo", "*", REFUSED, ONE},
-    {"coco", "train", CMN_TRAINS, CMN_BOXES,
+    {"coco", "train", CMN_TRAINS, CMN_BOXES, PJREDDIE,
      "trains a detector with [detection]; -data FILE names its list"},
     {"coco", "valid", REFUSED, LISTED},
     {"coco", "recall", REFUSED, LISTED},
@@ -67,10 +74,29 @@ static const struct cmn_command table[] = {
 };
 
 static const struct cmn_command unknown = {
-    "this", "command", CMN_REFUSED, CMN_NO_ANSWER,
-    "it would run as independent copies: leave -cmn and mpiexec away"};
+    "this", "command", REFUSED, "it would run as independent copies: leave -cmn and mpiexec away"};
 
 enum { COMMANDS = sizeof table / sizeof table[0] };
+
+void cmn_commands_in_both(const char *whose)
+{
+    static char note[1024];
+    int used = snprintf(note, sizeof note, "in %s Darknet it works with", whose), first = 1;
+
+    for (int i = 0; i < COMMANDS; i++) {
+        struct cmn_command *c = &table[i];
+        if (c->does != CMN_REFUSED && c->hooked == CMN_IN_BOTH) {
+            used += snprintf(note + used, sizeof note - (size_t)used, "%s %s", first ? "" : ",",
+                             cmn_command_name(c));
+            first = 0;
+        } else if (c->does != CMN_REFUSED) {
+            c->does = CMN_REFUSED;
+            c->answer = CMN_NO_ANSWER;
+            c->note = note;
+        }
+    }
+    snprintf(note + used, sizeof note - (size_t)used, ": use one process, without -cmn");
+}
 
 const struct cmn_command *cmn_command_at(int i)
 {

@@ -12,12 +12,20 @@ enum cmn_does {
 /* What a validation during training measures. */
 enum cmn_answer { CMN_NO_ANSWER, CMN_CLASSES, CMN_BOXES };
 
+/* Where the command has hooks: in both trees of Darknet, or in pjreddie's alone. */
+enum cmn_hooked { CMN_IN_BOTH, CMN_IN_PJREDDIE };
+
 struct cmn_command {
     const char *driver, *verb; /* the first two words; verb "*": any other */
     enum cmn_does does;
     enum cmn_answer answer;
+    enum cmn_hooked hooked;
     const char *note; /* one clause */
 };
+
+/* Before all other calls, where Darknet is that of `whose`, and not pjreddie's: commands with hooks
+ * in pjreddie's alone are refused from here on. */
+void cmn_commands_in_both(const char *whose);
 
 /* cmn_command_at(0) … until NULL. */
 const struct cmn_command *cmn_command_at(int i);

@@ -398,21 +398,6 @@ static void drop_options(int *argc, char **argv)
     }
 }
 
-/* Ends the job where this tree of Darknet has no hooks for the command. */
-static void check_tree(const struct cmn_command *c)
-{
-    static const char *const hooked[] = {"classifier train", "detector train", "detector map"};
-
-    for (size_t i = 0; i < sizeof hooked / sizeof hooked[0]; i++) {
-        if (!strcmp(cmn_command_name(c), hooked[i])) {
-            return;
-        }
-    }
-    cmn_fatal("-cmn does not work with %s of %s Darknet, where it knows detector train, "
-              "detector map and classifier train: use one process, without -cmn",
-              cmn_command_name(c), cmn_tree.whose);
-}
-
 /* Ends the job where ranks cannot do what the words ask for. */
 static void check_words(int argc, char **argv)
 {
@@ -427,9 +412,6 @@ static void check_words(int argc, char **argv)
     if (c->does == CMN_REFUSED) {
         cmn_fatal("-cmn does not work with %s: %s", cmn_command_name(c), c->note);
     }
-    if (!cmn_tree.has_all_hooks) {
-        check_tree(c);
-    }
     if (why) {
         cmn_fatal("%s", why);
     }
@@ -443,6 +425,9 @@ void cmn_init(int *argc, char **argv)
     if (*argc == 2 && !strcmp(argv[1], "--version")) {
         cmn_host_info_print_version(stdout);
         exit(0);
+    }
+    if (!cmn_tree.has_all_hooks) {
+        cmn_commands_in_both(cmn_tree.whose);
     }
     if (*argc > 1 && !strcmp(argv[1], "cmn")) {
         run_tool(*argc, argv);

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-const struct cmn_command cmn_tool_training = {"a", "cfg", CMN_TRAINS, CMN_NO_ANSWER, ""};
+const struct cmn_command cmn_tool_training = {"a",           "cfg",       CMN_TRAINS,
+                                              CMN_NO_ANSWER, CMN_IN_BOTH, ""};
 
 struct cmn_plan cmn_quiet_plan(struct cmn_session *s, const char *cfg)
 {
