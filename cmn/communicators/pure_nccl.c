@@ -9,7 +9,7 @@
  * cmn_bucket_mb change no bit of the sums.
  * Bytes: 2(N-1)/N * 4n sent per rank for a block of n floats by NCCL's ring, half of that with 16
  * bits. Over a node's link the same, once for each ring that NCCL lays over the nodes. NCCL picks
- * the algorithm. The 16 bits also round what momentum is left in the gradients (docs/use/gpu.md).
+ * the algorithm.
  * Source: ChainerMN's communicator of the same name (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable
  * Distributed Deep Learning Framework", 2017). */
 #include "communicators/communicator.h"

@@ -19,6 +19,7 @@ static void fill(struct cmn_gradients *g, const struct cmn_communicator *c, void
         const struct cmn_tensor *t = &g->tensor[i];
         if (t->kind == CMN_GRADIENT) {
             g->ops->move(g, t, at);
+            g->tensor_of[spans] = i;
             g->span[spans++] = (struct cmn_span){g->flat + at, t->n, t->rows};
             at += cmn_flat_padded(t->n);
         }
@@ -28,6 +29,9 @@ static void fill(struct cmn_gradients *g, const struct cmn_communicator *c, void
     g->exchange.block = (struct cmn_span){.data = g->flat, .n = total};
     g->exchange.metrics = (struct cmn_span){.data = g->flat + total, .n = CMN_METRICS};
     g->metrics = g->metrics ? g->metrics : g->exchange.metrics.data;
+    if (g->ops->ready) {
+        g->ops->ready(g);
+    }
 }
 
 void cmn_gradients_open(struct cmn_gradients *g, struct cmn_net *net,
@@ -37,6 +41,8 @@ void cmn_gradients_open(struct cmn_gradients *g, struct cmn_net *net,
     cmn_gradients_list(g, net);
     g->ops = g->on_gpu ? &cmn_flat_buffer_gpu : &cmn_flat_buffer_cpu;
     g->span = cmn_calloc((size_t)g->tensors, sizeof *g->span);
+    g->tensor_of = cmn_calloc((size_t)g->tensors, sizeof *g->tensor_of);
+    g->scale = cmn_calloc((size_t)g->tensors, sizeof *g->scale);
     g->rate = cmn_calloc((size_t)g->tensors, sizeof *g->rate);
     g->decay = cmn_calloc((size_t)g->tensors, sizeof *g->decay);
     fill(g, c, self);
@@ -49,6 +55,8 @@ void cmn_gradients_close(struct cmn_gradients *g)
     }
     free(g->tensor);
     free(g->span);
+    free(g->tensor_of);
+    free(g->scale);
     free(g->rate);
     free(g->decay);
     *g = (struct cmn_gradients){0};
@@ -61,15 +69,11 @@ void cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c
 
 void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float decay)
 {
-    int spans = 0;
-
-    for (int i = 0; i < g->tensors; i++) {
-        const struct cmn_tensor *t = &g->tensor[i];
-        if (t->kind == CMN_GRADIENT) {
-            g->rate[spans] = rate * *t->rate_scale / (float)images;
-            g->decay[spans] = t->decays ? -decay * (float)images : 0;
-            spans++;
-        }
+    for (int i = 0; i < g->exchange.tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[g->tensor_of[i]];
+        g->scale[i] = 1;
+        g->rate[i] = rate * *t->rate_scale / (float)images;
+        g->decay[i] = t->decays ? -decay * (float)images : 0;
     }
 }
 

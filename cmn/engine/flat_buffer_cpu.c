@@ -6,6 +6,7 @@
 
 #include "base/fatal.h"
 #include "base/memory.h"
+#include "base/reduce.h"
 
 static void move(float **tensor, float *to, size_t n, int copy)
 {
@@ -60,4 +61,40 @@ static void close_cpu(struct cmn_gradients *g)
     }
 }
 
-const struct cmn_flat_buffer_ops cmn_flat_buffer_cpu = {open_cpu, move_cpu, sum_cpu, close_cpu};
+/* ---- other blocks ---- */
+
+static float *memory_cpu(size_t floats)
+{
+    return cmn_alloc_floats(floats);
+}
+
+static void release_cpu(float *memory)
+{
+    free(memory);
+}
+
+static void copy_cpu(float *to, const float *from, size_t n)
+{
+    memcpy(to, from, n * sizeof *to);
+}
+
+static void zero_cpu(float *x, size_t n)
+{
+    memset(x, 0, n * sizeof *x);
+}
+
+const struct cmn_flat_buffer_ops cmn_flat_buffer_cpu = {
+    .open = open_cpu,
+    .move = move_cpu,
+    .sum = sum_cpu,
+    .close = close_cpu,
+    .memory = memory_cpu,
+    .release = release_cpu,
+    .host_memory = memory_cpu,
+    .host_release = release_cpu,
+    .copy = copy_cpu,
+    .zero = zero_cpu,
+    .scale = cmn_scale,
+    .write = copy_cpu,
+    .read = copy_cpu,
+};

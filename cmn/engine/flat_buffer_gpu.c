@@ -1,7 +1,12 @@
-/* The flat gradient buffer in the GPU's memory. The metrics stay on the host and are copied
- * around the exchange. */
+/* The flat gradient buffer in the GPU's memory, the weights beside it in the same order, and what is
+ * done with such blocks there: one kernel for all tensors. The metrics stay on the host and are
+ * copied around the exchange. The host's weights lie in one block, too, so that they are copied at
+ * once. */
 #include "engine/gradients.h"
 
+#ifdef GPU
+
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +14,21 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "mpi/device.h"
+#include "mpi/kernels.h"
+
+_Static_assert((int)CMN_FLAT_ALIGN == (int)CMN_KERNEL_UNIT, "tensors have whole units");
+
+/* All but the host's is the GPU's memory. */
+struct cmn_flat_buffer_gpu {
+    unsigned short *tensor; /* of each unit of the flat buffer */
+    size_t *at, *n;         /* of each gradient */
+    float *bad;             /* of each gradient: not 0 when it was not finite */
+    size_t checked;         /* floats of the flat buffer */
+    void *part;             /* of each gradient, CMN_KERNEL_PARTS sums of 8 bytes */
+    float *table;           /* of each gradient: scale, rate and decay; then their limits */
+    float *host_table;      /* the host's */
+    void *host_part;
+};
 
 static void require(int result)
 {
@@ -18,22 +38,133 @@ static void require(int result)
     }
 }
 
+static void queued(int code)
+{
+    require(cmn_device_check(code, "a kernel"));
+}
+
+/* ---- blocks ---- */
+
+static float *memory_gpu(size_t floats)
+{
+    float *memory;
+
+    require(cmn_device_memory(&memory, floats));
+    return memory;
+}
+
+static float *host_memory_gpu(size_t floats)
+{
+    float *memory;
+
+    require(cmn_device_host_memory(&memory, floats));
+    return memory;
+}
+
+static void copy_gpu(float *to, const float *from, size_t n)
+{
+    require(cmn_device_copy(to, from, n));
+}
+
+static void zero_gpu(float *x, size_t n)
+{
+    require(cmn_device_zero(x, n));
+}
+
+static void scale_gpu(float *x, float by, size_t n)
+{
+    queued(cmn_kernel_scale(x, by, n, cmn_device_stream()));
+}
+
+static void write_gpu(float *to, const float *host, size_t n)
+{
+    require(cmn_device_write(to, host, n));
+}
+
+static void read_gpu(float *host, const float *from, size_t n)
+{
+    require(cmn_device_read(host, from, n));
+}
+
+/* ---- the flat buffer ---- */
+
 static void open_gpu(struct cmn_gradients *g, size_t floats, const struct cmn_communicator *c,
                      void *self)
 {
     (void)c;
     (void)self;
-    require(cmn_device_memory(&g->flat, floats));
-    require(cmn_device_memory(&g->bad_on_gpu, (size_t)g->tensors + 1));
+    g->flat = memory_gpu(floats);
+    g->exchange.weights = memory_gpu(floats);
+    g->host_weights = host_memory_gpu(floats);
     g->metrics = cmn_calloc(CMN_METRICS, sizeof *g->metrics);
-    g->bad = cmn_calloc((size_t)g->tensors, sizeof *g->bad);
+}
+
+static void move_device(float **tensor, float *to, size_t n)
+{
+    require(cmn_device_copy(to, *tensor, n));
+    cmn_device_free(*tensor);
+    *tensor = to;
 }
 
 static void move_gpu(struct cmn_gradients *g, const struct cmn_tensor *t, size_t at)
 {
-    require(cmn_device_copy(g->flat + at, *t->device, t->n));
-    cmn_device_free(*t->device);
-    *t->device = g->flat + at;
+    float *host = g->host_weights + at;
+
+    move_device(t->device, g->flat + at, t->n);
+    move_device(t->device_weight, g->exchange.weights + at, t->n);
+    memcpy(host, *t->weight, t->n * sizeof *host);
+    free(*t->weight);
+    *t->weight = host;
+}
+
+/* A copy of `bytes`, a multiple of 4, in the GPU's memory. */
+static void *on_gpu(const void *host, size_t bytes)
+{
+    float *memory = memory_gpu(bytes / sizeof *memory);
+
+    write_gpu(memory, host, bytes / sizeof *memory);
+    return memory;
+}
+
+static void number_units(struct cmn_gradients *g)
+{
+    size_t units = (g->exchange.block.n + CMN_METRICS) / CMN_FLAT_ALIGN, next = 0;
+    unsigned short *tensor = cmn_calloc(2 * units, sizeof *tensor); /* an even number of them */
+
+    for (int i = 0; i < g->exchange.tensors; i++) {
+        size_t end = next + cmn_flat_padded(g->span[i].n) / CMN_FLAT_ALIGN;
+        while (next < end) {
+            tensor[next++] = (unsigned short)i;
+        }
+    }
+    g->gpu->tensor = on_gpu(tensor, (units + 1) / 2 * 2 * sizeof *tensor);
+    free(tensor);
+}
+
+static void ready_gpu(struct cmn_gradients *g)
+{
+    struct cmn_flat_buffer_gpu *d = g->gpu = cmn_calloc(1, sizeof *g->gpu);
+    size_t tensors = (size_t)g->exchange.tensors, parts = tensors * CMN_KERNEL_PARTS;
+    size_t *place = cmn_calloc(2 * tensors + 1, sizeof *place);
+
+    if (tensors > USHRT_MAX) {
+        cmn_fatal("gradients: %zu tensors, and at most %d on a GPU", tensors, USHRT_MAX);
+    }
+    number_units(g);
+    d->host_table = host_memory_gpu(4 * tensors + 1);
+    for (size_t i = 0; i < tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[g->tensor_of[i]];
+        place[i] = (size_t)(g->span[i].data - g->flat);
+        place[tensors + i] = t->n;
+        d->host_table[3 * tensors + i] = t->limit ? *t->limit : 0;
+    }
+    d->at = on_gpu(place, (2 * tensors + 1) * sizeof *place);
+    d->n = d->at + tensors;
+    d->table = on_gpu(d->host_table, (4 * tensors + 1) * sizeof *d->table);
+    d->bad = memory_gpu(tensors + 1);
+    d->part = memory_gpu(2 * parts + 1);
+    d->host_part = host_memory_gpu(2 * parts + 1);
+    free(place);
 }
 
 static void sum_gpu(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
@@ -50,35 +181,185 @@ static void sum_gpu(struct cmn_gradients *g, const struct cmn_communicator *c, v
 
 static void close_gpu(struct cmn_gradients *g)
 {
-    for (int i = 0; i < g->tensors; i++) {
-        if (g->tensor[i].kind == CMN_GRADIENT) {
-            *g->tensor[i].device = NULL;
-        }
+    for (int i = 0; i < g->exchange.tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[g->tensor_of[i]];
+        *t->device = *t->device_weight = *t->weight = NULL;
     }
     cmn_device_free(g->flat);
-    cmn_device_free(g->bad_on_gpu);
-    free(g->bad);
+    cmn_device_free(g->exchange.weights);
+    cmn_device_host_free(g->host_weights);
     free(g->metrics);
+    if (g->gpu) {
+        cmn_device_free((float *)g->gpu->tensor);
+        cmn_device_free((float *)g->gpu->at);
+        cmn_device_free(g->gpu->table);
+        cmn_device_free(g->gpu->bad);
+        cmn_device_free(g->gpu->part);
+        cmn_device_host_free(g->gpu->host_table);
+        cmn_device_host_free(g->gpu->host_part);
+    }
+    free(g->gpu);
 }
 
-const struct cmn_flat_buffer_ops cmn_flat_buffer_gpu = {open_gpu, move_gpu, sum_gpu, close_gpu};
+/* ---- an update ---- */
 
-void cmn_gradients_gpu_check(struct cmn_gradients *g, int i)
+/* The parts of each tensor's sum come to d->host_part. */
+static void read_parts(const struct cmn_gradients *g, int code)
 {
-    require(cmn_device_find_nonfinite(g->bad_on_gpu + i, *g->tensor[i].device, g->tensor[i].n));
+    queued(code);
+    read_gpu(g->gpu->host_part, g->gpu->part, 2 * (size_t)g->exchange.tensors * CMN_KERNEL_PARTS);
 }
 
-int cmn_gradients_gpu_checked(struct cmn_gradients *g)
+static void squares_gpu(struct cmn_gradients *g, const float *block, double *sum)
 {
-    size_t n = (size_t)g->tensors;
+    struct cmn_flat_buffer_gpu *d = g->gpu;
+    const double *part = d->host_part;
 
-    require(cmn_device_read(g->bad, g->bad_on_gpu, n));
-    for (int i = 0; i < g->tensors; i++) {
-        if (g->bad[i] != 0) {
-            memset(g->bad, 0, n * sizeof *g->bad);
-            require(cmn_device_write(g->bad_on_gpu, g->bad, n));
-            return i;
+    read_parts(g, cmn_kernel_squares(d->part, block, d->at, d->n, g->exchange.tensors,
+                                     cmn_device_stream()));
+    for (int i = 0; i < g->exchange.tensors; i++) {
+        sum[i] = 0;
+        for (int p = 0; p < CMN_KERNEL_PARTS; p++) {
+            sum[i] += *part++;
+        }
+    }
+}
+
+/* The table is sent when it has changed. */
+static void send_table(struct cmn_gradients *g)
+{
+    struct cmn_flat_buffer_gpu *d = g->gpu;
+    size_t n = (size_t)g->exchange.tensors, bytes = n * sizeof(float);
+    float *to = d->host_table;
+
+    if (memcmp(to, g->scale, bytes) || memcmp(to + n, g->rate, bytes) ||
+        memcmp(to + 2 * n, g->decay, bytes)) {
+        memcpy(to, g->scale, bytes);
+        memcpy(to + n, g->rate, bytes);
+        memcpy(to + 2 * n, g->decay, bytes);
+        write_gpu(d->table, to, 3 * n);
+    }
+}
+
+static void sgd_gpu(struct cmn_gradients *g, float *velocity, float *sums, float momentum)
+{
+    const struct cmn_flat_buffer_gpu *d = g->gpu;
+    size_t n = (size_t)g->exchange.tensors;
+    struct cmn_kernel_sgd k = {
+        .weights = g->exchange.weights,
+        .velocity = velocity,
+        .sums = sums,
+        .tensor = d->tensor,
+        .scale = d->table,
+        .rate = d->table + n,
+        .decay = d->table + 2 * n,
+        .limit = d->table + 3 * n,
+        .momentum = momentum,
+        .n = g->exchange.block.n,
+    };
+
+    send_table(g);
+    queued(cmn_kernel_sgd(&k, cmn_device_stream()));
+}
+
+const struct cmn_flat_buffer_ops cmn_flat_buffer_gpu = {
+    .open = open_gpu,
+    .move = move_gpu,
+    .ready = ready_gpu,
+    .sum = sum_gpu,
+    .close = close_gpu,
+    .memory = memory_gpu,
+    .release = cmn_device_free,
+    .host_memory = host_memory_gpu,
+    .host_release = cmn_device_host_free,
+    .copy = copy_gpu,
+    .zero = zero_gpu,
+    .scale = scale_gpu,
+    .write = write_gpu,
+    .read = read_gpu,
+    .squares = squares_gpu,
+    .sgd = sgd_gpu,
+};
+
+/* ---- looking at all tensors ---- */
+
+/* The first gradient that a kernel marked, or -1; the marks are gone then. */
+static int first_bad(const struct cmn_gradients *g)
+{
+    size_t n = (size_t)g->exchange.tensors;
+    float *bad = g->gpu->host_part;
+
+    read_gpu(bad, g->gpu->bad, n);
+    for (size_t i = 0; i < n; i++) {
+        if (bad[i] != 0) {
+            zero_gpu(g->gpu->bad, n);
+            return (int)i;
         }
     }
     return -1;
 }
+
+static void look_at(const struct cmn_gradients *g, const float *block, size_t from, size_t to)
+{
+    queued(cmn_kernel_nonfinite(g->gpu->bad, g->gpu->tensor, block, from, to, cmn_device_stream()));
+}
+
+void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto)
+{
+    if (upto > g->gpu->checked) {
+        look_at(g, g->flat, g->gpu->checked, upto);
+        g->gpu->checked = upto;
+    }
+}
+
+int cmn_gradients_gpu_checked(struct cmn_gradients *g)
+{
+    int bad = first_bad(g);
+
+    g->gpu->checked = 0;
+    return bad < 0 ? -1 : g->tensor_of[bad];
+}
+
+int cmn_gradients_gpu_hash(const struct cmn_gradients *g, uint64_t *hash)
+{
+    struct cmn_flat_buffer_gpu *d = g->gpu;
+    const unsigned long long *part = d->host_part;
+    int bad;
+
+    read_parts(g, cmn_kernel_hash(d->part, g->exchange.weights, d->at, d->n, g->exchange.tensors,
+                                  cmn_device_stream()));
+    for (int i = 0; i < g->exchange.tensors; i++) {
+        hash[i] = 0;
+        for (int p = 0; p < CMN_KERNEL_PARTS; p++) {
+            hash[i] += *part++;
+        }
+    }
+    look_at(g, g->exchange.weights, 0, g->exchange.block.n);
+    bad = first_bad(g);
+    return bad < 0 ? -1 : g->tensor_of[bad];
+}
+
+#else
+
+const struct cmn_flat_buffer_ops cmn_flat_buffer_gpu; /* of no use: nothing is on a GPU */
+
+void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto)
+{
+    (void)g;
+    (void)upto;
+}
+
+int cmn_gradients_gpu_checked(struct cmn_gradients *g)
+{
+    (void)g;
+    return -1;
+}
+
+int cmn_gradients_gpu_hash(const struct cmn_gradients *g, uint64_t *hash)
+{
+    (void)g;
+    (void)hash;
+    return -1;
+}
+
+#endif

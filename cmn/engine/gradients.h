@@ -10,6 +10,7 @@
 #define CMN_GRADIENTS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "communicators/communicator.h"
 
@@ -38,6 +39,8 @@ struct cmn_tensor {
     float **weight;          /* the network's pointer to what it is the gradient of */
     const float *rate_scale; /* the layer's factor of the learning rate */
     int decays;              /* whether weight decay applies */
+    const float *limit;      /* the GPU's update keeps the weights within this; NULL, 0: none */
+    float **device_weight;   /* as weight, in the GPU's memory */
 };
 
 /* Metrics: sums that are piggybacked on the gradients in the same exchange. */
@@ -57,13 +60,16 @@ struct cmn_gradients {
     int tensors;
     const struct cmn_flat_buffer_ops *ops; /* the CPU's or the GPU's */
     int on_gpu;                            /* then the block is the GPU's, the metrics the host's */
-    float *flat;             /* gradients in backward order, each padded, then the metrics */
-    int flat_is_ours;        /* and not the communicator's */
-    int fills_weights;       /* this rank is the one to fill the weights that its node shares */
-    float *metrics;          /* CMN_METRICS floats */
-    float *bad, *bad_on_gpu; /* on a GPU, of each tensor: not 0 when its gradient was not finite */
-    struct cmn_span *span;   /* the gradients, unpadded */
-    float *rate, *decay;     /* of each gradient, for a step */
+    float *flat;           /* gradients in backward order, each padded, then the metrics */
+    int flat_is_ours;      /* and not the communicator's */
+    int fills_weights;     /* this rank is the one to fill the weights that its node shares */
+    float *metrics;        /* CMN_METRICS floats */
+    struct cmn_span *span; /* the gradients, unpadded */
+    int *tensor_of;        /* of each gradient: its number in `tensor` */
+    /* Of each gradient, for a step. The update takes scale times the sum (1, but for LARS). */
+    float *scale, *rate, *decay;
+    float *host_weights;             /* on a GPU: page-locked, as the flat buffer lies */
+    struct cmn_flat_buffer_gpu *gpu; /* what else a GPU needs; NULL: it is the CPU */
     /* Images of a micro-batch on this rank: the weight of its statistics in averages. 0: as any
      * other rank's. */
     double images;
@@ -88,7 +94,7 @@ void cmn_gradients_close(struct cmn_gradients *g);
  * communicator is polled while backward still runs there. */
 void cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self);
 
-/* Local. Sets rate and decay of each gradient for an update in which `images` of all ranks
+/* Local. Sets scale, rate and decay of each gradient for an update in which `images` of all ranks
  * count; rate and decay as Darknet gives them to its layers' updates. */
 void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float decay);
 
@@ -100,13 +106,18 @@ void cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *
 
 /* ---- non-finite gradients on a GPU ---- */
 
-/* Local, not blocking. Asks the GPU whether tensor i, a gradient, is finite as it is after what
+/* Local, not blocking. Asks the GPU whether the first `upto` floats of the flat buffer, but for
+ * those of the last call since a cmn_gradients_gpu_checked(), are finite as they are after what
  * Darknet has asked for so far. */
-void cmn_gradients_gpu_check(struct cmn_gradients *g, int i);
+void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto);
 
 /* Local, blocking. The number of the first tensor that was not finite since the last call, or
  * -1. */
 int cmn_gradients_gpu_checked(struct cmn_gradients *g);
+
+/* Local, blocking. Of the weights of each gradient, on a GPU: a hash of their bits; returns the
+ * number of the first tensor whose weights hold NaN or infinities, or -1. */
+int cmn_gradients_gpu_hash(const struct cmn_gradients *g, uint64_t *hash);
 
 /* ---- copies of all tensors of a kind; local, blocking ---- */
 
@@ -147,16 +158,40 @@ static inline size_t cmn_flat_padded(size_t n)
     return (n + CMN_FLAT_ALIGN - 1) / CMN_FLAT_ALIGN * CMN_FLAT_ALIGN;
 }
 
-/* Where a flat buffer lies. All as the calls above that use them; g->tensor and g->span are
- * there. */
+/* Where a flat buffer lies, and other blocks that lie as it does. What fails ends the job. Local, but
+ * for open and sum; on a GPU queued behind Darknet's work, and not blocking unless it says so. */
 struct cmn_flat_buffer_ops {
-    /* Memory for `floats` floats in g->flat, and what else goes with it. */
+    /* Memory for `floats` floats in g->flat, and what else goes with it. g->tensor and g->span are
+     * there. */
     void (*open)(struct cmn_gradients *g, size_t floats, const struct cmn_communicator *c,
                  void *self);
-    /* Moves gradient t to `at` floats behind g->flat. */
+    /* Moves gradient t, and perhaps its weights, to `at` floats behind the begin of their block. */
     void (*move)(struct cmn_gradients *g, const struct cmn_tensor *t, size_t at);
+    /* Optional. All of them were moved. */
+    void (*ready)(struct cmn_gradients *g);
+    /* As cmn_gradients_sum(). */
     void (*sum)(struct cmn_gradients *g, const struct cmn_communicator *c, void *self);
     void (*close)(struct cmn_gradients *g);
+
+    /* Zeroed memory for floats, which `release` frees. Blocking. */
+    float *(*memory)(size_t floats);
+    void (*release)(float *memory);
+    /* Memory of the CPU that is quickly copied; likewise. */
+    float *(*host_memory)(size_t floats);
+    void (*host_release)(float *memory);
+    void (*copy)(float *to, const float *from, size_t n);
+    void (*zero)(float *x, size_t n);
+    void (*scale)(float *x, float by, size_t n);
+    /* From and to memory of the CPU. Blocking. */
+    void (*write)(float *to, const float *host, size_t n);
+    void (*read)(float *host, const float *from, size_t n);
+    /* On a GPU alone: the CPU's are loops over tensors (base/reduce.h). */
+    /* Of each gradient: the sum of the squares of its floats in `block`, in double. The order of
+     * the additions depends on the tensor's size alone. Blocking. */
+    void (*squares)(struct cmn_gradients *g, const float *block, double *sum);
+    /* The update of all weights by g->scale, rate and decay. With s the sums, for each weight w: u =
+     * scale * s + velocity + decay * w; w += rate * u; velocity = momentum * u; s = 0. */
+    void (*sgd)(struct cmn_gradients *g, float *velocity, float *sums, float momentum);
 };
 extern const struct cmn_flat_buffer_ops cmn_flat_buffer_cpu, cmn_flat_buffer_gpu;
 

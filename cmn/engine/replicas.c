@@ -182,6 +182,51 @@ static uint64_t hash_tensor(const struct cmn_tensor *t, struct cmn_nonfinite *ba
     return hash;
 }
 
+static size_t hash_on_cpu(const struct cmn_gradients *g, uint64_t *hash, struct cmn_nonfinite *bad)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < g->tensors; i++) {
+        if (g->tensor[i].kind == CMN_WEIGHT) {
+            hash[n++] = hash_tensor(&g->tensor[i], bad);
+        }
+    }
+    return n;
+}
+
+/* The number of the gradient whose weights x are, or -1. */
+static int gradient_of(const struct cmn_gradients *g, const struct cmn_tensor *x)
+{
+    for (int i = 0; i < g->exchange.tensors; i++) {
+        if (g->tensor[g->tensor_of[i]].weight == x->at) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* The weights stay there, unless one of them is NaN or infinite. What has no gradient is on the
+ * host alone. */
+static size_t hash_on_gpu(const struct cmn_gradients *g, uint64_t *hash, struct cmn_nonfinite *bad)
+{
+    uint64_t *there = cmn_calloc((size_t)g->exchange.tensors + 1, sizeof *there);
+    size_t n = 0;
+
+    if (cmn_gradients_gpu_hash(g, there) >= 0) {
+        cmn_gradients_pull(g, CMN_WEIGHT);
+        cmn_nonfinite_tensor(g, CMN_WEIGHT, bad);
+    }
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *x = &g->tensor[i];
+        int gradient = x->kind == CMN_WEIGHT ? gradient_of(g, x) : -1;
+        if (x->kind == CMN_WEIGHT) {
+            hash[n++] = gradient < 0 ? hash_tensor(x, bad) : there[gradient];
+        }
+    }
+    free(there);
+    return n;
+}
+
 /* One allreduce finds the maximum of the hashes and, by their complements, the minimum. */
 static int same_everywhere(uint64_t hash, const struct cmn_topology *t)
 {
@@ -284,16 +329,11 @@ int cmn_replicas_verify(const struct cmn_gradients *g, const struct cmn_net *net
                         const struct cmn_topology *t, struct cmn_nonfinite *bad)
 {
     uint64_t *hash = cmn_calloc((size_t)g->tensors, sizeof *hash), all;
-    size_t n = 0;
+    size_t n;
     int result = 0;
 
     bad->name = NULL;
-    cmn_gradients_pull(g, CMN_WEIGHT);
-    for (int i = 0; i < g->tensors; i++) {
-        if (g->tensor[i].kind == CMN_WEIGHT) {
-            hash[n++] = hash_tensor(&g->tensor[i], bad);
-        }
-    }
+    n = g->on_gpu ? hash_on_gpu(g, hash, bad) : hash_on_cpu(g, hash, bad);
     all = XXH3_64bits(hash, n * sizeof *hash);
     if (!same_everywhere(all, t)) {
         result = find_difference(g, net, t, hash, n, all);

@@ -35,7 +35,7 @@ void cmn_replicas_average_statistics(const struct cmn_gradients *g, const struct
 void cmn_replicas_average_weights(const struct cmn_gradients *g, const struct cmn_topology *t);
 
 /* Collective, blocking. Compares the bits of all weights over the ranks by a hash of each
- * tensor (XXH3). 0, or -1 with a reason, the same on every rank, that names the ranks whose
+ * tensor (XXH3; on GPUs one that is made there). 0, or -1 with a reason, the same on every rank, that names the ranks whose
  * weights are not those of most, and the first tensor in which they differ. *bad becomes the
  * first layer's tensor with a weight that is NaN or infinite; its name is NULL when there is
  * none. */

@@ -48,21 +48,22 @@ static const struct {
 };
 #endif
 
-/* Darknet keeps some tensors, like the scales of binary weights, on the host alone: NULL. */
-static float **device_of(const struct cmn_tensor *t)
+/* Where the GPU has what the host has at `at`, in the field of that name. Darknet keeps some tensors,
+ * like the scales of binary weights, on the host alone: NULL. */
+static float **device_of(const char *name, float **at)
 {
     float **device = NULL;
 
 #ifdef GPU
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        if (!strcmp(fields[i].name, t->name)) {
-            device = (float **)((char *)t->at - fields[i].host + fields[i].device);
+        if (!strcmp(fields[i].name, name)) {
+            device = (float **)((char *)at - fields[i].host + fields[i].device);
         }
     }
+#else
+    (void)name;
+    (void)at;
 #endif
-    if (t->kind == CMN_GRADIENT && !(device && *device)) {
-        cmn_fatal("gradients: layer %d %s%s is not on the GPU", t->layer, t->part, t->name);
-    }
     return device && *device ? device : NULL;
 }
 
@@ -82,7 +83,7 @@ static struct cmn_tensor *add(struct tensor_list *list, enum cmn_tensor_kind kin
     t = &list->tensor[list->n++];
     *t = (struct cmn_tensor){
         .kind = kind, .layer = layer_index, .part = part, .name = name, .at = at, .n = n};
-    t->device = list->on_gpu ? device_of(t) : NULL;
+    t->device = list->on_gpu ? device_of(name, at) : NULL;
     return t;
 }
 
@@ -98,6 +99,21 @@ static int rows_of(const layer *l, size_t n)
                : 0;
 }
 
+/* On a GPU both lie there, and Darknet's update keeps the weights of convolutions within a limit. */
+static void find_on_gpu(struct cmn_tensor *t, const layer *l)
+{
+    const char *name = t->weight == (float **)&l->weights  ? "weights"
+                       : t->weight == (float **)&l->biases ? "biases"
+                                                           : "scales";
+
+    t->device_weight = device_of(name, t->weight);
+    t->limit = l->type == CONVOLUTIONAL && t->decays ? &l->clip : NULL;
+    if (!t->device || !t->device_weight) {
+        cmn_fatal("gradients: layer %d %s%s is not on the GPU", t->layer, t->part,
+                  t->device ? name : t->name);
+    }
+}
+
 static void add_gradient(struct tensor_list *list, const layer *l, int index, const char *part,
                          const char *name, float **at, size_t n, float **weight)
 {
@@ -108,6 +124,9 @@ static void add_gradient(struct tensor_list *list, const layer *l, int index, co
         t->rate_scale = cmn_tree_rate_scale(l);
         t->decays = weight == &l->weights;
         t->rows = rows_of(l, t->decays ? n : 0);
+        if (list->on_gpu) {
+            find_on_gpu(t, l);
+        }
     }
 }
 
@@ -222,11 +241,24 @@ double cmn_gradients_rolling_keeps(void)
 
 /* ---- copies ---- */
 
+/* Weights that lie in the host's block are copied with it. */
+static int in_block(const struct cmn_gradients *g, const struct cmn_tensor *t)
+{
+    uintptr_t at = (uintptr_t)*t->at, begin = (uintptr_t)g->host_weights;
+
+    return g->host_weights && at >= begin && at < begin + g->exchange.block.n * sizeof(float);
+}
+
 static void transfer(const struct cmn_gradients *g, enum cmn_tensor_kind kind, int to_host)
 {
+    if (kind == CMN_WEIGHT && g->host_weights) {
+        (to_host ? g->ops->read : g->ops->write)(to_host ? g->host_weights : g->exchange.weights,
+                                                 to_host ? g->exchange.weights : g->host_weights,
+                                                 g->exchange.block.n);
+    }
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
-        if (t->kind == kind && t->device &&
+        if (t->kind == kind && t->device && !in_block(g, t) &&
             (to_host ? cmn_device_read(*t->at, *t->device, t->n)
                      : cmn_device_write(*t->device, *t->at, t->n))) {
             cmn_fail_in("layer %d %s%s", t->layer, t->part, t->name);

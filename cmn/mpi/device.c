@@ -10,7 +10,6 @@
 #include <cuda_runtime.h>
 #endif
 
-#include "mpi/kernels.h"
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -77,6 +76,27 @@ void cmn_device_free(float *memory)
     cudaFree(memory);
 }
 
+int cmn_device_host_memory(float **memory, size_t floats)
+{
+    if (cmn_device_check(
+            cudaHostAlloc((void **)memory, floats * sizeof **memory, cudaHostAllocDefault),
+            "cudaHostAlloc")) {
+        return cmn_fail_in("%zu floats of page-locked memory", floats);
+    }
+    memset(*memory, 0, floats * sizeof **memory);
+    return 0;
+}
+
+void cmn_device_host_free(float *memory)
+{
+    cudaFreeHost(memory);
+}
+
+void *cmn_device_stream(void)
+{
+    return cudaStreamLegacy;
+}
+
 /* cudaMemcpy may return before its last bytes are on the GPU, and orders only Darknet's own
  * stream. */
 static int copy(void *to, const void *from, size_t n, enum cudaMemcpyKind kind)
@@ -99,13 +119,15 @@ int cmn_device_read(float *host, const float *device, size_t n)
 
 int cmn_device_copy(float *device, const float *from_device, size_t n)
 {
-    return copy(device, from_device, n, cudaMemcpyDeviceToDevice);
+    return cmn_device_check(cudaMemcpyAsync(device, from_device, n * sizeof(float),
+                                            cudaMemcpyDeviceToDevice, cudaStreamLegacy),
+                            "cudaMemcpyAsync");
 }
 
-int cmn_device_find_nonfinite(float *found, const float *x, size_t n)
+/* Of the GPU's memory it does not wait. */
+int cmn_device_zero(float *device, size_t n)
 {
-    return cmn_device_check(cmn_kernel_nonfinite(found, x, n, cudaStreamLegacy),
-                            "looking for NaN and infinities");
+    return cmn_device_check(cudaMemset(device, 0, n * sizeof(float)), "cudaMemset");
 }
 
 int cmn_device_wait(void (*work)(void *self), void *self)
@@ -173,6 +195,23 @@ void cmn_device_free(float *memory)
     (void)memory;
 }
 
+int cmn_device_host_memory(float **memory, size_t floats)
+{
+    (void)floats;
+    *memory = NULL;
+    return without();
+}
+
+void cmn_device_host_free(float *memory)
+{
+    (void)memory;
+}
+
+void *cmn_device_stream(void)
+{
+    return NULL;
+}
+
 int cmn_device_write(float *device, const float *host, size_t n)
 {
     (void)device;
@@ -197,10 +236,9 @@ int cmn_device_copy(float *device, const float *from_device, size_t n)
     return without();
 }
 
-int cmn_device_find_nonfinite(float *found, const float *x, size_t n)
+int cmn_device_zero(float *device, size_t n)
 {
-    (void)found;
-    (void)x;
+    (void)device;
     (void)n;
     return without();
 }

@@ -23,15 +23,22 @@ void cmn_device_agree(struct cmn_topology *t, int device, int share);
 int cmn_device_memory(float **memory, size_t floats);
 void cmn_device_free(float *memory);
 
+/* The same for page-locked memory of the CPU. */
+int cmn_device_host_memory(float **memory, size_t floats);
+void cmn_device_host_free(float *memory);
+
+/* Local. The stream on which Darknet queues its work, a cudaStream_t. */
+void *cmn_device_stream(void);
+
 /* Local, blocking. Copy n floats after all work that Darknet queued before. 0, or -1 with a
  * reason. */
 int cmn_device_write(float *device, const float *host, size_t n);
 int cmn_device_read(float *host, const float *device, size_t n);
-int cmn_device_copy(float *device, const float *from_device, size_t n);
 
-/* Local, not blocking, queued behind Darknet's work. *found, in the GPU's memory, becomes 1 when
- * one of the n floats at x is NaN or infinite. 0, or -1 with a reason. */
-int cmn_device_find_nonfinite(float *found, const float *x, size_t n);
+/* Local, not blocking, queued behind Darknet's work. Copies n floats; makes them 0. 0, or -1 with a
+ * reason. */
+int cmn_device_copy(float *device, const float *from_device, size_t n);
+int cmn_device_zero(float *device, size_t n);
 
 /* Local, blocking. Waits for all work that Darknet queued, and calls work(self) meanwhile, at
  * least once. 0, or -1 with a reason. */

@@ -48,14 +48,80 @@ static __global__ void cast_all_to_32(float *to, const T *from, size_t n, float 
 }
 
 /* By the bits of the exponent. All threads that find one write the same value. */
-static __global__ void find_nonfinite(float *found, const float *x, size_t n)
+static __global__ void find_nonfinite(float *found, const unsigned short *tensor, const float *x,
+                                      size_t from, size_t to)
+{
+    size_t step = (size_t)gridDim.x * blockDim.x;
+
+    for (size_t i = from + (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < to; i += step) {
+        if ((__float_as_uint(x[i]) & 0x7f800000u) == 0x7f800000u) {
+            found[tensor[i / CMN_KERNEL_UNIT]] = 1;
+        }
+    }
+}
+
+static __global__ void update(struct cmn_kernel_sgd k)
+{
+    size_t step = (size_t)gridDim.x * blockDim.x;
+
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < k.n; i += step) {
+        unsigned t = k.tensor[i / CMN_KERNEL_UNIT];
+        float w = k.weights[i], g = k.scale[t] * k.sums[i], limit = k.limit[t];
+        float u = (k.velocity ? k.velocity[i] + g : g) + k.decay[t] * w;
+        w += k.rate[t] * u;
+        k.weights[i] = limit != 0 ? fminf(limit, fmaxf(-limit, w)) : w;
+        if (k.velocity) {
+            k.velocity[i] = k.momentum * u;
+        }
+        k.sums[i] = k.velocity ? 0 : k.momentum * u;
+    }
+}
+
+static __device__ double value_of(float x, size_t, double)
+{
+    return (double)x * (double)x;
+}
+
+/* The finalizer of splitmix64. Sums of such values do not depend on their order. */
+static __device__ unsigned long long value_of(float x, size_t i, unsigned long long)
+{
+    unsigned long long z = (unsigned long long)i << 32 | __float_as_uint(x);
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+    return z ^ z >> 31;
+}
+
+/* One block for each part of each tensor. */
+template <typename T>
+static __global__ void sum_parts(T *part, const float *x, const size_t *at, const size_t *n)
+{
+    __shared__ T room[BLOCK];
+    const float *mine = x + at[blockIdx.y];
+    T sum = 0;
+
+    for (size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x; i < n[blockIdx.y];
+         i += (size_t)CMN_KERNEL_PARTS * BLOCK) {
+        sum += value_of(mine[i], i, T());
+    }
+    room[threadIdx.x] = sum;
+    for (unsigned half = BLOCK / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) {
+            room[threadIdx.x] += room[threadIdx.x + half];
+        }
+    }
+    if (threadIdx.x == 0) {
+        part[(size_t)blockIdx.y * CMN_KERNEL_PARTS + blockIdx.x] = room[0];
+    }
+}
+
+static __global__ void multiply(float *x, float by, size_t n)
 {
     size_t step = (size_t)gridDim.x * blockDim.x;
 
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-        if ((__float_as_uint(x[i]) & 0x7f800000u) == 0x7f800000u) {
-            *found = 1;
-        }
+        x[i] *= by;
     }
 }
 
@@ -98,11 +164,55 @@ extern "C" int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, floa
     return cudaGetLastError();
 }
 
-extern "C" int cmn_kernel_nonfinite(float *found, const float *x, size_t n, void *stream)
+extern "C" int cmn_kernel_sgd(const struct cmn_kernel_sgd *k, void *stream)
+{
+    if (k->n == 0) {
+        return 0;
+    }
+    update<<<blocks(k->n), BLOCK, 0, (cudaStream_t)stream>>>(*k);
+    return cudaGetLastError();
+}
+
+extern "C" int cmn_kernel_nonfinite(float *found, const unsigned short *tensor, const float *x,
+                                    size_t from, size_t to, void *stream)
+{
+    if (from >= to) {
+        return 0;
+    }
+    find_nonfinite<<<blocks(to - from), BLOCK, 0, (cudaStream_t)stream>>>(found, tensor, x, from,
+                                                                          to);
+    return cudaGetLastError();
+}
+
+template <typename T>
+static int launch_sums(T *part, const float *x, const size_t *at, const size_t *n, int tensors,
+                       void *stream)
+{
+    if (tensors == 0) {
+        return 0;
+    }
+    sum_parts<<<dim3(CMN_KERNEL_PARTS, (unsigned)tensors), BLOCK, 0, (cudaStream_t)stream>>>(
+        part, x, at, n);
+    return cudaGetLastError();
+}
+
+extern "C" int cmn_kernel_squares(double *part, const float *x, const size_t *at, const size_t *n,
+                                  int tensors, void *stream)
+{
+    return launch_sums(part, x, at, n, tensors, stream);
+}
+
+extern "C" int cmn_kernel_hash(unsigned long long *part, const float *x, const size_t *at,
+                               const size_t *n, int tensors, void *stream)
+{
+    return launch_sums(part, x, at, n, tensors, stream);
+}
+
+extern "C" int cmn_kernel_scale(float *x, float by, size_t n, void *stream)
 {
     if (n == 0) {
         return 0;
     }
-    find_nonfinite<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(found, x, n);
+    multiply<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(x, by, n);
     return cudaGetLastError();
 }

@@ -20,10 +20,44 @@ int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor, e
 int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor, enum cmn_dtype type,
                           void *stream);
 
-/* Local, not blocking: queued on `stream`. *found, in the GPU's memory, becomes 1 when one of
- * the n floats at x, there too, is NaN or infinite; otherwise it stays as it is. Returns a
- * cudaError_t. */
-int cmn_kernel_nonfinite(float *found, const float *x, size_t n, void *stream);
+/* ---- all tensors of a flat buffer at once ----
+ *
+ * All local, not blocking, queued on `stream`; all pointers are the GPU's; all return a
+ * cudaError_t. A tensor has a whole number of units of a block: tensor[i / CMN_KERNEL_UNIT] is the
+ * number of that with float i. */
+
+enum {
+    CMN_KERNEL_UNIT = 16, /* floats */
+    CMN_KERNEL_PARTS = 64 /* of each tensor, where something is summed over it */
+};
+
+/* With g the sums: u = scale * g + velocity + decay * w; w += rate * u; velocity = momentum * u;
+ * g = 0. Without velocity g is momentum * u then. A limit that is not 0 bounds the weights. */
+struct cmn_kernel_sgd {
+    float *weights, *velocity, *sums; /* blocks of n floats; velocity may be NULL */
+    const unsigned short *tensor;
+    const float *scale, *rate, *decay, *limit; /* of each tensor */
+    float momentum;
+    size_t n;
+};
+int cmn_kernel_sgd(const struct cmn_kernel_sgd *k, void *stream);
+
+/* found[t] becomes 1 where one of the floats [from, to) of x in tensor t is NaN or infinite; all
+ * others stay as they are. */
+int cmn_kernel_nonfinite(float *found, const unsigned short *tensor, const float *x, size_t from,
+                         size_t to, void *stream);
+
+/* Tensor t has n[t] floats behind x + at[t]. part[t * CMN_KERNEL_PARTS + p] becomes the sum of the
+ * squares of some of them, added in an order that depends on n[t] alone; all parts are the sum. */
+int cmn_kernel_squares(double *part, const float *x, const size_t *at, const size_t *n, int tensors,
+                       void *stream);
+
+/* As cmn_kernel_squares, with a hash of the floats' bits and places. */
+int cmn_kernel_hash(unsigned long long *part, const float *x, const size_t *at, const size_t *n,
+                    int tensors, void *stream);
+
+/* x[i] *= by, for n floats. */
+int cmn_kernel_scale(float *x, float by, size_t n, void *stream);
 
 #ifdef __cplusplus
 }

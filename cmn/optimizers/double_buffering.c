@@ -2,7 +2,6 @@
  *
  * The first update does nothing, and the gradients of the last step are dropped. The metrics travel
  * with the gradients, so they are one step late, too. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "compression/compressor.h"
@@ -68,11 +67,13 @@ static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_sta
     const struct cmn_exchange *x = &copy->x;
     size_t bytes = o->gradients->exchange.block.n * sizeof(float);
     const struct cmn_policy_entry entry[] = {
-        {{"velocity", o->velocity, bytes, CMN_VALUES_FINITE, 0}, CMN_STATE_MOMENTUM},
+        {{"velocity", o->velocity, bytes, CMN_VALUES_FINITE, 0}, CMN_STATE_MOMENTUM, 1},
         {{"sums", x->block.data, (x->block.n + x->metrics.n) * sizeof(float), CMN_VALUES_ANY, 0},
-         CMN_STATE_OF_ALL},
+         CMN_STATE_OF_ALL,
+         1},
         {{"sums arrived", &copy->arrived, sizeof copy->arrived, CMN_VALUES_FLAG, 0},
-         CMN_STATE_OF_ALL},
+         CMN_STATE_OF_ALL,
+         0},
     };
 
     return cmn_policy_entry(o, entry, sizeof entry / sizeof entry[0], i, state);
@@ -81,8 +82,7 @@ static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_sta
 static void close_both(struct cmn_optimizer *o)
 {
     cmn_copy_close(o);
-    free(o->velocity);
-    o->velocity = NULL;
+    cmn_velocity_close(o);
 }
 
 const struct cmn_update_policy cmn_double_buffering = {

@@ -197,14 +197,18 @@ static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_sta
     size_t block = copy->x.block.n * sizeof(float);
     size_t metrics = copy->x.metrics.n * sizeof(float);
     const struct cmn_policy_entry entry[] = {
-        {{"sums", copy->x.block.data, block + metrics, CMN_VALUES_ANY, 0}, CMN_STATE_OF_ALL},
+        {{"sums", copy->x.block.data, block + metrics, CMN_VALUES_ANY, 0}, CMN_STATE_OF_ALL, 1},
         {{"sums arrived", &copy->arrived, sizeof copy->arrived, CMN_VALUES_FLAG, 0},
-         CMN_STATE_OF_ALL},
-        {{"common", o->common, block, CMN_VALUES_FINITE, 0}, CMN_STATE_OF_ALL},
+         CMN_STATE_OF_ALL,
+         0},
+        {{"common", o->common, block, CMN_VALUES_FINITE, 0}, CMN_STATE_OF_ALL, 1},
         {{"steps since", &o->since, sizeof o->since, CMN_VALUES_COUNT, o->options->local_steps},
-         CMN_STATE_OF_ALL},
-        {{"pending metrics", o->pending, sizeof o->pending, CMN_VALUES_ANY, 0}, CMN_STATE_OF_RANK},
-        {{"mine", o->mine, block, CMN_VALUES_FINITE, 0}, CMN_STATE_OF_RANK}, /* delayed alone */
+         CMN_STATE_OF_ALL,
+         0},
+        {{"pending metrics", o->pending, sizeof o->pending, CMN_VALUES_ANY, 0},
+         CMN_STATE_OF_RANK,
+         0},
+        {{"mine", o->mine, block, CMN_VALUES_FINITE, 0}, CMN_STATE_OF_RANK, 1}, /* delayed alone */
     };
     int entries = (int)(sizeof entry / sizeof entry[0]);
 

@@ -15,12 +15,8 @@ static int skips(const struct cmn_options *options)
     return options->nonfinite == CMN_NONFINITE_SKIP;
 }
 
-static const struct cmn_update_policy *choose(const struct cmn_topology *t,
-                                              const struct cmn_options *options, int adam)
+static const struct cmn_update_policy *choose(const struct cmn_options *options, int adam)
 {
-    if (t->device >= 0) {
-        return &cmn_synchronous; /* on GPUs the update is Darknet's */
-    }
     if (options->local_steps > 1) {
         return options->double_buffering ? &cmn_delayed_local_sgd : &cmn_local_sgd;
     }
@@ -118,7 +114,12 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
     o->communicator = *c;
     o->whole = c;
     o->self = self;
-    o->policy = choose(t, options, adam);
+    o->policy = choose(options, adam);
+    /* On a GPU one kernel updates all tensors, from gradients and a momentum that lies apart. */
+    if (t->device >= 0 && o->policy == &cmn_synchronous && !adam) {
+        o->policy = &cmn_separate_momentum;
+        o->velocity_as_gradients = 1;
+    }
     /* The communicator's own update has the momentum among the gradients. */
     if (o->policy != &cmn_synchronous || adam) {
         o->communicator.step = NULL;
@@ -209,11 +210,18 @@ void cmn_optimizer_begin(struct cmn_optimizer *o)
 
 /* ---- a step ---- */
 
-void cmn_optimizer_after_backward(struct cmn_optimizer *o, int i)
+size_t cmn_optimizer_will_begin(const struct cmn_optimizer *o, int i)
 {
     size_t final = o->final[i];
 
-    if (o->bucket && final > o->begun && final - o->begun >= o->bucket) {
+    return o->bucket && final > o->begun && final - o->begun >= o->bucket ? final : 0;
+}
+
+void cmn_optimizer_after_backward(struct cmn_optimizer *o, int i)
+{
+    size_t final = cmn_optimizer_will_begin(o, i);
+
+    if (final) {
         o->begun = final;
         cmn_sum_begin(o, final);
     } else {
@@ -257,6 +265,12 @@ int cmn_optimizer_synchronised(const struct cmn_optimizer *o)
 void cmn_optimizer_pause(struct cmn_optimizer *o)
 {
     cmn_copy_complete(o);
+    cmn_host_copies(o, CMN_HOST_PULL);
+}
+
+void cmn_optimizer_restored(struct cmn_optimizer *o)
+{
+    cmn_host_copies(o, CMN_HOST_PUSH);
 }
 
 enum cmn_state_owner cmn_optimizer_state(struct cmn_optimizer *o, int i, struct cmn_state *state)
@@ -269,31 +283,45 @@ int cmn_optimizer_replicates(const struct cmn_optimizer *o)
     return !o->policy->own_weights && o->communicator.sums;
 }
 
-struct cmn_momentum_part cmn_optimizer_momentum(const struct cmn_optimizer *o)
+struct cmn_momentum_part cmn_optimizer_momentum(struct cmn_optimizer *o)
 {
-    struct cmn_momentum_part part = {0, o->gradients->exchange.block.n, o->topology->size};
+    struct cmn_span *block = &o->gradients->exchange.block;
+    struct cmn_momentum_part part = {block->data, 0, block->n, o->topology->size, 0};
 
-    if (o->policy->own_velocity) {
+    if (o->velocity_as_gradients) {
+        part.data = cmn_host_copy(o, o->velocity, block->n);
+        part.copies = part.whole = 1;
+    } else if (o->policy->own_velocity) {
         part.n = 0;
     } else if (o->communicator.step) {
         o->communicator.momentum(o->self, part.n, &part.first, &part.n, &part.copies);
+    } else {
+        part.data = cmn_host_copy(o, block->data, block->n);
     }
     return part;
 }
 
+int cmn_optimizer_momentum_apart(const struct cmn_optimizer *o)
+{
+    return o->policy->own_velocity && !o->velocity_as_gradients;
+}
+
 void cmn_optimizer_forget_stop_requests(struct cmn_optimizer *o)
 {
+    const float none[] = {0, 0};
     float *copied = o->copy.x.metrics.data;
 
+    _Static_assert(CMN_TERMINATIONS == CMN_INTERRUPTS + 1, "both are written at once");
     o->pending[CMN_INTERRUPTS] = o->pending[CMN_TERMINATIONS] = 0;
     if (copied) {
-        copied[CMN_INTERRUPTS] = copied[CMN_TERMINATIONS] = 0;
+        o->gradients->ops->write(copied + CMN_INTERRUPTS, none, 2);
     }
 }
 
 void cmn_optimizer_close(struct cmn_optimizer *o)
 {
     cmn_copy_complete(o); /* its messages end in memory that is given back */
+    cmn_host_copies(o, CMN_HOST_END);
     o->policy->close(o);
     free(o->final);
     o->final = NULL;

@@ -26,6 +26,10 @@ void cmn_optimizer_begin(struct cmn_optimizer *o);
  * comma. */
 void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t bytes);
 
+/* Local. The floats of the flat buffer that cmn_optimizer_after_backward() will have begun to
+ * exchange with layer i; 0: it begins nothing then. */
+size_t cmn_optimizer_will_begin(const struct cmn_optimizer *o, int i);
+
 /* Collective in order, not blocking. Backward has done layer i in the last micro-batch of a
  * step. */
 void cmn_optimizer_after_backward(struct cmn_optimizer *o, int i);
@@ -54,20 +58,30 @@ int cmn_optimizer_synchronised(const struct cmn_optimizer *o);
  * read. */
 void cmn_optimizer_pause(struct cmn_optimizer *o);
 
-/* Local, after a pause. Entry i of what a restart needs besides weights and flat buffer. */
+/* Local, after a pause. Entry i of what a restart needs besides weights and flat buffer, in the
+ * host's memory. */
 enum cmn_state_owner cmn_optimizer_state(struct cmn_optimizer *o, int i, struct cmn_state *state);
 
 /* Local. Whether an update leaves the same weights on all ranks. */
 int cmn_optimizer_replicates(const struct cmn_optimizer *o);
 
-/* Local, where it does. The momentum that an update leaves in the flat buffer: this rank has floats
- * `first` to first + n - 1 of it, and zeros elsewhere; `copies` ranks have each float, an equal
- * share of it. */
+/* Local, where it does, after a pause. The momentum that an update leaves in the flat buffer, or that
+ * a checkpoint is to name so: this rank has floats `first` to first + n - 1 of it behind `data`, and
+ * zeros elsewhere; `copies` ranks have each float, an equal share of it; `whole`: each rank has all
+ * of it, undivided. */
 struct cmn_momentum_part {
+    float *data;
     size_t first, n;
-    int copies;
+    int copies, whole;
 };
-struct cmn_momentum_part cmn_optimizer_momentum(const struct cmn_optimizer *o);
+struct cmn_momentum_part cmn_optimizer_momentum(struct cmn_optimizer *o);
+
+/* Local. Whether the state lists the momentum. */
+int cmn_optimizer_momentum_apart(const struct cmn_optimizer *o);
+
+/* Local, blocking. What cmn_optimizer_state() and cmn_optimizer_momentum() listed was filled: the
+ * GPU gets it. */
+void cmn_optimizer_restored(struct cmn_optimizer *o);
 
 /* Local, after a state was restored. Stop requests among its metrics are those of another run. */
 void cmn_optimizer_forget_stop_requests(struct cmn_optimizer *o);

@@ -1,8 +1,5 @@
 /* Synchronous updates: gradients are summed over all ranks in every step, and the update
  * follows. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "compression/compressor.h"
 #include "optimizers/update_policy.h"
 
@@ -42,7 +39,7 @@ static void throw_away(struct cmn_optimizer *o, struct cmn_rule *rule)
 {
     struct cmn_span *block = &o->gradients->exchange.block;
 
-    memset(block->data, 0, block->n * sizeof *block->data);
+    o->gradients->ops->zero(block->data, block->n);
     rule->done = 1;
 }
 
@@ -90,16 +87,10 @@ static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_sta
 {
     size_t bytes = o->gradients->exchange.block.n * sizeof(float);
     const struct cmn_policy_entry entry[] = {
-        {{"velocity", o->velocity, bytes, CMN_VALUES_FINITE, 0}, CMN_STATE_MOMENTUM},
+        {{"velocity", o->velocity, bytes, CMN_VALUES_FINITE, 0}, CMN_STATE_MOMENTUM, 1},
     };
 
-    return cmn_policy_entry(o, entry, sizeof entry / sizeof entry[0], i, state);
-}
-
-static void close_velocity(struct cmn_optimizer *o)
-{
-    free(o->velocity);
-    o->velocity = NULL;
+    return cmn_policy_entry(o, entry, o->velocity_as_gradients ? 0 : 1, i, state);
 }
 
 const struct cmn_update_policy cmn_separate_momentum = {
@@ -110,5 +101,5 @@ const struct cmn_update_policy cmn_separate_momentum = {
     .update = update_separate,
     .skip = skip,
     .state = state,
-    .close = close_velocity,
+    .close = cmn_velocity_close,
 };

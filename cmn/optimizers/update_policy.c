@@ -17,7 +17,13 @@
 
 void cmn_velocity_open(struct cmn_optimizer *o)
 {
-    o->velocity = cmn_calloc(o->gradients->exchange.block.n + 1, sizeof *o->velocity);
+    o->velocity = o->gradients->ops->memory(o->gradients->exchange.block.n + 1);
+}
+
+void cmn_velocity_close(struct cmn_optimizer *o)
+{
+    o->gradients->ops->release(o->velocity);
+    o->velocity = NULL;
 }
 
 void cmn_clip_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images)
@@ -32,14 +38,18 @@ void cmn_clip_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int im
     }
 }
 
-void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
-                         int images)
+/* One kernel for all tensors. */
+static void update_on_gpu(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule)
+{
+    o->gradients->ops->sgd(o->gradients, o->velocity, sums, rule->momentum);
+}
+
+static void update_on_cpu(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
+                          int images)
 {
     struct cmn_gradients *g = o->gradients;
-    double began = cmn_clock(), ended;
     int span = 0;
 
-    cmn_gradients_rates(g, images, rule->rate, rule->decay);
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
         struct cmn_sgd_slice how = {.momentum = rule->momentum};
@@ -59,6 +69,19 @@ void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_
         part[1] = sums + at;
         cmn_reduce_sgd(*t->weight, part, 2, 0, &how, t->n);
     }
+}
+
+void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
+                         int images)
+{
+    double began = cmn_clock(), ended;
+
+    cmn_gradients_rates(o->gradients, images, rule->rate, rule->decay);
+    if (o->gradients->on_gpu) {
+        update_on_gpu(o, sums, rule);
+    } else {
+        update_on_cpu(o, sums, rule, images);
+    }
     ended = cmn_clock();
     o->updating += ended - began;
     cmn_timeline_span(CMN_SPAN_UPDATE, -1, began, ended);
@@ -70,7 +93,7 @@ void cmn_prepare(struct cmn_optimizer *o, const struct cmn_exchange *x)
 {
     const struct cmn_communicator *c = &o->communicator;
 
-    if (c->begin && !(c->no_begin && c->no_begin(o->self))) {
+    if (!o->gradients->on_gpu && c->begin && !(c->no_begin && c->no_begin(o->self))) {
         c->begin(o->self, x, 0);
     }
 }
@@ -168,11 +191,48 @@ void cmn_copy_close(struct cmn_optimizer *o)
 
 /* ---- what a restart needs ---- */
 
+float *cmn_host_copy(struct cmn_optimizer *o, float *block, size_t n)
+{
+    const struct cmn_flat_buffer_ops *ops = o->gradients->ops;
+    struct cmn_host_copy *copy = o->host_copy;
+
+    if (!o->gradients->on_gpu) {
+        return block;
+    }
+    while (copy->block && copy->block != block) {
+        copy++;
+    }
+    if (!copy->block) {
+        *copy = (struct cmn_host_copy){block, ops->host_memory(n), n};
+        ops->read(copy->host, block, n);
+    }
+    return copy->host;
+}
+
+void cmn_host_copies(struct cmn_optimizer *o, enum cmn_host_copies what)
+{
+    const struct cmn_flat_buffer_ops *ops = o->gradients->ops;
+
+    for (struct cmn_host_copy *copy = o->host_copy; copy->block; copy++) {
+        if (what == CMN_HOST_PULL) {
+            ops->read(copy->host, copy->block, copy->n);
+        } else if (what == CMN_HOST_PUSH) {
+            ops->write(copy->block, copy->host, copy->n);
+        } else {
+            ops->host_release(copy->host);
+            *copy = (struct cmn_host_copy){NULL, NULL, 0};
+        }
+    }
+}
+
 enum cmn_state_owner cmn_policy_entry(struct cmn_optimizer *o, const struct cmn_policy_entry *entry,
                                       int entries, int i, struct cmn_state *state)
 {
     if (i < entries) {
         *state = entry[i].state;
+        if (entry[i].is_block) {
+            state->data = cmn_host_copy(o, state->data, state->bytes / sizeof(float));
+        }
         return o->communicator.sums ? entry[i].owner : CMN_STATE_OF_RANK;
     }
     return o->communicator.state && o->communicator.state(o->self, i - entries, state)

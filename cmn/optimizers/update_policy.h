@@ -89,6 +89,13 @@ struct cmn_exchange_copy {
     int arrived;             /* the sums are there, and not used */
 };
 
+/* On a GPU: the host's page-locked copy of a block, for checkpoints. */
+struct cmn_host_copy {
+    float *block, *host;
+    size_t n;
+};
+enum { CMN_HOST_COPIES_AT_MOST = 8 };
+
 struct cmn_optimizer {
     const struct cmn_update_policy *policy;
     const struct cmn_topology *topology;
@@ -103,6 +110,10 @@ struct cmn_optimizer {
     double updating;            /* seconds of the last update that were no exchange */
 
     float *velocity; /* the momentum, as the flat buffer lies; NULL: it is in the flat buffer */
+    /* A checkpoint names it as if it were there: on a GPU it is apart for its update's sake alone,
+     * and on the CPU it is not. */
+    int velocity_as_gradients;
+    struct cmn_host_copy host_copy[CMN_HOST_COPIES_AT_MOST + 1]; /* the last is empty */
     struct cmn_exchange_copy copy;
 
     /* Local SGD. */
@@ -119,8 +130,9 @@ struct cmn_optimizer {
 
 /* What is common to the policies' files. */
 
-/* Local. Zeroed memory for the momentum. */
+/* Local. Zeroed memory for the momentum, where the flat buffer lies; and its end. */
 void cmn_velocity_open(struct cmn_optimizer *o);
+void cmn_velocity_close(struct cmn_optimizer *o);
 
 /* Local. With cmn_clip, makes the sums in x over `images` no longer than that (clip.h). */
 void cmn_clip_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images);
@@ -163,10 +175,19 @@ void cmn_copy_complete(struct cmn_optimizer *o);
 /* Local. */
 void cmn_copy_close(struct cmn_optimizer *o);
 
+/* Local. Where the host has the n floats of a block: there, or, on a GPU, in a copy that the first
+ * call makes. */
+float *cmn_host_copy(struct cmn_optimizer *o, float *block, size_t n);
+
+/* Local, blocking. All copies that were made become what the GPU has, or the other way round; or end. */
+enum cmn_host_copies { CMN_HOST_PULL, CMN_HOST_PUSH, CMN_HOST_END };
+void cmn_host_copies(struct cmn_optimizer *o, enum cmn_host_copies what);
+
 /* Local. Entry i of a policy's list; behind them come the communicator's. */
 struct cmn_policy_entry {
     struct cmn_state state;
     enum cmn_state_owner owner;
+    int is_block; /* floats that lie where the flat buffer does */
 };
 enum cmn_state_owner cmn_policy_entry(struct cmn_optimizer *o, const struct cmn_policy_entry *entry,
                                       int entries, int i, struct cmn_state *state);

@@ -96,13 +96,13 @@ static void add_momentum(struct cmn_checkpointing *c, const struct cmn_tensor *x
     if (part.n && reading && !c->by.same_nodes) {
         /* All of it counts once in the next sum, whichever rank has it. */
         first = at;
-        end = c->session->topology.rank ? at : at + x->n;
+        end = part.whole || !c->session->topology.rank ? at + x->n : at;
         scale = (float)(cmn_saved_number(c, "momentum_copies") * step_ratio(c));
     }
     if (first < end) {
-        item = add(c, name, *x->at + (first - at), (end - first) * sizeof(float));
+        item = add(c, name, part.data + first, (end - first) * sizeof(float));
         item->first = (first - at) * sizeof(float);
-        item->elsewhere = part.copies > 1 && c->session->topology.rank > 0;
+        item->elsewhere = (part.copies > 1 || part.whole) && c->session->topology.rank > 0;
         item->scale = scale;
         item->values = CMN_VALUES_FINITE;
     }
@@ -204,6 +204,7 @@ void cmn_contents_push(struct cmn_checkpointing *c)
     for (int i = 0; i < KINDS; i++) {
         cmn_gradients_push(&c->model->gradients, kinds[i]);
     }
+    cmn_optimizer_restored(&c->model->optimizer);
     cmn_recurrent_state_push(c->model->net);
 }
 

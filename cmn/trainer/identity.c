@@ -89,7 +89,7 @@ static void add_identity(cJSON *o, const struct cmn_checkpointing *c)
     }
     /* LARS and cmn_clip keep it apart as well. */
     add(o, "momentum", "%s",
-        c->model->optimizer.policy->own_velocity ? "apart" : "with the gradients");
+        cmn_optimizer_momentum_apart(&c->model->optimizer) ? "apart" : "with the gradients");
     add(o, "weights", "%s",
         cmn_optimizer_replicates(&c->model->optimizer) ? "equal" : "each rank's own");
 }

@@ -148,14 +148,13 @@ static void look_at_gradients(struct cmn_nonfinite_policy *p, int layer, int mic
     struct cmn_gradients *g = &p->model->gradients;
     struct cmn_nonfinite found;
 
+    if (g->on_gpu) {
+        cmn_gradients_gpu_check(g, cmn_optimizer_will_begin(&p->model->optimizer, layer));
+        return;
+    }
     for (; p->next < g->tensors && g->tensor[p->next].layer >= layer; p->next++) {
         const struct cmn_tensor *tensor = &g->tensor[p->next];
-        if (tensor->kind != CMN_GRADIENT) {
-            continue;
-        }
-        if (g->on_gpu) {
-            cmn_gradients_gpu_check(g, p->next);
-        } else if (cmn_nonfinite_gradient(tensor, &found)) {
+        if (tensor->kind == CMN_GRADIENT && cmn_nonfinite_gradient(tensor, &found)) {
             note(p, &found, -1, micro_batch);
         }
     }
@@ -183,8 +182,8 @@ void cmn_nonfinite_after_backward(struct cmn_nonfinite_policy *p, int i, int mic
     }
 }
 
-/* On a GPU the marks of its kernels are read before the update, where the host waits for backward
- * anyway. */
+/* On a GPU a kernel looks at what is sent together, before that, and here at all that is left. Its
+ * marks are read before the update, where the host waits for backward anyway. */
 static void check_gpu(struct cmn_nonfinite_policy *p)
 {
     struct cmn_model *m = p->model;
@@ -196,6 +195,7 @@ static void check_gpu(struct cmn_nonfinite_policy *p)
     if (!m->gradients.on_gpu || mode(p) == CMN_NONFINITE_IGNORE) {
         return;
     }
+    cmn_gradients_gpu_check(&m->gradients, m->gradients.exchange.block.n);
     if (p->session->topology.size > 1 && c->poll && cmn_device_wait(c->poll, m->optimizer.self)) {
         cmn_fatal_reason();
     }

@@ -66,6 +66,7 @@ static void make_net(int on_gpu)
     make_layer(l, CONVOLUTIONAL, W, N, 10 + rank);
     l->nweights = W;
     l->n = N;
+    l->clip = 10.25F;
     pair(&l->scales, &l->scales_gpu, N, 20 + rank);
     pair(&l->scale_updates, &l->scale_updates_gpu, N, 21 + rank);
     pair(&l->rolling_mean, &l->rolling_mean_gpu, N, 22 + rank);
@@ -147,10 +148,17 @@ static void flat(void **state)
     check_device(l[2].weight_updates_gpu + IN * OUT, 4, 0, "padding");
     check_device(l[0].scale_updates_gpu, N, 21.5F + (float)top.rank, "scale_updates");
     check_device(l[1].bias_updates_gpu, N, 30.5F, "anchors");
+    CHECK(l[2].weights_gpu == g.exchange.weights && l[2].biases_gpu == g.exchange.weights + 64);
+    CHECK(l[2].weights == g.host_weights && l[0].scales == g.host_weights + 64 + 16 + 64 + 16);
+    check_device(l[2].weights_gpu, IN * OUT, 40.5F + (float)top.rank, "weights");
+    check_device(l[2].weights_gpu + IN * OUT, 4, 0, "padding of weights");
+    CHECK(l[2].weights[0] == 40.0F + (float)top.rank &&
+          l[0].scales[N - 1] == 20.0F + (float)top.rank);
     CHECK(l[0].weight_updates == conv_host && conv_host[0] == 12.0F + (float)top.rank);
     cmn_gradients_close(&g);
     CHECK(!l[2].weight_updates_gpu && !l[0].scale_updates_gpu && l[1].bias_updates_gpu);
-    CHECK(l[0].weight_updates == conv_host && l[0].weights_gpu);
+    CHECK(!l[2].weights_gpu && !l[0].scales_gpu && !l[0].weights && !l[0].scales && l[2].m_gpu);
+    CHECK(l[0].weight_updates == conv_host && l[0].rolling_mean_gpu && l[2].scales);
     free_net();
     fail_on_all_ranks();
 }
@@ -226,10 +234,12 @@ static void moves_on(void **state)
     fail_on_all_ranks();
 }
 
-/* Puts x in the place `at` of gradient i, has all looked at, and puts back what was there. */
+/* Puts x in the place `at` of gradient i, has all looked at in some parts, and puts back what was
+ * there. */
 static int found_with(int i, size_t at, float x)
 {
     float *tensor = g.span[0].data, was;
+    size_t parts = 2 + at % 3;
     int spans = 0;
 
     for (int k = 0; k < g.tensors; k++) {
@@ -239,10 +249,8 @@ static int found_with(int i, size_t at, float x)
         }
     }
     CHECK(cmn_device_read(&was, tensor + at, 1) == 0 && cmn_device_write(tensor + at, &x, 1) == 0);
-    for (int k = 0; k < g.tensors; k++) {
-        if (g.tensor[k].kind == CMN_GRADIENT) {
-            cmn_gradients_gpu_check(&g, k);
-        }
+    for (size_t part = 0; part < parts; part++) {
+        cmn_gradients_gpu_check(&g, part * g.exchange.block.n / (parts - 1));
     }
     CHECK(cmn_device_write(tensor + at, &was, 1) == 0);
     return cmn_gradients_gpu_checked(&g);
@@ -267,6 +275,69 @@ static void nonfinite_gradients(void **state)
     cmn_gradients_close(&g);
     free_net();
     CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
+    fail_on_all_ranks();
+}
+
+static double bounded(double w, const float *limit)
+{
+    double most = limit ? (double)*limit : 0;
+
+    return most > 0 ? fmax(-most, fmin(most, w)) : w;
+}
+
+/* Against the same in double: all that the table says of each tensor; norms in two passes. */
+static void updates(void **state)
+{
+    const float momentum = 0.75F;
+    float *velocity, *sum, *weight, *got;
+    double *square;
+
+    (void)state;
+    set_up();
+    velocity = g.ops->memory(g.exchange.block.n);
+    sum = calloc(g.exchange.block.n, sizeof *sum);
+    weight = calloc(g.exchange.block.n, sizeof *weight);
+    got = calloc(g.exchange.block.n, sizeof *got);
+    square = calloc((size_t)g.exchange.tensors, sizeof *square);
+    cmn_gradients_rates(&g, 4, 0.5F, 0.01F);
+    CHECK(g.scale[0] == 1 && g.rate[1] == 0.125F && g.decay[0] == -0.04F && g.decay[1] == 0);
+    g.scale[4] = 3;
+    for (int i = 0; i < g.exchange.tensors; i++) {
+        for (size_t k = 0; k < g.span[i].n; k++) {
+            sum[g.span[i].data - g.flat + k] = (float)((int)(k * 7 % 11) - 5 + i);
+        }
+    }
+    cmn_device_write(g.flat, sum, g.exchange.block.n);
+    cmn_device_read(weight, g.exchange.weights, g.exchange.block.n);
+    g.ops->squares(&g, g.flat, square);
+    for (int step = 0; step < 2; step++) {
+        g.ops->sgd(&g, velocity, g.flat, momentum);
+    }
+    cmn_device_read(got, g.exchange.weights, g.exchange.block.n);
+    for (int i = 0; i < g.exchange.tensors; i++) {
+        size_t at = (size_t)(g.span[i].data - g.flat);
+        double squares = 0;
+        for (size_t k = at; k < at + g.span[i].n; k++) {
+            double w = (double)weight[k], d = (double)g.decay[i], r = (double)g.rate[i];
+            double u = (double)(g.scale[i] * sum[k]) + d * w;
+            w += r * u;
+            w = bounded(w, g.tensor[g.tensor_of[i]].limit);
+            w += r * ((double)momentum * u + d * w);
+            w = bounded(w, g.tensor[g.tensor_of[i]].limit);
+            CHECK_SAYING(fabs((double)got[k] - w) < 1e-5, "tensor %d: %g, not %g", i,
+                         (double)got[k], w);
+            squares += (double)sum[k] * (double)sum[k];
+        }
+        CHECK_SAYING(square[i] == squares, "tensor %d: %g, not %g", i, square[i], squares);
+    }
+    check_device(g.flat, g.exchange.block.n, 0, "the sums that were used");
+    g.ops->release(velocity);
+    free(sum);
+    free(weight);
+    free(got);
+    free(square);
+    cmn_gradients_close(&g);
+    free_net();
     fail_on_all_ranks();
 }
 
@@ -343,6 +414,11 @@ static void failures(void **state)
     fatal = fatal_of(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL));
     CHECK_SAYING(fatal && strstr(fatal, "layer 0 bias_updates is not on the GPU"), "%s",
                  fatal ? fatal : "it was opened");
+    cudaFree(net->layers[2].weights_gpu);
+    net->layers[2].weights_gpu = NULL;
+    fatal = fatal_of(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL));
+    CHECK_SAYING(fatal && strstr(fatal, "layer 2 weights is not on the GPU"), "%s",
+                 fatal ? fatal : "it was opened");
     free_net();
     fail_on_all_ranks();
 }
@@ -393,6 +469,7 @@ static int group(void)
         cmocka_unit_test(moves_on),    cmocka_unit_test(replicas),
         cmocka_unit_test(without_gpu), cmocka_unit_test(failures),
         cmocka_unit_test(which_gpus),  cmocka_unit_test(nonfinite_gradients),
+        cmocka_unit_test(updates),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

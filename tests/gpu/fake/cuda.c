@@ -9,7 +9,6 @@
 
 #include "mpi/kernels.h"
 #include "base/log.h"
-#include "engine/nonfinite.h"
 
 struct fake fake;
 
@@ -379,22 +378,6 @@ int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor, e
     work.factor = factor;
     work.type = ncclFloat32;
     work.root = half_of(type);
-    fake_queue(stream, &work);
-    return 0;
-}
-
-static int run_look(struct fake_work *w)
-{
-    if (cmn_nonfinite_find(fake_address(w->from), w->n)) {
-        *(float *)fake_address(w->to) = 1;
-    }
-    return 1;
-}
-
-int cmn_kernel_nonfinite(float *found, const float *x, size_t n, void *stream)
-{
-    struct fake_work work = {.run = run_look, .to = found, .from = (void *)x, .n = n};
-
     fake_queue(stream, &work);
     return 0;
 }
