@@ -56,6 +56,10 @@ const char *cmn_tree_layer_name(LAYER_TYPE type);
 /* Sets the images of a micro-batch; there is room for them. */
 void cmn_tree_set_batch(network *net, int n);
 
+/* Where a trainer's network is a copy: it gets what a resize of the network itself has allocated
+ * anew. */
+void cmn_tree_update_copy(network *copy, const network *net);
+
 /* Floats of one image's labels. */
 size_t cmn_tree_truths(const network *net);
 

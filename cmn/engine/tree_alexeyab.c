@@ -144,6 +144,11 @@ void cmn_tree_set_batch(network *net, int n)
     }
 }
 
+void cmn_tree_update_copy(network *copy, const network *net)
+{
+    copy->workspace = net->workspace;
+}
+
 size_t cmn_tree_truths(const network *net)
 {
     for (int i = net->n - 1; i >= 0; i--) {

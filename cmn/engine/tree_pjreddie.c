@@ -57,6 +57,12 @@ void cmn_tree_set_batch(network *net, int n)
     set_batch_network(net, n);
 }
 
+void cmn_tree_update_copy(network *copy, const network *net)
+{
+    (void)copy;
+    (void)net;
+}
+
 size_t cmn_tree_truths(const network *net)
 {
     return (size_t)net->truths;

@@ -380,12 +380,15 @@ int cmn_step_images(struct network *net)
 int cmn_before_micro_batch(struct network *net)
 {
     struct cmn_trainer *t = net->cmn;
+    int images;
 
     if (!t) {
         return net->batch;
     }
     cmn_net_take_batch(t->model.net, net);
-    return cmn_trainer_before_micro_batch(t);
+    images = cmn_trainer_before_micro_batch(t);
+    cmn_tree_update_copy(net, cmn_network(t->model.net)); /* a validation resizes it */
+    return images;
 }
 
 int cmn_after_micro_batch(struct network *net, int last)

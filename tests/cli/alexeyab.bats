@@ -203,6 +203,16 @@ one_to_three() {
     cmp whole/net_final.weights out/net_final.weights
 }
 
+@test "AlexeyAB's tree: with random=1 a training has the same bits with validations, which resize its network, and without" {
+    boxes 24
+    tiny max_batches=6 batch=8 subdivisions=2 ema_alpha=0.998 | sed 's/random=0/random=1/' >net.cfg
+    detect_on 2
+    mv out/net_final.weights plain.weights
+    detect_on 2 -cmn_validate 1
+    [[ $(grep -cE '^ *[0-9.]+ +[0-9]+ +[0-9.]+ +[0-9.]+ ' train.log) -ge 2 ]]
+    cmp plain.weights out/net_final.weights
+}
+
 @test "AlexeyAB's tree: a file with the first layers alone is read by rank 0, and all ranks begin with it" {
     boxes 60
     tiny >net.cfg
