@@ -7,7 +7,7 @@
 #include "base/memory.h"
 
 /* Of AlexeyAB's Darknet (commit 59596d78, src/parser.c), and not of pjreddie's. */
-static const char elsewhere[] =
+static const char foreign[] =
     " "
     "adversarial_lr antialiasing assisted_excitation augment_speed "
     "badlabels_rejection_percentage beta_nms blur bottleneck burnin_update cbn cls_normalizer "
@@ -25,6 +25,13 @@ static const char elsewhere[] =
     "sway time_normalizer track_ciou_norm track_history_size train_only_bn try_fix_nan "
     "uc_normalizer unsupervised use_cuda_graph wait_stream weights_normalization "
     "weights_reject_freq weights_type workspace_size_limit_MB yolo_layer yolo_point ";
+
+static const char *elsewhere = foreign;
+
+void cmn_cfg_keys_none_elsewhere(void)
+{
+    elsewhere = "";
+}
 
 /* Darknet looks for these in [net] only where `needs` asks for them. */
 static const struct {

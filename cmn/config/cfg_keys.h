@@ -12,7 +12,10 @@
 void cmn_cfg_key_describe(const char *key, const char *const *looked_for, int n, char *text,
                           size_t bytes);
 
-/* Whether only AlexeyAB's Darknet knows this key, in any section. */
+/* Before all other calls, where Darknet is AlexeyAB's: no key is another's from here on. */
+void cmn_cfg_keys_none_elsewhere(void);
+
+/* Whether only AlexeyAB's Darknet, and not this one, knows this key, in any section. */
 int cmn_cfg_key_elsewhere(const char *key);
 
 /* Writes the names of those keys of a cfg, each with its first line, and returns how many lines

@@ -80,22 +80,19 @@ enum { COMMANDS = sizeof table / sizeof table[0] };
 
 void cmn_commands_in_both(const char *whose)
 {
-    static char note[1024];
-    int used = snprintf(note, sizeof note, "in %s Darknet it works with", whose), first = 1;
+    static char note[160];
 
+    snprintf(note, sizeof note,
+             "%s Darknet has no hooks for it: use one process, without -cmn; `darknet cmn list` "
+             "names the commands that have",
+             whose);
     for (int i = 0; i < COMMANDS; i++) {
-        struct cmn_command *c = &table[i];
-        if (c->does != CMN_REFUSED && c->hooked == CMN_IN_BOTH) {
-            used += snprintf(note + used, sizeof note - (size_t)used, "%s %s", first ? "" : ",",
-                             cmn_command_name(c));
-            first = 0;
-        } else if (c->does != CMN_REFUSED) {
-            c->does = CMN_REFUSED;
-            c->answer = CMN_NO_ANSWER;
-            c->note = note;
+        if (table[i].hooked != CMN_IN_BOTH) {
+            table[i].does = CMN_REFUSED;
+            table[i].answer = CMN_NO_ANSWER;
+            table[i].note = note;
         }
     }
-    snprintf(note + used, sizeof note - (size_t)used, ": use one process, without -cmn");
 }
 
 const struct cmn_command *cmn_command_at(int i)

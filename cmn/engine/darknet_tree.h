@@ -22,10 +22,10 @@
 void reset_network_state(network *net, int b);
 
 extern const struct cmn_tree {
-    const char *whose;   /* "pjreddie's" */
-    int has_all_hooks;   /* for each command of config/commands.c, and not those of both trees */
-    int has_map_options; /* -map and others that config/arguments.c calls AlexeyAB's */
-    int keeps_batch;     /* input and labels lie in memory of the network's, not the trainer's */
+    const char *whose; /* "pjreddie's" */
+    int has_all_hooks; /* for each command of config/commands.c, and not those of both trees */
+    int has_more;      /* what config/ calls AlexeyAB's: keys of a cfg, options like -map */
+    int keeps_batch;   /* input and labels lie in memory of the network's, not the trainer's */
 } cmn_tree;
 
 /* ---- the cfg ---- */

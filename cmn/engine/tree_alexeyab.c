@@ -10,7 +10,7 @@
 
 const struct cmn_tree cmn_tree = {
     .whose = "AlexeyAB's",
-    .has_map_options = 1,
+    .has_more = 1,
 };
 
 /* ---- the cfg ---- */

@@ -19,6 +19,7 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "config/arguments.h"
+#include "config/cfg_keys.h"
 #include "engine/darknet_tree.h"
 #include "engine/plan.h"
 #include "hooks/job.h"
@@ -393,7 +394,7 @@ static void help(int argc)
 /* -map and its like are options of this Darknet's, or are said to do nothing. */
 static void drop_options(int *argc, char **argv)
 {
-    if (!cmn_tree.has_map_options) {
+    if (!cmn_tree.has_more) {
         cmn_arguments_drop_elsewhere(argc, argv);
     }
 }
@@ -417,6 +418,17 @@ static void check_words(int argc, char **argv)
     }
 }
 
+/* What the tables of config/ say of this Darknet. */
+static void know_tree(void)
+{
+    if (!cmn_tree.has_all_hooks) {
+        cmn_commands_in_both(cmn_tree.whose);
+    }
+    if (cmn_tree.has_more) {
+        cmn_cfg_keys_none_elsewhere();
+    }
+}
+
 void cmn_init(int *argc, char **argv)
 {
     struct cmn_arguments found;
@@ -426,9 +438,7 @@ void cmn_init(int *argc, char **argv)
         cmn_host_info_print_version(stdout);
         exit(0);
     }
-    if (!cmn_tree.has_all_hooks) {
-        cmn_commands_in_both(cmn_tree.whose);
-    }
+    know_tree();
     if (*argc > 1 && !strcmp(argv[1], "cmn")) {
         run_tool(*argc, argv);
     }
