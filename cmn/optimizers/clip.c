@@ -14,9 +14,14 @@ static double norm_of_mean(const struct cmn_exchange *x, int images)
     return sqrt(sum) / images;
 }
 
+double cmn_clip_keeps(double limit, double norm)
+{
+    return limit / (norm + 1e-6);
+}
+
 void cmn_clip(const struct cmn_exchange *x, double limit, int images)
 {
-    double keeps = limit / (norm_of_mean(x, images) + 1e-6);
+    double keeps = cmn_clip_keeps(limit, norm_of_mean(x, images));
 
     for (int i = 0; i < x->tensors && keeps < 1; i++) {
         cmn_scale(x->tensor[i].data, (float)keeps, x->tensor[i].n);

@@ -18,4 +18,7 @@
  * that is NaN changes nothing; an infinite one makes NaN of infinite values, and 0 of the others. */
 void cmn_clip(const struct cmn_exchange *x, double limit, int images);
 
+/* By what sums whose mean has that norm are scaled, where it is less than 1. */
+double cmn_clip_keeps(double limit, double norm);
+
 #endif

@@ -7,12 +7,17 @@ static double norm(const float *x, size_t n)
     return sqrt(cmn_sum_of_squares(x, n));
 }
 
+double cmn_lars_rate_of(double weights, double sum, double coefficient, double images, double decay)
+{
+    double against = sum / images + decay * weights;
+
+    return weights > 0 && against > 0 ? coefficient * weights / against : 1;
+}
+
 double cmn_lars_rate(const float *w, const float *sum, size_t n, double coefficient, double images,
                      double decay)
 {
-    double weights = norm(w, n), against = norm(sum, n) / images + decay * weights;
-
-    return weights > 0 && against > 0 ? coefficient * weights / against : 1;
+    return cmn_lars_rate_of(norm(w, n), norm(sum, n), coefficient, images, decay);
 }
 
 void cmn_lars_prepare(struct cmn_sgd_slice *how, const float *w, float *sum, size_t n,

@@ -23,6 +23,10 @@
 double cmn_lars_rate(const float *w, const float *sum, size_t n, double coefficient, double images,
                      double decay);
 
+/* The same of the two norms. */
+double cmn_lars_rate_of(double weights, double sum, double coefficient, double images,
+                        double decay);
+
 /* Makes of *how, which is Darknet's update with the sum over `images`, that of LARS, and scales the
  * sum for it. What the update leaves of u is then the momentum in units of the weights. */
 void cmn_lars_prepare(struct cmn_sgd_slice *how, const float *w, float *sum, size_t n,

@@ -32,33 +32,17 @@ static const struct cmn_update_policy *choose(const struct cmn_options *options,
 static void refuse_lars(const struct cmn_optimizer *o, int adam)
 {
     const char *why = adam ? "adam=1 in the cfg is another way to update: leave one of them away"
-                      : o->policy->own_weights
-                          ? "with cmn_local_steps each rank updates by itself: use one of them"
-                          : "on GPUs the update is Darknet's own: use cmn_scale_lr alone";
+                           : "with cmn_local_steps each rank updates by itself: use one of them";
 
     cmn_fatal("cmn_lars=%g: %s", o->options->lars, why);
-}
-
-static void refuse_clip(const struct cmn_optimizer *o)
-{
-    const char *why = o->policy->own_weights
-                          ? "with cmn_local_steps each rank updates by itself: use one of them"
-                          : "on GPUs the update is Darknet's own: leave it away";
-
-    cmn_fatal("cmn_clip=%g: %s", o->options->clip, why);
 }
 
 /* Skipping a step needs a gradient that is apart from the momentum, and that nobody has begun to
  * send. */
 static void check_skip(const struct cmn_optimizer *o)
 {
-    const char *why = o->topology->device >= 0
-                          ? "on GPUs the momentum lies among the gradients and would be lost"
-                      : o->policy->own_weights ? "with cmn_local_steps each rank updates by itself"
-                                               : NULL;
-
-    if (why) {
-        cmn_fatal("cmn_nonfinite=skip: %s: use stop", why);
+    if (o->policy->own_weights) {
+        cmn_fatal("cmn_nonfinite=skip: with cmn_local_steps each rank updates by itself: use stop");
     }
     if (o->options->overlap == CMN_OVERLAP_ON && o->topology->size > 1) {
         cmn_fatal("cmn_overlap=on does not go with cmn_nonfinite=skip, which decides before "
@@ -89,8 +73,9 @@ static void check(const struct cmn_optimizer *o, int adam)
     if (options->lars > 0 && !o->policy->own_velocity) {
         refuse_lars(o, adam);
     }
-    if (options->clip > 0 && (o->topology->device >= 0 || o->policy->own_weights)) {
-        refuse_clip(o);
+    if (options->clip > 0 && o->policy->own_weights) {
+        cmn_fatal("cmn_clip=%g: with cmn_local_steps each rank updates by itself: use one of them",
+                  options->clip);
     }
     if (must_overlap && o->topology->size > 1 && no_overlap(o)) {
         cmn_fatal("cmn_overlap=on: communicator %s: %s", o->communicator.name, no_overlap(o));

@@ -1,6 +1,7 @@
 /* What the update policies have in common. */
 #include "optimizers/update_policy.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,21 +27,68 @@ void cmn_velocity_close(struct cmn_optimizer *o)
     o->velocity = NULL;
 }
 
+/* The same by kernels: the sums stay where they are. */
+static void clip_on_gpu(struct cmn_optimizer *o, const struct cmn_exchange *x, int images)
+{
+    struct cmn_gradients *g = o->gradients;
+    double *square = cmn_calloc((size_t)x->tensors + 1, sizeof *square), sum = 0, keeps;
+
+    g->ops->squares(g, x->block.data, square);
+    for (int i = 0; i < x->tensors; i++) {
+        sum += square[i];
+    }
+    keeps = cmn_clip_keeps(o->options->clip, sqrt(sum) / images);
+    if (keeps < 1) {
+        g->ops->scale(x->block.data, (float)keeps, x->block.n);
+    }
+    free(square);
+}
+
 void cmn_clip_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images)
 {
     double began = cmn_clock(), ended;
 
     if (o->options->clip > 0) {
-        cmn_clip(x, o->options->clip, images);
+        if (o->gradients->on_gpu) {
+            clip_on_gpu(o, x, images);
+        } else {
+            cmn_clip(x, o->options->clip, images);
+        }
         ended = cmn_clock();
         o->updating += ended - began;
         cmn_timeline_span(CMN_SPAN_UPDATE, -1, began, ended);
     }
 }
 
-/* One kernel for all tensors. */
-static void update_on_gpu(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule)
+/* As cmn_lars_prepare(), for all tensors. */
+static void set_lars_rates(struct cmn_optimizer *o, const float *sums, const struct cmn_rule *rule,
+                           int images)
 {
+    struct cmn_gradients *g = o->gradients;
+    size_t n = (size_t)g->exchange.tensors;
+    double *square = cmn_calloc(2 * n + 1, sizeof *square);
+
+    g->ops->squares(g, g->exchange.weights, square);
+    g->ops->squares(g, sums, square + n);
+    for (size_t i = 0; i < n; i++) {
+        double l = cmn_lars_rate_of(sqrt(square[i]), sqrt(square[n + i]), o->options->lars, images,
+                                    (double)rule->decay);
+        if (g->tensor[g->tensor_of[i]].decays) {
+            g->scale[i] = (float)((double)g->rate[i] * l);
+            g->decay[i] *= g->scale[i];
+            g->rate[i] = 1;
+        }
+    }
+    free(square);
+}
+
+/* One kernel for all tensors. */
+static void update_on_gpu(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
+                          int images)
+{
+    if (o->options->lars > 0) {
+        set_lars_rates(o, sums, rule, images);
+    }
     o->gradients->ops->sgd(o->gradients, o->velocity, sums, rule->momentum);
 }
 
@@ -78,7 +126,7 @@ void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_
 
     cmn_gradients_rates(o->gradients, images, rule->rate, rule->decay);
     if (o->gradients->on_gpu) {
-        update_on_gpu(o, sums, rule);
+        update_on_gpu(o, sums, rule, images);
     } else {
         update_on_cpu(o, sums, rule, images);
     }

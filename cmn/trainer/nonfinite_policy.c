@@ -112,7 +112,7 @@ static void stop(const struct cmn_nonfinite_policy *p)
 
     describe(p, text);
     cmn_fatal("iteration %ld: %s%s", p->iteration, text,
-              m->gradients.on_gpu || m->optimizer.policy->own_weights
+              m->optimizer.policy->own_weights
                   ? ""
                   : " (cmn_nonfinite=skip would leave such a step out)");
 }
@@ -209,7 +209,9 @@ static void check_gpu(struct cmn_nonfinite_policy *p)
     x = cmn_nonfinite_find(*tensor->at, tensor->n);
     note(p, &(struct cmn_nonfinite){tensor->layer, tensor->part, tensor->name, x ? *x : NAN}, -1,
          0);
-    stop(p);
+    if (mode(p) == CMN_NONFINITE_STOP) {
+        stop(p);
+    }
 }
 
 /* ---- leaving a step out ---- */
@@ -271,13 +273,13 @@ int cmn_nonfinite_skips(struct cmn_nonfinite_policy *p)
 {
     struct cmn_session *s = p->session;
     const struct cmn_topology *top = &s->topology;
-    int least[3] = {p->found.name ? top->rank : INT_MAX, cmn_stop_requested() != SIGINT,
-                    cmn_stop_requested() != SIGTERM};
+    int least[3] = {INT_MAX, cmn_stop_requested() != SIGINT, cmn_stop_requested() != SIGTERM};
 
     check_gpu(p);
     if (mode(p) != CMN_NONFINITE_SKIP) {
         return 0;
     }
+    least[0] = p->found.name ? top->rank : INT_MAX;
     MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, least, 3, MPI_INT, MPI_MIN, top->world));
     if (least[0] == INT_MAX) {
         p->in_a_row = 0;

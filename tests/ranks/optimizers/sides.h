@@ -6,6 +6,7 @@
 
 #include "compression/compressor.h"
 #include "engine/darknet_net.h"
+#include "mpi/device.h"
 #include "nets.h"
 #include "optimizers/optimizer.h"
 
@@ -42,6 +43,7 @@ static inline void open_side(struct side *s, const struct cmn_topology *t,
     s->c = cmn_communicator_choose(t, &s->o, &why);
     CHECK_SAYING(s->c && s->c->open(&s->self, t, &s->o) == 0, "%s", cmn_reason());
     srand(5);
+    gpu_index = t->device;
     s->net = nets_parse(cfg);
     cmn_optimizer_plan(&s->s, t, &s->o, s->c, s->self, 0);
     cmn_gradients_open(&s->g, cmn_net_of(s->net), &s->s.communicator, s->self);
@@ -54,6 +56,7 @@ static inline void open_side(struct side *s, const struct cmn_topology *t,
         }
         k += x->kind == CMN_GRADIENT;
     }
+    cmn_gradients_push(&s->g, CMN_WEIGHT);
     MPI_Barrier(t->world);
     cmn_optimizer_begin(&s->s);
 }
@@ -89,11 +92,16 @@ static inline void step(struct side *s, int number)
     for (int i = 0; i < CMN_METRICS; i++) {
         s->s.metrics[i] = (float)(s->t->rank + i + number);
     }
+    cmn_gradients_pull(&s->g, CMN_WEIGHT);
+    cmn_gradients_pull(&s->g, CMN_GRADIENT);
     for (int layer = s->net->n - 1; layer >= 0; layer--) {
         for (int i = 0, k = 0; i < s->g.tensors; i++) {
             const struct cmn_tensor *x = &s->g.tensor[i];
             for (size_t j = 0; x->kind == CMN_GRADIENT && x->layer == layer && j < x->n; j++) {
                 (*x->at)[j] += gradient((*x->weight)[j], j, k, s->t->rank, number);
+            }
+            if (x->kind == CMN_GRADIENT && x->layer == layer && x->device) {
+                cmn_device_write(*x->device, *x->at, x->n);
             }
             k += x->kind == CMN_GRADIENT;
         }
@@ -112,6 +120,8 @@ static inline void step(struct side *s, int number)
     }
     fresh |= cmn_optimizer_after_update(&s->s, number == UPDATES);
     cmn_optimizer_step_took(&s->s, 0.001);
+    cmn_gradients_pull(&s->g, CMN_WEIGHT);
+    cmn_gradients_pull(&s->g, CMN_GRADIENT);
     /* Where the ranks have met they have the same weights, and the same momentum unless its mean
      * would come late. */
     for (int i = 0;
@@ -148,6 +158,7 @@ static inline float *weights(const struct side *s, size_t *n)
     float *all = malloc((s->g.exchange.block.n + 1) * sizeof *all);
 
     *n = 0;
+    cmn_gradients_pull(&s->g, CMN_WEIGHT);
     for (int i = 0; i < s->g.tensors; i++) {
         const struct cmn_tensor *x = &s->g.tensor[i];
         if (x->kind == CMN_GRADIENT) {

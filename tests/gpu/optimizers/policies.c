@@ -1,0 +1,188 @@
+/* Update policies on a GPU, over the stand-in, give the weights of the CPU; the same bits on all
+ * ranks, and after a restart. */
+#include "gpu/gpu.h"
+
+#include <math.h>
+
+#include "ranks/optimizers/sides.h"
+
+/* A way to train, by the keys that ask for it. */
+static const struct way {
+    const char *name, *communicator;
+    double lars, clip;
+    int skips, delayed, adam;
+    long local, dtype;
+} ways[] = {
+    {.name = "plain", .communicator = "pure_nccl"},
+    {.name = "plain, single_node", .communicator = "single_node"},
+    {.name = "LARS", .communicator = "pure_nccl", .lars = 0.01},
+    {.name = "clip", .communicator = "non_cuda_aware", .clip = 2.5},
+    {.name = "skip", .communicator = "pure_nccl", .skips = 1},
+    {.name = "LARS, clip and skip",
+     .communicator = "pure_nccl",
+     .lars = 0.01,
+     .clip = 2.5,
+     .skips = 1},
+};
+
+static struct cmn_topology on_cpu;
+
+static struct cmn_options options_of(const struct way *w, int gpu)
+{
+    struct cmn_options o;
+
+    cmn_options_default(&o);
+    snprintf(o.communicator, sizeof o.communicator, "%s", gpu ? w->communicator : "flat");
+    o.lars = w->lars;
+    o.clip = w->clip;
+    o.nonfinite = w->skips ? CMN_NONFINITE_SKIP : CMN_NONFINITE_STOP;
+    o.double_buffering = w->delayed;
+    o.local_steps = w->local ? w->local : 1;
+    return o;
+}
+
+/* All weights, after UPDATES steps, on the CPU or on GPUs; the caller frees them. With `bad` a step
+ * that is left out comes after the third; `rule` of the policies alone decides. */
+static float *trained_on(const struct way *w, int gpu, size_t *n)
+{
+    struct cmn_options o = options_of(w, gpu);
+    struct cmn_rule rule = {IMAGES / top.size, RATE, MOMENTUM, DECAY, 0};
+    struct side s;
+    float *result;
+
+    open_side(&s, gpu ? &top : &on_cpu, &o);
+    CHECK_SAYING(s.g.on_gpu == gpu, "%s", w->name);
+    for (int i = 1; i <= UPDATES; i++) {
+        step(&s, i);
+        if (w->skips && i == 3) {
+            cmn_optimizer_update(&s.s, &rule, IMAGES, 1);
+            CHECK(rule.done);
+        }
+    }
+    check_told(&s, s.told);
+    result = weights(&s, n);
+    CHECK_SAYING(same_everywhere(result, *n * sizeof *result), "%s: ranks differ", w->name);
+    MPI_Barrier(top.world);
+    close_side(&s);
+    return result;
+}
+
+/* Darknet itself gives not all back of such a network; each way leaves the same. */
+static void as_cpu_one(const struct way *w)
+{
+    static int leaves = -1;
+    size_t n, m;
+    int before = fake.alive;
+    float *want = trained_on(w, 0, &n), *got = trained_on(w, 1, &m);
+    double off = 0, all = 0;
+
+    for (size_t i = 0; i < n && n == m; i++) {
+        double d = (double)got[i] - (double)want[i];
+        off += d * d;
+        all += (double)want[i] * (double)want[i];
+    }
+    CHECK_SAYING(n == m && n > 20000 && sqrt(off) < 1e-6 * sqrt(all), "%s: %g of the norm away",
+                 w->name, sqrt(off / all));
+    leaves = leaves < 0 ? fake.alive - before : leaves;
+    CHECK_SAYING(fake.alive - before == leaves, "%s: %d things were not given back, and %d before",
+                 w->name, fake.alive - before, leaves);
+    free(want);
+    free(got);
+}
+
+static void as_cpu(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(ways) && !failure[0]; i++) {
+        all_well();
+        as_cpu_one(&ways[i]);
+    }
+    fail_on_all_ranks();
+}
+
+/* What a checkpoint keeps: state, and momentum that it names as gradients. */
+static void hand_over(struct side *from, struct side *to)
+{
+    struct cmn_momentum_part a, b;
+    struct cmn_state x, y;
+
+    cmn_optimizer_pause(&from->s);
+    cmn_optimizer_pause(&to->s);
+    for (int i = 0; cmn_optimizer_state(&from->s, i, &x); i++) {
+        CHECK(cmn_optimizer_state(&to->s, i, &y) && x.bytes == y.bytes);
+        memcpy(y.data, x.data, x.bytes);
+    }
+    a = cmn_optimizer_momentum(&from->s);
+    b = cmn_optimizer_momentum(&to->s);
+    memcpy(b.data + b.first, a.data + a.first, a.n * sizeof *a.data);
+    cmn_optimizer_restored(&to->s);
+    for (int i = 0; i < from->g.tensors; i++) {
+        const struct cmn_tensor *t = &from->g.tensor[i];
+        if (t->kind == CMN_GRADIENT) {
+            memcpy(*to->g.tensor[i].weight, *t->weight, t->n * sizeof(float));
+            memcpy(*to->g.tensor[i].at, *t->at, t->n * sizeof(float));
+        }
+    }
+    cmn_gradients_push(&to->g, CMN_WEIGHT);
+    if (to->s.policy->own_weights) {
+        cmn_gradients_push(&to->g, CMN_GRADIENT);
+    }
+}
+
+static void restarted(const struct way *w)
+{
+    struct cmn_options o = options_of(w, 1);
+    struct side first, second;
+    struct way unbroken = *w;
+    size_t n;
+    float *want, *got;
+
+    unbroken.skips = 0;
+    o.nonfinite = CMN_NONFINITE_STOP;
+    want = trained_on(&unbroken, 1, &n);
+    open_side(&first, &top, &o);
+    open_side(&second, &top, &o);
+    for (int i = 1; i <= UPDATES; i++) {
+        if (i == 5) {
+            hand_over(&first, &second);
+        }
+        step(i < 5 ? &first : &second, i);
+    }
+    got = weights(&second, &n);
+    CHECK_SAYING(!memcmp(want, got, n * sizeof *got), "%s: other bits after a restart", w->name);
+    free(want);
+    free(got);
+    MPI_Barrier(top.world);
+    close_side(&first);
+    close_side(&second);
+}
+
+static void restarts(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(ways) && !failure[0]; i++) {
+        all_well();
+        restarted(&ways[i]);
+    }
+    fail_on_all_ranks();
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_cpu),
+        cmocka_unit_test(restarts),
+    };
+    int failed;
+
+    cmn_topology_open(&on_cpu);
+    on_cpu.device = -1;
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    cmn_topology_close(&on_cpu);
+    return failed;
+}
+
+int main(void)
+{
+    return gpu_main(group);
+}
