@@ -4,7 +4,8 @@
 # Darknet source tree or clone), DARKNET_TARBALL=file, MNIST_DIR=dir (idx files already there), NP=ranks, PREFIX, DESTDIR, CC,
 # MPICC, MPIEXEC, CFLAGS, LDFLAGS, PKG_CONFIG_PATH (docs/start/install.md).
 # DARKNET_TREE=AlexeyAB's tree: bin/darknet-alexeyab, and with it OPENCV=1, AVX=1, GEMM=own (docs/use/alexeyab.md).
-# GPU=1 (bin/darknet-gpu, a build of its own; docs/use/gpu.md), and with it CUDNN=1, NCCL=1, ARCH=80,90, CUDA_HOME=dir or NVCC=program.
+# GPU=1 (bin/darknet-gpu, a build of its own; docs/use/gpu.md), and with it CUDNN=1, NCCL=1, ARCH=80,90, CUDA_HOME=dir or NVCC=program;
+# over AlexeyAB's tree CUDNN_HALF=1, too.
 
 VERSION := 0.1.0
 
@@ -55,8 +56,13 @@ ifneq ($(GPU),1)
 $(error CUDNN=1 and NCCL=1 belong to a GPU build: add GPU=1)
 endif
 endif
-ifneq ($(and $(filter 1,$(GPU)),$(wildcard $(DARKNET_TREE)/src/gaussian_yolo_layer.c)),)
-$(error GPU=1: there are no hooks for the GPU code of AlexeyAB's Darknet yet (docs/use/alexeyab.md): leave it away)
+ifeq ($(CUDNN_HALF),1)
+ifneq ($(CUDNN),1)
+$(error CUDNN_HALF=1 belongs to a build with cuDNN: add GPU=1 CUDNN=1)
+endif
+ifeq ($(wildcard $(DARKNET_TREE)/src/gaussian_yolo_layer.c),)
+$(error CUDNN_HALF=1: pjreddie's Darknet has no half precision; AlexeyAB's has it (docs/use/alexeyab.md))
+endif
 endif
 ifeq ($(GPU),1)
 ifneq ($(SAN),)
@@ -68,7 +74,7 @@ TREE    := $(if $(wildcard $(DARKNET_TREE)/src/gaussian_yolo_layer.c),alexeyab,p
 SUFFIX  := $(if $(filter alexeyab,$(TREE)),-alexeyab)
 LINKED  := $(if $(SUFFIX),$(if $(filter 1,$(OPENCV)),-opencv)$(if $(filter 1,$(AVX)),-avx)$(if $(filter own,$(GEMM)),-gemm))
 VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),$(if $(filter 1,$(GPU)),gpu$(if $(filter \
-    1,$(CUDNN)),-cudnn)$(if $(filter 1,$(NCCL)),-nccl),cpu))$(subst .,-,$(suffix $(notdir $(MPICC))))$(SUFFIX)$(LINKED)
+    1,$(CUDNN)),-cudnn)$(if $(filter 1,$(CUDNN_HALF)),-half)$(if $(filter 1,$(NCCL)),-nccl),cpu))$(subst .,-,$(suffix $(notdir $(MPICC))))$(SUFFIX)$(LINKED)
 B  := build/$(VARIANT)
 DK := build/darknet$(SUFFIX)
 

@@ -266,6 +266,11 @@ void cmn_sync_statistic_deltas(struct network *net, float *mean_delta, float *va
  * decay. */
 int cmn_before_update(struct network *net, int *batch, float *momentum, float rate, float decay);
 
+/* Local. update_network_gpu() of AlexeyAB's Darknet calls it for layer i: returns `leaves_out`,
+ * whether this update leaves the layer out. Then its gradients keep adding up, and each rank keeps
+ * its part of the sum. */
+int cmn_leaves_out(struct network *net, int i, int leaves_out);
+
 /* Collective where the batch brought an update. train_network() calls it last: reports, validates,
  * takes checkpoints, notices stop requests. Returns the loss of the whole batch; `loss` without
  * -cmn. */

@@ -4,7 +4,7 @@ CUDA_OBJ    :=
 ifeq ($(GPU),1)
 DK_CUDA_OBJ := $(DK_CUDA:%=$(B)/darknet/src/%.o)
 CUDA_OBJ    := $(DK_CUDA_OBJ) $(B)/cmn/mpi/kernels.o
-GPU_FLAGS   := -DGPU $(if $(filter 1,$(CUDNN)),-DCUDNN) $(if $(filter 1,$(NCCL)),-DCMN_NCCL)
+GPU_FLAGS   := -DGPU $(if $(filter 1,$(CUDNN)),-DCUDNN) $(if $(filter 1,$(CUDNN_HALF)),-DCUDNN_HALF) $(if $(filter 1,$(NCCL)),-DCMN_NCCL)
 
 # What setup/cuda.sh has found. The first line of the file says for which settings.
 cuda_key := $(strip NVCC=$(NVCC) CUDA_HOME=$(CUDA_HOME) ARCH=$(ARCH) CUDNN=$(CUDNN) NCCL=$(NCCL) CC=$(CC))
@@ -18,7 +18,7 @@ endif
 
 # Both halves of nvcc: its own, and the compiler's below it. The module's kernel sees no header of Darknet.
 CUDA_FLAGS = $(CUDA_ARCH) -O2 -Xcompiler -Wall,-fPIC
-DK_CUDA_FLAGS  = $(CUDA_FLAGS) $(GPU_FLAGS) $(DK_INCLUDE) -Icmn
+DK_CUDA_FLAGS  = $(CUDA_FLAGS) $(GPU_FLAGS) $(if $(SUFFIX),-w) $(DK_INCLUDE) -Icmn
 CMN_CUDA_FLAGS = $(CUDA_FLAGS) -Xcompiler -Wextra -Icmn
 
 ifeq ($(GPU),1)

@@ -22,6 +22,7 @@ struct cmn_batch_norm {
                                   so that no other messages interfere */
     int nodes;
     size_t filters;
+    double less;         /* variances are squares / (count - less) */
     unsigned exchanges;  /* so far */
     double *own, *all;   /* statistics of this node, or of all ranks; of each node */
     const double **part; /* room for a pointer to each rank's or node's */
@@ -109,6 +110,7 @@ struct cmn_batch_norm *cmn_batch_norm_open(const struct cmn_topology *t,
     s->topology = t;
     s->options = o;
     s->filters = filters;
+    s->less = 1;
     s->nodes = shared ? t->inter_size : t->size;
     parts = s->nodes > t->intra_size ? s->nodes : t->intra_size;
     s->own = cmn_calloc(doubles, sizeof *s->own);
@@ -145,6 +147,11 @@ void cmn_batch_norm_idle(struct cmn_batch_norm *s, void (*idle)(void *self), voi
         cmn_window_barrier_of(s->window)->idle = idle;
         cmn_window_barrier_of(s->window)->idle_self = self;
     }
+}
+
+void cmn_batch_norm_divide(struct cmn_batch_norm *s, double less)
+{
+    s->less = less;
 }
 
 /* ---- exchanges ---- */
@@ -269,12 +276,12 @@ void cmn_batch_norm_forward(struct cmn_batch_norm *s, float *mean, float *varian
     for (size_t i = 0; i < n; i++) {
         own[1 + i] = (double)m[i];
         /* The variance of one value is 0 / 0. */
-        own[1 + n + i] = count > 1 ? (double)v[i] * (count - 1) : 0;
+        own[1 + n + i] = count > s->less ? (double)v[i] * (count - s->less) : 0;
     }
     all = exchange(s, cmn_batch_norm_merge, n);
     for (size_t i = 0; i < n; i++) {
         m[i] = (float)all[1 + i];
-        v[i] = (float)(all[1 + n + i] / (all[0] - 1));
+        v[i] = (float)(all[1 + n + i] / (all[0] - s->less));
     }
     put_back(s, mean, variance, n);
 }

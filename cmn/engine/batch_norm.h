@@ -32,12 +32,15 @@ struct cmn_batch_norm *cmn_batch_norm_open(const struct cmn_topology *t,
 /* Local. What the next exchanges call again and again while they wait. NULL: they sleep. */
 void cmn_batch_norm_idle(struct cmn_batch_norm *norm, void (*idle)(void *self), void *self);
 
+/* Local. Variances are squares divided by count - less. */
+void cmn_batch_norm_divide(struct cmn_batch_norm *norm, double less);
+
 /* Both collective and blocking, with the same n and in the same order on all ranks; counts may
  * differ. The buffers are the caller's, n floats each, the GPU's where topology->device is not
  * -1. All ranks get the same bits, in every run. */
 
-/* mean and variance (squares divided by count - 1) of this rank's `count` values become those
- * of all ranks' values. */
+/* mean and variance (squares divided by count - 1, or as cmn_batch_norm_divide says) of this rank's
+ * `count` values become those of all ranks' values. */
 void cmn_batch_norm_forward(struct cmn_batch_norm *norm, float *mean, float *variance, size_t n,
                             double count);
 

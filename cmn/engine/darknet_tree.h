@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 
+#include "blas.h"
 #include "box.h"
 #include "data.h"
 #include "image.h"
@@ -76,6 +77,9 @@ struct cmn_tree_sizes cmn_tree_earlier_sizes(const network *net);
 /* Whether the update is Adam's. */
 int cmn_tree_uses_adam(const network *net, int on_gpu);
 
+/* As cmn_net_own_update(). */
+const char *cmn_tree_own_update(const network *net, int on_gpu);
+
 /* Sets the images seen, and the number of the iteration that follows from them. */
 void cmn_tree_set_seen(network *net, size_t seen);
 size_t cmn_tree_iteration(const network *net);
@@ -123,6 +127,14 @@ const float *cmn_tree_rate_scale(const layer *l);
 /* The part of a rolling statistic that batch normalisation keeps in each micro-batch. */
 double cmn_tree_rolling_keeps(void);
 
+/* Batch normalisation divides squares by their count less this. */
+double cmn_tree_variance_less(void);
+
+#ifdef GPU
+/* Multiplies n floats of the GPU's memory; does not wait. */
+void cmn_tree_scale_on_gpu(float *x, size_t n, float factor);
+#endif
+
 /* ---- images and predictions ---- */
 
 /* Decodes an image, for 8-bit channels; thread-safe. The caller frees; NULL with a reason. */
@@ -137,6 +149,9 @@ int cmn_tree_letterboxes(const network *net);
 
 /* Forward without training. `truth` may be NULL. */
 void cmn_tree_predict(network *net, float *input, float *truth);
+
+/* What the network's last layer has found is in the host's memory then. */
+void cmn_tree_fetch_output(const network *net);
 
 /* Outputs of a tree of classes become probabilities. */
 void cmn_tree_hierarchy(const network *net, float *out);

@@ -139,8 +139,14 @@ void cmn_gradients_unpack(const struct cmn_gradients *g, enum cmn_tensor_kind ki
  * (batchnorm_layer.c). */
 double cmn_gradients_rolling_keeps(void);
 
+/* Local. Darknet divides the squares of a batch by their count less this. */
+double cmn_gradients_variance_less(void);
+
 /* Local; on a GPU not blocking. Multiplies all rolling statistics, where Darknet updates them. */
 void cmn_gradients_scale_statistics(const struct cmn_gradients *g, float factor);
+
+/* Local, not blocking. On a GPU alone: multiplies the gradients of a layer. */
+void cmn_gradients_scale_layer(const struct cmn_gradients *g, int layer, float factor);
 
 /* ---- inside engine/ ---- */
 

@@ -173,6 +173,11 @@ int cmn_net_uses_adam(const struct cmn_net *net)
     return cmn_tree_uses_adam(cmn_network(net), cmn_net_on_gpu(net));
 }
 
+const char *cmn_net_own_update(const struct cmn_net *net)
+{
+    return cmn_tree_own_update(cmn_network(net), cmn_net_on_gpu(net));
+}
+
 int cmn_net_classifies(const struct cmn_net *net)
 {
     const network *n = cmn_network(net);
@@ -292,6 +297,9 @@ int cmn_net_count_right(const struct cmn_net *net)
     size_t each = (size_t)n->outputs;
     int right = 0;
 
+    if (cmn_net_classifies(net)) {
+        cmn_tree_fetch_output(n);
+    }
     for (size_t i = 0; i < (size_t)n->batch && cmn_net_classifies(net); i++) {
         right += max_index(n->output + i * each, n->outputs) ==
                  max_index(n->truth + i * each, n->outputs);

@@ -57,6 +57,9 @@ void cmn_net_resize_as_drawn(struct cmn_net *net, struct cmn_net_size size);
 /* Whether the update is Adam's. */
 int cmn_net_uses_adam(const struct cmn_net *net);
 
+/* A key of the cfg that makes the update another one than momentum's or Adam's, or NULL. Static. */
+const char *cmn_net_own_update(const struct cmn_net *net);
+
 /* Whether labels and output hold one value for each class, so that right answers can be
  * counted. */
 int cmn_net_classifies(const struct cmn_net *net);

@@ -78,9 +78,13 @@ static void add_own(struct blocks *b, const layer *l)
                          l->c_cpu,
                          l->dc_cpu,
                          l->binary_input};
+    int locked =
+        gpu_index >= 0 && cmn_tree_finds_boxes(l); /* page-locked: malloc knows none of it */
 
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
-        add_block(b, own[i]);
+        if (!locked || (own[i] != l->output && own[i] != l->delta)) {
+            add_block(b, own[i]);
+        }
     }
 }
 
@@ -178,7 +182,7 @@ static void plan_memory(struct cmn_plan *p, const network *net, size_t truths, s
     size_t batch = batch_bytes(net);
 
     p->per_image = batch / (size_t)net->batch;
-    p->workspace = net->workspace ? malloc_usable_size(net->workspace) : 0;
+    p->workspace = net->workspace && gpu_index < 0 ? malloc_usable_size(net->workspace) : 0;
     p->weights = bytes > batch + p->workspace ? bytes - batch - p->workspace : 0;
     p->sample = ((size_t)net->inputs + truths) * sizeof(float);
     p->threads = cmn_tree_loader_threads(net);

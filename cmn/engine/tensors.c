@@ -239,6 +239,11 @@ double cmn_gradients_rolling_keeps(void)
     return cmn_tree_rolling_keeps();
 }
 
+double cmn_gradients_variance_less(void)
+{
+    return cmn_tree_variance_less();
+}
+
 /* ---- copies ---- */
 
 /* Weights that lie in the host's block are copied with it. */
@@ -296,7 +301,7 @@ void cmn_gradients_scale_statistics(const struct cmn_gradients *g, float factor)
         }
 #ifdef GPU
         if (t->device && *t->device) {
-            scal_gpu((int)t->n, factor, *t->device, 1);
+            cmn_tree_scale_on_gpu(*t->device, t->n, factor);
             continue;
         }
 #endif
@@ -304,6 +309,22 @@ void cmn_gradients_scale_statistics(const struct cmn_gradients *g, float factor)
             (*t->at)[k] *= factor;
         }
     }
+}
+
+void cmn_gradients_scale_layer(const struct cmn_gradients *g, int layer, float factor)
+{
+#ifdef GPU
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[i];
+        if (t->kind == CMN_GRADIENT && t->layer == layer && t->device) {
+            cmn_tree_scale_on_gpu(*t->device, t->n, factor);
+        }
+    }
+#else
+    (void)g;
+    (void)layer;
+    (void)factor;
+#endif
 }
 
 void cmn_gradients_pack(const struct cmn_gradients *g, enum cmn_tensor_kind kind, float *to)

@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "convolutional_layer.h"
 #include "stb_image.h"
 
 #include "base/memory.h"
+#include "mpi/device.h"
 
 const struct cmn_tree cmn_tree = {
     .whose = "AlexeyAB's",
@@ -33,6 +35,19 @@ static int shares_weights(const network *net)
     return 0;
 }
 
+/* Whether a layer, of those that are read, has a stream that the exchange would not wait for. */
+static int has_streams(const network *net)
+{
+    for (int i = 0; i < net->n; i++) {
+        const layer *l = &net->layers[i];
+        if ((l->type == CONVOLUTIONAL || l->type == ROUTE) && l->output &&
+            (l->stream >= 0 || l->wait_stream_id >= 0)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* The one table of what -cmn cannot keep its promises with; docs/use/alexeyab.md has the same
  * rows. */
 const char *cmn_tree_refusal(const network *net, char *const *words)
@@ -40,6 +55,7 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
     static const network none;
     static char text[512];
     const network *n = net ? net : &none;
+    int on_gpu = cmn_device_built() && gpu_index >= 0;
 #define DELTAS \
     "it follows the deltas that one process has seen, and ranks see others: leave it away"
     const struct {
@@ -65,6 +81,10 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
         {"share_index", shares_weights(n),
          "this Darknet updates shared weights once for each layer that has them, and no sum over "
          "ranks equals that: leave -cmn away"},
+        {"use_cuda_graph", on_gpu && n->use_cuda_graph,
+         "it records the first prediction, and a training's predictions differ: leave it away"},
+        {"stream", on_gpu && has_streams(n),
+         "the sum over the ranks waits for one stream: leave stream and wait_stream away"},
         {"-topk", has_word(words, "classifier") && has_word(words, "-topk"),
          "with -cmn the answers are counted with cmn_validate: leave -topk away"},
     };
@@ -184,6 +204,33 @@ int cmn_tree_uses_adam(const network *net, int on_gpu)
     return net->adam && on_gpu;
 }
 
+/* What update_network_gpu() and the layers' updates do besides momentum and weight decay. */
+static const char *own_update_of(const layer *l)
+{
+    return l->burnin_update                      ? "burnin_update"
+           : l->dont_update                      ? "dont_update"
+           : l->train_only_bn                    ? "train_only_bn"
+           : l->grad_centr && l->batch_normalize ? "grad_centr"
+           : l->deform                           ? "deform"
+           : l->reverse                          ? "reverse"
+           : l->type == IMPLICIT && l->clip > 0  ? "clip"
+           : l->type == SHORTCUT && l->nweights  ? "weights_type"
+                                                 : NULL;
+}
+
+const char *cmn_tree_own_update(const network *net, int on_gpu)
+{
+    const char *key = NULL;
+
+    if (!on_gpu || net->adam) {
+        return NULL;
+    }
+    for (int i = 0; i < net->n && !key; i++) {
+        key = own_update_of(&net->layers[i]);
+    }
+    return net->loss_scale != 1 ? "loss_scale" : key;
+}
+
 void cmn_tree_set_seen(network *net, size_t seen)
 {
     *net->seen = seen;
@@ -264,7 +311,8 @@ int cmn_tree_averages(const network *net, layer *l, float **average[3])
 const float *cmn_tree_rate_scale(const layer *l)
 {
     static const float none = 1;
-    int has = l->type == CONVOLUTIONAL || l->type == SHORTCUT || l->type == IMPLICIT;
+    int has = l->type == CONVOLUTIONAL || l->type == SHORTCUT || l->type == IMPLICIT ||
+              (gpu_index >= 0 && (l->type == CONNECTED || l->type == BATCHNORM));
 
     return has ? &l->learning_rate_scale : &none;
 }
@@ -273,6 +321,21 @@ double cmn_tree_rolling_keeps(void)
 {
     return gpu_index >= 0 ? .99 : .9;
 }
+
+/* Its kernels divide by the count. */
+double cmn_tree_variance_less(void)
+{
+    return gpu_index < 0;
+}
+
+#ifdef GPU
+
+void cmn_tree_scale_on_gpu(float *x, size_t n, float factor)
+{
+    scal_ongpu((int)n, factor, x, 1);
+}
+
+#endif
 
 /* ---- images and predictions ---- */
 
@@ -302,11 +365,64 @@ int cmn_tree_letterboxes(const network *net)
     return net->letter_box;
 }
 
+#ifdef GPU
+
+#ifdef CUDNN_HALF
+
+/* The training does so before each micro-batch, and the weights have changed since. */
+static void halve_weights(const network *net)
+{
+    for (int i = 0; i < net->n; i++) {
+        const layer *l = &net->layers[i];
+        if (l->type == CONVOLUTIONAL && l->weights_gpu16) {
+            cuda_convert_f32_to_f16(l->weights_gpu, (size_t)l->nweights, l->weights_gpu16);
+        }
+    }
+}
+
+#endif
+
+static void predict_on_gpu(network *net, float *input, float *truth)
+{
+    size_t inputs = (size_t)net->inputs * (size_t)net->batch;
+    size_t truths = cmn_tree_truths(net) * (size_t)net->batch;
+    network_state state = {.input = net->input_state_gpu, .net = *net};
+    float *labels = truth ? cuda_make_array(truth, truths) : NULL;
+
+    state.truth = labels;
+#ifdef CUDNN_HALF
+    halve_weights(net);
+#endif
+    cuda_push_array(state.input, input, inputs);
+    forward_network_gpu(*net, state);
+    cmn_tree_fetch_output(net);
+    if (labels) {
+        cuda_free(labels);
+    }
+}
+
+#endif
+
 void cmn_tree_predict(network *net, float *input, float *truth)
 {
     network_state state = {.input = input, .truth = truth, .net = *net};
 
+#ifdef GPU
+    if (gpu_index >= 0) {
+        predict_on_gpu(net, input, truth);
+        return;
+    }
+#endif
     forward_network(*net, state);
+}
+
+void cmn_tree_fetch_output(const network *net)
+{
+#ifdef GPU
+    get_network_output(*net);
+#else
+    (void)net;
+#endif
 }
 
 void cmn_tree_hierarchy(const network *net, float *out)

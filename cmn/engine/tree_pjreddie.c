@@ -176,10 +176,31 @@ const float *cmn_tree_rate_scale(const layer *l)
     return &l->learning_rate_scale;
 }
 
+const char *cmn_tree_own_update(const network *net, int on_gpu)
+{
+    (void)net;
+    (void)on_gpu;
+    return NULL;
+}
+
 double cmn_tree_rolling_keeps(void)
 {
     return .99;
 }
+
+double cmn_tree_variance_less(void)
+{
+    return 1;
+}
+
+#ifdef GPU
+
+void cmn_tree_scale_on_gpu(float *x, size_t n, float factor)
+{
+    scal_gpu((int)n, factor, x, 1);
+}
+
+#endif
 
 /* ---- images and predictions ---- */
 
@@ -212,6 +233,12 @@ void cmn_tree_predict(network *net, float *input, float *truth)
     net->truth = before.truth;
     net->train = before.train;
     net->delta = before.delta;
+}
+
+/* Each forward pass does. */
+void cmn_tree_fetch_output(const network *net)
+{
+    (void)net;
 }
 
 void cmn_tree_hierarchy(const network *net, float *out)

@@ -462,6 +462,16 @@ int cmn_before_update(struct network *net, int *batch, float *momentum, float ra
     return rule.done;
 }
 
+int cmn_leaves_out(struct network *net, int i, int leaves_out)
+{
+    struct cmn_trainer *t = net->cmn;
+
+    if (t && leaves_out) {
+        cmn_step_leaves_out(&t->step, i);
+    }
+    return leaves_out;
+}
+
 float cmn_after_batch(struct network *net, float loss)
 {
     return net->cmn ? cmn_trainer_after_batch(net->cmn) : loss;

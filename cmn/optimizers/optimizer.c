@@ -61,7 +61,7 @@ static const char *no_overlap(const struct cmn_optimizer *o)
     return c->no_begin ? c->no_begin(o->self) : NULL;
 }
 
-static void check(const struct cmn_optimizer *o, int adam)
+static void check(const struct cmn_optimizer *o, int adam, const char *own)
 {
     const struct cmn_options *options = o->options;
     int must_overlap = options->overlap == CMN_OVERLAP_ON;
@@ -69,6 +69,12 @@ static void check(const struct cmn_optimizer *o, int adam)
     if (adam && o->policy->key) {
         cmn_fatal("adam=1 in the cfg does not go with %s, which knows momentum alone",
                   o->policy->key);
+    }
+    if (own && o->policy != &cmn_synchronous) {
+        cmn_fatal("%s in the cfg needs Darknet's own update, and 16 bits, compressors, double "
+                  "buffering, local steps, LARS, clipping and skipping have another: leave one of "
+                  "them away",
+                  own);
     }
     if (options->lars > 0 && !o->policy->own_velocity) {
         refuse_lars(o, adam);
@@ -91,7 +97,7 @@ static void check(const struct cmn_optimizer *o, int adam)
 
 void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
                         const struct cmn_options *options, const struct cmn_communicator *c,
-                        void *self, int adam)
+                        void *self, int adam, const char *own)
 {
     memset(o, 0, sizeof *o);
     o->topology = t;
@@ -101,7 +107,7 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
     o->self = self;
     o->policy = choose(options, adam);
     /* On a GPU one kernel updates all tensors, from gradients and a momentum that lies apart. */
-    if (t->device >= 0 && o->policy == &cmn_synchronous && !adam) {
+    if (t->device >= 0 && o->policy == &cmn_synchronous && !adam && !own) {
         o->policy = &cmn_separate_momentum;
         o->velocity_as_gradients = 1;
     }
@@ -113,7 +119,7 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
     if (o->policy->sends_copy) {
         o->communicator.memory = NULL;
     }
-    check(o, adam);
+    check(o, adam, own);
 }
 
 void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t bytes)

@@ -162,6 +162,7 @@ void cmn_step_open(struct cmn_step *p)
     }
     if (s->topology.size > 1 && s->communicator->sums) {
         p->norm = cmn_batch_norm_open(&s->topology, &s->options, filters);
+        cmn_batch_norm_divide(p->norm, cmn_gradients_variance_less());
     }
 }
 
@@ -301,6 +302,11 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     note_exchange(p, began);
     tune_buckets(p);
     cmn_status_wait(NULL);
+}
+
+void cmn_step_leaves_out(struct cmn_step *p, int layer)
+{
+    cmn_gradients_scale_layer(&p->model->gradients, layer, 1.0F / (float)p->session->topology.size);
 }
 
 void cmn_step_after_update(struct cmn_step *p, int synchronise)

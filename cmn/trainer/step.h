@@ -72,6 +72,9 @@ void cmn_step_sync_backward(struct cmn_step *p, float *mean_delta, float *varian
 /* Collective, blocking. Sums the gradients. Then it has updated the weights (rule->done), or has
  * changed batch and momentum of *rule so that Darknet's own update is right. */
 void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule);
+/* Local. Darknet's update leaves this layer out: its gradients stay, a part of the sum on each
+ * rank. */
+void cmn_step_leaves_out(struct cmn_step *p, int layer);
 /* Collective, after Darknet's update. Local SGD: the mean of the weights, where it is due or
  * `synchronise` asks for it; blocks then. */
 void cmn_step_after_update(struct cmn_step *p, int synchronise);

@@ -45,7 +45,7 @@ static inline void open_side(struct side *s, const struct cmn_topology *t,
     srand(5);
     gpu_index = t->device;
     s->net = nets_parse(cfg);
-    cmn_optimizer_plan(&s->s, t, &s->o, s->c, s->self, 0);
+    cmn_optimizer_plan(&s->s, t, &s->o, s->c, s->self, 0, NULL);
     cmn_gradients_open(&s->g, cmn_net_of(s->net), &s->s.communicator, s->self);
     cmn_optimizer_open(&s->s, &s->g, s->net->n);
     MPI_Barrier(t->world);

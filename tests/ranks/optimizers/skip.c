@@ -114,7 +114,7 @@ static void planned(long local, long overlap, int adam, const char *why)
     o.overlap = overlap;
     o.compress = overlap == CMN_OVERLAP_ON ? CMN_COMPRESS_TOPK : CMN_COMPRESS_NONE;
     CHECK_SAYING(c->open(&self, &top, &o) == 0, "%s", cmn_reason());
-    message = fatal_of(cmn_optimizer_plan(&s, &top, &o, c, self, adam));
+    message = fatal_of(cmn_optimizer_plan(&s, &top, &o, c, self, adam, NULL));
     CHECK_SAYING(why ? message && strstr(message, why) : !message, "%s", message ? message : "");
     CHECK(s.policy->own_velocity == (local == 1 && !adam));
     c->close(self);
