@@ -175,9 +175,9 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
 {
     int gpu = t->device >= 0;
 
-    if (gpu && (o->compress != CMN_COMPRESS_NONE || o->double_buffering || o->local_steps > 1)) {
-        return "cmn_compress, cmn_double_buffering and cmn_local_steps work on the CPU only, so "
-               "far: leave them away";
+    if (gpu && (o->compress != CMN_COMPRESS_NONE || o->double_buffering)) {
+        return "cmn_compress and cmn_double_buffering work on the CPU only, so far: leave them "
+               "away";
     }
     if (o->dtype != CMN_FP32 && !(gpu ? c->casts : c->compresses)) {
         return gpu ? "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs pure_nccl"

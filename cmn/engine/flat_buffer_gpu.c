@@ -76,6 +76,11 @@ static void scale_gpu(float *x, float by, size_t n)
     queued(cmn_kernel_scale(x, by, n, cmn_device_stream()));
 }
 
+static void combine_gpu(float *to, const float *a, float by, const float *b, size_t n)
+{
+    queued(cmn_kernel_combine(to, a, by, b, n, cmn_device_stream()));
+}
+
 static void write_gpu(float *to, const float *host, size_t n)
 {
     require(cmn_device_write(to, host, n));
@@ -277,6 +282,7 @@ const struct cmn_flat_buffer_ops cmn_flat_buffer_gpu = {
     .scale = scale_gpu,
     .write = write_gpu,
     .read = read_gpu,
+    .combine = combine_gpu,
     .squares = squares_gpu,
     .sgd = sgd_gpu,
 };

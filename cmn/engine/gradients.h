@@ -192,11 +192,14 @@ struct cmn_flat_buffer_ops {
     void (*write)(float *to, const float *host, size_t n);
     void (*read)(float *host, const float *from, size_t n);
     /* On a GPU alone: the CPU's are loops over tensors (base/reduce.h). */
+    /* to[i] = a[i] + by * b[i], for n floats; `to` may be one of them. */
+    void (*combine)(float *to, const float *a, float by, const float *b, size_t n);
     /* Of each gradient: the sum of the squares of its floats in `block`, in double. The order of
      * the additions depends on the tensor's size alone. Blocking. */
     void (*squares)(struct cmn_gradients *g, const float *block, double *sum);
     /* The update of all weights by g->scale, rate and decay. With s the sums, for each weight w: u =
-     * scale * s + velocity + decay * w; w += rate * u; velocity = momentum * u; s = 0. */
+     * scale * s + velocity + decay * w; w += rate * u; velocity = momentum * u; s = 0. Without
+     * velocity (NULL) s becomes momentum * u. */
     void (*sgd)(struct cmn_gradients *g, float *velocity, float *sums, float momentum);
 };
 extern const struct cmn_flat_buffer_ops cmn_flat_buffer_cpu, cmn_flat_buffer_gpu;

@@ -142,6 +142,7 @@ void cmn_replicas_average_statistics(const struct cmn_gradients *g, const struct
 
 void cmn_replicas_average_weights(const struct cmn_gradients *g, const struct cmn_topology *t)
 {
+    cmn_gradients_pull(g, CMN_WEIGHT);
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *x = &g->tensor[i];
         for (size_t at = 0; x->kind == CMN_WEIGHT && at < x->n; at += CMN_MPI_CHUNK) {
@@ -153,6 +154,7 @@ void cmn_replicas_average_weights(const struct cmn_gradients *g, const struct cm
             (*x->at)[k] /= (float)t->size;
         }
     }
+    cmn_gradients_push(g, CMN_WEIGHT);
 }
 
 /* ---- equal in every bit ---- */

@@ -31,7 +31,7 @@ void cmn_replicas_broadcast(const struct cmn_gradients *g, struct cmn_net *net,
  * bit changes. */
 void cmn_replicas_average_statistics(const struct cmn_gradients *g, const struct cmn_topology *t);
 
-/* Collective, blocking. The weights become their means over all ranks. On the CPU alone. */
+/* Collective, blocking. The weights become their means over all ranks. */
 void cmn_replicas_average_weights(const struct cmn_gradients *g, const struct cmn_topology *t);
 
 /* Collective, blocking. Compares the bits of all weights over the ranks by a hash of each

@@ -125,6 +125,15 @@ static __global__ void multiply(float *x, float by, size_t n)
     }
 }
 
+static __global__ void combine(float *to, const float *a, float by, const float *b, size_t n)
+{
+    size_t step = (size_t)gridDim.x * blockDim.x;
+
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+        to[i] = a[i] + by * b[i];
+    }
+}
+
 static unsigned blocks(size_t n)
 {
     size_t all = (n + BLOCK - 1) / BLOCK;
@@ -214,5 +223,15 @@ extern "C" int cmn_kernel_scale(float *x, float by, size_t n, void *stream)
         return 0;
     }
     multiply<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(x, by, n);
+    return cudaGetLastError();
+}
+
+extern "C" int cmn_kernel_combine(float *to, const float *a, float by, const float *b, size_t n,
+                                  void *stream)
+{
+    if (n == 0) {
+        return 0;
+    }
+    combine<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, a, by, b, n);
     return cudaGetLastError();
 }

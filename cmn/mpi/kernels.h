@@ -59,6 +59,9 @@ int cmn_kernel_hash(unsigned long long *part, const float *x, const size_t *at, 
 /* x[i] *= by, for n floats. */
 int cmn_kernel_scale(float *x, float by, size_t n, void *stream);
 
+/* to[i] = a[i] + by * b[i], for n floats; `to` may be one of them. */
+int cmn_kernel_combine(float *to, const float *a, float by, const float *b, size_t n, void *stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,14 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "compression/compressor.h"
 #include "optimizers/update_policy.h"
 
 static void open_copies(struct cmn_optimizer *o, int copies)
 {
     cmn_copy_open(o, copies);
-    o->common = cmn_calloc(o->copy.x.block.n + 1, sizeof *o->common);
+    o->common = o->gradients->ops->memory(o->copy.x.block.n + 1);
 }
 
 static void open_with_momentum(struct cmn_optimizer *o)
@@ -28,20 +27,28 @@ static void open_with_momentum(struct cmn_optimizer *o)
 static void open_delayed(struct cmn_optimizer *o)
 {
     open_copies(o, 1);
-    o->mine = cmn_calloc(o->copy.x.block.n + 1, sizeof *o->mine);
+    o->mine = o->gradients->ops->memory(o->copy.x.block.n + 1);
 }
 
 /* ---- what travels: floats `at` of the copy stand for n floats of a tensor ---- */
 
 typedef void (*visit)(struct cmn_optimizer *o, float *tensor, size_t at, size_t n);
 
-/* Weights first, then, unless delayed, what their gradients' memory holds: the momentum. */
+/* Weights first, then, unless delayed, what their gradients' memory holds: the momentum. On a GPU all
+ * tensors at once. */
 static void for_each(struct cmn_optimizer *o, visit what)
 {
     const struct cmn_gradients *g = o->gradients;
     size_t half = g->exchange.block.n;
     int span = 0;
 
+    if (g->on_gpu) {
+        what(o, g->exchange.weights, 0, half);
+        if (!o->mine) {
+            what(o, g->flat, half, half);
+        }
+        return;
+    }
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
         size_t at;
@@ -57,7 +64,7 @@ static void for_each(struct cmn_optimizer *o, visit what)
 
 static void remember(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
 {
-    memcpy(o->common + at, tensor, n * sizeof *tensor);
+    o->gradients->ops->copy(o->common + at, tensor, n);
 }
 
 static void give(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
@@ -65,11 +72,14 @@ static void give(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
     float *x = o->copy.x.block.data + at;
     const float *common = o->common + at;
 
-    for (size_t i = 0; i < n; i++) {
+    if (o->gradients->on_gpu) {
+        o->gradients->ops->combine(x, tensor, -1, common, n);
+    }
+    for (size_t i = 0; i < n && !o->gradients->on_gpu; i++) {
         x[i] = tensor[i] - common[i];
     }
     if (o->mine) {
-        memcpy(o->mine + at, x, n * sizeof *x);
+        o->gradients->ops->copy(o->mine + at, x, n);
     }
 }
 
@@ -80,6 +90,11 @@ static void take(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
     const float *x = o->copy.x.block.data + at;
     float *common = o->common + at, ranks = (float)o->topology->size;
 
+    if (o->gradients->on_gpu) {
+        o->gradients->ops->combine(common, common, 1 / ranks, x, n);
+        o->gradients->ops->copy(tensor, common, n);
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         common[i] += x[i] / ranks;
         tensor[i] = common[i];
@@ -92,6 +107,12 @@ static void take_late(struct cmn_optimizer *o, float *tensor, size_t at, size_t 
     const float *x = o->copy.x.block.data + at, *mine = o->mine + at;
     float *common = o->common + at, ranks = (float)o->topology->size;
 
+    if (o->gradients->on_gpu) {
+        o->gradients->ops->combine(common, common, 1 / ranks, x, n);
+        o->gradients->ops->combine(tensor, tensor, 1 / ranks, x, n);
+        o->gradients->ops->combine(tensor, tensor, -1, mine, n);
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         float mean = x[i] / ranks;
         common[i] += mean;
@@ -108,11 +129,17 @@ static void begin(struct cmn_optimizer *o)
     cmn_prepare(o, &o->copy.x);
 }
 
-/* Darknet updates by itself. */
+/* Darknet updates by itself, but on a GPU, where one kernel does it for all tensors. */
 static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
-    (void)rule;
+    struct cmn_gradients *g = o->gradients;
+
     (void)images;
+    if (g->on_gpu) {
+        cmn_gradients_rates(g, rule->batch, rule->rate, rule->decay);
+        g->ops->sgd(g, NULL, g->flat, rule->momentum);
+        rule->done = 1;
+    }
     for (int i = 0; i < CMN_METRICS; i++) {
         o->pending[i] += o->metrics[i];
     }
@@ -134,15 +161,18 @@ static int is_due(struct cmn_optimizer *o, int synchronise)
 static void fill_copy(struct cmn_optimizer *o)
 {
     for_each(o, give);
-    memcpy(o->copy.x.metrics.data, o->pending, sizeof o->pending);
+    o->gradients->ops->write(o->copy.x.metrics.data, o->pending, CMN_METRICS);
     memset(o->pending, 0, sizeof o->pending);
     o->since = 0;
 }
 
 static void add_metrics(struct cmn_optimizer *o, int first)
 {
+    float sums[CMN_METRICS];
+
+    o->gradients->ops->read(sums, o->copy.x.metrics.data, CMN_METRICS);
     for (int i = 0; i < CMN_METRICS; i++) {
-        o->metrics[i] = (first ? 0 : o->metrics[i]) + o->copy.x.metrics.data[i];
+        o->metrics[i] = (first ? 0 : o->metrics[i]) + sums[i];
     }
 }
 
@@ -218,8 +248,8 @@ static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_sta
 static void close_copies(struct cmn_optimizer *o)
 {
     cmn_copy_close(o);
-    free(o->common);
-    free(o->mine);
+    o->gradients->ops->release(o->common);
+    o->gradients->ops->release(o->mine);
     o->common = o->mine = NULL;
 }
 

@@ -286,7 +286,7 @@ struct cmn_momentum_part cmn_optimizer_momentum(struct cmn_optimizer *o)
         part.n = 0;
     } else if (o->communicator.step) {
         o->communicator.momentum(o->self, part.n, &part.first, &part.n, &part.copies);
-    } else {
+    } else if (!o->policy->own_weights) {
         part.data = cmn_host_copy(o, block->data, block->n);
     }
     return part;

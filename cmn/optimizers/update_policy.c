@@ -178,6 +178,9 @@ static float *memory_for(struct cmn_optimizer *o, size_t floats)
 {
     float *memory = NULL;
 
+    if (o->gradients->on_gpu) {
+        return o->copy.own = o->gradients->ops->memory(floats);
+    }
     if (o->whole->memory && o->whole->memory(o->self, floats, &memory)) {
         cmn_fatal_reason();
     }
@@ -232,7 +235,7 @@ void cmn_copy_complete(struct cmn_optimizer *o)
 
 void cmn_copy_close(struct cmn_optimizer *o)
 {
-    free(o->copy.own);
+    o->gradients->ops->release(o->copy.own);
     free(o->copy.tensor);
     memset(&o->copy, 0, sizeof o->copy);
 }

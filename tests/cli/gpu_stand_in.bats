@@ -168,7 +168,7 @@ wide_cfg() {
 
 @test "what works on the CPU alone is refused on GPUs" {
     mlp_cfg >mlp.cfg
-    for key in 'compress topk' 'compress powersgd' 'double_buffering 1' 'local_steps 4'; do
+    for key in 'compress topk' 'compress powersgd' 'double_buffering 1'; do
         # shellcheck disable=SC2086  # a key and its value
         fails_clearly_on 2 'no communicator works on these GPUs: .*work on the CPU only' classifier train small.data mlp.cfg -cmn -cmn_$key
         # shellcheck disable=SC2086
@@ -176,6 +176,25 @@ wide_cfg() {
             -cmn_communicator non_cuda_aware -cmn_$key
     done
     fails_clearly_on 2 'hierarchical: gradients on a GPU .*: use pure_nccl or non_cuda_aware' classifier train small.data mlp.cfg -cmn -cmn_communicator hierarchical -cmn_overlap on
+}
+
+@test "what an update does besides works on GPUs as on the CPU, and resumes with the same bits" {
+    smooth_cfg max_batches=10 >conv.cfg
+    for keys in '-cmn_lars 0.02 -cmn_clip 1 -cmn_nonfinite skip' '-cmn_local_steps 4'; do
+        rm -rf out
+        # shellcheck disable=SC2086  # keys and their values
+        on_cpu train_on 2 conv.cfg -cmn_communicator flat $keys
+        keep conv cpu
+        # shellcheck disable=SC2086
+        train_on 2 conv.cfg -cmn_verify 1 -cmn_checkpoint 6 $keys
+        keep conv gpu
+        assert_close cpu.weights gpu.weights 1e-5
+        rm -f out/conv-10.checkpoint
+        # shellcheck disable=SC2086
+        train_on 2 conv.cfg -cmn_verify 1 -cmn_checkpoint 6 $keys
+        grep 'resumed from out/conv-6.checkpoint, iteration 6' train.log
+        cmp gpu.weights out/conv.weights
+    done
 }
 
 @test "validation on GPUs counts what the CPU counts" {

@@ -23,6 +23,8 @@ static const struct way {
      .lars = 0.01,
      .clip = 2.5,
      .skips = 1},
+    {.name = "local steps", .communicator = "pure_nccl", .local = EVERY},
+    {.name = "local steps, single_node", .communicator = "single_node", .local = EVERY},
 };
 
 static struct cmn_topology on_cpu;
