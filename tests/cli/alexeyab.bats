@@ -294,7 +294,7 @@ one_to_three() {
     grep -E '^ +detector valid +refused ' list.log
     # Each row of its table; a rank alone refuses as many do.
     keys=$(sed -nE 's/^        \{"([a-z_]+)", n->.*/\1/p' "$REPO/cmn/engine/tree_alexeyab.c")
-    [[ $(wc -l <<<"$keys") -eq 9 ]]
+    [[ $(wc -l <<<"$keys") -ge 5 ]]
     for key in $keys; do
         tiny "$key=1" >net.cfg
         run -1 timeout 60 "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
