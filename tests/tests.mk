@@ -8,7 +8,7 @@ HOST_TOOLS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/hosts/*.c))
 
 TEST_OBJ    := $(addsuffix .o,$(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS))
 
-# Without a GPU its code runs over a stand-in for CUDA, its libraries and Darknet's kernels: all compiled once more.
+# Without a GPU its code runs over a stand-in for CUDA and its libraries: all compiled once more, the kernels as C++ for the CPU.
 FAKE_TESTS :=
 ifneq ($(GPU),1)
 FAKE_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(filter-out tests/gpu/fake/%,$(wildcard tests/gpu/*/*.c)))
@@ -16,6 +16,7 @@ FAKE_DK    := $(DK_LIB_OBJ:$(B)/%=$(B)/fake/%)
 FAKE_MAIN  := $(DK_EXEC_OBJ:$(B)/%=$(B)/fake/%)
 FAKE_OWN   := $(patsubst %.c,$(B)/fake/%.o,$(CMN_SRC) $(wildcard tests/gpu/fake/*.c))
 FAKE_OBJ   := $(FAKE_OWN) $(FAKE_TESTS:$(B)/%=$(B)/fake/%.o)
+FAKE_CU    := $(DK_CUDA:%=$(B)/fake/darknet/src/%.cu.o) $(B)/fake/cmn/mpi/kernels.cu.o
 endif
 
 # What the test and bench scripts are told. MPIEXEC is a command with arguments, DARKNET and BUILD are one path each.
@@ -81,11 +82,25 @@ $(FAKE_DK) $(FAKE_MAIN): $(B)/fake/darknet/%.o: $(DK)/%.c $(B)/flags-darknet | $
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(DK_FLAGS) $(FAKE_FLAGS) -MMD -MP -c -o $@ $<
 
+# `kernel<<<grid, block>>>(arguments)`, on one line or two, is C++ then (tests/gpu/fake/kernel.h).
+FAKE_SED = ':a;s/([A-Za-z_0-9]+)<<<(.*)>>>/FAKE_LAUNCH(\1, \2)/;/<<<[^>]*$$/{N;ba}'
+define fake_kernels
+	$(say) CXX '$< (stand-in)'
+	@mkdir -p $(@D)
+	$(Q)sed -E $(FAKE_SED) $< >$(@:.o=.cpp)
+	$(Q)$(CXX) -std=c++17 $(filter-out $(DK_OWN),$(DK_FLAGS)) $(FAKE_FLAGS) -Itests/gpu/fake -include kernel.h -MD -MP -MT $@ -c -o $@ $(@:.o=.cpp)
+endef
+$(DK_CUDA:%=$(B)/fake/darknet/src/%.cu.o): $(B)/fake/darknet/%.cu.o: $(DK)/%.cu $(B)/flags-darknet | $(DK)/.stamp
+	$(fake_kernels)
+
+$(B)/fake/cmn/mpi/kernels.cu.o: cmn/mpi/kernels.cu $(B)/flags-darknet | $(DK)/.stamp
+	$(fake_kernels)
+
 $(B)/fake/cmn/report/tensorboard.o: | $(EVENTS).h
 
 FAKE_LINK = $(LINK) $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
-    $(LIB_LIBS) $(MPI_LIBS) -lm -pthread
-$(B)/fake/libfake.a: $(FAKE_DK) $(FAKE_OWN) $(EVENTS).o
+    $(LIB_LIBS) $(MPI_LIBS) -lstdc++ -lm -pthread
+$(B)/fake/libfake.a: $(FAKE_DK) $(FAKE_CU) $(FAKE_OWN) $(EVENTS).o
 	$(say) AR $@
 	@rm -f $@
 	$(Q)ar rcs $@ $^

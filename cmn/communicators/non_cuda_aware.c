@@ -172,12 +172,12 @@ static void copy_back(struct non_cuda_aware *s, const struct part *p)
 
 static int reached(cudaEvent_t event)
 {
-    cudaError_t code = cudaEventQuery(event);
+    int is = cmn_device_reached(event);
 
-    if (code != cudaErrorNotReady) {
-        check(code, "cudaEventQuery");
+    if (is < 0) {
+        cmn_fatal_reason();
     }
-    return code == cudaSuccess;
+    return is;
 }
 
 /* To the other ranks that copy. */

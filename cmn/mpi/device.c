@@ -130,26 +130,36 @@ int cmn_device_zero(float *device, size_t n)
     return cmn_device_check(cudaMemset(device, 0, n * sizeof(float)), "cudaMemset");
 }
 
+int cmn_device_reached(void *event)
+{
+    cudaError_t code = cudaEventQuery((cudaEvent_t)event);
+
+    if (code == cudaErrorNotReady) {
+        cudaGetLastError();
+        return 0;
+    }
+    return cmn_device_check(code, "cudaEventQuery") ? -1 : 1;
+}
+
 int cmn_device_wait(void (*work)(void *self), void *self)
 {
     cudaEvent_t event;
-    int code = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    int reached;
 
-    if (cmn_device_check(code, "cudaEventCreate")) {
+    if (cmn_device_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+                         "cudaEventCreate")) {
         return -1;
     }
-    code = cudaEventRecord(event, cudaStreamLegacy);
-    while (!code) {
+    reached = cmn_device_check(cudaEventRecord(event, cudaStreamLegacy), "cudaEventRecord");
+    while (reached == 0) {
         work(self);
-        code = cudaEventQuery(event);
-        if (code == cudaSuccess) {
-            break;
+        reached = cmn_device_reached(event);
+        if (reached == 0) {
+            sched_yield();
         }
-        code = code == cudaErrorNotReady ? cudaSuccess : code;
-        sched_yield();
     }
     cudaEventDestroy(event);
-    return cmn_device_check(code, "cudaEventQuery");
+    return reached < 0 ? -1 : 0;
 }
 
 #else
@@ -243,6 +253,12 @@ int cmn_device_zero(float *device, size_t n)
     return without();
 }
 
+int cmn_device_reached(void *event)
+{
+    (void)event;
+    return without();
+}
+
 int cmn_device_wait(void (*work)(void *self), void *self)
 {
     (void)work;
@@ -264,11 +280,13 @@ static int find_sharer(const struct cmn_topology *t, const char *ids)
     return -1;
 }
 
-static void refuse_sharing(const struct cmn_topology *t, int device)
+/* Ends the job where two ranks of a node use the same GPU, unless they may (`share`). Returns whether
+ * any do that NCCL would refuse. */
+static int find_sharing(const struct cmn_topology *t, int device, int share)
 {
     char *ids = cmn_calloc((size_t)t->intra_size, ID);
     char mine[ID];
-    int sharer;
+    int sharer, shares;
 
     if (identify(device, mine)) {
         cmn_fatal_reason();
@@ -276,7 +294,9 @@ static void refuse_sharing(const struct cmn_topology *t, int device)
     MPI_CALL(MPI_Allgather(mine, ID, MPI_BYTE, ids, ID, MPI_BYTE, t->intra));
     sharer = find_sharer(t, ids);
     free(ids);
-    if (sharer >= 0) {
+    shares = sharer >= 0 && !getenv("NCCL_MULTI_RANK_GPU_ENABLE") && !getenv("NCCL_HOSTID");
+    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &shares, 1, MPI_INT, MPI_MAX, t->world));
+    if (sharer >= 0 && !share) {
         cmn_fatal(
             "ranks %d and %d of this node (of %d ranks there) use the same GPU, number %d of %d: "
             "start "
@@ -285,6 +305,7 @@ static void refuse_sharing(const struct cmn_topology *t, int device)
             t->intra_rank < sharer ? sharer : t->intra_rank, t->intra_size, device,
             cmn_device_count());
     }
+    return shares;
 }
 
 void cmn_device_agree(struct cmn_topology *t, int device, int share)
@@ -297,9 +318,7 @@ void cmn_device_agree(struct cmn_topology *t, int device, int share)
                   "ranks or to none",
                   device < 0 ? "the CPU" : "a GPU");
     }
-    if (device >= 0 && !share) {
-        refuse_sharing(t, device);
-    }
+    t->shares_gpus = device >= 0 && find_sharing(t, device, share);
     t->device = device;
 }
 

@@ -44,6 +44,11 @@ int cmn_device_zero(float *device, size_t n);
  * least once. 0, or -1 with a reason. */
 int cmn_device_wait(void (*work)(void *self), void *self);
 
+/* Local, not blocking. 1 when the GPU has reached the event (a cudaEvent_t), 0 when not yet, -1 with
+ * a reason. "Not yet" is an error to CUDA, which Darknet's next check, or a kernel's, would take for
+ * its own; so whoever polls calls this. */
+int cmn_device_reached(void *event);
+
 /* Local. 0 when `code`, a cudaError_t, is cudaSuccess; else records "<what>: <CUDA's text>" and
  * returns -1. */
 int cmn_device_check(int code, const char *what);

@@ -14,7 +14,8 @@ struct cmn_topology {
     /* The smallest intra_size of all nodes: intra ranks below it have an `inter` with a rank of
      * every node. */
     int least_intra;
-    int device; /* number of the GPU whose memory holds the gradients; -1: the CPU's */
+    int device;      /* number of the GPU whose memory holds the gradients; -1: the CPU's */
+    int shares_gpus; /* some ranks use the same GPU, and NCCL was not told to bear it */
     char host[64];
 };
 

@@ -62,6 +62,7 @@ struct nccl {
     cudaStream_t stream;
     cudaEvent_t ready, done; /* Darknet's work before an operation; the operation */
     int aborted;             /* the communicator is */
+    int hung;                /* or it could not be: its kernels may be on the GPU for ever */
 
     char what[64]; /* the operation that runs */
     double began;  /* when (cmn_clock) */
@@ -79,7 +80,12 @@ struct nccl {
 static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_options *o)
 {
     (void)o;
-    return t->device < 0 ? "the gradients are in the CPU's memory: nccl connects GPUs" : NULL;
+    if (t->device < 0) {
+        return "the gradients are in the CPU's memory: nccl connects GPUs";
+    }
+    return t->shares_gpus ? "NCCL refuses several ranks on one GPU: use non_cuda_aware, or set "
+                            "NCCL_MULTI_RANK_GPU_ENABLE=1 where NCCL knows that"
+                          : NULL;
 }
 
 /* ---- failures ---- */
@@ -102,12 +108,14 @@ static void abort_nccl(struct nccl *c)
     }
     c->aborted = 1;
     if (pthread_create(&thread, NULL, abort_communicator, c->comm)) {
+        c->hung = 1;
         return;
     }
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += ABORT_AT_MOST;
     if (pthread_timedjoin_np(thread, NULL, &until)) {
         pthread_detach(thread);
+        c->hung = 1;
     }
 }
 
@@ -136,12 +144,18 @@ static void check(struct nccl *c, ncclResult_t code)
     }
 }
 
-static int failed_cuda(struct nccl *c, cudaError_t code, const char *call)
+/* As failed(), for a call of CUDA that has left its reason. */
+static int failed_reason(struct nccl *c)
 {
-    cmn_device_check(code, call);
     cmn_fail_in("nccl: %s: %s on rank %d of %d", c->group->name, c->what, c->rank, c->size);
     abort_nccl(c);
     return -1;
+}
+
+static int failed_cuda(struct nccl *c, cudaError_t code, const char *call)
+{
+    cmn_device_check(code, call);
+    return failed_reason(c);
 }
 
 static void check_cuda(struct nccl *c, cudaError_t code, const char *call)
@@ -202,17 +216,24 @@ static ncclResult_t await_taken(struct nccl *c, ncclResult_t code)
     return code;
 }
 
+/* Whether the GPU has reached the event. */
+static int reached(struct nccl *c, cudaEvent_t event)
+{
+    int is = cmn_device_reached(event);
+
+    if (is < 0) {
+        failed_reason(c);
+        cmn_fatal_reason();
+    }
+    return is;
+}
+
 /* Blocking, until all that lies on the stream is done. */
 static void await_stream(struct nccl *c)
 {
-    cudaError_t code;
-
     cmn_status_wait_begin();
     check_cuda(c, cudaEventRecord(c->done, c->stream), "cudaEventRecord");
-    for (int polls = 0; (code = cudaEventQuery(c->done)) != cudaSuccess; polls++) {
-        if (code != cudaErrorNotReady) {
-            check_cuda(c, code, "cudaEventQuery");
-        }
+    for (int polls = 0; !reached(c, c->done); polls++) {
         check(c, state_of(c));
         pause_after(c, polls);
     }
@@ -292,6 +313,9 @@ static void close_nccl(void *self)
         if (await_taken(c, ncclCommFinalize(c->comm)) == ncclSuccess) {
             ncclCommDestroy(c->comm);
         }
+    }
+    if (c->hung) {
+        return; /* cudaFree would wait for its kernels; the process ends */
     }
     cudaFree(c->half);
     for (int i = 0; i < JOBS; i++) {
@@ -438,7 +462,10 @@ static void give(struct nccl *c)
     if (cmn_timeline_on) {
         stamp(c, &job->began);
     }
-    if (job->type == CMN_FP32) {
+    if (job->type == CMN_FP32 && job->root >= 0) {
+        result = ncclReduce(job->data, job->data, job->n, ncclFloat32, ncclSum, job->root, c->comm,
+                            c->stream);
+    } else if (job->type == CMN_FP32) {
         result =
             ncclAllReduce(job->data, job->data, job->n, ncclFloat32, ncclSum, c->comm, c->stream);
     } else {

@@ -366,7 +366,13 @@ rnn() {
     fails_clearly_on 1 'GPU 5 cannot be used' classifier train small.data mlp.cfg -cmn -i 5
     FAKE_GPUS=2
     fails_clearly_on 3 'ranks 0 and 2 of this node .* use the same GPU, number 0 of 2: .*cmn_share_gpus=on' classifier train small.data mlp.cfg -cmn
+    # NCCL refuses several ranks on one GPU, unless it is told to bear them.
     train_on 3 mlp.cfg -cmn_share_gpus 1
+    grep -q 'communicator non_cuda_aware (auto: GPUs)' train.log
+    fails_clearly_on 3 'pure_nccl cannot be used here: NCCL refuses several ranks on one GPU: use non_cuda_aware' \
+        classifier train small.data mlp.cfg -cmn -cmn_share_gpus 1 -cmn_communicator pure_nccl
+    NCCL_MULTI_RANK_GPU_ENABLE=1 train_on 3 mlp.cfg -cmn_share_gpus 1
+    grep -q 'communicator pure_nccl (auto: GPUs)' train.log
     mlp_cfg max_batches=2 cmn_share_gpus=on >shared.cfg
     train_on 3 shared.cfg
     fails_clearly_on 2 'same GPU, number 1 of 2' classifier train small.data mlp.cfg -cmn -i 1

@@ -159,6 +159,30 @@ static void the_bits_of_one_exchange(void **state)
     fail_on_all_ranks();
 }
 
+/* A reduce within a node, where a reduce is promised: an allreduce sends twice as much. */
+static void reduces_within_a_node(void **state)
+{
+    const struct cmn_communicator *c;
+    struct gpu_block b;
+    void *self = NULL;
+    enum { N = 600000 };
+
+    (void)state;
+    all_well();
+    open_named("non_cuda_aware", &c, &self, &top);
+    make_block(&b, padded(N) + 16);
+    for (size_t bucket = 0; bucket <= N; bucket += N / 2) {
+        fake.reductions = fake.allreduces = 0;
+        step(c, self, &b, N, bucket);
+        CHECK_SAYING(fake.allreduces == 0, "%ld floats went through an allreduce", fake.allreduces);
+        CHECK_SAYING((size_t)fake.reductions == (top.intra_size > 1 ? padded(N) + 16 : 0),
+                     "%ld floats went through a reduce", fake.reductions);
+    }
+    c->close(self);
+    free_block(&b);
+    fail_on_all_ranks();
+}
+
 /* More sums than wait at a time, of growing length, in all types; and again after the end. */
 static void many_sums(void **state)
 {
@@ -281,6 +305,7 @@ static int group(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_of_one_exchange),
+        cmocka_unit_test(reduces_within_a_node),
         cmocka_unit_test(many_sums),
         cmocka_unit_test(spans),
         cmocka_unit_test(nccl_reports_an_error),

@@ -1,14 +1,19 @@
 #include "fake.h"
 
+#include <errno.h>
 #include <limits.h>
-#include <malloc.h>
+#include <sched.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#include "mpi/kernels.h"
 #include "base/log.h"
+
+enum { GPUS = 16, PAGE = 4096, ALIGN = 16, POISON = 0xff, STUCK_S = 1, ENDLESS_S = 60 };
 
 struct fake fake;
 
@@ -16,8 +21,10 @@ struct fake fake;
 static const uintptr_t tag = (uintptr_t)1 << 62;
 
 struct fake_stream {
+    int device;
     struct fake_work *first, **end;
     long queued, done;
+    struct fake_stream *next; /* of all */
 };
 struct fake_event {
     struct fake_stream *stream;
@@ -26,33 +33,237 @@ struct fake_event {
     double when; /* it was reached; 0: it is not yet */
 };
 
-static struct fake_stream legacy = {NULL, &legacy.first, 0, 0};
+static struct fake_stream legacy[GPUS], *streams;
+static pthread_mutex_t mutex;
+static _Thread_local int current = -1; /* what cudaSetDevice chose */
+static _Thread_local cudaError_t last;
+static int chosen = -1; /* by any thread */
+static uint64_t dice = 1;
 
-static struct fake_stream *known(cudaStream_t stream)
+/* ---- for all of the stand-in ---- */
+
+__attribute__((constructor)) static void begin(void)
 {
-    return stream == cudaStreamLegacy ? &legacy : stream;
+    const char *gpus = getenv("FAKE_GPUS"), *seed = getenv("FAKE_SEED");
+    pthread_mutexattr_t recursive;
+
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&mutex, &recursive);
+    fake.gpus = gpus ? atoi(gpus) : 0;
+    dice = seed ? strtoull(seed, NULL, 10) * 2 + 1 : 1;
+    for (int i = 0; i < GPUS; i++) {
+        legacy[i].device = i;
+        legacy[i].end = &legacy[i].first;
+    }
 }
 
-void *fake_address(const void *device)
+void fake_lock(void)
 {
-    return (void *)((uintptr_t)device & ~tag);
+    pthread_mutex_lock(&mutex);
+}
+
+void fake_unlock(void)
+{
+    pthread_mutex_unlock(&mutex);
+}
+
+void fake_die(const char *format, ...)
+{
+    va_list rest;
+
+    va_start(rest, format);
+    fputs("stand-in for a GPU: ", stderr);
+    vfprintf(stderr, format, rest);
+    fputc('\n', stderr);
+    va_end(rest);
+    abort();
+}
+
+unsigned fake_random(unsigned n)
+{
+    dice = dice * 6364136223846793005ULL + 1442695040888963407ULL;
+    return (unsigned)(dice >> 33) % n;
+}
+
+int fake_current(const char *who)
+{
+    if (current < 0 && chosen > 0) {
+        fake_die("%s on a thread that never called cudaSetDevice: it would use GPU 0, and the "
+                 "process uses %d",
+                 who, chosen);
+    }
+    return current < 0 ? 0 : current;
+}
+
+int fake_hardware(int device)
+{
+    return fake.hardware + device;
+}
+
+static cudaError_t result(cudaError_t code)
+{
+    if (code != cudaSuccess) {
+        last = code;
+    }
+    return code;
+}
+
+/* ---- memory ---- */
+
+struct block {
+    uintptr_t at; /* as it was handed out */
+    size_t bytes, mapped;
+    char *map;
+    int device; /* -1: page-locked memory of the CPU */
+};
+static struct block *blocks; /* by address */
+static int n_blocks, room_for_blocks;
+
+/* The last block that begins at or before `at`, or NULL. */
+static struct block *block_before(uintptr_t at)
+{
+    int low = 0, high = n_blocks;
+
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (blocks[middle].at <= at) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low ? &blocks[low - 1] : NULL;
+}
+
+static const struct block *block_of(const void *p, size_t bytes)
+{
+    const struct block *b = block_before((uintptr_t)p);
+    size_t into = b ? (uintptr_t)p - b->at : 0;
+
+    return b && into <= b->bytes && bytes <= b->bytes - into ? b : NULL;
+}
+
+static char *on_cpu(const void *device)
+{
+    return (char *)((uintptr_t)device & ~tag);
+}
+
+void *fake_device(const void *device, size_t bytes, const char *who)
+{
+    const struct block *b;
+    int here = fake_current(who);
+
+    if (!device) {
+        return NULL;
+    }
+    fake_lock();
+    b = block_of(device, bytes);
+    if (!b && (uintptr_t)device & tag) {
+        b = block_before((uintptr_t)device);
+        fake_die("%s: %zu bytes at %p do not lie in a block of the GPU's memory; the one before "
+                 "begins %zu bytes before and has %zu",
+                 who, bytes, device, b ? (uintptr_t)device - b->at : 0, b ? b->bytes : 0);
+    }
+    if (!b || b->device < 0) {
+        fake_die("%s was given the CPU's memory: %p", who, device);
+    }
+    if (b->device != here) {
+        fake_die("%s on GPU %d was given memory of GPU %d", who, here, b->device);
+    }
+    fake_unlock();
+    return on_cpu(device);
+}
+
+void fake_members(void *structure, size_t bytes, const char *who)
+{
+    void **word = structure;
+
+    for (size_t i = 0; i < bytes / sizeof *word; i++) {
+        fake_lock();
+        if ((uintptr_t)word[i] & tag && block_of(word[i], 0)) {
+            word[i] = fake_device(word[i], 0, who);
+        }
+        fake_unlock();
+    }
+}
+
+/* Between two pages that nobody may touch, up against the second, and full of NaN. */
+static void *new_block(size_t bytes, int device)
+{
+    size_t inside = (bytes + PAGE) / PAGE * PAGE;
+    struct block b = {.bytes = bytes, .mapped = inside + 2 * PAGE, .device = device};
+    struct block *before;
+
+    b.map = mmap(NULL, b.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (b.map == MAP_FAILED || mprotect(b.map + PAGE, inside, PROT_READ | PROT_WRITE)) {
+        fake_die("mmap: %s", strerror(errno));
+    }
+    memset(b.map + PAGE, POISON, inside);
+    b.at = (uintptr_t)b.map + PAGE + (inside - bytes) / ALIGN * ALIGN;
+    b.at |= device >= 0 && !fake.mpi_knows_gpus ? tag : 0;
+    if (n_blocks == room_for_blocks) {
+        room_for_blocks = room_for_blocks * 2 + 64;
+        blocks = realloc(blocks, (size_t)room_for_blocks * sizeof *blocks);
+    }
+    before = block_before(b.at);
+    before = before ? before + 1 : blocks;
+    memmove(before + 1, before, (size_t)(blocks + n_blocks - before) * sizeof *blocks);
+    *before = b;
+    n_blocks++;
+    fake.alive++;
+    return (void *)b.at;
+}
+
+/* What lies between a block and its guards must still be what it was. */
+static void check_edges(const struct block *b)
+{
+    const char *data = on_cpu((void *)b->at), *end = b->map + b->mapped - PAGE;
+
+    for (const char *p = b->map + PAGE; p < end; p++) {
+        p = p == data ? data + b->bytes : p;
+        if (p < end && (unsigned char)*p != POISON) {
+            fake_die("somebody wrote %td bytes %s a block of %zu bytes",
+                     p < data ? data - p : p - data - (ptrdiff_t)b->bytes + 1,
+                     p < data ? "before" : "behind", b->bytes);
+        }
+    }
+}
+
+static void end_block(void *memory, int of_gpu, const char *who)
+{
+    struct block *b = block_before((uintptr_t)memory);
+
+    if (!b || b->at != (uintptr_t)memory || (b->device >= 0) != of_gpu) {
+        fake_die("%s of %p, which is no such block, or was freed", who, memory);
+    }
+    check_edges(b);
+    munmap(b->map, b->mapped);
+    n_blocks--;
+    memmove(b, b + 1, (size_t)(blocks + n_blocks - b) * sizeof *b);
+    fake.alive--;
 }
 
 static int is_device(const void *address)
 {
-    return fake.mpi_knows_gpus || ((uintptr_t)address & tag);
+    const struct block *b = block_of(address, 0);
+
+    return b && b->device >= 0;
 }
 
-void fake_queue(cudaStream_t to, const struct fake_work *work)
-{
-    struct fake_stream *s = known(to);
-    struct fake_work *mine = malloc(sizeof *mine);
+/* ---- work ---- */
 
-    *mine = *work;
-    mine->next = NULL;
-    *s->end = mine;
-    s->end = &mine->next;
-    s->queued++;
+static struct fake_stream *known(cudaStream_t stream, const char *who)
+{
+    int here = fake_current(who);
+
+    if (!stream || stream == cudaStreamLegacy) {
+        return &legacy[here];
+    }
+    if (stream->device != here) {
+        fake_die("%s on GPU %d was given a stream of GPU %d", who, here, stream->device);
+    }
+    return stream;
 }
 
 /* Does what can be done of the first `until` things that were ever queued; stops at what is not
@@ -68,43 +279,124 @@ static void progress(struct fake_stream *s, long until)
     }
 }
 
+/* Now and then a GPU does something although nobody asks. */
+static void perhaps_work(void)
+{
+    unsigned skip = fake_random(8);
+
+    if (fake_random(4)) {
+        return;
+    }
+    for (struct fake_stream *s = streams; s; s = s->next, skip--) {
+        if (skip == 0) {
+            progress(s, s->done + 1 + fake_random(4));
+            return;
+        }
+    }
+    if (current >= 0 || chosen < 0) {
+        struct fake_stream *s = &legacy[current < 0 ? 0 : current];
+        progress(s, s->done + 1 + fake_random(8));
+    }
+}
+
+void fake_queue(cudaStream_t to, const struct fake_work *work)
+{
+    struct fake_stream *s;
+    struct fake_work *mine = malloc(sizeof *mine);
+
+    *mine = *work;
+    mine->next = NULL;
+    fake_lock();
+    s = known(to, work->what);
+    *s->end = mine;
+    s->end = &mine->next;
+    s->queued++;
+    perhaps_work();
+    fake_unlock();
+}
+
+/* All work of the GPU ends before `who` returns. */
+static void drain(const char *who)
+{
+    double began = cmn_clock();
+    int here = fake_current(who);
+
+    for (;;) {
+        const struct fake_work *left = NULL;
+        progress(&legacy[here], LONG_MAX);
+        left = legacy[here].first;
+        for (struct fake_stream *s = streams; s; s = s->next) {
+            if (s->device == here) {
+                progress(s, LONG_MAX);
+                left = s->first ? s->first : left;
+            }
+        }
+        if (!left) {
+            return;
+        }
+        if (cmn_clock() - began > (fake.stuck ? STUCK_S : ENDLESS_S)) {
+            fake_die("%s waits for %s, which does not end", who, left->what);
+        }
+        fake_unlock();
+        sched_yield();
+        fake_lock();
+    }
+}
+
+/* ---- devices and errors ---- */
+
 cudaError_t cudaGetDeviceCount(int *count)
 {
     *count = fake.gpus;
-    return fake.gpus ? cudaSuccess : cudaErrorNoDevice;
+    return result(fake.gpus ? cudaSuccess : cudaErrorNoDevice);
+}
+
+static cudaError_t known_device(int device)
+{
+    if (fake.gpus == 0) {
+        return cudaErrorNoDevice;
+    }
+    return device >= 0 && device < fake.gpus && device < GPUS ? cudaSuccess
+                                                              : cudaErrorInvalidDevice;
 }
 
 cudaError_t cudaSetDevice(int device)
 {
-    return device < fake.gpus ? cudaSuccess : cudaErrorNoDevice;
+    if (known_device(device) == cudaSuccess) {
+        current = chosen = device;
+    }
+    return result(known_device(device));
 }
 
 cudaError_t cudaGetDevice(int *device)
 {
-    *device = 0;
-    return cudaSuccess;
-}
-
-cudaError_t cudaPeekAtLastError(void)
-{
-    return cudaSuccess;
+    *device = current < 0 ? 0 : current;
+    return result(known_device(*device));
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
     memset(properties, 0, sizeof *properties);
-    properties->uuid.bytes[15] = (char)(fake.hardware + device);
-    return device < fake.gpus ? cudaSuccess : cudaErrorNoDevice;
+    properties->uuid.bytes[15] = (char)fake_hardware(device);
+    return result(known_device(device));
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+    return last;
 }
 
 cudaError_t cudaGetLastError(void)
 {
-    return cudaSuccess;
+    cudaError_t was = last;
+
+    last = cudaSuccess;
+    return was;
 }
 
 const char *cudaGetErrorString(cudaError_t code)
 {
-    static char text[32];
+    static _Thread_local char text[32];
 
     snprintf(text, sizeof text, "fake CUDA error %d", (int)code);
     return text;
@@ -112,129 +404,199 @@ const char *cudaGetErrorString(cudaError_t code)
 
 cudaError_t cudaDeviceSynchronize(void)
 {
-    progress(&legacy, LONG_MAX);
+    fake_lock();
+    drain("cudaDeviceSynchronize");
+    fake_unlock();
     return cudaSuccess;
 }
+
+/* ---- memory, as CUDA has it ---- */
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
-    if (fake.no_memory) {
-        return cudaErrorMemoryAllocation;
+    if (fake.no_memory || fake.gpus == 0) {
+        return result(fake.no_memory ? cudaErrorMemoryAllocation : cudaErrorNoDevice);
     }
-    fake.alive++;
-    *memory = malloc(bytes + 1);
-    memset(*memory, 0x5a, bytes + 1);
-    *memory = fake.mpi_knows_gpus ? *memory : (void *)((uintptr_t)*memory | tag);
+    fake_lock();
+    drain("cudaMalloc");
+    *memory = bytes ? new_block(bytes, fake_current("cudaMalloc")) : NULL;
+    fake_unlock();
     return cudaSuccess;
 }
 
-/* Whoever still uses the memory meets rubbish. */
 cudaError_t cudaFree(void *memory)
 {
-    progress(&legacy, LONG_MAX);
-    fake.alive -= memory != NULL;
     if (memory) {
-        memset(fake_address(memory), 0x5a, malloc_usable_size(fake_address(memory)));
+        fake_lock();
+        drain("cudaFree");
+        end_block(memory, 1, "cudaFree");
+        fake_unlock();
     }
-    free(fake_address(memory));
     return cudaSuccess;
 }
 
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
 {
     (void)flags;
-    fake.alive++;
-    *memory = malloc(bytes);
+    fake_lock();
+    drain("cudaHostAlloc");
+    *memory = new_block(bytes, -1);
+    fake_unlock();
     return cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void *memory)
 {
-    fake.alive -= memory != NULL;
-    free(memory);
+    if (memory) {
+        fake_lock();
+        drain("cudaFreeHost");
+        end_block(memory, 0, "cudaFreeHost");
+        fake_unlock();
+    }
     return cudaSuccess;
 }
 
+static int run_set(struct fake_work *w)
+{
+    memset(w->to, w->root, w->n);
+    return 1;
+}
+
+/* Does not wait, as the memory is the GPU's. */
 cudaError_t cudaMemset(void *memory, int value, size_t bytes)
 {
-    progress(&legacy, LONG_MAX);
-    memset(fake_address(memory), value, bytes);
-    return is_device(memory) ? cudaSuccess : cudaErrorInvalidValue;
+    struct fake_work work = {.run = run_set, .what = "cudaMemset", .n = bytes, .root = value};
+
+    if (!is_device(memory)) {
+        return result(cudaErrorInvalidValue);
+    }
+    work.to = fake_device(memory, bytes, work.what);
+    fake_queue(cudaStreamLegacy, &work);
+    return cudaSuccess;
 }
 
 static int right_kind(const void *to, const void *from, enum cudaMemcpyKind kind)
 {
-    if (fake.mpi_knows_gpus) {
-        return 1;
-    }
-    return is_device(to) == (kind != cudaMemcpyDeviceToHost) &&
-           is_device(from) == (kind != cudaMemcpyHostToDevice);
-}
+    int right;
 
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
-{
-    progress(&legacy, LONG_MAX);
-    if (!right_kind(to, from, kind)) {
-        return cudaErrorInvalidValue;
-    }
-    memcpy(fake_address(to), fake_address(from), bytes);
-    return cudaSuccess;
+    fake_lock();
+    right = is_device(to) == (kind != cudaMemcpyDeviceToHost) &&
+            is_device(from) == (kind != cudaMemcpyHostToDevice);
+    fake_unlock();
+    return right;
 }
 
 static int run_copy(struct fake_work *w)
 {
-    memcpy(fake_address(w->to), fake_address(w->from), w->n);
+    memcpy(w->to, w->from, w->n);
     return 1;
+}
+
+/* The two sides of a copy; page-locked memory must be one block, too. */
+static void sides(struct fake_work *w, void *to, const void *from, enum cudaMemcpyKind kind,
+                  int locked)
+{
+    const struct block *b;
+
+    w->to = kind == cudaMemcpyDeviceToHost ? to : fake_device(to, w->n, w->what);
+    w->from = kind == cudaMemcpyHostToDevice ? (void *)from : fake_device(from, w->n, w->what);
+    if (locked && kind != cudaMemcpyDeviceToDevice) {
+        fake_lock();
+        b = block_of(kind == cudaMemcpyDeviceToHost ? to : from, w->n);
+        fake_unlock();
+        if (!b || b->device >= 0) {
+            fake_die("%s of memory that is not page-locked: it would wait", w->what);
+        }
+    }
+}
+
+/* Waits for Darknet's work, and for itself, unless both sides are the GPU's. */
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    struct fake_work work = {.run = run_copy, .what = "cudaMemcpy", .n = bytes};
+    struct fake_stream *s;
+
+    if (bytes == 0) {
+        return cudaSuccess;
+    }
+    if (!right_kind(to, from, kind)) {
+        return result(cudaErrorInvalidValue);
+    }
+    sides(&work, to, from, kind, 0);
+    fake_lock();
+    fake_queue(cudaStreamLegacy, &work);
+    s = known(cudaStreamLegacy, work.what);
+    if (kind != cudaMemcpyDeviceToDevice) {
+        progress(s, s->queued);
+    }
+    fake_unlock();
+    return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
-    struct fake_work work = {.run = run_copy, .to = to, .from = (void *)from, .n = bytes};
+    struct fake_work work = {.run = run_copy, .what = "cudaMemcpyAsync", .n = bytes};
 
     if (!right_kind(to, from, kind)) {
-        return cudaErrorInvalidValue;
+        return result(cudaErrorInvalidValue);
     }
+    sides(&work, to, from, kind, 1);
     fake_queue(stream, &work);
     return cudaSuccess;
 }
 
 static int run_later(struct fake_work *w)
 {
-    memcpy(fake_address(w->to), w->room, w->n);
+    memcpy(w->to, w->room, w->n);
     free(w->room);
     return 1;
 }
 
 void fake_later(float *to, const float *from, size_t n)
 {
-    struct fake_work work = {.run = run_later, .to = to, .n = n * sizeof *to};
+    struct fake_work work = {.run = run_later, .what = "a late kernel", .n = n * sizeof *to};
 
+    work.to = fake_device(to, work.n, work.what);
     work.room = malloc(work.n + 1);
     memcpy(work.room, from, work.n);
     fake_queue(cudaStreamLegacy, &work);
 }
 
+/* ---- streams and events: those that ended stay until the process ends, as work may refer to
+ * them ---- */
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 {
-    *stream = calloc(1, sizeof **stream);
-    (*stream)->end = &(*stream)->first;
+    struct fake_stream *s = calloc(1, sizeof *s);
+
+    s->device = fake_current("cudaStreamCreateWithFlags");
+    s->end = &s->first;
+    fake_lock();
+    s->next = streams;
+    streams = s;
     fake.alive++;
-    return flags == cudaStreamNonBlocking ? cudaSuccess : cudaErrorInvalidValue;
+    fake_unlock();
+    *stream = s;
+    return result(flags == cudaStreamNonBlocking ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
+    (void)stream;
     fake.alive--;
-    free(stream);
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    while (known(stream)->first) {
-        progress(known(stream), LONG_MAX);
+    struct fake_stream *s = known(stream, "cudaStreamSynchronize");
+
+    fake_lock();
+    while (s->first) {
+        progress(s, LONG_MAX);
     }
+    fake_unlock();
     return cudaSuccess;
 }
 
@@ -254,15 +616,17 @@ static int run_wait(struct fake_work *w)
 /* For what the event was last recorded behind by now: what is recorded later does not count. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
-    struct fake_work work = {.run = run_wait, .awaited = event->stream, .at = event->at};
+    struct fake_work work = {.run = run_wait, .what = "an event", .awaited = event->stream};
 
     (void)flags;
+    work.at = event->at;
     fake_queue(stream, &work);
     return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
+    fake_current("cudaEventCreateWithFlags");
     *event = calloc(1, sizeof **event);
     (*event)->timed = !(flags & cudaEventDisableTiming);
     fake.alive++;
@@ -271,8 +635,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
+    (void)event;
     fake.alive--;
-    free(event);
     return cudaSuccess;
 }
 
@@ -286,32 +650,85 @@ static int run_stamp(struct fake_work *w)
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-    struct fake_work work = {.run = run_stamp, .to = event};
+    struct fake_work work = {.run = run_stamp, .what = "an event", .to = event};
+    struct fake_stream *s = known(stream, "cudaEventRecord");
 
+    fake_lock();
     if (event->timed) {
         event->when = 0;
         fake_queue(stream, &work);
     }
-    event->stream = known(stream);
-    event->at = known(stream)->queued;
+    event->stream = s;
+    event->at = s->queued;
+    fake_unlock();
     return cudaSuccess;
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
     *ms = (float)(1e3 * (to->when - from->when));
-    return from->when > 0 && to->when > 0 ? cudaSuccess : cudaErrorInvalidValue;
+    return result(from->when > 0 && to->when > 0 ? cudaSuccess : cudaErrorInvalidValue);
 }
 
+/* "Not yet" becomes the thread's last error, as in CUDA: who polls clears it. */
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
-    if (reached(event->stream, event->at)) {
+    int is;
+
+    fake_lock();
+    perhaps_work();
+    is = fake_random(4) && reached(event->stream, event->at);
+    fake_unlock();
+    if (is) {
         return cudaSuccess;
     }
-    return fake.event ? fake.event : cudaErrorNotReady;
+    return result(fake.event ? fake.event : cudaErrorNotReady);
 }
 
-/* ---- kernels.h ---- */
+/* ---- kernels and libraries ---- */
+
+static int run_launch(struct fake_work *w)
+{
+    struct fake_launch *launch = w->launch;
+
+    fake_run(launch);
+    launch->release(launch->arguments);
+    free(launch);
+    return 1;
+}
+
+void fake_launch(const struct fake_launch *launch)
+{
+    struct fake_work work = {.run = run_launch, .what = launch->name};
+    const dim3 *g = &launch->grid, *b = &launch->block;
+
+    if (!g->x || !g->y || !g->z || !b->x || !b->y || !b->z || g->x > INT_MAX || g->y > 65535 ||
+        g->z > 65535 || (size_t)b->x * b->y * b->z > 1024 || b->z > 64) {
+        result(cudaErrorInvalidConfiguration);
+        launch->release(launch->arguments);
+        return;
+    }
+    work.launch = fake_copy_launch(launch);
+    fake_queue(launch->stream, &work);
+}
+
+static int run_call(struct fake_work *w)
+{
+    void (*run)(void *) = (void (*)(void *))w->from;
+
+    run(w->launch);
+    free(w->launch);
+    return 1;
+}
+
+void fake_call(const char *name, void (*run)(void *arguments), const void *arguments, size_t bytes)
+{
+    struct fake_work work = {.run = run_call, .what = name, .from = (void *)run};
+
+    work.launch = malloc(bytes);
+    memcpy(work.launch, arguments, bytes);
+    fake_queue(cudaStreamLegacy, &work);
+}
 
 float fake_widen(const void *from, size_t i, int type)
 {
@@ -341,43 +758,4 @@ void fake_narrow(void *to, size_t i, float value, int type)
         memcpy(&bits, &value, sizeof bits);
         ((uint16_t *)to)[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     }
-}
-
-/* Narrow where type is set, widen where root is. */
-static int run_cast(struct fake_work *w)
-{
-    for (size_t i = 0; i < w->n; i++) {
-        fake_narrow(fake_address(w->to), i,
-                    fake_widen(fake_address(w->from), i, w->root) * w->factor, w->type);
-    }
-    return 1;
-}
-
-static int half_of(enum cmn_dtype type)
-{
-    return type == CMN_FP16 ? ncclFloat16 : ncclBfloat16;
-}
-
-int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor, enum cmn_dtype type,
-                          void *stream)
-{
-    struct fake_work work = {.run = run_cast, .to = to, .from = (void *)from, .n = n};
-
-    work.factor = factor;
-    work.type = half_of(type);
-    work.root = ncclFloat32;
-    fake_queue(stream, &work);
-    return 0;
-}
-
-int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor, enum cmn_dtype type,
-                          void *stream)
-{
-    struct fake_work work = {.run = run_cast, .to = to, .from = (void *)from, .n = n};
-
-    work.factor = factor;
-    work.type = ncclFloat32;
-    work.root = half_of(type);
-    fake_queue(stream, &work);
-    return 0;
 }

@@ -1,5 +1,5 @@
-/* A stand-in for CUDA's header: the calls that cmn/ makes, and no other. cuda.c does them on the
- * CPU, so that the code for GPUs runs in tests where no GPU is. */
+/* A stand-in for CUDA's header: the calls that cmn/ and Darknet make, and no other. cuda.c does
+ * them on the CPU, so that the code for GPUs runs in tests where no GPU is. */
 #ifndef TESTS_FAKE_CUDA_RUNTIME_H
 #define TESTS_FAKE_CUDA_RUNTIME_H
 
@@ -10,7 +10,9 @@ typedef enum {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidConfiguration = 9,
     cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
     cudaErrorNotReady = 600,
     cudaErrorUnknown = 999
 } cudaError_t;
@@ -38,9 +40,19 @@ struct cudaDeviceProp {
     cudaUUID_t uuid;
 };
 
+#ifdef __cplusplus
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned across = 1, unsigned down = 1, unsigned deep = 1) : x(across), y(down), z(deep)
+    {
+    }
+};
+extern "C" {
+#else
 typedef struct {
     unsigned x, y, z;
 } dim3;
+#endif
 
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaSetDevice(int device);
@@ -69,5 +81,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,15 +1,71 @@
 /* The stand-in for a GPU and NCCL, as tests steer it.
  *
- * Memory of the GPU has addresses that the CPU cannot use: whoever touches it dies of SIGSEGV.
- * Work on a stream is done when somebody asks after an event behind it, not before; NCCL takes
- * an operation only after it was asked for its state a few times; in which order it adds depends
- * on where a float lies in a call. So code that does not wait, or waits for the wrong thing,
- * gives wrong sums. */
+ * It is as strict as hardware, or stricter:
+ * - Memory of the GPU has addresses that the CPU cannot use: whoever touches it dies of SIGSEGV.
+ *   A new block is full of NaN, lies between pages that nobody may touch, and is gone once freed.
+ * - Kernels, copies and sums are queued, and done late: when somebody asks after an event behind
+ *   them, or at random, in any order that streams and events allow (FAKE_SEED=number).
+ * - A kernel, a library or NCCL that is given the CPU's memory, or another GPU's, ends the process
+ *   with a line.
+ * - Each thread has its own current GPU and its own last error.
+ * - cudaMalloc, cudaFree, cudaHostAlloc and cudaFreeHost wait for all work of the GPU, and end the
+ *   process with a line when that never ends.
+ * - NCCL takes an operation some time after it was given, on a thread of its own; in which order
+ *   it adds depends on where a float lies in a call; ranks whose calls differ end with a line.
+ * So code that does not wait, or waits for the wrong thing, gives wrong sums. */
 #ifndef TESTS_FAKE_H
 #define TESTS_FAKE_H
 
-#include <mpi.h>
 #include <stddef.h>
+
+#include <cuda_runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A line on stderr, and abort(). */
+#ifdef __cplusplus
+[[noreturn]]
+#else
+_Noreturn
+#endif
+void fake_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Where the CPU finds `bytes` of the current GPU's memory; dies unless they lie in one block of
+ * it. `who` is given them. NULL for NULL. */
+void *fake_device(const void *device, size_t bytes, const char *who);
+
+/* The same for each pointer to the GPU's memory in a structure of so many bytes. */
+void fake_members(void *structure, size_t bytes, const char *who);
+
+/* Queues a kernel for the legacy stream, or another: threads(arguments) runs CUDA threads as long
+ * as fake_next_thread() says so, release(arguments) ends it. Rounds of __syncthreads() are between
+ * them. */
+struct fake_launch {
+    const char *name;
+    dim3 grid, block;
+    cudaStream_t stream;
+    void (*threads)(void *arguments), (*release)(void *arguments);
+    void *arguments;
+};
+void fake_launch(const struct fake_launch *launch);
+int fake_next_thread(void);
+void fake_barrier(void);
+
+/* Queues a function of a library for the legacy stream: run(arguments) on a copy of them. */
+void fake_call(const char *name, void (*run)(void *arguments), const void *arguments, size_t bytes);
+
+/* 16 bits to a float and back; `type` is NCCL's. */
+float fake_widen(const void *from, size_t i, int type);
+void fake_narrow(void *to, size_t i, float value, int type);
+
+#ifdef __cplusplus
+}
+#else
+
+#include <mpi.h>
+#include <pthread.h>
 
 #include <nccl.h>
 
@@ -27,6 +83,7 @@ struct fake {
 
     int alive;  /* blocks, streams, events and communicators that were not given back */
     int aborts; /* calls of ncclCommAbort */
+    long reductions, allreduces; /* floats that NCCL was given for them */
 };
 extern struct fake fake;
 
@@ -34,34 +91,47 @@ extern struct fake fake;
 void fake_start(MPI_Comm world);
 void fake_end(void);
 
-/* Where the CPU finds memory of the GPU. */
-void *fake_address(const void *device);
-
 /* Work of Darknet's: n floats of `from` (the CPU's, copied here) will have come to `to` (the
  * GPU's) when its own stream is next waited for. */
 void fake_later(float *to, const float *from, size_t n);
 
-/* Between the two files: work on a stream. `run` returns whether it is done; it is asked until
- * it is. */
+/* Between the files: work on a stream. `run` returns whether it is done; it is asked until it
+ * is. */
 struct fake_work {
     int (*run)(struct fake_work *work);
-    void *to, *from;
+    const char *what;
+    void *to, *from; /* the CPU's addresses */
     size_t n;
     int type, root; /* of NCCL; root -1: all */
     int broadcast;
-    float factor;
+    long number;
     struct fake_comm *comm;
     cudaStream_t awaited; /* until so many things queued there are done */
     long at;
     MPI_Request request;
     int started;
     float *room;
+    void *launch;
     struct fake_work *next;
 };
 void fake_queue(cudaStream_t stream, const struct fake_work *work);
 
-/* 16 bits to a float and back; `type` is NCCL's. */
-float fake_widen(const void *from, size_t i, int type);
-void fake_narrow(void *to, size_t i, float value, int type);
+/* One thread at a time is inside of the stand-in; the lock counts. */
+void fake_lock(void);
+void fake_unlock(void);
+
+/* The next random number below n. */
+unsigned fake_random(unsigned n);
+
+/* The current GPU of this thread, -1 where there is none: a thread that never chose one in a process
+ * that did dies. Its name. */
+int fake_current(const char *who);
+int fake_hardware(int device);
+
+/* Runs a kernel to its end (launch.c). */
+void fake_run(const struct fake_launch *launch);
+void *fake_copy_launch(const struct fake_launch *launch);
+
+#endif
 
 #endif

@@ -1,21 +1,36 @@
 #include "fake.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { QUESTIONS = 3, WORK = 64 }; /* before NCCL has taken what it was given; work in a group */
+enum { WORK = 64, TAKEN_US = 300, DETAILS = 5, HOST = 64 }; /* work in a group */
+
+/* What ranks must agree on, in the order of struct details. */
+static const char *const kinds[] = {"allreduce", "reduce", "broadcast"};
 
 struct fake_comm {
     MPI_Comm mpi;
-    int rank, size, questions; /* questions: still to be asked */
+    int rank, size, device;
+    pthread_t owner;    /* the thread that may call MPI */
+    ncclResult_t state; /* what went wrong at the start */
+    int busy, ended;    /* has something to take; is aborted */
+    int grouped;        /* and the group is not yet complete */
+    int asked;          /* questions until it may be done */
+    long calls;         /* operations so far */
     struct fake_work given[WORK];
     cudaStream_t stream;
     int n;
+    struct fake_comm *next;
 };
 
 static MPI_Comm world = MPI_COMM_WORLD; /* a program that knows nothing of us starts nothing */
-static int groups_open;
+static _Thread_local int groups_open;
+static struct fake_comm *comms; /* all that ever were: work may refer to them */
+static pthread_cond_t given = PTHREAD_COND_INITIALIZER;
+static pthread_mutex_t waking = PTHREAD_MUTEX_INITIALIZER;
+static int wanted, started;
 
 void fake_start(MPI_Comm from)
 {
@@ -35,6 +50,65 @@ int MPIX_Query_cuda_support(void)
     return fake.mpi_knows_gpus;
 }
 
+/* ---- the thread that takes what NCCL was given ---- */
+
+static void take(struct fake_comm *c)
+{
+    if (c->n) {
+        cudaSetDevice(c->device);
+    }
+    for (int i = 0; i < c->n; i++) {
+        fake_queue(c->stream, &c->given[i]);
+    }
+    c->n = c->busy = 0;
+}
+
+static void *take_all(void *none)
+{
+    (void)none;
+    for (;;) {
+        unsigned us;
+        pthread_mutex_lock(&waking);
+        while (!wanted) {
+            pthread_cond_wait(&given, &waking);
+        }
+        wanted = 0;
+        pthread_mutex_unlock(&waking);
+        fake_lock();
+        us = fake_random(2) ? 0 : fake_random(TAKEN_US);
+        fake_unlock();
+        usleep(us);
+        fake_lock();
+        for (struct fake_comm *c = comms; c; c = c->next) {
+            if (c->busy && !c->grouped) {
+                take(c);
+            }
+        }
+        fake_unlock();
+    }
+    return NULL;
+}
+
+/* Whoever asks then is told "in progress" a few times more. */
+static ncclResult_t later(struct fake_comm *c)
+{
+    pthread_t thread;
+
+    c->busy = 1;
+    c->asked = (int)fake_random(3);
+    pthread_mutex_lock(&waking);
+    wanted = 1;
+    if (!started && !pthread_create(&thread, NULL, take_all, NULL)) {
+        pthread_detach(thread);
+        started = 1;
+    }
+    pthread_cond_signal(&given);
+    pthread_mutex_unlock(&waking);
+    return ncclInProgress;
+}
+
+/* ---- communicators ---- */
+
 ncclResult_t ncclGetVersion(int *version)
 {
     *version = 22809;
@@ -51,16 +125,39 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return ncclSuccess;
 }
 
+/* Two ranks on one GPU, where NCCL cannot know that this is meant so. */
+static ncclResult_t refuse_duplicates(const struct fake_comm *c)
+{
+    struct {
+        int hardware;
+        char host[HOST];
+    } mine = {fake_hardware(c->device), ""}, *all = calloc((size_t)c->size, sizeof *all);
+    const char *host = getenv("NCCL_HOSTID"), *several = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    int twice = 0;
+
+    snprintf(mine.host, sizeof mine.host, "%s", host ? host : "");
+    MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, c->mpi);
+    for (int i = 0; i < c->size; i++) {
+        for (int k = 0; k < i; k++) {
+            twice |= !memcmp(&all[i], &all[k], sizeof mine);
+        }
+    }
+    free(all);
+    return twice && !(several && !strcmp(several, "1")) ? ncclInvalidUsage : ncclSuccess;
+}
+
 /* The id names the rank that made it; there all who come with it meet. */
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t *config)
 {
-    int name[2], *members = calloc((size_t)ranks, sizeof *members);
+    int name[2], *members;
+    struct fake_comm *c;
     MPI_Group all, mine;
 
     if (config->blocking != 0) {
         return ncclInvalidUsage;
     }
+    members = calloc((size_t)ranks, sizeof *members);
     memcpy(name, id.internal, sizeof name);
     MPI_Comm_rank(world, &members[rank]);
     if (rank == 0) {
@@ -77,53 +174,69 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
         MPI_Send(who, 2, MPI_INT, name[0], name[1], world);
         MPI_Recv(members, ranks, MPI_INT, name[0], name[1], world, MPI_STATUS_IGNORE);
     }
-    *comm = calloc(1, sizeof **comm);
+    c = calloc(1, sizeof *c);
     MPI_Comm_group(world, &all);
     MPI_Group_incl(all, ranks, members, &mine);
-    MPI_Comm_create_group(world, mine, 2000 + name[1], &(*comm)->mpi);
+    MPI_Comm_create_group(world, mine, 2000 + name[1], &c->mpi);
     MPI_Group_free(&all);
     MPI_Group_free(&mine);
     free(members);
-    (*comm)->rank = rank;
-    (*comm)->size = ranks;
-    (*comm)->questions = QUESTIONS;
+    c->rank = rank;
+    c->size = ranks;
+    c->device = fake_current("ncclCommInitRankConfig");
+    c->owner = pthread_self();
+    c->state = refuse_duplicates(c);
+    fake_lock();
+    c->next = comms;
+    comms = c;
     fake.alive++;
+    later(c);
+    fake_unlock();
+    *comm = c;
     return ncclInProgress;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
 {
+    fake_lock();
     if (fake.state && fake.calls_to_failure-- <= 0) {
         *state = fake.state;
-        return ncclSuccess;
+    } else if (comm->busy || comm->asked-- > 0) {
+        *state = ncclInProgress;
+    } else {
+        *state = comm->state;
     }
-    *state = comm->questions > 0 && --comm->questions > 0 ? ncclInProgress : ncclSuccess;
-    for (int i = 0; i < comm->n && *state == ncclSuccess; i++) {
-        fake_queue(comm->stream, &comm->given[i]);
-    }
-    comm->n = *state == ncclSuccess ? 0 : comm->n;
+    fake_unlock();
     return ncclSuccess;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
-    comm->questions = QUESTIONS;
+    fake_lock();
+    later(comm);
+    fake_unlock();
     return ncclInProgress;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
+    fake_lock();
+    comm->ended = 1;
     MPI_Comm_free(&comm->mpi);
-    free(comm);
     fake.alive--;
+    fake_unlock();
     return ncclSuccess;
 }
 
+/* What runs on the GPU ends, undone. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    (void)comm;
+    fake_lock();
     fake.aborts++;
     fake.alive -= !fake.abort_hangs;
+    comm->n = comm->busy = 0;
+    comm->ended = !fake.abort_hangs;
+    fake_unlock();
     while (fake.abort_hangs) {
         pause();
     }
@@ -137,8 +250,7 @@ const char *ncclGetErrorString(ncclResult_t code)
 
 const char *ncclGetLastError(ncclComm_t comm)
 {
-    (void)comm;
-    return "fake details";
+    return comm->state == ncclInvalidUsage ? "Duplicate GPU detected" : "fake details";
 }
 
 ncclResult_t ncclGroupStart(void)
@@ -149,19 +261,65 @@ ncclResult_t ncclGroupStart(void)
 
 ncclResult_t ncclGroupEnd(void)
 {
-    groups_open--;
+    if (--groups_open < 0) {
+        return ncclInvalidUsage;
+    }
+    fake_lock();
+    for (struct fake_comm *c = comms; c && groups_open == 0; c = c->next) {
+        if (c->grouped) {
+            c->grouped = 0;
+            later(c);
+        }
+    }
+    fake_unlock();
     return ncclInProgress;
 }
 
-/* A sum gathers what all ranks have. */
+/* ---- operations ---- */
+
+/* First what each rank calls, then what it has. */
 static void start(struct fake_work *w)
+{
+    long *all = malloc(sizeof *all * DETAILS * (size_t)w->comm->size);
+    long *mine = all + DETAILS * w->comm->rank;
+
+    mine[0] = w->number;
+    mine[1] = w->broadcast ? 2 : w->root >= 0;
+    mine[2] = w->type;
+    mine[3] = (long)w->n;
+    mine[4] = w->root;
+    w->room = (float *)all;
+    MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, DETAILS, MPI_LONG, w->comm->mpi,
+                   &w->request);
+}
+
+static void compare(const struct fake_work *w)
+{
+    const long *all = (const long *)w->room, *mine = all + DETAILS * w->comm->rank;
+
+    for (int r = 0; r < w->comm->size; r++) {
+        const long *other = all + DETAILS * r;
+        if (memcmp(mine, other, DETAILS * sizeof *mine)) {
+            fake_die("NCCL: rank %d of %d calls %s number %ld, type %ld, of %ld to or from %ld, "
+                     "and rank %d %s number %ld, type %ld, of %ld to or from %ld",
+                     w->comm->rank, w->comm->size, kinds[mine[1]], mine[0], mine[2], mine[3],
+                     mine[4], r, kinds[other[1]], other[0], other[2], other[3], other[4]);
+        }
+    }
+}
+
+/* A sum gathers what all ranks have. Until it is done, what was there is gone. */
+static void exchange(struct fake_work *w)
 {
     size_t at = w->broadcast ? 0 : w->n * (size_t)w->comm->rank;
 
-    w->started = 1;
-    w->room = malloc(w->n * sizeof *w->room * (size_t)(w->broadcast ? 1 : w->comm->size));
+    free(w->room);
+    w->room = malloc(w->n * sizeof *w->room * (size_t)(w->broadcast ? 1 : w->comm->size) + 1);
     for (size_t i = 0; i < w->n; i++) {
-        w->room[at + i] = fake_widen(fake_address(w->from), i, w->type);
+        w->room[at + i] = fake_widen(w->from, i, w->type);
+        if (!w->broadcast || w->root != w->comm->rank) {
+            fake_narrow(w->to, i, -777.0F, w->type);
+        }
     }
     if (w->broadcast) {
         MPI_Ibcast(w->room, (int)w->n, MPI_FLOAT, w->root, w->comm->mpi, &w->request);
@@ -171,14 +329,16 @@ static void start(struct fake_work *w)
     }
 }
 
-/* As a ring adds: each of its parts begins with another rank. */
+/* As a ring adds: each of its parts begins with another rank, and each sum is rounded. */
 static float ring_sum(const struct fake_work *w, size_t i)
 {
     size_t size = (size_t)w->comm->size, first = i * size / w->n + 1;
-    float sum = w->room[first % size * w->n + i];
+    float sum = w->room[first % size * w->n + i], rounded;
 
     for (size_t k = 1; k < size; k++) {
         sum += w->room[(first + k) % size * w->n + i];
+        fake_narrow(&rounded, 0, sum, w->type);
+        sum = fake_widen(&rounded, 0, w->type);
     }
     return sum;
 }
@@ -196,15 +356,25 @@ static int run_nccl(struct fake_work *w)
 {
     int done = 0;
 
-    if (fake.stuck) {
+    if (w->comm->ended) {
+        return 1;
+    }
+    if (fake.stuck || !pthread_equal(pthread_self(), w->comm->owner)) {
         return 0;
     }
-    if (!w->started) {
+    if (w->started == 0) {
         start(w);
+        w->started = 1;
     }
     MPI_Test(&w->request, &done, MPI_STATUS_IGNORE);
+    if (done && w->started == 1) {
+        compare(w);
+        exchange(w);
+        w->started = 2;
+        MPI_Test(&w->request, &done, MPI_STATUS_IGNORE);
+    }
     for (size_t i = 0; i < w->n && done; i++) {
-        fake_narrow(fake_address(w->to), i, result(w, i), w->type);
+        fake_narrow(w->to, i, result(w, i), w->type);
     }
     if (done) {
         free(w->room);
@@ -212,28 +382,35 @@ static int run_nccl(struct fake_work *w)
     return done;
 }
 
-static ncclResult_t give(const struct fake_work *work, cudaStream_t stream)
+static ncclResult_t give(struct fake_work *work, cudaStream_t stream)
 {
     struct fake_comm *c = work->comm;
+    ncclResult_t code = ncclInvalidUsage;
 
-    if (c->n == WORK || (c->n && c->stream != stream) || (c->n && groups_open <= 0)) {
-        return ncclInvalidUsage;
+    fake_lock();
+    if (c->device == fake_current(work->what) && c->n < WORK && (!c->busy || c->grouped) &&
+        (!c->n || c->stream == stream)) {
+        work->number = c->calls++;
+        c->given[c->n++] = *work;
+        c->stream = stream;
+        c->grouped = groups_open > 0;
+        c->busy = 1;
+        code = c->grouped ? ncclInProgress : later(c);
     }
-    c->given[c->n++] = *work;
-    c->stream = stream;
-    c->questions = QUESTIONS;
-    return ncclInProgress;
+    fake_unlock();
+    return code;
 }
 
 static ncclResult_t make(const void *from, void *to, size_t n, int type, int root, int broadcast,
-                         ncclComm_t comm, cudaStream_t stream)
+                         const char *what, ncclComm_t comm, cudaStream_t stream)
 {
-    struct fake_work work = {.run = run_nccl, .to = to, .from = (void *)from, .n = n};
+    struct fake_work work = {.run = run_nccl, .what = what, .n = n, .type = type, .root = root};
+    size_t bytes = n * (type == ncclFloat32 ? sizeof(float) : sizeof(short));
 
-    work.type = type;
-    work.root = root;
     work.broadcast = broadcast;
     work.comm = comm;
+    work.from = fake_device(from, bytes, what);
+    work.to = fake_device(to, bytes, what);
     return give(&work, stream);
 }
 
@@ -241,18 +418,20 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t 
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
     (void)op;
-    return make(from, to, n, (int)type, -1, 0, comm, stream);
+    fake.allreduces += (long)n;
+    return make(from, to, n, (int)type, -1, 0, "ncclAllReduce", comm, stream);
 }
 
 ncclResult_t ncclReduce(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op,
                         int root, ncclComm_t comm, cudaStream_t stream)
 {
     (void)op;
-    return make(from, to, n, (int)type, root, 0, comm, stream);
+    fake.reductions += (long)n;
+    return make(from, to, n, (int)type, root, 0, "ncclReduce", comm, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *from, void *to, size_t n, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream)
 {
-    return make(from, to, n, (int)type, root, 1, comm, stream);
+    return make(from, to, n, (int)type, root, 1, "ncclBroadcast", comm, stream);
 }
