@@ -4,6 +4,7 @@
 # Darknet source tree or clone), DARKNET_TARBALL=file, MNIST_DIR=dir (idx files already there), NP=ranks, PREFIX, DESTDIR, CC,
 # MPICC, MPIEXEC, CFLAGS, LDFLAGS, PKG_CONFIG_PATH (docs/start/install.md).
 # DARKNET_TREE=AlexeyAB's tree: bin/darknet-alexeyab, and with it OPENCV=1, AVX=1, GEMM=own (docs/use/alexeyab.md).
+# ONEDNN=1: convolutions by oneDNN (docs/start/install.md).
 # GPU=1 (bin/darknet-gpu, a build of its own; docs/use/gpu.md), and with it CUDNN=1, NCCL=1, ARCH=80,90, CUDA_HOME=dir or NVCC=program;
 # over AlexeyAB's tree CUDNN_HALF=1, too.
 
@@ -74,13 +75,14 @@ TREE    := $(if $(wildcard $(DARKNET_TREE)/src/gaussian_yolo_layer.c),alexeyab,p
 SUFFIX  := $(if $(filter alexeyab,$(TREE)),-alexeyab)
 LINKED  := $(if $(SUFFIX),$(if $(filter 1,$(OPENCV)),-opencv)$(if $(filter 1,$(AVX)),-avx)$(if $(filter own,$(GEMM)),-gemm))
 VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),$(if $(filter 1,$(GPU)),gpu$(if $(filter \
-    1,$(CUDNN)),-cudnn)$(if $(filter 1,$(CUDNN_HALF)),-half)$(if $(filter 1,$(NCCL)),-nccl),cpu))$(subst .,-,$(suffix $(notdir $(MPICC))))$(SUFFIX)$(LINKED)
+    1,$(CUDNN)),-cudnn)$(if $(filter 1,$(CUDNN_HALF)),-half)$(if $(filter 1,$(NCCL)),-nccl),cpu$(if $(filter 1,$(ONEDNN)),-onednn)))$(subst .,-,$(suffix $(notdir $(MPICC))))$(SUFFIX)$(LINKED)
 B  := build/$(VARIANT)
 DK := build/darknet$(SUFFIX)
 
 include darknet/darknet.mk
 
 # Of the files about what one tree alone has, that of this tree.
+ONEDNN_FLAGS := $(if $(filter 1,$(ONEDNN)),-DONEDNN)
 CMN_SRC    := $(filter-out $(filter-out %/tree_$(TREE).c,$(wildcard cmn/engine/tree_*.c)),$(shell find cmn -name '*.c' 2>/dev/null | LC_ALL=C sort))
 RUN_SRC    := $(wildcard run/*.c)
 
@@ -108,7 +110,7 @@ export ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
 endif
 
 # Libraries may be installed only by this very run of make, so they are looked for when a recipe first needs them, and once.
-LIBRARIES  = openblas libcjson libxxhash libsodium $(if $(PROTOBUF_C),libprotobuf-c)
+LIBRARIES  = openblas libcjson libxxhash libsodium $(if $(filter 1,$(ONEDNN)),libdnnl) $(if $(PROTOBUF_C),libprotobuf-c)
 SETUP      = CC='$(CC)' MPICC='$(MPICC)' MPIEXEC='$(MPIEXEC)' CFLAGS=$(call quoted,$(CFLAGS)) LDFLAGS=$(call quoted,$(LDFLAGS)) \
     PKG_CONFIG='$(PKG_CONFIG)' PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' setup/install.sh
 # Without it cmn_tensorboard is refused, with a line that says what to install.
@@ -122,12 +124,12 @@ MPI_LIBS   = $(eval MPI_LIBS := $$(call flags,link mpi))$(MPI_LIBS)
 DK_INCLUDE = -I$(DK)/include -I$(DK)/src $(DK_OWN_INCLUDE)
 DK_OWN     = -include $(DK)/src/own.h
 DK_FLAGS   = -Wall -Wno-unused-result -Wno-unknown-pragmas -Wno-stringop-truncation \
-    -Wno-stringop-overflow -Wno-unknown-warning-option -fPIC $(DK_OPT) $(if $(filter own,$(GEMM)),,-DCBLAS) $(GPU_FLAGS) $(DK_OWN) $(DK_OWN_FLAGS) $(DK_INCLUDE) -Icmn \
+    -Wno-stringop-overflow -Wno-unknown-warning-option -fPIC $(DK_OPT) $(if $(filter own,$(GEMM)),,-DCBLAS) $(ONEDNN_FLAGS) $(GPU_FLAGS) $(DK_OWN) $(DK_OWN_FLAGS) $(DK_INCLUDE) -Icmn \
     $(CUDA_CFLAGS) $(LIB_CFLAGS) $(CFLAGS)
 RUN_FLAGS  = -std=c11 -D_GNU_SOURCE $(CMN_WARN) $(CMN_OPT) $(LIB_CFLAGS) $(CFLAGS)
 CMN_WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 CMN_FLAGS  = -std=c11 -D_GNU_SOURCE -DCMN_VERSION='"$(VERSION)"' $(CMN_WARN) -fPIC $(CMN_OPT) \
-    $(GPU_FLAGS) $(if $(PROTOBUF_C),-DCMN_PROTOBUF_C) -Icmn -isystem $(B)/generated $(DK_INCLUDE:-I%=-isystem %) $(CUDA_CFLAGS) $(LIB_CFLAGS) $(MPI_CFLAGS) $(CFLAGS)
+    $(ONEDNN_FLAGS) $(GPU_FLAGS) $(if $(PROTOBUF_C),-DCMN_PROTOBUF_C) -Icmn -isystem $(B)/generated $(DK_INCLUDE:-I%=-isystem %) $(CUDA_CFLAGS) $(LIB_CFLAGS) $(MPI_CFLAGS) $(CFLAGS)
 # The two libraries call each other. -Ofast stays on the link line because upstream has it there too: it selects
 # the start-up code that flushes denormals to zero, and results should be upstream's.
 LINK = $(CC) $(DK_OPT) $(SAN_LINK) $(CFLAGS) $(NAMES) $(LDFLAGS) -o
@@ -135,7 +137,7 @@ LINK = $(CC) $(DK_OPT) $(SAN_LINK) $(CFLAGS) $(NAMES) $(LDFLAGS) -o
 NAMES = $(addprefix -Wl$(comma)--export-dynamic-symbol=,main 'cmn_*' 'forward_*' 'backward_*' 'update_*' 'train_*' 'validate_*' \
     'run_*' 'load_*' 'save_*' 'read_*' 'parse_*' 'gemm*' 'im2col_*' 'col2im_*')
 LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group $(LIB_LIBS) $(MPI_LIBS) \
-    $(CUDA_LIBS) $(DK_LIBS) -lm -pthread
+    $(CUDA_LIBS) $(DK_LIBS) $(if $(ONEDNN_FLAGS),-lgomp) -lm -pthread
 
 # ---- Targets -------------------------------------------------------------------------------------------------
 
@@ -148,12 +150,12 @@ all: $(if $(SAN),$(B)/bin/darknet $(B)/bin/cmn-run,bin/darknet$(SUFFIX)$(if $(fi
 
 # Only these install packages, and they say what; other goals say what is missing. FOR: purposes in setup/packages.
 INSTALLING := $(filter deps demo demo-detection test,$(MAKECMDGOALS))
-FOR ?= build $(if $(MNIST_DIR),,mnist) $(if $(filter demo-detection,$(INSTALLING)),demo,$(or $(filter demo test,$(INSTALLING)),demo test))
+FOR ?= build $(if $(ONEDNN_FLAGS),onednn) $(if $(MNIST_DIR),,mnist) $(if $(filter demo-detection,$(INSTALLING)),demo,$(or $(filter demo test,$(INSTALLING)),demo test))
 needs = $(or $(filter mnist fuzz,$(1)),$(if $(filter bench%,$(1)),bench mnist),$(if $(filter tests,$(1)),test), \
     $(if $(filter soak same-bits,$(1)),test mnist),$(if $(filter detection,$(1)),mnist))
 deps: deps-check ## Install the packages that the build, demo and tests need (FOR=purposes, as in setup/packages)
 deps-check:
-	@$(SETUP) $(if $(INSTALLING),install $(FOR),check build $(sort $(foreach g,$(MAKECMDGOALS),$(call needs,$(g)))))
+	@$(SETUP) $(if $(INSTALLING),install $(FOR),check build $(if $(ONEDNN_FLAGS),onednn) $(sort $(foreach g,$(MAKECMDGOALS),$(call needs,$(g)))))
 
 darknet-source: $(DK)/.stamp ## Obtain, verify and patch Darknet's source into build/darknet
 

@@ -118,6 +118,26 @@ unsigned long cmn_rank_seed(unsigned long seed);
  * what the thread is doing. */
 int cmn_rand(void);
 
+/* ---- layers ---- */
+
+/* A convolution of `batch` images; heights and widths in pixels. */
+struct cmn_convolution {
+    int batch, groups;
+    int channels, height, width;        /* of the input */
+    int filters, out_height, out_width; /* of the output */
+    int size, stride_y, stride_x, dilation, pad;
+};
+
+enum cmn_convolution_result { CMN_INPUT, CMN_WEIGHTS, CMN_OUTPUT };
+
+/* Local, thread-safe, without -cmn, too; with ONEDNN=1 alone. Convolutional layers call it for one
+ * of the three products: the output (overwritten), or the gradient of the input or the weights,
+ * which is added to what is there; `output` is then its gradient. Tensors are Darknet's: image,
+ * channel, row, column. Returns 0 where the caller has to compute, as oneDNN has only its slow
+ * reference for that shape. */
+int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_result result,
+                 float *input, float *weights, float *output);
+
 /* ---- cfg, data file and lists ---- */
 
 /* Collective. The parser calls it for [net]: reads the cmn_ keys among its options. Returns the

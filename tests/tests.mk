@@ -69,7 +69,7 @@ $(TEST_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 
 $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS): $(B)/tests/%: $(B)/tests/%.o $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
 	$(say) LD $@
-	$(Q)$(LINK) $@ $< $(LIBS) $(call flags,link cmocka)
+	$(Q)$(LINK) $@ $< $(LIBS) $(call flags,link cmocka $(if $(findstring engine/convolution,$@),libdnnl gomp))
 
 FAKE_FLAGS = -DGPU -DCMN_NCCL -isystem tests/gpu/fake
 $(FAKE_OBJ): $(B)/fake/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp

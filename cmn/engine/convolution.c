@@ -1,0 +1,336 @@
+/* Convolutions on the processor by oneDNN (ONEDNN=1), as cuDNN has them on the GPU. Tensors stay in
+ * Darknet's layout; oneDNN computes in blocked layouts of its own, so operands are reordered on
+ * their way in and the result on its way out, which is a few percent of the time that it saves.
+ *
+ * oneDNN 2 and 3 differ in how descriptors are made: that is in the first section. */
+#ifdef ONEDNN
+#include <cblas.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <omp.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+
+#include "base/fatal.h"
+#include "base/memory.h"
+#include "cmn.h"
+
+/* ---- descriptors ---- */
+
+enum { INPUT, WEIGHTS, OUTPUT, TENSORS }; /* the values of enum cmn_convolution_result */
+
+/* A pair of rows and columns, as oneDNN takes them. */
+struct window {
+    dnnl_dims_t stride, dilation, pad;
+};
+
+#if DNNL_VERSION_MAJOR >= 3
+
+typedef const_dnnl_memory_desc_t layout_ref;
+typedef dnnl_memory_desc_t layout;
+
+static layout_ref ref(const layout *l)
+{
+    return *l;
+}
+
+static dnnl_status_t layout_open(layout *l, int n, const dnnl_dims_t dims, dnnl_format_tag_t tag)
+{
+    return dnnl_memory_desc_create_with_tag(l, n, dims, dnnl_f32, tag);
+}
+
+static void layout_close(layout *l)
+{
+    dnnl_memory_desc_destroy(*l);
+}
+
+static dnnl_status_t describe(dnnl_primitive_desc_t *d, int result, const layout any[TENSORS],
+                              const struct window *w, dnnl_engine_t engine,
+                              dnnl_primitive_desc_t forward)
+{
+    switch (result) {
+    case OUTPUT:
+        return dnnl_convolution_forward_primitive_desc_create(
+            d, engine, dnnl_forward_training, dnnl_convolution_direct, any[INPUT], any[WEIGHTS],
+            NULL, any[OUTPUT], w->stride, w->dilation, w->pad, w->pad, NULL);
+    case INPUT:
+        return dnnl_convolution_backward_data_primitive_desc_create(
+            d, engine, dnnl_convolution_direct, any[INPUT], any[WEIGHTS], any[OUTPUT], w->stride,
+            w->dilation, w->pad, w->pad, forward, NULL);
+    default:
+        return dnnl_convolution_backward_weights_primitive_desc_create(
+            d, engine, dnnl_convolution_direct, any[INPUT], any[WEIGHTS], NULL, any[OUTPUT],
+            w->stride, w->dilation, w->pad, w->pad, forward, NULL);
+    }
+}
+
+static dnnl_status_t add_to_result(dnnl_post_ops_t p)
+{
+    return dnnl_post_ops_append_sum(p, 1, 0, dnnl_data_type_undef);
+}
+
+#else
+
+typedef const dnnl_memory_desc_t *layout_ref;
+typedef dnnl_memory_desc_t layout;
+
+static layout_ref ref(const layout *l)
+{
+    return l;
+}
+
+static dnnl_status_t layout_open(layout *l, int n, const dnnl_dims_t dims, dnnl_format_tag_t tag)
+{
+    return dnnl_memory_desc_init_by_tag(l, n, dims, dnnl_f32, tag);
+}
+
+static void layout_close(layout *l)
+{
+    (void)l;
+}
+
+static dnnl_status_t describe(dnnl_primitive_desc_t *d, int result, const layout any[TENSORS],
+                              const struct window *w, dnnl_engine_t engine,
+                              dnnl_primitive_desc_t forward)
+{
+    const layout *in = &any[INPUT], *weights = &any[WEIGHTS], *out = &any[OUTPUT];
+    dnnl_convolution_desc_t c;
+    dnnl_status_t failed;
+
+    switch (result) {
+    case OUTPUT:
+        failed = dnnl_dilated_convolution_forward_desc_init(
+            &c, dnnl_forward_training, dnnl_convolution_direct, in, weights, NULL, out, w->stride,
+            w->dilation, w->pad, w->pad);
+        break;
+    case INPUT:
+        failed = dnnl_dilated_convolution_backward_data_desc_init(
+            &c, dnnl_convolution_direct, in, weights, out, w->stride, w->dilation, w->pad, w->pad);
+        break;
+    default:
+        failed = dnnl_dilated_convolution_backward_weights_desc_init(
+            &c, dnnl_convolution_direct, in, weights, NULL, out, w->stride, w->dilation, w->pad,
+            w->pad);
+    }
+    return failed ? failed : dnnl_primitive_desc_create(d, &c, NULL, engine, forward);
+}
+
+static dnnl_status_t add_to_result(dnnl_post_ops_t p)
+{
+    return dnnl_post_ops_append_sum(p, 1);
+}
+
+#endif
+
+/* ---- one convolution of one shape ---- */
+
+/* An operand in Darknet's layout, and in that of oneDNN; one memory where they are the same. */
+struct operand {
+    dnnl_memory_t plain, blocked;
+    dnnl_primitive_t reorder;
+    size_t bytes; /* of the blocked one */
+};
+
+struct key {
+    struct cmn_convolution shape;
+    int result;
+};
+
+struct convolution {
+    struct key key;
+    dnnl_primitive_t run; /* NULL: oneDNN has only its reference, which is slow */
+    struct operand operand[TENSORS];
+    UT_hash_handle hh;
+};
+
+static struct convolution *convolutions;
+static dnnl_engine_t engine;
+static dnnl_stream_t stream;
+/* Blocked operands of whichever convolution runs. */
+static struct {
+    float *at;
+    size_t bytes;
+} scratch[TENSORS];
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
+static void must(dnnl_status_t failed, const char *what)
+{
+    if (failed) {
+        cmn_fatal("oneDNN cannot %s: its status is %d%s", what, (int)failed,
+                  failed == dnnl_out_of_memory ? " (no memory)" : "");
+    }
+}
+
+static void open_operand(struct operand *o, const layout *plain, layout_ref blocked, int is_result,
+                         int adds)
+{
+    dnnl_primitive_attr_t attributes = NULL;
+    dnnl_post_ops_t after = NULL;
+    dnnl_primitive_desc_t d;
+
+    must(dnnl_memory_create(&o->plain, ref(plain), engine, DNNL_MEMORY_NONE), "describe a tensor");
+    if (dnnl_memory_desc_equal(ref(plain), blocked) && !adds) {
+        return;
+    }
+    o->bytes = dnnl_memory_desc_get_size(blocked);
+    must(dnnl_memory_create(&o->blocked, blocked, engine, DNNL_MEMORY_NONE), "describe a tensor");
+    if (adds) {
+        must(dnnl_post_ops_create(&after), "add to a tensor");
+        must(add_to_result(after), "add to a tensor");
+        must(dnnl_primitive_attr_create(&attributes), "add to a tensor");
+        must(dnnl_primitive_attr_set_post_ops(attributes, after), "add to a tensor");
+    }
+    must(dnnl_reorder_primitive_desc_create(&d, is_result ? blocked : ref(plain), engine,
+                                            is_result ? ref(plain) : blocked, engine, attributes),
+         "reorder a tensor");
+    must(dnnl_primitive_create(&o->reorder, d), "reorder a tensor");
+    dnnl_primitive_desc_destroy(d);
+    dnnl_primitive_attr_destroy(attributes);
+    dnnl_post_ops_destroy(after);
+}
+
+/* What oneDNN calls the operands of each result. */
+static const int argument[TENSORS][TENSORS] = {
+    [INPUT] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
+    [WEIGHTS] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
+    [OUTPUT] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+};
+
+/* Darknet's layouts, or those that oneDNN will choose. */
+static void open_layouts(const struct cmn_convolution *s, int any, layout l[TENSORS])
+{
+    const dnnl_dims_t input = {s->batch, s->channels, s->height, s->width},
+                      output = {s->batch, s->filters, s->out_height, s->out_width},
+                      weights = {s->filters, s->channels, s->size, s->size},
+                      grouped = {s->groups, s->filters / s->groups, s->channels / s->groups,
+                                 s->size, s->size};
+    dnnl_format_tag_t image = any ? dnnl_format_tag_any : dnnl_nchw;
+
+    must(layout_open(&l[INPUT], 4, input, image), "describe a tensor");
+    must(layout_open(&l[OUTPUT], 4, output, image), "describe a tensor");
+    if (s->groups > 1) {
+        must(layout_open(&l[WEIGHTS], 5, grouped, any ? dnnl_format_tag_any : dnnl_goihw),
+             "describe a tensor");
+    } else {
+        must(layout_open(&l[WEIGHTS], 4, weights, any ? dnnl_format_tag_any : dnnl_oihw),
+             "describe a tensor");
+    }
+}
+
+static void open_convolution(struct convolution *c)
+{
+    const struct cmn_convolution *s = &c->key.shape;
+    const struct window w = {.stride = {s->stride_y, s->stride_x},
+                             .dilation = {s->dilation - 1, s->dilation - 1},
+                             .pad = {s->pad, s->pad}};
+    dnnl_primitive_desc_t d = NULL, forward = NULL;
+    layout plain[TENSORS], any[TENSORS];
+    const char *name = "ref";
+    dnnl_status_t failed;
+
+    open_layouts(s, 0, plain);
+    open_layouts(s, 1, any);
+    failed = describe(&forward, OUTPUT, any, &w, engine, NULL);
+    if (!failed && c->key.result != OUTPUT) {
+        failed = describe(&d, c->key.result, any, &w, engine, forward);
+    }
+    if (failed && failed != dnnl_unimplemented) {
+        must(failed, "describe a convolution");
+    }
+    if (!failed) {
+        must(dnnl_primitive_desc_query(d ? d : forward, dnnl_query_impl_info_str, 0, (void *)&name),
+             "name a convolution");
+    }
+    if (strncmp(name, "ref", 3)) {
+        must(dnnl_primitive_create(&c->run, d ? d : forward), "compile a convolution");
+        for (int i = 0; i < TENSORS; i++) {
+            open_operand(&c->operand[i], &plain[i],
+                         dnnl_primitive_desc_query_md(d ? d : forward, dnnl_query_exec_arg_md,
+                                                      argument[c->key.result][i]),
+                         i == c->key.result, i == c->key.result && i != OUTPUT);
+        }
+    }
+    dnnl_primitive_desc_destroy(d);
+    dnnl_primitive_desc_destroy(forward);
+    for (int i = 0; i < TENSORS; i++) {
+        layout_close(&plain[i]);
+        layout_close(&any[i]);
+    }
+}
+
+static struct convolution *look_up(const struct cmn_convolution *shape, int result)
+{
+    struct key key = {.shape = *shape, .result = result};
+    struct convolution *c;
+
+    if (!engine) {
+        must(dnnl_engine_create(&engine, dnnl_cpu, 0), "start");
+        must(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), "start");
+        /* As many threads as the rank's matrix products have. */
+        omp_set_num_threads(openblas_get_num_threads());
+    }
+    HASH_FIND(hh, convolutions, &key, sizeof key, c);
+    if (!c) {
+        c = cmn_calloc(1, sizeof *c);
+        c->key = key;
+        open_convolution(c);
+        HASH_ADD(hh, convolutions, key, sizeof c->key, c);
+    }
+    return c;
+}
+
+/* ---- running ---- */
+
+static void reorder(const struct operand *o, dnnl_memory_t from, dnnl_memory_t to)
+{
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+
+    must(dnnl_primitive_execute(o->reorder, stream, 2, arguments), "reorder a tensor");
+}
+
+static void place(struct operand *o, int i, float *data)
+{
+    must(dnnl_memory_set_data_handle(o->plain, data), "use a tensor");
+    if (!o->reorder) {
+        return;
+    }
+    if (scratch[i].bytes < o->bytes) {
+        free(scratch[i].at);
+        scratch[i].at = cmn_alloc_floats(o->bytes / sizeof(float));
+        scratch[i].bytes = o->bytes;
+    }
+    must(dnnl_memory_set_data_handle(o->blocked, scratch[i].at), "use a tensor");
+}
+
+int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_result result,
+                 float *input, float *weights, float *output)
+{
+    float *data[TENSORS] = {input, weights, output};
+    dnnl_exec_arg_t arguments[TENSORS];
+    struct convolution *c;
+    int there;
+
+    pthread_mutex_lock(&one_at_a_time);
+    c = look_up(shape, (int)result);
+    there = c->run != NULL;
+    for (int i = 0; there && i < TENSORS; i++) {
+        struct operand *o = &c->operand[i];
+        place(o, i, data[i]);
+        if (o->reorder && i != (int)result) {
+            reorder(o, o->plain, o->blocked);
+        }
+        arguments[i] = (dnnl_exec_arg_t){argument[result][i], o->reorder ? o->blocked : o->plain};
+    }
+    if (there) {
+        struct operand *o = &c->operand[result];
+        must(dnnl_primitive_execute(c->run, stream, TENSORS, arguments), "compute a convolution");
+        if (o->reorder) {
+            reorder(o, o->blocked, o->plain);
+        }
+        must(dnnl_stream_wait(stream), "wait for a convolution");
+    }
+    pthread_mutex_unlock(&one_at_a_time);
+    return there;
+}
+#endif

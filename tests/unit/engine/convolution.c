@@ -1,0 +1,119 @@
+/* oneDNN's convolutions against the definition, in double precision. The test compiles them itself:
+ * they belong to builds with ONEDNN=1. */
+#ifndef ONEDNN
+#define ONEDNN
+#endif
+#include "engine/convolution.c"
+
+#include "check.h"
+
+#include <math.h>
+
+/* The three products by their definition; each is added to what is there. */
+static void define(const struct cmn_convolution *s, const double *input, const double *weights,
+                   const double *output, double *to_input, double *to_weights, double *to_output)
+{
+    int c = s->channels / s->groups, f = s->filters / s->groups, k = s->size;
+
+    for (int n = 0; n < s->batch * s->filters * s->out_height * s->out_width; n++) {
+        int x = n % s->out_width, y = n / s->out_width % s->out_height;
+        int filter = n / (s->out_width * s->out_height) % s->filters;
+        int image = n / (s->out_width * s->out_height * s->filters);
+        for (int m = 0; m < c * k * k; m++) {
+            int column = x * s->stride_x - s->pad + m % k * s->dilation;
+            int row = y * s->stride_y - s->pad + m / k % k * s->dilation;
+            int channel = filter / f * c + m / (k * k);
+            int i = ((image * s->channels + channel) * s->height + row) * s->width + column;
+            int w = filter * c * k * k + m;
+            if (row >= 0 && row < s->height && column >= 0 && column < s->width) {
+                to_output[n] += weights[w] * input[i];
+                to_weights[w] += output[n] * input[i];
+                to_input[i] += weights[w] * output[n];
+            }
+        }
+    }
+}
+
+static void expect(const struct cmn_convolution *s, const float *x, const double *y, int n,
+                   const char *what)
+{
+    double difference = 0, norm = 0;
+
+    for (int i = 0; i < n; i++) {
+        difference += (x[i] - y[i]) * (x[i] - y[i]);
+        norm += y[i] * y[i];
+    }
+    if (!(difference <= 1e-12 * norm)) {
+        fail_msg("%s, %d filters of %d, %d x %d x %d, %d groups: relative L2 %g", what, s->filters,
+                 s->size, s->channels, s->height, s->width, s->groups, sqrt(difference / norm));
+    }
+}
+
+static void compare(struct cmn_convolution s)
+{
+    int n[TENSORS];
+    double *x[TENSORS], *y[TENSORS];
+    float *a[TENSORS], *result[TENSORS];
+    unsigned random = 1;
+
+    s.out_height = (s.height + 2 * s.pad - s.dilation * (s.size - 1) - 1) / s.stride_y + 1;
+    s.out_width = (s.width + 2 * s.pad - s.dilation * (s.size - 1) - 1) / s.stride_x + 1;
+    n[INPUT] = s.batch * s.channels * s.height * s.width;
+    n[WEIGHTS] = s.filters * s.channels / s.groups * s.size * s.size;
+    n[OUTPUT] = s.batch * s.filters * s.out_height * s.out_width;
+    for (int t = 0; t < TENSORS; t++) {
+        x[t] = calloc((size_t)n[t], sizeof *x[t]);
+        y[t] = calloc((size_t)n[t], sizeof *y[t]);
+        a[t] = calloc((size_t)n[t], sizeof *a[t]);
+        result[t] = calloc((size_t)n[t], sizeof *result[t]);
+        for (int i = 0; i < n[t]; i++) {
+            random = random * 1664525 + 1013904223;
+            x[t][i] = a[t][i] = (float)(random >> 8) / (1 << 24) - 0.4F;
+            /* Gradients are added; the output is overwritten, whatever was there. */
+            result[t][i] = t == OUTPUT ? NAN : 0.5F;
+            y[t][i] = t == OUTPUT ? 0 : 0.5;
+        }
+    }
+    define(&s, x[INPUT], x[WEIGHTS], x[OUTPUT], y[INPUT], y[WEIGHTS], y[OUTPUT]);
+    assert_int_equal(cmn_convolve(&s, CMN_OUTPUT, a[INPUT], a[WEIGHTS], result[OUTPUT]), 1);
+    assert_int_equal(cmn_convolve(&s, CMN_WEIGHTS, a[INPUT], result[WEIGHTS], a[OUTPUT]), 1);
+    assert_int_equal(cmn_convolve(&s, CMN_INPUT, result[INPUT], a[WEIGHTS], a[OUTPUT]), 1);
+    expect(&s, result[OUTPUT], y[OUTPUT], n[OUTPUT], "the output");
+    expect(&s, result[WEIGHTS], y[WEIGHTS], n[WEIGHTS], "the gradient of the weights");
+    expect(&s, result[INPUT], y[INPUT], n[INPUT], "the gradient of the input");
+    for (int t = 0; t < TENSORS; t++) {
+        free(x[t]);
+        free(y[t]);
+        free(a[t]);
+        free(result[t]);
+    }
+}
+
+/* Fields: batch, groups, channels, height, width, filters, (out), size, strides, dilation, pad. */
+static void each_shape_by_its_definition(void **state)
+{
+    static const struct cmn_convolution shape[] = {
+        {2, 1, 3, 9, 11, 8, 0, 0, 3, 1, 1, 1, 1},    {1, 1, 1, 5, 5, 1, 0, 0, 1, 1, 1, 1, 0},
+        {3, 1, 16, 14, 14, 32, 0, 0, 3, 1, 1, 1, 1}, {2, 1, 20, 8, 8, 17, 0, 0, 1, 1, 1, 1, 0},
+        {2, 1, 16, 13, 13, 16, 0, 0, 3, 2, 2, 1, 1}, {2, 1, 5, 12, 9, 7, 0, 0, 5, 3, 3, 1, 2},
+        {2, 4, 16, 10, 10, 32, 0, 0, 3, 1, 1, 1, 1}, {2, 6, 6, 7, 7, 6, 0, 0, 3, 1, 1, 1, 1},
+        {1, 1, 16, 15, 15, 8, 0, 0, 3, 1, 1, 2, 2},  {2, 1, 4, 12, 12, 4, 0, 0, 3, 1, 2, 1, 1},
+        {1, 1, 3, 28, 28, 16, 0, 0, 7, 2, 2, 1, 3},  {4, 2, 6, 6, 6, 10, 0, 0, 2, 2, 2, 1, 0},
+        {2, 1, 3, 9, 11, 8, 0, 0, 3, 1, 1, 1, 0},    {1, 1, 2, 3, 3, 2, 0, 0, 3, 1, 1, 1, 3},
+    };
+
+    (void)state;
+    for (int turn = 0; turn < 2; turn++) { /* the second one finds them compiled */
+        for (size_t i = 0; i < COUNT(shape); i++) {
+            compare(shape[i]);
+        }
+    }
+    assert_int_equal(HASH_COUNT(convolutions), COUNT(shape) * TENSORS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_shape_by_its_definition)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
