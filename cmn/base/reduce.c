@@ -76,6 +76,14 @@ CMN_VECTORS static void step_one(float *restrict w, float *restrict g, float rat
     }
 }
 
+CMN_VECTORS static void follow(float *restrict average, const float *restrict x, float part,
+                               size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        average[i] += part * (x[i] - average[i]);
+    }
+}
+
 /* As step_one with a + b for g; b becomes 0. */
 CMN_VECTORS static void step_two(float *restrict w, float *restrict a, float *restrict b,
                                  float rate, float decay, float momentum, size_t n)
@@ -89,23 +97,52 @@ CMN_VECTORS static void step_two(float *restrict w, float *restrict a, float *re
 }
 
 static void step_two_non_temporal(float *restrict w, float *restrict a, float *restrict b,
-                                  float rate, float decay, float momentum, size_t n)
+                                  const struct cmn_sgd_slice *how, float *restrict average,
+                                  size_t n)
 {
     size_t i = 0;
 
 #ifdef __SSE2__
-    const __m128 r = _mm_set1_ps(rate), d = _mm_set1_ps(decay), m = _mm_set1_ps(momentum);
+    const __m128 r = _mm_set1_ps(how->rate), d = _mm_set1_ps(how->decay),
+                 m = _mm_set1_ps(how->momentum), part = _mm_set1_ps(how->part);
 
     for (; i + 4 <= n; i += 4) {
         __m128 weight = _mm_load_ps(w + i);
         __m128 u =
             _mm_add_ps(_mm_add_ps(_mm_load_ps(a + i), _mm_load_ps(b + i)), _mm_mul_ps(d, weight));
-        _mm_stream_ps(w + i, _mm_add_ps(weight, _mm_mul_ps(r, u)));
+        weight = _mm_add_ps(weight, _mm_mul_ps(r, u));
+        _mm_stream_ps(w + i, weight);
         _mm_store_ps(a + i, _mm_mul_ps(m, u));
         _mm_stream_ps(b + i, _mm_setzero_ps());
+        if (average) {
+            __m128 e = _mm_load_ps(average + i);
+            _mm_store_ps(average + i, _mm_add_ps(e, _mm_mul_ps(part, _mm_sub_ps(weight, e))));
+        }
     }
 #endif
-    step_two(w + i, a + i, b + i, rate, decay, momentum, n - i);
+    step_two(w + i, a + i, b + i, how->rate, how->decay, how->momentum, n - i);
+    if (average) {
+        follow(average + i, w + i, how->part, n - i);
+    }
+}
+
+/* One or two buffers in place: block by block where an average follows, so that the weights are
+ * still in the first-level cache. */
+static void step_in_place(float *w, float *a, float *b, const struct cmn_sgd_slice *how, size_t n)
+{
+    size_t block = how->average ? BLOCK : n;
+
+    for (size_t at = 0; at < n; at += block) {
+        size_t count = n - at < block ? n - at : block;
+        if (b) {
+            step_two(w + at, a + at, b + at, how->rate, how->decay, how->momentum, count);
+        } else {
+            step_one(w + at, a + at, how->rate, how->decay, how->momentum, count);
+        }
+        if (how->average) {
+            follow(how->average + at, w + at, how->part, count);
+        }
+    }
 }
 
 static void sum_block(float *sum, float *const *buffer, int buffers, size_t at, size_t n)
@@ -169,12 +206,10 @@ void cmn_reduce_sgd(float *weights, float *const *buffer, int buffers, int mine,
     static const float zero[BLOCK];
     float sum[BLOCK], updated[BLOCK];
 
-    if (buffers == 1 && !how->non_temporal) {
-        step_one(weights, buffer[0], how->rate, how->decay, how->momentum, n);
-    }
-    if (buffers == 2) {
-        (how->non_temporal ? step_two_non_temporal : step_two)(
-            weights, buffer[mine], buffer[1 - mine], how->rate, how->decay, how->momentum, n);
+    if (buffers == 2 && how->non_temporal) {
+        step_two_non_temporal(weights, buffer[mine], buffer[1 - mine], how, how->average, n);
+    } else if (buffers <= 2 && !how->non_temporal) {
+        step_in_place(weights, buffer[mine], buffers == 2 ? buffer[1 - mine] : NULL, how, n);
     }
     for (size_t at = 0; at < n && (buffers > 2 || (buffers == 1 && how->non_temporal));
          at += BLOCK) {
@@ -183,6 +218,9 @@ void cmn_reduce_sgd(float *weights, float *const *buffer, int buffers, int mine,
         memcpy(updated, weights + at, count * sizeof *sum);
         step_one(updated, sum, how->rate, how->decay, how->momentum, count);
         put(weights + at, updated, count, how->non_temporal);
+        if (how->average) {
+            follow(how->average + at, updated, how->part, count);
+        }
         for (int k = 0; k < buffers; k++) {
             put(buffer[k] + at, k == mine ? sum : zero, count, how->non_temporal && k != mine);
         }
@@ -216,6 +254,11 @@ CMN_VECTORS static double sum_of_squares(const float *x, size_t n)
 double cmn_sum_of_squares(const float *x, size_t n)
 {
     return sum_of_squares(x, n);
+}
+
+void cmn_follow(float *average, const float *x, float part, size_t n)
+{
+    follow(average, x, part, n);
 }
 
 CMN_VECTORS static void scale(float *x, float by, size_t n)

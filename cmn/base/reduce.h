@@ -20,16 +20,21 @@ void cmn_reduce_broadcast(float *const *buffer, int buffers, int mine, int non_t
 struct cmn_sgd_slice {
     float rate, decay, momentum;
     int non_temporal;
+    float *average; /* of the weights, which follows them (cmn_follow); NULL: none */
+    float part;
 };
 
 /* With g the sum of the buffers: u = g + decay * w; w += rate * u. buffer[mine] becomes
- * momentum * u and every other buffer 0, for n floats. */
+ * momentum * u and every other buffer 0, for n floats. The average follows in the same pass. */
 void cmn_reduce_sgd(float *weights, float *const *buffer, int buffers, int mine,
                     const struct cmn_sgd_slice *how, size_t n);
 
 /* The squares of n floats in double; the order of the additions depends on n alone, so ranks with
  * the same floats get the same bits. */
 double cmn_sum_of_squares(const float *x, size_t n);
+
+/* average[i] += part * (x[i] - average[i]), for n floats. */
+void cmn_follow(float *average, const float *x, float part, size_t n);
 
 /* x[i] *= by, for n floats. */
 void cmn_scale(float *x, float by, size_t n);

@@ -24,6 +24,10 @@ struct cmn_exchange {
     /* For step: each tensor's weights lie as far from here as its gradient from the block's
      * begin. */
     float *weights;
+    /* For step: an average of the weights, which lie in it as in `weights`, follows them by this
+     * part of the difference; NULL: none. */
+    float *average;
+    float part;
 };
 
 /* Stochastic gradient descent with momentum, as Darknet does it. With g the sum of a gradient

@@ -84,7 +84,10 @@ static double benchmark(const struct cmn_communicator *c, const struct cmn_topol
     if (on_all(t, !c->memory || c->memory(self, FLOATS + METRICS, &block) == 0)) {
         block = block ? block : (own = cmn_alloc_floats(FLOATS + METRICS));
         struct cmn_span whole = {.data = block, .n = FLOATS};
-        struct cmn_exchange x = {&whole, 1, whole, {.data = block + FLOATS, .n = METRICS}, NULL};
+        struct cmn_exchange x = {.tensor = &whole,
+                                 .tensors = 1,
+                                 .block = whole,
+                                 .metrics = {.data = block + FLOATS, .n = METRICS}};
         seconds = time_exchanges(c, self, t, &x);
     }
     c->close(self);

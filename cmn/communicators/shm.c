@@ -95,6 +95,8 @@ static void step_slice(const struct shm *s, const struct cmn_exchange *x, const 
                                     .non_temporal = non_temporal};
         first = first > from ? first : from;
         end = end < to ? end : to;
+        how.average = x->average ? x->average + first : NULL;
+        how.part = x->part;
         if (first < end && sums) {
             float *part = sums + first;
             cmn_reduce_sgd(x->weights + first, &part, 1, 0, &how, end - first);

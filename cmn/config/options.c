@@ -48,6 +48,10 @@ static const struct option table[] = {
      "scale down a step's gradient, the mean over its images, where its norm over all layers is "
      "greater than this (as PyTorch's clip_grad_norm_)",
      0, NULL},
+    {batch, "cmn_ema", REAL, "off", "0 to 0.999999 (decay of a step), or off", 0, 0.999999, AT(ema),
+     "keep an exponential moving average of the weights: validated in place of the weights, and "
+     "saved in NAME_ema.weights (docs/use/evaluation.md)",
+     0, NULL},
     {batch, "cmn_sync_bn", SWITCH, "off", "off, on", 0, 0, AT(sync_bn),
      "on: batch normalisation uses the statistics of all ranks' batches, so that N ranks train "
      "as one with the whole batch",
@@ -163,6 +167,11 @@ static const struct option table[] = {
     {safety, "cmn_nonfinite", WORD, "stop", "stop, skip, ignore", 0, 0, AT(nonfinite),
      "when a loss or gradient is NaN or infinite; stop: name rank, layer and images, and end; "
      "skip: leave the step out on all ranks; ignore: continue as Darknet does",
+     0, NULL},
+    {safety, "cmn_outlier", REAL, "off", "0 to 1000 (standard deviations), or off", 0, 1000,
+     AT(outlier),
+     "leave a step out on all ranks when its loss or its gradient's norm is greater than the mean "
+     "of the steps before by more than this",
      0, NULL},
     {safety, "cmn_verify", NUMBER, "1000", "0 to 1000000000 iterations, or off", 0, 1000000000,
      AT(verify), "iterations between comparisons of all ranks' weights, bit by bit; off: none", 0,

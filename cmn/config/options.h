@@ -40,6 +40,8 @@ struct cmn_options {
     long scale_lr;           /* enum cmn_scale_lr */
     double lars;             /* trust coefficient, 0: off */
     double clip;             /* greatest norm of the mean gradient, 0: off */
+    double ema;              /* decay of the average of the weights, 0: off */
+    double outlier;          /* standard deviations, 0: off */
     long sync_bn;            /* 0, 1 */
     long epochs;             /* 0: max_batches decides */
     long scatter;            /* enum cmn_scatter_mode */

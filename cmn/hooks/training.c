@@ -498,7 +498,7 @@ void cmn_before_evaluation(struct network *net)
 
     if (t) {
         cmn_status_compute("evaluation");
-        cmn_model_swap_in_averages(&t->model);
+        cmn_model_swap_in_validated(&t->model);
         evaluating = 1;
     }
 }

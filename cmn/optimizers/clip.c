@@ -4,7 +4,7 @@
 
 #include "base/reduce.h"
 
-static double norm_of_mean(const struct cmn_exchange *x, int images)
+double cmn_clip_norm(const struct cmn_exchange *x, int images)
 {
     double sum = 0;
 
@@ -19,11 +19,12 @@ double cmn_clip_keeps(double limit, double norm)
     return limit / (norm + 1e-6);
 }
 
-void cmn_clip(const struct cmn_exchange *x, double limit, int images)
+int cmn_clip(const struct cmn_exchange *x, double limit, double norm)
 {
-    double keeps = cmn_clip_keeps(limit, norm_of_mean(x, images));
+    double keeps = cmn_clip_keeps(limit, norm);
 
     for (int i = 0; i < x->tensors && keeps < 1; i++) {
         cmn_scale(x->tensor[i].data, (float)keeps, x->tensor[i].n);
     }
+    return keeps < 1;
 }

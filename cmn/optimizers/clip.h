@@ -13,10 +13,14 @@
 
 #include "communicators/communicator.h"
 
-/* Makes the sums in x, over `images`, so that their mean is at most as long as `limit`. The norm is
- * made in double, in the order of the tensors, so ranks with the same sums get the same bits. One
- * that is NaN changes nothing; an infinite one makes NaN of infinite values, and 0 of the others. */
-void cmn_clip(const struct cmn_exchange *x, double limit, int images);
+/* The norm of the mean of the sums in x, over `images`. It is made in double, in the order of the
+ * tensors, so ranks with the same sums get the same bits. */
+double cmn_clip_norm(const struct cmn_exchange *x, int images);
+
+/* Makes the sums in x, whose mean has that norm, so that it is at most `limit`. Returns whether
+ * that changed them. A norm that is NaN changes nothing; an infinite one makes NaN of infinite
+ * values, and 0 of the others. */
+int cmn_clip(const struct cmn_exchange *x, double limit, double norm);
 
 /* By what sums whose mean has that norm are scaled, where it is less than 1. */
 double cmn_clip_keeps(double limit, double norm);

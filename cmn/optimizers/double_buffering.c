@@ -28,8 +28,9 @@ static int update_with_step_before(struct cmn_optimizer *o, const struct cmn_rul
     arrived = o->copy.arrived;
     if (arrived) {
         memcpy(o->metrics, o->copy.x.metrics.data, sizeof o->metrics);
-        cmn_clip_sums(o, &o->copy.x, images);
-        cmn_velocity_update(o, o->copy.x.block.data, rule, images);
+        if (cmn_use_sums(o, &o->copy.x, images)) {
+            cmn_velocity_update(o, o->copy.x.block.data, rule, images);
+        }
     }
     o->copy.arrived = 0;
     return arrived;

@@ -140,6 +140,7 @@ static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
         g->ops->sgd(g, NULL, g->flat, rule->momentum);
         rule->done = 1;
     }
+    o->unaveraged++;
     for (int i = 0; i < CMN_METRICS; i++) {
         o->pending[i] += o->metrics[i];
     }
@@ -176,6 +177,17 @@ static void add_metrics(struct cmn_optimizer *o, int first)
     }
 }
 
+/* The average of the weights follows the mean, which all ranks have. */
+static void average(struct cmn_optimizer *o)
+{
+    float part = cmn_ema_next(&o->ema, o->gradients, o->unaveraged);
+
+    o->unaveraged = 0;
+    if (part > 0) {
+        cmn_ema_follow_block(&o->ema, o->gradients, o->common, part);
+    }
+}
+
 static void agree(struct cmn_optimizer *o, int first)
 {
     cmn_copy_sum(o);
@@ -190,6 +202,7 @@ static int after_update(struct cmn_optimizer *o, int synchronise)
     }
     fill_copy(o);
     agree(o, 1);
+    average(o);
     return 1;
 }
 
@@ -210,10 +223,14 @@ static int after_update_delayed(struct cmn_optimizer *o, int synchronise)
     fill_copy(o);
     if (!synchronise) {
         cmn_copy_begin(o);
-        return fresh;
+    } else {
+        agree(o, !fresh);
+        fresh = 1;
     }
-    agree(o, !fresh);
-    return 1;
+    if (fresh) {
+        average(o);
+    }
+    return fresh;
 }
 
 static int synchronised(const struct cmn_optimizer *o)

@@ -24,7 +24,8 @@ static const struct cmn_update_policy *choose(const struct cmn_options *options,
         return &cmn_double_buffering;
     }
     return !adam && (options->compress != CMN_COMPRESS_NONE || options->dtype != CMN_FP32 ||
-                     options->lars > 0 || options->clip > 0 || skips(options))
+                     options->lars > 0 || options->clip > 0 || options->outlier > 0 ||
+                     skips(options))
                ? &cmn_separate_momentum
                : &cmn_synchronous;
 }
@@ -35,6 +36,15 @@ static void refuse_lars(const struct cmn_optimizer *o, int adam)
                            : "with cmn_local_steps each rank updates by itself: use one of them";
 
     cmn_fatal("cmn_lars=%g: %s", o->options->lars, why);
+}
+
+/* What looks at the sum of a step, and changes it or leaves it out. */
+static void check_use_of_sums(const struct cmn_optimizer *o, const char *key, double value)
+{
+    if (value > 0 && o->policy->own_weights) {
+        cmn_fatal("%s=%g: with cmn_local_steps each rank updates by itself: use one of them", key,
+                  value);
+    }
 }
 
 /* Skipping a step needs a gradient that is apart from the momentum, and that nobody has begun to
@@ -79,9 +89,11 @@ static void check(const struct cmn_optimizer *o, int adam, const char *own)
     if (options->lars > 0 && !o->policy->own_velocity) {
         refuse_lars(o, adam);
     }
-    if (options->clip > 0 && o->policy->own_weights) {
-        cmn_fatal("cmn_clip=%g: with cmn_local_steps each rank updates by itself: use one of them",
-                  options->clip);
+    check_use_of_sums(o, "cmn_clip", options->clip);
+    check_use_of_sums(o, "cmn_outlier", options->outlier);
+    if (options->ema > 0 && o->topology->device >= 0) {
+        cmn_fatal("cmn_ema=%g: no kernel keeps the average on GPUs yet: leave it away",
+                  options->ema);
     }
     if (must_overlap && o->topology->size > 1 && no_overlap(o)) {
         cmn_fatal("cmn_overlap=on: communicator %s: %s", o->communicator.name, no_overlap(o));
@@ -139,6 +151,13 @@ void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t by
     if (options->clip > 0) {
         used += snprintf(text + used, bytes - (size_t)used, ", clipped to %g", options->clip);
     }
+    if (options->outlier > 0) {
+        used += snprintf(text + used, bytes - (size_t)used, ", outliers of %g deviations left out",
+                         options->outlier);
+    }
+    if (options->ema > 0) {
+        used += snprintf(text + used, bytes - (size_t)used, ", EMA of %g", options->ema);
+    }
     if (o->policy->own_weights) {
         used += snprintf(text + used, bytes - (size_t)used, ", averaged every %ld steps",
                          options->local_steps);
@@ -189,6 +208,7 @@ void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int la
     cmn_bucket_tuner_open(&o->tuner, &options, g->exchange.block.n);
     find_ends(o, layers);
     o->policy->open(o);
+    cmn_ema_open(&o->ema, options.ema, g, &o->communicator, o->self);
 }
 
 void cmn_optimizer_begin(struct cmn_optimizer *o)
@@ -196,6 +216,9 @@ void cmn_optimizer_begin(struct cmn_optimizer *o)
     o->bucket = cmn_bucket_tuner_bucket(&o->tuner);
     if (o->policy->begin) {
         o->policy->begin(o);
+    }
+    if (o->ema.steps == 0) {
+        cmn_ema_begin(&o->ema, o->gradients);
     }
 }
 
@@ -229,12 +252,21 @@ void cmn_optimizer_poll(struct cmn_optimizer *o)
 
 int cmn_optimizer_update(struct cmn_optimizer *o, struct cmn_rule *rule, int images, int skip)
 {
+    int fresh;
+
     o->updating = 0;
-    return skip ? o->policy->skip(o, rule, images) : o->policy->update(o, rule, images);
+    o->left_out.answer = CMN_OUTLIER_USED;
+    fresh = skip ? o->policy->skip(o, rule, images) : o->policy->update(o, rule, images);
+    o->darknet_updates = !rule->done && !o->policy->own_weights;
+    return fresh;
 }
 
 int cmn_optimizer_after_update(struct cmn_optimizer *o, int synchronise)
 {
+    if (o->darknet_updates && o->options->ema > 0) {
+        cmn_ema_follow(&o->ema, o->gradients, cmn_ema_next(&o->ema, o->gradients, 1));
+    }
+    o->darknet_updates = 0;
     return o->policy->after_update ? o->policy->after_update(o, synchronise) : 0;
 }
 
@@ -314,6 +346,7 @@ void cmn_optimizer_close(struct cmn_optimizer *o)
     cmn_copy_complete(o); /* its messages end in memory that is given back */
     cmn_host_copies(o, CMN_HOST_END);
     o->policy->close(o);
+    cmn_ema_close(&o->ema);
     free(o->final);
     o->final = NULL;
 }

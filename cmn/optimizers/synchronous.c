@@ -24,12 +24,14 @@ static void begin(struct cmn_optimizer *o)
     }
 }
 
-/* The sum holds every rank's momentum, so each rank keeps 1/size of it. What is clipped is Adam's,
- * whose gradient is apart from what it keeps. */
+/* The sum holds every rank's momentum, so each rank keeps 1/size of it. What is clipped, or left
+ * out, is Adam's, whose gradient is apart from what it keeps. */
 static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
     cmn_sum_gradients(o, rule, images);
-    cmn_clip_sums(o, &o->gradients->exchange, images);
+    if (!cmn_use_sums(o, &o->gradients->exchange, images)) {
+        rule->done = 1;
+    }
     rule->batch = images;
     rule->momentum /= (float)o->topology->size;
     return 1;
@@ -77,8 +79,9 @@ const struct cmn_update_policy cmn_synchronous = {
 static int update_separate(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
     cmn_sum_gradients(o, NULL, images);
-    cmn_clip_sums(o, &o->gradients->exchange, images);
-    cmn_velocity_update(o, o->gradients->exchange.block.data, rule, images);
+    if (cmn_use_sums(o, &o->gradients->exchange, images)) {
+        cmn_velocity_update(o, o->gradients->exchange.block.data, rule, images);
+    }
     rule->done = 1;
     return 1;
 }

@@ -27,37 +27,71 @@ void cmn_velocity_close(struct cmn_optimizer *o)
     o->velocity = NULL;
 }
 
-/* The same by kernels: the sums stay where they are. */
-static void clip_on_gpu(struct cmn_optimizer *o, const struct cmn_exchange *x, int images)
+/* The norm of the mean of the sums in x, wherever they lie. */
+static double norm_of(struct cmn_optimizer *o, const struct cmn_exchange *x, int images)
 {
     struct cmn_gradients *g = o->gradients;
-    double *square = cmn_calloc((size_t)x->tensors + 1, sizeof *square), sum = 0, keeps;
+    double *square, sum = 0;
 
+    if (!g->on_gpu) {
+        return cmn_clip_norm(x, images);
+    }
+    square = cmn_calloc((size_t)x->tensors + 1, sizeof *square);
     g->ops->squares(g, x->block.data, square);
     for (int i = 0; i < x->tensors; i++) {
         sum += square[i];
     }
-    keeps = cmn_clip_keeps(o->options->clip, sqrt(sum) / images);
-    if (keeps < 1) {
-        g->ops->scale(x->block.data, (float)keeps, x->block.n);
-    }
     free(square);
+    return sqrt(sum) / images;
 }
 
-void cmn_clip_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images)
+/* Returns whether the sums were scaled down. */
+static int clip(struct cmn_optimizer *o, const struct cmn_exchange *x, double norm)
 {
-    double began = cmn_clock(), ended;
+    double keeps = cmn_clip_keeps(o->options->clip, norm);
 
-    if (o->options->clip > 0) {
-        if (o->gradients->on_gpu) {
-            clip_on_gpu(o, x, images);
-        } else {
-            cmn_clip(x, o->options->clip, images);
-        }
-        ended = cmn_clock();
-        o->updating += ended - began;
-        cmn_timeline_span(CMN_SPAN_UPDATE, -1, began, ended);
+    if (!o->gradients->on_gpu) {
+        return cmn_clip(x, o->options->clip, norm);
     }
+    if (keeps < 1) {
+        o->gradients->ops->scale(x->block.data, (float)keeps, x->block.n);
+    }
+    return keeps < 1;
+}
+
+/* Whether the step is no outlier. */
+static int is_usual(struct cmn_optimizer *o, double norm)
+{
+    struct cmn_left_out *left = &o->left_out;
+
+    left->value[CMN_OUTLIER_LOSS] = (double)o->metrics[CMN_LOSS] / (double)o->metrics[CMN_IMAGES];
+    left->value[CMN_OUTLIER_NORM] = norm;
+    left->before = o->outlier;
+    left->answer = cmn_outlier_check(&o->outlier, o->options->outlier, left->value, &left->which);
+    return left->answer != CMN_OUTLIER_LEFT_OUT;
+}
+
+int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images)
+{
+    const struct cmn_options *options = o->options;
+    double began = cmn_clock(), ended, norm;
+    int used = 1;
+
+    if (!(options->clip > 0 || options->outlier > 0)) {
+        return 1;
+    }
+    norm = norm_of(o, x, images);
+    if (options->outlier > 0 && !is_usual(o, norm)) {
+        o->outliers++;
+        o->gradients->ops->zero(x->block.data, x->block.n);
+        used = 0;
+    } else if (options->clip > 0) {
+        o->clipped += clip(o, x, norm);
+    }
+    ended = cmn_clock();
+    o->updating += ended - began;
+    cmn_timeline_span(CMN_SPAN_UPDATE, -1, began, ended);
+    return used;
 }
 
 /* As cmn_lars_prepare(), for all tensors. */
@@ -96,11 +130,12 @@ static void update_on_cpu(struct cmn_optimizer *o, float *sums, const struct cmn
                           int images)
 {
     struct cmn_gradients *g = o->gradients;
+    float follows = cmn_ema_next(&o->ema, g, 1);
     int span = 0;
 
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
-        struct cmn_sgd_slice how = {.momentum = rule->momentum};
+        struct cmn_sgd_slice how = {.momentum = rule->momentum, .part = follows};
         size_t at;
         float *part[2];
         if (t->kind != CMN_GRADIENT) {
@@ -113,6 +148,7 @@ static void update_on_cpu(struct cmn_optimizer *o, float *sums, const struct cmn
             cmn_lars_prepare(&how, *t->weight, sums + at, t->n, o->options->lars, images,
                              rule->decay);
         }
+        how.average = o->ema.weights ? o->ema.weights + at : NULL;
         part[0] = o->velocity + at;
         part[1] = sums + at;
         cmn_reduce_sgd(*t->weight, part, 2, 0, &how, t->n);
@@ -165,6 +201,8 @@ void cmn_sum_gradients(struct cmn_optimizer *o, struct cmn_rule *rule, int image
 
     memcpy(g->metrics, o->metrics, sizeof o->metrics);
     if (rule && c->step) {
+        g->exchange.average = o->ema.weights;
+        g->exchange.part = cmn_ema_next(&o->ema, g, 1);
         cmn_gradients_step(g, c, o->self, images, rule->rate, rule->momentum, rule->decay);
         rule->done = 1;
     } else {

@@ -8,7 +8,8 @@
  *                      1/size of it, so the sum holds it once (docs/internals/mechanisms.md).
  *   separate_momentum  The same with the momentum in memory of its own, so that the flat buffer
  *                      holds the gradient alone: for lossy compressors, LARS, cmn_clip, and
- *                      cmn_nonfinite=skip, which throws a gradient away and keeps the momentum.
+ *                      for cmn_nonfinite=skip and cmn_outlier, which throw a gradient away and
+ *                      keep the momentum.
  *   double_buffering   As separate_momentum, one step late: the sum of a step travels during the
  *                      next one. Source: ChainerMN's double-buffering optimizer (Akiba et al.,
  *                      2017).
@@ -26,6 +27,8 @@
 #include "compression/compressor.h"
 #include "engine/gradients.h"
 #include "optimizers/bucket_tuner.h"
+#include "optimizers/ema.h"
+#include "optimizers/outlier.h"
 
 struct cmn_optimizer;
 
@@ -96,6 +99,14 @@ struct cmn_host_copy {
 };
 enum { CMN_HOST_COPIES_AT_MOST = 8 };
 
+/* A step that was left out as an outlier. */
+struct cmn_left_out {
+    enum cmn_outlier_answer answer;
+    int which; /* value that decided */
+    double value[CMN_OUTLIER_VALUES];
+    struct cmn_outlier before; /* what it was held against */
+};
+
 struct cmn_optimizer {
     const struct cmn_update_policy *policy;
     const struct cmn_topology *topology;
@@ -116,6 +127,15 @@ struct cmn_optimizer {
     struct cmn_host_copy host_copy[CMN_HOST_COPIES_AT_MOST + 1]; /* the last is empty */
     struct cmn_exchange_copy copy;
 
+    /* What becomes of the sums before they are used. */
+    struct cmn_outlier outlier;
+    struct cmn_left_out left_out; /* of this update */
+    long clipped, outliers;       /* steps since the training began */
+
+    struct cmn_ema ema;
+    int darknet_updates; /* after this update: the average has to follow */
+    long unaveraged;     /* local SGD: updates since the last mean, none of them in the average */
+
     /* Local SGD. */
     long since;                 /* steps since the ranks had the same weights */
     float pending[CMN_METRICS]; /* sums of this rank's metrics since then */
@@ -134,13 +154,15 @@ struct cmn_optimizer {
 void cmn_velocity_open(struct cmn_optimizer *o);
 void cmn_velocity_close(struct cmn_optimizer *o);
 
-/* Local. With cmn_clip, makes the sums in x over `images` no longer than that (clip.h). */
-void cmn_clip_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images);
+/* Local, the same on all ranks. Whether the sums in x over `images`, whose metrics are in
+ * o->metrics, are used: with cmn_outlier they need not be (outlier.h), and are zeroed then. With
+ * cmn_clip they become no longer than that (clip.h). */
+int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images);
 
 /* Local. Updates the weights with the sums over `images` and the momentum in o->velocity, and
  * zeroes the sums. For each weight w, with g the sum and v the momentum: u = g + v + decay * w; w
  * += rate * u; v = momentum * u. With cmn_lars each tensor of weights has a rate of its own
- * (lars.h). */
+ * (lars.h). With cmn_ema the average follows in the same pass (ema.h). */
 void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
                          int images);
 

@@ -285,6 +285,14 @@ static void number(cJSON *object, const char *name, double value)
     cJSON_AddNumberToObject(object, name, cmn_log_number(value));
 }
 
+/* Once there is one. */
+static void count(cJSON *object, const char *name, long value)
+{
+    if (value) {
+        number(object, name, (double)value);
+    }
+}
+
 static void add_ranks(cJSON *object, const struct cmn_row *row, const struct cmn_straggler *s)
 {
     cJSON *ranks = row->ranks ? cJSON_AddArrayToObject(object, "ranks") : NULL;
@@ -317,9 +325,9 @@ void cmn_json_log_row(struct cmn_json_log *j, const struct cmn_row *row,
             number(object, column->name, cmn_column_get(column, row));
         }
     }
-    if (row->skipped) {
-        number(object, "skipped_steps", (double)row->skipped);
-    }
+    count(object, "skipped_steps", row->skipped);
+    count(object, "outlier_steps", row->outliers);
+    count(object, "clipped_steps", row->clipped);
     add_ranks(object, row, s);
     append_object(j, object);
     cJSON_Delete(object);

@@ -31,12 +31,17 @@ static void name_file(const struct cmn_model *m, char file[PATH_MAX])
     snprintf(file, PATH_MAX, "%s/%s_best.weights", m->session->backup, m->name);
 }
 
-int cmn_best_owns(const struct cmn_model *m, const char *file)
+int cmn_best_is(const struct cmn_model *m, const char *file)
 {
     char own[PATH_MAX];
 
     name_file(m, own);
-    return m->session->options.best && !strcmp(file, own);
+    return !strcmp(file, own);
+}
+
+int cmn_best_owns(const struct cmn_model *m, const char *file)
+{
+    return m->session->options.best && cmn_best_is(m, file);
 }
 
 /* A checkpoint may say that it is there: no power cut may take it then. 0, or -1 with errno. */
@@ -80,7 +85,7 @@ static int save(struct cmn_step *step)
     int saved = 0;
 
     cmn_status_wait("the averages that are made for saving");
-    cmn_model_swap_in_averages(step->model);
+    cmn_model_swap_in_validated(step->model);
     cmn_status_wait(NULL);
     if (top->rank == 0) {
         saved = write_file(step);
@@ -113,6 +118,8 @@ void cmn_best_validated(struct cmn_best *b, struct cmn_step *step, double value,
     if (!o->best && !o->patience) {
         return;
     }
+    /* As a checkpoint gives it back: its text has 15 digits, which make the same float. */
+    value = (double)(float)value;
     cmn_mpi_bcast(&value, sizeof value, MPI_BYTE, s->topology.world);
     if (!(value >= 0)) {
         cmn_fatal("no image of %s has a true box, so there is no mAP that %s could compare: add "

@@ -24,7 +24,9 @@ void cmn_best_validated(struct cmn_best *b, struct cmn_step *step, double value,
 int cmn_best_ended(const struct cmn_best *b, const struct cmn_options *o);
 int cmn_best_may_end(const struct cmn_best *b, const struct cmn_options *o);
 
-/* Local. Whether `file` is the one of cmn_best, which nobody else writes then. */
+/* Local. Whether `file` has the name of the best weights; whether it is the one of cmn_best, which
+ * nobody else writes then. */
+int cmn_best_is(const struct cmn_model *m, const char *file);
 int cmn_best_owns(const struct cmn_model *m, const char *file);
 
 #endif

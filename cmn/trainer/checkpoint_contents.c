@@ -1,5 +1,6 @@
 #include "trainer/checkpoint_contents.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,13 +209,13 @@ void cmn_contents_push(struct cmn_checkpointing *c)
     cmn_recurrent_state_push(c->model->net);
 }
 
-void cmn_contents_keep_averages(struct cmn_checkpointing *c)
+void cmn_contents_keep_averages(struct cmn_checkpointing *c, float **into)
 {
-    if (!c->averages) {
-        c->averages = cmn_malloc(cmn_gradients_floats(&c->model->gradients, CMN_STATISTIC),
-                                 sizeof *c->averages);
+    if (!*into) {
+        *into = cmn_malloc(cmn_gradients_floats(&c->model->gradients, CMN_STATISTIC) + 1,
+                           sizeof **into);
     }
-    cmn_gradients_pack(&c->model->gradients, CMN_STATISTIC, c->averages);
+    cmn_gradients_pack(&c->model->gradients, CMN_STATISTIC, *into);
 }
 
 const char *cmn_contents_not_finite(const struct cmn_checkpointing *c)
@@ -263,6 +264,59 @@ static void add_optimizer(struct cmn_checkpointing *c)
     }
 }
 
+/* The same on all ranks, however many they are. */
+static struct cmn_checkpoint_item *add_same(struct cmn_checkpointing *c, const char *name,
+                                            void *data, size_t bytes)
+{
+    return c->model->optimizer.communicator.sums ? add_common(c, name, data, bytes)
+                                                 : add_own(c, name, data, bytes, CMN_MERGE_FIRST);
+}
+
+/* Whether there is an average to be kept, or one to be had. */
+static int has_ema(const struct cmn_checkpointing *c, int reading)
+{
+    return c->model->optimizer.ema.decay > 0 && (!reading || cmn_saved_count(c, "ema_kept"));
+}
+
+static void add_ema(struct cmn_checkpointing *c, int reading)
+{
+    const struct cmn_gradients *g = &c->model->gradients;
+    const struct cmn_ema *e = &c->model->optimizer.ema;
+    size_t at = 0;
+    char name[CMN_TENSOR_NAME];
+
+    add_same(c, "ema.weights", e->weights, g->exchange.block.n * sizeof *e->weights)->values =
+        CMN_VALUES_FINITE;
+    for (int i = 0; i < g->tensors; i++) {
+        const struct cmn_tensor *x = &g->tensor[i];
+        size_t bytes = x->n * sizeof(float);
+        if (x->kind != CMN_STATISTIC) {
+            continue;
+        }
+        tensor_name(x, "ema.", name);
+        if (!reading || c->by.same_ranks) {
+            add_own(c, name, e->statistics + at, bytes, CMN_MERGE_DROP);
+        }
+        tensor_name(x, "ema.average.", name);
+        if (!reading || !c->by.same_ranks) {
+            add_common(c, name, (reading ? e->statistics : c->ema_averages) + at, bytes);
+        }
+        at += x->n;
+    }
+}
+
+/* Means and variances of a loss and of a norm. */
+static void add_outlier(struct cmn_checkpointing *c, int reading)
+{
+    struct cmn_outlier *o = &c->model->optimizer.outlier;
+
+    if (c->session->options.outlier > 0 &&
+        (reading ? cmn_saved_count(c, "usual_steps") > 0 : o->steps > 0)) {
+        add_same(c, "outlier.mean", o->mean, sizeof o->mean);
+        add_same(c, "outlier.variance", o->variance, sizeof o->variance);
+    }
+}
+
 /* One row for each sequence of a text; the ranks' rows make up one tensor. */
 static void add_rows(struct cmn_checkpointing *c, const char *name, void *data, size_t row,
                      size_t rows, enum cmn_values values)
@@ -285,6 +339,10 @@ static void list_items(struct cmn_checkpointing *c, int reading)
     c->items = 0;
     add_tensors(c, reading);
     add_optimizer(c);
+    if (has_ema(c, reading)) {
+        add_ema(c, reading);
+    }
+    add_outlier(c, reading);
     for (int i = 0; cmn_recurrent_state_at(c->model->net, i, &hidden); i++) {
         snprintf(name, sizeof name, "hidden.%d.%d", hidden.layer, hidden.which);
         add_rows(c, name, hidden.at, hidden.n * sizeof *hidden.at, hidden.sequences,
@@ -319,6 +377,20 @@ static int check_row(const struct cmn_checkpointing *c)
     return 0;
 }
 
+static int check_outlier(const struct cmn_checkpointing *c)
+{
+    static const struct cmn_number mean = {"mean", -DBL_MAX, DBL_MAX, 0},
+                                   variance = {"variance", 0, DBL_MAX, 0};
+    const struct cmn_outlier *o = &c->model->optimizer.outlier;
+
+    for (int i = 0; i < CMN_OUTLIER_VALUES; i++) {
+        if (cmn_number_check(&mean, o->mean[i]) || cmn_number_check(&variance, o->variance[i])) {
+            return cmn_fail_in("tensors outlier");
+        }
+    }
+    return 0;
+}
+
 int cmn_contents_check(const struct cmn_checkpointing *c)
 {
     for (int i = 0; i < c->items; i++) {
@@ -327,7 +399,7 @@ int cmn_contents_check(const struct cmn_checkpointing *c)
             return cmn_fail_in("tensor %s", item->name);
         }
     }
-    return check_row(c);
+    return check_row(c) || check_outlier(c) ? -1 : 0;
 }
 
 void cmn_contents_to_write(struct cmn_checkpointing *c)

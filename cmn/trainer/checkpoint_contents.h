@@ -36,7 +36,8 @@ struct cmn_checkpointing {
 
     struct cmn_checkpoint_item *item;
     int items, room;
-    float *averages;            /* statistics merged over the ranks, in the order of the tensors */
+    /* Statistics merged over the ranks, in the order of the tensors, and those of cmn_ema. */
+    float *averages, *ema_averages;
     double row[CMN_ROW_VALUES]; /* sums since the last row */
     size_t *offset;             /* of this rank's sequences in a text; the trainer's, or NULL */
     size_t offsets, restored;   /* their number; how many were in the checkpoint */
@@ -69,8 +70,9 @@ int cmn_contents_check(const struct cmn_checkpointing *c);
 void cmn_contents_pull(struct cmn_checkpointing *c);
 void cmn_contents_push(struct cmn_checkpointing *c);
 
-/* Copies the rolling statistics to c->averages; they are merged over the ranks at that time. */
-void cmn_contents_keep_averages(struct cmn_checkpointing *c);
+/* Copies the rolling statistics to c->averages or c->ema_averages (`into`), which gets memory; they
+ * are merged over the ranks at that time. */
+void cmn_contents_keep_averages(struct cmn_checkpointing *c, float **into);
 
 /* The name of a tensor that holds NaN or Inf on the host (the thread's own), or NULL. */
 const char *cmn_contents_not_finite(const struct cmn_checkpointing *c);

@@ -74,8 +74,13 @@ static void add_weights(struct cmn_checkpointing *c, struct cmn_snapshot *to)
     if (out) {
         cmn_net_write_weights(c->model->net, out);
     }
-    cmn_contents_keep_averages(c);
+    cmn_contents_keep_averages(c, &c->averages);
     cmn_model_restore_own(c->model);
+    if (c->model->optimizer.ema.decay > 0) {
+        cmn_model_swap_in_validated(c->model);
+        cmn_contents_keep_averages(c, &c->ema_averages);
+        cmn_model_restore_own(c->model);
+    }
 }
 
 static void fill_row(struct cmn_checkpointing *c, int row_made)
@@ -208,5 +213,6 @@ void cmn_checkpointing_close(struct cmn_checkpointing *c)
     free(c->layout);
     free(c->item);
     free(c->averages);
+    free(c->ema_averages);
     free(c);
 }

@@ -87,7 +87,7 @@ static void add_identity(cJSON *o, const struct cmn_checkpointing *c)
     for (int i = 0; i < KEYS; i++) {
         add_key(o, c, keys[i]);
     }
-    /* LARS and cmn_clip keep it apart as well. */
+    /* LARS, cmn_clip and cmn_outlier keep it apart as well. */
     add(o, "momentum", "%s",
         cmn_optimizer_momentum_apart(&c->model->optimizer) ? "apart" : "with the gradients");
     add(o, "weights", "%s",
@@ -117,6 +117,13 @@ enum {
     BEST,
     BEST_AT,
     NO_BETTER,
+    CLIPPED,
+    OUTLIERS,
+    USUAL_STEPS,
+    OUTLIERS_IN_ROW,
+    EMA_KEPT,
+    EMA_STEPS,
+    UNAVERAGED,
     NUMBERS,
     ADDED_LATER = BEST_KNOWN /* checkpoints of earlier versions lack all of these */
 };
@@ -142,6 +149,13 @@ static const struct cmn_number numbers[NUMBERS] = {
     [BEST] = {"best", 0, 1, 0},
     [BEST_AT] = {"best_at", 0, CMN_MOST_EXACT, 1},
     [NO_BETTER] = {"no_better", 0, CMN_MOST_EXACT, 1},
+    [CLIPPED] = {"clipped", 0, CMN_MOST_EXACT, 1},
+    [OUTLIERS] = {"outliers", 0, CMN_MOST_EXACT, 1},
+    [USUAL_STEPS] = {"usual_steps", 0, CMN_OUTLIER_WINDOW, 1},
+    [OUTLIERS_IN_ROW] = {"outliers_in_row", 0, CMN_OUTLIER_IN_A_ROW, 1},
+    [EMA_KEPT] = {"ema_kept", 0, 1, 1},
+    [EMA_STEPS] = {"ema_steps", 0, CMN_MOST_EXACT, 1},
+    [UNAVERAGED] = {"unaveraged", 0, CMN_MOST_EXACT, 1},
 };
 
 static void find_best(const struct cmn_checkpointing *c, double value[NUMBERS])
@@ -160,6 +174,7 @@ static void add_progress(cJSON *o, const struct cmn_checkpointing *c, int row_ma
     const struct cmn_net *net = c->model->net;
     const struct cmn_net_size size = cmn_net_size(net);
     const struct cmn_training_progress *p = c->progress;
+    const struct cmn_optimizer *optimizer = &c->model->optimizer;
     long iteration = cmn_step_iteration(c->step);
     double value[NUMBERS] = {
         [ITERATION] = (double)iteration,
@@ -178,6 +193,13 @@ static void add_progress(cJSON *o, const struct cmn_checkpointing *c, int row_ma
         [LR] = (double)c->step->lr,
         [SKIPPED] = (double)c->step->nonfinite.skipped,
         [ELAPSED] = cmn_clock() - p->began,
+        [CLIPPED] = (double)optimizer->clipped,
+        [OUTLIERS] = (double)optimizer->outliers,
+        [USUAL_STEPS] = (double)optimizer->outlier.steps,
+        [OUTLIERS_IN_ROW] = (double)optimizer->outlier.in_row,
+        [EMA_KEPT] = optimizer->ema.decay > 0,
+        [EMA_STEPS] = (double)optimizer->ema.steps,
+        [UNAVERAGED] = (double)optimizer->unaveraged,
     };
 
     find_best(c, value);
@@ -275,7 +297,8 @@ static int compare_all(const struct cmn_checkpointing *c, const cJSON *there, co
             return -1;
         }
     }
-    return compare(file, there, here, "momentum", "(cmn_lars, cmn_clip) its momentum is kept") ||
+    return compare(file, there, here, "momentum",
+                   "(cmn_lars, cmn_clip, cmn_outlier) its momentum is kept") ||
                    compare(file, there, here, "weights", "(cmn_communicator) its weights are") ||
                    compare(file, there, here, "images",
                            o->batch == CMN_BATCH_GLOBAL ? "images of a step are"

@@ -93,8 +93,23 @@ void cmn_model_swap_in_averages(struct cmn_model *m)
     }
 }
 
+void cmn_model_swap_in_validated(struct cmn_model *m)
+{
+    struct cmn_ema *ema = &m->optimizer.ema;
+
+    if (!m->attached || !(ema->decay > 0)) {
+        cmn_model_swap_in_averages(m);
+        return;
+    }
+    m->own_statistics = keep(&m->gradients, CMN_STATISTIC);
+    cmn_gradients_unpack(&m->gradients, CMN_STATISTIC, ema->statistics);
+    cmn_ema_swap_in(ema, &m->gradients);
+    cmn_replicas_average_statistics(&m->gradients, &m->session->topology);
+}
+
 void cmn_model_restore_own(struct cmn_model *m)
 {
+    cmn_ema_restore(&m->optimizer.ema, &m->gradients);
     put_back(&m->gradients, CMN_STATISTIC, &m->own_statistics);
     put_back(&m->gradients, CMN_WEIGHT, &m->own_weights);
 }

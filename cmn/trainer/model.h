@@ -34,6 +34,9 @@ void cmn_model_detach(struct cmn_model *m);
  * normalisation, and the mean of weights that differ. Nothing may train until
  * cmn_model_restore_own() (local) gives each rank its own again. */
 void cmn_model_swap_in_averages(struct cmn_model *m);
+/* The same with what is validated: the moving average of the weights and statistics where there is
+ * one (cmn_ema). */
+void cmn_model_swap_in_validated(struct cmn_model *m);
 void cmn_model_restore_own(struct cmn_model *m);
 
 #endif

@@ -224,10 +224,10 @@ void cmn_nonfinite_begin_step(struct cmn_nonfinite_policy *p, long iteration)
     p->found.name = NULL;
     p->found_micro_batch = p->found_image = -1;
     p->next = 0;
-    if (mode(p) != CMN_NONFINITE_SKIP) {
+    if (mode(p) != CMN_NONFINITE_SKIP && !(p->session->options.outlier > 0)) {
         return;
     }
-    /* A forward pass with NaN leaves it in the rolling statistics, too. */
+    /* A forward pass with NaN leaves it in the rolling statistics, too; so does an outlier. */
     if (!p->statistics) {
         p->statistics = cmn_malloc(cmn_gradients_floats(g, CMN_STATISTIC), sizeof *p->statistics);
     }
@@ -251,6 +251,16 @@ static void tell(const struct cmn_nonfinite_policy *p, int from)
              from, host, text);
 }
 
+int cmn_nonfinite_worth_saying(long so_far)
+{
+    return so_far <= SAID || so_far % THEN_EVERY == 0;
+}
+
+void cmn_nonfinite_undo_statistics(const struct cmn_nonfinite_policy *p)
+{
+    cmn_gradients_unpack(&p->model->gradients, CMN_STATISTIC, p->statistics);
+}
+
 static void leave_out(struct cmn_nonfinite_policy *p, int from)
 {
     p->skipped++;
@@ -260,10 +270,10 @@ static void leave_out(struct cmn_nonfinite_policy *p, int from)
                   "learning_rate, and resume from earlier weights or a checkpoint",
                   p->iteration, IN_A_ROW);
     }
-    if (p->skipped <= SAID || p->skipped % THEN_EVERY == 0) {
+    if (cmn_nonfinite_worth_saying(p->skipped)) {
         tell(p, from);
     }
-    cmn_gradients_unpack(&p->model->gradients, CMN_STATISTIC, p->statistics);
+    cmn_nonfinite_undo_statistics(p);
     if (p->found.name) {
         cmn_recurrent_state_reset(p->model->net, p->feed->share.sequences);
     }

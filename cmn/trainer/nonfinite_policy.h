@@ -23,7 +23,7 @@ struct cmn_nonfinite_policy {
     int looked;             /* at the loss of this micro-batch */
     int next;               /* tensor that backward comes to next */
     long skipped, in_a_row; /* steps that were left out; the latest of them */
-    float *statistics;      /* skip: rolling statistics from before the step */
+    float *statistics;      /* skip, cmn_outlier: rolling statistics from before the step */
 };
 
 /* Local. s, m and f must outlive it. */
@@ -43,6 +43,14 @@ void cmn_nonfinite_after_backward(struct cmn_nonfinite_policy *p, int i, int mic
  * Backward is done: whether this step is to be left out, on all ranks, which is said. Stop requests
  * travel with the answer. */
 int cmn_nonfinite_skips(struct cmn_nonfinite_policy *p);
+
+/* Local. The rolling statistics become again those from before the step, with cmn_nonfinite=skip
+ * or cmn_outlier. */
+void cmn_nonfinite_undo_statistics(const struct cmn_nonfinite_policy *p);
+
+/* Local. Whether a line is to say that another step was left out: the first ten, then each
+ * hundredth. */
+int cmn_nonfinite_worth_saying(long so_far);
 
 /* Local. Ends the job when the weights that are about to be saved are not finite; the same on all
  * ranks. */

@@ -180,6 +180,8 @@ static void make_row(struct cmn_training_progress *p, const struct cmn_progress_
         .load = sums->load / passed,
         .steps = sums->steps,
         .skipped = p->step->nonfinite.skipped,
+        .outliers = p->model->optimizer.outliers,
+        .clipped = p->model->optimizer.clipped,
         .ranks = s->topology.size,
     };
     struct cmn_rank_times *times = gather_times(p);
@@ -314,6 +316,19 @@ static void verify(struct cmn_training_progress *p)
     }
 }
 
+/* At the end of a training: steps that were changed or left out. */
+static void tell_counts(const struct cmn_training_progress *p)
+{
+    const struct cmn_optimizer *o = &p->model->optimizer;
+    long skipped = p->step->nonfinite.skipped;
+
+    if (skipped || o->outliers || o->clipped) {
+        cmn_report_clear(p->session->report);
+        cmn_say("of %ld steps %ld were left out for NaN or Inf, %ld as outliers; %ld were clipped",
+                p->step->earlier + p->step->done, skipped, o->outliers, o->clipped);
+    }
+}
+
 void cmn_progress_tell(struct cmn_training_progress *p, const struct cmn_progress_due *due)
 {
     cmn_timeline_span(CMN_SPAN_STEP, (int)cmn_step_iteration(p->step), p->step->ended, cmn_clock());
@@ -322,6 +337,9 @@ void cmn_progress_tell(struct cmn_training_progress *p, const struct cmn_progres
     cmn_status_wait(NULL);
     if (due->last || due->regular) {
         make_row_and_trace(p, due);
+    }
+    if (due->last || cmn_net_training_ended(p->model->net)) {
+        tell_counts(p);
     }
 }
 

@@ -113,6 +113,7 @@ static void restore_progress(struct cmn_checkpointing *c)
 {
     struct cmn_session *s = c->session;
     struct cmn_net *net = c->model->net;
+    struct cmn_optimizer *o = &c->model->optimizer;
 
     cmn_net_set_seen(net, cmn_saved_count(c, "seen"));
     cmn_net_set_updates(net, (int)cmn_saved_count(c, "updates"));
@@ -124,11 +125,21 @@ static void restore_progress(struct cmn_checkpointing *c)
     c->progress->validation_pending = (int)cmn_saved_count(c, "validation_pending");
     c->progress->best = (struct cmn_best){.known = (int)cmn_saved_count(c, "best_known"),
                                           .saved = (int)cmn_saved_count(c, "best_saved"),
-                                          .value = cmn_saved_number(c, "best"),
+                                          .value = (double)(float)cmn_saved_number(c, "best"),
                                           .at = (long)cmn_saved_count(c, "best_at"),
                                           .worse = (long)cmn_saved_count(c, "no_better")};
     c->step->lr = (float)cmn_saved_number(c, "lr");
     c->step->nonfinite.skipped = (long)cmn_saved_count(c, "skipped");
+    o->clipped = (long)cmn_saved_count(c, "clipped");
+    o->outliers = (long)cmn_saved_count(c, "outliers");
+    if (s->options.outlier > 0) {
+        o->outlier.steps = (long)cmn_saved_count(c, "usual_steps");
+        o->outlier.in_row = (long)cmn_saved_count(c, "outliers_in_row");
+    }
+    if (s->options.ema > 0) {
+        o->ema.steps = (long)cmn_saved_count(c, "ema_steps");
+    }
+    o->unaveraged = (long)cmn_saved_count(c, "unaveraged");
     s->seed = strtoul(cmn_saved_text(c->saved, "seed"), NULL, 10);
     if (c->by.same_ranks) {
         cmn_random_open(s->seed, s->topology.rank);
@@ -174,6 +185,18 @@ static void report_missing(const struct cmn_checkpointing *c)
     }
 }
 
+/* A checkpoint of a run without cmn_ema has none. */
+static void begin_average(struct cmn_checkpointing *c)
+{
+    struct cmn_ema *e = &c->model->optimizer.ema;
+
+    if (e->decay > 0 && !cmn_saved_count(c, "ema_kept")) {
+        cmn_ema_begin(e, &c->model->gradients);
+        cmn_warn("cmn_ema: the checkpoint has no average of the weights: it begins with its "
+                 "weights");
+    }
+}
+
 static void restore(struct cmn_checkpointing *c)
 {
     const struct cmn_topology *top = &c->session->topology;
@@ -185,6 +208,7 @@ static void restore(struct cmn_checkpointing *c)
     cmn_checkpoint_scatter(c->item, c->items, c->file, &c->by, top);
     check_contents(c);
     cmn_contents_push(c);
+    begin_average(c);
     MPI_CALL(MPI_Barrier(top->world)); /* ranks of a node may have their weights in common */
     if (!c->by.same_ranks && c->model->optimizer.policy->own_weights) {
         cmn_optimizer_begin(&c->model->optimizer);

@@ -245,12 +245,50 @@ static void read_metrics(struct cmn_step *p)
 {
     const float *metrics = p->model->optimizer.metrics;
 
+    p->session->interrupts += metrics[CMN_INTERRUPTS];
+    p->session->terminations += metrics[CMN_TERMINATIONS];
+    if (p->model->optimizer.left_out.answer == CMN_OUTLIER_LEFT_OUT) {
+        return; /* as a step that cmn_nonfinite=skip leaves out */
+    }
     p->mean_loss = metrics[CMN_LOSS] / metrics[CMN_IMAGES];
     p->sums.loss += metrics[CMN_LOSS];
     p->sums.right += metrics[CMN_RIGHT];
     p->sums.images += metrics[CMN_IMAGES];
-    p->session->interrupts += metrics[CMN_INTERRUPTS];
-    p->session->terminations += metrics[CMN_TERMINATIONS];
+}
+
+static void tell_outlier(const struct cmn_step *p)
+{
+    const struct cmn_optimizer *o = &p->model->optimizer;
+    const struct cmn_left_out *left = &o->left_out;
+    long iteration = cmn_step_iteration(p) + 1 - o->policy->sends_copy;
+    const char *what = left->which == CMN_OUTLIER_LOSS ? "its loss" : "its gradient's norm";
+    char text[160];
+
+    snprintf(text, sizeof text, "%s is %.4g, and was %.4g with a standard deviation of %.2g", what,
+             left->value[left->which], left->before.mean[left->which],
+             cmn_outlier_deviation(&left->before, left->which));
+    cmn_report_clear(p->session->report);
+    if (left->answer == CMN_OUTLIER_ANEW) {
+        cmn_warn("iteration %ld is the %dth outlier in a row, and is used: %s; cmn_outlier=%g "
+                 "begins anew with it",
+                 iteration, CMN_OUTLIER_IN_A_ROW, text, o->options->outlier);
+    } else if (cmn_nonfinite_worth_saying(o->outliers)) {
+        cmn_warn("iteration %ld is left out as an outlier (%ld so far): %s (cmn_outlier=%g)",
+                 iteration, o->outliers, text, o->options->outlier);
+    }
+}
+
+/* Nothing is learned from the step. With double buffering it was the one before, and the statistics
+ * of this one contain it already. */
+static void leave_out(struct cmn_step *p, float mean_loss)
+{
+    const struct cmn_optimizer *o = &p->model->optimizer;
+
+    p->mean_loss = mean_loss;
+    cmn_net_set_updates(p->model->net, cmn_net_updates(p->model->net) - 1);
+    if (!o->policy->sends_copy) {
+        cmn_nonfinite_undo_statistics(&p->nonfinite);
+    }
 }
 
 static void tune_buckets(struct cmn_step *p)
@@ -281,6 +319,7 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     struct cmn_model *m = p->model;
     struct cmn_optimizer *o = &m->optimizer;
     double began = cmn_clock();
+    float mean_loss = p->mean_loss;
     int skip;
 
     cmn_status_wait("the sum of the gradients");
@@ -296,6 +335,12 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     }
     if (cmn_optimizer_update(o, rule, (int)cmn_feed_step_images(p->feed), skip)) {
         read_metrics(p);
+    }
+    if (o->left_out.answer != CMN_OUTLIER_USED) {
+        tell_outlier(p);
+    }
+    if (o->left_out.answer == CMN_OUTLIER_LEFT_OUT && !skip) {
+        leave_out(p, mean_loss);
     }
     p->updated = 1;
     p->fused = rule->done;

@@ -1,7 +1,10 @@
 #include "trainer/trainer.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fatal.h"
 #include "base/log.h"
@@ -13,6 +16,7 @@
 #include "trainer/identity.h"
 #include "trainer/resume.h"
 #include "trainer/validation.h"
+#include "trainer/weights_file.h"
 
 /* ---- beginning and end ---- */
 
@@ -218,6 +222,51 @@ static void say_untrained(const struct cmn_trainer *t, const char *file)
             cmn_net_iteration(net), cmn_net_last_iteration(net));
 }
 
+/* Whether a training continues that could not save, because its checkpoints keep the weights. */
+static int continues(const struct cmn_trainer *t)
+{
+    return cmn_checkpointing_takes(t->checkpointing) && t->started &&
+           !cmn_net_training_ended(t->model.net);
+}
+
+/* Rank 0, with the average in the network. */
+static void write_average(struct cmn_trainer *t)
+{
+    struct cmn_model *m = &t->model;
+    char file[PATH_MAX];
+    const char *why;
+
+    snprintf(file, sizeof file, "%s/%s_ema.weights", t->session->backup, m->name);
+    if (!t->started && !access(file, F_OK)) {
+        return; /* nothing has been trained */
+    }
+    cmn_nonfinite_check_weights(&t->step.nonfinite);
+    cmn_status_compute("writing the average of the weights");
+    if (!cmn_weights_file_write(m, file, cmn_net_seen(m->net), 1)) {
+        return;
+    }
+    why = strerror(errno);
+    if (!continues(t)) {
+        cmn_fatal("the average of the weights is not written to %s: %s", file, why);
+    }
+    cmn_warn("the average of the weights is not written to %s: %s; training continues, and its "
+             "checkpoints keep it",
+             file, why);
+}
+
+/* Collective. Darknet saves the weights: cmn_ema's have a file of their own. */
+static void save_average(struct cmn_trainer *t)
+{
+    if (!t->model.attached || !(t->model.optimizer.ema.decay > 0) || !t->session->backup[0]) {
+        return;
+    }
+    cmn_model_swap_in_validated(&t->model);
+    if (t->session->topology.rank == 0) {
+        write_average(t);
+    }
+    cmn_model_restore_own(&t->model);
+}
+
 int cmn_trainer_before_save(struct cmn_trainer *t, const char *file)
 {
     if (cmn_best_owns(&t->model, file)) {
@@ -226,7 +275,12 @@ int cmn_trainer_before_save(struct cmn_trainer *t, const char *file)
     cmn_report_clear(t->session->report);
     t->save_began = cmn_clock();
     cmn_status_wait("the averages that are made for saving");
-    cmn_model_swap_in_averages(&t->model);
+    if (cmn_best_is(&t->model, file)) {
+        cmn_model_swap_in_validated(&t->model); /* AlexeyAB's -map has found them the best */
+    } else {
+        save_average(t);
+        cmn_model_swap_in_averages(&t->model);
+    }
     cmn_status_wait(NULL);
     if (t->session->topology.rank) {
         cmn_trainer_after_save(t);
@@ -248,8 +302,7 @@ void cmn_trainer_after_save(struct cmn_trainer *t)
 
 int cmn_trainer_save_failed(struct cmn_trainer *t, const char *file, int reason)
 {
-    if (!cmn_checkpointing_takes(t->checkpointing) || !t->started ||
-        cmn_net_training_ended(t->model.net)) {
+    if (!continues(t)) {
         return 0;
     }
     cmn_report_clear(t->session->report);

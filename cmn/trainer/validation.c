@@ -47,7 +47,7 @@ void cmn_validate(const struct cmn_session *s, struct cmn_model *m, struct cmn_r
 
     cmn_status_compute("validation");
     cmn_net_resize(m->net, m->size);
-    cmn_model_swap_in_averages(m);
+    cmn_model_swap_in_validated(m);
     (s->valid.images ? count_classes : count_boxes)(s, m->net, row);
     cmn_model_restore_own(m);
     cmn_net_resize(m->net, trained);

@@ -213,16 +213,23 @@ stopped() {
 
 # ends_like WHOLE: the training in out/ has ended with the files and the rows of the one in that folder.
 ends_like() {
-    cmp "$1/mlp_best.weights" out/mlp_best.weights
-    cmp "$1/mlp.weights" out/mlp.weights
+    local file
+    for file in mlp mlp_best mlp_ema; do
+        cmp "$1/$file.weights" "out/$file.weights"
+    done
     diff <(rows mlp) "$1.rows"
 }
 
-@test "cmn_best and cmn_patience: killed at random steps, the same best weights and the same last iteration on 1 to 3 ranks" {
+@test "cmn_best, cmn_patience, cmn_ema, cmn_clip, cmn_outlier: killed at random steps, the same best weights and the same last iteration on 1 to 4 ranks" {
     small_data 240 40
-    mlp_cfg batch=48 learning_rate=.1 cmn_batch=global cmn_best=1 cmn_patience=3 >mlp.cfg
+    mlp_cfg batch=48 learning_rate=.01 cmn_batch=global cmn_best=1 cmn_patience=3 >mlp.cfg
+    # Without an average the best weights are those of their epoch.
+    run_on 2 classifier train small.data mlp.cfg -cmn_seed 7 -cmn_epochs 60
+    [[ $(<train.log) =~ ', of iteration '([0-9]+)', in the last 3 validations' ]]
+    cmp out/mlp_best.weights "out/mlp_$((BASH_REMATCH[1] / 5)).weights"
+    sed -i 's/^cmn_best=1/&\ncmn_ema=.9\ncmn_clip=.5\ncmn_outlier=1/' mlp.cfg
     words=(classifier train small.data mlp.cfg -cmn_seed 7 -cmn_epochs 60 -cmn_checkpoint 2 -cmn_checkpoint_keep 99)
-    for n in 1 2 3; do
+    for n in 1 2 3 4; do
         rm -rf out
         run_on $n "${words[@]}"
         ended='cmn_patience=3: no better accuracy than [0-9.]*, of iteration ([0-9]+), in the last 3 validations: the training ends after iteration ([0-9]+),'
@@ -230,18 +237,18 @@ ends_like() {
         best=${BASH_REMATCH[1]} end=${BASH_REMATCH[2]} # an epoch has 5 iterations
         echo "$n ranks: best $best, last $end"
         ((best % 5 == 0 && end == best + 15 && end < 300))
-        cmp out/mlp_best.weights out/mlp_$((best / 5)).weights
+        jq -e 'last | .outlier_steps > 0 and .clipped_steps > 0' out/mlp.json
         [[ $(seen out/mlp.weights) == $((end * 48)) ]]
         # Ended again from a checkpoint: the best weights are of a later step, as after a kill before the next checkpoint.
         mv out whole && rows_in whole mlp >whole.rows
         at=$((RANDOM % (end / 2 - 1) * 2 + 2))
         echo "resumed from $at"
-        mkdir out && cp -p whole/mlp.json whole/mlp_best.weights whole/mlp-$at.checkpoint out
+        mkdir out && cp -p whole/mlp.json whole/mlp_{best,ema}.weights whole/mlp-$at.checkpoint out
         run_on $n "${words[@]}"
         grep "resumed from out/mlp-$at.checkpoint" train.log
         ends_like whole
         # The last checkpoint: it has ended.
-        rm out/mlp.weights
+        rm out/mlp.weights out/mlp_ema.weights
         run_on $n "${words[@]}"
         (($(grep -c "nothing to train: cmn_patience=3 has ended this training after iteration $end;" train.log) == 1))
         ends_like whole

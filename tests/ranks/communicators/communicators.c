@@ -61,8 +61,10 @@ static void make_world(struct world *w, const struct place *place, const size_t 
     }
     w->tensor[tensors] = (struct cmn_span){.data = w->memory + at, .n = METRICS};
     w->spans = tensors + 1;
-    w->x = (struct cmn_exchange){
-        w->tensor, tensors, {.data = w->memory + GUARD, .n = total}, w->tensor[tensors], NULL};
+    w->x = (struct cmn_exchange){.tensor = w->tensor,
+                                 .tensors = tensors,
+                                 .block = {.data = w->memory + GUARD, .n = total},
+                                 .metrics = w->tensor[tensors]};
 }
 
 /* Collective. */

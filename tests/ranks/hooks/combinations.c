@@ -42,7 +42,7 @@ static const struct {
     {"cmn_lars", "0.01"},        {"cmn_topk_ratio", "0.3"},  {"cmn_topk_warmup", "4"},
     {"cmn_bucket_mb", "0.0005"}, {"cmn_powersgd_rank", "1"}, {"cmn_local_steps", "4"},
     {"cmn_epochs", NULL},        {"cmn_validate", NULL},     {"cmn_patience", "2"},
-    {"cmn_clip", "0.05"},
+    {"cmn_clip", "0.05"},        {"cmn_ema", "0.9"},         {"cmn_outlier", "0.5"},
 };
 
 static void add_value(struct factor *f, const char *value)
@@ -112,7 +112,7 @@ static void find_factors(void)
     for (int i = 0; i < cmn_options_count(); i++) {
         cmn_options_row(i, &row);
         if (strcmp(row.group, "Exchange") && strcmp(row.group, "Batch and schedule") &&
-            strcmp(row.key, "cmn_nonfinite")) {
+            strcmp(row.key, "cmn_nonfinite") && strcmp(row.key, "cmn_outlier")) {
             continue;
         }
         if (strstr(row.range, " to ")) {
@@ -327,15 +327,17 @@ static void empty(const char *run, const char *kept)
     }
 }
 
+static const char *const results[] = {"weights", "net_ema.weights"};
+
 /* Rank 0. */
-static int same_files(const char *run, const char *other)
+static int same_file(const char *run, const char *other, const char *result)
 {
     char name[2][512], *text[2] = {NULL, NULL};
     size_t bytes[2] = {0, 0};
     int same;
 
-    name_in(name[0], sizeof name[0], run, "weights");
-    name_in(name[1], sizeof name[1], other, "weights");
+    name_in(name[0], sizeof name[0], run, result);
+    name_in(name[1], sizeof name[1], other, result);
     for (int i = 0; i < 2; i++) {
         FILE *file = fopen(name[i], "rb");
         text[i] = calloc(1, 1 << 16);
@@ -348,6 +350,12 @@ static int same_files(const char *run, const char *other)
     free(text[0]);
     free(text[1]);
     return same;
+}
+
+static int same_files(const struct combination *c, const char *run, const char *other)
+{
+    return same_file(run, other, results[0]) &&
+           (!strcmp(value_of(c, "cmn_ema"), "off") || same_file(run, other, results[1]));
 }
 
 /* Trains it, and holds it against the other overlap and against itself resumed. Returns whether it
@@ -373,21 +381,23 @@ static int try_it(const struct combination *c)
     }
     CHECK_SAYING(out.same, "other weights on another rank:%s", text);
     if (!train(c, "other", other, 0, &out)) {
-        CHECK_SAYING(top.rank || same_files("whole", "other"), "other bits with cmn_overlap=%s:%s",
-                     other, text);
+        CHECK_SAYING(top.rank || same_files(c, "whole", "other"),
+                     "other bits with cmn_overlap=%s:%s", other, text);
     }
     if (top.rank == 0) {
         char from[512], to[512];
-        name_in(from, sizeof from, "whole", "weights");
-        name_in(to, sizeof to, "other", "weights");
-        rename(from, to);
+        for (size_t i = 0; i < COUNT(results); i++) {
+            name_in(from, sizeof from, "whole", results[i]);
+            name_in(to, sizeof to, "other", results[i]);
+            rename(from, to);
+        }
         empty("whole", "net-3.checkpoint");
     }
     MPI_Barrier(top.world);
     why = train(c, "whole", NULL, 1, &out);
     CHECK_SAYING(!why, "does not resume: %s:%s", why ? why : "", text);
     CHECK_SAYING(why || out.resumed == SAVED, "resumed after %ld:%s", out.resumed, text);
-    CHECK_SAYING(why || top.rank || same_files("whole", "other"), "other bits when resumed:%s",
+    CHECK_SAYING(why || top.rank || same_files(c, "whole", "other"), "other bits when resumed:%s",
                  text);
     return 1;
 }

@@ -256,7 +256,7 @@ static void clips(void **state)
         struct cmn_exchange sums = {
             .tensor = tensor, .tensors = 2, .block = {.data = x, .n = COUNT(x)}};
         float last = want[i].value[1] * want[i].keeps;
-        cmn_clip(&sums, want[i].limit, 2);
+        CHECK(cmn_clip(&sums, want[i].limit, cmn_clip_norm(&sums, 2)) == (want[i].keeps < 1));
         CHECK_SAYING(fabsf(x[0] - 12 * want[i].keeps) < (want[i].keeps < 1 ? 2e-6F : 1e-30F),
                      "%zu: %g", i, (double)x[0]);
         CHECK_SAYING(isnan(last) ? isnan(x[4]) : fabsf(x[4] - last) < 2e-6F, "%zu: %g", i,

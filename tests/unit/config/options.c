@@ -32,6 +32,7 @@ static const struct key keys[] = {
     {"cmn_scale_lr", "off", "linear", "linear", {"", "1", "sqrt"}},
     {"cmn_lars", "off", "0.001", "0.001", {"", "-1", "2", "nan", "on"}},
     {"cmn_clip", "off", "0.5", "0.5", {"", "-1", "1000000001", "nan", "on", "1x"}},
+    {"cmn_ema", "off", "0.9998", "0.9998", {"", "-1", "1", "nan", "on"}},
     {"cmn_sync_bn", "off", "on", "on", {"", "2", "yes"}},
     {"cmn_epochs", "off", "3", "3", {"", "-1", "1000001", "x", "1.5", "99999999999999999999"}},
     {"cmn_scatter", "global", "none", "none", {"", "glob", "Global", "shards"}},
@@ -52,6 +53,7 @@ static const struct key keys[] = {
     {"cmn_cache_mb", "auto", "0", "0", {"", "-2", "1G", "16777217"}},
     {"cmn_verify", "1000", "1", "1", {"", "-1", "all"}},
     {"cmn_nonfinite", "stop", "skip", "skip", {"", "0", "nan"}},
+    {"cmn_outlier", "off", "6", "6", {"", "-1", "1001", "nan", "on"}},
     {"cmn_checkpoint", "off", "100", "100", {"", "-1", "1.5", "on"}},
     {"cmn_checkpoint_keep", "2", "5", "5", {"", "0", "1001", "all"}},
 };

@@ -147,6 +147,13 @@ static const struct {
     {"best", "1.5", "best is 1.5, and must be a number from 0 to 1"},
     {"best_at", "-1", "best_at is -1, and must be"},
     {"no_better", "-1", "no_better is -1, and must be"},
+    {"clipped", "-1", "clipped is -1, and must be"},
+    {"outliers", "0.5", "outliers is 0.5, and must be a whole number"},
+    {"usual_steps", "101", "usual_steps is 101, and must be a whole number from 0 to 100"},
+    {"outliers_in_row", "11", "outliers_in_row is 11, and must be a whole number from 0 to 10"},
+    {"ema_kept", "2", "ema_kept is 2, and must be a whole number from 0 to 1"},
+    {"ema_steps", "-1", "ema_steps is -1, and must be"},
+    {"unaveraged", "1e300", "unaveraged is 1.0000000000000001e+300, and must be"},
     {"progress", "[]", "iteration is no number"},
     {"progress", "", "iteration is no number"},
 };
@@ -181,13 +188,15 @@ static void no_number_may_be_missing(void **state)
         assert_int_equal(fits(item->string, "\"1\""), -1);
         n++;
     }
-    assert_int_equal(n, 21);
+    assert_int_equal(n, 28);
 }
 
-/* Checkpoints of versions that knew no best validation. */
+/* Checkpoints of versions that knew no best validation, no average and no outliers. */
 static void those_of_the_best_validation_may_all_be_missing(void **state)
 {
-    static const char *const names[] = {"best_known", "best_saved", "best", "best_at", "no_better"};
+    static const char *const names[] = {"best_known",      "best_saved", "best",      "best_at",
+                                        "no_better",       "clipped",    "outliers",  "usual_steps",
+                                        "outliers_in_row", "ema_kept",   "ema_steps", "unaveraged"};
     cJSON *saved = cJSON_Duplicate(c->saved, 1);
 
     (void)state;
