@@ -335,10 +335,15 @@ int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char 
 void cmn_before_evaluation(struct network *net);
 float cmn_after_evaluation(struct network *net, float result);
 
+/* Local. They ask it first: whether ranks divide the images. 0 without -cmn, and for networks with
+ * recurrent layers: what is found in an image then depends on those before it, so each rank looks
+ * at all of them. */
+int cmn_divides_images(const struct network *net);
+
 /* Collective. -map and `detector map` of AlexeyAB's Darknet call it for `images` images, of which
  * this rank has looked for boxes in every cmn_size()th from number cmn_rank() on: found[i] and n[i]
  * become those that the ranks have found in image i, without those that have no score. Darknet
- * frees them. Ends the job for recurrent networks. Without -cmn nothing changes. */
+ * frees them. Without -cmn nothing changes. */
 struct detection;
 void cmn_share_boxes(struct network *net, struct detection **found, int *n, int images);
 

@@ -23,10 +23,11 @@
 void reset_network_state(network *net, int b);
 
 extern const struct cmn_tree {
-    const char *whose; /* "pjreddie's" */
-    int has_all_hooks; /* for each command of config/commands.c, and not those of both trees */
-    int has_more;      /* what config/ calls AlexeyAB's: keys of a cfg, options like -map */
-    int keeps_batch;   /* input and labels lie in memory of the network's, not the trainer's */
+    const char *whose;     /* "pjreddie's" */
+    int has_all_hooks;     /* for each command of config/commands.c, and not those of both trees */
+    int has_more;          /* what config/ calls AlexeyAB's: keys of a cfg, options like -map */
+    int keeps_cell_deltas; /* backward of an LSTM begins with the deltas of the last micro-batch */
+    int keeps_batch;       /* input and labels lie in memory of the network's, not the trainer's */
 } cmn_tree;
 
 /* ---- the cfg ---- */
@@ -90,6 +91,18 @@ void cmn_tree_draw_rate(network *net);
 /* The loss of the micro-batch that was just computed. */
 float cmn_tree_loss(const network *net);
 
+/* Values that this process follows through its micro-batches and that decide what it trains with,
+ * as the thresholds of badlabels_*: value i, and its name in checkpoints (static); NULL where there
+ * are no more. */
+float **cmn_tree_followed(network *net, int i, const char **name);
+
+/* Whether an image's loss depends on the other images of its micro-batch. */
+int cmn_tree_compares_images(const network *net);
+
+/* The keys of the cfg that Darknet does not know where this network trains, as "adam=1, clip"; ""
+ * when there are none. */
+void cmn_tree_leaves_out(const network *net, int on_gpu, char *text, size_t bytes);
+
 /* Threads of this network's trainer that load images. */
 int cmn_tree_loader_threads(const network *net);
 
@@ -100,6 +113,15 @@ void cmn_tree_write_weights(network *net, FILE *out);
 
 /* Whether the layer finds boxes of classes. */
 int cmn_tree_finds_boxes(const layer *l);
+
+/* Whether Darknet updates the weights of this layer of a network, and of those inside of it. */
+int cmn_tree_updates(const layer *l);
+
+/* Whether the layer's rolling statistics stay as they are while it trains. */
+int cmn_tree_keeps_statistics(const layer *l);
+
+/* Whether the layer's outputs depend on images before this one, of other micro-batches. */
+int cmn_tree_looks_back(const layer *l);
 
 /* Whether the layer carries h and c from step to step. */
 int cmn_tree_is_lstm(const layer *l);

@@ -23,7 +23,8 @@ enum cmn_tensor_kind {
     CMN_WEIGHT,    /* weights, biases, scales */
     CMN_STATISTIC, /* rolling mean and variance of batch normalisation */
     CMN_MOMENT,    /* what an optimizer keeps besides the gradient (Adam) */
-    CMN_EMA        /* Darknet's own exponential average of weights (ema_alpha) */
+    CMN_EMA,       /* Darknet's own exponential average of weights (ema_alpha) */
+    CMN_FOLLOWED   /* what Darknet decides by: each rank follows it, and steps end with the mean */
 };
 
 struct cmn_tensor {

@@ -108,6 +108,11 @@ int cmn_net_first_recurrent_layer(const struct cmn_net *net)
     return -1;
 }
 
+int cmn_net_compares_images(const struct cmn_net *net)
+{
+    return cmn_tree_compares_images(cmn_network(net));
+}
+
 size_t cmn_net_inputs(const struct cmn_net *net)
 {
     return (size_t)cmn_network(net)->inputs;

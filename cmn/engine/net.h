@@ -33,6 +33,9 @@ int cmn_net_time_steps(const struct cmn_net *net);
 /* The first layer that takes several images as one sequence, or -1. */
 int cmn_net_first_recurrent_layer(const struct cmn_net *net);
 
+/* Whether an image's loss depends on the other images of its micro-batch. */
+int cmn_net_compares_images(const struct cmn_net *net);
+
 /* Floats of one image's input and labels. */
 size_t cmn_net_inputs(const struct cmn_net *net);
 size_t cmn_net_truths(const struct cmn_net *net);

@@ -10,7 +10,7 @@
 #include "engine/darknet_tree.h"
 #include "mpi/device.h"
 
-enum { STATES = 2 }; /* of a layer, at most */
+enum { STATES = 3 }; /* of a layer, at most */
 
 /* On the GPU a simple recurrent layer keeps its state, too; on the CPU each step of its
  * training begins with 0. */
@@ -28,6 +28,9 @@ static int states_of(const struct cmn_net *net, const layer *l,
             state[n++] = (struct cmn_recurrent_state){.at = l->h_cpu, .device = l->h_gpu};
             state[n++] = (struct cmn_recurrent_state){.at = l->c_cpu, .device = l->c_gpu};
         }
+        if (cmn_tree_is_lstm(l) && cmn_tree.keeps_cell_deltas) {
+            state[n++] = (struct cmn_recurrent_state){.at = l->dc_cpu, .device = l->dc_gpu};
+        }
         return n;
     }
 #endif
@@ -36,6 +39,9 @@ static int states_of(const struct cmn_net *net, const layer *l,
     } else if (cmn_tree_is_lstm(l)) {
         state[n++] = (struct cmn_recurrent_state){.at = l->h_cpu};
         state[n++] = (struct cmn_recurrent_state){.at = l->c_cpu};
+    }
+    if (cmn_tree_is_lstm(l) && cmn_tree.keeps_cell_deltas) {
+        state[n++] = (struct cmn_recurrent_state){.at = l->dc_cpu};
     }
     return n;
 }

@@ -62,7 +62,7 @@ void cmn_replicas_broadcast(const struct cmn_gradients *g, struct cmn_net *net,
                             const struct cmn_topology *t)
 {
     static const enum cmn_tensor_kind kinds[] = {CMN_GRADIENT, CMN_WEIGHT, CMN_STATISTIC,
-                                                 CMN_MOMENT, CMN_EMA};
+                                                 CMN_MOMENT,   CMN_EMA,    CMN_FOLLOWED};
     unsigned long seen = cmn_net_seen(net);
     int updates = cmn_net_updates(net);
 
@@ -138,6 +138,25 @@ void cmn_replicas_average_statistics(const struct cmn_gradients *g, const struct
         }
     }
     cmn_gradients_push(g, CMN_STATISTIC);
+}
+
+void cmn_replicas_average_followed(const struct cmn_gradients *g, const struct cmn_topology *t)
+{
+    float *all = NULL, sum;
+
+    for (int i = 0; i < g->tensors && t->size > 1; i++) {
+        if (g->tensor[i].kind != CMN_FOLLOWED) {
+            continue;
+        }
+        all = all ? all : cmn_malloc((size_t)t->size, sizeof *all);
+        MPI_CALL(MPI_Allgather(*g->tensor[i].at, 1, MPI_FLOAT, all, 1, MPI_FLOAT, t->world));
+        sum = 0;
+        for (int k = 0; k < t->size; k++) {
+            sum += all[k];
+        }
+        **g->tensor[i].at = sum / (float)t->size;
+    }
+    free(all);
 }
 
 void cmn_replicas_average_weights(const struct cmn_gradients *g, const struct cmn_topology *t)

@@ -31,6 +31,10 @@ void cmn_replicas_broadcast(const struct cmn_gradients *g, struct cmn_net *net,
  * bit changes. */
 void cmn_replicas_average_statistics(const struct cmn_gradients *g, const struct cmn_topology *t);
 
+/* Collective, blocking, where there are any. Values that each rank follows become their means over
+ * all ranks, the same bits on all of them. */
+void cmn_replicas_average_followed(const struct cmn_gradients *g, const struct cmn_topology *t);
+
 /* Collective, blocking. The weights become their means over all ranks. */
 void cmn_replicas_average_weights(const struct cmn_gradients *g, const struct cmn_topology *t);
 

@@ -18,6 +18,7 @@ struct tensor_list {
     struct cmn_tensor *tensor;
     int n, room, on_gpu;
     const network *net;
+    int updates; /* whether Darknet updates the layer that is being listed */
 };
 
 #ifdef GPU
@@ -117,7 +118,7 @@ static void find_on_gpu(struct cmn_tensor *t, const layer *l)
 static void add_gradient(struct tensor_list *list, const layer *l, int index, const char *part,
                          const char *name, float **at, size_t n, float **weight)
 {
-    struct cmn_tensor *t = add(list, CMN_GRADIENT, index, part, name, at, n);
+    struct cmn_tensor *t = list->updates ? add(list, CMN_GRADIENT, index, part, name, at, n) : NULL;
 
     if (t) {
         t->weight = weight;
@@ -136,6 +137,7 @@ static void add_layer(struct tensor_list *list, layer *l, int index, const char 
                       size_t weights, size_t outs)
 {
     float **average[3];
+    enum cmn_tensor_kind rolling = cmn_tree_keeps_statistics(l) ? CMN_WEIGHT : CMN_STATISTIC;
 
     add(list, CMN_WEIGHT, index, part, "weights", &l->weights, weights);
     add(list, CMN_WEIGHT, index, part, "biases", &l->biases, outs);
@@ -145,8 +147,8 @@ static void add_layer(struct tensor_list *list, layer *l, int index, const char 
         add(list, CMN_EMA, index, part, "biases_ema", average[1], outs);
         add(list, CMN_EMA, index, part, "scales_ema", average[2], outs);
     }
-    add(list, CMN_STATISTIC, index, part, "rolling_mean", &l->rolling_mean, outs);
-    add(list, CMN_STATISTIC, index, part, "rolling_variance", &l->rolling_variance, outs);
+    add(list, rolling, index, part, "rolling_mean", &l->rolling_mean, outs);
+    add(list, rolling, index, part, "rolling_variance", &l->rolling_variance, outs);
     add(list, CMN_MOMENT, index, part, "m", &l->m, weights);
     add(list, CMN_MOMENT, index, part, "v", &l->v, weights);
     add(list, CMN_MOMENT, index, part, "bias_m", &l->bias_m, outs);
@@ -220,6 +222,8 @@ void cmn_gradients_list(struct cmn_gradients *g, struct cmn_net *net)
 {
     const network *n = cmn_network(net);
     struct tensor_list list = {.net = n, .on_gpu = cmn_net_on_gpu(net)};
+    const char *name;
+    float **followed;
     /* The cfg's [net] was asked about when it was read. */
     const char *why = cmn_tree_refusal(&(network){.n = n->n, .layers = n->layers}, NULL);
 
@@ -227,7 +231,11 @@ void cmn_gradients_list(struct cmn_gradients *g, struct cmn_net *net)
         cmn_fatal("%s", why);
     }
     for (int i = n->n - 1; i >= 0; i--) {
+        list.updates = cmn_tree_updates(&n->layers[i]);
         add_by_type(&list, &n->layers[i], i);
+    }
+    for (int i = 0; (followed = cmn_tree_followed(cmn_network(net), i, &name)); i++) {
+        add(&list, CMN_FOLLOWED, 0, "", name, followed, 1);
     }
     g->tensor = list.tensor;
     g->tensors = list.n;

@@ -13,6 +13,7 @@
 const struct cmn_tree cmn_tree = {
     .whose = "AlexeyAB's",
     .has_more = 1,
+    .keeps_cell_deltas = 1,
 };
 
 /* ---- the cfg ---- */
@@ -48,6 +49,17 @@ static int has_streams(const network *net)
     return 0;
 }
 
+/* Whether the loader's sequences are as long as those of the network, in all of the training. */
+static int whole_sequences(const network *net)
+{
+    int whole = net->sequential_subdivisions == net->subdivisions;
+
+    for (int i = 0; i < net->num_steps; i++) {
+        whole &= net->seq_scales[i] == 1;
+    }
+    return whole;
+}
+
 /* The one table of what -cmn cannot keep its promises with; docs/use/alexeyab.md has the same
  * rows. */
 const char *cmn_tree_refusal(const network *net, char *const *words)
@@ -56,28 +68,25 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
     static char text[512];
     const network *n = net ? net : &none;
     int on_gpu = cmn_device_built() && gpu_index >= 0;
-#define DELTAS \
-    "it follows the deltas that one process has seen, and ranks see others: leave it away"
+    int steps = n->time_steps > 1 ? n->time_steps : 1;
     const struct {
         const char *key; /* of the cfg, or an option */
         int on;
         const char *why;
     } refused[] = {
-        {"track", n->track != 0, "each rank would need sequences of its own: leave -cmn away"},
-        {"contrastive", n->contrastive != 0,
-         "it compares the images of a micro-batch with each other, and samples are loaded one by "
-         "one: leave -cmn away"},
+        {"track", n->track && n->time_steps < 2,
+         "a sequence has one image: set time_steps, or leave track away"},
+        {"sequential_subdivisions", n->track && !whole_sequences(n),
+         "with -cmn a sequence is as long as time_steps: leave it away, and seq_scales"},
+        {"contrastive", n->contrastive && n->batch / steps % 2,
+         "it compares images in pairs: batch divided by subdivisions must be even"},
         {"dynamic_minibatch", n->dynamic_minibatch != 0,
-         "it changes the size of a step on each rank: leave it away"},
-        {"badlabels_rejection_percentage", n->badlabels_rejection_percentage > 0, DELTAS},
-        {"num_sigmas_reject_badlabels", n->num_sigmas_reject_badlabels > 0, DELTAS},
-        {"equidistant_point", n->equidistant_point > 0, DELTAS},
+         "a step's number of images would change, and iterations are counted by it: leave it away"},
         {"weights_reject_freq", n->weights_reject_freq > 0,
-         "it changes weights that ranks have in common: leave it away"},
-        {"gaussian_noise", n->gaussian_noise > 0,
-         "OpenCV draws it, whose random numbers do not follow cmn_seed: leave it away"},
+         "it changes weights that the ranks of a node share while others read them: leave it away"},
         {"adversarial_lr", n->adversarial_lr > 0,
-         "it changes images with a network of its own: leave it away"},
+         "this Darknet knows it on GPUs alone, where each process decides by itself when to attack "
+         "its images: leave it away"},
         {"share_index", shares_weights(n),
          "this Darknet updates shared weights once for each layer that has them, and no sum over "
          "ranks equals that: leave -cmn away"},
@@ -88,7 +97,6 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
         {"-topk", has_word(words, "classifier") && has_word(words, "-topk"),
          "with -cmn the answers are counted with cmn_validate: leave -topk away"},
     };
-#undef DELTAS
 
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         if (refused[i].on) {
@@ -179,14 +187,21 @@ size_t cmn_tree_truths(const network *net)
     return (size_t)net->outputs;
 }
 
-/* Both sides times or divided by `random`, 1.4 where that is 1; rounded up to resize_step. */
+/* Both sides times or divided by `random` of the last layer that finds boxes, 1.4 where that is 1;
+ * rounded up to resize_step. */
 struct cmn_tree_sizes cmn_tree_random_sizes(const network *net)
 {
-    const layer *last = &net->layers[net->n - 1];
-    double random = (double)last->random, factor = random == 1 ? 1.4 : random;
+    double random = 0, factor;
     int less = net->w < net->h ? net->w : net->h, more = net->w < net->h ? net->h : net->w;
 
-    if (last->type != YOLO || factor <= 0) {
+    for (int i = 0; i < net->n; i++) {
+        const layer *l = &net->layers[i];
+        if (l->type == YOLO || l->type == GAUSSIAN_YOLO || l->type == REGION) {
+            random = (double)l->random;
+        }
+    }
+    factor = random == 1 ? 1.4 : random;
+    if (factor <= 0) {
         return (struct cmn_tree_sizes){0, 0, 0};
     }
     return (struct cmn_tree_sizes){(int)(less / factor), (int)(more * factor) + net->resize_step,
@@ -252,6 +267,67 @@ float cmn_tree_loss(const network *net)
     return get_network_cost(*net);
 }
 
+float **cmn_tree_followed(network *net, int i, const char **name)
+{
+    static const char *const names[] = {"delta_rolling_max", "delta_rolling_avg",
+                                        "delta_rolling_std", "badlabels_reject_threshold"};
+    float **const value[] = {&net->delta_rolling_max, &net->delta_rolling_avg,
+                             &net->delta_rolling_std, &net->badlabels_reject_threshold};
+    int used = net->badlabels_rejection_percentage > 0 || net->num_sigmas_reject_badlabels > 0 ||
+               net->equidistant_point > 0;
+
+    if (!used || i == sizeof value / sizeof value[0]) {
+        return NULL;
+    }
+    *name = names[i];
+    return value[i];
+}
+
+int cmn_tree_compares_images(const network *net)
+{
+    return net->contrastive;
+}
+
+/* Appends `words`, and ", " before all but the first. */
+static void add_word(char *text, size_t bytes, const char *words)
+{
+    size_t n = strlen(text);
+
+    snprintf(text + n, bytes - n, "%s%s", n ? ", " : "", words);
+}
+
+/* Keys of the layers and of [net] that only the code for GPUs reads. */
+static void list_keys(const network *net, char *text, size_t bytes)
+{
+    struct {
+        const char *key;
+        int on;
+    } keys[] = {{"adam=1", net->adam}, {"batch_normalize=2", 0}, {"burnin_update", 0},
+                {"train_only_bn", 0},  {"dont_update", 0},       {"clip", 0}};
+
+    for (int i = 0; i < net->n; i++) {
+        const layer *l = &net->layers[i];
+        keys[1].on |= l->batch_normalize > 1;
+        keys[2].on |= l->burnin_update != 0;
+        keys[3].on |= l->train_only_bn != 0;
+        keys[4].on |= l->dont_update != 0;
+        keys[5].on |= l->clip != 0;
+    }
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (keys[i].on) {
+            add_word(text, bytes, keys[i].key);
+        }
+    }
+}
+
+void cmn_tree_leaves_out(const network *net, int on_gpu, char *text, size_t bytes)
+{
+    text[0] = '\0';
+    if (!on_gpu) {
+        list_keys(net, text, bytes);
+    }
+}
+
 int cmn_tree_loader_threads(const network *net)
 {
     const layer *last = &net->layers[net->n - 1];
@@ -269,6 +345,23 @@ void cmn_tree_write_weights(network *net, FILE *out)
 int cmn_tree_finds_boxes(const layer *l)
 {
     return l->type == YOLO || l->type == GAUSSIAN_YOLO || l->type == REGION || l->type == DETECTION;
+}
+
+/* Not those before stopbackward=1. */
+int cmn_tree_updates(const layer *l)
+{
+    return l->train;
+}
+
+int cmn_tree_keeps_statistics(const layer *l)
+{
+    return l->type == CONVOLUTIONAL && !l->train;
+}
+
+int cmn_tree_looks_back(const layer *l)
+{
+    return l->type == RNN || l->type == CRNN || l->type == GRU || l->type == LSTM ||
+           l->type == CONV_LSTM || l->type == HISTORY;
 }
 
 int cmn_tree_is_lstm(const layer *l)

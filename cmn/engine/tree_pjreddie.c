@@ -114,6 +114,27 @@ float cmn_tree_loss(const network *net)
     return *net->cost;
 }
 
+float **cmn_tree_followed(network *net, int i, const char **name)
+{
+    (void)net;
+    (void)i;
+    (void)name;
+    return NULL;
+}
+
+int cmn_tree_compares_images(const network *net)
+{
+    (void)net;
+    return 0;
+}
+
+void cmn_tree_leaves_out(const network *net, int on_gpu, char *text, size_t bytes)
+{
+    (void)net;
+    (void)on_gpu;
+    snprintf(text, bytes, "%s", "");
+}
+
 int cmn_tree_loader_threads(const network *net)
 {
     const layer *last = &net->layers[net->n - 1];
@@ -131,6 +152,23 @@ void cmn_tree_write_weights(network *net, FILE *out)
 int cmn_tree_finds_boxes(const layer *l)
 {
     return l->type == YOLO || l->type == REGION || l->type == DETECTION;
+}
+
+int cmn_tree_updates(const layer *l)
+{
+    (void)l;
+    return 1;
+}
+
+int cmn_tree_keeps_statistics(const layer *l)
+{
+    (void)l;
+    return 0;
+}
+
+int cmn_tree_looks_back(const layer *l)
+{
+    return l->type == RNN || l->type == CRNN || l->type == GRU || l->type == LSTM;
 }
 
 int cmn_tree_is_lstm(const layer *l)

@@ -222,6 +222,16 @@ static void unpack_boxes(const float *boxes, size_t rows, int classes, struct de
     }
 }
 
+int cmn_divides_images(const struct network *net)
+{
+    int looks_back = 0;
+
+    for (int i = 0; i < net->n; i++) {
+        looks_back |= cmn_tree_looks_back(&net->layers[i]);
+    }
+    return cmn_job.on && !looks_back;
+}
+
 void cmn_share_boxes(struct network *net, struct detection **found, int *n, int images)
 {
     const struct cmn_topology *t = ranks();
@@ -231,7 +241,6 @@ void cmn_share_boxes(struct network *net, struct detection **found, int *n, int 
     if (t->size == 1) {
         return;
     }
-    cmn_require_single_images(cmn_net_of(net));
     classes = net->layers[net->n - 1].classes;
     mine = pack_boxes(found, n, images, classes, &boxes);
     count = cmn_calloc((size_t)t->size, sizeof *count);

@@ -162,9 +162,22 @@ void cmn_check_weights(struct network *net, const char *file, int revision)
     }
 }
 
+/* Nothing that a cfg asks for is left out silently. */
+static void tell_left_out(const struct network *net, const char *cfg)
+{
+    char text[256];
+
+    cmn_tree_leaves_out(net, cmn_net_on_gpu(cmn_net_of((struct network *)net)), text, sizeof text);
+    if (text[0] && cmn_job.topology.rank == 0) {
+        cmn_warn("%s: no effect on the CPU, for this Darknet knows them on GPUs alone: %s", cfg,
+                 text);
+    }
+}
+
 void cmn_after_load_network(struct network *net, const char *cfg)
 {
     if (cmn_job.on) {
+        tell_left_out(net, cfg);
         cmn_status_compute("comparing and sharing the network");
         cmn_trainer_attach(net->cmn, cmn_net_of(net), cfg);
         cmn_status_compute("reading lists and images");

@@ -184,12 +184,15 @@ static void add_tensors(struct cmn_checkpointing *c, int reading)
         case CMN_EMA:
             add_replica(c, name, *x->at, bytes, CMN_MERGE_MEAN);
             break;
+        case CMN_FOLLOWED:
+            add_common(c, name, *x->at, bytes);
+            break;
         }
     }
 }
 
-static const enum cmn_tensor_kind kinds[] = {CMN_GRADIENT, CMN_WEIGHT, CMN_STATISTIC, CMN_MOMENT,
-                                             CMN_EMA};
+static const enum cmn_tensor_kind kinds[] = {CMN_GRADIENT, CMN_WEIGHT, CMN_STATISTIC,
+                                             CMN_MOMENT,   CMN_EMA,    CMN_FOLLOWED};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 void cmn_contents_pull(struct cmn_checkpointing *c)

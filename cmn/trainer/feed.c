@@ -149,6 +149,12 @@ void cmn_feed_open(struct cmn_feed *f, const struct cmn_session *s, struct cmn_n
 {
     *f = (struct cmn_feed){.session = s, .net = net};
     f->share = cmn_feed_share(s, batch, micro_batches, cmn_net_time_steps(net));
+    if (cmn_net_compares_images(net) && f->share.sequences < batch) {
+        cmn_fatal("contrastive=1 in the cfg compares the images of a micro-batch with each other, "
+                  "and %d ranks would divide each: take at most %d ranks (subdivisions), without "
+                  "cmn_sync_bn and time_steps, or cmn_batch=per_rank",
+                  s->topology.size, micro_batches);
+    }
 }
 
 void cmn_feed_close(struct cmn_feed *f)

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/stop_request.h"
 #include "base/timeline.h"
+#include "engine/replicas.h"
 #include "report/report.h"
 #include "trainer/identity.h"
 #include "trainer/resume.h"
@@ -186,6 +187,7 @@ float cmn_trainer_after_batch(struct cmn_trainer *t)
 {
     if (t->step.updated) {
         t->step.updated = 0;
+        cmn_replicas_average_followed(&t->model.gradients, &t->session->topology);
         step_done(t);
     }
     cmn_status_compute("loading images");

@@ -1,99 +1,9 @@
 #!/usr/bin/env bats
-# shellcheck disable=SC2154  # mpiexec, otherwise: helpers.bash
-# AlexeyAB's Darknet: its tree is patched, and trains on several ranks to what one rank makes (docs/use/alexeyab.md). It is
-# ALEXEYAB_TREE, or the tarball beside the checkout; without either the tests are skipped. They build it, with OpenCV where
-# that is installed (the test of mosaic is skipped elsewhere), and with its own matrix products, so that the unpatched tree
-# computes the same bits.
+# shellcheck disable=SC2153,SC2154  # mpiexec, otherwise: helpers.bash; DARKNET, STOCK: alexeyab.bash
+# AlexeyAB's Darknet: its tree is patched, and trains on several ranks to what one rank makes (docs/use/alexeyab.md).
 
 load helpers
-
-setup_file() {
-    local tarball=$BATS_TEST_DIRNAME/../../../shared/alexeyab/darknet-59596d78.tar.xz
-    if [[ -z ${ALEXEYAB_TREE:-} && -f $tarball ]]; then
-        tar -xJf "$tarball" -C "$BATS_FILE_TMPDIR"
-        ALEXEYAB_TREE=$BATS_FILE_TMPDIR/darknet
-    fi
-    [[ -n ${ALEXEYAB_TREE:-} ]] || return 0 # setup skips: bats 1.8 takes a skip here for a failure
-    export ALEXEYAB_TREE
-    ALEXEYAB_WITH=(GEMM=own)
-    if pkg-config --exists opencv4; then ALEXEYAB_WITH+=(OPENCV=1); fi
-    if grep -qw avx2 /proc/cpuinfo; then ALEXEYAB_WITH+=(AVX=1); fi
-    export ALEXEYAB_MAKE="${ALEXEYAB_WITH[*]}"
-    local variant=cpu-alexeyab
-    [[ $ALEXEYAB_MAKE != *OPENCV* ]] || variant+=-opencv
-    [[ $ALEXEYAB_MAKE != *AVX* ]] || variant+=-avx
-    variant+=-gemm
-    export ALEXEYAB_DARKNET=$REPO/build/$variant/bin/darknet ALEXEYAB_STOCK=$REPO/build/stock-$variant/darknet
-    # Into build/, where the next run finds it, and not into bin/. Darknet is compiled as always; the module in less time.
-    (cd "$REPO" && make -s DARKNET_TREE="$ALEXEYAB_TREE" "${ALEXEYAB_WITH[@]}" CMN_OPT=-O1 "build/$variant/bin/darknet") \
-        >"$BATS_FILE_TMPDIR/build.log" 2>&1 || { cat "$BATS_FILE_TMPDIR/build.log"; return 1; }
-    build_stock
-}
-
-# build_stock: ALEXEYAB_STOCK, the unpatched tree, as its own Makefile builds it. It is built anew where the tree has changed.
-build_stock() {
-    local dir=${ALEXEYAB_STOCK%/*} sum
-    sum=$(cd "$ALEXEYAB_TREE" && find Makefile src include 3rdparty/stb -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum)
-    [[ ! -x $ALEXEYAB_STOCK || $(cat "$dir/of") != "$sum" ]] || return 0
-    rm -rf "$dir"
-    mkdir -p "$dir"
-    cp -r "$ALEXEYAB_TREE/." "$dir"
-    chmod -R u+w "$dir"
-    mkdir -p "$dir"/{obj,backup,results}
-    make -s -C "$dir" -j "$(nproc)" "${ALEXEYAB_WITH[@]:1}" darknet >"$BATS_FILE_TMPDIR/stock.log" 2>&1 ||
-        { cat "$BATS_FILE_TMPDIR/stock.log"; return 1; }
-    echo "$sum" >"$dir/of"
-}
-
-setup() {
-    [[ -n ${ALEXEYAB_TREE:-} ]] || skip 'no AlexeyAB tree: set ALEXEYAB_TREE'
-    DARKNET=$ALEXEYAB_DARKNET
-    STOCK=$ALEXEYAB_STOCK
-    enter_folder
-}
-
-# boxes COUNT: COUNT images of MNIST in d/, each with the label of its digit beside it; train.list, valid.list, digits.data.
-boxes() {
-    local image n=0
-    [[ -f $REPO/data/mnist/train.list ]] || skip 'data/mnist is missing: make mnist'
-    mkdir -p d out
-    while IFS= read -r image; do
-        ln -s "$REPO/$image" "d/$n.png"
-        [[ $image =~ digit-([0-9]) ]]
-        echo "${BASH_REMATCH[1]} .5 .5 .6 .8" >"d/$n.txt"
-        echo "d/$n.png"
-        n=$((n + 1))
-    done < <(head -n "$1" "$REPO/data/mnist/train.list") >train.list
-    head -n 20 train.list >valid.list
-    seq 0 9 >names
-    printf '%s\n' classes=10 train=train.list valid=valid.list names=names backup=out >digits.data
-}
-
-# tiny KEY=VALUE...: a network of yolov4-tiny's kind; keys are those of [net].
-tiny() {
-    local part
-    net_section width=64 height=64 channels=3 batch=24 subdivisions=6 learning_rate=0.000003 cmn_batch=global "$@"
-    for part in '16 2 mish' '32 2 mish' '32 1 mish'; do
-        read -r filters stride activation <<<"$part"
-        printf '%s\n' '[convolutional]' batch_normalize=1 "filters=$filters" size=3 "stride=$stride" pad=1 "activation=$activation"
-    done
-    printf '%s\n' '[route]' layers=-1 groups=2 group_id=1 \
-        '[convolutional]' batch_normalize=1 filters=16 size=3 stride=1 pad=1 activation=leaky \
-        '[route]' layers=-1,-2 '[convolutional]' batch_normalize=1 filters=32 size=1 stride=1 pad=1 activation=leaky \
-        '[route]' layers=-5,-1 '[maxpool]' size=2 stride=2 \
-        '[convolutional]' batch_normalize=1 filters=32 size=3 stride=1 pad=1 activation=mish \
-        '[convolutional]' size=1 stride=1 pad=1 filters=30 activation=linear \
-        '[yolo]' mask=0,1 anchors=30,40,40,55 classes=10 num=2 jitter=.1 scale_x_y=1.05 cls_normalizer=1.0 \
-        iou_normalizer=0.07 iou_loss=ciou ignore_thresh=.7 truth_thresh=1 random=0 resize=1.5 nms_kind=greedynms
-}
-
-# detect_on N ARGUMENTS...: detector train on N ranks.
-detect_on() {
-    local n=$1
-    shift
-    darknet_on "$n" detector train digits.data net.cfg -dont_show -cmn -cmn_seed 7 -cmn_validate 0 "$@" >train.log 2>&1 ||
-        { tail -n 30 train.log; return 1; }
-}
+load alexeyab
 
 @test "AlexeyAB's tree: built without a warning from the module; parts that are missing and patches that do not fit are named" {
     run -1 grep -E '(^|[ /])cmn/.*warning' "$BATS_FILE_TMPDIR/build.log"
@@ -119,17 +29,6 @@ detect_on() {
         made+=("$darknet")
     done
     cmp made-by-0.weights made-by-1.weights
-}
-
-# one_to_three: net.cfg on 1, 2 and 3 ranks has the same weights: N.weights.
-one_to_three() {
-    local n
-    for n in 1 2 3; do
-        detect_on "$n"
-        mv out/net_final.weights "$n.weights"
-    done
-    assert_close 1.weights 2.weights 1e-6
-    assert_close 1.weights 3.weights 1e-6
 }
 
 @test "AlexeyAB's tree: after 5 iterations 2 and 3 ranks have the weights of one, with mish, CIoU, EMA and cmn_sync_bn" {
@@ -296,7 +195,13 @@ one_to_three() {
     keys=$(sed -nE 's/^        \{"([a-z_]+)", n->.*/\1/p' "$REPO/cmn/engine/tree_alexeyab.c")
     [[ $(wc -l <<<"$keys") -ge 5 ]]
     for key in $keys; do
-        tiny "$key=1" >net.cfg
+        case $key in
+            sequential_subdivisions) also='track=1 time_steps=2' ;;
+            contrastive) also='batch=18' ;;
+            *) also= ;;
+        esac
+        # shellcheck disable=SC2086  # keys and their values
+        tiny "$key=1" $also >net.cfg
         run -1 timeout 60 "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
         [[ $output == *"$key in the cfg: "* ]]
     done
@@ -307,9 +212,9 @@ one_to_three() {
     [[ $output == *"share_index in the cfg: this Darknet updates shared weights once for each layer that has them"* ]]
     run -1 timeout 60 "$DARKNET" classifier train digits.data net.cfg -topk -cmn
     [[ $output == *'-topk: with -cmn the answers are counted with cmn_validate'* ]]
-    tiny track=1 >net.cfg
+    tiny track=1 time_steps=2 policy=steps steps=2 scales=.1 seq_scales=.5 >net.cfg
     run -1 detect_on 2
-    [[ $output == *'track in the cfg: each rank would need sequences of its own'* ]]
+    [[ $output == *'sequential_subdivisions in the cfg: with -cmn a sequence is as long as time_steps'* ]]
     tiny >net.cfg
     run -1 detect_on 2 -gpus 0,1
     [[ $output == *'each rank trains on one device'* ]]

@@ -1,0 +1,103 @@
+# shellcheck shell=bash disable=SC2034,SC2154  # read by those who load it; from helpers.bash
+# AlexeyAB's tree for alexeyab.bats and alexeyab_features.bats. It is ALEXEYAB_TREE, or the tarball beside the checkout; without
+# either the tests are skipped. They build it, with OpenCV where that is installed (tests of mosaic are skipped elsewhere), and
+# with its own matrix products, so that the unpatched tree computes the same bits.
+
+setup_file() {
+    local tarball=$BATS_TEST_DIRNAME/../../../shared/alexeyab/darknet-59596d78.tar.xz
+    if [[ -z ${ALEXEYAB_TREE:-} && -f $tarball ]]; then
+        tar -xJf "$tarball" -C "$BATS_FILE_TMPDIR"
+        ALEXEYAB_TREE=$BATS_FILE_TMPDIR/darknet
+    fi
+    [[ -n ${ALEXEYAB_TREE:-} ]] || return 0 # setup skips: bats 1.8 takes a skip here for a failure
+    export ALEXEYAB_TREE
+    ALEXEYAB_WITH=(GEMM=own)
+    if pkg-config --exists opencv4; then ALEXEYAB_WITH+=(OPENCV=1); fi
+    if grep -qw avx2 /proc/cpuinfo; then ALEXEYAB_WITH+=(AVX=1); fi
+    export ALEXEYAB_MAKE="${ALEXEYAB_WITH[*]}"
+    local variant=cpu-alexeyab
+    [[ $ALEXEYAB_MAKE != *OPENCV* ]] || variant+=-opencv
+    [[ $ALEXEYAB_MAKE != *AVX* ]] || variant+=-avx
+    variant+=-gemm
+    export ALEXEYAB_DARKNET=$REPO/build/$variant/bin/darknet ALEXEYAB_STOCK=$REPO/build/stock-$variant/darknet
+    # Into build/, where the next run finds it, and not into bin/. Darknet is compiled as always; the module in less time.
+    (cd "$REPO" && make -s DARKNET_TREE="$ALEXEYAB_TREE" "${ALEXEYAB_WITH[@]}" CMN_OPT=-O1 "build/$variant/bin/darknet") \
+        >"$BATS_FILE_TMPDIR/build.log" 2>&1 || { cat "$BATS_FILE_TMPDIR/build.log"; return 1; }
+    build_stock
+}
+
+# build_stock: ALEXEYAB_STOCK, the unpatched tree, as its own Makefile builds it. It is built anew where the tree has changed.
+build_stock() {
+    local dir=${ALEXEYAB_STOCK%/*} sum
+    sum=$(cd "$ALEXEYAB_TREE" && find Makefile src include 3rdparty/stb -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum)
+    [[ ! -x $ALEXEYAB_STOCK || $(cat "$dir/of") != "$sum" ]] || return 0
+    rm -rf "$dir"
+    mkdir -p "$dir"
+    cp -r "$ALEXEYAB_TREE/." "$dir"
+    chmod -R u+w "$dir"
+    mkdir -p "$dir"/{obj,backup,results}
+    make -s -C "$dir" -j "$(nproc)" "${ALEXEYAB_WITH[@]:1}" darknet >"$BATS_FILE_TMPDIR/stock.log" 2>&1 ||
+        { cat "$BATS_FILE_TMPDIR/stock.log"; return 1; }
+    echo "$sum" >"$dir/of"
+}
+
+setup() {
+    [[ -n ${ALEXEYAB_TREE:-} ]] || skip 'no AlexeyAB tree: set ALEXEYAB_TREE'
+    DARKNET=$ALEXEYAB_DARKNET
+    STOCK=$ALEXEYAB_STOCK
+    enter_folder
+}
+
+# boxes COUNT: COUNT images of MNIST in d/, each with the label of its digit beside it; train.list, valid.list, digits.data.
+boxes() {
+    local image n=0
+    [[ -f $REPO/data/mnist/train.list ]] || skip 'data/mnist is missing: make mnist'
+    mkdir -p d out
+    while IFS= read -r image; do
+        ln -s "$REPO/$image" "d/$n.png"
+        [[ $image =~ digit-([0-9]) ]]
+        echo "${BASH_REMATCH[1]} .5 .5 .6 .8" >"d/$n.txt"
+        echo "d/$n.png"
+        n=$((n + 1))
+    done < <(head -n "$1" "$REPO/data/mnist/train.list") >train.list
+    head -n 20 train.list >valid.list
+    seq 0 9 >names
+    printf '%s\n' classes=10 train=train.list valid=valid.list names=names backup=out >digits.data
+}
+
+# tiny KEY=VALUE...: a network of yolov4-tiny's kind; keys are those of [net].
+tiny() {
+    local part
+    net_section width=64 height=64 channels=3 batch=24 subdivisions=6 learning_rate=0.000003 cmn_batch=global "$@"
+    for part in '16 2 mish' '32 2 mish' '32 1 mish'; do
+        read -r filters stride activation <<<"$part"
+        printf '%s\n' '[convolutional]' batch_normalize=1 "filters=$filters" size=3 "stride=$stride" pad=1 "activation=$activation"
+    done
+    printf '%s\n' '[route]' layers=-1 groups=2 group_id=1 \
+        '[convolutional]' batch_normalize=1 filters=16 size=3 stride=1 pad=1 activation=leaky \
+        '[route]' layers=-1,-2 '[convolutional]' batch_normalize=1 filters=32 size=1 stride=1 pad=1 activation=leaky \
+        '[route]' layers=-5,-1 '[maxpool]' size=2 stride=2 \
+        '[convolutional]' batch_normalize=1 filters=32 size=3 stride=1 pad=1 activation=mish \
+        '[convolutional]' size=1 stride=1 pad=1 filters=30 activation=linear \
+        '[yolo]' mask=0,1 anchors=30,40,40,55 classes=10 num=2 jitter=.1 scale_x_y=1.05 cls_normalizer=1.0 \
+        iou_normalizer=0.07 iou_loss=ciou ignore_thresh=.7 truth_thresh=1 random=0 resize=1.5 nms_kind=greedynms
+}
+
+# detect_on N ARGUMENTS...: detector train on N ranks.
+detect_on() {
+    local n=$1
+    shift
+    darknet_on "$n" detector train digits.data net.cfg -dont_show -cmn -cmn_seed 7 -cmn_validate 0 "$@" >train.log 2>&1 ||
+        { tail -n 30 train.log; return 1; }
+}
+
+# one_to_three: net.cfg on 1, 2 and 3 ranks has the same weights: N.weights.
+one_to_three() {
+    local n
+    for n in 1 2 3; do
+        detect_on "$n"
+        mv out/net_final.weights "$n.weights"
+    done
+    assert_close 1.weights 2.weights 1e-6
+    assert_close 1.weights 3.weights 1e-6
+}
