@@ -11,7 +11,7 @@ TEST_OBJ    := $(addsuffix .o,$(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS))
 # Without a GPU its code runs over a stand-in for CUDA and its libraries: all compiled once more, the kernels as C++ for the CPU.
 FAKE_TESTS :=
 ifneq ($(GPU),1)
-FAKE_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(filter-out tests/gpu/fake/%,$(wildcard tests/gpu/*/*.c)))
+FAKE_TESTS := $(if $(SUFFIX),,$(patsubst tests/%.c,$(B)/tests/%,$(filter-out tests/gpu/fake/%,$(wildcard tests/gpu/*/*.c))))
 FAKE_DK    := $(DK_LIB_OBJ:$(B)/%=$(B)/fake/%)
 FAKE_MAIN  := $(DK_EXEC_OBJ:$(B)/%=$(B)/fake/%)
 FAKE_OWN   := $(patsubst %.c,$(B)/fake/%.o,$(CMN_SRC) $(wildcard tests/gpu/fake/*.c))
@@ -71,24 +71,30 @@ $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS): $(B)/tests/%: $(B)/tests/%.o $(B)/lib
 	$(say) LD $@
 	$(Q)$(LINK) $@ $< $(LIBS) $(call flags,link cmocka $(if $(findstring engine/convolution,$@),libdnnl gomp))
 
-FAKE_FLAGS = -DGPU -DCMN_NCCL -isystem tests/gpu/fake
+FAKE_FLAGS = -DGPU -DCMN_NCCL -isystem tests/gpu/fake -isystem tests/gpu/fake/$(TREE)
 $(FAKE_OBJ): $(B)/fake/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 	$(say) CC '$< (stand-in)'
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CMN_FLAGS) $(FAKE_FLAGS) -Itests -MD -MP -c -o $@ $<
 
-$(FAKE_DK) $(FAKE_MAIN): $(B)/fake/darknet/%.o: $(DK)/%.c $(B)/flags-darknet | $(DK)/.stamp
+$(DK_CPP:%=$(B)/fake/darknet/src/%.o): $(B)/fake/darknet/%.o: $(DK)/%.cpp $(B)/flags-darknet | $(DK)/.stamp
+	$(say) CXX '$< (stand-in)'
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++11 $(filter-out $(DK_OWN),$(DK_FLAGS)) $(FAKE_FLAGS) -MMD -MP -c -o $@ $<
+
+$(filter-out $(DK_CPP:%=$(B)/fake/darknet/src/%.o),$(FAKE_DK) $(FAKE_MAIN)): $(B)/fake/darknet/%.o: $(DK)/%.c $(B)/flags-darknet | $(DK)/.stamp
 	$(say) CC '$< (stand-in)'
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(DK_FLAGS) $(FAKE_FLAGS) -MMD -MP -c -o $@ $<
 
-# `kernel<<<grid, block>>>(arguments)`, on one line or two, is C++ then (tests/gpu/fake/kernel.h).
-FAKE_SED = ':a;s/([A-Za-z_0-9]+)<<<(.*)>>>/FAKE_LAUNCH(\1, \2)/;/<<<[^>]*$$/{N;ba}'
+# `kernel<<<grid, block>>>(arguments)`, on one line or more, is C++ then (tests/gpu/fake/kernel.h). Some kernels of shortcuts
+# read addresses from the GPU's memory.
+FAKE_SED = 's,^ *//.*<<<.*,,;:a;s/([A-Za-z_0-9]+) *<<<(.*)>>>/FAKE_LAUNCH(\1, \2)/;/<<<[^>]*$$/{N;ba};s/layers_(output|delta)_gpu\[[0i]\]/fake_pointer(&)/'
 define fake_kernels
 	$(say) CXX '$< (stand-in)'
 	@mkdir -p $(@D)
 	$(Q)sed -E $(FAKE_SED) $< >$(@:.o=.cpp)
-	$(Q)$(CXX) -std=c++17 $(filter-out $(DK_OWN),$(DK_FLAGS)) $(FAKE_FLAGS) -Itests/gpu/fake -include kernel.h -MD -MP -MT $@ -c -o $@ $(@:.o=.cpp)
+	$(Q)$(CXX) -std=c++17 $(filter-out $(DK_OWN),$(DK_FLAGS)) $(FAKE_FLAGS) -Itests/gpu/fake -include kernel.h $(if $(SUFFIX),-fpermissive) -MD -MP -MT $@ -c -o $@ $(@:.o=.cpp)
 endef
 $(DK_CUDA:%=$(B)/fake/darknet/src/%.cu.o): $(B)/fake/darknet/%.cu.o: $(DK)/%.cu $(B)/flags-darknet | $(DK)/.stamp
 	$(fake_kernels)
@@ -99,7 +105,7 @@ $(B)/fake/cmn/mpi/kernels.cu.o: cmn/mpi/kernels.cu $(B)/flags-darknet | $(DK)/.s
 $(B)/fake/cmn/report/tensorboard.o: | $(EVENTS).h
 
 FAKE_LINK = $(LINK) $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
-    $(LIB_LIBS) $(MPI_LIBS) -lstdc++ -lm -pthread
+    $(LIB_LIBS) $(MPI_LIBS) $(DK_LIBS) -lstdc++ -lm -pthread
 $(B)/fake/libfake.a: $(FAKE_DK) $(FAKE_CU) $(FAKE_OWN) $(EVENTS).o
 	$(say) AR $@
 	@rm -f $@

@@ -546,6 +546,34 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     return cudaSuccess;
 }
 
+static enum cudaMemcpyKind kind_of(const void *to, const void *from)
+{
+    return !is_device(to)     ? cudaMemcpyDeviceToHost
+           : is_device(from) ? cudaMemcpyDeviceToDevice
+                             : cudaMemcpyHostToDevice;
+}
+
+cudaError_t fake_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                      cudaStream_t stream)
+{
+    int locked;
+
+    fake_lock();
+    kind = kind >= cudaMemcpyHostToDevice && kind <= cudaMemcpyDeviceToDevice ? kind
+                                                                              : kind_of(to, from);
+    locked = block_of(kind == cudaMemcpyDeviceToHost ? to : from, bytes) != NULL;
+    fake_unlock();
+    if (locked) {
+        return cudaMemcpyAsync(to, from, bytes, kind, stream);
+    }
+    if (kind == cudaMemcpyDeviceToHost) {
+        cudaStreamSynchronize(stream);
+        return cudaMemcpy(to, from, bytes, kind);
+    }
+    fake_later(to, from, bytes / sizeof(float));
+    return bytes % sizeof(float) ? result(cudaErrorInvalidValue) : cudaSuccess;
+}
+
 static int run_later(struct fake_work *w)
 {
     memcpy(w->to, w->room, w->n);

@@ -38,6 +38,8 @@ typedef struct {
 } cudaUUID_t;
 struct cudaDeviceProp {
     cudaUUID_t uuid;
+    char name[64];
+    int major, minor;
 };
 
 #ifdef __cplusplus

@@ -95,6 +95,10 @@ void fake_end(void);
  * GPU's) when its own stream is next waited for. */
 void fake_later(float *to, const float *from, size_t n);
 
+/* cudaMemcpyAsync for AlexeyAB's Darknet (alexeyab/cuda.h). */
+cudaError_t fake_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                      cudaStream_t stream);
+
 /* Between the files: work on a stream. `run` returns whether it is done; it is asked until it
  * is. */
 struct fake_work {

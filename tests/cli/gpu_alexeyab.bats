@@ -1,0 +1,159 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031,SC2154  # mpiexec: helpers.bash; tests are functions that shellcheck takes for subshells
+# AlexeyAB's Darknet on GPUs, over the stand-in for CUDA and its libraries (tests/gpu/fake/), where its tree is (alexeyab.bats).
+# Its kernels are compiled for the CPU; without cuDNN.
+
+load helpers
+
+setup_file() {
+    local tarball=$BATS_TEST_DIRNAME/../../../shared/alexeyab/darknet-59596d78.tar.xz
+    if [[ -z ${ALEXEYAB_TREE:-} && -f $tarball ]]; then
+        tar -xJf "$tarball" -C "$BATS_FILE_TMPDIR"
+        ALEXEYAB_TREE=$BATS_FILE_TMPDIR/darknet
+    fi
+    [[ -n ${ALEXEYAB_TREE:-} ]] || return 0 # setup skips: bats 1.8 takes a skip here for a failure
+    export ALEXEYAB_TREE ALEXEYAB_BUILD=$REPO/build/cpu-alexeyab
+    (cd "$REPO" && make -s DARKNET_TREE="$ALEXEYAB_TREE" CMN_OPT=-O1 build/cpu-alexeyab/bin/darknet build/cpu-alexeyab/fake/bin/darknet) \
+        >"$BATS_FILE_TMPDIR/build.log" 2>&1 || { cat "$BATS_FILE_TMPDIR/build.log"; return 1; }
+}
+
+setup() {
+    [[ -n ${ALEXEYAB_TREE:-} ]] || skip 'no AlexeyAB tree: set ALEXEYAB_TREE'
+    CPU=$ALEXEYAB_BUILD/bin/darknet
+    DARKNET=$ALEXEYAB_BUILD/fake/bin/darknet
+    export FAKE_GPUS=3
+    enter_folder
+    small_data 60 24
+}
+
+# digits: the images of train.list, each with the label of its digit beside it.
+digits() {
+    local image n=0
+    mkdir -p d out
+    while IFS= read -r image; do
+        ln -s "$(realpath "$image")" "d/$n.png"
+        [[ $image =~ digit-([0-9]) ]]
+        echo "${BASH_REMATCH[1]} .5 .5 .6 .8" >"d/$n.txt"
+        echo "d/$n.png"
+        n=$((n + 1))
+    done <train.list >boxes.list
+    seq 0 9 >names
+    printf '%s\n' classes=10 train=boxes.list valid=boxes.list names=names backup=out >digits.data
+}
+
+# detector BATCH_NORMALIZE KEY=VALUE...: of yolov4-tiny's kind; keys are those of [net].
+detector() {
+    local part normalize=batch_normalize=$1
+    shift
+    net_section width=32 height=32 channels=3 batch=12 subdivisions=6 learning_rate=0.0005 max_batches=4 cmn_batch=global "$@"
+    for part in '8 2 mish' '16 1 mish'; do
+        read -r filters stride activation <<<"$part"
+        printf '%s\n' '[convolutional]' "$normalize" "filters=$filters" size=3 "stride=$stride" pad=1 "activation=$activation"
+    done
+    printf '%s\n' '[route]' layers=-1 groups=2 group_id=1 \
+        '[convolutional]' "$normalize" filters=8 size=3 stride=1 pad=1 activation=leaky \
+        '[convolutional]' "$normalize" filters=8 size=1 stride=1 pad=1 activation=mish '[shortcut]' from=-2 activation=linear \
+        '[route]' layers=-1,-4 '[maxpool]' size=2 stride=2 '[convolutional]' size=1 stride=1 pad=1 filters=30 activation=linear \
+        '[yolo]' mask=0,1 anchors=15,20,20,27 classes=10 num=2 jitter=.1 scale_x_y=1.05 cls_normalizer=1.0 \
+        iou_normalizer=0.07 iou_loss=ciou ignore_thresh=.7 truth_thresh=1 random=0 resize=1.5 nms_kind=greedynms
+}
+
+# boxes_on N ARGUMENTS...: trains net.cfg on N ranks, which compare the bits of their weights; N.weights.
+boxes_on() {
+    local n=$1
+    shift
+    darknet_on "$n" detector train digits.data net.cfg -dont_show -cmn -cmn_seed 7 -cmn_validate 0 -cmn_verify 1 "$@" >train.log 2>&1 ||
+        { tail -n 30 train.log; return 1; }
+    cp out/net_final.weights "$n.weights"
+}
+
+# as_one ARGUMENTS...: 2 and 3 ranks have the weights of one.
+as_one() {
+    local n
+    for n in 1 2 3; do
+        boxes_on $n "$@"
+    done
+    assert_close 1.weights 2.weights 1e-6
+    assert_close 1.weights 3.weights 1e-6
+}
+
+@test "AlexeyAB's tree on GPUs: a detector and a classifier have the weights of the build for the CPU, on 1, 2 and 3 ranks" {
+    digits
+    detector 0 >net.cfg
+    DARKNET=$CPU boxes_on 1
+    mv 1.weights cpu.weights
+    as_one
+    grep -q 'on GPUs' train.log
+    assert_close cpu.weights 1.weights 1e-5
+    # Its validation, too: on ranks that have other numbers of images.
+    net_section batch=24 subdivisions=4 cmn_batch=global learning_rate=0.05 channels=3 max_batches=4 >net.cfg
+    printf '%s\n' '[convolutional]' filters=8 size=3 stride=2 pad=1 activation=mish '[avgpool]' \
+        '[convolutional]' filters=10 size=1 stride=1 pad=1 activation=linear '[softmax]' groups=1 >>net.cfg
+    for run in "1 $CPU" "1 $DARKNET" "2 $DARKNET" "3 $DARKNET"; do
+        DARKNET=${run#* } train_on "${run%% *}" net.cfg -dont_show -cmn_validate 1 -cmn_verify 1
+        jq -c '[.[-1] | ."validation/main/accuracy", (."validation/main/loss", ."main/loss" | . * 1e4 | round), ."main/accuracy"]' out/net.json
+        [[ -f first.weights ]] || cp out/net_final.weights first.weights
+        assert_close first.weights out/net_final.weights 1e-5
+    done >rows
+    grep '^\[' rows | uniq -c
+    [[ $(grep -c '^\[' rows) -eq 4 && $(grep '^\[' rows | sort -u | wc -l) -eq 1 ]]
+}
+
+@test "AlexeyAB's tree on GPUs: batch normalisation, averages, Adam, and what its own update alone knows" {
+    digits
+    detector 1 ema_alpha=0.9 >net.cfg
+    as_one
+    cp 1.weights plain.weights
+    detector 1 adam=1 learning_rate=0.0001 >net.cfg
+    as_one
+    # Scaled losses give the weights of those that are not.
+    detector 1 loss_scale=128 >net.cfg
+    as_one
+    assert_close plain.weights 1.weights 1e-5
+    # A layer that is left out at first keeps its gradients, and then uses all of them.
+    detector 1 burn_in=3 >net.cfg
+    sed -i '0,/filters=8/s//filters=8\nburnin_update=1/; s/^filters=30/filters=30\ndont_update=2/' net.cfg
+    as_one
+    # Without sharing the statistics of 12 images, 2 ranks compute others.
+    detector 1 subdivisions=1 >net.cfg
+    as_one -cmn_sync_bn on
+    boxes_on 2
+    assert_far 1.weights 2.weights 1e-5
+}
+
+@test "AlexeyAB's tree on GPUs: a training that was ended and resumed has the same bits" {
+    digits
+    detector 1 max_batches=6 ema_alpha=0.9 >net.cfg
+    boxes_on 2 -cmn_checkpoint 4
+    mv 2.weights whole.weights
+    rm out/net-6.checkpoint
+    boxes_on 2 -cmn_checkpoint 4
+    grep 'resumed from out/net-4.checkpoint, iteration 4' train.log
+    cmp whole.weights 2.weights
+    rm out/net-6.checkpoint
+    boxes_on 3 -cmn_checkpoint 4
+    assert_close whole.weights 3.weights 1e-6
+}
+
+# refuses N MESSAGE ARGUMENTS...: a training of net.cfg on N ranks ends with status 1 and this message.
+refuses() {
+    local n=$1 message=$2
+    shift 2
+    run -1 darknet_on "$n" detector train digits.data net.cfg -dont_show -cmn "$@"
+    [[ $output == *"$message"* ]]
+}
+
+@test "AlexeyAB's tree on GPUs: what is not offered is refused with the reason" {
+    digits
+    detector 1 use_cuda_graph=1 >net.cfg
+    refuses 1 'use_cuda_graph in the cfg: it records the first prediction'
+    detector 1 >net.cfg
+    sed -i '0,/filters=8/s//filters=8\nstream=1/' net.cfg
+    refuses 1 'stream in the cfg: the sum over the ranks waits for one stream'
+    detector 1 loss_scale=128 >net.cfg
+    refuses 2 "loss_scale in the cfg needs Darknet's own update" -cmn_allreduce_dtype bf16
+    refuses 1 'GPU -1 cannot be used: ' -nogpu
+    FAKE_GPUS=0
+    refuses 1 'GPU 0 cannot be used: '
+    [[ $output == *'(a build without GPU=1 trains on the CPU)'* ]]
+}
