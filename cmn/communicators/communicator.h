@@ -28,6 +28,9 @@ struct cmn_exchange {
      * part of the difference; NULL: none. */
     float *average;
     float part;
+    /* For allreduce: where a communicator that has the sums in its caches anyway puts the sum of the
+     * block's squares, the same on all ranks; others leave it as it is. NULL: nobody asks. */
+    double *squares;
 };
 
 /* Stochastic gradient descent with momentum, as Darknet does it. With g the sum of a gradient

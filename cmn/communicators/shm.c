@@ -74,6 +74,9 @@ static void allreduce_shm(void *self, const struct cmn_exchange *x)
 
     if (s->groups.overlap) {
         cmn_overlap_allreduce(s->groups.overlap, x);
+    } else if (x->squares && s->groups.intra.topology->intra_size > 1) {
+        cmn_shm_allreduce_squares(s->groups.intra_self, x->block.data, x->block.n + x->metrics.n,
+                                  x->block.n, x->squares);
     } else {
         cmn_shm.allreduce(s->groups.intra_self, x->block.data, x->block.n + x->metrics.n);
     }

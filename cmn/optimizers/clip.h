@@ -13,8 +13,8 @@
 
 #include "communicators/communicator.h"
 
-/* The norm of the mean of the sums in x, over `images`. It is made in double, in the order of the
- * tensors, so ranks with the same sums get the same bits. */
+/* The norm of the mean of the sums in x, over `images`, where the exchange has not made it. It is
+ * made in double, in the order of the tensors, so ranks with the same sums get the same bits. */
 double cmn_clip_norm(const struct cmn_exchange *x, int images);
 
 /* Makes the sums in x, whose mean has that norm, so that it is at most `limit`. Returns whether

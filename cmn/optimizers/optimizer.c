@@ -15,6 +15,11 @@ static int skips(const struct cmn_options *options)
     return options->nonfinite == CMN_NONFINITE_SKIP;
 }
 
+static int looks_at_sums(const struct cmn_options *options)
+{
+    return options->clip > 0 || options->outlier > 0;
+}
+
 static const struct cmn_update_policy *choose(const struct cmn_options *options, int adam)
 {
     if (options->local_steps > 1) {
@@ -24,8 +29,7 @@ static const struct cmn_update_policy *choose(const struct cmn_options *options,
         return &cmn_double_buffering;
     }
     return !adam && (options->compress != CMN_COMPRESS_NONE || options->dtype != CMN_FP32 ||
-                     options->lars > 0 || options->clip > 0 || options->outlier > 0 ||
-                     skips(options))
+                     options->lars > 0 || looks_at_sums(options) || skips(options))
                ? &cmn_separate_momentum
                : &cmn_synchronous;
 }
@@ -207,6 +211,10 @@ void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int la
     options.overlap = overlaps ? options.overlap : CMN_OVERLAP_OFF;
     cmn_bucket_tuner_open(&o->tuner, &options, g->exchange.block.n);
     find_ends(o, layers);
+    if (looks_at_sums(o->options) && !o->policy->sends_copy && !g->on_gpu) {
+        g->exchange.squares = &o->squares;
+    }
+    o->squares = -1;
     o->policy->open(o);
     cmn_ema_open(&o->ema, options.ema, g, &o->communicator, o->self);
 }

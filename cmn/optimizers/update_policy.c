@@ -33,6 +33,9 @@ static double norm_of(struct cmn_optimizer *o, const struct cmn_exchange *x, int
     struct cmn_gradients *g = o->gradients;
     double *square, sum = 0;
 
+    if (o->squares >= 0) {
+        return sqrt(o->squares) / images;
+    }
     if (!g->on_gpu) {
         return cmn_clip_norm(x, images);
     }
@@ -206,6 +209,7 @@ void cmn_sum_gradients(struct cmn_optimizer *o, struct cmn_rule *rule, int image
         cmn_gradients_step(g, c, o->self, images, rule->rate, rule->momentum, rule->decay);
         rule->done = 1;
     } else {
+        o->squares = -1;
         cmn_gradients_sum(g, c, o->self);
     }
     memcpy(o->metrics, g->metrics, sizeof o->metrics);

@@ -127,6 +127,8 @@ struct cmn_optimizer {
     struct cmn_host_copy host_copy[CMN_HOST_COPIES_AT_MOST + 1]; /* the last is empty */
     struct cmn_exchange_copy copy;
 
+    double squares; /* the sum of the sums' squares, where the exchange has made it; or -1 */
+
     /* What becomes of the sums before they are used. */
     struct cmn_outlier outlier;
     struct cmn_left_out left_out; /* of this update */

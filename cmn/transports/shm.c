@@ -18,10 +18,14 @@
 /* With fewer floats than this the barriers take the time, and the caches serve best. */
 enum { SMALL = 16384 };
 
+/* Floats that are summed, and then squared, while they are in a cache. */
+enum { BLOCK = 4096 };
+
 struct shm {
     struct cmn_regions regions;
     struct cmn_window *barrier; /* holds nothing else */
     struct cmn_stores stores;   /* of sums */
+    float *partial; /* a double: this rank's part of a sum of squares; NULL until it is needed */
     int rank, ranks;
 };
 
@@ -111,6 +115,49 @@ static void allreduce_shm(void *self, float *data, size_t n)
                          count);
     sum_ends(s, n, began);
     cmn_shm_wait(s);
+}
+
+/* Sums floats [from, to) of all ranks, block by block. Returns the sum of the squares of those below
+ * `upto`. */
+static double sum_and_square(struct shm *s, float *data, size_t from, size_t to, size_t upto,
+                             int non_temporal)
+{
+    double squares = 0;
+
+    for (size_t at = from; at < to; at += BLOCK) {
+        size_t n = to - at < BLOCK ? to - at : BLOCK, below = at < upto ? upto - at : 0;
+        cmn_reduce_broadcast(cmn_shm_counterparts(s, data + at, n), s->ranks, s->rank, non_temporal,
+                             n);
+        squares += cmn_sum_of_squares(data + at, below < n ? below : n);
+    }
+    return squares;
+}
+
+void cmn_shm_allreduce_squares(void *self, float *data, size_t n, size_t upto, double *squares)
+{
+    struct shm *s = self;
+    size_t at, count;
+    double mine, began;
+    float *const *all;
+    int non_temporal;
+
+    if (!s->partial && cmn_regions_memory(&s->regions, sizeof mine / sizeof(float), &s->partial)) {
+        cmn_fatal_reason();
+    }
+    cmn_slice(n, s->ranks, s->rank, &at, &count);
+    cmn_shm_wait(s);
+    non_temporal = sum_begins(s, n, &began);
+    mine = sum_and_square(s, data, at, at + count, upto, non_temporal);
+    sum_ends(s, n, began);
+    memcpy(s->partial, &mine, sizeof mine);
+    cmn_shm_wait(s);
+    /* The others write theirs again when all have come to the next call. */
+    all = cmn_shm_counterparts(s, s->partial, sizeof mine / sizeof(float));
+    *squares = 0;
+    for (int i = 0; i < s->ranks; i++) {
+        memcpy(&mine, all[i], sizeof mine);
+        *squares += mine;
+    }
 }
 
 static void reduce_shm(void *self, float *data, size_t n)

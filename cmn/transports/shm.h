@@ -13,6 +13,11 @@ float *const *cmn_shm_counterparts(void *self, const float *data, size_t n);
  * common, until close. 0, or -1 with a reason. */
 int cmn_shm_common(void *self, size_t floats, float **memory);
 
+/* Collective, blocking. As cmn_shm.allreduce, in the group of several ranks; *squares becomes the sum
+ * of the squares of the first `upto` sums, the same on all ranks. Each rank makes that of its slice
+ * while this is in its caches. */
+void cmn_shm_allreduce_squares(void *self, float *data, size_t n, size_t upto, double *squares);
+
 /* Collective, blocking. Returns when all ranks have called it, and shows what they wrote before. */
 void cmn_shm_wait(void *self);
 
