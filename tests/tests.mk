@@ -1,17 +1,24 @@
 # The test programs, the stand-in for GPUs, and what runs them.
 
-.PHONY: tests test test-quick test-on test-docs soak same-bits check-patches
+.PHONY: tests test test-quick test-on test-docs soak same-bits check-patches gpu-tests
 
 UNIT_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/*/*.c))
 RANK_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/ranks/*/*.c))
 HOST_TOOLS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/hosts/*.c))
 
-TEST_OBJ    := $(addsuffix .o,$(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS))
+# Those of the exchange over CUDA and NCCL themselves: in the pack for a machine with a GPU, which runs them.
+REAL_TESTS :=
+ifeq ($(GPU)-$(NCCL)-$(SUFFIX),1-1-)
+REAL_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/gpu/transports/*.c tests/gpu/communicators/*.c))
+REAL_OBJ   := $(B)/tests/gpu/real/real.o
+endif
+
+TEST_OBJ    := $(addsuffix .o,$(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(REAL_TESTS)) $(REAL_OBJ)
 
 # Without a GPU its code runs over a stand-in for CUDA and its libraries: all compiled once more, the kernels as C++ for the CPU.
 FAKE_TESTS :=
 ifneq ($(GPU),1)
-FAKE_TESTS := $(if $(SUFFIX),,$(patsubst tests/%.c,$(B)/tests/%,$(filter-out tests/gpu/fake/%,$(wildcard tests/gpu/*/*.c))))
+FAKE_TESTS := $(if $(SUFFIX),,$(patsubst tests/%.c,$(B)/tests/%,$(filter-out tests/gpu/fake/% tests/gpu/real/%,$(wildcard tests/gpu/*/*.c))))
 FAKE_DK    := $(DK_LIB_OBJ:$(B)/%=$(B)/fake/%)
 FAKE_MAIN  := $(DK_EXEC_OBJ:$(B)/%=$(B)/fake/%)
 FAKE_OWN   := $(patsubst %.c,$(B)/fake/%.o,$(CMN_SRC) $(wildcard tests/gpu/fake/*.c))
@@ -24,9 +31,9 @@ endif
 TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/darknet' BUILD='$(CURDIR)/$(B)' \
     MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='$(LIB_LIBS) $(MPI_LIBS) -lm -pthread'
 
-tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) build/unpatched/darknet build/cpu/canvases $(B)/sheet $(B)/replay ## Build the test programs alone
+tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(REAL_TESTS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) build/unpatched/darknet build/cpu/canvases $(B)/sheet $(B)/replay ## Build the test programs alone
 
-test: all $(if $(filter 1,$(GPU)),,tests) ## Run every test, or ONLY='cli/faults unit/base' (SAN=address,undefined or SAN=thread: instrumented)
+test: all $(if $(filter 1,$(GPU)),$(REAL_TESTS),tests) ## Run every test, or ONLY='cli/faults unit/base' (SAN=address,undefined or SAN=thread: instrumented)
 	@$(MAKE) --no-print-directory mnist || echo 'MNIST could not be had: tests that need it fail (MNIST_DIR names idx files that are there)'
 	@$(TEST_ENV) $(if $(filter 1,$(GPU)),tests/gpu/run.sh,tests/run.sh $(ONLY))
 
@@ -43,6 +50,9 @@ test-on: ## Run the tests in another release of Debian: SUITE=trixie, RUN='make 
 test-docs: all tests mnist ## Run every command of the documents that can run here, also those that take minutes (tests/docs.sh)
 	@$(TEST_ENV) tests/docs.sh run
 	@$(TEST_ENV) tests/docs.sh slow
+
+gpu-tests: $(REAL_TESTS) $(if $(REAL_TESTS),,FORCE)
+	@$(if $(REAL_TESTS),,echo 'gpu-tests: these tests belong to a build with GPU=1 NCCL=1' >&2; exit 2)
 
 soak: all mnist ## Faults in trainings under cmn-run, RUNS=50: they must end with the bits of undisturbed ones
 	@$(TEST_ENV) tests/soak.sh
@@ -65,7 +75,16 @@ build/unpatched/darknet: darknet/UPSTREAM darknet/obtain.sh
 $(TEST_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CMN_FLAGS) -Itests -MD -MP -c -o $@ $<
+	$(Q)$(CC) $(CMN_FLAGS) $(if $(findstring /tests/gpu/,$@),-DREAL_GPU) -Itests -MD -MP -c -o $@ $<
+
+$(B)/tests/gpu/real/late.o: tests/gpu/real/late.cu $(B)/flags-cuda
+	$(say) NVCC $<
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) $(CMN_CUDA_FLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+
+$(REAL_TESTS): $(B)/tests/%: $(B)/tests/%.o $(REAL_OBJ) $(B)/tests/gpu/real/late.o $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
+	$(say) LD $@
+	$(Q)$(LINK) $@ $(filter %.o,$^) -Wl,--wrap=cudaStreamWaitEvent $(LIBS) $(call flags,link cmocka)
 
 $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS): $(B)/tests/%: $(B)/tests/%.o $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
 	$(say) LD $@

@@ -80,6 +80,7 @@ struct fake {
     int calls_to_failure; /* after so many questions for its state; 0: at once */
     cudaError_t event;    /* what cudaEventQuery says */
     int no_memory;        /* cudaMalloc fails */
+    int no_waits;         /* no stream waits for another one's event: tests must fail then */
 
     int alive;  /* blocks, streams, events and communicators that were not given back */
     int aborts; /* calls of ncclCommAbort */

@@ -141,6 +141,7 @@ static void nccl_reports_an_error(void **state)
                                 "fake remote error: fake details"};
 
     (void)state;
+    needs_the_stand_in();
     for (int later = 0; later < 3;
          later++) { /* before NCCL has taken the operation, and while it runs */
         struct nccl_test t;
@@ -164,6 +165,7 @@ static void cuda_reports_an_error(void **state)
     struct nccl_test t;
 
     (void)state;
+    needs_the_stand_in();
     all_well();
     open_group(&t, &top, top.world, "world");
     fake.event = cudaErrorUnknown;
@@ -181,6 +183,7 @@ static void nothing_comes(void **state)
                                 "waited 1 s (cmn_timeout)"};
 
     (void)state;
+    needs_the_stand_in();
     for (int hangs = 0; hangs < (top.size == 2 ? 2 : 1); hangs++) {
         struct nccl_test t;
         all_well();
@@ -202,6 +205,7 @@ static void start_fails(void **state)
     struct nccl_test t = {.self = NULL};
 
     (void)state;
+    needs_the_stand_in();
     all_well();
     t.group = (struct cmn_group){top.world, "world", &top, &options};
     fake.state = ncclInvalidUsage;
@@ -219,6 +223,7 @@ static void choice(void **state)
     struct cmn_topology on_cpu = top;
 
     (void)state;
+    needs_the_stand_in();
     all_well();
     on_cpu.device = -1;
     CHECK(cmn_nccl.refuses(&on_cpu, &options));
