@@ -2,7 +2,10 @@
 # What only a GPU can show, as TAP. Runs on a machine that has the build and data/mnist, and little else. Without a GPU it skips,
 # saying why; where nvidia-smi lists one, what is missing is a failure. Several ranks share one GPU where there are no more.
 # Environment: DARKNET (a GPU build; else the newest of build/gpu*/bin/darknet), MPIEXEC, COMPARE_WEIGHTS (compiled here when it
-# is not set), GPU_TEST_TMP (a folder that stays; else a temporary one), GPU_TEST_ONLY (names of functions below).
+# is not set), GPU_TEST_TMP (a folder that stays; else a temporary one), GPU_TEST_ONLY (names of functions below; a later run with
+# the same GPU_TEST_TMP finds the weights and the way to share a GPU that an earlier one left there), GPU_TEST_REQUIRED (fail
+# where there is no GPU), GPU_TEST_LIMIT (seconds of a training), GPU_TEST_PROGRAMS (a folder with the tests of the exchange
+# that make gpu-tests compiles), GPU_TEST_SHAPES (what `speed` trains: net:batch:side), GPU_TEST_SIZES (what it exchanges), GPU_TEST_ACCURACY and GPU_TEST_EPOCHS (what MNIST must reach, and in how many).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -12,6 +15,9 @@ gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
 read -ra mpiexec <<<"$MPIEXEC"
 # cuDNN and cuBLAS may round products to 10 bits (TF32) on newer GPUs; here they are held against the CPU.
 export OMPI_MCA_odls_base_sigkill_timeout=1 LC_ALL=C NVIDIA_TF32_OVERRIDE=0
+# All ranks are here. NCCL takes them for other machines where each has an NCCL_HOSTID of its own.
+export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo}
+: "${GPU_TEST_LIMIT:=120}" "${GPU_TEST_REQUIRED:=}" "${GPU_TEST_ACCURACY:=0.98}"
 work=${GPU_TEST_TMP:-$(mktemp -d)}
 mkdir -p "$work"
 [[ -n ${GPU_TEST_TMP:-} ]] || trap 'rm -rf "$work"' EXIT
@@ -32,8 +38,8 @@ report() {
 
 skip_all() {
     echo 1..1
-    if ((gpus)); then
-        report 'training on a GPU' "there is one, but $1"
+    if ((gpus)) || [[ -n $GPU_TEST_REQUIRED ]]; then
+        report 'training on a GPU' "$( ((gpus)) && echo 'there is one, but ')$1"
         exit 1
     fi
     report 'training on a GPU' "skip $1"
@@ -84,13 +90,24 @@ prepare() {
         '[connected]' output=10 activation=linear '[softmax]'; } >wide.cfg
 }
 
-# train RANKS CFG ARGUMENTS...: into log; the weights to out/CFG.weights.
-train() {
+# go_on RANKS CFG ARGUMENTS...: trains, with what lies in out; says what it says into log.
+go_on() {
     local ranks=$1 cfg=$2
     shift 2
-    rm -f out/*
-    timeout --kill-after=5 120 "${mpiexec[@]}" -n "$ranks" "${wrapper[@]}" "$DARKNET" classifier train small.data "$cfg.cfg" \
+    timeout --kill-after=5 "$GPU_TEST_LIMIT" "${mpiexec[@]}" -n "$ranks" "${wrapper[@]}" "$DARKNET" "${command[@]}" "$cfg.cfg" \
         -cmn -cmn_seed 7 -cmn_validate 0 -cmn_batch global -cmn_verify 5 "$@" >log 2>&1
+}
+
+# train RANKS CFG ARGUMENTS...: from the beginning; the weights to out/CFG.weights.
+train() {
+    rm -f out/*
+    go_on "$@" || return
+    [[ ! -f out/$2_final.weights ]] || mv "out/$2_final.weights" "out/$2.weights"
+}
+
+# What the log says of it. The stand-in for a GPU has not all of Darknet's kernels.
+why_not_trained() {
+    grep -m 1 '^the stand-in for a GPU has no' log | sed 's/^/skip /' | grep . || grep -m 1 '^cmn\[' log || echo 'it does not train'
 }
 
 # The relative L2 of the weights just written and of FILE, or why there is none.
@@ -105,7 +122,7 @@ trains_as() {
     local file=$1 limit=$2 what=$3 d
     shift 3
     if ! train "$@"; then
-        report "$what" "$(grep -m 1 '^cmn\[' log || echo 'it does not train')" log
+        report "$what" "$(why_not_trained)" log
         return
     fi
     d=$(differs "$file" "out/$2.weights")
@@ -116,18 +133,72 @@ trains_as() {
     fi
 }
 
+# side_by_side CFG LIMIT: one rank on the CPU, and one on a GPU.
+side_by_side() {
+    if ! train 1 "$1" -nogpu -cmn_communicator flat; then
+        report "$1.cfg on the CPU, by the GPU build" "$(why_not_trained)" log
+        return
+    fi
+    mv "out/$1.weights" "cpu-$1.weights"
+    trains_as "cpu-$1.weights" "$2" "$1.cfg on a GPU gives the weights of the CPU" 1 "$1"
+    cp "out/$1.weights" "one-$1.weights" 2>/dev/null || true
+}
+
 against_the_cpu() {
-    local cfg limit
+    local cfg
     for cfg in step:1e-4 conv:1e-3 norm:1e-2 adam:1e-2; do
-        limit=${cfg#*:} cfg=${cfg%:*}
-        if ! train 1 "$cfg" -nogpu -cmn_communicator flat; then
-            report "$cfg.cfg on the CPU, by the GPU build" 'it does not train' log
-            continue
-        fi
-        mv "out/$cfg.weights" "cpu-$cfg.weights"
-        trains_as "cpu-$cfg.weights" "$limit" "$cfg.cfg on a GPU gives the weights of the CPU" 1 "$cfg"
-        cp "out/$cfg.weights" "one-$cfg.weights" 2>/dev/null || true
+        side_by_side "${cfg%:*}" "${cfg#*:}"
     done
+}
+
+# Each line: name, limit, steps, and what lies between [net] and the last two layers. A simple recurrent layer begins each step
+# with 0 on the CPU alone, so it gets one step.
+layer_nets() {
+    cat <<'END'
+pools        1e-3 5 [convolutional] filters=8 size=3 pad=1 activation=leaky [maxpool] size=2 stride=2 [convolutional] filters=8 size=3 pad=1 activation=relu [maxpool] size=3 stride=2
+resnet-like  1e-2 5 [convolutional] batch_normalize=1 filters=8 size=3 stride=2 pad=1 activation=leaky [convolutional] batch_normalize=1 filters=4 size=1 activation=leaky [convolutional] batch_normalize=1 filters=8 size=3 pad=1 activation=linear [shortcut] from=-3 activation=leaky [avgpool]
+deconv       1e-3 5 [convolutional] filters=6 size=3 stride=2 pad=1 activation=tanh [deconvolutional] filters=4 size=4 stride=2 padding=1 activation=tanh
+routes       1e-3 5 [convolutional] filters=4 size=3 stride=2 pad=1 activation=tanh [convolutional] filters=4 size=3 stride=2 pad=1 activation=tanh [upsample] stride=2 [route] layers=-1,0
+groups       1e-3 5 [convolutional] filters=8 size=3 stride=2 pad=1 activation=tanh [convolutional] groups=4 filters=8 size=3 pad=1 activation=tanh
+local        1e-3 5 [convolutional] filters=4 size=5 stride=4 pad=1 activation=tanh [local] filters=4 size=3 stride=1 pad=1 activation=tanh
+batchnorm    1e-2 5 [convolutional] filters=6 size=5 stride=2 pad=1 activation=tanh [batchnorm]
+rnn          1e-3 1 [rnn] output=16
+gru          1e-3 5 [gru] output=16
+lstm         1e-3 5 [lstm] output=16
+crnn         1e-3 1 [crnn] hidden_filters=4 output_filters=4 activation=tanh
+dropout      -    5 [connected] output=64 activation=tanh [dropout] probability=.5
+END
+}
+
+layers() {
+    local rows row name limit steps sections
+    mapfile -t rows < <(layer_nets)
+    for row in "${rows[@]}"; do
+        read -r name limit steps sections <<<"$row"
+        sed "s/^max_batches=.*/max_batches=$steps/" net.part >"$name.cfg"
+        { tr ' ' '\n' <<<"$sections"; printf '%s\n' '[connected]' output=10 activation=linear '[softmax]'; } >>"$name.cfg"
+        if [[ $limit != - ]]; then
+            side_by_side "$name" "$limit"
+        elif train 1 "$name"; then # a GPU draws other numbers than the CPU, but the same ones each time
+            mv "out/$name.weights" "first-$name.weights"
+            trains_as "first-$name.weights" 1e-6 "$name.cfg gives the same weights twice on a GPU" 1 "$name"
+        else
+            report "$name.cfg on a GPU" "$(why_not_trained)" log
+        fi
+    done
+    detector
+}
+
+# yolo with images of another size each ten steps.
+detector() {
+    local command=(detector train detection.data)
+    if [[ ! -f data/detection/train.list ]]; then
+        report 'yolo' 'skip data/detection is missing: make detection'
+        return
+    fi
+    printf '%s\n' classes=10 train=data/detection/train.list valid=data/detection/valid.list names=data/detection/digits.names backup=out >detection.data
+    sed -e 's/^random=.*/random=1/; s/^max_batches=.*/max_batches=11/; s/^batch=.*/batch=2/; s/^burn_in=.*//; s/^learning_rate=.*/learning_rate=1e-5/' "$root/cfg/digits_yolo.cfg" >yolo.cfg
+    side_by_side yolo 1e-2
 }
 
 # More ranks than GPUs: NCCL has to be talked into it. Sets wrapper and sharing, or why_not.
@@ -149,6 +220,74 @@ find_a_way_to_share() {
     fi
     wrapper=()
     why_not=$(grep -m 1 '^cmn\[' log || echo 'NCCL refuses several ranks on a GPU')
+}
+
+# What an earlier run with this folder has found out, or why nothing is known.
+know_the_way() {
+    if [[ -f way ]]; then
+        # shellcheck disable=SC1091  # two_ranks has written it
+        . ./way
+    elif ((gpus < 2)); then
+        sharing=(-cmn_share_gpus 1) why_not='how NCCL shares a GPU is not known: two_ranks comes first'
+    fi
+}
+
+# What goes on around the steps.
+training() {
+    local by=(-cmn_communicator pure_nccl)
+    [[ -z $why_not ]] || by=(-cmn_communicator non_cuda_aware -cmn_intra mpi)
+    by+=("${sharing[@]}")
+    trains_as one-norm.weights 1e-2 'batch normalisation of all images, 2 ranks train as one' 2 norm "${by[@]}" -cmn_sync_bn 1
+    sed 's/^subdivisions=.*/subdivisions=4/' conv.cfg >parts.cfg
+    trains_as one-conv.weights 1e-4 '4 subdivisions train as one' 1 parts
+    trains_as one-conv.weights 1e-4 '2 ranks with 4 subdivisions train as one' 2 parts "${by[@]}"
+    if train 2 norm "${by[@]}" -cmn_checkpoint 10; then
+        mv out/norm.weights whole.weights
+        rm -f out/norm-20.checkpoint
+        if go_on 2 norm "${by[@]}" -cmn_checkpoint 10 && grep -q 'resumed from out/norm-10.checkpoint' log; then
+            report "a training goes on from a checkpoint (relative L2 $(differs whole.weights out/norm.weights), the same bits: $(
+                cmp -s whole.weights out/norm.weights && echo yes || echo no))" \
+                "$(awk -v d="$(differs whole.weights out/norm.weights)" 'BEGIN { print d ~ /^[0-9]/ && d + 0 < 1e-4 ? "ok" : "other weights, limit 1e-4" }')"
+        else
+            report 'a training goes on from a checkpoint' 'it does not' log
+        fi
+    else
+        report 'a training writes checkpoints' "$(why_not_trained)" log
+    fi
+    sed 's/^learning_rate=.*/learning_rate=1e30/' conv.cfg >nan.cfg
+    refused 'iteration [0-9]*: .*\(inf\|nan\)' 'what is no number stops a training, which names it' 2 nan "${by[@]}"
+}
+
+# The tests of the exchange, compiled against CUDA and NCCL: sums in each communicator, each type, in the background or not, of
+# gradients that a kernel that spins makes late. Where streams do not wait for one another they must fail.
+exchanges() {
+    local name ranks=${1:-2} tests
+    tests=${GPU_TEST_PROGRAMS:-$(dirname "$DARKNET")/../tests/gpu}
+    for name in transports/nccl communicators/communicators communicators/overlap; do
+        if [[ ! -x $tests/$name || -n $why_not ]]; then
+            report "$name on $ranks ranks" "skip ${why_not:-it is not built: make gpu-tests}"
+        elif CMOCKA_MESSAGE_OUTPUT=TAP timeout --kill-after=5 "$GPU_TEST_LIMIT" "${mpiexec[@]}" -n "$ranks" "${wrapper[@]}" "$tests/$name" >log 2>&1; then
+            report "$name on $ranks ranks ($(grep -c '^ok [^#]*$' log) tests)" ok
+        else
+            report "$name on $ranks ranks" "$(grep -m 1 -A 3 '^not ok' log | tr '\n' ' ' | grep . || tail -n 1 log)" log
+        fi
+    done
+}
+
+exchanges_of_four() {
+    exchanges 4
+}
+
+broken_exchanges() {
+    local tests=${GPU_TEST_PROGRAMS:-$(dirname "$DARKNET")/../tests/gpu}
+    if [[ ! -x $tests/communicators/overlap || -n $why_not ]]; then
+        report 'the tests see a stream that does not wait' "skip ${why_not:-they are not built: make gpu-tests}"
+    elif CMOCKA_MESSAGE_OUTPUT=TAP GPU_TEST_BREAK=wait timeout --kill-after=5 "$GPU_TEST_LIMIT" "${mpiexec[@]}" -n 2 "${wrapper[@]}" \
+        "$tests/communicators/overlap" >log 2>&1 || ! grep -q '^not ok [0-9]* - the_bits_of_one_exchange' log; then
+        report 'the tests see a stream that does not wait' "they do not" log
+    else
+        report 'the tests see a stream that does not wait' ok
+    fi
 }
 
 several_ranks() {
@@ -186,7 +325,7 @@ overlap() {
             continue
         fi
         if ! train 2 wide "${sharing[@]}" -cmn_communicator "${arguments[@]}" -cmn_overlap off; then
-            report "$name, 2 ranks, without overlap" "$(grep -m 1 '^cmn\[' log || echo 'it does not train')" log
+            report "$name, 2 ranks, without overlap" "$(why_not_trained)" log
             continue
         fi
         mv out/wide.weights off-wide.weights
@@ -227,22 +366,22 @@ last_accuracy() {
 }
 
 mnist() {
-    local accuracy ranks by=()
+    local accuracy ranks by=() wrapper=()
     sed 's|^backup.*|backup=out|' "$root/cfg/mnist.data" >mnist.data
     cp "$root/cfg/mnist_conv.cfg" .
     for ranks in 1 2; do
         rm -f out/*
         ((ranks == 1)) || by=(-cmn_share_gpus 1 -cmn_communicator non_cuda_aware -cmn_intra mpi)
         if ! timeout --kill-after=5 400 "${mpiexec[@]}" -n "$ranks" "$DARKNET" classifier train mnist.data mnist_conv.cfg -cmn -cmn_seed 7 \
-            "${by[@]}" >log 2>&1; then
-            report "MNIST conv net on $ranks ranks" "$(grep -m 1 '^cmn\[' log || echo 'it does not train')" log
+            ${GPU_TEST_EPOCHS:+-cmn_epochs "$GPU_TEST_EPOCHS"} "${by[@]}" >log 2>&1; then
+            report "MNIST conv net on $ranks ranks" "$(why_not_trained)" log
             continue
         fi
         accuracy=$(last_accuracy out/mnist_conv.json)
-        if awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.98) }'; then
+        if awk -v a="$accuracy" -v b="$GPU_TEST_ACCURACY" 'BEGIN { exit !(a >= b) }'; then
             report "MNIST conv net on $ranks ranks (validation accuracy $accuracy)" ok
         else
-            report "MNIST conv net on $ranks ranks" "validation accuracy $accuracy, wanted 0.98 as on the CPU" log
+            report "MNIST conv net on $ranks ranks" "validation accuracy $accuracy, wanted $GPU_TEST_ACCURACY as on the CPU" log
         fi
     done
 }
@@ -261,7 +400,7 @@ pid_of_rank() {
 
 # A rank that dies, and one that is stalled, in the middle of training.
 faults() {
-    local signal job pid begin status
+    local signal job pid begin status i
     for signal in KILL STOP; do
         if [[ -n $why_not && $signal == STOP ]]; then
             report 'a stalled rank is noticed' "skip $why_not"
@@ -271,7 +410,11 @@ faults() {
             -cmn -cmn_validate 0 "${sharing[@]}" -cmn_timeout 5 -cmn_communicator "$([[ -n $why_not ]] && echo non_cuda_aware || echo pure_nccl)" \
             -cmn_intra "$([[ -n $why_not ]] && echo mpi || echo auto)" >log 2>&1 &
         job=$!
-        sleep 20
+        for ((i = 0; i < 200; i++)); do
+            ! grep -q '^[0-9]*, ' log || break
+            sleep 0.1
+        done
+        sleep 1
         pid=$(pid_of_rank 1)
         begin=$SECONDS status=0
         [[ -z $pid ]] || kill -"$signal" "$pid"
@@ -293,19 +436,104 @@ faults() {
 two_ranks() {
     find_a_way_to_share
     [[ -z $why_not ]] || sharing=(-cmn_share_gpus 1)
-    ((gpus < 2)) || [[ -z $why_not && ${#sharing[@]} -eq 0 ]] || report 'pure_nccl, 2 ranks with a GPU each' "${why_not:-they train only where they share one}" log
+    if ((gpus > 1)); then
+        report 'pure_nccl, 2 ranks with a GPU each' \
+            "$(if [[ -n $why_not || ${#sharing[@]} -gt 0 ]]; then echo "${why_not:-they train only where they share one}"; else echo ok; fi)" log
+    else
+        report 'pure_nccl, 2 ranks on one GPU' "${why_not:+skip }${why_not:-ok}"
+    fi
+    declare -p wrapper sharing why_not | sed 's/^declare -[-a]* //' >way
+}
+
+# What writes outside of its memory, or two threads at a time, in Darknet's kernels and in those of cmn.
+sanitizer() {
+    local tool program='' candidate
+    for candidate in compute-sanitizer /usr/local/cuda*/bin/compute-sanitizer /opt/nvidia/*/*/compute-sanitizer; do
+        program=$(command -v "$candidate") && break
+    done
+    for tool in memcheck racecheck; do
+        if [[ -z $program ]]; then
+            report "compute-sanitizer, $tool" 'skip compute-sanitizer is not installed'
+            continue
+        fi
+        sed 's/^max_batches=.*/max_batches=2/' norm.cfg >few.cfg
+        local wrapper=("$program" --tool "$tool" --error-exitcode 99)
+        if train 1 few -cmn_communicator pure_nccl -cmn_allreduce_dtype bf16; then
+            report "compute-sanitizer, $tool" ok
+        else
+            report "compute-sanitizer, $tool" "$(grep -m 1 -E '^=+ (Invalid|Error|ERROR|Internal|Program hit)' log || tail -n 1 log)" log
+        fi
+    done
+}
+
+# shape NET BATCH SIDE: NET.cfg of Darknet with images of that size, 30 steps.
+shape() {
+    local from
+    for from in "$root/cfg/$1.cfg" "$root/build/darknet/cfg/$1.cfg"; do
+        [[ ! -f $from ]] || break
+    done
+    [[ -f $from ]] || return 1
+    sed -E -e "s/^batch *=.*/batch=$2/; s/^subdivisions *=.*/subdivisions=1/; s/^(width|height|min_crop|max_crop) *=.*/\1=$3/" \
+        -e 's/^random *=.*/random=0/; s/^max_batches *=.*/max_batches=30/; s/^burn_in *=.*//; s/^learning_rate *=.*/learning_rate=1e-5/' \
+        -e "s/^policy *=.*/policy=constant/; s/^\[net\]/&\nthreads=$(nproc)/" "$from" >"$1.cfg"
+}
+
+# images/s of whole networks on one GPU: 10 steps to warm up, 20 that count; with products rounded to TF32 and without.
+speed() {
+    local row net batch side tf32 times
+    { cat data/mnist/labels.txt; seq -f 'none-%.0f' 990; } >1000.labels
+    printf '%s\n' classes=1000 train=train.list valid=data/mnist/valid.list labels=1000.labels backup=out top=1 >1000.data
+    printf '%s\n' classes=80 train=data/detection/train.list valid=data/detection/valid.list names=data/detection/digits.names backup=out >80.data
+    for row in ${GPU_TEST_SHAPES:-resnet50:64:224 yolov3:16:416 mnist_conv:100:28}; do
+        IFS=: read -r net batch side <<<"$row"
+        local command=(classifier train 1000.data)
+        [[ $net != yolo* ]] || command=(detector train 80.data)
+        [[ $net != mnist* ]] || command=(classifier train small.data)
+        shape "$net" "$batch" "$side" || { report "$net" "skip there is no $net.cfg"; continue; }
+        for tf32 in on off; do
+            if [[ $tf32 == on ]]; then unset NVIDIA_TF32_OVERRIDE; else export NVIDIA_TF32_OVERRIDE=0; fi
+            if train 1 "$net" -cmn_report_every 10 -cmn_json speed.json -cmn_verify 0; then
+                mapfile -t times < <(sed -n 's/.*"elapsed_time": *\([0-9.]*\).*/\1/p' speed.json)
+                report "$net, batch $batch, $side x $side, TF32 $tf32: $(awk -v a="${times[0]}" -v b="${times[2]}" -v n="$batch" \
+                    'BEGIN { printf "%.1f images/s", 20 * n / (b - a) }'), loading $(sed -n 's|.*"share/load": *\([0-9.]*\).*|\1|p' speed.json | tail -n 1) of the time" ok
+            else
+                report "$net, TF32 $tf32" "$(why_not_trained)" log
+            fi
+        done
+    done
+    export NVIDIA_TF32_OVERRIDE=0
+    exchange_speed
+}
+
+# How long sums take, and where the time of a step goes.
+exchange_speed() {
+    if [[ -n $why_not ]]; then
+        report 'cmn bench' "skip $why_not"
+    elif timeout --kill-after=5 "$GPU_TEST_LIMIT" "${mpiexec[@]}" -n 2 "${wrapper[@]}" "$DARKNET" cmn bench -sizes "${GPU_TEST_SIZES:-1M,16M,64M}" -iters 5 \
+        "${sharing[@]}" >log 2>&1; then
+        sed 's/^/# /' log
+        report 'cmn bench' ok
+    else
+        report 'cmn bench' "$(grep -m 1 '^cmn\[' log || tail -n 1 log)" log
+    fi
+    if [[ -z $why_not ]] && train 2 wide "${sharing[@]}" -cmn_communicator pure_nccl -cmn_overlap on -cmn_timeline trace.json; then
+        report "a trace of 2 ranks ($(grep -o '"exchange [0-9]*"' trace.json | sort -u | wc -l) parts)" ok
+    else
+        report 'a trace of 2 ranks' "skip ${why_not:-it does not train}"
+    fi
 }
 
 find_program
 prepare
+command=(classifier train small.data)
 wrapper=() sharing=() why_not=
+know_the_way
 echo "# $DARKNET"
 nvidia-smi -L 2>/dev/null | sed 's/^/# /' || true
-for part in ${GPU_TEST_ONLY:-against_the_cpu refusals two_ranks several_ranks overlap faults}; do
+for part in ${GPU_TEST_ONLY:-against_the_cpu refusals two_ranks exchanges exchanges_of_four broken_exchanges overlap several_ranks layers training \
+    sanitizer faults speed mnist}; do
     "$part"
 done
-wrapper=()
-[[ -n ${GPU_TEST_ONLY:-} ]] || mnist
 ((count)) || { report 'tests on a GPU' 'none ran'; }
 echo "1..$count"
 ((failed == 0))
