@@ -1,6 +1,6 @@
 # The test programs, the stand-in for GPUs, and what runs them.
 
-.PHONY: tests test test-quick test-on test-docs soak same-bits check-patches gpu-tests
+.PHONY: tests test test-quick test-on test-docs soak same-bits check-patches gpu-tests gpu-pack
 
 UNIT_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/*/*.c))
 RANK_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/ranks/*/*.c))
@@ -53,6 +53,10 @@ test-docs: all tests mnist ## Run every command of the documents that can run he
 
 gpu-tests: $(REAL_TESTS) $(if $(REAL_TESTS),,FORCE)
 	@$(if $(REAL_TESTS),,echo 'gpu-tests: these tests belong to a build with GPU=1 NCCL=1' >&2; exit 2)
+
+gpu-pack: mnist build/cpu/canvases | deps-check ## Pack build/gpu-pack for a machine with a GPU and nothing else (ARCH=90; docs/use/gpu.md)
+	@$(MAKE) --no-print-directory GPU=1 CUDNN=1 NCCL=1 ARCH='$(or $(ARCH),90)' all gpu-tests
+	@tests/gpu/pack.sh build/gpu-cudnn-nccl build/gpu-pack
 
 soak: all mnist ## Faults in trainings under cmn-run, RUNS=50: they must end with the bits of undisturbed ones
 	@$(TEST_ENV) tests/soak.sh

@@ -60,10 +60,17 @@ nvidia_smi() {
 
 @test "tests/gpu/run.sh finds a GPU, tests, and fails where one is there and cannot be used" {
     nvidia_smi 1
-    export FAKE_GPUS=1 DARKNET GPU_TEST_TMP=$PWD/gpu GPU_TEST_ONLY='against_the_cpu refusals'
-    run -0 "$REPO/tests/gpu/run.sh"
+    export FAKE_GPUS=1 DARKNET GPU_TEST_TMP=$PWD/gpu
+    GPU_TEST_ONLY='against_the_cpu refusals two_ranks training' run -0 "$REPO/tests/gpu/run.sh"
     echo "$output"
-    [[ $(grep -c '^ok [0-9]* - [^#]*$' <<<"$output") -eq 8 && ${lines[-1]} == 1..8 ]]
+    [[ $(grep -c '^ok [0-9]* - [^#]*$' <<<"$output") -eq 14 && ${lines[-1]} == 1..14 ]]
+    # A later run finds the way to share a GPU; one without it says what comes first.
+    export GPU_TEST_ONLY=exchanges GPU_TEST_PROGRAMS=$PWD/none
+    run -0 "$REPO/tests/gpu/run.sh"
+    [[ $(grep -c '# SKIP it is not built' <<<"$output") -eq 3 ]]
+    rm gpu/way
+    run -0 "$REPO/tests/gpu/run.sh"
+    [[ $(grep -c '# SKIP how NCCL shares a GPU is not known: two_ranks comes first' <<<"$output") -eq 3 ]]
     # A build for the CPU, and a limit that the weights do not keep.
     DARKNET=$CPU run -1 "$REPO/tests/gpu/run.sh"
     [[ ${lines[1]} == 'not ok 1 - training on a GPU: there is one, but '*' is a build for the CPU' ]]
@@ -75,6 +82,35 @@ nvidia_smi() {
     nvidia_smi 0
     DARKNET=$CPU run -0 "$REPO/tests/gpu/run.sh"
     [[ ${lines[1]} == 'ok 1 - training on a GPU # SKIP '* ]]
+}
+
+@test "tests of the exchange fail where streams do not wait for one another" {
+    run -1 env GPU_TEST_BREAK=wait timeout 60 "${mpiexec[@]}" -n 2 "$BUILD/tests/gpu/transports/nccl"
+    echo "$output"
+    [[ $output == *'allreduce of 1 floats, at 0'* ]]
+}
+
+@test "the plan for a machine with a GPU goes on after a step that fails or hangs, and says how each ended" {
+    export GPU_PLAN=$PWD/steps GPU_TEST_TMP=$PWD/gpu
+    printf '%s\n' 'passes 9 echo ok 1 - one' 'fails 9 ls /nonexistent' 'hangs 1 timeout 7177 sleep 7177' 'late 9 true' >steps
+    GPU_PLAN_SECONDS=90 run -1 "$REPO/tests/gpu/plan.sh" out
+    echo "$output"
+    grep -E '^passes +9 +[0-9]+  ok$' out/log
+    grep -E '^fails +9 +[0-9]+  FAILED: ls: cannot access' out/log
+    grep -E '^hangs +1 +[1-9]  NO END; last: $' out/log
+    grep -E '^late +9 +[0-9]+  ok$' out/log
+    grep -E '^[0-9]+ s; 4 steps, 2 of them ok$' out/log
+    run -1 pgrep -fx 'sleep 7177'
+    GPU_PLAN_SECONDS=2 run -1 "$REPO/tests/gpu/plan.sh" out late
+    [[ ${lines[-1]} == *'1 steps, 0 of them ok' && $output == *'not run: the 2 s are over'* ]]
+    # The plan itself: ten minutes, and the one of the document.
+    unset GPU_PLAN
+    sed -n "/^    cat <<'END'/,/^END/p" "$REPO/tests/gpu/plan.sh" | sed '1d; $d' >plan
+    awk '{ s += $2 } END { exit NR < 10 || s > 570 }' plan
+    diff <(awk '{ print $1, $2 }' plan) <(sed -nE 's/^\| .([a-z0-9-]+). \| ([0-9]+) \|.*/\1 \2/p' "$REPO/docs/use/gpu.md")
+    while read -r _ _ command part; do
+        [[ $command != gpu_test ]] || grep -q "^$part() {" "$REPO/tests/gpu/run.sh"
+    done <plan
 }
 
 @test "ranks train as one, with each communicator for GPUs" {
