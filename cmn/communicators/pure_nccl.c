@@ -24,6 +24,7 @@ struct pure_nccl {
     struct cmn_group world;
     void *transport;
     size_t begun; /* floats of the block, in this step */
+    int all;      /* was begun, with the metrics */
 };
 
 static const char *refuses_pure_nccl(const struct cmn_topology *t, const struct cmn_options *o)
@@ -40,6 +41,19 @@ static int open_pure_nccl(void **self, const struct cmn_topology *t, const struc
     return cmn_nccl.open(&p->transport, &p->world);
 }
 
+/* The last part, and the metrics. */
+static void begin_last(struct pure_nccl *p, const struct cmn_exchange *x)
+{
+    enum cmn_dtype type = (enum cmn_dtype)p->world.options->dtype;
+    size_t last = x->block.n - p->begun + (type == CMN_FP32 ? x->metrics.n : 0);
+
+    cmn_nccl_begin(p->transport, x->block.data + p->begun, last, type);
+    if (type != CMN_FP32) {
+        cmn_nccl_begin(p->transport, x->metrics.data, x->metrics.n, CMN_FP32);
+    }
+    p->all = 1;
+}
+
 /* Whole parts, but for the last: that waits for the metrics. */
 static void begin_pure_nccl(void *self, const struct cmn_exchange *x, size_t upto)
 {
@@ -50,6 +64,9 @@ static void begin_pure_nccl(void *self, const struct cmn_exchange *x, size_t upt
         cmn_nccl_begin(p->transport, x->block.data + p->begun, each,
                        (enum cmn_dtype)p->world.options->dtype);
         p->begun += each;
+    }
+    if (upto > x->block.n && !p->all) {
+        begin_last(p, x);
     }
     cmn_nccl_poll(p->transport);
 }
@@ -64,17 +81,10 @@ static void poll_pure_nccl(void *self)
 static void allreduce_pure_nccl(void *self, const struct cmn_exchange *x)
 {
     struct pure_nccl *p = self;
-    enum cmn_dtype type = (enum cmn_dtype)p->world.options->dtype;
-    size_t at, last;
 
-    begin_pure_nccl(p, x, x->block.n);
-    at = p->begun;
+    begin_pure_nccl(p, x, x->block.n + x->metrics.n);
     p->begun = 0;
-    last = x->block.n - at + (type == CMN_FP32 ? x->metrics.n : 0);
-    cmn_nccl_begin(p->transport, x->block.data + at, last, type);
-    if (type != CMN_FP32) {
-        cmn_nccl_begin(p->transport, x->metrics.data, x->metrics.n, CMN_FP32);
-    }
+    p->all = 0;
     cmn_nccl_end(p->transport);
 }
 

@@ -178,9 +178,12 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
 {
     int gpu = t->device >= 0;
 
-    if (gpu && (o->compress != CMN_COMPRESS_NONE || o->double_buffering)) {
-        return "cmn_compress and cmn_double_buffering work on the CPU only, so far: leave them "
-               "away";
+    if (gpu && o->compress != CMN_COMPRESS_NONE) {
+        return "cmn_compress works on the CPU only, so far: leave it away";
+    }
+    if (gpu && o->double_buffering && !c->casts) {
+        return "it does not exchange in the background what the next step is to use: "
+               "cmn_double_buffering needs pure_nccl on GPUs";
     }
     if (o->dtype != CMN_FP32 && !(gpu ? c->casts : c->compresses)) {
         return gpu ? "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs pure_nccl"
@@ -191,7 +194,7 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
         return "it sends gradients as they are: cmn_compress needs flat, shm, hierarchical or "
                "two_dimensional";
     }
-    if (o->double_buffering && !c->compresses) {
+    if (o->double_buffering && !gpu && !c->compresses) {
         return "it cannot exchange in the background: cmn_double_buffering needs flat, shm, "
                "hierarchical or two_dimensional";
     }

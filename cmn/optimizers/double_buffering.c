@@ -27,7 +27,7 @@ static int update_with_step_before(struct cmn_optimizer *o, const struct cmn_rul
     cmn_copy_complete(o);
     arrived = o->copy.arrived;
     if (arrived) {
-        memcpy(o->metrics, o->copy.x.metrics.data, sizeof o->metrics);
+        o->gradients->ops->read(o->metrics, o->copy.x.metrics.data, CMN_METRICS);
         if (cmn_use_sums(o, &o->copy.x, images)) {
             cmn_velocity_update(o, o->copy.x.block.data, rule, images);
         }
@@ -38,15 +38,16 @@ static int update_with_step_before(struct cmn_optimizer *o, const struct cmn_rul
 
 static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
+    const struct cmn_flat_buffer_ops *ops = o->gradients->ops;
     struct cmn_span *block = &o->gradients->exchange.block;
     float metrics[CMN_METRICS];
     int fresh;
 
     memcpy(metrics, o->metrics, sizeof metrics);
     fresh = update_with_step_before(o, rule, images);
-    memcpy(o->copy.x.block.data, block->data, block->n * sizeof *block->data);
-    memset(block->data, 0, block->n * sizeof *block->data);
-    memcpy(o->copy.x.metrics.data, metrics, sizeof metrics);
+    ops->copy(o->copy.x.block.data, block->data, block->n);
+    ops->zero(block->data, block->n);
+    ops->write(o->copy.x.metrics.data, metrics, CMN_METRICS);
     cmn_copy_begin(o);
     rule->done = 1;
     return fresh;
@@ -57,7 +58,7 @@ static int skip(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
     struct cmn_span *block = &o->gradients->exchange.block;
 
-    memset(block->data, 0, block->n * sizeof *block->data);
+    o->gradients->ops->zero(block->data, block->n);
     rule->done = 1;
     return update_with_step_before(o, rule, images);
 }

@@ -25,6 +25,14 @@ static const struct way {
      .skips = 1},
     {.name = "local steps", .communicator = "pure_nccl", .local = EVERY},
     {.name = "local steps, single_node", .communicator = "single_node", .local = EVERY},
+    {.name = "double buffering", .communicator = "pure_nccl", .delayed = 1},
+    {.name = "double buffering, LARS, skip",
+     .communicator = "pure_nccl",
+     .delayed = 1,
+     .lars = 0.01,
+     .skips = 1},
+    {.name = "double buffering, clip", .communicator = "pure_nccl", .delayed = 1, .clip = 2.5},
+    {.name = "delayed local steps", .communicator = "pure_nccl", .delayed = 1, .local = EVERY},
 };
 
 static struct cmn_topology on_cpu;
@@ -57,8 +65,9 @@ static float *trained_on(const struct way *w, int gpu, size_t *n)
     for (int i = 1; i <= UPDATES; i++) {
         step(&s, i);
         if (w->skips && i == 3) {
-            cmn_optimizer_update(&s.s, &rule, IMAGES, 1);
-            CHECK(rule.done);
+            int fresh = cmn_optimizer_update(&s.s, &rule, IMAGES, 1);
+            CHECK(rule.done && fresh == w->delayed);
+            s.told += fresh ? (double)s.s.metrics[0] : 0;
         }
     }
     check_told(&s, s.told);
@@ -114,9 +123,11 @@ static void hand_over(struct side *from, struct side *to)
         CHECK(cmn_optimizer_state(&to->s, i, &y) && x.bytes == y.bytes);
         memcpy(y.data, x.data, x.bytes);
     }
-    a = cmn_optimizer_momentum(&from->s);
-    b = cmn_optimizer_momentum(&to->s);
-    memcpy(b.data + b.first, a.data + a.first, a.n * sizeof *a.data);
+    if (cmn_optimizer_replicates(&from->s)) {
+        a = cmn_optimizer_momentum(&from->s);
+        b = cmn_optimizer_momentum(&to->s);
+        memcpy(b.data + b.first, a.data + a.first, a.n * sizeof *a.data);
+    }
     cmn_optimizer_restored(&to->s);
     for (int i = 0; i < from->g.tensors; i++) {
         const struct cmn_tensor *t = &from->g.tensor[i];
