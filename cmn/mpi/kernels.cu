@@ -98,10 +98,16 @@ static __global__ void sum_parts(T *part, const float *x, const size_t *at, cons
 {
     __shared__ T room[BLOCK];
     const float *mine = x + at[blockIdx.y];
+    size_t first = (size_t)blockIdx.x * BLOCK, end = n[blockIdx.y];
     T sum = 0;
 
-    for (size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x; i < n[blockIdx.y];
-         i += (size_t)CMN_KERNEL_PARTS * BLOCK) {
+    if (first >= end) { /* a small tensor has fewer parts: the whole block ends here */
+        if (threadIdx.x == 0) {
+            part[(size_t)blockIdx.y * CMN_KERNEL_PARTS + blockIdx.x] = 0;
+        }
+        return;
+    }
+    for (size_t i = first + threadIdx.x; i < end; i += (size_t)CMN_KERNEL_PARTS * BLOCK) {
         sum += value_of(mine[i], i, T());
     }
     room[threadIdx.x] = sum;
