@@ -35,9 +35,9 @@ folders_of() {
 }
 
 # Binary code for every generation that this toolkit knows, for it runs on the later members of its own; and the portable
-# code of the newest, for what is to come.
+# code of the newest, for what is to come, and of the oldest, for what lies between.
 architectures() {
-    local known wanted=() number newest
+    local known wanted=() number newest oldest
     known=$("$nvcc" --list-gpu-arch | sed 's/^compute_//')
     if [[ -n ${ARCH:-} ]]; then
         for number in ${ARCH//,/ }; do
@@ -53,7 +53,9 @@ architectures() {
         done
     fi
     newest=$(printf '%s\n' "${wanted[@]}" | sort -n | tail -n 1)
+    oldest=$(printf '%s\n' "${wanted[@]}" | sort -n | head -n 1)
     for number in "${wanted[@]}"; do printf -- '-gencode arch=compute_%s,code=sm_%s ' "$number" "$number"; done
+    [[ $oldest == "$newest" ]] || printf -- '-gencode arch=compute_%s,code=compute_%s ' "$oldest" "$oldest"
     printf -- '-gencode arch=compute_%s,code=compute_%s\n' "$newest" "$newest"
 }
 
@@ -87,7 +89,7 @@ check_libraries() {
 }
 
 main() {
-    local release folder arch
+    local release folder arch known
     echo '__global__ void probe(void) {} int main(void) { return 0; }' >"$work/probe.cu"
     nvcc=$(find_nvcc)
     release=$("$nvcc" --version | sed -nE 's/.*release ([0-9]+)\.([0-9]+).*/\1 \2/p')
@@ -95,7 +97,12 @@ main() {
     ((${release% *} * 100 + ${release#* } >= 1108)) || die "$nvcc is of CUDA ${release/ /.}: 11.8 or newer is needed"
     cflags=() ldflags=()
     while IFS= read -r folder; do cflags+=(-isystem "$folder"); done < <(folders_of -I)
-    while IFS= read -r folder; do ldflags+=(-L"$folder" "-Wl,-rpath,$folder"); done < <(folders_of -L)
+    # A folder of this machine in the program is in the way on the next: only where the loader does not know it.
+    known=$(/sbin/ldconfig -p 2>/dev/null | sed -n 's|.*libcudart.* => \(.*\)/[^/]*|\1|p' | xargs -r realpath -- || true)
+    while IFS= read -r folder; do
+        ldflags+=(-L"$folder")
+        grep -qxF -- "$folder" <<<"$known" || ldflags+=("-Wl,-rpath,$folder")
+    done < <(folders_of -L)
     check_libraries
     arch=$(architectures)
     mkdir -p "$(dirname "$out")"

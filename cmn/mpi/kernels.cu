@@ -147,6 +147,22 @@ static unsigned blocks(size_t n)
     return (unsigned)(all < BLOCKS_AT_MOST ? all : BLOCKS_AT_MOST);
 }
 
+template <typename T>
+static int load_casts(void)
+{
+    struct cudaFuncAttributes unused;
+    int code = cudaFuncGetAttributes(&unused, (const void *)cast_all_to_16<T>);
+
+    return code ? code : cudaFuncGetAttributes(&unused, (const void *)cast_all_to_32<T>);
+}
+
+extern "C" int cmn_kernel_load_casts(enum cmn_dtype type)
+{
+    return type == CMN_FP16   ? load_casts<__half>()
+           : type == CMN_BF16 ? load_casts<__nv_bfloat16>()
+                              : 0;
+}
+
 extern "C" int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor,
                                  enum cmn_dtype type, void *stream)
 {

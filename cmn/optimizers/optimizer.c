@@ -7,6 +7,7 @@
 #include "base/fatal.h"
 #include "base/memory.h"
 #include "compression/compressor.h"
+#include "mpi/device.h"
 
 /* ---- which policy ---- */
 
@@ -221,7 +222,9 @@ void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int la
 
 void cmn_optimizer_begin(struct cmn_optimizer *o)
 {
-    o->bucket = cmn_bucket_tuner_bucket(&o->tuner);
+    /* The first step of a GPU brings Darknet's kernels there, which may wait for what runs: for an
+     * exchange, and that for this rank. */
+    o->bucket = o->topology->device >= 0 ? 0 : cmn_bucket_tuner_bucket(&o->tuner);
     if (o->policy->begin) {
         o->policy->begin(o);
     }
@@ -255,6 +258,19 @@ void cmn_optimizer_poll(struct cmn_optimizer *o)
 {
     if (o->topology && o->topology->size > 1) {
         cmn_sum_poll(o);
+    }
+}
+
+static void poll(void *self)
+{
+    cmn_optimizer_poll(self);
+}
+
+void cmn_optimizer_finish_backward(struct cmn_optimizer *o)
+{
+    if (o->gradients->on_gpu && !o->policy->own_weights && !o->policy->sends_copy &&
+        cmn_device_wait(poll, o)) {
+        cmn_fatal_reason();
     }
 }
 

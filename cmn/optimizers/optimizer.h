@@ -37,6 +37,10 @@ void cmn_optimizer_after_backward(struct cmn_optimizer *o, int i);
 /* Local, not blocking. Makes progress in exchanges that are under way. */
 void cmn_optimizer_poll(struct cmn_optimizer *o);
 
+/* Local, blocking. On a GPU: backward has ended there, where an update waits for it at all. What is
+ * under way makes progress meanwhile. */
+void cmn_optimizer_finish_backward(struct cmn_optimizer *o);
+
 /* Collective, blocking. The update of a step with `images` of all ranks; `skip`: its gradients are
  * thrown away, on all ranks. Updates, or says in *rule what Darknet's update is to use. Returns 1
  * when o->metrics holds sums over all ranks, and 0 when they come in a later step. */

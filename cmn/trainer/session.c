@@ -131,7 +131,10 @@ static void open_communicator(struct cmn_session *s)
     if (s->communicator) {
         return;
     }
-    c = cmn_communicator_choose(&s->topology, &s->options, &s->communicator_why);
+    /* An evaluation sums counts, by MPI: NCCL's memory and start would be for nothing. */
+    c = s->topology.device >= 0 && s->command->does == CMN_EVALUATES
+            ? cmn_communicator_find("dummy")
+            : cmn_communicator_choose(&s->topology, &s->options, &s->communicator_why);
     if (!c) {
         cmn_fatal_reason();
     }

@@ -318,10 +318,15 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
 {
     struct cmn_model *m = p->model;
     struct cmn_optimizer *o = &m->optimizer;
-    double began = cmn_clock();
+    double began;
     float mean_loss = p->mean_loss;
     int skip;
 
+    if (m->gradients.on_gpu) {
+        cmn_status_compute("backward on the GPU"); /* no other rank is waited for */
+        cmn_optimizer_finish_backward(o);
+    }
+    began = cmn_clock();
     cmn_status_wait("the sum of the gradients");
     p->sums.compute += began - p->micro_batch_began;
     skip = cmn_nonfinite_skips(&p->nonfinite);

@@ -519,7 +519,7 @@ static void advance(struct nccl *c, int wait, int left)
 }
 
 /* Jobs follow each other on the stream, so the room for 16 bits of one serves all. */
-static void make_room(struct nccl *c, size_t n)
+static void make_room(struct nccl *c, size_t n, enum cmn_dtype type)
 {
     if (n <= c->half_room) {
         return;
@@ -532,6 +532,7 @@ static void make_room(struct nccl *c, size_t n)
     c->half = NULL;
     c->half_room = 0;
     check_cuda(c, cudaMalloc(&c->half, n * sizeof(short)), "cudaMalloc");
+    check_cuda(c, cmn_kernel_load_casts(type), "cudaFuncGetAttributes");
     c->half_room = n;
 }
 
@@ -544,7 +545,7 @@ static void begin(struct nccl *c, float *data, size_t n, enum cmn_dtype type, in
     }
     start(c, root < 0 ? "allreduce" : "reduce", n);
     if (type != CMN_FP32) {
-        make_room(c, n);
+        make_room(c, n, type);
     }
     if (c->waiting == JOBS - 1) {
         advance(c, 1, JOBS - 2);

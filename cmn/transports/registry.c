@@ -38,11 +38,12 @@ const struct cmn_transport *cmn_transport_inter(const struct cmn_topology *t,
 {
     const char *why = cmn_mpi.refuses(t, o);
 
+    /* A CUDA-aware MPI often copies through the host all the same. */
+    if (t->device >= 0 && !cmn_nccl.refuses(t, o)) {
+        return &cmn_nccl;
+    }
     if (!why) {
         return &cmn_mpi;
-    }
-    if (!cmn_nccl.refuses(t, o)) {
-        return &cmn_nccl;
     }
     cmn_fail("no transport connects the nodes: %s", why);
     return NULL;

@@ -52,8 +52,8 @@ extern const struct cmn_transport cmn_nccl;
 const struct cmn_transport *cmn_transport_intra(const struct cmn_topology *t,
                                                 const struct cmn_options *o);
 
-/* Local. The transport between nodes: mpi where MPI can read the buffers, else nccl. NULL with a
- * reason when both refuse. */
+/* Local. The transport between nodes: nccl on GPUs, else mpi where MPI can read the buffers. NULL with
+ * a reason when both refuse. */
 const struct cmn_transport *cmn_transport_inter(const struct cmn_topology *t,
                                                 const struct cmn_options *o);
 

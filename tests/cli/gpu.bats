@@ -109,6 +109,10 @@ no_gpu() {
     run -2 make -C "$REPO" --no-print-directory GPU=1 SAN=address
     [[ $output == *'do not go together'* ]]
     [[ -f $BATS_FILE_TMPDIR/cuda ]] || skip 'no CUDA for the rest'
+    # Portable code of the oldest and the newest. No folder of this machine where the loader knows it.
+    run -0 env ARCH=80,90 "$REPO/setup/cuda.sh" out.mk
+    grep '^CUDA_ARCH := .*code=sm_80 .*code=sm_90 .*arch=compute_80,code=compute_80 .*code=compute_90$' out.mk
+    if /sbin/ldconfig -p | grep libcudart; then run -1 grep -e -rpath out.mk; fi
     run -1 env ARCH=80,7 "$REPO/setup/cuda.sh" out.mk
     [[ $output == *'does not know 7; it knows: '* ]]
     # An old compiler, a broken one, and a toolkit without its libraries.

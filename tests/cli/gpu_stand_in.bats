@@ -242,7 +242,7 @@ wide_cfg() {
         darknet=$([[ $place == on_cpu ]] && echo "$CPU" || echo "$DARKNET")
         timeout 100 "${mpiexec[@]}" -n 2 "$darknet" classifier train small.data conv.cfg -cmn -cmn_seed 7 -cmn_report_every 5 >train.log 2>&1
         jq -r '.[-1] | ."validation/main/accuracy", (."validation/main/loss" * 1e4 | round)' out/conv.json >$place.rows
-        timeout 100 "${mpiexec[@]}" -n 3 "$darknet" classifier valid small.data conv.cfg out/conv.weights -cmn 2>/dev/null |
+        FAKE_NO_NCCL=1 timeout 100 "${mpiexec[@]}" -n 3 "$darknet" classifier valid small.data conv.cfg out/conv.weights -cmn 2>/dev/null |
             sed -n 's/^validation: \(.*\), loss.*/\1/p' >>$place.rows
         cat $place.rows
     done
@@ -453,4 +453,12 @@ rnn() {
     cat train.log
     ((status != 0 && status != 124))
     grep -E '^cmn\[rank 0@.*\] nothing moved for 2 s \(cmn_timeout\): rank 1@.* is stopped .*; 1 other rank waits for it in: the sum' train.log
+}
+
+@test "a rank whose own GPU stalls is named, and not said to wait for others" {
+    mlp_cfg max_batches=1000000 >mlp.cfg
+    rank_1_runs 'export FAKE_FROZEN=20:gradient_array_kernel'
+    run -75 timeout 60 "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_timeout 2 -cmn_verify 0
+    echo "$output"
+    grep -E 'nothing moved for 2 s \(cmn_timeout\): rank 1@[^;]*backward on the GPU' <<<"$output"
 }

@@ -39,18 +39,24 @@ static _Thread_local int current = -1; /* what cudaSetDevice chose */
 static _Thread_local cudaError_t last;
 static int chosen = -1; /* by any thread */
 static uint64_t dice = 1;
+static const char
+    *frozen; /* the kernel that never ends, the frozen_at-th time (FAKE_FROZEN=number:name) */
+static long frozen_at;
 
 /* ---- for all of the stand-in ---- */
 
 __attribute__((constructor)) static void begin(void)
 {
     const char *gpus = getenv("FAKE_GPUS"), *seed = getenv("FAKE_SEED");
+    const char *freeze = getenv("FAKE_FROZEN");
     pthread_mutexattr_t recursive;
 
     pthread_mutexattr_init(&recursive);
     pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&mutex, &recursive);
     fake.gpus = gpus ? atoi(gpus) : 0;
+    frozen = freeze ? strchr(freeze, ':') : NULL;
+    frozen_at = freeze ? atol(freeze) : 0;
     dice = seed ? strtoull(seed, NULL, 10) * 2 + 1 : 1;
     for (int i = 0; i < GPUS; i++) {
         legacy[i].device = i;
@@ -526,8 +532,11 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     fake_lock();
     fake_queue(cudaStreamLegacy, &work);
     s = known(cudaStreamLegacy, work.what);
-    if (kind != cudaMemcpyDeviceToDevice) {
-        progress(s, s->queued);
+    for (long at = s->queued; kind != cudaMemcpyDeviceToDevice && s->done < at;) {
+        progress(s, at);
+        fake_unlock();
+        sched_yield();
+        fake_lock();
     }
     fake_unlock();
     return cudaSuccess;
@@ -721,10 +730,50 @@ static int run_launch(struct fake_work *w)
 {
     struct fake_launch *launch = w->launch;
 
+    if (frozen && !strcmp(frozen + 1, launch->name) && --frozen_at <= 0) {
+        return 0;
+    }
     fake_run(launch);
     launch->release(launch->arguments);
     free(launch);
     return 1;
+}
+
+/* What a kernel is called in `name`, which may be a cast of a template's instance. */
+static size_t kernel_name(const char **name)
+{
+    size_t n = 0;
+
+    *name += **name == '(' ? strcspn(*name, ")") + 1 : 0;
+    *name += strspn(*name, " *)");
+    while ((*name)[n] && !strchr("<,) ", (*name)[n])) {
+        n++;
+    }
+    return n;
+}
+
+void fake_load(const char *name)
+{
+    static char *known[1024];
+    size_t n = kernel_name(&name);
+    const char *eager = getenv("CUDA_MODULE_LOADING");
+    int i = 0, here = fake_current(name);
+
+    fake_lock();
+    while (i < 1023 && known[i] && (strncmp(known[i], name, n) || known[i][n])) {
+        i++;
+    }
+    for (struct fake_stream *s = known[i] ? NULL : streams; s; s = s->next) {
+        for (const struct fake_work *w = s->first; w && s->device == here; w = w->next) {
+            if (w->comm && !(eager && !strcmp(eager, "EAGER"))) {
+                fake_die("kernel %s is loaded while %s is under way: that may wait for it, and it "
+                         "for this rank",
+                         name, w->what);
+            }
+        }
+    }
+    known[i] = known[i] ? known[i] : strndup(name, n);
+    fake_unlock();
 }
 
 void fake_launch(const struct fake_launch *launch)
@@ -738,6 +787,7 @@ void fake_launch(const struct fake_launch *launch)
         launch->release(launch->arguments);
         return;
     }
+    fake_load(launch->name);
     work.launch = fake_copy_launch(launch);
     fake_queue(launch->stream, &work);
 }

@@ -10,6 +10,7 @@
  * - Each thread has its own current GPU and its own last error.
  * - cudaMalloc, cudaFree, cudaHostAlloc and cudaFreeHost wait for all work of the GPU, and end the
  *   process with a line when that never ends.
+ * - A kernel that is launched for the first time while NCCL has work ends the process with a line.
  * - NCCL takes an operation some time after it was given, on a thread of its own; in which order
  *   it adds depends on where a float lies in a call; ranks whose calls differ end with a line.
  * So code that does not wait, or waits for the wrong thing, gives wrong sums. */
@@ -50,6 +51,10 @@ struct fake_launch {
     void *arguments;
 };
 void fake_launch(const struct fake_launch *launch);
+
+/* A kernel comes to the GPU with its first launch, or here (cudaFuncGetAttributes): dies when NCCL
+ * has work there, unless CUDA_MODULE_LOADING=EAGER has brought all of them at the start. */
+void fake_load(const char *name);
 int fake_next_thread(void);
 void fake_barrier(void);
 

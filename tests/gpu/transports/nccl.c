@@ -236,7 +236,8 @@ static void choice(void **state)
     CHECK_SAYING(strstr(cmn_reason(), "not CUDA-aware"), "%s", cmn_reason());
     fake.mpi_knows_gpus = 1;
     CHECK(cmn_transport_intra(&top, &options) == &cmn_mpi);
-    CHECK(cmn_transport_inter(&top, &options) == &cmn_mpi);
+    CHECK(cmn_transport_inter(&top, &options) == &cmn_nccl);
+    CHECK(cmn_transport_inter(&on_cpu, &options) == &cmn_mpi);
     all_well();
     fail_on_all_ranks();
 }
