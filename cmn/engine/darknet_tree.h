@@ -114,6 +114,10 @@ void cmn_tree_write_weights(network *net, FILE *out);
 /* Whether the layer finds boxes of classes. */
 int cmn_tree_finds_boxes(const layer *l);
 
+/* The layer that says how a detector's boxes are compared and named: the last one, or the last one
+ * that finds boxes where others may follow it. */
+int cmn_tree_detector(const network *net);
+
 /* Whether Darknet updates the weights of this layer of a network, and of those inside of it. */
 int cmn_tree_updates(const layer *l);
 

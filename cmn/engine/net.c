@@ -207,9 +207,14 @@ int cmn_net_box_classes(const struct cmn_net *net, int i)
     return cmn_tree_finds_boxes(l) ? l->classes : -1;
 }
 
+int cmn_net_detected_classes(const struct cmn_net *net)
+{
+    return cmn_net_box_classes(net, cmn_tree_detector(cmn_network(net)));
+}
+
 int cmn_net_detects(const struct cmn_net *net)
 {
-    return cmn_net_box_classes(net, cmn_net_layers(net) - 1) > 0;
+    return cmn_net_detected_classes(net) > 0;
 }
 
 /* ---- progress of the training ---- */

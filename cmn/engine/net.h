@@ -70,7 +70,10 @@ int cmn_net_classifies(const struct cmn_net *net);
 /* Whether any layer computes a loss. */
 int cmn_net_has_loss(const struct cmn_net *net);
 
-/* Whether the last layer finds boxes. */
+/* The number of classes of a detector's boxes; -1: it is none. */
+int cmn_net_detected_classes(const struct cmn_net *net);
+
+/* Whether the last layer finds boxes, or the one before those that Darknet may have behind it. */
 int cmn_net_detects(const struct cmn_net *net);
 
 /* The number of classes whose boxes a layer finds; -1: it finds no boxes. */

@@ -191,14 +191,12 @@ size_t cmn_tree_truths(const network *net)
  * rounded up to resize_step. */
 struct cmn_tree_sizes cmn_tree_random_sizes(const network *net)
 {
+    const layer *last = &net->layers[cmn_tree_detector(net)];
     double random = 0, factor;
     int less = net->w < net->h ? net->w : net->h, more = net->w < net->h ? net->h : net->w;
 
-    for (int i = 0; i < net->n; i++) {
-        const layer *l = &net->layers[i];
-        if (l->type == YOLO || l->type == GAUSSIAN_YOLO || l->type == REGION) {
-            random = (double)l->random;
-        }
+    if (last->type == YOLO || last->type == GAUSSIAN_YOLO || last->type == REGION) {
+        random = (double)last->random;
     }
     factor = random == 1 ? 1.4 : random;
     if (factor <= 0) {
@@ -347,10 +345,21 @@ int cmn_tree_finds_boxes(const layer *l)
     return l->type == YOLO || l->type == GAUSSIAN_YOLO || l->type == REGION || l->type == DETECTION;
 }
 
+/* A contrastive layer comes behind it. */
+int cmn_tree_detector(const network *net)
+{
+    int i = net->n - 1;
+
+    while (i > 0 && !cmn_tree_finds_boxes(&net->layers[i])) {
+        i--;
+    }
+    return i;
+}
+
 /* Not those before stopbackward=1. */
 int cmn_tree_updates(const layer *l)
 {
-    return l->train;
+    return l->train || !l->onlyforward;
 }
 
 int cmn_tree_keeps_statistics(const layer *l)
@@ -526,7 +535,7 @@ void cmn_tree_hierarchy(const network *net, float *out)
 detection *cmn_tree_boxes(network *net, int w, int h, float score, float hierarchy, float nms,
                           int *n)
 {
-    const layer *last = &net->layers[net->n - 1];
+    const layer *last = &net->layers[cmn_tree_detector(net)];
     detection *dets = get_network_boxes(net, w, h, score, hierarchy, NULL, 0, n, net->letter_box);
 
     if (last->nms_kind == DEFAULT_NMS) {

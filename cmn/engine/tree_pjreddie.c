@@ -154,6 +154,11 @@ int cmn_tree_finds_boxes(const layer *l)
     return l->type == YOLO || l->type == REGION || l->type == DETECTION;
 }
 
+int cmn_tree_detector(const network *net)
+{
+    return net->n - 1;
+}
+
 int cmn_tree_updates(const layer *l)
 {
     (void)l;

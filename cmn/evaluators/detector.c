@@ -243,7 +243,7 @@ static void add_up(struct results *r, int classes, const struct cmn_precision_pl
 /* Returns the number of classes. */
 static int check_network(const struct cmn_net *net, const struct cmn_box_set *set)
 {
-    int layers = cmn_net_layers(net), classes = cmn_net_box_classes(net, layers - 1), names = 0;
+    int layers = cmn_net_layers(net), classes = cmn_net_detected_classes(net), names = 0;
 
     if (!cmn_net_detects(net)) {
         cmn_fatal("this network finds no boxes: its last layer must be [yolo], [region] or "

@@ -58,6 +58,9 @@ resumes_with_same_bits() {
         sed 's/^\[yolo\]/&\nembedding_layer=-3\nmax_delta=5/' >net.cfg
     printf '%s\n' '[route]' layers=-4 '[contrastive]' classes=10 temperature=1 yolo_layer=-2 cls_normalizer=1 max_delta=10 >>net.cfg
     one_to_three
+    # It is validated, though its last layer finds no boxes.
+    detect_on 2 -cmn_validate 1
+    jq -e '.[0]["validation/main/map"] > 0' out/net.json >/dev/null
     small_data 200 50
     net_section channels=3 batch=24 subdivisions=3 cmn_batch=global max_batches=3 learning_rate=.001 contrastive=1 label_smooth_eps=0.01 >net.cfg
     printf '%s\n' '[convolutional]' batch_normalize=1 filters=16 size=3 stride=2 pad=1 activation=leaky '[avgpool]' \
