@@ -59,6 +59,10 @@ struct cmn_world {
 /* Local. */
 struct cmn_world cmn_get_world(void);
 
+/* Local. With -cmn, whether this process has no window: other ranks than 0, and where there is no
+ * display. */
+int cmn_hides_windows(void);
+
 /* Local. rank and size of that struct. */
 int cmn_rank(void);
 int cmn_size(void);
@@ -238,6 +242,9 @@ char **cmn_loader_paths(char **paths, int n);
  * sample. */
 unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, int *c);
 
+/* Thread-safe. Who decodes an image without these two says which file it reads, and then NULL. */
+void cmn_reads_image(const char *file);
+
 /* Thread-safe. load_image_stb() calls it after it has decoded a file: keeps a copy while memory
  * allows. */
 void cmn_cache_image(const char *file, int channels, int w, int h, int c,
@@ -317,6 +324,14 @@ void cmn_after_save_weights(struct network *net);
  * (errno): whether the training continues all the same, as it takes checkpoints and has not ended;
  * then a line says so. 0 without -cmn. */
 int cmn_weights_not_written(struct network *net, const char *file, int reason);
+
+/* Local. For a save_weights() that would write in place: opens what becomes `file` when it is whole;
+ * NULL with errno. Without -cmn fopen(file, "wb"). */
+FILE *cmn_create_weights(struct network *net, const char *file);
+
+/* Local. Closes what that has opened, or NULL, and gives it its name. 1; or 0, where the training
+ * continues without that file, and ends the job where it does not. */
+int cmn_close_weights(struct network *net, FILE *opened, const char *file);
 
 /* ---- evaluations ---- */
 

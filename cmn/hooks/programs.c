@@ -1,6 +1,8 @@
 /* The calls of cmn.h for people's own programs, once cmn_start has been called or not. */
 #include <mpi.h> /* before cmn.h, which then declares the groups */
 
+#include <stdlib.h>
+
 #include "cmn.h"
 
 #include "base/fatal.h"
@@ -25,6 +27,13 @@ struct cmn_world cmn_get_world(void)
 int cmn_rank(void)
 {
     return cmn_get_world().rank;
+}
+
+int cmn_hides_windows(void)
+{
+    const char *x = getenv("DISPLAY"), *wayland = getenv("WAYLAND_DISPLAY");
+
+    return cmn_job.on && (cmn_job.topology.rank > 0 || !((x && x[0]) || (wayland && wayland[0])));
 }
 
 int cmn_size(void)

@@ -1,11 +1,16 @@
 /* The calls of cmn.h that Darknet's parser, loaders, trainers and layers make. */
 #include "cmn.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/atomic_file.h"
 #include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/reader.h"
 #include "config/cfg_keys.h"
@@ -372,6 +377,13 @@ unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, 
     return kept;
 }
 
+void cmn_reads_image(const char *file)
+{
+    if (cmn_job.on) {
+        cmn_status_file(file);
+    }
+}
+
 void cmn_cache_image(const char *file, int channels, int w, int h, int c,
                      const unsigned char *pixels)
 {
@@ -545,4 +557,59 @@ void cmn_after_save_weights(struct network *net)
 int cmn_weights_not_written(struct network *net, const char *file, int reason)
 {
     return net->cmn ? cmn_trainer_save_failed(net->cmn, file, reason) : 0;
+}
+
+/* Of the weights that are being written: the file to be, and the name that it has until then. */
+static char *weights_file, weights_part[CMN_TEXT];
+
+FILE *cmn_create_weights(struct network *net, const char *file)
+{
+    struct stat st;
+    FILE *opened;
+    int fd;
+
+    if (!net->cmn) {
+        return fopen(file, "wb");
+    }
+    if (!lstat(file, &st) && S_ISLNK(st.st_mode) && st.st_uid != geteuid() && st.st_uid) {
+        cmn_fatal("Couldn't write weights to %s (a symbolic link of another user)", file);
+    }
+    free(weights_file);
+    weights_file = NULL;
+    if (!stat(file, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
+        return fopen(file, "wb"); /* a device or pipe */
+    }
+    weights_file = realpath(file, NULL);
+    if (!weights_file) {
+        weights_file = cmn_strdup(file);
+    }
+    fd = cmn_atomic_open(weights_file, weights_part, sizeof weights_part);
+    opened = fd < 0 ? NULL : fdopen(fd, "wb");
+    return opened;
+}
+
+int cmn_close_weights(struct network *net, FILE *opened, const char *file)
+{
+    int reason = opened ? 0 : errno;
+
+    if (!net->cmn) {
+        return !fclose(opened);
+    }
+    errno = 0;
+    if (opened && (ferror(opened) || fflush(opened))) {
+        reason = errno ? errno : EIO;
+        if (weights_file && weights_part[0]) {
+            unlink(weights_part);
+        }
+    } else if (opened && weights_file &&
+               cmn_atomic_commit(fileno(opened), weights_part, weights_file)) {
+        reason = errno;
+    }
+    if (opened && fclose(opened) && !reason) {
+        reason = errno;
+    }
+    if (reason && !cmn_weights_not_written(net, file, reason)) {
+        cmn_fatal("Couldn't write weights to %s (%s)", file, strerror(reason));
+    }
+    return !reason;
 }
