@@ -70,6 +70,7 @@ ifneq ($(SAN),)
 $(error GPU=1 and SAN=$(SAN) do not go together: the sanitizers know nothing of the GPU's memory)
 endif
 endif
+include tests/tree.mk
 # The tree of Darknet that is built: pjreddie's, unless DARKNET_TREE is AlexeyAB's (docs/use/alexeyab.md).
 TREE    := $(if $(wildcard $(DARKNET_TREE)/src/gaussian_yolo_layer.c),alexeyab,pjreddie)
 SUFFIX  := $(if $(filter alexeyab,$(TREE)),-alexeyab)
@@ -86,15 +87,15 @@ ONEDNN_FLAGS := $(if $(filter 1,$(ONEDNN)),-DONEDNN)
 CMN_SRC    := $(filter-out $(filter-out %/tree_$(TREE).c,$(wildcard cmn/engine/tree_*.c)),$(shell find cmn -name '*.c' 2>/dev/null | LC_ALL=C sort))
 RUN_SRC    := $(wildcard run/*.c)
 
-DK_LIB_OBJ  := $(DK_LIB:%=$(B)/darknet/src/%.o)
-DK_EXEC_OBJ := $(DK_EXEC:%=$(B)/darknet/$(DK_EXEC_IN)/%.o) $(DK_CPP:%=$(B)/darknet/src/%.o)
+DK_LIB_OBJ  := $(DK_LIB:%=$(B)/darknet/src/%.o) $(DK_CPP:%=$(B)/darknet/src/%.o)
+DK_EXEC_OBJ := $(DK_EXEC:%=$(B)/darknet/$(DK_EXEC_IN)/%.o)
 CMN_OBJ     := $(CMN_SRC:%.c=$(B)/%.o)
 RUN_OBJ     := $(RUN_SRC:%.c=$(B)/%.o)
 include setup/gpu.mk
 
 ifeq ($(SAN),)
 DK_OPT  := -Ofast
-CMN_OPT := -O2 -g
+CMN_OPT := $(or $(TREE_OPT),-O2 -g)
 else
 # Halting on the first finding is what makes a test fail on it.
 DK_OPT  := -O1 -g -fno-omit-frame-pointer -fsanitize=$(SAN) -fno-sanitize-recover=all
@@ -269,7 +270,7 @@ $(B)/completion: setup/completion.bash setup/reference.sh $(B)/bin/darknet $(B)/
 $(B)/cmn.pc: FORCE | deps-check
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include/darknet-cmn' '' \
 	    'Name: cmn' 'Description: Distributed training for Darknet' 'Version: $(VERSION)' \
-	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group $(LIB_LIBS) $(MPI_LIBS) $(strip $(CUDA_LIBS) -lm) -pthread' \
+	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group $(LIB_LIBS) $(MPI_LIBS) $(strip $(CUDA_LIBS) $(DK_LIBS) -lm) -pthread' \
 	    'Cflags: -I$${includedir} $(strip $(GPU_FLAGS) $(CUDA_CFLAGS) $(LIB_CFLAGS) $(MPI_CFLAGS))' >$@
 
 include tests/tests.mk examples/examples.mk bench/bench.mk fuzz/fuzz.mk

@@ -7,9 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "darknet.h"
-
-network *parse_network_cfg(char *filename);
+#include "engine/darknet_tree.h"
 
 /* Writes `text` to a file of its own below TMPDIR; the caller removes and frees the name. */
 static inline char *nets_file(const char *text)
@@ -33,11 +31,33 @@ static inline char *nets_file(const char *text)
 static inline network *nets_parse(const char *cfg)
 {
     char *name = nets_file(cfg);
-    network *net = parse_network_cfg(name);
+    network *net = cmn_tree_read(name);
 
     unlink(name);
     free(name);
     return net;
+}
+
+/* tests.mk defines it for AlexeyAB's Darknet. */
+#ifdef NETWORKS_BY_VALUE
+#define DK_NET(net) (*(net))
+#else
+#define DK_NET(net) (net)
+#endif
+
+/* Darknet's own update of each layer. */
+static inline void nets_update(network *net, update_args a)
+{
+    for (int i = 0; i < net->n; i++) {
+        layer *l = &net->layers[i];
+        if (l->update) {
+#ifdef NETWORKS_BY_VALUE
+            l->update(*l, a.batch, a.learning_rate, a.momentum, a.decay);
+#else
+            l->update(*l, a);
+#endif
+        }
+    }
 }
 
 #endif

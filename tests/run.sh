@@ -3,6 +3,9 @@
 #
 #   tests/run.sh [NAME...]    only the programs whose name contains one of these, e.g. ranks/mpi or cli/bad_input
 #
+# With TREE=alexeyab (`make test TREE=alexeyab`) they run over AlexeyAB's tree, those that can tell something there. Without it,
+# the tests whose tag is alexeyab run over that tree, too: as alexeyab/cli/faults, for example.
+#
 # TEST_JOBS of them run side by side (5 on 2 cores), since most wait more than they compute. Those whose ranks take the
 # cores while they wait come first, by themselves, one more than there are cores for. Of those that compile there is one at a
 # time, and of those that measure time, too. Each is printed when it has ended. A skip that tests/skips.txt does not allow is
@@ -14,6 +17,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+: "${TREE:=pjreddie}" "${ALEXEYAB_BUILD:=$(find build -maxdepth 1 -name 'cpu-alexeyab*-gemm' -printf "$PWD/%p" -quit 2>/dev/null || true)}"
+if [[ $TREE == alexeyab ]]; then : "${BUILD:=$ALEXEYAB_BUILD}"; fi
 : "${BUILD:=$PWD/build/cpu}" "${DARKNET:=$BUILD/bin/darknet}" "${CC:=gcc}" "${SAN:=}" "${NP:=2}"
 cores=$(nproc)
 : "${TEST_JOBS:=$((cores < 4 ? 2 * cores + 1 : 9))}"
@@ -22,7 +27,7 @@ if [[ -z ${MPIEXEC:-} ]]; then
     [[ $(id -u) -ne 0 ]] || MPIEXEC+=' --allow-run-as-root'
 fi
 read -ra mpiexec <<<"$MPIEXEC"
-export BUILD DARKNET CC SAN NP MPIEXEC
+export TREE BUILD DARKNET CC SAN NP MPIEXEC
 export CMOCKA_MESSAGE_OUTPUT=TAP LC_ALL=C
 # What Open MPI takes here anyway. Its other ways look for adapters first, 0.2 s in each process (libpsm2).
 export OMPI_MCA_pml=${OMPI_MCA_pml:-ob1}
@@ -76,7 +81,7 @@ found() {
     done
 }
 
-# holds WHERE: whether this is such a place, in the words of tests/skips.txt.
+# holds WHERE TREE: whether this is such a place, in the words of tests/skips.txt.
 holds() {
     case $1 in
         root) [[ $(id -u) -eq 0 ]] ;;
@@ -90,6 +95,7 @@ holds() {
         one-core) (($(nproc --all) == 1)) ;;
         large-memory) awk '/^MemAvailable:/ { exit $2 < 40 * 1024 * 1024 }' /proc/meminfo ;;
         no-alexeyab) [[ -z ${ALEXEYAB_TREE:-} && ! -f ../shared/alexeyab/darknet-59596d78.tar.xz ]] ;;
+        alexeyab) [[ $2 == alexeyab || $TREE == alexeyab ]] ;;
         no-opencv) ! pkg-config --exists opencv4 ;;
         by-hand) [[ -z ${CMN_LIBS:-} ]] ;;
         *) return 1 ;;
@@ -98,10 +104,11 @@ holds() {
 
 # may_skip NAME REASON: tests/skips.txt allows it here.
 may_skip() {
-    local where file reason
+    local where file reason of=pjreddie name=$1
+    if [[ $name == alexeyab/* ]]; then of=alexeyab name=${name#*/}; fi
     while read -r where file reason; do
         # shellcheck disable=SC2053  # patterns
-        [[ -n $where && $where != \#* && $1 == $file && $2 == $reason ]] && holds "$where" && return 0
+        [[ -n $where && $where != \#* && $name == $file && $2 == $reason ]] && holds "$where" "$of" && return 0
     done <tests/skips.txt
     return 1
 }
@@ -181,10 +188,14 @@ plan() {
             # It needs what the Makefile knows about libraries.
             [[ -n ${CMN_LIBS:-} ]] || command=(echo '1..1'$'\n''ok 1 # SKIP it is run by make test and make check-patches')
             ;;
+        alexeyab/*)
+            command=(env TREE=alexeyab BUILD="$ALEXEYAB_BUILD" DARKNET="$ALEXEYAB_BUILD/bin/darknet" bats --tap --timing --filter-tags alexeyab
+                --tempdir "$tmp/${1//\//-}" "tests/${1#*/}.bats")
+            ;;
         gpu/run) lane=alone command=(env -u DARKNET tests/gpu/run.sh) ;;
         *) command=(bats --tap --timing --tempdir "$tmp/${1//\//-}" "tests/$1.bats") ;;
     esac
-    case $1 in
+    case ${1#alexeyab/} in
         cli/make | cli/gpu | cli/mpich) lane=compiles ;;
         cli/watchdog | hosts/watchdog | cli/dying_exchange | cli/faults) lane=timed ;;
     esac
@@ -259,11 +270,20 @@ interrupted() {
 }
 trap interrupted INT TERM
 
+# What TREE=alexeyab runs, beside the programs of unit/ and ranks/ that tests.mk makes for it. The other files are about pjreddie's source, its input and its commands.
+of_both=(cli/alexeyab cli/batch_norm cli/batch_semantics cli/checkpoint cli/checkpoint_file cli/compressors cli/dying_exchange cli/epochs
+    cli/faults cli/logs_kept cli/numbers cli/output cli/report cli/restart_jobs cli/silent_errors cli/timeline cli/watchdog
+    hosts/compressors hosts/faults hosts/link hosts/timeline hosts/training hosts/watchdog hosts/worlds)
+
 # What is to run, in this order as far as there is room. Behind the ranks come those that take long, or they would run alone at
 # the end.
+of_this_tree() {
+    local program=$BUILD/tests/$name
+    [[ $TREE == pjreddie || " ${of_both[*]} " == *" $name "* ]] || [[ $name == @(unit|ranks)/* && -x ${program%-[1-5]} ]]
+}
 queue=()
 add() {
-    if wanted "$name" "$@"; then
+    if wanted "$name" "$@" && of_this_tree; then
         queue+=("$name")
     fi
 }
@@ -286,6 +306,10 @@ done
 for file in tests/cli/*.bats tests/hosts/*.bats tests/unit/*/*.c; do
     name=${file#tests/} name=${name%.*}
     [[ -n ${early[$name]:-} ]] || add "$@"
+    if [[ $TREE == pjreddie && -z $SAN && -n $ALEXEYAB_BUILD ]] && grep -q '^# bats test_tags=alexeyab' "$file"; then
+        name=alexeyab/$name
+        add "$@"
+    fi
 done
 # It has the GPU alone. It finds the newest GPU build by itself, and skips where there is none, or no GPU.
 name=gpu/run

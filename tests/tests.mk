@@ -15,6 +15,12 @@ endif
 
 TEST_OBJ    := $(addsuffix .o,$(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(REAL_TESTS)) $(REAL_OBJ)
 
+ifeq ($(TREE),alexeyab)
+# What these look into is the other tree's.
+UNIT_TESTS := $(filter-out $(B)/tests/unit/darknet/% $(addprefix $(B)/tests/unit/engine/,gradients nonfinite),$(UNIT_TESTS))
+RANK_TESTS := $(filter-out $(B)/tests/ranks/evaluators/classifier,$(RANK_TESTS))
+endif
+
 # Without a GPU its code runs over a stand-in for CUDA and its libraries: all compiled once more, the kernels as C++ for the CPU.
 FAKE_TESTS :=
 ifneq ($(GPU),1)
@@ -29,12 +35,21 @@ endif
 # What the test and bench scripts are told. MPIEXEC is a command with arguments, DARKNET and BUILD are one path each.
 # Make's own variables stay here: a script that starts make again means a make of its own.
 TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/darknet' BUILD='$(CURDIR)/$(B)' \
-    MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='$(LIB_LIBS) $(MPI_LIBS) -lm -pthread'
+    TREE='$(TREE)' ALEXEYAB_BUILD='$(addprefix $(CURDIR)/,$(ALEXEYAB_BUILD))' MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='$(LIB_LIBS) $(MPI_LIBS) -lm -pthread'
 
-tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(REAL_TESTS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) build/unpatched/darknet build/cpu/canvases $(B)/sheet $(B)/replay ## Build the test programs alone
+tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(REAL_TESTS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) $(if $(SUFFIX),$(B)/bin/darknet $(B)/bin/cmn-run,build/unpatched/darknet build/cpu/canvases $(B)/sheet $(B)/replay $(if $(ALEXEYAB_BUILD),alexeyab)) ## Build the test programs alone
 
-test: all $(if $(filter 1,$(GPU)),$(REAL_TESTS),tests) ## Run every test, or ONLY='cli/faults unit/base' (SAN=address,undefined or SAN=thread: instrumented)
-	@$(MAKE) --no-print-directory mnist || echo 'MNIST could not be had: tests that need it fail (MNIST_DIR names idx files that are there)'
+# Some tests of the command line run over both trees.
+.PHONY: alexeyab alexeyab-programs
+alexeyab: | deps-check
+	$(Q)$(MAKE) --no-print-directory TREE=alexeyab SAN= GPU= CUDNN= CUDNN_HALF= NCCL= alexeyab-programs
+alexeyab-programs: $(B)/bin/darknet $(B)/bin/cmn-run $(HOST_TOOLS)
+ifneq ($(SUFFIX)$(ALEXEYAB_TARBALL),)
+$(DK)/.stamp: | $(filter $(CURDIR)/build/%,$(DARKNET_TREE))
+endif
+
+test: $(if $(TREE_OPT),,all) $(if $(filter 1,$(GPU)),$(REAL_TESTS),tests) ## Run every test, or ONLY='cli/faults unit/base' (TREE=alexeyab: over that tree; SAN=address,undefined or SAN=thread: instrumented)
+	@$(MAKE) --no-print-directory $(if $(SUFFIX),TREE=pjreddie DARKNET_TREE=) mnist || echo 'MNIST could not be had: tests that need it fail (MNIST_DIR names idx files that are there)'
 	@$(TEST_ENV) $(if $(filter 1,$(GPU)),tests/gpu/run.sh,tests/run.sh $(ONLY))
 
 # One world, one file of the command line for each kind of command, and how the source is laid out.
@@ -79,16 +94,7 @@ build/unpatched/darknet: darknet/UPSTREAM darknet/obtain.sh
 $(TEST_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CMN_FLAGS) $(if $(findstring /tests/gpu/,$@),-DREAL_GPU) -Itests -MD -MP -c -o $@ $<
-
-$(B)/tests/gpu/real/late.o: tests/gpu/real/late.cu $(B)/flags-cuda
-	$(say) NVCC $<
-	@mkdir -p $(@D)
-	$(Q)$(NVCC) $(CMN_CUDA_FLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
-
-$(REAL_TESTS): $(B)/tests/%: $(B)/tests/%.o $(REAL_OBJ) $(B)/tests/gpu/real/late.o $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
-	$(say) LD $@
-	$(Q)$(LINK) $@ $(filter %.o,$^) -Wl,--wrap=cudaStreamWaitEvent $(LIBS) $(call flags,link cmocka)
+	$(Q)$(CC) $(CMN_FLAGS) $(if $(SUFFIX),-DNETWORKS_BY_VALUE) -Itests -MD -MP -c -o $@ $<
 
 $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS): $(B)/tests/%: $(B)/tests/%.o $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
 	$(say) LD $@

@@ -1,34 +1,36 @@
 # shellcheck shell=bash disable=SC2034,SC2154  # read by those who load it; from helpers.bash
-# AlexeyAB's tree for alexeyab.bats and alexeyab_features.bats. It is ALEXEYAB_TREE, or the tarball beside the checkout; without
-# either the tests are skipped. They build it, with OpenCV where that is installed (tests of mosaic are skipped elsewhere), and
-# with its own matrix products, so that the unpatched tree computes the same bits.
+# AlexeyAB's tree for alexeyab.bats, alexeyab_features.bats and tests/hosts/alexeyab.bats. `make tests` builds it, as tests/tree.mk
+# says: from ALEXEYAB_TREE, or the tarball beside the checkout; without either the tests are skipped.
+
+# alexeyab_tree: sets ALEXEYAB_TREE and ALEXEYAB_BUILD, where its program is. In setup_file.
+alexeyab_tree() {
+    if [[ -z ${ALEXEYAB_TREE:-} && -d $REPO/build/alexeyab/darknet ]]; then ALEXEYAB_TREE=$REPO/build/alexeyab/darknet; fi
+    [[ -n ${ALEXEYAB_TREE:-} ]] || return 0 # setup skips: bats 1.8 takes a skip in setup_file for a failure
+    ALEXEYAB_BUILD=${ALEXEYAB_BUILD:-$(find "$REPO/build" -maxdepth 1 -name 'cpu-alexeyab*-gemm' -print -quit)}
+    [[ -x $ALEXEYAB_BUILD/bin/darknet ]] || { echo "AlexeyAB's tree is not built: make tests"; return 1; }
+    export ALEXEYAB_TREE ALEXEYAB_BUILD
+}
+
+# alexeyab_program: in setup; skips where the tree is not there.
+alexeyab_program() {
+    [[ -n ${ALEXEYAB_TREE:-} ]] || skip 'no AlexeyAB tree: set ALEXEYAB_TREE'
+    DARKNET=$ALEXEYAB_BUILD/bin/darknet
+}
+
+needs_mosaic() {
+    [[ $ALEXEYAB_BUILD == *-opencv* ]] || skip 'no OpenCV (libopencv-dev), without which that tree has no mosaic'
+}
 
 setup_file() {
-    local tarball=$BATS_TEST_DIRNAME/../../../shared/alexeyab/darknet-59596d78.tar.xz
-    if [[ -z ${ALEXEYAB_TREE:-} && -f $tarball ]]; then
-        tar -xJf "$tarball" -C "$BATS_FILE_TMPDIR"
-        ALEXEYAB_TREE=$BATS_FILE_TMPDIR/darknet
-    fi
-    [[ -n ${ALEXEYAB_TREE:-} ]] || return 0 # setup skips: bats 1.8 takes a skip here for a failure
-    export ALEXEYAB_TREE
-    ALEXEYAB_WITH=(GEMM=own)
-    if pkg-config --exists opencv4; then ALEXEYAB_WITH+=(OPENCV=1); fi
-    if grep -qw avx2 /proc/cpuinfo; then ALEXEYAB_WITH+=(AVX=1); fi
-    export ALEXEYAB_MAKE="${ALEXEYAB_WITH[*]}"
-    local variant=cpu-alexeyab
-    [[ $ALEXEYAB_MAKE != *OPENCV* ]] || variant+=-opencv
-    [[ $ALEXEYAB_MAKE != *AVX* ]] || variant+=-avx
-    variant+=-gemm
-    export ALEXEYAB_DARKNET=$REPO/build/$variant/bin/darknet ALEXEYAB_STOCK=$REPO/build/stock-$variant/darknet
-    # Into build/, where the next run finds it, and not into bin/. Darknet is compiled as always; the module in less time.
-    (cd "$REPO" && make -s DARKNET_TREE="$ALEXEYAB_TREE" "${ALEXEYAB_WITH[@]}" CMN_OPT=-O1 "build/$variant/bin/darknet") \
-        >"$BATS_FILE_TMPDIR/build.log" 2>&1 || { cat "$BATS_FILE_TMPDIR/build.log"; return 1; }
+    alexeyab_tree
+    [[ -n ${ALEXEYAB_TREE:-} ]] || return 0
+    export ALEXEYAB_STOCK=$REPO/build/stock-${ALEXEYAB_BUILD##*/}/darknet
     build_stock
 }
 
 # build_stock: ALEXEYAB_STOCK, the unpatched tree, as its own Makefile builds it. It is built anew where the tree has changed.
 build_stock() {
-    local dir=${ALEXEYAB_STOCK%/*} sum
+    local dir=${ALEXEYAB_STOCK%/*} sum with
     sum=$(cd "$ALEXEYAB_TREE" && find Makefile src include 3rdparty/stb -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum)
     [[ ! -x $ALEXEYAB_STOCK || $(cat "$dir/of") != "$sum" ]] || return 0
     rm -rf "$dir"
@@ -36,14 +38,16 @@ build_stock() {
     cp -r "$ALEXEYAB_TREE/." "$dir"
     chmod -R u+w "$dir"
     mkdir -p "$dir"/{obj,backup,results}
-    make -s -C "$dir" -j "$(nproc)" "${ALEXEYAB_WITH[@]:1}" darknet >"$BATS_FILE_TMPDIR/stock.log" 2>&1 ||
+    with=()
+    [[ $dir != *-opencv* ]] || with+=(OPENCV=1)
+    [[ $dir != *-avx* ]] || with+=(AVX=1)
+    make -s -C "$dir" -j "$(nproc)" "${with[@]}" darknet >"$BATS_FILE_TMPDIR/stock.log" 2>&1 ||
         { cat "$BATS_FILE_TMPDIR/stock.log"; return 1; }
     echo "$sum" >"$dir/of"
 }
 
 setup() {
-    [[ -n ${ALEXEYAB_TREE:-} ]] || skip 'no AlexeyAB tree: set ALEXEYAB_TREE'
-    DARKNET=$ALEXEYAB_DARKNET
+    alexeyab_program
     STOCK=$ALEXEYAB_STOCK
     enter_folder
 }

@@ -29,7 +29,7 @@ resumes_with_same_bits() {
     # As they are drawn for each sample, the number of loader threads changes nothing: a rank has one for each image here.
     tiny batch=12 subdivisions=3 height=96 letter_box=1 mixup=1 max_batches=3 >net.cfg
     detect_on 1
-    [[ $ALEXEYAB_MAKE != *OPENCV* ]] || assert_far 1.weights out/net_final.weights 1e-4
+    [[ $ALEXEYAB_BUILD != *-opencv* ]] || assert_far 1.weights out/net_final.weights 1e-4
 }
 
 @test "AlexeyAB's keys: antialiasing, stopbackward, Gaussian_yolo" {
@@ -145,7 +145,7 @@ thin() {
     small_data 24 0
     net="momentum=0.9 decay=0.0005 max_batches=2 learning_rate=0.0001 batch=4 subdivisions=2"
     mosaic=
-    [[ $ALEXEYAB_MAKE != *OPENCV* ]] || mosaic=mosaic=1
+    [[ $ALEXEYAB_BUILD != *-opencv* ]] || mosaic=mosaic=1
     # The command, the cfg, its keys.
     for row in "detector yolov4-tiny width=64 height=64 $mosaic" \
         "detector yolov7-tiny width=64 height=64" \
@@ -170,7 +170,7 @@ thin() {
 }
 
 @test "AlexeyAB's habits: rank 0 alone draws the chart and sends the stream; -clear, -dont_show" {
-    [[ $ALEXEYAB_MAKE == *OPENCV* ]] || skip 'no OpenCV (libopencv-dev), without which that tree has no mosaic'
+    needs_mosaic
     boxes 24
     tiny batch=4 subdivisions=2 max_batches=2 >net.cfg
     mkdir r1

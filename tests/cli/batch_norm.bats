@@ -31,7 +31,7 @@ norm_cfg() {
 }
 
 keep() {
-    mv "out/$1.weights" "$2.weights"
+    mv "out/$1$FINAL.weights" "$2.weights"
 }
 
 # same_as_one CFG RANKS...: the cfg's batch divided over that many ranks, with and without common statistics.
@@ -45,9 +45,9 @@ same_as_one() {
         keep "$cfg" sync
         assert_close one.weights sync.weights $LIMIT
         train_on "$n" "$cfg.cfg" -cmn_batch global
-        assert_far one.weights "out/$cfg.weights" $PLAIN
+        assert_far one.weights "out/$cfg$FINAL.weights" $PLAIN
         echo "$cfg on $n ranks: statistics of all $(difference one.weights sync.weights)," \
-            "of each rank $(difference one.weights "out/$cfg.weights")"
+            "of each rank $(difference one.weights "out/$cfg$FINAL.weights")"
     done
 }
 
@@ -67,20 +67,20 @@ same_as_one() {
     keep norm one
     for n in 2 3 5 8 16; do
         train_on $n norm.cfg
-        assert_close one.weights out/norm.weights 1e-6
+        assert_close one.weights "out/norm$FINAL.weights" 1e-6
     done
     # One part of a checkpoint's statistics is each rank's own; other ranks take what they are together.
     for n in 3 2; do
         rm -rf out/*
         train_on 3 norm.cfg -cmn_checkpoint 10 -cmn_checkpoint_keep 9
-        rm out/norm.weights; find out -name '*.checkpoint' ! -name norm-10.checkpoint -delete
+        rm "out/norm$FINAL.weights"; find out -name '*.checkpoint' ! -name norm-10.checkpoint -delete
         train_on $n norm.cfg -cmn_checkpoint 10
         grep -q 'resumed from out/norm-10.checkpoint, iteration 10' train.log
-        assert_close one.weights out/norm.weights 1e-6
+        assert_close one.weights "out/norm$FINAL.weights" 1e-6
     done
     sed 's/^subdivisions=.*/subdivisions=1/' norm.cfg >few.cfg
     train_on 3 few.cfg -cmn_verify 1
-    assert_far one.weights out/few.weights $PLAIN
+    assert_far one.weights "out/few$FINAL.weights" $PLAIN
 }
 
 @test "a share of a single image: 5 images on 3 and 5 ranks" {
@@ -89,7 +89,7 @@ same_as_one() {
     keep norm one
     for n in 3 5; do
         train_on $n norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_verify 1
-        assert_close one.weights out/norm.weights $LIMIT
+        assert_close one.weights "out/norm$FINAL.weights" $LIMIT
     done
 }
 
@@ -124,13 +124,13 @@ same_as_one() {
     for keys in '-cmn_intra mpi' '-cmn_communicator naive' '-cmn_communicator flat' '-cmn_communicator hierarchical'; do
         # shellcheck disable=SC2086  # a key and its value
         train_on 3 norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_verify 1 $keys
-        assert_close one.weights out/norm.weights $LIMIT
+        assert_close one.weights "out/norm$FINAL.weights" $LIMIT
     done
     # Stale gradients, on one rank as on several.
     train_on 1 norm.cfg -cmn_batch global -cmn_double_buffering 1
     keep norm one
     train_on 2 norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_double_buffering 1
-    assert_close one.weights out/norm.weights $LIMIT
+    assert_close one.weights "out/norm$FINAL.weights" $LIMIT
 }
 
 @test "the same bytes again, with shards of the list, too" {
@@ -139,7 +139,7 @@ same_as_one() {
         train_on 3 norm.cfg -cmn_sync_bn 1 -cmn_scatter $scatter
         keep norm first
         train_on 3 norm.cfg -cmn_sync_bn 1 -cmn_scatter $scatter
-        cmp first.weights out/norm.weights
+        cmp first.weights "out/norm$FINAL.weights"
     done
 }
 
@@ -148,7 +148,7 @@ same_as_one() {
     train_on 1 norm.cfg
     keep norm plain
     train_on 1 norm.cfg -cmn_sync_bn 1
-    cmp plain.weights out/norm.weights
+    cmp plain.weights "out/norm$FINAL.weights"
 }
 
 @test "where there is nothing to exchange: no batch normalisation, dummy, a validation" {
@@ -159,7 +159,7 @@ same_as_one() {
     train_on 2 norm.cfg -cmn_communicator dummy
     keep norm dummy
     train_on 2 norm.cfg -cmn_communicator dummy -cmn_sync_bn 0
-    cmp dummy.weights out/norm.weights
+    cmp dummy.weights "out/norm$FINAL.weights"
     darknet_on 2 classifier valid small.data norm.cfg dummy.weights -cmn >valid.out 2>valid.err
     "$DARKNET" classifier valid small.data norm.cfg dummy.weights >plain.out 2>plain.err
     [[ $(grep -o 'top 1: [0-9.]*' valid.out | tail -n 1) == "$(grep -o 'top 1: [0-9.]*' plain.out | tail -n 1)" ]]
@@ -213,11 +213,11 @@ same_as_one() {
         assert_close one.weights sync.weights $LIMIT
         train_on $n norm.cfg -cmn_batch global
         if ((n == 2)); then
-            assert_close one.weights out/norm.weights 1e-6 # each has one of the cfg's micro-batches
+            assert_close one.weights "out/norm$FINAL.weights" 1e-6 # each has one of the cfg's micro-batches
         else
-            assert_far one.weights out/norm.weights $PLAIN
+            assert_far one.weights "out/norm$FINAL.weights" $PLAIN
         fi
     done
     train_on 2 norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_overlap on -cmn_bucket_mb 0.1
-    assert_close one.weights out/norm.weights $LIMIT
+    assert_close one.weights "out/norm$FINAL.weights" $LIMIT
 }

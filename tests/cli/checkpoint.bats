@@ -62,6 +62,7 @@ trains_on() {
     goes_on "$1" "$2" "$3" "${words[@]}"
 }
 
+# bats test_tags=alexeyab
 @test "same bits on 1 to 3 ranks: batch normalisation, dropout, subdivisions, Adam, a random rate, a drawn seed" {
     bn_cfg subdivisions=2 >bn.cfg
     bn_cfg adam=1 >adam.cfg
@@ -75,7 +76,7 @@ trains_on() {
     mv whole.weights with.weights
     run_on 2 classifier train small.data bn.cfg -cmn_seed 7 -cmn_validate 0 -cmn_checkpoint 0 -clear
     run -1 grep 'has checkpoints' train.log
-    cmp with.weights out/bn.weights
+    cmp with.weights "out/bn$FINAL.weights"
 }
 
 @test "same bits with what compressors, double buffering, local steps and LARS keep, with clipping and each scatter" {
@@ -103,6 +104,7 @@ trains_on() {
     text_cfg gru max_batches=10 >gru.cfg
     text_cfg lstm max_batches=10 >lstm.cfg
     goes_on 2 4 yolo detector train data.data yolo.cfg
+    not_offered 'other commands'
     goes_on 2 4 grid yolo train grid.cfg -data data.data
     goes_on 1 4 grid coco train grid.cfg -data data.data
     goes_on 2 4 regressor regressor train numbers.data regressor.cfg
@@ -134,6 +136,12 @@ until_there() {
     [[ -s $file ]] || { tail -n 30 train.log; return 1; }
 }
 
+# sizes LOG: what a network was resized to, each time.
+sizes() {
+    awk '/^Resizing(,|$)/ { do getline; while (/^ *$/); print }' "$1"
+}
+
+# bats test_tags=alexeyab
 @test "killed, with random=1: the same sizes at the same iterations" {
     small_data 24 1
     make_data
@@ -141,13 +149,13 @@ until_there() {
     { conv 4 4 && conv 6 4 && conv 14 2 linear && yolo jitter=.2 random=1; } >>random.cfg
     words=(detector train data.data random.cfg -cmn_seed 7 -cmn_checkpoint 7 -cmn_checkpoint_keep 9)
     until_there out/random-21.checkpoint "${words[@]}"
-    awk '/^Resizing/ && n++ < 3 { getline; print }' train.log >whole.sizes
+    sizes train.log | sed -n 1,3p >whole.sizes
     bytes=$(stat -c %s out/random-21.checkpoint)
     mv out/random-21.checkpoint whole.checkpoint
     find out -name '*.checkpoint' ! -name random-7.checkpoint -delete
     until_there out/random-21.checkpoint "${words[@]}"
     grep 'resumed from out/random-7.checkpoint, iteration 7' train.log
-    sed 1d whole.sizes | diff - <(awk '/^Resizing/ { getline; print }' train.log | head -n 2)
+    sed 1d whole.sizes | diff - <(sizes train.log | sed -n 1,2p)
     [[ $(sort -u whole.sizes | wc -l) -ge 2 ]]
     # Darknet's weights stand first: the layers have 4, 6 and 14 filters, with biases.
     cmp -n $((20 + 4 * (4 * 28 + 6 * 37 + 14 * 55))) whole.checkpoint out/random-21.checkpoint
@@ -182,6 +190,7 @@ stopped() {
     [[ -s out/$cfg-$at.checkpoint ]]
 }
 
+# bats test_tags=alexeyab
 @test "a signal: a checkpoint of the last iteration; the training resumes from it" {
     bn_cfg batch=2 max_batches=1000000 >bn.cfg # an epoch, at whose end ranks settle, has 60 iterations
     mapfile -t words < <(classifier bn -cmn_local_steps 4 -cmn_double_buffering 1 -cmn_checkpoint 1000000)
@@ -190,9 +199,9 @@ stopped() {
     sed -i "s/max_batches=.*/max_batches=$end/" bn.cfg
     run_on 2 "${words[@]}"
     grep "resumed from out/bn-$at.checkpoint, iteration $at" train.log
-    mv out/bn.weights parts.weights
+    mv "out/bn$FINAL.weights" parts.weights
     run_on 2 "${words[@]}" -clear
-    cmp parts.weights out/bn.weights
+    cmp parts.weights "out/bn$FINAL.weights"
 }
 
 @test "a signal in a step with a validation: the row is made when the training resumes" {
@@ -203,18 +212,18 @@ stopped() {
     sed -i "s/max_batches=.*/max_batches=$((at + 3))/" bn.cfg
     run_on 2 "${words[@]}"
     grep "resumed from out/bn-$at.checkpoint, iteration $at" train.log
-    mv out/bn.weights parts.weights
+    mv "out/bn$FINAL.weights" parts.weights
     rows bn >parts.rows
     grep "\"iteration\":$at,.*validation" parts.rows
     run_on 2 "${words[@]}" -clear
-    cmp parts.weights out/bn.weights
+    cmp parts.weights "out/bn$FINAL.weights"
     diff parts.rows <(rows bn)
 }
 
 # ends_like WHOLE: the training in out/ has ended with the files and the rows of the one in that folder.
 ends_like() {
     local file
-    for file in mlp mlp_best mlp_ema; do
+    for file in "mlp$FINAL" mlp_best mlp_ema; do
         cmp "$1/$file.weights" "out/$file.weights"
     done
     diff <(rows mlp) "$1.rows"
@@ -238,7 +247,8 @@ ends_like() {
         echo "$n ranks: best $best, last $end"
         ((best % 5 == 0 && end == best + 15 && end < 300))
         jq -e 'last | .outlier_steps > 0 and .clipped_steps > 0' out/mlp.json
-        [[ $(seen out/mlp.weights) == $((end * 48)) ]]
+        [[ $(seen out/mlp_best.weights) == $((best * 48)) ]]
+        [[ $(seen "out/mlp$FINAL.weights") == $((end * 48)) ]]
         # Ended again from a checkpoint: the best weights are of a later step, as after a kill before the next checkpoint.
         mv out whole && rows_in whole mlp >whole.rows
         at=$((RANDOM % (end / 2 - 1) * 2 + 2))
@@ -248,7 +258,7 @@ ends_like() {
         grep "resumed from out/mlp-$at.checkpoint" train.log
         ends_like whole
         # The last checkpoint: it has ended.
-        rm out/mlp.weights out/mlp_ema.weights
+        rm "out/mlp$FINAL.weights" out/mlp_ema.weights
         run_on $n "${words[@]}"
         (($(grep -c "nothing to train: cmn_patience=3 has ended this training after iteration $end;" train.log) == 1))
         ends_like whole
@@ -269,48 +279,49 @@ ends_like() {
         words+=($how)
         rm -rf out
         [[ $how == *local* ]] || run_on 3 "${words[@]}"
-        [[ $how == *local* ]] || mv out/mlp.weights whole.weights
+        [[ $how == *local* ]] || mv "out/mlp$FINAL.weights" whole.weights
         for step in '3 6' '2 12' '4 18'; do
             sed -i "s/max_batches=.*/max_batches=${step#* }/" mlp.cfg
             run_on "${step% *}" "${words[@]}" -cmn_checkpoint 1000
             [[ ${step% *} -eq 3 ]] || grep 'written by [0-9] ranks: their common state is restored' train.log
         done
-        [[ $(seen out/mlp.weights) -eq $((18 * 24)) ]]
-        [[ $how == *local* ]] || assert_close whole.weights out/mlp.weights 1e-6
+        [[ $(seen "out/mlp$FINAL.weights") -eq $((18 * 24)) ]]
+        [[ $how == *local* ]] || assert_close whole.weights "out/mlp$FINAL.weights" 1e-6
     done
     # As many ranks by another communicator: each goes on with what it had.
     mapfile -t words < <(classifier mlp)
     run_on 2 "${words[@]}" -cmn_checkpoint 15 -clear
-    mv out/mlp.weights whole.weights
+    mv "out/mlp$FINAL.weights" whole.weights
     rm out/mlp-18.checkpoint
     run_on 2 "${words[@]}" -cmn_checkpoint 15 -cmn_communicator naive
     grep 'the checkpoint was written by communicator shm' train.log
-    assert_close whole.weights out/mlp.weights 1e-7
+    assert_close whole.weights "out/mlp$FINAL.weights" 1e-7
     sed -i 's/max_batches=.*/max_batches=8/' mlp.cfg
     mapfile -t words < <(classifier mlp -cmn_checkpoint 2 -cmn_checkpoint_keep 2)
     run_on 2 "${words[@]}" -clear
     sed -i 's/max_batches=.*/max_batches=6/' mlp.cfg
     run_on 4 "${words[@]}" # 8 iterations of 48 images are 4 of 96
     grep 'resumed from out/mlp-8.checkpoint, iteration 4' train.log
-    [[ $(seen out/mlp.weights) -eq $((6 * 96)) && ! -e out/mlp-8.checkpoint && -e out/mlp-6.checkpoint ]]
+    [[ $(seen "out/mlp$FINAL.weights") -eq $((6 * 96)) && ! -e out/mlp-8.checkpoint && -e out/mlp-6.checkpoint ]]
 }
 
 # Each image is the same, so the sum over a step is as many times one gradient as the step has images, and Adam's updates are the same
 # whatever that number is.
 @test "per_rank with Adam, 3 ranks and then 1: updates go on as large as they were" {
+    not_offered 'adam'
     mapfile -t all < <(head -n 1 train.list)
     for ((i = 0; i < 240; i++)); do echo "${all[0]}"; done >train.list
     mlp_cfg batch=24 max_batches=12 adam=1 learning_rate=.001 decay=0 >mlp.cfg
     mapfile -t words < <(classifier mlp -cmn_batch per_rank -cmn_checkpoint 1000)
     run_on 1 "${words[@]}"
-    mv out/mlp.weights whole.weights
+    mv "out/mlp$FINAL.weights" whole.weights
     sed -i 's/max_batches=.*/max_batches=6/' mlp.cfg
     run_on 3 "${words[@]}" -clear
     sed -i 's/max_batches=.*/max_batches=24/' mlp.cfg
     run_on 1 "${words[@]}" # 6 iterations of 72 images are 18 of 24
     grep 'resumed from out/mlp-6.checkpoint, iteration 18' train.log
-    dd if=out/mlp.weights of=whole.weights bs=20 count=1 conv=notrunc status=none # only how many images were seen differs
-    assert_close whole.weights out/mlp.weights 1e-5
+    dd if="out/mlp$FINAL.weights" of=whole.weights bs=20 count=1 conv=notrunc status=none # only how many images were seen differs
+    assert_close whole.weights "out/mlp$FINAL.weights" 1e-5
 }
 
 @test "two cfgs whose names are one up to the first dot: it is said whose checkpoint that is" {
@@ -347,10 +358,10 @@ ends_like() {
     mapfile -t words < <(classifier bn -cmn_checkpoint 3)
     run_on 2 "${words[@]}"
     # Stock Darknet reads a checkpoint as weights; so does this one, and says nothing about the rest.
-    "$DARKNET" classifier valid small.data bn.cfg out/bn.weights 2>/dev/null | tail -n 1 >weights.txt
+    "$DARKNET" classifier valid small.data bn.cfg "out/bn$FINAL.weights" 2>/dev/null | tail -n 1 >weights.txt
     "$DARKNET" classifier valid small.data bn.cfg out/bn-9.checkpoint 2>valid.err | tail -n 1 | diff - weights.txt
     grep -q 'Loading weights from out/bn-9.checkpoint...Done' valid.err
-    cmp -n "$(stat -c %s out/bn.weights)" out/bn.weights out/bn-9.checkpoint
+    cmp -n "$(stat -c %s "out/bn$FINAL.weights")" "out/bn$FINAL.weights" out/bn-9.checkpoint
     # The newest is cut. That must be heard of, however quiet the rest is to be.
     truncate -s -100 out/bn-9.checkpoint
     sed -i 's/max_batches=.*/max_batches=12/' bn.cfg
@@ -377,14 +388,14 @@ ends_like() {
     mv good.list train.list
     # A weights argument; then none are used, which is said.
     run -1 grep 'the weights file' train.log
-    run_on 2 "${words[@]}" out/bn.weights
+    run_on 2 "${words[@]}" "out/bn$FINAL.weights"
     grep 'the weights file of the command line is ignored' train.log
     run_on 2 "${words[@]}" -cmn_checkpoint 0
     grep 'out has checkpoints of bn up to iteration 13, which are ignored' train.log
     # Starting over leaves the old ones until a new one is there.
     sed -i 's/max_batches=.*/max_batches=2/' bn.cfg
     run_on 2 "${words[@]}" -clear
-    [[ $(seen out/bn.weights) -eq 96 && $(find out -name 'bn-*.checkpoint') == out/bn-2.checkpoint ]]
+    [[ $(seen "out/bn$FINAL.weights") -eq 96 && $(find out -name 'bn-*.checkpoint') == out/bn-2.checkpoint ]]
     run_on 2 "${words[@]}" -cmn_nonfinite ignore -clear < <(sed -i 's/learning_rate=.*/learning_rate=1e30/' bn.cfg)
     grep 'weights are NaN or Inf: no checkpoints are written' train.log
     [[ $(find out -name 'bn-*.checkpoint') == out/bn-2.checkpoint ]]

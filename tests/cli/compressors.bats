@@ -89,24 +89,26 @@ accuracy() {
         -cmn_double_buffering 1 -cmn_allreduce_dtype fp16
 }
 
+# bats test_tags=alexeyab
 @test "what measuring has found out is said once, and changes nothing" {
     mlp_cfg batch=20 max_batches=30 >mlp.cfg
     train_on 2 mlp.cfg -cmn_compress topk
     [[ $(grep -cE '^cmn: overlap (on, buckets of [0-9.]+ MiB|off): [0-9.]+ ms a step; ' train.log) -eq 1 ]]
-    mv out/mlp.weights measured.weights
+    mv "out/mlp$FINAL.weights" measured.weights
     train_on 2 mlp.cfg -cmn_compress topk -cmn_overlap off
     run -1 grep -E '^cmn: overlap' train.log
-    cmp measured.weights out/mlp.weights
+    cmp measured.weights "out/mlp$FINAL.weights"
 }
 
+# bats test_tags=alexeyab
 @test "a compressor on one rank changes nothing" {
     mlp_cfg batch=20 max_batches=10 >mlp.cfg
     train_on 1 mlp.cfg
-    mv out/mlp.weights plain.weights
+    mv "out/mlp$FINAL.weights" plain.weights
     for keys in '-cmn_compress topk' '-cmn_compress powersgd' '-cmn_allreduce_dtype fp16'; do
         # shellcheck disable=SC2086
         train_on 1 mlp.cfg $keys
-        assert_close plain.weights out/mlp.weights 1e-6
+        assert_close plain.weights "out/mlp$FINAL.weights" 1e-6
     done
 }
 
@@ -122,16 +124,16 @@ accuracy() {
 learns() {
     # shellcheck disable=SC2086
     train_on 3 mlp.cfg -cmn_communicator flat -cmn_verify 4 $1
-    echo "$1: $(accuracy) %, difference $(difference fp32.weights out/mlp.weights)"
+    echo "$1: $(accuracy) %, difference $(difference fp32.weights "out/mlp$FINAL.weights")"
     [[ $(accuracy) -ge 90 ]]
-    run -1 cmp -s fp32.weights out/mlp.weights
-    [[ -z ${2:-} ]] || assert_close fp32.weights out/mlp.weights "$2"
+    run -1 cmp -s fp32.weights "out/mlp$FINAL.weights"
+    [[ -z ${2:-} ]] || assert_close fp32.weights "out/mlp$FINAL.weights" "$2"
 }
 
 @test "every way learns, by flat" {
     mlp_cfg batch=30 max_batches=60 learning_rate=0.05 >mlp.cfg
     train_on 3 mlp.cfg -cmn_communicator flat
-    mv out/mlp.weights fp32.weights
+    mv "out/mlp$FINAL.weights" fp32.weights
     [[ $(accuracy) -ge 95 ]]
     learns '-cmn_allreduce_dtype fp16' 1e-5
     learns '-cmn_allreduce_dtype bf16' 1e-4

@@ -15,6 +15,8 @@ if [[ -z ${MPIEXEC:-} ]]; then
     [[ $(id -u) -ne 0 ]] || MPIEXEC+=' --allow-run-as-root'
 fi
 read -ra mpiexec <<<"$MPIEXEC"
+# shellcheck source=tests/cli/tree.bash
+. "$REPO/tests/cli/tree.bash"
 
 # The Makefile gives ranks 3 s between SIGTERM and SIGKILL; Open MPI's own 1 s shortens every test of a failure.
 unset OMPI_MCA_odls_base_sigkill_timeout
@@ -44,7 +46,7 @@ small_data() {
 net_section() {
     local key pair
     local -A value=(
-        [batch]=60 [subdivisions]=1 [height]=28 [width]=28 [channels]=1 [min_crop]=28 [max_crop]=28 [angle]=0
+        [batch]=60 [subdivisions]=1 [height]=28 [width]=28 [channels]=$CHANNELS [min_crop]=28 [max_crop]=28 [angle]=0
         [hue]=0 [saturation]=1 [exposure]=1 [aspect]=1 [flip]=0 [threads]=1 [momentum]=0.9 [decay]=0.0005
         [learning_rate]=0.02 [policy]=constant [max_batches]=20 [cmn_batch]=per_rank
     )
@@ -124,10 +126,11 @@ seen() {
 # and files that a good start prints as well.
 own_lines() {
     awk '
-        { sub(/^Loading weights from .*\.\.\.(Done!)?/, "") }
+        { sub(/^Loading weights from .*\.\.\.(Done!( Loaded [0-9]+ layers from weights-file)?)? */, "") }
         { sub(/^ +[0-9]+ $/, "") }
         /^$/ || /^layer +filters/ || /^ +[0-9]+ (conv|deconv|connected|GRU|max|avg|softmax|dropout|cost|yolo|detection|Detection|iseg|logistic|RNN)( |$)/ || /^\t+ *connected / { next }
         /^[0-9]+ classes$/ || /^rnn$/ || /^Learning Rate: / || /: Using default / { next }
+        /^ *layer +filters/ || /^ OpenCV version: / || /^Total BFLOPS / || /^avg_outputs = / || /^ Create [0-9]+ permanent/ { next } # AlexeyAB
         /^cmn: ([0-9]+ ranks? on|made the backup folder|no .valid. list)/ || /^Saving weights to / { next }
         { print }' "$1"
 }

@@ -43,7 +43,7 @@ rows_are() {
     # With a weights file, too: 25 iterations of 60 images are 75 of 20.
     rm out/*.checkpoint
     sed -i 's/max_batches=.*/max_batches=80/' mlp.cfg
-    darknet_on 1 classifier train small.data mlp.cfg out/mlp.weights -cmn -cmn_validate 0 -cmn_report_every 5 -cmn_csv rows.csv
+    darknet_on 1 classifier train small.data mlp.cfg "out/mlp$FINAL.weights" -cmn -cmn_validate 0 -cmn_report_every 5 -cmn_csv rows.csv
     rows_are '5 10 15 20 25 30 15 20 25 80'
 }
 
@@ -53,7 +53,7 @@ rows_are() {
     to 1 20
     small_data 400 20
     sed -i 's/max_batches=.*/max_batches=25/' mlp.cfg
-    darknet_on 1 classifier train small.data mlp.cfg out/mlp.weights -cmn -cmn_validate 0 -cmn_report_every 5 -cmn_csv rows.csv
+    darknet_on 1 classifier train small.data mlp.cfg "out/mlp$FINAL.weights" -cmn -cmn_validate 0 -cmn_report_every 5 -cmn_csv rows.csv
     [[ $(json_iterations out/mlp.json) == '5 10 15 20 25' && $(csv_iterations rows.csv) == '5 10 15 20 25' ]]
 }
 
@@ -147,7 +147,7 @@ whole_rows() {
             -cmn_checkpoint 2 -cmn_json tiny/mlp.json || status=$?
         cat err.txt
         [[ $(grep -c '^cmn: JSON log tiny/mlp.json: No space left on device; the training continues, and rows wait' err.txt) -eq 1 ]]
-        [[ -s out/mlp.weights && -s out/mlp-200.checkpoint ]]
+        [[ -s out/mlp$FINAL.weights && -s out/mlp-200.checkpoint ]]
         if [[ $later == room ]]; then
             [[ $status -eq 0 ]]
             grep '^cmn: JSON log tiny/mlp.json: the [0-9]* rows* that waited' err.txt

@@ -27,7 +27,7 @@ smooth_conv_cfg() {
 
 # weights NAME: keeps what the last training wrote.
 keep() {
-    mv "out/$1.weights" "$2.weights"
+    mv "out/$1$FINAL.weights" "$2.weights"
 }
 
 # same_as_one_rank LIMIT CFG RANKS...: the cfg's batch divided over that many ranks.
@@ -77,7 +77,7 @@ same_as_one_rank() {
     keep mlp first
     mlp_cfg >mlp.cfg
     train_on 2 mlp.cfg -cmn_batch global
-    assert_far first.weights out/mlp.weights 0.01
+    assert_far first.weights "out/mlp$FINAL.weights" 0.01
 }
 
 @test "cmn_batch=per_rank: N ranks with batch B train as one with N*B" {
@@ -87,7 +87,7 @@ same_as_one_rank() {
     for n in 2 3 4; do
         mlp_cfg batch=$((60 / n)) learning_rate=0.01 >mlp.cfg
         train_on "$n" mlp.cfg
-        assert_close one.weights out/mlp.weights $LIMIT
+        assert_close one.weights "out/mlp$FINAL.weights" $LIMIT
     done
 }
 
@@ -96,12 +96,12 @@ same_as_one_rank() {
     train_on 1 mlp.cfg -cmn_batch global
     keep mlp one
     train_on 3 mlp.cfg -cmn_batch global
-    assert_close one.weights out/mlp.weights $LIMIT
+    assert_close one.weights "out/mlp$FINAL.weights" $LIMIT
     mlp_cfg batch=50 subdivisions=2 >mlp.cfg
     train_on 1 mlp.cfg -cmn_batch global
     keep mlp one
     train_on 4 mlp.cfg -cmn_batch global
-    assert_close one.weights out/mlp.weights $LIMIT
+    assert_close one.weights "out/mlp$FINAL.weights" $LIMIT
 }
 
 @test "learning rate policies follow the iteration, not the rank" {
@@ -111,7 +111,7 @@ same_as_one_rank() {
         train_on 1 mlp.cfg -cmn_batch global
         keep mlp one
         train_on 3 mlp.cfg -cmn_batch global
-        assert_close one.weights out/mlp.weights $LIMIT
+        assert_close one.weights "out/mlp$FINAL.weights" $LIMIT
     done
 }
 
@@ -134,8 +134,8 @@ communicators() {
                 [[ $communicator != shm || $intra == auto ]] || continue
                 train_on $n mlp.cfg -cmn_batch global -cmn_communicator "$communicator" -cmn_intra $intra -cmn_verify 1
                 grep -q "communicator $communicator" train.log
-                assert_close naive.weights out/mlp.weights $LIMIT
-                rm out/mlp.weights
+                assert_close naive.weights "out/mlp$FINAL.weights" $LIMIT
+                rm "out/mlp$FINAL.weights"
             done
         done
     done
@@ -172,7 +172,7 @@ communicators() {
     keep mlp flat
     train_on 2 mlp.cfg -cmn_communicator dummy -cmn_verify 1
     grep -q 'dummy exchanges nothing' train.log
-    assert_far flat.weights out/mlp.weights 1e-3
+    assert_far flat.weights "out/mlp$FINAL.weights" 1e-3
 }
 
 @test "all ranks hold the same bits after every step" {
@@ -199,7 +199,7 @@ augmented_cfg() {
         train_on 2 net.cfg
         keep net "t$threads"
         train_on 2 net.cfg
-        cmp out/net.weights "t$threads.weights"
+        cmp "out/net$FINAL.weights" "t$threads.weights"
     done
     cmp t1.weights t3.weights
     cmp t1.weights t32.weights
@@ -211,7 +211,7 @@ augmented_cfg() {
         train_on 3 net.cfg -cmn_scatter $scatter
         keep net "$scatter"
         train_on 3 net.cfg -cmn_scatter $scatter
-        cmp out/net.weights "$scatter.weights"
+        cmp "out/net$FINAL.weights" "$scatter.weights"
     done
     run -1 cmp shard.weights none.weights
 }
@@ -224,7 +224,7 @@ augmented_cfg() {
     keep net small
     train_on 2 net.cfg
     cmp none.weights small.weights
-    cmp none.weights out/net.weights
+    cmp none.weights "out/net$FINAL.weights"
 }
 
 @test "another seed: other weights; no seed: one is drawn, said, and can be given again" {
@@ -232,34 +232,34 @@ augmented_cfg() {
     train_on 2 mlp.cfg
     keep mlp seven
     train_on 2 mlp.cfg -cmn_seed 8
-    run -1 cmp seven.weights out/mlp.weights
+    run -1 cmp seven.weights "out/mlp$FINAL.weights"
     train_on 2 mlp.cfg -cmn_seed 0
     keep mlp drawn
     seed=$(sed -n 's/.*seed \([0-9]*\).*/\1/p' train.log | sed -n 1p)
     [[ $seed -gt 0 ]]
     train_on 2 mlp.cfg -cmn_seed "$seed"
-    cmp drawn.weights out/mlp.weights
+    cmp drawn.weights "out/mlp$FINAL.weights"
     train_on 2 mlp.cfg -cmn_seed 0
-    run -1 cmp drawn.weights out/mlp.weights
+    run -1 cmp drawn.weights "out/mlp$FINAL.weights"
 }
 
 @test "seen counts the images of all ranks" {
     mlp_cfg batch=20 max_batches=10 >mlp.cfg
     train_on 3 mlp.cfg
-    [[ $(seen out/mlp.weights) -eq 600 ]]
+    [[ $(seen "out/mlp$FINAL.weights") -eq 600 ]]
     mlp_cfg batch=20 subdivisions=4 max_batches=10 >mlp.cfg
     train_on 2 mlp.cfg
-    [[ $(seen out/mlp.weights) -eq 400 ]]
+    [[ $(seen "out/mlp$FINAL.weights") -eq 400 ]]
     train_on 2 mlp.cfg -cmn_batch global
-    [[ $(seen out/mlp.weights) -eq 200 ]]
+    [[ $(seen "out/mlp$FINAL.weights") -eq 200 ]]
 }
 
 @test "cmn_epochs ends after whole passes over the list" {
     mlp_cfg batch=50 max_batches=1000 cmn_epochs=2 >mlp.cfg
     train_on 2 mlp.cfg
-    [[ $(seen out/mlp.weights) -eq 1000 ]]
+    [[ $(seen "out/mlp$FINAL.weights") -eq 1000 ]]
     train_on 3 mlp.cfg    # 500 images, 150 a step: 7 steps hold two epochs
-    [[ $(seen out/mlp.weights) -eq 1050 ]]
+    [[ $(seen "out/mlp$FINAL.weights") -eq 1050 ]]
 }
 
 @test "weights of 2 ranks go on on 1 rank, as if never stopped" {
@@ -274,8 +274,8 @@ augmented_cfg() {
     train_on 1 mlp.cfg -cmn_batch global
     keep mlp whole
     train_on 2 mlp.cfg half.weights -cmn_batch global
-    [[ $(seen out/mlp.weights) -eq 1200 ]]
-    assert_close whole.weights out/mlp.weights $LIMIT
+    [[ $(seen "out/mlp$FINAL.weights") -eq 1200 ]]
+    assert_close whole.weights "out/mlp$FINAL.weights" $LIMIT
 }
 
 @test "-clear starts counting anew" {
@@ -284,12 +284,12 @@ augmented_cfg() {
     keep mlp first
     [[ $(seen first.weights) -eq 180 ]]
     train_on 3 mlp.cfg first.weights -clear -cmn_batch global
-    [[ $(seen out/mlp.weights) -eq 180 ]]
-    run -1 cmp first.weights out/mlp.weights
+    [[ $(seen "out/mlp$FINAL.weights") -eq 180 ]]
+    run -1 cmp first.weights "out/mlp$FINAL.weights"
 }
 
 @test "batch normalisation: weights the same everywhere, and the file goes on in one process" {
     conv_cfg batch=20 | sed 's/^\[convolutional\]/&\nbatch_normalize=1/' >bn.cfg
     train_on 3 bn.cfg -cmn_verify 1
-    train_on 1 bn.cfg out/bn.weights -clear
+    train_on 1 bn.cfg "out/bn$FINAL.weights" -clear
 }

@@ -32,7 +32,7 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     done
     [[ $(grep -c '^layer *filters' err.txt) -eq 1 ]]
     [[ $(grep -c '^cmn: 2 ranks' err.txt) -eq 1 ]]
-    [[ $(grep -c '^Saving weights to out/mlp.weights$' err.txt) -eq 1 ]]
+    [[ $(grep -c "^Saving weights to out/mlp$FINAL.weights\$" err.txt) -eq 1 ]]
 }
 
 @test "Darknet's own lines stay in a pipe, one for each iteration" {
@@ -92,7 +92,7 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
 
 @test "validation while training is classifier valid" {
     train
-    darknet_on 2 classifier valid small.data mlp.cfg out/mlp.weights -cmn >valid.txt 2>/dev/null
+    darknet_on 2 classifier valid small.data mlp.cfg "out/mlp$FINAL.weights" -cmn >valid.txt 2>/dev/null
     accuracy=$(awk '/^2\.00 +10 / { print $6 }' out.txt)
     right=$(sed -n 's/^validation: 50 images, \([0-9]*\) right.*/\1/p' valid.txt)
     awk -v a="$accuracy" -v r="$right" 'BEGIN { d = a - r / 50; exit !(a != "" && r != "" && d < 1e-4 && d > -1e-4) }'
@@ -124,7 +124,7 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     train -cmn_report quiet
     run -1 grep -E 'main/loss| avg, |ETA' out.txt
     run -1 grep '^cmn' err.txt
-    [[ -s out/mlp.weights && -s out/mlp.json ]]
+    [[ -s out/mlp$FINAL.weights && -s out/mlp.json ]]
 }
 
 @test "cmn_rank_logs: the other ranks write to files of their own" {
@@ -180,7 +180,7 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     rm -r out
     train
     grep -q '^cmn: made the backup folder out$' err.txt
-    [[ -s out/mlp.weights ]]
+    [[ -s out/mlp$FINAL.weights ]]
 }
 
 @test "weights are written under another name first, and nothing else is left behind" {
@@ -288,8 +288,8 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     train_on 2 mlp.cfg -map -dont_show -mjpeg_port 8090
     [[ $(grep -c "^cmn: -.* of AlexeyAB's Darknet has no effect here: " train.log) -eq 3 ]]
     grep -q '^cmn: -map .*: with -cmn, cmn_validate computes the mAP' train.log
-    [[ -s out/mlp.weights ]]
-    rm out/mlp.weights
+    [[ -s out/mlp$FINAL.weights ]]
+    rm "out/mlp$FINAL.weights"
     "$DARKNET" classifier train small.data mlp.cfg -map -dont_show -mjpeg_port 8090 >alone.log 2>&1
-    [[ $(grep -c "^cmn: -.* of AlexeyAB's Darknet has no effect here: " alone.log) -eq 3 && -s out/mlp.weights ]]
+    [[ $(grep -c "^cmn: -.* of AlexeyAB's Darknet has no effect here: " alone.log) -eq 3 && -s out/mlp$FINAL.weights ]]
 }

@@ -51,7 +51,7 @@ is_png() {
     tr -d '\r' <rows.csv | jq -R -s 'split("\n") | map(select(. != "") | split(",")) | .[0] as $names
         | .[1:] | map(. as $row | [range($names | length)] | map(select($row[.] != "") | {($names[.]): ($row[.] | tonumber)}) | add)' >csv.json
     diff <(jq -S 'map(del(.ranks, .straggler))' out/mlp.json) <(jq -S . csv.json)
-    (($(tail -n 1 rows.csv | cut -d , -f 2) * 40 == $(seen out/mlp.weights)))
+    (($(tail -n 1 rows.csv | cut -d , -f 2) * 40 == $(seen "out/mlp$FINAL.weights")))
 }
 
 # events FOLDER [LOG]: the iterations in TensorBoard's event files, whose rows must be those of the log.
@@ -84,11 +84,11 @@ file_lines() {
 
 @test "no report changes a weight, and rank 0 alone writes" {
     train
-    mv out/mlp.weights plain.weights
+    mv "out/mlp$FINAL.weights" plain.weights
     mkdir logs
     drawing ''
     train -cmn_csv rows.csv -cmn_chart chart.png -cmn_tensorboard board -cmn_graph net.dot -cmn_rank_logs logs
-    cmp plain.weights out/mlp.weights
+    cmp plain.weights "out/mlp$FINAL.weights"
     [[ $(grep -c '^digraph' net.dot) -eq 1 && $(csv_iterations rows.csv) == '2 4 5 6 8 10' ]]
     is_png chart.png
     [[ $(find board -type f | wc -l) -eq 1 ]]
@@ -185,14 +185,14 @@ file_lines() {
     drawing '((n < 2)) || { echo "out of paint" >&2; exit 3; }'
     train -cmn_chart chart.png
     [[ $(grep -c '^cmn: chart chart.png: gnuplot says: out of paint; the training continues without the chart$' err.txt) -eq 1 ]]
-    [[ $(seen out/mlp.weights) -eq 400 ]]
+    [[ $(seen "out/mlp$FINAL.weights") -eq 400 ]]
     run -1 compgen -G 'chart.png*'
     rm -r out scripts own
     mkdir out
     drawing '((n < 2)) || exec sleep 1000'
     train -cmn_chart chart.png
     [[ $(grep -c '^cmn: chart chart.png: gnuplot did not end within 10 s; the training continues without the chart$' err.txt) -eq 1 ]]
-    [[ $(seen out/mlp.weights) -eq 400 ]]
+    [[ $(seen "out/mlp$FINAL.weights") -eq 400 ]]
     run -1 compgen -G 'chart.png.*'
 }
 
@@ -206,7 +206,7 @@ file_lines() {
         grep -q ENOSPC trace || skip 'strace cannot make a write fail here'
         cat err.txt
         [[ $(grep -c '^cmn: CSV rows.csv: No space left on device; the training continues, and rows wait in memory' err.txt) -eq 1 ]]
-        [[ $(seen out/mlp.weights) -eq 200 ]]
+        [[ $(seen "out/mlp$FINAL.weights") -eq 200 ]]
         if [[ $when == 3+ ]]; then
             [[ $status -eq 1 && $(csv_iterations rows.csv) == 2 ]]
             [[ $(grep -c '^cmn.* CSV rows.csv: No space left on device: 4 rows are lost at the end of the training$' err.txt) -eq 1 ]]

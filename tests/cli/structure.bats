@@ -20,7 +20,7 @@ own_files() {
 # knows_tree: the files of the module, in the folder one is in, that know which tree of Darknet is built and should not. People write
 # AlexeyAB's; a file, a macro or a function is in one case. What the trees differ in is only to be had from darknet_tree.h.
 knows_tree() {
-    grep -rlE 'alexeyab|ALEXEYAB' cmn Makefile ./*/*.mk | grep -vxE 'cmn/engine/(README.md|darknet_tree.h|tree_alexeyab.c)|Makefile|./darknet/darknet.mk' || true
+    grep -rlE 'alexeyab|ALEXEYAB' cmn Makefile ./*/*.mk | grep -vxE 'cmn/engine/(README.md|darknet_tree.h|tree_alexeyab.c)|Makefile|./darknet/darknet.mk|./tests/(tests|tree).mk' || true
     grep -rn CMN_ALEXEYAB cmn Makefile ./*/*.mk || true
     grep -rlE 'cmn_tree|darknet_tree\.h' cmn | grep -vE '^cmn/(engine|hooks)/' || true
     # Both files, for each name of the header.
@@ -274,6 +274,9 @@ END
         [[ -n $where && $where != \#* ]] || continue
         grep -qE "^        $where\\)" tests/run.sh || { echo "tests/run.sh knows no place $where"; false; }
         compgen -G "tests/$file*" >/dev/null || [[ $file == patches/* ]] || { echo "no file $file"; false; }
+        # As not_offered of tests/cli/tree.bash puts it together, and as users are told.
+        [[ $where != alexeyab ]] || reason=${reason#"AlexeyAB's tree: "}
+        [[ $where != alexeyab || $(tr -d '`' <docs/use/alexeyab.md) == *"$reason"* ]] || { echo "docs/use/alexeyab.md: no $reason"; false; }
         reason=${reason#\* } reason=${reason#\*} reason=${reason%%\**}
         [[ $reason == - || $reason == 'GPU 0 '* ]] ||
             grep -qrF -- "$reason" tests/cli tests/hosts tests/gpu tests/run.sh setup/cuda.sh tests/soak.sh ||

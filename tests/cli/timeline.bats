@@ -31,6 +31,7 @@ says() {
         | .pid -= 1 | .tid -= 1] | '"$2" "$1"
 }
 
+# bats test_tags=alexeyab
 @test "the trace is valid, and holds what happened on each rank" {
     for n in 1 2 3; do
         train $n mlp.cfg -cmn_timeline t.json -cmn_validate 0
@@ -110,11 +111,12 @@ END
     grep '^cmn: timeline t.json: steps 8 to 10 of 2 ranks, clocks within 0 us' err.txt
 }
 
+# bats test_tags=alexeyab
 @test "the weights are the same with and without" {
     train 2 mlp.cfg
-    mv out/mlp.weights without.weights
+    mv "out/mlp$FINAL.weights" without.weights
     train 2 mlp.cfg -cmn_timeline t.json
-    cmp without.weights out/mlp.weights
+    cmp without.weights "out/mlp$FINAL.weights"
 }
 
 @test "the cfg may name the file" {
@@ -146,7 +148,7 @@ END
     [[ ! -e new.json ]]
     [[ -c /dev/null ]]
     run -1 grep -E '^[0-9]+, ' fails.out
-    [[ ! -e out/mlp.weights ]]
+    [[ ! -e out/mlp$FINAL.weights ]]
     run -0 find . -name '*.part'
     [[ -z $output ]]
 }
@@ -217,7 +219,7 @@ ends_in_time() {
     kill -INT "$job"
     ends_in_time
     [[ $(grep -c '^cmn: timeline t.json: Is a directory; the training continues, and the timeline is written again at a later row$' err.txt) -eq 1 ]]
-    [[ $(grep -c '^cmn: asked to stop' err.txt) -eq 1 && -s out/endless.weights ]]
+    [[ $(grep -c '^cmn: asked to stop' err.txt) -eq 1 && -s out/endless$FINAL.weights ]]
 }
 
 # Rank 1 sleeps 20 ms in each product of matrices, or rank 0 as long before it gets its images.

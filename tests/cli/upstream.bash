@@ -35,10 +35,10 @@ upstream_trains() {
     mixed_layers >net.cfg
     sed -i '/^cmn_batch/d' start.cfg net.cfg
     train_on 1 start.cfg
-    mv out/start.weights start.weights
+    mv "out/start$FINAL.weights" start.weights
     timeout $((60 * SLOW)) "$UPSTREAM" classifier train small.data net.cfg start.weights -clear >upstream.log 2>&1 ||
         { cat upstream.log; return 1; }
-    mv out/net.weights upstream.weights
+    mv "out/net$FINAL.weights" upstream.weights
     cp start.weights moved.weights # with the number of images that net.weights has seen
     printf '\220' | dd of=moved.weights bs=1 seek=12 conv=notrunc status=none
     assert_far moved.weights upstream.weights 0.1
@@ -47,6 +47,6 @@ upstream_trains() {
 # as_upstream RANKS ARGUMENTS...: -cmn makes the weights that upstream made.
 as_upstream() {
     train_on "$1" net.cfg start.weights -clear -cmn_batch global "${@:2}"
-    assert_close upstream.weights out/net.weights 1e-6
-    rm out/net.weights
+    assert_close upstream.weights "out/net$FINAL.weights" 1e-6
+    rm "out/net$FINAL.weights"
 }

@@ -95,14 +95,14 @@ same_bits() {
     mixed_cfg >mixed.cfg
     for name in shm hierarchical two_dimensional; do
         train_on "$1" mixed.cfg -cmn_communicator $name -cmn_overlap off
-        mv out/mixed.weights off.weights
+        mv "out/mixed$FINAL.weights" off.weights
         for mb in $2; do
             echo "$name, buckets of $mb MiB"
             train_on "$1" mixed.cfg -cmn_communicator $name -cmn_overlap on -cmn_bucket_mb "$mb" -cmn_verify 1
-            cmp off.weights out/mixed.weights
+            cmp off.weights "out/mixed$FINAL.weights"
         done
         train_on "$1" mixed.cfg -cmn_communicator $name
-        cmp off.weights out/mixed.weights
+        cmp off.weights "out/mixed$FINAL.weights"
     done
 }
 
@@ -117,18 +117,18 @@ same_bits() {
     grep -q stopbackward stops.cfg
     for name in shm hierarchical; do
         train_on 2+1 stops.cfg -cmn_communicator $name -cmn_overlap off
-        mv out/stops.weights off.weights
+        mv "out/stops$FINAL.weights" off.weights
         train_on 2+1 stops.cfg -cmn_communicator $name -cmn_overlap on -cmn_bucket_mb 0.01 -cmn_verify 1
-        cmp off.weights out/stops.weights
+        cmp off.weights "out/stops$FINAL.weights"
     done
 }
 
 # same_bits_with COMMUNICATOR MIB KEY VALUE: with a compressor, too.
 same_bits_with() {
     train_on 2+2 mixed.cfg -cmn_communicator "$1" -cmn_overlap off "${@:3}"
-    mv out/mixed.weights off.weights
+    mv "out/mixed$FINAL.weights" off.weights
     train_on 2+2 mixed.cfg -cmn_communicator "$1" -cmn_overlap on -cmn_bucket_mb "$2" "${@:3}" -cmn_verify 1
-    cmp off.weights out/mixed.weights
+    cmp off.weights "out/mixed$FINAL.weights"
 }
 
 @test "2+2: overlap and size of buckets change no bit of what a compressor does" {
@@ -150,7 +150,7 @@ trains_with() {
     local share
     train_on "$3" smooth.cfg -cmn_communicator "$4" -cmn_verify 1 "${@:5}"
     grep -E "^cmn: [0-9]+ ranks on 2 nodes, communicator $4 \(as asked\)" train.log
-    share=$(awk -v d="$(difference fp32.weights out/smooth.weights)" -v way="$way" 'BEGIN { print d / way }')
+    share=$(awk -v d="$(difference fp32.weights "out/smooth$FINAL.weights")" -v way="$way" 'BEGIN { print d / way }')
     echo "${*:4}: $share"
     awk -v share="$share" -v near="$1" -v far="$2" 'BEGIN { exit !(share ~ /^[0-9]/ && share + 0 < near + 0 && share + 0 >= far + 0) }'
 }
@@ -162,9 +162,9 @@ trains_with() {
     train_on 3+2 start.cfg
     smooth_cfg >smooth.cfg
     train_on 3+2 smooth.cfg
-    mv out/smooth.weights fp32.weights
-    assert_far out/start.weights fp32.weights 0.05
-    way=$(difference out/start.weights fp32.weights)
+    mv "out/smooth$FINAL.weights" fp32.weights
+    assert_far "out/start$FINAL.weights" fp32.weights 0.05
+    way=$(difference "out/start$FINAL.weights" fp32.weights)
     trains_with 1e-4 1e-7 3+2 shm -cmn_allreduce_dtype fp16
     trains_with 1e-3 1e-6 3+2 hierarchical -cmn_allreduce_dtype bf16
     trains_with 0.1 0.005 3+2 flat -cmn_compress topk -cmn_topk_ratio 0.3

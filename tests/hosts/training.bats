@@ -23,16 +23,16 @@ setup() {
 trains_as_one_rank() {
     local name
     train_on 1 mlp.cfg -cmn_batch global
-    mv out/mlp.weights one.weights
+    mv "out/mlp$FINAL.weights" one.weights
     cluster_job "$1"
     sort_communicators "${job[@]}"
     for name in "${usable[@]}" auto; do
         echo "$name:"
         train_on "$1" mlp.cfg -cmn_batch global -cmn_communicator "$name" -cmn_verify 1
         grep '^cmn: .* on 2 nodes' train.log
-        [[ $(seen out/mlp.weights) -eq 1200 ]]
-        assert_close one.weights out/mlp.weights $LIMIT
-        rm out/mlp.weights
+        [[ $(seen "out/mlp$FINAL.weights") -eq 1200 ]]
+        assert_close one.weights "out/mlp$FINAL.weights" $LIMIT
+        rm "out/mlp$FINAL.weights"
     done
 }
 
@@ -45,16 +45,16 @@ trains_as_one_rank() {
     printf '%s\n' '[convolutional]' 'filters=6' 'size=5' 'stride=2' 'pad=1' 'batch_normalize=1' 'activation=tanh' \
         '[connected]' 'output=64' 'batch_normalize=1' 'activation=tanh' '[connected]' 'output=10' 'activation=linear' '[softmax]' >>norm.cfg
     train_on 1 norm.cfg -cmn_batch global
-    mv out/norm.weights one.weights
+    mv "out/norm$FINAL.weights" one.weights
     for keys in '-cmn_overlap off' '-cmn_overlap on -cmn_bucket_mb 0.1' '-cmn_intra mpi'; do
         # shellcheck disable=SC2086  # keys and their values
         train_on 2+1 norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_verify 1 $keys
         grep '^cmn: 3 ranks on 2 nodes' train.log
         # Darknet sums up a batch as floats (tests/cli/batch_norm.bats).
-        assert_close one.weights out/norm.weights 1e-5
+        assert_close one.weights "out/norm$FINAL.weights" 1e-5
     done
     train_on 2+1 norm.cfg -cmn_batch global
-    assert_far one.weights out/norm.weights 1e-3
+    assert_far one.weights "out/norm$FINAL.weights" 1e-3
 }
 
 @test "2+2: the weights of unpatched Darknet" {
@@ -67,15 +67,15 @@ trains_as_one_rank() {
 
 @test "without exchange the nodes drift apart: the comparison can tell" {
     train_on 1+1 mlp.cfg -cmn_batch global
-    mv out/mlp.weights flat.weights
+    mv "out/mlp$FINAL.weights" flat.weights
     train_on 1+1 mlp.cfg -cmn_batch global -cmn_communicator dummy
-    assert_far flat.weights out/mlp.weights 1e-3
+    assert_far flat.weights "out/mlp$FINAL.weights" 1e-3
 }
 
 @test "distributed validation on two nodes counts as one process" {
     train_on 1 mlp.cfg
-    "$DARKNET" classifier valid small.data mlp.cfg out/mlp.weights >plain.out 2>plain.err
-    darknet_on 1+2 classifier valid small.data mlp.cfg out/mlp.weights -cmn >many.out 2>many.err
+    "$DARKNET" classifier valid small.data mlp.cfg "out/mlp$FINAL.weights" >plain.out 2>plain.err
+    darknet_on 1+2 classifier valid small.data mlp.cfg "out/mlp$FINAL.weights" -cmn >many.out 2>many.err
     tail -n 2 plain.out many.out
     [[ $(grep -o 'top 1: [0-9.]*' plain.out | tail -n 1) == "$(grep -o 'top 1: [0-9.]*' many.out | tail -n 1)" ]]
 }

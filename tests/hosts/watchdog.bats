@@ -159,7 +159,7 @@ END
     for stays in 0 1; do
         keepalive=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=calls.so -x STAYS="$stays")
         train 1+1 -cmn_validate 0
-        until_said 'Saving weights to out/mlp.weights'
+        until_said "Saving weights to out/mlp$FINAL.weights"
         ends_saying "^cmn\[rank $stays@node$((stays + 1))\] nothing moved for $LIMIT s .*: not all ranks come through the end of MPI: rank $stays@node$((stays + 1)) does not"
         [[ $ended -eq 75 ]]
     done

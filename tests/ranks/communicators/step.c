@@ -22,7 +22,7 @@ static const char *const nets[] = {
         "[convolutional]\nfilters=3\nsize=3\nstride=2\npad=1\n" END,
     NET "[deconvolutional]\nfilters=3\nsize=2\nstride=2\n" END,
     NET "[local]\nfilters=3\nsize=3\nstride=1\npad=1\n" END,
-    NET "[crnn]\nhidden_filters=3\noutput_filters=2\n" END,
+    NET "[crnn]\npad=1\nhidden_filters=3\noutput_filters=2\n" END,
     TEXT "[rnn]\nhidden=5\noutput=7\n" END,
     TEXT "[gru]\noutput=5\n" END,
     TEXT "[lstm]\noutput=5\n" END,
@@ -54,7 +54,7 @@ static void open_side(struct side *s, const char *name, const char *cfg, struct 
 static void close_side(struct side *s)
 {
     cmn_gradients_close(&s->g);
-    free_network(s->net);
+    cmn_tree_free(s->net);
     s->c->close(s->self);
 }
 
@@ -80,11 +80,7 @@ static void update_as_darknet(struct side *s, const struct cmn_topology *t)
                      .decay = DECAY};
 
     s->c->allreduce(s->self, &s->g.exchange);
-    for (int i = 0; i < s->net->n; i++) {
-        if (s->net->layers[i].update) {
-            s->net->layers[i].update(s->net->layers[i], a);
-        }
-    }
+    nets_update(s->net, a);
 }
 
 static void near(const float *a, const float *b, size_t n, const char *what)

@@ -26,7 +26,7 @@ static void open_net(const char *cfg)
 static void close_net(void)
 {
     cmn_gradients_close(&g);
-    free_network(net);
+    cmn_tree_free(net);
 }
 
 static void broadcast(void **state)

@@ -225,9 +225,9 @@ static void train_net(network *net, int poison)
 
     d.X = make_matrix(net->batch * net->subdivisions, net->inputs);
     d.y = make_matrix(net->batch * net->subdivisions, net->truths);
-    while (get_current_batch(net) < (size_t)net->max_batches) {
-        make_step(net, &d, (int)get_current_batch(net), poison);
-        train_network(net, d);
+    while ((int)get_current_batch(DK_NET(net)) < net->max_batches) {
+        make_step(net, &d, (int)get_current_batch(DK_NET(net)), poison);
+        train_network(DK_NET(net), d);
     }
     free_data(d);
 }
@@ -271,16 +271,17 @@ static void train_all(const struct combination *c, const char *run, const char *
     cmn_job.command = cmn_command_find(3, train_argv);
     cmn_job.on = 1;
     set_options(&cmn_job.options, c, overlap, checkpoint);
-    net = load_network(cfg, NULL, 0);
+    net = cmn_tree_read(cfg);
+    cmn_after_load_network(net, cfg);
     cmn_session_data(&cmn_job, &d);
     cmn_trainer_resume(net->cmn);
     cmn_samples_in_memory(SAMPLES);
     train_net(net, !strcmp(value_of(c, "cmn_nonfinite"), "skip"));
     out->same = same_weights(net);
     out->resumed = cmn_job.resumed_steps;
-    save_weights(net, weights);
+    save_weights(DK_NET(net), weights);
     cmn_trainer_flush(net->cmn);
-    free_network(net);
+    cmn_tree_free(net);
 }
 
 /* Returns why the job refuses that, or NULL. What a refused training had in hand is lost. */

@@ -55,7 +55,7 @@ static void simulate(const struct side *like, struct replica *r, int stale)
                 slope[at + j] = 0;
                 for (int rank = 0; rank < like->t->size; rank++) {
                     slope[at + j] -=
-                        (double)gradient((float)r->w[at + j], j, k, rank, number) / IMAGES;
+                        (double)own_gradient((float)r->w[at + j], j, k, rank, number) / IMAGES;
                 }
             }
             if (!stale || number > 1) {

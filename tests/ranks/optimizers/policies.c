@@ -94,7 +94,7 @@ static void add_gradients(const struct side *like, const struct replica *r, int 
 {
     FOR_EACH_WEIGHT(like, at, x, k, j)
     {
-        sum[at] += (double)gradient((float)r->w[at], j, k, rank, number);
+        sum[at] += (double)own_gradient((float)r->w[at], j, k, rank, number);
     }
 }
 

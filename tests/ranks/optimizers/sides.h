@@ -17,7 +17,7 @@ static const float RATE = 0.1F, MOMENTUM = 0.75F, DECAY = 0.002F;
 /* Small tensors and large ones, of layers with normalisation, parts, and a rate of their own. */
 static const char cfg[] = "[net]\nbatch=2\nheight=6\nwidth=6\nchannels=2\n"
                           "[convolutional]\nfilters=8\nsize=3\npad=1\nbatch_normalize=1\n"
-                          "[crnn]\nhidden_filters=4\noutput_filters=8\n"
+                          "[crnn]\npad=1\nhidden_filters=4\noutput_filters=8\n"
                           "[connected]\noutput=45\nbatch_normalize=1\nlearning_rate=0.5\n"
                           "[connected]\noutput=131\n[connected]\noutput=4\n[softmax]\n";
 
@@ -70,13 +70,13 @@ static inline void close_side(struct side *s)
 {
     cmn_optimizer_close(&s->s);
     cmn_gradients_close(&s->g);
-    free_network(s->net);
+    cmn_tree_free(s->net);
     s->c->close(s->self);
 }
 
 /* The gradient of a rank's own loss, which draws each weight to a place of its own; Darknet adds
  * the update. */
-static inline float gradient(float w, size_t j, int tensor, int rank, int step)
+static inline float own_gradient(float w, size_t j, int tensor, int rank, int step)
 {
     float place =
         (float)((int)((j * 7 + (size_t)(tensor + step * 5)) % 23) - 11) * (float)(rank + 1) / 16;
@@ -98,7 +98,7 @@ static inline void step(struct side *s, int number)
         for (int i = 0, k = 0; i < s->g.tensors; i++) {
             const struct cmn_tensor *x = &s->g.tensor[i];
             for (size_t j = 0; x->kind == CMN_GRADIENT && x->layer == layer && j < x->n; j++) {
-                (*x->at)[j] += gradient((*x->weight)[j], j, k, s->t->rank, number);
+                (*x->at)[j] += own_gradient((*x->weight)[j], j, k, s->t->rank, number);
             }
             if (x->kind == CMN_GRADIENT && x->layer == layer && x->device) {
                 cmn_device_write(*x->device, *x->at, x->n);
@@ -109,14 +109,11 @@ static inline void step(struct side *s, int number)
         cmn_optimizer_poll(&s->s);
     }
     fresh = cmn_optimizer_update(&s->s, &rule, IMAGES, 0);
-    for (int i = 0; i < s->net->n && !rule.done; i++) {
-        update_args a = {.batch = rule.batch,
-                         .learning_rate = rule.rate,
-                         .momentum = rule.momentum,
-                         .decay = rule.decay};
-        if (s->net->layers[i].update) {
-            s->net->layers[i].update(s->net->layers[i], a);
-        }
+    if (!rule.done) {
+        nets_update(s->net, (update_args){.batch = rule.batch,
+                                          .learning_rate = rule.rate,
+                                          .momentum = rule.momentum,
+                                          .decay = rule.decay});
     }
     fresh |= cmn_optimizer_after_update(&s->s, number == UPDATES);
     cmn_optimizer_step_took(&s->s, 0.001);

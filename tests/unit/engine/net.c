@@ -24,7 +24,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    free_network(net);
+    cmn_tree_free(net);
     return 0;
 }
 

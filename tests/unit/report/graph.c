@@ -38,7 +38,7 @@ static void outline(const char *cfg, struct cmn_graph *graph)
     cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
     *graph = cmn_export_graph(cmn_net_of(net), &g, "net");
     cmn_gradients_close(&g);
-    free_network(net);
+    cmn_tree_free(net);
 }
 
 static void assert_node(const struct cmn_graph *g, int i, enum cmn_graph_kind kind,

@@ -49,7 +49,7 @@ static int open_training(void **state)
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     assert_non_null(mkdtemp(session.backup));
     cfg = nets_file(text);
-    net = parse_network_cfg(cfg);
+    net = cmn_tree_read(cfg);
     trainer = cmn_trainer_open(&session, cmn_net_of(net), net->batch, net->subdivisions);
     net->cmn = trainer;
     cmn_trainer_attach(trainer, cmn_net_of(net), cfg);
@@ -71,7 +71,7 @@ static int open_training(void **state)
 static int close_training(void **state)
 {
     (void)state;
-    free_network(net);
+    cmn_tree_free(net);
     unlink(cfg);
     free(cfg);
     assert_int_equal(rmdir(session.backup), 0);
