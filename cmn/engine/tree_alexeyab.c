@@ -70,7 +70,7 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
     int on_gpu = cmn_device_built() && gpu_index >= 0;
     int steps = n->time_steps > 1 ? n->time_steps : 1;
     const struct {
-        const char *key; /* of the cfg, or an option */
+        const char *key; /* of the cfg, or an option, or a command */
         int on;
         const char *why;
     } refused[] = {
@@ -94,6 +94,9 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
          "it records the first prediction, and a training's predictions differ: leave it away"},
         {"stream", on_gpu && has_streams(n),
          "the sum over the ranks waits for one stream: leave stream and wait_stream away"},
+        {"rnn train", has_word(words, "rnn") && has_word(words, "train"),
+         "this Darknet never updates the weights there, and the training never ends: use "
+         "pjreddie's"},
         {"-topk", has_word(words, "classifier") && has_word(words, "-topk"),
          "with -cmn the answers are counted with cmn_validate: leave -topk away"},
     };
@@ -101,7 +104,8 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         if (refused[i].on) {
             snprintf(text, sizeof text, "%s%s: %s", refused[i].key,
-                     refused[i].key[0] == '-' ? "" : " in the cfg", refused[i].why);
+                     refused[i].key[0] == '-' || strchr(refused[i].key, ' ') ? "" : " in the cfg",
+                     refused[i].why);
             return text;
         }
     }

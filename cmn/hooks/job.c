@@ -406,15 +406,15 @@ static void check_words(int argc, char **argv)
     const char *nearest = cmn_command_nearest(argc, argv);
     const char *why = cmn_tree_refusal(NULL, argv);
 
+    if (why) {
+        cmn_fatal("%s", why);
+    }
     if (c->does == CMN_REFUSED && nearest) {
         cmn_fatal("not a command: %s%s%s; did you mean %s?", argv[1], argc > 2 ? " " : "",
                   argc > 2 ? argv[2] : "", nearest);
     }
     if (c->does == CMN_REFUSED) {
         cmn_fatal("-cmn does not work with %s: %s", cmn_command_name(c), c->note);
-    }
-    if (why) {
-        cmn_fatal("%s", why);
     }
 }
 

@@ -220,4 +220,6 @@ load alexeyab
     [[ $output == *'each rank trains on one device'* ]]
     run -1 darknet_on 2 detector valid digits.data net.cfg -cmn
     [[ $output == *"-cmn does not work with detector valid: AlexeyAB's Darknet has no hooks for it: use one process, without -cmn"* ]]
+    run -1 darknet_on 2 rnn train net.cfg -cmn
+    [[ $(grep -c '^cmn' <<<"$output") -eq 1 && $output == *'rnn train: this Darknet never updates the weights there'* ]]
 }
