@@ -385,6 +385,24 @@ rnn() {
     done
 }
 
+# Their outputs are activated by the GPU where there is one.
+@test "a GPU build with -nogpu trains yolo, region and iseg layers to the bits of the CPU build" {
+    load drivers
+    small_data 24 4
+    make_data
+    yolo_cfg max_batches=2 >yolo.cfg
+    region_cfg max_batches=2 >region.cfg
+    mask_cfg 84 '[iseg]' classes=80 ids=4 | sed 's/^max_batches=.*/max_batches=2/' >iseg.cfg
+    for way in 'detector yolo' 'detector region' 'isegmenter iseg'; do
+        cfg=${way#* }
+        rm -rf out
+        on_cpu darknet_on 1 "${way% *}" train data.data "$cfg.cfg" -cmn -cmn_seed 7 >train.log 2>&1
+        mv "$(result "$cfg")" cpu.weights
+        darknet_on 1 "${way% *}" train data.data "$cfg.cfg" -cmn -cmn_seed 7 -nogpu >train.log 2>&1
+        cmp cpu.weights "$(result "$cfg")"
+    done
+}
+
 @test "dropout on GPUs follows from the seed" {
     net_section >drop.cfg
     printf '%s\n' '[connected]' 'output=64' 'activation=tanh' '[dropout]' 'probability=.5' '[connected]' 'output=10' \
