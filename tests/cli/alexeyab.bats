@@ -67,8 +67,9 @@ load alexeyab
 
 @test "AlexeyAB's tree: -map on 2 ranks saves the best weights, and the unpatched tree finds the same mAP in them, as does detector map on 3" {
     boxes 60
-    tiny max_batches=100 batch=8 subdivisions=2 learning_rate=0.0005 burn_in=10 >net.cfg
-    detect_on 2 -map
+    tiny max_batches=100 batch=8 subdivisions=2 learning_rate=0.0005 burn_in=10 cmn_ema=.9 >net.cfg
+    detect_on 2 -map # of the average of the weights
+    assert_far out/net_final.weights out/net_ema.weights 1e-4
     map=$(sed -n 's/.*mean_average_precision (mAP@0.50) = \([0-9.]*\).*/\1/p' train.log | tail -n 1)
     "$STOCK" detector map digits.data net.cfg out/net_best.weights >map.log 2>&1 || true
     echo "mAP $map"
@@ -212,6 +213,9 @@ load alexeyab
     [[ $output == *"share_index in the cfg: this Darknet updates shared weights once for each layer that has them"* ]]
     run -1 timeout 60 "$DARKNET" classifier train digits.data net.cfg -topk -cmn
     [[ $output == *'-topk: with -cmn the answers are counted with cmn_validate'* ]]
+    tiny ema_alpha=.998 cmn_ema=.9 >net.cfg
+    run -1 detect_on 2
+    [[ $output == *'cmn_ema=0.9 and ema_alpha in the cfg are two averages of the weights: leave one of them away'* ]]
     tiny track=1 time_steps=2 policy=steps steps=2 scales=.1 seq_scales=.5 >net.cfg
     run -1 detect_on 2
     [[ $output == *'sequential_subdivisions in the cfg: with -cmn a sequence is as long as time_steps'* ]]

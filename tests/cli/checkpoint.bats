@@ -249,6 +249,7 @@ ends_like() {
         jq -e 'last | .outlier_steps > 0 and .clipped_steps > 0' out/mlp.json
         [[ $(seen out/mlp_best.weights) == $((best * 48)) ]]
         [[ $(seen "out/mlp$FINAL.weights") == $((end * 48)) ]]
+        assert_far "out/mlp$FINAL.weights" out/mlp_ema.weights .01
         # Ended again from a checkpoint: the best weights are of a later step, as after a kill before the next checkpoint.
         mv out whole && rows_in whole mlp >whole.rows
         at=$((RANDOM % (end / 2 - 1) * 2 + 2))
