@@ -33,6 +33,10 @@ void cmn_reduce_sgd(float *weights, float *const *buffer, int buffers, int mine,
  * the same floats get the same bits. */
 double cmn_sum_of_squares(const float *x, size_t n);
 
+/* The same to about 1e-7 of it, in half the time; the same bits for the same floats, too. Squares
+ * that no float holds are summed in double. */
+double cmn_sum_of_squares_near(const float *x, size_t n);
+
 /* average[i] += part * (x[i] - average[i]), for n floats. */
 void cmn_follow(float *average, const float *x, float part, size_t n);
 

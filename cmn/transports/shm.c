@@ -128,7 +128,7 @@ static double sum_and_square(struct shm *s, float *data, size_t from, size_t to,
         size_t n = to - at < BLOCK ? to - at : BLOCK, below = at < upto ? upto - at : 0;
         cmn_reduce_broadcast(cmn_shm_counterparts(s, data + at, n), s->ranks, s->rank, non_temporal,
                              n);
-        squares += cmn_sum_of_squares(data + at, below < n ? below : n);
+        squares += cmn_sum_of_squares_near(data + at, below < n ? below : n);
     }
     return squares;
 }

@@ -1,0 +1,62 @@
+/* Sums of squares (base/reduce.h). */
+#include "check.h"
+
+#include <math.h>
+
+#include "base/reduce.h"
+
+enum { N = 5000 };
+static float x[N];
+
+/* By how much of it the sum is wrong; in double, which holds the square of each float. */
+static double wrong(double sum, size_t n)
+{
+    double right = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        right += (double)x[i] * (double)x[i];
+    }
+    return right > 0 ? fabs(sum / right - 1) : sum;
+}
+
+static void sums_of_squares(void **state)
+{
+    static const size_t n[] = {0, 1, 31, 511, 512, 513, 1100, 4096, N};
+    static const float size[] = {1, 1e-5F, 1e-18F, 1e-30F, 1e18F, 1e30F};
+
+    (void)state;
+    for (size_t k = 0; k < COUNT(size); k++) {
+        for (size_t i = 0; i < N; i++) {
+            x[i] = size[k] * ((float)(i * 7919 % 1009) / 1009 - 0.4F);
+        }
+        for (size_t i = 0; i < COUNT(n); i++) {
+            double all = wrong(cmn_sum_of_squares(x, n[i]), n[i]);
+            double near = wrong(cmn_sum_of_squares_near(x, n[i]), n[i]);
+            if (!(all < 1e-13 && near < 2e-7)) {
+                fail_msg("%zu floats of %g: %g and %g away", n[i], (double)size[k], all, near);
+            }
+        }
+    }
+}
+
+static void not_finite(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N; i++) {
+        x[i] = 1;
+    }
+    x[700] = INFINITY;
+    assert_true(isinf(cmn_sum_of_squares_near(x, N)));
+    x[700] = NAN;
+    assert_true(isnan(cmn_sum_of_squares_near(x, N)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_of_squares),
+        cmocka_unit_test(not_finite),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
