@@ -235,7 +235,9 @@ ends_like() {
     # Without an average the best weights are those of their epoch.
     run_on 2 classifier train small.data mlp.cfg -cmn_seed 7 -cmn_epochs 60
     [[ $(<train.log) =~ ', of iteration '([0-9]+)', in the last 3 validations' ]]
-    cmp out/mlp_best.weights "out/mlp_$((BASH_REMATCH[1] / 5)).weights"
+    if pjreddies; then
+        cmp out/mlp_best.weights "out/mlp_$((BASH_REMATCH[1] / 5)).weights"
+    fi
     sed -i 's/^cmn_best=1/&\ncmn_ema=.9\ncmn_clip=.5\ncmn_outlier=1/' mlp.cfg
     words=(classifier train small.data mlp.cfg -cmn_seed 7 -cmn_epochs 60 -cmn_checkpoint 2 -cmn_checkpoint_keep 99)
     for n in 1 2 3 4; do
