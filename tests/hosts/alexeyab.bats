@@ -22,7 +22,7 @@ setup() {
     tiny saturation=1.5 exposure=1.5 hue=.1 mosaic=1 ema_alpha=0.998 >net.cfg
     detect_on 1
     mv out/net_final.weights one.weights
-    for keys in '-cmn_overlap on -cmn_bucket_mb 0.01' '-cmn_overlap off -cmn_sync_bn on' '-cmn_communicator naive'; do
+    for keys in '-cmn_communicator shm -cmn_overlap on -cmn_bucket_mb 0.01' '-cmn_overlap off -cmn_sync_bn on' '-cmn_communicator naive'; do
         # shellcheck disable=SC2086  # keys and their values
         detect_on 2+2 $keys
         grep '^cmn: 4 ranks on 2 nodes' train.log
