@@ -128,11 +128,11 @@ outlying() {
         [[ $(grep -cE "^cmn: $said" train.err) -eq 2 ]]
         [[ $(jq '.[-1].outlier_steps' out/net.json) -eq 2 ]]
         grep -E "^cmn: of 240 steps 0 were left out for NaN or Inf, 2 as outliers; $(jq '.[-1].clipped_steps' out/net.json) were clipped$" train.err
-        mv out/net.weights $n.weights
+        mv "out/net$FINAL.weights" $n.weights
         rm -rf out
         outlying 0 1e6
         darknet_on $n "${regressor[@]}" -cmn_outlier 6 -cmn_clip 0.3 >train.log 2>&1
-        cmp $n.weights out/net.weights
+        cmp $n.weights "out/net$FINAL.weights"
     done
     assert_close 1.weights 2.weights 1e-6
     assert_close 1.weights 3.weights 1e-6
