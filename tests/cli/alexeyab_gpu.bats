@@ -13,7 +13,7 @@ setup_file() {
     fi
     [[ -n ${ALEXEYAB_TREE:-} ]] || return 0 # setup skips: bats 1.8 takes a skip here for a failure
     export ALEXEYAB_TREE ALEXEYAB_BUILD=$REPO/build/cpu-alexeyab
-    (cd "$REPO" && make -s DARKNET_TREE="$ALEXEYAB_TREE" CMN_OPT=-O1 build/cpu-alexeyab/bin/darknet build/cpu-alexeyab/fake/bin/darknet) \
+    (cd "$REPO" && make -s SAN= DARKNET_TREE="$ALEXEYAB_TREE" CMN_OPT=-O1 build/cpu-alexeyab/bin/darknet build/cpu-alexeyab/fake/bin/darknet) \
         >"$BATS_FILE_TMPDIR/build.log" 2>&1 || { cat "$BATS_FILE_TMPDIR/build.log"; return 1; }
 }
 
@@ -67,14 +67,23 @@ boxes_on() {
     cp out/net_final.weights "$n.weights"
 }
 
-# as_one ARGUMENTS...: 2 and 3 ranks have the weights of one.
+# as_one N ARGUMENTS...: N ranks have the weights of one.
 as_one() {
-    local n
-    for n in 1 2 3; do
-        boxes_on $n "$@"
-    done
-    assert_close 1.weights 2.weights 1e-6
-    assert_close 1.weights 3.weights 1e-6
+    local n=$1
+    shift
+    boxes_on 1 "$@"
+    boxes_on "$n" "$@"
+    assert_close 1.weights "$n.weights" 1e-6
+}
+
+@test "AlexeyAB's tree on GPUs: what the patches change compiles with CUDA, cuDNN and half precision without a warning" {
+    CUDNN=1 "$REPO/setup/cuda.sh" probe.mk 2>why || skip "no CUDA with cuDNN: $(cat why)"
+    objects=(darknet/src/{network_kernels,dark_cuda,batchnorm_layer}.o cmn/engine/{tree_alexeyab,tensors}.o)
+    run -0 make -s -C "$REPO" SAN= DARKNET_TREE="$ALEXEYAB_TREE" GPU=1 CUDNN=1 CUDNN_HALF=1 ARCH=90 \
+        "${objects[@]/#/build/gpu-cudnn-half-alexeyab/}"
+    [[ $output != *warning* ]]
+    run -2 make -s -C "$REPO" SAN= DARKNET_TREE="$ALEXEYAB_TREE" GPU=1 CUDNN_HALF=1 help
+    [[ $output == *'CUDNN_HALF=1 belongs to a build with cuDNN: add GPU=1 CUDNN=1'* ]]
 }
 
 @test "AlexeyAB's tree on GPUs: a detector and a classifier have the weights of the build for the CPU, on 1, 2 and 3 ranks" {
@@ -82,7 +91,9 @@ as_one() {
     detector 0 >net.cfg
     DARKNET=$CPU boxes_on 1
     mv 1.weights cpu.weights
-    as_one
+    as_one 2
+    boxes_on 3
+    assert_close cpu.weights 3.weights 1e-5
     grep -q 'on GPUs' train.log
     assert_close cpu.weights 1.weights 1e-5
     # Its validation, too: on ranks that have other numbers of images.
@@ -102,21 +113,21 @@ as_one() {
 @test "AlexeyAB's tree on GPUs: batch normalisation, averages, Adam, and what its own update alone knows" {
     digits
     detector 1 ema_alpha=0.9 >net.cfg
-    as_one
+    as_one 3
     cp 1.weights plain.weights
     detector 1 adam=1 learning_rate=0.0001 >net.cfg
-    as_one
+    as_one 2
     # Scaled losses give the weights of those that are not.
     detector 1 loss_scale=128 >net.cfg
-    as_one
+    as_one 2
     assert_close plain.weights 1.weights 1e-5
     # A layer that is left out at first keeps its gradients, and then uses all of them.
     detector 1 burn_in=3 >net.cfg
     sed -i '0,/filters=8/s//filters=8\nburnin_update=1/; s/^filters=30/filters=30\ndont_update=2/' net.cfg
-    as_one
+    as_one 3
     # Without sharing the statistics of 12 images, 2 ranks compute others.
     detector 1 subdivisions=1 >net.cfg
-    as_one -cmn_sync_bn on
+    as_one 2 -cmn_sync_bn on
     boxes_on 2
     assert_far 1.weights 2.weights 1e-5
 }
