@@ -31,6 +31,8 @@ struct cmn_exchange {
     /* For allreduce: where a communicator that has the sums in its caches anyway puts the sum of the
      * block's squares, the same on all ranks; others leave it as it is. NULL: nobody asks. */
     double *squares;
+    /* Of all ranks in a step, or 0. Gradients are sums over images: 16 bits hold the mean. */
+    float images;
 };
 
 /* Stochastic gradient descent with momentum, as Darknet does it. With g the sum of a gradient

@@ -2,8 +2,8 @@
  *
  * Steps: the block is cut into at most 16 parts of at least 1 MiB, and each is one NCCL allreduce
  * over all ranks, in place; the metrics go with the last. With cmn_allreduce_dtype=fp16 or bf16
- * a part is divided by N, cast to 16 bits into a second buffer, summed there, and multiplied by N
- * on its way back; the metrics always travel as 32 bits.
+ * a part is divided by the step's images, cast to 16 bits into a second buffer, summed there, and
+ * multiplied by them on its way back; the metrics always travel as 32 bits.
  * When exchanges overlap, a part is given to NCCL as soon as all of it is final, and waits on the
  * GPU for the backward that makes it. The parts depend on the block alone, so overlap and
  * cmn_bucket_mb change no bit of the sums.
@@ -47,9 +47,9 @@ static void begin_last(struct pure_nccl *p, const struct cmn_exchange *x)
     enum cmn_dtype type = (enum cmn_dtype)p->world.options->dtype;
     size_t last = x->block.n - p->begun + (type == CMN_FP32 ? x->metrics.n : 0);
 
-    cmn_nccl_begin(p->transport, x->block.data + p->begun, last, type);
+    cmn_nccl_begin(p->transport, x->block.data + p->begun, last, type, x->images);
     if (type != CMN_FP32) {
-        cmn_nccl_begin(p->transport, x->metrics.data, x->metrics.n, CMN_FP32);
+        cmn_nccl_begin(p->transport, x->metrics.data, x->metrics.n, CMN_FP32, 0);
     }
     p->all = 1;
 }
@@ -62,7 +62,7 @@ static void begin_pure_nccl(void *self, const struct cmn_exchange *x, size_t upt
 
     while (p->begun + each <= upto && p->begun + each < x->block.n) {
         cmn_nccl_begin(p->transport, x->block.data + p->begun, each,
-                       (enum cmn_dtype)p->world.options->dtype);
+                       (enum cmn_dtype)p->world.options->dtype, x->images);
         p->begun += each;
     }
     if (upto > x->block.n && !p->all) {

@@ -38,12 +38,17 @@ static __global__ void cast_all_to_16(T *to, const float *from, size_t n, float 
 }
 
 template <typename T>
-static __global__ void cast_all_to_32(float *to, const T *from, size_t n, float factor)
+static __global__ void cast_all_to_32(float *to, const T *from, size_t n, float factor,
+                                      float *found)
 {
     size_t step = (size_t)gridDim.x * blockDim.x;
 
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-        to[i] = cast_to_32(from[i]) * factor;
+        float x = cast_to_32(from[i]);
+        if ((__float_as_uint(x) & 0x7f800000u) == 0x7f800000u) {
+            *found = 1;
+        }
+        to[i] = x * factor;
     }
 }
 
@@ -180,17 +185,17 @@ extern "C" int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, floa
 }
 
 extern "C" int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor,
-                                enum cmn_dtype type, void *stream)
+                                enum cmn_dtype type, float *found, void *stream)
 {
     if (n == 0) {
         return 0;
     }
     if (type == CMN_FP16) {
         cast_all_to_32<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, (const __half *)from, n,
-                                                                 factor);
+                                                                 factor, found);
     } else {
         cast_all_to_32<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(
-            to, (const __nv_bfloat16 *)from, n, factor);
+            to, (const __nv_bfloat16 *)from, n, factor, found);
     }
     return cudaGetLastError();
 }

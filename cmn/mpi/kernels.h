@@ -16,9 +16,10 @@ extern "C" {
 int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor, enum cmn_dtype type,
                           void *stream);
 
-/* As cmn_kernel_cast_to_16, but from 16 bits to floats. */
+/* As cmn_kernel_cast_to_16, but from 16 bits to floats. *found becomes 1 where one of the 16 bits is
+ * NaN or infinite; otherwise it stays as it is. */
 int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor, enum cmn_dtype type,
-                          void *stream);
+                          float *found, void *stream);
 
 /* Local, blocking. Brings the casts of that type to the GPU. CUDA does so with their first launch
  * otherwise, which may wait for what runs there: a sum, which may wait for this rank. */

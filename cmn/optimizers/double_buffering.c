@@ -48,6 +48,7 @@ static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
     ops->copy(o->copy.x.block.data, block->data, block->n);
     ops->zero(block->data, block->n);
     ops->write(o->copy.x.metrics.data, metrics, CMN_METRICS);
+    o->copy.x.images = (float)images;
     cmn_copy_begin(o);
     rule->done = 1;
     return fresh;

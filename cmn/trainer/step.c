@@ -48,6 +48,7 @@ int cmn_step_before_micro_batch(struct cmn_step *p)
         p->sums.load += p->micro_batch_began - p->ended;
         cmn_timeline_span(CMN_SPAN_LOAD, -1, p->ended, p->micro_batch_began);
         cmn_feed_begin_step(p->feed);
+        p->model->gradients.exchange.images = (float)cmn_feed_step_images(p->feed);
         cmn_nonfinite_begin_step(&p->nonfinite, cmn_step_iteration(p) + 1);
         cmn_gradients_scale_statistics(&p->model->gradients, p->feed->share.scale_before);
     }

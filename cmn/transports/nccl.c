@@ -49,6 +49,7 @@ struct job {
     float *data;
     size_t n; /* floats; 0: no job */
     enum cmn_dtype type;
+    float divisor;            /* of 16 bits */
     int root;                 /* the rank that gets the sum; -1: all */
     int number;               /* since the last end */
     cudaEvent_t ready;        /* the floats are this rank's addend */
@@ -74,6 +75,7 @@ struct nccl {
     cudaEvent_t last;     /* with a timeline: behind them */
     size_t floats;        /* since the last end */
     void *half;           /* room for half_room numbers of 16 bits on the GPU */
+    float *overflow;      /* there, too: not 0 when a sum of them was not finite; NULL without */
     size_t half_room;
 };
 
@@ -318,6 +320,7 @@ static void close_nccl(void *self)
         return; /* cudaFree would wait for its kernels; the process ends */
     }
     cudaFree(c->half);
+    cmn_device_free(c->overflow);
     for (int i = 0; i < JOBS; i++) {
         destroy(c->job[i].ready);
         destroy(c->job[i].began);
@@ -470,8 +473,8 @@ static void give(struct nccl *c)
             ncclAllReduce(job->data, job->data, job->n, ncclFloat32, ncclSum, c->comm, c->stream);
     } else {
         check_cuda(c,
-                   cmn_kernel_cast_to_16(c->half, job->data, job->n, 1.0f / (float)c->size,
-                                         job->type, c->stream),
+                   cmn_kernel_cast_to_16(c->half, job->data, job->n, 1.0f / job->divisor, job->type,
+                                         c->stream),
                    "cast to 16 bits");
         result = ncclAllReduce(c->half, c->half, job->n, as, ncclSum, c->comm, c->stream);
     }
@@ -488,10 +491,10 @@ static void follow(struct nccl *c)
 
     c->given = -1;
     if (job->type != CMN_FP32) {
-        check_cuda(
-            c,
-            cmn_kernel_cast_to_32(job->data, c->half, job->n, (float)c->size, job->type, c->stream),
-            "cast to 32 bits");
+        check_cuda(c,
+                   cmn_kernel_cast_to_32(job->data, c->half, job->n, job->divisor, job->type,
+                                         c->overflow, c->stream),
+                   "cast to 32 bits");
     }
     if (cmn_timeline_on || job->root >= 0) {
         stamp(c, &job->ended);
@@ -533,10 +536,15 @@ static void make_room(struct nccl *c, size_t n, enum cmn_dtype type)
     c->half_room = 0;
     check_cuda(c, cudaMalloc(&c->half, n * sizeof(short)), "cudaMalloc");
     check_cuda(c, cmn_kernel_load_casts(type), "cudaFuncGetAttributes");
+    if (!c->overflow && cmn_device_memory(&c->overflow, 1)) {
+        failed_reason(c);
+        cmn_fatal_reason();
+    }
     c->half_room = n;
 }
 
-static void begin(struct nccl *c, float *data, size_t n, enum cmn_dtype type, int root)
+static void begin(struct nccl *c, float *data, size_t n, enum cmn_dtype type, float divisor,
+                  int root)
 {
     struct job *job;
 
@@ -559,6 +567,7 @@ static void begin(struct nccl *c, float *data, size_t n, enum cmn_dtype type, in
     job->data = data;
     job->n = n;
     job->type = type;
+    job->divisor = divisor > 0 ? divisor : (float)c->size;
     job->root = root;
     job->number = c->begun;
     c->waiting++;
@@ -567,14 +576,14 @@ static void begin(struct nccl *c, float *data, size_t n, enum cmn_dtype type, in
     advance(c, 0, 0);
 }
 
-void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type)
+void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type, float divisor)
 {
-    begin(self, data, n, type, -1);
+    begin(self, data, n, type, divisor, -1);
 }
 
 void cmn_nccl_begin_reduce(void *self, float *data, size_t n)
 {
-    begin(self, data, n, CMN_FP32, 0);
+    begin(self, data, n, CMN_FP32, 0, 0);
 }
 
 int cmn_nccl_orders_stream(void *self, int i, void *stream)
@@ -599,6 +608,25 @@ void cmn_nccl_poll(void *self)
     }
 }
 
+/* The same on all ranks, as the sums are. */
+static void check_overflow(struct nccl *c)
+{
+    float overflow = 0;
+
+    if (!c->overflow || c->group->options->nonfinite == CMN_NONFINITE_IGNORE) {
+        return;
+    }
+    if (cmn_device_read(&overflow, c->overflow, 1)) {
+        failed_reason(c);
+        cmn_fatal_reason();
+    }
+    if (overflow != 0) {
+        cmn_fatal("nccl: %s: the sum of the gradients does not fit into 16 bits "
+                  "(cmn_allreduce_dtype=%s): use bf16, or lower learning_rate",
+                  c->group->name, cmn_options_word(c->group->options, "cmn_allreduce_dtype"));
+    }
+}
+
 void cmn_nccl_end(void *self)
 {
     struct nccl *c = self;
@@ -612,6 +640,7 @@ void cmn_nccl_end(void *self)
         stamp(c, &c->last);
     }
     await_stream(c);
+    check_overflow(c);
     record_spans(c);
     for (int i = 0; i < JOBS; i++) {
         c->job[i].n = 0;
@@ -636,8 +665,9 @@ static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_o
 
 const struct cmn_transport cmn_nccl = {.name = "nccl", .refuses = refuses_nccl};
 
-void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type)
+void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type, float divisor)
 {
+    (void)divisor;
     (void)self;
     (void)data;
     (void)n;

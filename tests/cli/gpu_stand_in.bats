@@ -304,6 +304,10 @@ wide_cfg() {
     darknet_on 2 classifier train small.data net.cfg start.weights -clear -cmn -cmn_seed 7 -cmn_validate 0 -cmn_nonfinite skip >train.log 2>&1
     grep -E 'iteration 3 is left out \(3 so far\): rank [01]@.*: weight_updates of layer 0 \(convolutional\): (inf|-inf|nan)' train.log
     cmp <(tail -c +21 start.weights) <(tail -c +21 out/net.weights)
+    # Finite on each rank, and too large for fp16 as a sum.
+    perl -e 'print pack("l<3q<", 0, 2, 0, 0), pack("f<*", 0, 2e-8, (0) x 10, map { 1e7 * (($_ * 7919 % 13) - 6) } 1 .. 7840)' >start.weights
+    fails_clearly_on 2 'the sum of the gradients does not fit into 16 bits \(cmn_allreduce_dtype=fp16\): use bf16' \
+        classifier train small.data net.cfg start.weights -clear -cmn -cmn_seed 7 -cmn_validate 0 -cmn_allreduce_dtype fp16
 }
 
 # rnn ARGUMENTS...: its state lies in the memory of the GPU, and goes on from step to step.

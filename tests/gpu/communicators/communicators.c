@@ -197,6 +197,45 @@ static void fp16(void **state)
     sixteen_bits(CMN_FP16, 60000.0F, 0.003F);
 }
 
+/* Gradients are sums over images: their mean is to fit, and what does not fit is noticed. */
+static void sums_over_images(void **state)
+{
+    const struct cmn_communicator *c;
+    struct gpu_block b;
+    struct cmn_span tensor;
+    struct cmn_exchange x;
+    void *self = NULL;
+    const char *why, *said;
+
+    (void)state;
+    all_well();
+    options.dtype = CMN_FP16;
+    snprintf(options.communicator, sizeof options.communicator, "pure_nccl");
+    c = cmn_communicator_choose(&top, &options, &why);
+    CHECK_SAYING(c && c->open(&self, &top, &options) == 0, "%s", cmn_reason());
+    make_block(&b, 128);
+    x = exchange_of(&b, &tensor, 112);
+    x.images = 64;
+    for (int fits = 1; fits >= 0; fits--) {
+        for (size_t i = 0; i < b.n; i++) {
+            b.host[i] = i == 100 ? (fits ? 3e6F : 5e6F) / (float)top.size : 1;
+        }
+        cmn_device_write(b.data, b.host, b.n);
+        said = fatal_of(c->allreduce(self, &x));
+        CHECK_SAYING((said == NULL) == fits, "%s", said);
+        CHECK_SAYING(fits || strstr(said, "does not fit into 16 bits (cmn_allreduce_dtype=fp16)"),
+                     "%s", said);
+        cmn_device_read(b.host, b.data, b.n);
+        CHECK_SAYING(!fits || (b.host[100] > 2.99e6F && b.host[100] < 3.01e6F), "%g",
+                     (double)b.host[100]);
+    }
+    c->close(self);
+    free_block(&b);
+    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
+    all_well();
+    fail_on_all_ranks();
+}
+
 static void bf16(void **state)
 {
     (void)state;
@@ -238,6 +277,7 @@ static int group(void)
         cmocka_unit_test(over_mpi_that_knows_gpus),
         cmocka_unit_test(long_block),
         cmocka_unit_test(fp16),
+        cmocka_unit_test(sums_over_images),
         cmocka_unit_test(bf16),
         cmocka_unit_test(no_memory_for_16_bits),
     };

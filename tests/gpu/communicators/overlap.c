@@ -200,10 +200,10 @@ static void many_sums(void **state)
         size_t at = 0;
         stale(&b);
         cmn_nccl_end(self);
-        cmn_nccl_begin(self, b.data, 0, CMN_FP32);
+        cmn_nccl_begin(self, b.data, 0, CMN_FP32, 0);
         for (size_t i = 0; i < SUMS; i++) {
             backward(&b, at, at + i);
-            cmn_nccl_begin(self, b.data + at, i, types[i % 3]);
+            cmn_nccl_begin(self, b.data + at, i, types[i % 3], 0);
             at += i;
         }
         cmn_nccl_end(self);

@@ -120,7 +120,7 @@ static void must_fail(struct nccl_test *t, int lost, const char *const says[], i
     make_block(&b, 1000);
     fill_block(&b, t->rank);
     if (fake.abort_hangs) {
-        cmn_nccl_begin(t->self, b.data, 1000, CMN_FP16);
+        cmn_nccl_begin(t->self, b.data, 1000, CMN_FP16, 0);
         said = fatal_of(cmn_nccl_end(t->self));
     } else {
         said = fatal_of(cmn_nccl.allreduce(t->self, b.data, 1000));
