@@ -29,8 +29,9 @@ void cmn_ema_open(struct cmn_ema *e, double decay, const struct cmn_gradients *g
         cmn_fatal_reason();
     }
     e->ours = !e->weights;
+    e->ops = g->ops;
     if (e->ours) {
-        e->weights = cmn_alloc_floats(floats);
+        e->weights = g->ops->memory(floats);
     }
     e->statistics = cmn_calloc(cmn_gradients_floats(g, CMN_STATISTIC) + 1, sizeof *e->statistics);
 }
@@ -38,7 +39,7 @@ void cmn_ema_open(struct cmn_ema *e, double decay, const struct cmn_gradients *g
 void cmn_ema_close(struct cmn_ema *e)
 {
     if (e->ours) {
-        free(e->weights);
+        e->ops->release(e->weights);
     }
     free(e->statistics);
     free(e->own);
@@ -79,7 +80,9 @@ void cmn_ema_begin(struct cmn_ema *e, const struct cmn_gradients *g)
         return;
     }
     e->steps = 0;
-    if (e->fills) {
+    if (g->on_gpu) {
+        g->ops->copy(e->weights, g->exchange.weights, g->exchange.block.n);
+    } else if (e->fills) {
         for_each(e, g, copy, 0);
     }
     cmn_gradients_pack(g, CMN_STATISTIC, e->statistics);
@@ -98,6 +101,7 @@ float cmn_ema_next(struct cmn_ema *e, const struct cmn_gradients *g, long steps)
         stays *= early < e->decay ? early : e->decay;
     }
     part = (float)(1 - stays);
+    cmn_gradients_pull(g, CMN_STATISTIC);
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
         if (t->kind == CMN_STATISTIC) {
@@ -110,16 +114,31 @@ float cmn_ema_next(struct cmn_ema *e, const struct cmn_gradients *g, long steps)
 
 void cmn_ema_follow(struct cmn_ema *e, const struct cmn_gradients *g, float part)
 {
-    for_each(e, g, follow, part);
+    if (g->on_gpu) {
+        cmn_ema_follow_block(e, g, g->exchange.weights, part);
+    } else {
+        for_each(e, g, follow, part);
+    }
 }
 
 void cmn_ema_follow_block(struct cmn_ema *e, const struct cmn_gradients *g, const float *weights,
                           float part)
 {
-    cmn_follow(e->weights, weights, part, g->exchange.block.n);
+    if (g->on_gpu) {
+        g->ops->combine(e->weights, e->weights, -part, e->weights, g->exchange.block.n);
+        g->ops->combine(e->weights, e->weights, part, weights, g->exchange.block.n);
+    } else {
+        cmn_follow(e->weights, weights, part, g->exchange.block.n);
+    }
 }
 
 /* ---- in the network ---- */
+
+/* Where the network computes with the weights. */
+static float **pointer(const struct cmn_gradients *g, const struct cmn_tensor *t)
+{
+    return g->on_gpu ? t->device_weight : t->weight;
+}
 
 void cmn_ema_swap_in(struct cmn_ema *e, const struct cmn_gradients *g)
 {
@@ -130,8 +149,8 @@ void cmn_ema_swap_in(struct cmn_ema *e, const struct cmn_gradients *g)
         const struct cmn_tensor *t = &g->tensor[i];
         if (t->kind == CMN_GRADIENT) {
             const struct cmn_span *x = &g->exchange.tensor[span];
-            e->own[span++] = *t->weight;
-            *t->weight = e->weights + (x->data - g->exchange.block.data);
+            e->own[span++] = *pointer(g, t);
+            *pointer(g, t) = e->weights + (x->data - g->exchange.block.data);
         }
     }
 }
@@ -143,7 +162,7 @@ void cmn_ema_restore(struct cmn_ema *e, const struct cmn_gradients *g)
     for (int i = 0; i < g->tensors && e->own; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
         if (t->kind == CMN_GRADIENT) {
-            *t->weight = e->own[span++];
+            *pointer(g, t) = e->own[span++];
         }
     }
     free(e->own);

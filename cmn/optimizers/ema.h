@@ -23,8 +23,9 @@ struct cmn_ema {
     long steps;        /* updates that are in the average */
     float *weights;    /* of all tensors with a gradient, as the flat buffer lies */
     float *statistics; /* this rank's, as cmn_gradients_pack() has them */
-    float **own;       /* the network's pointers while it has the average, or NULL */
-    int ours, fills;   /* `weights`: is no memory of the communicator's; filled by this rank */
+    const struct cmn_flat_buffer_ops *ops; /* of where the weights lie */
+    float **own;     /* the network's pointers while it has the average, or NULL */
+    int ours, fills; /* `weights`: is no memory of the communicator's; filled by this rank */
 };
 
 /* Collective, blocking. Gets memory: what the ranks of a node have in common where the communicator

@@ -96,10 +96,6 @@ static void check(const struct cmn_optimizer *o, int adam, const char *own)
     }
     check_use_of_sums(o, "cmn_clip", options->clip);
     check_use_of_sums(o, "cmn_outlier", options->outlier);
-    if (options->ema > 0 && o->topology->device >= 0) {
-        cmn_fatal("cmn_ema=%g: no kernel keeps the average on GPUs yet: leave it away",
-                  options->ema);
-    }
     if (must_overlap && o->topology->size > 1 && no_overlap(o)) {
         cmn_fatal("cmn_overlap=on: communicator %s: %s", o->communicator.name, no_overlap(o));
     }

@@ -127,6 +127,9 @@ static void update_on_gpu(struct cmn_optimizer *o, float *sums, const struct cmn
         set_lars_rates(o, sums, rule, images);
     }
     o->gradients->ops->sgd(o->gradients, o->velocity, sums, rule->momentum);
+    if (o->ema.decay > 0) {
+        cmn_ema_follow(&o->ema, o->gradients, cmn_ema_next(&o->ema, o->gradients, 1));
+    }
 }
 
 static void update_on_cpu(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,

@@ -285,11 +285,12 @@ static void add_ema(struct cmn_checkpointing *c, int reading)
 {
     const struct cmn_gradients *g = &c->model->gradients;
     const struct cmn_ema *e = &c->model->optimizer.ema;
-    size_t at = 0;
+    size_t at = 0, n = g->exchange.block.n;
     char name[CMN_TENSOR_NAME];
 
-    add_same(c, "ema.weights", e->weights, g->exchange.block.n * sizeof *e->weights)->values =
-        CMN_VALUES_FINITE;
+    add_same(c, "ema.weights", cmn_host_copy(&c->model->optimizer, e->weights, n),
+             n * sizeof *e->weights)
+        ->values = CMN_VALUES_FINITE;
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *x = &g->tensor[i];
         size_t bytes = x->n * sizeof(float);

@@ -222,11 +222,6 @@ END
     pjreddies || return 0 # adam, GPUs
     mlp_cfg cmn_lars=.1 adam=1 B1=.9 B2=.999 eps=.0000001 >adam.cfg
     fails_clearly_on 2 'cmn_lars=0.1: adam=1 .*leave one' classifier train small.data adam.cfg -cmn
-    export FAKE_GPUS=2
-    # shellcheck disable=SC2034  # read by fails_clearly_on
-    DARKNET=$BUILD/fake/bin/darknet
-    fails_clearly_on 2 'cmn_ema=0.9: no kernel keeps the average on GPUs yet' \
-        classifier train small.data mlp.cfg -cmn -cmn_ema .9
 }
 
 @test "cmn_clip: N ranks train as one, with LARS, too; a cfg with it validates; its checkpoint is one of its own" {

@@ -135,6 +135,11 @@ nvidia_smi() {
     train_on 3 adam.cfg -cmn_batch global -cmn_verify 1
     keep adam many
     assert_close one.weights many.weights 1e-4
+    on_cpu train_on 2 adam.cfg -cmn_communicator flat -cmn_clip 0.5 -cmn_nonfinite skip
+    keep adam cpu
+    train_on 2 adam.cfg -cmn_verify 1 -cmn_clip 0.5 -cmn_nonfinite skip
+    keep adam gpu
+    assert_close cpu.weights gpu.weights 1e-5
     extra=('batch_normalize=1')
     smooth_cfg >norm.cfg
     on_cpu train_on 2 norm.cfg
@@ -219,20 +224,27 @@ wide_cfg() {
 @test "what an update does besides works on GPUs as on the CPU, and resumes with the same bits" {
     smooth_cfg max_batches=10 >conv.cfg
     for keys in '-cmn_lars 0.02 -cmn_clip 1 -cmn_nonfinite skip' '-cmn_local_steps 4' '-cmn_double_buffering 1' \
-        '-cmn_double_buffering 1 -cmn_local_steps 4'; do
+        '-cmn_double_buffering 1 -cmn_local_steps 4' '-cmn_ema 0.8'; do
         rm -rf out
         # shellcheck disable=SC2086  # keys and their values
         on_cpu train_on 2 conv.cfg -cmn_communicator flat $keys
         keep conv cpu
+        [[ $keys != *ema* ]] || keep conv_ema cpu_ema
         # shellcheck disable=SC2086
         train_on 2 conv.cfg -cmn_verify 1 -cmn_checkpoint 6 $keys
         keep conv gpu
         assert_close cpu.weights gpu.weights 1e-5
+        if [[ $keys == *ema* ]]; then
+            keep conv_ema gpu_ema
+            assert_close cpu_ema.weights gpu_ema.weights 1e-5
+            assert_far gpu.weights gpu_ema.weights 1e-5
+        fi
         rm -f out/conv-10.checkpoint
         # shellcheck disable=SC2086
         train_on 2 conv.cfg -cmn_verify 1 -cmn_checkpoint 6 $keys
         grep 'resumed from out/conv-6.checkpoint, iteration 6' train.log
         cmp gpu.weights out/conv.weights
+        [[ $keys != *ema* ]] || cmp gpu_ema.weights out/conv_ema.weights
     done
 }
 
