@@ -317,6 +317,10 @@ int cmn_steps_done(struct network *net);
  * does. */
 int cmn_before_save_weights(struct network *net, const char *file);
 
+/* Local, blocking. The rank that writes may call it: `file` becomes what writes(what, out) writes,
+ * when that is whole and on the disk. 0, or errno: then the old file is as it was. */
+int cmn_replace_weights_file(const char *file, void (*writes)(void *what, FILE *out), void *what);
+
 /* Local. The rank that has written them calls it. */
 void cmn_after_save_weights(struct network *net);
 
@@ -324,14 +328,6 @@ void cmn_after_save_weights(struct network *net);
  * (errno): whether the training continues all the same, as it takes checkpoints and has not ended;
  * then a line says so. 0 without -cmn. */
 int cmn_weights_not_written(struct network *net, const char *file, int reason);
-
-/* Local. For a save_weights() that would write in place: opens what becomes `file` when it is whole;
- * NULL with errno. Without -cmn fopen(file, "wb"). */
-FILE *cmn_create_weights(struct network *net, const char *file);
-
-/* Local. Closes what that has opened, or NULL, and gives it its name. 1; or 0, where the training
- * continues without that file, and ends the job where it does not. */
-int cmn_close_weights(struct network *net, FILE *opened, const char *file);
 
 /* ---- evaluations ---- */
 

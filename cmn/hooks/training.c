@@ -1,16 +1,11 @@
 /* The calls of cmn.h that Darknet's parser, loaders, trainers and layers make. */
 #include "cmn.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/atomic_file.h"
 #include "base/fatal.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/reader.h"
 #include "config/cfg_keys.h"
@@ -25,6 +20,7 @@
 #include "mpi/files.h"
 #include "trainer/resume.h"
 #include "trainer/trainer.h"
+#include "trainer/weights_file.h"
 #include "watchdog/watchdog.h"
 
 static struct cmn_trainer *trained; /* the network that the job trains */
@@ -547,6 +543,11 @@ int cmn_before_save_weights(struct network *net, const char *file)
     return net->cmn ? cmn_trainer_before_save(net->cmn, file) : 1;
 }
 
+int cmn_replace_weights_file(const char *file, void (*writes)(void *what, FILE *out), void *what)
+{
+    return cmn_weights_file_replace(file, writes, what);
+}
+
 void cmn_after_save_weights(struct network *net)
 {
     if (net->cmn) {
@@ -557,59 +558,4 @@ void cmn_after_save_weights(struct network *net)
 int cmn_weights_not_written(struct network *net, const char *file, int reason)
 {
     return net->cmn ? cmn_trainer_save_failed(net->cmn, file, reason) : 0;
-}
-
-/* Of the weights that are being written: the file to be, and the name that it has until then. */
-static char *weights_file, weights_part[CMN_TEXT];
-
-FILE *cmn_create_weights(struct network *net, const char *file)
-{
-    struct stat st;
-    FILE *opened;
-    int fd;
-
-    if (!net->cmn) {
-        return fopen(file, "wb");
-    }
-    if (!lstat(file, &st) && S_ISLNK(st.st_mode) && st.st_uid != geteuid() && st.st_uid) {
-        cmn_fatal("Couldn't write weights to %s (a symbolic link of another user)", file);
-    }
-    free(weights_file);
-    weights_file = NULL;
-    if (!stat(file, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
-        return fopen(file, "wb"); /* a device or pipe */
-    }
-    weights_file = realpath(file, NULL);
-    if (!weights_file) {
-        weights_file = cmn_strdup(file);
-    }
-    fd = cmn_atomic_open(weights_file, weights_part, sizeof weights_part);
-    opened = fd < 0 ? NULL : fdopen(fd, "wb");
-    return opened;
-}
-
-int cmn_close_weights(struct network *net, FILE *opened, const char *file)
-{
-    int reason = opened ? 0 : errno;
-
-    if (!net->cmn) {
-        return !fclose(opened);
-    }
-    errno = 0;
-    if (opened && (ferror(opened) || fflush(opened))) {
-        reason = errno ? errno : EIO;
-        if (weights_file && weights_part[0]) {
-            unlink(weights_part);
-        }
-    } else if (opened && weights_file &&
-               cmn_atomic_commit(fileno(opened), weights_part, weights_file)) {
-        reason = errno;
-    }
-    if (opened && fclose(opened) && !reason) {
-        reason = errno;
-    }
-    if (reason && !cmn_weights_not_written(net, file, reason)) {
-        cmn_fatal("Couldn't write weights to %s (%s)", file, strerror(reason));
-    }
-    return !reason;
 }

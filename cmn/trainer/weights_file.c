@@ -1,6 +1,7 @@
 #include "trainer/weights_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,49 +26,66 @@ static int target_of(const char *file, char *target)
     return 0;
 }
 
-static void write_weights(struct cmn_model *m, FILE *out, size_t seen, float statistics_scale)
+/* 0, or errno. A device or a pipe keeps its place. */
+static int replace(const char *file, cmn_weights_writer *writes, void *what)
 {
+    char name[PATH_MAX] = "";
+    struct stat st;
+    int direct = !stat(file, &st) && !S_ISREG(st.st_mode);
+    int fd = direct ? open(file, O_WRONLY | O_CLOEXEC) : cmn_atomic_open(file, name, sizeof name);
+    FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+    int failed, reason;
+
+    if (!out) {
+        return errno;
+    }
+    writes(what, out);
+    failed = fflush(out) || ferror(out);
+    reason = errno;
+    if (failed) {
+        unlink(name);
+    } else if (!direct) {
+        failed = cmn_atomic_commit(fd, name, file);
+        reason = errno;
+    }
+    fclose(out);
+    return !failed ? 0 : reason ? reason : EIO;
+}
+
+int cmn_weights_file_replace(const char *file, cmn_weights_writer *writes, void *what)
+{
+    char target[PATH_MAX];
+
+    return target_of(file, target) ? errno : replace(target, writes, what);
+}
+
+struct saved {
+    struct cmn_model *m;
+    size_t seen;
+    float statistics_scale;
+};
+
+static void write_weights(void *what, FILE *out)
+{
+    const struct saved *s = what;
+    struct cmn_model *m = s->m;
     size_t counted = cmn_net_seen(m->net), n = cmn_gradients_floats(&m->gradients, CMN_STATISTIC);
     float *statistics = cmn_malloc(n + 1, sizeof *statistics);
 
     cmn_gradients_pack(&m->gradients, CMN_STATISTIC, statistics);
-    cmn_gradients_scale_statistics(&m->gradients, statistics_scale);
-    cmn_net_set_seen(m->net, seen); /* Darknet counts micro-batch by micro-batch */
+    cmn_gradients_scale_statistics(&m->gradients, s->statistics_scale);
+    cmn_net_set_seen(m->net, s->seen); /* Darknet counts micro-batch by micro-batch */
     cmn_net_write_weights(m->net, out);
     cmn_net_set_seen(m->net, counted);
     cmn_gradients_unpack(&m->gradients, CMN_STATISTIC, statistics);
     free(statistics);
 }
 
-/* 0, or -1 with errno. */
-static int replace(struct cmn_model *m, const char *file, size_t seen, float statistics_scale)
-{
-    char name[PATH_MAX];
-    int fd = cmn_atomic_open(file, name, sizeof name);
-    FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
-    int failed, reason;
-
-    if (!out) {
-        return -1;
-    }
-    write_weights(m, out, seen, statistics_scale);
-    failed = fflush(out) || ferror(out);
-    reason = errno;
-    if (failed) {
-        unlink(name);
-    } else {
-        failed = cmn_atomic_commit(fd, name, file);
-        reason = errno;
-    }
-    fclose(out);
-    errno = reason;
-    return failed ? -1 : 0;
-}
-
 int cmn_weights_file_write(struct cmn_model *m, const char *file, size_t seen,
                            float statistics_scale)
 {
-    char target[PATH_MAX];
+    struct saved saved = {m, seen, statistics_scale};
 
-    return target_of(file, target) || replace(m, target, seen, statistics_scale) ? -1 : 0;
+    errno = cmn_weights_file_replace(file, write_weights, &saved);
+    return errno ? -1 : 0;
 }

@@ -130,6 +130,39 @@ load alexeyab
     cmp -i 276 -n 1728 first.conv.3 out/net_final.weights
 }
 
+@test "AlexeyAB's tree: weights that are no whole layers are refused, and a full disk takes no weights" {
+    boxes 12
+    tiny batch=6 subdivisions=2 max_batches=1 >net.cfg
+    detect_on 1
+    cp out/net_final.weights whole.weights
+    local bytes
+    bytes=$(stat -c %s whole.weights)
+    head -c "$((bytes - 4))" whole.weights >cut.weights
+    head -c 11 whole.weights >head.weights
+    for wrong in 'cut.weights is truncated inside layer 10, or of another network' 'head.weights is too short for a weights file' \
+        'd is too short for a weights file'; do
+        run -1 timeout 60 "${mpiexec[@]}" -n 2 "$DARKNET" detector train digits.data net.cfg "${wrong%% *}" -clear -dont_show -cmn -cmn_validate 0
+        [[ $output == *"] $wrong"* ]]
+    done
+    # A device keeps its place.
+    rm out/net_final.weights
+    ln -s /dev/full out/net_final.weights
+    run -1 detect_on 1
+    [[ $output == *"Couldn't write weights to out/net_final.weights (No space left on device)"* && -c /dev/full ]]
+    rm out/net_final.weights
+    unshare -m mount -t tmpfs tmpfs out 2>/dev/null || skip 'this user cannot mount a small disk'
+    # shellcheck disable=SC2016  # the inner shell's
+    run -1 unshare -m bash -c 'mount -t tmpfs -o size="$1" tmpfs out || exit 2
+        cp whole.weights out/net_final.weights || exit 3
+        "${@:2}" >train.log 2>&1
+        status=$?
+        cmp whole.weights out/net_final.weights || exit 4
+        [[ ! -e $(echo out/*.part) ]] || exit 5
+        exit "$status"' \
+        bash "$((bytes + 32768))" "$DARKNET" detector train digits.data net.cfg -dont_show -cmn -cmn_seed 8 -cmn_validate 0
+    grep "Couldn't write weights to out/net_final.weights (No space left on device)" train.log
+}
+
 @test "both trees: weights that the other one orders in another way are refused" {
     small_data 200 50
     net_section channels=3 batch=24 subdivisions=4 >net.cfg
@@ -211,6 +244,9 @@ load alexeyab
         activation=linear share_index=0 '[avgpool]' '[softmax]' groups=1 >>net.cfg
     run -1 timeout 60 "$DARKNET" classifier train digits.data net.cfg -dont_show -cmn
     [[ $output == *"share_index in the cfg: this Darknet updates shared weights once for each layer that has them"* ]]
+    tiny | sed 's/mask=0,1/mask=1,2/' >net.cfg
+    run -1 timeout 60 "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
+    [[ $output == *'mask in the cfg: it names an anchor that is not there: they are 0 to num - 1'* ]]
     run -1 timeout 60 "$DARKNET" classifier train digits.data net.cfg -topk -cmn
     [[ $output == *'-topk: with -cmn the answers are counted with cmn_validate'* ]]
     tiny ema_alpha=.998 cmn_ema=.9 >net.cfg
