@@ -82,7 +82,10 @@ static void allreduce_pure_nccl(void *self, const struct cmn_exchange *x)
 {
     struct pure_nccl *p = self;
 
-    begin_pure_nccl(p, x, x->block.n + x->metrics.n);
+    begin_pure_nccl(p, x, x->block.n);
+    if (!p->all) {
+        begin_last(p, x);
+    }
     p->begun = 0;
     p->all = 0;
     cmn_nccl_end(p->transport);
