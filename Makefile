@@ -52,6 +52,9 @@ endif
 # ---- What is compiled, where, and how ------------------------------------------------------------------------
 
 comma := ,
+quoted = '$(subst ','\'',$(strip $(1)))'
+# Make's own wildcard takes a path with a blank for two.
+is_alexeyab = $(if $(DARKNET_TREE),$(shell [ ! -e $(call quoted,$(DARKNET_TREE)/src/gaussian_yolo_layer.c) ] || echo 1))
 ifneq ($(filter 1,$(CUDNN) $(NCCL)),)
 ifneq ($(GPU),1)
 $(error CUDNN=1 and NCCL=1 belong to a GPU build: add GPU=1)
@@ -61,7 +64,7 @@ ifeq ($(CUDNN_HALF),1)
 ifneq ($(CUDNN),1)
 $(error CUDNN_HALF=1 belongs to a build with cuDNN: add GPU=1 CUDNN=1)
 endif
-ifeq ($(wildcard $(DARKNET_TREE)/src/gaussian_yolo_layer.c),)
+ifeq ($(is_alexeyab),)
 $(error CUDNN_HALF=1: pjreddie's Darknet has no half precision; AlexeyAB's has it (docs/use/alexeyab.md))
 endif
 endif
@@ -72,7 +75,7 @@ endif
 endif
 include tests/tree.mk
 # The tree of Darknet that is built: pjreddie's, unless DARKNET_TREE is AlexeyAB's (docs/use/alexeyab.md).
-TREE    := $(if $(wildcard $(DARKNET_TREE)/src/gaussian_yolo_layer.c),alexeyab,pjreddie)
+TREE    := $(if $(is_alexeyab),alexeyab,pjreddie)
 SUFFIX  := $(if $(filter alexeyab,$(TREE)),-alexeyab)
 LINKED  := $(if $(SUFFIX),$(if $(filter 1,$(OPENCV)),-opencv)$(if $(filter 1,$(AVX)),-avx)$(if $(filter own,$(GEMM)),-gemm))
 VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),$(if $(filter 1,$(GPU)),gpu$(if $(filter \
@@ -184,7 +187,6 @@ help: ## List the targets
 # ---- Compile and link ----------------------------------------------------------------------------------------
 
 # A flags file changes only when the flags do, and everything compiled with them depends on it.
-quoted = '$(subst ','\'',$(strip $(1)))'
 define flags_file
 $(B)/flags-$(1): FORCE | deps-check
 	@mkdir -p $$(@D)

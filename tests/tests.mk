@@ -44,8 +44,8 @@ tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(REAL_TESTS) $(FAKE_TESTS) $(i
 alexeyab: | deps-check
 	$(Q)$(MAKE) --no-print-directory TREE=alexeyab SAN= GPU= CUDNN= CUDNN_HALF= NCCL= alexeyab-programs
 alexeyab-programs: $(B)/bin/darknet $(B)/bin/cmn-run $(HOST_TOOLS)
-ifneq ($(SUFFIX)$(ALEXEYAB_TARBALL),)
-$(DK)/.stamp: | $(filter $(CURDIR)/build/%,$(DARKNET_TREE))
+ifeq ($(DARKNET_TREE),$(CURDIR)/$(ALEXEYAB_UNPACKED))
+$(DK)/.stamp: | $(ALEXEYAB_UNPACKED)
 endif
 
 test: $(if $(TREE_OPT),,all) $(if $(filter 1,$(GPU)),$(REAL_TESTS),tests) ## Run every test, or ONLY='cli/faults unit/base' (TREE=alexeyab: over that tree; SAN=address,undefined or SAN=thread: instrumented)
@@ -85,7 +85,7 @@ check-patches: $(B)/bin/darknet ## Prove that the patches apply, build and chang
 # Darknet without any patch, by its own Makefile: trainings are held against it (tests/cli/upstream.bats).
 build/unpatched/darknet: darknet/UPSTREAM darknet/obtain.sh
 	$(say) MAKE $@
-	$(Q)rm -rf $(@D)
+	$(Q)rm -rf build/unpatched
 	$(Q)darknet/obtain.sh --pristine $(@D)
 	$(Q)env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(MAKE) -s -j2 -C $(@D) CC='$(CC)' OPTS='-O2 -w' GPU=0 >$(@D)/build.log 2>&1 || \
 	    { tail -n 20 $(@D)/build.log >&2; false; }

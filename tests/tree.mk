@@ -3,7 +3,9 @@
 # unpatched tree computes the same bits. Darknet is compiled as always, the module in less time, and without a warning.
 
 ALEXEYAB_TARBALL := $(wildcard ../shared/alexeyab/darknet-59596d78.tar.xz)
-ALEXEYAB_TREE ?= $(if $(ALEXEYAB_TARBALL),$(CURDIR)/build/alexeyab/darknet)
+# A target of make's is relative: $(CURDIR) may have blanks, and would be several.
+ALEXEYAB_UNPACKED := $(if $(ALEXEYAB_TARBALL),build/alexeyab/darknet)
+ALEXEYAB_TREE ?= $(if $(ALEXEYAB_UNPACKED),$(CURDIR)/$(ALEXEYAB_UNPACKED))
 export ALEXEYAB_TREE
 
 ifneq ($(ALEXEYAB_TREE),)
@@ -26,8 +28,8 @@ TREE_OPT     := -O1 -Werror -Wno-error=format-truncation # -O1 knows less about 
 endif
 endif
 
-ifneq ($(ALEXEYAB_TARBALL),)
-$(CURDIR)/build/alexeyab/darknet: $(ALEXEYAB_TARBALL)
+ifneq ($(ALEXEYAB_UNPACKED),)
+$(ALEXEYAB_UNPACKED): $(ALEXEYAB_TARBALL)
 	$(say) GET $@
-	$(Q)rm -rf $(@D) && mkdir -p $(@D) && tar -xJf $< -C $(@D) && touch $@
+	$(Q)rm -rf build/alexeyab && mkdir -p build/alexeyab && tar -xJf $< -C build/alexeyab && touch $@
 endif

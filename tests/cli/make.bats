@@ -67,6 +67,20 @@ one_error() {
     run -1 grep -iE 'warning|error:' "$where/build.log"
 }
 
+@test "with AlexeyAB's tarball beside it, only build/alexeyab is removed" {
+    mkdir -p "$where/shared/alexeyab"
+    : >"$where/shared/alexeyab/darknet-59596d78.tar.xz"
+    # Only said: what a path with a space made of it once was the removal of its parent folder.
+    run -0 in_tree make -n V=1 TREE=alexeyab build/darknet-alexeyab/.stamp
+    rm -r "$where/shared"
+    echo "$output"
+    removed=$(grep -oE 'rm -r[a-z]* [^&;]*' <<<"$output" | sed 's/ *$//' | sort -u)
+    [[ $removed == $'rm -rf build/alexeyab\nrm -rf build/darknet-alexeyab.last' ]]
+    grep -F "tar -xJf ../shared/alexeyab/darknet-59596d78.tar.xz -C build/alexeyab " <<<"$output"
+    # What make calls $@ and $(@D) are words: no recipe removes folders by them.
+    run -1 grep -nE 'rm -r.*\$(\(@|@|\(CURDIR|\([A-Z_]*(TREE|DIR))' Makefile */*.mk
+}
+
 @test "commands are shown only with V=1" {
     run -1 grep -E '(^|/)gcc |-Icmn' "$where/build.log"
     grep -q '^ *CC *cmn/hooks/job.c$' "$where/build.log"
