@@ -292,7 +292,7 @@ worlds=(1 2 3 4 5)
 [[ -z $SAN ]] || worlds=(1 3)
 for n in "${worlds[@]}"; do
     for source in tests/ranks/*/*.c tests/gpu/*/*.c; do
-        [[ $source != tests/gpu/fake/* ]] || continue
+        [[ $source != tests/gpu/@(fake|real)/* ]] || continue
         name=${source#tests/} name=${name%.c}-$n
         add "$@"
     done
