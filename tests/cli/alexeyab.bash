@@ -28,22 +28,26 @@ setup_file() {
     build_stock
 }
 
-# build_stock: ALEXEYAB_STOCK, the unpatched tree, as its own Makefile builds it. It is built anew where the tree has changed.
+# build_stock: ALEXEYAB_STOCK, the unpatched tree, as its own Makefile builds it. It is built anew where the tree has changed,
+# and by one of the test files that run at a time.
 build_stock() {
     local dir=${ALEXEYAB_STOCK%/*} sum with
-    sum=$(cd "$ALEXEYAB_TREE" && find Makefile src include 3rdparty/stb -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum)
-    [[ ! -x $ALEXEYAB_STOCK || $(cat "$dir/of") != "$sum" ]] || return 0
-    rm -rf "$dir"
-    mkdir -p "$dir"
-    cp -r "$ALEXEYAB_TREE/." "$dir"
-    chmod -R u+w "$dir"
-    mkdir -p "$dir"/{obj,backup,results}
-    with=()
-    [[ $dir != *-opencv* ]] || with+=(OPENCV=1)
-    [[ $dir != *-avx* ]] || with+=(AVX=1)
-    make -s -C "$dir" -j "$(nproc)" "${with[@]}" darknet >"$BATS_FILE_TMPDIR/stock.log" 2>&1 ||
-        { cat "$BATS_FILE_TMPDIR/stock.log"; return 1; }
-    echo "$sum" >"$dir/of"
+    (
+        flock 9
+        sum=$(cd "$ALEXEYAB_TREE" && find Makefile src include 3rdparty/stb -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum)
+        [[ ! -x $ALEXEYAB_STOCK || $(cat "$dir/of") != "$sum" ]] || exit 0
+        rm -rf "$dir"
+        mkdir -p "$dir"
+        cp -r "$ALEXEYAB_TREE/." "$dir"
+        chmod -R u+w "$dir"
+        mkdir -p "$dir"/{obj,backup,results}
+        with=()
+        [[ $dir != *-opencv* ]] || with+=(OPENCV=1)
+        [[ $dir != *-avx* ]] || with+=(AVX=1)
+        make -s -C "$dir" -j "$(nproc)" "${with[@]}" darknet >"$BATS_FILE_TMPDIR/stock.log" 2>&1 9>&- ||
+            { cat "$BATS_FILE_TMPDIR/stock.log"; exit 1; }
+        echo "$sum" >"$dir/of"
+    ) 9>"$dir.lock"
 }
 
 setup() {

@@ -71,7 +71,7 @@ one_error() {
     mkdir -p "$where/shared/alexeyab"
     : >"$where/shared/alexeyab/darknet-59596d78.tar.xz"
     # Only said: what a path with a space made of it once was the removal of its parent folder.
-    run -0 in_tree make -n V=1 TREE=alexeyab build/darknet-alexeyab/.stamp
+    run -0 in_tree env -u ALEXEYAB_TREE make -n V=1 TREE=alexeyab build/darknet-alexeyab/.stamp
     rm -r "$where/shared"
     echo "$output"
     removed=$(grep -oE 'rm -r[a-z]* [^&;]*' <<<"$output" | sed 's/ *$//' | sort -u)
@@ -243,7 +243,7 @@ no_openblas='case "$*" in *openblas*) exit 1 ;; esac; exec /usr/bin/gcc "$@"'
 @test "each row of setup/packages says how it is known to be there, and what it is called elsewhere" {
     while read -r package purposes fedora arch there why; do
         [[ $package && $package != \#* ]] || continue
-        [[ $purposes =~ ^(build|mnist|demo|tensorboard|test|suite|bench|fuzz)(,[a-z]+)*$ && $fedora && $arch && $why ]] || { echo "$package"; return 1; }
+        [[ $purposes =~ ^(build|mnist|demo|tensorboard|onednn|test|suite|bench|fuzz)(,[a-z]+)*$ && $fedora && $arch && $why ]] || { echo "$package"; return 1; }
         [[ $there =~ ^(header:[a-z.]+|library:[a-z-]+:[a-zA-Z./-]+:[a-zA-Z_0-9]+|[a-zA-Z_0-9/.,*+-]+)$ ]] || { echo "$package: $there"; return 1; }
     done <"$REPO/setup/packages"
 }

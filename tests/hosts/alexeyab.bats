@@ -32,3 +32,31 @@ setup() {
     detect_on 2+2 -cmn_compress topk
     assert_far one.weights out/net_final.weights 1e-9
 }
+
+@test "docs/start/from-alexeyab.md: its commands look at the data, try two machines and train, and the same one continues" {
+    local words
+    tiny max_batches=3 >net.cfg
+    detect_on 1
+    run -0 "$DARKNET" partial net.cfg out/net_final.weights yolov4-tiny.conv.29 5
+    tiny max_batches=6 >yolo-obj.cfg
+    mv digits.data obj.data
+    printf 'node%d slots=2\n' 1 2 >hosts
+    mkdir bin
+    ln -s "$DARKNET" bin/darknet-alexeyab
+    ln -s "${DARKNET%/*}/cmn-run" bin/cmn-run
+    awk '/^```sh by=tests\/hosts\/alexeyab.bats/ { inside = 1; next } /^```/ { inside = 0 } inside' "$REPO/docs/start/from-alexeyab.md" |
+        sed 's/-cmn_checkpoint 100/-cmn_checkpoint 2/' >commands.sh
+    [[ $(wc -l <commands.sh) -eq 3 ]]
+    cluster_words bash -eo pipefail commands.sh
+    run -0 timeout $((100 * SLOW)) "${words[@]}"
+    echo "$output"
+    grep -E 'good: 4 ranks can train together' <<<"$output"
+    grep -E '^cmn: 4 ranks on 2 nodes' <<<"$output"
+    [[ $(seen out/yolo-obj_final.weights) -eq $((6 * 24)) ]]
+    cp out/yolo-obj_final.weights first.weights
+    rm out/yolo-obj-6.checkpoint
+    run -0 timeout $((100 * SLOW)) "${words[@]}"
+    echo "$output"
+    grep 'resumed from out/yolo-obj-4.checkpoint' <<<"$output"
+    cmp first.weights out/yolo-obj_final.weights
+}
