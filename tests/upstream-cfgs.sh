@@ -8,13 +8,13 @@
 # Without --full a cfg is made thin first: an eighth of its filters and outputs, but where a loss layer prescribes them,
 # small images, batch 2. With --full it is trained as it is, but for the batch: one image a micro-batch and rank (two texts),
 # or a step takes hours.
-# Environment: DARKNET (the program), TREE (Darknet's source), MPIEXEC, CC, WORK (an empty folder, kept), LIMIT (seconds
+# Environment: DARKNET (the program), SOURCE (Darknet's source), MPIEXEC, CC, WORK (an empty folder, kept), LIMIT (seconds
 # for each).
 set -euo pipefail
 export LC_ALL=C
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-: "${DARKNET:=$root/build/cpu/bin/darknet}" "${TREE:=$root/build/darknet}" "${NP:=2}" "${CC:=gcc}" "${LIMIT:=60}"
+: "${DARKNET:=$root/build/cpu/bin/darknet}" "${SOURCE:=$root/build/darknet}" "${NP:=2}" "${CC:=gcc}" "${LIMIT:=60}"
 if [[ -z ${MPIEXEC:-} ]]; then
     MPIEXEC='mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1'
     [[ $(id -u) -ne 0 ]] || MPIEXEC+=' --allow-run-as-root'
@@ -144,14 +144,14 @@ arguments() {
 
 # prepare NAME COMMAND SIDE CLASSES: NAME.cfg and its data in the current folder.
 prepare() {
-    local cfg=$TREE/cfg/$1.cfg side=$3 channels batch=2
+    local cfg=$SOURCE/cfg/$1.cfg side=$3 channels batch=2
     channels=$(net_key channels "$cfg")
     if ((full)); then side=$(net_key height "$cfg"); fi
     if ((full)) && [[ $2 != rnn ]]; then batch=1; fi # batch norm of one value has no variance
     if ((full)); then cat "$cfg"; else thin "$side" <"$cfg"; fi | with_keys "batch=$batch" subdivisions=1 max_batches=2 >"$1.cfg"
     data_file "$1" "$4"
     if [[ $2 == rnn ]]; then
-        head -c 4000 "$TREE/src/network.c" >text
+        head -c 4000 "$SOURCE/src/network.c" >text
         sed -i '/^train=/d' "$1.data"
     else
         images "$side" "${channels:-3}"
@@ -187,8 +187,8 @@ wanted=" $* "
 work=${WORK:-$(mktemp -d "${TMPDIR:-/tmp}/upstream-cfgs.XXXXXX")}
 [[ -n ${WORK:-} ]] || trap 'rm -rf "$work"' EXIT
 cd "$work"
-"$CC" -std=c11 -O1 -isystem "$TREE/src" "$root/tests/patches/make_images.c" -o make_images -lm
-ln -sfn "$TREE/data" data
+"$CC" -std=c11 -O1 -isystem "$SOURCE/src" "$root/tests/patches/make_images.c" -o make_images -lm
+ln -sfn "$SOURCE/data" data
 count=0 failed=0
 while read -r name command side classes reason; do
     [[ $# -eq 0 || $wanted == *" $name "* ]] || continue

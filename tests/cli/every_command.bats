@@ -4,7 +4,7 @@
 
 load helpers
 
-TREE=$REPO/build/darknet
+SOURCE=$REPO/build/darknet
 
 setup() {
     enter_folder
@@ -59,7 +59,7 @@ files() {
     head -c 30 zero.weights >cut.weights
     : >empty
     mkdir folder images labels results out cfg data
-    ln -s "$TREE/data/labels" data/labels
+    ln -s "$SOURCE/data/labels" data/labels
     # What they hold counts, not what they are called.
     { printf 'P6 8 8 255\n' && head -c 192 /dev/urandom; } >images/a.png
     { printf 'P5 8 8 255\n' && head -c 64 /dev/urandom; } >gray.png
@@ -133,25 +133,25 @@ side_by_side() {
 
 # Lines of the table in Darknet's main that are commands, without their options.
 commands() {
-    sed -n '/^static char \*commands/,/^};/s/^ *"\(.*\)",$/\1/p' "$TREE/examples/darknet.c" | grep -Ev '^[a-z0-9]+ -'
+    sed -n '/^static char \*commands/,/^};/s/^ *"\(.*\)",$/\1/p' "$SOURCE/examples/darknet.c" | grep -Ev '^[a-z0-9]+ -'
 }
 
 @test "the table of arguments has every command that main and the drivers know" {
     commands | awk '{ print $1 }' | sort -u >drivers.txt
-    sed -n 's/.*strcmp(argv\[1\], "\([^"]*\)").*/\1/p' "$TREE/examples/darknet.c" | sort -u | diff drivers.txt -
+    sed -n 's/.*strcmp(argv\[1\], "\([^"]*\)").*/\1/p' "$SOURCE/examples/darknet.c" | sort -u | diff drivers.txt -
     [[ $(wc -l <drivers.txt) -gt 30 ]]
     commands | awk '$2 ~ /^[a-z]/ { print $1, $2 }' | sort >verbs.txt
     while read -r file driver; do
-        sed -n '/^void run_/,$s/^ *\(else \)\?if(0==strcmp(argv\[2\], "\([^"]*\)").*/\2/p' "$TREE/examples/$file.c" |
+        sed -n '/^void run_/,$s/^ *\(else \)\?if(0==strcmp(argv\[2\], "\([^"]*\)").*/\2/p' "$SOURCE/examples/$file.c" |
             sort -u | sed "s/^/$driver /" | grep -vE '^(lsd|super) valid$' # in comments
     done < <(printf '%s\n' 'classifier classifier' 'detector detector' 'yolo yolo' 'coco coco' 'super super' 'lsd lsd' 'cifar cifar' \
         'go go' 'rnn rnn' 'regressor regressor' 'segmenter segmenter' 'instance-segmenter isegmenter' 'tag tag') | sort | diff verbs.txt -
     # … and every option that a driver looks for.
-    grep -hvE '^ *//' "$TREE"/examples/{art,cifar,classifier,coco,detector,go,instance-segmenter,lsd,nightmare,regressor,rnn,segmenter,super,tag,yolo}.c |
+    grep -hvE '^ *//' "$SOURCE"/examples/{art,cifar,classifier,coco,detector,go,instance-segmenter,lsd,nightmare,regressor,rnn,segmenter,super,tag,yolo}.c |
         grep -oE 'find_(int_|float_|char_|)arg\(argc, argv, "-[a-z_]+"' |
         sed 's/.*"\(.*\)"/\1/' | sort -u >options.txt
     while read -r option; do
-        sed -n '/^static char \*commands/,/^};/p' "$TREE/examples/darknet.c" | grep -- " ${option}[ \"]"
+        sed -n '/^static char \*commands/,/^};/p' "$SOURCE/examples/darknet.c" | grep -- " ${option}[ \"]"
     done <options.txt
     [[ $(wc -l <options.txt) -gt 40 ]]
 }
