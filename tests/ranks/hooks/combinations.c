@@ -18,7 +18,16 @@
 
 #include "nets.h"
 
-enum { UPDATES = 6, SAVED = 3, SAMPLES = 400, FACTORS = 32, VALUES = 16, TRIES = 6, HOPELESS = 40 };
+enum {
+    UPDATES = 6,
+    SAVED = 3,
+    SAMPLES = 400,
+    POISONED = 2,
+    FACTORS = 32,
+    VALUES = 16,
+    TRIES = 6,
+    HOPELESS = 40
+};
 
 /* ---- what there is to combine ---- */
 
@@ -224,7 +233,7 @@ static void train_net(network *net, int poison)
     data d = {.shallow = 0};
 
     d.X = make_matrix(net->batch * net->subdivisions, net->inputs);
-    d.y = make_matrix(net->batch * net->subdivisions, net->truths);
+    d.y = make_matrix(net->batch * net->subdivisions, (int)cmn_tree_truths(net));
     while ((int)get_current_batch(DK_NET(net)) < net->max_batches) {
         make_step(net, &d, (int)get_current_batch(DK_NET(net)), poison);
         train_network(DK_NET(net), d);
@@ -253,6 +262,7 @@ static int same_weights(const network *net)
 struct outcome {
     int same; /* on all ranks */
     long resumed;
+    long skipped; /* steps that were left out for their NaN */
 };
 
 static void train_all(const struct combination *c, const char *run, const char *overlap,
@@ -279,6 +289,7 @@ static void train_all(const struct combination *c, const char *run, const char *
     train_net(net, !strcmp(value_of(c, "cmn_nonfinite"), "skip"));
     out->same = same_weights(net);
     out->resumed = cmn_job.resumed_steps;
+    out->skipped = ((const struct cmn_trainer *)net->cmn)->step.nonfinite.skipped;
     save_weights(DK_NET(net), weights);
     cmn_trainer_flush(net->cmn);
     cmn_tree_free(net);
@@ -381,6 +392,8 @@ static int try_it(const struct combination *c)
         return 0;
     }
     CHECK_SAYING(out.same, "other weights on another rank:%s", text);
+    CHECK_SAYING(out.skipped <= POISONED, "%ld steps left out, %d of which had a NaN:%s",
+                 out.skipped, POISONED, text);
     if (!train(c, "other", other, 0, &out)) {
         CHECK_SAYING(top.rank || same_files(c, "whole", "other"),
                      "other bits with cmn_overlap=%s:%s", other, text);
