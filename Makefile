@@ -206,7 +206,7 @@ $(filter-out $(DK_CPP:%=$(B)/darknet/src/%.o),$(DK_LIB_OBJ) $(DK_EXEC_OBJ)): $(B
 $(DK_CPP:%=$(B)/darknet/src/%.o): $(B)/darknet/%.o: $(DK)/%.cpp $(B)/flags-darknet | $(DK)/.stamp
 	$(say) CXX $<
 	@mkdir -p $(@D)
-	$(Q)$(CXX) -std=c++11 $(filter-out $(DK_OWN),$(DK_FLAGS)) -MMD -MP -c -o $@ $<
+	$(Q)$(CXX) -std=c++11 $(filter-out $(DK_OWN) -Wno-incompatible-pointer-types,$(DK_FLAGS)) -MMD -MP -c -o $@ $<
 
 # -MD, not -MMD: Darknet's headers count as system headers here (their prototypes would warn), yet change with patches.
 $(CMN_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp

@@ -29,7 +29,8 @@ DK_CPP  := image_opencv http_stream
 DK_CUDA := convolutional_kernels activation_kernels im2col_kernels col2im_kernels blas_kernels crop_layer_kernels \
     dropout_layer_kernels maxpool_layer_kernels network_kernels avgpool_layer_kernels
 DK_OWN_INCLUDE := -I$(DK)/3rdparty/stb/include
-DK_OWN_FLAGS = -w $(if $(filter 1,$(AVX)),-ffp-contract=fast -mavx -mavx2 -msse3 -msse4.1 -msse4.2 -msse4a) \
+# GCC 14 refuses float ** for void **, which cudaHostAlloc's callers there give it.
+DK_OWN_FLAGS = -w -Wno-incompatible-pointer-types $(if $(filter 1,$(AVX)),-ffp-contract=fast -mavx -mavx2 -msse3 -msse4.1 -msse4.2 -msse4a) \
     $(if $(filter 1,$(OPENCV)),-DOPENCV $(call flags,compile opencv4))
 DK_LIBS  = -lstdc++ $(if $(filter 1,$(OPENCV)),$(call flags,link opencv4))
 endif
