@@ -318,8 +318,8 @@ apart() {
     umask 022
     strace -f -q -o calls -e trace=open,openat,openat2,creat,mkdir,mkdirat,memfd_create,bind,linkat,rename,execve \
         "$DARKNET" "${regressor[@]}" -cmn_graph out/net.dot >train.log 2>&1
-    # Open MPI keeps a folder and memory of its own below /tmp and /dev/shm.
-    grep -E 'O_CREAT|O_TMPFILE|creat\(|mkdir' calls | grep -vE '= -1 |/(tmp|shm)/(ompi\.|vader|sm_segment|prterun\.|openmpi|open_mpi|pmix)|/tmp/ompi' >made || true
+    # Open MPI keeps a folder and memory of its own below /tmp and /dev/shm; its UCX looks for one below /run/user.
+    grep -E 'O_CREAT|O_TMPFILE|creat\(|mkdir' calls | grep -vE '= -1 |/(tmp|shm)/(ompi\.|vader|sm_segment|prterun\.|openmpi|open_mpi|pmix)|/tmp/ompi|"/run/user/[0-9]+/ucx"' >made || true
     sed 's/^[0-9]* //' made
     # Aside: owner-only, and nobody's but ours (without a name, or O_EXCL); in place: the JSON log alone, and never through a link.
     run -1 grep -vE '"out/?", O_(RDWR|WRONLY)\|O_CLOEXEC\|O_TMPFILE, 0600|"out/(net|net_1)\.(weights|dot)\.[A-Za-z0-9]{6}\.part", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/\.cmn-probe-[A-Za-z0-9]{6}", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/net\.json", O_WRONLY\|O_CREAT\|O_TRUNC\|O_NOFOLLOW\|O_CLOEXEC, 0666' made
