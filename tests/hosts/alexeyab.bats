@@ -38,7 +38,8 @@ setup() {
     tiny max_batches=3 >net.cfg
     detect_on 1
     run -0 "$DARKNET" partial net.cfg out/net_final.weights yolov4-tiny.conv.29 5
-    tiny max_batches=6 >yolo-obj.cfg
+    # auto could choose another communicator at the second start.
+    tiny max_batches=6 cmn_communicator=hierarchical >yolo-obj.cfg
     mv digits.data obj.data
     sed -i 1,20d train.list # those of valid.list
     printf 'node%d slots=2\n' 1 2 >hosts
