@@ -24,7 +24,7 @@ load alexeyab
     tiny max_batches=4 learning_rate=0.0001 flip=0 | sed 's/jitter=.1/jitter=0/; s/resize=1.5/resize=1/' >net.cfg
     made=()
     for darknet in "$STOCK" "$DARKNET"; do
-        LD_PRELOAD=$PWD/time.so "$darknet" detector train digits.data net.cfg -dont_show >train.log 2>&1 || { tail train.log; false; }
+        LD_PRELOAD=./time.so "$darknet" detector train digits.data net.cfg -dont_show >train.log 2>&1 || { tail train.log; false; }
         mv out/net_final.weights "made-by-${#made[@]}.weights"
         made+=("$darknet")
     done
