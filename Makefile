@@ -85,8 +85,8 @@ DK := build/darknet$(SUFFIX)
 
 include darknet/darknet.mk
 
-# Of the files about what one tree alone has, that of this tree.
 ONEDNN_FLAGS := $(if $(filter 1,$(ONEDNN)),-DONEDNN)
+# Of the files about what one tree alone has, that of this tree.
 CMN_SRC    := $(filter-out $(filter-out %/tree_$(TREE).c,$(wildcard cmn/engine/tree_*.c)),$(shell find cmn -name '*.c' 2>/dev/null | LC_ALL=C sort))
 RUN_SRC    := $(wildcard run/*.c)
 
@@ -272,7 +272,7 @@ $(B)/completion: setup/completion.bash setup/reference.sh $(B)/bin/darknet $(B)/
 $(B)/cmn.pc: FORCE | deps-check
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include/darknet-cmn' '' \
 	    'Name: cmn' 'Description: Distributed training for Darknet' 'Version: $(VERSION)' \
-	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group $(LIB_LIBS) $(MPI_LIBS) $(strip $(CUDA_LIBS) $(DK_LIBS) -lm) -pthread' \
+	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group $(LIB_LIBS) $(MPI_LIBS) $(strip $(CUDA_LIBS) $(DK_LIBS) $(if $(ONEDNN_FLAGS),-lgomp) -lm) -pthread' \
 	    'Cflags: -I$${includedir} $(strip $(GPU_FLAGS) $(CUDA_CFLAGS) $(LIB_CFLAGS) $(MPI_CFLAGS))' >$@
 
 include tests/tests.mk examples/examples.mk bench/bench.mk fuzz/fuzz.mk
