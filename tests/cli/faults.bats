@@ -28,7 +28,7 @@ started() {
 }
 
 # start N ARGUMENTS...: trains in the background until it has started. Sets job (mpiexec), ranks (their
-# process ids) and shared (their files in /dev/shm).
+# process ids), shared (their files in /dev/shm) and before (the images of the newest weights).
 start() {
     local n=$1 pid
     shift
@@ -40,6 +40,7 @@ start() {
         sleep 0.2
     done
     started
+    before=$(seen "$(saved big)" 2>/dev/null)
     ranks=$(pgrep -P "$job")
     [[ $(wc -w <<<"$ranks") -eq $n ]]
     shared=
@@ -123,12 +124,12 @@ loads() {
     loads "$(saved big)"
 }
 
-# stops_cleanly: the weights of this very moment are saved.
+# stops_cleanly: the weights of the moment of the signal are saved. An epoch may end after it: those weights are younger.
 stops_cleanly() {
     [[ $ended -ne 0 ]]
     [[ -s out/big$FINAL.weights ]]
     loads "out/big$FINAL.weights"
-    [[ $(seen "out/big$FINAL.weights") -ge $(seen "$(saved big)") ]]
+    [[ $(seen "out/big$FINAL.weights") -ge $before ]]
     [[ $(grep -c '^cmn: asked to stop' job.err) -eq 1 ]]
     nothing_left
 }
