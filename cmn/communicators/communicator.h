@@ -51,6 +51,7 @@ struct cmn_communicator {
     int sums;              /* 0: ranks are left different (dummy) */
     const char *always;    /* the transport that it takes; NULL: cmn_intra decides, within a node */
     int casts;             /* 1: on GPUs it can send what cmn_allreduce_dtype asks for */
+    int delays;            /* 1: on GPUs it can exchange during the next step */
     int compresses;        /* 1: on the CPU it can send what a compressor makes of the gradients */
 
     /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use

@@ -2,7 +2,7 @@
  *
  * Steps, for the whole block and the metrics:
  *   1. reduce within the node to its first rank (intra rank 0)
- *   2. allreduce over the nodes' first ranks
+ *   2. allreduce over the nodes' first ranks; on GPUs as cmn_allreduce_dtype says
  *   3. broadcast within the node
  * Several nodes whose ranks share memory do this in the background: overlapped_allreduce.h with
  * one owner.
@@ -34,7 +34,7 @@ static void allreduce_hierarchical(void *self, const struct cmn_exchange *x)
         return;
     }
     g->within->reduce(g->intra_self, data, n);
-    cmn_node_groups_allreduce_inter(g, data, n);
+    cmn_node_groups_allreduce_inter(g, x, data, n);
     g->within->bcast(g->intra_self, data, n);
 }
 
@@ -44,6 +44,7 @@ const struct cmn_communicator cmn_communicator_hierarchical = {
     .gpu = "with NCCL or CUDA-aware MPI (untried)",
     .use = "several nodes whose link one rank can fill",
     .sums = 1,
+    .casts = 1,
     .compresses = 1,
     .refuses = cmn_node_groups_refuse,
     .open = open_hierarchical,

@@ -5,8 +5,20 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "transports/nccl.h"
 
-const char *cmn_node_groups_refuse(const struct cmn_topology *t, const struct cmn_options *o)
+/* On GPUs. MPI has no type of 16-bit floats. */
+static const char *refuses_16_bits(const struct cmn_topology *t, const struct cmn_options *o,
+                                   const struct cmn_transport *within)
+{
+    const struct cmn_transport *sums = t->inter_size > 1 ? cmn_transport_inter(t, o) : within;
+
+    return o->dtype != CMN_FP32 && sums != &cmn_nccl
+               ? "MPI adds no floats of 16 bits on a GPU: use NCCL, or non_cuda_aware"
+               : NULL;
+}
+
+const char *cmn_node_groups_refuse_within(const struct cmn_topology *t, const struct cmn_options *o)
 {
     static _Thread_local char why[512];
     const struct cmn_transport *within = cmn_transport_intra(t, o);
@@ -21,9 +33,20 @@ const char *cmn_node_groups_refuse(const struct cmn_topology *t, const struct cm
         }
     }
     if (within) {
-        return t->device < 0 ? cmn_overlap_refuses_nodes(t, o) : NULL;
+        return t->device < 0 ? cmn_overlap_refuses_nodes(t, o) : refuses_16_bits(t, o, within);
     }
     snprintf(why, sizeof why, "%s", cmn_reason());
+    return why;
+}
+
+const char *cmn_node_groups_refuse(const struct cmn_topology *t, const struct cmn_options *o)
+{
+    const char *why = cmn_node_groups_refuse_within(t, o);
+
+    if (!why && t->device >= 0 && t->inter_size == 1 && o->dtype != CMN_FP32) {
+        return "all ranks are on one node, and what is sent between nodes alone has 16 bits: use "
+               "pure_nccl or single_node";
+    }
     return why;
 }
 
@@ -60,11 +83,38 @@ int cmn_node_groups_memory(void *self, size_t floats, float **memory)
     return g->within && g->within->memory ? g->within->memory(g->intra_self, floats, memory) : 0;
 }
 
-void cmn_node_groups_allreduce_inter(struct cmn_node_groups *g, float *data, size_t n)
+/* 16 bits go by NCCL alone (cmn_node_groups_refuse). */
+static void allreduce(const struct cmn_transport *transport, void *self,
+                      const struct cmn_group *group, const struct cmn_exchange *x, float *data,
+                      size_t n)
+{
+    enum cmn_dtype type = (enum cmn_dtype)group->options->dtype;
+    float images = x->images > 0 ? x->images : (float)group->topology->size;
+    size_t gradients;
+
+    if (type == CMN_FP32 || transport != &cmn_nccl) {
+        transport->allreduce(self, data, n);
+        return;
+    }
+    gradients = data < x->metrics.data ? (size_t)(x->metrics.data - data) : 0;
+    gradients = gradients < n ? gradients : n;
+    cmn_nccl_begin(self, data, gradients, type, images);
+    cmn_nccl_begin(self, data + gradients, n - gradients, CMN_FP32, 0);
+    cmn_nccl_end(self);
+}
+
+void cmn_node_groups_allreduce_inter(struct cmn_node_groups *g, const struct cmn_exchange *x,
+                                     float *data, size_t n)
 {
     if (g->between) {
-        g->between->allreduce(g->inter_self, data, n);
+        allreduce(g->between, g->inter_self, &g->inter, x, data, n);
     }
+}
+
+void cmn_node_groups_allreduce_intra(struct cmn_node_groups *g, const struct cmn_exchange *x,
+                                     float *data, size_t n)
+{
+    allreduce(g->within, g->intra_self, &g->intra, x, data, n);
 }
 
 void cmn_node_groups_begin(void *self, const struct cmn_exchange *x, size_t upto)

@@ -20,8 +20,11 @@ struct cmn_node_groups {
     void *inter_self;
 };
 
-/* For struct cmn_communicator.refuses. Valid until the thread's next call. */
+/* For struct cmn_communicator.refuses; within: of one that sums within a node alone. Valid until the
+ * thread's next call. */
 const char *cmn_node_groups_refuse(const struct cmn_topology *t, const struct cmn_options *o);
+const char *cmn_node_groups_refuse_within(const struct cmn_topology *t,
+                                          const struct cmn_options *o);
 
 /* For struct cmn_communicator.open. *self becomes a zeroed struct of `bytes` bytes, which begins
  * with a struct cmn_node_groups. `within` connects the ranks of a node; NULL, with a reason, is a
@@ -39,8 +42,14 @@ const char *cmn_node_groups_no_begin(void *self);
 int cmn_node_groups_state(void *self, int i, struct cmn_state *state);
 void cmn_node_groups_close(void *self);
 
-/* Collective over the nodes, on ranks that exchange between them; nothing on the others. Sum over
- * the nodes, as struct cmn_transport.allreduce. */
-void cmn_node_groups_allreduce_inter(struct cmn_node_groups *g, float *data, size_t n);
+/* Collective over the nodes, on ranks that exchange between them; nothing on the others. The sum over
+ * the nodes of n floats at `data`, of x's block and metrics, as struct cmn_transport.allreduce. On a
+ * GPU gradients travel as cmn_allreduce_dtype says. */
+void cmn_node_groups_allreduce_inter(struct cmn_node_groups *g, const struct cmn_exchange *x,
+                                     float *data, size_t n);
+
+/* The same over the ranks of a node. */
+void cmn_node_groups_allreduce_intra(struct cmn_node_groups *g, const struct cmn_exchange *x,
+                                     float *data, size_t n);
 
 #endif

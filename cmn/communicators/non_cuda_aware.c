@@ -6,8 +6,10 @@
  * first ranks by messages (transports/pairwise.h), a copy back. At the end, one NCCL broadcast of
  * everything within the node. While one part is copied another travels; and when exchanges
  * overlap, all of it begins while backward still makes the rest. Without NCCL, or with
- * cmn_intra=mpi, every rank copies, and the messages go between all ranks.
- * Bytes, block of n floats, M nodes: over a node's link each way 2(M-1)/M * 4n; between a GPU and
+ * cmn_intra=mpi, every rank copies, and the messages go between all ranks. With
+ * cmn_allreduce_dtype=fp16 or bf16 the messages have 16 bits, as those of pure_nccl.
+ * Bytes, block of n floats, M nodes: over a node's link each way 2(M-1)/M * 4n, half of that with 16
+ * bits; between a GPU and
  * its host 4n each way. Without NCCL those of flat.
  * Source: ChainerMN's communicator of the same name (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable
  * Distributed Deep Learning Framework", 2017); the parts are ours. */
@@ -19,6 +21,7 @@
 #ifdef GPU
 
 #include <cuda_runtime.h>
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 
@@ -26,6 +29,7 @@
 #include "base/memory.h"
 #include "base/timeline.h"
 #include "mpi/device.h"
+#include "mpi/kernels.h"
 #include "transports/nccl.h"
 #include "transports/pairwise.h"
 
@@ -35,6 +39,8 @@ enum { PARTS = 17 }; /* cmn_nccl_chunk() makes 16 at most */
 struct part {
     float *data, *host;
     size_t n;                  /* floats */
+    enum cmn_dtype type;       /* that travels */
+    float divisor;             /* with 16 bits */
     double sent;               /* seconds (cmn_clock): when it went to other ranks */
     cudaEvent_t ready, copied; /* this rank's floats are final; they are in the host's memory */
 };
@@ -57,11 +63,21 @@ struct non_cuda_aware {
     size_t floats; /* of the block, begun in this step */
 };
 
+/* Whether NCCL sums within a node. */
+static int by_nccl(const struct cmn_topology *t, const struct cmn_options *o)
+{
+    return o->intra != CMN_INTRA_MPI && !cmn_nccl.refuses(t, o);
+}
+
 static const char *refuses_non_cuda_aware(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    (void)o;
-    return t->device < 0 ? "the gradients are in the CPU's memory: use shm, hierarchical or flat"
-                         : NULL;
+    if (t->device < 0) {
+        return "the gradients are in the CPU's memory: use shm, hierarchical or flat";
+    }
+    return o->dtype != CMN_FP32 && t->inter_size == 1 && by_nccl(t, o)
+               ? "all ranks are on one node, and what is sent between nodes alone has 16 bits: use "
+                 "pure_nccl or single_node"
+               : NULL;
 }
 
 static int open_copies(struct non_cuda_aware *s)
@@ -77,6 +93,9 @@ static int open_copies(struct non_cuda_aware *s)
             code = cudaEventCreateWithFlags(&s->part[i].copied, cudaEventDisableTiming);
         }
     }
+    if (!code) {
+        code = cmn_kernel_load_scale(); /* else with its first launch, behind a sum */
+    }
     return cmn_device_check(code, "stream and events");
 }
 
@@ -84,16 +103,16 @@ static int open_non_cuda_aware(void **self, const struct cmn_topology *t,
                                const struct cmn_options *o)
 {
     struct non_cuda_aware *s = cmn_calloc(1, sizeof *s);
-    int by_nccl = o->intra != CMN_INTRA_MPI && !cmn_nccl.refuses(t, o);
+    int sums_within = by_nccl(t, o);
 
     *self = s;
     s->intra = (struct cmn_group){t->intra, "intra", t, o};
-    s->outer = by_nccl ? t->inter : t->world;
-    s->outer_size = by_nccl ? t->inter_size : t->size;
-    if (by_nccl && t->intra_size > 1 && cmn_nccl.open(&s->within, &s->intra)) {
+    s->outer = sums_within ? t->inter : t->world;
+    s->outer_size = sums_within ? t->inter_size : t->size;
+    if (sums_within && t->intra_size > 1 && cmn_nccl.open(&s->within, &s->intra)) {
         return -1;
     }
-    if (s->outer_size == 1 || (by_nccl && t->intra_rank > 0)) {
+    if (s->outer_size == 1 || (sums_within && t->intra_rank > 0)) {
         return 0;
     }
     s->between = cmn_pairwise_open(s->outer, o->timeout);
@@ -121,7 +140,8 @@ static void make_room(struct non_cuda_aware *s, size_t floats)
     s->room = floats;
 }
 
-static void begin_part(struct non_cuda_aware *s, const struct cmn_exchange *x, size_t n)
+static void begin_part(struct non_cuda_aware *s, const struct cmn_exchange *x, size_t n,
+                       enum cmn_dtype type)
 {
     struct part *p = &s->part[s->begun];
 
@@ -134,6 +154,8 @@ static void begin_part(struct non_cuda_aware *s, const struct cmn_exchange *x, s
     p->data = x->block.data + s->floats;
     p->host = s->host + s->floats;
     p->n = n;
+    p->type = type;
+    p->divisor = x->images > 0 ? x->images : (float)s->intra.topology->size;
     s->begun++;
     s->floats += n;
     if (s->within) {
@@ -154,20 +176,43 @@ static int ordered(struct non_cuda_aware *s, int i)
     return 1;
 }
 
+/* With 16 bits the mean over the images travels, as by pure_nccl. */
+static void scale(struct non_cuda_aware *s, const struct part *p, float by)
+{
+    if (p->type != CMN_FP32) {
+        check(cmn_kernel_scale(p->data, by, p->n, s->stream), "a kernel");
+    }
+}
+
 /* Queues the copy of a part to the host. */
 static void copy_out(struct non_cuda_aware *s, const struct part *p)
 {
+    scale(s, p, 1 / p->divisor);
     check(cudaMemcpyAsync(p->host, p->data, p->n * sizeof *p->data, cudaMemcpyDeviceToHost,
                           s->stream),
           "cudaMemcpyAsync");
     check(cudaEventRecord(p->copied, s->stream), "cudaEventRecord");
 }
 
+/* Casts to fp16 bound what does not fit (base/float16.h). Here nobody keeps what they cut off, so it
+ * becomes infinite instead, as by NCCL: an addend that is larger than the largest number, or a sum
+ * that is as large. */
+static void show_overflow(const struct part *p, int is_sum)
+{
+    const float largest = 65504, most = is_sum ? nextafterf(largest, 0) : largest;
+
+    for (size_t i = 0; i < p->n && p->type == CMN_FP16; i++) {
+        p->host[i] = fabsf(p->host[i]) > most ? copysignf(INFINITY, p->host[i]) : p->host[i];
+    }
+}
+
 static void copy_back(struct non_cuda_aware *s, const struct part *p)
 {
+    show_overflow(p, 1);
     check(cudaMemcpyAsync(p->data, p->host, p->n * sizeof *p->data, cudaMemcpyHostToDevice,
                           s->stream),
           "cudaMemcpyAsync");
+    scale(s, p, p->divisor);
 }
 
 static int reached(cudaEvent_t event)
@@ -187,8 +232,9 @@ static void send(struct non_cuda_aware *s, struct part *p)
                                    .n = p->n,
                                    .slices = s->outer_size,
                                    .what = CMN_REDUCE_SCATTER | CMN_ALLGATHER,
-                                   .dtype = CMN_FP32};
+                                   .dtype = p->type};
 
+    show_overflow(p, 0);
     p->sent = cmn_clock();
     cmn_pairwise_begin(s->between, &job);
 }
@@ -218,6 +264,11 @@ static void poll_non_cuda_aware(void *self)
     }
 }
 
+static enum cmn_dtype type_of(const struct non_cuda_aware *s)
+{
+    return (enum cmn_dtype)s->intra.options->dtype;
+}
+
 /* Whole parts, but for the last: that waits for the metrics. */
 static void begin_non_cuda_aware(void *self, const struct cmn_exchange *x, size_t upto)
 {
@@ -225,7 +276,7 @@ static void begin_non_cuda_aware(void *self, const struct cmn_exchange *x, size_
     size_t each = cmn_nccl_chunk(x->block.n);
 
     while (s->floats + each <= upto && s->floats + each < x->block.n) {
-        begin_part(s, x, each);
+        begin_part(s, x, each, type_of(s));
     }
     poll_non_cuda_aware(s);
 }
@@ -270,7 +321,10 @@ static void allreduce_non_cuda_aware(void *self, const struct cmn_exchange *x)
     size_t n = x->block.n + x->metrics.n;
 
     begin_non_cuda_aware(s, x, x->block.n);
-    begin_part(s, x, n - s->floats);
+    if (type_of(s) != CMN_FP32) {
+        begin_part(s, x, x->block.n - s->floats, type_of(s));
+    }
+    begin_part(s, x, n - s->floats, CMN_FP32);
     if (s->between) {
         wait_for_copies(s);
     }
@@ -364,6 +418,7 @@ const struct cmn_communicator cmn_communicator_non_cuda_aware = {
     .gpu = "yes (untried)",
     .use = "GPUs on several nodes whose MPI is not CUDA-aware, or without NCCL",
     .sums = 1,
+    .casts = 1,
     .refuses = refuses_non_cuda_aware,
     .open = open_non_cuda_aware,
     .allreduce = allreduce_non_cuda_aware,

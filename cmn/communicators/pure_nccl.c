@@ -106,6 +106,7 @@ const struct cmn_communicator cmn_communicator_pure_nccl = {
     .use = "GPUs, on one node or several: the first choice there",
     .sums = 1,
     .casts = 1,
+    .delays = 1,
     .always = "nccl",
     .refuses = refuses_pure_nccl,
     .open = open_pure_nccl,

@@ -100,14 +100,11 @@ static void all_refuse(const struct cmn_topology *t, const struct cmn_options *o
 {
     const struct cmn_communicator *c = cmn_communicator_find("pure_nccl");
 
-    if (o->dtype == CMN_FP32 && t->device >= 0) {
+    if (t->device >= 0) {
         cmn_fail("no communicator works on these GPUs: %s: %s", c->name,
                  cmn_communicator_refuses(c, t, o));
-    } else if (o->dtype == CMN_FP32 || t->device < 0) {
-        cmn_fail("no communicator works here: name one with cmn_communicator to see why not");
     } else {
-        cmn_fail("cmn_allreduce_dtype=%s: only %s sends 16 bits, and it cannot be used here: %s",
-                 cmn_options_word(o, "cmn_allreduce_dtype"), c->name, c->refuses(t, o));
+        cmn_fail("no communicator works here: name one with cmn_communicator to see why not");
     }
 }
 
@@ -181,12 +178,14 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
     if (gpu && o->compress != CMN_COMPRESS_NONE) {
         return "cmn_compress works on the CPU only, so far: leave it away";
     }
-    if (gpu && o->double_buffering && !c->casts) {
+    if (gpu && o->double_buffering && !c->delays) {
         return "it does not exchange in the background what the next step is to use: "
                "cmn_double_buffering needs pure_nccl on GPUs";
     }
     if (o->dtype != CMN_FP32 && !(gpu ? c->casts : c->compresses)) {
-        return gpu ? "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs pure_nccl"
+        return gpu ? "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs pure_nccl, "
+                     "single_node, "
+                     "hierarchical, two_dimensional or non_cuda_aware"
                    : "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs flat, shm, "
                      "hierarchical or two_dimensional";
     }

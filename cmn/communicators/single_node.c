@@ -12,7 +12,7 @@
 static const char *refuses_single_node(const struct cmn_topology *t, const struct cmn_options *o)
 {
     return t->inter_size > 1 ? "the ranks are on several nodes: use two_dimensional or hierarchical"
-                             : cmn_node_groups_refuse(t, o);
+                             : cmn_node_groups_refuse_within(t, o);
 }
 
 static int open_single_node(void **self, const struct cmn_topology *t, const struct cmn_options *o)
@@ -25,7 +25,7 @@ static void allreduce_single_node(void *self, const struct cmn_exchange *x)
 {
     struct cmn_node_groups *g = self;
 
-    g->within->allreduce(g->intra_self, x->block.data, x->block.n + x->metrics.n);
+    cmn_node_groups_allreduce_intra(g, x, x->block.data, x->block.n + x->metrics.n);
 }
 
 const struct cmn_communicator cmn_communicator_single_node = {
@@ -34,6 +34,7 @@ const struct cmn_communicator cmn_communicator_single_node = {
     .gpu = "with NCCL or CUDA-aware MPI (untried)",
     .use = "one node, where the update is to stay Darknet's own",
     .sums = 1,
+    .casts = 1,
     .refuses = refuses_single_node,
     .open = open_single_node,
     .memory = cmn_node_groups_memory,

@@ -3,7 +3,8 @@
  * Steps, for the whole block and the metrics cut into k slices, k the smallest number of ranks of
  * any node:
  *   1. reduce-scatter within the node: rank i of the node gets the sum of slice i
- *   2. the ranks number i of all nodes allreduce slice i, all i at the same time
+ *   2. the ranks number i of all nodes allreduce slice i, all i at the same time; on GPUs as
+ *      cmn_allreduce_dtype says
  *   3. allgather within the node
  * Several nodes whose ranks share memory do this in the background: overlapped_allreduce.h with k
  * owners.
@@ -39,7 +40,7 @@ static void allreduce_two_dimensional(void *self, const struct cmn_exchange *x)
     if (t->intra_rank < t->least_intra) {
         cmn_slice(n, t->least_intra, t->intra_rank, &at, &count);
     }
-    cmn_node_groups_allreduce_inter(g, data + at, count);
+    cmn_node_groups_allreduce_inter(g, x, data + at, count);
     g->within->allgather(g->intra_self, data, n, t->least_intra);
 }
 
@@ -49,6 +50,7 @@ const struct cmn_communicator cmn_communicator_two_dimensional = {
     .gpu = "with NCCL or CUDA-aware MPI (untried)",
     .use = "several nodes whose link one rank alone does not fill",
     .sums = 1,
+    .casts = 1,
     .compresses = 1,
     .refuses = cmn_node_groups_refuse,
     .open = open_two_dimensional,

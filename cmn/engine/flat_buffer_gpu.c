@@ -206,6 +206,38 @@ static void close_gpu(struct cmn_gradients *g)
     free(g->gpu);
 }
 
+/* ---- looking at all tensors ---- */
+
+/* The first gradient that a kernel marked, or -1; the marks are gone then. */
+static int first_bad(const struct cmn_gradients *g)
+{
+    size_t n = (size_t)g->exchange.tensors;
+    float *bad = g->gpu->host_part;
+
+    read_gpu(bad, g->gpu->bad, n);
+    for (size_t i = 0; i < n; i++) {
+        if (bad[i] != 0) {
+            zero_gpu(g->gpu->bad, n);
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+static void look_at(const struct cmn_gradients *g, const float *block, size_t from, size_t to)
+{
+    queued(cmn_kernel_nonfinite(g->gpu->bad, g->gpu->tensor, block, from, to, cmn_device_stream()));
+}
+
+static int nonfinite_gpu(const struct cmn_gradients *g, const float *block)
+{
+    int bad;
+
+    look_at(g, block, 0, g->exchange.block.n);
+    bad = first_bad(g);
+    return bad < 0 ? -1 : g->tensor_of[bad];
+}
+
 /* ---- an update ---- */
 
 /* The parts of each tensor's sum come to d->host_part. */
@@ -284,31 +316,9 @@ const struct cmn_flat_buffer_ops cmn_flat_buffer_gpu = {
     .read = read_gpu,
     .combine = combine_gpu,
     .squares = squares_gpu,
+    .nonfinite = nonfinite_gpu,
     .sgd = sgd_gpu,
 };
-
-/* ---- looking at all tensors ---- */
-
-/* The first gradient that a kernel marked, or -1; the marks are gone then. */
-static int first_bad(const struct cmn_gradients *g)
-{
-    size_t n = (size_t)g->exchange.tensors;
-    float *bad = g->gpu->host_part;
-
-    read_gpu(bad, g->gpu->bad, n);
-    for (size_t i = 0; i < n; i++) {
-        if (bad[i] != 0) {
-            zero_gpu(g->gpu->bad, n);
-            return (int)i;
-        }
-    }
-    return -1;
-}
-
-static void look_at(const struct cmn_gradients *g, const float *block, size_t from, size_t to)
-{
-    queued(cmn_kernel_nonfinite(g->gpu->bad, g->gpu->tensor, block, from, to, cmn_device_stream()));
-}
 
 void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto)
 {
@@ -330,7 +340,6 @@ int cmn_gradients_gpu_hash(const struct cmn_gradients *g, uint64_t *hash)
 {
     struct cmn_flat_buffer_gpu *d = g->gpu;
     const unsigned long long *part = d->host_part;
-    int bad;
 
     read_parts(g, cmn_kernel_hash(d->part, g->exchange.weights, d->at, d->n, g->exchange.tensors,
                                   cmn_device_stream()));
@@ -340,9 +349,7 @@ int cmn_gradients_gpu_hash(const struct cmn_gradients *g, uint64_t *hash)
             hash[i] += *part++;
         }
     }
-    look_at(g, g->exchange.weights, 0, g->exchange.block.n);
-    bad = first_bad(g);
-    return bad < 0 ? -1 : g->tensor_of[bad];
+    return nonfinite_gpu(g, g->exchange.weights);
 }
 
 #else

@@ -198,6 +198,8 @@ struct cmn_flat_buffer_ops {
     /* Of each gradient: the sum of the squares of its floats in `block`, in double. The order of
      * the additions depends on the tensor's size alone. Blocking. */
     void (*squares)(struct cmn_gradients *g, const float *block, double *sum);
+    /* The number of the first tensor whose floats in `block` are not all finite, or -1. Blocking. */
+    int (*nonfinite)(const struct cmn_gradients *g, const float *block);
     /* The update of all weights by g->scale, rate and decay. With s the sums, for each weight w: u =
      * scale * s + velocity + decay * w; w += rate * u; velocity = momentum * u; s = 0. Without
      * velocity (NULL) s becomes momentum * u. */

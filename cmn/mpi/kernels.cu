@@ -38,17 +38,12 @@ static __global__ void cast_all_to_16(T *to, const float *from, size_t n, float 
 }
 
 template <typename T>
-static __global__ void cast_all_to_32(float *to, const T *from, size_t n, float factor,
-                                      float *found)
+static __global__ void cast_all_to_32(float *to, const T *from, size_t n, float factor)
 {
     size_t step = (size_t)gridDim.x * blockDim.x;
 
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-        float x = cast_to_32(from[i]);
-        if ((__float_as_uint(x) & 0x7f800000u) == 0x7f800000u) {
-            *found = 1;
-        }
-        to[i] = x * factor;
+        to[i] = cast_to_32(from[i]) * factor;
     }
 }
 
@@ -168,6 +163,13 @@ extern "C" int cmn_kernel_load_casts(enum cmn_dtype type)
                               : 0;
 }
 
+extern "C" int cmn_kernel_load_scale(void)
+{
+    struct cudaFuncAttributes unused;
+
+    return cudaFuncGetAttributes(&unused, (const void *)multiply);
+}
+
 extern "C" int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor,
                                  enum cmn_dtype type, void *stream)
 {
@@ -185,17 +187,17 @@ extern "C" int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, floa
 }
 
 extern "C" int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor,
-                                enum cmn_dtype type, float *found, void *stream)
+                                enum cmn_dtype type, void *stream)
 {
     if (n == 0) {
         return 0;
     }
     if (type == CMN_FP16) {
         cast_all_to_32<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, (const __half *)from, n,
-                                                                 factor, found);
+                                                                 factor);
     } else {
         cast_all_to_32<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(
-            to, (const __nv_bfloat16 *)from, n, factor, found);
+            to, (const __nv_bfloat16 *)from, n, factor);
     }
     return cudaGetLastError();
 }

@@ -16,14 +16,16 @@ extern "C" {
 int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor, enum cmn_dtype type,
                           void *stream);
 
-/* As cmn_kernel_cast_to_16, but from 16 bits to floats. *found becomes 1 where one of the 16 bits is
- * NaN or infinite; otherwise it stays as it is. */
+/* As cmn_kernel_cast_to_16, but from 16 bits to floats. */
 int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor, enum cmn_dtype type,
-                          float *found, void *stream);
+                          void *stream);
 
 /* Local, blocking. Brings the casts of that type to the GPU. CUDA does so with their first launch
  * otherwise, which may wait for what runs there: a sum, which may wait for this rank. */
 int cmn_kernel_load_casts(enum cmn_dtype type);
+
+/* The same for cmn_kernel_scale. */
+int cmn_kernel_load_scale(void);
 
 /* ---- all tensors of a flat buffer at once ----
  *

@@ -212,6 +212,7 @@ void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int la
         g->exchange.squares = &o->squares;
     }
     o->squares = -1;
+    o->too_large = -1;
     o->policy->open(o);
     cmn_ema_open(&o->ema, options.ema, g, &o->communicator, o->self);
 }
@@ -276,6 +277,7 @@ int cmn_optimizer_update(struct cmn_optimizer *o, struct cmn_rule *rule, int ima
 
     o->updating = 0;
     o->left_out.answer = CMN_OUTLIER_USED;
+    o->too_large = -1;
     fresh = skip ? o->policy->skip(o, rule, images) : o->policy->update(o, rule, images);
     o->darknet_updates = !rule->done && !o->policy->own_weights;
     return fresh;

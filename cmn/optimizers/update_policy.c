@@ -2,6 +2,7 @@
 #include "optimizers/update_policy.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,12 +75,55 @@ static int is_usual(struct cmn_optimizer *o, double norm)
     return left->answer != CMN_OUTLIER_LEFT_OUT;
 }
 
+/* The first tensor of x whose sum is not finite, or -1. A GPU looks for that where the sums were rounded to
+ * 16 bits on their way. The same on all ranks. */
+static int first_too_large(const struct cmn_optimizer *o, const struct cmn_exchange *x)
+{
+    const struct cmn_gradients *g = o->gradients;
+    int bad = -1;
+
+    if (!g->on_gpu || o->options->dtype == CMN_FP32 ||
+        o->options->nonfinite == CMN_NONFINITE_IGNORE) {
+        return -1;
+    }
+    for (size_t at = 0; at < x->block.n && bad < 0; at += g->exchange.block.n) {
+        bad = g->ops->nonfinite(g, x->block.data + at);
+    }
+    return bad;
+}
+
+static _Noreturn void end_too_large(const struct cmn_optimizer *o, int tensor)
+{
+    char text[CMN_TOO_LARGE];
+
+    cmn_say_too_large(o, tensor, text);
+    cmn_fatal("%s", text);
+}
+
+void cmn_say_too_large(const struct cmn_optimizer *o, int tensor, char text[CMN_TOO_LARGE])
+{
+    const struct cmn_tensor *t = &o->gradients->tensor[tensor];
+
+    snprintf(text, CMN_TOO_LARGE,
+             "layer %d, %s%s: the sum of the gradients does not fit into 16 bits "
+             "(cmn_allreduce_dtype=%s): use bf16, or lower learning_rate",
+             t->layer, t->part, t->name, cmn_options_word(o->options, "cmn_allreduce_dtype"));
+}
+
 int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images)
 {
     const struct cmn_options *options = o->options;
     double began = cmn_clock(), ended, norm;
     int used = 1;
 
+    o->too_large = first_too_large(o, x);
+    if (o->too_large >= 0 && options->nonfinite == CMN_NONFINITE_STOP) {
+        end_too_large(o, o->too_large);
+    }
+    if (o->too_large >= 0) {
+        o->gradients->ops->zero(x->block.data, x->block.n);
+        return 0;
+    }
     if (!(options->clip > 0 || options->outlier > 0)) {
         return 1;
     }
@@ -266,7 +310,13 @@ void cmn_copy_begin(struct cmn_optimizer *o)
 
 void cmn_copy_sum(struct cmn_optimizer *o)
 {
+    int bad;
+
     o->communicator.allreduce(o->self, &o->copy.x);
+    bad = o->policy->own_weights ? first_too_large(o, &o->copy.x) : -1;
+    if (bad >= 0) {
+        end_too_large(o, bad);
+    }
 }
 
 void cmn_copy_complete(struct cmn_optimizer *o)

@@ -132,7 +132,8 @@ struct cmn_optimizer {
     /* What becomes of the sums before they are used. */
     struct cmn_outlier outlier;
     struct cmn_left_out left_out; /* of this update */
-    long clipped, outliers;       /* steps since the training began */
+    int too_large;          /* tensor whose sum did not fit into 16 bits in this update, or -1 */
+    long clipped, outliers; /* steps since the training began */
 
     struct cmn_ema ema;
     int darknet_updates; /* after this update: the average has to follow */
@@ -157,8 +158,9 @@ void cmn_velocity_open(struct cmn_optimizer *o);
 void cmn_velocity_close(struct cmn_optimizer *o);
 
 /* Local, the same on all ranks. Whether the sums in x over `images`, whose metrics are in
- * o->metrics, are used: with cmn_outlier they need not be (outlier.h), and are zeroed then. With
- * cmn_clip they become no longer than that (clip.h). */
+ * o->metrics, are used: with cmn_outlier they need not be (outlier.h), nor with cmn_nonfinite=skip
+ * where one did not fit into 16 bits (o->too_large), and are zeroed then. With cmn_clip they become
+ * no longer than that (clip.h). */
 int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images);
 
 /* Local. Updates the weights with the sums over `images` and the momentum in o->velocity, and
@@ -167,6 +169,10 @@ int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int imag
  * (lars.h). With cmn_ema the average follows in the same pass (ema.h). */
 void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
                          int images);
+
+/* Local. Says which tensor (o->too_large) did not fit into 16 bits. */
+enum { CMN_TOO_LARGE = 256 };
+void cmn_say_too_large(const struct cmn_optimizer *o, int tensor, char text[CMN_TOO_LARGE]);
 
 /* Collective, blocking. Sums the flat buffer and o->metrics over all ranks. With a communicator
  * that steps and `rule`, the weights are updated, too: then rule->done. */

@@ -261,15 +261,31 @@ void cmn_nonfinite_undo_statistics(const struct cmn_nonfinite_policy *p)
     cmn_gradients_unpack(&p->model->gradients, CMN_STATISTIC, p->statistics);
 }
 
-static void leave_out(struct cmn_nonfinite_policy *p, int from)
+static void count(struct cmn_nonfinite_policy *p, long iteration)
 {
     p->skipped++;
-    if (++p->in_a_row == IN_A_ROW) {
+    p->in_a_row = p->last && iteration == p->last + 1 ? p->in_a_row + 1 : 1;
+    p->last = iteration;
+    if (p->in_a_row == IN_A_ROW) {
         cmn_fatal("iteration %ld: %d steps in a row were left out (cmn_nonfinite=skip): the "
                   "network gives NaN or Inf alone, so nothing is saved of it; lower "
                   "learning_rate, and resume from earlier weights or a checkpoint",
-                  p->iteration, IN_A_ROW);
+                  iteration, IN_A_ROW);
     }
+}
+
+void cmn_nonfinite_leave_out(struct cmn_nonfinite_policy *p, long iteration, const char *why)
+{
+    count(p, iteration);
+    if (cmn_nonfinite_worth_saying(p->skipped)) {
+        cmn_report_clear(p->session->report);
+        cmn_warn("iteration %ld is left out (%ld so far): %s", iteration, p->skipped, why);
+    }
+}
+
+static void leave_out(struct cmn_nonfinite_policy *p, int from)
+{
+    count(p, p->iteration);
     if (cmn_nonfinite_worth_saying(p->skipped)) {
         tell(p, from);
     }
@@ -292,7 +308,6 @@ int cmn_nonfinite_skips(struct cmn_nonfinite_policy *p)
     least[0] = p->found.name ? top->rank : INT_MAX;
     MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, least, 3, MPI_INT, MPI_MIN, top->world));
     if (least[0] == INT_MAX) {
-        p->in_a_row = 0;
         return 0;
     }
     /* Stop requests come with the metrics otherwise. */

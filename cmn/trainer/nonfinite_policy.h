@@ -22,7 +22,8 @@ struct cmn_nonfinite_policy {
     char origin[256];       /* where it began, in words */
     int looked;             /* at the loss of this micro-batch */
     int next;               /* tensor that backward comes to next */
-    long skipped, in_a_row; /* steps that were left out; the latest of them */
+    long skipped, in_a_row; /* steps that were left out; the latest of them, */
+    long last;              /* up to this iteration */
     float *statistics;      /* skip, cmn_outlier: rolling statistics from before the step */
 };
 
@@ -43,6 +44,10 @@ void cmn_nonfinite_after_backward(struct cmn_nonfinite_policy *p, int i, int mic
  * Backward is done: whether this step is to be left out, on all ranks, which is said. Stop requests
  * travel with the answer. */
 int cmn_nonfinite_skips(struct cmn_nonfinite_policy *p);
+
+/* Local, the same on all ranks. With cmn_nonfinite=skip: the sum of that iteration is not used, for this
+ * reason. It counts as a step that was left out, and is said. */
+void cmn_nonfinite_leave_out(struct cmn_nonfinite_policy *p, long iteration, const char *why);
 
 /* Local. The rolling statistics become again those from before the step, with cmn_nonfinite=skip
  * or cmn_outlier. */

@@ -242,13 +242,21 @@ static void fill_metrics(struct cmn_step *p)
     p->loss = p->right = 0;
 }
 
+/* As an outlier, or because its sum is too large for 16 bits. */
+static int is_left_out(const struct cmn_step *p)
+{
+    const struct cmn_optimizer *o = &p->model->optimizer;
+
+    return o->left_out.answer == CMN_OUTLIER_LEFT_OUT || o->too_large >= 0;
+}
+
 static void read_metrics(struct cmn_step *p)
 {
     const float *metrics = p->model->optimizer.metrics;
 
     p->session->interrupts += metrics[CMN_INTERRUPTS];
     p->session->terminations += metrics[CMN_TERMINATIONS];
-    if (p->model->optimizer.left_out.answer == CMN_OUTLIER_LEFT_OUT) {
+    if (is_left_out(p)) {
         return; /* as a step that cmn_nonfinite=skip leaves out */
     }
     p->mean_loss = metrics[CMN_LOSS] / metrics[CMN_IMAGES];
@@ -345,7 +353,13 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     if (o->left_out.answer != CMN_OUTLIER_USED) {
         tell_outlier(p);
     }
-    if (o->left_out.answer == CMN_OUTLIER_LEFT_OUT && !skip) {
+    if (o->too_large >= 0) {
+        char text[CMN_TOO_LARGE];
+        cmn_say_too_large(o, o->too_large, text);
+        cmn_nonfinite_leave_out(&p->nonfinite, cmn_step_iteration(p) + 1 - o->policy->sends_copy,
+                                text);
+    }
+    if (is_left_out(p) && !skip) {
         leave_out(p, mean_loss);
     }
     p->updated = 1;

@@ -75,7 +75,6 @@ struct nccl {
     cudaEvent_t last;     /* with a timeline: behind them */
     size_t floats;        /* since the last end */
     void *half;           /* room for half_room numbers of 16 bits on the GPU */
-    float *overflow;      /* there, too: not 0 when a sum of them was not finite; NULL without */
     size_t half_room;
 };
 
@@ -320,7 +319,6 @@ static void close_nccl(void *self)
         return; /* cudaFree would wait for its kernels; the process ends */
     }
     cudaFree(c->half);
-    cmn_device_free(c->overflow);
     for (int i = 0; i < JOBS; i++) {
         destroy(c->job[i].ready);
         destroy(c->job[i].began);
@@ -491,10 +489,10 @@ static void follow(struct nccl *c)
 
     c->given = -1;
     if (job->type != CMN_FP32) {
-        check_cuda(c,
-                   cmn_kernel_cast_to_32(job->data, c->half, job->n, job->divisor, job->type,
-                                         c->overflow, c->stream),
-                   "cast to 32 bits");
+        check_cuda(
+            c,
+            cmn_kernel_cast_to_32(job->data, c->half, job->n, job->divisor, job->type, c->stream),
+            "cast to 32 bits");
     }
     if (cmn_timeline_on || job->root >= 0) {
         stamp(c, &job->ended);
@@ -536,10 +534,6 @@ static void make_room(struct nccl *c, size_t n, enum cmn_dtype type)
     c->half_room = 0;
     check_cuda(c, cudaMalloc(&c->half, n * sizeof(short)), "cudaMalloc");
     check_cuda(c, cmn_kernel_load_casts(type), "cudaFuncGetAttributes");
-    if (!c->overflow && cmn_device_memory(&c->overflow, 1)) {
-        failed_reason(c);
-        cmn_fatal_reason();
-    }
     c->half_room = n;
 }
 
@@ -608,25 +602,6 @@ void cmn_nccl_poll(void *self)
     }
 }
 
-/* The same on all ranks, as the sums are. */
-static void check_overflow(struct nccl *c)
-{
-    float overflow = 0;
-
-    if (!c->overflow || c->group->options->nonfinite == CMN_NONFINITE_IGNORE) {
-        return;
-    }
-    if (cmn_device_read(&overflow, c->overflow, 1)) {
-        failed_reason(c);
-        cmn_fatal_reason();
-    }
-    if (overflow != 0) {
-        cmn_fatal("nccl: %s: the sum of the gradients does not fit into 16 bits "
-                  "(cmn_allreduce_dtype=%s): use bf16, or lower learning_rate",
-                  c->group->name, cmn_options_word(c->group->options, "cmn_allreduce_dtype"));
-    }
-}
-
 void cmn_nccl_end(void *self)
 {
     struct nccl *c = self;
@@ -640,7 +615,6 @@ void cmn_nccl_end(void *self)
         stamp(c, &c->last);
     }
     await_stream(c);
-    check_overflow(c);
     record_spans(c);
     for (int i = 0; i < JOBS; i++) {
         c->job[i].n = 0;

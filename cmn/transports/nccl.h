@@ -12,8 +12,8 @@
 /* Collective, in the same order everywhere, not blocking. What Darknet has asked of the GPU so
  * far makes n floats at `data` this rank's addend; they are the transport's until the end, and
  * become the sum. They travel as `type`: with 16 bits they are divided by `divisor` before the cast,
- * the images that the sum is over, or 0: the number of ranks, so that what fits as a mean fits. Where
- * a sum does not all the same, the end ends the job, unless cmn_nonfinite=ignore. */
+ * the images that the sum is over, or 0: the number of ranks, so that what fits as a mean fits. A sum
+ * that does not all the same is infinite or NaN. */
 void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type, float divisor);
 
 /* As cmn_nccl_begin with 32 bits, but rank 0 gets the sum; the other ranks' floats become

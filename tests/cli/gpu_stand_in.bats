@@ -320,6 +320,13 @@ wide_cfg() {
     perl -e 'print pack("l<3q<", 0, 2, 0, 0), pack("f<*", 0, 2e-8, (0) x 10, map { 1e7 * (($_ * 7919 % 13) - 6) } 1 .. 7840)' >start.weights
     fails_clearly_on 2 'the sum of the gradients does not fit into 16 bits \(cmn_allreduce_dtype=fp16\): use bf16' \
         classifier train small.data net.cfg start.weights -clear -cmn -cmn_seed 7 -cmn_validate 0 -cmn_allreduce_dtype fp16
+    for keys in '-cmn_communicator pure_nccl' '-cmn_communicator single_node' '-cmn_double_buffering 1'; do
+        # shellcheck disable=SC2086  # keys and their values
+        darknet_on 2 classifier train small.data net.cfg start.weights -clear -cmn -cmn_seed 7 -cmn_validate 0 -cmn_allreduce_dtype fp16 \
+            -cmn_nonfinite skip $keys >train.log 2>&1
+        grep -E 'iteration 2 is left out \(2 so far\): layer [01], (weight|bias)_updates: the sum of the gradients does not fit' train.log
+        cmp <(tail -c +21 start.weights) <(tail -c +21 out/net.weights)
+    done
 }
 
 # rnn ARGUMENTS...: its state lies in the memory of the GPU, and goes on from step to step.
