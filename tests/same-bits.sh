@@ -17,7 +17,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
 
-: "${BUILD:=$PWD/build/cpu}" "${DARKNET:=$BUILD/bin/darknet}" "${STAND_IN:=$BUILD/fake/bin/darknet}" "${CC:=gcc}"
+: "${BUILD:=$PWD/build/cpu}" "${DARKNET:=$BUILD/bin/darknet}" "${STAND_IN:=$BUILD/fake/bin/darknet-without-cudnn}" "${CC:=gcc}"
 : "${SAME:=all}" "${ONLY:=}" "${SAME_BITS_DIR:=build/same-bits}" "${SAME_JOBS:=$(nproc)}" "${AGAIN:=}" "${MNIST:=$PWD/data/mnist}"
 if [[ -z ${MPIEXEC:-} ]]; then
     MPIEXEC='mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1'
@@ -825,9 +825,13 @@ build_ref() {
         [[ ! -d build/upstream ]] || cp -r build/upstream "$ref/tree/build"
         make -C "$ref/tree" all >"$ref/make.log" 2>&1 || { tail -n 20 "$ref/make.log"; return 1; }
         cp "$ref/tree/bin/darknet" "$ref/bin/darknet"
-        if make -C "$ref/tree" build/cpu/fake/bin/darknet >>"$ref/make.log" 2>&1; then
-            cp "$ref/tree/build/cpu/fake/bin/darknet" "$ref/bin/stand-in"
-        fi
+        # Before the stand-in had cuDNN, its only program had none.
+        for name in darknet-without-cudnn darknet; do
+            if make -C "$ref/tree" "build/cpu/fake/bin/$name" >>"$ref/make.log" 2>&1; then
+                cp "$ref/tree/build/cpu/fake/bin/$name" "$ref/bin/stand-in"
+                break
+            fi
+        done
         rm -rf "$ref/tree"
         echo "$stamp" >"$ref/built"
     fi

@@ -30,6 +30,9 @@ FAKE_MAIN  := $(DK_EXEC_OBJ:$(B)/%=$(B)/fake/%)
 FAKE_OWN   := $(patsubst %.c,$(B)/fake/%.o,$(CMN_SRC) $(wildcard tests/gpu/fake/*.c))
 FAKE_OBJ   := $(FAKE_OWN) $(FAKE_TESTS:$(B)/%=$(B)/fake/%.o)
 FAKE_CU    := $(DK_CUDA:%=$(B)/fake/darknet/src/%.cu.o) $(B)/fake/cmn/mpi/kernels.cu.o
+# Those that differ without cuDNN: a second program has them, and all else of the first.
+FAKE_BARE  := $(addprefix $(B)/fake/without-cudnn/darknet/src/,$(addsuffix .o,batchnorm_layer connected_layer convolutional_layer crnn_layer network \
+    $(if $(SUFFIX),maxpool_layer,deconvolutional_layer gru_layer lstm_layer rnn_layer)) convolutional_kernels.cu.o)
 endif
 
 # What the test and bench scripts are told. MPIEXEC is a command with arguments, DARKNET and BUILD are one path each.
@@ -37,7 +40,7 @@ endif
 TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/darknet' BUILD='$(CURDIR)/$(B)' \
     TREE='$(TREE)' ALEXEYAB_BUILD='$(addprefix $(CURDIR)/,$(ALEXEYAB_BUILD))' MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='$(LIB_LIBS) $(MPI_LIBS) -lm -pthread'
 
-tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(REAL_TESTS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet) $(if $(SUFFIX),$(B)/bin/darknet $(B)/bin/cmn-run,build/unpatched/darknet build/cpu/canvases $(B)/sheet $(B)/replay $(if $(ALEXEYAB_BUILD),alexeyab)) ## Build the test programs alone
+tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(REAL_TESTS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet $(B)/fake/bin/darknet-without-cudnn) $(if $(SUFFIX),$(B)/bin/darknet $(B)/bin/cmn-run,build/unpatched/darknet build/cpu/canvases $(B)/sheet $(B)/replay $(if $(ALEXEYAB_BUILD),alexeyab)) ## Build the test programs alone
 
 # Some tests of the command line run over both trees.
 .PHONY: alexeyab alexeyab-programs
@@ -76,8 +79,8 @@ gpu-pack: mnist build/cpu/canvases | deps-check ## Pack build/gpu-pack for a mac
 soak: all mnist ## Faults in trainings under cmn-run, RUNS=50: they must end with the bits of undisturbed ones
 	@$(TEST_ENV) tests/soak.sh
 
-same-bits: all mnist $(B)/fake/bin/darknet ## Prove that no trained bit changed since REF=commit (SAME=fast, ONLY=names; tests/same-bits.sh)
-	@$(TEST_ENV) REF='$(REF)' SAME='$(SAME)' ONLY='$(ONLY)' STAND_IN='$(CURDIR)/$(B)/fake/bin/darknet' tests/same-bits.sh
+same-bits: all mnist $(B)/fake/bin/darknet-without-cudnn ## Prove that no trained bit changed since REF=commit (SAME=fast, ONLY=names; tests/same-bits.sh)
+	@$(TEST_ENV) REF='$(REF)' SAME='$(SAME)' ONLY='$(ONLY)' STAND_IN='$(CURDIR)/$(B)/fake/bin/darknet-without-cudnn' tests/same-bits.sh
 
 check-patches: $(B)/bin/darknet ## Prove that the patches apply, build and change no result
 	@$(TEST_ENV) PATCHES='$(PATCHES)' darknet/check-patches.sh
@@ -100,21 +103,27 @@ $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS): $(B)/tests/%: $(B)/tests/%.o $(B)/lib
 	$(say) LD $@
 	$(Q)$(LINK) $@ $< $(LIBS) $(call flags,link cmocka $(if $(findstring engine/convolution,$@),libdnnl gomp))
 
-FAKE_FLAGS = -DGPU -DCMN_NCCL -isystem tests/gpu/fake -isystem tests/gpu/fake/$(TREE)
-$(FAKE_OBJ): $(B)/fake/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
+FAKE_FLAGS = -DGPU $(if $(SUFFIX),,-DCUDNN) -DCMN_NCCL -isystem tests/gpu/fake -isystem tests/gpu/fake/$(TREE)
+$(eval $(call flags_file,fake,$$(FAKE_FLAGS)))
+$(FAKE_OBJ): $(B)/fake/%.o: %.c $(B)/flags-cmn $(B)/flags-fake | $(DK)/.stamp
 	$(say) CC '$< (stand-in)'
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CMN_FLAGS) $(FAKE_FLAGS) -Itests -MD -MP -c -o $@ $<
 
-$(DK_CPP:%=$(B)/fake/darknet/src/%.o): $(B)/fake/darknet/%.o: $(DK)/%.cpp $(B)/flags-darknet | $(DK)/.stamp
+$(DK_CPP:%=$(B)/fake/darknet/src/%.o): $(B)/fake/darknet/%.o: $(DK)/%.cpp $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
 	$(say) CXX '$< (stand-in)'
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++11 $(filter-out $(DK_OWN),$(DK_FLAGS)) $(FAKE_FLAGS) -MMD -MP -c -o $@ $<
 
-$(filter-out $(DK_CPP:%=$(B)/fake/darknet/src/%.o),$(FAKE_DK) $(FAKE_MAIN)): $(B)/fake/darknet/%.o: $(DK)/%.c $(B)/flags-darknet | $(DK)/.stamp
+$(filter-out $(DK_CPP:%=$(B)/fake/darknet/src/%.o),$(FAKE_DK) $(FAKE_MAIN)): $(B)/fake/darknet/%.o: $(DK)/%.c $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
 	$(say) CC '$< (stand-in)'
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(DK_FLAGS) $(FAKE_FLAGS) -MMD -MP -c -o $@ $<
+
+$(filter-out %.cu.o,$(FAKE_BARE)): $(B)/fake/without-cudnn/darknet/%.o: $(DK)/%.c $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
+	$(say) CC '$< (stand-in, without cuDNN)'
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(DK_FLAGS) $(FAKE_FLAGS) -include tests/gpu/fake/without_cudnn.h -MMD -MP -c -o $@ $<
 
 # `kernel<<<grid, block>>>(arguments)`, on one line or more, is C++ then (tests/gpu/fake/kernel.h). Some kernels of shortcuts
 # read addresses from the GPU's memory.
@@ -123,12 +132,15 @@ define fake_kernels
 	$(say) CXX '$< (stand-in)'
 	@mkdir -p $(@D)
 	$(Q)sed -E $(FAKE_SED) $< >$(@:.o=.cpp)
-	$(Q)$(CXX) -std=c++17 $(filter-out $(DK_OWN),$(DK_FLAGS)) $(FAKE_FLAGS) -Itests/gpu/fake -include kernel.h $(if $(SUFFIX),-fpermissive) -MD -MP -MT $@ -c -o $@ $(@:.o=.cpp)
+	$(Q)$(CXX) -std=c++17 $(filter-out $(DK_OWN),$(DK_FLAGS)) $(FAKE_FLAGS) -Itests/gpu/fake -include kernel.h $(1) $(if $(SUFFIX),-fpermissive) -MD -MP -MT $@ -c -o $@ $(@:.o=.cpp)
 endef
-$(DK_CUDA:%=$(B)/fake/darknet/src/%.cu.o): $(B)/fake/darknet/%.cu.o: $(DK)/%.cu $(B)/flags-darknet | $(DK)/.stamp
+$(DK_CUDA:%=$(B)/fake/darknet/src/%.cu.o): $(B)/fake/darknet/%.cu.o: $(DK)/%.cu $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
 	$(fake_kernels)
 
-$(B)/fake/cmn/mpi/kernels.cu.o: cmn/mpi/kernels.cu $(B)/flags-darknet | $(DK)/.stamp
+$(filter %.cu.o,$(FAKE_BARE)): $(B)/fake/without-cudnn/darknet/%.cu.o: $(DK)/%.cu $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
+	$(call fake_kernels,-include without_cudnn.h)
+
+$(B)/fake/cmn/mpi/kernels.cu.o: cmn/mpi/kernels.cu $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
 	$(fake_kernels)
 
 $(B)/fake/cmn/report/tensorboard.o: | $(EVENTS).h
@@ -141,6 +153,11 @@ $(B)/fake/libfake.a: $(FAKE_DK) $(FAKE_CU) $(FAKE_OWN) $(EVENTS).o
 	$(Q)ar rcs $@ $^
 
 $(B)/fake/bin/darknet: $(FAKE_MAIN) $(filter $(B)/fake/tests/gpu/fake/%,$(FAKE_OWN)) $(B)/fake/libfake.a $(B)/flags-link
+	$(say) LD $@
+	@mkdir -p $(@D)
+	$(Q)$(FAKE_LINK)
+
+$(B)/fake/bin/darknet-without-cudnn: $(FAKE_MAIN) $(FAKE_BARE) $(filter $(B)/fake/tests/gpu/fake/%,$(FAKE_OWN)) $(B)/fake/libfake.a $(B)/flags-link
 	$(say) LD $@
 	@mkdir -p $(@D)
 	$(Q)$(FAKE_LINK)

@@ -202,7 +202,7 @@ same_as_one() {
 
 @test "on GPUs, over the stand-in for CUDA: 2 and 3 ranks train as one" {
     DARKNET=$BUILD/fake/bin/darknet
-    export FAKE_GPUS=3
+    export FAKE_GPUS=3 FAKE_VARIANCE=darknet
     norm_cfg batch=50 subdivisions=2 >norm.cfg
     train_on 1 norm.cfg -cmn_batch global
     grep -q 'on GPUs' train.log

@@ -15,6 +15,8 @@
 
 enum { GPUS = 16, PAGE = 4096, ALIGN = 16, POISON = 0xff, STUCK_S = 1, ENDLESS_S = 60 };
 
+static const size_t MEMORY = (size_t)1 << 31; /* of each GPU */
+
 struct fake fake;
 
 /* Bit 62 set: no address of a process. */
@@ -125,6 +127,7 @@ struct block {
 };
 static struct block *blocks; /* by address */
 static int n_blocks, room_for_blocks;
+static size_t used[GPUS];
 
 /* The last block that begins at or before `at`, or NULL. */
 static struct block *block_before(uintptr_t at)
@@ -244,6 +247,7 @@ static void end_block(void *memory, int of_gpu, const char *who)
         fake_die("%s of %p, which is no such block, or was freed", who, memory);
     }
     check_edges(b);
+    used[of_gpu ? b->device : 0] -= of_gpu ? b->bytes : 0;
     munmap(b->map, b->mapped);
     n_blocks--;
     memmove(b, b + 1, (size_t)(blocks + n_blocks - b) * sizeof *b);
@@ -382,8 +386,11 @@ cudaError_t cudaGetDevice(int *device)
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
+    const char *capability = getenv("FAKE_CAPABILITY");
+
     memset(properties, 0, sizeof *properties);
     properties->uuid.bytes[15] = (char)fake_hardware(device);
+    properties->major = capability ? atoi(capability) : 6;
     return result(known_device(device));
 }
 
@@ -425,6 +432,11 @@ cudaError_t cudaMalloc(void **memory, size_t bytes)
     }
     fake_lock();
     drain("cudaMalloc");
+    if (bytes > MEMORY - used[fake_current("cudaMalloc")]) {
+        fake_unlock();
+        return result(cudaErrorMemoryAllocation);
+    }
+    used[fake_current("cudaMalloc")] += bytes;
     *memory = bytes ? new_block(bytes, fake_current("cudaMalloc")) : NULL;
     fake_unlock();
     return cudaSuccess;
@@ -438,6 +450,13 @@ cudaError_t cudaFree(void *memory)
         end_block(memory, 1, "cudaFree");
         fake_unlock();
     }
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *left, size_t *all)
+{
+    *all = MEMORY;
+    *left = MEMORY - used[fake_current("cudaMemGetInfo")];
     return cudaSuccess;
 }
 
@@ -557,7 +576,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 
 static enum cudaMemcpyKind kind_of(const void *to, const void *from)
 {
-    return !is_device(to)     ? cudaMemcpyDeviceToHost
+    return !is_device(to)    ? cudaMemcpyDeviceToHost
            : is_device(from) ? cudaMemcpyDeviceToDevice
                              : cudaMemcpyHostToDevice;
 }

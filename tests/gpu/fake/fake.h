@@ -130,6 +130,9 @@ void fake_queue(cudaStream_t stream, const struct fake_work *work);
 void fake_lock(void);
 void fake_unlock(void);
 
+/* A handle of a library belongs to a GPU; dies on another one (libraries.c). */
+void fake_require_device(int device, const char *who);
+
 /* The next random number below n. */
 unsigned fake_random(unsigned n);
 

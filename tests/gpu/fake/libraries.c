@@ -15,7 +15,7 @@ struct fake_generator {
     int device;
 };
 
-static void require_device(int device, const char *who)
+void fake_require_device(int device, const char *who)
 {
     if (device != fake_current(who)) {
         fake_die("%s on GPU %d was given a handle of GPU %d", who, fake_current(who), device);
@@ -58,7 +58,7 @@ cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,
     struct product p = {(int)transa, (int)transb, m,     n,    k,    lda, ldb,
                         ldc,         *alpha,      *beta, NULL, NULL, NULL};
 
-    require_device(handle->device, "cublasSgemm");
+    fake_require_device(handle->device, "cublasSgemm");
     if (m < 0 || n < 0 || k < 0 || lda < (transa ? k : m) || ldb < (transb ? n : k) || ldc < m) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
@@ -104,7 +104,7 @@ curandStatus_t curandGenerateUniform(curandGenerator_t generator, float *to, siz
 {
     struct draw d = {generator->state, NULL, n};
 
-    require_device(generator->device, "curandGenerateUniform");
+    fake_require_device(generator->device, "curandGenerateUniform");
     d.to = fake_device(to, n * sizeof *to, "curandGenerateUniform");
     for (size_t i = 0; i < n; i++) {
         generator->state = generator->state * 6364136223846793005ULL + 1442695040888963407ULL;

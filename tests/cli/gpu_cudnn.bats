@@ -1,0 +1,104 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031  # tests are functions that shellcheck takes for subshells
+# What Darknet does by cuDNN on a GPU, over the stand-in for it (tests/gpu/fake/cudnn.c), which is strict about shapes, workspace and
+# algorithms: networks against the build for the CPU, and with it against the program that has no cuDNN.
+
+load helpers
+
+setup() {
+    enter_folder
+    CPU=$DARKNET
+    DARKNET=$BUILD/fake/bin/darknet
+    BARE=$BUILD/fake/bin/darknet-without-cudnn
+    export FAKE_GPUS=3 FAKE_VARIANCE=darknet
+    small_data 120 12
+}
+
+# The nets: a name, and what lies between [net] and the last two layers. Tanh and strides: where sums rounded otherwise flip
+# no maximum.
+nets() {
+    cat <<'END'
+conv    [convolutional] filters=6 size=5 stride=2 pad=1 activation=tanh [convolutional] filters=8 size=3 stride=2 pad=1 activation=tanh
+one     [convolutional] filters=6 size=3 stride=4 pad=1 activation=tanh [convolutional] filters=5 size=1 stride=1 activation=tanh [upsample] stride=2 [route] layers=-1
+groups  [convolutional] filters=8 size=3 stride=3 pad=1 activation=tanh [convolutional] groups=4 filters=8 size=3 pad=1 activation=tanh
+norm    [convolutional] batch_normalize=1 filters=8 size=3 stride=3 pad=1 activation=tanh [convolutional] batch_normalize=1 filters=8 size=1 activation=linear [shortcut] from=-2 activation=tanh [batchnorm]
+deconv  [convolutional] filters=4 size=3 stride=4 pad=1 activation=tanh [deconvolutional] filters=3 size=4 stride=2 padding=1 activation=tanh
+crnn    [crnn] batch_normalize=1 hidden_filters=2 output_filters=2 activation=tanh
+END
+}
+
+# write NAME KEY=VALUE...: NAME.cfg
+write() {
+    net_section batch=12 cmn_batch=global max_batches=4 "${@:2}" >"$1.cfg"
+    nets | sed -n "s/^$1  *//p" | tr ' ' '\n' | grep . >layers.part
+    { cat layers.part; printf '%s\n' '[connected]' output=10 activation=linear '[softmax]'; } >>"$1.cfg"
+}
+
+# trained PROGRAM RANKS NET FILE ARGUMENTS...: its weights.
+trained() {
+    DARKNET=$1 train_on "$2" "$3.cfg" "${@:5}"
+    mv "out/$3.weights" "$4.weights"
+}
+
+@test "cuDNN: one rank learns what the CPU does, with cuDNN and without, and more ranks the same" {
+    for net in conv one groups norm deconv crnn; do
+        write "$net"
+        trained "$CPU" 1 "$net" cpu
+        trained "$BARE" 1 "$net" bare
+        assert_close cpu.weights bare.weights 1e-5
+        trained "$DARKNET" 1 "$net" one
+        assert_close cpu.weights one.weights 1e-5
+        grep -q 'on GPUs' train.log
+    done
+    for net in groups deconv crnn; do
+        for ranks in 2 3; do
+            write "$net" subdivisions=6
+            [[ $ranks -eq 3 ]] || trained "$CPU" 1 "$net" cpu
+            trained "$DARKNET" $ranks "$net" many -cmn_verify 1
+            assert_close cpu.weights many.weights 1e-5
+        done
+    done
+}
+
+@test "cuDNN: the variance is divided otherwise than in Darknet's kernels, which moves the weights a little" {
+    write norm
+    trained "$DARKNET" 1 norm darknet
+    unset FAKE_VARIANCE
+    trained "$DARKNET" 1 norm cudnn
+    assert_close darknet.weights cudnn.weights 1e-2
+    assert_far darknet.weights cudnn.weights 1e-5
+    # Statistics of all ranks are Darknet's kernels' in any case.
+    write norm subdivisions=2
+    trained "$DARKNET" 1 norm one -cmn_sync_bn 1
+    trained "$DARKNET" 2 norm two -cmn_sync_bn 1 -cmn_verify 1
+    assert_close one.weights two.weights 1e-5
+}
+
+# Images of one size each in turn while memory is taken for them, then of the largest.
+@test "cuDNN: a detector with random=1 learns on 1, 2 and 3 ranks what it learns on the CPU" {
+    load drivers
+    make_data
+    net batch=6 subdivisions=6 cmn_batch=global hue=0 saturation=1 exposure=1 max_batches=3 learning_rate=1e-4 >yolo.cfg
+    { conv 3 4 && conv 4 4 && printf '%s\n' '[convolutional]' filters=14 size=1 stride=2 activation=linear && yolo jitter=.2 random=1; } >>yolo.cfg
+    for way in "1 $CPU" "1 $DARKNET" "1 $BARE" "2 $DARKNET" "3 $DARKNET"; do
+        rm -rf out
+        DARKNET=${way#* } darknet_on "${way%% *}" detector train data.data yolo.cfg -cmn -cmn_seed 7 >train.log 2>&1
+        grep -x 608 train.log
+        [[ -f cpu.weights ]] || cp out/yolo_final.weights cpu.weights
+        assert_close cpu.weights out/yolo_final.weights 1e-5
+    done
+}
+
+@test "cuDNN: a validation of single images takes other algorithms and more workspace, and the training goes on" {
+    write norm
+    trained "$DARKNET" 2 norm without
+    trained "$DARKNET" 2 norm with -cmn_validate 1 -cmn_report_every 2
+    grep -q '"validation/main/accuracy"' out/norm.json
+    cmp without.weights with.weights
+}
+
+@test "cuDNN: where no algorithm works, the layer is named" {
+    write conv
+    FAKE_ALGORITHMS=none fails_clearly_on 1 'cuDNN has no algorithm for a convolution of 28 x 28 x 1 by 6 filters of 5 x 5 \(forward\) that works in 2000000000 bytes' \
+        classifier train small.data conv.cfg -cmn
+}

@@ -1,0 +1,699 @@
+/* cuDNN on the CPU, over the stand-in's memory: queued behind Darknet's work, and done late.
+ *
+ * A descriptor that was not set or was destroyed, shapes that do not fit one another, memory that
+ * is shorter than its shape, a workspace that is shorter than said or needed, and an output that
+ * lies in an input end the process with a line. An algorithm that does not work says so.
+ *
+ * Whoever asks for algorithms is told of six, the fastest first, as cuDNN does: one wants more
+ * memory than the GPU has, one does not work, two do, each with its own kind of products (math),
+ * and the last one does not work either. Which of the two is faster depends on the batch, and the
+ * faster one for a single image wants more memory. FAKE_ALGORITHMS=none: none works.
+ *
+ * Variance is that of cuDNN: divided by n to normalize, by n - 1 for the running one.
+ * FAKE_VARIANCE=darknet: by n - 1 in both, as on Darknet's own path. */
+#include <cblas.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cudnn.h"
+#include "fake.h"
+
+enum { NOT_SET, SET, DESTROYED, ALGORITHMS = 6, NCCL_HALF = 6, NCCL_FLOAT = 7 };
+
+struct fake_dnn {
+    int device;
+};
+struct fake_tensor {
+    int state, type, n, c, h, w;
+};
+struct fake_filter {
+    int state, type, k, c, h, w;
+};
+struct fake_convolution {
+    int state, pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w, groups, math;
+};
+struct fake_pooling {
+    int state;
+};
+
+/* ---- handles and descriptors: those that were destroyed stay, so that their use is seen ---- */
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
+{
+    *handle = calloc(1, sizeof **handle);
+    (*handle)->device = fake_current("cudnnCreate");
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
+{
+    fake_require_device(handle->device, "cudnnSetStream");
+    return !stream || stream == cudaStreamLegacy ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+}
+
+const char *cudnnGetErrorString(cudnnStatus_t status)
+{
+    return status == CUDNN_STATUS_SUCCESS         ? "CUDNN_STATUS_SUCCESS"
+           : status == CUDNN_STATUS_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED"
+                                                  : "CUDNN_STATUS_BAD_PARAM";
+}
+
+/* `state` of a descriptor that is to be set, or used. */
+static void require(const int *state, int set, const char *who)
+{
+    if (!state || *state == DESTROYED || (set && *state != SET)) {
+        fake_die("%s was given a descriptor that %s", who,
+                 !state ? "is NULL" : (*state == DESTROYED ? "was destroyed" : "was never set"));
+    }
+}
+
+static void require_positive(const int *numbers, int n, const char *who)
+{
+    for (int i = 0; i < n; i++) {
+        if (numbers[i] < 1) {
+            fake_die("%s was given a size of %d", who, numbers[i]);
+        }
+    }
+}
+
+static cudnnStatus_t destroy(int *state, const char *who)
+{
+    require(state, 0, who);
+    *state = DESTROYED;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+#define DESCRIPTOR(name, kind)                                        \
+    cudnnStatus_t cudnnCreate##name(cudnn##name##_t *made)            \
+    {                                                                 \
+        *made = calloc(1, sizeof **made);                             \
+        return CUDNN_STATUS_SUCCESS;                                  \
+    }                                                                 \
+    cudnnStatus_t cudnnDestroy##name(cudnn##name##_t it)              \
+    {                                                                 \
+        return destroy(it ? &it->state : NULL, "cudnnDestroy" #name); \
+    }
+DESCRIPTOR(TensorDescriptor, tensor)
+DESCRIPTOR(FilterDescriptor, filter)
+DESCRIPTOR(ConvolutionDescriptor, convolution)
+DESCRIPTOR(PoolingDescriptor, pooling)
+
+cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format,
+                                         cudnnDataType_t type, int n, int c, int h, int w)
+{
+    const char *who = "cudnnSetTensor4dDescriptor";
+
+    (void)format;
+    require(tensor ? &tensor->state : NULL, 0, who);
+    require_positive((int[]){n, c, h, w}, 4, who);
+    *tensor = (struct fake_tensor){SET, (int)type, n, c, h, w};
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
+                                         cudnnTensorFormat_t format, int k, int c, int h, int w)
+{
+    const char *who = "cudnnSetFilter4dDescriptor";
+
+    (void)format;
+    require(filter ? &filter->state : NULL, 0, who);
+    require_positive((int[]){k, c, h, w}, 4, who);
+    *filter = (struct fake_filter){SET, (int)type, k, c, h, w};
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* Groups and kind of products may be set before the rest, and stay. */
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convolution, int pad_h,
+                                              int pad_w, int stride_h, int stride_w, int dilation_h,
+                                              int dilation_w, cudnnConvolutionMode_t mode,
+                                              cudnnDataType_t compute)
+{
+    const char *who = "cudnnSetConvolution2dDescriptor";
+    struct fake_convolution *c = convolution;
+
+    require(c ? &c->state : NULL, 0, who);
+    require_positive((int[]){stride_h, stride_w, dilation_h, dilation_w, pad_h + 1, pad_w + 1}, 6,
+                     who);
+    *c = (struct fake_convolution){SET,        pad_h,      pad_w,     stride_h, stride_w,
+                                   dilation_h, dilation_w, c->groups, c->math};
+    return mode == CUDNN_CROSS_CORRELATION && compute == CUDNN_DATA_FLOAT ? CUDNN_STATUS_SUCCESS
+                                                                          : CUDNN_STATUS_BAD_PARAM;
+}
+
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t convolution, int groups)
+{
+    require(convolution ? &convolution->state : NULL, 0, "cudnnSetConvolutionGroupCount");
+    require_positive(&groups, 1, "cudnnSetConvolutionGroupCount");
+    convolution->groups = groups;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convolution,
+                                          cudnnMathType_t math)
+{
+    require(convolution ? &convolution->state : NULL, 0, "cudnnSetConvolutionMathType");
+    convolution->math = (int)math;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t pooling, cudnnPoolingMode_t mode,
+                                          cudnnNanPropagation_t nan, int h, int w, int pad_h,
+                                          int pad_w, int stride_h, int stride_w)
+{
+    const char *who = "cudnnSetPooling2dDescriptor";
+
+    (void)mode;
+    (void)nan;
+    require(pooling ? &pooling->state : NULL, 0, who);
+    require_positive((int[]){h, w, stride_h, stride_w, pad_h + 1, pad_w + 1}, 6, who);
+    pooling->state = SET;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* ---- convolutions ---- */
+
+enum operation { FORWARD, DATA, FILTER };
+
+struct problem {
+    struct fake_tensor x, y;
+    struct fake_filter w;
+    struct fake_convolution how;
+};
+
+static int length(int input, int pad, int size, int stride, int dilation)
+{
+    return (input + 2 * pad - (dilation * (size - 1) + 1)) / stride + 1;
+}
+
+static struct problem problem_of(const struct fake_tensor *x, const struct fake_filter *w,
+                                 const struct fake_convolution *how, const struct fake_tensor *y,
+                                 const char *who)
+{
+    struct problem p;
+    int groups, h, width;
+
+    require(x ? &x->state : NULL, 1, who);
+    require(w ? &w->state : NULL, 1, who);
+    require(how ? &how->state : NULL, 1, who);
+    require(y ? &y->state : NULL, 1, who);
+    p = (struct problem){*x, *y, *w, *how};
+    groups = p.how.groups = how->groups ? how->groups : 1;
+    h = length(x->h, how->pad_h, w->h, how->stride_h, how->dilation_h);
+    width = length(x->w, how->pad_w, w->w, how->stride_w, how->dilation_w);
+    if (x->c != w->c * groups || w->k % groups || y->n != x->n || y->c != w->k || y->h != h ||
+        y->w != width || x->type != w->type || x->type != y->type) {
+        fake_die("%s: %d filters of %d x %d x %d in %d groups make of %d x %d x %d x %d (type %d) "
+                 "images of %d x %d, and not %d x %d x %d x %d (type %d)",
+                 who, w->k, w->c, w->h, w->w, groups, x->n, x->c, x->h, x->w, x->type, h, width,
+                 y->n, y->c, y->h, y->w, y->type);
+    }
+    return p;
+}
+
+static size_t size_of(int type)
+{
+    return type == CUDNN_DATA_HALF ? sizeof(short) : sizeof(float);
+}
+
+static size_t tensor_bytes(const struct fake_tensor *t)
+{
+    return (size_t)t->n * (size_t)t->c * (size_t)t->h * (size_t)t->w * size_of(t->type);
+}
+
+static size_t filter_bytes(const struct fake_filter *f)
+{
+    return (size_t)f->k * (size_t)f->c * (size_t)f->h * (size_t)f->w * size_of(f->type);
+}
+
+struct algorithm {
+    int algo, status, math;
+    size_t memory;
+    float time;
+};
+
+/* Algorithm 1 with its tensor operations needs a copy of the weights; 0 all that one filter sees of
+ * an image. */
+static void algorithms(const struct problem *p, struct algorithm all[ALGORITHMS])
+{
+    enum { FFT = 2, TILING = 4, DIRECT = 3 };
+    static const size_t too_much = 3000000000;
+    const char *which = getenv("FAKE_ALGORITHMS");
+    struct algorithm small = {1, 0, CUDNN_TENSOR_OP_MATH, filter_bytes(&p->w), 0};
+    struct algorithm large = {0, 0, CUDNN_FMA_MATH,
+                              (size_t)p->y.h * (size_t)p->y.w * (size_t)p->w.c * (size_t)p->w.h *
+                                      (size_t)p->w.w * size_of(p->x.type) * 2 +
+                                  filter_bytes(&p->w),
+                              0};
+
+    all[0] = (struct algorithm){FFT, 0, CUDNN_DEFAULT_MATH, too_much, 0};
+    all[1] = (struct algorithm){TILING, CUDNN_STATUS_NOT_SUPPORTED, CUDNN_TENSOR_OP_MATH, 0, 0};
+    all[2] = p->x.n == 1 ? large : small;
+    all[3] = p->x.n == 1 ? small : large;
+    all[4] = (struct algorithm){1, CUDNN_STATUS_NOT_SUPPORTED, CUDNN_DEFAULT_MATH, 0, 0};
+    all[5] = (struct algorithm){DIRECT, CUDNN_STATUS_NOT_SUPPORTED, CUDNN_DEFAULT_MATH, 0, 0};
+    for (int i = 0; i < ALGORITHMS; i++) {
+        if (which && !strcmp(which, "none") && (i == 2 || i == 3)) {
+            all[i].status = CUDNN_STATUS_NOT_SUPPORTED;
+        }
+        all[i].time = all[i].status ? -1 : 0.1F * (float)(i + 1);
+    }
+}
+
+/* The one that has this number and the descriptor's kind of products; NULL: it does not work. */
+static const struct algorithm *the_algorithm(const struct problem *p, int algo,
+                                             struct algorithm all[ALGORITHMS])
+{
+    algorithms(p, all);
+    for (int i = 0; i < ALGORITHMS; i++) {
+        if (all[i].algo == algo && all[i].math == p->how.math && !all[i].status) {
+            return &all[i];
+        }
+    }
+    return NULL;
+}
+
+static cudnnStatus_t workspace(const struct problem *p, int algo, size_t *bytes)
+{
+    struct algorithm all[ALGORITHMS];
+    const struct algorithm *it = the_algorithm(p, algo, all);
+
+    *bytes = it ? it->memory : 0;
+    return it ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+#define FINDERS(which, kind, a, b, d, x, w, y)                                                   \
+    cudnnStatus_t cudnnGetConvolution##which##AlgorithmMaxCount(cudnnHandle_t handle, int *most) \
+    {                                                                                            \
+        fake_require_device(handle->device, "cudnnGetConvolution" #which "AlgorithmMaxCount");   \
+        *most = 2 * ALGORITHMS;                                                                  \
+        return CUDNN_STATUS_SUCCESS;                                                             \
+    }                                                                                            \
+    cudnnStatus_t cudnnGetConvolution##which##Algorithm_v7(                                      \
+        cudnnHandle_t handle, a first, b second, cudnnConvolutionDescriptor_t convolution,       \
+        d third, int most, int *n, kind##AlgoPerf_t *found)                                      \
+    {                                                                                            \
+        const char *who = "cudnnGetConvolution" #which "Algorithm_v7";                           \
+        struct problem p = problem_of(x, w, convolution, y, who);                                \
+        struct algorithm all[ALGORITHMS];                                                        \
+                                                                                                 \
+        fake_require_device(handle->device, who);                                                \
+        algorithms(&p, all);                                                                     \
+        for (*n = 0; *n < most && *n < ALGORITHMS; ++*n) {                                       \
+            const struct algorithm *it = &all[*n];                                               \
+            found[*n] = (kind##AlgoPerf_t){                                                      \
+                (kind##Algo_t)it->algo, (cudnnStatus_t)it->status, it->time, it->memory,         \
+                CUDNN_DETERMINISTIC,    (cudnnMathType_t)it->math, {0}};                         \
+        }                                                                                        \
+        return CUDNN_STATUS_SUCCESS;                                                             \
+    }                                                                                            \
+    cudnnStatus_t cudnnGetConvolution##which##WorkspaceSize(                                     \
+        cudnnHandle_t handle, a first, b second, cudnnConvolutionDescriptor_t convolution,       \
+        d third, kind##Algo_t algo, size_t *bytes)                                               \
+    {                                                                                            \
+        const char *who = "cudnnGetConvolution" #which "WorkspaceSize";                          \
+        struct problem p = problem_of(x, w, convolution, y, who);                                \
+                                                                                                 \
+        fake_require_device(handle->device, who);                                                \
+        return workspace(&p, (int)algo, bytes);                                                  \
+    }
+FINDERS(Forward, cudnnConvolutionFwd, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
+        cudnnTensorDescriptor_t, first, second, third)
+FINDERS(BackwardData, cudnnConvolutionBwdData, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t,
+        cudnnTensorDescriptor_t, third, first, second)
+FINDERS(BackwardFilter, cudnnConvolutionBwdFilter, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t,
+        cudnnFilterDescriptor_t, first, third, second)
+
+struct convolution {
+    enum operation operation;
+    struct problem p;
+    float alpha, beta;
+    void *x, *w, *y, *workspace;
+    size_t needed;
+};
+
+static int nccl_type(int type)
+{
+    return type == CUDNN_DATA_HALF ? NCCL_HALF : NCCL_FLOAT;
+}
+
+/* A copy of n numbers as floats, or n zeros. */
+static float *floats(const void *from, size_t n, int type)
+{
+    float *to = calloc(n + 1, sizeof *to);
+
+    for (size_t i = 0; from && i < n; i++) {
+        to[i] = fake_widen(from, i, nccl_type(type));
+    }
+    return to;
+}
+
+/* to = alpha * result + beta * to, where beta = 0 reads nothing. */
+static void blend(void *to, const float *result, size_t n, int type, float alpha, float beta)
+{
+    for (size_t i = 0; i < n; i++) {
+        float old = beta == 0 ? 0 : beta * fake_widen(to, i, nccl_type(type));
+        fake_narrow(to, i, alpha * result[i] + old, nccl_type(type));
+    }
+}
+
+/* Columns of what each number of the output sees in the image, or back: added to the image. */
+static void columns(const struct problem *p, float *image, float *column, int back)
+{
+    const struct fake_convolution *c = &p->how;
+    size_t at = 0;
+
+    for (int k = 0; k < p->w.c * p->w.h * p->w.w; k++) {
+        int down = k / p->w.w % p->w.h * c->dilation_h - c->pad_h;
+        int across = k % p->w.w * c->dilation_w - c->pad_w;
+        float *plane = image + (size_t)(k / p->w.w / p->w.h) * (size_t)(p->x.h * p->x.w);
+        for (int i = 0; i < p->y.h; i++) {
+            for (int j = 0; j < p->y.w; j++, at++) {
+                int row = i * c->stride_h + down, x = j * c->stride_w + across;
+                int inside = row >= 0 && row < p->x.h && x >= 0 && x < p->x.w;
+                if (!back) {
+                    column[at] = inside ? plane[row * p->x.w + x] : 0;
+                } else if (inside) {
+                    plane[row * p->x.w + x] += column[at];
+                }
+            }
+        }
+    }
+}
+
+static void run_convolution(void *arguments)
+{
+    struct convolution *c = arguments;
+    const struct problem *p = &c->p;
+    int groups = p->how.groups, m = p->w.k / groups, k = p->w.c * p->w.h * p->w.w;
+    int n = p->y.h * p->y.w, type = p->x.type;
+    size_t n_x = tensor_bytes(&p->x) / size_of(type), n_y = tensor_bytes(&p->y) / size_of(type);
+    size_t n_w = filter_bytes(&p->w) / size_of(type);
+    float *x = floats(c->operation == DATA ? NULL : c->x, n_x, type);
+    float *y = floats(c->operation == FORWARD ? NULL : c->y, n_y, type);
+    float *w = floats(c->operation == FILTER ? NULL : c->w, n_w, type);
+    float *column = malloc(sizeof *column * (size_t)k * (size_t)n);
+
+    memset(c->workspace ? c->workspace : column, 0xff, c->workspace ? c->needed : 0);
+    for (int i = 0; i < p->x.n * groups; i++) {
+        float *image = x + (size_t)i * (size_t)(p->w.c * p->x.h * p->x.w);
+        float *out = y + (size_t)i * (size_t)(m * n);
+        float *weights = w + (size_t)(i % groups) * (size_t)(m * k);
+        if (c->operation == DATA) {
+            cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, k, n, m, 1, weights, k, out, n, 0,
+                        column, n);
+            columns(p, image, column, 1);
+            continue;
+        }
+        columns(p, image, column, 0);
+        if (c->operation == FORWARD) {
+            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, weights, k, column,
+                        n, 0, out, n);
+        } else {
+            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, k, n, 1, out, n, column, n, 1,
+                        weights, k);
+        }
+    }
+    free(column);
+    blend(c->operation == FORWARD ? c->y : (c->operation == DATA ? c->x : c->w),
+          c->operation == FORWARD ? y : (c->operation == DATA ? x : w),
+          c->operation == FORWARD ? n_y : (c->operation == DATA ? n_x : n_w), type, c->alpha,
+          c->beta);
+    free(x);
+    free(y);
+    free(w);
+}
+
+static void refuse_overlap(const char *a, size_t a_bytes, const char *b, size_t b_bytes,
+                           const char *who)
+{
+    if (a < b + b_bytes && b < a + a_bytes) {
+        fake_die("%s: what it writes lies in what it reads", who);
+    }
+}
+
+/* x, w and y are the images, the filters, and what becomes of them, or their gradients. */
+static cudnnStatus_t convolve(enum operation operation, const char *who, cudnnHandle_t handle,
+                              const void *alpha, const void *beta, const struct problem *p,
+                              int algo, const void *x, const void *w, const void *y, void *space,
+                              size_t bytes)
+{
+    struct convolution c = {.operation = operation, .p = *p};
+    struct algorithm all[ALGORITHMS];
+    const struct algorithm *it = the_algorithm(p, algo, all);
+    size_t of_x = tensor_bytes(&p->x), of_w = filter_bytes(&p->w), of_y = tensor_bytes(&p->y);
+    const char *to;
+    size_t of_to;
+
+    fake_require_device(handle->device, who);
+    c.alpha = *(const float *)alpha;
+    c.beta = *(const float *)beta;
+    c.x = fake_device(x, of_x, who);
+    c.w = fake_device(w, of_w, who);
+    c.y = fake_device(y, of_y, who);
+    c.workspace = fake_device(space, bytes, who);
+    if (!c.x || !c.w || !c.y) {
+        fake_die("%s was given NULL for a tensor", who);
+    }
+    if (!it) {
+        return CUDNN_STATUS_NOT_SUPPORTED;
+    }
+    if (bytes < it->memory || (it->memory && !space)) {
+        fake_die("%s: algorithm %d with math %d needs a workspace of %zu bytes, and was given %zu",
+                 who, algo, it->math, it->memory, space ? bytes : 0);
+    }
+    c.needed = it->memory;
+    to = operation == FORWARD ? c.y : (operation == DATA ? c.x : c.w);
+    of_to = operation == FORWARD ? of_y : (operation == DATA ? of_x : of_w);
+    if (operation != FORWARD) {
+        refuse_overlap(to, of_to, c.y, of_y, who);
+    }
+    if (operation != DATA) {
+        refuse_overlap(to, of_to, c.x, of_x, who);
+    }
+    if (operation != FILTER) {
+        refuse_overlap(to, of_to, c.w, of_w, who);
+    }
+    refuse_overlap(c.workspace, c.needed, c.x, of_x, who);
+    refuse_overlap(c.workspace, c.needed, c.w, of_w, who);
+    refuse_overlap(c.workspace, c.needed, c.y, of_y, who);
+    fake_load(who);
+    fake_call(who, run_convolution, &c, sizeof c);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
+                                      cudnnTensorDescriptor_t x_shape, const void *x,
+                                      cudnnFilterDescriptor_t w_shape, const void *w,
+                                      cudnnConvolutionDescriptor_t convolution,
+                                      cudnnConvolutionFwdAlgo_t algo, void *workspace_,
+                                      size_t bytes, const void *beta,
+                                      cudnnTensorDescriptor_t y_shape, void *y)
+{
+    struct problem p = problem_of(x_shape, w_shape, convolution, y_shape, __func__);
+
+    return convolve(FORWARD, __func__, handle, alpha, beta, &p, (int)algo, x, w, y, workspace_,
+                    bytes);
+}
+
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alpha,
+                                           cudnnFilterDescriptor_t w_shape, const void *w,
+                                           cudnnTensorDescriptor_t dy_shape, const void *dy,
+                                           cudnnConvolutionDescriptor_t convolution,
+                                           cudnnConvolutionBwdDataAlgo_t algo, void *workspace_,
+                                           size_t bytes, const void *beta,
+                                           cudnnTensorDescriptor_t dx_shape, void *dx)
+{
+    struct problem p = problem_of(dx_shape, w_shape, convolution, dy_shape, __func__);
+
+    return convolve(DATA, __func__, handle, alpha, beta, &p, (int)algo, dx, w, dy, workspace_,
+                    bytes);
+}
+
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *alpha,
+                                             cudnnTensorDescriptor_t x_shape, const void *x,
+                                             cudnnTensorDescriptor_t dy_shape, const void *dy,
+                                             cudnnConvolutionDescriptor_t convolution,
+                                             cudnnConvolutionBwdFilterAlgo_t algo, void *workspace_,
+                                             size_t bytes, const void *beta,
+                                             cudnnFilterDescriptor_t dw_shape, void *dw)
+{
+    struct problem p = problem_of(x_shape, dw_shape, convolution, dy_shape, __func__);
+
+    return convolve(FILTER, __func__, handle, alpha, beta, &p, (int)algo, x, dw, dy, workspace_,
+                    bytes);
+}
+
+/* ---- batch normalisation ---- */
+
+struct normalisation {
+    struct fake_tensor shape;
+    float alpha, beta, alpha_sums, beta_sums;
+    double factor, epsilon;
+    void *x, *y, *dy; /* dy: NULL in the forward pass */
+    float *scale, *bias, *mean, *inverse, *running_mean, *running_variance, *d_scale, *d_bias;
+};
+
+/* Mean of a channel, and one divided by its deviation; the running ones follow. */
+static void statistics(const struct normalisation *b, const float *x, int channel, size_t plane)
+{
+    const struct fake_tensor *t = &b->shape;
+    const char *divisor = getenv("FAKE_VARIANCE");
+    double n = (double)t->n * (double)plane, mean = 0, squares = 0;
+    double unbiased;
+
+    for (int image = 0; image < t->n; image++) {
+        const float *from = x + ((size_t)image * (size_t)t->c + (size_t)channel) * plane;
+        for (size_t i = 0; i < plane; i++) {
+            mean += from[i];
+        }
+    }
+    mean /= n;
+    for (int image = 0; image < t->n; image++) {
+        const float *from = x + ((size_t)image * (size_t)t->c + (size_t)channel) * plane;
+        for (size_t i = 0; i < plane; i++) {
+            squares += (from[i] - mean) * (from[i] - mean);
+        }
+    }
+    unbiased = squares / (n > 1 ? n - 1 : 1);
+    b->mean[channel] = (float)mean;
+    b->inverse[channel] =
+        (float)(1 / sqrt((divisor && !strcmp(divisor, "darknet") ? unbiased : squares / n) +
+                         b->epsilon));
+    b->running_mean[channel] =
+        (float)((1 - b->factor) * b->running_mean[channel] + b->factor * mean);
+    b->running_variance[channel] =
+        (float)((1 - b->factor) * b->running_variance[channel] + b->factor * unbiased);
+}
+
+static void run_normalisation(void *arguments)
+{
+    const struct normalisation *b = arguments;
+    const struct fake_tensor *t = &b->shape;
+    size_t plane = (size_t)t->h * (size_t)t->w, n = (size_t)t->n * (size_t)t->c * plane;
+    float *x = floats(b->x, n, t->type), *dy = floats(b->dy, n, t->type), *y = floats(NULL, n, 0);
+    double count = (double)t->n * (double)plane;
+
+    for (int c = 0; c < t->c; c++) {
+        double sum = 0, product = 0;
+        if (!b->dy) {
+            statistics(b, x, c, plane);
+        }
+        for (int image = 0; image < t->n && b->dy; image++) {
+            size_t at = ((size_t)image * (size_t)t->c + (size_t)c) * plane;
+            for (size_t i = at; i < at + plane; i++) {
+                sum += dy[i];
+                product += (double)dy[i] * (x[i] - b->mean[c]) * b->inverse[c];
+            }
+        }
+        for (int image = 0; image < t->n; image++) {
+            size_t at = ((size_t)image * (size_t)t->c + (size_t)c) * plane;
+            for (size_t i = at; i < at + plane; i++) {
+                double normal = (double)(x[i] - b->mean[c]) * b->inverse[c];
+                y[i] = b->dy ? (float)((double)b->scale[c] * b->inverse[c] *
+                                       (dy[i] - (sum + normal * product) / count))
+                             : (float)(b->scale[c] * normal + b->bias[c]);
+            }
+        }
+        if (b->dy) {
+            blend(b->d_bias + c, &(float){(float)sum}, 1, CUDNN_DATA_FLOAT, b->alpha_sums,
+                  b->beta_sums);
+            blend(b->d_scale + c, &(float){(float)product}, 1, CUDNN_DATA_FLOAT, b->alpha_sums,
+                  b->beta_sums);
+        }
+    }
+    blend(b->y, y, n, t->type, b->alpha, b->beta);
+    free(x);
+    free(dy);
+    free(y);
+}
+
+/* What both passes are given alike. */
+static struct normalisation normalisation_of(cudnnHandle_t handle, const void *alpha,
+                                             const void *beta, const struct fake_tensor *x_shape,
+                                             const void *x, const struct fake_tensor *y_shape,
+                                             void *y, const struct fake_tensor *channels,
+                                             const void *scale, double epsilon, const void *mean,
+                                             const void *inverse, const char *who)
+{
+    struct normalisation b = {.epsilon = epsilon};
+    size_t bytes;
+
+    fake_require_device(handle->device, who);
+    require(x_shape ? &x_shape->state : NULL, 1, who);
+    require(y_shape ? &y_shape->state : NULL, 1, who);
+    require(channels ? &channels->state : NULL, 1, who);
+    if (memcmp(x_shape, y_shape, sizeof *x_shape) || channels->n != 1 ||
+        channels->c != x_shape->c || channels->h != 1 || channels->w != 1 ||
+        channels->type != CUDNN_DATA_FLOAT || epsilon < 0) {
+        fake_die(
+            "%s: shapes %d x %d x %d x %d and %d x %d x %d x %d with %d x %d x %d x %d of type "
+            "%d for the channels, epsilon %g",
+            who, x_shape->n, x_shape->c, x_shape->h, x_shape->w, y_shape->n, y_shape->c, y_shape->h,
+            y_shape->w, channels->n, channels->c, channels->h, channels->w, channels->type,
+            epsilon);
+    }
+    bytes = tensor_bytes(channels);
+    b.shape = *x_shape;
+    b.alpha = *(const float *)alpha;
+    b.beta = *(const float *)beta;
+    b.x = fake_device(x, tensor_bytes(x_shape), who);
+    b.y = fake_device(y, tensor_bytes(y_shape), who);
+    b.scale = fake_device(scale, bytes, who);
+    b.mean = fake_device(mean, bytes, who);
+    b.inverse = fake_device(inverse, bytes, who);
+    if (!b.x || !b.y || !b.scale || !b.mean || !b.inverse) {
+        fake_die("%s was given NULL for a tensor", who);
+    }
+    return b;
+}
+
+cudnnStatus_t cudnnBatchNormalizationForwardTraining(
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
+    cudnnTensorDescriptor_t x_shape, const void *x, cudnnTensorDescriptor_t y_shape, void *y,
+    cudnnTensorDescriptor_t channels, const void *scale, const void *bias, double factor,
+    void *running_mean, void *running_variance, double epsilon, void *saved_mean,
+    void *saved_inverse)
+{
+    struct normalisation b = normalisation_of(handle, alpha, beta, x_shape, x, y_shape, y, channels,
+                                              scale, epsilon, saved_mean, saved_inverse, __func__);
+    size_t bytes = tensor_bytes(channels);
+
+    b.factor = factor;
+    b.bias = fake_device(bias, bytes, __func__);
+    b.running_mean = fake_device(running_mean, bytes, __func__);
+    b.running_variance = fake_device(running_variance, bytes, __func__);
+    if (!b.bias || !b.running_mean || !b.running_variance) {
+        fake_die("%s was given NULL for statistics", __func__);
+    }
+    fake_load(__func__);
+    fake_call(__func__, run_normalisation, &b, sizeof b);
+    return mode == CUDNN_BATCHNORM_SPATIAL ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+cudnnStatus_t cudnnBatchNormalizationBackward(
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
+    const void *alpha_sums, const void *beta_sums, cudnnTensorDescriptor_t x_shape, const void *x,
+    cudnnTensorDescriptor_t dy_shape, const void *dy, cudnnTensorDescriptor_t dx_shape, void *dx,
+    cudnnTensorDescriptor_t channels, const void *scale, void *d_scale, void *d_bias,
+    double epsilon, const void *saved_mean, const void *saved_inverse)
+{
+    struct normalisation b =
+        normalisation_of(handle, alpha, beta, x_shape, x, dx_shape, dx, channels, scale, epsilon,
+                         saved_mean, saved_inverse, __func__);
+    size_t bytes = tensor_bytes(channels);
+
+    require(dy_shape ? &dy_shape->state : NULL, 1, __func__);
+    b.alpha_sums = *(const float *)alpha_sums;
+    b.beta_sums = *(const float *)beta_sums;
+    b.d_scale = fake_device(d_scale, bytes, __func__);
+    b.d_bias = fake_device(d_bias, bytes, __func__);
+    b.dy = fake_device(dy, tensor_bytes(dy_shape), __func__);
+    if (memcmp(x_shape, dy_shape, sizeof *x_shape) || !b.dy || !b.d_scale || !b.d_bias) {
+        fake_die("%s: the gradients have another shape than the images, or none", __func__);
+    }
+    fake_load(__func__);
+    fake_call(__func__, run_normalisation, &b, sizeof b);
+    return mode == CUDNN_BATCHNORM_SPATIAL ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+}

@@ -1,0 +1,167 @@
+/* A stand-in for cuDNN's header: what both trees of Darknet ask for of versions 8 and 9, which is
+ * the same in them (see cuda_runtime.h). cudnn.c says what is checked. */
+#ifndef TESTS_FAKE_CUDNN_H
+#define TESTS_FAKE_CUDNN_H
+
+#include <cuda_runtime.h>
+
+#define CUDNN_MAJOR 9
+#define CUDNN_MINOR 0
+#define CUDNN_PATCHLEVEL 0
+
+typedef enum {
+    CUDNN_STATUS_SUCCESS = 0,
+    CUDNN_STATUS_BAD_PARAM = 2000,
+    CUDNN_STATUS_NOT_SUPPORTED = 3000
+} cudnnStatus_t;
+typedef enum { CUDNN_DATA_FLOAT = 0, CUDNN_DATA_HALF = 2 } cudnnDataType_t;
+typedef enum { CUDNN_TENSOR_NCHW = 0 } cudnnTensorFormat_t;
+typedef enum { CUDNN_CROSS_CORRELATION = 1 } cudnnConvolutionMode_t;
+typedef enum {
+    CUDNN_DEFAULT_MATH = 0,
+    CUDNN_TENSOR_OP_MATH = 1,
+    CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION = 2,
+    CUDNN_FMA_MATH = 3
+} cudnnMathType_t;
+typedef enum { CUDNN_NON_DETERMINISTIC = 0, CUDNN_DETERMINISTIC = 1 } cudnnDeterminism_t;
+typedef enum { CUDNN_BATCHNORM_SPATIAL = 1 } cudnnBatchNormMode_t;
+typedef enum {
+    CUDNN_POOLING_MAX = 0,
+    CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING = 2
+} cudnnPoolingMode_t;
+typedef enum { CUDNN_NOT_PROPAGATE_NAN = 0, CUDNN_PROPAGATE_NAN = 1 } cudnnNanPropagation_t;
+
+typedef enum {
+    CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM = 0,
+    CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM = 1,
+    CUDNN_CONVOLUTION_FWD_ALGO_GEMM = 2,
+    CUDNN_CONVOLUTION_FWD_ALGO_DIRECT = 3,
+    CUDNN_CONVOLUTION_FWD_ALGO_FFT = 4,
+    CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING = 5,
+    CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD = 6,
+    CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED = 7,
+    CUDNN_CONVOLUTION_FWD_ALGO_COUNT = 8
+} cudnnConvolutionFwdAlgo_t;
+typedef enum {
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 = 0,
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 = 1,
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED = 5,
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT = 6
+} cudnnConvolutionBwdDataAlgo_t;
+typedef enum {
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 = 0,
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 = 1,
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED = 5,
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT = 7
+} cudnnConvolutionBwdFilterAlgo_t;
+
+/* What an algorithm is expected to need; the three have the same members in the same order. */
+#define FAKE_ALGO_PERF(kind)            \
+    typedef struct {                    \
+        kind##Algo_t algo;              \
+        cudnnStatus_t status;           \
+        float time;                     \
+        size_t memory;                  \
+        cudnnDeterminism_t determinism; \
+        cudnnMathType_t mathType;       \
+        int reserved[3];                \
+    } kind##AlgoPerf_t
+FAKE_ALGO_PERF(cudnnConvolutionFwd);
+FAKE_ALGO_PERF(cudnnConvolutionBwdData);
+FAKE_ALGO_PERF(cudnnConvolutionBwdFilter);
+
+typedef struct fake_dnn *cudnnHandle_t;
+typedef struct fake_tensor *cudnnTensorDescriptor_t;
+typedef struct fake_filter *cudnnFilterDescriptor_t;
+typedef struct fake_convolution *cudnnConvolutionDescriptor_t;
+typedef struct fake_pooling *cudnnPoolingDescriptor_t;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t *handle);
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream);
+const char *cudnnGetErrorString(cudnnStatus_t status);
+
+cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *tensor);
+cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format,
+                                         cudnnDataType_t type, int n, int c, int h, int w);
+cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensor);
+
+cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *filter);
+cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
+                                         cudnnTensorFormat_t format, int k, int c, int h, int w);
+cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filter);
+
+cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t *convolution);
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convolution, int pad_h,
+                                              int pad_w, int stride_h, int stride_w, int dilation_h,
+                                              int dilation_w, cudnnConvolutionMode_t mode,
+                                              cudnnDataType_t compute);
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t convolution, int groups);
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convolution,
+                                          cudnnMathType_t math);
+cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t convolution);
+
+cudnnStatus_t cudnnCreatePoolingDescriptor(cudnnPoolingDescriptor_t *pooling);
+cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t pooling, cudnnPoolingMode_t mode,
+                                          cudnnNanPropagation_t nan, int h, int w, int pad_h,
+                                          int pad_w, int stride_h, int stride_w);
+cudnnStatus_t cudnnDestroyPoolingDescriptor(cudnnPoolingDescriptor_t pooling);
+
+/* Who is asked about a convolution is given its four descriptors in the order of the call. */
+#define FAKE_CONVOLUTION(which, kind, a, b, d)                                                    \
+    cudnnStatus_t cudnnGetConvolution##which##AlgorithmMaxCount(cudnnHandle_t handle, int *most); \
+    cudnnStatus_t cudnnGetConvolution##which##Algorithm_v7(                                       \
+        cudnnHandle_t handle, a first, b second, cudnnConvolutionDescriptor_t convolution,        \
+        d third, int most, int *n, kind##AlgoPerf_t *found);                                      \
+    cudnnStatus_t cudnnGetConvolution##which##WorkspaceSize(                                      \
+        cudnnHandle_t handle, a first, b second, cudnnConvolutionDescriptor_t convolution,        \
+        d third, kind##Algo_t algo, size_t *bytes)
+FAKE_CONVOLUTION(Forward, cudnnConvolutionFwd, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
+                 cudnnTensorDescriptor_t);
+FAKE_CONVOLUTION(BackwardData, cudnnConvolutionBwdData, cudnnFilterDescriptor_t,
+                 cudnnTensorDescriptor_t, cudnnTensorDescriptor_t);
+FAKE_CONVOLUTION(BackwardFilter, cudnnConvolutionBwdFilter, cudnnTensorDescriptor_t,
+                 cudnnTensorDescriptor_t, cudnnFilterDescriptor_t);
+
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
+                                      cudnnTensorDescriptor_t x_shape, const void *x,
+                                      cudnnFilterDescriptor_t w_shape, const void *w,
+                                      cudnnConvolutionDescriptor_t convolution,
+                                      cudnnConvolutionFwdAlgo_t algo, void *workspace, size_t bytes,
+                                      const void *beta, cudnnTensorDescriptor_t y_shape, void *y);
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alpha,
+                                           cudnnFilterDescriptor_t w_shape, const void *w,
+                                           cudnnTensorDescriptor_t dy_shape, const void *dy,
+                                           cudnnConvolutionDescriptor_t convolution,
+                                           cudnnConvolutionBwdDataAlgo_t algo, void *workspace,
+                                           size_t bytes, const void *beta,
+                                           cudnnTensorDescriptor_t dx_shape, void *dx);
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *alpha,
+                                             cudnnTensorDescriptor_t x_shape, const void *x,
+                                             cudnnTensorDescriptor_t dy_shape, const void *dy,
+                                             cudnnConvolutionDescriptor_t convolution,
+                                             cudnnConvolutionBwdFilterAlgo_t algo, void *workspace,
+                                             size_t bytes, const void *beta,
+                                             cudnnFilterDescriptor_t dw_shape, void *dw);
+
+cudnnStatus_t cudnnBatchNormalizationForwardTraining(
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
+    cudnnTensorDescriptor_t x_shape, const void *x, cudnnTensorDescriptor_t y_shape, void *y,
+    cudnnTensorDescriptor_t channels, const void *scale, const void *bias, double factor,
+    void *running_mean, void *running_variance, double epsilon, void *saved_mean,
+    void *saved_inverse);
+cudnnStatus_t cudnnBatchNormalizationBackward(
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
+    const void *alpha_sums, const void *beta_sums, cudnnTensorDescriptor_t x_shape, const void *x,
+    cudnnTensorDescriptor_t dy_shape, const void *dy, cudnnTensorDescriptor_t dx_shape, void *dx,
+    cudnnTensorDescriptor_t channels, const void *scale, void *d_scale, void *d_bias,
+    double epsilon, const void *saved_mean, const void *saved_inverse);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
