@@ -10,8 +10,11 @@
 #include "base/status.h"
 #include "mpi/call.h"
 #include "mpi/device.h"
+#include "mpi/kernels.h"
 #include "mpi/shared_window.h"
 #include "mpi/shm_barrier.h"
+#include "transports/nccl.h"
+#include "transports/transport.h"
 
 struct cmn_batch_norm {
     const struct cmn_topology *topology;
@@ -27,6 +30,10 @@ struct cmn_batch_norm {
     double *own, *all;   /* statistics of this node, or of all ranks; of each node */
     const double **part; /* room for a pointer to each rank's or node's */
     float *host;         /* a copy of the caller's buffers on a GPU */
+    struct cmn_group world;
+    void *nccl;      /* the GPUs' own way, and nothing of the above; NULL: through the host */
+    float *sent;     /* there: this rank's statistics */
+    float *gathered; /* all ranks' */
     void (*idle)(void *self);
     void *idler;
 };
@@ -80,13 +87,90 @@ static void add(double *into, const double *const *part, int parts, size_t n)
     }
 }
 
-/* ---- open and close ---- */
-
 static _Noreturn void fail(void)
 {
     cmn_fail_in("cmn_sync_bn");
     cmn_fatal_reason();
 }
+
+static void check_room(const struct cmn_batch_norm *s, size_t n)
+{
+    if (n > s->filters) {
+        cmn_fatal("cmn_sync_bn: %zu filters, room for %zu", n, s->filters);
+    }
+}
+
+/* ---- on GPUs ---- */
+
+static size_t floats_of(size_t n)
+{
+    return 2 * n + 1;
+}
+
+#ifdef GPU
+
+static void queued(int code)
+{
+    if (cmn_device_check(code, "a kernel")) {
+        fail();
+    }
+}
+
+static void load_kernels(void)
+{
+    queued(cmn_kernel_load_statistics());
+}
+
+/* All ranks' statistics come to s->gathered. */
+static void gather(struct cmn_batch_norm *s, const float *a, const float *b, size_t n, double count)
+{
+    check_room(s, n);
+    queued(cmn_kernel_pack_statistics(s->sent, a, b, n, (unsigned)count, cmn_device_stream()));
+    cmn_nccl_gather(s->nccl, s->gathered, s->sent, floats_of(n));
+}
+
+static void forward_on_gpu(struct cmn_batch_norm *s, float *mean, float *variance, size_t n,
+                           double count)
+{
+    gather(s, mean, variance, n, count);
+    queued(cmn_kernel_merge_statistics(mean, variance, s->gathered, n, s->topology->size, s->less,
+                                       cmn_device_stream()));
+}
+
+static void backward_on_gpu(struct cmn_batch_norm *s, float *mean_delta, float *variance_delta,
+                            size_t n, double count)
+{
+    gather(s, mean_delta, variance_delta, n, count);
+    queued(cmn_kernel_merge_deltas(mean_delta, variance_delta, s->gathered, n, s->topology->size,
+                                   (unsigned)count, cmn_device_stream()));
+}
+
+#else
+
+/* Nothing is on a GPU. */
+static void load_kernels(void)
+{
+}
+
+static void forward_on_gpu(struct cmn_batch_norm *s, float *mean, float *variance, size_t n,
+                           double count)
+{
+    (void)s;
+    (void)mean;
+    (void)variance;
+    (void)n;
+    (void)count;
+}
+
+static void backward_on_gpu(struct cmn_batch_norm *s, float *mean_delta, float *variance_delta,
+                            size_t n, double count)
+{
+    forward_on_gpu(s, mean_delta, variance_delta, n, count);
+}
+
+#endif
+
+/* ---- open and close ---- */
 
 static void open_window(struct cmn_batch_norm *s)
 {
@@ -100,17 +184,29 @@ static void open_window(struct cmn_batch_norm *s)
     cmn_window_barrier_of(s->window)->purpose = "cmn_sync_bn";
 }
 
-struct cmn_batch_norm *cmn_batch_norm_open(const struct cmn_topology *t,
-                                           const struct cmn_options *o, size_t filters)
+/* A communicator of its own: that of the gradients may have sums under way. */
+static void open_on_gpu(struct cmn_batch_norm *s)
 {
-    int shared = o->intra != CMN_INTRA_MPI, parts;
-    struct cmn_batch_norm *s = cmn_calloc(1, sizeof *s);
-    size_t doubles = cmn_batch_norm_doubles(filters);
+    s->world = (struct cmn_group){s->topology->world, "cmn_sync_bn", s->topology, s->options};
+    if (cmn_nccl.open(&s->nccl, &s->world) || cmn_device_memory(&s->sent, floats_of(s->filters)) ||
+        cmn_device_memory(&s->gathered, floats_of(s->filters) * (size_t)s->topology->size)) {
+        fail();
+    }
+    load_kernels();
+}
 
-    s->topology = t;
-    s->options = o;
-    s->filters = filters;
-    s->less = 1;
+/* Why the statistics go through the host. */
+static const char *refuses_gpu(const struct cmn_topology *t, const struct cmn_options *o)
+{
+    return o->intra == CMN_INTRA_MPI ? "cmn_intra=mpi" : cmn_nccl.refuses(t, o);
+}
+
+static void open_on_host(struct cmn_batch_norm *s)
+{
+    const struct cmn_topology *t = s->topology;
+    int shared = s->options->intra != CMN_INTRA_MPI, parts;
+    size_t filters = s->filters, doubles = cmn_batch_norm_doubles(filters);
+
     s->nodes = shared ? t->inter_size : t->size;
     parts = s->nodes > t->intra_size ? s->nodes : t->intra_size;
     s->own = cmn_calloc(doubles, sizeof *s->own);
@@ -122,6 +218,26 @@ struct cmn_batch_norm *cmn_batch_norm_open(const struct cmn_topology *t,
     if (shared) {
         open_window(s);
     }
+}
+
+struct cmn_batch_norm *cmn_batch_norm_open(const struct cmn_topology *t,
+                                           const struct cmn_options *o, size_t filters)
+{
+    struct cmn_batch_norm *s = cmn_calloc(1, sizeof *s);
+    const char *why = t->device >= 0 ? refuses_gpu(t, o) : NULL;
+
+    s->topology = t;
+    s->options = o;
+    s->filters = filters;
+    s->less = 1;
+    if (t->device >= 0 && !why) {
+        open_on_gpu(s);
+        return s;
+    }
+    if (why) {
+        cmn_say("cmn_sync_bn: statistics go through the host's memory: %s", why);
+    }
+    open_on_host(s);
     return s;
 }
 
@@ -130,8 +246,14 @@ void cmn_batch_norm_close(struct cmn_batch_norm *s)
     if (!s) {
         return;
     }
-    cmn_window_close(s->window);
-    MPI_Comm_free(&s->inter);
+    if (s->nccl) {
+        cmn_nccl.close(s->nccl);
+        cmn_device_free(s->sent);
+        cmn_device_free(s->gathered);
+    } else {
+        cmn_window_close(s->window);
+        MPI_Comm_free(&s->inter);
+    }
     free(s->own);
     free(s->all);
     free(s->part);
@@ -243,9 +365,7 @@ static void fetch(struct cmn_batch_norm *s, float **a, float **b, size_t n)
 {
     float *from_a = *a, *from_b = *b;
 
-    if (n > s->filters) {
-        cmn_fatal("cmn_sync_bn: %zu filters, room for %zu", n, s->filters);
-    }
+    check_room(s, n);
     if (s->topology->device < 0) {
         return;
     }
@@ -264,13 +384,25 @@ static void put_back(const struct cmn_batch_norm *s, float *a, float *b, size_t 
     }
 }
 
+void cmn_batch_norm_await(struct cmn_batch_norm *s)
+{
+    if (s->nccl) {
+        cmn_nccl_gathered(s->nccl, s->idle, s->idler);
+    }
+}
+
 void cmn_batch_norm_forward(struct cmn_batch_norm *s, float *mean, float *variance, size_t n,
                             double count)
 {
     float *m = mean, *v = variance;
     const double *all;
-    double *own = mine(s);
+    double *own;
 
+    if (s->nccl) {
+        forward_on_gpu(s, mean, variance, n, count);
+        return;
+    }
+    own = mine(s);
     fetch(s, &m, &v, n);
     own[0] = count;
     for (size_t i = 0; i < n; i++) {
@@ -291,8 +423,13 @@ void cmn_batch_norm_backward(struct cmn_batch_norm *s, float *mean_delta, float 
 {
     float *m = mean_delta, *v = variance_delta;
     const double *all;
-    double *own = mine(s);
+    double *own;
 
+    if (s->nccl) {
+        backward_on_gpu(s, mean_delta, variance_delta, n, count);
+        return;
+    }
+    own = mine(s);
     fetch(s, &m, &v, n);
     own[0] = count;
     for (size_t i = 0; i < n; i++) {

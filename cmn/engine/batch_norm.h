@@ -13,7 +13,12 @@
  * of it in the order of the ranks. With several nodes the first rank of each does that,
  * allgathers the result with the other nodes' first ranks, combines it in the order of the
  * nodes, and hands it to its node. Sent: 8 * (1 + 2n) bytes from each node to each other one,
- * twice a layer and micro-batch. */
+ * twice a layer and micro-batch.
+ *
+ * On GPUs with NCCL: a kernel packs 2n + 1 floats, NCCL gathers them over a communicator of its own,
+ * and a kernel merges them in the order of the ranks, in double, all behind what Darknet has asked
+ * for and before what it asks for next: the host does not wait. Otherwise GPUs' statistics go
+ * through the host's memory, and a line says why. */
 #ifndef CMN_BATCH_NORM_H
 #define CMN_BATCH_NORM_H
 
@@ -35,9 +40,13 @@ void cmn_batch_norm_idle(struct cmn_batch_norm *norm, void (*idle)(void *self), 
 /* Local. Variances are squares divided by count - less. */
 void cmn_batch_norm_divide(struct cmn_batch_norm *norm, double less);
 
-/* Both collective and blocking, with the same n and in the same order on all ranks; counts may
- * differ. The buffers are the caller's, n floats each, the GPU's where topology->device is not
- * -1. All ranks get the same bits, in every run. */
+/* Local, blocking. The GPU has done the exchanges so far: who waits for it elsewhere would not notice
+ * that another rank never comes. Nothing to do where they block. */
+void cmn_batch_norm_await(struct cmn_batch_norm *norm);
+
+/* Both collective and, but for GPUs with NCCL, blocking, with the same n and in the same order on all
+ * ranks; counts may differ. The buffers are the caller's, n floats each, the GPU's where
+ * topology->device is not -1. All ranks get the same bits, in every run. */
 
 /* mean and variance (squares divided by count - 1, or as cmn_batch_norm_divide says) of this rank's
  * `count` values become those of all ranks' values. */

@@ -140,6 +140,74 @@ static __global__ void combine(float *to, const float *a, float by, const float 
     }
 }
 
+static __global__ void pack_statistics(float *to, const float *a, const float *b, size_t n,
+                                       unsigned count)
+{
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+    if (i < n) {
+        to[i] = a[i];
+        to[n + i] = b[i];
+    }
+    if (i == 0) {
+        to[2 * n] = __uint_as_float(count);
+    }
+}
+
+/* What rank r has sent. */
+static __device__ const float *sent_by(const float *from, size_t n, int r)
+{
+    return from + (size_t)r * (2 * n + 1);
+}
+
+static __device__ double count_of(const float *from, size_t n, int r)
+{
+    return __float_as_uint(sent_by(from, n, r)[2 * n]);
+}
+
+static __global__ void merge_statistics(float *mean, float *variance, const float *from, size_t n,
+                                        int ranks, double less)
+{
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    double count = 0, shift = 0, squares = 0, middle;
+
+    if (i >= n) {
+        return;
+    }
+    for (int r = 0; r < ranks; r++) {
+        double own = count_of(from, n, r);
+        count += own;
+        shift += own * ((double)sent_by(from, n, r)[i] - (double)from[i]);
+    }
+    middle = (double)from[i] + shift / count;
+    for (int r = 0; r < ranks; r++) {
+        double own = count_of(from, n, r), distance = (double)sent_by(from, n, r)[i] - middle;
+        /* The variance of one value is 0 / 0. */
+        squares += own > less ? (double)sent_by(from, n, r)[n + i] * (own - less) : 0;
+        squares += own * distance * distance;
+    }
+    mean[i] = (float)middle;
+    variance[i] = (float)(squares / (count - less));
+}
+
+static __global__ void merge_deltas(float *a, float *b, const float *from, size_t n, int ranks,
+                                    unsigned count)
+{
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    double all = 0, sum[2] = {0, 0};
+
+    if (i >= n) {
+        return;
+    }
+    for (int r = 0; r < ranks; r++) {
+        all += count_of(from, n, r);
+        sum[0] += (double)sent_by(from, n, r)[i];
+        sum[1] += (double)sent_by(from, n, r)[n + i];
+    }
+    a[i] = (float)(sum[0] * (count / all));
+    b[i] = (float)(sum[1] * (count / all));
+}
+
 static unsigned blocks(size_t n)
 {
     size_t all = (n + BLOCK - 1) / BLOCK;
@@ -262,5 +330,43 @@ extern "C" int cmn_kernel_combine(float *to, const float *a, float by, const flo
         return 0;
     }
     combine<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, a, by, b, n);
+    return cudaGetLastError();
+}
+
+extern "C" int cmn_kernel_load_statistics(void)
+{
+    struct cudaFuncAttributes unused;
+    int code = cudaFuncGetAttributes(&unused, (const void *)pack_statistics);
+
+    code = code ? code : cudaFuncGetAttributes(&unused, (const void *)merge_statistics);
+    return code ? code : cudaFuncGetAttributes(&unused, (const void *)merge_deltas);
+}
+
+/* A thread for each filter. */
+static unsigned blocks_of_filters(size_t n)
+{
+    return (unsigned)((n + BLOCK - 1) / BLOCK);
+}
+
+extern "C" int cmn_kernel_pack_statistics(float *to, const float *a, const float *b, size_t n,
+                                          unsigned count, void *stream)
+{
+    pack_statistics<<<blocks_of_filters(n), BLOCK, 0, (cudaStream_t)stream>>>(to, a, b, n, count);
+    return cudaGetLastError();
+}
+
+extern "C" int cmn_kernel_merge_statistics(float *mean, float *variance, const float *from,
+                                           size_t n, int ranks, double less, void *stream)
+{
+    merge_statistics<<<blocks_of_filters(n), BLOCK, 0, (cudaStream_t)stream>>>(mean, variance, from,
+                                                                          n, ranks, less);
+    return cudaGetLastError();
+}
+
+extern "C" int cmn_kernel_merge_deltas(float *a, float *b, const float *from, size_t n, int ranks,
+                                       unsigned count, void *stream)
+{
+    merge_deltas<<<blocks_of_filters(n), BLOCK, 0, (cudaStream_t)stream>>>(a, b, from, n, ranks,
+                                                                          count);
     return cudaGetLastError();
 }

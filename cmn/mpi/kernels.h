@@ -63,6 +63,26 @@ int cmn_kernel_squares(double *part, const float *x, const size_t *at, const siz
 int cmn_kernel_hash(unsigned long long *part, const float *x, const size_t *at, const size_t *n,
                     int tensors, void *stream);
 
+/* ---- batch normalisation over several ranks ----
+ *
+ * For n filters a rank sends 2n + 1 floats: two vectors, and the bits of its count of values. All
+ * local, not blocking, queued on `stream`; all pointers are the GPU's; all return a cudaError_t. */
+int cmn_kernel_pack_statistics(float *to, const float *a, const float *b, size_t n, unsigned count,
+                               void *stream);
+
+/* Local, blocking. Brings these kernels to the GPU, as cmn_kernel_load_casts(). */
+int cmn_kernel_load_statistics(void);
+
+/* What `ranks` ranks have sent lies behind `from`, in their order. mean and variance (squares divided
+ * by count - less) become those of all values (engine/batch_norm.h). */
+int cmn_kernel_merge_statistics(float *mean, float *variance, const float *from, size_t n,
+                                int ranks, double less, void *stream);
+
+/* a and b become their sums over the ranks, times this rank's part of all values, `count` of
+ * them. */
+int cmn_kernel_merge_deltas(float *a, float *b, const float *from, size_t n, int ranks,
+                            unsigned count, void *stream);
+
 /* x[i] *= by, for n floats. */
 int cmn_kernel_scale(float *x, float by, size_t n, void *stream);
 

@@ -187,11 +187,17 @@ static int begin_sync(struct cmn_step *p)
     return 1;
 }
 
-/* An exchange does not count as computation: the micro-batch's begin moves by as much. */
+/* An exchange does not count as computation: the micro-batch's begin moves by as much. In the first
+ * step nothing else comes to a GPU meanwhile: what CUDA brings there for the first time may wait for
+ * what runs. */
 static void end_sync(struct cmn_step *p, double began)
 {
-    double took = cmn_clock() - began;
+    double took;
 
+    if (p->done == 0) {
+        cmn_batch_norm_await(p->norm);
+    }
+    took = cmn_clock() - began;
     p->sums.exchange += took;
     p->micro_batch_began += took;
 }
@@ -332,6 +338,9 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     int skip;
 
     if (m->gradients.on_gpu) {
+        if (p->norm) {
+            cmn_batch_norm_await(p->norm);
+        }
         cmn_status_compute("backward on the GPU"); /* no other rank is waited for */
         cmn_optimizer_finish_backward(o);
     }

@@ -76,7 +76,14 @@ struct nccl {
     size_t floats;        /* since the last end */
     void *half;           /* room for half_room numbers of 16 bits on the GPU */
     size_t half_room;
+    struct gather {
+        cudaEvent_t ready, done;
+    } * gather;                /* since the last wait for them: */
+    int gathers, gathers_room; /* so many, and with events */
+    struct nccl *next;         /* another one of this process */
 };
+
+static struct nccl *opened; /* those with a communicator */
 
 static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_options *o)
 {
@@ -269,6 +276,8 @@ static int connect_ranks(struct nccl *c)
     }
     config.blocking = 0;
     code = await_taken(c, ncclCommInitRankConfig(&c->comm, c->size, first.id, c->rank, &config));
+    c->next = opened;
+    opened = c;
     return is_error(code) ? failed(c, code) : 0;
 }
 
@@ -308,6 +317,12 @@ static void close_nccl(void *self)
     if (!c) {
         return;
     }
+    for (struct nccl **at = &opened; *at; at = &(*at)->next) {
+        if (*at == c) {
+            *at = c->next;
+            break;
+        }
+    }
     if (c->comm && !c->aborted) {
         snprintf(c->what, sizeof c->what, "end");
         c->began = cmn_clock();
@@ -324,6 +339,11 @@ static void close_nccl(void *self)
         destroy(c->job[i].began);
         destroy(c->job[i].ended);
     }
+    for (int i = 0; i < c->gathers_room; i++) {
+        destroy(c->gather[i].ready);
+        destroy(c->gather[i].done);
+    }
+    free(c->gather);
     destroy(c->last);
     destroy(c->ready);
     destroy(c->done);
@@ -624,6 +644,68 @@ void cmn_nccl_end(void *self)
     c->floats = 0;
 }
 
+/* ---- gathers, in order with the sums in the background ---- */
+
+static struct gather *next_gather(struct nccl *c)
+{
+    struct gather *g;
+
+    if (c->gathers == c->gathers_room) {
+        c->gather = cmn_realloc(c->gather, (size_t)c->gathers_room + 1, sizeof *c->gather);
+        g = &c->gather[c->gathers_room++];
+        check_cuda(c, cudaEventCreateWithFlags(&g->ready, cudaEventDisableTiming),
+                   "cudaEventCreate");
+        check_cuda(c, cudaEventCreateWithFlags(&g->done, cudaEventDisableTiming),
+                   "cudaEventCreate");
+    }
+    return &c->gather[c->gathers++];
+}
+
+void cmn_nccl_gather(void *self, float *to, const float *from, size_t n)
+{
+    struct nccl *c = self;
+    struct gather *g;
+
+    for (struct nccl *other = opened; other; other = other->next) {
+        if (other->begun) {
+            advance(other, 1, 0);
+        }
+    }
+    start(c, "allgather", n);
+    g = next_gather(c);
+    check_cuda(c, cudaEventRecord(g->ready, cudaStreamLegacy), "cudaEventRecord");
+    check_cuda(c, cudaStreamWaitEvent(c->stream, g->ready, 0), "cudaStreamWaitEvent");
+    check(c, await_taken(c, ncclAllGather(from, to, n, ncclFloat32, c->comm, c->stream)));
+    check_cuda(c, cudaEventRecord(g->done, c->stream), "cudaEventRecord");
+    check_cuda(c, cudaStreamWaitEvent(cudaStreamLegacy, g->done, 0), "cudaStreamWaitEvent");
+}
+
+static void await_event(struct nccl *c, cudaEvent_t event, void (*idle)(void *self), void *idler)
+{
+    c->began = cmn_clock();
+    for (int polls = 0; !reached(c, event); polls++) {
+        check(c, state_of(c));
+        if (idle) {
+            idle(idler);
+        }
+        pause_after(c, polls);
+    }
+}
+
+/* One after the other: a gather that this rank's GPU has not come to waits for no other rank. */
+void cmn_nccl_gathered(void *self, void (*idle)(void *self), void *idler)
+{
+    struct nccl *c = self;
+
+    for (int i = 0; i < c->gathers; i++) {
+        await_event(c, c->gather[i].ready, idle, idler);
+        cmn_status_wait_begin();
+        await_event(c, c->gather[i].done, idle, idler);
+        cmn_status_wait_end();
+    }
+    c->gathers = 0;
+}
+
 #else
 
 #include "base/fatal.h"
@@ -674,6 +756,23 @@ void cmn_nccl_poll(void *self)
 void cmn_nccl_end(void *self)
 {
     (void)self;
+    cmn_fatal("%s", without);
+}
+
+void cmn_nccl_gather(void *self, float *to, const float *from, size_t n)
+{
+    (void)self;
+    (void)to;
+    (void)from;
+    (void)n;
+    cmn_fatal("%s", without);
+}
+
+void cmn_nccl_gathered(void *self, void (*idle)(void *self), void *idler)
+{
+    (void)self;
+    (void)idle;
+    (void)idler;
     cmn_fatal("%s", without);
 }
 

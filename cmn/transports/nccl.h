@@ -36,4 +36,14 @@ void cmn_nccl_poll(void *self);
 /* Collective, blocking. All that was begun is summed. */
 void cmn_nccl_end(void *self);
 
+/* Collective, in the same order everywhere. What Darknet has asked of the GPU so far makes n floats at
+ * `from`; all ranks' come to `to`, in the order of the ranks, before what Darknet asks for next.
+ * Blocks until NCCL has taken the call. What was begun before, by any transport of this process, is
+ * given to NCCL first: all ranks call it in one order, so none waits for another one crosswise. */
+void cmn_nccl_gather(void *self, float *to, const float *from, size_t n);
+
+/* Local, blocking, within cmn_timeout. All gathers are done; idle(idler), where it is not NULL, is
+ * called meanwhile. */
+void cmn_nccl_gathered(void *self, void (*idle)(void *self), void *idler);
+
 #endif

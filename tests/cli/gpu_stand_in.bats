@@ -194,6 +194,34 @@ wide_cfg() {
     cmp off.weights out/wide.weights
 }
 
+@test "cmn_sync_bn on GPUs: the CPU's weights, the same bits with overlap and after a restart, and a line where it goes through the host" {
+    export FAKE_ONE_ORDER=1
+    extra=('batch_normalize=1')
+    smooth_cfg max_batches=8 subdivisions=2 >norm.cfg
+    for ranks in 2 3; do
+        rm -rf out
+        on_cpu train_on $ranks norm.cfg -cmn_sync_bn 1
+        keep norm cpu
+        train_on $ranks norm.cfg -cmn_sync_bn 1 -cmn_verify 1 -cmn_checkpoint 5
+        run -1 grep -q "through the host" train.log
+        keep norm gpu
+        assert_close cpu.weights gpu.weights 1e-5
+        rm out/norm-8.checkpoint
+        train_on $ranks norm.cfg -cmn_sync_bn 1 -cmn_checkpoint 5
+        grep -q 'resumed from out/norm-5.checkpoint, iteration 5' train.log
+        cmp gpu.weights out/norm.weights
+    done
+    train_on 3 norm.cfg -cmn_sync_bn 1 -cmn_communicator non_cuda_aware -cmn_intra mpi
+    grep -q "cmn_sync_bn: statistics go through the host's memory: cmn_intra=mpi" train.log
+    assert_close cpu.weights out/norm.weights 1e-5
+    # Parts of the gradients travel while the first layer's statistics do.
+    wide_cfg max_batches=5 >wide.cfg
+    train_on 2 wide.cfg -cmn_sync_bn 1 -cmn_overlap off
+    keep wide off
+    train_on 2 wide.cfg -cmn_sync_bn 1 -cmn_overlap on -cmn_bucket_mb 0.3
+    cmp off.weights out/wide.weights
+}
+
 @test "a trace of ranks on GPUs holds what was summed in the background" {
     wide_cfg max_batches=3 >wide.cfg
     for name in pure_nccl 'non_cuda_aware -cmn_intra mpi'; do

@@ -11,6 +11,8 @@
  * - cudaMalloc, cudaFree, cudaHostAlloc and cudaFreeHost wait for all work of the GPU, and end the
  *   process with a line when that never ends.
  * - A kernel that is launched for the first time while NCCL has work ends the process with a line.
+ * - With FAKE_ONE_ORDER ranks must give their calls in one order, over all their communicators: for
+ *   jobs whose ranks are in the same ones.
  * - NCCL takes an operation some time after it was given, on a thread of its own; in which order
  *   it adds depends on where a float lies in a call; ranks whose calls differ end with a line.
  * So code that does not wait, or waits for the wrong thing, gives wrong sums. */
@@ -112,9 +114,9 @@ struct fake_work {
     const char *what;
     void *to, *from; /* the CPU's addresses */
     size_t n;
-    int type, root; /* of NCCL; root -1: all */
+    int type, root; /* of NCCL; root -1: all; -2: an allgather */
     int broadcast;
-    long number;
+    long number, order; /* of the communicator's calls; of the process's, with FAKE_ONE_ORDER */
     struct fake_comm *comm;
     cudaStream_t awaited; /* until so many things queued there are done */
     long at;

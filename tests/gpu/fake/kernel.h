@@ -55,6 +55,14 @@ static inline unsigned __float_as_uint(float x)
     return bits;
 }
 
+static inline float __uint_as_float(unsigned bits)
+{
+    float x;
+
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 /* Nobody knows how much of it a kernel touches: the pages around a block do. */
 template <class T> static inline T fake_argument(const char *kernel, T value)
 {

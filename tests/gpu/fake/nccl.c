@@ -5,10 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WORK = 64, TAKEN_US = 300, DETAILS = 5, HOST = 64 }; /* work in a group */
+enum { WORK = 64, TAKEN_US = 300, DETAILS = 6, HOST = 64 }; /* work in a group */
+enum { TO_ALL = -1, GATHERED = -2 };                        /* roots that are none */
 
 /* What ranks must agree on, in the order of struct details. */
-static const char *const kinds[] = {"allreduce", "reduce", "broadcast"};
+static const char *const kinds[] = {"allreduce", "reduce", "broadcast", "allgather"};
 
 struct fake_comm {
     MPI_Comm mpi;
@@ -31,6 +32,7 @@ static struct fake_comm *comms; /* all that ever were: work may refer to them */
 static pthread_cond_t given = PTHREAD_COND_INITIALIZER;
 static pthread_mutex_t waking = PTHREAD_MUTEX_INITIALIZER;
 static int wanted, started;
+static long calls_of_all; /* operations of all communicators */
 
 void fake_start(MPI_Comm from)
 {
@@ -287,10 +289,11 @@ static void start(struct fake_work *w)
     long *mine = all + DETAILS * w->comm->rank;
 
     mine[0] = w->number;
-    mine[1] = w->broadcast ? 2 : w->root >= 0;
+    mine[1] = w->broadcast ? 2 : w->root == GATHERED ? 3 : w->root >= 0;
     mine[2] = w->type;
     mine[3] = (long)w->n;
     mine[4] = w->root;
+    mine[5] = w->order;
     w->room = (float *)all;
     MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, DETAILS, MPI_LONG, w->comm->mpi,
                    &w->request);
@@ -304,11 +307,18 @@ static void compare(const struct fake_work *w)
         const long *other = all + DETAILS * r;
         if (memcmp(mine, other, DETAILS * sizeof *mine)) {
             fake_die("NCCL: rank %d of %d calls %s number %ld, type %ld, of %ld to or from %ld, "
-                     "and rank %d %s number %ld, type %ld, of %ld to or from %ld",
+                     "as %ld of all, and rank %d %s number %ld, type %ld, of %ld to or from %ld, "
+                     "as %ld",
                      w->comm->rank, w->comm->size, kinds[mine[1]], mine[0], mine[2], mine[3],
-                     mine[4], r, kinds[other[1]], other[0], other[2], other[3], other[4]);
+                     mine[4], mine[5], r, kinds[other[1]], other[0], other[2], other[3], other[4],
+                     other[5]);
         }
     }
+}
+
+static size_t floats_to(const struct fake_work *w)
+{
+    return w->n * (w->root == GATHERED ? (size_t)w->comm->size : 1);
 }
 
 /* A sum gathers what all ranks have. Until it is done, what was there is gone. */
@@ -320,9 +330,9 @@ static void exchange(struct fake_work *w)
     w->room = malloc(w->n * sizeof *w->room * (size_t)(w->broadcast ? 1 : w->comm->size) + 1);
     for (size_t i = 0; i < w->n; i++) {
         w->room[at + i] = fake_widen(w->from, i, w->type);
-        if (!w->broadcast || w->root != w->comm->rank) {
-            fake_narrow(w->to, i, -777.0F, w->type);
-        }
+    }
+    for (size_t i = 0; i < floats_to(w) && !(w->broadcast && w->root == w->comm->rank); i++) {
+        fake_narrow(w->to, i, -777.0F, w->type);
     }
     if (w->broadcast) {
         MPI_Ibcast(w->room, (int)w->n, MPI_FLOAT, w->root, w->comm->mpi, &w->request);
@@ -348,7 +358,7 @@ static float ring_sum(const struct fake_work *w, size_t i)
 
 static float result(const struct fake_work *w, size_t i)
 {
-    if (w->broadcast) {
+    if (w->broadcast || w->root == GATHERED) {
         return w->room[i];
     }
     /* What is undefined afterwards is made useless, so that nobody comes to count on it. */
@@ -376,7 +386,7 @@ static int run_nccl(struct fake_work *w)
         w->started = 2;
         MPI_Test(&w->request, &done, MPI_STATUS_IGNORE);
     }
-    for (size_t i = 0; i < w->n && done; i++) {
+    for (size_t i = 0; i < floats_to(w) && done; i++) {
         fake_narrow(w->to, i, result(w, i), w->type);
     }
     if (done) {
@@ -394,6 +404,7 @@ static ncclResult_t give(struct fake_work *work, cudaStream_t stream)
     if (c->device == fake_current(work->what) && c->n < WORK && (!c->busy || c->grouped) &&
         (!c->n || c->stream == stream)) {
         work->number = c->calls++;
+        work->order = getenv("FAKE_ONE_ORDER") ? calls_of_all++ : 0;
         c->given[c->n++] = *work;
         c->stream = stream;
         c->grouped = groups_open > 0;
@@ -413,7 +424,7 @@ static ncclResult_t make(const void *from, void *to, size_t n, int type, int roo
     work.broadcast = broadcast;
     work.comm = comm;
     work.from = fake_device(from, bytes, what);
-    work.to = fake_device(to, bytes, what);
+    work.to = fake_device(to, bytes * (root == GATHERED ? (size_t)comm->size : 1), what);
     return give(&work, stream);
 }
 
@@ -422,7 +433,13 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t 
 {
     (void)op;
     fake.allreduces += (long)n;
-    return make(from, to, n, (int)type, -1, 0, "ncclAllReduce", comm, stream);
+    return make(from, to, n, (int)type, TO_ALL, 0, "ncclAllReduce", comm, stream);
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t n, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream)
+{
+    return make(from, to, n, (int)type, GATHERED, 0, "ncclAllGather", comm, stream);
 }
 
 ncclResult_t ncclReduce(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op,

@@ -1,0 +1,152 @@
+/* cmn_sync_bn on GPUs: statistics that NCCL gathers, against the host's exchange of the same floats,
+ * with gradients' sums under way. */
+#include "gpu/gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/batch_norm.h"
+#include "transports/nccl.h"
+#include "transports/transport.h"
+
+enum { FILTERS = 300, TURNS = 4, SUMS = 3, FLOATS = SUMS * 10001 };
+
+static double count_of_turn(int turn)
+{
+    return (turn == 0 && top.size > 1 ? 1 : 100) + top.rank; /* one value has no variance */
+}
+
+static void values_of_turn(float *x, int turn)
+{
+    for (int i = 0; i < 2 * FILTERS; i++) {
+        x[i] = (float)(1 + (i * 7919 + turn * 104729 + top.rank * 1299709) % 1000) / 64;
+    }
+}
+
+/* All turns' results, one behind the other, through the host: what must come out. */
+static void on_host(float *to, double less)
+{
+    struct cmn_topology here = top;
+    struct cmn_batch_norm *norm;
+
+    here.device = -1;
+    norm = cmn_batch_norm_open(&here, &options, FILTERS);
+    cmn_batch_norm_divide(norm, less);
+    for (int turn = 0; turn < TURNS; turn++, to += 2 * FILTERS) {
+        size_t n = turn % 2 ? FILTERS : 3;
+        values_of_turn(to, turn);
+        (turn < 2 ? cmn_batch_norm_forward : cmn_batch_norm_backward)(norm, to, to + FILTERS, n,
+                                                                      count_of_turn(turn));
+    }
+    cmn_batch_norm_close(norm);
+}
+
+static void check_turns(const struct gpu_block *b, const float *want)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        float near = 1e-6F * (want[i] < 0 ? -want[i] : want[i]);
+        CHECK_SAYING(b->host[i] >= want[i] - near && b->host[i] <= want[i] + near,
+                     "float %zu: %g, not %g", i, (double)b->host[i], (double)want[i]);
+    }
+    for (size_t i = 0; i < TURNS; i++) {
+        const float *x = b->host + i * 2 * FILTERS;
+        CHECK_SAYING(i > 1 || same_everywhere(x, (i % 2 ? FILTERS : 3) * sizeof *x), "turn %zu", i);
+    }
+}
+
+/* NCCL takes one after the other: most of them wait. */
+static void begin_some(void *gradients, float *sums)
+{
+    for (size_t i = 0; i < FLOATS; i += FLOATS / SUMS) {
+        cmn_nccl_begin(gradients, sums + i, FLOATS / SUMS, CMN_FP32, 0);
+    }
+}
+
+/* Gradients' parts are begun before, between and behind; values come late. */
+static void on_gpus(void **state)
+{
+    float want[TURNS * 2 * FILTERS], *values;
+    struct cmn_group group = {top.world, "world", &top, &options};
+    struct gpu_block b, sums;
+    void *gradients = NULL;
+
+    (void)state;
+    all_well();
+    for (int less = 0; less < 2; less++) {
+        struct cmn_batch_norm *norm;
+        on_host(want, less);
+        CHECK_SAYING(cmn_nccl.open(&gradients, &group) == 0, "%s", cmn_reason());
+        norm = cmn_batch_norm_open(&top, &options, FILTERS);
+        cmn_batch_norm_divide(norm, less);
+        make_block(&b, TURNS * 2 * FILTERS);
+        make_block(&sums, FLOATS * (TURNS + 1));
+        fill_block(&b, 0); /* the guards */
+        fill_block(&sums, top.rank);
+        values = malloc(b.n * sizeof *values);
+        for (int turn = 0; turn < TURNS; turn++) {
+            size_t n = turn % 2 ? FILTERS : 3;
+            float *at = b.data + (size_t)turn * 2 * FILTERS;
+            values_of_turn(values, turn);
+            fake_later(at, values, 2 * FILTERS);
+            begin_some(gradients, sums.data + (size_t)turn * FLOATS);
+            (turn < 2 ? cmn_batch_norm_forward : cmn_batch_norm_backward)(norm, at, at + FILTERS, n,
+                                                                          count_of_turn(turn));
+        }
+        begin_some(gradients, sums.data + (size_t)TURNS * FLOATS);
+        cmn_batch_norm_idle(norm, cmn_nccl_poll, gradients);
+        cmn_batch_norm_await(norm);
+        cmn_nccl_end(gradients);
+        read_block(&b, "statistics");
+        check_turns(&b, want);
+        read_block(&sums, "sums");
+        for (size_t i = 0; i < sums.n; i++) {
+            CHECK(sums.host[i] == whole(i, 0) * (float)(top.size * (top.size + 1) / 2));
+        }
+        cmn_batch_norm_close(norm);
+        cmn_nccl.close(gradients);
+        free_block(&b);
+        free_block(&sums);
+        free(values);
+    }
+    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
+    fail_on_all_ranks();
+}
+
+/* The host's wait ends where another rank never comes. */
+static void nobody_comes(void **state)
+{
+    struct cmn_batch_norm *norm;
+    struct gpu_block b;
+    const char *said;
+
+    (void)state;
+    needs_the_stand_in();
+    all_well();
+    options.timeout = 1;
+    norm = cmn_batch_norm_open(&top, &options, FILTERS);
+    make_block(&b, 2 * FILTERS);
+    fill_block(&b, top.rank);
+    fake.stuck = 1;
+    cmn_batch_norm_forward(norm, b.data, b.data + FILTERS, FILTERS, 10);
+    said = fatal_of(cmn_batch_norm_await(norm));
+    CHECK(said && check_lost == 1);
+    CHECK_SAYING(said && strstr(said, "nccl: cmn_sync_bn: allgather of 601 floats"), "%s", said);
+    fake.stuck = 0;
+    fail_on_all_ranks();
+}
+
+static int run(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(on_gpus),
+        cmocka_unit_test(nobody_comes),
+    };
+
+    setenv("FAKE_ONE_ORDER", "1", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return gpu_main(run);
+}
