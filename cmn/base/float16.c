@@ -1,5 +1,6 @@
 #include "base/float16.h"
 
+#include <math.h>
 #include <string.h>
 
 #ifdef __x86_64__
@@ -169,4 +170,18 @@ void cmn_float16_decode(enum cmn_dtype dtype, float *to, const uint16_t *from, s
     size_t done = dtype == CMN_FP16 && is_fast() ? decode_fast(to, from, n) : 0;
 
     (dtype == CMN_FP16 ? decode_fp16 : decode_bf16)(to + done, from + done, n - done);
+}
+
+void cmn_float16_feedback(enum cmn_dtype dtype, uint16_t *to, float *back, float *x, float *error,
+                          size_t n)
+{
+    for (size_t i = 0; error && i < n; i++) {
+        x[i] += error[i];
+    }
+    cmn_float16_encode(dtype, to, x, n);
+    cmn_float16_decode(dtype, back, to, n);
+    for (size_t i = 0; error && i < n; i++) {
+        float rest = x[i] - back[i];
+        error[i] = isfinite(rest) ? rest : 0;
+    }
 }

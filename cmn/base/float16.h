@@ -16,4 +16,10 @@ enum cmn_dtype { CMN_FP32, CMN_FP16, CMN_BF16 };
 void cmn_float16_encode(enum cmn_dtype dtype, uint16_t *to, const float *from, size_t n);
 void cmn_float16_decode(enum cmn_dtype dtype, float *to, const uint16_t *from, size_t n);
 
+/* Error feedback: x += error, `to` becomes x as 16 bits, `back` what these stand for, and error what
+ * was rounded off (0 where x is NaN or infinite: that has been sent). n floats; error may be NULL.
+ * No two of them overlap. */
+void cmn_float16_feedback(enum cmn_dtype dtype, uint16_t *to, float *back, float *x, float *error,
+                          size_t n);
+
 #endif

@@ -1,7 +1,7 @@
 /* flat: all gradients lie in one block, which is exchanged at once, in chunks.
  *
  * Steps: for every chunk of 4 MiB of the block, MPI_Allreduce over all ranks, in place.
- * With a compressor or double buffering: overlapped_allreduce.h, with each rank as a node of its
+ * With a compressor, double buffering or a named cmn_exchange: overlapped_allreduce.h, with each rank as a node of its
  * own.
  * Bytes: about 2(N-1)/N * 4n sent per rank for a block of n floats, by any bandwidth-optimal
  * algorithm; Open MPI picks one per chunk size. */
@@ -21,7 +21,8 @@ struct flat {
 static int overlaps(const struct cmn_topology *t, const struct cmn_options *o)
 {
     return t->device < 0 &&
-           (o->compress != CMN_COMPRESS_NONE || o->dtype != CMN_FP32 || o->double_buffering);
+           (o->compress != CMN_COMPRESS_NONE || o->dtype != CMN_FP32 || o->double_buffering ||
+            (o->exchange != CMN_EXCHANGE_AUTO && o->exchange != CMN_EXCHANGE_MPI));
 }
 
 static const char *refuses_flat(const struct cmn_topology *t, const struct cmn_options *o)

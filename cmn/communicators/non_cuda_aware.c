@@ -3,7 +3,7 @@
  *
  * Steps: the block is cut into parts as by pure_nccl, the metrics in the last. Of each part: NCCL
  * reduce to the node's first rank; there a copy to page-locked memory, a sum among the nodes'
- * first ranks by messages (transports/pairwise.h), a copy back. At the end, one NCCL broadcast of
+ * first ranks by messages (transports/sums.h), a copy back. At the end, one NCCL broadcast of
  * everything within the node. While one part is copied another travels; and when exchanges
  * overlap, all of it begins while backward still makes the rest. Without NCCL, or with
  * cmn_intra=mpi, every rank copies, and the messages go between all ranks. With
@@ -31,7 +31,7 @@
 #include "mpi/device.h"
 #include "mpi/kernels.h"
 #include "transports/nccl.h"
-#include "transports/pairwise.h"
+#include "transports/sums.h"
 
 enum { PARTS = 17 }; /* cmn_nccl_chunk() makes 16 at most */
 
@@ -49,9 +49,9 @@ struct non_cuda_aware {
     struct cmn_group intra;
     MPI_Comm outer; /* the ranks that copy */
     int outer_size;
-    void *within;                 /* transport nccl; NULL where there is none */
-    struct cmn_pairwise *between; /* NULL on ranks that do not copy */
-    cudaStream_t stream;          /* of the copies */
+    void *within;             /* transport nccl; NULL where there is none */
+    struct cmn_sums *between; /* NULL on ranks that do not copy */
+    cudaStream_t stream;      /* of the copies */
     cudaEvent_t returned;
     float *host; /* page-locked room for block and metrics */
     size_t room; /* floats of it */
@@ -115,7 +115,7 @@ static int open_non_cuda_aware(void **self, const struct cmn_topology *t,
     if (s->outer_size == 1 || (sums_within && t->intra_rank > 0)) {
         return 0;
     }
-    s->between = cmn_pairwise_open(s->outer, o->timeout);
+    s->between = cmn_sums_open(s->outer, o, 0);
     return open_copies(s);
 }
 
@@ -228,15 +228,11 @@ static int reached(cudaEvent_t event)
 /* To the other ranks that copy. */
 static void send(struct non_cuda_aware *s, struct part *p)
 {
-    struct cmn_pairwise_job job = {.data = p->host,
-                                   .n = p->n,
-                                   .slices = s->outer_size,
-                                   .what = CMN_REDUCE_SCATTER | CMN_ALLGATHER,
-                                   .dtype = p->type};
+    struct cmn_sum sum = {.data = p->host, .n = p->n, .dtype = p->type};
 
     show_overflow(p, 0);
     p->sent = cmn_clock();
-    cmn_pairwise_begin(s->between, &job);
+    cmn_sums_begin(s->between, &sum);
 }
 
 /* Advances each part as far as it can go. */
@@ -257,7 +253,7 @@ static void poll_non_cuda_aware(void *self)
     while (s->sent < s->out && reached(s->part[s->sent].copied)) {
         send(s, &s->part[s->sent++]);
     }
-    summed = cmn_pairwise_progress(s->between, 0);
+    summed = cmn_sums_progress(s->between, 0);
     while (s->back < summed - s->before) {
         cmn_timeline_span(CMN_SPAN_EXCHANGE, s->back, s->part[s->back].sent, cmn_clock());
         copy_back(s, &s->part[s->back++]);
@@ -292,7 +288,7 @@ static void yield_until(const struct non_cuda_aware *s, double since)
     }
 }
 
-/* Until all parts are back. pairwise and nccl wait for other ranks; here it is the GPU alone. */
+/* Until all parts are back. sums and nccl wait for other ranks; here it is the GPU alone. */
 static void wait_for_copies(struct non_cuda_aware *s)
 {
     double since = cmn_clock();
@@ -304,7 +300,7 @@ static void wait_for_copies(struct non_cuda_aware *s)
         yield_until(s, since);
     }
     while (s->back < s->begun) {
-        cmn_pairwise_progress(s->between, s->before + s->back + 1);
+        cmn_sums_progress(s->between, s->before + s->back + 1);
         poll_non_cuda_aware(s);
     }
     s->before += s->begun;
@@ -352,7 +348,7 @@ static void close_non_cuda_aware(void *self)
     if (s->within) {
         cmn_nccl.close(s->within);
     }
-    cmn_pairwise_close(s->between);
+    cmn_sums_close(s->between);
     cudaFreeHost(s->host);
     for (int i = 0; i < PARTS; i++) {
         destroy(s->part[i].ready);

@@ -178,6 +178,11 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
     if (gpu && o->compress != CMN_COMPRESS_NONE) {
         return "cmn_compress works on the CPU only, so far: leave it away";
     }
+    if (o->exchange != CMN_EXCHANGE_AUTO && (gpu || !c->compresses)) {
+        return gpu ? "cmn_exchange works on the CPU only, so far: leave it away"
+                   : "MPI sums for it: cmn_exchange needs flat, shm, hierarchical or "
+                     "two_dimensional";
+    }
     if (gpu && o->double_buffering && !c->delays) {
         return "it does not exchange in the background what the next step is to use: "
                "cmn_double_buffering needs pure_nccl on GPUs";

@@ -1,6 +1,6 @@
 /* none, fp16, bf16: every value travels, as it is or cast to 16 bits.
  *
- * Steps, for each shard: transports/pairwise.h. With 16 bits each value is cast twice, on its way
+ * Steps, for each shard: transports/sums.h. With 16 bits each value is cast twice, on its way
  * to the rank that adds and as a sum on its way back; additions have 32 bits. The rank that casts
  * keeps the rounding error, and adds it to its next value.
  * Bytes sent per rank of M, n floats: 2(M-1)/M * 4n, with 16 bits 2(M-1)/M * 2n. */
@@ -8,12 +8,11 @@
 
 #include "base/memory.h"
 #include "compression/compressor.h"
-#include "transports/pairwise.h"
+#include "transports/sums.h"
 
 struct dense {
     const struct cmn_compressor_plan *plan;
-    struct cmn_pairwise *pairwise;
-    int ranks;
+    struct cmn_sums *sums;
     enum cmn_dtype dtype;
     float *error; /* rounding errors, as long as the block; NULL with 32 bits */
     size_t floats;
@@ -25,12 +24,11 @@ static void *open_dense(const struct cmn_compressor_plan *plan, enum cmn_dtype d
 
     d->plan = plan;
     d->dtype = dtype;
-    MPI_Comm_size(plan->comm, &d->ranks);
     for (int i = 0; i < plan->shards; i++) {
         size_t end = plan->shard[i].at + plan->shard[i].n;
         d->floats = end > d->floats ? end : d->floats;
     }
-    d->pairwise = cmn_pairwise_open(plan->comm, plan->options->timeout);
+    d->sums = cmn_sums_open(plan->comm, plan->options, 0);
     d->error = dtype == CMN_FP32 ? NULL : cmn_calloc(d->floats, sizeof *d->error);
     return d;
 }
@@ -54,30 +52,28 @@ static void begin_dense(void *self, int i)
 {
     struct dense *d = self;
     const struct cmn_shard *shard = &d->plan->shard[i];
-    struct cmn_pairwise_job job = {
+    struct cmn_sum sum = {
         .data = d->plan->block + shard->at,
         .n = shard->n,
-        .slices = d->ranks,
-        .what = CMN_REDUCE_SCATTER | CMN_ALLGATHER,
         .dtype = shard->exact ? CMN_FP32 : d->dtype,
         .error = shard->exact || !d->error ? NULL : d->error + shard->at,
     };
 
-    cmn_pairwise_begin(d->pairwise, &job);
+    cmn_sums_begin(d->sums, &sum);
 }
 
 static long progress_dense(void *self, long until)
 {
     const struct dense *d = self;
 
-    return cmn_pairwise_progress(d->pairwise, until);
+    return cmn_sums_progress(d->sums, until);
 }
 
 static unsigned long long sent_dense(const void *self)
 {
     const struct dense *d = self;
 
-    return cmn_pairwise_sent(d->pairwise);
+    return cmn_sums_sent(d->sums);
 }
 
 static int state_dense(void *self, int i, struct cmn_state *state)
@@ -96,7 +92,7 @@ static void close_dense(void *self)
 {
     struct dense *d = self;
 
-    cmn_pairwise_close(d->pairwise);
+    cmn_sums_close(d->sums);
     free(d->error);
     free(d);
 }

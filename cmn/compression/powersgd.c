@@ -26,7 +26,7 @@
 #include "compression/lowrank.h"
 #include "compression/shard_queue.h"
 #include "mpi/call.h"
-#include "transports/pairwise.h"
+#include "transports/sums.h"
 
 /* What the sum in flight is: P; Q'; none, because the shard is not finite. */
 enum stage { SUM_P, SUM_Q, NOT_FINITE };
@@ -44,7 +44,7 @@ struct matrix {
 
 /* Sums in flight, done in the order in which they were begun. */
 struct stream {
-    struct cmn_pairwise *pairwise;
+    struct cmn_sums *sums;
     long begun, ended; /* jobs */
 };
 
@@ -85,8 +85,8 @@ static void close_powersgd(void *self)
 {
     struct powersgd *s = self;
 
-    cmn_pairwise_close(s->first.pairwise);
-    cmn_pairwise_close(s->second.pairwise);
+    cmn_sums_close(s->first.sums);
+    cmn_sums_close(s->second.sums);
     MPI_Comm_free(&s->second_comm);
     cmn_shard_queue_close(&s->queue);
     free(s->matrix);
@@ -139,27 +139,24 @@ static void *open_powersgd(const struct cmn_compressor_plan *plan)
     MPI_CALL(MPI_Comm_dup(plan->comm, &s->second_comm));
     open_memory(s);
     cmn_shard_queue_open(&s->queue, plan);
-    s->first.pairwise = cmn_pairwise_open(plan->comm, plan->options->timeout);
-    s->second.pairwise = cmn_pairwise_open(s->second_comm, plan->options->timeout);
+    s->first.sums = cmn_sums_open(plan->comm, plan->options, 0);
+    s->second.sums = cmn_sums_open(s->second_comm, plan->options, 0);
     return s;
 }
 
 /* ---- one shard ---- */
 
 /* Returns the number of the job. */
-static long begin_sum(const struct powersgd *s, struct stream *stream, float *data, size_t n)
+static long begin_sum(struct stream *stream, float *data, size_t n)
 {
-    const struct cmn_pairwise_job job = {
+    const struct cmn_sum sum = {
         .data = data,
         .n = n,
-        .slices = s->ranks,
-        .what = CMN_REDUCE_SCATTER | CMN_ALLGATHER,
         .dtype = CMN_FP32,
     };
 
-    cmn_pairwise_begin(stream->pairwise, &job);
-    cmn_pairwise_progress(stream->pairwise,
-                          0); /* what can leave now need not wait for the next poll */
+    cmn_sums_begin(stream->sums, &sum);
+    cmn_sums_progress(stream->sums, 0); /* what can leave now need not wait for the next poll */
     return ++stream->begun;
 }
 
@@ -171,12 +168,12 @@ static void begin_powersgd(void *self, int i)
 
     cmn_shard_queue_add(&s->queue, i);
     if (!m->is.rank) {
-        m->job = begin_sum(s, &s->first, s->plan->block + shard->at, shard->n);
+        m->job = begin_sum(&s->first, s->plan->block + shard->at, shard->n);
         return;
     }
     m->stage = SUM_P;
     cmn_lowrank_left(&m->is, m->kept, m->data, m->q, m->p);
-    m->job = begin_sum(s, &s->first, m->p, m->is.rows * m->is.rank);
+    m->job = begin_sum(&s->first, m->p, m->is.rows * m->is.rank);
 }
 
 /* P has been summed. All ranks see the same bits of it, and decide equally. */
@@ -192,7 +189,7 @@ static void begin_q(struct powersgd *s, struct matrix *m)
     cmn_lowrank_orthonormal(&m->is, m->p);
     cmn_lowrank_right(&m->is, m->kept, m->p, m->own);
     memcpy(m->all, m->own, n * sizeof *m->all);
-    m->job = begin_sum(s, &s->second, m->all, n);
+    m->job = begin_sum(&s->second, m->all, n);
 }
 
 /* The rows that are not finite become NaN; the rest is kept. */
@@ -234,7 +231,7 @@ static void finish(const struct powersgd *s, struct matrix *m)
 static void poll_stream(struct stream *stream)
 {
     if (stream->ended < stream->begun) {
-        stream->ended = cmn_pairwise_progress(stream->pairwise, 0);
+        stream->ended = cmn_sums_progress(stream->sums, 0);
     }
 }
 
@@ -275,7 +272,7 @@ static unsigned long long sent_powersgd(const void *self)
 {
     const struct powersgd *s = self;
 
-    return cmn_pairwise_sent(s->first.pairwise) + cmn_pairwise_sent(s->second.pairwise);
+    return cmn_sums_sent(s->first.sums) + cmn_sums_sent(s->second.sums);
 }
 
 static unsigned long long moved(const void *self)
@@ -290,8 +287,7 @@ static void stalled(const void *self, int i, long seconds)
     const struct powersgd *s = self;
     const struct matrix *m = &s->matrix[i];
 
-    cmn_pairwise_stalled(m->is.rank && m->stage == SUM_Q ? s->second.pairwise : s->first.pairwise,
-                         seconds);
+    cmn_sums_stalled(m->is.rank && m->stage == SUM_Q ? s->second.sums : s->first.sums, seconds);
 }
 
 static long progress_powersgd(void *self, long until)

@@ -30,7 +30,7 @@
 #include "compression/select.h"
 #include "compression/shard_queue.h"
 #include "mpi/call.h"
-#include "transports/pairwise.h"
+#include "transports/sums.h"
 
 enum { BLOCK = 65536, TAG = 11 };
 
@@ -50,7 +50,7 @@ struct selection {
 struct topk {
     const struct cmn_compressor_plan *plan;
     struct cmn_shard_queue queue;
-    struct cmn_pairwise *exact; /* sums the shards that travel exactly */
+    struct cmn_sums *exact; /* sums the shards that travel exactly */
     int rank, ranks;
     struct selection
         *selection; /* of each shard; k = 0: it travels exactly, or is another owner's */
@@ -86,7 +86,7 @@ static void close_topk(void *self)
         free(t->selection[i].request);
         free(t->selection[i].own);
     }
-    cmn_pairwise_close(t->exact);
+    cmn_sums_close(t->exact);
     cmn_shard_queue_close(&t->queue);
     free(t->selection);
     free(t->job);
@@ -178,7 +178,7 @@ static void *open_topk(const struct cmn_compressor_plan *plan)
     MPI_Comm_size(plan->comm, &t->ranks);
     open_memory(t);
     cmn_shard_queue_open(&t->queue, plan);
-    t->exact = cmn_pairwise_open(plan->comm, plan->options->timeout);
+    t->exact = cmn_sums_open(plan->comm, plan->options, 0);
     return t;
 }
 
@@ -240,18 +240,16 @@ static void begin_topk(void *self, int i)
     struct topk *t = self;
     const struct cmn_shard *shard = &t->plan->shard[i];
     struct selection *p = &t->selection[i];
-    const struct cmn_pairwise_job job = {
+    const struct cmn_sum sum = {
         .data = t->plan->block + shard->at,
         .n = shard->n,
-        .slices = t->ranks,
-        .what = CMN_REDUCE_SCATTER | CMN_ALLGATHER,
         .dtype = CMN_FP32,
     };
 
     cmn_shard_queue_add(&t->queue, i);
     if (!p->k) {
         t->job[i] = ++t->jobs;
-        cmn_pairwise_begin(t->exact, &job);
+        cmn_sums_begin(t->exact, &sum);
         return;
     }
     resize(t, i);
@@ -286,7 +284,7 @@ static int ended(void *self, int i)
     struct selection *p = &t->selection[i];
     int completed = 0;
 
-    t->jobs_ended = t->jobs_ended < t->jobs ? cmn_pairwise_progress(t->exact, 0) : t->jobs_ended;
+    t->jobs_ended = t->jobs_ended < t->jobs ? cmn_sums_progress(t->exact, 0) : t->jobs_ended;
     if (!p->k) {
         return t->jobs_ended >= t->job[i];
     }
@@ -304,7 +302,7 @@ static unsigned long long moved(const void *self)
 {
     const struct topk *t = self;
 
-    return t->moved + (unsigned long long)t->jobs_ended + cmn_pairwise_sent(t->exact);
+    return t->moved + (unsigned long long)t->jobs_ended + cmn_sums_sent(t->exact);
 }
 
 /* Receives are the first requests, in the order in which receive() has begun them. */
@@ -315,7 +313,7 @@ static void stalled(const void *self, int i, long seconds)
     int messages = (int)messages_of(p->bytes);
 
     if (!p->k) {
-        cmn_pairwise_stalled(t->exact, seconds);
+        cmn_sums_stalled(t->exact, seconds);
     }
     for (int r = 0; r < (t->ranks - 1) * messages; r++) {
         if (p->request[r] != MPI_REQUEST_NULL) {
@@ -338,7 +336,7 @@ static unsigned long long sent_topk(const void *self)
 {
     const struct topk *t = self;
 
-    return t->sent + cmn_pairwise_sent(t->exact);
+    return t->sent + cmn_sums_sent(t->exact);
 }
 
 static int state_topk(void *self, int i, struct cmn_state *state)

@@ -79,6 +79,11 @@ static const struct option table[] = {
      "transport within a node, for communicators that leave the choice; auto: shm on the CPU, "
      "nccl on GPUs",
      1, NULL},
+    {exchange, "cmn_exchange", WORD, "auto", "auto, pairwise, halving, ring, mpi", 0, 0,
+     AT(exchange),
+     "algorithm of sums by messages; auto: pairwise up to 8 nodes, with more the fastest for each "
+     "length by a model of the measured network; mpi: MPI's own",
+     1, NULL},
     {exchange, "cmn_allreduce_dtype", WORD, "fp32", "fp32, fp16, bf16", 0, 0, AT(dtype),
      "type of the gradients that are sent; fp32: 32 bits; fp16, bf16: 16 bits, with error feedback "
      "(the rounding error is added to the next step's gradient)",

@@ -13,6 +13,14 @@ enum cmn_scatter_mode { CMN_SCATTER_GLOBAL, CMN_SCATTER_SHARD, CMN_SCATTER_NONE 
 enum cmn_report_mode { CMN_REPORT_TABLE, CMN_REPORT_LINES, CMN_REPORT_QUIET };
 
 enum cmn_intra_transport { CMN_INTRA_AUTO, CMN_INTRA_SHM, CMN_INTRA_MPI, CMN_INTRA_NCCL };
+/* Algorithm of sums by messages (transports/sums.h). */
+enum cmn_exchange_by {
+    CMN_EXCHANGE_AUTO,
+    CMN_EXCHANGE_PAIRWISE,
+    CMN_EXCHANGE_HALVING,
+    CMN_EXCHANGE_RING,
+    CMN_EXCHANGE_MPI
+};
 enum cmn_overlap_mode { CMN_OVERLAP_AUTO, CMN_OVERLAP_ON, CMN_OVERLAP_OFF };
 enum cmn_compress { CMN_COMPRESS_NONE, CMN_COMPRESS_TOPK, CMN_COMPRESS_POWERSGD };
 
@@ -25,6 +33,7 @@ enum { CMN_TEXT = 1024 };
 struct cmn_options {
     char communicator[CMN_TEXT];
     long intra;       /* enum cmn_intra_transport */
+    long exchange;    /* enum cmn_exchange_by */
     long dtype;       /* enum cmn_dtype */
     long overlap;     /* enum cmn_overlap_mode */
     double bucket_mb; /* MiB; 0: measured */

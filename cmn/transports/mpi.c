@@ -1,4 +1,4 @@
-/* mpi: pairwise messages in main memory, and MPI's own collectives for the rest.
+/* mpi: messages of our own (sums.h) in main memory, and MPI's own collectives for the rest.
  *
  * Open MPI 4.1 allocates the temporary of a large allreduce in every call, and chooses an
  * algorithm by size alone. pairwise.c keeps its memory, adds in the order of the ranks, and keeps
@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "mpi/call.h"
 #include "mpi/device.h"
-#include "transports/pairwise.h"
+#include "transports/sums.h"
 #include "transports/transport.h"
 
 /* MPI sums fewer floats than this: their time is the number of messages, not their length. */
@@ -20,7 +20,7 @@ enum { SMALL = 16 * 1024 };
 
 struct mpi {
     const struct cmn_group *group;
-    struct cmn_pairwise *pairwise; /* NULL: MPI's own collectives alone */
+    struct cmn_sums *sums; /* NULL: MPI's own collectives alone */
     int rank, ranks;
 };
 
@@ -39,7 +39,7 @@ static int open_mpi(void **self, const struct cmn_group *group)
     MPI_Comm_rank(group->comm, &m->rank);
     MPI_Comm_size(group->comm, &m->ranks);
     if (group->topology->device < 0 && m->ranks > 1) {
-        m->pairwise = cmn_pairwise_open(group->comm, 0); /* waits as MPI does: without a limit */
+        m->sums = cmn_sums_open(group->comm, group->options, 1); /* waits as MPI does */
     }
     return 0;
 }
@@ -98,8 +98,8 @@ static void allreduce_mpi(void *self, float *data, size_t n)
 {
     const struct mpi *m = self;
 
-    if (m->pairwise && n >= SMALL) {
-        cmn_pairwise_run(m->pairwise, data, n, m->ranks, CMN_REDUCE_SCATTER | CMN_ALLGATHER);
+    if (m->sums && (n >= SMALL || m->group->options->exchange != CMN_EXCHANGE_AUTO)) {
+        cmn_sums_run(m->sums, data, n);
     } else {
         cmn_mpi_allreduce(m->group, data, n, CMN_MPI_FLOATS);
     }
@@ -109,8 +109,8 @@ static void reduce_mpi(void *self, float *data, size_t n)
 {
     const struct mpi *m = self;
 
-    if (m->pairwise && n >= SMALL) {
-        cmn_pairwise_run(m->pairwise, data, n, m->ranks, CMN_REDUCE_SCATTER | CMN_GATHER);
+    if (m->sums && n >= SMALL) {
+        cmn_sums_run_slices(m->sums, data, n, m->ranks, CMN_REDUCE_SCATTER | CMN_GATHER);
     } else if (m->ranks > 1) {
         reduce_to(m, data, n, 0);
     }
@@ -129,8 +129,8 @@ static void reduce_scatter_mpi(void *self, float *data, size_t n, int slices)
 {
     const struct mpi *m = self;
 
-    if (m->pairwise) {
-        cmn_pairwise_run(m->pairwise, data, n, slices, CMN_REDUCE_SCATTER);
+    if (m->sums) {
+        cmn_sums_run_slices(m->sums, data, n, slices, CMN_REDUCE_SCATTER);
     } else {
         by_slices(m, data, n, slices, reduce_to);
     }
@@ -140,8 +140,8 @@ static void allgather_mpi(void *self, float *data, size_t n, int slices)
 {
     const struct mpi *m = self;
 
-    if (m->pairwise) {
-        cmn_pairwise_run(m->pairwise, data, n, slices, CMN_ALLGATHER);
+    if (m->sums) {
+        cmn_sums_run_slices(m->sums, data, n, slices, CMN_ALLGATHER);
     } else {
         by_slices(m, data, n, slices, bcast_from);
     }
@@ -151,7 +151,7 @@ static void close_mpi(void *self)
 {
     struct mpi *m = self;
 
-    cmn_pairwise_close(m->pairwise);
+    cmn_sums_close(m->sums);
     free(m);
 }
 

@@ -1,6 +1,5 @@
 #include "transports/pairwise.h"
 
-#include <math.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -224,24 +223,6 @@ static int complete(struct half *h)
     return all;
 }
 
-/* Casts x + error to 16 bits; `back` becomes the result as 32 bits, and the error what was
- * rounded off. */
-static void cast_to_16(const struct cmn_pairwise_job *job, uint16_t *to, float *x, size_t at,
-                       size_t n, float *back)
-{
-    if (job->error) {
-        for (size_t i = 0; i < n; i++) {
-            x[i] += job->error[at + i];
-        }
-    }
-    cmn_float16_encode(job->dtype, to, x, n);
-    cmn_float16_decode(job->dtype, back, to, n);
-    for (size_t i = 0; job->error && i < n; i++) {
-        float rest = x[i] - back[i];
-        job->error[at + i] = isfinite(rest) ? rest : 0; /* NaN and Inf have been sent */
-    }
-}
-
 /* ---- a pipeline step, in this order ---- */
 
 /* Sends this rank's chunks to their owners. */
@@ -269,7 +250,8 @@ static void scatter(struct cmn_pairwise *p, long step)
             send(p, &s->scatter, job->dtype, job->data + at, count, to, SCATTER_TAG);
         } else if (count) {
             uint16_t *leaves = s->to_owners + place(p, to);
-            cast_to_16(job, leaves, job->data + at, at, count, s->received + place(p, to));
+            cmn_float16_feedback(job->dtype, leaves, s->received + place(p, to), job->data + at,
+                                 job->error ? job->error + at : NULL, count);
             send(p, &s->scatter, job->dtype, leaves, count, to, SCATTER_TAG);
         }
     }
@@ -307,7 +289,8 @@ static void gather(struct cmn_pairwise *p, long step)
         return;
     }
     if (mine && !is_32) {
-        cast_to_16(job, s->own_sum, job->data + own, own, mine, s->received);
+        cmn_float16_feedback(job->dtype, s->own_sum, s->received, job->data + own,
+                             job->error ? job->error + own : NULL, mine);
         memcpy(job->data + own, s->received, mine * sizeof *job->data);
     }
     for (int i = 1; i < p->ranks; i++) {

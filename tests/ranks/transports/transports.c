@@ -3,6 +3,7 @@
  * form. */
 #include "ranks/ranks.h"
 
+#include <math.h>
 #include <stdint.h>
 
 #include "config/options.h"
@@ -10,6 +11,7 @@
 #include "transports/mpi.h"
 #include "transports/pairwise.h"
 #include "transports/shm.h"
+#include "transports/sums.h"
 #include "transports/transport.h"
 
 static const struct cmn_transport *const transports[] = {&cmn_mpi, &cmn_shm};
@@ -289,6 +291,183 @@ static void pairwise(void **state)
     fail_on_all_ranks();
 }
 
+/* ---- each algorithm of cmn_exchange ---- */
+
+enum { SUMS = 3 };
+static const size_t sum_length[SUMS] = {1003, 500007, 7};
+
+static unsigned long long sent_by_all(const struct cmn_sums *s)
+{
+    unsigned long long sent = cmn_sums_sent(s);
+
+    MPI_Allreduce(MPI_IN_PLACE, &sent, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, top.world);
+    return sent;
+}
+
+/* Several sums at once, of lengths that no number of ranks divides: closed forms, bytes of all
+ * ranks together, and the same bits on all ranks and in the next run. */
+static void sums_by(const char *name)
+{
+    struct cmn_sums *s = cmn_sums_open(top.world, &options, 0);
+    float *data[SUMS], *first = malloc(sum_length[1] * sizeof *first);
+    unsigned long long want = 0;
+    size_t others = (size_t)top.size - 1;
+
+    for (int call = 0; call < 3; call++) {
+        for (int i = 0; i < SUMS; i++) {
+            struct cmn_sum sum = {.n = sum_length[i], .dtype = CMN_FP32};
+            data[i] = sum.data = malloc(sum.n * sizeof *sum.data);
+            if (call == 0) {
+                for (size_t k = 0; k < sum.n; k++) {
+                    sum.data[k] = (float)((k * 7 + (size_t)top.rank * 1000) % 65536);
+                }
+            } else {
+                ordered(sum.data, sum.n, top.rank);
+            }
+            cmn_sums_begin(s, &sum);
+            want += 2 * others * sum.n * sizeof(float);
+        }
+        cmn_sums_progress(s, SUMS * (call + 1));
+        for (int i = 0; i < SUMS && call == 0; i++) {
+            for (size_t k = 0; k < sum_length[i]; k++) {
+                float sum = 0;
+                for (int rank = 0; rank < top.size; rank++) {
+                    sum += (float)((k * 7 + (size_t)rank * 1000) % 65536);
+                }
+                CHECK_SAYING(data[i][k] == sum, "%s, %zu floats, at %zu: %g, not %g", name,
+                             sum_length[i], k, (double)data[i][k], (double)sum);
+            }
+        }
+        CHECK_SAYING(same_everywhere(data[1], sum_length[1] * sizeof *first), "%s", name);
+        CHECK_SAYING(call < 2 || !memcmp(first, data[1], sum_length[1] * sizeof *first), "%s",
+                     name);
+        memcpy(first, data[1], sum_length[1] * sizeof *first);
+        for (int i = 0; i < SUMS; i++) {
+            free(data[i]);
+        }
+    }
+    CHECK_SAYING(sent_by_all(s) == want, "%s: all ranks sent %llu bytes, not %llu", name,
+                 sent_by_all(s), want);
+    cmn_sums_close(s);
+    free(first);
+}
+
+/* 16 bits: what all steps gave and what all ranks still keep is what was put in. */
+static void feeds_back(const char *name, enum cmn_dtype dtype)
+{
+    enum { N = 30011, STEPS = 6 };
+    struct cmn_sums *s = cmn_sums_open(top.world, &options, 0);
+    float *data = malloc(N * sizeof *data), *error = calloc(N, sizeof *error);
+    double *out = calloc(N, sizeof *out), *in = calloc(N, sizeof *in);
+    unsigned long long want = (unsigned long long)(top.size - 1) * 2 * N * 2 * STEPS;
+    size_t rounded = 0;
+
+    for (int step = 0; step < STEPS; step++) {
+        struct cmn_sum sum = {data, N, dtype, error};
+        for (int rank = 0; rank < top.size; rank++) {
+            ordered(data, N, rank);
+            for (int i = 0; i < N; i++) {
+                in[i] += (double)data[i];
+            }
+        }
+        ordered(data, N, top.rank);
+        cmn_sums_begin(s, &sum);
+        cmn_sums_progress(s, step + 1);
+        CHECK_SAYING(same_everywhere(data, N * sizeof *data), "%s", name);
+        for (int i = 0; i < N; i++) {
+            out[i] += (double)data[i];
+        }
+    }
+    for (int i = 0; i < N; i++) {
+        rounded += error[i] != 0;
+    }
+    for (int i = 0; i < N; i++) {
+        in[i] -= out[i];
+        out[i] = (double)error[i];
+    }
+    MPI_Allreduce(MPI_IN_PLACE, out, N, MPI_DOUBLE, MPI_SUM, top.world);
+    for (int i = 0; i < N && top.size > 1; i++) {
+        CHECK_SAYING(fabs(in[i] - out[i]) < 1e-5, "%s, at %d: %g are missing, %g are kept", name, i,
+                     in[i], out[i]);
+    }
+    CHECK_SAYING(rounded > 0 || top.size == 1, "%s: nothing was rounded", name);
+    CHECK_SAYING(sent_by_all(s) == want, "%s: all ranks sent %llu bytes, not %llu", name,
+                 sent_by_all(s), want);
+    cmn_sums_close(s);
+    free(data);
+    free(error);
+    free(in);
+    free(out);
+}
+
+/* Rank 0 does not come: the others end the job and name a rank; then it comes after all. */
+static void stalls(const char *name)
+{
+    float data[100];
+    struct cmn_sum sum = {data, 100, CMN_FP32, NULL};
+    struct cmn_options impatient = options;
+    struct cmn_sums *s;
+
+    impatient.timeout = 1;
+    s = cmn_sums_open(top.world, &impatient, 0);
+    ordered(data, 100, top.rank);
+    if (top.rank) {
+        const char *said;
+        cmn_sums_begin(s, &sum);
+        said = fatal_of(cmn_sums_progress(s, 1));
+        CHECK_SAYING(said && check_lost && strstr(said, "nothing came from rank ") &&
+                         strstr(said, "cmn_timeout"),
+                     "%s: %s", name, said);
+    }
+    MPI_Barrier(top.world);
+    if (top.rank == 0) {
+        cmn_sums_begin(s, &sum);
+    }
+    while (cmn_sums_progress(s, 0) < 1) {
+        usleep(100);
+    }
+    cmn_sums_close(s);
+}
+
+static void algorithms(void **state)
+{
+    (void)state;
+    for (options.exchange = CMN_EXCHANGE_AUTO; options.exchange <= CMN_EXCHANGE_MPI;
+         options.exchange++) {
+        const char *name = cmn_options_word(&options, "cmn_exchange");
+        sums_by(name);
+        if (options.exchange == CMN_EXCHANGE_MPI) {
+            const char *said;
+            struct cmn_sums *s = cmn_sums_open(top.world, &options, 0);
+            struct cmn_sum sum = {NULL, 0, CMN_BF16, NULL};
+            said = fatal_of(cmn_sums_begin(s, &sum));
+            CHECK_SAYING(said && strstr(said, "cmn_exchange=mpi"), "%s", said);
+            cmn_sums_close(s);
+            break;
+        }
+        feeds_back(name, CMN_BF16);
+        feeds_back(name, CMN_FP16);
+        if (options.exchange == CMN_EXCHANGE_HALVING || options.exchange == CMN_EXCHANGE_RING) {
+            stalls(name);
+        }
+    }
+    options.exchange = CMN_EXCHANGE_AUTO;
+    fail_on_all_ranks();
+}
+
+/* What the model is fed with: the same on all ranks, and no nonsense. */
+static void measurement(void **state)
+{
+    struct cmn_link link = {0, 0, 0, 0};
+
+    (void)state;
+    cmn_link_measure(top.world, &link);
+    CHECK(same_everywhere(&link, sizeof link));
+    CHECK_SAYING(link.latency > 0 && link.message >= 0 && link.near > 0 && link.far > 0,
+                 "%g %g %g %g", link.latency, link.message, link.near, link.far);
+    fail_on_all_ranks();
+}
+
 /* Data elsewhere than in the memory that shm gave is a mistake of the caller. */
 static void memory_of_the_caller(void **state)
 {
@@ -417,6 +596,8 @@ static int group(void)
         cmocka_unit_test(collectives),
         cmocka_unit_test(chunks),
         cmocka_unit_test(pairwise),
+        cmocka_unit_test(algorithms),
+        cmocka_unit_test(measurement),
         cmocka_unit_test(same_bits),
         cmocka_unit_test(two_at_once),
         cmocka_unit_test(memory_of_the_caller),

@@ -13,6 +13,7 @@ struct key {
 static const struct key keys[] = {
     {"cmn_communicator", "auto", "naive", "naive", {NULL}},
     {"cmn_intra", "auto", "mpi", "mpi", {"", "Mpi", "tcp"}},
+    {"cmn_exchange", "auto", "halving", "halving", {"", "Ring", "tree", "0"}},
     {"cmn_allreduce_dtype", "fp32", "bf16", "bf16", {"", "fp8", "half"}},
     {"cmn_compress", "off", "topk", "topk", {"", "top-k", "powersgd "}},
     {"cmn_topk_ratio", "0.01", "0.1", "0.1", {"", "0", "0.6", "nan", "1%"}},
