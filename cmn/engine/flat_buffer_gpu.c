@@ -7,6 +7,7 @@
 #ifdef GPU
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ struct cmn_flat_buffer_gpu {
     void *part;             /* of each gradient, CMN_KERNEL_PARTS sums of 8 bytes */
     float *table;           /* of each gradient: scale, rate and decay; then their limits */
     float *host_table;      /* the host's */
+    float *m, *v;           /* Adam's moments, as the flat buffer lies; NULL: there are none */
     void *host_part;
 };
 
@@ -146,6 +148,34 @@ static void number_units(struct cmn_gradients *g)
     free(tensor);
 }
 
+/* Some layers have none on the GPU. */
+static void move_moment(float **moment, float *to, size_t n)
+{
+    if (*moment) {
+        move_device(moment, to, n);
+    }
+    *moment = to;
+}
+
+static void move_moments(struct cmn_gradients *g)
+{
+    struct cmn_flat_buffer_gpu *d = g->gpu;
+
+    for (int i = 0; i < g->exchange.tensors; i++) {
+        const struct cmn_tensor *t = &g->tensor[g->tensor_of[i]];
+        size_t at = (size_t)(g->span[i].data - g->flat);
+        if (!t->device_m) {
+            continue;
+        }
+        if (!d->m) {
+            d->m = memory_gpu(g->exchange.block.n);
+            d->v = memory_gpu(g->exchange.block.n);
+        }
+        move_moment(t->device_m, d->m + at, t->n);
+        move_moment(t->device_v, d->v + at, t->n);
+    }
+}
+
 static void ready_gpu(struct cmn_gradients *g)
 {
     struct cmn_flat_buffer_gpu *d = g->gpu = cmn_calloc(1, sizeof *g->gpu);
@@ -156,6 +186,7 @@ static void ready_gpu(struct cmn_gradients *g)
         cmn_fatal("gradients: %zu tensors, and at most %d on a GPU", tensors, USHRT_MAX);
     }
     number_units(g);
+    move_moments(g);
     d->host_table = host_memory_gpu(4 * tensors + 1);
     for (size_t i = 0; i < tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[g->tensor_of[i]];
@@ -189,6 +220,9 @@ static void close_gpu(struct cmn_gradients *g)
     for (int i = 0; i < g->exchange.tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[g->tensor_of[i]];
         *t->device = *t->device_weight = *t->weight = NULL;
+        if (t->device_m) {
+            *t->device_m = *t->device_v = NULL;
+        }
     }
     cmn_device_free(g->flat);
     cmn_device_free(g->exchange.weights);
@@ -198,6 +232,8 @@ static void close_gpu(struct cmn_gradients *g)
         cmn_device_free((float *)g->gpu->tensor);
         cmn_device_free((float *)g->gpu->at);
         cmn_device_free(g->gpu->table);
+        cmn_device_free(g->gpu->m);
+        cmn_device_free(g->gpu->v);
         cmn_device_free(g->gpu->bad);
         cmn_device_free(g->gpu->part);
         cmn_device_host_free(g->gpu->host_table);
@@ -299,6 +335,33 @@ static void sgd_gpu(struct cmn_gradients *g, float *velocity, float *sums, float
     queued(cmn_kernel_sgd(&k, cmn_device_stream()));
 }
 
+static void adam_gpu(struct cmn_gradients *g)
+{
+    const struct cmn_flat_buffer_gpu *d = g->gpu;
+    const struct cmn_adam *a = &g->adam;
+    size_t n = (size_t)g->exchange.tensors;
+    struct cmn_kernel_adam k = {
+        .weights = g->exchange.weights,
+        .m = d->m,
+        .v = d->v,
+        .sums = g->flat,
+        .tensor = d->tensor,
+        .scale = d->table,
+        .rate = d->table + n,
+        .decay = d->table + 2 * n,
+        .limit = d->table + 3 * n,
+        .b1 = a->b1,
+        .b2 = a->b2,
+        .eps = a->eps,
+        .m_scale = (float)(1 / (1 - pow((double)a->b1, *a->t))),
+        .v_scale = (float)(1 / (1 - pow((double)a->b2, *a->t))),
+        .n = g->exchange.block.n,
+    };
+
+    send_table(g);
+    queued(cmn_kernel_adam(&k, cmn_device_stream()));
+}
+
 const struct cmn_flat_buffer_ops cmn_flat_buffer_gpu = {
     .open = open_gpu,
     .move = move_gpu,
@@ -318,6 +381,7 @@ const struct cmn_flat_buffer_ops cmn_flat_buffer_gpu = {
     .squares = squares_gpu,
     .nonfinite = nonfinite_gpu,
     .sgd = sgd_gpu,
+    .adam = adam_gpu,
 };
 
 void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto)

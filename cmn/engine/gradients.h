@@ -42,6 +42,8 @@ struct cmn_tensor {
     int decays;              /* whether weight decay applies */
     const float *limit;      /* the GPU's update keeps the weights within this; NULL, 0: none */
     float **device_weight;   /* as weight, in the GPU's memory */
+    float **device_m, **device_v; /* there, Adam's moments, which may be NULL until the block is
+                                     made; NULL: it has none */
 };
 
 /* Metrics: sums that are piggybacked on the gradients in the same exchange. */
@@ -55,6 +57,12 @@ enum cmn_metric {
 };
 
 struct cmn_flat_buffer_ops;
+
+/* Darknet's numbers for Adam; *t counts the updates, this one included. */
+struct cmn_adam {
+    float b1, b2, eps;
+    const int *t;
+};
 
 struct cmn_gradients {
     struct cmn_tensor *tensor; /* of all kinds; gradients from the last layer to the first */
@@ -75,6 +83,7 @@ struct cmn_gradients {
      * other rank's. */
     double images;
     int plain_statistics; /* averages of statistics are means, without the ranks' spread */
+    struct cmn_adam adam;
     struct cmn_exchange exchange;
 };
 
@@ -98,6 +107,10 @@ void cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c
 /* Local. Sets scale, rate and decay of each gradient for an update in which `images` of all ranks
  * count; rate and decay as Darknet gives them to its layers' updates. */
 void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float decay);
+
+/* Local, not blocking. On a GPU alone: all weights are updated by Adam's rule, with the sums in the
+ * flat buffer, which become 0. As cmn_gradients_rates(). */
+void cmn_gradients_adam(struct cmn_gradients *g, int images, float rate, float decay);
 
 /* Collective, blocking. Sum and update in one, by a communicator that can step. `images` of all
  * ranks were in the step; rate, momentum and decay as Darknet gives them to its layers'
@@ -204,6 +217,8 @@ struct cmn_flat_buffer_ops {
      * scale * s + velocity + decay * w; w += rate * u; velocity = momentum * u; s = 0. Without
      * velocity (NULL) s becomes momentum * u. */
     void (*sgd)(struct cmn_gradients *g, float *velocity, float *sums, float momentum);
+    /* Likewise by Adam's rule, with g->flat and the moments of the network. */
+    void (*adam)(struct cmn_gradients *g);
 };
 extern const struct cmn_flat_buffer_ops cmn_flat_buffer_cpu, cmn_flat_buffer_gpu;
 

@@ -49,9 +49,8 @@ static const struct {
 };
 #endif
 
-/* Where the GPU has what the host has at `at`, in the field of that name. Darknet keeps some tensors,
- * like the scales of binary weights, on the host alone: NULL. */
-static float **device_of(const char *name, float **at)
+/* Where the GPU has what the host has at `at`, in the field of that name; NULL: nowhere. */
+static float **field_of(const char *name, float **at)
 {
     float **device = NULL;
 
@@ -65,6 +64,14 @@ static float **device_of(const char *name, float **at)
     (void)name;
     (void)at;
 #endif
+    return device;
+}
+
+/* Darknet keeps some tensors, like the scales of binary weights, on the host alone: NULL. */
+static float **device_of(const char *name, float **at)
+{
+    float **device = field_of(name, at);
+
     return device && *device ? device : NULL;
 }
 
@@ -84,7 +91,10 @@ static struct cmn_tensor *add(struct tensor_list *list, enum cmn_tensor_kind kin
     t = &list->tensor[list->n++];
     *t = (struct cmn_tensor){
         .kind = kind, .layer = layer_index, .part = part, .name = name, .at = at, .n = n};
-    t->device = list->on_gpu ? device_of(name, at) : NULL;
+    if (list->on_gpu) {
+        /* The flat buffer gives moments to layers that have none there. */
+        t->device = kind == CMN_MOMENT ? field_of(name, at) : device_of(name, at);
+    }
     return t;
 }
 
@@ -101,21 +111,35 @@ static int rows_of(const layer *l, size_t n)
 }
 
 /* On a GPU both lie there, and Darknet's update keeps the weights of convolutions within a limit. */
-static void find_on_gpu(struct cmn_tensor *t, const layer *l)
+static void find_on_gpu(struct cmn_tensor *t, layer *l)
 {
+    const struct {
+        float **weight, **m, **v;
+        const char *m_name, *v_name;
+    } moments[] = {
+        {&l->weights, &l->m, &l->v, "m", "v"},
+        {&l->biases, &l->bias_m, &l->bias_v, "bias_m", "bias_v"},
+        {&l->scales, &l->scale_m, &l->scale_v, "scale_m", "scale_v"},
+    };
     const char *name = t->weight == (float **)&l->weights  ? "weights"
                        : t->weight == (float **)&l->biases ? "biases"
                                                            : "scales";
 
     t->device_weight = device_of(name, t->weight);
     t->limit = l->type == CONVOLUTIONAL && t->decays ? &l->clip : NULL;
+    for (size_t i = 0; i < sizeof moments / sizeof moments[0]; i++) {
+        if (t->weight == moments[i].weight && *moments[i].m && *moments[i].v) {
+            t->device_m = field_of(moments[i].m_name, moments[i].m);
+            t->device_v = field_of(moments[i].v_name, moments[i].v);
+        }
+    }
     if (!t->device || !t->device_weight) {
         cmn_fatal("gradients: layer %d %s%s is not on the GPU", t->layer, t->part,
                   t->device ? name : t->name);
     }
 }
 
-static void add_gradient(struct tensor_list *list, const layer *l, int index, const char *part,
+static void add_gradient(struct tensor_list *list, layer *l, int index, const char *part,
                          const char *name, float **at, size_t n, float **weight)
 {
     struct cmn_tensor *t = list->updates ? add(list, CMN_GRADIENT, index, part, name, at, n) : NULL;
@@ -240,6 +264,7 @@ void cmn_gradients_list(struct cmn_gradients *g, struct cmn_net *net)
     g->tensor = list.tensor;
     g->tensors = list.n;
     g->on_gpu = list.on_gpu;
+    g->adam = (struct cmn_adam){n->B1, n->B2, n->eps, n->t};
 }
 
 double cmn_gradients_rolling_keeps(void)
@@ -271,7 +296,7 @@ static void transfer(const struct cmn_gradients *g, enum cmn_tensor_kind kind, i
     }
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
-        if (t->kind == kind && t->device && !in_block(g, t) &&
+        if (t->kind == kind && t->device && *t->device && !in_block(g, t) &&
             (to_host ? cmn_device_read(*t->at, *t->device, t->n)
                      : cmn_device_write(*t->device, *t->at, t->n))) {
             cmn_fail_in("layer %d %s%s", t->layer, t->part, t->name);

@@ -254,8 +254,11 @@ const char *cmn_tree_own_update(const network *net, int on_gpu)
 {
     const char *key = NULL;
 
-    if (!on_gpu || net->adam) {
+    if (!on_gpu) {
         return NULL;
+    }
+    if (net->adam) {
+        return "adam=1"; /* of convolutions alone, with a count of updates in each layer */
     }
     for (int i = 0; i < net->n && !key; i++) {
         key = own_update_of(&net->layers[i]);

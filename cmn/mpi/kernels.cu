@@ -77,6 +77,24 @@ static __global__ void update(struct cmn_kernel_sgd k)
     }
 }
 
+/* In the order of Darknet's adam_cpu(). */
+static __global__ void update_adam(struct cmn_kernel_adam k)
+{
+    size_t step = (size_t)gridDim.x * blockDim.x;
+
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < k.n; i += step) {
+        unsigned t = k.tensor[i / CMN_KERNEL_UNIT];
+        float w = k.weights[i], limit = k.limit[t];
+        float u = k.scale[t] * k.sums[i] + k.decay[t] * w;
+        float m = k.b1 * k.m[i] + (1 - k.b1) * u, v = k.b2 * k.v[i] + (1 - k.b2) * u * u;
+        k.m[i] = m;
+        k.v[i] = v;
+        w += k.rate[t] * m * k.m_scale / (sqrtf(v * k.v_scale) + k.eps);
+        k.weights[i] = limit != 0 ? fminf(limit, fmaxf(-limit, w)) : w;
+        k.sums[i] = 0;
+    }
+}
+
 static __device__ double value_of(float x, size_t, double)
 {
     return (double)x * (double)x;
@@ -276,6 +294,15 @@ extern "C" int cmn_kernel_sgd(const struct cmn_kernel_sgd *k, void *stream)
         return 0;
     }
     update<<<blocks(k->n), BLOCK, 0, (cudaStream_t)stream>>>(*k);
+    return cudaGetLastError();
+}
+
+extern "C" int cmn_kernel_adam(const struct cmn_kernel_adam *k, void *stream)
+{
+    if (k->n == 0) {
+        return 0;
+    }
+    update_adam<<<blocks(k->n), BLOCK, 0, (cudaStream_t)stream>>>(*k);
     return cudaGetLastError();
 }
 

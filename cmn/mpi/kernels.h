@@ -49,6 +49,17 @@ struct cmn_kernel_sgd {
 };
 int cmn_kernel_sgd(const struct cmn_kernel_sgd *k, void *stream);
 
+/* Adam's rule: u = scale * g + decay * w; m = b1 * m + (1 - b1) * u; v = b2 * v + (1 - b2) * u * u; w
+ * += rate * m * m_scale / (sqrt(v * v_scale) + eps); g = 0. */
+struct cmn_kernel_adam {
+    float *weights, *m, *v, *sums;
+    const unsigned short *tensor;
+    const float *scale, *rate, *decay, *limit;
+    float b1, b2, eps, m_scale, v_scale;
+    size_t n;
+};
+int cmn_kernel_adam(const struct cmn_kernel_adam *k, void *stream);
+
 /* found[t] becomes 1 where one of the floats [from, to) of x in tensor t is NaN or infinite; all
  * others stay as they are. */
 int cmn_kernel_nonfinite(float *found, const unsigned short *tensor, const float *x, size_t from,

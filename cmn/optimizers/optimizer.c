@@ -119,6 +119,7 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
     o->whole = c;
     o->self = self;
     o->policy = choose(options, adam);
+    o->own_adam = adam && t->device >= 0 && !own;
     /* On a GPU one kernel updates all tensors, from gradients and a momentum that lies apart. */
     if (t->device >= 0 && o->policy == &cmn_synchronous && !adam && !own) {
         o->policy = &cmn_separate_momentum;

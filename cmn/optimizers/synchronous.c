@@ -31,6 +31,9 @@ static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
     cmn_sum_gradients(o, rule, images);
     if (!cmn_use_sums(o, &o->gradients->exchange, images)) {
         rule->done = 1;
+    } else if (o->own_adam) {
+        cmn_adam_update(o, rule, images);
+        rule->done = 1;
     }
     rule->batch = images;
     rule->momentum /= (float)o->topology->size;

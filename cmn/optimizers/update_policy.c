@@ -163,6 +163,14 @@ static void set_lars_rates(struct cmn_optimizer *o, const float *sums, const str
     free(square);
 }
 
+/* The average follows the weights. */
+static void follow_on_gpu(struct cmn_optimizer *o)
+{
+    if (o->ema.decay > 0) {
+        cmn_ema_follow(&o->ema, o->gradients, cmn_ema_next(&o->ema, o->gradients, 1));
+    }
+}
+
 /* One kernel for all tensors. */
 static void update_on_gpu(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
                           int images)
@@ -171,9 +179,7 @@ static void update_on_gpu(struct cmn_optimizer *o, float *sums, const struct cmn
         set_lars_rates(o, sums, rule, images);
     }
     o->gradients->ops->sgd(o->gradients, o->velocity, sums, rule->momentum);
-    if (o->ema.decay > 0) {
-        cmn_ema_follow(&o->ema, o->gradients, cmn_ema_next(&o->ema, o->gradients, 1));
-    }
+    follow_on_gpu(o);
 }
 
 static void update_on_cpu(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
@@ -205,10 +211,27 @@ static void update_on_cpu(struct cmn_optimizer *o, float *sums, const struct cmn
     }
 }
 
+static void note_update(struct cmn_optimizer *o, double began)
+{
+    double ended = cmn_clock();
+
+    o->updating += ended - began;
+    cmn_timeline_span(CMN_SPAN_UPDATE, -1, began, ended);
+}
+
+void cmn_adam_update(struct cmn_optimizer *o, const struct cmn_rule *rule, int images)
+{
+    double began = cmn_clock();
+
+    cmn_gradients_adam(o->gradients, images, rule->rate, rule->decay);
+    follow_on_gpu(o);
+    note_update(o, began);
+}
+
 void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
                          int images)
 {
-    double began = cmn_clock(), ended;
+    double began = cmn_clock();
 
     cmn_gradients_rates(o->gradients, images, rule->rate, rule->decay);
     if (o->gradients->on_gpu) {
@@ -216,9 +239,7 @@ void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_
     } else {
         update_on_cpu(o, sums, rule, images);
     }
-    ended = cmn_clock();
-    o->updating += ended - began;
-    cmn_timeline_span(CMN_SPAN_UPDATE, -1, began, ended);
+    note_update(o, began);
 }
 
 /* ---- exchanges ---- */

@@ -114,6 +114,7 @@ struct cmn_optimizer {
     /* Without the calls that the policy cannot use (gradients are opened with this one); whole. */
     struct cmn_communicator communicator;
     const struct cmn_communicator *whole;
+    int own_adam; /* on a GPU: one kernel updates all tensors by Adam's rule, not Darknet */
     void *self;
     struct cmn_gradients *gradients;
 
@@ -173,6 +174,9 @@ void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_
 /* Local. Says which tensor (o->too_large) did not fit into 16 bits. */
 enum { CMN_TOO_LARGE = 256 };
 void cmn_say_too_large(const struct cmn_optimizer *o, int tensor, char text[CMN_TOO_LARGE]);
+
+/* Local. As cmn_velocity_update, of the sums in the flat buffer, where o->own_adam. */
+void cmn_adam_update(struct cmn_optimizer *o, const struct cmn_rule *rule, int images);
 
 /* Collective, blocking. Sums the flat buffer and o->metrics over all ranks. With a communicator
  * that steps and `rule`, the weights are updated, too: then rule->done. */

@@ -150,6 +150,42 @@ nvidia_smi() {
     assert_close cpu.weights gpu.weights 1e-5
 }
 
+# With layers that Darknet itself updates by momentum on a GPU.
+adam_cfg() {
+    net_section adam=1 learning_rate=0.001 max_batches=8 "$@"
+    printf '%s\n' '[convolutional]' 'filters=4' 'size=3' 'stride=2' 'pad=1' 'batch_normalize=1' 'activation=tanh' \
+        '[local]' 'filters=3' 'size=3' 'stride=2' 'pad=1' 'activation=tanh' '[batchnorm]' \
+        '[connected]' 'output=10' 'activation=linear' '[softmax]'
+}
+
+@test "adam on GPUs updates every layer as on the CPU, keeps an average, and resumes with the same bits" {
+    adam_cfg >adam.cfg
+    for ranks in 1 3; do
+        rm -rf out
+        on_cpu train_on $ranks adam.cfg -cmn_ema 0.8
+        keep adam cpu
+        keep adam_ema cpu_ema
+        train_on $ranks adam.cfg -cmn_ema 0.8 -cmn_verify 1 -cmn_checkpoint 5
+        keep adam gpu
+        keep adam_ema gpu_ema
+        assert_close cpu.weights gpu.weights 1e-5
+        assert_close cpu_ema.weights gpu_ema.weights 1e-5
+        assert_far gpu.weights gpu_ema.weights 1e-4
+        rm out/adam-8.checkpoint
+        cp out/adam-5.checkpoint five
+        train_on $ranks adam.cfg -cmn_ema 0.8 -cmn_checkpoint 5
+        grep -q 'resumed from out/adam-5.checkpoint, iteration 5' train.log
+        cmp gpu.weights out/adam.weights
+        cmp gpu_ema.weights out/adam_ema.weights
+    done
+    # What the GPU has kept, the CPU goes on with.
+    rm out/adam-8.checkpoint
+    cp five out/adam-5.checkpoint
+    on_cpu train_on 3 adam.cfg -cmn_ema 0.8 -cmn_checkpoint 5
+    grep -q 'resumed from out/adam-5.checkpoint, iteration 5' train.log
+    assert_close gpu.weights out/adam.weights 1e-5
+}
+
 @test "16 bits train about as well" {
     smooth_cfg >conv.cfg
     train_on 2 conv.cfg
