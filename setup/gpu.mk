@@ -3,7 +3,8 @@
 CUDA_OBJ    :=
 ifeq ($(GPU),1)
 DK_CUDA_OBJ := $(DK_CUDA:%=$(B)/darknet/src/%.o)
-CUDA_OBJ    := $(DK_CUDA_OBJ) $(B)/cmn/mpi/kernels.o
+CMN_CUDA_OBJ := $(patsubst %.cu,$(B)/%.o,$(wildcard cmn/*/*.cu))
+CUDA_OBJ    := $(DK_CUDA_OBJ) $(CMN_CUDA_OBJ)
 GPU_FLAGS   := -DGPU $(if $(filter 1,$(CUDNN)),-DCUDNN) $(if $(filter 1,$(CUDNN_HALF)),-DCUDNN_HALF) $(if $(filter 1,$(NCCL)),-DCMN_NCCL)
 
 # What setup/cuda.sh has found. The first line of the file says for which settings.
@@ -31,7 +32,7 @@ $(DK_CUDA_OBJ): $(B)/darknet/%.o: $(DK)/%.cu $(B)/flags-cuda | $(DK)/.stamp
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) $(DK_CUDA_FLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
-$(B)/cmn/mpi/kernels.o: cmn/mpi/kernels.cu $(B)/flags-cuda
+$(CMN_CUDA_OBJ): $(B)/%.o: %.cu $(B)/flags-cuda
 	$(say) NVCC $<
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) $(CMN_CUDA_FLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<

@@ -29,7 +29,8 @@ FAKE_DK    := $(DK_LIB_OBJ:$(B)/%=$(B)/fake/%)
 FAKE_MAIN  := $(DK_EXEC_OBJ:$(B)/%=$(B)/fake/%)
 FAKE_OWN   := $(patsubst %.c,$(B)/fake/%.o,$(CMN_SRC) $(wildcard tests/gpu/fake/*.c))
 FAKE_OBJ   := $(FAKE_OWN) $(FAKE_TESTS:$(B)/%=$(B)/fake/%.o)
-FAKE_CU    := $(DK_CUDA:%=$(B)/fake/darknet/src/%.cu.o) $(B)/fake/cmn/mpi/kernels.cu.o
+CMN_CU     := $(wildcard cmn/*/*.cu)
+FAKE_CU    := $(DK_CUDA:%=$(B)/fake/darknet/src/%.cu.o) $(CMN_CU:%=$(B)/fake/%.o)
 # Those that differ without cuDNN: a second program has them, and all else of the first.
 FAKE_BARE  := $(addprefix $(B)/fake/without-cudnn/darknet/src/,$(addsuffix .o,batchnorm_layer connected_layer convolutional_layer crnn_layer network \
     $(if $(SUFFIX),maxpool_layer,deconvolutional_layer gru_layer lstm_layer rnn_layer)) convolutional_kernels.cu.o)
@@ -140,7 +141,7 @@ $(DK_CUDA:%=$(B)/fake/darknet/src/%.cu.o): $(B)/fake/darknet/%.cu.o: $(DK)/%.cu 
 $(filter %.cu.o,$(FAKE_BARE)): $(B)/fake/without-cudnn/darknet/%.cu.o: $(DK)/%.cu $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
 	$(call fake_kernels,-include without_cudnn.h)
 
-$(B)/fake/cmn/mpi/kernels.cu.o: cmn/mpi/kernels.cu $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
+$(CMN_CU:%=$(B)/fake/%.o): $(B)/fake/%.o: % $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
 	$(fake_kernels)
 
 $(B)/fake/cmn/report/tensorboard.o: | $(EVENTS).h

@@ -52,7 +52,7 @@ struct cmn_communicator {
     const char *always;    /* the transport that it takes; NULL: cmn_intra decides, within a node */
     int casts;             /* 1: on GPUs it can send what cmn_allreduce_dtype asks for */
     int delays;            /* 1: on GPUs it can exchange during the next step */
-    int compresses;        /* 1: on the CPU it can send what a compressor makes of the gradients */
+    int compresses;        /* 1: it can send what a compressor makes of the gradients */
 
     /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use
      * instead), or NULL. */
@@ -93,7 +93,8 @@ struct cmn_communicator {
     void (*poll)(void *self);
     /* Optional. Why begin cannot be used here, or NULL. Local, the same on all ranks. */
     const char *(*no_begin)(void *self);
-    /* Optional. Local. Entry i of what a restart needs; 0 when there are no more, else 1. */
+    /* Optional. Local. Entry i of what a restart needs; 0 when there are no more, else 1, or 2 where
+     * its data are floats in the GPU's memory. */
     int (*state)(void *self, int i, struct cmn_state *state);
     /* Collective. */
     void (*close)(void *self);

@@ -2,7 +2,7 @@
  *
  * Steps: for every chunk of 4 MiB of the block, MPI_Allreduce over all ranks, in place.
  * With a compressor, double buffering or a named cmn_exchange: overlapped_allreduce.h, with each rank as a node of its
- * own.
+ * own; with a compressor on GPUs compressed_allreduce.h, whose messages are the CPU's.
  * Bytes: about 2(N-1)/N * 4n sent per rank for a block of n floats, by any bandwidth-optimal
  * algorithm; Open MPI picks one per chunk size. */
 #include "communicators/communicator.h"
@@ -12,7 +12,7 @@
 #include "transports/mpi.h"
 
 struct flat {
-    struct cmn_node_groups groups; /* overlap alone, with a compressor or double buffering */
+    struct cmn_node_groups groups; /* overlap or compressed alone, or neither */
     struct cmn_group world;
     struct cmn_topology alone; /* each rank a node of its own */
 };
@@ -27,7 +27,7 @@ static int overlaps(const struct cmn_topology *t, const struct cmn_options *o)
 
 static const char *refuses_flat(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    const char *why = cmn_mpi.refuses(t, o);
+    const char *why = cmn_compressed_wanted(t, o) ? NULL : cmn_mpi.refuses(t, o);
 
     return why || !overlaps(t, o) ? why : cmn_overlap_refuses(t, o);
 }
@@ -45,16 +45,17 @@ static int open_flat(void **self, const struct cmn_topology *t, const struct cmn
     f->alone.intra_size = f->alone.least_intra = 1;
     f->alone.inter_rank = t->rank;
     f->alone.inter_size = t->size;
+    if (cmn_compressed_wanted(t, o)) {
+        f->groups.compressed = cmn_compressed_open(&f->alone, o, 1, NULL);
+    }
     return overlaps(t, o) ? cmn_overlap_open(&f->groups.overlap, &f->alone, o, 1) : 0;
 }
 
 static void allreduce_flat(void *self, const struct cmn_exchange *x)
 {
-    const struct flat *f = self;
+    struct flat *f = self;
 
-    if (f->groups.overlap) {
-        cmn_overlap_allreduce(f->groups.overlap, x);
-    } else {
+    if (!cmn_node_groups_allreduce(&f->groups, x)) {
         cmn_mpi_allreduce(&f->world, x->block.data, x->block.n + x->metrics.n, CMN_MPI_FLOATS);
     }
 }

@@ -5,7 +5,7 @@
  *   2. allreduce over the nodes' first ranks; on GPUs as cmn_allreduce_dtype says
  *   3. broadcast within the node
  * Several nodes whose ranks share memory do this in the background: overlapped_allreduce.h with
- * one owner.
+ * one owner. With cmn_compress on GPUs: compressed_allreduce.h.
  * Bytes, n floats, k ranks on a node, M nodes: over a node's link 2(M-1)/M * 4n each way (4n for
  * two nodes), all of it by its first rank. Within the node by mpi, sent per rank: 4n in step 1;
  * in step 3 what MPI_Bcast takes, (k-1) * 4n in all. By shm nothing is sent: see
@@ -29,8 +29,7 @@ static void allreduce_hierarchical(void *self, const struct cmn_exchange *x)
     float *data = x->block.data;
     size_t n = x->block.n + x->metrics.n;
 
-    if (g->overlap) {
-        cmn_overlap_allreduce(g->overlap, x);
+    if (cmn_node_groups_allreduce(g, x)) {
         return;
     }
     g->within->reduce(g->intra_self, data, n);

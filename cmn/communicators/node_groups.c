@@ -43,11 +43,21 @@ const char *cmn_node_groups_refuse(const struct cmn_topology *t, const struct cm
 {
     const char *why = cmn_node_groups_refuse_within(t, o);
 
-    if (!why && t->device >= 0 && t->inter_size == 1 && o->dtype != CMN_FP32) {
+    if (why || t->device < 0) {
+        return why;
+    }
+    if (t->inter_size == 1 && o->dtype != CMN_FP32) {
         return "all ranks are on one node, and what is sent between nodes alone has 16 bits: use "
                "pure_nccl or single_node";
     }
-    return why;
+    if (t->inter_size == 1 && cmn_compressed_wanted(t, o)) {
+        return "all ranks are on one node, and nothing is sent that a compressor could make "
+               "smaller: leave it away, or use flat, which sends all the same";
+    }
+    if (cmn_compressed_wanted(t, o) && cmn_transport_intra(t, o) != &cmn_nccl) {
+        return "compressors on GPUs need NCCL within a node: leave cmn_intra away, or use flat";
+    }
+    return NULL;
 }
 
 int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_transport *within,
@@ -61,6 +71,10 @@ int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_transport *
     g->within = within;
     if (!within || within->open(&g->intra_self, &g->intra)) {
         return -1;
+    }
+    if (t->inter_size > 1 && cmn_compressed_wanted(t, o)) {
+        g->compressed = cmn_compressed_open(t, o, across, t->intra_size > 1 ? g->intra_self : NULL);
+        return 0;
     }
     if (t->inter_size > 1 && g->within == &cmn_shm) {
         return cmn_overlap_open(&g->overlap, t, o, across);
@@ -81,6 +95,16 @@ int cmn_node_groups_memory(void *self, size_t floats, float **memory)
         return cmn_overlap_memory(g->overlap, floats, memory);
     }
     return g->within && g->within->memory ? g->within->memory(g->intra_self, floats, memory) : 0;
+}
+
+int cmn_node_groups_allreduce(struct cmn_node_groups *g, const struct cmn_exchange *x)
+{
+    if (g->compressed) {
+        cmn_compressed_allreduce(g->compressed, x);
+    } else if (g->overlap) {
+        cmn_overlap_allreduce(g->overlap, x);
+    }
+    return g->compressed || g->overlap;
 }
 
 /* 16 bits go by NCCL alone (cmn_node_groups_refuse). */
@@ -121,7 +145,11 @@ void cmn_node_groups_begin(void *self, const struct cmn_exchange *x, size_t upto
 {
     struct cmn_node_groups *g = self;
 
-    cmn_overlap_begin(g->overlap, x, upto);
+    if (g->compressed) {
+        cmn_compressed_prepare(g->compressed, x); /* and nothing is begun */
+    } else {
+        cmn_overlap_begin(g->overlap, x, upto);
+    }
 }
 
 void cmn_node_groups_poll(void *self)
@@ -152,6 +180,9 @@ int cmn_node_groups_state(void *self, int i, struct cmn_state *state)
 {
     struct cmn_node_groups *g = self;
 
+    if (g->compressed) {
+        return cmn_compressed_state(g->compressed, i, state);
+    }
     return g->overlap ? cmn_overlap_state(g->overlap, i, state) : 0;
 }
 
@@ -160,6 +191,7 @@ void cmn_node_groups_close(void *self)
     struct cmn_node_groups *g = self;
 
     cmn_overlap_close(g->overlap);
+    cmn_compressed_close(g->compressed);
     if (g->between) {
         g->between->close(g->inter_self);
     }

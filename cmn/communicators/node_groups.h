@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "communicators/communicator.h"
+#include "communicators/compressed_allreduce.h"
 #include "communicators/overlapped_allreduce.h"
 #include "transports/transport.h"
 
@@ -15,6 +16,8 @@ struct cmn_node_groups {
     void *intra_self;                   /* of `within` */
     /* Several nodes whose ranks share memory exchange through this alone; else NULL. */
     struct cmn_overlap *overlap;
+    /* Several nodes with GPUs and a compressor exchange through this alone; else NULL. */
+    struct cmn_compressed *compressed;
     /* Else these connect the nodes; NULL on one node, and on ranks that stay within their node. */
     const struct cmn_transport *between;
     void *inter_self;
@@ -41,6 +44,9 @@ void cmn_node_groups_poll(void *self);
 const char *cmn_node_groups_no_begin(void *self);
 int cmn_node_groups_state(void *self, int i, struct cmn_state *state);
 void cmn_node_groups_close(void *self);
+
+/* As struct cmn_communicator.allreduce, where one of the two does all of it: then 1, else 0. */
+int cmn_node_groups_allreduce(struct cmn_node_groups *g, const struct cmn_exchange *x);
 
 /* Collective over the nodes, on ranks that exchange between them; nothing on the others. The sum over
  * the nodes of n floats at `data`, of x's block and metrics, as struct cmn_transport.allreduce. On a

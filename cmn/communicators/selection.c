@@ -175,9 +175,6 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
 {
     int gpu = t->device >= 0;
 
-    if (gpu && o->compress != CMN_COMPRESS_NONE) {
-        return "cmn_compress works on the CPU only, so far: leave it away";
-    }
     if (o->exchange != CMN_EXCHANGE_AUTO && (gpu || !c->compresses)) {
         return gpu ? "cmn_exchange works on the CPU only, so far: leave it away"
                    : "MPI sums for it: cmn_exchange needs flat, shm, hierarchical or "
@@ -195,8 +192,11 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
                      "hierarchical or two_dimensional";
     }
     if (o->compress != CMN_COMPRESS_NONE && !c->compresses) {
-        return "it sends gradients as they are: cmn_compress needs flat, shm, hierarchical or "
-               "two_dimensional";
+        return gpu ? "it sends gradients as they are: cmn_compress needs flat, hierarchical or "
+                     "two_dimensional"
+                   : "it sends gradients as they are: cmn_compress needs flat, shm, hierarchical "
+                     "or "
+                     "two_dimensional";
     }
     if (o->double_buffering && !gpu && !c->compresses) {
         return "it cannot exchange in the background: cmn_double_buffering needs flat, shm, "

@@ -7,7 +7,7 @@
  *      cmn_allreduce_dtype says
  *   3. allgather within the node
  * Several nodes whose ranks share memory do this in the background: overlapped_allreduce.h with k
- * owners.
+ * owners. With cmn_compress on GPUs: compressed_allreduce.h.
  * Bytes, n floats, M nodes of k ranks: over a node's link 2(M-1)/M * 4n each way (4n for two
  * nodes), a k-th of it by each rank. Within the node by mpi, sent per rank: (k-1)/k * 4n in step
  * 1 and as much in step 3. By shm nothing is sent: see transports/shm.c.
@@ -32,8 +32,7 @@ static void allreduce_two_dimensional(void *self, const struct cmn_exchange *x)
     float *data = x->block.data;
     size_t n = x->block.n + x->metrics.n, at = 0, count = 0;
 
-    if (g->overlap) {
-        cmn_overlap_allreduce(g->overlap, x);
+    if (cmn_node_groups_allreduce(g, x)) {
         return;
     }
     g->within->reduce_scatter(g->intra_self, data, n, t->least_intra);

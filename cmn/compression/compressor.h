@@ -28,7 +28,8 @@ struct cmn_compressor_plan {
     const struct cmn_shard *shard;
     int shards;
     int owner;    /* this rank begins the shards of this owner, and no others */
-    float *block; /* where the shards lie on this rank, in each exchange */
+    float *block; /* where the shards lie on this rank, in each exchange: the GPU's memory where
+                     topology->device is not -1 */
 };
 
 /* Memory that a restart needs to continue with the same bits. Each rank has its own. */
@@ -60,7 +61,8 @@ struct cmn_compressor {
     long (*progress)(void *self, long until);
     /* Local. Bytes of gradients that this rank has given to MPI since open. */
     unsigned long long (*sent)(const void *self);
-    /* Local. Entry i of what must be saved; 0 when there are no more, else 1. */
+    /* Local. Entry i of what must be saved; 0 when there are no more, else 1, or 2 where its data are
+     * floats in the GPU's memory. */
     int (*state)(void *self, int i, struct cmn_state *state);
     /* Collective over comm. Nothing is in flight. */
     void (*close)(void *self);

@@ -15,21 +15,33 @@
  * NaN and Inf make the rows of P of their rows not finite, on all ranks. Then those rows of the
  * shard become NaN and the others zero, and each rank keeps what is finite for the next step.
  * In a group of one rank nothing travels, and nothing is changed.
+ * On a GPU gradients and kept values lie there, and kernels multiply; P and Q', which travel, come to
+ * the host, where P becomes orthonormal and Q' the next Q, as on the CPU.
  * Vogels, Karinthi, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
  * Optimization", 2019. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fatal.h"
 #include "base/memory.h"
 #include "compression/compressor.h"
 #include "compression/lowrank.h"
+#include "compression/place.h"
 #include "compression/shard_queue.h"
 #include "mpi/call.h"
+#include "mpi/device.h"
 #include "transports/sums.h"
 
-/* What the sum in flight is: P; Q'; none, because the shard is not finite. */
-enum stage { SUM_P, SUM_Q, NOT_FINITE };
+/* What is under way: P comes to the host, and is summed; Q' likewise; nothing, because the shard is
+ * not finite. */
+enum stage { MAKE_P, SUM_P, MAKE_Q, SUM_Q, NOT_FINITE };
+
+struct factors {
+    float *p;         /* rank columns of `rows` */
+    float *q;         /* rank columns of `columns`: this step's Q; */
+    float *own, *all; /* this rank's Q', and the sum */
+};
 
 /* A shard. */
 struct matrix {
@@ -37,9 +49,9 @@ struct matrix {
     enum stage stage;
     long job; /* how many jobs there were with the one that it waits for */
     float *data, *kept;
-    float *p;         /* rank columns of `rows` */
-    float *q;         /* rank columns of `columns`: this step's Q; */
-    float *own, *all; /* this rank's Q', and the sum */
+    float *host;          /* rank 0: where messages find the shard; `data` on the CPU */
+    struct factors here;  /* for messages; `own` has no use here */
+    struct factors there; /* where the shard lies: on the CPU the same */
 };
 
 /* Sums in flight, done in the order in which they were begun. */
@@ -50,14 +62,16 @@ struct stream {
 
 struct powersgd {
     const struct cmn_compressor_plan *plan;
+    struct cmn_place *place;
     struct cmn_shard_queue queue;
+    long given; /* shards whose first sum was begun */
     int ranks;
     /* P, and shards that travel exactly; Q'. Two streams, because the time when a Q' begins
      * differs from rank to rank, and the order within a stream must not. */
     struct stream first, second;
     MPI_Comm second_comm;
     struct matrix *matrix; /* of each shard */
-    float *kept, *q, *work;
+    float *kept, *q;
     size_t kept_floats, q_floats;
 };
 
@@ -89,17 +103,50 @@ static void close_powersgd(void *self)
     cmn_sums_close(s->second.sums);
     MPI_Comm_free(&s->second_comm);
     cmn_shard_queue_close(&s->queue);
+    cmn_place_close(s->place);
     free(s->matrix);
-    free(s->kept);
-    free(s->q);
-    free(s->work);
     free(s);
+}
+
+/* What this rank sends as it is. */
+static void open_exact(struct powersgd *s, int i)
+{
+    const struct cmn_shard *shard = &s->plan->shard[i];
+    struct matrix *m = &s->matrix[i];
+    int copied = cmn_place_on_gpu(s->place) && shard->owner == s->plan->owner;
+
+    m->data = s->plan->block + shard->at;
+    m->host = copied ? cmn_place_host(s->place, shard->n * sizeof *m->host) : m->data;
+}
+
+static struct factors factors_at(const struct cmn_lowrank *is, float *at, float *q)
+{
+    struct factors f = {.p = at, .q = q};
+
+    f.own = f.p + is->rows * is->rank;
+    f.all = f.own + is->columns * is->rank;
+    return f;
+}
+
+static void open_matrix(struct powersgd *s, int i, const struct cmn_lowrank *is, float *kept,
+                        float *q)
+{
+    struct matrix *m = &s->matrix[i];
+    size_t work = (is->rows + 2 * is->columns) * is->rank, at_q = is->columns * is->rank;
+
+    *m = (struct matrix){.is = *is, .kept = kept};
+    m->data = s->plan->block + s->plan->shard[i].at;
+    m->here = m->there = factors_at(is, cmn_place_host(s->place, work * sizeof *q), q);
+    if (cmn_place_on_gpu(s->place)) {
+        float *there = cmn_place_memory(s->place, (work + at_q) * sizeof *there);
+        m->there = factors_at(is, there, there + work);
+    }
+    cmn_lowrank_next(is, q, seed_of(s, m));
 }
 
 static void open_memory(struct powersgd *s)
 {
-    size_t work = 0, kept_at = 0, q_at = 0;
-    float *at;
+    size_t kept_at = 0, q_at = 0;
     struct cmn_lowrank is;
 
     s->matrix = cmn_calloc((size_t)s->plan->shards, sizeof *s->matrix);
@@ -107,26 +154,18 @@ static void open_memory(struct powersgd *s)
         if (form_of(s, &s->plan->shard[i], &is)) {
             s->kept_floats += s->plan->shard[i].n;
             s->q_floats += is.columns * is.rank;
-            work += (is.rows + 2 * is.columns) * is.rank;
         }
     }
-    s->kept = cmn_calloc(s->kept_floats, sizeof *s->kept);
-    s->q = cmn_calloc(s->q_floats, sizeof *s->q);
-    s->work = cmn_calloc(work, sizeof *s->work);
-    at = s->work;
+    s->kept = cmn_place_memory(s->place, s->kept_floats * sizeof *s->kept);
+    s->q = cmn_place_host(s->place, s->q_floats * sizeof *s->q);
     for (int i = 0; i < s->plan->shards; i++) {
-        struct matrix *m = &s->matrix[i];
         if (!form_of(s, &s->plan->shard[i], &is)) {
+            open_exact(s, i);
             continue;
         }
-        *m = (struct matrix){.is = is, .kept = s->kept + kept_at, .q = s->q + q_at, .p = at};
-        m->data = s->plan->block + s->plan->shard[i].at;
-        m->own = m->p + is.rows * is.rank;
-        m->all = m->own + is.columns * is.rank;
-        at = m->all + is.columns * is.rank;
+        open_matrix(s, i, &is, s->kept + kept_at, s->q + q_at);
         kept_at += s->plan->shard[i].n;
         q_at += is.columns * is.rank;
-        cmn_lowrank_next(&is, m->q, seed_of(s, m));
     }
 }
 
@@ -137,6 +176,7 @@ static void *open_powersgd(const struct cmn_compressor_plan *plan)
     s->plan = plan;
     MPI_Comm_size(plan->comm, &s->ranks);
     MPI_CALL(MPI_Comm_dup(plan->comm, &s->second_comm));
+    s->place = cmn_place_open(plan->topology->device >= 0, plan->shards);
     open_memory(s);
     cmn_shard_queue_open(&s->queue, plan);
     s->first.sums = cmn_sums_open(plan->comm, plan->options, 0);
@@ -160,70 +200,78 @@ static long begin_sum(struct stream *stream, float *data, size_t n)
     return ++stream->begun;
 }
 
-static void begin_powersgd(void *self, int i)
-{
-    struct powersgd *s = self;
-    const struct cmn_shard *shard = &s->plan->shard[i];
-    struct matrix *m = &s->matrix[i];
-
-    cmn_shard_queue_add(&s->queue, i);
-    if (!m->is.rank) {
-        m->job = begin_sum(&s->first, s->plan->block + shard->at, shard->n);
-        return;
-    }
-    m->stage = SUM_P;
-    cmn_lowrank_left(&m->is, m->kept, m->data, m->q, m->p);
-    m->job = begin_sum(&s->first, m->p, m->is.rows * m->is.rank);
-}
-
 /* P has been summed. All ranks see the same bits of it, and decide equally. */
-static void begin_q(struct powersgd *s, struct matrix *m)
+static void make_q(struct powersgd *s, int i)
 {
-    size_t n = m->is.columns * m->is.rank;
+    struct matrix *m = &s->matrix[i];
+    size_t p = m->is.rows * m->is.rank, q = m->is.columns * m->is.rank;
 
-    if (!cmn_lowrank_finite(m->p, m->is.rows * m->is.rank)) {
+    if (!cmn_lowrank_finite(m->here.p, p)) {
         m->stage = NOT_FINITE;
         return;
     }
-    m->stage = SUM_Q;
-    cmn_lowrank_orthonormal(&m->is, m->p);
-    cmn_lowrank_right(&m->is, m->kept, m->p, m->own);
-    memcpy(m->all, m->own, n * sizeof *m->all);
-    m->job = begin_sum(&s->second, m->all, n);
+    m->stage = MAKE_Q;
+    cmn_lowrank_orthonormal(&m->is, m->here.p);
+    cmn_place_back(s->place, m->there.p, m->here.p, p * sizeof *m->there.p);
+    cmn_place_right(s->place, &m->is, m->kept, m->there.p, m->there.own);
+    cmn_place_out(s->place, i, m->here.all, m->there.own, q * sizeof *m->there.own);
 }
 
 /* The rows that are not finite become NaN; the rest is kept. */
-static void show_not_finite(const struct matrix *m)
+static void show_not_finite(const struct matrix *m, float *data, float *kept)
 {
     for (size_t i = 0; i < m->is.rows; i++) {
         float sum = 0;
         for (size_t j = 0; j < m->is.rank; j++) {
-            sum += isfinite(m->p[j * m->is.rows + i]) ? 0 : NAN;
+            sum += isfinite(m->here.p[j * m->is.rows + i]) ? 0 : NAN;
         }
         for (size_t k = i * m->is.columns; k < (i + 1) * m->is.columns; k++) {
-            m->data[k] = sum;
-            m->kept[k] = isfinite(m->kept[k]) ? m->kept[k] : 0;
+            data[k] = sum;
+            kept[k] = isfinite(kept[k]) ? kept[k] : 0;
         }
     }
+}
+
+/* It is rare, so a GPU's shard comes to the host for it. */
+static void leave_not_finite(const struct powersgd *s, const struct matrix *m)
+{
+    size_t n = m->is.rows * m->is.columns;
+    float *data, *kept;
+
+    if (!cmn_place_on_gpu(s->place)) {
+        show_not_finite(m, m->data, m->kept);
+        return;
+    }
+    data = cmn_calloc(2 * n, sizeof *data);
+    kept = data + n;
+    if (cmn_device_read(kept, m->kept, n)) {
+        cmn_fatal_reason();
+    }
+    show_not_finite(m, data, kept);
+    if (cmn_device_write(m->data, data, n) || cmn_device_write(m->kept, kept, n)) {
+        cmn_fatal_reason();
+    }
+    free(data);
 }
 
 static void finish(const struct powersgd *s, struct matrix *m)
 {
     size_t n = m->is.columns * m->is.rank;
 
-    if (m->stage == SUM_Q && !cmn_lowrank_finite(m->all, n)) {
+    if (m->stage == SUM_Q && !cmn_lowrank_finite(m->here.all, n)) {
         for (size_t i = 0; i < m->is.rows * m->is.rank; i++) {
-            m->p[i] = NAN; /* the sum is too large for a float, in any row */
+            m->here.p[i] = NAN; /* the sum is too large for a float, in any row */
         }
         m->stage = NOT_FINITE;
     }
     if (m->stage == NOT_FINITE) {
-        show_not_finite(m);
+        leave_not_finite(s, m);
         return;
     }
-    cmn_lowrank_take(&m->is, m->kept, m->data, m->p, m->own, m->all);
-    memcpy(m->q, m->all, n * sizeof *m->q);
-    cmn_lowrank_next(&m->is, m->q, seed_of(s, m));
+    cmn_place_back(s->place, m->there.all, m->here.all, n * sizeof *m->there.all);
+    cmn_place_take(s->place, &m->is, m->kept, m->data, m->there.p, m->there.own, m->there.all);
+    memcpy(m->here.q, m->here.all, n * sizeof *m->here.q);
+    cmn_lowrank_next(&m->is, m->here.q, seed_of(s, m));
 }
 
 /* ---- all shards ---- */
@@ -235,21 +283,72 @@ static void poll_stream(struct stream *stream)
     }
 }
 
-/* Begins Q' of all whose P has been summed, in the order of the shards. */
+/* Begins the first sums of shards in their order, as soon as the host has what they add. */
+static void give(struct powersgd *s)
+{
+    int next = (int)(s->given - s->queue.ended);
+
+    for (; next < s->queue.in_flight; next++, s->given++) {
+        int i = cmn_shard_queue_at(&s->queue, next);
+        struct matrix *m = &s->matrix[i];
+        if (!cmn_place_is_out(s->place, i)) {
+            return;
+        }
+        m->stage = SUM_P;
+        m->job = m->is.rank ? begin_sum(&s->first, m->here.p, m->is.rows * m->is.rank)
+                            : begin_sum(&s->first, m->host, s->plan->shard[i].n);
+    }
+}
+
+/* Begins Q' of all whose P has been summed, and its sums, in the order of the shards. */
 static void advance(struct powersgd *s)
 {
+    give(s);
     poll_stream(&s->first);
-    for (int i = 0; i < s->queue.in_flight; i++) {
-        struct matrix *m = &s->matrix[cmn_shard_queue_at(&s->queue, i)];
-        if (!m->is.rank || m->stage != SUM_P) {
+    for (int k = 0; k < s->queue.in_flight; k++) {
+        int i = cmn_shard_queue_at(&s->queue, k);
+        struct matrix *m = &s->matrix[i];
+        if (!m->is.rank) {
             continue;
         }
-        if (m->job > s->first.ended) {
+        if (m->stage == MAKE_P || (m->stage == SUM_P && m->job > s->first.ended)) {
             break;
         }
-        begin_q(s, m);
+        if (m->stage == SUM_P) {
+            make_q(s, i);
+        }
+    }
+    for (int k = 0; k < s->queue.in_flight; k++) {
+        int i = cmn_shard_queue_at(&s->queue, k);
+        struct matrix *m = &s->matrix[i];
+        if (!m->is.rank || m->stage == SUM_Q || m->stage == NOT_FINITE) {
+            continue;
+        }
+        if (m->stage != MAKE_Q || !cmn_place_is_out(s->place, i)) {
+            break;
+        }
+        m->stage = SUM_Q;
+        m->job = begin_sum(&s->second, m->here.all, m->is.columns * m->is.rank);
     }
     poll_stream(&s->second);
+}
+
+static void begin_powersgd(void *self, int i)
+{
+    struct powersgd *s = self;
+    struct matrix *m = &s->matrix[i];
+    size_t p = m->is.rows * m->is.rank, q = m->is.columns * m->is.rank;
+
+    cmn_shard_queue_add(&s->queue, i);
+    m->stage = MAKE_P;
+    if (m->is.rank) {
+        cmn_place_back(s->place, m->there.q, m->here.q, q * sizeof *m->there.q);
+        cmn_place_left(s->place, &m->is, m->kept, m->data, m->there.q, m->there.p);
+        cmn_place_out(s->place, i, m->here.p, m->there.p, p * sizeof *m->there.p);
+    } else {
+        cmn_place_out(s->place, i, m->host, m->data, s->plan->shard[i].n * sizeof *m->host);
+    }
+    give(s);
 }
 
 static int ended(void *self, int i)
@@ -258,10 +357,17 @@ static int ended(void *self, int i)
     struct matrix *m = &s->matrix[i];
 
     advance(s);
-    if (!m->is.rank) {
-        return m->job <= s->first.ended;
+    if (m->stage == MAKE_P) {
+        return 0;
     }
-    if (m->stage == SUM_P || (m->stage == SUM_Q && m->job > s->second.ended)) {
+    if (!m->is.rank) {
+        if (m->job > s->first.ended) {
+            return 0;
+        }
+        cmn_place_back(s->place, m->data, m->host, s->plan->shard[i].n * sizeof *m->host);
+        return 1;
+    }
+    if (m->stage < SUM_Q || (m->stage == SUM_Q && m->job > s->second.ended)) {
         return 0;
     }
     finish(s, m);
@@ -287,6 +393,9 @@ static void stalled(const void *self, int i, long seconds)
     const struct powersgd *s = self;
     const struct matrix *m = &s->matrix[i];
 
+    if (m->stage == MAKE_P || (m->is.rank && m->stage == MAKE_Q)) {
+        cmn_fatal("a copy from the GPU did not end in %ld s (cmn_timeout)", seconds);
+    }
     cmn_sums_stalled(m->is.rank && m->stage == SUM_Q ? s->second.sums : s->first.sums, seconds);
 }
 
@@ -309,7 +418,7 @@ static int state_powersgd(void *self, int i, struct cmn_state *state)
                                          s->kept_floats * sizeof *s->kept, CMN_VALUES_FINITE, 0}
                     : (struct cmn_state){"directions of powersgd", s->q, s->q_floats * sizeof *s->q,
                                          CMN_VALUES_FINITE, 0};
-    return 1;
+    return i == 0 && cmn_place_on_gpu(s->place) ? 2 : 1;
 }
 
 const struct cmn_compressor cmn_compressor_powersgd = {

@@ -17,6 +17,8 @@
  * more than k, those left over are dropped: the sum is no longer finite anyway, and what is kept
  * must become finite again.
  * In a group of one rank nothing travels, and nothing is changed.
+ * On a GPU gradients and kept values lie there; kernels select, and add in the same order to the same
+ * bits, and only what travels comes to the host.
  * Aji & Heafield, "Sparse Communication for Distributed Gradient Descent", 2017; Lin et al.,
  * "Deep Gradient Compression", 2018 (without its momentum correction). */
 #include <math.h>
@@ -27,6 +29,7 @@
 #include "base/float16.h"
 #include "base/memory.h"
 #include "compression/compressor.h"
+#include "compression/place.h"
 #include "compression/select.h"
 #include "compression/shard_queue.h"
 #include "mpi/call.h"
@@ -42,13 +45,16 @@ enum { MESSAGE = 60 * 1024 };
 struct selection {
     size_t n, k, blocks, bytes;
     float *data, *kept;
+    float *host;                 /* k = 0: where messages find the shard; `data` on the CPU */
     unsigned char *own, *theirs; /* `bytes`; of each other rank, in the order of the ranks */
+    unsigned char *on_gpu;       /* both, there */
     MPI_Request *request;        /* first those that receive, each rank's messages together */
     int requests, left;          /* of this step, and of these incomplete */
 };
 
 struct topk {
     const struct cmn_compressor_plan *plan;
+    struct cmn_place *place;
     struct cmn_shard_queue queue;
     struct cmn_sums *exact; /* sums the shards that travel exactly */
     int rank, ranks;
@@ -56,6 +62,7 @@ struct topk {
         *selection; /* of each shard; k = 0: it travels exactly, or is another owner's */
     long *job;      /* of a shard that travels exactly: how many jobs there were with it */
     long jobs, jobs_ended;
+    long given;  /* shards whose messages were begun */
     long *step;  /* of each shard: how often it was begun */
     float *kept; /* of all shards */
     size_t floats;
@@ -84,14 +91,13 @@ static void close_topk(void *self)
 
     for (int i = 0; i < t->plan->shards; i++) {
         free(t->selection[i].request);
-        free(t->selection[i].own);
     }
+    cmn_place_close(t->place);
     cmn_sums_close(t->exact);
     cmn_shard_queue_close(&t->queue);
     free(t->selection);
     free(t->job);
     free(t->step);
-    free(t->kept);
     free(t->completed);
     free(t->index);
     free(t->value);
@@ -135,16 +141,18 @@ static void open_selection(struct topk *t, int i, size_t *kept_at)
     p->n = shard->n;
     p->blocks = (p->n + BLOCK - 1) / BLOCK;
     resize(t, i); /* it is never larger than in the first step */
-    p->data = t->plan->block + shard->at;
     p->kept = t->kept + *kept_at;
     *kept_at += p->n;
-    p->own = cmn_malloc(ranks, p->bytes);
+    p->own = cmn_place_host(t->place, ranks * p->bytes);
+    p->on_gpu = cmn_place_on_gpu(t->place) ? cmn_place_memory(t->place, ranks * p->bytes) : NULL;
     p->request = cmn_calloc(2 * (ranks - 1) * messages_of(p->bytes), sizeof *p->request);
 }
 
 static void open_memory(struct topk *t)
 {
     size_t room = 1, most = 1, messages = 1, kept_at = 0, shards = (size_t)t->plan->shards;
+    size_t largest = 0;
+    int on_gpu = cmn_place_on_gpu(t->place);
 
     t->selection = cmn_calloc(shards, sizeof *t->selection);
     t->job = cmn_calloc(shards, sizeof *t->job);
@@ -152,16 +160,25 @@ static void open_memory(struct topk *t)
     for (int i = 0; i < t->plan->shards; i++) {
         t->floats += is_mine(t, &t->plan->shard[i]) ? t->plan->shard[i].n : 0;
     }
-    t->kept = cmn_calloc(t->floats, sizeof *t->kept);
+    t->kept = cmn_place_memory(t->place, t->floats * sizeof *t->kept);
     for (int i = 0; i < t->plan->shards; i++) {
-        const struct selection *p = &t->selection[i];
-        if (!is_mine(t, &t->plan->shard[i])) {
+        const struct cmn_shard *shard = &t->plan->shard[i];
+        struct selection *p = &t->selection[i];
+        p->data = t->plan->block + shard->at;
+        if (!is_mine(t, shard)) {
+            int copied = on_gpu && shard->owner == t->plan->owner;
+            p->host = copied ? cmn_place_host(t->place, shard->n * sizeof *p->host) : p->data;
             continue;
         }
         open_selection(t, i, &kept_at);
+        largest = p->n > largest ? p->n : largest;
         most = p->k > most ? p->k : most;
         messages = messages_of(p->bytes) > messages ? messages_of(p->bytes) : messages;
         room = cmn_select_room(p->n, p->k) > room ? cmn_select_room(p->n, p->k) : room;
+    }
+    if (on_gpu) {
+        cmn_place_work(t->place, largest);
+        room = most = 1; /* no work space of the CPU's */
     }
     t->completed = cmn_malloc(2 * (size_t)t->ranks * messages, sizeof *t->completed);
     t->index = cmn_malloc(room, sizeof *t->index);
@@ -176,6 +193,7 @@ static void *open_topk(const struct cmn_compressor_plan *plan)
     t->plan = plan;
     MPI_Comm_rank(plan->comm, &t->rank);
     MPI_Comm_size(plan->comm, &t->ranks);
+    t->place = cmn_place_open(plan->topology->device >= 0, plan->shards);
     open_memory(t);
     cmn_shard_queue_open(&t->queue, plan);
     t->exact = cmn_sums_open(plan->comm, plan->options, 0);
@@ -235,21 +253,47 @@ static void receive(struct topk *t, struct selection *p)
     }
 }
 
-static void begin_topk(void *self, int i)
+static void begin_exact(struct topk *t, int i)
 {
-    struct topk *t = self;
-    const struct cmn_shard *shard = &t->plan->shard[i];
-    struct selection *p = &t->selection[i];
     const struct cmn_sum sum = {
-        .data = t->plan->block + shard->at,
-        .n = shard->n,
+        .data = t->selection[i].host,
+        .n = t->plan->shard[i].n,
         .dtype = CMN_FP32,
     };
 
+    t->job[i] = ++t->jobs;
+    cmn_sums_begin(t->exact, &sum);
+}
+
+/* Begins the messages of shards in their order, as soon as the host has what they send. */
+static void give(struct topk *t)
+{
+    int next = (int)(t->given - t->queue.ended);
+
+    for (; next < t->queue.in_flight; next++, t->given++) {
+        int i = cmn_shard_queue_at(&t->queue, next);
+        struct selection *p = &t->selection[i];
+        if (!cmn_place_is_out(t->place, i)) {
+            return;
+        }
+        if (p->k) {
+            send(t, p);
+            p->left = p->requests;
+        } else {
+            begin_exact(t, i);
+        }
+    }
+}
+
+static void begin_topk(void *self, int i)
+{
+    struct topk *t = self;
+    struct selection *p = &t->selection[i];
+
     cmn_shard_queue_add(&t->queue, i);
     if (!p->k) {
-        t->job[i] = ++t->jobs;
-        cmn_sums_begin(t->exact, &sum);
+        cmn_place_out(t->place, i, p->host, p->data, t->plan->shard[i].n * sizeof *p->host);
+        give(t);
         return;
     }
     resize(t, i);
@@ -257,9 +301,13 @@ static void begin_topk(void *self, int i)
     p->theirs = p->own + p->bytes;
     p->requests = 0;
     receive(t, p);
-    encode(t, p);
-    send(t, p);
-    p->left = p->requests;
+    if (p->on_gpu) {
+        cmn_place_select(t->place, p->kept, p->data, p->n, p->k, p->on_gpu);
+        cmn_place_out(t->place, i, p->own, p->on_gpu, p->bytes);
+    } else {
+        encode(t, p);
+    }
+    give(t);
 }
 
 /* ---- receiving ---- */
@@ -278,22 +326,46 @@ static void add(struct topk *t, const struct selection *p, const unsigned char *
     }
 }
 
+/* What each rank has sent, this one too, in the order of the ranks. */
+static void add_all(struct topk *t, const struct selection *p)
+{
+    if (p->on_gpu) {
+        cmn_place_back(t->place, p->on_gpu + p->bytes, p->theirs,
+                       (size_t)(t->ranks - 1) * p->bytes);
+    }
+    for (int from = 0; from < t->ranks; from++) {
+        size_t at = from == t->rank ? 0 : (size_t)(from + 1 - (from > t->rank)) * p->bytes;
+        if (p->on_gpu) {
+            cmn_place_add(t->place, p->data, p->n, p->on_gpu + at, p->k);
+        } else {
+            add(t, p, p->own + at);
+        }
+    }
+}
+
 static int ended(void *self, int i)
 {
     struct topk *t = self;
     struct selection *p = &t->selection[i];
     int completed = 0;
 
+    give(t);
+    if (t->given == t->queue.ended) {
+        return 0;
+    }
     t->jobs_ended = t->jobs_ended < t->jobs ? cmn_sums_progress(t->exact, 0) : t->jobs_ended;
     if (!p->k) {
-        return t->jobs_ended >= t->job[i];
+        if (t->jobs_ended < t->job[i]) {
+            return 0;
+        }
+        cmn_place_back(t->place, p->data, p->host, t->plan->shard[i].n * sizeof *p->host);
+        return 1;
     }
     MPI_CALL(MPI_Testsome(p->requests, p->request, &completed, t->completed, MPI_STATUSES_IGNORE));
     p->left -= completed;
     t->moved += (unsigned long long)completed;
-    for (int from = 0; p->left == 0 && from < t->ranks; from++) {
-        const unsigned char *theirs = p->theirs + (size_t)(from - (from > t->rank)) * p->bytes;
-        add(t, p, from == t->rank ? p->own : theirs);
+    if (p->left == 0) {
+        add_all(t, p);
     }
     return p->left == 0;
 }
@@ -312,6 +384,9 @@ static void stalled(const void *self, int i, long seconds)
     const struct selection *p = &t->selection[i];
     int messages = (int)messages_of(p->bytes);
 
+    if (t->given == t->queue.ended) {
+        cmn_fatal("a copy from the GPU did not end in %ld s (cmn_timeout)", seconds);
+    }
     if (!p->k) {
         cmn_sums_stalled(t->exact, seconds);
     }
@@ -351,7 +426,7 @@ static int state_topk(void *self, int i, struct cmn_state *state)
                     : (struct cmn_state){"steps of topk", t->step,
                                          (size_t)t->plan->shards * sizeof *t->step,
                                          CMN_VALUES_COUNT, (long)CMN_MOST_EXACT};
-    return 1;
+    return i == 0 && cmn_place_on_gpu(t->place) ? 2 : 1;
 }
 
 const struct cmn_compressor cmn_compressor_topk = {

@@ -16,14 +16,6 @@ static void open_nothing(struct cmn_optimizer *o)
     (void)o;
 }
 
-/* Adam alone comes here with a compressor, and on the CPU alone. */
-static void begin(struct cmn_optimizer *o)
-{
-    if (o->topology->device < 0) {
-        prepare(o);
-    }
-}
-
 /* The sum holds every rank's momentum, so each rank keeps 1/size of it. What is clipped, or left
  * out, is Adam's, whose gradient is apart from what it keeps. */
 static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
@@ -70,7 +62,7 @@ static void close_nothing(struct cmn_optimizer *o)
 const struct cmn_update_policy cmn_synchronous = {
     .name = "synchronous",
     .open = open_nothing,
-    .begin = begin,
+    .begin = prepare, /* Adam alone comes here with a compressor */
     .update = update,
     .skip = skip,
     .state = state_of_communicator,

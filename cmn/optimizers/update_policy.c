@@ -248,7 +248,10 @@ void cmn_prepare(struct cmn_optimizer *o, const struct cmn_exchange *x)
 {
     const struct cmn_communicator *c = &o->communicator;
 
-    if (!o->gradients->on_gpu && c->begin && !(c->no_begin && c->no_begin(o->self))) {
+    int begins = o->gradients->on_gpu ? o->options->compress != CMN_COMPRESS_NONE
+                                      : !(c->no_begin && c->no_begin(o->self));
+
+    if (c->begin && begins) {
         c->begin(o->self, x, 0);
     }
 }
@@ -395,6 +398,8 @@ void cmn_host_copies(struct cmn_optimizer *o, enum cmn_host_copies what)
 enum cmn_state_owner cmn_policy_entry(struct cmn_optimizer *o, const struct cmn_policy_entry *entry,
                                       int entries, int i, struct cmn_state *state)
 {
+    int is;
+
     if (i < entries) {
         *state = entry[i].state;
         if (entry[i].is_block) {
@@ -402,7 +407,9 @@ enum cmn_state_owner cmn_policy_entry(struct cmn_optimizer *o, const struct cmn_
         }
         return o->communicator.sums ? entry[i].owner : CMN_STATE_OF_RANK;
     }
-    return o->communicator.state && o->communicator.state(o->self, i - entries, state)
-               ? CMN_STATE_OF_COMMUNICATOR
-               : CMN_STATE_END;
+    is = o->communicator.state ? o->communicator.state(o->self, i - entries, state) : 0;
+    if (is == 2) {
+        state->data = cmn_host_copy(o, state->data, state->bytes / sizeof(float));
+    }
+    return is ? CMN_STATE_OF_COMMUNICATOR : CMN_STATE_END;
 }

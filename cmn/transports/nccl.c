@@ -39,6 +39,7 @@ size_t cmn_nccl_chunk(size_t n)
 
 enum {
     JOBS = 32,         /* sums that may wait in the background; pure_nccl begins fewer in a step */
+    REGIONS = 32,      /* in a group */
     SPINS = 2000,      /* polls before the waiting rank gives its core to others */
     PAUSE_US = 50,     /* between polls then */
     ABORT_AT_MOST = 5, /* seconds that ncclCommAbort may take */
@@ -381,6 +382,16 @@ static void allreduce_nccl(void *self, float *data, size_t n)
     end_operation(c, ncclAllReduce(data, data, n, ncclFloat32, ncclSum, c->comm, c->stream));
 }
 
+/* A reduce to, or a broadcast from, the owner of n floats. */
+static void queue_region(struct nccl *c, float *data, size_t n, int root, int sum)
+{
+    if (n > 0 && sum) {
+        check(c, ncclReduce(data, data, n, ncclFloat32, ncclSum, root, c->comm, c->stream));
+    } else if (n > 0) {
+        check(c, ncclBroadcast(data, data, n, ncclFloat32, root, c->comm, c->stream));
+    }
+}
+
 /* ncclReduceScatter and ncclAllGather want slices of one length on every rank. Here a reduce to,
  * or a broadcast from, each slice's owner, all in one group: NCCL runs them together. */
 static void by_slices(struct nccl *c, const char *what, float *data, size_t n, int slices, int sum)
@@ -393,15 +404,29 @@ static void by_slices(struct nccl *c, const char *what, float *data, size_t n, i
     for (int i = 0; i < slices; i++) {
         size_t at, count;
         cmn_slice(n, slices, i, &at, &count);
-        if (count > 0 && sum) {
-            check(c, ncclReduce(data + at, data + at, count, ncclFloat32, ncclSum, i, c->comm,
-                                c->stream));
-        } else if (count > 0) {
-            check(c,
-                  ncclBroadcast(data + at, data + at, count, ncclFloat32, i, c->comm, c->stream));
-        }
+        queue_region(c, data + at, count, i, sum);
     }
     end_operation(c, ncclGroupEnd());
+}
+
+void cmn_nccl_regions(void *self, float *data, const struct cmn_region *region, int regions,
+                      int sum)
+{
+    struct nccl *c = self;
+
+    for (int first = 0; first < regions; first += REGIONS) {
+        int end = first + REGIONS < regions ? first + REGIONS : regions;
+        size_t n = 0;
+        for (int i = first; i < end; i++) {
+            n += region[i].n;
+        }
+        begin_operation(c, sum ? "reduce" : "broadcast", n);
+        check(c, ncclGroupStart());
+        for (int i = first; i < end; i++) {
+            queue_region(c, data + region[i].at, region[i].n, region[i].root, sum);
+        }
+        end_operation(c, ncclGroupEnd());
+    }
 }
 
 static void reduce_nccl(void *self, float *data, size_t n)
@@ -736,6 +761,17 @@ void cmn_nccl_begin_reduce(void *self, float *data, size_t n)
     (void)self;
     (void)data;
     (void)n;
+    cmn_fatal("%s", without);
+}
+
+void cmn_nccl_regions(void *self, float *data, const struct cmn_region *region, int regions,
+                      int sum)
+{
+    (void)self;
+    (void)data;
+    (void)region;
+    (void)regions;
+    (void)sum;
     cmn_fatal("%s", without);
 }
 

@@ -20,6 +20,17 @@ void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type, floa
  * undefined. */
 void cmn_nccl_begin_reduce(void *self, float *data, size_t n);
 
+/* n floats that one rank owns. */
+struct cmn_region {
+    size_t at, n;
+    int root;
+};
+
+/* Collective, blocking; nothing is begun. Each region of `data` goes to its root as the sum over the
+ * ranks (`sum`), where it becomes undefined on the others; or from its root to all. */
+void cmn_nccl_regions(void *self, float *data, const struct cmn_region *region, int regions,
+                      int sum);
+
 /* Local, not blocking. Makes `stream` (a cudaStream_t) wait for what was begun as number `i`
  * since the last end. 1, or 0 when NCCL has not queued that yet. */
 int cmn_nccl_orders_stream(void *self, int i, void *stream);

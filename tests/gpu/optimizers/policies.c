@@ -10,7 +10,7 @@
 static const struct way {
     const char *name, *communicator;
     double lars, clip;
-    int skips, delayed, restarts;
+    int skips, delayed, restarts, compress;
     long local;
 } ways[] = {
     {.restarts = 1, .name = "plain", .communicator = "pure_nccl"},
@@ -39,6 +39,13 @@ static const struct way {
      .communicator = "pure_nccl",
      .delayed = 1,
      .local = EVERY},
+    {.restarts = 1, .name = "topk", .communicator = "flat", .compress = CMN_COMPRESS_TOPK},
+    {.restarts = 1, .name = "powersgd", .communicator = "flat", .compress = CMN_COMPRESS_POWERSGD},
+    {.restarts = 1,
+     .name = "local steps, topk",
+     .communicator = "flat",
+     .local = EVERY,
+     .compress = CMN_COMPRESS_TOPK},
 };
 
 static struct cmn_topology on_cpu;
@@ -52,6 +59,7 @@ static struct cmn_options options_of(const struct way *w, int gpu)
     o.lars = w->lars;
     o.clip = w->clip;
     o.nonfinite = w->skips ? CMN_NONFINITE_SKIP : CMN_NONFINITE_STOP;
+    o.compress = w->compress;
     o.double_buffering = w->delayed;
     o.local_steps = w->local ? w->local : 1;
     return o;

@@ -1,0 +1,218 @@
+/* Compressors on GPUs over the stand-in, in every shape of nodes: the sums of the CPU's, step after
+ * step; topk to the bit. */
+#include "gpu/gpu.h"
+
+#include <math.h>
+
+#include "compression/compressor.h"
+
+enum { STEPS = 3, BAD = 1 };
+
+/* More than one block of topk's format, matrices of several forms, and small ones. */
+static struct {
+    size_t n;
+    int rows;
+} forms[] = {{70001, 0}, {61 * 90, 61}, {100, 0}, {4096, 4}, {17, 0}};
+
+enum { TENSORS = COUNT(forms) };
+
+struct net {
+    struct cmn_span tensor[TENSORS];
+    struct cmn_exchange x;
+    size_t floats;
+};
+
+static size_t lay_out(struct net *net, float *memory)
+{
+    size_t at = 0;
+
+    for (int i = 0; i < TENSORS; i++) {
+        net->tensor[i] = (struct cmn_span){memory + at, forms[i].n, forms[i].rows};
+        at += (forms[i].n + 15) / 16 * 16;
+    }
+    net->x = (struct cmn_exchange){.tensor = net->tensor,
+                                   .tensors = TENSORS,
+                                   .block = {.data = memory, .n = at},
+                                   .metrics = {.data = memory + at, .n = 16}};
+    net->floats = at + 16;
+    return net->floats;
+}
+
+/* Small whole numbers, whose sums do not depend on their order, and many of which are equal. Once a
+ * rank has some that are no numbers. */
+static void fill(float *to, const struct net *net, int step, int rank)
+{
+    size_t end = 0;
+
+    for (size_t i = 0; i < net->floats; i++) {
+        size_t mixed = (i * 2654435761U + (size_t)(step * 7919 + rank * 104729)) >> 7;
+        to[i] = (float)((int)(mixed % 61) - 30) * (mixed % 5 ? 1.0F : 8.0F);
+    }
+    if (step == BAD && rank == top.size - 1) {
+        to[5] = NAN;
+        to[net->tensor[1].data - net->x.block.data + 900] = INFINITY;
+    }
+    for (int i = 0; i <= TENSORS; i++) { /* padding is zero */
+        const struct cmn_span *t = i < TENSORS ? &net->tensor[i] : &net->x.metrics;
+        size_t at = (size_t)(t->data - net->x.block.data);
+        memset(to + end, 0, (at - end) * sizeof *to);
+        end = at + t->n;
+    }
+}
+
+static int alike(float a, float b, float most)
+{
+    return isfinite(a) && isfinite(b) ? fabsf(a - b) <= most : !isfinite(a) && !isfinite(b);
+}
+
+static void compare(const float *gpu, const float *cpu, const struct net *net, int step,
+                    const char *name)
+{
+    float most = options.compress == CMN_COMPRESS_TOPK ? 0 : 240e-5F;
+
+    for (int i = 0; i <= TENSORS; i++) {
+        const struct cmn_span *t = i < TENSORS ? &net->tensor[i] : &net->x.metrics;
+        size_t at = (size_t)(t->data - net->x.block.data);
+        for (size_t k = at; k < at + t->n; k++) {
+            CHECK_SAYING(alike(gpu[k], cpu[k], most), "%s, step %d, tensor %d, at %zu: %g, not %g",
+                         name, step, i, k - at, (double)gpu[k], (double)cpu[k]);
+        }
+    }
+}
+
+/* What a restart needs is as long as the CPU's, and comes from the GPU where it says so. */
+static void look_at_state(const struct cmn_communicator *c, void *on_gpu, void *on_cpu,
+                          const char *name)
+{
+    struct cmn_state a, b;
+
+    for (int i = 0;; i++) {
+        int is = c->state(on_gpu, i, &a), was = c->state(on_cpu, i, &b);
+        CHECK_SAYING(!is == !was && (!is || (a.bytes == b.bytes && is == (i == 0 ? 2 : 1))),
+                     "%s: entry %d: %d and %d", name, i, is, was);
+        if (!is || !was) {
+            return;
+        }
+    }
+}
+
+static void train_both(const struct cmn_communicator *c, const struct cmn_topology *place,
+                       const char *world)
+{
+    struct cmn_topology gpu = *place, cpu = *place;
+    struct net there, here;
+    struct gpu_block b;
+    float *memory, *fresh;
+    void *on_gpu = NULL, *on_cpu = NULL;
+    char name[128];
+
+    gpu.device = 0;
+    cpu.device = -1;
+    snprintf(name, sizeof name, "%s, %s, %s", cmn_options_word(&options, "cmn_compress"), c->name,
+             world);
+    CHECK_SAYING(c->open(&on_gpu, &gpu, &options) == 0, "%s: %s", name, cmn_reason());
+    CHECK_SAYING(c->open(&on_cpu, &cpu, &options) == 0, "%s: %s", name, cmn_reason());
+    make_block(&b, lay_out(&there, NULL));
+    lay_out(&there, b.data);
+    CHECK(c->memory(on_cpu, there.floats, &memory) == 0 && memory);
+    lay_out(&here, memory);
+    fresh = calloc(there.floats, sizeof *fresh);
+    for (int step = 0; step < STEPS; step++) {
+        fill(fresh, &there, step, top.rank);
+        memcpy(memory, fresh, there.floats * sizeof *fresh);
+        c->allreduce(on_cpu, &here.x);
+        fake_later(b.data, fresh, there.floats);
+        c->allreduce(on_gpu, &there.x);
+        CHECK(cmn_device_read(b.host, b.data, b.n) == 0);
+        compare(b.host, memory, &there, step, name);
+        CHECK_SAYING(step == BAD || same_everywhere(b.host, b.n * sizeof *b.host),
+                     "%s, step %d: other bits", name, step);
+    }
+    look_at_state(c, on_gpu, on_cpu, name);
+    MPI_Barrier(top.world);
+    c->close(on_gpu);
+    c->close(on_cpu);
+    free(fresh);
+    free_block(&b);
+    CHECK_SAYING(fake.alive == 0, "%s: %d things were not given back", name, fake.alive);
+}
+
+static void try_all(const struct cmn_topology *place, const char *world)
+{
+    const struct cmn_communicator *c;
+    struct cmn_topology here = *place;
+
+    here.device = 0;
+    for (int k = 0; (c = cmn_communicator_at(k)); k++) {
+        if (!cmn_communicator_refuses(c, &here, &options) && !failure[0]) {
+            train_both(c, place, world);
+        }
+    }
+}
+
+static void as_cpu(int compress)
+{
+    all_well();
+    options.compress = compress;
+    options.compress_warmup = 3;
+    options.compress_ratio = 0.02;
+    options.compress_rank = 5;
+    forms[0].n = 70001;
+    try_all(&top, "as it is");
+    forms[0].n = 4500;
+    in_every_world(try_all);
+    all_well();
+    fail_on_all_ranks();
+}
+
+static void topk(void **state)
+{
+    (void)state;
+    as_cpu(CMN_COMPRESS_TOPK);
+}
+
+static void powersgd(void **state)
+{
+    (void)state;
+    as_cpu(CMN_COMPRESS_POWERSGD);
+}
+
+/* Those that cannot say what to use; of the others auto takes one. */
+static void choice(void **state)
+{
+    static const char *const says[][2] = {{"pure_nccl", "needs flat, hierarchical"},
+                                          {"hierarchical", "or use flat"},
+                                          {"single_node", "needs flat, hierarchical"}};
+    const struct cmn_communicator *c;
+    const char *why;
+
+    (void)state;
+    all_well();
+    options.compress = CMN_COMPRESS_TOPK;
+    for (size_t i = 0; i < COUNT(says); i++) {
+        snprintf(options.communicator, sizeof options.communicator, "%s", says[i][0]);
+        CHECK(!cmn_communicator_choose(&top, &options, &why));
+        CHECK_SAYING(strstr(cmn_reason(), says[i][1]), "%s", cmn_reason());
+    }
+    snprintf(options.communicator, sizeof options.communicator, "auto");
+    c = cmn_communicator_choose(&top, &options, &why);
+    CHECK_SAYING(c && !strcmp(c->name, "flat"), "auto: %s", c ? c->name : cmn_reason());
+    all_well();
+    fail_on_all_ranks();
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(choice),
+        cmocka_unit_test(topk),
+        cmocka_unit_test(powersgd),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return gpu_main(group);
+}
