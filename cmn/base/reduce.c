@@ -66,6 +66,27 @@ static void sum_of_two_non_temporal(float *restrict a, float *restrict b, size_t
     sum_of_two(a + i, b + i, n - i);
 }
 
+CMN_VECTORS static void take_of_two(float *restrict a, float *restrict b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        a[i] += b[i];
+        b[i] = 0;
+    }
+}
+
+static void take_of_two_non_temporal(float *restrict a, float *restrict b, size_t n)
+{
+    size_t i = 0;
+
+#ifdef __SSE2__
+    for (; i + 4 <= n; i += 4) {
+        _mm_store_ps(a + i, _mm_add_ps(_mm_load_ps(a + i), _mm_load_ps(b + i)));
+        _mm_stream_ps(b + i, _mm_setzero_ps());
+    }
+#endif
+    take_of_two(a + i, b + i, n - i);
+}
+
 CMN_VECTORS static void step_one(float *restrict w, float *restrict g, float rate, float decay,
                                  float momentum, size_t n)
 {
@@ -81,6 +102,19 @@ CMN_VECTORS static void follow(float *restrict average, const float *restrict x,
 {
     for (size_t i = 0; i < n; i++) {
         average[i] += part * (x[i] - average[i]);
+    }
+}
+
+CMN_VECTORS static void step_apart(float *restrict w, float *restrict v, float *restrict g,
+                                   const struct cmn_sgd_slice *how, size_t n)
+{
+    const float scale = how->scale, rate = how->rate, decay = how->decay, momentum = how->momentum;
+
+    for (size_t i = 0; i < n; i++) {
+        float u = scale * g[i] + v[i] + decay * w[i];
+        w[i] += rate * u;
+        v[i] = momentum * u;
+        g[i] = 0;
     }
 }
 
@@ -200,10 +234,28 @@ void cmn_reduce_broadcast(float *const *buffer, int buffers, int mine, int non_t
     end_of_stream();
 }
 
+static const float zero[BLOCK];
+
+void cmn_reduce_take(float *const *buffer, int buffers, int mine, int non_temporal, size_t n)
+{
+    float sum[BLOCK];
+
+    if (buffers == 2) {
+        (non_temporal ? take_of_two_non_temporal : take_of_two)(buffer[mine], buffer[1 - mine], n);
+    }
+    for (size_t at = 0; at < n && buffers > 2; at += BLOCK) {
+        size_t count = block_at(n, at);
+        sum_block(sum, buffer, buffers, at, count);
+        for (int k = 0; k < buffers; k++) {
+            put(buffer[k] + at, k == mine ? sum : zero, count, non_temporal && k != mine);
+        }
+    }
+    end_of_stream();
+}
+
 void cmn_reduce_sgd(float *weights, float *const *buffer, int buffers, int mine,
                     const struct cmn_sgd_slice *how, size_t n)
 {
-    static const float zero[BLOCK];
     float sum[BLOCK], updated[BLOCK];
 
     if (buffers == 2 && how->non_temporal) {
@@ -223,6 +275,28 @@ void cmn_reduce_sgd(float *weights, float *const *buffer, int buffers, int mine,
         }
         for (int k = 0; k < buffers; k++) {
             put(buffer[k] + at, k == mine ? sum : zero, count, how->non_temporal && k != mine);
+        }
+    }
+    end_of_stream();
+}
+
+void cmn_sgd_apart(float *weights, float *velocity, float *sums, const struct cmn_sgd_slice *how,
+                   size_t n)
+{
+    float updated[BLOCK];
+
+    for (size_t at = 0; at < n; at += BLOCK) {
+        size_t count = block_at(n, at);
+        float *w = how->non_temporal ? updated : weights + at;
+        if (how->non_temporal) {
+            memcpy(updated, weights + at, count * sizeof *updated);
+        }
+        step_apart(w, velocity + at, sums + at, how, count);
+        if (how->non_temporal) {
+            stream(weights + at, updated, count);
+        }
+        if (how->average) {
+            follow(how->average + at, w, how->part, count);
         }
     }
     end_of_stream();

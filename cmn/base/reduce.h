@@ -16,9 +16,13 @@ void cmn_reduce(float *into, float *const *buffer, int buffers, int non_temporal
 /* Every buffer becomes the sum of all, for n floats; buffer[mine] is in this rank's caches. */
 void cmn_reduce_broadcast(float *const *buffer, int buffers, int mine, int non_temporal, size_t n);
 
+/* buffer[mine] becomes the sum of all, and every other one 0, for n floats. */
+void cmn_reduce_take(float *const *buffer, int buffers, int mine, int non_temporal, size_t n);
+
 /* The update of a slice of one tensor (struct cmn_sgd). */
 struct cmn_sgd_slice {
     float rate, decay, momentum;
+    float scale; /* of the sums, with the momentum apart */
     int non_temporal;
     float *average; /* of the weights, which follows them (cmn_follow); NULL: none */
     float part;
@@ -28,6 +32,11 @@ struct cmn_sgd_slice {
  * momentum * u and every other buffer 0, for n floats. The average follows in the same pass. */
 void cmn_reduce_sgd(float *weights, float *const *buffer, int buffers, int mine,
                     const struct cmn_sgd_slice *how, size_t n);
+
+/* With the momentum apart: u = scale * sum + velocity + decay * w; w += rate * u; velocity = momentum
+ * * u; sum = 0. The average follows in the same pass. */
+void cmn_sgd_apart(float *weights, float *velocity, float *sums, const struct cmn_sgd_slice *how,
+                   size_t n);
 
 /* The squares of n floats in double; the order of the additions depends on n alone, so ranks with
  * the same floats get the same bits. */

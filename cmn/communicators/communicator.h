@@ -39,7 +39,18 @@ struct cmn_exchange {
  * over all ranks, for each weight w: u = g + decay * w; w += rate * u. */
 struct cmn_sgd {
     float momentum;
-    const float *rate, *decay; /* one for each tensor */
+    const float *rate, *decay, *scale; /* one for each tensor */
+    /* NULL: the momentum is part of the sums. Else it lies here as the gradients do in the block, in
+     * memory of `common`: u = scale * g + velocity + decay * w; velocity = momentum * u, and the
+     * block becomes 0 on all ranks. */
+    float *velocity;
+    /* Optional, with velocity. Local; called once between sum and update, on all ranks with the same
+     * values: the sums of the metrics, and for each tensor the sum of the squares of its sums, then,
+     * with `looks_at_weights`, for each that of its weights. What it changes of rate, decay, scale
+     * and x->part counts. Returns whether the sums are used; else they become 0, and that is all. */
+    int (*use)(void *self, const float *metrics, const double *squares);
+    void *use_self;
+    int looks_at_weights;
 };
 
 struct cmn_state;
@@ -78,9 +89,10 @@ struct cmn_communicator {
     void (*allreduce)(void *self, const struct cmn_exchange *x);
     /* NULL where there is none. As allreduce, but ends with the weights updated on all ranks;
      * these lie in what `common` gave. Of the gradients it leaves on the ranks what sums up to
-     * momentum * u: the next step's gradients are added to that. */
+     * momentum * u, or nothing, where the momentum is apart: the next step's gradients are added to
+     * that. */
     void (*step)(void *self, const struct cmn_exchange *x, const struct cmn_sgd *sgd);
-    /* NULL without step. Local. Where step leaves the momentum of a block of `floats`: this rank
+    /* NULL without step. Local. Where step leaves the momentum that is not apart, of a block of `floats`: this rank
      * holds the floats [*first, *first + *n), and zeros elsewhere; *copies ranks hold each float,
      * an equal part of it. */
     void (*momentum)(void *self, size_t floats, size_t *first, size_t *n, int *copies);

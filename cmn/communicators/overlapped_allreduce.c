@@ -378,12 +378,17 @@ int cmn_overlap_next(struct cmn_overlap *v, float **sums, size_t *from, size_t *
     return 1;
 }
 
-void cmn_overlap_end(struct cmn_overlap *v)
+void cmn_overlap_wait(struct cmn_overlap *v)
 {
-    v->begun = v->started = v->ended = v->taken = 0;
     if (v->filled) {
         cmn_window_barrier(v->filled);
     }
+}
+
+void cmn_overlap_end(struct cmn_overlap *v)
+{
+    v->begun = v->started = v->ended = v->taken = 0;
+    cmn_overlap_wait(v);
 }
 
 void cmn_overlap_allreduce(struct cmn_overlap *v, const struct cmn_exchange *x)

@@ -47,6 +47,10 @@ void cmn_overlap_poll(struct cmn_overlap *v);
  * or 0 when there is no other bucket. */
 int cmn_overlap_next(struct cmn_overlap *v, float **sums, size_t *from, size_t *to);
 
+/* Collective over the node, blocking, after the last bucket: all ranks have come here. What other
+ * nodes wait for goes on meanwhile. */
+void cmn_overlap_wait(struct cmn_overlap *v);
+
 /* Collective over the node, blocking. No rank needs the sums any more: the blocks may be written
  * again. */
 void cmn_overlap_end(struct cmn_overlap *v);

@@ -3,7 +3,8 @@
  *
  * Steps on one node: all ranks wait for each other; each sums its slice of all ranks' gradients,
  * and writes it to all of them (allreduce), or updates the weights of that slice, which the ranks
- * of a node have in common (step); all wait again.
+ * of a node have in common (step); all wait again. Where the norms of the sums decide on the update
+ * (struct cmn_sgd, use), each rank sums and squares its slice, all wait, and each updates it.
  * Steps on several nodes: overlapped_allreduce.h with k owners, k the smallest number of ranks of
  * any node; then each rank copies the sums (allreduce), or updates its slice of the weights
  * (step), bucket by bucket as they arrive.
@@ -15,10 +16,12 @@
  * Reduction Operations", 2004, without its messages. */
 #include "communicators/communicator.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/reduce.h"
 #include "communicators/node_groups.h"
 #include "transports/shm.h"
@@ -26,9 +29,16 @@
 /* With fewer floats than SMALL the caches serve best. */
 enum { METRICS_MOST = 64, SMALL = 16384 };
 
+/* Floats of a tensor whose squares are summed together, whichever rank does it. So what becomes of
+ * the sums does not depend on the ranks of a node. A chunk is squared while it is in a cache. */
+enum { CHUNK = 4096 };
+
 struct shm {
     struct cmn_node_groups groups;
     struct cmn_stores stores; /* of updates on one node */
+    double
+        *squares; /* the node's: of each chunk of the sums, then of the weights; NULL: not needed */
+    int chunks;
 };
 
 static const char *refuses_shm(const struct cmn_topology *t, const struct cmn_options *o)
@@ -82,80 +92,252 @@ static void allreduce_shm(void *self, const struct cmn_exchange *x)
     }
 }
 
-/* Updates the weights of the floats [from, to) of the block, tensor by tensor: with `sums`, the
- * sums of the block over all ranks, or, where that is NULL, with the blocks of the node's ranks. */
-static void step_slice(const struct shm *s, const struct cmn_exchange *x, const struct cmn_sgd *sgd,
-                       float *sums, int non_temporal, size_t from, size_t to)
+/* An update under way. */
+struct update {
+    const struct cmn_exchange *x;
+    const struct cmn_sgd *sgd;
+    float *sums; /* of the block over all ranks; NULL: over those of the node, still to be made */
+    int non_temporal;
+};
+
+/* Where the ranks of the node have the floats of the block from `first` on. */
+static float *const *node_blocks(const struct shm *s, const struct update *u, size_t first,
+                                 size_t n)
+{
+    return cmn_shm_counterparts(s->groups.intra_self, u->x->block.data + first, n);
+}
+
+/* This rank's block gets the sums of all ranks of the node, and the others' become 0. */
+static void sum_part(const struct shm *s, const struct update *u, size_t first, size_t n)
 {
     const struct cmn_topology *t = s->groups.intra.topology;
 
-    for (int i = 0; i < x->tensors; i++) {
-        size_t first = (size_t)(x->tensor[i].data - x->block.data);
-        size_t end = first + x->tensor[i].n;
-        struct cmn_sgd_slice how = {.rate = sgd->rate[i],
-                                    .decay = sgd->decay[i],
-                                    .momentum = sgd->momentum / (float)t->inter_size,
-                                    .non_temporal = non_temporal};
+    cmn_reduce_take(node_blocks(s, u, first, n), t->intra_size, t->intra_rank, u->non_temporal, n);
+}
+
+/* Updates the weights of n floats of tensor i, from float `first` of the block on. */
+static void update_part(struct shm *s, const struct update *u, int i, size_t first, size_t n)
+{
+    const struct cmn_topology *t = s->groups.intra.topology;
+    const struct cmn_exchange *x = u->x;
+    const struct cmn_sgd *sgd = u->sgd;
+    struct cmn_sgd_slice how = {
+        .rate = sgd->rate[i],
+        .decay = sgd->decay[i],
+        .momentum = sgd->velocity ? sgd->momentum : sgd->momentum / (float)t->inter_size,
+        .scale = sgd->scale[i],
+        .non_temporal = u->non_temporal,
+        .average = x->average ? x->average + first : NULL,
+        .part = x->part,
+    };
+
+    if (sgd->velocity) {
+        if (!u->sums) {
+            sum_part(s, u, first, n);
+        }
+        cmn_sgd_apart(x->weights + first, sgd->velocity + first,
+                      (u->sums ? u->sums : x->block.data) + first, &how, n);
+    } else if (u->sums) {
+        float *part = u->sums + first;
+        cmn_reduce_sgd(x->weights + first, &part, 1, 0, &how, n);
+    } else {
+        cmn_reduce_sgd(x->weights + first, node_blocks(s, u, first, n), t->intra_size,
+                       t->intra_rank, &how, n);
+    }
+}
+
+/* Updates the weights of the floats [from, to) of the block, tensor by tensor. */
+static void update_range(struct shm *s, const struct update *u, size_t from, size_t to)
+{
+    for (int i = 0; i < u->x->tensors; i++) {
+        size_t first = (size_t)(u->x->tensor[i].data - u->x->block.data);
+        size_t end = first + u->x->tensor[i].n;
         first = first > from ? first : from;
         end = end < to ? end : to;
-        how.average = x->average ? x->average + first : NULL;
-        how.part = x->part;
-        if (first < end && sums) {
-            float *part = sums + first;
-            cmn_reduce_sgd(x->weights + first, &part, 1, 0, &how, end - first);
-        } else if (first < end) {
-            cmn_reduce_sgd(
-                x->weights + first,
-                cmn_shm_counterparts(s->groups.intra_self, x->block.data + first, end - first),
-                t->intra_size, t->intra_rank, &how, end - first);
+        if (first < end) {
+            update_part(s, u, i, first, end - first);
         }
     }
 }
 
-/* The momentum stays in the slice of the rank that updates it; all else becomes 0. So it counts
- * once in the next sum. */
+/* ---- in chunks, where the momentum is apart ---- */
+
+static int chunks_of(const struct cmn_span *tensor)
+{
+    return (int)((tensor->n + CHUNK - 1) / CHUNK);
+}
+
+/* Calls `what` for each chunk that begins in this rank's slice of the block. `square`: where the
+ * sum of its squares goes, and s->chunks places later that of its weights. */
+static void for_own_chunks(struct shm *s, const struct update *u,
+                           void (*what)(struct shm *s, const struct update *u, int tensor,
+                                        size_t first, size_t n, double *square))
+{
+    const struct cmn_topology *t = s->groups.intra.topology;
+    const struct cmn_exchange *x = u->x;
+    double *square = s->squares;
+    size_t at, count;
+
+    cmn_slice(x->block.n, t->intra_size, t->intra_rank, &at, &count);
+    for (int i = 0; i < x->tensors; i++) {
+        size_t first = (size_t)(x->tensor[i].data - x->block.data), left = x->tensor[i].n;
+        for (; left; first += CHUNK, square++) {
+            size_t n = left < CHUNK ? left : CHUNK;
+            if (first >= at && first < at + count) {
+                what(s, u, i, first, n, square);
+            }
+            left -= n;
+        }
+    }
+}
+
+static void update_chunk(struct shm *s, const struct update *u, int tensor, size_t first, size_t n,
+                         double *square)
+{
+    (void)square;
+    update_part(s, u, tensor, first, n);
+}
+
+static void drop_chunk(struct shm *s, const struct update *u, int tensor, size_t first, size_t n,
+                       double *square)
+{
+    (void)s;
+    (void)tensor;
+    (void)square;
+    memset(u->sums + first, 0, n * sizeof *u->sums);
+}
+
+static void square_chunk(struct shm *s, const struct update *u, int tensor, size_t first, size_t n,
+                         double *square)
+{
+    (void)tensor;
+    if (!u->sums) {
+        sum_part(s, u, first, n);
+    }
+    square[0] = cmn_sum_of_squares_near((u->sums ? u->sums : u->x->block.data) + first, n);
+    if (u->sgd->looks_at_weights) {
+        square[s->chunks] = cmn_sum_of_squares_near(u->x->weights + first, n);
+    }
+}
+
+/* Collective over the node at the first call. */
+static void open_squares(struct shm *s, const struct cmn_exchange *x)
+{
+    float *memory;
+
+    if (s->squares) {
+        return;
+    }
+    for (int i = 0; i < x->tensors; i++) {
+        s->chunks += chunks_of(&x->tensor[i]);
+    }
+    if (cmn_shm_common(s->groups.intra_self,
+                       (2 * (size_t)s->chunks + 1) * sizeof(double) / sizeof(float), &memory)) {
+        cmn_fatal_reason();
+    }
+    s->squares = (double *)(void *)memory;
+}
+
+/* All chunks are squared, by all ranks: whether the sums are used. */
+static int is_used(const struct shm *s, const struct update *u, const float *metrics)
+{
+    int tensors = u->x->tensors, chunk = 0, used;
+    double *sum = cmn_calloc(2 * (size_t)tensors + 1, sizeof *sum);
+
+    for (int i = 0; i < tensors; i++) {
+        for (int end = chunk + chunks_of(&u->x->tensor[i]); chunk < end; chunk++) {
+            sum[i] += s->squares[chunk];
+            sum[tensors + i] += s->squares[s->chunks + chunk];
+        }
+    }
+    used = u->sgd->use(u->sgd->use_self, metrics, sum);
+    free(sum);
+    return used;
+}
+
+/* ---- a step ---- */
+
+/* What is summed has its momentum in it: that stays in the slice of the rank that updates it; all
+ * else becomes 0. So it counts once in the next sum. */
+static void update_slice(struct shm *s, const struct update *u)
+{
+    const struct cmn_topology *t = s->groups.intra.topology;
+    size_t at, count;
+
+    cmn_slice(u->x->block.n, t->intra_size, t->intra_rank, &at, &count);
+    update_range(s, u, at, at + count);
+}
+
 static void step_on_node(struct shm *s, const struct cmn_exchange *x, const struct cmn_sgd *sgd)
 {
     const struct cmn_topology *t = s->groups.intra.topology;
     void *node = s->groups.intra_self;
-    size_t n = x->block.n + x->metrics.n, at, count;
-    int measures = n >= SMALL && t->intra_size > 1;
+    size_t n = x->block.n + x->metrics.n;
+    int measures = n >= SMALL && t->intra_size > 1, used = 1;
+    struct update u = {.x = x, .sgd = sgd};
     float metrics[METRICS_MOST];
-    double began;
+    double began, before = 0;
 
+    if (sgd->use) {
+        open_squares(s, x);
+    }
     cmn_shm_wait(node);
     cmn_reduce(metrics, cmn_shm_counterparts(node, x->metrics.data, x->metrics.n), t->intra_size, 0,
                x->metrics.n);
-    cmn_slice(x->block.n, t->intra_size, t->intra_rank, &at, &count);
+    u.non_temporal = measures && cmn_stores_non_temporal(&s->stores);
     began = cmn_clock();
-    step_slice(s, x, sgd, NULL, measures && cmn_stores_non_temporal(&s->stores), at, at + count);
+    if (sgd->use) {
+        for_own_chunks(s, &u, square_chunk);
+        before = cmn_clock() - began;
+        cmn_shm_wait(node);
+        used = is_used(s, &u, metrics);
+        u.sums = x->block.data;
+        began = cmn_clock();
+    }
+    if (sgd->velocity) {
+        for_own_chunks(s, &u, used ? update_chunk : drop_chunk);
+    } else {
+        update_slice(s, &u);
+    }
     if (measures) {
-        cmn_stores_took(&s->stores, cmn_clock() - began, n);
+        cmn_stores_took(&s->stores, before + cmn_clock() - began, n);
     }
     cmn_shm_wait(node);
     /* Not earlier: until now the others read what this rank's metrics were. */
     memcpy(x->metrics.data, metrics, x->metrics.n * sizeof *metrics);
 }
 
-/* Bucket by bucket, as the sums of the nodes arrive. The momentum stays in the block of intra
- * rank 0; each node keeps its part of it. */
+/* Bucket by bucket, as the sums of the nodes arrive; all at the end where something looks at them
+ * first. A momentum among them stays in the block of intra rank 0; each node keeps its part of
+ * it. */
 static void step_over_nodes(struct shm *s, const struct cmn_exchange *x, const struct cmn_sgd *sgd)
 {
     const struct cmn_topology *t = s->groups.intra.topology;
-    float metrics[METRICS_MOST], *sums;
+    struct update u = {.x = x, .sgd = sgd};
+    float metrics[METRICS_MOST];
     size_t from, to, at, count;
 
+    if (sgd->use) {
+        open_squares(s, x);
+    }
     cmn_overlap_begin(s->groups.overlap, x, x->block.n + x->metrics.n);
-    while (cmn_overlap_next(s->groups.overlap, &sums, &from, &to)) {
+    while (cmn_overlap_next(s->groups.overlap, &u.sums, &from, &to)) {
         size_t end = to < x->block.n ? to : x->block.n;
         if (to > x->block.n) {
-            memcpy(metrics, sums + x->block.n, x->metrics.n * sizeof *metrics);
+            memcpy(metrics, u.sums + x->block.n, x->metrics.n * sizeof *metrics);
         }
         if (t->intra_rank != 0) {
             memset(x->block.data + from, 0, (end - from) * sizeof *x->block.data);
         }
         cmn_slice(end - from, t->intra_size, t->intra_rank, &at, &count);
-        step_slice(s, x, sgd, sums, 0, from + at, from + at + count);
+        if (!sgd->use) {
+            update_range(s, &u, from + at, from + at + count);
+        }
+    }
+    if (sgd->use) {
+        for_own_chunks(s, &u, square_chunk);
+        cmn_overlap_wait(s->groups.overlap);
+        for_own_chunks(s, &u, is_used(s, &u, metrics) ? update_chunk : drop_chunk);
     }
     cmn_overlap_end(s->groups.overlap);
     memcpy(x->metrics.data, metrics, x->metrics.n * sizeof *metrics);

@@ -88,10 +88,11 @@ void cmn_gradients_adam(struct cmn_gradients *g, int images, float rate, float d
 }
 
 void cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
-                        int images, float rate, float momentum, float decay)
+                        int images, float rate, float decay, struct cmn_sgd *sgd)
 {
-    struct cmn_sgd sgd = {momentum, g->rate, g->decay};
-
     cmn_gradients_rates(g, images, rate, decay);
-    c->step(self, &g->exchange, &sgd);
+    sgd->rate = g->rate;
+    sgd->decay = g->decay;
+    sgd->scale = g->scale;
+    c->step(self, &g->exchange, sgd);
 }

@@ -83,6 +83,15 @@ static void zero_cpu(float *x, size_t n)
     memset(x, 0, n * sizeof *x);
 }
 
+static void squares_cpu(struct cmn_gradients *g, const float *block, double *sum)
+{
+    for (int i = 0; i < g->exchange.tensors; i++) {
+        const struct cmn_span *x = &g->exchange.tensor[i];
+        const float *in_block = block ? block + (x->data - g->exchange.block.data) : NULL;
+        sum[i] = cmn_sum_of_squares(in_block ? in_block : *g->tensor[g->tensor_of[i]].weight, x->n);
+    }
+}
+
 const struct cmn_flat_buffer_ops cmn_flat_buffer_cpu = {
     .open = open_cpu,
     .move = move_cpu,
@@ -97,4 +106,5 @@ const struct cmn_flat_buffer_ops cmn_flat_buffer_cpu = {
     .scale = cmn_scale,
     .write = copy_cpu,
     .read = copy_cpu,
+    .squares = squares_cpu,
 };

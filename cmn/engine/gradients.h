@@ -113,10 +113,10 @@ void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float 
 void cmn_gradients_adam(struct cmn_gradients *g, int images, float rate, float decay);
 
 /* Collective, blocking. Sum and update in one, by a communicator that can step. `images` of all
- * ranks were in the step; rate, momentum and decay as Darknet gives them to its layers'
- * updates. As cmn_gradients_sum(). */
+ * ranks were in the step; rate and decay as Darknet gives them to its layers' updates. *sgd says
+ * all else; it gets each tensor's. As cmn_gradients_sum(). */
 void cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
-                        int images, float rate, float momentum, float decay);
+                        int images, float rate, float decay, struct cmn_sgd *sgd);
 
 /* ---- non-finite gradients on a GPU ---- */
 
@@ -205,12 +205,13 @@ struct cmn_flat_buffer_ops {
     /* From and to memory of the CPU. Blocking. */
     void (*write)(float *to, const float *host, size_t n);
     void (*read)(float *host, const float *from, size_t n);
+    /* Of each gradient: the sum of the squares of its floats in `block`, in double; g->exchange.weights:
+     * of its weights, also where these lie in no block (NULL). The order of the additions depends on
+     * the tensor's size alone. Blocking. */
+    void (*squares)(struct cmn_gradients *g, const float *block, double *sum);
     /* On a GPU alone: the CPU's are loops over tensors (base/reduce.h). */
     /* to[i] = a[i] + by * b[i], for n floats; `to` may be one of them. */
     void (*combine)(float *to, const float *a, float by, const float *b, size_t n);
-    /* Of each gradient: the sum of the squares of its floats in `block`, in double. The order of
-     * the additions depends on the tensor's size alone. Blocking. */
-    void (*squares)(struct cmn_gradients *g, const float *block, double *sum);
     /* The number of the first tensor whose floats in `block` are not all finite, or -1. Blocking. */
     int (*nonfinite)(const struct cmn_gradients *g, const float *block);
     /* The update of all weights by g->scale, rate and decay. With s the sums, for each weight w: u =

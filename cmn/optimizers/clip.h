@@ -11,18 +11,8 @@
 #ifndef CMN_CLIP_H
 #define CMN_CLIP_H
 
-#include "communicators/communicator.h"
-
-/* The norm of the mean of the sums in x, over `images`, where the exchange has not made it. It is
- * made in double, in the order of the tensors, so ranks with the same sums get the same bits. */
-double cmn_clip_norm(const struct cmn_exchange *x, int images);
-
-/* Makes the sums in x, whose mean has that norm, so that it is at most `limit`. Returns whether
- * that changed them. A norm that is NaN changes nothing; an infinite one makes NaN of infinite
- * values, and 0 of the others. */
-int cmn_clip(const struct cmn_exchange *x, double limit, double norm);
-
-/* By what sums whose mean has that norm are scaled, where it is less than 1. */
+/* By what sums whose mean has that norm are multiplied: 1, or less. A norm that is NaN gives 1; an
+ * infinite one 0, which makes NaN of infinite values. */
 double cmn_clip_keeps(double limit, double norm);
 
 #endif

@@ -13,23 +13,9 @@
 #ifndef CMN_LARS_H
 #define CMN_LARS_H
 
-#include <stddef.h>
-
-#include "base/reduce.h"
-
-/* The l above, of n weights and the sum of their gradients over `images`; Darknet's gradients point
- * downhill, which is the same to a norm. Sums are made in double, in an order that depends on n
- * alone, so ranks with the same floats get the same bits. */
-double cmn_lars_rate(const float *w, const float *sum, size_t n, double coefficient, double images,
-                     double decay);
-
-/* The same of the two norms. */
-double cmn_lars_rate_of(double weights, double sum, double coefficient, double images,
-                        double decay);
-
-/* Makes of *how, which is Darknet's update with the sum over `images`, that of LARS, and scales the
- * sum for it. What the update leaves of u is then the momentum in units of the weights. */
-void cmn_lars_prepare(struct cmn_sgd_slice *how, const float *w, float *sum, size_t n,
-                      double coefficient, int images, float decay);
+/* The l above, of the norms of the weights and of the sum of their gradients over `images`;
+ * Darknet's gradients point downhill, which is the same to a norm. An update with momentum in units
+ * of the weights takes rate = 1, and r * l as the factor of sum and decay. */
+double cmn_lars_rate(double weights, double sum, double coefficient, double images, double decay);
 
 #endif

@@ -16,11 +16,6 @@ static int skips(const struct cmn_options *options)
     return options->nonfinite == CMN_NONFINITE_SKIP;
 }
 
-static int looks_at_sums(const struct cmn_options *options)
-{
-    return options->clip > 0 || options->outlier > 0;
-}
-
 static const struct cmn_update_policy *choose(const struct cmn_options *options, int adam)
 {
     if (options->local_steps > 1) {
@@ -30,7 +25,7 @@ static const struct cmn_update_policy *choose(const struct cmn_options *options,
         return &cmn_double_buffering;
     }
     return !adam && (options->compress != CMN_COMPRESS_NONE || options->dtype != CMN_FP32 ||
-                     options->lars > 0 || looks_at_sums(options) || skips(options))
+                     options->lars > 0 || cmn_looks_at_sums(options) || skips(options))
                ? &cmn_separate_momentum
                : &cmn_synchronous;
 }
@@ -125,8 +120,7 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
         o->policy = &cmn_separate_momentum;
         o->velocity_as_gradients = 1;
     }
-    /* The communicator's own update has the momentum among the gradients. */
-    if (o->policy != &cmn_synchronous || adam) {
+    if (!o->policy->steps || adam) {
         o->communicator.step = NULL;
         o->communicator.common = NULL;
     }
@@ -209,7 +203,7 @@ void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int la
     options.overlap = overlaps ? options.overlap : CMN_OVERLAP_OFF;
     cmn_bucket_tuner_open(&o->tuner, &options, g->exchange.block.n);
     find_ends(o, layers);
-    if (looks_at_sums(o->options) && !o->policy->sends_copy && !g->on_gpu) {
+    if (cmn_looks_at_sums(o->options) && o->policy == &cmn_synchronous && !g->on_gpu) {
         g->exchange.squares = &o->squares;
     }
     o->squares = -1;

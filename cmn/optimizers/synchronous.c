@@ -20,10 +20,15 @@ static void open_nothing(struct cmn_optimizer *o)
  * out, is Adam's, whose gradient is apart from what it keeps. */
 static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
+    struct cmn_span *block = &o->gradients->exchange.block;
+
     cmn_sum_gradients(o, rule, images);
     if (!cmn_use_sums(o, &o->gradients->exchange, images)) {
         rule->done = 1;
-    } else if (o->own_adam) {
+    } else if (o->keeps < 1) {
+        o->gradients->ops->scale(block->data, (float)o->keeps, block->n);
+    }
+    if (o->own_adam && !rule->done) {
         cmn_adam_update(o, rule, images);
         rule->done = 1;
     }
@@ -61,6 +66,7 @@ static void close_nothing(struct cmn_optimizer *o)
 
 const struct cmn_update_policy cmn_synchronous = {
     .name = "synchronous",
+    .steps = 1,
     .open = open_nothing,
     .begin = prepare, /* Adam alone comes here with a compressor */
     .update = update,
@@ -73,17 +79,18 @@ const struct cmn_update_policy cmn_synchronous = {
 
 static int update_separate(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
-    cmn_sum_gradients(o, NULL, images);
-    if (cmn_use_sums(o, &o->gradients->exchange, images)) {
+    cmn_sum_gradients(o, rule, images);
+    if (!rule->done && cmn_use_sums(o, &o->gradients->exchange, images)) {
         cmn_velocity_update(o, o->gradients->exchange.block.data, rule, images);
     }
     rule->done = 1;
     return 1;
 }
 
+/* What the ranks of a node have in common is the first one's to read and write. */
 static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_state *state)
 {
-    size_t bytes = o->gradients->exchange.block.n * sizeof(float);
+    size_t bytes = o->fills_velocity ? o->gradients->exchange.block.n * sizeof(float) : 0;
     const struct cmn_policy_entry entry[] = {
         {{"velocity", o->velocity, bytes, CMN_VALUES_FINITE, 0}, CMN_STATE_MOMENTUM, 1},
     };
@@ -94,6 +101,7 @@ static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_sta
 const struct cmn_update_policy cmn_separate_momentum = {
     .name = "separate momentum",
     .own_velocity = 1,
+    .steps = 1,
     .open = cmn_velocity_open,
     .begin = prepare,
     .update = update_separate,

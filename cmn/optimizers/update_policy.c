@@ -15,52 +15,49 @@
 #include "optimizers/clip.h"
 #include "optimizers/lars.h"
 
-/* ---- the update with the momentum apart from the gradients ---- */
+/* ---- the momentum apart from the gradients ---- */
 
 void cmn_velocity_open(struct cmn_optimizer *o)
 {
-    o->velocity = o->gradients->ops->memory(o->gradients->exchange.block.n + 1);
+    const struct cmn_communicator *c = &o->communicator;
+    size_t floats = o->gradients->exchange.block.n + 1;
+
+    o->fills_velocity = 1;
+    if (c->step && c->common(o->self, floats, &o->velocity, &o->fills_velocity)) {
+        cmn_fatal_reason();
+    }
+    o->velocity_is_ours = !o->velocity;
+    if (o->velocity_is_ours) {
+        o->velocity = o->gradients->ops->memory(floats);
+    }
 }
 
 void cmn_velocity_close(struct cmn_optimizer *o)
 {
-    o->gradients->ops->release(o->velocity);
+    if (o->velocity_is_ours) {
+        o->gradients->ops->release(o->velocity);
+    }
     o->velocity = NULL;
 }
 
-/* The norm of the mean of the sums in x, wherever they lie. */
-static double norm_of(struct cmn_optimizer *o, const struct cmn_exchange *x, int images)
+static void note_update(struct cmn_optimizer *o, double began)
 {
-    struct cmn_gradients *g = o->gradients;
-    double *square, sum = 0;
+    double ended = cmn_clock();
 
-    if (o->squares >= 0) {
-        return sqrt(o->squares) / images;
-    }
-    if (!g->on_gpu) {
-        return cmn_clip_norm(x, images);
-    }
-    square = cmn_calloc((size_t)x->tensors + 1, sizeof *square);
-    g->ops->squares(g, x->block.data, square);
-    for (int i = 0; i < x->tensors; i++) {
-        sum += square[i];
-    }
-    free(square);
-    return sqrt(sum) / images;
+    o->updating += ended - began;
+    cmn_timeline_span(CMN_SPAN_UPDATE, -1, began, ended);
 }
 
-/* Returns whether the sums were scaled down. */
-static int clip(struct cmn_optimizer *o, const struct cmn_exchange *x, double norm)
-{
-    double keeps = cmn_clip_keeps(o->options->clip, norm);
+/* ---- what becomes of the sums ---- */
 
-    if (!o->gradients->on_gpu) {
-        return cmn_clip(x, o->options->clip, norm);
+static double total(const double *square, int n)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++) {
+        sum += square[i];
     }
-    if (keeps < 1) {
-        o->gradients->ops->scale(x->block.data, (float)keeps, x->block.n);
-    }
-    return keeps < 1;
+    return sum;
 }
 
 /* Whether the step is no outlier. */
@@ -110,58 +107,93 @@ void cmn_say_too_large(const struct cmn_optimizer *o, int tensor, char text[CMN_
              t->layer, t->part, t->name, cmn_options_word(o->options, "cmn_allreduce_dtype"));
 }
 
-int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images)
+/* Whether sums with that norm of their mean are used; sets o->keeps. */
+static int judge(struct cmn_optimizer *o, double norm)
 {
     const struct cmn_options *options = o->options;
-    double began = cmn_clock(), ended, norm;
-    int used = 1;
 
-    o->too_large = first_too_large(o, x);
-    if (o->too_large >= 0 && options->nonfinite == CMN_NONFINITE_STOP) {
-        end_too_large(o, o->too_large);
-    }
-    if (o->too_large >= 0) {
-        o->gradients->ops->zero(x->block.data, x->block.n);
-        return 0;
-    }
-    if (!(options->clip > 0 || options->outlier > 0)) {
-        return 1;
-    }
-    norm = norm_of(o, x, images);
+    o->keeps = 1;
     if (options->outlier > 0 && !is_usual(o, norm)) {
         o->outliers++;
-        o->gradients->ops->zero(x->block.data, x->block.n);
-        used = 0;
-    } else if (options->clip > 0) {
-        o->clipped += clip(o, x, norm);
+        return 0;
     }
-    ended = cmn_clock();
-    o->updating += ended - began;
-    cmn_timeline_span(CMN_SPAN_UPDATE, -1, began, ended);
+    if (options->clip > 0) {
+        o->keeps = cmn_clip_keeps(options->clip, norm);
+        o->clipped += o->keeps < 1;
+    }
+    return 1;
+}
+
+int cmn_looks_at_sums(const struct cmn_options *options)
+{
+    return options->clip > 0 || options->outlier > 0;
+}
+
+/* The squares of each gradient's sums in `block`; the caller frees. */
+static double *squares_of(struct cmn_optimizer *o, const float *block)
+{
+    struct cmn_gradients *g = o->gradients;
+    double *square = cmn_calloc((size_t)g->exchange.tensors + 1, sizeof *square);
+
+    g->ops->squares(g, block, square);
+    return square;
+}
+
+static double norm_of(struct cmn_optimizer *o, const struct cmn_exchange *x, int images)
+{
+    double squares = o->squares, *square;
+
+    if (squares < 0) {
+        square = squares_of(o, x->block.data);
+        squares = total(square, x->tensors);
+        free(square);
+    }
+    return sqrt(squares) / images;
+}
+
+int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images)
+{
+    double began = cmn_clock();
+    int used;
+
+    o->keeps = 1;
+    o->too_large = first_too_large(o, x);
+    if (o->too_large >= 0 && o->options->nonfinite == CMN_NONFINITE_STOP) {
+        end_too_large(o, o->too_large);
+    }
+    used = o->too_large < 0;
+    if (used && cmn_looks_at_sums(o->options)) {
+        used = judge(o, norm_of(o, x, images));
+        note_update(o, began);
+    }
+    if (!used) {
+        o->gradients->ops->zero(x->block.data, x->block.n);
+    }
     return used;
 }
 
-/* As cmn_lars_prepare(), for all tensors. */
-static void set_lars_rates(struct cmn_optimizer *o, const float *sums, const struct cmn_rule *rule,
-                           int images)
+/* Gives each gradient its numbers for an update that takes o->keeps of sums whose squares, and those
+ * of the weights, are there with cmn_lars. */
+static void set_rates(struct cmn_optimizer *o, const struct cmn_rule *rule, int images,
+                      const double *square, const double *of_weights)
 {
     struct cmn_gradients *g = o->gradients;
-    size_t n = (size_t)g->exchange.tensors;
-    double *square = cmn_calloc(2 * n + 1, sizeof *square);
 
-    g->ops->squares(g, g->exchange.weights, square);
-    g->ops->squares(g, sums, square + n);
-    for (size_t i = 0; i < n; i++) {
-        double l = cmn_lars_rate_of(sqrt(square[i]), sqrt(square[n + i]), o->options->lars, images,
-                                    (double)rule->decay);
-        if (g->tensor[g->tensor_of[i]].decays) {
-            g->scale[i] = (float)((double)g->rate[i] * l);
-            g->decay[i] *= g->scale[i];
+    cmn_gradients_rates(g, images, rule->rate, rule->decay);
+    for (int i = 0; i < g->exchange.tensors; i++) {
+        g->scale[i] = (float)o->keeps;
+        if (o->options->lars > 0 && g->tensor[g->tensor_of[i]].decays) {
+            double l = cmn_lars_rate(sqrt(of_weights[i]), o->keeps * sqrt(square[i]),
+                                     o->options->lars, images, (double)rule->decay);
+            float rate = (float)((double)g->rate[i] * l);
+            g->scale[i] = (float)(o->keeps * (double)rate);
+            g->decay[i] *= rate;
             g->rate[i] = 1;
         }
     }
-    free(square);
 }
+
+/* ---- the update with the momentum apart from the gradients ---- */
 
 /* The average follows the weights. */
 static void follow_on_gpu(struct cmn_optimizer *o)
@@ -172,51 +204,30 @@ static void follow_on_gpu(struct cmn_optimizer *o)
 }
 
 /* One kernel for all tensors. */
-static void update_on_gpu(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
-                          int images)
+static void update_on_gpu(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule)
 {
-    if (o->options->lars > 0) {
-        set_lars_rates(o, sums, rule, images);
-    }
     o->gradients->ops->sgd(o->gradients, o->velocity, sums, rule->momentum);
     follow_on_gpu(o);
 }
 
-static void update_on_cpu(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
-                          int images)
+static void update_on_cpu(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule)
 {
-    struct cmn_gradients *g = o->gradients;
-    float follows = cmn_ema_next(&o->ema, g, 1);
-    int span = 0;
+    const struct cmn_gradients *g = o->gradients;
+    float part = cmn_ema_next(&o->ema, g, 1);
 
-    for (int i = 0; i < g->tensors; i++) {
-        const struct cmn_tensor *t = &g->tensor[i];
-        struct cmn_sgd_slice how = {.momentum = rule->momentum, .part = follows};
-        size_t at;
-        float *part[2];
-        if (t->kind != CMN_GRADIENT) {
-            continue;
-        }
-        at = (size_t)(g->exchange.tensor[span].data - g->exchange.block.data);
-        how.rate = g->rate[span];
-        how.decay = g->decay[span++];
-        if (o->options->lars > 0 && t->decays) {
-            cmn_lars_prepare(&how, *t->weight, sums + at, t->n, o->options->lars, images,
-                             rule->decay);
-        }
-        how.average = o->ema.weights ? o->ema.weights + at : NULL;
-        part[0] = o->velocity + at;
-        part[1] = sums + at;
-        cmn_reduce_sgd(*t->weight, part, 2, 0, &how, t->n);
+    for (int i = 0; i < g->exchange.tensors; i++) {
+        const struct cmn_span *x = &g->exchange.tensor[i];
+        size_t at = (size_t)(x->data - g->exchange.block.data);
+        struct cmn_sgd_slice how = {
+            .momentum = rule->momentum,
+            .rate = g->rate[i],
+            .decay = g->decay[i],
+            .scale = g->scale[i],
+            .average = o->ema.weights ? o->ema.weights + at : NULL,
+            .part = part,
+        };
+        cmn_sgd_apart(*g->tensor[g->tensor_of[i]].weight, o->velocity + at, sums + at, &how, x->n);
     }
-}
-
-static void note_update(struct cmn_optimizer *o, double began)
-{
-    double ended = cmn_clock();
-
-    o->updating += ended - began;
-    cmn_timeline_span(CMN_SPAN_UPDATE, -1, began, ended);
 }
 
 void cmn_adam_update(struct cmn_optimizer *o, const struct cmn_rule *rule, int images)
@@ -231,15 +242,62 @@ void cmn_adam_update(struct cmn_optimizer *o, const struct cmn_rule *rule, int i
 void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
                          int images)
 {
-    double began = cmn_clock();
+    struct cmn_gradients *g = o->gradients;
+    int lars = o->options->lars > 0;
+    double began = cmn_clock(), *square = lars ? squares_of(o, sums) : NULL,
+           *of_weights = lars ? squares_of(o, g->exchange.weights) : NULL;
 
-    cmn_gradients_rates(o->gradients, images, rule->rate, rule->decay);
-    if (o->gradients->on_gpu) {
-        update_on_gpu(o, sums, rule, images);
+    set_rates(o, rule, images, square, of_weights);
+    free(square);
+    free(of_weights);
+    if (g->on_gpu) {
+        update_on_gpu(o, sums, rule);
     } else {
-        update_on_cpu(o, sums, rule, images);
+        update_on_cpu(o, sums, rule);
     }
     note_update(o, began);
+}
+
+/* ---- the same by a communicator, each rank a slice ---- */
+
+struct step {
+    struct cmn_optimizer *o;
+    const struct cmn_rule *rule;
+    int images;
+};
+
+/* As cmn_use_sums() and cmn_velocity_update(). */
+static int use_in_step(void *self, const float *metrics, const double *square)
+{
+    const struct step *step = self;
+    struct cmn_optimizer *o = step->o;
+    struct cmn_exchange *x = &o->gradients->exchange;
+
+    memcpy(o->metrics, metrics, sizeof o->metrics);
+    if (!judge(o, sqrt(total(square, x->tensors)) / step->images)) {
+        return 0;
+    }
+    set_rates(o, step->rule, step->images, square, square + x->tensors);
+    x->part = cmn_ema_next(&o->ema, o->gradients, 1);
+    return 1;
+}
+
+static void sum_and_update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
+{
+    struct cmn_gradients *g = o->gradients;
+    struct step step = {o, rule, images};
+    struct cmn_sgd sgd = {.momentum = rule->momentum, .velocity = o->velocity};
+
+    g->exchange.average = o->ema.weights;
+    if (o->velocity && (cmn_looks_at_sums(o->options) || o->options->lars > 0)) {
+        sgd.use = use_in_step;
+        sgd.use_self = &step;
+        sgd.looks_at_weights = o->options->lars > 0;
+    } else {
+        g->exchange.part = cmn_ema_next(&o->ema, g, 1);
+    }
+    cmn_gradients_step(g, &o->communicator, o->self, images, rule->rate, rule->decay, &sgd);
+    rule->done = 1;
 }
 
 /* ---- exchanges ---- */
@@ -275,10 +333,7 @@ void cmn_sum_gradients(struct cmn_optimizer *o, struct cmn_rule *rule, int image
 
     memcpy(g->metrics, o->metrics, sizeof o->metrics);
     if (rule && c->step) {
-        g->exchange.average = o->ema.weights;
-        g->exchange.part = cmn_ema_next(&o->ema, g, 1);
-        cmn_gradients_step(g, c, o->self, images, rule->rate, rule->momentum, rule->decay);
-        rule->done = 1;
+        sum_and_update(o, rule, images);
     } else {
         o->squares = -1;
         cmn_gradients_sum(g, c, o->self);

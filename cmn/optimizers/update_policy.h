@@ -9,7 +9,7 @@
  *   separate_momentum  The same with the momentum in memory of its own, so that the flat buffer
  *                      holds the gradient alone: for lossy compressors, LARS, cmn_clip, and
  *                      for cmn_nonfinite=skip and cmn_outlier, which throw a gradient away and
- *                      keep the momentum.
+ *                      keep the momentum. Here, too, the communicator may update.
  *   double_buffering   As separate_momentum, one step late: the sum of a step travels during the
  *                      next one. Source: ChainerMN's double-buffering optimizer (Akiba et al.,
  *                      2017).
@@ -54,6 +54,7 @@ struct cmn_update_policy {
     int own_velocity; /* the momentum is kept apart from the gradients (o->velocity) */
     int own_weights;  /* ranks have weights and momentum of their own between two means */
     int sends_copy;   /* what is exchanged is o->copy, after backward */
+    int steps;        /* the communicator may update, too (its step) */
 
     /* Collective, blocking. The gradients lie in the flat buffer: gets memory. */
     void (*open)(struct cmn_optimizer *o);
@@ -122,6 +123,8 @@ struct cmn_optimizer {
     double updating;            /* seconds of the last update that were no exchange */
 
     float *velocity; /* the momentum, as the flat buffer lies; NULL: it is in the flat buffer */
+    /* With a communicator that steps the ranks of a node have it in common: one of them fills it. */
+    int velocity_is_ours, fills_velocity;
     /* A checkpoint names it as if it were there: on a GPU it is apart for its update's sake alone,
      * and on the CPU it is not. */
     int velocity_as_gradients;
@@ -133,8 +136,9 @@ struct cmn_optimizer {
     /* What becomes of the sums before they are used. */
     struct cmn_outlier outlier;
     struct cmn_left_out left_out; /* of this update */
-    int too_large;          /* tensor whose sum did not fit into 16 bits in this update, or -1 */
-    long clipped, outliers; /* steps since the training began */
+    int too_large;                /* tensor whose sum did not fit into 16 bits, or -1 */
+    double keeps;                 /* this update takes so much of the sums: 1, less with cmn_clip */
+    long clipped, outliers;       /* steps since the training began */
 
     struct cmn_ema ema;
     int darknet_updates; /* after this update: the average has to follow */
@@ -154,20 +158,24 @@ struct cmn_optimizer {
 
 /* What is common to the policies' files. */
 
-/* Local. Zeroed memory for the momentum, where the flat buffer lies; and its end. */
+/* Collective where the communicator steps, else local. Zeroed memory for the momentum, as the flat
+ * buffer lies; and its end, which is local. */
 void cmn_velocity_open(struct cmn_optimizer *o);
 void cmn_velocity_close(struct cmn_optimizer *o);
 
+/* Whether cmn_use_sums() has anything to do: sums may be clipped or left out. */
+int cmn_looks_at_sums(const struct cmn_options *options);
+
 /* Local, the same on all ranks. Whether the sums in x over `images`, whose metrics are in
  * o->metrics, are used: with cmn_outlier they need not be (outlier.h), nor with cmn_nonfinite=skip
- * where one did not fit into 16 bits (o->too_large), and are zeroed then. With cmn_clip they become
- * no longer than that (clip.h). */
+ * where one did not fit into 16 bits (o->too_large), and are zeroed then. With cmn_clip the update is
+ * to take o->keeps of them (clip.h). */
 int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images);
 
 /* Local. Updates the weights with the sums over `images` and the momentum in o->velocity, and
- * zeroes the sums. For each weight w, with g the sum and v the momentum: u = g + v + decay * w; w
- * += rate * u; v = momentum * u. With cmn_lars each tensor of weights has a rate of its own
- * (lars.h). With cmn_ema the average follows in the same pass (ema.h). */
+ * zeroes the sums. For each weight w, with g the sum times o->keeps and v the momentum: u = g + v +
+ * decay * w; w += rate * u; v = momentum * u. With cmn_lars each tensor of weights has a rate of its
+ * own (lars.h). With cmn_ema the average follows in the same pass (ema.h). */
 void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
                          int images);
 
@@ -179,7 +187,8 @@ void cmn_say_too_large(const struct cmn_optimizer *o, int tensor, char text[CMN_
 void cmn_adam_update(struct cmn_optimizer *o, const struct cmn_rule *rule, int images);
 
 /* Collective, blocking. Sums the flat buffer and o->metrics over all ranks. With a communicator
- * that steps and `rule`, the weights are updated, too: then rule->done. */
+ * that steps and `rule`, all that follows is done, too: cmn_use_sums(), and where the policy keeps
+ * the momentum apart cmn_velocity_update(), each rank a slice of it. Then rule->done. */
 void cmn_sum_gradients(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
 
 /* Collective in order, not blocking. Begins the exchange of the flat buffer's first `upto`

@@ -250,17 +250,18 @@ static void add_optimizer(struct cmn_checkpointing *c)
 
     for (int i = 0; (owner = cmn_optimizer_state(&c->model->optimizer, i, &state)); i++) {
         snprintf(name, sizeof name, "exchange.%d.%s", i, state.name);
+        if (!state.bytes) {
+            continue;
+        }
         if (owner == CMN_STATE_MOMENTUM) {
             item = add_common(c, name, state.data, state.bytes);
             item->scale = (float)step_ratio(c);
         } else if (owner == CMN_STATE_OF_ALL) {
             item = add_common(c, name, state.data, state.bytes);
             item->merge = CMN_MERGE_DROP;
-        } else if (state.bytes) {
+        } else {
             item = add_own(c, name, state.data, state.bytes, CMN_MERGE_DROP);
             item->of_exchange = owner == CMN_STATE_OF_COMMUNICATOR;
-        } else {
-            continue;
         }
         item->values = state.values;
         item->most = state.most;

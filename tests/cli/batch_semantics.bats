@@ -225,6 +225,13 @@ END
 }
 
 @test "cmn_clip: N ranks train as one, with LARS, too; a cfg with it validates; its checkpoint is one of its own" {
+    mlp_cfg batch=30 learning_rate=.1 cmn_clip=.1 max_batches=20 >mlp.cfg
+    train_on 1 mlp.cfg -cmn_batch global -cmn_communicator flat
+    mv "out/mlp$FINAL.weights" one.weights
+    for n in 1 2 3 4; do
+        train_on $n mlp.cfg -cmn_batch global -cmn_communicator shm -cmn_verify 1
+        assert_close one.weights "out/mlp$FINAL.weights" $LIMIT
+    done
     mlp_cfg batch=30 learning_rate=.1 cmn_lars=.1 cmn_clip=.1 max_batches=10 >mlp.cfg
     train_on 1 mlp.cfg -cmn_batch global
     grep -q ', LARS 0.1, clipped to 0.1' train.log

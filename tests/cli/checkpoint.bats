@@ -327,6 +327,23 @@ ends_like() {
     assert_close whole.weights "out/mlp$FINAL.weights" 1e-5
 }
 
+# The ranks of a node have the momentum in common, and it is made as large as their sums once.
+@test "per_rank with cmn_clip, 1 rank and then 2: the momentum goes on as large as it was" {
+    mapfile -t all < <(head -n 1 train.list)
+    for ((i = 0; i < 240; i++)); do echo "${all[0]}"; done >train.list
+    mlp_cfg batch=24 max_batches=12 >mlp.cfg
+    mapfile -t words < <(classifier mlp -cmn_batch per_rank -cmn_checkpoint 1000 -cmn_clip 1)
+    run_on 1 "${words[@]}"
+    mv "out/mlp$FINAL.weights" whole.weights
+    sed -i 's/max_batches=.*/max_batches=6/' mlp.cfg
+    run_on 1 "${words[@]}" -clear
+    sed -i 's/max_batches=.*/max_batches=9/' mlp.cfg
+    run_on 2 "${words[@]}" # 6 iterations of 24 images are 3 of 48
+    grep 'resumed from out/mlp-6.checkpoint, iteration 3' train.log
+    dd if="out/mlp$FINAL.weights" of=whole.weights bs=20 count=1 conv=notrunc status=none # only how many images were seen differs
+    assert_close whole.weights "out/mlp$FINAL.weights" 1e-6
+}
+
 @test "two cfgs whose names are one up to the first dot: it is said whose checkpoint that is" {
     mlp_cfg batch=24 max_batches=2 >mlp.a.cfg
     mlp_cfg batch=24 max_batches=3 learning_rate=.01 >mlp.b.cfg

@@ -40,6 +40,17 @@ trains_as_one_rank() {
 
 @test "3+2: each communicator trains as one rank" { trains_as_one_rank 3+2; }
 
+# The nodes' ranks own other parts of the sums, and find the same norm.
+@test "3+2, cmn_clip and cmn_ema: as one rank" {
+    train_on 1 mlp.cfg -cmn_batch global -cmn_clip .1 -cmn_ema .9
+    mkdir one && mv out/*.weights one
+    train_on 3+2 mlp.cfg -cmn_batch global -cmn_clip .1 -cmn_ema .9 -cmn_communicator shm -cmn_verify 1
+    assert_close "one/mlp$FINAL.weights" "out/mlp$FINAL.weights" $LIMIT
+    assert_close one/mlp_ema.weights out/mlp_ema.weights $LIMIT
+    train_on 1 mlp.cfg -cmn_batch global
+    assert_far "one/mlp$FINAL.weights" "out/mlp$FINAL.weights" 1e-3
+}
+
 @test "2+1, cmn_sync_bn: the batch's statistics travel beside the gradients, whether those wait or not" {
     net_section batch=50 subdivisions=2 >norm.cfg
     printf '%s\n' '[convolutional]' 'filters=6' 'size=5' 'stride=2' 'pad=1' 'batch_normalize=1' 'activation=tanh' \

@@ -144,7 +144,8 @@ static void train(const char *cfg, struct cmn_topology *t)
         backward(&naive, t->rank, step);
         backward(&shm, t->rank, step);
         update_as_darknet(&naive, t);
-        cmn_gradients_step(&shm.g, shm.c, shm.self, IMAGES, RATE, MOMENTUM, DECAY);
+        cmn_gradients_step(&shm.g, shm.c, shm.self, IMAGES, RATE, DECAY,
+                           &(struct cmn_sgd){.momentum = MOMENTUM});
         compare(&naive, &shm, t);
         MPI_Barrier(t->world); /* weights in common: nobody steps on while another still compares */
     }
