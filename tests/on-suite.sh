@@ -68,6 +68,16 @@ else
     as=(env HOME=/root USER=root)
 fi
 
+# One control group for all of it. Outside of one the kernel shares the processors among sessions (sched_autogroup_enabled),
+# and Open MPI 5 begins a session for each node: ranks that wait there took the tests' whole share, for minutes.
+for root in /sys/fs/cgroup/cpu /sys/fs/cgroup; do
+    [[ -w $root/cgroup.procs ]] || continue
+    mkdir -p "$root/darknet-cmn-tests"
+    if echo $$ 2>/dev/null >"$root/darknet-cmn-tests/cgroup.procs"; then
+        break
+    fi
+done
+
 # shellcheck disable=SC2016  # expanded by the inner shells
 exec unshare --mount --pid --fork --kill-child bash -c '
     set -euo pipefail
