@@ -150,8 +150,8 @@ int cmn_tree_averages(const network *net, layer *l, float **average[3]);
 /* The layer's factor of the learning rate in its update. */
 const float *cmn_tree_rate_scale(const layer *l);
 
-/* The part of a rolling statistic that batch normalisation keeps in each micro-batch. */
-double cmn_tree_rolling_keeps(void);
+/* The part of a rolling statistic that the layer keeps in each micro-batch. */
+double cmn_tree_rolling_keeps(const layer *l);
 
 /* Batch normalisation divides squares by their count less this. */
 double cmn_tree_variance_less(void);

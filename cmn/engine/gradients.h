@@ -44,6 +44,14 @@ struct cmn_tensor {
     float **device_weight;   /* as weight, in the GPU's memory */
     float **device_m, **device_v; /* there, Adam's moments, which may be NULL until the block is
                                      made; NULL: it has none */
+    double keeps; /* of a CMN_STATISTIC: the part of it that Darknet keeps in each micro-batch */
+};
+
+/* A factor of the rolling statistics of which k is kept: scale * k^power * (1 + k + ... +
+ * k^(terms - 1)); divided by that sum where terms is negative. */
+struct cmn_rolling_factor {
+    double scale;
+    int power, terms;
 };
 
 /* Metrics: sums that are piggybacked on the gradients in the same exchange. */
@@ -149,15 +157,13 @@ void cmn_gradients_pack(const struct cmn_gradients *g, enum cmn_tensor_kind kind
 void cmn_gradients_unpack(const struct cmn_gradients *g, enum cmn_tensor_kind kind,
                           const float *from);
 
-/* Local. Darknet keeps this part of a rolling statistic in each micro-batch
- * (batchnorm_layer.c). */
-double cmn_gradients_rolling_keeps(void);
-
 /* Local. Darknet divides the squares of a batch by their count less this. */
 double cmn_gradients_variance_less(void);
 
-/* Local; on a GPU not blocking. Multiplies all rolling statistics, where Darknet updates them. */
-void cmn_gradients_scale_statistics(const struct cmn_gradients *g, float factor);
+/* Local; on a GPU not blocking. Multiplies all rolling statistics, where Darknet updates them. NULL:
+ * by 1. */
+void cmn_gradients_scale_statistics(const struct cmn_gradients *g,
+                                    const struct cmn_rolling_factor *factor);
 
 /* Local, not blocking. On a GPU alone: multiplies the gradients of a layer. */
 void cmn_gradients_scale_layer(const struct cmn_gradients *g, int layer, float factor);

@@ -1,6 +1,7 @@
 /* From Darknet's layers to a list of tensors, and copies of the tensors of a kind. */
 #include "engine/gradients.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,13 +156,23 @@ static void add_gradient(struct tensor_list *list, layer *l, int index, const ch
     }
 }
 
+static void add_statistic(struct tensor_list *list, const layer *l, int index, const char *part,
+                          const char *name, float **at, size_t n)
+{
+    enum cmn_tensor_kind kind = cmn_tree_keeps_statistics(l) ? CMN_WEIGHT : CMN_STATISTIC;
+    struct cmn_tensor *t = add(list, kind, index, part, name, at, n);
+
+    if (t) {
+        t->keeps = cmn_tree_rolling_keeps(l);
+    }
+}
+
 /* One layer that holds `weights` weights and `outs` outputs with a bias each. Darknet sets
  * nweights and nbiases for some types only, so the caller knows the sizes by type. */
 static void add_layer(struct tensor_list *list, layer *l, int index, const char *part,
                       size_t weights, size_t outs)
 {
     float **average[3];
-    enum cmn_tensor_kind rolling = cmn_tree_keeps_statistics(l) ? CMN_WEIGHT : CMN_STATISTIC;
 
     add(list, CMN_WEIGHT, index, part, "weights", &l->weights, weights);
     add(list, CMN_WEIGHT, index, part, "biases", &l->biases, outs);
@@ -171,8 +182,8 @@ static void add_layer(struct tensor_list *list, layer *l, int index, const char 
         add(list, CMN_EMA, index, part, "biases_ema", average[1], outs);
         add(list, CMN_EMA, index, part, "scales_ema", average[2], outs);
     }
-    add(list, rolling, index, part, "rolling_mean", &l->rolling_mean, outs);
-    add(list, rolling, index, part, "rolling_variance", &l->rolling_variance, outs);
+    add_statistic(list, l, index, part, "rolling_mean", &l->rolling_mean, outs);
+    add_statistic(list, l, index, part, "rolling_variance", &l->rolling_variance, outs);
     add(list, CMN_MOMENT, index, part, "m", &l->m, weights);
     add(list, CMN_MOMENT, index, part, "v", &l->v, weights);
     add(list, CMN_MOMENT, index, part, "bias_m", &l->bias_m, outs);
@@ -267,11 +278,6 @@ void cmn_gradients_list(struct cmn_gradients *g, struct cmn_net *net)
     g->adam = (struct cmn_adam){n->B1, n->B2, n->eps, n->t};
 }
 
-double cmn_gradients_rolling_keeps(void)
-{
-    return cmn_tree_rolling_keeps();
-}
-
 double cmn_gradients_variance_less(void)
 {
     return cmn_tree_variance_less();
@@ -325,11 +331,21 @@ size_t cmn_gradients_floats(const struct cmn_gradients *g, enum cmn_tensor_kind 
     return n;
 }
 
-void cmn_gradients_scale_statistics(const struct cmn_gradients *g, float factor)
+static float rolling_factor(const struct cmn_rolling_factor *f, double keeps)
 {
-    for (int i = 0; i < g->tensors && factor != 1; i++) {
+    int terms = abs(f->terms);
+    double sum = terms > 1 ? (1 - pow(keeps, terms)) / (1 - keeps) : 1;
+
+    return (float)(f->scale * pow(keeps, f->power) * (f->terms < 0 ? 1 / sum : sum));
+}
+
+void cmn_gradients_scale_statistics(const struct cmn_gradients *g,
+                                    const struct cmn_rolling_factor *by)
+{
+    for (int i = 0; i < g->tensors && by; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
-        if (t->kind != CMN_STATISTIC) {
+        float factor = t->kind == CMN_STATISTIC ? rolling_factor(by, t->keeps) : 1;
+        if (factor == 1) {
             continue;
         }
 #ifdef GPU

@@ -169,8 +169,10 @@ const char *cmn_tree_layer_name(LAYER_TYPE type)
         return "conv_lstm";
     case HISTORY:
         return "history";
-    case REORG_OLD:
-        return "reorg_old";
+    case REORG_OLD: /* as in cfgs */
+        return "reorg";
+    case REORG:
+        return "reorg3d";
     case EMPTY:
         return "empty";
     case CONTRASTIVE:
@@ -322,8 +324,9 @@ static void list_keys(const network *net, char *text, size_t bytes)
     struct {
         const char *key;
         int on;
-    } keys[] = {{"adam=1", net->adam}, {"batch_normalize=2", 0}, {"burnin_update", 0},
-                {"train_only_bn", 0},  {"dont_update", 0},       {"clip", 0}};
+    } keys[] = {{"adam=1", net->adam},   {"batch_normalize=2", 0}, {"burnin_update", 0},
+                {"train_only_bn", 0},    {"dont_update", 0},       {"clip", 0},
+                {"learning of [gru]", 0}};
 
     for (int i = 0; i < net->n; i++) {
         const layer *l = &net->layers[i];
@@ -332,6 +335,7 @@ static void list_keys(const network *net, char *text, size_t bytes)
         keys[3].on |= l->train_only_bn != 0;
         keys[4].on |= l->dont_update != 0;
         keys[5].on |= l->clip != 0;
+        keys[6].on |= l->type == GRU; /* its backward is empty */
     }
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         if (keys[i].on) {
@@ -441,9 +445,9 @@ const float *cmn_tree_rate_scale(const layer *l)
     return has ? &l->learning_rate_scale : &none;
 }
 
-double cmn_tree_rolling_keeps(void)
+double cmn_tree_rolling_keeps(const layer *l)
 {
-    return gpu_index >= 0 ? .99 : .9;
+    return gpu_index >= 0 ? .99 : l->type == CONNECTED ? (double).95F : .9;
 }
 
 /* Its kernels divide by the count. */

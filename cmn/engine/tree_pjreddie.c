@@ -226,8 +226,9 @@ const char *cmn_tree_own_update(const network *net, int on_gpu)
     return NULL;
 }
 
-double cmn_tree_rolling_keeps(void)
+double cmn_tree_rolling_keeps(const layer *l)
 {
+    (void)l;
     return .99;
 }
 

@@ -68,7 +68,7 @@ static int write_file(struct cmn_step *step)
     name_file(m, file);
     cmn_nonfinite_check_weights(&step->nonfinite);
     cmn_status_compute("writing the best weights");
-    if (!cmn_weights_file_write(m, file, cmn_net_seen(m->net), 1) && !sync_file(file)) {
+    if (!cmn_weights_file_write(m, file, cmn_net_seen(m->net), NULL) && !sync_file(file)) {
         return 1;
     }
     cmn_report_clear(m->session->report);

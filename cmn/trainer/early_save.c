@@ -10,7 +10,8 @@
 #include "trainer/weights_file.h"
 #include "watchdog/launcher.h"
 
-void cmn_early_save(struct cmn_model *m, long iteration, size_t seen, float statistics_scale)
+void cmn_early_save(struct cmn_model *m, long iteration, size_t seen,
+                    const struct cmn_rolling_factor *statistics)
 {
     const struct cmn_session *s = m->session;
     char file[PATH_MAX], line[PATH_MAX + 128];
@@ -22,7 +23,7 @@ void cmn_early_save(struct cmn_model *m, long iteration, size_t seen, float stat
     }
     snprintf(file, sizeof file, "%s/%s%s.weights", s->backup, m->name,
              cmn_command_final(s->command));
-    if (cmn_weights_file_write(m, file, seen, statistics_scale)) {
+    if (cmn_weights_file_write(m, file, seen, statistics)) {
         snprintf(line, sizeof line, "cmn: asked to stop: weights not saved to %s: %s\n", file,
                  strerror(errno));
     } else {

@@ -11,6 +11,7 @@
  * that iteration and so many images, under the name that they have at the end of a training,
  * without waiting for the disk. Its rolling statistics are scaled as at the end of a step. Weights
  * that are NaN or Inf are not saved, and nothing is where a rank's error ends the job. */
-void cmn_early_save(struct cmn_model *m, long iteration, size_t seen, float statistics_scale);
+void cmn_early_save(struct cmn_model *m, long iteration, size_t seen,
+                    const struct cmn_rolling_factor *statistics);
 
 #endif

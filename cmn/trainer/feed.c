@@ -1,7 +1,6 @@
 #include "trainer/feed.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +23,8 @@ static struct cmn_share own_batches(int batch, int micro_batches, int rank, int 
         .dealt = batch * ranks,
         .offset = batch * rank,
         .seen_each = batch * ranks,
-        .scale_before = 1,
-        .scale_after = 1,
+        .before = {1, 0, 1},
+        .after = {1, 0, 1},
     };
 }
 
@@ -48,8 +47,8 @@ static struct cmn_share slices(int batch, int micro_batches, int rank, int ranks
         .dealt = batch,
         .offset = offset,
         .seen_each = batch,
-        .scale_before = 1,
-        .scale_after = 1,
+        .before = {1, 0, 1},
+        .after = {1, 0, 1},
     };
 }
 
@@ -64,7 +63,6 @@ static struct cmn_share whole_micro_batches(int batch, int micro_batches, int ra
 {
     int first = (int)((long)micro_batches * rank / ranks);
     int end = (int)((long)micro_batches * (rank + 1) / ranks);
-    double keeps = cmn_gradients_rolling_keeps();
 
     return (struct cmn_share){
         .micro_batches = end - first,
@@ -75,8 +73,8 @@ static struct cmn_share whole_micro_batches(int batch, int micro_batches, int ra
         .seen_before = batch * first,
         .seen_each = batch,
         .whole = 1,
-        .scale_before = (float)(pow(keeps, first) / ranks),
-        .scale_after = (float)(pow(keeps, micro_batches - end) * ranks),
+        .before = {1. / ranks, first, 1},
+        .after = {ranks, micro_batches - end, 1},
     };
 }
 
@@ -85,8 +83,6 @@ static struct cmn_share whole_micro_batches(int batch, int micro_batches, int ra
 static struct cmn_share single_micro_batch(int batch, int micro_batches, int rank, int ranks)
 {
     int all = batch * micro_batches, offset = (int)((long)all * rank / ranks);
-    double each = cmn_gradients_rolling_keeps(), keeps = pow(each, micro_batches);
-    double after = micro_batches == 1 ? 1 : (1 - keeps) / (1 - each);
 
     if (all < ranks) {
         cmn_fatal(
@@ -101,8 +97,8 @@ static struct cmn_share single_micro_batch(int batch, int micro_batches, int ran
         .dealt = all,
         .offset = offset,
         .seen_each = all,
-        .scale_before = (float)(keeps / each / after),
-        .scale_after = (float)after,
+        .before = {1, micro_batches - 1, -micro_batches},
+        .after = {1, 0, micro_batches},
     };
 }
 

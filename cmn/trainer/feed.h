@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "data/sampler.h"
+#include "engine/gradients.h"
 #include "engine/net.h"
 #include "trainer/session.h"
 
@@ -21,7 +22,7 @@ struct cmn_share {
     int sequences, first_sequence; /* local and offset as the cfg counts: without its time_steps */
     int whole; /* micro-batches are the cfg's own; other ranks have its other ones */
     /* Factors of the rolling statistics of batch normalisation before and after a step. */
-    float scale_before, scale_after;
+    struct cmn_rolling_factor before, after;
 };
 
 struct cmn_feed {

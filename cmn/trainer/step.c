@@ -20,12 +20,12 @@ long cmn_step_iteration(const struct cmn_step *p)
 
 /* ---- micro-batches ---- */
 
-/* Between two updates; `statistics_scale` makes of the rolling statistics those between two steps. */
-static void save_early(struct cmn_step *p, float statistics_scale)
+/* Between two updates; `statistics` makes of the rolling ones those between two steps. */
+static void save_early(struct cmn_step *p, const struct cmn_rolling_factor *statistics)
 {
     if (!p->saved_early && cmn_stop_hurried()) {
         p->saved_early = 1;
-        cmn_early_save(p->model, cmn_step_iteration(p), p->seen, statistics_scale);
+        cmn_early_save(p->model, cmn_step_iteration(p), p->seen, statistics);
     }
 }
 
@@ -44,13 +44,13 @@ int cmn_step_before_micro_batch(struct cmn_step *p)
     if (p->micro_batch == 0) {
         p->began = p->micro_batch_began;
         p->seen = cmn_net_seen(p->model->net);
-        save_early(p, 1);
+        save_early(p, NULL);
         p->sums.load += p->micro_batch_began - p->ended;
         cmn_timeline_span(CMN_SPAN_LOAD, -1, p->ended, p->micro_batch_began);
         cmn_feed_begin_step(p->feed);
         p->model->gradients.exchange.images = (float)cmn_feed_step_images(p->feed);
         cmn_nonfinite_begin_step(&p->nonfinite, cmn_step_iteration(p) + 1);
-        cmn_gradients_scale_statistics(&p->model->gradients, p->feed->share.scale_before);
+        cmn_gradients_scale_statistics(&p->model->gradients, &p->feed->share.before);
     }
     cmn_nonfinite_begin_micro_batch(&p->nonfinite);
     p->layer_ended = p->micro_batch_began;
@@ -77,7 +77,7 @@ int cmn_step_after_micro_batch(struct cmn_step *p)
     }
     cmn_net_set_seen(net, cmn_net_seen(net) + cmn_feed_step_images(p->feed) -
                               (size_t)cmn_feed_seen(p->feed, p->micro_batch - 1));
-    cmn_gradients_scale_statistics(&p->model->gradients, p->feed->share.scale_after);
+    cmn_gradients_scale_statistics(&p->model->gradients, &p->feed->share.after);
     p->micro_batch = 0;
     return 1;
 }
@@ -124,7 +124,7 @@ void cmn_step_progress(struct cmn_step *p)
 {
     cmn_status_progress();
     if (p->layer_ended > 0) {
-        save_early(p, p->feed->share.scale_after);
+        save_early(p, &p->feed->share.after);
     }
     cmn_optimizer_poll(&p->model->optimizer);
 }

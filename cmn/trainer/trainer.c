@@ -244,7 +244,7 @@ static void write_average(struct cmn_trainer *t)
     }
     cmn_nonfinite_check_weights(&t->step.nonfinite);
     cmn_status_compute("writing the average of the weights");
-    if (!cmn_weights_file_write(m, file, cmn_net_seen(m->net), 1)) {
+    if (!cmn_weights_file_write(m, file, cmn_net_seen(m->net), NULL)) {
         return;
     }
     why = strerror(errno);

@@ -62,7 +62,7 @@ int cmn_weights_file_replace(const char *file, cmn_weights_writer *writes, void 
 struct saved {
     struct cmn_model *m;
     size_t seen;
-    float statistics_scale;
+    const struct cmn_rolling_factor *statistics;
 };
 
 static void write_weights(void *what, FILE *out)
@@ -73,7 +73,7 @@ static void write_weights(void *what, FILE *out)
     float *statistics = cmn_malloc(n + 1, sizeof *statistics);
 
     cmn_gradients_pack(&m->gradients, CMN_STATISTIC, statistics);
-    cmn_gradients_scale_statistics(&m->gradients, s->statistics_scale);
+    cmn_gradients_scale_statistics(&m->gradients, s->statistics);
     cmn_net_set_seen(m->net, s->seen); /* Darknet counts micro-batch by micro-batch */
     cmn_net_write_weights(m->net, out);
     cmn_net_set_seen(m->net, counted);
@@ -82,9 +82,9 @@ static void write_weights(void *what, FILE *out)
 }
 
 int cmn_weights_file_write(struct cmn_model *m, const char *file, size_t seen,
-                           float statistics_scale)
+                           const struct cmn_rolling_factor *statistics)
 {
-    struct saved saved = {m, seen, statistics_scale};
+    struct saved saved = {m, seen, statistics};
 
     errno = cmn_weights_file_replace(file, write_weights, &saved);
     return errno ? -1 : 0;

@@ -15,6 +15,6 @@ int cmn_weights_file_replace(const char *file, cmn_weights_writer *writes, void 
  * network has seen so many images, and holds its rolling statistics times the factor. 0, or -1 with
  * errno. */
 int cmn_weights_file_write(struct cmn_model *m, const char *file, size_t seen,
-                           float statistics_scale);
+                           const struct cmn_rolling_factor *statistics);
 
 #endif

@@ -93,6 +93,23 @@ resumes_with_same_bits() {
     grep -E 'detections_count = [1-9]' stock.map
 }
 
+@test "cmn_sync_bn inside of [rnn] and [lstm], and in [connected]: each step of a sequence has the statistics of all ranks" {
+    local layer
+    boxes 60
+    for layer in rnn lstm; do
+        net_section width=32 height=32 channels=3 batch=12 subdivisions=1 time_steps=3 track=1 max_batches=3 learning_rate=.001 cmn_batch=global >net.cfg
+        printf '%s\n' '[convolutional]' filters=8 size=8 stride=8 activation=leaky "[$layer]" batch_normalize=1 hidden=12 output=16 \
+            activation=leaky '[connected]' batch_normalize=1 output=30 activation=linear \
+            '[yolo]' mask=0,1 anchors=30,40,40,55 classes=10 num=2 jitter=.1 random=0 >>net.cfg
+        detect_on 1
+        mv out/net_final.weights one.weights
+        detect_on 3 -cmn_sync_bn on
+        assert_close one.weights out/net_final.weights 1e-5
+        detect_on 3
+        assert_far one.weights out/net_final.weights 1e-3
+    done
+}
+
 @test "AlexeyAB's keys: what follows the deltas: each rank follows its own, and a checkpoint has it" {
     boxes 60
     tiny batch=12 subdivisions=4 max_batches=6 learning_rate=.0001 badlabels_rejection_percentage=1 num_sigmas_reject_badlabels=3 \
@@ -122,8 +139,9 @@ resumes_with_same_bits() {
     run -1 cmp first last
     # The unpatched tree divides by 0 here.
     net_section channels=3 max_batches=2 >net.cfg
-    printf '%s\n' '[connected]' output=10 activation=linear '[softmax]' >>net.cfg
+    printf '%s\n' '[connected]' output=10 activation=linear '[gru]' output=10 '[softmax]' >>net.cfg
     train_on 2 net.cfg -dont_show
+    grep 'net.cfg: no effect on the CPU, for this Darknet knows them on GPUs alone: learning of \[gru\]$' train.log
 }
 
 # thin CFG KEY=VALUE...: a cfg of the tree's folder cfg/ with an eighth of the filters, small images, and these keys of [net].
