@@ -80,7 +80,7 @@ static inline void close_rig(struct rig *r)
     free(r->pull);
     free(r->net->delta);
     cmn_gradients_close(&r->g);
-    free_network(r->net);
+    nets_free(r->net);
 }
 
 /* What a layer keeps from one batch to the next begins at the same values, and not at 0. */
@@ -106,7 +106,7 @@ static inline double value(struct rig *r)
     srand(9); /* dropout */
     memcpy(r->net->input, r->input, r->inputs * sizeof *r->input);
     r->net->train = 1;
-    forward_network(r->net);
+    nets_forward(r->net);
     if (r->own_cost) {
         return *last(r)->cost;
     }
@@ -126,7 +126,7 @@ static inline void backward(struct rig *r)
     if (!r->own_cost) {
         memcpy(last(r)->delta, r->pull, r->outputs * sizeof *r->pull);
     }
-    backward_network(r->net);
+    nets_backward(r->net);
 }
 
 #endif

@@ -28,22 +28,75 @@ static inline char *nets_file(const char *text)
     return name;
 }
 
-static inline network *nets_parse(const char *cfg)
-{
-    char *name = nets_file(cfg);
-    network *net = cmn_tree_read(name);
-
-    unlink(name);
-    free(name);
-    return net;
-}
-
-/* tests.mk defines it for AlexeyAB's Darknet. */
+/* tests.mk defines it for AlexeyAB's Darknet, whose trainers bring the memory of a micro-batch. */
 #ifdef NETWORKS_BY_VALUE
 #define DK_NET(net) (*(net))
 #else
 #define DK_NET(net) (net)
 #endif
+
+/* net->input and net->truth have room for a micro-batch, and no others look at them. */
+static inline network *nets_parse(const char *cfg)
+{
+    char *name = nets_file(cfg);
+    network *net;
+
+#ifdef NETWORKS_BY_VALUE
+    gpu_index = -1; /* as its main() does it in a build for the CPU */
+#endif
+    net = cmn_tree_read(name);
+    unlink(name);
+    free(name);
+#ifdef NETWORKS_BY_VALUE
+    net->truths = (int)cmn_tree_truths(net);
+    net->input = calloc((size_t)net->inputs * (size_t)net->batch, sizeof *net->input);
+    net->truth = calloc((size_t)net->truths * (size_t)net->batch, sizeof *net->truth);
+#endif
+    return net;
+}
+
+static inline void nets_free(network *net)
+{
+#ifdef NETWORKS_BY_VALUE
+    free(net->input);
+    free(net->truth);
+#endif
+    cmn_tree_free(net);
+}
+
+#ifdef NETWORKS_BY_VALUE
+static inline network_state nets_state(network *net)
+{
+    return (network_state){
+        .input = net->input, .truth = net->truth, .delta = net->delta, .train = 1, .net = *net};
+}
+#define NETS_PASS(net) *(net), nets_state(net)
+#else
+#define NETS_PASS(net) (net)
+#endif
+
+/* The passes of a training over the micro-batch in net->input. */
+static inline void nets_forward(network *net)
+{
+    net->train = 1;
+    forward_network(NETS_PASS(net));
+}
+
+static inline void nets_backward(network *net)
+{
+    backward_network(NETS_PASS(net));
+}
+
+/* A step of one micro-batch. */
+static inline void nets_train(network *net)
+{
+#ifdef NETWORKS_BY_VALUE
+    train_network_datum(*net, net->input, net->truth);
+    update_network(*net);
+#else
+    train_network_datum(net);
+#endif
+}
 
 /* Darknet's own update of each layer. */
 static inline void nets_update(network *net, update_args a)

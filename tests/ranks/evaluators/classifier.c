@@ -29,10 +29,10 @@ static void write_images(void)
         }
         asprintf(&paths[i], "%s/%d-%s", folder, i, labels[i % CLASSES]);
         if (top.rank == 0) {
-            save_image_options(im, paths[i], PNG, 80);
+            save_image(im, paths[i]);
         }
         free(paths[i]);
-        asprintf(&paths[i], "%s/%d-%s.png", folder, i, labels[i % CLASSES]);
+        asprintf(&paths[i], "%s/%d-%s.jpg", folder, i, labels[i % CLASSES]);
         free_image(im);
     }
     MPI_Barrier(top.world);
@@ -64,7 +64,7 @@ static int teardown(void **state)
         }
         free(paths[i]);
     }
-    free_network(net);
+    nets_free(net);
     return top.rank == 0 ? rmdir(folder) : 0;
 }
 
@@ -73,10 +73,10 @@ static struct cmn_score plain(int images, int top_k_of)
 {
     struct cmn_score score = {images, 0, 0, 0};
 
-    set_batch_network(net, 1);
+    cmn_tree_set_batch(net, 1);
     for (int i = 0; i < images; i++) {
         image im = load_image(paths[i], 0, 0, 1);
-        float *out = network_predict(net, im.data);
+        float *out = network_predict(DK_NET(net), im.data);
         int better = 0;
         for (int k = 0; k < CLASSES; k++) {
             better += out[k] > out[i % CLASSES];
@@ -85,7 +85,7 @@ static struct cmn_score plain(int images, int top_k_of)
         score.topk += better < top_k_of;
         free_image(im);
     }
-    set_batch_network(net, 4);
+    cmn_tree_set_batch(net, 4);
     return score;
 }
 

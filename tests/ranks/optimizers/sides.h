@@ -17,7 +17,8 @@ static const float RATE = 0.1F, MOMENTUM = 0.75F, DECAY = 0.002F;
 /* Small tensors and large ones, of layers with normalisation, parts, and a rate of their own. */
 static const char cfg[] = "[net]\nbatch=2\nheight=6\nwidth=6\nchannels=2\n"
                           "[convolutional]\nfilters=8\nsize=3\npad=1\nbatch_normalize=1\n"
-                          "[crnn]\npad=1\nhidden_filters=4\noutput_filters=8\n"
+                          "[crnn]\npad=1\nsize=3\nhidden_filters=4\noutput_filters=8\n"
+                          "hidden=4\noutput=8\n" /* the other tree's words */
                           "[connected]\noutput=45\nbatch_normalize=1\nlearning_rate=0.5\n"
                           "[connected]\noutput=131\n[connected]\noutput=4\n[softmax]\n";
 
@@ -70,7 +71,7 @@ static inline void close_side(struct side *s)
 {
     cmn_optimizer_close(&s->s);
     cmn_gradients_close(&s->g);
-    cmn_tree_free(s->net);
+    nets_free(s->net);
     s->c->close(s->self);
 }
 

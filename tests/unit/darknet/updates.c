@@ -73,7 +73,7 @@ static void updates(const struct layer_case *c, int adam)
         for (size_t i = 0; i < n && step; i++) {
             r.g.flat[i] += gradient[i];
         }
-        update_network(r.net);
+        update_network(DK_NET(r.net));
     }
     for (int i = 0; i < r.g.tensors; i++) {
         const struct cmn_tensor *t = &r.g.tensor[i];
@@ -160,7 +160,7 @@ static void check_binary(const char *key, int xnor)
         float want = kept ? plain.net->delta[i] : ADDED;
         assert_true(fabsf(binary.net->delta[i] - want) < 1e-4f);
     }
-    update_network(binary.net);
+    update_network(DK_NET(binary.net));
     close_rig(&binary);
     close_rig(&plain);
 }
@@ -212,7 +212,7 @@ static void local_layers_begin_with_weights_at_all_places(void **state)
         zeros += l->weights[i] == 0;
     }
     assert_true(zeros < 3);
-    free_network(net);
+    nets_free(net);
 }
 
 /* ---- learning ---- */

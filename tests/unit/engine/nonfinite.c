@@ -58,7 +58,7 @@ static void open_net(void)
 static void close_net(void)
 {
     cmn_gradients_close(&g);
-    free_network(net);
+    nets_free(net);
 }
 
 /* The layers in whose gradient NaN or infinity is found, as bits. */
@@ -83,8 +83,8 @@ static void found_in_a_gradient(void **state)
 
     (void)state;
     open_net();
-    forward_network(net);
-    backward_network(net);
+    nets_forward(net);
+    nets_backward(net);
     assert_int_equal(found_in(&found), 0);
     assert_false(cmn_nonfinite_loss(cmn_net_of(net), &found));
     cmn_nonfinite_origin(&g, cmn_net_of(net), text, sizeof text, &image);
@@ -92,8 +92,8 @@ static void found_in_a_gradient(void **state)
     for (int at = 0; at < net->inputs; at += 37) {
         memset(g.flat, 0, g.exchange.block.n * sizeof *g.flat);
         net->input[2 * net->inputs + at] = NAN;
-        forward_network(net);
-        backward_network(net);
+        nets_forward(net);
+        nets_backward(net);
         assert_int_equal(found_in(&found) & 1, 1);
         assert_true(cmn_nonfinite_loss(cmn_net_of(net), &found));
         assert_int_equal(found.layer, 3);
@@ -105,8 +105,8 @@ static void found_in_a_gradient(void **state)
     }
     memset(g.flat, 0, g.exchange.block.n * sizeof *g.flat);
     net->layers[1].weights[4321] = INFINITY;
-    forward_network(net);
-    backward_network(net);
+    nets_forward(net);
+    nets_backward(net);
     assert_int_equal(found_in(&found) & 2, 2);
     cmn_nonfinite_origin(&g, cmn_net_of(net), text, sizeof text, &image);
     assert_string_equal(text,
