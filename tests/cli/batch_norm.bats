@@ -62,12 +62,15 @@ same_as_one() {
 }
 
 @test "whole micro-batches: on up to subdivisions ranks the cfg's statistics, without cmn_sync_bn" {
+    # Statistics of four images enlarge what is rounded; three channels have more of it: 7e-7 to 1.2e-6.
+    local limit=1e-6
+    pjreddies || limit=5e-6
     norm_cfg batch=64 subdivisions=16 cmn_batch=global >norm.cfg
     train_on 1 norm.cfg
     keep norm one
     for n in 2 3 5 8 16; do
         train_on $n norm.cfg
-        assert_close one.weights "out/norm$FINAL.weights" 1e-6
+        assert_close one.weights "out/norm$FINAL.weights" $limit
     done
     # One part of a checkpoint's statistics is each rank's own; other ranks take what they are together.
     for n in 3 2; do
@@ -76,7 +79,7 @@ same_as_one() {
         rm "out/norm$FINAL.weights"; find out -name '*.checkpoint' ! -name norm-10.checkpoint -delete
         train_on $n norm.cfg -cmn_checkpoint 10
         grep -q 'resumed from out/norm-10.checkpoint, iteration 10' train.log
-        assert_close one.weights "out/norm$FINAL.weights" 1e-6
+        assert_close one.weights "out/norm$FINAL.weights" $limit
     done
     sed 's/^subdivisions=.*/subdivisions=1/' norm.cfg >few.cfg
     train_on 3 few.cfg -cmn_verify 1
@@ -101,6 +104,7 @@ same_as_one() {
 }
 
 @test "recurrent layers: each step of a sequence has the statistics of all ranks" {
+    not_offered 'other commands' # sequences of images: alexeyab_features.bats
     # Letters that repeat no pattern: where all sequences are the same the variance is 0, and rounding is all there is.
     awk 'BEGIN { for (i = 0; i < 600; i++) { x = (x * 75 + 74) % 65537; printf "%c", 97 + int(x / 8192) % 8 } }' >text.txt
     printf '%s\n' 'train=text.txt' 'backup=out' >text.data
@@ -160,6 +164,7 @@ same_as_one() {
     keep norm dummy
     train_on 2 norm.cfg -cmn_communicator dummy -cmn_sync_bn 0
     cmp dummy.weights "out/norm$FINAL.weights"
+    not_offered 'other commands'
     darknet_on 2 classifier valid small.data norm.cfg dummy.weights -cmn >valid.out 2>valid.err
     "$DARKNET" classifier valid small.data norm.cfg dummy.weights >plain.out 2>plain.err
     [[ $(grep -o 'top 1: [0-9.]*' valid.out | tail -n 1) == "$(grep -o 'top 1: [0-9.]*' plain.out | tail -n 1)" ]]
@@ -201,6 +206,7 @@ same_as_one() {
 }
 
 @test "on GPUs, over the stand-in for CUDA: 2 and 3 ranks train as one" {
+    not_offered 'over the stand-in' # cli/alexeyab_gpu has it
     DARKNET=$BUILD/fake/bin/darknet
     export FAKE_GPUS=3 FAKE_VARIANCE=darknet
     norm_cfg batch=50 subdivisions=2 >norm.cfg

@@ -61,11 +61,12 @@ events() {
 
 @test "the event file for TensorBoard has the rows of the JSON log, to the bit, and over a resume" {
     needs python3
+    half_weights
     train -cmn_tensorboard runs/first
     [[ $(events runs/first out/mlp.json) == '2 4 5 6 8 10' ]]
     # Where the clock of the host before was ahead, the later file is the last one by name all the same.
     mv runs/first/* "runs/first/events.out.tfevents.$(($(date +%s) + 1000)).elsewhere.1"
-    darknet_on 2 classifier train small.data mlp.cfg out/mlp_1.weights -cmn -cmn_seed 7 -cmn_report_every 1 \
+    darknet_on 2 classifier train small.data mlp.cfg half.weights -cmn -cmn_seed 7 -cmn_report_every 1 \
         -cmn_tensorboard runs/first >out.txt 2>err.txt
     [[ $(events runs/first out/mlp.json) == '2 4 5 6 7 8 9 10' && $(find runs/first -type f | wc -l) -eq 2 ]]
     # Rows of a training that begins anew replace them.
@@ -87,10 +88,10 @@ file_lines() {
     mv "out/mlp$FINAL.weights" plain.weights
     mkdir logs
     drawing ''
-    train -cmn_csv rows.csv -cmn_chart chart.png -cmn_tensorboard board -cmn_graph net.dot -cmn_rank_logs logs
+    train -cmn_csv rows.csv -cmn_chart rows.png -cmn_tensorboard board -cmn_graph net.dot -cmn_rank_logs logs
     cmp plain.weights "out/mlp$FINAL.weights"
     [[ $(grep -c '^digraph' net.dot) -eq 1 && $(csv_iterations rows.csv) == '2 4 5 6 8 10' ]]
-    is_png chart.png
+    is_png rows.png
     [[ $(find board -type f | wc -l) -eq 1 ]]
     run -1 grep -iE 'chart|csv|event|gnuplot|fork' err.txt logs/rank-1.log
     run -1 compgen -G '*.part'
@@ -113,19 +114,19 @@ file_lines() {
 @test "the chart is drawn while the training goes on" {
     drawing ''
     mlp_cfg batch=20 max_batches=1000000 >mlp.cfg
-    "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_report quiet -cmn_csv rows.csv -cmn_chart chart.png >/dev/null 2>&1 &
+    "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_report quiet -cmn_csv rows.csv -cmn_chart rows.png >/dev/null 2>&1 &
     job=$!
     for ((i = 0; i < 300 * SLOW; i++)); do
-        [[ ! -s chart.png ]] || break
+        [[ ! -s rows.png ]] || break
         sleep 0.1
     done
-    is_png chart.png
+    is_png rows.png
     kill -0 "$job"
     # Killed in the middle: whole lines, a whole log, a whole picture.
     kill -KILL "$job"
     wait "$job" || true
     job=
-    is_png chart.png
+    is_png rows.png
     jq -e 'length > 0' out/mlp.json
     tr -d '\r' <rows.csv | awk -F , 'NF != 12 { exit 1 } END { exit !(NR > 1) }'
     [[ $(tail -c 2 rows.csv | od -A n -t x1) == ' 0d 0a' ]]
@@ -133,18 +134,19 @@ file_lines() {
 
 @test "a training that goes on keeps the rows up to its start, in CSV, log and chart" {
     needs jq
+    half_weights
     drawing ''
     train -cmn_csv rows.csv
     head -n 4 rows.csv >older.csv
     # From iteration 5 on: those after it are trained, and told, anew.
-    darknet_on 2 classifier train small.data mlp.cfg out/mlp_1.weights -cmn -cmn_seed 7 -cmn_report_every 1 \
-        -cmn_csv rows.csv -cmn_chart chart.png >out.txt 2>err.txt
+    darknet_on 2 classifier train small.data mlp.cfg half.weights -cmn -cmn_seed 7 -cmn_report_every 1 \
+        -cmn_csv rows.csv -cmn_chart rows.png >out.txt 2>err.txt
     [[ $(csv_iterations rows.csv) == '2 4 5 6 7 8 9 10' ]]
     [[ $(json_iterations out/mlp.json) == '2 4 5 6 7 8 9 10' ]]
     [[ $(drawn "scripts/$(find scripts -type f | wc -l)") == '2 4 5 6 7 8 9 10' ]]
     cmp <(head -n 4 rows.csv) older.csv
     echo 'something,else' >rows.csv
-    fails_clearly_on 2 'CSV rows.csv: .*another name' classifier train small.data mlp.cfg out/mlp_1.weights -cmn -cmn_csv rows.csv
+    fails_clearly_on 2 'CSV rows.csv: .*another name' classifier train small.data mlp.cfg half.weights -cmn -cmn_csv rows.csv
     [[ $(<rows.csv) == something,else ]]
 }
 
@@ -183,17 +185,17 @@ file_lines() {
 
 @test "a gnuplot that fails later, or hangs, ends the chart and not the training" {
     drawing '((n < 2)) || { echo "out of paint" >&2; exit 3; }'
-    train -cmn_chart chart.png
-    [[ $(grep -c '^cmn: chart chart.png: gnuplot says: out of paint; the training continues without the chart$' err.txt) -eq 1 ]]
+    train -cmn_chart rows.png
+    [[ $(grep -c '^cmn: chart rows.png: gnuplot says: out of paint; the training continues without the chart$' err.txt) -eq 1 ]]
     [[ $(seen "out/mlp$FINAL.weights") -eq 400 ]]
-    run -1 compgen -G 'chart.png*'
+    run -1 compgen -G 'rows.png*'
     rm -r out scripts own
     mkdir out
     drawing '((n < 2)) || exec sleep 1000'
-    train -cmn_chart chart.png
-    [[ $(grep -c '^cmn: chart chart.png: gnuplot did not end within 10 s; the training continues without the chart$' err.txt) -eq 1 ]]
+    train -cmn_chart rows.png
+    [[ $(grep -c '^cmn: chart rows.png: gnuplot did not end within 10 s; the training continues without the chart$' err.txt) -eq 1 ]]
     [[ $(seen "out/mlp$FINAL.weights") -eq 400 ]]
-    run -1 compgen -G 'chart.png.*'
+    run -1 compgen -G 'rows.png.*'
 }
 
 @test "a disk that is full later takes no row of the CSV, and the training continues" {
@@ -240,7 +242,7 @@ small_detector() {
     small_detector
     drawing ''
     darknet_on 2 detector train detector.data detector.cfg -cmn -cmn_seed 7 -cmn_report_every 1 -cmn_csv rows.csv \
-        -cmn_chart chart.png >out.txt 2>err.txt || { cat err.txt; return 1; }
+        -cmn_chart rows.png >out.txt 2>err.txt || { cat err.txt; return 1; }
     heading=$(grep '^epoch' out.txt | tr -s ' ')
     [[ $heading == 'epoch iteration main/loss validation/main/map validation/main/map50_95 lr images/s elapsed_time ' ]]
     [[ $(head -n 1 rows.csv) == epoch,iteration,main/loss,validation/main/map,validation/main/map50_95,lr,* ]]
@@ -251,7 +253,7 @@ small_detector() {
     last=scripts/$(find scripts -type f | wc -l)
     [[ $(drawn "$last") == '1 2 3' ]]
     grep -q 'IoU 0.5 to 0.95: ' "$last"
-    is_png chart.png
+    is_png rows.png
 }
 
 @test "darknet cmn chart draws a log" {
@@ -278,7 +280,7 @@ small_detector() {
     darknet_on 2 classifier train small.data conv.cfg -cmn -cmn_graph conv.dot >out.txt 2>err.txt
     cat conv.dot
     [[ $(grep -c ' -> ' conv.dot) -eq 6 ]]
-    grep -qF 'label="0  convolutional\n5 × 5, 6 filters, relu\n28 × 28 × 6\n156 parameters"' conv.dot
+    grep -qF 'label="0  convolutional\n5 × 5, 6 filters, relu\n28 × 28 × 6\n'$((6 * (25 * CHANNELS + 1)))' parameters"' conv.dot
     grep -qF 'input -> layer0;' conv.dot
     grep -qF 'layer4 -> layer5;' conv.dot
     grep -qF 'label="5  softmax\n10 values"' conv.dot

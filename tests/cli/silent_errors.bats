@@ -60,7 +60,7 @@ regressor=(regressor train numbers.data net.cfg -cmn -cmn_seed 7 -cmn_batch glob
     grep '^pictures/07.png' out/*.nonfinite.txt
     rm out/*
     darknet_on 1 "${regressor[@]}" -cmn_nonfinite ignore >train.log 2>&1
-    [[ -s out/net$FINAL.weights ]]
+    [[ -s out/net.weights ]]
 }
 
 @test "skip: the steps are left out on all ranks, said and counted" {
@@ -74,7 +74,7 @@ regressor=(regressor train numbers.data net.cfg -cmn -cmn_seed 7 -cmn_batch glob
         [[ $(grep -cE "^cmn: iteration [1-8] is left out \([1-4] so far\): rank [0-2]@$(hostname): loss of layer 1 \(cost\): inf" train.err) -eq 4 ]]
         [[ $(jq '.[-1].skipped_steps' out/net.json) -eq 4 ]]
         [[ $(grep -l '^pictures/07.png' out/*.nonfinite.txt | wc -l) -eq 4 ]]
-        mv "out/net$FINAL.weights" $n.weights
+        mv "out/net.weights" $n.weights
     done
     assert_close 1.weights 2.weights 1e-6
     assert_close 1.weights 3.weights 1e-6
@@ -88,7 +88,7 @@ regressor=(regressor train numbers.data net.cfg -cmn -cmn_seed 7 -cmn_batch glob
     end_cfg learning_rate=1e30 max_batches=1000 -- >net.cfg
     rm -rf out
     run darknet_on 2 "${regressor[@]}" -cmn_nonfinite skip
-    [[ $status -eq 1 && $output == *'100 steps in a row were left out'* && ! -e out/net$FINAL.weights ]]
+    [[ $status -eq 1 && $output == *'100 steps in a row were left out'* && ! -e out/net.weights ]]
 }
 
 @test "skip: a black picture that a layer divides by leaves no trace in the statistics of batch normalisation" {
@@ -100,7 +100,7 @@ regressor=(regressor train numbers.data net.cfg -cmn -cmn_seed 7 -cmn_batch glob
     [[ $output =~ first\ seen\ in\ the\ output\ of\ layer\ 0\ \(normalization\),\ of\ image\ [0-5]\ of\ the\ micro-batch,\ pictures/07.png ]]
     darknet_on 2 "${regressor[@]}" -cmn_nonfinite skip >train.log 2>&1
     [[ $(grep -c ' is left out ' train.log) -eq 4 ]]
-    [[ -s out/net$FINAL.weights ]]
+    [[ -s out/net.weights ]]
     # With sync_bn all ranks have it.
     darknet_on 2 "${regressor[@]}" -cmn_nonfinite skip -cmn_sync_bn 1 >train.log 2>&1
     [[ $(grep -c ' is left out ' train.log) -eq 4 ]]
@@ -128,11 +128,11 @@ outlying() {
         [[ $(grep -cE "^cmn: $said" train.err) -eq 2 ]]
         [[ $(jq '.[-1].outlier_steps' out/net.json) -eq 2 ]]
         grep -E "^cmn: of 240 steps 0 were left out for NaN or Inf, 2 as outliers; $(jq '.[-1].clipped_steps' out/net.json) were clipped$" train.err
-        mv "out/net$FINAL.weights" $n.weights
+        mv "out/net.weights" $n.weights
         rm -rf out
         outlying 0 1e6
         darknet_on $n "${regressor[@]}" -cmn_outlier 6 -cmn_clip 0.3 >train.log 2>&1
-        cmp $n.weights "out/net$FINAL.weights"
+        cmp $n.weights "out/net.weights"
     done
     assert_close 1.weights 2.weights 1e-6
     assert_close 1.weights 3.weights 1e-6
@@ -267,8 +267,8 @@ apart() {
     end_cfg max_batches=2 -- >net.cfg
     # Left by processes that are dead, by one that lives, of somebody's own, and just made.
     touch -d '2 minutes ago' out/{a.weights.aB3xYz.part,b.backup.000000.part,.cmn-probe-Ab12Cd,c.weights.zzzzzz.part,film.part,d.weights.long-x.part}
-    touch "out/young$FINAL.weights.aaaaaa.part"
-    exec 9<"out/c$FINAL.weights.zzzzzz.part"
+    touch "out/young.weights.aaaaaa.part"
+    exec 9<"out/c.weights.zzzzzz.part"
     flock -x 9
     darknet_on 2 "${regressor[@]}" >train.log 2>&1 9<&-
     exec 9<&-
@@ -276,12 +276,12 @@ apart() {
     echo "$output"
     [[ $(tr '\n' ' ' <<<"$output") == 'c.weights.zzzzzz.part d.weights.long-x.part film.part net.json net.weights net_1.weights young.weights.aaaaaa.part ' ]]
     (umask 027 && darknet_on 1 "${regressor[@]}" >train.log 2>&1)
-    [[ $(stat -c %a "out/net$FINAL.weights") == 640 ]]
+    [[ $(stat -c %a "out/net.weights") == 640 ]]
 
     [[ $(id -u) -eq 0 ]] || skip 'only root can make links for another user'
     echo mine >precious
     for file in net.weights net.json; do
-        rm -f "out/net$FINAL.weights" out/net.json
+        rm -f "out/net.weights" out/net.json
         ln -s "$PWD/precious" "out/$file"
         chown -h nobody "out/$file"
         fails_clearly_on 1 "$file.*symbolic link .*another user" "${regressor[@]}"
@@ -290,9 +290,9 @@ apart() {
     done
     # One's own are.
     touch elsewhere.weights
-    ln -s ../elsewhere.weights "out/net$FINAL.weights"
+    ln -s ../elsewhere.weights "out/net.weights"
     darknet_on 1 "${regressor[@]}" >train.log 2>&1
-    [[ -L out/net$FINAL.weights && -s elsewhere.weights ]]
+    [[ -L out/net.weights && -s elsewhere.weights ]]
 }
 
 @test "killed while it saves: nothing is left, as what is being written has no name" {

@@ -9,11 +9,13 @@ case $TREE in
         FINAL=          # what a training ends with: out/mlp$FINAL.weights
         CHANNELS=1      # of an image of MNIST
         ON_THE_WAY=1    # a classifier first saves out/mlp_1.weights, at the end of an epoch
+        NO_WINDOW=()    # for a training without -cmn where there is no display
         ;;
     alexeyab)
         FINAL=_final
         CHANNELS=3      # its classifier reads all images in colour
         ON_THE_WAY=last # after 100 iterations
+        NO_WINDOW=(-dont_show)
         ;;
     *) echo "TREE=$TREE: pjreddie or alexeyab" >&2; exit 1 ;;
 esac
