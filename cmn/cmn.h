@@ -346,6 +346,18 @@ int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char 
 void cmn_before_evaluation(struct network *net);
 float cmn_after_evaluation(struct network *net, float result);
 
+/* Collective. AlexeyAB's evaluators call it before they read the file of weights, which is to be
+ * the same on all ranks: ends the job for a network whose images ranks cannot divide, or with too
+ * few names for its classes. */
+void cmn_before_evaluator(struct network *net, const char *weights);
+
+/* Collective. A trainer calls it for -map, before it begins: ends the job where the file `names`
+ * does not have one for each of the `classes`, or a label of the images of `list` is of none of
+ * them. `is_train`: the file `data` names no list for it, so it is the training's, and a line says
+ * so. */
+void cmn_before_map(struct network *net, const char *data, const char *list, int is_train,
+                    const char *names, int n, int classes);
+
 /* Local. They ask it first: whether ranks divide the images. 0 without -cmn, and for networks with
  * recurrent layers: what is found in an image then depends on those before it, so each rank looks
  * at all of them. */
@@ -375,7 +387,7 @@ char **cmn_split_paths(char **paths, int *n);
 int cmn_global_index(int i);
 
 /* Local. As fopen(name, "w"), before cmn_split_paths: a file into which rank 0 writes what all
- * ranks write. */
+ * ranks write. With -cmn a file that cannot be opened ends the job. */
 FILE *cmn_open_result(const char *name);
 
 /* Local. Hands the n values found for an image to rank 0, which calls take(values, n) in the order

@@ -15,7 +15,7 @@
 
 static struct cmn_command table[] = {
     {"classifier", "train", CMN_TRAINS, CMN_CLASSES, BOTH, "trains a classifier"},
-    {"classifier", "valid", CMN_EVALUATES, CMN_CLASSES, PJREDDIE, "counts right answers"},
+    {"classifier", "valid", CMN_EVALUATES, CMN_CLASSES, BOTH, "counts right answers"},
     {"classifier", "valid10", CMN_EVALUATES, CMN_CLASSES, PJREDDIE,
      "the same with ten crops an image"},
     {"classifier", "validmulti", CMN_EVALUATES, CMN_CLASSES, PJREDDIE,
@@ -26,11 +26,10 @@ static struct cmn_command table[] = {
     {"classifier", "*", REFUSED, ONE},
     {"detector", "train", CMN_TRAINS, CMN_BOXES, BOTH, "trains a detector with [yolo] or [region]"},
     {"detector", "map", CMN_EVALUATES, CMN_BOXES, BOTH, "mean average precision"},
-    {"detector", "valid", CMN_EVALUATES, CMN_BOXES, PJREDDIE,
-     "writes boxes for VOC, COCO or ImageNet"},
+    {"detector", "valid", CMN_EVALUATES, CMN_BOXES, BOTH, "writes boxes for VOC, COCO or ImageNet"},
     {"detector", "valid2", CMN_EVALUATES, CMN_BOXES, PJREDDIE,
      "the same, each image mirrored, too"},
-    {"detector", "recall", CMN_EVALUATES, CMN_BOXES, PJREDDIE, "counts true boxes that are found"},
+    {"detector", "recall", CMN_EVALUATES, CMN_BOXES, BOTH, "counts true boxes that are found"},
     {"detector", "*", REFUSED, ONE},
     {"yolo", "train", CMN_TRAINS, CMN_BOXES, PJREDDIE,
      "trains a detector with [detection]; -data FILE names its list"},

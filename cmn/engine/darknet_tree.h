@@ -163,6 +163,9 @@ void cmn_tree_scale_on_gpu(float *x, size_t n, float factor);
 
 /* ---- images and predictions ---- */
 
+/* The lines of a file, ended by NULL; *n of them. The caller frees the array. */
+char **cmn_tree_names(const char *file, int *n);
+
 /* Decodes an image, for 8-bit channels; thread-safe. The caller frees; NULL with a reason. */
 unsigned char *cmn_tree_load_pixels(const char *path, int channels, int *w, int *h, int *c,
                                     const char **reason);

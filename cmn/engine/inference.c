@@ -25,12 +25,7 @@ char **cmn_read_paths(const char *file, int *n)
 
 char **cmn_read_names(const char *file, int *n)
 {
-    char **names = get_labels((char *)file);
-
-    for (*n = 0; names[*n];) {
-        ++*n;
-    }
-    return names;
+    return cmn_tree_names(file, n);
 }
 
 /* ---- images ---- */

@@ -467,6 +467,16 @@ void cmn_tree_scale_on_gpu(float *x, size_t n, float factor)
 
 /* ---- images and predictions ---- */
 
+/* Nothing ends its array. */
+char **cmn_tree_names(const char *file, int *n)
+{
+    char **names = get_labels_custom((char *)file, n);
+
+    names = cmn_realloc(names, (size_t)*n + 1, sizeof *names);
+    names[*n] = NULL;
+    return names;
+}
+
 unsigned char *cmn_tree_load_pixels(const char *path, int channels, int *w, int *h, int *c,
                                     const char **reason)
 {

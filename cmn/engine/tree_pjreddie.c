@@ -248,6 +248,16 @@ void cmn_tree_scale_on_gpu(float *x, size_t n, float factor)
 
 /* ---- images and predictions ---- */
 
+char **cmn_tree_names(const char *file, int *n)
+{
+    char **names = get_labels((char *)file);
+
+    for (*n = 0; names[*n];) {
+        ++*n;
+    }
+    return names;
+}
+
 unsigned char *cmn_tree_load_pixels(const char *path, int channels, int *w, int *h, int *c,
                                     const char **reason)
 {

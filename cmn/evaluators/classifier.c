@@ -21,17 +21,23 @@ struct count {
     double loss;
 };
 
-void cmn_valid_open(struct cmn_labelled_images *set, const char *list, const char *labels,
-                    int classes, int top)
+char **cmn_valid_labels(const char *labels, int classes)
 {
     int n;
+    char **names = cmn_read_names(labels, &n);
 
-    set->labels = cmn_read_names(labels, &n);
     if (n < classes) {
         cmn_fatal("%s has %d labels for classes=%d: add the missing ones, or lower classes in the "
                   ".data file",
                   labels, n, classes);
     }
+    return names;
+}
+
+void cmn_valid_open(struct cmn_labelled_images *set, const char *list, const char *labels,
+                    int classes, int top)
+{
+    set->labels = cmn_valid_labels(labels, classes);
     set->paths = cmn_read_paths(list, &set->images);
     set->classes = classes;
     set->top = top < 1 ? 1 : top > classes ? classes : top;

@@ -19,6 +19,10 @@ struct cmn_labelled_images {
     int stretch;
 };
 
+/* Collective, blocking. The labels of a file; ends the job where they are fewer than the classes. The
+ * caller may free the array. */
+char **cmn_valid_labels(const char *labels, int classes);
+
 /* Collective, blocking. Fills *set from the files, read by rank 0. Brings `top` into its range.
  * Ends the job when a file cannot be read or holds fewer labels than classes. The set is never
  * freed. */

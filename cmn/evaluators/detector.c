@@ -273,6 +273,31 @@ void cmn_boxes_open(struct cmn_box_set *set, const char *list, const char *names
     set->names = names[0] ? cmn_read_names(names, &n) : NULL;
 }
 
+void cmn_boxes_names(const char *names, int classes)
+{
+    int n;
+
+    cmn_read_names(names, &n);
+    if (n < classes) {
+        cmn_fatal("%s has %d names for classes=%d in the cfg: add the missing ones", names, n,
+                  classes);
+    }
+}
+
+void cmn_boxes_check(const struct cmn_net *net, const struct cmn_box_set *set,
+                     const struct cmn_topology *t)
+{
+    struct results r = {0};
+    int classes = check_network(net, set);
+    size_t n;
+
+    r.boxes = cmn_calloc((size_t)classes, sizeof *r.boxes);
+    for (int i = t->rank; i < set->images; i += t->size) {
+        free(read_truth(set->paths[i], classes, &r, &n));
+    }
+    free(r.boxes);
+}
+
 void cmn_evaluate_boxes(struct cmn_net *net, const struct cmn_box_set *set,
                         const struct cmn_precision_plan *plan, const struct cmn_topology *t,
                         struct cmn_box_score *score)

@@ -19,6 +19,14 @@ struct cmn_box_set {
  * job when one cannot be read. The set is never freed. */
 void cmn_boxes_open(struct cmn_box_set *set, const char *list, const char *names);
 
+/* Collective, blocking. Ends the job where a file of names has fewer than `classes`. */
+void cmn_boxes_names(const char *names, int classes);
+
+/* Local, blocking. Rank i of t reads the labels of every size-th image from number i on: ends the
+ * job for what cmn_evaluate_boxes would end it for, but for images, before a training has begun. */
+void cmn_boxes_check(const struct cmn_net *net, const struct cmn_box_set *set,
+                     const struct cmn_topology *t);
+
 /* Filled on rank 0 alone, zeroed elsewhere. */
 struct cmn_box_score {
     long images;

@@ -176,7 +176,7 @@ static void end_round(struct cmn_ordered_output *s)
         receive_results(s, rank);
     }
     for (int i = 0; i < s->files && s->t->rank == 0; i++) {
-        if (ferror(s->file[i]->file)) {
+        if (fflush(s->file[i]->file) || ferror(s->file[i]->file)) {
             cmn_fatal("evaluation: %s: results cannot be written: is the disk full?",
                       s->file[i]->name);
         }

@@ -1,6 +1,7 @@
 /* The calls of cmn.h that Darknet's evaluators make. */
 #include "cmn.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
@@ -21,6 +22,7 @@
 #include "evaluators/ordered_output.h"
 #include "hooks/job.h"
 #include "mpi/call.h"
+#include "mpi/consistency.h"
 #include "evaluators/map_table.h"
 #include "trainer/trainer.h"
 
@@ -113,6 +115,10 @@ int cmn_validate_classifier(struct network *net, char **paths, int n, char **lab
         return 0;
     }
     cmn_status_compute("evaluation");
+    if (classes > net->outputs) {
+        cmn_fatal("the .data file has classes=%d, and the network has %d outputs", classes,
+                  net->outputs);
+    }
     /* Darknet sets the batch to 1 before it validates; the layers still have room for more. */
     cmn_net_set_batch(cmn_net_of(net), t->feed.share.local);
     cmn_evaluate(cmn_net_of(net), &set, t->feed.share.local, &cmn_job.topology, &score);
@@ -150,6 +156,73 @@ int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char 
                cmn_clock() - begin, score.images);
     }
     return 1;
+}
+
+/* ---- before AlexeyAB's evaluators ---- */
+
+/* AlexeyAB's Darknet has names of its own for some results, and reads as many scores. */
+static void check_results(int classes)
+{
+    static const struct {
+        const char *eval;
+        int least, most;
+    } known[] = {{"coco", 1, 80}, {"bdd", 1, 10}, {"kitti", 1, 3}, {"imagenet", 200, 200}};
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (!strcmp(cmn_job.eval, known[i].eval) &&
+            (classes < known[i].least || classes > known[i].most)) {
+            cmn_fatal("eval=%s in the .data file is for at most %d classes%s, and the network has "
+                      "%d: eval=voc is for any",
+                      cmn_job.eval, known[i].most, known[i].least > 1 ? " and no fewer" : "",
+                      classes);
+        }
+    }
+}
+
+void cmn_before_evaluator(struct network *net, const char *weights)
+{
+    int classes;
+
+    if (!cmn_job.on) {
+        return;
+    }
+    classes = cmn_net_detected_classes(cmn_net_of(net));
+    if (weights) {
+        cmn_compare_file(&cmn_job.topology, weights);
+    }
+    if (cmn_job.topology.size > 1 && !cmn_divides_images(net)) {
+        cmn_fatal("%s: this network has recurrent layers: what is found in an image depends on "
+                  "those before it, so ranks cannot divide them: use one process",
+                  cmn_command_name(cmn_job.command));
+    }
+    if (cmn_job.command->answer == CMN_BOXES && classes <= 0) {
+        cmn_fatal("%s: this network finds no boxes", cmn_command_name(cmn_job.command));
+    }
+    check_results(classes);
+    if (cmn_job.names[0] && classes > 0) {
+        cmn_boxes_names(cmn_job.names, classes);
+    }
+}
+
+void cmn_before_map(struct network *net, const char *data, const char *list, int is_train,
+                    const char *names, int n, int classes)
+{
+    struct cmn_box_set set;
+
+    if (!cmn_job.on) {
+        return;
+    }
+    if (n != classes) {
+        cmn_fatal("-map: %s has %d names for classes=%d in the cfg: it needs one line for each "
+                  "class",
+                  names, n, classes);
+    }
+    if (is_train) {
+        cmn_say("-map: %s names no valid= list: the mAP is that of the training list %s", data,
+                list);
+    }
+    cmn_boxes_open(&set, list, "");
+    cmn_boxes_check(cmn_net_of(net), &set, &cmn_job.topology);
 }
 
 /* ---- boxes of all ranks ---- */
@@ -296,7 +369,14 @@ int cmn_global_index(int i)
 
 FILE *cmn_open_result(const char *name)
 {
-    return cmn_job.on ? cmn_ordered_output_file(output(), name) : fopen(name, "w");
+    FILE *file = cmn_job.on ? cmn_ordered_output_file(output(), name) : fopen(name, "w");
+
+    if (cmn_job.on && !file) {
+        cmn_fatal("Couldn't open file: %s (%s): make its folder, or name another one with results= "
+                  "in the .data file",
+                  name, strerror(errno));
+    }
+    return file;
 }
 
 void cmn_collect(float *values, int n, void (*take)(float *values, int n))

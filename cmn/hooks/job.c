@@ -409,7 +409,7 @@ static void check_words(int argc, char **argv)
     if (why) {
         cmn_fatal("%s", why);
     }
-    if (c->does == CMN_REFUSED && nearest) {
+    if (c->does == CMN_REFUSED && nearest && (argc < 3 || strcmp(c->verb, argv[2]))) {
         cmn_fatal("not a command: %s%s%s; did you mean %s?", argv[1], argc > 2 ? " " : "",
                   argc > 2 ? argv[2] : "", nearest);
     }

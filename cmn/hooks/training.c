@@ -228,6 +228,7 @@ static struct cmn_data_cfg read_data(struct list *options)
         .valid = option_find_str(options, "valid", NULL),
         .labels = option_find_str(options, "labels", NULL),
         .names = option_find_str(options, "names", NULL),
+        .eval = option_find_str(options, "eval", NULL),
         .classes = option_find_int_quiet(options, "classes", 0),
         .top = option_find_int_quiet(options, "top", 1),
     };
@@ -247,8 +248,11 @@ void cmn_after_data_cfg(struct list *options)
         return; /* -map reads the file again */
     }
     compare_data(options);
+    d = read_data(options);
+    if (cmn_job.command->does == CMN_EVALUATES) {
+        cmn_session_names(&cmn_job, &d);
+    }
     if (cmn_job.command->does == CMN_TRAINS) {
-        d = read_data(options);
         cmn_session_data(&cmn_job, &d);
         if (trained) {
             cmn_trainer_resume(trained);

@@ -220,10 +220,28 @@ static void open_backup(const struct cmn_session *s)
     cmn_atomic_sweep(s->backup);
 }
 
+static const char *labels_of(const struct cmn_data_cfg *d)
+{
+    return d->labels ? d->labels : "data/labels.list";
+}
+
+static int classes_of(const struct cmn_data_cfg *d)
+{
+    return d->classes ? d->classes : 2;
+}
+
+void cmn_session_names(struct cmn_session *s, const struct cmn_data_cfg *d)
+{
+    copy_name(s->names, d->names ? d->names : "");
+    copy_name(s->eval, d->eval ? d->eval : "");
+    if (s->command->answer == CMN_CLASSES) {
+        free(cmn_valid_labels(labels_of(d), classes_of(d)));
+    }
+}
+
 void cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d)
 {
     const char *valid = s->options.validate && d->valid ? d->valid : "";
-    const char *labels = d->labels ? d->labels : "data/labels.list";
 
     copy_name(s->backup, d->backup ? d->backup : "");
     copy_name(s->train_list, d->train ? d->train : "data/train.list");
@@ -235,7 +253,7 @@ void cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d)
         cmn_boxes_open(&s->boxes, s->valid_list, "");
     }
     if (s->valid_list[0] && s->command->answer == CMN_CLASSES) {
-        cmn_valid_open(&s->valid, s->valid_list, labels, d->classes ? d->classes : 2, d->top);
+        cmn_valid_open(&s->valid, s->valid_list, labels_of(d), classes_of(d), d->top);
     }
 }
 

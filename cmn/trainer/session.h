@@ -17,6 +17,7 @@ struct cmn_report;
 struct cmn_data_cfg {
     const char *backup, *train, *valid;
     const char *labels, *names; /* of a classifier's classes, of a detector's */
+    const char *eval;           /* what an evaluation writes */
     int classes, top;
 };
 
@@ -38,6 +39,7 @@ struct cmn_session {
     size_t train_images;              /* 0: not known yet */
     char valid_list[CMN_TEXT];        /* empty: training without validation */
     char names[CMN_TEXT];             /* file with the names of the classes; empty: none */
+    char eval[CMN_TEXT];              /* what `detector valid` writes; empty: not known */
     int classes;                      /* 0: the file does not say it */
     struct cmn_labelled_images valid; /* for CMN_CLASSES; images is 0 when there is no list */
     struct cmn_box_set boxes;         /* the same for CMN_BOXES */
@@ -59,6 +61,10 @@ void cmn_session_open(struct cmn_session *s);
 /* Collective, blocking. All keys are set: seed, random streams, output, memory for images,
  * communicator. */
 void cmn_session_configure(struct cmn_session *s);
+
+/* Collective, blocking. What an evaluation takes from the .data file: its names; ends the job where
+ * a classifier's labels are fewer than its classes. */
+void cmn_session_names(struct cmn_session *s, const struct cmn_data_cfg *d);
 
 /* Collective, blocking. What the .data file says: checks the backup folder (makes it when it is
  * missing), keeps the rest, and reads what the command's answer needs (CMN_CLASSES: the validation
