@@ -133,7 +133,7 @@ DK_FLAGS   = -Wall -Wno-unused-result -Wno-unknown-pragmas -Wno-stringop-truncat
 RUN_FLAGS  = -std=c11 -D_GNU_SOURCE $(CMN_WARN) $(CMN_OPT) $(LIB_CFLAGS) $(CFLAGS)
 CMN_WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 CMN_FLAGS  = -std=c11 -D_GNU_SOURCE -DCMN_VERSION='"$(VERSION)"' $(CMN_WARN) -fPIC $(CMN_OPT) \
-    $(ONEDNN_FLAGS) $(GPU_FLAGS) $(if $(PROTOBUF_C),-DCMN_PROTOBUF_C) -Icmn -isystem $(B)/generated $(DK_INCLUDE:-I%=-isystem %) $(CUDA_CFLAGS) $(LIB_CFLAGS) $(MPI_CFLAGS) $(CFLAGS)
+    $(ONEDNN_FLAGS) $(GPU_FLAGS) $(if $(PROTOBUF_C),-DCMN_PROTOBUF_C) $(if $(findstring -opencv,$(LINKED)),-DOPENCV) -Icmn -isystem $(B)/generated $(DK_INCLUDE:-I%=-isystem %) $(CUDA_CFLAGS) $(LIB_CFLAGS) $(MPI_CFLAGS) $(CFLAGS)
 # The two libraries call each other. -Ofast stays on the link line because upstream has it there too: it selects
 # the start-up code that flushes denormals to zero, and results should be upstream's.
 LINK = $(CC) $(DK_OPT) $(SAN_LINK) $(CFLAGS) $(NAMES) $(LDFLAGS) -o

@@ -22,16 +22,23 @@ static const struct {
 
 enum { ELSEWHERE = sizeof elsewhere / sizeof elsewhere[0] };
 
+static int known = ELSEWHERE;
+
+void cmn_arguments_none_elsewhere(void)
+{
+    known = 0;
+}
+
 const char *cmn_arguments_elsewhere(int i, const char **note)
 {
-    *note = i < ELSEWHERE ? elsewhere[i].note : NULL;
-    return i < ELSEWHERE ? elsewhere[i].option : NULL;
+    *note = i < known ? elsewhere[i].note : NULL;
+    return i < known ? elsewhere[i].option : NULL;
 }
 
 /* Words of argv[i …] that are such an option. */
 static int words_of_elsewhere(char **argv, int i, const char **note)
 {
-    for (int k = 0; k < ELSEWHERE; k++) {
+    for (int k = 0; k < known; k++) {
         if (!strcmp(argv[i], elsewhere[k].option)) {
             *note = elsewhere[k].note;
             return 1 + (elsewhere[k].values && argv[i + 1]);

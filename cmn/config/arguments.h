@@ -21,6 +21,9 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
  * instead. */
 void cmn_arguments_drop_elsewhere(int *argc, char **argv);
 
+/* Before all other calls, where Darknet is AlexeyAB's: there are no such options. */
+void cmn_arguments_none_elsewhere(void);
+
 /* Option i of those, and what there is instead; NULL behind the last. */
 const char *cmn_arguments_elsewhere(int i, const char **note);
 

@@ -120,3 +120,52 @@ int cmn_cfg_int(const struct cmn_cfg_file *cfg, int section, const char *key, in
 
     return l ? atoi(l->value) : otherwise;
 }
+
+int cmn_cfg_numbers_in(const char *list)
+{
+    int n = 1;
+
+    for (; *list && *list != '#'; list++) {
+        n += *list == ',' && list[1];
+    }
+    return n;
+}
+
+int cmn_cfg_has_anchors(const char *type)
+{
+    return !strcmp(type, "[yolo]") || !strcmp(type, "[Gaussian_yolo]") || !strcmp(type, "[region]");
+}
+
+const struct cmn_cfg_line *cmn_cfg_bad_anchors(const struct cmn_cfg_file *cfg, int section,
+                                               char *why, size_t bytes)
+{
+    const struct cmn_cfg_line *anchors = cmn_cfg_find(cfg, section, "anchors");
+    int num = cmn_cfg_int(cfg, section, "num", 1);
+    int n = anchors ? cmn_cfg_numbers_in(anchors->value) : 0;
+
+    if (n == 2LL * num) {
+        return NULL;
+    }
+    snprintf(why, bytes, "%d anchor%s for num=%d: it needs %lld numbers, a width and a height each",
+             n / 2, n / 2 == 1 ? "" : "s", num, 2LL * num);
+    return anchors ? anchors : cmn_cfg_find(cfg, section, NULL);
+}
+
+const struct cmn_cfg_line *cmn_cfg_bad_mask(const struct cmn_cfg_file *cfg, int section, char *why,
+                                            size_t bytes)
+{
+    const struct cmn_cfg_line *mask = cmn_cfg_find(cfg, section, "mask");
+    int num = cmn_cfg_int(cfg, section, "num", 1);
+    const char *s = mask ? mask->value : "";
+
+    while (s && *s && *s != '#' && atoi(s) >= 0 && atoi(s) < num) {
+        s = strchr(s, ',');
+        s += s != NULL;
+    }
+    if (!s || !*s || *s == '#') {
+        return NULL;
+    }
+    snprintf(why, bytes, "mask=%s names anchor %d, and with num=%d they are 0 to %d", mask->value,
+             atoi(s), num, num - 1);
+    return mask;
+}

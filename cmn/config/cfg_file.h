@@ -34,4 +34,17 @@ const char *cmn_cfg_text(const struct cmn_cfg_file *cfg, int section, const char
                          const char *otherwise);
 int cmn_cfg_int(const struct cmn_cfg_file *cfg, int section, const char *key, int otherwise);
 
+/* The numbers of a list "10,13, 16,30"; a # ends it. */
+int cmn_cfg_numbers_in(const char *list);
+
+/* Whether a section of this type ("[yolo]") finds boxes with anchors. */
+int cmn_cfg_has_anchors(const char *type);
+
+/* For such a section: NULL, or the line of its `anchors` or of its `mask`
+ * that is wrong (of the section where there is none), with the reason in `why`. */
+const struct cmn_cfg_line *cmn_cfg_bad_anchors(const struct cmn_cfg_file *cfg, int section,
+                                               char *why, size_t bytes);
+const struct cmn_cfg_line *cmn_cfg_bad_mask(const struct cmn_cfg_file *cfg, int section, char *why,
+                                            size_t bytes);
+
 #endif

@@ -36,20 +36,6 @@ static int shares_weights(const network *net)
     return 0;
 }
 
-/* Whether a layer names anchors beyond its num, which Darknet would read from foreign memory. */
-static int masks_too_much(const network *net)
-{
-    for (int i = 0; i < net->n; i++) {
-        const layer *l = &net->layers[i];
-        for (int j = 0; (l->type == YOLO || l->type == GAUSSIAN_YOLO) && j < l->n; j++) {
-            if (l->mask[j] < 0 || l->mask[j] >= l->total) {
-                return 1;
-            }
-        }
-    }
-    return 0;
-}
-
 /* Whether a layer, of those that are read, has a stream that the exchange would not wait for. */
 static int has_streams(const network *net)
 {
@@ -73,6 +59,12 @@ static int whole_sequences(const network *net)
     }
     return whole;
 }
+
+#ifdef OPENCV
+enum { has_opencv = 1 };
+#else
+enum { has_opencv = 0 };
+#endif
 
 /* The one table of what -cmn cannot keep its promises with; docs/use/alexeyab.md has the same
  * rows. */
@@ -101,7 +93,9 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
         {"adversarial_lr", n->adversarial_lr > 0,
          "this Darknet knows it on GPUs alone, where each process decides by itself when to attack "
          "its images: leave it away"},
-        {"mask", masks_too_much(n), "it names an anchor that is not there: they are 0 to num - 1"},
+        {"mosaic", !has_opencv && n->mixup > 2 && has_word(words, "detector"),
+         "this program was built without OpenCV, and detectors need it for that: build with "
+         "OPENCV=1, or leave it away"},
         {"share_index", shares_weights(n),
          "this Darknet updates shared weights once for each layer that has them, and no sum over "
          "ranks equals that: leave -cmn away"},

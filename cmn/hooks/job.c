@@ -391,14 +391,6 @@ static void help(int argc)
     }
 }
 
-/* -map and its like are options of this Darknet's, or are said to do nothing. */
-static void drop_options(int *argc, char **argv)
-{
-    if (!cmn_tree.has_more) {
-        cmn_arguments_drop_elsewhere(argc, argv);
-    }
-}
-
 /* Ends the job where ranks cannot do what the words ask for. */
 static void check_words(int argc, char **argv)
 {
@@ -426,6 +418,7 @@ static void know_tree(void)
     }
     if (cmn_tree.has_more) {
         cmn_cfg_keys_none_elsewhere();
+        cmn_arguments_none_elsewhere();
     }
 }
 
@@ -454,7 +447,7 @@ void cmn_init(int *argc, char **argv)
             leave(1);
         }
         cmn_arguments_warn_of_copies();
-        drop_options(argc, argv);
+        cmn_arguments_drop_elsewhere(argc, argv);
         return;
     }
     cmn_job.command = found.command;
@@ -469,7 +462,7 @@ void cmn_init(int *argc, char **argv)
         cmn_fatal("%s", reason);
     }
     refuse_copies();
-    drop_options(argc, argv);
+    cmn_arguments_drop_elsewhere(argc, argv);
     check_words(*argc, argv);
     cmn_watchdog_open(&cmn_job.topology, &cmn_job.options);
 }

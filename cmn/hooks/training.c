@@ -49,6 +49,8 @@ static void flush_trained(void)
 int cmn_rank_batch(struct network *net, struct list *options, int batch, int *subdivisions)
 {
     static int registered;
+    char *words[] = {NULL, NULL, NULL};
+    const char *why;
 
     if (!cmn_job.on || (cmn_job.command->does == CMN_TRAINS && cmn_tree_predicts_only(net))) {
         return batch;
@@ -64,8 +66,11 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
     if (!registered++) {
         cmn_at_job_end(flush_trained);
     }
-    if (cmn_job.command->does == CMN_TRAINS && cmn_tree_refusal(net, NULL)) {
-        cmn_fatal("%s", cmn_tree_refusal(net, NULL));
+    words[0] = (char *)cmn_job.command->driver;
+    words[1] = (char *)cmn_job.command->verb;
+    why = cmn_job.command->does == CMN_TRAINS ? cmn_tree_refusal(net, words) : NULL;
+    if (why) {
+        cmn_fatal("%s", why);
     }
     net->cmn = trained = cmn_trainer_open(&cmn_job, cmn_net_of(net), batch, *subdivisions);
     *subdivisions = trained->feed.share.micro_batches;
@@ -175,9 +180,36 @@ static void tell_left_out(const struct network *net, const char *cfg)
     }
 }
 
+/* Darknet would train with boxes of half a pixel, or with what lies behind the anchors. */
+static void check_anchors(const char *name)
+{
+    const struct cmn_cfg_line *type, *bad = NULL;
+    FILE *file = fopen(name, "r");
+    struct cmn_cfg_file cfg;
+    char why[256];
+
+    if (!file) {
+        return;
+    }
+    cmn_cfg_parse(&cfg, file, CMN_CFG_BLANKS_GO);
+    fclose(file);
+    for (int i = 1; i < cfg.sections; i++) {
+        type = cmn_cfg_find(&cfg, i, NULL);
+        if (cmn_cfg_has_anchors(type->key)) {
+            bad = cmn_cfg_bad_mask(&cfg, i, why, sizeof why);
+            bad = bad ? bad : cmn_cfg_bad_anchors(&cfg, i, why, sizeof why);
+        }
+        if (bad) {
+            cmn_fatal("%s:%d: layer %d, %s: %s", name, bad->line, i - 1, type->key, why);
+        }
+    }
+    cmn_cfg_free(&cfg);
+}
+
 void cmn_after_load_network(struct network *net, const char *cfg)
 {
     if (cmn_job.on) {
+        check_anchors(cfg);
         tell_left_out(net, cfg);
         cmn_status_compute("comparing and sharing the network");
         cmn_trainer_attach(net->cmn, cmn_net_of(net), cfg);

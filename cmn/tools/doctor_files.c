@@ -140,39 +140,17 @@ static void check_data_keys(struct cmn_doctor *d)
 
 /* ---- layers that find boxes ---- */
 
-static int numbers(const char *list)
+static void check_anchors(struct cmn_doctor *d, int section)
 {
-    int n = 1;
+    char why[256];
+    const struct cmn_cfg_line *bad = cmn_cfg_bad_anchors(&d->cfg, section, why, sizeof why);
 
-    for (; *list; list++) {
-        n += *list == ',' && list[1];
+    if (bad) {
+        cmn_doctor_add(d, CMN_BAD_ANCHORS, bad->line, "%s: %s", where(d->cfg_name, bad), why);
     }
-    return n;
-}
-
-static void check_mask(struct cmn_doctor *d, const struct cmn_cfg_line *mask, int num)
-{
-    for (const char *s = mask->value; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
-        if (*s && (atoi(s) < 0 || atoi(s) >= num)) {
-            cmn_doctor_add(d, CMN_BAD_ANCHORS, mask->line,
-                           "%s: mask=%s names anchor %d, and with num=%d they are 0 to %d",
-                           where(d->cfg_name, mask), mask->value, atoi(s), num, num - 1);
-            return;
-        }
-    }
-}
-
-static void check_anchors(struct cmn_doctor *d, int section, int num)
-{
-    const struct cmn_cfg_line *anchors = cmn_cfg_find(&d->cfg, section, "anchors");
-    int n = anchors ? numbers(anchors->value) : 0;
-
-    if (n != 2LL * num) {
-        cmn_doctor_add(
-            d, CMN_BAD_ANCHORS, anchors ? anchors->line : 0,
-            "%s: %d anchor%s for num=%d: it needs %lld numbers, a width and a height each",
-            where(d->cfg_name, anchors ? anchors : cmn_cfg_find(&d->cfg, section, NULL)), n / 2,
-            n == 2 ? "" : "s", num, 2LL * num);
+    bad = cmn_cfg_bad_mask(&d->cfg, section, why, sizeof why);
+    if (bad) {
+        cmn_doctor_add(d, CMN_BAD_ANCHORS, bad->line, "%s: %s", where(d->cfg_name, bad), why);
     }
 }
 
@@ -211,21 +189,19 @@ static void check_classes(struct cmn_doctor *d, int section, int classes)
     }
 }
 
-/* One section [yolo] or [region]. */
-static void check_boxes_layer(struct cmn_doctor *d, int section, int is_yolo)
+/* One section [yolo], [Gaussian_yolo] or [region]. */
+static void check_boxes_layer(struct cmn_doctor *d, int section, const char *type)
 {
+    int is_yolo = type[1] != 'r';
     const struct cmn_cfg_line *mask = is_yolo ? cmn_cfg_find(&d->cfg, section, "mask") : NULL;
     int classes = cmn_cfg_int(&d->cfg, section, "classes", 20);
     int num = cmn_cfg_int(&d->cfg, section, "num", 1);
-    int coords = is_yolo ? 4 : cmn_cfg_int(&d->cfg, section, "coords", 4);
-    int anchors = mask ? numbers(mask->value) : num;
+    int coords = type[1] == 'G' ? 8 : is_yolo ? 4 : cmn_cfg_int(&d->cfg, section, "coords", 4);
+    int anchors = mask ? cmn_cfg_numbers_in(mask->value) : num;
     char how[96];
 
     check_classes(d, section, classes);
-    check_anchors(d, section, num);
-    if (mask) {
-        check_mask(d, mask, num);
-    }
+    check_anchors(d, section);
     snprintf(how, sizeof how, "%d anchor%s %s (classes=%d + %lld)", anchors,
              anchors == 1 ? "" : "s", mask ? "in mask *" : "*", classes, coords + 1LL);
     check_filters(d, section, anchors * (classes + coords + 1LL), how);
@@ -248,9 +224,9 @@ static void check_layers(struct cmn_doctor *d)
     d->task = cmn_cfg_int(&d->data, -1, "tag", 0) ? CMN_DOCTOR_IMAGES : CMN_DOCTOR_CLASSES;
     for (int s = 0; s < d->cfg.sections; s++) {
         last = cmn_cfg_find(&d->cfg, s, NULL)->key;
-        if (!strcmp(last, "[yolo]") || !strcmp(last, "[region]")) {
+        if (cmn_cfg_has_anchors(last)) {
             d->task = CMN_DOCTOR_BOXES;
-            check_boxes_layer(d, s, last[1] == 'y');
+            check_boxes_layer(d, s, last);
         } else if (!strcmp(last, "[detection]")) {
             d->task = CMN_DOCTOR_BOXES;
             check_classes(d, s, d->classes = cmn_cfg_int(&d->cfg, s, "classes", 1));

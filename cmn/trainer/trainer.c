@@ -123,6 +123,9 @@ static void start(struct cmn_trainer *t)
     }
     if (cmn_validates(s, net)) {
         cmn_require_single_images(net);
+        if (!s->valid.images) {
+            cmn_boxes_check(net, &s->boxes, &s->topology);
+        }
     } else if (s->options.validate && (s->options.best || s->options.patience)) {
         cmn_fatal("%s: this training validates nothing, for it has no `valid` list in the .data "
                   "file, or a command without validation: leave the key away, or add that",
