@@ -51,14 +51,25 @@ load alexeyab
 
 @test "AlexeyAB's tree: a training that was ended and resumed has the same bits; 3 ranks continue from the checkpoint of 2" {
     boxes 100
-    tiny ema_alpha=0.998 >net.cfg
-    detect_on 2 -cmn_checkpoint 7
+    echo savelast=5 >>digits.data
+    # The average begins behind half of the iterations, between the two checkpoints.
+    tiny ema_alpha=0.9 learning_rate=0.0001 >net.cfg
+    detect_on 2 -cmn_checkpoint 7 -cmn_checkpoint_keep 9
     mv out/net_final.weights whole.weights
+    mv out/net_ema.weights whole-ema.weights
+    assert_far whole.weights whole-ema.weights 1e-6
     rm out/net-20.checkpoint
     cp -r out three
-    detect_on 2 -cmn_checkpoint 7
-    grep -q 'resumed from out/net-14.checkpoint' train.log
-    cmp whole.weights out/net_final.weights
+    for at in 14 7; do
+        rm -f out/net_final.weights out/net_ema.weights
+        find out -name '*.checkpoint' ! -name "net-$at.checkpoint" -delete
+        detect_on 2 -cmn_checkpoint 7 -cmn_checkpoint_keep 9
+        grep -q "resumed from out/net-$at.checkpoint" train.log
+        cmp whole.weights out/net_final.weights
+        cmp whole-ema.weights out/net_ema.weights
+        rm -r out
+        cp -r three out
+    done
     rm -r out
     mv three out
     detect_on 3 -cmn_checkpoint 7
