@@ -282,7 +282,7 @@ static void begin_segment(struct cmn_rounds *r)
     }
 }
 
-/* Goes on as far as messages are there. */
+/* Advances through the rounds whose messages have come. */
 static void advance_segment(struct cmn_rounds *r, struct segment *s)
 {
     while (s->round < s->rounds && complete(s)) {

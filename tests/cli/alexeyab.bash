@@ -91,6 +91,12 @@ tiny() {
         iou_normalizer=0.07 iou_loss=ciou ignore_thresh=.7 truth_thresh=1 random=0 resize=1.5 nms_kind=greedynms
 }
 
+# before_last LINES: the network on the standard input with these lines before its last [convolutional].
+before_last() {
+    awk -v lines="$1" '{ line[NR] = $0 } /^\[convolutional\]/ { last = NR }
+        END { for (i = 1; i <= NR; i++) { if (i == last) print lines; print line[i] } }'
+}
+
 # detect_on N ARGUMENTS...: detector train on N ranks.
 detect_on() {
     local n=$1

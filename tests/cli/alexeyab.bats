@@ -94,6 +94,109 @@ load alexeyab
     darknet_on 3 detector map digits.data net.cfg out/net_best.weights -cmn 2>cmn.log | figures | diff - stock.map || { cat cmn.log; false; }
 }
 
+@test "AlexeyAB's tree: classifier valid, detector valid and recall on 1, 2 and 3 ranks say what one process says" {
+    boxes 60
+    # Three classes: one more is too much for eval=kitti.
+    sed -i 's/^[0-9]/2/' d/*.txt
+    seq 3 >names
+    sed -i 's/^classes=.*/classes=3/' digits.data
+    tiny max_batches=2 learning_rate=0.0001 | sed 's/classes=10/classes=3/; s/filters=30/filters=16/' >net.cfg
+    detect_on 1
+    mv out/net_final.weights w.weights
+    for eval in voc coco bdd kitti; do
+        sed -i '/^eval/d' digits.data
+        echo "eval=$eval" >>digits.data
+        mkdir results
+        # It closes that file twice.
+        "$STOCK" detector valid digits.data net.cfg w.weights >valid.log 2>&1 || [[ $? -eq 134 && $eval == bdd ]]
+        mv results stock
+        [[ $(find stock -type f -size +100c | wc -l) -ge 1 ]]
+        for n in 1 2 3; do
+            mkdir results
+            darknet_on "$n" detector valid digits.data net.cfg w.weights -cmn >valid.log 2>&1 || { tail valid.log; false; }
+            diff -r stock results
+            rm -r results
+        done
+        rm -r stock
+    done
+    "$STOCK" detector recall digits.data net.cfg w.weights 2>&1 | grep Recall >stock.recall
+    [[ $(wc -l <stock.recall) -eq 20 ]]
+    for n in 1 2 3; do
+        darknet_on "$n" detector recall digits.data net.cfg w.weights -cmn 2>&1 | grep Recall | diff - stock.recall
+    done
+    small_data 60 20
+    net_section channels=3 batch=20 max_batches=3 learning_rate=0.01 >net.cfg
+    printf '%s\n' '[convolutional]' batch_normalize=1 filters=8 size=3 stride=2 pad=1 activation=leaky '[avgpool]' \
+        '[convolutional]' filters=10 size=1 stride=1 pad=1 activation=linear '[softmax]' groups=1 >>net.cfg
+    train_on 1 net.cfg -dont_show
+    stock=$("$STOCK" classifier valid small.data net.cfg out/net_final.weights 2>/dev/null | tail -n 1)
+    [[ $stock == '19: top 1: '* ]]
+    for n in 1 2 3; do
+        darknet_on "$n" classifier valid small.data net.cfg out/net_final.weights -cmn 2>valid.log | grep -xF "20${stock#19}" || { tail valid.log; false; }
+    done
+}
+
+@test "AlexeyAB's tree: what an evaluation or -map would end with late is said before it begins, on each rank" {
+    boxes 24
+    tiny batch=4 subdivisions=2 max_batches=2 >net.cfg
+    detect_on 1
+    mv out/net_final.weights w.weights
+    # says LINE ARGUMENTS...: the job ends with this line, and no other one of ranks.
+    says() {
+        run -1 darknet_on 2 "${@:2}" -dont_show -cmn
+        echo "$output"
+        [[ $(grep -ac '^cmn\[' <<<"$output") -eq 1 && $output == *"] $1"* && $output != *'avg loss'* && ! -e out/net_final.weights ]]
+    }
+    train=(detector train digits.data net.cfg)
+    seq 0 8 >names
+    says '-map: names has 9 names for classes=10 in the cfg: it needs one line for each class' "${train[@]}" -map
+    says 'names has 9 names for classes=10 in net.cfg: it needs one line for each class' detector map digits.data net.cfg w.weights
+    says 'names has 9 names for classes=10 in the cfg: add the missing ones' detector valid digits.data net.cfg w.weights
+    seq 0 9 >names
+    says 'Couldn'\''t open file: results/comp4_det_test_0.txt (No such file or directory): make its folder' detector valid digits.data net.cfg w.weights
+    cp -L d/5.png d/wrong.png
+    echo '10 .5 .5 .6 .8' >d/wrong.txt
+    echo d/wrong.png >>valid.list
+    wrong='d/wrong.txt: box 1 is of class 10, and the network knows the classes 0 to 9'
+    says "$wrong" "${train[@]}"
+    says "$wrong" "${train[@]}" -map -cmn_validate 0
+    says "$wrong" detector map digits.data net.cfg w.weights
+    sed -i '$d' valid.list
+    sed -i '/^valid/d' digits.data
+    detect_on 2 -map -cmn_validate 0
+    grep 'cmn: -map: digits.data names no valid= list: the mAP is that of the training list train.list' train.log
+    rm out/net_final.weights
+    tiny batch=6 subdivisions=2 time_steps=3 max_batches=1 | before_last $'[crnn]\nsize=3\npad=1\noutput=16\nhidden=8\nactivation=leaky' >looks.cfg
+    says 'detector recall: this network has recurrent layers' detector recall digits.data looks.cfg
+    small_data 24 4
+    sed -i '$d' labels.txt
+    says 'labels.txt has 9 labels for classes=10' classifier valid small.data net.cfg w.weights
+    for eval in 'kitti in the .data file is for at most 3 classes' 'imagenet in the .data file is for at most 200 classes and no fewer'; do
+        sed "\$a eval=${eval%% *}" digits.data >eval.data
+        says "eval=$eval, and the network has 10" detector valid eval.data net.cfg w.weights
+    done
+    seq 9999 >labels.txt
+    sed -i 's/classes=10/classes=9999/' small.data
+    says 'the .data file has classes=9999, and the network has ' classifier valid small.data net.cfg w.weights
+}
+
+@test "AlexeyAB's tree: anchors that are missing and masks beyond num are named with layer and line" {
+    boxes 24
+    tiny >whole.cfg
+    line=$(grep -n '^\[yolo\]' whole.cfg)
+    line=${line%%:*}
+    says() {
+        run -1 timeout 60 "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
+        [[ $(grep -c '^cmn\[' <<<"$output") -eq 1 && $output == *"] net.cfg:$1" ]]
+    }
+    sed '/^anchors/d' whole.cfg >net.cfg
+    says "$line: layer 11, [yolo]: 0 anchors for num=2: it needs 4 numbers, a width and a height each"
+    sed 's/^anchors=.*/anchors = 30,40, 40 # and no more/' whole.cfg >net.cfg
+    says "$((line + 2)): layer 11, [yolo]: 1 anchor for num=2: it needs 4 numbers, a width and a height each"
+    sed 's/^mask=0,1/mask=1,2/' whole.cfg >net.cfg
+    says "$((line + 1)): layer 11, [yolo]: mask=1,2 names anchor 2, and with num=2 they are 0 to 1"
+}
+
 @test "AlexeyAB's tree: cmn_best and cmn_patience: the same best weights and the same last iteration after a resume, also with -map" {
     boxes 60
     tiny max_batches=400 batch=12 subdivisions=2 learning_rate=0.001 burn_in=10 cmn_best=1 cmn_patience=3 >net.cfg
@@ -235,7 +338,11 @@ load alexeyab
     run -1 grep 'no effect' doctor.log
     "$DARKNET" cmn list >list.log
     grep -E '^ +detector train +trains ' list.log
-    grep -E '^ +detector valid +refused ' list.log
+    grep -E '^ +detector valid +evaluates ' list.log
+    grep -E '^ +detector valid2 +refused ' list.log
+    # It has them.
+    "$DARKNET" cmn list -md elsewhere >elsewhere.log
+    run -1 grep -e -map elsewhere.log
     # Each row of its table; a rank alone refuses as many do.
     keys=$(sed -nE 's/^        \{"([a-z_]+)", n->.*/\1/p' "$REPO/cmn/engine/tree_alexeyab.c")
     [[ $(wc -l <<<"$keys") -ge 5 ]]
@@ -255,9 +362,6 @@ load alexeyab
         activation=linear share_index=0 '[avgpool]' '[softmax]' groups=1 >>net.cfg
     run -1 timeout 60 "$DARKNET" classifier train digits.data net.cfg -dont_show -cmn
     [[ $output == *"share_index in the cfg: this Darknet updates shared weights once for each layer that has them"* ]]
-    tiny | sed 's/mask=0,1/mask=1,2/' >net.cfg
-    run -1 timeout 60 "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
-    [[ $output == *'mask in the cfg: it names an anchor that is not there: they are 0 to num - 1'* ]]
     run -1 timeout 60 "$DARKNET" classifier train digits.data net.cfg -topk -cmn
     [[ $output == *'-topk: with -cmn the answers are counted with cmn_validate'* ]]
     tiny ema_alpha=.998 cmn_ema=.9 >net.cfg
@@ -269,8 +373,8 @@ load alexeyab
     tiny >net.cfg
     run -1 detect_on 2 -gpus 0,1
     [[ $output == *'each rank trains on one device'* ]]
-    run -1 darknet_on 2 detector valid digits.data net.cfg -cmn
-    [[ $output == *"-cmn does not work with detector valid: AlexeyAB's Darknet has no hooks for it: use one process, without -cmn"* ]]
+    run -1 darknet_on 2 classifier valid10 digits.data net.cfg -cmn
+    [[ $output == *"-cmn does not work with classifier valid10: AlexeyAB's Darknet has no hooks for it: use one process, without -cmn"* ]]
     run -1 darknet_on 2 rnn train net.cfg -cmn
     [[ $(grep -c '^cmn' <<<"$output") -eq 1 && $output == *'rnn train: this Darknet never updates the weights there'* ]]
 }

@@ -5,12 +5,6 @@
 load helpers
 load alexeyab
 
-# before_last LINES: the network on the standard input with these lines before its last [convolutional].
-before_last() {
-    awk -v lines="$1" '{ line[NR] = $0 } /^\[convolutional\]/ { last = NR }
-        END { for (i = 1; i <= NR; i++) { if (i == last) print lines; print line[i] } }'
-}
-
 # resumes_with_same_bits: net.cfg on 2 ranks, of which the last iterations are made again.
 resumes_with_same_bits() {
     rm -rf out
