@@ -164,7 +164,6 @@ same_as_one() {
     keep norm dummy
     train_on 2 norm.cfg -cmn_communicator dummy -cmn_sync_bn 0
     cmp dummy.weights "out/norm$FINAL.weights"
-    not_offered 'other commands'
     darknet_on 2 classifier valid small.data norm.cfg dummy.weights -cmn >valid.out 2>valid.err
     "$DARKNET" classifier valid small.data norm.cfg dummy.weights >plain.out 2>plain.err
     [[ $(grep -o 'top 1: [0-9.]*' valid.out | tail -n 1) == "$(grep -o 'top 1: [0-9.]*' plain.out | tail -n 1)" ]]

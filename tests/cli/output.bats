@@ -91,7 +91,6 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
 }
 
 @test "validation while training is classifier valid" {
-    not_offered 'other commands'
     train
     darknet_on 2 classifier valid small.data mlp.cfg "out/mlp$FINAL.weights" -cmn >valid.txt 2>/dev/null
     accuracy=$(awk '/^2\.00 +10 / { print $6 }' out.txt)
