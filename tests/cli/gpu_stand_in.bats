@@ -152,7 +152,7 @@ nvidia_smi() {
 
 # With layers that Darknet itself updates by momentum on a GPU.
 adam_cfg() {
-    net_section adam=1 learning_rate=0.001 max_batches=8 "$@"
+    net_section adam=1 learning_rate=0.001 max_batches=8
     printf '%s\n' '[convolutional]' 'filters=4' 'size=3' 'stride=2' 'pad=1' 'batch_normalize=1' 'activation=tanh' \
         '[local]' 'filters=3' 'size=3' 'stride=2' 'pad=1' 'activation=tanh' '[batchnorm]' \
         '[connected]' 'output=10' 'activation=linear' '[softmax]'
