@@ -186,6 +186,38 @@ adam_cfg() {
     assert_close gpu.weights out/adam.weights 1e-5
 }
 
+@test "reorg, dropout and batch normalisation of recurrent layers pass on on a GPU what they do on the CPU" {
+    load drivers
+    # What reads before reorg, too, has given its gradient there first.
+    net_section max_batches=5 >reorg.cfg
+    printf '%s\n' '[convolutional]' filters=4 size=3 stride=2 pad=1 activation=tanh '[reorg]' stride=2 \
+        '[route]' layers=0 '[convolutional]' filters=4 size=3 stride=2 pad=1 activation=tanh '[route]' layers=-1,1 \
+        '[connected]' output=10 activation=linear '[softmax]' >>reorg.cfg
+    on_cpu train_on 1 reorg.cfg
+    keep reorg cpu
+    train_on 1 reorg.cfg
+    assert_close cpu.weights out/reorg.weights 1e-5
+    # Dropout changes its input, which is the output of the layer before, or a copy of it.
+    for between in '' '[activation]'; do
+        net_section max_batches=5 >drop.cfg
+        # shellcheck disable=SC2086  # a layer or none
+        printf '%s\n' '[connected]' output=64 activation=tanh $between ${between:+activation=linear} '[dropout]' probability=.5 \
+            '[connected]' output=10 activation=linear '[softmax]' >>drop.cfg
+        train_on 1 drop.cfg
+        keep drop "drop${#between}"
+    done
+    cmp drop0.weights drop12.weights
+    make_text
+    for cfg in gru lstm; do
+        rm -rf out
+        text_cfg $cfg max_batches=1 | sed "s/^\[$cfg\]/&\nbatch_normalize=1/" >$cfg.cfg
+        on_cpu rnn
+        mv "$(result $cfg)" cpu.weights
+        rnn
+        assert_close cpu.weights "$(result $cfg)" 1e-5
+    done
+}
+
 @test "16 bits train about as well" {
     smooth_cfg >conv.cfg
     train_on 2 conv.cfg
