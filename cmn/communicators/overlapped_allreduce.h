@@ -48,7 +48,7 @@ void cmn_overlap_poll(struct cmn_overlap *v);
 int cmn_overlap_next(struct cmn_overlap *v, float **sums, size_t *from, size_t *to);
 
 /* Collective over the node, blocking, after the last bucket: all ranks have come here. What other
- * nodes wait for goes on meanwhile. */
+ * nodes wait for is sent meanwhile. */
 void cmn_overlap_wait(struct cmn_overlap *v);
 
 /* Collective over the node, blocking. No rank needs the sums any more: the blocks may be written

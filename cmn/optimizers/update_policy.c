@@ -108,7 +108,7 @@ void cmn_say_too_large(const struct cmn_optimizer *o, int tensor, char text[CMN_
 }
 
 /* Whether sums with that norm of their mean are used; sets o->keeps. */
-static int judge(struct cmn_optimizer *o, double norm)
+static int decide(struct cmn_optimizer *o, double norm)
 {
     const struct cmn_options *options = o->options;
 
@@ -163,7 +163,7 @@ int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int imag
     }
     used = o->too_large < 0;
     if (used && cmn_looks_at_sums(o->options)) {
-        used = judge(o, norm_of(o, x, images));
+        used = decide(o, norm_of(o, x, images));
         note_update(o, began);
     }
     if (!used) {
@@ -274,7 +274,7 @@ static int use_in_step(void *self, const float *metrics, const double *square)
     struct cmn_exchange *x = &o->gradients->exchange;
 
     memcpy(o->metrics, metrics, sizeof o->metrics);
-    if (!judge(o, sqrt(total(square, x->tensors)) / step->images)) {
+    if (!decide(o, sqrt(total(square, x->tensors)) / step->images)) {
         return 0;
     }
     set_rates(o, step->rule, step->images, square, square + x->tensors);
