@@ -129,6 +129,38 @@ static int bind_to(const char *what, int number, int type)
     return fd;
 }
 
+static int told; /* that the job ends because of a fatal message */
+
+/* Messages of other users count for nothing. */
+static int was_told(void)
+{
+    union {
+        char room[CMSG_SPACE(sizeof(struct ucred))];
+        struct cmsghdr aligned;
+    } control;
+    char byte;
+    struct iovec where = {&byte, 1};
+
+    while (!told) {
+        struct msghdr message = {.msg_iov = &where,
+                                 .msg_iovlen = 1,
+                                 .msg_control = control.room,
+                                 .msg_controllen = sizeof control.room};
+        const struct cmsghdr *head;
+        struct ucred sender;
+        if (own_socket < 0 || recvmsg(own_socket, &message, 0) != 1) {
+            return 0;
+        }
+        head = CMSG_FIRSTHDR(&message);
+        if (!head || head->cmsg_type != SCM_CREDENTIALS) {
+            continue;
+        }
+        memcpy(&sender, CMSG_DATA(head), sizeof sender);
+        told = sender.uid == geteuid();
+    }
+    return 1;
+}
+
 /* Whether a process of this user has bound the address for fatal messages: anybody may bind any
  * address, but nobody can lie about who listens there. */
 static int ours_has_bound(void)
@@ -139,8 +171,8 @@ static int ours_has_bound(void)
     struct ucred owner = {.uid = (uid_t)-1};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), known = 0;
 
-    /* Its owner needs a moment between binding and listening. */
-    for (int i = 0; i < 10 && fd >= 0 && !known; i++) {
+    /* Its owner needs a moment between binding and listening, or ends, but tells us first. */
+    for (int i = 0; i < 100 && fd >= 0 && !known && !was_told(); i++) {
         known = !connect(fd, (struct sockaddr *)&address, length) || errno == EAGAIN;
         if (!known) {
             nanosleep(&while_waiting, NULL);
@@ -182,38 +214,6 @@ static int tell_others(void)
     }
     close(fd);
     return left;
-}
-
-static int told; /* that the job ends because of a fatal message */
-
-/* Messages of other users count for nothing. */
-static int was_told(void)
-{
-    union {
-        char room[CMSG_SPACE(sizeof(struct ucred))];
-        struct cmsghdr aligned;
-    } control;
-    char byte;
-    struct iovec where = {&byte, 1};
-
-    while (!told) {
-        struct msghdr message = {.msg_iov = &where,
-                                 .msg_iovlen = 1,
-                                 .msg_control = control.room,
-                                 .msg_controllen = sizeof control.room};
-        const struct cmsghdr *head;
-        struct ucred sender;
-        if (own_socket < 0 || recvmsg(own_socket, &message, 0) != 1) {
-            return 0;
-        }
-        head = CMSG_FIRSTHDR(&message);
-        if (!head || head->cmsg_type != SCM_CREDENTIALS) {
-            continue;
-        }
-        memcpy(&sender, CMSG_DATA(head), sizeof sender);
-        told = sender.uid == geteuid();
-    }
-    return 1;
 }
 
 void cmn_output_flush(void)
@@ -259,7 +259,8 @@ int cmn_output_fatal(const char *line, int node)
     if (node > 0) {
         sleep(CMN_OTHER_NODES_WAIT);
     }
-    if (was_told() || !first_on_host()) {
+    /* The first one may have said it and ended between the two questions: it told us before. */
+    if (was_told() || !first_on_host() || was_told()) {
         return 0;
     }
     /* A progress bar may stand on the line. */

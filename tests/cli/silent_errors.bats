@@ -205,6 +205,36 @@ apart() {
         "$DARKNET" "$@" -cmn
 }
 
+@test "an error of all ranks is said once, however late one of them comes to it" {
+    local us
+    [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    mlp_cfg batch=20 >mlp.cfg
+    cat >calls.c <<'END'
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Ranks after 0 look late whether somebody else says it. */
+int bind(int fd, const struct sockaddr *address, socklen_t length)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+
+    if (address->sa_family == AF_UNIX && memmem(address, length, "-fatal-", 7) && rank) {
+        usleep((useconds_t)(atoi(rank) * US));
+    }
+    return (int)syscall(SYS_bind, fd, address, length);
+}
+END
+    for us in 10000 20000 50000 100000; do
+        mpicc -O1 -fPIC -shared -DUS="$us" -o calls.so calls.c
+        fails_clearly '^cmn\[rank 0@[^]]+\] unknown communicator nonsense' "${mpiexec[@]}" -n 3 -x LD_LIBRARY_PATH="$PWD" \
+            -x LD_PRELOAD=calls.so "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_communicator nonsense
+    done
+}
+
 @test "ranks with another program, CIFAR file, text or ensemble: one line at the start" {
     net_section batch=2 height=32 width=32 channels=3 max_batches=2 >net.cfg
     printf '%s\n' '[connected]' output=10 activation=linear '[softmax]' >>net.cfg
