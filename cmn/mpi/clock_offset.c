@@ -4,6 +4,9 @@
 
 enum { TRIES = 40, TAG = 1 };
 
+/* On busy nodes more attempts follow, until one is this good or their time is over. Seconds. */
+static const double good_error = 0.0002, patience = 0.5, no_more = -1;
+
 void cmn_clock_offset_open(struct cmn_clock_offset *c, const struct cmn_topology *t,
                            double (*clock)(void))
 {
@@ -43,8 +46,7 @@ static void send(const struct cmn_clock_offset *c, double time, int to)
 static void answer(const struct cmn_clock_offset *c)
 {
     for (int node = 1; node < c->topology->inter_size; node++) {
-        for (int i = 0; i < TRIES; i++) {
-            receive(c, node);
+        while (receive(c, node) != no_more) {
             send(c, c->clock(), node);
         }
     }
@@ -54,17 +56,23 @@ static void answer(const struct cmn_clock_offset *c)
  * is slow. */
 static void ask(const struct cmn_clock_offset *c, struct cmn_clock_mark *mark)
 {
-    for (int i = 0; i < TRIES; i++) {
-        double begin = c->clock(), end, time;
-        send(c, begin, 0);
+    double end = 0, first_end = 0;
+
+    for (int i = 0; i < TRIES || (mark->error > good_error && end - first_end < patience); i++) {
+        double begin = c->clock(), time;
+        send(c, 0, 0);
         time = receive(c, 0);
         end = c->clock();
+        if (i == 0) {
+            first_end = end;
+        }
         if (i == 0 || (end - begin) / 2 < mark->error) {
             mark->at = (begin + end) / 2;
             mark->ahead = mark->at - time;
             mark->error = (end - begin) / 2;
         }
     }
+    send(c, no_more, 0);
 }
 
 void cmn_clock_offset_measure(struct cmn_clock_offset *c)

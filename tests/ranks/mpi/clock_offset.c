@@ -7,7 +7,9 @@
 /* A false clock: this rank's is so far ahead of the real one, and gains so many seconds a
  * second. */
 static double ahead, gain, since;
-static double slow; /* from the 40th time on reading it takes so long, but on rank 0's node */
+/* So long reading it takes from one time on until before another, but on rank 0's node. */
+static double slow;
+static int slow_from, slow_until;
 static int node, reads;
 
 static double clock_of_node(void)
@@ -15,7 +17,7 @@ static double clock_of_node(void)
     double time = cmn_clock();
 
     reads++;
-    while (node > 0 && reads > 40 && cmn_clock() < time + slow) {
+    while (node > 0 && reads > slow_from && reads <= slow_until && cmn_clock() < time + slow) {
     }
     return time + ahead + gain * (time - since);
 }
@@ -109,6 +111,20 @@ static void disturbed(void **state)
 {
     (void)state;
     slow = 2e-3;
+    slow_from = 40;
+    slow_until = 1000000;
+    in_every_world(aligned);
+    slow = 0;
+    fail_on_all_ranks();
+}
+
+/* A node that is busy for a while is asked until it no longer is. */
+static void busy_at_first(void **state)
+{
+    (void)state;
+    slow = 2e-3;
+    slow_from = 0;
+    slow_until = 100;
     in_every_world(aligned);
     slow = 0;
     fail_on_all_ranks();
@@ -171,9 +187,8 @@ static void interpolates(void **state)
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_worlds),
-        cmocka_unit_test(disturbed),
-        cmocka_unit_test(once_is_not_enough),
+        cmocka_unit_test(in_worlds),     cmocka_unit_test(disturbed),
+        cmocka_unit_test(busy_at_first), cmocka_unit_test(once_is_not_enough),
         cmocka_unit_test(interpolates),
     };
 
