@@ -5,7 +5,7 @@
 enum { TRIES = 40, TAG = 1 };
 
 /* On busy nodes more attempts follow, until one is this good or their time is over. Seconds. */
-static const double good_error = 0.0002, patience = 0.5, no_more = -1;
+static const double good_error = 0.0005, patience = 0.5, no_more = -1;
 
 void cmn_clock_offset_open(struct cmn_clock_offset *c, const struct cmn_topology *t,
                            double (*clock)(void))

@@ -71,10 +71,11 @@ static void agree(struct cmn_trace *trace, const struct cmn_event *event, size_t
                   struct window *w)
 {
     const struct cmn_clock_offset *c = &trace->clock;
-    double mine[2] = {(double)cmn_trace_first_step(event, n, lost, trace->plan.steps),
-                      c->mark[c->marks - 1].error},
-           all[2];
+    double mine[2] = {(double)cmn_trace_first_step(event, n, lost, trace->plan.steps), 0}, all[2];
 
+    for (int i = 0; i < c->marks; i++) { /* a span may lie beside any of them */
+        mine[1] = fmax(mine[1], c->mark[i].error);
+    }
     MPI_CALL(MPI_Allreduce(mine, all, 2, MPI_DOUBLE, MPI_MAX, trace->comm));
     w->first = (long)all[0];
     w->error = all[1];

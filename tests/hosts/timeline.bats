@@ -14,32 +14,48 @@ setup() {
     mlp_cfg batch=20 max_batches=40 >mlp.cfg
 }
 
-# clocks_agree RANKS: the second node's is known to be 1000 s ahead. And that is taken off its spans: an exchange cannot end
-# anywhere before it has begun everywhere, and of 40 the shortest lasts less than a millisecond, so that one more or less
-# shows. Nothing is asked of the time from a rank's end to another's, as other programs may delay any rank.
+# clocks_agree RANKS ARGUMENTS...: the second node's is known to be 1000 s ahead, with the error that the trace claims. And
+# that is taken off its spans: an exchange cannot end anywhere before it has begun everywhere. Of 40 the shortest lasts less
+# than a millisecond, so an error above that could hide a fault. Where other programs take the cores away for longer, the
+# claim says so, and the training runs again: only what is claimed of the clocks is a statement about this program.
 clocks_agree() {
+    local ranks=$1 times=0
+    shift
+    while ((times++ < 8)); do
+        rm -rf out t.json
+        train_on "$ranks" mlp.cfg -cmn_timeline t.json -cmn_overlap off "$@"
+        clocks_as_claimed $((${ranks%+*} + ${ranks#*+}))
+        if jq -e '.otherData.clock_error_us < 1000' t.json; then
+            return 0
+        fi
+    done
+    echo "the clocks were never known within a millisecond"
+    return 1
+}
+
+# clocks_as_claimed RANKS
+clocks_as_claimed() {
     jq -r --argjson ranks "$1" -f "$REPO/tests/tools/trace.jq" t.json >faults
     cat faults
     [[ ! -s faults ]]
-    jq -e '[.traceEvents[] | select(.name == "process_labels") | .args.ahead]
-        | ., (length > 0 and all(.[]; . - 1000 < 0.001 and . - 1000 > -0.001))' t.json
+    # shellcheck disable=SC2016
+    jq -e '(1e-6 * .otherData.clock_error_us) as $error | [.traceEvents[] | select(.name == "process_labels") | .args.ahead]
+        | ., $error, (length > 0 and all(.[]; . - 1000 <= $error and . - 1000 >= -$error))' t.json
     # shellcheck disable=SC2016
     jq -e '.otherData.clock_error_us as $error | [.traceEvents[] | select(.cat == "exchange" and .tid == 1)]
         | group_by(.pid) | map(sort_by(.ts)) | transpose
         | {steps: length, $error, early: (map((map(.ts) | max) - (map(.ts + .dur) | min)) | max)}
-        | ., ($error > 0 and $error < 1000 and .steps == 40 and .early < 2 * $error)' t.json
+        | ., ($error > 0 and .steps == 40 and .early < 2 * $error)' t.json
 }
 
 @test "1+1: clocks agree within a millisecond" {
-    train_on 1+1 mlp.cfg -cmn_timeline t.json -cmn_communicator flat -cmn_overlap off
-    clocks_agree 2
+    clocks_agree 1+1 -cmn_communicator flat
     jq -e '.otherData.nodes == 2' t.json
     jq -e '[.traceEvents[] | select(.name == "process_name") | .args.name] == ["rank 0@node1", "rank 1@node2"]' t.json
 }
 
 @test "2+2: clocks agree within a millisecond" {
-    train_on 2+2 mlp.cfg -cmn_timeline t.json -cmn_communicator two_dimensional -cmn_overlap off
-    clocks_agree 4
+    clocks_agree 2+2 -cmn_communicator two_dimensional
 }
 
 @test "exchanges in the background have tracks of their own" {
