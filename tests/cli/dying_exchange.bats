@@ -19,10 +19,7 @@ nothing_left() {
     for ((i = 0; i < 50; i++)); do
         left=()
         for file in rank-*; do
-            # A zombie has ended; who takes its status is the affair of the machine's init.
-            if grep -qs '^State:.[^ZX]' "/proc/$(head -n 1 "$file")/status"; then
-                left+=("process of $file")
-            fi
+            gone "$(head -n 1 "$file")" || left+=("process of $file")
             while IFS= read -r shared; do
                 [[ ! -e $shared ]] || left+=("$shared")
             done < <(sed 1d "$file")

@@ -70,14 +70,9 @@ ends_in_time() {
 
 # Nothing is left: no process, no shared memory, no half-written weights.
 nothing_left() {
-    local pid file
-    for pid in $ranks; do
-        # A zombie has ended; who takes its status is the affair of the machine's init.
-        if grep -qs '^State:.[^ZX]' "/proc/$pid/status"; then
-            echo "process $pid is left"
-            return 1
-        fi
-    done
+    local file
+    # shellcheck disable=SC2086
+    all_gone $ranks
     for file in $shared; do
         [[ ! -e $file ]] || { echo "$file is left"; return 1; }
     done
@@ -194,7 +189,7 @@ stops_cleanly() {
     net_section batch=4000 subdivisions=20 max_batches=10000000 learning_rate=.000001 cmn_batch=global >big.cfg
     printf '%s\n' '[convolutional]' batch_normalize=1 filters=8 size=5 stride=2 pad=1 activation=leaky \
         '[connected]' output=10 activation=linear '[softmax]' >>big.cfg
-    for attempt in 1 2 3; do # rank 0 may just have waited for rank 1
+    for attempt in {1..8}; do # rank 0 may just have waited for rank 1, on a busy machine more often than not
         start 2 -cmn_validate 0
         for ((i = 0; i < 150 * SLOW; i++)); do
             [[ ! -s out/big_6.weights ]] || break

@@ -117,6 +117,24 @@ assert_far() {
     awk -v d="$d" -v limit="$3" 'BEGIN { exit !(d ~ /^[0-9]/ && d + 0 >= limit + 0) }'
 }
 
+# gone PID: it has ended. A zombie has; who takes its status is the affair of the machine's init.
+gone() {
+    ! grep -qs '^State:.[^ZX]' "/proc/$1/status"
+}
+
+# all_gone PID...: they have ended, or do so at once: Open MPI 5's mpiexec ends after the signal that kills its ranks, and not
+# after their deaths, for which a busy machine needs a moment.
+all_gone() {
+    local pid i
+    for pid; do
+        for ((i = 0; i < 30 * SLOW; i++)); do
+            ! gone "$pid" || break
+            sleep 0.1
+        done
+        gone "$pid" || { echo "process $pid is left"; return 1; }
+    done
+}
+
 # seen FILE: images seen, from a weights file's header.
 seen() {
     od -A n -t u8 -j 12 -N 8 "$1" | tr -d ' '

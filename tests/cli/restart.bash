@@ -21,7 +21,3 @@ wait_for() {
     echo "waited in vain for: $what"
     return 1
 }
-
-gone() {
-    ! grep -qs '^State:.[^ZX]' "/proc/$1/status"
-}

@@ -68,7 +68,7 @@ stop_rank() {
 
 # ends_naming RANK PATTERN [FRAME]: with status 75, one line of ours, the stacks of ranks that live, and nothing left.
 ends_naming() {
-    local status=0 pid
+    local status=0
     timeout $((25 * SLOW)) tail --pid="$job" -f /dev/null || { cat job.err; echo 'it did not end'; return 1; }
     wait "$job" || status=$?
     echo "status $status, $((SECONDS - ${stopped:-0})) s after the fault"
@@ -78,12 +78,8 @@ ends_naming() {
     [[ $(grep -ac 'nothing moved for' job.err) -eq 1 ]]
     grep -aqE "^cmn\[rank $1@.*\] stack of the main thread, in: " job.err
     grep -aqE "^cmn\[rank $1@.*\] #[0-9]+ ${3:-(cmn_|main\\+).* \\(darknet\\)}" job.err
-    for pid in ${ranks:-}; do
-        if grep -qs '^State:.[^ZX]' "/proc/$pid/status"; then
-            echo "process $pid is left"
-            return 1
-        fi
-    done
+    # shellcheck disable=SC2086
+    all_gone ${ranks:-}
 }
 
 train() {
