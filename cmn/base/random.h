@@ -31,7 +31,8 @@ enum cmn_random_purpose {
     CMN_RANDOM_IMAGE = 3,
     CMN_RANDOM_EVALUATION,
     CMN_RANDOM_DEVICE,
-    CMN_RANDOM_SEQUENCE
+    CMN_RANDOM_SEQUENCE,
+    CMN_RANDOM_MICRO_BATCH
 };
 void cmn_random_named(enum cmn_random_purpose purpose, uint64_t number);
 

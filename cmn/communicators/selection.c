@@ -175,6 +175,9 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
 {
     int gpu = t->device >= 0;
 
+    if (o->exact && strcmp(c->name, "flat")) {
+        return "cmn_exact=on adds up gradients by messages of its own: leave cmn_communicator away";
+    }
     if (o->exchange != CMN_EXCHANGE_AUTO && (gpu || !c->compresses)) {
         return gpu ? "cmn_exchange works on the CPU only, so far: leave it away"
                    : "MPI sums for it: cmn_exchange needs flat, shm, hierarchical or "

@@ -56,6 +56,10 @@ static const struct option table[] = {
      "on: batch normalisation uses the statistics of all ranks' batches, so that N ranks train "
      "as one with the whole batch",
      0, NULL},
+    {batch, "cmn_exact", SWITCH, "off", "off, on", 0, 0, AT(exact),
+     "on: ranks take whole micro-batches and add up gradients in one fixed order, so that any "
+     "number of ranks trains the same bits (docs/use/exactness.md)",
+     0, NULL},
     {batch, "cmn_epochs", NUMBER, "off", "0 to 1000000 epochs, or off", 0, 1000000, AT(epochs),
      "end after this many epochs (passes over the training list); off: max_batches decides", 0,
      NULL},

@@ -52,6 +52,7 @@ struct cmn_options {
     double ema;              /* decay of the average of the weights, 0: off */
     double outlier;          /* standard deviations, 0: off */
     long sync_bn;            /* 0, 1 */
+    long exact;              /* 0, 1 */
     long epochs;             /* 0: max_batches decides */
     long scatter;            /* enum cmn_scatter_mode */
     long seed;               /* 0: rank 0 draws one */

@@ -183,6 +183,11 @@ const char *cmn_net_own_update(const struct cmn_net *net)
     return cmn_tree_own_update(cmn_network(net), cmn_net_on_gpu(net));
 }
 
+int cmn_net_exact(void)
+{
+    return cmn_tree.exact;
+}
+
 int cmn_net_classifies(const struct cmn_net *net)
 {
     const network *n = cmn_network(net);

@@ -6,6 +6,7 @@
 
 #include "base/fatal.h"
 #include "base/memory.h"
+#include "communicators/ordered_sum.h"
 #include "compression/compressor.h"
 #include "mpi/device.h"
 
@@ -25,7 +26,8 @@ static const struct cmn_update_policy *choose(const struct cmn_options *options,
         return &cmn_double_buffering;
     }
     return !adam && (options->compress != CMN_COMPRESS_NONE || options->dtype != CMN_FP32 ||
-                     options->lars > 0 || cmn_looks_at_sums(options) || skips(options))
+                     options->lars > 0 || cmn_looks_at_sums(options) || skips(options) ||
+                     options->exact)
                ? &cmn_separate_momentum
                : &cmn_synchronous;
 }
@@ -127,6 +129,13 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
     if (o->policy->sends_copy) {
         o->communicator.memory = NULL;
     }
+    if (options->exact) {
+        o->communicator.step = NULL;
+        o->communicator.common = NULL;
+        o->communicator.memory = NULL;
+        o->communicator.begin = NULL;
+        o->communicator.poll = NULL;
+    }
     check(o, adam, own);
 }
 
@@ -157,6 +166,9 @@ void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t by
     if (o->policy->own_weights) {
         used += snprintf(text + used, bytes - (size_t)used, ", averaged every %ld steps",
                          options->local_steps);
+    }
+    if (options->exact) {
+        used += snprintf(text + used, bytes - (size_t)used, ", sums in a fixed order");
     }
     if (o->policy == &cmn_double_buffering || o->policy == &cmn_delayed_local_sgd) {
         snprintf(text + used, bytes - (size_t)used, ", double buffering");
@@ -226,6 +238,26 @@ void cmn_optimizer_begin(struct cmn_optimizer *o)
 }
 
 /* ---- a step ---- */
+
+void cmn_optimizer_add_in_order(struct cmn_optimizer *o, int micro_batches)
+{
+    struct cmn_gradients *g = o->gradients;
+
+    o->ordered = cmn_ordered_sum_open(o->topology, micro_batches,
+                                      g->exchange.block.n + g->exchange.metrics.n);
+}
+
+void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metrics)
+{
+    struct cmn_gradients *g = o->gradients;
+
+    if (metrics) {
+        memcpy(g->metrics, metrics, CMN_METRICS * sizeof *metrics);
+        cmn_ordered_sum_add(o->ordered, g->flat);
+    } else {
+        g->ops->zero(g->exchange.block.data, g->exchange.block.n);
+    }
+}
 
 size_t cmn_optimizer_will_begin(const struct cmn_optimizer *o, int i)
 {
@@ -363,6 +395,8 @@ void cmn_optimizer_close(struct cmn_optimizer *o)
     cmn_copy_complete(o); /* its messages end in memory that is given back */
     cmn_host_copies(o, CMN_HOST_END);
     o->policy->close(o);
+    cmn_ordered_sum_close(o->ordered);
+    o->ordered = NULL;
     cmn_ema_close(&o->ema);
     free(o->final);
     o->final = NULL;

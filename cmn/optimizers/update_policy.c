@@ -11,8 +11,10 @@
 #include "base/memory.h"
 #include "base/reduce.h"
 #include "base/timeline.h"
+#include "communicators/ordered_sum.h"
 #include "compression/compressor.h"
 #include "optimizers/clip.h"
+#include "mpi/call.h"
 #include "optimizers/lars.h"
 
 /* ---- the momentum apart from the gradients ---- */
@@ -302,6 +304,17 @@ static void sum_and_update(struct cmn_optimizer *o, struct cmn_rule *rule, int i
 
 /* ---- exchanges ---- */
 
+/* Requests to stop are those of ranks, not of micro-batches; whole numbers have one sum in any
+ * order. */
+static void sum_in_order(struct cmn_optimizer *o)
+{
+    float *requests = o->metrics + CMN_INTERRUPTS;
+
+    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, requests, 2, MPI_FLOAT, MPI_SUM, o->topology->world));
+    cmn_ordered_sum_complete(o->ordered, o->gradients->flat);
+    memcpy(o->gradients->metrics + CMN_INTERRUPTS, requests, 2 * sizeof *requests);
+}
+
 void cmn_prepare(struct cmn_optimizer *o, const struct cmn_exchange *x)
 {
     const struct cmn_communicator *c = &o->communicator;
@@ -332,7 +345,10 @@ void cmn_sum_gradients(struct cmn_optimizer *o, struct cmn_rule *rule, int image
     const struct cmn_communicator *c = &o->communicator;
 
     memcpy(g->metrics, o->metrics, sizeof o->metrics);
-    if (rule && c->step) {
+    if (o->ordered) {
+        o->squares = -1;
+        sum_in_order(o);
+    } else if (rule && c->step) {
         sum_and_update(o, rule, images);
     } else {
         o->squares = -1;

@@ -118,6 +118,9 @@ struct cmn_optimizer {
     int own_adam; /* on a GPU: one kernel updates all tensors by Adam's rule, not Darknet */
     void *self;
     struct cmn_gradients *gradients;
+    /* cmn_exact: takes each micro-batch's gradient and metrics out of the flat buffer, and puts the
+     * sums there; NULL: the communicator sums. */
+    struct cmn_ordered_sum *ordered;
 
     float metrics[CMN_METRICS]; /* in: this rank's; out: sums over all ranks, if update says so */
     double updating;            /* seconds of the last update that were no exchange */

@@ -78,6 +78,19 @@ static struct cmn_share whole_micro_batches(int batch, int micro_batches, int ra
     };
 }
 
+/* cmn_exact: as whole micro-batches, with statistics that are summed by their numbers. Ranks that
+ * have none compute another rank's in vain, for Darknet's trainers know no empty step. */
+static struct cmn_share exact(int batch, int micro_batches, int rank, int ranks)
+{
+    int busy = ranks < micro_batches ? ranks : micro_batches;
+    struct cmn_share share = whole_micro_batches(batch, micro_batches, rank % busy, busy);
+
+    share.first = share.offset / batch;
+    share.spare = rank >= busy;
+    share.before = share.after = (struct cmn_rolling_factor){1, 0, 1};
+    return share;
+}
+
 /* More ranks than micro-batches: one for each, with its part of the step's images. It counts as all
  * of the cfg's micro-batches for the rolling statistics: R' = k^n R + (1 - k^n) x. */
 static struct cmn_share single_micro_batch(int batch, int micro_batches, int rank, int ranks)
@@ -129,6 +142,8 @@ struct cmn_share cmn_feed_share(const struct cmn_session *s, int batch, int micr
 
     if (s->options.batch == CMN_BATCH_PER_RANK || s->command->does != CMN_TRAINS) {
         share = own_batches(batch, n, rank, ranks);
+    } else if (s->options.exact) {
+        share = exact(batch, n, rank, ranks);
     } else if (cmn_feed_divides(s, time_steps)) {
         share = slices(batch, n, rank, ranks);
     } else if (ranks <= n) {
@@ -162,6 +177,13 @@ void cmn_feed_close(struct cmn_feed *f)
 size_t cmn_feed_step_images(const struct cmn_feed *f)
 {
     return (size_t)f->share.step;
+}
+
+int cmn_feed_exact(const struct cmn_feed *f)
+{
+    const struct cmn_session *s = f->session;
+
+    return s->options.exact && s->command->does == CMN_TRAINS ? f->share.step / f->share.local : 0;
 }
 
 size_t cmn_feed_own_images(const struct cmn_feed *f)

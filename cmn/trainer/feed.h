@@ -21,6 +21,8 @@ struct cmn_share {
                                       seen_before + (i + 1) * seen_each */
     int sequences, first_sequence; /* local and offset as the cfg counts: without its time_steps */
     int whole; /* micro-batches are the cfg's own; other ranks have its other ones */
+    int first; /* cmn_exact: number of this rank's first one in the step */
+    int spare; /* cmn_exact: these are another rank's, and count there alone */
     /* Factors of the rolling statistics of batch normalisation before and after a step. */
     struct cmn_rolling_factor before, after;
 };
@@ -42,6 +44,9 @@ struct cmn_feed {
  * images. Ends the job where there are too few of them. */
 struct cmn_share cmn_feed_share(const struct cmn_session *s, int batch, int micro_batches,
                                 int time_steps);
+
+/* cmn_exact: micro-batches of a step on all ranks together; else 0. */
+int cmn_feed_exact(const struct cmn_feed *f);
 
 /* Whether ranks divide each micro-batch, and may not take whole ones. */
 int cmn_feed_divides(const struct cmn_session *s, int time_steps);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fatal.h"
 #include "base/memory.h"
 #include "engine/replicas.h"
 #include "mpi/call.h"
@@ -25,6 +26,41 @@ static void set_names(struct cmn_model *m, const char *cfg)
     snprintf(m->cfg, sizeof m->cfg, "%s", slash ? slash + 1 : cfg);
 }
 
+/* cmn_exact: why the bits would depend on the number of ranks, or are not known not to. */
+static void require_exact(const struct cmn_model *m, const struct cmn_feed *f)
+{
+    const struct cmn_options *o = &m->session->options;
+    const struct {
+        int is;
+        const char *what, *why;
+    } refused[] = {
+        {m->session->topology.device >= 0, "a GPU", "it works on the CPU alone, so far"},
+        {!cmn_net_exact(), "this tree of Darknet", "it was tried with pjreddie's alone, so far"},
+        {o->batch != CMN_BATCH_GLOBAL, "cmn_batch=per_rank",
+         "each rank has a batch of its own there"},
+        {o->scatter != CMN_SCATTER_GLOBAL, "cmn_scatter", "other ranks would draw other images"},
+        {o->sync_bn != 0, "cmn_sync_bn=on", "it divides each micro-batch over the ranks"},
+        {cmn_feed_divides(m->session, cmn_net_time_steps(m->net)), "a recurrent network",
+         "ranks divide its sequences"},
+        {cmn_net_uses_adam(m->net) || cmn_net_own_update(m->net), "Darknet's own update (Adam)",
+         "it knows momentum alone, so far"},
+        {o->dtype != CMN_FP32, "cmn_allreduce_dtype", "what is rounded depends on the ranks"},
+        {o->compress != CMN_COMPRESS_NONE, "cmn_compress", "what is left out depends on the ranks"},
+        {o->local_steps > 1, "cmn_local_steps", "each rank trains weights of its own there"},
+        {o->double_buffering != 0, "cmn_double_buffering", "it adds up at the end of each step"},
+        {o->overlap == CMN_OVERLAP_ON, "cmn_overlap=on", "it adds up at the end of each step"},
+        {o->exchange != CMN_EXCHANGE_AUTO, "cmn_exchange", "it has an order of its own"},
+        {o->nonfinite == CMN_NONFINITE_SKIP, "cmn_nonfinite=skip", "it stops or ignores, so far"},
+    };
+
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0] && cmn_feed_exact(f); i++) {
+        if (refused[i].is) {
+            cmn_fatal("cmn_exact=on does not go with %s: %s: leave one of them away",
+                      refused[i].what, refused[i].why);
+        }
+    }
+}
+
 void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char *cfg)
 {
     const struct cmn_session *s = m->session;
@@ -33,13 +69,21 @@ void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char 
     m->size = cmn_net_size(m->net);
     set_names(m, cfg);
     cmn_feed_scale_rate(f);
+    require_exact(m, f);
     cmn_optimizer_plan(o, &s->topology, &s->options, s->communicator, s->exchange,
                        cmn_net_uses_adam(m->net), cmn_net_own_update(m->net));
     cmn_gradients_open(&m->gradients, m->net, &o->communicator, s->exchange);
     m->attached = 1;
+    if (cmn_feed_exact(f) && cmn_gradients_floats(&m->gradients, CMN_STATISTIC)) {
+        cmn_fatal("cmn_exact=on does not go with batch normalisation, so far: leave one of them "
+                  "away");
+    }
     m->gradients.images = f->share.local;
     m->gradients.plain_statistics = f->share.whole;
     cmn_optimizer_open(o, &m->gradients, cmn_net_layers(m->net));
+    if (cmn_feed_exact(f)) {
+        cmn_optimizer_add_in_order(o, cmn_feed_exact(f));
+    }
     wait_for_all(s);
     m->cfg_text = cmn_files_cfg_text(cfg);
     cmn_replicas_compare(&m->gradients, m->net, m->cfg_text, &s->topology);

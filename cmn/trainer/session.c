@@ -167,8 +167,24 @@ static void forget_gradients(struct cmn_options *o)
     o->double_buffering = 0;
     o->local_steps = 1;
     o->sync_bn = 0;
+    o->exact = 0;
     o->lars = 0;
     o->clip = 0;
+}
+
+/* cmn_exact: OpenBLAS adds in another order with another number of threads, and on another
+ * processor. */
+static void pin_products(const struct cmn_session *s)
+{
+    char text[512];
+
+    if (!s->options.exact || s->command->does != CMN_TRAINS) {
+        return;
+    }
+    openblas_set_num_threads(1);
+    snprintf(text, sizeof text, "kernels for %s of %s\n", openblas_get_corename(),
+             openblas_get_config());
+    cmn_files_compare("OpenBLAS (cmn_exact=on)", text, &s->topology);
 }
 
 void cmn_session_configure(struct cmn_session *s)
@@ -178,6 +194,7 @@ void cmn_session_configure(struct cmn_session *s)
 
     cmn_compare_program(&s->topology);
     compare_keys(s);
+    pin_products(s);
     reserve_blas();
     if (cmn_options_idle(&s->options, evaluates ? cmn_command_name(s->command) : NULL)) {
         cmn_fatal_reason();

@@ -57,19 +57,38 @@ int cmn_step_before_micro_batch(struct cmn_step *p)
     cmn_status_compute("forward");
     cmn_status_iteration(cmn_step_iteration(p) + 1);
     cmn_status_layer(0);
-    cmn_random_own();
+    if (cmn_feed_exact(p->feed)) {
+        cmn_random_named(
+            CMN_RANDOM_MICRO_BATCH,
+            cmn_random_hash(p->seen, (uint64_t)(p->feed->share.first + p->micro_batch), 0, 0));
+    } else {
+        cmn_random_own();
+    }
     return more_seen(p);
+}
+
+static void add_in_order(struct cmn_step *p, float loss, float right)
+{
+    const struct cmn_share *share = &p->feed->share;
+    const float metrics[CMN_METRICS] = {
+        [CMN_LOSS] = loss, [CMN_RIGHT] = right, [CMN_IMAGES] = (float)share->local};
+
+    if (cmn_feed_exact(p->feed)) {
+        cmn_optimizer_after_micro_batch(&p->model->optimizer, share->spare ? NULL : metrics);
+    }
 }
 
 int cmn_step_after_micro_batch(struct cmn_step *p)
 {
     struct cmn_net *net = p->model->net;
+    float loss = cmn_net_loss(net), right = (float)cmn_net_count_right(net);
 
     p->layer_ended = 0;
     cmn_status_compute("the update");
     cmn_random_common();
-    p->loss += cmn_net_loss(net);
-    p->right += (float)cmn_net_count_right(net);
+    p->loss += loss;
+    p->right += right;
+    add_in_order(p, loss, right);
     /* Not from `seen`, as Darknet does: it need not divide after a resume with another batch. */
     if (++p->micro_batch < cmn_net_subdivisions(net)) {
         p->sums.compute += cmn_clock() - p->micro_batch_began;

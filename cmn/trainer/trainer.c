@@ -102,6 +102,12 @@ static void introduce(const struct cmn_trainer *t)
         : f->share.whole ? " (rank 0; parts differ by a micro-batch)"
                          : " (rank 0; parts differ by one)",
         cmn_feed_step_images(f), cmn_options_word(&s->options, "cmn_scatter"), s->seed);
+    if (cmn_feed_exact(f) && cmn_feed_exact(f) < top->size) {
+        cmn_say("cmn_exact=on: %d of %d ranks add nothing, for a step has %d micro-batch%s: raise "
+                "subdivisions in the cfg, or lower the number of ranks",
+                top->size - cmn_feed_exact(f), top->size, cmn_feed_exact(f),
+                cmn_feed_exact(f) == 1 ? "" : "es");
+    }
     if (!s->communicator->sums && top->size > 1) {
         cmn_say("communicator %s exchanges nothing: the result of this training is worthless",
                 s->communicator->name);

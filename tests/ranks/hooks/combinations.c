@@ -207,6 +207,7 @@ static void set_options(struct cmn_options *o, const struct combination *c, cons
         value = overlap && !strcmp(key, "cmn_overlap") ? overlap : value;
         CHECK_SAYING(cmn_options_set(o, key, value, 0) == 0, "%s", cmn_reason());
     }
+    o->scatter = o->exact ? CMN_SCATTER_GLOBAL : o->scatter; /* and takes no other */
     o->checkpoint = checkpoint ? SAVED : 0;
 }
 

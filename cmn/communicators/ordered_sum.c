@@ -1,0 +1,226 @@
+#include "communicators/ordered_sum.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fatal.h"
+#include "base/memory.h"
+#include "base/reduce.h"
+#include "mpi/call.h"
+
+/* A rank has fewer nodes than twice the bits of a count. A chunk of the sums is exchanged at once:
+ * it bounds the memory for other ranks' nodes. */
+enum { NODES = 64, CHUNK = 1 << 20 };
+
+/* The sum of the micro-batches [first, first + n), n a power of two that divides first. */
+struct node {
+    int first, n, rank;
+};
+
+struct cmn_ordered_sum {
+    const struct cmn_topology *topology;
+    int micro_batches;
+    size_t floats;
+    struct node *all; /* which all ranks have at the end of a step, in order */
+    int nodes;
+    int first, next; /* micro-batch of this rank: the step's first one, the next one */
+    struct node own[NODES];
+    float *memory[NODES]; /* of own[i]; NULL until it is needed */
+    int owns;
+    float *received; /* a slice of a chunk of each node of other ranks */
+    float **slice;   /* of each node */
+    MPI_Request *request;
+    int *count, *place; /* of each rank's slice */
+};
+
+int cmn_ordered_sum_first(int micro_batches, int rank, int ranks)
+{
+    int busy = ranks < micro_batches ? ranks : micro_batches;
+
+    return rank < busy ? (int)((long)micro_batches * rank / busy) : micro_batches;
+}
+
+static int power_below(int n)
+{
+    int power = 1;
+
+    while (2 * power < n) {
+        power *= 2;
+    }
+    return power;
+}
+
+/* The whole nodes of [at, end): each as large as its begin and the end allow. */
+static void list_nodes(struct cmn_ordered_sum *s, int rank, int at, int end)
+{
+    while (at < end) {
+        int n = 1;
+        while (at % (2 * n) == 0 && at + 2 * n <= end) {
+            n *= 2;
+        }
+        s->all[s->nodes++] = (struct node){at, n, rank};
+        at += n;
+    }
+}
+
+static size_t slice_begin(const struct cmn_ordered_sum *s, size_t n, int rank)
+{
+    return n * (size_t)rank / (size_t)s->topology->size;
+}
+
+static size_t slice_floats(const struct cmn_ordered_sum *s, size_t n, int rank)
+{
+    return slice_begin(s, n, rank + 1) - slice_begin(s, n, rank);
+}
+
+struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int micro_batches,
+                                             size_t floats)
+{
+    struct cmn_ordered_sum *s = cmn_calloc(1, sizeof *s);
+    size_t chunk = floats < CHUNK ? floats : CHUNK, most = chunk / (size_t)t->size + 1;
+
+    s->topology = t;
+    s->micro_batches = micro_batches;
+    s->floats = floats;
+    s->all = cmn_calloc((size_t)micro_batches + 1, sizeof *s->all);
+    for (int rank = 0; rank < t->size; rank++) {
+        list_nodes(s, rank, cmn_ordered_sum_first(micro_batches, rank, t->size),
+                   cmn_ordered_sum_first(micro_batches, rank + 1, t->size));
+    }
+    s->first = s->next = cmn_ordered_sum_first(micro_batches, t->rank, t->size);
+    if (t->size > 1) {
+        s->received = cmn_alloc_floats(most * (size_t)s->nodes);
+    }
+    s->slice = cmn_calloc((size_t)s->nodes, sizeof *s->slice);
+    s->request = cmn_calloc((size_t)s->nodes * (size_t)t->size, sizeof(MPI_Request));
+    s->count = cmn_calloc((size_t)t->size, sizeof *s->count);
+    s->place = cmn_calloc((size_t)t->size, sizeof *s->place);
+    return s;
+}
+
+void cmn_ordered_sum_close(struct cmn_ordered_sum *s)
+{
+    if (!s) {
+        return;
+    }
+    for (int i = 0; i < NODES; i++) {
+        free(s->memory[i]);
+    }
+    free(s->all);
+    free(s->received);
+    free(s->slice);
+    free(s->request);
+    free(s->count);
+    free(s->place);
+    free(s);
+}
+
+static void add(float *left, float *right, size_t n)
+{
+    float *both[] = {left, right};
+
+    cmn_reduce(left, both, 2, 0, n);
+}
+
+void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x)
+{
+    struct node node = {s->next++, 1, s->topology->rank};
+    float *sum = x;
+    int i = s->owns;
+
+    /* As in a counter: two nodes of a size become their parent. */
+    for (; i > 0 && s->own[i - 1].n == node.n && s->own[i - 1].first % (2 * node.n) == 0; i--) {
+        add(s->memory[i - 1], sum, s->floats);
+        sum = s->memory[i - 1];
+        node = (struct node){s->own[i - 1].first, 2 * node.n, node.rank};
+    }
+    if (!s->memory[i]) {
+        s->memory[i] = cmn_alloc_floats(s->floats);
+    }
+    if (sum == x) {
+        memcpy(s->memory[i], x, s->floats * sizeof *x);
+    }
+    s->own[i] = node;
+    s->owns = i + 1;
+    memset(x, 0, s->floats * sizeof *x);
+}
+
+/* ---- between ranks ---- */
+
+/* Each node's slice of this rank comes to s->slice; of the n floats behind `at`. */
+static void scatter(struct cmn_ordered_sum *s, size_t at, size_t n)
+{
+    const struct cmn_topology *t = s->topology;
+    size_t begin = at + slice_begin(s, n, t->rank), mine = slice_floats(s, n, t->rank);
+    float *room = s->received;
+    int requests = 0, own = 0;
+
+    for (int i = 0; i < s->nodes; i++) {
+        if (s->all[i].rank != t->rank) {
+            s->slice[i] = room;
+            room += mine;
+            MPI_CALL(MPI_Irecv(s->slice[i], (int)mine, MPI_FLOAT, s->all[i].rank, i, t->world,
+                               &s->request[requests++]));
+            continue;
+        }
+        for (int rank = 0; rank < t->size; rank++) {
+            if (rank != t->rank) {
+                MPI_CALL(MPI_Isend(s->memory[own] + at + slice_begin(s, n, rank),
+                                   (int)slice_floats(s, n, rank), MPI_FLOAT, rank, i, t->world,
+                                   &s->request[requests++]));
+            }
+        }
+        s->slice[i] = s->memory[own++] + begin;
+    }
+    MPI_CALL(MPI_Waitall(requests, s->request, MPI_STATUSES_IGNORE));
+}
+
+/* Adds n floats of the nodes *i and on up to the node [from, end); *i is then the one behind it. */
+static float *add_up(struct cmn_ordered_sum *s, int from, int end, int *i, size_t n)
+{
+    const struct node *node = &s->all[*i];
+    int middle = from + power_below(end - from);
+    float *left, *right;
+
+    if (node->first == from && node->first + node->n == end) {
+        return s->slice[(*i)++];
+    }
+    left = add_up(s, from, middle, i, n);
+    right = add_up(s, middle, end, i, n);
+    add(left, right, n);
+    return left;
+}
+
+static void gather(struct cmn_ordered_sum *s, float *sum, size_t n)
+{
+    for (int rank = 0; rank < s->topology->size; rank++) {
+        s->count[rank] = (int)slice_floats(s, n, rank);
+        s->place[rank] = (int)slice_begin(s, n, rank);
+    }
+    MPI_CALL(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, sum, s->count, s->place, MPI_FLOAT,
+                            s->topology->world));
+}
+
+void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum)
+{
+    int rank = s->topology->rank;
+
+    if (s->next != cmn_ordered_sum_first(s->micro_batches, rank + 1, s->topology->size)) {
+        cmn_fatal("cmn_exact: %d micro-batches of this step are added up, and its next one is "
+                  "missing: an error of the program",
+                  s->next - s->first);
+    }
+    for (size_t at = 0; at < s->floats; at += CHUNK) {
+        size_t n = s->floats - at < CHUNK ? s->floats - at : CHUNK;
+        size_t mine = slice_floats(s, n, rank);
+        int node = 0;
+        scatter(s, at, n);
+        memcpy(sum + at + slice_begin(s, n, rank), add_up(s, 0, s->micro_batches, &node, mine),
+               mine * sizeof *sum);
+        if (s->topology->size > 1) {
+            gather(s, sum + at, n);
+        }
+    }
+    s->owns = 0;
+    s->next = s->first;
+}

@@ -1,0 +1,41 @@
+/* Sums in a fixed order (cmn_exact): the gradients of a step's micro-batches are added along one
+ * binary tree over their numbers, whoever has computed them. Any number of ranks gets the same bits.
+ *
+ * A node of the tree has the micro-batches [a, b). Its left child ends at a plus the largest power
+ * of two below b - a, and it is the sum left + right. Of 6 micro-batches:
+ *
+ *     ((0 + 1) + (2 + 3)) + (4 + 5)
+ *
+ * A rank computes consecutive micro-batches and adds them up as far as whole nodes go, like a
+ * counter in binary: it keeps at most 2 log2(n) sums of n micro-batches. Then each rank collects one
+ * slice of all ranks' nodes, adds these up to the root, and all get all slices.
+ * Bytes: with k nodes on each of N ranks, (N-1)/N * 4n * (k + 1) sent per rank. */
+#ifndef CMN_ORDERED_SUM_H
+#define CMN_ORDERED_SUM_H
+
+#include <stddef.h>
+
+#include "mpi/topology.h"
+
+struct cmn_ordered_sum;
+
+/* Local. The first micro-batch of a rank; that of the rank behind it is the end. Ranks without one
+ * come last. */
+int cmn_ordered_sum_first(int micro_batches, int rank, int ranks);
+
+/* Local. Sums of `floats` floats over so many micro-batches of all ranks of t->world, which must
+ * outlive it. What fails here and below ends the job. */
+struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int micro_batches,
+                                             size_t floats);
+
+/* Local. The next of this rank's micro-batches, in order: x is added, and becomes 0. */
+void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x);
+
+/* Collective, blocking. `sum` becomes the sum over all micro-batches, each of which was added; the
+ * next ones are those of the next step. */
+void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum);
+
+/* Local. NULL is allowed. */
+void cmn_ordered_sum_close(struct cmn_ordered_sum *s);
+
+#endif

@@ -1,0 +1,95 @@
+#!/usr/bin/env bats
+# cmn_exact: any number of ranks trains the same bits. Weights are held against those of one rank by cmp, losses in the JSON
+# log as texts.
+
+load helpers
+
+setup() {
+    enter_folder
+    small_data 300 20
+}
+
+# losses FILE: the losses and accuracies of the rows.
+losses() {
+    jq -c '.[] | [.epoch, .iteration, .loss, .accuracy]' "$1"
+}
+
+# exactly RANKS CFG ARGUMENTS...: trains on these ranks; weights and losses come to RANKS.weights and RANKS.losses.
+exactly() {
+    local ranks=$1 name
+    name=$(basename "$2" .cfg)
+    rm -rf out
+    mkdir out
+    train_on "$@" -cmn_exact on -cmn_verify 1 -cmn_report_every 1
+    mv "out/$name.weights" "$ranks.weights"
+    losses "out/$name.json" >"$ranks.losses"
+    [[ -s $ranks.losses ]]
+}
+
+# as_one RANKS CFG ARGUMENTS...: the bits are those of one rank, 1.weights.
+as_one() {
+    exactly "$@"
+    cmp 1.weights "$1.weights"
+    cmp 1.losses "$1.losses"
+}
+
+@test "a perceptron on 1 to 5 ranks, of which one adds nothing: equal bits, also with clipping, LARS and an average" {
+    mlp_cfg batch=60 subdivisions=4 max_batches=6 cmn_batch=global >mlp.cfg
+    exactly 1 mlp.cfg
+    for ranks in 2 3 4 5; do
+        as_one $ranks mlp.cfg
+    done
+    grep -q 'cmn_exact=on: 1 of 5 ranks add nothing, for a step has 4 micro-batches' train.log
+    exactly 1 mlp.cfg -cmn_clip .05 -cmn_ema .9 -cmn_lars .01
+    as_one 3 mlp.cfg -cmn_clip .05 -cmn_ema .9 -cmn_lars .01
+}
+
+@test "convolutions, dropout and augmented images: equal bits on 1, 2 and 3 ranks" {
+    {
+        net_section batch=24 subdivisions=6 max_batches=4 cmn_batch=global angle=7 hue=.1 exposure=1.5 flip=1 max_crop=34
+        printf '%s\n' '[convolutional]' 'filters=6' 'size=5' 'stride=1' 'pad=1' 'activation=leaky' \
+            '[maxpool]' 'size=2' 'stride=2' '[dropout]' 'probability=.3' '[convolutional]' 'filters=8' 'size=3' 'stride=1' \
+            'pad=1' 'activation=leaky' '[connected]' 'output=10' 'activation=linear' '[softmax]'
+    } >conv.cfg
+    exactly 1 conv.cfg
+    as_one 2 conv.cfg
+    as_one 3 conv.cfg
+}
+
+@test "a checkpoint of 3 ranks continues on 2, and another on 5: the bits of one rank that was not disturbed" {
+    mlp_cfg batch=60 subdivisions=4 max_batches=6 cmn_batch=global >mlp.cfg
+    exactly 1 mlp.cfg
+    rm -rf out
+    mkdir out
+    train_on 3 mlp.cfg -cmn_exact on -cmn_checkpoint 2 -cmn_checkpoint_keep 5
+    for ranks in 2 5; do
+        rm -f out/mlp.weights out/mlp-6.checkpoint out/mlp-4.checkpoint
+        train_on $ranks mlp.cfg -cmn_exact on -cmn_checkpoint 2 -cmn_checkpoint_keep 5
+        grep 'resumed from out/mlp-2.checkpoint' train.log
+        cmp 1.weights out/mlp.weights
+    done
+}
+
+@test "what cmn_exact does not go with yet is refused in one line with its reason" {
+    mlp_cfg batch=60 subdivisions=4 cmn_batch=global >mlp.cfg
+    refused() {
+        fails_clearly "cmn_exact=on.*$1" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_exact on "${@:2}"
+    }
+    refused 'not go with cmn_scatter: other ranks' -cmn_scatter shard
+    refused 'not go with cmn_sync_bn=on: it divides' -cmn_sync_bn on
+    refused 'not go with cmn_allreduce_dtype: what is rounded' -cmn_allreduce_dtype bf16
+    refused 'not go with cmn_compress: what is left out' -cmn_compress topk
+    refused 'not go with cmn_local_steps: each rank' -cmn_local_steps 2
+    refused 'not go with cmn_double_buffering: it adds up' -cmn_double_buffering on
+    refused 'not go with cmn_overlap=on: it adds up' -cmn_overlap on
+    refused 'not go with cmn_exchange: it has an order' -cmn_exchange ring
+    refused 'not go with cmn_nonfinite=skip: it stops' -cmn_nonfinite skip
+    refused 'messages of its own: leave cmn_communicator away' -cmn_communicator shm
+    sed -i 's/^cmn_batch=.*/cmn_exact=on\ncmn_batch=per_rank/' mlp.cfg
+    fails_clearly 'cmn_exact=on does not go with cmn_batch=per_rank' "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7
+    mlp_cfg batch=60 subdivisions=4 cmn_batch=global adam=1 >mlp.cfg
+    refused 'not go with Darknet.s own update .Adam.: it knows momentum'
+    mlp_cfg batch=60 subdivisions=4 cmn_batch=global >mlp.cfg
+    sed -i '0,/output=64/s//&\nbatch_normalize=1/' mlp.cfg
+    refused 'not go with batch normalisation'
+}

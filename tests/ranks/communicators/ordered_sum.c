@@ -1,0 +1,110 @@
+/* Sums in a fixed order (cmn_exact) against the same sums of one process: many counts of
+ * micro-batches on the world's ranks, lengths around a slice and a chunk, and a second step. */
+#include "ranks/ranks.h"
+
+#include <math.h>
+
+#include "communicators/ordered_sum.h"
+
+enum { MOST = 40, LARGE = (1 << 20) + 77 };
+
+/* Numbers whose sums depend on the order: magnitudes from 2^-12 to 2^11. */
+static float value_of(int step, int micro_batch, size_t i)
+{
+    uint64_t h = ((uint64_t)step * 1009 + (uint64_t)micro_batch) * 0x9e3779b97f4a7c15U + i;
+
+    h = (h ^ (h >> 31)) * 0xbf58476d1ce4e5b9U;
+    h ^= h >> 29;
+    return ldexpf((float)(h >> 40) / (1 << 23) - 1, (int)(h % 24) - 12);
+}
+
+/* The definition: a node's left child ends at the largest power of two below its length. */
+static float sum_of(int step, int from, int end, size_t i)
+{
+    int power = 1;
+
+    if (end - from == 1) {
+        return value_of(step, from, i);
+    }
+    while (2 * power < end - from) {
+        power *= 2;
+    }
+    return sum_of(step, from, from + power, i) + sum_of(step, from + power, end, i);
+}
+
+static void try_sums(int micro_batches, size_t floats)
+{
+    struct cmn_ordered_sum *s = cmn_ordered_sum_open(&top, micro_batches, floats);
+    int first = cmn_ordered_sum_first(micro_batches, top.rank, top.size);
+    int end = cmn_ordered_sum_first(micro_batches, top.rank + 1, top.size);
+    float *x = calloc(floats + 1, sizeof *x), *sum = calloc(floats + 1, sizeof *sum);
+
+    for (int step = 0; step < 2; step++) {
+        for (int m = first; m < end; m++) {
+            for (size_t i = 0; i < floats; i++) {
+                x[i] = value_of(step, m, i);
+            }
+            cmn_ordered_sum_add(s, x);
+            CHECK_SAYING(x[0] == 0 && x[floats - 1] == 0, "%d of %d is not taken away", m,
+                         micro_batches);
+        }
+        cmn_ordered_sum_complete(s, sum);
+        for (size_t i = 0; i < floats; i++) {
+            float wanted = sum_of(step, 0, micro_batches, i);
+            CHECK_SAYING(!memcmp(&wanted, &sum[i], sizeof wanted),
+                         "step %d, %d micro-batches, %zu floats: %zu is %.9g, not %.9g", step,
+                         micro_batches, floats, i, (double)sum[i], (double)wanted);
+        }
+    }
+    free(x);
+    free(sum);
+    cmn_ordered_sum_close(s);
+}
+
+static void has_the_bits_of_the_tree(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= MOST; n++) {
+        try_sums(n, 37);
+    }
+    for (size_t floats = 1; floats <= 6; floats++) {
+        try_sums(7, floats);
+    }
+    try_sums(3, LARGE);
+    try_sums(257, 5);
+    fail_on_all_ranks();
+}
+
+/* Each has a rank, in order, and no rank has two more than another. */
+static void deals_out_all_micro_batches(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 9; ranks++) {
+        for (int n = 1; n <= MOST; n++) {
+            CHECK(cmn_ordered_sum_first(n, 0, ranks) == 0);
+            CHECK(cmn_ordered_sum_first(n, ranks, ranks) == n);
+            for (int rank = 0; rank < ranks; rank++) {
+                int has = cmn_ordered_sum_first(n, rank + 1, ranks) -
+                          cmn_ordered_sum_first(n, rank, ranks);
+                CHECK_SAYING(has >= n / ranks && has <= (n + ranks - 1) / ranks,
+                             "rank %d of %d has %d of %d", rank, ranks, has, n);
+            }
+        }
+    }
+    fail_on_all_ranks();
+}
+
+static int run(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(deals_out_all_micro_batches),
+        cmocka_unit_test(has_the_bits_of_the_tree),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return ranks_main(run);
+}
