@@ -96,6 +96,8 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
         {"mosaic", !has_opencv && n->mixup > 2 && has_word(words, "detector"),
          "this program was built without OpenCV, and detectors need it for that: build with "
          "OPENCV=1, or leave it away"},
+        {"[batchnorm] as the first layer", n->n > 0 && n->layers[0].type == BATCHNORM,
+         "this Darknet writes the images' gradient to no memory there: begin with another layer"},
         {"share_index", shares_weights(n),
          "this Darknet updates shared weights once for each layer that has them, and no sum over "
          "ranks equals that: leave -cmn away"},

@@ -364,6 +364,15 @@ load alexeyab
         activation=linear share_index=0 '[avgpool]' '[softmax]' groups=1 >>net.cfg
     run -1 timeout 60 "$DARKNET" classifier train digits.data net.cfg -dont_show -cmn
     [[ $output == *"share_index in the cfg: this Darknet updates shared weights once for each layer that has them"* ]]
+    sed '/^\[convolutional\]/,$d' net.cfg >first.cfg
+    printf '%s\n' '[batchnorm]' '[connected]' output=10 activation=linear '[softmax]' groups=1 >>first.cfg
+    run -1 timeout 60 "$DARKNET" classifier train digits.data first.cfg -dont_show -cmn
+    [[ $output == *'[batchnorm] as the first layer: this Darknet writes'* ]]
+    if [[ $ALEXEYAB_BUILD != *-opencv* ]]; then
+        tiny mosaic=1 >mosaic.cfg
+        run -1 timeout 60 "$DARKNET" detector train digits.data mosaic.cfg -dont_show -cmn
+        [[ $output == *'mosaic in the cfg: this program was built without OpenCV'* ]]
+    fi
     run -1 timeout 60 "$DARKNET" classifier train digits.data net.cfg -topk -cmn
     [[ $output == *'-topk: with -cmn the answers are counted with cmn_validate'* ]]
     tiny ema_alpha=.998 cmn_ema=.9 >net.cfg
