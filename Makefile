@@ -279,4 +279,4 @@ include tests/tests.mk examples/examples.mk bench/bench.mk fuzz/fuzz.mk
 
 FORCE:
 
--include $(patsubst %.o,%.d,$(DK_LIB_OBJ) $(DK_EXEC_OBJ) $(CMN_OBJ) $(RUN_OBJ) $(TEST_OBJ) $(CUDA_OBJ) $(FAKE_OBJ) $(FAKE_DK) $(FAKE_MAIN) $(FAKE_CU) $(FAKE_BARE))
+-include $(patsubst %.o,%.d,$(DK_LIB_OBJ) $(DK_EXEC_OBJ) $(CMN_OBJ) $(RUN_OBJ) $(TEST_OBJ) $(CUDA_OBJ) $(FAKE_OBJ) $(FAKE_DK) $(FAKE_MAIN) $(FAKE_CU) $(FAKE_BARE) $(ONEDNN_CMN) $(ONEDNN_DK))

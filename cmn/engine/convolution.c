@@ -15,6 +15,7 @@
 #include "base/fatal.h"
 #include "base/memory.h"
 #include "cmn.h"
+#include "engine/convolution.h"
 
 /* ---- descriptors ---- */
 
@@ -148,10 +149,26 @@ static struct convolution *convolutions;
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
 /* Blocked operands of whichever convolution runs. */
-static struct {
+struct room {
     float *at;
     size_t bytes;
-} scratch[TENSORS];
+};
+static struct room scratch[TENSORS];
+/* A layer's weights as the output, and as the gradient of the input, take them. */
+struct held {
+    const float *weights; /* in Darknet's layout */
+    struct room room[TENSORS];
+    const struct operand *operand[TENSORS]; /* whose layout they have; NULL: to be reordered */
+    UT_hash_handle hh;
+};
+static struct held *held;
+static int holds;
+/* The gradient of an output that the last call has reordered for the weights: for the input it is
+ * reordered already, where both want it in one layout. */
+static struct {
+    const struct operand *operand; /* NULL: none */
+    const float *plain;
+} reordered;
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
 static void must(dnnl_status_t failed, const char *what)
@@ -289,18 +306,78 @@ static void reorder(const struct operand *o, dnnl_memory_t from, dnnl_memory_t t
     must(dnnl_primitive_execute(o->reorder, stream, 2, arguments), "reorder a tensor");
 }
 
-static void place(struct operand *o, int i, float *data)
+static void place(struct operand *o, struct room *r, float *data)
 {
     must(dnnl_memory_set_data_handle(o->plain, data), "use a tensor");
     if (!o->reorder) {
         return;
     }
-    if (scratch[i].bytes < o->bytes) {
-        free(scratch[i].at);
-        scratch[i].at = cmn_alloc_floats(o->bytes / sizeof(float));
-        scratch[i].bytes = o->bytes;
+    if (r->bytes < o->bytes) {
+        free(r->at);
+        r->at = cmn_alloc_floats(o->bytes / sizeof(float));
+        r->bytes = o->bytes;
     }
-    must(dnnl_memory_set_data_handle(o->blocked, scratch[i].at), "use a tensor");
+    must(dnnl_memory_set_data_handle(o->blocked, r->at), "use a tensor");
+}
+
+static int has_layout_of(const struct operand *a, const struct operand *b)
+{
+    layout_ref x, y;
+
+    must(dnnl_memory_get_memory_desc(a->blocked, &x), "compare layouts");
+    must(dnnl_memory_get_memory_desc(b->blocked, &y), "compare layouts");
+    return dnnl_memory_desc_equal(x, y);
+}
+
+/* Whether the scratch memory holds this gradient of an output from the call before. */
+static int is_reordered(const struct operand *o, int result, const float *data)
+{
+    return result == INPUT && reordered.operand && reordered.plain == data &&
+           has_layout_of(reordered.operand, o);
+}
+
+/* Puts weights into memory that keeps them; returns whether they are in it. */
+static int hold(struct operand *o, int result, float *weights)
+{
+    struct held *h;
+    int there;
+
+    HASH_FIND_PTR(held, &weights, h);
+    if (!h) {
+        h = cmn_calloc(1, sizeof *h);
+        h->weights = weights;
+        HASH_ADD_PTR(held, weights, h);
+    }
+    there = h->operand[result] && has_layout_of(h->operand[result], o);
+    place(o, &h->room[result], weights);
+    h->operand[result] = o;
+    return there;
+}
+
+void cmn_convolution_hold_weights(int now)
+{
+    pthread_mutex_lock(&one_at_a_time);
+    holds = now;
+    for (struct held *h = held; h; h = h->hh.next) {
+        memset(h->operand, 0, sizeof h->operand);
+    }
+    pthread_mutex_unlock(&one_at_a_time);
+}
+
+/* An operand where oneDNN finds it, in its layout unless it is the result. */
+static void bring(struct operand *o, int i, int result, float *data)
+{
+    int there = i == result;
+
+    if (holds && o->reorder && i == WEIGHTS && !there) {
+        there = hold(o, result, data);
+    } else {
+        place(o, &scratch[i], data);
+        there |= o->reorder && i == OUTPUT && is_reordered(o, result, data);
+    }
+    if (o->reorder && !there) {
+        reorder(o, o->plain, o->blocked);
+    }
 }
 
 int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_result result,
@@ -316,14 +393,16 @@ int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_resul
     there = c->run != NULL;
     for (int i = 0; there && i < TENSORS; i++) {
         struct operand *o = &c->operand[i];
-        place(o, i, data[i]);
-        if (o->reorder && i != (int)result) {
-            reorder(o, o->plain, o->blocked);
-        }
+        bring(o, i, (int)result, data[i]);
         arguments[i] = (dnnl_exec_arg_t){argument[result][i], o->reorder ? o->blocked : o->plain};
     }
+    reordered.operand = NULL;
     if (there) {
         struct operand *o = &c->operand[result];
+        if (result == CMN_WEIGHTS && c->operand[OUTPUT].reorder) {
+            reordered.operand = &c->operand[OUTPUT];
+            reordered.plain = output;
+        }
         must(dnnl_primitive_execute(c->run, stream, TENSORS, arguments), "compute a convolution");
         if (o->reorder) {
             reorder(o, o->blocked, o->plain);

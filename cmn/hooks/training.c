@@ -12,6 +12,7 @@
 #include "config/cfg_numbers.h"
 #include "data/image_cache.h"
 #include "data/loader.h"
+#include "engine/convolution.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
 #include "hooks/job.h"
@@ -443,6 +444,9 @@ int cmn_before_micro_batch(struct network *net)
         return net->batch;
     }
     cmn_net_take_batch(t->model.net, net);
+    if (t->step.micro_batch == 0) {
+        cmn_convolution_hold_weights(cmn_net_subdivisions(t->model.net) > 1);
+    }
     images = cmn_trainer_before_micro_batch(t);
     cmn_tree_update_copy(net, cmn_network(t->model.net)); /* a validation resizes it */
     return images;
@@ -452,7 +456,13 @@ int cmn_after_micro_batch(struct network *net, int last)
 {
     struct cmn_trainer *t = net->cmn;
 
-    return t ? cmn_step_after_micro_batch(&t->step) : last;
+    if (t) {
+        last = cmn_step_after_micro_batch(&t->step);
+        if (last) {
+            cmn_convolution_hold_weights(0);
+        }
+    }
+    return last;
 }
 
 void cmn_after_forward(struct network *net, int i)

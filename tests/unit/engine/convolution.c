@@ -81,6 +81,13 @@ static void compare(struct cmn_convolution s)
     expect(&s, result[OUTPUT], y[OUTPUT], n[OUTPUT], "the output");
     expect(&s, result[WEIGHTS], y[WEIGHTS], n[WEIGHTS], "the gradient of the weights");
     expect(&s, result[INPUT], y[INPUT], n[INPUT], "the gradient of the input");
+    /* What was reordered for the weights served the input once: this is another gradient. */
+    for (int i = 0; i < n[OUTPUT]; i++) {
+        x[OUTPUT][i] = a[OUTPUT][i] = -2 * a[OUTPUT][i];
+    }
+    define(&s, x[INPUT], x[WEIGHTS], x[OUTPUT], y[INPUT], y[WEIGHTS], y[OUTPUT]);
+    assert_int_equal(cmn_convolve(&s, CMN_INPUT, result[INPUT], a[WEIGHTS], a[OUTPUT]), 1);
+    expect(&s, result[INPUT], y[INPUT], n[INPUT], "the gradient of the input after another");
     for (int t = 0; t < TENSORS; t++) {
         free(x[t]);
         free(y[t]);
@@ -111,9 +118,76 @@ static void each_shape_by_its_definition(void **state)
     assert_int_equal(HASH_COUNT(convolutions), COUNT(shape) * TENSORS);
 }
 
+enum { FLOATS = 2 * 16 * 10 * 10, WEIGHT_FLOATS = 16 * 16 * 3 * 3 };
+
+static float x[FLOATS], w[WEIGHT_FLOATS], delta[FLOATS];
+
+/* Both products that read the weights, into memory of the caller. */
+static void both(float *forward, float *backward)
+{
+    struct cmn_convolution s = {2, 1, 16, 10, 10, 16, 10, 10, 3, 1, 1, 1, 1};
+
+    memset(backward, 0, FLOATS * sizeof *backward);
+    assert_int_equal(cmn_convolve(&s, CMN_OUTPUT, x, w, forward), 1);
+    assert_int_equal(cmn_convolve(&s, CMN_INPUT, backward, w, delta), 1);
+}
+
+/* What is kept while weights stay is never used for others. */
+static void held_weights(void **state)
+{
+    static float old[2][FLOATS], is[2][FLOATS], anew[2][FLOATS];
+    const struct held *h;
+
+    (void)state;
+    for (int i = 0; i < FLOATS; i++) {
+        x[i] = (float)(i * 7 % 23 - 11) / 8;
+        delta[i] = (float)(i * 5 % 19 - 9) / 8;
+    }
+    for (int i = 0; i < WEIGHT_FLOATS; i++) {
+        w[i] = (float)(i * 11 % 29 - 14) / 16;
+    }
+    both(old[0], old[1]);
+    cmn_convolution_hold_weights(1);
+    for (int turn = 0; turn < 2; turn++) {
+        both(is[0], is[1]);
+        assert_memory_equal(is, old, sizeof is);
+    }
+    HASH_FIND_PTR(held, &(const float *){w}, h);
+    assert_non_null(h);
+    for (int i = 0; i < WEIGHT_FLOATS; i++) {
+        w[i] = 1 - 2 * w[i];
+    }
+    both(is[0], is[1]); /* still held: the old ones, where they were reordered at all */
+    assert_int_equal(!memcmp(is[0], old[0], sizeof is[0]), h->room[OUTPUT].bytes > 0);
+    assert_int_equal(!memcmp(is[1], old[1], sizeof is[1]), h->room[INPUT].bytes > 0);
+    cmn_convolution_hold_weights(0);
+    both(anew[0], anew[1]);
+    assert_memory_not_equal(anew[0], old[0], sizeof old[0]);
+    assert_memory_not_equal(anew[1], old[1], sizeof old[1]);
+    for (int i = 0; i < WEIGHT_FLOATS; i++) {
+        w[i] = (1 - w[i]) / 2;
+    }
+    both(is[0], is[1]); /* nothing is held */
+    assert_memory_equal(is, old, sizeof is);
+    for (int i = 0; i < WEIGHT_FLOATS; i++) {
+        w[i] = 1 - 2 * w[i];
+    }
+    cmn_convolution_hold_weights(1); /* the next step's, in the memory of those before */
+    both(is[0], is[1]);
+    assert_memory_equal(is, anew, sizeof is);
+    cmn_convolution_hold_weights(1);
+    for (int i = 0; i < WEIGHT_FLOATS; i++) {
+        w[i] = (1 - w[i]) / 2;
+    }
+    both(is[0], is[1]);
+    assert_memory_equal(is, old, sizeof is);
+    cmn_convolution_hold_weights(0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_shape_by_its_definition)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_shape_by_its_definition),
+                                       cmocka_unit_test(held_weights)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
