@@ -7,6 +7,7 @@
 
 #include "activations.h"
 #include "layers.h"
+#include "maxpool_layer.h"
 
 static const double MOST = 1e-2; /* of the differences' own size */
 
@@ -111,6 +112,47 @@ static void activations(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* Differences agree with whichever point is picked, so this looks for the largest one itself; many
+ * are equal, and the first one counts. */
+static void pick_largest(int height, int width, int size, int stride)
+{
+    maxpool_layer l = make_maxpool_layer(2, height, width, 3, size, stride, size - 1);
+    int n = l.batch * l.c * height * width, offset = l.pad / 2;
+    float *x = calloc((size_t)n, sizeof *x);
+    network net = {.input = x};
+
+    for (int i = 0; i < n; i++) {
+        x[i] = (float)(i * 7 % 5 - 2) / 2;
+    }
+    forward_maxpool_layer(l, net);
+    for (int i = 0; i < l.outputs * l.batch; i++) {
+        int column = i % l.out_w * stride - offset;
+        int row = i / l.out_w % l.out_h * stride - offset, best = -1;
+        for (int k = 0; k < size * size; k++) {
+            int at_row = row + k / size, at_column = column + k % size;
+            int at = (i / (l.out_w * l.out_h) * height + at_row) * width + at_column;
+            if (at_row >= 0 && at_row < height && at_column >= 0 && at_column < width &&
+                (best < 0 || x[at] > x[best])) {
+                best = at;
+            }
+        }
+        if (l.indexes[i] != best || l.output[i] != x[best]) {
+            fail_msg("%d x %d, size %d, stride %d: output %d is %g of input %d, not %d", height,
+                     width, size, stride, i, (double)l.output[i], l.indexes[i], best);
+        }
+    }
+    free_layer(l);
+    free(x);
+}
+
+static void maxpool(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2 * 2 * 3 * 2; k++) {
+        pick_largest(4 + k % 2, 11 + k / 2 % 2, 1 + k / 4 % 3, 1 + k / 12);
+    }
+}
+
 /* ---- loss layers ---- */
 
 struct loss_case {
@@ -160,9 +202,8 @@ static void loss_layers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trainable_layers),
-        cmocka_unit_test(other_layers),
-        cmocka_unit_test(activations),
+        cmocka_unit_test(trainable_layers), cmocka_unit_test(other_layers),
+        cmocka_unit_test(activations),      cmocka_unit_test(maxpool),
         cmocka_unit_test(loss_layers),
     };
 
