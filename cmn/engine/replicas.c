@@ -9,6 +9,7 @@
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "communicators/ordered_sum.h"
 #include "engine/batch_norm.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
@@ -138,6 +139,35 @@ void cmn_replicas_average_statistics(const struct cmn_gradients *g, const struct
         }
     }
     cmn_gradients_push(g, CMN_STATISTIC);
+}
+
+void cmn_replicas_roll_statistics(const struct cmn_gradients *g, const struct cmn_topology *t,
+                                  float *rolling, const float *added, int micro_batches)
+{
+    size_t n = cmn_gradients_floats(g, CMN_STATISTIC);
+    float *all = cmn_malloc(n * (size_t)micro_batches + 1, sizeof *all), *next = all;
+    int *count = cmn_calloc(2 * (size_t)t->size, sizeof *count), *place = count + t->size;
+
+    for (int rank = 0; rank < t->size; rank++) {
+        int first = cmn_ordered_sum_first(micro_batches, rank, t->size);
+        int end = cmn_ordered_sum_first(micro_batches, rank + 1, t->size);
+        place[rank] = first * (int)n;
+        count[rank] = (end - first) * (int)n;
+    }
+    MPI_CALL(
+        MPI_Allgatherv(added, count[t->rank], MPI_FLOAT, all, count, place, MPI_FLOAT, t->world));
+    for (int m = 0; m < micro_batches; m++) {
+        size_t at = 0;
+        for (int i = 0; i < g->tensors; i++) {
+            const struct cmn_tensor *x = &g->tensor[i];
+            for (size_t k = 0; k < x->n && x->kind == CMN_STATISTIC; k++, at++) {
+                rolling[at] = (float)x->keeps * rolling[at] + *next++;
+            }
+        }
+    }
+    cmn_gradients_unpack(g, CMN_STATISTIC, rolling);
+    free(all);
+    free(count);
 }
 
 void cmn_replicas_average_followed(const struct cmn_gradients *g, const struct cmn_topology *t)

@@ -31,6 +31,13 @@ void cmn_replicas_broadcast(const struct cmn_gradients *g, struct cmn_net *net,
  * bit changes. */
 void cmn_replicas_average_statistics(const struct cmn_gradients *g, const struct cmn_topology *t);
 
+/* Collective, blocking, with cmn_exact. The rolling statistics become what one process makes of
+ * `rolling`, those before the step, one of its micro-batches after the other; of this rank's ones
+ * `added` holds what each has made of zeros. Both lie as cmn_gradients_pack() has them; `rolling`
+ * becomes the result, too. */
+void cmn_replicas_roll_statistics(const struct cmn_gradients *g, const struct cmn_topology *t,
+                                  float *rolling, const float *added, int micro_batches);
+
 /* Collective, blocking, where there are any. Values that each rank follows become their means over
  * all ranks, the same bits on all of them. */
 void cmn_replicas_average_followed(const struct cmn_gradients *g, const struct cmn_topology *t);

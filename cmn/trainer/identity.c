@@ -16,7 +16,7 @@
 /* Keys that decide what the tensors mean, or which images come next. */
 static const char *const keys[] = {"cmn_batch",           "cmn_scatter",  "cmn_double_buffering",
                                    "cmn_local_steps",     "cmn_compress", "cmn_powersgd_rank",
-                                   "cmn_allreduce_dtype", "cmn_sync_bn",  "cmn_exact"};
+                                   "cmn_allreduce_dtype", "cmn_sync_bn"};
 enum { KEYS = sizeof keys / sizeof keys[0] };
 
 /* What decides who sends what. */
@@ -87,7 +87,7 @@ static void add_identity(cJSON *o, const struct cmn_checkpointing *c)
     for (int i = 0; i < KEYS; i++) {
         add_key(o, c, keys[i]);
     }
-    /* LARS, cmn_clip and cmn_outlier keep it apart as well. */
+    /* LARS, cmn_clip, cmn_outlier and cmn_exact keep it apart as well. */
     add(o, "momentum", "%s",
         cmn_optimizer_momentum_apart(&c->model->optimizer) ? "apart" : "with the gradients");
     add(o, "weights", "%s",
@@ -298,7 +298,7 @@ static int compare_all(const struct cmn_checkpointing *c, const cJSON *there, co
         }
     }
     return compare(file, there, here, "momentum",
-                   "(cmn_lars, cmn_clip, cmn_outlier) its momentum is kept") ||
+                   "(cmn_lars, cmn_clip, cmn_outlier, cmn_exact) its momentum is kept") ||
                    compare(file, there, here, "weights", "(cmn_communicator) its weights are") ||
                    compare(file, there, here, "images",
                            o->batch == CMN_BATCH_GLOBAL ? "images of a step are"

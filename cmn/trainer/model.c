@@ -74,10 +74,6 @@ void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char 
                        cmn_net_uses_adam(m->net), cmn_net_own_update(m->net));
     cmn_gradients_open(&m->gradients, m->net, &o->communicator, s->exchange);
     m->attached = 1;
-    if (cmn_feed_exact(f) && cmn_gradients_floats(&m->gradients, CMN_STATISTIC)) {
-        cmn_fatal("cmn_exact=on does not go with batch normalisation, so far: leave one of them "
-                  "away");
-    }
     m->gradients.images = f->share.local;
     m->gradients.plain_statistics = f->share.whole;
     cmn_optimizer_open(o, &m->gradients, cmn_net_layers(m->net));

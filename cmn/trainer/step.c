@@ -1,15 +1,18 @@
 #include "trainer/step.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
 #include "base/stop_request.h"
 #include "base/timeline.h"
 #include "engine/batch_norm.h"
+#include "engine/replicas.h"
 #include "report/report.h"
 #include "trainer/early_save.h"
 
@@ -23,9 +26,22 @@ long cmn_step_iteration(const struct cmn_step *p)
 /* Between two updates; `statistics` makes of the rolling ones those between two steps. */
 static void save_early(struct cmn_step *p, const struct cmn_rolling_factor *statistics)
 {
-    if (!p->saved_early && cmn_stop_hurried()) {
-        p->saved_early = 1;
-        cmn_early_save(p->model, cmn_step_iteration(p), p->seen, statistics);
+    const struct cmn_gradients *g = &p->model->gradients;
+    float *now = NULL;
+
+    if (p->saved_early || !cmn_stop_hurried()) {
+        return;
+    }
+    p->saved_early = 1;
+    if (p->rolling && p->layer_ended > 0) {
+        now = cmn_malloc(cmn_gradients_floats(g, CMN_STATISTIC), sizeof *now);
+        cmn_gradients_pack(g, CMN_STATISTIC, now);
+        cmn_gradients_unpack(g, CMN_STATISTIC, p->rolling);
+    }
+    cmn_early_save(p->model, cmn_step_iteration(p), p->seen, statistics);
+    if (now) {
+        cmn_gradients_unpack(g, CMN_STATISTIC, now);
+        free(now);
     }
 }
 
@@ -36,6 +52,30 @@ static int more_seen(const struct cmn_step *p)
     int before = p->micro_batch ? cmn_feed_seen(p->feed, p->micro_batch - 1) : 0;
 
     return cmn_feed_seen(p->feed, p->micro_batch) - before;
+}
+
+/* What the rolling statistics of this rank's micro-batch get, with cmn_exact. */
+static float *added_by(const struct cmn_step *p)
+{
+    return p->added +
+           (size_t)p->micro_batch * cmn_gradients_floats(&p->model->gradients, CMN_STATISTIC);
+}
+
+/* cmn_exact: the rolling statistics begin each micro-batch with zeros, and so keep what it adds. */
+static void begin_statistics(struct cmn_step *p)
+{
+    const struct cmn_gradients *g = &p->model->gradients;
+    float *added;
+
+    if (!p->rolling) {
+        return;
+    }
+    if (p->micro_batch == 0) {
+        cmn_gradients_pack(g, CMN_STATISTIC, p->rolling);
+    }
+    added = added_by(p);
+    memset(added, 0, cmn_gradients_floats(g, CMN_STATISTIC) * sizeof *added);
+    cmn_gradients_unpack(g, CMN_STATISTIC, added);
 }
 
 int cmn_step_before_micro_batch(struct cmn_step *p)
@@ -52,6 +92,7 @@ int cmn_step_before_micro_batch(struct cmn_step *p)
         cmn_nonfinite_begin_step(&p->nonfinite, cmn_step_iteration(p) + 1);
         cmn_gradients_scale_statistics(&p->model->gradients, &p->feed->share.before);
     }
+    begin_statistics(p);
     cmn_nonfinite_begin_micro_batch(&p->nonfinite);
     p->layer_ended = p->micro_batch_began;
     cmn_status_compute("forward");
@@ -73,6 +114,9 @@ static void add_in_order(struct cmn_step *p, float loss, float right)
     const float metrics[CMN_METRICS] = {
         [CMN_LOSS] = loss, [CMN_RIGHT] = right, [CMN_IMAGES] = (float)share->local};
 
+    if (p->rolling) {
+        cmn_gradients_pack(&p->model->gradients, CMN_STATISTIC, added_by(p));
+    }
     if (cmn_feed_exact(p->feed)) {
         cmn_optimizer_after_micro_batch(&p->model->optimizer, share->spare ? NULL : metrics);
     }
@@ -165,6 +209,12 @@ void cmn_step_open(struct cmn_step *p)
 {
     const struct cmn_session *s = p->session;
     size_t filters = most_filters(&p->model->gradients);
+    size_t statistics = cmn_gradients_floats(&p->model->gradients, CMN_STATISTIC);
+
+    if (cmn_feed_exact(p->feed) && statistics) {
+        p->rolling = cmn_alloc_floats(statistics);
+        p->added = cmn_alloc_floats(statistics * (size_t)p->feed->share.micro_batches);
+    }
 
     if (!s->options.sync_bn) {
         return;
@@ -249,6 +299,9 @@ void cmn_step_close(struct cmn_step *p)
     }
     cmn_nonfinite_close(&p->nonfinite);
     p->norm = NULL;
+    free(p->rolling);
+    free(p->added);
+    p->rolling = p->added = NULL;
 }
 
 /* ---- the update ---- */
@@ -374,6 +427,10 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
         cmn_net_set_updates(m->net, cmn_net_updates(m->net) - 1); /* Adam has not updated */
     } else {
         p->mean_loss = o->metrics[CMN_LOSS] / o->metrics[CMN_IMAGES];
+    }
+    if (p->rolling) {
+        cmn_replicas_roll_statistics(&m->gradients, &p->session->topology, p->rolling, p->added,
+                                     cmn_feed_exact(p->feed));
     }
     if (cmn_optimizer_update(o, rule, (int)cmn_feed_step_images(p->feed), skip)) {
         read_metrics(p);

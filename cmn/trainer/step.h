@@ -24,6 +24,10 @@ struct cmn_step {
     struct cmn_nonfinite_policy nonfinite;
     struct cmn_batch_norm *norm; /* cmn_sync_bn on several ranks, or NULL */
 
+    /* cmn_exact with batch normalisation, or NULL: the rolling statistics before this step, and what
+     * each of its micro-batches on this rank has made of zeros. */
+    float *rolling, *added;
+
     long done;           /* steps of this run */
     long first;          /* the iteration before its first step */
     long earlier;        /* steps of the runs that this one resumes */

@@ -40,20 +40,31 @@ as_one() {
         as_one $ranks mlp.cfg
     done
     grep -q 'cmn_exact=on: 1 of 5 ranks add nothing, for a step has 4 micro-batches' train.log
+    train_on 1 mlp.cfg
+    assert_close 1.weights out/mlp.weights 1e-6
     exactly 1 mlp.cfg -cmn_clip .05 -cmn_ema .9 -cmn_lars .01
     as_one 3 mlp.cfg -cmn_clip .05 -cmn_ema .9 -cmn_lars .01
 }
 
-@test "convolutions, dropout and augmented images: equal bits on 1, 2 and 3 ranks" {
+@test "convolutions, batch normalisation, dropout and augmented images: equal bits on 1, 2, 3 and 7 ranks, also resumed" {
     {
         net_section batch=24 subdivisions=6 max_batches=4 cmn_batch=global angle=7 hue=.1 exposure=1.5 flip=1 max_crop=34
-        printf '%s\n' '[convolutional]' 'filters=6' 'size=5' 'stride=1' 'pad=1' 'activation=leaky' \
-            '[maxpool]' 'size=2' 'stride=2' '[dropout]' 'probability=.3' '[convolutional]' 'filters=8' 'size=3' 'stride=1' \
-            'pad=1' 'activation=leaky' '[connected]' 'output=10' 'activation=linear' '[softmax]'
+        printf '%s\n' '[convolutional]' 'filters=6' 'size=5' 'stride=1' 'pad=1' 'batch_normalize=1' \
+            'activation=leaky' '[maxpool]' 'size=2' 'stride=2' '[dropout]' 'probability=.3' '[convolutional]' 'filters=8' 'size=3' 'stride=1' \
+            'pad=1' 'batch_normalize=1' 'activation=leaky' '[connected]' 'output=10' 'activation=linear' '[softmax]'
     } >conv.cfg
     exactly 1 conv.cfg
     as_one 2 conv.cfg
     as_one 3 conv.cfg
+    as_one 7 conv.cfg -cmn_checkpoint 2
+    rm out/conv-4.checkpoint
+    train_on 2 conv.cfg -cmn_exact on -cmn_checkpoint 2
+    grep 'resumed from out/conv-2.checkpoint' train.log
+    cmp 1.weights out/conv.weights
+    sed -i 's/probability=.*/probability=0/' conv.cfg
+    exactly 1 conv.cfg
+    train_on 1 conv.cfg
+    assert_close 1.weights out/conv.weights 1e-5
 }
 
 @test "a checkpoint of 3 ranks continues on 2, and another on 5: the bits of one rank that was not disturbed" {
@@ -89,7 +100,4 @@ as_one() {
     fails_clearly 'cmn_exact=on does not go with cmn_batch=per_rank' "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7
     mlp_cfg batch=60 subdivisions=4 cmn_batch=global adam=1 >mlp.cfg
     refused 'not go with Darknet.s own update .Adam.: it knows momentum'
-    mlp_cfg batch=60 subdivisions=4 cmn_batch=global >mlp.cfg
-    sed -i '0,/output=64/s//&\nbatch_normalize=1/' mlp.cfg
-    refused 'not go with batch normalisation'
 }

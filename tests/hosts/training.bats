@@ -51,6 +51,18 @@ trains_as_one_rank() {
     assert_far "one/mlp$FINAL.weights" "out/mlp$FINAL.weights" 1e-3
 }
 
+@test "2+1 and 3+2, cmn_exact: one rank's weights, by cmp" {
+    mlp_cfg batch=60 subdivisions=6 max_batches=5 >mlp.cfg
+    train_on 1 mlp.cfg -cmn_batch global -cmn_exact on
+    mv "out/mlp$FINAL.weights" one.weights
+    for shape in 2+1 3+2; do
+        train_on $shape mlp.cfg -cmn_batch global -cmn_exact on -cmn_verify 1
+        grep '^cmn: .* on 2 nodes, communicator flat' train.log
+        cmp one.weights "out/mlp$FINAL.weights"
+        rm "out/mlp$FINAL.weights"
+    done
+}
+
 @test "2+1, cmn_sync_bn: the batch's statistics travel beside the gradients, whether those wait or not" {
     net_section batch=50 subdivisions=2 >norm.cfg
     printf '%s\n' '[convolutional]' 'filters=6' 'size=5' 'stride=2' 'pad=1' 'batch_normalize=1' 'activation=tanh' \
