@@ -101,3 +101,12 @@ as_one() {
     mlp_cfg batch=60 subdivisions=4 cmn_batch=global adam=1 >mlp.cfg
     refused 'not go with Darknet.s own update .Adam.: it knows momentum'
 }
+
+@test "ranks whose products are computed by other kernels are refused; the number of OpenBLAS's threads is always one" {
+    mlp_cfg batch=60 subdivisions=4 max_batches=3 cmn_batch=global >mlp.cfg
+    rank_1_runs 'export OPENBLAS_CORETYPE=Prescott'
+    fails_clearly 'the OpenBLAS \(cmn_exact=on\) differs from rank 0.s: rank 0 has "kernels for .*Prescott' \
+        "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_exact on
+    exactly 1 mlp.cfg
+    OPENBLAS_NUM_THREADS=2 as_one 2 mlp.cfg
+}
