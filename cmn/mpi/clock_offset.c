@@ -56,15 +56,15 @@ static void answer(const struct cmn_clock_offset *c)
  * is slow. */
 static void ask(const struct cmn_clock_offset *c, struct cmn_clock_mark *mark)
 {
-    double end = 0, first_end = 0;
+    double end = 0, tried = 0;
 
-    for (int i = 0; i < TRIES || (mark->error > good_error && end - first_end < patience); i++) {
+    for (int i = 0; i < TRIES || (mark->error > good_error && end - tried < patience); i++) {
         double begin = c->clock(), time;
         send(c, 0, 0);
         time = receive(c, 0);
         end = c->clock();
-        if (i == 0) {
-            first_end = end;
+        if (i < TRIES) {
+            tried = end;
         }
         if (i == 0 || (end - begin) / 2 < mark->error) {
             mark->at = (begin + end) / 2;
