@@ -24,6 +24,7 @@ DARKNET_TREE := $(ALEXEYAB_TREE)
 GEMM         := own
 OPENCV       := $(ALEXEYAB_OPENCV)
 AVX          := $(ALEXEYAB_AVX)
+ALEXEYAB_BUILD = $(B)# with SAN, or another MPI, one of its own
 TREE_OPT     := -O1 -Werror -Wno-error=format-truncation # -O1 knows less about lengths
 endif
 endif
