@@ -193,7 +193,7 @@ static void say_no_locks(const char *file, int reason)
 
     if (!said++) {
         cmn_warn("the backup folder's file system knows no locks (flock: %s): the file %s there "
-                 "says who writes checkpoints; should a host fail, remove it",
+                 "says who trains there; should a host fail, remove it",
                  strerror(reason), file);
     }
 }
@@ -277,7 +277,7 @@ int cmn_lock_take(int folder, const char *name)
     }
     if (result == HELD) {
         cmn_job_event("locked", -1, h.text);
-        return cmn_fail("%s writes checkpoints of %s there: wait until it has ended, or give this "
+        return cmn_fail("%s trains %s there: wait until it has ended, or give this "
                         "training another backup folder%s%s%s",
                         h.text, name, h.by == 'l' ? "" : " (if it has ended, remove ",
                         h.by == 'l' ? "" : file, h.by == 'l' ? "" : ")");

@@ -1,5 +1,6 @@
-/* Who writes the checkpoints of one name in a folder: one process at a time, as the file
- * .NAME.checkpoint-lock says. Local, blocking (files; up to 2 s for a process that is ending).
+/* Who trains under one name in a folder, and so writes its weights and checkpoints: one process at
+ * a time, as the file .NAME.checkpoint-lock says. Local, blocking (files; up to 2 s for a process
+ * that is ending).
  *
  * The lock is flock(2), which ends with its process, whatever happens. Where the file system knows
  * none, the file alone is the lock: whoever creates it has it. One that a dead process of this host
@@ -7,9 +8,9 @@
 #ifndef CMN_CHECKPOINT_LOCK_H
 #define CMN_CHECKPOINT_LOCK_H
 
-/* Makes this process the only one that writes checkpoints of this name in the folder, as long as
- * the returned descriptor stays open. -1 with a reason: another process has the lock, and is
- * named, or it cannot be had. */
+/* Makes this process the only one that trains under this name in the folder, as long as the
+ * returned descriptor stays open. -1 with a reason: another process has the lock, and is named, or
+ * it cannot be had. */
 int cmn_lock_take(int folder, const char *name);
 
 /* Whether the lock's file is still there: it is not when the folder was removed and made anew. */

@@ -11,7 +11,7 @@ struct cmn_writer;
 
 /* Blocking (files). Of the checkpoints of this name in this folder `keep` stay. Removes what
  * earlier processes have not completed, and undoes what one of them began to supersede. NULL with
- * a reason: also when another process writes checkpoints of this name there; the reason names it.
+ * a reason: also when another process trains under this name there; the reason names it.
  * The lock is the file .NAME.checkpoint-lock, until the writer is closed, or its process ends. */
 struct cmn_writer *cmn_writer_open(const char *folder, const char *name, int keep);
 

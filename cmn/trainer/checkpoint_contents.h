@@ -25,6 +25,7 @@ struct cmn_checkpointing {
     struct cmn_training_progress *progress;
 
     struct cmn_writer *writer; /* rank 0, where checkpoints are taken */
+    int lock;                  /* rank 0, where none are: of the backup folder; -1: none */
     struct cmn_checkpoint_file
         *file;    /* rank 0, from the start of a resumed training to its first step */
     int resumes;  /* from a checkpoint */

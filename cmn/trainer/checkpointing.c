@@ -4,12 +4,15 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "base/fatal.h"
 #include "base/job_stderr.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "checkpoint/directory.h"
+#include "checkpoint/lock.h"
 #include "checkpoint/reader.h"
 #include "mpi/call.h"
 #include "report/report.h"
@@ -198,6 +201,16 @@ void cmn_checkpointing_write(struct cmn_checkpointing *c)
     report_results(c);
 }
 
+static void unlock_folder(const struct cmn_checkpointing *c)
+{
+    int folder = cmn_directory_open(c->session->backup);
+
+    cmn_lock_release(folder, c->model->name, c->lock);
+    if (folder >= 0) {
+        close(folder);
+    }
+}
+
 void cmn_checkpointing_close(struct cmn_checkpointing *c)
 {
     if (!c) {
@@ -206,6 +219,9 @@ void cmn_checkpointing_close(struct cmn_checkpointing *c)
     if (c->writer) {
         wait_for_writer(c);
         cmn_writer_close(c->writer);
+    }
+    if (c->lock >= 0) {
+        unlock_folder(c);
     }
     cmn_snapshot_free(c->ready);
     cmn_checkpoint_free(c->file);

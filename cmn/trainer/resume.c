@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "base/fatal.h"
@@ -13,6 +14,8 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "checkpoint/directory.h"
+#include "checkpoint/lock.h"
 #include "checkpoint/reader.h"
 #include "engine/replicas.h"
 #include "mpi/call.h"
@@ -223,14 +226,31 @@ static void restore(struct cmn_checkpointing *c)
     }
 }
 
+/* Rank 0, without checkpoints, whose writer takes it otherwise: two trainings of one name would
+ * overwrite each other's weights. */
+static int lock_folder(const struct cmn_session *s, const char *name)
+{
+    int folder = cmn_directory_open(s->backup);
+    int lock = folder < 0 ? -1 : cmn_lock_take(folder, name);
+
+    if (lock < 0) {
+        cmn_fail_in("%s", s->backup);
+        cmn_fatal_reason();
+    }
+    close(folder);
+    return lock;
+}
+
 struct cmn_checkpointing *cmn_resume(struct cmn_session *s, struct cmn_model *m,
                                      struct cmn_step *step, struct cmn_training_progress *p)
 {
     struct cmn_checkpointing *c = cmn_calloc(1, sizeof *c);
     long latest;
 
-    *c = (struct cmn_checkpointing){.session = s, .model = m, .step = step, .progress = p};
+    *c = (struct cmn_checkpointing){
+        .session = s, .model = m, .step = step, .progress = p, .lock = -1};
     if (s->options.checkpoint <= 0) {
+        c->lock = s->topology.rank ? -1 : lock_folder(s, m->name);
         latest =
             s->topology.rank || s->starts_over ? -1 : cmn_checkpoint_latest(s->backup, m->name);
         if (latest >= 0) {

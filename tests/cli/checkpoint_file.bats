@@ -95,12 +95,25 @@ END
     echo 'process 4711 on elsewhere' >&7
     flock -n 7
     run -1 timeout 60 "${mpiexec[@]}" -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_checkpoint 10 -clear
-    [[ $output == *'out: process 4711 on elsewhere writes checkpoints of mlp there: wait until it has ended'* ]]
+    [[ $output == *'out: process 4711 on elsewhere trains mlp there: wait until it has ended'* ]]
     [[ $(grep -c 'process 4711' <<<"$output") -eq 1 ]]
     [[ -f out/mlp-30.checkpoint ]]
     exec 7>&-
     timeout 60 "${mpiexec[@]}" -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_checkpoint 10 -clear
     [[ ! -e out/.mlp.checkpoint-lock ]]
+}
+
+@test "so is one without checkpoints, which would overwrite the weights; it leaves no lock" {
+    local train=("$DARKNET" classifier train small.data mlp.cfg -cmn)
+    timeout 60 "${train[@]}"
+    [[ ! -e out/.mlp.checkpoint-lock ]]
+    rm out/*.weights
+    exec 7<>out/.mlp.checkpoint-lock
+    flock -n 7
+    run -1 timeout 60 "${train[@]}"
+    [[ $output == *'out: another process trains mlp there: wait until it has ended, or give this training another backup folder'* ]]
+    [[ ! -e out/mlp.weights ]]
+    exec 7>&-
 }
 
 # bats test_tags=alexeyab

@@ -68,7 +68,7 @@ ends_in_time() {
     sed 's/^/  err: /' job.err
 }
 
-# Nothing is left: no process, no shared memory, no half-written weights.
+# Nothing is left: no process, no shared memory, no half-written weights; of the lock a file that nobody holds.
 nothing_left() {
     local file
     # shellcheck disable=SC2086
@@ -76,7 +76,8 @@ nothing_left() {
     for file in $shared; do
         [[ ! -e $file ]] || { echo "$file is left"; return 1; }
     done
-    run -0 find out -type f ! -name '*.weights' ! -name '*.json' ! -name '*.backup'
+    [[ ! -e out/.big.checkpoint-lock ]] || flock -n out/.big.checkpoint-lock true || { echo 'the lock is held'; return 1; }
+    run -0 find out -type f ! -name '*.weights' ! -name '*.json' ! -name '*.backup' ! -name .big.checkpoint-lock
     [[ -z $output ]] || { echo "left in the backup folder: $output"; return 1; }
 }
 

@@ -103,7 +103,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     restarts 0 2 -n 2 "${train[@]}"
     grep -Eq 'failure +status 75: .*\bc$' cmn-run.log
     # A machine that is cut off may hold the backup folder until it notices; a job of somebody else is another matter.
-    still="$(event locked 0@a -1 'process 7 on c')$(event error 0@a -1 'out: process 7 on c writes checkpoints of x there: wait')exit 1"
+    still="$(event locked 0@a -1 'process 7 on c')$(event error 0@a -1 'out: process 7 on c trains x there: wait')exit 1"
     stand_in "$lost" "$still" 'exit 0'
     restarts 0 3 -n 2 "${train[@]}"
     stand_in "$still"

@@ -325,7 +325,7 @@ END
     [[ -L out/net.weights && -s elsewhere.weights ]]
 }
 
-@test "killed while it saves: nothing is left, as what is being written has no name" {
+@test "killed while it saves: nothing is left but the lock, which none holds, as what is being written has no name" {
     command -v strace >/dev/null || skip 'strace is not installed'
     [[ -z $SAN ]] || skip 'the sanitizers open files of their own'
     numbers 24
@@ -336,7 +336,8 @@ END
         ! grep -q 'O_TMPFILE.* = -1 ' calls || skip 'the file system has no files without a name'
         [[ $status -eq 137 ]]
         ls -A out
-        [[ $(ls -A out) == net.json ]]
+        [[ $(ls -A out) == $'.net.checkpoint-lock\nnet.json' ]]
+        flock -n out/.net.checkpoint-lock true
     done
 }
 
@@ -351,8 +352,9 @@ END
     # Open MPI keeps a folder and memory of its own below /tmp and /dev/shm; its UCX looks for one below /run/user.
     grep -E 'O_CREAT|O_TMPFILE|creat\(|mkdir' calls | grep -vE '= -1 |/(tmp|shm)/(ompi\.|vader|sm_segment|prterun\.|openmpi|open_mpi|pmix)|/tmp/ompi|"/run/user/[0-9]+/ucx"' >made || true
     sed 's/^[0-9]* //' made
-    # Aside: owner-only, and nobody's but ours (without a name, or O_EXCL); in place: the JSON log alone, and never through a link.
-    run -1 grep -vE '"out/?", O_(RDWR|WRONLY)\|O_CLOEXEC\|O_TMPFILE, 0600|"out/(net|net_1)\.(weights|dot)\.[A-Za-z0-9]{6}\.part", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/\.cmn-probe-[A-Za-z0-9]{6}", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/net\.json", O_WRONLY\|O_CREAT\|O_TRUNC\|O_NOFOLLOW\|O_CLOEXEC, 0666' made
+    # Aside, and the folder's lock: owner-only, and nobody's but ours (without a name, or O_EXCL); in place: the JSON log alone, and never
+    # through a link.
+    run -1 grep -vE '"out/?", O_(RDWR|WRONLY)\|O_CLOEXEC\|O_TMPFILE, 0600|"out/(net|net_1)\.(weights|dot)\.[A-Za-z0-9]{6}\.part", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/\.cmn-probe-[A-Za-z0-9]{6}", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"\.net\.checkpoint-lock", O_RDWR\|O_CREAT\|O_EXCL\|O_NONBLOCK\|O_NOFOLLOW\|O_CLOEXEC, 0600|"out/net\.json", O_WRONLY\|O_CREAT\|O_TRUNC\|O_NOFOLLOW\|O_CLOEXEC, 0666' made
     [[ $(grep -cE '\.part", |O_TMPFILE' made) -ge 3 ]]
     [[ $(grep -cE 'rename\("out/(net|net_1)\.(weights|dot)\.[A-Za-z0-9]{6}\.part", ' calls) -ge 3 ]]
     # Sockets of ours have no place in the file system.

@@ -148,7 +148,7 @@ static void one_at_a_time_without_locks(void **state)
         assert_int_equal(take(), -1);
         snprintf(text, sizeof text, "process %ld on ", (long)pid);
         check_contains(cmn_reason(), text);
-        check_contains(cmn_reason(), "writes checkpoints of x there: wait until it has ended");
+        check_contains(cmn_reason(), "trains x there: wait until it has ended");
         check_contains(cmn_reason(), "(if it has ended, remove .x.checkpoint-lock)");
         /* Nor does a process for which flock works take it. */
         fails_with = 0;
@@ -203,7 +203,7 @@ static void what_was_left(void **state)
         may_take();
         leave("elsewhere", "another-boot", 1, "0"); /* who knows */
         assert_int_equal(take(), -1);
-        check_contains(cmn_reason(), "process 1 on elsewhere writes checkpoints of x there");
+        check_contains(cmn_reason(), "process 1 on elsewhere trains x there");
         /* An earlier attempt of this cmn-run, on a host that has failed. */
         setenv("OMPI_CMN_EVENT_TOKEN", "00000000000000000042", 1);
         leave("elsewhere", "another-boot", 1, "7");
@@ -238,7 +238,7 @@ static void an_empty_file(void **state)
     close(fd);
     fails_with = ENOSYS;
     assert_int_equal(take(), -1);
-    check_contains(cmn_reason(), "another process writes checkpoints of x there");
+    check_contains(cmn_reason(), "another process trains x there");
     fails_with = 0;
     may_take();
 }

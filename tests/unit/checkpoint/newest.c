@@ -253,7 +253,7 @@ static void one_job_at_a_time(void **state)
 
     (void)state;
     gethostname(host, sizeof host - 1);
-    snprintf(text, sizeof text, "%s: process %ld on %s writes checkpoints of x there",
+    snprintf(text, sizeof text, "%s: process %ld on %s trains x there",
              folder + strlen(folder) - 6, (long)pid, host);
     assert_null(cmn_writer_open(folder, "x", 1));
     check_contains(cmn_reason(), text);
