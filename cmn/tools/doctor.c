@@ -73,19 +73,31 @@ static double total(const struct need *n)
     return n->program + n->weights + n->layers + n->lists + n->images + n->cache;
 }
 
+/* How often a rank has the network's floats beside weights and gradients. Ranks of a node that share
+ * the average and the momentum need less. */
+static int copies_of(const struct cmn_doctor *d, const struct cmn_session *s)
+{
+    const struct cmn_options *o = &s->options;
+    int errors = o->compress != CMN_COMPRESS_NONE || o->dtype != CMN_FP32;
+    int local = o->local_steps > 1, adam = cmn_cfg_int(&d->cfg, 0, "adam", 0);
+    int apart = errors || o->lars > 0 || o->clip > 0 || o->outlier > 0 ||
+                o->nonfinite == CMN_NONFINITE_SKIP;
+
+    /* The momentum lies apart as in optimizers/optimizer.c. */
+    return (o->double_buffering != 0) + (!local && (o->double_buffering || (!adam && apart))) +
+           local + errors + (o->ema > 0) + (s->topology.rank == 0 && o->checkpoint > 0 ? 2 : 0);
+}
+
 /* What a rank with this part of a step needs. The program's part is there already. */
 static struct need estimate(const struct cmn_doctor *d, const struct cmn_plan *p,
                             const struct cmn_session *s, const struct cmn_share *share,
                             double program)
 {
-    const struct cmn_options *o = &s->options;
     double own = (double)share->local * share->micro_batches,
            flat = (double)p->flat * sizeof(float);
     double at_once = own < p->threads ? own : p->threads;
     double decoded = d->sums.readable ? (double)d->sums.bytes / (double)d->sums.readable : 0;
-    int copies = (o->double_buffering != 0) + (o->compress != CMN_COMPRESS_NONE) +
-                 (o->local_steps > 1) + (s->topology.rank == 0 && o->checkpoint > 0 ? 2 : 0);
-    struct need n = {.program = program, .weights = (double)p->weights + flat * copies};
+    struct need n = {.program = program, .weights = (double)p->weights + flat * copies_of(d, s)};
 
     n.layers = ((double)p->per_image * share->local + (double)p->workspace) * p->grows;
     /* A batch is trained with while the next one is loaded. A thread has an image as bytes, as

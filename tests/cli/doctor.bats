@@ -272,6 +272,19 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
 sys.exit(status)' "$@"
 }
 
+@test "memory of a rank counts the average, and the momentum that lies apart" {
+    small_data 20 10
+    mlp_cfg batch=2 | sed '0,/^output=.*/s//output=4000/' >mlp.cfg
+    of=()
+    for keys in '' '-cmn_ema .9' '-cmn_clip 1' '-cmn_clip 1 -cmn_ema .9'; do
+        # shellcheck disable=SC2086  # several words, or none
+        doctor_on 1 small.data mlp.cfg -cmn_validate off $keys
+        of+=("$(sed -nE 's/^memory of a rank: .* weights and gradients ([0-9]+) MiB.*/\1/p' report.txt)")
+    done
+    echo "${of[@]}"
+    ((of[0] >= 20 && of[1] >= of[0] * 7 / 5 && of[2] >= of[0] * 7 / 5 && of[3] >= of[0] * 9 / 5))
+}
+
 @test "memory of a rank: what a training then takes, within a fifth; the smallest subdivisions that fits" {
     [[ -z $SAN ]] || skip 'instrumented programs take other memory'
     command -v python3 >/dev/null || skip 'python3 is not installed'
