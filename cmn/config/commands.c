@@ -73,7 +73,9 @@ static struct cmn_command table[] = {
 };
 
 static const struct cmn_command unknown = {
-    "this", "command", REFUSED, "it would run as independent copies: leave -cmn and mpiexec away"};
+    "this", "command", REFUSED,
+    "`darknet cmn list` names those that it does, and any other would run as independent copies: "
+    "leave -cmn and mpiexec away"};
 
 enum { COMMANDS = sizeof table / sizeof table[0] };
 
@@ -111,6 +113,23 @@ const struct cmn_command *cmn_command_find(int argc, char **argv)
     return &unknown;
 }
 
+/* "classifier train, detector train, …": the commands with this verb, where people forgot what goes
+ * before it; NULL: none. */
+static const char *with_verb(const char *verb)
+{
+    static _Thread_local char names[256];
+    size_t n = 0;
+
+    for (int i = 0; i < COMMANDS; i++) {
+        const struct cmn_command *c = &table[i];
+        if (c->does != CMN_REFUSED && !strcmp(c->verb, verb) && n < sizeof names) {
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s %s", n ? ", " : "", c->driver,
+                                  verb);
+        }
+    }
+    return n ? names : NULL;
+}
+
 const char *cmn_command_nearest(int argc, char **argv)
 {
     static _Thread_local char name[64];
@@ -128,7 +147,7 @@ const char *cmn_command_nearest(int argc, char **argv)
     }
     nearest = n ? cmn_nearest(argv[1 + known], word, n) : NULL;
     if (!nearest) {
-        return NULL;
+        return argc > 1 && !known ? with_verb(argv[1]) : NULL;
     }
     snprintf(name, sizeof name, "%s%s%s", known ? argv[1] : "", known ? " " : "", nearest);
     return name;

@@ -103,6 +103,7 @@ fails_apart() {
     cmn_only 'does not work with go train: .*without -cmn' go train mlp.cfg -cmn
     cmn_only 'does not work with classifier: .*leave -cmn and mpiexec away' classifier predict small.data mlp.cfg x.weights x.png -cmn
     cmn_only 'does not work with this command: .*leave -cmn and mpiexec away' nonsense -cmn
+    cmn_only 'not a command: train small.data; did you mean classifier train, detector train, .*\?' train small.data mlp.cfg -cmn
 }
 
 @test "missing cfg" {
