@@ -55,7 +55,7 @@ tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(REAL_TESTS) $(FAKE_TESTS) $(i
 .PHONY: alexeyab alexeyab-programs
 alexeyab: | deps-check
 	$(Q)$(MAKE) --no-print-directory TREE=alexeyab SAN= GPU= CUDNN= CUDNN_HALF= NCCL= alexeyab-programs
-alexeyab-programs: $(B)/bin/darknet $(B)/bin/cmn-run $(HOST_TOOLS)
+alexeyab-programs: $(B)/bin/darknet $(B)/bin/cmn-run $(HOST_TOOLS) $(B)/fake/bin/darknet $(B)/fake/bin/darknet-without-cudnn
 ifeq ($(DARKNET_TREE),$(CURDIR)/$(ALEXEYAB_UNPACKED))
 $(DK)/.stamp: | $(ALEXEYAB_UNPACKED)
 endif
@@ -129,7 +129,7 @@ $(B)/onednn/bin/darknet: $(DK_EXEC_OBJ) $(ONEDNN_CMN) $(ONEDNN_DK) $(B)/libcmn.a
 	@mkdir -p $(@D)
 	$(Q)$(LINK) $@ $(filter %.o,$^) -Wl,--undefined=cmn_before_libraries $(LIBS) $(call flags,link libdnnl gomp)
 
-FAKE_FLAGS = -DGPU $(if $(SUFFIX),,-DCUDNN) -DCMN_NCCL -isystem tests/gpu/fake -isystem tests/gpu/fake/$(TREE)
+FAKE_FLAGS = -DGPU -DCUDNN $(if $(SUFFIX),-DCUDNN_HALF) -DCMN_NCCL -isystem tests/gpu/fake -isystem tests/gpu/fake/$(TREE)
 $(eval $(call flags_file,fake,$$(FAKE_FLAGS)))
 $(FAKE_OBJ): $(B)/fake/%.o: %.c $(B)/flags-cmn $(B)/flags-fake | $(DK)/.stamp
 	$(say) CC '$< (stand-in)'
@@ -139,7 +139,7 @@ $(FAKE_OBJ): $(B)/fake/%.o: %.c $(B)/flags-cmn $(B)/flags-fake | $(DK)/.stamp
 $(DK_CPP:%=$(B)/fake/darknet/src/%.o): $(B)/fake/darknet/%.o: $(DK)/%.cpp $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
 	$(say) CXX '$< (stand-in)'
 	@mkdir -p $(@D)
-	$(Q)$(CXX) -std=c++11 $(filter-out $(DK_OWN),$(DK_FLAGS)) $(FAKE_FLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CXX) -std=c++11 $(filter-out $(DK_OWN) -Wno-incompatible-pointer-types,$(DK_FLAGS)) $(FAKE_FLAGS) -MMD -MP -c -o $@ $<
 
 $(filter-out $(DK_CPP:%=$(B)/fake/darknet/src/%.o),$(FAKE_DK) $(FAKE_MAIN)): $(B)/fake/darknet/%.o: $(DK)/%.c $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
 	$(say) CC '$< (stand-in)'
@@ -158,7 +158,7 @@ define fake_kernels
 	$(say) CXX '$< (stand-in)'
 	@mkdir -p $(@D)
 	$(Q)sed -E $(FAKE_SED) $< >$(@:.o=.cpp)
-	$(Q)$(CXX) -std=c++17 $(filter-out $(DK_OWN),$(DK_FLAGS)) $(FAKE_FLAGS) -Itests/gpu/fake -include kernel.h $(1) $(if $(SUFFIX),-fpermissive) -MD -MP -MT $@ -c -o $@ $(@:.o=.cpp)
+	$(Q)$(CXX) -std=c++17 $(filter-out $(DK_OWN) -Wno-incompatible-pointer-types,$(DK_FLAGS)) $(FAKE_FLAGS) -Itests/gpu/fake -include kernel.h $(1) $(if $(SUFFIX),-fpermissive) -MD -MP -MT $@ -c -o $@ $(@:.o=.cpp)
 endef
 $(DK_CUDA:%=$(B)/fake/darknet/src/%.cu.o): $(B)/fake/darknet/%.cu.o: $(DK)/%.cu $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
 	$(fake_kernels)

@@ -1,26 +1,20 @@
 #!/usr/bin/env bats
 # shellcheck disable=SC2030,SC2031,SC2154  # mpiexec: helpers.bash; tests are functions that shellcheck takes for subshells
 # AlexeyAB's Darknet on GPUs, over the stand-in for CUDA and its libraries (tests/gpu/fake/), where its tree is (alexeyab.bats).
-# Its kernels are compiled for the CPU; without cuDNN.
+# Its kernels are compiled for the CPU; with cuDNN where nothing else is said.
 
 load helpers
+load alexeyab
 
 setup_file() {
-    local tarball=$BATS_TEST_DIRNAME/../../../shared/alexeyab/darknet-59596d78.tar.xz
-    if [[ -z ${ALEXEYAB_TREE:-} && -f $tarball ]]; then
-        tar -xJf "$tarball" -C "$BATS_FILE_TMPDIR"
-        ALEXEYAB_TREE=$BATS_FILE_TMPDIR/darknet
-    fi
-    [[ -n ${ALEXEYAB_TREE:-} ]] || return 0 # setup skips: bats 1.8 takes a skip here for a failure
-    export ALEXEYAB_TREE ALEXEYAB_BUILD=$REPO/build/cpu-alexeyab
-    (cd "$REPO" && make -s SAN= DARKNET_TREE="$ALEXEYAB_TREE" CMN_OPT=-O1 build/cpu-alexeyab/bin/darknet build/cpu-alexeyab/fake/bin/darknet) \
-        >"$BATS_FILE_TMPDIR/build.log" 2>&1 || { cat "$BATS_FILE_TMPDIR/build.log"; return 1; }
+    alexeyab_tree
 }
 
 setup() {
-    [[ -n ${ALEXEYAB_TREE:-} ]] || skip 'no AlexeyAB tree: set ALEXEYAB_TREE'
-    CPU=$ALEXEYAB_BUILD/bin/darknet
+    alexeyab_program
+    CPU=$DARKNET
     DARKNET=$ALEXEYAB_BUILD/fake/bin/darknet
+    BARE=$ALEXEYAB_BUILD/fake/bin/darknet-without-cudnn
     export FAKE_GPUS=3
     enter_folder
     small_data 60 24
@@ -91,10 +85,18 @@ as_one() {
     detector 0 >net.cfg
     DARKNET=$CPU boxes_on 1
     mv 1.weights cpu.weights
+    DARKNET=$BARE boxes_on 2
+    assert_close cpu.weights 2.weights 1e-5
     as_one 2
+    # Without cuDNN a convolution overwrites what shortcuts and routes added to the gradient before.
+    assert_far cpu.weights 1.weights 1e-3
+    sed -i '/^\[shortcut\]/,/^activation/d; s/^layers=-1,-4/layers=-1/' net.cfg
+    DARKNET=$CPU boxes_on 1
+    mv 1.weights cpu.weights
     boxes_on 3
     assert_close cpu.weights 3.weights 1e-5
     grep -q 'on GPUs' train.log
+    boxes_on 1
     assert_close cpu.weights 1.weights 1e-5
     # Its validation, too: on ranks that have other numbers of images.
     net_section batch=24 subdivisions=4 cmn_batch=global learning_rate=0.05 channels=3 max_batches=4 >net.cfg
@@ -130,6 +132,23 @@ as_one() {
     as_one 2 -cmn_sync_bn on
     boxes_on 2
     assert_far 1.weights 2.weights 1e-5
+}
+
+# For single images cuDNN has another algorithm than for more, with another kind of products.
+@test "AlexeyAB's tree on GPUs: each algorithm of cuDNN runs with its own kind of products, and half precision where a GPU has it" {
+    digits
+    detector 1 subdivisions=12 >net.cfg
+    as_one 2
+    detector 1 loss_scale=128 >net.cfg
+    boxes_on 1
+    mv 1.weights full.weights
+    export FAKE_CAPABILITY=7
+    boxes_on 1
+    assert_close full.weights 1.weights 0.05
+    assert_far full.weights 1.weights 1e-3
+    # Each micro-batch rounds the sum so far to 16 bits.
+    boxes_on 2
+    assert_close 1.weights 2.weights 1e-3
 }
 
 @test "AlexeyAB's tree on GPUs: a training that was ended and resumed has the same bits" {
