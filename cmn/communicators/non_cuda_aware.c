@@ -265,6 +265,15 @@ static enum cmn_dtype type_of(const struct non_cuda_aware *s)
     return (enum cmn_dtype)s->intra.options->dtype;
 }
 
+/* The last part, and the metrics. */
+static void begin_last(struct non_cuda_aware *s, const struct cmn_exchange *x)
+{
+    if (type_of(s) != CMN_FP32) {
+        begin_part(s, x, x->block.n - s->floats, type_of(s));
+    }
+    begin_part(s, x, x->block.n + x->metrics.n - s->floats, CMN_FP32);
+}
+
 /* Whole parts, but for the last: that waits for the metrics. */
 static void begin_non_cuda_aware(void *self, const struct cmn_exchange *x, size_t upto)
 {
@@ -273,6 +282,9 @@ static void begin_non_cuda_aware(void *self, const struct cmn_exchange *x, size_
 
     while (s->floats + each <= upto && s->floats + each < x->block.n) {
         begin_part(s, x, each, type_of(s));
+    }
+    if (upto > x->block.n && s->floats <= x->block.n) {
+        begin_last(s, x);
     }
     poll_non_cuda_aware(s);
 }
@@ -316,11 +328,7 @@ static void allreduce_non_cuda_aware(void *self, const struct cmn_exchange *x)
     struct non_cuda_aware *s = self;
     size_t n = x->block.n + x->metrics.n;
 
-    begin_non_cuda_aware(s, x, x->block.n);
-    if (type_of(s) != CMN_FP32) {
-        begin_part(s, x, x->block.n - s->floats, type_of(s));
-    }
-    begin_part(s, x, n - s->floats, CMN_FP32);
+    begin_non_cuda_aware(s, x, n);
     if (s->between) {
         wait_for_copies(s);
     }
@@ -415,6 +423,7 @@ const struct cmn_communicator cmn_communicator_non_cuda_aware = {
     .use = "GPUs on several nodes whose MPI is not CUDA-aware, or without NCCL",
     .sums = 1,
     .casts = 1,
+    .delays = 1,
     .refuses = refuses_non_cuda_aware,
     .open = open_non_cuda_aware,
     .allreduce = allreduce_non_cuda_aware,

@@ -185,7 +185,7 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
     }
     if (gpu && o->double_buffering && !c->delays) {
         return "it does not exchange in the background what the next step is to use: "
-               "cmn_double_buffering needs pure_nccl on GPUs";
+               "cmn_double_buffering needs pure_nccl or non_cuda_aware on GPUs";
     }
     if (o->dtype != CMN_FP32 && !(gpu ? c->casts : c->compresses)) {
         return gpu ? "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs pure_nccl, "

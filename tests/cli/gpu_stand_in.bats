@@ -306,20 +306,20 @@ wide_cfg() {
     mlp_cfg >mlp.cfg
     fails_clearly_on 2 'non_cuda_aware cannot be used here: .*cmn_compress needs flat, hierarchical or two_dimensional' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator non_cuda_aware -cmn_compress topk
-    fails_clearly_on 2 'non_cuda_aware cannot be used here: .*cmn_double_buffering needs pure_nccl on GPUs' classifier train small.data mlp.cfg -cmn \
-        -cmn_communicator non_cuda_aware -cmn_double_buffering 1
+    fails_clearly_on 2 'single_node cannot be used here: .*cmn_double_buffering needs pure_nccl or non_cuda_aware on GPUs' \
+        classifier train small.data mlp.cfg -cmn -cmn_communicator single_node -cmn_double_buffering 1
     fails_clearly_on 2 'hierarchical: gradients on a GPU .*: use pure_nccl or non_cuda_aware' classifier train small.data mlp.cfg -cmn -cmn_communicator hierarchical -cmn_overlap on
 }
 
 @test "what an update does besides works on GPUs as on the CPU, and resumes with the same bits" {
     smooth_cfg max_batches=10 >conv.cfg
     for keys in '-cmn_lars 0.02 -cmn_clip 1 -cmn_nonfinite skip' '-cmn_local_steps 4' '-cmn_double_buffering 1' \
-        '-cmn_double_buffering 1 -cmn_local_steps 4' '-cmn_ema 0.8' '-cmn_compress topk -cmn_topk_ratio 0.2' '-cmn_compress powersgd'; do
+        '-cmn_double_buffering 1 -cmn_local_steps 4' '-cmn_communicator non_cuda_aware -cmn_intra mpi -cmn_double_buffering 1' '-cmn_ema 0.8' '-cmn_compress topk -cmn_topk_ratio 0.2' '-cmn_compress powersgd'; do
         rm -rf out
         # Small tensors travel exactly.
         [[ $keys != *compress* ]] || ACTIVATION=tanh mlp_cfg max_batches=10 >conv.cfg
         # shellcheck disable=SC2086  # keys and their values
-        on_cpu train_on 2 conv.cfg -cmn_communicator flat $keys
+        on_cpu train_on 2 conv.cfg -cmn_communicator flat ${keys#*-cmn_intra mpi}
         keep conv cpu
         [[ $keys != *ema* ]] || keep conv_ema cpu_ema
         # shellcheck disable=SC2086

@@ -11,6 +11,7 @@ static const struct way {
     const char *name, *communicator;
     double lars, clip;
     int skips, delayed, restarts, compress;
+    long intra; /* enum cmn_intra_transport */
     long local;
 } ways[] = {
     {.restarts = 1, .name = "plain", .communicator = "pure_nccl"},
@@ -34,6 +35,15 @@ static const struct way {
      .lars = 0.01,
      .skips = 1},
     {.name = "double buffering, clip", .communicator = "pure_nccl", .delayed = 1, .clip = 2.5},
+    {.restarts = 1,
+     .name = "double buffering through the host",
+     .communicator = "non_cuda_aware",
+     .intra = CMN_INTRA_MPI,
+     .delayed = 1},
+    {.name = "delayed local steps, non_cuda_aware",
+     .communicator = "non_cuda_aware",
+     .delayed = 1,
+     .local = EVERY},
     {.restarts = 1,
      .name = "delayed local steps",
      .communicator = "pure_nccl",
@@ -61,6 +71,7 @@ static struct cmn_options options_of(const struct way *w, int gpu)
     o.nonfinite = w->skips ? CMN_NONFINITE_SKIP : CMN_NONFINITE_STOP;
     o.compress = w->compress;
     o.double_buffering = w->delayed;
+    o.intra = gpu ? w->intra : CMN_INTRA_AUTO;
     o.local_steps = w->local ? w->local : 1;
     return o;
 }
