@@ -275,6 +275,10 @@ void cmn_after_backward(struct network *net, int i);
 /* Local. gemm() calls it now and then: makes progress in exchanges that are under way. Cheap. */
 void cmn_progress(void);
 
+/* Local. Where GPUs multiply: what cmn_tf32 says. 1: factors may be rounded to TF32; 0: never; -1: as
+ * NVIDIA's libraries have it, also without -cmn. */
+int cmn_tf32(void);
+
 /* Local. Batch normalisation calls it: whether it is to use the statistics of all ranks now
  * (cmn_sync_bn, in a micro-batch of a training), and so must call the next two; 0 without -cmn. */
 int cmn_syncs_batch_norm(struct network *net);

@@ -60,6 +60,10 @@ static const struct option table[] = {
      "on: ranks take whole micro-batches and add up gradients in one fixed order, so that any "
      "number of ranks trains the same bits (docs/use/exactness.md)",
      0, NULL},
+    {batch, "cmn_tf32", WORD, "auto", "auto, on, off", 0, 0, AT(tf32),
+     "whether GPUs round the factors of products to TF32 (10 bits of mantissa); on: they may; off: "
+     "never; auto: as NVIDIA has it, which is cuDNN may and cuBLAS does not",
+     1, NULL},
     {batch, "cmn_epochs", NUMBER, "off", "0 to 1000000 epochs, or off", 0, 1000000, AT(epochs),
      "end after this many epochs (passes over the training list); off: max_batches decides", 0,
      NULL},

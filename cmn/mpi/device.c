@@ -55,6 +55,15 @@ static int identify(int device, char id[ID])
     return 0;
 }
 
+int cmn_device_capability(int device)
+{
+    struct cudaDeviceProp properties;
+
+    return cmn_device_check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties")
+               ? 0
+               : properties.major;
+}
+
 int cmn_device_memory(float **memory, size_t floats)
 {
     void *block = NULL;
@@ -191,6 +200,12 @@ static int identify(int device, char id[ID])
     (void)device;
     (void)id;
     return without();
+}
+
+int cmn_device_capability(int device)
+{
+    (void)device;
+    return 0;
 }
 
 int cmn_device_memory(float **memory, size_t floats)

@@ -13,6 +13,9 @@ int cmn_device_built(void);
 /* Local. GPUs that this process may use, 0 without CUDA, driver or device. */
 int cmn_device_count(void);
 
+/* Local. The first number of a GPU's compute capability, 0 where it is not known. */
+int cmn_device_capability(int device);
+
 /* Collective over all ranks, blocking. `device` is the number of the GPU that Darknet uses here,
  * or -1 for the CPU; it becomes t->device. Ends the job when some ranks use a GPU and some do
  * not, or when two ranks of a node use the same one (unless `share`). */

@@ -151,6 +151,25 @@ as_one() {
     assert_close 1.weights 2.weights 1e-3
 }
 
+# Numbers of filters that half precision does not take.
+@test "AlexeyAB's tree on GPUs: cmn_tf32 says where products are rounded to TF32, on GPUs that have it" {
+    digits
+    detector 0 >net.cfg
+    sed -i '/^\[shortcut\]/,/^activation/d; s/^layers=-1,-4/layers=-1/; s/^filters=8/filters=6/; s/^filters=16/filters=12/' net.cfg
+    DARKNET=$CPU boxes_on 1
+    mv 1.weights cpu.weights
+    export FAKE_CAPABILITY=8
+    boxes_on 2 -cmn_tf32 off
+    assert_close cpu.weights 2.weights 1e-6
+    boxes_on 1
+    assert_far cpu.weights 1.weights 3e-6
+    # Without cuDNN all products are cuBLAS's.
+    DARKNET=$BARE boxes_on 1
+    assert_close cpu.weights 1.weights 1e-6
+    DARKNET=$BARE boxes_on 1 -cmn_tf32 on
+    assert_far cpu.weights 1.weights 3e-6
+}
+
 @test "AlexeyAB's tree on GPUs: a training that was ended and resumed has the same bits" {
     digits
     detector 1 max_batches=6 ema_alpha=0.9 >net.cfg

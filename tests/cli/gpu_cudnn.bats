@@ -23,6 +23,7 @@ one     [convolutional] filters=6 size=3 stride=4 pad=1 activation=tanh [convolu
 groups  [convolutional] filters=8 size=3 stride=3 pad=1 activation=tanh [convolutional] groups=4 filters=8 size=3 pad=1 activation=tanh
 norm    [convolutional] batch_normalize=1 filters=8 size=3 stride=3 pad=1 activation=tanh [convolutional] batch_normalize=1 filters=8 size=1 activation=linear [shortcut] from=-2 activation=tanh [batchnorm]
 deconv  [convolutional] filters=4 size=3 stride=4 pad=1 activation=tanh [deconvolutional] filters=3 size=4 stride=2 padding=1 activation=tanh
+mlp     [connected] output=20 activation=tanh
 crnn    [crnn] batch_normalize=1 hidden_filters=2 output_filters=2 activation=tanh
 END
 }
@@ -58,6 +59,30 @@ trained() {
             assert_close cpu.weights many.weights 1e-5
         done
     done
+}
+
+@test "cuDNN: cmn_tf32 says where products are rounded to TF32, on GPUs that have it" {
+    write conv
+    trained "$CPU" 1 conv cpu -cmn_tf32 off
+    grep 'cmn_tf32 changes nothing: it is for GPUs, and this job uses the CPU' train.log
+    trained "$DARKNET" 1 conv six -cmn_tf32 on
+    grep "cmn_tf32 changes nothing: .* and rank 0's has 6.x" train.log
+    assert_close cpu.weights six.weights 1e-6
+    export FAKE_CAPABILITY=8
+    # auto: cuDNN alone.
+    trained "$DARKNET" 1 conv auto
+    assert_far cpu.weights auto.weights 3e-6
+    assert_close cpu.weights auto.weights 1e-3
+    trained "$DARKNET" 2 conv off -cmn_tf32 off
+    assert_close cpu.weights off.weights 1e-6
+    run -1 grep 'changes nothing' train.log
+    write mlp
+    trained "$CPU" 1 mlp cpu
+    trained "$DARKNET" 1 mlp auto
+    assert_close cpu.weights auto.weights 1e-6
+    trained "$DARKNET" 1 mlp on -cmn_tf32 on
+    assert_far cpu.weights on.weights 3e-6
+    assert_close cpu.weights on.weights 1e-3
 }
 
 @test "cuDNN: the variance is divided otherwise than in Darknet's kernels, which moves the weights a little" {

@@ -331,6 +331,7 @@ struct convolution {
     float alpha, beta;
     void *x, *w, *y, *workspace;
     size_t needed;
+    int tf32; /* factors are rounded */
 };
 
 static int nccl_type(int type)
@@ -346,6 +347,14 @@ static float *floats(const void *from, size_t n, int type)
     for (size_t i = 0; from && i < n; i++) {
         to[i] = fake_widen(from, i, nccl_type(type));
     }
+    return to;
+}
+
+static float *rounded(float *x, size_t n)
+{
+    float *to = fake_tf32(x, n);
+
+    free(x);
     return to;
 }
 
@@ -395,6 +404,11 @@ static void run_convolution(void *arguments)
     float *w = floats(c->operation == FILTER ? NULL : c->w, n_w, type);
     float *column = malloc(sizeof *column * (size_t)k * (size_t)n);
 
+    if (c->tf32) {
+        x = rounded(x, n_x);
+        y = rounded(y, n_y);
+        w = rounded(w, n_w);
+    }
     memset(c->workspace ? c->workspace : column, 0xff, c->workspace ? c->needed : 0);
     for (int i = 0; i < p->x.n * groups; i++) {
         float *image = x + (size_t)i * (size_t)(p->w.c * p->x.h * p->x.w);
@@ -464,6 +478,7 @@ static cudnnStatus_t convolve(enum operation operation, const char *who, cudnnHa
                  who, algo, it->math, it->memory, space ? bytes : 0);
     }
     c.needed = it->memory;
+    c.tf32 = p->x.type == CUDNN_DATA_FLOAT && it->math != CUDNN_FMA_MATH && fake_has_tf32();
     to = operation == FORWARD ? c.y : (operation == DATA ? c.x : c.w);
     of_to = operation == FORWARD ? of_y : (operation == DATA ? of_x : of_w);
     if (operation != FORWARD) {
