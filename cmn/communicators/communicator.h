@@ -63,6 +63,7 @@ struct cmn_communicator {
     const char *always;    /* the transport that it takes; NULL: cmn_intra decides, within a node */
     int casts;             /* 1: on GPUs it can send what cmn_allreduce_dtype asks for */
     int delays;            /* 1: on GPUs it can exchange during the next step */
+    int exchanges;         /* 1: on GPUs cmn_exchange says how it sums by messages */
     int compresses;        /* 1: it can send what a compressor makes of the gradients */
 
     /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use

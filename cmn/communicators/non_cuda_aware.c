@@ -74,6 +74,9 @@ static const char *refuses_non_cuda_aware(const struct cmn_topology *t, const st
     if (t->device < 0) {
         return "the gradients are in the CPU's memory: use shm, hierarchical or flat";
     }
+    if (o->exchange != CMN_EXCHANGE_AUTO && t->inter_size == 1 && by_nccl(t, o)) {
+        return "all ranks are on one node, and no messages are sent: leave cmn_exchange away";
+    }
     return o->dtype != CMN_FP32 && t->inter_size == 1 && by_nccl(t, o)
                ? "all ranks are on one node, and what is sent between nodes alone has 16 bits: use "
                  "pure_nccl or single_node"
@@ -424,6 +427,7 @@ const struct cmn_communicator cmn_communicator_non_cuda_aware = {
     .sums = 1,
     .casts = 1,
     .delays = 1,
+    .exchanges = 1,
     .refuses = refuses_non_cuda_aware,
     .open = open_non_cuda_aware,
     .allreduce = allreduce_non_cuda_aware,

@@ -178,8 +178,8 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
     if (o->exact && strcmp(c->name, "flat")) {
         return "cmn_exact=on adds up gradients by messages of its own: leave cmn_communicator away";
     }
-    if (o->exchange != CMN_EXCHANGE_AUTO && (gpu || !c->compresses)) {
-        return gpu ? "cmn_exchange works on the CPU only, so far: leave it away"
+    if (o->exchange != CMN_EXCHANGE_AUTO && !(gpu ? c->exchanges : c->compresses)) {
+        return gpu ? "NCCL or MPI sums for it: cmn_exchange needs non_cuda_aware on GPUs"
                    : "MPI sums for it: cmn_exchange needs flat, shm, hierarchical or "
                      "two_dimensional";
     }

@@ -306,6 +306,10 @@ wide_cfg() {
     mlp_cfg >mlp.cfg
     fails_clearly_on 2 'non_cuda_aware cannot be used here: .*cmn_compress needs flat, hierarchical or two_dimensional' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator non_cuda_aware -cmn_compress topk
+    fails_clearly_on 2 'pure_nccl cannot be used here: NCCL or MPI sums for it: cmn_exchange needs non_cuda_aware on GPUs' \
+        classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl -cmn_exchange ring
+    fails_clearly_on 2 'non_cuda_aware cannot be used here: all ranks are on one node, and no messages are sent: leave cmn_exchange away' \
+        classifier train small.data mlp.cfg -cmn -cmn_communicator non_cuda_aware -cmn_exchange ring
     fails_clearly_on 2 'single_node cannot be used here: .*cmn_double_buffering needs pure_nccl or non_cuda_aware on GPUs' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator single_node -cmn_double_buffering 1
     fails_clearly_on 2 'hierarchical: gradients on a GPU .*: use pure_nccl or non_cuda_aware' classifier train small.data mlp.cfg -cmn -cmn_communicator hierarchical -cmn_overlap on
@@ -314,12 +318,12 @@ wide_cfg() {
 @test "what an update does besides works on GPUs as on the CPU, and resumes with the same bits" {
     smooth_cfg max_batches=10 >conv.cfg
     for keys in '-cmn_lars 0.02 -cmn_clip 1 -cmn_nonfinite skip' '-cmn_local_steps 4' '-cmn_double_buffering 1' \
-        '-cmn_double_buffering 1 -cmn_local_steps 4' '-cmn_communicator non_cuda_aware -cmn_intra mpi -cmn_double_buffering 1' '-cmn_ema 0.8' '-cmn_compress topk -cmn_topk_ratio 0.2' '-cmn_compress powersgd'; do
+        '-cmn_double_buffering 1 -cmn_local_steps 4' '-cmn_communicator non_cuda_aware -cmn_intra mpi -cmn_exchange halving -cmn_double_buffering 1' '-cmn_ema 0.8' '-cmn_compress topk -cmn_topk_ratio 0.2' '-cmn_compress powersgd'; do
         rm -rf out
         # Small tensors travel exactly.
         [[ $keys != *compress* ]] || ACTIVATION=tanh mlp_cfg max_batches=10 >conv.cfg
         # shellcheck disable=SC2086  # keys and their values
-        on_cpu train_on 2 conv.cfg -cmn_communicator flat ${keys#*-cmn_intra mpi}
+        on_cpu train_on 2 conv.cfg -cmn_communicator flat ${keys#*halving}
         keep conv cpu
         [[ $keys != *ema* ]] || keep conv_ema cpu_ema
         # shellcheck disable=SC2086

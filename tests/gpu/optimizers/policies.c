@@ -11,7 +11,7 @@ static const struct way {
     const char *name, *communicator;
     double lars, clip;
     int skips, delayed, restarts, compress;
-    long intra; /* enum cmn_intra_transport */
+    long intra, exchange; /* enum cmn_intra_transport, cmn_exchange_by */
     long local;
 } ways[] = {
     {.restarts = 1, .name = "plain", .communicator = "pure_nccl"},
@@ -39,6 +39,7 @@ static const struct way {
      .name = "double buffering through the host",
      .communicator = "non_cuda_aware",
      .intra = CMN_INTRA_MPI,
+     .exchange = CMN_EXCHANGE_RING,
      .delayed = 1},
     {.name = "delayed local steps, non_cuda_aware",
      .communicator = "non_cuda_aware",
@@ -72,6 +73,7 @@ static struct cmn_options options_of(const struct way *w, int gpu)
     o.compress = w->compress;
     o.double_buffering = w->delayed;
     o.intra = gpu ? w->intra : CMN_INTRA_AUTO;
+    o.exchange = gpu ? w->exchange : CMN_EXCHANGE_AUTO;
     o.local_steps = w->local ? w->local : 1;
     return o;
 }
