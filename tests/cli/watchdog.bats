@@ -115,7 +115,6 @@ train() {
 }
 
 @test "a rank is stopped while it evaluates" {
-    not_offered 'other commands'
     small_data 10 10000
     mlp_cfg | sed 's/^output=64/output=8192/' >mlp.cfg
     darknet_on 1 classifier train small.data mlp.cfg -cmn -cmn_validate 0 >/dev/null 2>&1
