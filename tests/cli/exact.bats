@@ -2,7 +2,6 @@
 # shellcheck disable=SC2154  # mpiexec and otherwise: helpers.bash
 # cmn_exact: any number of ranks trains the same bits. Weights are held against those of one rank by cmp, losses in the JSON
 # log as texts.
-# shellcheck disable=SC2154  # mpiexec, otherwise: helpers.bash
 
 load helpers
 
