@@ -107,7 +107,7 @@ apt() {
 }
 
 main() {
-    [[ $# -gt 1 && ($1 == install || $1 == check) ]] || { echo "usage: $0 install|check PURPOSE... (build, mnist, demo, tensorboard, onednn, test, suite, bench, fuzz)" >&2; exit 2; }
+    [[ $# -gt 1 && ($1 == install || $1 == check) ]] || { echo "usage: $0 install|check PURPOSE... (build, mnist, demo, tensorboard, onednn, test, suite, bench, simulate, fuzz)" >&2; exit 2; }
     local action=$1 column command package reasons='' elsewhere='without root: docs/start/install.md'
     shift
     distribution

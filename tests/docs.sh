@@ -31,6 +31,7 @@ needs() {
         cluster) echo "it needs a cluster's modules or Slurm" ;;
         container) echo 'it needs podman, docker or apptainer' ;;
         network) echo 'it downloads' ;;
+        simgrid) echo 'it needs SimGrid, and minutes' ;;
         graphviz) echo 'it needs Graphviz' ;;
         tensorboard) echo 'it needs TensorBoard, which Debian does not have' ;;
         *) return 1 ;;
