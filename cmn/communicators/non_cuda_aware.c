@@ -332,6 +332,9 @@ static void allreduce_non_cuda_aware(void *self, const struct cmn_exchange *x)
     size_t n = x->block.n + x->metrics.n;
 
     begin_non_cuda_aware(s, x, n);
+    if (x->metrics.n == 0) { /* what would have begun the last part */
+        begin_last(s, x);
+    }
     if (s->between) {
         wait_for_copies(s);
     }
