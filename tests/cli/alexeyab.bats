@@ -280,13 +280,13 @@ load alexeyab
 @test "both trees: weights that the other one orders in another way are refused" {
     small_data 200 50
     net_section channels=3 batch=24 subdivisions=4 >net.cfg
-    printf '%s\n' '[batchnorm]' '[convolutional]' filters=10 size=3 stride=2 pad=1 activation=linear '[avgpool]' '[softmax]' groups=1 >>net.cfg
+    printf '%s\n' '[convolutional]' filters=10 size=3 stride=2 pad=1 activation=linear '[batchnorm]' '[avgpool]' '[softmax]' groups=1 >>net.cfg
     # Versions 0.2.0 and 0.2.5, no images, and room for all weights.
     { printf '\0\0\0\0\2\0\0\0\0\0\0\0' && head -c 40000 /dev/zero; } >pjreddie.weights
     { printf '\0\0\0\0\2\0\0\0\5\0\0\0' && head -c 40000 /dev/zero; } >alexeyab.weights
     refuses() {
         run -1 timeout 60 "${mpiexec[@]}" -n 2 "$1" classifier train small.data net.cfg "$2.weights" -cmn -cmn_validate 0
-        [[ $output == *"$2.weights: $3 Darknet wrote these weights, and orders those of layer 0 (batchnorm) in another way"* ]]
+        [[ $output == *"$2.weights: $3 Darknet wrote these weights, and orders those of layer 1 (batchnorm) in another way"* ]]
     }
     refuses "$DARKNET" pjreddie "pjreddie's"
     [[ $BUILD == "$ALEXEYAB_BUILD" ]] || refuses "$BUILD/bin/darknet" alexeyab "AlexeyAB's"

@@ -260,7 +260,7 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
         [[ ${lines[2]} == 'With -cmn many processes train one network:' && ${lines[3]} == *'cmn-run -n 4 -- darknet detector train ... -cmn' ]]
         [[ $output == *$'\n  darknet cmn doctor DATA CFG '* ]]
         # All keys, group by group, within a terminal's width.
-        diff <(grep -oE '\bcmn_[a-z_]+' <<<"$output") <("$DARKNET" cmn list | sed -n '/^Keys of/,$ s/^  \(cmn_[a-z_]*\)=.*/\1/p')
+        diff <(grep -oE '\bcmn_[a-z0-9_]+' <<<"$output") <("$DARKNET" cmn list | sed -n '/^Keys of/,$ s/^  \(cmn_[a-z0-9_]*\)=.*/\1/p')
         widest=$(sed -n '/^Keys/,/^Documents/p' <<<"$output" | sed 1d | wc -L)
         ((widest > 50 && widest <= 100))
         [[ -f $REPO/docs/README.md ]]
