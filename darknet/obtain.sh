@@ -42,7 +42,6 @@ is_orig() {
 }
 
 keep() {
-    mkdir -p "$cache"
     cp "$1" "$cache/$ORIG.part"
     mv "$cache/$ORIG.part" "$cache/$ORIG"
 }
@@ -99,6 +98,10 @@ download() {
 from_tarball() {
     local tarball=$cache/$ORIG
     need xz xz-utils
+    # Make builds several trees at once: one of them fetches.
+    mkdir -p "$cache"
+    exec 9<"$cache"
+    flock 9
     if [ -n "${DARKNET_TARBALL:-}" ]; then
         [ -f "$DARKNET_TARBALL" ] || die "DARKNET_TARBALL=$DARKNET_TARBALL is not a file"
         is_orig "$DARKNET_TARBALL" ||
@@ -109,6 +112,7 @@ from_tarball() {
         [ ! -f "$tarball" ] || echo "darknet/obtain.sh: $tarball has a wrong checksum, fetching it again" >&2
         download
     fi
+    exec 9<&-
     tar -xJf "$tarball" -C "$new" --strip-components=1 || die "cannot unpack $tarball into $new"
 }
 

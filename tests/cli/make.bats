@@ -343,6 +343,18 @@ pristine() {
     [[ $status -ne 0 && $output == *"series is missing"* ]]
 }
 
+@test "several trees are obtained at once, where no tarball is kept yet" {
+    local each ids=() tarball=("$tree"/build/upstream/*.orig.tar.xz)
+    in_tree mv "${tarball[0]}" "$where/"
+    for each in 1 2 3 4 5 6 7 8; do
+        in_tree env DARKNET_TARBALL="$where/$(basename "${tarball[0]}")" darknet/obtain.sh --pristine "$where/at once/$each" &
+        ids+=($!)
+    done
+    for each in "${ids[@]}"; do wait "$each"; done
+    [[ $(find "$where/at once" -name gemm.c | wc -l) -eq 8 ]]
+    rm -rf "$where/at once"
+}
+
 @test "DARKNET_TREE: a pristine tree builds" {
     pristine
     in_tree darknet/obtain.sh "$where/from tarball"
