@@ -124,8 +124,11 @@ const struct cmn_communicator *cmn_communicator_find(const char *name);
 const char *cmn_communicator_refuses(const struct cmn_communicator *c, const struct cmn_topology *t,
                                      const struct cmn_options *o);
 
+/* Local, the same on all ranks. Why c, opened as self, cannot exchange during backward, or NULL. */
+const char *cmn_communicator_no_begin(const struct cmn_communicator *c, void *self);
+
 /* Collective, blocking. The communicator that cmn_communicator names; `auto` follows from
- * topology, devices and a short benchmark, and *why (static, or the thread's own) says how. NULL
+ * topology, devices, cmn_overlap and a short benchmark, and *why (static, or the thread's own) says how. NULL
  * with a reason when there is none, or when it refuses to work here. */
 const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology *t,
                                                        const struct cmn_options *o,

@@ -68,20 +68,34 @@ static double time_exchanges(const struct cmn_communicator *c, void *self,
     return best;
 }
 
+const char *cmn_communicator_no_begin(const struct cmn_communicator *c, void *self)
+{
+    if (!c->begin) {
+        return "it cannot exchange in the background";
+    }
+    return c->no_begin ? c->no_begin(self) : NULL;
+}
+
 /* Opens c and exchanges 4 MiB. Seconds of an exchange, or -1 with a reason when it cannot be
- * opened. */
+ * used, and *how it cannot. */
 static double benchmark(const struct cmn_communicator *c, const struct cmn_topology *t,
-                        const struct cmn_options *o)
+                        const struct cmn_options *o, const char **how)
 {
     float *block = NULL, *own = NULL;
     void *self = NULL;
     double seconds = -1;
     int opened = c->open(&self, t, o) == 0;
 
+    *how = "failed";
     if (!on_all(t, opened)) {
         return -1; /* what a failed open leaves cannot be closed */
     }
-    if (on_all(t, !c->memory || c->memory(self, FLOATS + METRICS, &block) == 0)) {
+    /* On one node nothing overlaps, and whoever asks for it is told so. */
+    if (o->overlap == CMN_OVERLAP_ON && t->inter_size > 1 && cmn_communicator_no_begin(c, self)) {
+        cmn_fail("cmn_overlap=on: communicator %s: %s", c->name,
+                 cmn_communicator_no_begin(c, self));
+        *how = "cannot overlap";
+    } else if (on_all(t, !c->memory || c->memory(self, FLOATS + METRICS, &block) == 0)) {
         block = block ? block : (own = cmn_alloc_floats(FLOATS + METRICS));
         struct cmn_span whole = {.data = block, .n = FLOATS};
         struct cmn_exchange x = {.tensor = &whole,
@@ -138,14 +152,15 @@ static const struct cmn_communicator *best_by_benchmark(const struct cmn_topolog
 
     for (int i = 0; i < PREFERRED && !(best && t->inter_size == 1); i++) {
         const struct cmn_communicator *c = cmn_communicator_find(preferred[i]);
+        const char *how;
         double seconds;
         size_t used = strlen(others);
         if (!c || cmn_communicator_refuses(c, t, o)) {
             continue;
         }
-        seconds = benchmark(c, t, o);
+        seconds = benchmark(c, t, o, &how);
         if (seconds < 0) {
-            snprintf(others + used, sizeof others - used, ", %s failed", c->name);
+            snprintf(others + used, sizeof others - used, ", %s %s", c->name, how);
         } else if (!best || seconds < FASTER * least) {
             if (best) {
                 snprintf(others + used, sizeof others - used, ", %s %.1f", best->name, 1e3 * least);

@@ -62,21 +62,11 @@ static void check_skip(const struct cmn_optimizer *o)
     }
 }
 
-/* Why gradients cannot be exchanged during backward; NULL: they can. */
-static const char *no_overlap(const struct cmn_optimizer *o)
-{
-    const struct cmn_communicator *c = &o->communicator;
-
-    if (!c->begin) {
-        return "it cannot exchange in the background";
-    }
-    return c->no_begin ? c->no_begin(o->self) : NULL;
-}
-
 static void check(const struct cmn_optimizer *o, int adam, const char *own)
 {
     const struct cmn_options *options = o->options;
     int must_overlap = options->overlap == CMN_OVERLAP_ON;
+    const char *no_overlap = cmn_communicator_no_begin(&o->communicator, o->self);
 
     if (adam && o->policy->key) {
         cmn_fatal("adam=1 in the cfg does not go with %s, which knows momentum alone",
@@ -93,8 +83,8 @@ static void check(const struct cmn_optimizer *o, int adam, const char *own)
     }
     check_use_of_sums(o, "cmn_clip", options->clip);
     check_use_of_sums(o, "cmn_outlier", options->outlier);
-    if (must_overlap && o->topology->size > 1 && no_overlap(o)) {
-        cmn_fatal("cmn_overlap=on: communicator %s: %s", o->communicator.name, no_overlap(o));
+    if (must_overlap && o->topology->size > 1 && no_overlap) {
+        cmn_fatal("cmn_overlap=on: communicator %s: %s", o->communicator.name, no_overlap);
     }
     if (must_overlap && o->policy->sends_copy) {
         cmn_fatal("cmn_overlap=on: with %s nothing is left to be exchanged during backward",
@@ -207,8 +197,8 @@ static void find_ends(struct cmn_optimizer *o, int layers)
 
 void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int layers)
 {
-    int overlaps =
-        !o->policy->sends_copy && !skips(o->options) && o->topology->size > 1 && !no_overlap(o);
+    int overlaps = !o->policy->sends_copy && !skips(o->options) && o->topology->size > 1 &&
+                   !cmn_communicator_no_begin(&o->communicator, o->self);
     struct cmn_options options = *o->options;
 
     o->gradients = g;
