@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <limits.h>
+#include <math.h>
 #include <unistd.h>
 
 #include "darknet.h"
@@ -167,6 +168,26 @@ static void numbers_that_do_not_fit_each_other(void **state)
     assert_fatal(parse_network_cfg(name), "2 steps but 1 scales");
 }
 
+/* Around its middle, with either slope; below it a difference of unsigned numbers wraps around. */
+static void policy_sigmoid_falls_and_rises(void **state)
+{
+    network *net;
+
+    (void)state;
+    write_file("[net]\n", 6, "policy", "sigmoid",
+               "learning_rate=1\nstep=10\ngamma=.5\ninputs=3\n[softmax]\n");
+    net = parse_network_cfg(name);
+    for (int slope = -1; slope <= 1; slope += 2) {
+        net->gamma = (float)slope * 0.5F;
+        for (size_t at = 0; at <= 20; at += 5) {
+            double rate = 1 / (1 + exp(slope * 0.5 * ((double)at - 10)));
+            *net->seen = at;
+            assert_true(fabs((double)get_current_rate(net) - rate) < 1e-6);
+        }
+    }
+    free_network(net);
+}
+
 #define FILTERS_64                                                                    \
     "[net]\nheight=8\nwidth=8\nchannels=3\nbatch=200\n[convolutional]\nfilters=64\n[" \
     "convolutional]\n"                                                                \
@@ -237,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_number_has_its_limits),
         cmocka_unit_test(numbers_that_do_not_fit_each_other),
+        cmocka_unit_test(policy_sigmoid_falls_and_rises),
         cmocka_unit_test(the_largest_input_of_random_fits),
         cmocka_unit_test(each_size_of_random_is_tried),
         cmocka_unit_test(no_cfg_of_upstream_is_refused),
