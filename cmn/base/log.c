@@ -184,7 +184,7 @@ static int edit_distance(const char *a, const char *b)
 const char *cmn_nearest(const char *word, const char *const *words, int n)
 {
     const char *nearest = NULL;
-    int limit = (int)strlen(word) / 2 + 1;
+    int limit = ((int)strlen(word) + 1) / 3 + 1;
 
     for (int i = 0; i < n; i++) {
         int distance = edit_distance(word, words[i]);

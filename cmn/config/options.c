@@ -386,12 +386,13 @@ void cmn_options_default(struct cmn_options *o)
     }
 }
 
-int cmn_options_set(struct cmn_options *o, const char *key, const char *value, int command_line)
+static int set(struct cmn_options *o, const char *key, const char *value, int command_line,
+               const char *where)
 {
-    const char *where = command_line ? "command line" : "cfg";
+    static const size_t prefix = sizeof "cmn_" - 1; /* which makes far words look near */
     const struct option *option = find(key);
     const char *keys[KEYS];
-    const char *nearest;
+    const char *nearest = NULL;
 
     if (option) {
         uint64_t bit = UINT64_C(1) << (option - table);
@@ -403,13 +404,26 @@ int cmn_options_set(struct cmn_options *o, const char *key, const char *value, i
         return store(o, option, value, where);
     }
     for (int i = 0; i < KEYS; i++) {
-        keys[i] = table[i].key;
+        keys[i] = table[i].key + prefix;
     }
-    nearest = cmn_nearest(key, keys, KEYS);
+    if (!strncmp(key, "cmn_", prefix)) {
+        nearest = cmn_nearest(key + prefix, keys, KEYS);
+    }
     if (nearest) {
-        return cmn_fail("%s: unknown key %s: did you mean %s?", where, key, nearest);
+        return cmn_fail("%s: unknown key %s: did you mean cmn_%s?", where, key, nearest);
     }
     return cmn_fail("%s: unknown key %s: `darknet cmn list` prints the keys", where, key);
+}
+
+int cmn_options_set(struct cmn_options *o, const char *key, const char *value, int command_line)
+{
+    return set(o, key, value, command_line, command_line ? "command line" : "cfg");
+}
+
+int cmn_options_set_in_cfg(struct cmn_options *o, const char *key, const char *value,
+                           const char *place)
+{
+    return set(o, key, value, 0, place);
 }
 
 /* Whether the condition `needs` of an option holds. */

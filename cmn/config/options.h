@@ -89,6 +89,10 @@ void cmn_options_default(struct cmn_options *o);
  * 0, or -1 with a reason that names where the key stands, key, value and range. */
 int cmn_options_set(struct cmn_options *o, const char *key, const char *value, int command_line);
 
+/* The same of the cfg, which has the key in that place: "my.cfg:7". */
+int cmn_options_set_in_cfg(struct cmn_options *o, const char *key, const char *value,
+                           const char *place);
+
 /* Local. Finds keys that were given but have no effect: training keys of a command that only
  * evaluates (its name, or NULL), and keys without the key that they depend on. One on the
  * command line is an error: -1 with a reason. One in the cfg, which may serve several commands,

@@ -29,12 +29,42 @@ static int evaluating;              /* and its trainer evaluates it */
 
 /* ---- cfg and network ---- */
 
+/* "my.cfg:7", where that is known. */
+static const char *place_of(const kvp *pair)
+{
+    static char place[512];
+    int line;
+    const char *file = cmn_tree_line_of(pair, &line);
+
+    snprintf(place, sizeof place, file ? "%s:%d" : "cfg", file, line);
+    return place;
+}
+
+/* Of Darknet's keys the first one counts. */
+static void tell_if_repeated(const struct list *options, const node *at)
+{
+    const kvp *later = at->val, *pair;
+
+    for (const node *n = options->front; n != at && cmn_job.topology.rank == 0; n = n->next) {
+        pair = n->val;
+        if (pair->key && !strcmp(pair->key, later->key)) {
+            cmn_warn("%s: %s=%s: the section has this key twice, and the last one counts",
+                     place_of(later), later->key, later->val ? later->val : "");
+            return;
+        }
+    }
+}
+
 static void read_keys(struct list *options)
 {
     for (const node *n = options->front; n; n = n->next) {
         const kvp *pair = n->val;
-        if (pair->key && !strncmp(pair->key, "cmn_", 4) &&
-            cmn_options_set(&cmn_job.options, pair->key, pair->val ? pair->val : "", 0)) {
+        int ours = pair->key && !strncmp(pair->key, "cmn_", 4);
+        if (ours) {
+            tell_if_repeated(options, n);
+        }
+        if (ours && cmn_options_set_in_cfg(&cmn_job.options, pair->key, pair->val ? pair->val : "",
+                                           place_of(pair))) {
             cmn_fatal_reason();
         }
     }
@@ -151,8 +181,6 @@ static void tell_elsewhere(const struct list *options)
 int cmn_unused_keys(struct list *options)
 {
     char text[160], line[1024];
-    const char *file;
-    int at;
 
     if (!cmn_job.on) {
         return 0;
@@ -166,9 +194,7 @@ int cmn_unused_keys(struct list *options)
         const kvp *pair = n->val;
         if (!pair->used && strncmp(pair->key, "cmn_", 4) && !cmn_cfg_key_elsewhere(pair->key)) {
             cmn_cfg_key_describe(pair->key, looked_for, keys, text, sizeof text);
-            file = cmn_tree_line_of(pair, &at);
-            snprintf(line, sizeof line, "%s:%d: %s=%s %s", file ? file : "cfg", at, pair->key,
-                     pair->val, text);
+            snprintf(line, sizeof line, "%s: %s=%s %s", place_of(pair), pair->key, pair->val, text);
             cmn_cfg_keys_add(line);
             cmn_warn("%s", line);
         }

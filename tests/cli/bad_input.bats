@@ -58,7 +58,7 @@ fails_apart() {
 
 @test "unknown key in the cfg, with the nearest one" {
     mlp_cfg cmn_comunicator=flat >mlp.cfg
-    cmn_only 'cfg: unknown key cmn_comunicator.*cmn_communicator' "${train[@]}" -cmn
+    cmn_only 'mlp.cfg:[0-9]+: unknown key cmn_comunicator.*cmn_communicator' "${train[@]}" -cmn
 }
 
 @test "unknown key on the command line, with the nearest one" {
@@ -77,7 +77,7 @@ fails_apart() {
     cmn_only 'cmn_batch=half.*global, per_rank' "${train[@]}" -cmn -cmn_batch half
     cmn_only 'cmn_seed=x.*whole number' "${train[@]}" -cmn -cmn_seed x
     mlp_cfg cmn_validate=-3 >mlp.cfg
-    cmn_only 'cfg: cmn_validate=-3.*0 to' "${train[@]}" -cmn
+    cmn_only 'mlp.cfg:[0-9]+: cmn_validate=-3.*0 to' "${train[@]}" -cmn
 }
 
 @test "unknown communicator" {

@@ -76,6 +76,9 @@ static void nearest_word(void **state)
     assert_string_equal(cmn_nearest("cmn_verfy", words, n), "cmn_verify");
     assert_string_equal(cmn_nearest("cmn_seed", words, n), "cmn_seed");
     assert_null(cmn_nearest("xyzzyplughplover", words, n));
+    assert_null(cmn_nearest("cmn_patience", words, n)); /* half of it is cmn_batch's */
+    assert_string_equal(cmn_nearest("trian", (const char *const[]){"run", "train"}, 2), "train");
+    assert_null(cmn_nearest("lion", (const char *const[]){"train", "link"}, 2));
     assert_null(cmn_nearest("cmn_seed", words, 0));
 }
 

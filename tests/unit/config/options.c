@@ -182,6 +182,19 @@ static void a_word_of_another_key_names_that_key(void **state)
     assert_null(strstr(cmn_reason(), "did you mean"));
 }
 
+/* What all keys begin with makes no key near. */
+static void a_far_key_names_none(void **state)
+{
+    struct cmn_options o;
+
+    (void)state;
+    cmn_options_default(&o);
+    assert_int_equal(cmn_options_set(&o, "cmn_foo", "1", 1), -1);
+    assert_non_null(strstr(cmn_reason(), "unknown key cmn_foo: `darknet cmn list`"));
+    assert_int_equal(cmn_options_set_in_cfg(&o, "cmn_sed", "1", "my.cfg:7"), -1);
+    assert_string_equal(cmn_reason(), "my.cfg:7: unknown key cmn_sed: did you mean cmn_seed?");
+}
+
 /* As earlier versions spelled them. */
 static void old_spellings(void **state)
 {
@@ -371,6 +384,7 @@ int main(void)
         cmocka_unit_test(defaults),
         cmocka_unit_test(table_defaults_are_accepted),
         cmocka_unit_test(a_word_of_another_key_names_that_key),
+        cmocka_unit_test(a_far_key_names_none),
         cmocka_unit_test(old_spellings),
         cmocka_unit_test(good_values),
         cmocka_unit_test(bad_values),
