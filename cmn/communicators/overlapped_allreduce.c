@@ -77,10 +77,9 @@ const char *cmn_overlap_refuses_nodes(const struct cmn_topology *t, const struct
         return "all ranks are on one node, and nothing is sent that a compressor could make "
                "smaller: leave it away, or use flat, which sends all the same";
     }
-    if (!why && t->inter_size == 1 && o->exchange != CMN_EXCHANGE_AUTO &&
-        o->intra != CMN_INTRA_MPI) {
-        return "all ranks are on one node, and no messages are sent: leave cmn_exchange away, or "
-               "use flat, which sends all the same";
+    if (!why && t->inter_size == 1 && o->exchange != CMN_EXCHANGE_AUTO) {
+        return "all ranks are on one node, and cmn_exchange is for sums between nodes: leave it "
+               "away, or use flat, which sends all the same";
     }
     if (!why && t->inter_size == 1 && o->double_buffering) {
         return "all ranks are on one node, and there is no link whose time could be hidden: leave "

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "communicators/communicator.h"
+#include "communicators/overlapped_allreduce.h"
 #include "compression/compressor.h"
 #include "mpi/call.h"
 #include "transports/transport.h"
@@ -141,12 +142,25 @@ static const struct cmn_communicator *first_that_works(const struct cmn_topology
     return NULL;
 }
 
+/* On one node. The key because of which shm refuses: it is about messages, and shm sends none. Or NULL. */
+static const char *key_of_messages(const struct cmn_topology *t, const struct cmn_options *o)
+{
+    if (o->intra != CMN_INTRA_AUTO || !cmn_overlap_refuses_nodes(t, o)) {
+        return NULL;
+    }
+    return o->exchange != CMN_EXCHANGE_AUTO   ? "cmn_exchange"
+           : o->compress != CMN_COMPRESS_NONE ? "cmn_compress"
+           : o->dtype != CMN_FP32             ? "cmn_allreduce_dtype"
+                                              : "cmn_double_buffering";
+}
+
 /* The first that works, or, on several nodes, the fastest, of those that do not refuse. */
 static const struct cmn_communicator *best_by_benchmark(const struct cmn_topology *t,
                                                         const struct cmn_options *o, char *why,
                                                         size_t bytes)
 {
     const struct cmn_communicator *best = NULL;
+    const char *key;
     double least = 0;
     char others[256] = "";
 
@@ -176,7 +190,9 @@ static const struct cmn_communicator *best_by_benchmark(const struct cmn_topolog
     } else if (!best) {
         cmn_fail_in("no communicator works here; the last one tried");
     } else if (t->inter_size == 1) {
-        snprintf(why, bytes, "auto: one node%s", others);
+        key = key_of_messages(t, o);
+        snprintf(why, bytes, "auto: one node%s%s%s", key ? ", and shm sends no messages for " : "",
+                 key ? key : "", others);
     } else {
         snprintf(why, bytes, "auto: %d nodes, 4 MiB in %.1f ms%s", t->inter_size, 1e3 * least,
                  others);

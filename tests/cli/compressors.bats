@@ -78,14 +78,14 @@ accuracy() {
 
 @test "the first line says what auto takes" {
     says 'communicator shm \(auto: one node\), fp32, overlap off, batch' 2
-    says 'communicator flat \(auto: one node\), fp32, topk 3 %, overlap to be measured' 3 -cmn_compress topk \
+    says 'communicator flat \(auto: one node, and shm sends no messages for cmn_compress\), fp32, topk 3 %, overlap to be measured' 3 -cmn_compress topk \
         -cmn_topk_ratio 0.03
-    says 'communicator flat \(auto: one node\), bf16, overlap off' 2 -cmn_allreduce_dtype bf16 -cmn_overlap off
-    says 'communicator flat \(auto: one node\), fp32, powersgd of rank 2, overlap on' 2 -cmn_compress powersgd \
+    says 'communicator flat \(auto: one node, and shm sends no messages for cmn_allreduce_dtype\), bf16, overlap off' 2 -cmn_allreduce_dtype bf16 -cmn_overlap off
+    says 'communicator flat \(auto: one node, and shm sends no messages for cmn_compress\), fp32, powersgd of rank 2, overlap on' 2 -cmn_compress powersgd \
         -cmn_powersgd_rank 2 -cmn_overlap on -cmn_bucket_mb 0.01
-    says 'communicator flat \(auto: one node\), fp32, double buffering' 2 -cmn_double_buffering 1
+    says 'communicator flat \(auto: one node, and shm sends no messages for cmn_double_buffering\), fp32, double buffering' 2 -cmn_double_buffering 1
     says 'communicator shm \(auto: one node\), fp32, averaged every 3 steps' 2 -cmn_local_steps 3
-    says 'communicator flat \(auto: one node\), fp16, averaged every 2 steps, double buffering' 3 -cmn_local_steps 2 \
+    says 'communicator flat \(auto: one node, and shm sends no messages for cmn_allreduce_dtype\), fp16, averaged every 2 steps, double buffering' 3 -cmn_local_steps 2 \
         -cmn_double_buffering 1 -cmn_allreduce_dtype fp16
 }
 
