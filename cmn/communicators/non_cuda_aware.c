@@ -27,6 +27,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/status.h"
 #include "base/timeline.h"
 #include "mpi/device.h"
 #include "mpi/kernels.h"
@@ -292,18 +293,25 @@ static void begin_non_cuda_aware(void *self, const struct cmn_exchange *x, size_
     poll_non_cuda_aware(s);
 }
 
-/* Between two polls. */
-static void yield_until(const struct non_cuda_aware *s, double since)
+/* Between two polls. `sums`: NCCL may wait for another rank of the node; else it is the GPU alone. */
+static void yield_until(const struct non_cuda_aware *s, double since, int sums)
 {
     long timeout = s->intra.options->timeout;
 
     sched_yield();
-    if (cmn_clock() - since > (double)timeout) {
-        cmn_fatal("a copy between GPU and CPU did not end in %ld s (cmn_timeout)", timeout);
+    if (!cmn_status_timed_out(cmn_clock() - since, timeout)) {
+        return;
     }
+    if (sums) {
+        cmn_fatal_lost("nccl: intra: nothing was summed within the node for %ld s (cmn_timeout): a "
+                       "rank there may be dead, stuck, or cut off; NCCL_DEBUG=INFO shows what NCCL "
+                       "does",
+                       timeout);
+    }
+    cmn_fatal("a copy between GPU and CPU did not end in %ld s (cmn_timeout)", timeout);
 }
 
-/* Until all parts are back. sums and nccl wait for other ranks; here it is the GPU alone. */
+/* Until all parts are back. */
 static void wait_for_copies(struct non_cuda_aware *s)
 {
     double since = cmn_clock();
@@ -312,7 +320,7 @@ static void wait_for_copies(struct non_cuda_aware *s)
         int before = s->out + s->sent + s->back;
         poll_non_cuda_aware(s);
         since = s->out + s->sent + s->back > before ? cmn_clock() : since;
-        yield_until(s, since);
+        yield_until(s, since, s->within != NULL);
     }
     while (s->back < s->begun) {
         cmn_sums_progress(s->between, s->before + s->back + 1);
@@ -322,7 +330,7 @@ static void wait_for_copies(struct non_cuda_aware *s)
     since = cmn_clock();
     check(cudaEventRecord(s->returned, s->stream), "cudaEventRecord");
     while (!reached(s->returned)) {
-        yield_until(s, since);
+        yield_until(s, since, 0);
     }
 }
 

@@ -304,6 +304,43 @@ static void nothing_comes(void **state)
     fail_on_all_ranks();
 }
 
+/* On two nodes: who waits for NCCL before it copies names its node, not the copy. */
+static void nothing_comes_within_a_node(void **state)
+{
+    const struct cmn_communicator *c;
+    struct cmn_topology two;
+    struct gpu_block b;
+    struct cmn_span tensor;
+    struct cmn_exchange x;
+    const char *said;
+    void *self = NULL;
+    enum { N = 6000 };
+
+    (void)state;
+    needs_the_stand_in();
+    all_well();
+    if (top.size != 4) {
+        return;
+    }
+    cmn_topology_open_as(&two, top.rank / 2);
+    two.device = 0;
+    options.timeout = 1;
+    open_named("non_cuda_aware", &c, &self, &two);
+    make_block(&b, padded(N) + 16);
+    x = exchange_of(&b, &tensor, N);
+    backward(&b, 0, N);
+    fake.stuck = 1;
+    said = fatal_of(c->allreduce(self, &x));
+    CHECK_SAYING(said && check_lost &&
+                     strstr(said, two.intra_rank ? "waited 1 s"
+                                                 : "nothing was summed within the "
+                                                   "node for 1 s"),
+                 "%s", said);
+    all_well();
+    free(b.host); /* NCCL has the rest for ever */
+    fail_on_all_ranks();
+}
+
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,6 +350,7 @@ static int group(void)
         cmocka_unit_test(spans),
         cmocka_unit_test(nccl_reports_an_error),
         cmocka_unit_test(nothing_comes),
+        cmocka_unit_test(nothing_comes_within_a_node),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
