@@ -106,8 +106,7 @@ struct cmn_communicator {
     void (*poll)(void *self);
     /* Optional. Why begin cannot be used here, or NULL. Local, the same on all ranks. */
     const char *(*no_begin)(void *self);
-    /* Optional. Local. Entry i of what a restart needs; 0 when there are no more, else 1, or 2 where
-     * its data are floats in the GPU's memory. */
+    /* Optional. Local. Entry i of what a restart needs, as struct cmn_compressor has it. */
     int (*state)(void *self, int i, struct cmn_state *state);
     /* Collective. */
     void (*close)(void *self);

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "transports/mpi.h"
 #include "transports/nccl.h"
 
 /* On GPUs. MPI has no type of 16-bit floats. */
@@ -180,10 +181,22 @@ int cmn_node_groups_state(void *self, int i, struct cmn_state *state)
 {
     struct cmn_node_groups *g = self;
 
+    struct cmn_link *link[2];
+    int links = 0;
+
     if (g->compressed) {
         return cmn_compressed_state(g->compressed, i, state);
     }
-    return g->overlap ? cmn_overlap_state(g->overlap, i, state) : 0;
+    if (g->overlap) {
+        return cmn_overlap_state(g->overlap, i, state);
+    }
+    if (g->within == &cmn_mpi && cmn_mpi_link(g->intra_self)) {
+        link[links++] = cmn_mpi_link(g->intra_self);
+    }
+    if (g->between == &cmn_mpi && cmn_mpi_link(g->inter_self)) {
+        link[links++] = cmn_mpi_link(g->inter_self);
+    }
+    return i < links ? cmn_state_of_link(link[i], "network", state) : 0;
 }
 
 void cmn_node_groups_close(void *self)

@@ -16,6 +16,7 @@
 #include "communicators/communicator.h"
 
 #include "base/fatal.h"
+#include "compression/compressor.h"
 #include "transports/transport.h"
 
 #ifdef GPU
@@ -356,6 +357,14 @@ static void allreduce_non_cuda_aware(void *self, const struct cmn_exchange *x)
     }
 }
 
+static int state_non_cuda_aware(void *self, int i, struct cmn_state *state)
+{
+    const struct non_cuda_aware *s = self;
+
+    return i == 0 && s->between ? cmn_state_of_link(cmn_sums_link(s->between), "network", state)
+                                : 0;
+}
+
 static void destroy(cudaEvent_t event)
 {
     if (event) {
@@ -423,6 +432,14 @@ static void poll_non_cuda_aware(void *self)
     allreduce_non_cuda_aware(self, NULL);
 }
 
+static int state_non_cuda_aware(void *self, int i, struct cmn_state *state)
+{
+    (void)self;
+    (void)i;
+    (void)state;
+    return 0;
+}
+
 static void close_non_cuda_aware(void *self)
 {
     (void)self;
@@ -444,5 +461,6 @@ const struct cmn_communicator cmn_communicator_non_cuda_aware = {
     .allreduce = allreduce_non_cuda_aware,
     .begin = begin_non_cuda_aware,
     .poll = poll_non_cuda_aware,
+    .state = state_non_cuda_aware,
     .close = close_non_cuda_aware,
 };

@@ -39,5 +39,6 @@ const struct cmn_communicator cmn_communicator_single_node = {
     .open = open_single_node,
     .memory = cmn_node_groups_memory,
     .allreduce = allreduce_single_node,
+    .state = cmn_node_groups_state,
     .close = cmn_node_groups_close,
 };

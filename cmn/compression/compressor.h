@@ -19,6 +19,7 @@
 #include "compression/shards.h"
 #include "config/options.h"
 #include "mpi/topology.h"
+#include "transports/schedule.h"
 
 /* What a compressor is opened for. All of it must outlive the compressor. */
 struct cmn_compressor_plan {
@@ -41,6 +42,14 @@ struct cmn_state {
     long most;
 };
 
+/* Local. As `state` of struct cmn_compressor, of what cmn_exchange=auto chooses by; NULL: nothing. */
+static inline int cmn_state_of_link(struct cmn_link *link, const char *name,
+                                    struct cmn_state *state)
+{
+    *state = (struct cmn_state){name, link, sizeof *link, CMN_VALUES_FINITE, 0};
+    return link ? 3 : 0;
+}
+
 /* What goes wrong in these calls ends the job. */
 struct cmn_compressor {
     const char *name;
@@ -62,7 +71,7 @@ struct cmn_compressor {
     /* Local. Bytes of gradients that this rank has given to MPI since open. */
     unsigned long long (*sent)(const void *self);
     /* Local. Entry i of what must be saved; 0 when there are no more, else 1, or 2 where its data are
-     * floats in the GPU's memory. */
+     * floats in the GPU's memory, or 3 where a checkpoint may lack it: then it stays as it is. */
     int (*state)(void *self, int i, struct cmn_state *state);
     /* Collective over comm. Nothing is in flight. */
     void (*close)(void *self);

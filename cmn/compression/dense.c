@@ -80,12 +80,13 @@ static int state_dense(void *self, int i, struct cmn_state *state)
 {
     struct dense *d = self;
 
-    if (i > 0 || !d->error) {
-        return 0;
+    if (i == 0 && d->error) {
+        *state = (struct cmn_state){"rounded off", d->error, d->floats * sizeof *d->error,
+                                    CMN_VALUES_FINITE, 0};
+        return 1;
     }
-    *state = (struct cmn_state){"rounded off", d->error, d->floats * sizeof *d->error,
-                                CMN_VALUES_FINITE, 0};
-    return 1;
+    return i == (d->error != NULL) ? cmn_state_of_link(cmn_sums_link(d->sums), "network", state)
+                                   : 0;
 }
 
 static void close_dense(void *self)

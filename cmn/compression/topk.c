@@ -418,8 +418,10 @@ static int state_topk(void *self, int i, struct cmn_state *state)
 {
     struct topk *t = self;
 
-    if (t->floats == 0 || i > 1) {
-        return 0;
+    int entries = t->floats ? 2 : 0;
+
+    if (i >= entries) {
+        return i == entries ? cmn_state_of_link(cmn_sums_link(t->exact), "network", state) : 0;
     }
     *state = i == 0 ? (struct cmn_state){"kept by topk", t->kept, t->floats * sizeof *t->kept,
                                          CMN_VALUES_FINITE, 0}

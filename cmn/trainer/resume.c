@@ -181,9 +181,16 @@ static void resize(struct cmn_checkpointing *c)
 static void report_missing(const struct cmn_checkpointing *c)
 {
     for (int i = 0; i < c->items && c->session->topology.rank == 0; i++) {
-        if (c->item[i].optional && !c->item[i].got) {
+        const struct cmn_checkpoint_item *item = &c->item[i];
+        if (!item->optional || item->got) {
+            continue;
+        }
+        if (!item->of_exchange) {
             cmn_warn("the checkpoint lacks the state of a recurrent layer (%s): it begins with 0",
-                     c->item[i].name);
+                     item->name);
+        } else if (c->by.same_nodes) {
+            cmn_warn("the checkpoint does not say by what cmn_exchange=auto chose: it was measured "
+                     "anew, and sums may differ in their last bits");
         }
     }
 }

@@ -94,8 +94,9 @@ double cmn_schedule_seconds(enum cmn_exchange_by by, int ranks, double bytes,
     double block = bytes / ranks, sent = block * (double)(count.near + count.far);
     double messages = (double)count.peers + sent / CMN_SCHEDULE_MESSAGE;
 
-    return (double)count.rounds * link->latency + messages * link->message +
-           block * ((double)count.near * link->near + (double)count.far * link->far);
+    return (double)count.rounds * (double)link->latency + messages * (double)link->message +
+           block *
+               ((double)count.near * (double)link->near + (double)count.far * (double)link->far);
 }
 
 enum cmn_exchange_by cmn_schedule_best(int ranks, double bytes, const struct cmn_link *link)

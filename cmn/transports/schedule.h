@@ -39,11 +39,11 @@ struct cmn_schedule_count {
 
 struct cmn_schedule_count cmn_schedule_count(enum cmn_exchange_by by, int ranks);
 
-/* What a network does, as cmn_link_measure() (sums.h) finds it. */
+/* What a network does, as cmn_link_measure() (sums.h) finds it. Floats, as checkpoints keep it. */
 struct cmn_link {
-    double latency;   /* seconds until a message of a few bytes is there */
-    double message;   /* seconds that a rank spends on each message */
-    double near, far; /* seconds a byte when every rank sends to the next one, or half way round */
+    float latency;   /* seconds until a message of a few bytes is there */
+    float message;   /* seconds that a rank spends on each message */
+    float near, far; /* seconds a byte when every rank sends to the next one, or half way round */
 };
 
 /* Bytes that the model takes for one message (the chunks of pairwise.c and rounds.c). */

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fatal.h"
 #include "base/log.h"
@@ -13,15 +14,15 @@
 #include "mpi/group.h"
 #include "transports/rounds.h"
 
-/* Who does a job: one of each, and each ends its jobs in order. */
-enum engine { PAIRWISE, ROUNDS, MPI, ENGINES };
+/* How a job is done; jobs of one way end in order. */
+enum way { PAIRWISE, ROUNDS, MPI, WAYS };
 
 struct cmn_sums {
     MPI_Comm comm;
     int rank, ranks;
     long timeout; /* seconds; 0: no limit */
     enum cmn_exchange_by by;
-    struct cmn_link link;
+    struct cmn_link link, said; /* auto chooses by it; what say_choice() has said */
     struct cmn_pairwise *pairwise;
     struct cmn_rounds *rounds;
     /* Calls of MPI_Iallreduce in flight: a ring of `room`, from `returned` to `called`. */
@@ -31,10 +32,10 @@ struct cmn_sums {
     } * call;
     long room, called, returned, mpi_ended;
     unsigned long long mpi_sent;
-    /* Jobs are numbered since open: the engine of each from `ended` to `begun`, a ring. */
-    unsigned char *engine;
-    long engines, begun, ended;
-    long taken[ENGINES]; /* jobs of each engine that count as ended */
+    /* Jobs are numbered since open: the way of each from `ended` to `begun`, a ring. */
+    unsigned char *way;
+    long ways, begun, ended;
+    long taken[WAYS]; /* jobs of each way that count as ended */
 };
 
 /* ---- the network ---- */
@@ -87,36 +88,51 @@ void cmn_link_measure(MPI_Comm comm, struct cmn_link *link)
     MPI_Comm_size(comm, &ranks);
     one = best_shift(comm, ranks / 2, 1, SMALL, memory);
     burst = best_shift(comm, ranks / 2, BURST, SMALL, memory);
-    link->latency = one;
-    link->message = burst > one ? (burst - one) / (BURST - 1) : 0;
-    link->near = best_shift(comm, 1, many, bytes, memory) / ((double)many * bytes);
-    link->far = best_shift(comm, ranks / 2, many, bytes, memory) / ((double)many * bytes);
+    link->latency = (float)one;
+    link->message = (float)(burst > one ? (burst - one) / (BURST - 1) : 0);
+    link->near = (float)(best_shift(comm, 1, many, bytes, memory) / ((double)many * bytes));
+    link->far = (float)(best_shift(comm, ranks / 2, many, bytes, memory) / ((double)many * bytes));
     free(memory);
     MPI_CALL(MPI_Bcast(link, sizeof *link, MPI_BYTE, 0, comm));
 }
 
+/* Whether it was said for so many ranks: communicators that auto tries, and the streams of a
+ * compressor, say the same. */
+static int is_said(int ranks, int restored)
+{
+    static int said[2];
+    int is = said[restored] == ranks;
+
+    said[restored] = ranks;
+    return is;
+}
+
 /* One line of what auto takes for two lengths, and why. */
-static void say_choice(const struct cmn_sums *s)
+static void say_choice(struct cmn_sums *s, int restored)
 {
     static const double bytes[] = {64 * 1024, 4 * 1024 * 1024};
-    static int said; /* of so many ranks: communicators that auto tries say the same */
     char text[2][96];
 
-    if (said == s->ranks) {
+    s->said = s->link;
+    if (is_said(s->ranks, restored)) {
         return;
     }
-    said = s->ranks;
-
     for (int i = 0; i < 2; i++) {
         enum cmn_exchange_by by = cmn_schedule_best(s->ranks, bytes[i], &s->link);
         snprintf(text[i], sizeof text[i], "%s %s in %.2f ms", i ? "4 MiB by" : "64 KiB by",
                  cmn_schedule_of(by)->name,
                  1e3 * cmn_schedule_seconds(by, s->ranks, bytes[i], &s->link));
     }
-    cmn_say("exchange between %d nodes: %s, %s as predicted from %.0f us latency, %.1f us a "
+    cmn_say("exchange among %d ranks%s: %s, %s as predicted from %.0f us latency, %.1f us a "
             "message, %.0f MB/s to the next and %.0f MB/s to a far one",
-            s->ranks, text[0], text[1], 1e6 * s->link.latency, 1e6 * s->link.message,
-            1e-6 / s->link.near, 1e-6 / s->link.far);
+            s->ranks, restored ? ", chosen as in the run before" : "", text[0], text[1],
+            1e6 * (double)s->link.latency, 1e6 * (double)s->link.message,
+            1e-6 / (double)s->link.near, 1e-6 / (double)s->link.far);
+}
+
+struct cmn_link *cmn_sums_link(struct cmn_sums *s)
+{
+    return s->by == CMN_EXCHANGE_AUTO && s->ranks > CMN_SCHEDULE_FEW ? &s->link : NULL;
 }
 
 /* ---- MPI's own ---- */
@@ -173,12 +189,12 @@ struct cmn_sums *cmn_sums_open(MPI_Comm comm, const struct cmn_options *o, int w
     s->by = (enum cmn_exchange_by)o->exchange;
     s->pairwise = cmn_pairwise_open(comm, s->timeout);
     s->rounds = cmn_rounds_open(comm);
-    s->room = s->engines = 16;
+    s->room = s->ways = 16;
     s->call = cmn_calloc((size_t)s->room, sizeof *s->call);
-    s->engine = cmn_calloc((size_t)s->engines, 1);
-    if (s->by == CMN_EXCHANGE_AUTO && s->ranks > CMN_SCHEDULE_FEW) {
+    s->way = cmn_calloc((size_t)s->ways, 1);
+    if (cmn_sums_link(s)) {
         cmn_link_measure(comm, &s->link);
-        say_choice(s);
+        say_choice(s, 0);
     }
     return s;
 }
@@ -189,23 +205,23 @@ void cmn_sums_close(struct cmn_sums *s)
         cmn_pairwise_close(s->pairwise);
         cmn_rounds_close(s->rounds);
         free(s->call);
-        free(s->engine);
+        free(s->way);
     }
     free(s);
 }
 
-static void note_engine(struct cmn_sums *s, enum engine engine)
+static void note_way(struct cmn_sums *s, enum way way)
 {
-    if (s->begun - s->ended == s->engines) {
-        unsigned char *more = cmn_calloc(2 * (size_t)s->engines, 1);
+    if (s->begun - s->ended == s->ways) {
+        unsigned char *more = cmn_calloc(2 * (size_t)s->ways, 1);
         for (long i = s->ended; i < s->begun; i++) {
-            more[i % (2 * s->engines)] = s->engine[i % s->engines];
+            more[i % (2 * s->ways)] = s->way[i % s->ways];
         }
-        free(s->engine);
-        s->engine = more;
-        s->engines *= 2;
+        free(s->way);
+        s->way = more;
+        s->ways *= 2;
     }
-    s->engine[s->begun++ % s->engines] = (unsigned char)engine;
+    s->way[s->begun++ % s->ways] = (unsigned char)way;
 }
 
 void cmn_sums_begin(struct cmn_sums *s, const struct cmn_sum *sum)
@@ -220,6 +236,9 @@ void cmn_sums_begin(struct cmn_sums *s, const struct cmn_sum *sum)
 
     if (by == CMN_EXCHANGE_AUTO) {
         double bytes = (double)sum->n * (sum->dtype == CMN_FP32 ? sizeof(float) : sizeof(uint16_t));
+        if (memcmp(&s->link, &s->said, sizeof s->link)) {
+            say_choice(s, 1); /* a checkpoint has filled it */
+        }
         by = cmn_schedule_best(s->ranks, bytes, &s->link);
     }
     if (by == CMN_EXCHANGE_MPI && sum->dtype != CMN_FP32) {
@@ -228,28 +247,28 @@ void cmn_sums_begin(struct cmn_sums *s, const struct cmn_sum *sum)
     }
     if (by == CMN_EXCHANGE_MPI) {
         begin_mpi(s, sum);
-        note_engine(s, MPI);
+        note_way(s, MPI);
     } else if (by == CMN_EXCHANGE_PAIRWISE) {
         cmn_pairwise_begin(s->pairwise, &job);
-        note_engine(s, PAIRWISE);
+        note_way(s, PAIRWISE);
     } else {
         cmn_rounds_begin(s->rounds, &job, by);
-        note_engine(s, ROUNDS);
+        note_way(s, ROUNDS);
     }
 }
 
 /* Advances without waiting. */
 static void advance(struct cmn_sums *s)
 {
-    long now[ENGINES] = {cmn_pairwise_progress(s->pairwise, 0), cmn_rounds_progress(s->rounds),
-                         progress_mpi(s)};
+    long now[WAYS] = {cmn_pairwise_progress(s->pairwise, 0), cmn_rounds_progress(s->rounds),
+                      progress_mpi(s)};
 
     while (s->ended < s->begun) {
-        int engine = s->engine[s->ended % s->engines];
-        if (s->taken[engine] == now[engine]) {
+        int way = s->way[s->ended % s->ways];
+        if (s->taken[way] == now[way]) {
             return;
         }
-        s->taken[engine]++;
+        s->taken[way]++;
         s->ended++;
     }
 }
@@ -261,16 +280,16 @@ unsigned long long cmn_sums_sent(const struct cmn_sums *s)
 
 void cmn_sums_stalled(const struct cmn_sums *s, long seconds)
 {
-    int engine = s->ended < s->begun ? s->engine[s->ended % s->engines] : PAIRWISE,
-        missing = engine == ROUNDS ? cmn_rounds_missing(s->rounds) : -1;
+    int way = s->ended < s->begun ? s->way[s->ended % s->ways] : PAIRWISE,
+        missing = way == ROUNDS ? cmn_rounds_missing(s->rounds) : -1;
 
     if (missing >= 0) {
         cmn_nothing_from(s->comm, missing, seconds);
-    } else if (engine == PAIRWISE) {
+    } else if (way == PAIRWISE) {
         cmn_pairwise_stalled(s->pairwise, seconds);
     }
     cmn_fatal_lost("exchange: %s for %ld s (cmn_timeout)",
-                   engine == MPI ? "MPI_Iallreduce did not end" : "no message was sent", seconds);
+                   way == MPI ? "MPI_Iallreduce did not end" : "no message was sent", seconds);
 }
 
 long cmn_sums_progress(struct cmn_sums *s, long until)

@@ -5,7 +5,7 @@
  * pairwise (pairwise.h) adds in the order of the ranks; halving and ring (rounds.h) in the order
  * of their rounds; mpi is MPI_Iallreduce, which chooses for itself. Each gives the same bits on
  * all ranks, and the same in every run; but which one auto takes above CMN_SCHEDULE_FEW ranks
- * depends on what is measured. */
+ * depends on what is measured, which a checkpoint keeps (cmn_sums_link). */
 #ifndef CMN_SUMS_H
 #define CMN_SUMS_H
 
@@ -33,6 +33,10 @@ struct cmn_sum {
      * its rounding error after. */
     float *error;
 };
+
+/* Local. What auto chooses by, to be read, or overwritten before the first sum, with the same values on
+ * all ranks: then it chooses as the run that had them. NULL where nothing is measured. */
+struct cmn_link *cmn_sums_link(struct cmn_sums *s);
 
 /* Collective in order, not blocking: the job is copied. */
 void cmn_sums_begin(struct cmn_sums *s, const struct cmn_sum *sum);
