@@ -42,8 +42,6 @@ static void require_exact(const struct cmn_model *m, const struct cmn_feed *f)
         {o->sync_bn != 0, "cmn_sync_bn=on", "it divides each micro-batch over the ranks"},
         {cmn_feed_divides(m->session, cmn_net_time_steps(m->net)), "a recurrent network",
          "ranks divide its sequences"},
-        {cmn_net_uses_adam(m->net) || cmn_net_own_update(m->net), "Darknet's own update (Adam)",
-         "it knows momentum alone, so far"},
         {o->dtype != CMN_FP32, "cmn_allreduce_dtype", "what is rounded depends on the ranks"},
         {o->compress != CMN_COMPRESS_NONE, "cmn_compress", "what is left out depends on the ranks"},
         {o->local_steps > 1, "cmn_local_steps", "each rank trains weights of its own there"},

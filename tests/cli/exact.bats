@@ -68,6 +68,22 @@ as_one() {
     assert_close 1.weights out/conv.weights 1e-5
 }
 
+@test "Adam, also clipped: equal bits on 1 to 5 ranks, of which one adds nothing, also resumed" {
+    mlp_cfg batch=60 subdivisions=4 max_batches=5 cmn_batch=global adam=1 learning_rate=.002 >mlp.cfg
+    exactly 1 mlp.cfg
+    for ranks in 2 3 4 5; do
+        as_one $ranks mlp.cfg -cmn_checkpoint 2
+    done
+    rm out/mlp-4.checkpoint
+    train_on 3 mlp.cfg -cmn_exact on -cmn_checkpoint 2
+    grep 'resumed from out/mlp-2.checkpoint' train.log
+    cmp 1.weights out/mlp.weights
+    train_on 1 mlp.cfg
+    assert_close 1.weights out/mlp.weights 1e-4
+    exactly 1 mlp.cfg -cmn_clip .05
+    as_one 3 mlp.cfg -cmn_clip .05
+}
+
 @test "a checkpoint of 3 ranks continues on 2, and another on 5: the bits of one rank that was not disturbed" {
     mlp_cfg batch=60 subdivisions=4 max_batches=6 cmn_batch=global >mlp.cfg
     exactly 1 mlp.cfg
@@ -99,8 +115,6 @@ as_one() {
     refused 'messages of its own: leave cmn_communicator away' -cmn_communicator shm
     sed -i 's/^cmn_batch=.*/cmn_exact=on\ncmn_batch=per_rank/' mlp.cfg
     fails_clearly 'cmn_exact=on does not go with cmn_batch=per_rank' "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7
-    mlp_cfg batch=60 subdivisions=4 cmn_batch=global adam=1 >mlp.cfg
-    refused 'not go with Darknet.s own update .Adam.: it knows momentum'
 }
 
 @test "ranks whose products are computed by other kernels are refused; the number of OpenBLAS's threads is always one" {

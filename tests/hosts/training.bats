@@ -51,16 +51,25 @@ trains_as_one_rank() {
     assert_far "one/mlp$FINAL.weights" "out/mlp$FINAL.weights" 1e-3
 }
 
-@test "2+1 and 3+2, cmn_exact: one rank's weights, by cmp" {
-    mlp_cfg batch=60 subdivisions=6 max_batches=5 >mlp.cfg
-    train_on 1 mlp.cfg -cmn_batch global -cmn_exact on
-    mv "out/mlp$FINAL.weights" one.weights
-    for shape in 2+1 3+2; do
-        train_on $shape mlp.cfg -cmn_batch global -cmn_exact on -cmn_verify 1
+# as_one_rank CFG SHAPE...: CFG.cfg trains the same bits on each shape as on one rank.
+as_one_rank() {
+    local name=$1 shape
+    shift
+    train_on 1 "$name.cfg" -cmn_batch global -cmn_exact on
+    mv "out/$name$FINAL.weights" one.weights
+    for shape; do
+        train_on "$shape" "$name.cfg" -cmn_batch global -cmn_exact on -cmn_verify 1
         grep '^cmn: .* on 2 nodes, communicator flat' train.log
-        cmp one.weights "out/mlp$FINAL.weights"
-        rm "out/mlp$FINAL.weights"
+        cmp one.weights "out/$name$FINAL.weights"
+        rm "out/$name$FINAL.weights"
     done
+}
+
+@test "2+1 and 3+2, cmn_exact: one rank's weights, by cmp; 3+2 with Adam, too" {
+    mlp_cfg batch=60 subdivisions=6 max_batches=5 >mlp.cfg
+    as_one_rank mlp 2+1 3+2
+    mlp_cfg batch=60 subdivisions=6 max_batches=5 adam=1 learning_rate=.002 >adam.cfg
+    as_one_rank adam 3+2
 }
 
 @test "2+1, cmn_sync_bn: the batch's statistics travel beside the gradients, whether those wait or not" {
