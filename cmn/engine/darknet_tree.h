@@ -28,7 +28,6 @@ extern const struct cmn_tree {
     int has_more;          /* what config/ calls AlexeyAB's: keys of a cfg, options like -map */
     int keeps_cell_deltas; /* backward of an LSTM begins with the deltas of the last micro-batch */
     int keeps_batch;       /* input and labels lie in memory of the network's, not the trainer's */
-    int exact; /* a micro-batch's gradient follows from weights, images and random numbers alone */
 } cmn_tree;
 
 /* ---- the cfg ---- */

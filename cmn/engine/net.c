@@ -183,9 +183,23 @@ const char *cmn_net_own_update(const struct cmn_net *net)
     return cmn_tree_own_update(cmn_network(net), cmn_net_on_gpu(net));
 }
 
-int cmn_net_exact(void)
+int cmn_net_looks_back(const struct cmn_net *net)
 {
-    return cmn_tree.exact;
+    int looks_back = 0;
+
+    for (int i = 0; i < cmn_net_layers(net); i++) {
+        looks_back |= cmn_tree_looks_back(layer_of(net, i));
+    }
+    return looks_back;
+}
+
+const char *cmn_net_follows(const struct cmn_net *net)
+{
+    const char *name;
+
+    return cmn_tree_followed(cmn_network(net), 0, &name)
+               ? "badlabels_rejection_percentage, num_sigmas_reject_badlabels or equidistant_point"
+               : NULL;
 }
 
 int cmn_net_classifies(const struct cmn_net *net)

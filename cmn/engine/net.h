@@ -63,9 +63,12 @@ int cmn_net_uses_adam(const struct cmn_net *net);
 /* A key of the cfg that makes the update another one than momentum's or Adam's, or NULL. Static. */
 const char *cmn_net_own_update(const struct cmn_net *net);
 
-/* Whether a micro-batch's gradient follows from weights, images and random numbers alone in this
- * tree, as cmn_exact needs it. */
-int cmn_net_exact(void);
+/* Whether a layer's outputs depend on images of earlier micro-batches. */
+int cmn_net_looks_back(const struct cmn_net *net);
+
+/* A key of the cfg by which Darknet rejects labels as earlier micro-batches had them, or NULL.
+ * Static. */
+const char *cmn_net_follows(const struct cmn_net *net);
 
 /* Whether labels and output hold one value for each class, so that right answers can be
  * counted. */

@@ -7,7 +7,6 @@ const struct cmn_tree cmn_tree = {
     .whose = "pjreddie's",
     .has_all_hooks = 1,
     .keeps_batch = 1,
-    .exact = 1,
 };
 
 /* ---- the cfg ---- */

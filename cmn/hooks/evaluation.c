@@ -297,12 +297,7 @@ static void unpack_boxes(const float *boxes, size_t rows, int classes, struct de
 
 int cmn_divides_images(const struct network *net)
 {
-    int looks_back = 0;
-
-    for (int i = 0; i < net->n; i++) {
-        looks_back |= cmn_tree_looks_back(&net->layers[i]);
-    }
-    return cmn_job.on && !looks_back;
+    return cmn_job.on && !cmn_net_looks_back(cmn_net_of((struct network *)net));
 }
 
 void cmn_share_boxes(struct network *net, struct detection **found, int *n, int images)

@@ -35,13 +35,14 @@ static void require_exact(const struct cmn_model *m, const struct cmn_feed *f)
         const char *what, *why;
     } refused[] = {
         {m->session->topology.device >= 0, "a GPU", "it works on the CPU alone, so far"},
-        {!cmn_net_exact(), "this tree of Darknet", "it was tried with pjreddie's alone, so far"},
         {o->batch != CMN_BATCH_GLOBAL, "cmn_batch=per_rank",
          "each rank has a batch of its own there"},
         {o->scatter != CMN_SCATTER_GLOBAL, "cmn_scatter", "other ranks would draw other images"},
         {o->sync_bn != 0, "cmn_sync_bn=on", "it divides each micro-batch over the ranks"},
-        {cmn_feed_divides(m->session, cmn_net_time_steps(m->net)), "a recurrent network",
-         "ranks divide its sequences"},
+        {cmn_net_looks_back(m->net) || cmn_feed_divides(m->session, cmn_net_time_steps(m->net)),
+         "a recurrent network", "each micro-batch begins where the one before has ended"},
+        {cmn_net_follows(m->net) != NULL, cmn_net_follows(m->net),
+         "each micro-batch is trained by what the ones before have shown"},
         {o->dtype != CMN_FP32, "cmn_allreduce_dtype", "what is rounded depends on the ranks"},
         {o->compress != CMN_COMPRESS_NONE, "cmn_compress", "what is left out depends on the ranks"},
         {o->local_steps > 1, "cmn_local_steps", "each rank trains weights of its own there"},

@@ -113,6 +113,45 @@ resumes_with_same_bits() {
     assert_close whole.weights out/net_final.weights 1e-6
 }
 
+@test "cmn_exact: 1, 2, 3 and 5 ranks have the same bits, with mosaic, random=1, ema_alpha and clipping; also resumed on others" {
+    local n with=()
+    boxes 60
+    [[ $ALEXEYAB_BUILD != *-opencv* ]] || with=(mosaic=1)
+    tiny batch=12 subdivisions=4 max_batches=6 saturation=1.5 exposure=1.5 hue=.1 mixup=1 ema_alpha=.9 learning_rate=.0001 "${with[@]}" |
+        sed 's/random=0/random=1/' >net.cfg
+    for n in 1 2 3 5; do
+        detect_on "$n" -cmn_exact on -cmn_clip 50 -cmn_verify 1 -cmn_checkpoint 2 -cmn_checkpoint_keep 9
+        for what in final ema; do
+            mv "out/net_$what.weights" "$n.$what"
+            cmp "1.$what" "$n.$what"
+        done
+        jq -c '.[] | [.iteration, .["main/loss"]]' out/net.json >"$n.losses"
+        cmp 1.losses "$n.losses"
+        mv out "$n"
+        mkdir out
+    done
+    run -1 cmp 1.final 1.ema
+    mv 3/net-4.checkpoint out
+    detect_on 2 -cmn_exact on -cmn_clip 50 -cmn_checkpoint 2
+    grep 'resumed from out/net-4.checkpoint' train.log
+    cmp 1.final out/net_final.weights
+    cmp 1.ema out/net_ema.weights
+    detect_on 1 -clear -cmn_clip 50
+    assert_close 1.final out/net_final.weights 1e-5
+}
+
+@test "cmn_exact: what an earlier micro-batch decides is refused" {
+    boxes 60
+    tiny batch=12 subdivisions=4 num_sigmas_reject_badlabels=3 >net.cfg
+    refused() {
+        fails_clearly "cmn_exact=on does not go with $1" "$DARKNET" detector train digits.data net.cfg -dont_show -cmn -cmn_exact on
+    }
+    refused 'badlabels_rejection_percentage, num_sigmas_reject_badlabels or equidistant_point: each micro-batch is trained by'
+    tiny batch=6 subdivisions=2 time_steps=3 track=1 | sed /batch_normalize/d |
+        before_last $'[conv_lstm]\nsize=3\npad=1\noutput=16\npeephole=1\nactivation=leaky' >net.cfg
+    refused 'a recurrent network: each micro-batch begins'
+}
+
 @test "AlexeyAB's keys: those of GPUs alone are named; connected layers and the like are trained, whatever the communicator" {
     small_data 60 50
     net_section channels=3 batch=24 subdivisions=3 cmn_batch=global max_batches=3 learning_rate=.01 adam=1 >net.cfg
