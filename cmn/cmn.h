@@ -260,6 +260,10 @@ int cmn_step_images(struct network *net);
  * Returns by how much net->seen is to grow: net->batch without -cmn. */
 int cmn_before_micro_batch(struct network *net);
 
+/* Local. train_network_datum() calls it behind that: whether this rank is to compute the micro-batch.
+ * With cmn_exact and more ranks than micro-batches some have nothing to compute. 1 without -cmn. */
+int cmn_has_micro_batch(struct network *net);
+
 /* Local. train_network_datum() calls it after backward. `last`: Darknet takes the micro-batch for
  * the last of its step; returns whether it is. */
 int cmn_after_micro_batch(struct network *net, int last);

@@ -504,6 +504,13 @@ int cmn_before_micro_batch(struct network *net)
     return images;
 }
 
+int cmn_has_micro_batch(struct network *net)
+{
+    const struct cmn_trainer *t = net->cmn;
+
+    return !t || !t->feed.share.spare;
+}
+
 int cmn_after_micro_batch(struct network *net, int last)
 {
     struct cmn_trainer *t = net->cmn;

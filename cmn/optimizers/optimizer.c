@@ -241,12 +241,8 @@ void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metri
 {
     struct cmn_gradients *g = o->gradients;
 
-    if (metrics) {
-        memcpy(g->metrics, metrics, CMN_METRICS * sizeof *metrics);
-        cmn_ordered_sum_add(o->ordered, g->flat);
-    } else {
-        g->ops->zero(g->exchange.block.data, g->exchange.block.n);
-    }
+    memcpy(g->metrics, metrics, CMN_METRICS * sizeof *metrics);
+    cmn_ordered_sum_add(o->ordered, g->flat);
 }
 
 size_t cmn_optimizer_will_begin(const struct cmn_optimizer *o, int i)

@@ -22,7 +22,7 @@ void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int la
 void cmn_optimizer_add_in_order(struct cmn_optimizer *o, int micro_batches);
 
 /* Local, with cmn_exact. The flat buffer holds the gradient of this rank's next micro-batch: it is
- * added up with its metrics, or, without metrics (NULL), thrown away, and becomes 0. */
+ * added up with its metrics, and becomes 0. */
 void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metrics);
 
 /* Collective, blocking. All ranks have the same weights now, and what else is kept begins from

@@ -79,7 +79,7 @@ static struct cmn_share whole_micro_batches(int batch, int micro_batches, int ra
 }
 
 /* cmn_exact: as whole micro-batches, with statistics that are summed by their numbers. Ranks that
- * have none compute another rank's in vain, for Darknet's trainers know no empty step. */
+ * have none compute nothing; Darknet's trainers, who know no empty step, take them for others. */
 static struct cmn_share exact(int batch, int micro_batches, int rank, int ranks)
 {
     int busy = ranks < micro_batches ? ranks : micro_batches;
@@ -289,7 +289,7 @@ static void open_sampler(struct cmn_feed *f, size_t images)
         .seed = s->seed,
         .rank = s->topology.rank,
         .size = s->topology.size,
-        .images = images,
+        .images = f->share.spare ? 1 : images, /* one, that stays in the cache: nobody looks at it */
         /* So that a step holds the same images on any number of ranks. */
         .step = (size_t)f->share.dealt,
         .offset = (size_t)f->share.offset,

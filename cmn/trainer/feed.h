@@ -22,7 +22,7 @@ struct cmn_share {
     int sequences, first_sequence; /* local and offset as the cfg counts: without its time_steps */
     int whole; /* micro-batches are the cfg's own; other ranks have its other ones */
     int first; /* cmn_exact: number of this rank's first one in the step */
-    int spare; /* cmn_exact: these are another rank's, and count there alone */
+    int spare; /* cmn_exact: there is none for this rank, which computes nothing */
     /* Factors of the rolling statistics of batch normalisation before and after a step. */
     struct cmn_rolling_factor before, after;
 };

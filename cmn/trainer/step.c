@@ -117,8 +117,8 @@ static void add_in_order(struct cmn_step *p, float loss, float right)
     if (p->rolling) {
         cmn_gradients_pack(&p->model->gradients, CMN_STATISTIC, added_by(p));
     }
-    if (cmn_feed_exact(p->feed)) {
-        cmn_optimizer_after_micro_batch(&p->model->optimizer, share->spare ? NULL : metrics);
+    if (cmn_feed_exact(p->feed) && !share->spare) {
+        cmn_optimizer_after_micro_batch(&p->model->optimizer, metrics);
     }
 }
 

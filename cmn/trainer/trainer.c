@@ -103,7 +103,7 @@ static void introduce(const struct cmn_trainer *t)
                          : " (rank 0; parts differ by one)",
         cmn_feed_step_images(f), cmn_options_word(&s->options, "cmn_scatter"), s->seed);
     if (cmn_feed_exact(f) && cmn_feed_exact(f) < top->size) {
-        cmn_say("cmn_exact=on: %d of %d ranks add nothing, for a step has %d micro-batch%s: raise "
+        cmn_say("cmn_exact=on: %d of %d ranks are idle, for a step has %d micro-batch%s: raise "
                 "subdivisions in the cfg, or lower the number of ranks",
                 top->size - cmn_feed_exact(f), top->size, cmn_feed_exact(f),
                 cmn_feed_exact(f) == 1 ? "" : "es");

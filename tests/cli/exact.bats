@@ -35,13 +35,14 @@ as_one() {
 }
 
 # bats test_tags=alexeyab
-@test "a perceptron on 1 to 5 ranks, of which one adds nothing: equal bits, also with clipping, LARS and an average" {
+@test "a perceptron on 1 to 5 ranks, of which one is idle: equal bits, also with clipping, LARS and an average" {
     mlp_cfg batch=60 subdivisions=4 max_batches=6 cmn_batch=global >mlp.cfg
     exactly 1 mlp.cfg
     for ranks in 2 3 4 5; do
-        as_one $ranks mlp.cfg
+        as_one $ranks mlp.cfg -cmn_timeline t.json
     done
-    grep -q 'cmn_exact=on: 1 of 5 ranks add nothing, for a step has 4 micro-batches' train.log
+    grep -q 'cmn_exact=on: 1 of 5 ranks are idle, for a step has 4 micro-batches' train.log
+    jq -ce '[.traceEvents[] | select(.cat == "forward" or .cat == "backward") | .pid] | unique == [1, 2, 3, 4]' t.json
     train_on 1 mlp.cfg
     assert_close 1.weights "out/mlp$FINAL.weights" 1e-6
     exactly 1 mlp.cfg -cmn_clip .05 -cmn_ema .9 -cmn_lars .01
@@ -69,7 +70,7 @@ as_one() {
     assert_close 1.weights "out/conv$FINAL.weights" 1e-5
 }
 
-@test "Adam, also clipped: equal bits on 1 to 5 ranks, of which one adds nothing, also resumed" {
+@test "Adam, also clipped: equal bits on 1 to 5 ranks, of which one is idle, also resumed" {
     not_offered adam
     mlp_cfg batch=60 subdivisions=4 max_batches=5 cmn_batch=global adam=1 learning_rate=.002 >mlp.cfg
     exactly 1 mlp.cfg
