@@ -3,11 +3,14 @@
  * their way in and the result on its way out, which is a few percent of the time that it saves.
  *
  * oneDNN 2 and 3 differ in how descriptors are made: that is in the first section. */
+#include "engine/convolution.h"
+
 #ifdef ONEDNN
 #include <cblas.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <omp.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
@@ -15,7 +18,6 @@
 #include "base/fatal.h"
 #include "base/memory.h"
 #include "cmn.h"
-#include "engine/convolution.h"
 
 /* ---- descriptors ---- */
 
@@ -412,4 +414,21 @@ int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_resul
     pthread_mutex_unlock(&one_at_a_time);
     return there;
 }
+const char *cmn_convolution_kernels(void)
+{
+    static char line[96];
+    const dnnl_version_t *v = dnnl_version();
+
+    snprintf(line, sizeof line, "oneDNN %d.%d.%d (%s), instructions of level %x\n", v->major, v->minor,
+             v->patch, v->hash, (unsigned)dnnl_get_effective_cpu_isa());
+    return line;
+}
+
+#else
+
+const char *cmn_convolution_kernels(void)
+{
+    return "";
+}
+
 #endif

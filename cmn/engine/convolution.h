@@ -1,4 +1,4 @@
-/* Weights that oneDNN's convolutions need not reorder each time (ONEDNN=1). */
+/* Weights that oneDNN's convolutions need not reorder each time, and its kernels (ONEDNN=1). */
 #ifndef CMN_CONVOLUTION_H
 #define CMN_CONVOLUTION_H
 
@@ -13,5 +13,8 @@ static inline void cmn_convolution_hold_weights(int now)
     (void)now;
 }
 #endif
+
+/* Local. A line that says which kernels compute here; "" without oneDNN. Static. */
+const char *cmn_convolution_kernels(void);
 
 #endif

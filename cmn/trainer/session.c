@@ -1,6 +1,8 @@
 #include "trainer/session.h"
 
 #include <cblas.h>
+#include <inttypes.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/atomic_file.h"
 #include "base/fatal.h"
@@ -17,6 +20,7 @@
 #include "base/output.h"
 #include "base/random.h"
 #include "data/image_cache.h"
+#include "engine/convolution.h"
 #include "mpi/call.h"
 #include "mpi/consistency.h"
 #include "mpi/files.h"
@@ -172,19 +176,43 @@ static void forget_gradients(struct cmn_options *o)
     o->clip = 0;
 }
 
-/* cmn_exact: OpenBLAS adds in another order with another number of threads, and on another
- * processor. */
-static void pin_products(const struct cmn_session *s)
+/* What the C library makes of many numbers: its functions are others in other versions, and on other
+ * processors. */
+static uint64_t hash_functions(void)
 {
-    char text[512];
+    enum { TRIED = 2000, FUNCTIONS = 8 };
+    static double y[TRIED][FUNCTIONS];
+
+    for (int i = 0; i < TRIED; i++) {
+        double x = (i + .5) / 97 - 10, more = fabs(x) + .01;
+        double of[FUNCTIONS] = {exp(x),
+                                log(more),
+                                pow(more, 1.7),
+                                sin(x),
+                                tanh(x),
+                                (double)expf((float)x),
+                                (double)logf((float)more),
+                                (double)powf((float)more, .7F)};
+        memcpy(y[i], of, sizeof of);
+    }
+    return XXH3_64bits(y, sizeof y);
+}
+
+/* cmn_exact: OpenBLAS adds in another order with another number of threads, and all of these compute
+ * in another way on another processor. */
+static void pin_arithmetic(const struct cmn_session *s)
+{
+    char text[1024];
 
     if (!s->options.exact || s->command->does != CMN_TRAINS) {
         return;
     }
     openblas_set_num_threads(1);
-    snprintf(text, sizeof text, "kernels for %s of %s\n", openblas_get_corename(),
-             openblas_get_config());
-    cmn_files_compare("OpenBLAS (cmn_exact=on)", text, &s->topology);
+    snprintf(text, sizeof text,
+             "OpenBLAS's kernels for %s of %s\n%sthe C library's functions give %016" PRIx64 "\n",
+             openblas_get_corename(), openblas_get_config(), cmn_convolution_kernels(),
+             hash_functions());
+    cmn_files_compare("arithmetic (cmn_exact=on)", text, &s->topology);
 }
 
 void cmn_session_configure(struct cmn_session *s)
@@ -194,7 +222,7 @@ void cmn_session_configure(struct cmn_session *s)
 
     cmn_compare_program(&s->topology);
     compare_keys(s);
-    pin_products(s);
+    pin_arithmetic(s);
     reserve_blas();
     if (cmn_options_idle(&s->options, evaluates ? cmn_command_name(s->command) : NULL)) {
         cmn_fatal_reason();

@@ -125,11 +125,21 @@ as_one() {
     fails_clearly 'cmn_exact=on does not go with cmn_batch=per_rank' "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7
 }
 
-@test "ranks whose products are computed by other kernels are refused; the number of OpenBLAS's threads is always one" {
+@test "ranks whose arithmetic is another are refused: OpenBLAS, oneDNN, C library; the number of OpenBLAS's threads is always one" {
     mlp_cfg batch=60 subdivisions=4 max_batches=3 cmn_batch=global >mlp.cfg
+    differ() {
+        fails_clearly "the arithmetic \(cmn_exact=on\) differs from rank 0.s: rank 0 has \"$1" \
+            "${mpiexec[@]}" -n 2 "$otherwise" "$2" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_exact on
+    }
     rank_1_runs 'export OPENBLAS_CORETYPE=Prescott'
-    fails_clearly 'the OpenBLAS \(cmn_exact=on\) differs from rank 0.s: rank 0 has "kernels for .*Prescott' \
-        "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_exact on
+    differ "OpenBLAS's kernels for .*Prescott" "$DARKNET"
+    if [[ -x $BUILD/onednn/bin/darknet ]]; then
+        rank_1_runs 'export ONEDNN_MAX_CPU_ISA=SSE41'
+        differ 'oneDNN [0-9].*instructions of level .*instructions of level 1"' "$BUILD/onednn/bin/darknet"
+    fi
+    # Newer versions of glibc call them without Usable.
+    rank_1_runs 'export GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2_Usable,-FMA_Usable,-AVX2,-FMA'
+    differ "the C library's functions give " "$DARKNET"
     # With this size OpenBLAS 0.3.21 gives other bits on two threads.
     mlp_cfg batch=200 subdivisions=2 max_batches=2 cmn_batch=global | sed 's/output=64/output=1000/' >mlp.cfg
     exactly 1 mlp.cfg
