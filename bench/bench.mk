@@ -1,6 +1,6 @@
 # Measurements: ratios within one run, asserted by nothing. docs/reference/performance.md says how to read them.
 
-.PHONY: bench bench-link bench-slow-link bench-accuracy bench-timeline bench-large-batch bench-batch-norm bench-reliability bench-faults bench-peers simulate
+.PHONY: bench bench-link bench-slow-link bench-accuracy bench-timeline bench-large-batch bench-batch-norm bench-exact bench-reliability bench-faults bench-peers simulate
 
 bench: all mnist ## Measure speed against the no-communication baseline; see docs/reference/performance.md
 	@$(TEST_ENV) bench/run.sh
@@ -22,6 +22,9 @@ bench-large-batch: all mnist ## Measure what a large batch costs in accuracy, an
 
 bench-batch-norm: all mnist ## Measure what batch normalisation over all ranks costs a step
 	@$(TEST_ENV) bench/batch-norm.sh
+
+bench-exact: all mnist ## Measure what cmn_exact costs a step
+	@$(TEST_ENV) bench/exact.sh
 
 bench-reliability: all mnist ## Measure what checkpoints, comparing the weights and looking for NaN cost a step
 	@$(TEST_ENV) bench/reliability.sh

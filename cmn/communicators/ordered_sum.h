@@ -9,7 +9,8 @@
  * A rank computes consecutive micro-batches and adds them up as far as whole nodes go, like a
  * counter in binary: it keeps at most 2 log2(n) sums of n micro-batches. Then each rank collects one
  * slice of all ranks' nodes, adds these up to the root, and all get all slices.
- * Bytes: with k nodes on each of N ranks, (N-1)/N * 4n * (k + 1) sent per rank. */
+ * A rank with k nodes sends, for each 2^20 of n floats or a part of them, k (N-1) messages to N-1
+ * other ranks, and its slice by MPI_Allgatherv: (N-1)/N * 4n * (k + 1) bytes in all. */
 #ifndef CMN_ORDERED_SUM_H
 #define CMN_ORDERED_SUM_H
 

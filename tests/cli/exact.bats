@@ -4,6 +4,7 @@
 # log as texts.
 
 load helpers
+load restart
 
 setup() {
     enter_folder
@@ -99,6 +100,92 @@ as_one() {
         grep 'resumed from out/mlp-2.checkpoint' train.log
         cmp 1.weights "out/mlp$FINAL.weights"
     done
+}
+
+newest() {
+    find out -name '*.checkpoint' -printf '%f\n' | sort -t - -k 2 -n | tail -n 1
+}
+
+has_newer() {
+    [[ $(newest) != "$1" ]] || gone "$started"
+}
+
+@test "a detector with augmented images of sizes that random=1 draws: equal bits on 1, 2 and 3 ranks" {
+    local file ranks
+    mkdir -p d
+    while IFS= read -r file; do
+        ln -s "../$file" d/
+        echo "${file: -5:1} .5 .5 .6 .8" >"d/$(basename "${file%.png}").txt"
+        echo "d/$(basename "$file")"
+    done < <(head -n 60 train.list) >boxes.list
+    printf '%s\n' classes=10 train=boxes.list valid=boxes.list names=labels.txt backup=out >boxes.data
+    {
+        net_section width=64 height=64 channels=3 batch=6 subdivisions=3 cmn_batch=global saturation=1.5 exposure=1.5 hue=.1 max_batches=9999 \
+            learning_rate=.0001
+        printf '%s\n' '[convolutional]' batch_normalize=1 filters=6 size=8 stride=8 pad=1 activation=leaky '[maxpool]' size=2 stride=2 \
+            '[convolutional]' filters=30 size=1 stride=1 pad=1 activation=linear \
+            '[yolo]' mask=0,1 anchors=30,40,40,55 classes=10 num=2 jitter=.3 ignore_thresh=.7 truth_thresh=1 random=1
+    } >net.cfg
+    # Sizes are drawn until 200 iterations before the end: the training is asked to stop behind the second one.
+    for ranks in 1 2 3; do
+        rm -rf out
+        mkdir out
+        timeout $((60 * SLOW)) "${mpiexec[@]}" -n $ranks "$DARKNET" detector train boxes.data net.cfg -cmn -cmn_seed 7 -cmn_validate 0 \
+            -cmn_exact on -cmn_checkpoint 11 -cmn_checkpoint_keep 99 >train.log 2>&1 3>&- &
+        started=$!
+        wait_for 'a checkpoint' compgen -G 'out/net-11.checkpoint' || { tail train.log; return 1; }
+        kill -s "$(patient_stop)" "$(pgrep -P "$started")"
+        wait "$started" || true
+        # Weights come first in a checkpoint.
+        head -c "$(stat -c %s out/net_final.weights)" out/net-11.checkpoint >$ranks.weights
+        [[ $(seen $ranks.weights) -eq 66 ]]
+        cmp 1.weights $ranks.weights
+    done
+    if pjreddies; then
+        [[ $(grep -A 1 '^Resizing' train.log | grep -c '^[0-9]') -eq $((2 * ranks)) ]]
+        [[ $(grep -A 1 '^Resizing' train.log | grep '^[0-9]' | sort -u | wc -l) -eq 2 ]]
+    fi
+}
+
+# KILLS=50 tests/run.sh cli/exact: more of them.
+@test "ranks killed at random moments, each time started again on 4, 3, 2, 5 or 1: the bits of a rank that was not disturbed" {
+    local numbers=(4 3 2 4 1 5) killed=0 late=0 ranks status
+    {
+        net_section batch=20 subdivisions=4 max_batches=400 cmn_batch=global
+        printf '%s\n' '[connected]' output=32 batch_normalize=1 activation=leaky '[dropout]' probability=.2 \
+            '[connected]' output=10 activation=linear '[softmax]'
+    } >mlp.cfg
+    exactly 1 mlp.cfg
+    rm -r out
+    mkdir out
+    : >all.log
+    while ((killed < ${KILLS:-5})); do
+        before=$(newest)
+        timeout $((60 * SLOW)) "${mpiexec[@]}" -n "${numbers[killed % 6]}" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 \
+            -cmn_validate 0 -cmn_report_every 1 -cmn_exact on -cmn_checkpoint 5 >train.log 2>&1 3>&- &
+        started=$!
+        wait_for 'a newer checkpoint' has_newer "$before"
+        sleep "0.0$((RANDOM % 10))"
+        mapfile -t ranks < <(pgrep -P "$(pgrep -P "$started")")
+        kill -KILL "${ranks[RANDOM % ${#ranks[@]}]}" || true
+        status=0
+        wait "$started" || status=$?
+        all_gone "${ranks[@]}"
+        cat train.log >>all.log
+        echo "${numbers[killed % 6]} ranks, from ${before:-the begin} to $(newest): status $status"
+        if ((status)); then
+            killed=$((killed + 1))
+        else # it had ended before
+            late=$((late + 1))
+            ((late < 20))
+            rm -r out
+            mkdir out
+        fi
+    done
+    train_on 3 mlp.cfg -cmn_report_every 1 -cmn_exact on -cmn_checkpoint 5
+    [[ $(cat all.log train.log | grep -c 'resumed from out/mlp-') -ge $((killed - late)) ]]
+    cmp 1.weights "out/mlp$FINAL.weights"
+    losses out/mlp.json | cmp 1.losses
 }
 
 @test "what cmn_exact does not go with yet is refused in one line with its reason" {

@@ -75,6 +75,67 @@ static void has_the_bits_of_the_tree(void **state)
     fail_on_all_ranks();
 }
 
+/* ---- what an exchange sends ---- */
+
+static size_t messages, bytes; /* of this rank, by MPI_Isend */
+static int gathers;
+
+int MPI_Isend(const void *from, int n, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+              MPI_Request *request)
+{
+    messages++;
+    bytes += (size_t)n * sizeof(float);
+    return PMPI_Isend(from, n, type, to, tag, comm, request);
+}
+
+int MPI_Allgatherv(const void *from, int n, MPI_Datatype type, void *to, const int *count,
+                   const int *place, MPI_Datatype of, MPI_Comm comm)
+{
+    gathers++;
+    return PMPI_Allgatherv(from, n, type, to, count, place, of, comm);
+}
+
+/* Nodes of [at, end): each the largest power of two that divides its begin and fits. */
+static size_t nodes_of(int at, int end)
+{
+    size_t nodes = 0;
+
+    for (int n; at < end; at += n, nodes++) {
+        for (n = 1; at % (2 * n) == 0 && at + 2 * n <= end; n *= 2) {
+        }
+    }
+    return nodes;
+}
+
+/* The closed forms of ordered_sum.h, for each number of micro-batches. */
+static void sends_what_it_says(void **state)
+{
+    enum { FLOATS = 60 }; /* divided evenly by each number of ranks */
+    float x[FLOATS] = {0};
+    size_t others = (size_t)top.size - 1;
+
+    (void)state;
+    for (int n = 1; n <= MOST; n++) {
+        struct cmn_ordered_sum *s = cmn_ordered_sum_open(&top, n, FLOATS);
+        int first = cmn_ordered_sum_first(n, top.rank, top.size);
+        int end = cmn_ordered_sum_first(n, top.rank + 1, top.size);
+        size_t nodes = nodes_of(first, end);
+        for (int m = first; m < end; m++) {
+            cmn_ordered_sum_add(s, x);
+        }
+        messages = bytes = 0;
+        gathers = 0;
+        cmn_ordered_sum_complete(s, x);
+        CHECK_SAYING(messages == nodes * others, "%d micro-batches: %zu messages of %zu nodes", n,
+                     messages, nodes);
+        CHECK_SAYING(bytes == nodes * 4 * FLOATS * others / (size_t)top.size,
+                     "%d micro-batches: %zu bytes of %zu nodes", n, bytes, nodes);
+        CHECK_SAYING(gathers == (top.size > 1), "%d micro-batches: gathered %d times", n, gathers);
+        cmn_ordered_sum_close(s);
+    }
+    fail_on_all_ranks();
+}
+
 /* Each has a rank, in order, and no rank has two more than another. */
 static void deals_out_all_micro_batches(void **state)
 {
@@ -99,6 +160,7 @@ static int run(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deals_out_all_micro_batches),
         cmocka_unit_test(has_the_bits_of_the_tree),
+        cmocka_unit_test(sends_what_it_says),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
