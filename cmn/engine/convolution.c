@@ -419,8 +419,8 @@ const char *cmn_convolution_kernels(void)
     static char line[96];
     const dnnl_version_t *v = dnnl_version();
 
-    snprintf(line, sizeof line, "oneDNN %d.%d.%d (%s), instructions of level %x\n", v->major, v->minor,
-             v->patch, v->hash, (unsigned)dnnl_get_effective_cpu_isa());
+    snprintf(line, sizeof line, "oneDNN %d.%d.%d (%s), instructions of level %x\n", v->major,
+             v->minor, v->patch, v->hash, (unsigned)dnnl_get_effective_cpu_isa());
     return line;
 }
 

@@ -289,7 +289,7 @@ static void open_sampler(struct cmn_feed *f, size_t images)
         .seed = s->seed,
         .rank = s->topology.rank,
         .size = s->topology.size,
-        .images = f->share.spare ? 1 : images, /* one, that stays in the cache: nobody looks at it */
+        .images = f->share.spare ? 1 : images, /* one, which nobody looks at */
         /* So that a step holds the same images on any number of ranks. */
         .step = (size_t)f->share.dealt,
         .offset = (size_t)f->share.offset,

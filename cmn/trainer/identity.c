@@ -81,6 +81,9 @@ static void add_identity(cJSON *o, const struct cmn_checkpointing *c)
     add(o, "gpu", "%d", top->device >= 0);
     add_key(o, c, "cmn_intra");
     add(o, "seed", "%lu", s->seed);
+    if (s->arithmetic[0]) {
+        add(o, "arithmetic", "%s", s->arithmetic);
+    }
     add(o, "images", "%zu", images_of_cfg(c));
     add(o, "list_images", "%zu", s->train_images);
     add(o, "list_hash", "%s", c->list_hash);
@@ -414,6 +417,28 @@ static void tell_changes(const struct cmn_checkpointing *c)
     }
 }
 
+static void tell_other_ranks(const struct cmn_checkpointing *c)
+{
+    if (c->session->arithmetic[0]) { /* with cmn_exact who computes changes nothing */
+        if (strcmp(cmn_saved_text(c->saved, "arithmetic"), c->session->arithmetic)) {
+            cmn_warn("cmn_exact=on: the checkpoint was written with other arithmetic (another kind "
+                     "of processor, OpenBLAS, oneDNN or C library): the weights will not be those "
+                     "of a training that was not disturbed");
+        }
+    } else if (!c->by.same_ranks) {
+        cmn_warn(
+            "the checkpoint was written by %d rank%s: their common state is restored, and what "
+            "belongs to a single rank is dropped (dropout's random numbers, a compressor's error "
+            "feedback, a step of double buffering)",
+            c->by.ranks, c->by.ranks == 1 ? "" : "s");
+    } else if (!c->by.same_nodes) {
+        cmn_warn(
+            "the checkpoint was written by communicator %s, or on other nodes: sums may differ "
+            "in their last bits, and error feedback of compressors is dropped",
+            cmn_saved_text(c->saved, "communicator"));
+    }
+}
+
 void cmn_identity_tell_origin(struct cmn_checkpointing *c)
 {
     size_t now = cmn_net_iteration(c->model->net);
@@ -444,18 +469,7 @@ void cmn_identity_tell_origin(struct cmn_checkpointing *c)
         cmn_warn("the weights file of the command line is ignored: the checkpoint has newer "
                  "weights; -clear starts over");
     }
-    if (!c->by.same_ranks) {
-        cmn_warn(
-            "the checkpoint was written by %d rank%s: their common state is restored, and what "
-            "belongs to a single rank is dropped (dropout's random numbers, a compressor's error "
-            "feedback, a step of double buffering)",
-            c->by.ranks, c->by.ranks == 1 ? "" : "s");
-    } else if (!c->by.same_nodes) {
-        cmn_warn(
-            "the checkpoint was written by communicator %s, or on other nodes: sums may differ "
-            "in their last bits, and error feedback of compressors is dropped",
-            cmn_saved_text(c->saved, "communicator"));
-    }
+    tell_other_ranks(c);
     cmn_checkpoint_free(c->file);
     c->file = NULL;
 }

@@ -200,7 +200,7 @@ static uint64_t hash_functions(void)
 
 /* cmn_exact: OpenBLAS adds in another order with another number of threads, and all of these compute
  * in another way on another processor. */
-static void pin_arithmetic(const struct cmn_session *s)
+static void pin_arithmetic(struct cmn_session *s)
 {
     char text[1024];
 
@@ -213,6 +213,8 @@ static void pin_arithmetic(const struct cmn_session *s)
              openblas_get_corename(), openblas_get_config(), cmn_convolution_kernels(),
              hash_functions());
     cmn_files_compare("arithmetic (cmn_exact=on)", text, &s->topology);
+    snprintf(s->arithmetic, sizeof s->arithmetic, "%016" PRIx64,
+             (uint64_t)XXH3_64bits(text, strlen(text)));
 }
 
 void cmn_session_configure(struct cmn_session *s)

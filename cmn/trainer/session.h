@@ -29,6 +29,7 @@ struct cmn_session {
     int starts_over;    /* -clear was given */
     long resumed_steps; /* steps of earlier runs, by the checkpoint */
     unsigned long seed; /* options.seed, or what rank 0 drew */
+    char arithmetic[20]; /* cmn_exact: a hash of what computes here, the same on all ranks; or "" */
     const struct cmn_communicator *communicator;
     const char *communicator_why; /* why this one */
     void *exchange;               /* the communicator's self */

@@ -98,8 +98,12 @@ as_one() {
         rm -f "out/mlp$FINAL.weights" out/mlp-6.checkpoint out/mlp-4.checkpoint
         train_on $ranks mlp.cfg -cmn_exact on -cmn_checkpoint 2 -cmn_checkpoint_keep 5
         grep 'resumed from out/mlp-2.checkpoint' train.log
+        [[ $(grep -cE 'is dropped|other arithmetic' train.log) -eq 0 ]]
         cmp 1.weights "out/mlp$FINAL.weights"
     done
+    rm "out/mlp$FINAL.weights" out/mlp-6.checkpoint out/mlp-4.checkpoint
+    OPENBLAS_CORETYPE=Prescott train_on 2 mlp.cfg -cmn_exact on
+    grep 'cmn_exact=on: the checkpoint was written with other arithmetic' train.log
 }
 
 newest() {
