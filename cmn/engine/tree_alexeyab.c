@@ -205,7 +205,7 @@ size_t cmn_tree_truths(const network *net)
 }
 
 /* Both sides times or divided by `random` of the last layer that finds boxes, 1.4 where that is 1;
- * rounded up to resize_step. */
+ * plus resize_step, rounded to multiples of it. */
 struct cmn_tree_sizes cmn_tree_random_sizes(const network *net)
 {
     const layer *last = &net->layers[cmn_tree_detector(net)];
@@ -219,8 +219,8 @@ struct cmn_tree_sizes cmn_tree_random_sizes(const network *net)
     if (factor <= 0) {
         return (struct cmn_tree_sizes){0, 0, 0};
     }
-    return (struct cmn_tree_sizes){(int)(less / factor), (int)(more * factor) + net->resize_step,
-                                   0};
+    return (struct cmn_tree_sizes){(int)(less / factor),
+                                   (int)(more * factor + 1.5 * net->resize_step), 0};
 }
 
 struct cmn_tree_sizes cmn_tree_earlier_sizes(const network *net)

@@ -73,7 +73,7 @@ as_one() {
 
 @test "Adam, also clipped: equal bits on 1 to 5 ranks, of which one is idle, also resumed" {
     not_offered adam
-    mlp_cfg batch=60 subdivisions=4 max_batches=5 cmn_batch=global adam=1 learning_rate=.002 >mlp.cfg
+    mlp_cfg batch=60 subdivisions=4 max_batches=4 cmn_batch=global adam=1 learning_rate=.002 >mlp.cfg
     exactly 1 mlp.cfg
     for ranks in 2 3 4 5; do
         as_one $ranks mlp.cfg -cmn_checkpoint 2
@@ -98,11 +98,11 @@ as_one() {
         rm -f "out/mlp$FINAL.weights" out/mlp-6.checkpoint out/mlp-4.checkpoint
         train_on $ranks mlp.cfg -cmn_exact on -cmn_checkpoint 2 -cmn_checkpoint_keep 5
         grep 'resumed from out/mlp-2.checkpoint' train.log
-        [[ $(grep -cE 'is dropped|other arithmetic' train.log) -eq 0 ]]
+        run -1 grep -E 'is dropped|other arithmetic' train.log
         cmp 1.weights "out/mlp$FINAL.weights"
     done
     rm "out/mlp$FINAL.weights" out/mlp-6.checkpoint out/mlp-4.checkpoint
-    OPENBLAS_CORETYPE=Prescott train_on 2 mlp.cfg -cmn_exact on
+    OPENBLAS_CORETYPE=Prescott train_on 2 mlp.cfg -cmn_exact on -cmn_checkpoint 2
     grep 'cmn_exact=on: the checkpoint was written with other arithmetic' train.log
 }
 
@@ -146,8 +146,7 @@ has_newer() {
         cmp 1.weights $ranks.weights
     done
     if pjreddies; then
-        [[ $(grep -A 1 '^Resizing' train.log | grep -c '^[0-9]') -eq $((2 * ranks)) ]]
-        [[ $(grep -A 1 '^Resizing' train.log | grep '^[0-9]' | sort -u | wc -l) -eq 2 ]]
+        [[ $(grep -A 1 '^Resizing' train.log | grep '^[0-9]' | sort -u | wc -l) -ge 2 ]]
     fi
 }
 
@@ -206,10 +205,12 @@ has_newer() {
     refused 'not go with cmn_overlap=on: it adds up' -cmn_overlap on
     refused 'not go with cmn_exchange: it has an order' -cmn_exchange ring
     refused 'not go with cmn_nonfinite=skip: it stops' -cmn_nonfinite skip
-    sed -i 's/^\[softmax\]/[gru]\noutput=10\n&/' mlp.cfg
-    refused 'not go with a recurrent network: each micro-batch begins where'
-    sed -i 's/^\[gru\]/[lstm]/' mlp.cfg
-    refused 'not go with a recurrent network: each micro-batch begins where'
+    if pjreddies; then # of AlexeyAB's tree: alexeyab_features.bats
+        sed -i 's/^\[softmax\]/[gru]\noutput=10\n&/' mlp.cfg
+        refused 'not go with a recurrent network: each micro-batch begins where'
+        sed -i 's/^\[gru\]/[lstm]/' mlp.cfg
+        refused 'not go with a recurrent network: each micro-batch begins where'
+    fi
     mlp_cfg batch=60 subdivisions=4 cmn_batch=global >mlp.cfg
     refused 'messages of its own: leave cmn_communicator away' -cmn_communicator shm
     sed -i 's/^cmn_batch=.*/cmn_exact=on\ncmn_batch=per_rank/' mlp.cfg

@@ -146,7 +146,7 @@ own_lines() {
     awk '
         { sub(/^Loading weights from .*\.\.\.(Done!( Loaded [0-9]+ layers from weights-file)?)? */, "") }
         { sub(/^ +[0-9]+ $/, "") }
-        /^$/ || /^layer +filters/ || /^ +[0-9]+ (conv|deconv|connected|GRU|max|avg|softmax|dropout|cost|yolo|detection|Detection|iseg|logistic|RNN)( |$)/ || /^\t+ *connected / { next }
+        /^$/ || /^layer +filters/ || /^ +[0-9]+ (conv|deconv|connected|GRU|max|avg|softmax|dropout|cost|yolo|detection|Detection|iseg|logistic|RNN|LSTM)( |$)/ || /^\t+ *connected / { next }
         /^[0-9]+ classes$/ || /^rnn$/ || /^Learning Rate: / || /: Using default / { next }
         /^ *layer +filters/ || /^ OpenCV (version: |isn.t used)/ || /^Total BFLOPS / || /^avg_outputs = / || /^ Create [0-9]+ permanent/ { next } # AlexeyAB
         /^cmn: ([0-9]+ ranks? on|made the backup folder|no .valid. list)/ || /^Saving weights to / { next }
