@@ -104,6 +104,10 @@ struct cmn_communicator {
     void (*begin)(void *self, const struct cmn_exchange *x, size_t upto);
     /* NULL without begin. Local, not blocking. Advances what was begun. */
     void (*poll)(void *self);
+    /* Optional, on GPUs. Collective, once all of an exchange is begun; allreduce must follow. What
+     * Darknet asks of the GPU from here on finds the sums, and no GPU is waited for: 1. 0: it can not,
+     * and has done nothing. */
+    int (*order)(void *self);
     /* Optional. Why begin cannot be used here, or NULL. Local, the same on all ranks. */
     const char *(*no_begin)(void *self);
     /* Optional. Local. Entry i of what a restart needs, as struct cmn_compressor has it. */

@@ -23,8 +23,21 @@ struct cmn_compressed {
     struct cmn_exchange bound; /* what the shards were cut for */
     struct cmn_region *region; /* of the block, by owner */
     int regions;
-    long begun; /* shards */
+    long begun;    /* shards */
+    void *stream;  /* of the compressor */
+    int under_way; /* the sums within the node were begun, */
+    int started;   /* and then the shards */
 };
+
+const char cmn_compressed_no_begin[] =
+    "on GPUs a compressor takes all gradients at once, behind backward";
+
+static void require(int result)
+{
+    if (result) {
+        cmn_fatal_reason();
+    }
+}
 
 int cmn_compressed_wanted(const struct cmn_topology *t, const struct cmn_options *o)
 {
@@ -45,6 +58,7 @@ struct cmn_compressed *cmn_compressed_open(const struct cmn_topology *t,
     if (t->intra_rank < owners) {
         MPI_CALL(MPI_Comm_dup(t->inter, &c->inter));
     }
+    require(cmn_device_stream_open(&c->stream));
     return c;
 }
 
@@ -97,40 +111,76 @@ void cmn_compressed_prepare(struct cmn_compressed *c, const struct cmn_exchange 
         .shards = c->shards.shards,
         .owner = c->topology->intra_rank,
         .block = x->block.data,
+        .stream = c->stream,
     };
     if (c->inter != MPI_COMM_NULL) {
         c->self = c->compressor->open(&c->plan);
     }
 }
 
-static void nothing(void *self)
+/* Once NCCL's sums within the node lie on its stream. */
+static void begin_shards(struct cmn_compressed *c)
 {
-    (void)self;
-}
-
-static void sum_between(struct cmn_compressed *c)
-{
+    c->started = 1;
+    if (!c->self || c->topology->inter_size == 1) {
+        return;
+    }
     for (int i = 0; i < c->shards.shards; i++) {
         if (c->shards.shard[i].owner == c->topology->intra_rank) {
             c->compressor->begin(c->self, i);
             c->begun++;
         }
     }
-    c->compressor->progress(c->self, c->begun);
-    if (cmn_device_wait(nothing, NULL)) { /* the sums' copies to the GPU */
-        cmn_fatal_reason();
+}
+
+void cmn_compressed_begin(struct cmn_compressed *c, const struct cmn_exchange *x, size_t upto)
+{
+    cmn_compressed_prepare(c, x);
+    if (upto < x->block.n + x->metrics.n || c->under_way) {
+        return;
+    }
+    c->under_way = 1;
+    if (c->within) {
+        cmn_nccl_begin_regions(c->within, x->block.data, c->region, c->regions);
+    } else {
+        require(cmn_device_follow(c->stream, cmn_device_stream()));
+    }
+    cmn_compressed_poll(c);
+}
+
+void cmn_compressed_poll(struct cmn_compressed *c)
+{
+    if (!c->under_way) {
+        return;
+    }
+    if (!c->started) {
+        if (c->within) {
+            cmn_nccl_poll(c->within);
+            if (!cmn_nccl_orders_all(c->within, c->stream)) {
+                return;
+            }
+        }
+        begin_shards(c);
+    }
+    if (c->self && c->topology->inter_size > 1) {
+        c->compressor->progress(c->self, 0);
     }
 }
 
 void cmn_compressed_allreduce(struct cmn_compressed *c, const struct cmn_exchange *x)
 {
-    cmn_compressed_prepare(c, x);
+    cmn_compressed_begin(c, x, x->block.n + x->metrics.n);
     if (c->within) {
-        cmn_nccl_regions(c->within, x->block.data, c->region, c->regions, 1);
+        cmn_nccl_end(c->within);
+    }
+    if (!c->started) {
+        begin_shards(c);
     }
     if (c->self && c->topology->inter_size > 1) {
-        sum_between(c);
+        c->compressor->progress(c->self, c->begun);
+        require(cmn_device_wait_for(c->stream)); /* the sums' copies to the GPU */
     }
+    c->under_way = c->started = 0;
     if (c->within) {
         cmn_nccl_regions(c->within, x->block.data, c->region, c->regions, 0);
     }
@@ -150,5 +200,6 @@ void cmn_compressed_close(struct cmn_compressed *c)
     if (c->inter != MPI_COMM_NULL) {
         MPI_Comm_free(&c->inter);
     }
+    cmn_device_stream_close(c->stream);
     free(c);
 }

@@ -29,7 +29,10 @@ static const char *refuses_flat(const struct cmn_topology *t, const struct cmn_o
 {
     const char *why = cmn_compressed_wanted(t, o) ? NULL : cmn_mpi.refuses(t, o);
 
-    return why || !overlaps(t, o) ? why : cmn_overlap_refuses(t, o);
+    if (t->device >= 0 && o->double_buffering && !cmn_compressed_wanted(t, o)) {
+        return cmn_mpi_on_gpu;
+    }
+    return why || !overlaps(t, o) ? why : cmn_overlap_refuses(o);
 }
 
 static int open_flat(void **self, const struct cmn_topology *t, const struct cmn_options *o)
@@ -65,7 +68,7 @@ static const char *no_begin_flat(void *self)
     const struct flat *f = self;
 
     if (f->world.topology->device >= 0) {
-        return cmn_overlap_on_gpu;
+        return f->groups.compressed ? cmn_compressed_no_begin : cmn_mpi_on_gpu;
     }
     return f->groups.overlap
                ? NULL
@@ -79,6 +82,7 @@ const struct cmn_communicator cmn_communicator_flat = {
     .gpu = "with CUDA-aware MPI (untried)",
     .use = "any machine and any number of nodes",
     .sums = 1,
+    .delays = 1,
     .compresses = 1,
     .always = "mpi",
     .refuses = refuses_flat,

@@ -5,7 +5,8 @@
  *   2. allreduce over the nodes' first ranks; on GPUs as cmn_allreduce_dtype says
  *   3. broadcast within the node
  * Several nodes whose ranks share memory do this in the background: overlapped_allreduce.h with
- * one owner. With cmn_compress on GPUs: compressed_allreduce.h.
+ * one owner. With cmn_compress on GPUs: compressed_allreduce.h. Else, on GPUs, NCCL does the steps part
+ * by part, in the background; the parts are those of pure_nccl.
  * Bytes, n floats, k ranks on a node, M nodes: over a node's link 2(M-1)/M * 4n each way (4n for
  * two nodes), all of it by its first rank. Within the node by mpi, sent per rank: 4n in step 1;
  * in step 3 what MPI_Bcast takes, (k-1) * 4n in all. By shm nothing is sent: see
@@ -33,7 +34,7 @@ static void allreduce_hierarchical(void *self, const struct cmn_exchange *x)
         return;
     }
     g->within->reduce(g->intra_self, data, n);
-    cmn_node_groups_allreduce_inter(g, x, data, n);
+    cmn_node_groups_allreduce_inter(g, data, n);
     g->within->bcast(g->intra_self, data, n);
 }
 
@@ -44,6 +45,7 @@ const struct cmn_communicator cmn_communicator_hierarchical = {
     .use = "several nodes whose link one rank can fill",
     .sums = 1,
     .casts = 1,
+    .delays = 1,
     .compresses = 1,
     .refuses = cmn_node_groups_refuse,
     .open = open_hierarchical,
@@ -51,6 +53,7 @@ const struct cmn_communicator cmn_communicator_hierarchical = {
     .allreduce = allreduce_hierarchical,
     .begin = cmn_node_groups_begin,
     .poll = cmn_node_groups_poll,
+    .order = cmn_node_groups_order,
     .no_begin = cmn_node_groups_no_begin,
     .state = cmn_node_groups_state,
     .close = cmn_node_groups_close,

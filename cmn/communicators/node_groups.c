@@ -8,6 +8,10 @@
 #include "transports/mpi.h"
 #include "transports/nccl.h"
 
+const char cmn_mpi_on_gpu[] =
+    "MPI sums a GPU's memory in calls that block, and makes no progress by "
+    "itself: use NCCL, or non_cuda_aware";
+
 /* On GPUs. MPI has no type of 16-bit floats. */
 static const char *refuses_16_bits(const struct cmn_topology *t, const struct cmn_options *o,
                                    const struct cmn_transport *within)
@@ -32,6 +36,9 @@ const char *cmn_node_groups_refuse_within(const struct cmn_topology *t, const st
             return "double buffering needs the ranks of a node in shared memory: leave cmn_intra "
                    "away";
         }
+    }
+    if (within && t->device >= 0 && o->double_buffering && within != &cmn_nccl) {
+        return cmn_mpi_on_gpu;
     }
     if (within) {
         return t->device < 0 ? cmn_overlap_refuses_nodes(t, o) : refuses_16_bits(t, o, within);
@@ -70,6 +77,9 @@ int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_transport *
     g->intra = (struct cmn_group){t->intra, "intra", t, o};
     g->inter = (struct cmn_group){t->inter, "inter", t, o};
     g->within = within;
+    g->across = across;
+    g->by_nccl = within == &cmn_nccl && !(t->inter_size > 1 && cmn_compressed_wanted(t, o)) &&
+                 (t->inter_size == 1 || cmn_transport_inter(t, o) == &cmn_nccl);
     if (!within || within->open(&g->intra_self, &g->intra)) {
         return -1;
     }
@@ -98,48 +108,78 @@ int cmn_node_groups_memory(void *self, size_t floats, float **memory)
     return g->within && g->within->memory ? g->within->memory(g->intra_self, floats, memory) : 0;
 }
 
+/* ---- on GPUs, by NCCL ----
+ *
+ * All of it lies on one stream of each rank, part by part: what two ranks have in common comes in the
+ * same order on both, so that none waits for another one crosswise. */
+
+static enum cmn_dtype type_of(const struct cmn_node_groups *g)
+{
+    return (enum cmn_dtype)g->intra.options->dtype;
+}
+
+/* The recipes of single_node, hierarchical (one slice) and two_dimensional, for a part. */
+static void begin_part(void *self, const struct cmn_exchange *x, float *data, size_t n,
+                       enum cmn_dtype type)
+{
+    struct cmn_node_groups *g = self;
+    const struct cmn_topology *t = g->intra.topology;
+    float images = x->images > 0 ? x->images : (float)t->size;
+    size_t at, count;
+
+    if (!g->across) {
+        cmn_nccl_begin(g->intra_self, data, n, type, images);
+        return;
+    }
+    if (t->intra_size > 1) {
+        cmn_nccl_begin_slices(g->intra_self, data, n, g->across, 1);
+    }
+    if (g->between) {
+        cmn_slice(n, g->across, t->intra_rank, &at, &count);
+        cmn_nccl_begin_over(g->intra_self, g->inter_self, data + at, count, type, images);
+    }
+    if (t->intra_size > 1) {
+        cmn_nccl_begin_slices(g->intra_self, data, n, g->across, 0);
+    }
+}
+
+/* Before the first part of a step: later a cast would come to the GPU while a sum runs. */
+static void make_room(struct cmn_node_groups *g, const struct cmn_exchange *x)
+{
+    size_t each = cmn_nccl_chunk(x->block.n);
+
+    if (!g->parts.begun && !g->parts.all && (g->between || !g->across)) {
+        cmn_nccl_room(g->intra_self, each < x->block.n ? each : x->block.n, type_of(g));
+    }
+}
+
+static void allreduce_by_nccl(struct cmn_node_groups *g, const struct cmn_exchange *x)
+{
+    make_room(g, x);
+    cmn_parts_begin_rest(&g->parts, x, type_of(g), begin_part, g);
+    g->parts = (struct cmn_parts){0};
+    cmn_nccl_end(g->intra_self);
+}
+
+/* ---- on either ---- */
+
 int cmn_node_groups_allreduce(struct cmn_node_groups *g, const struct cmn_exchange *x)
 {
     if (g->compressed) {
         cmn_compressed_allreduce(g->compressed, x);
     } else if (g->overlap) {
         cmn_overlap_allreduce(g->overlap, x);
+    } else if (g->by_nccl) {
+        allreduce_by_nccl(g, x);
     }
-    return g->compressed || g->overlap;
+    return g->compressed || g->overlap || g->by_nccl;
 }
 
-/* 16 bits go by NCCL alone (cmn_node_groups_refuse). */
-static void allreduce(const struct cmn_transport *transport, void *self,
-                      const struct cmn_group *group, const struct cmn_exchange *x, float *data,
-                      size_t n)
-{
-    enum cmn_dtype type = (enum cmn_dtype)group->options->dtype;
-    float images = x->images > 0 ? x->images : (float)group->topology->size;
-    size_t gradients;
-
-    if (type == CMN_FP32 || transport != &cmn_nccl) {
-        transport->allreduce(self, data, n);
-        return;
-    }
-    gradients = data < x->metrics.data ? (size_t)(x->metrics.data - data) : 0;
-    gradients = gradients < n ? gradients : n;
-    cmn_nccl_begin(self, data, gradients, type, images);
-    cmn_nccl_begin(self, data + gradients, n - gradients, CMN_FP32, 0);
-    cmn_nccl_end(self);
-}
-
-void cmn_node_groups_allreduce_inter(struct cmn_node_groups *g, const struct cmn_exchange *x,
-                                     float *data, size_t n)
+void cmn_node_groups_allreduce_inter(struct cmn_node_groups *g, float *data, size_t n)
 {
     if (g->between) {
-        allreduce(g->between, g->inter_self, &g->inter, x, data, n);
+        g->between->allreduce(g->inter_self, data, n);
     }
-}
-
-void cmn_node_groups_allreduce_intra(struct cmn_node_groups *g, const struct cmn_exchange *x,
-                                     float *data, size_t n)
-{
-    allreduce(g->within, g->intra_self, &g->intra, x, data, n);
 }
 
 void cmn_node_groups_begin(void *self, const struct cmn_exchange *x, size_t upto)
@@ -147,7 +187,11 @@ void cmn_node_groups_begin(void *self, const struct cmn_exchange *x, size_t upto
     struct cmn_node_groups *g = self;
 
     if (g->compressed) {
-        cmn_compressed_prepare(g->compressed, x); /* and nothing is begun */
+        cmn_compressed_begin(g->compressed, x, upto);
+    } else if (g->by_nccl) {
+        make_room(g, x);
+        cmn_parts_begin(&g->parts, x, upto, type_of(g), begin_part, g);
+        cmn_nccl_poll(g->intra_self);
     } else {
         cmn_overlap_begin(g->overlap, x, upto);
     }
@@ -157,20 +201,37 @@ void cmn_node_groups_poll(void *self)
 {
     struct cmn_node_groups *g = self;
 
-    if (g->overlap) {
+    if (g->compressed) {
+        cmn_compressed_poll(g->compressed);
+    } else if (g->overlap) {
         cmn_overlap_poll(g->overlap);
+    } else if (g->by_nccl) {
+        cmn_nccl_poll(g->intra_self);
     }
+}
+
+int cmn_node_groups_order(void *self)
+{
+    const struct cmn_node_groups *g = self;
+
+    if (g->by_nccl) {
+        cmn_nccl_order(g->intra_self);
+    }
+    return g->by_nccl;
 }
 
 const char *cmn_node_groups_no_begin(void *self)
 {
     const struct cmn_node_groups *g = self;
 
-    if (g->overlap) {
+    if (g->overlap || g->by_nccl) {
         return NULL;
     }
+    if (g->compressed) {
+        return cmn_compressed_no_begin;
+    }
     if (g->intra.topology->device >= 0) {
-        return cmn_overlap_on_gpu;
+        return cmn_mpi_on_gpu;
     }
     return g->intra.topology->inter_size == 1
                ? "all ranks are on one node: there is no link whose time could be hidden"

@@ -8,6 +8,7 @@
 #include "communicators/communicator.h"
 #include "communicators/compressed_allreduce.h"
 #include "communicators/overlapped_allreduce.h"
+#include "communicators/parts.h"
 #include "transports/transport.h"
 
 struct cmn_node_groups {
@@ -21,6 +22,10 @@ struct cmn_node_groups {
     /* Else these connect the nodes; NULL on one node, and on ranks that stay within their node. */
     const struct cmn_transport *between;
     void *inter_self;
+    /* On GPUs NCCL does all of it, in the background, too. */
+    int by_nccl;
+    int across; /* as cmn_node_groups_open() has it */
+    struct cmn_parts parts;
 };
 
 /* For struct cmn_communicator.refuses; within: of one that sums within a node alone. Valid until the
@@ -28,6 +33,9 @@ struct cmn_node_groups {
 const char *cmn_node_groups_refuse(const struct cmn_topology *t, const struct cmn_options *o);
 const char *cmn_node_groups_refuse_within(const struct cmn_topology *t,
                                           const struct cmn_options *o);
+
+/* Why gradients on a GPU are not exchanged in the background by MPI. */
+extern const char cmn_mpi_on_gpu[];
 
 /* For struct cmn_communicator.open. *self becomes a zeroed struct of `bytes` bytes, which begins
  * with a struct cmn_node_groups. `within` connects the ranks of a node; NULL, with a reason, is a
@@ -41,21 +49,17 @@ int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_transport *
 int cmn_node_groups_memory(void *self, size_t floats, float **memory);
 void cmn_node_groups_begin(void *self, const struct cmn_exchange *x, size_t upto);
 void cmn_node_groups_poll(void *self);
+int cmn_node_groups_order(void *self);
 const char *cmn_node_groups_no_begin(void *self);
 int cmn_node_groups_state(void *self, int i, struct cmn_state *state);
 void cmn_node_groups_close(void *self);
 
-/* As struct cmn_communicator.allreduce, where one of the two does all of it: then 1, else 0. */
+/* As struct cmn_communicator.allreduce, where overlap, compressed or NCCL alone does all of it: then 1,
+ * else 0. */
 int cmn_node_groups_allreduce(struct cmn_node_groups *g, const struct cmn_exchange *x);
 
 /* Collective over the nodes, on ranks that exchange between them; nothing on the others. The sum over
- * the nodes of n floats at `data`, of x's block and metrics, as struct cmn_transport.allreduce. On a
- * GPU gradients travel as cmn_allreduce_dtype says. */
-void cmn_node_groups_allreduce_inter(struct cmn_node_groups *g, const struct cmn_exchange *x,
-                                     float *data, size_t n);
-
-/* The same over the ranks of a node. */
-void cmn_node_groups_allreduce_intra(struct cmn_node_groups *g, const struct cmn_exchange *x,
-                                     float *data, size_t n);
+ * the nodes of n floats at `data`, as struct cmn_transport.allreduce. */
+void cmn_node_groups_allreduce_inter(struct cmn_node_groups *g, float *data, size_t n);
 
 #endif

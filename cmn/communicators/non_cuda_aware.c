@@ -164,7 +164,7 @@ static void begin_part(struct non_cuda_aware *s, const struct cmn_exchange *x, s
     s->begun++;
     s->floats += n;
     if (s->within) {
-        cmn_nccl_begin_reduce(s->within, p->data, n);
+        cmn_nccl_begin_slices(s->within, p->data, n, 1, 1);
     } else if (s->between) {
         check(cudaEventRecord(p->ready, cudaStreamLegacy), "cudaEventRecord");
     }

@@ -50,11 +50,7 @@ struct cmn_overlap {
     double probed; /* seconds (cmn_clock) */
 };
 
-const char cmn_overlap_on_gpu[] =
-    "gradients on a GPU do not pass through the processor's memory: use "
-    "pure_nccl or non_cuda_aware";
-
-const char *cmn_overlap_refuses(const struct cmn_topology *t, const struct cmn_options *o)
+const char *cmn_overlap_refuses(const struct cmn_options *o)
 {
     static _Thread_local char why[512];
 
@@ -66,12 +62,12 @@ const char *cmn_overlap_refuses(const struct cmn_topology *t, const struct cmn_o
         return "MPI sums 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs cmn_exchange=pairwise, "
                "halving or ring";
     }
-    return t->device >= 0 ? cmn_overlap_on_gpu : NULL;
+    return NULL;
 }
 
 const char *cmn_overlap_refuses_nodes(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    const char *why = cmn_overlap_refuses(t, o);
+    const char *why = cmn_overlap_refuses(o);
 
     if (!why && t->inter_size == 1 && cmn_compressor_wanted(o) != cmn_compressor_at(0)) {
         return "all ranks are on one node, and nothing is sent that a compressor could make "

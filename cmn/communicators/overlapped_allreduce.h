@@ -21,14 +21,11 @@ struct cmn_overlap;
 
 /* Local, the same on all ranks. Why the options' compressor cannot be used between nodes here, or
  * NULL. Valid until the thread's next call. */
-const char *cmn_overlap_refuses(const struct cmn_topology *t, const struct cmn_options *o);
+const char *cmn_overlap_refuses(const struct cmn_options *o);
 
 /* The same for communicators that send nothing on one node: there they refuse compressors and
  * double buffering. */
 const char *cmn_overlap_refuses_nodes(const struct cmn_topology *t, const struct cmn_options *o);
-
-/* Why gradients on a GPU are not exchanged in the background. */
-extern const char cmn_overlap_on_gpu[];
 
 /* Collective, blocking. t and o must outlive the overlap. 1 <= owners <= t->least_intra. 0, or -1
  * with a reason; what a failed open leaves must not be closed. */

@@ -17,14 +17,14 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "communicators/parts.h"
 #include "transports/nccl.h"
 #include "transports/transport.h"
 
 struct pure_nccl {
     struct cmn_group world;
     void *transport;
-    size_t begun; /* floats of the block, in this step */
-    int all;      /* was begun, with the metrics */
+    struct cmn_parts parts;
 };
 
 static const char *refuses_pure_nccl(const struct cmn_topology *t, const struct cmn_options *o)
@@ -41,33 +41,24 @@ static int open_pure_nccl(void **self, const struct cmn_topology *t, const struc
     return cmn_nccl.open(&p->transport, &p->world);
 }
 
-/* The last part, and the metrics. */
-static void begin_last(struct pure_nccl *p, const struct cmn_exchange *x)
+static enum cmn_dtype type_of(const struct pure_nccl *p)
 {
-    enum cmn_dtype type = (enum cmn_dtype)p->world.options->dtype;
-    size_t last = x->block.n - p->begun + (type == CMN_FP32 ? x->metrics.n : 0);
-
-    cmn_nccl_begin(p->transport, x->block.data + p->begun, last, type, x->images);
-    if (type != CMN_FP32) {
-        cmn_nccl_begin(p->transport, x->metrics.data, x->metrics.n, CMN_FP32, 0);
-    }
-    p->all = 1;
+    return (enum cmn_dtype)p->world.options->dtype;
 }
 
-/* Whole parts, but for the last: that waits for the metrics. */
+static void begin_part(void *self, const struct cmn_exchange *x, float *data, size_t n,
+                       enum cmn_dtype type)
+{
+    const struct pure_nccl *p = self;
+
+    cmn_nccl_begin(p->transport, data, n, type, type == CMN_FP32 ? 0 : x->images);
+}
+
 static void begin_pure_nccl(void *self, const struct cmn_exchange *x, size_t upto)
 {
     struct pure_nccl *p = self;
-    size_t each = cmn_nccl_chunk(x->block.n);
 
-    while (p->begun + each <= upto && p->begun + each < x->block.n) {
-        cmn_nccl_begin(p->transport, x->block.data + p->begun, each,
-                       (enum cmn_dtype)p->world.options->dtype, x->images);
-        p->begun += each;
-    }
-    if (upto > x->block.n && !p->all) {
-        begin_last(p, x);
-    }
+    cmn_parts_begin(&p->parts, x, upto, type_of(p), begin_part, p);
     cmn_nccl_poll(p->transport);
 }
 
@@ -78,16 +69,20 @@ static void poll_pure_nccl(void *self)
     cmn_nccl_poll(p->transport);
 }
 
+static int order_pure_nccl(void *self)
+{
+    const struct pure_nccl *p = self;
+
+    cmn_nccl_order(p->transport);
+    return 1;
+}
+
 static void allreduce_pure_nccl(void *self, const struct cmn_exchange *x)
 {
     struct pure_nccl *p = self;
 
-    begin_pure_nccl(p, x, x->block.n);
-    if (!p->all) {
-        begin_last(p, x);
-    }
-    p->begun = 0;
-    p->all = 0;
+    cmn_parts_begin_rest(&p->parts, x, type_of(p), begin_part, p);
+    p->parts = (struct cmn_parts){0};
     cmn_nccl_end(p->transport);
 }
 
@@ -113,5 +108,6 @@ const struct cmn_communicator cmn_communicator_pure_nccl = {
     .allreduce = allreduce_pure_nccl,
     .begin = begin_pure_nccl,
     .poll = poll_pure_nccl,
+    .order = order_pure_nccl,
     .close = close_pure_nccl,
 };

@@ -215,8 +215,8 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
                      "two_dimensional";
     }
     if (gpu && o->double_buffering && !c->delays) {
-        return "it does not exchange in the background what the next step is to use: "
-               "cmn_double_buffering needs pure_nccl or non_cuda_aware on GPUs";
+        return "MPI sums a GPU's memory in calls that block: cmn_double_buffering needs pure_nccl, "
+               "single_node, hierarchical, two_dimensional or non_cuda_aware on GPUs";
     }
     if (o->dtype != CMN_FP32 && !(gpu ? c->casts : c->compresses)) {
         return gpu ? "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs pure_nccl, "

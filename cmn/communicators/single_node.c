@@ -1,6 +1,7 @@
 /* single_node: the ranks of one node, and no other step.
  *
- * Steps: allreduce within the node, the whole block and the metrics at once.
+ * Steps: allreduce within the node, the whole block and the metrics at once; by NCCL in the parts of
+ * pure_nccl, in the background.
  * Bytes, n floats, k ranks: by mpi, sent per rank 2(k-1)/k * 4n. By shm nothing is sent: see
  * transports/shm.c.
  * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN:
@@ -25,7 +26,9 @@ static void allreduce_single_node(void *self, const struct cmn_exchange *x)
 {
     struct cmn_node_groups *g = self;
 
-    cmn_node_groups_allreduce_intra(g, x, x->block.data, x->block.n + x->metrics.n);
+    if (!cmn_node_groups_allreduce(g, x)) {
+        g->within->allreduce(g->intra_self, x->block.data, x->block.n + x->metrics.n);
+    }
 }
 
 const struct cmn_communicator cmn_communicator_single_node = {
@@ -35,10 +38,15 @@ const struct cmn_communicator cmn_communicator_single_node = {
     .use = "one node, where the update is to stay Darknet's own",
     .sums = 1,
     .casts = 1,
+    .delays = 1,
     .refuses = refuses_single_node,
     .open = open_single_node,
     .memory = cmn_node_groups_memory,
     .allreduce = allreduce_single_node,
+    .begin = cmn_node_groups_begin,
+    .poll = cmn_node_groups_poll,
+    .order = cmn_node_groups_order,
+    .no_begin = cmn_node_groups_no_begin,
     .state = cmn_node_groups_state,
     .close = cmn_node_groups_close,
 };

@@ -7,7 +7,8 @@
  *      cmn_allreduce_dtype says
  *   3. allgather within the node
  * Several nodes whose ranks share memory do this in the background: overlapped_allreduce.h with k
- * owners. With cmn_compress on GPUs: compressed_allreduce.h.
+ * owners. With cmn_compress on GPUs: compressed_allreduce.h. Else, on GPUs, NCCL does the steps part by
+ * part, in the background; the parts are those of pure_nccl.
  * Bytes, n floats, M nodes of k ranks: over a node's link 2(M-1)/M * 4n each way (4n for two
  * nodes), a k-th of it by each rank. Within the node by mpi, sent per rank: (k-1)/k * 4n in step
  * 1 and as much in step 3. By shm nothing is sent: see transports/shm.c.
@@ -39,7 +40,7 @@ static void allreduce_two_dimensional(void *self, const struct cmn_exchange *x)
     if (t->intra_rank < t->least_intra) {
         cmn_slice(n, t->least_intra, t->intra_rank, &at, &count);
     }
-    cmn_node_groups_allreduce_inter(g, x, data + at, count);
+    cmn_node_groups_allreduce_inter(g, data + at, count);
     g->within->allgather(g->intra_self, data, n, t->least_intra);
 }
 
@@ -50,6 +51,7 @@ const struct cmn_communicator cmn_communicator_two_dimensional = {
     .use = "several nodes whose link one rank alone does not fill",
     .sums = 1,
     .casts = 1,
+    .delays = 1,
     .compresses = 1,
     .refuses = cmn_node_groups_refuse,
     .open = open_two_dimensional,
@@ -57,6 +59,7 @@ const struct cmn_communicator cmn_communicator_two_dimensional = {
     .allreduce = allreduce_two_dimensional,
     .begin = cmn_node_groups_begin,
     .poll = cmn_node_groups_poll,
+    .order = cmn_node_groups_order,
     .no_begin = cmn_node_groups_no_begin,
     .state = cmn_node_groups_state,
     .close = cmn_node_groups_close,

@@ -31,6 +31,9 @@ struct cmn_compressor_plan {
     int owner;    /* this rank begins the shards of this owner, and no others */
     float *block; /* where the shards lie on this rank, in each exchange: the GPU's memory where
                      topology->device is not -1 */
+    void *
+        stream; /* there, the stream (cudaStream_t) on which a shard is final when it is begun, and its
+                     sum when it has ended */
 };
 
 /* Memory that a restart needs to continue with the same bits. Each rank has its own. */

@@ -392,3 +392,23 @@ extern "C" int cmn_kernel_take(const struct cmn_lowrank *s, float *m, float *sum
     take<<<blocks(s->rows * s->columns), THREADS, 0, (cudaStream_t)stream>>>(*s, m, sum, p, own, q);
     return cudaGetLastError();
 }
+
+#define LOAD(kernel) (code = code ? code : cudaFuncGetAttributes(&unused, (const void *)kernel))
+
+extern "C" int cmn_kernel_load_compressors(void)
+{
+    struct cudaFuncAttributes unused;
+    int code = 0;
+
+    LOAD(begin_selection);
+    LOAD(count_bins);
+    LOAD(pick_bin);
+    LOAD(count_tiles);
+    LOAD(place_tiles);
+    LOAD(write_selection);
+    LOAD(add_selected);
+    LOAD(left);
+    LOAD(right);
+    LOAD(take);
+    return code;
+}

@@ -13,6 +13,10 @@
 extern "C" {
 #endif
 
+/* Local, blocking. Brings all of them to the GPU: with their first launch that may wait for what runs
+ * there. Without a stream. */
+int cmn_kernel_load_compressors(void);
+
 /* What topk selects of a shard. */
 struct cmn_kernel_select {
     float *kept, *fresh; /* n floats; fresh is added to kept, and zeroed */

@@ -22,6 +22,7 @@ struct memory {
 
 struct cmn_place {
     int on_gpu, shards;
+    void *stream;          /* a cudaStream_t */
     struct memory *memory; /* all that was given */
     unsigned *work;        /* for selections; the GPU's */
     void **event;          /* of each shard, a cudaEvent_t: its copy out */
@@ -35,14 +36,39 @@ static void require(int result)
     }
 }
 
-struct cmn_place *cmn_place_open(int on_gpu, int shards)
+#ifdef GPU
+static void queued(int code, const char *what)
+{
+    require(cmn_device_check(code, what));
+}
+
+static void load_kernels(void)
+{
+    queued(cmn_kernel_load_compressors(), "cudaFuncGetAttributes");
+}
+#else
+static void load_kernels(void)
+{
+}
+#endif
+
+struct cmn_place *cmn_place_open(int on_gpu, void *stream, int shards)
 {
     struct cmn_place *p = cmn_calloc(1, sizeof *p);
 
     p->on_gpu = on_gpu;
+    p->stream = stream;
     p->shards = shards;
     p->event = cmn_calloc((size_t)shards + 1, sizeof *p->event);
+    if (on_gpu) {
+        load_kernels();
+    }
     return p;
+}
+
+void cmn_place_complete(const struct cmn_place *p)
+{
+    require(p->on_gpu ? cmn_device_wait_for(p->stream) : 0);
 }
 
 int cmn_place_on_gpu(const struct cmn_place *p)
@@ -100,11 +126,6 @@ static void free_memory(struct cmn_place *p)
 
 #ifdef GPU
 
-static void queued(int code, const char *what)
-{
-    require(cmn_device_check(code, what));
-}
-
 static void close_events(struct cmn_place *p)
 {
     for (int i = 0; i < p->shards; i++) {
@@ -126,9 +147,9 @@ void cmn_place_out(struct cmn_place *p, int shard, void *host, const void *from,
         queued(cudaEventCreateWithFlags((cudaEvent_t *)&p->event[shard], cudaEventDisableTiming),
                "cudaEventCreate");
     }
-    queued(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, cudaStreamLegacy),
+    queued(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, (cudaStream_t)p->stream),
            "cudaMemcpyAsync");
-    queued(cudaEventRecord(p->event[shard], cudaStreamLegacy), "cudaEventRecord");
+    queued(cudaEventRecord(p->event[shard], (cudaStream_t)p->stream), "cudaEventRecord");
 }
 
 int cmn_place_is_out(const struct cmn_place *p, int shard)
@@ -142,7 +163,7 @@ int cmn_place_is_out(const struct cmn_place *p, int shard)
 void cmn_place_back(struct cmn_place *p, void *to, const void *host, size_t bytes)
 {
     if (p->on_gpu) {
-        queued(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, cudaStreamLegacy),
+        queued(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, (cudaStream_t)p->stream),
                "cudaMemcpyAsync");
     } else if (to != host) {
         memcpy(to, host, bytes);
@@ -159,20 +180,19 @@ void cmn_place_select(struct cmn_place *p, float *kept, float *fresh, size_t n, 
 {
     const struct cmn_kernel_select s = {kept, fresh, n, k, p->work, wire};
 
-    queued(cmn_kernel_select(&s, cmn_device_stream()), "a kernel");
+    queued(cmn_kernel_select(&s, p->stream), "a kernel");
 }
 
 void cmn_place_add(struct cmn_place *p, float *sum, size_t n, const void *wire, size_t k)
 {
-    (void)p;
-    queued(cmn_kernel_add_selected(sum, n, wire, k, cmn_device_stream()), "a kernel");
+    queued(cmn_kernel_add_selected(sum, n, wire, k, p->stream), "a kernel");
 }
 
 void cmn_place_left(struct cmn_place *p, const struct cmn_lowrank *s, float *m, const float *fresh,
                     const float *q, float *to)
 {
     if (p->on_gpu) {
-        queued(cmn_kernel_left(s, m, fresh, q, to, cmn_device_stream()), "a kernel");
+        queued(cmn_kernel_left(s, m, fresh, q, to, p->stream), "a kernel");
     } else {
         cmn_lowrank_left(s, m, fresh, q, to);
     }
@@ -182,7 +202,7 @@ void cmn_place_right(struct cmn_place *p, const struct cmn_lowrank *s, const flo
                      const float *from, float *q)
 {
     if (p->on_gpu) {
-        queued(cmn_kernel_right(s, m, from, q, cmn_device_stream()), "a kernel");
+        queued(cmn_kernel_right(s, m, from, q, p->stream), "a kernel");
     } else {
         cmn_lowrank_right(s, m, from, q);
     }
@@ -192,7 +212,7 @@ void cmn_place_take(struct cmn_place *p, const struct cmn_lowrank *s, float *m, 
                     const float *from, const float *own, const float *q)
 {
     if (p->on_gpu) {
-        queued(cmn_kernel_take(s, m, sum, from, own, q, cmn_device_stream()), "a kernel");
+        queued(cmn_kernel_take(s, m, sum, from, own, q, p->stream), "a kernel");
     } else {
         cmn_lowrank_take(s, m, sum, from, own, q);
     }

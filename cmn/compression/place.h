@@ -1,6 +1,6 @@
 /* Where a compressor's block lies, in the CPU's or the GPU's memory, and what it does there. Messages go
  * from the CPU's memory: a GPU's floats are copied to and from page-locked memory, in the order of
- * the calls, behind Darknet's work. Local. What fails ends the job. */
+ * the calls, on a stream. Local. What fails ends the job. */
 #ifndef CMN_PLACE_H
 #define CMN_PLACE_H
 
@@ -10,8 +10,9 @@
 
 struct cmn_place;
 
-/* For a block that is cut into so many shards. */
-struct cmn_place *cmn_place_open(int on_gpu, int shards);
+/* For a block that is cut into so many shards; on a GPU all of it is queued on `stream`, and nothing
+ * has to be loaded later. */
+struct cmn_place *cmn_place_open(int on_gpu, void *stream, int shards);
 /* Frees all memory that it gave, too. */
 void cmn_place_close(struct cmn_place *p);
 int cmn_place_on_gpu(const struct cmn_place *p);
@@ -28,6 +29,9 @@ int cmn_place_is_out(const struct cmn_place *p, int shard);
 /* Not blocking. The other way; on a GPU `host` may be written again once a later copy out has
  * ended. */
 void cmn_place_back(struct cmn_place *p, void *to, const void *host, size_t bytes);
+
+/* Blocking. All of it has ended. */
+void cmn_place_complete(const struct cmn_place *p);
 
 /* ---- on a GPU alone; not blocking ---- */
 

@@ -176,7 +176,7 @@ static void *open_powersgd(const struct cmn_compressor_plan *plan)
     s->plan = plan;
     MPI_Comm_size(plan->comm, &s->ranks);
     MPI_CALL(MPI_Comm_dup(plan->comm, &s->second_comm));
-    s->place = cmn_place_open(plan->topology->device >= 0, plan->shards);
+    s->place = cmn_place_open(plan->topology->device >= 0, plan->stream, plan->shards);
     open_memory(s);
     cmn_shard_queue_open(&s->queue, plan);
     s->first.sums = cmn_sums_open(plan->comm, plan->options, 0);
@@ -244,6 +244,7 @@ static void leave_not_finite(const struct powersgd *s, const struct matrix *m)
     }
     data = cmn_calloc(2 * n, sizeof *data);
     kept = data + n;
+    cmn_place_complete(s->place);
     if (cmn_device_read(kept, m->kept, n)) {
         cmn_fatal_reason();
     }

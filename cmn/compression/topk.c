@@ -193,7 +193,7 @@ static void *open_topk(const struct cmn_compressor_plan *plan)
     t->plan = plan;
     MPI_Comm_rank(plan->comm, &t->rank);
     MPI_Comm_size(plan->comm, &t->ranks);
-    t->place = cmn_place_open(plan->topology->device >= 0, plan->shards);
+    t->place = cmn_place_open(plan->topology->device >= 0, plan->stream, plan->shards);
     open_memory(t);
     cmn_shard_queue_open(&t->queue, plan);
     t->exact = cmn_sums_open(plan->comm, plan->options, 0);

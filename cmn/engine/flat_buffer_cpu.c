@@ -83,6 +83,18 @@ static void zero_cpu(float *x, size_t n)
     memset(x, 0, n * sizeof *x);
 }
 
+static void send_cpu(struct cmn_gradients *g, float *to, const float *metrics)
+{
+    (void)g;
+    memcpy(to, metrics, CMN_METRICS * sizeof *to);
+}
+
+static void fetch_cpu(struct cmn_gradients *g, float *metrics, const float *from)
+{
+    (void)g;
+    memcpy(metrics, from, CMN_METRICS * sizeof *metrics);
+}
+
 static void squares_cpu(struct cmn_gradients *g, const float *block, double *sum)
 {
     for (int i = 0; i < g->exchange.tensors; i++) {
@@ -106,5 +118,7 @@ const struct cmn_flat_buffer_ops cmn_flat_buffer_cpu = {
     .scale = cmn_scale,
     .write = copy_cpu,
     .read = copy_cpu,
+    .send_metrics = send_cpu,
+    .fetch_metrics = fetch_cpu,
     .squares = squares_cpu,
 };

@@ -30,6 +30,7 @@ struct cmn_flat_buffer_gpu {
     float *host_table;      /* the host's */
     float *m, *v;           /* Adam's moments, as the flat buffer lies; NULL: there are none */
     void *host_part;
+    struct cmn_device_mail *metrics, *marks, *rates; /* `bad`; `table` */
 };
 
 static void require(int result)
@@ -91,6 +92,16 @@ static void write_gpu(float *to, const float *host, size_t n)
 static void read_gpu(float *host, const float *from, size_t n)
 {
     require(cmn_device_read(host, from, n));
+}
+
+static void send_gpu(struct cmn_gradients *g, float *to, const float *metrics)
+{
+    require(cmn_device_mail_send(g->gpu->metrics, to, metrics, CMN_METRICS));
+}
+
+static void fetch_gpu(struct cmn_gradients *g, float *metrics, const float *from)
+{
+    require(cmn_device_mail_fetch(g->gpu->metrics, metrics, from, CMN_METRICS));
 }
 
 /* ---- the flat buffer ---- */
@@ -200,6 +211,10 @@ static void ready_gpu(struct cmn_gradients *g)
     d->bad = memory_gpu(tensors + 1);
     d->part = memory_gpu(2 * parts + 1);
     d->host_part = host_memory_gpu(2 * parts + 1);
+    require(cmn_device_mail_open(&d->metrics, CMN_METRICS));
+    require(cmn_device_mail_open(&d->marks, tensors + 1));
+    require(cmn_device_mail_open(&d->rates, 3 * tensors + 1));
+    queued(cmn_kernel_load_update());
     free(place);
 }
 
@@ -238,6 +253,9 @@ static void close_gpu(struct cmn_gradients *g)
         cmn_device_free(g->gpu->part);
         cmn_device_host_free(g->gpu->host_table);
         cmn_device_host_free(g->gpu->host_part);
+        cmn_device_mail_close(g->gpu->metrics);
+        cmn_device_mail_close(g->gpu->marks);
+        cmn_device_mail_close(g->gpu->rates);
     }
     free(g->gpu);
 }
@@ -310,7 +328,7 @@ static void send_table(struct cmn_gradients *g)
         memcpy(to, g->scale, bytes);
         memcpy(to + n, g->rate, bytes);
         memcpy(to + 2 * n, g->decay, bytes);
-        write_gpu(d->table, to, 3 * n);
+        require(cmn_device_mail_send(d->rates, d->table, to, 3 * n));
     }
 }
 
@@ -377,6 +395,8 @@ const struct cmn_flat_buffer_ops cmn_flat_buffer_gpu = {
     .scale = scale_gpu,
     .write = write_gpu,
     .read = read_gpu,
+    .send_metrics = send_gpu,
+    .fetch_metrics = fetch_gpu,
     .combine = combine_gpu,
     .squares = squares_gpu,
     .nonfinite = nonfinite_gpu,
@@ -398,6 +418,25 @@ int cmn_gradients_gpu_checked(struct cmn_gradients *g)
 
     g->gpu->checked = 0;
     return bad < 0 ? -1 : g->tensor_of[bad];
+}
+
+void cmn_gradients_gpu_ask(struct cmn_gradients *g)
+{
+    g->gpu->checked = 0;
+    require(cmn_device_mail_ask(g->gpu->marks, g->gpu->bad, (size_t)g->exchange.tensors));
+}
+
+int cmn_gradients_gpu_answer(struct cmn_gradients *g)
+{
+    const float *bad = cmn_device_mail_answer(g->gpu->marks);
+
+    require(bad ? 0 : -1);
+    for (int i = 0; i < g->exchange.tensors; i++) {
+        if (bad[i] != 0) {
+            return g->tensor_of[i];
+        }
+    }
+    return -1;
 }
 
 int cmn_gradients_gpu_hash(const struct cmn_gradients *g, uint64_t *hash)
@@ -427,6 +466,17 @@ void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto)
 }
 
 int cmn_gradients_gpu_checked(struct cmn_gradients *g)
+{
+    (void)g;
+    return -1;
+}
+
+void cmn_gradients_gpu_ask(struct cmn_gradients *g)
+{
+    (void)g;
+}
+
+int cmn_gradients_gpu_answer(struct cmn_gradients *g)
 {
     (void)g;
     return -1;

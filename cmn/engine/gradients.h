@@ -137,6 +137,11 @@ void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto);
  * -1. */
 int cmn_gradients_gpu_checked(struct cmn_gradients *g);
 
+/* The same answer later: ask is not blocking, and asks about all that was queued before; answer blocks
+ * until the GPU has come there. */
+void cmn_gradients_gpu_ask(struct cmn_gradients *g);
+int cmn_gradients_gpu_answer(struct cmn_gradients *g);
+
 /* Local, blocking. Of the weights of each gradient, on a GPU: a hash of their bits; returns the
  * number of the first tensor whose weights hold NaN or infinities, or -1. */
 int cmn_gradients_gpu_hash(const struct cmn_gradients *g, uint64_t *hash);
@@ -211,6 +216,10 @@ struct cmn_flat_buffer_ops {
     /* From and to memory of the CPU. Blocking. */
     void (*write)(float *to, const float *host, size_t n);
     void (*read)(float *host, const float *from, size_t n);
+    /* The metrics of an exchange: to it, not blocking; and out of it once it has ended, waiting for no
+     * other work of a GPU. */
+    void (*send_metrics)(struct cmn_gradients *g, float *to, const float *metrics);
+    void (*fetch_metrics)(struct cmn_gradients *g, float *metrics, const float *from);
     /* Of each gradient: the sum of the squares of its floats in `block`, in double; g->exchange.weights:
      * of its weights, also where these lie in no block (NULL). The order of the additions depends on
      * the tensor's size alone. Blocking. */

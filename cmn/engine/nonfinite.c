@@ -120,6 +120,9 @@ static const char *word(float value)
     uint32_t bits;
 
     memcpy(&bits, &value, sizeof bits);
+    if ((bits & UINT32_C(0x7fffffff)) < EXPONENT) {
+        return "nan or inf";
+    }
     return (bits & UINT32_C(0x7fffffff)) > EXPONENT ? "nan" : bits >> 31 ? "-inf" : "inf";
 }
 

@@ -20,7 +20,7 @@ struct cmn_nonfinite {
     int layer;        /* -1: the network itself */
     const char *part; /* sub-layer, or ""; as in struct cmn_tensor */
     const char *name; /* field, as in struct cmn_tensor; static. NULL: nothing was found */
-    float value;
+    float value;      /* 0: it is gone */
 };
 
 /* The first NaN or infinity of x, or NULL. */

@@ -150,16 +150,161 @@ int cmn_device_reached(void *event)
     return cmn_device_check(code, "cudaEventQuery") ? -1 : 1;
 }
 
-int cmn_device_wait(void (*work)(void *self), void *self)
-{
-    cudaEvent_t event;
-    int reached;
+struct cmn_device_mail {
+    float *locked;              /* room for what goes, and behind it for what comes */
+    size_t floats;              /* each */
+    cudaStream_t stream;        /* of what is fetched */
+    cudaEvent_t sent, answered; /* the copy has ended */
+    int sends, asks;            /* it may be under way */
+};
 
-    if (cmn_device_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+int cmn_device_mail_open(struct cmn_device_mail **mail, size_t floats)
+{
+    struct cmn_device_mail *m = *mail = cmn_calloc(1, sizeof *m);
+    int code;
+
+    m->floats = floats;
+    if (cmn_device_host_memory(&m->locked, 2 * floats)) {
+        return -1;
+    }
+    code = cudaStreamCreateWithFlags(&m->stream, cudaStreamNonBlocking);
+    if (!code) {
+        code = cudaEventCreateWithFlags(&m->sent, cudaEventDisableTiming);
+    }
+    if (!code) {
+        code = cudaEventCreateWithFlags(&m->answered, cudaEventDisableTiming);
+    }
+    return cmn_device_check(code, "stream and events");
+}
+
+void cmn_device_mail_close(struct cmn_device_mail *m)
+{
+    if (!m) {
+        return;
+    }
+    if (m->stream) {
+        cudaStreamDestroy(m->stream);
+    }
+    if (m->sent) {
+        cudaEventDestroy(m->sent);
+    }
+    if (m->answered) {
+        cudaEventDestroy(m->answered);
+    }
+    cudaFreeHost(m->locked);
+    free(m);
+}
+
+static int await_event(cudaEvent_t event)
+{
+    int is;
+
+    while ((is = cmn_device_reached(event)) == 0) {
+        sched_yield();
+    }
+    return is < 0 ? -1 : 0;
+}
+
+int cmn_device_mail_send(struct cmn_device_mail *m, float *device, const float *host, size_t n)
+{
+    if (m->sends && await_event(m->sent)) {
+        return -1;
+    }
+    m->sends = 1;
+    memcpy(m->locked, host, n * sizeof *host);
+    return cmn_device_check(cudaMemcpyAsync(device, m->locked, n * sizeof *host,
+                                            cudaMemcpyHostToDevice, cudaStreamLegacy),
+                            "cudaMemcpyAsync") ||
+                   cmn_device_check(cudaEventRecord(m->sent, cudaStreamLegacy), "cudaEventRecord")
+               ? -1
+               : 0;
+}
+
+int cmn_device_mail_fetch(struct cmn_device_mail *m, float *host, const float *device, size_t n)
+{
+    float *locked = m->locked + m->floats;
+
+    if (cmn_device_check(
+            cudaMemcpyAsync(locked, device, n * sizeof *host, cudaMemcpyDeviceToHost, m->stream),
+            "cudaMemcpyAsync") ||
+        cmn_device_check(cudaStreamSynchronize(m->stream), "cudaStreamSynchronize")) {
+        return -1;
+    }
+    memcpy(host, locked, n * sizeof *host);
+    return 0;
+}
+
+int cmn_device_mail_ask(struct cmn_device_mail *m, float *device, size_t n)
+{
+    m->asks = 1;
+    if (cmn_device_check(cudaMemcpyAsync(m->locked + m->floats, device, n * sizeof *device,
+                                         cudaMemcpyDeviceToHost, cudaStreamLegacy),
+                         "cudaMemcpyAsync") ||
+        cmn_device_check(cudaEventRecord(m->answered, cudaStreamLegacy), "cudaEventRecord")) {
+        return -1;
+    }
+    return cmn_device_zero(device, n);
+}
+
+const float *cmn_device_mail_answer(struct cmn_device_mail *m)
+{
+    if (m->asks && await_event(m->answered)) {
+        return NULL;
+    }
+    m->asks = 0;
+    return m->locked + m->floats;
+}
+
+int cmn_device_stream_open(void **stream)
+{
+    return cmn_device_check(
+        cudaStreamCreateWithFlags((cudaStream_t *)stream, cudaStreamNonBlocking),
+        "cudaStreamCreate");
+}
+
+void cmn_device_stream_close(void *stream)
+{
+    if (stream) {
+        cudaStreamDestroy((cudaStream_t)stream);
+    }
+}
+
+/* An event that was recorded on a stream; the caller destroys it. */
+static int recorded(cudaEvent_t *event, void *stream)
+{
+    if (cmn_device_check(cudaEventCreateWithFlags(event, cudaEventDisableTiming),
                          "cudaEventCreate")) {
         return -1;
     }
-    reached = cmn_device_check(cudaEventRecord(event, cudaStreamLegacy), "cudaEventRecord");
+    if (cmn_device_check(cudaEventRecord(*event, (cudaStream_t)stream), "cudaEventRecord")) {
+        cudaEventDestroy(*event);
+        return -1;
+    }
+    return 0;
+}
+
+int cmn_device_follow(void *stream, void *other)
+{
+    cudaEvent_t event;
+    int result;
+
+    if (recorded(&event, other)) {
+        return -1;
+    }
+    result = cmn_device_check(cudaStreamWaitEvent((cudaStream_t)stream, event, 0),
+                              "cudaStreamWaitEvent");
+    cudaEventDestroy(event); /* its wait stays */
+    return result;
+}
+
+static int wait_on(void *stream, void (*work)(void *self), void *self)
+{
+    cudaEvent_t event;
+    int reached = 0;
+
+    if (recorded(&event, stream)) {
+        return -1;
+    }
     while (reached == 0) {
         work(self);
         reached = cmn_device_reached(event);
@@ -169,6 +314,21 @@ int cmn_device_wait(void (*work)(void *self), void *self)
     }
     cudaEventDestroy(event);
     return reached < 0 ? -1 : 0;
+}
+
+int cmn_device_wait(void (*work)(void *self), void *self)
+{
+    return wait_on(cudaStreamLegacy, work, self);
+}
+
+static void nothing(void *self)
+{
+    (void)self;
+}
+
+int cmn_device_wait_for(void *stream)
+{
+    return wait_on(stream, nothing, NULL);
 }
 
 #else
@@ -268,10 +428,73 @@ int cmn_device_zero(float *device, size_t n)
     return without();
 }
 
+int cmn_device_stream_open(void **stream)
+{
+    *stream = NULL;
+    return without();
+}
+
+void cmn_device_stream_close(void *stream)
+{
+    (void)stream;
+}
+
+int cmn_device_follow(void *stream, void *other)
+{
+    (void)stream;
+    (void)other;
+    return without();
+}
+
+int cmn_device_wait_for(void *stream)
+{
+    (void)stream;
+    return without();
+}
+
 int cmn_device_reached(void *event)
 {
     (void)event;
     return without();
+}
+
+int cmn_device_mail_open(struct cmn_device_mail **mail, size_t floats)
+{
+    (void)floats;
+    *mail = NULL;
+    return without();
+}
+
+void cmn_device_mail_close(struct cmn_device_mail *m)
+{
+    (void)m;
+}
+
+int cmn_device_mail_send(struct cmn_device_mail *m, float *device, const float *host, size_t n)
+{
+    (void)m;
+    return cmn_device_write(device, host, n);
+}
+
+int cmn_device_mail_fetch(struct cmn_device_mail *m, float *host, const float *device, size_t n)
+{
+    (void)m;
+    return cmn_device_read(host, device, n);
+}
+
+int cmn_device_mail_ask(struct cmn_device_mail *m, float *device, size_t n)
+{
+    (void)m;
+    (void)device;
+    (void)n;
+    return without();
+}
+
+const float *cmn_device_mail_answer(struct cmn_device_mail *m)
+{
+    (void)m;
+    without();
+    return NULL;
 }
 
 int cmn_device_wait(void (*work)(void *self), void *self)

@@ -43,9 +43,41 @@ int cmn_device_read(float *host, const float *device, size_t n);
 int cmn_device_copy(float *device, const float *from_device, size_t n);
 int cmn_device_zero(float *device, size_t n);
 
+/* A few floats, to the GPU and back through page-locked memory; the host does not wait for the GPU.
+ * What returns an int: 0, or -1 with a reason. Local. */
+struct cmn_device_mail;
+
+/* Blocking. For at most so many floats; close takes NULL, too. */
+int cmn_device_mail_open(struct cmn_device_mail **mail, size_t floats);
+void cmn_device_mail_close(struct cmn_device_mail *mail);
+
+/* Not blocking, once the last that was sent has arrived. n floats come to `device` behind what Darknet
+ * has queued, and before what it queues next. */
+int cmn_device_mail_send(struct cmn_device_mail *m, float *device, const float *host, size_t n);
+
+/* Blocking. Reads n floats that nothing on the GPU is still to write; waits for no other work. */
+int cmn_device_mail_fetch(struct cmn_device_mail *m, float *host, const float *device, size_t n);
+
+/* Not blocking. Asks for n floats as they are behind what Darknet has queued; they become 0. */
+int cmn_device_mail_ask(struct cmn_device_mail *m, float *device, size_t n);
+
+/* Blocking. What was asked for, until the next call; NULL with a reason. */
+const float *cmn_device_mail_answer(struct cmn_device_mail *m);
+
 /* Local, blocking. Waits for all work that Darknet queued, and calls work(self) meanwhile, at
  * least once. 0, or -1 with a reason. */
 int cmn_device_wait(void (*work)(void *self), void *self);
+
+/* A stream beside Darknet's, a cudaStream_t. Local. 0, or -1 with a reason; close takes NULL, too. */
+int cmn_device_stream_open(void **stream);
+void cmn_device_stream_close(void *stream);
+
+/* Local, not blocking. What is queued on `stream` from here on comes behind all that lies on `other`
+ * now. 0, or -1 with a reason. */
+int cmn_device_follow(void *stream, void *other);
+
+/* Local, blocking. Waits for all that lies on the stream. 0, or -1 with a reason. */
+int cmn_device_wait_for(void *stream);
 
 /* Local, not blocking. 1 when the GPU has reached the event (a cudaEvent_t), 0 when not yet, -1 with
  * a reason. "Not yet" is an error to CUDA, which Darknet's next check, or a kernel's, would take for

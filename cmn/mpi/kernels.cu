@@ -256,6 +256,14 @@ extern "C" int cmn_kernel_load_scale(void)
     return cudaFuncGetAttributes(&unused, (const void *)multiply);
 }
 
+extern "C" int cmn_kernel_load_update(void)
+{
+    struct cudaFuncAttributes unused;
+    int code = cudaFuncGetAttributes(&unused, (const void *)update);
+
+    return code ? code : cudaFuncGetAttributes(&unused, (const void *)combine);
+}
+
 extern "C" int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor,
                                  enum cmn_dtype type, void *stream)
 {

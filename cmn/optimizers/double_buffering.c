@@ -1,7 +1,11 @@
 /* Double buffering: the gradients of a step travel during the next one, and its update uses them.
  *
  * The first update does nothing, and the gradients of the last step are dropped. The metrics travel
- * with the gradients, so they are one step late, too. */
+ * with the gradients, so they are one step late, too.
+ *
+ * On a GPU the update is queued behind the exchange, and the host waits for that alone, when the update
+ * lies there already: neither waits for backward, and the GPU never for the host. What the host decides
+ * by the sums (cmn_decides_by_sums) it decides first. */
 #include <string.h>
 
 #include "compression/compressor.h"
@@ -18,17 +22,31 @@ static void begin(struct cmn_optimizer *o)
     cmn_prepare(o, &o->copy.x);
 }
 
+/* Queues the update behind the sums that are under way: 1, or 0. */
+static int update_in_order(struct cmn_optimizer *o, const struct cmn_rule *rule, int images)
+{
+    const struct cmn_communicator *c = &o->communicator;
+
+    if (!o->copy.under_way || !o->gradients->on_gpu || !c->order || cmn_decides_by_sums(o) ||
+        !c->order(o->self)) {
+        return 0;
+    }
+    o->keeps = 1;
+    cmn_velocity_update(o, o->copy.x.block.data, rule, images);
+    return 1;
+}
+
 /* The sums of the step before update the weights, if there are any, and the metrics are theirs:
  * 1. */
 static int update_with_step_before(struct cmn_optimizer *o, const struct cmn_rule *rule, int images)
 {
-    int arrived;
+    int updated = update_in_order(o, rule, images), arrived;
 
     cmn_copy_complete(o);
     arrived = o->copy.arrived;
     if (arrived) {
-        o->gradients->ops->read(o->metrics, o->copy.x.metrics.data, CMN_METRICS);
-        if (cmn_use_sums(o, &o->copy.x, images)) {
+        o->gradients->ops->fetch_metrics(o->gradients, o->metrics, o->copy.x.metrics.data);
+        if (!updated && cmn_use_sums(o, &o->copy.x, images)) {
             cmn_velocity_update(o, o->copy.x.block.data, rule, images);
         }
     }
@@ -47,7 +65,7 @@ static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
     fresh = update_with_step_before(o, rule, images);
     ops->copy(o->copy.x.block.data, block->data, block->n);
     ops->zero(block->data, block->n);
-    ops->write(o->copy.x.metrics.data, metrics, CMN_METRICS);
+    ops->send_metrics(o->gradients, o->copy.x.metrics.data, metrics);
     o->copy.x.images = (float)images;
     cmn_copy_begin(o);
     rule->done = 1;

@@ -74,6 +74,17 @@ static int is_usual(struct cmn_optimizer *o, double norm)
     return left->answer != CMN_OUTLIER_LEFT_OUT;
 }
 
+static int may_be_too_large(const struct cmn_optimizer *o)
+{
+    return o->gradients->on_gpu && o->options->dtype != CMN_FP32 &&
+           o->options->nonfinite != CMN_NONFINITE_IGNORE;
+}
+
+int cmn_decides_by_sums(const struct cmn_optimizer *o)
+{
+    return cmn_looks_at_sums(o->options) || o->options->lars > 0 || may_be_too_large(o);
+}
+
 /* The first tensor of x whose sum is not finite, or -1. A GPU looks for that where the sums were rounded to
  * 16 bits on their way. The same on all ranks. */
 static int first_too_large(const struct cmn_optimizer *o, const struct cmn_exchange *x)
@@ -81,11 +92,8 @@ static int first_too_large(const struct cmn_optimizer *o, const struct cmn_excha
     const struct cmn_gradients *g = o->gradients;
     int bad = -1;
 
-    if (!g->on_gpu || o->options->dtype == CMN_FP32 ||
-        o->options->nonfinite == CMN_NONFINITE_IGNORE) {
-        return -1;
-    }
-    for (size_t at = 0; at < x->block.n && bad < 0; at += g->exchange.block.n) {
+    for (size_t at = 0; may_be_too_large(o) && at < x->block.n && bad < 0;
+         at += g->exchange.block.n) {
         bad = g->ops->nonfinite(g, x->block.data + at);
     }
     return bad;

@@ -170,6 +170,9 @@ void cmn_velocity_close(struct cmn_optimizer *o);
 /* Whether cmn_use_sums() has anything to do: sums may be clipped or left out. */
 int cmn_looks_at_sums(const struct cmn_options *options);
 
+/* Whether the host has to look at sums, or at what a GPU found in them, before they are used. */
+int cmn_decides_by_sums(const struct cmn_optimizer *o);
+
 /* Local, the same on all ranks. Whether the sums in x over `images`, whose metrics are in
  * o->metrics, are used: with cmn_outlier they need not be (outlier.h), nor with cmn_nonfinite=skip
  * where one did not fit into 16 bits (o->too_large), and are zeroed then. With cmn_clip the update is

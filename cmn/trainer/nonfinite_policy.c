@@ -35,7 +35,9 @@ void cmn_nonfinite_open(struct cmn_nonfinite_policy *p, struct cmn_session *s, s
 void cmn_nonfinite_close(struct cmn_nonfinite_policy *p)
 {
     free(p->statistics);
+    free(p->asked_sample);
     p->statistics = NULL;
+    p->asked_sample = NULL;
 }
 
 /* ---- the message: where it began, and which images ---- */
@@ -60,13 +62,24 @@ static int write_list(const struct cmn_feed *f, const struct cmn_sample *sample,
     return failed;
 }
 
+/* Of what was found; the caller frees them. */
+static size_t samples_of(const struct cmn_nonfinite_policy *p, struct cmn_sample **sample)
+{
+    if (p->asked != p->iteration) {
+        return cmn_feed_samples(p->feed, p->found_micro_batch, sample);
+    }
+    *sample = cmn_malloc(p->asked_samples + 1, sizeof **sample);
+    memcpy(*sample, p->asked_sample, p->asked_samples * sizeof **sample);
+    return p->asked_samples;
+}
+
 /* Appends the images, and the file that lists them, to the message. */
 static void add_images(const struct cmn_nonfinite_policy *p, char *text, size_t bytes)
 {
     const struct cmn_session *s = p->session;
     char file[2 * CMN_TEXT + 64], name[128];
     struct cmn_sample *sample;
-    size_t n = cmn_feed_samples(p->feed, p->found_micro_batch, &sample), used = strlen(text);
+    size_t n = samples_of(p, &sample), used = strlen(text);
 
     if (!n) {
         free(sample);
@@ -182,6 +195,38 @@ void cmn_nonfinite_after_backward(struct cmn_nonfinite_policy *p, int i, int mic
     }
 }
 
+void cmn_nonfinite_complete(struct cmn_nonfinite_policy *p)
+{
+    struct cmn_gradients *g = &p->model->gradients;
+    const struct cmn_tensor *tensor;
+    int found;
+
+    if (!p->asked) {
+        return;
+    }
+    found = cmn_gradients_gpu_answer(g);
+    if (found < 0) {
+        p->asked = 0;
+        return;
+    }
+    tensor = &g->tensor[found];
+    p->iteration = p->asked;
+    p->found = (struct cmn_nonfinite){tensor->layer, tensor->part, tensor->name, 0};
+    p->found_micro_batch = p->found_image = -1;
+    p->origin[0] = '\0';
+    stop(p);
+}
+
+/* About this step, once the answer about the one before is there. */
+static void ask(struct cmn_nonfinite_policy *p)
+{
+    cmn_nonfinite_complete(p);
+    cmn_gradients_gpu_ask(&p->model->gradients);
+    p->asked = p->iteration;
+    free(p->asked_sample);
+    p->asked_samples = cmn_feed_samples(p->feed, -1, &p->asked_sample);
+}
+
 /* On a GPU a kernel looks at what is sent together, before that, and here at all that is left. Its
  * marks are read before the update, where the host waits for backward anyway. */
 static void check_gpu(struct cmn_nonfinite_policy *p)
@@ -196,6 +241,10 @@ static void check_gpu(struct cmn_nonfinite_policy *p)
         return;
     }
     cmn_gradients_gpu_check(&m->gradients, m->gradients.exchange.block.n);
+    if (m->optimizer.policy == &cmn_double_buffering && mode(p) == CMN_NONFINITE_STOP) {
+        ask(p);
+        return;
+    }
     if (p->session->topology.size > 1 && c->poll && cmn_device_wait(c->poll, m->optimizer.self)) {
         cmn_fatal_reason();
     }

@@ -25,6 +25,11 @@ struct cmn_nonfinite_policy {
     long skipped, in_a_row; /* steps that were left out; the latest of them, */
     long last;              /* up to this iteration */
     float *statistics;      /* skip, cmn_outlier: rolling statistics from before the step */
+    /* With double buffering on a GPU: the iteration whose gradients it was asked about (0: none), and its
+     * images. The answer is read when they are about to be used, and nobody waits for backward. */
+    long asked;
+    struct cmn_sample *asked_sample;
+    size_t asked_samples;
 };
 
 /* Local. s, m and f must outlive it. */
@@ -44,6 +49,10 @@ void cmn_nonfinite_after_backward(struct cmn_nonfinite_policy *p, int i, int mic
  * Backward is done: whether this step is to be left out, on all ranks, which is said. Stop requests
  * travel with the answer. */
 int cmn_nonfinite_skips(struct cmn_nonfinite_policy *p);
+
+/* Local, blocking. Ends the job where the GPU found something in the last step and nobody has asked
+ * yet: before its gradients are used or saved. */
+void cmn_nonfinite_complete(struct cmn_nonfinite_policy *p);
 
 /* Local, the same on all ranks. With cmn_nonfinite=skip: the sum of that iteration is not used, for this
  * reason. It counts as a step that was left out, and is said. */

@@ -176,6 +176,9 @@ static void step_done(struct cmn_trainer *t)
      * a validation that a stop request waits for. */
     int ends = due.last && !(due.validation && t->session->stop_signal);
 
+    if (ends || cmn_checkpointing_due(c)) {
+        cmn_nonfinite_complete(&t->step.nonfinite);
+    }
     if (ends) {
         cmn_checkpointing_collect(c, due.regular);
         cmn_step_synchronise(&t->step);
@@ -283,6 +286,7 @@ int cmn_trainer_before_save(struct cmn_trainer *t, const char *file)
     if (cmn_best_owns(&t->model, file)) {
         return 0;
     }
+    cmn_nonfinite_complete(&t->step.nonfinite);
     cmn_report_clear(t->session->report);
     t->save_began = cmn_clock();
     cmn_status_wait("the averages that are made for saving");

@@ -38,20 +38,25 @@ size_t cmn_nccl_chunk(size_t n)
 #include "mpi/kernels.h"
 
 enum {
-    JOBS = 32,         /* sums that may wait in the background; pure_nccl begins fewer in a step */
+    JOBS = 64,         /* that may wait in the background: three for each part of a block */
     REGIONS = 32,      /* in a group */
     SPINS = 2000,      /* polls before the waiting rank gives its core to others */
     PAUSE_US = 50,     /* between polls then */
     ABORT_AT_MOST = 5, /* seconds that ncclCommAbort may take */
 };
 
-/* A sum in the background. */
+/* What is done in the background: a sum; or each of some slices goes to its owner as the sum, or from
+ * there to all. */
+enum operation { SUM, SCATTER, GATHER };
 struct job {
+    struct nccl *over; /* whose ranks */
+    enum operation operation;
+    int slices;                      /* SCATTER, GATHER: equal ones; */
+    const struct cmn_region *region; /* or so many of these; NULL: none */
     float *data;
     size_t n; /* floats; 0: no job */
     enum cmn_dtype type;
     float divisor;            /* of 16 bits */
-    int root;                 /* the rank that gets the sum; -1: all */
     int number;               /* since the last end */
     cudaEvent_t ready;        /* the floats are this rank's addend */
     cudaEvent_t began, ended; /* with a timeline: on the stream, around the sum */
@@ -81,6 +86,7 @@ struct nccl {
         cudaEvent_t ready, done;
     } * gather;                /* since the last wait for them: */
     int gathers, gathers_room; /* so many, and with events */
+    struct nccl *partner;      /* its communicator works on this one's stream, too; or NULL */
     struct nccl *next;         /* another one of this process */
 };
 
@@ -116,6 +122,10 @@ static void abort_nccl(struct nccl *c)
         return;
     }
     c->aborted = 1;
+    if (c->partner) {
+        abort_nccl(c->partner);
+        c->hung |= c->partner->hung;
+    }
     if (pthread_create(&thread, NULL, abort_communicator, c->comm)) {
         c->hung = 1;
         return;
@@ -191,7 +201,8 @@ static ncclResult_t state_of(struct nccl *c)
 {
     ncclResult_t state = ncclSuccess, code = ncclCommGetAsyncError(c->comm, &state);
 
-    return code != ncclSuccess ? code : state;
+    code = code != ncclSuccess ? code : state;
+    return code == ncclSuccess && c->partner ? state_of(c->partner) : code;
 }
 
 /* Between two polls. */
@@ -324,6 +335,9 @@ static void close_nccl(void *self)
             break;
         }
     }
+    for (struct nccl *other = opened; other; other = other->next) {
+        other->partner = other->partner == c ? NULL : other->partner;
+    }
     if (c->comm && !c->aborted) {
         snprintf(c->what, sizeof c->what, "end");
         c->began = cmn_clock();
@@ -392,6 +406,27 @@ static void queue_region(struct nccl *c, float *data, size_t n, int root, int su
     }
 }
 
+static ncclResult_t queue_regions(struct nccl *c, float *data, const struct cmn_region *region,
+                                  int regions, int sum)
+{
+    check(c, ncclGroupStart());
+    for (int i = 0; i < regions; i++) {
+        queue_region(c, data + region[i].at, region[i].n, region[i].root, sum);
+    }
+    return ncclGroupEnd();
+}
+
+static ncclResult_t queue_slices(struct nccl *c, float *data, size_t n, int slices, int sum)
+{
+    check(c, ncclGroupStart());
+    for (int i = 0; i < slices; i++) {
+        size_t at, count;
+        cmn_slice(n, slices, i, &at, &count);
+        queue_region(c, data + at, count, i, sum);
+    }
+    return ncclGroupEnd();
+}
+
 /* ncclReduceScatter and ncclAllGather want slices of one length on every rank. Here a reduce to,
  * or a broadcast from, each slice's owner, all in one group: NCCL runs them together. */
 static void by_slices(struct nccl *c, const char *what, float *data, size_t n, int slices, int sum)
@@ -400,13 +435,7 @@ static void by_slices(struct nccl *c, const char *what, float *data, size_t n, i
         return;
     }
     begin_operation(c, what, n);
-    check(c, ncclGroupStart());
-    for (int i = 0; i < slices; i++) {
-        size_t at, count;
-        cmn_slice(n, slices, i, &at, &count);
-        queue_region(c, data + at, count, i, sum);
-    }
-    end_operation(c, ncclGroupEnd());
+    end_operation(c, queue_slices(c, data, n, slices, sum));
 }
 
 void cmn_nccl_regions(void *self, float *data, const struct cmn_region *region, int regions,
@@ -421,11 +450,7 @@ void cmn_nccl_regions(void *self, float *data, const struct cmn_region *region, 
             n += region[i].n;
         }
         begin_operation(c, sum ? "reduce" : "broadcast", n);
-        check(c, ncclGroupStart());
-        for (int i = first; i < end; i++) {
-            queue_region(c, data + region[i].at, region[i].n, region[i].root, sum);
-        }
-        end_operation(c, ncclGroupEnd());
+        end_operation(c, queue_regions(c, data, region + first, end - first, sum));
     }
 }
 
@@ -508,18 +533,19 @@ static void give(struct nccl *c)
     if (cmn_timeline_on) {
         stamp(c, &job->began);
     }
-    if (job->type == CMN_FP32 && job->root >= 0) {
-        result = ncclReduce(job->data, job->data, job->n, ncclFloat32, ncclSum, job->root, c->comm,
-                            c->stream);
+    if (job->region) {
+        result = queue_regions(c, job->data, job->region, job->slices, job->operation == SCATTER);
+    } else if (job->operation != SUM) {
+        result = queue_slices(c, job->data, job->n, job->slices, job->operation == SCATTER);
     } else if (job->type == CMN_FP32) {
-        result =
-            ncclAllReduce(job->data, job->data, job->n, ncclFloat32, ncclSum, c->comm, c->stream);
+        result = ncclAllReduce(job->data, job->data, job->n, ncclFloat32, ncclSum, job->over->comm,
+                               c->stream);
     } else {
         check_cuda(c,
                    cmn_kernel_cast_to_16(c->half, job->data, job->n, 1.0f / job->divisor, job->type,
                                          c->stream),
                    "cast to 16 bits");
-        result = ncclAllReduce(c->half, c->half, job->n, as, ncclSum, c->comm, c->stream);
+        result = ncclAllReduce(c->half, c->half, job->n, as, ncclSum, job->over->comm, c->stream);
     }
     c->given = c->first;
     c->first = (c->first + 1) % JOBS;
@@ -539,7 +565,7 @@ static void follow(struct nccl *c)
             cmn_kernel_cast_to_32(job->data, c->half, job->n, job->divisor, job->type, c->stream),
             "cast to 32 bits");
     }
-    if (cmn_timeline_on || job->root >= 0) {
+    if (cmn_timeline_on || job->operation == SCATTER) {
         stamp(c, &job->ended);
     }
 }
@@ -582,47 +608,93 @@ static void make_room(struct nccl *c, size_t n, enum cmn_dtype type)
     c->half_room = n;
 }
 
-static void begin(struct nccl *c, float *data, size_t n, enum cmn_dtype type, float divisor,
-                  int root)
+/* `job` says what is to be done; all else is filled in here. */
+static void begin(struct nccl *c, struct job job)
 {
-    struct job *job;
+    static const char *const names[] = {"allreduce", "reduce", "broadcast"};
+    struct job *mine;
 
-    if (n == 0) {
+    if (job.n == 0) {
         return;
     }
-    start(c, root < 0 ? "allreduce" : "reduce", n);
-    if (type != CMN_FP32) {
-        make_room(c, n, type);
+    start(c, names[job.operation], job.n);
+    if (job.type != CMN_FP32) {
+        make_room(c, job.n, job.type);
     }
     if (c->waiting == JOBS - 1) {
         advance(c, 1, JOBS - 2);
     }
-    job = &c->job[(c->first + c->waiting) % JOBS];
-    if (!job->ready) {
-        check_cuda(c, cudaEventCreateWithFlags(&job->ready, cudaEventDisableTiming),
+    mine = &c->job[(c->first + c->waiting) % JOBS];
+    job.ready = mine->ready;
+    job.began = mine->began;
+    job.ended = mine->ended;
+    if (!job.ready) {
+        check_cuda(c, cudaEventCreateWithFlags(&job.ready, cudaEventDisableTiming),
                    "cudaEventCreate");
     }
-    check_cuda(c, cudaEventRecord(job->ready, cudaStreamLegacy), "cudaEventRecord");
-    job->data = data;
-    job->n = n;
-    job->type = type;
-    job->divisor = divisor > 0 ? divisor : (float)c->size;
-    job->root = root;
-    job->number = c->begun;
+    check_cuda(c, cudaEventRecord(job.ready, cudaStreamLegacy), "cudaEventRecord");
+    job.divisor = job.divisor > 0 ? job.divisor : (float)job.over->size;
+    job.number = c->begun;
+    *mine = job;
     c->waiting++;
     c->begun++;
-    c->floats += n;
+    c->floats += job.n;
     advance(c, 0, 0);
 }
 
 void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type, float divisor)
 {
-    begin(self, data, n, type, divisor, -1);
+    cmn_nccl_begin_over(self, self, data, n, type, divisor);
 }
 
-void cmn_nccl_begin_reduce(void *self, float *data, size_t n)
+void cmn_nccl_begin_over(void *self, void *over, float *data, size_t n, enum cmn_dtype type,
+                         float divisor)
 {
-    begin(self, data, n, CMN_FP32, 0, 0);
+    struct nccl *c = self;
+
+    c->partner = over == self ? c->partner : over;
+    begin(c, (struct job){.over = over, .data = data, .n = n, .type = type, .divisor = divisor});
+}
+
+void cmn_nccl_begin_slices(void *self, float *data, size_t n, int slices, int sum)
+{
+    begin(self, (struct job){.over = self,
+                             .operation = sum ? SCATTER : GATHER,
+                             .slices = slices,
+                             .data = data,
+                             .n = n,
+                             .type = CMN_FP32});
+}
+
+void cmn_nccl_begin_regions(void *self, float *data, const struct cmn_region *region, int regions)
+{
+    for (int first = 0; first < regions; first += REGIONS) {
+        int some = regions - first < REGIONS ? regions - first : REGIONS;
+        struct job job = {.over = self,
+                          .operation = SCATTER,
+                          .slices = some,
+                          .region = region + first,
+                          .data = data,
+                          .type = CMN_FP32};
+        for (int i = 0; i < some; i++) {
+            job.n += region[first + i].n;
+        }
+        begin(self, job);
+    }
+}
+
+int cmn_nccl_orders_all(void *self, void *stream)
+{
+    const struct nccl *c = self;
+
+    return c->begun == 0 || cmn_nccl_orders_stream(self, c->begun - 1, stream);
+}
+
+void cmn_nccl_room(void *self, size_t n, enum cmn_dtype type)
+{
+    if (type != CMN_FP32) {
+        make_room(self, n, type);
+    }
 }
 
 int cmn_nccl_orders_stream(void *self, int i, void *stream)
@@ -645,6 +717,19 @@ void cmn_nccl_poll(void *self)
     if (c->begun) {
         advance(c, 0, 0);
     }
+}
+
+void cmn_nccl_order(void *self)
+{
+    struct nccl *c = self;
+
+    if (c->begun == 0) {
+        return;
+    }
+    start(c, "allreduce", c->floats);
+    advance(c, 1, 0);
+    check_cuda(c, cudaEventRecord(c->done, c->stream), "cudaEventRecord");
+    check_cuda(c, cudaStreamWaitEvent(cudaStreamLegacy, c->done, 0), "cudaStreamWaitEvent");
 }
 
 void cmn_nccl_end(void *self)
@@ -756,12 +841,35 @@ void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type, floa
     cmn_fatal("%s", without);
 }
 
-void cmn_nccl_begin_reduce(void *self, float *data, size_t n)
+void cmn_nccl_begin_over(void *self, void *over, float *data, size_t n, enum cmn_dtype type,
+                         float divisor)
 {
-    (void)self;
-    (void)data;
-    (void)n;
-    cmn_fatal("%s", without);
+    (void)over;
+    cmn_nccl_begin(self, data, n, type, divisor);
+}
+
+void cmn_nccl_begin_slices(void *self, float *data, size_t n, int slices, int sum)
+{
+    (void)slices;
+    (void)sum;
+    cmn_nccl_begin(self, data, n, CMN_FP32, 0);
+}
+
+void cmn_nccl_begin_regions(void *self, float *data, const struct cmn_region *region, int regions)
+{
+    (void)region;
+    (void)regions;
+    cmn_nccl_begin(self, data, 0, CMN_FP32, 0);
+}
+
+int cmn_nccl_orders_all(void *self, void *stream)
+{
+    return cmn_nccl_orders_stream(self, 0, stream);
+}
+
+void cmn_nccl_room(void *self, size_t n, enum cmn_dtype type)
+{
+    cmn_nccl_begin(self, NULL, n, type, 0);
 }
 
 void cmn_nccl_regions(void *self, float *data, const struct cmn_region *region, int regions,
@@ -784,6 +892,12 @@ int cmn_nccl_orders_stream(void *self, int i, void *stream)
 }
 
 void cmn_nccl_poll(void *self)
+{
+    (void)self;
+    cmn_fatal("%s", without);
+}
+
+void cmn_nccl_order(void *self)
 {
     (void)self;
     cmn_fatal("%s", without);

@@ -9,6 +9,12 @@
 
 #include "config/options.h"
 
+/* n floats that one rank owns. */
+struct cmn_region {
+    size_t at, n;
+    int root;
+};
+
 /* Collective, in the same order everywhere, not blocking. What Darknet has asked of the GPU so
  * far makes n floats at `data` this rank's addend; they are the transport's until the end, and
  * become the sum. They travel as `type`: with 16 bits they are divided by `divisor` before the cast,
@@ -16,15 +22,21 @@
  * that does not all the same is infinite or NaN. */
 void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type, float divisor);
 
-/* As cmn_nccl_begin with 32 bits, but rank 0 gets the sum; the other ranks' floats become
- * undefined. */
-void cmn_nccl_begin_reduce(void *self, float *data, size_t n);
+/* As cmn_nccl_begin, but the sum over the ranks of another transport nccl, behind all that was begun
+ * on this one; `over` must stay the same until the end. */
+void cmn_nccl_begin_over(void *self, void *over, float *data, size_t n, enum cmn_dtype type,
+                         float divisor);
 
-/* n floats that one rank owns. */
-struct cmn_region {
-    size_t at, n;
-    int root;
-};
+/* As cmn_nccl_begin, but reduce_scatter (`sum`) or allgather of struct cmn_transport. */
+void cmn_nccl_begin_slices(void *self, float *data, size_t n, int slices, int sum);
+
+/* As cmn_nccl_begin, but each region goes to its root as the sum, and becomes undefined on the other
+ * ranks. `region` must stay as it is until the end. */
+void cmn_nccl_begin_regions(void *self, float *data, const struct cmn_region *region, int regions);
+
+/* Local, blocking. Nothing is begun: brings to the GPU what sums of up to n floats of that type
+ * need, which would wait for what was begun otherwise. */
+void cmn_nccl_room(void *self, size_t n, enum cmn_dtype type);
 
 /* Collective, blocking; nothing is begun. Each region of `data` goes to its root as the sum over the
  * ranks (`sum`), where it becomes undefined on the others; or from its root to all. */
@@ -35,6 +47,9 @@ void cmn_nccl_regions(void *self, float *data, const struct cmn_region *region, 
  * since the last end. 1, or 0 when NCCL has not queued that yet. */
 int cmn_nccl_orders_stream(void *self, int i, void *stream);
 
+/* The same for all that was begun, the last of which is no sum that goes to all. */
+int cmn_nccl_orders_all(void *self, void *stream);
+
 /* Local. Floats in each part of a block of n, but for the last: at most 16 parts of at least 1
  * MiB. NCCL may add in another order where a call is longer, or a float lies elsewhere in it
  * (NVIDIA/nccl issue 157): who always sums the same parts gets the same bits, whenever they are
@@ -43,6 +58,10 @@ size_t cmn_nccl_chunk(size_t n);
 
 /* Local, not blocking. Gives NCCL what it can take by now, and notices its errors. */
 void cmn_nccl_poll(void *self);
+
+/* Collective; blocks until NCCL has taken all that was begun. What Darknet asks of the GPU from here
+ * on comes behind that. cmn_nccl_end must follow. */
+void cmn_nccl_order(void *self);
 
 /* Collective, blocking. All that was begun is summed. */
 void cmn_nccl_end(void *self);

@@ -241,7 +241,8 @@ wide_cfg() {
 @test "overlap and the size of buckets change no bit on GPUs" {
     wide_cfg >wide.cfg
     for ranks in 2 3; do
-        for name in pure_nccl 'pure_nccl -cmn_allreduce_dtype bf16' non_cuda_aware 'non_cuda_aware -cmn_intra mpi'; do
+        for name in pure_nccl 'pure_nccl -cmn_allreduce_dtype bf16' non_cuda_aware 'non_cuda_aware -cmn_intra mpi' \
+            "$([[ $ranks -eq 2 ]] && echo single_node || echo two_dimensional)"; do
             # shellcheck disable=SC2086  # a name may come with a key
             train_on $ranks wide.cfg -cmn_verify 1 -cmn_communicator $name -cmn_overlap off
             grep -q ', overlap off' train.log
@@ -310,20 +311,26 @@ wide_cfg() {
         classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl -cmn_exchange ring
     fails_clearly_on 2 'non_cuda_aware cannot be used here: all ranks are on one node, and no messages are sent: leave cmn_exchange away' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator non_cuda_aware -cmn_exchange ring
-    fails_clearly_on 2 'single_node cannot be used here: .*cmn_double_buffering needs pure_nccl or non_cuda_aware on GPUs' \
-        classifier train small.data mlp.cfg -cmn -cmn_communicator single_node -cmn_double_buffering 1
-    fails_clearly_on 2 'hierarchical: gradients on a GPU .*: use pure_nccl or non_cuda_aware' classifier train small.data mlp.cfg -cmn -cmn_communicator hierarchical -cmn_overlap on
+    fails_clearly_on 2 'naive cannot be used here: MPI sums .* block: cmn_double_buffering needs pure_nccl, single_node, .* on GPUs' \
+        classifier train small.data mlp.cfg -cmn -cmn_communicator naive -cmn_double_buffering 1
+    fails_clearly_on 2 'single_node cannot be used here: .*mpi: MPI is not CUDA-aware' \
+        classifier train small.data mlp.cfg -cmn -cmn_communicator single_node -cmn_intra mpi -cmn_double_buffering 1
+    fails_clearly_on 2 'flat: on GPUs a compressor takes all gradients at once, behind backward' \
+        classifier train small.data mlp.cfg -cmn -cmn_compress topk -cmn_overlap on
 }
 
 @test "what an update does besides works on GPUs as on the CPU, and resumes with the same bits" {
     smooth_cfg max_batches=10 >conv.cfg
     for keys in '-cmn_lars 0.02 -cmn_clip 1 -cmn_nonfinite skip' '-cmn_local_steps 4' '-cmn_double_buffering 1' \
-        '-cmn_double_buffering 1 -cmn_local_steps 4' '-cmn_communicator non_cuda_aware -cmn_intra mpi -cmn_exchange halving -cmn_double_buffering 1' '-cmn_ema 0.8' '-cmn_compress topk -cmn_topk_ratio 0.2' '-cmn_compress powersgd'; do
+        '-cmn_double_buffering 1 -cmn_local_steps 4' '-cmn_communicator non_cuda_aware -cmn_intra mpi -cmn_exchange halving | -cmn_double_buffering 1' \
+        '-cmn_communicator single_node | -cmn_double_buffering 1 -cmn_ema 0.8' '-cmn_compress topk -cmn_topk_ratio 0.2' \
+        '-cmn_compress powersgd' '-cmn_compress powersgd -cmn_double_buffering 1'; do
         rm -rf out
         # Small tensors travel exactly.
         [[ $keys != *compress* ]] || ACTIVATION=tanh mlp_cfg max_batches=10 >conv.cfg
         # shellcheck disable=SC2086  # keys and their values
-        on_cpu train_on 2 conv.cfg -cmn_communicator flat ${keys#*halving}
+        on_cpu train_on 2 conv.cfg -cmn_communicator flat ${keys#*| }
+        keys=${keys/| /}
         keep conv cpu
         [[ $keys != *ema* ]] || keep conv_ema cpu_ema
         # shellcheck disable=SC2086
@@ -398,11 +405,11 @@ wide_cfg() {
     printf '%s\n' '[convolutional]' 'filters=1' 'size=1' 'stride=1' 'pad=0' 'activation=linear' \
         '[convolutional]' 'filters=10' 'size=28' 'stride=28' 'pad=0' 'activation=linear' '[softmax]' >>net.cfg
     perl -e 'print pack("l<3q<", 0, 2, 0, 0), pack("f<*", 0, 2e-38, (0) x 10, map { 1e37 * (($_ * 7919 % 13) - 6) } 1 .. 7840)' >start.weights
-    for run in 'on_cpu 1' 'on_gpu 1' 'on_gpu 3' 'on_gpu 2 -cmn_overlap on'; do
+    for run in 'on_cpu 1' 'on_gpu 1' 'on_gpu 3' 'on_gpu 2 -cmn_overlap on' 'on_gpu 2 -cmn_double_buffering 1'; do
         rm -rf out
         DARKNET=$BUILD/fake/bin/darknet
         [[ $run != on_cpu* ]] || DARKNET=$CPU
-        read -r _ n key <<<"$run"
+        read -r _ n key <<<"$run" # with double buffering the second step finds it, and names the first
         # shellcheck disable=SC2086  # a key and its value
         fails_clearly_on "$n" "iteration 1: weight_updates of layer 0 \(convolutional\): (inf|-inf|nan).*its 10 images are in out/net-1.rank-[0-2].nonfinite.txt" \
             classifier train small.data net.cfg start.weights -clear -cmn -cmn_seed 7 -cmn_validate 0 $key

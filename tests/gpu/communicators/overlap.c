@@ -133,6 +133,10 @@ static void on_nodes(const struct cmn_topology *place, const char *world)
     options.intra = CMN_INTRA_MPI;
     try_length("non_cuda_aware", place, 300000, world);
     options.intra = CMN_INTRA_AUTO;
+    try_length("hierarchical", place, 300000, world);
+    options.dtype = place->inter_size > 1 ? CMN_BF16 : CMN_FP32;
+    try_length("two_dimensional", place, 300000, world);
+    options.dtype = CMN_FP32;
 }
 
 /* One part, several and a rest, and, where that is quick, as many as there can be. */
@@ -145,6 +149,7 @@ static void the_bits_of_one_exchange(void **state)
         try_length("pure_nccl", &top, 0, "as it is");
         try_length("pure_nccl", &top, 100, "as it is");
         try_length("pure_nccl", &top, 600000, "as it is");
+        try_length("single_node", &top, 300000, "as it is");
     }
     options.dtype = CMN_FP32;
     try_length("non_cuda_aware", &top, 0, "as it is");
