@@ -1,6 +1,6 @@
 # Measurements: ratios within one run, asserted by nothing. docs/reference/performance.md says how to read them.
 
-.PHONY: bench bench-link bench-slow-link bench-accuracy bench-timeline bench-large-batch bench-batch-norm bench-exact bench-reliability bench-faults bench-peers simulate
+.PHONY: bench bench-link bench-slow-link bench-accuracy bench-timeline bench-large-batch bench-batch-norm bench-exact bench-reliability bench-faults bench-peers simulate simulate-check
 
 bench: all mnist ## Measure speed against the no-communication baseline; see docs/reference/performance.md
 	@$(TEST_ENV) bench/run.sh
@@ -35,5 +35,8 @@ bench-faults: all mnist ## Measure how long faults take to their message and to 
 bench-peers: all mnist ## Measure the same work by PyTorch DDP and ChainerMN, where installed (CHAINER=dir, CHART=file.svg)
 	@$(TEST_ENV) bench/peers.sh
 
-simulate: ## Simulate exchanges between many nodes by SimGrid: NODES, RANKS, GBITS, NETS, BY (docs/reference/scale.md)
+simulate: ## Simulate steps on many nodes by SimGrid: NODES, RANKS, GBITS, NETS, BY (docs/reference/scale.md)
 	@$(TEST_ENV) NODES='$(NODES)' RANKS='$(RANKS)' GBITS='$(GBITS)' NETS='$(NETS)' BY='$(BY)' bench/simulate.sh
+
+simulate-check: ## Hold the simulation against real exchanges between emulated nodes: NODES, RATES, SIZES, BY
+	@$(TEST_ENV) NODES='$(NODES)' RATES='$(RATES)' SIZES='$(SIZES)' BY='$(BY)' bench/simulate-check.sh

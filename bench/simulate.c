@@ -1,62 +1,238 @@
-/* One exchange between nodes in SimGrid's SMPI: cmn/'s own sums (transports/sums.c), simulated time.
+/* Sums of a step's gradients between nodes: cmn/'s own code (transports/sums.c), in simulated time
+ * by SimGrid's MPI, or in real time by a real MPI.
  *
- * Each rank of a node owns a part of every tensor, as two_dimensional and shm have it, and sums
- * it with the owners of the other nodes; all of them at the same time. Additions, casts and what
- * happens within a node take no time. bench/simulate.sh compiles and starts it.
+ * Each rank of a node owns a part of every tensor, as two_dimensional and shm have it, and sums it
+ * with the owners of the other nodes; all of them at the same time. With STEP_MS the rank computes
+ * so long: a third of it forward, then backward, layer by layer from the last one, each as long as
+ * its part of the operations says. What a layer's backward pass has computed is summed meanwhile;
+ * the rank looks after its messages every LOOK_MS. Additions, casts and what happens within a node
+ * take no simulated time.
  *
- * Arguments: MB of all gradients, tensors, ranks of a node, pairwise|halving|ring|mpi|auto. */
+ * LAYERS has a line "FLOATS OPERATIONS" for each layer, in the order of the forward pass.
+ * ALGORITHM is pairwise, halving, ring, mpi or auto, each with /fp16 or /bf16 behind it, or
+ * topk:RATIO: the messages of topk, pairwise, 4 bytes for a value.
+ * Prints milliseconds of each of CALLS steps; `link` as ALGORITHM prints what CALLS times
+ * cmn_link_measure() finds: microseconds of latency, and of a message.
+ * bench/simulate.sh and bench/simulate-check.sh compile and start it. */
 #include <mpi.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "transports/sums.h"
 
+enum { LAYERS = 512, PENDING = 1024 };
+
 /* As enum cmn_exchange_by has them: config/options.c does not compile with smpicc. */
 static const char *const names[] = {"auto", "pairwise", "halving", "ring", "mpi"};
+
+struct layer {
+    size_t n; /* floats of this rank's part */
+    double operations;
+};
+
+static struct layer layer[LAYERS];
+static int layers;
+static double operations;
+
+/* ---- waiting in simulated time ---- */
+
+#ifdef SMPI_SHARED_MALLOC
+/* A loop that asks again and again would cost the simulator an event each time, and what a question
+ * is said to take would decide the result. So the requests that were asked for in vain are kept,
+ * and where the loop gives up the processor the rank sleeps until one of them ends. */
+static MPI_Request *pending[PENDING];
+static int pendings;
+
+int cmn_simulated_testall(int count, MPI_Request *request, int *all, MPI_Status *statuses)
+{
+    int result = PMPI_Testall(count, request, all, statuses);
+
+    for (int i = 0; !*all && i < count && pendings < PENDING; i++) {
+        if (request[i] != MPI_REQUEST_NULL) {
+            pending[pendings++] = &request[i];
+        }
+    }
+    return result;
+}
+
+int cmn_simulated_yield(void)
+{
+    MPI_Request copy[PENDING];
+    int ended;
+
+    for (int i = 0; i < pendings; i++) {
+        copy[i] = *pending[i];
+    }
+    if (pendings) {
+        PMPI_Waitany(pendings, copy, &ended, MPI_STATUS_IGNORE);
+        *pending[ended] = MPI_REQUEST_NULL;
+    }
+    pendings = 0;
+    return 0;
+}
+#else
+#define SMPI_SHARED_MALLOC(bytes) calloc(1, bytes)
+#define SMPI_SHARED_FREE(memory) free(memory)
+static int pendings;
+#endif
+
+/* ---- a step ---- */
+
+struct step {
+    struct cmn_sums *sums;
+    struct cmn_pairwise *topk;
+    double ratio; /* of values that topk sends; 0: sums */
+    enum cmn_dtype dtype;
+    float *data;
+    int ranks;
+    long begun;
+    double computes, looks; /* seconds */
+};
+
+static void read_layers(const char *name, int owners)
+{
+    FILE *file = fopen(name, "r");
+    double n, took;
+
+    while (file && layers < LAYERS && fscanf(file, "%lf %lf", &n, &took) == 2) {
+        layer[layers++] = (struct layer){(size_t)(n / owners), took};
+        operations += took;
+    }
+    if (!layers) {
+        fprintf(stderr, "simulate: %s: no layers\n", name);
+        exit(2);
+    }
+    fclose(file);
+}
+
+/* Values of a layer that topk sends. */
+static size_t chosen(const struct step *s, const struct layer *l)
+{
+    size_t k = (size_t)(s->ratio * (double)l->n + 0.5);
+
+    return k ? k : 1;
+}
+
+static long progress(struct step *s, long until)
+{
+    long ended =
+        s->ratio > 0 ? cmn_pairwise_progress(s->topk, until) : cmn_sums_progress(s->sums, until);
+
+    pendings = 0;
+    return ended;
+}
+
+static void begin(struct step *s, const struct layer *l)
+{
+    if (s->ratio > 0) {
+        /* Each rank's own slice goes to all others. */
+        const struct cmn_pairwise_job job = {.data = s->data,
+                                             .n = chosen(s, l) * (size_t)s->ranks,
+                                             .slices = s->ranks,
+                                             .what = CMN_ALLGATHER,
+                                             .dtype = CMN_FP32};
+        cmn_pairwise_begin(s->topk, &job);
+    } else {
+        const struct cmn_sum sum = {.data = s->data, .n = l->n, .dtype = s->dtype};
+        cmn_sums_begin(s->sums, &sum);
+    }
+    s->begun++;
+    progress(s, 0);
+}
+
+static void compute(struct step *s, double seconds)
+{
+    for (double left = seconds; left > 1e-9; left -= s->looks) {
+        usleep((useconds_t)(1e6 * (left < s->looks ? left : s->looks)));
+        if (s->begun) {
+            progress(s, 0);
+        }
+    }
+}
+
+static double run(struct step *s)
+{
+    double seconds;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    seconds = MPI_Wtime();
+    compute(s, s->computes / 3);
+    for (int i = layers - 1; i >= 0; i--) {
+        compute(s, s->computes * 2 / 3 * layer[i].operations / operations);
+        begin(s, &layer[i]);
+    }
+    progress(s, s->begun);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return MPI_Wtime() - seconds;
+}
+
+static int exchange_of(struct step *s, struct cmn_options *o, char *name)
+{
+    char *type = strchr(name, '/');
+
+    s->dtype = !type ? CMN_FP32 : !strcmp(type, "/bf16") ? CMN_BF16 : CMN_FP16;
+    if (type) {
+        *type = 0;
+    }
+    s->ratio = !strncmp(name, "topk:", 5) ? atof(name + 5) : 0;
+    while (o->exchange <= CMN_EXCHANGE_MPI && strcmp(names[o->exchange], name)) {
+        o->exchange++;
+    }
+    return s->ratio > 0 || o->exchange <= CMN_EXCHANGE_MPI || !strcmp(name, "link");
+}
 
 int main(int argc, char **argv)
 {
     struct cmn_options o;
-    struct cmn_sums *s;
+    struct cmn_link link;
+    struct step s = {0};
     MPI_Comm between;
-    int rank, ranks, owners, tensors;
-    double seconds;
-    float *data;
-    size_t n;
+    int rank, owners;
+    size_t most = 0;
 
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     cmn_log_identity(rank, "");
     memset(&o, 0, sizeof o);
-    while (argc == 5 && o.exchange <= CMN_EXCHANGE_MPI && strcmp(names[o.exchange], argv[4])) {
-        o.exchange++;
-    }
-    if (argc != 5 || (owners = atoi(argv[3])) < 1 || (tensors = atoi(argv[2])) < 1 ||
-        o.exchange > CMN_EXCHANGE_MPI) {
-        fprintf(stderr, "simulate MB TENSORS RANKS_OF_A_NODE ALGORITHM\n");
+    if (argc != 7 || (owners = atoi(argv[2])) < 1 || !exchange_of(&s, &o, argv[3])) {
+        fprintf(stderr, "simulate LAYERS RANKS_OF_A_NODE ALGORITHM STEP_MS LOOK_MS CALLS\n");
         return 2;
     }
     MPI_Comm_split(MPI_COMM_WORLD, rank % owners, rank, &between);
-    n = (size_t)(atof(argv[1]) * 1e6 / sizeof *data / owners / tensors);
-    data = SMPI_SHARED_MALLOC(n * sizeof *data);
-    s = cmn_sums_open(between, &o, 1);
-    MPI_Barrier(MPI_COMM_WORLD);
-    seconds = MPI_Wtime();
-    for (int i = 0; i < tensors; i++) {
-        struct cmn_sum sum = {.data = data, .n = n, .dtype = CMN_FP32};
-        cmn_sums_begin(s, &sum);
+    MPI_Comm_size(between, &s.ranks);
+    if (!strcmp(argv[3], "link")) {
+        for (int i = 0; i < atoi(argv[6]); i++) {
+            cmn_link_measure(between, &link);
+            if (rank == 0) {
+                printf("%.2f %.2f\n", 1e6 * link.latency, 1e6 * link.message);
+            }
+        }
+        MPI_Finalize();
+        return 0;
     }
-    cmn_sums_progress(s, tensors);
-    MPI_Barrier(MPI_COMM_WORLD);
-    seconds = MPI_Wtime() - seconds;
-    if (rank == 0) {
-        printf("%.3f\n", 1e3 * seconds);
+    read_layers(argv[1], owners);
+    s.computes = 1e-3 * atof(argv[4]);
+    s.looks = 1e-3 * atof(argv[5]);
+    for (int i = 0; i < layers; i++) {
+        size_t n = s.ratio > 0 ? chosen(&s, &layer[i]) * (size_t)s.ranks : layer[i].n;
+        most = n > most ? n : most;
     }
-    cmn_sums_close(s);
-    SMPI_SHARED_FREE(data);
+    s.data = SMPI_SHARED_MALLOC((most + 1) * sizeof *s.data);
+    s.sums = cmn_sums_open(between, &o, 1);
+    s.topk = cmn_pairwise_open(between, 0);
+    for (int i = 0; i < atoi(argv[6]); i++) {
+        double seconds = run(&s);
+        if (rank == 0) {
+            printf("%.3f\n", 1e3 * seconds);
+        }
+    }
+    cmn_pairwise_close(s.topk);
+    cmn_sums_close(s.sums);
+    SMPI_SHARED_FREE(s.data);
     MPI_Finalize();
     return 0;
 }

@@ -1,23 +1,19 @@
 #!/bin/bash
-# Simulates one exchange of gradients between nodes by SimGrid (package libsimgrid-dev), with
-# cmn/'s own code, and prints a table: milliseconds of simulated time beside the time that the
-# bytes take on the node's link.
+# Simulates steps of training on many nodes by SimGrid (package libsimgrid-dev), with cmn/'s own exchange, and prints a
+# table: milliseconds of simulated time, and in brackets the efficiency, the part of it in which the ranks compute. Where a
+# step has no computation: the part of it that the bytes alone would take on the node's link.
 #
-# GBITS, NODES, RANKS (of a node), NETS ("NAME:MB:TENSORS ..."; resnet50:102:54, yolov4:257:110,
-# vgg16:553:16) and BY (algorithms) choose. Many nodes and bytes take hours and some GiB.
+# GBITS, NODES, RANKS (of a node), NETS (see bench/simulate.bash) and BY (algorithms, see bench/simulate.c) choose; LOOK is
+# how often, in milliseconds, a rank that computes looks after its messages. OVERLAP=0 sums after the computation.
 set -euo pipefail
 
 gbits=${GBITS:-25} nodes=${NODES:-8} ranks=${RANKS:-1} by=${BY:-pairwise halving ring}
-nets=${NETS:-mlp:7.2:3}
-build=${BUILD:-build/cpu}/simulate
+nets=${NETS:-mlp:3:0:7.2}
+# shellcheck source=bench/simulate.bash
+. bench/simulate.bash
 
-for program in smpicc smpirun; do
-    command -v "$program" >/dev/null || { echo "simulate: $program is not there: install libsimgrid-dev" >&2; exit 2; }
-done
-mkdir -p "$build"
-smpicc -std=gnu11 -O2 -w -Icmn -o "$build/simulate" bench/simulate.c \
-    cmn/transports/{sums,rounds,schedule,pairwise}.c cmn/mpi/{call,group}.c \
-    cmn/base/{log,fatal,memory,float16,reduce,status,job_stderr}.c -lm
+simulation_needs smpicc smpirun
+simulation_compile smpicc "$simulations/simulate" -DMPI_Testall=cmn_simulated_testall -Dsched_yield=cmn_simulated_yield
 
 # A fat tree of two levels with full bisection: 16 nodes on a switch, as many links up as down.
 platform() { # nodes Gbit/s
@@ -34,23 +30,25 @@ XML
 
 printf '| net | Gbit/s | nodes x ranks |'
 for a in $by; do printf ' %s ms |' "$a"; done
-printf ' link ms |\n'
+printf ' compute ms | link ms |\n'
 for gbit in $gbits; do
     for m in $nodes; do
-        platform "$m" "$gbit" >"$build/platform.xml"
-        for ((i = 0; i < m * ranks; i++)); do echo "n$((i / ranks))"; done >"$build/hosts"
+        platform "$m" "$gbit" >"$simulations/platform.xml"
+        for ((i = 0; i < m * ranks; i++)); do echo "n$((i / ranks))"; done >"$simulations/hosts"
         for net in $nets; do
-            IFS=: read -r name mb tensors <<<"$net"
+            IFS=: read -r name _ step _ <<<"$net"
+            simulation_layers "$net" "$simulations/layers"
+            link=$(awk -v m="$m" -v g="$gbit" '{ n += $1 } END { printf "%.3f", 2 * (m - 1) / m * n * 32 / g / 1e6 }' "$simulations/layers")
             printf '| %s | %s | %s x %s |' "$name" "$gbit" "$m" "$ranks"
             for a in $by; do
-                ms=$(smpirun -np $((m * ranks)) -platform "$build/platform.xml" -hostfile "$build/hosts" \
-                    "$build/simulate" --cfg=smpi/simulate-computation:no --cfg=smpi/test:"${POLL:-1e-6}" \
-                    --cfg=smpi/grow-injected-times:no --cfg=smpi/bw-factor:0:0.95 --cfg=smpi/lat-factor:0:1 --cfg=smpi/os:0:2e-6:0 --cfg=smpi/ois:0:2e-6:0 \
-                    --cfg=smpi/or:0:2e-6:0 --log=root.thres:critical "$mb" "$tensors" "$ranks" "$a" 2>"$build/log") ||
-                    { cat "$build/log" >&2; exit 1; }
-                printf ' %s |' "$ms"
+                computes=$step
+                [[ ${OVERLAP:-1} == 1 ]] || computes=0
+                simulation_run $((m * ranks)) "$simulations/platform.xml" "$simulations/hosts" "$simulations/layers" "$ranks" \
+                    "$a" "$computes" "${LOOK:-1}" 1 |
+                    awk -v step="$step" -v link="$link" -v after="$((1 - ${OVERLAP:-1}))" '{ ms = $1 + after * step
+                        printf " %.2f (%.0f %%) |", ms, 100 * (step > 0 ? step : link) / ms }'
             done
-            awk -v mb="$mb" -v m="$m" -v g="$gbit" 'BEGIN { printf " %.3f |\n", 2 * (m - 1) / m * mb * 8 / g }'
+            printf ' %s | %s |\n' "$step" "$link"
         done
     done
 done
