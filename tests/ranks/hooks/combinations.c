@@ -314,7 +314,7 @@ static const char *train(const struct combination *c, const char *run, const cha
     cmn_job.on = 0;
     MPI_Allreduce(MPI_IN_PLACE, &any, 1, MPI_INT, MPI_MAX, top.world);
     CHECK_SAYING(bad == any, "only some ranks refuse: %.500s", bad ? line : "not this one");
-    CHECK_SAYING(!any || same_everywhere(line, strlen(line) + 1), "%s", line);
+    CHECK_SAYING(!any || same_everywhere(line, strlen(line) + 1), "%.800s", line);
     return any ? line : NULL;
 }
 

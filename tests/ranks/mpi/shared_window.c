@@ -267,7 +267,7 @@ static void few_descriptors_are_allowed(void **state)
     dup2(back, STDERR_FILENO);
     CHECK(pread(file, said, sizeof said - 1, 0) >= 0);
     line = strstr(said, "too few open files are allowed (ulimit -n ");
-    CHECK_SAYING(!line == (top.rank != 0 || top.intra_size <= 1 + SPARE), "%s", said);
+    CHECK_SAYING(!line == (top.rank != 0 || top.intra_size <= 1 + SPARE), "%.800s", said);
     CHECK(!line || !strstr(line + 1, "too few"));
     cmn_window_close(w);
     close(back);
