@@ -17,9 +17,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mpi/listener.h"
 #include "watchdog/diagnosis.h"
 
-enum { CMN_KEY = 32, CMN_MAC = 32, CMN_NONCE = 16 };
+enum { CMN_MAC = 32, CMN_NONCE = 16 };
 
 enum cmn_message_kind {
     CMN_MESSAGE_HELLO = 1, /* the greeting */

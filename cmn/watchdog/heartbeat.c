@@ -5,17 +5,13 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/launcher.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/nics.h"
 #include "mpi/call.h"
 
 /* Milliseconds: until a connection must be there; until its peer must be authenticated, from its
@@ -32,16 +28,8 @@ enum {
 };
 
 /* Unauthenticated peers at a time: from the job's hosts, that many and one for each of them; from
- * elsewhere. Connections that are taken from one listener in a look, and wait for that. */
-enum { UNAUTHENTICATED_MAX = 16, FOREIGN_MAX = 8, BACKLOG = 128 };
-
-enum { ADDRESSES = CMN_HEARTBEAT_ADDRESSES };
-
-/* The addresses of a host; those of IPv4 as IPv6 writes them. */
-enum { NICS = 2 * CMN_NICS };
-struct host {
-    struct in6_addr address[NICS]; /* zero: none */
-};
+ * elsewhere. */
+enum { UNAUTHENTICATED_MAX = 16, FOREIGN_MAX = 8 };
 
 /* Another node. */
 struct peer {
@@ -58,9 +46,7 @@ struct rank {
 struct cmn_heartbeat {
     int rank_0;
     struct cmn_connection_job job;
-    struct cmn_heartbeat_place place;
-    int listener[ADDRESSES];
-    struct host *host;                 /* of each node; on rank 0 */
+    struct cmn_listener listener;
     struct cmn_connection *connection; /* of rank 0; elsewhere there is one */
     int connections;
     unsigned long arrivals; /* of peers, so far */
@@ -71,122 +57,7 @@ struct cmn_heartbeat {
     int diagnosed;
 };
 
-/* ---- where rank 0's watchdog listens ---- */
-
-static socklen_t bytes_of(const struct sockaddr_storage *a)
-{
-    return a->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-}
-
-/* Open MPI's lists decide; without them the loopback counts on its turn alone. */
-static int may_be_used(const struct cmn_nic *nic, int loopback)
-{
-    const char *include = cmn_launcher_networks();
-    const char *exclude = cmn_launcher_networks_excluded();
-
-    if (include && include[0]) {
-        return cmn_nic_in_list(nic, include);
-    }
-    return cmn_nic_is_loopback(nic) == loopback && !(exclude && cmn_nic_in_list(nic, exclude));
-}
-
-static int listen_on(struct sockaddr_storage *address)
-{
-    socklen_t bytes = sizeof *address;
-    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    if (fd >= 0 && (bind(fd, (struct sockaddr *)address, bytes_of(address)) ||
-                    listen(fd, BACKLOG) || getsockname(fd, (struct sockaddr *)address, &bytes))) {
-        close(fd);
-        fd = -1;
-    }
-    return fd;
-}
-
-static struct in6_addr ip_of(const struct sockaddr_storage *a)
-{
-    struct in6_addr ip = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
-
-    if (a->ss_family == AF_INET6) {
-        memcpy(&ip, &((const struct sockaddr_in6 *)a)->sin6_addr, sizeof ip);
-    } else {
-        memcpy(&ip.s6_addr[12], &((const struct sockaddr_in *)a)->sin_addr, 4);
-    }
-    return ip;
-}
-
-static int has(const struct host *host, const struct sockaddr_storage *a)
-{
-    struct in6_addr ip = ip_of(a);
-
-    for (int i = 0; i < NICS; i++) {
-        if (!memcmp(&host->address[i], &ip, sizeof ip)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-/* Such as that of docker0, which leads each host to itself. */
-static int is_also_elsewhere(const struct cmn_heartbeat *h, const struct sockaddr_storage *a)
-{
-    for (int i = 0; i < h->job.nodes; i++) {
-        if (i != h->job.node && has(&h->host[i], a)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-/* Listens on a free port of each of this host's addresses that MPI may use for TCP. Those that
- * other hosts have, too, and the loopback's, count where there is no better one: several nodes of
- * one machine. */
-static void listen_everywhere(struct cmn_heartbeat *h)
-{
-    enum { OWN, SHARED, LOOPBACK, TURNS };
-    struct cmn_heartbeat_place *p = &h->place;
-    struct cmn_nic nic[NICS];
-    int n = cmn_nics(AF_UNSPEC, nic, NICS);
-
-    for (int turn = OWN; turn < TURNS && p->n == 0; turn++) {
-        for (int i = 0; i < n && p->n < ADDRESSES; i++) {
-            if (may_be_used(&nic[i], turn == LOOPBACK) &&
-                !(turn == OWN && is_also_elsewhere(h, &nic[i].address))) {
-                p->address[p->n] = nic[i].address;
-                h->listener[p->n] = listen_on(&p->address[p->n]);
-                p->n += h->listener[p->n] >= 0;
-            }
-        }
-    }
-}
-
 /* ---- opening ---- */
-
-/* On rank 0: of the first rank of each node. */
-static void learn_hosts(struct cmn_heartbeat *h, const struct cmn_topology *t)
-{
-    struct cmn_nic nic[NICS];
-    int n = cmn_nics(AF_UNSPEC, nic, NICS);
-    struct host mine;
-
-    if (t->intra_rank) {
-        return;
-    }
-    memset(&mine, 0, sizeof mine);
-    for (int i = 0; i < n; i++) {
-        mine.address[i] = ip_of(&nic[i].address);
-    }
-    h->host = h->rank_0 ? cmn_calloc((size_t)h->job.nodes, sizeof *h->host) : NULL;
-    MPI_CALL(MPI_Gather(&mine, sizeof mine, MPI_BYTE, h->host, sizeof mine, MPI_BYTE, 0, t->inter));
-}
-
-/* On rank 0. Without a key nobody connects. */
-static void prepare(struct cmn_heartbeat *h)
-{
-    if (sodium_init() >= 0 && getrandom(h->job.key, sizeof h->job.key, 0) == sizeof h->job.key) {
-        listen_everywhere(h);
-    }
-}
 
 static void learn_ranks(struct cmn_heartbeat *h, const struct cmn_topology *t)
 {
@@ -225,12 +96,8 @@ struct cmn_heartbeat *cmn_heartbeat_open(const struct cmn_topology *t)
     for (int i = 0; i < h->connections; i++) {
         h->connection[i].fd = -1;
     }
-    learn_hosts(h, t);
-    if (h->rank_0) {
-        prepare(h);
-    }
-    MPI_CALL(MPI_Bcast(h->job.key, sizeof h->job.key, MPI_BYTE, 0, t->world));
-    MPI_CALL(MPI_Bcast(&h->place, sizeof h->place, MPI_BYTE, 0, t->world));
+    cmn_listener_open(&h->listener, t);
+    memcpy(h->job.key, h->listener.key, sizeof h->job.key);
     learn_ranks(h, t);
     return h;
 }
@@ -239,7 +106,7 @@ struct cmn_heartbeat *cmn_heartbeat_open(const struct cmn_topology *t)
 
 static void next_address(struct cmn_heartbeat *h)
 {
-    h->next = (h->next + 1) % h->place.n;
+    h->next = (h->next + 1) % h->listener.at.n;
     h->pause = h->next ? 0 : PAUSE_MS;
 }
 
@@ -368,13 +235,8 @@ static void evict(struct cmn_heartbeat *h, int foreign)
 
 /* Hosts may have addresses that nobody here knows, such as behind a NAT: those peers are taken,
  * too, and cannot keep the places of the known hosts. */
-static void take_peer(struct cmn_heartbeat *h, int fd, const struct sockaddr_storage *from)
+static void take_peer(struct cmn_heartbeat *h, int fd, int foreign)
 {
-    int foreign = 1;
-
-    for (int i = 0; i < h->job.nodes && foreign; i++) {
-        foreign = !has(&h->host[i], from);
-    }
     evict(h, foreign);
     for (int i = 0; i < h->connections; i++) {
         struct cmn_connection *c = &h->connection[i];
@@ -392,14 +254,12 @@ static void take_peer(struct cmn_heartbeat *h, int fd, const struct sockaddr_sto
 
 static void accept_all(struct cmn_heartbeat *h)
 {
-    for (int i = 0; i < h->place.n; i++) {
-        for (int n = 0; n < BACKLOG; n++) {
-            struct sockaddr_storage from = {.ss_family = AF_UNSPEC};
-            socklen_t bytes = sizeof from;
-            int fd = accept4(h->listener[i], (struct sockaddr *)&from, &bytes,
-                             SOCK_CLOEXEC | SOCK_NONBLOCK);
+    for (int i = 0; i < h->listener.at.n; i++) {
+        for (int n = 0; n < CMN_BACKLOG; n++) {
+            int foreign,
+                fd = cmn_listener_accept(&h->listener, i, SOCK_CLOEXEC | SOCK_NONBLOCK, &foreign);
             if (fd >= 0) {
-                take_peer(h, fd, &from);
+                take_peer(h, fd, foreign);
             } else if (errno != ECONNABORTED && errno != EINTR) {
                 break;
             }
@@ -410,11 +270,11 @@ static void accept_all(struct cmn_heartbeat *h)
 /* From a node's leader to rank 0, at its addresses in turn. */
 static void connect_to_rank_0(struct cmn_heartbeat *h, long ms)
 {
-    const struct sockaddr_storage *to = &h->place.address[h->next];
+    const struct sockaddr_storage *to = &h->listener.at.address[h->next];
     int fd;
 
     h->pause -= ms;
-    if (h->place.n == 0 || h->pause > 0) {
+    if (h->listener.at.n == 0 || h->pause > 0) {
         return;
     }
     fd = socket(to->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -422,7 +282,7 @@ static void connect_to_rank_0(struct cmn_heartbeat *h, long ms)
         next_address(h);
         return;
     }
-    if (connect(fd, (const struct sockaddr *)to, bytes_of(to)) && errno != EINPROGRESS) {
+    if (connect(fd, (const struct sockaddr *)to, cmn_address_bytes(to)) && errno != EINPROGRESS) {
         close(fd);
         next_address(h);
         return;
@@ -600,9 +460,9 @@ void cmn_heartbeat_see(const struct cmn_heartbeat *h, struct cmn_rank_status *se
     }
 }
 
-struct cmn_heartbeat_place *cmn_heartbeat_place(struct cmn_heartbeat *h)
+struct cmn_addresses *cmn_heartbeat_place(struct cmn_heartbeat *h)
 {
-    return &h->place;
+    return &h->listener.at;
 }
 
 void cmn_heartbeat_close(struct cmn_heartbeat *h)
@@ -610,10 +470,7 @@ void cmn_heartbeat_close(struct cmn_heartbeat *h)
     for (int i = 0; i < h->connections; i++) {
         cmn_connection_close(&h->connection[i]);
     }
-    for (int i = 0; h->rank_0 && i < h->place.n; i++) {
-        close(h->listener[i]);
-    }
-    free(h->host);
+    cmn_listener_close(&h->listener);
     free(h->peer);
     free(h->rank);
     free(h->connection);

@@ -12,12 +12,8 @@
 #ifndef CMN_HEARTBEAT_H
 #define CMN_HEARTBEAT_H
 
-#include <sys/socket.h>
-
-#include "mpi/topology.h"
+#include "mpi/listener.h"
 #include "watchdog/connection.h"
-
-enum { CMN_HEARTBEAT_ADDRESSES = 8 };
 
 struct cmn_heartbeat;
 
@@ -53,10 +49,6 @@ void cmn_heartbeat_see(const struct cmn_heartbeat *h, struct cmn_rank_status *se
 /* ---- for tests ---- */
 
 /* Where rank 0's watchdog listens. A test may put addresses that lead elsewhere before them. */
-struct cmn_heartbeat_place {
-    int n;
-    struct sockaddr_storage address[CMN_HEARTBEAT_ADDRESSES];
-};
-struct cmn_heartbeat_place *cmn_heartbeat_place(struct cmn_heartbeat *h);
+struct cmn_addresses *cmn_heartbeat_place(struct cmn_heartbeat *h);
 
 #endif

@@ -122,7 +122,7 @@ static struct {
 /* On rank 1: such a listener comes before those of rank 0. */
 static void begin_wrong(enum wrong how)
 {
-    struct cmn_heartbeat_place *p = cmn_heartbeat_place(h);
+    struct cmn_addresses *p = cmn_heartbeat_place(h);
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t bytes = sizeof a;
 
@@ -135,7 +135,7 @@ static void begin_wrong(enum wrong how)
     CHECK(!getsockname(wrong.listener, (struct sockaddr *)&a, &bytes));
     memmove(&p->address[1], &p->address[0], sizeof p->address - sizeof p->address[0]);
     memcpy(&p->address[0], &a, sizeof a);
-    p->n += p->n < CMN_HEARTBEAT_ADDRESSES;
+    p->n += p->n < CMN_ADDRESSES;
 }
 
 static void attend_wrong(void)
