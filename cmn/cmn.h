@@ -243,6 +243,13 @@ char **cmn_loader_paths(char **paths, int n);
  * sample. */
 unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, int *c);
 
+/* Local, thread-safe, may block until rank 0's host has sent it. Loaders call it for an image or
+ * its labels: as open(name, O_RDONLY). With cmn_data=root the content is that of rank 0's file. */
+int cmn_open_data(const char *name);
+
+/* Local, thread-safe. Whether there is no such file; called before the same thread opens it. */
+int cmn_data_missing(const char *name);
+
 /* Thread-safe. Who decodes an image without these two says which file it reads, and then NULL. */
 void cmn_reads_image(const char *file);
 

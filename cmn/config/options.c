@@ -135,6 +135,10 @@ static const struct option table[] = {
      "order of the training list; global: one shuffled order for all ranks; shard: a fixed shard "
      "for each rank; none: Darknet's drawing with replacement",
      0, NULL},
+    {data, "cmn_data", WORD, "shared", "shared, root", 0, 0, AT(data),
+     "where images and labels lie; shared: on every host, under the same names; root: on rank 0's "
+     "host, which serves them to the others by TCP (classifiers and detectors)",
+     0, NULL},
     {data, "cmn_seed", NUMBER, "auto", "0 to 2147483647, or auto", 0, INT_MAX, AT(seed),
      "seed of order, augmentation and first weights; auto: rank 0 draws one and logs it", 1, NULL},
     {data, "cmn_cache_mb", NUMBER, "auto", "0 to 16777216 MiB, or auto", -1, 16777216, AT(cache_mb),

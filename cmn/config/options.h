@@ -9,6 +9,7 @@
 #include "base/float16.h"
 
 enum cmn_batch_mode { CMN_BATCH_GLOBAL, CMN_BATCH_PER_RANK };
+enum cmn_data_mode { CMN_DATA_SHARED, CMN_DATA_ROOT };
 enum cmn_scatter_mode { CMN_SCATTER_GLOBAL, CMN_SCATTER_SHARD, CMN_SCATTER_NONE };
 enum cmn_report_mode { CMN_REPORT_TABLE, CMN_REPORT_LINES, CMN_REPORT_QUIET };
 
@@ -58,6 +59,7 @@ struct cmn_options {
     long tf32;               /* enum cmn_tf32_mode */
     long epochs;             /* 0: max_batches decides */
     long scatter;            /* enum cmn_scatter_mode */
+    long data;               /* enum cmn_data_mode */
     long seed;               /* 0: rank 0 draws one */
     long validate;           /* epochs between validations, 0: never */
     long best;               /* 0, 1 */

@@ -4,11 +4,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/fatal.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "data/root_files.h"
 #include "engine/inference.h"
 #include "engine/net.h"
 #include "evaluators/classifier.h"
@@ -83,7 +83,7 @@ static struct cmn_truth *read_truth(const char *path, int classes, struct result
                   ".JPG or .JPEG",
                   path);
     }
-    if (access(name, F_OK)) {
+    if (cmn_root_files_missing(name)) {
         r->counts[1]++;
     } else {
         label = cmn_read_labels(name, &labels);

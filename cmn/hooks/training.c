@@ -12,9 +12,11 @@
 #include "config/cfg_numbers.h"
 #include "data/image_cache.h"
 #include "data/loader.h"
+#include "data/root_files.h"
 #include "engine/convolution.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
+#include "engine/inference.h"
 #include "hooks/job.h"
 #include "mpi/consistency.h"
 #include "mpi/device.h"
@@ -70,6 +72,29 @@ static void read_keys(struct list *options)
     }
 }
 
+static void refuse_data(const char *whose)
+{
+    cmn_fatal("cmn_data=root serves the images and labels of classifiers and detectors, and not "
+              "those of %s: give every host the files (cmn_data=shared)",
+              whose);
+}
+
+/* What the ranks would read from files of their own, where rank 0's are meant, is refused. */
+static void check_data(void)
+{
+    if (cmn_job.options.data != CMN_DATA_ROOT || cmn_job.command->does != CMN_TRAINS) {
+        return;
+    }
+    if (!cmn_tree.has_all_hooks) {
+        cmn_fatal("cmn_data=root: %s Darknet reads images and labels without a hook: give every "
+                  "host the files (cmn_data=shared)",
+                  cmn_tree.whose);
+    }
+    if (cmn_job.command->answer == CMN_NO_ANSWER) {
+        refuse_data(cmn_command_name(cmn_job.command));
+    }
+}
+
 static void flush_trained(void)
 {
     if (trained) {
@@ -112,6 +137,7 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
         return batch;
     }
     read_keys(options);
+    check_data();
     cmn_device_agree(&cmn_job.topology, cmn_device_built() ? gpu_index : -1,
                      (int)cmn_job.options.share_gpus);
     cmn_session_configure(&cmn_job);
@@ -338,11 +364,37 @@ void cmn_after_data_cfg(struct list *options)
         cmn_session_names(&cmn_job, &d);
     }
     if (cmn_job.command->does == CMN_TRAINS) {
+        if (cmn_job.options.data == CMN_DATA_ROOT && cmn_job.command->answer == CMN_CLASSES &&
+            option_find_int_quiet(options, "tag", 0)) {
+            refuse_data("images with tags (tag=1)");
+        }
         cmn_session_data(&cmn_job, &d);
         if (trained) {
             cmn_trainer_resume(trained);
         }
     }
+}
+
+/* Rank 0 serves the images of these lists, and their labels. */
+static void allow_images(FILE *list)
+{
+    char *line = NULL, label[CMN_LABEL_FILE];
+    size_t bytes = 0;
+
+    for (ssize_t n; (n = getline(&line, &bytes, list)) >= 0;) {
+        n -= n && line[n - 1] == '\n';
+        n -= n && line[n - 1] == '\r';
+        line[n] = '\0';
+        if (line[strspn(line, " \t")] && n < CMN_LABEL_FILE / 2) {
+            cmn_root_files_allow(line);
+            if (cmn_job.command->answer == CMN_BOXES) {
+                cmn_label_file(line, label);
+                cmn_root_files_allow(label);
+            }
+        }
+    }
+    free(line);
+    rewind(list);
 }
 
 FILE *cmn_fopen(const char *name)
@@ -355,6 +407,13 @@ FILE *cmn_fopen(const char *name)
     cmn_status_file(cmn_job.topology.rank == 0 ? name : NULL);
     file = cmn_files_broadcast(&cmn_job.topology, name);
     cmn_status_file(NULL);
+    if (file && cmn_root_files_served() &&
+        (!strcmp(name, cmn_job.train_list) || !strcmp(name, cmn_job.valid_list))) {
+        if (cmn_job.topology.rank == 0) {
+            allow_images(file);
+        }
+        MPI_CALL(MPI_Barrier(cmn_job.topology.world)); /* now others may ask for them */
+    }
     if (file && !strcmp(name, cmn_job.train_list)) {
         cmn_job.train_images = cmn_files_count_lines(file);
         if (trained) {
@@ -460,6 +519,16 @@ unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, 
     kept = cmn_image_cache_find(file, channels, w, h, c);
     cmn_status_file(kept ? NULL : file);
     return kept;
+}
+
+int cmn_open_data(const char *name)
+{
+    return cmn_root_files_fd(name);
+}
+
+int cmn_data_missing(const char *name)
+{
+    return cmn_root_files_missing(name);
 }
 
 void cmn_reads_image(const char *file)

@@ -20,6 +20,7 @@
 #include "base/output.h"
 #include "base/random.h"
 #include "data/image_cache.h"
+#include "data/root_files.h"
 #include "engine/convolution.h"
 #include "mpi/call.h"
 #include "mpi/consistency.h"
@@ -243,6 +244,9 @@ void cmn_session_configure(struct cmn_session *s)
     agree_on_seed(s);
     cmn_random_open(s->seed, s->topology.rank);
     open_communicator(s);
+    if (s->options.data == CMN_DATA_ROOT && !evaluates) {
+        cmn_root_files_open(&s->topology);
+    }
 }
 
 static void copy_name(char name[CMN_TEXT], const char *from)
@@ -306,6 +310,7 @@ void cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d)
 
 void cmn_session_close(struct cmn_session *s)
 {
+    cmn_root_files_close(&s->topology);
     if (s->communicator) {
         s->communicator->close(s->exchange);
         s->communicator = NULL;

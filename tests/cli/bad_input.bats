@@ -56,6 +56,12 @@ fails_apart() {
     [[ $output == *'ended with status 0'* ]]
 }
 
+@test "cmn_data=root where other files than images and labels are read" {
+    cmn_only 'cmn_data=root serves .*, and not those of regressor train: give every host the files' regressor train small.data mlp.cfg -cmn -cmn_data root
+    echo tag=1 >>small.data
+    cmn_only 'cmn_data=root serves .*, and not those of images with tags \(tag=1\)' "${train[@]}" -cmn -cmn_data root
+}
+
 @test "unknown key in the cfg, with the nearest one" {
     mlp_cfg cmn_comunicator=flat >mlp.cfg
     cmn_only 'mlp.cfg:[0-9]+: unknown key cmn_comunicator.*cmn_communicator' "${train[@]}" -cmn

@@ -1,0 +1,104 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2154  # variables of helpers.bash
+# cmn_data=root: images and labels lie on rank 0's host alone.
+
+load helpers
+load ../cli/upstream
+
+setup_file() { nodes 2; }
+teardown_file() { cluster_down; }
+
+setup() {
+    enter_cluster
+    small_data 300 60
+    mlp_cfg batch=60 max_batches=10 >mlp.cfg
+}
+
+# Nothing of the folder of images is on node2 from here on.
+hide_images() {
+    mkdir empty
+    cluster_differs node2 mnist empty
+}
+
+@test "1+1, 2+1: the bits of local files; each image goes over the link once" {
+    local bytes set shape sent
+    set=$(head -n 300 train.list | xargs -d '\n' cat | wc -c)
+    for shape in 1+1 2+1; do
+        rm -f out/*
+        bytes=$(cluster_payload node1)
+        train_on "$shape" mlp.cfg -cmn_communicator flat -cmn_exchange pairwise
+        bytes=$(($(cluster_payload node1) - bytes))
+        mv "out/mlp$FINAL.weights" shared.weights
+        hide_images
+        sent=$(cluster_payload node1)
+        train_on "$shape" mlp.cfg -cmn_communicator flat -cmn_exchange pairwise -cmn_data root
+        sent=$(($(cluster_payload node1) - sent))
+        cluster_agree
+        rmdir empty
+        grep -E '^cmn: serves images and labels to 1 rank on other nodes$' train.log
+        echo "$shape: set $set, shared $bytes, root $sent"
+        cmp shared.weights "out/mlp$FINAL.weights"
+        # 10 steps of 60 images are two epochs, and a batch is loaded ahead; the cache keeps images.
+        ((sent - bytes > set / 4 && sent - bytes < 2 * set + 200000))
+    done
+}
+
+@test "1+1: a validation reads the images of rank 0's host" {
+    hide_images
+    darknet_on 1+1 classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_data root >train.log 2>&1 || { cat train.log; false; }
+    grep -E 'accuracy' train.log
+}
+
+@test "1+1: an image that is nowhere is named" {
+    mkdir gone
+    sed 's|mnist/|gone/|' train.list >gone.list
+    cp gone.list train.list
+    run -1 darknet_on 1+1 classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_data root -cmn_validate 0
+    grep 'Cannot load image "gone/.*": No such file or directory' <<<"$output"
+}
+
+@test "1+1: boxes come with the images; without them an image and its label file are named" {
+    load ../cli/drivers
+    sed -n '1,24p' train.list >few.list && mv few.list train.list
+    make_data
+    yolo_cfg >yolo.cfg
+    echo valid=data.list >>data.data
+    train=(detector train data.data yolo.cfg -cmn -cmn_seed 7 -cmn_batch global)
+    darknet_on 1+1 "${train[@]}" >shared.log 2>&1 || { cat shared.log; false; }
+    mv out/yolo_final.weights shared.weights
+    rm -f out/*
+    mkdir empty
+    cluster_differs node2 images empty
+    cluster_differs node2 labels empty
+    cluster_differs node2 mnist empty
+    run -1 darknet_on 1+1 "${train[@]}"
+    grep -E 'rank 1@node2\].*data/(images|labels)/' <<<"$output"
+    darknet_on 1+1 "${train[@]}" -cmn_data root >root.log 2>&1 || { cat root.log; false; }
+    cmp shared.weights out/yolo_final.weights
+    rm labels/05.txt out/*
+    run -1 darknet_on 1+1 "${train[@]}" -cmn_data root
+    grep 'data/labels/05.txt: no label file for data/images/05.png; create an empty one' <<<"$output"
+}
+
+# The line about the connection is for one that breaks alone (tests/ranks/data/root_files.c).
+@test "1+1: rank 0 is killed while its files are read: the launcher or the watchdog says so, and the connection nothing" {
+    local job status=0
+    mlp_cfg max_batches=10000000 >mlp.cfg
+    hide_images
+    cluster_job 1+1
+    timeout --kill-after=5 $((60 * SLOW)) "${job[@]}" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 \
+        -cmn_data root -cmn_cache_mb 0 -cmn_validate 0 >job.out 2>job.err 3>&- &
+    for ((i = 0; i < 300 * SLOW; i++)); do
+        ! grep -q 'Saving weights' job.err || break
+        sleep 0.1
+    done
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    cluster_run bash -c 'for p in $(ps -A -o pid=,comm= | sed -n "s/ darknet\$//p"); do
+            ! tr "\0" "\n" <"/proc/$p/environ" | grep -qx OMPI_COMM_WORLD_RANK=0 || kill -KILL "$p"
+        done'
+    wait $! || status=$?
+    cat job.err
+    ((status != 124))
+    mpiexec_failed "$status"
+    run -1 grep -a 'cmn_data=root' job.err
+}
