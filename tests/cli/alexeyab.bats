@@ -332,6 +332,20 @@ load alexeyab
     assert_close 1.weights 2.weights 1e-6
 }
 
+@test "AlexeyAB's tree: an unknown layer and an unknown policy end the job" {
+    local line
+    boxes 24
+    tiny >whole.cfg
+    while IFS='|' read -r line says; do
+        sed "$line" whole.cfg >net.cfg
+        run -1 timeout 60 "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
+        [[ $(grep -c '^cmn\[' <<<"$output") -eq 1 && $output == *"] $says"* ]]
+    done <<'END'
+s/^\[convolutional\]/[convolutinal]/|net.cfg: [convolutinal] is no layer of this Darknet
+s/^\[net\]/[net]\npolicy=foo/|policy=foo in the cfg: must be constant, step,
+END
+}
+
 @test "AlexeyAB's tree: what ranks cannot do together is refused with the reason" {
     boxes 24
     tiny mosaic=1 ema_alpha=0.998 >net.cfg
