@@ -189,6 +189,40 @@ static void reduces_within_a_node(void **state)
     fail_on_all_ranks();
 }
 
+/* What is queued behind `order` finds the sums, though nobody has waited for them. */
+static void order(void **state)
+{
+    static const char *const names[] = {"pure_nccl", "single_node", "hierarchical"};
+    enum { N = 300000, TIMES = 5 };
+
+    (void)state;
+    all_well();
+    for (size_t k = 0; k < COUNT(names); k++) {
+        const struct cmn_communicator *c;
+        struct gpu_block b, copy;
+        struct cmn_span tensor;
+        struct cmn_exchange x;
+        void *self = NULL;
+        open_named(names[k], &c, &self, &top);
+        make_block(&b, padded(N) + 16);
+        make_block(&copy, padded(N) + 16);
+        x = exchange_of(&b, &tensor, N);
+        for (int i = 0; i < TIMES; i++) {
+            stale(&copy);
+            backward(&b, 0, b.n);
+            c->begin(self, &x, b.n);
+            CHECK(c->order(self) == 1 && cmn_device_copy(copy.data, b.data, b.n) == 0);
+            read_block(&copy, c->name);
+            c->allreduce(self, &x);
+            check_sums(&copy, N, CMN_FP32);
+        }
+        c->close(self);
+        free_block(&b);
+        free_block(&copy);
+    }
+    fail_on_all_ranks();
+}
+
 /* More sums than wait at a time, of growing length, in all types; and again after the end. */
 static void many_sums(void **state)
 {
@@ -351,6 +385,7 @@ static int group(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_of_one_exchange),
         cmocka_unit_test(reduces_within_a_node),
+        cmocka_unit_test(order),
         cmocka_unit_test(many_sums),
         cmocka_unit_test(spans),
         cmocka_unit_test(nccl_reports_an_error),
