@@ -2,9 +2,13 @@
  * adds them to the next gradient.
  *
  * Steps, for each shard of n floats: kept += gradient; the k = max(1, ratio * n) values of
- * largest magnitude (of equal ones those with the lower index) are cast to bf16 and sent to every
+ * largest magnitude (of equal ones those with the lower index) are cast to bf16 and reach every
  * other rank; kept -= what was sent; the shard becomes the sum of what all ranks have sent, added
  * in the order of the ranks.
+ * They travel by the allgather of the algorithm that cmn_exchange names (transports/schedule.h):
+ * straight to each rank, or in rounds in which a rank passes on what it has received. auto takes
+ * halving above CMN_SCHEDULE_FEW ranks, so a rank begins log2(M) transfers and not M-1; mpi goes
+ * straight. The bytes and the sums are the same by each.
  * Bytes sent per rank of M: (M-1) * (4k + 4 * blocks), where a block is 65536 floats of the
  * shard: its number of values in 4 bytes, then for each value its place in the block in 2 bytes,
  * and the value in 2.
@@ -33,9 +37,12 @@
 #include "compression/select.h"
 #include "compression/shard_queue.h"
 #include "mpi/call.h"
+#include "transports/schedule.h"
 #include "transports/sums.h"
 
-enum { BLOCK = 65536, TAG = 11 };
+/* Shards have tags of their own, as one may be rounds ahead of another. MPI has tags up to 32767
+ * at least. */
+enum { BLOCK = 65536, FIRST_TAG = 64, TAGS = 32000 };
 
 /* The most bytes in a message (see CHUNK in transports/pairwise.c). */
 enum { MESSAGE = 60 * 1024 };
@@ -45,11 +52,14 @@ enum { MESSAGE = 60 * 1024 };
 struct selection {
     size_t n, k, blocks, bytes;
     float *data, *kept;
-    float *host;                 /* k = 0: where messages find the shard; `data` on the CPU */
-    unsigned char *own, *theirs; /* `bytes`; of each other rank, in the order of the ranks */
-    unsigned char *on_gpu;       /* both, there */
-    MPI_Request *request;        /* first those that receive, each rank's messages together */
-    int requests, left;          /* of this step, and of these incomplete */
+    float *host;           /* k = 0: where messages find the shard; `data` on the CPU */
+    unsigned char *own;    /* `bytes` of each rank, from this one on: rank + 1, ..., rank - 1 */
+    unsigned char *on_gpu; /* the same, there */
+    MPI_Request *request;  /* first those that receive, in the order of the rounds */
+    int requests, left;    /* of this step, and of these incomplete */
+    int there;             /* requests from the first on that are complete */
+    int round;             /* rounds of this step whose sends were begun */
+    int tag;
 };
 
 struct topk {
@@ -57,7 +67,10 @@ struct topk {
     struct cmn_place *place;
     struct cmn_shard_queue queue;
     struct cmn_sums *exact; /* sums the shards that travel exactly */
-    int rank, ranks;
+    const struct cmn_schedule *by;
+    int rank, ranks, rounds;
+    int waits; /* a round sends what the one before has received; else all begin at once */
+    int tags;
     struct selection
         *selection; /* of each shard; k = 0: it travels exactly, or is another owner's */
     long *job;      /* of a shard that travels exactly: how many jobs there were with it */
@@ -146,6 +159,7 @@ static void open_selection(struct topk *t, int i, size_t *kept_at)
     p->own = cmn_place_host(t->place, ranks * p->bytes);
     p->on_gpu = cmn_place_on_gpu(t->place) ? cmn_place_memory(t->place, ranks * p->bytes) : NULL;
     p->request = cmn_calloc(2 * (ranks - 1) * messages_of(p->bytes), sizeof *p->request);
+    p->tag = FIRST_TAG + t->tags++ % TAGS;
 }
 
 static void open_memory(struct topk *t)
@@ -186,6 +200,16 @@ static void open_memory(struct topk *t)
     t->rounded = cmn_malloc(most, sizeof *t->rounded);
 }
 
+static enum cmn_exchange_by exchange_by(const struct topk *t)
+{
+    enum cmn_exchange_by by = (enum cmn_exchange_by)t->plan->options->exchange;
+
+    if (by == CMN_EXCHANGE_AUTO) {
+        return t->ranks > CMN_SCHEDULE_FEW ? CMN_EXCHANGE_HALVING : CMN_EXCHANGE_PAIRWISE;
+    }
+    return by == CMN_EXCHANGE_MPI ? CMN_EXCHANGE_PAIRWISE : by;
+}
+
 static void *open_topk(const struct cmn_compressor_plan *plan)
 {
     struct topk *t = cmn_calloc(1, sizeof *t);
@@ -193,6 +217,9 @@ static void *open_topk(const struct cmn_compressor_plan *plan)
     t->plan = plan;
     MPI_Comm_rank(plan->comm, &t->rank);
     MPI_Comm_size(plan->comm, &t->ranks);
+    t->by = cmn_schedule_of(exchange_by(t));
+    t->rounds = t->by->rounds(t->ranks);
+    t->waits = exchange_by(t) != CMN_EXCHANGE_PAIRWISE;
     t->place = cmn_place_open(plan->topology->device >= 0, plan->stream, plan->shards);
     open_memory(t);
     cmn_shard_queue_open(&t->queue, plan);
@@ -226,30 +253,77 @@ static void encode(struct topk *t, struct selection *p)
     }
 }
 
-static void send(struct topk *t, struct selection *p)
+/* Round i of the allgather: this rank's blocks are those of the ranks from it on. It sends `blocks`
+ * of them from first - distance on to rank - distance, and gets those from first on. */
+static struct cmn_round round_of(const struct topk *t, int i)
 {
-    /* Each rank begins with its neighbour, so that not all send to rank 0 first. */
-    for (int i = 1; i < t->ranks; i++) {
-        int to = (t->rank + i) % t->ranks;
-        for (size_t at = 0; at < p->bytes; at += MESSAGE) {
-            size_t bytes = p->bytes - at < MESSAGE ? p->bytes - at : MESSAGE;
-            MPI_CALL(MPI_Isend(p->own + at, (int)bytes, MPI_BYTE, to, TAG, t->plan->comm,
-                               &p->request[p->requests++]));
-            t->sent += bytes;
-        }
+    return t->by->round(t->ranks, t->rounds - 1 - i);
+}
+
+static void send_round(struct topk *t, struct selection *p, int i)
+{
+    struct cmn_round is = round_of(t, i);
+    const unsigned char *from = p->own + (size_t)(is.first - is.distance) * p->bytes;
+    size_t all = (size_t)is.blocks * p->bytes;
+
+    for (size_t at = 0; at < all; at += MESSAGE) {
+        size_t bytes = all - at < MESSAGE ? all - at : MESSAGE;
+        MPI_CALL(MPI_Isend(from + at, (int)bytes, MPI_BYTE,
+                           (t->rank - is.distance + t->ranks) % t->ranks, p->tag, t->plan->comm,
+                           &p->request[p->requests++]));
+        p->left++;
+        t->sent += bytes;
     }
 }
 
 static void receive(struct topk *t, struct selection *p)
 {
-    for (int i = 1; i < t->ranks; i++) {
-        int from = (t->rank + t->ranks - i) % t->ranks;
-        unsigned char *to = p->theirs + (size_t)(from < t->rank ? from : from - 1) * p->bytes;
-        for (size_t at = 0; at < p->bytes; at += MESSAGE) {
-            size_t bytes = p->bytes - at < MESSAGE ? p->bytes - at : MESSAGE;
-            MPI_CALL(MPI_Irecv(to + at, (int)bytes, MPI_BYTE, from, TAG, t->plan->comm,
-                               &p->request[p->requests++]));
+    for (int i = 0; i < t->rounds; i++) {
+        struct cmn_round is = round_of(t, i);
+        unsigned char *to = p->own + (size_t)is.first * p->bytes;
+        size_t all = (size_t)is.blocks * p->bytes;
+        for (size_t at = 0; at < all; at += MESSAGE) {
+            size_t bytes = all - at < MESSAGE ? all - at : MESSAGE;
+            MPI_CALL(MPI_Irecv(to + at, (int)bytes, MPI_BYTE, (t->rank + is.distance) % t->ranks,
+                               p->tag, t->plan->comm, &p->request[p->requests++]));
+            p->left++;
         }
+    }
+}
+
+/* Requests of the rounds before i that receive. */
+static int received_before(const struct topk *t, const struct selection *p, int i)
+{
+    int requests = 0;
+
+    for (int r = 0; r < i; r++) {
+        requests += (int)messages_of((size_t)round_of(t, r).blocks * p->bytes);
+    }
+    return requests;
+}
+
+/* Begins the sends of the rounds that have all they send. */
+static void send_rounds(struct topk *t, struct selection *p)
+{
+    while (p->there < p->requests && p->request[p->there] == MPI_REQUEST_NULL) {
+        p->there++;
+    }
+    while (p->round < t->rounds && (!t->waits || p->there >= received_before(t, p, p->round))) {
+        send_round(t, p, p->round++);
+    }
+}
+
+/* Completes what has come, and sends it on. */
+static void advance(struct topk *t, struct selection *p)
+{
+    int completed = 0;
+
+    if (p->left) {
+        MPI_CALL(
+            MPI_Testsome(p->requests, p->request, &completed, t->completed, MPI_STATUSES_IGNORE));
+        p->left -= completed;
+        t->moved += (unsigned long long)completed;
+        send_rounds(t, p);
     }
 }
 
@@ -277,8 +351,7 @@ static void give(struct topk *t)
             return;
         }
         if (p->k) {
-            send(t, p);
-            p->left = p->requests;
+            send_rounds(t, p);
         } else {
             begin_exact(t, i);
         }
@@ -298,8 +371,7 @@ static void begin_topk(void *self, int i)
     }
     resize(t, i);
     t->step[i]++;
-    p->theirs = p->own + p->bytes;
-    p->requests = 0;
+    p->requests = p->left = p->there = p->round = 0;
     receive(t, p);
     if (p->on_gpu) {
         cmn_place_select(t->place, p->kept, p->data, p->n, p->k, p->on_gpu);
@@ -330,11 +402,11 @@ static void add(struct topk *t, const struct selection *p, const unsigned char *
 static void add_all(struct topk *t, const struct selection *p)
 {
     if (p->on_gpu) {
-        cmn_place_back(t->place, p->on_gpu + p->bytes, p->theirs,
+        cmn_place_back(t->place, p->on_gpu + p->bytes, p->own + p->bytes,
                        (size_t)(t->ranks - 1) * p->bytes);
     }
     for (int from = 0; from < t->ranks; from++) {
-        size_t at = from == t->rank ? 0 : (size_t)(from + 1 - (from > t->rank)) * p->bytes;
+        size_t at = (size_t)((from - t->rank + t->ranks) % t->ranks) * p->bytes;
         if (p->on_gpu) {
             cmn_place_add(t->place, p->data, p->n, p->on_gpu + at, p->k);
         } else {
@@ -347,11 +419,16 @@ static int ended(void *self, int i)
 {
     struct topk *t = self;
     struct selection *p = &t->selection[i];
-    int completed = 0;
+    int given;
 
     give(t);
     if (t->given == t->queue.ended) {
         return 0;
+    }
+    /* Others wait for what this rank passes on of later shards. */
+    given = t->waits ? (int)(t->given - t->queue.ended) : 1;
+    for (int next = 0; next < given; next++) {
+        advance(t, &t->selection[cmn_shard_queue_at(&t->queue, next)]);
     }
     t->jobs_ended = t->jobs_ended < t->jobs ? cmn_sums_progress(t->exact, 0) : t->jobs_ended;
     if (!p->k) {
@@ -361,13 +438,11 @@ static int ended(void *self, int i)
         cmn_place_back(t->place, p->data, p->host, t->plan->shard[i].n * sizeof *p->host);
         return 1;
     }
-    MPI_CALL(MPI_Testsome(p->requests, p->request, &completed, t->completed, MPI_STATUSES_IGNORE));
-    p->left -= completed;
-    t->moved += (unsigned long long)completed;
-    if (p->left == 0) {
-        add_all(t, p);
+    if (p->left) {
+        return 0;
     }
-    return p->left == 0;
+    add_all(t, p);
+    return 1;
 }
 
 static unsigned long long moved(const void *self)
@@ -377,12 +452,13 @@ static unsigned long long moved(const void *self)
     return t->moved + (unsigned long long)t->jobs_ended + cmn_sums_sent(t->exact);
 }
 
-/* Receives are the first requests, in the order in which receive() has begun them. */
+/* Receives are the first requests, in the order in which receive() has begun them. What is passed
+ * on names the rank that has not done so, which may wait for another. */
 static void stalled(const void *self, int i, long seconds)
 {
     const struct topk *t = self;
     const struct selection *p = &t->selection[i];
-    int messages = (int)messages_of(p->bytes);
+    int round = 0;
 
     if (t->given == t->queue.ended) {
         cmn_fatal("a copy from the GPU did not end in %ld s (cmn_timeout)", seconds);
@@ -390,9 +466,10 @@ static void stalled(const void *self, int i, long seconds)
     if (!p->k) {
         cmn_sums_stalled(t->exact, seconds);
     }
-    for (int r = 0; r < (t->ranks - 1) * messages; r++) {
+    for (int r = 0; r < received_before(t, p, t->rounds); r++) {
+        round += r == received_before(t, p, round + 1);
         if (p->request[r] != MPI_REQUEST_NULL) {
-            cmn_nothing_from(t->plan->comm, (t->rank + t->ranks - 1 - r / messages) % t->ranks,
+            cmn_nothing_from(t->plan->comm, (t->rank + round_of(t, round).distance) % t->ranks,
                              seconds);
         }
     }

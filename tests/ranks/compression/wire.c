@@ -2,6 +2,7 @@
  * limit, and what only one compressor has. */
 #include "compressors.h"
 
+#include "base/memory.h"
 #include "mpi/group.h"
 
 static const struct form forms_of_all_kinds[] = {
@@ -156,6 +157,49 @@ static void directions_agree(void **unused)
     fail_on_all_ranks();
 }
 
+/* topk: passed on from rank to rank as each algorithm has it, the values are the same, as are the
+ * bytes. */
+static void topk_sums_alike_by_all(void **unused)
+{
+    static const int by[] = {CMN_EXCHANGE_PAIRWISE, CMN_EXCHANGE_HALVING, CMN_EXCHANGE_RING,
+                             CMN_EXCHANGE_MPI, CMN_EXCHANGE_AUTO};
+    const struct cmn_compressor *compressor = NULL;
+    unsigned long long sent, all_sent = 0;
+    float *first = NULL;
+    struct work w;
+
+    (void)unused;
+    for (int i = 0; (compressor = cmn_compressor_at(i)) && strcmp(compressor->name, "topk"); i++) {
+    }
+    assert_non_null(compressor);
+    for (int i = 0; i < (int)COUNT(by); i++) {
+        options.exchange = by[i];
+        make_work(&w, compressor, forms_of_all_kinds, COUNT(forms_of_all_kinds));
+        for (int s = 0; s < 3; s++) {
+            fill_random(&w, (uint64_t)(s * 16 + top.rank));
+            step(&w);
+        }
+        sent = compressor->sent(w.self);
+        MPI_Allreduce(MPI_IN_PLACE, &sent, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, top.world);
+        if (i == 0) {
+            first = cmn_alloc_floats(w.floats);
+            memcpy(first, w.block, w.floats * sizeof *first);
+            all_sent = sent;
+        }
+        CHECK_SAYING(sent == all_sent, "by %d: %llu bytes, not %llu", by[i], sent, all_sent);
+        for (int j = 0; j < w.shards.shards; j++) {
+            const struct cmn_shard *shard = &w.shards.shard[j];
+            CHECK_SAYING(shard->exact || !memcmp(first + shard->at, w.block + shard->at,
+                                                 shard->n * sizeof *first),
+                         "by %d: shard %d", by[i], j);
+        }
+        end_work(&w);
+    }
+    free(first);
+    options.exchange = CMN_EXCHANGE_AUTO;
+    fail_on_all_ranks();
+}
+
 #define TEST(name)                       \
     static void name##_all(void **state) \
     {                                    \
@@ -173,6 +217,7 @@ static int run(void)
         cmocka_unit_test(leaves_small_tensors_exact_all),
         cmocka_unit_test(does_not_wait_for_ever_all),
         cmocka_unit_test(directions_agree),
+        cmocka_unit_test(topk_sums_alike_by_all),
     };
 
     cmn_options_default(&options);
