@@ -179,13 +179,13 @@ same() {
 @test "detector train: each image once an epoch, over all ranks" {
     [[ -z $SAN ]] || skip 'a program that is checked takes no preloaded library'
     printf '%s\n' '#define _GNU_SOURCE' '#include <dlfcn.h>' '#include <stdio.h>' '#include <stdlib.h>' '#include <string.h>' \
-        '#include <unistd.h>' 'FILE *fopen(const char *path, const char *mode) {' \
-        'FILE *(*next)(const char *, const char *); char line[4200], name[64];' \
-        '*(void **)&next = dlsym(RTLD_NEXT, "fopen");' \
+        '#include <unistd.h>' 'int open(const char *path, int flags, int mode) {' \
+        'int (*next)(const char *, int, int); char line[4200], name[64];' \
+        '*(void **)&next = dlsym(RTLD_NEXT, "open");' \
         'if (strstr(path, "/labels/")) { FILE *f;' \
         'snprintf(name, sizeof name, "opened.%s", getenv("OMPI_COMM_WORLD_RANK"));' \
-        'if ((f = next(name, "a"))) { setvbuf(f, line, _IOLBF, sizeof line); fprintf(f, "%s\n", path); fclose(f); } }' \
-        'return next(path, mode); }' >opened.c
+        'if ((f = fopen(name, "a"))) { setvbuf(f, line, _IOLBF, sizeof line); fprintf(f, "%s\n", path); fclose(f); } }' \
+        'return next(path, flags, mode); }' >opened.c
     "$CC" -shared -fPIC -o opened.so opened.c -ldl
     net max_batches=6 >random.cfg
     { conv 4 4 && conv 6 4 && conv 14 2 linear && yolo jitter=.2 random=1; } >>random.cfg
