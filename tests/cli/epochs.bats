@@ -55,13 +55,13 @@ rows() {
 
 # Images that are looked at one by one are no sequence: memory behind the layer's was written.
 @test "a recurrent layer over several images is trained, and neither validated nor evaluated" {
-    net_section batch=10 max_batches=2 time_steps=2 >gru.cfg
-    printf '%s\n' '[gru]' output=16 '[connected]' output=10 activation=linear '[softmax]' >>gru.cfg
+    net_section batch=10 max_batches=2 time_steps=2 >lstm.cfg
+    printf '%s\n' '[lstm]' output=16 '[connected]' output=10 activation=linear '[softmax]' >>lstm.cfg
     says='layer 0 takes time_steps=2 images as one sequence, and an evaluation takes each image by itself: .*cmn_validate=off'
-    fails_clearly_on 2 "$says" classifier train small.data gru.cfg -cmn
-    darknet_on 2 classifier train small.data gru.cfg -cmn -cmn_validate 0 >train.log 2>&1
+    fails_clearly_on 2 "$says" classifier train small.data lstm.cfg -cmn
+    darknet_on 2 classifier train small.data lstm.cfg -cmn -cmn_validate 0 >train.log 2>&1
     pjreddies || return 0 # classifier valid
-    fails_clearly_on 2 "$says" classifier valid small.data gru.cfg "out/gru$FINAL.weights" -cmn
+    fails_clearly_on 2 "$says" classifier valid small.data lstm.cfg "out/lstm$FINAL.weights" -cmn
 }
 
 @test "a loss that diverged is shown and logged, not left out" {

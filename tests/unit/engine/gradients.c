@@ -195,10 +195,12 @@ static void lstm(void **state)
 
 static void batchnorm(void **state)
 {
-    const struct want want[] = {{0, "", "scale_updates", 3}, {0, "", "bias_updates", 3}};
+    const struct want want[] = {{1, "", "scale_updates", 3}, {1, "", "bias_updates", 3}};
 
     (void)state;
-    check_net("[net]\nheight=4\nwidth=4\nchannels=3\n[batchnorm]\n", want, COUNT(want), 6, 6, 0);
+    /* AlexeyAB's tree does not begin with it. */
+    check_net("[net]\nheight=4\nwidth=4\nchannels=3\n[maxpool]\nsize=1\nstride=1\n[batchnorm]\n",
+              want, COUNT(want), 6, 6, 0);
 }
 
 /* yolo and region keep anchors where others keep biases. */
