@@ -79,7 +79,7 @@ static struct cmn_share whole_micro_batches(int batch, int micro_batches, int ra
 }
 
 /* cmn_exact: as whole micro-batches, with statistics that are summed by their numbers. Ranks that
- * have none compute nothing; Darknet's trainers, who know no empty step, take them for others. */
+ * have none load another rank's, as Darknet's trainers know no empty step, and compute nothing. */
 static struct cmn_share exact(int batch, int micro_batches, int rank, int ranks)
 {
     int busy = ranks < micro_batches ? ranks : micro_batches;
