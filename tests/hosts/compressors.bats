@@ -14,7 +14,8 @@ setup() {
 }
 
 # Floats of the net below that may travel through a compressor, and of the small tensors and the metrics, which travel whole.
-LOSSY=$((784 * 512 + 512 * 10))
+INPUTS=$((784 * CHANNELS))
+LOSSY=$((INPUTS * 512 + 512 * 10))
 WHOLE=$((512 + 10 + 16))
 
 # wide_cfg STEPS >FILE: most of its floats lie in one matrix.
@@ -73,7 +74,7 @@ claims() {
 }
 
 @test "bytes: powersgd" {
-    local sides=$((784 + 512 + 512 + 10)) wire='2(M-1)/M * 4 * rank * (rows + columns)'
+    local sides=$((INPUTS + 512 + 512 + 10)) wire='2(M-1)/M * 4 * rank * (rows + columns)'
     claims powersgd "$wire" $((4 * 4 * sides)) 2+1 -cmn_compress powersgd
     claims powersgd "$wire" $((2 * 2 * 4 * 8 * sides / 3)) 1+1+1 -cmn_compress powersgd -cmn_powersgd_rank 8
 }
@@ -115,6 +116,7 @@ same_bits() {
 @test "backward that stops early: overlap changes no bit, and what was not reached is exchanged all the same" {
     mixed_cfg | awk '{ print } /^output=200/ { print "stopbackward=1" }' >stops.cfg
     grep -q stopbackward stops.cfg
+    pjreddies || sed -i /^batch_normalize/d stops.cfg # frozen, that tree takes rolling statistics, which are 0 here
     for name in shm hierarchical; do
         train_on 2+1 stops.cfg -cmn_communicator $name -cmn_overlap off
         mv "out/stops$FINAL.weights" off.weights

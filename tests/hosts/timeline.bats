@@ -69,6 +69,7 @@ clocks_as_claimed() {
 
 @test "a slow rank of another node is named with its node" {
     [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    not_offered 'own matrix products'
     cat >slow.c <<'END'
 #define _GNU_SOURCE
 #include <dlfcn.h>
