@@ -332,6 +332,23 @@ load alexeyab
     assert_close 1.weights 2.weights 1e-6
 }
 
+@test "AlexeyAB's tree: an image that is missing or broken ends the job, once and with its name" {
+    small_data 24 10
+    boxes 24
+    tiny max_batches=2 >net.cfg
+    echo 'no image' >broken.png
+    ln -sf ../broken.png d/5.png
+    run -1 detect_on 2
+    [[ $(grep -c '^cmn\[' <<<"$output") -eq 1 && $output == *'Cannot load image "d/5.png"'* ]]
+    [[ ! -e bad.list ]]
+    net_section batch=24 subdivisions=4 channels=3 >class.cfg
+    printf '%s\n' '[convolutional]' filters=10 size=3 stride=1 pad=1 activation=linear '[avgpool]' '[softmax]' groups=1 >>class.cfg
+    sed 's|^train=.*|train=gone.list|' small.data >gone.data
+    sed 's/.*/gone-digit-1.png/' train.list >gone.list
+    run -1 darknet_on 2 classifier train gone.data class.cfg -dont_show -cmn
+    [[ $(grep -c '^cmn\[' <<<"$output") -eq 1 && $output == *'Cannot load image "gone-digit-1.png"'* ]]
+}
+
 @test "AlexeyAB's tree: an unknown layer and an unknown policy end the job" {
     local line
     boxes 24
