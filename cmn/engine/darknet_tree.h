@@ -62,7 +62,8 @@ void cmn_tree_set_batch(network *net, int n);
  * anew. */
 void cmn_tree_update_copy(network *copy, const network *net);
 
-/* Floats of one image's labels. */
+/* Floats of one image, at the network's present size; of its labels. */
+size_t cmn_tree_inputs(const network *net);
 size_t cmn_tree_truths(const network *net);
 
 /* Pixels to a side that random of the cfg draws; 0 to 0 without it. */
@@ -178,6 +179,9 @@ int cmn_tree_letterboxes(const network *net);
 
 /* Forward without training. `truth` may be NULL. */
 void cmn_tree_predict(network *net, float *input, float *truth);
+
+/* Forward and backward of a training on the CPU, with the network's input and labels. */
+void cmn_tree_learn(network *net);
 
 /* What the network's last layer has found is in the host's memory then. */
 void cmn_tree_fetch_output(const network *net);

@@ -115,7 +115,7 @@ int cmn_net_compares_images(const struct cmn_net *net)
 
 size_t cmn_net_inputs(const struct cmn_net *net)
 {
-    return (size_t)cmn_network(net)->inputs;
+    return cmn_tree_inputs(cmn_network(net));
 }
 
 size_t cmn_net_truths(const struct cmn_net *net)
@@ -336,19 +336,30 @@ int cmn_net_count_right(const struct cmn_net *net)
     return right;
 }
 
-float *cmn_net_save_batch(const struct cmn_net *net)
+size_t cmn_net_batch_floats(const struct cmn_net *net)
+{
+    return (cmn_net_inputs(net) + cmn_net_truths(net)) * (size_t)cmn_network(net)->batch;
+}
+
+void cmn_net_copy_batch(const struct cmn_net *net, float *copy)
 {
     const network *n = cmn_network(net);
     size_t inputs = cmn_net_inputs(net) * (size_t)n->batch;
     size_t truths = cmn_net_truths(net) * (size_t)n->batch;
+
+    memcpy(copy, n->input, inputs * sizeof *copy);
+    memcpy(copy + inputs, n->truth, truths * sizeof *copy);
+}
+
+float *cmn_net_save_batch(const struct cmn_net *net)
+{
     float *saved;
 
     if (!cmn_tree.keeps_batch) {
         return NULL; /* each step has memory of its own for them */
     }
-    saved = cmn_malloc(inputs + truths, sizeof *saved);
-    memcpy(saved, n->input, inputs * sizeof *saved);
-    memcpy(saved + inputs, n->truth, truths * sizeof *saved);
+    saved = cmn_malloc(cmn_net_batch_floats(net), sizeof *saved);
+    cmn_net_copy_batch(net, saved);
     return saved;
 }
 

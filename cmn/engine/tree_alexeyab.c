@@ -194,6 +194,14 @@ void cmn_tree_update_copy(network *copy, const network *net)
     copy->workspace = net->workspace;
 }
 
+/* A resize leaves net->inputs as it is. */
+size_t cmn_tree_inputs(const network *net)
+{
+    size_t image = (size_t)net->w * (size_t)net->h * (size_t)net->c;
+
+    return image ? image : (size_t)net->inputs;
+}
+
 size_t cmn_tree_truths(const network *net)
 {
     for (int i = net->n - 1; i >= 0; i--) {
@@ -548,6 +556,14 @@ void cmn_tree_predict(network *net, float *input, float *truth)
     }
 #endif
     forward_network(*net, state);
+}
+
+void cmn_tree_learn(network *net)
+{
+    network_state state = {.input = net->input, .truth = net->truth, .net = *net, .train = 1};
+
+    forward_network(*net, state);
+    backward_network(*net, state);
 }
 
 void cmn_tree_fetch_output(const network *net)

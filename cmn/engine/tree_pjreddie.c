@@ -63,6 +63,11 @@ void cmn_tree_update_copy(network *copy, const network *net)
     (void)net;
 }
 
+size_t cmn_tree_inputs(const network *net)
+{
+    return (size_t)net->inputs;
+}
+
 size_t cmn_tree_truths(const network *net)
 {
     return (size_t)net->truths;
@@ -287,6 +292,13 @@ void cmn_tree_predict(network *net, float *input, float *truth)
     net->truth = before.truth;
     net->train = before.train;
     net->delta = before.delta;
+}
+
+void cmn_tree_learn(network *net)
+{
+    net->train = 1;
+    forward_network(net);
+    backward_network(net);
 }
 
 /* Each forward pass does. */

@@ -186,6 +186,12 @@ int cmn_feed_exact(const struct cmn_feed *f)
     return s->options.exact && s->command->does == CMN_TRAINS ? f->share.step / f->share.local : 0;
 }
 
+void cmn_feed_seed_micro_batch(size_t seen, int number)
+{
+    cmn_random_named(CMN_RANDOM_MICRO_BATCH,
+                     cmn_random_hash((uint64_t)seen, (uint64_t)number, 0, 0));
+}
+
 size_t cmn_feed_own_images(const struct cmn_feed *f)
 {
     return (size_t)f->share.local * (size_t)f->share.micro_batches;

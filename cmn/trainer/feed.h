@@ -45,6 +45,10 @@ struct cmn_feed {
 struct cmn_share cmn_feed_share(const struct cmn_session *s, int batch, int micro_batches,
                                 int time_steps);
 
+/* Local, with cmn_exact. Random numbers are those of this micro-batch of the step before which all
+ * ranks had seen so many images, whoever computes it. */
+void cmn_feed_seed_micro_batch(size_t seen, int number);
+
 /* cmn_exact: micro-batches of a step on all ranks together; else 0. */
 int cmn_feed_exact(const struct cmn_feed *f);
 

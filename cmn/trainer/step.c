@@ -91,7 +91,9 @@ int cmn_step_before_micro_batch(struct cmn_step *p)
         p->model->gradients.exchange.images = (float)cmn_feed_step_images(p->feed);
         cmn_nonfinite_begin_step(&p->nonfinite, cmn_step_iteration(p) + 1);
         cmn_gradients_scale_statistics(&p->model->gradients, &p->feed->share.before);
+        cmn_recompute_begin_step(&p->recompute, cmn_step_iteration(p) + 1, p->seen);
     }
+    cmn_recompute_before_micro_batch(&p->recompute, p->micro_batch);
     begin_statistics(p);
     cmn_nonfinite_begin_micro_batch(&p->nonfinite);
     p->layer_ended = p->micro_batch_began;
@@ -99,9 +101,7 @@ int cmn_step_before_micro_batch(struct cmn_step *p)
     cmn_status_iteration(cmn_step_iteration(p) + 1);
     cmn_status_layer(0);
     if (cmn_feed_exact(p->feed)) {
-        cmn_random_named(
-            CMN_RANDOM_MICRO_BATCH,
-            cmn_random_hash(p->seen, (uint64_t)(p->feed->share.first + p->micro_batch), 0, 0));
+        cmn_feed_seed_micro_batch(p->seen, p->feed->share.first + p->micro_batch);
     } else {
         cmn_random_own();
     }
@@ -117,6 +117,7 @@ static void add_in_order(struct cmn_step *p, float loss, float right)
     if (p->rolling) {
         cmn_gradients_pack(&p->model->gradients, CMN_STATISTIC, added_by(p));
     }
+    cmn_recompute_after_micro_batch(&p->recompute, p->micro_batch);
     if (cmn_feed_exact(p->feed) && !share->spare) {
         cmn_optimizer_after_micro_batch(&p->model->optimizer, metrics);
     }
@@ -171,6 +172,10 @@ void cmn_step_after_forward(struct cmn_step *p, int i)
 
 void cmn_step_after_backward(struct cmn_step *p, int i)
 {
+    if (p->recompute.runs) {
+        cmn_status_progress();
+        return;
+    }
     cmn_status_compute("backward");
     cmn_status_layer(i > 0 ? i - 1 : 0);
     note_layer(p, CMN_SPAN_BACKWARD, i);
@@ -211,6 +216,7 @@ void cmn_step_open(struct cmn_step *p)
     size_t filters = most_filters(&p->model->gradients);
     size_t statistics = cmn_gradients_floats(&p->model->gradients, CMN_STATISTIC);
 
+    p->recompute = (struct cmn_recompute){.feed = p->feed, .model = p->model, .drawn = -1};
     if (cmn_feed_exact(p->feed) && statistics) {
         p->rolling = cmn_alloc_floats(statistics);
         p->added = cmn_alloc_floats(statistics * (size_t)p->feed->share.micro_batches);
@@ -298,6 +304,7 @@ void cmn_step_close(struct cmn_step *p)
         cmn_batch_norm_close(p->norm);
     }
     cmn_nonfinite_close(&p->nonfinite);
+    cmn_recompute_close(&p->recompute);
     p->norm = NULL;
     free(p->rolling);
     free(p->added);
@@ -415,6 +422,9 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
         }
         cmn_status_compute("backward on the GPU"); /* no other rank is waited for */
         cmn_optimizer_finish_backward(o);
+    }
+    if (cmn_recompute_compare(&p->recompute)) {
+        cmn_fatal_reason();
     }
     began = cmn_clock();
     cmn_status_wait("the sum of the gradients");

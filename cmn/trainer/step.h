@@ -5,6 +5,7 @@
 #include "trainer/feed.h"
 #include "trainer/model.h"
 #include "trainer/nonfinite_policy.h"
+#include "trainer/recompute.h"
 #include "trainer/session.h"
 
 struct cmn_batch_norm;
@@ -22,7 +23,8 @@ struct cmn_step {
     struct cmn_model *model;
     struct cmn_feed *feed;
     struct cmn_nonfinite_policy nonfinite;
-    struct cmn_batch_norm *norm; /* cmn_sync_bn on several ranks, or NULL */
+    struct cmn_recompute recompute; /* of other ranks' micro-batches */
+    struct cmn_batch_norm *norm;    /* cmn_sync_bn on several ranks, or NULL */
 
     /* cmn_exact with batch normalisation, or NULL: the rolling statistics before this step, and what
      * each of its micro-batches on this rank has made of zeros. */

@@ -1,0 +1,240 @@
+#include "trainer/recompute.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "communicators/ordered_sum.h"
+#include "engine/inference.h"
+#include "mpi/call.h"
+
+enum { TAG = 1 };
+
+static const struct cmn_topology *topology(const struct cmn_recompute *r)
+{
+    return &r->feed->session->topology;
+}
+
+/* ---- this rank's own ---- */
+
+/* The first micro-batch of a rank, which is the end of the one before. */
+static int first_of(const struct cmn_recompute *r, int rank)
+{
+    return cmn_ordered_sum_first(cmn_feed_exact(r->feed), rank, topology(r)->size);
+}
+
+/* Of a rank's micro-batches of this step; -1 where it has none. */
+static int draw(const struct cmn_recompute *r, int rank)
+{
+    int n = first_of(r, rank + 1) - first_of(r, rank);
+    uint64_t number = cmn_random_hash(r->feed->session->seed, (uint64_t)r->iteration,
+                                      (uint64_t)rank, CMN_RANDOM_MICRO_BATCH);
+
+    return n > 0 ? (int)(number % (uint64_t)n) : -1;
+}
+
+static size_t floats(const struct cmn_recompute *r)
+{
+    return cmn_net_batch_floats(r->model->net);
+}
+
+void cmn_recompute_begin_step(struct cmn_recompute *r, long iteration, size_t seen)
+{
+    long every = r->feed->session->options.verify;
+
+    r->iteration = iteration;
+    r->seen = seen;
+    r->due = every && iteration % every == 0 && cmn_feed_exact(r->feed) && topology(r)->size > 1;
+    r->drawn = r->due ? draw(r, topology(r)->rank) : -1;
+}
+
+void cmn_recompute_before_micro_batch(struct cmn_recompute *r, int i)
+{
+    if (i == r->drawn) {
+        r->batch = cmn_malloc(floats(r), sizeof *r->batch);
+        cmn_net_copy_batch(r->model->net, r->batch);
+    }
+}
+
+static uint64_t hash_result(const struct cmn_recompute *r)
+{
+    const struct cmn_span *block = &r->model->gradients.exchange.block;
+    float loss = cmn_net_loss(r->model->net);
+
+    return XXH3_64bits_withSeed(block->data, block->n * sizeof *block->data,
+                                XXH3_64bits(&loss, sizeof loss));
+}
+
+void cmn_recompute_after_micro_batch(struct cmn_recompute *r, int i)
+{
+    if (i == r->drawn) {
+        r->hash = hash_result(r);
+    }
+}
+
+/* ---- another rank's ---- */
+
+static uint64_t recompute(struct cmn_recompute *r, float *batch, int number)
+{
+    const struct cmn_span *block = &r->model->gradients.exchange.block;
+    uint64_t hash;
+
+    cmn_status_compute("a micro-batch of another rank");
+    cmn_feed_seed_micro_batch(r->seen, number);
+    r->runs = 1;
+    cmn_net_learn(r->model->net, batch, r->seen,
+                  r->seen + (size_t)(number + 1) * (size_t)r->feed->share.seen_each);
+    r->runs = 0;
+    cmn_random_common();
+    hash = hash_result(r);
+    memset(block->data, 0, block->n * sizeof *block->data);
+    return hash;
+}
+
+/* Each rank's batch goes to the next one, which may be idle. Returns what comes of the one that
+ * this rank gets, or 0. */
+static uint64_t recompute_before(struct cmn_recompute *r)
+{
+    const struct cmn_topology *t = topology(r);
+    int from = (t->rank + t->size - 1) % t->size, to = (t->rank + 1) % t->size;
+    int drawn = draw(r, from), n = (int)floats(r);
+    float *batch = drawn < 0 ? NULL : cmn_malloc((size_t)n, sizeof *batch);
+    uint64_t hash = 0;
+
+    MPI_CALL(MPI_Sendrecv(r->batch, r->batch ? n : 0, MPI_FLOAT, to, TAG, batch, batch ? n : 0,
+                          MPI_FLOAT, from, TAG, t->world, MPI_STATUS_IGNORE));
+    if (batch) {
+        hash = recompute(r, batch, first_of(r, from) + drawn);
+    }
+    free(batch);
+    return hash;
+}
+
+/* The lowest rank that is neither. */
+static int third_of(int a, int b)
+{
+    int third = 0;
+
+    while (third == a || third == b) {
+        third++;
+    }
+    return third;
+}
+
+/* The third rank computes what rank `whose` has computed; all ranks get the hash. */
+static uint64_t ask_third(struct cmn_recompute *r, int third, int whose)
+{
+    const struct cmn_topology *t = topology(r);
+    int n = (int)floats(r);
+    uint64_t hash = 0;
+
+    if (t->rank == whose) {
+        MPI_CALL(MPI_Send(r->batch, n, MPI_FLOAT, third, TAG, t->world));
+    }
+    if (t->rank == third) {
+        float *batch = cmn_malloc((size_t)n, sizeof *batch);
+        MPI_CALL(MPI_Recv(batch, n, MPI_FLOAT, whose, TAG, t->world, MPI_STATUS_IGNORE));
+        hash = recompute(r, batch, first_of(r, whose) + draw(r, whose));
+        free(batch);
+    }
+    cmn_status_wait("a third rank's opinion");
+    MPI_CALL(MPI_Bcast(&hash, 1, MPI_UINT64_T, third, t->world));
+    return hash;
+}
+
+/* ---- who is wrong ---- */
+
+struct result {
+    uint64_t own, other; /* hashes: of this rank's micro-batch, and of the rank before's */
+};
+
+struct name {
+    char host[sizeof((struct cmn_topology *)0)->host];
+};
+
+static struct name *gather_names(const struct cmn_topology *t)
+{
+    struct name *all = cmn_calloc((size_t)t->size, sizeof *all), here = {""};
+
+    memcpy(here.host, t->host, sizeof here.host);
+    MPI_CALL(MPI_Allgather(&here, sizeof here, MPI_BYTE, all, sizeof here, MPI_BYTE, t->world));
+    return all;
+}
+
+static int say_both(const struct cmn_recompute *r, const struct name *name, int a, int b,
+                    const char *why)
+{
+    return cmn_fail("iteration %ld: rank %d@%s and rank %d@%s compute other bits from the same "
+                    "micro-batch (%d), and %s: suspect memory or processor of both",
+                    r->iteration, a, name[a].host, b, name[b].host, first_of(r, a) + draw(r, a),
+                    why);
+}
+
+/* Rank b has recomputed a's micro-batch, and its result is another one. */
+static int name_wrong(struct cmn_recompute *r, uint64_t hash_a, uint64_t hash_b, int a, int b,
+                      const struct name *name)
+{
+    int third = third_of(a, b), wrong, right;
+    uint64_t hash;
+
+    if (topology(r)->size < 3) {
+        return say_both(r, name, a, b, "two ranks cannot tell which of them is wrong");
+    }
+    hash = ask_third(r, third, a);
+    if (hash != hash_a && hash != hash_b) {
+        return say_both(r, name, a, b, "a third one agrees with neither");
+    }
+    wrong = hash == hash_a ? b : a;
+    right = hash == hash_a ? a : b;
+    return cmn_fail("iteration %ld: rank %d@%s computes other bits from micro-batch %d than rank "
+                    "%d@%s and rank %d@%s: suspect its memory or processor",
+                    r->iteration, wrong, name[wrong].host, first_of(r, a) + draw(r, a), right,
+                    name[right].host, third, name[third].host);
+}
+
+static int compare(struct cmn_recompute *r, uint64_t other)
+{
+    const struct cmn_topology *t = topology(r);
+    struct result *all = cmn_calloc((size_t)t->size, sizeof *all), here = {r->hash, other};
+    struct name *name = NULL;
+    int failed = 0;
+
+    MPI_CALL(MPI_Allgather(&here, sizeof here, MPI_BYTE, all, sizeof here, MPI_BYTE, t->world));
+    for (int a = 0; a < t->size && !failed; a++) {
+        int b = (a + 1) % t->size;
+        if (draw(r, a) >= 0 && all[a].own != all[b].other) {
+            name = gather_names(t);
+            failed = name_wrong(r, all[a].own, all[b].other, a, b, name);
+        }
+    }
+    free(name);
+    free(all);
+    return failed;
+}
+
+int cmn_recompute_compare(struct cmn_recompute *r)
+{
+    uint64_t other;
+    int failed;
+
+    if (!r->due) {
+        return 0;
+    }
+    cmn_status_wait("a micro-batch of another rank");
+    other = recompute_before(r);
+    cmn_status_wait("the comparison of a micro-batch");
+    failed = compare(r, other);
+    cmn_recompute_close(r);
+    return failed;
+}
+
+void cmn_recompute_close(struct cmn_recompute *r)
+{
+    free(r->batch);
+    r->batch = NULL;
+}
