@@ -218,6 +218,30 @@ adam_cfg() {
     done
 }
 
+@test "l2norm, local response normalization and layers before which nothing learns pass on on a GPU what they do on the CPU" {
+    for layer in '[l2norm]' '[normalization] size=3 alpha=2 beta=.6' '[normalization] size=4 alpha=2 beta=.6'; do
+        net_section max_batches=5 >between.cfg
+        # What reads before the layer, too, has given its gradient there first.
+        # shellcheck disable=SC2086  # a layer and its lines
+        printf '%s\n' '[convolutional]' filters=6 size=3 stride=2 pad=1 activation=tanh $layer \
+            '[convolutional]' filters=4 size=3 stride=1 pad=1 activation=tanh '[route]' layers=-1,0 \
+            '[connected]' output=10 activation=linear '[softmax]' >>between.cfg
+        on_cpu train_on 1 between.cfg
+        keep between cpu
+        train_on 1 between.cfg
+        assert_close cpu.weights out/between.weights 1e-5
+    done
+    for layer in '[l2norm]' '[normalization] size=3' '[maxpool] size=2 stride=2' '[crop] crop_height=20 crop_width=20 [maxpool] size=2 stride=2'; do
+        net_section max_batches=2 channels=3 >first.cfg
+        # shellcheck disable=SC2086
+        printf '%s\n' $layer '[connected]' output=10 activation=linear '[softmax]' >>first.cfg
+        train_on 1 first.cfg
+    done
+    sed -i s/channels=3/channels=1/ first.cfg
+    run -1 darknet_on 1 classifier train small.data first.cfg -cmn
+    [[ $output == *'[crop] on a GPU takes images of 3 channels'* ]]
+}
+
 @test "16 bits train about as well" {
     smooth_cfg >conv.cfg
     train_on 2 conv.cfg
