@@ -18,6 +18,8 @@
 #include "mpi/call.h"
 #include "mpi/files.h"
 
+enum { STATISTICS_TAG = 9 };
+
 /* ---- equal from the start ---- */
 
 /* Compares the tensors first: theirs is the most useful difference to report. */
@@ -84,60 +86,82 @@ void cmn_replicas_broadcast(const struct cmn_gradients *g, struct cmn_net *net,
 
 /* ---- averages ---- */
 
-/* As cmn_batch_norm_merge(), but the variances are averaged as the means are. */
-static void average(double *into, const double *const *part, int parts, size_t n)
+/* As cmn_batch_norm_merge(), but variances are added up as means are: the averages of ranks that
+ * all count the same. */
+static void add(double *into, const double *const *part, int parts, size_t n)
 {
-    into[0] = 1;
-    for (size_t i = 1; i <= 2 * n; i++) {
+    for (size_t i = 0; i <= 2 * n; i++) {
         into[i] = 0;
         for (int k = 0; k < parts; k++) {
-            into[i] += part[k][i] / (i > n ? part[k][0] : 1);
+            into[i] += part[k][i];
         }
-        into[i] /= parts;
     }
 }
 
-/* mean and variance of one layer, weighted by `images` of this rank. */
-static void merge_statistics(const struct cmn_tensor *mean, const struct cmn_tensor *variance,
-                             double images, int plain, const struct cmn_topology *t)
+static int is_mean(const struct cmn_tensor *t)
 {
-    size_t n = mean->n, doubles = cmn_batch_norm_doubles(n), ranks = (size_t)t->size;
-    double *all = cmn_calloc((ranks + 2) * doubles, sizeof *all);
-    const double **part = cmn_calloc(ranks, sizeof *part);
-    double *mine = all + ranks * doubles, *sum = mine + doubles;
-
-    mine[0] = images;
-    for (size_t i = 0; i < n; i++) {
-        mine[1 + i] = (double)(*mean->at)[i];
-        mine[1 + n + i] = images * (double)(*variance->at)[i];
-    }
-    MPI_CALL(
-        MPI_Allgather(mine, (int)doubles, MPI_DOUBLE, all, (int)doubles, MPI_DOUBLE, t->world));
-    for (size_t k = 0; k < ranks; k++) {
-        part[k] = all + k * doubles;
-    }
-    (plain ? average : cmn_batch_norm_merge)(sum, part, t->size, n);
-    for (size_t i = 0; i < n; i++) {
-        (*mean->at)[i] = (float)sum[1 + i];
-        (*variance->at)[i] = (float)(sum[1 + n + i] / sum[0]);
-    }
-    free(part);
-    free(all);
+    return t->kind == CMN_STATISTIC && !strcmp(t->name, "rolling_mean");
 }
 
+/* What all ranks have of n filters, merged, in `room` or `mine`: each has as many doubles as
+ * describe them. By a binomial tree: after the round of `step`, rank r, a multiple of 2 step, has
+ * what ranks r to r + 2 step - 1 had. So a rank receives ceil(log2 N) times what it has, needs
+ * memory for three, and the order of the ranks decides the bits, which are rank 0's everywhere. */
+static double *merge_over_ranks(double *mine, double *room, size_t n, int plain,
+                                const struct cmn_topology *t)
+{
+    size_t doubles = cmn_batch_norm_doubles(n), bytes = doubles * sizeof *mine;
+    double *theirs = cmn_malloc(doubles, sizeof *theirs), *merged = room;
+
+    for (int step = 1; step < t->size; step *= 2) {
+        const double *const part[] = {mine, theirs};
+        double *before = mine;
+        if (t->rank & step) {
+            cmn_mpi_send(mine, bytes, t->rank - step, STATISTICS_TAG, t->world);
+            break;
+        }
+        if (t->rank + step < t->size) {
+            cmn_mpi_recv(theirs, bytes, t->rank + step, STATISTICS_TAG, t->world);
+            (plain ? add : cmn_batch_norm_merge)(merged, part, 2, n);
+            mine = merged;
+            merged = before;
+        }
+    }
+    cmn_mpi_bcast(mine, doubles, MPI_DOUBLE, t->world);
+    free(theirs);
+    return mine;
+}
+
+/* All layers at once: the means of all of them, then the squares. */
 void cmn_replicas_average_statistics(const struct cmn_gradients *g, const struct cmn_topology *t)
 {
-    if (t->size == 1) {
+    size_t n = cmn_gradients_floats(g, CMN_STATISTIC) / 2, doubles = cmn_batch_norm_doubles(n);
+    double images = g->images > 0 && !g->plain_statistics ? g->images : 1;
+    double *room, *to, *merged;
+
+    if (t->size == 1 || n == 0) {
         return;
     }
     cmn_gradients_pull(g, CMN_STATISTIC);
+    room = cmn_malloc(2 * doubles, sizeof *room);
+    room[0] = images;
+    to = room + 1;
     for (int i = 0; i < g->tensors; i++) {
-        const struct cmn_tensor *mean = &g->tensor[i];
         /* The variance follows the mean in the list (tensors.c). */
-        if (mean->kind == CMN_STATISTIC && !strcmp(mean->name, "rolling_mean")) {
-            merge_statistics(mean, mean + 1, g->images > 0 ? g->images : 1, g->plain_statistics, t);
+        for (size_t k = 0; is_mean(&g->tensor[i]) && k < g->tensor[i].n; k++, to++) {
+            to[0] = (double)(*g->tensor[i].at)[k];
+            to[n] = images * (double)(*g->tensor[i + 1].at)[k];
         }
     }
+    merged = merge_over_ranks(room, room + doubles, n, g->plain_statistics, t);
+    to = merged + 1;
+    for (int i = 0; i < g->tensors; i++) {
+        for (size_t k = 0; is_mean(&g->tensor[i]) && k < g->tensor[i].n; k++, to++) {
+            (*g->tensor[i].at)[k] = (float)(to[0] / (g->plain_statistics ? merged[0] : 1));
+            (*g->tensor[i + 1].at)[k] = (float)(to[n] / merged[0]);
+        }
+    }
+    free(room);
     cmn_gradients_push(g, CMN_STATISTIC);
 }
 

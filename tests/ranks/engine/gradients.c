@@ -131,6 +131,64 @@ static void verify(void **state)
     fail_on_all_ranks();
 }
 
+/* What this rank receives in messages and allgathers. */
+static size_t received;
+
+int MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *s)
+{
+    int bytes;
+
+    PMPI_Type_size(type, &bytes);
+    received += (size_t)n * (size_t)bytes;
+    return PMPI_Recv(to, n, type, from, tag, comm, s);
+}
+
+int MPI_Allgather(const void *from, int n, MPI_Datatype sent, void *to, int each, MPI_Datatype type,
+                  MPI_Comm comm)
+{
+    int bytes, ranks;
+
+    PMPI_Type_size(type, &bytes);
+    PMPI_Comm_size(comm, &ranks);
+    received += (size_t)each * (size_t)(bytes * (ranks - 1));
+    return PMPI_Allgather(from, n, sent, to, each, type, comm);
+}
+
+/* A count, and mean and squares of 7 filters in doubles, ceil(log2 N) times on the rank that
+ * receives most: with 1024 ranks that is 10 times, not 1023. */
+static void statistics_by_a_tree(void **state)
+{
+    const double mean = top.size - 1, spread = (top.size * top.size - 1) / 3.0;
+    size_t rounds = 0;
+
+    (void)state;
+    while (1 << rounds < top.size) {
+        rounds++;
+    }
+    for (int plain = 0; plain < 2; plain++) {
+        open_net(NET CONV "[convolutional]\nfilters=4\nbatch_normalize=1\n" TAIL);
+        g.images = 2;
+        g.plain_statistics = plain;
+        for (int i = 0; i < 4; i++) {
+            net->layers[1].rolling_mean[i] = (float)(i - 2 * top.rank);
+            net->layers[1].rolling_variance[i] = (float)(i + 4 * top.rank);
+        }
+        received = 0;
+        cmn_replicas_average_statistics(&g, &top);
+        CHECK_SAYING(top.rank ? received <= rounds * 15 * sizeof(double)
+                              : received == rounds * 15 * sizeof(double),
+                     "%zu bytes in %zu rounds", received, rounds);
+        for (int i = 0; i < 4; i++) {
+            double variance = i + 2 * mean + (plain ? 0 : spread);
+            CHECK(fabs(net->layers[1].rolling_mean[i] - (i - mean)) < 1e-6);
+            CHECK_SAYING(fabs(net->layers[1].rolling_variance[i] - variance) < 1e-5, "plain %d: %g",
+                         plain, net->layers[1].rolling_variance[i]);
+        }
+        close_net();
+    }
+    fail_on_all_ranks();
+}
+
 /* Rank r has r + 1 images. Of all of them: sums of r, r * r and so on, in closed form. */
 static void statistics(void **state)
 {
@@ -187,6 +245,7 @@ static int group(void)
         cmocka_unit_test(compare),
         cmocka_unit_test(verify),
         cmocka_unit_test(statistics),
+        cmocka_unit_test(statistics_by_a_tree),
         cmocka_unit_test(equal_statistics_stay),
     };
 
