@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
-#include "communicators/ordered_sum.h"
 #include "engine/inference.h"
 #include "mpi/call.h"
 
@@ -22,20 +21,19 @@ static const struct cmn_topology *topology(const struct cmn_recompute *r)
 
 /* ---- this rank's own ---- */
 
-/* The first micro-batch of a rank, which is the end of the one before. */
-static int first_of(const struct cmn_recompute *r, int rank)
+/* Of this rank's micro-batches of this step; -1 where it has none. */
+static int draw(const struct cmn_recompute *r)
 {
-    return cmn_ordered_sum_first(cmn_feed_exact(r->feed), rank, topology(r)->size);
+    uint64_t number = cmn_random_hash(r->feed->session->seed, (uint64_t)r->iteration,
+                                      (uint64_t)topology(r)->rank, CMN_RANDOM_MICRO_BATCH);
+
+    return r->feed->share.spare ? -1 : (int)(number % (uint64_t)r->feed->share.micro_batches);
 }
 
-/* Of a rank's micro-batches of this step; -1 where it has none. */
-static int draw(const struct cmn_recompute *r, int rank)
+/* Its number in the step; -1 without one. */
+static int number_of_drawn(const struct cmn_recompute *r)
 {
-    int n = first_of(r, rank + 1) - first_of(r, rank);
-    uint64_t number = cmn_random_hash(r->feed->session->seed, (uint64_t)r->iteration,
-                                      (uint64_t)rank, CMN_RANDOM_MICRO_BATCH);
-
-    return n > 0 ? (int)(number % (uint64_t)n) : -1;
+    return r->drawn < 0 ? -1 : r->feed->share.first + r->drawn;
 }
 
 static size_t floats(const struct cmn_recompute *r)
@@ -50,7 +48,7 @@ void cmn_recompute_begin_step(struct cmn_recompute *r, long iteration, size_t se
     r->iteration = iteration;
     r->seen = seen;
     r->due = every && iteration % every == 0 && cmn_feed_exact(r->feed) && topology(r)->size > 1;
-    r->drawn = r->due ? draw(r, topology(r)->rank) : -1;
+    r->drawn = r->due ? draw(r) : -1;
 }
 
 void cmn_recompute_before_micro_batch(struct cmn_recompute *r, int i)
@@ -96,20 +94,22 @@ static uint64_t recompute(struct cmn_recompute *r, float *batch, int number)
     return hash;
 }
 
-/* Each rank's batch goes to the next one, which may be idle. Returns what comes of the one that
- * this rank gets, or 0. */
+/* Each rank's batch goes to the next one, which may be idle; 0 comes of one that has none. */
 static uint64_t recompute_before(struct cmn_recompute *r)
 {
     const struct cmn_topology *t = topology(r);
-    int from = (t->rank + t->size - 1) % t->size, to = (t->rank + 1) % t->size;
-    int drawn = draw(r, from), n = (int)floats(r);
-    float *batch = drawn < 0 ? NULL : cmn_malloc((size_t)n, sizeof *batch);
+    int from = (t->rank + t->size - 1) % t->size, to = (t->rank + 1) % t->size, n = (int)floats(r);
+    int mine = number_of_drawn(r), number;
+    float *batch;
     uint64_t hash = 0;
 
+    MPI_CALL(MPI_Sendrecv(&mine, 1, MPI_INT, to, TAG, &number, 1, MPI_INT, from, TAG, t->world,
+                          MPI_STATUS_IGNORE));
+    batch = number < 0 ? NULL : cmn_malloc((size_t)n, sizeof *batch);
     MPI_CALL(MPI_Sendrecv(r->batch, r->batch ? n : 0, MPI_FLOAT, to, TAG, batch, batch ? n : 0,
                           MPI_FLOAT, from, TAG, t->world, MPI_STATUS_IGNORE));
     if (batch) {
-        hash = recompute(r, batch, first_of(r, from) + drawn);
+        hash = recompute(r, batch, number);
     }
     free(batch);
     return hash;
@@ -126,8 +126,8 @@ static int third_of(int a, int b)
     return third;
 }
 
-/* The third rank computes what rank `whose` has computed; all ranks get the hash. */
-static uint64_t ask_third(struct cmn_recompute *r, int third, int whose)
+/* The third rank computes the micro-batch of rank `whose`; all ranks get the hash. */
+static uint64_t ask_third(struct cmn_recompute *r, int third, int whose, int number)
 {
     const struct cmn_topology *t = topology(r);
     int n = (int)floats(r);
@@ -139,7 +139,7 @@ static uint64_t ask_third(struct cmn_recompute *r, int third, int whose)
     if (t->rank == third) {
         float *batch = cmn_malloc((size_t)n, sizeof *batch);
         MPI_CALL(MPI_Recv(batch, n, MPI_FLOAT, whose, TAG, t->world, MPI_STATUS_IGNORE));
-        hash = recompute(r, batch, first_of(r, whose) + draw(r, whose));
+        hash = recompute(r, batch, number);
         free(batch);
     }
     cmn_status_wait("a third rank's opinion");
@@ -151,6 +151,7 @@ static uint64_t ask_third(struct cmn_recompute *r, int third, int whose)
 
 struct result {
     uint64_t own, other; /* hashes: of this rank's micro-batch, and of the rank before's */
+    int number;          /* of this rank's; -1: it has none */
 };
 
 struct name {
@@ -166,50 +167,50 @@ static struct name *gather_names(const struct cmn_topology *t)
     return all;
 }
 
-static int say_both(const struct cmn_recompute *r, const struct name *name, int a, int b,
-                    const char *why)
+static int say_both(const struct cmn_recompute *r, const struct result *all,
+                    const struct name *name, int a, int b, const char *why)
 {
     return cmn_fail("iteration %ld: rank %d@%s and rank %d@%s compute other bits from the same "
                     "micro-batch (%d), and %s: suspect memory or processor of both",
-                    r->iteration, a, name[a].host, b, name[b].host, first_of(r, a) + draw(r, a),
-                    why);
+                    r->iteration, a, name[a].host, b, name[b].host, all[a].number, why);
 }
 
 /* Rank b has recomputed a's micro-batch, and its result is another one. */
-static int name_wrong(struct cmn_recompute *r, uint64_t hash_a, uint64_t hash_b, int a, int b,
-                      const struct name *name)
+static int name_wrong(struct cmn_recompute *r, const struct result *all, const struct name *name,
+                      int a, int b)
 {
     int third = third_of(a, b), wrong, right;
     uint64_t hash;
 
     if (topology(r)->size < 3) {
-        return say_both(r, name, a, b, "two ranks cannot tell which of them is wrong");
+        return say_both(r, all, name, a, b, "two ranks cannot tell which of them is wrong");
     }
-    hash = ask_third(r, third, a);
-    if (hash != hash_a && hash != hash_b) {
-        return say_both(r, name, a, b, "a third one agrees with neither");
+    hash = ask_third(r, third, a, all[a].number);
+    if (hash != all[a].own && hash != all[b].other) {
+        return say_both(r, all, name, a, b, "a third one agrees with neither");
     }
-    wrong = hash == hash_a ? b : a;
-    right = hash == hash_a ? a : b;
+    wrong = hash == all[a].own ? b : a;
+    right = hash == all[a].own ? a : b;
     return cmn_fail("iteration %ld: rank %d@%s computes other bits from micro-batch %d than rank "
                     "%d@%s and rank %d@%s: suspect its memory or processor",
-                    r->iteration, wrong, name[wrong].host, first_of(r, a) + draw(r, a), right,
-                    name[right].host, third, name[third].host);
+                    r->iteration, wrong, name[wrong].host, all[a].number, right, name[right].host,
+                    third, name[third].host);
 }
 
 static int compare(struct cmn_recompute *r, uint64_t other)
 {
     const struct cmn_topology *t = topology(r);
-    struct result *all = cmn_calloc((size_t)t->size, sizeof *all), here = {r->hash, other};
+    struct result *all = cmn_calloc((size_t)t->size, sizeof *all);
+    struct result here = {r->hash, other, number_of_drawn(r)};
     struct name *name = NULL;
     int failed = 0;
 
     MPI_CALL(MPI_Allgather(&here, sizeof here, MPI_BYTE, all, sizeof here, MPI_BYTE, t->world));
     for (int a = 0; a < t->size && !failed; a++) {
         int b = (a + 1) % t->size;
-        if (draw(r, a) >= 0 && all[a].own != all[b].other) {
+        if (all[a].number >= 0 && all[a].own != all[b].other) {
             name = gather_names(t);
-            failed = name_wrong(r, all[a].own, all[b].other, a, b, name);
+            failed = name_wrong(r, all, name, a, b);
         }
     }
     free(name);

@@ -208,6 +208,7 @@ static void pin_arithmetic(struct cmn_session *s)
     if (!s->options.exact || s->command->does != CMN_TRAINS) {
         return;
     }
+    s->blas_threads = openblas_get_num_threads();
     openblas_set_num_threads(1);
     snprintf(text, sizeof text,
              "OpenBLAS's kernels for %s of %s\n%sthe C library's functions give %016" PRIx64 "\n",

@@ -26,10 +26,11 @@ struct cmn_session {
     const struct cmn_command *command; /* NULL for programs of people's own, and for tools */
     struct cmn_topology topology;
     struct cmn_options options;
-    int starts_over;    /* -clear was given */
-    long resumed_steps; /* steps of earlier runs, by the checkpoint */
-    unsigned long seed; /* options.seed, or what rank 0 drew */
+    int starts_over;     /* -clear was given */
+    long resumed_steps;  /* steps of earlier runs, by the checkpoint */
+    unsigned long seed;  /* options.seed, or what rank 0 drew */
     char arithmetic[20]; /* cmn_exact: a hash of what computes here, the same on all ranks; or "" */
+    int blas_threads; /* cmn_exact: which a rank had for its products, before it computes with one */
     const struct cmn_communicator *communicator;
     const char *communicator_why; /* why this one */
     void *exchange;               /* the communicator's self */

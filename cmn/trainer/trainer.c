@@ -108,6 +108,12 @@ static void introduce(const struct cmn_trainer *t)
                 top->size - cmn_feed_exact(f), top->size, cmn_feed_exact(f),
                 cmn_feed_exact(f) == 1 ? "" : "es");
     }
+    if (cmn_feed_exact(f) && s->blas_threads > 1) {
+        cmn_say(
+            "cmn_exact=on: products are computed with one thread on each rank, and not %d: start "
+            "a rank for each core",
+            s->blas_threads);
+    }
     if (!s->communicator->sums && top->size > 1) {
         cmn_say("communicator %s exchanges nothing: the result of this training is worthless",
                 s->communicator->name);

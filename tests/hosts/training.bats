@@ -65,11 +65,17 @@ as_one_rank() {
     done
 }
 
-@test "2+1 and 3+2, cmn_exact: one rank's weights, by cmp; 3+2 with Adam, too" {
+@test "2+1 and 3+2, cmn_exact: one rank's weights, by cmp; 3+2 with Adam, and with batch normalisation, too" {
     mlp_cfg batch=60 subdivisions=6 max_batches=5 >mlp.cfg
     as_one_rank mlp 2+1 3+2
     mlp_cfg batch=60 subdivisions=6 max_batches=5 adam=1 learning_rate=.002 >adam.cfg
     as_one_rank adam 3+2
+    {
+        net_section batch=24 subdivisions=6 max_batches=4
+        printf '%s\n' '[convolutional]' filters=6 size=5 stride=2 batch_normalize=1 activation=leaky '[dropout]' probability=.3 \
+            '[connected]' output=10 activation=linear '[softmax]'
+    } >conv.cfg
+    as_one_rank conv 3+2
 }
 
 @test "2+1, cmn_sync_bn: the batch's statistics travel beside the gradients, whether those wait or not" {
