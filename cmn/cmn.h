@@ -201,9 +201,9 @@ void cmn_samples_in_memory(size_t samples);
 
 /* ---- images and samples ---- */
 
-/* Local. load_threads() calls it once for each batch of n images out of a list of `images`: the
- * number of the batch's first sample. One thread at a time. */
-size_t cmn_next_batch(int n, int images);
+/* Local. load_threads() calls it once for each batch of *n images out of a list of `images`: the
+ * number of the batch's first sample. cmn_balance changes *n. One thread at a time. */
+size_t cmn_next_batch(int *n, int images);
 
 /* Local. A trainer with random=1 calls it where it resizes: the batch drawn last was thrown away
  * unused, and the next one is the same. */

@@ -23,7 +23,7 @@ struct cmn_ordered_sum {
     size_t floats;
     struct node *all; /* which all ranks have at the end of a step, in order */
     int nodes;
-    int first, next; /* micro-batch of this rank: the step's first one, the next one */
+    int first, next, end; /* micro-batch of this rank: the step's first one, the next one */
     struct node own[NODES];
     float *memory[NODES]; /* of own[i]; NULL until it is needed */
     int owns;
@@ -73,26 +73,40 @@ static size_t slice_floats(const struct cmn_ordered_sum *s, size_t n, int rank)
     return slice_begin(s, n, rank + 1) - slice_begin(s, n, rank);
 }
 
+void cmn_ordered_sum_divide(struct cmn_ordered_sum *s, const int *first)
+{
+    const struct cmn_topology *t = s->topology;
+    size_t chunk = s->floats < CHUNK ? s->floats : CHUNK, most = chunk / (size_t)t->size + 1;
+
+    s->nodes = 0;
+    for (int rank = 0; rank < t->size; rank++) {
+        list_nodes(s, rank, first[rank], first[rank + 1]);
+    }
+    s->first = s->next = first[t->rank];
+    s->end = first[t->rank + 1];
+    free(s->received);
+    free(s->slice);
+    free(s->request);
+    s->received = t->size > 1 ? cmn_alloc_floats(most * (size_t)s->nodes) : NULL;
+    s->slice = cmn_calloc((size_t)s->nodes, sizeof *s->slice);
+    s->request = cmn_calloc((size_t)s->nodes * (size_t)t->size, sizeof(MPI_Request));
+}
+
 struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int micro_batches,
                                              size_t floats)
 {
     struct cmn_ordered_sum *s = cmn_calloc(1, sizeof *s);
-    size_t chunk = floats < CHUNK ? floats : CHUNK, most = chunk / (size_t)t->size + 1;
+    int *first = cmn_calloc((size_t)t->size + 1, sizeof *first);
 
     s->topology = t;
     s->micro_batches = micro_batches;
     s->floats = floats;
     s->all = cmn_calloc((size_t)micro_batches + 1, sizeof *s->all);
-    for (int rank = 0; rank < t->size; rank++) {
-        list_nodes(s, rank, cmn_ordered_sum_first(micro_batches, rank, t->size),
-                   cmn_ordered_sum_first(micro_batches, rank + 1, t->size));
+    for (int rank = 0; rank <= t->size; rank++) {
+        first[rank] = cmn_ordered_sum_first(micro_batches, rank, t->size);
     }
-    s->first = s->next = cmn_ordered_sum_first(micro_batches, t->rank, t->size);
-    if (t->size > 1) {
-        s->received = cmn_alloc_floats(most * (size_t)s->nodes);
-    }
-    s->slice = cmn_calloc((size_t)s->nodes, sizeof *s->slice);
-    s->request = cmn_calloc((size_t)s->nodes * (size_t)t->size, sizeof(MPI_Request));
+    cmn_ordered_sum_divide(s, first);
+    free(first);
     s->count = cmn_calloc((size_t)t->size, sizeof *s->count);
     s->place = cmn_calloc((size_t)t->size, sizeof *s->place);
     return s;
@@ -205,7 +219,7 @@ void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum)
 {
     int rank = s->topology->rank;
 
-    if (s->next != cmn_ordered_sum_first(s->micro_batches, rank + 1, s->topology->size)) {
+    if (s->next != s->end) {
         cmn_fatal("cmn_exact: %d micro-batches of this step are added up, and its next one is "
                   "missing: an error of the program",
                   s->next - s->first);

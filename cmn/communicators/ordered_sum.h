@@ -32,6 +32,10 @@ struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int m
 /* Local. The next of this rank's micro-batches, in order: x is added, and becomes 0. */
 void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x);
 
+/* Local, between two steps. Rank r has the micro-batches [first[r], first[r + 1]) from now on, and
+ * not those of cmn_ordered_sum_first: sums keep their bits. */
+void cmn_ordered_sum_divide(struct cmn_ordered_sum *s, const int *first);
+
 /* Collective, blocking. `sum` becomes the sum over all micro-batches, each of which was added; the
  * next ones are those of the next step. */
 void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum);

@@ -60,6 +60,10 @@ static const struct option table[] = {
      "on: ranks take whole micro-batches and add up gradients in one fixed order, so that any "
      "number of ranks trains the same bits (docs/use/exactness.md)",
      0, NULL},
+    {batch, "cmn_balance", WORD, "off", "off, auto", 0, 0, AT(balance),
+     "auto: faster ranks take more of a step's micro-batches, as measured while training; the bits "
+     "stay those of equal parts (docs/use/exactness.md)",
+     0, "cmn_exact=on"},
     {batch, "cmn_tf32", WORD, "auto", "auto, on, off", 0, 0, AT(tf32),
      "whether GPUs round the factors of products to TF32 (10 bits of mantissa); on: they may; off: "
      "never; auto: as NVIDIA has it, which is cuDNN may and cuBLAS does not",

@@ -25,6 +25,7 @@ enum cmn_exchange_by {
 enum cmn_overlap_mode { CMN_OVERLAP_AUTO, CMN_OVERLAP_ON, CMN_OVERLAP_OFF };
 enum cmn_compress { CMN_COMPRESS_NONE, CMN_COMPRESS_TOPK, CMN_COMPRESS_POWERSGD };
 
+enum cmn_balance_mode { CMN_BALANCE_OFF, CMN_BALANCE_AUTO };
 enum cmn_tf32_mode { CMN_TF32_AUTO, CMN_TF32_ON, CMN_TF32_OFF };
 
 enum cmn_scale_lr { CMN_SCALE_NONE, CMN_SCALE_LINEAR };
@@ -56,6 +57,7 @@ struct cmn_options {
     double outlier;          /* standard deviations, 0: off */
     long sync_bn;            /* 0, 1 */
     long exact;              /* 0, 1 */
+    long balance;            /* enum cmn_balance_mode */
     long tf32;               /* enum cmn_tf32_mode */
     long epochs;             /* 0: max_batches decides */
     long scatter;            /* enum cmn_scatter_mode */

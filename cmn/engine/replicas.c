@@ -166,17 +166,16 @@ void cmn_replicas_average_statistics(const struct cmn_gradients *g, const struct
 }
 
 void cmn_replicas_roll_statistics(const struct cmn_gradients *g, const struct cmn_topology *t,
-                                  float *rolling, const float *added, int micro_batches)
+                                  float *rolling, const float *added, const int *first)
 {
+    int micro_batches = first[t->size];
     size_t n = cmn_gradients_floats(g, CMN_STATISTIC);
     float *all = cmn_malloc(n * (size_t)micro_batches + 1, sizeof *all), *next = all;
     int *count = cmn_calloc(2 * (size_t)t->size, sizeof *count), *place = count + t->size;
 
     for (int rank = 0; rank < t->size; rank++) {
-        int first = cmn_ordered_sum_first(micro_batches, rank, t->size);
-        int end = cmn_ordered_sum_first(micro_batches, rank + 1, t->size);
-        place[rank] = first * (int)n;
-        count[rank] = (end - first) * (int)n;
+        place[rank] = first[rank] * (int)n;
+        count[rank] = (first[rank + 1] - first[rank]) * (int)n;
     }
     MPI_CALL(
         MPI_Allgatherv(added, count[t->rank], MPI_FLOAT, all, count, place, MPI_FLOAT, t->world));

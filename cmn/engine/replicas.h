@@ -34,9 +34,9 @@ void cmn_replicas_average_statistics(const struct cmn_gradients *g, const struct
 /* Collective, blocking, with cmn_exact. The rolling statistics become what one process makes of
  * `rolling`, those before the step, one of its micro-batches after the other; of this rank's ones
  * `added` holds what each has made of zeros. Both lie as cmn_gradients_pack() has them; `rolling`
- * becomes the result, too. */
+ * becomes the result, too. Rank r has computed the micro-batches [first[r], first[r + 1]). */
 void cmn_replicas_roll_statistics(const struct cmn_gradients *g, const struct cmn_topology *t,
-                                  float *rolling, const float *added, int micro_batches);
+                                  float *rolling, const float *added, const int *first);
 
 /* Collective, blocking, where there are any. Values that each rank follows become their means over
  * all ranks, the same bits on all of them. */

@@ -82,6 +82,11 @@ static void refuse_data(const char *whose)
 /* What the ranks would read from files of their own, where rank 0's are meant, is refused. */
 static void check_data(void)
 {
+    if (cmn_job.options.balance != CMN_BALANCE_OFF && cmn_job.command->does == CMN_TRAINS &&
+        !cmn_tree.has_all_hooks) {
+        cmn_fatal("cmn_balance=auto: it is not offered over %s Darknet: leave it away",
+                  cmn_tree.whose);
+    }
     if (cmn_job.options.data != CMN_DATA_ROOT || cmn_job.command->does != CMN_TRAINS) {
         return;
     }
@@ -444,9 +449,15 @@ void cmn_samples_in_memory(size_t rows)
 
 /* ---- loading ---- */
 
-size_t cmn_next_batch(int n, int images)
+size_t cmn_next_batch(int *n, int images)
 {
-    return cmn_job.on ? cmn_feed_next_batch(&trained->feed, (size_t)n, (size_t)images) : 0;
+    size_t wanted = (size_t)*n, first = 0;
+
+    if (cmn_job.on) {
+        first = cmn_feed_next_batch(&trained->feed, &wanted, (size_t)images);
+        *n = (int)wanted;
+    }
+    return first;
 }
 
 void cmn_rewind_batch(void)
@@ -566,7 +577,7 @@ int cmn_before_micro_batch(struct network *net)
     }
     cmn_net_take_batch(t->model.net, net);
     if (t->step.micro_batch == 0) {
-        cmn_convolution_hold_weights(cmn_net_subdivisions(t->model.net) > 1);
+        cmn_convolution_hold_weights(t->feed.share.micro_batches > 1);
     }
     images = cmn_trainer_before_micro_batch(t);
     cmn_tree_update_copy(net, cmn_network(t->model.net)); /* a validation resizes it */

@@ -237,6 +237,11 @@ void cmn_optimizer_add_in_order(struct cmn_optimizer *o, int micro_batches)
                                       g->exchange.block.n + g->exchange.metrics.n);
 }
 
+void cmn_optimizer_divide(struct cmn_optimizer *o, const int *first)
+{
+    cmn_ordered_sum_divide(o->ordered, first);
+}
+
 void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metrics)
 {
     struct cmn_gradients *g = o->gradients;

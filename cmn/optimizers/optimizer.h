@@ -21,6 +21,9 @@ void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int la
 /* Local, once, with cmn_exact: sums over so many micro-batches of all ranks, in their order. */
 void cmn_optimizer_add_in_order(struct cmn_optimizer *o, int micro_batches);
 
+/* Local, with cmn_exact, between two steps. Rank r has the micro-batches [first[r], first[r + 1]). */
+void cmn_optimizer_divide(struct cmn_optimizer *o, const int *first);
+
 /* Local, with cmn_exact. The flat buffer holds the gradient of this rank's next micro-batch: it is
  * added up with its metrics, and becomes 0. */
 void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metrics);

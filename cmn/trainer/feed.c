@@ -155,6 +155,24 @@ struct cmn_share cmn_feed_share(const struct cmn_session *s, int batch, int micr
     return share;
 }
 
+static int balances(const struct cmn_feed *f)
+{
+    return f->balance.on;
+}
+
+/* With cmn_exact. */
+static void open_balance(struct cmn_feed *f)
+{
+    int ranks = f->session->topology.size, micro_batches = cmn_feed_exact(f);
+
+    if (micro_batches) {
+        cmn_balance_open(&f->balance, ranks, micro_batches,
+                         f->session->options.balance == CMN_BALANCE_AUTO);
+        f->first = cmn_calloc((size_t)ranks + 1, sizeof *f->first);
+        cmn_balance_first(&f->balance, 0, f->first);
+    }
+}
+
 void cmn_feed_open(struct cmn_feed *f, const struct cmn_session *s, struct cmn_net *net, int batch,
                    int micro_batches)
 {
@@ -166,12 +184,16 @@ void cmn_feed_open(struct cmn_feed *f, const struct cmn_session *s, struct cmn_n
                   "cmn_sync_bn and time_steps, or cmn_batch=per_rank",
                   s->topology.size, micro_batches);
     }
+    open_balance(f);
 }
 
 void cmn_feed_close(struct cmn_feed *f)
 {
     cmn_sampler_close(f->sampler);
     f->sampler = NULL;
+    cmn_balance_close(&f->balance);
+    free(f->first);
+    f->first = NULL;
 }
 
 size_t cmn_feed_step_images(const struct cmn_feed *f)
@@ -302,13 +324,33 @@ static void open_sampler(struct cmn_feed *f, size_t images)
         .mine = f->share.dealt == f->share.step ? cmn_feed_own_images(f) : (size_t)f->share.local,
         .origin = cmn_net_seen(f->net),
     };
+    if (balances(f)) { /* samples are numbered as those of all ranks together */
+        plan.offset = 0;
+        plan.mine = plan.step;
+    }
     f->batch = cmn_feed_own_images(f);
     f->sampler = cmn_sampler_open(&plan);
 }
 
-size_t cmn_feed_next_batch(struct cmn_feed *f, size_t n, size_t images)
+/* A step's samples of all ranks have consecutive numbers. A loader thread comes here for the step
+ * after the one that is computed. */
+static size_t next_balanced(struct cmn_feed *f, size_t *n)
 {
-    size_t first = f->drawn;
+    size_t step = (size_t)f->share.step, one = (size_t)f->share.local, first = f->drawn;
+    int ranks = f->balance.ranks, rank = f->session->topology.rank;
+    int *deal = cmn_calloc((size_t)ranks + 1, sizeof *deal);
+
+    cmn_balance_first(&f->balance, (long)(first / step), deal);
+    *n = (size_t)(deal[rank + 1] - deal[rank]) * one;
+    first += (size_t)deal[rank] * one;
+    f->drawn += step;
+    free(deal);
+    return first;
+}
+
+size_t cmn_feed_next_batch(struct cmn_feed *f, size_t *wanted, size_t images)
+{
+    size_t first = f->drawn, n = *wanted;
 
     open_sampler(f, images);
     if (n != f->batch) {
@@ -316,19 +358,26 @@ size_t cmn_feed_next_batch(struct cmn_feed *f, size_t n, size_t images)
                   "the one that load_network has loaded last?",
                   n, f->batch);
     }
+    if (balances(f)) {
+        return next_balanced(f, wanted);
+    }
     f->drawn += n;
     return first;
 }
 
 void cmn_feed_rewind(struct cmn_feed *f)
 {
-    f->drawn -= f->batch;
+    f->drawn -= balances(f) ? (size_t)f->share.step : f->batch;
 }
 
 size_t cmn_feed_next_sample(struct cmn_feed *f, size_t rows)
 {
     struct cmn_sample sample;
 
+    if (cmn_feed_exact(f) && f->session->options.balance == CMN_BALANCE_AUTO) {
+        cmn_fatal("cmn_balance=auto deals out images of classifiers and detectors, and not samples "
+                  "that lie in memory: leave it away");
+    }
     open_sampler(f, rows);
     cmn_sampler_next(f->sampler, f->drawn++, 1, &sample);
     return sample.image;
@@ -354,10 +403,22 @@ int cmn_feed_seen(const struct cmn_feed *f, int micro_batch)
     return f->share.seen_before + (micro_batch + 1) * f->share.seen_each;
 }
 
-void cmn_feed_begin_step(struct cmn_feed *f)
+int cmn_feed_begin_step(struct cmn_feed *f)
 {
-    f->step_first = f->step_end;
-    f->step_end += cmn_feed_own_images(f);
+    struct cmn_share *share = &f->share;
+    int rank = f->session->topology.rank;
+
+    if (!balances(f)) {
+        f->step_first = f->step_end;
+        f->step_end += cmn_feed_own_images(f);
+        return 0;
+    }
+    cmn_balance_first(&f->balance, f->step, f->first);
+    share->first = f->first[rank];
+    share->micro_batches = f->first[rank + 1] - share->first;
+    share->offset = share->seen_before = share->first * share->local;
+    f->step_first = (size_t)f->step++ * (size_t)share->step + (size_t)share->offset;
+    return 1;
 }
 
 size_t cmn_feed_samples(const struct cmn_feed *f, int micro_batch, struct cmn_sample **sample)

@@ -9,6 +9,7 @@
 #include "data/sampler.h"
 #include "engine/gradients.h"
 #include "engine/net.h"
+#include "trainer/balance.h"
 #include "trainer/session.h"
 
 /* How a step is divided over the ranks. Images of a recurrent network are steps of sequences. */
@@ -35,6 +36,9 @@ struct cmn_feed {
     size_t batch;                /* samples of a step on this rank */
     size_t drawn;                /* samples that were handed out */
     size_t step_end, step_first; /* samples of the steps so far; the first one of this step */
+    struct cmn_balance balance;  /* with cmn_exact */
+    int *first;                  /* with cmn_exact: of each rank in this step, and the end */
+    long step;                   /* of this run, from 0 */
     _Atomic(char **) paths;      /* the training list, once images were drawn from it; or NULL */
 };
 
@@ -73,8 +77,9 @@ void cmn_feed_tell_rate(const struct cmn_feed *f);
 /* Once the length of the list is known: cmn_epochs sets the last iteration. */
 void cmn_feed_set_epochs(const struct cmn_feed *f);
 
-/* n samples are wanted out of a list of `images`; returns the number of the first. */
-size_t cmn_feed_next_batch(struct cmn_feed *f, size_t n, size_t images);
+/* *n samples are wanted out of a list of `images`; returns the number of the first. cmn_balance
+ * changes *n. */
+size_t cmn_feed_next_batch(struct cmn_feed *f, size_t *n, size_t images);
 /* The samples drawn last were not used: they are drawn again. */
 void cmn_feed_rewind(struct cmn_feed *f);
 /* The next of `rows` samples that lie in memory. */
@@ -86,8 +91,9 @@ void cmn_feed_seed_sequence(const struct cmn_feed *f, int i);
 /* Images that all ranks together have seen since the last step, in micro-batch i of this rank. */
 int cmn_feed_seen(const struct cmn_feed *f, int micro_batch);
 
-/* A step begins: its samples are the next ones. */
-void cmn_feed_begin_step(struct cmn_feed *f);
+/* A step begins: its samples are the next ones. Returns whether this rank's share may have changed
+ * (cmn_balance). */
+int cmn_feed_begin_step(struct cmn_feed *f);
 /* Samples of this rank in this step, for messages: those of a micro-batch, or of the whole step for
  * -1. Returns their number; 0 where samples have no numbers, as in a text. The caller frees
  * *sample. */

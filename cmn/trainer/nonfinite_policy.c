@@ -187,7 +187,7 @@ void cmn_nonfinite_after_backward(struct cmn_nonfinite_policy *p, int i, int mic
             note(p, &found, micro_batch, micro_batch);
         }
     }
-    if (micro_batch + 1 == cmn_net_subdivisions(net)) {
+    if (micro_batch + 1 == p->feed->share.micro_batches) {
         look_at_gradients(p, i, micro_batch);
     }
     if (p->found.name && mode(p) == CMN_NONFINITE_STOP) {

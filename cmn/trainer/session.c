@@ -173,6 +173,7 @@ static void forget_gradients(struct cmn_options *o)
     o->local_steps = 1;
     o->sync_bn = 0;
     o->exact = 0;
+    o->balance = CMN_BALANCE_OFF;
     o->lars = 0;
     o->clip = 0;
 }

@@ -1,6 +1,7 @@
 #include "trainer/step.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #include "base/timeline.h"
 #include "engine/batch_norm.h"
 #include "engine/replicas.h"
+#include "mpi/call.h"
 #include "report/report.h"
 #include "trainer/early_save.h"
 
@@ -87,7 +89,10 @@ int cmn_step_before_micro_batch(struct cmn_step *p)
         save_early(p, NULL);
         p->sums.load += p->micro_batch_began - p->ended;
         cmn_timeline_span(CMN_SPAN_LOAD, -1, p->ended, p->micro_batch_began);
-        cmn_feed_begin_step(p->feed);
+        if (cmn_feed_begin_step(p->feed)) {
+            cmn_optimizer_divide(&p->model->optimizer, p->feed->first);
+        }
+        p->window.load += p->done ? p->micro_batch_began - p->ended : 0;
         p->model->gradients.exchange.images = (float)cmn_feed_step_images(p->feed);
         cmn_nonfinite_begin_step(&p->nonfinite, cmn_step_iteration(p) + 1);
         cmn_gradients_scale_statistics(&p->model->gradients, &p->feed->share.before);
@@ -133,9 +138,11 @@ int cmn_step_after_micro_batch(struct cmn_step *p)
     cmn_random_common();
     p->loss += loss;
     p->right += right;
+    p->window.compute += p->done ? cmn_clock() - p->micro_batch_began : 0;
+    p->window_batches += p->done > 0;
     add_in_order(p, loss, right);
     /* Not from `seen`, as Darknet does: it need not divide after a resume with another batch. */
-    if (++p->micro_batch < cmn_net_subdivisions(net)) {
+    if (++p->micro_batch < p->feed->share.micro_batches) {
         p->sums.compute += cmn_clock() - p->micro_batch_began;
         return 0;
     }
@@ -180,7 +187,7 @@ void cmn_step_after_backward(struct cmn_step *p, int i)
     cmn_status_layer(i > 0 ? i - 1 : 0);
     note_layer(p, CMN_SPAN_BACKWARD, i);
     cmn_nonfinite_after_backward(&p->nonfinite, i, p->micro_batch); /* before it is exchanged */
-    if (p->micro_batch + 1 == cmn_net_subdivisions(p->model->net)) {
+    if (p->micro_batch + 1 == p->feed->share.micro_batches) {
         cmn_optimizer_after_backward(&p->model->optimizer, i);
     } else {
         cmn_step_progress(p);
@@ -219,7 +226,9 @@ void cmn_step_open(struct cmn_step *p)
     p->recompute = (struct cmn_recompute){.feed = p->feed, .model = p->model, .drawn = -1};
     if (cmn_feed_exact(p->feed) && statistics) {
         p->rolling = cmn_alloc_floats(statistics);
-        p->added = cmn_alloc_floats(statistics * (size_t)p->feed->share.micro_batches);
+        p->added = cmn_alloc_floats(statistics * (size_t)(p->feed->balance.on
+                                                              ? cmn_feed_exact(p->feed)
+                                                              : p->feed->share.micro_batches));
     }
 
     if (!s->options.sync_bn) {
@@ -408,6 +417,51 @@ static void note_exchange(struct cmn_step *p, double began)
     }
 }
 
+/* ---- cmn_balance ---- */
+
+enum { BALANCE_EVERY = 8 }; /* steps between measurements; a deal waits for two of them */
+
+static void tell_deal(const struct cmn_step *p, double part)
+{
+    struct cmn_balance *b = &p->feed->balance;
+    int *first = cmn_calloc((size_t)b->ranks + 1, sizeof *first);
+    int rank = 0, many = 0;
+    char text[64] = "";
+
+    cmn_balance_first(b, b->from, first);
+    for (; rank < b->ranks && !many; rank++) {
+        size_t n = strlen(text);
+        many = n > sizeof text - 16;
+        snprintf(text + n, sizeof text - n, many ? " …" : " %d", first[rank + 1] - first[rank]);
+    }
+    cmn_report_clear(p->session->report);
+    cmn_say(
+        "cmn_balance=auto: from iteration %ld on the ranks compute%s of %d micro-batches: %.0f%% "
+        "of the time of equal parts",
+        cmn_step_iteration(p) + 3, text, b->micro_batches, 100 * part);
+    free(first);
+}
+
+/* Collective, blocking, every few steps. */
+static void balance(struct cmn_step *p)
+{
+    struct cmn_balance *b = &p->feed->balance;
+    double mine, *all, part = 1;
+
+    if (p->feed->step % BALANCE_EVERY) {
+        return;
+    }
+    all = cmn_calloc((size_t)b->ranks, sizeof *all);
+    mine = (p->window.compute + p->window.load) / (double)(p->window_batches + !p->window_batches);
+    MPI_CALL(MPI_Allgather(&mine, 1, MPI_DOUBLE, all, 1, MPI_DOUBLE, p->session->topology.world));
+    if (cmn_balance_measured(b, p->feed->step - 1, all, &part)) {
+        tell_deal(p, part);
+    }
+    p->window = (struct cmn_row_sums){0};
+    p->window_batches = 0;
+    free(all);
+}
+
 void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
 {
     struct cmn_model *m = p->model;
@@ -440,7 +494,7 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     }
     if (p->rolling) {
         cmn_replicas_roll_statistics(&m->gradients, &p->session->topology, p->rolling, p->added,
-                                     cmn_feed_exact(p->feed));
+                                     p->feed->first);
     }
     if (cmn_optimizer_update(o, rule, (int)cmn_feed_step_images(p->feed), skip)) {
         read_metrics(p);
@@ -460,6 +514,9 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     p->updated = 1;
     p->fused = rule->done;
     note_exchange(p, began);
+    if (p->feed->balance.on) {
+        balance(p);
+    }
     tune_buckets(p);
     cmn_status_wait(NULL);
 }

@@ -41,6 +41,8 @@ struct cmn_step {
     int saved_early;     /* after a stop request */
     int fused;           /* the communicator has updated, and not Darknet */
     struct cmn_row_sums sums;
+    struct cmn_row_sums window;      /* cmn_balance: compute and load, since it last measured */
+    long window_batches;             /* micro-batches in it */
     double began, micro_batch_began; /* clock: this step, and this micro-batch */
     double layer_ended; /* clock, for the timeline: the layer before; 0: not in a micro-batch */
     double ended;       /* clock: the end of the last step, or of a save after it */

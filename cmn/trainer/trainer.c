@@ -108,6 +108,12 @@ static void introduce(const struct cmn_trainer *t)
                 top->size - cmn_feed_exact(f), top->size, cmn_feed_exact(f),
                 cmn_feed_exact(f) == 1 ? "" : "es");
     }
+    if (s->options.balance == CMN_BALANCE_AUTO && top->size > 1 && cmn_feed_exact(f) &&
+        !f->balance.on) {
+        cmn_say("cmn_balance=auto changes nothing: %d ranks have %d micro-batch%s: raise "
+                "subdivisions in the cfg, or lower the number of ranks",
+                top->size, cmn_feed_exact(f), cmn_feed_exact(f) == 1 ? "" : "es");
+    }
     if (cmn_feed_exact(f) && s->blas_threads > 1) {
         cmn_say(
             "cmn_exact=on: products are computed with one thread on each rank, and not %d: start "

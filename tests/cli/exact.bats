@@ -243,6 +243,60 @@ END
     [[ $output =~ iteration\ 4:\ rank\ 1@[^\ ]*\ computes\ other\ bits\ from\ micro-batch\ [01]\ than\ rank\ [02]@ ]]
 }
 
+# bats test_tags=alexeyab
+@test "cmn_balance: one rank is slow, its micro-batches move to the others, and the bits stay; also resumed" {
+    {
+        net_section batch=24 subdivisions=6 max_batches=21 cmn_batch=global angle=7 flip=1 max_crop=34
+        printf '%s\n' '[connected]' output=16 batch_normalize=1 activation=leaky '[dropout]' probability=.2 \
+            '[connected]' output=10 activation=linear '[softmax]'
+    } >mlp.cfg
+    if ! pjreddies; then
+        fails_clearly 'cmn_balance=auto: it is not offered over' "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_exact on -cmn_balance auto
+        return 0
+    fi
+    fails_clearly 'cmn_balance has no effect without cmn_exact=on' "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_balance auto
+    [[ -z $SAN ]] || skip 'a program that is checked takes no preloaded library'
+    exactly 1 mlp.cfg
+    cat >slow.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
+                 float beta, float *c, int ldc)
+{
+    static void (*next)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+
+    if (!next) {
+        *(void **)&next = dlsym(RTLD_NEXT, "cblas_sgemm");
+    }
+    next(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    if (rank && !strcmp(rank, getenv("SLOW_RANK"))) {
+        usleep(20000);
+    }
+}
+END
+    gcc -Wall -O1 -fPIC -shared -o slow.so slow.c
+    mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=slow.so -x SLOW_RANK)
+    export SLOW_RANK=1
+    as_one 3 mlp.cfg -cmn_balance auto
+    grep -E 'cmn_balance=auto: from iteration 10 on the ranks compute [234] 1 [234] of 6 micro-batches' train.log
+    as_one 2 mlp.cfg -cmn_balance auto -cmn_checkpoint 7 -cmn_checkpoint_keep 9
+    grep -E 'cmn_balance=auto: from iteration 10 on the ranks compute [45] [12] of 6 micro-batches: [3-6][0-9]% of' train.log
+    rm out/mlp-21.checkpoint
+    SLOW_RANK=0 train_on 2 mlp.cfg -cmn_exact on -cmn_balance auto -cmn_checkpoint 7 -cmn_checkpoint_keep 9
+    grep 'resumed from out/mlp-14.checkpoint' train.log
+    cmp 1.weights "out/mlp$FINAL.weights"
+    sed -i 's/^subdivisions=.*/subdivisions=2/' mlp.cfg
+    rm -r out
+    mkdir out
+    train_on 2 mlp.cfg -cmn_exact on -cmn_balance auto
+    grep 'cmn_balance=auto changes nothing: 2 ranks have 2 micro-batches' train.log
+}
+
 @test "what cmn_exact does not go with yet is refused in one line with its reason" {
     mlp_cfg batch=60 subdivisions=4 cmn_batch=global >mlp.cfg
     refused() {

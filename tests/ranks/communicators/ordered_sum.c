@@ -38,8 +38,19 @@ static void try_sums(int micro_batches, size_t floats)
     int first = cmn_ordered_sum_first(micro_batches, top.rank, top.size);
     int end = cmn_ordered_sum_first(micro_batches, top.rank + 1, top.size);
     float *x = calloc(floats + 1, sizeof *x), *sum = calloc(floats + 1, sizeof *sum);
+    int *deal = calloc((size_t)top.size + 1, sizeof *deal);
 
-    for (int step = 0; step < 2; step++) {
+    for (int step = 0; step < 4; step++) {
+        if (step > 1) { /* the first ranks have one each, the last one the rest; then the reverse */
+            for (int rank = 1; rank < top.size; rank++) {
+                int few = rank < micro_batches ? rank : micro_batches, rest = top.size - rank;
+                deal[rank] = step == 2 ? few : micro_batches > rest ? micro_batches - rest : 0;
+            }
+            deal[top.size] = micro_batches;
+            cmn_ordered_sum_divide(s, deal);
+            first = deal[top.rank];
+            end = deal[top.rank + 1];
+        }
         for (int m = first; m < end; m++) {
             for (size_t i = 0; i < floats; i++) {
                 x[i] = value_of(step, m, i);
@@ -58,6 +69,7 @@ static void try_sums(int micro_batches, size_t floats)
     }
     free(x);
     free(sum);
+    free(deal);
     cmn_ordered_sum_close(s);
 }
 
