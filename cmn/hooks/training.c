@@ -390,7 +390,7 @@ static void allow_images(FILE *list)
         n -= n && line[n - 1] == '\n';
         n -= n && line[n - 1] == '\r';
         line[n] = '\0';
-        if (line[strspn(line, " \t")] && n < CMN_LABEL_FILE / 2) {
+        if (line[strspn(line, " \t")]) {
             cmn_root_files_allow(line);
             if (cmn_job.command->answer == CMN_BOXES) {
                 cmn_label_file(line, label);

@@ -49,6 +49,16 @@ hide_images() {
     grep -E 'accuracy' train.log
 }
 
+@test "1+1: a path may be as long as one of a local file, with blanks and other letters than ASCII" {
+    local path
+    path=deep$(printf '/%0200d' {1..18})
+    mkdir -p "$path" empty && path+='/ ö 世界.digit-5.png'
+    cp "$(head -n 1 train.list)" "$path"
+    for ((i = 0; i < 120; i++)); do echo "$path"; done >train.list
+    cluster_differs node2 deep empty
+    train_on 1+1 mlp.cfg -cmn_data root
+}
+
 @test "1+1: an image that is nowhere is named" {
     mkdir gone
     sed 's|mnist/|gone/|' train.list >gone.list
