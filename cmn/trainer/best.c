@@ -1,12 +1,9 @@
 #include "trainer/best.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/atomic_file.h"
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -44,21 +41,6 @@ int cmn_best_owns(const struct cmn_model *m, const char *file)
     return m->session->options.best && cmn_best_is(m, file);
 }
 
-/* A checkpoint may say that it is there: no power cut may take it then. 0, or -1 with errno. */
-static int sync_file(const char *file)
-{
-    int fd = open(file, O_RDONLY | O_CLOEXEC), failed, reason;
-
-    if (fd < 0) {
-        return -1;
-    }
-    failed = cmn_sync_in_place(fd);
-    reason = errno;
-    close(fd);
-    errno = reason;
-    return failed;
-}
-
 /* Rank 0. Returns whether the weights are in the file. */
 static int write_file(struct cmn_step *step)
 {
@@ -68,7 +50,7 @@ static int write_file(struct cmn_step *step)
     name_file(m, file);
     cmn_nonfinite_check_weights(&step->nonfinite);
     cmn_status_compute("writing the best weights");
-    if (!cmn_weights_file_write(m, file, cmn_net_seen(m->net), NULL) && !sync_file(file)) {
+    if (!cmn_weights_file_write(m, file, cmn_net_seen(m->net), NULL)) {
         return 1;
     }
     cmn_report_clear(m->session->report);

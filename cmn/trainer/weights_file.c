@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,24 @@ static int target_of(const char *file, char *target)
     return 0;
 }
 
+/* 0, or -1 with errno: the folder's new entry is on the disk, where its file system needs that. */
+static int sync_folder_of(const char *file)
+{
+    char copy[PATH_MAX];
+    int fd, failed, reason;
+
+    snprintf(copy, sizeof copy, "%s", file);
+    fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return 0; /* a folder may be written and not read */
+    }
+    failed = fsync(fd) && errno != EINVAL;
+    reason = errno;
+    close(fd);
+    errno = reason;
+    return failed ? -1 : 0;
+}
+
 /* 0, or errno. A device or a pipe keeps its place. */
 static int replace(const char *file, cmn_weights_writer *writes, void *what)
 {
@@ -40,12 +59,12 @@ static int replace(const char *file, cmn_weights_writer *writes, void *what)
         return errno;
     }
     writes(what, out);
-    failed = fflush(out) || ferror(out);
+    failed = fflush(out) || ferror(out) || (!direct && fsync(fd));
     reason = errno;
     if (failed) {
         unlink(name);
     } else if (!direct) {
-        failed = cmn_atomic_commit(fd, name, file);
+        failed = cmn_atomic_commit(fd, name, file) || sync_folder_of(file);
         reason = errno;
     }
     fclose(out);

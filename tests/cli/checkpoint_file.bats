@@ -90,6 +90,17 @@ END
     [[ $(tr '\n' ' ' <order) == 'mlp.json rows.csv mlp-10.checkpoint mlp.json rows.csv mlp-20.checkpoint mlp.json rows.csv mlp-30.checkpoint ' ]]
 }
 
+@test "weights are on the disk before they take the place of older ones, and their folder then" {
+    command -v strace >/dev/null || skip 'strace is not installed'
+    [[ -z $SAN ]] || skip 'strace and sanitizers do not go together'
+    timeout 60 strace -f -qq -o trace -e trace=fsync,rename "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_best 1 \
+        -clear >train.log 2>&1 || { cat train.log; return 1; }
+    sed -nE 's/.* (fsync)\(.*/\1/p; s/.*rename\(.*"[^"]*\/(mlp[^"]*\.weights)"\).*/\1/p' trace >order
+    cat order
+    grep mlp_best.weights order
+    [[ $(tr '\n' ' ' <order) =~ ^(fsync mlp[^ ]*.weights fsync )+$ ]]
+}
+
 @test "a second job of the same name in the same folder is refused, and the first one named" {
     exec 7<>out/.mlp.checkpoint-lock
     echo 'process 4711 on elsewhere' >&7
