@@ -4,7 +4,7 @@
 # Darknet source tree or clone), DARKNET_TARBALL=file, MNIST_DIR=dir (idx files already there), NP=ranks, PREFIX, DESTDIR, CC,
 # MPICC, MPIEXEC, CFLAGS, LDFLAGS, PKG_CONFIG_PATH (docs/start/install.md).
 # DARKNET_TREE=AlexeyAB's tree: bin/darknet-alexeyab, and with it OPENCV=1, AVX=1, GEMM=own (docs/use/alexeyab.md).
-# ONEDNN=1: convolutions by oneDNN (docs/start/install.md).
+# ONEDNN=0: without oneDNN, which computes convolutions where it is installed; ONEDNN=1: not without (docs/start/install.md).
 # GPU=1 (bin/darknet-gpu, a build of its own; docs/use/gpu.md), and with it CUDNN=1, NCCL=1, ARCH=80,90, CUDA_HOME=dir or NVCC=program;
 # over AlexeyAB's tree CUDNN_HALF=1, too.
 
@@ -68,6 +68,9 @@ ifeq ($(is_alexeyab),)
 $(error CUDNN_HALF=1: pjreddie's Darknet has no half precision; AlexeyAB's has it (docs/use/alexeyab.md))
 endif
 endif
+ifneq ($(filter-out 0 1,$(ONEDNN)),)
+$(error ONEDNN=$(ONEDNN): must be 1 or 0)
+endif
 ifeq ($(GPU),1)
 ifneq ($(SAN),)
 $(error GPU=1 and SAN=$(SAN) do not go together: the sanitizers know nothing of the GPU's memory)
@@ -79,13 +82,12 @@ TREE    := $(if $(is_alexeyab),alexeyab,pjreddie)
 SUFFIX  := $(if $(filter alexeyab,$(TREE)),-alexeyab)
 LINKED  := $(if $(SUFFIX),$(if $(filter 1,$(OPENCV)),-opencv)$(if $(filter 1,$(AVX)),-avx)$(if $(filter own,$(GEMM)),-gemm))
 VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),$(if $(filter 1,$(GPU)),gpu$(if $(filter \
-    1,$(CUDNN)),-cudnn)$(if $(filter 1,$(CUDNN_HALF)),-half)$(if $(filter 1,$(NCCL)),-nccl),cpu$(if $(filter 1,$(ONEDNN)),-onednn)))$(subst .,-,$(suffix $(notdir $(MPICC))))$(SUFFIX)$(LINKED)
+    1,$(CUDNN)),-cudnn)$(if $(filter 1,$(CUDNN_HALF)),-half)$(if $(filter 1,$(NCCL)),-nccl),cpu$(if $(SUFFIX),,$(if $(filter 0,$(ONEDNN)),-no-onednn))))$(subst .,-,$(suffix $(notdir $(MPICC))))$(SUFFIX)$(LINKED)
 B  := build/$(VARIANT)
 DK := build/darknet$(SUFFIX)
 
 include darknet/darknet.mk
 
-ONEDNN_FLAGS := $(if $(filter 1,$(ONEDNN)),-DONEDNN)
 # Of the files about what one tree alone has, that of this tree.
 CMN_SRC    := $(filter-out $(filter-out %/tree_$(TREE).c,$(wildcard cmn/engine/tree_*.c)),$(shell find cmn -name '*.c' 2>/dev/null | LC_ALL=C sort))
 RUN_SRC    := $(wildcard run/*.c)
@@ -114,11 +116,15 @@ export ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
 endif
 
 # Libraries may be installed only by this very run of make, so they are looked for when a recipe first needs them, and once.
-LIBRARIES  = openblas libcjson libxxhash libsodium $(if $(filter 1,$(ONEDNN)),libdnnl) $(if $(PROTOBUF_C),libprotobuf-c)
+LIBRARIES  = openblas libcjson libxxhash libsodium $(if $(USES_ONEDNN),libdnnl gomp) $(if $(PROTOBUF_C),libprotobuf-c)
 SETUP      = CC='$(CC)' MPICC='$(MPICC)' MPIEXEC='$(MPIEXEC)' CFLAGS=$(call quoted,$(CFLAGS)) LDFLAGS=$(call quoted,$(LDFLAGS)) \
     PKG_CONFIG='$(PKG_CONFIG)' PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' setup/install.sh
 # Without it cmn_tensorboard is refused, with a line that says what to install.
 PROTOBUF_C = $(eval PROTOBUF_C := $$(shell $$(SETUP) check tensorboard >/dev/null 2>&1 && echo 1))$(PROTOBUF_C)
+# Convolutions of pjreddie's tree on the CPU. GPUs have cuDNN, and the sanitizers do not see into it.
+ONEDNN    ?= $(if $(SUFFIX)$(SAN)$(filter 1,$(GPU)),0)
+USES_ONEDNN = $(eval USES_ONEDNN := $$(filter 1,$$(ONEDNN))$$(if $$(ONEDNN),,$$(shell $$(SETUP) check onednn >/dev/null 2>&1 && echo 1)))$(USES_ONEDNN)
+ONEDNN_FLAGS = $(if $(USES_ONEDNN),-DONEDNN)
 flags      = $(shell MPICC='$(MPICC)' PKG_CONFIG='$(PKG_CONFIG)' PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' setup/flags.sh $(1))
 LIB_CFLAGS = $(eval LIB_CFLAGS := $$(call flags,compile $(LIBRARIES)))$(LIB_CFLAGS)
 LIB_LIBS   = $(eval LIB_LIBS := $$(call flags,link $(LIBRARIES)))$(LIB_LIBS)
@@ -141,7 +147,7 @@ LINK = $(CC) $(DK_OPT) $(SAN_LINK) $(CFLAGS) $(NAMES) $(LDFLAGS) -o
 NAMES = $(addprefix -Wl$(comma)--export-dynamic-symbol=,main 'cmn_*' 'forward_*' 'backward_*' 'update_*' 'train_*' 'validate_*' \
     'run_*' 'load_*' 'save_*' 'read_*' 'parse_*' 'gemm*' 'im2col_*' 'col2im_*')
 LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group $(LIB_LIBS) $(MPI_LIBS) \
-    $(CUDA_LIBS) $(DK_LIBS) $(if $(ONEDNN_FLAGS),-lgomp) -lm -pthread
+    $(CUDA_LIBS) $(DK_LIBS) -lm -pthread
 
 # ---- Targets -------------------------------------------------------------------------------------------------
 
@@ -154,12 +160,12 @@ all: $(if $(SAN),$(B)/bin/darknet $(B)/bin/cmn-run,bin/darknet$(SUFFIX)$(if $(fi
 
 # Only these install packages, and they say what; other goals say what is missing. FOR: purposes in setup/packages.
 INSTALLING := $(filter deps demo demo-detection test,$(MAKECMDGOALS))
-FOR ?= build $(if $(ONEDNN_FLAGS),onednn) $(if $(MNIST_DIR),,mnist) $(if $(filter demo-detection,$(INSTALLING)),demo,$(or $(filter demo test,$(INSTALLING)),demo test))
+FOR ?= build $(if $(filter 1,$(ONEDNN)),onednn) $(if $(MNIST_DIR),,mnist) $(if $(filter demo-detection,$(INSTALLING)),demo,$(or $(filter demo test,$(INSTALLING)),demo test))
 needs = $(or $(filter mnist fuzz,$(1)),$(if $(filter bench%,$(1)),bench mnist),$(if $(filter tests,$(1)),test), \
     $(if $(filter soak same-bits,$(1)),test mnist),$(if $(filter detection,$(1)),mnist))
 deps: deps-check ## Install the packages that the build, demo and tests need (FOR=purposes, as in setup/packages)
 deps-check:
-	@$(SETUP) $(if $(INSTALLING),install $(FOR),check build $(if $(ONEDNN_FLAGS),onednn) $(sort $(foreach g,$(MAKECMDGOALS),$(call needs,$(g)))))
+	@$(SETUP) $(if $(INSTALLING),install $(FOR),check build $(if $(filter 1,$(ONEDNN)),onednn) $(sort $(foreach g,$(MAKECMDGOALS),$(call needs,$(g)))))
 
 darknet-source: $(DK)/.stamp ## Obtain, verify and patch Darknet's source into build/darknet
 
@@ -239,6 +245,7 @@ $(B)/bin/darknet: $(DK_EXEC_OBJ) $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
 	$(say) LD $@
 	@mkdir -p $(@D)
 	$(Q)$(LINK) $@ $(DK_EXEC_OBJ) -Wl,--undefined=cmn_before_libraries $(LIBS)
+	$(if $(ONEDNN)$(USES_ONEDNN),,@echo 'oneDNN is not installed (libdnnl-dev): convolutions by OpenBLAS, which is slower; ONEDNN=0 asks for that')
 
 # It starts mpiexec, and is linked with no MPI.
 $(RUN_OBJ): $(B)/%.o: %.c $(B)/flags-run
@@ -272,11 +279,11 @@ $(B)/completion: setup/completion.bash setup/reference.sh $(B)/bin/darknet $(B)/
 $(B)/cmn.pc: FORCE | deps-check
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include/darknet-cmn' '' \
 	    'Name: cmn' 'Description: Distributed training for Darknet' 'Version: $(VERSION)' \
-	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group $(LIB_LIBS) $(MPI_LIBS) $(strip $(CUDA_LIBS) $(DK_LIBS) $(if $(ONEDNN_FLAGS),-lgomp) -lm) -pthread' \
+	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group $(LIB_LIBS) $(MPI_LIBS) $(strip $(CUDA_LIBS) $(DK_LIBS) -lm) -pthread' \
 	    'Cflags: -I$${includedir} $(strip $(GPU_FLAGS) $(CUDA_CFLAGS) $(LIB_CFLAGS) $(MPI_CFLAGS))' >$@
 
 include tests/tests.mk examples/examples.mk bench/bench.mk fuzz/fuzz.mk
 
 FORCE:
 
--include $(patsubst %.o,%.d,$(DK_LIB_OBJ) $(DK_EXEC_OBJ) $(CMN_OBJ) $(RUN_OBJ) $(TEST_OBJ) $(CUDA_OBJ) $(FAKE_OBJ) $(FAKE_DK) $(FAKE_MAIN) $(FAKE_CU) $(FAKE_BARE) $(ONEDNN_CMN) $(ONEDNN_DK))
+-include $(patsubst %.o,%.d,$(DK_LIB_OBJ) $(DK_EXEC_OBJ) $(CMN_OBJ) $(RUN_OBJ) $(TEST_OBJ) $(CUDA_OBJ) $(FAKE_OBJ) $(FAKE_DK) $(FAKE_MAIN) $(FAKE_CU) $(FAKE_BARE))

@@ -134,12 +134,12 @@ struct cmn_convolution {
 
 enum cmn_convolution_result { CMN_INPUT, CMN_WEIGHTS, CMN_OUTPUT };
 
-/* Local, thread-safe, without -cmn, too; with ONEDNN=1 alone. Convolutional layers call it for one
- * of the three products: the output (overwritten), or the gradient of the input or the weights,
- * which is added to what is there; `output` is then its gradient. Tensors are Darknet's: image,
- * channel, row, column. From CMN_WEIGHTS to a CMN_INPUT right after it, the same `output` must not
- * change: it is reordered once for both. Returns 0 where the caller has to compute, as oneDNN has
- * only its slow reference for that shape. */
+/* Local, thread-safe; in a build with oneDNN alone. Convolutional layers call it for one of the
+ * three products: the output (overwritten), or the gradient of the input or the weights, which is
+ * added to what is there; `output` is then its gradient. Tensors are Darknet's: image, channel, row,
+ * column. From CMN_WEIGHTS to a CMN_INPUT right after it, the same `output` must not change: it is
+ * reordered once for both. Returns 0 where the caller has to compute: without -cmn, in an
+ * evaluation, with cmn_onednn=off, and where oneDNN has only its slow reference for that shape. */
 int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_result result,
                  float *input, float *weights, float *output);
 

@@ -36,20 +36,12 @@ FAKE_BARE  := $(addprefix $(B)/fake/without-cudnn/darknet/src/,$(addsuffix .o,ba
     $(if $(SUFFIX),maxpool_layer,deconvolutional_layer gru_layer lstm_layer rnn_layer)) convolutional_kernels.cu.o)
 endif
 
-# Convolutions by oneDNN are tested in a build that has none: of a program with ONEDNN=1 these alone differ.
-ONEDNN_TESTS :=
-ifeq ($(GPU)$(SUFFIX)$(ONEDNN_FLAGS),)
-ONEDNN_TESTS := $(B)/tests/unit/engine/convolutional_layers
-ONEDNN_CMN   := $(B)/onednn/cmn/engine/convolution.o $(B)/onednn/cmn/hooks/training.o
-ONEDNN_DK    := $(B)/onednn/darknet/src/convolutional_layer.o
-endif
-
 # What the test and bench scripts are told. MPIEXEC is a command with arguments, DARKNET and BUILD are one path each.
 # Make's own variables stay here: a script that starts make again means a make of its own.
 TEST_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DARKNET='$(CURDIR)/$(B)/bin/darknet' BUILD='$(CURDIR)/$(B)' \
     TREE='$(TREE)' ALEXEYAB_BUILD='$(addprefix $(CURDIR)/,$(ALEXEYAB_BUILD))' MPIEXEC='$(MPIEXEC)' NP='$(NP)' SAN='$(SAN)' CC='$(CC)' CMN_LIBS='$(LIB_LIBS) $(MPI_LIBS) -lm -pthread'
 
-tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(REAL_TESTS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet $(B)/fake/bin/darknet-without-cudnn) $(if $(ONEDNN_TESTS),$(B)/onednn/bin/darknet) $(if $(SUFFIX),$(B)/bin/darknet $(B)/bin/cmn-run,build/unpatched/darknet build/cpu/canvases $(B)/sheet $(B)/replay $(if $(ALEXEYAB_BUILD),alexeyab)) ## Build the test programs alone
+tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(REAL_TESTS) $(FAKE_TESTS) $(if $(FAKE_TESTS),$(B)/fake/bin/darknet $(B)/fake/bin/darknet-without-cudnn) $(if $(SUFFIX),$(B)/bin/darknet $(B)/bin/cmn-run,build/unpatched/darknet build/cpu/canvases $(B)/sheet $(B)/replay $(if $(ALEXEYAB_BUILD),alexeyab)) ## Build the test programs alone
 
 # Some tests of the command line run over both trees.
 .PHONY: alexeyab alexeyab-programs
@@ -110,26 +102,9 @@ $(TEST_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 
 $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS): $(B)/tests/%: $(B)/tests/%.o $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
 	$(say) LD $@
-	$(Q)$(LINK) $@ $(filter %.o,$^) $(LIBS) $(call flags,link cmocka $(if $(findstring engine/convolution,$@),libdnnl gomp))
+	$(Q)$(LINK) $@ $(filter %.o,$^) $(LIBS) $(call flags,link cmocka $(if $(findstring engine/convolution,$@),$(if $(USES_ONEDNN),,libdnnl gomp)))
 
-$(ONEDNN_CMN): $(B)/onednn/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
-	$(say) CC '$< (oneDNN)'
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(CMN_FLAGS) -DONEDNN -MD -MP -c -o $@ $<
-
-$(ONEDNN_DK): $(B)/onednn/darknet/%.o: $(DK)/%.c $(B)/flags-darknet | $(DK)/.stamp
-	$(say) CC '$< (oneDNN)'
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(DK_FLAGS) -DONEDNN -MMD -MP -c -o $@ $<
-
-# They come before the archives, which then need not give theirs.
-$(ONEDNN_TESTS): $(ONEDNN_CMN) $(ONEDNN_DK)
-$(B)/onednn/bin/darknet: $(DK_EXEC_OBJ) $(ONEDNN_CMN) $(ONEDNN_DK) $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
-	$(say) LD $@
-	@mkdir -p $(@D)
-	$(Q)$(LINK) $@ $(filter %.o,$^) -Wl,--undefined=cmn_before_libraries $(LIBS) $(call flags,link libdnnl gomp)
-
-FAKE_FLAGS = -DGPU -DCUDNN $(if $(SUFFIX),-DCUDNN_HALF) -DCMN_NCCL -isystem tests/gpu/fake -isystem tests/gpu/fake/$(TREE)
+FAKE_FLAGS = -UONEDNN -DGPU -DCUDNN $(if $(SUFFIX),-DCUDNN_HALF) -DCMN_NCCL -isystem tests/gpu/fake -isystem tests/gpu/fake/$(TREE)
 $(eval $(call flags_file,fake,$$(FAKE_FLAGS)))
 $(FAKE_OBJ): $(B)/fake/%.o: %.c $(B)/flags-cmn $(B)/flags-fake | $(DK)/.stamp
 	$(say) CC '$< (stand-in)'

@@ -68,6 +68,11 @@ static const struct option table[] = {
      "whether GPUs round the factors of products to TF32 (10 bits of mantissa); on: they may; off: "
      "never; auto: as NVIDIA has it, which is cuDNN may and cuBLAS does not",
      1, NULL},
+    {batch, "cmn_onednn", WORD, "auto", "auto, on, off", 0, 0, AT(onednn),
+     "whether oneDNN computes a training's convolutions on the CPU; on: it must; off: Darknet's "
+     "own "
+     "loops and OpenBLAS; auto: where the program was built with it",
+     1, NULL},
     {batch, "cmn_epochs", NUMBER, "off", "0 to 1000000 epochs, or off", 0, 1000000, AT(epochs),
      "end after this many epochs (passes over the training list); off: max_batches decides", 0,
      NULL},

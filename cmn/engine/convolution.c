@@ -1,4 +1,4 @@
-/* Convolutions on the processor by oneDNN (ONEDNN=1), as cuDNN has them on the GPU. Tensors stay in
+/* Convolutions on the processor by oneDNN (-DONEDNN), as cuDNN has them on the GPU. Tensors stay in
  * Darknet's layout; oneDNN computes in blocked layouts of its own, so operands are reordered on
  * their way in and the result on its way out, which is a few percent of the time that it saves.
  *
@@ -8,7 +8,6 @@
 #ifdef ONEDNN
 #include <cblas.h>
 #include <oneapi/dnnl/dnnl.h>
-#include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +17,9 @@
 #include "base/fatal.h"
 #include "base/memory.h"
 #include "cmn.h"
+
+/* Of oneDNN's threads; omp.h is where gcc alone finds it. */
+void omp_set_num_threads(int threads);
 
 /* ---- descriptors ---- */
 
@@ -148,6 +150,7 @@ struct convolution {
 };
 
 static struct convolution *convolutions;
+static int used;
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
 /* Blocked operands of whichever convolution runs. */
@@ -390,6 +393,9 @@ int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_resul
     struct convolution *c;
     int there;
 
+    if (!used) {
+        return 0;
+    }
     pthread_mutex_lock(&one_at_a_time);
     c = look_up(shape, (int)result);
     there = c->run != NULL;
@@ -414,6 +420,13 @@ int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_resul
     pthread_mutex_unlock(&one_at_a_time);
     return there;
 }
+
+int cmn_convolution_use(int on)
+{
+    used = on;
+    return 0;
+}
+
 const char *cmn_convolution_kernels(void)
 {
     static char line[96];
@@ -425,6 +438,11 @@ const char *cmn_convolution_kernels(void)
 }
 
 #else
+
+int cmn_convolution_use(int on)
+{
+    return on ? -1 : 0;
+}
 
 const char *cmn_convolution_kernels(void)
 {

@@ -1,4 +1,4 @@
-/* Weights that oneDNN's convolutions need not reorder each time, and its kernels (ONEDNN=1). */
+/* Whether oneDNN computes convolutions, weights that it need not reorder each time, and its kernels. */
 #ifndef CMN_CONVOLUTION_H
 #define CMN_CONVOLUTION_H
 
@@ -14,7 +14,11 @@ static inline void cmn_convolution_hold_weights(int now)
 }
 #endif
 
-/* Local. A line that says which kernels compute here; "" without oneDNN. Static. */
+/* Local. Whether cmn_convolve() computes from now on; until then the caller does. 0, or -1 where the
+ * program was built without oneDNN. */
+int cmn_convolution_use(int on);
+
+/* Local. A line that says which kernels of oneDNN are for this processor; "" without it. Static. */
 const char *cmn_convolution_kernels(void);
 
 #endif

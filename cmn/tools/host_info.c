@@ -21,6 +21,7 @@
 #include "base/launcher.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "engine/convolution.h"
 #include "mpi/call.h"
 #include "mpi/device.h"
 #include "mpi/shared_window.h"
@@ -76,7 +77,8 @@ void cmn_host_info_print_version(FILE *out)
     struct cmn_host_info info;
 
     describe_program(&info);
-    fprintf(out, "darknet-cmn %s\n%s\n%s\n", info.version, info.mpi, openblas_get_config());
+    fprintf(out, "darknet-cmn %s\n%s\n%s\n%s", info.version, info.mpi, openblas_get_config(),
+            cmn_convolution_kernels());
 }
 
 /* A setting of the MPI library, whether mpiexec, the environment or a file made it; "" when there

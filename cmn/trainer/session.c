@@ -213,7 +213,8 @@ static void pin_arithmetic(struct cmn_session *s)
     openblas_set_num_threads(1);
     snprintf(text, sizeof text,
              "OpenBLAS's kernels for %s of %s\n%sthe C library's functions give %016" PRIx64 "\n",
-             openblas_get_corename(), openblas_get_config(), cmn_convolution_kernels(),
+             openblas_get_corename(), openblas_get_config(),
+             s->options.onednn == CMN_ONEDNN_OFF ? "" : cmn_convolution_kernels(),
              hash_functions());
     cmn_files_compare("arithmetic (cmn_exact=on)", text, &s->topology);
     snprintf(s->arithmetic, sizeof s->arithmetic, "%016" PRIx64,

@@ -240,6 +240,20 @@ no_openblas='case "$*" in *openblas*) exit 1 ;; esac; exec /usr/bin/gcc "$@"'
     lacks "missing, by Debian's names: xz-utils .*; install their counterparts; without root: docs/start/install.md" ID=void
 }
 
+@test "oneDNN is linked where it is found; where it is not a line says so, and ONEDNN=1 asks for it; ONEDNN=0 goes without" {
+    run -0 in_tree make -n bin/darknet
+    [[ $output == *-DONEDNN* && $output == *-ldnnl* && $output != *'oneDNN is not installed'* ]]
+    run -0 in_tree make -n ONEDNN=0 bin/darknet
+    [[ $output != *-DONEDNN* && $output != *-ldnnl* && $output == *build/cpu-no-onednn/* && $output != *'oneDNN is not installed'* ]]
+    without curl
+    # shellcheck disable=SC2016
+    fake gcc 'case "$*" in *dnnl*) exit 1 ;; esac; exec /usr/bin/gcc "$@"'
+    run -0 in_tree env PATH="$path" make -n bin/darknet
+    [[ $output != *-DONEDNN* && $output != *-ldnnl* && $output == *'oneDNN is not installed'* ]]
+    one_error 'missing: libdnnl-dev .*run: make deps' env PATH="$path" make ONEDNN=1
+    one_error 'ONEDNN=yes: must be 1 or 0' make ONEDNN=yes
+}
+
 @test "each row of setup/packages says how it is known to be there, and what it is called elsewhere" {
     while read -r package purposes fedora arch there why; do
         [[ $package && $package != \#* ]] || continue

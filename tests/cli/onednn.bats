@@ -1,13 +1,14 @@
 #!/usr/bin/env bats
-# Convolutions by oneDNN (make ONEDNN=1), by a program that `make tests` builds beside the one without.
+# shellcheck disable=SC2030,SC2031  # tests are functions that shellcheck takes for subshells
+# Convolutions by oneDNN, which computes a training's where the program was built with it, and cmn_onednn, which says whether it does.
 
 load helpers
 
 setup() {
     enter_folder
     small_data 400 10
-    ONEDNN=$BUILD/onednn/bin/darknet
-    [[ -e $ONEDNN ]] || ONEDNN=$DARKNET
+    export OPENBLAS_NUM_THREADS=1
+    if "$DARKNET" --version | grep '^oneDNN '; then has=1; else has=0; fi
 }
 
 # All that convolutions have: sizes 3 and 1, stride, groups, with and without batch normalisation. One process has four
@@ -22,11 +23,9 @@ net_cfg() {
 }
 
 @test "20 iterations: 1, 2 and 3 ranks end within 1e-6 of each other, and within 1e-4 of OpenBLAS" {
-    export OPENBLAS_NUM_THREADS=1
     net_cfg >net.cfg
-    train_on 1 net.cfg
+    train_on 1 net.cfg -cmn_onednn off
     mv "out/net$FINAL.weights" openblas.weights
-    DARKNET=$ONEDNN
     for n in 1 2 3; do
         train_on $n net.cfg
         mv "out/net$FINAL.weights" $n.weights
@@ -35,7 +34,32 @@ net_cfg() {
     assert_close 1.weights 3.weights 1e-6
     assert_close 2.weights 3.weights 1e-6
     assert_close openblas.weights 1.weights 1e-4
-    if [[ $ONEDNN == "$BUILD"/onednn/* ]]; then
+    if ((has)); then
         assert_far openblas.weights 1.weights 1e-12 # oneDNN has computed
+        train_on 1 net.cfg -cmn_onednn on
+        cmp 1.weights "out/net$FINAL.weights"
+    else
+        cmp openblas.weights 1.weights
     fi
+}
+
+@test "a program without oneDNN refuses cmn_onednn=on" {
+    ((!has)) || DARKNET=$BUILD/fake/bin/darknet
+    [[ -x $DARKNET ]]
+    net_cfg >net.cfg
+    fails_clearly_on 2 'cmn_onednn=on, and this program has no oneDNN: .*ONEDNN=1' classifier train small.data net.cfg -cmn -nogpu -cmn_onednn on
+}
+
+# Evaluations write what one process without -cmn writes.
+@test "oneDNN computes in trainings alone" {
+    net_cfg >net.cfg
+    train_on 1 net.cfg
+    "$DARKNET" classifier valid small.data net.cfg "out/net$FINAL.weights" >plain.out 2>plain.err
+    ONEDNN_VERBOSE=1 darknet_on 2 classifier valid small.data net.cfg "out/net$FINAL.weights" -cmn >many.out 2>many.err
+    run -1 grep -c onednn_verbose many.out
+    if ((has)); then
+        ONEDNN_VERBOSE=1 train_on 1 net.cfg
+        grep -c '^onednn_verbose.*convolution' train.log
+    fi
+    [[ $(grep -o 'top 1: [0-9.]*' plain.out | tail -n 1) == "$(grep -o 'top 1: [0-9.]*' many.out | tail -n 1)" ]]
 }
