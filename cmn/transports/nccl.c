@@ -8,11 +8,13 @@
 
 #include "transports/transport.h"
 
-enum { PARTS = 16, PART_AT_LEAST = 256 * 1024, LINE = 16 }; /* floats */
+/* Floats. For most numbers of ranks UNIT is so many lines of 16 floats for each: their slices of a
+ * part are equal. */
+enum { PARTS = 16, LINE = 16, UNIT = LINE * 1680, PART_AT_LEAST = 10 * UNIT };
 
 size_t cmn_nccl_chunk(size_t n)
 {
-    size_t even = (n / PARTS + LINE) / LINE * LINE;
+    size_t even = (n / PARTS + UNIT) / UNIT * UNIT;
 
     return even > PART_AT_LEAST ? even : PART_AT_LEAST;
 }
@@ -293,6 +295,17 @@ static int connect_ranks(struct nccl *c)
     return is_error(code) ? failed(c, code) : 0;
 }
 
+/* What other ranks wait for goes before Darknet's kernels, where both could run. */
+static cudaError_t create_stream(cudaStream_t *stream)
+{
+    int least, greatest;
+    cudaError_t code = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+
+    return code != cudaSuccess
+               ? code
+               : cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, greatest);
+}
+
 static int open_nccl(void **self, const struct cmn_group *group)
 {
     struct nccl *c = cmn_calloc(1, sizeof *c);
@@ -305,7 +318,7 @@ static int open_nccl(void **self, const struct cmn_group *group)
     c->began = cmn_clock();
     MPI_Comm_rank(group->comm, &c->rank);
     MPI_Comm_size(group->comm, &c->size);
-    code = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
+    code = create_stream(&c->stream);
     if (code == cudaSuccess) {
         code = cudaEventCreateWithFlags(&c->ready, cudaEventDisableTiming);
     }
@@ -416,8 +429,22 @@ static ncclResult_t queue_regions(struct nccl *c, float *data, const struct cmn_
     return ncclGroupEnd();
 }
 
+static ncclResult_t queue_equal_slices(struct nccl *c, float *data, size_t n, int sum)
+{
+    size_t each = n / (size_t)c->size;
+    float *mine = data + each * (size_t)c->rank;
+
+    return sum ? ncclReduceScatter(data, mine, each, ncclFloat32, ncclSum, c->comm, c->stream)
+               : ncclAllGather(mine, data, each, ncclFloat32, c->comm, c->stream);
+}
+
+/* NCCL has one call for slices of one length, one for each rank. Else there is a reduce to, or a
+ * broadcast from, each slice's owner, all in one group: NCCL runs them together. */
 static ncclResult_t queue_slices(struct nccl *c, float *data, size_t n, int slices, int sum)
 {
+    if (slices > 1 && slices == c->size && n % ((size_t)slices * LINE) == 0) {
+        return queue_equal_slices(c, data, n, sum);
+    }
     check(c, ncclGroupStart());
     for (int i = 0; i < slices; i++) {
         size_t at, count;
@@ -427,8 +454,6 @@ static ncclResult_t queue_slices(struct nccl *c, float *data, size_t n, int slic
     return ncclGroupEnd();
 }
 
-/* ncclReduceScatter and ncclAllGather want slices of one length on every rank. Here a reduce to,
- * or a broadcast from, each slice's owner, all in one group: NCCL runs them together. */
 static void by_slices(struct nccl *c, const char *what, float *data, size_t n, int slices, int sum)
 {
     if (n == 0) {

@@ -51,7 +51,8 @@ int cmn_nccl_orders_stream(void *self, int i, void *stream);
 int cmn_nccl_orders_all(void *self, void *stream);
 
 /* Local. Floats in each part of a block of n, but for the last: at most 16 parts of at least 1
- * MiB. NCCL may add in another order where a call is longer, or a float lies elsewhere in it
+ * MiB, which as many ranks as divide 1680 (2 to 8, 10, 12, 14, 15, 16, …) can cut into equal slices of
+ * whole cache lines. NCCL may add in another order where a call is longer, or a float lies elsewhere in it
  * (NVIDIA/nccl issue 157): who always sums the same parts gets the same bits, whenever they are
  * begun. */
 size_t cmn_nccl_chunk(size_t n);

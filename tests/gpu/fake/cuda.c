@@ -23,7 +23,7 @@ struct fake fake;
 static const uintptr_t tag = (uintptr_t)1 << 62;
 
 struct fake_stream {
-    int device;
+    int device, priority;
     struct fake_work *first, **end;
     long queued, done;
     struct fake_stream *next; /* of all */
@@ -635,6 +635,27 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
     fake_unlock();
     *stream = s;
     return result(flags == cudaStreamNonBlocking ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+/* Small numbers go first. */
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
+{
+    cudaError_t code = cudaStreamCreateWithFlags(stream, flags);
+
+    (*stream)->priority = priority;
+    return code;
+}
+
+int fake_is_urgent(cudaStream_t stream)
+{
+    return known(stream, "NCCL")->priority < 0;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)

@@ -11,6 +11,7 @@
  * - cudaMalloc, cudaFree, cudaHostAlloc and cudaFreeHost wait for all work of the GPU, and end the
  *   process with a line when that never ends.
  * - A kernel that is launched for the first time while NCCL has work ends the process with a line.
+ * - NCCL's work on a stream of low priority ends the process with a line.
  * - With FAKE_ONE_ORDER ranks must give their calls in one order, over all their communicators: for
  *   jobs whose ranks are in the same ones.
  * - NCCL takes an operation some time after it was given, on a thread of its own; in which order
@@ -95,7 +96,7 @@ struct fake {
 
     int alive;  /* blocks, streams, events and communicators that were not given back */
     int aborts; /* calls of ncclCommAbort */
-    long reductions, allreduces; /* floats that NCCL was given for them */
+    long reductions, allreduces, scattered; /* floats that NCCL was given for them */
 };
 extern struct fake fake;
 
@@ -125,7 +126,7 @@ struct fake_work {
     cudaStream_t awaited; /* until so many things queued there are done */
     long at;
     MPI_Request request;
-    int started;
+    int started, in_place;
     float *room;
     void *launch;
     struct fake_work *next;
@@ -135,6 +136,9 @@ void fake_queue(cudaStream_t stream, const struct fake_work *work);
 /* One thread at a time is inside of the stand-in; the lock counts. */
 void fake_lock(void);
 void fake_unlock(void);
+
+/* Whether the stream goes before others. */
+int fake_is_urgent(cudaStream_t stream);
 
 /* A handle of a library belongs to a GPU; dies on another one (libraries.c). */
 void fake_require_device(int device, const char *who);

@@ -6,10 +6,11 @@
 #include <unistd.h>
 
 enum { WORK = 64, TAKEN_US = 300, DETAILS = 6, HOST = 64 }; /* work in a group */
-enum { TO_ALL = -1, GATHERED = -2 };                        /* roots that are none */
+enum { TO_ALL = -1, GATHERED = -2, SCATTERED = -3 };        /* roots that are none */
 
 /* What ranks must agree on, in the order of struct details. */
-static const char *const kinds[] = {"allreduce", "reduce", "broadcast", "allgather"};
+static const char *const kinds[] = {"allreduce", "reduce", "broadcast", "allgather",
+                                    "reduce_scatter"};
 
 struct fake_comm {
     MPI_Comm mpi;
@@ -289,7 +290,7 @@ static void start(struct fake_work *w)
     long *mine = all + DETAILS * w->comm->rank;
 
     mine[0] = w->number;
-    mine[1] = w->broadcast ? 2 : w->root == GATHERED ? 3 : w->root >= 0;
+    mine[1] = w->broadcast ? 2 : w->root == GATHERED ? 3 : w->root == SCATTERED ? 4 : w->root >= 0;
     mine[2] = w->type;
     mine[3] = (long)w->n;
     mine[4] = w->root;
@@ -321,15 +322,24 @@ static size_t floats_to(const struct fake_work *w)
     return w->n * (w->root == GATHERED ? (size_t)w->comm->size : 1);
 }
 
-/* A sum gathers what all ranks have. Until it is done, what was there is gone. */
+static size_t floats_from(const struct fake_work *w)
+{
+    return w->n * (w->root == SCATTERED ? (size_t)w->comm->size : 1);
+}
+
+/* A sum gathers what all ranks have. Until it is done, what was there is gone, and of a reduce_scatter
+ * in place the other ranks' slices for good. */
 static void exchange(struct fake_work *w)
 {
-    size_t at = w->broadcast ? 0 : w->n * (size_t)w->comm->rank;
+    size_t n = floats_from(w), at = w->broadcast ? 0 : n * (size_t)w->comm->rank;
 
     free(w->room);
-    w->room = malloc(w->n * sizeof *w->room * (size_t)(w->broadcast ? 1 : w->comm->size) + 1);
-    for (size_t i = 0; i < w->n; i++) {
+    w->room = malloc(n * sizeof *w->room * (size_t)(w->broadcast ? 1 : w->comm->size) + 1);
+    for (size_t i = 0; i < n; i++) {
         w->room[at + i] = fake_widen(w->from, i, w->type);
+    }
+    for (size_t i = 0; i < n && w->root == SCATTERED && w->in_place; i++) {
+        fake_narrow(w->from, i, -777.0F, w->type);
     }
     for (size_t i = 0; i < floats_to(w) && !(w->broadcast && w->root == w->comm->rank); i++) {
         fake_narrow(w->to, i, -777.0F, w->type);
@@ -337,19 +347,19 @@ static void exchange(struct fake_work *w)
     if (w->broadcast) {
         MPI_Ibcast(w->room, (int)w->n, MPI_FLOAT, w->root, w->comm->mpi, &w->request);
     } else {
-        MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, w->room, (int)w->n, MPI_FLOAT,
-                       w->comm->mpi, &w->request);
+        MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, w->room, (int)n, MPI_FLOAT, w->comm->mpi,
+                       &w->request);
     }
 }
 
 /* As a ring adds: each of its parts begins with another rank, and each sum is rounded. */
 static float ring_sum(const struct fake_work *w, size_t i)
 {
-    size_t size = (size_t)w->comm->size, first = i * size / w->n + 1;
-    float sum = w->room[first % size * w->n + i], rounded;
+    size_t size = (size_t)w->comm->size, n = floats_from(w), first = i * size / n + 1;
+    float sum = w->room[first % size * n + i], rounded;
 
     for (size_t k = 1; k < size; k++) {
-        sum += w->room[(first + k) % size * w->n + i];
+        sum += w->room[(first + k) % size * n + i];
         fake_narrow(&rounded, 0, sum, w->type);
         sum = fake_widen(&rounded, 0, w->type);
     }
@@ -360,6 +370,9 @@ static float result(const struct fake_work *w, size_t i)
 {
     if (w->broadcast || w->root == GATHERED) {
         return w->room[i];
+    }
+    if (w->root == SCATTERED) {
+        return ring_sum(w, w->n * (size_t)w->comm->rank + i);
     }
     /* What is undefined afterwards is made useless, so that nobody comes to count on it. */
     return w->root < 0 || w->root == w->comm->rank ? ring_sum(w, i) : -777.0F;
@@ -415,6 +428,22 @@ static ncclResult_t give(struct fake_work *work, cudaStream_t stream)
     return code;
 }
 
+/* NCCL allows a slice of the whole in the same memory, where it is the rank's own. */
+static int is_in_place(const char *whole, const char *slice, size_t bytes, ncclComm_t comm,
+                       const char *what)
+{
+    size_t all = bytes * (size_t)comm->size;
+
+    if (slice == whole + bytes * (size_t)comm->rank) {
+        return 1;
+    }
+    if (slice + bytes > whole && slice < whole + all) {
+        fake_die("%s: the slice lies in the whole, and not where that of rank %d is", what,
+                 comm->rank);
+    }
+    return 0;
+}
+
 static ncclResult_t make(const void *from, void *to, size_t n, int type, int root, int broadcast,
                          const char *what, ncclComm_t comm, cudaStream_t stream)
 {
@@ -423,7 +452,14 @@ static ncclResult_t make(const void *from, void *to, size_t n, int type, int roo
 
     work.broadcast = broadcast;
     work.comm = comm;
-    work.from = fake_device(from, bytes, what);
+    if (!stream || !fake_is_urgent(stream)) {
+        fake_die("%s on a stream that waits behind Darknet's kernels", what);
+    }
+    if (root == GATHERED || root == SCATTERED) {
+        work.in_place = is_in_place(root == GATHERED ? to : from, root == GATHERED ? from : to,
+                                    bytes, comm, what);
+    }
+    work.from = fake_device(from, bytes * (root == SCATTERED ? (size_t)comm->size : 1), what);
     work.to = fake_device(to, bytes * (root == GATHERED ? (size_t)comm->size : 1), what);
     return give(&work, stream);
 }
@@ -440,6 +476,14 @@ ncclResult_t ncclAllGather(const void *from, void *to, size_t n, ncclDataType_t 
                            ncclComm_t comm, cudaStream_t stream)
 {
     return make(from, to, n, (int)type, GATHERED, 0, "ncclAllGather", comm, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t n, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+    (void)op;
+    fake.scattered += (long)n * comm->size;
+    return make(from, to, n, (int)type, SCATTERED, 0, "ncclReduceScatter", comm, stream);
 }
 
 ncclResult_t ncclReduce(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op,

@@ -43,6 +43,8 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t 
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclAllGather(const void *from, void *to, size_t n, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t n, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclReduce(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op,
                         int root, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclBroadcast(const void *from, void *to, size_t n, ncclDataType_t type, int root,
