@@ -1,7 +1,7 @@
 /* cmn_outlier: steps whose loss, or whose gradient, is much greater than those before. Local, the
  * same on all ranks: what it decides from are sums that all of them have.
  *
- * Of the mean loss of a step's images, and of the norm of its mean gradient (clip.h), a mean and a
+ * Of the mean loss of a step's images, and of the norm of its mean gradient (cmn_clip_keeps), a mean and a
  * variance are kept over the steps that were used: over all of them, and from the 100th on with a
  * weight of 1/100 for the newest. A step is an outlier when either value is greater than the mean
  * by more than Z standard deviations, which count as 1 % of the mean at least; or when a value is

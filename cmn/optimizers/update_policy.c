@@ -13,9 +13,7 @@
 #include "base/timeline.h"
 #include "communicators/ordered_sum.h"
 #include "compression/compressor.h"
-#include "optimizers/clip.h"
 #include "mpi/call.h"
-#include "optimizers/lars.h"
 
 /* ---- the momentum apart from the gradients ---- */
 
@@ -51,6 +49,20 @@ static void note_update(struct cmn_optimizer *o, double began)
 }
 
 /* ---- what becomes of the sums ---- */
+
+double cmn_clip_keeps(double limit, double norm)
+{
+    double keeps = limit / (norm + 1e-6);
+
+    return keeps < 1 ? keeps : 1;
+}
+
+double cmn_lars_rate(double weights, double sum, double coefficient, double images, double decay)
+{
+    double against = sum / images + decay * weights;
+
+    return weights > 0 && against > 0 ? coefficient * weights / against : 1;
+}
 
 static double total(const double *square, int n)
 {

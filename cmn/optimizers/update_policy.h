@@ -167,6 +167,39 @@ struct cmn_optimizer {
 void cmn_velocity_open(struct cmn_optimizer *o);
 void cmn_velocity_close(struct cmn_optimizer *o);
 
+/* Clipping by the global norm (cmn_clip): a step whose gradient is longer than a limit is made as
+ * long as the limit. Local.
+ *
+ * With s the sum of the gradients over all images of a step, as the update sees it, and n those
+ * images:
+ *     norm = |s / n|, over the values of all tensors: the L2 norm of the mean gradient
+ *     s = s * min(1, limit / (norm + 1e-6))
+ * The gradient is the loss's alone, as PyTorch's clip_grad_norm_ has it: decay and momentum come
+ * after it, and so does the learning rate. Source: Pascanu, Mikolov, Bengio, "On the difficulty of
+ * training recurrent neural networks", 2013.
+ *
+ * By what sums whose mean has that norm are multiplied: 1, or less. A norm that is NaN gives 1; an
+ * infinite one 0, which makes NaN of infinite values. */
+double cmn_clip_keeps(double limit, double norm);
+
+/* LARS (cmn_lars): a learning rate for each layer's weights, in proportion to their norm and not to
+ * that of their gradient. Local.
+ *
+ * With w the weights, g the mean gradient of the batch's images, c the trust coefficient, d the
+ * decay, m the momentum and r the learning rate (of the schedule, times the layer's own factor):
+ *     l = c * |w| / (|g| + d * |w|)
+ *     v = m * v + r * l * (g + d * w)
+ *     w = w - v
+ * So what momentum keeps is in units of the weights: a later change of the rate does not change it.
+ * l is 1 where the weights, or gradient and decay, are all 0. Biases and scales have no l, and are
+ * updated as Darknet does. Source: You, Gitman, Ginsburg, "Large Batch Training of Convolutional
+ * Networks", 2017, algorithm 1.
+ *
+ * The l above, of the norms of the weights and of the sum of their gradients over `images`;
+ * Darknet's gradients point downhill, which is the same to a norm. An update with momentum in units
+ * of the weights takes rate = 1, and r * l as the factor of sum and decay. */
+double cmn_lars_rate(double weights, double sum, double coefficient, double images, double decay);
+
 /* Whether cmn_use_sums() has anything to do: sums may be clipped or left out. */
 int cmn_looks_at_sums(const struct cmn_options *options);
 
@@ -176,13 +209,13 @@ int cmn_decides_by_sums(const struct cmn_optimizer *o);
 /* Local, the same on all ranks. Whether the sums in x over `images`, whose metrics are in
  * o->metrics, are used: with cmn_outlier they need not be (outlier.h), nor with cmn_nonfinite=skip
  * where one did not fit into 16 bits (o->too_large), and are zeroed then. With cmn_clip the update is
- * to take o->keeps of them (clip.h). */
+ * to take o->keeps of them (cmn_clip_keeps). */
 int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images);
 
 /* Local. Updates the weights with the sums over `images` and the momentum in o->velocity, and
  * zeroes the sums. For each weight w, with g the sum times o->keeps and v the momentum: u = g + v +
  * decay * w; w += rate * u; v = momentum * u. With cmn_lars each tensor of weights has a rate of its
- * own (lars.h). With cmn_ema the average follows in the same pass (ema.h). */
+ * own (cmn_lars_rate). With cmn_ema the average follows in the same pass (ema.h). */
 void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
                          int images);
 

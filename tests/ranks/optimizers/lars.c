@@ -1,10 +1,8 @@
-/* LARS (lars.h) on several ranks, in each shape of nodes, against the formulas of the paper in
+/* LARS (cmn_lars_rate) on several ranks, in each shape of nodes, against the formulas of the paper in
  * double, for all ranks in one process. */
 #include "sides.h"
 
 #include <math.h>
-
-#include "optimizers/lars.h"
 
 static const double TRUST = 0.5;
 

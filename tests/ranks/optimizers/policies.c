@@ -5,8 +5,6 @@
 
 #include <math.h>
 
-#include "optimizers/clip.h"
-
 static const double LIMIT = 2.5; /* shorter than the mean gradient of any number of ranks */
 
 /* ---- overlap changes no bit ---- */
