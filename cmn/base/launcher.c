@@ -1,6 +1,7 @@
 #include "base/launcher.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -361,4 +362,58 @@ int cmn_launcher_end_mpiexec(void)
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return pid < 0 ? -1 : 0;
+}
+
+long cmn_launcher_notices(void)
+{
+    enum { MORE = 3, MOST = 120 };
+    static const struct {
+        const char *name, *usual;
+    } set[] = {{"OMPI_MCA_oob_tcp_keepalive_time", NULL},
+               {"OMPI_MCA_oob_tcp_keepalive_intvl", "20"},
+               {"OMPI_MCA_oob_tcp_keepalive_probes", "9"}};
+    long n[3], sum;
+
+    for (int i = 0; i < 3; i++) {
+        const char *value = getenv(set[i].name);
+        value = value ? value : set[i].usual;
+        n[i] = value ? strtol(value, NULL, 10) : 0;
+        n[i] = n[i] < 0 || n[i] > MOST ? MOST : n[i];
+    }
+    sum = n[0] + n[1] * n[2] + MORE;
+    return n[0] == 0 ? 0 : sum < MOST ? sum : MOST;
+}
+
+void cmn_launcher_end_daemon(void)
+{
+    pid_t pid;
+
+    if (cmn_launcher_above(&pid) == CMN_DAEMON) {
+        kill(pid, SIGTERM);
+    }
+}
+
+int cmn_launcher_waits(void)
+{
+    pid_t pid;
+
+    return !cmn_launcher_announces_end() && !cmn_launcher_notices() &&
+           cmn_launcher_above(&pid) == CMN_DAEMON;
+}
+
+void cmn_launcher_say_stop(pid_t sender, const char *line)
+{
+    char name[64];
+    pid_t pid;
+    int fd;
+
+    if (!cmn_launcher_announces_end() || !cmn_launcher_above(&pid) || sender != pid) {
+        return;
+    }
+    snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)pid, STDERR_FILENO);
+    fd = open(name, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)!write(fd, line, strlen(line));
+        close(fd);
+    }
 }

@@ -5,10 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/launcher.h"
 #include "base/output.h"
+#include "base/stop_request.h"
 #include "engine/nonfinite.h"
 #include "trainer/weights_file.h"
-#include "watchdog/launcher.h"
 
 void cmn_early_save(struct cmn_model *m, long iteration, size_t seen,
                     const struct cmn_rolling_factor *statistics)
@@ -30,5 +31,5 @@ void cmn_early_save(struct cmn_model *m, long iteration, size_t seen,
         snprintf(line, sizeof line, "cmn: asked to stop: weights of iteration %ld saved to %s\n",
                  iteration, file);
     }
-    cmn_launcher_say_stop(line);
+    cmn_launcher_say_stop(cmn_stop_sender(), line);
 }

@@ -17,7 +17,6 @@
 #include "base/status.h"
 #include "watchdog/backtrace.h"
 #include "watchdog/heartbeat.h"
-#include "watchdog/launcher.h"
 #include "watchdog/node_status.h"
 
 /* Milliseconds: between looks; the same while nodes connect, and how long they get for that;
