@@ -5,7 +5,8 @@
 #
 # NODES, RATES (Mbit/s), SIZES (MB) and BY choose; the least of CALLS steps counts, as other programs on this machine make
 # steps longer, never shorter. The rates are low because all nodes share its cores. ROUNDS=2 takes all again and keeps the
-# least.
+# least. CONGESTION is TCP's congestion control there: bbr, which some machines have, paces a connection by what it got of the link
+# while it shared that with others, and leaves a tenth of it unused after a round of halving has ended.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -44,6 +45,9 @@ echo '|---|---|---|---|---|---|---|---|'
 for m in $nodes; do
     cluster_up "$m" || { echo "simulate-check: $cluster_why" >&2; exit 1; }
     trap cluster_down EXIT
+    for ((i = 1; i <= m; i++)); do
+        cluster_run ip netns exec "node$i" sysctl -qw net.ipv4.tcp_congestion_control="${CONGESTION:-reno}"
+    done
     shape=1
     for ((i = 1; i < m; i++)); do shape+=+1; done
     cluster_job "$shape"

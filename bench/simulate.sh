@@ -5,10 +5,14 @@
 #
 # GBITS, NODES, RANKS (of a node), NETS (see bench/simulate.bash) and BY (algorithms, see bench/simulate.c) choose; LOOK is
 # how often, in milliseconds, a rank that computes looks after its messages. OVERLAP=0 sums after the computation.
+# ONE=1 simulates one rank of each node with its part of the link, instead of RANKS that share all of it at the same time: faster, and
+# on 1024 ranks too good, as none is held up by another (docs/reference/scale.md).
 set -euo pipefail
 
 gbits=${GBITS:-25} nodes=${NODES:-8} ranks=${RANKS:-1} by=${BY:-pairwise halving ring}
 nets=${NETS:-mlp:3:0:7.2}
+here=$ranks parts=1
+[[ ${ONE:-0} == 0 ]] || here=1 parts=$ranks
 # shellcheck source=bench/simulate.bash
 . bench/simulate.bash
 
@@ -22,7 +26,7 @@ platform() { # nodes Gbit/s
 <?xml version='1.0'?>
 <!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
 <platform version="4.1"><zone id="world" routing="Full">
-<cluster id="fat" prefix="n" suffix="" radical="0-$(($1 - 1))" speed="10Gf" core="$ranks" bw="$2Gbps" lat="5us"
+<cluster id="fat" prefix="n" suffix="" radical="0-$(($1 - 1))" speed="10Gf" core="$here" bw="$(awk -v g="$2" -v parts="$parts" 'BEGIN { print 1000 * g / parts }')Mbps" lat="5us"
  topology="FAT_TREE" topo_parameters="2;$leaf,$((($1 + leaf - 1) / leaf));1,$leaf;1,1" loopback_bw="100GBps" loopback_lat="0"/>
 </zone></platform>
 XML
@@ -34,16 +38,17 @@ printf ' compute ms | link ms |\n'
 for gbit in $gbits; do
     for m in $nodes; do
         platform "$m" "$gbit" >"$simulations/platform.xml"
-        for ((i = 0; i < m * ranks; i++)); do echo "n$((i / ranks))"; done >"$simulations/hosts"
+        for ((i = 0; i < m * here; i++)); do echo "n$((i / here))"; done >"$simulations/hosts"
         for net in $nets; do
             IFS=: read -r name _ step _ <<<"$net"
             simulation_layers "$net" "$simulations/layers"
             link=$(awk -v m="$m" -v g="$gbit" '{ n += $1 } END { printf "%.3f", 2 * (m - 1) / m * n * 32 / g / 1e6 }' "$simulations/layers")
+            awk -v parts="$parts" '{ print int($1 / parts), $2 }' "$simulations/layers" >"$simulations/part"
             printf '| %s | %s | %s x %s |' "$name" "$gbit" "$m" "$ranks"
             for a in $by; do
                 computes=$step
                 [[ ${OVERLAP:-1} == 1 ]] || computes=0
-                simulation_run $((m * ranks)) "$simulations/platform.xml" "$simulations/hosts" "$simulations/layers" "$ranks" \
+                simulation_run $((m * here)) "$simulations/platform.xml" "$simulations/hosts" "$simulations/part" "$here" \
                     "$a" "$computes" "${LOOK:-1}" 1 |
                     awk -v step="$step" -v link="$link" -v after="$((1 - ${OVERLAP:-1}))" '{ ms = $1 + after * step
                         printf " %.2f (%.0f %%) |", ms, 100 * (step > 0 ? step : link) / ms }'
