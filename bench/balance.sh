@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# What cmn_balance gains where the last rank gets PERCENT of a core, by a control group of its own: steps a second with equal parts and with
+# balanced ones, beside the sum of what the ranks do alone. MNIST's perceptron in 24 micro-batches of 50 images. Asserts nothing.
+# Usage, as root: make bench-balance [RUNS=5] [STEPS=60] [NP=2] [PERCENT=50] [WARM=40]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+RUNS=${RUNS:-5} STEPS=${STEPS:-60} NP=${NP:-2} WARM=${WARM:-40} PERCENT=${PERCENT:-50}
+. bench/common.bash
+mnist_of 6000
+
+# A short period, so that a micro-batch is slow and not a step now and then.
+group=
+for root in /sys/fs/cgroup/cpu /sys/fs/cgroup; do
+    [[ -w $root/cgroup.procs ]] || continue
+    mkdir -p "$root/darknet-cmn-slow" 2>/dev/null || continue
+    group=$root/darknet-cmn-slow
+    if [[ -e $group/cpu.max ]]; then
+        echo "$((PERCENT * 100)) 10000" >"$group/cpu.max"
+    else
+        echo 10000 >"$group/cpu.cfs_period_us"
+        echo $((PERCENT * 100)) >"$group/cpu.cfs_quota_us"
+    fi
+    break
+done
+[[ -n $group ]] || { echo 'bench-balance: no control group can be made here: run it as root, outside of a container' >&2; exit 2; }
+trap 'rmdir "$group"; rm -rf "$work"' EXIT
+
+sed '/^cmn_batch/d; s/^batch=.*/batch=1200\nsubdivisions=24\ncmn_batch=global/' cfg/mnist_mlp.cfg >"$work/mlp.cfg"
+printf '%s\n' '#!/bin/sh' "[ \"\$OMPI_COMM_WORLD_RANK\" != \"\$SLOW_RANK\" ] || echo \$\$ >'$group/cgroup.procs'" \
+    "exec '$DARKNET' \"\$@\"" >"$work/slow"
+chmod +x "$work/slow"
+DARKNET=$work/slow
+export SLOW_RANK
+
+# steps NAME RANKS SLOW ARGUMENTS...: appends the steps a second of a training whose rank SLOW is slow.
+steps() {
+    NP=$2 SLOW_RANK=$3 train "$work/mlp.cfg" "$STEPS" -cmn_verify 0 -cmn_exact on "${@:4}"
+    ms_a_step "$STEPS" | awk '{ print 1000 / $1 }' >>"$work/$1"
+}
+
+for ((r = 1; r <= RUNS; r++)); do
+    echo "run $r of $RUNS" >&2
+    steps fast 1 none
+    steps slow 1 0
+    steps equal "$NP" $((NP - 1))
+    steps balanced "$NP" $((NP - 1)) -cmn_balance auto
+done
+
+echo "$(machine); $RUNS runs of $STEPS steps, $NP ranks, the last with $PERCENT % of a core; median (least to most)"
+for name in fast slow equal balanced; do
+    echo "$name: steps a second $(three <"$work/$name")"
+done
+for name in equal balanced; do
+    paste "$work/$name" "$work/fast" "$work/slow" | awk -v others=$((NP - 1)) '{ print $1 / (others * $2 + $3) }' |
+        echo "$name / sum of the ranks' own speeds: $(three)"
+done
