@@ -1,7 +1,8 @@
 /* The launcher that has started this process (mpiexec, srun): what it says in the environment, the
  * end of the job by way of it, and what Open MPI's own processes (mpiexec, and a daemon on each
- * other host) do about hosts that do not answer, and about stop requests. MPI has no calls for that, so the names that differ between
- * launchers are in launcher.c, and nowhere else. All local. */
+ * other host) do about hosts that do not answer, and about stop requests. MPI has no calls for
+ * that, so the names that differ between launchers are in launcher.c, and nowhere else. All
+ * local. */
 #ifndef CMN_LAUNCHER_H
 #define CMN_LAUNCHER_H
 
