@@ -106,7 +106,8 @@ one_error() {
         find cmn -name '*.c' ! -name tree_alexeyab.c | sort >"$where/sources"
         while IFS= read -r source; do
             # shellcheck disable=SC2046
-            gcc -MM -Icmn -Ibuild/darknet/include -Ibuild/darknet/src $(setup/flags.sh compile mpi) -D_GNU_SOURCE "$source" |
+            gcc -MM -Icmn -Ibuild/darknet/include -Ibuild/darknet/src $(setup/flags.sh compile mpi) -D_GNU_SOURCE \
+                $(grep -o -e -DONEDNN build/cpu/flags-cmn | head -n 1) "$source" |
                 tr ' ' '\n' >"$where/reads"
             ! grep -qE "^cmn/($header|[a-z]+/\.\./$header)$" "$where/reads" || echo "$source"
         done <"$where/sources" >"$where/users"
