@@ -209,6 +209,7 @@ names() {
 @test "a rank that computes another bit is named within cmn_verify iterations, as other ranks compute its micro-batch again" {
     local rank bits='computes other bits from micro-batch [0-5] than rank [012]@.* and rank [012]@.*: suspect its memory or processor'
     [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    not_offered 'own matrix products'
     mlp_cfg batch=60 subdivisions=6 max_batches=6 cmn_batch=global >mlp.cfg
     exactly 1 mlp.cfg
     # The output of the last layer, which CBLAS computes with the transposed weights, is what flips.
