@@ -107,7 +107,7 @@ one_error() {
         while IFS= read -r source; do
             # shellcheck disable=SC2046
             gcc -MM -Icmn -Ibuild/darknet/include -Ibuild/darknet/src $(setup/flags.sh compile mpi) -D_GNU_SOURCE \
-                $(grep -o -e -DONEDNN build/cpu/flags-cmn | head -n 1) "$source" |
+                $(grep -o -m 1 -e -DONEDNN build/cpu/flags-cmn) "$source" |
                 tr ' ' '\n' >"$where/reads"
             ! grep -qE "^cmn/($header|[a-z]+/\.\./$header)$" "$where/reads" || echo "$source"
         done <"$where/sources" >"$where/users"
