@@ -329,21 +329,11 @@ int cmn_steps_done(struct network *net);
 
 /* ---- saving ---- */
 
-/* Collective. save_weights_upto() calls it first: whether this rank writes the file. Rank 0
- * does. */
-int cmn_before_save_weights(struct network *net, const char *file);
-
-/* Local, blocking. The rank that writes may call it: `file` becomes what writes(what, out) writes,
- * when that is whole and on the disk. 0, or errno: then the old file is as it was. */
-int cmn_replace_weights_file(const char *file, void (*writes)(void *what, FILE *out), void *what);
-
-/* Local. The rank that has written them calls it. */
-void cmn_after_save_weights(struct network *net);
-
-/* Local. The rank that writes calls it instead when the file could not be written, for this reason
- * (errno): whether the training continues all the same, as it takes checkpoints and has not ended;
- * then a line says so. 0 without -cmn. */
-int cmn_weights_not_written(struct network *net, const char *file, int reason);
+/* Collective, blocking. save_weights_upto() is this: rank 0 writes the weights of the layers before
+ * `cutoff`, those of AlexeyAB's average where `average` is set. The file takes the old one's place
+ * when it is complete and on the disk. NULL, or why it was not written: then the old file is as it
+ * was, and the training cannot continue. */
+const char *cmn_save_weights(struct network *net, const char *file, int cutoff, int average);
 
 /* ---- evaluations ---- */
 

@@ -107,8 +107,9 @@ void cmn_tree_leaves_out(const network *net, int on_gpu, char *text, size_t byte
 /* Threads of this network's trainer that load images. */
 int cmn_tree_loader_threads(const network *net);
 
-/* As Darknet's weights files hold them. The caller asks ferror(). */
-void cmn_tree_write_weights(network *net, FILE *out);
+/* Those of the layers before `cutoff`, as Darknet's weights files hold them; AlexeyAB's average of
+ * them where `average` is set. The caller asks ferror(). */
+void cmn_tree_write_weights(network *net, FILE *out, int cutoff, int average);
 
 /* ---- layers ---- */
 

@@ -389,5 +389,5 @@ void cmn_net_name(const char *cfg, char *name, size_t bytes)
 
 void cmn_net_write_weights(struct cmn_net *net, FILE *out)
 {
-    cmn_tree_write_weights(cmn_network(net), out);
+    cmn_tree_write_weights(cmn_network(net), out, cmn_network(net)->n, 0);
 }

@@ -363,9 +363,9 @@ int cmn_tree_loader_threads(const network *net)
     return last->type == YOLO || last->type == REGION ? 64 : 32;
 }
 
-void cmn_tree_write_weights(network *net, FILE *out)
+void cmn_tree_write_weights(network *net, FILE *out, int cutoff, int average)
 {
-    write_weights(*net, out, net->n, 0);
+    write_weights(*net, out, cutoff, average);
 }
 
 /* ---- layers ---- */

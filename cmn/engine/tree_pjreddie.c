@@ -147,9 +147,10 @@ int cmn_tree_loader_threads(const network *net)
     return last->type == YOLO || last->type == REGION ? 64 : net->threads;
 }
 
-void cmn_tree_write_weights(network *net, FILE *out)
+void cmn_tree_write_weights(network *net, FILE *out, int cutoff, int average)
 {
-    write_weights(net, out, net->n);
+    (void)average;
+    write_weights(net, out, cutoff);
 }
 
 /* ---- layers ---- */

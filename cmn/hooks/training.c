@@ -1,6 +1,7 @@
 /* The calls of cmn.h that Darknet's parser, loaders, trainers and layers make. */
 #include "cmn.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -743,24 +744,33 @@ float cmn_after_evaluation(struct network *net, float result)
 
 /* ---- saving ---- */
 
-int cmn_before_save_weights(struct network *net, const char *file)
+struct saved {
+    struct network *net;
+    int cutoff, average;
+};
+
+static void write_saved(void *what, FILE *out)
 {
-    return net->cmn ? cmn_trainer_before_save(net->cmn, file) : 1;
+    struct saved *s = what;
+
+    cmn_tree_write_weights(s->net, out, s->cutoff, s->average);
 }
 
-int cmn_replace_weights_file(const char *file, void (*writes)(void *what, FILE *out), void *what)
+const char *cmn_save_weights(struct network *net, const char *file, int cutoff, int average)
 {
-    return cmn_weights_file_replace(file, writes, what);
-}
+    struct saved saved = {net, cutoff, average};
+    int reason;
 
-void cmn_after_save_weights(struct network *net)
-{
-    if (net->cmn) {
+    if (net->cmn && !cmn_trainer_before_save(net->cmn, file)) {
+        return NULL;
+    }
+    fprintf(stderr, "Saving weights to %s\n", file);
+    reason = cmn_weights_file_replace(file, write_saved, &saved);
+    if (!reason && net->cmn) {
         cmn_trainer_after_save(net->cmn);
     }
-}
-
-int cmn_weights_not_written(struct network *net, const char *file, int reason)
-{
-    return net->cmn ? cmn_trainer_save_failed(net->cmn, file, reason) : 0;
+    if (!reason || (net->cmn && cmn_trainer_save_failed(net->cmn, file, reason))) {
+        return NULL;
+    }
+    return reason == ELOOP ? "a symbolic link of another user" : strerror(reason);
 }
