@@ -79,10 +79,13 @@ static const struct cmn_command unknown = {
 
 enum { COMMANDS = sizeof table / sizeof table[0] };
 
+static int final_always;
+
 void cmn_commands_in_both(const char *whose)
 {
     static char note[160];
 
+    final_always = 1;
     snprintf(note, sizeof note,
              "%s Darknet has no hooks for it: use one process, without -cmn; `darknet cmn list` "
              "names the commands that have",
@@ -164,7 +167,8 @@ const char *cmn_command_name(const struct cmn_command *c)
 
 const char *cmn_command_final(const struct cmn_command *c)
 {
-    int is = c->answer == CMN_BOXES || !strcmp(c->driver, "rnn") || !strcmp(c->driver, "super");
+    int is = final_always || c->answer == CMN_BOXES || !strcmp(c->driver, "rnn") ||
+             !strcmp(c->driver, "super");
 
     return is ? "_final" : "";
 }

@@ -24,7 +24,7 @@ struct cmn_command {
 };
 
 /* Before all other calls, where Darknet is that of `whose`, and not pjreddie's: commands with hooks
- * in pjreddie's alone are refused from here on. */
+ * in pjreddie's alone are refused from here on, and all weights of an end are called "_final". */
 void cmn_commands_in_both(const char *whose);
 
 /* cmn_command_at(0) … until NULL. */
