@@ -28,6 +28,18 @@ export OMPI_MCA_pml=${OMPI_MCA_pml:-ob1}
 SLOW=1
 [[ -z $SAN ]] || SLOW=4
 
+# wait_for WHAT COMMAND...: until it is true, for 20 s at most, or PATIENCE.
+wait_for() {
+    local i what=$1
+    shift
+    for ((i = 0; i < ${PATIENCE:-20} * 10 * SLOW; i++)); do
+        ! "$@" || return 0
+        sleep 0.1
+    done
+    echo "waited in vain for: $what"
+    return 1
+}
+
 # small_data TRAIN VALID: small.data in the current folder, with lists of that many images of MNIST. Lines are
 # relative paths, as in people's own lists. Skips the test when MNIST is not there.
 small_data() {

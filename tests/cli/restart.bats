@@ -610,32 +610,19 @@ prints() {
     diff rows <(grep '^| `-[^-]' "$REPO/docs/use/cmn-run.md")
 }
 
-# until_true WHAT COMMAND...
-until_true() {
-    local i what=$1
-    shift
-    for ((i = 0; i < 200 * SLOW; i++)); do
-        ! "$@" || return 0
-        sleep .1
-    done
-    kill -KILL "$pid"
-    echo "waited in vain: $what"
-    return 1
-}
-
 @test "nobody reads its standard error: neither cmn-run nor the job waits for that" {
     stand_in "trap : USR1; head -c 2000000 /dev/zero | tr '\\0' x >&2; touch written; until [[ -e go ]]; do sleep .1; done; exit 138"
     mkfifo pipe
     exec 8<>pipe
     PATH=$PWD/fake:$PATH timeout --kill-after=5 $((60 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" 2>pipe 3>&- 8>&- &
-    pid=$!
-    until_true 'the text is taken' test -e written
-    kill -TERM "$pid"
-    until_true 'it hears the signal' grep -q ' stop ' cmn-run.log
+    started=$!
+    wait_for 'the text is taken' test -e written
+    kill -TERM "$started"
+    wait_for 'it hears the signal' grep -q ' stop ' cmn-run.log
     timeout 60 sed '/were left out/q' <&8 >got &
     touch go
     status=0
-    wait "$pid" || status=$?
+    wait "$started" || status=$?
     [[ $status -eq 143 ]]
     wait $!
     n=$(sed -n 's/^cmn-run: \([0-9]*\) bytes were left out, as nobody read them$/\1/p' got)

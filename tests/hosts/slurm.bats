@@ -56,15 +56,7 @@ same_as_mpiexec() {
 
 # until_true WHAT COMMAND...: as long as the whole of a job may take; a test that waits for more is ended by bats.
 until_true() {
-    local i what=$1
-    shift
-    for ((i = 0; i < 900 * SLOW; i++)); do
-        ! "$@" || return 0
-        sleep 0.1
-    done
-    echo "waited in vain for: $what"
-    slurm_run squeue
-    return 1
+    PATIENCE=90 wait_for "$@" || { slurm_run squeue; return 1; }
 }
 
 says() { [[ $(slurm_says "$1" "$2") == "$3" ]]; }

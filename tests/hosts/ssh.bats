@@ -208,15 +208,7 @@ checkpoints() {
 
 # await WHAT COMMAND...
 await() {
-    local i what=$1
-    shift
-    for ((i = 0; i < 1200 * SLOW; i++)); do
-        ! "$@" || return 0
-        sleep 0.05
-    done
-    echo "waited in vain for $what"
-    cat run.err cmn-run.log
-    return 1
+    PATIENCE=60 wait_for "$@" || { cat run.err cmn-run.log; return 1; }
 }
 
 # start OPTIONS...: cmn-run in the background, until there is a checkpoint. Sets started.
