@@ -216,7 +216,7 @@ static void start_fails(void **state)
     all_well();
     t.group = (struct cmn_group){top.world, "world", &top, &options};
     fake.state = ncclInvalidUsage;
-    fake.calls_to_failure = 1;
+    fake.calls_to_failure = 0; /* NCCL may be done at the second question */
     CHECK(cmn_nccl.open(&t.self, &t.group) == -1);
     CHECK_SAYING(strstr(cmn_reason(), "nccl: world: start"), "%s", cmn_reason());
     CHECK(fake.aborts == 1);
