@@ -217,6 +217,18 @@ void cmn_reduce(float *into, float *const *buffer, int buffers, int non_temporal
     end_of_stream();
 }
 
+void cmn_reduce_away(float *into, float *const *buffer, int buffers, size_t n)
+{
+    float sum[BLOCK];
+
+    for (size_t at = 0; at < n; at += BLOCK) {
+        size_t count = block_at(n, at);
+        sum_block(sum, buffer, buffers, at, count);
+        memcpy(into + at, sum, count * sizeof *sum);
+        memset(buffer[0] + at, 0, count * sizeof *sum);
+    }
+}
+
 void cmn_reduce_broadcast(float *const *buffer, int buffers, int mine, int non_temporal, size_t n)
 {
     float sum[BLOCK];

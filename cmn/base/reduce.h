@@ -13,6 +13,9 @@
 /* into[i] = buffer[0][i] + buffer[1][i] + …, for n floats. `into` may be one of the buffers. */
 void cmn_reduce(float *into, float *const *buffer, int buffers, int non_temporal, size_t n);
 
+/* The same. buffer[0], which is not `into`, becomes 0. */
+void cmn_reduce_away(float *into, float *const *buffer, int buffers, size_t n);
+
 /* Every buffer becomes the sum of all, for n floats; buffer[mine] is in this rank's caches. */
 void cmn_reduce_broadcast(float *const *buffer, int buffers, int mine, int non_temporal, size_t n);
 

@@ -25,7 +25,8 @@ struct cmn_ordered_sum {
     int nodes;
     int first, next, end; /* micro-batch of this rank: the step's first one, the next one */
     struct node own[NODES];
-    float *memory[NODES]; /* of own[i]; NULL until it is needed */
+    float *memory[NODES]; /* for own[i]; NULL until it is needed */
+    float *at[NODES]; /* where own[i] lies: there, or where the last micro-batch's gradient does */
     int owns;
     float *received; /* a slice of a chunk of each node of other ranks */
     float **slice;   /* of each node */
@@ -129,34 +130,32 @@ void cmn_ordered_sum_close(struct cmn_ordered_sum *s)
     free(s);
 }
 
-static void add(float *left, float *right, size_t n)
-{
-    float *both[] = {left, right};
-
-    cmn_reduce(left, both, 2, 0, n);
-}
-
-void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x)
+/* As in a counter: two nodes of a size become their parent, and that perhaps the next one. All are
+ * added in one pass: (x + a) + b has the bits of b + (a + x). */
+void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x, int stays)
 {
     struct node node = {s->next++, 1, s->topology->rank};
-    float *sum = x;
-    int i = s->owns;
+    float *added[NODES + 1] = {x};
+    int i = s->owns, n = 1;
 
-    /* As in a counter: two nodes of a size become their parent. */
     for (; i > 0 && s->own[i - 1].n == node.n && s->own[i - 1].first % (2 * node.n) == 0; i--) {
-        add(s->memory[i - 1], sum, s->floats);
-        sum = s->memory[i - 1];
+        added[n++] = s->memory[i - 1];
         node = (struct node){s->own[i - 1].first, 2 * node.n, node.rank};
     }
-    if (!s->memory[i]) {
-        s->memory[i] = cmn_alloc_floats(s->floats);
-    }
-    if (sum == x) {
-        memcpy(s->memory[i], x, s->floats * sizeof *x);
+    if (stays && s->next == s->end) {
+        if (n > 1) {
+            cmn_reduce(x, added, n, 0, s->floats);
+        }
+        s->at[i] = x;
+    } else {
+        if (!s->memory[i]) {
+            s->memory[i] = cmn_alloc_floats(s->floats);
+        }
+        cmn_reduce_away(s->memory[i], added, n, s->floats);
+        s->at[i] = s->memory[i];
     }
     s->own[i] = node;
     s->owns = i + 1;
-    memset(x, 0, s->floats * sizeof *x);
 }
 
 /* ---- between ranks ---- */
@@ -179,30 +178,32 @@ static void scatter(struct cmn_ordered_sum *s, size_t at, size_t n)
         }
         for (int rank = 0; rank < t->size; rank++) {
             if (rank != t->rank) {
-                MPI_CALL(MPI_Isend(s->memory[own] + at + slice_begin(s, n, rank),
+                MPI_CALL(MPI_Isend(s->at[own] + at + slice_begin(s, n, rank),
                                    (int)slice_floats(s, n, rank), MPI_FLOAT, rank, i, t->world,
                                    &s->request[requests++]));
             }
         }
-        s->slice[i] = s->memory[own++] + begin;
+        s->slice[i] = s->at[own++] + begin;
     }
     MPI_CALL(MPI_Waitall(requests, s->request, MPI_STATUSES_IGNORE));
 }
 
-/* Adds n floats of the nodes *i and on up to the node [from, end); *i is then the one behind it. */
-static float *add_up(struct cmn_ordered_sum *s, int from, int end, int *i, size_t n)
+/* Adds n floats of the nodes *i and on up to the node [from, end), to `into` or where the first one
+ * lies, if it is no node that a rank has; *i is then the one behind it. */
+static float *add_up(struct cmn_ordered_sum *s, int from, int end, int *i, size_t n, float *into)
 {
     const struct node *node = &s->all[*i];
     int middle = from + power_below(end - from);
-    float *left, *right;
+    float *both[2];
 
     if (node->first == from && node->first + node->n == end) {
         return s->slice[(*i)++];
     }
-    left = add_up(s, from, middle, i, n);
-    right = add_up(s, middle, end, i, n);
-    add(left, right, n);
-    return left;
+    both[0] = add_up(s, from, middle, i, n, NULL);
+    both[1] = add_up(s, middle, end, i, n, NULL);
+    into = into ? into : both[0];
+    cmn_reduce(into, both, 2, 0, n);
+    return into;
 }
 
 static void gather(struct cmn_ordered_sum *s, float *sum, size_t n)
@@ -227,10 +228,13 @@ void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum)
     for (size_t at = 0; at < s->floats; at += CHUNK) {
         size_t n = s->floats - at < CHUNK ? s->floats - at : CHUNK;
         size_t mine = slice_floats(s, n, rank);
+        float *into = sum + at + slice_begin(s, n, rank), *there;
         int node = 0;
         scatter(s, at, n);
-        memcpy(sum + at + slice_begin(s, n, rank), add_up(s, 0, s->micro_batches, &node, mine),
-               mine * sizeof *sum);
+        there = add_up(s, 0, s->micro_batches, &node, mine, into);
+        if (there != into) {
+            memcpy(into, there, mine * sizeof *sum);
+        }
         if (s->topology->size > 1) {
             gather(s, sum + at, n);
         }

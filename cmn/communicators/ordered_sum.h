@@ -7,7 +7,8 @@
  *     ((0 + 1) + (2 + 3)) + (4 + 5)
  *
  * A rank computes consecutive micro-batches and adds them up as far as whole nodes go, like a
- * counter in binary: it keeps at most 2 log2(n) sums of n micro-batches. Then each rank collects one
+ * counter in binary: it keeps at most 2 log2(n) sums of n micro-batches, each of which is made in one
+ * pass. Then each rank collects one
  * slice of all ranks' nodes, adds these up to the root, and all get all slices.
  * A rank with k nodes sends, for each 2^20 of n floats or a part of them, k (N-1) messages to N-1
  * other ranks, and its slice by MPI_Allgatherv: (N-1)/N * 4n * (k + 1) bytes in all. */
@@ -29,15 +30,17 @@ int cmn_ordered_sum_first(int micro_batches, int rank, int ranks);
 struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int micro_batches,
                                              size_t floats);
 
-/* Local. The next of this rank's micro-batches, in order: x is added, and becomes 0. */
-void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x);
+/* Local. The next of this rank's micro-batches, in order: x is added, and becomes 0. But with `stays`
+ * the last one of the step is added up where it lies, which saves a copy: x is not to be touched then
+ * until cmn_ordered_sum_complete() has made the sum of it. */
+void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x, int stays);
 
 /* Local, between two steps. Rank r has the micro-batches [first[r], first[r + 1]) from now on, and
  * not those of cmn_ordered_sum_first: sums keep their bits. */
 void cmn_ordered_sum_divide(struct cmn_ordered_sum *s, const int *first);
 
 /* Collective, blocking. `sum` becomes the sum over all micro-batches, each of which was added; the
- * next ones are those of the next step. */
+ * next ones are those of the next step. It is the x that stays, if one does. */
 void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum);
 
 /* Local. NULL is allowed. */

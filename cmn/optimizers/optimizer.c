@@ -242,12 +242,12 @@ void cmn_optimizer_divide(struct cmn_optimizer *o, const int *first)
     cmn_ordered_sum_divide(o->ordered, first);
 }
 
-void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metrics)
+void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metrics, int stays)
 {
     struct cmn_gradients *g = o->gradients;
 
     memcpy(g->metrics, metrics, CMN_METRICS * sizeof *metrics);
-    cmn_ordered_sum_add(o->ordered, g->flat);
+    cmn_ordered_sum_add(o->ordered, g->flat, stays);
 }
 
 size_t cmn_optimizer_will_begin(const struct cmn_optimizer *o, int i)

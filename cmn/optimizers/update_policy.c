@@ -329,9 +329,12 @@ static void sum_and_update(struct cmn_optimizer *o, struct cmn_rule *rule, int i
 static void sum_in_order(struct cmn_optimizer *o)
 {
     float *requests = o->metrics + CMN_INTERRUPTS;
+    MPI_Request request;
 
-    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, requests, 2, MPI_FLOAT, MPI_SUM, o->topology->world));
+    MPI_CALL(MPI_Iallreduce(MPI_IN_PLACE, requests, 2, MPI_FLOAT, MPI_SUM, o->topology->world,
+                            &request));
     cmn_ordered_sum_complete(o->ordered, o->gradients->flat);
+    MPI_CALL(MPI_Wait(&request, MPI_STATUS_IGNORE));
     memcpy(o->gradients->metrics + CMN_INTERRUPTS, requests, 2 * sizeof *requests);
 }
 
@@ -364,7 +367,9 @@ void cmn_sum_gradients(struct cmn_optimizer *o, struct cmn_rule *rule, int image
     struct cmn_gradients *g = o->gradients;
     const struct cmn_communicator *c = &o->communicator;
 
-    memcpy(g->metrics, o->metrics, sizeof o->metrics);
+    if (!o->ordered) {
+        memcpy(g->metrics, o->metrics, sizeof o->metrics);
+    }
     if (o->ordered) {
         o->squares = -1;
         sum_in_order(o);

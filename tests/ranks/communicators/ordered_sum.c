@@ -1,5 +1,5 @@
 /* Sums in a fixed order (cmn_exact) against the same sums of one process: many counts of
- * micro-batches on the world's ranks, lengths around a slice and a chunk, and a second step. */
+ * micro-batches on the world's ranks, lengths around a slice and a chunk, deals of other lengths, and a last gradient that stays where it lies. */
 #include "ranks/ranks.h"
 
 #include <math.h>
@@ -37,14 +37,16 @@ static void try_sums(int micro_batches, size_t floats)
     struct cmn_ordered_sum *s = cmn_ordered_sum_open(&top, micro_batches, floats);
     int first = cmn_ordered_sum_first(micro_batches, top.rank, top.size);
     int end = cmn_ordered_sum_first(micro_batches, top.rank + 1, top.size);
-    float *x = calloc(floats + 1, sizeof *x), *sum = calloc(floats + 1, sizeof *sum);
+    float *x = calloc(floats + 1, sizeof *x), *other = calloc(floats + 1, sizeof *other);
     int *deal = calloc((size_t)top.size + 1, sizeof *deal);
 
-    for (int step = 0; step < 4; step++) {
+    for (int step = 0; step < 6; step++) {
+        int stays = step % 2;
+        float *sum = stays ? x : other;
         if (step > 1) { /* the first ranks have one each, the last one the rest; then the reverse */
             for (int rank = 1; rank < top.size; rank++) {
                 int few = rank < micro_batches ? rank : micro_batches, rest = top.size - rank;
-                deal[rank] = step == 2 ? few : micro_batches > rest ? micro_batches - rest : 0;
+                deal[rank] = step < 4 ? few : micro_batches > rest ? micro_batches - rest : 0;
             }
             deal[top.size] = micro_batches;
             cmn_ordered_sum_divide(s, deal);
@@ -55,9 +57,9 @@ static void try_sums(int micro_batches, size_t floats)
             for (size_t i = 0; i < floats; i++) {
                 x[i] = value_of(step, m, i);
             }
-            cmn_ordered_sum_add(s, x);
-            CHECK_SAYING(x[0] == 0 && x[floats - 1] == 0, "%d of %d is not taken away", m,
-                         micro_batches);
+            cmn_ordered_sum_add(s, x, stays);
+            CHECK_SAYING((stays && m + 1 == end) || (x[0] == 0 && x[floats - 1] == 0),
+                         "%d of %d is not taken away", m, micro_batches);
         }
         cmn_ordered_sum_complete(s, sum);
         for (size_t i = 0; i < floats; i++) {
@@ -68,7 +70,7 @@ static void try_sums(int micro_batches, size_t floats)
         }
     }
     free(x);
-    free(sum);
+    free(other);
     free(deal);
     cmn_ordered_sum_close(s);
 }
@@ -133,7 +135,7 @@ static void sends_what_it_says(void **state)
         int end = cmn_ordered_sum_first(n, top.rank + 1, top.size);
         size_t nodes = nodes_of(first, end);
         for (int m = first; m < end; m++) {
-            cmn_ordered_sum_add(s, x);
+            cmn_ordered_sum_add(s, x, n % 2);
         }
         messages = bytes = 0;
         gathers = 0;

@@ -1,4 +1,4 @@
-/* Sums of squares (base/reduce.h). */
+/* Sums of squares, and sums that take a buffer away (base/reduce.h). */
 #include "check.h"
 
 #include <math.h>
@@ -51,11 +51,39 @@ static void not_finite(void **state)
     assert_true(isnan(cmn_sum_of_squares_near(x, N)));
 }
 
+static void takes_the_first_away(void **state)
+{
+    static float a[N], b[N], c[N], into[N];
+    float *const buffer[] = {a, b, c};
+
+    (void)state;
+    for (int buffers = 1; buffers <= (int)COUNT(buffer); buffers++) {
+        for (int apart = buffers == 1; apart < 2; apart++) { /* else b becomes the sum */
+            for (size_t i = 0; i < N; i++) {
+                a[i] = (float)(i % 97) / 7;
+                b[i] = (float)i * 1e-5F;
+                c[i] = 1e3F / (float)(i + 1);
+                into[i] = -1;
+            }
+            cmn_reduce_away(apart ? into : b, buffer, buffers, N - 1);
+            for (size_t i = 0; i < N - 1; i++) {
+                float sum = (float)(i % 97) / 7;
+                sum = buffers > 1 ? sum + (float)i * 1e-5F : sum;
+                sum = buffers > 2 ? sum + 1e3F / (float)(i + 1) : sum;
+                assert_true(a[i] == 0 && (apart ? into : b)[i] == sum);
+                assert_true(!apart || b[i] == (float)i * 1e-5F);
+            }
+            assert_true(into[N - 1] == -1 && a[N - 1] == (float)((N - 1) % 97) / 7);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_of_squares),
         cmocka_unit_test(not_finite),
+        cmocka_unit_test(takes_the_first_away),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
