@@ -252,6 +252,38 @@ END
     [[ $output =~ iteration\ 4:\ rank\ 1@[^\ ]*\ computes\ other\ bits\ from\ micro-batch\ [01]\ than\ rank\ [02]@ ]]
 }
 
+# slow_ranks: from here on each product takes rank $SLOW_RANK 40 ms longer; with `turns` 8 ms one rank of 3, another one every 2 s.
+slow_ranks() {
+    [[ -z $SAN ]] || skip 'a program that is checked takes no preloaded library'
+    cat >slow.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
+                 float beta, float *c, int ldc)
+{
+    static void (*next)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *slow = getenv("SLOW_RANK");
+
+    if (!next) {
+        *(void **)&next = dlsym(RTLD_NEXT, "cblas_sgemm");
+    }
+    next(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    if (rank && !strcmp(slow, "turns")) {
+        usleep(time(NULL) / 2 % 3 == atoi(rank) ? 8000 : 0);
+    } else if (rank && !strcmp(rank, slow)) {
+        usleep(40000);
+    }
+}
+END
+    gcc -Wall -O1 -fPIC -shared -o slow.so slow.c
+    mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=slow.so -x SLOW_RANK)
+}
+
 # bats test_tags=alexeyab
 @test "cmn_balance: one rank is slow, its micro-batches move to the others, and the bits stay; also resumed" {
     {
@@ -264,32 +296,8 @@ END
         return 0
     fi
     fails_clearly 'cmn_balance has no effect without cmn_exact=on' "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_balance auto
-    [[ -z $SAN ]] || skip 'a program that is checked takes no preloaded library'
     exactly 1 mlp.cfg
-    cat >slow.c <<'END'
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
-                 float beta, float *c, int ldc)
-{
-    static void (*next)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-
-    if (!next) {
-        *(void **)&next = dlsym(RTLD_NEXT, "cblas_sgemm");
-    }
-    next(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    if (rank && !strcmp(rank, getenv("SLOW_RANK"))) {
-        usleep(40000);
-    }
-}
-END
-    gcc -Wall -O1 -fPIC -shared -o slow.so slow.c
-    mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=slow.so -x SLOW_RANK)
+    slow_ranks
     export SLOW_RANK=1
     as_one 3 mlp.cfg -cmn_balance auto
     grep -E 'cmn_balance=auto: from iteration [0-9]+ on the ranks compute [1-4] 1 [1-4] of 6 micro-batches' train.log
@@ -304,6 +312,41 @@ END
     mkdir out
     train_on 2 mlp.cfg -cmn_exact on -cmn_balance auto
     grep 'cmn_balance=auto changes nothing: 2 ranks have 2 micro-batches' train.log
+}
+
+@test "cmn_balance: ranks are slow in turns, and stopped at random moments: the bits of ranks that are not" {
+    local stops=0 ranks rank
+    not_offered 'own matrix products'
+    {
+        net_section batch=24 subdivisions=6 max_batches=150 cmn_batch=global angle=7 flip=1 max_crop=34
+        printf '%s\n' '[connected]' output=16 batch_normalize=1 activation=leaky '[dropout]' probability=.2 \
+            '[connected]' output=10 activation=linear '[softmax]'
+    } >mlp.cfg
+    exactly 1 mlp.cfg
+    slow_ranks
+    rm -r out
+    mkdir out
+    SLOW_RANK=turns timeout $((120 * SLOW)) "${mpiexec[@]}" -n 3 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 \
+        -cmn_validate 0 -cmn_report_every 1 -cmn_exact on -cmn_balance auto >train.log 2>&1 3>&- &
+    started=$!
+    until gone "$started"; do
+        mapfile -t ranks < <(pgrep -P "$(pgrep -P "$started" || true)" 2>/dev/null || true)
+        if [[ ${#ranks[@]} -eq 3 ]]; then
+            rank=${ranks[RANDOM % 3]}
+            if kill -STOP "$rank"; then
+                sleep "0.$((RANDOM % 4))"
+                stops=$((stops + 1))
+                kill -CONT "$rank" || true
+            fi
+        fi
+        sleep "0.$((RANDOM % 4))5"
+    done
+    wait "$started" || { cat train.log; return 1; }
+    echo "stopped $stops times"
+    [[ $stops -ge 3 ]]
+    grep 'cmn_balance=auto: from iteration' train.log
+    cmp 1.weights "out/mlp$FINAL.weights"
+    losses out/mlp.json | cmp 1.losses
 }
 
 @test "what cmn_exact does not go with yet is refused in one line with its reason" {
