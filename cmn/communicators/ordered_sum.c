@@ -7,10 +7,12 @@
 #include "base/memory.h"
 #include "base/reduce.h"
 #include "mpi/call.h"
+#include "mpi/shared_window.h"
+#include "mpi/shm_barrier.h"
 
 /* A rank has fewer nodes than twice the bits of a count. A chunk of the sums is exchanged at once:
- * it bounds the memory for other ranks' nodes. */
-enum { NODES = 64, CHUNK = 1 << 20 };
+ * it bounds the memory for other ranks' nodes. A block of them stays in a cache while it is added. */
+enum { NODES = 64, CHUNK = 1 << 20, BLOCK = 4096 };
 
 /* The sum of the micro-batches [first, first + n), n a power of two that divides first. */
 struct node {
@@ -32,6 +34,11 @@ struct cmn_ordered_sum {
     float **slice;   /* of each node */
     MPI_Request *request;
     int *count, *place; /* of each rank's slice */
+
+    /* In shared memory; NULL: by messages. */
+    struct cmn_window *window;
+    struct cmn_group group;
+    uint32_t read; /* the barrier behind which all ranks have copied the last sum */
 };
 
 int cmn_ordered_sum_first(int micro_batches, int rank, int ranks)
@@ -118,9 +125,10 @@ void cmn_ordered_sum_close(struct cmn_ordered_sum *s)
     if (!s) {
         return;
     }
-    for (int i = 0; i < NODES; i++) {
+    for (int i = 0; i < NODES && !s->window; i++) {
         free(s->memory[i]);
     }
+    cmn_window_close(s->window);
     free(s->all);
     free(s->received);
     free(s->slice);
@@ -129,6 +137,50 @@ void cmn_ordered_sum_close(struct cmn_ordered_sum *s)
     free(s->place);
     free(s);
 }
+
+/* ---- in shared memory ---- */
+
+/* Sums that a rank keeps at once: most of them perhaps before its last micro-batch. */
+static int most_nodes(int first, int end)
+{
+    int most = 0;
+
+    for (int at = first; at < end; at++) {
+        int nodes = 0;
+        for (int i = first, n; i <= at; i += n, nodes++) {
+            for (n = 1; i % (2 * n) == 0 && i + 2 * n <= at + 1; n *= 2) {
+            }
+        }
+        most = nodes > most ? nodes : most;
+    }
+    return most;
+}
+
+static float *shared_node(const struct cmn_ordered_sum *s, int rank, int i)
+{
+    size_t each = (s->floats + 15) / 16 * 16;
+
+    return (float *)cmn_window_part(s->window, rank) + (size_t)i * each;
+}
+
+int cmn_ordered_sum_share(struct cmn_ordered_sum *s, const struct cmn_options *options)
+{
+    const struct cmn_topology *t = s->topology;
+    int nodes = most_nodes(s->first, s->end);
+    size_t each = (s->floats + 15) / 16 * 16;
+
+    s->group = (struct cmn_group){t->world, "world", t, options};
+    if (cmn_window_open(&s->window, &s->group, (size_t)nodes * each * sizeof(float), 0)) {
+        return -1;
+    }
+    cmn_window_barrier_of(s->window)->purpose = "cmn_exact";
+    for (int i = 0; i < nodes; i++) {
+        s->memory[i] = shared_node(s, t->rank, i);
+    }
+    return 0;
+}
+
+/* ---- a rank's own ---- */
 
 /* As in a counter: two nodes of a size become their parent, and that perhaps the next one. All are
  * added in one pass: (x + a) + b has the bits of b + (a + x). */
@@ -142,7 +194,13 @@ void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x, int stays)
         added[n++] = s->memory[i - 1];
         node = (struct node){s->own[i - 1].first, 2 * node.n, node.rank};
     }
-    if (stays && s->next == s->end) {
+    if (s->window && s->owns == 0 && s->all[0].rank == s->topology->rank) {
+        cmn_shm_barrier_await(cmn_window_barrier_of(s->window), s->read);
+    }
+    if (stays && s->next == s->end && s->window) {
+        cmn_reduce(s->memory[i], added, n, 0, s->floats);
+        s->at[i] = s->memory[i];
+    } else if (stays && s->next == s->end) {
         if (n > 1) {
             cmn_reduce(x, added, n, 0, s->floats);
         }
@@ -216,6 +274,29 @@ static void gather(struct cmn_ordered_sum *s, float *sum, size_t n)
                             s->topology->world));
 }
 
+/* The sum comes to where the first node lies, the first rank's, which others read until they arrive at
+ * the last barrier. */
+static void complete_shared(struct cmn_ordered_sum *s, float *sum)
+{
+    struct cmn_shm_barrier *barrier = cmn_window_barrier_of(s->window);
+    size_t begin, mine;
+
+    cmn_slice(s->floats, s->topology->size, s->topology->rank, &begin, &mine);
+    cmn_window_barrier(s->window);
+    for (size_t at = begin; at < begin + mine; at += BLOCK) {
+        size_t n = begin + mine - at < BLOCK ? begin + mine - at : BLOCK;
+        int node = 0;
+        for (int i = 0, of = 0; i < s->nodes; i++) {
+            of = i > 0 && s->all[i].rank == s->all[i - 1].rank ? of + 1 : 0;
+            s->slice[i] = shared_node(s, s->all[i].rank, of) + at;
+        }
+        add_up(s, 0, s->micro_batches, &node, n, NULL);
+    }
+    cmn_window_barrier(s->window);
+    memcpy(sum, shared_node(s, s->all[0].rank, 0), s->floats * sizeof *sum);
+    s->read = cmn_shm_barrier_arrive(barrier);
+}
+
 void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum)
 {
     int rank = s->topology->rank;
@@ -225,7 +306,10 @@ void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum)
                   "missing: an error of the program",
                   s->next - s->first);
     }
-    for (size_t at = 0; at < s->floats; at += CHUNK) {
+    if (s->window) {
+        complete_shared(s, sum);
+    }
+    for (size_t at = 0; at < s->floats && !s->window; at += CHUNK) {
         size_t n = s->floats - at < CHUNK ? s->floats - at : CHUNK;
         size_t mine = slice_floats(s, n, rank);
         float *into = sum + at + slice_begin(s, n, rank), *there;

@@ -11,12 +11,14 @@
  * pass. Then each rank collects one
  * slice of all ranks' nodes, adds these up to the root, and all get all slices.
  * A rank with k nodes sends, for each 2^20 of n floats or a part of them, k (N-1) messages to N-1
- * other ranks, and its slice by MPI_Allgatherv: (N-1)/N * 4n * (k + 1) bytes in all. */
+ * other ranks, and its slice by MPI_Allgatherv: (N-1)/N * 4n * (k + 1) bytes in all. In shared memory
+ * it sends none. */
 #ifndef CMN_ORDERED_SUM_H
 #define CMN_ORDERED_SUM_H
 
 #include <stddef.h>
 
+#include "config/options.h"
 #include "mpi/topology.h"
 
 struct cmn_ordered_sum;
@@ -29,6 +31,12 @@ int cmn_ordered_sum_first(int micro_batches, int rank, int ranks);
  * outlive it. What fails here and below ends the job. */
 struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int micro_batches,
                                              size_t floats);
+
+/* Collective over t->world, blocking, where all its ranks are of one node; before the first micro-batch.
+ * The nodes of the tree lie in memory that they share from now on, and are added where they lie: each
+ * rank adds a slice of all, and copies the sum. Parts stay those of cmn_ordered_sum_first. 0, or -1 on
+ * all ranks with a reason: they send messages then. */
+int cmn_ordered_sum_share(struct cmn_ordered_sum *s, const struct cmn_options *options);
 
 /* Local. The next of this rank's micro-batches, in order: x is added, and becomes 0. But with `stays`
  * the last one of the step is added up where it lies, which saves a copy: x is not to be touched then

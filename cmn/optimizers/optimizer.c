@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fatal.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "communicators/ordered_sum.h"
 #include "compression/compressor.h"
@@ -233,8 +234,16 @@ void cmn_optimizer_add_in_order(struct cmn_optimizer *o, int micro_batches)
 {
     struct cmn_gradients *g = o->gradients;
 
-    o->ordered = cmn_ordered_sum_open(o->topology, micro_batches,
-                                      g->exchange.block.n + g->exchange.metrics.n);
+    const struct cmn_topology *t = o->topology;
+    int one_node = t->size > 1 && t->intra_size == t->size;
+
+    o->ordered =
+        cmn_ordered_sum_open(t, micro_batches, g->exchange.block.n + g->exchange.metrics.n);
+    /* Other deals would need more memory. */
+    if (one_node && o->options->intra != CMN_INTRA_MPI && o->options->balance != CMN_BALANCE_AUTO &&
+        cmn_ordered_sum_share(o->ordered, o->options)) {
+        cmn_say("cmn_exact=on adds up by messages: %s", cmn_reason());
+    }
 }
 
 void cmn_optimizer_divide(struct cmn_optimizer *o, const int *first)

@@ -18,7 +18,8 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
 /* Collective, blocking. g must stay where it is until close; `layers` of the network. */
 void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int layers);
 
-/* Local, once, with cmn_exact: sums over so many micro-batches of all ranks, in their order. */
+/* Collective, blocking, once, with cmn_exact: sums over so many micro-batches of all ranks, in their
+ * order. */
 void cmn_optimizer_add_in_order(struct cmn_optimizer *o, int micro_batches);
 
 /* Local, with cmn_exact, between two steps. Rank r has the micro-batches [first[r], first[r + 1]). */

@@ -6,6 +6,9 @@
 
 #include "communicators/ordered_sum.h"
 
+static size_t messages, bytes; /* of this rank, by MPI_Isend */
+static int gathers;
+
 enum { MOST = 40, LARGE = (1 << 20) + 77 };
 
 /* Numbers whose sums depend on the order: magnitudes from 2^-12 to 2^11. */
@@ -32,18 +35,23 @@ static float sum_of(int step, int from, int end, size_t i)
     return sum_of(step, from, from + power, i) + sum_of(step, from + power, end, i);
 }
 
-static void try_sums(int micro_batches, size_t floats)
+static void try_sums_in(int micro_batches, size_t floats, int shared)
 {
+    static const struct cmn_options options = {.timeout = 60};
     struct cmn_ordered_sum *s = cmn_ordered_sum_open(&top, micro_batches, floats);
     int first = cmn_ordered_sum_first(micro_batches, top.rank, top.size);
     int end = cmn_ordered_sum_first(micro_batches, top.rank + 1, top.size);
     float *x = calloc(floats + 1, sizeof *x), *other = calloc(floats + 1, sizeof *other);
     int *deal = calloc((size_t)top.size + 1, sizeof *deal);
 
+    if (shared) {
+        CHECK_SAYING(!cmn_ordered_sum_share(s, &options), "%s", cmn_reason());
+    }
     for (int step = 0; step < 6; step++) {
         int stays = step % 2;
         float *sum = stays ? x : other;
-        if (step > 1) { /* the first ranks have one each, the last one the rest; then the reverse */
+        if (step > 1 &&
+            !shared) { /* the first ranks have one each, the last one the rest; then the reverse */
             for (int rank = 1; rank < top.size; rank++) {
                 int few = rank < micro_batches ? rank : micro_batches, rest = top.size - rank;
                 deal[rank] = step < 4 ? few : micro_batches > rest ? micro_batches - rest : 0;
@@ -61,7 +69,9 @@ static void try_sums(int micro_batches, size_t floats)
             CHECK_SAYING((stays && m + 1 == end) || (x[0] == 0 && x[floats - 1] == 0),
                          "%d of %d is not taken away", m, micro_batches);
         }
+        messages = 0;
         cmn_ordered_sum_complete(s, sum);
+        CHECK_SAYING(!shared || !messages, "%zu messages beside shared memory", messages);
         for (size_t i = 0; i < floats; i++) {
             float wanted = sum_of(step, 0, micro_batches, i);
             CHECK_SAYING(!memcmp(&wanted, &sum[i], sizeof wanted),
@@ -73,6 +83,12 @@ static void try_sums(int micro_batches, size_t floats)
     free(other);
     free(deal);
     cmn_ordered_sum_close(s);
+}
+
+static void try_sums(int micro_batches, size_t floats)
+{
+    try_sums_in(micro_batches, floats, 0);
+    try_sums_in(micro_batches, floats, 1);
 }
 
 static void has_the_bits_of_the_tree(void **state)
@@ -90,9 +106,6 @@ static void has_the_bits_of_the_tree(void **state)
 }
 
 /* ---- what an exchange sends ---- */
-
-static size_t messages, bytes; /* of this rank, by MPI_Isend */
-static int gathers;
 
 int MPI_Isend(const void *from, int n, MPI_Datatype type, int to, int tag, MPI_Comm comm,
               MPI_Request *request)
