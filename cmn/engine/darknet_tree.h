@@ -129,6 +129,9 @@ int cmn_tree_keeps_statistics(const layer *l);
 /* Whether the layer's outputs depend on images before this one, of other micro-batches. */
 int cmn_tree_looks_back(const layer *l);
 
+/* Whether a micro-batch of a training on the CPU begins where the one before has ended. */
+int cmn_tree_continues(const network *net);
+
 /* Whether the layer carries h and c from step to step. */
 int cmn_tree_is_lstm(const layer *l);
 

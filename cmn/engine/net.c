@@ -193,6 +193,11 @@ int cmn_net_looks_back(const struct cmn_net *net)
     return looks_back;
 }
 
+int cmn_net_continues(const struct cmn_net *net)
+{
+    return cmn_tree_continues(cmn_network(net));
+}
+
 const char *cmn_net_follows(const struct cmn_net *net)
 {
     const char *name;

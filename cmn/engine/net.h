@@ -66,6 +66,9 @@ const char *cmn_net_own_update(const struct cmn_net *net);
 /* Whether a layer's outputs depend on images of earlier micro-batches. */
 int cmn_net_looks_back(const struct cmn_net *net);
 
+/* Whether a micro-batch of a training on the CPU begins where the one before has ended. */
+int cmn_net_continues(const struct cmn_net *net);
+
 /* A key of the cfg by which Darknet rejects labels as earlier micro-batches had them, or NULL.
  * Static. */
 const char *cmn_net_follows(const struct cmn_net *net);

@@ -403,6 +403,17 @@ int cmn_tree_looks_back(const layer *l)
            l->type == CONV_LSTM || l->type == HISTORY;
 }
 
+/* Sequences are drawn as such there, too (track=1). */
+int cmn_tree_continues(const network *net)
+{
+    int continues = net->time_steps > 1;
+
+    for (int i = 0; i < net->n; i++) {
+        continues |= cmn_tree_looks_back(&net->layers[i]);
+    }
+    return continues;
+}
+
 int cmn_tree_is_lstm(const layer *l)
 {
     return l->type == LSTM || l->type == CONV_LSTM;

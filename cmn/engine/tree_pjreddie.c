@@ -182,6 +182,17 @@ int cmn_tree_looks_back(const layer *l)
     return l->type == RNN || l->type == CRNN || l->type == GRU || l->type == LSTM;
 }
 
+/* A simple recurrent layer begins each of them with 0. */
+int cmn_tree_continues(const network *net)
+{
+    int continues = 0;
+
+    for (int i = 0; i < net->n; i++) {
+        continues |= net->layers[i].type == GRU || net->layers[i].type == LSTM;
+    }
+    return continues;
+}
+
 int cmn_tree_is_lstm(const layer *l)
 {
     return l->type == LSTM;

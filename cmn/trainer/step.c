@@ -225,6 +225,10 @@ void cmn_step_open(struct cmn_step *p)
     size_t statistics = cmn_gradients_floats(&p->model->gradients, CMN_STATISTIC);
 
     p->recompute = (struct cmn_recompute){.feed = p->feed, .model = p->model, .drawn = -1};
+    if (cmn_feed_exact(p->feed) && statistics && cmn_net_time_steps(p->model->net) > 1) {
+        cmn_fatal("cmn_exact=on does not go with batch normalisation and time_steps: its rolling "
+                  "statistics follow each step of a sequence: leave one of them away");
+    }
     if (cmn_feed_exact(p->feed) && statistics) {
         p->rolling = cmn_alloc_floats(statistics);
         p->added = cmn_alloc_floats(statistics * (size_t)(p->feed->balance.on

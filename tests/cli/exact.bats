@@ -71,6 +71,40 @@ as_one() {
     assert_close 1.weights "out/conv$FINAL.weights" 1e-5
 }
 
+# Sequences of 3 images; both layers begin each micro-batch with 0.
+@test "recurrent networks without a state of their own (rnn, crnn): equal bits on 1 to 5 ranks, also resumed" {
+    local net ranks
+    {
+        net_section batch=8 subdivisions=4 time_steps=3 max_batches=4 cmn_batch=global angle=7
+        printf '%s\n' '[rnn]' output=24 activation=tanh '[connected]' output=10 activation=linear '[softmax]'
+    } >rnn.cfg
+    if ! pjreddies; then
+        fails_clearly 'cmn_exact=on does not go with a recurrent network' "$DARKNET" classifier train small.data rnn.cfg -cmn -cmn_exact on
+        return 0
+    fi
+    {
+        net_section batch=8 subdivisions=4 time_steps=3 max_batches=4 cmn_batch=global
+        printf '%s\n' '[crnn]' output_filters=4 hidden_filters=6 activation=leaky '[dropout]' probability=.2 \
+            '[connected]' output=10 activation=linear '[softmax]'
+    } >crnn.cfg
+    for net in rnn crnn; do
+        exactly 1 $net.cfg
+        for ranks in 2 3 4 5; do
+            as_one $ranks $net.cfg -cmn_checkpoint 2
+        done
+        rm out/$net-4.checkpoint
+        train_on 3 $net.cfg -cmn_exact on -cmn_checkpoint 2
+        grep "resumed from out/$net-2.checkpoint" train.log
+        cmp 1.weights "out/$net$FINAL.weights"
+    done
+    sed -i 's/probability=.*/probability=0/' crnn.cfg
+    for net in rnn crnn; do
+        exactly 1 $net.cfg
+        train_on 1 $net.cfg
+        assert_close 1.weights "out/$net$FINAL.weights" 1e-5
+    done
+}
+
 @test "Adam, also clipped: equal bits on 1 to 5 ranks, of which one is idle, also resumed" {
     not_offered adam
     mlp_cfg batch=60 subdivisions=4 max_batches=4 cmn_batch=global adam=1 learning_rate=.002 >mlp.cfg
@@ -368,6 +402,12 @@ END
         refused 'not go with a recurrent network: each micro-batch begins where'
         sed -i 's/^\[gru\]/[lstm]/' mlp.cfg
         refused 'not go with a recurrent network: each micro-batch begins where'
+        {
+            net_section batch=12 subdivisions=2 time_steps=3 cmn_batch=global
+            printf '%s\n' '[rnn]' output=10 batch_normalize=1 '[softmax]'
+        } >mlp.cfg
+        run -1 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_exact on
+        [[ $output == *'cmn_exact=on does not go with batch normalisation and time_steps: its rolling statistics'* ]]
     fi
     mlp_cfg batch=60 subdivisions=4 cmn_batch=global >mlp.cfg
     refused 'messages of its own: leave cmn_communicator away' -cmn_communicator shm
