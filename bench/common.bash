@@ -18,7 +18,7 @@ mnist_of() {
     sed -e "s|^train.*|train=$work/train.list|" -e "s|^backup.*|backup=$work/out|" cfg/mnist.data >"$work/bench.data"
 }
 
-# train CFG STEPS ARGUMENTS...: trains so many steps after the warm-up; the log is log.json.
+# train CFG STEPS ARGUMENTS...: trains so many steps after the warm-up, a classifier or a `driver`; the log is log.json.
 train() {
     local cfg=$1 steps=$2
     shift 2
@@ -26,7 +26,7 @@ train() {
         "$cfg" >"$work/net.cfg"
     rm -rf "$work/out"
     # shellcheck disable=SC2086
-    if ! $MPIEXEC -n "$NP" "$DARKNET" classifier train "$work/bench.data" "$work/net.cfg" -cmn -cmn_seed 1 -cmn_validate 0 \
+    if ! $MPIEXEC -n "$NP" "$DARKNET" "${driver:-classifier}" train "$work/bench.data" "$work/net.cfg" -cmn -cmn_seed 1 -cmn_validate 0 \
         -cmn_report quiet -cmn_report_every "$WARM" -cmn_json "$work/log.json" "$@" >"$work/output" 2>&1; then
         cat "$work/output" >&2
         return 1

@@ -2,25 +2,37 @@
 # The same work by darknet-cmn, by PyTorch's DistributedDataParallel and by ChainerMN, in turn, so that all see the same machine:
 # images/s on 1 to as many ranks as there are cores, and of one process with a thread for each core. A step has the same number of
 # images in all, whoever divides them. A peer that is not installed is left out, and said. Medians of RUNS runs. Asserts nothing.
-# Usage: make bench-peers [RUNS=5] [NETS='mlp cifar'] [CHART=file.svg]
+# Usage: make bench-peers [RUNS=5] [NETS='mlp cifar yolo'] [CHART=file.svg]
 # Debian's python3-torch is PyTorch; CHAINER=dir names a tree of Chainer 7 (it needs python3-numpy, -mpi4py, -filelock, -six).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-RUNS=${RUNS:-5} NETS=${NETS:-mlp cifar} CORES=$(nproc) PYTHON=${PYTHON:-/usr/bin/python3}
+RUNS=${RUNS:-5} NETS=${NETS:-mlp cifar yolo} CORES=$(nproc) PYTHON=${PYTHON:-/usr/bin/python3}
 . bench/common.bash
-mnist_of 6000
 
 # Images a step, steps, steps of the warm-up.
-declare -A images=([mlp]=200 [cifar]=16) counted=([mlp]=200 [cifar]=5) before=([mlp]=40 [cifar]=2)
-declare -A title=([mlp]='perceptron 784-1000-1000-10, 200 images a step' [cifar]="cifar.cfg's convolutions, 16 images a step")
+declare -A images=([mlp]=200 [cifar]=16 [yolo]=8) counted=([mlp]=200 [cifar]=5 [yolo]=10) before=([mlp]=40 [cifar]=2 [yolo]=2)
+declare -A title=([mlp]='perceptron 784-1000-1000-10, 200 images a step' [cifar]="cifar.cfg's convolutions, 16 images a step"
+    [yolo]='yolov3-tiny at 224 × 224, 8 images a step')
 
-# cfg_of NET: writes what `train` of common.bash reads.
+# cfg_of NET: writes what `train` of common.bash reads, and sets its driver. Few images: all are cached before the warm-up ends.
 cfg_of() {
-    local source=cfg/mnist_mlp.cfg
-    [[ $1 == mlp ]] || source=$BUILD/../darknet/cfg/cifar.cfg
-    sed -E "s/^batch=.*/batch=${images[$1]}/; s/^(min|max)_crop=.*/\1_crop=28/; s/^learning_rate=.*/learning_rate=0.001/;
-        s/^max_batches *=/max_batches=/; /^cmn_batch/d" "$source" >"$work/$1.cfg"
+    local source=$BUILD/../darknet/cfg/cifar.cfg
+    driver=classifier
+    case $1 in
+        mlp) source=cfg/mnist_mlp.cfg ;;
+        yolo)
+            source=$BUILD/../darknet/cfg/yolov3-tiny.cfg driver=detector
+            [[ -d $work/digits ]] || build/cpu/canvases data/mnist-idx "$work/digits" "$work/digits" 16 1 1 >/dev/null
+            ;;
+    esac
+    if [[ $driver == detector ]]; then
+        sed -e "s|data/detection|$work/digits|" -e "s|^backup.*|backup=$work/out|" cfg/digits.data >"$work/bench.data"
+    else
+        mnist_of 6000
+    fi
+    sed -E "s/^batch=.*/batch=${images[$1]}/; s/^(min|max)_crop=.*/\1_crop=28/; s/^learning_rate=.*/learning_rate=0.001/; s/^random=.*/random=0/;
+        s/^(width|height)=416/\1=224/; s/^max_batches *=/max_batches=/; /^cmn_batch/d" "$source" >"$work/$1.cfg"
 }
 
 # ours NET RANKS THREADS, ddp NET RANKS THREADS, chainermn NET RANKS THREADS: print images/s.
@@ -88,23 +100,24 @@ if [[ -n ${CHART:-} ]]; then
         done
     done
     {
-        echo "set terminal svg size 900,320 background 'white' font 'sans,13'; set output '$CHART'; set multiplot"
+        nets=$(wc -w <<<"$NETS") i=0
+        wide=$((205 + 335 * nets))
+        echo "set terminal svg size $wide,320 background 'white' font 'sans,13'; set output '$CHART'; set multiplot"
         echo "set xlabel 'ranks, or threads of 1 process'; set ylabel 'images/s' offset 1.5; set xrange [0.8:$CORES.2]; set yrange [0:*]"
         echo "set grid y; set tmargin screen 0.88; set bmargin screen 0.2; unset key; set offsets 0, 0, graph 0.08, 0"
         echo "set xtics ($(for ((n = 1; n <= CORES; n *= 2)); do printf '%s%d' "${sep:-}" "$n"; sep=,; done))"
-        left=0.09
         for net in $NETS; do
             echo "set title \"${title[$net]}\" font 'sans,12'"
-            echo "set lmargin screen $left; set rmargin screen $left + 0.27"
+            echo "set lmargin screen $((80 + 335 * i)) / $wide.; set rmargin screen $((325 + 335 * i)) / $wide."
             [[ $net != "${NETS##* }" ]] || echo 'set key at screen 0.99, 0.85 right samplen 1.5 spacing 1.3 font "sans,11"'
-            plots=() i=0
+            plots=() colour=0
             for program in "${programs[@]}"; do
-                i=$((i + 1))
-                plots+=("'$work/$net.$program' with linespoints lw 2.5 pt 7 lc $i title '${name[$program]}'")
-                plots+=("'$work/$net.$program.threads' with points pt 6 ps 1.4 lw 2 lc $i title '1 process, threads'")
+                colour=$((colour + 1))
+                plots+=("'$work/$net.$program' with linespoints lw 2.5 pt 7 lc $colour title '${name[$program]}'")
+                plots+=("'$work/$net.$program.threads' with points pt 6 ps 1.4 lw 2 lc $colour title '1 process, threads'")
             done
             (IFS=,; echo "plot ${plots[*]}")
-            left=0.44
+            i=$((i + 1))
         done
     } | gnuplot
 fi
