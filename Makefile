@@ -82,7 +82,7 @@ TREE    := $(if $(is_alexeyab),alexeyab,pjreddie)
 SUFFIX  := $(if $(filter alexeyab,$(TREE)),-alexeyab)
 LINKED  := $(if $(SUFFIX),$(if $(filter 1,$(OPENCV)),-opencv)$(if $(filter 1,$(AVX)),-avx)$(if $(filter own,$(GEMM)),-gemm))
 VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),$(if $(filter 1,$(GPU)),gpu$(if $(filter \
-    1,$(CUDNN)),-cudnn)$(if $(filter 1,$(CUDNN_HALF)),-half)$(if $(filter 1,$(NCCL)),-nccl),cpu$(if $(SUFFIX),,$(if $(filter 0,$(ONEDNN)),-no-onednn))))$(subst .,-,$(suffix $(notdir $(MPICC))))$(SUFFIX)$(LINKED)
+    1,$(CUDNN)),-cudnn)$(if $(filter 1,$(CUDNN_HALF)),-half)$(if $(filter 1,$(NCCL)),-nccl),cpu$(if $(filter 0,$(ONEDNN)),-no-onednn)))$(subst .,-,$(suffix $(notdir $(MPICC))))$(SUFFIX)$(LINKED)
 B  := build/$(VARIANT)
 DK := build/darknet$(SUFFIX)
 
@@ -121,8 +121,8 @@ SETUP      = CC='$(CC)' MPICC='$(MPICC)' MPIEXEC='$(MPIEXEC)' CFLAGS=$(call quot
     PKG_CONFIG='$(PKG_CONFIG)' PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' setup/install.sh
 # Without it cmn_tensorboard is refused, with a line that says what to install.
 PROTOBUF_C = $(eval PROTOBUF_C := $$(shell $$(SETUP) check tensorboard >/dev/null 2>&1 && echo 1))$(PROTOBUF_C)
-# Convolutions of pjreddie's tree on the CPU. GPUs have cuDNN, and the sanitizers do not see into it.
-ONEDNN    ?= $(if $(SUFFIX)$(SAN)$(filter 1,$(GPU)),0)
+# Convolutions on the CPU. GPUs have cuDNN, and the sanitizers do not see into it.
+ONEDNN    ?= $(if $(SAN)$(filter 1,$(GPU)),0)
 USES_ONEDNN = $(eval USES_ONEDNN := $$(filter 1,$$(ONEDNN))$$(if $$(ONEDNN),,$$(shell $$(SETUP) check onednn >/dev/null 2>&1 && echo 1)))$(USES_ONEDNN)
 ONEDNN_FLAGS = $(if $(USES_ONEDNN),-DONEDNN)
 flags      = $(shell MPICC='$(MPICC)' PKG_CONFIG='$(PKG_CONFIG)' PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' setup/flags.sh $(1))

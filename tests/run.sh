@@ -273,7 +273,7 @@ trap interrupted INT TERM
 # What TREE=alexeyab runs, beside the programs of unit/ and ranks/ that tests.mk makes for it. The other files are about pjreddie's source, its input and its
 # commands (cli/silent_errors: regressor); cli/alexeyab_features and hosts/alexeyab, of that tree alone, run in each `make test`.
 of_both=(cli/alexeyab cli/batch_norm cli/batch_semantics cli/checkpoint cli/checkpoint_file cli/compressors cli/dying_exchange cli/epochs
-    cli/exact cli/faults cli/logs_kept cli/numbers cli/output cli/report cli/restart_jobs cli/timeline cli/watchdog
+    cli/exact cli/faults cli/logs_kept cli/numbers cli/onednn cli/output cli/report cli/restart_jobs cli/timeline cli/watchdog
     hosts/compressors hosts/faults hosts/link hosts/timeline hosts/training hosts/watchdog hosts/worlds)
 
 # What is to run, in this order as far as there is room. Behind the ranks come those that take long, or they would run alone at

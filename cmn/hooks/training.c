@@ -148,7 +148,7 @@ static void choose_convolutions(void)
     }
     if (cmn_convolution_use(1) && asked == CMN_ONEDNN_ON) {
         cmn_fatal("cmn_onednn=on, and this program has no oneDNN: leave the key away, or build "
-                  "pjreddie's tree with ONEDNN=1 (docs/start/install.md)");
+                  "with ONEDNN=1 (docs/start/install.md)");
     }
 }
 
