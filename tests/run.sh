@@ -29,6 +29,10 @@ fi
 read -ra mpiexec <<<"$MPIEXEC"
 export TREE BUILD DARKNET CC SAN NP MPIEXEC
 export CMOCKA_MESSAGE_OUTPUT=TAP LC_ALL=C
+# Open MPI 4 makes this folder where it is missing, and removes it when it is empty: of two jobs that begin at once there one
+# may fail. What lies in it keeps it.
+sessions=${TMPDIR:-/tmp}/ompi.$(uname -n).$(id -u)
+(umask 077 && mkdir -p "$sessions/tests-$$")
 # What Open MPI takes here anyway. Its other ways look for adapters first, 0.2 s in each process (libpsm2).
 export OMPI_MCA_pml=${OMPI_MCA_pml:-ob1}
 # The tests call make themselves, and count on the defaults of what they run.
@@ -344,5 +348,6 @@ if ((passed + failed + skipped == 0)); then
     printf 'no test has such a name: %s\n' "$*" >&2
     failed=1
 fi
+rmdir "$sessions/tests-$$" "$sessions" 2>/dev/null || true
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 ((failed == 0))
