@@ -47,7 +47,7 @@ failures=() skips=()
 # A hang is found by these; they are no statement about speed.
 slow=1
 [[ -z $SAN ]] || slow=5
-export BATS_TEST_TIMEOUT=$((300 * slow))
+export BATS_TEST_TIMEOUT=$((600 * slow))
 
 tool=$tmp/compare_weights
 "$CC" -std=c11 -O2 -Wall -Wextra -o "$tool" tests/tools/compare_weights.c -lm
@@ -180,11 +180,11 @@ wanted() {
 # plan NAME: sets command, limit (seconds), lane, and taps, the file by way of which the tests of ranks print.
 plan() {
     local ranks=${1##*-}
-    limit=900 lane=any taps=''
+    limit=1800 lane=any taps=''
     case $1 in
-        unit/*) limit=300 command=(env TMPDIR="$tmp" "$BUILD/tests/$1") ;;
+        unit/*) limit=600 command=(env TMPDIR="$tmp" "$BUILD/tests/$1") ;;
         ranks/* | gpu/*-[1-9])
-            limit=300 lane=ranks taps=$tmp/${1//\//-}.tap
+            limit=600 lane=ranks taps=$tmp/${1//\//-}.tap
             command=("${mpiexec[@]}" -n "$ranks" "$BUILD/tests/${1%-*}")
             ;;
         patches/check-patches)
