@@ -24,15 +24,22 @@ unset OMPI_MCA_odls_base_sigkill_timeout
 # As in tests/run.sh: the start of a rank takes 0.1 s, and not 0.3.
 export OMPI_MCA_pml=${OMPI_MCA_pml:-ob1}
 
-# Instrumented programs are slower; limits below are for what hangs.
+# Instrumented programs are slower. Limits below are for what hangs: a machine that does thirty things at once keeps them.
 SLOW=1
 [[ -z $SAN ]] || SLOW=4
 
-# wait_for WHAT COMMAND...: until it is true, for 20 s at most, or PATIENCE.
+# on_busy SECONDS: and one more for each process that waits for a core now: a time that a program itself keeps, as cmn_timeout.
+on_busy() {
+    local load
+    read -r load _ </proc/loadavg
+    echo $(($1 + ${load%.*} / $(nproc)))
+}
+
+# wait_for WHAT COMMAND...: until it is true, for 200 s at most, or PATIENCE.
 wait_for() {
     local i what=$1
     shift
-    for ((i = 0; i < ${PATIENCE:-20} * 10 * SLOW; i++)); do
+    for ((i = 0; i < ${PATIENCE:-200} * 10 * SLOW; i++)); do
         ! "$@" || return 0
         sleep 0.1
     done
@@ -91,7 +98,7 @@ conv_cfg() {
 darknet_on() {
     local n=$1
     shift
-    timeout --kill-after=5 $((60 * SLOW)) "${mpiexec[@]}" -n "$n" "$DARKNET" "$@"
+    timeout --kill-after=5 $((250 * SLOW)) "${mpiexec[@]}" -n "$n" "$DARKNET" "$@"
 }
 
 # train_on N CFG ARGUMENTS...: trains with seed 7 and without validation, unless the arguments say otherwise.
@@ -129,22 +136,34 @@ assert_far() {
     awk -v d="$d" -v limit="$3" 'BEGIN { exit !(d ~ /^[0-9]/ && d + 0 >= limit + 0) }'
 }
 
-# gone PID: it has ended. A zombie has; who takes its status is the affair of the machine's init.
+# gone PID: it has ended, with all of its threads: the first may be a zombie while others still hold files and memory. A zombie
+# has ended; who takes its status is the affair of the machine's init.
 gone() {
-    ! grep -qs '^State:.[^ZX]' "/proc/$1/status"
+    ! grep -qs '^State:.[^ZX]' "/proc/$1"/task/*/status
 }
 
 # all_gone PID...: they have ended, or do so at once: Open MPI 5's mpiexec ends after the signal that kills its ranks, and not
 # after their deaths, for which a busy machine needs a moment.
 all_gone() {
-    local pid i
+    local pid
     for pid; do
-        for ((i = 0; i < 30 * SLOW; i++)); do
-            ! gone "$pid" || break
-            sleep 0.1
-        done
-        gone "$pid" || { echo "process $pid is left"; return 1; }
+        PATIENCE=60 wait_for "the end of process $pid" gone "$pid" || return 1
     done
+}
+
+# job_ended PID: waits until the job has ended; sets ended to its status.
+job_ended() {
+    wait_for 'the end of the job' gone "$1" || return 1
+    ended=0
+    # shellcheck disable=SC2034  # for the caller
+    wait "$1" || ended=$?
+}
+
+# end_now PID...: kills them, those that have ended by themselves left out, and waits until they are gone: what they wrote stays as
+# it is then, and a second attempt has the folder to itself.
+end_now() {
+    kill -KILL "$@" 2>/dev/null || true
+    all_gone "$@"
 }
 
 # seen FILE: images seen, from a weights file's header.
@@ -165,12 +184,12 @@ own_lines() {
         { print }' "$1"
 }
 
-# fails_clearly PATTERN COMMAND...: COMMAND ends by itself within seconds, not with 0 and not by a crash, and one line comes
+# fails_clearly PATTERN COMMAND...: COMMAND ends by itself, not with 0 and not by a crash, and one line comes
 # of it, mpiexec's included, that matches PATTERN (extended regular expression).
 fails_clearly() {
     local pattern=$1 status=0 lines
     shift
-    timeout --kill-after=5 $((20 * SLOW)) "$@" >fails.out 2>fails.err || status=$?
+    timeout --kill-after=5 $((150 * SLOW)) "$@" >fails.out 2>fails.err || status=$?
     echo "status $status of: $*"
     sed 's/^/  out: /' fails.out
     sed 's/^/  err: /' fails.err
@@ -226,7 +245,7 @@ registered() {
 sort_communicators() {
     local name
     usable=() refused=()
-    timeout $((60 * SLOW)) "$@" "$EXCHANGE" 1 1 all >sorted 2>sorted.err || { cat sorted sorted.err; return 1; }
+    timeout $((250 * SLOW)) "$@" "$EXCHANGE" 1 1 all >sorted 2>sorted.err || { cat sorted sorted.err; return 1; }
     while read -r name; do
         if grep -q "^$name refuses: ." sorted; then
             refused+=("$name")

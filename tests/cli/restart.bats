@@ -54,7 +54,7 @@ from() {
 restarts() {
     local status=0 expected=$1 attempts=$2
     shift 2
-    PATH=$PWD/fake:$PATH timeout --kill-after=5 $((60 * SLOW)) "$CMN_RUN" "$@" >run.out 2>run.err || status=$?
+    PATH=$PWD/fake:$PATH timeout --kill-after=5 $((250 * SLOW)) "$CMN_RUN" "$@" >run.out 2>run.err || status=$?
     cat run.err cmn-run.log 2>/dev/null || true
     echo "status $status after $(cat attempts 2>/dev/null || echo 0) attempts"
     [[ $status -eq $expected && $(cat attempts 2>/dev/null || echo 0) -eq $attempts ]]
@@ -64,7 +64,7 @@ restarts() {
 refused() {
     local pattern=$1 status=0
     shift
-    PATH=$PWD/fake:$PATH timeout 20 "$CMN_RUN" "$@" >run.out 2>run.err || status=$?
+    PATH=$PWD/fake:$PATH timeout 200 "$CMN_RUN" "$@" >run.out 2>run.err || status=$?
     cat run.err
     [[ $status -eq 1 && $(wc -l <run.err) -eq 1 && ! -e attempts ]]
     grep -Eq -- "^cmn-run: $pattern" run.err
@@ -163,22 +163,20 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
 
 @test "a stop that mpiexec drops, as while it starts the ranks, is asked again until the ranks have heard it" {
     # Twice it is dropped; then there would be time for two more.
-    export SLOW
-    stand_in 'heard() { n=$((n + 1)); echo USR1 >>heard; ((n < 3)) || { '"$(event stop 0@a 7 '')"'}; }; n=0; trap heard USR1; kill -TERM $PPID; for ((i = 0; i < 50 * SLOW && n < 3; i++)); do sleep 0.5; done; for ((i = 0; i < 10; i++)); do sleep 0.5; done; exit 143' 'exit 0'
+    stand_in 'heard() { n=$((n + 1)); echo USR1 >>heard; ((n < 3)) || { '"$(event stop 0@a 7 '')"'}; }; n=0; trap heard USR1; kill -TERM $PPID; for ((i = 0; i < 400 && n < 3; i++)); do sleep 0.5; done; for ((i = 0; i < 10; i++)); do sleep 0.5; done; exit 143' 'exit 0'
     restarts 143 1 -n 2 "${train[@]}"
     [[ $(grep -c USR1 heard) -eq 3 ]]
     [[ $(grep -c 'asked to save' cmn-run.log) -eq 1 ]]
     # A rank that does not know the signal yet dies of it; the others miss it.
-    stand_in 'trap : USR1; kill -INT $PPID; sleep 1; echo "mpiexec noticed that process rank 1 with PID 7 on node b exited on signal 10 (User defined signal 1)." >&2; '"$(event failure 0@a 7 'rank 1 is gone')"'exit 75' 'exit 0'
+    stand_in 'trap : USR1; kill -INT $PPID; until grep -qs "asked to save" cmn-run.log; do sleep 0.1; done; echo "mpiexec noticed that process rank 1 with PID 7 on node b exited on signal 10 (User defined signal 1)." >&2; '"$(event failure 0@a 7 'rank 1 is gone')"'exit 75' 'exit 0'
     restarts 130 1 -n 2 "${train[@]}"
 }
 
 @test "a stop before the job began is no success, though mpiexec says so" {
-    stand_in 'trap "exit 0" USR1; while :; do sleep 0.1; done'
-    PATH=$PWD/fake:$PATH timeout $((60 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&- &
+    stand_in 'trap "exit 0" USR1; touch knows; while :; do sleep 0.1; done'
+    PATH=$PWD/fake:$PATH timeout $((250 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&- &
     started=$!
-    wait_for 'the first attempt' test -e attempts
-    sleep 0.5
+    wait_for 'an attempt that knows the signal' test -e knows
     kill -USR1 "$(pgrep -P "$started")"
     status=0
     wait "$started" || status=$?
@@ -188,7 +186,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
 
 @test "an mpiexec that somebody stops is named" {
     stand_in 'kill -STOP $$; exit 0'
-    PATH=$PWD/fake:$PATH timeout $((60 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&- &
+    PATH=$PWD/fake:$PATH timeout $((250 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&- &
     started=$!
     wait_for 'the line about it' grep -Eq '^cmn-run: mpiexec is stopped by signal 19 .*: continue it with kill -CONT [0-9]+$' run.err
     kill -CONT "$(sed -n 's/.*kill -CONT \([0-9]*\)$/\1/p' run.err)"
@@ -197,11 +195,12 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
 }
 
 @test "nohup: SIGHUP that is ignored stays ignored" {
-    stand_in 'sleep 2; exit 0'
+    stand_in 'until [[ -e go ]]; do sleep 0.1; done; exit 0'
     (trap '' HUP && PATH=$PWD/fake:$PATH exec "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&-) &
     started=$!
     wait_for 'the first attempt' test -e attempts
     kill -HUP "$started"
+    touch go
     wait "$started"
     run -1 grep -E ' stop ' cmn-run.log
 }
@@ -245,19 +244,27 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     command -v script >/dev/null || skip 'script (bsdutils) is not installed'
     stand_in 'echo a row of the table; exit 0'
     command=$(printf '%q ' "$CMN_RUN" -n 2 "${train[@]}")
-    PATH=$PWD/fake:$PATH timeout $((30 * SLOW)) script -qec "stty tostop; $command" screen.txt </dev/null >/dev/null 3>&- || true
+    PATH=$PWD/fake:$PATH timeout $((250 * SLOW)) script -qec "stty tostop; $command" screen.txt </dev/null >/dev/null 3>&- || true
     cat screen.txt
     grep -q 'a row of the table' screen.txt
     grep -Eq 'done +1 attempt, status 0' cmn-run.log
 }
 
 @test "orphans of a job that have ended do not stay as zombies, while it runs and while machines are asked" {
-    # Twenty processes lose their parent and end, here and in the question.
-    stand_in '(for i in {1..20}; do (sleep 0.2 & echo $! >>orphans); done); sleep 5; for i in $(<orphans); do [[ ! -e /proc/$i ]] || echo $i >>zombies; done; exit 0'
+    # Twenty processes lose their parent and end, here and in the question. Each is gone after that, at once or in a moment.
+    stand_in '(for i in {1..20}; do (sleep 0.2 & echo $! >>orphans); done); ./zombies; exit 0'
+    cat >zombies <<'END'
+#!/bin/bash
+for i in $(<orphans); do
+    for ((n = 0; n < 600; n++)); do [[ -e /proc/$i ]] || break; sleep 0.1; done
+    [[ ! -e /proc/$i ]] || echo "$i" >>left
+done
+END
+    chmod +x zombies
     sed -i 's/^if .* == .sleep 1. .*/&\n    (for i in {1..20}; do (sleep 0.2 \& echo $! >>orphans); done)/' fake/mpiexec
-    sed -i 's/^    exit 0$/    sleep 5; for i in $(<orphans); do [[ ! -e \/proc\/$i ]] || echo $i >>zombies; done; exit 0/' fake/mpiexec
+    sed -i 's/^    exit 0$/    .\/zombies; exit 0/' fake/mpiexec
     restarts 0 1 -hosts a:2 "${train[@]}"
-    [[ $(wc -l <orphans) -eq 40 && ! -e zombies ]]
+    [[ $(wc -l <orphans) -eq 40 && ! -e left ]]
 }
 
 @test "a process that outlives mpiexec and writes for ever is ended, and a stop that comes meanwhile counts" {
@@ -265,7 +272,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     stand_in "${writes}sleep 1; $lost" 'exit 0'
     restarts 0 2 -n 2 "${train[@]}"
     grep -Eq 'left +[12] process' cmn-run.log
-    stand_in "${writes}(sleep 2; kill -TERM \$PPID) & sleep 1; $lost" 'exit 0'
+    stand_in "${writes}(until grep -qs ' fault ' cmn-run.log; do sleep 0.1; done; sleep 1; kill -TERM \$PPID) & sleep 1; $lost" 'exit 0'
     restarts 143 1 -n 2 "${train[@]}"
 }
 
@@ -325,7 +332,7 @@ exec "$@"
 END
     stand_in 'sleep 2; (sleep 299 & echo $! >left); exit 1'
     status=0
-    PATH=$PWD/fake:$PATH timeout --kill-after=5 $((60 * SLOW)) bash script "$CMN_RUN" -n 2 "${train[@]}" 3>&- || status=$?
+    PATH=$PWD/fake:$PATH timeout --kill-after=5 $((250 * SLOW)) bash script "$CMN_RUN" -n 2 "${train[@]}" 3>&- || status=$?
     cat cmn-run.log
     started="$(xargs <others) $(<left)"
     [[ $status -eq 1 && $(wc -l <others) -eq 3 ]]
@@ -593,7 +600,7 @@ prints() {
     [[ $(<cmn-run.log) == 'my own file' ]]
     rm cmn-run.log
     mkfifo cmn-run.log
-    PATH=$PWD/fake:$PATH run -0 timeout $((10 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}"
+    PATH=$PWD/fake:$PATH run -0 timeout $((200 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}"
     [[ $output == *'cmn-run: no journal is kept: cmn-run.log: this is a pipe, which may block (-journal FILE names another one)' ]]
 }
 
@@ -614,12 +621,12 @@ prints() {
     stand_in "trap : USR1; head -c 2000000 /dev/zero | tr '\\0' x >&2; touch written; until [[ -e go ]]; do sleep .1; done; exit 138"
     mkfifo pipe
     exec 8<>pipe
-    PATH=$PWD/fake:$PATH timeout --kill-after=5 $((60 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" 2>pipe 3>&- 8>&- &
+    PATH=$PWD/fake:$PATH timeout --kill-after=5 $((250 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" 2>pipe 3>&- 8>&- &
     started=$!
     wait_for 'the text is taken' test -e written
     kill -TERM "$started"
     wait_for 'it hears the signal' grep -q ' stop ' cmn-run.log
-    timeout 60 sed '/were left out/q' <&8 >got &
+    timeout 250 sed '/were left out/q' <&8 >got &
     touch go
     status=0
     wait "$started" || status=$?

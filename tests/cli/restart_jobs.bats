@@ -20,9 +20,10 @@ trap 'echo INT >>$me' INT
 trap 'echo TERM >>$me' TERM
 trap 'echo USR1 >>$me; printf "cmn-event:%s {\"kind\":\"stop\",\"rank\":%d,\"host\":\"a\",\"phase\":\"\",\"iteration\":1,\"text\":\"\"}\n" "$OMPI_CMN_EVENT_TOKEN" "$OMPI_COMM_WORLD_RANK" >&2; sleep 1.2; echo saved >>$me; trap : TERM; until grep -q saved rank-0 && grep -q saved rank-1; do sleep 0.05; done; exit 143' USR1
 echo "$$" >$me.pid
-for ((i = 0; i < 300; i++)); do sleep 0.1; done
+for ((i = 0; i < 6000; i++)); do sleep 0.1; done
 END
     chmod +x rank
+    rm -f rank-* cmn-run.log
     mpi=("${mpiexec[@]:1}")
     "$CMN_RUN" -n 2 -mpi "${mpi[*]}" -- ./rank -cmn -cmn_checkpoint 5 >run.out 2>run.err 3>&- &
     started=$!
@@ -32,7 +33,6 @@ END
 
 @test "SIGINT, SIGTERM and SIGUSR1: every rank is told once, has its time to save, and nothing is started again" {
     for signal in INT:130 TERM:143 USR1:138; do
-        rm -f rank-* cmn-run.log
         job
         kill -s "${signal%:*}" "$started"
         status=0
@@ -44,6 +44,8 @@ END
         done
         grep -Eq 'stop .*asked to save' cmn-run.log
         [[ $(grep -c 'start   ' cmn-run.log) -eq 1 ]]
+        # shellcheck disable=SC2086
+        all_gone $ranks # they would write into the files of the next job
     done
 }
 
@@ -88,15 +90,16 @@ training() {
 @test "Ctrl-C in a real terminal reaches the ranks once" {
     command -v script >/dev/null || skip 'script (bsdutils) is not installed'
     job
-    kill -KILL "$started"
-    wait_for 'the end of the first job' gone "${ranks#* }"
-    rm -f rank-*
+    # shellcheck disable=SC2046,SC2086  # process ids
+    end_now "$started" $(pgrep -P "$started") $ranks
+    rm -f rank-* cmn-run.log
     command=$(printf '%q ' "$CMN_RUN" -n 2 -mpi "${mpi[*]}" -- ./rank -cmn -cmn_checkpoint 5)
+    # script ends its command where what it reads ends.
     (
         wait_for 'both ranks' test -s rank-0.pid -a -s rank-1.pid
         printf '\003'
-        sleep 5
-    ) | timeout $((60 * SLOW)) script -qec "$command" screen.txt >/dev/null 3>&- || true
+        wait_for 'the end' test -e ended
+    ) | timeout $((500 * SLOW)) script -qec "trap : INT; $command; touch ended" screen.txt >/dev/null 3>&- || true
     cat screen.txt
     for rank in 0 1; do
         [[ $(xargs <"rank-$rank") == 'USR1 saved' ]]
@@ -116,14 +119,14 @@ training() {
     job
     kill -STOP "${ranks#* }"
     kill -TERM "$started"
-    sleep 1.5
+    wait_for 'the first request' grep -qs 'asked to save' cmn-run.log
+    sleep 1.5 # those within a second are one
     kill -TERM "$started"
     status=0
     wait "$started" || status=$?
     cat cmn-run.log
     [[ $status -eq 143 ]]
-    for pid in $ranks; do
-        gone "$pid"
-    done
+    # shellcheck disable=SC2086
+    all_gone $ranks
     grep -Eq 'stop .*end them now' cmn-run.log
 }
