@@ -27,6 +27,7 @@ export OMPI_MCA_pml=${OMPI_MCA_pml:-ob1}
 # Instrumented programs are slower. Limits below are for what hangs: a machine that does thirty things at once keeps them.
 SLOW=1
 [[ -z $SAN ]] || SLOW=4
+HANG_LIMIT=$((250 * SLOW)) # seconds
 
 # on_busy SECONDS: and one more for each process that waits for a core now: a time that a program itself keeps, as cmn_timeout.
 on_busy() {
@@ -98,7 +99,7 @@ conv_cfg() {
 darknet_on() {
     local n=$1
     shift
-    timeout --kill-after=5 $((250 * SLOW)) "${mpiexec[@]}" -n "$n" "$DARKNET" "$@"
+    timeout --kill-after=5 "$HANG_LIMIT" "${mpiexec[@]}" -n "$n" "$DARKNET" "$@"
 }
 
 # train_on N CFG ARGUMENTS...: trains with seed 7 and without validation, unless the arguments say otherwise.
@@ -166,6 +167,21 @@ end_now() {
     all_gone "$@"
 }
 
+# kill_job PID...: SIGKILL for these and for all processes below them, and waits until none of them is left.
+kill_job() {
+    local pids=("$@") i
+    kill -STOP "$@" 2>/dev/null || true # they start no more
+    for ((i = 0; i < ${#pids[@]}; i++)); do
+        mapfile -t -O ${#pids[@]} pids < <(pgrep -P "${pids[i]}" || true)
+    done
+    end_now "${pids[@]}"
+}
+
+# sizes LOG: what a network was resized to, each time. Lines of the standard error may come in between.
+sizes() {
+    awk '/^Resizing(,|$)/ { sized = 1 } sized && /^ *[0-9]+( x [0-9]+.*)? *$/ { print; sized = 0 }' "$1"
+}
+
 # seen FILE: images seen, from a weights file's header.
 seen() {
     od -A n -t u8 -j 12 -N 8 "$1" | tr -d ' '
@@ -189,7 +205,7 @@ own_lines() {
 fails_clearly() {
     local pattern=$1 status=0 lines
     shift
-    timeout --kill-after=5 $((150 * SLOW)) "$@" >fails.out 2>fails.err || status=$?
+    timeout --kill-after=5 "$HANG_LIMIT" "$@" >fails.out 2>fails.err || status=$?
     echo "status $status of: $*"
     sed 's/^/  out: /' fails.out
     sed 's/^/  err: /' fails.err
@@ -245,7 +261,7 @@ registered() {
 sort_communicators() {
     local name
     usable=() refused=()
-    timeout $((250 * SLOW)) "$@" "$EXCHANGE" 1 1 all >sorted 2>sorted.err || { cat sorted sorted.err; return 1; }
+    timeout "$HANG_LIMIT" "$@" "$EXCHANGE" 1 1 all >sorted 2>sorted.err || { cat sorted sorted.err; return 1; }
     while read -r name; do
         if grep -q "^$name refuses: ." sorted; then
             refused+=("$name")
