@@ -1,6 +1,6 @@
 # Measurements: ratios within one run, asserted by nothing. docs/reference/performance.md says how to read them.
 
-.PHONY: bench bench-link bench-slow-link bench-accuracy bench-timeline bench-large-batch bench-batch-norm bench-exact bench-balance bench-reliability bench-faults bench-peers simulate simulate-check
+.PHONY: bench bench-link bench-slow-link bench-accuracy bench-timeline bench-large-batch bench-batch-norm bench-exact bench-balance bench-data bench-reliability bench-faults bench-peers simulate simulate-check
 
 bench: all mnist ## Measure speed against the no-communication baseline; see docs/reference/performance.md
 	@$(TEST_ENV) bench/run.sh
@@ -28,6 +28,9 @@ bench-exact: all mnist ## Measure what cmn_exact costs a step
 
 bench-balance: all mnist ## Measure what cmn_balance gains where one rank is slow (as root)
 	@$(TEST_ENV) bench/balance.sh
+
+bench-data: all mnist ## Measure what decoded images take of a node's memory, shared by its ranks and not
+	@$(TEST_ENV) bench/data.sh
 
 bench-reliability: all mnist ## Measure what checkpoints, comparing the weights and looking for NaN cost a step
 	@$(TEST_ENV) bench/reliability.sh

@@ -151,8 +151,12 @@ static const struct option table[] = {
     {data, "cmn_seed", NUMBER, "auto", "0 to 2147483647, or auto", 0, INT_MAX, AT(seed),
      "seed of order, augmentation and first weights; auto: rank 0 draws one and logs it", 1, NULL},
     {data, "cmn_cache_mb", NUMBER, "auto", "0 to 16777216 MiB, or auto", -1, 16777216, AT(cache_mb),
-     "MiB of decoded images that a rank caches; auto: a quarter of the node's free memory, "
-     "divided by its ranks; 0: none",
+     "MiB of decoded images in memory that the ranks of a node share; auto: a quarter of the "
+     "node's free memory; 0: none",
+     1, NULL},
+    {data, "cmn_cache_dir", TEXT, "off", "folder, or off", 0, 0, AT(spill),
+     "folder on a disk of each host for decoded images that cmn_cache_mb has no room for: half of "
+     "what is free there at the start, in a file without a name",
      1, NULL},
 
     {reports, "cmn_report", WORD, "table", "table, lines, quiet", 0, 0, AT(report),

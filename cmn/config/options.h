@@ -78,7 +78,8 @@ struct cmn_options {
     char log[CMN_TEXT];      /* folder for the output of ranks above 0, empty: off */
     char timeline[CMN_TEXT]; /* file, empty: off */
     long timeline_steps;     /* number of latest steps in the trace */
-    long cache_mb;           /* -1: a part of free memory */
+    long cache_mb;           /* of a node; -1: a part of free memory */
+    char spill[CMN_TEXT];    /* folder for images beyond those, empty: off */
     long verify;             /* iterations between comparisons of the weights, 0: never */
     long nonfinite;          /* enum cmn_nonfinite_mode */
     long checkpoint;         /* iterations between checkpoints, 0: none */

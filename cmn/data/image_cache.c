@@ -1,112 +1,468 @@
 #include "data/image_cache.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
-#define HASH_NONFATAL_OOM 1 /* without memory an image is not kept */
-#include <uthash.h>
+#include <xxhash.h>
 
+#include "base/fatal.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "mpi/shared_file.h"
 
-struct kept {
-    UT_hash_handle hh;
-    int w, h, c;
-    unsigned char *pixels;
-    char key[]; /* channels asked for, then the file name */
+/* KEY: the channels asked for, then the file name. UNIT: records lie at multiples of it. */
+enum { KEY = PATH_MAX + 16, UNIT = 64, WORDS = 8, PAGE = 4096, FIRST_LINES = PAGE / UNIT };
+enum { LEVELS = 30, IN_MEMORY = 0, ON_DISK = 1, PLACES };
+
+/* A word of the index: 0, or where a record lies, in units, which of the two files it is in, and a
+ * part of the hash. */
+enum { AT_BITS = 40, TAG_BITS = 23 };
+
+static const uint64_t largest_file = (uint64_t)UNIT << (AT_BITS - 1); /* bytes of a file */
+
+/* Before the key and the pixels. */
+struct record {
+    uint32_t w, h, c, key_bytes;
 };
 
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
-static struct kept *table;
-static size_t limit, used;
+/* The head of the memory file; the levels follow. Numbers of bytes include what lies before the
+ * records. */
+struct index {
+    uint64_t token;
+    atomic_uint_least64_t used[PLACES];
+    uint64_t limit[PLACES];
+};
 
-enum { KEY = 4112 };
+/* What the node's first rank tells the others. */
+struct offer {
+    struct cmn_shared_file file[PLACES];
+    uint64_t levels, device, inode; /* of the folder it works in */
+};
 
-static void make_key(char *key, const char *file, int channels)
+static struct {
+    int fd[PLACES]; /* -1: none */
+    struct index *index;
+    size_t index_bytes;
+    int levels;
+} cache = {.fd = {-1, -1}};
+static pthread_rwlock_t open_lock = PTHREAD_RWLOCK_INITIALIZER; /* written by who opens or closes */
+
+/* ---- the two files ---- */
+
+static size_t rounded(size_t bytes, size_t unit)
 {
-    snprintf(key, KEY, "%d %s", channels, file);
+    return (bytes + unit - 1) / unit * unit;
 }
 
-void cmn_image_cache_limit(size_t bytes)
+static int read_all(int fd, void *data, size_t bytes, uint64_t at)
 {
-    limit = bytes;
+    for (char *p = data; bytes;) {
+        ssize_t n = pread(fd, p, bytes, (off_t)at);
+        if (n == 0 || (n < 0 && errno != EINTR)) {
+            return -1;
+        }
+        p += n > 0 ? n : 0;
+        at += n > 0 ? (uint64_t)n : 0;
+        bytes -= n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+static int write_all(int fd, const void *data, size_t bytes, uint64_t at)
+{
+    for (const char *p = data; bytes;) {
+        ssize_t n = pwrite(fd, p, bytes, (off_t)at);
+        if (n == 0 || (n < 0 && errno != EINTR)) {
+            return -1;
+        }
+        p += n > 0 ? n : 0;
+        at += n > 0 ? (uint64_t)n : 0;
+        bytes -= n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+/* Room for a record in the first file that has it: where it begins, or 0. */
+static uint64_t take_room(size_t bytes, int *place)
+{
+    for (*place = IN_MEMORY; *place < PLACES; ++*place) {
+        atomic_uint_least64_t *used = &cache.index->used[*place];
+        uint64_t at = atomic_load(used);
+        while (at + bytes <= cache.index->limit[*place]) {
+            if (atomic_compare_exchange_weak(used, &at, at + bytes)) {
+                return at;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Unless somebody has taken room behind it. */
+static void give_room_back(int place, uint64_t at, size_t bytes)
+{
+    uint64_t end = at + bytes;
+
+    atomic_compare_exchange_strong(&cache.index->used[place], &end, at);
+}
+
+/* ---- records ---- */
+
+struct key {
+    char text[KEY];
+    size_t bytes;
+    uint64_t hash;
+};
+
+static void make_key(struct key *k, const char *file, int channels)
+{
+    k->bytes = (size_t)snprintf(k->text, sizeof k->text, "%d %s", channels, file);
+    /* 0: none, which is not kept. */
+    k->hash = k->bytes < sizeof k->text ? XXH3_64bits(k->text, k->bytes) : 0;
+}
+
+static uint64_t word_of(const struct key *k, int place, uint64_t at)
+{
+    uint64_t tag = k->hash >> (64 - TAG_BITS);
+
+    return tag << (AT_BITS + 1) | (uint64_t)place << AT_BITS | at / UNIT;
+}
+
+static atomic_uint_least64_t *line_of(const struct key *k, int level)
+{
+    size_t lines = (size_t)FIRST_LINES << level;
+    size_t before = lines - FIRST_LINES; /* of the levels before: 1 + 2 + ... times the first */
+    char *levels = (char *)cache.index + PAGE;
+
+    return (atomic_uint_least64_t *)(void *)(levels + UNIT * (before + (k->hash & (lines - 1))));
+}
+
+/* Whether the word is that of a record with this key. Its pixels go to *pixels, which the caller
+ * frees, unless that is NULL. */
+static int holds(uint64_t word, const struct key *k, struct record *r, unsigned char **pixels)
+{
+    enum { AT_ONCE = 2 * PAGE };
+    char begin[AT_ONCE];
+    int fd = cache.fd[word >> AT_BITS & 1];
+    uint64_t at = (word & (((uint64_t)1 << AT_BITS) - 1)) * UNIT;
+    size_t head = sizeof *r + k->bytes, bytes, here;
+    ssize_t n;
+
+    if (word >> (AT_BITS + 1) != k->hash >> (64 - TAG_BITS) || fd < 0) {
+        return 0;
+    }
+    n = pread(fd, begin, sizeof begin, (off_t)at);
+    if (n < (ssize_t)head) {
+        return 0;
+    }
+    memcpy(r, begin, sizeof *r);
+    if (r->key_bytes != k->bytes || memcmp(begin + sizeof *r, k->text, k->bytes) != 0) {
+        return 0;
+    }
+    if (pixels) {
+        bytes = (size_t)r->w * r->h * r->c;
+        here = (size_t)n - head < bytes ? (size_t)n - head : bytes;
+        *pixels = malloc(bytes ? bytes : 1);
+        if (*pixels) {
+            memcpy(*pixels, begin + head, here);
+        }
+        if (*pixels && read_all(fd, *pixels + here, bytes - here, at + head + here)) {
+            free(*pixels);
+            *pixels = NULL;
+        }
+    }
+    return 1;
+}
+
+static int find(const struct key *k, struct record *r, unsigned char **pixels)
+{
+    for (int level = 0; level < cache.levels; level++) {
+        atomic_uint_least64_t *line = line_of(k, level);
+        for (int i = 0; i < WORDS; i++) {
+            uint64_t word = atomic_load_explicit(&line[i], memory_order_acquire);
+            if (!word) {
+                return 0;
+            }
+            if (holds(word, k, r, pixels)) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* 0, or -1 where another one has published it, or the index is full. */
+static int publish(const struct key *k, uint64_t word)
+{
+    struct record other;
+
+    for (int level = 0; level < cache.levels; level++) {
+        atomic_uint_least64_t *line = line_of(k, level);
+        for (int i = 0; i < WORDS; i++) {
+            uint64_t found = 0;
+            if (atomic_compare_exchange_strong_explicit(
+                    &line[i], &found, word, memory_order_release, memory_order_acquire)) {
+                return 0;
+            }
+            if (holds(found, k, &other, NULL)) {
+                return -1;
+            }
+        }
+    }
+    return -1;
 }
 
 unsigned char *cmn_image_cache_find(const char *file, int channels, int *w, int *h, int *c)
 {
-    char key[KEY];
-    struct kept *k = NULL;
-    unsigned char *copy = NULL;
+    unsigned char *pixels = NULL;
+    struct record r;
+    struct key k;
 
-    if (!limit) {
-        return NULL;
-    }
-    make_key(key, file, channels);
-    pthread_rwlock_rdlock(&lock);
-    HASH_FIND_STR(table, key, k);
-    if (k) {
-        size_t bytes = (size_t)k->w * (size_t)k->h * (size_t)k->c;
-        copy = malloc(bytes);
-        if (copy) {
-            memcpy(copy, k->pixels, bytes);
-            *w = k->w;
-            *h = k->h;
-            *c = k->c;
+    pthread_rwlock_rdlock(&open_lock);
+    if (cache.index) {
+        make_key(&k, file, channels);
+        if (k.hash && find(&k, &r, &pixels) && pixels) {
+            *w = (int)r.w;
+            *h = (int)r.h;
+            *c = (int)r.c;
         }
     }
-    pthread_rwlock_unlock(&lock);
-    return copy;
+    pthread_rwlock_unlock(&open_lock);
+    return pixels;
 }
 
 void cmn_image_cache_keep(const char *file, int channels, int w, int h, int c,
                           const unsigned char *pixels)
 {
-    char key[KEY];
-    struct kept *k, *other = NULL;
-    size_t bytes = (size_t)w * (size_t)h * (size_t)c;
-    size_t room, length;
+    struct record r = {(uint32_t)w, (uint32_t)h, (uint32_t)c, 0}, other;
+    size_t bytes = (size_t)w * (size_t)h * (size_t)c, room;
+    struct key k;
+    uint64_t at;
+    int place;
 
-    make_key(key, file, channels);
-    length = strlen(key) + 1;
-    room = sizeof *k + length + bytes;
-    pthread_rwlock_wrlock(&lock);
-    HASH_FIND_STR(table, key, other);
-    if (!other && used + room <= limit) {
-        k = malloc(room);
-        if (k) {
-            memcpy(k->key, key, length);
-            k->w = w;
-            k->h = h;
-            k->c = c;
-            k->pixels = (unsigned char *)k->key + length;
-            memcpy(k->pixels, pixels, bytes);
-            HASH_ADD_STR(table, key, k);
-            if (k->hh.tbl) {
-                used += room;
-            } else {
-                free(k);
+    pthread_rwlock_rdlock(&open_lock);
+    if (cache.index) {
+        make_key(&k, file, channels);
+        r.key_bytes = (uint32_t)k.bytes;
+        room = rounded(sizeof r + k.bytes + bytes, UNIT);
+        at = k.hash && !find(&k, &other, NULL) ? take_room(room, &place) : 0;
+        if (at && (write_all(cache.fd[place], &r, sizeof r, at) ||
+                   write_all(cache.fd[place], k.text, k.bytes, at + sizeof r) ||
+                   write_all(cache.fd[place], pixels, bytes, at + sizeof r + k.bytes) ||
+                   publish(&k, word_of(&k, place, at)))) {
+            give_room_back(place, at, room);
+        }
+    }
+    pthread_rwlock_unlock(&open_lock);
+}
+
+/* ---- opening and closing ---- */
+
+static uint64_t at_most(uint64_t bytes)
+{
+    struct rlimit file;
+
+    if (!getrlimit(RLIMIT_FSIZE, &file) && file.rlim_cur != RLIM_INFINITY &&
+        bytes > file.rlim_cur) {
+        bytes = file.rlim_cur;
+    }
+    return bytes < largest_file ? bytes : largest_file;
+}
+
+/* Twice as many words as images of half a KiB. */
+static uint64_t levels_for(uint64_t bytes)
+{
+    enum { LEAST = 512 };
+    uint64_t level = 1;
+
+    while (level < LEVELS && ((uint64_t)FIRST_LINES << level) * WORDS < 2 * bytes / LEAST) {
+        level++;
+    }
+    return level;
+}
+
+static size_t index_bytes(uint64_t levels)
+{
+    return PAGE + (((size_t)FIRST_LINES << levels) - FIRST_LINES) * UNIT;
+}
+
+/* A file without a name in the folder, or -1 with errno. Not every file system has those. */
+static int open_in(const char *folder)
+{
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+    if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {
+        char *name = cmn_format("%s/.cmn-cache-XXXXXX", folder);
+        fd = mkostemp(name, O_CLOEXEC);
+        if (fd >= 0) {
+            unlink(name);
+        }
+        free(name);
+    }
+    return fd;
+}
+
+static void use_folder(const char *folder, struct cmn_shared_file *f, uint64_t *limit)
+{
+    struct statvfs disk;
+
+    cache.fd[ON_DISK] = open_in(folder);
+    if (cache.fd[ON_DISK] < 0 || fstatvfs(cache.fd[ON_DISK], &disk) ||
+        cmn_shared_file_offer(f, cache.fd[ON_DISK], 0)) {
+        cmn_fatal("cmn_cache_dir: %s: %s: name a folder on a disk of each host that this user may "
+                  "write to",
+                  folder, strerror(errno));
+    }
+    *limit = at_most((uint64_t)disk.f_bavail * disk.f_frsize / 2);
+}
+
+static void drop(void)
+{
+    if (cache.index) {
+        munmap(cache.index, cache.index_bytes);
+    }
+    for (int place = 0; place < PLACES; place++) {
+        if (cache.fd[place] >= 0) {
+            close(cache.fd[place]);
+        }
+        cache.fd[place] = -1;
+    }
+    cache.index = NULL;
+}
+
+static int map_index(uint64_t levels)
+{
+    void *at;
+
+    cache.levels = (int)levels;
+    cache.index_bytes = index_bytes(levels);
+    at = mmap(NULL, cache.index_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, cache.fd[IN_MEMORY], 0);
+    cache.index = at == MAP_FAILED ? NULL : at;
+    return cache.index ? 0 : cmn_fail("its index cannot be mapped: %s", strerror(errno));
+}
+
+/* One of so many caches of the node. 0, or -1 with a reason. */
+static int create(int caches, uint64_t bytes, const char *folder, struct offer *o)
+{
+    uint64_t limit[PLACES] = {bytes / (uint64_t)caches, 0}, index;
+
+    if (folder[0]) {
+        use_folder(folder, &o->file[ON_DISK], &limit[ON_DISK]);
+        limit[ON_DISK] /= (uint64_t)caches;
+    }
+    o->levels = levels_for(limit[IN_MEMORY] + limit[ON_DISK]);
+    index = index_bytes(o->levels);
+    if (at_most(index) < index) {
+        return cmn_fail("its index needs a limit of a file's size (ulimit -f) of %zu KiB",
+                        (size_t)(index >> 10));
+    }
+    cache.fd[IN_MEMORY] = memfd_create("cmn-images", MFD_CLOEXEC);
+    if (cache.fd[IN_MEMORY] < 0 || ftruncate(cache.fd[IN_MEMORY], (off_t)index) ||
+        cmn_shared_file_offer(&o->file[IN_MEMORY], cache.fd[IN_MEMORY], 0)) {
+        return cmn_fail("no memory file: %s", strerror(errno));
+    }
+    if (map_index(o->levels)) {
+        return -1;
+    }
+    atomic_store(&cache.index->used[IN_MEMORY], index);
+    atomic_store(&cache.index->used[ON_DISK], UNIT);
+    cache.index->limit[IN_MEMORY] = at_most(index + limit[IN_MEMORY]);
+    cache.index->limit[ON_DISK] = limit[ON_DISK];
+    return 0;
+}
+
+/* What the first rank has created. 0, or -1 with a reason. */
+static int join(const struct offer *o, const struct stat *here)
+{
+    if (o->device != here->st_dev || o->inode != here->st_ino) {
+        return cmn_fail("they work in different folders");
+    }
+    for (int place = 0; place < PLACES; place++) {
+        if (o->file[place].file >= 0) {
+            cache.fd[place] = cmn_shared_file_join(&o->file[place], 0);
+            if (cache.fd[place] < 0) {
+                return -1;
             }
         }
     }
-    pthread_rwlock_unlock(&lock);
+    return map_index(o->levels);
 }
 
-size_t cmn_image_cache_default_limit(int ranks_on_node)
+/* All ranks of the node or none. 0, or -1 on all with the reason of one. */
+static int create_or_join(const struct cmn_topology *t, uint64_t bytes, const char *folder)
 {
-    return cmn_memory_free() / 4 / (size_t)ranks_on_node;
+    struct offer o = {.file = {{-1, -1, 0}, {-1, -1, 0}}};
+    struct stat here = {.st_ino = 0};
+    int failed = -1;
+    char why[512];
+
+    if (stat(".", &here) == 0) {
+        o.device = here.st_dev;
+        o.inode = here.st_ino;
+    }
+    if (t->intra_rank == 0 && create(1, bytes, folder, &o)) {
+        failed = 0;
+    }
+    MPI_CALL(MPI_Bcast(&o, sizeof o, MPI_BYTE, 0, t->intra));
+    if (t->intra_rank > 0 && o.file[IN_MEMORY].file >= 0 && join(&o, &here)) {
+        failed = t->intra_rank;
+    }
+    snprintf(why, sizeof why, "%s", cmn_reason());
+    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, t->intra));
+    if (failed < 0) {
+        return 0;
+    }
+    MPI_CALL(MPI_Bcast(why, sizeof why, MPI_CHAR, failed, t->intra));
+    drop();
+    return cmn_fail("%s", why);
+}
+
+void cmn_image_cache_open(const struct cmn_topology *t, size_t bytes, const char *folder)
+{
+    struct offer o = {.file = {{-1, -1, 0}, {-1, -1, 0}}};
+    unsigned long long allowed = bytes;
+    int ranks = t ? t->intra_size : 1;
+
+    cmn_image_cache_close();
+    if (ranks > 1) {
+        MPI_CALL(MPI_Bcast(&allowed, 1, MPI_UNSIGNED_LONG_LONG, 0, t->intra));
+    }
+    if (!allowed && !folder[0]) {
+        return;
+    }
+    pthread_rwlock_wrlock(&open_lock);
+    if (ranks > 1 && create_or_join(t, allowed, folder) == 0) {
+        ranks = 0;
+    } else if (ranks > 1) {
+        cmn_say("the ranks of a node cannot share decoded images, so each caches its own: %s",
+                cmn_reason());
+    }
+    if (ranks > 0 && create(ranks, allowed, folder, &o)) {
+        cmn_say("caches no images: %s", cmn_reason());
+        drop();
+    }
+    pthread_rwlock_unlock(&open_lock);
+}
+
+size_t cmn_image_cache_default_limit(void)
+{
+    return cmn_memory_free() / 4;
 }
 
 void cmn_image_cache_close(void)
 {
-    struct kept *k, *next;
-
-    pthread_rwlock_wrlock(&lock);
-    HASH_ITER(hh, table, k, next)
-    {
-        HASH_DEL(table, k);
-        free(k);
-    }
-    used = 0;
-    pthread_rwlock_unlock(&lock);
+    pthread_rwlock_wrlock(&open_lock);
+    drop();
+    pthread_rwlock_unlock(&open_lock);
 }

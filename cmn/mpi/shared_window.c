@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "mpi/call.h"
+#include "mpi/shared_file.h"
 #include "mpi/shm_barrier.h"
 
 struct cmn_window {
@@ -91,42 +91,21 @@ static int affordable(size_t bytes)
     return 0;
 }
 
-/* What rank 0 of the group tells the others: which file of which process to open, and the number
- * in it. */
-struct place {
-    long process, file; /* no file: -1 */
-    uint64_t token;
-};
-
 /* On rank 0 of the group. Returns the file that join() closes; after a failure where->file is -1,
  * with a reason. */
-static int create(const struct cmn_window *w, struct place *where)
+static int create(const struct cmn_window *w, struct cmn_shared_file *where)
 {
     int file;
 
-    if (getrandom(&where->token, sizeof where->token, 0) != sizeof where->token) {
-        where->token = (uint64_t)getpid() * 2654435761U;
-    }
     if (affordable(w->size)) {
         return -1;
     }
     file = (int)syscall(SYS_memfd_create, "cmn", 1U /* MFD_CLOEXEC */);
     if (file < 0 || ftruncate(file, (off_t)w->size) ||
-        pwrite(file, &where->token, sizeof where->token, token_at(w)) != sizeof where->token) {
+        cmn_shared_file_offer(where, file, token_at(w))) {
         cmn_fail("a shared window of %zu MiB cannot be had: %s", w->size >> 20, strerror(errno));
-        return file;
     }
-    where->process = getpid();
-    where->file = file;
     return file;
-}
-
-/* In another container the process id is another process, whose file must not be touched. */
-static int is_the_window(const struct cmn_window *w, int file, const struct place *where)
-{
-    uint64_t found = ~where->token;
-
-    return pread(file, &found, sizeof found, token_at(w)) == sizeof found && found == where->token;
 }
 
 /* Reserves the pages of this rank's part, so that they lie in the memory next to its cores. */
@@ -144,24 +123,16 @@ static int reserve(const struct cmn_window *w, int file)
                   : 0;
 }
 
-static int map(struct cmn_window *w, const struct place *where)
+static int map(struct cmn_window *w, const struct cmn_shared_file *where)
 {
-    static const char apart[] =
-        " (ranks of one host in different containers cannot share memory: use cmn_intra=mpi)";
-    char name[64];
+    int file = cmn_shared_file_join(where, token_at(w)), result;
     void *at;
-    int file, result = 0;
 
-    snprintf(name, sizeof name, "/proc/%ld/fd/%ld", where->process, where->file);
-    file = open(name, O_RDWR | O_CLOEXEC);
     if (file < 0) {
-        return cmn_fail("a shared window cannot be had: %s: %s%s", name, strerror(errno), apart);
+        return cmn_fail_in("a shared window cannot be had");
     }
-    if (!is_the_window(w, file, where)) {
-        result = cmn_fail("a shared window cannot be had: %s is not rank 0's%s", name, apart);
-    } else if (reserve(w, file)) {
-        result = -1;
-    } else {
+    result = reserve(w, file);
+    if (!result) {
         at = mmap(NULL, w->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
         w->base = at == MAP_FAILED ? NULL : at;
         result = w->base ? 0
@@ -192,7 +163,7 @@ static int all_succeeded(const struct cmn_window *w, int result)
 
 static int join(struct cmn_window *w)
 {
-    struct place where = {-1, -1, 0};
+    struct cmn_shared_file where = {-1, -1, 0};
     int file = w->rank == 0 ? create(w, &where) : -1, result;
 
     MPI_CALL(MPI_Bcast(&where, sizeof where, MPI_BYTE, 0, w->group->comm));

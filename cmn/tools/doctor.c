@@ -65,7 +65,7 @@ struct need {
     double layers;  /* outputs, their gradients, workspace */
     double lists;   /* of images */
     double images;  /* that are loaded ahead, and those that loader threads work on */
-    double cache;   /* of decoded images */
+    double cache;   /* a rank's part of the node's decoded images */
 };
 
 static double total(const struct need *n)
@@ -105,7 +105,8 @@ static struct need estimate(const struct cmn_doctor *d, const struct cmn_plan *p
     n.images = 2 * own * (double)p->sample * p->grows +
                at_once * (decoded * (1 + sizeof(float)) + (double)p->sample * p->grows);
     n.lists = ((double)d->lines[0] + (double)d->lines[1]) * LINE_BYTES;
-    n.cache = (double)d->sums.bytes + (double)d->sums.readable * CACHED_BYTES;
+    n.cache =
+        ((double)d->sums.bytes + (double)d->sums.readable * CACHED_BYTES) / s->topology.intra_size;
     return n;
 }
 
@@ -175,7 +176,7 @@ static void check_memory(struct cmn_doctor *d, struct cmn_session *s, const stru
         cmn_feed_share(s, cmn_cfg_int(&d->cfg, 0, "batch", 1) / subdivisions, subdivisions, steps);
     n = estimate(d, p, s, &share, program);
     if (s->options.cache_mb >= 0) {
-        limit = (double)s->options.cache_mb * (1 << 20);
+        limit = (double)s->options.cache_mb * (1 << 20) / t->intra_size;
     }
     n.cache = n.cache < limit ? n.cache : limit;
     fits = fitting_subdivisions(d, p, s, program, room);
@@ -186,7 +187,7 @@ static void check_memory(struct cmn_doctor *d, struct cmn_session *s, const stru
     if (out) {
         fprintf(out,
                 "memory of a rank: about %s: program %s, weights and gradients %s, layers %s, "
-                "lists %s, images being loaded %s, image cache %s\n"
+                "lists %s, images being loaded %s, part of the image cache %s\n"
                 "  free for each of the %d rank%s of a node: %s; subdivisions=%d",
                 size_text(total(&n)), size_text(n.program), size_text(n.weights),
                 size_text(n.layers), size_text(n.lists), size_text(n.images), size_text(n.cache),

@@ -223,7 +223,7 @@ static void pin_arithmetic(struct cmn_session *s)
 
 void cmn_session_configure(struct cmn_session *s)
 {
-    size_t limit = cmn_image_cache_default_limit(s->topology.intra_size);
+    size_t limit = cmn_image_cache_default_limit();
     int evaluates = s->command->does == CMN_EVALUATES;
 
     cmn_compare_program(&s->topology);
@@ -242,7 +242,7 @@ void cmn_session_configure(struct cmn_session *s)
     if (s->options.cache_mb >= 0) {
         limit = (size_t)s->options.cache_mb << 20;
     }
-    cmn_image_cache_limit(limit);
+    cmn_image_cache_open(&s->topology, limit, s->options.spill);
     cmn_output_open(s->topology.rank, s->topology.size, s->options.log);
     agree_on_seed(s);
     cmn_random_open(s->seed, s->topology.rank);

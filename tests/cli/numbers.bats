@@ -225,6 +225,36 @@ augmented_cfg() {
     train_on 2 net.cfg
     cmp none.weights small.weights
     cmp none.weights "out/net$FINAL.weights"
+    mkdir disk
+    train_on 2 net.cfg -cmn_cache_mb 0 -cmn_cache_dir disk
+    cmp none.weights "out/net$FINAL.weights"
+    rmdir disk
+    for n in 1 3 4; do
+        train_on "$n" net.cfg -cmn_cache_mb 0
+        keep net "none-$n"
+        train_on "$n" net.cfg
+        cmp "none-$n.weights" "out/net$FINAL.weights"
+    done
+}
+
+@test "ranks of one node decode an image once" {
+    command -v strace >/dev/null || skip 'strace is not installed'
+    [[ -z $SAN ]] || skip 'strace and sanitizers do not go together'
+    local i
+    mlp_cfg batch=20 cmn_epochs=6 max_batches=1000 >mlp.cfg
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    printf '%s\n' '#!/bin/sh' 'strace -f -qq -e trace=openat,open -o "trace.$OMPI_COMM_WORLD_RANK" "$TRACED" "$@"' >traced
+    chmod +x traced
+    export TRACED=$DARKNET
+    for ((i = 2; i <= 3; i++)); do
+        rm -f trace.*
+        DARKNET=$PWD/traced train_on "$i" mlp.cfg
+        grep -ho 'mnist/train/[^"]*png' trace.* >loads
+        echo "$i ranks: $(wc -l <loads) loads of $(sort -u loads | wc -l) images"
+        (($(sort -u loads | wc -l) == $(wc -l <train.list)))
+        # A batch is loaded ahead: at the borders of an epoch two ranks may decode one image at once.
+        (($(wc -l <loads) < $(wc -l <train.list) * 3 / 2))
+    done
 }
 
 @test "another seed: other weights; no seed: one is drawn, said, and can be given again" {

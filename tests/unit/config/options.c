@@ -57,6 +57,7 @@ static const struct key keys[] = {
     {"cmn_timeline", "", "trace.json", "trace.json", {"on"}},
     {"cmn_timeline_steps", "100", "5", "5", {"", "0", "1000001", "all"}},
     {"cmn_cache_mb", "auto", "0", "0", {"", "-2", "1G", "16777217"}},
+    {"cmn_cache_dir", "", "/scratch", "/scratch", {"on"}},
     {"cmn_verify", "1000", "1", "1", {"", "-1", "all"}},
     {"cmn_nonfinite", "stop", "skip", "skip", {"", "0", "nan"}},
     {"cmn_outlier", "off", "6", "6", {"", "-1", "1001", "nan", "on"}},
@@ -287,8 +288,9 @@ static void bad_values(void **state)
 /* No file of this name: who wants one writes ./off. */
 static void names_are_off(void **state)
 {
-    static const char *const key[] = {"cmn_csv",   "cmn_chart",    "cmn_tensorboard",
-                                      "cmn_graph", "cmn_timeline", "cmn_rank_logs"};
+    static const char *const key[] = {"cmn_csv",      "cmn_chart",    "cmn_tensorboard",
+                                      "cmn_graph",    "cmn_timeline", "cmn_rank_logs",
+                                      "cmn_cache_dir"};
     struct cmn_options o;
 
     (void)state;

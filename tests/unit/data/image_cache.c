@@ -1,10 +1,35 @@
 #include "check.h"
 
+#include <dirent.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include "data/image_cache.h"
+/* For a process that is killed while it writes, and for two names with one hash. */
+static ssize_t interrupted_pwrite(int fd, const void *data, size_t bytes, off_t at);
+#define pwrite interrupted_pwrite
+#include "data/image_cache.c"
+#undef pwrite
 
 enum { SIDE = 10, BYTES = SIDE * SIDE };
+
+static long dies_at = -1; /* this process, when it has written so many bytes in all; -1: never */
+
+static ssize_t interrupted_pwrite(int fd, const void *data, size_t bytes, off_t at)
+{
+    ssize_t n;
+
+    if (dies_at < 0) {
+        return pwrite(fd, data, bytes, at);
+    }
+    n = pwrite(fd, data, bytes < (size_t)dies_at ? bytes : (size_t)dies_at, at);
+    dies_at -= n;
+    if (dies_at == 0) {
+        raise(SIGKILL);
+    }
+    return n;
+}
 
 static void fill(unsigned char *pixels, size_t n, int value)
 {
@@ -21,18 +46,32 @@ static void keep(const char *file, int value)
     cmn_image_cache_keep(file, 1, SIDE, SIDE, 1, pixels);
 }
 
-static unsigned char *find(const char *file, int channels)
+static unsigned char *find_image(const char *file, int channels)
 {
     int w, h, c;
 
     return cmn_image_cache_find(file, channels, &w, &h, &c);
 }
 
+/* Whether it is there; whole, if it is. */
+static int is_kept(const char *file, int value)
+{
+    unsigned char want[BYTES], *copy = find_image(file, 1);
+    int kept = copy != NULL;
+
+    fill(want, sizeof want, value);
+    if (kept) {
+        assert_memory_equal(copy, want, sizeof want);
+    }
+    free(copy);
+    return kept;
+}
+
 static int reset(void **state)
 {
     (void)state;
     cmn_image_cache_close();
-    cmn_image_cache_limit(1 << 20);
+    cmn_image_cache_open(NULL, 1 << 20, "");
     return 0;
 }
 
@@ -52,7 +91,7 @@ static void found_as_kept(void **state)
     assert_int_equal(c, 2);
     assert_memory_equal(copy, pixels, sizeof pixels);
     free(copy);
-    assert_null(find("b.png", 2));
+    assert_null(find_image("b.png", 2));
 }
 
 static void caller_owns_the_copy(void **state)
@@ -62,10 +101,10 @@ static void caller_owns_the_copy(void **state)
     (void)state;
     fill(want, sizeof want, 5);
     keep("a.png", 5);
-    copy = find("a.png", 1);
+    copy = find_image("a.png", 1);
     memset(copy, 0, BYTES);
     free(copy);
-    copy = find("a.png", 1);
+    copy = find_image("a.png", 1);
     assert_memory_equal(copy, want, sizeof want);
     free(copy);
 }
@@ -79,7 +118,7 @@ static void channels_are_part_of_the_key(void **state)
     fill(grey, sizeof grey, 1);
     fill(colour, sizeof colour, 2);
     cmn_image_cache_keep("a.png", 1, SIDE, SIDE, 1, grey);
-    assert_null(find("a.png", 3));
+    assert_null(find_image("a.png", 3));
     cmn_image_cache_keep("a.png", 3, SIDE, SIDE, 3, colour);
     copy = cmn_image_cache_find("a.png", 3, &w, &h, &c);
     assert_int_equal(c, 3);
@@ -90,8 +129,8 @@ static void channels_are_part_of_the_key(void **state)
     assert_memory_equal(copy, grey, sizeof grey);
     free(copy);
     /* No key may be made from another one's digits. */
-    assert_null(find("1 a.png", 1));
-    assert_null(find(" a.png", 1));
+    assert_null(find_image("1 a.png", 1));
+    assert_null(find_image(" a.png", 1));
 }
 
 static void limit_is_respected(void **state)
@@ -101,7 +140,7 @@ static void limit_is_respected(void **state)
     int kept = 0;
 
     (void)state;
-    cmn_image_cache_limit(LIMIT);
+    cmn_image_cache_open(NULL, LIMIT, "");
     for (int i = 0; i < IMAGES; i++) {
         snprintf(name, sizeof name, "%d.png", i);
         keep(name, i);
@@ -109,7 +148,7 @@ static void limit_is_respected(void **state)
     for (int i = 0; i < IMAGES; i++) {
         unsigned char *copy;
         snprintf(name, sizeof name, "%d.png", i);
-        copy = find(name, 1);
+        copy = find_image(name, 1);
         kept += copy != NULL;
         free(copy);
     }
@@ -123,12 +162,12 @@ static void keeping_twice_costs_once(void **state)
     unsigned char *copy;
 
     (void)state;
-    cmn_image_cache_limit(10 * BYTES);
+    cmn_image_cache_open(NULL, 10 * BYTES, "");
     for (int i = 0; i < 1000; i++) {
         keep("a.png", 1);
     }
     keep("b.png", 2);
-    copy = find("b.png", 1);
+    copy = find_image("b.png", 1);
     assert_non_null(copy);
     free(copy);
 }
@@ -136,9 +175,9 @@ static void keeping_twice_costs_once(void **state)
 static void no_limit_no_images(void **state)
 {
     (void)state;
-    cmn_image_cache_limit(0);
+    cmn_image_cache_open(NULL, 0, "");
     keep("a.png", 1);
-    assert_null(find("a.png", 1));
+    assert_null(find_image("a.png", 1));
 }
 
 static void close_drops_everything(void **state)
@@ -146,27 +185,209 @@ static void close_drops_everything(void **state)
     unsigned char *copy;
 
     (void)state;
-    cmn_image_cache_limit(4 * BYTES);
+    cmn_image_cache_open(NULL, 4 * BYTES, "");
     keep("a.png", 1);
     cmn_image_cache_close();
-    assert_null(find("a.png", 1));
-    /* The room is free again. */
+    assert_null(find_image("a.png", 1));
+    cmn_image_cache_open(NULL, 4 * BYTES, "");
+    assert_null(find_image("a.png", 1));
     keep("b.png", 1);
-    copy = find("b.png", 1);
+    copy = find_image("b.png", 1);
     assert_non_null(copy);
     free(copy);
 }
 
-static void default_limit_is_shared(void **state)
+static void default_limit_is_a_part_of_memory(void **state)
 {
-    size_t one = cmn_image_cache_default_limit(1);
-    size_t four = cmn_image_cache_default_limit(4);
+    (void)state;
+    assert_true(cmn_image_cache_default_limit() > 0);
+    /* Free memory moves between the two calls. */
+    assert_true(cmn_image_cache_default_limit() < cmn_memory_free() / 2);
+}
+
+/* Two names with one hash: the first word of a line is the other one's. */
+static void names_with_one_hash_are_two(void **state)
+{
+    unsigned char *pixels = NULL;
+    struct key a, b;
+    struct record r;
 
     (void)state;
-    assert_true(one > 0);
-    /* Free memory moves between the two calls. */
-    assert_true(four > one / 8 && four < one / 2);
+    keep("a.png", 1);
+    make_key(&a, "a.png", 1);
+    make_key(&b, "b.png", 1);
+    b.hash = a.hash;
+    assert_int_equal(find(&a, &r, NULL), 1);
+    assert_int_equal(find(&b, &r, &pixels), 0);
+    assert_null(pixels);
 }
+
+/* ---- several processes ---- */
+
+enum { PROCESSES = 4, EACH = 50 };
+
+/* Runs work(i) in processes that share the cache, and waits for them: their numbers, added. */
+static int in_processes(int processes, int (*work)(int i))
+{
+    pid_t child[PROCESSES];
+    int sum = 0, status;
+
+    for (int i = 0; i < processes; i++) {
+        child[i] = fork();
+        if (child[i] == 0) {
+            _exit(work(i));
+        }
+        assert_true(child[i] > 0);
+    }
+    for (int i = 0; i < processes; i++) {
+        assert_int_equal(waitpid(child[i], &status, 0), child[i]);
+        sum += WIFSIGNALED(status) ? 1000 * WTERMSIG(status) : WEXITSTATUS(status);
+    }
+    return sum;
+}
+
+static const char *name_of(int i)
+{
+    static char name[32];
+
+    snprintf(name, sizeof name, "%d.png", i);
+    return name;
+}
+
+static int keep_some(int i)
+{
+    for (int k = i * EACH; k < (i + 1) * EACH; k++) {
+        keep(name_of(k), k);
+    }
+    return 0;
+}
+
+static int keep_all(int i)
+{
+    (void)i;
+    for (int k = 0; k < PROCESSES * EACH; k++) {
+        keep(name_of(k), k);
+    }
+    return 0;
+}
+
+static int count_kept(int i)
+{
+    int kept = 0;
+
+    (void)i;
+    for (int k = 0; k < PROCESSES * EACH; k++) {
+        kept += is_kept(name_of(k), k);
+    }
+    return kept;
+}
+
+static void what_one_keeps_the_others_find(void **state)
+{
+    (void)state;
+    assert_int_equal(in_processes(PROCESSES, keep_some), 0);
+    assert_int_equal(count_kept(0), PROCESSES * EACH);
+    assert_int_equal(in_processes(1, count_kept), PROCESSES * EACH);
+}
+
+static uint64_t used(int place)
+{
+    return atomic_load(&cache.index->used[place]);
+}
+
+/* All keep all at once: what somebody has found already is given back, or at worst taken twice. */
+static void the_limit_is_that_of_all(void **state)
+{
+    enum { LIMIT = 60 * 2 * UNIT };
+    uint64_t begin;
+    int kept;
+
+    (void)state;
+    cmn_image_cache_open(NULL, LIMIT, "");
+    begin = used(IN_MEMORY);
+    assert_int_equal(in_processes(PROCESSES, keep_all), 0);
+    kept = count_kept(0);
+    assert_true(kept > 0 && kept <= 60);
+    assert_true(used(IN_MEMORY) - begin <= LIMIT);
+}
+
+static int die_while_keeping(int i)
+{
+    dies_at = 1 + 20 * i;
+    keep("half.png", 7);
+    return 0;
+}
+
+/* In the head of its record, in its key, in its pixels: nobody finds it, and the next one who decodes
+ * it keeps it. */
+static void an_image_half_written_is_not_found(void **state)
+{
+    (void)state;
+    assert_int_equal(in_processes(PROCESSES, die_while_keeping), PROCESSES * 1000 * SIGKILL);
+    assert_int_equal(is_kept("half.png", 7), 0);
+    keep("half.png", 7);
+    assert_int_equal(is_kept("half.png", 7), 1);
+}
+
+static int keep_within_a_small_file(int i)
+{
+    struct rlimit most = {.rlim_cur = 40 << 10, .rlim_max = 40 << 10};
+
+    setrlimit(RLIMIT_FSIZE, &most);
+    cmn_image_cache_open(NULL, 1 << 20, "");
+    keep_all(i);
+    return count_kept(i);
+}
+
+static void a_limit_of_files_is_one_of_the_cache(void **state)
+{
+    int kept;
+
+    (void)state;
+    cmn_image_cache_close();
+    kept = in_processes(1, keep_within_a_small_file);
+    assert_true(kept > 0 && kept < PROCESSES * EACH);
+}
+
+/* ---- a folder ---- */
+
+static int files_in(const char *folder)
+{
+    DIR *d = opendir(folder);
+    int files = -2; /* . and .. */
+
+    assert_non_null(d);
+    while (readdir(d)) {
+        files++;
+    }
+    closedir(d);
+    return files;
+}
+
+static void a_folder_takes_what_memory_has_no_room_for(void **state)
+{
+    enum { LIMIT = 20 * 2 * UNIT };
+    char folder[] = "/tmp/cmn-cache-XXXXXX";
+    uint64_t begin;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    for (size_t memory = 0; memory <= LIMIT; memory += LIMIT) {
+        cmn_image_cache_open(NULL, memory, folder);
+        begin = used(IN_MEMORY);
+        assert_int_equal(in_processes(PROCESSES, keep_some), 0);
+        assert_int_equal(count_kept(0), PROCESSES * EACH);
+        assert_true(used(IN_MEMORY) - begin <= memory);
+        assert_true(memory == 0 || used(IN_MEMORY) - begin > memory / 2);
+        assert_true(used(ON_DISK) > UNIT);
+        assert_int_equal(files_in(folder), 0);
+    }
+    cmn_image_cache_close();
+    assert_int_equal(rmdir(folder), 0);
+    assert_fatal(cmn_image_cache_open(NULL, 1 << 20, folder), "cmn_cache_dir: /tmp/cmn-cache-");
+}
+
+/* ---- threads ---- */
 
 enum { THREADS = 4, SHARED = 5000 };
 
@@ -183,7 +404,7 @@ static void *work(void *bad)
         int image = i % SHARED;
         snprintf(name, sizeof name, "%d.png", image);
         fill(want, sizeof want, image);
-        copy = find(name, 1);
+        copy = find_image(name, 1);
         if (copy && memcmp(copy, want, sizeof want)) {
             *(int *)bad = 1;
         }
@@ -201,7 +422,7 @@ static void threads_see_whole_images(void **state)
     int bad[THREADS] = {0};
 
     (void)state;
-    cmn_image_cache_limit(1 << 24);
+    cmn_image_cache_open(NULL, 1 << 24, "");
     pthread_barrier_init(&start, NULL, THREADS);
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(pthread_create(&thread[i], NULL, work, &bad[i]), 0);
@@ -217,7 +438,7 @@ static void threads_see_whole_images(void **state)
         char name[32];
         unsigned char *copy;
         snprintf(name, sizeof name, "%d.png", i);
-        copy = find(name, 1);
+        copy = find_image(name, 1);
         assert_non_null(copy);
         free(copy);
     }
@@ -233,7 +454,13 @@ int main(void)
         cmocka_unit_test_setup(keeping_twice_costs_once, reset),
         cmocka_unit_test_setup(no_limit_no_images, reset),
         cmocka_unit_test_setup(close_drops_everything, reset),
-        cmocka_unit_test_setup(default_limit_is_shared, reset),
+        cmocka_unit_test_setup(default_limit_is_a_part_of_memory, reset),
+        cmocka_unit_test_setup(names_with_one_hash_are_two, reset),
+        cmocka_unit_test_setup(what_one_keeps_the_others_find, reset),
+        cmocka_unit_test_setup(the_limit_is_that_of_all, reset),
+        cmocka_unit_test_setup(an_image_half_written_is_not_found, reset),
+        cmocka_unit_test_setup(a_limit_of_files_is_one_of_the_cache, reset),
+        cmocka_unit_test_setup(a_folder_takes_what_memory_has_no_room_for, reset),
         cmocka_unit_test_setup(threads_see_whole_images, reset),
     };
 
