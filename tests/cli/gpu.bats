@@ -4,7 +4,7 @@
 # shellcheck disable=SC2154  # mpiexec: helpers.bash
 
 # Compiling for all generations of GPUs takes its time on a busy machine.
-export BATS_TEST_TIMEOUT=600
+export BATS_TEST_TIMEOUT=1400
 
 load helpers
 
@@ -12,8 +12,20 @@ load helpers
 parts() {
     local part
     for part in CUDNN NCCL; do
-        if env "$part=1" "$REPO/setup/cuda.sh" "$BATS_FILE_TMPDIR/probe.mk" 2>/dev/null; then echo "$part=1"; fi
+        if env "$part=1" "$REPO/setup/cuda.sh" "$BATS_FILE_TMPDIR/parts.mk" 2>/dev/null; then echo "$part=1"; fi
     done
+}
+
+# generations BUILD: ARCH=… for make. Of all generations that make would compile for, the oldest and the newest; those between
+# have the same source and would take most of the time. A build that is there keeps what it was made for.
+generations() {
+    local known
+    if [[ -x $1/bin/darknet && -f $1/cuda.mk ]]; then
+        sed -nE '1 s/.* (ARCH=[0-9a-z_,]*) .*/\1/p' "$1/cuda.mk"
+    else
+        known=$(sed -n 's/^CUDA_ARCH := //p' "$BATS_FILE_TMPDIR/probe.mk" | grep -o 'code=sm_[0-9]*' | sed 's/.*_//' | sort -n)
+        echo "ARCH=$(sed -n 1p <<<"$known"),$(sed -n '$ p' <<<"$known")"
+    fi
 }
 
 setup_file() {
@@ -21,12 +33,15 @@ setup_file() {
     # One run of the compiler decides; what it says is the reason to skip.
     if ! "$REPO/setup/cuda.sh" "$BATS_FILE_TMPDIR/probe.mk" 2>"$BATS_FILE_TMPDIR/why"; then return 0; fi
     mapfile -t parts_here < <(parts)
-    echo "# make GPU=1 ${parts_here[*]}" >&3
-    touch "$BATS_FILE_TMPDIR/cuda"
-    make -C "$REPO" GPU=1 "${parts_here[@]}" >"$BATS_FILE_TMPDIR/build.log" 2>&1 || true
     name=$(printf -- '-%s' "${parts_here[@]%=1}")
     [[ ${#parts_here[@]} -gt 0 ]] || name=
-    echo "$REPO/build/gpu${name,,}/bin/darknet" >"$BATS_FILE_TMPDIR/program"
+    build=$REPO/build/gpu${name,,}
+    parts_here+=("$(generations "$build")")
+    echo "# make GPU=1 ${parts_here[*]}" >&3
+    printf '%s\n' "${parts_here[@]}" >"$BATS_FILE_TMPDIR/parts"
+    touch "$BATS_FILE_TMPDIR/cuda"
+    make -C "$REPO" GPU=1 "${parts_here[@]}" >"$BATS_FILE_TMPDIR/build.log" 2>&1 || true
+    echo "$build/bin/darknet" >"$BATS_FILE_TMPDIR/program"
 }
 
 setup() {
@@ -51,7 +66,7 @@ no_gpu() {
     [[ -x $(cat "$BATS_FILE_TMPDIR/program") ]]
     run -1 grep -iE 'warning|error' "$BATS_FILE_TMPDIR/build.log"
     # A second run does nothing, and the build for the CPU is another one.
-    mapfile -t parts_here < <(parts)
+    mapfile -t parts_here <"$BATS_FILE_TMPDIR/parts"
     run -0 make -C "$REPO" --no-print-directory GPU=1 "${parts_here[@]}"
     [[ -z $output ]]
     cmp "$REPO/bin/darknet-gpu" "$(cat "$BATS_FILE_TMPDIR/program")"
@@ -74,7 +89,7 @@ no_gpu() {
     conv_cfg >conv.cfg
     train_on 2 conv.cfg -cmn_onednn off
     mv out/conv.weights cpu.weights
-    timeout 100 "${mpiexec[@]}" -n 2 "$gpu" classifier train small.data conv.cfg -cmn -cmn_seed 7 -cmn_validate 0 -nogpu
+    timeout 250 "${mpiexec[@]}" -n 2 "$gpu" classifier train small.data conv.cfg -cmn -cmn_seed 7 -cmn_validate 0 -nogpu
     cmp out/conv.weights cpu.weights
     fails_clearly 'non_cuda_aware cannot be used here: .*CPU' "${mpiexec[@]}" -n 2 "$gpu" classifier train small.data \
         conv.cfg -cmn -nogpu -cmn_communicator non_cuda_aware
