@@ -17,9 +17,7 @@ setup() {
 }
 
 teardown() {
-    for file in pid-*; do
-        [[ ! -f $file ]] || kill -KILL "$(cat "$file")" 2>/dev/null || true
-    done
+    [[ -z ${job:-} ]] || kill_job "$job"
 }
 
 norm_cfg() {
@@ -179,20 +177,16 @@ same_as_one() {
 # it stands in the layers.
 @test "SIGKILL of a rank while the others wait for its statistics: the job ends, and the rank is named" {
     norm_cfg max_batches=1000000 >norm.cfg
-    for attempt in 1 2 3 4 5 6; do
-        rm -f pid-*
+    for attempt in {1..20}; do
+        rm -f pid-* train.log
         # shellcheck disable=SC2016  # the rank's own shell expands it
-        timeout --kill-after=5 $((60 * SLOW)) "${mpiexec[@]}" -n 3 sh -c 'echo $$ >"pid-$OMPI_COMM_WORLD_RANK"; exec "$@"' sh "$DARKNET" \
-            classifier train small.data norm.cfg -cmn -cmn_validate 0 -cmn_sync_bn 1 >train.log 2>&1 &
+        timeout --kill-after=5 "$HANG_LIMIT" "${mpiexec[@]}" -n 3 sh -c 'echo $$ >"pid-$OMPI_COMM_WORLD_RANK"; exec "$@"' sh "$DARKNET" \
+            classifier train small.data norm.cfg -cmn -cmn_validate 0 -cmn_sync_bn 1 >train.log 2>&1 3>&- &
         job=$!
-        for ((i = 0; i < 300 * SLOW; i++)); do
-            ! grep -q '^5, ' train.log || break
-            sleep 0.1
-        done
+        wait_for 'iteration 5' grep -qs '^5, ' train.log
         kill -STOP "$(cat pid-1)"
         sleep 0.3
         kill -KILL "$(cat pid-1)"
-        run -0 timeout $((10 * SLOW)) tail --pid=$job -f /dev/null
         status=0
         wait $job || status=$?
         tail -n 5 train.log

@@ -61,6 +61,11 @@ same() {
     assert_close one.weights out/yolo_final.weights $LIMIT
 }
 
+# sized N PID: log$N has 3 sizes, and there are weights of iteration 100; or it has ended.
+sized() {
+    gone "$2" || [[ -s out/random_100.weights && $(sizes "log$1" | wc -l) -ge 3 ]]
+}
+
 @test "detector train: random=1, all ranks draw the same sizes at the same time" {
     net batch=3 max_batches=70 >fixed.cfg
     { conv 4 4 && conv 6 4 && conv 14 2 linear && yolo jitter=.2; } >>fixed.cfg
@@ -71,17 +76,15 @@ same() {
         rm -f out/*
         # Sizes are drawn until 200 iterations before the end, so the weights after 100 are looked at. From 70 to there.
         # shellcheck disable=SC2154  # from helpers
-        timeout --kill-after=5 $((100 * SLOW)) "${mpiexec[@]}" -n $n "$DARKNET" detector train data.data random.cfg start.weights \
+        timeout --kill-after=5 "$HANG_LIMIT" "${mpiexec[@]}" -n $n "$DARKNET" detector train data.data random.cfg start.weights \
             -cmn -cmn_seed 7 -cmn_batch global >log$n 2>&1 3>&- &
         pid=$!
-        while [[ ! -s out/random_100.weights ]] && kill -0 $pid; do
-            sleep .1
-        done
-        kill -INT $pid || tail -n 40 log$n
+        wait_for 'weights and sizes' sized $n $pid || { tail -n 40 log$n; return 1; }
+        kill_job $pid
         wait $pid || true
         mv out/random_100.weights random$n.weights
-        # Lines of the standard error may come in between.
-        awk '/^Resizing/ { sized = 1 } sized && /^[0-9]+$/ && n++ < 3 { print; sized = 0 }' log$n >sizes$n
+        sizes log$n | sed -n 1,3p >sizes$n
+        [[ $(wc -l <sizes$n) -eq 3 ]]
     done
     cat sizes1
     [[ $(sort -u sizes1 | wc -l) -ge 2 ]]
@@ -163,14 +166,10 @@ same() {
 @test "rnn train: a signal ends it, with its weights saved" {
     make_text
     text_cfg rnn max_batches=100000000 >rnn.cfg
-    export OMPI_MCA_odls_base_sigkill_timeout=3 # as in faults.bats
-    # Without --foreground it signals its group, too: mpiexec twice, which then ends at once.
-    timeout --foreground --kill-after=15 $((100 * SLOW)) "${mpiexec[@]}" -n 2 "$DARKNET" rnn train rnn.cfg -data text.data -cmn >train.log 2>&1 3>&- &
+    timeout --foreground --kill-after=15 "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$DARKNET" rnn train rnn.cfg -data text.data -cmn >train.log 2>&1 3>&- &
     pid=$!
-    while ! grep -q '^100: ' train.log && kill -0 $pid; do
-        sleep .1
-    done
-    kill -TERM $pid
+    wait_for 'iteration 100' grep -qs '^100: ' train.log
+    kill -USR1 "$(pgrep -P $pid)" # mpiexec hands it to the ranks, and waits for them
     wait $pid || true
     grep -q 'asked to stop' train.log
     [[ $(seen out/rnn_final.weights) -ge 12000 ]]
