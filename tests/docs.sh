@@ -256,7 +256,7 @@ bad() {
 
 # run_blocks HOW
 run_blocks() {
-    local place file reason limit=180 all=0
+    local place file reason limit=600 all=0
     local -A ran=()
     [[ $1 == run ]] || limit=1200
     for place in "${blocks[@]}"; do

@@ -201,6 +201,7 @@ plan() {
     esac
     case ${1#alexeyab/} in
         cli/make | cli/gpu | cli/mpich) lane=compiles ;;
+        cli/docs) limit=3600 ;;
         cli/watchdog | hosts/watchdog | cli/dying_exchange | cli/faults) lane=timed ;;
     esac
 }
