@@ -38,7 +38,7 @@ static int end(void **state)
 static void look(void)
 {
     cmn_heartbeat_look(h, LOOK_MS, 1);
-    usleep(500);
+    usleep(5000);
     MPI_Barrier(top.world);
 }
 
@@ -309,7 +309,7 @@ static void strangers_keep_nobody_out(void **state)
     }
     if (top.rank == 1) {
         begin_wrong(CLOSES);
-        for (int i = 0; i < 20 && !wrong.got; i++) {
+        for (int i = 0; i < 2000 && !wrong.got; i++) {
             cmn_heartbeat_look(h, 1, 1);
             usleep(1000);
             attend_wrong();

@@ -128,7 +128,7 @@ static int end_of(const char *name, int terms, int *asked)
             wait(NULL);
             _exit(0);
         }
-        alarm(30);
+        alarm(300);
         wait(NULL);
         if (!strcmp(name, "orted")) {
             _exit(0);
@@ -202,7 +202,7 @@ static void mpiexec_may_be_the_first_process(void **state)
     fflush(NULL);
     pid = fork();
     if (pid == 0) {
-        alarm(30);
+        alarm(300);
         _exit(find_in_container());
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);

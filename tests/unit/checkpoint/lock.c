@@ -274,7 +274,7 @@ static void a_folder_that_is_gone(void **state)
     at = cmn_directory_open(gone);
     assert_true(at >= 0);
     assert_int_equal(rmdir(gone), 0);
-    alarm(10);
+    alarm(300);
     assert_int_equal(cmn_lock_take(at, "x"), -1);
     alarm(0);
     check_contains(cmn_reason(), ".x.checkpoint-lock: No such file or directory");

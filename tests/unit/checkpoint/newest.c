@@ -184,7 +184,8 @@ static void of_another_user(void **state)
     assert_int_equal(chown(checkpoints_path("x-2.checkpoint"), 65534, 65534), 0);
     assert_int_equal(newest(), -1);
     assert_int_equal(damages, 0);
-    check_contains(cmn_reason(), "x-2.checkpoint: it belongs to another user (id 65534): put a copy of ");
+    check_contains(cmn_reason(),
+                   "x-2.checkpoint: it belongs to another user (id 65534): put a copy of ");
     assert_int_equal(chown(checkpoints_path("x-2.checkpoint"), 0, 0), 0);
     assert_int_equal(newest(), 2);
 }
@@ -253,8 +254,8 @@ static void one_job_at_a_time(void **state)
 
     (void)state;
     gethostname(host, sizeof host - 1);
-    snprintf(text, sizeof text, "%s: process %ld on %s trains x there",
-             folder + strlen(folder) - 6, (long)pid, host);
+    snprintf(text, sizeof text, "%s: process %ld on %s trains x there", folder + strlen(folder) - 6,
+             (long)pid, host);
     assert_null(cmn_writer_open(folder, "x", 1));
     check_contains(cmn_reason(), text);
     w = cmn_writer_open(folder, "y", 1); /* another name */
@@ -313,7 +314,7 @@ static void killed_while_writing(void **state)
         }
         /* Every other one while it writes its second checkpoint or a later one, however slow the
          * disk is. */
-        for (int i = 0; round % 2 && i < 5000 && cmn_checkpoint_latest(folder, "x") < from; i++) {
+        for (int i = 0; round % 2 && i < 60000 && cmn_checkpoint_latest(folder, "x") < from; i++) {
             nanosleep(&moment, NULL);
         }
         nanosleep(&wait, NULL);
