@@ -43,7 +43,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cuda_folders() {
     local name python found
     for name in libcudart.so.13 libcublas.so.13 libcublasLt.so.13 libcurand.so.10 libcudnn.so.9 libnccl.so.2 libcuda.so.1; do
-        found=$(ldconfig -p 2>/dev/null | sed -n "s|^\s*$name .* => ||p" | head -n 1)
+        found=$(ldconfig -p 2>/dev/null | sed -n "s|^\s*$name .* => ||p" | sed -n 1p)
         [[ -z $found ]] || dirname "$found"
     done
     for name in /usr/local/cuda*/lib64 /usr/local/cuda*/targets/x86_64-linux/lib /usr/local/nvidia/lib64 /usr/local/nvidia/lib \
@@ -98,13 +98,15 @@ find_files() {
 # ---- Steps ----
 
 libraries() {
+    local driver
     ldd "$DARKNET"
     if ldd "$DARKNET" | grep 'not found'; then
         echo "libraries are missing; looked through: $LD_LIBRARY_PATH"
         return 1
     fi
-    # The driver is opened by name.
-    if ! { ldconfig -p; tr ':' '\n' <<<"${LD_LIBRARY_PATH:-}" | sed 's|$|/libcuda.so.1|' | xargs ls; } 2>/dev/null | grep -m 1 'libcuda\.so\.1'; then
+    # The driver is opened by name. Files that are not there make ls fail.
+    driver=$({ ldconfig -p; tr ':' '\n' <<<"${LD_LIBRARY_PATH:-}" | sed 's|$|/libcuda.so.1|' | xargs ls; } 2>/dev/null || true)
+    if ! grep -m 1 'libcuda\.so\.1' <<<"$driver"; then
         echo 'libcuda.so.1, which comes with the driver, was not found'
         return 1
     fi
@@ -191,7 +193,7 @@ main() {
         printf '%s\n' "${rows[@]}"
         printf '%d s; %d steps, %d of them ok\n' "$SECONDS" "${#rows[@]}" "$(printf '%s\n' "${rows[@]}" | grep -cE '^[^ ]+ +[0-9]+ +[0-9]+  ok' || true)"
     } | tee -a "$out/log"
-    ! printf '%s\n' "${rows[@]}" | grep -qvE '^[^ ]+ +[0-9]+ +[0-9]+  ok'
+    ! grep -qvE '^[^ ]+ +[0-9]+ +[0-9]+  ok' <<<"$(printf '%s\n' "${rows[@]}")"
 }
 
 : "${GPU_PLAN_SECONDS:=570}" "${MPIEXEC:=mpiexec --oversubscribe --bind-to none$( ((UID)) || echo ' --allow-run-as-root')}"
