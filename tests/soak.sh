@@ -30,7 +30,8 @@ fi
 
 (($#)) || set -- "kill:$RUNS" writing:5 launcher:3 stop:5 truncated:5 flipped:5 full:3 readonly:3 asked:3
 RANDOM=$((SEED % 32768))
-LIMIT=120    # seconds for a run that takes some 6
+LIMIT=600    # seconds for a run that takes some 6, where nothing else runs
+PATIENCE=120 # seconds for what comes within one
 TIMEOUT=3    # cmn_timeout where a rank is stopped
 repo=$PWD
 work=${SOAK:-$(mktemp -d "${TMPDIR:-/tmp}/cmn-soak.XXXXXX")}
@@ -154,8 +155,8 @@ all_run() {
 # wait_a_moment [AT_LEAST]: until so many checkpoints are there, and then some part of the time that the training takes.
 wait_a_moment() {
     local ms
-    until_true 30 all_run
-    until_true 60 checkpoints_are "${1:-0}"
+    until_true $PATIENCE all_run
+    until_true $PATIENCE checkpoints_are "${1:-0}"
     ms=$((RANDOM * (${1:-0} ? took / 3 : took * 3 / 4) / 32768))
     sleep "$((ms / 1000)).$(printf %03d $((ms % 1000)))"
 }
@@ -173,8 +174,9 @@ said() {
     grep -Eq -- "$1" run/journal 2>/dev/null
 }
 
-# hit SIGNAL PID: notes when. Fails when the process has ended by itself already.
+# hit SIGNAL PID: notes when, and how many checkpoints there were. Fails when the process has ended by itself already.
 hit() {
+    had=$(checkpoints | wc -l)
     [[ -n $2 ]] && kill -s "$1" "$2" 2>/dev/null || return 1
     hit_at=$(now)
 }
@@ -207,9 +209,10 @@ fault_writing() {
     local pid end
     wait_a_moment 1
     pid=$(pid_of_rank 0)
-    end=$(($(now) + 10000))
+    [[ -n $pid ]] || return 1
+    end=$(($(now) + PATIENCE * 1000))
     until is_writing "$pid"; do
-        (($(now) < end)) || return 1
+        (($(now) < end)) && kill -0 "$pid" 2>/dev/null || return 1
     done
     hit KILL "$pid"
 }
@@ -218,7 +221,7 @@ fault_writing() {
 damage() {
     local file
     wait_a_moment 2 && hit KILL "$(one_rank)" || return 1
-    until_true 30 said ' failure '
+    until_true $PATIENCE said ' failure '
     file=run/out/$(checkpoints | tail -n 1)
     "$1" "$file" "$(stat -c %s "$file")"
     expected+=("damaged|truncated|checksum")
@@ -246,7 +249,7 @@ fault_full() {
     wait_a_moment 1
     dd if=/dev/zero of=run/out/filler bs=64k status=none 2>/dev/null || true
     hit_at=$(now)
-    until_true 20 said 'checkpoint.*(No space|full)' || return 1
+    until_true $PATIENCE said 'checkpoint.*(No space|full)' || return 1
     told_at=$(now)
     rm run/out/filler
     goes_on_and_dies
@@ -257,7 +260,7 @@ fault_readonly() {
     mount --bind run/out run/out
     mount -o remount,bind,ro run/out
     hit_at=$(now)
-    until_true 20 said 'checkpoint.*[Rr]ead-only' || return 1
+    until_true $PATIENCE said 'checkpoint.*[Rr]ead-only' || { umount run/out; return 1; }
     told_at=$(now)
     umount run/out
     goes_on_and_dies
@@ -267,7 +270,9 @@ fault_readonly() {
 goes_on_and_dies() {
     local before
     before=$(checkpoints | tail -n 1)
-    until_true 20 is_newer "$before" && kill -KILL "$(one_rank)"
+    until_true $PATIENCE is_newer "$before" || return 1
+    had=$(checkpoints | wc -l)
+    kill -KILL "$(one_rank)"
 }
 
 is_newer() {
@@ -336,7 +341,7 @@ check() {
         grep -Eq "(warning|resume) .*($pattern)" run/journal || wrong "the journal does not say: $pattern"
     done
     (($(checkpoints | wc -l) <= 2)) || wrong 'more than two checkpoints stayed'
-    for ((i = 0; i < 50; i++)); do ! nothing_is_left || break; sleep 0.1; done
+    for ((i = 0; i < 600; i++)); do ! nothing_is_left || break; sleep 0.1; done
     nothing_is_left || { wrong 'something is left:'; left >&2; }
     fault_time
 }
@@ -358,7 +363,6 @@ one() {
         fi
         [[ $1 == stop ]] || start
         if "fault_$1"; then
-            [[ $1 == asked ]] || { until_true 30 said ' failure ' && had=$(checkpoints | wc -l); } || true
             check
             [[ $1 != full ]] || umount run/out
             return

@@ -14,7 +14,7 @@ setup() {
 
 # soak FAULT:RUNS
 soak() {
-    run timeout --kill-after=5 $((170 * SLOW)) "$REPO/tests/soak.sh" "$1"
+    run timeout --kill-after=5 $((550 * SLOW)) "$REPO/tests/soak.sh" "$1"
     echo "$output"
     [[ $output != *"skipped: "* ]] || skip "${output#*skipped: }"
     [[ $status -eq 0 ]]
