@@ -67,7 +67,7 @@ checked() {
     cluster_job 1+1
     job=("${job[@]/#OMPI_MCA_btl_tcp_if_include=*/OMPI_MCA_btl_tcp_if_exclude=lo}")
     [[ " ${job[*]} " == *' OMPI_MCA_btl_tcp_if_exclude=lo '* ]]
-    run timeout 60 "${job[@]}" "$DARKNET" cmn check -cmn_timeout 5
+    run timeout 200 "${job[@]}" "$DARKNET" cmn check -cmn_timeout 5
     echo "status $status: $output"
     ((status != 0 && status != 124))
     if [[ $(mpiexec --version) == *'Open MPI) 5'* && $output == *'connect() to 172.17.0.1:'*' failed'* ]]; then

@@ -18,6 +18,8 @@
 #   cluster_agree                     ends all such differences
 #   cluster_clock NODE SECONDS        for what starts on that node, CLOCK_MONOTONIC is so far ahead; fails where it cannot be
 #   cluster_shm NODE SIZE             gives the node a new /dev/shm of that size, e.g. 1m
+#   cluster_kill NODE                 ends all that runs on a node, and waits until it has ended
+#   cluster_clear                     the same on all nodes and beside them
 #   cluster_left                      processes that run in the cluster
 #
 # The cluster ends with the shell that made it.
@@ -45,7 +47,7 @@ cluster_up() {
     exec {cluster_fd}< <(exec setpriv --pdeathsig KILL unshare "${user[@]}" --mount --net --pid --fork --kill-child \
         --mount-proc "$cluster_home/cluster-init.sh" "$1" 2>&1 3>&-)
     cluster_holder=$!
-    read -r -t 20 answer <&"$cluster_fd" || true
+    read -r -t 120 answer <&"$cluster_fd" || true
     exec {cluster_fd}<&-
     cluster_first=$(ps -o pid= --ppid "$cluster_holder" | tr -d ' ')
     if [[ $answer != ready || -z $cluster_first ]]; then
@@ -149,6 +151,24 @@ cluster_clock() {
 
 cluster_shm() {
     cluster_run mount -t tmpfs -o "mode=1777,size=$2" none "/run/cluster/$1/shm"
+}
+
+# What a process has begun meanwhile is seen by the next look.
+cluster_kill() {
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    cluster_run bash -c 'for ((i = 0; i < 1200; i++)); do
+            mapfile -t pids < <(ip netns pids "$1")
+            ((${#pids[@]})) || exit 0
+            kill -KILL "${pids[@]}" 2>/dev/null
+            sleep 0.05
+        done
+        echo "left on $1: ${pids[*]}"
+        exit 1' - "$1"
+}
+
+# To kill(2) -1 is every process here but the first one and who asks.
+cluster_clear() {
+    cluster_run bash -c 'kill -KILL -1'
 }
 
 # Pid and command of every process but the first one with its sleep, and this question itself. Zombies have ended.

@@ -13,14 +13,14 @@ munged --force --key-file="$folder/munge.key" --pid-file="$folder/munged.pid" --
     --seed-file="$folder/munged.seed" --socket=/run/munge/munge.socket.2
 
 # Each node has a folder of its own below /run/cluster, as PMIx' and slurmd's files have the same names on all of them.
-# The nodes have more cores than this machine: what is tested is who is where. A node that says nothing for 5 s is down; a
-# job that is queued again may start after 6 s instead of two minutes.
+# The nodes have more cores than this machine: what is tested is who is where. A node that says nothing for 15 s is down; a
+# job that is queued again may start after 11 s instead of two minutes.
 cat >"$SLURM_CONF" <<CONF
 ClusterName=cluster
 SlurmctldHost=$(hostname)(10.77.0.254)
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=cred_expire=5
+AuthInfo=cred_expire=10
 StateSaveLocation=$folder/state
 SlurmctldPidFile=$folder/slurmctld.pid
 SlurmctldLogFile=$folder/slurmctld.log
@@ -37,9 +37,9 @@ SchedulerParameters=sched_interval=1,batch_sched_delay=0
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
-SlurmdTimeout=5
-MessageTimeout=5
-TCPTimeout=1
+SlurmdTimeout=15
+MessageTimeout=15
+TCPTimeout=2
 KillWait=5
 ReturnToService=2
 MpiDefault=none
@@ -59,7 +59,7 @@ for ((i = 1; i <= $1; i++)); do
     mkdir -p "/run/cluster/node$i/spool" "/run/cluster/node$i/tmp"
     /run/cluster/agent.sh "node$i" slurmd
 done
-for ((i = 0; i < 100; i++)); do
+for ((i = 0; i < 1200; i++)); do
     [[ $(sinfo -h -N -t idle | wc -l) -ne $1 ]] || exit 0
     sleep 0.1
 done

@@ -49,11 +49,8 @@ slurm_pids() {
 }
 
 slurm_node_dies() {
-    local pids
     cluster_run ip -n "$1" link set eth0 down
-    pids=$(slurm_pids "$1")
-    # shellcheck disable=SC2086  # several
-    cluster_run kill -KILL $pids
+    cluster_kill "$1"
 }
 
 slurm_node_returns() {

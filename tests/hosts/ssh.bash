@@ -51,7 +51,7 @@ ssh_up() {
             echo $! >ssh/$node.pid
         done
         for node in $nodes; do
-            for ((i = 0; i < 200; i++)); do
+            for ((i = 0; i < 2000; i++)); do
                 ! "$agent" $node "bash -c \"exec 4<>/dev/tcp/$node/22\"" 2>ssh/why || continue 2
                 sleep 0.05
             done

@@ -21,18 +21,19 @@ setup() {
 
 teardown() {
     [[ -z ${started:-} ]] || kill -KILL "$started" 2>/dev/null || true
+    [[ -n ${cluster_why:-} ]] || cluster_throttle 10gbit
 }
 
 # by_mpiexec COMMAND...: on node1, two ranks there and two on node2; ended when it hangs.
 by_mpiexec() {
     ssh_words node1 mpiexec --bind-to none --mca mpi_yield_when_idle 1 "${mpi[@]}" --host "node1:2,${other:-node2}:2" -n 4 "$@"
-    timeout --kill-after=5 $((60 * SLOW)) "${words[@]}"
+    timeout --kill-after=5 $((200 * SLOW)) "${words[@]}"
 }
 
-# by_cmn_run OPTIONS... -- COMMAND...: the same, with the options that it chooses itself. `limit`: seconds, 60.
+# by_cmn_run OPTIONS... -- COMMAND...: the same, with the options that it chooses itself. `limit`: seconds, 200.
 by_cmn_run() {
     ssh_words node1 "$BUILD/bin/cmn-run" -hosts "node1:2,${other:-node2}:2" -mpi "${mpi[*]}" "$@"
-    timeout --kill-after=5 $((${limit:-60} * SLOW)) "${words[@]}"
+    timeout --kill-after=5 $((${limit:-200} * SLOW)) "${words[@]}"
 }
 
 train=("$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_validate 0)
@@ -81,7 +82,7 @@ neither_starts() {
     command -v script >/dev/null || skip 'script (bsdutils) is not installed'
     cluster_run sh -c ": >$SSH/known"
     ssh_words node1 "$BUILD/bin/cmn-run" -hosts node1:2,node2:2 -- "${train[@]}" -cmn_checkpoint 5
-    timeout --kill-after=5 $((60 * SLOW)) script -qec "$(printf '%q ' "${words[@]}")" screen.txt </dev/null >/dev/null 3>&- || true
+    timeout --kill-after=5 $((200 * SLOW)) script -qec "$(printf '%q ' "${words[@]}")" screen.txt </dev/null >/dev/null 3>&- || true
     cat screen.txt
     grep -q 'cmn-run: node2: its host key is not known here' screen.txt
     run -1 grep -E 'yes/no|no answer within' screen.txt
@@ -188,10 +189,10 @@ one_line() {
 
 # ---- cmn-run, and what dies on node2 ----
 
-# prepare: 400 steps of four ranks that share each batch of 60; undisturbed.weights is what comes of them on one host.
+# prepare: 120 steps of four ranks that share each batch of 60; undisturbed.weights is what comes of them on one host.
 prepare() {
     small_data 24000 10
-    mlp_cfg batch=60 max_batches=400 cmn_batch=global cmn_communicator=naive >mlp.cfg
+    mlp_cfg batch=60 max_batches=120 cmn_batch=global cmn_communicator=naive >mlp.cfg
     if [[ ! -e $BATS_FILE_TMPDIR/undisturbed.weights ]]; then
         darknet_on 4 classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_validate 0 >undisturbed.log 2>&1 ||
             { cat undisturbed.log; return 1; }
@@ -208,13 +209,15 @@ checkpoints() {
 
 # await WHAT COMMAND...
 await() {
-    PATIENCE=60 wait_for "$@" || { cat run.err cmn-run.log; return 1; }
+    wait_for "$@" || { cat run.err cmn-run.log; return 1; }
 }
 
-# start OPTIONS...: cmn-run in the background, until there is a checkpoint. Sets started.
+# start OPTIONS...: cmn-run in the background, until there is a checkpoint. A step takes 0.2 s on the slow link, so that the training
+# cannot end before what is to be killed. Sets started.
 start() {
+    cluster_throttle 10mbit
     touch before
-    limit=150 by_cmn_run "$@" -- "${train[@]}" -cmn_checkpoint 10 -cmn_timeout 5 >run.out 2>run.err 3>&- &
+    limit=400 by_cmn_run "$@" -- "${train[@]}" -cmn_checkpoint 10 -cmn_timeout 20 >run.out 2>run.err 3>&- &
     started=$!
     await 'a checkpoint' checkpoints before
 }
@@ -245,6 +248,7 @@ event() {
     touch later
     await 'another checkpoint' checkpoints later
     kill_there '(orted|prted) '
+    cluster_throttle 10gbit
     ends_well
     [[ $(event start | wc -l) -eq 3 && $(event resume | wc -l) -eq 2 ]]
     cmp undisturbed.weights out/mlp.weights
@@ -252,12 +256,13 @@ event() {
 
 @test "cmn-run over ssh: sshd and a rank there are killed: node1 waits for it" {
     prepare
-    start -wait 60
+    start -wait 300
     ssh_down node2
     kill_there "^$DARKNET"
     await 'the wait' event gone
     event gone | grep 'node2:2 .*waiting.*Connection refused'
     ssh_up
+    cluster_throttle 10gbit
     ends_well
     event back
     cmp undisturbed.weights out/mlp.weights
@@ -268,6 +273,7 @@ event() {
     start
     ssh_down node2
     kill_there '(orted|prted) '
+    cluster_throttle 10gbit
     ends_well
     event gone | grep 'node2:2 .*without it.*Connection refused'
     [[ $(event start | tail -n 1) == *'-host node1:2 -n 2 '* ]]

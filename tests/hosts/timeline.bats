@@ -86,7 +86,7 @@ void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, co
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
 
     if (rank && !strcmp(rank, "2")) {
-        usleep(20000);
+        usleep(100000);
     }
     real(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
