@@ -48,17 +48,23 @@ sent_by() {
 }
 
 # claims NAME WIRE BYTES SHAPE [KEY VALUE...]: what the compressor says of itself is WIRE, which makes BYTES for LOSSY floats on
-# SHAPE, and each node sends that much, and the whole tensors, within 5 %.
+# SHAPE, and each node sends that much, and the whole tensors, within 5 %. The watchdogs' heartbeats come with the time: where other
+# programs have the cores, 40 steps can take minutes, so one of three times counts.
 claims() {
-    local i plus=${4//[0-9]/} nodes claim
+    local i plus=${4//[0-9]/} nodes claim times bad
     nodes=$((${#plus} + 1))
     grep -qF ".wire = \"$2\"" "$REPO"/cmn/compression/*.c
     claim=$(($3 + 2 * (nodes - 1) * 4 * WHOLE / nodes))
-    sent_by "$4" -cmn_communicator shm "${@:5}"
-    for ((i = 0; i < nodes; i++)); do
-        echo "# $1 on $4: node$((i + 1)) sent ${sent[i]} bytes a step, claimed $claim" >&3
-        awk -v b="${sent[i]}" -v c="$claim" 'BEGIN { exit !(b >= 0.95 * c && b <= 1.05 * c) }'
+    for ((times = 0; times < 3; times++)); do
+        bad=0
+        sent_by "$4" -cmn_communicator shm "${@:5}"
+        for ((i = 0; i < nodes; i++)); do
+            echo "# $1 on $4: node$((i + 1)) sent ${sent[i]} bytes a step, claimed $claim" >&3
+            ((sent[i] * 100 >= 95 * claim && sent[i] * 100 <= 105 * claim)) || bad=$((bad + 1))
+        done
+        ((bad)) || break
     done
+    ((bad == 0))
 }
 
 @test "bytes: none" { claims none '2(M-1)/M * 4n' $((4 * LOSSY)) 1+1; }

@@ -12,19 +12,19 @@ setup() { enter_cluster; }
 FLOATS=1048576
 CALLS=4
 
-# sent_by COMMUNICATOR SHAPE: sets sent to the bytes a call that each node sent, one number a node. A job without calls
+# sent_by COMMUNICATOR SHAPE: sets sent to the bytes a call that each node sent, without what TCP sent twice, one number a node. A job without calls
 # is taken off: what starting and ending it costs.
 sent_by() {
     local calls node i now=() idle=()
     for calls in 0 $CALLS; do
         for node in $cluster_nodes; do
-            now+=("$(cluster_sent "$node")")
+            now+=("$(cluster_payload "$node")")
         done
         on "$2" "${@:3}" "$EXCHANGE" $FLOATS "$calls" "$1" >out 2>err || { cat out err; return 1; }
         [[ $(grep -c "^$1 [0-9]" out) -eq $calls ]]
         i=0
         for node in $cluster_nodes; do
-            now[i]=$(($(cluster_sent "$node") - now[i]))
+            now[i]=$(($(cluster_payload "$node") - now[i]))
             i=$((i + 1))
         done
         [[ $calls -gt 0 ]] || idle=("${now[@]}")
