@@ -409,8 +409,8 @@ static void *accept_clients(void *unused)
             int foreign, fd = cmn_listener_accept(&self.listener, i, SOCK_CLOEXEC, &foreign);
             if (fd >= 0) {
                 take_client(fd, foreign);
-            } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-                usleep(PAUSE_US); /* the connection waits */
+            } else if (errno != EAGAIN && errno != EINTR) {
+                usleep(PAUSE_US); /* the connection waits, or this address fails again and again */
             }
         }
     }
@@ -529,7 +529,8 @@ static int put_all(int fd, const char *data, size_t bytes)
 {
     while (bytes) {
         ssize_t n = write(fd, data, bytes);
-        if (n < 0 && errno != EINTR) {
+        if (n == 0 || (n < 0 && errno != EINTR)) {
+            errno = n == 0 ? ENOSPC : errno;
             return -1;
         }
         data += n > 0 ? n : 0;
@@ -592,7 +593,7 @@ static int fetch_fd(const char *name)
     }
     fd = memfd_create("cmn-data", MFD_CLOEXEC);
     if (fd < 0) {
-        return -1;
+        cmn_fatal("%s: no memory file for it on this host: %s", name, strerror(errno));
     }
     pthread_mutex_lock(&self.turn);
     result = fetch(name, fd, &wrong);
@@ -624,6 +625,13 @@ static int fetch_fd(const char *name)
     return -1;
 }
 
+/* Darknet would name the file, and this rank's host, which nobody has to look at. */
+static _Noreturn void not_there(const char *name, int why)
+{
+    cmn_fatal("Cannot load \"%s\": %s on %s, rank 0's host, which serves it (cmn_data=root)", name,
+              strerror(why), self.host);
+}
+
 int cmn_root_files_fd(const char *name)
 {
     int fd = ahead.fd;
@@ -638,7 +646,11 @@ int cmn_root_files_fd(const char *name)
         ahead.fd = -1;
         return fd;
     }
-    return fetch_fd(name);
+    fd = fetch_fd(name);
+    if (fd < 0) {
+        not_there(name, errno);
+    }
+    return fd;
 }
 
 int cmn_root_files_missing(const char *name)
@@ -652,9 +664,12 @@ int cmn_root_files_missing(const char *name)
     ahead.fd = fetch_fd(name);
     if (ahead.fd >= 0) {
         memcpy(ahead.name, name, strlen(name) + 1);
-        return 0;
+    } else if (errno == ENOENT) {
+        cmn_fatal("%s: no label file on %s, rank 0's host, which serves it (cmn_data=root); create "
+                  "an empty one for an image without objects",
+                  name, self.host);
     }
-    return errno == ENOENT;
+    return 0;
 }
 
 /* ---- both ---- */

@@ -33,12 +33,13 @@ void cmn_root_files_allow(const char *name);
 
 /* Local, thread-safe, blocking. As open(name, O_RDONLY): a descriptor, or -1 with errno. On another
  * node than rank 0's it is that of a memory file with the content that rank 0 has read. A broken
- * connection ends the job, and so does a file that rank 0 does not serve, or that has changed. The
- * caller closes it. */
+ * connection ends the job there, and so does a file that rank 0's host lacks, does not serve, or that
+ * has changed, with the name of that host. The caller closes it. */
 int cmn_root_files_fd(const char *name);
 
-/* Local, thread-safe, blocking. Whether there is no such file, for one that the thread opens next:
- * its content comes with the answer. */
+/* Local, thread-safe, blocking. Whether there is no such file with labels, for one that the thread
+ * opens next: its content comes with the answer. One that rank 0's host lacks ends the job on another
+ * node. */
 int cmn_root_files_missing(const char *name);
 
 /* Collective, blocking. Ends threads and connections. */
