@@ -2,7 +2,9 @@
  *
  * Steps: for every chunk of 4 MiB of the block, MPI_Allreduce over all ranks, in place.
  * With a compressor, double buffering or a named cmn_exchange: overlapped_allreduce.h, with each rank as a node of its
- * own; with a compressor on GPUs compressed_allreduce.h, whose messages are the CPU's.
+ * own; with a compressor on GPUs compressed_allreduce.h, whose messages are the CPU's. On GPUs with 16 bits, double
+ * buffering or a named cmn_exchange non_cuda_aware.c, in which each rank copies: MPI adds no floats of 16 bits, and
+ * sums a GPU's memory in calls that block.
  * Bytes: about 2(N-1)/N * 4n sent per rank for a block of n floats, by any bandwidth-optimal
  * algorithm; Open MPI picks one per chunk size. */
 #include "communicators/communicator.h"
@@ -11,28 +13,47 @@
 #include "communicators/node_groups.h"
 #include "transports/mpi.h"
 
+extern const struct cmn_communicator cmn_communicator_non_cuda_aware;
+static const struct cmn_communicator *const copying = &cmn_communicator_non_cuda_aware;
+
 struct flat {
     struct cmn_node_groups groups; /* overlap or compressed alone, or neither */
     struct cmn_group world;
-    struct cmn_topology alone; /* each rank a node of its own */
+    struct cmn_topology alone;      /* each rank a node of its own */
+    void *copies;                   /* copying's; NULL: not through it */
+    struct cmn_options by_messages; /* for it */
 };
 
-/* Whether MPI_Allreduce will not do. */
+/* Whether MPI_Allreduce will not do, and messages of our own are needed. */
+static int needs_messages(const struct cmn_options *o)
+{
+    return o->compress != CMN_COMPRESS_NONE || o->dtype != CMN_FP32 || o->double_buffering ||
+           (o->exchange != CMN_EXCHANGE_AUTO && o->exchange != CMN_EXCHANGE_MPI);
+}
+
 static int overlaps(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    return t->device < 0 &&
-           (o->compress != CMN_COMPRESS_NONE || o->dtype != CMN_FP32 || o->double_buffering ||
-            (o->exchange != CMN_EXCHANGE_AUTO && o->exchange != CMN_EXCHANGE_MPI));
+    return t->device < 0 && needs_messages(o);
+}
+
+static int copies(const struct cmn_topology *t, const struct cmn_options *o)
+{
+    return t->device >= 0 && needs_messages(o) && !cmn_compressed_wanted(t, o);
 }
 
 static const char *refuses_flat(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    const char *why = cmn_compressed_wanted(t, o) ? NULL : cmn_mpi.refuses(t, o);
-
-    if (t->device >= 0 && o->double_buffering && !cmn_compressed_wanted(t, o)) {
-        return cmn_mpi_on_gpu;
+    if (overlaps(t, o) || copies(t, o)) {
+        return cmn_overlap_refuses(o);
     }
-    return why || !overlaps(t, o) ? why : cmn_overlap_refuses(o);
+    return cmn_compressed_wanted(t, o) ? NULL : cmn_mpi.refuses(t, o);
+}
+
+static int open_copying(struct flat *f, const struct cmn_topology *t, const struct cmn_options *o)
+{
+    f->by_messages = *o;
+    f->by_messages.intra = CMN_INTRA_MPI;
+    return copying->open(&f->copies, t, &f->by_messages);
 }
 
 static int open_flat(void **self, const struct cmn_topology *t, const struct cmn_options *o)
@@ -41,15 +62,12 @@ static int open_flat(void **self, const struct cmn_topology *t, const struct cmn
 
     *self = f;
     f->world = (struct cmn_group){t->world, "world", t, o};
-    f->alone = *t;
-    f->alone.intra = MPI_COMM_SELF;
-    f->alone.inter = t->world;
-    f->alone.intra_rank = 0;
-    f->alone.intra_size = f->alone.least_intra = 1;
-    f->alone.inter_rank = t->rank;
-    f->alone.inter_size = t->size;
+    f->alone = cmn_node_groups_alone(t);
     if (cmn_compressed_wanted(t, o)) {
         f->groups.compressed = cmn_compressed_open(&f->alone, o, 1, NULL);
+    }
+    if (copies(t, o)) {
+        return open_copying(f, t, o);
     }
     return overlaps(t, o) ? cmn_overlap_open(&f->groups.overlap, &f->alone, o, 1) : 0;
 }
@@ -58,15 +76,59 @@ static void allreduce_flat(void *self, const struct cmn_exchange *x)
 {
     struct flat *f = self;
 
-    if (!cmn_node_groups_allreduce(&f->groups, x)) {
+    if (f->copies) {
+        copying->allreduce(f->copies, x);
+    } else if (!cmn_node_groups_allreduce(&f->groups, x)) {
         cmn_mpi_allreduce(&f->world, x->block.data, x->block.n + x->metrics.n, CMN_MPI_FLOATS);
     }
+}
+
+static void begin_flat(void *self, const struct cmn_exchange *x, size_t upto)
+{
+    struct flat *f = self;
+
+    if (f->copies) {
+        copying->begin(f->copies, x, upto);
+    } else {
+        cmn_node_groups_begin(f, x, upto);
+    }
+}
+
+static void poll_flat(void *self)
+{
+    struct flat *f = self;
+
+    if (f->copies) {
+        copying->poll(f->copies);
+    } else {
+        cmn_node_groups_poll(f);
+    }
+}
+
+static int state_flat(void *self, int i, struct cmn_state *state)
+{
+    struct flat *f = self;
+
+    return f->copies ? copying->state(f->copies, i, state) : cmn_node_groups_state(f, i, state);
+}
+
+static void close_flat(void *self)
+{
+    struct flat *f = self;
+
+    if (f->copies) {
+        copying->close(f->copies);
+    }
+    cmn_node_groups_close(f);
 }
 
 static const char *no_begin_flat(void *self)
 {
     const struct flat *f = self;
 
+    if (f->copies) {
+        return NULL;
+    }
     if (f->world.topology->device >= 0) {
         return f->groups.compressed ? cmn_compressed_no_begin : cmn_mpi_on_gpu;
     }
@@ -79,19 +141,21 @@ static const char *no_begin_flat(void *self)
 const struct cmn_communicator cmn_communicator_flat = {
     .name = "flat",
     .cpu = "yes",
-    .gpu = "with CUDA-aware MPI (untried)",
+    .gpu = "CUDA-aware MPI, or messages of its own (untried)",
     .use = "any machine and any number of nodes",
     .sums = 1,
+    .casts = 1,
     .delays = 1,
+    .exchanges = 1,
     .compresses = 1,
     .always = "mpi",
     .refuses = refuses_flat,
     .open = open_flat,
     .memory = cmn_node_groups_memory,
     .allreduce = allreduce_flat,
-    .begin = cmn_node_groups_begin,
-    .poll = cmn_node_groups_poll,
+    .begin = begin_flat,
+    .poll = poll_flat,
     .no_begin = no_begin_flat,
-    .state = cmn_node_groups_state,
-    .close = cmn_node_groups_close,
+    .state = state_flat,
+    .close = close_flat,
 };

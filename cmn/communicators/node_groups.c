@@ -68,6 +68,19 @@ const char *cmn_node_groups_refuse(const struct cmn_topology *t, const struct cm
     return NULL;
 }
 
+struct cmn_topology cmn_node_groups_alone(const struct cmn_topology *t)
+{
+    struct cmn_topology alone = *t;
+
+    alone.intra = MPI_COMM_SELF;
+    alone.inter = t->world;
+    alone.intra_rank = 0;
+    alone.intra_size = alone.least_intra = 1;
+    alone.inter_rank = t->rank;
+    alone.inter_size = t->size;
+    return alone;
+}
+
 int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_transport *within,
                          const struct cmn_topology *t, const struct cmn_options *o, int across)
 {

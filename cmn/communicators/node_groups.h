@@ -34,6 +34,9 @@ const char *cmn_node_groups_refuse(const struct cmn_topology *t, const struct cm
 const char *cmn_node_groups_refuse_within(const struct cmn_topology *t,
                                           const struct cmn_options *o);
 
+/* Local. The same ranks, each a node of its own; t must outlive that. */
+struct cmn_topology cmn_node_groups_alone(const struct cmn_topology *t);
+
 /* Why gradients on a GPU are not exchanged in the background by MPI. */
 extern const char cmn_mpi_on_gpu[];
 

@@ -7,7 +7,8 @@
  * everything within the node. While one part is copied another travels; and when exchanges
  * overlap, all of it begins while backward still makes the rest. Without NCCL, or with
  * cmn_intra=mpi, every rank copies, and the messages go between all ranks. With
- * cmn_allreduce_dtype=fp16 or bf16 the messages have 16 bits, as those of pure_nccl.
+ * cmn_allreduce_dtype=fp16 or bf16 the messages have 16 bits, as those of pure_nccl. With
+ * cmn_compress: compressed_allreduce.h, over the ranks that copy.
  * Bytes, block of n floats, M nodes: over a node's link each way 2(M-1)/M * 4n, half of that with 16
  * bits; between a GPU and
  * its host 4n each way. Without NCCL those of flat.
@@ -16,6 +17,7 @@
 #include "communicators/communicator.h"
 
 #include "base/fatal.h"
+#include "communicators/node_groups.h"
 #include "compression/compressor.h"
 #include "transports/transport.h"
 
@@ -49,7 +51,9 @@ struct part {
 
 struct non_cuda_aware {
     struct cmn_group intra;
-    MPI_Comm outer; /* the ranks that copy */
+    struct cmn_compressed *compressed; /* a compressor does all of it; NULL: none */
+    struct cmn_topology alone;         /* for it: each rank a node of its own */
+    MPI_Comm outer;                    /* the ranks that copy */
     int outer_size;
     void *within;             /* transport nccl; NULL where there is none */
     struct cmn_sums *between; /* NULL on ranks that do not copy */
@@ -78,6 +82,10 @@ static const char *refuses_non_cuda_aware(const struct cmn_topology *t, const st
     }
     if (o->exchange != CMN_EXCHANGE_AUTO && t->inter_size == 1 && by_nccl(t, o)) {
         return "all ranks are on one node, and no messages are sent: leave cmn_exchange away";
+    }
+    if (o->compress != CMN_COMPRESS_NONE && t->inter_size == 1 && by_nccl(t, o)) {
+        return "all ranks are on one node, and nothing is sent that a compressor could make "
+               "smaller: leave it away, or use flat, which sends all the same";
     }
     return o->dtype != CMN_FP32 && t->inter_size == 1 && by_nccl(t, o)
                ? "all ranks are on one node, and what is sent between nodes alone has 16 bits: use "
@@ -116,6 +124,11 @@ static int open_non_cuda_aware(void **self, const struct cmn_topology *t,
     s->outer_size = sums_within ? t->inter_size : t->size;
     if (sums_within && t->intra_size > 1 && cmn_nccl.open(&s->within, &s->intra)) {
         return -1;
+    }
+    if (cmn_compressed_wanted(t, o)) {
+        s->alone = cmn_node_groups_alone(t);
+        s->compressed = cmn_compressed_open(sums_within ? t : &s->alone, o, 1, s->within);
+        return 0;
     }
     if (s->outer_size == 1 || (sums_within && t->intra_rank > 0)) {
         return 0;
@@ -246,6 +259,10 @@ static void poll_non_cuda_aware(void *self)
     struct non_cuda_aware *s = self;
     long summed;
 
+    if (s->compressed) {
+        cmn_compressed_poll(s->compressed);
+        return;
+    }
     if (s->within) {
         cmn_nccl_poll(s->within);
     }
@@ -285,6 +302,10 @@ static void begin_non_cuda_aware(void *self, const struct cmn_exchange *x, size_
     struct non_cuda_aware *s = self;
     size_t each = cmn_nccl_chunk(x->block.n);
 
+    if (s->compressed) {
+        cmn_compressed_begin(s->compressed, x, upto);
+        return;
+    }
     while (s->floats + each <= upto && s->floats + each < x->block.n) {
         begin_part(s, x, each, type_of(s));
     }
@@ -340,6 +361,10 @@ static void allreduce_non_cuda_aware(void *self, const struct cmn_exchange *x)
     struct non_cuda_aware *s = self;
     size_t n = x->block.n + x->metrics.n;
 
+    if (s->compressed) {
+        cmn_compressed_allreduce(s->compressed, x);
+        return;
+    }
     begin_non_cuda_aware(s, x, n);
     if (x->metrics.n == 0) { /* what would have begun the last part */
         begin_last(s, x);
@@ -357,10 +382,20 @@ static void allreduce_non_cuda_aware(void *self, const struct cmn_exchange *x)
     }
 }
 
+static const char *no_begin_non_cuda_aware(void *self)
+{
+    const struct non_cuda_aware *s = self;
+
+    return s->compressed ? cmn_compressed_no_begin : NULL;
+}
+
 static int state_non_cuda_aware(void *self, int i, struct cmn_state *state)
 {
     const struct non_cuda_aware *s = self;
 
+    if (s->compressed) {
+        return cmn_compressed_state(s->compressed, i, state);
+    }
     return i == 0 && s->between ? cmn_state_of_link(cmn_sums_link(s->between), "network", state)
                                 : 0;
 }
@@ -376,6 +411,7 @@ static void close_non_cuda_aware(void *self)
 {
     struct non_cuda_aware *s = self;
 
+    cmn_compressed_close(s->compressed);
     if (s->within) {
         cmn_nccl.close(s->within);
     }
@@ -432,6 +468,12 @@ static void poll_non_cuda_aware(void *self)
     allreduce_non_cuda_aware(self, NULL);
 }
 
+static const char *no_begin_non_cuda_aware(void *self)
+{
+    (void)self;
+    return without;
+}
+
 static int state_non_cuda_aware(void *self, int i, struct cmn_state *state)
 {
     (void)self;
@@ -456,11 +498,13 @@ const struct cmn_communicator cmn_communicator_non_cuda_aware = {
     .casts = 1,
     .delays = 1,
     .exchanges = 1,
+    .compresses = 1,
     .refuses = refuses_non_cuda_aware,
     .open = open_non_cuda_aware,
     .allreduce = allreduce_non_cuda_aware,
     .begin = begin_non_cuda_aware,
     .poll = poll_non_cuda_aware,
+    .no_begin = no_begin_non_cuda_aware,
     .state = state_non_cuda_aware,
     .close = close_non_cuda_aware,
 };

@@ -129,7 +129,7 @@ static const struct cmn_communicator *first_that_works(const struct cmn_topology
 {
     const struct cmn_communicator *c = cmn_communicator_find("flat");
 
-    if (t->size == 1 && !cmn_communicator_refuses(c, t, o)) {
+    if (t->size == 1 && t->device < 0 && !cmn_communicator_refuses(c, t, o)) {
         return c;
     }
     for (int i = 0; i < PREFERRED; i++) {
@@ -210,24 +210,24 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
         return "cmn_exact=on adds up gradients by messages of its own: leave cmn_communicator away";
     }
     if (o->exchange != CMN_EXCHANGE_AUTO && !(gpu ? c->exchanges : c->compresses)) {
-        return gpu ? "NCCL or MPI sums for it: cmn_exchange needs non_cuda_aware on GPUs"
+        return gpu ? "NCCL or MPI sums for it: cmn_exchange needs non_cuda_aware or flat on GPUs"
                    : "MPI sums for it: cmn_exchange needs flat, shm, hierarchical or "
                      "two_dimensional";
     }
     if (gpu && o->double_buffering && !c->delays) {
         return "MPI sums a GPU's memory in calls that block: cmn_double_buffering needs pure_nccl, "
-               "single_node, hierarchical, two_dimensional or non_cuda_aware on GPUs";
+               "single_node, hierarchical, two_dimensional, non_cuda_aware or flat on GPUs";
     }
     if (o->dtype != CMN_FP32 && !(gpu ? c->casts : c->compresses)) {
-        return gpu ? "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs pure_nccl, "
-                     "single_node, "
-                     "hierarchical, two_dimensional or non_cuda_aware"
+        return gpu ? "MPI adds no floats of 16 bits: cmn_allreduce_dtype=fp16 or bf16 needs "
+                     "pure_nccl, "
+                     "single_node, hierarchical, two_dimensional, non_cuda_aware or flat"
                    : "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs flat, shm, "
                      "hierarchical or two_dimensional";
     }
     if (o->compress != CMN_COMPRESS_NONE && !c->compresses) {
-        return gpu ? "it sends gradients as they are: cmn_compress needs flat, hierarchical or "
-                     "two_dimensional"
+        return gpu ? "it sends gradients as they are: cmn_compress needs flat, hierarchical, "
+                     "two_dimensional or non_cuda_aware"
                    : "it sends gradients as they are: cmn_compress needs flat, shm, hierarchical "
                      "or "
                      "two_dimensional";

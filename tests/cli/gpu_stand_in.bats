@@ -246,12 +246,14 @@ adam_cfg() {
     smooth_cfg >conv.cfg
     train_on 2 conv.cfg
     keep conv fp32
-    for type in fp16 bf16; do
+    for type in fp16 bf16 'bf16 -cmn_communicator flat'; do
+        # shellcheck disable=SC2086  # a type may come with a key
         train_on 2 conv.cfg -cmn_allreduce_dtype $type
+        type=${type%% *}
         grep -q ", $type, overlap to be measured, batch" train.log
-        keep conv $type
-        assert_close fp32.weights $type.weights 2e-2
-        run -1 cmp -s fp32.weights $type.weights
+        keep conv "$type"
+        assert_close fp32.weights "$type.weights" 2e-2
+        run -1 cmp -s fp32.weights "$type.weights"
     done
 }
 
@@ -329,9 +331,9 @@ wide_cfg() {
 
 @test "what a communicator cannot do on GPUs is refused" {
     mlp_cfg >mlp.cfg
-    fails_clearly_on 2 'non_cuda_aware cannot be used here: .*cmn_compress needs flat, hierarchical or two_dimensional' \
-        classifier train small.data mlp.cfg -cmn -cmn_communicator non_cuda_aware -cmn_compress topk
-    fails_clearly_on 2 'pure_nccl cannot be used here: NCCL or MPI sums for it: cmn_exchange needs non_cuda_aware on GPUs' \
+    fails_clearly_on 2 'pure_nccl cannot be used here: .*cmn_compress needs flat, hierarchical, two_dimensional or non_cuda_aware' \
+        classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl -cmn_compress topk
+    fails_clearly_on 2 'pure_nccl cannot be used here: NCCL or MPI sums for it: cmn_exchange needs non_cuda_aware or flat on GPUs' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl -cmn_exchange ring
     fails_clearly_on 2 'non_cuda_aware cannot be used here: all ranks are on one node, and no messages are sent: leave cmn_exchange away' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator non_cuda_aware -cmn_exchange ring
@@ -346,9 +348,9 @@ wide_cfg() {
 @test "what an update does besides works on GPUs as on the CPU, and resumes with the same bits" {
     smooth_cfg max_batches=10 >conv.cfg
     for keys in '-cmn_lars 0.02 -cmn_clip 1 -cmn_nonfinite skip' '-cmn_local_steps 4' '-cmn_double_buffering 1' \
-        '-cmn_double_buffering 1 -cmn_local_steps 4' '-cmn_communicator non_cuda_aware -cmn_intra mpi -cmn_exchange halving | -cmn_double_buffering 1' \
+        '-cmn_double_buffering 1 -cmn_local_steps 4' '-cmn_communicator flat -cmn_exchange halving | -cmn_double_buffering 1' \
         '-cmn_communicator single_node | -cmn_double_buffering 1 -cmn_ema 0.8' '-cmn_compress topk -cmn_topk_ratio 0.2' \
-        '-cmn_compress powersgd' '-cmn_compress powersgd -cmn_double_buffering 1'; do
+        '-cmn_communicator non_cuda_aware -cmn_intra mpi | -cmn_compress powersgd' '-cmn_compress powersgd -cmn_double_buffering 1'; do
         rm -rf out
         # Small tensors travel exactly.
         [[ $keys != *compress* ]] || ACTIVATION=tanh mlp_cfg max_batches=10 >conv.cfg

@@ -143,7 +143,8 @@ static void refusals(void **state)
     c = cmn_communicator_choose(&top, &options, &why);
     CHECK_SAYING(c && !strcmp(c->name, "pure_nccl"), "auto: %s", c ? c->name : cmn_reason());
     for (int k = 0; (c = cmn_communicator_at(k)); k++) {
-        int between = c->casts && strcmp(c->name, "pure_nccl") && strcmp(c->name, "single_node");
+        int between = c->casts && strcmp(c->name, "pure_nccl") && strcmp(c->name, "single_node") &&
+                      strcmp(c->name, "flat");
         snprintf(options.communicator, sizeof options.communicator, "%s", c->name);
         CHECK_SAYING(!cmn_communicator_choose(&top, &options, &why) == (!c->casts || between), "%s",
                      c->name);
@@ -253,12 +254,14 @@ static void sixteen_bits(enum cmn_dtype type, float value, float relative)
     bits.relative = relative;
     tried = 0;
     try_16_bits(&top, "as it is");
-    CHECK_SAYING(tried == 2, "%d communicators were tried", tried); /* pure_nccl, single_node */
+    CHECK_SAYING(tried == 3, "%d communicators were tried",
+                 tried); /* pure_nccl, single_node, flat */
     in_every_world(try_16_bits);
-    options.intra = CMN_INTRA_MPI; /* non_cuda_aware copies on every rank */
+    options.intra =
+        CMN_INTRA_MPI; /* non_cuda_aware copies on every rank; so does flat in any case */
     tried = 0;
     try_16_bits(&top, "as it is, without NCCL");
-    CHECK_SAYING(tried == 1, "%d communicators were tried", tried);
+    CHECK_SAYING(tried == 2, "%d communicators were tried", tried);
     all_well();
     fail_on_all_ranks();
 }

@@ -95,6 +95,14 @@ static void compare_kept(const float *gpu, const float *cpu, size_t n, const cha
     free(kept);
 }
 
+/* What the CPU has in place of it. */
+static const struct cmn_communicator *cpus(const struct cmn_communicator *c)
+{
+    return strcmp(c->name, "non_cuda_aware")
+               ? c
+               : cmn_communicator_find(options.intra == CMN_INTRA_MPI ? "flat" : "hierarchical");
+}
+
 /* What a restart needs is as long as the CPU's, and comes from the GPU where it says so. */
 static void look_at_state(const struct cmn_communicator *c, void *on_gpu, void *on_cpu,
                           const char *name)
@@ -102,7 +110,7 @@ static void look_at_state(const struct cmn_communicator *c, void *on_gpu, void *
     struct cmn_state a, b;
 
     for (int i = 0;; i++) {
-        int is = c->state(on_gpu, i, &a), was = c->state(on_cpu, i, &b);
+        int is = c->state(on_gpu, i, &a), was = cpus(c)->state(on_cpu, i, &b);
         CHECK_SAYING(!is == !was && (!is || (a.bytes == b.bytes && is == (i == 0 ? 2 : 1))),
                      "%s: entry %d: %d and %d", name, i, is, was);
         if (!is || !was) {
@@ -117,6 +125,8 @@ static void look_at_state(const struct cmn_communicator *c, void *on_gpu, void *
 static void train_both(const struct cmn_communicator *c, const struct cmn_topology *place,
                        const char *world)
 {
+    const struct cmn_communicator *model = cpus(c);
+    struct cmn_options model_options = options;
     struct cmn_topology gpu = *place, cpu = *place;
     struct net there, here;
     struct gpu_block b;
@@ -126,19 +136,20 @@ static void train_both(const struct cmn_communicator *c, const struct cmn_topolo
 
     gpu.device = 0;
     cpu.device = -1;
+    model_options.intra = CMN_INTRA_AUTO;
     snprintf(name, sizeof name, "%s, %s, %s", cmn_options_word(&options, "cmn_compress"), c->name,
              world);
     CHECK_SAYING(c->open(&on_gpu, &gpu, &options) == 0, "%s: %s", name, cmn_reason());
-    CHECK_SAYING(c->open(&on_cpu, &cpu, &options) == 0, "%s: %s", name, cmn_reason());
+    CHECK_SAYING(model->open(&on_cpu, &cpu, &model_options) == 0, "%s: %s", name, cmn_reason());
     make_block(&b, lay_out(&there, NULL));
     lay_out(&there, b.data);
-    CHECK(c->memory(on_cpu, there.floats, &memory) == 0 && memory);
+    CHECK(model->memory(on_cpu, there.floats, &memory) == 0 && memory);
     lay_out(&here, memory);
     fresh = calloc(there.floats, sizeof *fresh);
     for (int step = 0; step < STEPS; step++) {
         fill(fresh, &there, step, top.rank);
         memcpy(memory, fresh, there.floats * sizeof *fresh);
-        c->allreduce(on_cpu, &here.x);
+        model->allreduce(on_cpu, &here.x);
         fake_later(b.data, fresh, there.floats);
         c->allreduce(on_gpu, &there.x);
         CHECK(cmn_device_read(b.host, b.data, b.n) == 0);
@@ -149,7 +160,7 @@ static void train_both(const struct cmn_communicator *c, const struct cmn_topolo
     look_at_state(c, on_gpu, on_cpu, name);
     MPI_Barrier(top.world);
     c->close(on_gpu);
-    c->close(on_cpu);
+    model->close(on_cpu);
     free(fresh);
     free_block(&b);
     CHECK_SAYING(fake.alive == 0, "%s: %d things were not given back", name, fake.alive);
@@ -179,6 +190,8 @@ static void as_cpu(int compress)
     try_all(&top, "as it is");
     forms[0].n = 4500;
     in_every_world(try_all);
+    options.intra = CMN_INTRA_MPI;
+    train_both(cmn_communicator_find("non_cuda_aware"), &top, "each rank copies");
     all_well();
     fail_on_all_ranks();
 }
@@ -200,6 +213,7 @@ static void choice(void **state)
 {
     static const char *const says[][2] = {{"pure_nccl", "needs flat, hierarchical"},
                                           {"hierarchical", "or use flat"},
+                                          {"non_cuda_aware", "or use flat"},
                                           {"single_node", "needs flat, hierarchical"}};
     const struct cmn_communicator *c;
     const char *why;
