@@ -82,6 +82,9 @@ int cmn_tree_uses_adam(const network *net, int on_gpu);
 /* As cmn_net_own_update(). */
 const char *cmn_tree_own_update(const network *net, int on_gpu);
 
+/* As cmn_net_loss_scale(). */
+double cmn_tree_loss_scale(const network *net, int on_gpu);
+
 /* Sets the images seen, and the number of the iteration that follows from them. */
 void cmn_tree_set_seen(network *net, size_t seen);
 size_t cmn_tree_iteration(const network *net);

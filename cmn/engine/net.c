@@ -183,6 +183,11 @@ const char *cmn_net_own_update(const struct cmn_net *net)
     return cmn_tree_own_update(cmn_network(net), cmn_net_on_gpu(net));
 }
 
+double cmn_net_loss_scale(const struct cmn_net *net)
+{
+    return cmn_tree_loss_scale(cmn_network(net), cmn_net_on_gpu(net));
+}
+
 int cmn_net_looks_back(const struct cmn_net *net)
 {
     int looks_back = 0;

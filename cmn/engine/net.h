@@ -63,6 +63,9 @@ int cmn_net_uses_adam(const struct cmn_net *net);
 /* A key of the cfg that makes the update another one than momentum's or Adam's, or NULL. Static. */
 const char *cmn_net_own_update(const struct cmn_net *net);
 
+/* By what the gradients on a GPU are multiplied until that update; 1: by nothing. */
+double cmn_net_loss_scale(const struct cmn_net *net);
+
 /* Whether a layer's outputs depend on images of earlier micro-batches. */
 int cmn_net_looks_back(const struct cmn_net *net);
 

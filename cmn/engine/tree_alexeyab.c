@@ -272,6 +272,11 @@ const char *cmn_tree_own_update(const network *net, int on_gpu)
     return net->loss_scale != 1 ? "loss_scale" : key;
 }
 
+double cmn_tree_loss_scale(const network *net, int on_gpu)
+{
+    return on_gpu ? (double)net->loss_scale : 1;
+}
+
 void cmn_tree_set_seen(network *net, size_t seen)
 {
     *net->seen = seen;

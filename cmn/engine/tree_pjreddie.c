@@ -243,6 +243,13 @@ const char *cmn_tree_own_update(const network *net, int on_gpu)
     return NULL;
 }
 
+double cmn_tree_loss_scale(const network *net, int on_gpu)
+{
+    (void)net;
+    (void)on_gpu;
+    return 1;
+}
+
 double cmn_tree_rolling_keeps(const layer *l)
 {
     (void)l;

@@ -68,7 +68,7 @@ static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
     ops->send_metrics(o->gradients, o->copy.x.metrics.data, metrics);
     o->copy.x.images = (float)images;
     cmn_copy_begin(o);
-    rule->done = 1;
+    cmn_velocity_lend(o, rule, images);
     return fresh;
 }
 
@@ -76,10 +76,12 @@ static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 static int skip(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
     struct cmn_span *block = &o->gradients->exchange.block;
+    int fresh;
 
     o->gradients->ops->zero(block->data, block->n);
-    rule->done = 1;
-    return update_with_step_before(o, rule, images);
+    fresh = update_with_step_before(o, rule, images);
+    cmn_velocity_lend(o, rule, images);
+    return fresh;
 }
 
 static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_state *state)

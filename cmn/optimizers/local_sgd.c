@@ -135,7 +135,7 @@ static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
     struct cmn_gradients *g = o->gradients;
 
     (void)images;
-    if (g->on_gpu) {
+    if (g->on_gpu && !o->own_update) {
         cmn_gradients_rates(g, rule->batch, rule->rate, rule->decay);
         g->ops->sgd(g, NULL, g->flat, rule->momentum);
         rule->done = 1;

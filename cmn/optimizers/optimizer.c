@@ -63,23 +63,30 @@ static void check_skip(const struct cmn_optimizer *o)
     }
 }
 
+/* Adam's moments are each rank's with local steps, and those of one kernel with double buffering. */
+static void check_adam(const struct cmn_optimizer *o)
+{
+    if (o->policy->key && !(o->own_update && o->policy == &cmn_double_buffering)) {
+        cmn_fatal("adam=1 in the cfg does not go with %s, which knows momentum alone",
+                  o->policy->key);
+    }
+}
+
 static void check(const struct cmn_optimizer *o, int adam, const char *own)
 {
     const struct cmn_options *options = o->options;
     int must_overlap = options->overlap == CMN_OVERLAP_ON;
     const char *no_overlap = cmn_communicator_no_begin(&o->communicator, o->self);
 
-    if (adam && o->policy->key) {
-        cmn_fatal("adam=1 in the cfg does not go with %s, which knows momentum alone",
-                  o->policy->key);
+    if (adam) {
+        check_adam(o);
     }
-    if (own && o->policy != &cmn_synchronous) {
-        cmn_fatal("%s in the cfg needs Darknet's own update, and 16 bits, compressors, double "
-                  "buffering, local steps, LARS, clipping and skipping have another: leave one of "
-                  "them away",
-                  own);
+    if (own && options->lars > 0 && !adam) {
+        cmn_fatal("%s in the cfg needs Darknet's own update, which has one learning rate for all "
+                  "tensors, and cmn_lars=%g one for each: leave one of them away",
+                  own, options->lars);
     }
-    if (options->lars > 0 && !o->policy->own_velocity) {
+    if (options->lars > 0 && (adam || !o->policy->own_velocity)) {
         refuse_lars(o, adam);
     }
     check_use_of_sums(o, "cmn_clip", options->clip);
@@ -106,7 +113,9 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
     o->communicator = *c;
     o->whole = c;
     o->self = self;
-    o->policy = choose(options, adam);
+    o->loss_scale = 1;
+    o->own_update = t->device >= 0 && own;
+    o->policy = choose(options, adam && !o->own_update);
     o->own_adam = adam && t->device >= 0 && !own;
     /* On a GPU one kernel updates all tensors, from gradients and a momentum that lies apart. */
     if (t->device >= 0 && o->policy == &cmn_synchronous && !adam && !own) {
@@ -316,6 +325,7 @@ int cmn_optimizer_after_update(struct cmn_optimizer *o, int synchronise)
         cmn_ema_follow(&o->ema, o->gradients, cmn_ema_next(&o->ema, o->gradients, 1));
     }
     o->darknet_updates = 0;
+    cmn_velocity_take_back(o);
     return o->policy->after_update ? o->policy->after_update(o, synchronise) : 0;
 }
 

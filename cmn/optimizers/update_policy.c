@@ -40,6 +40,29 @@ void cmn_velocity_close(struct cmn_optimizer *o)
     o->velocity = NULL;
 }
 
+void cmn_velocity_lend(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
+{
+    struct cmn_span *block = &o->gradients->exchange.block;
+
+    rule->done = !o->lends;
+    if (o->lends) {
+        o->gradients->ops->copy(block->data, o->velocity, block->n);
+        rule->batch = images;
+    }
+}
+
+/* A layer that was left out has the whole sum there, and adds to it in the next step. */
+void cmn_velocity_take_back(struct cmn_optimizer *o)
+{
+    struct cmn_span *block = &o->gradients->exchange.block;
+
+    if (o->lends) {
+        o->gradients->ops->copy(o->velocity, block->data, block->n);
+        o->gradients->ops->zero(block->data, block->n);
+        o->lends = 0;
+    }
+}
+
 static void note_update(struct cmn_optimizer *o, double began)
 {
     double ended = cmn_clock();
@@ -170,7 +193,7 @@ static double norm_of(struct cmn_optimizer *o, const struct cmn_exchange *x, int
         squares = total(square, x->tensors);
         free(square);
     }
-    return sqrt(squares) / images;
+    return sqrt(squares) / images / o->loss_scale;
 }
 
 int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images)
@@ -266,13 +289,18 @@ void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_
 {
     struct cmn_gradients *g = o->gradients;
     int lars = o->options->lars > 0;
+    size_t n = g->exchange.block.n;
     double began = cmn_clock(), *square = lars ? squares_of(o, sums) : NULL,
            *of_weights = lars ? squares_of(o, g->exchange.weights) : NULL;
 
     set_rates(o, rule, images, square, of_weights);
     free(square);
     free(of_weights);
-    if (g->on_gpu) {
+    if (o->own_update) {
+        g->ops->combine(o->velocity, o->velocity, (float)o->keeps, sums, n);
+        g->ops->zero(sums, n);
+        o->lends = 1;
+    } else if (g->on_gpu) {
         update_on_gpu(o, sums, rule);
     } else {
         update_on_cpu(o, sums, rule);

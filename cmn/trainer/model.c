@@ -73,6 +73,7 @@ void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char 
     require_exact(m, f);
     cmn_optimizer_plan(o, &s->topology, &s->options, s->communicator, s->exchange,
                        cmn_net_uses_adam(m->net), cmn_net_own_update(m->net));
+    o->loss_scale = cmn_net_loss_scale(m->net);
     cmn_gradients_open(&m->gradients, m->net, &o->communicator, s->exchange);
     m->attached = 1;
     m->gradients.images = f->share.local;

@@ -526,8 +526,14 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     cmn_status_wait(NULL);
 }
 
+/* Where each rank keeps its part of what it adds to. */
 void cmn_step_leaves_out(struct cmn_step *p, int layer)
 {
+    const struct cmn_update_policy *policy = p->model->optimizer.policy;
+
+    if (policy->own_velocity || policy->own_weights) {
+        return;
+    }
     cmn_gradients_scale_layer(&p->model->gradients, layer, 1.0F / (float)p->session->topology.size);
 }
 

@@ -134,6 +134,46 @@ as_one() {
     assert_far 1.weights 2.weights 1e-5
 }
 
+@test "AlexeyAB's tree on GPUs: its own update takes sums that are clipped, of 16 bits, compressed or one step late, and resumes" {
+    digits
+    # Clipping looks at the gradient itself, and not at what loss_scale makes of it.
+    detector 1 burn_in=3 >net.cfg
+    boxes_on 1 -cmn_clip 0.05
+    mv 1.weights plain.weights
+    detector 1 burn_in=3 loss_scale=128 >net.cfg
+    as_one 2 -cmn_clip 0.05
+    assert_close plain.weights 1.weights 1e-5
+    detector 1 adam=1 learning_rate=0.0001 >net.cfg
+    as_one 2 -cmn_clip 0.05 -cmn_nonfinite skip
+    # A layer that is left out at first keeps the sums of all ranks.
+    detector 1 burn_in=3 loss_scale=128 >net.cfg
+    sed -i '0,/filters=8/s//filters=8\nburnin_update=1/; s/^filters=30/filters=30\ndont_update=2/' net.cfg
+    boxes_on 1
+    assert_far plain.weights 1.weights 1e-3
+    boxes_on 2 -cmn_allreduce_dtype bf16
+    assert_close 1.weights 2.weights 1e-2
+    assert_far 1.weights 2.weights 1e-6
+    boxes_on 3 -cmn_clip 1e9
+    assert_close 1.weights 3.weights 1e-6
+    for keys in '-cmn_double_buffering 1' '-cmn_local_steps 2' '-cmn_communicator flat -cmn_compress topk -cmn_topk_ratio 0.1'; do
+        rm -f out/net-*.checkpoint
+        if [[ $keys == *topk* ]]; then # small tensors travel exactly
+            sed -i 's/^filters=16/filters=64/' net.cfg
+            boxes_on 1
+        fi
+        # shellcheck disable=SC2086  # keys and their values
+        boxes_on 2 -cmn_checkpoint 3 $keys
+        mv 2.weights whole.weights
+        assert_far 1.weights whole.weights 1e-6
+        assert_close 1.weights whole.weights 0.1
+        rm out/net-4.checkpoint
+        # shellcheck disable=SC2086
+        boxes_on 2 -cmn_checkpoint 3 $keys
+        grep 'resumed from out/net-3.checkpoint, iteration 3' train.log
+        cmp whole.weights 2.weights
+    done
+}
+
 # For single images cuDNN has another algorithm than for more, with another kind of products.
 @test "AlexeyAB's tree on GPUs: each algorithm of cuDNN runs with its own kind of products, and half precision where a GPU has it" {
     digits
@@ -200,7 +240,9 @@ refuses() {
     sed -i '0,/filters=8/s//filters=8\nstream=1/' net.cfg
     refuses 1 'stream in the cfg: the sum over the ranks waits for one stream'
     detector 1 loss_scale=128 >net.cfg
-    refuses 2 "loss_scale in the cfg needs Darknet's own update" -cmn_allreduce_dtype bf16
+    refuses 2 "loss_scale in the cfg needs Darknet's own update, which has one learning rate for all tensors" -cmn_lars 0.01
+    detector 1 adam=1 >net.cfg
+    refuses 2 'adam=1 in the cfg does not go with cmn_local_steps' -cmn_local_steps 2
     refuses 1 'GPU -1 cannot be used: ' -nogpu
     FAKE_GPUS=0
     refuses 1 'GPU 0 cannot be used: '
