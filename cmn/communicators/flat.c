@@ -46,7 +46,8 @@ static const char *refuses_flat(const struct cmn_topology *t, const struct cmn_o
     if (overlaps(t, o) || copies(t, o)) {
         return cmn_overlap_refuses(o);
     }
-    return cmn_compressed_wanted(t, o) ? NULL : cmn_mpi.refuses(t, o);
+    /* With cmn_exact it sums nothing: communicators/ordered_sum.h does. */
+    return cmn_compressed_wanted(t, o) || o->exact ? NULL : cmn_mpi.refuses(t, o);
 }
 
 static int open_copying(struct flat *f, const struct cmn_topology *t, const struct cmn_options *o)

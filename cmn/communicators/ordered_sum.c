@@ -6,7 +6,10 @@
 #include "base/fatal.h"
 #include "base/memory.h"
 #include "base/reduce.h"
+#include "base/log.h"
 #include "mpi/call.h"
+#include "mpi/device.h"
+#include "mpi/kernels.h"
 #include "mpi/shared_window.h"
 #include "mpi/shm_barrier.h"
 
@@ -34,6 +37,11 @@ struct cmn_ordered_sum {
     float **slice;   /* of each node */
     MPI_Request *request;
     int *count, *place; /* of each rank's slice */
+
+    /* On a GPU all above but `all` is its memory, and this is page-locked: of each node of this rank a
+     * chunk, what comes from other ranks, and a chunk of the sum. */
+    int on_gpu;
+    float *host;
 
     /* In shared memory; NULL: by messages. */
     struct cmn_window *window;
@@ -81,10 +89,113 @@ static size_t slice_floats(const struct cmn_ordered_sum *s, size_t n, int rank)
     return slice_begin(s, n, rank + 1) - slice_begin(s, n, rank);
 }
 
+/* ---- where the sums lie: the CPU's memory, or the GPU's ---- */
+
+static void require(int result)
+{
+    if (result) {
+        cmn_fail_in("cmn_exact");
+        cmn_fatal_reason();
+    }
+}
+
+static float *new_memory(const struct cmn_ordered_sum *s, size_t floats)
+{
+    float *memory;
+
+    if (!s->on_gpu) {
+        return cmn_alloc_floats(floats);
+    }
+    require(cmn_device_memory(&memory, floats));
+    return memory;
+}
+
+static void release(const struct cmn_ordered_sum *s, float *memory)
+{
+    if (s->on_gpu) {
+        cmn_device_free(memory);
+    } else {
+        free(memory);
+    }
+}
+
+static void release_host(struct cmn_ordered_sum *s)
+{
+    if (s->on_gpu) {
+        cmn_device_host_free(s->host);
+    }
+    s->host = NULL;
+}
+
+/* On a GPU queued behind Darknet's work. */
+static void add_on_gpu(float *into, float *const *buffer, int buffers, int away, size_t n)
+{
+#ifdef GPU
+    struct cmn_kernel_addends from = {{NULL}};
+
+    memcpy(from.x, buffer, (size_t)buffers * sizeof *buffer);
+    require(cmn_device_check(cmn_kernel_add(into, &from, buffers, away, n, cmn_device_stream()),
+                             "a kernel"));
+#else
+    (void)into;
+    (void)buffer;
+    (void)buffers;
+    (void)away;
+    (void)n;
+#endif
+}
+
+static void add(const struct cmn_ordered_sum *s, float *into, float *const *buffer, int buffers,
+                size_t n)
+{
+    if (s->on_gpu) {
+        add_on_gpu(into, buffer, buffers, 0, n);
+    } else {
+        cmn_reduce(into, buffer, buffers, 0, n);
+    }
+}
+
+static void add_away(const struct cmn_ordered_sum *s, float *into, float *const *buffer,
+                     int buffers, size_t n)
+{
+    if (s->on_gpu) {
+        add_on_gpu(into, buffer, buffers, 1, n);
+    } else {
+        cmn_reduce_away(into, buffer, buffers, n);
+    }
+}
+
+static void copy(const struct cmn_ordered_sum *s, float *to, const float *from, size_t n)
+{
+    if (s->on_gpu) {
+        require(cmn_device_copy(to, from, n));
+    } else {
+        memcpy(to, from, n * sizeof *to);
+    }
+}
+
+/* ---- whose micro-batches ---- */
+
+static size_t chunk_floats(const struct cmn_ordered_sum *s)
+{
+    return s->floats < CHUNK ? s->floats : CHUNK;
+}
+
+/* Nodes that this rank has at the end of a step. */
+static int own_nodes(const struct cmn_ordered_sum *s)
+{
+    int own = 0;
+
+    for (int i = 0; i < s->nodes; i++) {
+        own += s->all[i].rank == s->topology->rank;
+    }
+    return own;
+}
+
 void cmn_ordered_sum_divide(struct cmn_ordered_sum *s, const int *first)
 {
     const struct cmn_topology *t = s->topology;
-    size_t chunk = s->floats < CHUNK ? s->floats : CHUNK, most = chunk / (size_t)t->size + 1;
+    size_t chunk = chunk_floats(s), most = chunk / (size_t)t->size + 1;
 
     s->nodes = 0;
     for (int rank = 0; rank < t->size; rank++) {
@@ -92,10 +203,15 @@ void cmn_ordered_sum_divide(struct cmn_ordered_sum *s, const int *first)
     }
     s->first = s->next = first[t->rank];
     s->end = first[t->rank + 1];
-    free(s->received);
+    release(s, s->received);
+    release_host(s);
     free(s->slice);
     free(s->request);
-    s->received = t->size > 1 ? cmn_alloc_floats(most * (size_t)s->nodes) : NULL;
+    s->received = t->size > 1 ? new_memory(s, most * (size_t)s->nodes) : NULL;
+    if (s->on_gpu && t->size > 1) {
+        require(cmn_device_host_memory(&s->host, chunk * (size_t)(own_nodes(s) + 1) +
+                                                     most * (size_t)s->nodes));
+    }
     s->slice = cmn_calloc((size_t)s->nodes, sizeof *s->slice);
     s->request = cmn_calloc((size_t)s->nodes * (size_t)t->size, sizeof(MPI_Request));
 }
@@ -109,6 +225,7 @@ struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int m
     s->topology = t;
     s->micro_batches = micro_batches;
     s->floats = floats;
+    s->on_gpu = t->device >= 0;
     s->all = cmn_calloc((size_t)micro_batches + 1, sizeof *s->all);
     for (int rank = 0; rank <= t->size; rank++) {
         first[rank] = cmn_ordered_sum_first(micro_batches, rank, t->size);
@@ -126,11 +243,12 @@ void cmn_ordered_sum_close(struct cmn_ordered_sum *s)
         return;
     }
     for (int i = 0; i < NODES && !s->window; i++) {
-        free(s->memory[i]);
+        release(s, s->memory[i]);
     }
     cmn_window_close(s->window);
     free(s->all);
-    free(s->received);
+    release(s, s->received);
+    release_host(s);
     free(s->slice);
     free(s->request);
     free(s->count);
@@ -202,14 +320,14 @@ void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x, int stays)
         s->at[i] = s->memory[i];
     } else if (stays && s->next == s->end) {
         if (n > 1) {
-            cmn_reduce(x, added, n, 0, s->floats);
+            add(s, x, added, n, s->floats);
         }
         s->at[i] = x;
     } else {
         if (!s->memory[i]) {
-            s->memory[i] = cmn_alloc_floats(s->floats);
+            s->memory[i] = new_memory(s, s->floats);
         }
-        cmn_reduce_away(s->memory[i], added, n, s->floats);
+        add_away(s, s->memory[i], added, n, s->floats);
         s->at[i] = s->memory[i];
     }
     s->own[i] = node;
@@ -218,32 +336,51 @@ void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x, int stays)
 
 /* ---- between ranks ---- */
 
+/* n floats behind `at` of this rank's node `own`, from where MPI sends them. */
+static const float *sent_from(const struct cmn_ordered_sum *s, int own, size_t at, size_t n)
+{
+    float *host = s->host + (size_t)own * chunk_floats(s);
+
+    if (!s->on_gpu) {
+        return s->at[own] + at;
+    }
+    require(cmn_device_read(host, s->at[own] + at, n));
+    return host;
+}
+
 /* Each node's slice of this rank comes to s->slice; of the n floats behind `at`. */
 static void scatter(struct cmn_ordered_sum *s, size_t at, size_t n)
 {
     const struct cmn_topology *t = s->topology;
     size_t begin = at + slice_begin(s, n, t->rank), mine = slice_floats(s, n, t->rank);
-    float *room = s->received;
+    float *room = s->received, *comes_to = room;
     int requests = 0, own = 0;
 
+    if (s->on_gpu && t->size > 1) {
+        comes_to = s->host + (size_t)own_nodes(s) * chunk_floats(s);
+    }
     for (int i = 0; i < s->nodes; i++) {
+        const float *from;
         if (s->all[i].rank != t->rank) {
             s->slice[i] = room;
+            MPI_CALL(MPI_Irecv(comes_to + (room - s->received), (int)mine, MPI_FLOAT,
+                               s->all[i].rank, i, t->world, &s->request[requests++]));
             room += mine;
-            MPI_CALL(MPI_Irecv(s->slice[i], (int)mine, MPI_FLOAT, s->all[i].rank, i, t->world,
-                               &s->request[requests++]));
             continue;
         }
+        from = t->size > 1 ? sent_from(s, own, at, n) : NULL;
         for (int rank = 0; rank < t->size; rank++) {
             if (rank != t->rank) {
-                MPI_CALL(MPI_Isend(s->at[own] + at + slice_begin(s, n, rank),
-                                   (int)slice_floats(s, n, rank), MPI_FLOAT, rank, i, t->world,
-                                   &s->request[requests++]));
+                MPI_CALL(MPI_Isend(from + slice_begin(s, n, rank), (int)slice_floats(s, n, rank),
+                                   MPI_FLOAT, rank, i, t->world, &s->request[requests++]));
             }
         }
         s->slice[i] = s->at[own++] + begin;
     }
     MPI_CALL(MPI_Waitall(requests, s->request, MPI_STATUSES_IGNORE));
+    if (s->on_gpu && room > s->received) {
+        require(cmn_device_write(s->received, comes_to, (size_t)(room - s->received)));
+    }
 }
 
 /* Adds n floats of the nodes *i and on up to the node [from, end), to `into` or where the first one
@@ -260,18 +397,28 @@ static float *add_up(struct cmn_ordered_sum *s, int from, int end, int *i, size_
     both[0] = add_up(s, from, middle, i, n, NULL);
     both[1] = add_up(s, middle, end, i, n, NULL);
     into = into ? into : both[0];
-    cmn_reduce(into, both, 2, 0, n);
+    add(s, into, both, 2, n);
     return into;
 }
 
 static void gather(struct cmn_ordered_sum *s, float *sum, size_t n)
 {
+    float *at = sum;
+
+    if (s->on_gpu) {
+        size_t begin = slice_begin(s, n, s->topology->rank);
+        at = s->host; /* its own nodes are sent */
+        require(cmn_device_read(at + begin, sum + begin, slice_floats(s, n, s->topology->rank)));
+    }
     for (int rank = 0; rank < s->topology->size; rank++) {
         s->count[rank] = (int)slice_floats(s, n, rank);
         s->place[rank] = (int)slice_begin(s, n, rank);
     }
-    MPI_CALL(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, sum, s->count, s->place, MPI_FLOAT,
+    MPI_CALL(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, at, s->count, s->place, MPI_FLOAT,
                             s->topology->world));
+    if (s->on_gpu) {
+        require(cmn_device_write(sum, at, n));
+    }
 }
 
 /* The sum comes to where the first node lies, the first rank's, which others read until they arrive at
@@ -317,7 +464,7 @@ void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum)
         scatter(s, at, n);
         there = add_up(s, 0, s->micro_batches, &node, mine, into);
         if (there != into) {
-            memcpy(into, there, mine * sizeof *sum);
+            copy(s, into, there, mine);
         }
         if (s->topology->size > 1) {
             gather(s, sum + at, n);

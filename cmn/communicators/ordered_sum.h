@@ -12,7 +12,10 @@
  * slice of all ranks' nodes, adds these up to the root, and all get all slices.
  * A rank with k nodes sends, for each 2^20 of n floats or a part of them, k (N-1) messages to N-1
  * other ranks, and its slice by MPI_Allgatherv: (N-1)/N * 4n * (k + 1) bytes in all. In shared memory
- * it sends none. */
+ * it sends none.
+ *
+ * On GPUs all sums are made there, by one kernel, so that no bit depends on where two nodes meet. The
+ * messages are the CPU's: slices come through page-locked memory. NCCL's own sums have other orders. */
 #ifndef CMN_ORDERED_SUM_H
 #define CMN_ORDERED_SUM_H
 
@@ -28,11 +31,12 @@ struct cmn_ordered_sum;
 int cmn_ordered_sum_first(int micro_batches, int rank, int ranks);
 
 /* Local. Sums of `floats` floats over so many micro-batches of all ranks of t->world, which must
- * outlive it. What fails here and below ends the job. */
+ * outlive it. All floats are the CPU's, or the GPU's where t->device is not -1. What fails here and below
+ * ends the job. */
 struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int micro_batches,
                                              size_t floats);
 
-/* Collective over t->world, blocking, where all its ranks are of one node; before the first micro-batch.
+/* Collective over t->world, blocking, where all its ranks are of one node and use the CPU; before the first micro-batch.
  * The nodes of the tree lie in memory that they share from now on, and are added where they lie: each
  * rank adds a slice of all, and copies the sum. Parts stay those of cmn_ordered_sum_first. 0, or -1 on
  * all ranks with a reason: they send messages then. */

@@ -412,6 +412,11 @@ void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto)
     }
 }
 
+void cmn_gradients_gpu_check_all(struct cmn_gradients *g)
+{
+    look_at(g, g->flat, 0, g->exchange.block.n);
+}
+
 int cmn_gradients_gpu_checked(struct cmn_gradients *g)
 {
     int bad = first_bad(g);
@@ -463,6 +468,11 @@ void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto)
 {
     (void)g;
     (void)upto;
+}
+
+void cmn_gradients_gpu_check_all(struct cmn_gradients *g)
+{
+    (void)g;
 }
 
 int cmn_gradients_gpu_checked(struct cmn_gradients *g)

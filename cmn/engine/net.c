@@ -203,6 +203,11 @@ int cmn_net_continues(const struct cmn_net *net)
     return cmn_tree_continues(cmn_network(net));
 }
 
+const char *cmn_net_inexact_on_gpu(const struct cmn_net *net, const char **why)
+{
+    return cmn_net_on_gpu(net) ? cmn_tree_inexact_on_gpu(cmn_network(net), why) : NULL;
+}
+
 const char *cmn_net_follows(const struct cmn_net *net)
 {
     const char *name;

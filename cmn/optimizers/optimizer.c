@@ -244,7 +244,7 @@ void cmn_optimizer_add_in_order(struct cmn_optimizer *o, int micro_batches)
     struct cmn_gradients *g = o->gradients;
 
     const struct cmn_topology *t = o->topology;
-    int one_node = t->size > 1 && t->intra_size == t->size;
+    int one_node = t->size > 1 && t->intra_size == t->size && !g->on_gpu;
 
     o->ordered =
         cmn_ordered_sum_open(t, micro_batches, g->exchange.block.n + g->exchange.metrics.n);
@@ -264,7 +264,11 @@ void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metri
 {
     struct cmn_gradients *g = o->gradients;
 
-    memcpy(g->metrics, metrics, CMN_METRICS * sizeof *metrics);
+    if (g->on_gpu) {
+        g->ops->send_metrics(g, g->exchange.metrics.data, metrics);
+    } else {
+        memcpy(g->metrics, metrics, CMN_METRICS * sizeof *metrics);
+    }
     cmn_ordered_sum_add(o->ordered, g->flat, stays);
 }
 

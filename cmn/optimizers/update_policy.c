@@ -356,14 +356,18 @@ static void sum_and_update(struct cmn_optimizer *o, struct cmn_rule *rule, int i
  * order. */
 static void sum_in_order(struct cmn_optimizer *o)
 {
+    struct cmn_gradients *g = o->gradients;
     float *requests = o->metrics + CMN_INTERRUPTS;
     MPI_Request request;
 
     MPI_CALL(MPI_Iallreduce(MPI_IN_PLACE, requests, 2, MPI_FLOAT, MPI_SUM, o->topology->world,
                             &request));
-    cmn_ordered_sum_complete(o->ordered, o->gradients->flat);
+    cmn_ordered_sum_complete(o->ordered, g->flat);
+    if (g->on_gpu) {
+        g->ops->read(g->metrics, g->exchange.metrics.data, CMN_METRICS);
+    }
     MPI_CALL(MPI_Wait(&request, MPI_STATUS_IGNORE));
-    memcpy(o->gradients->metrics + CMN_INTERRUPTS, requests, 2 * sizeof *requests);
+    memcpy(g->metrics + CMN_INTERRUPTS, requests, 2 * sizeof *requests);
 }
 
 void cmn_prepare(struct cmn_optimizer *o, const struct cmn_exchange *x)

@@ -6,6 +6,7 @@
 
 #include "base/fatal.h"
 #include "base/memory.h"
+#include "engine/recurrent_state.h"
 #include "engine/replicas.h"
 #include "mpi/call.h"
 #include "mpi/files.h"
@@ -30,17 +31,21 @@ static void set_names(struct cmn_model *m, const char *cfg)
 static void require_exact(const struct cmn_model *m, const struct cmn_feed *f)
 {
     const struct cmn_options *o = &m->session->options;
+    struct cmn_recurrent_state state;
+    const char *why = NULL, *on_gpu = cmn_net_inexact_on_gpu(m->net, &why);
     const struct {
         int is;
         const char *what, *why;
     } refused[] = {
-        {m->session->topology.device >= 0, "a GPU", "it works on the CPU alone, so far"},
         {o->batch != CMN_BATCH_GLOBAL, "cmn_batch=per_rank",
          "each rank has a batch of its own there"},
         {o->scatter != CMN_SCATTER_GLOBAL, "cmn_scatter", "other ranks would draw other images"},
         {o->sync_bn != 0, "cmn_sync_bn=on", "it divides each micro-batch over the ranks"},
         {cmn_net_continues(m->net), "a recurrent network",
          "each micro-batch begins where the one before has ended"},
+        {m->session->topology.device >= 0 && cmn_recurrent_state_at(m->net, 0, &state),
+         "[rnn] on a GPU", "each micro-batch begins where the one before has ended"},
+        {on_gpu != NULL, on_gpu, why},
         {!strcmp(m->session->command->driver, "rnn"), "rnn",
          "each micro-batch continues the text of the one before"},
         {cmn_net_follows(m->net) != NULL, cmn_net_follows(m->net),

@@ -156,6 +156,15 @@ void cmn_nonfinite_begin_micro_batch(struct cmn_nonfinite_policy *p)
     p->looked = 0;
 }
 
+void cmn_nonfinite_after_micro_batch(struct cmn_nonfinite_policy *p)
+{
+    struct cmn_gradients *g = &p->model->gradients;
+
+    if (g->on_gpu && mode(p) != CMN_NONFINITE_IGNORE) {
+        cmn_gradients_gpu_check_all(g);
+    }
+}
+
 static void look_at_gradients(struct cmn_nonfinite_policy *p, int layer, int micro_batch)
 {
     struct cmn_gradients *g = &p->model->gradients;

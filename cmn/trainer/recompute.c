@@ -61,11 +61,19 @@ void cmn_recompute_before_micro_batch(struct cmn_recompute *r, int i)
 
 static uint64_t hash_result(const struct cmn_recompute *r)
 {
-    const struct cmn_span *block = &r->model->gradients.exchange.block;
-    float loss = cmn_net_loss(r->model->net);
+    const struct cmn_gradients *g = &r->model->gradients;
+    const struct cmn_span *block = &g->exchange.block;
+    float loss = cmn_net_loss(r->model->net), *host = NULL;
+    uint64_t hash;
 
-    return XXH3_64bits_withSeed(block->data, block->n * sizeof *block->data,
+    if (g->on_gpu) {
+        host = cmn_malloc(block->n + 1, sizeof *host);
+        g->ops->read(host, block->data, block->n);
+    }
+    hash = XXH3_64bits_withSeed(host ? host : block->data, block->n * sizeof *block->data,
                                 XXH3_64bits(&loss, sizeof loss));
+    free(host);
+    return hash;
 }
 
 void cmn_recompute_after_micro_batch(struct cmn_recompute *r, int i)
@@ -79,7 +87,8 @@ void cmn_recompute_after_micro_batch(struct cmn_recompute *r, int i)
 
 static uint64_t recompute(struct cmn_recompute *r, float *batch, int number)
 {
-    const struct cmn_span *block = &r->model->gradients.exchange.block;
+    const struct cmn_gradients *g = &r->model->gradients;
+    const struct cmn_span *block = &g->exchange.block;
     uint64_t hash;
 
     cmn_status_compute("a micro-batch of another rank");
@@ -90,7 +99,7 @@ static uint64_t recompute(struct cmn_recompute *r, float *batch, int number)
     r->runs = 0;
     cmn_random_common();
     hash = hash_result(r);
-    memset(block->data, 0, block->n * sizeof *block->data);
+    g->ops->zero(block->data, block->n);
     return hash;
 }
 

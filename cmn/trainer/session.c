@@ -22,6 +22,7 @@
 #include "data/image_cache.h"
 #include "data/root_files.h"
 #include "engine/convolution.h"
+#include "engine/gpu_arithmetic.h"
 #include "mpi/call.h"
 #include "mpi/consistency.h"
 #include "mpi/files.h"
@@ -204,17 +205,21 @@ static uint64_t hash_functions(void)
  * in another way on another processor. */
 static void pin_arithmetic(struct cmn_session *s)
 {
-    char text[1024];
+    char text[2048], gpu[1024] = "";
 
     if (!s->options.exact || s->command->does != CMN_TRAINS) {
         return;
     }
     s->blas_threads = openblas_get_num_threads();
     openblas_set_num_threads(1);
+    if (s->topology.device >= 0 && cmn_gpu_arithmetic(s->topology.device, gpu, sizeof gpu)) {
+        cmn_fail_in("cmn_exact");
+        cmn_fatal_reason();
+    }
     snprintf(text, sizeof text,
-             "OpenBLAS's kernels for %s of %s\n%sthe C library's functions give %016" PRIx64 "\n",
-             openblas_get_corename(), openblas_get_config(),
-             s->options.onednn == CMN_ONEDNN_OFF ? "" : cmn_convolution_kernels(),
+             "%sOpenBLAS's kernels for %s of %s\n%sthe C library's functions give %016" PRIx64 "\n",
+             gpu, openblas_get_corename(), openblas_get_config(),
+             s->options.onednn == CMN_ONEDNN_OFF || gpu[0] ? "" : cmn_convolution_kernels(),
              hash_functions());
     cmn_files_compare("arithmetic (cmn_exact=on)", text, &s->topology);
     snprintf(s->arithmetic, sizeof s->arithmetic, "%016" PRIx64,

@@ -124,6 +124,7 @@ static void add_in_order(struct cmn_step *p, float loss, float right)
     }
     cmn_recompute_after_micro_batch(&p->recompute, p->micro_batch);
     if (cmn_feed_exact(p->feed) && !share->spare) {
+        cmn_nonfinite_after_micro_batch(&p->nonfinite);
         /* What is computed again lies in the same buffer. */
         cmn_optimizer_after_micro_batch(&p->model->optimizer, metrics, !p->recompute.due);
     }

@@ -1,0 +1,147 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2030,SC2031,SC2154  # mpiexec and otherwise: helpers.bash; tests are functions that shellcheck takes for subshells
+# cmn_exact on GPUs, over the stand-in for CUDA and its libraries, whose order of work each run draws anew: any number of ranks
+# trains the same bits. On the CPU: exact.bats.
+
+load helpers
+load restart
+
+setup() {
+    enter_folder
+    DARKNET=$BUILD/fake/bin/darknet
+    BARE=$BUILD/fake/bin/darknet-without-cudnn
+    export FAKE_GPUS=3
+    small_data 200 20
+}
+
+# exactly RANKS CFG ARGUMENTS...: trains on these ranks; weights and losses come to RANKS.weights and RANKS.losses.
+exactly() {
+    local ranks=$1 name
+    name=$(basename "$2" .cfg)
+    rm -rf out
+    mkdir out
+    FAKE_SEED=$RANDOM train_on "$@" -cmn_exact on -cmn_verify 2 -cmn_report_every 1
+    mv "out/$name.weights" "$ranks.weights"
+    jq -c '.[] | [.epoch, .iteration, .loss, .accuracy]' "out/$name.json" >"$ranks.losses"
+    [[ -s $ranks.losses ]]
+}
+
+# as_one RANKS CFG ARGUMENTS...: the bits are those of one rank, 1.weights.
+as_one() {
+    exactly "$@"
+    cmp 1.weights "$1.weights"
+    cmp 1.losses "$1.losses"
+}
+
+# Dropout, crops by the GPU's random numbers, batch normalisation, and two layers that read what [upsample] adds to.
+conv_net() {
+    net_section channels=3 batch=18 subdivisions=6 max_batches=4 cmn_batch=global angle=7
+    printf '%s\n' '[crop]' crop_width=24 crop_height=24 flip=1 angle=0 saturation=1 exposure=1 '[convolutional]' filters=6 size=5 stride=2 \
+        pad=1 batch_normalize=1 activation=leaky '[dropout]' probability=.3 '[convolutional]' filters=8 size=3 stride=2 pad=1 \
+        batch_normalize=1 activation=leaky '[upsample]' stride=2 '[route]' layers=-1,-4 '[maxpool]' size=2 stride=2 '[connected]' output=10 \
+        activation=linear '[softmax]'
+}
+
+@test "GPUs: a perceptron on 1, 2 and 4 ranks, of which one is idle: equal bits, close to those of another order; clipped, LARS, an average" {
+    FAKE_GPUS=4
+    mlp_cfg batch=60 subdivisions=3 max_batches=4 cmn_batch=global >mlp.cfg
+    exactly 1 mlp.cfg
+    grep -q 'on GPUs' train.log
+    grep -q 'sums in a fixed order' train.log
+    as_one 2 mlp.cfg
+    as_one 4 mlp.cfg
+    grep -q 'cmn_exact=on: 1 of 4 ranks are idle' train.log
+    train_on 1 mlp.cfg
+    assert_close 1.weights out/mlp.weights 1e-6
+    exactly 1 mlp.cfg -cmn_clip .05 -cmn_ema .9 -cmn_lars .01
+    as_one 2 mlp.cfg -cmn_clip .05 -cmn_ema .9 -cmn_lars .01
+}
+
+@test "GPUs: convolutions, batch normalisation, dropout and upsampling: equal bits on 1, 2 and 3 ranks, also resumed, by cuDNN and without it" {
+    local DARKNET=$DARKNET program
+    conv_net >conv.cfg
+    # The fastest algorithm for a gradient of the weights is one without a fixed order.
+    export FAKE_ALGORITHMS=unordered
+    for program in "$DARKNET" "$BARE"; do
+        DARKNET=$program
+        exactly 1 conv.cfg
+        as_one 2 conv.cfg -cmn_checkpoint 2
+        rm out/conv-4.checkpoint
+        train_on 3 conv.cfg -cmn_exact on -cmn_checkpoint 2
+        grep 'resumed from out/conv-2.checkpoint' train.log
+        cmp 1.weights out/conv.weights
+    done
+}
+
+@test "GPUs: Adam with 3 ranks: the bits of one" {
+    mlp_cfg batch=40 subdivisions=4 max_batches=4 cmn_batch=global adam=1 learning_rate=.002 >mlp.cfg
+    exactly 1 mlp.cfg
+    as_one 3 mlp.cfg
+}
+
+# With cmn_verify=1 nothing of a micro-batch's gradient stays in its place.
+@test "GPUs: a gradient that is not finite is named, whichever micro-batch has it" {
+    net_section batch=12 subdivisions=6 max_batches=3 cmn_batch=global >net.cfg
+    printf '%s\n' '[convolutional]' filters=1 size=1 stride=1 pad=0 activation=linear \
+        '[convolutional]' filters=10 size=28 stride=28 pad=0 activation=linear '[softmax]' >>net.cfg
+    perl -e 'print pack("l<3q<", 0, 2, 0, 0), pack("f<*", 0, 2e-38, (0) x 10, map { 1e37 * (($_ * 7919 % 13) - 6) } 1 .. 7840)' >start.weights
+    fails_clearly_on 2 'iteration 1: weight_updates of layer 0 \(convolutional\): (nan or inf|inf|-inf|nan)' \
+        classifier train small.data net.cfg start.weights -clear -cmn -cmn_seed 7 -cmn_validate 0 -cmn_exact on -cmn_verify 1
+}
+
+@test "GPUs: a rank that computes another bit is named, as other ranks compute its micro-batch again" {
+    [[ -z $SAN ]] || skip 'a program that is checked takes no preloaded library'
+    mlp_cfg batch=60 subdivisions=6 max_batches=6 cmn_batch=global >mlp.cfg
+    # The stand-in for cuBLAS multiplies by CBLAS: the output of the last layer is what flips.
+    cat >flip.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
+                 float beta, float *c, int ldc)
+{
+    static void (*next)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+    static int passes;
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+
+    if (!next) {
+        *(void **)&next = dlsym(RTLD_NEXT, "cblas_sgemm");
+    }
+    next(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    if (ta == 112 && m == 10 && rank && !strcmp(rank, "1") && ++passes >= 6) {
+        ((unsigned char *)c)[4 * 3 + 1] ^= 1;
+    }
+}
+END
+    gcc -Wall -O1 -fPIC -shared -o flip.so flip.c
+    mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=flip.so)
+    run -1 darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_validate 0 -cmn_exact on -cmn_verify 2
+    [[ $output =~ iteration\ [24]:\ rank\ 1@[^\ ]*\ computes\ other\ bits\ from\ micro-batch\ [0-5]\ than\ rank\ [02]@ ]]
+}
+
+@test "GPUs of another model, or with other versions of CUDA, cuBLAS, cuRAND and cuDNN, are refused" {
+    local way says
+    mlp_cfg batch=60 subdivisions=4 max_batches=3 cmn_batch=global >mlp.cfg
+    for way in 'MULTIPROCESSORS=108:GPU .*, 132 multiprocessors.*, 108 multiprocessors' 'CUDA=12080:CUDA 13000, .*CUDA 12080, ' \
+        'DRIVER=12090:CUDA 13000, driver for CUDA 13000.*driver for CUDA 12090' 'CUBLAS=12:cuBLAS 13.0.0.*cuBLAS 12.0.0' \
+        'CURAND=1:cuRAND 10400.*cuRAND 1"' 'CUDNN=8907:cuDNN 91300.*cuDNN 8907'; do
+        says=${way#*:}
+        rank_1_runs "export FAKE_${way%%:*}"
+        fails_clearly "the arithmetic \(cmn_exact=on\) differs from rank 0.s: rank 0 has \"$says" \
+            "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_exact on
+    done
+}
+
+@test "GPUs: what cmn_exact does not go with there is refused with its reason" {
+    {
+        net_section batch=12 subdivisions=2 time_steps=3 cmn_batch=global
+        printf '%s\n' '[rnn]' output=10 '[softmax]'
+    } >rnn.cfg
+    run -1 "$DARKNET" classifier train small.data rnn.cfg -cmn -cmn_seed 7 -cmn_exact on
+    [[ $output == *'cmn_exact=on does not go with [rnn] on a GPU: each micro-batch begins where'* ]]
+    mlp_cfg batch=60 subdivisions=4 cmn_batch=global >mlp.cfg
+    fails_clearly 'messages of its own: leave cmn_communicator away' \
+        "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_exact on -cmn_communicator pure_nccl
+}
