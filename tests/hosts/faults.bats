@@ -92,13 +92,19 @@ only_node2() {
     only_node2 'Cannot load image'
 }
 
+# The second node's ranks wait four seconds for the first one's line. On a busy machine that may not do, so one of three times counts.
 @test "what both nodes meet is printed once" {
     small_data 60 10
     mlp_cfg >mlp.cfg
     sed -i 's/digit/neverthere/' train.list
     cluster_job 2+2
-    fails_clearly '^cmn\[rank [01]@node1\] Cannot load image' "${job[@]}" "$DARKNET" classifier train small.data mlp.cfg \
-        -cmn -cmn_validate 0
+    for _ in 1 2 3; do
+        bad=0
+        fails_clearly '^cmn\[rank [01]@node1\] Cannot load image' "${job[@]}" "$DARKNET" classifier train small.data mlp.cfg \
+            -cmn -cmn_validate 0 || bad=1
+        ((bad)) || break
+    done
+    ((bad == 0))
 }
 
 # The last one: the nodes are of no use afterwards. The options are those that cmn-run gives mpiexec.
