@@ -116,7 +116,7 @@ sets() {
         -e 's/^learning_rate=.*/learning_rate=0.003/; s/^filters=60/filters=24/; s/^classes=.*/classes=1/; s/^jitter=.*/jitter=0/' \
         "$REPO/cfg/digits_yolo.cfg" >small.cfg
     # shellcheck disable=SC2154  # mpiexec: helpers.bash
-    timeout --kill-after=5 100 "${mpiexec[@]}" -n 2 "$DARKNET" detector train small.data small.cfg -cmn -cmn_seed 1 \
+    timeout --kill-after=5 "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$DARKNET" detector train small.data small.cfg -cmn -cmn_seed 1 \
         -cmn_validate 0 -cmn_report_every 40 >train.log 2>&1 || { tail train.log; return 1; }
     jq -c 'map(.["main/loss"])' out/small.json
     jq -e 'map(.["main/loss"]) | .[0] > 20 and .[-1] < 6' out/small.json

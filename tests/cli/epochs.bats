@@ -19,7 +19,7 @@ rows() {
     net_section batch=10 random=1 width=32 height=32 cmn_epochs=1 max_batches=100 >random.cfg
     printf '%s\n' '[convolutional]' 'filters=4' 'size=3' 'stride=4' 'pad=1' 'activation=relu' \
         '[convolutional]' 'filters=10' 'size=1' 'stride=1' 'activation=linear' '[avgpool]' '[softmax]' >>random.cfg
-    timeout 60 strace -f -qq -e trace=openat -o trace "$DARKNET" classifier train small.data random.cfg -cmn -cmn_cache_mb 0 \
+    timeout "$HANG_LIMIT" strace -f -qq -e trace=openat -o trace "$DARKNET" classifier train small.data random.cfg -cmn -cmn_cache_mb 0 \
         -cmn_validate 0 >train.log 2>&1
     grep -o 'mnist/train/[^"]*png' trace >loads
     # The first ten are thrown away when the network is resized, four batches make the epoch, and the last ten are the

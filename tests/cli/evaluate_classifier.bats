@@ -14,7 +14,7 @@ setup() {
 
 # The plain program with one thread of OpenBLAS, as each rank has.
 plain() {
-    OPENBLAS_NUM_THREADS=1 timeout $((60 * SLOW)) "$DARKNET" classifier "$1" small.data "${2:-net}.cfg" "${2:-net}.weights"
+    OPENBLAS_NUM_THREADS=1 timeout "$HANG_LIMIT" "$DARKNET" classifier "$1" small.data "${2:-net}.cfg" "${2:-net}.weights"
 }
 
 # answers <FILE: the lines that count, without what depends on the clock, and a warning that ranks leave away.

@@ -70,7 +70,7 @@ random_weights() {
 
 # The plain program with one thread of OpenBLAS, as each rank has: several add in another order.
 plain() {
-    OPENBLAS_NUM_THREADS=1 timeout $((60 * SLOW)) "$DARKNET" "$@"
+    OPENBLAS_NUM_THREADS=1 timeout "$HANG_LIMIT" "$DARKNET" "$@"
 }
 
 # map_everywhere NET RANKS...: text and JSON of the plain program, and the same on so many ranks; OPTIONS for both.
