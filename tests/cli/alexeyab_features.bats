@@ -126,7 +126,7 @@ resumes_with_same_bits() {
             mv "out/net_$what.weights" "$n.$what"
             cmp "1.$what" "$n.$what"
         done
-        jq -c '.[] | [.iteration, .["main/loss"]]' out/net.json >"$n.losses"
+        jq -ce 'if length > 0 and all(has("main/loss")) then .[] else error("a row without a loss") end | [.iteration, .["main/loss"]]' out/net.json >"$n.losses"
         cmp 1.losses "$n.losses"
         mv out "$n"
         mkdir out
@@ -230,9 +230,11 @@ thin() {
     mkdir r1
     ln -s ../{d,out,digits.data,train.list,valid.list,names,net.cfg} r1
     rank_1_runs 'cd r1'
-    port=$((20000 + RANDOM % 10000))
+    # No other test has the same one, and no other program this one.
+    port=$((20000 + $$ % 10000))
+    while grep -qsi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6; do port=$((port + 1)); done
     for again in '' -clear; do
-        timeout 60 "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" detector train digits.data net.cfg ${again:+out/net_final.weights} $again -dont_show \
+        timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" detector train digits.data net.cfg ${again:+out/net_final.weights} $again -dont_show \
             -mjpeg_port $port -cmn -cmn_seed 7 -cmn_validate 0 >train.log 2>&1 || { tail -n 30 train.log; false; }
         [[ $(seen out/net_final.weights) -eq 8 ]]
         grep -a 'MJPEG-stream sent' train.log

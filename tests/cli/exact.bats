@@ -11,9 +11,10 @@ setup() {
     small_data 300 20
 }
 
-# losses FILE: the losses and accuracies of the rows.
+# losses FILE: the losses and accuracies of the rows, each of which has both.
 losses() {
-    jq -c '.[] | [.epoch, .iteration, .loss, .accuracy]' "$1"
+    jq -ce 'if length > 0 and all(has("main/loss") and has("main/accuracy")) then .[] else error("a row without a loss") end |
+        [.epoch, .iteration, ."main/loss", ."main/accuracy"]' "$1"
 }
 
 # exactly RANKS CFG ARGUMENTS...: trains on these ranks; weights and losses come to RANKS.weights and RANKS.losses.
@@ -25,7 +26,6 @@ exactly() {
     train_on "$@" -cmn_exact on -cmn_verify 1 -cmn_report_every 1
     mv "out/$name$FINAL.weights" "$ranks.weights"
     losses "out/$name.json" >"$ranks.losses"
-    [[ -s $ranks.losses ]]
 }
 
 # as_one RANKS CFG ARGUMENTS...: the bits are those of one rank, 1.weights.
@@ -73,7 +73,7 @@ as_one() {
 
 # Sequences of 3 images; both layers begin each micro-batch with 0.
 @test "recurrent networks without a state of their own (rnn, crnn): equal bits on 1 to 5 ranks, also resumed" {
-    local net ranks
+    local row net ranks
     {
         net_section batch=8 subdivisions=4 time_steps=3 max_batches=4 cmn_batch=global angle=7
         printf '%s\n' '[rnn]' output=24 activation=tanh '[connected]' output=10 activation=linear '[softmax]'
@@ -87,13 +87,14 @@ as_one() {
         printf '%s\n' '[crnn]' output_filters=4 hidden_filters=6 activation=leaky '[dropout]' probability=.2 \
             '[connected]' output=10 activation=linear '[softmax]'
     } >crnn.cfg
-    for net in rnn crnn; do
-        exactly 1 $net.cfg
-        for ranks in 2 3 4 5; do
-            as_one $ranks $net.cfg -cmn_checkpoint 2
+    for row in 'rnn 2 5' 'crnn 3 4'; do
+        net=${row%% *}
+        exactly 1 "$net.cfg"
+        for ranks in ${row#* }; do
+            as_one "$ranks" "$net.cfg" -cmn_checkpoint 2
         done
-        rm out/$net-4.checkpoint
-        train_on 3 $net.cfg -cmn_exact on -cmn_checkpoint 2
+        rm "out/$net-4.checkpoint"
+        train_on 3 "$net.cfg" -cmn_exact on -cmn_checkpoint 2
         grep "resumed from out/$net-2.checkpoint" train.log
         cmp 1.weights "out/$net$FINAL.weights"
     done
@@ -152,6 +153,11 @@ newest() {
     find out -name '*.checkpoint' -printf '%f\n' | sort -t - -k 2 -n | tail -n 1
 }
 
+# there_or_gone FILE PID
+there_or_gone() {
+    [[ -s $1 ]] || gone "$2"
+}
+
 has_newer() {
     [[ $(newest) != "$1" ]] || gone "$started"
 }
@@ -166,21 +172,22 @@ has_newer() {
     done < <(head -n 60 train.list) >boxes.list
     printf '%s\n' classes=10 train=boxes.list valid=boxes.list names=labels.txt backup=out >boxes.data
     {
-        net_section width=64 height=64 channels=3 batch=6 subdivisions=3 cmn_batch=global saturation=1.5 exposure=1.5 hue=.1 max_batches=9999 \
+        net_section width=64 height=64 channels=3 batch=6 subdivisions=3 cmn_batch=global saturation=1.5 exposure=1.5 hue=.1 max_batches=250 \
             learning_rate=.0001
         printf '%s\n' '[convolutional]' batch_normalize=1 filters=6 size=8 stride=8 pad=1 activation=leaky '[maxpool]' size=2 stride=2 \
             '[convolutional]' filters=30 size=1 stride=1 pad=1 activation=linear \
             '[yolo]' mask=0,1 anchors=30,40,40,55 classes=10 num=2 jitter=.3 ignore_thresh=.7 truth_thresh=1 random=1
     } >net.cfg
-    # Sizes are drawn until 200 iterations before the end: the training is asked to stop behind the second one.
+    # Sizes are drawn until 200 iterations before the end. The training is asked to stop behind the second one; what it does until it
+    # hears that is no matter.
     for ranks in 1 2 3; do
         rm -rf out
         mkdir out
-        timeout $((60 * SLOW)) "${mpiexec[@]}" -n $ranks "$DARKNET" detector train boxes.data net.cfg -cmn -cmn_seed 7 -cmn_validate 0 \
+        timeout "$HANG_LIMIT" "${mpiexec[@]}" -n $ranks "$DARKNET" detector train boxes.data net.cfg -cmn -cmn_seed 7 -cmn_validate 0 \
             -cmn_exact on -cmn_checkpoint 11 -cmn_checkpoint_keep 99 >train.log 2>&1 3>&- &
         started=$!
-        wait_for 'a checkpoint' compgen -G 'out/net-11.checkpoint' || { tail train.log; return 1; }
-        kill -s "$(patient_stop)" "$(pgrep -P "$started")"
+        wait_for 'a checkpoint' there_or_gone out/net-11.checkpoint "$started"
+        kill -USR1 "$(pgrep -P "$started")" || true # mpiexec hands it to the ranks, and waits for them
         wait "$started" || true
         # Weights come first in a checkpoint.
         head -c "$(stat -c %s out/net_final.weights)" out/net-11.checkpoint >$ranks.weights
@@ -188,7 +195,7 @@ has_newer() {
         cmp 1.weights $ranks.weights
     done
     if pjreddies; then
-        [[ $(grep -A 1 '^Resizing' train.log | grep '^[0-9]' | sort -u | wc -l) -ge 2 ]]
+        [[ $(sizes train.log | sort -u | wc -l) -ge 2 ]]
     fi
 }
 
@@ -206,7 +213,7 @@ has_newer() {
     : >all.log
     while ((killed < ${KILLS:-5})); do
         before=$(newest)
-        timeout $((60 * SLOW)) "${mpiexec[@]}" -n "${numbers[killed % 6]}" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 \
+        timeout "$HANG_LIMIT" "${mpiexec[@]}" -n "${numbers[killed % 6]}" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 \
             -cmn_validate 0 -cmn_report_every 1 -cmn_exact on -cmn_checkpoint 5 >train.log 2>&1 3>&- &
         started=$!
         wait_for 'a newer checkpoint' has_newer "$before"
@@ -360,7 +367,7 @@ END
     slow_ranks
     rm -r out
     mkdir out
-    SLOW_RANK=turns timeout $((120 * SLOW)) "${mpiexec[@]}" -n 3 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 \
+    SLOW_RANK=turns timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 3 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 \
         -cmn_validate 0 -cmn_report_every 1 -cmn_exact on -cmn_balance auto >train.log 2>&1 3>&- &
     started=$!
     until gone "$started"; do
