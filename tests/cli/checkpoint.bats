@@ -142,59 +142,49 @@ trains_on() {
     goes_on 2 4 lstm rnn train lstm.cfg -data text.data
 }
 
-# until FILE ARGUMENTS...: a training on 2 ranks, killed as soon as FILE is there.
-until_there() {
-    local file=$1 pid i ranks
-    shift
-    # Without --foreground its ranks are a group of their own, and would outlive it.
-    setsid "${mpiexec[@]}" -n 2 "$DARKNET" "$@" -cmn >train.log 2>&1 3>&- &
-    pid=$!
-    for ((i = 0; i < 600 * SLOW; i++)); do
-        [[ ! -s $file ]] || break
-        kill -0 $pid 2>/dev/null || break
-        sleep .1
-    done
-    # Ranks are groups of their own, too: one that outlives mpiexec for a moment would hold the folder.
-    mapfile -t ranks < <(pgrep -P $pid)
-    kill -KILL $pid "${ranks[@]}" || true
-    wait $pid || true
-    [[ -s $file ]] || { tail -n 30 train.log; return 1; }
+# reached FILE SIZES PID: the training has written the file, its log says that many sizes, or it has ended.
+reached() {
+    gone "$3" || [[ -s $1 && $(sizes train.log | wc -l) -ge $2 ]]
 }
 
-# sizes LOG: what a network was resized to, each time.
-sizes() {
-    awk '/^Resizing(,|$)/ { do getline; while (/^ *$/); print }' "$1"
+# until_there FILE SIZES WORDS...: a training on 2 ranks, killed as soon as FILE is there and its log says that many sizes.
+until_there() {
+    local pid
+    rm -f train.log # of a training before
+    setsid "${mpiexec[@]}" -n 2 "$DARKNET" "${@:3}" -cmn >train.log 2>&1 3>&- &
+    pid=$!
+    wait_for "$1" reached "$1" "$2" $pid || true
+    kill_job $pid
+    wait $pid || true
+    [[ -s $1 ]] || { tail -n 30 train.log; return 1; }
 }
 
 # bats test_tags=alexeyab
 @test "killed, with random=1: the same sizes at the same iterations" {
     small_data 24 1
     make_data
-    net batch=3 max_batches=1000 >random.cfg
+    net batch=3 max_batches=300 >random.cfg # sizes are drawn until 200 iterations before the end
     { conv 4 4 && conv 6 4 && conv 14 2 linear && yolo jitter=.2 random=1; } >>random.cfg
-    words=(detector train data.data random.cfg -cmn_seed 7 -cmn_checkpoint 7 -cmn_checkpoint_keep 9)
-    until_there out/random-21.checkpoint "${words[@]}"
+    words=(detector train data.data random.cfg -cmn_seed 7 -cmn_checkpoint 7 -cmn_checkpoint_keep 99)
+    until_there out/random-21.checkpoint 3 "${words[@]}"
     sizes train.log | sed -n 1,3p >whole.sizes
-    bytes=$(stat -c %s out/random-21.checkpoint)
     mv out/random-21.checkpoint whole.checkpoint
     find out -name '*.checkpoint' ! -name random-7.checkpoint -delete
-    until_there out/random-21.checkpoint "${words[@]}"
+    until_there out/random-21.checkpoint 2 "${words[@]}"
     grep 'resumed from out/random-7.checkpoint, iteration 7' train.log
     sed 1d whole.sizes | diff - <(sizes train.log | sed -n 1,2p)
     [[ $(sort -u whole.sizes | wc -l) -ge 2 ]]
     # Darknet's weights stand first: the layers have 4, 6 and 14 filters, with biases.
     cmp -n $((20 + 4 * (4 * 28 + 6 * 37 + 14 * 55))) whole.checkpoint out/random-21.checkpoint
-    [[ $bytes -gt 0 ]]
 }
 
 # killed_at FILE N WORDS...: a training on N ranks, killed as soon as there is that file.
 killed_at() {
-    local file=$1 pid end=$((SECONDS + 60 * SLOW))
+    local file=$1 pid
     setsid "${mpiexec[@]}" -n "$2" "$DARKNET" "${@:3}" -cmn >train.log 2>&1 3>&- &
     pid=$!
-    while [[ ! -s $file ]] && ((SECONDS < end)); do :; done # some milliseconds later it would have ended
-    mapfile -t ranks < <(pgrep -P $pid)
-    kill -KILL $pid "${ranks[@]}" || true
+    until [[ -s $file ]] || gone $pid; do :; done # some milliseconds later it would have ended
+    kill_job $pid
     wait $pid || true
     [[ -s $file ]] || { tail -n 30 train.log; return 1; }
 }
@@ -203,13 +193,11 @@ killed_at() {
 stopped() {
     local cfg=$1 pid
     shift
-    export OMPI_MCA_odls_base_sigkill_timeout=3 # as in faults.bats
-    timeout --foreground --kill-after=15 $((60 * SLOW)) "${mpiexec[@]}" -n 2 "$DARKNET" "$@" -cmn >train.log 2>&1 3>&- &
+    rm -f train.log # of a training before
+    timeout --foreground --kill-after=15 "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$DARKNET" "$@" -cmn >train.log 2>&1 3>&- &
     pid=$!
-    while ! grep -q '^8, ' train.log && kill -0 $pid; do
-        sleep .1
-    done
-    kill -s "$(patient_stop)" "$(pgrep -P "$pid")"
+    wait_for 'iteration 8' grep -qs '^8, ' train.log
+    kill -USR1 "$(pgrep -P "$pid")" # mpiexec hands it to the ranks, and waits for them
     wait $pid || true
     at=$(sed -n 's/.*the training ends after iteration \([0-9]*\),.*/\1/p' train.log)
     [[ -s out/$cfg-$at.checkpoint ]]
@@ -254,22 +242,33 @@ ends_like() {
     diff <(rows mlp) "$1.rows"
 }
 
-@test "cmn_best, cmn_patience, cmn_ema, cmn_clip, cmn_outlier: killed at random steps, the same best weights and the same last iteration on 1 to 4 ranks" {
-    small_data 240 40
+# best_cfg: a training that ends when its accuracy grows no more.
+best_cfg() {
     local rate=.01
+    small_data 240 40
     pjreddies || rate=.003 # three channels; it ends long after the 50 steps that are never outliers
     mlp_cfg batch=48 learning_rate=$rate cmn_batch=global cmn_best=1 cmn_patience=3 >mlp.cfg
-    # Without an average the best weights are those of their epoch.
+}
+
+@test "cmn_best, cmn_patience: without an average the best weights are those of their epoch" {
+    best_cfg
     run_on 2 classifier train small.data mlp.cfg -cmn_seed 7 -cmn_epochs 60
     [[ $(<train.log) =~ ', of iteration '([0-9]+)', in the last 3 validations' ]]
     if pjreddies; then
         cmp out/mlp_best.weights "out/mlp_$((BASH_REMATCH[1] / 5)).weights"
     fi
+}
+
+# ended_again RANKS...: on each of these numbers of ranks a training ends with the same weights and rows when it was ended and resumed, at
+# a random checkpoint, at the last one, and after a kill.
+ended_again() {
+    local n best end ended at words
+    best_cfg
     sed -i 's/^cmn_best=1/&\ncmn_ema=.9\ncmn_clip=.5\ncmn_outlier=1/' mlp.cfg
     words=(classifier train small.data mlp.cfg -cmn_seed 7 -cmn_epochs 60 -cmn_checkpoint 2 -cmn_checkpoint_keep 99)
-    for n in 1 2 3 4; do
+    for n; do
         rm -rf out
-        run_on $n "${words[@]}"
+        run_on "$n" "${words[@]}"
         ended='cmn_patience=3: no better accuracy than [0-9.]*, of iteration ([0-9]+), in the last 3 validations: the training ends after iteration ([0-9]+),'
         [[ $(<train.log) =~ $ended ]]
         best=${BASH_REMATCH[1]} end=${BASH_REMATCH[2]} # an epoch has 5 iterations
@@ -284,21 +283,29 @@ ends_like() {
         at=$((RANDOM % (end / 2 - 1) * 2 + 2))
         echo "resumed from $at"
         mkdir out && cp -p whole/mlp.json whole/mlp_{best,ema}.weights whole/mlp-$at.checkpoint out
-        run_on $n "${words[@]}"
+        run_on "$n" "${words[@]}"
         grep "resumed from out/mlp-$at.checkpoint" train.log
         ends_like whole
         # The last checkpoint: it has ended.
         rm "out/mlp$FINAL.weights" out/mlp_ema.weights
-        run_on $n "${words[@]}"
+        run_on "$n" "${words[@]}"
         (($(grep -c "nothing to train: cmn_patience=3 has ended this training after iteration $end;" train.log) == 1))
         ends_like whole
         rm -rf out
-        killed_at "out/mlp-$((RANDOM % 5 * 2 + 2)).checkpoint" $n "${words[@]}"
-        run_on $n "${words[@]}"
+        killed_at "out/mlp-$((RANDOM % 5 * 2 + 2)).checkpoint" "$n" "${words[@]}"
+        run_on "$n" "${words[@]}"
         grep 'resumed from' train.log
         ends_like whole
         rm -rf whole
     done
+}
+
+@test "cmn_best, cmn_patience, cmn_ema, cmn_clip, cmn_outlier: killed at random steps, the same best weights and the same last iteration on 1 and 2 ranks" {
+    ended_again 1 2
+}
+
+@test "cmn_best, cmn_patience, cmn_ema, cmn_clip, cmn_outlier: the same on 3 and 4 ranks" {
+    ended_again 3 4
 }
 
 @test "3 ranks, then 2, then 4: as one training with the same batch; per_rank counts on in images" {
