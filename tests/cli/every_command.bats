@@ -103,7 +103,7 @@ one_case() {
     IFS=$'\t' read -ra words <<<"$words"
     words=("${words[@]/#EMPTY/}")
     if [[ $pattern == ok ]]; then
-        timeout --kill-after=5 $((20 * SLOW)) "$DARKNET" "${words[@]}" >ok.out 2>ok.err <<<word || { echo "${words[*]}" && cat ok.err && return 1; }
+        timeout --kill-after=5 "$HANG_LIMIT" "$DARKNET" "${words[@]}" >ok.out 2>ok.err <<<word || { echo "${words[*]}" && cat ok.err && return 1; }
     else
         fails_clearly "$pattern" "$DARKNET" "${words[@]}" <<<word
     fi
