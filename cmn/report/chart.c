@@ -18,9 +18,9 @@
 #include "base/memory.h"
 #include "mpi/files.h"
 
-/* Time limits of gnuplot in seconds. A picture takes a fraction of one, but the first on a machine
- * may build the cache of fonts. */
-enum { AT_MOST = 10, FIRST_AT_MOST = 60 };
+/* Time limits of gnuplot in seconds. A picture takes a fraction of one, more where the ranks keep
+ * all cores busy, and the first on a machine may build the cache of fonts. */
+enum { AT_MOST = 30, FIRST_AT_MOST = 60 };
 
 /* Pause between two pictures, in times of what one takes: drawing gets a tenth of a core at
  * most. */
