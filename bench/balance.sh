@@ -28,9 +28,9 @@ trap 'rmdir "$group"; rm -rf "$work"' EXIT
 
 sed '/^cmn_batch/d; s/^batch=.*/batch=1200\nsubdivisions=24\ncmn_batch=global/' cfg/mnist_mlp.cfg >"$work/mlp.cfg"
 printf '%s\n' '#!/bin/sh' "[ \"\$OMPI_COMM_WORLD_RANK\" != \"\$SLOW_RANK\" ] || echo \$\$ >'$group/cgroup.procs'" \
-    "exec '$DARKNET' \"\$@\"" >"$work/slow"
-chmod +x "$work/slow"
-DARKNET=$work/slow
+    "exec '$DARKNET' \"\$@\"" >"$work/rank"
+chmod +x "$work/rank"
+DARKNET=$work/rank
 export SLOW_RANK
 
 # steps NAME RANKS SLOW ARGUMENTS...: appends the steps a second of a training whose rank SLOW is slow.

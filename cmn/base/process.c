@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 int cmn_process_read(pid_t pid, struct cmn_process *p)
 {
@@ -30,4 +31,19 @@ int cmn_process_read(pid_t pid, struct cmn_process *p)
     *end = '\0';
     snprintf(p->name, sizeof p->name, "%s", text + strcspn(text, "(") + 1);
     return 0;
+}
+
+int cmn_process_more_files(long *limit)
+{
+    struct rlimit files;
+    rlim_t before;
+
+    *limit = -1;
+    if (getrlimit(RLIMIT_NOFILE, &files)) {
+        return -1;
+    }
+    before = files.rlim_cur;
+    files.rlim_cur = files.rlim_max;
+    *limit = (long)files.rlim_max;
+    return before < files.rlim_max ? setrlimit(RLIMIT_NOFILE, &files) : -1;
 }

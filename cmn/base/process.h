@@ -14,4 +14,8 @@ struct cmn_process {
 /* 0, or -1 with errno: ENOENT where there is no such process. */
 int cmn_process_read(pid_t pid, struct cmn_process *p);
 
+/* After EMFILE: raises this process's soft limit of open files to the hard one. 0, or -1 where that
+ * is all already; *limit is what it may open now. */
+int cmn_process_more_files(long *limit);
+
 #endif

@@ -1,5 +1,6 @@
 #include "mpi/listener.h"
 
+#include <errno.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "base/launcher.h"
 #include "base/memory.h"
 #include "base/nics.h"
+#include "base/process.h"
 
 /* The addresses of a host; those of IPv4 as IPv6 writes them. */
 enum { NICS = 2 * CMN_NICS };
@@ -140,6 +142,14 @@ int cmn_listener_accept(const struct cmn_listener *l, int i, int flags, int *for
     struct sockaddr_storage from = {.ss_family = AF_UNSPEC};
     socklen_t bytes = sizeof from;
     int fd = accept4(l->fd[i], (struct sockaddr *)&from, &bytes, flags);
+    long limit;
+
+    /* Of 1024 nodes more come than the usual soft limit of open files has room for. */
+    if (fd < 0 && errno == EMFILE) {
+        cmn_process_more_files(&limit);
+        bytes = sizeof from;
+        fd = accept4(l->fd[i], (struct sockaddr *)&from, &bytes, flags);
+    }
 
     *foreign = fd >= 0;
     for (int node = 0; node < l->hosts && *foreign; node++) {

@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/status.h"
 #include "base/timeline.h"
 #include "mpi/call.h"
@@ -43,18 +43,17 @@ static int watched_most;
 static int pidfd_of(long process)
 {
     int fd = (int)syscall(SYS_pidfd_open, process, 0);
-    struct rlimit limit;
+    long limit = 0;
     static int told;
 
-    if (fd < 0 && errno == EMFILE && !getrlimit(RLIMIT_NOFILE, &limit)) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
+    if (fd < 0 && errno == EMFILE) {
+        cmn_process_more_files(&limit);
         fd = (int)syscall(SYS_pidfd_open, process, 0);
     }
     if (fd < 0 && (errno == EMFILE || errno == ENFILE) && !told++) {
         cmn_warn("too few open files are allowed (ulimit -n %ld) to watch all ranks of this host: "
                  "should one die, it is noticed later",
-                 (long)limit.rlim_max);
+                 limit);
     }
     return fd;
 }

@@ -5,6 +5,8 @@
 /* For its connections, and peers that do with them what it never does. */
 #include "data/root_files.c"
 
+#include <sys/resource.h>
+
 #include "nets.h"
 
 static struct cmn_topology nodes;
@@ -607,6 +609,34 @@ static void strangers_have_few_places(void **state)
     fail_on_all_ranks();
 }
 
+/* Rank 0 has no descriptor left below its soft limit, and one who comes is served all the same. */
+static void a_soft_limit_of_files_is_raised(void **state)
+{
+    struct rlimit before, few;
+    int next, kept;
+
+    (void)state;
+    if (top.rank == 0) {
+        make("a.png", 300);
+        next = dup(0);
+        close(next);
+        CHECK(next >= 0 && !getrlimit(RLIMIT_NOFILE, &before));
+        few = before;
+        few.rlim_cur = (rlim_t)next;
+        CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+    }
+    MPI_Barrier(top.world);
+    if (top.rank == 1) {
+        kept = self.fd;
+        self.fd = -1;
+        CHECK_SAYING(!fatal_of(connect_to_rank_0()) && comes("a.png", 300), "%d", self.fd);
+        close(kept);
+    }
+    MPI_Barrier(top.world);
+    CHECK(top.rank || !setrlimit(RLIMIT_NOFILE, &before));
+    fail_on_all_ranks();
+}
+
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
@@ -616,6 +646,7 @@ static int group(void)
         cmocka_unit_test_setup_teardown(a_broken_connection_is_an_end, begin, end),
         cmocka_unit_test_setup_teardown(a_peer_with_the_key_is_checked_all_the_same, begin, end),
         cmocka_unit_test_setup_teardown(a_connection_that_breaks_off_ends_its_thread, begin, end),
+        cmocka_unit_test_setup_teardown(a_soft_limit_of_files_is_raised, begin, end),
         cmocka_unit_test_setup_teardown(strangers_have_few_places, begin, end),
     };
 
