@@ -186,7 +186,7 @@ load alexeyab
     line=$(grep -n '^\[yolo\]' whole.cfg)
     line=${line%%:*}
     says() {
-        run -1 timeout 60 "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
+        run -1 timeout "$HANG_LIMIT" "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
         [[ $(grep -c '^cmn\[' <<<"$output") -eq 1 && $output == *"] net.cfg:$1" ]]
     }
     sed '/^anchors/d' whole.cfg >net.cfg
@@ -237,7 +237,7 @@ load alexeyab
     rank_1_runs 'for word in "$@"; do shift; [ "$word" != first.conv.3 ] || word=none; set -- "$@" "$word"; done'
     darknet_on 1 detector train digits.data net.cfg first.conv.3 -clear -dont_show -cmn -cmn_seed 7 -cmn_validate 0 >train.log 2>&1
     mv out/net_final.weights one.weights
-    timeout 60 "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" detector train digits.data net.cfg first.conv.3 -clear -dont_show -cmn \
+    timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" detector train digits.data net.cfg first.conv.3 -clear -dont_show -cmn \
         -cmn_seed 7 -cmn_validate 0 >train.log 2>&1 || { cat train.log; false; }
     assert_close one.weights out/net_final.weights 1e-6
     # The weights of the first layer are those of the file, and not new ones.
@@ -255,7 +255,7 @@ load alexeyab
     head -c 11 whole.weights >head.weights
     for wrong in 'cut.weights is truncated inside layer 10, or of another network' 'head.weights is too short for a weights file' \
         'd is too short for a weights file'; do
-        run -1 timeout 60 "${mpiexec[@]}" -n 2 "$DARKNET" detector train digits.data net.cfg "${wrong%% *}" -clear -dont_show -cmn -cmn_validate 0
+        run -1 timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$DARKNET" detector train digits.data net.cfg "${wrong%% *}" -clear -dont_show -cmn -cmn_validate 0
         [[ $output == *"] $wrong"* ]]
     done
     # A device keeps its place.
@@ -285,7 +285,7 @@ load alexeyab
     { printf '\0\0\0\0\2\0\0\0\0\0\0\0' && head -c 40000 /dev/zero; } >pjreddie.weights
     { printf '\0\0\0\0\2\0\0\0\5\0\0\0' && head -c 40000 /dev/zero; } >alexeyab.weights
     refuses() {
-        run -1 timeout 60 "${mpiexec[@]}" -n 2 "$1" classifier train small.data net.cfg "$2.weights" -cmn -cmn_validate 0
+        run -1 timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$1" classifier train small.data net.cfg "$2.weights" -cmn -cmn_validate 0
         [[ $output == *"$2.weights: $3 Darknet wrote these weights, and orders those of layer 1 (batchnorm) in another way"* ]]
     }
     refuses "$DARKNET" pjreddie "pjreddie's"
@@ -313,11 +313,11 @@ load alexeyab
     done
     mkfifo d/f.png
     sed -i 's|^d/10.png|d/f.png|' train.list
-    run timeout 60 "${mpiexec[@]}" -n 2 "$DARKNET" detector train digits.data net.cfg -dont_show -cmn -cmn_seed 7 -cmn_validate 0 -cmn_timeout 2
+    run timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$DARKNET" detector train digits.data net.cfg -dont_show -cmn -cmn_seed 7 -cmn_validate 0 -cmn_timeout 15
     echo "status $status"
     # The file is not named: OpenCV reads it. Where a rank waits for it depends on which part of the work the others have done.
     [[ $status -eq 75 ]]
-    grep -aE 'nothing moved for 2 s \(cmn_timeout\): rank [01]@[^ ]+ is stalled in: (reading lists and images|loading images)' <<<"$output"
+    grep -aE 'nothing moved for 15 s \(cmn_timeout\): rank [01]@[^ ]+ is stalled in: (reading lists and images|loading images)' <<<"$output"
 }
 
 @test "AlexeyAB's tree: a classifier with cutmix: 2 ranks have the weights of one" {
@@ -355,7 +355,7 @@ load alexeyab
     tiny >whole.cfg
     while IFS='|' read -r line says; do
         sed "$line" whole.cfg >net.cfg
-        run -1 timeout 60 "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
+        run -1 timeout "$HANG_LIMIT" "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
         [[ $(grep -c '^cmn\[' <<<"$output") -eq 1 && $output == *"] $says"* ]]
     done <<'END'
 s/^\[convolutional\]/[convolutinal]/|net.cfg: [convolutinal] is no layer of this Darknet
@@ -387,24 +387,24 @@ END
         esac
         # shellcheck disable=SC2086  # keys and their values
         tiny "$key=1" $also >net.cfg
-        run -1 timeout 60 "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
+        run -1 timeout "$HANG_LIMIT" "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
         [[ $output == *"$key in the cfg: "* ]]
     done
     net_section channels=3 width=64 height=64 >net.cfg
     printf '%s\n' '[convolutional]' filters=3 size=3 stride=1 pad=1 activation=linear '[convolutional]' filters=3 size=3 stride=1 pad=1 \
         activation=linear share_index=0 '[avgpool]' '[softmax]' groups=1 >>net.cfg
-    run -1 timeout 60 "$DARKNET" classifier train digits.data net.cfg -dont_show -cmn
+    run -1 timeout "$HANG_LIMIT" "$DARKNET" classifier train digits.data net.cfg -dont_show -cmn
     [[ $output == *"share_index in the cfg: this Darknet updates shared weights once for each layer that has them"* ]]
     sed '/^\[convolutional\]/,$d' net.cfg >first.cfg
     printf '%s\n' '[batchnorm]' '[connected]' output=10 activation=linear '[softmax]' groups=1 >>first.cfg
-    run -1 timeout 60 "$DARKNET" classifier train digits.data first.cfg -dont_show -cmn
+    run -1 timeout "$HANG_LIMIT" "$DARKNET" classifier train digits.data first.cfg -dont_show -cmn
     [[ $output == *'[batchnorm] as the first layer: this Darknet writes'* ]]
     if [[ $ALEXEYAB_BUILD != *-opencv* ]]; then
         tiny mosaic=1 >mosaic.cfg
-        run -1 timeout 60 "$DARKNET" detector train digits.data mosaic.cfg -dont_show -cmn
+        run -1 timeout "$HANG_LIMIT" "$DARKNET" detector train digits.data mosaic.cfg -dont_show -cmn
         [[ $output == *'mosaic in the cfg: this program was built without OpenCV'* ]]
     fi
-    run -1 timeout 60 "$DARKNET" classifier train digits.data net.cfg -topk -cmn
+    run -1 timeout "$HANG_LIMIT" "$DARKNET" classifier train digits.data net.cfg -topk -cmn
     [[ $output == *'-topk: with -cmn the answers are counted with cmn_validate'* ]]
     tiny ema_alpha=.998 cmn_ema=.9 >net.cfg
     run -1 detect_on 2
