@@ -50,7 +50,7 @@ setup() {
         sed 's/-cmn_checkpoint 100/-cmn_checkpoint 2/' >commands.sh
     [[ $(wc -l <commands.sh) -eq 3 ]]
     cluster_words bash -eo pipefail commands.sh
-    run timeout $((100 * SLOW)) "${words[@]}"
+    run timeout "$HANG_LIMIT" "${words[@]}"
     echo "$output"
     [[ $status -eq 0 ]]
     grep -E 'good: 4 ranks can train together' <<<"$output"
@@ -58,7 +58,7 @@ setup() {
     [[ $(seen out/yolo-obj_final.weights) -eq $((6 * 24)) ]]
     cp out/yolo-obj_final.weights first.weights
     rm out/yolo-obj-6.checkpoint
-    run timeout $((100 * SLOW)) "${words[@]}"
+    run timeout "$HANG_LIMIT" "${words[@]}"
     echo "$output"
     [[ $status -eq 0 ]]
     grep 'resumed from out/yolo-obj-4.checkpoint' <<<"$output"

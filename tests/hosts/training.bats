@@ -134,7 +134,7 @@ top_folder() {
 }
 
 trained_on_two_nodes() {
-    timeout $((100 * SLOW)) bash -euo pipefail pasted >out.txt 2>err.txt || { cat pasted out.txt err.txt; return 1; }
+    timeout "$HANG_LIMIT" bash -euo pipefail pasted >out.txt 2>err.txt || { cat pasted out.txt err.txt; return 1; }
     grep '^cmn: 4 ranks on 2 nodes' err.txt
     [[ $(seen results/mnist/mnist_mlp.weights) -eq 2000 ]]
 }
