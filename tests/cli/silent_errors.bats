@@ -266,7 +266,7 @@ END
         "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" "${train[@]}"
     strip -o stripped "$DARKNET"
     rank_1_runs 'shift; set -- ./stripped "$@"'
-    timeout $((60 * SLOW)) "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" "${train[@]}" >same.log 2>&1 ||
+    timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" "${train[@]}" >same.log 2>&1 ||
         { cat same.log; false; }
 }
 
@@ -297,7 +297,7 @@ END
     end_cfg max_batches=2 -- >net.cfg
     # Left by processes that are dead, by one that lives, of somebody's own, and just made.
     touch -d '2 minutes ago' out/{a.weights.aB3xYz.part,b.backup.000000.part,.cmn-probe-Ab12Cd,c.weights.zzzzzz.part,film.part,d.weights.long-x.part}
-    touch "out/young.weights.aaaaaa.part"
+    touch -d '10 minutes' out/young.weights.aaaaaa.part # and young all the while
     exec 9<"out/c.weights.zzzzzz.part"
     flock -x 9
     darknet_on 2 "${regressor[@]}" >train.log 2>&1 9<&-
@@ -332,8 +332,9 @@ END
     end_cfg max_batches=2 -- >net.cfg
     for call in fsync linkat; do
         status=0
-        strace -f -q -o calls -e trace=open,openat,$call -e inject=$call:signal=KILL "$DARKNET" "${regressor[@]}" >train.log 2>&1 || status=$?
-        ! grep -q 'O_TMPFILE.* = -1 ' calls || skip 'the file system has no files without a name'
+        rm -f calls.*
+        strace -ff -q -o calls -e trace=open,openat,$call -e inject=$call:signal=KILL "$DARKNET" "${regressor[@]}" >train.log 2>&1 || status=$?
+        ! grep -q 'O_TMPFILE.* = -1 ' calls.* || skip 'the file system has no files without a name'
         [[ $status -eq 137 ]]
         ls -A out
         [[ $(ls -A out) == $'.net.checkpoint-lock\nnet.json' ]]
@@ -347,11 +348,13 @@ END
     numbers 24
     end_cfg max_batches=2 -- >net.cfg
     umask 022
-    strace -f -q -o calls -e trace=open,openat,openat2,creat,mkdir,mkdirat,memfd_create,bind,linkat,rename,execve \
+    # A file for each thread: in one for all, a call that others interrupt is two lines, and its result is in the second.
+    strace -ff -q -o calls -e trace=open,openat,openat2,creat,mkdir,mkdirat,memfd_create,bind,linkat,rename,execve \
         "$DARKNET" "${regressor[@]}" -cmn_graph out/net.dot >train.log 2>&1
+    cat calls.* >calls
     # Open MPI keeps a folder and memory of its own below /tmp and /dev/shm; its UCX looks for one below /run/user.
     grep -E 'O_CREAT|O_TMPFILE|creat\(|mkdir' calls | grep -vE '= -1 |/(tmp|shm)/(ompi\.|vader|sm_segment|prterun\.|openmpi|open_mpi|pmix)|/tmp/ompi|"/run/user/[0-9]+/ucx"' >made || true
-    sed 's/^[0-9]* //' made
+    cat made
     # Aside, and the folder's lock: owner-only, and nobody's but ours (without a name, or O_EXCL); in place: the JSON log alone, and never
     # through a link.
     run -1 grep -vE '"out/?", O_(RDWR|WRONLY)\|O_CLOEXEC\|O_TMPFILE, 0600|"out/(net|net_1)\.(weights|dot)\.[A-Za-z0-9]{6}\.part", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/\.cmn-probe-[A-Za-z0-9]{6}", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"\.net\.checkpoint-lock", O_RDWR\|O_CREAT\|O_EXCL\|O_NONBLOCK\|O_NOFOLLOW\|O_CLOEXEC, 0600|"out/net\.json", O_WRONLY\|O_CREAT\|O_TRUNC\|O_NOFOLLOW\|O_CLOEXEC, 0666' made
@@ -359,5 +362,7 @@ END
     [[ $(grep -cE 'rename\("out/(net|net_1)\.(weights|dot)\.[A-Za-z0-9]{6}\.part", ' calls) -ge 3 ]]
     # Sockets of ours have no place in the file system.
     run -1 grep -E 'bind\(.*sun_path="/.*cmn' calls
-    run -1 grep -E 'execve\(' <(tail -n +2 calls | grep -v 'orted\|prte\|/sh"')
+    # Its own start is there, and no other one.
+    run -0 grep -E 'execve\(' <(grep -v 'orted\|prte\|/sh"' calls)
+    [[ ${#lines[@]} -eq 1 && $output == *"execve(\"$DARKNET\""* ]]
 }

@@ -162,7 +162,7 @@ begin() {
     small_data 12000 50
     mlp_cfg batch=20 max_batches=100000000 >endless.cfg
     # Time to write the weights between SIGTERM and SIGKILL.
-    OMPI_MCA_odls_base_sigkill_timeout=3 "${mpiexec[@]}" -n "$1" "$DARKNET" classifier train small.data endless.cfg -cmn \
+    OMPI_MCA_odls_base_sigkill_timeout=$(on_busy 3) "${mpiexec[@]}" -n "$1" "$DARKNET" classifier train small.data endless.cfg -cmn \
         -cmn_seed 7 -cmn_validate 0 "${@:2}" >out.txt 2>err.txt 3>&- &
     job=$!
 }
@@ -171,23 +171,19 @@ teardown() {
     [[ -z ${job:-} ]] || kill -KILL "$job" 2>/dev/null || true
 }
 
-# await FILE: it is there, soon.
-await() {
-    local i
-    for ((i = 0; i < 300 * SLOW; i++)); do
-        [[ ! -e $1 ]] || return 0
-        kill -0 "$job" || break
-        sleep 0.1
-    done
-    cat err.txt
-    return 1
+is_there_or_ended() {
+    [[ -e $1 ]] || gone "$job"
 }
 
-# The job ends within 10 seconds; sets ended to its status.
-ends_in_time() {
-    ended=0
-    timeout $((10 * SLOW)) tail --pid="$job" -f /dev/null || { echo 'it did not end in time'; return 1; }
-    wait "$job" || ended=$?
+# await FILE: it is there.
+await() {
+    wait_for "$1" is_there_or_ended "$1" || return 1
+    [[ -e $1 ]] || { cat err.txt; return 1; }
+}
+
+# The job ends; sets ended to its status.
+ends() {
+    job_ended "$job"
     job=
     cat err.txt
 }
@@ -197,7 +193,7 @@ ends_in_time() {
     await "out/endless_$ON_THE_WAY.weights"
     rm -f t.json
     kill -s "$(patient_stop)" "$job"
-    ends_in_time
+    ends
     valid_trace 2 t.json
     says t.json '(of("step") | length) == 40'
     last=$(sed -n 's/.*the training ends after iteration \([0-9]*\),.*/\1/p' err.txt)
@@ -208,7 +204,7 @@ ends_in_time() {
     begin 2 -cmn_timeline t.json -cmn_report_every 5
     await t.json
     kill -KILL "$(pgrep -P "$job" | tail -n 1)"
-    ends_in_time
+    ends
     [[ $ended -ne 0 ]]
     valid_trace 2 t.json
 }
@@ -221,12 +217,13 @@ ends_in_time() {
     done
     await "out/endless_$(pjreddies && echo 2 || echo 1000).weights"
     kill -INT "$job"
-    ends_in_time
+    ends
     [[ $(grep -c '^cmn: timeline t.json: Is a directory; the training continues, and the timeline is written again at a later row$' err.txt) -eq 1 ]]
     [[ $(grep -c '^cmn: asked to stop' err.txt) -eq 1 && -s out/endless$FINAL.weights ]]
 }
 
-# Rank 1 sleeps 20 ms in each product of matrices, or rank 0 as long before it gets its images.
+# Rank 1 sleeps 100 ms in each product of matrices, or rank 0 as long before it gets its images: more than a busy machine keeps the
+# others from a core.
 slowed() {
     cat >slow.c <<'END'
 #define _GNU_SOURCE
@@ -240,7 +237,7 @@ static void delay(const char *rank)
     const char *mine = getenv("OMPI_COMM_WORLD_RANK");
 
     if (mine && !strcmp(mine, rank)) {
-        usleep(20000);
+        usleep(100000);
     }
 }
 
@@ -266,9 +263,9 @@ int pthread_join(unsigned long thread, void **value)
 }
 #endif
 END
-    mlp_cfg batch=10 max_batches=20 >slow.cfg    # 6 or 7 iterations an epoch, and a row
+    mlp_cfg batch=10 max_batches=14 >slow.cfg    # 6 or 7 iterations an epoch, and a row
     "${CC:-cc}" -O1 -fPIC -shared -D"$1" -o slow.so slow.c -ldl
-    timeout 60 "${mpiexec[@]}" -n 3 -x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=slow.so "$DARKNET" classifier train \
+    timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 3 -x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=slow.so "$DARKNET" classifier train \
         small.data slow.cfg -cmn -cmn_seed 7 -cmn_validate 0 >out.txt 2>err.txt
     cat out.txt err.txt
 }
