@@ -85,22 +85,25 @@ nvidia_smi() {
 }
 
 @test "tests of the exchange fail where streams do not wait for one another" {
-    run -1 env GPU_TEST_BREAK=wait timeout 60 "${mpiexec[@]}" -n 2 "$BUILD/tests/gpu/transports/nccl"
+    run -1 env GPU_TEST_BREAK=wait timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$BUILD/tests/gpu/transports/nccl"
     echo "$output"
     [[ $output == *'allreduce of 1 floats, at 0'* ]]
 }
 
 @test "the plan for a machine with a GPU goes on after a step that fails or hangs, and says how each ended" {
     export GPU_PLAN=$PWD/steps GPU_TEST_TMP=$PWD/gpu
-    printf '%s\n' 'passes 9 echo ok 1 - one' 'fails 9 ls /nonexistent' 'hangs 1 timeout 7177 sleep 7177' 'late 9 true' >steps
-    GPU_PLAN_SECONDS=90 run -1 "$REPO/tests/gpu/plan.sh" out
+    long=7177.$BASHPID # a name that no other process has
+    printf '%s\n' 'passes 90 echo ok 1 - one' 'fails 90 ls /nonexistent' "hangs 1 timeout $long sleep $long" 'late 90 true' >steps
+    GPU_PLAN_SECONDS=900 run -1 "$REPO/tests/gpu/plan.sh" out
     echo "$output"
-    grep -E '^passes +9 +[0-9]+  ok$' out/log
-    grep -E '^fails +9 +[0-9]+  FAILED: ls: cannot access' out/log
-    grep -E '^hangs +1 +[1-9]  NO END; last: $' out/log
-    grep -E '^late +9 +[0-9]+  ok$' out/log
+    grep -E '^passes +90 +[0-9]+  ok$' out/log
+    grep -E '^fails +90 +[0-9]+  FAILED: ls: cannot access' out/log
+    grep -E '^hangs +1 +[1-9][0-9]*  NO END; last: $' out/log
+    grep -E '^late +90 +[0-9]+  ok$' out/log
     grep -E '^[0-9]+ s; 4 steps, 2 of them ok$' out/log
-    run -1 pgrep -fx 'sleep 7177'
+    asleep() { pgrep -fx "sleep $long"; }
+    none_asleep() { ! asleep; }
+    wait_for 'the end of what hangs' none_asleep
     GPU_PLAN_SECONDS=2 run -1 "$REPO/tests/gpu/plan.sh" out late
     [[ ${lines[-1]} == *'1 steps, 0 of them ok' && $output == *'not run: the 2 s are over'* ]]
     # The plan itself: ten minutes, and the one of the document.
@@ -381,9 +384,9 @@ wide_cfg() {
     conv_cfg max_batches=10 >conv.cfg
     for place in on_cpu eval; do
         darknet=$([[ $place == on_cpu ]] && echo "$CPU" || echo "$DARKNET")
-        timeout 100 "${mpiexec[@]}" -n 2 "$darknet" classifier train small.data conv.cfg -cmn -cmn_seed 7 -cmn_report_every 5 >train.log 2>&1
+        timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$darknet" classifier train small.data conv.cfg -cmn -cmn_seed 7 -cmn_report_every 5 >train.log 2>&1
         jq -r '.[-1] | ."validation/main/accuracy", (."validation/main/loss" * 1e4 | round)' out/conv.json >$place.rows
-        FAKE_NO_NCCL=1 timeout 100 "${mpiexec[@]}" -n 3 "$darknet" classifier valid small.data conv.cfg out/conv.weights -cmn 2>/dev/null |
+        FAKE_NO_NCCL=1 timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 3 "$darknet" classifier valid small.data conv.cfg out/conv.weights -cmn 2>/dev/null |
             sed -n 's/^validation: \(.*\), loss.*/\1/p' >>$place.rows
         cat $place.rows
     done
@@ -606,29 +609,25 @@ rnn() {
     # An epoch without end, and nothing to tune: then NCCL is all that it can wait for. MPI's waiting: watchdog.bats.
     for ((i = 0; i < 2000; i++)); do cat train.list; done >long.list
     sed -i 's/^train=.*/train=long.list/' small.data
+    limit=$(on_busy 2)
     # shellcheck disable=SC2016  # the rank's own shell expands it
-    timeout --kill-after=5 60 "${mpiexec[@]}" -n 2 sh -c 'echo $$ >"pid-$OMPI_COMM_WORLD_RANK"; exec "$@"' sh "$DARKNET" \
-        classifier train small.data mlp.cfg -cmn -cmn_validate 0 -cmn_timeout 2 -cmn_overlap off -cmn_verify 0 >train.log 2>&1 &
+    timeout --kill-after=5 500 "${mpiexec[@]}" -n 2 sh -c 'echo $$ >"pid-$OMPI_COMM_WORLD_RANK"; exec "$@"' sh "$DARKNET" \
+        classifier train small.data mlp.cfg -cmn -cmn_validate 0 -cmn_timeout "$limit" -cmn_overlap off -cmn_verify 0 >train.log 2>&1 &
     job=$!
-    for ((i = 0; i < 300; i++)); do
-        ! grep -q '^5, ' train.log || break
-        sleep 0.1
-    done
-    grep -q '^5, ' train.log
+    wait_for 'the fifth iteration' grep -q '^5, ' train.log
     kill -STOP "$(cat pid-1)"
-    run -0 timeout 40 tail --pid=$job -f /dev/null
+    job_ended $job
     kill -KILL "$(cat pid-1)" 2>/dev/null || true
-    status=0
-    wait $job || status=$?
     cat train.log
-    ((status != 0 && status != 124))
-    grep -E '^cmn\[rank 0@.*\] nothing moved for 2 s \(cmn_timeout\): rank 1@.* is stopped .*; 1 other rank waits for it in: the sum' train.log
+    ((ended != 0 && ended != 124))
+    grep -E '^cmn\[rank 0@.*\] nothing moved for '"$limit"' s \(cmn_timeout\): rank 1@.* is stopped .*; 1 other rank waits for it in: the sum' train.log
 }
 
 @test "a rank whose own GPU stalls is named, and not said to wait for others" {
     mlp_cfg max_batches=1000000 >mlp.cfg
     rank_1_runs 'export FAKE_FROZEN=20:gradient_array_kernel'
-    run -75 timeout 60 "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_timeout 2 -cmn_verify 0
+    limit=$(on_busy 2)
+    run -75 timeout 500 "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_timeout "$limit" -cmn_verify 0
     echo "$output"
-    grep -E 'nothing moved for 2 s \(cmn_timeout\): rank 1@[^;]*backward on the GPU' <<<"$output"
+    grep -E 'nothing moved for '"$limit"' s \(cmn_timeout\): rank 1@[^;]*backward on the GPU' <<<"$output"
 }

@@ -127,7 +127,8 @@ whole_rows() {
     mkdir tiny
     unshare -m mount -t tmpfs tmpfs tiny 2>/dev/null || skip 'this user cannot mount a small disk'
     train -cmn_checkpoint 2
-    sed -i 's/max_batches=.*/max_batches=200/' mlp.cfg
+    # Long enough for the room to come before the end.
+    sed -i 's/max_batches=.*/max_batches=400/' mlp.cfg
     cp -r out before
     for later in room none; do
         rm -rf out
@@ -144,14 +145,14 @@ whole_rows() {
             wait $! && status=0 || status=$?
             cp tiny/mlp.json full.json
             exit $status' - $later "${mpiexec[@]}" -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 \
-            -cmn_checkpoint 2 -cmn_json tiny/mlp.json || status=$?
+            -cmn_checkpoint 200 -cmn_json tiny/mlp.json || status=$?
         cat err.txt
         [[ $(grep -c '^cmn: JSON log tiny/mlp.json: No space left on device; the training continues, and rows wait' err.txt) -eq 1 ]]
-        [[ -s out/mlp$FINAL.weights && -s out/mlp-200.checkpoint ]]
+        [[ -s out/mlp$FINAL.weights && -s out/mlp-400.checkpoint ]]
         if [[ $later == room ]]; then
             [[ $status -eq 0 ]]
             grep '^cmn: JSON log tiny/mlp.json: the [0-9]* rows* that waited' err.txt
-            jq -e '[.[].iteration] == [2, 4, 5, 6, 8, 10] + [range(11; 201)]' full.json
+            jq -e '[.[].iteration] == [2, 4, 5, 6, 8, 10] + [range(11; 401)]' full.json
         else
             [[ $status -eq 1 ]]
             [[ $(grep -c '^cmn.* JSON log tiny/mlp.json: No space left on device: [0-9]* rows are lost at the end of the training$' err.txt) -eq 1 ]]
@@ -173,7 +174,7 @@ whole_rows() {
         rm -r out
         cp -r before out
         status=0
-        timeout 60 strace -f -qq -o trace -P "$PWD/out/mlp.json" -e "inject=${call% *}:signal=KILL:when=${call#* }" \
+        timeout "$HANG_LIMIT" strace -ff -qq -o trace -P "$PWD/out/mlp.json" -e "inject=${call% *}:signal=KILL:when=${call#* }" \
             "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_validate 0 -cmn_report_every 2 \
             -cmn_checkpoint 5 >out.txt 2>err.txt || status=$?
         echo "$call: status $status, $(jq -c '[.[].iteration]' out/mlp.json)"
