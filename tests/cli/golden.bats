@@ -26,7 +26,7 @@ trains() {
         by+=("$1")
         shift
     done
-    timeout $((60 * SLOW)) "${by[@]}" "$DARKNET" classifier train small.data "$GOLDEN/$case.cfg" "$GOLDEN/start-${case%%-*}.weights" \
+    timeout "$HANG_LIMIT" "${by[@]}" "$DARKNET" classifier train small.data "$GOLDEN/$case.cfg" "$GOLDEN/start-${case%%-*}.weights" \
         -clear -cmn -cmn_validate 0 "${@:2}" >train.log 2>&1 || { cat train.log; return 1; }
     assert_close "$GOLDEN/$case.weights" "out/$case.weights" 1e-6
     rm out/*

@@ -89,7 +89,7 @@ no_gpu() {
     conv_cfg >conv.cfg
     train_on 2 conv.cfg -cmn_onednn off
     mv out/conv.weights cpu.weights
-    timeout 250 "${mpiexec[@]}" -n 2 "$gpu" classifier train small.data conv.cfg -cmn -cmn_seed 7 -cmn_validate 0 -nogpu
+    timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$gpu" classifier train small.data conv.cfg -cmn -cmn_seed 7 -cmn_validate 0 -nogpu
     cmp out/conv.weights cpu.weights
     fails_clearly 'non_cuda_aware cannot be used here: .*CPU' "${mpiexec[@]}" -n 2 "$gpu" classifier train small.data \
         conv.cfg -cmn -nogpu -cmn_communicator non_cuda_aware

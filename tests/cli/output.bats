@@ -20,7 +20,7 @@ on_terminal() {
     command -v script >/dev/null || skip 'script (bsdutils) is not installed'
     # shellcheck disable=SC2154  # mpiexec: helpers.bash
     command=$(printf '%q ' "${mpiexec[@]}" -n 2 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 "$@")
-    timeout $((60 * SLOW)) script -qec "$command" screen.txt </dev/null >/dev/null
+    timeout "$HANG_LIMIT" script -qec "$command" screen.txt </dev/null >/dev/null
 }
 
 heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +validation/main/accuracy +lr +images/s +elapsed_time *$'

@@ -54,7 +54,7 @@ from() {
 restarts() {
     local status=0 expected=$1 attempts=$2
     shift 2
-    PATH=$PWD/fake:$PATH timeout --kill-after=5 $((250 * SLOW)) "$CMN_RUN" "$@" >run.out 2>run.err || status=$?
+    PATH=$PWD/fake:$PATH timeout --kill-after=5 "$HANG_LIMIT" "$CMN_RUN" "$@" >run.out 2>run.err || status=$?
     cat run.err cmn-run.log 2>/dev/null || true
     echo "status $status after $(cat attempts 2>/dev/null || echo 0) attempts"
     [[ $status -eq $expected && $(cat attempts 2>/dev/null || echo 0) -eq $attempts ]]
@@ -174,7 +174,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
 
 @test "a stop before the job began is no success, though mpiexec says so" {
     stand_in 'trap "exit 0" USR1; touch knows; while :; do sleep 0.1; done'
-    PATH=$PWD/fake:$PATH timeout $((250 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&- &
+    PATH=$PWD/fake:$PATH timeout "$HANG_LIMIT" "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&- &
     started=$!
     wait_for 'an attempt that knows the signal' test -e knows
     kill -USR1 "$(pgrep -P "$started")"
@@ -186,7 +186,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
 
 @test "an mpiexec that somebody stops is named" {
     stand_in 'kill -STOP $$; exit 0'
-    PATH=$PWD/fake:$PATH timeout $((250 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&- &
+    PATH=$PWD/fake:$PATH timeout "$HANG_LIMIT" "$CMN_RUN" -n 2 "${train[@]}" >run.out 2>run.err 3>&- &
     started=$!
     wait_for 'the line about it' grep -Eq '^cmn-run: mpiexec is stopped by signal 19 .*: continue it with kill -CONT [0-9]+$' run.err
     kill -CONT "$(sed -n 's/.*kill -CONT \([0-9]*\)$/\1/p' run.err)"
@@ -244,7 +244,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     command -v script >/dev/null || skip 'script (bsdutils) is not installed'
     stand_in 'echo a row of the table; exit 0'
     command=$(printf '%q ' "$CMN_RUN" -n 2 "${train[@]}")
-    PATH=$PWD/fake:$PATH timeout $((250 * SLOW)) script -qec "stty tostop; $command" screen.txt </dev/null >/dev/null 3>&- || true
+    PATH=$PWD/fake:$PATH timeout "$HANG_LIMIT" script -qec "stty tostop; $command" screen.txt </dev/null >/dev/null 3>&- || true
     cat screen.txt
     grep -q 'a row of the table' screen.txt
     grep -Eq 'done +1 attempt, status 0' cmn-run.log
@@ -332,7 +332,7 @@ exec "$@"
 END
     stand_in 'sleep 2; (sleep 299 & echo $! >left); exit 1'
     status=0
-    PATH=$PWD/fake:$PATH timeout --kill-after=5 $((250 * SLOW)) bash script "$CMN_RUN" -n 2 "${train[@]}" 3>&- || status=$?
+    PATH=$PWD/fake:$PATH timeout --kill-after=5 "$HANG_LIMIT" bash script "$CMN_RUN" -n 2 "${train[@]}" 3>&- || status=$?
     cat cmn-run.log
     started="$(xargs <others) $(<left)"
     [[ $status -eq 1 && $(wc -l <others) -eq 3 ]]
@@ -621,12 +621,12 @@ prints() {
     stand_in "trap : USR1; head -c 2000000 /dev/zero | tr '\\0' x >&2; touch written; until [[ -e go ]]; do sleep .1; done; exit 138"
     mkfifo pipe
     exec 8<>pipe
-    PATH=$PWD/fake:$PATH timeout --kill-after=5 $((250 * SLOW)) "$CMN_RUN" -n 2 "${train[@]}" 2>pipe 3>&- 8>&- &
+    PATH=$PWD/fake:$PATH timeout --kill-after=5 "$HANG_LIMIT" "$CMN_RUN" -n 2 "${train[@]}" 2>pipe 3>&- 8>&- &
     started=$!
     wait_for 'the text is taken' test -e written
     kill -TERM "$started"
     wait_for 'it hears the signal' grep -q ' stop ' cmn-run.log
-    timeout 250 sed '/were left out/q' <&8 >got &
+    timeout "$HANG_LIMIT" sed '/were left out/q' <&8 >got &
     touch go
     status=0
     wait "$started" || status=$?

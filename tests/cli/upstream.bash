@@ -36,7 +36,7 @@ upstream_trains() {
     sed -i '/^cmn_batch/d' start.cfg net.cfg
     train_on 1 start.cfg
     mv "out/start$FINAL.weights" start.weights
-    timeout $((60 * SLOW)) "$UPSTREAM" classifier train small.data net.cfg start.weights -clear >upstream.log 2>&1 ||
+    timeout "$HANG_LIMIT" "$UPSTREAM" classifier train small.data net.cfg start.weights -clear >upstream.log 2>&1 ||
         { cat upstream.log; return 1; }
     mv "out/net$FINAL.weights" upstream.weights
     cp start.weights moved.weights # with the number of images that net.weights has seen

@@ -14,7 +14,7 @@ train() {
     mapfile -t names < <("$REPO/tests/upstream-cfgs.sh" --list |
         awk -v commands="^($1)\$" -v names="^(${2:-.*})" '$2 ~ commands && $1 ~ names { print $1 }')
     ((${#names[@]} > 0))
-    WORK=$PWD LIMIT=$((60 * SLOW)) run "$REPO/tests/upstream-cfgs.sh" "${names[@]}"
+    WORK=$PWD LIMIT=$HANG_LIMIT run "$REPO/tests/upstream-cfgs.sh" "${names[@]}"
     echo "$output"
     ((status == 0))
     [[ $(grep -c '^ok [0-9]* - [^#]*$' <<<"$output") -eq ${#names[@]} ]]

@@ -23,7 +23,7 @@ compile_in_tree() {
 }
 
 line_on() {
-    timeout $((30 * SLOW)) "${mpiexec[@]}" -n "$1" ./line "${@:2}"
+    timeout "$HANG_LIMIT" "${mpiexec[@]}" -n "$1" ./line "${@:2}"
 }
 
 @test "the README's command compiles it in the build tree; 1, 2 and 3 ranks find the same line" {
@@ -62,7 +62,7 @@ line_on() {
     eval "mpicc -Wall -Wextra -Werror ${flags[*]} -I'$REPO/cmn' -o own own.c $libraries"
     for threads in '' threads; do
         # shellcheck disable=SC2086
-        timeout $((30 * SLOW)) "${mpiexec[@]}" -n 3 ./own $threads | sort >out.txt
+        timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 3 ./own $threads | sort >out.txt
         cat out.txt
         [[ $(cat out.txt) == $', then 1\n, then 1\n2 of 3, then 1' ]]
     done
