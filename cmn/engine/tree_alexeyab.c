@@ -606,6 +606,12 @@ void cmn_tree_learn(network *net)
 {
     network_state state = {.input = net->input, .truth = net->truth, .net = *net, .train = 1};
 
+#ifdef GPU
+    if (gpu_index >= 0) {
+        forward_backward_network_gpu(*net, net->input, net->truth);
+        return;
+    }
+#endif
     forward_network(*net, state);
     backward_network(*net, state);
 }
