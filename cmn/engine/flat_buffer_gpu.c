@@ -218,16 +218,15 @@ static void ready_gpu(struct cmn_gradients *g)
     free(place);
 }
 
+/* MPI, where it reads the GPU's memory, knows no stream: the gradients and the metrics are there then. */
 static void sum_gpu(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
 {
     float *on_device = g->exchange.metrics.data;
 
-    if (c->poll) {
-        require(cmn_device_wait(c->poll, self));
-    }
-    require(cmn_device_write(on_device, g->metrics, CMN_METRICS));
+    send_gpu(g, on_device, g->metrics);
+    require(c->poll ? cmn_device_wait(c->poll, self) : cmn_device_wait_for(cmn_device_stream()));
     c->allreduce(self, &g->exchange);
-    require(cmn_device_read(g->metrics, on_device, CMN_METRICS));
+    fetch_gpu(g, g->metrics, on_device);
 }
 
 static void close_gpu(struct cmn_gradients *g)
@@ -417,14 +416,6 @@ void cmn_gradients_gpu_check_all(struct cmn_gradients *g)
     look_at(g, g->flat, 0, g->exchange.block.n);
 }
 
-int cmn_gradients_gpu_checked(struct cmn_gradients *g)
-{
-    int bad = first_bad(g);
-
-    g->gpu->checked = 0;
-    return bad < 0 ? -1 : g->tensor_of[bad];
-}
-
 void cmn_gradients_gpu_ask(struct cmn_gradients *g)
 {
     g->gpu->checked = 0;
@@ -442,6 +433,12 @@ int cmn_gradients_gpu_answer(struct cmn_gradients *g)
         }
     }
     return -1;
+}
+
+int cmn_gradients_gpu_checked(struct cmn_gradients *g)
+{
+    cmn_gradients_gpu_ask(g);
+    return cmn_gradients_gpu_answer(g);
 }
 
 int cmn_gradients_gpu_hash(const struct cmn_gradients *g, uint64_t *hash)

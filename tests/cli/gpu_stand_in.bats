@@ -332,6 +332,29 @@ wide_cfg() {
     done
 }
 
+# waits STEPS ARGUMENTS...: what a rank that prints nothing waits for: copies to the GPU, copies from it, streams, the GPU, events.
+waits() {
+    smooth_cfg batch=20 max_batches="$1" >conv.cfg
+    shift
+    rm -rf out waits
+    FAKE_WAITS=$PWD/waits train_on 2 conv.cfg -cmn_overlap off -cmn_verify 0 -cmn_validate 0 "$@" >/dev/null
+    sort -n -k1,1 -k2,2 waits | head -n 1
+}
+
+@test "the host waits in a step on a GPU for what the document says, and for no more" {
+    # shellcheck disable=SC2016  # as the document has it
+    for row in 'pure_nccl |-cmn_communicator pure_nccl' 'non_cuda_aware, `cmn_intra=mpi` |-cmn_communicator non_cuda_aware -cmn_intra mpi'; do
+        # shellcheck disable=SC2086  # keys and their values
+        few=$(waits 10 ${row#*|})
+        # shellcheck disable=SC2086
+        more=$(waits 20 ${row#*|})
+        awk -v few="$few" '{ split(few, a); print ($1 - a[1]) / 10, ($2 - a[2]) / 10, ($3 - a[3]) / 10, ($4 - a[4]) / 10, ($5 - a[5]) / 10 }' \
+            <<<"$more" >seen
+        sed -n "s/^| ${row%%|*}| \([0-9]\)/\1/p" "$REPO/docs/use/gpu.md" | tr -d '|' | xargs >said
+        diff said seen
+    done
+}
+
 @test "what a communicator cannot do on GPUs is refused" {
     mlp_cfg >mlp.cfg
     fails_clearly_on 2 'pure_nccl cannot be used here: .*cmn_compress needs flat, hierarchical, two_dimensional or non_cuda_aware' \

@@ -31,8 +31,8 @@ struct fake_stream {
 struct fake_event {
     struct fake_stream *stream;
     long at;
-    int timed;
-    double when; /* it was reached; 0: it is not yet */
+    int timed, asked; /* asked: since it was recorded */
+    double when;      /* it was reached; 0: it is not yet */
 };
 
 static struct fake_stream legacy[GPUS], *streams;
@@ -45,7 +45,25 @@ static const char
     *frozen; /* the kernel that never ends, the frozen_at-th time (FAKE_FROZEN=number:name) */
 static long frozen_at;
 
+/* What the host has waited for, or asked after, so far; FAKE_WAITS=file: where they are written at the end. */
+enum { TO_GPU, FROM_GPU, A_STREAM, THE_GPU, AN_EVENT, WAITS };
+static long waits[WAITS];
+
 /* ---- for all of the stand-in ---- */
+
+__attribute__((destructor)) static void tell_waits(void)
+{
+    const char *name = getenv("FAKE_WAITS");
+    FILE *out = name ? fopen(name, "a") : NULL;
+
+    if (out && current >= 0) {
+        fprintf(out, "%ld %ld %ld %ld %ld\n", waits[TO_GPU], waits[FROM_GPU], waits[A_STREAM],
+                waits[THE_GPU], waits[AN_EVENT]);
+    }
+    if (out) {
+        fclose(out);
+    }
+}
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -438,6 +456,7 @@ const char *cudaGetErrorString(cudaError_t code)
 cudaError_t cudaDeviceSynchronize(void)
 {
     fake_lock();
+    waits[THE_GPU]++;
     drain("cudaDeviceSynchronize");
     fake_unlock();
     return cudaSuccess;
@@ -571,6 +590,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     fake_lock();
     fake_queue(cudaStreamLegacy, &work);
     s = known(cudaStreamLegacy, work.what);
+    waits[kind == cudaMemcpyHostToDevice ? TO_GPU : FROM_GPU] += kind != cudaMemcpyDeviceToDevice;
     for (long at = s->queued; kind != cudaMemcpyDeviceToDevice && s->done < at;) {
         progress(s, at);
         fake_unlock();
@@ -690,6 +710,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     struct fake_stream *s = known(stream, "cudaStreamSynchronize");
 
     fake_lock();
+    waits[A_STREAM]++;
     while (s->first) {
         progress(s, LONG_MAX);
     }
@@ -758,6 +779,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
         fake_queue(stream, &work);
     }
     event->stream = s;
+    event->asked = 0;
     event->at = s->queued;
     fake_unlock();
     return cudaSuccess;
@@ -776,6 +798,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 
     fake_lock();
     perhaps_work();
+    waits[AN_EVENT] += !event->asked;
+    event->asked = 1;
     is = fake_random(4) && reached(event->stream, event->at);
     fake_unlock();
     if (is) {
