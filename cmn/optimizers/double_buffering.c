@@ -68,7 +68,7 @@ static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
     ops->send_metrics(o->gradients, o->copy.x.metrics.data, metrics);
     o->copy.x.images = (float)images;
     cmn_copy_begin(o);
-    cmn_velocity_lend(o, rule, images);
+    cmn_velocity_to_darknet(o, rule, images);
     return fresh;
 }
 
@@ -80,7 +80,7 @@ static int skip(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 
     o->gradients->ops->zero(block->data, block->n);
     fresh = update_with_step_before(o, rule, images);
-    cmn_velocity_lend(o, rule, images);
+    cmn_velocity_to_darknet(o, rule, images);
     return fresh;
 }
 

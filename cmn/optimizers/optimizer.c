@@ -329,7 +329,7 @@ int cmn_optimizer_after_update(struct cmn_optimizer *o, int synchronise)
         cmn_ema_follow(&o->ema, o->gradients, cmn_ema_next(&o->ema, o->gradients, 1));
     }
     o->darknet_updates = 0;
-    cmn_velocity_take_back(o);
+    cmn_velocity_from_darknet(o);
     return o->policy->after_update ? o->policy->after_update(o, synchronise) : 0;
 }
 

@@ -83,7 +83,7 @@ static int update_separate(struct cmn_optimizer *o, struct cmn_rule *rule, int i
     if (!rule->done && cmn_use_sums(o, &o->gradients->exchange, images)) {
         cmn_velocity_update(o, o->gradients->exchange.block.data, rule, images);
     }
-    cmn_velocity_lend(o, rule, images);
+    cmn_velocity_to_darknet(o, rule, images);
     return 1;
 }
 

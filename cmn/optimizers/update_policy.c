@@ -40,26 +40,26 @@ void cmn_velocity_close(struct cmn_optimizer *o)
     o->velocity = NULL;
 }
 
-void cmn_velocity_lend(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
+void cmn_velocity_to_darknet(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
     struct cmn_span *block = &o->gradients->exchange.block;
 
-    rule->done = !o->lends;
-    if (o->lends) {
+    rule->done = !o->darknet_follows;
+    if (o->darknet_follows) {
         o->gradients->ops->copy(block->data, o->velocity, block->n);
         rule->batch = images;
     }
 }
 
 /* A layer that was left out has the whole sum there, and adds to it in the next step. */
-void cmn_velocity_take_back(struct cmn_optimizer *o)
+void cmn_velocity_from_darknet(struct cmn_optimizer *o)
 {
     struct cmn_span *block = &o->gradients->exchange.block;
 
-    if (o->lends) {
+    if (o->darknet_follows) {
         o->gradients->ops->copy(o->velocity, block->data, block->n);
         o->gradients->ops->zero(block->data, block->n);
-        o->lends = 0;
+        o->darknet_follows = 0;
     }
 }
 
@@ -299,7 +299,7 @@ void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_
     if (o->own_update) {
         g->ops->combine(o->velocity, o->velocity, (float)o->keeps, sums, n);
         g->ops->zero(sums, n);
-        o->lends = 1;
+        o->darknet_follows = 1;
     } else if (g->on_gpu) {
         update_on_gpu(o, sums, rule);
     } else {

@@ -118,8 +118,8 @@ struct cmn_optimizer {
     const struct cmn_communicator *whole;
     int own_adam; /* on a GPU: one kernel updates all tensors by Adam's rule, not Darknet */
     /* On a GPU: Darknet alone knows how the weights are updated. Where the momentum is kept apart,
-     * the flat buffer holds it with the sums during Darknet's update (`lends`). */
-    int own_update, lends;
+     * the flat buffer holds it with the sums during Darknet's update (`darknet_follows`). */
+    int own_update, darknet_follows;
     double loss_scale; /* the gradients are those of the loss times this */
     void *self;
     struct cmn_gradients *gradients;
@@ -174,9 +174,9 @@ void cmn_velocity_close(struct cmn_optimizer *o);
 /* Local, not blocking. After cmn_velocity_update() where o->own_update: the flat buffer, which holds
  * nothing that is needed, becomes what Darknet's update expects, which is to follow. Otherwise there
  * is none to follow. */
-void cmn_velocity_lend(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
-/* After Darknet's update: takes back what it has left of it. */
-void cmn_velocity_take_back(struct cmn_optimizer *o);
+void cmn_velocity_to_darknet(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
+/* After Darknet's update: copies what it has left of it. */
+void cmn_velocity_from_darknet(struct cmn_optimizer *o);
 
 /* Clipping by the global norm (cmn_clip): a step whose gradient is longer than a limit is made as
  * long as the limit. Local.
@@ -227,7 +227,7 @@ int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int imag
  * zeroes the sums. For each weight w, with g the sum times o->keeps and v the momentum: u = g + v +
  * decay * w; w += rate * u; v = momentum * u. With cmn_lars each tensor of weights has a rate of its
  * own (cmn_lars_rate). With cmn_ema the average follows in the same pass (ema.h). Where o->own_update
- * the sums are added to the momentum, and cmn_velocity_lend() is to follow. */
+ * the sums are added to the momentum, and cmn_velocity_to_darknet() is to follow. */
 void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
                          int images);
 
