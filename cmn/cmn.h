@@ -294,6 +294,11 @@ void cmn_after_backward(struct network *net, int i);
 /* Local. gemm() calls it now and then: makes progress in exchanges that are under way. Cheap. */
 void cmn_progress(void);
 
+/* Local. gemm() calls it behind that. With cmn_exact it computes the product, with bits that do not
+ * depend on the number of threads, and returns 1; else 0. */
+int cmn_multiply(int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
+                 const float *b, int ldb, float beta, float *c, int ldc);
+
 /* Local. Where GPUs multiply: what cmn_tf32 says. 1: factors may be rounded to TF32; 0: never; -1: as
  * NVIDIA's libraries have it, also without -cmn. */
 int cmn_tf32(void);

@@ -18,6 +18,7 @@
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
 #include "engine/inference.h"
+#include "engine/products.h"
 #include "hooks/job.h"
 #include "mpi/consistency.h"
 #include "mpi/device.h"
@@ -648,6 +649,26 @@ void cmn_progress(void)
     if (trained) {
         cmn_step_progress(&trained->step);
     }
+}
+
+int cmn_multiply(int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
+                 const float *b, int ldb, float beta, float *c, int ldc)
+{
+    const struct cmn_product product = {.ta = ta,
+                                        .tb = tb,
+                                        .m = m,
+                                        .n = n,
+                                        .k = k,
+                                        .alpha = alpha,
+                                        .beta = beta,
+                                        .a = a,
+                                        .b = b,
+                                        .c = c,
+                                        .lda = lda,
+                                        .ldb = ldb,
+                                        .ldc = ldc};
+
+    return m && n && k && cmn_products_multiply(&product);
 }
 
 int cmn_syncs_batch_norm(struct network *net)

@@ -23,6 +23,7 @@
 #include "data/root_files.h"
 #include "engine/convolution.h"
 #include "engine/gpu_arithmetic.h"
+#include "engine/products.h"
 #include "mpi/call.h"
 #include "mpi/consistency.h"
 #include "mpi/files.h"
@@ -101,12 +102,16 @@ void cmn_session_check_space(void)
 
 /* OpenBLAS takes a buffer for each thread at the first product, and tries for ever when it gets
  * none. Under a limit of the address space the product here makes it keep what there is now. */
-static void reserve_blas(void)
+static void reserve_blas(const struct cmn_session *s)
 {
     enum { SIDE = 128 };
+    int limited = check_space((size_t)openblas_get_num_threads() * BLAS_SPACE, "OpenBLAS");
     float *matrix;
 
-    if (!check_space((size_t)openblas_get_num_threads() * BLAS_SPACE, "OpenBLAS")) {
+    if (s->arithmetic[0]) { /* cmn_exact; OpenBLAS has a buffer for each thread that calls it */
+        cmn_products_open(limited ? 1 : s->blas_threads);
+    }
+    if (!limited) {
         return;
     }
     matrix = cmn_calloc((size_t)SIDE * SIDE, sizeof *matrix);
@@ -201,8 +206,8 @@ static uint64_t hash_functions(void)
     return XXH3_64bits(y, sizeof y);
 }
 
-/* cmn_exact: OpenBLAS adds in another order with another number of threads, and all of these compute
- * in another way on another processor. */
+/* cmn_exact: OpenBLAS adds in another order with another number of threads, so it has one, and
+ * cmn_products_multiply() the others. All of these compute in another way on another processor. */
 static void pin_arithmetic(struct cmn_session *s)
 {
     char text[2048], gpu[1024] = "";
@@ -234,7 +239,7 @@ void cmn_session_configure(struct cmn_session *s)
     cmn_compare_program(&s->topology);
     compare_keys(s);
     pin_arithmetic(s);
-    reserve_blas();
+    reserve_blas(s);
     if (cmn_options_idle(&s->options, evaluates ? cmn_command_name(s->command) : NULL)) {
         cmn_fatal_reason();
     }
@@ -319,6 +324,7 @@ void cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d)
 void cmn_session_close(struct cmn_session *s)
 {
     cmn_root_files_close(&s->topology);
+    cmn_products_close();
     if (s->communicator) {
         s->communicator->close(s->exchange);
         s->communicator = NULL;

@@ -30,7 +30,7 @@ struct cmn_session {
     long resumed_steps;  /* steps of earlier runs, by the checkpoint */
     unsigned long seed;  /* options.seed, or what rank 0 drew */
     char arithmetic[20]; /* cmn_exact: a hash of what computes here, the same on all ranks; or "" */
-    int blas_threads; /* cmn_exact: which a rank had for its products, before it computes with one */
+    int blas_threads;    /* cmn_exact: which a rank has for its products */
     const struct cmn_communicator *communicator;
     const char *communicator_why; /* why this one */
     void *exchange;               /* the communicator's self */

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/stop_request.h"
 #include "base/timeline.h"
+#include "engine/convolution.h"
 #include "engine/replicas.h"
 #include "report/report.h"
 #include "trainer/identity.h"
@@ -82,6 +83,17 @@ void cmn_trainer_close(struct cmn_trainer *t)
 
 /* ---- the first step ---- */
 
+static int uses_onednn(const struct cmn_trainer *t)
+{
+    int convolutions = 0;
+
+    for (int i = 0; i < cmn_net_layers(t->model.net); i++) {
+        convolutions |= !strcmp(cmn_net_layer_name(t->model.net, i), "convolutional");
+    }
+    return convolutions && t->session->topology.device < 0 &&
+           t->session->options.onednn != CMN_ONEDNN_OFF && cmn_convolution_kernels()[0];
+}
+
 /* The first line of a training. */
 static void introduce(const struct cmn_trainer *t)
 {
@@ -114,11 +126,10 @@ static void introduce(const struct cmn_trainer *t)
                 "subdivisions in the cfg, or lower the number of ranks",
                 top->size, cmn_feed_exact(f), cmn_feed_exact(f) == 1 ? "" : "es");
     }
-    if (cmn_feed_exact(f) && s->blas_threads > 1) {
-        cmn_say(
-            "cmn_exact=on: products are computed with one thread on each rank, and not %d: start "
-            "a rank for each core",
-            s->blas_threads);
+    if (cmn_feed_exact(f) && s->blas_threads > 1 && uses_onednn(t)) {
+        cmn_say("cmn_exact=on: oneDNN's convolutions are computed with one thread on each rank, "
+                "and not %d: start a rank for each core",
+                s->blas_threads);
     }
     if (!s->communicator->sums && top->size > 1) {
         cmn_say("communicator %s exchanges nothing: the result of this training is worthless",
