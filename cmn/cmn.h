@@ -220,6 +220,14 @@ void cmn_rewind_batch(void);
 /* Local. The next of samples that lie in memory, 0 to rows - 1; rand() % rows without -cmn. */
 int cmn_next_sample(int rows);
 
+/* Local. Micro-batches of a step on this rank that have sequences of their own in a text (cmn_exact);
+ * else 1: each continues the one before. */
+int cmn_sequence_groups(struct network *net);
+
+/* Local. train_char_rnn() calls it before each micro-batch, and before it draws where the sequences of
+ * one begin: those of the next group are trained from now on. Returns its number, from 0. */
+int cmn_next_sequences(struct network *net);
+
 /* Local. train_char_rnn() calls it for each sequence of a batch: random numbers are those of
  * sequence i of this rank's until the next micro-batch, and do not depend on the number of
  * ranks. */

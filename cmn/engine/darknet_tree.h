@@ -85,6 +85,9 @@ const char *cmn_tree_own_update(const network *net, int on_gpu);
 /* As cmn_net_loss_scale(). */
 double cmn_tree_loss_scale(const network *net, int on_gpu);
 
+/* This process has so many of a step's micro-batches: its loader takes as many sequences. */
+void cmn_tree_take_part(network *net, int micro_batches);
+
 /* Sets the images seen, and the number of the iteration that follows from them. */
 void cmn_tree_set_seen(network *net, size_t seen);
 size_t cmn_tree_iteration(const network *net);
@@ -132,8 +135,8 @@ int cmn_tree_keeps_statistics(const layer *l);
 /* Whether the layer's outputs depend on images before this one, of other micro-batches. */
 int cmn_tree_looks_back(const layer *l);
 
-/* Whether a micro-batch of a training on the CPU begins where the one before has ended. */
-int cmn_tree_continues(const network *net);
+/* Whether the layer keeps its last outputs, of which the next ones hold a part ([history]). */
+int cmn_tree_keeps_outputs(const layer *l);
 
 /* The first part of the network that computes other bits on a GPU from run to run, or on other ranks, in
  * words, and why; NULL when there is none. */

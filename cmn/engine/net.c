@@ -198,11 +198,6 @@ int cmn_net_looks_back(const struct cmn_net *net)
     return looks_back;
 }
 
-int cmn_net_continues(const struct cmn_net *net)
-{
-    return cmn_tree_continues(cmn_network(net));
-}
-
 const char *cmn_net_inexact_on_gpu(const struct cmn_net *net, const char **why)
 {
     return cmn_net_on_gpu(net) ? cmn_tree_inexact_on_gpu(cmn_network(net), why) : NULL;

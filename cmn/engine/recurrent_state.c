@@ -22,6 +22,10 @@ static int states_of(const struct cmn_net *net, const layer *l,
     (void)net;
 #ifdef GPU
     if (cmn_net_on_gpu(net)) {
+        if (cmn_tree_keeps_outputs(l)) {
+            state[n++] =
+                (struct cmn_recurrent_state){.at = l->prev_state_cpu, .device = l->prev_state_gpu};
+        }
         if (l->type == RNN || l->type == GRU) {
             state[n++] = (struct cmn_recurrent_state){.at = l->state, .device = l->state_gpu};
         } else if (cmn_tree_is_lstm(l)) {
@@ -34,7 +38,9 @@ static int states_of(const struct cmn_net *net, const layer *l,
         return n;
     }
 #endif
-    if (l->type == GRU) {
+    if (cmn_tree_keeps_outputs(l)) {
+        state[n++] = (struct cmn_recurrent_state){.at = l->prev_state_cpu};
+    } else if (l->type == GRU) {
         state[n++] = (struct cmn_recurrent_state){.at = l->state};
     } else if (cmn_tree_is_lstm(l)) {
         state[n++] = (struct cmn_recurrent_state){.at = l->h_cpu};
@@ -59,7 +65,8 @@ int cmn_recurrent_state_at(const struct cmn_net *net, int i, struct cmn_recurren
             state->layer = k;
             state->which = i;
             state->n = (size_t)l->outputs;
-            state->sequences = (size_t)l->batch;
+            /* Each other layer has one step for its batch. */
+            state->sequences = (size_t)(cmn_tree_keeps_outputs(l) ? l->batch / l->steps : l->batch);
             return 1;
         }
         i -= states;
@@ -95,35 +102,60 @@ void cmn_recurrent_state_push(const struct cmn_net *net)
     transfer(net, 0);
 }
 
-float *cmn_recurrent_state_clear(const struct cmn_net *net)
+size_t cmn_recurrent_state_floats(const struct cmn_net *net)
 {
     struct cmn_recurrent_state s;
     size_t n = 0;
-    float *saved, *next;
 
-    cmn_recurrent_state_pull(net);
     for (int i = 0; cmn_recurrent_state_at(net, i, &s); i++) {
         n += floats_of(&s);
     }
-    next = saved = cmn_malloc(n, sizeof *saved);
-    for (int i = 0; cmn_recurrent_state_at(net, i, &s); next += floats_of(&s), i++) {
-        memcpy(next, s.at, floats_of(&s) * sizeof *next);
-        memset(s.at, 0, floats_of(&s) * sizeof *next);
+    return n;
+}
+
+void cmn_recurrent_state_copy(const struct cmn_net *net, float *copy)
+{
+    struct cmn_recurrent_state s;
+
+    cmn_recurrent_state_pull(net);
+    for (int i = 0; cmn_recurrent_state_at(net, i, &s); copy += floats_of(&s), i++) {
+        memcpy(copy, s.at, floats_of(&s) * sizeof *copy);
+    }
+}
+
+void cmn_recurrent_state_set(const struct cmn_net *net, const float *copy)
+{
+    struct cmn_recurrent_state s;
+
+    for (int i = 0; cmn_recurrent_state_at(net, i, &s); copy += floats_of(&s), i++) {
+        memcpy(s.at, copy, floats_of(&s) * sizeof *copy);
     }
     cmn_recurrent_state_push(net);
+}
+
+void cmn_recurrent_state_zero(const struct cmn_net *net)
+{
+    struct cmn_recurrent_state s;
+
+    for (int i = 0; cmn_recurrent_state_at(net, i, &s); i++) {
+        memset(s.at, 0, floats_of(&s) * sizeof *s.at);
+    }
+    cmn_recurrent_state_push(net);
+}
+
+float *cmn_recurrent_state_clear(const struct cmn_net *net)
+{
+    float *saved = cmn_malloc(cmn_recurrent_state_floats(net) + 1, sizeof *saved);
+
+    cmn_recurrent_state_copy(net, saved);
+    cmn_recurrent_state_zero(net);
     return saved;
 }
 
 void cmn_recurrent_state_restore(const struct cmn_net *net, float *saved)
 {
-    const float *next = saved;
-    struct cmn_recurrent_state s;
-
-    for (int i = 0; cmn_recurrent_state_at(net, i, &s); next += floats_of(&s), i++) {
-        memcpy(s.at, next, floats_of(&s) * sizeof *next);
-    }
+    cmn_recurrent_state_set(net, saved);
     free(saved);
-    cmn_recurrent_state_push(net);
 }
 
 void cmn_recurrent_state_reset(struct cmn_net *net, int sequences)

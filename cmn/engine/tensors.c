@@ -161,9 +161,13 @@ static void add_statistic(struct tensor_list *list, const layer *l, int index, c
 {
     enum cmn_tensor_kind kind = cmn_tree_keeps_statistics(l) ? CMN_WEIGHT : CMN_STATISTIC;
     struct cmn_tensor *t = add(list, kind, index, part, name, at, n);
+    double keeps = cmn_tree_rolling_keeps(l);
 
-    if (t) {
-        t->keeps = cmn_tree_rolling_keeps(l);
+    if (t) { /* the parts of a recurrent layer see each step of a sequence apart */
+        t->keeps = keeps;
+        for (int i = 1; part[0] && i < list->net->layers[index].steps; i++) {
+            t->keeps *= keeps;
+        }
     }
 }
 

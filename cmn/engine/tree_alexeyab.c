@@ -277,6 +277,13 @@ double cmn_tree_loss_scale(const network *net, int on_gpu)
     return on_gpu ? (double)net->loss_scale : 1;
 }
 
+void cmn_tree_take_part(network *net, int micro_batches)
+{
+    if (net->track) {
+        net->sequential_subdivisions = net->init_sequential_subdivisions = micro_batches;
+    }
+}
+
 void cmn_tree_set_seen(network *net, size_t seen)
 {
     *net->seen = seen;
@@ -408,15 +415,9 @@ int cmn_tree_looks_back(const layer *l)
            l->type == CONV_LSTM || l->type == HISTORY;
 }
 
-/* Sequences are drawn as such there, too (track=1). */
-int cmn_tree_continues(const network *net)
+int cmn_tree_keeps_outputs(const layer *l)
 {
-    int continues = net->time_steps > 1;
-
-    for (int i = 0; i < net->n; i++) {
-        continues |= cmn_tree_looks_back(&net->layers[i]);
-    }
-    return continues;
+    return l->type == HISTORY && l->steps > 1;
 }
 
 const char *cmn_tree_inexact_on_gpu(const network *net, const char **why)

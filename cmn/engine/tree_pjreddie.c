@@ -99,6 +99,12 @@ int cmn_tree_uses_adam(const network *net, int on_gpu)
     return net->adam;
 }
 
+void cmn_tree_take_part(network *net, int micro_batches)
+{
+    (void)net;
+    (void)micro_batches;
+}
+
 void cmn_tree_set_seen(network *net, size_t seen)
 {
     *net->seen = seen;
@@ -182,15 +188,10 @@ int cmn_tree_looks_back(const layer *l)
     return l->type == RNN || l->type == CRNN || l->type == GRU || l->type == LSTM;
 }
 
-/* A simple recurrent layer begins each of them with 0. */
-int cmn_tree_continues(const network *net)
+int cmn_tree_keeps_outputs(const layer *l)
 {
-    int continues = 0;
-
-    for (int i = 0; i < net->n; i++) {
-        continues |= net->layers[i].type == GRU || net->layers[i].type == LSTM;
-    }
-    return continues;
+    (void)l;
+    return 0;
 }
 
 /* Backward of upsample did (patches/pjreddie/layers-gpu/upsample-order.patch). */

@@ -184,6 +184,7 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
     }
     net->cmn = trained = cmn_trainer_open(&cmn_job, cmn_net_of(net), batch, *subdivisions);
     *subdivisions = trained->feed.share.micro_batches;
+    cmn_tree_take_part(net, *subdivisions);
     return trained->feed.share.sequences;
 }
 
@@ -494,11 +495,32 @@ int cmn_next_sample(int rows)
     return cmn_job.on ? (int)cmn_feed_next_sample(&trained->feed, (size_t)rows) : rand() % rows;
 }
 
+/* With cmn_exact a micro-batch inside of a step is seeded as those that end it. */
 void cmn_seed_sequence(struct network *net, int i)
 {
-    if (net->cmn) {
-        cmn_feed_seed_sequence(&((struct cmn_trainer *)net->cmn)->feed, i);
+    const struct cmn_trainer *t = net->cmn;
+
+    if (t) {
+        cmn_feed_seed_sequence(&t->feed,
+                               cmn_feed_exact(&t->feed) && t->step.micro_batch
+                                   ? t->step.seen + cmn_feed_step_images(&t->feed)
+                                   : cmn_net_seen(t->model.net),
+                               i);
     }
+}
+
+int cmn_sequence_groups(struct network *net)
+{
+    const struct cmn_trainer *t = net->cmn;
+
+    return t && t->step.sequences.groups ? t->step.sequences.groups : 1;
+}
+
+int cmn_next_sequences(struct network *net)
+{
+    struct cmn_trainer *t = net->cmn;
+
+    return t ? cmn_sequences_next(&t->step.sequences) : 0;
 }
 
 int cmn_restore_offset(struct network *net, size_t *offset, int j)

@@ -201,6 +201,7 @@ void cmn_contents_pull(struct cmn_checkpointing *c)
         cmn_gradients_pull(&c->model->gradients, kinds[i]);
     }
     cmn_recurrent_state_pull(c->model->net);
+    cmn_sequences_store(&c->step->sequences);
 }
 
 void cmn_contents_push(struct cmn_checkpointing *c)
@@ -210,6 +211,7 @@ void cmn_contents_push(struct cmn_checkpointing *c)
     }
     cmn_optimizer_restored(&c->model->optimizer);
     cmn_recurrent_state_push(c->model->net);
+    cmn_sequences_load(&c->step->sequences);
 }
 
 void cmn_contents_keep_averages(struct cmn_checkpointing *c, float **into)
@@ -341,6 +343,8 @@ static void list_items(struct cmn_checkpointing *c, int reading)
 {
     struct cmn_recurrent_state hidden;
     char name[CMN_TENSOR_NAME];
+    const struct cmn_sequences *q = &c->step->sequences;
+    int exact = cmn_feed_exact(c->step->feed), spare = c->step->feed->share.spare;
 
     c->items = 0;
     add_tensors(c, reading);
@@ -349,15 +353,17 @@ static void list_items(struct cmn_checkpointing *c, int reading)
         add_ema(c, reading);
     }
     add_outlier(c, reading);
+    /* With cmn_exact each micro-batch begins with 0, or has sequences of a text of its own. */
     for (int i = 0; cmn_recurrent_state_at(c->model->net, i, &hidden); i++) {
+        size_t sequences = exact ? hidden.sequences * (size_t)q->groups : hidden.sequences;
         snprintf(name, sizeof name, "hidden.%d.%d", hidden.layer, hidden.which);
-        add_rows(c, name, hidden.at, hidden.n * sizeof *hidden.at, hidden.sequences,
-                 CMN_VALUES_FINITE);
+        add_rows(c, name, q->groups ? q->state[i] : hidden.at, hidden.n * sizeof *hidden.at,
+                 spare ? 0 : sequences, CMN_VALUES_FINITE);
     }
     add_common(c, "random.common", cmn_random_stream(0), sizeof(uint64_t));
     add_own(c, "random.own", cmn_random_stream(1), sizeof(uint64_t), CMN_MERGE_DROP);
     add_own(c, "row", c->row, sizeof c->row, CMN_MERGE_FIRST);
-    add_rows(c, "offsets", c->offset, sizeof *c->offset, c->offset ? c->offsets : 0,
+    add_rows(c, "offsets", c->offset, sizeof *c->offset, c->offset && !spare ? c->offsets : 0,
              CMN_VALUES_ANY); /* into a text that has not been read yet */
 }
 

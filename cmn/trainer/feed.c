@@ -383,17 +383,21 @@ size_t cmn_feed_next_sample(struct cmn_feed *f, size_t rows)
     return sample.image;
 }
 
-void cmn_feed_seed_sequence(const struct cmn_feed *f, int i)
+void cmn_feed_seed_sequence(const struct cmn_feed *f, size_t seen, int i)
 {
     uint64_t which = (uint64_t)(f->share.first_sequence + i);
+
+    if (f->balance.on) {
+        cmn_fatal("cmn_balance=auto deals out images of classifiers and detectors, and not "
+                  "sequences of a text: leave it away");
+    }
 
     if (f->session->options.scatter != CMN_SCATTER_GLOBAL) {
         cmn_fatal(
             "cmn_scatter: a text has no images to scatter, each rank reads its own sequences; "
             "leave the key away");
     }
-    cmn_random_named(CMN_RANDOM_SEQUENCE,
-                     cmn_random_hash((uint64_t)cmn_net_seen(f->net), which, 0, 0));
+    cmn_random_named(CMN_RANDOM_SEQUENCE, cmn_random_hash((uint64_t)seen, which, 0, 0));
 }
 
 /* ---- the samples of a step ---- */

@@ -84,9 +84,9 @@ size_t cmn_feed_next_batch(struct cmn_feed *f, size_t *n, size_t images);
 void cmn_feed_rewind(struct cmn_feed *f);
 /* The next of `rows` samples that lie in memory. */
 size_t cmn_feed_next_sample(struct cmn_feed *f, size_t rows);
-/* The calling thread's random numbers become those of sequence i of this rank's, in this
- * micro-batch. */
-void cmn_feed_seed_sequence(const struct cmn_feed *f, int i);
+/* The calling thread's random numbers become those of sequence i of this rank's, when all ranks have
+ * seen so many images. */
+void cmn_feed_seed_sequence(const struct cmn_feed *f, size_t seen, int i);
 
 /* Images that all ranks together have seen since the last step, in micro-batch i of this rank. */
 int cmn_feed_seen(const struct cmn_feed *f, int micro_batch);

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "engine/inference.h"
+#include "engine/recurrent_state.h"
 #include "mpi/call.h"
 
 enum { TAG = 1 };
@@ -36,9 +37,10 @@ static int number_of_drawn(const struct cmn_recompute *r)
     return r->drawn < 0 ? -1 : r->feed->share.first + r->drawn;
 }
 
+/* Input and labels, and behind them what its recurrent layers begin with. */
 static size_t floats(const struct cmn_recompute *r)
 {
-    return cmn_net_batch_floats(r->model->net);
+    return cmn_net_batch_floats(r->model->net) + cmn_recurrent_state_floats(r->model->net);
 }
 
 void cmn_recompute_begin_step(struct cmn_recompute *r, long iteration, size_t seen)
@@ -56,6 +58,7 @@ void cmn_recompute_before_micro_batch(struct cmn_recompute *r, int i)
     if (i == r->drawn) {
         r->batch = cmn_malloc(floats(r), sizeof *r->batch);
         cmn_net_copy_batch(r->model->net, r->batch);
+        cmn_recurrent_state_copy(r->model->net, r->batch + cmn_net_batch_floats(r->model->net));
     }
 }
 
@@ -90,13 +93,17 @@ static uint64_t recompute(struct cmn_recompute *r, float *batch, int number)
     const struct cmn_gradients *g = &r->model->gradients;
     const struct cmn_span *block = &g->exchange.block;
     uint64_t hash;
+    float *state;
 
     cmn_status_compute("a micro-batch of another rank");
     cmn_feed_seed_micro_batch(r->seen, number);
+    state = cmn_recurrent_state_clear(r->model->net);
+    cmn_recurrent_state_set(r->model->net, batch + cmn_net_batch_floats(r->model->net));
     r->runs = 1;
     cmn_net_learn(r->model->net, batch, r->seen,
                   r->seen + (size_t)(number + 1) * (size_t)r->feed->share.seen_each);
     r->runs = 0;
+    cmn_recurrent_state_restore(r->model->net, state);
     cmn_random_common();
     hash = hash_result(r);
     g->ops->zero(block->data, block->n);

@@ -21,7 +21,7 @@ struct cmn_recompute {
     int due;        /* in this step */
     int runs;       /* now: what Darknet computes belongs to no step */
     int drawn;      /* of this rank's micro-batches of the step; -1: it has none */
-    float *batch;   /* input and labels of that one, until the end of the step */
+    float *batch;   /* input, labels and recurrent state of that one, until the end of the step */
     uint64_t hash;  /* of its gradient and loss */
 };
 

@@ -333,6 +333,7 @@ int cmn_resume_offset(struct cmn_checkpointing *c, size_t *offset, int j)
     if (c->offset != offset) {
         c->offset = offset;
         c->offsets = (size_t)f->share.sequences;
+        c->offsets *= c->step->sequences.groups ? (size_t)c->step->sequences.groups : 1;
         if (c->resumes) {
             item.data = offset;
             item.bytes = c->offsets * sizeof *offset;

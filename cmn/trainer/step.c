@@ -13,6 +13,7 @@
 #include "base/stop_request.h"
 #include "base/timeline.h"
 #include "engine/batch_norm.h"
+#include "engine/recurrent_state.h"
 #include "engine/replicas.h"
 #include "mpi/call.h"
 #include "report/report.h"
@@ -97,6 +98,9 @@ int cmn_step_before_micro_batch(struct cmn_step *p)
         cmn_nonfinite_begin_step(&p->nonfinite, cmn_step_iteration(p) + 1);
         cmn_gradients_scale_statistics(&p->model->gradients, &p->feed->share.before);
         cmn_recompute_begin_step(&p->recompute, cmn_step_iteration(p) + 1, p->seen);
+    }
+    if (cmn_feed_exact(p->feed) && !p->sequences.groups) {
+        cmn_recurrent_state_zero(p->model->net);
     }
     cmn_recompute_before_micro_batch(&p->recompute, p->micro_batch);
     begin_statistics(p);
@@ -225,11 +229,10 @@ void cmn_step_open(struct cmn_step *p)
     size_t filters = most_filters(&p->model->gradients);
     size_t statistics = cmn_gradients_floats(&p->model->gradients, CMN_STATISTIC);
 
-    p->recompute = (struct cmn_recompute){.feed = p->feed, .model = p->model, .drawn = -1};
-    if (cmn_feed_exact(p->feed) && statistics && cmn_net_time_steps(p->model->net) > 1) {
-        cmn_fatal("cmn_exact=on does not go with batch normalisation and time_steps: its rolling "
-                  "statistics follow each step of a sequence: leave one of them away");
+    if (cmn_feed_exact(p->feed) && !strcmp(s->command->driver, "rnn")) {
+        cmn_sequences_open(&p->sequences, p->model->net, p->feed->share.micro_batches);
     }
+    p->recompute = (struct cmn_recompute){.feed = p->feed, .model = p->model, .drawn = -1};
     if (cmn_feed_exact(p->feed) && statistics) {
         p->rolling = cmn_alloc_floats(statistics);
         p->added = cmn_alloc_floats(statistics * (size_t)(p->feed->balance.on
@@ -320,6 +323,7 @@ void cmn_step_close(struct cmn_step *p)
     }
     cmn_nonfinite_close(&p->nonfinite);
     cmn_recompute_close(&p->recompute);
+    cmn_sequences_close(&p->sequences);
     p->norm = NULL;
     free(p->rolling);
     free(p->added);

@@ -6,6 +6,7 @@
 #include "trainer/model.h"
 #include "trainer/nonfinite_policy.h"
 #include "trainer/recompute.h"
+#include "trainer/sequences.h"
 #include "trainer/session.h"
 
 struct cmn_batch_norm;
@@ -24,6 +25,7 @@ struct cmn_step {
     struct cmn_feed *feed;
     struct cmn_nonfinite_policy nonfinite;
     struct cmn_recompute recompute; /* of other ranks' micro-batches */
+    struct cmn_sequences sequences; /* of a text, with cmn_exact */
     struct cmn_batch_norm *norm;    /* cmn_sync_bn on several ranks, or NULL */
 
     /* cmn_exact with batch normalisation, or NULL: the rolling statistics before this step, and what

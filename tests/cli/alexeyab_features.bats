@@ -150,9 +150,28 @@ resumes_with_same_bits() {
         [[ $output == *"cmn_exact=on does not go with $1"* ]]
     }
     refused 'badlabels_rejection_percentage, num_sigmas_reject_badlabels or equidistant_point: each micro-batch is trained by'
-    tiny batch=6 subdivisions=2 time_steps=3 track=1 | sed /batch_normalize/d |
-        before_last $'[conv_lstm]\nsize=3\npad=1\noutput=16\npeephole=1\nactivation=leaky' >net.cfg
-    refused 'a recurrent network: each micro-batch begins'
+}
+
+@test "cmn_exact: track with crnn, conv_lstm, history and batch normalisation: 1, 2, 3 and 5 ranks have the same bits; also resumed on others" {
+    local n
+    boxes 60
+    tiny batch=8 subdivisions=4 time_steps=3 track=1 max_batches=3 learning_rate=.0003 |
+        before_last $'[crnn]\nsize=3\npad=1\noutput=16\nhidden=8\nbatch_normalize=1\nactivation=leaky
+[conv_lstm]\nsize=3\npad=1\noutput=16\npeephole=1\nactivation=leaky\n[history]\nhistory_size=2' >net.cfg
+    for n in 1 2 3 5; do
+        detect_on "$n" -cmn_exact on -cmn_verify 1 -cmn_checkpoint 2
+        mv out/net_final.weights "$n.final"
+        cmp 1.final "$n.final"
+        jq -c '.[] | [.iteration, .["main/loss"]]' out/net.json >"$n.losses"
+        cmp 1.losses "$n.losses"
+        rm -f out/net-3.checkpoint
+        mv out "$n"
+        mkdir out
+    done
+    mv 3/net-2.checkpoint out
+    detect_on 2 -cmn_exact on -cmn_checkpoint 2
+    grep 'resumed from out/net-2.checkpoint' train.log
+    cmp 1.final out/net_final.weights
 }
 
 @test "AlexeyAB's keys: those of GPUs alone are named; connected layers and the like are trained, whatever the communicator" {
