@@ -68,6 +68,12 @@ static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
     ops->send_metrics(o->gradients, o->copy.x.metrics.data, metrics);
     o->copy.x.images = (float)images;
     cmn_copy_begin(o);
+    /* Darknet's own update brings its kernels to the GPU, which may wait for what runs: for this sum,
+     * and that for this rank. */
+    if (o->own_update && fresh && !o->update_loaded) {
+        cmn_copy_complete(o);
+        o->update_loaded = 1;
+    }
     cmn_velocity_to_darknet(o, rule, images);
     return fresh;
 }

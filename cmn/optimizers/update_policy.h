@@ -120,6 +120,7 @@ struct cmn_optimizer {
     /* On a GPU: Darknet alone knows how the weights are updated. Where the momentum is kept apart,
      * the flat buffer holds it with the sums during Darknet's update (`darknet_follows`). */
     int own_update, darknet_follows;
+    int update_loaded; /* Darknet's update has run: its kernels are on the GPU */
     double loss_scale; /* the gradients are those of the loss times this */
     void *self;
     struct cmn_gradients *gradients;
