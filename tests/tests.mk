@@ -87,7 +87,7 @@ check-patches: $(B)/bin/darknet ## Prove that the patches apply, build and chang
 	@$(TEST_ENV) PATCHES='$(PATCHES)' darknet/check-patches.sh
 
 # Darknet without any patch, by its own Makefile: trainings are held against it (tests/cli/upstream.bats).
-build/unpatched/darknet: darknet/UPSTREAM darknet/obtain.sh
+build/unpatched/darknet: darknet/UPSTREAM darknet/obtain.sh | deps-check
 	$(say) MAKE $@
 	$(Q)rm -rf build/unpatched
 	$(Q)darknet/obtain.sh --pristine $(@D)
