@@ -470,6 +470,11 @@ void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum)
             gather(s, sum + at, n);
         }
     }
+    cmn_ordered_sum_drop(s);
+}
+
+void cmn_ordered_sum_drop(struct cmn_ordered_sum *s)
+{
     s->owns = 0;
     s->next = s->first;
 }

@@ -55,6 +55,9 @@ void cmn_ordered_sum_divide(struct cmn_ordered_sum *s, const int *first);
  * next ones are those of the next step. It is the x that stays, if one does. */
 void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum);
 
+/* Local. The micro-batches of this step that were added are forgotten: all ranks leave the step out. */
+void cmn_ordered_sum_drop(struct cmn_ordered_sum *s);
+
 /* Local. NULL is allowed. */
 void cmn_ordered_sum_close(struct cmn_ordered_sum *s);
 

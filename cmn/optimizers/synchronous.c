@@ -1,5 +1,6 @@
 /* Synchronous updates: gradients are summed over all ranks in every step, and the update
  * follows. */
+#include "communicators/ordered_sum.h"
 #include "compression/compressor.h"
 #include "optimizers/update_policy.h"
 
@@ -42,6 +43,9 @@ static void throw_away(struct cmn_optimizer *o, struct cmn_rule *rule)
     struct cmn_span *block = &o->gradients->exchange.block;
 
     o->gradients->ops->zero(block->data, block->n);
+    if (o->ordered) {
+        cmn_ordered_sum_drop(o->ordered);
+    }
     rule->done = 1;
 }
 

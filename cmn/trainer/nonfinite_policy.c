@@ -154,6 +154,9 @@ static void note(struct cmn_nonfinite_policy *p, const struct cmn_nonfinite *fou
 void cmn_nonfinite_begin_micro_batch(struct cmn_nonfinite_policy *p)
 {
     p->looked = 0;
+    if (cmn_feed_exact(p->feed)) {
+        p->next = 0;
+    }
 }
 
 void cmn_nonfinite_after_micro_batch(struct cmn_nonfinite_policy *p)
@@ -177,7 +180,7 @@ static void look_at_gradients(struct cmn_nonfinite_policy *p, int layer, int mic
     for (; p->next < g->tensors && g->tensor[p->next].layer >= layer; p->next++) {
         const struct cmn_tensor *tensor = &g->tensor[p->next];
         if (tensor->kind == CMN_GRADIENT && cmn_nonfinite_gradient(tensor, &found)) {
-            note(p, &found, -1, micro_batch);
+            note(p, &found, cmn_feed_exact(p->feed) ? micro_batch : -1, micro_batch);
         }
     }
 }
@@ -187,7 +190,7 @@ void cmn_nonfinite_after_backward(struct cmn_nonfinite_policy *p, int i, int mic
     const struct cmn_net *net = p->model->net;
     struct cmn_nonfinite found;
 
-    if (mode(p) == CMN_NONFINITE_IGNORE) {
+    if (mode(p) == CMN_NONFINITE_IGNORE || p->feed->share.spare) {
         return;
     }
     if (!p->looked) {
@@ -196,7 +199,8 @@ void cmn_nonfinite_after_backward(struct cmn_nonfinite_policy *p, int i, int mic
             note(p, &found, micro_batch, micro_batch);
         }
     }
-    if (micro_batch + 1 == p->feed->share.micro_batches) {
+    /* With cmn_exact each micro-batch begins with gradients of 0: it takes none of another one along. */
+    if (micro_batch + 1 == p->feed->share.micro_batches || cmn_feed_exact(p->feed)) {
         look_at_gradients(p, i, micro_batch);
     }
     if (p->found.name && mode(p) == CMN_NONFINITE_STOP) {
@@ -246,7 +250,7 @@ static void check_gpu(struct cmn_nonfinite_policy *p)
     const float *x;
     int found;
 
-    if (!m->gradients.on_gpu || mode(p) == CMN_NONFINITE_IGNORE) {
+    if (!m->gradients.on_gpu || mode(p) == CMN_NONFINITE_IGNORE || p->feed->share.spare) {
         return;
     }
     cmn_gradients_gpu_check(&m->gradients, m->gradients.exchange.block.n);

@@ -46,7 +46,7 @@ void cmn_nonfinite_begin_micro_batch(struct cmn_nonfinite_policy *p);
 void cmn_nonfinite_after_micro_batch(struct cmn_nonfinite_policy *p);
 
 /* Local. Backward has done layer i of that micro-batch: looks at the loss once, and in the last
- * micro-batch of a step at the gradients of the layer. */
+ * micro-batch of a step, or with cmn_exact in each, at the gradients of the layer. */
 void cmn_nonfinite_after_backward(struct cmn_nonfinite_policy *p, int i, int micro_batch);
 
 /* Collective with cmn_nonfinite=skip, else local; blocks on GPUs and where it is collective.

@@ -502,7 +502,7 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     } else {
         p->mean_loss = o->metrics[CMN_LOSS] / o->metrics[CMN_IMAGES];
     }
-    if (p->rolling) {
+    if (p->rolling && !skip) {
         cmn_replicas_roll_statistics(&m->gradients, &p->session->topology, p->rolling, p->added,
                                      p->feed->first);
     }

@@ -445,7 +445,6 @@ END
     refused 'not go with cmn_double_buffering: it adds up' -cmn_double_buffering on
     refused 'not go with cmn_overlap=on: it adds up' -cmn_overlap on
     refused 'not go with cmn_exchange: it has an order' -cmn_exchange ring
-    refused 'not go with cmn_nonfinite=skip: it stops' -cmn_nonfinite skip
     mlp_cfg batch=60 subdivisions=4 cmn_batch=global >mlp.cfg
     refused 'messages of its own: leave cmn_communicator away' -cmn_communicator shm
     sed -i 's/^cmn_batch=.*/cmn_exact=on\ncmn_batch=per_rank/' mlp.cfg

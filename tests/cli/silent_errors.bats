@@ -106,6 +106,47 @@ regressor=(regressor train numbers.data net.cfg -cmn -cmn_seed 7 -cmn_batch glob
     [[ $(grep -c ' is left out ' train.log) -eq 4 ]]
 }
 
+@test "cmn_exact: a gradient that overflows while its loss does not is seen in each micro-batch; skip leaves the same steps out on any number of ranks" {
+    numbers 24
+    # Weights of 1e-16 and 1e15 make outputs near 1; on its way back an error of 1e18 becomes one of 1e39.
+    echo '1e18 0.5' >pictures/07.txt
+    end_cfg subdivisions=4 learning_rate=1e-36 -- '[connected]' output=4 activation=linear >net.cfg
+    sed -i '/^\[cost\]/a scale=1000000' net.cfg
+    perl -e 'print pack("l<3q<", 0, 2, 0, 0), pack("f<*", (0) x 4, map({ 1e-16 * ($_ % 7) / 7 } 1 .. 256), 0, 0, (1e15) x 8)' >start.weights
+    local regressor=(regressor train numbers.data net.cfg start.weights -cmn -cmn_seed 7 -cmn_batch global)
+    fails_clearly_on 2 "^cmn\[rank [01]@.*\] iteration [12]: (biases|weight)_updates of layer 0 \(connected\): -?inf.*its 3 images are in out/net-[12]\.rank-[01]\.nonfinite\.txt: pictures/" \
+        "${regressor[@]}" -cmn_exact on
+    for n in 1 2 3 5; do
+        rm -rf out
+        darknet_on $n "${regressor[@]}" -cmn_nonfinite skip -cmn_exact on -cmn_verify 1 >train.log 2>train.err
+        [[ $(grep -cE "^cmn: iteration [1-8] is left out \([1-4] so far\): rank [0-3]@$(hostname): " train.err) -eq 4 ]]
+        [[ $(grep -l '^pictures/07.png' out/*.nonfinite.txt | wc -l) -eq 4 ]]
+        mv out/net.weights $n.weights
+        cmp 1.weights $n.weights
+    done
+    numbers 24
+    darknet_on 2 "${regressor[@]}" -cmn_exact on >train.log 2>&1
+    # Behind the number of images that were seen: something was learned, and more from 8 steps than from 4.
+    run -1 cmp -i 20 1.weights start.weights
+    run -1 cmp -i 20 1.weights out/net.weights
+}
+
+@test "cmn_exact, skip: a black picture that a layer divides by leaves no trace in the statistics of batch normalisation" {
+    numbers 24
+    grey 0 pictures/07.png
+    end_cfg subdivisions=4 -- '[normalization]' size=1 alpha=1 beta=.5 kappa=0 \
+        '[convolutional]' filters=3 size=3 stride=1 batch_normalize=1 activation=leaky >net.cfg
+    for n in 1 3; do
+        rm -rf out
+        darknet_on $n "${regressor[@]}" -cmn_nonfinite skip -cmn_exact on >train.log 2>&1
+        [[ $(grep -c ' is left out ' train.log) -eq 4 ]]
+        mv out/net.weights $n.weights
+    done
+    cmp 1.weights 3.weights
+    run -1 "$DARKNET" rnn train net.cfg -file numbers.list -cmn -cmn_seed 7 -cmn_batch global -cmn_exact on -cmn_nonfinite skip
+    [[ $output == *'not go with cmn_nonfinite=skip in rnn train: a NaN stays'* ]]
+}
+
 # outlying GREY NUMBER: another picture, once in 1441 images, of that grey and with that number to learn.
 outlying() {
     grey "$1" pictures/outlier.png
