@@ -38,8 +38,12 @@ bench-reliability: all mnist ## Measure what checkpoints, comparing the weights 
 bench-faults: all mnist ## Measure how long faults take to their message and to the end, and what they leave (TRIES=20)
 	@$(TEST_ENV) bench/faults.sh
 
-bench-peers: all mnist ## Measure the same work by PyTorch DDP and ChainerMN, where installed (CHAINER=dir, CHART=file.svg)
+bench-peers: all mnist build/cpu/canvases $(B)/products ## Measure the same work by PyTorch DDP and ChainerMN, where installed (CHAINER=dir, CHART=file.svg)
 	@$(TEST_ENV) bench/peers.sh
+
+$(B)/products: bench/products.c $(B)/flags-cmn
+	$(say) CC $<
+	$(Q)$(CC) $(CMN_FLAGS) $(LDFLAGS) -o $@ $< $(LIB_LIBS) $(MPI_LIBS)
 
 simulate: ## Simulate steps on many nodes by SimGrid: NODES, RANKS, GBITS, NETS, BY (docs/reference/scale.md)
 	@$(TEST_ENV) NODES='$(NODES)' RANKS='$(RANKS)' GBITS='$(GBITS)' NETS='$(NETS)' BY='$(BY)' bench/simulate.sh

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The same work by darknet-cmn, by PyTorch's DistributedDataParallel and by ChainerMN, in turn, so that all see the same machine:
-# images/s on 1 to as many ranks as there are cores, and of one process with a thread for each core. A step has the same number of
-# images in all, whoever divides them. A peer that is not installed is left out, and said. Medians of RUNS runs. Asserts nothing.
+# images/s on 1 to as many ranks as there are cores, and of one process with a thread for each core; and, for the perceptron, of its
+# products alone. A step has the same number of images in all, whoever divides them. A peer that is not installed is left out, and said.
+# Medians of RUNS runs. Asserts nothing.
 # Usage: make bench-peers [RUNS=5] [NETS='mlp cifar yolo'] [CHART=file.svg]
 # Debian's python3-torch is PyTorch; CHAINER=dir names a tree of Chainer 7 (it needs python3-numpy, -mpi4py, -filelock, -six).
 set -euo pipefail
@@ -49,22 +50,32 @@ peer() {
 ddp() { peer ddp "$@"; }
 chainermn() { peer chainermn "$@"; }
 
-programs=(ours)
-declare -A name=([ours]=darknet-cmn [ddp]='PyTorch DDP' [chainermn]=ChainerMN)
+# The products of the perceptron alone: what no program can exceed that calls OpenBLAS for them.
+bound() {
+    # shellcheck disable=SC2086
+    OPENBLAS_NUM_THREADS=$3 $MPIEXEC -n "$2" "$BUILD/products" $((images[$1] / $2)) "${counted[$1]}" 784 1000 1000 10
+}
+
+declare -A name=([ours]=darknet-cmn [bound]='its products alone' [ddp]='PyTorch DDP' [chainermn]=ChainerMN)
+peers=()
 if "$PYTHON" -c 'import torch.distributed' 2>/dev/null; then
-    programs+=(ddp)
+    peers+=(ddp)
     name[ddp]="PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)') DDP"
 else
     echo 'PyTorch is left out: install python3-torch'
 fi
 if PYTHONPATH=${CHAINER:-} "$PYTHON" -c 'import filelock, mpi4py, chainermn' 2>"$work/errors"; then
-    programs+=(chainermn)
+    peers+=(chainermn)
 else
     echo "ChainerMN is left out: CHAINER=dir names no tree that works ($(tail -n 1 "$work/errors"))"
 fi
 
+machine
 for net in $NETS; do
     cfg_of "$net"
+    programs=(ours)
+    [[ $net != mlp ]] || programs+=(bound)
+    programs+=("${peers[@]}")
     for ((r = 1; r <= RUNS; r++)); do
         echo "$net: run $r of $RUNS" >&2
         for program in "${programs[@]}"; do
@@ -74,10 +85,6 @@ for net in $NETS; do
             "$program" "$net" 1 "$CORES" >>"$work/$net.$program.1.$CORES"
         done
     done
-done
-
-machine
-for net in $NETS; do
     echo
     echo "${title[$net]}: images/s, medians of $RUNS runs; of darknet-cmn's with as many"
     for program in "${programs[@]}"; do
@@ -91,6 +98,7 @@ for net in $NETS; do
 done
 
 if [[ -n ${CHART:-} ]]; then
+    programs=(ours "${peers[@]}")
     for net in $NETS; do
         for program in "${programs[@]}"; do
             for ((n = 1; n <= CORES; n *= 2)); do
