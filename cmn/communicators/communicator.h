@@ -55,6 +55,15 @@ struct cmn_sgd {
 
 struct cmn_state;
 
+/* How the sums of cmn_exact, which have an order of their own, are sent under a communicator's name
+ * (ordered_sum.h). */
+enum cmn_in_order {
+    CMN_IN_ORDER_REFUSED,
+    CMN_IN_ORDER_BY_MESSAGES, /* between all ranks */
+    CMN_IN_ORDER_BY_SLICES, /* in a node's shared memory, and by a slice of each rank between nodes */
+    CMN_IN_ORDER_BY_FIRST, /* the same, and by the first rank of each node alone */
+};
+
 struct cmn_communicator {
     const char *name;
     const char *cpu, *gpu; /* "yes", or why not */
@@ -65,6 +74,7 @@ struct cmn_communicator {
     int delays;            /* 1: on GPUs it can exchange during the next step */
     int exchanges;         /* 1: on GPUs cmn_exchange says how it sums by messages */
     int compresses;        /* 1: it can send what a compressor makes of the gradients */
+    enum cmn_in_order in_order; /* on the CPU; on GPUs flat's alone */
 
     /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use
      * instead), or NULL. */

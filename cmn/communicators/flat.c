@@ -149,6 +149,7 @@ const struct cmn_communicator cmn_communicator_flat = {
     .delays = 1,
     .exchanges = 1,
     .compresses = 1,
+    .in_order = CMN_IN_ORDER_BY_MESSAGES,
     .always = "mpi",
     .refuses = refuses_flat,
     .open = open_flat,

@@ -47,6 +47,7 @@ const struct cmn_communicator cmn_communicator_hierarchical = {
     .casts = 1,
     .delays = 1,
     .compresses = 1,
+    .in_order = CMN_IN_ORDER_BY_FIRST,
     .refuses = cmn_node_groups_refuse,
     .open = open_hierarchical,
     .memory = cmn_node_groups_memory,

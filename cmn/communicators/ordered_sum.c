@@ -7,34 +7,35 @@
 #include "base/memory.h"
 #include "base/reduce.h"
 #include "base/log.h"
+#include "communicators/ordered_levels.h"
+#include "communicators/ordered_tree.h"
 #include "mpi/call.h"
 #include "mpi/device.h"
 #include "mpi/kernels.h"
-#include "mpi/shared_window.h"
-#include "mpi/shm_barrier.h"
 
 /* A rank has fewer nodes than twice the bits of a count. A chunk of the sums is exchanged at once:
- * it bounds the memory for other ranks' nodes. A block of them stays in a cache while it is added. */
-enum { NODES = 64, CHUNK = 1 << 20, BLOCK = 4096 };
-
-/* The sum of the micro-batches [first, first + n), n a power of two that divides first. */
-struct node {
-    int first, n, rank;
-};
+ * it bounds the memory for other ranks' nodes. */
+enum { NODES = 64, CHUNK = 1 << 20 };
 
 struct cmn_ordered_sum {
     const struct cmn_topology *topology;
     int micro_batches;
     size_t floats;
-    struct node *all; /* which all ranks have at the end of a step, in order */
-    int nodes;
+    int *deal;            /* each rank's first micro-batch, and the end */
     int first, next, end; /* micro-batch of this rank: the step's first one, the next one */
-    struct node own[NODES];
+    struct cmn_subtree own[NODES];
     float *memory[NODES]; /* for own[i]; NULL until it is needed */
     float *at[NODES]; /* where own[i] lies: there, or where the last micro-batch's gradient does */
     int owns;
-    float *received; /* a slice of a chunk of each node of other ranks */
-    float **slice;   /* of each node */
+
+    /* In two levels: all below is for messages between all ranks then; NULL: by them. */
+    struct cmn_ordered_levels *levels;
+    int shared; /* memory[] is the levels' */
+
+    struct cmn_subtree *all; /* which all ranks have at the end of a step, in order */
+    int nodes;
+    float *
+        received; /* a slice of a chunk of each node of other ranks; all[i].at is there, or this rank's own */
     MPI_Request *request;
     int *count, *place; /* of each rank's slice */
 
@@ -42,11 +43,6 @@ struct cmn_ordered_sum {
      * chunk, what comes from other ranks, and a chunk of the sum. */
     int on_gpu;
     float *host;
-
-    /* In shared memory; NULL: by messages. */
-    struct cmn_window *window;
-    struct cmn_group group;
-    uint32_t read; /* the barrier behind which all ranks have copied the last sum */
 };
 
 int cmn_ordered_sum_first(int micro_batches, int rank, int ranks)
@@ -54,29 +50,6 @@ int cmn_ordered_sum_first(int micro_batches, int rank, int ranks)
     int busy = ranks < micro_batches ? ranks : micro_batches;
 
     return rank < busy ? (int)((long)micro_batches * rank / busy) : micro_batches;
-}
-
-static int power_below(int n)
-{
-    int power = 1;
-
-    while (2 * power < n) {
-        power *= 2;
-    }
-    return power;
-}
-
-/* The whole nodes of [at, end): each as large as its begin and the end allow. */
-static void list_nodes(struct cmn_ordered_sum *s, int rank, int at, int end)
-{
-    while (at < end) {
-        int n = 1;
-        while (at % (2 * n) == 0 && at + 2 * n <= end) {
-            n *= 2;
-        }
-        s->all[s->nodes++] = (struct node){at, n, rank};
-        at += n;
-    }
 }
 
 static size_t slice_begin(const struct cmn_ordered_sum *s, size_t n, int rank)
@@ -187,33 +160,88 @@ static int own_nodes(const struct cmn_ordered_sum *s)
     int own = 0;
 
     for (int i = 0; i < s->nodes; i++) {
-        own += s->all[i].rank == s->topology->rank;
+        own += s->all[i].holder == s->topology->rank;
     }
     return own;
 }
 
-void cmn_ordered_sum_divide(struct cmn_ordered_sum *s, const int *first)
+static void end_messages(struct cmn_ordered_sum *s)
+{
+    release(s, s->received);
+    release_host(s);
+    free(s->request);
+    s->received = NULL;
+    s->request = NULL;
+}
+
+static void prepare_messages(struct cmn_ordered_sum *s)
 {
     const struct cmn_topology *t = s->topology;
     size_t chunk = chunk_floats(s), most = chunk / (size_t)t->size + 1;
 
+    end_messages(s);
     s->nodes = 0;
     for (int rank = 0; rank < t->size; rank++) {
-        list_nodes(s, rank, first[rank], first[rank + 1]);
+        s->nodes += cmn_subtrees_of_rank(s->all + s->nodes, rank, s->deal[rank], s->deal[rank + 1]);
     }
-    s->first = s->next = first[t->rank];
-    s->end = first[t->rank + 1];
-    release(s, s->received);
-    release_host(s);
-    free(s->slice);
-    free(s->request);
     s->received = t->size > 1 ? new_memory(s, most * (size_t)s->nodes) : NULL;
     if (s->on_gpu && t->size > 1) {
         require(cmn_device_host_memory(&s->host, chunk * (size_t)(own_nodes(s) + 1) +
                                                      most * (size_t)s->nodes));
     }
-    s->slice = cmn_calloc((size_t)s->nodes, sizeof *s->slice);
     s->request = cmn_calloc((size_t)s->nodes * (size_t)t->size, sizeof(MPI_Request));
+}
+
+static void release_memory(struct cmn_ordered_sum *s)
+{
+    for (int i = 0; i < NODES; i++) {
+        if (!s->shared) {
+            release(s, s->memory[i]);
+        }
+        s->memory[i] = NULL;
+    }
+    s->shared = 0;
+}
+
+static void take_shared_memory(struct cmn_ordered_sum *s)
+{
+    s->shared = cmn_ordered_levels_memory(s->levels, 0) != NULL;
+    for (int i = 0; i < NODES && s->shared; i++) {
+        s->memory[i] = cmn_ordered_levels_memory(s->levels, i);
+    }
+}
+
+static void end_levels(struct cmn_ordered_sum *s)
+{
+    release_memory(s);
+    cmn_ordered_levels_close(s->levels);
+    s->levels = NULL;
+}
+
+int cmn_ordered_sum_divide(struct cmn_ordered_sum *s, const int *first)
+{
+    const struct cmn_topology *t = s->topology;
+    size_t bytes = ((size_t)t->size + 1) * sizeof *first;
+    int result = 0;
+
+    if (!memcmp(s->deal, first, bytes)) {
+        return 0;
+    }
+    memcpy(s->deal, first, bytes);
+    s->first = s->next = first[t->rank];
+    s->end = first[t->rank + 1];
+    if (s->levels) {
+        result = cmn_ordered_levels_divide(s->levels, first);
+    }
+    if (result) {
+        end_levels(s);
+    } else if (s->levels) {
+        take_shared_memory(s);
+    }
+    if (!s->levels) {
+        prepare_messages(s);
+    }
+    return result;
 }
 
 struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int micro_batches,
@@ -226,6 +254,7 @@ struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int m
     s->micro_batches = micro_batches;
     s->floats = floats;
     s->on_gpu = t->device >= 0;
+    s->deal = cmn_calloc((size_t)t->size + 1, sizeof *s->deal);
     s->all = cmn_calloc((size_t)micro_batches + 1, sizeof *s->all);
     for (int rank = 0; rank <= t->size; rank++) {
         first[rank] = cmn_ordered_sum_first(micro_batches, rank, t->size);
@@ -237,65 +266,38 @@ struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int m
     return s;
 }
 
+int cmn_ordered_sum_share(struct cmn_ordered_sum *s, const struct cmn_options *options,
+                          int first_alone)
+{
+    if (cmn_ordered_levels_open(&s->levels, s->topology, options, first_alone, s->deal,
+                                s->floats)) {
+        return -1;
+    }
+    end_messages(s);
+    take_shared_memory(s);
+    return 0;
+}
+
+const char *cmn_ordered_sum_how(const struct cmn_ordered_sum *s)
+{
+    if (s->topology->size == 1) {
+        return NULL;
+    }
+    return s->levels ? cmn_ordered_levels_how(s->levels) : "by messages between all ranks";
+}
+
 void cmn_ordered_sum_close(struct cmn_ordered_sum *s)
 {
     if (!s) {
         return;
     }
-    for (int i = 0; i < NODES && !s->window; i++) {
-        release(s, s->memory[i]);
-    }
-    cmn_window_close(s->window);
+    end_levels(s);
+    end_messages(s);
+    free(s->deal);
     free(s->all);
-    release(s, s->received);
-    release_host(s);
-    free(s->slice);
-    free(s->request);
     free(s->count);
     free(s->place);
     free(s);
-}
-
-/* ---- in shared memory ---- */
-
-/* Sums that a rank keeps at once: most of them perhaps before its last micro-batch. */
-static int most_nodes(int first, int end)
-{
-    int most = 0;
-
-    for (int at = first; at < end; at++) {
-        int nodes = 0;
-        for (int i = first, n; i <= at; i += n, nodes++) {
-            for (n = 1; i % (2 * n) == 0 && i + 2 * n <= at + 1; n *= 2) {
-            }
-        }
-        most = nodes > most ? nodes : most;
-    }
-    return most;
-}
-
-static float *shared_node(const struct cmn_ordered_sum *s, int rank, int i)
-{
-    size_t each = (s->floats + 15) / 16 * 16;
-
-    return (float *)cmn_window_part(s->window, rank) + (size_t)i * each;
-}
-
-int cmn_ordered_sum_share(struct cmn_ordered_sum *s, const struct cmn_options *options)
-{
-    const struct cmn_topology *t = s->topology;
-    int nodes = most_nodes(s->first, s->end);
-    size_t each = (s->floats + 15) / 16 * 16;
-
-    s->group = (struct cmn_group){t->world, "world", t, options};
-    if (cmn_window_open(&s->window, &s->group, (size_t)nodes * each * sizeof(float), 0)) {
-        return -1;
-    }
-    cmn_window_barrier_of(s->window)->purpose = "cmn_exact";
-    for (int i = 0; i < nodes; i++) {
-        s->memory[i] = shared_node(s, t->rank, i);
-    }
-    return 0;
 }
 
 /* ---- a rank's own ---- */
@@ -304,18 +306,19 @@ int cmn_ordered_sum_share(struct cmn_ordered_sum *s, const struct cmn_options *o
  * added in one pass: (x + a) + b has the bits of b + (a + x). */
 void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x, int stays)
 {
-    struct node node = {s->next++, 1, s->topology->rank};
+    struct cmn_subtree node = {s->next++, 1, s->topology->rank, NULL};
     float *added[NODES + 1] = {x};
     int i = s->owns, n = 1;
 
     for (; i > 0 && s->own[i - 1].n == node.n && s->own[i - 1].first % (2 * node.n) == 0; i--) {
         added[n++] = s->memory[i - 1];
-        node = (struct node){s->own[i - 1].first, 2 * node.n, node.rank};
+        node.first = s->own[i - 1].first;
+        node.n *= 2;
     }
-    if (s->window && s->owns == 0 && s->all[0].rank == s->topology->rank) {
-        cmn_shm_barrier_await(cmn_window_barrier_of(s->window), s->read);
+    if (s->levels && s->owns == 0) {
+        cmn_ordered_levels_wait(s->levels);
     }
-    if (stays && s->next == s->end && s->window) {
+    if (stays && s->next == s->end && s->shared) {
         cmn_reduce(s->memory[i], added, n, 0, s->floats);
         s->at[i] = s->memory[i];
     } else if (stays && s->next == s->end) {
@@ -348,7 +351,7 @@ static const float *sent_from(const struct cmn_ordered_sum *s, int own, size_t a
     return host;
 }
 
-/* Each node's slice of this rank comes to s->slice; of the n floats behind `at`. */
+/* Each node's slice of this rank, of the n floats behind `at`: s->all[i].at. */
 static void scatter(struct cmn_ordered_sum *s, size_t at, size_t n)
 {
     const struct cmn_topology *t = s->topology;
@@ -361,10 +364,10 @@ static void scatter(struct cmn_ordered_sum *s, size_t at, size_t n)
     }
     for (int i = 0; i < s->nodes; i++) {
         const float *from;
-        if (s->all[i].rank != t->rank) {
-            s->slice[i] = room;
+        if (s->all[i].holder != t->rank) {
+            s->all[i].at = room;
             MPI_CALL(MPI_Irecv(comes_to + (room - s->received), (int)mine, MPI_FLOAT,
-                               s->all[i].rank, i, t->world, &s->request[requests++]));
+                               s->all[i].holder, i, t->world, &s->request[requests++]));
             room += mine;
             continue;
         }
@@ -375,30 +378,12 @@ static void scatter(struct cmn_ordered_sum *s, size_t at, size_t n)
                                    MPI_FLOAT, rank, i, t->world, &s->request[requests++]));
             }
         }
-        s->slice[i] = s->at[own++] + begin;
+        s->all[i].at = s->at[own++] + begin;
     }
     MPI_CALL(MPI_Waitall(requests, s->request, MPI_STATUSES_IGNORE));
     if (s->on_gpu && room > s->received) {
         require(cmn_device_write(s->received, comes_to, (size_t)(room - s->received)));
     }
-}
-
-/* Adds n floats of the nodes *i and on up to the node [from, end), to `into` or where the first one
- * lies, if it is no node that a rank has; *i is then the one behind it. */
-static float *add_up(struct cmn_ordered_sum *s, int from, int end, int *i, size_t n, float *into)
-{
-    const struct node *node = &s->all[*i];
-    int middle = from + power_below(end - from);
-    float *both[2];
-
-    if (node->first == from && node->first + node->n == end) {
-        return s->slice[(*i)++];
-    }
-    both[0] = add_up(s, from, middle, i, n, NULL);
-    both[1] = add_up(s, middle, end, i, n, NULL);
-    into = into ? into : both[0];
-    add(s, into, both, 2, n);
-    return into;
 }
 
 static void gather(struct cmn_ordered_sum *s, float *sum, size_t n)
@@ -421,54 +406,48 @@ static void gather(struct cmn_ordered_sum *s, float *sum, size_t n)
     }
 }
 
-/* The sum comes to where the first node lies, the first rank's, which others read until they arrive at
- * the last barrier. */
-static void complete_shared(struct cmn_ordered_sum *s, float *sum)
+static void add_on_cpu(float *into, float *const *both, size_t n)
 {
-    struct cmn_shm_barrier *barrier = cmn_window_barrier_of(s->window);
-    size_t begin, mine;
-
-    cmn_slice(s->floats, s->topology->size, s->topology->rank, &begin, &mine);
-    cmn_window_barrier(s->window);
-    for (size_t at = begin; at < begin + mine; at += BLOCK) {
-        size_t n = begin + mine - at < BLOCK ? begin + mine - at : BLOCK;
-        int node = 0;
-        for (int i = 0, of = 0; i < s->nodes; i++) {
-            of = i > 0 && s->all[i].rank == s->all[i - 1].rank ? of + 1 : 0;
-            s->slice[i] = shared_node(s, s->all[i].rank, of) + at;
-        }
-        add_up(s, 0, s->micro_batches, &node, n, NULL);
-    }
-    cmn_window_barrier(s->window);
-    memcpy(sum, shared_node(s, s->all[0].rank, 0), s->floats * sizeof *sum);
-    s->read = cmn_shm_barrier_arrive(barrier);
+    cmn_reduce(into, both, 2, 0, n);
 }
 
-void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum)
+static void add_both_on_gpu(float *into, float *const *both, size_t n)
+{
+    add_on_gpu(into, both, 2, 0, n);
+}
+
+static void complete_by_messages(struct cmn_ordered_sum *s, float *sum)
 {
     int rank = s->topology->rank;
 
-    if (s->next != s->end) {
-        cmn_fatal("cmn_exact: %d micro-batches of this step are added up, and its next one is "
-                  "missing: an error of the program",
-                  s->next - s->first);
-    }
-    if (s->window) {
-        complete_shared(s, sum);
-    }
-    for (size_t at = 0; at < s->floats && !s->window; at += CHUNK) {
+    for (size_t at = 0; at < s->floats; at += CHUNK) {
         size_t n = s->floats - at < CHUNK ? s->floats - at : CHUNK;
         size_t mine = slice_floats(s, n, rank);
         float *into = sum + at + slice_begin(s, n, rank), *there;
-        int node = 0;
+        struct cmn_subtree_sum up = {
+            .next = s->all, .n = mine, .add = s->on_gpu ? add_both_on_gpu : add_on_cpu};
         scatter(s, at, n);
-        there = add_up(s, 0, s->micro_batches, &node, mine, into);
+        there = cmn_subtrees_add_up(&up, 0, s->micro_batches, into);
         if (there != into) {
             copy(s, into, there, mine);
         }
         if (s->topology->size > 1) {
             gather(s, sum + at, n);
         }
+    }
+}
+
+void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum)
+{
+    if (s->next != s->end) {
+        cmn_fatal("cmn_exact: %d micro-batches of this step are added up, and its next one is "
+                  "missing: an error of the program",
+                  s->next - s->first);
+    }
+    if (s->levels) {
+        cmn_ordered_levels_complete(s->levels, s->at, sum);
+    } else {
+        complete_by_messages(s, sum);
     }
     cmn_ordered_sum_drop(s);
 }

@@ -8,11 +8,11 @@
  *
  * A rank computes consecutive micro-batches and adds them up as far as whole nodes go, like a
  * counter in binary: it keeps at most 2 log2(n) sums of n micro-batches, each of which is made in one
- * pass. Then each rank collects one
- * slice of all ranks' nodes, adds these up to the root, and all get all slices.
- * A rank with k nodes sends, for each 2^20 of n floats or a part of them, k (N-1) messages to N-1
- * other ranks, and its slice by MPI_Allgatherv: (N-1)/N * 4n * (k + 1) bytes in all. In shared memory
- * it sends none.
+ * pass. Then, in two levels, the ranks of a node of the network continue with that in their shared memory,
+ * and nodes exchange the rest (ordered_levels.h). Or, by messages between all ranks, each rank collects
+ * one slice of all ranks' nodes, adds these up to the root, and all get all slices: a rank with k nodes
+ * sends, for each 2^20 of n floats or a part of them, k (N-1) messages to N-1
+ * other ranks, and its slice by MPI_Allgatherv: (N-1)/N * 4n * (k + 1) bytes in all.
  *
  * On GPUs all sums are made there, by one kernel, so that no bit depends on where two nodes meet. The
  * messages are the CPU's: slices come through page-locked memory. NCCL's own sums have other orders. */
@@ -36,20 +36,25 @@ int cmn_ordered_sum_first(int micro_batches, int rank, int ranks);
 struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int micro_batches,
                                              size_t floats);
 
-/* Collective over t->world, blocking, where all its ranks are of one node and use the CPU; before the first micro-batch.
- * The nodes of the tree lie in memory that they share from now on, and are added where they lie: each
- * rank adds a slice of all, and copies the sum. Parts stay those of cmn_ordered_sum_first. 0, or -1 on
- * all ranks with a reason: they send messages then. */
-int cmn_ordered_sum_share(struct cmn_ordered_sum *s, const struct cmn_options *options);
+/* Collective over t->world, blocking, on the CPU; before the first micro-batch. Sums are made in two
+ * levels from now on (ordered_levels.h has `first_alone`). options must outlive the sums. 0, or -1 on all
+ * ranks with one reason: all ranks send messages to all then. */
+int cmn_ordered_sum_share(struct cmn_ordered_sum *s, const struct cmn_options *options,
+                          int first_alone);
+
+/* Local. How the ranks add up, for the first line of a training; NULL: there is one rank. */
+const char *cmn_ordered_sum_how(const struct cmn_ordered_sum *s);
 
 /* Local. The next of this rank's micro-batches, in order: x is added, and becomes 0. But with `stays`
  * the last one of the step is added up where it lies, which saves a copy: x is not to be touched then
  * until cmn_ordered_sum_complete() has made the sum of it. */
 void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x, int stays);
 
-/* Local, between two steps. Rank r has the micro-batches [first[r], first[r + 1]) from now on, and
- * not those of cmn_ordered_sum_first: sums keep their bits. */
-void cmn_ordered_sum_divide(struct cmn_ordered_sum *s, const int *first);
+/* Collective over t->world, between two steps. Rank r has the micro-batches [first[r], first[r + 1]) from
+ * now on, and not those of cmn_ordered_sum_first: sums keep their bits. Blocks where two levels need more
+ * shared memory for that; else local. 0, or -1 on all ranks with one reason: it cannot be had, and all ranks
+ * send messages to all from now on. */
+int cmn_ordered_sum_divide(struct cmn_ordered_sum *s, const int *first);
 
 /* Collective, blocking. `sum` becomes the sum over all micro-batches, each of which was added; the
  * next ones are those of the next step. It is the x that stays, if one does. */

@@ -164,7 +164,7 @@ static const struct cmn_communicator *best_by_benchmark(const struct cmn_topolog
     double least = 0;
     char others[256] = "";
 
-    for (int i = 0; i < PREFERRED && !(best && t->inter_size == 1); i++) {
+    for (int i = 0; i < PREFERRED && !(best && (t->inter_size == 1 || o->exact)); i++) {
         const struct cmn_communicator *c = cmn_communicator_find(preferred[i]);
         const char *how;
         double seconds;
@@ -193,11 +193,34 @@ static const struct cmn_communicator *best_by_benchmark(const struct cmn_topolog
         key = key_of_messages(t, o);
         snprintf(why, bytes, "auto: one node%s%s%s", key ? ", and shm sends no messages for " : "",
                  key ? key : "", others);
+    } else if (o->exact) {
+        snprintf(why, bytes, "auto: %d nodes%s", t->inter_size, others);
     } else {
         snprintf(why, bytes, "auto: %d nodes, 4 MiB in %.1f ms%s", t->inter_size, 1e3 * least,
                  others);
     }
     return best;
+}
+
+/* cmn_exact=on: a communicator's name says how its sums are sent, which have an order of their own. */
+static const char *refuses_exact(const struct cmn_communicator *c, const struct cmn_topology *t,
+                                 const struct cmn_options *o)
+{
+    if (t->device >= 0) {
+        return c->in_order == CMN_IN_ORDER_BY_MESSAGES
+                   ? NULL
+                   : "cmn_exact=on adds up gradients by messages of its own: leave "
+                     "cmn_communicator away";
+    }
+    if (c->in_order == CMN_IN_ORDER_REFUSED) {
+        return "cmn_exact=on adds up along a tree, and has no such way to send: use flat, shm, "
+               "hierarchical or two_dimensional, or leave cmn_communicator away";
+    }
+    if (c->in_order != CMN_IN_ORDER_BY_MESSAGES && o->intra == CMN_INTRA_MPI) {
+        return "cmn_exact=on adds up within a node in shared memory there: leave cmn_intra away, "
+               "or use flat";
+    }
+    return NULL;
 }
 
 /* What is asked for besides a sum of all gradients in every step. */
@@ -206,8 +229,8 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
 {
     int gpu = t->device >= 0;
 
-    if (o->exact && strcmp(c->name, "flat")) {
-        return "cmn_exact=on adds up gradients by messages of its own: leave cmn_communicator away";
+    if (o->exact && refuses_exact(c, t, o)) {
+        return refuses_exact(c, t, o);
     }
     if (o->exchange != CMN_EXCHANGE_AUTO && !(gpu ? c->exchanges : c->compresses)) {
         return gpu ? "NCCL or MPI sums for it: cmn_exchange needs non_cuda_aware or flat on GPUs"

@@ -379,6 +379,7 @@ const struct cmn_communicator cmn_communicator_shm = {
            "memory",
     .sums = 1,
     .compresses = 1,
+    .in_order = CMN_IN_ORDER_BY_SLICES,
     .always = "shm",
     .refuses = refuses_shm,
     .open = open_shm,

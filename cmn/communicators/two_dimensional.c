@@ -53,6 +53,7 @@ const struct cmn_communicator cmn_communicator_two_dimensional = {
     .casts = 1,
     .delays = 1,
     .compresses = 1,
+    .in_order = CMN_IN_ORDER_BY_SLICES,
     .refuses = cmn_node_groups_refuse,
     .open = open_two_dimensional,
     .memory = cmn_node_groups_memory,

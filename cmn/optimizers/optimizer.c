@@ -168,7 +168,9 @@ void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t by
                          options->local_steps);
     }
     if (options->exact) {
-        used += snprintf(text + used, bytes - (size_t)used, ", sums in a fixed order");
+        const char *how = o->ordered ? cmn_ordered_sum_how(o->ordered) : NULL;
+        used += snprintf(text + used, bytes - (size_t)used, ", sums in a fixed order%s%s",
+                         how ? " " : "", how ? how : "");
     }
     if (o->policy == &cmn_double_buffering || o->policy == &cmn_delayed_local_sgd) {
         snprintf(text + used, bytes - (size_t)used, ", double buffering");
@@ -239,25 +241,35 @@ void cmn_optimizer_begin(struct cmn_optimizer *o)
 
 /* ---- a step ---- */
 
+/* cmn_exact: the shared memory of two levels cannot be had, for a reason. Whoever has named the communicator gets
+ * no other one. */
+static void share_nothing(const struct cmn_optimizer *o)
+{
+    if (strcmp(o->options->communicator, "auto")) {
+        cmn_fail_in("cmn_exact=on by %s (`-cmn_communicator flat` does without)", o->whole->name);
+        cmn_fatal_reason();
+    }
+    cmn_say("cmn_exact=on adds up by messages between all ranks: %s", cmn_reason());
+}
+
 void cmn_optimizer_add_in_order(struct cmn_optimizer *o, int micro_batches)
 {
-    struct cmn_gradients *g = o->gradients;
+    const struct cmn_gradients *g = o->gradients;
+    enum cmn_in_order by = o->whole->in_order;
 
-    const struct cmn_topology *t = o->topology;
-    int one_node = t->size > 1 && t->intra_size == t->size && !g->on_gpu;
-
-    o->ordered =
-        cmn_ordered_sum_open(t, micro_batches, g->exchange.block.n + g->exchange.metrics.n);
-    /* Other deals would need more memory. */
-    if (one_node && o->options->intra != CMN_INTRA_MPI && o->options->balance != CMN_BALANCE_AUTO &&
-        cmn_ordered_sum_share(o->ordered, o->options)) {
-        cmn_say("cmn_exact=on adds up by messages: %s", cmn_reason());
+    o->ordered = cmn_ordered_sum_open(o->topology, micro_batches,
+                                      g->exchange.block.n + g->exchange.metrics.n);
+    if (o->topology->size > 1 && !g->on_gpu && by != CMN_IN_ORDER_BY_MESSAGES &&
+        cmn_ordered_sum_share(o->ordered, o->options, by == CMN_IN_ORDER_BY_FIRST)) {
+        share_nothing(o);
     }
 }
 
 void cmn_optimizer_divide(struct cmn_optimizer *o, const int *first)
 {
-    cmn_ordered_sum_divide(o->ordered, first);
+    if (cmn_ordered_sum_divide(o->ordered, first)) {
+        share_nothing(o);
+    }
 }
 
 void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metrics, int stays)

@@ -22,7 +22,8 @@ void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int la
  * order. */
 void cmn_optimizer_add_in_order(struct cmn_optimizer *o, int micro_batches);
 
-/* Local, with cmn_exact, between two steps. Rank r has the micro-batches [first[r], first[r + 1]). */
+/* Collective, with cmn_exact, between two steps. Rank r has the micro-batches [first[r], first[r + 1]).
+ * Blocks where that needs more shared memory. */
 void cmn_optimizer_divide(struct cmn_optimizer *o, const int *first);
 
 /* Local, with cmn_exact. The flat buffer holds the gradient of this rank's next micro-batch: it is

@@ -58,7 +58,7 @@ void cmn_step_close(struct cmn_step *p);
 /* Local. The number of the last step that is done, as rows and files call it. */
 long cmn_step_iteration(const struct cmn_step *p);
 
-/* Local. A micro-batch begins. Returns how many images more all ranks have seen then. */
+/* Local, but with cmn_balance collective at the begin of a step. A micro-batch begins. Returns how many images more all ranks have seen then. */
 int cmn_step_before_micro_batch(struct cmn_step *p);
 /* Local. A micro-batch has ended; returns whether it was the step's last. */
 int cmn_step_after_micro_batch(struct cmn_step *p);

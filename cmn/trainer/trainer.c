@@ -100,7 +100,7 @@ static void introduce(const struct cmn_trainer *t)
     const struct cmn_session *s = t->session;
     const struct cmn_topology *top = &s->topology;
     const struct cmn_feed *f = &t->feed;
-    char dtype[16], how[256];
+    char dtype[16], how[512];
 
     snprintf(dtype, sizeof dtype, "%s", cmn_options_word(&s->options, "cmn_allreduce_dtype"));
     cmn_optimizer_describe(&t->model.optimizer, how, sizeof how);

@@ -36,12 +36,18 @@ as_one() {
     cmp 1.losses "$1.losses"
 }
 
+# sent COMMUNICATOR HOW: the first line says who adds up, and how.
+sent() {
+    grep -E "^cmn: .*, communicator $1 \(.*\), fp32, sums in a fixed order $2, batch" train.log
+}
+
 # bats test_tags=alexeyab
 @test "a perceptron on 1 to 5 ranks, of which one is idle: equal bits, also with clipping, LARS and an average" {
     mlp_cfg batch=60 subdivisions=4 max_batches=6 cmn_batch=global >mlp.cfg
     exactly 1 mlp.cfg
     for ranks in 2 3 4 5; do
         as_one $ranks mlp.cfg -cmn_timeline t.json
+        sent shm 'in shared memory'
     done
     grep -q 'cmn_exact=on: 1 of 5 ranks are idle, for a step has 4 micro-batches' train.log
     jq -ce '[.traceEvents[] | select(.cat == "forward" or .cat == "backward") | .pid] | unique == [1, 2, 3, 4]' t.json
@@ -49,6 +55,32 @@ as_one() {
     assert_close 1.weights "out/mlp$FINAL.weights" 1e-6
     exactly 1 mlp.cfg -cmn_clip .05 -cmn_ema .9 -cmn_lars .01
     as_one 3 mlp.cfg -cmn_clip .05 -cmn_ema .9 -cmn_lars .01
+}
+
+@test "each communicator that cmn_exact goes with, and messages within a node: equal bits on 3 and 5 ranks; the first line says how it adds" {
+    local name
+    mlp_cfg batch=60 subdivisions=4 max_batches=4 cmn_batch=global >mlp.cfg
+    exactly 1 mlp.cfg
+    for name in shm two_dimensional hierarchical; do
+        as_one 3 mlp.cfg -cmn_communicator $name
+        sent $name 'in shared memory'
+    done
+    as_one 5 mlp.cfg -cmn_communicator flat
+    sent flat 'by messages between all ranks'
+    as_one 3 mlp.cfg -cmn_intra mpi
+    sent flat 'by messages between all ranks'
+}
+
+# Two sums of two ranks, 18 MiB each, do not fit into a file of 39 MiB, and MPI's own memory does.
+@test "where the shared memory cannot be had auto takes messages, which is said, with equal bits; who has named shm is refused" {
+    mlp_cfg batch=6 subdivisions=3 max_batches=2 cmn_batch=global | sed 's/output=64/output=6000/' >mlp.cfg
+    exactly 1 mlp.cfg
+    ulimit -f 40000
+    as_one 2 mlp.cfg
+    grep -E "^cmn: cmn_exact=on adds up by messages between all ranks: a shared window of [0-9]+ MiB cannot be had: the limit of a file's size" train.log
+    sent shm 'by messages between all ranks'
+    fails_clearly_on 2 'cmn_exact=on by shm .*-cmn_communicator flat. does without.: a shared window of' classifier train small.data mlp.cfg -cmn \
+        -cmn_seed 7 -cmn_exact on -cmn_communicator shm
 }
 
 @test "convolutions, batch normalisation, dropout and augmented images: equal bits on 1, 2, 3 and 7 ranks, also resumed" {
@@ -61,6 +93,7 @@ as_one() {
     exactly 1 conv.cfg
     as_one 2 conv.cfg
     as_one 3 conv.cfg
+    as_one 3 conv.cfg -cmn_communicator flat
     as_one 7 conv.cfg -cmn_checkpoint 2
     rm out/conv-4.checkpoint
     train_on 2 conv.cfg -cmn_exact on -cmn_checkpoint 2
@@ -384,6 +417,8 @@ END
     export SLOW_RANK=1
     as_one 3 mlp.cfg -cmn_balance auto
     grep -E 'cmn_balance=auto: from iteration [0-9]+ on the ranks compute [1-4] 1 [1-4] of 6 micro-batches' train.log
+    sent shm 'in shared memory'
+    as_one 3 mlp.cfg -cmn_balance auto -cmn_communicator flat
     as_one 2 mlp.cfg -cmn_balance auto -cmn_checkpoint 7 -cmn_checkpoint_keep 9
     grep -E 'cmn_balance=auto: from iteration [0-9]+ on the ranks compute [45] [12] of 6 micro-batches' train.log
     rm out/mlp-21.checkpoint
@@ -446,7 +481,9 @@ END
     refused 'not go with cmn_overlap=on: it adds up' -cmn_overlap on
     refused 'not go with cmn_exchange: it has an order' -cmn_exchange ring
     mlp_cfg batch=60 subdivisions=4 cmn_batch=global >mlp.cfg
-    refused 'messages of its own: leave cmn_communicator away' -cmn_communicator shm
+    refused 'has no such way to send: use flat, shm, hierarchical or two_dimensional' -cmn_communicator naive
+    refused 'has no such way to send: use flat, shm, hierarchical or two_dimensional' -cmn_communicator single_node
+    refused 'in shared memory there: leave cmn_intra away, or use flat' -cmn_communicator hierarchical -cmn_intra mpi
     sed -i 's/^cmn_batch=.*/cmn_exact=on\ncmn_batch=per_rank/' mlp.cfg
     fails_clearly 'cmn_exact=on does not go with cmn_batch=per_rank' "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7
 }

@@ -51,31 +51,53 @@ trains_as_one_rank() {
     assert_far "one/mlp$FINAL.weights" "out/mlp$FINAL.weights" 1e-3
 }
 
-# as_one_rank CFG SHAPE...: CFG.cfg trains the same bits on each shape as on one rank.
-as_one_rank() {
-    local name=$1 shape
-    shift
-    train_on 1 "$name.cfg" -cmn_batch global -cmn_exact on
-    mv "out/$name$FINAL.weights" one.weights
-    for shape; do
-        train_on "$shape" "$name.cfg" -cmn_batch global -cmn_exact on -cmn_verify 1
-        grep '^cmn: .* on 2 nodes, communicator flat' train.log
-        cmp one.weights "out/$name$FINAL.weights"
-        rm "out/$name$FINAL.weights"
-    done
+# one_rank CFG: one.weights are those of one rank.
+one_rank() {
+    train_on 1 "$1.cfg" -cmn_batch global -cmn_exact on
+    mv "out/$1$FINAL.weights" one.weights
 }
 
-@test "2+1 and 3+2, cmn_exact: one rank's weights, by cmp; 3+2 with Adam, and with batch normalisation, too" {
+# as_one_rank CFG SHAPE COMMUNICATOR HOW ARGUMENTS...: the same bits; the first line says how it adds up.
+as_one_rank() {
+    local name=$1
+    train_on "$2" "$name.cfg" -cmn_batch global -cmn_exact on -cmn_verify 1 "${@:5}"
+    grep -E "^cmn: .* on 2 nodes, communicator $3 \\(.*\\), fp32, sums in a fixed order $4, batch" train.log
+    cmp one.weights "out/$name$FINAL.weights"
+    rm "out/$name$FINAL.weights"
+}
+
+MESSAGES='by messages between all ranks'
+SLICES="in each node's shared memory, and by slices between nodes"
+FIRST="in each node's shared memory, and by its first rank between nodes"
+
+# On 3+2 the first node has the micro-batches 0, 1 and 2 of 6; with ranks in turns 0, 2, 4 and 5.
+@test "1+1, 2+1, 2+2 and 3+2, cmn_exact: one rank's weights, by cmp, with each communicator; 3+2 with Adam, too" {
     mlp_cfg batch=60 subdivisions=6 max_batches=5 >mlp.cfg
-    as_one_rank mlp 2+1 3+2
+    one_rank mlp
+    as_one_rank mlp 1+1 shm "$MESSAGES"
+    as_one_rank mlp 2+1 shm "$SLICES"
+    as_one_rank mlp 2+2 two_dimensional "$SLICES" -cmn_communicator two_dimensional
+    as_one_rank mlp 3+2 shm "$SLICES"
+    as_one_rank mlp 3+2 hierarchical "$FIRST" -cmn_communicator hierarchical
+    as_one_rank mlp 3+2 flat "$MESSAGES" -cmn_communicator flat
+    OMPI_MCA_rmaps_base_mapping_policy=node PRTE_MCA_rmaps_default_mapping_policy=node as_one_rank mlp 3+2 shm "$SLICES"
+    if pjreddies; then as_one_rank mlp 3+2 shm "$SLICES" -cmn_balance auto; fi
     mlp_cfg batch=60 subdivisions=6 max_batches=5 adam=1 learning_rate=.002 >adam.cfg
-    as_one_rank adam 3+2
+    one_rank adam
+    as_one_rank adam 3+2 shm "$SLICES"
+}
+
+@test "2+2 and 3+2, cmn_exact with batch normalisation: one rank's weights, by cmp, with each communicator" {
     {
         net_section batch=24 subdivisions=6 max_batches=4
         printf '%s\n' '[convolutional]' filters=6 size=5 stride=2 batch_normalize=1 activation=leaky '[dropout]' probability=.3 \
             '[connected]' output=10 activation=linear '[softmax]'
     } >conv.cfg
-    as_one_rank conv 3+2
+    one_rank conv
+    as_one_rank conv 2+2 shm "$SLICES"
+    as_one_rank conv 2+2 hierarchical "$FIRST" -cmn_communicator hierarchical
+    as_one_rank conv 3+2 two_dimensional "$SLICES" -cmn_communicator two_dimensional
+    as_one_rank conv 3+2 flat "$MESSAGES" -cmn_communicator flat
 }
 
 @test "2+1, cmn_sync_bn: the batch's statistics travel beside the gradients, whether those wait or not" {

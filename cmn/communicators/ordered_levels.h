@@ -1,0 +1,53 @@
+/* Sums along the tree of cmn_exact (ordered_tree.h) in two levels: within a node where they lie, and
+ * between nodes by slices.
+ *
+ * The sums of a node's ranks lie in memory that they share. They are added as far as subtrees go of
+ * which the node has all micro-batches, whichever of its ranks has which: each rank adds what it sends.
+ * Node m of M collects the slice m of all nodes' subtrees, adds it up to the root, and sends it to the
+ * others. Of that slice rank r of p ranks has the part r, whatever the numbers of ranks of the nodes are:
+ * two ranks send each other what both have a part in, straight from and to the shared memory. Where the
+ * `first_alone` exchanges p counts as 1: all ranks add first, and it sends.
+ * Over a node's link, each way, n floats, k subtrees of the node: (M-1)/M * 4n * (k + 1) bytes. Chunks
+ * of 2^20 floats are exchanged one after the other: while one travels the next one is added. On one node
+ * nothing is sent.
+ * A rank that is alone on its node shares no memory, and copies nothing. */
+#ifndef CMN_ORDERED_LEVELS_H
+#define CMN_ORDERED_LEVELS_H
+
+#include <stddef.h>
+
+#include "config/options.h"
+#include "mpi/topology.h"
+
+struct cmn_ordered_levels;
+
+/* Collective over t->world, blocking, on the CPU. t and o must outlive the levels. Rank r has the
+ * micro-batches [first[r], first[r + 1]). 0, or -1 on all ranks with one reason: the shared memory cannot
+ * be had. */
+int cmn_ordered_levels_open(struct cmn_ordered_levels **levels, const struct cmn_topology *t,
+                            const struct cmn_options *o, int first_alone, const int *first,
+                            size_t floats);
+
+/* Collective over t->world, blocking where a rank has more sums at once than before. Between two steps:
+ * ranks have other micro-batches from now on. 0, or -1 as above: only close may follow. */
+int cmn_ordered_levels_divide(struct cmn_ordered_levels *l, const int *first);
+
+/* Local. Shared memory for sum i of this rank; NULL: any memory will do. It is the levels' until the next
+ * cmn_ordered_levels_divide(). */
+float *cmn_ordered_levels_memory(const struct cmn_ordered_levels *l, int i);
+
+/* Collective over the node, blocking, before this rank writes the first sum of a step. */
+void cmn_ordered_levels_wait(struct cmn_ordered_levels *l);
+
+/* Collective over t->world, blocking. at[i] is where this rank's sum i lies, in the order of
+ * cmn_subtrees_of_rank(). `sum` becomes that of all micro-batches; it may be one of at[i] where any memory
+ * will do. */
+void cmn_ordered_levels_complete(struct cmn_ordered_levels *l, float *const *at, float *sum);
+
+/* Local. How it adds up, for the first line of a training. */
+const char *cmn_ordered_levels_how(const struct cmn_ordered_levels *l);
+
+/* Local. NULL is allowed. */
+void cmn_ordered_levels_close(struct cmn_ordered_levels *l);
+
+#endif
