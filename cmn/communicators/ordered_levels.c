@@ -1,5 +1,7 @@
 #include "communicators/ordered_levels.h"
 
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,11 @@
 /* A chunk of the sums is exchanged at once: it bounds the memory for other nodes' subtrees. A block of them stays
  * in a cache while it is added. */
 enum { CHUNK = 1 << 20, BLOCK = 4096 };
+
+/* Floats that a rank has filled since the window was opened, in a pair of cache lines of its own. */
+struct filled {
+    _Alignas(128) _Atomic uint64_t floats;
+};
 
 struct range {
     size_t at, n;
@@ -34,6 +41,8 @@ struct cmn_ordered_levels {
     uint32_t read; /* the barrier behind which all have copied that */
     size_t floats;
     int first_alone; /* exchanges with other nodes */
+    int overlaps;
+    size_t chunk; /* floats that are exchanged at once */
 
     int *node_of; /* of each rank */
     int *rank,
@@ -49,6 +58,12 @@ struct cmn_ordered_levels {
     /* Of two chunks at once: a part of each subtree of other nodes, and what is under way for it. */
     float *received[2];
     struct requests subtrees[2], sums;
+
+    /* Of this step. */
+    float *place;              /* where the sum comes to; NULL: nothing is known of it yet */
+    size_t begun, ended, mine; /* floats: of chunks, and that this rank has filled */
+    uint64_t before;           /* floats of the steps before, since the window was opened */
+    int advances;              /* it does: what it waits for would call it again */
 };
 
 /* ---- who has what ---- */
@@ -91,7 +106,7 @@ static void find_ranks(struct cmn_ordered_levels *l)
 /* What comes of other nodes at once. */
 static size_t most_received(const struct cmn_ordered_levels *l)
 {
-    size_t chunk = l->floats < CHUNK ? l->floats : CHUNK;
+    size_t chunk = l->floats < l->chunk ? l->floats : l->chunk;
     size_t parts = (size_t)l->topology->inter_size * (size_t)exchangers(l, l->topology->inter_rank);
 
     return chunk / parts + 4 * 16; /* slices end at multiples of 16 */
@@ -147,13 +162,21 @@ float *cmn_ordered_levels_memory(const struct cmn_ordered_levels *l, int i)
     return l->window && i < l->room ? shared(l, l->topology->intra_rank, i) : NULL;
 }
 
+static struct filled *filled(const struct cmn_ordered_levels *l)
+{
+    return cmn_window_common(l->window);
+}
+
+static void advance(struct cmn_ordered_levels *l);
+
 /* While a rank waits for others of its node: a message that counts as sent may still wait inside MPI for room on
  * the way. */
 static void make_progress(void *self)
 {
-    const struct cmn_ordered_levels *l = self;
+    struct cmn_ordered_levels *l = self;
     int flag;
 
+    advance(l);
     MPI_CALL(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, l->topology->world, &flag, MPI_STATUS_IGNORE));
 }
 
@@ -191,9 +214,10 @@ static int open_window(struct cmn_ordered_levels *l, const int *first)
     l->window = NULL;
     l->room = room;
     l->last = -1;
+    l->before = 0;
     if (t->intra_size > 1) {
-        result =
-            cmn_window_open(&l->window, &l->group, (size_t)room * stride(l) * sizeof(float), 0);
+        result = cmn_window_open(&l->window, &l->group, (size_t)room * stride(l) * sizeof(float),
+                                 (size_t)t->intra_size * sizeof(struct filled));
     }
     if (l->window) {
         struct cmn_shm_barrier *barrier = cmn_window_barrier_of(l->window);
@@ -202,6 +226,30 @@ static int open_window(struct cmn_ordered_levels *l, const int *first)
         barrier->idle_self = l;
     }
     return all_succeeded(t, result);
+}
+
+const char *cmn_ordered_levels_no_overlap(const struct cmn_topology *t, int first_alone)
+{
+    if (t->inter_size == 1) {
+        return "all ranks are on one node: there is no link whose time could be hidden";
+    }
+    return first_alone
+               ? "the first rank of a node waits for what the others have added: use shm or "
+                 "two_dimensional"
+               : NULL;
+}
+
+static size_t floats_of_chunk(const struct cmn_ordered_levels *l, const struct cmn_options *o)
+{
+    const size_t least = 16 * 1024;
+    size_t chunk = CHUNK;
+
+    if (l->overlaps) {
+        chunk =
+            o->bucket_mb > 0 ? (size_t)(o->bucket_mb * (1 << 20) / sizeof(float)) : l->floats / 8;
+        chunk = chunk < least ? least : chunk < CHUNK ? (chunk + 15) / 16 * 16 : CHUNK;
+    }
+    return chunk;
 }
 
 int cmn_ordered_levels_open(struct cmn_ordered_levels **levels, const struct cmn_topology *t,
@@ -214,6 +262,8 @@ int cmn_ordered_levels_open(struct cmn_ordered_levels **levels, const struct cmn
     l->group = (struct cmn_group){t->intra, "intra", t, o};
     l->floats = floats;
     l->first_alone = first_alone && t->inter_size > 1;
+    l->overlaps = o->overlap == CMN_OVERLAP_ON && !cmn_ordered_levels_no_overlap(t, first_alone);
+    l->chunk = floats_of_chunk(l, o);
     find_ranks(l);
     if (open_window(l, first)) {
         cmn_ordered_levels_close(l);
@@ -355,7 +405,7 @@ static void wait_for_all(struct requests *r)
 
 static struct range chunk_at(const struct cmn_ordered_levels *l, size_t at)
 {
-    return (struct range){at, l->floats - at < CHUNK ? l->floats - at : CHUNK};
+    return (struct range){at, l->floats - at < l->chunk ? l->floats - at : l->chunk};
 }
 
 /* Of the chunk's slice that node `of` adds up, the part of the rank number r of node `by`. */
@@ -496,30 +546,123 @@ static void end_chunk(struct cmn_ordered_levels *l, struct range chunk, int whic
     }
 }
 
-static void exchange(struct cmn_ordered_levels *l, float *sum)
-{
-    int which = 0;
+/* ---- a step ---- */
 
-    begin_chunk(l, chunk_at(l, 0), which);
-    for (size_t at = 0; at < l->floats; at += CHUNK, which = !which) {
-        if (at + CHUNK < l->floats) {
-            begin_chunk(l, chunk_at(l, at + CHUNK), !which);
+/* Which of two chunks that may be under way at once. */
+static int which_of(const struct cmn_ordered_levels *l, size_t at)
+{
+    return (int)(at / l->chunk % 2);
+}
+
+/* Whether all ranks of the node have filled the floats below `end`. */
+static int are_filled(const struct cmn_ordered_levels *l, size_t end)
+{
+    int all = l->mine >= end;
+
+    for (int i = 0; i < l->topology->intra_size && all && l->window; i++) {
+        all = atomic_load_explicit(&filled(l)[i].floats, memory_order_acquire) >= l->before + end;
+    }
+    return all;
+}
+
+static void begin_chunks(struct cmn_ordered_levels *l)
+{
+    while (l->begun < l->floats && l->begun < l->ended + 2 * l->chunk) {
+        struct range chunk = chunk_at(l, l->begun);
+        if (!are_filled(l, chunk.at + chunk.n)) {
+            return;
         }
-        end_chunk(l, chunk_at(l, at), which, sum);
+        begin_chunk(l, chunk, which_of(l, chunk.at));
+        l->begun += chunk.n;
+    }
+}
+
+static void end_next_chunk(struct cmn_ordered_levels *l)
+{
+    struct range chunk = chunk_at(l, l->ended);
+
+    end_chunk(l, chunk, which_of(l, chunk.at), l->place);
+    l->ended += chunk.n;
+}
+
+/* Without waiting. */
+static void advance(struct cmn_ordered_levels *l)
+{
+    int over = 1;
+
+    if (!l->overlaps || !l->place || l->advances) {
+        return;
+    }
+    l->advances = 1;
+    begin_chunks(l);
+    while (l->ended < l->begun) {
+        struct requests *r = &l->subtrees[which_of(l, l->ended)];
+        MPI_CALL(MPI_Testall(r->n, r->all, &over, MPI_STATUSES_IGNORE));
+        if (!over) {
+            break;
+        }
+        end_next_chunk(l);
+        begin_chunks(l);
+    }
+    l->advances = 0;
+}
+
+/* All ranks of the node have filled all. */
+static void exchange_rest(struct cmn_ordered_levels *l)
+{
+    while (l->ended < l->floats) {
+        begin_chunks(l);
+        end_next_chunk(l);
     }
     wait_for_all(&l->sums);
+}
+
+/* Where the sums lie, and where that of all comes to. */
+static void begin_step(struct cmn_ordered_levels *l, float *const *at, float *sum)
+{
+    find_sums(l, at);
+    l->place = sum;
+    l->begun = l->ended = l->mine = 0;
+    if (l->window) { /* where the node's first sum lies, or, on an idle node, would lie */
+        l->last = l->of_ranks ? number_within(l, l->of_rank[0].holder) : 0;
+        l->place = shared(l, l->last, 0);
+    }
+}
+
+static void fill(struct cmn_ordered_levels *l, size_t upto)
+{
+    l->mine = upto;
+    if (l->window) {
+        atomic_store_explicit(&filled(l)[l->topology->intra_rank].floats, l->before + upto,
+                              memory_order_release);
+    }
+}
+
+void cmn_ordered_levels_filled(struct cmn_ordered_levels *l, float *const *at, float *sum,
+                               size_t upto)
+{
+    if (!l->place) {
+        begin_step(l, at, sum);
+    }
+    fill(l, upto);
+    advance(l);
+}
+
+void cmn_ordered_levels_poll(struct cmn_ordered_levels *l)
+{
+    if (l->overlaps) {
+        make_progress(l);
+    }
 }
 
 void cmn_ordered_levels_complete(struct cmn_ordered_levels *l, float *const *at, float *sum)
 {
     const struct cmn_topology *t = l->topology;
-    float *place = sum;
 
-    find_sums(l, at);
-    if (l->window) { /* where the node's first sum lies, or, on an idle node, would lie */
-        l->last = l->of_ranks ? number_within(l, l->of_rank[0].holder) : 0;
-        place = shared(l, l->last, 0);
+    if (!l->place) {
+        begin_step(l, at, sum);
     }
+    fill(l, l->floats);
     wait_for_node(l);
     if (l->first_alone) {
         struct range own;
@@ -528,11 +671,13 @@ void cmn_ordered_levels_complete(struct cmn_ordered_levels *l, float *const *at,
         wait_for_node(l);
     }
     if (exchanges(l)) {
-        exchange(l, place);
+        exchange_rest(l);
     }
     wait_for_node(l);
     if (l->window) {
-        memcpy(sum, place, l->floats * sizeof *sum);
+        memcpy(sum, l->place, l->floats * sizeof *sum);
         l->read = cmn_shm_barrier_arrive(cmn_window_barrier_of(l->window));
     }
+    l->before += l->floats;
+    l->place = NULL;
 }

@@ -10,7 +10,11 @@
  * Over a node's link, each way, n floats, k subtrees of the node: (M-1)/M * 4n * (k + 1) bytes. Chunks
  * of 2^20 floats are exchanged one after the other: while one travels the next one is added. On one node
  * nothing is sent.
- * A rank that is alone on its node shares no memory, and copies nothing. */
+ * A rank that is alone on its node shares no memory, and copies nothing.
+ *
+ * With cmn_overlap=on a chunk is begun as soon as all ranks of the node have filled it, while the last backward
+ * of the step still computes the rest: each says in the shared memory how far it is. Chunks are an eighth of the
+ * block then, or as large as cmn_bucket_mb says, at least 64 KiB. */
 #ifndef CMN_ORDERED_LEVELS_H
 #define CMN_ORDERED_LEVELS_H
 
@@ -38,6 +42,17 @@ float *cmn_ordered_levels_memory(const struct cmn_ordered_levels *l, int i);
 
 /* Collective over the node, blocking, before this rank writes the first sum of a step. */
 void cmn_ordered_levels_wait(struct cmn_ordered_levels *l);
+
+/* Local, the same on all ranks. Why cmn_overlap=on has no effect here, or NULL. */
+const char *cmn_ordered_levels_no_overlap(const struct cmn_topology *t, int first_alone);
+
+/* Local, not blocking, with cmn_overlap=on. The floats below `upto` of this rank's sums of the step are final;
+ * at[] and `sum` are those of cmn_ordered_levels_complete(). `upto` grows from call to call. */
+void cmn_ordered_levels_filled(struct cmn_ordered_levels *l, float *const *at, float *sum,
+                               size_t upto);
+
+/* Local, not blocking. Advances what was begun. */
+void cmn_ordered_levels_poll(struct cmn_ordered_levels *l);
 
 /* Collective over t->world, blocking. at[i] is where this rank's sum i lies, in the order of
  * cmn_subtrees_of_rank(). `sum` becomes that of all micro-batches; it may be one of at[i] where any memory

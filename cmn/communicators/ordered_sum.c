@@ -27,6 +27,7 @@ struct cmn_ordered_sum {
     float *memory[NODES]; /* for own[i]; NULL until it is needed */
     float *at[NODES]; /* where own[i] lies: there, or where the last micro-batch's gradient does */
     int owns;
+    size_t filled; /* floats of the step's last micro-batch, which stays, that are added up */
 
     /* In two levels: all below is for messages between all ranks then; NULL: by them. */
     struct cmn_ordered_levels *levels;
@@ -302,39 +303,83 @@ void cmn_ordered_sum_close(struct cmn_ordered_sum *s)
 
 /* ---- a rank's own ---- */
 
+/* What a micro-batch is added to, and where their sum lies then: own[i]. */
+struct merge {
+    struct cmn_subtree node;
+    float *added[NODES + 1];
+    int n, i;
+};
+
 /* As in a counter: two nodes of a size become their parent, and that perhaps the next one. All are
  * added in one pass: (x + a) + b has the bits of b + (a + x). */
-void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x, int stays)
+static struct merge next_merge(const struct cmn_ordered_sum *s, float *x)
 {
-    struct cmn_subtree node = {s->next++, 1, s->topology->rank, NULL};
-    float *added[NODES + 1] = {x};
-    int i = s->owns, n = 1;
+    struct merge m = {{s->next, 1, s->topology->rank, NULL}, {x}, 1, s->owns};
 
-    for (; i > 0 && s->own[i - 1].n == node.n && s->own[i - 1].first % (2 * node.n) == 0; i--) {
-        added[n++] = s->memory[i - 1];
-        node.first = s->own[i - 1].first;
-        node.n *= 2;
+    for (; m.i > 0 && s->own[m.i - 1].n == m.node.n && s->own[m.i - 1].first % (2 * m.node.n) == 0;
+         m.i--) {
+        m.added[m.n++] = s->memory[m.i - 1];
+        m.node.first = s->own[m.i - 1].first;
+        m.node.n *= 2;
     }
-    if (s->levels && s->owns == 0) {
+    if (s->levels && s->owns == 0 && s->filled == 0) {
         cmn_ordered_levels_wait(s->levels);
     }
-    if (stays && s->next == s->end && s->shared) {
-        cmn_reduce(s->memory[i], added, n, 0, s->floats);
-        s->at[i] = s->memory[i];
-    } else if (stays && s->next == s->end) {
-        if (n > 1) {
-            add(s, x, added, n, s->floats);
-        }
-        s->at[i] = x;
-    } else {
-        if (!s->memory[i]) {
-            s->memory[i] = new_memory(s, s->floats);
-        }
-        add_away(s, s->memory[i], added, n, s->floats);
-        s->at[i] = s->memory[i];
+    return m;
+}
+
+/* The floats up to there of the step's last micro-batch, which stays. */
+static void add_last(struct cmn_ordered_sum *s, struct merge *m, float *x, size_t upto)
+{
+    float *into = s->shared ? s->memory[m->i] : x;
+
+    for (int i = 0; i < m->n; i++) {
+        m->added[i] += s->filled;
     }
-    s->own[i] = node;
-    s->owns = i + 1;
+    if (s->shared) {
+        cmn_reduce(into + s->filled, m->added, m->n, 0, upto - s->filled);
+    } else if (m->n > 1) {
+        add(s, into + s->filled, m->added, m->n, upto - s->filled);
+    }
+    s->at[m->i] = into;
+    s->filled = upto;
+}
+
+void cmn_ordered_sum_fill(struct cmn_ordered_sum *s, float *x, size_t upto)
+{
+    struct merge m;
+
+    upto = upto / 16 * 16;
+    if (s->next + 1 == s->end && upto > s->filled) {
+        m = next_merge(s, x);
+        add_last(s, &m, x, upto);
+        cmn_ordered_levels_filled(s->levels, s->at, x, upto);
+    }
+}
+
+void cmn_ordered_sum_poll(struct cmn_ordered_sum *s)
+{
+    if (s->levels) {
+        cmn_ordered_levels_poll(s->levels);
+    }
+}
+
+void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x, int stays)
+{
+    struct merge m = next_merge(s, x);
+
+    s->next++;
+    if (stays && s->next == s->end) {
+        add_last(s, &m, x, s->floats);
+    } else {
+        if (!s->memory[m.i]) {
+            s->memory[m.i] = new_memory(s, s->floats);
+        }
+        add_away(s, s->memory[m.i], m.added, m.n, s->floats);
+        s->at[m.i] = s->memory[m.i];
+    }
+    s->own[m.i] = m.node;
+    s->owns = m.i + 1;
 }
 
 /* ---- between ranks ---- */
@@ -455,5 +500,6 @@ void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum)
 void cmn_ordered_sum_drop(struct cmn_ordered_sum *s)
 {
     s->owns = 0;
+    s->filled = 0;
     s->next = s->first;
 }

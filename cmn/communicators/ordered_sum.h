@@ -50,6 +50,15 @@ const char *cmn_ordered_sum_how(const struct cmn_ordered_sum *s);
  * until cmn_ordered_sum_complete() has made the sum of it. */
 void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x, int stays);
 
+/* Local, with two levels and cmn_overlap=on; blocks as cmn_ordered_sum_add() may. Of the step's last micro-batch of
+ * this rank, which stays, the floats below `upto` are final: they are added up, and exchanged when all ranks of the
+ * node have come so far. `upto` grows from call to call; cmn_ordered_sum_add() must follow. Before an earlier
+ * micro-batch it does nothing. */
+void cmn_ordered_sum_fill(struct cmn_ordered_sum *s, float *x, size_t upto);
+
+/* Local, not blocking. Advances what was begun. */
+void cmn_ordered_sum_poll(struct cmn_ordered_sum *s);
+
 /* Collective over t->world, between two steps. Rank r has the micro-batches [first[r], first[r + 1]) from
  * now on, and not those of cmn_ordered_sum_first: sums keep their bits. Blocks where two levels need more
  * shared memory for that; else local. 0, or -1 on all ranks with one reason: it cannot be had, and all ranks

@@ -7,6 +7,7 @@
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "communicators/ordered_levels.h"
 #include "communicators/ordered_sum.h"
 #include "compression/compressor.h"
 #include "mpi/device.h"
@@ -72,11 +73,25 @@ static void check_adam(const struct cmn_optimizer *o)
     }
 }
 
+/* cmn_exact. Why nothing can be added up during backward, or NULL. */
+static const char *no_overlap_in_order(const struct cmn_optimizer *o)
+{
+    enum cmn_in_order by = o->whole->in_order;
+
+    if (o->topology->device >= 0 || by == CMN_IN_ORDER_BY_MESSAGES) {
+        return "with cmn_exact it adds up at the end of each step: use shm or two_dimensional on "
+               "the "
+               "CPU";
+    }
+    return cmn_ordered_levels_no_overlap(o->topology, by == CMN_IN_ORDER_BY_FIRST);
+}
+
 static void check(const struct cmn_optimizer *o, int adam, const char *own)
 {
     const struct cmn_options *options = o->options;
     int must_overlap = options->overlap == CMN_OVERLAP_ON;
-    const char *no_overlap = cmn_communicator_no_begin(&o->communicator, o->self);
+    const char *no_overlap = options->exact ? no_overlap_in_order(o)
+                                            : cmn_communicator_no_begin(&o->communicator, o->self);
 
     if (adam) {
         check_adam(o);
@@ -169,8 +184,8 @@ void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t by
     }
     if (options->exact) {
         const char *how = o->ordered ? cmn_ordered_sum_how(o->ordered) : NULL;
-        used += snprintf(text + used, bytes - (size_t)used, ", sums in a fixed order%s%s",
-                         how ? " " : "", how ? how : "");
+        used += snprintf(text + used, bytes - (size_t)used, ", sums in a fixed order%s%s%s",
+                         how ? " " : "", how ? how : "", o->adds_early ? ", overlap on" : "");
     }
     if (o->policy == &cmn_double_buffering || o->policy == &cmn_delayed_local_sgd) {
         snprintf(text + used, bytes - (size_t)used, ", double buffering");
@@ -245,7 +260,7 @@ void cmn_optimizer_begin(struct cmn_optimizer *o)
  * no other one. */
 static void share_nothing(const struct cmn_optimizer *o)
 {
-    if (strcmp(o->options->communicator, "auto")) {
+    if (strcmp(o->options->communicator, "auto") || o->adds_early) {
         cmn_fail_in("cmn_exact=on by %s (`-cmn_communicator flat` does without)", o->whole->name);
         cmn_fatal_reason();
     }
@@ -257,6 +272,7 @@ void cmn_optimizer_add_in_order(struct cmn_optimizer *o, int micro_batches)
     const struct cmn_gradients *g = o->gradients;
     enum cmn_in_order by = o->whole->in_order;
 
+    o->adds_early = o->options->overlap == CMN_OVERLAP_ON && o->topology->size > 1;
     o->ordered = cmn_ordered_sum_open(o->topology, micro_batches,
                                       g->exchange.block.n + g->exchange.metrics.n);
     if (o->topology->size > 1 && !g->on_gpu && by != CMN_IN_ORDER_BY_MESSAGES &&
@@ -295,7 +311,9 @@ void cmn_optimizer_after_backward(struct cmn_optimizer *o, int i)
 {
     size_t final = cmn_optimizer_will_begin(o, i);
 
-    if (final) {
+    if (o->adds_early) {
+        cmn_ordered_sum_fill(o->ordered, o->gradients->flat, o->final[i]);
+    } else if (final) {
         o->begun = final;
         cmn_sum_begin(o, final);
     } else {

@@ -44,7 +44,7 @@ void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t by
 size_t cmn_optimizer_will_begin(const struct cmn_optimizer *o, int i);
 
 /* Collective in order, not blocking. Backward has done layer i in the last micro-batch of a
- * step. */
+ * step, whose gradients are not looked at any more until the update. */
 void cmn_optimizer_after_backward(struct cmn_optimizer *o, int i);
 
 /* Local, not blocking. Makes progress in exchanges that are under way. */

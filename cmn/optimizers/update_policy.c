@@ -389,7 +389,9 @@ void cmn_sum_begin(struct cmn_optimizer *o, size_t upto)
 
 void cmn_sum_poll(struct cmn_optimizer *o)
 {
-    if (o->communicator.poll) {
+    if (o->ordered) {
+        cmn_ordered_sum_poll(o->ordered);
+    } else if (o->communicator.poll) {
         o->communicator.poll(o->self);
     }
 }

@@ -127,6 +127,7 @@ struct cmn_optimizer {
     /* cmn_exact: takes each micro-batch's gradient and metrics out of the flat buffer, and puts the
      * sums there; NULL: the communicator sums. */
     struct cmn_ordered_sum *ordered;
+    int adds_early; /* with cmn_overlap=on: it adds up during a step's last backward */
 
     float metrics[CMN_METRICS]; /* in: this rank's; out: sums over all ranks, if update says so */
     double updating;            /* seconds of the last update that were no exchange */

@@ -193,7 +193,7 @@ void cmn_step_after_backward(struct cmn_step *p, int i)
     cmn_status_layer(i > 0 ? i - 1 : 0);
     note_layer(p, CMN_SPAN_BACKWARD, i);
     cmn_nonfinite_after_backward(&p->nonfinite, i, p->micro_batch); /* before it is exchanged */
-    if (p->micro_batch + 1 == p->feed->share.micro_batches) {
+    if (p->micro_batch + 1 == p->feed->share.micro_batches && !p->recompute.due) {
         cmn_optimizer_after_backward(&p->model->optimizer, i);
     } else {
         cmn_step_progress(p);

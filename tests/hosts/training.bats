@@ -71,20 +71,23 @@ SLICES="in each node's shared memory, and by slices between nodes"
 FIRST="in each node's shared memory, and by its first rank between nodes"
 
 # On 3+2 the first node has the micro-batches 0, 1 and 2 of 6; with ranks in turns 0, 2, 4 and 5.
-@test "1+1, 2+1, 2+2 and 3+2, cmn_exact: one rank's weights, by cmp, with each communicator; 3+2 with Adam, too" {
+@test "1+1, 2+1, 2+2 and 3+2, cmn_exact: one rank's weights, by cmp, with each communicator; 3+2 with Adam and an idle rank, too" {
     mlp_cfg batch=60 subdivisions=6 max_batches=5 >mlp.cfg
     one_rank mlp
     as_one_rank mlp 1+1 shm "$MESSAGES"
     as_one_rank mlp 2+1 shm "$SLICES"
     as_one_rank mlp 2+2 two_dimensional "$SLICES" -cmn_communicator two_dimensional
     as_one_rank mlp 3+2 shm "$SLICES"
+    as_one_rank mlp 3+2 shm "$SLICES, overlap on" -cmn_overlap on -cmn_verify 2
+    as_one_rank mlp 1+1 shm "$MESSAGES, overlap on" -cmn_overlap on -cmn_verify 2
     as_one_rank mlp 3+2 hierarchical "$FIRST" -cmn_communicator hierarchical
     as_one_rank mlp 3+2 flat "$MESSAGES" -cmn_communicator flat
     OMPI_MCA_rmaps_base_mapping_policy=node PRTE_MCA_rmaps_default_mapping_policy=node as_one_rank mlp 3+2 shm "$SLICES"
     if pjreddies; then as_one_rank mlp 3+2 shm "$SLICES" -cmn_balance auto; fi
-    mlp_cfg batch=60 subdivisions=6 max_batches=5 adam=1 learning_rate=.002 >adam.cfg
+    mlp_cfg batch=60 subdivisions=4 max_batches=5 adam=1 learning_rate=.002 >adam.cfg
     one_rank adam
     as_one_rank adam 3+2 shm "$SLICES"
+    as_one_rank adam 3+2 shm "$SLICES, overlap on" -cmn_overlap on -cmn_verify 2 -cmn_bucket_mb .01
 }
 
 @test "2+2 and 3+2, cmn_exact with batch normalisation: one rank's weights, by cmp, with each communicator" {
@@ -95,6 +98,7 @@ FIRST="in each node's shared memory, and by its first rank between nodes"
     } >conv.cfg
     one_rank conv
     as_one_rank conv 2+2 shm "$SLICES"
+    as_one_rank conv 2+2 shm "$SLICES, overlap on" -cmn_overlap on -cmn_verify 0
     as_one_rank conv 2+2 hierarchical "$FIRST" -cmn_communicator hierarchical
     as_one_rank conv 3+2 two_dimensional "$SLICES" -cmn_communicator two_dimensional
     as_one_rank conv 3+2 flat "$MESSAGES" -cmn_communicator flat

@@ -13,10 +13,13 @@ static int to_neighbours;      /* of them to ranks of the same node */
 static int gathers;
 
 /* How ranks exchange. */
-enum way { BY_MESSAGES, BY_SLICES, BY_FIRST, WAYS };
+enum way { BY_MESSAGES, BY_SLICES, BY_FIRST, EARLY, WAYS };
 
-static const char *const way_name[] = {"by messages", "by slices", "by the first rank"};
+static const char *const way_name[] = {"by messages", "by slices", "by the first rank",
+                                       "by slices during backward"};
 static const struct cmn_options options = {.timeout = 60};
+static const struct cmn_options early = {
+    .timeout = 60, .overlap = CMN_OVERLAP_ON, .bucket_mb = 0.01};
 
 /* Where that happens: the world, or nodes that it stands for. */
 static const struct cmn_topology *at;
@@ -53,7 +56,8 @@ static struct cmn_ordered_sum *open_sums(enum way way, int micro_batches, size_t
     struct cmn_ordered_sum *s = cmn_ordered_sum_open(at, micro_batches, floats);
 
     if (way != BY_MESSAGES) {
-        CHECK_SAYING(!cmn_ordered_sum_share(s, &options, way == BY_FIRST), "%s", cmn_reason());
+        CHECK_SAYING(!cmn_ordered_sum_share(s, way == EARLY ? &early : &options, way == BY_FIRST),
+                     "%s", cmn_reason());
     }
     return s;
 }
@@ -81,6 +85,24 @@ static int *equal_deal(int micro_batches)
     return deal;
 }
 
+/* The gradient's floats become final one after the other, and are not looked at before. */
+static void fill_early(struct cmn_ordered_sum *s, float *x, int step, int micro_batch,
+                       size_t floats)
+{
+    size_t upto = 0;
+
+    memset(x, 0xff, floats * sizeof *x);
+    for (size_t part = 1; part <= 7; part++) {
+        for (; upto < floats * part / 7; upto++) {
+            x[upto] = value_of(step, micro_batch, upto);
+        }
+        if (part < 7) {
+            cmn_ordered_sum_fill(s, x, upto);
+        }
+        cmn_ordered_sum_poll(s);
+    }
+}
+
 /* This rank's micro-batches, and the sum of all. */
 static void take_step(struct cmn_ordered_sum *s, enum way way, int step, const int *deal,
                       size_t floats)
@@ -91,6 +113,13 @@ static void take_step(struct cmn_ordered_sum *s, enum way way, int step, const i
     for (int m = deal[top.rank]; m < end; m++) {
         for (size_t i = 0; i < floats; i++) {
             x[i] = value_of(step, m, i);
+        }
+        if (way == EARLY && stays && m + 1 == end) {
+            messages = 0;
+            fill_early(s, x, step, m, floats);
+            /* Nobody else of the node has to fill anything. */
+            CHECK_SAYING(floats < LARGE || at->intra_size > 1 || at->inter_size == 1 || messages,
+                         "nodes %s: nothing is sent before the end", shape);
         }
         cmn_ordered_sum_add(s, x, stays);
         CHECK_SAYING((stays && m + 1 == end) || (x[0] == 0 && x[floats - 1] == 0),
