@@ -77,14 +77,14 @@ void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float 
     }
 }
 
-void cmn_gradients_adam(struct cmn_gradients *g, int images, float rate, float decay)
+void cmn_gradients_adam(struct cmn_gradients *g, float *sums, int images, float rate, float decay)
 {
     for (int i = 0; i < g->exchange.tensors; i++) {
         g->scale[i] = 1;
         g->rate[i] = rate * *g->tensor[g->tensor_of[i]].rate_scale;
         g->decay[i] = -decay * (float)images;
     }
-    g->ops->adam(g);
+    g->ops->adam(g, sums);
 }
 
 void cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,

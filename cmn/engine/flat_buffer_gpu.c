@@ -352,7 +352,7 @@ static void sgd_gpu(struct cmn_gradients *g, float *velocity, float *sums, float
     queued(cmn_kernel_sgd(&k, cmn_device_stream()));
 }
 
-static void adam_gpu(struct cmn_gradients *g)
+static void adam_gpu(struct cmn_gradients *g, float *sums)
 {
     const struct cmn_flat_buffer_gpu *d = g->gpu;
     const struct cmn_adam *a = &g->adam;
@@ -361,7 +361,7 @@ static void adam_gpu(struct cmn_gradients *g)
         .weights = g->exchange.weights,
         .m = d->m,
         .v = d->v,
-        .sums = g->flat,
+        .sums = sums,
         .tensor = d->tensor,
         .scale = d->table,
         .rate = d->table + n,

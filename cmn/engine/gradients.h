@@ -116,9 +116,9 @@ void cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c
  * count; rate and decay as Darknet gives them to its layers' updates. */
 void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float decay);
 
-/* Local, not blocking. On a GPU alone: all weights are updated by Adam's rule, with the sums in the
- * flat buffer, which become 0. As cmn_gradients_rates(). */
-void cmn_gradients_adam(struct cmn_gradients *g, int images, float rate, float decay);
+/* Local, not blocking. On a GPU alone: all weights are updated by Adam's rule, with `sums`, which lie
+ * as the flat buffer does and become 0. As cmn_gradients_rates(). */
+void cmn_gradients_adam(struct cmn_gradients *g, float *sums, int images, float rate, float decay);
 
 /* Collective, blocking. Sum and update in one, by a communicator that can step. `images` of all
  * ranks were in the step; rate and decay as Darknet gives them to its layers' updates. *sgd says
@@ -237,8 +237,8 @@ struct cmn_flat_buffer_ops {
      * scale * s + velocity + decay * w; w += rate * u; velocity = momentum * u; s = 0. Without
      * velocity (NULL) s becomes momentum * u. */
     void (*sgd)(struct cmn_gradients *g, float *velocity, float *sums, float momentum);
-    /* Likewise by Adam's rule, with g->flat and the moments of the network. */
-    void (*adam)(struct cmn_gradients *g);
+    /* Likewise by Adam's rule, with the moments of the network. */
+    void (*adam)(struct cmn_gradients *g, float *sums);
 };
 extern const struct cmn_flat_buffer_ops cmn_flat_buffer_cpu, cmn_flat_buffer_gpu;
 

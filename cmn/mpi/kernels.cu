@@ -278,6 +278,7 @@ extern "C" int cmn_kernel_load_update(void)
     struct cudaFuncAttributes unused;
     int code = cudaFuncGetAttributes(&unused, (const void *)update);
 
+    code = code ? code : cudaFuncGetAttributes(&unused, (const void *)update_adam);
     return code ? code : cudaFuncGetAttributes(&unused, (const void *)combine);
 }
 

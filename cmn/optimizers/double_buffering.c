@@ -5,7 +5,10 @@
  *
  * On a GPU the update is queued behind the exchange, and the host waits for that alone, when the update
  * lies there already: neither waits for backward, and the GPU never for the host. What the host decides
- * by the sums (cmn_decides_by_sums) it decides first. */
+ * by the sums (cmn_decides_by_sums) it decides first.
+ *
+ * With Adam there is no momentum. On the CPU its rule is Darknet's own update: in the momentum's place
+ * the sums wait for it, while the gradients of the step go to the exchange. */
 #include <string.h>
 
 #include "compression/compressor.h"
@@ -13,13 +16,43 @@
 
 static void open_both(struct cmn_optimizer *o)
 {
-    cmn_velocity_open(o);
+    if (!o->own_adam) {
+        cmn_velocity_open(o);
+    }
     cmn_copy_open(o, 1);
 }
 
 static void begin(struct cmn_optimizer *o)
 {
     cmn_prepare(o, &o->copy.x);
+}
+
+/* Darknet's update is to follow, with the sums. */
+static void hand_to_darknet(struct cmn_optimizer *o, float *sums)
+{
+    const struct cmn_flat_buffer_ops *ops = o->gradients->ops;
+    size_t n = o->copy.x.block.n;
+
+    ops->copy(o->velocity, sums, n);
+    ops->zero(sums, n);
+    o->darknet_follows = 1;
+}
+
+/* Updates with o->keeps of the sums. */
+static void use(struct cmn_optimizer *o, const struct cmn_rule *rule, int images)
+{
+    float *sums = o->copy.x.block.data;
+
+    if (o->adam && o->keeps < 1) {
+        o->gradients->ops->scale(sums, (float)o->keeps, o->copy.x.block.n);
+    }
+    if (o->own_adam) {
+        cmn_adam_update(o, sums, rule, images);
+    } else if (o->adam) {
+        hand_to_darknet(o, sums);
+    } else {
+        cmn_velocity_update(o, sums, rule, images);
+    }
 }
 
 /* Queues the update behind the sums that are under way: 1, or 0. */
@@ -32,7 +65,7 @@ static int update_in_order(struct cmn_optimizer *o, const struct cmn_rule *rule,
         return 0;
     }
     o->keeps = 1;
-    cmn_velocity_update(o, o->copy.x.block.data, rule, images);
+    use(o, rule, images);
     return 1;
 }
 
@@ -47,7 +80,7 @@ static int update_with_step_before(struct cmn_optimizer *o, const struct cmn_rul
     if (arrived) {
         o->gradients->ops->fetch_metrics(o->gradients, o->metrics, o->copy.x.metrics.data);
         if (!updated && cmn_use_sums(o, &o->copy.x, images)) {
-            cmn_velocity_update(o, o->copy.x.block.data, rule, images);
+            use(o, rule, images);
         }
     }
     o->copy.arrived = 0;
@@ -95,6 +128,7 @@ static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_sta
     struct cmn_exchange_copy *copy = &o->copy;
     const struct cmn_exchange *x = &copy->x;
     size_t bytes = o->gradients->exchange.block.n * sizeof(float);
+    int without = o->adam != 0;
     const struct cmn_policy_entry entry[] = {
         {{"velocity", o->velocity, bytes, CMN_VALUES_FINITE, 0}, CMN_STATE_MOMENTUM, 1},
         {{"sums", x->block.data, (x->block.n + x->metrics.n) * sizeof(float), CMN_VALUES_ANY, 0},
@@ -104,8 +138,9 @@ static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_sta
          CMN_STATE_OF_ALL,
          0},
     };
+    const int entries = sizeof entry / sizeof entry[0] - without;
 
-    return cmn_policy_entry(o, entry, sizeof entry / sizeof entry[0], i, state);
+    return cmn_policy_entry(o, entry + without, entries, i, state);
 }
 
 static void close_both(struct cmn_optimizer *o)

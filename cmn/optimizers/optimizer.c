@@ -64,10 +64,10 @@ static void check_skip(const struct cmn_optimizer *o)
     }
 }
 
-/* Adam's moments are each rank's with local steps, and those of one kernel with double buffering. */
+/* Adam's moments would be each rank's own. */
 static void check_adam(const struct cmn_optimizer *o)
 {
-    if (o->policy->key && !(o->own_update && o->policy == &cmn_double_buffering)) {
+    if (o->policy->own_weights) {
         cmn_fatal("adam=1 in the cfg does not go with %s, which knows momentum alone",
                   o->policy->key);
     }
@@ -130,8 +130,9 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
     o->self = self;
     o->loss_scale = 1;
     o->own_update = t->device >= 0 && own;
-    o->policy = choose(options, adam && !o->own_update);
-    o->own_adam = adam && t->device >= 0 && !own;
+    o->adam = adam && !o->own_update;
+    o->own_adam = o->adam && t->device >= 0;
+    o->policy = choose(options, o->adam);
     /* On a GPU one kernel updates all tensors, from gradients and a momentum that lies apart. */
     if (t->device >= 0 && o->policy == &cmn_synchronous && !adam && !own) {
         o->policy = &cmn_separate_momentum;

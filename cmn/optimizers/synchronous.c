@@ -30,7 +30,7 @@ static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
         o->gradients->ops->scale(block->data, (float)o->keeps, block->n);
     }
     if (o->own_adam && !rule->done) {
-        cmn_adam_update(o, rule, images);
+        cmn_adam_update(o, block->data, rule, images);
         rule->done = 1;
     }
     rule->batch = images;

@@ -275,11 +275,11 @@ static void update_on_cpu(struct cmn_optimizer *o, float *sums, const struct cmn
     }
 }
 
-void cmn_adam_update(struct cmn_optimizer *o, const struct cmn_rule *rule, int images)
+void cmn_adam_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule, int images)
 {
     double began = cmn_clock();
 
-    cmn_gradients_adam(o->gradients, images, rule->rate, rule->decay);
+    cmn_gradients_adam(o->gradients, sums, images, rule->rate, rule->decay);
     follow_on_gpu(o);
     note_update(o, began);
 }

@@ -116,7 +116,8 @@ struct cmn_optimizer {
     /* Without the calls that the policy cannot use (gradients are opened with this one); whole. */
     struct cmn_communicator communicator;
     const struct cmn_communicator *whole;
-    int own_adam; /* on a GPU: one kernel updates all tensors by Adam's rule, not Darknet */
+    int adam;     /* Adam's rule, and no momentum; not where own_update */
+    int own_adam; /* on a GPU: one kernel updates all tensors by it, not Darknet */
     /* On a GPU: Darknet alone knows how the weights are updated. Where the momentum is kept apart,
      * the flat buffer holds it with the sums during Darknet's update (`darknet_follows`). */
     int own_update, darknet_follows;
@@ -237,8 +238,8 @@ void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_
 enum { CMN_TOO_LARGE = 256 };
 void cmn_say_too_large(const struct cmn_optimizer *o, int tensor, char text[CMN_TOO_LARGE]);
 
-/* Local. As cmn_velocity_update, of the sums in the flat buffer, where o->own_adam. */
-void cmn_adam_update(struct cmn_optimizer *o, const struct cmn_rule *rule, int images);
+/* Local. As cmn_velocity_update, where o->own_adam. */
+void cmn_adam_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule, int images);
 
 /* Collective, blocking. Sums the flat buffer and o->metrics over all ranks. With a communicator
  * that steps and `rule`, all that follows is done, too: cmn_use_sums(), and where the policy keeps

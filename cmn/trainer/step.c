@@ -398,7 +398,6 @@ static void leave_out(struct cmn_step *p, float mean_loss)
     const struct cmn_optimizer *o = &p->model->optimizer;
 
     p->mean_loss = mean_loss;
-    cmn_net_set_updates(p->model->net, cmn_net_updates(p->model->net) - 1);
     if (!o->policy->sends_copy) {
         cmn_nonfinite_undo_statistics(&p->nonfinite);
     }
@@ -478,7 +477,7 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     struct cmn_optimizer *o = &m->optimizer;
     double began;
     float mean_loss = p->mean_loss;
-    int skip;
+    int skip, fresh;
 
     if (m->gradients.on_gpu) {
         if (p->norm) {
@@ -497,17 +496,19 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     fill_metrics(p);
     cmn_status_bytes(m->gradients.exchange.block.n * sizeof(float));
     p->lr = rule->rate;
-    if (skip) {
-        cmn_net_set_updates(m->net, cmn_net_updates(m->net) - 1); /* Adam has not updated */
-    } else {
+    if (!skip) {
         p->mean_loss = o->metrics[CMN_LOSS] / o->metrics[CMN_IMAGES];
     }
     if (p->rolling && !skip) {
         cmn_replicas_roll_statistics(&m->gradients, &p->session->topology, p->rolling, p->added,
                                      p->feed->first);
     }
-    if (cmn_optimizer_update(o, rule, (int)cmn_feed_step_images(p->feed), skip)) {
+    fresh = cmn_optimizer_update(o, rule, (int)cmn_feed_step_images(p->feed), skip);
+    if (fresh) {
         read_metrics(p);
+    }
+    if ((!fresh && !o->policy->own_weights) || is_left_out(p)) {
+        cmn_net_set_updates(m->net, cmn_net_updates(m->net) - 1); /* Adam has not updated */
     }
     if (o->left_out.answer != CMN_OUTLIER_USED) {
         tell_outlier(p);

@@ -55,6 +55,7 @@ as_golden() {
 @test "perceptron: clipping" { as_golden mlp-clip mlp-decay; }
 @test "perceptron: Adam with clipping" { as_golden mlp-adam-clip mlp-adam; }
 @test "perceptron: double buffering" { as_golden mlp-delayed mlp-decay; }
+@test "perceptron: Adam with double buffering" { as_golden mlp-adam-delayed mlp-adam; }
 @test "conv net: the slope of each weight" { as_golden conv start-conv; }
 @test "conv net: momentum and decay" { as_golden conv-decay conv; }
 @test "conv net: Adam" { as_golden conv-adam conv; }

@@ -189,6 +189,40 @@ adam_cfg() {
     assert_close gpu.weights out/adam.weights 1e-5
 }
 
+@test "adam with double buffering on GPUs: the CPU's weights on 1 to 3 ranks, and the same bits after a restart" {
+    adam_cfg >adam.cfg
+    for ranks in 1 2 3; do
+        rm -rf out
+        on_cpu train_on $ranks adam.cfg -cmn_communicator flat -cmn_double_buffering 1 -cmn_ema 0.8
+        keep adam cpu
+        keep adam_ema cpu_ema
+        train_on $ranks adam.cfg -cmn_double_buffering 1 -cmn_ema 0.8 -cmn_verify 1 -cmn_checkpoint 5
+        keep adam gpu
+        keep adam_ema gpu_ema
+        assert_close cpu.weights gpu.weights 1e-5
+        assert_close cpu_ema.weights gpu_ema.weights 1e-5
+        rm out/adam-8.checkpoint
+        cp out/adam-5.checkpoint five
+        train_on $ranks adam.cfg -cmn_double_buffering 1 -cmn_ema 0.8 -cmn_checkpoint 5
+        grep -q 'resumed from out/adam-5.checkpoint, iteration 5' train.log
+        cmp gpu.weights out/adam.weights
+        cmp gpu_ema.weights out/adam_ema.weights
+    done
+    rm out/adam-8.checkpoint
+    cp five out/adam-5.checkpoint
+    on_cpu train_on 3 adam.cfg -cmn_communicator flat -cmn_double_buffering 1 -cmn_ema 0.8 -cmn_checkpoint 5
+    grep -q 'resumed from out/adam-5.checkpoint, iteration 5' train.log
+    assert_close gpu.weights out/adam.weights 1e-5
+    rm -rf out
+    train_on 3 adam.cfg
+    assert_far gpu.weights out/adam.weights 1e-4
+    # Where the host looks at the sums first.
+    on_cpu train_on 2 adam.cfg -cmn_communicator flat -cmn_double_buffering 1 -cmn_clip 0.5 -cmn_nonfinite skip
+    keep adam cpu
+    train_on 2 adam.cfg -cmn_double_buffering 1 -cmn_clip 0.5 -cmn_nonfinite skip
+    assert_close cpu.weights out/adam.weights 1e-5
+}
+
 @test "reorg, dropout and batch normalisation of recurrent layers pass on on a GPU what they do on the CPU" {
     load drivers
     # What reads before reorg, too, has given its gradient there first.

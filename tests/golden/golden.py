@@ -44,6 +44,7 @@ CASES = {
     'mlp-clip': ('mlp', dict(momentum=.9, decay=.02, cmn_clip=.05)),
     'mlp-adam-clip': ('mlp', dict(adam=1, B1=.9, B2=.99, eps=1e-3, learning_rate=.02, cmn_clip=.05)),
     'mlp-delayed': ('mlp', dict(momentum=.5, decay=.02, cmn_double_buffering=1)),
+    'mlp-adam-delayed': ('mlp', dict(adam=1, B1=.9, B2=.99, eps=1e-3, learning_rate=.02, cmn_double_buffering=1)),
     'conv': ('conv', {}),
     'conv-decay': ('conv', dict(momentum=.9, decay=.02)),
     'conv-adam': ('conv', dict(adam=1, B1=.9, B2=.99, eps=1e-3, learning_rate=.02)),

@@ -10,7 +10,7 @@
 static const struct way {
     const char *name, *communicator;
     double lars, clip;
-    int skips, delayed, restarts, compress;
+    int skips, delayed, restarts, compress, adam, nodes;
     long intra, exchange; /* enum cmn_intra_transport, cmn_exchange_by */
     long local;
 } ways[] = {
@@ -53,6 +53,47 @@ static const struct way {
      .intra = CMN_INTRA_MPI,
      .exchange = CMN_EXCHANGE_RING,
      .delayed = 1},
+    {.restarts = 1,
+     .name = "Adam, double buffering",
+     .communicator = "pure_nccl",
+     .delayed = 1,
+     .adam = 1},
+    {.restarts = 1,
+     .name = "Adam, double buffering, clip",
+     .communicator = "single_node",
+     .delayed = 1,
+     .adam = 1,
+     .clip = 2.5},
+    {.restarts = 1,
+     .name = "Adam, double buffering, topk",
+     .communicator = "flat",
+     .delayed = 1,
+     .adam = 1,
+     .compress = CMN_COMPRESS_TOPK},
+    {.restarts = 1,
+     .name = "double buffering, hierarchical on two nodes",
+     .communicator = "hierarchical",
+     .nodes = 1,
+     .delayed = 1},
+    {.restarts = 1,
+     .name = "double buffering, slices of two nodes",
+     .communicator = "two_dimensional",
+     .nodes = 1,
+     .delayed = 1},
+    {.name = "double buffering, hierarchical on two nodes, topk",
+     .communicator = "hierarchical",
+     .nodes = 1,
+     .delayed = 1,
+     .compress = CMN_COMPRESS_TOPK},
+    {.name = "double buffering, non_cuda_aware on two nodes",
+     .communicator = "non_cuda_aware",
+     .nodes = 1,
+     .delayed = 1},
+    {.name = "Adam, double buffering, hierarchical on two nodes",
+     .communicator = "hierarchical",
+     .nodes = 1,
+     .delayed = 1,
+     .adam = 1},
     {.name = "delayed local steps, non_cuda_aware",
      .communicator = "non_cuda_aware",
      .delayed = 1,
@@ -71,14 +112,27 @@ static const struct way {
      .compress = CMN_COMPRESS_TOPK},
 };
 
-static struct cmn_topology on_cpu;
+/* `nodes`: the ranks stand for two nodes. */
+static struct cmn_topology on_cpu, two_on_cpu, two;
+
+static const struct cmn_topology *place_of(const struct way *w, int gpu)
+{
+    return w->nodes ? (gpu ? &two : &two_on_cpu) : (gpu ? &top : &on_cpu);
+}
+
+static int has_place(const struct way *w)
+{
+    return !w->nodes || two.inter_size == 2;
+}
 
 static struct cmn_options options_of(const struct way *w, int gpu)
 {
     struct cmn_options o;
 
     cmn_options_default(&o);
-    snprintf(o.communicator, sizeof o.communicator, "%s", gpu ? w->communicator : "flat");
+    /* To a compressor it matters which ranks are a node. */
+    snprintf(o.communicator, sizeof o.communicator, "%s",
+             gpu || (w->nodes && w->compress) ? w->communicator : "flat");
     o.lars = w->lars;
     o.clip = w->clip;
     o.nonfinite = w->skips ? CMN_NONFINITE_SKIP : CMN_NONFINITE_STOP;
@@ -99,7 +153,8 @@ static float *trained_on(const struct way *w, int gpu, size_t *n)
     struct side s;
     float *result;
 
-    open_side(&s, gpu ? &top : &on_cpu, &o);
+    with_adam = w->adam;
+    open_side(&s, place_of(w, gpu), &o);
     CHECK_SAYING(s.g.on_gpu == gpu, "%s", w->name);
     for (int i = 1; i <= UPDATES; i++) {
         step(&s, i);
@@ -114,15 +169,16 @@ static float *trained_on(const struct way *w, int gpu, size_t *n)
     CHECK_SAYING(same_everywhere(result, *n * sizeof *result), "%s: ranks differ", w->name);
     MPI_Barrier(top.world);
     close_side(&s);
+    with_adam = 0;
     return result;
 }
 
 /* Darknet itself gives not all back of such a network; each way leaves the same. */
 static void as_cpu_one(const struct way *w)
 {
-    static int leaves = -1;
+    static int leaves[] = {-1, -1};
     size_t n, m;
-    int before = fake.alive;
+    int before = fake.alive, *left = &leaves[w->adam];
     float *want = trained_on(w, 0, &n), *got = trained_on(w, 1, &m);
     double off = 0, all = 0;
 
@@ -133,9 +189,9 @@ static void as_cpu_one(const struct way *w)
     }
     CHECK_SAYING(n == m && n > 20000 && sqrt(off) < 1e-6 * sqrt(all), "%s: %g of the norm away",
                  w->name, sqrt(off / all));
-    leaves = leaves < 0 ? fake.alive - before : leaves;
-    CHECK_SAYING(fake.alive - before == leaves, "%s: %d things were not given back, and %d before",
-                 w->name, fake.alive - before, leaves);
+    *left = *left < 0 ? fake.alive - before : *left;
+    CHECK_SAYING(fake.alive - before == *left, "%s: %d things were not given back, and %d before",
+                 w->name, fake.alive - before, *left);
     free(want);
     free(got);
 }
@@ -145,7 +201,9 @@ static void as_cpu(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(ways) && !failure[0]; i++) {
         all_well();
-        as_cpu_one(&ways[i]);
+        if (has_place(&ways[i])) {
+            as_cpu_one(&ways[i]);
+        }
     }
     fail_on_all_ranks();
 }
@@ -175,6 +233,14 @@ static void hand_over(struct side *from, struct side *to)
             memcpy(*to->g.tensor[i].at, *t->at, t->n * sizeof(float));
         }
     }
+    cmn_gradients_pull(&from->g, CMN_MOMENT);
+    for (int i = 0; i < from->g.tensors; i++) {
+        const struct cmn_tensor *t = &from->g.tensor[i];
+        if (t->kind == CMN_MOMENT) {
+            memcpy(*to->g.tensor[i].at, *t->at, t->n * sizeof(float));
+        }
+    }
+    cmn_gradients_push(&to->g, CMN_MOMENT);
     cmn_gradients_push(&to->g, CMN_WEIGHT);
     if (to->s.policy->own_weights) {
         cmn_gradients_push(&to->g, CMN_GRADIENT);
@@ -192,8 +258,9 @@ static void restarted(const struct way *w)
     unbroken.skips = 0;
     o.nonfinite = CMN_NONFINITE_STOP;
     want = trained_on(&unbroken, 1, &n);
-    open_side(&first, &top, &o);
-    open_side(&second, &top, &o);
+    with_adam = w->adam;
+    open_side(&first, place_of(w, 1), &o);
+    open_side(&second, place_of(w, 1), &o);
     for (int i = 1; i <= UPDATES; i++) {
         if (i == 5) {
             hand_over(&first, &second);
@@ -207,6 +274,7 @@ static void restarted(const struct way *w)
     MPI_Barrier(top.world);
     close_side(&first);
     close_side(&second);
+    with_adam = 0;
 }
 
 static void restarts(void **state)
@@ -214,7 +282,7 @@ static void restarts(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(ways) && !failure[0]; i++) {
         all_well();
-        if (ways[i].restarts) {
+        if (ways[i].restarts && has_place(&ways[i])) {
             restarted(&ways[i]);
         }
     }
@@ -230,9 +298,14 @@ static int group(void)
     int failed;
 
     cmn_topology_open(&on_cpu);
-    on_cpu.device = -1;
+    cmn_topology_open_as(&two_on_cpu, top.rank >= (top.size + 1) / 2);
+    cmn_topology_open_as(&two, top.rank >= (top.size + 1) / 2);
+    on_cpu.device = two_on_cpu.device = -1;
+    two.device = 0;
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     cmn_topology_close(&on_cpu);
+    cmn_topology_close(&two_on_cpu);
+    cmn_topology_close(&two);
     return failed;
 }
 

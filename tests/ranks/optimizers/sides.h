@@ -6,6 +6,7 @@
 
 #include "compression/compressor.h"
 #include "engine/darknet_net.h"
+#include "engine/net.h"
 #include "mpi/device.h"
 #include "nets.h"
 #include "optimizers/optimizer.h"
@@ -22,6 +23,11 @@ static const char cfg[] = "[net]\nbatch=2\nheight=6\nwidth=6\nchannels=2\n"
                           "[connected]\noutput=45\nbatch_normalize=1\nlearning_rate=0.5\n"
                           "[connected]\noutput=131\n[connected]\noutput=4\n[softmax]\n";
 
+/* Whether the next sides are updated by Adam's rule. Its numbers: the divisor is no small one, as these
+ * gradients are now and then almost 0. */
+static int with_adam;
+static const char adams_lines[] = "adam=1\nB1=0.8\nB2=0.9\neps=0.01\n";
+
 struct side {
     const struct cmn_topology *t;
     struct cmn_options o;
@@ -37,6 +43,7 @@ static inline void open_side(struct side *s, const struct cmn_topology *t,
                              const struct cmn_options *o)
 {
     const char *why;
+    char text[1024];
 
     memset(s, 0, sizeof *s);
     s->t = t;
@@ -45,8 +52,10 @@ static inline void open_side(struct side *s, const struct cmn_topology *t,
     CHECK_SAYING(s->c && s->c->open(&s->self, t, &s->o) == 0, "%s", cmn_reason());
     srand(5);
     gpu_index = t->device;
-    s->net = nets_parse(cfg);
-    cmn_optimizer_plan(&s->s, t, &s->o, s->c, s->self, 0, NULL);
+    snprintf(text, sizeof text, "[net]\n%s%s", with_adam ? adams_lines : "",
+             cfg + strlen("[net]\n"));
+    s->net = nets_parse(text);
+    cmn_optimizer_plan(&s->s, t, &s->o, s->c, s->self, with_adam, NULL);
     cmn_gradients_open(&s->g, cmn_net_of(s->net), &s->s.communicator, s->self);
     cmn_optimizer_open(&s->s, &s->g, s->net->n);
     MPI_Barrier(t->world);
@@ -88,7 +97,7 @@ static inline float own_gradient(float w, size_t j, int tensor, int rank, int st
 static inline void step(struct side *s, int number)
 {
     struct cmn_rule rule = {IMAGES / s->t->size, RATE, MOMENTUM, DECAY, 0};
-    int fresh;
+    int fresh, updates = number - is_delayed(s); /* this one included */
 
     for (int i = 0; i < CMN_METRICS; i++) {
         s->s.metrics[i] = (float)(s->t->rank + i + number);
@@ -109,12 +118,18 @@ static inline void step(struct side *s, int number)
         cmn_optimizer_after_backward(&s->s, layer);
         cmn_optimizer_poll(&s->s);
     }
+    cmn_net_set_updates(cmn_net_of(s->net), updates);
     fresh = cmn_optimizer_update(&s->s, &rule, IMAGES, 0);
     if (!rule.done) {
         nets_update(s->net, (update_args){.batch = rule.batch,
                                           .learning_rate = rule.rate,
                                           .momentum = rule.momentum,
-                                          .decay = rule.decay});
+                                          .decay = rule.decay,
+                                          .adam = with_adam,
+                                          .B1 = s->net->B1,
+                                          .B2 = s->net->B2,
+                                          .eps = s->net->eps,
+                                          .t = updates});
     }
     fresh |= cmn_optimizer_after_update(&s->s, number == UPDATES);
     cmn_optimizer_step_took(&s->s, 0.001);
