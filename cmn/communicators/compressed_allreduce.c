@@ -9,6 +9,14 @@
 #include "mpi/device.h"
 #include "transports/nccl.h"
 
+/* A part of the block that is begun together: whole shards. Parts follow each other. */
+struct part {
+    size_t end; /* floats of block and metrics */
+    /* Up to its end, from the block's begin: */
+    int shards, regions;
+    int jobs; /* of NCCL */
+};
+
 struct cmn_compressed {
     const struct cmn_topology *topology;
     const struct cmn_options *options;
@@ -23,14 +31,12 @@ struct cmn_compressed {
     struct cmn_exchange bound; /* what the shards were cut for */
     struct cmn_region *region; /* of the block, by owner */
     int regions;
-    long begun;    /* shards */
-    void *stream;  /* of the compressor */
-    int under_way; /* the sums within the node were begun, */
-    int started;   /* and then the shards */
+    struct part *part;
+    int parts;
+    int begun, started; /* parts whose sums within the node were begun; and then their shards */
+    long shards_begun;
+    void *stream; /* of the compressor */
 };
-
-const char cmn_compressed_no_begin[] =
-    "on GPUs a compressor takes all gradients at once, behind backward";
 
 static void require(int result)
 {
@@ -71,22 +77,46 @@ static void unbind(struct cmn_compressed *c)
     cmn_shards_close(&c->shards);
     free(c->region);
     c->region = NULL;
-    c->regions = 0;
-    c->begun = 0;
+    free(c->part);
+    c->part = NULL;
+    c->regions = c->parts = 0;
+    c->shards_begun = 0;
 }
 
-/* Neighbours of one owner are one region, with the padding between them. */
-static void find_regions(struct cmn_compressed *c)
+static struct part before(const struct cmn_compressed *c, int part)
 {
+    return part ? c->part[part - 1] : (struct part){0};
+}
+
+/* Parts follow from the shards alone: NCCL's calls are the same whenever they are begun. Neighbours of
+ * one owner in a part are one region, with the padding between them. */
+static void find_parts(struct cmn_compressed *c, size_t each)
+{
+    size_t first = 0; /* float of the part */
+
     c->region = cmn_calloc((size_t)c->shards.shards, sizeof *c->region);
+    c->part = cmn_calloc((size_t)c->shards.shards, sizeof *c->part);
     for (int i = 0; i < c->shards.shards; i++) {
         const struct cmn_shard *shard = &c->shards.shard[i];
-        struct cmn_region *last = c->regions ? &c->region[c->regions - 1] : NULL;
+        struct part *part = c->parts ? &c->part[c->parts - 1] : NULL;
+        int is_new = !part || (part->end - first >= each && shard->n);
+        struct cmn_region *last = is_new ? NULL : &c->region[c->regions - 1];
+        if (is_new) {
+            first = shard->at;
+            part = &c->part[c->parts++];
+        }
         if (last && last->root == shard->owner) {
             last->n = shard->at + shard->n - last->at;
         } else {
             c->region[c->regions++] = (struct cmn_region){shard->at, shard->n, shard->owner};
         }
+        part->end = shard->at + shard->n;
+        part->shards = i + 1;
+        part->regions = c->regions;
+    }
+    for (int i = 0; i < c->parts; i++) {
+        c->part[i].jobs =
+            before(c, i).jobs + cmn_nccl_jobs(c->part[i].regions - before(c, i).regions);
     }
 }
 
@@ -102,7 +132,7 @@ void cmn_compressed_prepare(struct cmn_compressed *c, const struct cmn_exchange 
     c->bound = *x;
     cmn_shards_open(&c->shards, x->tensor, x->tensors, &x->block, x->metrics.n, c->owners,
                     c->compressor->whole_tensors);
-    find_regions(c);
+    find_parts(c, cmn_nccl_chunk(x->block.n));
     c->plan = (struct cmn_compressor_plan){
         .comm = c->inter,
         .topology = c->topology,
@@ -118,49 +148,56 @@ void cmn_compressed_prepare(struct cmn_compressed *c, const struct cmn_exchange 
     }
 }
 
-/* Once NCCL's sums within the node lie on its stream. */
-static void begin_shards(struct cmn_compressed *c)
+/* Begins the shards of the next part, once its sums within the node lie on NCCL's stream. */
+static void start(struct cmn_compressed *c)
 {
-    c->started = 1;
-    if (!c->self || c->topology->inter_size == 1) {
-        return;
-    }
-    for (int i = 0; i < c->shards.shards; i++) {
+    int i = before(c, c->started).shards, end = c->part[c->started].shards;
+
+    c->started++;
+    for (; c->self && c->topology->inter_size > 1 && i < end; i++) {
         if (c->shards.shard[i].owner == c->topology->intra_rank) {
             c->compressor->begin(c->self, i);
-            c->begun++;
+            c->shards_begun++;
         }
+    }
+}
+
+/* The next part's sums within the node. */
+static void begin_part(struct cmn_compressed *c)
+{
+    int first = before(c, c->begun).regions, end = c->part[c->begun].regions;
+
+    c->begun++;
+    if (c->within) {
+        cmn_nccl_begin_regions(c->within, c->bound.block.data, c->region + first, end - first);
+    } else {
+        require(cmn_device_follow(c->stream, cmn_device_stream()));
     }
 }
 
 void cmn_compressed_begin(struct cmn_compressed *c, const struct cmn_exchange *x, size_t upto)
 {
     cmn_compressed_prepare(c, x);
-    if (upto < x->block.n + x->metrics.n || c->under_way) {
-        return;
-    }
-    c->under_way = 1;
-    if (c->within) {
-        cmn_nccl_begin_regions(c->within, x->block.data, c->region, c->regions);
-    } else {
-        require(cmn_device_follow(c->stream, cmn_device_stream()));
+    while (c->begun < c->parts && c->part[c->begun].end <= upto) {
+        begin_part(c);
+        if (!c->within) {
+            start(c); /* what is begun later is no wait of this part */
+        }
     }
     cmn_compressed_poll(c);
 }
 
 void cmn_compressed_poll(struct cmn_compressed *c)
 {
-    if (!c->under_way) {
+    if (!c->begun) {
         return;
     }
-    if (!c->started) {
-        if (c->within) {
-            cmn_nccl_poll(c->within);
-            if (!cmn_nccl_orders_all(c->within, c->stream)) {
-                return;
-            }
-        }
-        begin_shards(c);
+    if (c->within) {
+        cmn_nccl_poll(c->within);
+    }
+    while (c->started < c->begun &&
+           cmn_nccl_orders_stream(c->within, c->part[c->started].jobs - 1, c->stream)) {
+        start(c);
     }
     if (c->self && c->topology->inter_size > 1) {
         c->compressor->progress(c->self, 0);
@@ -173,14 +210,14 @@ void cmn_compressed_allreduce(struct cmn_compressed *c, const struct cmn_exchang
     if (c->within) {
         cmn_nccl_end(c->within);
     }
-    if (!c->started) {
-        begin_shards(c);
+    while (c->started < c->parts) {
+        start(c);
     }
     if (c->self && c->topology->inter_size > 1) {
-        c->compressor->progress(c->self, c->begun);
+        c->compressor->progress(c->self, c->shards_begun);
         require(cmn_device_wait_for(c->stream)); /* the sums' copies to the GPU */
     }
-    c->under_way = c->started = 0;
+    c->begun = c->started = 0;
     if (c->within) {
         cmn_nccl_regions(c->within, x->block.data, c->region, c->regions, 0);
     }

@@ -1,9 +1,10 @@
 /* Allreduce over several nodes through a compressor, with the gradients on GPUs.
  *
- * Steps: NCCL reduces each shard (shards.h) within the node to its owner, one of the first `owners`
- * ranks; the compressor sums it over the nodes, on a stream of its own; NCCL broadcasts it within the
- * node. Once begun, all but the last travels while the next step computes. On the CPU
- * overlapped_allreduce.h does the same in shared memory. */
+ * Steps, for each part of the block (whole shards, shards.h), as long as the parts that NCCL sums
+ * (cmn_nccl_chunk) or longer: NCCL reduces each shard within the node to its owner, one of the first
+ * `owners` ranks; the compressor sums it over the nodes, on a stream of its own. At the end NCCL
+ * broadcasts all of them within the node. Once begun, all but the last travels while Darknet computes.
+ * On the CPU overlapped_allreduce.h does the same in shared memory. */
 #ifndef CMN_COMPRESSED_ALLREDUCE_H
 #define CMN_COMPRESSED_ALLREDUCE_H
 
@@ -15,9 +16,6 @@ struct cmn_compressed;
 /* Local, the same on all ranks. Whether t and o ask for it: a compressor that is lossy, and no cast. */
 int cmn_compressed_wanted(const struct cmn_topology *t, const struct cmn_options *o);
 
-/* Why it does not begin during backward. */
-extern const char cmn_compressed_no_begin[];
-
 /* Collective, blocking. t and o must outlive it. 1 <= owners <= t->least_intra. `within` is transport
  * nccl's over the ranks of the node, which must outlive it, too; NULL where each node has one. */
 struct cmn_compressed *cmn_compressed_open(const struct cmn_topology *t,
@@ -26,8 +24,7 @@ struct cmn_compressed *cmn_compressed_open(const struct cmn_topology *t,
 /* Collective. x will be exchanged: gets memory for it, which a checkpoint can fill. */
 void cmn_compressed_prepare(struct cmn_compressed *c, const struct cmn_exchange *x);
 
-/* As begin, poll, allreduce and state of struct cmn_communicator; begin does nothing until it is given
- * all. */
+/* As begin, poll, allreduce and state of struct cmn_communicator. */
 void cmn_compressed_begin(struct cmn_compressed *c, const struct cmn_exchange *x, size_t upto);
 void cmn_compressed_poll(struct cmn_compressed *c);
 void cmn_compressed_allreduce(struct cmn_compressed *c, const struct cmn_exchange *x);

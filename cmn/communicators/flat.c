@@ -127,11 +127,11 @@ static const char *no_begin_flat(void *self)
 {
     const struct flat *f = self;
 
-    if (f->copies) {
+    if (f->copies || f->groups.compressed) {
         return NULL;
     }
     if (f->world.topology->device >= 0) {
-        return f->groups.compressed ? cmn_compressed_no_begin : cmn_mpi_on_gpu;
+        return cmn_mpi_on_gpu;
     }
     return f->groups.overlap
                ? NULL

@@ -237,11 +237,8 @@ const char *cmn_node_groups_no_begin(void *self)
 {
     const struct cmn_node_groups *g = self;
 
-    if (g->overlap || g->by_nccl) {
+    if (g->overlap || g->by_nccl || g->compressed) {
         return NULL;
-    }
-    if (g->compressed) {
-        return cmn_compressed_no_begin;
     }
     if (g->intra.topology->device >= 0) {
         return cmn_mpi_on_gpu;

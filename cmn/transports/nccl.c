@@ -708,11 +708,9 @@ void cmn_nccl_begin_regions(void *self, float *data, const struct cmn_region *re
     }
 }
 
-int cmn_nccl_orders_all(void *self, void *stream)
+int cmn_nccl_jobs(int regions)
 {
-    const struct nccl *c = self;
-
-    return c->begun == 0 || cmn_nccl_orders_stream(self, c->begun - 1, stream);
+    return (regions + REGIONS - 1) / REGIONS;
 }
 
 void cmn_nccl_room(void *self, size_t n, enum cmn_dtype type)
@@ -887,9 +885,9 @@ void cmn_nccl_begin_regions(void *self, float *data, const struct cmn_region *re
     cmn_nccl_begin(self, data, 0, CMN_FP32, 0);
 }
 
-int cmn_nccl_orders_all(void *self, void *stream)
+int cmn_nccl_jobs(int regions)
 {
-    return cmn_nccl_orders_stream(self, 0, stream);
+    return regions;
 }
 
 void cmn_nccl_room(void *self, size_t n, enum cmn_dtype type)

@@ -47,8 +47,8 @@ void cmn_nccl_regions(void *self, float *data, const struct cmn_region *region, 
  * since the last end. 1, or 0 when NCCL has not queued that yet. */
 int cmn_nccl_orders_stream(void *self, int i, void *stream);
 
-/* The same for all that was begun, the last of which is no sum that goes to all. */
-int cmn_nccl_orders_all(void *self, void *stream);
+/* Local. How many numbers so many regions of cmn_nccl_begin_regions() take. */
+int cmn_nccl_jobs(int regions);
 
 /* Local. Floats in each part of a block of n, but for the last: at most 16 parts of at least 1
  * MiB, which as many ranks as divide 1680 (2 to 8, 10, 12, 14, 15, 16, …) can cut into equal slices of

@@ -305,6 +305,7 @@ wide_cfg() {
     wide_cfg >wide.cfg
     for ranks in 2 3; do
         for name in pure_nccl 'pure_nccl -cmn_allreduce_dtype bf16' non_cuda_aware 'non_cuda_aware -cmn_intra mpi' \
+            "flat -cmn_compress $([[ $ranks -eq 2 ]] && echo topk || echo powersgd)" \
             "$([[ $ranks -eq 2 ]] && echo single_node || echo two_dimensional)"; do
             # shellcheck disable=SC2086  # a name may come with a key
             train_on $ranks wide.cfg -cmn_verify 1 -cmn_communicator $name -cmn_overlap off
@@ -401,8 +402,6 @@ waits() {
         classifier train small.data mlp.cfg -cmn -cmn_communicator naive -cmn_double_buffering 1
     fails_clearly_on 2 'single_node cannot be used here: .*mpi: MPI is not CUDA-aware' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator single_node -cmn_intra mpi -cmn_double_buffering 1
-    fails_clearly_on 2 'flat: on GPUs a compressor takes all gradients at once, behind backward' \
-        classifier train small.data mlp.cfg -cmn -cmn_compress topk -cmn_overlap on
 }
 
 @test "what an update does besides works on GPUs as on the CPU, and resumes with the same bits" {

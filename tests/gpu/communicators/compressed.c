@@ -208,6 +208,108 @@ static void powersgd(void **state)
     as_cpu(CMN_COMPRESS_POWERSGD);
 }
 
+/* ---- while backward still runs ---- */
+
+static void exchange_late(const struct cmn_communicator *c, void *self, struct gpu_block *b,
+                          const struct net *net, const float *fresh, int within)
+{
+    fake.reductions = 0;
+    for (int i = 0; i <= TENSORS; i++) {
+        const struct cmn_span *t = i < TENSORS ? &net->tensor[i] : &net->x.metrics;
+        size_t at = (size_t)(t->data - net->x.block.data);
+        fake_later(b->data + at, fresh + at, t->n);
+        if (i < TENSORS) {
+            c->begin(self, &net->x, at + t->n);
+        }
+        for (int polls = 0; STAND_IN && i == 0 && polls < 1000000 && within && !fake.reductions;
+             polls++) {
+            c->poll(self);
+        }
+        CHECK_SAYING(!STAND_IN || (fake.reductions > 0) == within,
+                     "%s: %ld floats were given to NCCL behind tensor %d", c->name, fake.reductions,
+                     i);
+        c->poll(self);
+    }
+    c->allreduce(self, &net->x);
+}
+
+/* Tensor by tensor, and all at once: the same bits, step after step. */
+static void overlap_both(const struct cmn_communicator *c, const struct cmn_topology *place,
+                         const char *world)
+{
+    struct cmn_topology gpu = *place;
+    struct gpu_block b[2];
+    struct net net[2];
+    void *self[2];
+    float *fresh;
+
+    gpu.device = 0;
+    for (int i = 0; i < 2; i++) {
+        CHECK_SAYING(c->open(&self[i], &gpu, &options) == 0, "%s", cmn_reason());
+        CHECK(!c->no_begin(self[i]));
+        make_block(&b[i], lay_out(&net[i], NULL));
+        lay_out(&net[i], b[i].data);
+        c->begin(self[i], &net[i].x, 0);
+    }
+    fresh = calloc(net[0].floats, sizeof *fresh);
+    for (int step = 0; step < 2 * STEPS; step += STEPS) { /* none of them BAD */
+        fill(fresh, &net[0], step, top.rank);
+        fake_later(b[0].data, fresh, net[0].floats);
+        c->allreduce(self[0], &net[0].x);
+        exchange_late(c, self[1], &b[1], &net[1], fresh,
+                      place->intra_size > 1 && strcmp(c->name, "flat") != 0);
+        for (int i = 0; i < 2; i++) {
+            CHECK(cmn_device_read(b[i].host, b[i].data, b[i].n) == 0);
+        }
+        for (int i = 0; i <= TENSORS; i++) {
+            const struct cmn_span *t = i < TENSORS ? &net[0].tensor[i] : &net[0].x.metrics;
+            size_t at = (size_t)(t->data - net[0].x.block.data);
+            CHECK_SAYING(!memcmp(b[0].host + at, b[1].host + at, t->n * sizeof(float)),
+                         "%s, %s, %s, step %d: other bits of tensor %d where it overlaps",
+                         cmn_options_word(&options, "cmn_compress"), c->name, world, step, i);
+        }
+        CHECK(same_everywhere(b[1].host, b[1].n * sizeof(float)));
+    }
+    MPI_Barrier(top.world);
+    for (int i = 0; i < 2; i++) {
+        c->close(self[i]);
+        free_block(&b[i]);
+    }
+    free(fresh);
+    CHECK_SAYING(fake.alive == 0, "%s: %d things were not given back", c->name, fake.alive);
+}
+
+static void overlap_all(const struct cmn_topology *place, const char *world)
+{
+    const struct cmn_communicator *c;
+    struct cmn_topology here = *place;
+
+    here.device = 0;
+    for (int k = 0; (c = cmn_communicator_at(k)); k++) {
+        if (!cmn_communicator_refuses(c, &here, &options) && !failure[0]) {
+            overlap_both(c, place, world);
+        }
+    }
+}
+
+/* Two parts, of which the first tensor is one; where that is quick. */
+static void overlaps(void **state)
+{
+    const size_t was = forms[0].n;
+
+    (void)state;
+    forms[0].n = 270000;
+    for (int k = 0; k < 2 && top.size <= 3; k++) {
+        all_well();
+        options.compress = k ? CMN_COMPRESS_POWERSGD : CMN_COMPRESS_TOPK;
+        options.compress_ratio = 0.02;
+        in_every_world(overlap_all);
+    }
+    forms[0].n = was;
+    all_well();
+    fail_on_all_ranks();
+}
+
 /* Those that cannot say what to use; of the others auto takes one. */
 static void choice(void **state)
 {
@@ -239,6 +341,7 @@ static int group(void)
         cmocka_unit_test(choice),
         cmocka_unit_test(topk),
         cmocka_unit_test(powersgd),
+        cmocka_unit_test(overlaps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
