@@ -85,7 +85,8 @@ struct cmn_communicator {
     int (*open)(void **self, const struct cmn_topology *t, const struct cmn_options *o);
     /* NULL where any memory will do. Collective, blocking. Zeroed memory of the CPU for `floats`
      * floats, aligned to 64 bytes; blocks and their metrics must lie in such memory, at the same
-     * place on all ranks, at a multiple of 64 bytes. The communicator owns it until close.
+     * place on all ranks, at a multiple of 64 bytes. On GPUs it is the GPU's memory, and any other will
+     * do, too, if perhaps not as fast. The communicator owns it until close.
      * *memory becomes NULL where any memory will do after all. 0, or -1 with a reason. */
     int (*memory)(void *self, size_t floats, float **memory);
     /* NULL without step. Collective, blocking. Zeroed memory for `floats` floats that all ranks

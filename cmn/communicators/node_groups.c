@@ -118,6 +118,10 @@ int cmn_node_groups_memory(void *self, size_t floats, float **memory)
     if (g->overlap) {
         return cmn_overlap_memory(g->overlap, floats, memory);
     }
+    if (g->within == &cmn_nccl) {
+        return cmn_nccl_memory(g->intra_self, g->between == &cmn_nccl ? g->inter_self : NULL,
+                               floats, memory);
+    }
     return g->within && g->within->memory ? g->within->memory(g->intra_self, floats, memory) : 0;
 }
 

@@ -137,6 +137,14 @@ static int open_non_cuda_aware(void **self, const struct cmn_topology *t,
     return open_copies(s);
 }
 
+static int memory_non_cuda_aware(void *self, size_t floats, float **memory)
+{
+    const struct non_cuda_aware *s = self;
+
+    *memory = NULL;
+    return s->within ? cmn_nccl_memory(s->within, NULL, floats, memory) : 0;
+}
+
 static void check(int code, const char *call)
 {
     if (cmn_device_check(code, call)) {
@@ -449,6 +457,14 @@ static int open_non_cuda_aware(void **self, const struct cmn_topology *t,
     return cmn_fail("%s", without);
 }
 
+static int memory_non_cuda_aware(void *self, size_t floats, float **memory)
+{
+    (void)self;
+    (void)floats;
+    (void)memory;
+    return cmn_fail("%s", without);
+}
+
 static void allreduce_non_cuda_aware(void *self, const struct cmn_exchange *x)
 {
     (void)self;
@@ -500,6 +516,7 @@ const struct cmn_communicator cmn_communicator_non_cuda_aware = {
     .compresses = 1,
     .refuses = refuses_non_cuda_aware,
     .open = open_non_cuda_aware,
+    .memory = memory_non_cuda_aware,
     .allreduce = allreduce_non_cuda_aware,
     .begin = begin_non_cuda_aware,
     .poll = poll_non_cuda_aware,

@@ -41,6 +41,13 @@ static int open_pure_nccl(void **self, const struct cmn_topology *t, const struc
     return cmn_nccl.open(&p->transport, &p->world);
 }
 
+static int memory_pure_nccl(void *self, size_t floats, float **memory)
+{
+    const struct pure_nccl *p = self;
+
+    return cmn_nccl_memory(p->transport, NULL, floats, memory);
+}
+
 static enum cmn_dtype type_of(const struct pure_nccl *p)
 {
     return (enum cmn_dtype)p->world.options->dtype;
@@ -105,6 +112,7 @@ const struct cmn_communicator cmn_communicator_pure_nccl = {
     .always = "nccl",
     .refuses = refuses_pure_nccl,
     .open = open_pure_nccl,
+    .memory = memory_pure_nccl,
     .allreduce = allreduce_pure_nccl,
     .begin = begin_pure_nccl,
     .poll = poll_pure_nccl,

@@ -109,9 +109,9 @@ static void fetch_gpu(struct cmn_gradients *g, float *metrics, const float *from
 static void open_gpu(struct cmn_gradients *g, size_t floats, const struct cmn_communicator *c,
                      void *self)
 {
-    (void)c;
-    (void)self;
-    g->flat = memory_gpu(floats);
+    require(c && c->memory ? c->memory(self, floats, &g->flat) : 0);
+    g->flat_is_ours = !g->flat;
+    g->flat = g->flat ? g->flat : memory_gpu(floats);
     g->exchange.weights = memory_gpu(floats);
     g->host_weights = host_memory_gpu(floats);
     g->metrics = cmn_calloc(CMN_METRICS, sizeof *g->metrics);
@@ -238,7 +238,9 @@ static void close_gpu(struct cmn_gradients *g)
             *t->device_m = *t->device_v = NULL;
         }
     }
-    cmn_device_free(g->flat);
+    if (g->flat_is_ours) {
+        cmn_device_free(g->flat);
+    }
     cmn_device_free(g->exchange.weights);
     cmn_device_host_free(g->host_weights);
     free(g->metrics);

@@ -421,13 +421,10 @@ static float *memory_for(struct cmn_optimizer *o, size_t floats)
 {
     float *memory = NULL;
 
-    if (o->gradients->on_gpu) {
-        return o->copy.own = o->gradients->ops->memory(floats);
-    }
     if (o->whole->memory && o->whole->memory(o->self, floats, &memory)) {
         cmn_fatal_reason();
     }
-    return memory ? memory : (o->copy.own = cmn_alloc_floats(floats));
+    return memory ? memory : (o->copy.own = o->gradients->ops->memory(floats));
 }
 
 void cmn_copy_open(struct cmn_optimizer *o, int copies)

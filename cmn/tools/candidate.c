@@ -65,8 +65,7 @@ static void open_communicator(struct cmn_candidate *k)
         k->self = NULL; /* where some ranks have it and others not, it cannot be closed */
         return;
     }
-    /* As in training: gradients on a GPU lie in memory of this rank. */
-    if (k->c->memory && !on_gpu(k)) {
+    if (k->c->memory) {
         agree(k, k->c->memory(k->self, k->floats, &k->data));
         k->owns_data = !k->data;
     }

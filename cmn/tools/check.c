@@ -15,6 +15,7 @@
 #include "tools/probe.h"
 #include "tools/quiet_plan.h"
 #include "tools/tool.h"
+#include "transports/nccl.h"
 
 struct check {
     struct cmn_tool_call *call;
@@ -27,6 +28,8 @@ struct check {
     struct cmn_trial *trial;
     struct cmn_findings findings;
     char choice[512], refused[512];
+    int blocks[2];          /* of memory that NCCL was told of, and those that it did not take, */
+    char unregistered[128]; /* and why not */
 };
 
 static void read_arguments(struct check *c)
@@ -77,6 +80,19 @@ static void choose(struct check *c)
     }
 }
 
+/* What the trials of all ranks have told NCCL of. */
+static void gather_registrations(struct check *c)
+{
+    const char *why = cmn_nccl_registrations(&c->blocks[0], &c->blocks[1]);
+    int first = cmn_mpi_first_bad(why != NULL, c->t->world);
+
+    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, c->blocks, 2, MPI_INT, MPI_SUM, c->t->world));
+    snprintf(c->unregistered, sizeof c->unregistered, "%s", why ? why : "");
+    if (first >= 0) {
+        MPI_CALL(MPI_Bcast(c->unregistered, sizeof c->unregistered, MPI_CHAR, first, c->t->world));
+    }
+}
+
 static void gather(struct check *c)
 {
     struct cmn_findings *f = &c->findings;
@@ -86,6 +102,7 @@ static void gather(struct check *c)
     cmn_probe_values(c->t, &f->ring_wrong, &f->sum_wrong);
     f->pair = c->pair = cmn_probe_pairs(c->t, &f->pairs);
     f->trial = c->trial = cmn_probe_communicators(c->session, &f->trials);
+    gather_registrations(c);
     choose(c);
     f->rank = c->info;
     f->ranks = c->t->size;
@@ -169,6 +186,11 @@ static void print_communicators(const struct check *c)
     for (int i = 0; i < f->trials; i++) {
         fprintf(c->out, "  %-15s %s%s\n", f->trial[i].name, word[f->trial[i].result],
                 f->trial[i].why);
+    }
+    if (c->blocks[0]) {
+        fprintf(c->out, "  NCCL has registered %d of %d blocks of memory%s%s\n",
+                c->blocks[0] - c->blocks[1], c->blocks[0], c->blocks[1] ? ": " : "",
+                c->unregistered);
     }
     fprintf(c->out, "  chosen: %s\n", c->choice[0] ? c->choice : "none");
 }

@@ -64,6 +64,15 @@ struct job {
     cudaEvent_t began, ended; /* with a timeline: on the stream, around the sum */
 };
 
+/* Memory of the GPU that NCCL works on. */
+struct block {
+    void *memory;
+    void *handle; /* of NCCL's registration; NULL: there is none */
+    int is_ours;  /* to be freed: */
+    int by_nccl;  /* by ncclMemFree(), not cudaFree() */
+    struct block *next;
+};
+
 struct nccl {
     const struct cmn_group *group;
     int rank, size;
@@ -82,7 +91,8 @@ struct nccl {
     int base, begun;      /* since the last end: first of the ring, how many */
     cudaEvent_t last;     /* with a timeline: behind them */
     size_t floats;        /* since the last end */
-    void *half;           /* room for half_room numbers of 16 bits on the GPU */
+    struct block *block;  /* all that NCCL was told of, or is to be freed at the end */
+    void *half;           /* room for half_room numbers of 16 bits on the GPU, one of these */
     size_t half_room;
     struct gather {
         cudaEvent_t ready, done;
@@ -93,6 +103,11 @@ struct nccl {
 };
 
 static struct nccl *opened; /* those with a communicator */
+
+static struct {
+    int blocks, refused;
+    char why[128]; /* the last of these */
+} registrations;
 
 static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_options *o)
 {
@@ -306,6 +321,165 @@ static cudaError_t create_stream(cudaStream_t *stream)
                : cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, greatest);
 }
 
+/* ---- memory that NCCL knows ----
+ *
+ * From memory of ncclMemAlloc() that was registered NCCL sends, and adds in switches, without a copy of its
+ * own. What it does not take serves as any other memory does. */
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+/* An older library may be the one that is found at run time. */
+#pragma weak ncclMemAlloc
+#pragma weak ncclMemFree
+#pragma weak ncclCommRegister
+#pragma weak ncclCommDeregister
+
+static int knows_memory(void)
+{
+    return ncclMemAlloc && ncclMemFree && ncclCommRegister && ncclCommDeregister;
+}
+
+static ncclResult_t mem_alloc(void **memory, size_t bytes)
+{
+    return ncclMemAlloc(memory, bytes);
+}
+
+static void mem_free(void *memory)
+{
+    ncclMemFree(memory);
+}
+
+static ncclResult_t comm_register(ncclComm_t comm, void *memory, size_t bytes, void **handle)
+{
+    return ncclCommRegister(comm, memory, bytes, handle);
+}
+
+static void comm_deregister(ncclComm_t comm, void *handle)
+{
+    ncclCommDeregister(comm, handle);
+}
+#else
+static int knows_memory(void)
+{
+    return 0;
+}
+
+static ncclResult_t mem_alloc(void **memory, size_t bytes)
+{
+    (void)memory;
+    (void)bytes;
+    return ncclInvalidUsage;
+}
+
+static void mem_free(void *memory)
+{
+    (void)memory;
+}
+
+static ncclResult_t comm_register(ncclComm_t comm, void *memory, size_t bytes, void **handle)
+{
+    (void)comm;
+    (void)memory;
+    (void)bytes;
+    (void)handle;
+    return ncclInvalidUsage;
+}
+
+static void comm_deregister(ncclComm_t comm, void *handle)
+{
+    (void)comm;
+    (void)handle;
+}
+#endif
+
+const char *cmn_nccl_registrations(int *blocks, int *refused)
+{
+    *blocks = registrations.blocks;
+    *refused = registrations.refused;
+    return registrations.refused ? registrations.why : NULL;
+}
+
+/* Tells NCCL of `bytes` that lie in b. */
+static void tell(struct nccl *c, struct block *b, size_t bytes)
+{
+    ncclResult_t code;
+
+    b->next = c->block;
+    c->block = b;
+    if (!knows_memory()) {
+        return;
+    }
+    code = comm_register(c->comm, b->memory, bytes, &b->handle);
+    registrations.blocks++;
+    if (is_error(code)) {
+        b->handle = NULL;
+        registrations.refused++;
+        snprintf(registrations.why, sizeof registrations.why, "%s: %s", c->group->name,
+                 ncclGetErrorString(code));
+        return;
+    }
+    check(c, await_taken(c, code));
+}
+
+/* Memory for `bytes` that NCCL is told of, or NULL with a reason. */
+static struct block *new_block(struct nccl *c, size_t bytes)
+{
+    struct block *b = cmn_calloc(1, sizeof *b);
+
+    b->is_ours = 1;
+    b->by_nccl = knows_memory() && mem_alloc(&b->memory, bytes) == ncclSuccess;
+    if (!b->by_nccl) {
+        cudaGetLastError(); /* Darknet's next check would take NCCL's for one of its own */
+        if (cmn_device_check(cudaMalloc(&b->memory, bytes), "cudaMalloc")) {
+            cmn_fail_in("%zu bytes on the GPU", bytes);
+            free(b);
+            return NULL;
+        }
+    }
+    tell(c, b, bytes);
+    return b;
+}
+
+/* An aborted communicator knows nothing any more. */
+static void forget(struct nccl *c, struct block *b)
+{
+    if (b->handle && !c->aborted) {
+        comm_deregister(c->comm, b->handle);
+    }
+    b->handle = NULL;
+}
+
+static void free_block(struct block *b)
+{
+    if (b->is_ours && b->by_nccl) {
+        mem_free(b->memory);
+    } else if (b->is_ours) {
+        cudaFree(b->memory);
+    }
+    free(b);
+}
+
+int cmn_nccl_memory(void *self, void *other, size_t floats, float **memory)
+{
+    struct nccl *c = self;
+    size_t bytes = floats * sizeof **memory;
+    struct block *b;
+
+    start(c, "memory", floats);
+    b = new_block(c, bytes);
+    if (!b || cmn_device_check(cudaMemset(b->memory, 0, bytes), "cudaMemset") ||
+        cmn_device_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize")) {
+        return -1;
+    }
+    if (other) {
+        struct block *known = cmn_calloc(1, sizeof *known);
+        known->memory = b->memory;
+        start(other, "memory", floats);
+        tell(other, known, bytes);
+    }
+    *memory = b->memory;
+    return 0;
+}
+
 static int open_nccl(void **self, const struct cmn_group *group)
 {
     struct nccl *c = cmn_calloc(1, sizeof *c);
@@ -351,6 +525,9 @@ static void close_nccl(void *self)
     for (struct nccl *other = opened; other; other = other->next) {
         other->partner = other->partner == c ? NULL : other->partner;
     }
+    for (struct block *b = c->block; b; b = b->next) {
+        forget(c, b);
+    }
     if (c->comm && !c->aborted) {
         snprintf(c->what, sizeof c->what, "end");
         c->began = cmn_clock();
@@ -361,7 +538,11 @@ static void close_nccl(void *self)
     if (c->hung) {
         return; /* cudaFree would wait for its kernels; the process ends */
     }
-    cudaFree(c->half);
+    while (c->block) {
+        struct block *b = c->block;
+        c->block = b->next;
+        free_block(b);
+    }
     for (int i = 0; i < JOBS; i++) {
         destroy(c->job[i].ready);
         destroy(c->job[i].began);
@@ -615,9 +796,26 @@ static void advance(struct nccl *c, int wait, int left)
     }
 }
 
+static void drop_half(struct nccl *c)
+{
+    for (struct block **at = &c->block; *at; at = &(*at)->next) {
+        if ((*at)->memory == c->half) {
+            struct block *b = *at;
+            *at = b->next;
+            forget(c, b);
+            free_block(b);
+            break;
+        }
+    }
+    c->half = NULL;
+    c->half_room = 0;
+}
+
 /* Jobs follow each other on the stream, so the room for 16 bits of one serves all. */
 static void make_room(struct nccl *c, size_t n, enum cmn_dtype type)
 {
+    struct block *b;
+
     if (n <= c->half_room) {
         return;
     }
@@ -625,10 +823,13 @@ static void make_room(struct nccl *c, size_t n, enum cmn_dtype type)
         advance(c, 1, 0);
         await_stream(c);
     }
-    cudaFree(c->half);
-    c->half = NULL;
-    c->half_room = 0;
-    check_cuda(c, cudaMalloc(&c->half, n * sizeof(short)), "cudaMalloc");
+    drop_half(c);
+    b = new_block(c, n * sizeof(short));
+    if (!b) {
+        failed_reason(c);
+        cmn_fatal_reason();
+    }
+    c->half = b->memory;
     check_cuda(c, cmn_kernel_load_casts(type), "cudaFuncGetAttributes");
     c->half_room = n;
 }
@@ -842,6 +1043,7 @@ void cmn_nccl_gathered(void *self, void (*idle)(void *self), void *idler)
 #else
 
 #include "base/fatal.h"
+#include "base/log.h"
 
 static const char without[] = "built without NCCL: make GPU=1 NCCL=1";
 
@@ -888,6 +1090,21 @@ void cmn_nccl_begin_regions(void *self, float *data, const struct cmn_region *re
 int cmn_nccl_jobs(int regions)
 {
     return regions;
+}
+
+int cmn_nccl_memory(void *self, void *other, size_t floats, float **memory)
+{
+    (void)self;
+    (void)other;
+    (void)floats;
+    (void)memory;
+    return cmn_fail("%s", without);
+}
+
+const char *cmn_nccl_registrations(int *blocks, int *refused)
+{
+    *blocks = *refused = 0;
+    return NULL;
 }
 
 void cmn_nccl_room(void *self, size_t n, enum cmn_dtype type)

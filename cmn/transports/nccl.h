@@ -15,6 +15,16 @@ struct cmn_region {
     int root;
 };
 
+/* Local, blocking. Zeroed memory of the GPU for `floats` floats that this transport's NCCL is told of, and
+ * that of `other`, another transport nccl or NULL. NCCL 2.19 and newer sends from there without a copy
+ * of its own; what it does not take serves as any other memory. The transport owns it until close, and
+ * `other` is closed before. 0, or -1 with a reason. */
+int cmn_nccl_memory(void *self, void *other, size_t floats, float **memory);
+
+/* Local. How often this process has told a NCCL of memory, and how often that did not take it; why
+ * not, of the last, or NULL. */
+const char *cmn_nccl_registrations(int *blocks, int *refused);
+
 /* Collective, in the same order everywhere, not blocking. What Darknet has asked of the GPU so
  * far makes n floats at `data` this rank's addend; they are the transport's until the end, and
  * become the sum. They travel as `type`: with 16 bits they are divided by `divisor` before the cast,

@@ -651,6 +651,22 @@ rnn() {
     train_on 2 mlp.cfg -nogpu
 }
 
+@test "cmn check on GPUs says how much memory NCCL has registered" {
+    run -0 timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$DARKNET" cmn check
+    echo "$output"
+    grep -E 'NCCL has registered ([1-9][0-9]*) of \1 blocks of memory$' <<<"$output"
+    export FAKE_NO_REGISTRATION=1
+    run -0 timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$DARKNET" cmn check
+    grep -E 'NCCL has registered 0 of [1-9][0-9]* blocks of memory: [a-z]+: fake NCCL error$' <<<"$output"
+    # Memory that it does not take serves, too.
+    smooth_cfg >conv.cfg
+    train_on 2 conv.cfg
+    keep conv without
+    unset FAKE_NO_REGISTRATION
+    train_on 2 conv.cfg
+    cmp without.weights out/conv.weights
+}
+
 @test "communicators that cannot work on GPUs say which can" {
     mlp_cfg >mlp.cfg
     fails_clearly_on 2 'flat cannot be used here: MPI is not CUDA-aware: use non_cuda_aware' classifier train small.data mlp.cfg -cmn \

@@ -96,6 +96,7 @@ static inline void all_well(void)
     fake.gpus = 1;
     fake.hardware = (char)top.rank;
     fake.mpi_knows_gpus = fake.stuck = fake.abort_hangs = fake.no_memory = fake.aborts = 0;
+    fake.no_registration = fake.no_nccl_memory = 0;
     fake.state = ncclSuccess;
     fake.event = cudaSuccess;
     cmn_options_default(&options);

@@ -141,7 +141,8 @@ struct block {
     uintptr_t at; /* as it was handed out */
     size_t bytes, mapped;
     char *map;
-    int device; /* -1: page-locked memory of the CPU */
+    int device;              /* -1: page-locked memory of the CPU */
+    int of_nccl, registered; /* ncclMemAlloc gave it; so many times ncclCommRegister has it */
 };
 static struct block *blocks; /* by address */
 static int n_blocks, room_for_blocks;
@@ -163,9 +164,9 @@ static struct block *block_before(uintptr_t at)
     return low ? &blocks[low - 1] : NULL;
 }
 
-static const struct block *block_of(const void *p, size_t bytes)
+static struct block *block_of(const void *p, size_t bytes)
 {
-    const struct block *b = block_before((uintptr_t)p);
+    struct block *b = block_before((uintptr_t)p);
     size_t into = b ? (uintptr_t)p - b->at : 0;
 
     return b && into <= b->bytes && bytes <= b->bytes - into ? b : NULL;
@@ -257,12 +258,36 @@ static void check_edges(const struct block *b)
     }
 }
 
-static void end_block(void *memory, int of_gpu, const char *who)
+void fake_of_nccl(void *block)
+{
+    block_before((uintptr_t)block)->of_nccl = 1;
+}
+
+void fake_register(const void *at, size_t bytes, int more, const char *who)
+{
+    struct block *b = block_of(at, bytes);
+
+    if (!b || (more > 0 && b->device != fake_current(who))) {
+        fake_die("%s: %zu bytes at %p do not lie in one block of this GPU's memory", who, bytes,
+                 at);
+    }
+    b->registered += more;
+}
+
+static void end_block(void *memory, int of_gpu, int of_nccl, const char *who)
 {
     struct block *b = block_before((uintptr_t)memory);
 
     if (!b || b->at != (uintptr_t)memory || (b->device >= 0) != of_gpu) {
         fake_die("%s of %p, which is no such block, or was freed", who, memory);
+    }
+    if (b->registered) {
+        fake_die("%s of %p, which a communicator of NCCL still has: ncclCommDeregister comes first",
+                 who, memory);
+    }
+    if (b->of_nccl != of_nccl) {
+        fake_die("%s of %p, which %s gave", who, memory,
+                 b->of_nccl ? "ncclMemAlloc" : "cudaMalloc");
     }
     check_edges(b);
     used[of_gpu ? b->device : 0] -= of_gpu ? b->bytes : 0;
@@ -481,14 +506,19 @@ cudaError_t cudaMalloc(void **memory, size_t bytes)
     return cudaSuccess;
 }
 
-cudaError_t cudaFree(void *memory)
+void fake_free(void *block, int of_gpu, int of_nccl, const char *who)
 {
-    if (memory) {
+    if (block) {
         fake_lock();
-        drain("cudaFree");
-        end_block(memory, 1, "cudaFree");
+        drain(who);
+        end_block(block, of_gpu, of_nccl, who);
         fake_unlock();
     }
+}
+
+cudaError_t cudaFree(void *memory)
+{
+    fake_free(memory, 1, 0, "cudaFree");
     return cudaSuccess;
 }
 
@@ -511,12 +541,7 @@ cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
 
 cudaError_t cudaFreeHost(void *memory)
 {
-    if (memory) {
-        fake_lock();
-        drain("cudaFreeHost");
-        end_block(memory, 0, "cudaFreeHost");
-        fake_unlock();
-    }
+    fake_free(memory, 0, 0, "cudaFreeHost");
     return cudaSuccess;
 }
 

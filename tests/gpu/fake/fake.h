@@ -92,10 +92,13 @@ struct fake {
     int calls_to_failure; /* after so many questions for its state; 0: at once */
     cudaError_t event;    /* what cudaEventQuery says */
     int no_memory;        /* cudaMalloc fails */
+    int no_registration;  /* ncclCommRegister fails, or FAKE_NO_REGISTRATION is set */
+    int no_nccl_memory;   /* ncclMemAlloc fails */
     int no_waits;         /* no stream waits for another one's event: tests must fail then */
 
-    int alive;  /* blocks, streams, events and communicators that were not given back */
-    int aborts; /* calls of ncclCommAbort */
+    int alive; /* blocks, streams, events, communicators, registrations that were not given back */
+    int registered;                         /* registrations that there are now */
+    int aborts;                             /* calls of ncclCommAbort */
     long reductions, allreduces, scattered; /* floats that NCCL was given for them */
 };
 extern struct fake fake;
@@ -136,6 +139,13 @@ void fake_queue(cudaStream_t stream, const struct fake_work *work);
 /* One thread at a time is inside of the stand-in; the lock counts. */
 void fake_lock(void);
 void fake_unlock(void);
+
+/* The block is ncclMemAlloc's to be freed. It is registered once more (1), or less (-1); the
+ * `bytes` lie in it. */
+void fake_of_nccl(void *block);
+void fake_register(const void *at, size_t bytes, int more, const char *who);
+/* The end of a block, which ncclMemAlloc gave or cudaMalloc (of_gpu), or cudaHostAlloc. */
+void fake_free(void *block, int of_gpu, int of_nccl, const char *who);
 
 /* Whether the stream goes before others. */
 int fake_is_urgent(cudaStream_t stream);

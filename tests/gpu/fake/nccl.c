@@ -12,6 +12,13 @@ enum { TO_ALL = -1, GATHERED = -2, SCATTERED = -3 };        /* roots that are no
 static const char *const kinds[] = {"allreduce", "reduce", "broadcast", "allgather",
                                     "reduce_scatter"};
 
+struct registration {
+    struct fake_comm *comm;
+    const void *at;
+    size_t bytes;
+    struct registration *next;
+};
+
 struct fake_comm {
     MPI_Comm mpi;
     int rank, size, device;
@@ -21,6 +28,7 @@ struct fake_comm {
     int grouped;        /* and the group is not yet complete */
     int asked;          /* questions until it may be done */
     long calls;         /* operations so far */
+    struct registration *registered;
     struct fake_work given[WORK];
     cudaStream_t stream;
     int n;
@@ -224,9 +232,79 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     return ncclInProgress;
 }
 
+/* ---- memory ---- */
+
+ncclResult_t ncclMemAlloc(void **memory, size_t bytes)
+{
+    if (fake.no_nccl_memory || cudaMalloc(memory, bytes) != cudaSuccess) {
+        return ncclUnhandledCudaError;
+    }
+    fake_lock();
+    fake_of_nccl(*memory);
+    fake_unlock();
+    return ncclSuccess;
+}
+
+ncclResult_t ncclMemFree(void *memory)
+{
+    fake_free(memory, 1, 1, "ncclMemFree");
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes, void **handle)
+{
+    struct registration *r = calloc(1, sizeof *r);
+
+    if (comm->ended || comm->device != fake_current("ncclCommRegister")) {
+        fake_die("ncclCommRegister with a communicator that is aborted, or of another GPU");
+    }
+    *r = (struct registration){comm, memory, bytes, comm->registered};
+    fake_lock();
+    fake_register(memory, bytes, 1, "ncclCommRegister");
+    if (fake.no_registration || getenv("FAKE_NO_REGISTRATION")) {
+        fake_register(memory, bytes, -1, "ncclCommRegister");
+        free(r);
+        fake_unlock();
+        return ncclUnhandledCudaError;
+    }
+    comm->registered = r;
+    fake.alive++;
+    fake.registered++;
+    fake_unlock();
+    *handle = r;
+    return ncclSuccess;
+}
+
+static void end_registration(struct registration **at)
+{
+    struct registration *r = *at;
+
+    *at = r->next;
+    fake_register(r->at, r->bytes, -1, "ncclCommDeregister");
+    fake.alive--;
+    fake.registered--;
+    free(r);
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+    fake_lock();
+    for (struct registration **at = &comm->registered; *at; at = &(*at)->next) {
+        if (*at == handle) {
+            end_registration(at);
+            fake_unlock();
+            return ncclSuccess;
+        }
+    }
+    fake_die("ncclCommDeregister of what this communicator does not have");
+}
+
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     fake_lock();
+    if (comm->registered) {
+        fake_die("ncclCommDestroy of a communicator that still has registered memory");
+    }
     comm->ended = 1;
     MPI_Comm_free(&comm->mpi);
     fake.alive--;
@@ -240,6 +318,9 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     fake_lock();
     fake.aborts++;
     fake.alive -= !fake.abort_hangs;
+    while (comm->registered && !fake.abort_hangs) {
+        end_registration(&comm->registered);
+    }
     comm->n = comm->busy = 0;
     comm->ended = !fake.abort_hangs;
     fake_unlock();

@@ -4,6 +4,11 @@
 
 #include <cuda_runtime.h>
 
+#ifndef NCCL_VERSION_CODE /* -DNCCL_VERSION_CODE=21400: an older header */
+#define NCCL_VERSION_CODE 22809
+#endif
+#define NCCL_VERSION(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
+
 typedef enum {
     ncclSuccess = 0,
     ncclUnhandledCudaError = 1,
@@ -36,6 +41,13 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 const char *ncclGetErrorString(ncclResult_t code);
 const char *ncclGetLastError(ncclComm_t comm);
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+ncclResult_t ncclMemAlloc(void **memory, size_t bytes);
+ncclResult_t ncclMemFree(void *memory);
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes, void **handle);
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle);
+#endif
 
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);

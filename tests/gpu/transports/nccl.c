@@ -225,6 +225,57 @@ static void start_fails(void **state)
     fail_on_all_ranks();
 }
 
+/* Sums in memory that NCCL was told of, by one communicator and by two; and where it takes none. */
+static void memory_of_nccl(void **state)
+{
+    enum { N = 1000 };
+
+    (void)state;
+    needs_the_stand_in();
+    for (int way = 0; way < 4; way++) {
+        struct nccl_test t, other;
+        float *memory, *host = calloc(N, sizeof *host);
+        int blocks[2], refused[2];
+        const char *why;
+        all_well();
+        fake.no_registration = way == 1;
+        fake.no_nccl_memory = way == 2;
+        open_group(&t, &top, top.world, "world");
+        open_group(&other, &top, top.world, "other");
+        why = cmn_nccl_registrations(&blocks[0], &refused[0]);
+        CHECK_SAYING(cmn_nccl_memory(t.self, way == 3 ? other.self : NULL, N, &memory) == 0, "%s",
+                     cmn_reason());
+        why = cmn_nccl_registrations(&blocks[1], &refused[1]);
+        CHECK_SAYING(
+            blocks[1] - blocks[0] == (way == 3 ? 2 : 1) && refused[1] - refused[0] == (way == 1),
+            "way %d: %d told of, %d refused", way, blocks[1] - blocks[0], refused[1] - refused[0]);
+        CHECK(way != 1 || (why && strstr(why, "world: fake NCCL error")));
+        CHECK_SAYING(fake.registered == (way == 3 ? 2 : way != 1), "%d registered",
+                     fake.registered);
+        CHECK(cmn_device_read(host, memory, N) == 0 && host[0] == 0 && host[N - 1] == 0);
+        for (int i = 0; i < N; i++) {
+            host[i] = whole((size_t)i, t.rank);
+        }
+        CHECK(cmn_device_write(memory, host, N) == 0);
+        cmn_nccl.allreduce(t.self, memory, N);
+        CHECK(cmn_device_read(host, memory, N) == 0);
+        for (int i = 0; i < N; i++) {
+            CHECK(host[i] == whole((size_t)i, 0) * (float)(t.size * (t.size + 1) / 2));
+        }
+        /* Room for 16 bits that grows is one block at a time. */
+        cmn_nccl_room(other.self, N, CMN_BF16);
+        cmn_nccl_room(other.self, 2 * N, CMN_BF16);
+        CHECK(fake.registered == (way == 3 ? 3 : way == 1 ? 0 : 2));
+        cmn_nccl.close(other.self);
+        cmn_nccl.close(t.self);
+        CHECK_SAYING(fake.alive == 0 && fake.registered == 0, "%d things were not given back",
+                     fake.alive);
+        free(host);
+    }
+    all_well();
+    fail_on_all_ranks();
+}
+
 static void choice(void **state)
 {
     struct cmn_topology on_cpu = top;
@@ -254,6 +305,7 @@ static int group(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choice),
         cmocka_unit_test(operations),
+        cmocka_unit_test(memory_of_nccl),
         cmocka_unit_test(nccl_reports_an_error),
         cmocka_unit_test(cuda_reports_an_error),
         cmocka_unit_test(nothing_comes),
