@@ -334,10 +334,16 @@ static void poll(void *self)
     cmn_optimizer_poll(self);
 }
 
+/* With double buffering where the host looks at what is to be summed, or at sums, alone. */
+static int waits_for_backward(const struct cmn_optimizer *o)
+{
+    return !o->policy->own_weights &&
+           (!o->policy->sends_copy || cmn_decides_by_sums(o) || skips(o->options));
+}
+
 void cmn_optimizer_finish_backward(struct cmn_optimizer *o)
 {
-    if (o->gradients->on_gpu && !o->policy->own_weights && !o->policy->sends_copy &&
-        cmn_device_wait(poll, o)) {
+    if (o->gradients->on_gpu && waits_for_backward(o) && cmn_device_wait(poll, o)) {
         cmn_fatal_reason();
     }
 }

@@ -572,10 +572,25 @@ static void begin_operation(struct nccl *c, const char *what, size_t n)
     check_cuda(c, cudaStreamWaitEvent(c->stream, c->ready, 0), "cudaStreamWaitEvent");
 }
 
+/* Blocking. Where this rank's GPU has not come to the operation no other rank is waited for. */
+static void await_own_gpu(struct nccl *c)
+{
+    if (reached(c, c->ready)) {
+        return;
+    }
+    cmn_status_own_gpu(1);
+    for (int polls = 0; !reached(c, c->ready); polls++) {
+        check(c, state_of(c));
+        pause_after(c, polls);
+    }
+    cmn_status_own_gpu(0);
+}
+
 /* `code` is the result of the call that queued the operation. */
 static void end_operation(struct nccl *c, ncclResult_t code)
 {
     check(c, await_taken(c, code));
+    await_own_gpu(c);
     await_stream(c);
 }
 

@@ -699,7 +699,12 @@ rnn() {
     mlp_cfg max_batches=1000000 >mlp.cfg
     rank_1_runs 'export FAKE_FROZEN=20:gradient_array_kernel'
     limit=$(on_busy 2)
-    run -75 timeout 500 "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_timeout "$limit" -cmn_verify 0
-    echo "$output"
-    grep -E 'nothing moved for '"$limit"' s \(cmn_timeout\): rank 1@[^;]*backward on the GPU' <<<"$output"
+    for keys in '|backward on the GPU' '-cmn_double_buffering 1 -cmn_clip 1|backward on the GPU' \
+        '-cmn_double_buffering 1 -cmn_nonfinite skip|backward on the GPU' \
+        '-cmn_double_buffering 1 -cmn_communicator non_cuda_aware|work of its own on the GPU' '-cmn_double_buffering 1|'; do
+        # shellcheck disable=SC2086  # keys and their values
+        run -75 timeout 500 "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_timeout "$limit" -cmn_verify 0 ${keys%|*}
+        echo "$output"
+        grep -E 'nothing moved for '"$limit"' s \(cmn_timeout\): rank 1@[^;]*'"${keys#*|}" <<<"$output"
+    done
 }
