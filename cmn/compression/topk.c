@@ -5,13 +5,17 @@
  * largest magnitude (of equal ones those with the lower index) are cast to bf16 and reach every
  * other rank; kept -= what was sent; the shard becomes the sum of what all ranks have sent, added
  * in the order of the ranks.
- * They travel by the allgather of the algorithm that cmn_exchange names (transports/schedule.h):
- * straight to each rank, or in rounds in which a rank passes on what it has received. auto takes
- * halving above CMN_SCHEDULE_FEW ranks, so a rank begins log2(M) transfers and not M-1; mpi goes
- * straight. The bytes and the sums are the same by each.
- * Bytes sent per rank of M: (M-1) * (4k + 4 * blocks), where a block is 65536 floats of the
- * shard: its number of values in 4 bytes, then for each value its place in the block in 2 bytes,
- * and the value in 2.
+ * Among few ranks each rank's values go to all others. Bytes sent per rank of M: (M-1) * (4k + 4 *
+ * blocks), where a block is 65536 floats of the shard: its number of values in 4 bytes, then for
+ * each value its place in the block in 2 bytes, and the value in 2.
+ * Among more than CMN_SCHEDULE_FEW, or where it is less whatever is selected, each value goes to the
+ * rank that owns its slice, and the sums go to all (owners.h): to the bit the same ones. A rank
+ * receives (M-1)/M times 4k bytes, and 4 for each float that one rank has selected, at most 6 for
+ * each that several have, but at most 4n.
+ * What goes to all goes by the allgather of the algorithm that cmn_exchange names
+ * (transports/schedule.h): straight to each rank, or in rounds in which a rank passes on what it
+ * has received. auto takes halving above CMN_SCHEDULE_FEW ranks, so a rank begins log2(M) transfers
+ * and not M-1; mpi goes straight. The sums are the same by each.
  * In the first cmn_topk_warmup steps k is larger: eight times in the first third of them,
  * then four times, then twice; at most n / 2. Early gradients change fastest, and a value that
  * waits is out of date when it arrives.
@@ -21,8 +25,9 @@
  * more than k, those left over are dropped: the sum is no longer finite anyway, and what is kept
  * must become finite again.
  * In a group of one rank nothing travels, and nothing is changed.
- * On a GPU gradients and kept values lie there; kernels select, and add in the same order to the same
- * bits, and only what travels comes to the host.
+ * On a GPU each rank's values go to all others, on any number of ranks. Gradients and kept values lie
+ * there; kernels select, and add in the same order to the same bits, and only what travels comes to
+ * the host.
  * Aji & Heafield, "Sparse Communication for Distributed Gradient Descent", 2017; Lin et al.,
  * "Deep Gradient Compression", 2018 (without its momentum correction). */
 #include <math.h>
@@ -33,6 +38,7 @@
 #include "base/float16.h"
 #include "base/memory.h"
 #include "compression/compressor.h"
+#include "compression/owners.h"
 #include "compression/place.h"
 #include "compression/select.h"
 #include "compression/shard_queue.h"
@@ -42,18 +48,20 @@
 
 /* Shards have tags of their own, as one may be rounds ahead of another. MPI has tags up to 32767
  * at least. */
-enum { BLOCK = 65536, FIRST_TAG = 64, TAGS = 32000 };
+enum { BLOCK = CMN_SELECTED_BLOCK, FIRST_TAG = 64, TAGS = 32000 };
 
 /* The most bytes in a message (see CHUNK in transports/pairwise.c). */
 enum { MESSAGE = 60 * 1024 };
 
-/* A shard that does not travel exactly. What a rank sends of it: count[blocks], place[k],
- * value[k]. */
+/* A shard that does not travel exactly. What a rank selects of it: count[blocks], place[k],
+ * value[k] (owners.h). */
 struct selection {
     size_t n, k, blocks, bytes;
     float *data, *kept;
-    float *host;           /* k = 0: where messages find the shard; `data` on the CPU */
-    unsigned char *own;    /* `bytes` of each rank, from this one on: rank + 1, ..., rank - 1 */
+    float *host;               /* k = 0: where messages find the shard; `data` on the CPU */
+    struct cmn_owners *owners; /* NULL: all ranks get all selections */
+    unsigned char *own;    /* `bytes` of each rank, from this one on: rank + 1, ..., rank - 1; with
+                              owners of this one alone */
     unsigned char *on_gpu; /* the same, there */
     MPI_Request *request;  /* first those that receive, in the order of the rounds */
     int requests, left;    /* of this step, and of these incomplete */
@@ -70,6 +78,7 @@ struct topk {
     const struct cmn_schedule *by;
     int rank, ranks, rounds;
     int waits; /* a round sends what the one before has received; else all begin at once */
+    int owned; /* shards with owners */
     int tags;
     struct selection
         *selection; /* of each shard; k = 0: it travels exactly, or is another owner's */
@@ -83,7 +92,7 @@ struct topk {
     int *completed;
     uint32_t *index;
     float *value, *rounded;
-    unsigned long long sent, moved; /* bytes; messages */
+    struct cmn_traffic traffic;
 };
 
 static size_t messages_of(size_t bytes)
@@ -104,6 +113,7 @@ static void close_topk(void *self)
 
     for (int i = 0; i < t->plan->shards; i++) {
         free(t->selection[i].request);
+        cmn_owners_close(t->selection[i].owners);
     }
     cmn_place_close(t->place);
     cmn_sums_close(t->exact);
@@ -138,14 +148,26 @@ static void resize(const struct topk *t, int i)
     struct selection *p = &t->selection[i];
 
     p->k = wanted(t, i, t->step[i]);
-    p->bytes = p->blocks * sizeof(uint32_t) + p->k * 2 * sizeof(uint16_t);
+    p->bytes = cmn_selected_bytes(p->n, p->k);
+}
+
+static enum cmn_exchange_by exchange_by(const struct topk *t)
+{
+    enum cmn_exchange_by by = (enum cmn_exchange_by)t->plan->options->exchange;
+
+    if (by == CMN_EXCHANGE_AUTO) {
+        return t->ranks > CMN_SCHEDULE_FEW ? CMN_EXCHANGE_HALVING : CMN_EXCHANGE_PAIRWISE;
+    }
+    return by == CMN_EXCHANGE_MPI ? CMN_EXCHANGE_PAIRWISE : by;
 }
 
 static void open_selection(struct topk *t, int i, size_t *kept_at)
 {
     const struct cmn_shard *shard = &t->plan->shard[i];
     struct selection *p = &t->selection[i];
-    size_t ranks = (size_t)t->ranks;
+    int owned = !cmn_place_on_gpu(t->place) &&
+                cmn_owners_pay(t->ranks, shard->n, wanted(t, i, t->plan->options->compress_warmup));
+    size_t sets = owned ? 1 : (size_t)t->ranks; /* of values */
 
     if (shard->n > UINT32_MAX) {
         cmn_fatal("topk takes tensors of up to 2^32 values, not %zu: set cmn_compress=off",
@@ -156,10 +178,16 @@ static void open_selection(struct topk *t, int i, size_t *kept_at)
     resize(t, i); /* it is never larger than in the first step */
     p->kept = t->kept + *kept_at;
     *kept_at += p->n;
-    p->own = cmn_place_host(t->place, ranks * p->bytes);
-    p->on_gpu = cmn_place_on_gpu(t->place) ? cmn_place_memory(t->place, ranks * p->bytes) : NULL;
-    p->request = cmn_calloc(2 * (ranks - 1) * messages_of(p->bytes), sizeof *p->request);
-    p->tag = FIRST_TAG + t->tags++ % TAGS;
+    p->own = cmn_place_host(t->place, sets * p->bytes);
+    p->on_gpu = cmn_place_on_gpu(t->place) ? cmn_place_memory(t->place, sets * p->bytes) : NULL;
+    p->tag = FIRST_TAG + t->tags % TAGS;
+    t->tags += 2;
+    if (owned) {
+        t->owned++;
+        p->owners = cmn_owners_open(t->plan->comm, p->tag, p->n, p->k, exchange_by(t), &t->traffic);
+        return;
+    }
+    p->request = cmn_calloc(2 * (sets - 1) * messages_of(p->bytes), sizeof *p->request);
 }
 
 static void open_memory(struct topk *t)
@@ -198,16 +226,6 @@ static void open_memory(struct topk *t)
     t->index = cmn_malloc(room, sizeof *t->index);
     t->value = cmn_malloc(room, sizeof *t->value);
     t->rounded = cmn_malloc(most, sizeof *t->rounded);
-}
-
-static enum cmn_exchange_by exchange_by(const struct topk *t)
-{
-    enum cmn_exchange_by by = (enum cmn_exchange_by)t->plan->options->exchange;
-
-    if (by == CMN_EXCHANGE_AUTO) {
-        return t->ranks > CMN_SCHEDULE_FEW ? CMN_EXCHANGE_HALVING : CMN_EXCHANGE_PAIRWISE;
-    }
-    return by == CMN_EXCHANGE_MPI ? CMN_EXCHANGE_PAIRWISE : by;
 }
 
 static void *open_topk(const struct cmn_compressor_plan *plan)
@@ -272,7 +290,7 @@ static void send_round(struct topk *t, struct selection *p, int i)
                            (t->rank - is.distance + t->ranks) % t->ranks, p->tag, t->plan->comm,
                            &p->request[p->requests++]));
         p->left++;
-        t->sent += bytes;
+        t->traffic.sent += bytes;
     }
 }
 
@@ -313,8 +331,8 @@ static void send_rounds(struct topk *t, struct selection *p)
     }
 }
 
-/* Completes what has come, and sends it on. */
-static void advance(struct topk *t, struct selection *p)
+/* Completes what has come, and sends it on. Whether all is there. */
+static int advance(struct topk *t, struct selection *p)
 {
     int completed = 0;
 
@@ -322,9 +340,10 @@ static void advance(struct topk *t, struct selection *p)
         MPI_CALL(
             MPI_Testsome(p->requests, p->request, &completed, t->completed, MPI_STATUSES_IGNORE));
         p->left -= completed;
-        t->moved += (unsigned long long)completed;
+        t->traffic.moved += (unsigned long long)completed;
         send_rounds(t, p);
     }
+    return !p->left;
 }
 
 static void begin_exact(struct topk *t, int i)
@@ -350,7 +369,9 @@ static void give(struct topk *t)
         if (!cmn_place_is_out(t->place, i)) {
             return;
         }
-        if (p->k) {
+        if (p->owners) {
+            cmn_owners_give(p->owners, p->own, p->k);
+        } else if (p->k) {
             send_rounds(t, p);
         } else {
             begin_exact(t, i);
@@ -372,7 +393,11 @@ static void begin_topk(void *self, int i)
     resize(t, i);
     t->step[i]++;
     p->requests = p->left = p->there = p->round = 0;
-    receive(t, p);
+    if (p->owners) {
+        cmn_owners_begin(p->owners);
+    } else {
+        receive(t, p);
+    }
     if (p->on_gpu) {
         cmn_place_select(t->place, p->kept, p->data, p->n, p->k, p->on_gpu);
         cmn_place_out(t->place, i, p->own, p->on_gpu, p->bytes);
@@ -383,20 +408,6 @@ static void begin_topk(void *self, int i)
 }
 
 /* ---- receiving ---- */
-
-static void add(struct topk *t, const struct selection *p, const unsigned char *from)
-{
-    const uint32_t *count = (const uint32_t *)(const void *)from;
-    const uint16_t *place = (const uint16_t *)(const void *)(from + p->blocks * sizeof *count);
-    float *block = p->data;
-
-    cmn_float16_decode(CMN_BF16, t->rounded, place + p->k, p->k);
-    for (size_t b = 0, i = 0; b < p->blocks; b++, block += BLOCK) {
-        for (size_t end = i + count[b]; i < end; i++) {
-            block[place[i]] += t->rounded[i];
-        }
-    }
-}
 
 /* What each rank has sent, this one too, in the order of the ranks. */
 static void add_all(struct topk *t, const struct selection *p)
@@ -410,7 +421,7 @@ static void add_all(struct topk *t, const struct selection *p)
         if (p->on_gpu) {
             cmn_place_add(t->place, p->data, p->n, p->on_gpu + at, p->k);
         } else {
-            add(t, p, p->own + at);
+            cmn_selected_add(p->data, p->n, p->own + at);
         }
     }
 }
@@ -419,16 +430,18 @@ static int ended(void *self, int i)
 {
     struct topk *t = self;
     struct selection *p = &t->selection[i];
-    int given;
+    int given, is_there = 0;
 
     give(t);
     if (t->given == t->queue.ended) {
         return 0;
     }
     /* Others wait for what this rank passes on of later shards. */
-    given = t->waits ? (int)(t->given - t->queue.ended) : 1;
+    given = t->waits || t->owned ? (int)(t->given - t->queue.ended) : 1;
     for (int next = 0; next < given; next++) {
-        advance(t, &t->selection[cmn_shard_queue_at(&t->queue, next)]);
+        struct selection *one = &t->selection[cmn_shard_queue_at(&t->queue, next)];
+        int summed = one->owners ? cmn_owners_advance(one->owners, one->data) : advance(t, one);
+        is_there = next ? is_there : summed;
     }
     t->jobs_ended = t->jobs_ended < t->jobs ? cmn_sums_progress(t->exact, 0) : t->jobs_ended;
     if (!p->k) {
@@ -438,10 +451,12 @@ static int ended(void *self, int i)
         cmn_place_back(t->place, p->data, p->host, t->plan->shard[i].n * sizeof *p->host);
         return 1;
     }
-    if (p->left) {
+    if (!is_there) {
         return 0;
     }
-    add_all(t, p);
+    if (!p->owners) {
+        add_all(t, p);
+    }
     return 1;
 }
 
@@ -449,7 +464,7 @@ static unsigned long long moved(const void *self)
 {
     const struct topk *t = self;
 
-    return t->moved + (unsigned long long)t->jobs_ended + cmn_sums_sent(t->exact);
+    return t->traffic.moved + (unsigned long long)t->jobs_ended + cmn_sums_sent(t->exact);
 }
 
 /* Receives are the first requests, in the order in which receive() has begun them. What is passed
@@ -466,7 +481,10 @@ static void stalled(const void *self, int i, long seconds)
     if (!p->k) {
         cmn_sums_stalled(t->exact, seconds);
     }
-    for (int r = 0; r < received_before(t, p, t->rounds); r++) {
+    if (p->owners && cmn_owners_wait_for(p->owners) >= 0) {
+        cmn_nothing_from(t->plan->comm, cmn_owners_wait_for(p->owners), seconds);
+    }
+    for (int r = 0; !p->owners && r < received_before(t, p, t->rounds); r++) {
         round += r == received_before(t, p, round + 1);
         if (p->request[r] != MPI_REQUEST_NULL) {
             cmn_nothing_from(t->plan->comm, (t->rank + round_of(t, round).distance) % t->ranks,
@@ -488,7 +506,7 @@ static unsigned long long sent_topk(const void *self)
 {
     const struct topk *t = self;
 
-    return t->sent + cmn_sums_sent(t->exact);
+    return t->traffic.sent + cmn_sums_sent(t->exact);
 }
 
 static int state_topk(void *self, int i, struct cmn_state *state)
@@ -510,8 +528,8 @@ static int state_topk(void *self, int i, struct cmn_state *state)
 
 const struct cmn_compressor cmn_compressor_topk = {
     .name = "topk",
-    .wire = "(M-1) * 4 * ratio * n",
-    .use = "slow links, few nodes: what is sent grows with their number",
+    .wire = "(M-1) * 4 * ratio * n; M > 8: at most that + 4 * ratio * n, and 4n + 4 * ratio * n",
+    .use = "slow links; up to 8 nodes what is sent grows with their number",
     .source = "Lin et al., Deep Gradient Compression, 2018",
     .open = open_topk,
     .begin = begin_topk,

@@ -75,8 +75,9 @@ claims() {
 }
 
 @test "bytes: topk" {
-    claims topk '(M-1) * 4 * ratio * n' $((4 * LOSSY / 50)) 1+1 -cmn_compress topk -cmn_topk_ratio 0.02
-    claims topk '(M-1) * 4 * ratio * n' $((2 * 4 * LOSSY / 100)) 1+2+1 -cmn_compress topk
+    local wire='(M-1) * 4 * ratio * n; M > 8: at most that + 4 * ratio * n, and 4n + 4 * ratio * n'
+    claims topk "$wire" $((4 * LOSSY / 50)) 1+1 -cmn_compress topk -cmn_topk_ratio 0.02
+    claims topk "$wire" $((2 * 4 * LOSSY / 100)) 1+2+1 -cmn_compress topk
 }
 
 @test "bytes: powersgd" {

@@ -3,6 +3,8 @@
 #include "compressors.h"
 
 #include "base/memory.h"
+#include "compression/owners.h"
+#include "compression/select.h"
 #include "mpi/group.h"
 
 static const struct form forms_of_all_kinds[] = {
@@ -18,22 +20,29 @@ static unsigned long long dense_bytes(size_t n, size_t bytes)
     return (unsigned long long)(bytes * (n - own + (size_t)(top.size - 1) * own));
 }
 
+/* How many values topk selects. */
+static size_t selected(const struct cmn_shard *shard, int step)
+{
+    size_t k = (size_t)(options.compress_ratio * (double)shard->n + 0.5), more;
+
+    if (step >= options.compress_warmup) {
+        return k;
+    }
+    more = step < options.compress_warmup / 3       ? 8 * k
+           : step < options.compress_warmup * 2 / 3 ? 4 * k
+                                                    : 2 * k;
+    return more < shard->n / 2 ? more : shard->n / 2;
+}
+
 /* What docs and the tops of the files say. */
 static unsigned long long documented(const char *name, const struct cmn_shard *shard, int step)
 {
     size_t others = (size_t)top.size - 1, rows = (size_t)shard->rows,
            rank = (size_t)options.compress_rank;
-    size_t k = (size_t)(options.compress_ratio * (double)shard->n + 0.5),
-           columns = rows ? shard->n / rows : 0;
+    size_t columns = rows ? shard->n / rows : 0;
 
     if (!strcmp(name, "topk") && !shard->exact) {
-        if (step < options.compress_warmup) {
-            size_t more = step < options.compress_warmup / 3       ? 8 * k
-                          : step < options.compress_warmup * 2 / 3 ? 4 * k
-                                                                   : 2 * k;
-            k = more < shard->n / 2 ? more : shard->n / 2;
-        }
-        return others * (4 * k + 4 * ((shard->n + 65535) / 65536));
+        return others * (4 * selected(shard, step) + 4 * ((shard->n + 65535) / 65536));
     }
     if (!strcmp(name, "powersgd") && !shard->exact && rows && (rows + columns) * rank < shard->n) {
         return dense_bytes(rows * rank, 4) + dense_bytes(columns * rank, 4);
@@ -41,9 +50,74 @@ static unsigned long long documented(const char *name, const struct cmn_shard *s
     return dense_bytes(shard->n, strstr(name, "16") && !shard->exact ? 2 : 4);
 }
 
+/* Whether topk's values go to the owners of their slices. */
+static int has_owners(const struct work *w, const struct cmn_shard *shard)
+{
+    return !strcmp(w->compressor->name, "topk") && !shard->exact && top.size > 1 &&
+           cmn_owners_pay(top.size, shard->n, selected(shard, (int)options.compress_warmup));
+}
+
+/* Of a shard with owners: 4 bytes for each value that another rank owns, and this rank's slice of the
+ * sums to each. `kept` and `fresh` are what it selects from. */
+static unsigned long long bytes_by_owners(float *kept, float *fresh, const float *sum, size_t n,
+                                          size_t k)
+{
+    size_t at, own, others = 0, mine;
+    uint32_t *index = malloc(cmn_select_room(n, k) * sizeof *index);
+    float *value = malloc(cmn_select_room(n, k) * sizeof *value);
+    unsigned char *wire = malloc(4 * n + 8);
+
+    cmn_select(kept, fresh, n, k, index, value);
+    for (int r = 0; r < top.size; r++) {
+        size_t in = 0;
+        cmn_slice(n, top.size, r, &at, &own);
+        for (size_t i = 0; i < k; i++) {
+            in += index[i] >= at && index[i] < at + own;
+        }
+        others += r == top.rank ? 0 : 4 * in + 4 * ((own + 65535) / 65536);
+    }
+    cmn_slice(n, top.size, top.rank, &at, &own);
+    mine = cmn_merged_write(sum + at, own, wire);
+    free(index);
+    free(value);
+    free(wire);
+    return others + (unsigned long long)(top.size - 1) * mine;
+}
+
+/* Bytes of a step; `kept` and `fresh`: before it, all shards. */
+static unsigned long long documented_of_step(const struct work *w, float *kept, float *fresh,
+                                             int step)
+{
+    unsigned long long bytes = 0;
+    size_t kept_at = 0;
+
+    for (int i = 0; i < w->shards.shards; i++) {
+        const struct cmn_shard *shard = &w->shards.shard[i];
+        bytes += has_owners(w, shard)
+                     ? bytes_by_owners(kept + kept_at, fresh + shard->at, w->block + shard->at,
+                                       shard->n, selected(shard, step))
+                     : documented(w->compressor->name, shard, step);
+        kept_at += shard->exact ? 0 : shard->n;
+    }
+    return bytes;
+}
+
+/* A copy of what topk keeps, and of the block. */
+static void look_before(const struct work *w, float *kept, float *fresh)
+{
+    struct cmn_state state;
+
+    memcpy(fresh, w->block, w->floats * sizeof *fresh);
+    if (!strcmp(w->compressor->name, "topk") && w->compressor->state(w->self, 0, &state) &&
+        !strcmp(state.name, "kept by topk")) {
+        memcpy(kept, state.data, state.bytes);
+    }
+}
+
 static void sends_what_it_says(const struct cmn_compressor *compressor)
 {
     unsigned long long want = 0, is;
+    float *kept, *fresh;
     struct work w;
 
     for (int turn = 0; turn < 3; turn++) {
@@ -51,13 +125,16 @@ static void sends_what_it_says(const struct cmn_compressor *compressor)
         options.compress_warmup = (const long[]){0, 0, 6}[turn];
         make_work(&w, compressor, forms_of_all_kinds, COUNT(forms_of_all_kinds));
         want = 0;
+        kept = calloc(w.floats, sizeof *kept);
+        fresh = calloc(w.floats, sizeof *fresh);
         for (int s = 0; s < 8; s++) {
-            for (int i = 0; i < w.shards.shards; i++) {
-                want += documented(compressor->name, &w.shards.shard[i], s);
-            }
             fill_random(&w, (uint64_t)(s * 16 + top.rank));
+            look_before(&w, kept, fresh);
             step(&w);
+            want += documented_of_step(&w, kept, fresh, s);
         }
+        free(kept);
+        free(fresh);
         is = compressor->sent(w.self);
         CHECK_SAYING(is == want, "%s: sent %llu bytes, not %llu", compressor->name, is, want);
         end_work(&w);
