@@ -10,7 +10,7 @@ LIMIT=1e-6
 # shellcheck disable=SC2034  # read by mlp_cfg
 ACTIVATION=tanh
 
-setup_file() { nodes 2; }
+setup_file() { nodes 8; }
 teardown_file() { cluster_down; }
 
 setup() {
@@ -39,6 +39,37 @@ trains_as_one_rank() {
 @test "2+2: each communicator trains as one rank" { trains_as_one_rank 2+2; }
 
 @test "3+2: each communicator trains as one rank" { trains_as_one_rank 3+2; }
+
+# Among more than a few ranks messages are passed on.
+@test "16 ranks on 8 nodes: as one rank, by halving and by ring" {
+    local shape=2+2+2+2+2+2+2+2 name by
+    train_on 1 mlp.cfg -cmn_batch global
+    mv "out/mlp$FINAL.weights" one.weights
+    for name in shm hierarchical; do
+        for by in halving ring; do
+            echo "$name by $by:"
+            train_on $shape mlp.cfg -cmn_batch global -cmn_communicator $name -cmn_exchange $by -cmn_verify 1
+            grep "^cmn: 16 ranks on 8 nodes, communicator $name " train.log
+            [[ $(seen "out/mlp$FINAL.weights") -eq 1200 ]]
+            assert_close one.weights "out/mlp$FINAL.weights" $LIMIT
+            rm "out/mlp$FINAL.weights"
+        done
+    done
+}
+
+# flat: each rank counts as a node, so values go to the owners of their slices.
+@test "16 ranks, topk: the same weights on all ranks, and in each run" {
+    local shape=2+2+2+2+2+2+2+2 by
+    for by in halving ring; do
+        for _ in 1 2; do
+            train_on $shape mlp.cfg -cmn_batch global -cmn_communicator flat -cmn_compress topk -cmn_exchange $by -cmn_verify 1
+            grep '^cmn: 16 ranks on 8 nodes, communicator flat ' train.log
+            mv -n "out/mlp$FINAL.weights" $by.weights
+        done
+        cmp "out/mlp$FINAL.weights" $by.weights
+        rm "out/mlp$FINAL.weights"
+    done
+}
 
 # The nodes' ranks own other parts of the sums, and find the same norm.
 @test "3+2, cmn_clip and cmn_ema: as one rank" {
