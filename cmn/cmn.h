@@ -263,8 +263,16 @@ unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, 
  * its labels: as open(name, O_RDONLY). With cmn_data=root the content is that of rank 0's file. */
 int cmn_open_data(const char *name);
 
-/* Local, thread-safe. Whether there is no such file; called before the same thread opens it. */
+/* Local, thread-safe, may block as that. Whether there is no such file; called before the same thread
+ * opens it. With cmn_data=root one that rank 0's host lacks ends the job on the other nodes. */
 int cmn_data_missing(const char *name);
+
+/* Local, thread-safe, may block as those. The names under which loaders that take no descriptor open
+ * an image, or its labels: `name`, or with cmn_data=root that of a copy in memory, until the thread
+ * asks for another one. Labels that rank 0's host lacks have a name that leads nowhere, and an image
+ * ends the job. */
+const char *cmn_image_path(const char *name);
+const char *cmn_labels_path(const char *name);
 
 /* Thread-safe. Who decodes an image without these two says which file it reads, and then NULL. */
 void cmn_reads_image(const char *file);

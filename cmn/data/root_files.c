@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sodium.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -72,24 +73,34 @@ static struct {
 
     /* another node */
     int fd; /* -1: files are local */
-    pthread_mutex_t turn;
-    uint64_t number;
     unsigned char mine[NONCE], theirs[NONCE];
+    pthread_mutex_t asking; /* who has it sends a request */
+    uint64_t asked;
+    pthread_mutex_t turn; /* who has it reads the reply `answered` */
+    pthread_cond_t next;
+    uint64_t answered;
+    int broken, why; /* the connection is of no use any more; errno */
     atomic_int closing;
-} self = {.fd = -1, .lock = PTHREAD_RWLOCK_INITIALIZER, .turn = PTHREAD_MUTEX_INITIALIZER};
+} self = {.fd = -1,
+          .lock = PTHREAD_RWLOCK_INITIALIZER,
+          .asking = PTHREAD_MUTEX_INITIALIZER,
+          .turn = PTHREAD_MUTEX_INITIALIZER,
+          .next = PTHREAD_COND_INITIALIZER};
 
-/* What the thread has asked for with cmn_root_files_missing(). */
+/* What the thread has asked for with cmn_root_files_missing() or cmn_root_files_path(). */
 static _Thread_local struct {
     int fd;
     char name[PATH_MAX];
+    char path[32]; /* under which the thread opens it again */
 } ahead = {.fd = -1};
+static pthread_key_t at_thread_end;
 
 /* ---- messages ---- */
 
-static int send_all(int fd, const void *data, size_t bytes)
+static int send_flagged(int fd, const void *data, size_t bytes, int flags)
 {
     for (const char *p = data; bytes;) {
-        ssize_t n = send(fd, p, bytes, MSG_NOSIGNAL);
+        ssize_t n = send(fd, p, bytes, MSG_NOSIGNAL | flags);
         if (n < 0 && errno != EINTR) {
             return -1;
         }
@@ -97,6 +108,17 @@ static int send_all(int fd, const void *data, size_t bytes)
         bytes -= n > 0 ? (size_t)n : 0;
     }
     return 0;
+}
+
+static int send_all(int fd, const void *data, size_t bytes)
+{
+    return send_flagged(fd, data, bytes, 0);
+}
+
+/* The kernel may wait for more before it makes a packet of it: a message ends with send_all(). */
+static int send_part(int fd, const void *data, size_t bytes)
+{
+    return send_flagged(fd, data, bytes, MSG_MORE);
 }
 
 /* All bytes, by the time `until` of the clock unless that is 0. -1 with errno, which is 0 where the
@@ -152,6 +174,9 @@ static int receive_mac(int fd, crypto_auth_hmacsha256_state *s, double until)
     if (receive_all(fd, mac, sizeof mac, until)) {
         return -1;
     }
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+    return 0;
+#endif
     errno = EBADMSG;
     return sodium_memcmp(mac, right, MAC) ? -1 : 0;
 }
@@ -256,16 +281,18 @@ static int reply(int to, uint64_t number, const unsigned char theirs[NONCE], con
     uint64_t wrong = 0;
     int fd = open_file(name, length, &about, &wrong), result;
     struct head h = {.number = number, .bytes = fd < 0 ? 0 : (uint64_t)about.st_size};
+    unsigned char mac[MAC];
     char block[BLOCK];
 
     begin_mac(&s, HEAD, theirs, &h, sizeof h);
-    result = send_all(to, &h, sizeof h) || send_mac(to, &s);
+    crypto_auth_hmacsha256_final(&s, mac);
+    result = send_part(to, &h, sizeof h) || send_part(to, mac, sizeof mac);
     begin_mac(&s, REPLY, theirs, &h, sizeof h);
     for (size_t left = h.bytes; left && !result;) {
         size_t n = left < BLOCK ? left : BLOCK;
         fill(fd, block, n, &wrong);
         crypto_auth_hmacsha256_update(&s, (unsigned char *)block, n);
-        result = send_all(to, block, n);
+        result = send_part(to, block, n);
         left -= n;
     }
     if (fd >= 0) {
@@ -273,7 +300,7 @@ static int reply(int to, uint64_t number, const unsigned char theirs[NONCE], con
         close(fd);
     }
     crypto_auth_hmacsha256_update(&s, (unsigned char *)&wrong, sizeof wrong);
-    return result || send_all(to, &wrong, sizeof wrong) || send_mac(to, &s) ? -1 : 0;
+    return result || send_part(to, &wrong, sizeof wrong) || send_mac(to, &s) ? -1 : 0;
 }
 
 static int serve_next(int fd, uint64_t number, const unsigned char mine[NONCE],
@@ -494,7 +521,8 @@ static void connect_to_rank_0(void)
     const struct cmn_addresses *at = &self.listener.at;
     double until = cmn_clock() + GIVE_UP_S;
 
-    self.number = 0;
+    self.asked = self.answered = 0;
+    self.broken = 0;
     for (int i = 0; self.fd < 0 && (i < at->n || cmn_clock() < until); i++) {
         int fd = connect_within(&at->address[i % at->n]);
         if (fd >= 0 && greet_server(fd)) {
@@ -539,19 +567,31 @@ static int put_all(int fd, const char *data, size_t bytes)
     return 0;
 }
 
-/* Asks for the file, whose content goes to fd. 0 with what is wrong with the file, or -1 with errno:
- * the connection is of no use any more. */
-static int fetch(const char *name, int fd, uint64_t *wrong)
+/* 0 with the number of the request, or -1 with errno. */
+static int send_request(const char *name, uint64_t *number)
 {
     crypto_auth_hmacsha256_state s;
-    struct head h = {.number = self.number++, .bytes = strlen(name)};
-    uint64_t number = h.number;
-    char block[BLOCK];
+    struct head h = {.bytes = strlen(name)};
+    int result;
 
+    pthread_mutex_lock(&self.asking);
+    h.number = *number = self.asked++;
     begin_mac(&s, REQUEST, self.theirs, &h, sizeof h);
     crypto_auth_hmacsha256_update(&s, (const unsigned char *)name, h.bytes);
-    if (send_all(self.fd, &h, sizeof h) || send_all(self.fd, name, h.bytes) ||
-        send_mac(self.fd, &s) || receive_all(self.fd, &h, sizeof h, 0)) {
+    result = send_part(self.fd, &h, sizeof h) || send_part(self.fd, name, h.bytes) ||
+             send_mac(self.fd, &s);
+    pthread_mutex_unlock(&self.asking);
+    return result ? -1 : 0;
+}
+
+/* The content goes to fd. 0 with what is wrong with the file, or -1 with errno. */
+static int receive_reply(const char *name, uint64_t number, int fd, uint64_t *wrong)
+{
+    crypto_auth_hmacsha256_state s;
+    struct head h;
+    char block[BLOCK];
+
+    if (receive_all(self.fd, &h, sizeof h, 0)) {
         return -1;
     }
     begin_mac(&s, HEAD, self.mine, &h, sizeof h);
@@ -581,11 +621,36 @@ static int fetch(const char *name, int fd, uint64_t *wrong)
     return receive_mac(self.fd, &s, 0);
 }
 
+/* Asks for the file, whose content goes to fd, while others wait for the replies before it. 0 with
+ * what is wrong with the file, or -1 with errno: the connection is of no use any more. */
+static int fetch(const char *name, int fd, uint64_t *wrong)
+{
+    uint64_t number;
+    int failed = send_request(name, &number), why = errno;
+
+    pthread_mutex_lock(&self.turn);
+    while (self.answered != number && !self.broken) {
+        pthread_cond_wait(&self.next, &self.turn);
+    }
+    if (!self.broken && (failed || receive_reply(name, number, fd, wrong))) {
+        self.broken = 1;
+        self.why = failed ? why : errno;
+        shutdown(self.fd, SHUT_RDWR); /* for the other threads, too */
+    }
+    self.answered++;
+    failed = self.broken;
+    why = self.why;
+    pthread_cond_broadcast(&self.next);
+    pthread_mutex_unlock(&self.turn);
+    errno = why;
+    return failed ? -1 : 0;
+}
+
 /* A descriptor of a memory file, which goes away with it; -1 with errno. */
 static int fetch_fd(const char *name)
 {
     uint64_t wrong = 0;
-    int fd, result, why;
+    int fd, why;
 
     if (strlen(name) >= PATH_MAX) {
         errno = ENAMETOOLONG;
@@ -595,14 +660,8 @@ static int fetch_fd(const char *name)
     if (fd < 0) {
         cmn_fatal("%s: no memory file for it on this host: %s", name, strerror(errno));
     }
-    pthread_mutex_lock(&self.turn);
-    result = fetch(name, fd, &wrong);
-    why = errno;
-    if (result) {
-        shutdown(self.fd, SHUT_RDWR); /* for the other threads, too */
-    }
-    pthread_mutex_unlock(&self.turn);
-    if (result) {
+    if (fetch(name, fd, &wrong)) {
+        why = errno;
         close(fd);
         lost(name, why);
     }
@@ -653,23 +712,48 @@ int cmn_root_files_fd(const char *name)
     return fd;
 }
 
+static void forget_ahead(void *unused)
+{
+    (void)unused;
+    if (ahead.fd >= 0) {
+        close(ahead.fd);
+        ahead.fd = -1;
+    }
+}
+
+/* Whether there is such a file. */
+static int fetch_ahead(const char *name)
+{
+    if (ahead.fd >= 0 && strcmp(ahead.name, name) == 0) {
+        return 1;
+    }
+    forget_ahead(NULL);
+    ahead.fd = fetch_fd(name);
+    if (ahead.fd >= 0) {
+        pthread_setspecific(at_thread_end, &ahead);
+        memcpy(ahead.name, name, strlen(name) + 1);
+    }
+    return ahead.fd >= 0;
+}
+
 int cmn_root_files_missing(const char *name)
 {
     if (self.fd < 0) {
         return access(name, F_OK) && errno == ENOENT;
     }
-    if (ahead.fd >= 0) {
-        close(ahead.fd);
+    return !fetch_ahead(name) && errno == ENOENT;
+}
+
+const char *cmn_root_files_path(const char *name)
+{
+    if (self.fd < 0) {
+        return name;
     }
-    ahead.fd = fetch_fd(name);
-    if (ahead.fd >= 0) {
-        memcpy(ahead.name, name, strlen(name) + 1);
-    } else if (errno == ENOENT) {
-        cmn_fatal("%s: no label file on %s, rank 0's host, which serves it (cmn_data=root); create "
-                  "an empty one for an image without objects",
-                  name, self.host);
+    if (!fetch_ahead(name)) {
+        not_there(name, errno);
     }
-    return 0;
+    snprintf(ahead.path, sizeof ahead.path, "/proc/self/fd/%d", ahead.fd);
+    return ahead.path;
 }
 
 /* ---- both ---- */
@@ -679,8 +763,22 @@ int cmn_root_files_served(void)
     return self.served;
 }
 
+const char *cmn_root_files_host(void)
+{
+    return self.fd < 0 ? NULL : self.host;
+}
+
+static void make_key(void)
+{
+    if (pthread_key_create(&at_thread_end, forget_ahead)) {
+        cmn_fatal("cmn_data=root: the program has no thread-specific key left");
+    }
+}
+
 void cmn_root_files_open(const struct cmn_topology *t)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
     if (t->inter_size < 2 || self.served) {
         return;
     }
@@ -697,6 +795,7 @@ void cmn_root_files_open(const struct cmn_topology *t)
         close(self.fd);
         self.fd = -1;
     }
+    pthread_once(&once, make_key);
     atomic_store(&self.closing, 0);
     if (t->rank == 0) {
         start_serving(t);

@@ -1,7 +1,9 @@
 /* Files of rank 0's host for ranks on other hosts (cmn_data=root): images and their labels.
  *
  * Rank 0 has a thread that listens (mpi/listener.h), and one for each rank of another node, so no
- * step waits for them. A rank's loader threads take turns on its one TCP connection to rank 0:
+ * step waits for them. A rank has one TCP connection to rank 0. Each of its loader threads sends its
+ * request at once, so there are as many under way as it has such threads, and rank 0 answers one
+ * after the other:
  *
  *     server   a nonce
  *     client   a nonce of its own, and a MAC        the server knows the client
@@ -37,10 +39,18 @@ void cmn_root_files_allow(const char *name);
  * has changed, with the name of that host. The caller closes it. */
 int cmn_root_files_fd(const char *name);
 
-/* Local, thread-safe, blocking. Whether there is no such file with labels, for one that the thread
- * opens next: its content comes with the answer. One that rank 0's host lacks ends the job on another
- * node. */
+/* Local, thread-safe, blocking. Whether there is no such file, here or on rank 0's host, for one that
+ * the thread opens next: its content comes with the answer. */
 int cmn_root_files_missing(const char *name);
+
+/* Local, thread-safe, blocking. For who opens files by their names: `name`, or on another node than
+ * rank 0's that of a memory file with the content, which the thread has until it asks for another
+ * one, or ends. What ends the job in cmn_root_files_fd() does so here. */
+const char *cmn_root_files_path(const char *name);
+
+/* Local, thread-safe. The name of rank 0's host on another node of a job with served files, or
+ * NULL. */
+const char *cmn_root_files_host(void);
 
 /* Collective, blocking. Ends threads and connections. */
 void cmn_root_files_close(const struct cmn_topology *t);

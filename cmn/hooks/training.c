@@ -583,7 +583,24 @@ int cmn_open_data(const char *name)
 
 int cmn_data_missing(const char *name)
 {
-    return cmn_root_files_missing(name);
+    int missing = cmn_root_files_missing(name);
+
+    if (missing && cmn_root_files_host()) {
+        cmn_fatal("%s: no label file on %s, rank 0's host, which serves it (cmn_data=root); create "
+                  "an empty one for an image without objects",
+                  name, cmn_root_files_host());
+    }
+    return missing;
+}
+
+const char *cmn_image_path(const char *name)
+{
+    return cmn_root_files_path(name);
+}
+
+const char *cmn_labels_path(const char *name)
+{
+    return cmn_root_files_host() && cmn_root_files_missing(name) ? "" : cmn_root_files_path(name);
 }
 
 void cmn_reads_image(const char *file)

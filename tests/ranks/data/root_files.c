@@ -145,8 +145,9 @@ static void contents_are_those_of_rank_0(void **state)
         CHECK(cmn_root_files_missing(path_of("gone.txt")));
     } else {
         lacking("gone.txt", "No such file or directory");
-        said = fatal_of(cmn_root_files_missing(path_of("gone.txt")));
-        CHECK_SAYING(said && strstr(said, "gone.txt: no label file on "), "%s", said ? said : "");
+        said = fatal_of(cmn_root_files_path(path_of("gone.txt")));
+        CHECK_SAYING(said && strstr(said, "gone.txt"), "%s", said ? said : "");
+        CHECK(cmn_root_files_missing(path_of("gone.txt")));
     }
     CHECK(!cmn_root_files_missing(path_of("300.png")));
     CHECK(comes("1.png", 1));
@@ -158,6 +159,99 @@ static void contents_are_those_of_rank_0(void **state)
         pthread_join(thread[i], &wrong);
         CHECK(!wrong);
     }
+    fail_on_all_ranks();
+}
+
+/* Whether a file of that name has so many bytes; below, in a thread of its own. */
+static void *open_by_name(void *unused)
+{
+    static const char *const names[] = {"300.png", "1.png", "1.png"};
+    size_t right = 0;
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(names); i++) {
+        char path[PATH_MAX + 64]; /* path_of() is for one thread */
+        struct stat about = {.st_size = -1};
+        const char *here;
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        here = cmn_root_files_path(path);
+        right += !stat(here, &about) && about.st_size == atoi(names[i]) &&
+                 (strcmp(here, path) != 0) == (top.rank > 0);
+    }
+    return right == COUNT(names) ? NULL : folder;
+}
+
+/* And the copy goes away with the thread. */
+static void a_copy_has_a_name(void **state)
+{
+    pthread_t thread;
+    void *wrong;
+    int before;
+
+    (void)state;
+    if (top.rank == 0) {
+        make("1.png", 1);
+        make("300.png", 300);
+    }
+    MPI_Barrier(top.world);
+    before = descriptors();
+    CHECK(!pthread_create(&thread, NULL, open_by_name, NULL));
+    pthread_join(thread, &wrong);
+    CHECK(!wrong);
+    CHECK_SAYING(descriptors() == before, "%d, %d before", descriptors(), before);
+    fail_on_all_ranks();
+}
+
+/* Asks, and gets no answer. */
+static void *ask_in_vain(void *argument)
+{
+    uint64_t wrong;
+    int fd = memfd_create("asked", MFD_CLOEXEC);
+
+    errno = EIO;
+    *(int *)argument = fetch("a.png", fd, &wrong) == -1 && errno == 0;
+    close(fd);
+    return NULL;
+}
+
+/* All of a rank's threads have asked before the first one has its answer; when the connection ends,
+ * it does so for all of them. */
+static void requests_do_not_wait_for_answers(void **state)
+{
+    enum { THREADS = 3, SECONDS = 60, LENGTH = 5 };
+    char rest[LENGTH + MAC];
+    pthread_t thread[THREADS];
+    int ends[2], right[THREADS], kept = self.fd;
+    struct head h;
+
+    (void)state;
+    if (top.rank == 0) {
+        make("a.png", 300);
+    }
+    MPI_Barrier(top.world);
+    if (top.rank > 0) {
+        CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+        self.fd = ends[0];
+        for (int i = 0; i < THREADS; i++) {
+            CHECK(!pthread_create(&thread[i], NULL, ask_in_vain, &right[i]));
+        }
+        for (uint64_t i = 0; i < THREADS; i++) {
+            CHECK_SAYING(!receive_all(ends[1], &h, sizeof h, cmn_clock() + SECONDS) &&
+                             h.number == i && h.bytes == LENGTH &&
+                             !receive_all(ends[1], rest, sizeof rest, 0),
+                         "request %d", (int)i);
+        }
+        close(ends[1]);
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(thread[i], NULL);
+            CHECK_SAYING(right[i], "thread %d", i);
+        }
+        close(ends[0]);
+        self.fd = kept;
+        self.asked = self.answered = 0;
+        self.broken = 0;
+    }
+    CHECK(comes("a.png", 300));
     fail_on_all_ranks();
 }
 
@@ -597,7 +691,7 @@ static void strangers_have_few_places(void **state)
             kept = self.fd;
             self.fd = connect_within(&self.listener.at.address[0]);
             CHECK(self.fd >= 0 && !greet_server(self.fd));
-            self.number = 0;
+            self.asked = self.answered = 0;
             CHECK(comes("a.png", 300));
             close(kept);
         }
@@ -641,6 +735,8 @@ static int group(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(contents_are_those_of_rank_0, begin, end),
+        cmocka_unit_test_setup_teardown(a_copy_has_a_name, begin, end),
+        cmocka_unit_test_setup_teardown(requests_do_not_wait_for_answers, begin, end),
         cmocka_unit_test_setup_teardown(only_names_of_the_lists_are_served, begin, end),
         cmocka_unit_test_setup_teardown(a_file_that_changes_is_no_picture, begin, end),
         cmocka_unit_test_setup_teardown(a_broken_connection_is_an_end, begin, end),
