@@ -92,11 +92,6 @@ static void check_data(void)
     if (cmn_job.options.data != CMN_DATA_ROOT || cmn_job.command->does != CMN_TRAINS) {
         return;
     }
-    if (!cmn_tree.has_all_hooks) {
-        cmn_fatal("cmn_data=root: %s Darknet reads images and labels without a hook: give every "
-                  "host the files (cmn_data=shared)",
-                  cmn_tree.whose);
-    }
     if (cmn_job.command->answer == CMN_NO_ANSWER) {
         refuse_data(cmn_command_name(cmn_job.command));
     }

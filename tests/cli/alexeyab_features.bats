@@ -262,10 +262,3 @@ thin() {
         rm chart*
     done
 }
-
-@test "cmn_data=root is refused: that tree's loaders have no hook" {
-    boxes 12
-    tiny batch=12 subdivisions=3 max_batches=3 >net.cfg
-    fails_clearly_on 2 "cmn_data=root: AlexeyAB's Darknet reads images and labels without a hook: give every host the files" \
-        detector train digits.data net.cfg -dont_show -cmn -cmn_data root
-}
