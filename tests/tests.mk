@@ -98,7 +98,16 @@ build/unpatched/darknet: darknet/UPSTREAM darknet/obtain.sh | deps-check
 $(TEST_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CMN_FLAGS) $(if $(SUFFIX),-DNETWORKS_BY_VALUE) -Itests -MD -MP -c -o $@ $<
+	$(Q)$(CC) $(CMN_FLAGS) $(if $(findstring /tests/gpu/,$@),-DREAL_GPU) $(if $(SUFFIX),-DNETWORKS_BY_VALUE) -Itests -MD -MP -c -o $@ $<
+
+$(B)/tests/gpu/real/late.o: tests/gpu/real/late.cu $(B)/flags-cuda
+	$(say) NVCC $<
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) $(CMN_CUDA_FLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+
+$(REAL_TESTS): $(B)/tests/%: $(B)/tests/%.o $(REAL_OBJ) $(B)/tests/gpu/real/late.o $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
+	$(say) LD $@
+	$(Q)$(LINK) $@ $(filter %.o,$^) -Wl,--wrap=cudaStreamWaitEvent $(LIBS) $(call flags,link cmocka)
 
 $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS): $(B)/tests/%: $(B)/tests/%.o $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
 	$(say) LD $@

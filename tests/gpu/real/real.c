@@ -1,5 +1,9 @@
 /* What tests/gpu/fake/fake.h declares, on a real GPU and with the real NCCL: Darknet's work is late
  * because a kernel spins before it, and nothing goes wrong when it is told to, but for no_waits. */
+#ifndef REAL_GPU
+#error "tests over a real GPU are compiled with REAL_GPU (tests/gpu/gpu.h)"
+#endif
+
 #include "gpu/fake/fake.h"
 
 #include <stdio.h>
