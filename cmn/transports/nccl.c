@@ -39,6 +39,13 @@ size_t cmn_nccl_chunk(size_t n)
 #include "mpi/device.h"
 #include "mpi/kernels.h"
 
+/* Before 2.24 nccl.h names it in C++ alone. */
+#if NCCL_VERSION_CODE < 22400
+#define BFLOAT16 ((ncclDataType_t)9)
+#else
+#define BFLOAT16 ncclBfloat16
+#endif
+
 enum {
     JOBS = 64,         /* that may wait in the background: three for each part of a block */
     REGIONS = 32,      /* in a group */
@@ -747,7 +754,7 @@ static void record_spans(struct nccl *c)
 static void give(struct nccl *c)
 {
     struct job *job = &c->job[c->first];
-    ncclDataType_t as = job->type == CMN_FP16 ? ncclFloat16 : ncclBfloat16;
+    ncclDataType_t as = job->type == CMN_FP16 ? ncclFloat16 : BFLOAT16;
     ncclResult_t result;
 
     check_cuda(c, cudaStreamWaitEvent(c->stream, job->ready, 0), "cudaStreamWaitEvent");
