@@ -5,6 +5,7 @@
 set -euo pipefail
 
 out=$1
+read -ra cc <<<"${CC:-gcc}" # may be ccache gcc
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -64,7 +65,7 @@ probe() {
     local header=$1 expression=$2
     shift 2
     printf '#include <stdio.h>\n%s\nint main(void) { printf("%%d", (int)(%s)); return 0; }\n' "$header" "$expression" >"$work/probe.c"
-    "${CC:-gcc}" "${cflags[@]}" -o "$work/probe" "$work/probe.c" "${ldflags[@]}" "$@" >"$work/log" 2>&1
+    "${cc[@]}" "${cflags[@]}" -o "$work/probe" "$work/probe.c" "${ldflags[@]}" "$@" >"$work/log" 2>&1
 }
 
 first_error() {
@@ -72,7 +73,9 @@ first_error() {
 }
 
 check_libraries() {
-    "$nvcc" -c -o "$work/probe.o" "$work/probe.cu" >"$work/log" 2>&1 || die "$nvcc cannot compile: $(first_error)"
+    "$nvcc" -c -o "$work/probe.o" "$work/probe.cu" >"$work/log" 2>&1 ||
+        die "$nvcc cannot compile: $(first_error)$(! grep -q 'unsupported GNU version' "$work/log" ||
+            echo " (an older one: make NVCC_PREPEND_FLAGS='-ccbin g++-11')")"
     probe $'#include <cuda_runtime.h>\n#include <cublas_v2.h>\n#include <curand.h>' 'cudaFree(0) + curandGetVersion(0) + cublasDestroy(0)' \
         -lcudart -lcublas -lcurand || die "CUDA's libraries cudart, cublas and curand cannot be used: $(first_error)"
     libs=(-lcudart -lcublas -lcurand)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # The build for GPUs where its compiler is, and what it does where no GPU is. What needs a GPU: tests/gpu/run.sh.
+# Environment: CUDA_HOME (the toolkit), CUDA_HOMES (others that are to compile it, too: folder:folder).
 
 # shellcheck disable=SC2154  # mpiexec: helpers.bash
 
@@ -165,7 +166,13 @@ no_gpu() {
     [[ $output == *'is of CUDA 10.2: 11.8 or newer is needed' ]]
     run -1 env NVCC=./broken "$REPO/setup/cuda.sh" out.mk
     [[ $output == *'cannot compile: '*broken* && $(wc -l <<<"$output") -eq 1 ]]
-    if ! echo '#include <cuda_runtime.h>' | "${CC:-gcc}" -E - >/dev/null 2>&1; then
+    sed -i 's/: broken/: #error -- unsupported GNU version!/' broken
+    run -1 env NVCC=./broken "$REPO/setup/cuda.sh" out.mk
+    [[ $output == *"unsupported GNU version! (an older one: make NVCC_PREPEND_FLAGS='-ccbin g++-11')" ]]
+    # A compiler of two words.
+    run -0 env CC='env gcc' "$REPO/setup/cuda.sh" out.mk
+    # shellcheck disable=SC2086  # may be ccache gcc
+    if ! echo '#include <cuda_runtime.h>' | ${CC:-gcc} -E - >/dev/null 2>&1; then
         run -1 env NVCC=./bare "$REPO/setup/cuda.sh" out.mk
         [[ $output == *"CUDA's libraries cudart, cublas and curand cannot be used: "* && $(wc -l <<<"$output") -eq 1 ]]
     fi
