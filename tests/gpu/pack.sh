@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# pack.sh BUILD OUT: what a machine with a GPU and nothing else needs to run tests/gpu/plan.sh, as OUT/run and OUT/files.tar.gz
-# (make gpu-pack). Not in it, because they are there with the driver and the toolkit, or larger than what may be carried:
+# pack.sh BUILD OUT [ALEXEYAB]: what a machine with a GPU and nothing else needs to run tests/gpu/plan.sh, as OUT/run and OUT/files.tar.gz
+# (make gpu-pack). ALEXEYAB is a build of that tree, of which the pack then has the program, too. Not in it, because they are there with the driver and the toolkit, or larger than what may be carried:
 # libcuda, libcudart, libcublas, libcurand, libcudnn and libnccl; and the C and C++ libraries.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-build=${1:?usage: pack.sh BUILD OUT} out=${2:?usage: pack.sh BUILD OUT}
+usage='usage: pack.sh BUILD OUT [ALEXEYAB]'
+build=${1:?$usage} out=${2:?$usage} alexeyab=${3:-}
 train=3000 valid=1000 canvases=200 most=$((64 * 1024 * 1024))
 
 die() {
@@ -50,11 +51,13 @@ copy_programs() {
     local program
     mkdir -p "$files/bin/tests"
     strip -o "$files/bin/darknet" "$build/bin/darknet"
-    for program in transports/nccl communicators/communicators communicators/overlap; do
+    [[ -z $alexeyab ]] || strip -o "$files/bin/darknet-alexeyab" "$alexeyab/bin/darknet"
+    for program in transports/nccl communicators/communicators communicators/overlap communicators/compressed communicators/ordered_sum; do
         mkdir -p "$files/bin/tests/${program%/*}"
         strip -o "$files/bin/tests/$program" "$build/tests/gpu/$program"
     done
-    "${CC:-gcc}" -std=c11 -O2 -o "$files/bin/compare_weights" tests/tools/compare_weights.c -lm
+    # shellcheck disable=SC2086  # may be ccache gcc
+    ${CC:-gcc} -std=c11 -O2 -o "$files/bin/compare_weights" tests/tools/compare_weights.c -lm
 }
 
 copy_libraries() {
@@ -73,6 +76,7 @@ copy_data() {
     mkdir -p "$files/data/mnist" "$files/tests/gpu" "$files/cfg"
     cp tests/gpu/run.sh "$files/tests/gpu/"
     cp cfg/mnist.data cfg/mnist_conv.cfg cfg/digits_yolo.cfg build/darknet/cfg/resnet50.cfg build/darknet/cfg/yolov3.cfg "$files/cfg/"
+    [[ -z $alexeyab ]] || cp build/darknet-alexeyab/cfg/yolov4-tiny.cfg "$files/cfg/"
     cp data/mnist/labels.txt "$files/data/mnist/"
     head -n "$train" data/mnist/train.list >"$files/data/mnist/train.list"
     head -n "$valid" data/mnist/valid.list >"$files/data/mnist/valid.list"

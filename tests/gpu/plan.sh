@@ -18,20 +18,23 @@ plan() {
     cat <<'END'
 nvidia-smi        5 nvidia-smi
 libraries         5 libraries
-check            15 check
-cpu-and-gpu      35 gpu_test against_the_cpu
-two-ranks        45 gpu_test two_ranks
-late             45 gpu_test exchanges
-broken           25 gpu_test broken_exchanges
-late-on-4        40 gpu_test exchanges_of_four
-overlap          45 gpu_test overlap
-communicators    70 gpu_test several_ranks
-layers           60 gpu_test layers
-training         35 gpu_test training
-sanitizer        30 gpu_test sanitizer
-faults           35 gpu_test faults
-speed            55 gpu_test speed
-mnist            25 gpu_test mnist
+check            10 check
+cpu-and-gpu      30 gpu_test against_the_cpu
+two-ranks        35 gpu_test two_ranks
+late             40 gpu_test exchanges
+broken           20 gpu_test broken_exchanges
+exact            30 gpu_test exact
+late-on-4        35 gpu_test exchanges_of_four
+overlap          40 gpu_test overlap
+communicators    65 gpu_test several_ranks
+layers           55 gpu_test layers
+alexeyab         25 gpu_test alexeyab
+training         30 gpu_test training
+messages         25 gpu_test messages
+sanitizer        25 gpu_test sanitizer
+faults           30 gpu_test faults
+speed            45 gpu_test speed
+mnist            20 gpu_test mnist
 END
 }
 
@@ -39,10 +42,17 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # ---- Where things are ----
 
+# The driver's library and those that the program asks for, of whichever CUDA it was built with.
+cuda_names() {
+    echo libcuda.so.1
+    { ldd "$DARKNET" 2>/dev/null || true; } | awk '$1 ~ /^lib(cudart|cublas|curand|cudnn|nccl)\.so/ { print $1 }
+        sub(/libcublas\.so/, "libcublasLt.so", $1) { print $1 }'
+}
+
 # Folders with CUDA's libraries: those of the toolkit, of the driver, and of Python's packages.
 cuda_folders() {
     local name python found
-    for name in libcudart.so.13 libcublas.so.13 libcublasLt.so.13 libcurand.so.10 libcudnn.so.9 libnccl.so.2 libcuda.so.1; do
+    for name in "${names[@]}"; do
         found=$(ldconfig -p 2>/dev/null | sed -n "s|^\s*$name .* => ||p" | sed -n 1p)
         [[ -z $found ]] || dirname "$found"
     done
@@ -60,9 +70,10 @@ cuda_folders() {
 
 # The folder of the first one that has it, for each of CUDA's libraries that the program asks for.
 cuda_libraries() {
-    local folder library folders
+    local folder library folders names
+    mapfile -t names < <(cuda_names)
     mapfile -t folders < <({ tr ':' '\n' <<<"${CUDA_LIBRARIES:-}"; cuda_folders; } | awk 'NF && !seen[$0]++')
-    for library in libcuda.so.1 libcudart.so.13 libcublas.so.13 libcublasLt.so.13 libcurand.so.10 libcudnn.so.9 libnccl.so.2; do
+    for library in "${names[@]}"; do
         for folder in "${folders[@]}"; do
             if [[ -e $folder/$library ]]; then
                 echo "$folder"
@@ -85,7 +96,7 @@ find_files() {
         tar -xzf "$here/files.tar.gz" -C "$root.new"
         mv "$root.new" "$root"
     fi
-    export DARKNET=$root/bin/darknet COMPARE_WEIGHTS=$root/bin/compare_weights GPU_TEST_PROGRAMS=$root/bin/tests
+    export DARKNET=$root/bin/darknet DARKNET_ALEXEYAB=$root/bin/darknet-alexeyab COMPARE_WEIGHTS=$root/bin/compare_weights GPU_TEST_PROGRAMS=$root/bin/tests
     # Of 3000 images.
     export GPU_TEST_ACCURACY=${GPU_TEST_ACCURACY:-0.95} GPU_TEST_EPOCHS=${GPU_TEST_EPOCHS:-20}
     # Open MPI, somewhere else than where it was built for. There may be no ssh, and none is needed.

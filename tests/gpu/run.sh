@@ -5,7 +5,7 @@
 # is not set), GPU_TEST_TMP (a folder that stays; else a temporary one), GPU_TEST_ONLY (names of functions below; a later run with
 # the same GPU_TEST_TMP finds the weights and the way to share a GPU that an earlier one left there), GPU_TEST_REQUIRED (fail
 # where there is no GPU), GPU_TEST_LIMIT (seconds of a training), GPU_TEST_PROGRAMS (a folder with the tests of the exchange
-# that make gpu-tests compiles), GPU_TEST_SHAPES (what `speed` trains: net:batch:side), GPU_TEST_SIZES (what it exchanges), GPU_TEST_ACCURACY and GPU_TEST_EPOCHS (what MNIST must reach, and in how many).
+# that make gpu-tests compiles), DARKNET_ALEXEYAB (a GPU build of that tree; else one of build/), GPU_TEST_SHAPES (what `speed` trains: net:batch:side), GPU_TEST_SIZES (what it exchanges), GPU_TEST_ACCURACY and GPU_TEST_EPOCHS (what MNIST must reach, and in how many).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -50,7 +50,7 @@ find_program() {
     local newest=
     if [[ -z ${DARKNET:-} ]]; then
         for newest in build/gpu*/bin/darknet; do
-            [[ ! -x $newest || ! $newest -nt ${DARKNET:-/} ]] || DARKNET=$root/$newest
+            [[ ! -x $newest || $newest == *-alexeyab* || ! $newest -nt ${DARKNET:-/} ]] || DARKNET=$root/$newest
         done
     fi
     [[ -n ${DARKNET:-} ]] || skip_all 'there is no GPU build: make GPU=1 CUDNN=1 NCCL=1'
@@ -66,7 +66,8 @@ find_program() {
     [[ -f data/mnist/train.list ]] || skip_all 'data/mnist is missing: make mnist'
     if [[ -z ${COMPARE_WEIGHTS:-} ]]; then
         COMPARE_WEIGHTS=$work/compare_weights
-        "${CC:-gcc}" -std=c11 -O2 -o "$COMPARE_WEIGHTS" tests/tools/compare_weights.c -lm || skip_all 'no C compiler for compare_weights'
+        # shellcheck disable=SC2086  # may be ccache gcc
+        ${CC:-gcc} -std=c11 -O2 -o "$COMPARE_WEIGHTS" tests/tools/compare_weights.c -lm || skip_all 'no C compiler for compare_weights'
     fi
 }
 
@@ -261,17 +262,23 @@ training() {
 # The tests of the exchange, compiled against CUDA and NCCL: sums in each communicator, each type, in the background or not, of
 # gradients that a kernel that spins makes late. Where streams do not wait for one another they must fail.
 exchanges() {
-    local name ranks=${1:-2} tests
-    tests=${GPU_TEST_PROGRAMS:-$(dirname "$DARKNET")/../tests/gpu}
+    local name
     for name in transports/nccl communicators/communicators communicators/overlap; do
-        if [[ ! -x $tests/$name || -n $why_not ]]; then
-            report "$name on $ranks ranks" "skip ${why_not:-it is not built: make gpu-tests}"
-        elif CMOCKA_MESSAGE_OUTPUT=TAP timeout --kill-after=5 "$GPU_TEST_LIMIT" "${mpiexec[@]}" -n "$ranks" "${wrapper[@]}" "$tests/$name" >log 2>&1; then
-            report "$name on $ranks ranks ($(grep -c '^ok [^#]*$' log) tests)" ok
-        else
-            report "$name on $ranks ranks" "$(grep -m 1 -A 3 '^not ok' log | tr '\n' ' ' | grep . || tail -n 1 log)" log
-        fi
+        exchange_program "$name" "${1:-2}"
     done
+}
+
+# exchange_program NAME RANKS: one of them.
+exchange_program() {
+    local name=$1 ranks=$2 tests
+    tests=${GPU_TEST_PROGRAMS:-$(dirname "$DARKNET")/../tests/gpu}
+    if [[ ! -x $tests/$name || -n $why_not ]]; then
+        report "$name on $ranks ranks" "skip ${why_not:-it is not built: make gpu-tests}"
+    elif CMOCKA_MESSAGE_OUTPUT=TAP timeout --kill-after=5 "$GPU_TEST_LIMIT" "${mpiexec[@]}" -n "$ranks" "${wrapper[@]}" "$tests/$name" >log 2>&1; then
+        report "$name on $ranks ranks ($(grep -c '^ok [^#]*$' log) tests)" ok
+    else
+        report "$name on $ranks ranks" "$(grep -m 1 -A 3 '^not ok' log | tr '\n' ' ' | grep . || tail -n 1 log)" log
+    fi
 }
 
 exchanges_of_four() {
@@ -313,6 +320,96 @@ several_ranks() {
             trains_as one-conv.weights 2e-2 "pure_nccl, 2 ranks, $name" 2 conv "${sharing[@]}" -cmn_communicator pure_nccl -cmn_allreduce_dtype $name
         fi
     done
+}
+
+# What goes to messages in page-locked memory: 16 bits, and what compressors send, which is held against the CPU's.
+messages() {
+    local name arguments
+    exchange_program communicators/compressed 2
+    trains_as one-conv.weights 2e-2 'flat with 16 bits, 2 ranks' 2 conv "${sharing[@]}" -cmn_communicator flat -cmn_allreduce_dtype bf16
+    sed 's/=64/=16/; s/^max_batches=.*/max_batches=10/' wide.cfg >small.cfg
+    for name in topk powersgd; do
+        if ! train 2 small -nogpu -cmn_communicator flat -cmn_compress "$name"; then
+            report "$name on the CPU, by the GPU build" "$(why_not_trained)" log
+            continue
+        fi
+        mv out/small.weights "cpu-$name.weights"
+        for arguments in flat 'non_cuda_aware -cmn_intra mpi' 'flat -cmn_double_buffering 1'; do
+            if [[ $arguments == *buffering* ]]; then
+                if train 2 small "${sharing[@]}" -cmn_communicator flat -cmn_double_buffering 1 -cmn_compress "$name"; then
+                    report "$name, 2 ranks, $arguments" ok
+                else
+                    report "$name, 2 ranks, $arguments" "$(why_not_trained)" log
+                fi
+                continue
+            fi
+            # shellcheck disable=SC2086  # a name may come with a key
+            trains_as "cpu-$name.weights" 1e-3 "$name, 2 ranks, $arguments, as on the CPU" 2 small "${sharing[@]}" -cmn_communicator $arguments -cmn_compress "$name"
+        done
+    done
+}
+
+# Equal bits on any number of ranks, which compute each other's micro-batches again. Messages carry the sums: NCCL is not needed.
+exact() {
+    local name ranks far
+    exchange_program communicators/ordered_sum 2
+    { sed 's/^subdivisions=.*/subdivisions=4/; s/^max_batches=.*/max_batches=10/' net.part; printf '%s\n' '[convolutional]' filters=8 size=5 stride=2 pad=1 batch_normalize=1 \
+        activation=leaky '[dropout]' probability=.3 '[convolutional]' filters=8 size=3 stride=2 pad=1 batch_normalize=1 activation=leaky '[upsample]' stride=2 \
+        '[route]' layers=-1,-4 '[maxpool]' size=2 stride=2 '[connected]' output=10 activation=linear '[softmax]'; } >many.cfg
+    sed 's/^subdivisions=.*/subdivisions=4/' conv.cfg >parts.cfg
+    for name in parts many; do
+        if ! train 1 "$name" -cmn_exact on; then
+            report "$name.cfg with cmn_exact, 1 rank" "$(why_not_trained)" log
+            continue
+        fi
+        mv "out/$name.weights" "exact-$name.weights"
+        if [[ $name == parts && -f one-conv.weights ]]; then
+            far=$(differs one-conv.weights exact-parts.weights)
+            report "cmn_exact trains as without it, 1 rank (relative L2 $far)" \
+                "$(awk -v d="$far" 'BEGIN { print d ~ /^[0-9]/ && d + 0 < 1e-4 ? "ok" : "other weights, limit 1e-4" }')"
+        fi
+        for ranks in 2 4; do
+            if ! train "$ranks" "$name" "${sharing[@]}" -cmn_exact on; then
+                report "$name.cfg with cmn_exact, $ranks ranks" "$(why_not_trained)" log
+            elif cmp "exact-$name.weights" "out/$name.weights" >>log 2>&1; then
+                report "$name.cfg with cmn_exact, $ranks ranks: the bits of one" ok
+            else
+                report "$name.cfg with cmn_exact, $ranks ranks" "other bits than one rank's: relative L2 $(differs "exact-$name.weights" "out/$name.weights")" log
+            fi
+        done
+    done
+}
+
+# AlexeyAB's tree: yolov4-tiny with small images, its products in 32 bits and then in 16.
+alexeyab() {
+    local name from='' program=${DARKNET_ALEXEYAB:-} limit by=(-cmn_communicator pure_nccl) command=(detector train digits.data)
+    [[ -z $why_not ]] || by=(-cmn_communicator non_cuda_aware -cmn_intra mpi)
+    for name in "$root"/build/gpu*-alexeyab*/bin/darknet; do
+        [[ -n $program || ! -x $name ]] || program=$name
+    done
+    for name in "$root/cfg/yolov4-tiny.cfg" "$root"/build/*alexeyab*/cfg/yolov4-tiny.cfg; do
+        [[ -n $from || ! -f $name ]] || from=$name
+    done
+    if [[ -z $program || -z $from || ! -f data/detection/train.list ]]; then
+        report "yolov4-tiny of AlexeyAB's tree" "skip there is no GPU build of it, no yolov4-tiny.cfg, or no data/detection (make detection)"
+        return
+    fi
+    local DARKNET=$program
+    printf '%s\n' classes=10 train=data/detection/train.list valid=data/detection/valid.list names=data/detection/digits.names backup=out >digits.data
+    sed -E 's/^batch *=.*/batch=16/; s/^subdivisions *=.*/subdivisions=4/; s/^(width|height) *=.*/\1=96/; s/^burn_in *=.*/burn_in=0/; s/^max_batches *=.*/max_batches=6/
+        s/^policy *=.*/policy=constant/; s/^learning_rate *=.*/learning_rate=1e-4/' "$from" >tiny.cfg
+    # Its kernels take half precision where the losses are scaled.
+    sed 's/^burn_in/loss_scale=128\n&/' tiny.cfg >half.cfg
+    for name in tiny:1e-3 half:2e-2; do
+        limit=${name#*:} name=${name%:*}
+        if ! train 1 "$name" -dont_show; then
+            report "AlexeyAB's tree, $name.cfg on 1 rank" "$(why_not_trained)" log
+            continue
+        fi
+        mv "out/$name.weights" "one-$name.weights"
+        trains_as "one-$name.weights" "$limit" "AlexeyAB's tree, $name.cfg on 2 ranks trains as one" 2 "$name" -dont_show "${sharing[@]}" "${by[@]}"
+    done
+    trains_as one-tiny.weights 2e-2 "AlexeyAB's tree, tiny.cfg on a GPU, half precision as 32 bits" 1 half -dont_show
 }
 
 # Overlap changes no sum. Darknet's own kernels may round otherwise from run to run, so equal bits are said, not demanded.
@@ -530,8 +627,8 @@ wrapper=() sharing=() why_not=
 know_the_way
 echo "# $DARKNET"
 nvidia-smi -L 2>/dev/null | sed 's/^/# /' || true
-for part in ${GPU_TEST_ONLY:-against_the_cpu refusals two_ranks exchanges exchanges_of_four broken_exchanges overlap several_ranks layers training \
-    sanitizer faults speed mnist}; do
+for part in ${GPU_TEST_ONLY:-against_the_cpu refusals two_ranks exchanges exchanges_of_four broken_exchanges exact overlap several_ranks messages \
+    layers training alexeyab sanitizer faults speed mnist}; do
     "$part"
 done
 ((count)) || { report 'tests on a GPU' 'none ran'; }
