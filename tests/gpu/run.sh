@@ -334,15 +334,7 @@ messages() {
             continue
         fi
         mv out/small.weights "cpu-$name.weights"
-        for arguments in flat 'non_cuda_aware -cmn_intra mpi' 'flat -cmn_double_buffering 1'; do
-            if [[ $arguments == *buffering* ]]; then
-                if train 2 small "${sharing[@]}" -cmn_communicator flat -cmn_double_buffering 1 -cmn_compress "$name"; then
-                    report "$name, 2 ranks, $arguments" ok
-                else
-                    report "$name, 2 ranks, $arguments" "$(why_not_trained)" log
-                fi
-                continue
-            fi
+        for arguments in flat 'non_cuda_aware -cmn_intra mpi'; do
             # shellcheck disable=SC2086  # a name may come with a key
             trains_as "cpu-$name.weights" 1e-3 "$name, 2 ranks, $arguments, as on the CPU" 2 small "${sharing[@]}" -cmn_communicator $arguments -cmn_compress "$name"
         done
