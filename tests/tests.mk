@@ -76,7 +76,7 @@ gpu-tests: $(REAL_TESTS) $(if $(REAL_TESTS),,FORCE)
 gpu-pack: mnist build/cpu/canvases | deps-check ## Pack build/gpu-pack for a machine with a GPU and nothing else (ARCH=90; docs/use/gpu.md)
 	@$(MAKE) --no-print-directory GPU=1 CUDNN=1 NCCL=1 ARCH='$(or $(ARCH),90)' all gpu-tests
 	$(if $(ALEXEYAB_TREE),@$(MAKE) --no-print-directory DARKNET_TREE='$(ALEXEYAB_TREE)' GPU=1 CUDNN=1 CUDNN_HALF=1 NCCL=1 ARCH='$(or $(ARCH),90)' all)
-	@tests/gpu/pack.sh build/gpu-cudnn-nccl build/gpu-pack $(if $(ALEXEYAB_TREE),build/gpu-cudnn-half-nccl-alexeyab)
+	@tests/gpu/pack.sh build/gpu-cudnn-nccl build/gpu-pack $(if $(ALEXEYAB_TREE),build/gpu-cudnn-half-nccl-alexeyab '$(ALEXEYAB_TREE)')
 ifneq ($(ALEXEYAB_UNPACKED),)
 gpu-pack: | $(ALEXEYAB_UNPACKED)
 endif

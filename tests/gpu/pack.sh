@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# pack.sh BUILD OUT [ALEXEYAB]: what a machine with a GPU and nothing else needs to run tests/gpu/plan.sh, as OUT/run and OUT/files.tar.gz
-# (make gpu-pack). ALEXEYAB is a build of that tree, of which the pack then has the program, too. Not in it, because they are there with the driver and the toolkit, or larger than what may be carried:
-# libcuda, libcudart, libcublas, libcurand, libcudnn and libnccl; and the C and C++ libraries.
+# pack.sh BUILD OUT [ALEXEYAB TREE]: what a machine with a GPU and nothing else needs to run tests/gpu/plan.sh, as OUT/run and
+# OUT/files.tar.gz (make gpu-pack). ALEXEYAB is a build of the folder TREE, of which the pack then has the program, too. Not in it,
+# because they are there with the driver and the toolkit, or larger than what may be carried: libcuda, libcudart, libcublas,
+# libcurand, libcudnn and libnccl; and the C and C++ libraries.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-usage='usage: pack.sh BUILD OUT [ALEXEYAB]'
-build=${1:?$usage} out=${2:?$usage} alexeyab=${3:-}
+usage='usage: pack.sh BUILD OUT [ALEXEYAB TREE]'
+build=${1:?$usage} out=${2:?$usage} alexeyab=${3:-} tree=${4:-}
 train=3000 valid=1000 canvases=200 most=$((64 * 1024 * 1024))
 
 die() {
@@ -76,7 +77,7 @@ copy_data() {
     mkdir -p "$files/data/mnist" "$files/tests/gpu" "$files/cfg"
     cp tests/gpu/run.sh "$files/tests/gpu/"
     cp cfg/mnist.data cfg/mnist_conv.cfg cfg/digits_yolo.cfg build/darknet/cfg/resnet50.cfg build/darknet/cfg/yolov3.cfg "$files/cfg/"
-    [[ -z $alexeyab ]] || cp build/darknet-alexeyab/cfg/yolov4-tiny.cfg "$files/cfg/"
+    [[ -z $alexeyab ]] || cp "$tree/cfg/yolov4-tiny.cfg" "$files/cfg/"
     cp data/mnist/labels.txt "$files/data/mnist/"
     head -n "$train" data/mnist/train.list >"$files/data/mnist/train.list"
     head -n "$valid" data/mnist/valid.list >"$files/data/mnist/valid.list"

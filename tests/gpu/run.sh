@@ -5,7 +5,7 @@
 # is not set), GPU_TEST_TMP (a folder that stays; else a temporary one), GPU_TEST_ONLY (names of functions below; a later run with
 # the same GPU_TEST_TMP finds the weights and the way to share a GPU that an earlier one left there), GPU_TEST_REQUIRED (fail
 # where there is no GPU), GPU_TEST_LIMIT (seconds of a training), GPU_TEST_PROGRAMS (a folder with the tests of the exchange
-# that make gpu-tests compiles), DARKNET_ALEXEYAB (a GPU build of that tree; else one of build/), GPU_TEST_SHAPES (what `speed` trains: net:batch:side), GPU_TEST_SIZES (what it exchanges), GPU_TEST_ACCURACY and GPU_TEST_EPOCHS (what MNIST must reach, and in how many).
+# that make gpu-tests compiles), DARKNET_ALEXEYAB (a GPU build of that tree; else one of build/), ALEXEYAB_TREE (it), GPU_TEST_SHAPES (what `speed` trains: net:batch:side), GPU_TEST_SIZES (what it exchanges), GPU_TEST_ACCURACY and GPU_TEST_EPOCHS (what MNIST must reach, and in how many).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -379,7 +379,8 @@ alexeyab() {
     for name in "$root"/build/gpu*-alexeyab*/bin/darknet; do
         [[ -n $program || ! -x $name ]] || program=$name
     done
-    for name in "$root/cfg/yolov4-tiny.cfg" "$root"/build/*alexeyab*/cfg/yolov4-tiny.cfg; do
+    for name in "$root" "${ALEXEYAB_TREE:-$root/build/alexeyab/darknet}"; do
+        name=$name/cfg/yolov4-tiny.cfg
         [[ -n $from || ! -f $name ]] || from=$name
     done
     if [[ -z $program || -z $from || ! -f data/detection/train.list ]]; then
