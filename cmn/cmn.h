@@ -299,6 +299,27 @@ int cmn_has_micro_batch(struct network *net);
  * the last of its step; returns whether it is. */
 int cmn_after_micro_batch(struct network *net, int last);
 
+/* Local, not blocking once there is memory for it. Where a forward pass on a GPU begins: whether
+ * input and labels of a training's micro-batch, n floats each, come there beside what still
+ * computes. Then the network's input and labels on the GPU are others, and Darknet does not copy
+ * them. 0 without -cmn. */
+int cmn_sends_batch(struct network *net, const float *input, size_t inputs, const float *truth,
+                    size_t truths);
+
+/* Local, thread-safe, not blocking. load_threads() calls it last, with the batch that it has: images
+ * of `inputs` floats, and their labels. On GPUs the first micro-batch of them begins to travel.
+ * Returns a number for it, 0 where it does not. */
+size_t cmn_batch_loaded(int images, float **input, int inputs, float **truth, int truths);
+
+/* Local. train_network() calls it before a micro-batch: the number of the batch whose first
+ * micro-batch it is; else 0. */
+void cmn_takes_batch(struct network *net, size_t number);
+
+/* Local, not blocking. Where a forward pass on a GPU copies something to the host: whether n floats
+ * of the GPU's come to `host`, and their sum to *sum (it may be NULL), without a wait, before the
+ * micro-batch ends. 0 without -cmn, and where Darknet has to copy them. */
+int cmn_fetches_later(struct network *net, const float *device, float *host, size_t n, float *sum);
+
 /* Local. forward_network() calls it after layer i: makes progress in exchanges that are under
  * way. */
 void cmn_after_forward(struct network *net, int i);

@@ -174,6 +174,12 @@ double cmn_tree_variance_less(void);
 #ifdef GPU
 /* Multiplies n floats of the GPU's memory; does not wait. */
 void cmn_tree_scale_on_gpu(float *x, size_t n, float factor);
+
+/* Where the network keeps the addresses of its input and labels on the GPU. */
+void cmn_tree_gpu_batch(network *net, float ***input, float ***truth);
+
+/* Makes the network's loss of those of its layers, where it keeps one. */
+void cmn_tree_add_losses(network *net);
 #endif
 
 /* ---- images and predictions ---- */

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
+#include "engine/gpu_batch.h"
 #include "mpi/device.h"
 
 /* ---- the handle ---- */
@@ -327,6 +328,7 @@ void cmn_net_draw_random_rate(struct cmn_net *net)
 
 float cmn_net_loss(const struct cmn_net *net)
 {
+    cmn_gpu_batch_answer(cmn_network(net));
     return cmn_tree_loss(cmn_network(net));
 }
 

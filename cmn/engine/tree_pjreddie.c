@@ -277,6 +277,17 @@ void cmn_tree_scale_on_gpu(float *x, size_t n, float factor)
     scal_gpu((int)n, factor, x, 1);
 }
 
+void cmn_tree_gpu_batch(network *net, float ***input, float ***truth)
+{
+    *input = &net->input_gpu;
+    *truth = &net->truth_gpu;
+}
+
+void cmn_tree_add_losses(network *net)
+{
+    calc_network_cost(net);
+}
+
 #endif
 
 /* ---- images and predictions ---- */

@@ -17,6 +17,7 @@
 #include "engine/convolution.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
+#include "engine/gpu_batch.h"
 #include "engine/inference.h"
 #include "engine/products.h"
 #include "hooks/job.h"
@@ -323,6 +324,7 @@ void cmn_before_free_network(struct network *net)
 {
     if (net->cmn) {
         trained = trained == net->cmn ? NULL : trained;
+        cmn_gpu_batch_close();
         cmn_trainer_close(net->cmn);
         net->cmn = NULL;
     }
@@ -652,12 +654,48 @@ int cmn_after_micro_batch(struct network *net, int last)
     struct cmn_trainer *t = net->cmn;
 
     if (t) {
+        cmn_gpu_batch_take(0); /* an idle rank took none, and may recompute another one's */
         last = cmn_step_after_micro_batch(&t->step);
         if (last) {
             cmn_convolution_hold_weights(0);
         }
     }
     return last;
+}
+
+static int trains_on_gpu(const struct network *net)
+{
+    const struct cmn_trainer *t = net->cmn;
+
+    return t && t->session->topology.device >= 0;
+}
+
+int cmn_sends_batch(struct network *net, const float *input, size_t inputs, const float *truth,
+                    size_t truths)
+{
+    return trains_on_gpu(net) && cmn_gpu_batch_send(net, (struct cmn_host_floats){input, inputs},
+                                                    (struct cmn_host_floats){truth, truths});
+}
+
+size_t cmn_batch_loaded(int images, float **input, int inputs, float **truth, int truths)
+{
+    size_t n = (size_t)images;
+
+    return cmn_job.on ? cmn_gpu_batch_ahead((struct cmn_host_rows){input, n, (size_t)inputs},
+                                            (struct cmn_host_rows){truth, n, (size_t)truths})
+                      : 0;
+}
+
+void cmn_takes_batch(struct network *net, size_t number)
+{
+    if (net->cmn) {
+        cmn_gpu_batch_take(number);
+    }
+}
+
+int cmn_fetches_later(struct network *net, const float *device, float *host, size_t n, float *sum)
+{
+    return net->train && trains_on_gpu(net) && cmn_gpu_batch_ask(device, host, n, sum);
 }
 
 void cmn_after_forward(struct network *net, int i)

@@ -185,26 +185,45 @@ static void look_at_gradients(struct cmn_nonfinite_policy *p, int layer, int mic
     }
 }
 
-void cmn_nonfinite_after_backward(struct cmn_nonfinite_policy *p, int i, int micro_batch)
+static void look_at_loss(struct cmn_nonfinite_policy *p, int micro_batch)
 {
-    const struct cmn_net *net = p->model->net;
     struct cmn_nonfinite found;
 
+    if (!p->looked) {
+        p->looked = 1;
+        if (cmn_nonfinite_loss(p->model->net, &found)) {
+            note(p, &found, micro_batch, micro_batch);
+        }
+    }
+}
+
+static void stop_if_found(const struct cmn_nonfinite_policy *p)
+{
+    if (p->found.name && mode(p) == CMN_NONFINITE_STOP) {
+        stop(p);
+    }
+}
+
+void cmn_nonfinite_after_backward(struct cmn_nonfinite_policy *p, int i, int micro_batch)
+{
     if (mode(p) == CMN_NONFINITE_IGNORE || p->feed->share.spare) {
         return;
     }
-    if (!p->looked) {
-        p->looked = 1;
-        if (cmn_nonfinite_loss(net, &found)) {
-            note(p, &found, micro_batch, micro_batch);
-        }
+    if (!p->model->gradients.on_gpu) {
+        look_at_loss(p, micro_batch);
     }
     /* With cmn_exact each micro-batch begins with gradients of 0: it takes none of another one along. */
     if (micro_batch + 1 == p->feed->share.micro_batches || cmn_feed_exact(p->feed)) {
         look_at_gradients(p, i, micro_batch);
     }
-    if (p->found.name && mode(p) == CMN_NONFINITE_STOP) {
-        stop(p);
+    stop_if_found(p);
+}
+
+void cmn_nonfinite_look_at_loss(struct cmn_nonfinite_policy *p, int micro_batch)
+{
+    if (mode(p) != CMN_NONFINITE_IGNORE && !p->feed->share.spare) {
+        look_at_loss(p, micro_batch);
+        stop_if_found(p);
     }
 }
 

@@ -45,9 +45,12 @@ void cmn_nonfinite_begin_micro_batch(struct cmn_nonfinite_policy *p);
  * finds is reported before the update. */
 void cmn_nonfinite_after_micro_batch(struct cmn_nonfinite_policy *p);
 
-/* Local. Backward has done layer i of that micro-batch: looks at the loss once, and in the last
- * micro-batch of a step, or with cmn_exact in each, at the gradients of the layer. */
+/* Local. Backward has done layer i of that micro-batch: looks at the loss once, but on a GPU, and in
+ * the last micro-batch of a step, or with cmn_exact in each, at the gradients of the layer. */
 void cmn_nonfinite_after_backward(struct cmn_nonfinite_policy *p, int i, int micro_batch);
+
+/* Local. Backward of that micro-batch is queued on a GPU, and its loss is known. */
+void cmn_nonfinite_look_at_loss(struct cmn_nonfinite_policy *p, int micro_batch);
 
 /* Collective with cmn_nonfinite=skip, else local; blocks on GPUs and where it is collective.
  * Backward is done: whether this step is to be left out, on all ranks, which is said. Stop requests

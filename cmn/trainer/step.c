@@ -139,6 +139,9 @@ int cmn_step_after_micro_batch(struct cmn_step *p)
     struct cmn_net *net = p->model->net;
     float loss = cmn_net_loss(net), right = (float)cmn_net_count_right(net);
 
+    if (p->model->gradients.on_gpu) {
+        cmn_nonfinite_look_at_loss(&p->nonfinite, p->micro_batch);
+    }
     p->layer_ended = 0;
     cmn_status_compute("the update");
     cmn_random_common();

@@ -367,26 +367,45 @@ wide_cfg() {
     done
 }
 
-# waits STEPS ARGUMENTS...: what a rank that prints nothing waits for: copies to the GPU, copies from it, streams, the GPU, events.
+# waits STEPS KEY=VALUE ARGUMENTS...: what a rank that prints nothing waits for: copies to the GPU, copies from it, streams, the GPU, events;
+# and copies to the GPU on a stream of their own, and how many of them a loader asked for. The key is one of [net].
 waits() {
-    smooth_cfg batch=20 max_batches="$1" >conv.cfg
-    shift
+    smooth_cfg batch=20 max_batches="$1" "$2" >conv.cfg
+    shift 2
     rm -rf out waits
     FAKE_WAITS=$PWD/waits train_on 2 conv.cfg -cmn_overlap off -cmn_verify 0 -cmn_validate 0 "$@" >/dev/null
-    sort -n -k1,1 -k2,2 waits | head -n 1
+    sort -n -k1,1 -k2,2 -k3,3 -k4,4 -k5,5 waits | head -n 1
 }
 
 @test "the host waits in a step on a GPU for what the document says, and for no more" {
     # shellcheck disable=SC2016  # as the document has it
     for row in 'pure_nccl |-cmn_communicator pure_nccl' 'non_cuda_aware, `cmn_intra=mpi` |-cmn_communicator non_cuda_aware -cmn_intra mpi'; do
         # shellcheck disable=SC2086  # keys and their values
-        few=$(waits 10 ${row#*|})
+        few=$(waits 10 subdivisions=1 ${row#*|})
         # shellcheck disable=SC2086
-        more=$(waits 20 ${row#*|})
+        more=$(waits 20 subdivisions=1 ${row#*|})
         awk -v few="$few" '{ split(few, a); print ($1 - a[1]) / 10, ($2 - a[2]) / 10, ($3 - a[3]) / 10, ($4 - a[4]) / 10, ($5 - a[5]) / 10 }' \
             <<<"$more" >seen
         sed -n "s/^| ${row%%|*}| \([0-9]\)/\1/p" "$REPO/docs/use/gpu.md" | tr -d '|' | xargs >said
         diff said seen
+    done
+}
+
+# Its input and labels are the two copies on a stream of their own.
+@test "a step's first micro-batch is on its way before the step begins, each goes there once, and all have the CPU's weights" {
+    for subdivisions in 1 4; do
+        few=$(waits 6 "subdivisions=$subdivisions" -cmn_communicator pure_nccl)
+        for seed in 1 2 3; do
+            more=$(FAKE_SEED=$seed waits 16 "subdivisions=$subdivisions" -cmn_communicator pure_nccl)
+            echo "$few; $more"
+            # The loader is a batch ahead of the last one, and in the first two steps may be early.
+            awk -v few="$few" -v n="$subdivisions" '{ split(few, a); all = $6 - a[6]; ahead = $7 - a[7]
+                exit !(all >= 20 * n - 4 && all <= 20 * n + 4 && ahead >= 16 && ahead <= 24) }' <<<"$more"
+            keep conv "$subdivisions-$seed"
+            cmp "$subdivisions-1.weights" "$subdivisions-$seed.weights"
+        done
+        on_cpu train_on 2 conv.cfg
+        assert_close out/conv.weights "$subdivisions-1.weights" 1e-5
     done
 }
 

@@ -49,6 +49,11 @@ static long frozen_at;
 enum { TO_GPU, FROM_GPU, A_STREAM, THE_GPU, AN_EVENT, WAITS };
 static long waits[WAITS];
 
+/* Written behind them: copies to the GPU on other streams than Darknet's; those of them that another
+ * thread asked for than the one that started the process. */
+static long copies_beside, copies_of_others;
+static pthread_t first_thread;
+
 /* ---- for all of the stand-in ---- */
 
 __attribute__((destructor)) static void tell_waits(void)
@@ -57,8 +62,8 @@ __attribute__((destructor)) static void tell_waits(void)
     FILE *out = name ? fopen(name, "a") : NULL;
 
     if (out && current >= 0) {
-        fprintf(out, "%ld %ld %ld %ld %ld\n", waits[TO_GPU], waits[FROM_GPU], waits[A_STREAM],
-                waits[THE_GPU], waits[AN_EVENT]);
+        fprintf(out, "%ld %ld %ld %ld %ld %ld %ld\n", waits[TO_GPU], waits[FROM_GPU],
+                waits[A_STREAM], waits[THE_GPU], waits[AN_EVENT], copies_beside, copies_of_others);
     }
     if (out) {
         fclose(out);
@@ -74,6 +79,7 @@ __attribute__((constructor)) static void begin(void)
     pthread_mutexattr_init(&recursive);
     pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&mutex, &recursive);
+    first_thread = pthread_self();
     fake.gpus = gpus ? atoi(gpus) : 0;
     frozen = freeze ? strchr(freeze, ':') : NULL;
     frozen_at = freeze ? atol(freeze) : 0;
@@ -635,6 +641,12 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
         return result(cudaErrorInvalidValue);
     }
     sides(&work, to, from, kind, 1);
+    if (kind == cudaMemcpyHostToDevice && stream && stream != cudaStreamLegacy) {
+        fake_lock();
+        copies_beside++;
+        copies_of_others += !pthread_equal(pthread_self(), first_thread);
+        fake_unlock();
+    }
     fake_queue(stream, &work);
     return cudaSuccess;
 }

@@ -1,0 +1,438 @@
+#include "engine/gpu_batch.h"
+
+#ifdef GPU
+
+#include <cuda_runtime.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#include "base/fatal.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "engine/darknet_tree.h"
+#include "mpi/device.h"
+
+/* Three places: of the micro-batch that computes, of the next one of the step, and of the next
+ * step's first one. When a loader is early its batch takes the second, until its forerunner computes. */
+enum { PLACES = 3, QUESTIONS = 4 };
+enum state { FREE, FILLED_NOW, AHEAD, COMPUTES };
+
+struct place {
+    enum state is;
+    size_t number;        /* AHEAD */
+    float *locked;        /* page-locked: input, behind it labels */
+    float *input, *truth; /* the GPU's; of the one that computes they are the network's, too */
+    cudaEvent_t sent;     /* both copies have ended */
+    cudaEvent_t used;     /* Darknet's stream has computed with them */
+    int may_travel;       /* the host does not know yet that the copies have ended */
+};
+
+struct question {
+    float *locked, *host, *sum;
+    size_t room, n;
+};
+
+static struct {
+    int open, device;
+    struct place place[PLACES], *computes;
+    size_t inputs, truths; /* floats of a micro-batch: so large is each place */
+    size_t numbers, taken;
+    void *stream;
+    struct question question[QUESTIONS];
+    int questions;
+    cudaEvent_t answered;
+} batch;
+
+/* Of the places' states and numbers; who fills a place does it without. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t filled = PTHREAD_COND_INITIALIZER;
+
+static void require(int result)
+{
+    if (result) {
+        cmn_fail_in("a batch for the GPU");
+        cmn_fatal_reason();
+    }
+}
+
+static void queued(int code, const char *what)
+{
+    require(cmn_device_check(code, what));
+}
+
+static void make_event(cudaEvent_t *event)
+{
+    queued(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate");
+}
+
+static void await(cudaEvent_t event)
+{
+    int is;
+
+    while ((is = cmn_device_reached(event)) == 0) {
+        sched_yield();
+    }
+    require(is < 0);
+}
+
+/* ---- memory ---- */
+
+static int some_is_filled(void)
+{
+    int some = 0;
+
+    for (int i = 0; i < PLACES; i++) {
+        some |= batch.place[i].is == FILLED_NOW;
+    }
+    return some;
+}
+
+/* With the lock, by the main thread. */
+static void await_loaders(void)
+{
+    while (some_is_filled()) {
+        pthread_cond_wait(&filled, &lock);
+    }
+}
+
+/* Not that of the GPU which the network has. */
+static void free_places(void)
+{
+    for (int i = 0; i < PLACES; i++) {
+        struct place *p = &batch.place[i];
+        if (p != batch.computes) {
+            cmn_device_free(p->input);
+            cmn_device_free(p->truth);
+        }
+        cmn_device_host_free(p->locked);
+        p->input = p->truth = p->locked = NULL;
+        p->may_travel = 0;
+        p->is = FREE;
+    }
+}
+
+static void open_once(void)
+{
+    if (batch.open) {
+        return;
+    }
+    queued(cudaGetDevice(&batch.device), "cudaGetDevice");
+    require(cmn_device_stream_open(&batch.stream));
+    make_event(&batch.answered);
+    for (int i = 0; i < PLACES; i++) {
+        make_event(&batch.place[i].sent);
+        make_event(&batch.place[i].used);
+    }
+    batch.computes = &batch.place[0];
+    batch.open = 1;
+}
+
+/* What the network has becomes that of the place that computes. */
+static void make_places(float *input, float *truth, size_t inputs, size_t truths)
+{
+    pthread_mutex_lock(&lock);
+    await_loaders();
+    open_once();
+    free_places();
+    batch.inputs = inputs;
+    batch.truths = truths;
+    for (int i = 0; i < PLACES; i++) {
+        struct place *p = &batch.place[i];
+        require(cmn_device_host_memory(&p->locked, inputs + truths));
+        if (p != batch.computes) {
+            require(cmn_device_memory(&p->input, inputs));
+            require(cmn_device_memory(&p->truth, truths ? truths : 1));
+        }
+    }
+    batch.computes->input = input;
+    batch.computes->truth = truth;
+    batch.computes->is = COMPUTES;
+    pthread_mutex_unlock(&lock);
+}
+
+void cmn_gpu_batch_close(void)
+{
+    pthread_mutex_lock(&lock);
+    await_loaders();
+    if (batch.open) {
+        free_places();
+        for (int i = 0; i < PLACES; i++) {
+            cudaEventDestroy(batch.place[i].sent);
+            cudaEventDestroy(batch.place[i].used);
+        }
+        for (int i = 0; i < QUESTIONS; i++) {
+            cmn_device_host_free(batch.question[i].locked);
+        }
+        cudaEventDestroy(batch.answered);
+        cmn_device_stream_close(batch.stream);
+        memset(&batch, 0, sizeof batch);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- to the GPU ---- */
+
+/* The page-locked memory of a place, when its last copy has ended. */
+static int empty(struct place *p)
+{
+    int is = 1;
+
+    while (p->may_travel && (is = cmn_device_reached(p->sent)) == 0) {
+        sched_yield();
+    }
+    p->may_travel = 0;
+    return is < 0 ? -1 : 0;
+}
+
+static int copy(float *to, const float *locked, size_t n)
+{
+    return n ? cmn_device_check(cudaMemcpyAsync(to, locked, n * sizeof *to, cudaMemcpyHostToDevice,
+                                                (cudaStream_t)batch.stream),
+                                "cudaMemcpyAsync")
+             : 0;
+}
+
+/* What is in the place's page-locked memory begins to travel, behind the last kernel that reads what
+ * lies there on the GPU, and beside all that comes later. */
+static int send(struct place *p)
+{
+    p->may_travel = 1;
+    if (cmn_device_check(cudaStreamWaitEvent((cudaStream_t)batch.stream, p->used, 0),
+                         "cudaStreamWaitEvent") ||
+        copy(p->input, p->locked, batch.inputs) ||
+        copy(p->truth, p->locked + batch.inputs, batch.truths)) {
+        return -1;
+    }
+    return cmn_device_check(cudaEventRecord(p->sent, (cudaStream_t)batch.stream),
+                            "cudaEventRecord");
+}
+
+/* With the lock. NULL: all are in use. */
+static struct place *free_place(void)
+{
+    for (int i = 0; i < PLACES; i++) {
+        if (batch.place[i].is == FREE) {
+            batch.place[i].is = FILLED_NOW;
+            return &batch.place[i];
+        }
+    }
+    return NULL;
+}
+
+/* With the lock. The place of the batch that is taken now; those before it have been thrown away. */
+static struct place *sent_ahead(void)
+{
+    struct place *found = NULL;
+
+    for (int i = 0; i < PLACES && batch.taken; i++) {
+        struct place *p = &batch.place[i];
+        if (p->is == AHEAD && p->number == batch.taken) {
+            found = p;
+        } else if (p->is == AHEAD && p->number < batch.taken) {
+            p->is = FREE;
+        }
+    }
+    return found;
+}
+
+/* With the lock. Where none is free, the oldest of those that were sent ahead: nobody took it. */
+static struct place *place_for_this(void)
+{
+    struct place *free_one = free_place(), *oldest = NULL;
+
+    for (int i = 0; i < PLACES; i++) {
+        struct place *p = &batch.place[i];
+        if (p->is == AHEAD && (!oldest || p->number < oldest->number)) {
+            oldest = p;
+        }
+    }
+    if (!free_one && oldest) {
+        oldest->is = FILLED_NOW;
+    }
+    return free_one ? free_one : oldest;
+}
+
+int cmn_gpu_batch_send(struct network *net, struct cmn_host_floats input,
+                       struct cmn_host_floats truth)
+{
+    float **of_input, **of_truth;
+    struct place *p;
+
+    cmn_tree_gpu_batch(net, &of_input, &of_truth);
+    if (!batch.open || *of_input != batch.computes->input || *of_truth != batch.computes->truth ||
+        input.n != batch.inputs || truth.n != batch.truths) {
+        make_places(*of_input, *of_truth, input.n, truth.n);
+    }
+    pthread_mutex_lock(&lock);
+    p = sent_ahead();
+    batch.taken = 0;
+    if (!p) {
+        while (!(p = place_for_this())) {
+            pthread_cond_wait(&filled, &lock);
+        }
+        pthread_mutex_unlock(&lock);
+        require(empty(p));
+        memcpy(p->locked, input.data, input.n * sizeof *p->locked);
+        memcpy(p->locked + input.n, truth.data, truth.n * sizeof *p->locked);
+        require(send(p));
+        pthread_mutex_lock(&lock);
+    }
+    queued(cudaEventRecord(batch.computes->used, cudaStreamLegacy), "cudaEventRecord");
+    queued(cudaStreamWaitEvent(cudaStreamLegacy, p->sent, 0), "cudaStreamWaitEvent");
+    batch.computes->is = FREE;
+    batch.computes = p;
+    p->is = COMPUTES;
+    *of_input = p->input;
+    *of_truth = p->truth;
+    pthread_cond_broadcast(&filled);
+    pthread_mutex_unlock(&lock);
+    return 1;
+}
+
+void cmn_gpu_batch_take(size_t number)
+{
+    batch.taken = number;
+}
+
+/* ---- a loader's thread ---- */
+
+/* Images of a micro-batch, if so many floats of each make one; else 0. */
+static size_t rows_of(struct cmn_host_rows input, struct cmn_host_rows truth)
+{
+    size_t n = input.each ? batch.inputs / input.each : 0;
+
+    return n * input.each == batch.inputs && n * truth.each == batch.truths && n <= input.n &&
+                   n <= truth.n
+               ? n
+               : 0;
+}
+
+static float *gather(float *to, struct cmn_host_rows rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++, to += rows.each) {
+        memcpy(to, rows.row[i], rows.each * sizeof *to);
+    }
+    return to;
+}
+
+/* What CUDA refuses here it refuses the main thread, too, which says so. */
+static int fill(struct place *p, struct cmn_host_rows input, struct cmn_host_rows truth, size_t n)
+{
+    if (cmn_device_check(cudaSetDevice(batch.device), "cudaSetDevice") || empty(p)) {
+        return -1;
+    }
+    gather(gather(p->locked, input, n), truth, n);
+    return send(p);
+}
+
+size_t cmn_gpu_batch_ahead(struct cmn_host_rows input, struct cmn_host_rows truth)
+{
+    struct place *p;
+    size_t n, number = 0;
+    int failed;
+
+    pthread_mutex_lock(&lock);
+    n = batch.open ? rows_of(input, truth) : 0;
+    p = n ? free_place() : NULL;
+    pthread_mutex_unlock(&lock);
+    if (!p) {
+        return 0;
+    }
+    failed = fill(p, input, truth, n);
+    pthread_mutex_lock(&lock);
+    if (!failed) {
+        number = p->number = ++batch.numbers;
+    }
+    p->is = failed ? FREE : AHEAD;
+    pthread_cond_broadcast(&filled);
+    pthread_mutex_unlock(&lock);
+    return number;
+}
+
+/* ---- back to the host ---- */
+
+int cmn_gpu_batch_ask(const float *device, float *host, size_t n, float *sum)
+{
+    struct question *q = &batch.question[batch.questions];
+
+    if (!batch.open || batch.questions == QUESTIONS) {
+        return 0;
+    }
+    if (q->room < n) {
+        cmn_device_host_free(q->locked);
+        require(cmn_device_host_memory(&q->locked, n));
+        q->room = n;
+    }
+    q->host = host;
+    q->sum = sum;
+    q->n = n;
+    batch.questions++;
+    queued(cudaMemcpyAsync(q->locked, device, n * sizeof *host, cudaMemcpyDeviceToHost,
+                           cudaStreamLegacy),
+           "cudaMemcpyAsync");
+    queued(cudaEventRecord(batch.answered, cudaStreamLegacy), "cudaEventRecord");
+    return 1;
+}
+
+void cmn_gpu_batch_answer(struct network *net)
+{
+    if (!batch.questions) {
+        return;
+    }
+    cmn_status_compute("forward on the GPU");
+    await(batch.answered);
+    batch.computes->may_travel = 0; /* what has computed has come before */
+    for (int i = 0; i < batch.questions; i++) {
+        const struct question *q = &batch.question[i];
+        memcpy(q->host, q->locked, q->n * sizeof *q->host);
+        if (q->sum) {
+            *q->sum = sum_array(q->host, (int)q->n);
+        }
+    }
+    batch.questions = 0;
+    cmn_tree_add_losses(net);
+}
+
+#else
+
+int cmn_gpu_batch_send(struct network *net, struct cmn_host_floats input,
+                       struct cmn_host_floats truth)
+{
+    (void)net;
+    (void)input;
+    (void)truth;
+    return 0;
+}
+
+size_t cmn_gpu_batch_ahead(struct cmn_host_rows input, struct cmn_host_rows truth)
+{
+    (void)input;
+    (void)truth;
+    return 0;
+}
+
+void cmn_gpu_batch_take(size_t number)
+{
+    (void)number;
+}
+
+int cmn_gpu_batch_ask(const float *device, float *host, size_t n, float *sum)
+{
+    (void)device;
+    (void)host;
+    (void)n;
+    (void)sum;
+    return 0;
+}
+
+void cmn_gpu_batch_answer(struct network *net)
+{
+    (void)net;
+}
+
+void cmn_gpu_batch_close(void)
+{
+}
+
+#endif

@@ -1,0 +1,251 @@
+/* Batches on their way to a GPU, over the stand-in for CUDA: each arrives whole, however late the GPU
+ * is, while the host writes on in its own memory. The network is made by hand. */
+#include "gpu/gpu.h"
+
+#include <pthread.h>
+
+#include "darknet.h"
+
+#include "engine/gpu_batch.h"
+#include "mpi/device.h"
+
+enum { IMAGES = 4, IN = 300, OUT = 7, TIMES = 40, WHOLE = IMAGES * (IN + OUT) };
+
+static network net;
+static float in[2 * IMAGES * IN], out[2 * IMAGES * OUT];
+static float *seen; /* the GPU's: what a kernel found there, each time */
+
+static float value(int time, int i)
+{
+    return (float)(time * 100000 + i);
+}
+
+static void fill(float *x, int n, int time)
+{
+    for (int i = 0; i < n; i++) {
+        x[i] = value(time, i);
+    }
+}
+
+static void give_memory(int images)
+{
+    void *memory;
+
+    cudaMalloc(&memory, (size_t)(images * IN) * sizeof(float));
+    net.input_gpu = memory;
+    cudaMalloc(&memory, (size_t)(images * OUT) * sizeof(float));
+    net.truth_gpu = memory;
+}
+
+static void begin(void)
+{
+    all_well();
+    net = (network){.gpu_index = 0};
+    give_memory(IMAGES);
+    CHECK_SAYING(cmn_device_memory(&seen, (size_t)TIMES * WHOLE) == 0, "%s", cmn_reason());
+}
+
+static void end(void)
+{
+    cmn_gpu_batch_close();
+    cudaFree(net.input_gpu);
+    cudaFree(net.truth_gpu);
+    cmn_device_free(seen);
+    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
+    fail_on_all_ranks();
+}
+
+/* A micro-batch that reads its input and labels, some time later. */
+static void compute(int time, int images)
+{
+    size_t inputs = (size_t)(images * IN), truths = (size_t)(images * OUT);
+
+    CHECK(cmn_gpu_batch_send(&net, (struct cmn_host_floats){in, inputs},
+                             (struct cmn_host_floats){out, truths}) == 1);
+    CHECK(cmn_device_copy(seen + time * WHOLE, net.input_gpu, inputs) == 0);
+    CHECK(cmn_device_copy(seen + time * WHOLE + IMAGES * IN, net.truth_gpu, truths) == 0);
+}
+
+/* What the micro-batch found was written as that of `time`. */
+static void check_seen(int at, int images, int time)
+{
+    static float found[WHOLE];
+
+    CHECK(cmn_device_read(found, seen + at * WHOLE, WHOLE) == 0);
+    for (int i = 0; i < images * IN; i++) {
+        CHECK_SAYING(found[i] == value(time, i), "input %d of micro-batch %d is %g", i, at,
+                     (double)found[i]);
+    }
+    for (int i = 0; i < images * OUT; i++) {
+        CHECK_SAYING(found[IMAGES * IN + i] == value(time, i), "label %d of micro-batch %d is %g",
+                     i, at, (double)found[IMAGES * IN + i]);
+    }
+}
+
+static void arrives(void **state)
+{
+    (void)state;
+    begin();
+    for (int t = 0; t < TIMES; t++) {
+        fill(in, IMAGES * IN, t);
+        fill(out, IMAGES * OUT, t);
+        compute(t, IMAGES);
+    }
+    for (int t = 0; t < TIMES; t++) {
+        check_seen(t, IMAGES, t);
+    }
+    end();
+}
+
+/* ---- a loader's thread ---- */
+
+struct load {
+    int time, images, each;
+    size_t number;
+};
+
+static void *loads(void *arguments)
+{
+    struct load *l = arguments;
+    float *input = malloc(sizeof *input * (size_t)(l->images * l->each));
+    float *truth = malloc(sizeof *truth * (size_t)(l->images * OUT));
+    float **of_input = malloc(sizeof *of_input * (size_t)l->images);
+    float **of_truth = malloc(sizeof *of_truth * (size_t)l->images);
+
+    fill(input, l->images * l->each, l->time);
+    fill(truth, l->images * OUT, l->time);
+    for (int i = 0; i < l->images; i++) {
+        of_input[i] = input + i * l->each;
+        of_truth[i] = truth + i * OUT;
+    }
+    l->number =
+        cmn_gpu_batch_ahead((struct cmn_host_rows){of_input, (size_t)l->images, (size_t)l->each},
+                            (struct cmn_host_rows){of_truth, (size_t)l->images, OUT});
+    free(input);
+    free(truth);
+    free(of_input);
+    free(of_truth);
+    return NULL;
+}
+
+static size_t load(int time, int images, int each)
+{
+    struct load l = {time, images, each, 0};
+    pthread_t thread;
+
+    CHECK(pthread_create(&thread, NULL, loads, &l) == 0);
+    pthread_join(thread, NULL);
+    return l.number;
+}
+
+/* As a trainer does: the loader is one batch ahead, and a step has two micro-batches, or three. */
+static void ahead(void **state)
+{
+    size_t next, number;
+    int t = 0;
+
+    (void)state;
+    begin();
+    CHECK(load(0, 2 * IMAGES, IN) == 0); /* there is no memory yet */
+    fill(in, IMAGES * IN, 0);
+    fill(out, IMAGES * OUT, 0);
+    compute(t++, IMAGES);
+    CHECK(load(1, IMAGES - 1, IN) == 0); /* less than a micro-batch */
+    CHECK(load(1, IMAGES, IN + 1) == 0); /* other images */
+    next = load(1, 2 * IMAGES, IN);
+    CHECK(next != 0);
+    while (t + 3 < TIMES) {
+        int step = t;
+        number = next;
+        next = load(t + 3, 2 * IMAGES, IN); /* before its forerunner computes */
+        CHECK(next != 0);
+        memset(in, 0, sizeof in);
+        cmn_gpu_batch_take(number);
+        compute(t++, IMAGES);
+        fill(in, IMAGES * IN, t);
+        fill(out, IMAGES * OUT, t);
+        compute(t++, IMAGES);
+        if (step % 2) { /* the next one is thrown away, and loaded again */
+            next = load(step + 3, 2 * IMAGES, IN);
+        }
+        fill(in, IMAGES * IN, t);
+        fill(out, IMAGES * OUT, t);
+        compute(t++, IMAGES);
+    }
+    for (int i = 0; i < t; i++) {
+        check_seen(i, IMAGES, i);
+    }
+    end();
+}
+
+/* Darknet frees what the network has, and takes other memory for it. */
+static void other_size(void **state)
+{
+    (void)state;
+    begin();
+    for (int t = 0; t < 8; t++) {
+        int images = 1 + t % IMAGES;
+        size_t number = load(99, 2 * IMAGES, IN); /* of the size before */
+        cudaFree(net.input_gpu);
+        cudaFree(net.truth_gpu);
+        give_memory(images);
+        fill(in, images * IN, t);
+        fill(out, images * OUT, t);
+        cmn_gpu_batch_take(number);
+        compute(t, images);
+        check_seen(t, images, t);
+    }
+    fill(in, IN, 8);
+    fill(out, OUT, 8);
+    compute(8, 1); /* the same memory, of which less is used */
+    check_seen(8, 1, 8);
+    end();
+}
+
+/* What comes back is that of its own time, and its sum; the loss is the mean of two. */
+static void answers(void **state)
+{
+    float cost[2] = {0}, loss = 0, back[4][IN];
+    layer layers[2] = {{.cost = &cost[0]}, {.cost = &cost[1]}};
+
+    (void)state;
+    begin();
+    net.layers = layers;
+    net.n = 2;
+    net.cost = &loss;
+    CHECK(cmn_gpu_batch_ask(seen, back[0], IN, NULL) == 0); /* nothing was sent */
+    for (int t = 0; t < 6; t++) {
+        fill(in, IMAGES * IN, t);
+        fill(out, IMAGES * OUT, t);
+        compute(t, IMAGES);
+        memset(back, 0xff, sizeof back);
+        for (int i = 0; i < 4; i++) {
+            CHECK(cmn_gpu_batch_ask(net.truth_gpu, back[i], OUT, i % 2 ? &cost[i / 2] : NULL) == 1);
+        }
+        CHECK(cmn_gpu_batch_ask(net.truth_gpu, back[0], OUT, NULL) == 0); /* they are too many */
+        CHECK(cmn_device_zero(net.truth_gpu, OUT) == 0);                  /* as backward would */
+        cmn_gpu_batch_answer(&net);
+        for (int i = 0; i < 4 * OUT; i++) {
+            CHECK(back[i / OUT][i % OUT] == value(t, i % OUT));
+        }
+        CHECK(cost[0] == sum_array(back[1], OUT) && cost[1] == cost[0] && loss == cost[0]);
+    }
+    end();
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arrives),
+        cmocka_unit_test(ahead),
+        cmocka_unit_test(other_size),
+        cmocka_unit_test(answers),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return gpu_main(group);
+}
