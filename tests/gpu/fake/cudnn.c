@@ -557,6 +557,55 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
                     bytes);
 }
 
+struct biases {
+    struct fake_tensor shape; /* of dy */
+    float alpha, beta;
+    void *dy, *db;
+};
+
+static void run_biases(void *arguments)
+{
+    const struct biases *b = arguments;
+    const struct fake_tensor *t = &b->shape;
+    size_t plane = (size_t)t->h * (size_t)t->w, n = (size_t)t->n * (size_t)t->c * plane;
+    float *dy = floats(b->dy, n, t->type), *sum = floats(NULL, (size_t)t->c, t->type);
+
+    for (size_t i = 0; i < n; i++) {
+        sum[i / plane % (size_t)t->c] += dy[i];
+    }
+    blend(b->db, sum, (size_t)t->c, t->type, b->alpha, b->beta);
+    free(dy);
+    free(sum);
+}
+
+cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void *alpha,
+                                           cudnnTensorDescriptor_t dy_shape, const void *dy,
+                                           const void *beta, cudnnTensorDescriptor_t db_shape,
+                                           void *db)
+{
+    const struct fake_tensor *y = dy_shape, *d = db_shape;
+    struct biases b = {.alpha = *(const float *)alpha, .beta = *(const float *)beta};
+
+    fake_require_device(handle->device, __func__);
+    require(y ? &y->state : NULL, 1, __func__);
+    require(d ? &d->state : NULL, 1, __func__);
+    if (d->n != 1 || d->c != y->c || d->h != 1 || d->w != 1 || d->type != y->type) {
+        fake_die("%s: %d x %d x %d x %d (type %d) images have %d biases, and not %d x %d x %d x %d "
+                 "(type %d)",
+                 __func__, y->n, y->c, y->h, y->w, y->type, y->c, d->n, d->c, d->h, d->w, d->type);
+    }
+    b.shape = *y;
+    b.dy = fake_device(dy, tensor_bytes(y), __func__);
+    b.db = fake_device(db, tensor_bytes(d), __func__);
+    if (!b.dy || !b.db) {
+        fake_die("%s was given NULL for a tensor", __func__);
+    }
+    refuse_overlap(b.db, tensor_bytes(d), b.dy, tensor_bytes(y), __func__);
+    fake_load(__func__);
+    fake_call(__func__, run_biases, &b, sizeof b);
+    return CUDNN_STATUS_SUCCESS;
+}
+
 /* ---- batch normalisation ---- */
 
 struct normalisation {

@@ -148,6 +148,11 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
                                              size_t bytes, const void *beta,
                                              cudnnFilterDescriptor_t dw_shape, void *dw);
 
+cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void *alpha,
+                                           cudnnTensorDescriptor_t dy_shape, const void *dy,
+                                           const void *beta, cudnnTensorDescriptor_t db_shape,
+                                           void *db);
+
 cudnnStatus_t cudnnBatchNormalizationForwardTraining(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
     cudnnTensorDescriptor_t x_shape, const void *x, cudnnTensorDescriptor_t y_shape, void *y,
