@@ -279,7 +279,10 @@ extern "C" int cmn_kernel_load_update(void)
     int code = cudaFuncGetAttributes(&unused, (const void *)update);
 
     code = code ? code : cudaFuncGetAttributes(&unused, (const void *)update_adam);
-    return code ? code : cudaFuncGetAttributes(&unused, (const void *)combine);
+    code = code ? code : cudaFuncGetAttributes(&unused, (const void *)combine);
+    code = code ? code
+                : cudaFuncGetAttributes(&unused, (const void *)sum_parts<unsigned long long>);
+    return code ? code : cudaFuncGetAttributes(&unused, (const void *)sum_parts<double>);
 }
 
 extern "C" int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor,

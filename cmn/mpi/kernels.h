@@ -24,7 +24,7 @@ int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor, e
  * otherwise, which may wait for what runs there: a sum, which may wait for this rank. */
 int cmn_kernel_load_casts(enum cmn_dtype type);
 
-/* The same for cmn_kernel_scale; and for what updates while a sum runs. */
+/* The same for cmn_kernel_scale; and for what updates or is compared while a sum runs. */
 int cmn_kernel_load_scale(void);
 int cmn_kernel_load_update(void);
 
