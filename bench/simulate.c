@@ -10,7 +10,8 @@
  *
  * LAYERS has a line "FLOATS OPERATIONS" for each layer, in the order of the forward pass.
  * ALGORITHM is pairwise, halving, ring, mpi or auto, each with /fp16 or /bf16 behind it, or
- * topk:RATIO: the messages of topk, pairwise, 4 bytes for a value.
+ * topk:RATIO: the messages of topk, pairwise, 4 bytes for a value; above 8 nodes the CPU goes by owners, which
+ * this does not.
  * Prints milliseconds of each of CALLS steps; `link` as ALGORITHM prints what CALLS times
  * cmn_link_measure() finds: microseconds of latency, and of a message.
  * bench/simulate.sh and bench/simulate-check.sh compile and start it. */

@@ -306,8 +306,8 @@ int cmn_after_micro_batch(struct network *net, int last);
 int cmn_sends_batch(struct network *net, const float *input, size_t inputs, const float *truth,
                     size_t truths);
 
-/* Local, thread-safe, not blocking. load_threads() calls it last, with the batch that it has: images
- * of `inputs` floats, and their labels. On GPUs the first micro-batch of them begins to travel.
+/* Local, thread-safe. Blocks until an earlier copy from the same place has ended. load_threads() calls it
+ * last, with the batch that it has: images of `inputs` floats, and their labels. On GPUs the first micro-batch of them begins to travel.
  * Returns a number for it, 0 where it does not. */
 size_t cmn_batch_loaded(int images, float **input, int inputs, float **truth, int truths);
 

@@ -5,8 +5,8 @@
  * which the node has all micro-batches, whichever of its ranks has which: each rank adds what it sends.
  * Node m of M collects the slice m of all nodes' subtrees, adds it up to the root, and sends it to the
  * others. Of that slice rank r of p ranks has the part r, whatever the numbers of ranks of the nodes are:
- * two ranks send each other what both have a part in, straight from and to the shared memory. Where the
- * `first_alone` exchanges p counts as 1: all ranks add first, and it sends.
+ * two ranks send each other what both have a part in, straight from and to the shared memory. With
+ * `first_alone` p counts as 1: all ranks add first, and it sends.
  * Over a node's link, each way, n floats, k subtrees of the node: (M-1)/M * 4n * (k + 1) bytes. Chunks
  * of 2^20 floats are exchanged one after the other: while one travels the next one is added. On one node
  * nothing is sent.

@@ -1,4 +1,4 @@
-/* Sums of selections among many ranks, whose bytes do not grow with the ranks: each value goes to the
+/* Sums of selections among many ranks, at most 4n + 4k bytes for each however many they are: each value goes to the
  * rank that owns its slice of the shard, which adds them in the order of the ranks; then all get
  * all sums that are not 0. Nothing is rounded: the bits are those of adding each rank's whole
  * selection in the order of the ranks. */
@@ -42,9 +42,12 @@ struct cmn_traffic {
 struct cmn_owners;
 
 /* Local. For n floats, at most `most` values of each rank; tags tag and tag + 1 of comm are its own. The
- * sums travel by that algorithm. What is sent is counted in *traffic, which outlives it. */
+ * sums travel by that algorithm. What is sent is counted in *traffic, which outlives it. It has room for what
+ * each rank may send, and for all merged slices. */
 struct cmn_owners *cmn_owners_open(MPI_Comm comm, int tag, size_t n, size_t most,
                                    enum cmn_exchange_by by, struct cmn_traffic *traffic);
+
+/* Local; nothing is in flight. NULL is allowed. */
 void cmn_owners_close(struct cmn_owners *o);
 
 /* Collective in order, not blocking; nothing of it is in flight. Receives from now on. */

@@ -529,7 +529,7 @@ static int state_topk(void *self, int i, struct cmn_state *state)
 const struct cmn_compressor cmn_compressor_topk = {
     .name = "topk",
     .wire = "(M-1) * 4 * ratio * n; M > 8: at most that + 4 * ratio * n, and 4n + 4 * ratio * n",
-    .use = "slow links; up to 8 nodes what is sent grows with their number",
+    .use = "slow links; up to 8 nodes, and on GPUs, what is sent grows with their number",
     .source = "Lin et al., Deep Gradient Compression, 2018",
     .open = open_topk,
     .begin = begin_topk,

@@ -1,6 +1,7 @@
 /* A micro-batch on its way to the GPU while another one computes, and what its forward pass leaves
  * there for the host. One network of the process trains. Local; what fails ends the job, and
- * without CUDA nothing is sent. */
+ * without CUDA nothing is sent. It takes three micro-batches of page-locked memory, and two more on the
+ * GPU. */
 #ifndef CMN_GPU_BATCH_H
 #define CMN_GPU_BATCH_H
 
@@ -27,7 +28,8 @@ struct cmn_host_rows {
 int cmn_gpu_batch_send(struct network *net, struct cmn_host_floats input,
                        struct cmn_host_floats truth);
 
-/* Thread-safe; not blocking, as above. A loader has these rows: the first of them, as many as a
+/* Thread-safe; blocks until an earlier copy from the same place has ended. What fails returns 0: the main
+ * thread will say it. A loader has these rows: the first of them, as many as a
  * micro-batch has, begin to travel. Returns their number; 0: they do not, as there is no memory yet,
  * or for images of another size. */
 size_t cmn_gpu_batch_ahead(struct cmn_host_rows input, struct cmn_host_rows truth);

@@ -80,8 +80,7 @@ static const char *no_overlap_in_order(const struct cmn_optimizer *o)
 
     if (o->topology->device >= 0 || by == CMN_IN_ORDER_BY_MESSAGES) {
         return "with cmn_exact it adds up at the end of each step: use shm or two_dimensional on "
-               "the "
-               "CPU";
+               "the CPU";
     }
     return cmn_ordered_levels_no_overlap(o->topology, by == CMN_IN_ORDER_BY_FIRST);
 }
@@ -262,7 +261,8 @@ void cmn_optimizer_begin(struct cmn_optimizer *o)
 static void share_nothing(const struct cmn_optimizer *o)
 {
     if (strcmp(o->options->communicator, "auto") || o->adds_early) {
-        cmn_fail_in("cmn_exact=on by %s (`-cmn_communicator flat` does without)", o->whole->name);
+        cmn_fail_in("cmn_exact=on by %s (`-cmn_communicator flat`%s does without)", o->whole->name,
+                    o->adds_early ? " without cmn_overlap=on" : "");
         cmn_fatal_reason();
     }
     cmn_say("cmn_exact=on adds up by messages between all ranks: %s", cmn_reason());

@@ -57,7 +57,8 @@ void cmn_nccl_regions(void *self, float *data, const struct cmn_region *region, 
  * since the last end. 1, or 0 when NCCL has not queued that yet. */
 int cmn_nccl_orders_stream(void *self, int i, void *stream);
 
-/* Local. How many numbers so many regions of cmn_nccl_begin_regions() take. */
+/* Local. How many numbers, as cmn_nccl_orders_stream() takes them, cmn_nccl_begin_regions() makes of so many
+ * regions. */
 int cmn_nccl_jobs(int regions);
 
 /* Local. Floats in each part of a block of n, but for the last: at most 16 parts of at least 1
