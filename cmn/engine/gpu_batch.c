@@ -153,6 +153,8 @@ static void make_places(float *input, float *truth, size_t inputs, size_t truths
 
 void cmn_gpu_batch_close(void)
 {
+    size_t numbers;
+
     pthread_mutex_lock(&lock);
     await_loaders();
     if (batch.open) {
@@ -166,7 +168,10 @@ void cmn_gpu_batch_close(void)
         }
         cudaEventDestroy(batch.answered);
         cmn_device_stream_close(batch.stream);
+        /* Numbers go on: a batch of the last network is never taken for one of the next. */
+        numbers = batch.numbers;
         memset(&batch, 0, sizeof batch);
+        batch.numbers = numbers;
     }
     pthread_mutex_unlock(&lock);
 }
