@@ -168,7 +168,7 @@ void cmn_gpu_batch_close(void)
         }
         cudaEventDestroy(batch.answered);
         cmn_device_stream_close(batch.stream);
-        /* Numbers go on: a batch of the last network is never taken for one of the next. */
+        /* Numbers continue: a batch of the last network is never taken for one of the next. */
         numbers = batch.numbers;
         memset(&batch, 0, sizeof batch);
         batch.numbers = numbers;
