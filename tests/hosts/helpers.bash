@@ -53,6 +53,6 @@ mpiexec_failed() {
 # MPI's own (docs/use/troubleshooting.md); OpenCV warns of files that are not there. What the program says itself is one line between nodes, too.
 eval "all_$(declare -f own_lines)"
 own_lines() {
-    tr -d '\000' <"$1" | awk '/^-----------*$/ { box = !box; next } box || /^\[[^]]*:[0-9]+\] |^\[ WARN:/ { next } { print }' >said
+    tr -d '\000' <"$1" | awk '/^-----------*$/ { box = !box; next } box || /^\[[^]]*:[0-9]+\] |^\[warn\] Epoll |^\[ WARN:/ { next } { print }' >said
     all_own_lines said
 }

@@ -181,7 +181,8 @@ static void *open_by_name(void *unused)
     return right == COUNT(names) ? NULL : folder;
 }
 
-/* And the copy goes away with the thread. */
+/* And the copy goes away with the thread. Rank 0 has no copies, and its threads that serve the others
+ * open files meanwhile. */
 static void a_copy_has_a_name(void **state)
 {
     pthread_t thread;
@@ -198,7 +199,7 @@ static void a_copy_has_a_name(void **state)
     CHECK(!pthread_create(&thread, NULL, open_by_name, NULL));
     pthread_join(thread, &wrong);
     CHECK(!wrong);
-    CHECK_SAYING(descriptors() == before, "%d, %d before", descriptors(), before);
+    CHECK_SAYING(top.rank == 0 || descriptors() == before, "%d, %d before", descriptors(), before);
     fail_on_all_ranks();
 }
 
