@@ -390,12 +390,6 @@ static void allreduce_non_cuda_aware(void *self, const struct cmn_exchange *x)
     }
 }
 
-static const char *no_begin_non_cuda_aware(void *self)
-{
-    (void)self;
-    return NULL;
-}
-
 static int state_non_cuda_aware(void *self, int i, struct cmn_state *state)
 {
     const struct non_cuda_aware *s = self;
@@ -483,12 +477,6 @@ static void poll_non_cuda_aware(void *self)
     allreduce_non_cuda_aware(self, NULL);
 }
 
-static const char *no_begin_non_cuda_aware(void *self)
-{
-    (void)self;
-    return without;
-}
-
 static int state_non_cuda_aware(void *self, int i, struct cmn_state *state)
 {
     (void)self;
@@ -520,7 +508,6 @@ const struct cmn_communicator cmn_communicator_non_cuda_aware = {
     .allreduce = allreduce_non_cuda_aware,
     .begin = begin_non_cuda_aware,
     .poll = poll_non_cuda_aware,
-    .no_begin = no_begin_non_cuda_aware,
     .state = state_non_cuda_aware,
     .close = close_non_cuda_aware,
 };

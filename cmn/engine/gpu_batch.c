@@ -5,9 +5,11 @@
 #include <cuda_runtime.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fatal.h"
+#include "base/job_stderr.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "engine/darknet_tree.h"
@@ -36,7 +38,8 @@ struct question {
 static struct {
     int open, device;
     struct place place[PLACES], *computes;
-    size_t inputs, truths; /* floats of a micro-batch: so large is each place */
+    size_t inputs, truths; /* floats of a micro-batch: so large is each place, */
+    int has_places;        /* if there are any: without them Darknet copies */
     size_t numbers, taken;
     void *stream;
     struct question question[QUESTIONS];
@@ -129,6 +132,33 @@ static void open_once(void)
 }
 
 /* What the network has becomes that of the place that computes. */
+static int memory_of_places(void)
+{
+    for (int i = 0; i < PLACES; i++) {
+        struct place *p = &batch.place[i];
+        if (cmn_device_host_memory(&p->locked, batch.inputs + batch.truths) ||
+            (p != batch.computes &&
+             (cmn_device_memory(&p->input, batch.inputs) ||
+              cmn_device_memory(&p->truth, batch.truths ? batch.truths : 1)))) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Any rank's. */
+static void say_that_it_copies(void)
+{
+    char line[512];
+
+    cmn_log_prefix(line, sizeof line);
+    snprintf(line + strlen(line), sizeof line - strlen(line),
+             "trains without two micro-batches ahead on the GPU, which is slower: %.200s\n",
+             cmn_reason());
+    cmn_job_stderr_write(line, strlen(line));
+}
+
+/* A GPU that is full with what Darknet needs trains all the same. */
 static void make_places(float *input, float *truth, size_t inputs, size_t truths)
 {
     pthread_mutex_lock(&lock);
@@ -137,13 +167,10 @@ static void make_places(float *input, float *truth, size_t inputs, size_t truths
     free_places();
     batch.inputs = inputs;
     batch.truths = truths;
-    for (int i = 0; i < PLACES; i++) {
-        struct place *p = &batch.place[i];
-        require(cmn_device_host_memory(&p->locked, inputs + truths));
-        if (p != batch.computes) {
-            require(cmn_device_memory(&p->input, inputs));
-            require(cmn_device_memory(&p->truth, truths ? truths : 1));
-        }
+    batch.has_places = !memory_of_places();
+    if (!batch.has_places) {
+        free_places();
+        say_that_it_copies();
     }
     batch.computes->input = input;
     batch.computes->truth = truth;
@@ -269,6 +296,9 @@ int cmn_gpu_batch_send(struct network *net, struct cmn_host_floats input,
         input.n != batch.inputs || truth.n != batch.truths) {
         make_places(*of_input, *of_truth, input.n, truth.n);
     }
+    if (!batch.has_places) {
+        return 0;
+    }
     pthread_mutex_lock(&lock);
     p = sent_ahead();
     batch.taken = 0;
@@ -338,7 +368,7 @@ size_t cmn_gpu_batch_ahead(struct cmn_host_rows input, struct cmn_host_rows trut
     int failed;
 
     pthread_mutex_lock(&lock);
-    n = batch.open ? rows_of(input, truth) : 0;
+    n = batch.has_places ? rows_of(input, truth) : 0;
     p = n ? free_place() : NULL;
     pthread_mutex_unlock(&lock);
     if (!p) {

@@ -24,7 +24,8 @@ struct cmn_host_rows {
 /* Blocking in the first micro-batch and where its size changes: takes memory. Else not blocking, once
  * a copy of two micro-batches before has ended. The network's input and labels on the GPU become
  * others, to which copies of these two come before what Darknet queues next; Darknet frees those
- * that the network has. Returns 1; 0 without CUDA. */
+ * that the network has. Returns 1; 0 without CUDA, and where memory is missing, which a line says: the
+ * caller copies then. */
 int cmn_gpu_batch_send(struct network *net, struct cmn_host_floats input,
                        struct cmn_host_floats truth);
 

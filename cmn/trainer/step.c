@@ -137,8 +137,14 @@ static void add_in_order(struct cmn_step *p, float loss, float right)
 int cmn_step_after_micro_batch(struct cmn_step *p)
 {
     struct cmn_net *net = p->model->net;
-    float loss = cmn_net_loss(net), right = (float)cmn_net_count_right(net);
+    float loss, right;
 
+    /* Before the loss is waited for: who waits for that does not see that another rank never comes. */
+    if (p->norm) {
+        cmn_batch_norm_await(p->norm);
+    }
+    loss = cmn_net_loss(net);
+    right = (float)cmn_net_count_right(net);
     if (p->model->gradients.on_gpu) {
         cmn_nonfinite_look_at_loss(&p->nonfinite, p->micro_batch);
     }

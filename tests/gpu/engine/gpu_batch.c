@@ -233,13 +233,39 @@ static void answers(void **state)
     end();
 }
 
+/* Darknet copies then; with memory of its own again the places come with the next size. */
+static void memory_is_missing(void **state)
+{
+    struct cmn_host_floats input = {in, IMAGES * IN}, truth = {out, IMAGES * OUT};
+
+    (void)state;
+    needs_the_stand_in();
+    begin();
+    fake.no_memory = 1;
+    for (int i = 0; i < 2; i++) {
+        float *kept = net.input_gpu;
+        CHECK(cmn_gpu_batch_send(&net, input, truth) == 0);
+        CHECK(net.input_gpu == kept);
+        CHECK(load(1, 2 * IMAGES, IN) == 0);
+    }
+    fake.no_memory = 0;
+    CHECK(cmn_gpu_batch_send(&net, input, truth) == 0); /* it is not tried each time */
+    cudaFree(net.input_gpu);
+    cudaFree(net.truth_gpu);
+    give_memory(1);
+    fill(in, IN, 0);
+    fill(out, OUT, 0);
+    compute(0, 1);
+    check_seen(0, 1, 0);
+    end();
+}
+
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arrives),
-        cmocka_unit_test(ahead),
-        cmocka_unit_test(other_size),
-        cmocka_unit_test(answers),
+        cmocka_unit_test(arrives),           cmocka_unit_test(ahead),
+        cmocka_unit_test(other_size),        cmocka_unit_test(answers),
+        cmocka_unit_test(memory_is_missing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
