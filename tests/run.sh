@@ -9,7 +9,8 @@
 # TEST_JOBS of them run side by side (5 on 2 cores), since most wait more than they compute. Those whose ranks take the
 # cores while they wait come first, by themselves, one more than there are cores for. Of those that compile there is one at a
 # time, and of those that measure time, too. Each is printed when it has ended. A skip that tests/skips.txt does not allow is
-# a failure.
+# a failure. What fails while the machine stands still for two seconds or more, as a virtual one does when its host is busy, runs
+# again, once, alone, at the end: its limits of time say nothing then.
 #
 # `make test` sets the environment: DARKNET (the program), BUILD (folder of the variant), MPIEXEC (a command with
 # arguments), SAN (sanitizers of this variant, or empty), CC, CMN_LIBS. Everything is written below
@@ -57,6 +58,40 @@ export COMPARE_WEIGHTS=$tool
 note() {
     failed=$((failed + 1))
     failures+=("$1: $2")
+}
+
+# When the machine stood still: lines "SECOND SECONDS".
+stalls=$tmp/stalls
+: >"$stalls"
+note_stalls() {
+    local before=${EPOCHREALTIME/./} now
+    while sleep 0.5 && kill -0 $$ 2>/dev/null; do
+        now=${EPOCHREALTIME/./}
+        ((now - before < 2500000)) || echo "$SECONDS $(((now - before) / 1000000))" >>"$stalls"
+        before=$now
+    done
+}
+note_stalls &
+trap 'kill "$noting"' EXIT
+noting=$!
+declare -A again=() # seconds, by name
+
+# stood_still NAME STATUS BEGAN ENDED: it failed, for the first time, and the machine stood still meanwhile.
+stood_still() {
+    local most
+    [[ $2 -ne 0 && -z $SAN && -z ${again[$1]:-} ]] || return 1
+    most=$(awk -v from="$3" -v to="$4" '$1 >= from && $1 - $2 <= to && $2 > most { most = $2 } END { print most + 0 }' "$stalls")
+    ((most)) || return 1
+    again[$1]=$most
+}
+
+# run_again NAME FOLDER: at the end. What it has said so far is no result.
+run_again() {
+    local files=$tmp/${1//\//-}
+    printf '# %s runs again at the end: the machine stood still for %d s while it ran. So far:\n' "$1" "${again[$1]}"
+    { cat "$2/tap"; tail -n 40 "$2/stderr"; } | sed 's/^/# /'
+    [[ ! -d $files ]] || mv "$files" "$files-first"
+    queue+=("$1")
 }
 
 # watched NAME: what the sanitizers find in the program that is started next goes into files of its own. A test may throw
@@ -204,6 +239,7 @@ plan() {
         cli/docs) limit=3600 ;;
         cli/watchdog | hosts/watchdog | cli/dying_exchange | cli/faults) lane=timed ;;
     esac
+    [[ -z ${again[$1]:-} ]] || lane=alone
 }
 
 # Of what runs: name, when it began, the folder of its output below $tmp (which may have blanks) and its lane, by process id.
@@ -259,6 +295,10 @@ reap() {
         [[ -s $folder/status ]] || { ! kill -0 "$pid" 2>/dev/null || continue; echo "137 $SECONDS" >"$folder/status"; }
         read -r status ended <"$folder/status"
         unset "running[$pid]"
+        if stood_still "$name" "$status" "$began" "$ended"; then
+            run_again "$name" "$folder"
+            continue
+        fi
         printf '# %s\n' "$name"
         cat "$folder/tap"
         count "$name" "$status" "$(<"$folder/limit")" "$folder/tap" "$folder/stderr"
@@ -336,6 +376,12 @@ done
 if ((${#skips[@]})); then
     printf '\nSkipped, as tests/skips.txt allows:\n'
     printf '  %s\n' "${skips[@]}"
+fi
+if ((${#again[@]})); then
+    printf '\nRan twice, since the machine stood still:\n'
+    for name in "${!again[@]}"; do
+        printf '  %s: %d s\n' "$name" "${again[$name]}"
+    done
 fi
 if ((failed)); then
     printf '\nFailed:\n'
