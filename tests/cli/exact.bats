@@ -240,7 +240,7 @@ has_newer() {
 }
 
 @test "a detector with augmented images of sizes that random=1 draws: equal bits on 1, 2 and 3 ranks" {
-    local file ranks
+    local file ranks at=${ITERATIONS:-11}
     mkdir -p d
     while IFS= read -r file; do
         ln -s "../$file" d/
@@ -261,14 +261,14 @@ has_newer() {
         rm -rf out
         mkdir out
         timeout "$HANG_LIMIT" "${mpiexec[@]}" -n $ranks "$DARKNET" detector train boxes.data net.cfg -cmn -cmn_seed 7 -cmn_validate 0 \
-            -cmn_exact on -cmn_checkpoint 11 -cmn_checkpoint_keep 99 >train.log 2>&1 3>&- &
+            -cmn_exact on -cmn_checkpoint "$at" -cmn_checkpoint_keep 99 >train.log 2>&1 3>&- &
         started=$!
-        wait_for 'a checkpoint' there_or_gone out/net-11.checkpoint "$started"
+        wait_for 'a checkpoint' there_or_gone "out/net-$at.checkpoint" "$started"
         kill -USR1 "$(pgrep -P "$started")" || true # mpiexec hands it to the ranks, and waits for them
         wait "$started" || true
         # Weights come first in a checkpoint.
-        head -c "$(stat -c %s out/net_final.weights)" out/net-11.checkpoint >$ranks.weights
-        [[ $(seen $ranks.weights) -eq 66 ]]
+        head -c "$(stat -c %s out/net_final.weights)" "out/net-$at.checkpoint" >$ranks.weights
+        [[ $(seen $ranks.weights) -eq $((6 * at)) ]]
         cmp 1.weights $ranks.weights
     done
     if pjreddies; then
@@ -534,6 +534,52 @@ whatever_threads() {
     echo cmn_onednn=off | sed -i '/^cmn_batch=/r /dev/stdin' conv.cfg
     whatever_threads 3 conv.cfg
     run -1 grep 'with one thread' train.log
+}
+
+# whole_as_one RANKS NET ARGUMENTS...: as_one, and so are the tensors of its last checkpoint. With 1 rank: it is the one.
+whole_as_one() {
+    local compare=as_one
+    [[ $1 -ne 1 ]] || compare=exactly
+    echo "${*:2} on $1"
+    $compare "$1" "$2.cfg" -cmn_checkpoint "$iterations" "${@:3}"
+    tensors "out/$2-$iterations.checkpoint" >"$1.tensors"
+    [[ $(wc -l <"$1.tensors") -ge 3 ]]
+    diff 1.tensors "$1.tensors"
+}
+
+# ITERATIONS=50 tests/run.sh cli/exact hosts/training: more of them.
+# bats test_tags=alexeyab
+@test "each kind of network on 1 to 5 and 8 ranks, with each communicator and both libraries: equal weights, losses and tensors" {
+    local iterations=${ITERATIONS:-2} net ranks name keys nets=(mlp conv)
+    local each=(batch=24 subdivisions=8 max_batches="$iterations" cmn_batch=global)
+    mlp_cfg "${each[@]}" >mlp.cfg
+    conv_cfg "${each[@]}" angle=7 hue=.1 flip=1 max_crop=34 |
+        sed 's/^filters=8/&\nbatch_normalize=1/; s/^\[connected\]/[dropout]\nprobability=.3\n&/' >conv.cfg
+    if pjreddies; then
+        nets+=(gated adam)
+        {
+            net_section "${each[@]}" time_steps=3
+            printf '%s\n' '[rnn]' output=12 batch_normalize=1 '[gru]' output=24 '[lstm]' output=16 '[connected]' output=10 activation=linear '[softmax]'
+        } >gated.cfg
+        mlp_cfg "${each[@]}" adam=1 learning_rate=.002 >adam.cfg
+    fi
+    for net in "${nets[@]}"; do
+        whole_as_one 1 "$net"
+        for ranks in 2 3 4 5 8; do
+            whole_as_one $ranks "$net"
+        done
+        for name in flat two_dimensional hierarchical; do
+            whole_as_one 3 "$net" -cmn_communicator $name
+        done
+        OPENBLAS_NUM_THREADS=2 whole_as_one 2 "$net"
+        keys='-cmn_clip .05 -cmn_ema .9'
+        [[ $net == adam ]] || keys+=' -cmn_lars .01'
+        [[ $net != conv ]] || keys+=' -cmn_onednn off'
+        for ranks in 1 2 5; do
+            # shellcheck disable=SC2086  # keys and their values
+            whole_as_one $ranks "$net" $keys
+        done
+    done
 }
 
 # Without cmn_exact they end 4e-8 apart; where a value near zero gets through a relu on 3 ranks and not on one it is more.

@@ -101,9 +101,11 @@ MESSAGES='by messages between all ranks'
 SLICES="in each node's shared memory, and by slices between nodes"
 FIRST="in each node's shared memory, and by its first rank between nodes"
 
+# ITERATIONS=50 tests/run.sh cli/exact hosts/training: more of them.
 # On 3+2 the first node has the micro-batches 0, 1 and 2 of 6; with ranks in turns 0, 2, 4 and 5.
 @test "1+1, 2+1, 2+2 and 3+2, cmn_exact: one rank's weights, by cmp, with each communicator; 3+2 with Adam and an idle rank, too" {
-    mlp_cfg batch=60 subdivisions=6 max_batches=5 >mlp.cfg
+    local iterations=${ITERATIONS:-5}
+    mlp_cfg batch=60 subdivisions=6 max_batches="$iterations" >mlp.cfg
     one_rank mlp
     as_one_rank mlp 1+1 shm "$MESSAGES"
     as_one_rank mlp 2+1 shm "$SLICES"
@@ -115,7 +117,7 @@ FIRST="in each node's shared memory, and by its first rank between nodes"
     as_one_rank mlp 3+2 flat "$MESSAGES" -cmn_communicator flat
     OMPI_MCA_rmaps_base_mapping_policy=node PRTE_MCA_rmaps_default_mapping_policy=node as_one_rank mlp 3+2 shm "$SLICES"
     if pjreddies; then as_one_rank mlp 3+2 shm "$SLICES" -cmn_balance auto; fi
-    mlp_cfg batch=60 subdivisions=4 max_batches=5 adam=1 learning_rate=.002 >adam.cfg
+    mlp_cfg batch=60 subdivisions=4 max_batches="$iterations" adam=1 learning_rate=.002 >adam.cfg
     one_rank adam
     as_one_rank adam 3+2 shm "$SLICES"
     as_one_rank adam 3+2 shm "$SLICES, overlap on" -cmn_overlap on -cmn_verify 2 -cmn_bucket_mb .01
@@ -123,7 +125,7 @@ FIRST="in each node's shared memory, and by its first rank between nodes"
 
 @test "2+2 and 3+2, cmn_exact with batch normalisation: one rank's weights, by cmp, with each communicator" {
     {
-        net_section batch=24 subdivisions=6 max_batches=4
+        net_section batch=24 subdivisions=6 max_batches="${ITERATIONS:-4}"
         printf '%s\n' '[convolutional]' filters=6 size=5 stride=2 batch_normalize=1 activation=leaky '[dropout]' probability=.3 \
             '[connected]' output=10 activation=linear '[softmax]'
     } >conv.cfg

@@ -246,7 +246,7 @@ static void overlap_both(const struct cmn_communicator *c, const struct cmn_topo
     gpu.device = 0;
     for (int i = 0; i < 2; i++) {
         CHECK_SAYING(c->open(&self[i], &gpu, &options) == 0, "%s", cmn_reason());
-        CHECK(!c->no_begin(self[i]));
+        CHECK(!cmn_communicator_no_begin(c, self[i]));
         make_block(&b[i], lay_out(&net[i], NULL));
         lay_out(&net[i], b[i].data);
         c->begin(self[i], &net[i].x, 0);

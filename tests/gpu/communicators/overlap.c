@@ -120,7 +120,7 @@ static void try_length(const char *name, const struct cmn_topology *place, size_
 
     here.device = 0;
     open_named(name, &c, &self, &here);
-    CHECK_SAYING(!c->no_begin || !c->no_begin(self), "%s", name);
+    CHECK_SAYING(!cmn_communicator_no_begin(c, self), "%s", name);
     try_buckets(c, self, n, world);
     c->close(self);
     CHECK_SAYING(fake.alive == 0, "%s, %s: %d things were not given back", name, world, fake.alive);
