@@ -165,7 +165,8 @@ pictures_sent() {
         cat job.err
         ((status != 124))
         mpiexec_failed "$status"
-        grep -aE 'process rank 0 .*on node node1 exited on signal 9|rank 0@node1' job.err
+        # Open MPI 5 breaks the line.
+        tr '\n' ' ' <job.err | grep -aoE 'process rank 0 .{,40}on node node1 exited on signal 9|rank 0@node1'
         grep -aq 'cmn_data=root' job.err || break
     done
     run -1 grep -a 'cmn_data=root' job.err
