@@ -131,7 +131,6 @@ static void open_once(void)
     batch.open = 1;
 }
 
-/* What the network has becomes that of the place that computes. */
 static int memory_of_places(void)
 {
     for (int i = 0; i < PLACES; i++) {
@@ -158,7 +157,8 @@ static void say_that_it_copies(void)
     cmn_job_stderr_write(line, strlen(line));
 }
 
-/* A GPU that is full with what Darknet needs trains all the same. */
+/* What the network has becomes that of the place that computes. A GPU that is full with what Darknet
+ * needs trains all the same. */
 static void make_places(float *input, float *truth, size_t inputs, size_t truths)
 {
     pthread_mutex_lock(&lock);
