@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -973,6 +974,7 @@ void fake_narrow(void *to, size_t i, float value, int type)
         ((_Float16 *)to)[i] = (_Float16)value;
     } else {
         memcpy(&bits, &value, sizeof bits);
-        ((uint16_t *)to)[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+        ((uint16_t *)to)[i] =
+            isnan(value) ? 0x7fff : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     }
 }

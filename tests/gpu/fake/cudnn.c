@@ -2,12 +2,15 @@
  *
  * A descriptor that was not set or was destroyed, shapes that do not fit one another, memory that
  * is shorter than its shape, a workspace that is shorter than said or needed, and an output that
- * lies in an input end the process with a line. An algorithm that does not work says so.
+ * lies in an input end the process with a line. An algorithm that does not work says so. A convolution
+ * has one type: factors are read in it, multiplied and added up in 32 bits, and the result is rounded to
+ * it. None works in bf16 on a GPU before Ampere.
  *
  * Whoever asks for algorithms is told of six, the fastest first, as cuDNN does: one wants more
  * memory than the GPU has, one does not work, two do, each with its own kind of products (math),
  * and the last one does not work either. Which of the two is faster depends on the batch, and the
- * faster one for a single image wants more memory. FAKE_ALGORITHMS=none: none works.
+ * faster one for a single image wants more memory. FAKE_ALGORITHMS=none: none works; tensor: none
+ * but that with tensor operations.
  *
  * Variance is that of cuDNN: divided by n to normalize, by n - 1 for the running one.
  * FAKE_VARIANCE=darknet: by n - 1 in both, as on Darknet's own path. */
@@ -20,7 +23,7 @@
 #include "cudnn.h"
 #include "fake.h"
 
-enum { NOT_SET, SET, DESTROYED, ALGORITHMS = 6, NCCL_HALF = 6, NCCL_FLOAT = 7 };
+enum { NOT_SET, SET, DESTROYED, ALGORITHMS = 6, NCCL_HALF = 6, NCCL_FLOAT = 7, NCCL_BF16 = 9 };
 
 struct fake_dnn {
     int device;
@@ -83,6 +86,13 @@ static void require_positive(const int *numbers, int n, const char *who)
     }
 }
 
+static void require_type(cudnnDataType_t type, const char *who)
+{
+    if (type != CUDNN_DATA_FLOAT && type != CUDNN_DATA_HALF && type != CUDNN_DATA_BFLOAT16) {
+        fake_die("%s was given a type of %d", who, (int)type);
+    }
+}
+
 static cudnnStatus_t destroy(int *state, const char *who)
 {
     require(state, 0, who);
@@ -113,6 +123,7 @@ cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTe
     (void)format;
     require(tensor ? &tensor->state : NULL, 0, who);
     require_positive((int[]){n, c, h, w}, 4, who);
+    require_type(type, who);
     *tensor = (struct fake_tensor){SET, (int)type, n, c, h, w};
     return CUDNN_STATUS_SUCCESS;
 }
@@ -125,6 +136,7 @@ cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDa
     (void)format;
     require(filter ? &filter->state : NULL, 0, who);
     require_positive((int[]){k, c, h, w}, 4, who);
+    require_type(type, who);
     *filter = (struct fake_filter){SET, (int)type, k, c, h, w};
     return CUDNN_STATUS_SUCCESS;
 }
@@ -219,7 +231,7 @@ static struct problem problem_of(const struct fake_tensor *x, const struct fake_
 
 static size_t size_of(int type)
 {
-    return type == CUDNN_DATA_HALF ? sizeof(short) : sizeof(float);
+    return type == CUDNN_DATA_FLOAT ? sizeof(float) : sizeof(short);
 }
 
 static size_t tensor_bytes(const struct fake_tensor *t)
@@ -232,11 +244,32 @@ static size_t filter_bytes(const struct fake_filter *f)
     return (size_t)f->k * (size_t)f->c * (size_t)f->h * (size_t)f->w * size_of(f->type);
 }
 
+cudnnStatus_t cudnnGetTensorSizeInBytes(const cudnnTensorDescriptor_t tensor, size_t *bytes)
+{
+    require(tensor ? &tensor->state : NULL, 1, "cudnnGetTensorSizeInBytes");
+    *bytes = tensor_bytes(tensor);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetFilterSizeInBytes(const cudnnFilterDescriptor_t filter, size_t *bytes)
+{
+    require(filter ? &filter->state : NULL, 1, "cudnnGetFilterSizeInBytes");
+    *bytes = filter_bytes(filter);
+    return CUDNN_STATUS_SUCCESS;
+}
+
 struct algorithm {
     int algo, status, math;
     size_t memory;
     float time;
 };
+
+/* Whether an algorithm with this kind of products does, of those that might. */
+static int works(const struct problem *p, int math, const char *which)
+{
+    return strcmp(which, "none") && (math == CUDNN_TENSOR_OP_MATH || strcmp(which, "tensor")) &&
+           (p->x.type != CUDNN_DATA_BFLOAT16 || fake_has_tf32());
+}
 
 /* Algorithm 1 with its tensor operations needs a copy of the weights; 0 all that one filter sees of
  * an image. FAKE_ALGORITHMS=unordered: 0 is the faster one, and adds up the filters' gradients in another
@@ -261,7 +294,7 @@ static void algorithms(const struct problem *p, struct algorithm all[ALGORITHMS]
     all[4] = (struct algorithm){1, CUDNN_STATUS_NOT_SUPPORTED, CUDNN_DEFAULT_MATH, 0, 0};
     all[5] = (struct algorithm){DIRECT, CUDNN_STATUS_NOT_SUPPORTED, CUDNN_DEFAULT_MATH, 0, 0};
     for (int i = 0; i < ALGORITHMS; i++) {
-        if (which && !strcmp(which, "none") && (i == 2 || i == 3)) {
+        if (!works(p, all[i].math, which ? which : "")) {
             all[i].status = CUDNN_STATUS_NOT_SUPPORTED;
         }
         all[i].time = all[i].status ? -1 : 0.1F * (float)(i + 1);
@@ -349,7 +382,8 @@ struct convolution {
 
 static int nccl_type(int type)
 {
-    return type == CUDNN_DATA_HALF ? NCCL_HALF : NCCL_FLOAT;
+    return type == CUDNN_DATA_HALF ? NCCL_HALF
+                                   : (type == CUDNN_DATA_BFLOAT16 ? NCCL_BF16 : NCCL_FLOAT);
 }
 
 /* A copy of n numbers as floats, or n zeros. */
