@@ -68,6 +68,11 @@ static const struct option table[] = {
      "whether GPUs round the factors of products to TF32 (10 bits of mantissa); on: they may; off: "
      "never; auto: as NVIDIA has it, which is cuDNN may and cuBLAS does not",
      1, NULL},
+    {batch, "cmn_mixed", WORD, "off", "off, bf16", 0, 0, AT(mixed),
+     "bf16: GPUs compute a training's convolutions in bf16 (7 bits of mantissa), by cuDNN; "
+     "weights, "
+     "gradients and all else keep 32 bits (docs/use/gpu.md)",
+     0, NULL},
     {batch, "cmn_onednn", WORD, "auto", "auto, on, off", 0, 0, AT(onednn),
      "whether oneDNN computes a training's convolutions on the CPU; on: it must; off: Darknet's "
      "own "

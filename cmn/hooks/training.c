@@ -18,6 +18,7 @@
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
 #include "engine/gpu_batch.h"
+#include "engine/gpu_convolution.h"
 #include "engine/inference.h"
 #include "engine/products.h"
 #include "hooks/job.h"
@@ -112,9 +113,10 @@ int cmn_tf32(void)
     return cmn_job.on ? says[cmn_job.options.tf32] : -1;
 }
 
+enum { AMPERE = 8 }; /* the compute capability from which on GPUs have TF32 and bf16 */
+
 static void tell_tf32(void)
 {
-    enum { AMPERE = 8 };
     int device = cmn_job.topology.device,
         capability = device < 0 ? 0 : cmn_device_capability(device);
 
@@ -127,6 +129,45 @@ static void tell_tf32(void)
         cmn_say("cmn_tf32 changes nothing: GPUs have TF32 from compute capability 8.0 on, and "
                 "rank 0's has %d.x",
                 capability);
+    }
+}
+
+static int mixes(void)
+{
+    return cmn_job.options.mixed != CMN_MIXED_OFF && cmn_job.command->does == CMN_TRAINS;
+}
+
+/* Who asks for another precision is told where it cannot be had. */
+static void choose_precision(void)
+{
+    int device = cmn_job.topology.device, capability;
+
+    if (!mixes()) {
+        return;
+    }
+    if (!cmn_tree.has_all_hooks) {
+        cmn_fatal(
+            "cmn_mixed=bf16: %s Darknet has half precision of its own: leave the key away, and "
+            "build with CUDNN_HALF=1 (docs/use/gpu.md)",
+            cmn_tree.whose);
+    }
+    if (device < 0) {
+        cmn_fatal("cmn_mixed=bf16 is for GPUs, and this job uses the CPU: leave the key away");
+    }
+    capability = cmn_device_capability(device);
+    if (capability < AMPERE) {
+        cmn_fatal("cmn_mixed=bf16: GPUs have bf16 from compute capability 8.0 on, and this one has "
+                  "%d.x: leave the key away",
+                  capability);
+    }
+    cmn_gpu_convolution_use_bf16();
+}
+
+static void check_precision(void)
+{
+    if (mixes() && !cmn_gpu_convolution_is_used()) {
+        cmn_fatal("cmn_mixed=bf16: cuDNN computes no convolution here: the network has none, or "
+                  "the program was built without CUDNN=1; leave the key away");
     }
 }
 
@@ -166,6 +207,7 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
     cmn_session_configure(&cmn_job);
     cmn_watchdog_limit(cmn_job.options.timeout);
     tell_tf32();
+    choose_precision();
     if (cmn_job.topology.device >= 0) {
         cmn_end_job_before_libraries();
     }
@@ -312,6 +354,7 @@ static void check_anchors(const char *name)
 void cmn_after_load_network(struct network *net, const char *cfg)
 {
     if (cmn_job.on) {
+        check_precision();
         check_anchors(cfg);
         tell_left_out(net, cfg);
         cmn_status_compute("comparing and sharing the network");
@@ -325,6 +368,7 @@ void cmn_before_free_network(struct network *net)
     if (net->cmn) {
         trained = trained == net->cmn ? NULL : trained;
         cmn_gpu_batch_close();
+        cmn_gpu_convolution_close();
         cmn_trainer_close(net->cmn);
         net->cmn = NULL;
     }

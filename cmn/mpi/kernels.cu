@@ -47,6 +47,16 @@ static __global__ void cast_all_to_32(float *to, const T *from, size_t n, float 
     }
 }
 
+template <typename T>
+static __global__ void add_all_of_16(float *to, const T *from, size_t n)
+{
+    size_t step = (size_t)gridDim.x * blockDim.x;
+
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+        to[i] += cast_to_32(from[i]);
+    }
+}
+
 /* By the bits of the exponent. All threads that find one write the same value. */
 static __global__ void find_nonfinite(float *found, const unsigned short *tensor, const float *x,
                                       size_t from, size_t to)
@@ -313,6 +323,21 @@ extern "C" int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, floa
     } else {
         cast_all_to_32<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(
             to, (const __nv_bfloat16 *)from, n, factor);
+    }
+    return cudaGetLastError();
+}
+
+extern "C" int cmn_kernel_add_16(float *to, const void *from, size_t n, enum cmn_dtype type,
+                                 void *stream)
+{
+    if (n == 0) {
+        return 0;
+    }
+    if (type == CMN_FP16) {
+        add_all_of_16<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, (const __half *)from, n);
+    } else {
+        add_all_of_16<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(
+            to, (const __nv_bfloat16 *)from, n);
     }
     return cudaGetLastError();
 }

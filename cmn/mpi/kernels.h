@@ -20,6 +20,9 @@ int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor, e
 int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor, enum cmn_dtype type,
                           void *stream);
 
+/* As cmn_kernel_cast_to_32, but adds to what is at `to`. */
+int cmn_kernel_add_16(float *to, const void *from, size_t n, enum cmn_dtype type, void *stream);
+
 /* Local, blocking. Brings the casts of that type to the GPU. CUDA does so with their first launch
  * otherwise, which may wait for what runs there: a sum, which may wait for this rank. */
 int cmn_kernel_load_casts(enum cmn_dtype type);

@@ -84,6 +84,7 @@ static void add_identity(cJSON *o, const struct cmn_checkpointing *c)
     if (s->arithmetic[0]) {
         add(o, "arithmetic", "%s", s->arithmetic);
     }
+    add_key(o, c, "cmn_mixed");
     add(o, "images", "%zu", images_of_cfg(c));
     add(o, "list_images", "%zu", s->train_images);
     add(o, "list_hash", "%s", c->list_hash);
@@ -439,6 +440,20 @@ static void tell_other_ranks(const struct cmn_checkpointing *c)
     }
 }
 
+static void tell_other_precision(const struct cmn_checkpointing *c)
+{
+    const char *there = cmn_saved_text(c->saved, "cmn_mixed");
+    char here[CMN_TEXT];
+
+    cmn_options_value(&c->session->options, "cmn_mixed", here, sizeof here);
+    if (there[0] && strcmp(there, here)) {
+        cmn_warn(
+            "the checkpoint was written with cmn_mixed=%s, and this training has %s: the weights "
+            "will not be those of a training that kept one of them",
+            there, here);
+    }
+}
+
 void cmn_identity_tell_origin(struct cmn_checkpointing *c)
 {
     size_t now = cmn_net_iteration(c->model->net);
@@ -470,6 +485,7 @@ void cmn_identity_tell_origin(struct cmn_checkpointing *c)
                  "weights; -clear starts over");
     }
     tell_other_ranks(c);
+    tell_other_precision(c);
     cmn_checkpoint_free(c->file);
     c->file = NULL;
 }

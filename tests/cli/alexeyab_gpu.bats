@@ -259,6 +259,8 @@ refuses() {
     detector 1 adam=1 >net.cfg
     refuses 2 'adam=1 in the cfg does not go with cmn_local_steps' -cmn_local_steps 2
     refuses 1 'GPU -1 cannot be used: ' -nogpu
+    FAKE_CAPABILITY=8 refuses 1 "cmn_mixed=bf16: AlexeyAB's Darknet has half precision of its own: leave the key away, and build with CUDNN_HALF=1" \
+        -cmn_mixed bf16
     FAKE_GPUS=0
     refuses 1 'GPU 0 cannot be used: '
     [[ $output == *'(a build without GPU=1 trains on the CPU)'* ]]

@@ -85,6 +85,82 @@ trained() {
     assert_close cpu.weights on.weights 1e-3
 }
 
+# Products of 32 bits are as they are. tests/gpu/engine/gpu_convolution.c says what bf16 makes of a convolution; a step's
+# gradients differ by where its micro-batches are cut, and not by who computes them.
+@test "cuDNN: cmn_mixed=bf16 computes convolutions in bf16, whatever cmn_tf32 says, and 1, 2 and 3 ranks learn the same" {
+    export FAKE_CAPABILITY=8
+    for net in conv one groups norm deconv crnn; do
+        write "$net" subdivisions=6 cmn_tf32=off
+        trained "$DARKNET" 1 "$net" float
+        trained "$DARKNET" 1 "$net" one -cmn_mixed bf16
+        assert_far float.weights one.weights 1e-5
+        assert_close float.weights one.weights 2e-3
+    done
+    for net in groups norm crnn; do
+        write "$net" subdivisions=6 cmn_mixed=bf16
+        trained "$DARKNET" 1 "$net" one
+        for keys in '2 -cmn_overlap on' '3 -cmn_double_buffering off'; do
+            # shellcheck disable=SC2086  # keys and their values
+            trained "$DARKNET" ${keys%% *} "$net" many -cmn_verify 1 ${keys#* }
+            assert_close one.weights many.weights 1e-6
+        done
+    done
+    # Where nothing but tensor cores works, 32 bits without TF32 have no algorithm.
+    write conv cmn_tf32=off
+    FAKE_ALGORITHMS=tensor trained "$DARKNET" 1 conv one -cmn_mixed bf16
+    FAKE_ALGORITHMS=tensor fails_clearly_on 1 'cuDNN has no algorithm' classifier train small.data conv.cfg -cmn
+    write norm subdivisions=2 cmn_mixed=bf16
+    trained "$DARKNET" 1 norm one -cmn_sync_bn 1
+    trained "$DARKNET" 2 norm two -cmn_sync_bn 1 -cmn_verify 1
+    assert_close one.weights two.weights 1e-3
+}
+
+@test "cuDNN: cmn_mixed=bf16 keeps its bits in a resume, with other ranks under cmn_exact, and beside validations; another value is told" {
+    local exact
+    export FAKE_CAPABILITY=8
+    write norm subdivisions=6
+    trained "$DARKNET" 2 norm whole -cmn_mixed bf16 -cmn_checkpoint 2
+    rm out/norm-4.checkpoint
+    trained "$DARKNET" 2 norm resumed -cmn_mixed bf16 -cmn_checkpoint 2
+    grep 'resumed from out/norm-2.checkpoint' train.log
+    run -1 grep 'written with cmn_mixed' train.log
+    cmp whole.weights resumed.weights
+    rm out/norm-4.checkpoint
+    trained "$DARKNET" 2 norm float -cmn_checkpoint 2
+    grep 'the checkpoint was written with cmn_mixed=bf16, and this training has off' train.log
+    assert_far whole.weights float.weights 1e-6
+    rm -r out/*.checkpoint
+    trained "$DARKNET" 2 norm with -cmn_mixed bf16 -cmn_validate 1 -cmn_report_every 2
+    grep -q '"validation/main/accuracy"' out/norm.json
+    cmp whole.weights with.weights
+    for exact in 1 2 3; do
+        FAKE_ALGORITHMS=unordered trained "$DARKNET" $exact norm "$exact" -cmn_mixed bf16 -cmn_exact on -cmn_verify 2
+        cmp 1.weights "$exact.weights"
+    done
+}
+
+@test "cuDNN: cmn_mixed=bf16 ends the job where it cannot be had, or would change nothing" {
+    local refused='leave the key away'
+    write conv
+    fails_clearly_on 2 "cmn_mixed=bf16: GPUs have bf16 from compute capability 8.0 on, and this one has 6.x: $refused" \
+        classifier train small.data conv.cfg -cmn -cmn_mixed bf16
+    FAKE_CAPABILITY=7 fails_clearly_on 1 "and this one has 7.x: $refused" classifier train small.data conv.cfg -cmn -cmn_mixed bf16
+    export FAKE_CAPABILITY=8
+    fails_clearly_on 1 "cmn_mixed=bf16 is for GPUs, and this job uses the CPU: $refused" \
+        classifier train small.data conv.cfg -nogpu -cmn -cmn_mixed bf16
+    DARKNET=$BARE fails_clearly_on 2 "cuDNN computes no convolution here: the network has none, or the program was built without CUDNN=1; $refused" \
+        classifier train small.data conv.cfg -cmn -cmn_mixed bf16
+    # An evaluation computes in 32 bits, here or elsewhere.
+    write conv cmn_mixed=bf16
+    trained "$DARKNET" 1 conv conv
+    FAKE_CAPABILITY=6 darknet_on 1 classifier valid small.data conv.cfg conv.weights -cmn
+    write mlp
+    fails_clearly_on 1 'cuDNN computes no convolution here' classifier train small.data mlp.cfg -cmn -cmn_mixed bf16
+    fails_clearly_on 1 'cmn_mixed has no effect: .* trains nothing' classifier valid small.data conv.cfg conv.weights -cmn -cmn_mixed bf16
+    DARKNET=$CPU fails_clearly_on 2 "cmn_mixed=bf16 is for GPUs, and this job uses the CPU: $refused" \
+        classifier train small.data conv.cfg -cmn -cmn_mixed bf16
+}
+
 @test "cuDNN: the variance is divided otherwise than in Darknet's kernels, which moves the weights a little" {
     write norm
     trained "$DARKNET" 1 norm darknet
@@ -100,7 +176,7 @@ trained() {
 }
 
 # Images of one size each in turn while memory is taken for them, then of the largest.
-@test "cuDNN: a detector with random=1 learns on 1, 2 and 3 ranks what it learns on the CPU" {
+@test "cuDNN: a detector with random=1 learns on 1, 2 and 3 ranks what it learns on the CPU, and nearly that in bf16" {
     load drivers
     make_data
     net batch=6 subdivisions=6 cmn_batch=global hue=0 saturation=1 exposure=1 max_batches=3 learning_rate=1e-4 >yolo.cfg
@@ -112,6 +188,16 @@ trained() {
         [[ -f cpu.weights ]] || cp out/yolo_final.weights cpu.weights
         assert_close cpu.weights out/yolo_final.weights 1e-5
     done
+    export FAKE_CAPABILITY=8
+    for ranks in 1 2; do
+        rm -rf out
+        darknet_on $ranks detector train data.data yolo.cfg -cmn -cmn_seed 7 -cmn_mixed bf16 >train.log 2>&1
+        grep -x 608 train.log
+        mv out/yolo_final.weights "$ranks.weights"
+        assert_far cpu.weights "$ranks.weights" 1e-6
+        assert_close cpu.weights "$ranks.weights" 1e-3
+    done
+    assert_close 1.weights 2.weights 1e-6
 }
 
 @test "cuDNN: a validation of single images takes other algorithms and more workspace, and the training goes on" {

@@ -38,6 +38,7 @@ static const struct key keys[] = {
     {"cmn_exact", "off", "on", "on", {"", "2", "yes"}},
     {"cmn_balance", "off", "auto", "auto", {"", "1", "on"}},
     {"cmn_tf32", "auto", "off", "off", {"", "0", "1", "tf32"}},
+    {"cmn_mixed", "off", "bf16", "bf16", {"", "1", "on", "fp16"}},
     {"cmn_onednn", "auto", "off", "off", {"", "0", "1", "dnnl"}},
     {"cmn_epochs", "off", "3", "3", {"", "-1", "1000001", "x", "1.5", "99999999999999999999"}},
     {"cmn_scatter", "global", "none", "none", {"", "glob", "Global", "shards"}},
