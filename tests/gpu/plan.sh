@@ -26,14 +26,14 @@ broken           20 gpu_test broken_exchanges
 exact            30 gpu_test exact
 late-on-4        35 gpu_test exchanges_of_four
 overlap          40 gpu_test overlap
-communicators    65 gpu_test several_ranks
-layers           55 gpu_test layers
+communicators    55 gpu_test several_ranks
+layers           60 gpu_test layers
 alexeyab         25 gpu_test alexeyab
 training         30 gpu_test training
 messages         25 gpu_test messages
 sanitizer        25 gpu_test sanitizer
 faults           30 gpu_test faults
-speed            45 gpu_test speed
+speed            50 gpu_test speed
 mnist            20 gpu_test mnist
 END
 }

@@ -106,9 +106,9 @@ train() {
     [[ ! -f out/$2_final.weights ]] || mv "out/$2_final.weights" "out/$2.weights"
 }
 
-# What the log says of it. The stand-in for a GPU has not all of Darknet's kernels.
+# What the log says of it. The stand-in for a GPU has not all of Darknet's kernels, nor each GPU bf16.
 why_not_trained() {
-    grep -m 1 '^the stand-in for a GPU has no' log | sed 's/^/skip /' | grep . || grep -m 1 '^cmn\[' log || echo 'it does not train'
+    grep -m 1 -e '^the stand-in for a GPU has no' -e 'GPUs have bf16 from' log | sed 's/^/skip /' | grep . || grep -m 1 '^cmn\[' log || echo 'it does not train'
 }
 
 # The relative L2 of the weights just written and of FILE, or why there is none.
@@ -187,7 +187,22 @@ layers() {
             report "$name.cfg on a GPU" "$(why_not_trained)" log
         fi
     done
+    mixed
     detector
+}
+
+# Convolutions in bf16: near to 32 bits, which layers has trained just now, and not the same.
+mixed() {
+    local name d
+    for name in resnet-like groups; do
+        if [[ ! -f one-$name.weights ]] || ! train 1 "$name" -cmn_mixed bf16; then
+            report "$name.cfg, convolutions in bf16" "$(why_not_trained)" log
+            continue
+        fi
+        d=$(differs "one-$name.weights" "out/$name.weights")
+        report "$name.cfg, convolutions in bf16 as in 32 bits (relative L2 $d)" \
+            "$(awk -v d="$d" 'BEGIN { print (d ~ /^[0-9]/ && d + 0 > 1e-6 && d + 0 < 2e-2) ? "ok" : "from 1e-6 to 2e-2 was expected" }')"
+    done
 }
 
 # yolo with images of another size each ten steps.
@@ -568,9 +583,10 @@ shape() {
         -e "s/^policy *=.*/policy=constant/; s/^\[net\]/&\nthreads=$(nproc)/" "$from" >"$1.cfg"
 }
 
-# images/s of whole networks on one GPU: 10 steps to warm up, 20 that count; with products rounded to TF32 and without.
+# images/s of whole networks on one GPU: 10 steps to warm up, 20 that count; with convolutions in bf16, with products rounded to
+# TF32, and without either.
 speed() {
-    local row net batch side tf32 times
+    local row net batch side by times keys
     { cat data/mnist/labels.txt; seq -f 'none-%.0f' 990; } >1000.labels
     printf '%s\n' classes=1000 train=train.list valid=data/mnist/valid.list labels=1000.labels backup=out top=1 >1000.data
     printf '%s\n' classes=80 train=data/detection/train.list valid=data/detection/valid.list names=data/detection/digits.names backup=out >80.data
@@ -580,14 +596,17 @@ speed() {
         [[ $net != yolo* ]] || command=(detector train 80.data)
         [[ $net != mnist* ]] || command=(classifier train small.data)
         shape "$net" "$batch" "$side" || { report "$net" "skip there is no $net.cfg"; continue; }
-        for tf32 in on off; do
-            if [[ $tf32 == on ]]; then unset NVIDIA_TF32_OVERRIDE; else export NVIDIA_TF32_OVERRIDE=0; fi
-            if train 1 "$net" -cmn_report_every 10 -cmn_json speed.json -cmn_verify 0; then
+        for by in bf16 TF32 '32 bits'; do
+            [[ $net != mnist* || $by == TF32 ]] || continue
+            if [[ $by == TF32 ]]; then unset NVIDIA_TF32_OVERRIDE; else export NVIDIA_TF32_OVERRIDE=0; fi
+            keys=()
+            [[ $by != bf16 ]] || keys=(-cmn_mixed bf16)
+            if train 1 "$net" -cmn_report_every 10 -cmn_json speed.json -cmn_verify 0 "${keys[@]}"; then
                 mapfile -t times < <(sed -n 's/.*"elapsed_time": *\([0-9.]*\).*/\1/p' speed.json)
-                report "$net, batch $batch, $side x $side, TF32 $tf32: $(awk -v a="${times[0]}" -v b="${times[2]}" -v n="$batch" \
+                report "$net, batch $batch, $side x $side, $by: $(awk -v a="${times[0]}" -v b="${times[2]}" -v n="$batch" \
                     'BEGIN { printf "%.1f images/s", 20 * n / (b - a) }'), loading $(sed -n 's|.*"share/load": *\([0-9.]*\).*|\1|p' speed.json | tail -n 1) of the time" ok
             else
-                report "$net, TF32 $tf32" "$(why_not_trained)" log
+                report "$net, $by" "$(why_not_trained)" log
             fi
         done
     done
