@@ -52,8 +52,8 @@ git push -q --force "$there" "${commit:-HEAD}:refs/tests/on-suite"
 git -C "$there" update-index -q --refresh || true
 git -C "$there" checkout -q --force --detach refs/tests/on-suite
 
-# What every release would download again.
-for kept in build/upstream data/mnist-idx; do
+# What every release would download again, and AlexeyAB's tree, which lies beside the checkout.
+for kept in build/upstream data/mnist-idx ../shared/alexeyab; do
     [[ -d $kept && ! -d $there/$kept ]] || continue
     mkdir -p "$there/${kept%/*}"
     cp -R "$kept" "$there/${kept%/*}/"
