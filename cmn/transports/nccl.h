@@ -9,6 +9,8 @@
 
 #include "config/options.h"
 
+enum { CMN_NCCL_REGIONS = 32 }; /* in a call of NCCL's, or a job in the background */
+
 /* n floats that one rank owns. */
 struct cmn_region {
     size_t at, n;
@@ -87,5 +89,22 @@ void cmn_nccl_gather(void *self, float *to, const float *from, size_t n);
 /* Local, blocking, within cmn_timeout. All gathers are done; idle(idler), where it is not NULL, is
  * called meanwhile. */
 void cmn_nccl_gathered(void *self, void (*idle)(void *self), void *idler);
+
+/* A build without NCCL has none of these: cmn_nccl refuses, so nobody has a `self` to call them with. */
+#ifndef CMN_NCCL
+#pragma weak cmn_nccl_memory
+#pragma weak cmn_nccl_begin
+#pragma weak cmn_nccl_begin_over
+#pragma weak cmn_nccl_begin_slices
+#pragma weak cmn_nccl_begin_regions
+#pragma weak cmn_nccl_room
+#pragma weak cmn_nccl_regions
+#pragma weak cmn_nccl_orders_stream
+#pragma weak cmn_nccl_poll
+#pragma weak cmn_nccl_order
+#pragma weak cmn_nccl_end
+#pragma weak cmn_nccl_gather
+#pragma weak cmn_nccl_gathered
+#endif
 
 #endif

@@ -15,6 +15,8 @@ own_files() {
 
 @test "rooms of cmn/ point one way, and only engine/ and hooks/ know Darknet" {
     tests/rooms.sh "$BUILD/cmn"
+    # What is compiled for GPUs alone, too.
+    tests/rooms.sh "$BUILD/fake/cmn"
 }
 
 # knows_tree: the files of the module, in the folder one is in, that know which tree of Darknet is built and should not. People write

@@ -1,0 +1,195 @@
+/* nccl: the GPUs of a group through NCCL, on a stream of their own; at once, or in the background
+ * while Darknet computes (nccl_background.c, nccl_gather.c).
+ *
+ * Nothing here blocks inside NCCL or CUDA: the communicator is non-blocking, and the end of an
+ * operation is an event that is polled together with NCCL's own state. A dead peer, or
+ * `cmn_timeout` seconds without an end, abort the communicator and end the job. */
+#include "transports/transport.h"
+
+#ifdef CMN_NCCL
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "mpi/device.h"
+#include "transports/nccl_internal.h"
+
+static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_options *o)
+{
+    (void)o;
+    if (t->device < 0) {
+        return "the gradients are in the CPU's memory: nccl connects GPUs";
+    }
+    return t->shares_gpus ? "NCCL refuses several ranks on one GPU: use non_cuda_aware, or set "
+                            "NCCL_MULTI_RANK_GPU_ENABLE=1 where NCCL knows that"
+                          : NULL;
+}
+
+/* What other ranks wait for goes before Darknet's kernels, where both could run. */
+static cudaError_t create_stream(cudaStream_t *stream)
+{
+    int least, greatest;
+    cudaError_t code = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+
+    return code != cudaSuccess
+               ? code
+               : cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, greatest);
+}
+
+static int open_nccl(void **self, const struct cmn_group *group)
+{
+    struct nccl *c = cmn_calloc(1, sizeof *c);
+    cudaError_t code;
+
+    *self = c;
+    c->group = group;
+    c->given = -1;
+    snprintf(c->what, sizeof c->what, "start");
+    c->began = cmn_clock();
+    MPI_Comm_rank(group->comm, &c->rank);
+    MPI_Comm_size(group->comm, &c->size);
+    code = create_stream(&c->stream);
+    if (code == cudaSuccess) {
+        code = cudaEventCreateWithFlags(&c->ready, cudaEventDisableTiming);
+    }
+    if (code == cudaSuccess) {
+        code = cudaEventCreateWithFlags(&c->done, cudaEventDisableTiming);
+    }
+    return cmn_device_check(code, "stream and events") ? cmn_nccl_failed(c) : cmn_nccl_connect(c);
+}
+
+static void close_nccl(void *self)
+{
+    struct nccl *c = self;
+
+    if (!c) {
+        return;
+    }
+    cmn_nccl_forget_blocks(c);
+    cmn_nccl_disconnect(c);
+    if (c->hung) {
+        return; /* cudaFree would wait for its kernels; the process ends */
+    }
+    cmn_nccl_free_blocks(c);
+    cmn_nccl_free_jobs(c);
+    cmn_nccl_free_gathers(c);
+    cmn_nccl_destroy(c->ready);
+    cmn_nccl_destroy(c->done);
+    if (c->stream) {
+        cudaStreamDestroy(c->stream);
+    }
+    free(c);
+}
+
+/* ---- one operation at once ---- */
+
+/* Operations queued from here on run after all work that Darknet has queued. */
+static void begin_operation(struct nccl *c, const char *what, size_t n)
+{
+    cmn_nccl_start(c, what, n);
+    cmn_nccl_check_cuda(c, cudaEventRecord(c->ready, cudaStreamLegacy), "cudaEventRecord");
+    cmn_nccl_check_cuda(c, cudaStreamWaitEvent(c->stream, c->ready, 0), "cudaStreamWaitEvent");
+}
+
+/* Blocking. Where this rank's GPU has not come to the operation no other rank is waited for. */
+static void await_own_gpu(struct nccl *c)
+{
+    if (cmn_nccl_reached(c, c->ready)) {
+        return;
+    }
+    cmn_status_own_gpu(1);
+    cmn_nccl_await_event(c, c->ready, NULL, NULL);
+    cmn_status_own_gpu(0);
+}
+
+/* `code` is the result of the call that queued the operation. */
+static void end_operation(struct nccl *c, ncclResult_t code)
+{
+    cmn_nccl_check(c, cmn_nccl_await_taken(c, code));
+    await_own_gpu(c);
+    cmn_nccl_await_stream(c);
+}
+
+static void allreduce_nccl(void *self, float *data, size_t n)
+{
+    struct nccl *c = self;
+
+    if (n == 0) {
+        return;
+    }
+    begin_operation(c, "allreduce", n);
+    end_operation(c, ncclAllReduce(data, data, n, ncclFloat32, ncclSum, c->comm, c->stream));
+}
+
+static void by_slices(struct nccl *c, const char *what, float *data, size_t n, int slices, int sum)
+{
+    if (n == 0) {
+        return;
+    }
+    begin_operation(c, what, n);
+    end_operation(c, cmn_nccl_queue_slices(c, data, n, slices, sum));
+}
+
+void cmn_nccl_regions(void *self, float *data, const struct cmn_region *region, int regions,
+                      int sum)
+{
+    struct nccl *c = self;
+
+    for (int first = 0; first < regions; first += CMN_NCCL_REGIONS) {
+        int end = first + CMN_NCCL_REGIONS < regions ? first + CMN_NCCL_REGIONS : regions;
+        size_t n = 0;
+        for (int i = first; i < end; i++) {
+            n += region[i].n;
+        }
+        begin_operation(c, sum ? "reduce" : "broadcast", n);
+        end_operation(c, cmn_nccl_queue_regions(c, data, region + first, end - first, sum));
+    }
+}
+
+static void reduce_nccl(void *self, float *data, size_t n)
+{
+    by_slices(self, "reduce", data, n, 1, 1);
+}
+
+static void bcast_nccl(void *self, float *data, size_t n)
+{
+    by_slices(self, "broadcast", data, n, 1, 0);
+}
+
+static void reduce_scatter_nccl(void *self, float *data, size_t n, int slices)
+{
+    by_slices(self, "reduce_scatter", data, n, slices, 1);
+}
+
+static void allgather_nccl(void *self, float *data, size_t n, int slices)
+{
+    by_slices(self, "allgather", data, n, slices, 0);
+}
+
+const struct cmn_transport cmn_nccl = {
+    .name = "nccl",
+    .refuses = refuses_nccl,
+    .open = open_nccl,
+    .allreduce = allreduce_nccl,
+    .reduce = reduce_nccl,
+    .reduce_scatter = reduce_scatter_nccl,
+    .allgather = allgather_nccl,
+    .bcast = bcast_nccl,
+    .close = close_nccl,
+};
+
+#else
+
+static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_options *o)
+{
+    (void)t;
+    (void)o;
+    return "built without NCCL: make GPU=1 NCCL=1";
+}
+
+const struct cmn_transport cmn_nccl = {.name = "nccl", .refuses = refuses_nccl};
+
+#endif
