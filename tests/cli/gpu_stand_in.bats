@@ -695,23 +695,31 @@ rnn() {
         -cmn_communicator hierarchical -cmn_intra mpi
 }
 
+# stalls CFG KERNEL PHASE ARGUMENTS...: a training whose rank 1 is stopped for good as that kernel comes for the 21st time. The watchdog of
+# rank 0 says so, and that rank 0 waits in PHASE.
+stalls() {
+    local limit cfg=$1 kernel=$2 phase=$3
+    shift 3
+    limit=$(on_busy 2)
+    rank_1_runs "export FAKE_STOPPED=21:$kernel; echo \$\$ >pid"
+    # Nothing to tune: then NCCL is all that it can wait for. MPI's waiting: watchdog.bats.
+    run -75 timeout --kill-after=5 500 "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" classifier train small.data "$cfg" -cmn -cmn_timeout "$limit" \
+        -cmn_overlap off -cmn_verify 0 "$@"
+    kill -KILL "$(cat pid)" 2>/dev/null || true
+    echo "$output"
+    grep -E '^cmn\[rank 0@.*\] nothing moved for '"$limit"' s \(cmn_timeout\): rank 1@.* is stopped .*; 1 other rank waits for it in: '"$phase" <<<"$output"
+}
+
 @test "a stalled rank: the others end after cmn_timeout, and say who it is" {
     mlp_cfg max_batches=1000000 >mlp.cfg
-    # An epoch without end, and nothing to tune: then NCCL is all that it can wait for. MPI's waiting: watchdog.bats.
-    for ((i = 0; i < 2000; i++)); do cat train.list; done >long.list
-    sed -i 's/^train=.*/train=long.list/' small.data
-    limit=$(on_busy 2)
-    # shellcheck disable=SC2016  # the rank's own shell expands it
-    timeout --kill-after=5 500 "${mpiexec[@]}" -n 2 sh -c 'echo $$ >"pid-$OMPI_COMM_WORLD_RANK"; exec "$@"' sh "$DARKNET" \
-        classifier train small.data mlp.cfg -cmn -cmn_validate 0 -cmn_timeout "$limit" -cmn_overlap off -cmn_verify 0 >train.log 2>&1 &
-    job=$!
-    wait_for 'the fifth iteration' grep -q '^5, ' train.log
-    kill -STOP "$(cat pid-1)"
-    job_ended $job
-    kill -KILL "$(cat pid-1)" 2>/dev/null || true
-    cat train.log
-    ((ended != 0 && ended != 124))
-    grep -E '^cmn\[rank 0@.*\] nothing moved for '"$limit"' s \(cmn_timeout\): rank 1@.* is stopped .*; 1 other rank waits for it in: the sum' train.log
+    stalls mlp.cfg gradient_array_kernel 'the sum'
+}
+
+@test "a rank that stalls while statistics of batch normalisation are exchanged on GPUs: the others end, and say who it is" {
+    extra=('batch_normalize=1')
+    smooth_cfg max_batches=1000000 >norm.cfg
+    # The first of four in a step: the loss comes behind it.
+    stalls norm.cfg pack_statistics 'backward$' -cmn_sync_bn 1
 }
 
 @test "a rank whose own GPU stalls is named, and not said to wait for others" {

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <math.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -42,9 +43,12 @@ static _Thread_local int current = -1; /* what cudaSetDevice chose */
 static _Thread_local cudaError_t last;
 static int chosen = -1; /* by any thread */
 static uint64_t dice = 1;
-static const char
-    *frozen; /* the kernel that never ends, the frozen_at-th time (FAKE_FROZEN=number:name) */
-static long frozen_at;
+/* When a kernel comes for the at-th time (a variable of the environment: number:name): it never ends
+ * (FAKE_FROZEN); or this process is stopped (FAKE_STOPPED). */
+static struct moment {
+    const char *kernel;
+    long at;
+} frozen, stopped;
 
 /* What the host has waited for, or asked after, so far; FAKE_WAITS=file: where they are written at the end. */
 enum { TO_GPU, FROM_GPU, A_STREAM, THE_GPU, AN_EVENT, WAITS };
@@ -71,10 +75,21 @@ __attribute__((destructor)) static void tell_waits(void)
     }
 }
 
+static struct moment moment_of(const char *variable)
+{
+    const char *text = getenv(variable), *name = text ? strchr(text, ':') : NULL;
+
+    return name ? (struct moment){name + 1, atol(text)} : (struct moment){NULL, 0};
+}
+
+static int has_come(struct moment *m, const char *kernel)
+{
+    return m->kernel && !strcmp(m->kernel, kernel) && --m->at <= 0;
+}
+
 __attribute__((constructor)) static void begin(void)
 {
     const char *gpus = getenv("FAKE_GPUS"), *seed = getenv("FAKE_SEED");
-    const char *freeze = getenv("FAKE_FROZEN");
     pthread_mutexattr_t recursive;
 
     pthread_mutexattr_init(&recursive);
@@ -82,8 +97,8 @@ __attribute__((constructor)) static void begin(void)
     pthread_mutex_init(&mutex, &recursive);
     first_thread = pthread_self();
     fake.gpus = gpus ? atoi(gpus) : 0;
-    frozen = freeze ? strchr(freeze, ':') : NULL;
-    frozen_at = freeze ? atol(freeze) : 0;
+    frozen = moment_of("FAKE_FROZEN");
+    stopped = moment_of("FAKE_STOPPED");
     dice = seed ? strtoull(seed, NULL, 10) * 2 + 1 : 1;
     for (int i = 0; i < GPUS; i++) {
         legacy[i].device = i;
@@ -868,8 +883,11 @@ static int run_launch(struct fake_work *w)
 {
     struct fake_launch *launch = w->launch;
 
-    if (frozen && !strcmp(frozen + 1, launch->name) && --frozen_at <= 0) {
+    if (has_come(&frozen, launch->name)) {
         return 0;
+    }
+    if (has_come(&stopped, launch->name)) {
+        raise(SIGSTOP);
     }
     fake_run(launch);
     launch->release(launch->arguments);
