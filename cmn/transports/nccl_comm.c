@@ -18,6 +18,8 @@
 #include "mpi/call.h"
 #include "mpi/device.h"
 
+static const double A_MOMENT = 0.1; /* s */
+
 enum {
     SPINS = 2000,      /* polls before the waiting rank gives its core to others */
     PAUSE_US = 50,     /* between polls then */
@@ -101,9 +103,45 @@ void cmn_nccl_check_cuda(struct nccl *c, cudaError_t code, const char *call)
     }
 }
 
+/* Whether the GPU does not come to the event in a moment. */
+static int is_late(cudaEvent_t event)
+{
+    double since = cmn_clock();
+
+    while (cmn_device_reached(event) == 0) {
+        if (cmn_clock() - since > A_MOMENT) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Whether this rank's GPU still works on what was asked of it before the operation. */
+static int own_gpu_is_late(const struct nccl *c)
+{
+    for (int i = 0; i < c->gathers; i++) {
+        if (is_late(c->gather[i].done)) { /* what comes behind it waits for other ranks */
+            return is_late(c->gather[i].ready);
+        }
+    }
+    for (int i = 0; i < c->begun; i++) {
+        if (is_late(c->job[(c->base + i) % CMN_NCCL_JOBS].ready)) {
+            return 1;
+        }
+    }
+    return is_late(c->ready);
+}
+
 static _Noreturn void too_late(struct nccl *c)
 {
+    int own = own_gpu_is_late(c);
+
     abort_nccl(c);
+    if (own) {
+        cmn_fatal_lost("nccl: %s: %s: the GPU of rank %d of %d has not come to it in %ld s "
+                       "(cmn_timeout): work of its own does not end there",
+                       c->group->name, c->what, c->rank, c->size, c->group->options->timeout);
+    }
     cmn_fatal_lost("nccl: %s: %s: rank %d of %d waited %ld s (cmn_timeout) for the others: "
                    "one may be dead, stuck, or cut off; NCCL_DEBUG=INFO shows what NCCL does",
                    c->group->name, c->what, c->rank, c->size, c->group->options->timeout);

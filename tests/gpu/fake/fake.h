@@ -87,6 +87,7 @@ struct fake {
     char hardware;        /* the last byte of the names of its GPUs is this plus their number */
     int mpi_knows_gpus;   /* MPI is CUDA-aware; then the GPU's addresses are ordinary ones */
     int stuck;            /* operations of NCCL never end */
+    int hangs;            /* nor does what fake_later() queues */
     int abort_hangs;      /* nor does ncclCommAbort */
     ncclResult_t state;   /* what NCCL says it has run into */
     int calls_to_failure; /* after so many questions for its state; 0: at once */

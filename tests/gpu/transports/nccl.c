@@ -207,6 +207,56 @@ static void nothing_comes(void **state)
     fail_on_all_ranks();
 }
 
+/* What an operation says that does not end: at once, in the background, or as a gather. */
+static const char *said_by(const struct nccl_test *t, int way, const struct gpu_block *b,
+                           float *all)
+{
+    if (way == 0) {
+        return fatal_of(cmn_nccl.allreduce(t->self, b->data, b->n));
+    }
+    if (way == 1) {
+        cmn_nccl_begin(t->self, b->data, b->n, CMN_FP32, 0);
+        return fatal_of(cmn_nccl_end(t->self));
+    }
+    cmn_nccl_gather(t->self, all, b->data, b->n);
+    return fatal_of(cmn_nccl_gathered(t->self, NULL, NULL));
+}
+
+/* The last rank's own GPU never comes to the operation: it is no other rank that this one waits for. */
+static void own_gpu_hangs(void **state)
+{
+    const char *const what[] = {"allreduce of 100 floats", "allreduce of 100 floats",
+                                "allgather of 100 floats"};
+    int own = top.rank == top.size - 1;
+
+    (void)state;
+    needs_the_stand_in();
+    for (int way = 0; way < 3; way++) {
+        struct nccl_test t;
+        struct gpu_block b, all;
+        const char *said;
+        all_well();
+        options.timeout = 1;
+        open_group(&t, &top, top.world, "world");
+        make_block(&b, 100);
+        make_block(&all, 100 * (size_t)t.size);
+        fake.hangs = own;
+        fill_block(&b, t.rank);
+        said = said_by(&t, way, &b, all.data);
+        CHECK(said && check_lost && fake.aborts == 1);
+        CHECK_SAYING(said && strstr(said, what[way]) &&
+                         strstr(said, own ? ": the GPU of rank " : " for the others: "),
+                     "way %d, %s: %s", way, own ? "own GPU" : "another one", said);
+        fake.hangs = 0;
+        free_block(&b);
+        free_block(&all);
+        cmn_nccl.close(t.self);
+        CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
+    }
+    all_well();
+    fail_on_all_ranks();
+}
+
 static void start_fails(void **state)
 {
     struct nccl_test t = {.self = NULL};
@@ -309,6 +359,7 @@ static int group(void)
         cmocka_unit_test(nccl_reports_an_error),
         cmocka_unit_test(cuda_reports_an_error),
         cmocka_unit_test(nothing_comes),
+        cmocka_unit_test(own_gpu_hangs),
         cmocka_unit_test(start_fails),
     };
 
