@@ -11,7 +11,8 @@
  * - cudaMalloc, cudaFree, cudaHostAlloc and cudaFreeHost wait for all work of the GPU, and end the
  *   process with a line when that never ends.
  * - A kernel that is launched for the first time while NCCL has work ends the process with a line.
- * - NCCL's work on a stream of low priority ends the process with a line.
+ * - NCCL's work on a stream of low priority ends the process with a line; so does the end of a
+ *   registration while the communicator has work.
  * - With FAKE_ONE_ORDER ranks must give their calls in one order, over all their communicators: for
  *   jobs whose ranks are in the same ones.
  * - NCCL takes an operation some time after it was given, on a thread of its own; in which order

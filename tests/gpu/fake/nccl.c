@@ -28,6 +28,7 @@ struct fake_comm {
     int grouped;        /* and the group is not yet complete */
     int asked;          /* questions until it may be done */
     long calls;         /* operations so far */
+    int under_way;      /* of them */
     struct registration *registered;
     struct fake_work given[WORK];
     cudaStream_t stream;
@@ -289,6 +290,10 @@ static void end_registration(struct registration **at)
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
     fake_lock();
+    if (comm->under_way) {
+        fake_die("ncclCommDeregister while %d operations of this communicator are under way",
+                 comm->under_way);
+    }
     for (struct registration **at = &comm->registered; *at; at = &(*at)->next) {
         if (*at == handle) {
             end_registration(at);
@@ -485,6 +490,7 @@ static int run_nccl(struct fake_work *w)
     }
     if (done) {
         free(w->room);
+        w->comm->under_way--;
     }
     return done;
 }
@@ -498,6 +504,7 @@ static ncclResult_t give(struct fake_work *work, cudaStream_t stream)
     if (c->device == fake_current(work->what) && c->n < WORK && (!c->busy || c->grouped) &&
         (!c->n || c->stream == stream)) {
         work->number = c->calls++;
+        c->under_way++;
         work->order = getenv("FAKE_ONE_ORDER") ? calls_of_all++ : 0;
         c->given[c->n++] = *work;
         c->stream = stream;
