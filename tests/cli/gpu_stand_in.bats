@@ -677,6 +677,14 @@ rnn() {
     export FAKE_NO_REGISTRATION=1
     run -0 timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$DARKNET" cmn check
     grep -E 'NCCL has registered 0 of [1-9][0-9]* blocks of memory: [a-z]+: fake NCCL error$' <<<"$output"
+    # One rank's memory, which is not that of the rank that says it.
+    unset FAKE_NO_REGISTRATION
+    rank_1_runs 'export FAKE_NO_REGISTRATION=1'
+    run -0 timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" cmn check
+    echo "$output"
+    [[ $output =~ 'NCCL has registered '([0-9]+)' of '([0-9]+)' blocks of memory: '[a-z]+': fake NCCL error' ]]
+    ((BASH_REMATCH[1] > 0 && 2 * BASH_REMATCH[1] == BASH_REMATCH[2]))
+    export FAKE_NO_REGISTRATION=1
     # Memory that it does not take serves, too.
     smooth_cfg >conv.cfg
     train_on 2 conv.cfg
