@@ -285,6 +285,7 @@ static void memory_of_nccl(void **state)
     for (int way = 0; way < 4; way++) {
         struct nccl_test t, other;
         float *memory, *host = calloc(N, sizeof *host);
+        struct cmn_device_mail *mail; /* by a stream that waits for nothing */
         int blocks[2], refused[2];
         const char *why;
         all_well();
@@ -292,6 +293,7 @@ static void memory_of_nccl(void **state)
         fake.no_nccl_memory = way == 2;
         open_group(&t, &top, top.world, "world");
         open_group(&other, &top, top.world, "other");
+        CHECK(cmn_device_mail_open(&mail, N) == 0);
         why = cmn_nccl_registrations(&blocks[0], &refused[0]);
         CHECK_SAYING(cmn_nccl_memory(t.self, way == 3 ? other.self : NULL, N, &memory) == 0, "%s",
                      cmn_reason());
@@ -302,7 +304,8 @@ static void memory_of_nccl(void **state)
         CHECK(way != 1 || (why && strstr(why, "world: fake NCCL error")));
         CHECK_SAYING(fake.registered == (way == 3 ? 2 : way != 1), "%d registered",
                      fake.registered);
-        CHECK(cmn_device_read(host, memory, N) == 0 && host[0] == 0 && host[N - 1] == 0);
+        CHECK(cmn_device_mail_fetch(mail, host, memory, N) == 0 && host[0] == 0 &&
+              host[N - 1] == 0);
         for (int i = 0; i < N; i++) {
             host[i] = whole((size_t)i, t.rank);
         }
@@ -318,6 +321,7 @@ static void memory_of_nccl(void **state)
         CHECK(fake.registered == (way == 3 ? 3 : way == 1 ? 0 : 2));
         cmn_nccl.close(other.self);
         cmn_nccl.close(t.self);
+        cmn_device_mail_close(mail);
         CHECK_SAYING(fake.alive == 0 && fake.registered == 0, "%d things were not given back",
                      fake.alive);
         free(host);
