@@ -462,6 +462,31 @@ static void which_gpus(void **state)
     fail_on_all_ranks();
 }
 
+/* Memory is zeroed, and what the host writes is there, also for a stream that waits for nothing. */
+static void every_stream(void **state)
+{
+    enum { FLOATS = 1000 };
+    struct cmn_device_mail *mail; /* fetches by one of its own */
+    float *memory, host[FLOATS], values[FLOATS];
+
+    (void)state;
+    all_well();
+    for (int i = 0; i < FLOATS; i++) {
+        values[i] = whole((size_t)i, top.rank);
+    }
+    CHECK(cmn_device_mail_open(&mail, FLOATS) == 0 && cmn_device_memory(&memory, FLOATS) == 0);
+    CHECK(cmn_device_mail_fetch(mail, host, memory, FLOATS) == 0);
+    for (int i = 0; i < FLOATS; i++) {
+        CHECK(host[i] == 0);
+    }
+    CHECK(cmn_device_write(memory, values, FLOATS) == 0);
+    CHECK(cmn_device_mail_fetch(mail, host, memory, FLOATS) == 0 &&
+          !memcmp(host, values, sizeof host));
+    cmn_device_free(memory);
+    cmn_device_mail_close(mail);
+    fail_on_all_ranks();
+}
+
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
@@ -469,7 +494,7 @@ static int group(void)
         cmocka_unit_test(moves_on),    cmocka_unit_test(replicas),
         cmocka_unit_test(without_gpu), cmocka_unit_test(failures),
         cmocka_unit_test(which_gpus),  cmocka_unit_test(nonfinite_gradients),
-        cmocka_unit_test(updates),
+        cmocka_unit_test(updates),     cmocka_unit_test(every_stream),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

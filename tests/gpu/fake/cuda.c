@@ -637,11 +637,21 @@ static void sides(struct fake_work *w, void *to, const void *from, enum cudaMemc
     }
 }
 
-/* Waits for Darknet's work, and for itself, unless both sides are the GPU's. */
+/* To the GPU: what was copied to page-locked memory, and comes from there. */
+static int run_staged(struct fake_work *w)
+{
+    memcpy(w->to, w->room, w->n);
+    free(w->room);
+    return 1;
+}
+
+/* Waits for Darknet's work, and from the GPU for itself. To the GPU the last bytes come later; between two
+ * places of the GPU it waits for nothing. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     struct fake_work work = {.run = run_copy, .what = "cudaMemcpy", .n = bytes};
     struct fake_stream *s;
+    long at; /* so many are waited for */
 
     if (bytes == 0) {
         return cudaSuccess;
@@ -651,10 +661,16 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     }
     sides(&work, to, from, kind, 0);
     fake_lock();
-    fake_queue(cudaStreamLegacy, &work);
     s = known(cudaStreamLegacy, work.what);
+    at = s->queued + (kind != cudaMemcpyHostToDevice);
+    if (kind == cudaMemcpyHostToDevice) {
+        work.room = malloc(bytes);
+        memcpy(work.room, from, bytes);
+        work.run = run_staged;
+    }
+    fake_queue(cudaStreamLegacy, &work);
     waits[kind == cudaMemcpyHostToDevice ? TO_GPU : FROM_GPU] += kind != cudaMemcpyDeviceToDevice;
-    for (long at = s->queued; kind != cudaMemcpyDeviceToDevice && s->done < at;) {
+    while (kind != cudaMemcpyDeviceToDevice && s->done < at) {
         progress(s, at);
         fake_unlock();
         sched_yield();
@@ -713,12 +729,7 @@ cudaError_t fake_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyK
 
 static int run_later(struct fake_work *w)
 {
-    if (fake.hangs) {
-        return 0;
-    }
-    memcpy(w->to, w->room, w->n);
-    free(w->room);
-    return 1;
+    return fake.hangs ? 0 : run_staged(w);
 }
 
 void fake_later(float *to, const float *from, size_t n)
