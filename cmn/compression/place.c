@@ -66,11 +66,6 @@ struct cmn_place *cmn_place_open(int on_gpu, void *stream, int shards)
     return p;
 }
 
-void cmn_place_complete(const struct cmn_place *p)
-{
-    require(p->on_gpu ? cmn_device_wait_for(p->stream) : 0);
-}
-
 int cmn_place_on_gpu(const struct cmn_place *p)
 {
     return p->on_gpu;

@@ -30,9 +30,6 @@ int cmn_place_is_out(const struct cmn_place *p, int shard);
  * ended. */
 void cmn_place_back(struct cmn_place *p, void *to, const void *host, size_t bytes);
 
-/* Blocking. All of it has ended. */
-void cmn_place_complete(const struct cmn_place *p);
-
 /* ---- on a GPU alone; not blocking ---- */
 
 /* As cmn_kernel_select(), with work space for n floats (cmn_place_work). */
