@@ -487,6 +487,32 @@ static void every_stream(void **state)
     fail_on_all_ranks();
 }
 
+/* One behind the other, and what the host had is gone at once. */
+static void sends(void **state)
+{
+    enum { FLOATS = 1000, SENDS = 5 };
+    struct cmn_device_mail *mail;
+    float *memory, host[SENDS * FLOATS];
+
+    (void)state;
+    all_well();
+    CHECK(cmn_device_mail_open(&mail, FLOATS) == 0 &&
+          cmn_device_memory(&memory, SENDS * FLOATS) == 0);
+    for (int k = 0; k < SENDS; k++) {
+        for (int i = 0; i < FLOATS; i++) {
+            host[i] = whole((size_t)i, k);
+        }
+        CHECK(cmn_device_mail_send(mail, memory + k * FLOATS, host, FLOATS) == 0);
+    }
+    CHECK(cmn_device_read(host, memory, SENDS * FLOATS) == 0);
+    for (int i = 0; i < SENDS * FLOATS; i++) {
+        CHECK(host[i] == whole((size_t)(i % FLOATS), i / FLOATS));
+    }
+    cmn_device_free(memory);
+    cmn_device_mail_close(mail);
+    fail_on_all_ranks();
+}
+
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
@@ -495,6 +521,7 @@ static int group(void)
         cmocka_unit_test(without_gpu), cmocka_unit_test(failures),
         cmocka_unit_test(which_gpus),  cmocka_unit_test(nonfinite_gradients),
         cmocka_unit_test(updates),     cmocka_unit_test(every_stream),
+        cmocka_unit_test(sends),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
