@@ -91,7 +91,7 @@ static void take_unreached(struct cmn_observed *o, const char *line)
     o->not_started |= strstr(line, "unable to reliably start one or more daemons") != NULL;
 }
 
-/* "Executable: PROGRAM" and "Node: NAME", in either order. */
+/* "Executable: PROGRAM" or "Working directory: FOLDER", and "Node: NAME", in either order. */
 static void take_program(struct cmn_observed *o, const char *line)
 {
     o->no_program |= strstr(line, "was unable to find the specified executable") ||
@@ -102,6 +102,9 @@ static void take_program(struct cmn_observed *o, const char *line)
     }
     if (o->no_program && !o->program_host[0]) {
         sscanf(line, " Node: %255s", o->program_host);
+    }
+    if (o->no_program && !o->folder[0]) {
+        sscanf(line, " Working directory: %511[^\n]", o->folder);
     }
 }
 
@@ -137,14 +140,52 @@ static void take_signal(struct cmn_observed *o, const char *line)
 
 static void take_daemon(struct cmn_observed *o, const char *line)
 {
+    static const char *const lost[] = {
+        "lost communication with a remote daemon",
+        "unable to reliably start one or more daemons",
+        "daemon has unexpectedly failed after launch",
+        "daemon died unexpectedly ",
+        "a required daemon terminated during execution",
+        "unable to establish a communication connection to the",
+        "does not know how to route a message to the specified daemon",
+    };
     const char *text = strstr(line, "Remote daemon: ");
 
-    o->daemon_lost |= strstr(line, "lost communication with a remote daemon") ||
-                      strstr(line, "unable to reliably start one or more daemons") ||
-                      strstr(line, "daemon has unexpectedly failed after launch");
+    for (size_t i = 0; i < sizeof lost / sizeof lost[0]; i++) {
+        o->daemon_lost |= strstr(line, lost[i]) != NULL;
+    }
     if (o->daemon_lost && text && (text = strstr(text, " on node "))) {
         sscanf(text, " on node %255s", o->host);
     }
+}
+
+/* What may be otherwise in a moment. Open MPI 5 tells of a Slurm that does not answer as one of
+ * version 0.0, and of an srun that failed nothing at all: then there is srun's own line. */
+static void take_passing(struct cmn_observed *o, const char *line)
+{
+    static const char *const moment[] = {"Cannot allocate memory",
+                                         "Resource temporarily unavailable",
+                                         "Too many open files",
+                                         "Text file busy",
+                                         "Stale ",
+                                         "Input/output error"};
+    const char *error = strstr(line, " Error: ");
+    int major, was = o->slurm || o->no_room;
+
+    o->slurm_version |= strstr(line, "requires a minimum Slurm version") != NULL;
+    o->slurm |= strstr(line, "srun: error: ") ||
+                (o->slurm_version && sscanf(line, " Major: %d", &major) == 1 && major == 0);
+    o->no_room |= strstr(line, "Error: system limit exceeded on number of ") != NULL;
+    for (size_t i = 0; i < sizeof moment / sizeof moment[0]; i++) {
+        o->no_room |= o->no_program && error && strstr(error, moment[i]);
+    }
+    if (!was && (o->slurm || o->no_room)) {
+        line += strspn(line, " ");
+        snprintf(o->passing, sizeof o->passing, "%s",
+                 o->no_room || strstr(line, "srun: ") ? line : "no version could be read");
+    }
+    o->not_started |= o->no_room || (o->slurm && !o->began);
+    o->spoken |= line[strspn(line, " \t")] != '\0';
 }
 
 void cmn_observe_mpiexec(struct cmn_observed *o, const char *line)
@@ -153,6 +194,7 @@ void cmn_observe_mpiexec(struct cmn_observed *o, const char *line)
     take_daemon(o, line);
     take_unreached(o, line);
     take_program(o, line);
+    take_passing(o, line);
     /* Open MPI 5 does so, at times before mpiexec has noticed the other one's death. */
     o->disconnected |= strstr(line, "*** An error occurred in Socket closed") != NULL;
     /* Hydra's, the launcher of MPICH and Intel MPI. */
@@ -214,6 +256,11 @@ static struct cmn_diagnosis wrong(const struct cmn_observed *o, struct cmn_diagn
                  "%s: %s is not there, or may not be executed: the program has to lie at the same "
                  "path on all machines",
                  o->program_host, o->program);
+    } else if (o->no_program && o->folder[0] && o->program_host[0]) {
+        snprintf(d.what, sizeof d.what,
+                 "%s: %s is not there: the training has to be started in a folder that lies at the "
+                 "same path on all machines",
+                 o->program_host, o->folder);
     } else if (o->no_program) {
         snprintf(d.what, sizeof d.what, "mpiexec cannot start the program");
     } else if (o->other_launcher) {
@@ -229,12 +276,61 @@ static struct cmn_diagnosis wrong(const struct cmn_observed *o, struct cmn_diagn
     return d;
 }
 
+/* mpiexec could not start the ranks, for a reason that may pass. */
+static struct cmn_diagnosis not_begun(const struct cmn_observed *o, struct cmn_diagnosis d)
+{
+    if (o->slurm) {
+        snprintf(d.what, sizeof d.what, "mpiexec could not use Slurm: %s", o->passing);
+    } else if (o->no_room) {
+        snprintf(d.what, sizeof d.what, "mpiexec could not start a rank%s%s: %s",
+                 o->program_host[0] ? " on " : "", o->program_host, o->passing);
+    } else if (o->no_program) {
+        d = wrong(o, d);
+    } else {
+        snprintf(d.what, sizeof d.what, "mpiexec ended before a rank began");
+    }
+    d.outcome = CMN_FAILED;
+    return d;
+}
+
+/* Real-time signals end nobody: 160 and more are errors of Open MPI 5. */
+static int signal_of(int status)
+{
+    return status > 128 && status < 128 + 32 ? status - 128 : 0;
+}
+
+enum { PRRTE_FATAL = 250 }; /* Open MPI 5's; it may have said nothing */
+
+/* Where nobody has said why. */
+static struct cmn_diagnosis by_status(const struct cmn_observed *o, struct cmn_diagnosis d,
+                                      int mpiexec_by_signal, int again)
+{
+    int signal_number = signal_of(d.status);
+
+    if (signal_number) {
+        d.outcome = is_crash(signal_number) && !mpiexec_by_signal ? CMN_CRASHED : CMN_FAILED;
+        snprintf(d.what, sizeof d.what, "%s ended by signal %d (%s)",
+                 mpiexec_by_signal ? "mpiexec itself" : "a rank", signal_number,
+                 strsignal(signal_number));
+    } else if (o->locked && again) {
+        d.outcome = CMN_FAILED;
+        snprintf(d.what, sizeof d.what, "processes of an earlier attempt have not ended: %s",
+                 o->fatal);
+    } else if (!o->began && (again || (d.status == PRRTE_FATAL && !o->spoken))) {
+        return not_begun(o, d);
+    } else {
+        snprintf(d.what, sizeof d.what, "another attempt would end that way, too%s%s",
+                 o->fatal[0] ? ": " : "", o->fatal);
+    }
+    return d;
+}
+
 /* mpiexec's own end by a signal counts as if a shell had reported it. */
 struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int stop, int again)
 {
     struct cmn_diagnosis d = {CMN_WRONG,
                               WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), ""};
-    int signal_number = d.status > 128 && d.status <= 128 + CMN_SIGNAL_MAX ? d.status - 128 : 0;
+    int signal_number = signal_of(d.status);
 
     /* Status 1 is what a rank's error means, whatever mpiexec makes of the other ranks' ends; and
      * the rank that names a failure may hang afterwards. */
@@ -258,7 +354,11 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
     } else if (stop) {
         d.outcome = CMN_STOPPED;
         snprintf(d.what, sizeof d.what, "asked to stop (%s)", strsignal(stop));
-    } else if (o->no_program || o->other_launcher ||
+    } else if (o->no_program && (o->no_room || again)) {
+        /* The command could be started before: a machine that has come back may lack its network
+         * folders for a while. */
+        return not_begun(o, d);
+    } else if (o->other_launcher || o->no_program ||
                (o->daemon_lost && o->unreached && o->unreached->todo && !again)) {
         return wrong(o, d);
     } else if (o->hung && !o->error) {
@@ -274,21 +374,10 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
                ((o->fatal[0] || o->disconnected) && !o->error)) {
         /* Open MPI 5 may end with another status than that of the ranks. */
         return failed(o, d);
-    } else if (WIFSIGNALED(status) && signal_number) {
-        d.outcome = CMN_FAILED;
-        snprintf(d.what, sizeof d.what, "mpiexec itself ended by signal %d (%s)", signal_number,
-                 strsignal(signal_number));
-    } else if (signal_number) {
-        d.outcome = is_crash(signal_number) ? CMN_CRASHED : CMN_FAILED;
-        snprintf(d.what, sizeof d.what, "a rank ended by signal %d (%s)", signal_number,
-                 strsignal(signal_number));
-    } else if (o->locked && again) {
-        d.outcome = CMN_FAILED;
-        snprintf(d.what, sizeof d.what, "processes of an earlier attempt have not ended: %s",
-                 o->fatal);
+    } else if (o->slurm && !o->error) {
+        return not_begun(o, d);
     } else {
-        snprintf(d.what, sizeof d.what, "another attempt would end that way, too%s%s",
-                 o->fatal[0] ? ": " : "", o->fatal);
+        return by_status(o, d, WIFSIGNALED(status), again);
     }
     return d;
 }

@@ -5,7 +5,7 @@
 
 #include "event.h"
 
-enum { CMN_SIGNAL_MAX = 64, CMN_FATAL_TEXT = 1200 };
+enum { CMN_FATAL_TEXT = 1200 };
 
 /* Why nothing could be started on another machine, as ssh, a shell there, or Open MPI's daemon says
  * it. */
@@ -44,6 +44,12 @@ struct cmn_observed {
     const struct cmn_unreached *unreached; /* why a machine was not reached, before any event */
     int not_started;                       /* mpiexec has started no rank at all, as it says */
     int other_launcher;                    /* it does not know Open MPI's options, as it says */
+    int slurm_version;                     /* mpiexec says which version of Slurm it has found */
+    int slurm;                             /* Slurm did not tell it, or did not start its daemons */
+    int no_room;       /* a machine had no room for another process, pipe or file */
+    int spoken;        /* there was a line that is not empty */
+    char passing[256]; /* the line that says so, of Slurm or of a machine without room */
+    char folder[512];  /* the current folder is not there on program_host */
 
     int hung; /* mpiexec did not end after a fault, and cmn-run ended it */
 };

@@ -126,6 +126,72 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     restarts 0 2 -n 2 "${train[@]}"
 }
 
+# What mpiexec of Open MPI 4.1.4 and 5.0.7 was seen to say, with its status.
+@test "a launcher that could not ask Slurm, or had no room for a process, may do better in a moment" {
+    version='The Slurm process starter requires a minimum Slurm version level\nof v17.11. The detected version being used here is:\n\n  Major: %d\n  Minor: %d\n'
+    box='-----\n%s was unable to launch the specified application as it encountered an error:\n\nError: system limit exceeded on number of %s\nNode: b\n\nwhen attempting to start process rank 0.\n'
+    stand_in "printf '$version' 0 0 >&2; exit 250" 'exit 0'
+    restarts 0 2 -n 2 "${train[@]}"
+    grep -Eq 'failure +status 250: mpiexec could not use Slurm: no version could be read$' cmn-run.log
+    # As often as for others; and nothing was started that -clear would lose.
+    stand_in "printf '$version' 0 0 >&2; exit 250" "printf '$version' 0 0 >&2; exit 250" "printf '$version' 0 0 >&2; exit 250" 'exit 0'
+    restarts 75 3 -retries 2 -n 2 "${train[@]}" -clear
+    # A Slurm that is that old stays so.
+    stand_in "printf '$version' 16 5 >&2; exit 250" 'exit 0'
+    restarts 250 1 -n 2 "${train[@]}"
+    # Of an srun that failed Open MPI 5 says nothing, nor of a version that it cannot read.
+    stand_in 'echo "srun: error: Unable to confirm allocation for job 7: Socket timed out on send/recv operation" >&2; exit 250' 'exit 250' 'exit 0'
+    restarts 0 3 -n 2 "${train[@]}"
+    grep -Eq 'failure +status 250: mpiexec could not use Slurm: srun: error: Unable to confirm' cmn-run.log
+    grep -Eq 'failure +status 250: mpiexec ended before a rank began$' cmn-run.log
+    stand_in 'exit 250' 'exit 0'
+    restarts 0 2 -n 2 "${train[@]}"
+    stand_in 'printf "PRTE was unable to open the hostfile:\n\n   /x\n" >&2; exit 250' 'exit 0'
+    restarts 250 1 -n 2 "${train[@]}"
+    # An error that a rank names counts, whatever srun makes of it.
+    stand_in "$(event error 1@b -1 'x.data: No such file')echo 'srun: error: b: task 1: Exited with exit code 1' >&2; exit 250" 'exit 0'
+    restarts 1 1 -n 2 "${train[@]}"
+    for status in 137 186; do
+        # shellcheck disable=SC2059  # a box of mpiexec
+        stand_in "printf -- '$box' mpiexec 'processes that can be started' >&2; exit $status" 'exit 0'
+        restarts 0 2 -n 2 "${train[@]}" -clear
+        grep -Eq "failure +status $status: mpiexec could not start a rank on b: Error: system limit exceeded on number of processes" cmn-run.log
+    done
+    no_memory='printf "%s\n" "Open MPI tried to fork a new process via the \"execve\" system call but" "  Local host:        b" "  Error:             Cannot allocate memory" >&2; exit 131'
+    stand_in "$no_memory" 'exit 0'
+    restarts 0 2 -n 2 "${train[@]}"
+    for said in 'A daemon died unexpectedly with status 255 while attempting' 'ORTE is unable to establish a communication connection to the' \
+        'ORTE does not know how to route a message to the specified daemon' 'mpiexec has detected that a required daemon terminated during execution'; do
+        stand_in "echo '$said' >&2; exit 1" 'exit 0'
+        restarts 0 2 -n 2 "${train[@]}"
+    done
+}
+
+@test "what could be started before is started again: a machine that came back may lack its network folders for a while" {
+    gone='printf "%s\n" "mpiexec was unable to launch the specified application as it could not access" "or execute an executable:" "Executable: /net/darknet" "Node: b" >&2; exit 132'
+    folder='printf "%s\n" "mpiexec was unable to launch the specified application as it could not" "change to the specified working directory:" "" "Working directory: /net/my own" "Node: b" >&2; exit 135'
+    stand_in "$lost" "$gone" "$folder" 'exit 0'
+    restarts 0 4 -n 2 "${train[@]}"
+    grep -Eq 'failure +status 132: b: /net/darknet is not there' cmn-run.log
+    grep -Eq 'failure +status 135: b: /net/my own is not there' cmn-run.log
+    stand_in "$folder" 'exit 0'
+    restarts 135 1 -n 2 "${train[@]}"
+    grep -Eq '^cmn-run: b: /net/my own is not there: the training has to be started in a folder that lies at the same path on all machines$' run.err
+    # Whatever mpiexec says; and not for ever.
+    stand_in "$lost" 'echo "An internal error has occurred in ORTE:" >&2; exit 213' 'exit 0'
+    restarts 0 3 -n 2 "${train[@]}"
+    stand_in "$lost" 'exit 1' 'exit 1' 'exit 1' 'exit 0'
+    restarts 75 3 -retries 2 -n 2 "${train[@]}"
+    # An error that a rank names is none of that, nor the end of ranks that had begun.
+    stand_in "$lost" "$(event error 1@b -1 'x.data: No such file')exit 1" 'exit 0'
+    restarts 1 2 -n 2 "${train[@]}"
+    stand_in "$lost" "$(event start 0@a -1 '')exit 3" 'exit 0'
+    restarts 3 2 -n 2 "${train[@]}"
+    # No signal, but a status of Open MPI 5's own.
+    stand_in 'exit 181' 'exit 0'
+    restarts 181 1 -n 2 "${train[@]}"
+}
+
 @test "retries count attempts without a new checkpoint; the same crash twice is enough" {
     stand_in "$lost" "$lost" "$lost"
     restarts 75 2 -retries 1 -n 2 "${train[@]}"
