@@ -1,5 +1,6 @@
 #include "diagnosis.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,12 +164,7 @@ static void take_daemon(struct cmn_observed *o, const char *line)
  * version 0.0, and of an srun that failed nothing at all: then there is srun's own line. */
 static void take_passing(struct cmn_observed *o, const char *line)
 {
-    static const char *const moment[] = {"Cannot allocate memory",
-                                         "Resource temporarily unavailable",
-                                         "Too many open files",
-                                         "Text file busy",
-                                         "Stale ",
-                                         "Input/output error"};
+    static const int moment[] = {ENOMEM, EAGAIN, EMFILE, ENFILE, ETXTBSY, ESTALE, EIO};
     const char *error = strstr(line, " Error: ");
     int major, was = o->slurm || o->no_room;
 
@@ -177,7 +173,7 @@ static void take_passing(struct cmn_observed *o, const char *line)
                 (o->slurm_version && sscanf(line, " Major: %d", &major) == 1 && major == 0);
     o->no_room |= strstr(line, "Error: system limit exceeded on number of ") != NULL;
     for (size_t i = 0; i < sizeof moment / sizeof moment[0]; i++) {
-        o->no_room |= o->no_program && error && strstr(error, moment[i]);
+        o->no_room |= o->no_program && error && strstr(error, strerror(moment[i]));
     }
     if (!was && (o->slurm || o->no_room)) {
         line += strspn(line, " ");

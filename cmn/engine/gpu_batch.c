@@ -15,9 +15,7 @@
 #include "engine/darknet_tree.h"
 #include "mpi/device.h"
 
-/* Three places: of the micro-batch that computes, of the next one of the step, and of the next
- * step's first one. When a loader is early its batch takes the second, until its forerunner computes. */
-enum { PLACES = 3, QUESTIONS = 4 };
+enum { PLACES = CMN_GPU_PLACES, QUESTIONS = 4 };
 enum state { FREE, FILLED_NOW, AHEAD, COMPUTES };
 
 struct place {

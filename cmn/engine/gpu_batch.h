@@ -1,13 +1,17 @@
 /* A micro-batch on its way to the GPU while another one computes, and what its forward pass leaves
  * there for the host. One network of the process trains. Local; what fails ends the job, and
- * without CUDA nothing is sent. It takes three micro-batches of page-locked memory, and two more on the
- * GPU. */
+ * without CUDA nothing is sent. It takes CMN_GPU_PLACES micro-batches of page-locked memory, and one less
+ * on the GPU beside the network's own. */
 #ifndef CMN_GPU_BATCH_H
 #define CMN_GPU_BATCH_H
 
 #include <stddef.h>
 
 struct network;
+
+/* Of the micro-batch that computes, of the next one of the step, and of the next step's first one.
+ * When a loader is early its batch takes the second, until its forerunner computes. */
+enum { CMN_GPU_PLACES = 3 };
 
 /* n floats of the host. */
 struct cmn_host_floats {

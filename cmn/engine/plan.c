@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
+#include "engine/gpu_batch.h"
 #include "engine/gradients.h"
 #include "engine/net.h"
 
@@ -186,6 +187,7 @@ static void plan_memory(struct cmn_plan *p, const network *net, size_t truths, s
     p->weights = bytes > batch + p->workspace ? bytes - batch - p->workspace : 0;
     p->sample = ((size_t)net->inputs + truths) * sizeof(float);
     p->threads = cmn_tree_loader_threads(net);
+    p->places = gpu_index >= 0 ? CMN_GPU_PLACES : 0;
     p->grows = growth(net);
     p->outputs = net->outputs;
 }

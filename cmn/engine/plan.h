@@ -21,7 +21,10 @@ struct cmn_plan {
     size_t per_image, workspace;
     size_t weights; /* weights, gradients, and all that depends on neither */
     size_t sample;  /* an image and its labels, as loaders hand them over */
-    int threads; /* that load images */
+    int threads;    /* that load images */
+    /* Micro-batches in page-locked memory, on their way to a GPU; one less lie there beside the
+     * network's own. 0 on the CPU. */
+    int places;
     /* By which factor random=1 lets images of the input grow at most; 1 without. */
     double grows;
 };

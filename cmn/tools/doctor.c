@@ -64,8 +64,9 @@ struct need {
     double weights; /* with gradients, momentum, and what the module keeps of them */
     double layers;  /* outputs, their gradients, workspace */
     double lists;   /* of images */
-    double images;  /* that are loaded ahead, and those that loader threads work on */
+    double images;  /* that are loaded ahead, on their way to a GPU, or in a loader thread */
     double cache;   /* a rank's part of the node's decoded images */
+    double on_gpu;  /* its memory, not the host's: images that are there before their turn */
 };
 
 static double total(const struct need *n)
@@ -95,6 +96,7 @@ static struct need estimate(const struct cmn_doctor *d, const struct cmn_plan *p
 {
     double own = (double)share->local * share->micro_batches,
            flat = (double)p->flat * sizeof(float);
+    double sample = (double)p->sample * p->grows, micro_batch = share->local * sample;
     double at_once = own < p->threads ? own : p->threads;
     double decoded = d->sums.readable ? (double)d->sums.bytes / (double)d->sums.readable : 0;
     struct need n = {.program = program, .weights = (double)p->weights + flat * copies_of(d, s)};
@@ -102,8 +104,9 @@ static struct need estimate(const struct cmn_doctor *d, const struct cmn_plan *p
     n.layers = ((double)p->per_image * share->local + (double)p->workspace) * p->grows;
     /* A batch is trained with while the next one is loaded. A thread has an image as bytes, as
      * floats, and cut to the input's size. */
-    n.images = 2 * own * (double)p->sample * p->grows +
-               at_once * (decoded * (1 + sizeof(float)) + (double)p->sample * p->grows);
+    n.images = 2 * own * sample + at_once * (decoded * (1 + sizeof(float)) + sample) +
+               p->places * micro_batch;
+    n.on_gpu = p->places ? (p->places - 1) * micro_batch : 0;
     n.lists = ((double)d->lines[0] + (double)d->lines[1]) * LINE_BYTES;
     n.cache =
         ((double)d->sums.bytes + (double)d->sums.readable * CACHED_BYTES) / s->topology.intra_size;
@@ -183,7 +186,7 @@ static void check_memory(struct cmn_doctor *d, struct cmn_session *s, const stru
     fits = (int)largest(fits ? fits : NONE, t);
     s->command = command;
     n = (struct need){largest(n.program, t), largest(n.weights, t), largest(n.layers, t), n.lists,
-                      largest(n.images, t),  largest(n.cache, t)};
+                      largest(n.images, t),  largest(n.cache, t),   largest(n.on_gpu, t)};
     if (out) {
         fprintf(out,
                 "memory of a rank: about %s: program %s, weights and gradients %s, layers %s, "
@@ -196,6 +199,12 @@ static void check_memory(struct cmn_doctor *d, struct cmn_session *s, const stru
             fprintf(out, ", and the smallest that fits is %d\n", fits);
         } else {
             fprintf(out, ", and none fits\n");
+        }
+        if (n.on_gpu > 0) {
+            fprintf(out,
+                    "  on the GPU, beside what Darknet takes: %s for images and labels that are "
+                    "there before their turn\n",
+                    size_text(n.on_gpu));
         }
     }
     if (total(&n) - n.cache > room) {

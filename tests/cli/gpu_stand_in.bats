@@ -670,6 +670,22 @@ rnn() {
     train_on 2 mlp.cfg -nogpu
 }
 
+@test "cmn doctor on GPUs counts the micro-batches on their way there, and those that are there before their turn" {
+    small_data 20 10
+    mlp_cfg batch=4000 subdivisions=2 >mlp.cfg
+    # 28 * 28 floats and 10 labels for each of 2000 images: 6.06 MiB, three of them page-locked.
+    for where in '' -nogpu; do
+        # shellcheck disable=SC2086  # a word, or none
+        "$DARKNET" cmn doctor small.data mlp.cfg -cmn_validate off $where >"report$where" || [[ $? -eq 1 ]]
+    done
+    cat report report-nogpu
+    images() { sed -nE 's/^memory of a rank: .* images being loaded ([0-9]+) MiB.*/\1/p' "$1"; }
+    more=$(($(images report) - $(images report-nogpu)))
+    ((more == 18))
+    grep -qx '  on the GPU, beside what Darknet takes: 12 MiB for images and labels that are there before their turn' report
+    run -1 grep 'on the GPU' report-nogpu
+}
+
 @test "cmn check on GPUs says how much memory NCCL has registered" {
     run -0 timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$DARKNET" cmn check
     echo "$output"
