@@ -28,6 +28,7 @@ struct cmn_ordered_sum {
     float *at[NODES]; /* where own[i] lies: there, or where the last micro-batch's gradient does */
     int owns;
     size_t filled; /* floats of the step's last micro-batch, which stays, that are added up */
+    int begun;     /* other ranks may have added and sent some of them */
 
     /* In two levels: all below is for messages between all ranks then; NULL: by them. */
     struct cmn_ordered_levels *levels;
@@ -353,6 +354,7 @@ void cmn_ordered_sum_fill(struct cmn_ordered_sum *s, float *x, size_t upto)
     if (s->next + 1 == s->end && upto > s->filled) {
         m = next_merge(s, x);
         add_last(s, &m, x, upto);
+        s->begun = 1;
         cmn_ordered_levels_filled(s->levels, s->at, x, upto);
     }
 }
@@ -494,11 +496,17 @@ void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum)
     } else {
         complete_by_messages(s, sum);
     }
+    s->begun = 0;
     cmn_ordered_sum_drop(s);
 }
 
 void cmn_ordered_sum_drop(struct cmn_ordered_sum *s)
 {
+    if (s->begun) {
+        cmn_fatal(
+            "cmn_exact: a step is left out whose sums the ranks exchange already: an error of "
+            "the program");
+    }
     s->owns = 0;
     s->filled = 0;
     s->next = s->first;

@@ -69,7 +69,8 @@ int cmn_ordered_sum_divide(struct cmn_ordered_sum *s, const int *first);
  * next ones are those of the next step. It is the x that stays, if one does. */
 void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum);
 
-/* Local. The micro-batches of this step that were added are forgotten: all ranks leave the step out. */
+/* Local. The micro-batches of this step that were added are forgotten: all ranks leave the step out. Ends the
+ * job behind a cmn_ordered_sum_fill() of the step: what was sent is not called back. */
 void cmn_ordered_sum_drop(struct cmn_ordered_sum *s);
 
 /* Local. NULL is allowed. */

@@ -400,6 +400,28 @@ static void nodes_send_what_it_says(void **state)
     fail_on_all_ranks();
 }
 
+/* What other ranks may have added and sent is not called back. */
+static void leaves_out_no_step_that_is_exchanged(void **state)
+{
+    enum { FLOATS = 160 };
+    static float x[FLOATS];
+    struct cmn_ordered_sum *s;
+
+    (void)state;
+    at = &top;
+    if (top.size == 1) {
+        return; /* there is no exchange */
+    }
+    s = open_sums(EARLY, top.size, FLOATS);
+    cmn_ordered_sum_fill(s, x, FLOATS / 2);
+    assert_fatal(cmn_ordered_sum_drop(s), "a step is left out whose sums the ranks exchange");
+    cmn_ordered_sum_add(s, x, 1);
+    cmn_ordered_sum_complete(s, x);
+    cmn_ordered_sum_drop(s);
+    cmn_ordered_sum_close(s);
+    fail_on_all_ranks();
+}
+
 /* Each has a rank, in order, and no rank has two more than another. */
 static void deals_out_all_micro_batches(void **state)
 {
@@ -427,6 +449,7 @@ static int run(void)
         cmocka_unit_test(sends_messages_where_one_node_has_no_memory),
         cmocka_unit_test(messages_are_what_it_says),
         cmocka_unit_test(nodes_send_what_it_says),
+        cmocka_unit_test(leaves_out_no_step_that_is_exchanged),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
