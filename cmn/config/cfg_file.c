@@ -53,6 +53,11 @@ static void parse_line(struct cmn_cfg_file *cfg, int number, char *s, enum cmn_c
     add(cfg, line);
 }
 
+char *cmn_cfg_behind_mark(char *text)
+{
+    return text + (strncmp(text, "\xef\xbb\xbf", 3) ? 0 : 3);
+}
+
 void cmn_cfg_parse(struct cmn_cfg_file *cfg, FILE *file, enum cmn_cfg_blanks blanks)
 {
     size_t n = 0, room = 0;
@@ -73,7 +78,7 @@ void cmn_cfg_parse(struct cmn_cfg_file *cfg, FILE *file, enum cmn_cfg_blanks bla
         cfg->text[i] = cfg->text[i] ? cfg->text[i] : ' ';
     }
     cfg->text[n] = '\0';
-    s = cfg->text;
+    s = cmn_cfg_behind_mark(cfg->text);
     for (int number = 1; s; number++) {
         char *end = strchr(s, '\n');
         if (end) {

@@ -18,6 +18,9 @@ struct cmn_cfg_file {
     char *text;
 };
 
+/* Behind the byte order mark with which a text file of UTF-8 may begin. */
+char *cmn_cfg_behind_mark(char *text);
+
 /* As Darknet reads them: without comments and empty lines, and a cfg without any blanks. Reads
  * `file` to its end. Free with cmn_cfg_free. */
 enum cmn_cfg_blanks { CMN_CFG_BLANKS_GO, CMN_CFG_BLANKS_STAY };

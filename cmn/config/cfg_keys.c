@@ -94,6 +94,23 @@ void cmn_cfg_key_describe(const char *key, const char *const *looked_for, int n,
     }
 }
 
+int cmn_data_key_describe(const char *key, int again, char *text, size_t bytes)
+{
+    static const char *const known[] = {"classes", "train",  "valid", "labels", "names",
+                                        "backup",  "top",    "tag",   "tree",   "results",
+                                        "eval",    "leaves", "map",   "test"};
+    const int n = sizeof known / sizeof known[0];
+    const char *nearest = cmn_nearest(key, known, n);
+
+    if (again) {
+        snprintf(text, bytes, "has no effect: the file has it twice, and the first one counts");
+    } else if (!contains(known, n, key)) {
+        snprintf(text, bytes, "has no effect: unknown key%s%s%s", nearest ? "; did you mean " : "",
+                 nearest ? nearest : "", nearest ? "?" : "");
+    }
+    return again || !contains(known, n, key);
+}
+
 /* Whether a line before line i has the same key. */
 static int is_repeated(const struct cmn_cfg_file *cfg, int i)
 {

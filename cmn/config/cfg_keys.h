@@ -12,6 +12,9 @@
 void cmn_cfg_key_describe(const char *key, const char *const *looked_for, int n, char *text,
                           size_t bytes);
 
+/* The same of a .data file's key; `again`: a line before it has it, too. 0: it has an effect. */
+int cmn_data_key_describe(const char *key, int again, char *text, size_t bytes);
+
 /* Before all other calls, where Darknet is AlexeyAB's: no key is another's from here on. */
 void cmn_cfg_keys_none_elsewhere(void);
 

@@ -400,6 +400,23 @@ static void compare_data(const struct list *options)
     free(text);
 }
 
+static void tell_data_keys(const struct list *options)
+{
+    char why[160];
+
+    for (const node *n = options->front; n && cmn_job.topology.rank == 0; n = n->next) {
+        const kvp *pair = n->val, *before;
+        int again = 0;
+        for (const node *m = options->front; m != n; m = m->next) {
+            before = m->val;
+            again |= !strcmp(before->key, pair->key);
+        }
+        if (cmn_data_key_describe(pair->key, again, why, sizeof why)) {
+            cmn_warn("%s: %s=%s %s", place_of(pair), pair->key, pair->val ? pair->val : "", why);
+        }
+    }
+}
+
 static struct cmn_data_cfg read_data(struct list *options)
 {
     struct cmn_data_cfg d = {
@@ -428,6 +445,7 @@ void cmn_after_data_cfg(struct list *options)
         return; /* -map reads the file again */
     }
     compare_data(options);
+    tell_data_keys(options);
     d = read_data(options);
     if (cmn_job.command->does == CMN_EVALUATES) {
         cmn_session_names(&cmn_job, &d);
@@ -451,13 +469,14 @@ static void allow_images(FILE *list)
     size_t bytes = 0;
 
     for (ssize_t n; (n = getline(&line, &bytes, list)) >= 0;) {
+        char *name = ftell(list) == n ? cmn_cfg_behind_mark(line) : line;
         n -= n && line[n - 1] == '\n';
         n -= n && line[n - 1] == '\r';
         line[n] = '\0';
-        if (line[strspn(line, " \t")]) {
-            cmn_root_files_allow(line);
+        if (name[strspn(name, " \t")]) {
+            cmn_root_files_allow(name);
             if (cmn_job.command->answer == CMN_BOXES) {
-                cmn_label_file(line, label);
+                cmn_label_file(name, label);
                 cmn_root_files_allow(label);
             }
         }

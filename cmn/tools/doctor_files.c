@@ -9,6 +9,7 @@
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "config/cfg_keys.h"
 #include "config/cfg_numbers.h"
 #include "mpi/files.h"
 
@@ -33,6 +34,7 @@ struct cmn_doctor_line *cmn_doctor_read_lines(const struct cmn_doctor *d, const 
     struct cmn_doctor_line *each = NULL;
     size_t room = 0;
     char *s = NULL;
+    const char *text;
     ssize_t length;
 
     *n = 0;
@@ -49,10 +51,11 @@ struct cmn_doctor_line *cmn_doctor_read_lines(const struct cmn_doctor *d, const 
         if (!blank && !s[strspn(s, " \t")]) {
             continue;
         }
+        text = number == 1 ? cmn_cfg_behind_mark(s) : s;
         if ((*n & (*n - 1)) == 0) {
             each = cmn_realloc(each, *n ? 2 * (size_t)*n : 1, sizeof *each);
         }
-        each[(*n)++] = (struct cmn_doctor_line){.text = cmn_strdup(s), .line = number};
+        each[(*n)++] = (struct cmn_doctor_line){.text = cmn_strdup(text), .line = number};
     }
     free(s);
     fclose(file);
@@ -73,10 +76,6 @@ static const char *where(const char *file, const struct cmn_cfg_line *l)
 }
 
 /* ---- the .data file ---- */
-
-static const char *const data_keys[] = {"classes", "train",  "valid", "labels", "names",
-                                        "backup",  "top",    "tag",   "tree",   "results",
-                                        "eval",    "leaves", "map",   "test"};
 
 static void check_lines(struct cmn_doctor *d, const char *name, const struct cmn_cfg_file *file,
                         int is_cfg)
@@ -119,22 +118,15 @@ static void check_numbers(struct cmn_doctor *d, const char *name, const struct c
 
 static void check_data_keys(struct cmn_doctor *d)
 {
-    const int n = sizeof data_keys / sizeof data_keys[0];
+    char why[160];
 
     for (int i = 0; i < d->data.lines; i++) {
         const struct cmn_cfg_line *l = &d->data.each[i];
-        const char *nearest;
-        int known = !l->key;
-        for (int k = 0; k < n && !known; k++) {
-            known = !strcmp(l->key, data_keys[k]);
+        int again = l->key && l != cmn_cfg_find(&d->data, l->section, l->key);
+        if (l->key && cmn_data_key_describe(l->key, again, why, sizeof why)) {
+            cmn_doctor_add(d, CMN_UNUSED_KEY, l->line, "%s: %s=%.80s %s", where(d->data_name, l),
+                           l->key, l->value, why);
         }
-        if (known) {
-            continue;
-        }
-        nearest = cmn_nearest(l->key, data_keys, n);
-        cmn_doctor_add(d, CMN_UNUSED_KEY, l->line, "%s: %s=%.80s has no effect: unknown key%s%s%s",
-                       where(d->data_name, l), l->key, l->value, nearest ? "; did you mean " : "",
-                       nearest ? nearest : "", nearest ? "?" : "");
     }
 }
 

@@ -75,6 +75,30 @@ fails_apart() {
     cmn_only 'cmn_xyzzyplughplover.*darknet cmn list' "${train[@]}" -cmn -cmn_xyzzyplughplover 7
 }
 
+@test "a .data file with an unknown key, and with one twice: a line for each, from rank 0" {
+    printf '%s\n' bakcup=other top=5 >>small.data
+    darknet_on 3 "${train[@]}" -cmn -cmn_validate 0 2>&1 | grep '^cmn: small.data' >said
+    diff said - <<'END'
+cmn: small.data:8: bakcup=other has no effect: unknown key; did you mean backup?
+cmn: small.data:9: top=5 has no effect: the file has it twice, and the first one counts
+END
+    run -1 --separate-stderr "$DARKNET" cmn doctor small.data mlp.cfg
+    echo "$output" >report
+    [[ $(grep -A2 '^fault: 2 keys have no effect' report | sed -n 's/^  //p') == "$(sed 's/^cmn: //' said)" ]]
+}
+
+@test "a byte order mark before the first line of .data file, cfg, lists and labels is no part of it" {
+    for file in small.data mlp.cfg train.list valid.list labels.txt; do
+        sed -i $'1s/^/\xef\xbb\xbf/' "$file"
+    done
+    for data in shared root; do
+        darknet_on 2 "${train[@]}" -cmn -cmn_data "$data"
+    done
+    "$DARKNET" cmn doctor small.data mlp.cfg >report
+    [[ $(tail -n 1 report) == 'doctor: nothing is wrong' ]]
+    "$DARKNET" "${train[@]}" -clear
+}
+
 @test "key without a value on the command line" {
     cmn_only 'cmn_seed.*value' "${train[@]}" -cmn -cmn_seed
 }
