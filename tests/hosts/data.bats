@@ -98,7 +98,8 @@ pictures_sent() {
     ((pictures > 180 * set / 100 && pictures < 205 * set / 100))
 }
 
-@test "1+1: a validation reads the images of rank 0's host" {
+@test "1+1: a validation reads the images of rank 0's host, those of a list's first line with a byte order mark, too" {
+    sed -i $'1s/^/\xef\xbb\xbf/' train.list valid.list
     hide_images
     darknet_on 1+1 classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_data root >train.log 2>&1 || { cat train.log; false; }
     grep -E 'accuracy' train.log
