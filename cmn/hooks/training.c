@@ -663,6 +663,21 @@ const char *cmn_labels_path(const char *name)
     return cmn_root_files_host() && cmn_root_files_missing(name) ? "" : cmn_root_files_path(name);
 }
 
+void cmn_read_box(const char *file, int box, float x, float y, float w, float h)
+{
+    const float least = .001f, most = 1.005f; /* Darknet's; edges are rounded in label files */
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    int small = w < least || h < least;
+    int outside = x < 0 || x > 1 || y < 0 || y > 1 || w > most || h > most;
+
+    if (cmn_job.on && (small || outside) && !atomic_flag_test_and_set(&told)) {
+        cmn_warn("%s: box %d, %g x %g around %g, %g: %s. 'darknet cmn doctor' lists all such boxes",
+                 file, box, (double)w, (double)h, (double)x, (double)y,
+                 outside ? "these are parts of the image, 0 to 1, and what lies outside is left out"
+                         : "it has no area, and is left out");
+    }
+}
+
 void cmn_reads_image(const char *file)
 {
     if (cmn_job.on) {

@@ -289,6 +289,26 @@ bad() {
     fails_clearly_on 2 'labels/07.txt: no label file for .*images/07.png; create an empty one' "${detector[@]}" -cmn
 }
 
+@test "boxes in pixels, or without area, are told once, with a file; the training takes the others" {
+    yolo_cfg >yolo.cfg
+    mkdir good
+    cp labels/* good/
+    for box in '1 .5 .5 0 .3' '1 300 200 120 80'; do
+        sed -i "1i $box" labels/*.txt
+        # Without -cmn Darknet leaves them out and says nothing.
+        "$DARKNET" detector train data.data yolo.cfg >plain.log 2>&1
+        run -1 grep 'box 1' plain.log
+        darknet_on 2 detector train data.data yolo.cfg -cmn >train.log 2>&1
+        cat train.log
+        [[ $(grep -c 'darknet cmn doctor' train.log) -eq 1 ]]
+        read -r _ x y w h <<<"$box"
+        grep -qE "^cmn: [^ ]*labels/[0-9]+.txt: box 1, 0?$w x 0?$h around 0?$x, 0?$y: " train.log
+        cp good/* labels/
+    done
+    darknet_on 2 detector train data.data yolo.cfg -cmn >train.log 2>&1
+    run -1 grep 'darknet cmn doctor' train.log
+}
+
 @test "a cfg, text or binary file that does not fit its trainer: one line" {
     yolo_cfg >yolo.cfg
     grid_cfg >grid.cfg
