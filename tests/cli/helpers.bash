@@ -195,6 +195,7 @@ own_lines() {
         { sub(/^ +[0-9]+ $/, "") }
         /^$/ || /^layer +filters/ || /^ +[0-9]+ (conv|deconv|connected|GRU|max|avg|softmax|dropout|cost|yolo|detection|Detection|iseg|logistic|RNN|LSTM)( |$)/ || /^\t+ *connected / { next }
         /^[0-9]+ classes$/ || /^rnn$/ || /^Learning Rate: / || /: Using default / { next }
+        /^[0-9.]+$/ { next } # AlexeyAB: the rest of the line about OpenCV, which is written in pieces
         /^ *layer +filters/ || /^ OpenCV (version: |isn.t used)/ || /^Total BFLOPS / || /^avg_outputs = / || /^ Create [0-9]+ permanent/ { next } # AlexeyAB
         /^cmn: ([0-9]+ ranks? on|made the backup folder|no .valid. list|the ranks of a node cannot share decoded images|caches no images: )/ || /^Saving weights to / { next }
         { print }' "$1"

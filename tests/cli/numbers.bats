@@ -240,7 +240,9 @@ augmented_cfg() {
 @test "ranks of one node decode an image once" {
     command -v strace >/dev/null || skip 'strace is not installed'
     [[ -z $SAN ]] || skip 'strace and sanitizers do not go together'
-    local i
+    local i opens=1
+    # OpenCV opens an image to find its decoder, and again to decode it.
+    [[ $TREE != alexeyab || $ALEXEYAB_BUILD != *-opencv* ]] || opens=2
     mlp_cfg batch=20 cmn_epochs=6 max_batches=1000 >mlp.cfg
     # shellcheck disable=SC2016  # expanded by the inner shell
     printf '%s\n' '#!/bin/sh' 'strace -f -qq -e trace=openat,open -o "trace.$OMPI_COMM_WORLD_RANK" "$TRACED" "$@"' >traced
@@ -253,7 +255,7 @@ augmented_cfg() {
         echo "$i ranks: $(wc -l <loads) loads of $(sort -u loads | wc -l) images"
         (($(sort -u loads | wc -l) == $(wc -l <train.list)))
         # A batch is loaded ahead: at the borders of an epoch two ranks may decode one image at once.
-        (($(wc -l <loads) < $(wc -l <train.list) * 3 / 2))
+        (($(wc -l <loads) >= opens * $(wc -l <train.list) && $(wc -l <loads) < opens * $(wc -l <train.list) * 3 / 2))
     done
 }
 
