@@ -255,7 +255,8 @@ augmented_cfg() {
         echo "$i ranks: $(wc -l <loads) loads of $(sort -u loads | wc -l) images"
         (($(sort -u loads | wc -l) == $(wc -l <train.list)))
         # A batch is loaded ahead: at the borders of an epoch two ranks may decode one image at once.
-        (($(wc -l <loads) >= opens * $(wc -l <train.list) && $(wc -l <loads) < opens * $(wc -l <train.list) * 3 / 2))
+        (($(wc -l <loads) >= opens * $(wc -l <train.list)))
+        (($(wc -l <loads) < opens * $(wc -l <train.list) * 3 / 2))
     done
 }
 
