@@ -275,7 +275,7 @@ const char *cmn_image_path(const char *name);
 const char *cmn_labels_path(const char *name);
 
 /* Local, thread-safe. For each box of a label file (from 1 on), with its centre and size as it has them. What
- * Darknet leaves out, or cuts, without a word is told once. */
+ * Darknet leaves out, or cuts, without a word is told once, by rank 0. */
 void cmn_read_box(const char *file, int box, float x, float y, float w, float h);
 
 /* Thread-safe. Who decodes an image without these two says which file it reads, and then NULL. */

@@ -19,6 +19,11 @@ int cmn_values_check(enum cmn_values kind, long most, const void *block, size_t 
 /* Up to it, 2^53, a double holds every whole number. */
 #define CMN_MOST_EXACT 9007199254740992.
 
+/* Of boxes in label files, whose numbers are parts of the image: Darknet leaves out smaller ones, and edges are
+ * rounded. */
+#define CMN_LEAST_BOX .001f
+#define CMN_BOX_ROUNDING .005f
+
 /* A number by name, and what it may be. */
 struct cmn_number {
     const char *name;

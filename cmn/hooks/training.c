@@ -8,6 +8,7 @@
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/values.h"
 #include "checkpoint/reader.h"
 #include "config/cfg_keys.h"
 #include "config/cfg_numbers.h"
@@ -665,7 +666,7 @@ const char *cmn_labels_path(const char *name)
 
 void cmn_read_box(const char *file, int box, float x, float y, float w, float h)
 {
-    const float least = .001f, most = 1.005f; /* Darknet's; edges are rounded in label files */
+    const float least = CMN_LEAST_BOX, most = 1 + CMN_BOX_ROUNDING;
     static atomic_flag told = ATOMIC_FLAG_INIT;
     int small = w < least || h < least;
     int outside = x < 0 || x > 1 || y < 0 || y > 1 || w > most || h > most;

@@ -13,12 +13,8 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/values.h"
 #include "engine/inference.h"
-
-/* Edges are rounded in label files. */
-#define ROUNDING .005f
-/* Darknet leaves out boxes that are smaller, as parts of the image. */
-#define LEAST .001f
 
 /* What the threads of this rank work on. */
 struct work {
@@ -67,7 +63,7 @@ static int parse_label(const char *s, long *class, float part[4])
 
 static int is_outside(float centre, float size)
 {
-    return centre - size / 2 < -ROUNDING || centre + size / 2 > 1 + ROUNDING;
+    return centre - size / 2 < -CMN_BOX_ROUNDING || centre + size / 2 > 1 + CMN_BOX_ROUNDING;
 }
 
 /* A line that is no label, without bytes that would spoil a terminal. */
@@ -105,7 +101,7 @@ static int check_label(struct work *w, const struct cmn_doctor_line *l, const ch
         w->trained[class]++;
         pthread_mutex_unlock(&w->lock);
     }
-    if (part[2] < LEAST || part[3] < LEAST) {
+    if (part[2] < CMN_LEAST_BOX || part[3] < CMN_LEAST_BOX) {
         cmn_problem_add(p, CMN_EMPTY_BOX, place, "%s:%d: a box of %g x %g: Darknet leaves it out",
                         file, line, (double)part[2], (double)part[3]);
     } else if (is_outside(part[0], part[2]) || is_outside(part[1], part[3])) {
