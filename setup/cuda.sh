@@ -80,8 +80,8 @@ check_libraries() {
         -lcudart -lcublas -lcurand || die "CUDA's libraries cudart, cublas and curand cannot be used: $(first_error)"
     libs=(-lcudart -lcublas -lcurand)
     if [[ ${CUDNN:-} == 1 ]]; then
-        probe $'#include <cudnn.h>\n#if CUDNN_MAJOR < 8\n#error cuDNN is older than 8\n#endif' 'cudnnGetVersion()' -lcudnn -lcudart ||
-            die "CUDNN=1: cuDNN 8 or 9 was not found where CUDA is ($(first_error)): install it, or leave CUDNN=1 away"
+        probe $'#include <cudnn.h>\n#if CUDNN_MAJOR * 100 + CUDNN_MINOR < 801\n#error cuDNN is older than 8.1\n#endif' 'cudnnGetVersion()' -lcudnn -lcudart ||
+            die "CUDNN=1: cuDNN 8.1 or newer was not found where CUDA is ($(first_error)): install it, or leave CUDNN=1 away"
         libs+=(-lcudnn)
     fi
     if [[ ${NCCL:-} == 1 ]]; then
