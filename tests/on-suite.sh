@@ -52,8 +52,8 @@ git push -q --force "$there" "${commit:-HEAD}:refs/tests/on-suite"
 git -C "$there" update-index -q --refresh || true
 git -C "$there" checkout -q --force --detach refs/tests/on-suite
 
-# What every release would download again, and AlexeyAB's tree, which lies beside the checkout.
-for kept in build/upstream data/mnist-idx ../shared/alexeyab; do
+# What every release would download again.
+for kept in build/upstream data/mnist-idx; do
     [[ -d $kept && ! -d $there/$kept ]] || continue
     mkdir -p "$there/${kept%/*}"
     cp -R "$kept" "$there/${kept%/*}/"
@@ -63,9 +63,20 @@ if [[ -n $AS_USER ]]; then
     id=1000
     grep -q '^tester:' "$tree/etc/passwd" || chroot "$tree" useradd --create-home --uid "$id" tester
     chown -R "$id:$id" "$there"
-    as=(setpriv --reuid "$id" --regid "$id" --clear-groups env HOME=/home/tester USER=tester)
+    home=/home/tester
+    as=(setpriv --reuid "$id" --regid "$id" --clear-groups env HOME="$home" USER=tester)
 else
-    as=(env HOME=/root USER=root)
+    home=/root
+    as=(env HOME="$home" USER=root)
+fi
+
+# AlexeyAB's tree, where the tests there look for it.
+cached=.cache/darknet-cmn/alexeyab-59596d78
+from=${ALEXEYAB_TREE:-${XDG_CACHE_HOME:-$HOME/.cache}/${cached#*/}}
+if [[ -d $from/src && ! -d $tree$home/$cached ]]; then
+    mkdir -p "$tree$home/${cached%/*}"
+    cp -R "$from" "$tree$home/$cached"
+    [[ -z $AS_USER ]] || chown -R "$id:$id" "$tree$home/.cache"
 fi
 
 # One control group for all of it. Outside of one the kernel shares the processors among sessions (sched_autogroup_enabled),

@@ -4,7 +4,8 @@
 #   tests/run.sh [NAME...]    only the programs whose name contains one of these, e.g. ranks/mpi or cli/bad_input
 #
 # With TREE=alexeyab (`make test TREE=alexeyab`) they run over AlexeyAB's tree, those that can tell something there. Without it,
-# the tests whose tag is alexeyab run over that tree, too: as alexeyab/cli/faults, for example.
+# the tests whose tag is alexeyab run over that tree, too: as alexeyab/cli/faults, for example. That tree is ALEXEYAB_TREE, or the
+# work tree of commit 59596d78 in the user's cache.
 #
 # TEST_JOBS of them run side by side (5 on 2 cores), since most wait more than they compute. Those whose ranks take the
 # cores while they wait come first, by themselves, one more than there are cores for. Of those that compile there is one at a
@@ -38,6 +39,10 @@ sessions=${TMPDIR:-/tmp}/ompi.$(uname -n).$(id -u)
 export OMPI_MCA_pml=${OMPI_MCA_pml:-ob1}
 # The tests call make themselves, and count on the defaults of what they run.
 unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES DARKNET_TREE MNIST_DIR CDPATH
+# As tests/tree.mk has it.
+cached=${XDG_CACHE_HOME:-$HOME/.cache}/darknet-cmn/alexeyab-59596d78
+[[ -n ${ALEXEYAB_TREE:-} || ! -d $cached/src ]] || ALEXEYAB_TREE=$cached
+export ALEXEYAB_TREE=${ALEXEYAB_TREE:-}
 
 mkdir -p "$BUILD/tests/tmp"
 tmp=$(mktemp -d "$BUILD/tests/tmp/run-XXXXXX")
@@ -137,7 +142,7 @@ holds() {
         no-ptrace) ! strace -o /dev/null true 2>/dev/null ;;
         one-core) (($(nproc --all) == 1)) ;;
         large-memory) awk '/^MemAvailable:/ { exit $2 < 40 * 1024 * 1024 }' /proc/meminfo ;;
-        no-alexeyab) [[ -z ${ALEXEYAB_TREE:-} && ! -f ../shared/alexeyab/darknet-59596d78.tar.xz ]] ;;
+        no-alexeyab) [[ -z ${ALEXEYAB_TREE:-} ]] ;;
         alexeyab) [[ $2 == alexeyab || $TREE == alexeyab ]] ;;
         no-opencv) ! pkg-config --exists opencv4 ;;
         by-hand) [[ -z ${CMN_LIBS:-} ]] ;;

@@ -48,9 +48,6 @@ tests: $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(REAL_TESTS) $(FAKE_TESTS) $(i
 alexeyab: | deps-check
 	$(Q)$(MAKE) --no-print-directory TREE=alexeyab SAN= GPU= CUDNN= CUDNN_HALF= NCCL= alexeyab-programs
 alexeyab-programs: $(B)/bin/darknet $(B)/bin/cmn-run $(HOST_TOOLS) $(B)/fake/bin/darknet $(B)/fake/bin/darknet-without-cudnn
-ifeq ($(DARKNET_TREE),$(CURDIR)/$(ALEXEYAB_UNPACKED))
-$(DK)/.stamp: | $(ALEXEYAB_UNPACKED)
-endif
 
 test: $(if $(TREE_OPT),,all) $(if $(filter 1,$(GPU)),$(REAL_TESTS),tests) ## Run every test, or ONLY='cli/faults unit/base' (TREE=alexeyab: over that tree; SAN=address,undefined or SAN=thread: instrumented)
 	@$(MAKE) --no-print-directory $(if $(SUFFIX),TREE=pjreddie DARKNET_TREE=) mnist || echo 'MNIST could not be had: tests that need it fail (MNIST_DIR names idx files that are there)'
@@ -77,9 +74,6 @@ gpu-pack: mnist build/cpu/canvases | deps-check ## Pack build/gpu-pack for a mac
 	@$(MAKE) --no-print-directory GPU=1 CUDNN=1 NCCL=1 ARCH='$(or $(ARCH),90)' all gpu-tests
 	$(if $(ALEXEYAB_TREE),@$(MAKE) --no-print-directory DARKNET_TREE='$(ALEXEYAB_TREE)' GPU=1 CUDNN=1 CUDNN_HALF=1 NCCL=1 ARCH='$(or $(ARCH),90)' all)
 	@tests/gpu/pack.sh build/gpu-cudnn-nccl build/gpu-pack $(if $(ALEXEYAB_TREE),build/gpu-cudnn-half-nccl-alexeyab '$(ALEXEYAB_TREE)')
-ifneq ($(ALEXEYAB_UNPACKED),)
-gpu-pack: | $(ALEXEYAB_UNPACKED)
-endif
 
 soak: all mnist ## Faults in trainings under cmn-run, RUNS=50: they must end with the bits of undisturbed ones
 	@$(TEST_ENV) tests/soak.sh

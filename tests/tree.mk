@@ -1,11 +1,11 @@
-# TREE=alexeyab (`make test TREE=alexeyab ONLY=cli/faults`, CONTRIBUTING.md): AlexeyAB's tree as the tests build it. It is ALEXEYAB_TREE,
-# or the tarball beside the checkout. With OpenCV where that is installed, and with its own matrix products, so that the
-# unpatched tree computes the same bits. Darknet is compiled as always, the module in less time, and without a warning.
+# TREE=alexeyab (`make test TREE=alexeyab ONLY=cli/faults`, CONTRIBUTING.md): AlexeyAB's tree as the tests build it. It is
+# ALEXEYAB_TREE, or a work tree of commit 59596d78 in the user's cache; without either the tests of that tree are skipped.
+# With OpenCV where that is installed, and with its own matrix products, so that the unpatched tree computes the same bits.
+# Darknet is compiled as always, the module in less time, and without a warning.
 
-ALEXEYAB_TARBALL := $(wildcard ../shared/alexeyab/darknet-59596d78.tar.xz)
-# A target of make's is relative: $(CURDIR) may have blanks, and would be several.
-ALEXEYAB_UNPACKED := $(if $(ALEXEYAB_TARBALL),build/alexeyab/darknet)
-ALEXEYAB_TREE ?= $(if $(ALEXEYAB_UNPACKED),$(CURDIR)/$(ALEXEYAB_UNPACKED))
+ALEXEYAB_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/darknet-cmn/alexeyab-59596d78
+# Make's own wildcard takes a path with a blank for two.
+ALEXEYAB_TREE ?= $(shell [ ! -d $(call quoted,$(ALEXEYAB_CACHE)/src) ] || printf '%s\n' $(call quoted,$(ALEXEYAB_CACHE)))
 export ALEXEYAB_TREE
 
 ifneq ($(ALEXEYAB_TREE),)
@@ -18,7 +18,7 @@ endif
 ifeq ($(origin TREE),command line)
 ifeq ($(TREE),alexeyab)
 ifeq ($(ALEXEYAB_TREE),)
-$(error TREE=alexeyab: no tree of AlexeyAB's: set ALEXEYAB_TREE to a folder with its source)
+$(error TREE=alexeyab: no tree of AlexeyAB's: set ALEXEYAB_TREE to a folder with its source, or lay commit 59596d78 out in $(ALEXEYAB_CACHE))
 endif
 DARKNET_TREE := $(ALEXEYAB_TREE)
 GEMM         := own
@@ -27,10 +27,4 @@ AVX          := $(ALEXEYAB_AVX)
 ALEXEYAB_BUILD = $(B)# with SAN, or another MPI, one of its own
 TREE_OPT     := -O1 -Werror -Wno-error=format-truncation # -O1 knows less about lengths
 endif
-endif
-
-ifneq ($(ALEXEYAB_UNPACKED),)
-$(ALEXEYAB_UNPACKED): $(ALEXEYAB_TARBALL)
-	$(say) GET $@
-	$(Q)rm -rf build/alexeyab && mkdir -p build/alexeyab && tar -xJf $< -C build/alexeyab && touch $@
 endif

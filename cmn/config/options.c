@@ -223,14 +223,14 @@ static const struct option table[] = {
 
 enum { KEYS = sizeof table / sizeof table[0] };
 
-/* Spellings of earlier versions, which are still read. */
+/* Keys of versions before 1.0, and what replaces them; NULL: nothing does. */
 static const struct {
-    const char *key, *now;
-} renamed[] = {
+    const char *key, *instead;
+} removed[] = {
+    {"cmn_log", "cmn_rank_logs"},
     {"cmn_compress_ratio", "cmn_topk_ratio"},
     {"cmn_compress_warmup", "cmn_topk_warmup"},
     {"cmn_compress_rank", "cmn_powersgd_rank"},
-    {"cmn_log", "cmn_rank_logs"},
 };
 
 _Static_assert(KEYS <= 64, "struct cmn_options.fixed has a bit for each key");
@@ -252,11 +252,6 @@ void cmn_options_row(int i, struct cmn_option_row *row)
 
 static const struct option *find(const char *key)
 {
-    for (size_t i = 0; i < sizeof renamed / sizeof renamed[0]; i++) {
-        if (!strcmp(renamed[i].key, key)) {
-            key = renamed[i].now;
-        }
-    }
     for (int i = 0; i < KEYS; i++) {
         if (!strcmp(table[i].key, key)) {
             return &table[i];
@@ -292,13 +287,13 @@ static const char *number_word(const struct option *option)
     return at ? at + sizeof before - 1 : NULL;
 }
 
-/* What an earlier version called otherwise. */
-static const char *word_now(const struct option *option, const char *value)
+/* Darknet's cfgs write switches as 0 and 1. */
+static const char *as_word(const struct option *option, const char *value)
 {
     if (option->kind == SWITCH) {
         return !strcmp(value, "0") ? "off" : !strcmp(value, "1") ? "on" : value;
     }
-    return !strcmp(value, "none") && !strncmp(option->range, "off, ", 5) ? "off" : value;
+    return value;
 }
 
 static int store_real(char *field, const struct option *option, const char *value,
@@ -380,7 +375,7 @@ static int store(struct cmn_options *o, const struct option *option, const char 
         return store_text(field, option, value, where);
     case WORD:
     case SWITCH:
-        number = word_index(option->range, word_now(option, value));
+        number = word_index(option->range, as_word(option, value));
         if (number < 0) {
             const char *other = key_of_word(option, value);
             return cmn_fail("%s: %s=%s: the value must be one of: %s%s%s%s", where, option->key,
@@ -430,6 +425,13 @@ static int set(struct cmn_options *o, const char *key, const char *value, int co
     }
     for (int i = 0; i < KEYS; i++) {
         keys[i] = table[i].key + prefix;
+    }
+    for (size_t i = 0; i < sizeof removed / sizeof removed[0]; i++) {
+        if (!strcmp(removed[i].key, key)) {
+            return cmn_fail("%s: %s is no longer a key: %s%s", where, key,
+                            removed[i].instead ? "use " : "remove it",
+                            removed[i].instead ? removed[i].instead : "");
+        }
     }
     if (!strncmp(key, "cmn_", prefix)) {
         nearest = cmn_nearest(key + prefix, keys, KEYS);

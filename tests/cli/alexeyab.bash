@@ -1,10 +1,9 @@
 # shellcheck shell=bash disable=SC2034,SC2154  # read by those who load it; from helpers.bash
 # AlexeyAB's tree for alexeyab.bats, alexeyab_features.bats and tests/hosts/alexeyab.bats. `make tests` builds it, as tests/tree.mk
-# says: from ALEXEYAB_TREE, or the tarball beside the checkout; without either the tests are skipped.
+# says, from ALEXEYAB_TREE, or the work tree in the user's cache; without either the tests are skipped.
 
 # alexeyab_tree: sets ALEXEYAB_TREE and ALEXEYAB_BUILD, where its program is. In setup_file.
 alexeyab_tree() {
-    if [[ -z ${ALEXEYAB_TREE:-} && -d $REPO/build/alexeyab/darknet ]]; then ALEXEYAB_TREE=$REPO/build/alexeyab/darknet; fi
     [[ -n ${ALEXEYAB_TREE:-} ]] || return 0 # setup skips: bats 1.8 takes a skip in setup_file for a failure
     ALEXEYAB_BUILD=${ALEXEYAB_BUILD:-$(find "$REPO/build" -maxdepth 1 -name 'cpu-alexeyab*-gemm' -print -quit)}
     [[ -x $ALEXEYAB_BUILD/bin/darknet ]] || { echo "AlexeyAB's tree is not built: make tests"; return 1; }

@@ -67,16 +67,18 @@ one_error() {
     run -1 grep -iE 'warning|error:' "$where/build.log"
 }
 
-@test "with AlexeyAB's tarball beside it, only build/alexeyab is removed" {
-    mkdir -p "$where/shared/alexeyab"
-    : >"$where/shared/alexeyab/darknet-59596d78.tar.xz"
+@test "AlexeyAB's tree is found in the user's cache, and only what is built of it is removed" {
+    mkdir -p "$where/my cache/darknet-cmn/alexeyab-59596d78/src"
+    : >"$where/my cache/darknet-cmn/alexeyab-59596d78/src/gaussian_yolo_layer.c"
     # Only said: what a path with a space made of it once was the removal of its parent folder.
-    run -0 in_tree env -u ALEXEYAB_TREE make -n V=1 TREE=alexeyab build/darknet-alexeyab/.stamp
-    rm -r "$where/shared"
+    run -0 in_tree env -u ALEXEYAB_TREE XDG_CACHE_HOME="$where/my cache" make -n V=1 TREE=alexeyab build/darknet-alexeyab/.stamp
+    rm -r "$where/my cache"
     echo "$output"
     removed=$(grep -oE 'rm -r[a-z]* [^&;]*' <<<"$output" | sed 's/ *$//' | sort -u)
-    [[ $removed == $'rm -rf build/alexeyab\nrm -rf build/darknet-alexeyab.last' ]]
-    grep -F "tar -xJf ../shared/alexeyab/darknet-59596d78.tar.xz -C build/alexeyab " <<<"$output"
+    [[ $removed == 'rm -rf build/darknet-alexeyab.last' ]]
+    grep -F "$where/my cache/darknet-cmn/alexeyab-59596d78" <<<"$output"
+    run -2 in_tree env -u ALEXEYAB_TREE XDG_CACHE_HOME="$where/my cache" make -n TREE=alexeyab
+    grep -F "no tree of AlexeyAB's: set ALEXEYAB_TREE" <<<"$output"
     # What make calls $@ and $(@D) are words: no recipe removes folders by them.
     # shellcheck disable=SC2016  # make's own $
     run -1 grep -nE 'rm -r[a-z]* [^&;]*\$(\(@|@|\(CURDIR|\([A-Z_]*(TREE|DIR))' ./Makefile ./*/*.mk

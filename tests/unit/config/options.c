@@ -200,22 +200,30 @@ static void a_far_key_names_none(void **state)
     assert_string_equal(cmn_reason(), "my.cfg:7: unknown key cmn_sed: did you mean cmn_seed?");
 }
 
-/* As earlier versions spelled them. */
-static void old_spellings(void **state)
+/* Keys that are gone say what to use. */
+static void removed_keys(void **state)
+{
+    struct cmn_options o;
+
+    (void)state;
+    cmn_options_default(&o);
+    assert_int_equal(cmn_options_set(&o, "cmn_log", "logs", 1), -1);
+    assert_string_equal(cmn_reason(),
+                        "command line: cmn_log is no longer a key: use cmn_rank_logs");
+    assert_int_equal(cmn_options_set_in_cfg(&o, "cmn_log", "logs", "my.cfg:7"), -1);
+    assert_non_null(strstr(cmn_reason(), "my.cfg:7: cmn_log is no longer a key"));
+}
+
+/* A number or a word, a switch in Darknet's way. */
+static void other_spellings(void **state)
 {
     static const struct {
         const char *key, *value, *now, *shown;
     } old[] = {
-        {"cmn_compress", "none", "cmn_compress", "off"},
-        {"cmn_compress_ratio", "0.2", "cmn_topk_ratio", "0.2"},
-        {"cmn_compress_warmup", "0", "cmn_topk_warmup", "off"},
-        {"cmn_compress_rank", "2", "cmn_powersgd_rank", "2"},
-        {"cmn_log", "logs", "cmn_rank_logs", "logs"},
         {"cmn_bucket_mb", "0", "cmn_bucket_mb", "auto"},
         {"cmn_double_buffering", "1", "cmn_double_buffering", "on"},
         {"cmn_share_gpus", "0", "cmn_share_gpus", "off"},
         {"cmn_local_steps", "1", "cmn_local_steps", "off"},
-        {"cmn_scale_lr", "none", "cmn_scale_lr", "off"},
         {"cmn_lars", "0", "cmn_lars", "off"},
         {"cmn_clip", "0", "cmn_clip", "off"},
         {"cmn_seed", "0", "cmn_seed", "auto"},
@@ -391,7 +399,8 @@ int main(void)
         cmocka_unit_test(table_defaults_are_accepted),
         cmocka_unit_test(a_word_of_another_key_names_that_key),
         cmocka_unit_test(a_far_key_names_none),
-        cmocka_unit_test(old_spellings),
+        cmocka_unit_test(removed_keys),
+        cmocka_unit_test(other_spellings),
         cmocka_unit_test(good_values),
         cmocka_unit_test(bad_values),
         cmocka_unit_test(names_are_off),
