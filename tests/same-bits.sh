@@ -42,7 +42,7 @@ LIMIT=60    # seconds for a run that takes about one
 #            stop=K     the training ends after K steps with a checkpoint, and the same command goes on from there
 #            back=K     a checkpoint every K steps; then the same command goes on from the first one
 #            then=WHAT  that evaluator looks at the weights at the end
-# keys     without their cmn_. Where the entry does not say otherwise: seed=7 batch=per_rank validate=0 report_every=3.
+# keys     without their cmn_, or variables CMN_DEBUG_NAME=value. Where the entry does not say otherwise: seed=7 batch=per_rank validate=0 report_every=3.
 #          The word `bare` leaves all but the seed at the program's defaults.
 #
 # What does not belong here, because it does not repeat itself:
@@ -586,29 +586,48 @@ words() {
     esac
 }
 
-# darknet RANKS ARGUMENTS...: program and stand_in are those of one side.
+# darknet RANKS ARGUMENTS...: program and stand_in are those of one side; debug has its variables.
 darknet() {
-    local ranks=$1 job limited=(timeout --kill-after=5 "$LIMIT")
+    local ranks=$1 job given=${#mpiexec[@]} limited=(env "${debug[@]}" timeout --kill-after=5 "$LIMIT") mpiexec=("${mpiexec[@]}") variable
     shift
+    for variable in "${debug[@]}"; do
+        mpiexec+=(-x "${variable%%=*}")
+    done
     case $ranks in
         plain) "${limited[@]}" env LD_PRELOAD="$PWD/time.so" "$program" "$@" ;;
         alone) "${limited[@]}" "$program" "$@" -cmn ;;
         gpu:*) FAKE_GPUS=${ranks#gpu:} "${limited[@]}" "${mpiexec[@]}" -n "${ranks#gpu:}" "$stand_in" "$@" -cmn ;;
         *+*)
             cluster_job "$ranks"
-            "${limited[@]}" "${job[@]}" "$program" "$@" -cmn
+            "${limited[@]}" "${job[@]}" "${mpiexec[@]:$given}" "$program" "$@" -cmn
             ;;
         *) "${limited[@]}" "${mpiexec[@]}" -n "$ranks" "$program" "$@" -cmn ;;
     esac
 }
 
-# plan: from ranks, command and keys of an entry, all that is run: ranks, driver, net, changes, stop, back, from, evaluate, keyed.
+# older: spells debug and keyed as programs of before 1.0 do, which have a key for each of those variables.
+older() {
+    local i variable
+    for variable in "${debug[@]}"; do
+        variable=${variable#CMN_DEBUG_}
+        keyed+=("-cmn_$(tr '[:upper:]' '[:lower:]' <<<"${variable%%=*}")" "${variable#*=}")
+    done
+    debug=()
+    for ((i = 0; i < ${#keyed[@]}; i += 2)); do
+        case "${keyed[i]} ${keyed[i + 1]}" in
+            '-cmn_compress fp16' | '-cmn_compress bf16') keyed[i]=-cmn_allreduce_dtype ;;
+            '-cmn_compress powersgd:'*) keyed+=(-cmn_powersgd_rank "${keyed[i + 1]#*:}") keyed[i + 1]=powersgd ;;
+        esac
+    done
+}
+
+# plan: from ranks, command and keys of an entry, all that is run: ranks, driver, net, changes, stop, back, from, evaluate, keyed, debug.
 plan() {
     local word had=' '
     read -r first second <<<"${ranks/>/ }"
     second=${second:-$first}
     read -ra words <<<"$command"
-    driver=${words[0]} net=${words[1]} changes=() stop='' back='' from='' evaluate='' keyed=()
+    driver=${words[0]} net=${words[1]} changes=() stop='' back='' from='' evaluate='' keyed=() debug=()
     for word in "${words[@]:2}"; do
         case $word in
             stop=*) stop=${word#*=} ;;
@@ -627,6 +646,7 @@ plan() {
     for word in "${words[@]}"; do
         [[ -n $word && $had != *" ${word%%=*} "* ]] || continue
         had+="${word%%=*} "
+        [[ $word != CMN_DEBUG_* ]] || { debug+=("$word"); continue; }
         keyed+=("-cmn_${word%%=*}" "${word#*=}")
     done
     [[ -z $stop$back || $had == *' checkpoint '* ]] || keyed+=(-cmn_checkpoint "$stop$back" -cmn_checkpoint_keep 9)
@@ -703,6 +723,7 @@ run_side() {
             set -e
             cd "$2"
             plan
+            [[ -z $spells_as_before || $program != "$ref/"* ]] || older
             run_entry
             collect
         ) 2>"$2.err"
@@ -750,7 +771,7 @@ compare() {
 
 # What an entry's results hang on: what is run, how it is run and looked at, on what.
 key() {
-    (plan && echo "$first $second $net stop=$stop back=$back from=$from evaluate=$evaluate ${words[*]} ${keyed[*]}" && cfg "$net" "${changes[@]}")
+    (plan && echo "$first $second $net stop=$stop back=$back from=$from evaluate=$evaluate ${words[*]} ${keyed[*]}${debug[*]:+ ${debug[*]}}" && cfg "$net" "${changes[@]}")
     declare -f darknet run_entry collect
     cat "$work/machine"
 }
@@ -856,6 +877,8 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 build_ref
+spells_as_before=
+! "$ref/bin/darknet" cmn list | grep cmn_allreduce_dtype >/dev/null || spells_as_before=1
 data=$work/data
 mkdir "$data" "$work/said"
 (cd "$data" && data)
