@@ -453,29 +453,37 @@ int cmn_options_set_in_cfg(struct cmn_options *o, const char *key, const char *v
     return set(o, key, value, 0, place);
 }
 
-/* Whether the condition `needs` of an option holds. */
-static int holds(const struct cmn_options *o, const char *needs)
+int cmn_options_holds(const struct cmn_options *o, const char *condition)
 {
-    size_t length = strcspn(needs, "!=");
-    const char *want = needs + length + strspn(needs + length, "!=");
+    size_t length = strcspn(condition, "!=");
+    const char *want = condition + length + strspn(condition + length, "!=");
     const struct option *option = NULL;
     const char *field;
+    double real;
     long number;
 
     for (int i = 0; i < KEYS; i++) {
-        if (!strncmp(table[i].key, needs, length) && !table[i].key[length]) {
+        if (!strncmp(table[i].key, condition, length) && !table[i].key[length]) {
             option = &table[i];
         }
     }
     if (!option) {
-        return 1;
+        return 0;
     }
     field = (const char *)o + option->at;
-    if (option->kind == WORD || option->kind == SWITCH) {
-        return !strcmp(cmn_options_word(o, option->key), want) == (needs[length] == '=');
+    switch (option->kind) {
+    case WORD:
+    case SWITCH:
+        return !strcmp(cmn_options_word(o, option->key), want) == (condition[length] == '=');
+    case TEXT:
+        return field[0] != '\0';
+    case REAL:
+        memcpy(&real, field, sizeof real);
+        return real > option->low;
+    default:
+        memcpy(&number, field, sizeof number);
+        return (double)number > option->low;
     }
-    memcpy(&number, field, sizeof number);
-    return option->kind == TEXT ? field[0] != '\0' : number != 0;
 }
 
 int cmn_options_idle(const struct cmn_options *o, const char *evaluator)
@@ -487,7 +495,8 @@ int cmn_options_idle(const struct cmn_options *o, const char *evaluator)
             return cmn_fail("command line: %s has no effect: %s trains nothing; remove the key",
                             option->key, evaluator);
         }
-        if (evaluator || !option->needs || !(o->given & bit) || holds(o, option->needs)) {
+        if (evaluator || !option->needs || !(o->given & bit) ||
+            cmn_options_holds(o, option->needs)) {
             continue;
         }
         if (o->fixed & bit) {

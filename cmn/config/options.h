@@ -102,6 +102,10 @@ int cmn_options_set(struct cmn_options *o, const char *key, const char *value, i
 int cmn_options_set_in_cfg(struct cmn_options *o, const char *key, const char *value,
                            const char *place);
 
+/* Local. Whether a condition on a key holds: "key=word", "key!=word", or "key", which holds where its
+ * value is another than the one that turns it off. */
+int cmn_options_holds(const struct cmn_options *o, const char *condition);
+
 /* Local. Finds keys that were given but have no effect: training keys of a command that only
  * evaluates (its name, or NULL), and keys without the key that they depend on. One on the
  * command line is an error: -1 with a reason. One in the cfg, which may serve several commands,

@@ -12,6 +12,7 @@
 #include "checkpoint/reader.h"
 #include "config/cfg_keys.h"
 #include "config/cfg_numbers.h"
+#include "config/pairs.h"
 #include "data/image_cache.h"
 #include "data/loader.h"
 #include "data/root_files.h"
@@ -77,26 +78,12 @@ static void read_keys(struct list *options)
     }
 }
 
-static void refuse_data(const char *whose)
+/* What this tree of Darknet cannot do. */
+static void refuse_of_tree(void)
 {
-    cmn_fatal("cmn_data=root serves the images and labels of classifiers and detectors, and not "
-              "those of %s: give every host the files (cmn_data=shared)",
-              whose);
-}
-
-/* What the ranks would read from files of their own, where rank 0's are meant, is refused. */
-static void check_data(void)
-{
-    if (cmn_job.options.balance != CMN_BALANCE_OFF && cmn_job.command->does == CMN_TRAINS &&
-        !cmn_tree.has_all_hooks) {
-        cmn_fatal("cmn_balance=auto: it is not offered over %s Darknet: leave it away",
-                  cmn_tree.whose);
-    }
-    if (cmn_job.options.data != CMN_DATA_ROOT || cmn_job.command->does != CMN_TRAINS) {
-        return;
-    }
-    if (cmn_job.command->answer == CMN_NO_ANSWER) {
-        refuse_data(cmn_command_name(cmn_job.command));
+    if (cmn_job.command->does == CMN_TRAINS && !cmn_tree.has_all_hooks &&
+        cmn_pairs_check_fact(&cmn_job.options, CMN_IS_ALEXEYAB, "AlexeyAB's Darknet")) {
+        cmn_fatal_reason();
     }
 }
 
@@ -146,15 +133,6 @@ static void choose_precision(void)
     if (!mixes()) {
         return;
     }
-    if (!cmn_tree.has_all_hooks) {
-        cmn_fatal(
-            "cmn_mixed=bf16: %s Darknet has half precision of its own: leave the key away, and "
-            "build with CUDNN_HALF=1 (docs/use/gpu.md)",
-            cmn_tree.whose);
-    }
-    if (device < 0) {
-        cmn_fatal("cmn_mixed=bf16 is for GPUs, and this job uses the CPU: leave the key away");
-    }
     capability = cmn_device_capability(device);
     if (capability < AMPERE) {
         cmn_fatal("cmn_mixed=bf16: GPUs have bf16 from compute capability 8.0 on, and this one has "
@@ -201,7 +179,7 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
         return batch;
     }
     read_keys(options);
-    check_data();
+    refuse_of_tree();
     cmn_device_agree(&cmn_job.topology, cmn_device_built() ? gpu_index : -1,
                      (int)cmn_job.options.share_gpus);
     choose_convolutions();
@@ -452,9 +430,10 @@ void cmn_after_data_cfg(struct list *options)
         cmn_session_names(&cmn_job, &d);
     }
     if (cmn_job.command->does == CMN_TRAINS) {
-        if (cmn_job.options.data == CMN_DATA_ROOT && cmn_job.command->answer == CMN_CLASSES &&
-            option_find_int_quiet(options, "tag", 0)) {
-            refuse_data("images with tags (tag=1)");
+        if (cmn_job.command->answer == CMN_CLASSES && option_find_int_quiet(options, "tag", 0) &&
+            cmn_pairs_check_fact(&cmn_job.options, CMN_TRAINS_OTHER_FILES,
+                                 "tag=1 in the .data file")) {
+            cmn_fatal_reason();
         }
         cmn_session_data(&cmn_job, &d);
         if (trained) {

@@ -15,13 +15,6 @@ void cmn_ema_open(struct cmn_ema *e, double decay, const struct cmn_gradients *g
     size_t floats = g->exchange.block.n + CMN_METRICS; /* never none */
 
     *e = (struct cmn_ema){.decay = decay, .fills = 1};
-    for (int i = 0; i < g->tensors && decay > 0; i++) {
-        if (g->tensor[i].kind == CMN_EMA) {
-            cmn_fatal("cmn_ema=%g and ema_alpha in the cfg are two averages of the weights: leave "
-                      "one of them away",
-                      decay);
-        }
-    }
     if (!(decay > 0)) {
         return;
     }

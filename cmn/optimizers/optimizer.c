@@ -34,45 +34,6 @@ static const struct cmn_update_policy *choose(const struct cmn_options *options,
                : &cmn_synchronous;
 }
 
-static void refuse_lars(const struct cmn_optimizer *o, int adam)
-{
-    const char *why = adam ? "adam=1 in the cfg is another way to update: leave one of them away"
-                           : "with cmn_local_steps each rank updates by itself: use one of them";
-
-    cmn_fatal("cmn_lars=%g: %s", o->options->lars, why);
-}
-
-/* What looks at the sum of a step, and changes it or leaves it out. */
-static void check_use_of_sums(const struct cmn_optimizer *o, const char *key, double value)
-{
-    if (value > 0 && o->policy->own_weights) {
-        cmn_fatal("%s=%g: with cmn_local_steps each rank updates by itself: use one of them", key,
-                  value);
-    }
-}
-
-/* Skipping a step needs a gradient that is apart from the momentum, and that nobody has begun to
- * send. */
-static void check_skip(const struct cmn_optimizer *o)
-{
-    if (o->policy->own_weights) {
-        cmn_fatal("cmn_nonfinite=skip: with cmn_local_steps each rank updates by itself: use stop");
-    }
-    if (o->options->overlap == CMN_OVERLAP_ON && o->topology->size > 1) {
-        cmn_fatal("cmn_overlap=on does not go with cmn_nonfinite=skip, which decides before "
-                  "anything is exchanged: leave one of them away");
-    }
-}
-
-/* Adam's moments would be each rank's own. */
-static void check_adam(const struct cmn_optimizer *o)
-{
-    if (o->policy->own_weights) {
-        cmn_fatal("adam=1 in the cfg does not go with %s, which knows momentum alone",
-                  o->policy->key);
-    }
-}
-
 /* cmn_exact. Why nothing can be added up during backward, or NULL. */
 static const char *no_overlap_in_order(const struct cmn_optimizer *o)
 {
@@ -85,35 +46,14 @@ static const char *no_overlap_in_order(const struct cmn_optimizer *o)
     return cmn_ordered_levels_no_overlap(o->topology, by == CMN_IN_ORDER_BY_FIRST);
 }
 
-static void check(const struct cmn_optimizer *o, int adam, const char *own)
+/* Whether this communicator can exchange here while backward runs, as it was told to. */
+static void check_overlap(const struct cmn_optimizer *o)
 {
-    const struct cmn_options *options = o->options;
-    int must_overlap = options->overlap == CMN_OVERLAP_ON;
-    const char *no_overlap = options->exact ? no_overlap_in_order(o)
-                                            : cmn_communicator_no_begin(&o->communicator, o->self);
+    const char *why = o->options->exact ? no_overlap_in_order(o)
+                                        : cmn_communicator_no_begin(&o->communicator, o->self);
 
-    if (adam) {
-        check_adam(o);
-    }
-    if (own && options->lars > 0 && !adam) {
-        cmn_fatal("%s in the cfg needs Darknet's own update, which has one learning rate for all "
-                  "tensors, and cmn_lars=%g one for each: leave one of them away",
-                  own, options->lars);
-    }
-    if (options->lars > 0 && (adam || !o->policy->own_velocity)) {
-        refuse_lars(o, adam);
-    }
-    check_use_of_sums(o, "cmn_clip", options->clip);
-    check_use_of_sums(o, "cmn_outlier", options->outlier);
-    if (must_overlap && o->topology->size > 1 && no_overlap) {
-        cmn_fatal("cmn_overlap=on: communicator %s: %s", o->communicator.name, no_overlap);
-    }
-    if (must_overlap && o->policy->sends_copy) {
-        cmn_fatal("cmn_overlap=on: with %s nothing is left to be exchanged during backward",
-                  o->policy->key);
-    }
-    if (skips(options)) {
-        check_skip(o);
+    if (o->options->overlap == CMN_OVERLAP_ON && o->topology->size > 1 && why) {
+        cmn_fatal("cmn_overlap=on: communicator %s: %s", o->communicator.name, why);
     }
 }
 
@@ -151,7 +91,7 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
         o->communicator.begin = NULL;
         o->communicator.poll = NULL;
     }
-    check(o, adam, own);
+    check_overlap(o);
 }
 
 void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t bytes)

@@ -11,6 +11,7 @@
 #include "config/commands.h"
 #include "communicators/communicator.h"
 #include "config/options.h"
+#include "config/pairs.h"
 #include "tools/tool.h"
 
 static const struct cmn_tool *tools;
@@ -98,6 +99,19 @@ static int key(int i, const char **cell)
     return 1;
 }
 
+static int pair(int i, const char **cell)
+{
+    const struct cmn_pair *p = cmn_pairs_at(i);
+
+    if (p) {
+        cell[0] = p->feature;
+        cell[1] = cmn_pairs_other(p);
+        cell[2] = p->why;
+        cell[3] = p->instead;
+    }
+    return p != NULL;
+}
+
 static int number(int i, const char **cell)
 {
     static char name[64], range[128];
@@ -160,6 +174,7 @@ static const struct section {
      {"compressor", "bytes sent by a node: n floats, M nodes", "when to use it", "source"},
      compressor},
     {"keys", "Keys", {"key", "default", "values", "meaning"}, key},
+    {"pairs", "What does not go together", {"key", "does not go with", "why", "what to do"}, pair},
     {"commands",
      "Commands of Darknet",
      {"command of Darknet (`*`: any other)", "with -cmn", "what it does, or why not"},
@@ -315,6 +330,16 @@ void cmn_tool_list_keys(void)
     }
 }
 
+static int text_pairs(void)
+{
+    const char *cell[CELLS];
+
+    for (int i = 0; pair(i, cell); i++) {
+        printf("%s and %s:\n    %s: %s\n", cell[0], cell[1], cell[2], cell[3]);
+    }
+    return 0;
+}
+
 static int text(void)
 {
     printf("Communicators (cmn_communicator): name, CPU, GPU, when to use it:\n\n");
@@ -324,7 +349,7 @@ static int text(void)
     putchar('\n');
     cmn_tool_list_keys();
     printf("\nCommands of Darknet, and what each does with -cmn (*: any other):\n\n");
-    text_columns(&section[3]);
+    text_columns(&section[4]);
     return 0;
 }
 
@@ -337,13 +362,17 @@ int cmn_tool_list(int argc, char **argv, const struct cmn_tool *table, int count
     if (argc == 1) {
         return text();
     }
+    if (argc == 2 && !strcmp(argv[1], "-pairs")) {
+        return text_pairs();
+    }
     if (md && argc < 4) {
         return markdown(argv[2]);
     }
     if (tsv && argc == 2) {
         return tabs();
     }
-    fprintf(stderr, "darknet cmn list: unknown argument %s; known are: -md [SECTION], -tsv\n",
+    fprintf(stderr,
+            "darknet cmn list: unknown argument %s; known are: -pairs, -md [SECTION], -tsv\n",
             argv[md || tsv ? argc - 1 : 1]);
     return 1;
 }

@@ -15,9 +15,9 @@ static int list(int argc, char **argv);
 static int help(int argc, char **argv);
 
 static const struct cmn_tool table[] = {
-    {"list", "[-md [SECTION]] [-tsv]",
-     "communicators, compressors, keys and commands: as text, as Markdown (-md, or one section of "
-     "it), or with a tab between fields (-tsv)",
+    {"list", "[-pairs] [-md [SECTION]] [-tsv]",
+     "communicators, compressors, keys and commands, or what does not go together (-pairs): as "
+     "text, as Markdown (-md, or one section of it), or with a tab between fields (-tsv)",
      list, NULL, 0},
     {"check", "[CFG]",
      "under mpiexec: what each rank is and has, whether the ranks reach each other, what is wrong",

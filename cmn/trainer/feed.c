@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "config/pairs.h"
 #include "engine/gradients.h"
 
 /* ---- whose images ---- */
@@ -374,9 +375,9 @@ size_t cmn_feed_next_sample(struct cmn_feed *f, size_t rows)
 {
     struct cmn_sample sample;
 
-    if (cmn_feed_exact(f) && f->session->options.balance == CMN_BALANCE_AUTO) {
-        cmn_fatal("cmn_balance=auto deals out images of classifiers and detectors, and not samples "
-                  "that lie in memory: leave it away");
+    if (cmn_pairs_check_fact(&f->session->options, CMN_TRAINS_IN_MEMORY,
+                             "samples that lie in memory")) {
+        cmn_fatal_reason();
     }
     open_sampler(f, rows);
     cmn_sampler_next(f->sampler, f->drawn++, 1, &sample);
@@ -387,15 +388,8 @@ void cmn_feed_seed_sequence(const struct cmn_feed *f, size_t seen, int i)
 {
     uint64_t which = (uint64_t)(f->share.first_sequence + i);
 
-    if (f->balance.on) {
-        cmn_fatal("cmn_balance=auto deals out images of classifiers and detectors, and not "
-                  "sequences of a text: leave it away");
-    }
-
-    if (f->session->options.scatter != CMN_SCATTER_GLOBAL) {
-        cmn_fatal(
-            "cmn_scatter: a text has no images to scatter, each rank reads its own sequences; "
-            "leave the key away");
+    if (cmn_pairs_check_fact(&f->session->options, CMN_TRAINS_TEXT, "a text")) {
+        cmn_fatal_reason();
     }
     cmn_random_named(CMN_RANDOM_SEQUENCE, cmn_random_hash((uint64_t)seen, which, 0, 0));
 }

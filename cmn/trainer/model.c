@@ -6,6 +6,7 @@
 
 #include "base/fatal.h"
 #include "base/memory.h"
+#include "config/pairs.h"
 #include "engine/replicas.h"
 #include "mpi/call.h"
 #include "mpi/files.h"
@@ -26,36 +27,19 @@ static void set_names(struct cmn_model *m, const char *cfg)
     snprintf(m->cfg, sizeof m->cfg, "%s", slash ? slash + 1 : cfg);
 }
 
-/* cmn_exact: why the bits would depend on the number of ranks, or are not known not to. */
-static void require_exact(const struct cmn_model *m, const struct cmn_feed *f)
+/* Keys that do not go with this network. */
+static void refuse_pairs(const struct cmn_model *m)
 {
     const struct cmn_options *o = &m->session->options;
-    const char *why = NULL, *on_gpu = cmn_net_inexact_on_gpu(m->net, &why);
-    const struct {
-        int is;
-        const char *what, *why;
-    } refused[] = {
-        {o->batch != CMN_BATCH_GLOBAL, "cmn_batch=per_rank",
-         "each rank has a batch of its own there"},
-        {o->scatter != CMN_SCATTER_GLOBAL, "cmn_scatter", "other ranks would draw other images"},
-        {o->sync_bn != 0, "cmn_sync_bn=on", "it divides each micro-batch over the ranks"},
-        {on_gpu != NULL, on_gpu, why},
-        {cmn_net_follows(m->net) != NULL, cmn_net_follows(m->net),
-         "each micro-batch is trained by what the ones before have shown"},
-        {o->dtype != CMN_FP32, "cmn_allreduce_dtype", "what is rounded depends on the ranks"},
-        {o->compress != CMN_COMPRESS_NONE, "cmn_compress", "what is left out depends on the ranks"},
-        {o->local_steps > 1, "cmn_local_steps", "each rank trains weights of its own there"},
-        {o->double_buffering != 0, "cmn_double_buffering", "a step's sum is used in that step"},
-        {o->exchange != CMN_EXCHANGE_AUTO, "cmn_exchange", "it has an order of its own"},
-        {o->nonfinite == CMN_NONFINITE_SKIP && !strcmp(m->session->command->driver, "rnn"),
-         "cmn_nonfinite=skip in rnn train", "a NaN stays in the state of its text"},
-    };
+    const char *follows = cmn_net_follows(m->net), *own = cmn_net_own_update(m->net);
 
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0] && cmn_feed_exact(f); i++) {
-        if (refused[i].is) {
-            cmn_fatal("cmn_exact=on does not go with %s: %s: leave one of them away",
-                      refused[i].what, refused[i].why);
-        }
+    if ((follows && cmn_pairs_check_fact(o, CMN_LEARNS_IN_ORDER, follows)) ||
+        (cmn_net_uses_adam(m->net) &&
+         cmn_pairs_check_fact(o, CMN_USES_ADAM, "adam=1 in the cfg")) ||
+        (own && cmn_pairs_check_fact(o, CMN_UPDATES_ITSELF, own)) ||
+        (cmn_gradients_floats(&m->gradients, CMN_EMA) > 0 &&
+         cmn_pairs_check_fact(o, CMN_AVERAGES_ITSELF, "ema_alpha in the cfg"))) {
+        cmn_fatal_reason();
     }
 }
 
@@ -67,12 +51,12 @@ void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char 
     m->size = cmn_net_size(m->net);
     set_names(m, cfg);
     cmn_feed_scale_rate(f);
-    require_exact(m, f);
     cmn_optimizer_plan(o, &s->topology, &s->options, s->communicator, s->exchange,
                        cmn_net_uses_adam(m->net), cmn_net_own_update(m->net));
     o->loss_scale = cmn_net_loss_scale(m->net);
     cmn_gradients_open(&m->gradients, m->net, &o->communicator, s->exchange);
     m->attached = 1;
+    refuse_pairs(m);
     m->gradients.images = f->share.local;
     m->gradients.plain_statistics = f->share.whole;
     cmn_optimizer_open(o, &m->gradients, cmn_net_layers(m->net));

@@ -19,6 +19,7 @@
 #include "base/memory.h"
 #include "base/output.h"
 #include "base/random.h"
+#include "config/pairs.h"
 #include "data/image_cache.h"
 #include "data/root_files.h"
 #include "engine/convolution.h"
@@ -231,6 +232,26 @@ static void pin_arithmetic(struct cmn_session *s)
              (uint64_t)XXH3_64bits(text, strlen(text)));
 }
 
+/* Of a training: keys that do not go together, or not with this command on these devices. */
+static void refuse_pairs(const struct cmn_session *s)
+{
+    const struct cmn_options *o = &s->options;
+    const char *driver = s->command->driver, *name = cmn_command_name(s->command);
+    int is_text = !strcmp(driver, "rnn"), on_gpus = s->topology.device >= 0;
+
+    if (cmn_pairs_check(o) ||
+        cmn_pairs_check_fact(o, on_gpus ? CMN_IS_ON_GPUS : CMN_IS_ON_CPU,
+                             on_gpus ? "GPUs" : "the CPU") ||
+        (is_text && cmn_pairs_check_fact(o, CMN_TRAINS_TEXT, name)) ||
+        (is_text && o->exact &&
+         cmn_pairs_check_fact(o, CMN_TRAINS_EXACT_TEXT, "rnn train with cmn_exact=on")) ||
+        (!strcmp(driver, "cifar") && cmn_pairs_check_fact(o, CMN_TRAINS_IN_MEMORY, name)) ||
+        (s->command->answer == CMN_NO_ANSWER &&
+         cmn_pairs_check_fact(o, CMN_TRAINS_OTHER_FILES, name))) {
+        cmn_fatal_reason();
+    }
+}
+
 void cmn_session_configure(struct cmn_session *s)
 {
     size_t limit = cmn_image_cache_default_limit();
@@ -243,7 +264,9 @@ void cmn_session_configure(struct cmn_session *s)
     if (cmn_options_idle(&s->options, evaluates ? cmn_command_name(s->command) : NULL)) {
         cmn_fatal_reason();
     }
-    if (s->command->does != CMN_TRAINS) {
+    if (s->command->does == CMN_TRAINS) {
+        refuse_pairs(s);
+    } else {
         forget_gradients(&s->options);
     }
     if (s->options.report == CMN_REPORT_QUIET) {

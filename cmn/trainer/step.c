@@ -252,13 +252,6 @@ void cmn_step_open(struct cmn_step *p)
     if (!s->options.sync_bn) {
         return;
     }
-    if (s->options.local_steps > 1) {
-        cmn_fatal(
-            "cmn_sync_bn=on and cmn_local_steps=%ld do not go together: with local steps each "
-            "rank trains weights of its own, which have no statistics in common: leave one "
-            "of them away",
-            s->options.local_steps);
-    }
     if (!filters) {
         cmn_say("cmn_sync_bn=on changes nothing: the network has no batch normalisation");
         return;
