@@ -27,7 +27,7 @@ struct cmn_ordered_sum {
     float *memory[NODES]; /* for own[i]; NULL until it is needed */
     float *at[NODES]; /* where own[i] lies: there, or where the last micro-batch's gradient does */
     int owns;
-    size_t filled; /* floats of the step's last micro-batch, which stays, that are added up */
+    size_t filled; /* floats of the step's last micro-batch that are added up */
     int begun;     /* other ranks may have added and sent some of them */
 
     /* In two levels: all below is for messages between all ranks then; NULL: by them. */
@@ -329,7 +329,7 @@ static struct merge next_merge(const struct cmn_ordered_sum *s, float *x)
     return m;
 }
 
-/* The floats up to there of the step's last micro-batch, which stays. */
+/* The floats up to there of the step's last micro-batch, which stays where it is. */
 static void add_last(struct cmn_ordered_sum *s, struct merge *m, float *x, size_t upto)
 {
     float *into = s->shared ? s->memory[m->i] : x;
@@ -366,12 +366,12 @@ void cmn_ordered_sum_poll(struct cmn_ordered_sum *s)
     }
 }
 
-void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x, int stays)
+void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x)
 {
     struct merge m = next_merge(s, x);
 
     s->next++;
-    if (stays && s->next == s->end) {
+    if (s->next == s->end) {
         add_last(s, &m, x, s->floats);
     } else {
         if (!s->memory[m.i]) {

@@ -45,13 +45,13 @@ int cmn_ordered_sum_share(struct cmn_ordered_sum *s, const struct cmn_options *o
 /* Local. How the ranks add up, for the first line of a training; NULL: there is one rank. */
 const char *cmn_ordered_sum_how(const struct cmn_ordered_sum *s);
 
-/* Local. The next of this rank's micro-batches, in order: x is added, and becomes 0. But with `stays`
- * the last one of the step is added up where it lies, which saves a copy: x is not to be touched then
- * until cmn_ordered_sum_complete() has made the sum of it. */
-void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x, int stays);
+/* Local. Adds the next of this rank's micro-batches, in order; x becomes 0. The last one of a step is
+ * added up in place, which saves a copy: the caller leaves x as it is until
+ * cmn_ordered_sum_complete() has made the step's sum of it. */
+void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x);
 
 /* Local, with two levels and cmn_overlap=on; blocks as cmn_ordered_sum_add() may. Of the step's last micro-batch of
- * this rank, which stays, the floats below `upto` are final: they are added up, and exchanged when all ranks of the
+ * this rank the floats below `upto` are final: they are added up, and exchanged when all ranks of the
  * node have come so far. `upto` grows from call to call; cmn_ordered_sum_add() must follow. Before an earlier
  * micro-batch it does nothing. */
 void cmn_ordered_sum_fill(struct cmn_ordered_sum *s, float *x, size_t upto);
@@ -66,7 +66,7 @@ void cmn_ordered_sum_poll(struct cmn_ordered_sum *s);
 int cmn_ordered_sum_divide(struct cmn_ordered_sum *s, const int *first);
 
 /* Collective, blocking. `sum` becomes the sum over all micro-batches, each of which was added; the
- * next ones are those of the next step. It is the x that stays, if one does. */
+ * next ones are those of the next step. It is the x of the last one, where this rank has any. */
 void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum);
 
 /* Local. The micro-batches of this step that were added are forgotten: all ranks leave the step out. Ends the

@@ -209,11 +209,8 @@ static const struct option table[] = {
      "of the steps before by more than this",
      0, NULL},
     {safety, "cmn_verify", NUMBER, "1000", "0 to 1000000000 iterations, or off", 0, 1000000000,
-     AT(verify),
-     "iterations between comparisons of all ranks' weights, bit by bit; with cmn_exact each rank "
-     "also computes a micro-batch of another one again, and a rank whose arithmetic differs is "
-     "named; off: none",
-     0, NULL},
+     AT(verify), "iterations between comparisons of all ranks' weights, bit by bit; off: none", 0,
+     NULL},
     {safety, "cmn_timeout", NUMBER, "300", "1 to 1000000 seconds", 1, 1000000, AT(timeout),
      "seconds without progress after which a rank counts as stalled: the job names the rank, its "
      "phase and where the others wait, and ends with status 75; also the limit of MPI's start, "

@@ -200,9 +200,6 @@ int cmn_tree_letterboxes(const network *net);
 /* Forward without training. `truth` may be NULL. */
 void cmn_tree_predict(network *net, float *input, float *truth);
 
-/* Forward and backward of a training on the CPU, with the network's input and labels. */
-void cmn_tree_learn(network *net);
-
 /* What the network's last layer has found is in the host's memory then. */
 void cmn_tree_fetch_output(const network *net);
 

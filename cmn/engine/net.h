@@ -137,10 +137,6 @@ float cmn_net_loss(const struct cmn_net *net);
 /* Images whose largest output is that of their label; 0 unless cmn_net_classifies(). */
 int cmn_net_count_right(const struct cmn_net *net);
 
-/* Input and labels, one behind the other: how many floats, and a copy of them. */
-size_t cmn_net_batch_floats(const struct cmn_net *net);
-void cmn_net_copy_batch(const struct cmn_net *net, float *copy);
-
 /* A copy of input and labels, which the caller frees by restoring them. In between the network
  * may be resized, and back. */
 float *cmn_net_save_batch(const struct cmn_net *net);

@@ -614,20 +614,6 @@ void cmn_tree_predict(network *net, float *input, float *truth)
     forward_network(*net, state);
 }
 
-void cmn_tree_learn(network *net)
-{
-    network_state state = {.input = net->input, .truth = net->truth, .net = *net, .train = 1};
-
-#ifdef GPU
-    if (gpu_index >= 0) {
-        forward_backward_network_gpu(*net, net->input, net->truth);
-        return;
-    }
-#endif
-    forward_network(*net, state);
-    backward_network(*net, state);
-}
-
 void cmn_tree_fetch_output(const network *net)
 {
 #ifdef GPU

@@ -333,13 +333,6 @@ void cmn_tree_predict(network *net, float *input, float *truth)
     net->delta = before.delta;
 }
 
-void cmn_tree_learn(network *net)
-{
-    net->train = 1;
-    forward_network(net);
-    backward_network(net);
-}
-
 /* Each forward pass does. */
 void cmn_tree_fetch_output(const network *net)
 {

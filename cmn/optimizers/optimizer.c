@@ -289,7 +289,7 @@ void cmn_optimizer_divide(struct cmn_optimizer *o, const int *first)
     }
 }
 
-void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metrics, int stays)
+void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metrics)
 {
     struct cmn_gradients *g = o->gradients;
 
@@ -298,7 +298,7 @@ void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metri
     } else {
         memcpy(g->metrics, metrics, CMN_METRICS * sizeof *metrics);
     }
-    cmn_ordered_sum_add(o->ordered, g->flat, stays);
+    cmn_ordered_sum_add(o->ordered, g->flat);
 }
 
 size_t cmn_optimizer_will_begin(const struct cmn_optimizer *o, int i)

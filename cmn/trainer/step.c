@@ -97,12 +97,10 @@ int cmn_step_before_micro_batch(struct cmn_step *p)
         p->model->gradients.exchange.images = (float)cmn_feed_step_images(p->feed);
         cmn_nonfinite_begin_step(&p->nonfinite, cmn_step_iteration(p) + 1);
         cmn_gradients_scale_statistics(&p->model->gradients, &p->feed->share.before);
-        cmn_recompute_begin_step(&p->recompute, cmn_step_iteration(p) + 1, p->seen);
     }
     if (cmn_feed_exact(p->feed) && !p->sequences.groups) {
         cmn_recurrent_state_zero(p->model->net);
     }
-    cmn_recompute_before_micro_batch(&p->recompute, p->micro_batch);
     begin_statistics(p);
     cmn_nonfinite_begin_micro_batch(&p->nonfinite);
     p->layer_ended = p->micro_batch_began;
@@ -126,11 +124,9 @@ static void add_in_order(struct cmn_step *p, float loss, float right)
     if (p->rolling) {
         cmn_gradients_pack(&p->model->gradients, CMN_STATISTIC, added_by(p));
     }
-    cmn_recompute_after_micro_batch(&p->recompute, p->micro_batch);
     if (cmn_feed_exact(p->feed) && !share->spare) {
         cmn_nonfinite_after_micro_batch(&p->nonfinite);
-        /* What is computed again lies in the same buffer. */
-        cmn_optimizer_after_micro_batch(&p->model->optimizer, metrics, !p->recompute.due);
+        cmn_optimizer_after_micro_batch(&p->model->optimizer, metrics);
     }
 }
 
@@ -194,15 +190,11 @@ void cmn_step_after_forward(struct cmn_step *p, int i)
 
 void cmn_step_after_backward(struct cmn_step *p, int i)
 {
-    if (p->recompute.runs) {
-        cmn_status_progress();
-        return;
-    }
     cmn_status_compute("backward");
     cmn_status_layer(i > 0 ? i - 1 : 0);
     note_layer(p, CMN_SPAN_BACKWARD, i);
     cmn_nonfinite_after_backward(&p->nonfinite, i, p->micro_batch); /* before it is exchanged */
-    if (p->micro_batch + 1 == p->feed->share.micro_batches && !p->recompute.due) {
+    if (p->micro_batch + 1 == p->feed->share.micro_batches) {
         cmn_optimizer_after_backward(&p->model->optimizer, i);
     } else {
         cmn_step_progress(p);
@@ -241,7 +233,6 @@ void cmn_step_open(struct cmn_step *p)
     if (cmn_feed_exact(p->feed) && !strcmp(s->command->driver, "rnn")) {
         cmn_sequences_open(&p->sequences, p->model->net, p->feed->share.micro_batches);
     }
-    p->recompute = (struct cmn_recompute){.feed = p->feed, .model = p->model, .drawn = -1};
     if (cmn_feed_exact(p->feed) && statistics) {
         p->rolling = cmn_alloc_floats(statistics);
         p->added = cmn_alloc_floats(statistics * (size_t)(p->feed->balance.on
@@ -331,7 +322,6 @@ void cmn_step_close(struct cmn_step *p)
         cmn_batch_norm_close(p->norm);
     }
     cmn_nonfinite_close(&p->nonfinite);
-    cmn_recompute_close(&p->recompute);
     cmn_sequences_close(&p->sequences);
     p->norm = NULL;
     free(p->rolling);
@@ -494,9 +484,6 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
         }
         cmn_status_compute("backward on the GPU"); /* no other rank is waited for */
         cmn_optimizer_finish_backward(o);
-    }
-    if (cmn_recompute_compare(&p->recompute)) {
-        cmn_fatal_reason();
     }
     began = cmn_clock();
     cmn_status_wait("the sum of the gradients");
