@@ -203,11 +203,6 @@ static const struct option table[] = {
      "when a loss or gradient is NaN or infinite; stop: name rank, layer and images, and end; "
      "skip: leave the step out on all ranks; ignore: continue as Darknet does",
      0, NULL},
-    {safety, "cmn_outlier", REAL, "off", "0 to 1000 (standard deviations), or off", 0, 1000,
-     AT(outlier),
-     "leave a step out on all ranks when its loss or its gradient's norm is greater than the mean "
-     "of the steps before by more than this",
-     0, NULL},
     {safety, "cmn_verify", NUMBER, "1000", "0 to 1000000000 iterations, or off", 0, 1000000000,
      AT(verify), "iterations between comparisons of all ranks' weights, bit by bit; off: none", 0,
      NULL},
@@ -225,6 +220,7 @@ static const struct {
     const char *key, *instead;
 } removed[] = {
     {"cmn_log", "cmn_rank_logs"},
+    {"cmn_outlier", NULL},
     {"cmn_compress_ratio", "cmn_topk_ratio"},
     {"cmn_compress_warmup", "cmn_topk_warmup"},
     {"cmn_compress_rank", "cmn_powersgd_rank"},

@@ -56,7 +56,6 @@ struct cmn_options {
     double lars;             /* trust coefficient, 0: off */
     double clip;             /* greatest norm of the mean gradient, 0: off */
     double ema;              /* decay of the average of the weights, 0: off */
-    double outlier;          /* standard deviations, 0: off */
     long sync_bn;            /* 0, 1 */
     long exact;              /* 0, 1 */
     long balance;            /* enum cmn_balance_mode */

@@ -28,8 +28,7 @@ static const struct cmn_update_policy *choose(const struct cmn_options *options,
         return &cmn_double_buffering;
     }
     return !adam && (options->compress != CMN_COMPRESS_NONE || options->dtype != CMN_FP32 ||
-                     options->lars > 0 || cmn_looks_at_sums(options) || skips(options) ||
-                     options->exact)
+                     options->lars > 0 || options->clip > 0 || skips(options) || options->exact)
                ? &cmn_separate_momentum
                : &cmn_synchronous;
 }
@@ -40,15 +39,6 @@ static void refuse_lars(const struct cmn_optimizer *o, int adam)
                            : "with cmn_local_steps each rank updates by itself: use one of them";
 
     cmn_fatal("cmn_lars=%g: %s", o->options->lars, why);
-}
-
-/* What looks at the sum of a step, and changes it or leaves it out. */
-static void check_use_of_sums(const struct cmn_optimizer *o, const char *key, double value)
-{
-    if (value > 0 && o->policy->own_weights) {
-        cmn_fatal("%s=%g: with cmn_local_steps each rank updates by itself: use one of them", key,
-                  value);
-    }
 }
 
 /* Skipping a step needs a gradient that is apart from the momentum, and that nobody has begun to
@@ -103,8 +93,10 @@ static void check(const struct cmn_optimizer *o, int adam, const char *own)
     if (options->lars > 0 && (adam || !o->policy->own_velocity)) {
         refuse_lars(o, adam);
     }
-    check_use_of_sums(o, "cmn_clip", options->clip);
-    check_use_of_sums(o, "cmn_outlier", options->outlier);
+    if (options->clip > 0 && o->policy->own_weights) {
+        cmn_fatal("cmn_clip=%g: with cmn_local_steps each rank updates by itself: use one of them",
+                  options->clip);
+    }
     if (must_overlap && o->topology->size > 1 && no_overlap) {
         cmn_fatal("cmn_overlap=on: communicator %s: %s", o->communicator.name, no_overlap);
     }
@@ -171,10 +163,6 @@ void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t by
     if (options->clip > 0) {
         used += snprintf(text + used, bytes - (size_t)used, ", clipped to %g", options->clip);
     }
-    if (options->outlier > 0) {
-        used += snprintf(text + used, bytes - (size_t)used, ", outliers of %g deviations left out",
-                         options->outlier);
-    }
     if (options->ema > 0) {
         used += snprintf(text + used, bytes - (size_t)used, ", EMA of %g", options->ema);
     }
@@ -232,7 +220,7 @@ void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int la
     options.overlap = overlaps ? options.overlap : CMN_OVERLAP_OFF;
     cmn_bucket_tuner_open(&o->tuner, &options, g->exchange.block.n);
     find_ends(o, layers);
-    if (cmn_looks_at_sums(o->options) && o->policy == &cmn_synchronous && !g->on_gpu) {
+    if (o->options->clip > 0 && o->policy == &cmn_synchronous && !g->on_gpu) {
         g->exchange.squares = &o->squares;
     }
     o->squares = -1;
@@ -353,7 +341,6 @@ int cmn_optimizer_update(struct cmn_optimizer *o, struct cmn_rule *rule, int ima
     int fresh;
 
     o->updating = 0;
-    o->left_out.answer = CMN_OUTLIER_USED;
     o->too_large = -1;
     fresh = skip ? o->policy->skip(o, rule, images) : o->policy->update(o, rule, images);
     o->darknet_updates = !rule->done && !o->policy->own_weights;

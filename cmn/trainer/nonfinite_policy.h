@@ -24,7 +24,7 @@ struct cmn_nonfinite_policy {
     int next;               /* tensor that backward comes to next */
     long skipped, in_a_row; /* steps that were left out; the latest of them, */
     long last;              /* up to this iteration */
-    float *statistics;      /* skip, cmn_outlier: rolling statistics from before the step */
+    float *statistics;      /* skip: rolling statistics from before the step */
     /* With double buffering on a GPU: the iteration whose gradients it was asked about (0: none), and its
      * images. The answer is read when they are about to be used, and nobody waits for backward. */
     long asked;
@@ -65,13 +65,8 @@ void cmn_nonfinite_complete(struct cmn_nonfinite_policy *p);
  * reason. It counts as a step that was left out, and is said. */
 void cmn_nonfinite_leave_out(struct cmn_nonfinite_policy *p, long iteration, const char *why);
 
-/* Local. The rolling statistics become again those from before the step, with cmn_nonfinite=skip
- * or cmn_outlier. */
+/* Local. The rolling statistics become again those from before the step, with cmn_nonfinite=skip. */
 void cmn_nonfinite_undo_statistics(const struct cmn_nonfinite_policy *p);
-
-/* Local. Whether a line is to say that another step was left out: the first ten, then each
- * hundredth. */
-int cmn_nonfinite_worth_saying(long so_far);
 
 /* Local. Ends the job when the weights that are about to be saved are not finite; the same on all
  * ranks. */

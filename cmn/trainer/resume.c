@@ -134,11 +134,6 @@ static void restore_progress(struct cmn_checkpointing *c)
     c->step->lr = (float)cmn_saved_number(c, "lr");
     c->step->nonfinite.skipped = (long)cmn_saved_count(c, "skipped");
     o->clipped = (long)cmn_saved_count(c, "clipped");
-    o->outliers = (long)cmn_saved_count(c, "outliers");
-    if (s->options.outlier > 0) {
-        o->outlier.steps = (long)cmn_saved_count(c, "usual_steps");
-        o->outlier.in_row = (long)cmn_saved_count(c, "outliers_in_row");
-    }
     if (s->options.ema > 0) {
         o->ema.steps = (long)cmn_saved_count(c, "ema_steps");
     }

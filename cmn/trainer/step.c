@@ -345,12 +345,10 @@ static void fill_metrics(struct cmn_step *p)
     p->loss = p->right = 0;
 }
 
-/* As an outlier, or because its sum is too large for 16 bits. */
+/* Because its sum is too large for 16 bits. */
 static int is_left_out(const struct cmn_step *p)
 {
-    const struct cmn_optimizer *o = &p->model->optimizer;
-
-    return o->left_out.answer == CMN_OUTLIER_LEFT_OUT || o->too_large >= 0;
+    return p->model->optimizer.too_large >= 0;
 }
 
 static void read_metrics(struct cmn_step *p)
@@ -366,28 +364,6 @@ static void read_metrics(struct cmn_step *p)
     p->sums.loss += metrics[CMN_LOSS];
     p->sums.right += metrics[CMN_RIGHT];
     p->sums.images += metrics[CMN_IMAGES];
-}
-
-static void tell_outlier(const struct cmn_step *p)
-{
-    const struct cmn_optimizer *o = &p->model->optimizer;
-    const struct cmn_left_out *left = &o->left_out;
-    long iteration = cmn_step_iteration(p) + 1 - o->policy->sends_copy;
-    const char *what = left->which == CMN_OUTLIER_LOSS ? "its loss" : "its gradient's norm";
-    char text[160];
-
-    snprintf(text, sizeof text, "%s is %.4g, and was %.4g with a standard deviation of %.2g", what,
-             left->value[left->which], left->before.mean[left->which],
-             cmn_outlier_deviation(&left->before, left->which));
-    cmn_report_clear(p->session->report);
-    if (left->answer == CMN_OUTLIER_ANEW) {
-        cmn_warn("iteration %ld is the %dth outlier in a row, and is used: %s; cmn_outlier=%g "
-                 "begins anew with it",
-                 iteration, CMN_OUTLIER_IN_A_ROW, text, o->options->outlier);
-    } else if (cmn_nonfinite_worth_saying(o->outliers)) {
-        cmn_warn("iteration %ld is left out as an outlier (%ld so far): %s (cmn_outlier=%g)",
-                 iteration, o->outliers, text, o->options->outlier);
-    }
 }
 
 /* Nothing is learned from the step. With double buffering it was the one before, and the statistics
@@ -506,10 +482,7 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     if ((!fresh && !o->policy->own_weights) || is_left_out(p)) {
         cmn_net_set_updates(m->net, cmn_net_updates(m->net) - 1); /* Adam has not updated */
     }
-    if (o->left_out.answer != CMN_OUTLIER_USED) {
-        tell_outlier(p);
-    }
-    if (o->too_large >= 0) {
+    if (is_left_out(p)) {
         char text[CMN_TOO_LARGE];
         cmn_say_too_large(o, o->too_large, text);
         cmn_nonfinite_leave_out(&p->nonfinite, cmn_step_iteration(p) + 1 - o->policy->sends_copy,

@@ -61,7 +61,6 @@ static const struct key keys[] = {
     {"cmn_cache_dir", "", "/scratch", "/scratch", {"on"}},
     {"cmn_verify", "1000", "1", "1", {"", "-1", "all"}},
     {"cmn_nonfinite", "stop", "skip", "skip", {"", "0", "nan"}},
-    {"cmn_outlier", "off", "6", "6", {"", "-1", "1001", "nan", "on"}},
     {"cmn_checkpoint", "off", "100", "100", {"", "-1", "1.5", "on"}},
     {"cmn_checkpoint_keep", "2", "5", "5", {"", "0", "1001", "all"}},
 };
