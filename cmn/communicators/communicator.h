@@ -73,7 +73,7 @@ struct cmn_communicator {
     int delays;            /* 1: on GPUs it can exchange during the next step */
     int exchanges;         /* 1: on GPUs cmn_exchange says how it sums by messages */
     int compresses;        /* 1: it can send what a compressor makes of the gradients */
-    enum cmn_in_order in_order; /* on the CPU; on GPUs flat alone goes with cmn_exact */
+    enum cmn_in_order in_order;
 
     /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use
      * instead), or NULL. */

@@ -12,10 +12,7 @@
  * and nodes exchange the rest (ordered_levels.h). Or, by messages between all ranks, each rank collects
  * one slice of all ranks' nodes, adds these up to the root, and all get all slices: a rank with k nodes
  * sends, for each 2^20 of n floats or a part of them, k (N-1) messages to N-1
- * other ranks, and its slice by MPI_Allgatherv: (N-1)/N * 4n * (k + 1) bytes in all.
- *
- * On GPUs all sums are made there, by one kernel, so that no bit depends on where two nodes meet. The
- * messages are the CPU's: slices come through page-locked memory. NCCL's own sums have other orders. */
+ * other ranks, and its slice by MPI_Allgatherv: (N-1)/N * 4n * (k + 1) bytes in all. */
 #ifndef CMN_ORDERED_SUM_H
 #define CMN_ORDERED_SUM_H
 
@@ -31,12 +28,11 @@ struct cmn_ordered_sum;
 int cmn_ordered_sum_first(int micro_batches, int rank, int ranks);
 
 /* Local. Sums of `floats` floats over so many micro-batches of all ranks of t->world, which must
- * outlive it. All floats are the CPU's, or the GPU's where t->device is not -1. What fails here and below
- * ends the job. */
+ * outlive it. What fails here and below ends the job. */
 struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int micro_batches,
                                              size_t floats);
 
-/* Collective over t->world, blocking, on the CPU; before the first micro-batch. Sums are made in two
+/* Collective over t->world, blocking; before the first micro-batch. Sums are made in two
  * levels from now on (ordered_levels.h has `first_alone`). options must outlive the sums. 0, or -1 on all
  * ranks with one reason: all ranks send messages to all then. */
 int cmn_ordered_sum_share(struct cmn_ordered_sum *s, const struct cmn_options *options,

@@ -199,11 +199,6 @@ int cmn_net_looks_back(const struct cmn_net *net)
     return looks_back;
 }
 
-const char *cmn_net_inexact_on_gpu(const struct cmn_net *net, const char **why)
-{
-    return cmn_net_on_gpu(net) ? cmn_tree_inexact_on_gpu(cmn_network(net), why) : NULL;
-}
-
 const char *cmn_net_follows(const struct cmn_net *net)
 {
     const char *name;

@@ -69,10 +69,6 @@ double cmn_net_loss_scale(const struct cmn_net *net);
 /* Whether a layer's outputs depend on images of earlier micro-batches. */
 int cmn_net_looks_back(const struct cmn_net *net);
 
-/* Where it trains on a GPU: a part of it that computes other bits from run to run, or on other ranks, and
- * why; or NULL. Static. */
-const char *cmn_net_inexact_on_gpu(const struct cmn_net *net, const char **why);
-
 /* A key of the cfg by which Darknet rejects labels as earlier micro-batches had them, or NULL.
  * Static. */
 const char *cmn_net_follows(const struct cmn_net *net);

@@ -194,14 +194,6 @@ int cmn_tree_keeps_outputs(const layer *l)
     return 0;
 }
 
-/* Backward of upsample did (patches/pjreddie/layers-gpu/upsample-order.patch). */
-const char *cmn_tree_inexact_on_gpu(const network *net, const char **why)
-{
-    (void)net;
-    (void)why;
-    return NULL;
-}
-
 int cmn_tree_is_lstm(const layer *l)
 {
     return l->type == LSTM;

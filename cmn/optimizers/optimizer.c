@@ -68,9 +68,8 @@ static const char *no_overlap_in_order(const struct cmn_optimizer *o)
 {
     enum cmn_in_order by = o->whole->in_order;
 
-    if (o->topology->device >= 0 || by == CMN_IN_ORDER_BY_MESSAGES) {
-        return "with cmn_exact it adds up at the end of each step: use shm or two_dimensional on "
-               "the CPU";
+    if (by == CMN_IN_ORDER_BY_MESSAGES) {
+        return "with cmn_exact it adds up at the end of each step: use shm or two_dimensional";
     }
     return cmn_ordered_levels_no_overlap(o->topology, by == CMN_IN_ORDER_BY_FIRST);
 }
@@ -264,7 +263,7 @@ void cmn_optimizer_add_in_order(struct cmn_optimizer *o, int micro_batches)
     o->adds_early = o->options->overlap == CMN_OVERLAP_ON && o->topology->size > 1;
     o->ordered = cmn_ordered_sum_open(o->topology, micro_batches,
                                       g->exchange.block.n + g->exchange.metrics.n);
-    if (o->topology->size > 1 && !g->on_gpu && by != CMN_IN_ORDER_BY_MESSAGES &&
+    if (o->topology->size > 1 && by != CMN_IN_ORDER_BY_MESSAGES &&
         cmn_ordered_sum_share(o->ordered, o->options, by == CMN_IN_ORDER_BY_FIRST)) {
         share_nothing(o);
     }
@@ -281,11 +280,7 @@ void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metri
 {
     struct cmn_gradients *g = o->gradients;
 
-    if (g->on_gpu) {
-        g->ops->send_metrics(g, g->exchange.metrics.data, metrics);
-    } else {
-        memcpy(g->metrics, metrics, CMN_METRICS * sizeof *metrics);
-    }
+    memcpy(g->metrics, metrics, CMN_METRICS * sizeof *metrics);
     cmn_ordered_sum_add(o->ordered, g->flat);
 }
 

@@ -334,9 +334,6 @@ static void sum_in_order(struct cmn_optimizer *o)
     MPI_CALL(MPI_Iallreduce(MPI_IN_PLACE, requests, 2, MPI_FLOAT, MPI_SUM, o->topology->world,
                             &request));
     cmn_ordered_sum_complete(o->ordered, g->flat);
-    if (g->on_gpu) {
-        g->ops->read(g->metrics, g->exchange.metrics.data, CMN_METRICS);
-    }
     MPI_CALL(MPI_Wait(&request, MPI_STATUS_IGNORE));
     memcpy(g->metrics + CMN_INTERRUPTS, requests, 2 * sizeof *requests);
 }

@@ -30,7 +30,6 @@ static void set_names(struct cmn_model *m, const char *cfg)
 static void require_exact(const struct cmn_model *m, const struct cmn_feed *f)
 {
     const struct cmn_options *o = &m->session->options;
-    const char *why = NULL, *on_gpu = cmn_net_inexact_on_gpu(m->net, &why);
     const struct {
         int is;
         const char *what, *why;
@@ -39,7 +38,6 @@ static void require_exact(const struct cmn_model *m, const struct cmn_feed *f)
          "each rank has a batch of its own there"},
         {o->scatter != CMN_SCATTER_GLOBAL, "cmn_scatter", "other ranks would draw other images"},
         {o->sync_bn != 0, "cmn_sync_bn=on", "it divides each micro-batch over the ranks"},
-        {on_gpu != NULL, on_gpu, why},
         {cmn_net_follows(m->net) != NULL, cmn_net_follows(m->net),
          "each micro-batch is trained by what the ones before have shown"},
         {o->dtype != CMN_FP32, "cmn_allreduce_dtype", "what is rounded depends on the ranks"},

@@ -159,15 +159,6 @@ void cmn_nonfinite_begin_micro_batch(struct cmn_nonfinite_policy *p)
     }
 }
 
-void cmn_nonfinite_after_micro_batch(struct cmn_nonfinite_policy *p)
-{
-    struct cmn_gradients *g = &p->model->gradients;
-
-    if (g->on_gpu && mode(p) != CMN_NONFINITE_IGNORE) {
-        cmn_gradients_gpu_check_all(g);
-    }
-}
-
 static void look_at_gradients(struct cmn_nonfinite_policy *p, int layer, int micro_batch)
 {
     struct cmn_gradients *g = &p->model->gradients;
@@ -269,7 +260,7 @@ static void check_gpu(struct cmn_nonfinite_policy *p)
     const float *x;
     int found;
 
-    if (!m->gradients.on_gpu || mode(p) == CMN_NONFINITE_IGNORE || p->feed->share.spare) {
+    if (!m->gradients.on_gpu || mode(p) == CMN_NONFINITE_IGNORE) {
         return;
     }
     cmn_gradients_gpu_check(&m->gradients, m->gradients.exchange.block.n);

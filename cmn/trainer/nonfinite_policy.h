@@ -41,10 +41,6 @@ void cmn_nonfinite_close(struct cmn_nonfinite_policy *p);
 void cmn_nonfinite_begin_step(struct cmn_nonfinite_policy *p, long iteration);
 void cmn_nonfinite_begin_micro_batch(struct cmn_nonfinite_policy *p);
 
-/* Local, with cmn_exact, behind backward and before the gradient is added up. A GPU looks at it; what it
- * finds is reported before the update. */
-void cmn_nonfinite_after_micro_batch(struct cmn_nonfinite_policy *p);
-
 /* Local. Backward has done layer i of that micro-batch: looks at the loss once, but on a GPU, and in
  * the last micro-batch of a step, or with cmn_exact in each, at the gradients of the layer. */
 void cmn_nonfinite_after_backward(struct cmn_nonfinite_policy *p, int i, int micro_batch);

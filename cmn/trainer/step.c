@@ -125,7 +125,6 @@ static void add_in_order(struct cmn_step *p, float loss, float right)
         cmn_gradients_pack(&p->model->gradients, CMN_STATISTIC, added_by(p));
     }
     if (cmn_feed_exact(p->feed) && !share->spare) {
-        cmn_nonfinite_after_micro_batch(&p->nonfinite);
         cmn_optimizer_after_micro_batch(&p->model->optimizer, metrics);
     }
 }
