@@ -67,7 +67,6 @@ struct cmn_options {
     long data;               /* enum cmn_data_mode */
     long seed;               /* 0: rank 0 draws one */
     long validate;           /* epochs between validations, 0: never */
-    long best;               /* 0, 1 */
     long patience;           /* validations without a better one, 0: off */
     long report;             /* enum cmn_report_mode */
     long report_every;       /* iterations between rows, 0: one row an epoch */

@@ -117,7 +117,6 @@ enum {
     SKIPPED,
     ELAPSED,
     BEST_KNOWN,
-    BEST_SAVED,
     BEST,
     BEST_AT,
     NO_BETTER,
@@ -145,7 +144,6 @@ static const struct cmn_number numbers[NUMBERS] = {
     [SKIPPED] = {"skipped", 0, CMN_MOST_EXACT, 1},
     [ELAPSED] = {"elapsed", 0, 1e12, 0},
     [BEST_KNOWN] = {"best_known", 0, 1, 1},
-    [BEST_SAVED] = {"best_saved", 0, 1, 1},
     [BEST] = {"best", 0, 1, 0},
     [BEST_AT] = {"best_at", 0, CMN_MOST_EXACT, 1},
     [NO_BETTER] = {"no_better", 0, CMN_MOST_EXACT, 1},
@@ -160,7 +158,6 @@ static void find_best(const struct cmn_checkpointing *c, double value[NUMBERS])
     const struct cmn_best *b = &c->progress->best;
 
     value[BEST_KNOWN] = b->known;
-    value[BEST_SAVED] = b->saved;
     value[BEST] = b->value;
     value[BEST_AT] = (double)b->at;
     value[NO_BETTER] = (double)b->worse;

@@ -127,7 +127,6 @@ static void restore_progress(struct cmn_checkpointing *c)
     c->progress->verify_due = (int)cmn_saved_count(c, "verify_due");
     c->progress->validation_pending = (int)cmn_saved_count(c, "validation_pending");
     c->progress->best = (struct cmn_best){.known = (int)cmn_saved_count(c, "best_known"),
-                                          .saved = (int)cmn_saved_count(c, "best_saved"),
                                           .value = (double)(float)cmn_saved_number(c, "best"),
                                           .at = (long)cmn_saved_count(c, "best_at"),
                                           .worse = (long)cmn_saved_count(c, "no_better")};

@@ -247,10 +247,10 @@ best_cfg() {
     local rate=.01
     small_data 240 40
     pjreddies || rate=.003 # three channels
-    mlp_cfg batch=48 learning_rate=$rate cmn_batch=global cmn_best=1 cmn_patience=3 >mlp.cfg
+    mlp_cfg batch=48 learning_rate=$rate cmn_batch=global cmn_patience=3 >mlp.cfg
 }
 
-@test "cmn_best, cmn_patience: without an average the best weights are those of their epoch" {
+@test "cmn_patience: without an average the best weights are those of their epoch" {
     best_cfg
     run_on 2 classifier train small.data mlp.cfg -cmn_seed 7 -cmn_epochs 60
     [[ $(<train.log) =~ ', of iteration '([0-9]+)', in the last 3 validations' ]]
@@ -264,7 +264,7 @@ best_cfg() {
 ended_again() {
     local n best end ended at words
     best_cfg
-    sed -i 's/^cmn_best=1/&\ncmn_ema=.9\ncmn_clip=.5/' mlp.cfg
+    sed -i 's/^cmn_patience=3/&\ncmn_ema=.9\ncmn_clip=.5/' mlp.cfg
     words=(classifier train small.data mlp.cfg -cmn_seed 7 -cmn_epochs 60 -cmn_checkpoint 2 -cmn_checkpoint_keep 99)
     for n; do
         rm -rf out
@@ -300,11 +300,11 @@ ended_again() {
     done
 }
 
-@test "cmn_best, cmn_patience, cmn_ema, cmn_clip: killed at random steps, the same best weights and the same last iteration on 1 and 2 ranks" {
+@test "cmn_patience, cmn_ema, cmn_clip: killed at random steps, the same best weights and the same last iteration on 1 and 2 ranks" {
     ended_again 1 2
 }
 
-@test "cmn_best, cmn_patience, cmn_ema, cmn_clip: the same on 3 and 4 ranks" {
+@test "cmn_patience, cmn_ema, cmn_clip: the same on 3 and 4 ranks" {
     ended_again 3 4
 }
 
