@@ -118,14 +118,6 @@ int cmn_rank_device(void);
  * With -cmn it follows from cmn_seed and differs by rank; without, it is `seed`. */
 unsigned long cmn_rank_seed(unsigned long seed);
 
-/* Local. cuda_random() calls it before each draw. With cmn_exact in a training 1: the GPU's random numbers begin
- * anew with *seed, which is the next of this micro-batch's own ones. Else 0. */
-int cmn_exact_seed(unsigned long *seed);
-
-/* Local. Where a GPU's kernels are chosen: whether their sums must have one order, as cmn_exact=on trains; 0
- * without -cmn. */
-int cmn_exact(void);
-
 /* Local, thread-safe. Darknet calls it for rand(): the next of 31 random bits, from the stream of
  * what the thread is doing. */
 int cmn_rand(void);

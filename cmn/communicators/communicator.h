@@ -45,11 +45,10 @@ struct cmn_sgd {
      * block becomes 0 on all ranks. */
     float *velocity;
     /* Optional, with velocity. Local; called once between sum and update, on all ranks with the same
-     * values: the sums of the metrics, and for each tensor the sum of the squares of its sums, then,
-     * with `looks_at_weights`, for each that of its weights. What it changes of rate, decay, scale
-     * and x->part counts. Returns whether the sums are used; else they become 0, and that is all. */
-    int (*use)(void *self, const float *metrics, const double *squares);
-    void *use_self;
+     * values: for each tensor the sum of the squares of its sums, then, with `looks_at_weights`, for
+     * each that of its weights. What it changes of rate, decay, scale and x->part counts. */
+    void (*look)(void *self, const double *squares);
+    void *look_self;
     int looks_at_weights;
 };
 
@@ -74,7 +73,7 @@ struct cmn_communicator {
     int delays;            /* 1: on GPUs it can exchange during the next step */
     int exchanges;         /* 1: on GPUs cmn_exchange says how it sums by messages */
     int compresses;        /* 1: it can send what a compressor makes of the gradients */
-    enum cmn_in_order in_order; /* on the CPU; on GPUs flat alone goes with cmn_exact */
+    enum cmn_in_order in_order;
 
     /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use
      * instead), or NULL. */

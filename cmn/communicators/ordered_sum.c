@@ -10,8 +10,6 @@
 #include "communicators/ordered_levels.h"
 #include "communicators/ordered_tree.h"
 #include "mpi/call.h"
-#include "mpi/device.h"
-#include "mpi/kernels.h"
 
 /* A rank has fewer nodes than twice the bits of a count. A chunk of the sums is exchanged at once:
  * it bounds the memory for other ranks' nodes. */
@@ -27,7 +25,7 @@ struct cmn_ordered_sum {
     float *memory[NODES]; /* for own[i]; NULL until it is needed */
     float *at[NODES]; /* where own[i] lies: there, or where the last micro-batch's gradient does */
     int owns;
-    size_t filled; /* floats of the step's last micro-batch, which stays, that are added up */
+    size_t filled; /* floats of the step's last micro-batch that are added up */
     int begun;     /* other ranks may have added and sent some of them */
 
     /* In two levels: all below is for messages between all ranks then; NULL: by them. */
@@ -40,11 +38,6 @@ struct cmn_ordered_sum {
         received; /* a slice of a chunk of each node of other ranks; all[i].at is there, or this rank's own */
     MPI_Request *request;
     int *count, *place; /* of each rank's slice */
-
-    /* On a GPU all above but `all` is its memory, and this is page-locked: of each node of this rank a
-     * chunk, what comes from other ranks, and a chunk of the sum. */
-    int on_gpu;
-    float *host;
 };
 
 int cmn_ordered_sum_first(int micro_batches, int rank, int ranks)
@@ -64,113 +57,11 @@ static size_t slice_floats(const struct cmn_ordered_sum *s, size_t n, int rank)
     return slice_begin(s, n, rank + 1) - slice_begin(s, n, rank);
 }
 
-/* ---- where the sums lie: the CPU's memory, or the GPU's ---- */
-
-static void require(int result)
-{
-    if (result) {
-        cmn_fail_in("cmn_exact");
-        cmn_fatal_reason();
-    }
-}
-
-static float *new_memory(const struct cmn_ordered_sum *s, size_t floats)
-{
-    float *memory;
-
-    if (!s->on_gpu) {
-        return cmn_alloc_floats(floats);
-    }
-    require(cmn_device_memory(&memory, floats));
-    return memory;
-}
-
-static void release(const struct cmn_ordered_sum *s, float *memory)
-{
-    if (s->on_gpu) {
-        cmn_device_free(memory);
-    } else {
-        free(memory);
-    }
-}
-
-static void release_host(struct cmn_ordered_sum *s)
-{
-    if (s->on_gpu) {
-        cmn_device_host_free(s->host);
-    }
-    s->host = NULL;
-}
-
-/* On a GPU queued behind Darknet's work. */
-static void add_on_gpu(float *into, float *const *buffer, int buffers, int away, size_t n)
-{
-#ifdef GPU
-    struct cmn_kernel_addends from = {{NULL}};
-
-    memcpy(from.x, buffer, (size_t)buffers * sizeof *buffer);
-    require(cmn_device_check(cmn_kernel_add(into, &from, buffers, away, n, cmn_device_stream()),
-                             "a kernel"));
-#else
-    (void)into;
-    (void)buffer;
-    (void)buffers;
-    (void)away;
-    (void)n;
-#endif
-}
-
-static void add(const struct cmn_ordered_sum *s, float *into, float *const *buffer, int buffers,
-                size_t n)
-{
-    if (s->on_gpu) {
-        add_on_gpu(into, buffer, buffers, 0, n);
-    } else {
-        cmn_reduce(into, buffer, buffers, 0, n);
-    }
-}
-
-static void add_away(const struct cmn_ordered_sum *s, float *into, float *const *buffer,
-                     int buffers, size_t n)
-{
-    if (s->on_gpu) {
-        add_on_gpu(into, buffer, buffers, 1, n);
-    } else {
-        cmn_reduce_away(into, buffer, buffers, n);
-    }
-}
-
-static void copy(const struct cmn_ordered_sum *s, float *to, const float *from, size_t n)
-{
-    if (s->on_gpu) {
-        require(cmn_device_copy(to, from, n));
-    } else {
-        memcpy(to, from, n * sizeof *to);
-    }
-}
-
 /* ---- whose micro-batches ---- */
-
-static size_t chunk_floats(const struct cmn_ordered_sum *s)
-{
-    return s->floats < CHUNK ? s->floats : CHUNK;
-}
-
-/* Nodes that this rank has at the end of a step. */
-static int own_nodes(const struct cmn_ordered_sum *s)
-{
-    int own = 0;
-
-    for (int i = 0; i < s->nodes; i++) {
-        own += s->all[i].holder == s->topology->rank;
-    }
-    return own;
-}
 
 static void end_messages(struct cmn_ordered_sum *s)
 {
-    release(s, s->received);
-    release_host(s);
+    free(s->received);
     free(s->request);
     s->received = NULL;
     s->request = NULL;
@@ -179,18 +70,14 @@ static void end_messages(struct cmn_ordered_sum *s)
 static void prepare_messages(struct cmn_ordered_sum *s)
 {
     const struct cmn_topology *t = s->topology;
-    size_t chunk = chunk_floats(s), most = chunk / (size_t)t->size + 1;
+    size_t most = (s->floats < CHUNK ? s->floats : CHUNK) / (size_t)t->size + 1;
 
     end_messages(s);
     s->nodes = 0;
     for (int rank = 0; rank < t->size; rank++) {
         s->nodes += cmn_subtrees_of_rank(s->all + s->nodes, rank, s->deal[rank], s->deal[rank + 1]);
     }
-    s->received = t->size > 1 ? new_memory(s, most * (size_t)s->nodes) : NULL;
-    if (s->on_gpu && t->size > 1) {
-        require(cmn_device_host_memory(&s->host, chunk * (size_t)(own_nodes(s) + 1) +
-                                                     most * (size_t)s->nodes));
-    }
+    s->received = t->size > 1 ? cmn_alloc_floats(most * (size_t)s->nodes) : NULL;
     s->request = cmn_calloc((size_t)s->nodes * (size_t)t->size, sizeof(MPI_Request));
 }
 
@@ -198,7 +85,7 @@ static void release_memory(struct cmn_ordered_sum *s)
 {
     for (int i = 0; i < NODES; i++) {
         if (!s->shared) {
-            release(s, s->memory[i]);
+            free(s->memory[i]);
         }
         s->memory[i] = NULL;
     }
@@ -255,7 +142,6 @@ struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int m
     s->topology = t;
     s->micro_batches = micro_batches;
     s->floats = floats;
-    s->on_gpu = t->device >= 0;
     s->deal = cmn_calloc((size_t)t->size + 1, sizeof *s->deal);
     s->all = cmn_calloc((size_t)micro_batches + 1, sizeof *s->all);
     for (int rank = 0; rank <= t->size; rank++) {
@@ -329,7 +215,7 @@ static struct merge next_merge(const struct cmn_ordered_sum *s, float *x)
     return m;
 }
 
-/* The floats up to there of the step's last micro-batch, which stays. */
+/* The floats up to there of the step's last micro-batch, which stays where it is. */
 static void add_last(struct cmn_ordered_sum *s, struct merge *m, float *x, size_t upto)
 {
     float *into = s->shared ? s->memory[m->i] : x;
@@ -337,10 +223,8 @@ static void add_last(struct cmn_ordered_sum *s, struct merge *m, float *x, size_
     for (int i = 0; i < m->n; i++) {
         m->added[i] += s->filled;
     }
-    if (s->shared) {
+    if (s->shared || m->n > 1) {
         cmn_reduce(into + s->filled, m->added, m->n, 0, upto - s->filled);
-    } else if (m->n > 1) {
-        add(s, into + s->filled, m->added, m->n, upto - s->filled);
     }
     s->at[m->i] = into;
     s->filled = upto;
@@ -366,18 +250,18 @@ void cmn_ordered_sum_poll(struct cmn_ordered_sum *s)
     }
 }
 
-void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x, int stays)
+void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x)
 {
     struct merge m = next_merge(s, x);
 
     s->next++;
-    if (stays && s->next == s->end) {
+    if (s->next == s->end) {
         add_last(s, &m, x, s->floats);
     } else {
         if (!s->memory[m.i]) {
-            s->memory[m.i] = new_memory(s, s->floats);
+            s->memory[m.i] = cmn_alloc_floats(s->floats);
         }
-        add_away(s, s->memory[m.i], m.added, m.n, s->floats);
+        cmn_reduce_away(s->memory[m.i], m.added, m.n, s->floats);
         s->at[m.i] = s->memory[m.i];
     }
     s->own[m.i] = m.node;
@@ -386,39 +270,24 @@ void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x, int stays)
 
 /* ---- between ranks ---- */
 
-/* n floats behind `at` of this rank's node `own`, from where MPI sends them. */
-static const float *sent_from(const struct cmn_ordered_sum *s, int own, size_t at, size_t n)
-{
-    float *host = s->host + (size_t)own * chunk_floats(s);
-
-    if (!s->on_gpu) {
-        return s->at[own] + at;
-    }
-    require(cmn_device_read(host, s->at[own] + at, n));
-    return host;
-}
-
 /* Each node's slice of this rank, of the n floats behind `at`: s->all[i].at. */
 static void scatter(struct cmn_ordered_sum *s, size_t at, size_t n)
 {
     const struct cmn_topology *t = s->topology;
     size_t begin = at + slice_begin(s, n, t->rank), mine = slice_floats(s, n, t->rank);
-    float *room = s->received, *comes_to = room;
+    float *room = s->received;
     int requests = 0, own = 0;
 
-    if (s->on_gpu && t->size > 1) {
-        comes_to = s->host + (size_t)own_nodes(s) * chunk_floats(s);
-    }
     for (int i = 0; i < s->nodes; i++) {
         const float *from;
         if (s->all[i].holder != t->rank) {
             s->all[i].at = room;
-            MPI_CALL(MPI_Irecv(comes_to + (room - s->received), (int)mine, MPI_FLOAT,
-                               s->all[i].holder, i, t->world, &s->request[requests++]));
+            MPI_CALL(MPI_Irecv(room, (int)mine, MPI_FLOAT, s->all[i].holder, i, t->world,
+                               &s->request[requests++]));
             room += mine;
             continue;
         }
-        from = t->size > 1 ? sent_from(s, own, at, n) : NULL;
+        from = s->at[own] + at;
         for (int rank = 0; rank < t->size; rank++) {
             if (rank != t->rank) {
                 MPI_CALL(MPI_Isend(from + slice_begin(s, n, rank), (int)slice_floats(s, n, rank),
@@ -428,39 +297,21 @@ static void scatter(struct cmn_ordered_sum *s, size_t at, size_t n)
         s->all[i].at = s->at[own++] + begin;
     }
     MPI_CALL(MPI_Waitall(requests, s->request, MPI_STATUSES_IGNORE));
-    if (s->on_gpu && room > s->received) {
-        require(cmn_device_write(s->received, comes_to, (size_t)(room - s->received)));
-    }
 }
 
 static void gather(struct cmn_ordered_sum *s, float *sum, size_t n)
 {
-    float *at = sum;
-
-    if (s->on_gpu) {
-        size_t begin = slice_begin(s, n, s->topology->rank);
-        at = s->host; /* its own nodes are sent */
-        require(cmn_device_read(at + begin, sum + begin, slice_floats(s, n, s->topology->rank)));
-    }
     for (int rank = 0; rank < s->topology->size; rank++) {
         s->count[rank] = (int)slice_floats(s, n, rank);
         s->place[rank] = (int)slice_begin(s, n, rank);
     }
-    MPI_CALL(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, at, s->count, s->place, MPI_FLOAT,
+    MPI_CALL(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, sum, s->count, s->place, MPI_FLOAT,
                             s->topology->world));
-    if (s->on_gpu) {
-        require(cmn_device_write(sum, at, n));
-    }
 }
 
-static void add_on_cpu(float *into, float *const *both, size_t n)
+static void add(float *into, float *const *both, size_t n)
 {
     cmn_reduce(into, both, 2, 0, n);
-}
-
-static void add_both_on_gpu(float *into, float *const *both, size_t n)
-{
-    add_on_gpu(into, both, 2, 0, n);
 }
 
 static void complete_by_messages(struct cmn_ordered_sum *s, float *sum)
@@ -471,12 +322,11 @@ static void complete_by_messages(struct cmn_ordered_sum *s, float *sum)
         size_t n = s->floats - at < CHUNK ? s->floats - at : CHUNK;
         size_t mine = slice_floats(s, n, rank);
         float *into = sum + at + slice_begin(s, n, rank), *there;
-        struct cmn_subtree_sum up = {
-            .next = s->all, .n = mine, .add = s->on_gpu ? add_both_on_gpu : add_on_cpu};
+        struct cmn_subtree_sum up = {.next = s->all, .n = mine, .add = add};
         scatter(s, at, n);
         there = cmn_subtrees_add_up(&up, 0, s->micro_batches, into);
         if (there != into) {
-            copy(s, into, there, mine);
+            memcpy(into, there, mine * sizeof *into);
         }
         if (s->topology->size > 1) {
             gather(s, sum + at, n);

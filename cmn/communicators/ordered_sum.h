@@ -12,10 +12,7 @@
  * and nodes exchange the rest (ordered_levels.h). Or, by messages between all ranks, each rank collects
  * one slice of all ranks' nodes, adds these up to the root, and all get all slices: a rank with k nodes
  * sends, for each 2^20 of n floats or a part of them, k (N-1) messages to N-1
- * other ranks, and its slice by MPI_Allgatherv: (N-1)/N * 4n * (k + 1) bytes in all.
- *
- * On GPUs all sums are made there, by one kernel, so that no bit depends on where two nodes meet. The
- * messages are the CPU's: slices come through page-locked memory. NCCL's own sums have other orders. */
+ * other ranks, and its slice by MPI_Allgatherv: (N-1)/N * 4n * (k + 1) bytes in all. */
 #ifndef CMN_ORDERED_SUM_H
 #define CMN_ORDERED_SUM_H
 
@@ -31,12 +28,11 @@ struct cmn_ordered_sum;
 int cmn_ordered_sum_first(int micro_batches, int rank, int ranks);
 
 /* Local. Sums of `floats` floats over so many micro-batches of all ranks of t->world, which must
- * outlive it. All floats are the CPU's, or the GPU's where t->device is not -1. What fails here and below
- * ends the job. */
+ * outlive it. What fails here and below ends the job. */
 struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int micro_batches,
                                              size_t floats);
 
-/* Collective over t->world, blocking, on the CPU; before the first micro-batch. Sums are made in two
+/* Collective over t->world, blocking; before the first micro-batch. Sums are made in two
  * levels from now on (ordered_levels.h has `first_alone`). options must outlive the sums. 0, or -1 on all
  * ranks with one reason: all ranks send messages to all then. */
 int cmn_ordered_sum_share(struct cmn_ordered_sum *s, const struct cmn_options *options,
@@ -45,13 +41,13 @@ int cmn_ordered_sum_share(struct cmn_ordered_sum *s, const struct cmn_options *o
 /* Local. How the ranks add up, for the first line of a training; NULL: there is one rank. */
 const char *cmn_ordered_sum_how(const struct cmn_ordered_sum *s);
 
-/* Local. The next of this rank's micro-batches, in order: x is added, and becomes 0. But with `stays`
- * the last one of the step is added up where it lies, which saves a copy: x is not to be touched then
- * until cmn_ordered_sum_complete() has made the sum of it. */
-void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x, int stays);
+/* Local. Adds the next of this rank's micro-batches, in order; x becomes 0. The last one of a step is
+ * added up in place, which saves a copy: the caller leaves x as it is until
+ * cmn_ordered_sum_complete() has made the step's sum of it. */
+void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x);
 
 /* Local, with two levels and cmn_overlap=on; blocks as cmn_ordered_sum_add() may. Of the step's last micro-batch of
- * this rank, which stays, the floats below `upto` are final: they are added up, and exchanged when all ranks of the
+ * this rank the floats below `upto` are final: they are added up, and exchanged when all ranks of the
  * node have come so far. `upto` grows from call to call; cmn_ordered_sum_add() must follow. Before an earlier
  * micro-batch it does nothing. */
 void cmn_ordered_sum_fill(struct cmn_ordered_sum *s, float *x, size_t upto);
@@ -66,7 +62,7 @@ void cmn_ordered_sum_poll(struct cmn_ordered_sum *s);
 int cmn_ordered_sum_divide(struct cmn_ordered_sum *s, const int *first);
 
 /* Collective, blocking. `sum` becomes the sum over all micro-batches, each of which was added; the
- * next ones are those of the next step. It is the x that stays, if one does. */
+ * next ones are those of the next step. It is the x of the last one, where this rank has any. */
 void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum);
 
 /* Local. The micro-batches of this step that were added are forgotten: all ranks leave the step out. Ends the

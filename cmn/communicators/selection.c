@@ -203,15 +203,8 @@ static const struct cmn_communicator *best_by_benchmark(const struct cmn_topolog
 }
 
 /* cmn_exact=on: a communicator's name says how its sums are sent, which have an order of their own. */
-static const char *refuses_exact(const struct cmn_communicator *c, const struct cmn_topology *t,
-                                 const struct cmn_options *o)
+static const char *refuses_exact(const struct cmn_communicator *c, const struct cmn_options *o)
 {
-    if (t->device >= 0) {
-        return c->in_order == CMN_IN_ORDER_BY_MESSAGES
-                   ? NULL
-                   : "cmn_exact=on adds up gradients by messages of its own: leave "
-                     "cmn_communicator away";
-    }
     if (c->in_order == CMN_IN_ORDER_REFUSED) {
         return "cmn_exact=on adds up along a tree, and has no such way to send: use flat, shm, "
                "hierarchical or two_dimensional, or leave cmn_communicator away";
@@ -229,8 +222,8 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
 {
     int gpu = t->device >= 0;
 
-    if (o->exact && refuses_exact(c, t, o)) {
-        return refuses_exact(c, t, o);
+    if (o->exact && refuses_exact(c, o)) {
+        return refuses_exact(c, o);
     }
     if (o->exchange != CMN_EXCHANGE_AUTO && !(gpu ? c->exchanges : c->compresses)) {
         return gpu ? "NCCL or MPI sums for it: cmn_exchange needs non_cuda_aware or flat on GPUs"

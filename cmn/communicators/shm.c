@@ -198,15 +198,6 @@ static void update_chunk(struct shm *s, const struct update *u, int tensor, size
     update_part(s, u, tensor, first, n);
 }
 
-static void drop_chunk(struct shm *s, const struct update *u, int tensor, size_t first, size_t n,
-                       double *square)
-{
-    (void)s;
-    (void)tensor;
-    (void)square;
-    memset(u->sums + first, 0, n * sizeof *u->sums);
-}
-
 static void square_chunk(struct shm *s, const struct update *u, int tensor, size_t first, size_t n,
                          double *square)
 {
@@ -238,10 +229,10 @@ static void open_squares(struct shm *s, const struct cmn_exchange *x)
     s->squares = (double *)(void *)memory;
 }
 
-/* All chunks are squared, by all ranks: whether the sums are used. */
-static int is_used(const struct shm *s, const struct update *u, const float *metrics)
+/* All chunks are squared, by all ranks. */
+static void look(const struct shm *s, const struct update *u)
 {
-    int tensors = u->x->tensors, chunk = 0, used;
+    int tensors = u->x->tensors, chunk = 0;
     double *sum = cmn_calloc(2 * (size_t)tensors + 1, sizeof *sum);
 
     for (int i = 0; i < tensors; i++) {
@@ -250,9 +241,8 @@ static int is_used(const struct shm *s, const struct update *u, const float *met
             sum[tensors + i] += s->squares[s->chunks + chunk];
         }
     }
-    used = u->sgd->use(u->sgd->use_self, metrics, sum);
+    u->sgd->look(u->sgd->look_self, sum);
     free(sum);
-    return used;
 }
 
 /* ---- a step ---- */
@@ -273,12 +263,12 @@ static void step_on_node(struct shm *s, const struct cmn_exchange *x, const stru
     const struct cmn_topology *t = s->groups.intra.topology;
     void *node = s->groups.intra_self;
     size_t n = x->block.n + x->metrics.n;
-    int measures = n >= SMALL && t->intra_size > 1, used = 1;
+    int measures = n >= SMALL && t->intra_size > 1;
     struct update u = {.x = x, .sgd = sgd};
     float metrics[METRICS_MOST];
     double began, before = 0;
 
-    if (sgd->use) {
+    if (sgd->look) {
         open_squares(s, x);
     }
     cmn_shm_wait(node);
@@ -286,16 +276,16 @@ static void step_on_node(struct shm *s, const struct cmn_exchange *x, const stru
                x->metrics.n);
     u.non_temporal = measures && cmn_stores_non_temporal(&s->stores);
     began = cmn_clock();
-    if (sgd->use) {
+    if (sgd->look) {
         for_own_chunks(s, &u, square_chunk);
         before = cmn_clock() - began;
         cmn_shm_wait(node);
-        used = is_used(s, &u, metrics);
+        look(s, &u);
         u.sums = x->block.data;
         began = cmn_clock();
     }
     if (sgd->velocity) {
-        for_own_chunks(s, &u, used ? update_chunk : drop_chunk);
+        for_own_chunks(s, &u, update_chunk);
     } else {
         update_slice(s, &u);
     }
@@ -317,7 +307,7 @@ static void step_over_nodes(struct shm *s, const struct cmn_exchange *x, const s
     float metrics[METRICS_MOST];
     size_t from, to, at, count;
 
-    if (sgd->use) {
+    if (sgd->look) {
         open_squares(s, x);
     }
     cmn_overlap_begin(s->groups.overlap, x, x->block.n + x->metrics.n);
@@ -330,14 +320,15 @@ static void step_over_nodes(struct shm *s, const struct cmn_exchange *x, const s
             memset(x->block.data + from, 0, (end - from) * sizeof *x->block.data);
         }
         cmn_slice(end - from, t->intra_size, t->intra_rank, &at, &count);
-        if (!sgd->use) {
+        if (!sgd->look) {
             update_range(s, &u, from + at, from + at + count);
         }
     }
-    if (sgd->use) {
+    if (sgd->look) {
         for_own_chunks(s, &u, square_chunk);
         cmn_overlap_wait(s->groups.overlap);
-        for_own_chunks(s, &u, is_used(s, &u, metrics) ? update_chunk : drop_chunk);
+        look(s, &u);
+        for_own_chunks(s, &u, update_chunk);
     }
     cmn_overlap_end(s->groups.overlap);
     memcpy(x->metrics.data, metrics, x->metrics.n * sizeof *metrics);

@@ -82,10 +82,10 @@ static const struct option table[] = {
      "end after this many epochs (passes over the training list); off: max_batches decides", 0,
      NULL},
     {batch, "cmn_validate", NUMBER, "1", "0 to 1000000 epochs, or off", 0, 1000000, AT(validate),
-     "epochs between validations on the .data file's `valid` list; off: no validation", 0, NULL},
-    {batch, "cmn_best", SWITCH, "off", "off, on", 0, 0, AT(best),
-     "on: keep the weights with the best validation (accuracy or mAP) in NAME_best.weights", 0,
-     "cmn_validate"},
+     "epochs between validations on the .data file's `valid` list, of which the best one's weights "
+     "are "
+     "kept in NAME_best.weights; off: no validation",
+     0, NULL},
     {batch, "cmn_patience", NUMBER, "off", "0 to 1000000 validations, or off", 0, 1000000,
      AT(patience),
      "end after this many validations in a row without a better accuracy or mAP; off: "
@@ -203,17 +203,9 @@ static const struct option table[] = {
      "when a loss or gradient is NaN or infinite; stop: name rank, layer and images, and end; "
      "skip: leave the step out on all ranks; ignore: continue as Darknet does",
      0, NULL},
-    {safety, "cmn_outlier", REAL, "off", "0 to 1000 (standard deviations), or off", 0, 1000,
-     AT(outlier),
-     "leave a step out on all ranks when its loss or its gradient's norm is greater than the mean "
-     "of the steps before by more than this",
-     0, NULL},
     {safety, "cmn_verify", NUMBER, "1000", "0 to 1000000000 iterations, or off", 0, 1000000000,
-     AT(verify),
-     "iterations between comparisons of all ranks' weights, bit by bit; with cmn_exact each rank "
-     "also computes a micro-batch of another one again, and a rank whose arithmetic differs is "
-     "named; off: none",
-     0, NULL},
+     AT(verify), "iterations between comparisons of all ranks' weights, bit by bit; off: none", 0,
+     NULL},
     {safety, "cmn_timeout", NUMBER, "300", "1 to 1000000 seconds", 1, 1000000, AT(timeout),
      "seconds without progress after which a rank counts as stalled: the job names the rank, its "
      "phase and where the others wait, and ends with status 75; also the limit of MPI's start, "
@@ -223,11 +215,14 @@ static const struct option table[] = {
 
 enum { KEYS = sizeof table / sizeof table[0] };
 
-/* Keys of versions before 1.0, and what replaces them; NULL: nothing does. */
+/* Keys of versions before 1.0, and what replaces them, or "remove it" with a reason; NULL: nothing
+ * does. */
 static const struct {
     const char *key, *instead;
 } removed[] = {
     {"cmn_log", "cmn_rank_logs"},
+    {"cmn_outlier", NULL},
+    {"cmn_best", "remove it, as NAME_best.weights is always kept"},
     {"cmn_compress_ratio", "cmn_topk_ratio"},
     {"cmn_compress_warmup", "cmn_topk_warmup"},
     {"cmn_compress_rank", "cmn_powersgd_rank"},
@@ -428,9 +423,9 @@ static int set(struct cmn_options *o, const char *key, const char *value, int co
     }
     for (size_t i = 0; i < sizeof removed / sizeof removed[0]; i++) {
         if (!strcmp(removed[i].key, key)) {
+            const char *instead = removed[i].instead ? removed[i].instead : "remove it";
             return cmn_fail("%s: %s is no longer a key: %s%s", where, key,
-                            removed[i].instead ? "use " : "remove it",
-                            removed[i].instead ? removed[i].instead : "");
+                            strncmp(instead, "remove", 6) ? "use " : "", instead);
         }
     }
     if (!strncmp(key, "cmn_", prefix)) {

@@ -56,7 +56,6 @@ struct cmn_options {
     double lars;             /* trust coefficient, 0: off */
     double clip;             /* greatest norm of the mean gradient, 0: off */
     double ema;              /* decay of the average of the weights, 0: off */
-    double outlier;          /* standard deviations, 0: off */
     long sync_bn;            /* 0, 1 */
     long exact;              /* 0, 1 */
     long balance;            /* enum cmn_balance_mode */
@@ -68,7 +67,6 @@ struct cmn_options {
     long data;               /* enum cmn_data_mode */
     long seed;               /* 0: rank 0 draws one */
     long validate;           /* epochs between validations, 0: never */
-    long best;               /* 0, 1 */
     long patience;           /* validations without a better one, 0: off */
     long report;             /* enum cmn_report_mode */
     long report_every;       /* iterations between rows, 0: one row an epoch */

@@ -138,10 +138,6 @@ int cmn_tree_looks_back(const layer *l);
 /* Whether the layer keeps its last outputs, of which the next ones hold a part ([history]). */
 int cmn_tree_keeps_outputs(const layer *l);
 
-/* The first part of the network that computes other bits on a GPU from run to run, or on other ranks, in
- * words, and why; NULL when there is none. */
-const char *cmn_tree_inexact_on_gpu(const network *net, const char **why);
-
 /* Whether the layer carries h and c from step to step. */
 int cmn_tree_is_lstm(const layer *l);
 
@@ -199,9 +195,6 @@ int cmn_tree_letterboxes(const network *net);
 
 /* Forward without training. `truth` may be NULL. */
 void cmn_tree_predict(network *net, float *input, float *truth);
-
-/* Forward and backward of a training on the CPU, with the network's input and labels. */
-void cmn_tree_learn(network *net);
 
 /* What the network's last layer has found is in the host's memory then. */
 void cmn_tree_fetch_output(const network *net);

@@ -413,11 +413,6 @@ void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto)
     }
 }
 
-void cmn_gradients_gpu_check_all(struct cmn_gradients *g)
-{
-    look_at(g, g->flat, 0, g->exchange.block.n);
-}
-
 void cmn_gradients_gpu_ask(struct cmn_gradients *g)
 {
     g->gpu->checked = 0;
@@ -467,11 +462,6 @@ void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto)
 {
     (void)g;
     (void)upto;
-}
-
-void cmn_gradients_gpu_check_all(struct cmn_gradients *g)
-{
-    (void)g;
 }
 
 int cmn_gradients_gpu_checked(struct cmn_gradients *g)

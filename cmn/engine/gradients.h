@@ -133,10 +133,6 @@ void cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *
  * Darknet has asked for so far. */
 void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto);
 
-/* The same about all of it, whatever was asked before: each micro-batch has a gradient of its own
- * (cmn_exact). */
-void cmn_gradients_gpu_check_all(struct cmn_gradients *g);
-
 /* Local, blocking. The number of the first tensor that was not finite since the last call, or
  * -1. */
 int cmn_gradients_gpu_checked(struct cmn_gradients *g);

@@ -114,24 +114,6 @@ void cmn_net_best_classes(struct cmn_net *handle, int i, int classes, int k, int
     top_k(out, classes, k, best);
 }
 
-/* ---- training ---- */
-
-void cmn_net_learn(struct cmn_net *handle, float *batch, size_t before, size_t seen)
-{
-    network *net = cmn_network(handle);
-    float *input = net->input, *truth = net->truth;
-    size_t now = cmn_net_seen(handle);
-
-    cmn_net_set_seen(handle, before);
-    *net->seen = seen; /* within a step the number of the iteration stays as it is */
-    net->input = batch;
-    net->truth = batch + cmn_net_inputs(handle) * (size_t)net->batch;
-    cmn_tree_learn(net);
-    net->input = input;
-    net->truth = truth;
-    cmn_net_set_seen(handle, now);
-}
-
 /* ---- boxes ---- */
 
 struct cmn_detections cmn_net_detect(struct cmn_net *handle, const struct cmn_image *image,

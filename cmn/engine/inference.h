@@ -58,13 +58,6 @@ void cmn_net_predict(struct cmn_net *net, float *input, float *truth, int n);
  * become probabilities first. */
 void cmn_net_best_classes(struct cmn_net *net, int i, int classes, int k, int hierarchy, int *best);
 
-/* ---- training ---- */
-
-/* On the CPU. Forward and backward with a copy that cmn_net_copy_batch() has made of a micro-batch,
- * the last of `seen` images, in a step before which the network had seen `before` of them. Gradients
- * are added to those that are there, and the number of images seen is as it was. */
-void cmn_net_learn(struct cmn_net *net, float *batch, size_t before, size_t seen);
-
 /* ---- boxes ---- */
 
 struct cmn_detection {

@@ -199,11 +199,6 @@ int cmn_net_looks_back(const struct cmn_net *net)
     return looks_back;
 }
 
-const char *cmn_net_inexact_on_gpu(const struct cmn_net *net, const char **why)
-{
-    return cmn_net_on_gpu(net) ? cmn_tree_inexact_on_gpu(cmn_network(net), why) : NULL;
-}
-
 const char *cmn_net_follows(const struct cmn_net *net)
 {
     const char *name;
@@ -348,30 +343,19 @@ int cmn_net_count_right(const struct cmn_net *net)
     return right;
 }
 
-size_t cmn_net_batch_floats(const struct cmn_net *net)
-{
-    return (cmn_net_inputs(net) + cmn_net_truths(net)) * (size_t)cmn_network(net)->batch;
-}
-
-void cmn_net_copy_batch(const struct cmn_net *net, float *copy)
+float *cmn_net_save_batch(const struct cmn_net *net)
 {
     const network *n = cmn_network(net);
     size_t inputs = cmn_net_inputs(net) * (size_t)n->batch;
     size_t truths = cmn_net_truths(net) * (size_t)n->batch;
-
-    memcpy(copy, n->input, inputs * sizeof *copy);
-    memcpy(copy + inputs, n->truth, truths * sizeof *copy);
-}
-
-float *cmn_net_save_batch(const struct cmn_net *net)
-{
     float *saved;
 
     if (!cmn_tree.keeps_batch) {
         return NULL; /* each step has memory of its own for them */
     }
-    saved = cmn_malloc(cmn_net_batch_floats(net), sizeof *saved);
-    cmn_net_copy_batch(net, saved);
+    saved = cmn_malloc(inputs + truths, sizeof *saved);
+    memcpy(saved, n->input, inputs * sizeof *saved);
+    memcpy(saved + inputs, n->truth, truths * sizeof *saved);
     return saved;
 }
 

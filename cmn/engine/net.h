@@ -69,10 +69,6 @@ double cmn_net_loss_scale(const struct cmn_net *net);
 /* Whether a layer's outputs depend on images of earlier micro-batches. */
 int cmn_net_looks_back(const struct cmn_net *net);
 
-/* Where it trains on a GPU: a part of it that computes other bits from run to run, or on other ranks, and
- * why; or NULL. Static. */
-const char *cmn_net_inexact_on_gpu(const struct cmn_net *net, const char **why);
-
 /* A key of the cfg by which Darknet rejects labels as earlier micro-batches had them, or NULL.
  * Static. */
 const char *cmn_net_follows(const struct cmn_net *net);
@@ -136,10 +132,6 @@ float cmn_net_loss(const struct cmn_net *net);
 
 /* Images whose largest output is that of their label; 0 unless cmn_net_classifies(). */
 int cmn_net_count_right(const struct cmn_net *net);
-
-/* Input and labels, one behind the other: how many floats, and a copy of them. */
-size_t cmn_net_batch_floats(const struct cmn_net *net);
-void cmn_net_copy_batch(const struct cmn_net *net, float *copy);
 
 /* A copy of input and labels, which the caller frees by restoring them. In between the network
  * may be resized, and back. */

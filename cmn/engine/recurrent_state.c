@@ -102,7 +102,7 @@ void cmn_recurrent_state_push(const struct cmn_net *net)
     transfer(net, 0);
 }
 
-size_t cmn_recurrent_state_floats(const struct cmn_net *net)
+static size_t all_floats(const struct cmn_net *net)
 {
     struct cmn_recurrent_state s;
     size_t n = 0;
@@ -111,26 +111,6 @@ size_t cmn_recurrent_state_floats(const struct cmn_net *net)
         n += floats_of(&s);
     }
     return n;
-}
-
-void cmn_recurrent_state_copy(const struct cmn_net *net, float *copy)
-{
-    struct cmn_recurrent_state s;
-
-    cmn_recurrent_state_pull(net);
-    for (int i = 0; cmn_recurrent_state_at(net, i, &s); copy += floats_of(&s), i++) {
-        memcpy(copy, s.at, floats_of(&s) * sizeof *copy);
-    }
-}
-
-void cmn_recurrent_state_set(const struct cmn_net *net, const float *copy)
-{
-    struct cmn_recurrent_state s;
-
-    for (int i = 0; cmn_recurrent_state_at(net, i, &s); copy += floats_of(&s), i++) {
-        memcpy(s.at, copy, floats_of(&s) * sizeof *copy);
-    }
-    cmn_recurrent_state_push(net);
 }
 
 void cmn_recurrent_state_zero(const struct cmn_net *net)
@@ -145,16 +125,26 @@ void cmn_recurrent_state_zero(const struct cmn_net *net)
 
 float *cmn_recurrent_state_clear(const struct cmn_net *net)
 {
-    float *saved = cmn_malloc(cmn_recurrent_state_floats(net) + 1, sizeof *saved);
+    float *saved = cmn_malloc(all_floats(net) + 1, sizeof *saved), *next = saved;
+    struct cmn_recurrent_state s;
 
-    cmn_recurrent_state_copy(net, saved);
+    cmn_recurrent_state_pull(net);
+    for (int i = 0; cmn_recurrent_state_at(net, i, &s); next += floats_of(&s), i++) {
+        memcpy(next, s.at, floats_of(&s) * sizeof *next);
+    }
     cmn_recurrent_state_zero(net);
     return saved;
 }
 
 void cmn_recurrent_state_restore(const struct cmn_net *net, float *saved)
 {
-    cmn_recurrent_state_set(net, saved);
+    const float *next = saved;
+    struct cmn_recurrent_state s;
+
+    for (int i = 0; cmn_recurrent_state_at(net, i, &s); next += floats_of(&s), i++) {
+        memcpy(s.at, next, floats_of(&s) * sizeof *next);
+    }
+    cmn_recurrent_state_push(net);
     free(saved);
 }
 

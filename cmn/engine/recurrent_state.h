@@ -22,16 +22,10 @@ int cmn_recurrent_state_at(const struct cmn_net *net, int i, struct cmn_recurren
 void cmn_recurrent_state_pull(const struct cmn_net *net);
 void cmn_recurrent_state_push(const struct cmn_net *net);
 
-/* All of it, one state behind the other: how many floats, a copy of them, and back. */
-size_t cmn_recurrent_state_floats(const struct cmn_net *net);
-void cmn_recurrent_state_copy(const struct cmn_net *net, float *copy);
-void cmn_recurrent_state_set(const struct cmn_net *net, const float *copy);
-
 /* Sets all of it to 0, as in a network that was just read. */
 void cmn_recurrent_state_zero(const struct cmn_net *net);
 
-/* The same. Returns what it was, which the
- * caller frees by restoring it. */
+/* The same. Returns a copy of what it was, which the caller frees by restoring it. */
 float *cmn_recurrent_state_clear(const struct cmn_net *net);
 void cmn_recurrent_state_restore(const struct cmn_net *net, float *saved);
 

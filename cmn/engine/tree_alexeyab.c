@@ -420,34 +420,6 @@ int cmn_tree_keeps_outputs(const layer *l)
     return l->type == HISTORY && l->steps > 1;
 }
 
-const char *cmn_tree_inexact_on_gpu(const network *net, const char **why)
-{
-    static const char no_order[] = "its kernels on a GPU add in no fixed order";
-    static const char two_choose[] = "two threads of a GPU choose its place at once";
-    static const char follows[] = "it follows the micro-batches before, which other ranks may have";
-
-    for (int i = 0; i < net->n; i++) {
-        const layer *l = &net->layers[i];
-        const struct {
-            int is;
-            const char *what, *why;
-        } part[] = {
-            {l->type == SCALE_CHANNELS, "[scale_channels]", no_order},
-            {l->type == SHORTCUT && l->nweights > 0, "weights_type of a [shortcut]", no_order},
-            {l->type == CONVOLUTIONAL && (l->binary || l->xnor), "binary=1 or xnor=1", no_order},
-            {l->type == DROPOUT && l->dropblock, "dropblock=1", two_choose},
-            {l->batch_normalize > 1, "batch_normalize=2", follows},
-        };
-        for (size_t k = 0; k < sizeof part / sizeof part[0]; k++) {
-            if (part[k].is) {
-                *why = part[k].why;
-                return part[k].what;
-            }
-        }
-    }
-    return NULL;
-}
-
 int cmn_tree_is_lstm(const layer *l)
 {
     return l->type == LSTM || l->type == CONV_LSTM;
@@ -612,20 +584,6 @@ void cmn_tree_predict(network *net, float *input, float *truth)
     }
 #endif
     forward_network(*net, state);
-}
-
-void cmn_tree_learn(network *net)
-{
-    network_state state = {.input = net->input, .truth = net->truth, .net = *net, .train = 1};
-
-#ifdef GPU
-    if (gpu_index >= 0) {
-        forward_backward_network_gpu(*net, net->input, net->truth);
-        return;
-    }
-#endif
-    forward_network(*net, state);
-    backward_network(*net, state);
 }
 
 void cmn_tree_fetch_output(const network *net)

@@ -194,14 +194,6 @@ int cmn_tree_keeps_outputs(const layer *l)
     return 0;
 }
 
-/* Backward of upsample did (patches/pjreddie/layers-gpu/upsample-order.patch). */
-const char *cmn_tree_inexact_on_gpu(const network *net, const char **why)
-{
-    (void)net;
-    (void)why;
-    return NULL;
-}
-
 int cmn_tree_is_lstm(const layer *l)
 {
     return l->type == LSTM;
@@ -331,13 +323,6 @@ void cmn_tree_predict(network *net, float *input, float *truth)
     net->truth = before.truth;
     net->train = before.train;
     net->delta = before.delta;
-}
-
-void cmn_tree_learn(network *net)
-{
-    net->train = 1;
-    forward_network(net);
-    backward_network(net);
 }
 
 /* Each forward pass does. */

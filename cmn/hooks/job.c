@@ -500,21 +500,6 @@ unsigned long cmn_rank_seed(unsigned long seed)
                       : seed;
 }
 
-int cmn_exact(void)
-{
-    return cmn_job.on && cmn_job.options.exact && cmn_job.command->does == CMN_TRAINS;
-}
-
-int cmn_exact_seed(unsigned long *seed)
-{
-    if (!cmn_exact()) {
-        return 0;
-    }
-    *seed = (unsigned long)cmn_random_int() << 31;
-    *seed |= (unsigned long)cmn_random_int();
-    return 1;
-}
-
 void cmn_error(const char *format, ...)
 {
     char message[1024];

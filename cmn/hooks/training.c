@@ -712,7 +712,6 @@ int cmn_after_micro_batch(struct network *net, int last)
     struct cmn_trainer *t = net->cmn;
 
     if (t) {
-        cmn_gpu_batch_take(0); /* an idle rank took none, and may recompute another one's */
         last = cmn_step_after_micro_batch(&t->step);
         if (last) {
             cmn_convolution_hold_weights(0);

@@ -168,23 +168,6 @@ static __global__ void combine(float *to, const float *a, float by, const float 
     }
 }
 
-static __global__ void add(float *to, struct cmn_kernel_addends from, int addends, int away,
-                           size_t n)
-{
-    size_t step = (size_t)gridDim.x * blockDim.x;
-
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += step) {
-        float sum = from.x[0][i];
-        for (int k = 1; k < addends; k++) {
-            sum += from.x[k][i];
-        }
-        if (away) {
-            from.x[0][i] = 0;
-        }
-        to[i] = sum;
-    }
-}
-
 static __global__ void pack_statistics(float *to, const float *a, const float *b, size_t n,
                                        unsigned count)
 {
@@ -411,16 +394,6 @@ extern "C" int cmn_kernel_combine(float *to, const float *a, float by, const flo
         return 0;
     }
     combine<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, a, by, b, n);
-    return cudaGetLastError();
-}
-
-extern "C" int cmn_kernel_add(float *to, const struct cmn_kernel_addends *from, int addends,
-                              int away, size_t n, void *stream)
-{
-    if (n == 0) {
-        return 0;
-    }
-    add<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, *from, addends, away, n);
     return cudaGetLastError();
 }
 

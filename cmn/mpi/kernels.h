@@ -104,15 +104,6 @@ int cmn_kernel_scale(float *x, float by, size_t n, void *stream);
 /* to[i] = a[i] + by * b[i], for n floats; `to` may be one of them. */
 int cmn_kernel_combine(float *to, const float *a, float by, const float *b, size_t n, void *stream);
 
-/* to[i] = x[0][i] + x[1][i] + …, in this order, for n floats: the bits of cmn_reduce(). `to` may be one of the x.
- * With `away` x[0], which is then not `to`, becomes 0. */
-enum { CMN_KERNEL_ADDENDS = 32 };
-struct cmn_kernel_addends {
-    float *x[CMN_KERNEL_ADDENDS];
-};
-int cmn_kernel_add(float *to, const struct cmn_kernel_addends *from, int addends, int away,
-                   size_t n, void *stream);
-
 #ifdef __cplusplus
 }
 #endif

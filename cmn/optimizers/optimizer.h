@@ -27,9 +27,8 @@ void cmn_optimizer_add_in_order(struct cmn_optimizer *o, int micro_batches);
 void cmn_optimizer_divide(struct cmn_optimizer *o, const int *first);
 
 /* Local, with cmn_exact. The flat buffer holds the gradient of this rank's next micro-batch: it is
- * added up with its metrics, and becomes 0. But with `stays` it is not to be touched after the last one
- * of a step, until the update. */
-void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metrics, int stays);
+ * added up with its metrics, and becomes 0. That of a step's last one stays there until the update. */
+void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metrics);
 
 /* Collective, blocking. All ranks have the same weights now, and what else is kept begins from
  * them. */

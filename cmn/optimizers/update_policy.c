@@ -97,18 +97,6 @@ static double total(const double *square, int n)
     return sum;
 }
 
-/* Whether the step is no outlier. */
-static int is_usual(struct cmn_optimizer *o, double norm)
-{
-    struct cmn_left_out *left = &o->left_out;
-
-    left->value[CMN_OUTLIER_LOSS] = (double)o->metrics[CMN_LOSS] / (double)o->metrics[CMN_IMAGES];
-    left->value[CMN_OUTLIER_NORM] = norm;
-    left->before = o->outlier;
-    left->answer = cmn_outlier_check(&o->outlier, o->options->outlier, left->value, &left->which);
-    return left->answer != CMN_OUTLIER_LEFT_OUT;
-}
-
 static int may_be_too_large(const struct cmn_optimizer *o)
 {
     return o->gradients->on_gpu && o->options->dtype != CMN_FP32 &&
@@ -117,7 +105,7 @@ static int may_be_too_large(const struct cmn_optimizer *o)
 
 int cmn_decides_by_sums(const struct cmn_optimizer *o)
 {
-    return cmn_looks_at_sums(o->options) || o->options->lars > 0 || may_be_too_large(o);
+    return o->options->clip > 0 || o->options->lars > 0 || may_be_too_large(o);
 }
 
 /* The first tensor of x whose sum is not finite, or -1. A GPU looks for that where the sums were rounded to
@@ -152,26 +140,14 @@ void cmn_say_too_large(const struct cmn_optimizer *o, int tensor, char text[CMN_
              t->layer, t->part, t->name, cmn_options_word(o->options, "cmn_allreduce_dtype"));
 }
 
-/* Whether sums with that norm of their mean are used; sets o->keeps. */
-static int decide(struct cmn_optimizer *o, double norm)
+/* The norm of the mean of the sums decides how much of them is used. */
+static void clip(struct cmn_optimizer *o, double norm)
 {
-    const struct cmn_options *options = o->options;
-
     o->keeps = 1;
-    if (options->outlier > 0 && !is_usual(o, norm)) {
-        o->outliers++;
-        return 0;
-    }
-    if (options->clip > 0) {
-        o->keeps = cmn_clip_keeps(options->clip, norm);
+    if (o->options->clip > 0) {
+        o->keeps = cmn_clip_keeps(o->options->clip, norm);
         o->clipped += o->keeps < 1;
     }
-    return 1;
-}
-
-int cmn_looks_at_sums(const struct cmn_options *options)
-{
-    return options->clip > 0 || options->outlier > 0;
 }
 
 /* The squares of each gradient's sums in `block`; the caller frees. */
@@ -199,22 +175,21 @@ static double norm_of(struct cmn_optimizer *o, const struct cmn_exchange *x, int
 int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images)
 {
     double began = cmn_clock();
-    int used;
 
     o->keeps = 1;
     o->too_large = first_too_large(o, x);
     if (o->too_large >= 0 && o->options->nonfinite == CMN_NONFINITE_STOP) {
         end_too_large(o, o->too_large);
     }
-    used = o->too_large < 0;
-    if (used && cmn_looks_at_sums(o->options)) {
-        used = decide(o, norm_of(o, x, images));
+    if (o->too_large >= 0) {
+        o->gradients->ops->zero(x->block.data, x->block.n);
+        return 0;
+    }
+    if (o->options->clip > 0) {
+        clip(o, norm_of(o, x, images));
         note_update(o, began);
     }
-    if (!used) {
-        o->gradients->ops->zero(x->block.data, x->block.n);
-    }
-    return used;
+    return 1;
 }
 
 /* Gives each gradient its numbers for an update that takes o->keeps of sums whose squares, and those
@@ -317,19 +292,15 @@ struct step {
 };
 
 /* As cmn_use_sums() and cmn_velocity_update(). */
-static int use_in_step(void *self, const float *metrics, const double *square)
+static void look_in_step(void *self, const double *square)
 {
     const struct step *step = self;
     struct cmn_optimizer *o = step->o;
     struct cmn_exchange *x = &o->gradients->exchange;
 
-    memcpy(o->metrics, metrics, sizeof o->metrics);
-    if (!decide(o, sqrt(total(square, x->tensors)) / step->images)) {
-        return 0;
-    }
+    clip(o, sqrt(total(square, x->tensors)) / step->images);
     set_rates(o, step->rule, step->images, square, square + x->tensors);
     x->part = cmn_ema_next(&o->ema, o->gradients, 1);
-    return 1;
 }
 
 static void sum_and_update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
@@ -339,9 +310,9 @@ static void sum_and_update(struct cmn_optimizer *o, struct cmn_rule *rule, int i
     struct cmn_sgd sgd = {.momentum = rule->momentum, .velocity = o->velocity};
 
     g->exchange.average = o->ema.weights;
-    if (o->velocity && (cmn_looks_at_sums(o->options) || o->options->lars > 0)) {
-        sgd.use = use_in_step;
-        sgd.use_self = &step;
+    if (o->velocity && (o->options->clip > 0 || o->options->lars > 0)) {
+        sgd.look = look_in_step;
+        sgd.look_self = &step;
         sgd.looks_at_weights = o->options->lars > 0;
     } else {
         g->exchange.part = cmn_ema_next(&o->ema, g, 1);
@@ -363,9 +334,6 @@ static void sum_in_order(struct cmn_optimizer *o)
     MPI_CALL(MPI_Iallreduce(MPI_IN_PLACE, requests, 2, MPI_FLOAT, MPI_SUM, o->topology->world,
                             &request));
     cmn_ordered_sum_complete(o->ordered, g->flat);
-    if (g->on_gpu) {
-        g->ops->read(g->metrics, g->exchange.metrics.data, CMN_METRICS);
-    }
     MPI_CALL(MPI_Wait(&request, MPI_STATUS_IGNORE));
     memcpy(g->metrics + CMN_INTERRUPTS, requests, 2 * sizeof *requests);
 }

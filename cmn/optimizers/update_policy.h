@@ -8,8 +8,8 @@
  *                      1/size of it, so the sum holds it once (docs/internals/mechanisms.md).
  *   separate_momentum  The same with the momentum in memory of its own, so that the flat buffer
  *                      holds the gradient alone: for lossy compressors, LARS, cmn_clip, and
- *                      for cmn_nonfinite=skip and cmn_outlier, which throw a gradient away and
- *                      keep the momentum. Here, too, the communicator may update.
+ *                      for cmn_nonfinite=skip, which throws a gradient away and keeps the
+ *                      momentum. Here, too, the communicator may update.
  *   double_buffering   As separate_momentum, one step late: the sum of a step travels during the
  *                      next one. Source: ChainerMN's double-buffering optimizer (Akiba et al.,
  *                      2017).
@@ -28,7 +28,6 @@
 #include "engine/gradients.h"
 #include "optimizers/bucket_tuner.h"
 #include "optimizers/ema.h"
-#include "optimizers/outlier.h"
 
 struct cmn_optimizer;
 
@@ -101,14 +100,6 @@ struct cmn_host_copy {
 };
 enum { CMN_HOST_COPIES_AT_MOST = 8 };
 
-/* A step that was left out as an outlier. */
-struct cmn_left_out {
-    enum cmn_outlier_answer answer;
-    int which; /* value that decided */
-    double value[CMN_OUTLIER_VALUES];
-    struct cmn_outlier before; /* what it was held against */
-};
-
 struct cmn_optimizer {
     const struct cmn_update_policy *policy;
     const struct cmn_topology *topology;
@@ -145,11 +136,9 @@ struct cmn_optimizer {
     double squares; /* the sum of the sums' squares, where the exchange has made it; or -1 */
 
     /* What becomes of the sums before they are used. */
-    struct cmn_outlier outlier;
-    struct cmn_left_out left_out; /* of this update */
-    int too_large;                /* tensor whose sum did not fit into 16 bits, or -1 */
-    double keeps;                 /* this update takes so much of the sums: 1, less with cmn_clip */
-    long clipped, outliers;       /* steps since the training began */
+    int too_large; /* tensor whose sum did not fit into 16 bits, or -1 */
+    double keeps;  /* this update takes so much of the sums: 1, less with cmn_clip */
+    long clipped;  /* steps since the training began */
 
     struct cmn_ema ema;
     int darknet_updates; /* after this update: the average has to follow */
@@ -214,16 +203,12 @@ double cmn_clip_keeps(double limit, double norm);
  * of the weights takes rate = 1, and r * l as the factor of sum and decay. */
 double cmn_lars_rate(double weights, double sum, double coefficient, double images, double decay);
 
-/* Whether cmn_use_sums() has anything to do: sums may be clipped or left out. */
-int cmn_looks_at_sums(const struct cmn_options *options);
-
 /* Whether the host has to look at sums, or at what a GPU found in them, before they are used. */
 int cmn_decides_by_sums(const struct cmn_optimizer *o);
 
-/* Local, the same on all ranks. Whether the sums in x over `images`, whose metrics are in
- * o->metrics, are used: with cmn_outlier they need not be (outlier.h), nor with cmn_nonfinite=skip
- * where one did not fit into 16 bits (o->too_large), and are zeroed then. With cmn_clip the update is
- * to take o->keeps of them (cmn_clip_keeps). */
+/* Local, the same on all ranks. Whether the sums in x over `images` are used: with
+ * cmn_nonfinite=skip they are not where one did not fit into 16 bits (o->too_large), and are zeroed
+ * then. With cmn_clip the update is to take o->keeps of them (cmn_clip_keeps). */
 int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images);
 
 /* Local. Updates the weights with the sums over `images` and the momentum in o->velocity, and

@@ -326,7 +326,6 @@ void cmn_json_log_row(struct cmn_json_log *j, const struct cmn_row *row,
         }
     }
     count(object, "skipped_steps", row->skipped);
-    count(object, "outlier_steps", row->outliers);
     count(object, "clipped_steps", row->clipped);
     add_ranks(object, row, s);
     append_object(j, object);

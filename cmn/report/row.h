@@ -30,7 +30,7 @@ struct cmn_row {
     double compute, exchange, load; /* fractions of the row's time on rank 0, 0 to 1 */
     long steps;                     /* since the previous row */
     long skipped;                   /* by cmn_nonfinite=skip, since the training began */
-    long outliers, clipped;         /* by cmn_outlier, cmn_clip, since then */
+    long clipped;                   /* by cmn_clip, since then */
     const struct cmn_rank_times *rank;
     int ranks; /* 0: unknown */
 };

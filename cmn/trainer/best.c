@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "mpi/call.h"
 #include "report/report.h"
+#include "trainer/validation.h"
 #include "trainer/weights_file.h"
 
 int cmn_best_ended(const struct cmn_best *b, const struct cmn_options *o)
@@ -38,7 +39,7 @@ int cmn_best_is(const struct cmn_model *m, const char *file)
 
 int cmn_best_owns(const struct cmn_model *m, const char *file)
 {
-    return m->session->options.best && cmn_best_is(m, file);
+    return cmn_validates(m->session, m->net) && cmn_best_is(m, file);
 }
 
 /* Rank 0. Returns whether the weights are in the file. */
@@ -95,30 +96,24 @@ void cmn_best_validated(struct cmn_best *b, struct cmn_step *step, double value,
 {
     const struct cmn_session *s = step->session;
     const struct cmn_options *o = &s->options;
-    int better, saved = 0;
+    int better;
 
-    if (!o->best && !o->patience) {
-        return;
-    }
     /* As a checkpoint gives it back: its text has 15 digits, which make the same float. */
     value = (double)(float)value;
     cmn_mpi_bcast(&value, sizeof value, MPI_BYTE, s->topology.world);
+    if (!(value >= 0) && o->patience) {
+        cmn_fatal("no image of %s has a true box, so there is no mAP that cmn_patience could "
+                  "compare: add label files, or remove the key",
+                  s->valid_list);
+    }
     if (!(value >= 0)) {
-        cmn_fatal("no image of %s has a true box, so there is no mAP that %s could compare: add "
-                  "label files, or leave the key away",
-                  s->valid_list, o->best ? "cmn_best" : "cmn_patience");
+        return;
     }
-    /* What an earlier run without cmn_best found is in no file. */
-    better = !b->known || (o->best && !b->saved) || value > b->value;
-    if (better) {
-        b->worse = 0;
-        saved = o->best && save(step);
+    better = !b->known || value > b->value;
+    b->worse = better ? 0 : b->worse + scheduled;
+    if (better && save(step)) {
+        *b = (struct cmn_best){.known = 1, .value = value, .at = cmn_step_iteration(step)};
     }
-    if (better && (saved || !o->best)) {
-        *b = (struct cmn_best){
-            .known = 1, .saved = saved, .value = value, .at = cmn_step_iteration(step)};
-    }
-    b->worse += !better && scheduled;
     if (cmn_best_ended(b, o) && !cmn_net_training_ended(step->model->net)) {
         end_training(b, step);
     }

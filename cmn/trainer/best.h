@@ -1,13 +1,12 @@
-/* The best validation of a training: its weights (cmn_best), and the training's end when none is
- * better for a while (cmn_patience). All ranks decide by the figures of rank 0. */
+/* The best validation of a training: its weights, and the training's end when none is better for a
+ * while (cmn_patience). All ranks decide by the figures of rank 0. */
 #ifndef CMN_BEST_H
 #define CMN_BEST_H
 
 #include "trainer/step.h"
 
 struct cmn_best {
-    int known;    /* there was a validation */
-    int saved;    /* the weights of that validation are in the file */
+    int known;    /* there was one, and its weights are in the file */
     double value; /* of the best one: accuracy or mAP@0.5, 0 to 1 */
     long at;      /* its iteration */
     long worse;   /* validations that were due since then, and were not better */
@@ -15,8 +14,8 @@ struct cmn_best {
 
 /* Collective, blocking. A validation has just been made; `scheduled`: it was due, not only made
  * because the training ends. `value` counts on rank 0; it is negative when nothing could be
- * compared, which ends the job. Saves the weights, and makes this iteration the last, where that
- * is asked for and due. */
+ * compared, which ends the job with cmn_patience. Saves the weights where they are the best, and
+ * makes this iteration the last where cmn_patience says so. */
 void cmn_best_validated(struct cmn_best *b, struct cmn_step *step, double value, int scheduled);
 
 /* Local. Whether cmn_patience has ended the training, maybe in an earlier run; whether the next
@@ -24,8 +23,8 @@ void cmn_best_validated(struct cmn_best *b, struct cmn_step *step, double value,
 int cmn_best_ended(const struct cmn_best *b, const struct cmn_options *o);
 int cmn_best_may_end(const struct cmn_best *b, const struct cmn_options *o);
 
-/* Local. Whether `file` has the name of the best weights; whether it is the one of cmn_best, which
- * nobody else writes then. */
+/* Local. Whether `file` has the name of the best weights; whether this training validates, so that
+ * nobody else writes that file. */
 int cmn_best_is(const struct cmn_model *m, const char *file);
 int cmn_best_owns(const struct cmn_model *m, const char *file);
 

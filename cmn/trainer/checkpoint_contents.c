@@ -313,18 +313,6 @@ static void add_ema(struct cmn_checkpointing *c, int reading)
     }
 }
 
-/* Means and variances of a loss and of a norm. */
-static void add_outlier(struct cmn_checkpointing *c, int reading)
-{
-    struct cmn_outlier *o = &c->model->optimizer.outlier;
-
-    if (c->session->options.outlier > 0 &&
-        (reading ? cmn_saved_count(c, "usual_steps") > 0 : o->steps > 0)) {
-        add_same(c, "outlier.mean", o->mean, sizeof o->mean);
-        add_same(c, "outlier.variance", o->variance, sizeof o->variance);
-    }
-}
-
 /* One row for each sequence of a text; the ranks' rows make up one tensor. */
 static void add_rows(struct cmn_checkpointing *c, const char *name, void *data, size_t row,
                      size_t rows, enum cmn_values values)
@@ -352,7 +340,6 @@ static void list_items(struct cmn_checkpointing *c, int reading)
     if (has_ema(c, reading)) {
         add_ema(c, reading);
     }
-    add_outlier(c, reading);
     /* With cmn_exact each micro-batch begins with 0, or has sequences of a text of its own. */
     for (int i = 0; cmn_recurrent_state_at(c->model->net, i, &hidden); i++) {
         size_t sequences = exact ? hidden.sequences * (size_t)q->groups : hidden.sequences;
@@ -389,20 +376,6 @@ static int check_row(const struct cmn_checkpointing *c)
     return 0;
 }
 
-static int check_outlier(const struct cmn_checkpointing *c)
-{
-    static const struct cmn_number mean = {"mean", -DBL_MAX, DBL_MAX, 0},
-                                   variance = {"variance", 0, DBL_MAX, 0};
-    const struct cmn_outlier *o = &c->model->optimizer.outlier;
-
-    for (int i = 0; i < CMN_OUTLIER_VALUES; i++) {
-        if (cmn_number_check(&mean, o->mean[i]) || cmn_number_check(&variance, o->variance[i])) {
-            return cmn_fail_in("tensors outlier");
-        }
-    }
-    return 0;
-}
-
 int cmn_contents_check(const struct cmn_checkpointing *c)
 {
     for (int i = 0; i < c->items; i++) {
@@ -411,7 +384,7 @@ int cmn_contents_check(const struct cmn_checkpointing *c)
             return cmn_fail_in("tensor %s", item->name);
         }
     }
-    return check_row(c) || check_outlier(c) ? -1 : 0;
+    return check_row(c);
 }
 
 void cmn_contents_to_write(struct cmn_checkpointing *c)

@@ -91,7 +91,7 @@ static void add_identity(cJSON *o, const struct cmn_checkpointing *c)
     for (int i = 0; i < KEYS; i++) {
         add_key(o, c, keys[i]);
     }
-    /* LARS, cmn_clip, cmn_outlier and cmn_exact keep it apart as well. */
+    /* LARS, cmn_clip and cmn_exact keep it apart as well. */
     add(o, "momentum", "%s",
         cmn_optimizer_momentum_apart(&c->model->optimizer) ? "apart" : "with the gradients");
     add(o, "weights", "%s",
@@ -117,19 +117,14 @@ enum {
     SKIPPED,
     ELAPSED,
     BEST_KNOWN,
-    BEST_SAVED,
     BEST,
     BEST_AT,
     NO_BETTER,
     CLIPPED,
-    OUTLIERS,
-    USUAL_STEPS,
-    OUTLIERS_IN_ROW,
     EMA_KEPT,
     EMA_STEPS,
     UNAVERAGED,
-    NUMBERS,
-    ADDED_LATER = BEST_KNOWN /* checkpoints of earlier versions lack all of these */
+    NUMBERS
 };
 static const struct cmn_number numbers[NUMBERS] = {
     [ITERATION] = {"iteration", 0, CMN_MOST_EXACT, 1},
@@ -149,14 +144,10 @@ static const struct cmn_number numbers[NUMBERS] = {
     [SKIPPED] = {"skipped", 0, CMN_MOST_EXACT, 1},
     [ELAPSED] = {"elapsed", 0, 1e12, 0},
     [BEST_KNOWN] = {"best_known", 0, 1, 1},
-    [BEST_SAVED] = {"best_saved", 0, 1, 1},
     [BEST] = {"best", 0, 1, 0},
     [BEST_AT] = {"best_at", 0, CMN_MOST_EXACT, 1},
     [NO_BETTER] = {"no_better", 0, CMN_MOST_EXACT, 1},
     [CLIPPED] = {"clipped", 0, CMN_MOST_EXACT, 1},
-    [OUTLIERS] = {"outliers", 0, CMN_MOST_EXACT, 1},
-    [USUAL_STEPS] = {"usual_steps", 0, CMN_OUTLIER_WINDOW, 1},
-    [OUTLIERS_IN_ROW] = {"outliers_in_row", 0, CMN_OUTLIER_IN_A_ROW, 1},
     [EMA_KEPT] = {"ema_kept", 0, 1, 1},
     [EMA_STEPS] = {"ema_steps", 0, CMN_MOST_EXACT, 1},
     [UNAVERAGED] = {"unaveraged", 0, CMN_MOST_EXACT, 1},
@@ -167,7 +158,6 @@ static void find_best(const struct cmn_checkpointing *c, double value[NUMBERS])
     const struct cmn_best *b = &c->progress->best;
 
     value[BEST_KNOWN] = b->known;
-    value[BEST_SAVED] = b->saved;
     value[BEST] = b->value;
     value[BEST_AT] = (double)b->at;
     value[NO_BETTER] = (double)b->worse;
@@ -198,9 +188,6 @@ static void add_progress(cJSON *o, const struct cmn_checkpointing *c, int row_ma
         [SKIPPED] = (double)c->step->nonfinite.skipped,
         [ELAPSED] = cmn_clock() - p->began,
         [CLIPPED] = (double)optimizer->clipped,
-        [OUTLIERS] = (double)optimizer->outliers,
-        [USUAL_STEPS] = (double)optimizer->outlier.steps,
-        [OUTLIERS_IN_ROW] = (double)optimizer->outlier.in_row,
         [EMA_KEPT] = optimizer->ema.decay > 0,
         [EMA_STEPS] = (double)optimizer->ema.steps,
         [UNAVERAGED] = (double)optimizer->unaveraged,
@@ -302,7 +289,7 @@ static int compare_all(const struct cmn_checkpointing *c, const cJSON *there, co
         }
     }
     return compare(file, there, here, "momentum",
-                   "(cmn_lars, cmn_clip, cmn_outlier, cmn_exact) its momentum is kept") ||
+                   "(cmn_lars, cmn_clip, cmn_exact) its momentum is kept") ||
                    compare(file, there, here, "weights", "(cmn_communicator) its weights are") ||
                    compare(file, there, here, "images",
                            o->batch == CMN_BATCH_GLOBAL ? "images of a step are"
@@ -312,22 +299,10 @@ static int compare_all(const struct cmn_checkpointing *c, const cJSON *there, co
                : 0;
 }
 
-/* How many of the numbers must be there. */
-static int numbers_of(const cJSON *progress)
-{
-    for (int i = ADDED_LATER; i < NUMBERS; i++) {
-        if (cJSON_GetObjectItemCaseSensitive(progress, numbers[i].name)) {
-            return NUMBERS;
-        }
-    }
-    return ADDED_LATER;
-}
-
 /* The checksums are right, and yet anybody may have written it. */
 static int check_numbers(const cJSON *saved)
 {
     const cJSON *progress = cJSON_GetObjectItemCaseSensitive(saved, "progress");
-    int present = numbers_of(progress);
 
     for (int i = 0; i < COUNTS; i++) {
         const char *text = cmn_saved_text(saved, counts[i].name);
@@ -340,7 +315,7 @@ static int check_numbers(const cJSON *saved)
             return -1;
         }
     }
-    for (int i = 0; i < present; i++) {
+    for (int i = 0; i < NUMBERS; i++) {
         const cJSON *item = cJSON_GetObjectItemCaseSensitive(progress, numbers[i].name);
         if (!cJSON_IsNumber(item)) {
             return cmn_fail("%s is no number, and must be one from %.17g to %.17g", numbers[i].name,
@@ -357,11 +332,11 @@ static int check_numbers(const cJSON *saved)
 static int check_agreement(const struct cmn_checkpointing *c, const cJSON *saved)
 {
     const cJSON *progress = cJSON_GetObjectItemCaseSensitive(saved, "progress");
-    double value[ADDED_LATER];
+    double value[NUMBERS];
     struct cmn_number one;
     const struct cmn_checkpoint_tensor *t;
 
-    for (int i = 0; i < ADDED_LATER; i++) {
+    for (int i = 0; i < NUMBERS; i++) {
         value[i] = cJSON_GetObjectItemCaseSensitive(progress, numbers[i].name)->valuedouble;
     }
     one = numbers[ITERATION];

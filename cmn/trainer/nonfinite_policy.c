@@ -159,15 +159,6 @@ void cmn_nonfinite_begin_micro_batch(struct cmn_nonfinite_policy *p)
     }
 }
 
-void cmn_nonfinite_after_micro_batch(struct cmn_nonfinite_policy *p)
-{
-    struct cmn_gradients *g = &p->model->gradients;
-
-    if (g->on_gpu && mode(p) != CMN_NONFINITE_IGNORE) {
-        cmn_gradients_gpu_check_all(g);
-    }
-}
-
 static void look_at_gradients(struct cmn_nonfinite_policy *p, int layer, int micro_batch)
 {
     struct cmn_gradients *g = &p->model->gradients;
@@ -269,7 +260,7 @@ static void check_gpu(struct cmn_nonfinite_policy *p)
     const float *x;
     int found;
 
-    if (!m->gradients.on_gpu || mode(p) == CMN_NONFINITE_IGNORE || p->feed->share.spare) {
+    if (!m->gradients.on_gpu || mode(p) == CMN_NONFINITE_IGNORE) {
         return;
     }
     cmn_gradients_gpu_check(&m->gradients, m->gradients.exchange.block.n);
@@ -305,10 +296,10 @@ void cmn_nonfinite_begin_step(struct cmn_nonfinite_policy *p, long iteration)
     p->found.name = NULL;
     p->found_micro_batch = p->found_image = -1;
     p->next = 0;
-    if (mode(p) != CMN_NONFINITE_SKIP && !(p->session->options.outlier > 0)) {
+    if (mode(p) != CMN_NONFINITE_SKIP) {
         return;
     }
-    /* A forward pass with NaN leaves it in the rolling statistics, too; so does an outlier. */
+    /* A forward pass with NaN leaves it in the rolling statistics, too. */
     if (!p->statistics) {
         p->statistics = cmn_malloc(cmn_gradients_floats(g, CMN_STATISTIC), sizeof *p->statistics);
     }
@@ -332,7 +323,8 @@ static void tell(const struct cmn_nonfinite_policy *p, int from)
              from, host, text);
 }
 
-int cmn_nonfinite_worth_saying(long so_far)
+/* The first ten, then each hundredth. */
+static int is_worth_saying(long so_far)
 {
     return so_far <= SAID || so_far % THEN_EVERY == 0;
 }
@@ -358,7 +350,7 @@ static void count(struct cmn_nonfinite_policy *p, long iteration)
 void cmn_nonfinite_leave_out(struct cmn_nonfinite_policy *p, long iteration, const char *why)
 {
     count(p, iteration);
-    if (cmn_nonfinite_worth_saying(p->skipped)) {
+    if (is_worth_saying(p->skipped)) {
         cmn_report_clear(p->session->report);
         cmn_warn("iteration %ld is left out (%ld so far): %s", iteration, p->skipped, why);
     }
@@ -367,7 +359,7 @@ void cmn_nonfinite_leave_out(struct cmn_nonfinite_policy *p, long iteration, con
 static void leave_out(struct cmn_nonfinite_policy *p, int from)
 {
     count(p, p->iteration);
-    if (cmn_nonfinite_worth_saying(p->skipped)) {
+    if (is_worth_saying(p->skipped)) {
         tell(p, from);
     }
     cmn_nonfinite_undo_statistics(p);

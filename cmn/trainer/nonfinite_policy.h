@@ -24,7 +24,7 @@ struct cmn_nonfinite_policy {
     int next;               /* tensor that backward comes to next */
     long skipped, in_a_row; /* steps that were left out; the latest of them, */
     long last;              /* up to this iteration */
-    float *statistics;      /* skip, cmn_outlier: rolling statistics from before the step */
+    float *statistics;      /* skip: rolling statistics from before the step */
     /* With double buffering on a GPU: the iteration whose gradients it was asked about (0: none), and its
      * images. The answer is read when they are about to be used, and nobody waits for backward. */
     long asked;
@@ -40,10 +40,6 @@ void cmn_nonfinite_close(struct cmn_nonfinite_policy *p);
 /* Local. A step begins, and a micro-batch of it. */
 void cmn_nonfinite_begin_step(struct cmn_nonfinite_policy *p, long iteration);
 void cmn_nonfinite_begin_micro_batch(struct cmn_nonfinite_policy *p);
-
-/* Local, with cmn_exact, behind backward and before the gradient is added up. A GPU looks at it; what it
- * finds is reported before the update. */
-void cmn_nonfinite_after_micro_batch(struct cmn_nonfinite_policy *p);
 
 /* Local. Backward has done layer i of that micro-batch: looks at the loss once, but on a GPU, and in
  * the last micro-batch of a step, or with cmn_exact in each, at the gradients of the layer. */
@@ -65,13 +61,8 @@ void cmn_nonfinite_complete(struct cmn_nonfinite_policy *p);
  * reason. It counts as a step that was left out, and is said. */
 void cmn_nonfinite_leave_out(struct cmn_nonfinite_policy *p, long iteration, const char *why);
 
-/* Local. The rolling statistics become again those from before the step, with cmn_nonfinite=skip
- * or cmn_outlier. */
+/* Local. The rolling statistics become again those from before the step, with cmn_nonfinite=skip. */
 void cmn_nonfinite_undo_statistics(const struct cmn_nonfinite_policy *p);
-
-/* Local. Whether a line is to say that another step was left out: the first ten, then each
- * hundredth. */
-int cmn_nonfinite_worth_saying(long so_far);
 
 /* Local. Ends the job when the weights that are about to be saved are not finite; the same on all
  * ranks. */

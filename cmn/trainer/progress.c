@@ -180,7 +180,6 @@ static void make_row(struct cmn_training_progress *p, const struct cmn_progress_
         .load = sums->load / passed,
         .steps = sums->steps,
         .skipped = p->step->nonfinite.skipped,
-        .outliers = p->model->optimizer.outliers,
         .clipped = p->model->optimizer.clipped,
         .ranks = s->topology.size,
     };
@@ -322,10 +321,10 @@ static void tell_counts(const struct cmn_training_progress *p)
     const struct cmn_optimizer *o = &p->model->optimizer;
     long skipped = p->step->nonfinite.skipped;
 
-    if (skipped || o->outliers || o->clipped) {
+    if (skipped || o->clipped) {
         cmn_report_clear(p->session->report);
-        cmn_say("of %ld steps %ld were left out for NaN or Inf, %ld as outliers; %ld were clipped",
-                p->step->earlier + p->step->done, skipped, o->outliers, o->clipped);
+        cmn_say("of %ld steps %ld were left out for NaN or Inf, %ld were clipped",
+                p->step->earlier + p->step->done, skipped, o->clipped);
     }
 }
 

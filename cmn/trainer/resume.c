@@ -127,18 +127,12 @@ static void restore_progress(struct cmn_checkpointing *c)
     c->progress->verify_due = (int)cmn_saved_count(c, "verify_due");
     c->progress->validation_pending = (int)cmn_saved_count(c, "validation_pending");
     c->progress->best = (struct cmn_best){.known = (int)cmn_saved_count(c, "best_known"),
-                                          .saved = (int)cmn_saved_count(c, "best_saved"),
                                           .value = (double)(float)cmn_saved_number(c, "best"),
                                           .at = (long)cmn_saved_count(c, "best_at"),
                                           .worse = (long)cmn_saved_count(c, "no_better")};
     c->step->lr = (float)cmn_saved_number(c, "lr");
     c->step->nonfinite.skipped = (long)cmn_saved_count(c, "skipped");
     o->clipped = (long)cmn_saved_count(c, "clipped");
-    o->outliers = (long)cmn_saved_count(c, "outliers");
-    if (s->options.outlier > 0) {
-        o->outlier.steps = (long)cmn_saved_count(c, "usual_steps");
-        o->outlier.in_row = (long)cmn_saved_count(c, "outliers_in_row");
-    }
     if (s->options.ema > 0) {
         o->ema.steps = (long)cmn_saved_count(c, "ema_steps");
     }

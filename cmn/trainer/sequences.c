@@ -44,7 +44,6 @@ static void copy(struct cmn_sequences *q, int from_net)
 void cmn_sequences_store(struct cmn_sequences *q)
 {
     if (q->groups && q->current >= 0) {
-        cmn_recurrent_state_pull(q->net);
         copy(q, 1);
     }
 }
@@ -53,7 +52,6 @@ void cmn_sequences_load(struct cmn_sequences *q)
 {
     if (q->groups && q->current >= 0) {
         copy(q, 0);
-        cmn_recurrent_state_push(q->net);
     }
 }
 

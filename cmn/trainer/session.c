@@ -23,7 +23,6 @@
 #include "data/image_cache.h"
 #include "data/root_files.h"
 #include "engine/convolution.h"
-#include "engine/gpu_arithmetic.h"
 #include "engine/products.h"
 #include "mpi/call.h"
 #include "mpi/consistency.h"
@@ -211,21 +210,21 @@ static uint64_t hash_functions(void)
  * cmn_products_multiply() the others. All of these compute in another way on another processor. */
 static void pin_arithmetic(struct cmn_session *s)
 {
-    char text[2048], gpu[1024] = "";
+    char text[2048];
 
     if (!s->options.exact || s->command->does != CMN_TRAINS) {
         return;
     }
+    if (s->topology.device >= 0) {
+        cmn_fatal("cmn_exact=on does not go with GPUs: NCCL adds up in an order of its own, which "
+                  "follows the number of ranks: train on the CPU (-nogpu), or remove the key");
+    }
     s->blas_threads = openblas_get_num_threads();
     openblas_set_num_threads(1);
-    if (s->topology.device >= 0 && cmn_gpu_arithmetic(s->topology.device, gpu, sizeof gpu)) {
-        cmn_fail_in("cmn_exact");
-        cmn_fatal_reason();
-    }
     snprintf(text, sizeof text,
-             "%sOpenBLAS's kernels for %s of %s\n%sthe C library's functions give %016" PRIx64 "\n",
-             gpu, openblas_get_corename(), openblas_get_config(),
-             s->options.onednn == CMN_ONEDNN_OFF || gpu[0] ? "" : cmn_convolution_kernels(),
+             "OpenBLAS's kernels for %s of %s\n%sthe C library's functions give %016" PRIx64 "\n",
+             openblas_get_corename(), openblas_get_config(),
+             s->options.onednn == CMN_ONEDNN_OFF ? "" : cmn_convolution_kernels(),
              hash_functions());
     cmn_files_compare("arithmetic (cmn_exact=on)", text, &s->topology);
     snprintf(s->arithmetic, sizeof s->arithmetic, "%016" PRIx64,

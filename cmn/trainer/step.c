@@ -97,12 +97,10 @@ int cmn_step_before_micro_batch(struct cmn_step *p)
         p->model->gradients.exchange.images = (float)cmn_feed_step_images(p->feed);
         cmn_nonfinite_begin_step(&p->nonfinite, cmn_step_iteration(p) + 1);
         cmn_gradients_scale_statistics(&p->model->gradients, &p->feed->share.before);
-        cmn_recompute_begin_step(&p->recompute, cmn_step_iteration(p) + 1, p->seen);
     }
     if (cmn_feed_exact(p->feed) && !p->sequences.groups) {
         cmn_recurrent_state_zero(p->model->net);
     }
-    cmn_recompute_before_micro_batch(&p->recompute, p->micro_batch);
     begin_statistics(p);
     cmn_nonfinite_begin_micro_batch(&p->nonfinite);
     p->layer_ended = p->micro_batch_began;
@@ -126,11 +124,8 @@ static void add_in_order(struct cmn_step *p, float loss, float right)
     if (p->rolling) {
         cmn_gradients_pack(&p->model->gradients, CMN_STATISTIC, added_by(p));
     }
-    cmn_recompute_after_micro_batch(&p->recompute, p->micro_batch);
     if (cmn_feed_exact(p->feed) && !share->spare) {
-        cmn_nonfinite_after_micro_batch(&p->nonfinite);
-        /* What is computed again lies in the same buffer. */
-        cmn_optimizer_after_micro_batch(&p->model->optimizer, metrics, !p->recompute.due);
+        cmn_optimizer_after_micro_batch(&p->model->optimizer, metrics);
     }
 }
 
@@ -194,15 +189,11 @@ void cmn_step_after_forward(struct cmn_step *p, int i)
 
 void cmn_step_after_backward(struct cmn_step *p, int i)
 {
-    if (p->recompute.runs) {
-        cmn_status_progress();
-        return;
-    }
     cmn_status_compute("backward");
     cmn_status_layer(i > 0 ? i - 1 : 0);
     note_layer(p, CMN_SPAN_BACKWARD, i);
     cmn_nonfinite_after_backward(&p->nonfinite, i, p->micro_batch); /* before it is exchanged */
-    if (p->micro_batch + 1 == p->feed->share.micro_batches && !p->recompute.due) {
+    if (p->micro_batch + 1 == p->feed->share.micro_batches) {
         cmn_optimizer_after_backward(&p->model->optimizer, i);
     } else {
         cmn_step_progress(p);
@@ -241,7 +232,6 @@ void cmn_step_open(struct cmn_step *p)
     if (cmn_feed_exact(p->feed) && !strcmp(s->command->driver, "rnn")) {
         cmn_sequences_open(&p->sequences, p->model->net, p->feed->share.micro_batches);
     }
-    p->recompute = (struct cmn_recompute){.feed = p->feed, .model = p->model, .drawn = -1};
     if (cmn_feed_exact(p->feed) && statistics) {
         p->rolling = cmn_alloc_floats(statistics);
         p->added = cmn_alloc_floats(statistics * (size_t)(p->feed->balance.on
@@ -324,7 +314,6 @@ void cmn_step_close(struct cmn_step *p)
         cmn_batch_norm_close(p->norm);
     }
     cmn_nonfinite_close(&p->nonfinite);
-    cmn_recompute_close(&p->recompute);
     cmn_sequences_close(&p->sequences);
     p->norm = NULL;
     free(p->rolling);
@@ -348,12 +337,10 @@ static void fill_metrics(struct cmn_step *p)
     p->loss = p->right = 0;
 }
 
-/* As an outlier, or because its sum is too large for 16 bits. */
+/* Because its sum is too large for 16 bits. */
 static int is_left_out(const struct cmn_step *p)
 {
-    const struct cmn_optimizer *o = &p->model->optimizer;
-
-    return o->left_out.answer == CMN_OUTLIER_LEFT_OUT || o->too_large >= 0;
+    return p->model->optimizer.too_large >= 0;
 }
 
 static void read_metrics(struct cmn_step *p)
@@ -369,28 +356,6 @@ static void read_metrics(struct cmn_step *p)
     p->sums.loss += metrics[CMN_LOSS];
     p->sums.right += metrics[CMN_RIGHT];
     p->sums.images += metrics[CMN_IMAGES];
-}
-
-static void tell_outlier(const struct cmn_step *p)
-{
-    const struct cmn_optimizer *o = &p->model->optimizer;
-    const struct cmn_left_out *left = &o->left_out;
-    long iteration = cmn_step_iteration(p) + 1 - o->policy->sends_copy;
-    const char *what = left->which == CMN_OUTLIER_LOSS ? "its loss" : "its gradient's norm";
-    char text[160];
-
-    snprintf(text, sizeof text, "%s is %.4g, and was %.4g with a standard deviation of %.2g", what,
-             left->value[left->which], left->before.mean[left->which],
-             cmn_outlier_deviation(&left->before, left->which));
-    cmn_report_clear(p->session->report);
-    if (left->answer == CMN_OUTLIER_ANEW) {
-        cmn_warn("iteration %ld is the %dth outlier in a row, and is used: %s; cmn_outlier=%g "
-                 "begins anew with it",
-                 iteration, CMN_OUTLIER_IN_A_ROW, text, o->options->outlier);
-    } else if (cmn_nonfinite_worth_saying(o->outliers)) {
-        cmn_warn("iteration %ld is left out as an outlier (%ld so far): %s (cmn_outlier=%g)",
-                 iteration, o->outliers, text, o->options->outlier);
-    }
 }
 
 /* Nothing is learned from the step. With double buffering it was the one before, and the statistics
@@ -488,9 +453,6 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
         cmn_status_compute("backward on the GPU"); /* no other rank is waited for */
         cmn_optimizer_finish_backward(o);
     }
-    if (cmn_recompute_compare(&p->recompute)) {
-        cmn_fatal_reason();
-    }
     began = cmn_clock();
     cmn_status_wait("the sum of the gradients");
     p->sums.compute += began - p->micro_batch_began;
@@ -512,10 +474,7 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     if ((!fresh && !o->policy->own_weights) || is_left_out(p)) {
         cmn_net_set_updates(m->net, cmn_net_updates(m->net) - 1); /* Adam has not updated */
     }
-    if (o->left_out.answer != CMN_OUTLIER_USED) {
-        tell_outlier(p);
-    }
-    if (o->too_large >= 0) {
+    if (is_left_out(p)) {
         char text[CMN_TOO_LARGE];
         cmn_say_too_large(o, o->too_large, text);
         cmn_nonfinite_leave_out(&p->nonfinite, cmn_step_iteration(p) + 1 - o->policy->sends_copy,

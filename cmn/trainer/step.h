@@ -5,7 +5,6 @@
 #include "trainer/feed.h"
 #include "trainer/model.h"
 #include "trainer/nonfinite_policy.h"
-#include "trainer/recompute.h"
 #include "trainer/sequences.h"
 #include "trainer/session.h"
 
@@ -24,7 +23,6 @@ struct cmn_step {
     struct cmn_model *model;
     struct cmn_feed *feed;
     struct cmn_nonfinite_policy nonfinite;
-    struct cmn_recompute recompute; /* of other ranks' micro-batches */
     struct cmn_sequences sequences; /* of a text, with cmn_exact */
     struct cmn_batch_norm *norm;    /* cmn_sync_bn on several ranks, or NULL */
 

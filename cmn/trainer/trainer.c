@@ -155,10 +155,10 @@ static void start(struct cmn_trainer *t)
         if (!s->valid.images) {
             cmn_boxes_check(net, &s->boxes, &s->topology);
         }
-    } else if (s->options.validate && (s->options.best || s->options.patience)) {
-        cmn_fatal("%s: this training validates nothing, for it has no `valid` list in the .data "
-                  "file, or a command without validation: leave the key away, or add that",
-                  s->options.best ? "cmn_best=on" : "cmn_patience");
+    } else if (s->options.validate && s->options.patience) {
+        cmn_fatal("cmn_patience: this training validates nothing, for it has no `valid` list in "
+                  "the .data file, or a command without validation: leave the key away, or add "
+                  "that");
     }
     t->started = 1;
     t->step.first = (long)cmn_net_iteration(net);

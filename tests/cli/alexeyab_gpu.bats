@@ -224,21 +224,6 @@ as_one() {
     assert_close whole.weights 3.weights 1e-6
 }
 
-@test "AlexeyAB's tree on GPUs: cmn_exact: 2 ranks have the bits of one, with dropout and batch normalisation, by cuDNN and without" {
-    local DARKNET=$DARKNET program
-    digits
-    detector 1 >net.cfg
-    sed -i '0,/^\[route\]/s//[dropout]\nprobability=.2\n[upsample]\nstride=2\n[maxpool]\nsize=2\nstride=2\n[route]/' net.cfg
-    for program in "$DARKNET" "$BARE"; do
-        DARKNET=$program
-        FAKE_ALGORITHMS=unordered FAKE_SEED=1 boxes_on 1 -cmn_exact on
-        FAKE_ALGORITHMS=unordered FAKE_SEED=2 boxes_on 2 -cmn_exact on
-        cmp 1.weights 2.weights
-    done
-    sed -i 's/^batch_normalize=1/batch_normalize=2/' net.cfg
-    refuses 1 "cmn_exact=on does not go with batch_normalize=2: it follows the micro-batches before" -cmn_exact on
-}
-
 # refuses N MESSAGE ARGUMENTS...: a training of net.cfg on N ranks ends with status 1 and this message.
 refuses() {
     local n=$1 message=$2

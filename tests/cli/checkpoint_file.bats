@@ -93,7 +93,7 @@ END
 @test "weights are on the disk before they take the place of older ones, and their folder then" {
     command -v strace >/dev/null || skip 'strace is not installed'
     [[ -z $SAN ]] || skip 'strace and sanitizers do not go together'
-    timeout "$HANG_LIMIT" strace -f -qq -o trace -e trace=fsync,rename "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_best 1 \
+    timeout "$HANG_LIMIT" strace -f -qq -o trace -e trace=fsync,rename "$DARKNET" classifier train small.data mlp.cfg -cmn \
         -clear >train.log 2>&1 || { cat train.log; return 1; }
     sed -nE 's/.* (fsync)\(.*/\1/p; s/.*rename\(.*"[^"]*\/(mlp[^"]*\.weights)"(\)| <unf).*/\1/p' trace >order
     cat order

@@ -318,58 +318,6 @@ has_newer() {
     losses out/mlp.json | cmp 1.losses
 }
 
-# names FIRST LAST RANKS FLIPS PATTERN: rank FLIPS computes another bit in its forward passes FIRST to LAST; one line says PATTERN.
-names() {
-    FIRST=$1 LAST=$2 FLIPS=$4 fails_clearly_on "$3" "iteration 4: $5" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_validate 0 \
-        -cmn_exact on -cmn_verify 2
-}
-
-@test "a rank that computes another bit is named within cmn_verify iterations, as other ranks compute its micro-batch again" {
-    local rank bits='computes other bits from micro-batch [0-5] than rank [012]@.* and rank [012]@.*: suspect its memory or processor'
-    [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
-    not_offered 'own matrix products'
-    mlp_cfg batch=60 subdivisions=6 max_batches=6 cmn_batch=global >mlp.cfg
-    exactly 1 mlp.cfg
-    # The output of the last layer, which CBLAS computes with the transposed weights, is what flips.
-    cat >flip.c <<'END'
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
-
-void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
-                 float beta, float *c, int ldc)
-{
-    static void (*next)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
-    static int passes;
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-
-    if (!next) {
-        *(void **)&next = dlsym(RTLD_NEXT, "cblas_sgemm");
-    }
-    next(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    if (tb == 112 && n == 10 && rank && !strcmp(rank, getenv("FLIPS")) && ++passes >= atoi(getenv("FIRST")) &&
-        passes <= atoi(getenv("LAST"))) {
-        ((unsigned char *)c)[4 * 3 + 1] ^= 1;
-    }
-}
-END
-    gcc -Wall -O1 -fPIC -shared -o flip.so flip.c
-    mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=flip.so -x FLIPS -x FIRST -x LAST)
-    FLIPS=none FIRST=0 LAST=0 as_one 3 mlp.cfg
-    # On 3 ranks passes 1 and 2 are those of iteration 1, 3 to 5 of iteration 2, of which 5 is another rank's micro-batch, and so on.
-    for rank in 0 1 2; do
-        names 6 999 3 $rank "rank $rank@$(hostname) $bits"
-    done
-    names 8 9 3 1 "rank 1@$(hostname) $bits"
-    names 10 10 3 1 "rank 1@$(hostname) $bits"
-    names 8 999 2 1 "rank [01]@.* and rank [01]@.* compute other bits from the same micro-batch \([0-5]\), and two ranks cannot tell"
-    # An idle rank has time for it.
-    sed -i 's/^subdivisions=.*/subdivisions=2/' mlp.cfg
-    FIRST=4 LAST=999 FLIPS=1 run -1 darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_validate 0 -cmn_exact on -cmn_verify 2
-    [[ $output =~ iteration\ 4:\ rank\ 1@[^\ ]*\ computes\ other\ bits\ from\ micro-batch\ [01]\ than\ rank\ [02]@ ]]
-}
-
 # slow_ranks: from here on each product takes rank $SLOW_RANK 40 ms longer; with `turns` 8 ms one rank of 3, another one every 2 s.
 slow_ranks() {
     [[ -z $SAN ]] || skip 'a program that is checked takes no preloaded library'

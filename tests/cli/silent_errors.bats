@@ -147,40 +147,6 @@ regressor=(regressor train numbers.data net.cfg -cmn -cmn_seed 7 -cmn_batch glob
     [[ $output == *'not go with cmn_nonfinite=skip in rnn train: a NaN stays'* ]]
 }
 
-# outlying GREY NUMBER: another picture, once in 1441 images, of that grey and with that number to learn.
-outlying() {
-    grey "$1" pictures/outlier.png
-    echo "$2 0.5" >pictures/outlier.txt
-}
-
-@test "cmn_outlier: such steps are left out on all ranks, said and counted, and nothing is learned from them" {
-    local n
-    numbers 24
-    for ((n = 0; n < 60; n++)); do
-        printf '%s\n' pictures/??.png
-    done >numbers.list
-    echo pictures/outlier.png >>numbers.list
-    end_cfg max_batches=240 learning_rate=0.003 cmn_sync_bn=1 -- '[convolutional]' filters=3 size=3 stride=1 batch_normalize=1 activation=leaky >net.cfg # two epochs
-    for n in 1 2 3; do
-        rm -rf out
-        outlying 255 1000
-        darknet_on $n "${regressor[@]}" -cmn_outlier 6 -cmn_clip 0.3 >train.log 2>train.err
-        said='iteration [0-9]+ is left out as an outlier \([12] so far\): its (loss|gradient.s norm) is [0-9.e+]+, and was [0-9.]+ with a standard deviation of [0-9.]+ \(cmn_outlier=6\)$'
-        [[ $(grep -cE "^cmn: $said" train.err) -eq 2 ]]
-        [[ $(jq '.[-1].outlier_steps' out/net.json) -eq 2 ]]
-        grep -E "^cmn: of 240 steps 0 were left out for NaN or Inf, 2 as outliers; $(jq '.[-1].clipped_steps' out/net.json) were clipped$" train.err
-        mv "out/net.weights" $n.weights
-        rm -rf out
-        outlying 0 1e6
-        darknet_on $n "${regressor[@]}" -cmn_outlier 6 -cmn_clip 0.3 >train.log 2>&1
-        cmp $n.weights "out/net.weights"
-    done
-    assert_close 1.weights 2.weights 1e-6
-    assert_close 1.weights 3.weights 1e-6
-    darknet_on 3 "${regressor[@]}" -cmn_outlier 6 -cmn_double_buffering 1 -cmn_communicator flat >train.log 2>late.err
-    diff <(grep -oE 'iteration [0-9]+ is left' train.err) <(grep -oE 'iteration [0-9]+ is left' late.err)
-}
-
 @test "a training that diverges: what an update has left is named, and worthless weights are not saved" {
     numbers 24
     end_cfg learning_rate=1e37 -- >net.cfg
@@ -316,7 +282,7 @@ END
     end_cfg max_batches=2 -- >net.cfg
     for keys in 'topk_ratio 0.1|cmn_compress=topk' 'powersgd_rank 2|cmn_compress=powersgd' \
         'bucket_mb 1 -cmn_overlap off|cmn_overlap!=off' 'timeline_steps 5|cmn_timeline' 'checkpoint_keep 3|cmn_checkpoint' \
-        'best on -cmn_validate off|cmn_validate'; do
+        'patience 2 -cmn_validate off|cmn_validate'; do
         # shellcheck disable=SC2086  # a key, its value and more
         fails_clearly_on 2 "cmn_${keys%% *} has no effect without ${keys#*|}: remove it" "${regressor[@]}" -cmn_${keys%|*}
     done

@@ -23,7 +23,6 @@ cpu-and-gpu      30 gpu_test against_the_cpu
 two-ranks        35 gpu_test two_ranks
 late             40 gpu_test exchanges
 broken           20 gpu_test broken_exchanges
-exact            30 gpu_test exact
 late-on-4        35 gpu_test exchanges_of_four
 overlap          40 gpu_test overlap
 communicators    55 gpu_test several_ranks

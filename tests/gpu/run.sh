@@ -356,37 +356,6 @@ messages() {
     done
 }
 
-# Equal bits on any number of ranks, which compute each other's micro-batches again. Messages carry the sums: NCCL is not needed.
-exact() {
-    local name ranks far
-    exchange_program communicators/ordered_sum 2
-    { sed 's/^subdivisions=.*/subdivisions=4/; s/^max_batches=.*/max_batches=10/' net.part; printf '%s\n' '[convolutional]' filters=8 size=5 stride=2 pad=1 batch_normalize=1 \
-        activation=leaky '[dropout]' probability=.3 '[convolutional]' filters=8 size=3 stride=2 pad=1 batch_normalize=1 activation=leaky '[upsample]' stride=2 \
-        '[route]' layers=-1,-4 '[maxpool]' size=2 stride=2 '[connected]' output=10 activation=linear '[softmax]'; } >many.cfg
-    sed 's/^subdivisions=.*/subdivisions=4/' conv.cfg >parts.cfg
-    for name in parts many; do
-        if ! train 1 "$name" -cmn_exact on; then
-            report "$name.cfg with cmn_exact, 1 rank" "$(why_not_trained)" log
-            continue
-        fi
-        mv "out/$name.weights" "exact-$name.weights"
-        if [[ $name == parts && -f one-conv.weights ]]; then
-            far=$(differs one-conv.weights exact-parts.weights)
-            report "cmn_exact trains as without it, 1 rank (relative L2 $far)" \
-                "$(awk -v d="$far" 'BEGIN { print d ~ /^[0-9]/ && d + 0 < 1e-4 ? "ok" : "other weights, limit 1e-4" }')"
-        fi
-        for ranks in 2 4; do
-            if ! train "$ranks" "$name" "${sharing[@]}" -cmn_exact on; then
-                report "$name.cfg with cmn_exact, $ranks ranks" "$(why_not_trained)" log
-            elif cmp "exact-$name.weights" "out/$name.weights" >>log 2>&1; then
-                report "$name.cfg with cmn_exact, $ranks ranks: the bits of one" ok
-            else
-                report "$name.cfg with cmn_exact, $ranks ranks" "other bits than one rank's: relative L2 $(differs "exact-$name.weights" "out/$name.weights")" log
-            fi
-        done
-    done
-}
-
 # AlexeyAB's tree: yolov4-tiny with small images, its products in 32 bits and then in 16.
 alexeyab() {
     local name from='' program=${DARKNET_ALEXEYAB:-} limit by=(-cmn_communicator pure_nccl) command=(detector train digits.data)
@@ -639,7 +608,7 @@ wrapper=() sharing=() why_not=
 know_the_way
 echo "# $DARKNET"
 nvidia-smi -L 2>/dev/null | sed 's/^/# /' || true
-for part in ${GPU_TEST_ONLY:-against_the_cpu refusals two_ranks exchanges exchanges_of_four broken_exchanges exact overlap several_ranks messages \
+for part in ${GPU_TEST_ONLY:-against_the_cpu refusals two_ranks exchanges exchanges_of_four broken_exchanges overlap several_ranks messages \
     layers training alexeyab sanitizer faults speed mnist}; do
     "$part"
 done

@@ -83,7 +83,7 @@ def read(folder):
 
 def of_log(name):
     for row in json.load(open(name)):
-        values = {key: value for key, value in row.items() if key not in ('iteration', 'ranks', 'straggler', 'skipped_steps', 'outlier_steps', 'clipped_steps')}
+        values = {key: value for key, value in row.items() if key not in ('iteration', 'ranks', 'straggler', 'skipped_steps', 'clipped_steps')}
         yield row['iteration'], {key: struct.pack('<f', value) if value is not None else None for key, value in values.items()}
 
 

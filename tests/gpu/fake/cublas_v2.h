@@ -6,13 +6,11 @@ typedef enum { CUBLAS_STATUS_SUCCESS = 0, CUBLAS_STATUS_INVALID_VALUE = 7 } cubl
 typedef enum { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 } cublasOperation_t;
 typedef enum { CUBLAS_DEFAULT_MATH = 0, CUBLAS_TF32_TENSOR_OP_MATH = 3 } cublasMath_t;
 typedef struct fake_blas *cublasHandle_t;
-typedef enum { MAJOR_VERSION = 0, MINOR_VERSION, PATCH_LEVEL } libraryPropertyType;
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-cublasStatus_t cublasGetProperty(libraryPropertyType type, int *value);
 cublasStatus_t cublasCreate(cublasHandle_t *handle);
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
 cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,

@@ -465,32 +465,13 @@ cudaError_t cudaGetDevice(int *device)
     return result(known_device(*device));
 }
 
-int fake_version(const char *variable, int version)
-{
-    const char *other = getenv(variable);
-
-    return other ? atoi(other) : version;
-}
-
-cudaError_t cudaRuntimeGetVersion(int *version)
-{
-    *version = fake_version("FAKE_CUDA", 13000);
-    return result(cudaSuccess);
-}
-
-cudaError_t cudaDriverGetVersion(int *version)
-{
-    *version = fake_version("FAKE_DRIVER", 13000);
-    return result(cudaSuccess);
-}
-
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
     const char *capability = getenv("FAKE_CAPABILITY");
 
     memset(properties, 0, sizeof *properties);
     properties->uuid.bytes[15] = (char)fake_hardware(device);
-    properties->multiProcessorCount = fake_version("FAKE_MULTIPROCESSORS", 132);
+    properties->multiProcessorCount = 132;
     properties->major = capability ? atoi(capability) : 6;
     return result(known_device(device));
 }

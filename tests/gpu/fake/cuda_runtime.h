@@ -62,8 +62,6 @@ cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaPeekAtLastError(void);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
 cudaError_t cudaGetLastError(void);
-cudaError_t cudaRuntimeGetVersion(int *version);
-cudaError_t cudaDriverGetVersion(int *version);
 const char *cudaGetErrorString(cudaError_t code);
 cudaError_t cudaDeviceSynchronize(void);
 

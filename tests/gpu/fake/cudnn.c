@@ -43,11 +43,6 @@ struct fake_pooling {
 
 /* ---- handles and descriptors: those that were destroyed stay, so that their use is seen ---- */
 
-size_t cudnnGetVersion(void)
-{
-    return (size_t)fake_version("FAKE_CUDNN", 91300);
-}
-
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
 {
     *handle = calloc(1, sizeof **handle);
@@ -272,14 +267,12 @@ static int works(const struct problem *p, int math, const char *which)
 }
 
 /* Algorithm 1 with its tensor operations needs a copy of the weights; 0 all that one filter sees of
- * an image. FAKE_ALGORITHMS=unordered: 0 is the faster one, and adds up the filters' gradients in another
- * order each time. */
+ * an image. */
 static void algorithms(const struct problem *p, struct algorithm all[ALGORITHMS])
 {
     enum { FFT = 2, TILING = 4, DIRECT = 3 };
     static const size_t too_much = 3000000000;
     const char *which = getenv("FAKE_ALGORITHMS");
-    int unordered = which && !strcmp(which, "unordered");
     struct algorithm small = {1, 0, CUDNN_TENSOR_OP_MATH, filter_bytes(&p->w), 0};
     struct algorithm large = {0, 0, CUDNN_FMA_MATH,
                               (size_t)p->y.h * (size_t)p->y.w * (size_t)p->w.c * (size_t)p->w.h *
@@ -289,8 +282,8 @@ static void algorithms(const struct problem *p, struct algorithm all[ALGORITHMS]
 
     all[0] = (struct algorithm){FFT, 0, CUDNN_DEFAULT_MATH, too_much, 0};
     all[1] = (struct algorithm){TILING, CUDNN_STATUS_NOT_SUPPORTED, CUDNN_TENSOR_OP_MATH, 0, 0};
-    all[2] = p->x.n == 1 || unordered ? large : small;
-    all[3] = p->x.n == 1 || unordered ? small : large;
+    all[2] = p->x.n == 1 ? large : small;
+    all[3] = p->x.n == 1 ? small : large;
     all[4] = (struct algorithm){1, CUDNN_STATUS_NOT_SUPPORTED, CUDNN_DEFAULT_MATH, 0, 0};
     all[5] = (struct algorithm){DIRECT, CUDNN_STATUS_NOT_SUPPORTED, CUDNN_DEFAULT_MATH, 0, 0};
     for (int i = 0; i < ALGORITHMS; i++) {
@@ -323,11 +316,6 @@ static cudnnStatus_t workspace(const struct problem *p, int algo, size_t *bytes)
     return it ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-static cudnnDeterminism_t determinism(const struct algorithm *a, const char *which)
-{
-    return a->algo || !strcmp(which, "Forward") ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
-}
-
 #define FINDERS(which, kind, a, b, d, x, w, y)                                                   \
     cudnnStatus_t cudnnGetConvolution##which##AlgorithmMaxCount(cudnnHandle_t handle, int *most) \
     {                                                                                            \
@@ -348,8 +336,8 @@ static cudnnDeterminism_t determinism(const struct algorithm *a, const char *whi
         for (*n = 0; *n < most && *n < ALGORITHMS; ++*n) {                                       \
             const struct algorithm *it = &all[*n];                                               \
             found[*n] = (kind##AlgoPerf_t){                                                      \
-                (kind##Algo_t)it->algo,  (cudnnStatus_t)it->status, it->time, it->memory,        \
-                determinism(it, #which), (cudnnMathType_t)it->math, {0}};                        \
+                (kind##Algo_t)it->algo, (cudnnStatus_t)it->status, it->time, it->memory,         \
+                CUDNN_DETERMINISTIC,    (cudnnMathType_t)it->math, {0}};                         \
         }                                                                                        \
         return CUDNN_STATUS_SUCCESS;                                                             \
     }                                                                                            \
@@ -376,8 +364,7 @@ struct convolution {
     float alpha, beta;
     void *x, *w, *y, *workspace;
     size_t needed;
-    int tf32;  /* factors are rounded */
-    int first; /* of the images that are added up */
+    int tf32; /* factors are rounded */
 };
 
 static int nccl_type(int type)
@@ -457,8 +444,7 @@ static void run_convolution(void *arguments)
         w = rounded(w, n_w);
     }
     memset(c->workspace ? c->workspace : column, 0xff, c->workspace ? c->needed : 0);
-    for (int nth = 0; nth < p->x.n * groups; nth++) {
-        int i = (nth + c->first) % (p->x.n * groups);
+    for (int i = 0; i < p->x.n * groups; i++) {
         float *image = x + (size_t)i * (size_t)(p->w.c * p->x.h * p->x.w);
         float *out = y + (size_t)i * (size_t)(m * n);
         float *weights = w + (size_t)(i % groups) * (size_t)(m * k);
@@ -526,9 +512,6 @@ static cudnnStatus_t convolve(enum operation operation, const char *who, cudnnHa
                  who, algo, it->math, it->memory, space ? bytes : 0);
     }
     c.needed = it->memory;
-    if (operation == FILTER && algo == 0 && getenv("FAKE_ALGORITHMS")) {
-        c.first = (int)fake_random((unsigned)(p->x.n * p->how.groups));
-    }
     c.tf32 = p->x.type == CUDNN_DATA_FLOAT && it->math != CUDNN_FMA_MATH && fake_has_tf32();
     to = operation == FORWARD ? c.y : (operation == DATA ? c.x : c.w);
     of_to = operation == FORWARD ? of_y : (operation == DATA ? of_x : of_w);

@@ -80,7 +80,6 @@ typedef struct fake_pooling *cudnnPoolingDescriptor_t;
 extern "C" {
 #endif
 
-size_t cudnnGetVersion(void);
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle);
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream);
 const char *cudnnGetErrorString(cudnnStatus_t status);

@@ -5,18 +5,13 @@
 #include <stddef.h>
 
 typedef enum { CURAND_STATUS_SUCCESS = 0 } curandStatus_t;
-typedef enum {
-    CURAND_RNG_PSEUDO_DEFAULT = 100,
-    CURAND_RNG_PSEUDO_PHILOX4_32_10 = 161
-} curandRngType_t;
+typedef enum { CURAND_RNG_PSEUDO_DEFAULT = 100 } curandRngType_t;
 typedef struct fake_generator *curandGenerator_t;
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-curandStatus_t curandGetVersion(int *version);
-curandStatus_t curandSetGeneratorOffset(curandGenerator_t generator, unsigned long long offset);
 curandStatus_t curandCreateGenerator(curandGenerator_t *generator, curandRngType_t type);
 curandStatus_t curandSetPseudoRandomGeneratorSeed(curandGenerator_t generator,
                                                   unsigned long long seed);

@@ -159,7 +159,6 @@ void fake_require_device(int device, const char *who);
 unsigned fake_random(unsigned n);
 
 /* What the environment's variable says, or else `version`. */
-int fake_version(const char *variable, int version);
 
 /* The current GPU of this thread, -1 where there is none: a thread that never chose one in a process
  * that did dies. Its name. */

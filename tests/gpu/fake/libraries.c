@@ -23,12 +23,6 @@ void fake_require_device(int device, const char *who)
     }
 }
 
-cublasStatus_t cublasGetProperty(libraryPropertyType type, int *value)
-{
-    *value = type == MAJOR_VERSION ? fake_version("FAKE_CUBLAS", 13) : 0;
-    return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasCreate(cublasHandle_t *handle)
 {
     *handle = calloc(1, sizeof **handle);
@@ -114,19 +108,6 @@ cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,
     }
     fake_call("cublasSgemm", run_product, &p, sizeof p);
     return CUBLAS_STATUS_SUCCESS;
-}
-
-curandStatus_t curandGetVersion(int *version)
-{
-    *version = fake_version("FAKE_CURAND", 10400);
-    return CURAND_STATUS_SUCCESS;
-}
-
-curandStatus_t curandSetGeneratorOffset(curandGenerator_t generator, unsigned long long offset)
-{
-    (void)generator;
-    (void)offset;
-    return CURAND_STATUS_SUCCESS;
 }
 
 curandStatus_t curandCreateGenerator(curandGenerator_t *generator, curandRngType_t type)

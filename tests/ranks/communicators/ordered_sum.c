@@ -1,6 +1,6 @@
 /* Sums in a fixed order (cmn_exact) against the same sums of one process: many counts of
  * micro-batches on the world's ranks, by messages between all ranks and in two levels on each shape of nodes, lengths around a slice and
- * a chunk, deals of other lengths, and a last gradient that stays where it lies. */
+ * a chunk, and deals of other lengths. */
 #include "ranks/ranks.h"
 
 #include <math.h>
@@ -107,37 +107,34 @@ static void fill_early(struct cmn_ordered_sum *s, float *x, int step, int micro_
 static void take_step(struct cmn_ordered_sum *s, enum way way, int step, const int *deal,
                       size_t floats)
 {
-    int stays = step % 2, micro_batches = deal[top.size], end = deal[top.rank + 1];
-    float *x = calloc(floats, sizeof *x), *sum = stays ? x : calloc(floats, sizeof *sum);
+    int micro_batches = deal[top.size], end = deal[top.rank + 1];
+    float *x = calloc(floats, sizeof *x);
 
     for (int m = deal[top.rank]; m < end; m++) {
         for (size_t i = 0; i < floats; i++) {
             x[i] = value_of(step, m, i);
         }
-        if (way == EARLY && stays && m + 1 == end) {
+        if (way == EARLY && step % 2 && m + 1 == end) {
             messages = 0;
             fill_early(s, x, step, m, floats);
             /* Nobody else of the node has to fill anything. */
             CHECK_SAYING(floats < LARGE || at->intra_size > 1 || at->inter_size == 1 || messages,
                          "nodes %s: nothing is sent before the end", shape);
         }
-        cmn_ordered_sum_add(s, x, stays);
-        CHECK_SAYING((stays && m + 1 == end) || (x[0] == 0 && x[floats - 1] == 0),
+        cmn_ordered_sum_add(s, x);
+        CHECK_SAYING(m + 1 == end || (x[0] == 0 && x[floats - 1] == 0),
                      "%d of %d is not taken away", m, micro_batches);
     }
     to_neighbours = 0;
-    cmn_ordered_sum_complete(s, sum);
+    cmn_ordered_sum_complete(s, x);
     CHECK_SAYING(way == BY_MESSAGES || !to_neighbours, "nodes %s, %s: %d messages within a node",
                  shape, way_name[way], to_neighbours);
     for (size_t i = 0; i < floats; i++) {
         float wanted = sum_of(step, 0, micro_batches, i);
-        CHECK_SAYING(!memcmp(&wanted, &sum[i], sizeof wanted),
+        CHECK_SAYING(!memcmp(&wanted, &x[i], sizeof wanted),
                      "nodes %s, %s, step %d, %d micro-batches, %zu floats: %zu is %.9g, not %.9g",
-                     shape, way_name[way], step, micro_batches, floats, i, (double)sum[i],
+                     shape, way_name[way], step, micro_batches, floats, i, (double)x[i],
                      (double)wanted);
-    }
-    if (!stays) {
-        free(sum);
     }
     free(x);
 }
@@ -317,7 +314,7 @@ static void messages_are_what_it_says(void **state)
         int end = cmn_ordered_sum_first(n, top.rank + 1, top.size);
         size_t nodes = nodes_of(first, end);
         for (int m = first; m < end; m++) {
-            cmn_ordered_sum_add(s, x, n % 2);
+            cmn_ordered_sum_add(s, x);
         }
         messages = bytes = 0;
         gathers = 0;
@@ -361,7 +358,7 @@ static void count_node(enum way way, int n)
 
     for (int m = cmn_ordered_sum_first(n, top.rank, top.size);
          m < cmn_ordered_sum_first(n, top.rank + 1, top.size); m++) {
-        cmn_ordered_sum_add(s, x, n % 2);
+        cmn_ordered_sum_add(s, x);
         ours[m] = 1;
     }
     MPI_Allreduce(MPI_IN_PLACE, ours, MOST, MPI_INT, MPI_SUM, at->intra);
@@ -415,7 +412,7 @@ static void leaves_out_no_step_that_is_exchanged(void **state)
     s = open_sums(EARLY, top.size, FLOATS);
     cmn_ordered_sum_fill(s, x, FLOATS / 2);
     assert_fatal(cmn_ordered_sum_drop(s), "a step is left out whose sums the ranks exchange");
-    cmn_ordered_sum_add(s, x, 1);
+    cmn_ordered_sum_add(s, x);
     cmn_ordered_sum_complete(s, x);
     cmn_ordered_sum_drop(s);
     cmn_ordered_sum_close(s);

@@ -51,7 +51,7 @@ static const struct {
     {"cmn_lars", "0.01"},        {"cmn_topk_ratio", "0.3"},  {"cmn_topk_warmup", "4"},
     {"cmn_bucket_mb", "0.0005"}, {"cmn_powersgd_rank", "1"}, {"cmn_local_steps", "4"},
     {"cmn_epochs", NULL},        {"cmn_validate", NULL},     {"cmn_patience", "2"},
-    {"cmn_clip", "0.05"},        {"cmn_ema", "0.9"},         {"cmn_outlier", "0.5"},
+    {"cmn_clip", "0.05"},        {"cmn_ema", "0.9"},
 };
 
 static void add_value(struct factor *f, const char *value)
@@ -124,7 +124,7 @@ static void find_factors(void)
             continue; /* a loader has to follow it: tests/cli/exact.bats */
         }
         if (strcmp(row.group, "Exchange") && strcmp(row.group, "Batch and schedule") &&
-            strcmp(row.key, "cmn_nonfinite") && strcmp(row.key, "cmn_outlier")) {
+            strcmp(row.key, "cmn_nonfinite")) {
             continue;
         }
         if (strstr(row.range, " to ")) {

@@ -132,7 +132,6 @@ static void restart_in(const struct cmn_topology *t, const char *shape)
         snprintf(o.communicator, sizeof o.communicator, "shm");
         o.clip = way != 1 ? 2.5 : 0;
         o.lars = way ? 0.01 : 0;
-        o.outlier = way == 2 ? 1000 : 0;
         restart(t, &o, "clipping or LARS");
     }
 }

@@ -1,5 +1,5 @@
-/* cmn_nonfinite=skip, cmn_outlier: a step that is left out changes neither weights, nor momentum,
- * nor the average of cmn_ema; and the compressor of cmn_nonfinite=skip keeps what it has. */
+/* cmn_nonfinite=skip: a step that is left out changes neither weights, nor momentum, nor the average
+ * of cmn_ema, nor what a compressor keeps. */
 #include "sides.h"
 
 #include <math.h>
@@ -22,32 +22,6 @@ static void bad_step(struct side *s)
     CHECK(cmn_optimizer_after_update(&s->s, 0) == 0);
 }
 
-/* The sums are seen to be an outlier when they have arrived: with double buffering in the next
- * step. */
-static void outlying_step(struct side *s)
-{
-    struct cmn_rule rule = {IMAGES / s->t->size, RATE, MOMENTUM, DECAY, 0};
-    const struct cmn_span *block = &s->g.exchange.block;
-    struct cmn_outlier before = s->s.outlier;
-
-    for (int i = 0; i < s->g.exchange.tensors && s->t->rank == s->t->size - 1; i++) {
-        s->g.exchange.tensor[i].data[0] = 1e9F;
-    }
-    for (int i = 0; i < CMN_METRICS; i++) {
-        s->s.metrics[i] = (float)(s->t->rank + i + AFTER); /* as in the step before */
-    }
-    CHECK(cmn_optimizer_update(&s->s, &rule, IMAGES, 0) == 1);
-    CHECK(rule.done &&
-          s->s.left_out.answer == (is_delayed(s) ? CMN_OUTLIER_USED : CMN_OUTLIER_LEFT_OUT));
-    CHECK(is_delayed(s) || (s->s.left_out.which == CMN_OUTLIER_NORM && s->s.outliers == 1 &&
-                            !memcmp(before.mean, s->s.outlier.mean, sizeof before.mean)));
-    for (size_t i = 0; i < block->n; i++) {
-        CHECK(block->data[i] == 0);
-    }
-    s->told += is_delayed(s) ? (double)s->s.metrics[0] : 0;
-    cmn_optimizer_after_update(&s->s, 0);
-}
-
 /* All weights after the steps, with a bad one among them or without; the caller frees. */
 static float *after(const struct cmn_topology *t, const struct cmn_options *o, int with_bad,
                     size_t *n)
@@ -60,17 +34,11 @@ static float *after(const struct cmn_topology *t, const struct cmn_options *o, i
     CHECK(!s.s.communicator.step == (strcmp(s.c->name, "shm") || is_delayed(&s)));
     for (int i = 1; i <= UPDATES; i++) {
         step(&s, i);
-        if (i == AFTER) {
-            s.s.outlier.steps = CMN_OUTLIER_WINDOW; /* warmed up */
-        }
         if (with_bad && i == AFTER) {
-            (o->outlier > 0 ? outlying_step : bad_step)(&s);
+            bad_step(&s);
         }
     }
-    CHECK(s.s.outliers == (with_bad && o->outlier > 0));
-    if (!(is_delayed(&s) && with_bad && o->outlier > 0)) { /* whose metrics came, too */
-        check_told(&s, s.told);
-    }
+    check_told(&s, s.told);
     if (o->ema > 0) {
         CHECK(s.s.ema.steps == UPDATES - is_delayed(&s));
         MPI_Barrier(t->world);
@@ -106,25 +74,22 @@ static void left_out_in(const struct cmn_topology *t, const char *shape)
 
     (void)shape;
     for (size_t i = 0; i < COUNT(names) && !failure[0]; i++) {
-        for (int way = 0; way < 6; way++) {
+        for (int way = 0; way < 5; way++) {
             struct cmn_options o;
             cmn_options_default(&o);
             snprintf(o.communicator, sizeof o.communicator, "%s", names[i]);
-            o.nonfinite = way < 4 ? CMN_NONFINITE_SKIP : CMN_NONFINITE_STOP;
-            o.outlier = way < 4 ? 0 : 1000; /* usual steps are no outliers at all */
+            o.nonfinite = CMN_NONFINITE_SKIP;
             o.ema = way == 4 ? 0.9 : 0;
             o.clip = way == 4 ? 2.5 : 0;
             o.compress = way == 1 ? CMN_COMPRESS_TOPK : CMN_COMPRESS_NONE;
-            o.double_buffering = way == 2 || way == 5;
+            o.double_buffering = way == 2;
             o.lars = way == 3 ? 0.01 : 0;
-            if (t->inter_size > 1 ? i < 2 || way < 2
-                                  : way != 1 && ((way != 2 && way != 5) || i == 0)) {
+            if (t->inter_size > 1 ? i < 2 || way < 2 : way != 1 && (way != 2 || i == 0)) {
                 left_out_one(t, &o,
                              way == 1   ? "topk"
                              : way == 2 ? "double buffering"
                              : way == 3 ? "LARS"
-                             : way == 4 ? "an outlier"
-                             : way == 5 ? "a late outlier"
+                             : way == 4 ? "clipped"
                                         : "plain");
             }
         }

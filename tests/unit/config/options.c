@@ -45,7 +45,6 @@ static const struct key keys[] = {
     {"cmn_data", "shared", "root", "root", {"", "local", "Root", "owners"}},
     {"cmn_seed", "auto", "2147483647", "2147483647", {"", "-1", "2147483648", "0x7", "7 "}},
     {"cmn_validate", "1", "off", "off", {"", "-1", "yes", "1000001"}},
-    {"cmn_best", "off", "on", "on", {"", "2", "yes"}},
     {"cmn_patience", "off", "3", "3", {"", "-1", "1.5", "1000001"}},
     {"cmn_report", "table", "quiet", "quiet", {"", "loud", "tables"}},
     {"cmn_report_every", "auto", "100", "100", {"", "-1", "often"}},
@@ -61,7 +60,6 @@ static const struct key keys[] = {
     {"cmn_cache_dir", "", "/scratch", "/scratch", {"on"}},
     {"cmn_verify", "1000", "1", "1", {"", "-1", "all"}},
     {"cmn_nonfinite", "stop", "skip", "skip", {"", "0", "nan"}},
-    {"cmn_outlier", "off", "6", "6", {"", "-1", "1001", "nan", "on"}},
     {"cmn_checkpoint", "off", "100", "100", {"", "-1", "1.5", "on"}},
     {"cmn_checkpoint_keep", "2", "5", "5", {"", "0", "1001", "all"}},
 };
@@ -212,6 +210,11 @@ static void removed_keys(void **state)
                         "command line: cmn_log is no longer a key: use cmn_rank_logs");
     assert_int_equal(cmn_options_set_in_cfg(&o, "cmn_log", "logs", "my.cfg:7"), -1);
     assert_non_null(strstr(cmn_reason(), "my.cfg:7: cmn_log is no longer a key"));
+    assert_int_equal(cmn_options_set(&o, "cmn_outlier", "6", 1), -1);
+    assert_string_equal(cmn_reason(), "command line: cmn_outlier is no longer a key: remove it");
+    assert_int_equal(cmn_options_set(&o, "cmn_best", "on", 1), -1);
+    assert_string_equal(cmn_reason(), "command line: cmn_best is no longer a key: remove it, as "
+                                      "NAME_best.weights is always kept");
 }
 
 /* A number or a word, a switch in Darknet's way. */

@@ -143,14 +143,10 @@ static const struct {
     {"elapsed", "-0.1", "elapsed is -0.1"},
     {"elapsed", "1e13", "elapsed is 10000000000000, and must be a number from 0 to 1000000000000"},
     {"best_known", "2", "best_known is 2, and must be a whole number from 0 to 1"},
-    {"best_saved", "0.5", "best_saved is 0.5, and must be a whole number from 0 to 1"},
     {"best", "1.5", "best is 1.5, and must be a number from 0 to 1"},
     {"best_at", "-1", "best_at is -1, and must be"},
     {"no_better", "-1", "no_better is -1, and must be"},
     {"clipped", "-1", "clipped is -1, and must be"},
-    {"outliers", "0.5", "outliers is 0.5, and must be a whole number"},
-    {"usual_steps", "101", "usual_steps is 101, and must be a whole number from 0 to 100"},
-    {"outliers_in_row", "11", "outliers_in_row is 11, and must be a whole number from 0 to 10"},
     {"ema_kept", "2", "ema_kept is 2, and must be a whole number from 0 to 1"},
     {"ema_steps", "-1", "ema_steps is -1, and must be"},
     {"unaveraged", "1e300", "unaveraged is 1.0000000000000001e+300, and must be"},
@@ -188,25 +184,7 @@ static void no_number_may_be_missing(void **state)
         assert_int_equal(fits(item->string, "\"1\""), -1);
         n++;
     }
-    assert_int_equal(n, 28);
-}
-
-/* Checkpoints of versions that knew no best validation, no average and no outliers. */
-static void those_of_the_best_validation_may_all_be_missing(void **state)
-{
-    static const char *const names[] = {"best_known",      "best_saved", "best",      "best_at",
-                                        "no_better",       "clipped",    "outliers",  "usual_steps",
-                                        "outliers_in_row", "ema_kept",   "ema_steps", "unaveraged"};
-    cJSON *saved = cJSON_Duplicate(c->saved, 1);
-
-    (void)state;
-    for (size_t i = 0; i < COUNT(names); i++) {
-        cJSON_DeleteItemFromObjectCaseSensitive(cJSON_GetObjectItemCaseSensitive(saved, "progress"),
-                                                names[i]);
-        assert_int_equal(cmn_identity_fits(c, saved, "x-0.checkpoint"),
-                         i + 1 < COUNT(names) ? -1 : 0);
-    }
-    cJSON_Delete(saved);
+    assert_int_equal(n, 24);
 }
 
 #ifndef NETWORKS_BY_VALUE
@@ -297,7 +275,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_value_of_the_header_has_a_range),
         cmocka_unit_test(no_number_may_be_missing),
-        cmocka_unit_test(those_of_the_best_validation_may_all_be_missing),
 #ifndef NETWORKS_BY_VALUE
         cmocka_unit_test(sizes_that_random_draws),
 #endif
