@@ -1,12 +1,10 @@
-/* `darknet cmn bench`: time and bandwidth of every communicator, of MPI_Allreduce and of memory.
+/* `darknet cmn bench`: time and bandwidth of each candidate.
  *
- * For each size, all candidates are verified once; then they take turns, iteration by iteration,
- * so that a slow moment of the machine affects all of them; then all are verified again. */
+ * The candidates take turns, iteration by iteration, so that a slow moment of the machine affects
+ * all of them. Afterwards each one's sum is verified. */
 #include "tools/bench.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,69 +23,52 @@
 
 enum { ITERATIONS_MOST = 100000 };
 
-__attribute__((noreturn, format(printf, 1, 2))) static void refuse(const char *format, ...)
-{
-    char text[512];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    cmn_fatal("darknet cmn bench: %s", text);
-}
+#define REFUSE(format, ...) cmn_fatal("darknet cmn bench: " format, __VA_ARGS__)
 
 static void add_size(struct cmn_bench *b, const char *word)
 {
-    unsigned long long bytes;
+    static const char units[] = "kKmMgG";
     char *end;
+    unsigned long long bytes;
 
     errno = 0;
     bytes = strtoull(word, &end, 10);
-    if (end > word && *end && strchr("kKmMgG", *end)) {
-        bytes = bytes > MOST_BYTES   ? bytes
-                : strchr("kK", *end) ? bytes << 10
-                : strchr("mM", *end) ? bytes << 20
-                                     : bytes << 30;
-        end++;
+    if (end > word && *end && strchr(units, *end)) {
+        bytes =
+            bytes > MOST_BYTES ? bytes : bytes << 10 * ((strchr(units, *end++) - units) / 2 + 1);
     }
-    if (end == word || *end || errno || word[0] == '-') {
-        refuse("-sizes: %s is no size: write bytes, or a number with K, M or G", word);
-    }
-    if (bytes < sizeof(float) || bytes > MOST_BYTES) {
-        refuse("-sizes: %s: a size lies between 4 bytes and 4G", word);
+    if (end == word || *end || errno || word[0] == '-' || bytes < sizeof(float) ||
+        bytes > MOST_BYTES) {
+        REFUSE("-sizes: %s is no size: write bytes, or a number with K, M or G, from 4 to 4G",
+               word);
     }
     if (b->sizes == CMN_BENCH_SIZES) {
-        refuse("-sizes: more than %d sizes", CMN_BENCH_SIZES);
+        REFUSE("-sizes: more than %d sizes", CMN_BENCH_SIZES);
     }
     b->size[b->sizes++] = (size_t)bytes / sizeof(float);
 }
 
 static void add_name(struct cmn_bench *b, const char *word)
 {
-    const char *names[CMN_BENCH_ROWS] = {CMN_RAW, CMN_MEMORY};
-    const struct cmn_communicator *c;
-    const char *nearest;
-    int n = 2;
+    const char *name, *names[CMN_CANDIDATES], *nearest;
+    int n = 0;
 
-    for (int i = 0; (c = cmn_communicator_at(i)) && n < CMN_BENCH_ROWS; i++) {
-        names[n++] = c->name;
-    }
     for (int i = 0; i < b->names; i++) {
         if (!strcmp(b->name[i], word)) {
-            refuse("-communicators: %s is named twice", word);
+            REFUSE("-communicators: %s is named twice", word);
         }
     }
-    for (int i = 0; i < n; i++) {
-        if (!strcmp(names[i], word)) {
-            b->name[b->names++] = names[i];
+    for (; (name = cmn_candidate_name(n)); names[n++] = name) {
+        if (!strcmp(name, word)) {
+            b->name[b->names++] = name;
             return;
         }
     }
     nearest = cmn_nearest(word, names, n);
     if (nearest) {
-        refuse("-communicators: unknown communicator %s: did you mean %s?", word, nearest);
+        REFUSE("-communicators: unknown communicator %s: did you mean %s?", word, nearest);
     }
-    refuse("-communicators: unknown communicator %s: known are those of `darknet cmn list`, %s and "
+    REFUSE("-communicators: unknown communicator %s: known are those of `darknet cmn list`, %s and "
            "%s",
            word, CMN_RAW, CMN_MEMORY);
 }
@@ -100,7 +81,7 @@ static void split(struct cmn_bench *b, const char *option, char *list,
 
     while ((word = strsep(&rest, ","))) {
         if (!word[0]) {
-            refuse("%s: there is nothing before or after a comma", option);
+            REFUSE("%s: there is nothing before or after a comma", option);
         }
         add(b, word);
     }
@@ -112,197 +93,60 @@ static int iterations_of(const char *value)
     long n = strtol(value, &end, 10);
 
     if (end == value || *end || n < 1 || n > ITERATIONS_MOST) {
-        refuse("-iters %s: the value must be a whole number, 1 to %d", value, ITERATIONS_MOST);
+        REFUSE("-iters %s: the value must be a whole number, 1 to %d", value, ITERATIONS_MOST);
     }
     return (int)n;
 }
 
-__attribute__((noreturn)) static void unknown(const char *word)
-{
-    static const char *const known[] = {"-sizes", "-communicators", "-iters", "-json"};
-    const char *nearest = cmn_nearest(word, known, sizeof known / sizeof known[0]);
-
-    if (nearest) {
-        refuse("unknown argument %s: did you mean %s?", word, nearest);
-    }
-    refuse("unknown argument %s; known are: -sizes, -communicators, -iters, -json, -cmn_KEY VALUE, "
-           "-nogpu",
-           word);
-}
-
 static void set_defaults(struct cmn_bench *b)
 {
-    const struct cmn_communicator *c;
-
-    if (b->sizes == 0) {
+    if (!b->sizes) {
         for (size_t bytes = 1 << 10; bytes <= 64 << 20; bytes *= 4) {
             b->size[b->sizes++] = bytes / sizeof(float);
         }
     }
-    if (b->named) {
-        return;
+    while (!b->named && (b->name[b->names] = cmn_candidate_name(b->names))) {
+        b->names++;
     }
-    b->name[b->names++] = CMN_RAW;
-    for (int i = 0; (c = cmn_communicator_at(i)) && b->names < CMN_BENCH_ROWS - 1; i++) {
-        b->name[b->names++] = c->name;
-    }
-    b->name[b->names++] = CMN_MEMORY;
 }
 
 /* By hand: getopt_long_only() would take every abbreviation, and getopt_long() no single hyphen. */
 void cmn_bench_arguments(struct cmn_bench *b, int argc, char **argv)
 {
-    const char *one = b->session->options.communicator;
+    static const char *const known[] = {"-sizes", "-communicators", "-iters"};
+    const char *one = b->session->options.communicator, *nearest;
 
     if (strcmp(one, "auto")) {
-        refuse("cmn_communicator=%s: it takes a list: -communicators %s", one, one);
+        REFUSE("cmn_communicator=%s: it takes a list: -communicators %s", one, one);
     }
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc; i += 2) {
         const char *option = argv[i];
-        if (!strcmp(option, "-json")) {
-            b->json = 1;
-            continue;
+        nearest = cmn_nearest(option, known, 3);
+        if (!nearest) {
+            REFUSE(
+                "unknown argument %s; known are: -sizes, -communicators, -iters, -cmn_KEY VALUE, "
+                "-nogpu",
+                option);
         }
-        if (strcmp(option, "-sizes") && strcmp(option, "-communicators") &&
-            strcmp(option, "-iters")) {
-            unknown(option);
+        if (strcmp(option, nearest)) {
+            REFUSE("unknown argument %s: did you mean %s?", option, nearest);
         }
-        if (++i == argc) {
-            refuse("%s: the value is missing", option);
+        if (i + 1 == argc) {
+            REFUSE("%s: the value is missing", option);
         }
         if (!strcmp(option, "-iters")) {
-            b->iterations = iterations_of(argv[i]);
+            b->iterations = iterations_of(argv[i + 1]);
         } else if (!strcmp(option, "-sizes")) {
-            split(b, option, argv[i], add_size);
+            split(b, option, argv[i + 1], add_size);
         } else {
             b->named = 1;
-            split(b, option, argv[i], add_name);
+            split(b, option, argv[i + 1], add_name);
         }
     }
     set_defaults(b);
 }
 
-/* ---- what is printed: a table with nccl-tests' columns, or the same as JSON ---- */
-
-struct row {
-    const char *name;
-    size_t floats;
-    double seconds; /* of one exchange: median over the iterations of the slowest rank's time */
-    int iterations;
-    long wrong; /* floats on all ranks; -1: nothing is summed */
-};
-
-static double busbw_factor(const struct cmn_bench *b)
-{
-    double n = b->session->topology.size;
-
-    return 2 * (n - 1) / n;
-}
-
-static double algbw(const struct row *row)
-{
-    return (double)row->floats * sizeof(float) / row->seconds / 1e9;
-}
-
-/* Only what moves all bytes has a bandwidth. */
-static int has_bandwidth(const struct row *row)
-{
-    return row->wrong >= 0 || row->name[0] == '(';
-}
-
-static void print_heading(const struct cmn_bench *b)
-{
-    const struct cmn_topology *t = &b->session->topology;
-
-    printf("# darknet-cmn %s, %d rank%s on %d node%s; sum of floats over all ranks, in place\n",
-           CMN_VERSION, t->size, t->size > 1 ? "s" : "", t->inter_size,
-           t->inter_size > 1 ? "s" : "");
-    printf("#%11s %12s  %-16s %11s %8s %8s %8s\n", "size", "count", "communicator", "time", "algbw",
-           "busbw", "#wrong");
-    printf("#%11s %12s  %-16s %11s %8s %8s\n", "(B)", "(floats)", "", "(us)", "(GB/s)", "(GB/s)");
-    fflush(stdout);
-}
-
-static void print_row(const struct cmn_bench *b, const struct row *row)
-{
-    char alg[16] = "-", bus[16] = "-", wrong[32] = "-";
-
-    if (has_bandwidth(row)) {
-        snprintf(alg, sizeof alg, "%.2f", algbw(row));
-        snprintf(bus, sizeof bus, "%.2f", algbw(row) * busbw_factor(b));
-    }
-    if (row->wrong >= 0) {
-        snprintf(wrong, sizeof wrong, "%ld", row->wrong);
-    }
-    printf("%12zu %12zu  %-16s %11.1f %8s %8s %8s\n", row->floats * sizeof(float), row->floats,
-           row->name, row->seconds * 1e6, alg, bus, wrong);
-    fflush(stdout);
-}
-
-static void print_footing(void)
-{
-    printf("# time: median over the iterations of the slowest rank's; busbw = algbw * 2(n-1)/n\n");
-    printf("# %s: sum in place, the limit of an exchange in shared memory: each rank "
-           "reads its 1/n\n#   of n buffers of its own, adds, and writes the sum to all n, "
-           "waiting for nobody\n",
-           CMN_MEMORY);
-}
-
-static cJSON *json_document(const struct cmn_bench *b)
-{
-    const struct cmn_topology *t = &b->session->topology;
-    cJSON *document = cJSON_CreateObject();
-
-    cJSON_AddStringToObject(document, "version", CMN_VERSION);
-    cJSON_AddStringToObject(document, "host", t->host);
-    cJSON_AddNumberToObject(document, "ranks", t->size);
-    cJSON_AddNumberToObject(document, "nodes", t->inter_size);
-    cJSON_AddArrayToObject(document, "results");
-    return document;
-}
-
-static void add_json_row(const struct cmn_bench *b, const struct row *row, cJSON *document)
-{
-    cJSON *o = cJSON_CreateObject();
-
-    cJSON_AddNumberToObject(o, "size", (double)(row->floats * sizeof(float)));
-    cJSON_AddNumberToObject(o, "count", (double)row->floats);
-    cJSON_AddStringToObject(o, "communicator", row->name);
-    cJSON_AddNumberToObject(o, "time", row->seconds * 1e6);
-    cJSON_AddNumberToObject(o, "iterations", row->iterations);
-    if (has_bandwidth(row)) {
-        cJSON_AddNumberToObject(o, "algbw", algbw(row));
-        cJSON_AddNumberToObject(o, "busbw", algbw(row) * busbw_factor(b));
-    }
-    if (row->wrong >= 0) {
-        cJSON_AddNumberToObject(o, "wrong", (double)row->wrong);
-    }
-    cJSON_AddItemToArray(cJSON_GetObjectItem(document, "results"), o);
-}
-
-static void print_json(cJSON *document)
-{
-    char *text = cJSON_Print(document);
-
-    if (!text) {
-        cmn_fatal("darknet cmn bench: out of memory");
-    }
-    printf("%s\n", text);
-    free(text);
-}
-
-/* ---- the benchmark ---- */
-
-/* Seconds that all timed iterations take together, unless -iters says how many there are. */
-enum { TIME = 8, FEWEST = 3, MOST = 100 };
-
-/* Exchanges of fewer bytes than this are timed several at a time. */
-enum { SHORT = 64 << 10, REPEATS = 16 };
-
-static int repeats(size_t n)
-{
-    return n * sizeof(float) < SHORT ? REPEATS : 1;
-}
+/* ---- the candidates ---- */
 
 static size_t largest(const struct cmn_bench *b)
 {
@@ -351,29 +195,25 @@ static void open_all(struct cmn_bench *b)
     }
 }
 
-/* Adds the wrong floats of all ranks, of each candidate, to wrong[]. */
-static void verify(struct cmn_bench *b, size_t n, long *wrong)
+/* ---- the benchmark ---- */
+
+/* Seconds that all timed iterations take together, unless -iters says how many there are. */
+enum { TIME = 8, FEWEST = 3, MOST = 100 };
+
+/* Exchanges of fewer bytes than this are timed several at a time. */
+enum { SHORT = 64 << 10, REPEATS = 16 };
+
+static int repeats(size_t n)
 {
-    for (int i = 0; i < b->candidates; i++) {
-        struct cmn_candidate *k = &b->candidate[i];
-        long sum;
-        cmn_status_wait("a verified exchange");
-        cmn_candidate_fill(k, n);
-        cmn_candidate_run(k, n);
-        sum = cmn_candidate_wrong(k, n);
-        if (sum < 0) {
-            wrong[i] = -1;
-            continue;
-        }
-        MPI_CALL(
-            MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_LONG, MPI_SUM, b->session->topology.world));
-        wrong[i] += sum;
-    }
+    return n * sizeof(float) < SHORT ? REPEATS : 1;
 }
 
-/* Every candidate's turn; seconds[i] becomes this rank's time of one exchange of candidate i. */
-static void take_turns(struct cmn_bench *b, size_t n, double *seconds)
+/* Every candidate's turn; seconds[i] becomes this rank's time of one exchange of candidate i.
+ * Returns the time of all. */
+static double take_turns(struct cmn_bench *b, size_t n, double *seconds)
 {
+    double sum = 0;
+
     for (int i = 0; i < b->candidates; i++) {
         double begin;
         cmn_status_wait("a timed exchange");
@@ -382,8 +222,10 @@ static void take_turns(struct cmn_bench *b, size_t n, double *seconds)
         for (int k = 0; k < repeats(n); k++) {
             cmn_candidate_run(&b->candidate[i], n);
         }
+        sum += cmn_clock() - begin;
         seconds[i] = (cmn_clock() - begin) / repeats(n);
     }
+    return sum;
 }
 
 /* As many iterations as fit into this size's part of the time, when one takes so many seconds. */
@@ -406,62 +248,95 @@ static int compare(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-static double median(double *x, int n)
+/* The median of the n values at x, which lie `apart`; it sorts `sorted`, room for n. */
+static double median(const double *x, int n, int apart, double *sorted)
 {
-    qsort(x, (size_t)n, sizeof *x, compare);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+    for (int i = 0; i < n; i++) {
+        sorted[i] = x[(size_t)i * (size_t)apart];
+    }
+    qsort(sorted, (size_t)n, sizeof *sorted, compare);
+    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* Times all turns of all iterations, one after the other: on rank 0 the slowest rank's. The caller
- * frees the result. */
+/* Times all turns of all iterations, one after the other: the slowest rank's. The caller frees the
+ * result. */
 static double *time_size(struct cmn_bench *b, size_t n, int *iterations)
 {
-    double warm[CMN_BENCH_ROWS], sum = 0, *all;
+    double warm[CMN_CANDIDATES], *all;
+    int values;
 
     for (int i = 0; i < b->candidates; i++) {
         cmn_candidate_clear(&b->candidate[i], n); /* sums of sums would soon be infinite */
     }
-    take_turns(b, n, warm);
-    for (int i = 0; i < b->candidates; i++) {
-        sum += warm[i] * repeats(n);
-    }
-    *iterations = choose_iterations(b, sum);
-    all = cmn_calloc((size_t)(*iterations * b->candidates), sizeof *all);
+    *iterations = choose_iterations(b, take_turns(b, n, warm));
+    values = *iterations * b->candidates;
+    all = cmn_calloc((size_t)values, sizeof *all);
     for (int k = 0; k < *iterations; k++) {
         take_turns(b, n, all + k * b->candidates);
     }
+    MPI_CALL(
+        MPI_Allreduce(MPI_IN_PLACE, all, values, MPI_DOUBLE, MPI_MAX, b->session->topology.world));
     return all;
 }
 
-/* Benchmarks one size; rank 0 prints its rows, or adds them to the document. Returns 1 when a sum
- * was wrong on any rank. */
-static int run_size(struct cmn_bench *b, size_t n, cJSON *document)
+/* Wrong floats of all ranks, or -1. */
+static long verify(struct cmn_candidate *k, size_t n)
 {
-    const struct cmn_topology *t = &b->session->topology;
-    long wrong[CMN_BENCH_ROWS] = {0};
-    int iterations, any_wrong = 0;
-    double *all, *x;
+    long wrong;
 
-    verify(b, n, wrong);
-    all = time_size(b, n, &iterations);
-    verify(b, n, wrong);
-    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, all, iterations * b->candidates, MPI_DOUBLE, MPI_MAX,
-                           t->world));
-    x = cmn_calloc((size_t)iterations, sizeof *x);
+    cmn_status_wait("a verified exchange");
+    wrong = cmn_candidate_verify(k, n);
+    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_LONG, MPI_SUM, k->session->topology.world));
+    return wrong < 0 ? -1 : wrong;
+}
+
+static void print_heading(const struct cmn_topology *t)
+{
+    printf("# darknet-cmn %s, %d rank%s on %d node%s; sum of floats over all ranks, in place\n"
+           "# time: median over the iterations of the slowest rank's; busbw = size / time * "
+           "2(n-1)/n\n"
+           "# %s: each rank reads its 1/n of n buffers of its own, adds, and writes the sum to "
+           "all n,\n"
+           "#   waiting for nobody: the limit of an exchange in shared memory\n"
+           "#%11s  %-16s %11s %14s %8s\n",
+           CMN_VERSION, t->size, t->size > 1 ? "s" : "", t->inter_size,
+           t->inter_size > 1 ? "s" : "", CMN_MEMORY, "size (B)", "communicator", "time (us)",
+           "busbw (GB/s)", "#wrong");
+    fflush(stdout);
+}
+
+/* Only what moves all bytes has a bandwidth. */
+static void print_row(const struct cmn_candidate *k, size_t n, double seconds, long wrong)
+{
+    double ranks = k->session->topology.size, bytes = (double)n * sizeof(float);
+    char bus[16] = "-", counted[32] = "-";
+
+    if (wrong >= 0 || k->part) {
+        snprintf(bus, sizeof bus, "%.2f", bytes / seconds / 1e9 * 2 * (ranks - 1) / ranks);
+    }
+    if (wrong >= 0) {
+        snprintf(counted, sizeof counted, "%ld", wrong);
+    }
+    printf("%12.0f  %-16s %11.1f %14s %8s\n", bytes, k->name, seconds * 1e6, bus, counted);
+    fflush(stdout);
+}
+
+/* Returns whether a sum was wrong on any rank. */
+static int run_size(struct cmn_bench *b, size_t n)
+{
+    int iterations, any_wrong = 0;
+    double *all = time_size(b, n, &iterations);
+    double *sorted = cmn_calloc((size_t)iterations, sizeof *sorted);
+
     for (int i = 0; i < b->candidates; i++) {
-        struct row row = {b->candidate[i].name, n, 0, iterations, wrong[i]};
-        for (int k = 0; k < iterations; k++) {
-            x[k] = all[k * b->candidates + i];
-        }
-        row.seconds = median(x, iterations);
-        any_wrong |= wrong[i] > 0;
-        if (document) {
-            add_json_row(b, &row, document);
-        } else if (t->rank == 0) {
-            print_row(b, &row);
+        long wrong = verify(&b->candidate[i], n);
+        any_wrong |= wrong > 0;
+        if (b->session->topology.rank == 0) {
+            print_row(&b->candidate[i], n, median(all + i, iterations, b->candidates, sorted),
+                      wrong);
         }
     }
-    free(x);
+    free(sorted);
     free(all);
     return any_wrong;
 }
@@ -469,26 +344,16 @@ static int run_size(struct cmn_bench *b, size_t n, cJSON *document)
 void cmn_tool_bench(struct cmn_tool_call *call)
 {
     struct cmn_bench *b = cmn_calloc(1, sizeof *b);
-    int prints = call->session->topology.rank == 0;
-    cJSON *document = NULL;
 
     b->session = call->session;
     cmn_bench_arguments(b, call->argc, call->argv);
     require_memory(b);
     open_all(b);
-    if (prints && b->json) {
-        document = json_document(b);
-    } else if (prints) {
-        print_heading(b);
+    if (b->session->topology.rank == 0) {
+        print_heading(&b->session->topology);
     }
     for (int i = 0; i < b->sizes; i++) {
-        call->status |= run_size(b, b->size[i], document);
-    }
-    if (document) {
-        print_json(document);
-        cJSON_Delete(document);
-    } else if (prints) {
-        print_footing();
+        call->status |= run_size(b, b->size[i]);
     }
     for (int i = 0; i < b->candidates; i++) {
         cmn_candidate_close(&b->candidate[i]);

@@ -6,19 +6,18 @@
 
 #include "tools/candidate.h"
 
-enum { CMN_BENCH_SIZES = 32, CMN_BENCH_ROWS = 32 };
+enum { CMN_BENCH_SIZES = 32 };
 
 struct cmn_bench {
     const struct cmn_session *session;
     size_t size[CMN_BENCH_SIZES]; /* in floats */
     int sizes;
-    const char *name[CMN_BENCH_ROWS]; /* of the candidates */
+    const char *name[CMN_CANDIDATES];
     int names;
     int named;      /* -communicators was given: a candidate that cannot run ends the job */
     int iterations; /* 0: as many as fit the time */
-    int json;
 
-    struct cmn_candidate candidate[CMN_BENCH_ROWS]; /* those that can run */
+    struct cmn_candidate candidate[CMN_CANDIDATES]; /* those that can run */
     int candidates;
 };
 

@@ -11,7 +11,17 @@
 #include "base/reduce.h"
 #include "mpi/call.h"
 #include "mpi/device.h"
-#include "transports/transport.h"
+#include "mpi/group.h"
+
+const char *cmn_candidate_name(int i)
+{
+    const struct cmn_communicator *c = i > 0 ? cmn_communicator_at(i - 1) : NULL;
+
+    return i == 0                                 ? CMN_RAW
+           : c                                    ? c->name
+           : i == 1 || cmn_communicator_at(i - 2) ? CMN_MEMORY
+                                                  : NULL;
+}
 
 static int on_gpu(const struct cmn_candidate *k)
 {
@@ -23,6 +33,13 @@ static void require(int result)
     if (result) {
         cmn_fatal_reason();
     }
+}
+
+/* ---- beginning and end ---- */
+
+static void refuse(struct cmn_candidate *k, const char *why)
+{
+    snprintf(k->refusal, sizeof k->refusal, "%.250s", why ? why : "");
 }
 
 /* Collective. Where a rank has failed, the lowest one's reason becomes the refusal on all ranks. */
@@ -39,157 +56,84 @@ static void agree(struct cmn_candidate *k, int result)
                  cmn_reason());
     }
     MPI_CALL(MPI_Bcast(k->refusal, sizeof k->refusal, MPI_CHAR, first, t->world));
-}
-
-/* Zeroed memory of this rank, where its gradients would lie. */
-static void get_memory(struct cmn_candidate *k)
-{
-    if (on_gpu(k)) {
-        require(cmn_device_memory(&k->data, k->floats));
-    } else {
-        k->data = cmn_alloc_floats(k->floats);
-    }
+    k->failed = 1;
 }
 
 static void open_communicator(struct cmn_candidate *k)
 {
     const struct cmn_session *s = k->session;
-    const char *refusal = cmn_communicator_refuses(k->c, &s->topology, &s->options);
 
-    if (refusal) {
-        snprintf(k->refusal, sizeof k->refusal, "%.250s", refusal);
+    refuse(k, cmn_communicator_refuses(k->c, &s->topology, &s->options));
+    if (k->refusal[0]) {
         return;
     }
     agree(k, k->c->open(&k->self, &s->topology, &s->options));
     if (k->refusal[0]) {
         k->self = NULL; /* where some ranks have it and others not, it cannot be closed */
-        return;
-    }
-    if (k->c->memory) {
+    } else if (k->c->memory) {
         agree(k, k->c->memory(k->self, k->floats, &k->data));
-        k->owns_data = !k->data;
-    }
-    if (!k->data && !k->refusal[0]) {
-        get_memory(k);
+        k->borrowed = k->data != NULL;
     }
 }
 
 /* Buffers that lie a large power of two apart would share cache lines. */
 enum { APART = (4096 + 5 * 128) / sizeof(float) };
 
-static void open_memory(struct cmn_candidate *k)
+static void divide_memory(struct cmn_candidate *k)
 {
-    size_t ranks = (size_t)k->session->topology.size;
-    size_t each = (k->floats / ranks / 16 + 2) * 16 + APART;
+    int ranks = k->session->topology.size;
+    size_t each = (k->floats / (size_t)ranks / 16 + 2) * 16 + APART;
 
-    if (on_gpu(k)) {
-        snprintf(k->refusal, sizeof k->refusal, "it is a measure of the CPU's memory");
-        return;
-    }
-    k->floats = each * ranks;
-    get_memory(k);
-    k->part = cmn_calloc(ranks, sizeof *k->part);
-    for (size_t i = 0; i < ranks; i++) {
-        k->part[i] = k->data + i * each;
-    }
-}
-
-static void open_raw(struct cmn_candidate *k)
-{
-    const char *refusal = on_gpu(k) ? cmn_device_refuses_mpi(&k->session->topology) : NULL;
-
-    if (refusal) {
-        snprintf(k->refusal, sizeof k->refusal, "%.250s", refusal);
-    } else {
-        get_memory(k);
+    k->part = cmn_calloc((size_t)ranks, sizeof *k->part);
+    k->data = cmn_alloc_floats(each * (size_t)ranks);
+    for (int i = 0; i < ranks; i++) {
+        k->part[i] = k->data + (size_t)i * each;
     }
 }
 
 void cmn_candidate_open(struct cmn_candidate *k, const char *name, const struct cmn_session *s,
                         size_t floats)
 {
-    *k = (struct cmn_candidate){.name = name,
-                                .c = cmn_communicator_find(name),
-                                .session = s,
-                                .floats = floats,
-                                .owns_data = 1};
+    *k = (struct cmn_candidate){
+        .name = name, .c = cmn_communicator_find(name), .session = s, .floats = floats};
     if (k->c) {
         open_communicator(k);
-    } else if (!strcmp(name, CMN_MEMORY)) {
-        open_memory(k);
+    } else if (!strcmp(name, CMN_RAW)) {
+        refuse(k, on_gpu(k) ? cmn_device_refuses_mpi(&s->topology) : NULL);
     } else {
-        open_raw(k);
+        refuse(k, on_gpu(k) ? "it is a measure of the CPU's memory" : NULL);
+    }
+    if (k->refusal[0] || k->borrowed) {
+        return;
+    }
+    if (on_gpu(k)) {
+        require(cmn_device_memory(&k->data, k->floats));
+    } else if (!strcmp(name, CMN_MEMORY)) {
+        divide_memory(k);
+    } else {
+        k->data = cmn_alloc_floats(k->floats);
     }
 }
 
-/* Different in neighbouring places, and in places that lie a power of two apart. */
-static float pattern(size_t i)
+void cmn_candidate_close(struct cmn_candidate *k)
 {
-    return (float)(i % 61 + 1);
+    if (k->self) {
+        k->c->close(k->self);
+    }
+    if (!k->borrowed && on_gpu(k)) {
+        cmn_device_free(k->data);
+    } else if (!k->borrowed) {
+        free(k->data);
+    }
+    free(k->part);
+    *k = (struct cmn_candidate){.name = k->name};
 }
 
-/* The floats as the CPU sees them: themselves, or room for a copy. */
-static float *view(const struct cmn_candidate *k, size_t n)
-{
-    return on_gpu(k) ? cmn_malloc(n + 1, sizeof *k->data) : k->data;
-}
+/* ---- a sum ---- */
 
-/* Writes a view back and frees it. */
-static void put_back(struct cmn_candidate *k, float *x, size_t n)
-{
-    if (x != k->data) {
-        require(cmn_device_write(k->data, x, n));
-        free(x);
-    }
-}
-
-void cmn_candidate_fill(struct cmn_candidate *k, size_t n)
-{
-    float mine = (float)(k->session->topology.rank + 1);
-    float *x = view(k, n);
-
-    for (size_t i = 0; i < n; i++) {
-        x[i] = mine * pattern(i);
-    }
-    put_back(k, x, n);
-}
-
-void cmn_candidate_clear(struct cmn_candidate *k, size_t n)
-{
-    float *x = view(k, n);
-
-    memset(x, 0, n * sizeof *x);
-    put_back(k, x, n);
-}
-
-long cmn_candidate_wrong(const struct cmn_candidate *k, size_t n)
-{
-    const int size = k->session->topology.size;
-    const float ranks = (float)size * (float)(size + 1) / 2;
-    const float allowed = k->session->options.dtype == CMN_FP32 ? 0 : 0.02F;
-    long wrong = 0;
-    float *x;
-
-    if (k->c ? !k->c->sums : strcmp(k->name, CMN_RAW) != 0) {
-        return -1;
-    }
-    x = view(k, n);
-    if (x != k->data) {
-        require(cmn_device_read(x, k->data, n));
-    }
-    for (size_t i = 0; i < n; i++) {
-        float right = ranks * pattern(i);
-        wrong += !(fabsf(x[i] - right) <= allowed * right);
-    }
-    if (x != k->data) {
-        free(x);
-    }
-    return wrong;
-}
-
-/* The memory traffic of an in-place sum over ranks that share memory: reads 1/size of every rank's
- * buffer and writes the sum to all. The buffers are this rank's own here, and nobody waits for
- * anybody. */
+/* The memory traffic of a sum in place over ranks that share memory: each rank reads 1/size of all
+ * ranks' buffers and writes the sum to all. The buffers are this rank's own here, and nobody waits
+ * for anybody. */
 static void sum_in_place(struct cmn_candidate *k, size_t n)
 {
     const struct cmn_topology *t = &k->session->topology;
@@ -207,7 +151,7 @@ void cmn_candidate_run(struct cmn_candidate *k, size_t n)
 
     if (k->c) {
         k->c->allreduce(k->self, &x);
-    } else if (!strcmp(k->name, CMN_MEMORY)) {
+    } else if (k->part) {
         sum_in_place(k, n);
     } else {
         MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, k->data, (int)n, MPI_FLOAT, MPI_SUM,
@@ -215,18 +159,57 @@ void cmn_candidate_run(struct cmn_candidate *k, size_t n)
     }
 }
 
-void cmn_candidate_close(struct cmn_candidate *k)
+/* ---- a sum that is known ---- */
+
+/* The floats as the CPU sees them: themselves, or room for a copy. */
+static float *view(const struct cmn_candidate *k, size_t n)
 {
-    if (k->self) {
-        k->c->close(k->self);
+    return on_gpu(k) ? cmn_malloc(n + 1, sizeof *k->data) : k->data;
+}
+
+/* Writes `times` a pattern, which differs in neighbouring places and in places that lie a power of
+ * two apart. Its sums are exact in any order of addition. */
+static void fill(struct cmn_candidate *k, size_t n, int times)
+{
+    float *x = view(k, n);
+
+    for (size_t i = 0; i < n; i++) {
+        x[i] = (float)times * (float)(i % 61 + 1);
     }
-    if (k->owns_data && on_gpu(k)) {
-        cmn_device_free(k->data);
-    } else if (k->owns_data) {
-        free(k->data);
+    if (on_gpu(k)) {
+        require(cmn_device_write(k->data, x, n));
+        free(x);
     }
-    free(k->part);
-    k->self = NULL;
-    k->data = NULL;
-    k->part = NULL;
+}
+
+void cmn_candidate_clear(struct cmn_candidate *k, size_t n)
+{
+    fill(k, n, 0);
+}
+
+long cmn_candidate_verify(struct cmn_candidate *k, size_t n)
+{
+    const struct cmn_topology *t = &k->session->topology;
+    const float ranks = (float)t->size * (float)(t->size + 1) / 2;
+    const float allowed = k->session->options.dtype == CMN_FP32 ? 0 : 0.02F;
+    long wrong = 0;
+    float *x;
+
+    fill(k, n, t->rank + 1);
+    cmn_candidate_run(k, n);
+    if (k->part || (k->c && !k->c->sums)) {
+        return -1;
+    }
+    x = view(k, n);
+    if (on_gpu(k)) {
+        require(cmn_device_read(x, k->data, n));
+    }
+    for (size_t i = 0; i < n; i++) {
+        float right = ranks * (float)(i % 61 + 1);
+        wrong += !(fabsf(x[i] - right) <= allowed * right);
+    }
+    if (on_gpu(k)) {
+        free(x);
+    }
+    return wrong;
 }

@@ -1,37 +1,38 @@
-/* A candidate for summing floats over all ranks: a communicator, MPI_Allreduce itself, or the
- * limit that memory sets. `check` asks whether each works, `bench` how fast each is. Functions end
- * the job when MPI, a GPU or memory fails. */
+/* The candidates for summing floats over all ranks: MPI_Allreduce itself, every communicator, and a
+ * pass over memory that exchanges nothing. `check` asks whether each works, `bench` how fast each
+ * is. A failure of MPI, a GPU or memory ends the job. */
 #ifndef CMN_CANDIDATE_H
 #define CMN_CANDIDATE_H
 
 #include "communicators/communicator.h"
 #include "trainer/session.h"
 
-/* Names of the candidates that are no communicators. */
+/* The names of those that are no communicators. */
 #define CMN_RAW "MPI_Allreduce"
 #define CMN_MEMORY "(memory)"
+
+enum { CMN_CANDIDATES = 32 };
 
 struct cmn_candidate {
     const char *name;
     const struct cmn_communicator *c; /* NULL: CMN_RAW or CMN_MEMORY */
     const struct cmn_session *session;
-    void *self;    /* the communicator's */
-    float *data;   /* `floats` of them; on the GPU where topology.device is not -1 */
-    int owns_data; /* 0: the memory is the communicator's */
-    float **part;  /* CMN_MEMORY: buffers of this rank that stand for all ranks' buffers */
+    void *self;   /* the communicator's */
+    float *data;  /* `floats` of them; on the GPU where topology.device is not -1 */
+    int borrowed; /* the memory is the communicator's */
     size_t floats;
-    char refusal[256]; /* why it cannot run here; "": it can */
+    float **part;      /* CMN_MEMORY: buffers in data that stand for all ranks' buffers */
+    int failed;        /* the refusal says what went wrong, and not that it cannot work here */
+    char refusal[256]; /* why it cannot run; "": it can */
 };
 
-/* Collective, blocking. `name` is a communicator's, CMN_RAW or CMN_MEMORY. Sets k->refusal, equal
- * on all ranks, where it refuses or cannot be opened: it must not be run then. Close it in either
- * case. */
+/* Local. The name of candidate i: MPI_Allreduce, the communicators, (memory); NULL behind them. */
+const char *cmn_candidate_name(int i);
+
+/* Collective, blocking. Opens the candidate of that name for up to `floats` floats. Sets
+ * k->refusal, equal on all ranks, where it cannot run. Close it in either case. */
 void cmn_candidate_open(struct cmn_candidate *k, const char *name, const struct cmn_session *s,
                         size_t floats);
-
-/* Local. Writes this rank's summand of a known sum, exact in any order of addition, into n
- * floats. */
-void cmn_candidate_fill(struct cmn_candidate *k, size_t n);
 
 /* Local. Sets n floats to 0. */
 void cmn_candidate_clear(struct cmn_candidate *k, size_t n);
@@ -39,9 +40,9 @@ void cmn_candidate_clear(struct cmn_candidate *k, size_t n);
 /* Collective, blocking. Sums the first n floats over all ranks. */
 void cmn_candidate_run(struct cmn_candidate *k, size_t n);
 
-/* Local. Returns how many of the first n floats differ from the sum of what the ranks filled in;
- * -1: this candidate sums nothing. */
-long cmn_candidate_wrong(const struct cmn_candidate *k, size_t n);
+/* Collective, blocking. Sums n floats whose sum is known. Returns how many of them are wrong on this
+ * rank; -1: the candidate sums nothing. */
+long cmn_candidate_verify(struct cmn_candidate *k, size_t n);
 
 /* Collective. */
 void cmn_candidate_close(struct cmn_candidate *k);

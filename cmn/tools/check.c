@@ -98,10 +98,8 @@ static void gather(struct check *c)
     struct cmn_findings *f = &c->findings;
 
     gather_host_info(c);
-    cmn_status_wait("an exchange between neighbours");
-    cmn_probe_values(c->t, &f->ring_wrong, &f->sum_wrong);
     f->pair = c->pair = cmn_probe_pairs(c->t, &f->pairs);
-    f->trial = c->trial = cmn_probe_communicators(c->session, &f->trials);
+    f->trial = c->trial = cmn_probe_candidates(c->session, &f->trials);
     gather_registrations(c);
     choose(c);
     f->rank = c->info;
@@ -163,12 +161,11 @@ static void print_node(const struct check *c, const struct cmn_host_info *r)
             r->window[0] ? "NO shared window of 64 MiB" : "a shared window of 64 MiB can be had");
 }
 
-static void print_exchanges(const struct check *c)
+static void print_pairs(const struct check *c)
 {
     const struct cmn_findings *f = &c->findings;
 
-    fprintf(c->out, "exchange with the neighbours: %s; MPI_Allreduce: %s\n",
-            f->ring_wrong ? "WRONG" : "right", f->sum_wrong ? "WRONG" : "right");
+    fprintf(c->out, "%s", f->pairs ? "neighbours:\n" : "");
     for (int i = 0; i < f->pairs; i++) {
         const struct cmn_pair *p = &f->pair[i];
         fprintf(c->out, "  ranks %d and %d: %.1f us, %.2f GB/s%s\n", p->a, p->b, p->microseconds,
@@ -177,7 +174,7 @@ static void print_exchanges(const struct check *c)
     }
 }
 
-static void print_communicators(const struct check *c)
+static void print_trials(const struct check *c)
 {
     static const char *const word[] = {"works", "not here: ", "FAILS: "};
     const struct cmn_findings *f = &c->findings;
@@ -205,8 +202,8 @@ static void print_report(const struct check *c)
             print_node(c, &c->info[i]);
         }
     }
-    print_exchanges(c);
-    print_communicators(c);
+    print_pairs(c);
+    print_trials(c);
     fputc('\n', c->out);
 }
 

@@ -281,13 +281,6 @@ static void diagnose_pairs(const struct cmn_findings *f, int between, struct cmn
 
 static void diagnose_trials(const struct cmn_findings *f, struct cmn_diagnoses *d)
 {
-    if (f->ring_wrong) {
-        add(d, 1, "%d of %d ranks received wrong values from their neighbours", f->ring_wrong,
-            f->ranks);
-    }
-    if (f->sum_wrong) {
-        add(d, 1, "MPI_Allreduce gave wrong sums on %d of %d ranks", f->sum_wrong, f->ranks);
-    }
     for (int i = 0; i < f->trials; i++) {
         if (f->trial[i].result == CMN_FAILS) {
             add(d, 1, "communicator %s: %s", f->trial[i].name, f->trial[i].why);

@@ -12,7 +12,7 @@ struct cmn_pair {
     double gigabytes;    /* per second and direction, 4 MiB */
 };
 
-/* The result of trying a communicator. */
+/* The result of trying a candidate (candidate.h). */
 struct cmn_trial {
     const char *name;
     enum { CMN_WORKS, CMN_REFUSES, CMN_FAILS } result;
@@ -22,7 +22,6 @@ struct cmn_trial {
 struct cmn_findings {
     const struct cmn_host_info *rank; /* of each rank, in order */
     int ranks;
-    int ring_wrong, sum_wrong; /* ranks that got wrong values from neighbours, MPI_Allreduce */
     const struct cmn_pair *pair;
     int pairs;
     const struct cmn_trial *trial;

@@ -6,17 +6,13 @@
 #include "tools/diagnosis.h"
 #include "trainer/session.h"
 
-/* Every rank sends to the next one and checks what it receives; then all sum with MPI_Allreduce
- * and check. *ring and *sum become the numbers of ranks that got wrong values. */
-void cmn_probe_values(const struct cmn_topology *t, int *ring, int *sum);
-
 /* Measures latency and bandwidth between rank i and rank i + 1, one pair after the other, while
  * the other ranks sleep. Above 16 ranks only the first pair of each node and the pairs between two
- * nodes. Returns *pairs of them, complete on rank 0; the caller frees. */
+ * nodes. Returns *pairs of them; the caller frees. */
 struct cmn_pair *cmn_probe_pairs(const struct cmn_topology *t, int *pairs);
 
-/* Opens, runs, verifies and closes every communicator. Returns *trials of them, the same on all
- * ranks; the caller frees. */
-struct cmn_trial *cmn_probe_communicators(const struct cmn_session *s, int *trials);
+/* Opens, verifies and closes MPI_Allreduce and every communicator. Returns *trials of them, the same
+ * on all ranks; the caller frees. */
+struct cmn_trial *cmn_probe_candidates(const struct cmn_session *s, int *trials);
 
 #endif

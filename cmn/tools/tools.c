@@ -26,7 +26,7 @@ static const struct cmn_tool table[] = {
      "images, labels, classes, keys and memory of a training, before it begins; under mpiexec the "
      "ranks divide the images; status 1 where something is wrong",
      NULL, cmn_tool_doctor, 0},
-    {"bench", "[-sizes LIST] [-communicators LIST] [-iters N] [-json]",
+    {"bench", "[-sizes LIST] [-communicators LIST] [-iters N]",
      "under mpiexec: time and bandwidth of each communicator and of MPI_Allreduce, sums verified; "
      "sizes in bytes, or with K, M, G (powers of 1024)",
      NULL, cmn_tool_bench, 0},
