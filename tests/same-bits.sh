@@ -156,7 +156,7 @@ list-seed                                        | 2           | classifier conv
 list-uneven                                      | 3           | classifier drop batch=25 subdivisions=5 | batch=global
 list-no-cache                                    | 2           | classifier mlp max_batches=15 threads=4 | cache_mb=0 report=quiet
 + list-colours                                   | 2           | cifar cifar | validate=0
-+ reports                                        | 2           | classifier conv | report=lines report_every=1 csv=rows.csv graph=net.dot timeline=trace.json log=out
++ reports                                        | 2           | classifier conv | report=lines report_every=1 graph=net.dot timeline=trace.json log=out
 + validate-conv                                  | 3           | classifier conv max_batches=15 | validate=1
 validate-yolo                                    | 2           | detector yolo | validate=1 batch=global
 + random                                         | 2           | detector random max_batches=203 |

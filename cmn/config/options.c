@@ -173,8 +173,6 @@ static const struct option table[] = {
      0, NULL},
     {reports, "cmn_json", TEXT, "", "file name", 0, 0, AT(json),
      "JSON log; empty: in the backup folder, named after the cfg", 0, NULL},
-    {reports, "cmn_csv", TEXT, "off", "file name, or off", 0, 0, AT(csv),
-     "the rows of the table as comma-separated values; off: none", 0, NULL},
     {reports, "cmn_chart", TEXT, "off", "file name, or off", 0, 0, AT(chart),
      "PNG chart of loss, accuracy or mAP, learning rate and images/s, redrawn at each row by "
      "gnuplot; off: none",
@@ -228,6 +226,7 @@ static const struct {
     const char *key, *instead;
 } removed[] = {
     {"cmn_log", "cmn_rank_logs"},
+    {"cmn_csv", "the JSON log, of which one line of jq makes CSV (docs/use/reports.md)"},
     {"cmn_compress_ratio", "cmn_topk_ratio"},
     {"cmn_compress_warmup", "cmn_topk_warmup"},
     {"cmn_compress_rank", "cmn_powersgd_rank"},

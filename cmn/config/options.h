@@ -73,7 +73,6 @@ struct cmn_options {
     long report;             /* enum cmn_report_mode */
     long report_every;       /* iterations between rows, 0: one row an epoch */
     char json[CMN_TEXT];     /* empty: beside the weights */
-    char csv[CMN_TEXT];      /* file, empty: off */
     char chart[CMN_TEXT];    /* file, empty: off */
     char events[CMN_TEXT];   /* folder of TensorBoard's event files, empty: off */
     char graph[CMN_TEXT];    /* file, empty: off */

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 struct cmn_backlog {
-    char *name; /* of the log, for messages: "CSV rows.csv" */
+    char *name; /* of the log, for messages: "JSON log net.json" */
     /* Appends one record to the log, whole or not at all. 0, or -1 with a reason. */
     int (*append)(void *log, const void *record, size_t bytes);
     void *log;

@@ -49,7 +49,6 @@ static void open_report(struct cmn_training_progress *p)
         .answer = s->command->answer,
         .name = p->model->name,
         .json = p->json,
-        .csv = s->options.csv,
         .chart = s->options.chart,
         .tensorboard = s->options.events,
         .graph = s->options.graph,

@@ -50,7 +50,6 @@ static const struct key keys[] = {
     {"cmn_report", "table", "quiet", "quiet", {"", "loud", "tables"}},
     {"cmn_report_every", "auto", "100", "100", {"", "-1", "often"}},
     {"cmn_json", "", "log.json", "log.json", {"on", "off"}},
-    {"cmn_csv", "", "log.csv", "log.csv", {"on"}},
     {"cmn_chart", "", "chart.png", "chart.png", {"on"}},
     {"cmn_tensorboard", "", "runs", "runs", {"on"}},
     {"cmn_graph", "", "cg.dot", "cg.dot", {"on"}},
@@ -297,9 +296,8 @@ static void bad_values(void **state)
 /* No file of this name: who wants one writes ./off. */
 static void names_are_off(void **state)
 {
-    static const char *const key[] = {"cmn_csv",      "cmn_chart",    "cmn_tensorboard",
-                                      "cmn_graph",    "cmn_timeline", "cmn_rank_logs",
-                                      "cmn_cache_dir"};
+    static const char *const key[] = {"cmn_chart",    "cmn_tensorboard", "cmn_graph",
+                                      "cmn_timeline", "cmn_rank_logs",   "cmn_cache_dir"};
     struct cmn_options o;
 
     (void)state;
