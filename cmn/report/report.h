@@ -27,7 +27,7 @@ struct cmn_report_plan {
 struct cmn_report *cmn_report_open(const struct cmn_report_plan *plan);
 
 /* Writes one row. Where an output cannot be written a line says so, once, and the training
- * continues: rows of the logs wait in memory, and the chart is drawn at a later row. */
+ * continues: a row of a log is tried again with the next one, and the chart is drawn at a later row. */
 void cmn_report_row(struct cmn_report *r, const struct cmn_row *row);
 
 /* Erases the progress bar before something else is printed. NULL is allowed. */
