@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,11 +182,10 @@ static const struct option table[] = {
      "event file for TensorBoard in this folder, with the rows of the table; off: none", 0, NULL},
     {reports, "cmn_graph", TEXT, "off", "file name, or off", 0, 0, AT(graph),
      "the network as a graph for Graphviz, written once before training; off: none", 0, NULL},
-    {reports, "cmn_timeline", TEXT, "off", "file name, or off", 0, 0, AT(timeline),
-     "trace of all ranks for Perfetto or Chrome's DevTools (docs/use/timeline.md); off: none", 0,
-     NULL},
-    {reports, "cmn_timeline_steps", NUMBER, "100", "1 to 1000000 steps", 1, 1000000,
-     AT(timeline_steps), "latest steps that the trace holds", 0, "cmn_timeline"},
+    {reports, "cmn_timeline", TEXT, "off", "file name[:steps], or off", 0, 0, AT(timeline),
+     "trace of all ranks for Perfetto or Chrome's DevTools (docs/use/timeline.md) with the latest "
+     "100 steps, or as many as are given; off: none",
+     0, NULL},
     {reports, "cmn_rank_logs", TEXT, "off", "folder, or off", 0, 0, AT(log),
      "write the output of ranks above 0 to rank-N.log in this existing folder; off: discard it", 1,
      NULL},
@@ -226,6 +226,7 @@ static const struct {
     const char *key, *instead;
 } removed[] = {
     {"cmn_log", "cmn_rank_logs"},
+    {"cmn_timeline_steps", "cmn_timeline=FILE:STEPS"},
     {"cmn_csv", "the JSON log, of which one line of jq makes CSV (docs/use/reports.md)"},
     {"cmn_compress_ratio", "cmn_topk_ratio"},
     {"cmn_compress_warmup", "cmn_topk_warmup"},
@@ -321,6 +322,21 @@ static void store_word(char *field, const struct option *option)
     }
 }
 
+long cmn_options_timeline(const char *value, char *file)
+{
+    const char *colon = strrchr(value, ':');
+    size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
+    long steps;
+
+    snprintf(file, CMN_TEXT, "%s", value);
+    if (!digits || colon[1 + digits] || colon == value) {
+        return 100;
+    }
+    file[colon - value] = '\0';
+    steps = digits <= 7 ? strtol(colon + 1, NULL, 10) : 0;
+    return steps <= 1000000 ? steps : 0;
+}
+
 static int store_text(char *field, const struct option *option, const char *value,
                       const char *where)
 {
@@ -337,6 +353,10 @@ static int store_text(char *field, const struct option *option, const char *valu
     } else if (is_name && (is_off || !strcmp(value, "on"))) {
         return cmn_fail("%s: %s=%s: the value must be a %s; write ./%s for one of this name", where,
                         option->key, value, range, value);
+    }
+    if (option->at == AT(timeline) && !cmn_options_timeline(value, field)) {
+        return cmn_fail("%s: %s=%s: the number of steps behind the colon must be 1 to 1000000",
+                        where, option->key, value);
     }
     memcpy(field, value, strlen(value) + 1);
     return 0;

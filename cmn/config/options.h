@@ -77,8 +77,7 @@ struct cmn_options {
     char events[CMN_TEXT];   /* folder of TensorBoard's event files, empty: off */
     char graph[CMN_TEXT];    /* file, empty: off */
     char log[CMN_TEXT];      /* folder for the output of ranks above 0, empty: off */
-    char timeline[CMN_TEXT]; /* file, empty: off */
-    long timeline_steps;     /* number of latest steps in the trace */
+    char timeline[CMN_TEXT]; /* file[:steps], empty: off */
     long cache_mb;           /* of a node; -1: a part of free memory */
     char spill[CMN_TEXT];    /* folder for images beyond those, empty: off */
     long verify;             /* iterations between comparisons of the weights, 0: never */
@@ -106,6 +105,11 @@ int cmn_options_set_in_cfg(struct cmn_options *o, const char *key, const char *v
  * command line is an error: -1 with a reason. One in the cfg, which may serve several commands,
  * is a remark of rank 0. */
 int cmn_options_idle(const struct cmn_options *o, const char *evaluator);
+
+/* The number of latest steps that a value of cmn_timeline asks for, or 0 if that is more than
+ * 1000000; copies the file's name to `file` (CMN_TEXT bytes). A colon with nothing but digits behind
+ * it separates the two. */
+long cmn_options_timeline(const char *value, char *file);
 
 /* Local. Writes one line "key = value\n" for each key, to compare ranks. 0, or -1 with a reason
  * when `bytes` are too few. */

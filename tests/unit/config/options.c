@@ -54,8 +54,11 @@ static const struct key keys[] = {
     {"cmn_tensorboard", "", "runs", "runs", {"on"}},
     {"cmn_graph", "", "cg.dot", "cg.dot", {"on"}},
     {"cmn_rank_logs", "", "folder", "folder", {"on"}},
-    {"cmn_timeline", "", "trace.json", "trace.json", {"on"}},
-    {"cmn_timeline_steps", "100", "5", "5", {"", "0", "1000001", "all"}},
+    {"cmn_timeline",
+     "",
+     "trace.json:5",
+     "trace.json:5",
+     {"on", "t:0", "t:1000001", "t:99999999999999999999"}},
     {"cmn_cache_mb", "auto", "0", "0", {"", "-2", "1G", "16777217"}},
     {"cmn_cache_dir", "", "/scratch", "/scratch", {"on"}},
     {"cmn_verify", "1000", "1", "1", {"", "-1", "all"}},
@@ -310,6 +313,24 @@ static void names_are_off(void **state)
     }
 }
 
+static void a_timeline_has_a_file_and_steps(void **state)
+{
+    static const struct {
+        const char *value, *file;
+        long steps;
+    } of[] = {{"a.json", "a.json", 100}, {"a:1", "a", 1},       {"a:b:1000000", "a:b", 1000000},
+              {"a:", "a:", 100},         {":5", ":5", 100},     {"a:5x", "a:5x", 100},
+              {"a:-5", "a:-5", 100},     {"5", "5", 100},       {"", "", 100},
+              {"a:0", "a", 0},           {"a:1000001", "a", 0}, {"a:4294967301", "a", 0}};
+    char file[CMN_TEXT];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(of); i++) {
+        assert_int_equal(cmn_options_timeline(of[i].value, file), of[i].steps);
+        assert_string_equal(file, of[i].file);
+    }
+}
+
 static void too_long_value(void **state)
 {
     struct cmn_options o;
@@ -403,6 +424,7 @@ int main(void)
         cmocka_unit_test(bad_values),
         cmocka_unit_test(names_are_off),
         cmocka_unit_test(too_long_value),
+        cmocka_unit_test(a_timeline_has_a_file_and_steps),
         cmocka_unit_test(unknown_keys),
         cmocka_unit_test(command_line_wins),
         cmocka_unit_test(print_fits),
