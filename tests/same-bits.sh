@@ -649,7 +649,7 @@ plan() {
         [[ $word != CMN_DEBUG_* ]] || { debug+=("$word"); continue; }
         keyed+=("-cmn_${word%%=*}" "${word#*=}")
     done
-    [[ -z $stop$back || $had == *' checkpoint '* ]] || keyed+=(-cmn_checkpoint "$stop$back" -cmn_checkpoint_keep 9)
+    [[ -z $stop$back || $had == *' checkpoint '* ]] || keyed+=(-cmn_checkpoint "$stop$back") debug+=(CMN_DEBUG_CHECKPOINT_KEEP=9)
     words "$driver" "$net"
 }
 

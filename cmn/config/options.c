@@ -195,8 +195,6 @@ static const struct option table[] = {
      "iterations between checkpoints, from which the same command resumes by itself (-clear "
      "starts over); off: none",
      0, NULL},
-    {safety, "cmn_checkpoint_keep", NUMBER, "2", "1 to 1000 files", 1, 1000, AT(checkpoint_keep),
-     "latest checkpoints that stay in the backup folder", 0, "cmn_checkpoint"},
     {safety, "cmn_nonfinite", WORD, "stop", "stop, skip, ignore", 0, 0, AT(nonfinite),
      "when a loss or gradient is NaN or infinite; stop: name rank, layer and images, and end; "
      "skip: leave the step out on all ranks; ignore: continue as Darknet does",
@@ -226,6 +224,7 @@ static const struct {
     const char *key, *instead;
 } removed[] = {
     {"cmn_log", "cmn_rank_logs"},
+    {"cmn_checkpoint_keep", NULL},
     {"cmn_timeline_steps", "cmn_timeline=FILE:STEPS"},
     {"cmn_csv", "the JSON log, of which one line of jq makes CSV (docs/use/reports.md)"},
     {"cmn_compress_ratio", "cmn_topk_ratio"},

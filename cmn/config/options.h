@@ -83,7 +83,6 @@ struct cmn_options {
     long verify;             /* iterations between comparisons of the weights, 0: never */
     long nonfinite;          /* enum cmn_nonfinite_mode */
     long checkpoint;         /* iterations between checkpoints, 0: none */
-    long checkpoint_keep;    /* number of latest checkpoints that stay */
 
     uint64_t fixed; /* bit i: the command line set key i, which the cfg cannot change */
     uint64_t given; /* bit i: the command line or the cfg set it */

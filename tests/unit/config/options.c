@@ -65,7 +65,6 @@ static const struct key keys[] = {
     {"cmn_nonfinite", "stop", "skip", "skip", {"", "0", "nan"}},
     {"cmn_outlier", "off", "6", "6", {"", "-1", "1001", "nan", "on"}},
     {"cmn_checkpoint", "off", "100", "100", {"", "-1", "1.5", "on"}},
-    {"cmn_checkpoint_keep", "2", "5", "5", {"", "0", "1001", "all"}},
 };
 
 static void assert_shown(const struct cmn_options *o, const char *key, const char *value)
