@@ -56,7 +56,7 @@ enum { TRAININGS = sizeof trainings / sizeof trainings[0], SAMPLES = 50 };
 /* A checkpoint of each, and what a training of it begins with. */
 static struct base {
     struct cmn_session session;
-    unsigned char *weights, *data;
+    unsigned char *weights, *data; /* of the file's begin and end */
     size_t weight_bytes, data_bytes;
     cJSON *header;
 } base[TRAININGS];
@@ -108,6 +108,14 @@ static network *start(const struct training *t, struct cmn_session *s)
 
 /* ---- real checkpoints ---- */
 
+/* Of a tensor behind the header; one with "at" has none there. */
+static size_t bytes_behind(const cJSON *tensor)
+{
+    return cJSON_GetObjectItem(tensor, "at")
+               ? 0
+               : cmn_aligned((uint64_t)cJSON_GetObjectItem(tensor, "bytes")->valuedouble);
+}
+
 /* What rank 0 has, the second rank has, too. */
 static void add_rank(cJSON *training, cJSON *list, struct base *b, const unsigned char *data)
 {
@@ -118,14 +126,14 @@ static void add_rank(cJSON *training, cJSON *list, struct base *b, const unsigne
     b->data = malloc(2 * b->data_bytes + CMN_ALIGN);
     for (int i = 0; i < n; i++) {
         cJSON *tensor = cJSON_GetArrayItem(list, i);
-        size_t bytes = cmn_aligned((uint64_t)cJSON_GetObjectItem(tensor, "bytes")->valuedouble);
+        size_t bytes = bytes_behind(tensor);
         memcpy(b->data + to, data + at, bytes);
         to += bytes;
         at += bytes;
     }
     for (int i = 0, from = 0; i < n; i++) {
         cJSON *tensor = cJSON_GetArrayItem(list, i), *other;
-        size_t bytes = cmn_aligned((uint64_t)cJSON_GetObjectItem(tensor, "bytes")->valuedouble);
+        size_t bytes = bytes_behind(tensor);
         if (cJSON_GetObjectItem(tensor, "rank")) {
             other = cJSON_Duplicate(tensor, 1);
             cJSON_SetNumberValue(cJSON_GetObjectItem(other, "rank"), 1);
@@ -409,16 +417,20 @@ static void set_check(cJSON *object, const char *name, const void *bytes, size_t
     cJSON_AddStringToObject(object, name, text);
 }
 
-/* As far as the tensors' lengths lead somewhere. */
-static void set_checks(cJSON *header, const struct base *b, const unsigned char *data)
+/* As far as the tensors' lengths lead somewhere. `weights` and `data`: the file's begin and end. */
+static void set_checks(cJSON *header, const struct base *b, const unsigned char *weights,
+                       const unsigned char *data)
 {
     cJSON *list = cJSON_GetObjectItemCaseSensitive(header, "tensors"), *item;
     size_t at = 0;
 
-    set_check(header, "weights", b->weights, b->weight_bytes);
+    set_check(header, "weights", weights, b->weight_bytes);
     for (item = cJSON_IsArray(list) ? list->child : NULL; item; item = item->next) {
         const cJSON *bytes = cJSON_GetObjectItemCaseSensitive(item, "bytes");
         double n = cJSON_IsNumber(bytes) ? bytes->valuedouble : -1;
+        if (cJSON_GetObjectItemCaseSensitive(item, "at")) {
+            continue;
+        }
         if (!cJSON_IsObject(item) || !(n >= 0 && n <= (double)(b->data_bytes - at))) {
             return;
         }
@@ -427,8 +439,8 @@ static void set_checks(cJSON *header, const struct base *b, const unsigned char 
     }
 }
 
-static void write_checkpoint(const struct base *b, cJSON *header, const unsigned char *data,
-                             const char *folder)
+static void write_checkpoint(const struct base *b, cJSON *header, const unsigned char *weights,
+                             const unsigned char *data, const char *folder)
 {
     char path[CMN_TEXT + 32], *text = cJSON_PrintUnformatted(header), blanks[CMN_ALIGN];
     struct cmn_mark mark = {.version = CMN_CHECKPOINT_VERSION, .weights = b->weight_bytes};
@@ -448,7 +460,7 @@ static void write_checkpoint(const struct base *b, cJSON *header, const unsigned
     memset(text + n, ' ', mark.header - n);
     mark.header_check = cmn_checksum(text, mark.header);
     cmn_mark_write(&mark, bytes);
-    fwrite(b->weights, 1, b->weight_bytes, out);
+    fwrite(weights, 1, b->weight_bytes, out);
     fwrite(bytes, 1, sizeof bytes, out);
     fwrite(text, 1, mark.header, out);
     fwrite(data, 1, b->data_bytes, out);
@@ -462,7 +474,7 @@ void fuzz_resume(const uint8_t *data, size_t size)
     const struct training *t;
     static struct cmn_session s;
     const struct base *b;
-    unsigned char *tensors;
+    unsigned char *weights, *tensors; /* one behind the other */
     cJSON *header;
     unsigned which;
 
@@ -474,20 +486,22 @@ void fuzz_resume(const uint8_t *data, size_t size)
     b = &base[which];
     set_up(t, &base[which]);
     header = cJSON_Duplicate(b->header, 1);
-    tensors = malloc(b->data_bytes + 1);
+    weights = malloc(b->weight_bytes + b->data_bytes + 1);
+    tensors = weights + b->weight_bytes;
+    memcpy(weights, b->weights, b->weight_bytes);
     memcpy(tensors, b->data, b->data_bytes);
     while (in.at < in.end) {
         if (next(&in) % 4) {
             change_header(&in, header);
         } else {
-            change_bytes(&in, tensors, b->data_bytes);
+            change_bytes(&in, weights, b->weight_bytes + b->data_bytes);
         }
     }
     s = b->session;
     snprintf(s.backup, CMN_TEXT, "%s", fuzz_folder());
-    set_checks(header, b, tensors);
-    write_checkpoint(b, header, tensors, s.backup);
-    free(tensors);
+    set_checks(header, b, weights, tensors);
+    write_checkpoint(b, header, weights, tensors, s.backup);
+    free(weights);
     cJSON_Delete(header);
     free_network(start(t, &s));
 }

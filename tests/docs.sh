@@ -190,7 +190,7 @@ sandbox() {
     printf '%s\n' '[net]' batch=8 subdivisions=1 height=28 width=28 channels=1 min_crop=28 max_crop=28 flip=0 threads=1 \
         learning_rate=0.01 policy=constant max_batches=1200 '[connected]' output=10 activation=linear '[softmax]' >fixtures/classifier/my.cfg
     use classifier
-    quietly mpiexec -n 2 bin/darknet classifier train my.data my.cfg -cmn -cmn_checkpoint 1000 -cmn_checkpoint_keep 9 -cmn_validate off
+    CMN_DEBUG_CHECKPOINT_KEEP=9 quietly mpiexec -n 2 bin/darknet classifier train my.data my.cfg -cmn -cmn_checkpoint 1000 -cmn_validate off
     cp backup/my.weights fixtures/classifier/
     cp backup/my-1000.checkpoint fixtures/backup/
 }

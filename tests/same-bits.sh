@@ -156,7 +156,7 @@ list-seed                                        | 2           | classifier conv
 list-uneven                                      | 3           | classifier drop batch=25 subdivisions=5 | batch=global
 list-no-cache                                    | 2           | classifier mlp max_batches=15 threads=4 | cache_mb=0 report=quiet
 + list-colours                                   | 2           | cifar cifar | validate=0
-+ reports                                        | 2           | classifier conv | report=lines report_every=1 csv=rows.csv graph=net.dot timeline=trace.json log=out
++ reports                                        | 2           | classifier conv | report=lines report_every=1 graph=net.dot timeline=trace.json log=out
 + validate-conv                                  | 3           | classifier conv max_batches=15 | validate=1
 validate-yolo                                    | 2           | detector yolo | validate=1 batch=global
 + random                                         | 2           | detector random max_batches=203 |
@@ -649,7 +649,7 @@ plan() {
         [[ $word != CMN_DEBUG_* ]] || { debug+=("$word"); continue; }
         keyed+=("-cmn_${word%%=*}" "${word#*=}")
     done
-    [[ -z $stop$back || $had == *' checkpoint '* ]] || keyed+=(-cmn_checkpoint "$stop$back" -cmn_checkpoint_keep 9)
+    [[ -z $stop$back || $had == *' checkpoint '* ]] || keyed+=(-cmn_checkpoint "$stop$back") debug+=(CMN_DEBUG_CHECKPOINT_KEEP=9)
     words "$driver" "$net"
 }
 

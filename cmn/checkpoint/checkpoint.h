@@ -23,7 +23,8 @@ struct cmn_checkpoint_item {
     void *data;    /* this rank's part; the caller's memory */
     size_t first;  /* byte of the tensor at which the part begins */
     size_t bytes;  /* of the part */
-    int elsewhere; /* written by another rank, which holds the same bytes */
+    int elsewhere; /* not written from here: another rank does, or the weights hold the same bytes */
+    int layer;     /* of the network whose weights file holds the item, from 1 on; 0: none does */
     enum cmn_merge merge;
     int of_exchange; /* it means nothing to another communicator, or on other nodes */
     int optional;    /* a file may lack the tensor, or the end of it, and that is no damage */

@@ -92,7 +92,8 @@ int cmn_tensor_name_is_valid(const char *name)
 struct tensor {
     char name[CMN_TENSOR_NAME];
     int rank;
-    size_t bytes, at; /* at: in data */
+    size_t bytes, at; /* at: in data, or in the weights */
+    int in_weights;
 };
 
 struct cmn_snapshot {
@@ -151,33 +152,66 @@ static long find(struct cmn_snapshot *s, const char *name, int rank)
     return -1;
 }
 
-int cmn_snapshot_tensor(struct cmn_snapshot *s, const char *name, int rank, size_t bytes)
+/* The tensor of this name and rank, which is new unless the ranks have it in common; NULL with a
+ * reason. */
+static struct tensor *tensor_of(struct cmn_snapshot *s, const char *name, int rank)
 {
     long i = rank == CMN_ALL_RANKS ? find(s, name, rank) : -1;
     struct tensor *t;
 
     if (!cmn_tensor_name_is_valid(name)) {
-        return cmn_fail("\"%s\" is no name for a tensor of a checkpoint", name);
+        cmn_fail("\"%s\" is no name for a tensor of a checkpoint", name);
+        return NULL;
     }
-    if (i < 0) {
-        if (s->tensors == s->room) {
-            size_t room = 2 * s->room + 256;
-            t = realloc(s->tensor, room * sizeof *t);
-            if (!t) {
-                return out_of_memory();
-            }
-            s->tensor = t;
-            s->room = room;
+    if (i >= 0) {
+        return &s->tensor[i];
+    }
+    if (s->tensors == s->room) {
+        size_t room = 2 * s->room + 256;
+        t = realloc(s->tensor, room * sizeof *t);
+        if (!t) {
+            out_of_memory();
+            return NULL;
         }
-        i = (long)s->tensors++;
-        s->last = (size_t)i;
-        t = &s->tensor[i];
-        *t = (struct tensor){.rank = rank};
-        memcpy(t->name, name, strlen(name) + 1);
+        s->tensor = t;
+        s->room = room;
     }
-    t = &s->tensor[i];
+    s->last = s->tensors++;
+    t = &s->tensor[s->last];
+    *t = (struct tensor){.rank = rank};
+    memcpy(t->name, name, strlen(name) + 1);
+    return t;
+}
+
+int cmn_snapshot_tensor(struct cmn_snapshot *s, const char *name, int rank, size_t bytes)
+{
+    struct tensor *t = tensor_of(s, name, rank);
+
+    if (!t) {
+        return -1;
+    }
     t->bytes = bytes > t->bytes ? bytes : t->bytes;
     return 0;
+}
+
+size_t cmn_snapshot_refer(struct cmn_snapshot *s, const char *name, const void *data, size_t bytes,
+                          size_t from)
+{
+    struct tensor *t;
+
+    if (!bytes || !s->stream || fflush(s->stream)) {
+        return 0;
+    }
+    while (from + bytes <= s->weight_bytes && memcmp(s->weights + from, data, bytes) != 0) {
+        from += sizeof(float);
+    }
+    if (from + bytes > s->weight_bytes || !(t = tensor_of(s, name, CMN_ALL_RANKS))) {
+        return 0;
+    }
+    t->bytes = bytes;
+    t->at = from;
+    t->in_weights = 1;
+    return from + bytes;
 }
 
 int cmn_snapshot_allocate(struct cmn_snapshot *s)
@@ -185,6 +219,9 @@ int cmn_snapshot_allocate(struct cmn_snapshot *s)
     size_t at = 0;
 
     for (size_t i = 0; i < s->tensors; i++) {
+        if (s->tensor[i].in_weights) {
+            continue;
+        }
         s->tensor[i].at = at;
         if (s->tensor[i].bytes > SIZE_MAX / 4 - at) {
             return out_of_memory();
@@ -223,11 +260,15 @@ static int add_tensor(const struct cmn_snapshot *s, const struct tensor *t, cJSO
         cJSON_Delete(o);
         return -1;
     }
-    return !cJSON_AddStringToObject(o, "name", t->name) ||
-                   (t->rank != CMN_ALL_RANKS && !cJSON_AddNumberToObject(o, "rank", t->rank)) ||
-                   !cJSON_AddNumberToObject(o, "bytes", (double)t->bytes)
-               ? -1
-               : add_check(o, "xxh3", s->data + t->at, cmn_aligned(t->bytes));
+    if (!cJSON_AddStringToObject(o, "name", t->name) ||
+        (t->rank != CMN_ALL_RANKS && !cJSON_AddNumberToObject(o, "rank", t->rank)) ||
+        !cJSON_AddNumberToObject(o, "bytes", (double)t->bytes)) {
+        return -1;
+    }
+    if (t->in_weights) {
+        return cJSON_AddNumberToObject(o, "at", (double)t->at) ? 0 : -1;
+    }
+    return add_check(o, "xxh3", s->data + t->at, cmn_aligned(t->bytes));
 }
 
 static char *print_header(const struct cmn_snapshot *s, long iteration)

@@ -4,13 +4,15 @@
  *     weights   a Darknet weights file, from byte 0
  *     mark      64 bytes: magic, version, three lengths, two checksums (struct cmn_mark)
  *     header    JSON: {"iteration", "written", "weights", "training": {...}, "tensors":
- *               [{"name", "rank", "bytes", "xxh3"}, ...]}; blanks up to a multiple of 64
+ *               [{"name", "bytes", "at"} or {"name", "rank", "bytes", "xxh3"}, ...]}; blanks up
+ *               to a multiple of 64
  *     tensors   raw, in the header's order; zeros up to a multiple of 64 behind each
  *
- * Numbers are little-endian. A tensor without "rank" is the same on all ranks, or one that the
- * ranks have in common. Checksums are XXH3 (64 bits), in the header as 16 hexadecimal digits. They
- * cover each byte once: "weights" the weights, the mark's first one the header, a tensor's the
- * tensor and the zeros behind it. */
+ * Numbers are little-endian. A tensor with "at" is part of the weights and begins at that byte, a
+ * multiple of 4; it is not stored again. A tensor without "rank" is the same on all ranks, or one
+ * that the ranks have in common. Checksums are XXH3 (64 bits), in the header as 16 hexadecimal
+ * digits. They cover each byte once: "weights" the weights, the mark's first one the header, a
+ * tensor's the tensor and the zeros behind it. */
 #ifndef CMN_CHECKPOINT_FORMAT_H
 #define CMN_CHECKPOINT_FORMAT_H
 
@@ -21,7 +23,7 @@
 #include <sys/uio.h>
 
 enum {
-    CMN_CHECKPOINT_VERSION = 2,
+    CMN_CHECKPOINT_VERSION = 3,
     CMN_ALIGN = 64,
     CMN_MARK = 64, /* bytes in the file */
     CMN_TENSOR_NAME = 48,
@@ -58,7 +60,7 @@ int cmn_tensor_name_is_valid(const char *name);
 /* ---- a checkpoint in memory ---- */
 
 /* First the weights and the description, then the names and sizes of all tensors, then their
- * memory, and then what they hold. Functions return 0, or -1 with a reason. */
+ * memory, and then what they hold. Unless noted, functions return 0, or -1 with a reason. */
 struct cmn_snapshot;
 
 /* NULL with a reason when memory is short. */
@@ -66,6 +68,13 @@ struct cmn_snapshot *cmn_snapshot_new(void);
 
 /* The stream that Darknet is to write its weights to. The snapshot owns it. NULL with a reason. */
 FILE *cmn_snapshot_weights(struct cmn_snapshot *s);
+
+/* Looks for these bytes in the weights that were written so far, from byte `from` (a multiple of
+ * 4) on. If they are there, the tensor of that name, which all ranks have in common, refers to them
+ * and needs no memory. Returns the byte behind them, or 0 if they are not there or memory is
+ * short. */
+size_t cmn_snapshot_refer(struct cmn_snapshot *s, const char *name, const void *data, size_t bytes,
+                          size_t from);
 
 /* What the checkpoint says of the training. The snapshot owns it from here on, also when the call
  * fails. NULL: memory was short. */

@@ -69,8 +69,9 @@ static enum outcome check_lengths(const struct cmn_checkpoint_file *f)
     uint64_t begin = m->weights + CMN_MARK; /* both lie in the file */
 
     if (m->version != CMN_CHECKPOINT_VERSION) {
-        cmn_fail("its format is version %u, and this program reads version %d", m->version,
-                 CMN_CHECKPOINT_VERSION);
+        cmn_fail("its format is version %u, and this program reads version %d: only its weights "
+                 "can be used, as a weights file",
+                 m->version, CMN_CHECKPOINT_VERSION);
         return UNUSABLE;
     }
     if (m->file != f->n) {
@@ -181,6 +182,23 @@ static enum outcome damaged_tensor(const struct cmn_checkpoint_tensor *t, const 
     return DAMAGED;
 }
 
+/* A tensor whose bytes are part of the weights, whose checksum covers them. No rank has one of its
+ * own there. */
+static enum outcome find_in_weights(const struct cmn_checkpoint_file *f, const cJSON *item,
+                                    struct cmn_checkpoint_tensor *t, size_t bytes)
+{
+    long long at = whole(item, "at", most_exact);
+
+    if (at < 0 || at % (long long)sizeof(float) || t->rank != CMN_ALL_RANKS ||
+        bytes > f->mark.weights || (size_t)at > f->mark.weights - bytes) {
+        return damaged_tensor(t, "it is not within the weights");
+    }
+    t->data = f->bytes + at;
+    t->bytes = bytes;
+    t->in_weights = 1;
+    return INTACT;
+}
+
 /* *at: where the tensor begins; becomes where the next one does. */
 static enum outcome read_tensor(const struct cmn_checkpoint_file *f, const cJSON *item,
                                 struct cmn_checkpoint_tensor *t, size_t *at)
@@ -196,6 +214,9 @@ static enum outcome read_tensor(const struct cmn_checkpoint_file *f, const cJSON
     t->rank = (int)rank;
     if (rank < 0 && cJSON_GetObjectItemCaseSensitive(item, "rank")) {
         return damaged_tensor(t, "its rank is no rank");
+    }
+    if (bytes >= 0 && cJSON_GetObjectItemCaseSensitive(item, "at")) {
+        return find_in_weights(f, item, t, (size_t)bytes);
     }
     if (bytes < 0 || (size_t)bytes > left) {
         return damaged_tensor(t, "it has an impossible length");

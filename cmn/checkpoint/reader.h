@@ -46,9 +46,10 @@ const cJSON *cmn_checkpoint_training(const struct cmn_checkpoint_file *f);
 
 struct cmn_checkpoint_tensor {
     char name[CMN_TENSOR_NAME];
-    int rank; /* or CMN_ALL_RANKS */
-    const void *data;
+    int rank;         /* or CMN_ALL_RANKS */
+    const void *data; /* in the file's weights, or behind its header */
     size_t bytes;
+    int in_weights;
 };
 
 /* Tensor i, in the order of names and then of ranks; NULL when there are no more. The file owns

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -173,8 +174,6 @@ static const struct option table[] = {
      0, NULL},
     {reports, "cmn_json", TEXT, "", "file name", 0, 0, AT(json),
      "JSON log; empty: in the backup folder, named after the cfg", 0, NULL},
-    {reports, "cmn_csv", TEXT, "off", "file name, or off", 0, 0, AT(csv),
-     "the rows of the table as comma-separated values; off: none", 0, NULL},
     {reports, "cmn_chart", TEXT, "off", "file name, or off", 0, 0, AT(chart),
      "PNG chart of loss, accuracy or mAP, learning rate and images/s, redrawn at each row by "
      "gnuplot; off: none",
@@ -183,11 +182,10 @@ static const struct option table[] = {
      "event file for TensorBoard in this folder, with the rows of the table; off: none", 0, NULL},
     {reports, "cmn_graph", TEXT, "off", "file name, or off", 0, 0, AT(graph),
      "the network as a graph for Graphviz, written once before training; off: none", 0, NULL},
-    {reports, "cmn_timeline", TEXT, "off", "file name, or off", 0, 0, AT(timeline),
-     "trace of all ranks for Perfetto or Chrome's DevTools (docs/use/timeline.md); off: none", 0,
-     NULL},
-    {reports, "cmn_timeline_steps", NUMBER, "100", "1 to 1000000 steps", 1, 1000000,
-     AT(timeline_steps), "latest steps that the trace holds", 0, "cmn_timeline"},
+    {reports, "cmn_timeline", TEXT, "off", "file name[:steps], or off", 0, 0, AT(timeline),
+     "trace of all ranks for Perfetto or Chrome's DevTools (docs/use/timeline.md) with the latest "
+     "100 steps, or as many as are given; off: none",
+     0, NULL},
     {reports, "cmn_rank_logs", TEXT, "off", "folder, or off", 0, 0, AT(log),
      "write the output of ranks above 0 to rank-N.log in this existing folder; off: discard it", 1,
      NULL},
@@ -197,8 +195,6 @@ static const struct option table[] = {
      "iterations between checkpoints, from which the same command resumes by itself (-clear "
      "starts over); off: none",
      0, NULL},
-    {safety, "cmn_checkpoint_keep", NUMBER, "2", "1 to 1000 files", 1, 1000, AT(checkpoint_keep),
-     "latest checkpoints that stay in the backup folder", 0, "cmn_checkpoint"},
     {safety, "cmn_nonfinite", WORD, "stop", "stop, skip, ignore", 0, 0, AT(nonfinite),
      "when a loss or gradient is NaN or infinite; stop: name rank, layer and images, and end; "
      "skip: leave the step out on all ranks; ignore: continue as Darknet does",
@@ -223,6 +219,9 @@ static const struct {
     {"cmn_log", "cmn_rank_logs"},
     {"cmn_outlier", NULL},
     {"cmn_best", "remove it, as NAME_best.weights is always kept"},
+    {"cmn_checkpoint_keep", NULL},
+    {"cmn_timeline_steps", "cmn_timeline=FILE:STEPS"},
+    {"cmn_csv", "the JSON log, of which one line of jq makes CSV (docs/use/reports.md)"},
     {"cmn_compress_ratio", "cmn_topk_ratio"},
     {"cmn_compress_warmup", "cmn_topk_warmup"},
     {"cmn_compress_rank", "cmn_powersgd_rank"},
@@ -317,6 +316,21 @@ static void store_word(char *field, const struct option *option)
     }
 }
 
+long cmn_options_timeline(const char *value, char *file)
+{
+    const char *colon = strrchr(value, ':');
+    size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
+    long steps;
+
+    snprintf(file, CMN_TEXT, "%s", value);
+    if (!digits || colon[1 + digits] || colon == value) {
+        return 100;
+    }
+    file[colon - value] = '\0';
+    steps = digits <= 7 ? strtol(colon + 1, NULL, 10) : 0;
+    return steps <= 1000000 ? steps : 0;
+}
+
 static int store_text(char *field, const struct option *option, const char *value,
                       const char *where)
 {
@@ -333,6 +347,10 @@ static int store_text(char *field, const struct option *option, const char *valu
     } else if (is_name && (is_off || !strcmp(value, "on"))) {
         return cmn_fail("%s: %s=%s: the value must be a %s; write ./%s for one of this name", where,
                         option->key, value, range, value);
+    }
+    if (option->at == AT(timeline) && !cmn_options_timeline(value, field)) {
+        return cmn_fail("%s: %s=%s: the number of steps behind the colon must be 1 to 1000000",
+                        where, option->key, value);
     }
     memcpy(field, value, strlen(value) + 1);
     return 0;

@@ -71,19 +71,16 @@ struct cmn_options {
     long report;             /* enum cmn_report_mode */
     long report_every;       /* iterations between rows, 0: one row an epoch */
     char json[CMN_TEXT];     /* empty: beside the weights */
-    char csv[CMN_TEXT];      /* file, empty: off */
     char chart[CMN_TEXT];    /* file, empty: off */
     char events[CMN_TEXT];   /* folder of TensorBoard's event files, empty: off */
     char graph[CMN_TEXT];    /* file, empty: off */
     char log[CMN_TEXT];      /* folder for the output of ranks above 0, empty: off */
-    char timeline[CMN_TEXT]; /* file, empty: off */
-    long timeline_steps;     /* number of latest steps in the trace */
+    char timeline[CMN_TEXT]; /* file[:steps], empty: off */
     long cache_mb;           /* of a node; -1: a part of free memory */
     char spill[CMN_TEXT];    /* folder for images beyond those, empty: off */
     long verify;             /* iterations between comparisons of the weights, 0: never */
     long nonfinite;          /* enum cmn_nonfinite_mode */
     long checkpoint;         /* iterations between checkpoints, 0: none */
-    long checkpoint_keep;    /* number of latest checkpoints that stay */
 
     uint64_t fixed; /* bit i: the command line set key i, which the cfg cannot change */
     uint64_t given; /* bit i: the command line or the cfg set it */
@@ -109,6 +106,11 @@ int cmn_options_holds(const struct cmn_options *o, const char *condition);
  * command line is an error: -1 with a reason. One in the cfg, which may serve several commands,
  * is a remark of rank 0. */
 int cmn_options_idle(const struct cmn_options *o, const char *evaluator);
+
+/* The number of latest steps that a value of cmn_timeline asks for, or 0 if that is more than
+ * 1000000; copies the file's name to `file` (CMN_TEXT bytes). A colon with nothing but digits behind
+ * it separates the two. */
+long cmn_options_timeline(const char *value, char *file);
 
 /* Local. Writes one line "key = value\n" for each key, to compare ranks. 0, or -1 with a reason
  * when `bytes` are too few. */

@@ -1,34 +1,27 @@
-/* Records of a log for which the disk has no room, or that cannot be written for another reason:
- * they wait in memory, and are written, in their order, as soon as that works again. Local. */
+/* A log's record that cannot be written, because the disk is full or for another reason, is tried
+ * once more with the next record, and then dropped. Local. */
 #ifndef CMN_BACKLOG_H
 #define CMN_BACKLOG_H
 
 #include <stddef.h>
 
 struct cmn_backlog {
-    char *name; /* of the log, for messages: "CSV rows.csv" */
-    /* Appends one record to the log, whole or not at all. 0, or -1 with a reason. */
+    /* Appends one record to the log, whole or not at all. 0, or -1 with a reason that names it. */
     int (*append)(void *log, const void *record, size_t bytes);
     void *log;
-
-    struct cmn_record {
-        void *data;
-        size_t bytes;
-    } * record;
-    size_t records, room, bytes; /* that wait */
-    size_t dropped;              /* records for which there was no memory, either */
+    void *record; /* of the last row, which could not be written; or NULL */
+    size_t bytes;
+    long dropped;
+    char why[512]; /* the last one was dropped */
     int said;
 };
 
-/* Copies the name. `append` and `log` must outlive it. */
-void cmn_backlog_open(struct cmn_backlog *b, const char *what, const char *file,
-                      int (*append)(void *log, const void *record, size_t bytes), void *log);
-
-/* Writes what waits, and then this record, or lets it wait: a line says so, once. At most 64 MiB
- * wait; what comes then is dropped, and counted. */
+/* Writes the record that waits, if there is one, or drops it. Then writes this one, or lets it wait.
+ * A line names file and reason when the first record has to wait, and when the first is dropped. */
 void cmn_backlog_add(struct cmn_backlog *b, const void *record, size_t bytes);
 
-/* Tries for the last time, and frees all. 0, or -1 with a reason: how many records are lost. */
+/* Tries to write the record that waits for the last time. 0, or -1 with a reason: how many records
+ * are lost. */
 int cmn_backlog_close(struct cmn_backlog *b);
 
 #endif

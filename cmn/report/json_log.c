@@ -257,7 +257,7 @@ struct cmn_json_log *cmn_json_log_open(const char *file, const struct cmn_log_re
 
     j->file = cmn_strdup(file);
     j->fd = -1;
-    cmn_backlog_open(&j->waiting, "JSON log", file, append, j);
+    j->waiting = (struct cmn_backlog){.append = append, .log = j};
     if (cmn_json_log_replaceable(file)) {
         goto out;
     }

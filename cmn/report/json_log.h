@@ -14,7 +14,7 @@ int cmn_json_log_replaceable(const char *file);
  * before the tear, and a warning says so. NULL with a reason. */
 struct cmn_json_log *cmn_json_log_open(const char *file, const struct cmn_log_resume *resume);
 
-/* Appends a row. One that cannot be written waits (report/backlog.h): the file still ends behind
+/* Appends a row. One that cannot be written is tried again once (report/backlog.h): the file still ends behind
  * the row before. */
 void cmn_json_log_row(struct cmn_json_log *j, const struct cmn_row *row,
                       const struct cmn_straggler *s);

@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "base/output.h"
 #include "report/chart.h"
-#include "report/csv.h"
 #include "report/json_log.h"
 #include "report/table.h"
 #include "report/tensorboard.h"
@@ -22,7 +21,6 @@ enum { BAR = 30 };
 struct cmn_report {
     struct cmn_report_plan plan;
     struct cmn_json_log *json;
-    struct cmn_csv *csv;                 /* or NULL */
     struct cmn_chart *chart;             /* or NULL */
     struct cmn_tensorboard *tensorboard; /* or NULL */
     int watched;                         /* the standard output is a terminal */
@@ -61,10 +59,10 @@ static int add_to_chart(void *chart, const struct cmn_row *row)
 /* Two writers would destroy each other's file. */
 static void compare_names(const struct cmn_report_plan *p)
 {
-    const char *const key[] = {"cmn_json", "cmn_csv", "cmn_chart", "cmn_graph", "cmn_timeline"};
-    const char *const file[] = {p->json, p->csv, p->chart, p->graph, p->timeline};
+    const char *const key[] = {"cmn_json", "cmn_chart", "cmn_graph", "cmn_timeline"};
+    const char *const file[] = {p->json, p->chart, p->graph, p->timeline};
 
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 4; i++) {
         for (int j = 0; j < i; j++) {
             if (file[i] && file[j] && file[i][0] && !strcmp(file[i], file[j])) {
                 cmn_fatal("%s and %s name the same file, %s: give them different names", key[j],
@@ -84,7 +82,6 @@ static int open_files(struct cmn_report *r)
     if (cmn_json_log_replaceable(p->json) ||
         (p->chart[0] && !(r->chart = cmn_chart_open(p->chart, &chart))) ||
         (p->tensorboard[0] && !(r->tensorboard = cmn_tensorboard_open(p->tensorboard, p->first))) ||
-        (p->csv[0] && !(r->csv = cmn_csv_open(p->csv, p->answer, &p->resume))) ||
         !(r->json = cmn_json_log_open(p->json, &p->resume))) {
         return -1;
     }
@@ -163,9 +160,6 @@ void cmn_report_row(struct cmn_report *r, const struct cmn_row *full)
         fflush(r->out);
     }
     cmn_report_clear(r);
-    if (r->csv) {
-        cmn_csv_row(r->csv, row);
-    }
     if (r->tensorboard) {
         cmn_tensorboard_row(r->tensorboard, row);
     }
@@ -213,8 +207,8 @@ void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, dou
 
 void cmn_report_sync(struct cmn_report *r)
 {
-    if (r && (cmn_json_log_sync(r->json) || (r->csv && cmn_csv_sync(r->csv)) ||
-              (r->tensorboard && cmn_tensorboard_sync(r->tensorboard)))) {
+    if (r &&
+        (cmn_json_log_sync(r->json) || (r->tensorboard && cmn_tensorboard_sync(r->tensorboard)))) {
         r->sync_error = errno;
     }
 }
@@ -246,7 +240,6 @@ int cmn_report_close(struct cmn_report *r)
     }
     cmn_chart_close(r->chart);
     note(cmn_json_log_close(r->json), why, sizeof why);
-    note(cmn_csv_close(r->csv), why, sizeof why);
     note(cmn_tensorboard_close(r->tensorboard), why, sizeof why);
     if (r->out && r->out != stdout) {
         fclose(r->out);

@@ -1,4 +1,4 @@
-/* The report of a training on rank 0: table, progress bar, JSON log, CSV, chart and
+/* The report of a training on rank 0: table, progress bar, JSON log, chart and
  * TensorBoard's event file. Local. */
 #ifndef CMN_REPORT_H
 #define CMN_REPORT_H
@@ -13,7 +13,7 @@ struct cmn_report_plan {
     enum cmn_answer answer;       /* of the command: decides which columns there are */
     const char *name;             /* of the training */
     const char *json;             /* file name of the JSON log */
-    const char *csv, *chart;      /* file names, or "" */
+    const char *chart;            /* file name, or "" */
     const char *tensorboard;      /* folder, or "" */
     const char *graph, *timeline; /* of others, who write them: file names, or "" */
     long first;                   /* iteration from which the training resumes */
@@ -27,7 +27,7 @@ struct cmn_report_plan {
 struct cmn_report *cmn_report_open(const struct cmn_report_plan *plan);
 
 /* Writes one row. Where an output cannot be written a line says so, once, and the training
- * continues: rows of the logs wait in memory, and the chart is drawn at a later row. */
+ * continues: a row of a log is tried again with the next one, and the chart is drawn at a later row. */
 void cmn_report_row(struct cmn_report *r, const struct cmn_row *row);
 
 /* Erases the progress bar before something else is printed. NULL is allowed. */

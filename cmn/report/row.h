@@ -1,5 +1,5 @@
-/* What a row of the report holds, and its columns in the order in which table, JSON log and CSV
- * have them. Column names are those of ChainerMN's PrintReport and LogReport. All local. */
+/* What a row of the report holds, and its columns in the order in which table and JSON log have
+ * them. Column names are those of ChainerMN's PrintReport and LogReport. All local. */
 #ifndef CMN_ROW_H
 #define CMN_ROW_H
 
@@ -62,7 +62,7 @@ double cmn_log_number(double value);
 /* A copy in which the columns that such a command lacks are unknown. */
 struct cmn_row cmn_row_for(const struct cmn_row *row, enum cmn_answer answer);
 
-/* The row from which a training resumes: JSON log and CSV keep earlier runs' rows up to it. All
+/* The row from which a training resumes: the JSON log keeps earlier runs' rows up to it. All
  * zero: nothing is kept. */
 struct cmn_log_resume {
     long iteration; /* of the last row that is kept, as the run that wrote it counted */

@@ -145,7 +145,7 @@ struct cmn_tensorboard *cmn_tensorboard_open(const char *folder, long first)
     t = cmn_calloc(1, sizeof *t);
     t->file = cmn_format("%s/%s%010lld.%s.%ld", folder, begin, time_for_name(folder), host,
                          (long)getpid());
-    cmn_backlog_open(&t->waiting, "event file", t->file, append, t);
+    t->waiting = (struct cmn_backlog){.append = append, .log = t};
     t->fd = cmn_open_in_place("event file", t->file, O_WRONLY | O_CREAT | O_EXCL);
     if (t->fd < 0 || append_head(t, first)) {
         cmn_tensorboard_close(t);

@@ -12,7 +12,7 @@ struct cmn_tensorboard;
  * without protobuf-c. */
 struct cmn_tensorboard *cmn_tensorboard_open(const char *folder, long first);
 
-/* Appends a row. One that cannot be written waits (report/backlog.h). */
+/* Appends a row. One that cannot be written is tried again once (report/backlog.h). */
 void cmn_tensorboard_row(struct cmn_tensorboard *t, const struct cmn_row *row);
 
 /* Blocks until the rows that are written are on the disk; thread-safe. 0, or -1 with errno. */

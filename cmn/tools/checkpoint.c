@@ -24,7 +24,8 @@ static void print_tensors(const struct cmn_checkpoint_file *f)
         bytes += tensor->bytes;
         if (!next || strcmp(tensor->name, next->name)) {
             snprintf(text, sizeof text, "%d", ranks);
-            printf("%-32s %10s %14zu\n", tensor->name, ranks ? text : "-", bytes);
+            printf("%-32s %10s %14zu%s\n", tensor->name, ranks ? text : "-", bytes,
+                   tensor->in_weights ? " of the weights" : "");
             ranks = 0;
             bytes = 0;
         }

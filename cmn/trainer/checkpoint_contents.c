@@ -165,7 +165,7 @@ static void add_tensors(struct cmn_checkpointing *c, int reading)
             }
             break;
         case CMN_WEIGHT:
-            add_replica(c, name, *x->at, bytes, CMN_MERGE_MEAN);
+            add_replica(c, name, *x->at, bytes, CMN_MERGE_MEAN)->layer = x->layer + 1;
             break;
         case CMN_STATISTIC:
             /* Other ranks begin with what all had together. */
@@ -174,7 +174,8 @@ static void add_tensors(struct cmn_checkpointing *c, int reading)
             }
             tensor_name(x, "average.", name);
             if (!reading || !c->by.same_ranks) {
-                add_common(c, name, reading ? *x->at : c->averages + averages, bytes);
+                add_common(c, name, reading ? *x->at : c->averages + averages, bytes)->layer =
+                    x->layer + 1;
             }
             averages += x->n;
             break;
@@ -390,6 +391,26 @@ int cmn_contents_check(const struct cmn_checkpointing *c)
 void cmn_contents_to_write(struct cmn_checkpointing *c)
 {
     list_items(c, 0);
+}
+
+void cmn_contents_refer_to_weights(struct cmn_checkpointing *c, struct cmn_snapshot *to)
+{
+    size_t begin = 0, end = 0; /* of a layer */
+    int layer = 0;
+
+    /* The items begin with the last layer, the weights with the first one. */
+    for (int i = c->items - 1; i >= 0; i--) {
+        struct cmn_checkpoint_item *item = &c->item[i];
+        size_t behind;
+        if (!item->layer || item->own) {
+            continue;
+        }
+        begin = item->layer == layer ? begin : end;
+        layer = item->layer;
+        behind = cmn_snapshot_refer(to, item->name, item->data, item->bytes, begin);
+        item->elsewhere = behind > 0;
+        end = behind > end ? behind : end;
+    }
 }
 
 void cmn_contents_to_read(struct cmn_checkpointing *c)

@@ -62,6 +62,9 @@ size_t cmn_saved_count(const struct cmn_checkpointing *c, const char *key);
 void cmn_contents_to_write(struct cmn_checkpointing *c);
 void cmn_contents_to_read(struct cmn_checkpointing *c);
 
+/* Rank 0: items that the weights of the snapshot hold already are not written again. */
+void cmn_contents_refer_to_weights(struct cmn_checkpointing *c, struct cmn_snapshot *to);
+
 /* Whether what was read may be what they hold: a checksum says nothing about who has made it. 0, or
  * -1 with a reason: tensor, value, what it may be. */
 int cmn_contents_check(const struct cmn_checkpointing *c);

@@ -113,6 +113,9 @@ static void collect(struct cmn_checkpointing *c, int row_made)
     add_weights(c, to);
     fill_row(c, row_made);
     cmn_contents_to_write(c);
+    if (to) {
+        cmn_contents_refer_to_weights(c, to);
+    }
     if (cmn_checkpoint_gather(c->item, c->items, to, top) ||
         (to && cmn_snapshot_describe(to, training = cmn_identity_describe(c, row_made)))) {
         report_not_written(c, c->ready_iteration, cmn_reason());

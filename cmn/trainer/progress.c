@@ -49,11 +49,10 @@ static void open_report(struct cmn_training_progress *p)
         .answer = s->command->answer,
         .name = p->model->name,
         .json = p->json,
-        .csv = s->options.csv,
         .chart = s->options.chart,
         .tensorboard = s->options.events,
         .graph = s->options.graph,
-        .timeline = s->options.timeline,
+        .timeline = p->timeline,
         .first = p->step->first,
         .resume = {.iteration = p->row_at,
                    .epoch = epochs(s, p->row_seen),
@@ -87,12 +86,12 @@ static void open_timeline(struct cmn_training_progress *p)
     int layers = cmn_net_layers(p->model->net);
     struct cmn_trace_plan plan = {
         .topology = &s->topology,
-        .steps = s->options.timeline_steps,
+        .steps = cmn_options_timeline(s->options.timeline, p->timeline),
         .spans = spans_of_step(p),
-        .about = {.name = s->options.timeline, .layers = layers, .began = p->began},
+        .about = {.name = p->timeline, .layers = layers, .began = p->began},
     };
 
-    if (!s->options.timeline[0]) {
+    if (!p->timeline[0]) {
         return;
     }
     p->layer = cmn_calloc((size_t)layers, sizeof *p->layer);
@@ -105,7 +104,7 @@ static void open_timeline(struct cmn_training_progress *p)
 
 void cmn_progress_open(struct cmn_training_progress *p)
 {
-    /* The report last: when another file cannot be had, an earlier training's log stays. */
+    /* The report last, which asks for the timeline's name: when another file cannot be had, an earlier training's log stays. */
     open_timeline(p);
     if (p->session->topology.rank == 0) {
         open_report(p);

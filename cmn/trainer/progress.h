@@ -16,6 +16,7 @@ struct cmn_training_progress {
     struct cmn_model *model;
     struct cmn_step *step;
     char json[2 * CMN_TEXT]; /* file of the log */
+    char timeline[CMN_TEXT]; /* file of the trace, "": none */
     struct cmn_trace *trace; /* cmn_timeline, or NULL */
     const char **layer;      /* the layers' types, for the trace */
     double began;            /* clock: the training, less the time of earlier runs */

@@ -50,11 +50,12 @@ load alexeyab
 }
 
 @test "AlexeyAB's tree: a training that was ended and resumed has the same bits; 3 ranks continue from the checkpoint of 2" {
+    export CMN_DEBUG_CHECKPOINT_KEEP=99
     boxes 100
     echo savelast=5 >>digits.data
     # The average begins behind half of the iterations, between the two checkpoints.
     tiny ema_alpha=0.9 learning_rate=0.0001 >net.cfg
-    detect_on 2 -cmn_checkpoint 7 -cmn_checkpoint_keep 9
+    detect_on 2 -cmn_checkpoint 7
     mv out/net_final.weights whole.weights
     mv out/net_ema.weights whole-ema.weights
     assert_far whole.weights whole-ema.weights 1e-6
@@ -63,7 +64,7 @@ load alexeyab
     for at in 14 7; do
         rm -f out/net_final.weights out/net_ema.weights
         find out -name '*.checkpoint' ! -name "net-$at.checkpoint" -delete
-        detect_on 2 -cmn_checkpoint 7 -cmn_checkpoint_keep 9
+        detect_on 2 -cmn_checkpoint 7
         grep -q "resumed from out/net-$at.checkpoint" train.log
         cmp whole.weights out/net_final.weights
         cmp whole-ema.weights out/net_ema.weights
@@ -198,9 +199,10 @@ load alexeyab
 }
 
 @test "AlexeyAB's tree: cmn_patience: the same best weights and the same last iteration after a resume, also with -map" {
+    export CMN_DEBUG_CHECKPOINT_KEEP=99
     boxes 60
     tiny max_batches=400 batch=12 subdivisions=2 learning_rate=0.001 burn_in=10 cmn_patience=3 >net.cfg
-    detect_on 2 -map -cmn_validate 3 -cmn_checkpoint 10 -cmn_checkpoint_keep 99
+    detect_on 2 -map -cmn_validate 3 -cmn_checkpoint 10
     ended='cmn_patience=3: no better mAP@0.5 than [0-9.e-]*, of iteration ([0-9]+), in the last 3 validations: the training ends after iteration ([0-9]+),'
     [[ $(<train.log) =~ $ended ]]
     end=${BASH_REMATCH[2]}

@@ -7,8 +7,9 @@ load alexeyab
 
 # resumes_with_same_bits: net.cfg on 2 ranks, of which the last iterations are made again.
 resumes_with_same_bits() {
+    export CMN_DEBUG_CHECKPOINT_KEEP=99
     rm -rf out
-    detect_on 2 -cmn_checkpoint 1 -cmn_checkpoint_keep 99
+    detect_on 2 -cmn_checkpoint 1
     mv out/net_final.weights whole.weights
     find out -name '*.checkpoint' ! -name net-2.checkpoint -delete
     detect_on 2 -cmn_checkpoint 1
@@ -114,6 +115,7 @@ resumes_with_same_bits() {
 }
 
 @test "cmn_exact: 1, 2, 3 and 5 ranks have the same bits, with mosaic, a resize, ema_alpha and clipping; also resumed on others" {
+    export CMN_DEBUG_CHECKPOINT_KEEP=99
     local n with=()
     boxes 60
     [[ $ALEXEYAB_BUILD != *-opencv* ]] || with=(mosaic=1)
@@ -121,7 +123,7 @@ resumes_with_same_bits() {
     tiny batch=12 subdivisions=4 max_batches=6 saturation=1.5 exposure=1.5 hue=.1 mixup=1 ema_alpha=.9 learning_rate=.0001 "${with[@]}" |
         sed 's/random=0/random=1/' >net.cfg
     for n in 1 2 3 5; do
-        detect_on "$n" -cmn_exact on -cmn_clip 50 -cmn_verify 1 -cmn_checkpoint 2 -cmn_checkpoint_keep 9
+        detect_on "$n" -cmn_exact on -cmn_clip 50 -cmn_verify 1 -cmn_checkpoint 2
         for what in final ema; do
             mv "out/net_$what.weights" "$n.$what"
             cmp "1.$what" "$n.$what"

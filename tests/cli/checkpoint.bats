@@ -35,16 +35,17 @@ rows_in() {
 
 # goes_on N AT CFG ARGUMENTS...: a training that takes checkpoints; then one from that of iteration AT. Same weights, same rows.
 goes_on() {
+    export CMN_DEBUG_CHECKPOINT_KEEP=99
     local n=$1 at=$2 cfg=$3 end
     shift 3
     echo "goes_on $n: $*"
     rm -rf out
-    run_on "$n" "$@" -cmn_checkpoint "$at" -cmn_checkpoint_keep 9
+    run_on "$n" "$@" -cmn_checkpoint "$at"
     end=$(result "$cfg")
     mv "$end" whole.weights
     rows "$cfg" >whole.rows
     find out -name '*.checkpoint' ! -name "$cfg-$at.checkpoint" -delete
-    run_on "$n" "$@" -cmn_checkpoint "$at" -cmn_checkpoint_keep 9
+    run_on "$n" "$@" -cmn_checkpoint "$at"
     grep "^cmn: resumed from out/$cfg-$at.checkpoint, iteration $at$" train.log
     cmp whole.weights "$end"
     diff whole.rows <(rows "$cfg")
@@ -161,11 +162,12 @@ until_there() {
 
 # bats test_tags=alexeyab
 @test "killed, with random=1: the same sizes at the same iterations" {
+    export CMN_DEBUG_CHECKPOINT_KEEP=99
     small_data 24 1
     make_data
     net batch=3 max_batches=300 >random.cfg # sizes are drawn until 200 iterations before the end
     { conv 4 4 && conv 6 4 && conv 14 2 linear && yolo jitter=.2 random=1; } >>random.cfg
-    words=(detector train data.data random.cfg -cmn_seed 7 -cmn_checkpoint 7 -cmn_checkpoint_keep 99)
+    words=(detector train data.data random.cfg -cmn_seed 7 -cmn_checkpoint 7)
     until_there out/random-21.checkpoint 3 "${words[@]}"
     sizes train.log | sed -n 1,3p >whole.sizes
     mv out/random-21.checkpoint whole.checkpoint
@@ -262,10 +264,11 @@ best_cfg() {
 # ended_again RANKS...: on each of these numbers of ranks a training ends with the same weights and rows when it was ended and resumed, at
 # a random checkpoint, at the last one, and after a kill.
 ended_again() {
+    export CMN_DEBUG_CHECKPOINT_KEEP=99
     local n best end ended at words
     best_cfg
     sed -i 's/^cmn_patience=3/&\ncmn_ema=.9\ncmn_clip=.5/' mlp.cfg
-    words=(classifier train small.data mlp.cfg -cmn_seed 7 -cmn_epochs 60 -cmn_checkpoint 2 -cmn_checkpoint_keep 99)
+    words=(classifier train small.data mlp.cfg -cmn_seed 7 -cmn_epochs 60 -cmn_checkpoint 2)
     for n; do
         rm -rf out
         run_on "$n" "${words[@]}"
@@ -334,7 +337,7 @@ ended_again() {
     grep 'the checkpoint was written by communicator shm' train.log
     assert_close whole.weights "out/mlp$FINAL.weights" 1e-7
     sed -i 's/max_batches=.*/max_batches=8/' mlp.cfg
-    mapfile -t words < <(classifier mlp -cmn_checkpoint 2 -cmn_checkpoint_keep 2)
+    mapfile -t words < <(classifier mlp -cmn_checkpoint 2)
     run_on 2 "${words[@]}" -clear
     sed -i 's/max_batches=.*/max_batches=6/' mlp.cfg
     run_on 4 "${words[@]}" # 8 iterations of 48 images are 4 of 96

@@ -150,13 +150,14 @@ sent() {
 # Each micro-batch has sequences and states of its own, which it continues from step to step. One of the 12 characters' sequences in
 # about 64 begins anew after a micro-batch. The figures that a rank prints are those of its own steps.
 @test "rnn train: sequences of a text and their state belong to micro-batches: equal bits on 1, 2, 3 and 5 ranks, also resumed" {
+    export CMN_DEBUG_CHECKPOINT_KEEP=99
     local layer
     not_offered 'other commands'
     make_text
     reads() {
         rm -rf out
         mkdir out
-        reads_on "$@" -cmn_checkpoint 15 -cmn_checkpoint_keep 9
+        reads_on "$@" -cmn_checkpoint 15
         mv "out/${layer}_final.weights" "$1.weights"
         # Of a text no answers are counted.
         jq -ce 'if length > 0 and all(has("main/loss")) then .[] else error("a row without a loss") end | [.iteration, ."main/loss"]' \
@@ -206,17 +207,18 @@ tensors() {
 }
 
 @test "a checkpoint of 3 ranks has the tensors of one rank's; it continues on 2, and another on 5: the bits of one that was not disturbed" {
+    export CMN_DEBUG_CHECKPOINT_KEEP=99
     mlp_cfg batch=60 subdivisions=4 max_batches=6 cmn_batch=global >mlp.cfg
-    exactly 1 mlp.cfg -cmn_checkpoint 2 -cmn_checkpoint_keep 5
+    exactly 1 mlp.cfg -cmn_checkpoint 2
     tensors out/mlp-4.checkpoint >1.tensors
     grep velocity 1.tensors
     rm -rf out
     mkdir out
-    train_on 3 mlp.cfg -cmn_exact on -cmn_checkpoint 2 -cmn_checkpoint_keep 5
+    train_on 3 mlp.cfg -cmn_exact on -cmn_checkpoint 2
     tensors out/mlp-4.checkpoint | diff 1.tensors -
     for ranks in 2 5; do
         rm -f "out/mlp$FINAL.weights" out/mlp-6.checkpoint out/mlp-4.checkpoint
-        train_on $ranks mlp.cfg -cmn_exact on -cmn_checkpoint 2 -cmn_checkpoint_keep 5
+        train_on $ranks mlp.cfg -cmn_exact on -cmn_checkpoint 2
         grep 'resumed from out/mlp-2.checkpoint' train.log
         run -1 grep -E 'is dropped|other arithmetic' train.log
         cmp 1.weights "out/mlp$FINAL.weights"
@@ -240,6 +242,7 @@ has_newer() {
 }
 
 @test "a detector with augmented images of sizes that random=1 draws: equal bits on 1, 2 and 3 ranks" {
+    export CMN_DEBUG_CHECKPOINT_KEEP=99
     local file ranks at=${ITERATIONS:-11}
     mkdir -p d
     while IFS= read -r file; do
@@ -261,7 +264,7 @@ has_newer() {
         rm -rf out
         mkdir out
         timeout "$HANG_LIMIT" "${mpiexec[@]}" -n $ranks "$DARKNET" detector train boxes.data net.cfg -cmn -cmn_seed 7 -cmn_validate 0 \
-            -cmn_exact on -cmn_checkpoint "$at" -cmn_checkpoint_keep 99 >train.log 2>&1 3>&- &
+            -cmn_exact on -cmn_checkpoint "$at" >train.log 2>&1 3>&- &
         started=$!
         wait_for 'a checkpoint' there_or_gone "out/net-$at.checkpoint" "$started"
         kill -USR1 "$(pgrep -P "$started")" || true # mpiexec hands it to the ranks, and waits for them
@@ -352,6 +355,7 @@ END
 
 # bats test_tags=alexeyab
 @test "cmn_balance: one rank is slow, its micro-batches move to the others, and the bits stay; also resumed" {
+    export CMN_DEBUG_CHECKPOINT_KEEP=99
     {
         net_section batch=24 subdivisions=6 max_batches=21 cmn_batch=global angle=7 flip=1 max_crop=34
         printf '%s\n' '[connected]' output=16 batch_normalize=1 activation=leaky '[dropout]' probability=.2 \
@@ -369,10 +373,10 @@ END
     grep -E 'cmn_balance=auto: from iteration [0-9]+ on the ranks compute [1-4] 1 [1-4] of 6 micro-batches' train.log
     sent shm 'in shared memory'
     as_one 3 mlp.cfg -cmn_balance auto -cmn_communicator flat
-    as_one 2 mlp.cfg -cmn_balance auto -cmn_checkpoint 7 -cmn_checkpoint_keep 9
+    as_one 2 mlp.cfg -cmn_balance auto -cmn_checkpoint 7
     grep -E 'cmn_balance=auto: from iteration [0-9]+ on the ranks compute [45] [12] of 6 micro-batches' train.log
     rm out/mlp-21.checkpoint
-    SLOW_RANK=0 train_on 2 mlp.cfg -cmn_exact on -cmn_balance auto -cmn_checkpoint 7 -cmn_checkpoint_keep 9
+    SLOW_RANK=0 train_on 2 mlp.cfg -cmn_exact on -cmn_balance auto -cmn_checkpoint 7
     grep 'resumed from out/mlp-14.checkpoint' train.log
     cmp 1.weights "out/mlp$FINAL.weights"
     sed -i 's/^subdivisions=.*/subdivisions=2/' mlp.cfg

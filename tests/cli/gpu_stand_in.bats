@@ -548,12 +548,13 @@ rnn() {
 }
 
 @test "what recurrent layers carry on a GPU comes back from a checkpoint" {
+    export CMN_DEBUG_CHECKPOINT_KEEP=99
     load drivers
     make_text
     for cfg in rnn gru lstm; do
         rm -rf out
         text_cfg $cfg max_batches=10 >$cfg.cfg
-        rnn -cmn_checkpoint 4 -cmn_checkpoint_keep 9
+        rnn -cmn_checkpoint 4
         end=$(result $cfg)
         mv "$end" whole.weights
         find out -name '*.checkpoint' ! -name "$cfg-4.checkpoint" -delete
@@ -578,13 +579,14 @@ rnn() {
 }
 
 @test "recurrent layers go on from a checkpoint of the other kind of processor" {
+    export CMN_DEBUG_CHECKPOINT_KEEP=99
     load drivers
     make_text
     for cfg in gru rnn; do
         text_cfg $cfg max_batches=10 >$cfg.cfg
         for first in on_cpu on_gpu; do
             rm -rf out
-            $first rnn -cmn_checkpoint 4 -cmn_checkpoint_keep 9
+            $first rnn -cmn_checkpoint 4
             mv "$(result $cfg)" whole.weights
             find out -name '*.checkpoint' ! -name "$cfg-4.checkpoint" -delete
             then=on_gpu

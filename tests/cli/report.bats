@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # shellcheck disable=SC2154  # mpiexec: helpers.bash
-# cmn_csv, cmn_chart, cmn_tensorboard, cmn_graph, darknet cmn chart.
+# cmn_chart, cmn_tensorboard, cmn_graph, darknet cmn chart.
 
 load helpers
 load reports
@@ -43,15 +43,16 @@ is_png() {
     (($(stat -c %s "$1") > 5000))
 }
 
-@test "JSON log and CSV agree, number by number, and with the weights' iteration" {
+@test "the line of jq in docs/use/reports.md makes CSV of a log, with each row's numbers" {
     needs jq
-    train -cmn_csv rows.csv
-    [[ $(file_lines rows.csv) -eq 7 && $(grep -c $'\r$' rows.csv) -eq 7 ]]
-    [[ $(csv_iterations rows.csv) == '2 4 5 6 8 10' ]]
-    tr -d '\r' <rows.csv | jq -R -s 'split("\n") | map(select(. != "") | split(",")) | .[0] as $names
+    train
+    line=$(grep @csv "$REPO/docs/use/reports.md")
+    eval "${line/results\/mnist\/mnist_mlp.json/out/mlp.json}" >rows.csv
+    [[ $(file_lines rows.csv) -eq 7 ]]
+    tr -d '"' <rows.csv | jq -R -s 'split("\n") | map(select(. != "") | split(",")) | .[0] as $names
         | .[1:] | map(. as $row | [range($names | length)] | map(select($row[.] != "") | {($names[.]): ($row[.] | tonumber)}) | add)' >csv.json
     diff <(jq -S 'map(del(.ranks, .straggler))' out/mlp.json) <(jq -S . csv.json)
-    (($(tail -n 1 rows.csv | cut -d , -f 2) * 40 == $(seen "out/mlp$FINAL.weights")))
+    (($(jq last.iteration csv.json) * 40 == $(seen "out/mlp$FINAL.weights")))
 }
 
 # events FOLDER [LOG]: the iterations in TensorBoard's event files, whose rows must be those of the log.
@@ -88,12 +89,12 @@ file_lines() {
     mv "out/mlp$FINAL.weights" plain.weights
     mkdir logs
     drawing ''
-    train -cmn_csv rows.csv -cmn_chart rows.png -cmn_tensorboard board -cmn_graph net.dot -cmn_rank_logs logs
+    train -cmn_chart rows.png -cmn_tensorboard board -cmn_graph net.dot -cmn_rank_logs logs
     cmp plain.weights "out/mlp$FINAL.weights"
-    [[ $(grep -c '^digraph' net.dot) -eq 1 && $(csv_iterations rows.csv) == '2 4 5 6 8 10' ]]
+    [[ $(grep -c '^digraph' net.dot) -eq 1 ]]
     is_png rows.png
     [[ $(find board -type f | wc -l) -eq 1 ]]
-    run -1 grep -iE 'chart|csv|event|gnuplot|fork' err.txt logs/rank-1.log
+    run -1 grep -iE 'chart|event|gnuplot|fork' err.txt logs/rank-1.log
     run -1 compgen -G '*.part'
 }
 
@@ -114,7 +115,7 @@ file_lines() {
 @test "the chart is drawn while the training goes on" {
     drawing ''
     mlp_cfg batch=20 max_batches=1000000 >mlp.cfg
-    "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_report quiet -cmn_csv rows.csv -cmn_chart rows.png >/dev/null 2>&1 &
+    "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_report quiet -cmn_chart rows.png >/dev/null 2>&1 &
     job=$!
     wait_for 'a picture' test -s rows.png
     is_png rows.png
@@ -125,30 +126,24 @@ file_lines() {
     job=
     is_png rows.png
     jq -e 'length > 0' out/mlp.json
-    tr -d '\r' <rows.csv | awk -F , 'NF != 12 { exit 1 } END { exit !(NR > 1) }'
-    [[ $(tail -c 2 rows.csv | od -A n -t x1) == ' 0d 0a' ]]
 }
 
-@test "a training that goes on keeps the rows up to its start, in CSV, log and chart" {
+@test "a training that goes on keeps the rows up to its start, in log and chart" {
     needs jq
     half_weights
     drawing ''
-    train -cmn_csv rows.csv
-    head -n 4 rows.csv >older.csv
+    train
+    cp out/mlp.json older.json
     # From iteration 5 on: those after it are trained, and told, anew.
     darknet_on 2 classifier train small.data mlp.cfg half.weights -cmn -cmn_seed 7 -cmn_report_every 1 \
-        -cmn_csv rows.csv -cmn_chart rows.png >out.txt 2>err.txt
-    [[ $(csv_iterations rows.csv) == '2 4 5 6 7 8 9 10' ]]
+        -cmn_chart rows.png >out.txt 2>err.txt
     [[ $(json_iterations out/mlp.json) == '2 4 5 6 7 8 9 10' ]]
     [[ $(drawn "scripts/$(find scripts -type f | wc -l)") == '2 4 5 6 7 8 9 10' ]]
-    cmp <(head -n 4 rows.csv) older.csv
-    echo 'something,else' >rows.csv
-    fails_clearly_on 2 'CSV rows.csv: .*another name' classifier train small.data mlp.cfg half.weights -cmn -cmn_csv rows.csv
-    [[ $(<rows.csv) == something,else ]]
+    diff <(jq -c '.[:3][]' older.json) <(jq -c '.[:3][]' out/mlp.json)
 }
 
 @test "what cannot be written, or drawn, is one line before the training" {
-    for key in csv chart graph; do
+    for key in chart graph; do
         fails_clearly_on 2 'missing/x: No such file' classifier train small.data mlp.cfg -cmn -cmn_$key missing/x
         fails_clearly_on 2 '/dev/null: .*not a file' classifier train small.data mlp.cfg -cmn -cmn_$key /dev/null
         cp mlp.cfg kept.cfg
@@ -167,8 +162,8 @@ file_lines() {
         classifier train small.data mlp.cfg -cmn -cmn_tensorboard mlp.cfg/x
     fails_clearly_on 2 'event file mlp.cfg/events.*: Not a directory' \
         classifier train small.data mlp.cfg -cmn -cmn_tensorboard mlp.cfg
-    fails_clearly_on 2 'cmn_csv and cmn_chart name the same file' \
-        classifier train small.data mlp.cfg -cmn -cmn_csv x -cmn_chart x
+    fails_clearly_on 2 'cmn_chart and cmn_graph name the same file' \
+        classifier train small.data mlp.cfg -cmn -cmn_graph x -cmn_chart x
     drawing 'echo "unknown terminal" >&2; exit 1'
     fails_clearly_on 2 'chart x: gnuplot says: unknown terminal' classifier train small.data mlp.cfg -cmn -cmn_chart x
     rm -r own scripts
@@ -195,26 +190,16 @@ file_lines() {
     run -1 compgen -G 'rows.png.*'
 }
 
-@test "a disk that is full later takes no row of the CSV, and the training continues" {
+@test "a disk that is full for a moment takes no row of the JSON log, and the training continues" {
     needs strace
     [[ -z $SAN ]] || skip 'strace and sanitizers do not go together'
-    for when in 3..4 3+; do
-        status=0
-        rm -f trace.*
-        timeout "$HANG_LIMIT" strace -ff -qq -o trace -P "$PWD/rows.csv" -e trace=write -e inject=write:error=ENOSPC:when=$when \
-            "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_report_every 2 -cmn_csv rows.csv >out.txt 2>err.txt || status=$?
-        grep -q ENOSPC trace.* || skip 'strace cannot make a write fail here'
-        cat err.txt
-        [[ $(grep -c '^cmn: CSV rows.csv: No space left on device; the training continues, and rows wait in memory' err.txt) -eq 1 ]]
-        [[ $(seen "out/mlp$FINAL.weights") -eq 200 ]]
-        if [[ $when == 3+ ]]; then
-            [[ $status -eq 1 && $(csv_iterations rows.csv) == 2 ]]
-            [[ $(grep -c '^cmn.* CSV rows.csv: No space left on device: 4 rows are lost at the end of the training$' err.txt) -eq 1 ]]
-        else
-            [[ $status -eq 0 && $(csv_iterations rows.csv) == '2 4 6 8 10' ]]
-            [[ $(grep -c '^cmn: CSV rows.csv: the [12] rows* that waited \(is\|are\) written$' err.txt) -eq 1 ]]
-        fi
-    done
+    mkdir -p out
+    timeout "$HANG_LIMIT" strace -ff -qq -o trace -P "$PWD/out/mlp.json" -e trace=write -e inject=write:error=ENOSPC:when=4 \
+        "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_report_every 2 >out.txt 2>err.txt
+    grep -q ENOSPC trace.* || skip 'strace cannot make a write fail here'
+    cat err.txt
+    [[ $(grep -c '^cmn: JSON log out/mlp.json: No space left on device; the training continues' err.txt) -eq 1 ]]
+    [[ $(seen "out/mlp$FINAL.weights") -eq 200 && $(json_iterations out/mlp.json) == '2 4 6 8 10' ]]
 }
 
 # A detector of one class, and images with a box each: detector.data, detector.cfg.
@@ -235,19 +220,18 @@ small_detector() {
         '[yolo]' 'mask=0,1,2' 'anchors=10,10, 16,16, 20,22' 'classes=1' 'num=3' 'random=0' >>detector.cfg
 }
 
-@test "a detector has columns of its own: mAP in table, log, CSV and chart" {
+@test "a detector has columns of its own: mAP in table, log and chart" {
     needs jq
     small_detector
     drawing ''
-    darknet_on 2 detector train detector.data detector.cfg -cmn -cmn_seed 7 -cmn_report_every 1 -cmn_csv rows.csv \
+    darknet_on 2 detector train detector.data detector.cfg -cmn -cmn_seed 7 -cmn_report_every 1 \
         -cmn_chart rows.png >out.txt 2>err.txt || { cat err.txt; return 1; }
     heading=$(grep '^epoch' out.txt | tr -s ' ')
     [[ $heading == 'epoch iteration main/loss validation/main/map validation/main/map50_95 lr images/s elapsed_time ' ]]
-    [[ $(head -n 1 rows.csv) == epoch,iteration,main/loss,validation/main/map,validation/main/map50_95,lr,* ]]
     jq -e 'length == 3 and all(.[]; has("validation/main/map", "validation/main/map50_95")
         and ."validation/main/map" >= ."validation/main/map50_95" and ."validation/main/map" <= 1
         and (has("main/accuracy") or has("validation/main/loss") | not))' out/detector.json
-    [[ $(json_iterations out/detector.json) == '1 2 3' && $(csv_iterations rows.csv) == '1 2 3' ]]
+    [[ $(json_iterations out/detector.json) == '1 2 3' ]]
     last=scripts/$(find scripts -type f | wc -l)
     [[ $(drawn "$last") == '1 2 3' ]]
     grep -q 'IoU 0.5 to 0.95: ' "$last"

@@ -17,10 +17,6 @@ needs() {
     command -v "$1" >/dev/null || skip "$1 is not installed"
 }
 
-csv_iterations() {
-    tr -d '\r' <"$1" | awk -F , 'NR > 1 { printf "%s%s", sep, $2; sep = " " } END { print "" }'
-}
-
 json_iterations() {
     jq -r '[.[].iteration | tostring] | join(" ")' "$1"
 }

@@ -281,7 +281,7 @@ END
     numbers 24
     end_cfg max_batches=2 -- >net.cfg
     for keys in 'topk_ratio 0.1|cmn_compress=topk' 'powersgd_rank 2|cmn_compress=powersgd' \
-        'bucket_mb 1 -cmn_overlap off|cmn_overlap!=off' 'timeline_steps 5|cmn_timeline' 'checkpoint_keep 3|cmn_checkpoint' \
+        'bucket_mb 1 -cmn_overlap off|cmn_overlap!=off' \
         'patience 2 -cmn_validate off|cmn_validate'; do
         # shellcheck disable=SC2086  # a key, its value and more
         fails_clearly_on 2 "cmn_${keys%% *} has no effect without ${keys#*|}: remove it" "${regressor[@]}" -cmn_${keys%|*}

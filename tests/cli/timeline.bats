@@ -104,8 +104,8 @@ END
         .pid != $s.pid or .ts >= $s.ts + $s.dur - 0.01 or .ts + .dur <= $s.ts + 0.01))'
 }
 
-@test "cmn_timeline_steps: the latest steps" {
-    train 2 mlp.cfg -cmn_timeline t.json -cmn_timeline_steps 3
+@test "cmn_timeline=FILE:STEPS: the latest steps" {
+    train 2 mlp.cfg -cmn_timeline t.json:3
     valid_trace 2 t.json
     for rank in 0 1; do
         says t.json "map(select(.pid == $rank)) | [of(\"step\")[].args.iteration] == [8, 9, 10]"
@@ -148,7 +148,7 @@ END
     done
     echo '[{"epoch":1,"iteration":70}]' | cmp - out/mlp.json
     fails_clearly_on 2 'cmn_json and cmn_timeline name the same file' \
-        classifier train small.data mlp.cfg -cmn -cmn_timeline new.json -cmn_json new.json
+        classifier train small.data mlp.cfg -cmn -cmn_timeline new.json:7 -cmn_json new.json
     [[ ! -e new.json ]]
     [[ -c /dev/null ]]
     run -1 grep -E '^[0-9]+, ' fails.out
@@ -189,7 +189,7 @@ ends() {
 }
 
 @test "asked to stop: the trace is written before the end" {
-    begin 2 -cmn_timeline t.json -cmn_timeline_steps 20
+    begin 2 -cmn_timeline t.json:20
     await "out/endless_$ON_THE_WAY.weights"
     rm -f t.json
     kill -s "$(patient_stop)" "$job"

@@ -133,6 +133,47 @@ static void a_common_tensor_grows(void **state)
     free(file);
 }
 
+/* Tensors that the weights hold are not stored again. */
+static void tensors_of_the_weights(void **state)
+{
+    static const float written[] = {7, 1, 1, 1, 2, 3, 1, 2, 4}, one_two_four[] = {1, 2, 4},
+                       five = 5;
+    struct cmn_snapshot *s = cmn_snapshot_new();
+    const struct cmn_checkpoint_tensor *t;
+    struct cmn_checkpoint_file *f;
+    unsigned char *file;
+    size_t n;
+
+    (void)state;
+    assert_int_equal(cmn_snapshot_describe(s, cJSON_CreateObject()), 0);
+    assert_int_equal(cmn_snapshot_refer(s, "early", written, 4, 0), 0); /* nothing is written yet */
+    assert_int_equal(fwrite(written, sizeof written, 1, cmn_snapshot_weights(s)), 1);
+    assert_int_equal(cmn_snapshot_refer(s, "first", one_two_four, 8, 0), 20);
+    assert_int_equal(cmn_snapshot_refer(s, "later", one_two_four, 8, 16), 32);
+    assert_int_equal(cmn_snapshot_refer(s, "end", one_two_four, 12, 0), 36);
+    assert_int_equal(cmn_snapshot_refer(s, "gone", one_two_four, 12, 28), 0);
+    assert_int_equal(cmn_snapshot_refer(s, "gone", written, 40, 0), 0);
+    assert_int_equal(cmn_snapshot_refer(s, "gone", &five, 4, 0), 0);
+    assert_int_equal(cmn_snapshot_refer(s, "gone", written, 0, 0), 0);
+    assert_int_equal(cmn_snapshot_refer(s, "a b", written, 4, 0), 0);
+    assert_int_equal(cmn_snapshot_tensor(s, "behind", CMN_ALL_RANKS, 4), 0);
+    assert_int_equal(cmn_snapshot_allocate(s), 0);
+    memset(cmn_snapshot_data(s, "behind", CMN_ALL_RANKS), 'b', 4);
+    file = sealed(s, 0, &n);
+    f = cmn_checkpoint_parse(file, n);
+    assert_non_null(f);
+    t = cmn_checkpoint_tensor(f, "later", CMN_ALL_RANKS);
+    assert_true(t && t->in_weights && t->bytes == 8 && t->data == file + 24);
+    t = cmn_checkpoint_tensor(f, "end", CMN_ALL_RANKS);
+    assert_true(t && t->in_weights && t->bytes == 12 && t->data == file + 24);
+    t = cmn_checkpoint_tensor(f, "behind", CMN_ALL_RANKS);
+    assert_true(t && !t->in_weights && t->data == file + n - CMN_ALIGN);
+    assert_memory_equal(t->data, "bbbb", 4);
+    assert_null(cmn_checkpoint_tensor_at(f, 4));
+    cmn_checkpoint_free(f);
+    free(file);
+}
+
 /* Weights of any length stand at the beginning, alone or not. The mark is where they end, and
  * tensors where a line begins. */
 static void weights_come_first(void **state)
@@ -346,6 +387,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_come_out_as_they_went_in),
         cmocka_unit_test(a_common_tensor_grows),
+        cmocka_unit_test(tensors_of_the_weights),
         cmocka_unit_test(weights_come_first),
         cmocka_unit_test(weights_that_look_like_a_mark),
         cmocka_unit_test(what_a_snapshot_refuses),

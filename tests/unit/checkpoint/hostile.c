@@ -325,6 +325,50 @@ static void lengths_of_tensors(void **state)
     refused("128 bytes too many behind its last tensor");
 }
 
+/* A tensor of the weights lies within them, and belongs to all ranks. */
+static void places_in_the_weights(void **state)
+{
+    static const char *const places[] = {"-4",   "1",     "2",   "0.5",  "104",   "1e300",
+                                         "null", "\"4\"", "[4]", "true", "-1e300"};
+    struct cmn_checkpoint_file *f;
+    char text[128];
+
+    (void)state;
+    with("]}", ",{\"name\":\"c\",\"bytes\":8,\"at\":92},{\"name\":\"d\",\"bytes\":100,\"at\":0}]}");
+    f = parse();
+    if (!f) {
+        fail_msg("%s", cmn_reason());
+    }
+    assert_memory_equal(cmn_checkpoint_tensor(f, "c", CMN_ALL_RANKS)->data, weights + 92, 8);
+    assert_int_equal(cmn_checkpoint_tensor(f, "c", CMN_ALL_RANKS)->bytes, 8);
+    assert_ptr_equal(cmn_checkpoint_tensor(f, "d", CMN_ALL_RANKS)->data, file.bytes);
+    assert_int_equal(cmn_checkpoint_tensor(f, "d", CMN_ALL_RANKS)->bytes, WEIGHTS);
+    cmn_checkpoint_free(f);
+    for (size_t i = 0; i < COUNT(places); i++) {
+        snprintf(text, sizeof text, ",{\"name\":\"c\",\"bytes\":4,\"at\":%s}]}", places[i]);
+        refused_with("]}", text, "tensor c: it is not within the weights");
+    }
+    for (size_t i = 0; i < COUNT(huge); i++) {
+        snprintf(text, sizeof text, ",{\"name\":\"c\",\"bytes\":4,\"at\":%llu}]}",
+                 (unsigned long long)huge[i]);
+        refused_with("]}", text, "tensor c: it is not within the weights");
+        snprintf(text, sizeof text, ",{\"name\":\"c\",\"bytes\":%llu,\"at\":4}]}",
+                 (unsigned long long)huge[i]);
+        refused_with("]}", text,
+                     i < 3 ? "tensor c: it is not within the weights"
+                           : "it has an impossible length");
+    }
+    refused_with("]}", ",{\"name\":\"c\",\"bytes\":9,\"at\":92}]}",
+                 "tensor c: it is not within the weights");
+    refused_with("]}", ",{\"name\":\"c\",\"bytes\":101,\"at\":0}]}",
+                 "tensor c: it is not within the weights");
+    refused_with("]}", ",{\"name\":\"c\",\"rank\":0,\"bytes\":4,\"at\":0}]}",
+                 "tensor c of rank 0: it is not within the weights");
+    refused_with("]}", ",{\"name\":\"a\",\"bytes\":4,\"at\":0}]}", "tensor a: it is there twice");
+    refused_with("\"name\":\"b\",\"rank\":3,\"bytes\":65", "\"name\":\"b\",\"bytes\":64,\"at\":0",
+                 "128 bytes too many behind its last tensor");
+}
+
 /* What a header makes the reader take is bound by its length. */
 static void much_out_of_little(void **state)
 {
@@ -361,18 +405,19 @@ static void other_versions(void **state)
 {
     (void)state;
     with("a", "a");
-    file.mark.version = 1;
+    file.mark.version = 2;
     seal();
-    refused("its format is version 1, and this program reads version 2");
+    refused("its format is version 2, and this program reads version 3: only its weights can be "
+            "used, as a weights file");
     file.mark.version = UINT32_MAX;
     file.mark.file = 3; /* whatever else it says */
     seal();
-    refused("its format is version 4294967295, and this program reads version 2");
+    refused("its format is version 4294967295, and this program reads version 3");
     /* Version 1 has zeros between weights and mark. */
     file.mark.version = 1;
     file.mark.weights = WEIGHTS - 63;
     seal();
-    refused("its format is version 1, and this program reads version 2");
+    refused("its format is version 1, and this program reads version 3");
 }
 
 #define CASE(test) cmocka_unit_test_teardown(test, close_file)
@@ -384,7 +429,7 @@ int main(void)
         CASE(little_files),       CASE(headers_that_are_none),
         CASE(wrong_values),       CASE(wrong_names),
         CASE(lengths_of_tensors), CASE(much_out_of_little),
-        CASE(other_versions),
+        CASE(other_versions),     CASE(places_in_the_weights),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -133,14 +133,14 @@ static void of_another_version(void **state)
     assert_true(fd >= 0);
     assert_int_equal(pread(fd, bytes, sizeof bytes, BYTES), sizeof bytes);
     assert_int_equal(cmn_mark_read(&mark, bytes), 0);
-    mark.version = 3;
+    mark.version = 4;
     cmn_mark_write(&mark, bytes);
     assert_int_equal(pwrite(fd, bytes, sizeof bytes, BYTES), sizeof bytes);
     close(fd);
     assert_int_equal(newest(), -1);
     assert_int_equal(damages, 0);
     check_contains(cmn_reason(), checkpoints_path("x-4.checkpoint"));
-    check_contains(cmn_reason(), "its format is version 3, and this program reads version 2");
+    check_contains(cmn_reason(), "its format is version 4, and this program reads version 3");
 }
 
 static void what_may_not_be_read(void **state)

@@ -49,19 +49,20 @@ static const struct key keys[] = {
     {"cmn_report", "table", "quiet", "quiet", {"", "loud", "tables"}},
     {"cmn_report_every", "auto", "100", "100", {"", "-1", "often"}},
     {"cmn_json", "", "log.json", "log.json", {"on", "off"}},
-    {"cmn_csv", "", "log.csv", "log.csv", {"on"}},
     {"cmn_chart", "", "chart.png", "chart.png", {"on"}},
     {"cmn_tensorboard", "", "runs", "runs", {"on"}},
     {"cmn_graph", "", "cg.dot", "cg.dot", {"on"}},
     {"cmn_rank_logs", "", "folder", "folder", {"on"}},
-    {"cmn_timeline", "", "trace.json", "trace.json", {"on"}},
-    {"cmn_timeline_steps", "100", "5", "5", {"", "0", "1000001", "all"}},
+    {"cmn_timeline",
+     "",
+     "trace.json:5",
+     "trace.json:5",
+     {"on", "t:0", "t:1000001", "t:99999999999999999999"}},
     {"cmn_cache_mb", "auto", "0", "0", {"", "-2", "1G", "16777217"}},
     {"cmn_cache_dir", "", "/scratch", "/scratch", {"on"}},
     {"cmn_verify", "1000", "1", "1", {"", "-1", "all"}},
     {"cmn_nonfinite", "stop", "skip", "skip", {"", "0", "nan"}},
     {"cmn_checkpoint", "off", "100", "100", {"", "-1", "1.5", "on"}},
-    {"cmn_checkpoint_keep", "2", "5", "5", {"", "0", "1001", "all"}},
 };
 
 static void assert_shown(const struct cmn_options *o, const char *key, const char *value)
@@ -300,9 +301,8 @@ static void bad_values(void **state)
 /* No file of this name: who wants one writes ./off. */
 static void names_are_off(void **state)
 {
-    static const char *const key[] = {"cmn_csv",      "cmn_chart",    "cmn_tensorboard",
-                                      "cmn_graph",    "cmn_timeline", "cmn_rank_logs",
-                                      "cmn_cache_dir"};
+    static const char *const key[] = {"cmn_chart",    "cmn_tensorboard", "cmn_graph",
+                                      "cmn_timeline", "cmn_rank_logs",   "cmn_cache_dir"};
     struct cmn_options o;
 
     (void)state;
@@ -312,6 +312,24 @@ static void names_are_off(void **state)
         assert_shown(&o, key[i], "./off");
         assert_int_equal(cmn_options_set(&o, key[i], "off", 0), 0);
         assert_shown(&o, key[i], "");
+    }
+}
+
+static void a_timeline_has_a_file_and_steps(void **state)
+{
+    static const struct {
+        const char *value, *file;
+        long steps;
+    } of[] = {{"a.json", "a.json", 100}, {"a:1", "a", 1},       {"a:b:1000000", "a:b", 1000000},
+              {"a:", "a:", 100},         {":5", ":5", 100},     {"a:5x", "a:5x", 100},
+              {"a:-5", "a:-5", 100},     {"5", "5", 100},       {"", "", 100},
+              {"a:0", "a", 0},           {"a:1000001", "a", 0}, {"a:4294967301", "a", 0}};
+    char file[CMN_TEXT];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(of); i++) {
+        assert_int_equal(cmn_options_timeline(of[i].value, file), of[i].steps);
+        assert_string_equal(file, of[i].file);
     }
 }
 
@@ -408,6 +426,7 @@ int main(void)
         cmocka_unit_test(bad_values),
         cmocka_unit_test(names_are_off),
         cmocka_unit_test(too_long_value),
+        cmocka_unit_test(a_timeline_has_a_file_and_steps),
         cmocka_unit_test(unknown_keys),
         cmocka_unit_test(command_line_wins),
         cmocka_unit_test(print_fits),
