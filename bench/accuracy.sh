@@ -20,20 +20,15 @@ settings=(
     'fp32|fp32|'
     'fp16|fp16|-cmn_allreduce_dtype fp16'
     'bf16|bf16|-cmn_allreduce_dtype bf16'
-    'topk|topk 1 %|-cmn_compress topk'
     'powersgd|powersgd rank 4|-cmn_compress powersgd'
     'slow|fp32, learning rate / 4||4'
     'double|double buffering|-cmn_double_buffering 1'
     'double-slow|double buffering, rate / 4|-cmn_double_buffering 1|4'
-    'double-slow-topk|the same, topk 1 %|-cmn_double_buffering 1 -cmn_compress topk|4'
     'local8|local steps 8|-cmn_local_steps 8'
     'local8-fp16|local steps 8, fp16|-cmn_local_steps 8 -cmn_allreduce_dtype fp16'
-    'local8-topk|local steps 8, topk 1 %|-cmn_local_steps 8 -cmn_compress topk'
     'local32-fp16|local steps 32, fp16|-cmn_local_steps 32 -cmn_allreduce_dtype fp16'
     'local64-fp16|local steps 64, fp16|-cmn_local_steps 64 -cmn_allreduce_dtype fp16'
     'local2-double|local steps 2, double buffering|-cmn_local_steps 2 -cmn_double_buffering 1'
-    'local8-double-topk|local steps 8, double b., topk|-cmn_local_steps 8 -cmn_double_buffering 1 -cmn_compress topk'
-    'topk-warm|topk 1 %, warm-up 300|-cmn_compress topk -cmn_topk_warmup 300'
 )
 
 work=$(mktemp -d)

@@ -9,9 +9,7 @@
  * take no simulated time.
  *
  * LAYERS has a line "FLOATS OPERATIONS" for each layer, in the order of the forward pass.
- * ALGORITHM is pairwise, halving, ring, mpi or auto, each with /fp16 or /bf16 behind it, or
- * topk:RATIO: the messages of topk, pairwise, 4 bytes for a value; above 8 nodes the CPU goes by owners, which
- * this does not.
+ * ALGORITHM is pairwise, halving, ring, mpi or auto, each with /fp16 or /bf16 behind it.
  * Prints milliseconds of each of CALLS steps; `link` as ALGORITHM prints what CALLS times
  * cmn_link_measure() finds: microseconds of latency, and of a message.
  * bench/simulate.sh and bench/simulate-check.sh compile and start it. */
@@ -85,8 +83,6 @@ static int pendings;
 
 struct step {
     struct cmn_sums *sums;
-    struct cmn_pairwise *topk;
-    double ratio; /* of values that topk sends; 0: sums */
     enum cmn_dtype dtype;
     float *data;
     int ranks;
@@ -110,18 +106,9 @@ static void read_layers(const char *name, int owners)
     fclose(file);
 }
 
-/* Values of a layer that topk sends. */
-static size_t chosen(const struct step *s, const struct layer *l)
-{
-    size_t k = (size_t)(s->ratio * (double)l->n + 0.5);
-
-    return k ? k : 1;
-}
-
 static long progress(struct step *s, long until)
 {
-    long ended =
-        s->ratio > 0 ? cmn_pairwise_progress(s->topk, until) : cmn_sums_progress(s->sums, until);
+    long ended = cmn_sums_progress(s->sums, until);
 
     pendings = 0;
     return ended;
@@ -129,18 +116,9 @@ static long progress(struct step *s, long until)
 
 static void begin(struct step *s, const struct layer *l)
 {
-    if (s->ratio > 0) {
-        /* Each rank's own slice goes to all others. */
-        const struct cmn_pairwise_job job = {.data = s->data,
-                                             .n = chosen(s, l) * (size_t)s->ranks,
-                                             .slices = s->ranks,
-                                             .what = CMN_ALLGATHER,
-                                             .dtype = CMN_FP32};
-        cmn_pairwise_begin(s->topk, &job);
-    } else {
-        const struct cmn_sum sum = {.data = s->data, .n = l->n, .dtype = s->dtype};
-        cmn_sums_begin(s->sums, &sum);
-    }
+    const struct cmn_sum sum = {.data = s->data, .n = l->n, .dtype = s->dtype};
+
+    cmn_sums_begin(s->sums, &sum);
     s->begun++;
     progress(s, 0);
 }
@@ -179,11 +157,10 @@ static int exchange_of(struct step *s, struct cmn_options *o, char *name)
     if (type) {
         *type = 0;
     }
-    s->ratio = !strncmp(name, "topk:", 5) ? atof(name + 5) : 0;
     while (o->exchange <= CMN_EXCHANGE_MPI && strcmp(names[o->exchange], name)) {
         o->exchange++;
     }
-    return s->ratio > 0 || o->exchange <= CMN_EXCHANGE_MPI || !strcmp(name, "link");
+    return o->exchange <= CMN_EXCHANGE_MPI || !strcmp(name, "link");
 }
 
 int main(int argc, char **argv)
@@ -219,19 +196,16 @@ int main(int argc, char **argv)
     s.computes = 1e-3 * atof(argv[4]);
     s.looks = 1e-3 * atof(argv[5]);
     for (int i = 0; i < layers; i++) {
-        size_t n = s.ratio > 0 ? chosen(&s, &layer[i]) * (size_t)s.ranks : layer[i].n;
-        most = n > most ? n : most;
+        most = layer[i].n > most ? layer[i].n : most;
     }
     s.data = SMPI_SHARED_MALLOC((most + 1) * sizeof *s.data);
     s.sums = cmn_sums_open(between, &o, 1);
-    s.topk = cmn_pairwise_open(between, 0);
     for (int i = 0; i < atoi(argv[6]); i++) {
         double seconds = run(&s);
         if (rank == 0) {
             printf("%.3f\n", 1e3 * seconds);
         }
     }
-    cmn_pairwise_close(s.topk);
     cmn_sums_close(s.sums);
     SMPI_SHARED_FREE(s.data);
     MPI_Finalize();

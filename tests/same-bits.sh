@@ -108,7 +108,6 @@ shm-yolo                                         | 2           | detector yolo s
 shm-huge                                         | 2           | classifier huge | communicator=shm
 dummy-conv                                       | 2           | classifier conv | communicator=dummy
 + five-conv                                      | 5           | classifier conv batch=22 | communicator=shm batch=global
-five-flat-topk                                   | 5           | classifier wide | communicator=flat compress=topk
 + five-2d-mpi                                    | 5           | classifier wide | communicator=two_dimensional intra=mpi
 
 # What the gradient goes through, one at a time.
@@ -121,7 +120,6 @@ sync-global                                      | 3           | classifier conv
 + skip-spoilt                                    | 2           | regressor spoilt | nonfinite=skip
 skip-spoilt-double                               | 3           | regressor spoilt | nonfinite=skip communicator=flat double_buffering=1
 skip-spoilt-sync                                 | 2           | regressor spoilt | nonfinite=skip sync_bn=1
-skip-spoilt-topk                                 | 3           | regressor spoilt | nonfinite=skip communicator=flat compress=topk
 skip-spoilt-adam                                 | 2           | regressor spoilt adam=1 learning_rate=.001 subdivisions=2 | nonfinite=skip
 + lars-conv                                      | 2           | classifier conv | lars=0.01
 lars-layers                                      | 3           | classifier layers | lars=0.01 communicator=flat
@@ -129,9 +127,6 @@ lars-layers                                      | 3           | classifier laye
 local-four                                       | 2           | classifier wide | local_steps=4 communicator=hierarchical
 + double-mlp                                     | 2           | classifier mlp | double_buffering=1 validate=1
 local-double-conv                                | 3           | classifier conv | local_steps=2 double_buffering=1
-+ topk-mlp                                       | 2           | classifier mlp | communicator=flat compress=topk overlap=off
-+ topk-warmup                                    | 3           | classifier conv max_batches=12 | communicator=flat compress=topk compress_ratio=.02 compress_warmup=9
-topk-huge                                        | 2           | classifier huge | communicator=flat compress=topk compress_ratio=.1
 powersgd-mlp                                     | 2           | classifier mlp | communicator=flat compress=powersgd compress_rank=1
 + powersgd-conv                                  | 3           | classifier conv | communicator=flat compress=powersgd overlap=on bucket_mb=0.01
 powersgd-huge                                    | 2           | classifier huge | communicator=flat compress=powersgd compress_rank=8 overlap=on bucket_mb=0.5
@@ -139,7 +134,7 @@ powersgd-huge                                    | 2           | classifier huge
 fp16-huge                                        | 3           | classifier huge | communicator=flat allreduce_dtype=fp16 overlap=off
 + bf16-conv                                      | 3           | classifier conv | communicator=flat allreduce_dtype=bf16 overlap=on bucket_mb=0.02
 bf16-huge                                        | 2           | classifier huge | communicator=flat allreduce_dtype=bf16
-codecs-on-one-rank                               | 1           | classifier conv | compress=topk double_buffering=1
+codecs-on-one-rank                               | 1           | classifier conv | compress=powersgd double_buffering=1
 lars-on-one-rank                                 | 1           | classifier conv | lars=.01 local_steps=1
 local-on-one-rank                                | 1           | classifier conv | local_steps=3
 
@@ -176,7 +171,6 @@ resume-back                                      | 2           | classifier drop
 resume-back-yolo                                 | 3           | detector yolo back=3 | batch=global
 resume-back-local                                | 2           | classifier conv back=5 max_batches=13 | local_steps=3
 + resume-back-double                             | 3           | classifier conv back=5 max_batches=13 | communicator=flat allreduce_dtype=bf16 local_steps=3 double_buffering=1
-resume-back-topk                                 | 2           | classifier wide back=4 | communicator=flat compress=topk compress_ratio=.05 double_buffering=1
 resume-back-powersgd                             | 3           | classifier wide back=4 | communicator=flat compress=powersgd
 resume-back-local-3-2                            | 3>2         | classifier conv back=5 max_batches=13 | local_steps=3
 resume-back-gru                                  | 2           | rnn gru back=3 |
@@ -184,7 +178,6 @@ resume-back-random                               | 2           | detector random
 resume-back-1-node                               | 2+1>3       | classifier conv back=4 | communicator=two_dimensional
 resume-local-3-2                                 | 3>2         | classifier conv stop=4 | local_steps=2
 resume-double-2-3                                | 2>3         | classifier conv stop=4 | communicator=flat double_buffering=1
-resume-topk-2-3                                  | 2>3         | classifier conv stop=4 | communicator=flat compress=topk batch=global
 resume-gru-3-2                                   | 3>2         | rnn gru stop=3 | batch=global
 + resume-lstm-2-3                                | 2>3         | rnn lstm stop=3 |
 resume-shard-2-3                                 | 2>3         | classifier mlp stop=4 | scatter=shard
@@ -207,8 +200,6 @@ nodes-2d-huge                                    | 2+2         | classifier huge
 nodes-2d-mpi-huge                                | 2+2         | classifier huge | communicator=two_dimensional intra=mpi
 + nodes-shm                                      | 2+2         | classifier conv | communicator=shm overlap=off
 nodes-shm-huge                                   | 2+2         | classifier huge | communicator=shm overlap=on bucket_mb=1
-+ nodes-topk                                     | 2+2         | classifier mlp | communicator=two_dimensional compress=topk overlap=on bucket_mb=0.01
-nodes-topk-huge                                  | 2+1         | classifier huge | communicator=shm compress=topk compress_ratio=.001
 + nodes-powersgd                                 | 2+1         | classifier conv | communicator=hierarchical compress=powersgd
 nodes-powersgd-huge                              | 2+2         | classifier huge | communicator=two_dimensional compress=powersgd
 + nodes-bf16                                     | 2+2         | classifier conv | communicator=shm allreduce_dtype=bf16 overlap=off
@@ -282,9 +273,7 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 2-flat-conv-bf16-double-sync-skip                | 2           | classifier conv subdivisions=2 | communicator=flat allreduce_dtype=bf16 double_buffering=1 sync_bn=1 nonfinite=skip batch=global scatter=shard
 + 2-flat-conv-powersgd-overlap-lars-sync-resume  | 2           | classifier conv stop=4 | communicator=flat compress=powersgd overlap=on bucket_mb=0.01 lars=.01 sync_bn=1 scale_lr=linear scatter=shard
 2-flat-drop-bf16-double-skip                     | 2           | classifier drop | communicator=flat allreduce_dtype=bf16 overlap=off double_buffering=1 nonfinite=skip scale_lr=linear scatter=shard
-2-flat-drop-topk-sync-skip-adam-resume           | 2           | classifier drop adam=1 learning_rate=.001 stop=4 | communicator=flat compress=topk overlap=off sync_bn=1 nonfinite=skip scatter=none
 2-flat-gru-bf16-overlap-lars-sync                | 2           | rnn gru subdivisions=2 | communicator=flat allreduce_dtype=bf16 overlap=on bucket_mb=0.01 lars=.01 sync_bn=1
-2-flat-gru-topk-local-resume                     | 2           | rnn gru subdivisions=2 stop=4 | communicator=flat compress=topk overlap=off local_steps=2
 2-flat-wide-powersgd-overlap-sync-adam           | 2           | classifier wide adam=1 learning_rate=.001 | communicator=flat compress=powersgd overlap=on bucket_mb=0.01 sync_bn=1 batch=global scatter=none
 2-flat-yolo-powersgd-local                       | 2           | detector yolo subdivisions=2 | communicator=flat compress=powersgd overlap=off local_steps=2 scatter=none
 3-flat-conv-fp16-double-lars-sync-resume         | 3           | classifier conv stop=4 | communicator=flat allreduce_dtype=fp16 double_buffering=1 lars=.01 sync_bn=1 batch=global scatter=none
@@ -292,7 +281,6 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 + 3-flat-gru-fp16-local-double                   | 3           | rnn gru | communicator=flat allreduce_dtype=fp16 double_buffering=1 local_steps=3 scale_lr=linear
 3-flat-mlp-fp16-local-double-resume              | 3           | classifier mlp stop=4 | communicator=flat allreduce_dtype=fp16 overlap=off double_buffering=1 local_steps=3 scale_lr=linear
 3-flat-mlp-powersgd-local-resume                 | 3           | classifier mlp subdivisions=2 stop=4 | communicator=flat compress=powersgd overlap=off local_steps=2 batch=global scatter=none
-+ 3-flat-wide-topk-double-lars-sync-skip         | 3           | classifier wide subdivisions=2 | communicator=flat compress=topk overlap=off double_buffering=1 lars=.01 sync_bn=1 nonfinite=skip
 + 3-flat-yolo-bf16-overlap-sync-adam             | 3           | detector yolo adam=1 learning_rate=.001 subdivisions=2 | communicator=flat allreduce_dtype=bf16 overlap=on bucket_mb=0.01 sync_bn=1 batch=global
 3-flat-yolo-local-double-resume                  | 3           | detector yolo subdivisions=2 stop=4 | communicator=flat overlap=off double_buffering=1 local_steps=3 scale_lr=linear scatter=shard
 2-hier-conv-adam                                 | 2           | classifier conv adam=1 learning_rate=.001 subdivisions=2 | communicator=hierarchical scale_lr=linear scatter=none
@@ -338,17 +326,14 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 3-shm-conv-local                                 | 3           | classifier conv subdivisions=2 | communicator=shm overlap=off local_steps=2 scatter=shard
 3-shm-gru-local-resume                           | 3           | rnn gru stop=4 | communicator=shm overlap=off local_steps=2 batch=global
 3-shm-wide-local                                 | 3           | classifier wide | communicator=shm local_steps=2 scale_lr=linear scatter=shard
-2-auto-conv-topk-local-double-resume             | 2           | classifier conv subdivisions=2 stop=4 | compress=topk double_buffering=1 local_steps=3 batch=global scatter=none
 2-auto-drop-fp16-overlap-adam                    | 2           | classifier drop adam=1 learning_rate=.001 subdivisions=2 | allreduce_dtype=fp16 overlap=on bucket_mb=0.01 scatter=shard
 2-auto-gru-powersgd-double-lars-sync-skip-resume | 2           | rnn gru subdivisions=2 stop=4 | compress=powersgd double_buffering=1 lars=.01 sync_bn=1 nonfinite=skip batch=global
 2-auto-mlp-bf16-local-resume                     | 2           | classifier mlp subdivisions=2 stop=4 | allreduce_dtype=bf16 overlap=off local_steps=2 scale_lr=linear
-2-auto-mlp-topk-overlap-sync-adam                | 2           | classifier mlp adam=1 learning_rate=.001 | compress=topk overlap=on bucket_mb=0.01 sync_bn=1 scale_lr=linear scatter=shard
 2-auto-wide-bf16-local-double                    | 2           | classifier wide | allreduce_dtype=bf16 double_buffering=1 local_steps=3 scatter=none
 2-auto-wide-fp16-lars-skip-resume                | 2           | classifier wide stop=4 | allreduce_dtype=fp16 lars=.01 nonfinite=skip batch=global
 2-auto-yolo-fp16-local                           | 2           | detector yolo subdivisions=2 | allreduce_dtype=fp16 overlap=off local_steps=2 batch=global
 3-auto-mlp-double-skip-resume                    | 3           | classifier mlp subdivisions=2 stop=4 | double_buffering=1 nonfinite=skip scale_lr=linear
 3-auto-yolo-bf16-double-lars-skip-resume         | 3           | detector yolo subdivisions=2 stop=4 | allreduce_dtype=bf16 overlap=off double_buffering=1 lars=.01 nonfinite=skip scale_lr=linear scatter=shard
-3-auto-yolo-topk-local                           | 3           | detector yolo subdivisions=2 | compress=topk local_steps=2 batch=global
 
 # The same on several.
 1+1+1-naive-gru-local-resume                     | 1+1+1       | rnn gru stop=4 | communicator=naive local_steps=2 scale_lr=linear
@@ -361,15 +346,12 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 1+1+1-flat-drop-powersgd-local-double-resume     | 1+1+1       | classifier drop stop=4 | communicator=flat compress=powersgd overlap=off double_buffering=1 local_steps=3
 1+1-flat-conv-bf16-double-lars-sync-skip         | 1+1         | classifier conv | communicator=flat allreduce_dtype=bf16 double_buffering=1 lars=.01 sync_bn=1 nonfinite=skip scale_lr=linear scatter=none
 1+1-flat-gru-fp16-local-resume                   | 1+1         | rnn gru subdivisions=2 stop=4 | communicator=flat allreduce_dtype=fp16 overlap=off local_steps=2 batch=global
-2+1-flat-conv-topk-overlap-lars-resume           | 2+1         | classifier conv stop=4 | communicator=flat compress=topk overlap=on bucket_mb=0.01 lars=.01 batch=global scatter=shard
 2+1-flat-wide-bf16-local-double                  | 2+1         | classifier wide subdivisions=2 | communicator=flat allreduce_dtype=bf16 overlap=off double_buffering=1 local_steps=3 scale_lr=linear scatter=shard
-2+2-flat-mlp-topk-double-sync-skip               | 2+2         | classifier mlp | communicator=flat compress=topk double_buffering=1 sync_bn=1 nonfinite=skip scale_lr=linear
 2+2-flat-yolo-double-lars-skip-resume            | 2+2         | detector yolo stop=4 | communicator=flat double_buffering=1 lars=.01 nonfinite=skip batch=global
 1+1+1-hier-conv-local-double-resume              | 1+1+1       | classifier conv subdivisions=2 stop=4 | communicator=hierarchical overlap=off double_buffering=1 local_steps=3 scatter=shard
 1+1+1-hier-gru-fp16-overlap-adam                 | 1+1+1       | rnn gru adam=1 learning_rate=.001 subdivisions=2 | communicator=hierarchical allreduce_dtype=fp16 overlap=on bucket_mb=0.01
 1+1+1-hier-mlp-powersgd-local-double-resume      | 1+1+1       | classifier mlp subdivisions=2 stop=4 | communicator=hierarchical compress=powersgd double_buffering=1 local_steps=3 batch=global scatter=none
 1+1+1-hier-yolo-fp16-sync-adam-resume            | 1+1+1       | detector yolo adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=hierarchical allreduce_dtype=fp16 sync_bn=1 scale_lr=linear scatter=none
-1+1-hier-drop-topk-local-resume                  | 1+1         | classifier drop stop=4 | communicator=hierarchical compress=topk overlap=off local_steps=2 scale_lr=linear scatter=none
 1+1-hier-wide-powersgd-double-lars-skip-resume   | 1+1         | classifier wide subdivisions=2 stop=4 | communicator=hierarchical compress=powersgd overlap=off double_buffering=1 lars=.01 nonfinite=skip
 + 2+1-hier-yolo-powersgd-overlap-sync-adam       | 2+1         | detector yolo adam=1 learning_rate=.001 | communicator=hierarchical compress=powersgd overlap=on bucket_mb=0.01 sync_bn=1 scale_lr=linear scatter=shard
 2+2-hier-mlp-bf16-local                          | 2+2         | classifier mlp | communicator=hierarchical allreduce_dtype=bf16 overlap=off local_steps=2 batch=global scatter=none
@@ -382,7 +364,6 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 1+1+1-2d-drop-fp16-double-sync                   | 1+1+1       | classifier drop | communicator=two_dimensional allreduce_dtype=fp16 overlap=off double_buffering=1 sync_bn=1 scale_lr=linear scatter=none
 1+1-2d-gru-bf16-lars-skip                        | 1+1         | rnn gru | communicator=two_dimensional allreduce_dtype=bf16 lars=.01 nonfinite=skip
 1+1-2d-wide-fp16-local-resume                    | 1+1         | classifier wide stop=4 | communicator=two_dimensional allreduce_dtype=fp16 local_steps=2 batch=global scatter=shard
-1+1-2d-yolo-topk-double-skip-resume              | 1+1         | detector yolo subdivisions=2 stop=4 | communicator=two_dimensional compress=topk overlap=off double_buffering=1 nonfinite=skip batch=global scatter=shard
 2+1-2d-gru-powersgd-local-double                 | 2+1         | rnn gru | communicator=two_dimensional compress=powersgd overlap=off double_buffering=1 local_steps=3 scale_lr=linear
 2+1-2d-mlp-fp16-lars-sync-skip-resume            | 2+1         | classifier mlp subdivisions=2 stop=4 | communicator=two_dimensional allreduce_dtype=fp16 lars=.01 sync_bn=1 nonfinite=skip scatter=shard
 + 2+2-2d-conv-fp16-local-double                  | 2+2         | classifier conv | communicator=two_dimensional allreduce_dtype=fp16 overlap=off double_buffering=1 local_steps=3 batch=global
@@ -393,11 +374,8 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 2+1-2d-mpi-conv-lars-sync-resume                 | 2+1         | classifier conv subdivisions=2 stop=4 | communicator=two_dimensional intra=mpi lars=.01 sync_bn=1
 2+1-2d-mpi-drop-sync-skip-adam-resume            | 2+1         | classifier drop adam=1 learning_rate=.001 stop=4 | communicator=two_dimensional intra=mpi sync_bn=1 nonfinite=skip scatter=none
 2+2-2d-mpi-wide-lars-sync-resume                 | 2+2         | classifier wide stop=4 | communicator=two_dimensional intra=mpi lars=.01 sync_bn=1 scatter=none
-1+1+1-shm-wide-topk-sync-skip-adam               | 1+1+1       | classifier wide adam=1 learning_rate=.001 | communicator=shm compress=topk sync_bn=1 nonfinite=skip batch=global scatter=none
 1+1+1-shm-yolo-skip-adam                         | 1+1+1       | detector yolo adam=1 learning_rate=.001 | communicator=shm overlap=off nonfinite=skip scatter=none
-1+1-shm-drop-topk-local-double-resume            | 1+1         | classifier drop stop=4 | communicator=shm compress=topk double_buffering=1 local_steps=3 scatter=shard
 1+1-shm-mlp-fp16-overlap-sync-adam-resume        | 1+1         | classifier mlp adam=1 learning_rate=.001 stop=4 | communicator=shm allreduce_dtype=fp16 overlap=on bucket_mb=0.01 sync_bn=1 scale_lr=linear scatter=none
-+ 2+1-shm-gru-topk-double-lars-skip-resume       | 2+1         | rnn gru subdivisions=2 stop=4 | communicator=shm compress=topk overlap=off double_buffering=1 lars=.01 nonfinite=skip batch=global
 2+2-shm-conv-powersgd-local                      | 2+2         | classifier conv subdivisions=2 | communicator=shm compress=powersgd local_steps=2 scatter=none
 2+2-shm-yolo-bf16-local-double-resume            | 2+2         | detector yolo subdivisions=2 stop=4 | communicator=shm allreduce_dtype=bf16 double_buffering=1 local_steps=3 scale_lr=linear scatter=none
 TABLE
@@ -428,13 +406,10 @@ d6ff429 2-2d-conv-local ranks have whole micro-batches, or one with a share of t
 d6ff429 2-single-wide-skip-adam-resume ranks have whole micro-batches, or one with a share of the batch
 d6ff429 3-single-mpi-drop-local-resume ranks have whole micro-batches, or one with a share of the batch
 d6ff429 2-shm-yolo-local-resume ranks have whole micro-batches, or one with a share of the batch
-d6ff429 2-auto-conv-topk-local-double-resume ranks have whole micro-batches, or one with a share of the batch
 d6ff429 2-auto-yolo-fp16-local ranks have whole micro-batches, or one with a share of the batch
-d6ff429 3-auto-yolo-topk-local ranks have whole micro-batches, or one with a share of the batch
 d6ff429 2+1-naive-yolo-adam ranks have whole micro-batches, or one with a share of the batch
 d6ff429 2+2-naive-mlp-local ranks have whole micro-batches, or one with a share of the batch
 d6ff429 1+1+1-hier-mlp-powersgd-local-double-resume ranks have whole micro-batches, or one with a share of the batch
-d6ff429 1+1-2d-yolo-topk-double-skip-resume ranks have whole micro-batches, or one with a share of the batch
 d6ff429 1+1-2d-mpi-mlp-local ranks have whole micro-batches, or one with a share of the batch
 TABLE
 }

@@ -24,7 +24,6 @@ struct cmn_place {
     int on_gpu, shards;
     void *stream;          /* a cudaStream_t */
     struct memory *memory; /* all that was given */
-    unsigned *work;        /* for selections; the GPU's */
     void **event;          /* of each shard, a cudaEvent_t: its copy out */
 };
 
@@ -165,24 +164,6 @@ void cmn_place_back(struct cmn_place *p, void *to, const void *host, size_t byte
     }
 }
 
-void cmn_place_work(struct cmn_place *p, size_t n)
-{
-    p->work = cmn_place_memory(p, cmn_kernel_select_work(n) * sizeof *p->work);
-}
-
-void cmn_place_select(struct cmn_place *p, float *kept, float *fresh, size_t n, size_t k,
-                      void *wire)
-{
-    const struct cmn_kernel_select s = {kept, fresh, n, k, p->work, wire};
-
-    queued(cmn_kernel_select(&s, p->stream), "a kernel");
-}
-
-void cmn_place_add(struct cmn_place *p, float *sum, size_t n, const void *wire, size_t k)
-{
-    queued(cmn_kernel_add_selected(sum, n, wire, k, p->stream), "a kernel");
-}
-
 void cmn_place_left(struct cmn_place *p, const struct cmn_lowrank *s, float *m, const float *fresh,
                     const float *q, float *to)
 {
@@ -242,34 +223,6 @@ void cmn_place_back(struct cmn_place *p, void *to, const void *host, size_t byte
     if (to != host) {
         memcpy(to, host, bytes);
     }
-}
-
-/* What only a GPU asks for. */
-
-void cmn_place_work(struct cmn_place *p, size_t n)
-{
-    (void)p;
-    (void)n;
-}
-
-void cmn_place_select(struct cmn_place *p, float *kept, float *fresh, size_t n, size_t k,
-                      void *wire)
-{
-    (void)p;
-    (void)kept;
-    (void)fresh;
-    (void)n;
-    (void)k;
-    (void)wire;
-}
-
-void cmn_place_add(struct cmn_place *p, float *sum, size_t n, const void *wire, size_t k)
-{
-    (void)p;
-    (void)sum;
-    (void)n;
-    (void)wire;
-    (void)k;
 }
 
 void cmn_place_left(struct cmn_place *p, const struct cmn_lowrank *s, float *m, const float *fresh,

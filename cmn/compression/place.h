@@ -30,14 +30,6 @@ int cmn_place_is_out(const struct cmn_place *p, int shard);
  * ended. */
 void cmn_place_back(struct cmn_place *p, void *to, const void *host, size_t bytes);
 
-/* ---- on a GPU alone; not blocking ---- */
-
-/* As cmn_kernel_select(), with work space for n floats (cmn_place_work). */
-void cmn_place_select(struct cmn_place *p, float *kept, float *fresh, size_t n, size_t k,
-                      void *wire);
-void cmn_place_work(struct cmn_place *p, size_t n);
-void cmn_place_add(struct cmn_place *p, float *sum, size_t n, const void *wire, size_t k);
-
 /* ---- as in lowrank.h; not blocking ---- */
 
 void cmn_place_left(struct cmn_place *p, const struct cmn_lowrank *s, float *m, const float *fresh,

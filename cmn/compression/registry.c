@@ -5,11 +5,13 @@
 #include "compression/compressor.h"
 
 extern const struct cmn_compressor cmn_compressor_none, cmn_compressor_fp16, cmn_compressor_bf16,
-    cmn_compressor_topk, cmn_compressor_powersgd;
+    cmn_compressor_powersgd;
 
 static const struct cmn_compressor *const registry[] = {
-    &cmn_compressor_none, &cmn_compressor_fp16,     &cmn_compressor_bf16,
-    &cmn_compressor_topk, &cmn_compressor_powersgd,
+    &cmn_compressor_none,
+    &cmn_compressor_fp16,
+    &cmn_compressor_bf16,
+    &cmn_compressor_powersgd,
 };
 
 enum { COMPRESSORS = sizeof registry / sizeof registry[0] };

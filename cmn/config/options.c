@@ -111,18 +111,10 @@ static const struct option table[] = {
      "type of the gradients that are sent; fp32: 32 bits; fp16, bf16: 16 bits, with error feedback "
      "(the rounding error is added to the next step's gradient)",
      0, NULL},
-    {exchange, "cmn_compress", WORD, "off", "off, topk, powersgd", 0, 0, AT(compress),
-     "gradient compression with error feedback; topk: the largest values; powersgd: two low-rank "
-     "factors of each matrix (docs/use/slow-links.md)",
+    {exchange, "cmn_compress", WORD, "off", "off, powersgd", 0, 0, AT(compress),
+     "gradient compression with error feedback; powersgd: two low-rank factors of each matrix "
+     "(docs/use/slow-links.md)",
      0, NULL},
-    {exchange, "cmn_topk_ratio", REAL, "0.01", "0.00001 to 0.5 (fraction)", 0.00001, 0.5,
-     AT(compress_ratio), "fraction of a gradient's values that topk sends in a step", 0,
-     "cmn_compress=topk"},
-    {exchange, "cmn_topk_warmup", NUMBER, "off", "0 to 1000000 steps, or off", 0, 1000000,
-     AT(compress_warmup),
-     "first steps in which topk sends more: 8 times its ratio in the first third of them, then 4 "
-     "times, then twice",
-     0, "cmn_compress=topk"},
     {exchange, "cmn_powersgd_rank", NUMBER, "4", "1 to 64 columns", 1, 64, AT(compress_rank),
      "columns of the two factors that powersgd sends of each matrix (the rank of their product)", 0,
      "cmn_compress=powersgd"},
@@ -211,8 +203,8 @@ static const struct option table[] = {
 
 enum { KEYS = sizeof table / sizeof table[0] };
 
-/* Keys of versions before 1.0, and what replaces them, or "remove it" with a reason; NULL: nothing
- * does. */
+/* Keys of versions before 1.0, and values as KEY=VALUE, and what replaces them, or "remove it" with a
+ * reason; NULL: nothing does. */
 static const struct {
     const char *key, *instead;
 } removed[] = {
@@ -222,8 +214,11 @@ static const struct {
     {"cmn_checkpoint_keep", NULL},
     {"cmn_timeline_steps", "cmn_timeline=FILE:STEPS"},
     {"cmn_csv", "the JSON log, of which one line of jq makes CSV (docs/use/reports.md)"},
-    {"cmn_compress_ratio", "cmn_topk_ratio"},
-    {"cmn_compress_warmup", "cmn_topk_warmup"},
+    {"cmn_compress_ratio", "cmn_compress=powersgd"},
+    {"cmn_compress_warmup", "cmn_compress=powersgd"},
+    {"cmn_compress=topk", "cmn_compress=powersgd"},
+    {"cmn_topk_ratio", "cmn_compress=powersgd"},
+    {"cmn_topk_warmup", "cmn_compress=powersgd"},
     {"cmn_compress_rank", "cmn_powersgd_rank"},
 };
 
@@ -419,6 +414,21 @@ void cmn_options_default(struct cmn_options *o)
     }
 }
 
+/* 0, or -1 with a reason where this key, or this value of it, was removed. */
+static int refuse_removed(const char *key, const char *value, const char *where)
+{
+    for (size_t i = 0; i < sizeof removed / sizeof removed[0]; i++) {
+        const char *was = removed[i].key, *instead = removed[i].instead;
+        size_t n = strcspn(was, "=");
+        if (!strncmp(key, was, n) && !key[n] && (!was[n] || !strcmp(value, was + n + 1))) {
+            instead = instead ? instead : "remove it";
+            return cmn_fail("%s: %s is no longer a %s: %s%s", where, was, was[n] ? "value" : "key",
+                            strncmp(instead, "remove", 6) ? "use " : "", instead);
+        }
+    }
+    return 0;
+}
+
 static int set(struct cmn_options *o, const char *key, const char *value, int command_line,
                const char *where)
 {
@@ -434,17 +444,13 @@ static int set(struct cmn_options *o, const char *key, const char *value, int co
         }
         o->fixed |= command_line ? bit : 0;
         o->given |= bit;
-        return store(o, option, value, where);
+        return refuse_removed(key, value, where) ? -1 : store(o, option, value, where);
     }
     for (int i = 0; i < KEYS; i++) {
         keys[i] = table[i].key + prefix;
     }
-    for (size_t i = 0; i < sizeof removed / sizeof removed[0]; i++) {
-        if (!strcmp(removed[i].key, key)) {
-            const char *instead = removed[i].instead ? removed[i].instead : "remove it";
-            return cmn_fail("%s: %s is no longer a key: %s%s", where, key,
-                            strncmp(instead, "remove", 6) ? "use " : "", instead);
-        }
+    if (refuse_removed(key, value, where)) {
+        return -1;
     }
     if (!strncmp(key, "cmn_", prefix)) {
         nearest = cmn_nearest(key + prefix, keys, KEYS);

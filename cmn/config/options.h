@@ -23,7 +23,7 @@ enum cmn_exchange_by {
     CMN_EXCHANGE_MPI
 };
 enum cmn_overlap_mode { CMN_OVERLAP_AUTO, CMN_OVERLAP_ON, CMN_OVERLAP_OFF };
-enum cmn_compress { CMN_COMPRESS_NONE, CMN_COMPRESS_TOPK, CMN_COMPRESS_POWERSGD };
+enum cmn_compress { CMN_COMPRESS_NONE, CMN_COMPRESS_POWERSGD };
 
 enum cmn_balance_mode { CMN_BALANCE_OFF, CMN_BALANCE_AUTO };
 enum cmn_tf32_mode { CMN_TF32_AUTO, CMN_TF32_ON, CMN_TF32_OFF };
@@ -44,8 +44,6 @@ struct cmn_options {
     long overlap;     /* enum cmn_overlap_mode */
     double bucket_mb; /* MiB; 0: measured */
     long compress;    /* enum cmn_compress */
-    double compress_ratio;
-    long compress_warmup; /* steps */
     long compress_rank;
     long double_buffering;   /* 0, 1 */
     long local_steps;        /* 1: allreduce in every step */

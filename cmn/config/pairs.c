@@ -11,8 +11,8 @@ static const char one_of_them[] = "remove one of them",
 
 /* The first row that holds is the one that is reported. */
 static const struct cmn_pair table[] = {
-    {"cmn_exact=on", NULL, CMN_IS_ON_GPUS, "NCCL adds in an order of its own",
-     "train on the CPU, or remove cmn_exact"},
+    {"cmn_exact=on", NULL, CMN_IS_ON_GPUS, "NCCL's order of adding follows the number of ranks",
+     "train on the CPU (-nogpu), or remove cmn_exact"},
     {"cmn_exact=on", "cmn_batch=per_rank", CMN_NO_FACT,
      "more ranks would train with a larger batch", "set cmn_batch=global"},
     {"cmn_exact=on", "cmn_scatter!=global", CMN_NO_FACT, "other ranks would draw other images",

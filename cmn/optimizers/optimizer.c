@@ -100,9 +100,7 @@ void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t by
     int used = 0;
 
     text[0] = '\0';
-    if (options->compress == CMN_COMPRESS_TOPK) {
-        used = snprintf(text, bytes, ", topk %g %%", 100 * options->compress_ratio);
-    } else if (options->compress == CMN_COMPRESS_POWERSGD) {
+    if (options->compress == CMN_COMPRESS_POWERSGD) {
         used = snprintf(text, bytes, ", powersgd of rank %ld", options->compress_rank);
     }
     if (options->lars > 0) {

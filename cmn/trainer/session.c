@@ -215,10 +215,6 @@ static void pin_arithmetic(struct cmn_session *s)
     if (!s->options.exact || s->command->does != CMN_TRAINS) {
         return;
     }
-    if (s->topology.device >= 0) {
-        cmn_fatal("cmn_exact=on does not go with GPUs: NCCL adds up in an order of its own, which "
-                  "follows the number of ranks: train on the CPU (-nogpu), or remove the key");
-    }
     s->blas_threads = openblas_get_num_threads();
     openblas_set_num_threads(1);
     snprintf(text, sizeof text,
@@ -258,8 +254,6 @@ void cmn_session_configure(struct cmn_session *s)
 
     cmn_compare_program(&s->topology);
     compare_keys(s);
-    pin_arithmetic(s);
-    reserve_blas(s);
     if (cmn_options_idle(&s->options, evaluates ? cmn_command_name(s->command) : NULL)) {
         cmn_fatal_reason();
     }
@@ -268,6 +262,8 @@ void cmn_session_configure(struct cmn_session *s)
     } else {
         forget_gradients(&s->options);
     }
+    pin_arithmetic(s);
+    reserve_blas(s);
     if (s->options.report == CMN_REPORT_QUIET) {
         cmn_say_nothing();
     }

@@ -155,9 +155,9 @@ as_one() {
     assert_far 1.weights 2.weights 1e-6
     boxes_on 3 -cmn_clip 1e9
     assert_close 1.weights 3.weights 1e-6
-    for keys in '-cmn_double_buffering 1' '-cmn_local_steps 2' '-cmn_communicator flat -cmn_compress topk -cmn_topk_ratio 0.1'; do
+    for keys in '-cmn_double_buffering 1' '-cmn_local_steps 2' '-cmn_communicator flat -cmn_compress powersgd'; do
         rm -f out/net-*.checkpoint
-        if [[ $keys == *topk* ]]; then # small tensors travel exactly
+        if [[ $keys == *powersgd* ]]; then # small tensors travel exactly
             sed -i 's/^filters=16/filters=64/' net.cfg
             boxes_on 1
         fi

@@ -82,7 +82,7 @@ trains_on() {
 
 @test "same bits with what compressors, double buffering, local steps and LARS keep, with clipping and each scatter" {
     bn_cfg subdivisions=2 >bn.cfg
-    trains_on 3 5 bn -cmn_communicator flat -cmn_compress topk -cmn_scatter shard
+    trains_on 3 5 bn -cmn_communicator flat -cmn_compress powersgd -cmn_scatter shard
     trains_on 2 5 bn -cmn_communicator flat -cmn_compress powersgd -cmn_double_buffering 1 -cmn_clip .2
     trains_on 3 5 bn -cmn_local_steps 3 -cmn_scatter none
     trains_on 2 5 bn -cmn_local_steps 3 -cmn_double_buffering 1

@@ -38,22 +38,22 @@ accuracy() {
 }
 
 @test "two compressors at once are refused, whichever communicator" {
-    refused 'cmn_compress and cmn_allreduce_dtype are both set' -cmn_compress topk -cmn_allreduce_dtype fp16
+    refused 'cmn_compress and cmn_allreduce_dtype are both set' -cmn_compress powersgd -cmn_allreduce_dtype fp16
     refused 'cmn_compress and cmn_allreduce_dtype are both set' -cmn_compress powersgd -cmn_allreduce_dtype bf16 \
         -cmn_communicator flat
 }
 
 @test "values out of range" {
-    refused 'cmn_topk_ratio=0.9.*0.00001 to 0.5' -cmn_compress topk -cmn_topk_ratio 0.9
+    refused 'cmn_compress=topk is no longer a value: use cmn_compress=powersgd' -cmn_compress topk
     refused 'cmn_powersgd_rank=0.*1 to 64' -cmn_compress powersgd -cmn_powersgd_rank 0
-    refused 'cmn_compress=zip.*off, topk, powersgd' -cmn_compress zip
+    refused 'cmn_compress=zip.*off, powersgd' -cmn_compress zip
     refused 'cmn_overlap=1.*auto, on, off' -cmn_overlap 1
     refused 'cmn_local_steps=0.*1 to' -cmn_local_steps 0
     refused 'cmn_double_buffering=2.*off, on' -cmn_double_buffering 2
 }
 
 @test "communicators that send gradients as they are say which ones do not" {
-    refused 'communicator naive .*cmn_compress needs flat, shm' -cmn_compress topk -cmn_communicator naive
+    refused 'communicator naive .*cmn_compress needs flat, shm' -cmn_compress powersgd -cmn_communicator naive
     refused 'communicator single_node .*fp16 or bf16 needs flat, shm' -cmn_allreduce_dtype fp16 -cmn_communicator single_node
     refused 'communicator naive .*cmn_double_buffering needs flat, shm' -cmn_double_buffering 1 -cmn_communicator naive
     refused 'communicator dummy .*cmn_compress needs flat, shm' -cmn_compress powersgd -cmn_communicator dummy
@@ -73,13 +73,12 @@ accuracy() {
     refused 'cmn_overlap=on.*naive: it cannot exchange in the background' -cmn_overlap on -cmn_communicator naive
     refused 'cmn_overlap=on.*flat: .*shm, two_dimensional or hierarchical' -cmn_overlap on -cmn_communicator flat
     refused 'cmn_overlap=on: with cmn_double_buffering' -cmn_overlap on -cmn_double_buffering 1 -cmn_communicator flat
-    refused 'cmn_overlap=on: with cmn_local_steps' -cmn_overlap on -cmn_local_steps 2 -cmn_compress topk -cmn_communicator flat
+    refused 'cmn_overlap=on: with cmn_local_steps' -cmn_overlap on -cmn_local_steps 2 -cmn_compress powersgd -cmn_communicator flat
 }
 
 @test "the first line says what auto takes" {
     says 'communicator shm \(auto: one node\), fp32, overlap off, batch' 2
-    says 'communicator flat \(auto: one node, and shm sends no messages for cmn_compress\), fp32, topk 3 %, overlap to be measured' 3 -cmn_compress topk \
-        -cmn_topk_ratio 0.03
+    says 'communicator flat \(auto: one node, and shm sends no messages for cmn_compress\), fp32, powersgd of rank 4, overlap to be measured' 3 -cmn_compress powersgd
     says 'communicator flat \(auto: one node, and shm sends no messages for cmn_allreduce_dtype\), bf16, overlap off' 2 -cmn_allreduce_dtype bf16 -cmn_overlap off
     says 'communicator flat \(auto: one node, and shm sends no messages for cmn_compress\), fp32, powersgd of rank 2, overlap on' 2 -cmn_compress powersgd \
         -cmn_powersgd_rank 2 -cmn_overlap on -cmn_bucket_mb 0.01
@@ -92,10 +91,10 @@ accuracy() {
 # bats test_tags=alexeyab
 @test "what measuring has found out is said once, and changes nothing" {
     mlp_cfg batch=20 max_batches=30 >mlp.cfg
-    train_on 2 mlp.cfg -cmn_compress topk
+    train_on 2 mlp.cfg -cmn_compress powersgd
     [[ $(grep -cE '^cmn: overlap (on, buckets of [0-9.]+ MiB|off): [0-9.]+ ms a step; ' train.log) -eq 1 ]]
     mv "out/mlp$FINAL.weights" measured.weights
-    train_on 2 mlp.cfg -cmn_compress topk -cmn_overlap off
+    train_on 2 mlp.cfg -cmn_compress powersgd -cmn_overlap off
     run -1 grep -E '^cmn: overlap' train.log
     cmp measured.weights "out/mlp$FINAL.weights"
 }
@@ -105,7 +104,7 @@ accuracy() {
     mlp_cfg batch=20 max_batches=10 >mlp.cfg
     train_on 1 mlp.cfg
     mv "out/mlp$FINAL.weights" plain.weights
-    for keys in '-cmn_compress topk' '-cmn_compress powersgd' '-cmn_allreduce_dtype fp16'; do
+    for keys in '-cmn_compress powersgd' '-cmn_allreduce_dtype fp16'; do
         # shellcheck disable=SC2086
         train_on 1 mlp.cfg $keys
         assert_close plain.weights "out/mlp$FINAL.weights" 1e-6
@@ -137,10 +136,9 @@ learns() {
     [[ $(accuracy) -ge 95 ]]
     learns '-cmn_allreduce_dtype fp16' 1e-5
     learns '-cmn_allreduce_dtype bf16' 1e-4
-    learns '-cmn_compress topk -cmn_topk_ratio 0.05'
     learns '-cmn_compress powersgd'
     learns '-cmn_local_steps 4'
-    learns '-cmn_local_steps 4 -cmn_compress topk -cmn_topk_ratio 0.05'
+    learns '-cmn_local_steps 4 -cmn_compress powersgd'
     learns '-cmn_double_buffering 1'
     learns '-cmn_double_buffering 1 -cmn_local_steps 4 -cmn_allreduce_dtype bf16'
 }

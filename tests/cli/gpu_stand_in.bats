@@ -306,7 +306,7 @@ wide_cfg() {
     wide_cfg >wide.cfg
     for ranks in 2 3; do
         for name in pure_nccl 'pure_nccl -cmn_allreduce_dtype bf16' non_cuda_aware 'non_cuda_aware -cmn_intra mpi' \
-            "flat -cmn_compress $([[ $ranks -eq 2 ]] && echo topk || echo powersgd)" \
+            'flat -cmn_compress powersgd' \
             "$([[ $ranks -eq 2 ]] && echo single_node || echo two_dimensional)"; do
             # shellcheck disable=SC2086  # a name may come with a key
             train_on $ranks wide.cfg -cmn_verify 1 -cmn_communicator $name -cmn_overlap off
@@ -413,7 +413,7 @@ waits() {
 @test "what a communicator cannot do on GPUs is refused" {
     mlp_cfg >mlp.cfg
     fails_clearly_on 2 'pure_nccl cannot be used here: .*cmn_compress needs flat, hierarchical, two_dimensional or non_cuda_aware' \
-        classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl -cmn_compress topk
+        classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl -cmn_compress powersgd
     fails_clearly_on 2 'pure_nccl cannot be used here: NCCL or MPI sums for it: cmn_exchange needs non_cuda_aware or flat on GPUs' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl -cmn_exchange ring
     fails_clearly_on 2 'non_cuda_aware cannot be used here: all ranks are on one node, and no messages are sent: leave cmn_exchange away' \
@@ -433,7 +433,7 @@ waits() {
     smooth_cfg max_batches=10 >conv.cfg
     for keys in '-cmn_lars 0.02 -cmn_clip 1 -cmn_nonfinite skip' '-cmn_local_steps 4' '-cmn_double_buffering 1' \
         '-cmn_double_buffering 1 -cmn_local_steps 4' '-cmn_communicator flat -cmn_exchange halving | -cmn_double_buffering 1' \
-        '-cmn_communicator single_node | -cmn_double_buffering 1 -cmn_ema 0.8' '-cmn_compress topk -cmn_topk_ratio 0.2' \
+        '-cmn_communicator single_node | -cmn_double_buffering 1 -cmn_ema 0.8' '-cmn_compress powersgd' \
         '-cmn_communicator non_cuda_aware -cmn_intra mpi | -cmn_compress powersgd' '-cmn_compress powersgd -cmn_double_buffering 1'; do
         rm -rf out
         # Small tensors travel exactly.

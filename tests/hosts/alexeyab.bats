@@ -29,7 +29,7 @@ setup() {
         assert_close one.weights out/net_final.weights 1e-6
     done
     # The comparison can tell.
-    detect_on 2+2 -cmn_compress topk
+    detect_on 2+2 -cmn_compress powersgd
     assert_far one.weights out/net_final.weights 1e-9
 }
 

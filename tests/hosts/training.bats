@@ -57,20 +57,6 @@ trains_as_one_rank() {
     done
 }
 
-# flat: each rank counts as a node, so values go to the owners of their slices.
-@test "16 ranks, topk: the same weights on all ranks, and in each run" {
-    local shape=2+2+2+2+2+2+2+2 by
-    for by in halving ring; do
-        for _ in 1 2; do
-            train_on $shape mlp.cfg -cmn_batch global -cmn_communicator flat -cmn_compress topk -cmn_exchange $by -cmn_verify 1
-            grep '^cmn: 16 ranks on 8 nodes, communicator flat ' train.log
-            mv -n "out/mlp$FINAL.weights" $by.weights
-        done
-        cmp "out/mlp$FINAL.weights" $by.weights
-        rm "out/mlp$FINAL.weights"
-    done
-}
-
 # The nodes' ranks own other parts of the sums, and find the same norm.
 @test "3+2, cmn_clip and cmn_ema: as one rank" {
     train_on 1 mlp.cfg -cmn_batch global -cmn_clip .1 -cmn_ema .9

@@ -1,5 +1,5 @@
 /* Compressors on GPUs over the stand-in, in every shape of nodes: the sums of the CPU's, step after
- * step; topk to the bit. */
+ * step. */
 #include "gpu/gpu.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 enum { STEPS = 3, BAD = 1 };
 
-/* More than one block of topk's format, matrices of several forms, and small ones. */
+/* A large vector, matrices of several forms, and small ones. */
 static struct {
     size_t n;
     int rows;
@@ -38,17 +38,15 @@ static size_t lay_out(struct net *net, float *memory)
     return net->floats;
 }
 
-/* Whole numbers, whose sums do not depend on their order, and many of which are equal; topk's have more
- * digits than it sends, so that it keeps a rest of what it sent. Once a rank has some that are no
- * numbers. */
+/* Whole numbers, whose sums do not depend on their order, and many of which are equal. Once a rank has
+ * some that are no numbers. */
 static void fill(float *to, const struct net *net, int step, int rank)
 {
-    float by = options.compress == CMN_COMPRESS_TOPK ? 37 : 1;
     size_t end = 0;
 
     for (size_t i = 0; i < net->floats; i++) {
         size_t mixed = (i * 2654435761U + (size_t)(step * 7919 + rank * 104729)) >> 7;
-        to[i] = (float)((int)(mixed % 61) - 30) * (mixed % 5 ? 1.0F : 8.0F) * by;
+        to[i] = (float)((int)(mixed % 61) - 30) * (mixed % 5 ? 1.0F : 8.0F);
     }
     if (step == BAD && rank == top.size - 1) {
         to[5] = NAN;
@@ -70,7 +68,7 @@ static int alike(float a, float b, float most)
 static void compare(const float *gpu, const float *cpu, const struct net *net, int step,
                     const char *name)
 {
-    float most = options.compress == CMN_COMPRESS_TOPK ? 0 : 240e-5F;
+    const float most = 240e-5F;
 
     for (int i = 0; i <= TENSORS; i++) {
         const struct cmn_span *t = i < TENSORS ? &net->tensor[i] : &net->x.metrics;
@@ -80,19 +78,6 @@ static void compare(const float *gpu, const float *cpu, const struct net *net, i
                          name, step, i, k - at, (double)gpu[k], (double)cpu[k]);
         }
     }
-}
-
-/* What topk has not sent yet. */
-static void compare_kept(const float *gpu, const float *cpu, size_t n, const char *name)
-{
-    float *kept = malloc(n * sizeof *kept + 1);
-
-    CHECK(cmn_device_read(kept, gpu, n) == 0);
-    for (size_t i = 0; i < n; i++) {
-        CHECK_SAYING(kept[i] == cpu[i], "%s: keeps %g at %zu, not %g", name, (double)kept[i], i,
-                     (double)cpu[i]);
-    }
-    free(kept);
 }
 
 /* What the CPU has in place of it. */
@@ -115,9 +100,6 @@ static void look_at_state(const struct cmn_communicator *c, void *on_gpu, void *
                      "%s: entry %d: %d and %d", name, i, is, was);
         if (!is || !was) {
             return;
-        }
-        if (is == 2 && options.compress == CMN_COMPRESS_TOPK) {
-            compare_kept(a.data, b.data, a.bytes / sizeof(float), name);
         }
     }
 }
@@ -179,12 +161,11 @@ static void try_all(const struct cmn_topology *place, const char *world)
     }
 }
 
-static void as_cpu(int compress)
+static void as_cpu(void **state)
 {
+    (void)state;
     all_well();
-    options.compress = compress;
-    options.compress_warmup = 3;
-    options.compress_ratio = 0.02;
+    options.compress = CMN_COMPRESS_POWERSGD;
     options.compress_rank = 5;
     forms[0].n = 70001;
     try_all(&top, "as it is");
@@ -194,18 +175,6 @@ static void as_cpu(int compress)
     train_both(cmn_communicator_find("non_cuda_aware"), &top, "each rank copies");
     all_well();
     fail_on_all_ranks();
-}
-
-static void topk(void **state)
-{
-    (void)state;
-    as_cpu(CMN_COMPRESS_TOPK);
-}
-
-static void powersgd(void **state)
-{
-    (void)state;
-    as_cpu(CMN_COMPRESS_POWERSGD);
 }
 
 /* ---- while backward still runs ---- */
@@ -299,10 +268,9 @@ static void overlaps(void **state)
 
     (void)state;
     forms[0].n = 270000;
-    for (int k = 0; k < 2 && top.size <= 3; k++) {
+    if (top.size <= 3) {
         all_well();
-        options.compress = k ? CMN_COMPRESS_POWERSGD : CMN_COMPRESS_TOPK;
-        options.compress_ratio = 0.02;
+        options.compress = CMN_COMPRESS_POWERSGD;
         in_every_world(overlap_all);
     }
     forms[0].n = was;
@@ -322,7 +290,7 @@ static void choice(void **state)
 
     (void)state;
     all_well();
-    options.compress = CMN_COMPRESS_TOPK;
+    options.compress = CMN_COMPRESS_POWERSGD;
     for (size_t i = 0; i < COUNT(says); i++) {
         snprintf(options.communicator, sizeof options.communicator, "%s", says[i][0]);
         CHECK(!cmn_communicator_choose(&top, &options, &why));
@@ -339,8 +307,7 @@ static int group(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choice),
-        cmocka_unit_test(topk),
-        cmocka_unit_test(powersgd),
+        cmocka_unit_test(as_cpu),
         cmocka_unit_test(overlaps),
     };
 

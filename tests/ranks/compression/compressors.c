@@ -1,7 +1,7 @@
 /* Every compressor over all ranks: what is asked of all of them alike. */
 #include "compressors.h"
 
-/* Small ones, matrices of several forms, one of more than a block of topk's, none at all. */
+/* Small ones, matrices of several forms, a large vector, none at all. */
 static const struct form few[] = {{10, 0},         {64 * 100, 64}, {300, 0},     {200 * 350, 200},
                                   {40 * 1000, 40}, {66000, 0},     {4096, 4096}, {4100, 1}};
 
@@ -220,8 +220,6 @@ static void continues_from_its_state(const struct cmn_compressor *compressor)
     float *first;
     void *copy[8] = {0};
 
-    options.compress_ratio = 0.05;
-    options.compress_warmup = 7; /* it ends within these steps */
     make_work(&w, compressor, few, COUNT(few));
     first = malloc(3 * w.floats * sizeof *first);
     for (int s = 0; s < 9; s++) {
@@ -250,8 +248,6 @@ static void continues_from_its_state(const struct cmn_compressor *compressor)
     }
     free(first);
     end_work(&w);
-    options.compress_ratio = 0.5;
-    options.compress_warmup = 0;
 }
 
 #define TEST(name)                       \
@@ -281,7 +277,6 @@ static int run(void)
     };
 
     cmn_options_default(&options);
-    options.compress_ratio = 0.5;
     return cmocka_run_group_tests_name("compressors", tests, NULL, NULL);
 }
 

@@ -48,7 +48,7 @@ enum {
 static const struct {
     const char *key, *value;
 } numbers[] = {
-    {"cmn_lars", "0.01"},        {"cmn_topk_ratio", "0.3"},  {"cmn_topk_warmup", "4"},
+    {"cmn_lars", "0.01"},
     {"cmn_bucket_mb", "0.0005"}, {"cmn_powersgd_rank", "1"}, {"cmn_local_steps", "4"},
     {"cmn_epochs", NULL},        {"cmn_validate", NULL},     {"cmn_patience", "2"},
     {"cmn_clip", "0.05"},        {"cmn_ema", "0.9"},

@@ -204,9 +204,8 @@ static inline void take_codec(struct cmn_options *o, const struct cmn_compressor
     o->dtype = !strcmp(compressor->name, "fp16")   ? CMN_FP16
                : !strcmp(compressor->name, "bf16") ? CMN_BF16
                                                    : CMN_FP32;
-    o->compress = !strcmp(compressor->name, "topk")       ? CMN_COMPRESS_TOPK
-                  : !strcmp(compressor->name, "powersgd") ? CMN_COMPRESS_POWERSGD
-                                                          : CMN_COMPRESS_NONE;
+    o->compress =
+        !strcmp(compressor->name, "powersgd") ? CMN_COMPRESS_POWERSGD : CMN_COMPRESS_NONE;
 }
 
 #endif

@@ -15,9 +15,7 @@ static const struct key keys[] = {
     {"cmn_intra", "auto", "mpi", "mpi", {"", "Mpi", "tcp"}},
     {"cmn_exchange", "auto", "halving", "halving", {"", "Ring", "tree", "0"}},
     {"cmn_allreduce_dtype", "fp32", "bf16", "bf16", {"", "fp8", "half"}},
-    {"cmn_compress", "off", "topk", "topk", {"", "top-k", "powersgd "}},
-    {"cmn_topk_ratio", "0.01", "0.1", "0.1", {"", "0", "0.6", "nan", "1%"}},
-    {"cmn_topk_warmup", "off", "300", "300", {"", "-1", "1000001", "1.5", "x"}},
+    {"cmn_compress", "off", "powersgd", "powersgd", {"", "topk", "powersgd "}},
     {"cmn_powersgd_rank", "4", "1", "1", {"", "0", "65", "2.5"}},
     {"cmn_overlap", "auto", "off", "off", {"", "0", "1", "yes"}},
     {"cmn_bucket_mb", "auto", "2.5", "2.5", {"", "-1", "1025", "inf", "4MB"}},
@@ -199,7 +197,7 @@ static void a_far_key_names_none(void **state)
     assert_string_equal(cmn_reason(), "my.cfg:7: unknown key cmn_sed: did you mean cmn_seed?");
 }
 
-/* Keys that are gone say what to use. */
+/* Keys and values that are gone say what to use. */
 static void removed_keys(void **state)
 {
     struct cmn_options o;
@@ -216,6 +214,9 @@ static void removed_keys(void **state)
     assert_int_equal(cmn_options_set(&o, "cmn_best", "on", 1), -1);
     assert_string_equal(cmn_reason(), "command line: cmn_best is no longer a key: remove it, as "
                                       "NAME_best.weights is always kept");
+    assert_int_equal(cmn_options_set_in_cfg(&o, "cmn_compress", "topk", "my.cfg:7"), -1);
+    assert_string_equal(cmn_reason(), "my.cfg:7: cmn_compress=topk is no longer a value: "
+                                      "use cmn_compress=powersgd");
 }
 
 /* A number or a word, a switch in Darknet's way. */
