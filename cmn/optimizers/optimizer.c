@@ -28,8 +28,7 @@ static const struct cmn_update_policy *choose(const struct cmn_options *options,
         return &cmn_double_buffering;
     }
     return !adam && (options->compress != CMN_COMPRESS_NONE || options->dtype != CMN_FP32 ||
-                     options->lars > 0 || cmn_looks_at_sums(options) || skips(options) ||
-                     options->exact)
+                     options->lars > 0 || options->clip > 0 || skips(options) || options->exact)
                ? &cmn_separate_momentum
                : &cmn_synchronous;
 }
@@ -39,14 +38,14 @@ static const char *no_overlap_in_order(const struct cmn_optimizer *o)
 {
     enum cmn_in_order by = o->whole->in_order;
 
-    if (o->topology->device >= 0 || by == CMN_IN_ORDER_BY_MESSAGES) {
-        return "with cmn_exact it adds up at the end of each step: use shm or two_dimensional on "
-               "the CPU";
+    if (by == CMN_IN_ORDER_BY_MESSAGES) {
+        return "with cmn_exact it adds up at the end of each step: use shm or two_dimensional";
     }
     return cmn_ordered_levels_no_overlap(o->topology, by == CMN_IN_ORDER_BY_FIRST);
 }
 
-/* Whether this communicator can exchange here while backward runs, as it was told to. */
+/* Ends the job where cmn_overlap=on was given and this communicator cannot exchange here while
+ * backward runs. */
 static void check_overlap(const struct cmn_optimizer *o)
 {
     const char *why = o->options->exact ? no_overlap_in_order(o)
@@ -109,10 +108,6 @@ void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t by
     if (options->clip > 0) {
         used += snprintf(text + used, bytes - (size_t)used, ", clipped to %g", options->clip);
     }
-    if (options->outlier > 0) {
-        used += snprintf(text + used, bytes - (size_t)used, ", outliers of %g deviations left out",
-                         options->outlier);
-    }
     if (options->ema > 0) {
         used += snprintf(text + used, bytes - (size_t)used, ", EMA of %g", options->ema);
     }
@@ -170,7 +165,7 @@ void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int la
     options.overlap = overlaps ? options.overlap : CMN_OVERLAP_OFF;
     cmn_bucket_tuner_open(&o->tuner, &options, g->exchange.block.n);
     find_ends(o, layers);
-    if (cmn_looks_at_sums(o->options) && o->policy == &cmn_synchronous && !g->on_gpu) {
+    if (o->options->clip > 0 && o->policy == &cmn_synchronous && !g->on_gpu) {
         g->exchange.squares = &o->squares;
     }
     o->squares = -1;
@@ -214,7 +209,7 @@ void cmn_optimizer_add_in_order(struct cmn_optimizer *o, int micro_batches)
     o->adds_early = o->options->overlap == CMN_OVERLAP_ON && o->topology->size > 1;
     o->ordered = cmn_ordered_sum_open(o->topology, micro_batches,
                                       g->exchange.block.n + g->exchange.metrics.n);
-    if (o->topology->size > 1 && !g->on_gpu && by != CMN_IN_ORDER_BY_MESSAGES &&
+    if (o->topology->size > 1 && by != CMN_IN_ORDER_BY_MESSAGES &&
         cmn_ordered_sum_share(o->ordered, o->options, by == CMN_IN_ORDER_BY_FIRST)) {
         share_nothing(o);
     }
@@ -227,16 +222,12 @@ void cmn_optimizer_divide(struct cmn_optimizer *o, const int *first)
     }
 }
 
-void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metrics, int stays)
+void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metrics)
 {
     struct cmn_gradients *g = o->gradients;
 
-    if (g->on_gpu) {
-        g->ops->send_metrics(g, g->exchange.metrics.data, metrics);
-    } else {
-        memcpy(g->metrics, metrics, CMN_METRICS * sizeof *metrics);
-    }
-    cmn_ordered_sum_add(o->ordered, g->flat, stays);
+    memcpy(g->metrics, metrics, CMN_METRICS * sizeof *metrics);
+    cmn_ordered_sum_add(o->ordered, g->flat);
 }
 
 size_t cmn_optimizer_will_begin(const struct cmn_optimizer *o, int i)
@@ -291,7 +282,6 @@ int cmn_optimizer_update(struct cmn_optimizer *o, struct cmn_rule *rule, int ima
     int fresh;
 
     o->updating = 0;
-    o->left_out.answer = CMN_OUTLIER_USED;
     o->too_large = -1;
     fresh = skip ? o->policy->skip(o, rule, images) : o->policy->update(o, rule, images);
     o->darknet_updates = !rule->done && !o->policy->own_weights;

@@ -27,7 +27,7 @@ static void set_names(struct cmn_model *m, const char *cfg)
     snprintf(m->cfg, sizeof m->cfg, "%s", slash ? slash + 1 : cfg);
 }
 
-/* Keys that do not go with this network. */
+/* Ends the job where a key does not go with this network. */
 static void refuse_pairs(const struct cmn_model *m)
 {
     const struct cmn_options *o = &m->session->options;
