@@ -6,7 +6,6 @@
 #include "base/fatal.h"
 #include "base/memory.h"
 #include "base/reduce.h"
-#include "base/log.h"
 #include "communicators/ordered_levels.h"
 #include "communicators/ordered_tree.h"
 #include "mpi/call.h"

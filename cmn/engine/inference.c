@@ -2,7 +2,6 @@
 #include "engine/inference.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/log.h"

@@ -1,6 +1,5 @@
 #include "trainer/checkpoint_contents.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
