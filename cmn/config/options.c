@@ -168,7 +168,7 @@ static const struct option table[] = {
      "JSON log; empty: in the backup folder, named after the cfg", 0, NULL},
     {reports, "cmn_chart", TEXT, "off", "file name, or off", 0, 0, AT(chart),
      "PNG chart of loss, accuracy or mAP, learning rate and images/s, redrawn at each row by "
-     "gnuplot; off: none",
+     "gnuplot (darknet cmn chart); off: none",
      0, NULL},
     {reports, "cmn_tensorboard", TEXT, "off", "folder, or off", 0, 0, AT(events),
      "event file for TensorBoard in this folder, with the rows of the table; off: none", 0, NULL},

@@ -2,13 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
-#include <signal.h>
+#include <math.h>
 #include <spawn.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,67 +16,321 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "mpi/files.h"
+#include "report/json_log.h"
 
-/* Time limits of gnuplot in seconds. A picture takes a fraction of one, more where the ranks keep
- * all cores busy, and the first on a machine may build the cache of fonts. */
-enum { AT_MOST = 30, FIRST_AT_MOST = 60 };
+/* ---- the script ---- */
 
-/* Pause between two pictures, in times of what one takes: drawing gets a tenth of a core at
- * most. */
-enum { PATIENCE = 9 };
+/* Colours of M. Okabe and K. Ito, "Color Universal Design" (2008): colour-blind readers can tell
+ * them apart. Points differ, too. */
+#define BLUE "#0072B2"
+#define ORANGE "#D55E00"
+#define PINK "#CC79A7"
+#define GREEN "#009E73"
+#define GREY "#555555"
 
-struct cmn_chart {
-    char *file;
-    char next[4200]; /* its name while the picture is drawn, or "" */
-    int out;         /* the file of that name, or -1 */
-    struct cmn_chart_plan plan;
-    struct cmn_chart_rows rows;
-    int due;     /* rows have come that are not drawn */
-    pid_t pid;   /* gnuplot, or 0 */
-    int drawing; /* 0: the picture is only a trial of gnuplot */
-    int errors;  /* memfd with gnuplot's standard error, or -1 */
-    double began, ended;
-    int disk_failed; /* and not gnuplot: another row may go better */
+/* Up to so many rows are marked by points. */
+enum { FEW = 40 };
+
+/* Columns of the data that the script holds, as gnuplot counts them. */
+enum column { ITERATION = 1, LOSS, VALID_LOSS, ACCURACY, VALID_ACCURACY, MAP, MAP95, RATE, SPEED };
+
+struct curve {
+    enum column column;
+    size_t at; /* of struct cmn_row */
+    const char *title, *colour;
+    int point;
+    double scale;
+    int best;           /* the legend says 1: the largest, -1: the smallest value, 0: neither */
+    const char *format; /* of values in the legend */
 };
 
-static void drop_picture(struct cmn_chart *c)
+#define AT(field) offsetof(struct cmn_row, field)
+
+struct panel {
+    const char *title;
+    enum cmn_answer answer; /* of the commands that have it; CMN_NO_ANSWER: all */
+    double left, right, bottom, top;
+    double most; /* end of the axis; 0: by the data */
+    int logs;    /* a wide range gets a logarithmic axis */
+    const char *key;
+    struct curve curve[2];
+};
+
+/* clang-format off */
+/* Places of panels on the picture: left and right, bottom and top, 0 to 1. */
+#define LEFT 0.075, 0.485
+#define RIGHT 0.565, 0.975
+#define UPPER 0.47, 0.865
+#define LOWER 0.085, 0.37
+
+static const struct panel panels[] = {
+    {"loss",
+     CMN_NO_ANSWER, LEFT, UPPER, 0, 1, "top right",
+     {{LOSS, AT(loss), "training", BLUE, 7, 1, 0, "%.4g"},
+      {VALID_LOSS, AT(validation_loss), "validation", ORANGE, 5, 1, -1, "%.4g"}}},
+    {"accuracy, %",
+     CMN_CLASSES, RIGHT, UPPER, 100, 0, "bottom right",
+     {{ACCURACY, AT(accuracy), "training", BLUE, 7, 100, 0, "%.2f"},
+      {VALID_ACCURACY, AT(validation_accuracy), "validation", ORANGE, 5, 100, 1, "%.2f"}}},
+    {"mAP on the validation list, %",
+     CMN_BOXES, RIGHT, UPPER, 100, 0, "bottom right",
+     {{MAP, AT(validation_map), "IoU 0.5", ORANGE, 5, 100, 1, "%.1f"},
+      {MAP95, AT(validation_map95), "IoU 0.5 to 0.95", PINK, 9, 100, 1, "%.1f"}}},
+    {"learning rate",
+     CMN_NO_ANSWER, LEFT, LOWER, 0, 1, "top right",
+     {{RATE, AT(lr), "", GREY, 7, 1, 0, "%.4g"}}},
+    {"images/s",
+     CMN_NO_ANSWER, RIGHT, LOWER, 0, 0, "bottom right",
+     {{SPEED, AT(images_per_s), "", GREEN, 7, 1, 0, "%.0f"}}},
+};
+/* clang-format on */
+
+enum { PANELS = sizeof panels / sizeof panels[0], CURVES = 2 };
+
+static double value_at(const struct curve *c, const struct cmn_row *row)
 {
-    if (c->next[0]) {
-        unlink(c->next);
-        c->next[0] = '\0';
+    const char *field = (const char *)row + c->at;
+    double value = *(const double *)(const void *)field;
+
+    /* Negative values are unknown ones. */
+    return value < 0 || !isfinite(value) ? NAN : value * c->scale;
+}
+
+struct range {
+    int n;
+    double least, most, last;
+};
+
+static struct range range_of(const struct curve *c, const struct cmn_chart *s)
+{
+    struct range r = {0, HUGE_VAL, 0, 0};
+
+    for (int i = 0; i < s->rows && c->title; i++) {
+        double value = value_at(c, &s->row[i]);
+        if (!isnan(value)) {
+            r.n++;
+            r.least = fmin(r.least, value);
+            r.most = fmax(r.most, value);
+            r.last = value;
+        }
     }
-    if (c->out >= 0) {
-        close(c->out);
-        c->out = -1;
+    return r;
+}
+
+/* In single quotes, as gnuplot reads them: a quote inside is doubled. */
+static void quoted(FILE *out, const char *text)
+{
+    putc('\'', out);
+    for (; *text; text++) {
+        if (*text == '\'') {
+            putc('\'', out);
+        }
+        putc((unsigned char)*text < ' ' ? '?' : *text, out);
+    }
+    putc('\'', out);
+}
+
+static void data(const struct cmn_chart *s, FILE *out)
+{
+    fprintf(out, "$rows << END_OF_ROWS\n");
+    for (int i = 0; i < s->rows; i++) {
+        int column = ITERATION;
+        fprintf(out, "%ld", s->row[i].iteration);
+        while (++column <= SPEED) {
+            double value = NAN;
+            for (int p = 0; p < PANELS * CURVES; p++) {
+                const struct panel *panel = &panels[p / CURVES];
+                const struct curve *c = &panel->curve[p % CURVES];
+                if (c->title && (int)c->column == column &&
+                    (panel->answer == CMN_NO_ANSWER || panel->answer == s->answer)) {
+                    value = value_at(c, &s->row[i]);
+                }
+            }
+            fprintf(out, isnan(value) ? " nan" : " %.7g", value);
+        }
+        putc('\n', out);
+    }
+    fprintf(out, "END_OF_ROWS\n");
+}
+
+/* Logarithmic for a rate that burn_in raises from almost zero, or a loss that falls by orders of
+ * magnitude. */
+static void axis(const struct panel *p, const struct range range[CURVES], FILE *out)
+{
+    double least = fmin(range[0].least, range[1].least);
+    double most = fmax(range[0].most, range[1].most);
+
+    if (p->logs && least > 0 && most / least > 30) {
+        fprintf(out, "set logscale y\nset format y '%%g'\nset yrange [%.6g:%.6g]\n",
+                fmax(least, most * 1e-5) / 1.5, most * 1.5);
+        return;
+    }
+    fprintf(out, "unset logscale y\nset format y '%%g'\n");
+    if (p->most > 0) {
+        fprintf(out, "set yrange [%.6g:%g]\n", fmax(0, least - 0.1 * (p->most - least)), p->most);
+    } else {
+        fprintf(out, "set yrange [0:%.6g]\n", most > 0 ? most * 1.1 : 1);
     }
 }
 
-static int fails(const struct cmn_chart *c, const char *why)
+/* The legend: what the curve is, its latest value and its best one. */
+static void name_curve(const struct curve *c, const struct range *r, char *text, size_t bytes)
 {
-    return cmn_fail("chart %s: %s", c->file, why);
+    char last[32], best[32], extreme[48] = "";
+
+    snprintf(last, sizeof last, c->format, r->last);
+    snprintf(best, sizeof best, c->format, c->best > 0 ? r->most : r->least);
+    if (c->best && r->n > 1) {
+        snprintf(extreme, sizeof extreme, " (%s %s)", c->best > 0 ? "best" : "least", best);
+    }
+    snprintf(text, bytes, "%s: %s%s", c->title, last, extreme);
 }
 
-/* ---- gnuplot's process ---- */
-
-/* A memfd with the script, or -1. */
-static int write_script(const struct cmn_chart *c)
+static void draw_curve(const struct curve *c, const struct range *r, FILE *out)
 {
-    int fd = memfd_create("chart", MFD_CLOEXEC), copy = fd < 0 ? -1 : dup(fd);
-    FILE *out = copy < 0 ? NULL : fdopen(copy, "w");
-    int failed = !out;
+    char name[128];
 
-    if (out) {
-        cmn_chart_script(&c->plan, &c->rows, out);
-        failed = ferror(out);
-        failed = fclose(out) || failed || lseek(fd, 0, SEEK_SET);
-    } else if (copy >= 0) {
-        close(copy);
-    }
-    if (failed && fd >= 0) {
-        close(fd);
-    }
-    return failed ? -1 : fd;
+    name_curve(c, r, name, sizeof name);
+    fprintf(out, "$rows using 1:%d with %s linecolor '%s' linewidth 2 pointtype %d pointsize 0.7",
+            (int)c->column, r->n <= FEW ? "linespoints" : "lines", c->colour, c->point);
+    fprintf(out, " title ");
+    quoted(out, c->title[0] ? name : "");
 }
+
+static void draw(const struct panel *p, const struct cmn_chart *s, int wide, FILE *out)
+{
+    struct range range[CURVES] = {range_of(&p->curve[0], s), range_of(&p->curve[1], s)};
+    const char *separator = "plot ";
+    char title[128], value[64] = "";
+
+    fprintf(out,
+            "set lmargin at screen %g\nset rmargin at screen %g\n"
+            "set bmargin at screen %g\nset tmargin at screen %g\n",
+            p->left, wide ? 0.975 : p->right, p->bottom, p->top);
+    /* The only curve of a panel needs no legend: its value goes into the title. */
+    if (range[0].n && !p->curve[0].title[0]) {
+        name_curve(&p->curve[0], &range[0], value, sizeof value);
+    }
+    snprintf(title, sizeof title, "%s%s", p->title, value);
+    fprintf(out, "set title ");
+    quoted(out, title);
+    fprintf(out, " font ',12' textcolor '#222222'\nset key %s\n", p->key);
+    if (!range[0].n && !range[1].n) {
+        fprintf(out, "unset logscale y\nset yrange [0:1]\nset format y ''\n"
+                     "set label 9 'none yet' at graph 0.5, graph 0.5 center textcolor '#888888'\n"
+                     "plot -1 notitle\nunset label 9\n");
+        return;
+    }
+    axis(p, range, out);
+    for (int i = 0; i < CURVES; i++) {
+        if (range[i].n) {
+            fputs(separator, out);
+            draw_curve(&p->curve[i], &range[i], out);
+            separator = ", \\\n     ";
+        }
+    }
+    putc('\n', out);
+}
+
+static void heading(const struct cmn_chart *s, FILE *out)
+{
+    const struct cmn_row *last = &s->row[s->rows - 1];
+    char text[160];
+    size_t used;
+
+    fprintf(out, "set label 1 ");
+    quoted(out, s->title);
+    fprintf(out, " at screen 0.03, screen 0.955 left font ',15' textcolor '#222222'\n");
+    used = (size_t)snprintf(text, sizeof text, "iteration %ld", last->iteration);
+    if (last->epoch > 0) {
+        snprintf(text + used, sizeof text - used, ", epoch %.2f", last->epoch);
+    }
+    fprintf(out, "set label 2 ");
+    quoted(out, text);
+    fprintf(out, " at screen 0.975, screen 0.955 right font ',11' textcolor '#555555'\n");
+}
+
+/* From iteration 0 on, unless the rows cover only a late and shorter part. */
+static void iterations(const struct cmn_chart *s, FILE *out)
+{
+    long first = s->row[0].iteration, last = s->row[s->rows - 1].iteration;
+
+    fprintf(out, "set xrange [%ld:%ld]\n", first > last - first && last > first ? first : 0,
+            last > 0 ? last : 1);
+}
+
+void cmn_chart_script(const struct cmn_chart *s, FILE *out)
+{
+    int drawn = 0;
+
+    /* noenhanced: names are no markup. */
+    fprintf(out, "set terminal pngcairo size 1000,700 noenhanced font 'DejaVu Sans,10' "
+                 "background '#ffffff'\n");
+    fprintf(out, "set encoding utf8\nset datafile missing 'nan'\n");
+    data(s, out);
+    fprintf(out, "set multiplot\n"
+                 "set border 3 linecolor '#888888'\n"
+                 "set tics nomirror scale 0.5 textcolor '#333333'\n"
+                 "set grid linecolor '#dddddd' linewidth 1 linetype 1\n"
+                 "set key reverse Left samplen 2 textcolor '#333333'\n"
+                 "set format x '%%.10g'\n");
+    iterations(s, out);
+    heading(s, out);
+    for (int i = 0; i < PANELS; i++) {
+        if (panels[i].answer != CMN_NO_ANSWER && panels[i].answer != s->answer) {
+            continue;
+        }
+        if (panels[i].bottom < 0.2) {
+            fprintf(out, "set xlabel 'iteration' textcolor '#333333'\n");
+        }
+        draw(&panels[i], s, i == 0 && s->answer == CMN_NO_ANSWER, out);
+        if (!drawn++) {
+            fprintf(out, "unset label 1\nunset label 2\n");
+        }
+    }
+    fprintf(out, "unset multiplot\n");
+}
+
+/* ---- the rows of a log ---- */
+
+struct log {
+    struct cmn_row *row;
+    int rows, room;
+    enum cmn_answer answer; /* of the command that wrote it, as far as the rows tell */
+};
+
+static int add(void *to, const struct cmn_row *row)
+{
+    struct log *log = to;
+
+    if (log->rows == log->room) {
+        log->room = 2 * log->room + 256;
+        log->row = cmn_realloc(log->row, (size_t)log->room, sizeof *log->row);
+    }
+    log->row[log->rows++] = *row;
+    if (!(row->validation_map < 0)) {
+        log->answer = CMN_BOXES;
+    } else if (log->answer == CMN_NO_ANSWER &&
+               !(row->accuracy < 0 && row->validation_accuracy < 0)) {
+        log->answer = CMN_CLASSES;
+    }
+    return 0;
+}
+
+/* The title: logs are named after their training. */
+static void name_of(const char *log, char *title, size_t bytes)
+{
+    const char *slash = strrchr(log, '/');
+    char *dot;
+
+    snprintf(title, bytes, "%s", slash ? slash + 1 : log);
+    dot = strrchr(title, '.');
+    if (dot && dot > title) {
+        *dot = '\0';
+    }
+}
+
+/* ---- gnuplot ---- */
 
 /* Finds gnuplot in the absolute folders of PATH: a relative one may belong to anybody. 0, or a
  * value of errno. */
@@ -114,107 +367,11 @@ static char **clean_environment(void)
     return clean;
 }
 
-/* No shell is involved, and the child inherits no descriptor of MPI or CUDA. posix_spawn() copies
- * no memory and runs none of MPI's fork handlers. */
-static int start(struct cmn_chart *c, int in, int out)
-{
-    static char name[] = "gnuplot", no_own_settings[] = "-d";
-    char *argv[] = {name, no_own_settings, NULL}, **environment, program[4096];
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t blocked, usual;
-    int reason;
-
-    /* Ctrl-C stops the training, which then draws its last rows. */
-    sigemptyset(&blocked);
-    sigaddset(&blocked, SIGINT);
-    sigaddset(&blocked, SIGTERM);
-    sigemptyset(&usual);
-    sigaddset(&usual, SIGPIPE);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setsigmask(&attributes, &blocked);
-    posix_spawnattr_setsigdefault(&attributes, &usual);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, c->errors, STDERR_FILENO);
-#if __GLIBC_PREREQ(2, 34)
-    posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
-#endif
-    reason = find(program, sizeof program);
-    environment = clean_environment();
-    if (!reason) {
-        reason = posix_spawn(&c->pid, program, &actions, &attributes, argv, environment);
-    }
-    free(environment);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-    if (reason) {
-        c->pid = 0;
-    }
-    return reason;
-}
-
-/* Unbinds gnuplot from the rank's core, and lowers its priority below the ranks'. */
-static void lower_priority(pid_t pid)
-{
-    cpu_set_t all;
-
-    memset(&all, 0xff, sizeof all);
-    sched_setaffinity(pid, sizeof all, &all);
-    setpriority(PRIO_PROCESS, (id_t)pid, 10);
-}
-
-static int spawn(struct cmn_chart *c)
-{
-    int in = write_script(c), reason;
-
-    c->errors = memfd_create("chart", MFD_CLOEXEC);
-    if (in < 0 || c->errors < 0) {
-        reason = errno;
-        if (in >= 0) {
-            close(in);
-        }
-        return fails(c, strerror(reason));
-    }
-    c->out = cmn_atomic_open(c->file, c->next, sizeof c->next);
-    if (c->out < 0) {
-        reason = errno;
-        c->next[0] = '\0';
-        c->disk_failed = 1;
-        close(in);
-        close(c->errors);
-        c->errors = -1;
-        return fails(c, strerror(reason));
-    }
-    reason = start(c, in, c->out);
-    close(in);
-    if (reason) {
-        drop_picture(c);
-    }
-    if (reason == ENOENT || reason == EACCES) {
-        return fails(c,
-                     "gnuplot, which draws it, is not installed: install it (Debian: gnuplot-nox), "
-                     "or remove cmn_chart");
-    }
-    if (reason) {
-        return cmn_fail("chart %s: gnuplot: %s", c->file, strerror(reason));
-    }
-    lower_priority(c->pid);
-    c->began = cmn_clock();
-    c->drawing = c->rows.rows > 0;
-    c->due = 0;
-    return 0;
-}
-
-/* ---- its end ---- */
-
 /* Fails with the first line of gnuplot's standard error that is not its "^" pointer. */
-static int complain(const struct cmn_chart *c)
+static int complain(const char *picture, int errors)
 {
     char text[512];
-    ssize_t n = pread(c->errors, text, sizeof text - 1, 0);
+    ssize_t n = pread(errors, text, sizeof text - 1, 0);
     char *line = text;
 
     text[n > 0 ? n : 0] = '\0';
@@ -223,11 +380,45 @@ static int complain(const struct cmn_chart *c)
         size_t blank = strspn(line, " ^\t\r");
         if (blank < length) {
             line[length] = '\0';
-            return cmn_fail("chart %s: gnuplot says: %s", c->file, line + blank);
+            return cmn_fail("chart %s: gnuplot says: %s", picture, line + blank);
         }
         line += length + (line[length] != '\0');
     }
-    return fails(c, "gnuplot failed without a message");
+    return cmn_fail("chart %s: gnuplot failed without a message", picture);
+}
+
+/* Starts gnuplot, without a shell, and waits for its end. 0, or -1 with a reason. */
+static int run(const char *picture, int in, int out, int errors)
+{
+    static char name[] = "gnuplot", no_own_settings[] = "-d";
+    enum { SECONDS = 30 }; /* The first picture on a machine may build the cache of fonts. */
+    char *argv[] = {name, no_own_settings, NULL}, program[4096];
+    char **environment = clean_environment();
+    const struct timespec while_waiting = {0, 5000000};
+    double began = cmn_clock();
+    posix_spawn_file_actions_t actions;
+    int reason = find(program, sizeof program), status = 0;
+    pid_t pid = 0;
+
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
+    reason = reason ? reason : posix_spawn(&pid, program, &actions, NULL, argv, environment);
+    posix_spawn_file_actions_destroy(&actions);
+    free(environment);
+    if (reason) {
+        return cmn_fail("chart %s: gnuplot: %s", picture, strerror(reason));
+    }
+    while (!waitpid(pid, &status, WNOHANG)) {
+        if (cmn_clock() - began > SECONDS) {
+            kill(pid, SIGKILL);
+            waitpid(pid, NULL, 0);
+            return cmn_fail("chart %s: gnuplot did not end within %d s", picture, SECONDS);
+        }
+        nanosleep(&while_waiting, NULL);
+    }
+    return status ? complain(picture, errors) : 0;
 }
 
 /* The end of a PNG: a chunk with a length of 0, its name and its checksum. */
@@ -264,148 +455,98 @@ static int put_own_end(int file)
     return -1;
 }
 
-/* The new picture replaces the previous one. */
-static int commit(struct cmn_chart *c, int status)
+/* ---- the chart ---- */
+
+int cmn_chart_check(const char *picture)
 {
-    if (status) {
-        return complain(c);
+    char program[4096], name[4200];
+    int fd;
+
+    if (cmn_files_replaceable("chart", picture, "\x89PNG", own_end, sizeof own_end)) {
+        return -1;
     }
-    if (!whole(c->out)) {
-        c->disk_failed = 1;
-        return fails(c, "gnuplot wrote a part of it only: is the disk full?");
+    if (find(program, sizeof program)) {
+        return cmn_fail("chart %s: gnuplot, which draws it, is not installed: install it (Debian: "
+                        "gnuplot-nox), or remove cmn_chart",
+                        picture);
     }
-    if (c->drawing && (put_own_end(c->out) || cmn_atomic_commit(c->out, c->next, c->file))) {
-        c->disk_failed = 1;
-        return fails(c, strerror(errno));
+    fd = cmn_atomic_open(picture, name, sizeof name);
+    if (fd < 0) {
+        return cmn_fail("chart %s: %s", picture, strerror(errno));
     }
-    if (c->drawing) {
-        c->next[0] = '\0';
+    if (name[0]) {
+        unlink(name);
     }
+    close(fd);
     return 0;
 }
 
-static void forget(struct cmn_chart *c)
+/* A memfd with the script, or -1 with errno. */
+static int write_script(const struct cmn_chart *c)
 {
-    drop_picture(c);
-    if (c->errors >= 0) {
-        close(c->errors);
-        c->errors = -1;
+    int fd = memfd_create("chart", MFD_CLOEXEC), copy = fd < 0 ? -1 : dup(fd);
+    FILE *out = copy < 0 ? NULL : fdopen(copy, "w");
+    int failed = !out;
+
+    if (out) {
+        cmn_chart_script(c, out);
+        failed = ferror(out);
+        failed = fclose(out) || failed || lseek(fd, 0, SEEK_SET);
     }
-    c->pid = 0;
-    c->ended = cmn_clock();
+    if (failed && fd >= 0) {
+        close(fd);
+    }
+    return failed ? -1 : fd;
 }
 
-static void stop(struct cmn_chart *c)
+static void close_all(int in, int errors, int out)
 {
-    kill(c->pid, SIGKILL);
-    waitpid(c->pid, NULL, 0);
-    forget(c);
+    const int fd[] = {in, errors, out};
+
+    for (int i = 0; i < 3; i++) {
+        if (fd[i] >= 0) {
+            close(fd[i]);
+        }
+    }
 }
 
-/* Waits for gnuplot's end, `seconds` at most. 1: it has drawn; 0: it still runs; -1 with a
- * reason. */
-static int ended(struct cmn_chart *c, double seconds)
+/* The new picture replaces the previous one as a whole. */
+static int draw(const struct cmn_chart *c, const char *picture)
 {
-    const struct timespec while_waiting = {0, 5000000};
-    double began = cmn_clock();
-    int status = 0, result;
-    pid_t pid;
+    char next[4200] = "";
+    int in = write_script(c), errors = memfd_create("chart", MFD_CLOEXEC);
+    int out = cmn_atomic_open(picture, next, sizeof next), result = -1;
 
-    while (!(pid = waitpid(c->pid, &status, WNOHANG)) && cmn_clock() - began < seconds) {
-        nanosleep(&while_waiting, NULL);
+    if (in < 0 || errors < 0 || out < 0) {
+        cmn_fail("chart %s: %s", picture, strerror(errno));
+    } else if (!run(picture, in, out, errors)) {
+        if (!whole(out)) {
+            cmn_fail("chart %s: gnuplot wrote a part of it only: is the disk full?", picture);
+        } else if (put_own_end(out) || cmn_atomic_commit(out, next, picture)) {
+            cmn_fail("chart %s: %s", picture, strerror(errno));
+        } else {
+            result = 0;
+        }
     }
-    if (!pid) {
-        return 0;
+    if (result && out >= 0 && next[0]) {
+        unlink(next);
     }
-    result = commit(c, pid < 0 ? 0 : status);
-    forget(c);
-    return result ? -1 : 1;
+    close_all(in, errors, out);
+    return result;
 }
 
-static int await(struct cmn_chart *c, int seconds)
+int cmn_chart_draw(const char *log, const char *picture)
 {
-    int result = ended(c, seconds);
+    struct log rows = {.answer = CMN_NO_ANSWER};
+    char title[256];
+    int result = -1;
 
-    if (result) {
-        return result < 0 ? -1 : 0;
+    name_of(log, title, sizeof title);
+    if (!cmn_json_log_read(log, add, &rows) && !cmn_chart_check(picture)) {
+        result = rows.rows
+                     ? draw(&(struct cmn_chart){title, rows.answer, rows.row, rows.rows}, picture)
+                     : cmn_fail("%s holds no row", log);
     }
-    stop(c);
-    return cmn_fail("chart %s: gnuplot did not end within %d s", c->file, seconds);
-}
-
-/* ---- the chart ---- */
-
-struct cmn_chart *cmn_chart_open(const char *file, const struct cmn_chart_plan *plan)
-{
-    struct cmn_chart *c = cmn_calloc(1, sizeof *c);
-
-    c->file = cmn_strdup(file);
-    c->plan = *plan;
-    c->errors = c->out = -1;
-    if (!cmn_files_replaceable("chart", file, "\x89PNG", own_end, sizeof own_end) && !spawn(c) &&
-        !await(c, FIRST_AT_MOST)) {
-        return c;
-    }
-    cmn_chart_close(c);
-    return NULL;
-}
-
-void cmn_chart_add(struct cmn_chart *c, const struct cmn_row *row)
-{
-    struct cmn_row own = *row;
-
-    own.rank = NULL;
-    own.ranks = 0;
-    c->due = 1;
-    cmn_chart_rows_add(&c->rows, &own);
-}
-
-int cmn_chart_row(struct cmn_chart *c, const struct cmn_row *row)
-{
-    cmn_chart_add(c, row);
-    return cmn_chart_poll(c);
-}
-
-int cmn_chart_poll(struct cmn_chart *c)
-{
-    if (!c || (c->pid && ended(c, 0) < 0)) {
-        return c ? -1 : 0;
-    }
-    if (c->pid || !c->due || cmn_clock() < c->ended + PATIENCE * (c->ended - c->began)) {
-        return 0;
-    }
-    return spawn(c);
-}
-
-int cmn_chart_may_recover(struct cmn_chart *c)
-{
-    int may = c->disk_failed;
-
-    c->disk_failed = 0;
-    c->due = c->due || may;
-    return may;
-}
-
-int cmn_chart_finish(struct cmn_chart *c)
-{
-    if (!c || (c->pid && await(c, AT_MOST))) {
-        return c ? -1 : 0;
-    }
-    return c->due && (spawn(c) || await(c, AT_MOST)) ? -1 : 0;
-}
-
-void cmn_chart_close(struct cmn_chart *c)
-{
-    if (!c) {
-        return;
-    }
-    if (c->pid) {
-        stop(c);
-    }
-    if (c->errors >= 0) {
-        close(c->errors);
-    }
-    cmn_chart_rows_free(&c->rows);
-    free(c->file);
-    free(c);
+    free(rows.row);
+    return result;
 }

@@ -1,36 +1,27 @@
-/* The chart of a training (cmn_chart): gnuplot draws it in the background. Local. */
+/* The chart of a training: gnuplot draws its JSON log (darknet cmn chart). Local, blocking. */
 #ifndef CMN_CHART_H
 #define CMN_CHART_H
 
-#include "report/chart_script.h"
+#include <stdio.h>
 
-struct cmn_chart;
+#include "report/row.h"
 
-/* Makes sure that `file` can be made and that gnuplot can draw; blocks until gnuplot has proved it.
- * The caller keeps the strings of *plan until the chart is closed. NULL with a reason. */
-struct cmn_chart *cmn_chart_open(const char *file, const struct cmn_chart_plan *plan);
+/* Whether gnuplot is installed, and the picture can be made: what is there may be replaced. 0, or -1
+ * with a reason. */
+int cmn_chart_check(const char *picture);
 
-/* Adds a row of an earlier run: it is drawn with the next one. */
-void cmn_chart_add(struct cmn_chart *c, const struct cmn_row *row);
+/* Draws the rows of the log as a PNG that replaces an older one as a whole. 0, or -1 with a reason. */
+int cmn_chart_draw(const char *log, const char *picture);
 
-/* Adds a row and starts gnuplot, unless it still draws: then cmn_chart_poll() starts it later, and
- * the rows since then are drawn together. 0, or -1 with a reason when a picture could not be drawn:
- * close the chart then. */
-int cmn_chart_row(struct cmn_chart *c, const struct cmn_row *row);
+/* What a chart shows. */
+struct cmn_chart {
+    const char *title;
+    enum cmn_answer answer; /* decides which panels there are */
+    const struct cmn_row *row;
+    int rows; /* at least 1 */
+};
 
-/* Puts a finished picture in place of the previous one, and starts the next. Cheap and non-
- * blocking. Returns as cmn_chart_row(). NULL is allowed. */
-int cmn_chart_poll(struct cmn_chart *c);
-
-/* After a -1: whether the disk was the reason, and not gnuplot. Then the chart may stay open, and
- * the next row, or cmn_chart_poll(), draws it again. */
-int cmn_chart_may_recover(struct cmn_chart *c);
-
-/* Draws the rows that are not drawn yet; blocks for 10 s at most. Returns as cmn_chart_row(). NULL
- * is allowed. */
-int cmn_chart_finish(struct cmn_chart *c);
-
-/* Ends gnuplot if it still draws. NULL is allowed. */
-void cmn_chart_close(struct cmn_chart *c);
+/* Writes gnuplot's script, which draws a PNG to its standard output and names no file. */
+void cmn_chart_script(const struct cmn_chart *s, FILE *out);
 
 #endif

@@ -13,6 +13,7 @@
 #include "base/output.h"
 #include "report/chart.h"
 #include "report/json_log.h"
+#include "report/redraw.h"
 #include "report/table.h"
 #include "report/tensorboard.h"
 
@@ -21,7 +22,7 @@ enum { BAR = 30 };
 struct cmn_report {
     struct cmn_report_plan plan;
     struct cmn_json_log *json;
-    struct cmn_chart *chart;             /* or NULL */
+    struct cmn_redraw chart;
     struct cmn_tensorboard *tensorboard; /* or NULL */
     int watched;                         /* the standard output is a terminal */
     int rows;
@@ -29,7 +30,7 @@ struct cmn_report {
     int saved; /* the real standard output while Darknet's lines are discarded, or -1 */
     FILE *out; /* of table and bar; NULL: nowhere */
     double started, drawn;
-    int chart_said, sync_said;
+    int sync_said;
     _Atomic int sync_error; /* errno of the thread that syncs */
 };
 
@@ -48,12 +49,6 @@ static void discard_darknet(struct cmn_report *r)
         int copy = dup(r->saved);
         r->out = copy < 0 ? NULL : fdopen(copy, "w");
     }
-}
-
-static int add_to_chart(void *chart, const struct cmn_row *row)
-{
-    cmn_chart_add(chart, row);
-    return 0;
 }
 
 /* Two writers would destroy each other's file. */
@@ -77,17 +72,16 @@ static void compare_names(const struct cmn_report_plan *p)
 static int open_files(struct cmn_report *r)
 {
     const struct cmn_report_plan *p = &r->plan;
-    const struct cmn_chart_plan chart = {p->name, p->answer, p->total};
 
-    if (cmn_json_log_replaceable(p->json) ||
-        (p->chart[0] && !(r->chart = cmn_chart_open(p->chart, &chart))) ||
+    if (cmn_json_log_replaceable(p->json) || (p->chart[0] && cmn_chart_check(p->chart)) ||
         (p->tensorboard[0] && !(r->tensorboard = cmn_tensorboard_open(p->tensorboard, p->first))) ||
         !(r->json = cmn_json_log_open(p->json, &p->resume))) {
         return -1;
     }
-    return r->chart && cmn_log_resumes(&p->resume)
-               ? cmn_json_log_read(p->json, add_to_chart, r->chart)
-               : 0;
+    if (p->chart[0]) {
+        r->chart = (struct cmn_redraw){.log = p->json, .file = p->chart};
+    }
+    return 0;
 }
 
 struct cmn_report *cmn_report_open(const struct cmn_report_plan *plan)
@@ -122,26 +116,6 @@ void cmn_report_clear(struct cmn_report *r)
     }
 }
 
-/* What gnuplot cannot draw ends with a line; what the disk does not take is drawn later. The
- * training continues. */
-static void check_chart(struct cmn_report *r, int result)
-{
-    if (!result) {
-        return;
-    }
-    cmn_report_clear(r);
-    if (cmn_chart_may_recover(r->chart)) {
-        if (!r->chart_said++) {
-            cmn_warn("%s; the training continues, and the chart is drawn again at a later row",
-                     cmn_reason());
-        }
-        return;
-    }
-    cmn_say("%s; the training continues without the chart", cmn_reason());
-    cmn_chart_close(r->chart);
-    r->chart = NULL;
-}
-
 void cmn_report_row(struct cmn_report *r, const struct cmn_row *full)
 {
     const struct cmn_row own = cmn_row_for(full, r->plan.answer), *row = &own;
@@ -163,10 +137,8 @@ void cmn_report_row(struct cmn_report *r, const struct cmn_row *full)
     if (r->tensorboard) {
         cmn_tensorboard_row(r->tensorboard, row);
     }
-    if (r->chart) {
-        check_chart(r, cmn_chart_row(r->chart, row));
-    }
     cmn_json_log_row(r->json, row, &straggler);
+    cmn_redraw_row(&r->chart);
     if (r->sync_error && !r->sync_said++) {
         cmn_warn("%s: rows are not known to be on the disk: %s", r->plan.json,
                  strerror(r->sync_error));
@@ -181,7 +153,6 @@ void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, dou
     char left[64];
     int filled;
 
-    check_chart(r, cmn_chart_poll(r->chart));
     if (!r->out || !r->watched || r->plan.mode != CMN_REPORT_TABLE || time - r->drawn < 0.1) {
         return;
     }
@@ -234,12 +205,8 @@ int cmn_report_close(struct cmn_report *r)
         cmn_report_clear(r);
         fflush(r->out);
     }
-    if (cmn_chart_finish(r->chart)) {
-        r->chart_said = 0;
-        check_chart(r, -1);
-    }
-    cmn_chart_close(r->chart);
     note(cmn_json_log_close(r->json), why, sizeof why);
+    cmn_redraw_finish(&r->chart);
     note(cmn_tensorboard_close(r->tensorboard), why, sizeof why);
     if (r->out && r->out != stdout) {
         fclose(r->out);

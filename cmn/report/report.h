@@ -11,7 +11,6 @@ struct cmn_report;
 struct cmn_report_plan {
     enum cmn_report_mode mode;
     enum cmn_answer answer;       /* of the command: decides which columns there are */
-    const char *name;             /* of the training */
     const char *json;             /* file name of the JSON log */
     const char *chart;            /* file name, or "" */
     const char *tensorboard;      /* folder, or "" */
@@ -33,16 +32,15 @@ void cmn_report_row(struct cmn_report *r, const struct cmn_row *row);
 /* Erases the progress bar before something else is printed. NULL is allowed. */
 void cmn_report_clear(struct cmn_report *r);
 
-/* Redraws the progress bar, at most ten times a second and on a terminal only, and polls the
- * chart. */
+/* Redraws the progress bar, at most ten times a second and on a terminal only. */
 void cmn_report_progress(struct cmn_report *r, long iteration, double epoch, double images_per_s);
 
 /* Blocks until the rows of all logs are on the disk, as far as it takes them; thread-safe while the
  * report is open. NULL is allowed. */
 void cmn_report_sync(struct cmn_report *r);
 
-/* Closes all outputs and restores the standard output. Blocks for 10 s at most, for the chart. 0, or
- * -1 with a reason when rows of a log are lost. NULL is allowed. */
+/* Closes all outputs and restores the standard output. Waits for the last chart. 0, or -1 with a
+ * reason when rows of a log are lost. NULL is allowed. */
 int cmn_report_close(struct cmn_report *r);
 
 #endif

@@ -47,7 +47,6 @@ static void open_report(struct cmn_training_progress *p)
     struct cmn_report_plan plan = {
         .mode = (enum cmn_report_mode)s->options.report,
         .answer = s->command->answer,
-        .name = p->model->name,
         .json = p->json,
         .chart = s->options.chart,
         .tensorboard = s->options.events,
