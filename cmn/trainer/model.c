@@ -27,10 +27,10 @@ static void set_names(struct cmn_model *m, const char *cfg)
 }
 
 /* cmn_exact: why the bits would depend on the number of ranks, or are not known not to. */
-static void require_exact(const struct cmn_model *m, const struct cmn_feed *f)
+static void require_exact(const struct cmn_session *s, const struct cmn_net *net)
 {
-    const struct cmn_options *o = &m->session->options;
-    const char *why = NULL, *on_gpu = cmn_net_inexact_on_gpu(m->net, &why);
+    const struct cmn_options *o = &s->options;
+    const char *why = NULL, *on_gpu = cmn_net_inexact_on_gpu(net, &why);
     const struct {
         int is;
         const char *what, *why;
@@ -40,23 +40,32 @@ static void require_exact(const struct cmn_model *m, const struct cmn_feed *f)
         {o->scatter != CMN_SCATTER_GLOBAL, "cmn_scatter", "other ranks would draw other images"},
         {o->sync_bn != 0, "cmn_sync_bn=on", "it divides each micro-batch over the ranks"},
         {on_gpu != NULL, on_gpu, why},
-        {cmn_net_follows(m->net) != NULL, cmn_net_follows(m->net),
+        {cmn_net_follows(net) != NULL, cmn_net_follows(net),
          "each micro-batch is trained by what the ones before have shown"},
         {o->dtype != CMN_FP32, "cmn_allreduce_dtype", "what is rounded depends on the ranks"},
         {o->compress != CMN_COMPRESS_NONE, "cmn_compress", "what is left out depends on the ranks"},
         {o->local_steps > 1, "cmn_local_steps", "each rank trains weights of its own there"},
         {o->double_buffering != 0, "cmn_double_buffering", "a step's sum is used in that step"},
         {o->exchange != CMN_EXCHANGE_AUTO, "cmn_exchange", "it has an order of its own"},
-        {o->nonfinite == CMN_NONFINITE_SKIP && !strcmp(m->session->command->driver, "rnn"),
+        {o->nonfinite == CMN_NONFINITE_SKIP && !strcmp(s->command->driver, "rnn"),
          "cmn_nonfinite=skip in rnn train", "a NaN stays in the state of its text"},
     };
 
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0] && cmn_feed_exact(f); i++) {
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         if (refused[i].is) {
             cmn_fatal("cmn_exact=on does not go with %s: %s: leave one of them away",
                       refused[i].what, refused[i].why);
         }
     }
+}
+
+void cmn_model_plan(const struct cmn_session *s, const struct cmn_net *net, struct cmn_optimizer *o)
+{
+    if (s->options.exact && s->command->does == CMN_TRAINS) {
+        require_exact(s, net);
+    }
+    cmn_optimizer_plan(o, &s->topology, &s->options, s->communicator, s->exchange,
+                       cmn_net_uses_adam(net), cmn_net_own_update(net));
 }
 
 void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char *cfg)
@@ -67,9 +76,7 @@ void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char 
     m->size = cmn_net_size(m->net);
     set_names(m, cfg);
     cmn_feed_scale_rate(f);
-    require_exact(m, f);
-    cmn_optimizer_plan(o, &s->topology, &s->options, s->communicator, s->exchange,
-                       cmn_net_uses_adam(m->net), cmn_net_own_update(m->net));
+    cmn_model_plan(s, m->net, o);
     o->loss_scale = cmn_net_loss_scale(m->net);
     cmn_gradients_open(&m->gradients, m->net, &o->communicator, s->exchange);
     m->attached = 1;
