@@ -60,3 +60,24 @@ int cmn_number_check(const struct cmn_number *n, double value)
     return cmn_fail("%s is %.17g, and must be a %snumber from %.17g to %.17g", n->name, value,
                     n->whole ? "whole " : "", n->low, n->high);
 }
+
+/* ---- boxes ---- */
+
+/* Darknet leaves out smaller boxes. */
+static const float LEAST_BOX = .001F, ROUNDING = .005F;
+
+const char cmn_box_is_empty[] = "it has no area, and Darknet leaves it out";
+const char cmn_box_is_outside[] =
+    "these are parts of the image, 0 to 1, and what lies outside is left out";
+
+static int is_outside(float centre, float size)
+{
+    return centre - size / 2 < -ROUNDING || centre + size / 2 > 1 + ROUNDING;
+}
+
+const char *cmn_box_fault(float x, float y, float w, float h)
+{
+    return w < LEAST_BOX || h < LEAST_BOX         ? cmn_box_is_empty
+           : is_outside(x, w) || is_outside(y, h) ? cmn_box_is_outside
+                                                  : NULL;
+}

@@ -19,10 +19,10 @@ int cmn_values_check(enum cmn_values kind, long most, const void *block, size_t 
 /* Up to it, 2^53, a double holds every whole number. */
 #define CMN_MOST_EXACT 9007199254740992.
 
-/* Of boxes in label files, whose numbers are parts of the image: Darknet leaves out smaller ones, and edges are
- * rounded. */
-#define CMN_LEAST_BOX .001f
-#define CMN_BOX_ROUNDING .005f
+/* What is wrong with a box of a label file, whose numbers are parts of the image: centre and size. NULL
+ * where nothing is: edges are rounded. */
+extern const char cmn_box_is_empty[], cmn_box_is_outside[];
+const char *cmn_box_fault(float x, float y, float w, float h);
 
 /* A number by name, and what it may be. */
 struct cmn_number {

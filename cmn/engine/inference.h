@@ -18,6 +18,9 @@ char **cmn_read_paths(const char *file, int *n);
 /* Collective in a job. The same for names of classes, one a line; the array ends with NULL. */
 char **cmn_read_names(const char *file, int *n);
 
+/* What is said of a file with too few of them: file, number, "names" or "labels", classes. */
+#define CMN_TOO_FEW_NAMES "%s has %d %s for classes=%d: add the missing ones, or lower classes"
+
 /* ---- images ---- */
 
 enum cmn_image_fit {

@@ -73,6 +73,9 @@ int cmn_net_looks_back(const struct cmn_net *net);
  * Static. */
 const char *cmn_net_follows(const struct cmn_net *net);
 
+/* Whether Darknet keeps averages of the weights by itself (ema_alpha). */
+int cmn_net_averages(const struct cmn_net *net);
+
 /* Whether labels and output hold one value for each class, so that right answers can be
  * counted. */
 int cmn_net_classifies(const struct cmn_net *net);

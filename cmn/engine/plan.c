@@ -162,8 +162,7 @@ static size_t batch_bytes(const network *net)
     return bytes;
 }
 
-/* Bytes that are allocated. */
-static size_t allocated(void)
+size_t cmn_plan_allocated(void)
 {
     struct mallinfo2 m = mallinfo2();
 
@@ -178,32 +177,36 @@ static double growth(const network *net)
     return pixels > 0 && most > pixels ? most / pixels : 1;
 }
 
-static void plan_memory(struct cmn_plan *p, const network *net, size_t truths, size_t bytes)
+struct cmn_plan cmn_plan_net(const struct cmn_net *which, size_t allocated)
 {
-    size_t batch = batch_bytes(net);
+    const network *net = cmn_network((struct cmn_net *)which);
+    size_t bytes = cmn_plan_allocated() - allocated, batch = batch_bytes(net);
+    size_t workspace = net->workspace && gpu_index < 0 ? malloc_usable_size(net->workspace) : 0;
 
-    p->per_image = batch / (size_t)net->batch;
-    p->workspace = net->workspace && gpu_index < 0 ? malloc_usable_size(net->workspace) : 0;
-    p->weights = bytes > batch + p->workspace ? bytes - batch - p->workspace : 0;
-    p->sample = ((size_t)net->inputs + truths) * sizeof(float);
-    p->threads = cmn_tree_loader_threads(net);
-    p->places = gpu_index >= 0 ? CMN_GPU_PLACES : 0;
-    p->grows = growth(net);
-    p->outputs = net->outputs;
+    return (struct cmn_plan){
+        .batch = net->batch,
+        .subdivisions = net->subdivisions,
+        .per_image = batch / (size_t)net->batch,
+        .workspace = workspace,
+        .weights = bytes > batch + workspace ? bytes - batch - workspace : 0,
+        .sample = ((size_t)net->inputs + cmn_net_truths(which)) * sizeof(float),
+        .threads = cmn_tree_loader_threads(net),
+        .places = gpu_index >= 0 ? CMN_GPU_PLACES : 0,
+        .grows = growth(net),
+        .outputs = net->outputs,
+    };
 }
 
-struct cmn_plan cmn_plan_cfg(const char *cfg)
+struct cmn_plan cmn_plan_cfg(const char *cfg, void (*look)(struct cmn_net *net, void *context),
+                             void *context)
 {
-    size_t before = allocated();
+    size_t allocated = cmn_plan_allocated();
     network *net = cmn_tree_read(cfg);
-    size_t bytes = allocated() - before;
+    struct cmn_plan plan = cmn_plan_net(cmn_net_of(net), allocated);
     struct cmn_gradients g;
-    struct cmn_plan plan = {0};
 
-    plan_memory(&plan, net, cmn_net_truths(cmn_net_of(net)), bytes); /* before the gradients move */
+    look(cmn_net_of(net), context);
     cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
-    plan.batch = net->batch;
-    plan.subdivisions = net->subdivisions;
     plan.tensors = g.exchange.tensors;
     plan.floats = cmn_gradients_floats(&g, CMN_GRADIENT);
     plan.flat = g.exchange.block.n + g.exchange.metrics.n;

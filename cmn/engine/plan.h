@@ -29,9 +29,19 @@ struct cmn_plan {
     double grows;
 };
 
-/* Collective in a job, blocking. Builds the network of a cfg and frees it again; hooks/ reads
- * the keys of its [net] meanwhile and opens the communicator. A cfg that Darknet refuses ends
- * the job. */
-struct cmn_plan cmn_plan_cfg(const char *cfg);
+struct cmn_net;
+
+/* Local. Bytes that this process has allocated. */
+size_t cmn_plan_allocated(void);
+
+/* Local, before the gradients are moved to the flat buffer. Outputs and memory of a network, before
+ * which the process had allocated so many bytes. */
+struct cmn_plan cmn_plan_net(const struct cmn_net *net, size_t allocated);
+
+/* Collective in a job, blocking. Builds the network of a cfg, shows it to look(), and frees it again;
+ * hooks/ reads the keys of its [net] meanwhile and opens the communicator. A cfg that Darknet refuses
+ * ends the job. */
+struct cmn_plan cmn_plan_cfg(const char *cfg, void (*look)(struct cmn_net *net, void *context),
+                             void *context);
 
 #endif

@@ -27,9 +27,7 @@ char **cmn_valid_labels(const char *labels, int classes)
     char **names = cmn_read_names(labels, &n);
 
     if (n < classes) {
-        cmn_fatal("%s has %d labels for classes=%d: add the missing ones, or lower classes in the "
-                  ".data file",
-                  labels, n, classes);
+        cmn_fatal(CMN_TOO_FEW_NAMES, labels, n, "labels", classes);
     }
     return names;
 }

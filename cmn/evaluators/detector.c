@@ -279,8 +279,7 @@ void cmn_boxes_names(const char *names, int classes)
 
     cmn_read_names(names, &n);
     if (n < classes) {
-        cmn_fatal("%s has %d names for classes=%d in the cfg: add the missing ones", names, n,
-                  classes);
+        cmn_fatal(CMN_TOO_FEW_NAMES, names, n, "names", classes);
     }
 }
 

@@ -645,16 +645,12 @@ const char *cmn_labels_path(const char *name)
 
 void cmn_read_box(const char *file, int box, float x, float y, float w, float h)
 {
-    const float least = CMN_LEAST_BOX, most = 1 + CMN_BOX_ROUNDING;
     static atomic_flag told = ATOMIC_FLAG_INIT;
-    int small = w < least || h < least;
-    int outside = x < 0 || x > 1 || y < 0 || y > 1 || w > most || h > most;
+    const char *fault = cmn_job.on ? cmn_box_fault(x, y, w, h) : NULL;
 
-    if (cmn_job.on && (small || outside) && !atomic_flag_test_and_set(&told)) {
+    if (fault && !atomic_flag_test_and_set(&told)) {
         cmn_warn("%s: box %d, %g x %g around %g, %g: %s. 'darknet cmn doctor' lists all such boxes",
-                 file, box, (double)w, (double)h, (double)x, (double)y,
-                 outside ? "these are parts of the image, 0 to 1, and what lies outside is left out"
-                         : "it has no area, and is left out");
+                 file, box, (double)w, (double)h, (double)x, (double)y, fault);
     }
 }
 

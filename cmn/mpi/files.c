@@ -170,11 +170,30 @@ int cmn_files_make_folder(const char *folder)
     return mkdir(path, 0777) && errno != EEXIST ? -1 : 0;
 }
 
-int cmn_files_make_writable(const char *folder)
+const char *cmn_files_unwritable(const char *folder)
 {
     char probe[4200];
     struct stat st;
-    int fd, created = 0;
+    int fd;
+
+    if (stat(folder, &st)) {
+        return errno == ENOENT ? NULL : strerror(errno);
+    }
+    /* access() says yes to root even on a read-only mount: only a real file tells. */
+    snprintf(probe, sizeof probe, "%s/.cmn-probe-XXXXXX", folder);
+    fd = mkstemp(probe);
+    if (fd < 0) {
+        return strerror(errno);
+    }
+    close(fd);
+    unlink(probe);
+    return NULL;
+}
+
+int cmn_files_make_writable(const char *folder)
+{
+    struct stat st;
+    int created = 0;
 
     if (stat(folder, &st)) {
         if (errno != ENOENT || cmn_files_make_folder(folder)) {
@@ -184,14 +203,9 @@ int cmn_files_make_writable(const char *folder)
         }
         created = 1;
     }
-    /* access() says yes to root even on a read-only mount: only a real file tells. */
-    snprintf(probe, sizeof probe, "%s/.cmn-probe-XXXXXX", folder);
-    fd = mkstemp(probe);
-    if (fd < 0) {
-        cmn_fatal("backup folder %s cannot be written: %s", folder, strerror(errno));
+    if (cmn_files_unwritable(folder)) {
+        cmn_fatal("backup folder %s cannot be written: %s", folder, cmn_files_unwritable(folder));
     }
-    close(fd);
-    unlink(probe);
     return created;
 }
 

@@ -26,6 +26,9 @@ size_t cmn_files_count_lines(FILE *file);
 /* Local. Makes a folder and those above it, as far as they are missing. 0, or -1 with errno. */
 int cmn_files_make_folder(const char *folder);
 
+/* Local. Why no file can be made in this folder; NULL: it can, or the folder is missing. */
+const char *cmn_files_unwritable(const char *folder);
+
 /* Local. Makes sure that files can be made in this folder, or ends the job; creates it when it
  * is missing: then 1, else 0. */
 int cmn_files_make_writable(const char *folder);

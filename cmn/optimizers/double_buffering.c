@@ -154,6 +154,7 @@ const struct cmn_update_policy cmn_double_buffering = {
     .key = "cmn_double_buffering",
     .own_velocity = 1,
     .sends_copy = 1,
+    .blocks = 2,
     .open = open_both,
     .begin = begin,
     .update = update,

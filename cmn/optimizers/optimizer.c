@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "communicators/ordered_levels.h"
 #include "communicators/ordered_sum.h"
+#include "communicators/ordered_tree.h"
 #include "compression/compressor.h"
 #include "mpi/device.h"
 
@@ -91,6 +92,15 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
         o->communicator.poll = NULL;
     }
     check_overlap(o);
+}
+
+int cmn_optimizer_blocks(const struct cmn_optimizer *o, int first, int end)
+{
+    const struct cmn_options *options = o->options;
+    int lossy = options->compress != CMN_COMPRESS_NONE || options->dtype != CMN_FP32;
+
+    return o->policy->blocks + (options->ema > 0) + lossy +
+           (options->exact ? cmn_subtrees_most(first, end) : 0);
 }
 
 void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t bytes)

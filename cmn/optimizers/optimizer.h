@@ -15,6 +15,11 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
                         const struct cmn_options *options, const struct cmn_communicator *c,
                         void *self, int adam, const char *own);
 
+/* Local, after the plan. Blocks as large as the flat buffer that an open optimizer has beside the
+ * gradients and the weights, where this rank computes the micro-batches [first, end) of a step. One
+ * that the ranks of a node have in common counts on each of them. */
+int cmn_optimizer_blocks(const struct cmn_optimizer *o, int first, int end);
+
 /* Collective, blocking. g must stay where it is until close; `layers` of the network. */
 void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int layers);
 

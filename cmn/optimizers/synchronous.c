@@ -106,6 +106,7 @@ const struct cmn_update_policy cmn_separate_momentum = {
     .name = "separate momentum",
     .own_velocity = 1,
     .steps = 1,
+    .blocks = 1,
     .open = cmn_velocity_open,
     .begin = prepare,
     .update = update_separate,

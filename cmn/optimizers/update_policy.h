@@ -55,6 +55,7 @@ struct cmn_update_policy {
     int own_weights;  /* ranks have weights and momentum of their own between two means */
     int sends_copy;   /* what is exchanged is o->copy, after backward */
     int steps;        /* the communicator may update, too (its step) */
+    int blocks;       /* as large as the flat buffer that open gets, the communicator's included */
 
     /* Collective, blocking. The gradients lie in the flat buffer: gets memory. */
     void (*open)(struct cmn_optimizer *o);

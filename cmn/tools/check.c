@@ -13,8 +13,8 @@
 #include "mpi/files.h"
 #include "tools/diagnosis.h"
 #include "tools/probe.h"
-#include "tools/quiet_plan.h"
 #include "tools/tool.h"
+#include "trainer/forecast.h"
 #include "transports/nccl.h"
 
 struct check {
@@ -246,7 +246,7 @@ static void check_cfg(const struct check *c)
     }
     cmn_status_wait("reading the cfg");
     compare_cfg(c);
-    plan = cmn_quiet_plan(c->call->session, c->cfg);
+    plan = cmn_forecast_cfg(c->call->session, c->cfg).plan;
     mine = plan.batch * plan.subdivisions;
     MPI_CALL(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, c->t->world));
     if (c->out) {

@@ -3,15 +3,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/cfg_keys.h"
 #include "config/cfg_numbers.h"
+#include "engine/inference.h"
 #include "mpi/files.h"
+#include "trainer/session.h"
 
 /* ---- reading ---- */
 
@@ -267,8 +267,8 @@ static struct cmn_doctor_line *read_names(struct cmn_doctor *d, const char *key,
         --*n;
     }
     if (*n < d->classes) {
-        cmn_doctor_add(d, CMN_BAD_NAMES, l ? l->line : 0, "%s: %d line%s for classes=%d", name, *n,
-                       *n == 1 ? "" : "s", d->classes);
+        cmn_doctor_add(d, CMN_BAD_NAMES, l ? l->line : 0, CMN_TOO_FEW_NAMES, name, *n, key,
+                       d->classes);
     } else if (*n > d->classes && d->task == CMN_DOCTOR_BOXES) {
         cmn_doctor_add(d, CMN_BAD_NAMES, l ? l->line : 0, "%s:%d: %d lines for classes=%d", name,
                        each[d->classes].line, *n, d->classes);
@@ -322,18 +322,12 @@ static void read_list(struct cmn_doctor *d, int i)
 static void check_backup(struct cmn_doctor *d)
 {
     const struct cmn_cfg_line *l = cmn_cfg_find(&d->data, -1, "backup");
-    struct stat about;
+    const char *why = l && !d->t->rank ? cmn_files_unwritable(l->value) : NULL;
 
-    if (d->t->rank) {
-        return;
-    }
     if (!l) {
-        cmn_doctor_add(d, CMN_BAD_FILE, 0, "%s: it names no folder for weights: backup=FOLDER",
-                       d->data_name);
-    } else if (!stat(l->value, &about) && !S_ISDIR(about.st_mode)) {
-        add_bad_file(d, "backup", l->value, strerror(ENOTDIR));
-    } else if (access(l->value, W_OK) && errno != ENOENT) {
-        add_bad_file(d, "backup", l->value, strerror(errno));
+        cmn_doctor_add(d, CMN_BAD_FILE, 0, "%s " CMN_NO_BACKUP, d->data_name);
+    } else if (why) {
+        add_bad_file(d, "backup", l->value, why);
     }
 }
 

@@ -61,11 +61,6 @@ static int parse_label(const char *s, long *class, float part[4])
     return end[strspn(end, " \t\r\n")] ? -1 : 0;
 }
 
-static int is_outside(float centre, float size)
-{
-    return centre - size / 2 < -CMN_BOX_ROUNDING || centre + size / 2 > 1 + CMN_BOX_ROUNDING;
-}
-
 /* A line that is no label, without bytes that would spoil a terminal. */
 static void add_bad_label(struct work *w, const struct cmn_doctor_line *l, const char *file,
                           int line, const char *s)
@@ -86,6 +81,7 @@ static int check_label(struct work *w, const struct cmn_doctor_line *l, const ch
 {
     struct cmn_problems *p = &w->d->problems;
     int64_t place = place_of(l, line);
+    const char *fault;
     float part[4];
     long class;
 
@@ -101,14 +97,11 @@ static int check_label(struct work *w, const struct cmn_doctor_line *l, const ch
         w->trained[class]++;
         pthread_mutex_unlock(&w->lock);
     }
-    if (part[2] < CMN_LEAST_BOX || part[3] < CMN_LEAST_BOX) {
-        cmn_problem_add(p, CMN_EMPTY_BOX, place, "%s:%d: a box of %g x %g: Darknet leaves it out",
-                        file, line, (double)part[2], (double)part[3]);
-    } else if (is_outside(part[0], part[2]) || is_outside(part[1], part[3])) {
-        cmn_problem_add(
-            p, CMN_BOX_OUTSIDE, place,
-            "%s:%d: a box of %g x %g around %g, %g: these are parts of the image, 0 to 1", file,
-            line, (double)part[2], (double)part[3], (double)part[0], (double)part[1]);
+    fault = cmn_box_fault(part[0], part[1], part[2], part[3]);
+    if (fault) {
+        cmn_problem_add(p, fault == cmn_box_is_empty ? CMN_EMPTY_BOX : CMN_BOX_OUTSIDE, place,
+                        "%s:%d: a box of %g x %g around %g, %g: %s", file, line, (double)part[2],
+                        (double)part[3], (double)part[0], (double)part[1], fault);
     }
     return 0;
 }

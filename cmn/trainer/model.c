@@ -28,19 +28,27 @@ static void set_names(struct cmn_model *m, const char *cfg)
 }
 
 /* Ends the job where a key does not go with this network. */
-static void refuse_pairs(const struct cmn_model *m)
+static void refuse_pairs(const struct cmn_options *o, const struct cmn_net *net)
 {
-    const struct cmn_options *o = &m->session->options;
-    const char *follows = cmn_net_follows(m->net), *own = cmn_net_own_update(m->net);
+    const char *follows = cmn_net_follows(net), *own = cmn_net_own_update(net);
 
     if ((follows && cmn_pairs_check_fact(o, CMN_LEARNS_IN_ORDER, follows)) ||
-        (cmn_net_uses_adam(m->net) &&
+        (cmn_net_uses_adam(net) &&
          cmn_pairs_check_fact(o, CMN_USES_ADAM, "adam=1 in the cfg")) ||
         (own && cmn_pairs_check_fact(o, CMN_UPDATES_ITSELF, own)) ||
-        (cmn_gradients_floats(&m->gradients, CMN_EMA) > 0 &&
+        (cmn_net_averages(net) &&
          cmn_pairs_check_fact(o, CMN_AVERAGES_ITSELF, "ema_alpha in the cfg"))) {
         cmn_fatal_reason();
     }
+}
+
+void cmn_model_plan(const struct cmn_session *s, const struct cmn_net *net, struct cmn_optimizer *o)
+{
+    if (s->command->does == CMN_TRAINS) {
+        refuse_pairs(&s->options, net);
+    }
+    cmn_optimizer_plan(o, &s->topology, &s->options, s->communicator, s->exchange,
+                       cmn_net_uses_adam(net), cmn_net_own_update(net));
 }
 
 void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char *cfg)
@@ -51,12 +59,10 @@ void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char 
     m->size = cmn_net_size(m->net);
     set_names(m, cfg);
     cmn_feed_scale_rate(f);
-    cmn_optimizer_plan(o, &s->topology, &s->options, s->communicator, s->exchange,
-                       cmn_net_uses_adam(m->net), cmn_net_own_update(m->net));
+    cmn_model_plan(s, m->net, o);
     o->loss_scale = cmn_net_loss_scale(m->net);
     cmn_gradients_open(&m->gradients, m->net, &o->communicator, s->exchange);
     m->attached = 1;
-    refuse_pairs(m);
     m->gradients.images = f->share.local;
     m->gradients.plain_statistics = f->share.whole;
     cmn_optimizer_open(o, &m->gradients, cmn_net_layers(m->net));

@@ -23,6 +23,11 @@ struct cmn_model {
     float *own_statistics, *own_weights; /* this rank's, while the network has those of all ranks */
 };
 
+/* Local, the same on all ranks. Ends the job where keys do not go together, or not with this network;
+ * else plans the optimizer of its training. */
+void cmn_model_plan(const struct cmn_session *s, const struct cmn_net *net,
+                    struct cmn_optimizer *o);
+
 /* Collective, blocking. After the network was read from `cfg`: moves the gradients to the flat
  * buffer, compares the network over the ranks, and gives all of them rank 0's weights. */
 void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char *cfg);

@@ -294,7 +294,7 @@ static void open_backup(const struct cmn_session *s)
         return;
     }
     if (!s->backup[0]) {
-        cmn_fatal("the .data file names no `backup` folder: add a line backup = FOLDER");
+        cmn_fatal("the .data file " CMN_NO_BACKUP);
     }
     if (cmn_files_make_writable(s->backup)) {
         cmn_say("made the backup folder %s", s->backup);

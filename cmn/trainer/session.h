@@ -53,6 +53,9 @@ struct cmn_session {
     struct cmn_report *report; /* rank 0 of a training that has begun; else NULL */
 };
 
+/* What is said of a .data file without `backup`, behind its name. */
+#define CMN_NO_BACKUP "names no folder for weights: add a line backup=FOLDER"
+
 /* Local, before MPI starts. Ends the process where a limit of the address space (ulimit -v) is too
  * small: Open MPI 4.1 crashes when it meets one inside MPI_Init. */
 void cmn_session_check_space(void);

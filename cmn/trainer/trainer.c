@@ -15,6 +15,7 @@
 #include "engine/convolution.h"
 #include "engine/replicas.h"
 #include "report/report.h"
+#include "trainer/forecast.h"
 #include "trainer/identity.h"
 #include "trainer/resume.h"
 #include "trainer/validation.h"
@@ -28,6 +29,9 @@ struct cmn_trainer *cmn_trainer_open(struct cmn_session *s, struct cmn_net *net,
     struct cmn_trainer *t = cmn_calloc(1, sizeof *t);
 
     t->session = s;
+    t->batch = batch;
+    t->micro_batches = micro_batches;
+    t->program = cmn_forecast_resident();
     t->model.session = s;
     t->model.net = net;
     t->step = (struct cmn_step){.session = s, .model = &t->model, .feed = &t->feed};
@@ -35,13 +39,17 @@ struct cmn_trainer *cmn_trainer_open(struct cmn_session *s, struct cmn_net *net,
         (struct cmn_training_progress){.session = s, .model = &t->model, .step = &t->step};
     cmn_nonfinite_open(&t->step.nonfinite, s, &t->model, &t->feed);
     cmn_feed_open(&t->feed, s, net, batch, micro_batches);
+    t->allocated = cmn_plan_allocated();
     return t;
 }
 
 void cmn_trainer_attach(struct cmn_trainer *t, struct cmn_net *net, const char *cfg)
 {
     t->model.net = t->feed.net = net;
+    t->cfg = cmn_strdup(cfg);
+    t->plan = cmn_plan_net(net, t->allocated);
     cmn_model_attach(&t->model, &t->feed, cfg);
+    t->plan.flat = t->model.gradients.exchange.block.n + t->model.gradients.exchange.metrics.n;
     cmn_step_open(&t->step);
     cmn_trainer_resume(t);
 }
@@ -78,6 +86,7 @@ void cmn_trainer_close(struct cmn_trainer *t)
     cmn_step_close(&t->step);
     cmn_feed_close(&t->feed);
     cmn_progress_close(&t->progress);
+    free(t->cfg);
     free(t);
 }
 
@@ -140,6 +149,29 @@ static void introduce(const struct cmn_trainer *t)
     }
 }
 
+/* An estimate is no reason to refuse. But where it is right, the system kills the training without a
+ * word. */
+static void warn_of_memory(const struct cmn_trainer *t)
+{
+    const struct cmn_session *s = t->session;
+    const struct cmn_memory_question q = {
+        .session = s,
+        .plan = &t->plan,
+        .optimizer = &t->model.optimizer,
+        .cfg = t->cfg,
+        .batch = t->batch * t->micro_batches,
+        .subdivisions = t->micro_batches,
+        .time_steps = cmn_net_time_steps(t->model.net),
+        .program = t->program,
+        .lines = (double)s->train_images + (double)s->valid.images + (double)s->boxes.images,
+    };
+    struct cmn_memory_answer a = cmn_forecast_memory(&q);
+
+    if (a.fault[0]) {
+        cmn_warn("%s", a.fault);
+    }
+}
+
 static void start(struct cmn_trainer *t)
 {
     const struct cmn_session *s = t->session;
@@ -167,6 +199,7 @@ static void start(struct cmn_trainer *t)
         p->row_at = t->step.first;
         p->row_seen = cmn_net_seen(net);
     }
+    warn_of_memory(t);
     cmn_stop_catch();
     p->began = t->step.sums.since = t->step.ended = cmn_clock();
     cmn_resume_begin(t->checkpointing);

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "engine/plan.h"
 #include "trainer/checkpointing.h"
 #include "trainer/feed.h"
 #include "trainer/model.h"
@@ -20,6 +21,11 @@ struct cmn_trainer {
     struct cmn_training_progress progress;
     struct cmn_checkpointing *checkpointing; /* NULL until network and backup folder are known */
     int started;                             /* the first micro-batch has begun */
+    struct cmn_plan plan;                    /* what the network needs */
+    char *cfg;
+    int batch, micro_batches; /* as the cfg says it */
+    double program;           /* bytes in memory, and allocated, before the network was built */
+    size_t allocated;
     double save_began;
 };
 

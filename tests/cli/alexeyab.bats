@@ -152,7 +152,7 @@ load alexeyab
     seq 0 8 >names
     says '-map: names has 9 names for classes=10 in the cfg: it needs one line for each class' "${train[@]}" -map
     says 'names has 9 names for classes=10 in net.cfg: it needs one line for each class' detector map digits.data net.cfg w.weights
-    says 'names has 9 names for classes=10 in the cfg: add the missing ones' detector valid digits.data net.cfg w.weights
+    says 'names has 9 names for classes=10: add the missing ones' detector valid digits.data net.cfg w.weights
     seq 0 9 >names
     says 'Couldn'\''t open file: results/comp4_det_test_0.txt (No such file or directory): make its folder' detector valid digits.data net.cfg w.weights
     cp -L d/5.png d/wrong.png

@@ -1,0 +1,194 @@
+#include "trainer/forecast.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "mpi/call.h"
+#include "trainer/feed.h"
+#include "trainer/model.h"
+
+/* ---- the network ---- */
+
+/* As what tools count a cfg when they divide its batch. */
+static const struct cmn_command training = {"a", "cfg", CMN_TRAINS, CMN_NO_ANSWER, CMN_IN_BOTH, ""};
+
+struct look {
+    const struct cmn_session *session;
+    struct cmn_optimizer *optimizer;
+};
+
+static void look_at(struct cmn_net *net, void *look)
+{
+    struct look *l = look;
+
+    cmn_model_plan(l->session, net, l->optimizer);
+}
+
+struct cmn_forecast cmn_forecast_cfg(struct cmn_session *s, const char *cfg)
+{
+    struct cmn_forecast f;
+    struct look look = {s, &f.optimizer};
+    int saved = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY);
+
+    fflush(stderr);
+    if (saved >= 0 && null >= 0) {
+        dup2(null, STDERR_FILENO);
+    }
+    s->command = &training;
+    f.plan = cmn_plan_cfg(cfg, look_at, &look);
+    fflush(stderr);
+    if (saved >= 0 && null >= 0) {
+        dup2(saved, STDERR_FILENO);
+    }
+    close(saved);
+    close(null);
+    return f;
+}
+
+/* ---- memory ---- */
+
+double cmn_forecast_resident(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    unsigned long all, mine = 0;
+
+    if (file && fscanf(file, "%lu %lu", &all, &mine) != 2) {
+        mine = 0;
+    }
+    if (file) {
+        fclose(file);
+    }
+    return (double)mine * (double)sysconf(_SC_PAGESIZE);
+}
+
+const char *cmn_memory_text(double bytes)
+{
+    static char text[8][32];
+    static int i;
+    char *s = text[i++ % 8];
+
+    if (bytes >= 1 << 30) {
+        snprintf(s, sizeof text[0], "%.1f GiB", bytes / (1 << 30));
+    } else {
+        snprintf(s, sizeof text[0], "%.0f MiB", bytes / (1 << 20));
+    }
+    return s;
+}
+
+/* Darknet takes 512 bytes for each line of a list, whatever its length, and a few more to find it.
+ * The image cache finds its images by their paths. */
+enum { LINE_BYTES = 570, CACHED_BYTES = 200 };
+
+/* Blocks as large as the flat buffer that rank 0 has for a checkpoint. */
+enum { CHECKPOINT_BLOCKS = 2 };
+
+static double part_of_cache(const struct cmn_memory_question *q)
+{
+    const struct cmn_session *s = q->session;
+    double most = s->options.cache_mb >= 0 ? (double)s->options.cache_mb * (1 << 20)
+                                           : (double)cmn_memory_free() / 4;
+    double all = q->image_bytes + q->images * CACHED_BYTES;
+
+    return (all < most ? all : most) / s->topology.intra_size;
+}
+
+/* Of this rank, with this part of a step. */
+static struct cmn_memory_need estimate(const struct cmn_memory_question *q,
+                                       const struct cmn_share *share)
+{
+    const struct cmn_session *s = q->session;
+    const struct cmn_plan *p = q->plan;
+    int first = share->first, end = first + share->micro_batches;
+    int kept = cmn_optimizer_blocks(q->optimizer, first, end);
+    int blocks = kept ? kept : 1; /* gradients that move to the flat buffer are there twice */
+    double own = (double)share->local * share->micro_batches, sample = (double)p->sample * p->grows;
+    double micro_batch = share->local * sample, at_once = own < p->threads ? own : p->threads;
+    double decoded = q->images > 0 ? q->image_bytes / q->images : 0;
+
+    if (s->topology.rank == 0 && s->options.checkpoint > 0) {
+        blocks += CHECKPOINT_BLOCKS;
+    }
+    return (struct cmn_memory_need){
+        .program = q->program,
+        .weights = (double)p->weights + (double)p->flat * sizeof(float) * blocks,
+        .layers = ((double)p->per_image * share->local + (double)p->workspace) * p->grows,
+        .lists = q->lines * LINE_BYTES,
+        /* A batch is trained with while the next one is loaded. A thread has an image as bytes, as
+         * floats, and cut to the input's size. */
+        .images = 2 * own * sample + at_once * (decoded * (1 + sizeof(float)) + sample) +
+                  p->places * micro_batch,
+        .cache = part_of_cache(q),
+        .on_gpu = p->places ? (p->places - 1) * micro_batch : 0,
+    };
+}
+
+static double without_cache(const struct cmn_memory_need *n)
+{
+    return n->program + n->weights + n->layers + n->lists + n->images;
+}
+
+/* The smallest number of subdivisions, among those that divide the batch, with which this rank needs
+ * at most `room` bytes; 0: none. */
+static int fitting_subdivisions(const struct cmn_memory_question *q, double room)
+{
+    const struct cmn_session *s = q->session;
+    int divides = cmn_feed_divides(s, q->time_steps) && s->options.batch != CMN_BATCH_PER_RANK;
+
+    for (int i = 1; i <= q->batch; i++) {
+        struct cmn_share share;
+        struct cmn_memory_need n;
+        if (q->batch % i || (divides && q->batch / i < s->topology.size)) {
+            continue;
+        }
+        share = cmn_feed_share(s, q->batch / i, i, q->time_steps);
+        n = estimate(q, &share);
+        if (without_cache(&n) <= room) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+static double largest(double x, const struct cmn_topology *t)
+{
+    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &x, 1, MPI_DOUBLE, MPI_MAX, t->world));
+    return x;
+}
+
+static void find_fault(const struct cmn_memory_question *q, struct cmn_memory_answer *a)
+{
+    char cure[64];
+
+    snprintf(cure, sizeof cure, "%s",
+             q->session->topology.intra_size > 1 ? "start fewer ranks on a node" : "lower batch");
+    if (a->fits) {
+        snprintf(cure, sizeof cure, "raise subdivisions to %d", a->fits);
+    }
+    if (a->all > a->room) {
+        snprintf(a->fault, sizeof a->fault, "%.300s: a rank needs about %s and has %s: %s", q->cfg,
+                 cmn_memory_text(a->all), cmn_memory_text(a->room), cure);
+    }
+}
+
+struct cmn_memory_answer cmn_forecast_memory(const struct cmn_memory_question *q)
+{
+    enum { NONE = 1 << 30 };
+    const struct cmn_topology *t = &q->session->topology;
+    double left = (double)cmn_memory_free() / t->intra_size + cmn_forecast_resident();
+    struct cmn_share share =
+        cmn_feed_share(q->session, q->batch / q->subdivisions, q->subdivisions, q->time_steps);
+    struct cmn_memory_need n = estimate(q, &share);
+    struct cmn_memory_answer a = {.room = -largest(-left, t)};
+    int fits = fitting_subdivisions(q, a.room);
+
+    fits = (int)largest(fits ? fits : NONE, t);
+    a.fits = fits < NONE ? fits : 0;
+    a.need = (struct cmn_memory_need){
+        largest(n.program, t), largest(n.weights, t), largest(n.layers, t), n.lists,
+        largest(n.images, t),  largest(n.cache, t),   largest(n.on_gpu, t)};
+    a.all = without_cache(&a.need);
+    find_fault(q, &a);
+    return a;
+}
