@@ -244,7 +244,7 @@ $(B)/cmn.list: FORCE
 $(B)/bin/darknet: $(DK_EXEC_OBJ) $(B)/libcmn.a $(B)/libdarknet.a $(B)/flags-link
 	$(say) LD $@
 	@mkdir -p $(@D)
-	$(Q)$(LINK) $@ $(DK_EXEC_OBJ) -Wl,--undefined=cmn_before_libraries $(LIBS)
+	$(Q)$(LINK) $@ $(DK_EXEC_OBJ) $(LIBS)
 	$(if $(ONEDNN)$(USES_ONEDNN),,@echo 'oneDNN is not installed (libdnnl-dev): convolutions by OpenBLAS, which is slower; ONEDNN=0 asks for that')
 
 # It starts mpiexec, and is linked with no MPI.

@@ -1,15 +1,10 @@
 #include "base/launcher.h"
 
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -20,29 +15,18 @@
 
 /* ---- what launchers say ---- */
 
-enum ending { BY_MPI, BY_ABORT, BY_KILL }; /* see cmn_launcher_end_job() */
-
-/* Variables of each process that a launcher starts. The first row counts whose numbers are there:
- * where mpiexec runs under Slurm, Slurm's own describe mpiexec's daemons. `mark` tells apart those
- * whose numbers have the same names. */
+/* Variables that a launcher gives to each process that it starts. The first row whose variables exist
+ * counts: where mpiexec runs under Slurm, Slurm's own describe mpiexec's daemons. */
 static const struct launcher {
-    const char *mark, *size, *rank;
-    enum ending ending;
+    const char *size, *rank;
 } launchers[] = {
-    /* Open MPI 5 (PRRTE) */
-    {"PRTE_LAUNCHED", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", BY_KILL},
-    /* Open MPI 4 (ORTE) */
-    {"OMPI_MCA_orte_launch", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", BY_ABORT},
-    /* Others that start programs of Open MPI */
-    {NULL, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", BY_MPI},
-    /* MPICH's Hydra, and Slurm's PMI-2 */
-    {NULL, "PMI_SIZE", "PMI_RANK", BY_MPI},
-    /* Intel MPI's Hydra */
-    {NULL, "MPI_LOCALNRANKS", "MPI_LOCALRANKID", BY_MPI},
-    {NULL, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", BY_MPI},
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, /* Open MPI */
+    {"PMI_SIZE", "PMI_RANK"},                         /* MPICH's Hydra, and Slurm's PMI-2 */
+    {"MPI_LOCALNRANKS", "MPI_LOCALRANKID"},           /* Intel MPI's Hydra */
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
 };
 
-/* The same way, the job's name: PMIx's is that of Open MPI's launchers and of srun --mpi=pmix. */
+/* The same for the job's name: PMIx's is that of Open MPI's launchers and of srun --mpi=pmix. */
 static const char *const names[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "SLURM_JOB_ID",
                                     "PMI_JOBID"};
 
@@ -50,7 +34,7 @@ static const struct launcher *find(void)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
         const struct launcher *l = &launchers[i];
-        if (getenv(l->size) && getenv(l->rank) && (!l->mark || getenv(l->mark))) {
+        if (getenv(l->size) && getenv(l->rank)) {
             return l;
         }
     }
@@ -101,7 +85,7 @@ int cmn_launcher_takes_output(void)
     return getenv("OMPI_COMM_WORLD_SIZE") != NULL;
 }
 
-int cmn_launcher_announces_end(void)
+static int is_open_mpi_5(void)
 {
     return getenv("PRTE_LAUNCHED") != NULL;
 }
@@ -156,139 +140,7 @@ void cmn_launcher_prepare(const char *library)
     }
 }
 
-/* ---- the end, by PMIx ---- */
-
-/* PMIx is what MPI itself speaks with launchers. Its library is there where MPI speaks it, and its
- * interface is that of the PMIx standard, versions 2 to 5; declared here, as its headers are often
- * not installed with MPI's. */
-struct proc {
-    char job[256];
-    uint32_t rank;
-};
-
-struct info {
-    char key[512];
-    uint32_t flags;
-    struct {
-        uint16_t type;
-        _Alignas(8) union {
-            _Bool flag;
-            char room[64];
-        } data;
-    } value;
-};
-
-enum { PMIX_SUCCESS = 0, PMIX_BOOL = 1 };
-
-/* Before MPI has started, PMIx takes 14 MiB and a thread. What ends the job may be a limit of the
- * address space: so the thread is to need little, and PMIx, which crashes when it gets no memory,
- * is left alone where there is none. */
-static int there_is_room(void)
-{
-    enum { STACK = 512 << 10, SPACE = 32 << 20 };
-    void *space = mmap(NULL, SPACE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    pthread_attr_t small;
-
-    if (space == MAP_FAILED) {
-        return 0;
-    }
-    munmap(space, SPACE);
-    mallopt(M_ARENA_MAX, 1);
-    pthread_attr_init(&small);
-    pthread_attr_setstacksize(&small, STACK);
-    pthread_setattr_default_np(&small);
-    return 1;
-}
-
-/* The library, which has said who this process is; NULL where this cannot be. */
-static void *begin_pmix(struct proc *self)
-{
-    static const char *const library = "libpmix.so.2";
-    void *pmix = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-    int (*begun)(void), (*begin)(struct proc *, struct info *, size_t);
-
-    *(void **)&begun = pmix ? dlsym(pmix, "PMIx_Initialized") : NULL;
-    if (!begun || !begun()) {
-        pmix = there_is_room() ? dlopen(library, RTLD_LAZY) : NULL;
-    }
-    *(void **)&begin = pmix ? dlsym(pmix, "PMIx_Init") : NULL;
-    return begin && begin(self, NULL, 0) == PMIX_SUCCESS ? pmix : NULL;
-}
-
-static int kill_others(void *pmix, const struct proc *self)
-{
-    struct info kill = {.key = "pmix.jctrl.kill", .value = {PMIX_BOOL, {1}}}, *results = NULL;
-    int (*control)(const struct proc *, size_t, const struct info *, size_t, struct info **,
-                   size_t *);
-    uint32_t size = (uint32_t)cmn_launcher_size();
-    struct proc *others;
-    size_t n = 0, found = 0;
-    int failed;
-
-    *(void **)&control = dlsym(pmix, "PMIx_Job_control");
-    if (!control) {
-        return -1;
-    }
-    others = calloc(size, sizeof *others); /* the job may be ending for want of memory */
-    if (!others) {
-        return -1;
-    }
-    for (uint32_t rank = 0; rank < size; rank++) {
-        if (rank != self->rank) {
-            others[n] = *self;
-            others[n++].rank = rank;
-        }
-    }
-    failed = n && control(others, n, &kill, 1, &results, &found) != PMIX_SUCCESS;
-    free(others);
-    return failed ? -1 : 0;
-}
-
-/* Open MPI 4's mpiexec crashes, 3 times in 100, or hangs, when it meets the end of a connection to
- * PMIx while it ends itself: it hears of the end of this one some time before that of the process,
- * which no signal of mpiexec's may bring forward. */
-static _Noreturn void leave_late(int status)
-{
-    enum { DESCRIPTORS = 1024 };
-    struct timespec left = {.tv_nsec = 200000000};
-    sigset_t all;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, NULL);
-    for (int fd = STDERR_FILENO + 1; fd < DESCRIPTORS; fd++) {
-        shutdown(fd, SHUT_RDWR); /* what is no socket stays open */
-    }
-    nanosleep(&left, NULL);
-    _exit(status);
-}
-
-/* Open MPI 5 prints five lines about a process that ends with a status or aborts, unless it is the
- * last one: so it is told to kill the others, which takes it 0.5 s. On several nodes it is not: one
- * rank of each node ends the job, and two that kill each other would leave mpiexec with status 0.
- * Open MPI 4 prints ten lines about a status, and none about PMIx's abort; the eight about
- * MPI_Abort() are MPI's own. */
-void cmn_launcher_end_job(int status)
-{
-    enum { OTHERS_MAY_TAKE = 1 };
-    const struct launcher *l = find();
-    struct proc self;
-    void *pmix = l && l->ending != BY_MPI ? begin_pmix(&self) : NULL;
-    int (*abort_job)(int, const char *, struct proc *, size_t);
-
-    if (!pmix) {
-        return;
-    }
-    if (l->ending == BY_KILL && is_on_one_node() && !kill_others(pmix, &self)) {
-        sleep(OTHERS_MAY_TAKE);
-        _exit(status);
-    }
-    *(void **)&abort_job = dlsym(pmix, "PMIx_Abort");
-    if (abort_job && abort_job(status, "", NULL, 0) == PMIX_SUCCESS) {
-        leave_late(status);
-    }
-}
-
-/* ---- the end, by signals ---- */
+/* ---- the end ---- */
 
 enum cmn_launcher_kind cmn_launcher_above(pid_t *pid)
 {
@@ -351,7 +203,7 @@ int cmn_launcher_end_mpiexec(void)
     sigset_t all, before;
     pid_t mpiexec, pid;
 
-    if (cmn_launcher_announces_end() || cmn_launcher_above(&mpiexec) != CMN_MPIEXEC) {
+    if (is_open_mpi_5() || cmn_launcher_above(&mpiexec) != CMN_MPIEXEC) {
         return -1;
     }
     sigfillset(&all);
@@ -397,23 +249,5 @@ int cmn_launcher_waits(void)
 {
     pid_t pid;
 
-    return !cmn_launcher_announces_end() && !cmn_launcher_notices() &&
-           cmn_launcher_above(&pid) == CMN_DAEMON;
-}
-
-void cmn_launcher_say_stop(pid_t sender, const char *line)
-{
-    char name[64];
-    pid_t pid;
-    int fd;
-
-    if (!cmn_launcher_announces_end() || !cmn_launcher_above(&pid) || sender != pid) {
-        return;
-    }
-    snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)pid, STDERR_FILENO);
-    fd = open(name, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd >= 0) {
-        (void)!write(fd, line, strlen(line));
-        close(fd);
-    }
+    return !is_open_mpi_5() && !cmn_launcher_notices() && cmn_launcher_above(&pid) == CMN_DAEMON;
 }

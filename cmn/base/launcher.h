@@ -1,8 +1,7 @@
-/* The launcher that has started this process (mpiexec, srun): what it says in the environment, the
- * end of the job by way of it, and what Open MPI's own processes (mpiexec, and a daemon on each
- * other host) do about hosts that do not answer, and about stop requests. MPI has no calls for
- * that, so the names that differ between launchers are in launcher.c, and nowhere else. All
- * local. */
+/* The launcher that has started this process (mpiexec, srun): what it says in the environment, and
+ * what Open MPI's own processes (mpiexec, and a daemon on each other host) do about hosts that do
+ * not answer. MPI has no calls for that, so the names that differ between launchers are in
+ * launcher.c, and nowhere else. All local. */
 #ifndef CMN_LAUNCHER_H
 #define CMN_LAUNCHER_H
 
@@ -27,9 +26,6 @@ int cmn_launcher_has_pmi(void);
  * and not the caller's own. */
 int cmn_launcher_takes_output(void);
 
-/* Whether it sends SIGCONT before SIGTERM, as Open MPI 5's does. */
-int cmn_launcher_announces_end(void);
-
 /* The lists of networks that Open MPI's TCP is to use and to leave out; NULL: not given. */
 const char *cmn_launcher_networks(void);
 const char *cmn_launcher_networks_excluded(void);
@@ -37,12 +33,6 @@ const char *cmn_launcher_networks_excluded(void);
 /* Before MPI starts: settings without which this library (MPI_Get_library_version) prints lines
  * about errors that are none, or does not say which rank has died. What the user has set stays. */
 void cmn_launcher_prepare(const char *library);
-
-/* Thread-safe. Ends all processes of the job, as MPI_Abort() does, but so that the launcher adds no
- * words of its own where it can be kept from that; works before MPI has started, too. Takes a second
- * or two. Returns where this launcher cannot be asked: the caller then ends the job by other
- * means. */
-void cmn_launcher_end_job(int status);
 
 /* Open MPI's own processes: mpiexec, or its daemon on another host. */
 enum cmn_launcher_kind { CMN_NO_LAUNCHER, CMN_DAEMON, CMN_MPIEXEC };
@@ -52,7 +42,7 @@ enum cmn_launcher_kind { CMN_NO_LAUNCHER, CMN_DAEMON, CMN_MPIEXEC };
 enum cmn_launcher_kind cmn_launcher_above(pid_t *pid);
 
 /* Makes Open MPI 4's mpiexec end, and with it all that it has started on this host, where it is
- * above this process: after a cmn_launcher_end_job() it would wait for a host that does not answer,
+ * above this process: after MPI_Abort() it would wait for a host that does not answer,
  * which that of Open MPI 5 does not. Takes some 0.4 s, or 2.5 s where it has to be killed, and
  * returns at once. 0, or -1: it is not there. */
 int cmn_launcher_end_mpiexec(void);
@@ -70,10 +60,5 @@ void cmn_launcher_end_daemon(void);
 /* Whether mpiexec is on another host, where nobody can make it end, and will wait for a host that
  * does not answer until TCP gives up: that of Open MPI 4, without keepalive. */
 int cmn_launcher_waits(void);
-
-/* Where the signal that asked this rank to stop came from Open MPI 5's launcher (its sender), which
- * reads no output from then on: writes this line to the launcher's own standard error instead. Else
- * nothing: a line on this process's standard error arrives there. */
-void cmn_launcher_say_stop(pid_t sender, const char *line);
 
 #endif

@@ -246,11 +246,6 @@ int cmn_output_watched(void)
     return watched;
 }
 
-int cmn_output_fatal_said(void)
-{
-    return was_told();
-}
-
 int cmn_output_fatal(const char *line, int node)
 {
     char text[2100];

@@ -21,9 +21,6 @@ int cmn_output_fatal(const char *line, int node);
  * rank has been told, and will stay silent. Ranks of other hosts cannot be told. */
 void cmn_output_await_others(void);
 
-/* Whether a rank of this host has written one, and the job is ending because of it. */
-int cmn_output_fatal_said(void);
-
 /* Thread-safe. Flushes stdout, unless another thread is in it or nobody takes what is there: does
  * not wait for that. */
 void cmn_output_flush(void);

@@ -13,11 +13,4 @@ void cmn_stop_leave_to_main(void);
 /* The signal that came, or 0. */
 int cmn_stop_requested(void);
 
-/* Whether SIGINT or SIGTERM was among them, or is about to come: launchers send SIGKILL soon after,
- * but not after SIGUSR1. */
-int cmn_stop_hurried(void);
-
-/* The process that sent the last one, or 0 where that is not known. */
-int cmn_stop_sender(void);
-
 #endif

@@ -211,12 +211,8 @@ const char *cmn_net_follows(const struct cmn_net *net)
 int cmn_net_averages(const struct cmn_net *net)
 {
     float **average[3];
-    int averages = 0;
 
-    for (int i = 0; i < cmn_net_layers(net); i++) {
-        averages |= cmn_tree_averages(cmn_network(net), (layer *)layer_of(net, i), average);
-    }
-    return averages;
+    return cmn_tree_averages(cmn_network(net), &cmn_network(net)->layers[0], average);
 }
 
 int cmn_net_classifies(const struct cmn_net *net)

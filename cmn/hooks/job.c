@@ -36,7 +36,7 @@ static int mpi_is_ours; /* and not started by the program that uses this library
 /* ---- the end ---- */
 
 /* Seconds that a rank waits for its end when another one has printed a fatal message; that the
- * launcher or MPI_Abort, and all of the end, may take. */
+ * MPI_Abort, and all of the end, may take. */
 enum { AWAIT_THE_END = 5, ABORT_AT_MOST = 5, END_AT_MOST = 60 };
 
 /* sleep() returns when a signal comes, as that of the launcher which another rank has asked to end
@@ -49,9 +49,9 @@ static void sleep_all(unsigned seconds)
 }
 
 /* Ends a job before its time. `kind` is that of the event for cmn-run: "error" means status 1, all
- * others 75. A loader thread may come here while the main thread is inside MPI: MPI_Abort is called
- * all the same where the launcher cannot be asked, as there is no other way to reach the other
- * ranks, and should it hang the alarm ends this process, and mpiexec the others. */
+ * others 75. A loader thread may come here while the main thread is inside MPI, and calls MPI_Abort
+ * all the same, as there is no other way to reach the other ranks. If it hangs, the alarm ends this
+ * process, and mpiexec the others. */
 static void end_job(const char *message, const char *kind, int node, void (*meanwhile)(void))
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
@@ -87,9 +87,8 @@ static void end_job(const char *message, const char *kind, int node, void (*mean
         }
     }
     alarm(ABORT_AT_MOST);
-    cmn_launcher_end_job(status);
     /* MPI aborts nothing before and after its time, or where this process is all of the job: the
-     * launcher sees the status, and does it. */
+     * launcher sees the status, and ends the other processes. */
     if (!atomic_load(&mpi_is_up) || cmn_job.topology.size == 1 || MPI_Finalized(&over) || over) {
         _exit(status);
     }
@@ -145,9 +144,9 @@ static void close_job(void)
 }
 
 /* For what every process knows by itself, also before MPI has started and under a launcher of
- * another MPI. The first one has spoken for all and ends the job; the others wait for that, as the
- * first one that ends makes the launcher end all. Open MPI 5 then says at times that a connection
- * broke, so cmn-run is told first that nothing did. */
+ * another MPI. The launcher ends all processes when the first one ends with a status: processes
+ * that MPI does not hold together wait, so that the first one has spoken. Open MPI 5 says at times
+ * that a connection broke, so cmn-run is told before that nothing did. */
 static _Noreturn void leave(int status)
 {
     char text[64];
@@ -157,8 +156,7 @@ static _Noreturn void leave(int status)
         find_myself();
         snprintf(text, sizeof text, "ended with status %d", status);
         cmn_job_event("error", -1, text);
-        cmn_launcher_end_job(status);
-    } else if (status) {
+    } else if (status && cmn_job.topology.size <= 1) {
         sleep(AWAIT_THE_END);
     }
     if (cmn_job.on) {

@@ -51,7 +51,7 @@ static int write_file(struct cmn_step *step)
     name_file(m, file);
     cmn_nonfinite_check_weights(&step->nonfinite);
     cmn_status_compute("writing the best weights");
-    if (!cmn_weights_file_write(m, file, cmn_net_seen(m->net), NULL)) {
+    if (!cmn_weights_file_write(m, file)) {
         return 1;
     }
     cmn_report_clear(m->session->report);

@@ -14,7 +14,6 @@
 
 #include "base/atomic_file.h"
 #include "base/fatal.h"
-#include "base/loading.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/output.h"
@@ -47,11 +46,6 @@ static void share_cores(const struct cmn_session *s)
     }
     free(all);
     cores = CPU_COUNT(&mine);
-    if (getenv(CMN_ONE_BLAS_THREAD)) {
-        cmn_say("OpenBLAS computes with one thread on each rank, as the limit of the address space "
-                "(ulimit -v) has no room for one on each of %d cores",
-                cores);
-    }
     if (!cores || getenv("OPENBLAS_NUM_THREADS") || getenv("GOTO_NUM_THREADS") ||
         getenv("OMP_NUM_THREADS")) {
         return;

@@ -17,7 +17,6 @@
 #include "engine/replicas.h"
 #include "mpi/call.h"
 #include "report/report.h"
-#include "trainer/early_save.h"
 
 long cmn_step_iteration(const struct cmn_step *p)
 {
@@ -25,28 +24,6 @@ long cmn_step_iteration(const struct cmn_step *p)
 }
 
 /* ---- micro-batches ---- */
-
-/* Between two updates; `statistics` makes of the rolling ones those between two steps. */
-static void save_early(struct cmn_step *p, const struct cmn_rolling_factor *statistics)
-{
-    const struct cmn_gradients *g = &p->model->gradients;
-    float *now = NULL;
-
-    if (p->saved_early || !cmn_stop_hurried()) {
-        return;
-    }
-    p->saved_early = 1;
-    if (p->rolling && p->layer_ended > 0) {
-        now = cmn_malloc(cmn_gradients_floats(g, CMN_STATISTIC), sizeof *now);
-        cmn_gradients_pack(g, CMN_STATISTIC, now);
-        cmn_gradients_unpack(g, CMN_STATISTIC, p->rolling);
-    }
-    cmn_early_save(p->model, cmn_step_iteration(p), p->seen, statistics);
-    if (now) {
-        cmn_gradients_unpack(g, CMN_STATISTIC, now);
-        free(now);
-    }
-}
 
 /* The images of a step count as seen one micro-batch after the other, as in one process; where other
  * ranks have some of them, this rank has its own place in their order. */
@@ -87,7 +64,6 @@ int cmn_step_before_micro_batch(struct cmn_step *p)
     if (p->micro_batch == 0) {
         p->began = p->micro_batch_began;
         p->seen = cmn_net_seen(p->model->net);
-        save_early(p, NULL);
         p->sums.load += p->micro_batch_began - p->ended;
         cmn_timeline_span(CMN_SPAN_LOAD, -1, p->ended, p->micro_batch_began);
         if (cmn_feed_begin_step(p->feed)) {
@@ -204,9 +180,6 @@ void cmn_step_after_backward(struct cmn_step *p, int i)
 void cmn_step_progress(struct cmn_step *p)
 {
     cmn_status_progress();
-    if (p->layer_ended > 0) {
-        save_early(p, &p->feed->share.after);
-    }
     cmn_optimizer_poll(&p->model->optimizer);
 }
 

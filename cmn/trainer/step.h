@@ -38,7 +38,6 @@ struct cmn_step {
     float mean_loss, lr; /* of the last step; the loss over all ranks */
     int updated;         /* since the last cmn_trainer_after_batch() */
     size_t seen;         /* images, before this step */
-    int saved_early;     /* after a stop request */
     int fused;           /* the communicator has updated, and not Darknet */
     struct cmn_row_sums sums;
     struct cmn_row_sums window;      /* cmn_balance: compute and load, since it last measured */

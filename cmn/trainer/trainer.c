@@ -312,7 +312,7 @@ static void write_average(struct cmn_trainer *t)
     }
     cmn_nonfinite_check_weights(&t->step.nonfinite);
     cmn_status_compute("writing the average of the weights");
-    if (!cmn_weights_file_write(m, file, cmn_net_seen(m->net), NULL)) {
+    if (!cmn_weights_file_write(m, file)) {
         return;
     }
     why = strerror(errno);

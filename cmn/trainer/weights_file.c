@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/atomic_file.h"
-#include "base/memory.h"
 
 /* 0, or -1 with errno. Where a link of the user's leads, and never where one of another user does. */
 static int target_of(const char *file, char *target)
@@ -78,33 +77,15 @@ int cmn_weights_file_replace(const char *file, cmn_weights_writer *writes, void 
     return target_of(file, target) ? errno : replace(target, writes, what);
 }
 
-struct saved {
-    struct cmn_model *m;
-    size_t seen;
-    const struct cmn_rolling_factor *statistics;
-};
-
 static void write_weights(void *what, FILE *out)
 {
-    const struct saved *s = what;
-    struct cmn_model *m = s->m;
-    size_t counted = cmn_net_seen(m->net), n = cmn_gradients_floats(&m->gradients, CMN_STATISTIC);
-    float *statistics = cmn_malloc(n + 1, sizeof *statistics);
+    struct cmn_model *m = what;
 
-    cmn_gradients_pack(&m->gradients, CMN_STATISTIC, statistics);
-    cmn_gradients_scale_statistics(&m->gradients, s->statistics);
-    cmn_net_set_seen(m->net, s->seen); /* Darknet counts micro-batch by micro-batch */
     cmn_net_write_weights(m->net, out);
-    cmn_net_set_seen(m->net, counted);
-    cmn_gradients_unpack(&m->gradients, CMN_STATISTIC, statistics);
-    free(statistics);
 }
 
-int cmn_weights_file_write(struct cmn_model *m, const char *file, size_t seen,
-                           const struct cmn_rolling_factor *statistics)
+int cmn_weights_file_write(struct cmn_model *m, const char *file)
 {
-    struct saved saved = {m, seen, statistics};
-
-    errno = cmn_weights_file_replace(file, write_weights, &saved);
+    errno = cmn_weights_file_replace(file, write_weights, m);
     return errno ? -1 : 0;
 }

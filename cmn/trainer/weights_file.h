@@ -11,10 +11,7 @@
 typedef void cmn_weights_writer(void *what, FILE *out);
 int cmn_weights_file_replace(const char *file, cmn_weights_writer *writes, void *what);
 
-/* Local, blocking. The same with the network's weights. The file says that the
- * network has seen so many images, and holds its rolling statistics times the factor. 0, or -1 with
- * errno. */
-int cmn_weights_file_write(struct cmn_model *m, const char *file, size_t seen,
-                           const struct cmn_rolling_factor *statistics);
+/* Local, blocking. The same with the network's weights. 0, or -1 with errno. */
+int cmn_weights_file_write(struct cmn_model *m, const char *file);
 
 #endif

@@ -187,10 +187,12 @@ seen() {
     od -A n -t u8 -j 12 -N 8 "$1" | tr -d ' '
 }
 
-# own_lines FILE: what was said on the standard error, by the program and by mpiexec, but for the lines about layers, ranks
-# and files that a good start prints as well.
+# own_lines FILE: what the program said on the standard error, except the lines about layers, ranks and files that a good start
+# prints as well. Boxes and lines of mpiexec and MPI (docs/use/troubleshooting.md) and OpenCV's warnings are left out.
 own_lines() {
-    awk '
+    tr -d '\000' <"$1" | awk '
+        /^-----------*$/ { box = !box; next }
+        box || /^\[[^]]*:[0-9]+\] / || /^\[warn\] Epoll / || /^\[ WARN:/ { next }
         { sub(/^Loading weights from .*\.\.\.(Done!( Loaded [0-9]+ layers from weights-file)?)? */, "") }
         { sub(/^ +[0-9]+ $/, "") }
         /^$/ || /^layer +filters/ || /^ +[0-9]+ (conv|deconv|connected|GRU|max|avg|softmax|dropout|cost|yolo|detection|Detection|iseg|logistic|RNN|LSTM)( |$)/ || /^\t+ *connected / { next }
@@ -198,11 +200,11 @@ own_lines() {
         /^[0-9.]+$/ { next } # AlexeyAB: the rest of the line about OpenCV, which is written in pieces
         /^ *layer +filters/ || /^ OpenCV (version: |isn.t used)/ || /^Total BFLOPS / || /^avg_outputs = / || /^ Create [0-9]+ permanent/ { next } # AlexeyAB
         /^cmn: ([0-9]+ ranks? on|made the backup folder|no .valid. list|the ranks of a node cannot share decoded images|caches no images: )/ || /^Saving weights to / { next }
-        { print }' "$1"
+        { print }'
 }
 
-# fails_clearly PATTERN COMMAND...: COMMAND ends by itself, not with 0 and not by a crash, and one line comes
-# of it, mpiexec's included, that matches PATTERN (extended regular expression).
+# fails_clearly PATTERN COMMAND...: COMMAND ends by itself, not with 0 and not by a crash, and the program
+# says one line that matches PATTERN (extended regular expression).
 fails_clearly() {
     local pattern=$1 status=0 lines
     shift

@@ -49,10 +49,3 @@ mpiexec_failed() {
     (($1 != 0)) || mpiexec --version | grep 'Open MPI) 5' >/dev/null
 }
 
-# Launchers end the ranks one node after the other, and those whose connections are closed by that print boxes and lines of
-# MPI's own (docs/use/troubleshooting.md); OpenCV warns of files that are not there. What the program says itself is one line between nodes, too.
-eval "all_$(declare -f own_lines)"
-own_lines() {
-    tr -d '\000' <"$1" | awk '/^-----------*$/ { box = !box; next } box || /^\[[^]]*:[0-9]+\] |^\[warn\] Epoll |^\[ WARN:/ { next } { print }' >said
-    all_own_lines said
-}
