@@ -27,9 +27,8 @@ static const struct cmn_update_policy *choose(const struct cmn_options *options,
     if (options->double_buffering) {
         return &cmn_double_buffering;
     }
-    return !adam && (options->compress != CMN_COMPRESS_NONE || options->dtype != CMN_FP32 ||
-                     options->lars > 0 || cmn_looks_at_sums(options) || skips(options) ||
-                     options->exact)
+    return !adam && (options->compress != CMN_COMPRESS_OFF || options->lars > 0 ||
+                     cmn_looks_at_sums(options) || skips(options) || options->exact)
                ? &cmn_separate_momentum
                : &cmn_synchronous;
 }
@@ -157,11 +156,15 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
 void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t bytes)
 {
     const struct cmn_options *options = o->options;
-    int used = 0;
+    int used;
 
-    text[0] = '\0';
     if (options->compress == CMN_COMPRESS_POWERSGD) {
-        used = snprintf(text, bytes, ", powersgd of rank %ld", options->compress_rank);
+        used = snprintf(text, bytes, "powersgd of rank %ld", options->compress_rank);
+    } else {
+        used = snprintf(text, bytes, "%s",
+                        options->compress == CMN_COMPRESS_OFF
+                            ? "fp32"
+                            : cmn_options_word(options, "cmn_compress"));
     }
     if (options->lars > 0) {
         used += snprintf(text + used, bytes - (size_t)used, ", LARS %g", options->lars);

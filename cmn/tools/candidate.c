@@ -166,7 +166,7 @@ long cmn_candidate_wrong(const struct cmn_candidate *k, size_t n)
 {
     const int size = k->session->topology.size;
     const float ranks = (float)size * (float)(size + 1) / 2;
-    const float allowed = k->session->options.dtype == CMN_FP32 ? 0 : 0.02F;
+    const float allowed = cmn_wire_type(&k->session->options) == CMN_FP32 ? 0 : 0.02F;
     long wrong = 0;
     float *x;
 

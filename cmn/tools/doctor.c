@@ -79,7 +79,7 @@ static double total(const struct need *n)
 static int copies_of(const struct cmn_doctor *d, const struct cmn_session *s)
 {
     const struct cmn_options *o = &s->options;
-    int errors = o->compress != CMN_COMPRESS_NONE || o->dtype != CMN_FP32;
+    int errors = o->compress != CMN_COMPRESS_OFF;
     int local = o->local_steps > 1, adam = cmn_cfg_int(&d->cfg, 0, "adam", 0);
     int apart = errors || o->lars > 0 || o->clip > 0 || o->outlier > 0 ||
                 o->nonfinite == CMN_NONFINITE_SKIP;
