@@ -18,16 +18,16 @@ export OPENBLAS_NUM_THREADS=1
 # name | label | keys | the cfg's learning rate is divided by
 settings=(
     'fp32|fp32|'
-    'fp16|fp16|-cmn_allreduce_dtype fp16'
-    'bf16|bf16|-cmn_allreduce_dtype bf16'
+    'fp16|fp16|-cmn_compress fp16'
+    'bf16|bf16|-cmn_compress bf16'
     'powersgd|powersgd rank 4|-cmn_compress powersgd'
     'slow|fp32, learning rate / 4||4'
     'double|double buffering|-cmn_double_buffering 1'
     'double-slow|double buffering, rate / 4|-cmn_double_buffering 1|4'
     'local8|local steps 8|-cmn_local_steps 8'
-    'local8-fp16|local steps 8, fp16|-cmn_local_steps 8 -cmn_allreduce_dtype fp16'
-    'local32-fp16|local steps 32, fp16|-cmn_local_steps 32 -cmn_allreduce_dtype fp16'
-    'local64-fp16|local steps 64, fp16|-cmn_local_steps 64 -cmn_allreduce_dtype fp16'
+    'local8-fp16|local steps 8, fp16|-cmn_local_steps 8 -cmn_compress fp16'
+    'local32-fp16|local steps 32, fp16|-cmn_local_steps 32 -cmn_compress fp16'
+    'local64-fp16|local steps 64, fp16|-cmn_local_steps 64 -cmn_compress fp16'
     'local2-double|local steps 2, double buffering|-cmn_local_steps 2 -cmn_double_buffering 1'
 )
 

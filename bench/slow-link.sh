@@ -26,17 +26,17 @@ settings=(
     'off|fp32, no overlap|1|1|-cmn_overlap off'
     'on|fp32, overlap|1|1|-cmn_overlap on -cmn_bucket_mb 1'
     'auto|fp32, overlap by auto|1|1|'
-    'fp16|fp16, overlap|1|0.5|-cmn_allreduce_dtype fp16 -cmn_overlap on -cmn_bucket_mb 1'
+    'fp16|fp16, overlap|1|0.5|-cmn_compress fp16 -cmn_overlap on -cmn_bucket_mb 1'
     'powersgd|powersgd rank 4, overlap|1|0.02|-cmn_compress powersgd -cmn_overlap on -cmn_bucket_mb 1'
     'double|double buffering|1|1|-cmn_double_buffering 1'
-    'double-fp16|double buffering, fp16|1|0.5|-cmn_double_buffering 1 -cmn_allreduce_dtype fp16'
+    'double-fp16|double buffering, fp16|1|0.5|-cmn_double_buffering 1 -cmn_compress fp16'
     'double-powersgd|double buffering, powersgd 4|1|0.02|-cmn_double_buffering 1 -cmn_compress powersgd'
     'local8|local steps 8|8|0.25|-cmn_local_steps 8'
     'local8-double|local steps 8, double buffering|8|0.13|-cmn_local_steps 8 -cmn_double_buffering 1'
-    'local8-fp16|local steps 8, fp16|8|0.12|-cmn_local_steps 8 -cmn_allreduce_dtype fp16'
+    'local8-fp16|local steps 8, fp16|8|0.12|-cmn_local_steps 8 -cmn_compress fp16'
     'local32|local steps 32|32|0.06|-cmn_local_steps 32'
-    'local32-fp16|local steps 32, fp16|32|0.03|-cmn_local_steps 32 -cmn_allreduce_dtype fp16'
-    'local64-fp16|local steps 64, fp16|64|0.016|-cmn_local_steps 64 -cmn_allreduce_dtype fp16'
+    'local32-fp16|local steps 32, fp16|32|0.03|-cmn_local_steps 32 -cmn_compress fp16'
+    'local64-fp16|local steps 64, fp16|64|0.016|-cmn_local_steps 64 -cmn_compress fp16'
 )
 
 # shellcheck source=tests/hosts/cluster.bash

@@ -127,13 +127,13 @@ lars-layers                                      | 3           | classifier laye
 local-four                                       | 2           | classifier wide | local_steps=4 communicator=hierarchical
 + double-mlp                                     | 2           | classifier mlp | double_buffering=1 validate=1
 local-double-conv                                | 3           | classifier conv | local_steps=2 double_buffering=1
-powersgd-mlp                                     | 2           | classifier mlp | communicator=flat compress=powersgd compress_rank=1
+powersgd-mlp                                     | 2           | classifier mlp | communicator=flat compress=powersgd:1
 + powersgd-conv                                  | 3           | classifier conv | communicator=flat compress=powersgd overlap=on bucket_mb=0.01
-powersgd-huge                                    | 2           | classifier huge | communicator=flat compress=powersgd compress_rank=8 overlap=on bucket_mb=0.5
-+ fp16-conv                                      | 2           | classifier conv | communicator=flat allreduce_dtype=fp16
-fp16-huge                                        | 3           | classifier huge | communicator=flat allreduce_dtype=fp16 overlap=off
-+ bf16-conv                                      | 3           | classifier conv | communicator=flat allreduce_dtype=bf16 overlap=on bucket_mb=0.02
-bf16-huge                                        | 2           | classifier huge | communicator=flat allreduce_dtype=bf16
+powersgd-huge                                    | 2           | classifier huge | communicator=flat compress=powersgd:8 overlap=on bucket_mb=0.5
++ fp16-conv                                      | 2           | classifier conv | communicator=flat compress=fp16
+fp16-huge                                        | 3           | classifier huge | communicator=flat compress=fp16 overlap=off
++ bf16-conv                                      | 3           | classifier conv | communicator=flat compress=bf16 overlap=on bucket_mb=0.02
+bf16-huge                                        | 2           | classifier huge | communicator=flat compress=bf16
 codecs-on-one-rank                               | 1           | classifier conv | compress=powersgd double_buffering=1
 lars-on-one-rank                                 | 1           | classifier conv | lars=.01 local_steps=1
 local-on-one-rank                                | 1           | classifier conv | local_steps=3
@@ -170,7 +170,7 @@ resume-adam-2-3                                  | 2>3         | classifier conv
 resume-back                                      | 2           | classifier drop back=4 |
 resume-back-yolo                                 | 3           | detector yolo back=3 | batch=global
 resume-back-local                                | 2           | classifier conv back=5 max_batches=13 | local_steps=3
-+ resume-back-double                             | 3           | classifier conv back=5 max_batches=13 | communicator=flat allreduce_dtype=bf16 local_steps=3 double_buffering=1
++ resume-back-double                             | 3           | classifier conv back=5 max_batches=13 | communicator=flat compress=bf16 local_steps=3 double_buffering=1
 resume-back-powersgd                             | 3           | classifier wide back=4 | communicator=flat compress=powersgd
 resume-back-local-3-2                            | 3>2         | classifier conv back=5 max_batches=13 | local_steps=3
 resume-back-gru                                  | 2           | rnn gru back=3 |
@@ -202,15 +202,15 @@ nodes-2d-mpi-huge                                | 2+2         | classifier huge
 nodes-shm-huge                                   | 2+2         | classifier huge | communicator=shm overlap=on bucket_mb=1
 + nodes-powersgd                                 | 2+1         | classifier conv | communicator=hierarchical compress=powersgd
 nodes-powersgd-huge                              | 2+2         | classifier huge | communicator=two_dimensional compress=powersgd
-+ nodes-bf16                                     | 2+2         | classifier conv | communicator=shm allreduce_dtype=bf16 overlap=off
-nodes-fp16-huge                                  | 1+1         | classifier huge | communicator=shm allreduce_dtype=fp16 overlap=on bucket_mb=0.5
++ nodes-bf16                                     | 2+2         | classifier conv | communicator=shm compress=bf16 overlap=off
+nodes-fp16-huge                                  | 1+1         | classifier huge | communicator=shm compress=fp16 overlap=on bucket_mb=0.5
 nodes-double                                     | 2+2         | classifier wide | communicator=shm double_buffering=1
 nodes-local-double                               | 2+1         | classifier wide | communicator=two_dimensional local_steps=2 double_buffering=1
 nodes-sync                                       | 2+1         | classifier conv | communicator=hierarchical sync_bn=1 batch=global
 nodes-spoilt                                     | 2+1         | regressor spoilt | communicator=shm nonfinite=skip
 nodes-adam                                       | 2+2         | classifier conv adam=1 learning_rate=.001 | communicator=shm
 + nodes-3+2                                      | 3+2         | detector yolo | communicator=shm
-nodes-3+2-2d                                     | 3+2         | classifier huge batch=23 | communicator=two_dimensional allreduce_dtype=bf16 batch=global
+nodes-3+2-2d                                     | 3+2         | classifier huge batch=23 | communicator=two_dimensional compress=bf16 batch=global
 nodes-three                                      | 1+1+1       | classifier conv | communicator=hierarchical
 nodes-three-huge                                 | 2+1+1       | classifier huge | communicator=two_dimensional
 nodes-map                                        | 2+1         | detector yolo then=map | validate=1 communicator=shm
@@ -251,8 +251,8 @@ gpu-drop                                         | gpu:2       | classifier drop
 gpu-yolo                                         | gpu:2       | detector yolo then=map | validate=1
 gpu-gru                                          | gpu:2       | rnn gru |
 gpu-adam                                         | gpu:2       | classifier conv adam=1 learning_rate=.001 |
-+ gpu-nccl-bf16                                  | gpu:2       | classifier wide | communicator=pure_nccl allreduce_dtype=bf16 overlap=off
-gpu-nccl-fp16                                    | gpu:3       | classifier wide | communicator=pure_nccl allreduce_dtype=fp16 overlap=on bucket_mb=1
++ gpu-nccl-bf16                                  | gpu:2       | classifier wide | communicator=pure_nccl compress=bf16 overlap=off
+gpu-nccl-fp16                                    | gpu:3       | classifier wide | communicator=pure_nccl compress=fp16 overlap=on bucket_mb=1
 gpu-single                                       | gpu:2       | classifier wide | communicator=single_node
 gpu-hier                                         | gpu:3       | classifier wide | communicator=hierarchical
 gpu-2d                                           | gpu:2       | classifier wide | communicator=two_dimensional
@@ -270,18 +270,18 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 + 3-naive-drop-local-resume                      | 3           | classifier drop subdivisions=2 stop=4 | communicator=naive local_steps=2 batch=global scatter=none
 3-naive-gru-adam                                 | 3           | rnn gru adam=1 learning_rate=.001 | communicator=naive overlap=off scale_lr=linear
 3-naive-wide-lars-skip                           | 3           | classifier wide subdivisions=2 | communicator=naive overlap=off lars=.01 nonfinite=skip scatter=none
-2-flat-conv-bf16-double-sync-skip                | 2           | classifier conv subdivisions=2 | communicator=flat allreduce_dtype=bf16 double_buffering=1 sync_bn=1 nonfinite=skip batch=global scatter=shard
+2-flat-conv-bf16-double-sync-skip                | 2           | classifier conv subdivisions=2 | communicator=flat compress=bf16 double_buffering=1 sync_bn=1 nonfinite=skip batch=global scatter=shard
 + 2-flat-conv-powersgd-overlap-lars-sync-resume  | 2           | classifier conv stop=4 | communicator=flat compress=powersgd overlap=on bucket_mb=0.01 lars=.01 sync_bn=1 scale_lr=linear scatter=shard
-2-flat-drop-bf16-double-skip                     | 2           | classifier drop | communicator=flat allreduce_dtype=bf16 overlap=off double_buffering=1 nonfinite=skip scale_lr=linear scatter=shard
-2-flat-gru-bf16-overlap-lars-sync                | 2           | rnn gru subdivisions=2 | communicator=flat allreduce_dtype=bf16 overlap=on bucket_mb=0.01 lars=.01 sync_bn=1
+2-flat-drop-bf16-double-skip                     | 2           | classifier drop | communicator=flat compress=bf16 overlap=off double_buffering=1 nonfinite=skip scale_lr=linear scatter=shard
+2-flat-gru-bf16-overlap-lars-sync                | 2           | rnn gru subdivisions=2 | communicator=flat compress=bf16 overlap=on bucket_mb=0.01 lars=.01 sync_bn=1
 2-flat-wide-powersgd-overlap-sync-adam           | 2           | classifier wide adam=1 learning_rate=.001 | communicator=flat compress=powersgd overlap=on bucket_mb=0.01 sync_bn=1 batch=global scatter=none
 2-flat-yolo-powersgd-local                       | 2           | detector yolo subdivisions=2 | communicator=flat compress=powersgd overlap=off local_steps=2 scatter=none
-3-flat-conv-fp16-double-lars-sync-resume         | 3           | classifier conv stop=4 | communicator=flat allreduce_dtype=fp16 double_buffering=1 lars=.01 sync_bn=1 batch=global scatter=none
+3-flat-conv-fp16-double-lars-sync-resume         | 3           | classifier conv stop=4 | communicator=flat compress=fp16 double_buffering=1 lars=.01 sync_bn=1 batch=global scatter=none
 3-flat-drop-powersgd-local-double                | 3           | classifier drop | communicator=flat compress=powersgd overlap=off double_buffering=1 local_steps=3 scatter=none
-+ 3-flat-gru-fp16-local-double                   | 3           | rnn gru | communicator=flat allreduce_dtype=fp16 double_buffering=1 local_steps=3 scale_lr=linear
-3-flat-mlp-fp16-local-double-resume              | 3           | classifier mlp stop=4 | communicator=flat allreduce_dtype=fp16 overlap=off double_buffering=1 local_steps=3 scale_lr=linear
++ 3-flat-gru-fp16-local-double                   | 3           | rnn gru | communicator=flat compress=fp16 double_buffering=1 local_steps=3 scale_lr=linear
+3-flat-mlp-fp16-local-double-resume              | 3           | classifier mlp stop=4 | communicator=flat compress=fp16 overlap=off double_buffering=1 local_steps=3 scale_lr=linear
 3-flat-mlp-powersgd-local-resume                 | 3           | classifier mlp subdivisions=2 stop=4 | communicator=flat compress=powersgd overlap=off local_steps=2 batch=global scatter=none
-+ 3-flat-yolo-bf16-overlap-sync-adam             | 3           | detector yolo adam=1 learning_rate=.001 subdivisions=2 | communicator=flat allreduce_dtype=bf16 overlap=on bucket_mb=0.01 sync_bn=1 batch=global
++ 3-flat-yolo-bf16-overlap-sync-adam             | 3           | detector yolo adam=1 learning_rate=.001 subdivisions=2 | communicator=flat compress=bf16 overlap=on bucket_mb=0.01 sync_bn=1 batch=global
 3-flat-yolo-local-double-resume                  | 3           | detector yolo subdivisions=2 stop=4 | communicator=flat overlap=off double_buffering=1 local_steps=3 scale_lr=linear scatter=shard
 2-hier-conv-adam                                 | 2           | classifier conv adam=1 learning_rate=.001 subdivisions=2 | communicator=hierarchical scale_lr=linear scatter=none
 2-hier-gru-skip                                  | 2           | rnn gru subdivisions=2 | communicator=hierarchical overlap=off nonfinite=skip
@@ -326,14 +326,14 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 3-shm-conv-local                                 | 3           | classifier conv subdivisions=2 | communicator=shm overlap=off local_steps=2 scatter=shard
 3-shm-gru-local-resume                           | 3           | rnn gru stop=4 | communicator=shm overlap=off local_steps=2 batch=global
 3-shm-wide-local                                 | 3           | classifier wide | communicator=shm local_steps=2 scale_lr=linear scatter=shard
-2-auto-drop-fp16-overlap-adam                    | 2           | classifier drop adam=1 learning_rate=.001 subdivisions=2 | allreduce_dtype=fp16 overlap=on bucket_mb=0.01 scatter=shard
+2-auto-drop-fp16-overlap-adam                    | 2           | classifier drop adam=1 learning_rate=.001 subdivisions=2 | compress=fp16 overlap=on bucket_mb=0.01 scatter=shard
 2-auto-gru-powersgd-double-lars-sync-skip-resume | 2           | rnn gru subdivisions=2 stop=4 | compress=powersgd double_buffering=1 lars=.01 sync_bn=1 nonfinite=skip batch=global
-2-auto-mlp-bf16-local-resume                     | 2           | classifier mlp subdivisions=2 stop=4 | allreduce_dtype=bf16 overlap=off local_steps=2 scale_lr=linear
-2-auto-wide-bf16-local-double                    | 2           | classifier wide | allreduce_dtype=bf16 double_buffering=1 local_steps=3 scatter=none
-2-auto-wide-fp16-lars-skip-resume                | 2           | classifier wide stop=4 | allreduce_dtype=fp16 lars=.01 nonfinite=skip batch=global
-2-auto-yolo-fp16-local                           | 2           | detector yolo subdivisions=2 | allreduce_dtype=fp16 overlap=off local_steps=2 batch=global
+2-auto-mlp-bf16-local-resume                     | 2           | classifier mlp subdivisions=2 stop=4 | compress=bf16 overlap=off local_steps=2 scale_lr=linear
+2-auto-wide-bf16-local-double                    | 2           | classifier wide | compress=bf16 double_buffering=1 local_steps=3 scatter=none
+2-auto-wide-fp16-lars-skip-resume                | 2           | classifier wide stop=4 | compress=fp16 lars=.01 nonfinite=skip batch=global
+2-auto-yolo-fp16-local                           | 2           | detector yolo subdivisions=2 | compress=fp16 overlap=off local_steps=2 batch=global
 3-auto-mlp-double-skip-resume                    | 3           | classifier mlp subdivisions=2 stop=4 | double_buffering=1 nonfinite=skip scale_lr=linear
-3-auto-yolo-bf16-double-lars-skip-resume         | 3           | detector yolo subdivisions=2 stop=4 | allreduce_dtype=bf16 overlap=off double_buffering=1 lars=.01 nonfinite=skip scale_lr=linear scatter=shard
+3-auto-yolo-bf16-double-lars-skip-resume         | 3           | detector yolo subdivisions=2 stop=4 | compress=bf16 overlap=off double_buffering=1 lars=.01 nonfinite=skip scale_lr=linear scatter=shard
 
 # The same on several.
 1+1+1-naive-gru-local-resume                     | 1+1+1       | rnn gru stop=4 | communicator=naive local_steps=2 scale_lr=linear
@@ -342,31 +342,31 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 2+1-naive-yolo-adam                              | 2+1         | detector yolo adam=1 learning_rate=.001 subdivisions=2 | communicator=naive batch=global scatter=none
 2+2-naive-drop-lars-sync-skip                    | 2+2         | classifier drop subdivisions=2 | communicator=naive overlap=off lars=.01 sync_bn=1 nonfinite=skip batch=global scatter=shard
 + 2+2-naive-mlp-local                            | 2+2         | classifier mlp subdivisions=2 | communicator=naive overlap=off local_steps=2 batch=global scatter=shard
-+ 1+1+1-flat-drop-bf16-overlap-adam-resume       | 1+1+1       | classifier drop adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=flat allreduce_dtype=bf16 overlap=on bucket_mb=0.01
++ 1+1+1-flat-drop-bf16-overlap-adam-resume       | 1+1+1       | classifier drop adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=flat compress=bf16 overlap=on bucket_mb=0.01
 1+1+1-flat-drop-powersgd-local-double-resume     | 1+1+1       | classifier drop stop=4 | communicator=flat compress=powersgd overlap=off double_buffering=1 local_steps=3
-1+1-flat-conv-bf16-double-lars-sync-skip         | 1+1         | classifier conv | communicator=flat allreduce_dtype=bf16 double_buffering=1 lars=.01 sync_bn=1 nonfinite=skip scale_lr=linear scatter=none
-1+1-flat-gru-fp16-local-resume                   | 1+1         | rnn gru subdivisions=2 stop=4 | communicator=flat allreduce_dtype=fp16 overlap=off local_steps=2 batch=global
-2+1-flat-wide-bf16-local-double                  | 2+1         | classifier wide subdivisions=2 | communicator=flat allreduce_dtype=bf16 overlap=off double_buffering=1 local_steps=3 scale_lr=linear scatter=shard
+1+1-flat-conv-bf16-double-lars-sync-skip         | 1+1         | classifier conv | communicator=flat compress=bf16 double_buffering=1 lars=.01 sync_bn=1 nonfinite=skip scale_lr=linear scatter=none
+1+1-flat-gru-fp16-local-resume                   | 1+1         | rnn gru subdivisions=2 stop=4 | communicator=flat compress=fp16 overlap=off local_steps=2 batch=global
+2+1-flat-wide-bf16-local-double                  | 2+1         | classifier wide subdivisions=2 | communicator=flat compress=bf16 overlap=off double_buffering=1 local_steps=3 scale_lr=linear scatter=shard
 2+2-flat-yolo-double-lars-skip-resume            | 2+2         | detector yolo stop=4 | communicator=flat double_buffering=1 lars=.01 nonfinite=skip batch=global
 1+1+1-hier-conv-local-double-resume              | 1+1+1       | classifier conv subdivisions=2 stop=4 | communicator=hierarchical overlap=off double_buffering=1 local_steps=3 scatter=shard
-1+1+1-hier-gru-fp16-overlap-adam                 | 1+1+1       | rnn gru adam=1 learning_rate=.001 subdivisions=2 | communicator=hierarchical allreduce_dtype=fp16 overlap=on bucket_mb=0.01
+1+1+1-hier-gru-fp16-overlap-adam                 | 1+1+1       | rnn gru adam=1 learning_rate=.001 subdivisions=2 | communicator=hierarchical compress=fp16 overlap=on bucket_mb=0.01
 1+1+1-hier-mlp-powersgd-local-double-resume      | 1+1+1       | classifier mlp subdivisions=2 stop=4 | communicator=hierarchical compress=powersgd double_buffering=1 local_steps=3 batch=global scatter=none
-1+1+1-hier-yolo-fp16-sync-adam-resume            | 1+1+1       | detector yolo adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=hierarchical allreduce_dtype=fp16 sync_bn=1 scale_lr=linear scatter=none
+1+1+1-hier-yolo-fp16-sync-adam-resume            | 1+1+1       | detector yolo adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=hierarchical compress=fp16 sync_bn=1 scale_lr=linear scatter=none
 1+1-hier-wide-powersgd-double-lars-skip-resume   | 1+1         | classifier wide subdivisions=2 stop=4 | communicator=hierarchical compress=powersgd overlap=off double_buffering=1 lars=.01 nonfinite=skip
 + 2+1-hier-yolo-powersgd-overlap-sync-adam       | 2+1         | detector yolo adam=1 learning_rate=.001 | communicator=hierarchical compress=powersgd overlap=on bucket_mb=0.01 sync_bn=1 scale_lr=linear scatter=shard
-2+2-hier-mlp-bf16-local                          | 2+2         | classifier mlp | communicator=hierarchical allreduce_dtype=bf16 overlap=off local_steps=2 batch=global scatter=none
+2+2-hier-mlp-bf16-local                          | 2+2         | classifier mlp | communicator=hierarchical compress=bf16 overlap=off local_steps=2 batch=global scatter=none
 1+1+1-hier-mpi-conv-sync-skip-adam               | 1+1+1       | classifier conv adam=1 learning_rate=.001 | communicator=hierarchical intra=mpi overlap=off sync_bn=1 nonfinite=skip batch=global scatter=shard
 + 1+1-hier-mpi-wide-lars-sync-skip-resume        | 1+1         | classifier wide subdivisions=2 stop=4 | communicator=hierarchical intra=mpi overlap=off lars=.01 sync_bn=1 nonfinite=skip scale_lr=linear scatter=none
 2+1-hier-mpi-yolo-local-resume                   | 2+1         | detector yolo stop=4 | communicator=hierarchical intra=mpi overlap=off local_steps=2 scatter=none
 2+2-hier-mpi-drop-lars-resume                    | 2+2         | classifier drop stop=4 | communicator=hierarchical intra=mpi overlap=off lars=.01 scale_lr=linear
 2+2-hier-mpi-gru-sync-skip-adam                  | 2+2         | rnn gru adam=1 learning_rate=.001 subdivisions=2 | communicator=hierarchical intra=mpi sync_bn=1 nonfinite=skip
 2+2-hier-mpi-mlp-lars-skip                       | 2+2         | classifier mlp subdivisions=2 | communicator=hierarchical intra=mpi overlap=off lars=.01 nonfinite=skip scatter=shard
-1+1+1-2d-drop-fp16-double-sync                   | 1+1+1       | classifier drop | communicator=two_dimensional allreduce_dtype=fp16 overlap=off double_buffering=1 sync_bn=1 scale_lr=linear scatter=none
-1+1-2d-gru-bf16-lars-skip                        | 1+1         | rnn gru | communicator=two_dimensional allreduce_dtype=bf16 lars=.01 nonfinite=skip
-1+1-2d-wide-fp16-local-resume                    | 1+1         | classifier wide stop=4 | communicator=two_dimensional allreduce_dtype=fp16 local_steps=2 batch=global scatter=shard
+1+1+1-2d-drop-fp16-double-sync                   | 1+1+1       | classifier drop | communicator=two_dimensional compress=fp16 overlap=off double_buffering=1 sync_bn=1 scale_lr=linear scatter=none
+1+1-2d-gru-bf16-lars-skip                        | 1+1         | rnn gru | communicator=two_dimensional compress=bf16 lars=.01 nonfinite=skip
+1+1-2d-wide-fp16-local-resume                    | 1+1         | classifier wide stop=4 | communicator=two_dimensional compress=fp16 local_steps=2 batch=global scatter=shard
 2+1-2d-gru-powersgd-local-double                 | 2+1         | rnn gru | communicator=two_dimensional compress=powersgd overlap=off double_buffering=1 local_steps=3 scale_lr=linear
-2+1-2d-mlp-fp16-lars-sync-skip-resume            | 2+1         | classifier mlp subdivisions=2 stop=4 | communicator=two_dimensional allreduce_dtype=fp16 lars=.01 sync_bn=1 nonfinite=skip scatter=shard
-+ 2+2-2d-conv-fp16-local-double                  | 2+2         | classifier conv | communicator=two_dimensional allreduce_dtype=fp16 overlap=off double_buffering=1 local_steps=3 batch=global
+2+1-2d-mlp-fp16-lars-sync-skip-resume            | 2+1         | classifier mlp subdivisions=2 stop=4 | communicator=two_dimensional compress=fp16 lars=.01 sync_bn=1 nonfinite=skip scatter=shard
++ 2+2-2d-conv-fp16-local-double                  | 2+2         | classifier conv | communicator=two_dimensional compress=fp16 overlap=off double_buffering=1 local_steps=3 batch=global
 2+2-2d-wide-overlap-sync-adam-resume             | 2+2         | classifier wide adam=1 learning_rate=.001 stop=4 | communicator=two_dimensional overlap=on bucket_mb=0.01 sync_bn=1 scale_lr=linear scatter=none
 1+1+1-2d-mpi-gru-lars-sync-resume                | 1+1+1       | rnn gru subdivisions=2 stop=4 | communicator=two_dimensional intra=mpi overlap=off lars=.01 sync_bn=1 batch=global
 1+1+1-2d-mpi-yolo-lars-sync-skip-resume          | 1+1+1       | detector yolo stop=4 | communicator=two_dimensional intra=mpi lars=.01 sync_bn=1 nonfinite=skip scale_lr=linear
@@ -375,9 +375,9 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 2+1-2d-mpi-drop-sync-skip-adam-resume            | 2+1         | classifier drop adam=1 learning_rate=.001 stop=4 | communicator=two_dimensional intra=mpi sync_bn=1 nonfinite=skip scatter=none
 2+2-2d-mpi-wide-lars-sync-resume                 | 2+2         | classifier wide stop=4 | communicator=two_dimensional intra=mpi lars=.01 sync_bn=1 scatter=none
 1+1+1-shm-yolo-skip-adam                         | 1+1+1       | detector yolo adam=1 learning_rate=.001 | communicator=shm overlap=off nonfinite=skip scatter=none
-1+1-shm-mlp-fp16-overlap-sync-adam-resume        | 1+1         | classifier mlp adam=1 learning_rate=.001 stop=4 | communicator=shm allreduce_dtype=fp16 overlap=on bucket_mb=0.01 sync_bn=1 scale_lr=linear scatter=none
+1+1-shm-mlp-fp16-overlap-sync-adam-resume        | 1+1         | classifier mlp adam=1 learning_rate=.001 stop=4 | communicator=shm compress=fp16 overlap=on bucket_mb=0.01 sync_bn=1 scale_lr=linear scatter=none
 2+2-shm-conv-powersgd-local                      | 2+2         | classifier conv subdivisions=2 | communicator=shm compress=powersgd local_steps=2 scatter=none
-2+2-shm-yolo-bf16-local-double-resume            | 2+2         | detector yolo subdivisions=2 stop=4 | communicator=shm allreduce_dtype=bf16 double_buffering=1 local_steps=3 scale_lr=linear scatter=none
+2+2-shm-yolo-bf16-local-double-resume            | 2+2         | detector yolo subdivisions=2 stop=4 | communicator=shm compress=bf16 double_buffering=1 local_steps=3 scale_lr=linear scatter=none
 TABLE
 }
 

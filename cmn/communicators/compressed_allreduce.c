@@ -47,7 +47,7 @@ static void require(int result)
 
 int cmn_compressed_wanted(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    return t->device >= 0 && o->compress != CMN_COMPRESS_NONE;
+    return t->device >= 0 && o->compress == CMN_COMPRESS_POWERSGD;
 }
 
 struct cmn_compressed *cmn_compressed_open(const struct cmn_topology *t,

@@ -27,7 +27,7 @@ struct flat {
 /* Whether MPI_Allreduce will not do, and messages of our own are needed. */
 static int needs_messages(const struct cmn_options *o)
 {
-    return o->compress != CMN_COMPRESS_NONE || o->dtype != CMN_FP32 || o->double_buffering ||
+    return o->compress != CMN_COMPRESS_OFF || o->double_buffering ||
            (o->exchange != CMN_EXCHANGE_AUTO && o->exchange != CMN_EXCHANGE_MPI);
 }
 

@@ -2,10 +2,10 @@
  *
  * Steps, for the whole block and the metrics:
  *   1. reduce within the node to its first rank (intra rank 0)
- *   2. allreduce over the nodes' first ranks; on GPUs as cmn_allreduce_dtype says
+ *   2. allreduce over the nodes' first ranks; on GPUs as cmn_compress says
  *   3. broadcast within the node
  * Several nodes whose ranks share memory do this in the background: overlapped_allreduce.h with
- * one owner. With cmn_compress on GPUs: compressed_allreduce.h. Else, on GPUs, NCCL does the steps part
+ * one owner. With powersgd on GPUs: compressed_allreduce.h. Else, on GPUs, NCCL does the steps part
  * by part, in the background; the parts are those of pure_nccl.
  * Bytes, n floats, k ranks on a node, M nodes: over a node's link 2(M-1)/M * 4n each way (4n for
  * two nodes), all of it by its first rank. Within the node by mpi, sent per rank: 4n in step 1;

@@ -18,7 +18,7 @@ static const char *refuses_16_bits(const struct cmn_topology *t, const struct cm
 {
     const struct cmn_transport *sums = t->inter_size > 1 ? cmn_transport_inter(t, o) : within;
 
-    return o->dtype != CMN_FP32 && sums != &cmn_nccl
+    return cmn_wire_type(o) != CMN_FP32 && sums != &cmn_nccl
                ? "MPI adds no floats of 16 bits on a GPU: use NCCL, or non_cuda_aware"
                : NULL;
 }
@@ -29,7 +29,7 @@ const char *cmn_node_groups_refuse_within(const struct cmn_topology *t, const st
     const struct cmn_transport *within = cmn_transport_intra(t, o);
 
     if (within && within != &cmn_shm && t->device < 0) {
-        if (cmn_compressor_wanted(o) != cmn_compressor_at(0)) {
+        if (o->compress != CMN_COMPRESS_OFF) {
             return "compressors need the ranks of a node in shared memory: leave cmn_intra away";
         }
         if (o->double_buffering) {
@@ -54,7 +54,7 @@ const char *cmn_node_groups_refuse(const struct cmn_topology *t, const struct cm
     if (why || t->device < 0) {
         return why;
     }
-    if (t->inter_size == 1 && o->dtype != CMN_FP32) {
+    if (t->inter_size == 1 && cmn_wire_type(o) != CMN_FP32) {
         return "all ranks are on one node, and what is sent between nodes alone has 16 bits: use "
                "pure_nccl or single_node";
     }
@@ -132,7 +132,7 @@ int cmn_node_groups_memory(void *self, size_t floats, float **memory)
 
 static enum cmn_dtype type_of(const struct cmn_node_groups *g)
 {
-    return (enum cmn_dtype)g->intra.options->dtype;
+    return cmn_wire_type(g->intra.options);
 }
 
 /* The recipes of single_node, hierarchical (one slice) and two_dimensional, for a part. */

@@ -7,8 +7,8 @@
  * everything within the node. While one part is copied another travels; and when exchanges
  * overlap, all of it begins while backward still makes the rest. Without NCCL, or with
  * cmn_intra=mpi, every rank copies, and the messages go between all ranks. With
- * cmn_allreduce_dtype=fp16 or bf16 the messages have 16 bits, as those of pure_nccl. With
- * cmn_compress: compressed_allreduce.h, over the ranks that copy.
+ * cmn_compress=fp16 or bf16 the messages have 16 bits, as those of pure_nccl. With
+ * cmn_compress=powersgd: compressed_allreduce.h, over the ranks that copy.
  * Bytes, block of n floats, M nodes: over a node's link each way 2(M-1)/M * 4n, half of that with 16
  * bits; between a GPU and
  * its host 4n each way. Without NCCL those of flat.
@@ -83,11 +83,11 @@ static const char *refuses_non_cuda_aware(const struct cmn_topology *t, const st
     if (o->exchange != CMN_EXCHANGE_AUTO && t->inter_size == 1 && by_nccl(t, o)) {
         return "all ranks are on one node, and no messages are sent: leave cmn_exchange away";
     }
-    if (o->compress != CMN_COMPRESS_NONE && t->inter_size == 1 && by_nccl(t, o)) {
+    if (o->compress == CMN_COMPRESS_POWERSGD && t->inter_size == 1 && by_nccl(t, o)) {
         return "all ranks are on one node, and nothing is sent that a compressor could make "
                "smaller: leave it away, or use flat, which sends all the same";
     }
-    return o->dtype != CMN_FP32 && t->inter_size == 1 && by_nccl(t, o)
+    return cmn_wire_type(o) != CMN_FP32 && t->inter_size == 1 && by_nccl(t, o)
                ? "all ranks are on one node, and what is sent between nodes alone has 16 bits: use "
                  "pure_nccl or single_node"
                : NULL;
@@ -292,7 +292,7 @@ static void poll_non_cuda_aware(void *self)
 
 static enum cmn_dtype type_of(const struct non_cuda_aware *s)
 {
-    return (enum cmn_dtype)s->intra.options->dtype;
+    return cmn_wire_type(s->intra.options);
 }
 
 /* The last part, and the metrics. */

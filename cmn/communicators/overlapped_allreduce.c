@@ -52,24 +52,17 @@ struct cmn_overlap {
 
 const char *cmn_overlap_refuses(const struct cmn_options *o)
 {
-    static _Thread_local char why[512];
-
-    if (!cmn_compressor_wanted(o)) {
-        snprintf(why, sizeof why, "%s", cmn_reason());
-        return why;
-    }
-    if (o->exchange == CMN_EXCHANGE_MPI && o->dtype != CMN_FP32) {
-        return "MPI sums 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs cmn_exchange=pairwise, "
-               "halving or ring";
-    }
-    return NULL;
+    return o->exchange == CMN_EXCHANGE_MPI && cmn_wire_type(o) != CMN_FP32
+               ? "MPI sums 32 bits: cmn_compress=fp16 or bf16 needs cmn_exchange=pairwise, halving "
+                 "or ring"
+               : NULL;
 }
 
 const char *cmn_overlap_refuses_nodes(const struct cmn_topology *t, const struct cmn_options *o)
 {
     const char *why = cmn_overlap_refuses(o);
 
-    if (!why && t->inter_size == 1 && cmn_compressor_wanted(o) != cmn_compressor_at(0)) {
+    if (!why && t->inter_size == 1 && o->compress != CMN_COMPRESS_OFF) {
         return "all ranks are on one node, and nothing is sent that a compressor could make "
                "smaller: leave it away, or use flat, which sends all the same";
     }
@@ -99,9 +92,6 @@ int cmn_overlap_open(struct cmn_overlap **overlap, const struct cmn_topology *t,
     v->owners = owners;
     v->owner = t->intra_rank < owners;
     v->compressor = cmn_compressor_wanted(o);
-    if (!v->compressor) {
-        return -1;
-    }
     cmn_regions_open(&v->regions, &v->intra);
     if (v->owner) {
         MPI_CALL(MPI_Comm_dup(t->inter, &v->inter));

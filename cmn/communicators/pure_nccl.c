@@ -1,7 +1,7 @@
 /* pure_nccl: everything by NCCL allreduces over all ranks, wherever they are.
  *
  * Steps: the block is cut into at most 16 parts of at least 1 MiB, and each is one NCCL allreduce
- * over all ranks, in place; the metrics go with the last. With cmn_allreduce_dtype=fp16 or bf16
+ * over all ranks, in place; the metrics go with the last. With cmn_compress=fp16 or bf16
  * a part is divided by the step's images, cast to 16 bits into a second buffer, summed there, and
  * multiplied by them on its way back; the metrics always travel as 32 bits.
  * When exchanges overlap, a part is given to NCCL as soon as all of it is final, and waits on the
@@ -50,7 +50,7 @@ static int memory_pure_nccl(void *self, size_t floats, float **memory)
 
 static enum cmn_dtype type_of(const struct pure_nccl *p)
 {
-    return (enum cmn_dtype)p->world.options->dtype;
+    return cmn_wire_type(p->world.options);
 }
 
 static void begin_part(void *self, const struct cmn_exchange *x, float *data, size_t n,

@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "communicators/communicator.h"
 #include "communicators/overlapped_allreduce.h"
-#include "compression/compressor.h"
 #include "mpi/call.h"
 #include "transports/transport.h"
 
@@ -148,10 +147,9 @@ static const char *key_of_messages(const struct cmn_topology *t, const struct cm
     if (o->intra != CMN_INTRA_AUTO || !cmn_overlap_refuses_nodes(t, o)) {
         return NULL;
     }
-    return o->exchange != CMN_EXCHANGE_AUTO   ? "cmn_exchange"
-           : o->compress != CMN_COMPRESS_NONE ? "cmn_compress"
-           : o->dtype != CMN_FP32             ? "cmn_allreduce_dtype"
-                                              : "cmn_double_buffering";
+    return o->exchange != CMN_EXCHANGE_AUTO  ? "cmn_exchange"
+           : o->compress != CMN_COMPRESS_OFF ? "cmn_compress"
+                                             : "cmn_double_buffering";
 }
 
 /* The first that works, or, on several nodes, the fastest, of those that do not refuse. */
@@ -234,19 +232,17 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
         return "MPI sums a GPU's memory in calls that block: cmn_double_buffering needs pure_nccl, "
                "single_node, hierarchical, two_dimensional, non_cuda_aware or flat on GPUs";
     }
-    if (o->dtype != CMN_FP32 && !(gpu ? c->casts : c->compresses)) {
-        return gpu ? "MPI adds no floats of 16 bits: cmn_allreduce_dtype=fp16 or bf16 needs "
-                     "pure_nccl, "
-                     "single_node, hierarchical, two_dimensional, non_cuda_aware or flat"
-                   : "it sends 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs flat, shm, "
-                     "hierarchical or two_dimensional";
+    if (gpu && cmn_wire_type(o) != CMN_FP32 && !c->casts) {
+        return "MPI adds no floats of 16 bits: cmn_compress=fp16 or bf16 needs pure_nccl, "
+               "single_node, hierarchical, two_dimensional, non_cuda_aware or flat";
     }
-    if (o->compress != CMN_COMPRESS_NONE && !c->compresses) {
-        return gpu ? "it sends gradients as they are: cmn_compress needs flat, hierarchical, "
-                     "two_dimensional or non_cuda_aware"
-                   : "it sends gradients as they are: cmn_compress needs flat, shm, hierarchical "
-                     "or "
-                     "two_dimensional";
+    if (gpu && o->compress == CMN_COMPRESS_POWERSGD && !c->compresses) {
+        return "it sends gradients as they are: cmn_compress=powersgd needs flat, hierarchical, "
+               "two_dimensional or non_cuda_aware";
+    }
+    if (!gpu && o->compress != CMN_COMPRESS_OFF && !c->compresses) {
+        return "it sends gradients as they are: cmn_compress needs flat, shm, hierarchical or "
+               "two_dimensional";
     }
     if (o->double_buffering && !gpu && !c->compresses) {
         return "it cannot exchange in the background: cmn_double_buffering needs flat, shm, "
@@ -286,9 +282,6 @@ const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology
     char reason[512] = "";
 
     *why = "as asked";
-    if (!cmn_compressor_wanted(o)) {
-        return NULL;
-    }
     if (strcmp(o->communicator, "auto")) {
         c = named(o->communicator);
         if (c && cmn_communicator_refuses(c, t, o)) {

@@ -4,7 +4,7 @@
  * any node:
  *   1. reduce-scatter within the node: rank i of the node gets the sum of slice i
  *   2. the ranks number i of all nodes allreduce slice i, all i at the same time; on GPUs as
- *      cmn_allreduce_dtype says
+ *      cmn_compress says
  *   3. allgather within the node
  * Several nodes whose ranks share memory do this in the background: overlapped_allreduce.h with k
  * owners. With cmn_compress on GPUs: compressed_allreduce.h. Else, on GPUs, NCCL does the steps part by

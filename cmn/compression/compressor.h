@@ -80,11 +80,10 @@ struct cmn_compressor {
     void (*close)(void *self);
 };
 
-/* Local. All compressors: cmn_compressor_at(0) … until NULL. The first is "off". */
+/* Local. All compressors, in the order of enum cmn_compress: cmn_compressor_at(0) … until NULL. */
 const struct cmn_compressor *cmn_compressor_at(int i);
 
-/* Local. The one that cmn_compress and cmn_allreduce_dtype ask for; NULL with a reason when they
- * contradict each other. */
+/* Local. The one that cmn_compress asks for. */
 const struct cmn_compressor *cmn_compressor_wanted(const struct cmn_options *o);
 
 #endif

@@ -8,7 +8,7 @@
  * Q begins with the same random numbers on all ranks, and keeps its directions from step to step:
  * so a step costs one step of power iteration, and follows the largest singular vectors of the
  * sum.
- * Bytes sent per rank of M: 2(M-1)/M * 4r (rows + columns), with r = cmn_powersgd_rank, at most
+ * Bytes sent per rank of M: 2(M-1)/M * 4r (rows + columns), with r the rank of cmn_compress, at most
  * the smaller side.
  * Tensors that are no matrices, and those that would not become smaller so, travel exactly.
  * All ranks must compute the same bits of P and the shard: lowrank.c promises that.
@@ -20,15 +20,17 @@
  * Vogels, Karinthi, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
  * Optimization", 2019. */
 #include <math.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fatal.h"
 #include "base/memory.h"
+#include "base/status.h"
 #include "compression/compressor.h"
 #include "compression/lowrank.h"
 #include "compression/place.h"
-#include "compression/shard_queue.h"
 #include "mpi/call.h"
 #include "mpi/device.h"
 #include "transports/sums.h"
@@ -63,7 +65,11 @@ struct stream {
 struct powersgd {
     const struct cmn_compressor_plan *plan;
     struct cmn_place *place;
-    struct cmn_shard_queue queue;
+    /* Shards in flight, which end in the order in which they were begun: `in_flight` from
+     * queue[head] on, around the end of `room`. */
+    int *queue;
+    int room, head, in_flight;
+    long ended; /* shards, since open */
     long given; /* shards whose first sum was begun */
     int ranks;
     /* P, and shards that travel exactly; Q'. Two streams, because the time when a Q' begins
@@ -102,7 +108,7 @@ static void close_powersgd(void *self)
     cmn_sums_close(s->first.sums);
     cmn_sums_close(s->second.sums);
     MPI_Comm_free(&s->second_comm);
-    cmn_shard_queue_close(&s->queue);
+    free(s->queue);
     cmn_place_close(s->place);
     free(s->matrix);
     free(s);
@@ -178,7 +184,8 @@ static void *open_powersgd(const struct cmn_compressor_plan *plan)
     MPI_CALL(MPI_Comm_dup(plan->comm, &s->second_comm));
     s->place = cmn_place_open(plan->topology->device >= 0, plan->stream, plan->shards);
     open_memory(s);
-    cmn_shard_queue_open(&s->queue, plan);
+    s->room = plan->shards ? plan->shards : 1;
+    s->queue = cmn_calloc((size_t)s->room, sizeof *s->queue);
     s->first.sums = cmn_sums_open(plan->comm, plan->options, 0);
     s->second.sums = cmn_sums_open(s->second_comm, plan->options, 0);
     return s;
@@ -284,13 +291,19 @@ static void poll_stream(struct stream *stream)
     }
 }
 
+/* Shard k of those in flight. */
+static int in_flight(const struct powersgd *s, int k)
+{
+    return s->queue[(s->head + k) % s->room];
+}
+
 /* Begins the first sums of shards in their order, as soon as the host has what they add. */
 static void give(struct powersgd *s)
 {
-    int next = (int)(s->given - s->queue.ended);
+    int next = (int)(s->given - s->ended);
 
-    for (; next < s->queue.in_flight; next++, s->given++) {
-        int i = cmn_shard_queue_at(&s->queue, next);
+    for (; next < s->in_flight; next++, s->given++) {
+        int i = in_flight(s, next);
         struct matrix *m = &s->matrix[i];
         if (!cmn_place_is_out(s->place, i)) {
             return;
@@ -306,8 +319,8 @@ static void advance(struct powersgd *s)
 {
     give(s);
     poll_stream(&s->first);
-    for (int k = 0; k < s->queue.in_flight; k++) {
-        int i = cmn_shard_queue_at(&s->queue, k);
+    for (int k = 0; k < s->in_flight; k++) {
+        int i = in_flight(s, k);
         struct matrix *m = &s->matrix[i];
         if (!m->is.rank) {
             continue;
@@ -319,8 +332,8 @@ static void advance(struct powersgd *s)
             make_q(s, i);
         }
     }
-    for (int k = 0; k < s->queue.in_flight; k++) {
-        int i = cmn_shard_queue_at(&s->queue, k);
+    for (int k = 0; k < s->in_flight; k++) {
+        int i = in_flight(s, k);
         struct matrix *m = &s->matrix[i];
         if (!m->is.rank || m->stage == SUM_Q || m->stage == NOT_FINITE) {
             continue;
@@ -340,7 +353,7 @@ static void begin_powersgd(void *self, int i)
     struct matrix *m = &s->matrix[i];
     size_t p = m->is.rows * m->is.rank, q = m->is.columns * m->is.rank;
 
-    cmn_shard_queue_add(&s->queue, i);
+    s->queue[(s->head + s->in_flight++) % s->room] = i;
     m->stage = MAKE_P;
     if (m->is.rank) {
         cmn_place_back(s->place, m->there.q, m->here.q, q * sizeof *m->there.q);
@@ -352,9 +365,9 @@ static void begin_powersgd(void *self, int i)
     give(s);
 }
 
-static int ended(void *self, int i)
+/* Advances all shards, and returns whether shard i, the first one in flight, has ended. */
+static int ended(struct powersgd *s, int i)
 {
-    struct powersgd *s = self;
     struct matrix *m = &s->matrix[i];
 
     advance(s);
@@ -382,16 +395,15 @@ static unsigned long long sent_powersgd(const void *self)
     return cmn_sums_sent(s->first.sums) + cmn_sums_sent(s->second.sums);
 }
 
-static unsigned long long moved(const void *self)
+/* A number that changes whenever a message was sent or has arrived. */
+static unsigned long long moved(const struct powersgd *s)
 {
-    const struct powersgd *s = self;
-
     return sent_powersgd(s) + (unsigned long long)(s->first.ended + s->second.ended);
 }
 
-static void stalled(const void *self, int i, long seconds)
+/* Ends the job: names what shard i has waited for. */
+static _Noreturn void stalled(const struct powersgd *s, int i, long seconds)
 {
-    const struct powersgd *s = self;
     const struct matrix *m = &s->matrix[i];
 
     if (m->stage == MAKE_P || (m->is.rank && m->stage == MAKE_Q)) {
@@ -402,10 +414,28 @@ static void stalled(const void *self, int i, long seconds)
 
 static long progress_powersgd(void *self, long until)
 {
-    static const struct cmn_shard_queue_ops ops = {ended, moved, stalled};
     struct powersgd *s = self;
+    const long timeout = s->plan->options->timeout;
+    unsigned long long before = 0;
+    double since = -1;
 
-    return cmn_shard_queue_progress(&s->queue, until, s, &ops);
+    for (;;) {
+        while (s->in_flight && ended(s, in_flight(s, 0))) {
+            s->head = (s->head + 1) % s->room;
+            s->in_flight--;
+            s->ended++;
+        }
+        if (s->ended >= until) {
+            return s->ended;
+        }
+        if (since < 0 || moved(s) != before) {
+            before = moved(s);
+            since = cmn_clock();
+        } else if (cmn_status_timed_out(cmn_clock() - since, timeout)) {
+            stalled(s, in_flight(s, 0), timeout);
+        }
+        sched_yield();
+    }
 }
 
 static int state_powersgd(void *self, int i, struct cmn_state *state)

@@ -9,16 +9,21 @@
 
 #include "base/log.h"
 
-enum kind { WORD, SWITCH, NUMBER, REAL, TEXT };
+/* WORD_OR_RANK: as WORD, and the last word may have a colon and a whole number from `low` to `high`
+ * behind it, which the field behind the word's holds. */
+enum kind { WORD, WORD_OR_RANK, SWITCH, NUMBER, REAL, TEXT };
+
+enum { DEFAULT_RANK = 4 };
 
 struct option {
     const char *group, *key;
     enum kind kind;
     const char *value; /* the default */
-    const char *range; /* for people; for WORD the words in enum order, separated by ", ";
+    const char *range; /* for people; for WORD the words in enum order, separated by ", ", the last
+                          one of WORD_OR_RANK followed by "[:low-high]";
                           for NUMBER and REAL it may end with ", or WORD", which means `low`;
                           names of files and folders are off where they are empty */
-    double low, high;  /* NUMBER and REAL only */
+    double low, high;  /* of numbers only */
     size_t at;
     const char *help;
     int evaluates; /* commands that only evaluate use it as well */
@@ -107,17 +112,12 @@ static const struct option table[] = {
      "algorithm of sums by messages; auto: pairwise up to 8 nodes, with more the fastest for each "
      "length by a model of the measured network; mpi: MPI's own",
      1, NULL},
-    {exchange, "cmn_allreduce_dtype", WORD, "fp32", "fp32, fp16, bf16", 0, 0, AT(dtype),
-     "type of the gradients that are sent; fp32: 32 bits; fp16, bf16: 16 bits, with error feedback "
-     "(the rounding error is added to the next step's gradient)",
+    {exchange, "cmn_compress", WORD_OR_RANK, "off", "off, fp16, bf16, powersgd[:1-64]", 1, 64,
+     AT(compress),
+     "what gradients become between nodes, with error feedback (what is not sent is added to the "
+     "next step's gradient); fp16, bf16: 16 bits for each; powersgd: two low-rank factors of each "
+     "matrix, of rank 4 or the one behind the colon (docs/use/slow-links.md)",
      0, NULL},
-    {exchange, "cmn_compress", WORD, "off", "off, powersgd", 0, 0, AT(compress),
-     "gradient compression with error feedback; powersgd: two low-rank factors of each matrix "
-     "(docs/use/slow-links.md)",
-     0, NULL},
-    {exchange, "cmn_powersgd_rank", NUMBER, "4", "1 to 64 columns", 1, 64, AT(compress_rank),
-     "columns of the two factors that powersgd sends of each matrix (the rank of their product)", 0,
-     "cmn_compress=powersgd"},
     {exchange, "cmn_overlap", WORD, "auto", "auto, on, off", 0, 0, AT(overlap),
      "overlap the allreduce between nodes with the backward pass; auto: where the first steps are "
      "measurably faster with it",
@@ -219,7 +219,9 @@ static const struct {
     {"cmn_compress=topk", "cmn_compress=powersgd"},
     {"cmn_topk_ratio", "cmn_compress=powersgd"},
     {"cmn_topk_warmup", "cmn_compress=powersgd"},
-    {"cmn_compress_rank", "cmn_powersgd_rank"},
+    {"cmn_compress_rank", "cmn_compress=powersgd:RANK"},
+    {"cmn_powersgd_rank", "cmn_compress=powersgd:RANK"},
+    {"cmn_allreduce_dtype", "cmn_compress=fp16 or bf16"},
 };
 
 _Static_assert(KEYS <= 64, "struct cmn_options.fixed has a bit for each key");
@@ -249,21 +251,34 @@ static const struct option *find(const char *key)
     return NULL;
 }
 
-/* The position of `value` among the words of `range`, or -1. */
-static long word_index(const char *range, const char *value)
+/* The position among the words of `range` of the one with these first `length` characters, or -1. */
+static long word_index(const char *range, const char *value, size_t length)
 {
-    size_t length = strlen(value);
     long index = 0;
 
     for (const char *word = range; word; index++) {
         const char *end = strchr(word, ',');
-        size_t n = end ? (size_t)(end - word) : strlen(word);
+        size_t n = strcspn(word, ",[");
         if (n == length && n > 0 && !strncmp(word, value, n)) {
             return index;
         }
         word = end ? end + 2 : NULL;
     }
     return -1;
+}
+
+static int has_words(const struct option *option)
+{
+    return option->kind == WORD || option->kind == WORD_OR_RANK || option->kind == SWITCH;
+}
+
+/* Whether word `index` of the option may have a number behind it. */
+static int has_rank(const struct option *option, long index)
+{
+    const char *last = strrchr(option->range, ',') + 2;
+
+    return option->kind == WORD_OR_RANK &&
+           index == word_index(option->range, last, strcspn(last, "["));
 }
 
 /* The word that a range of numbers ends with, or NULL. */
@@ -358,12 +373,49 @@ static const char *key_of_word(const struct option *option, const char *value)
         return NULL;
     }
     for (int i = 0; i < KEYS; i++) {
-        if (table[i].kind == WORD && &table[i] != option &&
-            word_index(table[i].range, value) >= 0) {
+        if (table[i].kind != SWITCH && has_words(&table[i]) && &table[i] != option &&
+            word_index(table[i].range, value, strlen(value)) >= 0) {
             return table[i].key;
         }
     }
     return NULL;
+}
+
+/* Writes the word's position to *number and returns 0, or returns -1 with a reason. */
+static int read_word(const struct option *option, const char *value, const char *where,
+                     long *number)
+{
+    const char *word = as_word(option, value), *other;
+
+    *number = word_index(option->range, word, strlen(word));
+    if (*number >= 0) {
+        return 0;
+    }
+    other = key_of_word(option, value);
+    return cmn_fail("%s: %s=%s: the value must be one of: %s%s%s%s", where, option->key, value,
+                    option->range, other ? "; did you mean " : "", other ? other : "",
+                    other ? "?" : "");
+}
+
+/* As read_word(); *rank becomes the number behind the word, or the default. */
+static int read_word_or_rank(const struct option *option, const char *value, const char *where,
+                             long *number, long *rank)
+{
+    const char *colon = strchr(value, ':');
+    char *end = NULL;
+
+    *rank = DEFAULT_RANK;
+    if (!colon) {
+        return read_word(option, value, where, number);
+    }
+    *number = word_index(option->range, value, (size_t)(colon - value));
+    *rank = strtol(colon + 1, &end, 10);
+    if (!has_rank(option, *number) || !strchr("123456789", colon[1]) || !colon[1] || *end ||
+        (double)*rank < option->low || (double)*rank > option->high) {
+        return cmn_fail("%s: %s=%s: the value must be one of: %s", where, option->key, value,
+                        option->range);
+    }
+    return 0;
 }
 
 static int store(struct cmn_options *o, const struct option *option, const char *value,
@@ -372,7 +424,7 @@ static int store(struct cmn_options *o, const struct option *option, const char 
     char *field = (char *)o + option->at;
     const char *word = number_word(option);
     char *end = NULL;
-    long number;
+    long number, rank;
 
     if (word && !strcmp(value, word)) {
         store_word(field, option);
@@ -383,13 +435,15 @@ static int store(struct cmn_options *o, const struct option *option, const char 
         return store_text(field, option, value, where);
     case WORD:
     case SWITCH:
-        number = word_index(option->range, as_word(option, value));
-        if (number < 0) {
-            const char *other = key_of_word(option, value);
-            return cmn_fail("%s: %s=%s: the value must be one of: %s%s%s%s", where, option->key,
-                            value, option->range, other ? "; did you mean " : "",
-                            other ? other : "", other ? "?" : "");
+        if (read_word(option, value, where, &number)) {
+            return -1;
         }
+        break;
+    case WORD_OR_RANK:
+        if (read_word_or_rank(option, value, where, &number, &rank)) {
+            return -1;
+        }
+        memcpy(field + sizeof number, &rank, sizeof rank);
         break;
     case REAL:
         return store_real(field, option, value, where);
@@ -490,10 +544,10 @@ int cmn_options_holds(const struct cmn_options *o, const char *condition)
         return 0;
     }
     field = (const char *)o + option->at;
-    switch (option->kind) {
-    case WORD:
-    case SWITCH:
+    if (has_words(option)) {
         return !strcmp(cmn_options_word(o, option->key), want) == (condition[length] == '=');
+    }
+    switch (option->kind) {
     case TEXT:
         return field[0] != '\0';
     case REAL:
@@ -533,7 +587,8 @@ static void print_value(const struct cmn_options *o, const struct option *option
     const char *field = (const char *)o + option->at;
     const char *word = number_word(option);
     double real;
-    long number;
+    long number, rank;
+    int used;
 
     switch (option->kind) {
     case TEXT:
@@ -550,6 +605,14 @@ static void print_value(const struct cmn_options *o, const struct option *option
     case WORD:
     case SWITCH:
         snprintf(text, bytes, "%s", cmn_options_word(o, option->key));
+        break;
+    case WORD_OR_RANK:
+        memcpy(&number, field, sizeof number);
+        memcpy(&rank, field + sizeof number, sizeof rank);
+        used = snprintf(text, bytes, "%s", cmn_options_word(o, option->key));
+        if (has_rank(option, number)) {
+            snprintf(text + used, bytes - (size_t)used, ":%ld", rank);
+        }
         break;
     default:
         memcpy(&number, field, sizeof number);
@@ -591,6 +654,6 @@ const char *cmn_options_word(const struct cmn_options *o, const char *key)
     while (index-- > 0) {
         at = strchr(at, ',') + 2;
     }
-    snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ",["), at);
     return word;
 }

@@ -23,7 +23,13 @@ enum cmn_exchange_by {
     CMN_EXCHANGE_MPI
 };
 enum cmn_overlap_mode { CMN_OVERLAP_AUTO, CMN_OVERLAP_ON, CMN_OVERLAP_OFF };
-enum cmn_compress { CMN_COMPRESS_NONE, CMN_COMPRESS_POWERSGD };
+/* The first three are those of enum cmn_dtype. */
+enum cmn_compress {
+    CMN_COMPRESS_OFF = CMN_FP32,
+    CMN_COMPRESS_FP16 = CMN_FP16,
+    CMN_COMPRESS_BF16 = CMN_BF16,
+    CMN_COMPRESS_POWERSGD
+};
 
 enum cmn_balance_mode { CMN_BALANCE_OFF, CMN_BALANCE_AUTO };
 enum cmn_tf32_mode { CMN_TF32_AUTO, CMN_TF32_ON, CMN_TF32_OFF };
@@ -38,13 +44,12 @@ enum { CMN_TEXT = 1024 };
 
 struct cmn_options {
     char communicator[CMN_TEXT];
-    long intra;       /* enum cmn_intra_transport */
-    long exchange;    /* enum cmn_exchange_by */
-    long dtype;       /* enum cmn_dtype */
-    long overlap;     /* enum cmn_overlap_mode */
-    double bucket_mb; /* MiB; 0: measured */
-    long compress;    /* enum cmn_compress */
-    long compress_rank;
+    long intra;              /* enum cmn_intra_transport */
+    long exchange;           /* enum cmn_exchange_by */
+    long overlap;            /* enum cmn_overlap_mode */
+    double bucket_mb;        /* MiB; 0: measured */
+    long compress;           /* enum cmn_compress */
+    long compress_rank;      /* of powersgd; lies behind `compress`, as its key sets both */
     long double_buffering;   /* 0, 1 */
     long local_steps;        /* 1: allreduce in every step */
     long timeout;            /* seconds */
@@ -84,6 +89,12 @@ struct cmn_options {
     uint64_t given; /* bit i: the command line or the cfg set it */
 };
 
+/* Local. The type to which gradients are cast before they are sent; CMN_FP32: they are not. */
+static inline enum cmn_dtype cmn_wire_type(const struct cmn_options *o)
+{
+    return o->compress == CMN_COMPRESS_POWERSGD ? CMN_FP32 : (enum cmn_dtype)o->compress;
+}
+
 /* Local. Sets every key to its default. */
 void cmn_options_default(struct cmn_options *o);
 
@@ -117,7 +128,7 @@ int cmn_options_print(const struct cmn_options *o, char *text, size_t bytes);
 /* Local. The value of a key that exists, as text. */
 void cmn_options_value(const struct cmn_options *o, const char *key, char *text, size_t bytes);
 
-/* Local. The current word of a key whose values are words. Valid until the thread's next call. */
+/* Local. The current word of a key whose values are words, without a number behind it. Valid until the thread's next call. */
 const char *cmn_options_word(const struct cmn_options *o, const char *key);
 
 /* Local. The table: number of keys, and one key's columns. Strings are static. */

@@ -28,8 +28,8 @@ static const struct cmn_update_policy *choose(const struct cmn_options *options,
     if (options->double_buffering) {
         return &cmn_double_buffering;
     }
-    return !adam && (options->compress != CMN_COMPRESS_NONE || options->dtype != CMN_FP32 ||
-                     options->lars > 0 || options->clip > 0 || skips(options) || options->exact)
+    return !adam && (options->compress != CMN_COMPRESS_OFF || options->lars > 0 ||
+                     options->clip > 0 || skips(options) || options->exact)
                ? &cmn_separate_momentum
                : &cmn_synchronous;
 }
@@ -106,11 +106,15 @@ int cmn_optimizer_blocks(const struct cmn_optimizer *o, int first, int end)
 void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t bytes)
 {
     const struct cmn_options *options = o->options;
-    int used = 0;
+    int used;
 
-    text[0] = '\0';
     if (options->compress == CMN_COMPRESS_POWERSGD) {
-        used = snprintf(text, bytes, ", powersgd of rank %ld", options->compress_rank);
+        used = snprintf(text, bytes, "powersgd of rank %ld", options->compress_rank);
+    } else {
+        used = snprintf(text, bytes, "%s",
+                        options->compress == CMN_COMPRESS_OFF
+                            ? "fp32"
+                            : cmn_options_word(options, "cmn_compress"));
     }
     if (options->lars > 0) {
         used += snprintf(text + used, bytes - (size_t)used, ", LARS %g", options->lars);

@@ -39,8 +39,8 @@ void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metri
  * them. */
 void cmn_optimizer_begin(struct cmn_optimizer *o);
 
-/* Local. How gradients are exchanged, for the first line of a training: "" or a clause behind a
- * comma. */
+/* Local. How gradients are exchanged, for the first line of a training: what gradients
+ * become on their way, and what else is asked for. */
 void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t bytes);
 
 /* Local. The floats of the flat buffer that cmn_optimizer_after_backward() will have begun to

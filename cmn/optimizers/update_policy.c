@@ -99,7 +99,7 @@ static double total(const double *square, int n)
 
 static int may_be_too_large(const struct cmn_optimizer *o)
 {
-    return o->gradients->on_gpu && o->options->dtype != CMN_FP32 &&
+    return o->gradients->on_gpu && cmn_wire_type(o->options) != CMN_FP32 &&
            o->options->nonfinite != CMN_NONFINITE_IGNORE;
 }
 
@@ -136,8 +136,8 @@ void cmn_say_too_large(const struct cmn_optimizer *o, int tensor, char text[CMN_
 
     snprintf(text, CMN_TOO_LARGE,
              "layer %d, %s%s: the sum of the gradients does not fit into 16 bits "
-             "(cmn_allreduce_dtype=%s): use bf16, or lower learning_rate",
-             t->layer, t->part, t->name, cmn_options_word(o->options, "cmn_allreduce_dtype"));
+             "(cmn_compress=%s): use bf16, or lower learning_rate",
+             t->layer, t->part, t->name, cmn_options_word(o->options, "cmn_compress"));
 }
 
 /* The norm of the mean of the sums decides how much of them is used. */
@@ -342,7 +342,7 @@ void cmn_prepare(struct cmn_optimizer *o, const struct cmn_exchange *x)
 {
     const struct cmn_communicator *c = &o->communicator;
 
-    int begins = o->gradients->on_gpu ? o->options->compress != CMN_COMPRESS_NONE
+    int begins = o->gradients->on_gpu ? o->options->compress == CMN_COMPRESS_POWERSGD
                                       : !(c->no_begin && c->no_begin(o->self));
 
     if (c->begin && begins) {

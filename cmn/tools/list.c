@@ -21,16 +21,12 @@ static int tools_count;
 
 enum { CELLS = 6 };
 
-/* The key that selects compressor i, and its value. */
+/* What selects compressor i. */
 static const char *key_of(int i)
 {
     static char text[64];
-    const char *name = cmn_compressor_at(i)->name;
 
-    snprintf(text, sizeof text, "%s=%s",
-             !strcmp(name, "fp16") || !strcmp(name, "bf16") ? "cmn_allreduce_dtype"
-                                                            : "cmn_compress",
-             name);
+    snprintf(text, sizeof text, "cmn_compress=%s", cmn_compressor_at(i)->name);
     return text;
 }
 

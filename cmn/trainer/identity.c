@@ -14,9 +14,8 @@
 #include "checkpoint/reader.h"
 
 /* Keys that decide what the tensors mean, or which images come next. */
-static const char *const keys[] = {"cmn_batch",           "cmn_scatter",  "cmn_double_buffering",
-                                   "cmn_local_steps",     "cmn_compress", "cmn_powersgd_rank",
-                                   "cmn_allreduce_dtype", "cmn_sync_bn"};
+static const char *const keys[] = {"cmn_batch",       "cmn_scatter",  "cmn_double_buffering",
+                                   "cmn_local_steps", "cmn_compress", "cmn_sync_bn"};
 enum { KEYS = sizeof keys / sizeof keys[0] };
 
 /* What decides who sends what. */

@@ -166,8 +166,7 @@ static void compare_keys(const struct cmn_session *s)
  * nodes, where these keys can work. */
 static void forget_gradients(struct cmn_options *o)
 {
-    o->dtype = CMN_FP32;
-    o->compress = CMN_COMPRESS_NONE;
+    o->compress = CMN_COMPRESS_OFF;
     o->overlap = CMN_OVERLAP_AUTO;
     o->double_buffering = 0;
     o->local_steps = 1;

@@ -109,15 +109,14 @@ static void introduce(const struct cmn_trainer *t)
     const struct cmn_session *s = t->session;
     const struct cmn_topology *top = &s->topology;
     const struct cmn_feed *f = &t->feed;
-    char dtype[16], how[512];
+    char how[512];
 
-    snprintf(dtype, sizeof dtype, "%s", cmn_options_word(&s->options, "cmn_allreduce_dtype"));
     cmn_optimizer_describe(&t->model.optimizer, how, sizeof how);
     cmn_say(
-        "%d rank%s on %d node%s%s, communicator %s (%s), %s%s, batch %zu per rank%s, global batch "
+        "%d rank%s on %d node%s%s, communicator %s (%s), %s, batch %zu per rank%s, global batch "
         "%zu, scatter %s, seed %lu",
         top->size, top->size == 1 ? "" : "s", top->inter_size, top->inter_size == 1 ? "" : "s",
-        top->device < 0 ? "" : ", on GPUs", s->communicator->name, s->communicator_why, dtype, how,
+        top->device < 0 ? "" : ", on GPUs", s->communicator->name, s->communicator_why, how,
         cmn_feed_own_images(f),
         cmn_feed_own_images(f) * (size_t)top->size == cmn_feed_step_images(f) ? ""
         : f->share.whole ? " (rank 0; parts differ by a micro-batch)"

@@ -242,8 +242,8 @@ void cmn_sums_begin(struct cmn_sums *s, const struct cmn_sum *sum)
         by = cmn_schedule_best(s->ranks, bytes, &s->link);
     }
     if (by == CMN_EXCHANGE_MPI && sum->dtype != CMN_FP32) {
-        cmn_fatal(
-            "exchange: MPI sums 32 bits: cmn_exchange=mpi goes with cmn_allreduce_dtype=fp32");
+        cmn_fatal("exchange: MPI sums 32 bits: cmn_exchange=mpi does not go with cmn_compress=fp16 "
+                  "or bf16");
     }
     if (by == CMN_EXCHANGE_MPI) {
         begin_mpi(s, sum);

@@ -306,7 +306,7 @@ load alexeyab
     detect_on 2 -cmn_timeline t.json
     mv out/net_final.weights one.weights
     jq -e '[.traceEvents[] | select(.name | test("forward"))] | length > 0' t.json >/dev/null
-    for keys in '-cmn_compress powersgd' '-cmn_allreduce_dtype bf16'; do
+    for keys in '-cmn_compress powersgd' '-cmn_compress bf16'; do
         # shellcheck disable=SC2086  # keys and their values
         detect_on 2 $keys
         # Rounded or fewer gradients: other weights, but not far from those.

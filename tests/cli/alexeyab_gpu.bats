@@ -150,7 +150,7 @@ as_one() {
     sed -i '0,/filters=8/s//filters=8\nburnin_update=1/; s/^filters=30/filters=30\ndont_update=2/' net.cfg
     boxes_on 1
     assert_far plain.weights 1.weights 1e-3
-    boxes_on 2 -cmn_allreduce_dtype bf16
+    boxes_on 2 -cmn_compress bf16
     assert_close 1.weights 2.weights 1e-2
     assert_far 1.weights 2.weights 1e-6
     boxes_on 3 -cmn_clip 1e9

@@ -94,7 +94,7 @@ trains_on() {
     local measured words limit=2 exchange
     for exchange in ring auto auto; do
         mlp_cfg batch=2 max_batches=$limit >mlp.cfg
-        mapfile -t words < <(classifier mlp -cmn_communicator flat -cmn_allreduce_dtype bf16 -cmn_checkpoint 2)
+        mapfile -t words < <(classifier mlp -cmn_communicator flat -cmn_compress bf16 -cmn_checkpoint 2)
         run_on 9 "${words[@]}" -cmn_exchange $exchange
         grep exchange train.log || true
         case $limit in

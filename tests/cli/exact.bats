@@ -428,8 +428,7 @@ END
     }
     refused 'not go with cmn_scatter: other ranks' -cmn_scatter shard
     refused 'not go with cmn_sync_bn=on: it divides' -cmn_sync_bn on
-    refused 'not go with cmn_allreduce_dtype: what is rounded' -cmn_allreduce_dtype bf16
-    refused 'not go with cmn_compress: what is left out' -cmn_compress powersgd
+    refused 'not go with cmn_compress: what is not sent' -cmn_compress bf16
     refused 'not go with cmn_local_steps: each rank' -cmn_local_steps 2
     refused 'not go with cmn_double_buffering: a step.s sum is used' -cmn_double_buffering on
     fails_clearly_on 2 'cmn_overlap=on: communicator shm: all ranks are on one node' classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_exact on \

@@ -286,7 +286,7 @@ adam_cfg() {
     keep conv fp32
     for type in fp16 bf16 'bf16 -cmn_communicator flat'; do
         # shellcheck disable=SC2086  # a type may come with a key
-        train_on 2 conv.cfg -cmn_allreduce_dtype $type
+        train_on 2 conv.cfg -cmn_compress $type
         type=${type%% *}
         grep -q ", $type, overlap to be measured, batch" train.log
         keep conv "$type"
@@ -305,7 +305,7 @@ wide_cfg() {
 @test "overlap and the size of buckets change no bit on GPUs" {
     wide_cfg >wide.cfg
     for ranks in 2 3; do
-        for name in pure_nccl 'pure_nccl -cmn_allreduce_dtype bf16' non_cuda_aware 'non_cuda_aware -cmn_intra mpi' \
+        for name in pure_nccl 'pure_nccl -cmn_compress bf16' non_cuda_aware 'non_cuda_aware -cmn_intra mpi' \
             'flat -cmn_compress powersgd' \
             "$([[ $ranks -eq 2 ]] && echo single_node || echo two_dimensional)"; do
             # shellcheck disable=SC2086  # a name may come with a key
@@ -531,11 +531,11 @@ waits() {
     cmp <(tail -c +21 start.weights) <(tail -c +21 out/net.weights)
     # Finite on each rank, and too large for fp16 as a sum.
     perl -e 'print pack("l<3q<", 0, 2, 0, 0), pack("f<*", 0, 2e-8, (0) x 10, map { 1e7 * (($_ * 7919 % 13) - 6) } 1 .. 7840)' >start.weights
-    fails_clearly_on 2 'the sum of the gradients does not fit into 16 bits \(cmn_allreduce_dtype=fp16\): use bf16' \
-        classifier train small.data net.cfg start.weights -clear -cmn -cmn_seed 7 -cmn_validate 0 -cmn_allreduce_dtype fp16
+    fails_clearly_on 2 'the sum of the gradients does not fit into 16 bits \(cmn_compress=fp16\): use bf16' \
+        classifier train small.data net.cfg start.weights -clear -cmn -cmn_seed 7 -cmn_validate 0 -cmn_compress fp16
     for keys in '-cmn_communicator pure_nccl' '-cmn_communicator single_node' '-cmn_double_buffering 1'; do
         # shellcheck disable=SC2086  # keys and their values
-        darknet_on 2 classifier train small.data net.cfg start.weights -clear -cmn -cmn_seed 7 -cmn_validate 0 -cmn_allreduce_dtype fp16 \
+        darknet_on 2 classifier train small.data net.cfg start.weights -clear -cmn -cmn_seed 7 -cmn_validate 0 -cmn_compress fp16 \
             -cmn_nonfinite skip $keys >train.log 2>&1
         grep -E 'iteration 2 is left out \(2 so far\): layer [01], (weight|bias)_updates: the sum of the gradients does not fit' train.log
         cmp <(tail -c +21 start.weights) <(tail -c +21 out/net.weights)

@@ -38,7 +38,7 @@ same_as_one_rank() {
 @test 'adam=1: 2 and 3 ranks train each type of layer as one does' {
     same_as_one_rank adam=1 learning_rate=0.002
     # Rounded gradients change little; the rule of momentum would.
-    train_on 2 layers.cfg -cmn_batch global -cmn_communicator flat -cmn_allreduce_dtype bf16
+    train_on 2 layers.cfg -cmn_batch global -cmn_communicator flat -cmn_compress bf16
     assert_close one.weights out/layers.weights 0.05
     layers_cfg learning_rate=0.002 >layers.cfg
     train_on 2 layers.cfg -cmn_batch global

@@ -251,16 +251,16 @@ differ() {
 }
 
 @test "what a key rules out takes no part in check and bench either, as in training" {
-    run -0 "${mpiexec[@]}" -n 2 "$DARKNET" cmn check -nogpu -cmn_allreduce_dtype fp16
+    run -0 "${mpiexec[@]}" -n 2 "$DARKNET" cmn check -nogpu -cmn_compress fp16
     echo "$output"
-    grep -qE '^  naive +not here: it sends 32 bits: .*needs flat' <<<"$output"
+    grep -qE '^  naive +not here: it sends gradients as they are: .*needs flat' <<<"$output"
     grep -qE '^  shm +not here: all ranks are on one node' <<<"$output"
     (($(grep -cE '^  [a-z_]+ +works' <<<"$output") == 1))
     grep -qE '^  chosen: flat' <<<"$output"
-    run -1 "${mpiexec[@]}" -n 2 "$DARKNET" cmn check -nogpu -cmn_allreduce_dtype fp16 -cmn_intra shm
+    run -1 "${mpiexec[@]}" -n 2 "$DARKNET" cmn check -nogpu -cmn_compress fp16 -cmn_intra shm
     echo "$output"
     grep -qE '^diagnosis: fault: no communicator works here' <<<"$output"
     run -1 grep -E '^  [a-z_]+ +works' <<<"$output"
-    fails_clearly 'naive cannot be used here: it sends 32 bits' "${mpiexec[@]}" -n 2 "$DARKNET" cmn bench -nogpu -sizes 4K \
-        -communicators naive -cmn_allreduce_dtype bf16
+    fails_clearly 'naive cannot be used here: it sends gradients as they are' "${mpiexec[@]}" -n 2 "$DARKNET" cmn bench -nogpu -sizes 4K \
+        -communicators naive -cmn_compress bf16
 }

@@ -87,7 +87,7 @@ plain() {
 @test "a cfg that says how to train over a slow link can be validated on one node" {
     valid_on 2 >plain.txt
     for keys in 'cmn_overlap=on' 'cmn_communicator=shm cmn_compress=powersgd' \
-        'cmn_communicator=two_dimensional cmn_double_buffering=on cmn_allreduce_dtype=fp16' 'cmn_local_steps=8'; do
+        'cmn_communicator=two_dimensional cmn_double_buffering=on cmn_compress=fp16' 'cmn_local_steps=8'; do
         # shellcheck disable=SC2086
         mlp_cfg batch=20 max_batches=30 $keys >slow.cfg
         valid_on 2 slow.cfg >slow.txt

@@ -332,7 +332,7 @@ several_ranks() {
         if [[ -n $why_not ]]; then
             report "pure_nccl, 2 ranks, $name" "skip $why_not"
         else
-            trains_as one-conv.weights 2e-2 "pure_nccl, 2 ranks, $name" 2 conv "${sharing[@]}" -cmn_communicator pure_nccl -cmn_allreduce_dtype $name
+            trains_as one-conv.weights 2e-2 "pure_nccl, 2 ranks, $name" 2 conv "${sharing[@]}" -cmn_communicator pure_nccl -cmn_compress $name
         fi
     done
 }
@@ -341,7 +341,7 @@ several_ranks() {
 messages() {
     local name arguments
     exchange_program communicators/compressed 2
-    trains_as one-conv.weights 2e-2 'flat with 16 bits, 2 ranks' 2 conv "${sharing[@]}" -cmn_communicator flat -cmn_allreduce_dtype bf16
+    trains_as one-conv.weights 2e-2 'flat with 16 bits, 2 ranks' 2 conv "${sharing[@]}" -cmn_communicator flat -cmn_compress bf16
     sed 's/=64/=16/; s/^max_batches=.*/max_batches=10/' wide.cfg >small.cfg
     for name in powersgd; do
         if ! train 2 small -nogpu -cmn_communicator flat -cmn_compress "$name"; then
@@ -392,7 +392,7 @@ alexeyab() {
 # Overlap changes no sum. Darknet's own kernels may round otherwise from run to run, so equal bits are said, not demanded.
 overlap() {
     local name bits traced arguments
-    for name in pure_nccl 'non_cuda_aware -cmn_intra mpi' 'pure_nccl -cmn_allreduce_dtype bf16'; do
+    for name in pure_nccl 'non_cuda_aware -cmn_intra mpi' 'pure_nccl -cmn_compress bf16'; do
         read -ra arguments <<<"$name"
         if [[ -n $why_not && $name == pure_nccl* ]]; then
             report "$name, 2 ranks, overlap" "skip $why_not"
@@ -532,7 +532,7 @@ sanitizer() {
         fi
         sed 's/^max_batches=.*/max_batches=2/' norm.cfg >few.cfg
         local wrapper=("$program" --tool "$tool" --error-exitcode 99)
-        if train 1 few -cmn_communicator pure_nccl -cmn_allreduce_dtype bf16; then
+        if train 1 few -cmn_communicator pure_nccl -cmn_compress bf16; then
             report "compute-sanitizer, $tool" ok
         else
             report "compute-sanitizer, $tool" "$(grep -m 1 -E '^=+ (Invalid|Error|ERROR|Internal|Program hit)' log || tail -n 1 log)" log

@@ -70,14 +70,14 @@ claims() {
 @test "bytes: none" { claims none '2(M-1)/M * 4n' $((4 * LOSSY)) 1+1; }
 
 @test "bytes: fp16, bf16" {
-    claims fp16 '2(M-1)/M * 2n' $((2 * LOSSY)) 1+1 -cmn_allreduce_dtype fp16
-    claims bf16 '2(M-1)/M * 2n' $((2 * LOSSY)) 2+2 -cmn_allreduce_dtype bf16
+    claims fp16 '2(M-1)/M * 2n' $((2 * LOSSY)) 1+1 -cmn_compress fp16
+    claims bf16 '2(M-1)/M * 2n' $((2 * LOSSY)) 2+2 -cmn_compress bf16
 }
 
 @test "bytes: powersgd" {
     local sides=$((INPUTS + 512 + 512 + 10)) wire='2(M-1)/M * 4 * rank * (rows + columns)'
     claims powersgd "$wire" $((4 * 4 * sides)) 2+1 -cmn_compress powersgd
-    claims powersgd "$wire" $((2 * 2 * 4 * 8 * sides / 3)) 1+1+1 -cmn_compress powersgd -cmn_powersgd_rank 8
+    claims powersgd "$wire" $((2 * 2 * 4 * 8 * sides / 3)) 1+1+1 -cmn_compress powersgd:8
 }
 
 @test "bytes: none, three nodes" { claims none '2(M-1)/M * 4n' $((2 * 2 * 4 * LOSSY / 3)) 1+1+1; }
@@ -136,7 +136,7 @@ same_bits_with() {
 
 @test "2+2: overlap and size of buckets change no bit of what a compressor does" {
     mixed_cfg >mixed.cfg
-    same_bits_with shm 0.01 -cmn_allreduce_dtype bf16
+    same_bits_with shm 0.01 -cmn_compress bf16
     same_bits_with two_dimensional 0.1 -cmn_compress powersgd
     same_bits_with hierarchical 0.01 -cmn_compress powersgd
 }
@@ -168,13 +168,13 @@ trains_with() {
     mv "out/smooth$FINAL.weights" fp32.weights
     assert_far "out/start$FINAL.weights" fp32.weights 0.05
     way=$(difference "out/start$FINAL.weights" fp32.weights)
-    trains_with 1e-4 1e-7 3+2 shm -cmn_allreduce_dtype fp16
-    trains_with 1e-3 1e-6 3+2 hierarchical -cmn_allreduce_dtype bf16
-    trains_with 0.3 0.02 3+2 flat -cmn_compress powersgd -cmn_powersgd_rank 8
-    trains_with 0.75 0.05 3+2 two_dimensional -cmn_compress powersgd -cmn_powersgd_rank 1
+    trains_with 1e-4 1e-7 3+2 shm -cmn_compress fp16
+    trains_with 1e-3 1e-6 3+2 hierarchical -cmn_compress bf16
+    trains_with 0.3 0.02 3+2 flat -cmn_compress powersgd:8
+    trains_with 0.75 0.05 3+2 two_dimensional -cmn_compress powersgd:1
     trains_with 0.3 0.02 3+2 shm -cmn_compress powersgd
     trains_with 0.3 0.02 3+2 hierarchical -cmn_double_buffering 1
     trains_with 0.3 0.02 3+2 shm -cmn_double_buffering 1 -cmn_compress powersgd
     trains_with 0.2 0.005 3+2 two_dimensional -cmn_local_steps 4
-    trains_with 0.3 0.01 3+2 shm -cmn_local_steps 2 -cmn_double_buffering 1 -cmn_allreduce_dtype fp16
+    trains_with 0.3 0.01 3+2 shm -cmn_local_steps 2 -cmn_double_buffering 1 -cmn_compress fp16
 }

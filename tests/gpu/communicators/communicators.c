@@ -139,7 +139,7 @@ static void refusals(void **state)
     snprintf(options.communicator, sizeof options.communicator, "auto");
     c = cmn_communicator_choose(&top, &options, &why);
     CHECK_SAYING(c && !strcmp(c->name, "pure_nccl"), "auto: %s", c ? c->name : cmn_reason());
-    options.dtype = CMN_BF16;
+    options.compress = CMN_COMPRESS_BF16;
     c = cmn_communicator_choose(&top, &options, &why);
     CHECK_SAYING(c && !strcmp(c->name, "pure_nccl"), "auto: %s", c ? c->name : cmn_reason());
     for (int k = 0; (c = cmn_communicator_at(k)); k++) {
@@ -148,7 +148,7 @@ static void refusals(void **state)
         snprintf(options.communicator, sizeof options.communicator, "%s", c->name);
         CHECK_SAYING(!cmn_communicator_choose(&top, &options, &why) == (!c->casts || between), "%s",
                      c->name);
-        CHECK_SAYING(c->casts || strstr(cmn_reason(), "cmn_allreduce_dtype"), "%s", cmn_reason());
+        CHECK_SAYING(c->casts || strstr(cmn_reason(), "cmn_compress"), "%s", cmn_reason());
         CHECK_SAYING(!between || strstr(cmn_reason(), "use pure_nccl or single_node"), "%s",
                      cmn_reason());
     }
@@ -249,7 +249,7 @@ static void try_16_bits(const struct cmn_topology *place, const char *world)
 static void sixteen_bits(enum cmn_dtype type, float value, float relative)
 {
     all_well();
-    bits.type = options.dtype = type;
+    bits.type = options.compress = type;
     bits.value = value;
     bits.relative = relative;
     tried = 0;
@@ -290,7 +290,7 @@ static void no_memory_for_16_bits(void **state)
     (void)state;
     needs_the_stand_in();
     all_well();
-    options.dtype = CMN_FP16;
+    options.compress = CMN_COMPRESS_FP16;
     c = cmn_communicator_choose(&top, &options, &why);
     CHECK_SAYING(c && c->open(&self, &top, &options) == 0, "%s", cmn_reason());
     make_block(&b, 128);

@@ -97,13 +97,13 @@ static void try_buckets(const struct cmn_communicator *c, void *self, size_t n, 
     make_block(&b, padded(n) + 16);
     without = malloc(b.n * sizeof *without);
     step(c, self, &b, n, 0);
-    check_sums(&b, n, (enum cmn_dtype)options.dtype);
+    check_sums(&b, n, cmn_wire_type(&options));
     memcpy(without, b.host, b.n * sizeof *without);
     for (size_t k = 0; k < COUNT(buckets) && n; k++) {
         step(c, self, &b, n, buckets[k]);
         CHECK_SAYING(!memcmp(without, b.host, b.n * sizeof *without),
                      "%s, %s, type %ld, %zu floats in buckets of %zu: other bits than without",
-                     c->name, world, options.dtype, n, buckets[k]);
+                     c->name, world, options.compress, n, buckets[k]);
         CHECK_SAYING(same_everywhere(b.host, b.n * sizeof *b.host), "%s: other bits elsewhere",
                      c->name);
     }
@@ -134,9 +134,9 @@ static void on_nodes(const struct cmn_topology *place, const char *world)
     try_length("non_cuda_aware", place, 300000, world);
     options.intra = CMN_INTRA_AUTO;
     try_length("hierarchical", place, 300000, world);
-    options.dtype = place->inter_size > 1 ? CMN_BF16 : CMN_FP32;
+    options.compress = place->inter_size > 1 ? CMN_COMPRESS_BF16 : CMN_COMPRESS_OFF;
     try_length("two_dimensional", place, 300000, world);
-    options.dtype = CMN_FP32;
+    options.compress = CMN_COMPRESS_OFF;
 }
 
 /* One part, several and a rest, and, where that is quick, as many as there can be. */
@@ -145,13 +145,13 @@ static void the_bits_of_one_exchange(void **state)
     (void)state;
     all_well();
     for (size_t t = 0; t < COUNT(types); t++) {
-        options.dtype = types[t];
+        options.compress = types[t];
         try_length("pure_nccl", &top, 0, "as it is");
         try_length("pure_nccl", &top, 100, "as it is");
         try_length("pure_nccl", &top, 600000, "as it is");
         try_length("single_node", &top, 300000, "as it is");
     }
-    options.dtype = CMN_FP32;
+    options.compress = CMN_COMPRESS_OFF;
     try_length("non_cuda_aware", &top, 0, "as it is");
     try_length("non_cuda_aware", &top, 100, "as it is");
     on_nodes(&top, "as it is");

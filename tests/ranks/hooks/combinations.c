@@ -48,10 +48,9 @@ enum {
 static const struct {
     const char *key, *value;
 } numbers[] = {
-    {"cmn_lars", "0.01"},
-    {"cmn_bucket_mb", "0.0005"}, {"cmn_powersgd_rank", "1"}, {"cmn_local_steps", "4"},
-    {"cmn_epochs", NULL},        {"cmn_validate", NULL},     {"cmn_patience", "2"},
-    {"cmn_clip", "0.05"},        {"cmn_ema", "0.9"},
+    {"cmn_lars", "0.01"}, {"cmn_bucket_mb", "0.0005"}, {"cmn_local_steps", "4"},
+    {"cmn_epochs", NULL}, {"cmn_validate", NULL},      {"cmn_patience", "2"},
+    {"cmn_clip", "0.05"}, {"cmn_ema", "0.9"},
 };
 
 static void add_value(struct factor *f, const char *value)
@@ -74,7 +73,7 @@ static void add_words(struct factor *f, const char *range)
 {
     char words[256], *word, *rest = words;
 
-    snprintf(words, sizeof words, "%s", range);
+    snprintf(words, sizeof words, "%.*s", (int)strcspn(range, "["), range);
     while ((word = strsep(&rest, ", "))) {
         if (*word && strcmp(word, f->value[0])) {
             add_value(f, word);

@@ -154,7 +154,7 @@ static void averages_in(const struct cmn_topology *t, const char *shape)
             snprintf(o.communicator, sizeof o.communicator, "%s", names[i]);
             o.clip = way == 1 ? 2.5 : 0;
             o.lars = way == 2 ? 0.01 : 0;
-            o.compress = way == 3 ? CMN_COMPRESS_POWERSGD : CMN_COMPRESS_NONE;
+            o.compress = way == 3 ? CMN_COMPRESS_POWERSGD : CMN_COMPRESS_OFF;
             o.local_steps = way == 4 || way == 5 ? EVERY : 1;
             o.double_buffering = way >= 5;
             /* What is no communicator's once; one node has no link to hide or to save. */

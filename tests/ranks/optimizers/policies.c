@@ -50,7 +50,7 @@ static void overlap_in(const struct cmn_topology *t, const char *shape)
             struct cmn_options o;
             cmn_options_default(&o);
             snprintf(o.communicator, sizeof o.communicator, "%s", names[i]);
-            take_codec(&o, cmn_compressor_at(k));
+            o.compress = k;
             o.clip = k % 2 ? LIMIT : 0;
             if ((t->inter_size > 1 || i == 3) && !(i == 3 && k == 0) && t->size > 1 &&
                 !failure[0]) {
@@ -297,7 +297,7 @@ static void by_messages_in(const struct cmn_topology *t, const char *shape)
             cmn_options_default(&o);
             snprintf(o.communicator, sizeof o.communicator, "%s", c->name);
             o.intra = CMN_INTRA_MPI;
-            o.dtype = way & 1 ? CMN_FP16 : CMN_FP32;
+            o.compress = way & 1 ? CMN_COMPRESS_FP16 : CMN_COMPRESS_OFF;
             o.double_buffering = way / 2;
             if (c->sums && cmn_communicator_choose(t, &o, &why)) {
                 free(trained(t, &o, &n));

@@ -118,7 +118,7 @@ static void restart_in(const struct cmn_topology *t, const char *shape)
         for (int way = 0; way < 4 && !failure[0]; way++) {
             struct cmn_options o;
             cmn_options_default(&o);
-            take_codec(&o, cmn_compressor_at(k));
+            o.compress = k;
             snprintf(o.communicator, sizeof o.communicator,
                      t->inter_size > 1 ? "two_dimensional" : "flat");
             o.local_steps = way & 1 ? EVERY : 1;

@@ -199,13 +199,4 @@ static inline float *trained(const struct cmn_topology *t, const struct cmn_opti
     return result;
 }
 
-static inline void take_codec(struct cmn_options *o, const struct cmn_compressor *compressor)
-{
-    o->dtype = !strcmp(compressor->name, "fp16")   ? CMN_FP16
-               : !strcmp(compressor->name, "bf16") ? CMN_BF16
-                                                   : CMN_FP32;
-    o->compress =
-        !strcmp(compressor->name, "powersgd") ? CMN_COMPRESS_POWERSGD : CMN_COMPRESS_NONE;
-}
-
 #endif

@@ -81,7 +81,7 @@ static void left_out_in(const struct cmn_topology *t, const char *shape)
             o.nonfinite = CMN_NONFINITE_SKIP;
             o.ema = way == 4 ? 0.9 : 0;
             o.clip = way == 4 ? 2.5 : 0;
-            o.compress = way == 1 ? CMN_COMPRESS_POWERSGD : CMN_COMPRESS_NONE;
+            o.compress = way == 1 ? CMN_COMPRESS_POWERSGD : CMN_COMPRESS_OFF;
             o.double_buffering = way == 2;
             o.lars = way == 3 ? 0.01 : 0;
             if (t->inter_size > 1 ? i < 2 || way < 2 : way != 1 && (way != 2 || i == 0)) {
@@ -122,7 +122,7 @@ static void planned(long local, long overlap, int adam, const char *why)
     o.nonfinite = CMN_NONFINITE_SKIP;
     o.local_steps = local;
     o.overlap = overlap;
-    o.compress = overlap == CMN_OVERLAP_ON ? CMN_COMPRESS_POWERSGD : CMN_COMPRESS_NONE;
+    o.compress = overlap == CMN_OVERLAP_ON ? CMN_COMPRESS_POWERSGD : CMN_COMPRESS_OFF;
     CHECK_SAYING(c->open(&self, &top, &o) == 0, "%s", cmn_reason());
     message = fatal_of(cmn_optimizer_plan(&s, &top, &o, c, self, adam, NULL));
     CHECK_SAYING(why ? message && strstr(message, why) : !message, "%s", message ? message : "");
