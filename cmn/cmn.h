@@ -147,7 +147,7 @@ enum cmn_convolution_result { CMN_INPUT, CMN_WEIGHTS, CMN_OUTPUT };
  * added to what is there; `output` is then its gradient. Tensors are Darknet's: image, channel, row,
  * column. From CMN_WEIGHTS to a CMN_INPUT right after it, the same `output` must not change: it is
  * reordered once for both. Returns 0 where the caller has to compute: without -cmn, in an
- * evaluation, with cmn_onednn=off, and where oneDNN has only its slow reference for that shape. */
+ * evaluation, with CMN_DEBUG_ONEDNN=off, and where oneDNN has only its slow reference for that shape. */
 int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_result result,
                  float *input, float *weights, float *output);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/debug.h"
 #include "base/log.h"
 
 enum kind { WORD, SWITCH, NUMBER, REAL, TEXT };
@@ -73,11 +74,6 @@ static const struct option table[] = {
      "weights, "
      "gradients and all else keep 32 bits (docs/use/gpu.md)",
      0, NULL},
-    {batch, "cmn_onednn", WORD, "auto", "auto, on, off", 0, 0, AT(onednn),
-     "whether oneDNN computes a training's convolutions on the CPU; on: it must; off: Darknet's "
-     "own "
-     "loops and OpenBLAS; auto: where the program was built with it",
-     1, NULL},
     {batch, "cmn_epochs", NUMBER, "off", "0 to 1000000 epochs, or off", 0, 1000000, AT(epochs),
      "end after this many epochs (passes over the training list); off: max_batches decides", 0,
      NULL},
@@ -141,9 +137,6 @@ static const struct option table[] = {
      "local SGD: each rank trains alone for this many steps, then weights and momentum are "
      "averaged (with double buffering only the weights); off: ranks exchange in every step",
      0, NULL},
-    {exchange, "cmn_share_gpus", SWITCH, "off", "off, on", 0, 0, AT(share_gpus),
-     "on: allow more ranks than GPUs on a node; NCCL needs settings for it (docs/use/gpu.md)", 1,
-     NULL},
 
     {data, "cmn_scatter", WORD, "global", "global, shard, none", 0, 0, AT(scatter),
      "order of the training list; global: one shuffled order for all ranks; shard: a fixed shard "
@@ -231,6 +224,8 @@ static const struct {
     {"cmn_compress_ratio", "cmn_topk_ratio"},
     {"cmn_compress_warmup", "cmn_topk_warmup"},
     {"cmn_compress_rank", "cmn_powersgd_rank"},
+    {"cmn_onednn", "a program built with ONEDNN=0 to compute without oneDNN"},
+    {"cmn_share_gpus", "no more ranks on a node than it has GPUs"},
 };
 
 _Static_assert(KEYS <= 64, "struct cmn_options.fixed has a bit for each key");
@@ -404,6 +399,9 @@ void cmn_options_default(struct cmn_options *o)
     for (int i = 0; i < KEYS; i++) {
         store(o, &table[i], table[i].value, "default");
     }
+    o->intra = cmn_debug_word("INTRA");
+    o->exchange = cmn_debug_word("EXCHANGE");
+    o->bucket_mb = cmn_debug_number("BUCKET_MB");
 }
 
 static int set(struct cmn_options *o, const char *key, const char *value, int command_line,

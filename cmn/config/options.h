@@ -28,7 +28,6 @@ enum cmn_compress { CMN_COMPRESS_NONE, CMN_COMPRESS_TOPK, CMN_COMPRESS_POWERSGD 
 enum cmn_balance_mode { CMN_BALANCE_OFF, CMN_BALANCE_AUTO };
 enum cmn_tf32_mode { CMN_TF32_AUTO, CMN_TF32_ON, CMN_TF32_OFF };
 enum cmn_mixed_mode { CMN_MIXED_OFF, CMN_MIXED_BF16 };
-enum cmn_onednn_mode { CMN_ONEDNN_AUTO, CMN_ONEDNN_ON, CMN_ONEDNN_OFF };
 
 enum cmn_scale_lr { CMN_SCALE_NONE, CMN_SCALE_LINEAR };
 
@@ -50,7 +49,6 @@ struct cmn_options {
     long double_buffering;   /* 0, 1 */
     long local_steps;        /* 1: allreduce in every step */
     long timeout;            /* seconds */
-    long share_gpus;         /* 0, 1 */
     long batch;              /* enum cmn_batch_mode */
     long scale_lr;           /* enum cmn_scale_lr */
     double lars;             /* trust coefficient, 0: off */
@@ -62,7 +60,6 @@ struct cmn_options {
     long balance;            /* enum cmn_balance_mode */
     long tf32;               /* enum cmn_tf32_mode */
     long mixed;              /* enum cmn_mixed_mode */
-    long onednn;             /* enum cmn_onednn_mode */
     long epochs;             /* 0: max_batches decides */
     long scatter;            /* enum cmn_scatter_mode */
     long data;               /* enum cmn_data_mode */

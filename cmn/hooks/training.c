@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/debug.h"
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -172,25 +173,6 @@ static void check_precision(void)
     }
 }
 
-static void choose_convolutions(void)
-{
-    long asked = cmn_job.options.onednn;
-
-    if (cmn_job.command->does != CMN_TRAINS || asked == CMN_ONEDNN_OFF) {
-        return;
-    }
-    if (cmn_job.topology.device >= 0) {
-        if (asked == CMN_ONEDNN_ON) {
-            cmn_say("cmn_onednn changes nothing: it is for the CPU, and this job uses GPUs");
-        }
-        return;
-    }
-    if (cmn_convolution_use(1) && asked == CMN_ONEDNN_ON) {
-        cmn_fatal("cmn_onednn=on, and this program has no oneDNN: leave the key away, or build "
-                  "with ONEDNN=1 (docs/start/install.md)");
-    }
-}
-
 int cmn_rank_batch(struct network *net, struct list *options, int batch, int *subdivisions)
 {
     static int registered;
@@ -202,9 +184,10 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
     }
     read_keys(options);
     check_data();
-    cmn_device_agree(&cmn_job.topology, cmn_device_built() ? gpu_index : -1,
-                     (int)cmn_job.options.share_gpus);
-    choose_convolutions();
+    cmn_device_agree(&cmn_job.topology, cmn_device_built() ? gpu_index : -1);
+    if (cmn_job.command->does == CMN_TRAINS && cmn_job.topology.device < 0) {
+        cmn_convolution_use(!cmn_debug_word("ONEDNN"));
+    }
     cmn_session_configure(&cmn_job);
     cmn_watchdog_limit(cmn_job.options.timeout);
     tell_tf32();

@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #include "base/atomic_file.h"
+#include "base/debug.h"
 #include "base/fatal.h"
 #include "base/loading.h"
 #include "base/log.h"
@@ -160,8 +161,13 @@ static void open_communicator(struct cmn_session *s)
 static void compare_keys(const struct cmn_session *s)
 {
     char text[16384];
-    int used = snprintf(text, sizeof text, "command = %s\n", cmn_command_name(s->command));
+    char debug[1024];
+    int used;
 
+    if (cmn_debug_print(debug, sizeof debug)) {
+        cmn_fatal_reason();
+    }
+    used = snprintf(text, sizeof text, "command = %s\n%s", cmn_command_name(s->command), debug);
     if (cmn_options_print(&s->options, text + used, sizeof text - (size_t)used)) {
         cmn_fatal_reason();
     }
@@ -224,8 +230,7 @@ static void pin_arithmetic(struct cmn_session *s)
     snprintf(text, sizeof text,
              "%sOpenBLAS's kernels for %s of %s\n%sthe C library's functions give %016" PRIx64 "\n",
              gpu, openblas_get_corename(), openblas_get_config(),
-             s->options.onednn == CMN_ONEDNN_OFF || gpu[0] ? "" : cmn_convolution_kernels(),
-             hash_functions());
+             cmn_debug_word("ONEDNN") || gpu[0] ? "" : cmn_convolution_kernels(), hash_functions());
     cmn_files_compare("arithmetic (cmn_exact=on)", text, &s->topology);
     snprintf(s->arithmetic, sizeof s->arithmetic, "%016" PRIx64,
              (uint64_t)XXH3_64bits(text, strlen(text)));

@@ -372,6 +372,16 @@ END
         "${mpiexec[@]}" -n 2 ./with_intra.sh "$DARKNET" "${train[@]}" -cmn
 }
 
+@test "a variable CMN_DEBUG_… that nobody knows, a wrong value, and another one on one rank" {
+    CMN_DEBUG_EXCHANG=ring fails_clearly_on 2 'environment: unknown variable CMN_DEBUG_EXCHANG: unset it' "${train[@]}" -cmn
+    CMN_DEBUG_EXCHANGE=tree fails_clearly_on 2 'environment: CMN_DEBUG_EXCHANGE=tree: the value must be one of: pairwise, halving' "${train[@]}" -cmn
+    rank_1_runs 'export CMN_DEBUG_BUCKET_MB=0.5'
+    fails_clearly '^cmn\[rank 1@.*set of keys differs.*"CMN_DEBUG_BUCKET_MB = unset", this rank has "CMN_DEBUG_BUCKET_MB = 0.5"' \
+        "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" "${train[@]}" -cmn
+    rank_1_runs 'export CMN_DEBUG_BUCKET_MB=0'
+    fails_clearly '^cmn\[rank 1@.*environment: CMN_DEBUG_BUCKET_MB=0: the value must be a number' "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" "${train[@]}" -cmn
+}
+
 @test "-gpus with several devices" {
     fails_clearly_on 2 '-gpus 0,1: .*each rank trains on one device' "${train[@]}" -cmn -gpus 0,1
 }

@@ -531,8 +531,7 @@ whatever_threads() {
     if "$DARKNET" --version | grep '^oneDNN '; then
         grep "cmn_exact=on: oneDNN's convolutions are computed with one thread on each rank, and not 2: start a rank for each core" train.log
     fi
-    echo cmn_onednn=off | sed -i '/^cmn_batch=/r /dev/stdin' conv.cfg
-    whatever_threads 3 conv.cfg
+    CMN_DEBUG_ONEDNN=off whatever_threads 3 conv.cfg
     run -1 grep 'with one thread' train.log
 }
 
@@ -574,11 +573,12 @@ whole_as_one() {
         OPENBLAS_NUM_THREADS=2 whole_as_one 2 "$net"
         keys='-cmn_clip .05 -cmn_ema .9'
         [[ $net == adam ]] || keys+=' -cmn_lars .01'
-        [[ $net != conv ]] || keys+=' -cmn_onednn off'
+        [[ $net != conv ]] || export CMN_DEBUG_ONEDNN=off
         for ranks in 1 2 5; do
             # shellcheck disable=SC2086  # keys and their values
             whole_as_one $ranks "$net" $keys
         done
+        unset CMN_DEBUG_ONEDNN
     done
 }
 

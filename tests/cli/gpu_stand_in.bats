@@ -627,7 +627,7 @@ rnn() {
     for way in 'detector yolo' 'detector region' 'isegmenter iseg'; do
         cfg=${way#* }
         rm -rf out
-        on_cpu darknet_on 1 "${way% *}" train data.data "$cfg.cfg" -cmn -cmn_seed 7 -cmn_onednn off >train.log 2>&1
+        CMN_DEBUG_ONEDNN=off on_cpu darknet_on 1 "${way% *}" train data.data "$cfg.cfg" -cmn -cmn_seed 7 >train.log 2>&1
         mv "$(result "$cfg")" cpu.weights
         darknet_on 1 "${way% *}" train data.data "$cfg.cfg" -cmn -cmn_seed 7 -nogpu >train.log 2>&1
         cmp cpu.weights "$(result "$cfg")"
@@ -653,16 +653,14 @@ rnn() {
     train_on 1 mlp.cfg -gpus 3
     fails_clearly_on 1 'GPU 5 cannot be used' classifier train small.data mlp.cfg -cmn -i 5
     FAKE_GPUS=2
-    fails_clearly_on 3 'ranks 0 and 2 of this node .* use the same GPU, number 0 of 2: .*cmn_share_gpus=on' classifier train small.data mlp.cfg -cmn
+    fails_clearly_on 3 'ranks 0 and 2 of this node .* use the same GPU, number 0 of 2: start no more ranks on a node than it has GPUs' classifier train small.data mlp.cfg -cmn
     # NCCL refuses several ranks on one GPU, unless it is told to bear them.
-    train_on 3 mlp.cfg -cmn_share_gpus 1
+    CMN_DEBUG_SHARE_GPUS=1 train_on 3 mlp.cfg
     grep -q 'communicator non_cuda_aware (auto: GPUs)' train.log
-    fails_clearly_on 3 'pure_nccl cannot be used here: NCCL refuses several ranks on one GPU: use non_cuda_aware' \
-        classifier train small.data mlp.cfg -cmn -cmn_share_gpus 1 -cmn_communicator pure_nccl
-    NCCL_MULTI_RANK_GPU_ENABLE=1 train_on 3 mlp.cfg -cmn_share_gpus 1
+    CMN_DEBUG_SHARE_GPUS=1 fails_clearly_on 3 'pure_nccl cannot be used here: NCCL refuses several ranks on one GPU: use non_cuda_aware' \
+        classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl
+    CMN_DEBUG_SHARE_GPUS=1 NCCL_MULTI_RANK_GPU_ENABLE=1 train_on 3 mlp.cfg
     grep -q 'communicator pure_nccl (auto: GPUs)' train.log
-    mlp_cfg max_batches=2 cmn_share_gpus=on >shared.cfg
-    train_on 3 shared.cfg
     fails_clearly_on 2 'same GPU, number 1 of 2' classifier train small.data mlp.cfg -cmn -i 1
     rank_1_runs 'set -- "$@" -nogpu'
     fails_clearly 'some ranks use a GPU and some the CPU' "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" classifier train small.data mlp.cfg -cmn

@@ -24,7 +24,6 @@ static const struct key keys[] = {
     {"cmn_double_buffering", "off", "on", "on", {"", "2", "yes"}},
     {"cmn_local_steps", "off", "8", "8", {"", "0", "1000001", "8.5"}},
     {"cmn_timeout", "300", "5", "5", {"", "0", "1000001", "5s"}},
-    {"cmn_share_gpus", "off", "on", "on", {"", "-1", "2", "yes"}},
     {"cmn_batch",
      "global",
      "per_rank",
@@ -39,7 +38,6 @@ static const struct key keys[] = {
     {"cmn_balance", "off", "auto", "auto", {"", "1", "on"}},
     {"cmn_tf32", "auto", "off", "off", {"", "0", "1", "tf32"}},
     {"cmn_mixed", "off", "bf16", "bf16", {"", "1", "on", "fp16"}},
-    {"cmn_onednn", "auto", "off", "off", {"", "0", "1", "dnnl"}},
     {"cmn_epochs", "off", "3", "3", {"", "-1", "1000001", "x", "1.5", "99999999999999999999"}},
     {"cmn_scatter", "global", "none", "none", {"", "glob", "Global", "shards"}},
     {"cmn_data", "shared", "root", "root", {"", "local", "Root", "owners"}},
@@ -222,7 +220,6 @@ static void other_spellings(void **state)
     } old[] = {
         {"cmn_bucket_mb", "0", "cmn_bucket_mb", "auto"},
         {"cmn_double_buffering", "1", "cmn_double_buffering", "on"},
-        {"cmn_share_gpus", "0", "cmn_share_gpus", "off"},
         {"cmn_local_steps", "1", "cmn_local_steps", "off"},
         {"cmn_lars", "0", "cmn_lars", "off"},
         {"cmn_clip", "0", "cmn_clip", "off"},
