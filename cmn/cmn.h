@@ -340,10 +340,6 @@ void cmn_progress(void);
 int cmn_multiply(int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
                  const float *b, int ldb, float beta, float *c, int ldc);
 
-/* Local. Where GPUs multiply: what cmn_tf32 says. 1: factors may be rounded to TF32; 0: never; -1: as
- * NVIDIA's libraries have it, also without -cmn. */
-int cmn_tf32(void);
-
 /* Local. Batch normalisation calls it: whether it is to use the statistics of all ranks now
  * (cmn_sync_bn, in a micro-batch of a training), and so must call the next two; 0 without -cmn. */
 int cmn_syncs_batch_norm(struct network *net);

@@ -15,8 +15,10 @@ static const struct variable {
     const char *name, *words;
     double low, high;
 } table[] = {
-    {"BUCKET_MB", NULL, 0.0001, 1024}, {"EXCHANGE", "pairwise, halving, ring, mpi", 0, 0},
-    {"INTRA", "shm, mpi, nccl", 0, 0}, {"ONEDNN", "off", 0, 0},
+    {"BUCKET_MB", NULL, 0.0001, 1024},
+    {"EXCHANGE", "pairwise, halving, ring", 0, 0},
+    {"INTRA", "mpi", 0, 0},
+    {"ONEDNN", "off", 0, 0},
     {"SHARE_GPUS", "1", 0, 0},
 };
 

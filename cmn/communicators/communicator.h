@@ -66,14 +66,12 @@ enum cmn_in_order {
 
 struct cmn_communicator {
     const char *name;
-    const char *cpu, *gpu; /* "yes", or why not */
-    const char *use;       /* when to use it */
-    int sums;              /* 0: ranks are left different (dummy) */
-    const char *always;    /* the transport that it takes; NULL: cmn_intra decides, within a node */
-    int casts;             /* 1: on GPUs it can send what cmn_allreduce_dtype asks for */
-    int delays;            /* 1: on GPUs it can exchange during the next step */
-    int exchanges;         /* 1: on GPUs cmn_exchange says how it sums by messages */
-    int compresses;        /* 1: it can send what a compressor makes of the gradients */
+    const char *cpu, *gpu;      /* "yes", or why not */
+    const char *use;            /* when to use it */
+    int sums;                   /* 0: ranks are left different (dummy) */
+    int casts;                  /* 1: on GPUs it can send what cmn_allreduce_dtype asks for */
+    int delays;                 /* 1: on GPUs it can exchange during the next step */
+    int compresses;             /* 1: it can send what a compressor makes of the gradients */
     enum cmn_in_order in_order; /* on the CPU; on GPUs flat alone goes with cmn_exact */
 
     /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use

@@ -58,10 +58,6 @@ const char *cmn_overlap_refuses(const struct cmn_options *o)
         snprintf(why, sizeof why, "%s", cmn_reason());
         return why;
     }
-    if (o->exchange == CMN_EXCHANGE_MPI && o->dtype != CMN_FP32) {
-        return "MPI sums 32 bits: cmn_allreduce_dtype=fp16 or bf16 needs cmn_exchange=pairwise, "
-               "halving or ring";
-    }
     return NULL;
 }
 
@@ -72,10 +68,6 @@ const char *cmn_overlap_refuses_nodes(const struct cmn_topology *t, const struct
     if (!why && t->inter_size == 1 && cmn_compressor_wanted(o) != cmn_compressor_at(0)) {
         return "all ranks are on one node, and nothing is sent that a compressor could make "
                "smaller: leave it away, or use flat, which sends all the same";
-    }
-    if (!why && t->inter_size == 1 && o->exchange != CMN_EXCHANGE_AUTO) {
-        return "all ranks are on one node, and cmn_exchange is for sums between nodes: leave it "
-               "away, or use flat, which sends all the same";
     }
     if (!why && t->inter_size == 1 && o->double_buffering) {
         return "all ranks are on one node, and there is no link whose time could be hidden: leave "

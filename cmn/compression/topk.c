@@ -12,7 +12,7 @@
  * rank that owns its slice, and the sums go to all (owners.h): to the bit the same ones. A rank
  * receives (M-1)/M times 4k bytes, and 4 for each float that one rank has selected, at most 6 for
  * each that several have, but at most 4n.
- * What goes to all goes by the allgather of the algorithm that cmn_exchange names
+ * What goes to all goes by the allgather of the algorithm that CMN_DEBUG_EXCHANGE names
  * (transports/schedule.h): straight to each rank, or in rounds in which a rank passes on what it
  * has received. auto takes halving above CMN_SCHEDULE_FEW ranks, so a rank begins log2(M) transfers
  * and not M-1; mpi goes straight. The sums are the same by each.
@@ -158,7 +158,7 @@ static enum cmn_exchange_by exchange_by(const struct topk *t)
     if (by == CMN_EXCHANGE_AUTO) {
         return t->ranks > CMN_SCHEDULE_FEW ? CMN_EXCHANGE_HALVING : CMN_EXCHANGE_PAIRWISE;
     }
-    return by == CMN_EXCHANGE_MPI ? CMN_EXCHANGE_PAIRWISE : by;
+    return by;
 }
 
 static void open_selection(struct topk *t, int i, size_t *kept_at)
@@ -513,10 +513,8 @@ static int state_topk(void *self, int i, struct cmn_state *state)
 {
     struct topk *t = self;
 
-    int entries = t->floats ? 2 : 0;
-
-    if (i >= entries) {
-        return i == entries ? cmn_state_of_link(cmn_sums_link(t->exact), "network", state) : 0;
+    if (i >= (t->floats ? 2 : 0)) {
+        return 0;
     }
     *state = i == 0 ? (struct cmn_state){"kept by topk", t->kept, t->floats * sizeof *t->kept,
                                          CMN_VALUES_FINITE, 0}

@@ -65,10 +65,6 @@ static const struct option table[] = {
      "auto: faster ranks take more of a step's micro-batches, as measured while training; the bits "
      "stay those of equal parts (docs/use/exactness.md)",
      0, "cmn_exact=on"},
-    {batch, "cmn_tf32", WORD, "auto", "auto, on, off", 0, 0, AT(tf32),
-     "whether GPUs round the factors of products to TF32 (10 bits of mantissa); on: they may; off: "
-     "never; auto: as NVIDIA has it, which is cuDNN may and cuBLAS does not",
-     1, NULL},
     {batch, "cmn_mixed", WORD, "off", "off, bf16", 0, 0, AT(mixed),
      "bf16: GPUs compute a training's convolutions in bf16 (7 bits of mantissa), by cuDNN; "
      "weights, "
@@ -93,15 +89,6 @@ static const struct option table[] = {
      "strategy that sums the gradients over the ranks; auto: the fastest one here, measured where "
      "there are several nodes",
      1, NULL},
-    {exchange, "cmn_intra", WORD, "auto", "auto, shm, mpi, nccl", 0, 0, AT(intra),
-     "transport within a node, for communicators that leave the choice; auto: shm on the CPU, "
-     "nccl on GPUs",
-     1, NULL},
-    {exchange, "cmn_exchange", WORD, "auto", "auto, pairwise, halving, ring, mpi", 0, 0,
-     AT(exchange),
-     "algorithm of sums by messages; auto: pairwise up to 8 nodes, with more the fastest for each "
-     "length by a model of the measured network; mpi: MPI's own",
-     1, NULL},
     {exchange, "cmn_allreduce_dtype", WORD, "fp32", "fp32, fp16, bf16", 0, 0, AT(dtype),
      "type of the gradients that are sent; fp32: 32 bits; fp16, bf16: 16 bits, with error feedback "
      "(the rounding error is added to the next step's gradient)",
@@ -125,9 +112,6 @@ static const struct option table[] = {
      "overlap the allreduce between nodes with the backward pass; auto: where the first steps are "
      "measurably faster with it",
      0, NULL},
-    {exchange, "cmn_bucket_mb", REAL, "auto", "0 to 1024 MiB, or auto", 0, 1024, AT(bucket_mb),
-     "MiB of a bucket of the overlapped allreduce; auto: measured in the first steps", 0,
-     "cmn_overlap!=off"},
     {exchange, "cmn_double_buffering", SWITCH, "off", "off, on", 0, 0, AT(double_buffering),
      "on: one-step-delayed gradients: a step's allreduce runs during the next step, whose end "
      "applies it",
@@ -224,7 +208,11 @@ static const struct {
     {"cmn_compress_ratio", "cmn_topk_ratio"},
     {"cmn_compress_warmup", "cmn_topk_warmup"},
     {"cmn_compress_rank", "cmn_powersgd_rank"},
+    {"cmn_bucket_mb", NULL},
+    {"cmn_exchange", NULL},
+    {"cmn_intra", NULL},
     {"cmn_onednn", "a program built with ONEDNN=0 to compute without oneDNN"},
+    {"cmn_tf32", "NVIDIA_TF32_OVERRIDE=0 in the environment (docs/use/gpu.md)"},
     {"cmn_share_gpus", "no more ranks on a node than it has GPUs"},
 };
 
@@ -540,9 +528,12 @@ void cmn_options_value(const struct cmn_options *o, const char *key, char *text,
 int cmn_options_print(const struct cmn_options *o, char *text, size_t bytes)
 {
     char value[CMN_TEXT];
-    size_t used = 0;
+    size_t used;
 
-    text[0] = '\0';
+    if (cmn_debug_print(text, bytes)) {
+        return -1;
+    }
+    used = strlen(text);
     for (int i = 0; i < KEYS && used < bytes; i++) {
         print_value(o, &table[i], value, sizeof value);
         used += (size_t)snprintf(text + used, bytes - used, "%s = %s\n", table[i].key, value);

@@ -13,20 +13,18 @@ enum cmn_data_mode { CMN_DATA_SHARED, CMN_DATA_ROOT };
 enum cmn_scatter_mode { CMN_SCATTER_GLOBAL, CMN_SCATTER_SHARD, CMN_SCATTER_NONE };
 enum cmn_report_mode { CMN_REPORT_TABLE, CMN_REPORT_LINES, CMN_REPORT_QUIET };
 
-enum cmn_intra_transport { CMN_INTRA_AUTO, CMN_INTRA_SHM, CMN_INTRA_MPI, CMN_INTRA_NCCL };
-/* Algorithm of sums by messages (transports/sums.h). */
+enum cmn_intra_transport { CMN_INTRA_AUTO, CMN_INTRA_MPI };
+/* Algorithm of sums by messages (transports/sums.h), in the order of CMN_DEBUG_EXCHANGE's words. */
 enum cmn_exchange_by {
     CMN_EXCHANGE_AUTO,
     CMN_EXCHANGE_PAIRWISE,
     CMN_EXCHANGE_HALVING,
-    CMN_EXCHANGE_RING,
-    CMN_EXCHANGE_MPI
+    CMN_EXCHANGE_RING
 };
 enum cmn_overlap_mode { CMN_OVERLAP_AUTO, CMN_OVERLAP_ON, CMN_OVERLAP_OFF };
 enum cmn_compress { CMN_COMPRESS_NONE, CMN_COMPRESS_TOPK, CMN_COMPRESS_POWERSGD };
 
 enum cmn_balance_mode { CMN_BALANCE_OFF, CMN_BALANCE_AUTO };
-enum cmn_tf32_mode { CMN_TF32_AUTO, CMN_TF32_ON, CMN_TF32_OFF };
 enum cmn_mixed_mode { CMN_MIXED_OFF, CMN_MIXED_BF16 };
 
 enum cmn_scale_lr { CMN_SCALE_NONE, CMN_SCALE_LINEAR };
@@ -37,12 +35,9 @@ enum { CMN_TEXT = 1024 };
 
 struct cmn_options {
     char communicator[CMN_TEXT];
-    long intra;       /* enum cmn_intra_transport */
-    long exchange;    /* enum cmn_exchange_by */
-    long dtype;       /* enum cmn_dtype */
-    long overlap;     /* enum cmn_overlap_mode */
-    double bucket_mb; /* MiB; 0: measured */
-    long compress;    /* enum cmn_compress */
+    long dtype;    /* enum cmn_dtype */
+    long overlap;  /* enum cmn_overlap_mode */
+    long compress; /* enum cmn_compress */
     double compress_ratio;
     long compress_warmup; /* steps */
     long compress_rank;
@@ -58,7 +53,6 @@ struct cmn_options {
     long sync_bn;            /* 0, 1 */
     long exact;              /* 0, 1 */
     long balance;            /* enum cmn_balance_mode */
-    long tf32;               /* enum cmn_tf32_mode */
     long mixed;              /* enum cmn_mixed_mode */
     long epochs;             /* 0: max_batches decides */
     long scatter;            /* enum cmn_scatter_mode */
@@ -84,11 +78,16 @@ struct cmn_options {
     long checkpoint;         /* iterations between checkpoints, 0: none */
     long checkpoint_keep;    /* number of latest checkpoints that stay */
 
+    /* No keys: cmn_options_default() takes them from CMN_DEBUG_ variables. */
+    long intra;       /* enum cmn_intra_transport */
+    long exchange;    /* enum cmn_exchange_by */
+    double bucket_mb; /* MiB; 0: measured */
+
     uint64_t fixed; /* bit i: the command line set key i, which the cfg cannot change */
     uint64_t given; /* bit i: the command line or the cfg set it */
 };
 
-/* Local. Sets every key to its default. */
+/* Local. Sets every key to its default, and what CMN_DEBUG_ variables say. */
 void cmn_options_default(struct cmn_options *o);
 
 /* Local. Sets one key. A value from the command line stays when the cfg sets the same key later.
@@ -105,7 +104,7 @@ int cmn_options_set_in_cfg(struct cmn_options *o, const char *key, const char *v
  * is a remark of rank 0. */
 int cmn_options_idle(const struct cmn_options *o, const char *evaluator);
 
-/* Local. Writes one line "key = value\n" for each key, to compare ranks. 0, or -1 with a reason
+/* Local. Writes one line "key = value\n" for each CMN_DEBUG_ variable and key, to compare ranks. 0, or -1 with a reason
  * when `bytes` are too few. */
 int cmn_options_print(const struct cmn_options *o, char *text, size_t bytes);
 

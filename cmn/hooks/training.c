@@ -108,31 +108,7 @@ static void flush_trained(void)
     }
 }
 
-int cmn_tf32(void)
-{
-    static const int says[] = {[CMN_TF32_AUTO] = -1, [CMN_TF32_ON] = 1, [CMN_TF32_OFF] = 0};
-
-    return cmn_job.on ? says[cmn_job.options.tf32] : -1;
-}
-
-enum { AMPERE = 8 }; /* the compute capability from which on GPUs have TF32 and bf16 */
-
-static void tell_tf32(void)
-{
-    int device = cmn_job.topology.device,
-        capability = device < 0 ? 0 : cmn_device_capability(device);
-
-    if (cmn_job.options.tf32 == CMN_TF32_AUTO || capability >= AMPERE) {
-        return;
-    }
-    if (device < 0) {
-        cmn_say("cmn_tf32 changes nothing: it is for GPUs, and this job uses the CPU");
-    } else {
-        cmn_say("cmn_tf32 changes nothing: GPUs have TF32 from compute capability 8.0 on, and "
-                "rank 0's has %d.x",
-                capability);
-    }
-}
+enum { AMPERE = 8 }; /* the compute capability from which on GPUs have bf16 */
 
 static int mixes(void)
 {
@@ -190,7 +166,6 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
     }
     cmn_session_configure(&cmn_job);
     cmn_watchdog_limit(cmn_job.options.timeout);
-    tell_tf32();
     choose_precision();
     if (cmn_job.topology.device >= 0) {
         cmn_end_job_before_libraries();

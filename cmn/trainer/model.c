@@ -46,7 +46,6 @@ static void require_exact(const struct cmn_model *m, const struct cmn_feed *f)
         {o->compress != CMN_COMPRESS_NONE, "cmn_compress", "what is left out depends on the ranks"},
         {o->local_steps > 1, "cmn_local_steps", "each rank trains weights of its own there"},
         {o->double_buffering != 0, "cmn_double_buffering", "a step's sum is used in that step"},
-        {o->exchange != CMN_EXCHANGE_AUTO, "cmn_exchange", "it has an order of its own"},
         {o->nonfinite == CMN_NONFINITE_SKIP && !strcmp(m->session->command->driver, "rnn"),
          "cmn_nonfinite=skip in rnn train", "a NaN stays in the state of its text"},
     };

@@ -161,13 +161,8 @@ static void open_communicator(struct cmn_session *s)
 static void compare_keys(const struct cmn_session *s)
 {
     char text[16384];
-    char debug[1024];
-    int used;
+    int used = snprintf(text, sizeof text, "command = %s\n", cmn_command_name(s->command));
 
-    if (cmn_debug_print(debug, sizeof debug)) {
-        cmn_fatal_reason();
-    }
-    used = snprintf(text, sizeof text, "command = %s\n%s", cmn_command_name(s->command), debug);
     if (cmn_options_print(&s->options, text + used, sizeof text - (size_t)used)) {
         cmn_fatal_reason();
     }

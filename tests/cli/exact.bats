@@ -67,8 +67,6 @@ sent() {
     done
     as_one 5 mlp.cfg -cmn_communicator flat
     sent flat 'by messages between all ranks'
-    as_one 3 mlp.cfg -cmn_intra mpi
-    sent flat 'by messages between all ranks'
 }
 
 # Two sums of two ranks, 18 MiB each, do not fit into a file of 39 MiB; MPI's own memory does, and so do the weights.
@@ -484,11 +482,9 @@ END
         -cmn_overlap on
     fails_clearly_on 2 'cmn_overlap=on: communicator flat: with cmn_exact it adds up at the end of each step: use shm' classifier train small.data mlp.cfg \
         -cmn -cmn_seed 7 -cmn_exact on -cmn_overlap on -cmn_communicator flat
-    refused 'not go with cmn_exchange: it has an order' -cmn_exchange ring
     mlp_cfg batch=60 subdivisions=4 cmn_batch=global >mlp.cfg
     refused 'has no such way to send: use flat, shm, hierarchical or two_dimensional' -cmn_communicator naive
     refused 'has no such way to send: use flat, shm, hierarchical or two_dimensional' -cmn_communicator single_node
-    refused 'in shared memory there: leave cmn_intra away, or use flat' -cmn_communicator hierarchical -cmn_intra mpi
     sed -i 's/^cmn_batch=.*/cmn_exact=on\ncmn_batch=per_rank/' mlp.cfg
     fails_clearly 'cmn_exact=on does not go with cmn_batch=per_rank' "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7
 }

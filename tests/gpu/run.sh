@@ -252,7 +252,8 @@ know_the_way() {
 # What goes on around the steps.
 training() {
     local by=(-cmn_communicator pure_nccl)
-    [[ -z $why_not ]] || by=(-cmn_communicator non_cuda_aware -cmn_intra mpi)
+    [[ -z $why_not ]] || by=(-cmn_communicator non_cuda_aware)
+    local -x CMN_DEBUG_INTRA=${why_not:+mpi}
     trains_as one-norm.weights 1e-2 'batch normalisation of all images, 2 ranks train as one' 2 norm "${by[@]}" -cmn_sync_bn 1
     sed 's/^subdivisions=.*/subdivisions=4/' conv.cfg >parts.cfg
     trains_as one-conv.weights 1e-4 '4 subdivisions train as one' 1 parts
@@ -314,6 +315,7 @@ broken_exchanges() {
 
 several_ranks() {
     local ranks name
+    local -x CMN_DEBUG_INTRA=''
     for ranks in 2 4; do
         for name in pure_nccl single_node hierarchical two_dimensional non_cuda_aware; do
             if [[ -n $why_not ]]; then
@@ -322,11 +324,12 @@ several_ranks() {
             fi
             trains_as one-conv.weights 1e-4 "$name, $ranks ranks train as one" "$ranks" conv -cmn_communicator "$name"
         done
-        trains_as one-conv.weights 1e-4 "non_cuda_aware without NCCL, $ranks ranks train as one" "$ranks" conv \
-            -cmn_communicator non_cuda_aware -cmn_intra mpi
-        trains_as one-adam.weights 1e-3 "adam, $ranks ranks train as one" "$ranks" adam -cmn_communicator non_cuda_aware -cmn_intra mpi
+        CMN_DEBUG_INTRA=mpi
+        trains_as one-conv.weights 1e-4 "non_cuda_aware without NCCL, $ranks ranks train as one" "$ranks" conv -cmn_communicator non_cuda_aware
+        trains_as one-adam.weights 1e-3 "adam, $ranks ranks train as one" "$ranks" adam -cmn_communicator non_cuda_aware
         trains_as one-norm.weights 1e-2 "batch normalisation of all images, $ranks ranks train as one" "$ranks" norm \
-            -cmn_communicator non_cuda_aware -cmn_intra mpi -cmn_sync_bn 1
+            -cmn_communicator non_cuda_aware -cmn_sync_bn 1
+        CMN_DEBUG_INTRA=''
     done
     for name in fp16 bf16; do
         if [[ -n $why_not ]]; then
@@ -339,7 +342,7 @@ several_ranks() {
 
 # What goes to messages in page-locked memory: 16 bits, and what compressors send, which is held against the CPU's.
 messages() {
-    local name arguments
+    local name communicator
     exchange_program communicators/compressed 2
     trains_as one-conv.weights 2e-2 'flat with 16 bits, 2 ranks' 2 conv -cmn_communicator flat -cmn_allreduce_dtype bf16
     sed 's/=64/=16/; s/^max_batches=.*/max_batches=10/' wide.cfg >small.cfg
@@ -349,9 +352,9 @@ messages() {
             continue
         fi
         mv out/small.weights "cpu-$name.weights"
-        for arguments in flat 'non_cuda_aware -cmn_intra mpi'; do
-            # shellcheck disable=SC2086  # a name may come with a key
-            trains_as "cpu-$name.weights" 1e-3 "$name, 2 ranks, $arguments, as on the CPU" 2 small -cmn_communicator $arguments -cmn_compress "$name"
+        for communicator in flat non_cuda_aware; do
+            CMN_DEBUG_INTRA=mpi trains_as "cpu-$name.weights" 1e-3 "$name, 2 ranks, $communicator, as on the CPU" 2 small \
+                -cmn_communicator $communicator -cmn_compress "$name"
         done
     done
 }
@@ -390,7 +393,8 @@ exact() {
 # AlexeyAB's tree: yolov4-tiny with small images, its products in 32 bits and then in 16.
 alexeyab() {
     local name from='' program=${DARKNET_ALEXEYAB:-} limit by=(-cmn_communicator pure_nccl) command=(detector train digits.data)
-    [[ -z $why_not ]] || by=(-cmn_communicator non_cuda_aware -cmn_intra mpi)
+    [[ -z $why_not ]] || by=(-cmn_communicator non_cuda_aware)
+    local -x CMN_DEBUG_INTRA=${why_not:+mpi}
     for name in "$root"/build/gpu*-alexeyab*/bin/darknet; do
         [[ -n $program || ! -x $name ]] || program=$name
     done
@@ -423,8 +427,10 @@ alexeyab() {
 # Overlap changes no sum. Darknet's own kernels may round otherwise from run to run, so equal bits are said, not demanded.
 overlap() {
     local name bits traced arguments
-    for name in pure_nccl 'non_cuda_aware -cmn_intra mpi' 'pure_nccl -cmn_allreduce_dtype bf16'; do
+    local -x CMN_DEBUG_INTRA
+    for name in pure_nccl non_cuda_aware 'pure_nccl -cmn_allreduce_dtype bf16'; do
         read -ra arguments <<<"$name"
+        if [[ $name == non_cuda_aware ]]; then CMN_DEBUG_INTRA=mpi; else CMN_DEBUG_INTRA=''; fi
         if [[ -n $why_not && $name == pure_nccl* ]]; then
             report "$name, 2 ranks, overlap" "skip $why_not"
             continue
@@ -434,8 +440,8 @@ overlap() {
             continue
         fi
         mv out/wide.weights off-wide.weights
-        trains_as off-wide.weights 1e-5 "$name, 2 ranks, overlap on as off" 2 wide -cmn_communicator "${arguments[@]}" -cmn_overlap on \
-            -cmn_bucket_mb 1 -cmn_timeline out/trace.json
+        CMN_DEBUG_BUCKET_MB=1 trains_as off-wide.weights 1e-5 "$name, 2 ranks, overlap on as off" 2 wide -cmn_communicator "${arguments[@]}" \
+            -cmn_overlap on -cmn_timeline out/trace.json
         bits=no traced=no
         if cmp -s off-wide.weights out/wide.weights; then bits=yes; fi
         if grep -q '"exchange 0"' out/trace.json 2>/dev/null; then traced=yes; fi
@@ -472,11 +478,12 @@ last_accuracy() {
 
 mnist() {
     local accuracy ranks by=() wrapper=()
+    local -x CMN_DEBUG_INTRA=''
     sed 's|^backup.*|backup=out|' "$root/cfg/mnist.data" >mnist.data
     cp "$root/cfg/mnist_conv.cfg" .
     for ranks in 1 2; do
         rm -f out/*
-        ((ranks == 1)) || by=(-cmn_communicator non_cuda_aware -cmn_intra mpi) CMN_DEBUG_SHARE_GPUS=1
+        ((ranks == 1)) || by=(-cmn_communicator non_cuda_aware) CMN_DEBUG_SHARE_GPUS=1 CMN_DEBUG_INTRA=mpi
         if ! timeout --kill-after=5 400 "${mpiexec[@]}" -n "$ranks" "$DARKNET" classifier train mnist.data mnist_conv.cfg -cmn -cmn_seed 7 \
             ${GPU_TEST_EPOCHS:+-cmn_epochs "$GPU_TEST_EPOCHS"} "${by[@]}" >log 2>&1; then
             report "MNIST conv net on $ranks ranks" "$(why_not_trained)" log
@@ -511,9 +518,8 @@ faults() {
             report 'a stalled rank is noticed' "skip $why_not"
             continue
         fi
-        GPU_TEST_JOB=$$ timeout --kill-after=5 120 "${mpiexec[@]}" -n 2 -x GPU_TEST_JOB "${wrapper[@]}" "$DARKNET" classifier train small.data endless.cfg \
-            -cmn -cmn_validate 0 -cmn_timeout 5 -cmn_communicator "$([[ -n $why_not ]] && echo non_cuda_aware || echo pure_nccl)" \
-            -cmn_intra "$([[ -n $why_not ]] && echo mpi || echo auto)" >log 2>&1 &
+        CMN_DEBUG_INTRA=${why_not:+mpi} GPU_TEST_JOB=$$ timeout --kill-after=5 120 "${mpiexec[@]}" -n 2 -x GPU_TEST_JOB "${wrapper[@]}" "$DARKNET" classifier train small.data endless.cfg \
+            -cmn -cmn_validate 0 -cmn_timeout 5 -cmn_communicator "$([[ -n $why_not ]] && echo non_cuda_aware || echo pure_nccl)" >log 2>&1 &
         job=$!
         for ((i = 0; i < 200; i++)); do
             ! grep -q '^[0-9]*, ' log || break

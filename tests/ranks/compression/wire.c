@@ -239,7 +239,7 @@ static void directions_agree(void **unused)
 static void topk_sums_alike_by_all(void **unused)
 {
     static const int by[] = {CMN_EXCHANGE_PAIRWISE, CMN_EXCHANGE_HALVING, CMN_EXCHANGE_RING,
-                             CMN_EXCHANGE_MPI, CMN_EXCHANGE_AUTO};
+                             CMN_EXCHANGE_AUTO};
     const struct cmn_compressor *compressor = NULL;
     unsigned long long sent, all_sent = 0;
     float *first = NULL;

@@ -12,15 +12,12 @@ struct key {
 
 static const struct key keys[] = {
     {"cmn_communicator", "auto", "naive", "naive", {NULL}},
-    {"cmn_intra", "auto", "mpi", "mpi", {"", "Mpi", "tcp"}},
-    {"cmn_exchange", "auto", "halving", "halving", {"", "Ring", "tree", "0"}},
     {"cmn_allreduce_dtype", "fp32", "bf16", "bf16", {"", "fp8", "half"}},
     {"cmn_compress", "off", "topk", "topk", {"", "top-k", "powersgd "}},
     {"cmn_topk_ratio", "0.01", "0.1", "0.1", {"", "0", "0.6", "nan", "1%"}},
     {"cmn_topk_warmup", "off", "300", "300", {"", "-1", "1000001", "1.5", "x"}},
     {"cmn_powersgd_rank", "4", "1", "1", {"", "0", "65", "2.5"}},
     {"cmn_overlap", "auto", "off", "off", {"", "0", "1", "yes"}},
-    {"cmn_bucket_mb", "auto", "2.5", "2.5", {"", "-1", "1025", "inf", "4MB"}},
     {"cmn_double_buffering", "off", "on", "on", {"", "2", "yes"}},
     {"cmn_local_steps", "off", "8", "8", {"", "0", "1000001", "8.5"}},
     {"cmn_timeout", "300", "5", "5", {"", "0", "1000001", "5s"}},
@@ -36,7 +33,6 @@ static const struct key keys[] = {
     {"cmn_sync_bn", "off", "on", "on", {"", "2", "yes"}},
     {"cmn_exact", "off", "on", "on", {"", "2", "yes"}},
     {"cmn_balance", "off", "auto", "auto", {"", "1", "on"}},
-    {"cmn_tf32", "auto", "off", "off", {"", "0", "1", "tf32"}},
     {"cmn_mixed", "off", "bf16", "bf16", {"", "1", "on", "fp16"}},
     {"cmn_epochs", "off", "3", "3", {"", "-1", "1000001", "x", "1.5", "99999999999999999999"}},
     {"cmn_scatter", "global", "none", "none", {"", "glob", "Global", "shards"}},
@@ -218,7 +214,6 @@ static void other_spellings(void **state)
     static const struct {
         const char *key, *value, *now, *shown;
     } old[] = {
-        {"cmn_bucket_mb", "0", "cmn_bucket_mb", "auto"},
         {"cmn_double_buffering", "1", "cmn_double_buffering", "on"},
         {"cmn_local_steps", "1", "cmn_local_steps", "off"},
         {"cmn_lars", "0", "cmn_lars", "off"},
