@@ -22,7 +22,7 @@ for ((r = 1; r <= RUNS; r++)); do
     echo "run $r of $RUNS" >&2
     run own
     run all -cmn_sync_bn 1
-    run all-by-messages -cmn_sync_bn 1 -cmn_intra mpi
+    CMN_DEBUG_INTRA=mpi run all-by-messages -cmn_sync_bn 1
 done
 
 echo "$(machine); $RUNS runs of $STEPS steps, $NP ranks; median (least to most)"

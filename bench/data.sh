@@ -101,9 +101,10 @@ on_hosts() {
     sed "s/MAX/$(($1 * epoch))/" "$work/pictures.cfg" >"$work/hosts.cfg"
     rm -rf "$work/out"
     sent=$(cluster_payload node1)
+    export CMN_DEBUG_EXCHANGE=pairwise
     cluster_job 1+1+1
     "${job[@]}" "$DARKNET" classifier train "$work/pictures.data" "$work/hosts.cfg" -cmn -cmn_seed 1 -cmn_validate 0 -cmn_report quiet \
-        -cmn_communicator flat -cmn_exchange pairwise -cmn_report_every "$epoch" -cmn_json "$work/log.json" \
+        -cmn_communicator flat -cmn_report_every "$epoch" -cmn_json "$work/log.json" \
         "${root[@]}" "${@:3}" >"$work/output" 2>&1 || { cat "$work/output" >&2; return 1; }
     sent=$(($(cluster_payload node1) - sent))
     cluster_agree

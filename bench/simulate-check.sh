@@ -1,7 +1,7 @@
 #!/bin/bash
 # Holds the simulation against real messages: the same program (bench/simulate.c) between nodes that are network namespaces
 # of this machine, each of which may send RATE (tests/hosts/cluster.bash), and in SimGrid on a platform with that rate and
-# with the latency that cmn_link_measure() found there. Prints a table; asserts nothing.
+# with the latency that was measured there. Prints a table; asserts nothing.
 #
 # NODES, RATES (Mbit/s), SIZES (MB) and BY choose; the least of CALLS steps counts, as other programs on this machine make
 # steps longer, never shorter. The rates are low because all nodes share its cores. ROUNDS=2 takes all again and keeps the

@@ -24,10 +24,10 @@ export OPENBLAS_NUM_THREADS=1
 settings=(
     'baseline|no communication|1|0|'
     'off|fp32, no overlap|1|1|-cmn_overlap off'
-    'on|fp32, overlap|1|1|-cmn_overlap on -cmn_bucket_mb 1'
+    'on|fp32, overlap|1|1|-cmn_overlap on'
     'auto|fp32, overlap by auto|1|1|'
-    'fp16|fp16, overlap|1|0.5|-cmn_compress fp16 -cmn_overlap on -cmn_bucket_mb 1'
-    'powersgd|powersgd rank 4, overlap|1|0.02|-cmn_compress powersgd -cmn_overlap on -cmn_bucket_mb 1'
+    'fp16|fp16, overlap|1|0.5|-cmn_compress fp16 -cmn_overlap on'
+    'powersgd|powersgd rank 4, overlap|1|0.02|-cmn_compress powersgd -cmn_overlap on'
     'double|double buffering|1|1|-cmn_double_buffering 1'
     'double-fp16|double buffering, fp16|1|0.5|-cmn_double_buffering 1 -cmn_compress fp16'
     'double-powersgd|double buffering, powersgd 4|1|0.02|-cmn_double_buffering 1 -cmn_compress powersgd'
@@ -47,6 +47,7 @@ if ! cluster_up 2; then
 fi
 work=$(mktemp -d)
 trap 'cluster_down; rm -rf "$work"' EXIT
+export CMN_DEBUG_BUCKET_MB=
 cluster_job "$SHAPE"
 
 # The same names many times: all are decoded and kept soon, and no epoch ends in the measured time, where local steps would meet.
@@ -78,12 +79,14 @@ pilot() {
 
 # train NAME NET COMMUNICATOR WARM TOTAL [KEY VALUE...]: trains TOTAL steps, a row each WARM steps.
 train() {
+    local CMN_DEBUG_BUCKET_MB=''
     awk -v steps="$5" '
         /^cmn_epochs/ { next }
         /^policy/ { print "policy=constant"; next }
         /^max_batches/ { print "max_batches=" steps; next }
         { print }' "cfg/$2.cfg" >"$work/$1.cfg"
     rm -f "$work/out/$1.weights" "$work/log.json"
+    [[ " ${*:6} " != *' -cmn_overlap on '* ]] || CMN_DEBUG_BUCKET_MB=1
     timeout --kill-after=5 300 "${job[@]}" "$DARKNET" classifier train "$work/bench.data" "$work/$1.cfg" -cmn \
         -cmn_communicator "$3" -cmn_seed 1 -cmn_validate 0 -cmn_verify 0 -cmn_report quiet -cmn_report_every "$4" \
         -cmn_json "$work/log.json" "${@:6}" >"$work/output" 2>&1

@@ -139,7 +139,7 @@ enum cmn_convolution_result { CMN_INPUT, CMN_WEIGHTS, CMN_OUTPUT };
  * added to what is there; `output` is then its gradient. Tensors are Darknet's: image, channel, row,
  * column. From CMN_WEIGHTS to a CMN_INPUT right after it, the same `output` must not change: it is
  * reordered once for both. Returns 0 where the caller has to compute: without -cmn, in an
- * evaluation, with cmn_onednn=off, and where oneDNN has only its slow reference for that shape. */
+ * evaluation, with CMN_DEBUG_ONEDNN=off, and where oneDNN has only its slow reference for that shape. */
 int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_result result,
                  float *input, float *weights, float *output);
 
@@ -331,10 +331,6 @@ void cmn_progress(void);
  * depend on the number of threads, and returns 1; else 0. */
 int cmn_multiply(int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
                  const float *b, int ldb, float beta, float *c, int ldc);
-
-/* Local. Where GPUs multiply: what cmn_tf32 says. 1: factors may be rounded to TF32; 0: never; -1: as
- * NVIDIA's libraries have it, also without -cmn. */
-int cmn_tf32(void);
 
 /* Local. Batch normalisation calls it: whether it is to use the statistics of all ranks now
  * (cmn_sync_bn, in a micro-batch of a training), and so must call the next two; 0 without -cmn. */

@@ -68,10 +68,8 @@ struct cmn_communicator {
     const char *cpu, *gpu; /* "yes", or why not */
     const char *use;       /* when to use it */
     int sums;              /* 0: ranks are left different (dummy) */
-    const char *always;    /* the transport that it takes; NULL: cmn_intra decides, within a node */
     int casts;             /* 1: on GPUs it can send what cmn_compress=fp16 and bf16 ask for */
     int delays;            /* 1: on GPUs it can exchange during the next step */
-    int exchanges;         /* 1: on GPUs cmn_exchange says how it sums by messages */
     int compresses;        /* 1: it can send what a compressor makes of the gradients */
     enum cmn_in_order in_order;
 

@@ -1,9 +1,9 @@
 /* flat: all gradients lie in one block, which is exchanged at once, in chunks.
  *
  * Steps: for every chunk of 4 MiB of the block, MPI_Allreduce over all ranks, in place.
- * With a compressor, double buffering or a named cmn_exchange: overlapped_allreduce.h, with each rank as a node of its
+ * With a compressor, double buffering or CMN_DEBUG_EXCHANGE: overlapped_allreduce.h, with each rank as a node of its
  * own; with a compressor on GPUs compressed_allreduce.h, whose messages are the CPU's. On GPUs with 16 bits, double
- * buffering or a named cmn_exchange non_cuda_aware.c, in which each rank copies: MPI adds no floats of 16 bits, and
+ * buffering or CMN_DEBUG_EXCHANGE non_cuda_aware.c, in which each rank copies: MPI adds no floats of 16 bits, and
  * sums a GPU's memory in calls that block.
  * Bytes: about 2(N-1)/N * 4n sent per rank for a block of n floats, by any bandwidth-optimal
  * algorithm; Open MPI picks one per chunk size. */
@@ -28,7 +28,7 @@ struct flat {
 static int needs_messages(const struct cmn_options *o)
 {
     return o->compress != CMN_COMPRESS_OFF || o->double_buffering ||
-           (o->exchange != CMN_EXCHANGE_AUTO && o->exchange != CMN_EXCHANGE_MPI);
+           o->exchange != CMN_EXCHANGE_AUTO;
 }
 
 static int overlaps(const struct cmn_topology *t, const struct cmn_options *o)
@@ -44,7 +44,7 @@ static int copies(const struct cmn_topology *t, const struct cmn_options *o)
 static const char *refuses_flat(const struct cmn_topology *t, const struct cmn_options *o)
 {
     if (overlaps(t, o) || copies(t, o)) {
-        return cmn_overlap_refuses(o);
+        return NULL;
     }
     /* With cmn_exact it sums nothing: communicators/ordered_sum.h does. */
     return cmn_compressed_wanted(t, o) || o->exact ? NULL : cmn_mpi.refuses(t, o);
@@ -147,10 +147,8 @@ const struct cmn_communicator cmn_communicator_flat = {
     .sums = 1,
     .casts = 1,
     .delays = 1,
-    .exchanges = 1,
     .compresses = 1,
     .in_order = CMN_IN_ORDER_BY_MESSAGES,
-    .always = "mpi",
     .refuses = refuses_flat,
     .open = open_flat,
     .memory = cmn_node_groups_memory,

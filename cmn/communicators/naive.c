@@ -45,7 +45,6 @@ const struct cmn_communicator cmn_communicator_naive = {
     .gpu = "with CUDA-aware MPI (untried)",
     .use = "reference for tests; simple and slow",
     .sums = 1,
-    .always = "mpi",
     .refuses = refuses_naive,
     .open = open_naive,
     .allreduce = allreduce_naive,

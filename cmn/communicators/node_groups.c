@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "transports/mpi.h"
 #include "transports/nccl.h"
 
 const char cmn_mpi_on_gpu[] =
@@ -30,11 +29,11 @@ const char *cmn_node_groups_refuse_within(const struct cmn_topology *t, const st
 
     if (within && within != &cmn_shm && t->device < 0) {
         if (o->compress != CMN_COMPRESS_OFF) {
-            return "compressors need the ranks of a node in shared memory: leave cmn_intra away";
+            return "compressors need the ranks of a node in shared memory: unset CMN_DEBUG_INTRA";
         }
         if (o->double_buffering) {
-            return "double buffering needs the ranks of a node in shared memory: leave cmn_intra "
-                   "away";
+            return "double buffering needs the ranks of a node in shared memory: unset "
+                   "CMN_DEBUG_INTRA";
         }
     }
     if (within && t->device >= 0 && o->double_buffering && within != &cmn_nccl) {
@@ -63,7 +62,7 @@ const char *cmn_node_groups_refuse(const struct cmn_topology *t, const struct cm
                "smaller: leave it away, or use flat, which sends all the same";
     }
     if (cmn_compressed_wanted(t, o) && cmn_transport_intra(t, o) != &cmn_nccl) {
-        return "compressors on GPUs need NCCL within a node: leave cmn_intra away, or use flat";
+        return "compressors on GPUs need NCCL within a node: use flat";
     }
     return NULL;
 }
@@ -249,15 +248,12 @@ const char *cmn_node_groups_no_begin(void *self)
     }
     return g->intra.topology->inter_size == 1
                ? "all ranks are on one node: there is no link whose time could be hidden"
-               : "it needs the ranks of a node in shared memory: leave cmn_intra away";
+               : "it needs the ranks of a node in shared memory: unset CMN_DEBUG_INTRA";
 }
 
 int cmn_node_groups_state(void *self, int i, struct cmn_state *state)
 {
     struct cmn_node_groups *g = self;
-
-    struct cmn_link *link[2];
-    int links = 0;
 
     if (g->compressed) {
         return cmn_compressed_state(g->compressed, i, state);
@@ -265,13 +261,7 @@ int cmn_node_groups_state(void *self, int i, struct cmn_state *state)
     if (g->overlap) {
         return cmn_overlap_state(g->overlap, i, state);
     }
-    if (g->within == &cmn_mpi && cmn_mpi_link(g->intra_self)) {
-        link[links++] = cmn_mpi_link(g->intra_self);
-    }
-    if (g->between == &cmn_mpi && cmn_mpi_link(g->inter_self)) {
-        link[links++] = cmn_mpi_link(g->inter_self);
-    }
-    return i < links ? cmn_state_of_link(link[i], "network", state) : 0;
+    return 0;
 }
 
 void cmn_node_groups_close(void *self)

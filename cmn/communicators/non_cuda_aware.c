@@ -6,7 +6,7 @@
  * first ranks by messages (transports/sums.h), a copy back. At the end, one NCCL broadcast of
  * everything within the node. While one part is copied another travels; and when exchanges
  * overlap, all of it begins while backward still makes the rest. Without NCCL, or with
- * cmn_intra=mpi, every rank copies, and the messages go between all ranks. With
+ * CMN_DEBUG_INTRA=mpi, every rank copies, and the messages go between all ranks. With
  * cmn_compress=fp16 or bf16 the messages have 16 bits, as those of pure_nccl. With
  * cmn_compress=powersgd: compressed_allreduce.h, over the ranks that copy.
  * Bytes, block of n floats, M nodes: over a node's link each way 2(M-1)/M * 4n, half of that with 16
@@ -79,9 +79,6 @@ static const char *refuses_non_cuda_aware(const struct cmn_topology *t, const st
 {
     if (t->device < 0) {
         return "the gradients are in the CPU's memory: use shm, hierarchical or flat";
-    }
-    if (o->exchange != CMN_EXCHANGE_AUTO && t->inter_size == 1 && by_nccl(t, o)) {
-        return "all ranks are on one node, and no messages are sent: leave cmn_exchange away";
     }
     if (o->compress == CMN_COMPRESS_POWERSGD && t->inter_size == 1 && by_nccl(t, o)) {
         return "all ranks are on one node, and nothing is sent that a compressor could make "
@@ -394,11 +391,7 @@ static int state_non_cuda_aware(void *self, int i, struct cmn_state *state)
 {
     const struct non_cuda_aware *s = self;
 
-    if (s->compressed) {
-        return cmn_compressed_state(s->compressed, i, state);
-    }
-    return i == 0 && s->between ? cmn_state_of_link(cmn_sums_link(s->between), "network", state)
-                                : 0;
+    return s->compressed ? cmn_compressed_state(s->compressed, i, state) : 0;
 }
 
 static void destroy(cudaEvent_t event)
@@ -500,7 +493,6 @@ const struct cmn_communicator cmn_communicator_non_cuda_aware = {
     .sums = 1,
     .casts = 1,
     .delays = 1,
-    .exchanges = 1,
     .compresses = 1,
     .refuses = refuses_non_cuda_aware,
     .open = open_non_cuda_aware,

@@ -14,7 +14,7 @@
  *
  * With cmn_overlap=on a chunk is begun as soon as all ranks of the node have filled it, while the last backward
  * of the step still computes the rest: each says in the shared memory how far it is. Chunks are an eighth of the
- * block then, or as large as cmn_bucket_mb says, at least 64 KiB. */
+ * block then, or as large as CMN_DEBUG_BUCKET_MB says, at least 64 KiB. */
 #ifndef CMN_ORDERED_LEVELS_H
 #define CMN_ORDERED_LEVELS_H
 

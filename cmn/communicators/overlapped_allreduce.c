@@ -50,31 +50,17 @@ struct cmn_overlap {
     double probed; /* seconds (cmn_clock) */
 };
 
-const char *cmn_overlap_refuses(const struct cmn_options *o)
-{
-    return o->exchange == CMN_EXCHANGE_MPI && cmn_wire_type(o) != CMN_FP32
-               ? "MPI sums 32 bits: cmn_compress=fp16 or bf16 needs cmn_exchange=pairwise, halving "
-                 "or ring"
-               : NULL;
-}
-
 const char *cmn_overlap_refuses_nodes(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    const char *why = cmn_overlap_refuses(o);
-
-    if (!why && t->inter_size == 1 && o->compress != CMN_COMPRESS_OFF) {
+    if (t->inter_size == 1 && o->compress != CMN_COMPRESS_OFF) {
         return "all ranks are on one node, and nothing is sent that a compressor could make "
-               "smaller: leave it away, or use flat, which sends all the same";
+               "smaller: remove cmn_compress, or use flat, which sends all the same";
     }
-    if (!why && t->inter_size == 1 && o->exchange != CMN_EXCHANGE_AUTO) {
-        return "all ranks are on one node, and cmn_exchange is for sums between nodes: leave it "
-               "away, or use flat, which sends all the same";
+    if (t->inter_size == 1 && o->double_buffering) {
+        return "all ranks are on one node, and there is no link whose time could be hidden: remove "
+               "cmn_double_buffering, or use flat, which sends all the same";
     }
-    if (!why && t->inter_size == 1 && o->double_buffering) {
-        return "all ranks are on one node, and there is no link whose time could be hidden: leave "
-               "cmn_double_buffering away, or use flat, which sends all the same";
-    }
-    return why;
+    return NULL;
 }
 
 static void idle(void *self);

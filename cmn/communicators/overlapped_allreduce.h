@@ -19,12 +19,8 @@
 
 struct cmn_overlap;
 
-/* Local, the same on all ranks. Why the options' compressor cannot be used between nodes here, or
- * NULL. Valid until the thread's next call. */
-const char *cmn_overlap_refuses(const struct cmn_options *o);
-
-/* The same for communicators that send nothing on one node: there they refuse compressors and
- * double buffering. */
+/* Local, the same on all ranks. Why communicators that send nothing on one node refuse compressors
+ * and double buffering there, or NULL. Static. */
 const char *cmn_overlap_refuses_nodes(const struct cmn_topology *t, const struct cmn_options *o);
 
 /* Collective, blocking. t and o must outlive the overlap. 1 <= owners <= t->least_intra. 0, or -1

@@ -5,8 +5,8 @@
  * a part is divided by the step's images, cast to 16 bits into a second buffer, summed there, and
  * multiplied by them on its way back; the metrics always travel as 32 bits.
  * When exchanges overlap, a part is given to NCCL as soon as all of it is final, and waits on the
- * GPU for the backward that makes it. The parts depend on the block alone, so overlap and
- * cmn_bucket_mb change no bit of the sums.
+ * GPU for the backward that makes it. The parts depend on the block alone, so overlap
+ * changes no bit of the sums.
  * Bytes: 2(N-1)/N * 4n sent per rank for a block of n floats by NCCL's ring, half of that with 16
  * bits. Over a node's link the same, once for each ring that NCCL lays over the nodes. NCCL picks
  * the algorithm.
@@ -109,7 +109,6 @@ const struct cmn_communicator cmn_communicator_pure_nccl = {
     .sums = 1,
     .casts = 1,
     .delays = 1,
-    .always = "nccl",
     .refuses = refuses_pure_nccl,
     .open = open_pure_nccl,
     .memory = memory_pure_nccl,

@@ -144,12 +144,10 @@ static const struct cmn_communicator *first_that_works(const struct cmn_topology
 /* On one node. The key because of which shm refuses: it is about messages, and shm sends none. Or NULL. */
 static const char *key_of_messages(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    if (o->intra != CMN_INTRA_AUTO || !cmn_overlap_refuses_nodes(t, o)) {
+    if (!cmn_overlap_refuses_nodes(t, o)) {
         return NULL;
     }
-    return o->exchange != CMN_EXCHANGE_AUTO  ? "cmn_exchange"
-           : o->compress != CMN_COMPRESS_OFF ? "cmn_compress"
-                                             : "cmn_double_buffering";
+    return o->compress != CMN_COMPRESS_OFF ? "cmn_compress" : "cmn_double_buffering";
 }
 
 /* The first that works, or, on several nodes, the fastest, of those that do not refuse. */
@@ -207,10 +205,6 @@ static const char *refuses_exact(const struct cmn_communicator *c, const struct 
         return "cmn_exact=on adds up along a tree, and has no such way to send: use flat, shm, "
                "hierarchical or two_dimensional, or leave cmn_communicator away";
     }
-    if (c->in_order != CMN_IN_ORDER_BY_MESSAGES && o->intra == CMN_INTRA_MPI) {
-        return "cmn_exact=on adds up within a node in shared memory there: leave cmn_intra away, "
-               "or use flat";
-    }
     return NULL;
 }
 
@@ -222,11 +216,6 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
 
     if (o->exact && refuses_exact(c, o)) {
         return refuses_exact(c, o);
-    }
-    if (o->exchange != CMN_EXCHANGE_AUTO && !(gpu ? c->exchanges : c->compresses)) {
-        return gpu ? "NCCL or MPI sums for it: cmn_exchange needs non_cuda_aware or flat on GPUs"
-                   : "MPI sums for it: cmn_exchange needs flat, shm, hierarchical or "
-                     "two_dimensional";
     }
     if (gpu && o->double_buffering && !c->delays) {
         return "MPI sums a GPU's memory in calls that block: cmn_double_buffering needs pure_nccl, "
@@ -257,20 +246,9 @@ static const char *refuses_keys(const struct cmn_communicator *c, const struct c
 const char *cmn_communicator_refuses(const struct cmn_communicator *c, const struct cmn_topology *t,
                                      const struct cmn_options *o)
 {
-    static _Thread_local char why[256];
-    const char *asked = cmn_options_word(o, "cmn_intra");
+    const char *why = refuses_keys(c, t, o);
 
-    if (refuses_keys(c, t, o)) {
-        return refuses_keys(c, t, o);
-    }
-    if (c->always && strcmp(asked, "auto") && strcmp(asked, c->always)) {
-        snprintf(why, sizeof why,
-                 "it always exchanges by %s: use cmn_intra=%s with hierarchical, two_dimensional "
-                 "or single_node",
-                 c->always, asked);
-        return why;
-    }
-    return c->refuses(t, o);
+    return why ? why : c->refuses(t, o);
 }
 
 const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology *t,
@@ -290,9 +268,6 @@ const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology
             return NULL;
         }
         return c;
-    }
-    if (o->intra != CMN_INTRA_AUTO && !cmn_transport_intra(t, o)) {
-        return NULL;
     }
     *why = text;
     if (t->size == 1 || t->device >= 0) {

@@ -371,7 +371,6 @@ const struct cmn_communicator cmn_communicator_shm = {
     .sums = 1,
     .compresses = 1,
     .in_order = CMN_IN_ORDER_BY_SLICES,
-    .always = "shm",
     .refuses = refuses_shm,
     .open = open_shm,
     .memory = memory_shm,

@@ -45,14 +45,6 @@ struct cmn_state {
     long most;
 };
 
-/* Local. As `state` of struct cmn_compressor, of what cmn_exchange=auto chooses by; NULL: nothing. */
-static inline int cmn_state_of_link(struct cmn_link *link, const char *name,
-                                    struct cmn_state *state)
-{
-    *state = (struct cmn_state){name, link, sizeof *link, CMN_VALUES_FINITE, 0};
-    return link ? 3 : 0;
-}
-
 /* What goes wrong in these calls ends the job. */
 struct cmn_compressor {
     const char *name;

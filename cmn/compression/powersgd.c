@@ -442,15 +442,8 @@ static int state_powersgd(void *self, int i, struct cmn_state *state)
 {
     struct powersgd *s = self;
 
-    int entries = s->kept_floats ? 2 : 0;
-
-    if (i == entries) {
-        return cmn_state_of_link(cmn_sums_link(s->first.sums), "network", state);
-    }
-    if (i > entries) {
-        return i == entries + 1
-                   ? cmn_state_of_link(cmn_sums_link(s->second.sums), "network again", state)
-                   : 0;
+    if (i >= (s->kept_floats ? 2 : 0)) {
+        return 0;
     }
     *state = i == 0 ? (struct cmn_state){"kept by powersgd", s->kept,
                                          s->kept_floats * sizeof *s->kept, CMN_VALUES_FINITE, 0}

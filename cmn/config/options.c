@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/debug.h"
 #include "base/log.h"
 
 /* WORD_OR_RANK: as WORD, and the last word may have a colon and a whole number from `low` to `high`
@@ -70,20 +71,11 @@ static const struct option table[] = {
      "auto: faster ranks take more of a step's micro-batches, as measured while training; the bits "
      "stay those of equal parts (docs/use/exactness.md)",
      0, "cmn_exact=on"},
-    {batch, "cmn_tf32", WORD, "auto", "auto, on, off", 0, 0, AT(tf32),
-     "whether GPUs round the factors of products to TF32 (10 bits of mantissa); on: they may; off: "
-     "never; auto: as NVIDIA has it, which is cuDNN may and cuBLAS does not",
-     1, NULL},
     {batch, "cmn_mixed", WORD, "off", "off, bf16", 0, 0, AT(mixed),
      "bf16: GPUs compute a training's convolutions in bf16 (7 bits of mantissa), by cuDNN; "
      "weights, "
      "gradients and all else keep 32 bits (docs/use/gpu.md)",
      0, NULL},
-    {batch, "cmn_onednn", WORD, "auto", "auto, on, off", 0, 0, AT(onednn),
-     "whether oneDNN computes a training's convolutions on the CPU; on: it must; off: Darknet's "
-     "own "
-     "loops and OpenBLAS; auto: where the program was built with it",
-     1, NULL},
     {batch, "cmn_epochs", NUMBER, "off", "0 to 1000000 epochs, or off", 0, 1000000, AT(epochs),
      "end after this many epochs (passes over the training list); off: max_batches decides", 0,
      NULL},
@@ -103,15 +95,6 @@ static const struct option table[] = {
      "strategy that sums the gradients over the ranks; auto: the fastest one here, measured where "
      "there are several nodes",
      1, NULL},
-    {exchange, "cmn_intra", WORD, "auto", "auto, shm, mpi, nccl", 0, 0, AT(intra),
-     "transport within a node, for communicators that leave the choice; auto: shm on the CPU, "
-     "nccl on GPUs",
-     1, NULL},
-    {exchange, "cmn_exchange", WORD, "auto", "auto, pairwise, halving, ring, mpi", 0, 0,
-     AT(exchange),
-     "algorithm of sums by messages; auto: pairwise up to 8 nodes, with more the fastest for each "
-     "length by a model of the measured network; mpi: MPI's own",
-     1, NULL},
     {exchange, "cmn_compress", WORD_OR_RANK, "off", "off, fp16, bf16, powersgd[:1-64]", 1, 64,
      AT(compress),
      "what gradients become between nodes, with error feedback (what is not sent is added to the "
@@ -122,9 +105,6 @@ static const struct option table[] = {
      "overlap the allreduce between nodes with the backward pass; auto: where the first steps are "
      "measurably faster with it",
      0, NULL},
-    {exchange, "cmn_bucket_mb", REAL, "auto", "0 to 1024 MiB, or auto", 0, 1024, AT(bucket_mb),
-     "MiB of a bucket of the overlapped allreduce; auto: measured in the first steps", 0,
-     "cmn_overlap!=off"},
     {exchange, "cmn_double_buffering", SWITCH, "off", "off, on", 0, 0, AT(double_buffering),
      "on: one-step-delayed gradients: a step's allreduce runs during the next step, whose end "
      "applies it",
@@ -134,9 +114,6 @@ static const struct option table[] = {
      "local SGD: each rank trains alone for this many steps, then weights and momentum are "
      "averaged (with double buffering only the weights); off: ranks exchange in every step",
      0, NULL},
-    {exchange, "cmn_share_gpus", SWITCH, "off", "off, on", 0, 0, AT(share_gpus),
-     "on: allow more ranks than GPUs on a node; NCCL needs settings for it (docs/use/gpu.md)", 1,
-     NULL},
 
     {data, "cmn_scatter", WORD, "global", "global, shard, none", 0, 0, AT(scatter),
      "order of the training list; global: one shuffled order for all ranks; shard: a fixed shard "
@@ -222,6 +199,12 @@ static const struct {
     {"cmn_compress_rank", "cmn_compress=powersgd:RANK"},
     {"cmn_powersgd_rank", "cmn_compress=powersgd:RANK"},
     {"cmn_allreduce_dtype", "cmn_compress=fp16 or bf16"},
+    {"cmn_bucket_mb", NULL},
+    {"cmn_exchange", NULL},
+    {"cmn_intra", NULL},
+    {"cmn_onednn", "a program built with ONEDNN=0 to compute without oneDNN"},
+    {"cmn_tf32", "NVIDIA_TF32_OVERRIDE=0 in the environment (docs/use/gpu.md)"},
+    {"cmn_share_gpus", "no more ranks on a node than it has GPUs"},
 };
 
 _Static_assert(KEYS <= 64, "struct cmn_options.fixed has a bit for each key");
@@ -466,6 +449,9 @@ void cmn_options_default(struct cmn_options *o)
     for (int i = 0; i < KEYS; i++) {
         store(o, &table[i], table[i].value, "default");
     }
+    o->intra = cmn_debug_word("INTRA");
+    o->exchange = cmn_debug_word("EXCHANGE");
+    o->bucket_mb = cmn_debug_number("BUCKET_MB");
 }
 
 /* 0, or -1 with a reason where this key, or this value of it, was removed. */
@@ -633,9 +619,12 @@ void cmn_options_value(const struct cmn_options *o, const char *key, char *text,
 int cmn_options_print(const struct cmn_options *o, char *text, size_t bytes)
 {
     char value[CMN_TEXT];
-    size_t used = 0;
+    size_t used;
 
-    text[0] = '\0';
+    if (cmn_debug_print(text, bytes)) {
+        return -1;
+    }
+    used = strlen(text);
     for (int i = 0; i < KEYS && used < bytes; i++) {
         print_value(o, &table[i], value, sizeof value);
         used += (size_t)snprintf(text + used, bytes - used, "%s = %s\n", table[i].key, value);

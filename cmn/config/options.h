@@ -13,14 +13,13 @@ enum cmn_data_mode { CMN_DATA_SHARED, CMN_DATA_ROOT };
 enum cmn_scatter_mode { CMN_SCATTER_GLOBAL, CMN_SCATTER_SHARD, CMN_SCATTER_NONE };
 enum cmn_report_mode { CMN_REPORT_TABLE, CMN_REPORT_LINES, CMN_REPORT_QUIET };
 
-enum cmn_intra_transport { CMN_INTRA_AUTO, CMN_INTRA_SHM, CMN_INTRA_MPI, CMN_INTRA_NCCL };
-/* Algorithm of sums by messages (transports/sums.h). */
+enum cmn_intra_transport { CMN_INTRA_AUTO, CMN_INTRA_MPI };
+/* Algorithm of sums by messages (transports/sums.h), in the order of CMN_DEBUG_EXCHANGE's words. */
 enum cmn_exchange_by {
     CMN_EXCHANGE_AUTO,
     CMN_EXCHANGE_PAIRWISE,
     CMN_EXCHANGE_HALVING,
-    CMN_EXCHANGE_RING,
-    CMN_EXCHANGE_MPI
+    CMN_EXCHANGE_RING
 };
 enum cmn_overlap_mode { CMN_OVERLAP_AUTO, CMN_OVERLAP_ON, CMN_OVERLAP_OFF };
 /* The first three are those of enum cmn_dtype. */
@@ -32,9 +31,7 @@ enum cmn_compress {
 };
 
 enum cmn_balance_mode { CMN_BALANCE_OFF, CMN_BALANCE_AUTO };
-enum cmn_tf32_mode { CMN_TF32_AUTO, CMN_TF32_ON, CMN_TF32_OFF };
 enum cmn_mixed_mode { CMN_MIXED_OFF, CMN_MIXED_BF16 };
-enum cmn_onednn_mode { CMN_ONEDNN_AUTO, CMN_ONEDNN_ON, CMN_ONEDNN_OFF };
 
 enum cmn_scale_lr { CMN_SCALE_NONE, CMN_SCALE_LINEAR };
 
@@ -44,16 +41,12 @@ enum { CMN_TEXT = 1024 };
 
 struct cmn_options {
     char communicator[CMN_TEXT];
-    long intra;              /* enum cmn_intra_transport */
-    long exchange;           /* enum cmn_exchange_by */
     long overlap;            /* enum cmn_overlap_mode */
-    double bucket_mb;        /* MiB; 0: measured */
     long compress;           /* enum cmn_compress */
     long compress_rank;      /* of powersgd; lies behind `compress`, as its key sets both */
     long double_buffering;   /* 0, 1 */
     long local_steps;        /* 1: allreduce in every step */
     long timeout;            /* seconds */
-    long share_gpus;         /* 0, 1 */
     long batch;              /* enum cmn_batch_mode */
     long scale_lr;           /* enum cmn_scale_lr */
     double lars;             /* trust coefficient, 0: off */
@@ -62,9 +55,7 @@ struct cmn_options {
     long sync_bn;            /* 0, 1 */
     long exact;              /* 0, 1 */
     long balance;            /* enum cmn_balance_mode */
-    long tf32;               /* enum cmn_tf32_mode */
     long mixed;              /* enum cmn_mixed_mode */
-    long onednn;             /* enum cmn_onednn_mode */
     long epochs;             /* 0: max_batches decides */
     long scatter;            /* enum cmn_scatter_mode */
     long data;               /* enum cmn_data_mode */
@@ -85,6 +76,11 @@ struct cmn_options {
     long nonfinite;          /* enum cmn_nonfinite_mode */
     long checkpoint;         /* iterations between checkpoints, 0: none */
 
+    /* No keys: cmn_options_default() takes them from CMN_DEBUG_ variables. */
+    long intra;       /* enum cmn_intra_transport */
+    long exchange;    /* enum cmn_exchange_by */
+    double bucket_mb; /* MiB; 0: measured */
+
     uint64_t fixed; /* bit i: the command line set key i, which the cfg cannot change */
     uint64_t given; /* bit i: the command line or the cfg set it */
 };
@@ -95,7 +91,7 @@ static inline enum cmn_dtype cmn_wire_type(const struct cmn_options *o)
     return o->compress == CMN_COMPRESS_POWERSGD ? CMN_FP32 : (enum cmn_dtype)o->compress;
 }
 
-/* Local. Sets every key to its default. */
+/* Local. Sets every key to its default, and what CMN_DEBUG_ variables say. */
 void cmn_options_default(struct cmn_options *o);
 
 /* Local. Sets one key. A value from the command line stays when the cfg sets the same key later.
@@ -121,7 +117,7 @@ int cmn_options_idle(const struct cmn_options *o, const char *evaluator);
  * it separates the two. */
 long cmn_options_timeline(const char *value, char *file);
 
-/* Local. Writes one line "key = value\n" for each key, to compare ranks. 0, or -1 with a reason
+/* Local. Writes one line "key = value\n" for each CMN_DEBUG_ variable and key, to compare ranks. 0, or -1 with a reason
  * when `bytes` are too few. */
 int cmn_options_print(const struct cmn_options *o, char *text, size_t bytes);
 

@@ -172,16 +172,24 @@ static void backward_on_gpu(struct cmn_batch_norm *s, float *mean_delta, float *
 
 /* ---- open and close ---- */
 
-static void open_window(struct cmn_batch_norm *s)
+/* Whether the ranks of all nodes share memory. */
+static int open_window(struct cmn_batch_norm *s)
 {
     size_t bytes = cmn_batch_norm_doubles(s->filters) * sizeof(double);
+    int mine, all;
 
     s->node = (struct cmn_group){s->topology->intra, "intra", s->topology, s->options};
-    if (cmn_window_open(&s->window, &s->node, 2 * bytes, bytes)) {
-        cmn_fail_in("cmn_sync_bn (without shared memory: cmn_intra=mpi)");
-        cmn_fatal_reason();
+    mine = !cmn_window_open(&s->window, &s->node, 2 * bytes, bytes);
+    MPI_CALL(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, s->topology->world));
+    if (!all) {
+        cmn_window_close(s->window);
+        s->window = NULL;
+        cmn_say("cmn_sync_bn: statistics go by messages only: %s",
+                mine ? "ranks of another node cannot share memory" : cmn_reason());
+        return 0;
     }
     cmn_window_barrier_of(s->window)->purpose = "cmn_sync_bn";
+    return 1;
 }
 
 /* A communicator of its own: that of the gradients may have sums under way. */
@@ -198,13 +206,13 @@ static void open_on_gpu(struct cmn_batch_norm *s)
 /* Why the statistics go through the host. */
 static const char *refuses_gpu(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    return o->intra == CMN_INTRA_MPI ? "cmn_intra=mpi" : cmn_nccl.refuses(t, o);
+    return o->intra == CMN_INTRA_MPI ? "CMN_DEBUG_INTRA=mpi" : cmn_nccl.refuses(t, o);
 }
 
 static void open_on_host(struct cmn_batch_norm *s)
 {
     const struct cmn_topology *t = s->topology;
-    int shared = s->options->intra != CMN_INTRA_MPI, parts;
+    int shared = s->options->intra != CMN_INTRA_MPI && open_window(s), parts;
     size_t filters = s->filters, doubles = cmn_batch_norm_doubles(filters);
 
     s->nodes = shared ? t->inter_size : t->size;
@@ -215,9 +223,6 @@ static void open_on_host(struct cmn_batch_norm *s)
     s->host = cmn_calloc(2 * filters, sizeof *s->host);
     MPI_CALL(MPI_Comm_dup(shared ? t->inter : t->world, &s->inter));
     MPI_Comm_set_errhandler(s->inter, MPI_ERRORS_RETURN);
-    if (shared) {
-        open_window(s);
-    }
 }
 
 struct cmn_batch_norm *cmn_batch_norm_open(const struct cmn_topology *t,

@@ -29,8 +29,8 @@
 
 struct cmn_batch_norm;
 
-/* Collective, blocking. For layers of at most `filters` filters. With cmn_intra=mpi no memory
- * is shared: each rank counts as a node. t and o must outlive it. */
+/* Collective, blocking. For layers of at most `filters` filters. Where the ranks of a node cannot
+ * share memory each rank counts as a node. t and o must outlive it. */
 struct cmn_batch_norm *cmn_batch_norm_open(const struct cmn_topology *t,
                                            const struct cmn_options *o, size_t filters);
 

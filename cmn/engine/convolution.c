@@ -421,10 +421,9 @@ int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_resul
     return there;
 }
 
-int cmn_convolution_use(int on)
+void cmn_convolution_use(int on)
 {
     used = on;
-    return 0;
 }
 
 const char *cmn_convolution_kernels(void)
@@ -439,9 +438,9 @@ const char *cmn_convolution_kernels(void)
 
 #else
 
-int cmn_convolution_use(int on)
+void cmn_convolution_use(int on)
 {
-    return on ? -1 : 0;
+    (void)on;
 }
 
 const char *cmn_convolution_kernels(void)

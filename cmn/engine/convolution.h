@@ -14,9 +14,9 @@ static inline void cmn_convolution_hold_weights(int now)
 }
 #endif
 
-/* Local. Whether cmn_convolve() computes from now on; until then the caller does. 0, or -1 where the
- * program was built without oneDNN. */
-int cmn_convolution_use(int on);
+/* Local. Whether cmn_convolve() computes from now on; until then, and in a program without oneDNN,
+ * the caller does. */
+void cmn_convolution_use(int on);
 
 /* Local. A line that says which kernels of oneDNN are for this processor; "" without it. Static. */
 const char *cmn_convolution_kernels(void);

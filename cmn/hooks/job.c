@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/debug.h"
 #include "base/fatal.h"
 #include "base/job_stderr.h"
 #include "base/launcher.h"
@@ -345,7 +346,7 @@ static void run_tool(int argc, char **argv)
         leave(cmn_tool_run(tool, argc - 2, argv + 2));
     }
     cmn_options_default(&cmn_job.options);
-    if (cmn_arguments_take(&argc, argv, &cmn_job.options, &found)) {
+    if (cmn_arguments_take(&argc, argv, &cmn_job.options, &found) || cmn_debug_check()) {
         snprintf(reason, sizeof reason, "%s", cmn_reason());
     }
     start_darknet(&argc, &argv, 0);
@@ -358,7 +359,7 @@ static void run_tool(int argc, char **argv)
     device = device_of_tool(&argc, argv);
     cmn_tool_compare(argc, argv, &cmn_job);
     cmn_plan_device(device);
-    cmn_device_agree(&cmn_job.topology, device, (int)cmn_job.options.share_gpus);
+    cmn_device_agree(&cmn_job.topology, device);
     call.argc = argc - 2;
     call.argv = argv + 2;
     cmn_tool_run_job(tool, &call);
@@ -434,7 +435,7 @@ void cmn_init(int *argc, char **argv)
         run_tool(*argc, argv);
     }
     cmn_options_default(&cmn_job.options);
-    if (cmn_arguments_take(argc, argv, &cmn_job.options, &found)) {
+    if (cmn_arguments_take(argc, argv, &cmn_job.options, &found) || cmn_debug_check()) {
         snprintf(reason, sizeof reason, "%s", cmn_reason());
     }
     if (!found.on) {

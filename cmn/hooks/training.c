@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/debug.h"
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -94,31 +95,7 @@ static void flush_trained(void)
     }
 }
 
-int cmn_tf32(void)
-{
-    static const int says[] = {[CMN_TF32_AUTO] = -1, [CMN_TF32_ON] = 1, [CMN_TF32_OFF] = 0};
-
-    return cmn_job.on ? says[cmn_job.options.tf32] : -1;
-}
-
-enum { AMPERE = 8 }; /* the compute capability from which on GPUs have TF32 and bf16 */
-
-static void tell_tf32(void)
-{
-    int device = cmn_job.topology.device,
-        capability = device < 0 ? 0 : cmn_device_capability(device);
-
-    if (cmn_job.options.tf32 == CMN_TF32_AUTO || capability >= AMPERE) {
-        return;
-    }
-    if (device < 0) {
-        cmn_say("cmn_tf32 changes nothing: it is for GPUs, and this job uses the CPU");
-    } else {
-        cmn_say("cmn_tf32 changes nothing: GPUs have TF32 from compute capability 8.0 on, and "
-                "rank 0's has %d.x",
-                capability);
-    }
-}
+enum { AMPERE = 8 }; /* the compute capability from which on GPUs have bf16 */
 
 static int mixes(void)
 {
@@ -150,25 +127,6 @@ static void check_precision(void)
     }
 }
 
-static void choose_convolutions(void)
-{
-    long asked = cmn_job.options.onednn;
-
-    if (cmn_job.command->does != CMN_TRAINS || asked == CMN_ONEDNN_OFF) {
-        return;
-    }
-    if (cmn_job.topology.device >= 0) {
-        if (asked == CMN_ONEDNN_ON) {
-            cmn_say("cmn_onednn changes nothing: it is for the CPU, and this job uses GPUs");
-        }
-        return;
-    }
-    if (cmn_convolution_use(1) && asked == CMN_ONEDNN_ON) {
-        cmn_fatal("cmn_onednn=on, and this program has no oneDNN: leave the key away, or build "
-                  "with ONEDNN=1 (docs/start/install.md)");
-    }
-}
-
 int cmn_rank_batch(struct network *net, struct list *options, int batch, int *subdivisions)
 {
     static int registered;
@@ -180,12 +138,12 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
     }
     read_keys(options);
     refuse_of_tree();
-    cmn_device_agree(&cmn_job.topology, cmn_device_built() ? gpu_index : -1,
-                     (int)cmn_job.options.share_gpus);
-    choose_convolutions();
+    cmn_device_agree(&cmn_job.topology, cmn_device_built() ? gpu_index : -1);
+    if (cmn_job.command->does == CMN_TRAINS && cmn_job.topology.device < 0) {
+        cmn_convolution_use(!cmn_debug_word("ONEDNN"));
+    }
     cmn_session_configure(&cmn_job);
     cmn_watchdog_limit(cmn_job.options.timeout);
-    tell_tf32();
     choose_precision();
     if (cmn_job.topology.device >= 0) {
         cmn_end_job_before_libraries();

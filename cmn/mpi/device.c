@@ -10,6 +10,7 @@
 #include <cuda_runtime.h>
 #endif
 
+#include "base/debug.h"
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -518,9 +519,9 @@ static int find_sharer(const struct cmn_topology *t, const char *ids)
     return -1;
 }
 
-/* Ends the job where two ranks of a node use the same GPU, unless they may (`share`). Returns whether
- * any do that NCCL would refuse. */
-static int find_sharing(const struct cmn_topology *t, int device, int share)
+/* Ends the job where two ranks of a node use the same GPU, unless CMN_DEBUG_SHARE_GPUS is set. Returns
+ * whether any do that NCCL would refuse. */
+static int find_sharing(const struct cmn_topology *t, int device)
 {
     char *ids = cmn_calloc((size_t)t->intra_size, ID);
     char mine[ID];
@@ -534,11 +535,10 @@ static int find_sharing(const struct cmn_topology *t, int device, int share)
     free(ids);
     shares = sharer >= 0 && !getenv("NCCL_MULTI_RANK_GPU_ENABLE") && !getenv("NCCL_HOSTID");
     MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &shares, 1, MPI_INT, MPI_MAX, t->world));
-    if (sharer >= 0 && !share) {
+    if (sharer >= 0 && !cmn_debug_word("SHARE_GPUS")) {
         cmn_fatal(
             "ranks %d and %d of this node (of %d ranks there) use the same GPU, number %d of %d: "
-            "start "
-            "no more ranks on a node than it has GPUs, or allow it with cmn_share_gpus=on",
+            "start no more ranks on a node than it has GPUs, or use the CPU with -nogpu",
             t->intra_rank < sharer ? t->intra_rank : sharer,
             t->intra_rank < sharer ? sharer : t->intra_rank, t->intra_size, device,
             cmn_device_count());
@@ -546,7 +546,7 @@ static int find_sharing(const struct cmn_topology *t, int device, int share)
     return shares;
 }
 
-void cmn_device_agree(struct cmn_topology *t, int device, int share)
+void cmn_device_agree(struct cmn_topology *t, int device)
 {
     int uses[2] = {device >= 0, device < 0}; /* whether any rank uses a GPU, the CPU */
 
@@ -556,7 +556,7 @@ void cmn_device_agree(struct cmn_topology *t, int device, int share)
                   "ranks or to none",
                   device < 0 ? "the CPU" : "a GPU");
     }
-    t->shares_gpus = device >= 0 && find_sharing(t, device, share);
+    t->shares_gpus = device >= 0 && find_sharing(t, device);
     t->device = device;
 }
 

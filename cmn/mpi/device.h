@@ -18,8 +18,8 @@ int cmn_device_capability(int device);
 
 /* Collective over all ranks, blocking. `device` is the number of the GPU that Darknet uses here,
  * or -1 for the CPU; it becomes t->device. Ends the job when some ranks use a GPU and some do
- * not, or when two ranks of a node use the same one (unless `share`). */
-void cmn_device_agree(struct cmn_topology *t, int device, int share);
+ * not, or when two ranks of a node use the same one (unless CMN_DEBUG_SHARE_GPUS is set). */
+void cmn_device_agree(struct cmn_topology *t, int device);
 
 /* Local, blocking. Zeroed memory for `floats` floats on the current GPU; the caller frees it with
  * cmn_device_free(). 0, or -1 with a reason. */

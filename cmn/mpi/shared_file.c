@@ -24,8 +24,8 @@ int cmn_shared_file_offer(struct cmn_shared_file *f, int fd, off_t at)
 
 int cmn_shared_file_join(const struct cmn_shared_file *f, off_t at)
 {
-    static const char apart[] =
-        " (ranks of one host in different containers cannot share memory: use cmn_intra=mpi)";
+    static const char apart[] = " (ranks of one host in different containers cannot share memory: "
+                                "use cmn_communicator=flat)";
     uint64_t found = ~f->token;
     char name[64];
     int fd;

@@ -506,5 +506,5 @@ enum cmn_state_owner cmn_policy_entry(struct cmn_optimizer *o, const struct cmn_
     if (is == 2) {
         state->data = cmn_host_copy(o, state->data, state->bytes / sizeof(float));
     }
-    return is == 3 ? CMN_STATE_OF_LINK : is ? CMN_STATE_OF_COMMUNICATOR : CMN_STATE_END;
+    return is ? CMN_STATE_OF_COMMUNICATOR : CMN_STATE_END;
 }

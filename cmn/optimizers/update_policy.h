@@ -42,7 +42,6 @@ struct cmn_rule {
 enum cmn_state_owner {
     CMN_STATE_END,
     CMN_STATE_OF_COMMUNICATOR, /* this rank's; nothing to other communicators, or on other nodes */
-    CMN_STATE_OF_LINK,         /* the same, and a checkpoint may lack it */
     CMN_STATE_OF_RANK,
     CMN_STATE_OF_ALL,  /* the same on all ranks */
     CMN_STATE_MOMENTUM /* the same on all ranks, however many they are */

@@ -263,8 +263,7 @@ static void add_optimizer(struct cmn_checkpointing *c)
             item->merge = CMN_MERGE_DROP;
         } else {
             item = add_own(c, name, state.data, state.bytes, CMN_MERGE_DROP);
-            item->of_exchange = owner == CMN_STATE_OF_COMMUNICATOR || owner == CMN_STATE_OF_LINK;
-            item->optional = owner == CMN_STATE_OF_LINK;
+            item->of_exchange = owner == CMN_STATE_OF_COMMUNICATOR;
         }
         item->values = state.values;
         item->most = state.most;

@@ -19,7 +19,7 @@ static const char *const keys[] = {"cmn_batch",       "cmn_scatter",  "cmn_doubl
 enum { KEYS = sizeof keys / sizeof keys[0] };
 
 /* What decides who sends what. */
-static const char *const places[] = {"nodes", "communicator", "cmn_intra", "gpu"};
+static const char *const places[] = {"nodes", "communicator", "gpu"};
 enum { PLACES = sizeof places / sizeof places[0] };
 
 enum { MOST_RANKS = 1000000 };
@@ -78,7 +78,6 @@ static void add_identity(cJSON *o, const struct cmn_checkpointing *c)
     add(o, "nodes", "%s", c->places);
     add(o, "communicator", "%s", c->model->optimizer.communicator.name);
     add(o, "gpu", "%d", top->device >= 0);
-    add_key(o, c, "cmn_intra");
     add(o, "seed", "%lu", s->seed);
     if (s->arithmetic[0]) {
         add(o, "arithmetic", "%s", s->arithmetic);

@@ -184,15 +184,9 @@ static void report_missing(const struct cmn_checkpointing *c)
 {
     for (int i = 0; i < c->items && c->session->topology.rank == 0; i++) {
         const struct cmn_checkpoint_item *item = &c->item[i];
-        if (!item->optional || item->got) {
-            continue;
-        }
-        if (!item->of_exchange) {
+        if (item->optional && !item->got) {
             cmn_warn("the checkpoint lacks the state of a recurrent layer (%s): it begins with 0",
                      item->name);
-        } else if (c->by.same_nodes) {
-            cmn_warn("the checkpoint does not say by what cmn_exchange=auto chose: it was measured "
-                     "anew, and sums may differ in their last bits");
         }
     }
 }

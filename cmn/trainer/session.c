@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #include "base/atomic_file.h"
+#include "base/debug.h"
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -213,8 +214,7 @@ static void pin_arithmetic(struct cmn_session *s)
     snprintf(text, sizeof text,
              "OpenBLAS's kernels for %s of %s\n%sthe C library's functions give %016" PRIx64 "\n",
              openblas_get_corename(), openblas_get_config(),
-             s->options.onednn == CMN_ONEDNN_OFF ? "" : cmn_convolution_kernels(),
-             hash_functions());
+             cmn_debug_word("ONEDNN") ? "" : cmn_convolution_kernels(), hash_functions());
     cmn_files_compare("arithmetic (cmn_exact=on)", text, &s->topology);
     snprintf(s->arithmetic, sizeof s->arithmetic, "%016" PRIx64,
              (uint64_t)XXH3_64bits(text, strlen(text)));

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/debug.h"
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -99,8 +100,8 @@ static int uses_onednn(const struct cmn_trainer *t)
     for (int i = 0; i < cmn_net_layers(t->model.net); i++) {
         convolutions |= !strcmp(cmn_net_layer_name(t->model.net, i), "convolutional");
     }
-    return convolutions && t->session->topology.device < 0 &&
-           t->session->options.onednn != CMN_ONEDNN_OFF && cmn_convolution_kernels()[0];
+    return convolutions && t->session->topology.device < 0 && !cmn_debug_word("ONEDNN") &&
+           cmn_convolution_kernels()[0];
 }
 
 /* The first line of a training. */

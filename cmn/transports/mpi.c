@@ -44,13 +44,6 @@ static int open_mpi(void **self, const struct cmn_group *group)
     return 0;
 }
 
-struct cmn_link *cmn_mpi_link(void *self)
-{
-    const struct mpi *m = self;
-
-    return m->sums ? cmn_sums_link(m->sums) : NULL;
-}
-
 /* ---- MPI's own collectives ---- */
 
 static int count_at(size_t n, size_t at, size_t most)

@@ -6,7 +6,6 @@
 #include <stddef.h>
 
 #include "mpi/group.h"
-#include "transports/schedule.h"
 
 /* Floats in a call of MPI where no other length is asked for. It bounds the temporary that Open MPI
  * allocates in each call. Of 1/4 to 8 MiB, 4 MiB took the least time
@@ -17,8 +16,5 @@ enum { CMN_MPI_FLOATS = 1024 * 1024 };
  * with at most `most` (<= CMN_MPI_CHUNK) floats in a call. The memory may be a GPU's where MPI is
  * CUDA-aware. */
 void cmn_mpi_allreduce(const struct cmn_group *group, float *data, size_t n, size_t most);
-
-/* Local. As cmn_sums_link(), of the sums of `self`, which is that of cmn_mpi. */
-struct cmn_link *cmn_mpi_link(void *self);
 
 #endif

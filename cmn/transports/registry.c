@@ -12,14 +12,12 @@ enum { TRANSPORTS = sizeof registry / sizeof registry[0] };
 const struct cmn_transport *cmn_transport_intra(const struct cmn_topology *t,
                                                 const struct cmn_options *o)
 {
-    const char *name = cmn_options_word(o, "cmn_intra");
-    int any = !strcmp(name, "auto");
     char reasons[512] = "";
 
     for (int i = 0; i < TRANSPORTS; i++) {
         size_t used = strlen(reasons);
         const char *why;
-        if (!any && strcmp(registry[i]->name, name)) {
+        if (o->intra == CMN_INTRA_MPI && registry[i] != &cmn_mpi) {
             continue;
         }
         why = registry[i]->refuses(t, o);

@@ -47,8 +47,8 @@ extern const struct cmn_transport cmn_mpi;
 extern const struct cmn_transport cmn_shm;
 extern const struct cmn_transport cmn_nccl;
 
-/* Local. The transport that cmn_intra asks for inside a node; `auto` takes shm on the CPU and
- * nccl on GPUs. NULL with a reason when it refuses. */
+/* Local. The transport inside a node: shm on the CPU, nccl on GPUs, mpi where that refuses, and where
+ * CMN_DEBUG_INTRA asks for it. NULL with a reason when all refuse. */
 const struct cmn_transport *cmn_transport_intra(const struct cmn_topology *t,
                                                 const struct cmn_options *o);
 

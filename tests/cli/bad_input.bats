@@ -365,11 +365,16 @@ END
     sed '/^batch=/a cmn_communicator=flat' mlp.cfg >other/mlp.cfg
     fails_apart '^cmn\[rank 1@.*set of keys differs.*"cmn_communicator = auto", .*"cmn_communicator = flat"' \
         "${train[@]}" -cmn
-    # shellcheck disable=SC2016  # with_intra.sh expands it
-    printf '%s\n' '#!/bin/sh' '[ "$OMPI_COMM_WORLD_RANK" != 0 ] || set -- "$@" -cmn_intra mpi' 'exec "$@"' >with_intra.sh
-    chmod +x with_intra.sh
-    fails_clearly '^cmn\[rank 1@.*set of keys differs.*"cmn_intra = mpi", this rank has "cmn_intra = auto"' \
-        "${mpiexec[@]}" -n 2 ./with_intra.sh "$DARKNET" "${train[@]}" -cmn
+}
+
+@test "a variable CMN_DEBUG_… that nobody knows, a wrong value, and another one on one rank" {
+    CMN_DEBUG_EXCHANG=ring fails_clearly_on 2 'environment: unknown variable CMN_DEBUG_EXCHANG: unset it' "${train[@]}" -cmn
+    CMN_DEBUG_EXCHANGE=tree fails_clearly_on 2 'environment: CMN_DEBUG_EXCHANGE=tree: the value must be one of: pairwise, halving' "${train[@]}" -cmn
+    rank_1_runs 'export CMN_DEBUG_BUCKET_MB=0.5'
+    fails_clearly '^cmn\[rank 1@.*set of keys differs.*"CMN_DEBUG_BUCKET_MB = unset", this rank has "CMN_DEBUG_BUCKET_MB = 0.5"' \
+        "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" "${train[@]}" -cmn
+    rank_1_runs 'export CMN_DEBUG_BUCKET_MB=0'
+    fails_clearly '^cmn\[rank 1@.*environment: CMN_DEBUG_BUCKET_MB=0: the value must be a number' "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" "${train[@]}" -cmn
 }
 
 @test "-gpus with several devices" {
@@ -422,9 +427,12 @@ within() {
     apart=$PWD/apart.sh
     : >victim
     mpiexec+=(--mca btl 'self,tcp' --mca btl_tcp_if_include lo)
-    fails_clearly 'shared window cannot be had: /proc/1/fd/[0-9]+ is not rank 0.s .*containers.*cmn_intra=mpi' \
+    fails_clearly 'shared window cannot be had: /proc/1/fd/[0-9]+ is not rank 0.s .*containers.*use cmn_communicator=flat' \
         "${mpiexec[@]}" -n 2 "$apart" "$DARKNET" "${train[@]}" -cmn -cmn_communicator shm
     [[ -e victim && ! -s victim ]]
-    "${mpiexec[@]}" -n 2 "$apart" "$DARKNET" "${train[@]}" -cmn -cmn_intra mpi -cmn_validate 0 2>train.err
+    conv_cfg max_batches=2 | sed 's/^filters=8/&\nbatch_normalize=1/' >mlp.cfg
+    "${mpiexec[@]}" -n 2 "$apart" "$DARKNET" "${train[@]}" -cmn -cmn_sync_bn on -cmn_validate 0 2>train.err
+    grep '^cmn: cmn_sync_bn: statistics go by messages only: a shared window cannot be had' train.err
+    grep 'communicator flat (auto: one node, shm failed' train.err
     [[ $(grep -c '^cmn: the watchdogs of a node cannot see each other: a shared window' train.err) -eq 1 ]]
 }

@@ -124,9 +124,8 @@ same_as_one() {
     norm_cfg >norm.cfg
     train_on 1 norm.cfg -cmn_batch global
     keep norm one
-    for keys in '-cmn_intra mpi' '-cmn_communicator naive' '-cmn_communicator flat' '-cmn_communicator hierarchical'; do
-        # shellcheck disable=SC2086  # a key and its value
-        train_on 3 norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_verify 1 $keys
+    for name in 'auto mpi' naive flat hierarchical; do
+        CMN_DEBUG_INTRA=${name#"${name%mpi}"} train_on 3 norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_verify 1 -cmn_communicator "${name% mpi}"
         assert_close one.weights "out/norm$FINAL.weights" $LIMIT
     done
     # Stale gradients, on one rank as on several.
@@ -218,6 +217,6 @@ same_as_one() {
             assert_far one.weights "out/norm$FINAL.weights" $PLAIN
         fi
     done
-    train_on 2 norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_overlap on -cmn_bucket_mb 0.1
+    CMN_DEBUG_BUCKET_MB=0.1 train_on 2 norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_overlap on
     assert_close one.weights "out/norm$FINAL.weights" $LIMIT
 }

@@ -75,7 +75,7 @@ accuracy() {
     says 'communicator flat \(auto: one node, and shm sends no messages for cmn_compress\), powersgd of rank 4, overlap to be measured' 3 -cmn_compress powersgd
     says 'communicator flat \(auto: one node, and shm sends no messages for cmn_compress\), bf16, overlap off' 2 -cmn_compress bf16 -cmn_overlap off
     says 'communicator flat \(auto: one node, and shm sends no messages for cmn_compress\), powersgd of rank 2, overlap on' 2 -cmn_compress powersgd:2 \
-        -cmn_overlap on -cmn_bucket_mb 0.01
+        -cmn_overlap on
     says 'communicator flat \(auto: one node, and shm sends no messages for cmn_double_buffering\), fp32, double buffering' 2 -cmn_double_buffering 1
     says 'communicator shm \(auto: one node\), fp32, averaged every 3 steps' 2 -cmn_local_steps 3
     says 'communicator flat \(auto: one node, and shm sends no messages for cmn_compress\), fp16, averaged every 2 steps, double buffering' 3 -cmn_local_steps 2 \

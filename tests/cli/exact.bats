@@ -67,8 +67,6 @@ sent() {
     done
     as_one 5 mlp.cfg -cmn_communicator flat
     sent flat 'by messages between all ranks'
-    as_one 3 mlp.cfg -cmn_intra mpi
-    sent flat 'by messages between all ranks'
 }
 
 # Two sums of two ranks, 18 MiB each, do not fit into a file of 39 MiB; MPI's own memory does, and so do the weights.
@@ -435,11 +433,9 @@ END
         -cmn_overlap on
     fails_clearly_on 2 'cmn_overlap=on: communicator flat: with cmn_exact it adds up at the end of each step: use shm' classifier train small.data mlp.cfg \
         -cmn -cmn_seed 7 -cmn_exact on -cmn_overlap on -cmn_communicator flat
-    refused 'not go with cmn_exchange: it has an order' -cmn_exchange ring
     mlp_cfg batch=60 subdivisions=4 cmn_batch=global >mlp.cfg
     refused 'has no such way to send: use flat, shm, hierarchical or two_dimensional' -cmn_communicator naive
     refused 'has no such way to send: use flat, shm, hierarchical or two_dimensional' -cmn_communicator single_node
-    refused 'in shared memory there: leave cmn_intra away, or use flat' -cmn_communicator hierarchical -cmn_intra mpi
     sed -i 's/^cmn_batch=.*/cmn_exact=on\ncmn_batch=per_rank/' mlp.cfg
     fails_clearly 'cmn_exact=on does not go with cmn_batch=per_rank' "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7
 }
@@ -482,8 +478,7 @@ whatever_threads() {
     if "$DARKNET" --version | grep '^oneDNN '; then
         grep "cmn_exact=on: oneDNN's convolutions are computed with one thread on each rank, and not 2: start a rank for each core" train.log
     fi
-    echo cmn_onednn=off | sed -i '/^cmn_batch=/r /dev/stdin' conv.cfg
-    whatever_threads 3 conv.cfg
+    CMN_DEBUG_ONEDNN=off whatever_threads 3 conv.cfg
     run -1 grep 'with one thread' train.log
 }
 
@@ -525,11 +520,12 @@ whole_as_one() {
         OPENBLAS_NUM_THREADS=2 whole_as_one 2 "$net"
         keys='-cmn_clip .05 -cmn_ema .9'
         [[ $net == adam ]] || keys+=' -cmn_lars .01'
-        [[ $net != conv ]] || keys+=' -cmn_onednn off'
+        [[ $net != conv ]] || export CMN_DEBUG_ONEDNN=off
         for ranks in 1 2 5; do
             # shellcheck disable=SC2086  # keys and their values
             whole_as_one $ranks "$net" $keys
         done
+        unset CMN_DEBUG_ONEDNN
     done
 }
 

@@ -101,7 +101,7 @@ no_gpu() {
     need_build
     small_data 200 20
     conv_cfg >conv.cfg
-    train_on 2 conv.cfg -cmn_onednn off
+    CMN_DEBUG_ONEDNN=off train_on 2 conv.cfg
     mv out/conv.weights cpu.weights
     timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$gpu" classifier train small.data conv.cfg -cmn -cmn_seed 7 -cmn_validate 0 -nogpu
     cmp out/conv.weights cpu.weights
@@ -140,7 +140,7 @@ no_gpu() {
         classifier train small.data mlp.cfg -cmn -cmn_communicator naive -cmn_compress fp16
     fails_clearly_on 2 '-gpus 0,1: with -cmn each rank trains on one device' \
         classifier train small.data mlp.cfg -cmn -gpus 0,1
-    train_on 2 mlp.cfg -cmn_share_gpus 1 -i 7
+    train_on 2 mlp.cfg -i 7
 }
 
 @test "what is missing to build for GPUs is said in one line" {

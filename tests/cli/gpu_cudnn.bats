@@ -61,37 +61,28 @@ trained() {
     done
 }
 
-@test "cuDNN: cmn_tf32 says where products are rounded to TF32, on GPUs that have it" {
+@test "GPUs that have TF32: cuDNN rounds to it, cuBLAS does not" {
     write conv
-    trained "$CPU" 1 conv cpu -cmn_tf32 off
-    grep 'cmn_tf32 changes nothing: it is for GPUs, and this job uses the CPU' train.log
-    trained "$DARKNET" 1 conv six -cmn_tf32 on
-    grep "cmn_tf32 changes nothing: .* and rank 0's has 6.x" train.log
+    trained "$CPU" 1 conv cpu
+    trained "$DARKNET" 1 conv six
     assert_close cpu.weights six.weights 1e-6
     export FAKE_CAPABILITY=8
-    # auto: cuDNN alone.
-    trained "$DARKNET" 1 conv auto
-    assert_far cpu.weights auto.weights 3e-6
-    assert_close cpu.weights auto.weights 1e-3
-    trained "$DARKNET" 2 conv off -cmn_tf32 off
-    assert_close cpu.weights off.weights 1e-6
-    run -1 grep 'changes nothing' train.log
+    trained "$DARKNET" 1 conv eight
+    assert_far cpu.weights eight.weights 3e-6
+    assert_close cpu.weights eight.weights 1e-3
     write mlp
     trained "$CPU" 1 mlp cpu
-    trained "$DARKNET" 1 mlp auto
-    assert_close cpu.weights auto.weights 1e-6
-    trained "$DARKNET" 1 mlp on -cmn_tf32 on
-    assert_far cpu.weights on.weights 3e-6
-    assert_close cpu.weights on.weights 1e-3
+    trained "$DARKNET" 1 mlp eight
+    assert_close cpu.weights eight.weights 1e-6
 }
 
 # Products of 32 bits are as they are. tests/gpu/engine/gpu_convolution.c says what bf16 makes of a convolution; a step's
 # gradients differ by where its micro-batches are cut, and not by who computes them.
-@test "cuDNN: cmn_mixed=bf16 computes convolutions in bf16, whatever cmn_tf32 says, and 1, 2 and 3 ranks learn the same" {
+@test "cuDNN: cmn_mixed=bf16 computes convolutions in bf16, and 1, 2 and 3 ranks learn the same" {
     export FAKE_CAPABILITY=8
     for net in conv one groups norm deconv crnn; do
-        write "$net" subdivisions=6 cmn_tf32=off
-        trained "$DARKNET" 1 "$net" float
+        write "$net" subdivisions=6
+        FAKE_CAPABILITY=7 trained "$DARKNET" 1 "$net" float # without TF32
         trained "$DARKNET" 1 "$net" one -cmn_mixed bf16
         assert_far float.weights one.weights 1e-5
         assert_close float.weights one.weights 2e-3
@@ -105,10 +96,9 @@ trained() {
             assert_close one.weights many.weights 1e-6
         done
     done
-    # Where nothing but tensor cores works, 32 bits without TF32 have no algorithm.
-    write conv cmn_tf32=off
+    # Where nothing but tensor cores works.
+    write conv
     FAKE_ALGORITHMS=tensor trained "$DARKNET" 1 conv one -cmn_mixed bf16
-    FAKE_ALGORITHMS=tensor fails_clearly_on 1 'cuDNN has no algorithm' classifier train small.data conv.cfg -cmn
     write norm subdivisions=2 cmn_mixed=bf16
     trained "$DARKNET" 1 norm one -cmn_sync_bn 1
     trained "$DARKNET" 2 norm two -cmn_sync_bn 1 -cmn_verify 1

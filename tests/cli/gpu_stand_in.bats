@@ -117,14 +117,22 @@ nvidia_smi() {
     done <plan
 }
 
+# by COMMUNICATOR COMMAND...: the command with that communicator; `mpi COMMUNICATOR`: without NCCL within a node.
+by() {
+    local name=$1
+    shift
+    if [[ $name == 'mpi '* ]]; then local -x CMN_DEBUG_INTRA=mpi; fi
+    # shellcheck disable=SC2086  # a name may come with a key
+    "$@" -cmn_communicator ${name#mpi }
+}
+
 @test "ranks train as one, with each communicator for GPUs" {
     smooth_cfg subdivisions=2 >conv.cfg
     train_on 1 conv.cfg -cmn_batch global
     keep conv one
     for ranks in 2 3; do
-        for name in pure_nccl single_node hierarchical two_dimensional non_cuda_aware 'non_cuda_aware -cmn_intra mpi' auto; do
-            # shellcheck disable=SC2086  # a name may come with a key
-            train_on $ranks conv.cfg -cmn_batch global -cmn_verify 1 -cmn_communicator $name
+        for name in pure_nccl single_node hierarchical two_dimensional non_cuda_aware 'mpi non_cuda_aware' auto; do
+            by "$name" train_on $ranks conv.cfg -cmn_batch global -cmn_verify 1
             keep conv many
             assert_close one.weights many.weights 1e-6
         done
@@ -305,16 +313,13 @@ wide_cfg() {
 @test "overlap and the size of buckets change no bit on GPUs" {
     wide_cfg >wide.cfg
     for ranks in 2 3; do
-        for name in pure_nccl 'pure_nccl -cmn_compress bf16' non_cuda_aware 'non_cuda_aware -cmn_intra mpi' \
-            'flat -cmn_compress powersgd' \
+        for name in pure_nccl 'pure_nccl -cmn_compress bf16' non_cuda_aware 'mpi non_cuda_aware' 'flat -cmn_compress powersgd' \
             "$([[ $ranks -eq 2 ]] && echo single_node || echo two_dimensional)"; do
-            # shellcheck disable=SC2086  # a name may come with a key
-            train_on $ranks wide.cfg -cmn_verify 1 -cmn_communicator $name -cmn_overlap off
+            by "$name" train_on $ranks wide.cfg -cmn_verify 1 -cmn_overlap off
             grep -q ', overlap off' train.log
             keep wide off
             mb=$([[ $ranks -eq 2 ]] && echo 0.3 || echo 1.5)
-            # shellcheck disable=SC2086
-            train_on $ranks wide.cfg -cmn_verify 1 -cmn_communicator $name -cmn_overlap on -cmn_bucket_mb "$mb"
+            CMN_DEBUG_BUCKET_MB=$mb by "$name" train_on $ranks wide.cfg -cmn_verify 1 -cmn_overlap on
             grep -q ', overlap on' train.log
             cmp off.weights out/wide.weights
         done
@@ -345,22 +350,21 @@ wide_cfg() {
         grep -q 'resumed from out/norm-5.checkpoint, iteration 5' train.log
         cmp gpu.weights out/norm.weights
     done
-    train_on 3 norm.cfg -cmn_sync_bn 1 -cmn_communicator non_cuda_aware -cmn_intra mpi
-    grep -q "cmn_sync_bn: statistics go through the host's memory: cmn_intra=mpi" train.log
+    by 'mpi non_cuda_aware' train_on 3 norm.cfg -cmn_sync_bn 1
+    grep -q "cmn_sync_bn: statistics go through the host's memory: CMN_DEBUG_INTRA=mpi" train.log
     assert_close cpu.weights out/norm.weights 1e-5
     # Parts of the gradients travel while the first layer's statistics do.
     wide_cfg max_batches=5 >wide.cfg
     train_on 2 wide.cfg -cmn_sync_bn 1 -cmn_overlap off
     keep wide off
-    train_on 2 wide.cfg -cmn_sync_bn 1 -cmn_overlap on -cmn_bucket_mb 0.3
+    CMN_DEBUG_BUCKET_MB=0.3 train_on 2 wide.cfg -cmn_sync_bn 1 -cmn_overlap on
     cmp off.weights out/wide.weights
 }
 
 @test "a trace of ranks on GPUs holds what was summed in the background" {
     wide_cfg max_batches=3 >wide.cfg
-    for name in pure_nccl 'non_cuda_aware -cmn_intra mpi'; do
-        # shellcheck disable=SC2086  # a name may come with a key
-        train_on 2 wide.cfg -cmn_overlap on -cmn_bucket_mb 0.3 -cmn_timeline trace.json -cmn_communicator $name
+    for name in pure_nccl 'mpi non_cuda_aware'; do
+        CMN_DEBUG_BUCKET_MB=0.3 by "$name" train_on 2 wide.cfg -cmn_overlap on -cmn_timeline trace.json
         # Three parts, three steps, two ranks.
         jq -r '.traceEvents[] | select(.name | tostring | test("^exchange [0-9]")) | .name' trace.json | sort | uniq -c >spans
         cat spans
@@ -380,11 +384,9 @@ waits() {
 
 @test "the host waits in a step on a GPU for what the document says, and for no more" {
     # shellcheck disable=SC2016  # as the document has it
-    for row in 'pure_nccl |-cmn_communicator pure_nccl' 'non_cuda_aware, `cmn_intra=mpi` |-cmn_communicator non_cuda_aware -cmn_intra mpi'; do
-        # shellcheck disable=SC2086  # keys and their values
-        few=$(waits 10 subdivisions=1 ${row#*|})
-        # shellcheck disable=SC2086
-        more=$(waits 20 subdivisions=1 ${row#*|})
+    for row in 'pure_nccl |pure_nccl' 'non_cuda_aware, no NCCL |mpi non_cuda_aware'; do
+        few=$(by "${row#*|}" waits 10 subdivisions=1)
+        more=$(by "${row#*|}" waits 20 subdivisions=1)
         awk -v few="$few" '{ split(few, a); print ($1 - a[1]) / 10, ($2 - a[2]) / 10, ($3 - a[3]) / 10, ($4 - a[4]) / 10, ($5 - a[5]) / 10 }' \
             <<<"$more" >seen
         sed -n "s/^| ${row%%|*}| \([0-9]\)/\1/p" "$REPO/docs/use/gpu.md" | tr -d '|' | xargs >said
@@ -414,16 +416,12 @@ waits() {
     mlp_cfg >mlp.cfg
     fails_clearly_on 2 'pure_nccl cannot be used here: .*cmn_compress needs flat, hierarchical, two_dimensional or non_cuda_aware' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl -cmn_compress powersgd
-    fails_clearly_on 2 'pure_nccl cannot be used here: NCCL or MPI sums for it: cmn_exchange needs non_cuda_aware or flat on GPUs' \
-        classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl -cmn_exchange ring
-    fails_clearly_on 2 'non_cuda_aware cannot be used here: all ranks are on one node, and no messages are sent: leave cmn_exchange away' \
-        classifier train small.data mlp.cfg -cmn -cmn_communicator non_cuda_aware -cmn_exchange ring
     fails_clearly_on 2 'naive cannot be used here: MPI sums .* block: cmn_double_buffering needs pure_nccl, single_node, .* on GPUs' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator naive -cmn_double_buffering 1
-    fails_clearly_on 2 'single_node cannot be used here: .*mpi: MPI is not CUDA-aware' \
-        classifier train small.data mlp.cfg -cmn -cmn_communicator single_node -cmn_intra mpi -cmn_double_buffering 1
+    CMN_DEBUG_INTRA=mpi fails_clearly_on 2 'single_node cannot be used here: .*mpi: MPI is not CUDA-aware' \
+        classifier train small.data mlp.cfg -cmn -cmn_communicator single_node -cmn_double_buffering 1
     for ranks in 1 2; do
-        fails_clearly_on $ranks 'cmn_exact=on does not go with GPUs: NCCL adds up in an order of its own.*: train on the CPU \(-nogpu\), or remove the key' \
+        fails_clearly_on $ranks "cmn_exact=on does not go with GPUs: NCCL's order of adding follows the number of ranks: train on the CPU \(-nogpu\), or remove cmn_exact" \
             classifier train small.data mlp.cfg -cmn -cmn_exact on
     done
     train_on 2 mlp.cfg -nogpu -cmn_exact on
@@ -432,10 +430,13 @@ waits() {
 @test "what an update does besides works on GPUs as on the CPU, and resumes with the same bits" {
     smooth_cfg max_batches=10 >conv.cfg
     for keys in '-cmn_lars 0.02 -cmn_clip 1 -cmn_nonfinite skip' '-cmn_local_steps 4' '-cmn_double_buffering 1' \
-        '-cmn_double_buffering 1 -cmn_local_steps 4' '-cmn_communicator flat -cmn_exchange halving | -cmn_double_buffering 1' \
+        '-cmn_double_buffering 1 -cmn_local_steps 4' '-cmn_communicator flat | -cmn_double_buffering 1' \
         '-cmn_communicator single_node | -cmn_double_buffering 1 -cmn_ema 0.8' '-cmn_compress powersgd' \
-        '-cmn_communicator non_cuda_aware -cmn_intra mpi | -cmn_compress powersgd' '-cmn_compress powersgd -cmn_double_buffering 1'; do
+        '-cmn_communicator non_cuda_aware | -cmn_compress powersgd' '-cmn_compress powersgd -cmn_double_buffering 1'; do
         rm -rf out
+        export CMN_DEBUG_EXCHANGE='' CMN_DEBUG_INTRA=''
+        [[ $keys != *' flat | '* ]] || CMN_DEBUG_EXCHANGE=halving
+        [[ $keys != *' non_cuda_aware | '* ]] || CMN_DEBUG_INTRA=mpi
         # Small tensors travel exactly.
         [[ $keys != *compress* ]] || ACTIVATION=tanh mlp_cfg max_batches=10 >conv.cfg
         # shellcheck disable=SC2086  # keys and their values
@@ -634,7 +635,7 @@ rnn() {
     for way in 'detector yolo' 'detector region' 'isegmenter iseg'; do
         cfg=${way#* }
         rm -rf out
-        on_cpu darknet_on 1 "${way% *}" train data.data "$cfg.cfg" -cmn -cmn_seed 7 -cmn_onednn off >train.log 2>&1
+        CMN_DEBUG_ONEDNN=off on_cpu darknet_on 1 "${way% *}" train data.data "$cfg.cfg" -cmn -cmn_seed 7 >train.log 2>&1
         mv "$(result "$cfg")" cpu.weights
         darknet_on 1 "${way% *}" train data.data "$cfg.cfg" -cmn -cmn_seed 7 -nogpu >train.log 2>&1
         cmp cpu.weights "$(result "$cfg")"
@@ -660,16 +661,14 @@ rnn() {
     train_on 1 mlp.cfg -gpus 3
     fails_clearly_on 1 'GPU 5 cannot be used' classifier train small.data mlp.cfg -cmn -i 5
     FAKE_GPUS=2
-    fails_clearly_on 3 'ranks 0 and 2 of this node .* use the same GPU, number 0 of 2: .*cmn_share_gpus=on' classifier train small.data mlp.cfg -cmn
+    fails_clearly_on 3 'ranks 0 and 2 of this node .* use the same GPU, number 0 of 2: start no more ranks on a node than it has GPUs' classifier train small.data mlp.cfg -cmn
     # NCCL refuses several ranks on one GPU, unless it is told to bear them.
-    train_on 3 mlp.cfg -cmn_share_gpus 1
+    CMN_DEBUG_SHARE_GPUS=1 train_on 3 mlp.cfg
     grep -q 'communicator non_cuda_aware (auto: GPUs)' train.log
-    fails_clearly_on 3 'pure_nccl cannot be used here: NCCL refuses several ranks on one GPU: use non_cuda_aware' \
-        classifier train small.data mlp.cfg -cmn -cmn_share_gpus 1 -cmn_communicator pure_nccl
-    NCCL_MULTI_RANK_GPU_ENABLE=1 train_on 3 mlp.cfg -cmn_share_gpus 1
+    CMN_DEBUG_SHARE_GPUS=1 fails_clearly_on 3 'pure_nccl cannot be used here: NCCL refuses several ranks on one GPU: use non_cuda_aware' \
+        classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl
+    CMN_DEBUG_SHARE_GPUS=1 NCCL_MULTI_RANK_GPU_ENABLE=1 train_on 3 mlp.cfg
     grep -q 'communicator pure_nccl (auto: GPUs)' train.log
-    mlp_cfg max_batches=2 cmn_share_gpus=on >shared.cfg
-    train_on 3 shared.cfg
     fails_clearly_on 2 'same GPU, number 1 of 2' classifier train small.data mlp.cfg -cmn -i 1
     rank_1_runs 'set -- "$@" -nogpu'
     fails_clearly 'some ranks use a GPU and some the CPU' "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" classifier train small.data mlp.cfg -cmn
@@ -723,8 +722,8 @@ rnn() {
     fails_clearly_on 2 'flat cannot be used here: MPI is not CUDA-aware: use non_cuda_aware' classifier train small.data mlp.cfg -cmn \
         -cmn_communicator flat
     fails_clearly_on 2 'shm cannot be used here: .*use pure_nccl' classifier train small.data mlp.cfg -cmn -cmn_communicator shm
-    fails_clearly_on 2 'hierarchical cannot be used here: .*mpi: MPI is not CUDA-aware' classifier train small.data mlp.cfg -cmn \
-        -cmn_communicator hierarchical -cmn_intra mpi
+    CMN_DEBUG_INTRA=mpi fails_clearly_on 2 'hierarchical cannot be used here: .*mpi: MPI is not CUDA-aware' classifier train small.data mlp.cfg -cmn \
+        -cmn_communicator hierarchical
 }
 
 # stalls CFG KERNEL PHASE ARGUMENTS...: a training whose rank 1 is stopped for good as that kernel comes for the 21st time. The watchdog of

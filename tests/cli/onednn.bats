@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # shellcheck disable=SC2030,SC2031  # tests are functions that shellcheck takes for subshells
-# Convolutions by oneDNN, which computes a training's where the program was built with it, and cmn_onednn, which says whether it does.
+# Convolutions by oneDNN, which computes a training's where the program was built with it, unless CMN_DEBUG_ONEDNN=off.
 
 load helpers
 
@@ -27,7 +27,7 @@ net_cfg() {
 
 @test "20 iterations: 1, 2 and 3 ranks end within 1e-6 of each other, and within 1e-4 of OpenBLAS" {
     net_cfg >net.cfg
-    train_on 1 net.cfg -cmn_onednn off
+    CMN_DEBUG_ONEDNN=off train_on 1 net.cfg
     mv "out/net$FINAL.weights" openblas.weights
     for n in 1 2 3; do
         train_on $n net.cfg
@@ -39,19 +39,9 @@ net_cfg() {
     assert_close openblas.weights 1.weights 1e-4
     if ((has)); then
         assert_far openblas.weights 1.weights 1e-12 # oneDNN has computed
-        train_on 1 net.cfg -cmn_onednn on
-        cmp 1.weights "out/net$FINAL.weights"
     else
         cmp openblas.weights 1.weights
     fi
-}
-
-@test "a program without oneDNN refuses cmn_onednn=on" {
-    not_offered 'over the stand-in'
-    ((!has)) || DARKNET=$BUILD/fake/bin/darknet
-    [[ -x $DARKNET ]]
-    net_cfg >net.cfg
-    fails_clearly_on 2 'cmn_onednn=on, and this program has no oneDNN: .*ONEDNN=1' classifier train small.data net.cfg -cmn -nogpu -cmn_onednn on
 }
 
 # Evaluations write what one process without -cmn writes.

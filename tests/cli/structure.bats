@@ -137,6 +137,11 @@ PRIVATE+='|lend|lent|lends|takes? back|pieces?|flow'
     done
 }
 
+@test "docs/internals/debug.md has a row for every variable of the table in cmn/base/debug.c" {
+    diff <(sed -n 's/^| `CMN_DEBUG_\([A-Z_]*\)` .*/\1/p' docs/internals/debug.md) <(sed -n 's/^    {"\([A-Z_]*\)", .*/\1/p' cmn/base/debug.c)
+    [[ $(grep -c '^| `CMN_DEBUG_' docs/internals/debug.md) -gt 3 ]]
+}
+
 @test "docs/internals/architecture.md has a row for every folder and every room" {
     folders=$(own_files . | sed -nE 's|^(\./)?([a-z]+)/.*|\2|p' | sort -u | grep -vxE 'docs|build|bin|data|results')
     [[ $(wc -l <<<"$folders") -gt 8 ]]

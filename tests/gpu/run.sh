@@ -217,20 +217,21 @@ detector() {
     side_by_side yolo 1e-2
 }
 
-# More ranks than GPUs: NCCL has to be talked into it. Sets wrapper and sharing, or why_not.
+# More ranks than GPUs: NCCL has to be talked into it. Sets wrapper and CMN_DEBUG_SHARE_GPUS, or why_not.
 find_a_way_to_share() {
     # shellcheck disable=SC2016  # each rank's own shell expands it
     local by_name='NCCL_HOSTID=host-$OMPI_COMM_WORLD_RANK exec "$@"'
-    sharing=() wrapper=() why_not=
+    export CMN_DEBUG_SHARE_GPUS=
+    wrapper=() why_not=
     if train 2 step -cmn_communicator pure_nccl; then return; fi
-    sharing=(-cmn_share_gpus 1)
+    CMN_DEBUG_SHARE_GPUS=1
     wrapper=(env NCCL_MULTI_RANK_GPU_ENABLE=1)
-    if train 2 step "${sharing[@]}" -cmn_communicator pure_nccl; then
+    if train 2 step -cmn_communicator pure_nccl; then
         echo '# NCCL takes several ranks on a GPU with NCCL_MULTI_RANK_GPU_ENABLE=1'
         return
     fi
     wrapper=(sh -c "$by_name" sh)
-    if train 2 step "${sharing[@]}" -cmn_communicator pure_nccl; then
+    if train 2 step -cmn_communicator pure_nccl; then
         echo '# NCCL takes several ranks on a GPU when each has an NCCL_HOSTID of its own'
         return
     fi
@@ -244,15 +245,15 @@ know_the_way() {
         # shellcheck disable=SC1091  # two_ranks has written it
         . ./way
     elif ((gpus < 2)); then
-        sharing=(-cmn_share_gpus 1) why_not='how NCCL shares a GPU is not known: two_ranks comes first'
+        CMN_DEBUG_SHARE_GPUS=1 why_not='how NCCL shares a GPU is not known: two_ranks comes first'
     fi
 }
 
 # What goes on around the steps.
 training() {
     local by=(-cmn_communicator pure_nccl)
-    [[ -z $why_not ]] || by=(-cmn_communicator non_cuda_aware -cmn_intra mpi)
-    by+=("${sharing[@]}")
+    [[ -z $why_not ]] || by=(-cmn_communicator non_cuda_aware)
+    local -x CMN_DEBUG_INTRA=${why_not:+mpi}
     trains_as one-norm.weights 1e-2 'batch normalisation of all images, 2 ranks train as one' 2 norm "${by[@]}" -cmn_sync_bn 1
     sed 's/^subdivisions=.*/subdivisions=4/' conv.cfg >parts.cfg
     trains_as one-conv.weights 1e-4 '4 subdivisions train as one' 1 parts
@@ -314,34 +315,36 @@ broken_exchanges() {
 
 several_ranks() {
     local ranks name
+    local -x CMN_DEBUG_INTRA=''
     for ranks in 2 4; do
         for name in pure_nccl single_node hierarchical two_dimensional non_cuda_aware; do
             if [[ -n $why_not ]]; then
                 report "$name, $ranks ranks" "skip $why_not"
                 continue
             fi
-            trains_as one-conv.weights 1e-4 "$name, $ranks ranks train as one" "$ranks" conv "${sharing[@]}" -cmn_communicator "$name"
+            trains_as one-conv.weights 1e-4 "$name, $ranks ranks train as one" "$ranks" conv -cmn_communicator "$name"
         done
-        trains_as one-conv.weights 1e-4 "non_cuda_aware without NCCL, $ranks ranks train as one" "$ranks" conv "${sharing[@]}" \
-            -cmn_communicator non_cuda_aware -cmn_intra mpi
-        trains_as one-adam.weights 1e-3 "adam, $ranks ranks train as one" "$ranks" adam "${sharing[@]}" -cmn_communicator non_cuda_aware -cmn_intra mpi
-        trains_as one-norm.weights 1e-2 "batch normalisation of all images, $ranks ranks train as one" "$ranks" norm "${sharing[@]}" \
-            -cmn_communicator non_cuda_aware -cmn_intra mpi -cmn_sync_bn 1
+        CMN_DEBUG_INTRA=mpi
+        trains_as one-conv.weights 1e-4 "non_cuda_aware without NCCL, $ranks ranks train as one" "$ranks" conv -cmn_communicator non_cuda_aware
+        trains_as one-adam.weights 1e-3 "adam, $ranks ranks train as one" "$ranks" adam -cmn_communicator non_cuda_aware
+        trains_as one-norm.weights 1e-2 "batch normalisation of all images, $ranks ranks train as one" "$ranks" norm \
+            -cmn_communicator non_cuda_aware -cmn_sync_bn 1
+        CMN_DEBUG_INTRA=''
     done
     for name in fp16 bf16; do
         if [[ -n $why_not ]]; then
             report "pure_nccl, 2 ranks, $name" "skip $why_not"
         else
-            trains_as one-conv.weights 2e-2 "pure_nccl, 2 ranks, $name" 2 conv "${sharing[@]}" -cmn_communicator pure_nccl -cmn_compress $name
+            trains_as one-conv.weights 2e-2 "pure_nccl, 2 ranks, $name" 2 conv -cmn_communicator pure_nccl -cmn_compress $name
         fi
     done
 }
 
 # What goes to messages in page-locked memory: 16 bits, and what compressors send, which is held against the CPU's.
 messages() {
-    local name arguments
+    local name communicator
     exchange_program communicators/compressed 2
-    trains_as one-conv.weights 2e-2 'flat with 16 bits, 2 ranks' 2 conv "${sharing[@]}" -cmn_communicator flat -cmn_compress bf16
+    trains_as one-conv.weights 2e-2 'flat with 16 bits, 2 ranks' 2 conv -cmn_communicator flat -cmn_compress bf16
     sed 's/=64/=16/; s/^max_batches=.*/max_batches=10/' wide.cfg >small.cfg
     for name in powersgd; do
         if ! train 2 small -nogpu -cmn_communicator flat -cmn_compress "$name"; then
@@ -349,9 +352,9 @@ messages() {
             continue
         fi
         mv out/small.weights "cpu-$name.weights"
-        for arguments in flat 'non_cuda_aware -cmn_intra mpi'; do
-            # shellcheck disable=SC2086  # a name may come with a key
-            trains_as "cpu-$name.weights" 1e-3 "$name, 2 ranks, $arguments, as on the CPU" 2 small "${sharing[@]}" -cmn_communicator $arguments -cmn_compress "$name"
+        for communicator in flat non_cuda_aware; do
+            CMN_DEBUG_INTRA=mpi trains_as "cpu-$name.weights" 1e-3 "$name, 2 ranks, $communicator, as on the CPU" 2 small \
+                -cmn_communicator $communicator -cmn_compress "$name"
         done
     done
 }
@@ -359,7 +362,8 @@ messages() {
 # AlexeyAB's tree: yolov4-tiny with small images, its products in 32 bits and then in 16.
 alexeyab() {
     local name from='' program=${DARKNET_ALEXEYAB:-} limit by=(-cmn_communicator pure_nccl) command=(detector train digits.data)
-    [[ -z $why_not ]] || by=(-cmn_communicator non_cuda_aware -cmn_intra mpi)
+    [[ -z $why_not ]] || by=(-cmn_communicator non_cuda_aware)
+    local -x CMN_DEBUG_INTRA=${why_not:+mpi}
     for name in "$root"/build/gpu*-alexeyab*/bin/darknet; do
         [[ -n $program || ! -x $name ]] || program=$name
     done
@@ -384,7 +388,7 @@ alexeyab() {
             continue
         fi
         mv "out/$name.weights" "one-$name.weights"
-        trains_as "one-$name.weights" "$limit" "AlexeyAB's tree, $name.cfg on 2 ranks trains as one" 2 "$name" -dont_show "${sharing[@]}" "${by[@]}"
+        trains_as "one-$name.weights" "$limit" "AlexeyAB's tree, $name.cfg on 2 ranks trains as one" 2 "$name" -dont_show "${by[@]}"
     done
     trains_as one-tiny.weights 2e-2 "AlexeyAB's tree, tiny.cfg on a GPU, half precision as 32 bits" 1 half -dont_show
 }
@@ -392,24 +396,26 @@ alexeyab() {
 # Overlap changes no sum. Darknet's own kernels may round otherwise from run to run, so equal bits are said, not demanded.
 overlap() {
     local name bits traced arguments
-    for name in pure_nccl 'non_cuda_aware -cmn_intra mpi' 'pure_nccl -cmn_compress bf16'; do
+    local -x CMN_DEBUG_INTRA
+    for name in pure_nccl non_cuda_aware 'pure_nccl -cmn_compress bf16'; do
         read -ra arguments <<<"$name"
+        if [[ $name == non_cuda_aware ]]; then CMN_DEBUG_INTRA=mpi; else CMN_DEBUG_INTRA=''; fi
         if [[ -n $why_not && $name == pure_nccl* ]]; then
             report "$name, 2 ranks, overlap" "skip $why_not"
             continue
         fi
-        if ! train 2 wide "${sharing[@]}" -cmn_communicator "${arguments[@]}" -cmn_overlap off; then
+        if ! train 2 wide -cmn_communicator "${arguments[@]}" -cmn_overlap off; then
             report "$name, 2 ranks, without overlap" "$(why_not_trained)" log
             continue
         fi
         mv out/wide.weights off-wide.weights
-        trains_as off-wide.weights 1e-5 "$name, 2 ranks, overlap on as off" 2 wide "${sharing[@]}" -cmn_communicator "${arguments[@]}" -cmn_overlap on \
-            -cmn_bucket_mb 1 -cmn_timeline out/trace.json
+        CMN_DEBUG_BUCKET_MB=1 trains_as off-wide.weights 1e-5 "$name, 2 ranks, overlap on as off" 2 wide -cmn_communicator "${arguments[@]}" \
+            -cmn_overlap on -cmn_timeline out/trace.json
         bits=no traced=no
         if cmp -s off-wide.weights out/wide.weights; then bits=yes; fi
         if grep -q '"exchange 0"' out/trace.json 2>/dev/null; then traced=yes; fi
         echo "# the same bits: $bits; its sums are in the trace: $traced"
-        trains_as off-wide.weights 1e-5 "$name, 2 ranks, overlap by measuring" 2 wide "${sharing[@]}" -cmn_communicator "${arguments[@]}"
+        trains_as off-wide.weights 1e-5 "$name, 2 ranks, overlap by measuring" 2 wide -cmn_communicator "${arguments[@]}"
         grep '^cmn: overlap' log | sed 's/^/# /' || true
     done
 }
@@ -428,7 +434,7 @@ refused() {
 }
 
 refusals() {
-    refused cmn_share_gpus 'more ranks than GPUs is an error that names the key' $((gpus + 1)) conv -cmn_communicator non_cuda_aware
+    CMN_DEBUG_SHARE_GPUS='' refused 'no more ranks on a node' 'more ranks than GPUs is an error that says what to do' $((gpus + 1)) conv -cmn_communicator non_cuda_aware
     refused 'non_cuda_aware' 'flat without a CUDA-aware MPI names non_cuda_aware' 1 conv -cmn_communicator flat
     refused 'pure_nccl' 'shm names pure_nccl' 1 conv -cmn_communicator shm
     refused 'GPU 99' 'a GPU that is not there is named' 1 conv -i 99
@@ -441,11 +447,12 @@ last_accuracy() {
 
 mnist() {
     local accuracy ranks by=() wrapper=()
+    local -x CMN_DEBUG_INTRA=''
     sed 's|^backup.*|backup=out|' "$root/cfg/mnist.data" >mnist.data
     cp "$root/cfg/mnist_conv.cfg" .
     for ranks in 1 2; do
         rm -f out/*
-        ((ranks == 1)) || by=(-cmn_share_gpus 1 -cmn_communicator non_cuda_aware -cmn_intra mpi)
+        ((ranks == 1)) || by=(-cmn_communicator non_cuda_aware) CMN_DEBUG_SHARE_GPUS=1 CMN_DEBUG_INTRA=mpi
         if ! timeout --kill-after=5 400 "${mpiexec[@]}" -n "$ranks" "$DARKNET" classifier train mnist.data mnist_conv.cfg -cmn -cmn_seed 7 \
             ${GPU_TEST_EPOCHS:+-cmn_epochs "$GPU_TEST_EPOCHS"} "${by[@]}" >log 2>&1; then
             report "MNIST conv net on $ranks ranks" "$(why_not_trained)" log
@@ -480,9 +487,8 @@ faults() {
             report 'a stalled rank is noticed' "skip $why_not"
             continue
         fi
-        GPU_TEST_JOB=$$ timeout --kill-after=5 120 "${mpiexec[@]}" -n 2 -x GPU_TEST_JOB "${wrapper[@]}" "$DARKNET" classifier train small.data endless.cfg \
-            -cmn -cmn_validate 0 "${sharing[@]}" -cmn_timeout 5 -cmn_communicator "$([[ -n $why_not ]] && echo non_cuda_aware || echo pure_nccl)" \
-            -cmn_intra "$([[ -n $why_not ]] && echo mpi || echo auto)" >log 2>&1 &
+        CMN_DEBUG_INTRA=${why_not:+mpi} GPU_TEST_JOB=$$ timeout --kill-after=5 120 "${mpiexec[@]}" -n 2 -x GPU_TEST_JOB "${wrapper[@]}" "$DARKNET" classifier train small.data endless.cfg \
+            -cmn -cmn_validate 0 -cmn_timeout 5 -cmn_communicator "$([[ -n $why_not ]] && echo non_cuda_aware || echo pure_nccl)" >log 2>&1 &
         job=$!
         for ((i = 0; i < 200; i++)); do
             ! grep -q '^[0-9]*, ' log || break
@@ -509,14 +515,14 @@ faults() {
 # A GPU for each rank needs no way to share.
 two_ranks() {
     find_a_way_to_share
-    [[ -z $why_not ]] || sharing=(-cmn_share_gpus 1)
+    [[ -z $why_not ]] || CMN_DEBUG_SHARE_GPUS=1
     if ((gpus > 1)); then
         report 'pure_nccl, 2 ranks with a GPU each' \
-            "$(if [[ -n $why_not || ${#sharing[@]} -gt 0 ]]; then echo "${why_not:-they train only where they share one}"; else echo ok; fi)" log
+            "$(if [[ -n $why_not || -n $CMN_DEBUG_SHARE_GPUS ]]; then echo "${why_not:-they train only where they share one}"; else echo ok; fi)" log
     else
         report 'pure_nccl, 2 ranks on one GPU' "${why_not:+skip }${why_not:-ok}"
     fi
-    declare -p wrapper sharing why_not | sed 's/^declare -[-a]* //' >way
+    declare -p wrapper CMN_DEBUG_SHARE_GPUS why_not | sed 's/^declare -[-ax]* //' >way
 }
 
 # What writes outside of its memory, or two threads at a time, in Darknet's kernels and in those of cmn.
@@ -588,13 +594,13 @@ exchange_speed() {
     if [[ -n $why_not ]]; then
         report 'cmn bench' "skip $why_not"
     elif timeout --kill-after=5 "$GPU_TEST_LIMIT" "${mpiexec[@]}" -n 2 "${wrapper[@]}" "$DARKNET" cmn bench -sizes "${GPU_TEST_SIZES:-1M,16M,64M}" -iters 5 \
-        "${sharing[@]}" >log 2>&1; then
+        >log 2>&1; then
         sed 's/^/# /' log
         report 'cmn bench' ok
     else
         report 'cmn bench' "$(grep -m 1 '^cmn\[' log || tail -n 1 log)" log
     fi
-    if [[ -z $why_not ]] && train 2 wide "${sharing[@]}" -cmn_communicator pure_nccl -cmn_overlap on -cmn_timeline trace.json; then
+    if [[ -z $why_not ]] && train 2 wide -cmn_communicator pure_nccl -cmn_overlap on -cmn_timeline trace.json; then
         report "a trace of 2 ranks ($(grep -o '"exchange [0-9]*"' trace.json | sort -u | wc -l) parts)" ok
     else
         report 'a trace of 2 ranks' "skip ${why_not:-it does not train}"
@@ -604,7 +610,8 @@ exchange_speed() {
 find_program
 prepare
 command=(classifier train small.data)
-wrapper=() sharing=() why_not=
+export CMN_DEBUG_SHARE_GPUS=
+wrapper=() why_not=
 know_the_way
 echo "# $DARKNET"
 nvidia-smi -L 2>/dev/null | sed 's/^/# /' || true

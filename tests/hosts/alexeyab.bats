@@ -22,9 +22,9 @@ setup() {
     tiny saturation=1.5 exposure=1.5 hue=.1 mosaic=1 ema_alpha=0.998 >net.cfg
     detect_on 1
     mv out/net_final.weights one.weights
-    for keys in '-cmn_communicator shm -cmn_overlap on -cmn_bucket_mb 0.01' '-cmn_overlap off -cmn_sync_bn on' '-cmn_communicator naive'; do
+    for keys in '-cmn_communicator shm -cmn_overlap on' '-cmn_overlap off -cmn_sync_bn on' '-cmn_communicator naive'; do
         # shellcheck disable=SC2086  # keys and their values
-        detect_on 2+2 $keys
+        CMN_DEBUG_BUCKET_MB=0.01 detect_on 2+2 $keys
         grep '^cmn: 4 ranks on 2 nodes' train.log
         assert_close one.weights out/net_final.weights 1e-6
     done

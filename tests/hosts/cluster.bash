@@ -95,7 +95,7 @@ cluster_on() {
 }
 
 cluster_job() {
-    local count hosts='' ranks=0 node=0 words on=()
+    local count hosts='' ranks=0 node=0 words on=() name set=()
     # shellcheck disable=SC2016  # expanded by the inner shell
     [[ -z ${2:-} ]] || on=(ip netns exec "$2" unshare --uts --mount
         bash -c 'hostname "$0" && mount --bind "/run/cluster/$0/shm" /dev/shm && exec "$@"' "$2")
@@ -103,7 +103,10 @@ cluster_job() {
         node=$((node + 1)) ranks=$((ranks + count))
         hosts+=${hosts:+,}node$node:$count
     done
-    cluster_words "${on[@]}" mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 --host "$hosts" -n "$ranks"
+    for name in ${!CMN_DEBUG_*}; do # to the ranks of all nodes
+        set+=(-x "$name")
+    done
+    cluster_words "${on[@]}" mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 "${set[@]}" --host "$hosts" -n "$ranks"
     # shellcheck disable=SC2034  # what the caller asked for
     job=("${words[@]}")
 }

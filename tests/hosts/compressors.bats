@@ -100,7 +100,7 @@ same_bits() {
         mv "out/mixed$FINAL.weights" off.weights
         for mb in $2; do
             echo "$name, buckets of $mb MiB"
-            train_on "$1" mixed.cfg -cmn_communicator $name -cmn_overlap on -cmn_bucket_mb "$mb" -cmn_verify 1
+            CMN_DEBUG_BUCKET_MB=$mb train_on "$1" mixed.cfg -cmn_communicator $name -cmn_overlap on -cmn_verify 1
             cmp off.weights "out/mixed$FINAL.weights"
         done
         train_on "$1" mixed.cfg -cmn_communicator $name
@@ -121,7 +121,7 @@ same_bits() {
     for name in shm hierarchical; do
         train_on 2+1 stops.cfg -cmn_communicator $name -cmn_overlap off
         mv "out/stops$FINAL.weights" off.weights
-        train_on 2+1 stops.cfg -cmn_communicator $name -cmn_overlap on -cmn_bucket_mb 0.01 -cmn_verify 1
+        CMN_DEBUG_BUCKET_MB=0.01 train_on 2+1 stops.cfg -cmn_communicator $name -cmn_overlap on -cmn_verify 1
         cmp off.weights "out/stops$FINAL.weights"
     done
 }
@@ -130,7 +130,7 @@ same_bits() {
 same_bits_with() {
     train_on 2+2 mixed.cfg -cmn_communicator "$1" -cmn_overlap off "${@:3}"
     mv "out/mixed$FINAL.weights" off.weights
-    train_on 2+2 mixed.cfg -cmn_communicator "$1" -cmn_overlap on -cmn_bucket_mb "$2" "${@:3}" -cmn_verify 1
+    CMN_DEBUG_BUCKET_MB=$2 train_on 2+2 mixed.cfg -cmn_communicator "$1" -cmn_overlap on "${@:3}" -cmn_verify 1
     cmp off.weights "out/mixed$FINAL.weights"
 }
 

@@ -31,12 +31,12 @@ hide_images() { hide mnist; }
     for shape in 1+1 2+1; do
         rm -f out/*
         bytes=$(cluster_payload node1)
-        train_on "$shape" mlp.cfg -cmn_communicator flat -cmn_exchange pairwise
+        CMN_DEBUG_EXCHANGE=pairwise train_on "$shape" mlp.cfg -cmn_communicator flat
         bytes=$(($(cluster_payload node1) - bytes))
         mv "out/mlp$FINAL.weights" shared.weights
         hide_images
         sent=$(cluster_payload node1)
-        train_on "$shape" mlp.cfg -cmn_communicator flat -cmn_exchange pairwise -cmn_data root
+        CMN_DEBUG_EXCHANGE=pairwise train_on "$shape" mlp.cfg -cmn_communicator flat -cmn_data root
         sent=$(($(cluster_payload node1) - sent))
         cluster_agree
         rmdir empty
@@ -62,7 +62,7 @@ pictures() {
 # sent_by ARGUMENTS...: trains on three hosts; sets sent, what has left rank 0's.
 sent_by() {
     sent=$(cluster_payload node1)
-    train_on 1+1+1 mlp.cfg -cmn_communicator flat -cmn_exchange pairwise "$@"
+    CMN_DEBUG_EXCHANGE=pairwise train_on 1+1+1 mlp.cfg -cmn_communicator flat "$@"
     sent=$(($(cluster_payload node1) - sent))
 }
 

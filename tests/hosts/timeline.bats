@@ -56,7 +56,7 @@ clocks_as_claimed() {
 }
 
 @test "exchanges in the background have tracks of their own" {
-    train_on 2+2 mlp.cfg -cmn_timeline t.json -cmn_communicator hierarchical -cmn_overlap on -cmn_bucket_mb 0.01
+    CMN_DEBUG_BUCKET_MB=0.01 train_on 2+2 mlp.cfg -cmn_timeline t.json -cmn_communicator hierarchical -cmn_overlap on
     jq -r --argjson ranks 4 -f "$REPO/tests/tools/trace.jq" t.json >faults
     cat faults
     [[ ! -s faults ]]

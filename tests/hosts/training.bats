@@ -48,7 +48,7 @@ trains_as_one_rank() {
     for name in shm hierarchical; do
         for by in halving ring; do
             echo "$name by $by:"
-            train_on $shape mlp.cfg -cmn_batch global -cmn_communicator $name -cmn_exchange $by -cmn_verify 1
+            CMN_DEBUG_EXCHANGE=$by train_on $shape mlp.cfg -cmn_batch global -cmn_communicator $name -cmn_verify 1
             grep "^cmn: 16 ranks on 8 nodes, communicator $name " train.log
             [[ $(seen "out/mlp$FINAL.weights") -eq 1200 ]]
             assert_close one.weights "out/mlp$FINAL.weights" $LIMIT
@@ -106,7 +106,7 @@ FIRST="in each node's shared memory, and by its first rank between nodes"
     mlp_cfg batch=60 subdivisions=4 max_batches="$iterations" adam=1 learning_rate=.002 >adam.cfg
     one_rank adam
     as_one_rank adam 3+2 shm "$SLICES"
-    as_one_rank adam 3+2 shm "$SLICES, overlap on" -cmn_overlap on -cmn_verify 2 -cmn_bucket_mb .01
+    CMN_DEBUG_BUCKET_MB=.01 as_one_rank adam 3+2 shm "$SLICES, overlap on" -cmn_overlap on -cmn_verify 2
 }
 
 @test "2+2 and 3+2, cmn_exact with batch normalisation: one rank's weights, by cmp, with each communicator" {
@@ -129,15 +129,17 @@ FIRST="in each node's shared memory, and by its first rank between nodes"
         '[connected]' 'output=64' 'batch_normalize=1' 'activation=tanh' '[connected]' 'output=10' 'activation=linear' '[softmax]' >>norm.cfg
     train_on 1 norm.cfg -cmn_batch global
     mv "out/norm$FINAL.weights" one.weights
-    for keys in '-cmn_overlap off' '-cmn_overlap on -cmn_bucket_mb 0.1' '-cmn_intra mpi'; do
+    for keys in '-cmn_overlap off' '-cmn_overlap on' '-cmn_communicator hierarchical'; do
+        [[ $keys != *hierarchical ]] || local -x CMN_DEBUG_INTRA=mpi
         # shellcheck disable=SC2086  # keys and their values
-        train_on 2+1 norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_verify 1 $keys
+        CMN_DEBUG_BUCKET_MB=0.1 train_on 2+1 norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_verify 1 $keys
         grep '^cmn: 3 ranks on 2 nodes' train.log
         # The fastest that can: not MPI's own, however fast it was.
         [[ $keys != '-cmn_overlap on'* ]] || grep '^cmn: .*flat cannot overlap' train.log
         # Darknet sums up a batch as floats (tests/cli/batch_norm.bats).
         assert_close one.weights "out/norm$FINAL.weights" 1e-5
     done
+    unset CMN_DEBUG_INTRA
     train_on 2+1 norm.cfg -cmn_batch global
     assert_far one.weights "out/norm$FINAL.weights" 1e-3
 }

@@ -427,7 +427,10 @@ static void failures(void **state)
 
 static void agree(int device, int share, const char *says, const char *what)
 {
-    const char *fatal = fatal_of(cmn_device_agree(&top, device, share));
+    const char *fatal;
+
+    setenv("CMN_DEBUG_SHARE_GPUS", share ? "1" : "", 1);
+    fatal = fatal_of(cmn_device_agree(&top, device));
 
     CHECK_SAYING(!fatal == !says, "%s: %s", what, fatal ? fatal : "allowed");
     CHECK_SAYING(!fatal || strstr(fatal, says), "%s: %s", what, fatal);

@@ -204,8 +204,8 @@ static void exchange_everywhere(const struct cmn_topology *t, const char *shape)
     struct place place = {.t = t, .shape = shape};
 
     for (int k = 0; (place.c = cmn_communicator_at(k)); k++) {
-        /* Those without memory of their own have no transport within a node: cmn_intra changes
-         * nothing. */
+        /* Those without memory of their own have no transport within a node: CMN_DEBUG_INTRA
+         * changes nothing. */
         if (!place.c->sums || !willing(place.c, t) ||
             (options.intra != CMN_INTRA_AUTO && !place.c->memory)) {
             continue;
@@ -225,7 +225,7 @@ static void sums_over(enum cmn_intra_transport transport)
     options.intra = transport;
     refused[0] = '\0';
     in_every_world(exchange_everywhere);
-    printf("# refused somewhere, cmn_intra=%s:%s\n", cmn_options_word(&options, "cmn_intra"),
+    printf("# refused somewhere%s:%s\n", transport ? ", mpi within a node" : "",
            refused[0] ? refused : " none");
     options.intra = CMN_INTRA_AUTO;
     fail_on_all_ranks();
@@ -312,19 +312,10 @@ static void dummy_exchanges_nothing(void **state)
 /* Whether `name` must refuse: nothing else may. */
 static int must_refuse(const char *name, const struct cmn_topology *t)
 {
-    int needs_intra = !strcmp(name, "hierarchical") || !strcmp(name, "two_dimensional") ||
-                      !strcmp(name, "single_node");
-
     if (!strcmp(name, "single_node") && t->inter_size > 1) {
         return 1;
     }
-    if (!strcmp(name, "shm")) {
-        return options.intra == CMN_INTRA_MPI || options.intra == CMN_INTRA_NCCL;
-    }
-    return !strcmp(name, "pure_nccl") || !strcmp(name, "non_cuda_aware") ||
-           (needs_intra && options.intra == CMN_INTRA_NCCL) ||
-           ((!strcmp(name, "naive") || !strcmp(name, "flat")) &&
-            (options.intra == CMN_INTRA_SHM || options.intra == CMN_INTRA_NCCL));
+    return !strcmp(name, "pure_nccl") || !strcmp(name, "non_cuda_aware");
 }
 
 static void choose_everything(const struct cmn_topology *t, const char *shape)
@@ -332,15 +323,14 @@ static void choose_everything(const struct cmn_topology *t, const char *shape)
     const struct cmn_communicator *c;
     const char *why = NULL;
 
-    for (int word = CMN_INTRA_AUTO; word <= CMN_INTRA_NCCL; word++) {
+    for (int word = CMN_INTRA_AUTO; word <= CMN_INTRA_MPI; word++) {
         options.intra = word;
         for (int k = 0; (c = cmn_communicator_at(k)); k++) {
             int refuses = must_refuse(c->name, t);
             const struct cmn_communicator *found = choose_on(t, c->name, &why);
             CHECK(c->cpu && c->gpu && c->use && c->open && c->allreduce && c->close);
-            CHECK_SAYING(found == (refuses ? NULL : c), "%s, nodes %s, cmn_intra=%s: %s", c->name,
-                         shape, cmn_options_word(&options, "cmn_intra"),
-                         refuses ? "does not refuse" : cmn_reason());
+            CHECK_SAYING(found == (refuses ? NULL : c), "%s, nodes %s, within %d: %s", c->name,
+                         shape, word, refuses ? "does not refuse" : cmn_reason());
             CHECK_SAYING(!refuses || strstr(cmn_reason(), c->name), "%s", cmn_reason());
             CHECK(refuses || !strcmp(why, "as asked"));
         }
@@ -368,18 +358,11 @@ static void choose_automatically(const struct cmn_topology *t, const char *shape
 {
     char want[64], mine[64] = "";
 
-    for (int word = CMN_INTRA_AUTO; word <= CMN_INTRA_NCCL; word++) {
+    for (int word = CMN_INTRA_AUTO; word <= CMN_INTRA_MPI; word++) {
         const char *why = "";
         const struct cmn_communicator *c;
-        if (word == CMN_INTRA_SHM) {
-            continue; /* auto takes it anyway */
-        }
         options.intra = word;
         c = choose_on(t, "auto", &why);
-        if (word == CMN_INTRA_NCCL) {
-            CHECK_SAYING(!c && strstr(cmn_reason(), "nccl"), "%s", cmn_reason());
-            continue;
-        }
         CHECK_SAYING(c, "nodes %s: %s", shape, cmn_reason());
         CHECK_SAYING(c && c->sums && !c->refuses(t, &options), "nodes %s", shape);
         snprintf(want, sizeof want,
@@ -390,9 +373,8 @@ static void choose_automatically(const struct cmn_topology *t, const char *shape
         CHECK_SAYING(strstr(why, want) == why, "%s", why);
         CHECK_SAYING(t->inter_size == 1 || strstr(why, "flat") || (c && !strcmp(c->name, "flat")),
                      "%s", why);
-        CHECK_SAYING(t->inter_size > 1 || t->size == 1 || word != CMN_INTRA_AUTO ||
-                         (c && !strcmp(c->name, "shm")),
-                     "%s", why);
+        CHECK_SAYING(t->inter_size > 1 || t->size == 1 || (c && !strcmp(c->name, "shm")), "%s",
+                     why);
         snprintf(mine, sizeof mine, "%s", c ? c->name : "");
         CHECK_SAYING(same_everywhere(mine, sizeof mine), "nodes %s: ranks choose differently",
                      shape);

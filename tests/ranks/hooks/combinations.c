@@ -48,10 +48,14 @@ enum {
 static const struct {
     const char *key, *value;
 } numbers[] = {
-    {"cmn_lars", "0.01"}, {"cmn_bucket_mb", "0.0005"}, {"cmn_local_steps", "4"},
-    {"cmn_epochs", NULL}, {"cmn_validate", NULL},      {"cmn_patience", "2"},
-    {"cmn_clip", "0.05"}, {"cmn_ema", "0.9"},
+    {"cmn_lars", "0.01"}, {"cmn_local_steps", "4"}, {"cmn_epochs", NULL}, {"cmn_validate", NULL},
+    {"cmn_patience", "2"}, {"cmn_clip", "0.05"}, {"cmn_ema", "0.9"},
 };
+
+/* Variables, and what to try beside none. */
+static const char *const variables[][2] = {{"CMN_DEBUG_BUCKET_MB", "0.0005"},
+                                           {"CMN_DEBUG_EXCHANGE", "halving, ring"},
+                                           {"CMN_DEBUG_INTRA", "mpi"}};
 
 static void add_value(struct factor *f, const char *value)
 {
@@ -132,6 +136,9 @@ static void find_factors(void)
             add_words(add_factor(row.key, row.value), row.range);
         }
     }
+    for (size_t i = 0; i < COUNT(variables); i++) {
+        add_words(add_factor(variables[i][0], ""), variables[i][1]);
+    }
 }
 
 /* ---- one training ---- */
@@ -200,6 +207,11 @@ static void set_options(struct cmn_options *o, const struct combination *c, cons
     static const char *const also[][2] = {
         {"cmn_seed", "7"}, {"cmn_report", "quiet"}, {"cmn_validate", "0"}, {"cmn_scatter", "none"}};
 
+    for (int i = COMMUNICATOR; i < factors; i++) {
+        if (!strncmp(factor[i].key, "CMN_DEBUG_", 10)) {
+            setenv(factor[i].key, factor[i].value[c->value[i]], 1);
+        }
+    }
     cmn_options_default(o);
     for (size_t i = 0; i < COUNT(also); i++) {
         CHECK(cmn_options_set(o, also[i][0], also[i][1], 0) == 0);
@@ -207,7 +219,8 @@ static void set_options(struct cmn_options *o, const struct combination *c, cons
     for (int i = COMMUNICATOR; i < factors; i++) {
         const char *key = factor[i].key, *value = factor[i].value[c->value[i]];
         value = overlap && !strcmp(key, "cmn_overlap") ? overlap : value;
-        CHECK_SAYING(cmn_options_set(o, key, value, 0) == 0, "%s", cmn_reason());
+        CHECK_SAYING(!strncmp(key, "CMN_DEBUG_", 10) || cmn_options_set(o, key, value, 0) == 0,
+                     "%s", cmn_reason());
     }
     o->scatter = o->exact ? CMN_SCATTER_GLOBAL : o->scatter; /* and takes no other */
     o->checkpoint = checkpoint ? SAVED : 0;

@@ -291,7 +291,7 @@ static void pairwise(void **state)
     fail_on_all_ranks();
 }
 
-/* ---- each algorithm of cmn_exchange ---- */
+/* ---- each algorithm of sums ---- */
 
 enum { SUMS = 3 };
 static const size_t sum_length[SUMS] = {1003, 500007, 7};
@@ -431,40 +431,20 @@ static void stalls(const char *name)
 
 static void algorithms(void **state)
 {
+    static const char *const names[] = {"auto", "pairwise", "halving", "ring"};
+
     (void)state;
-    for (options.exchange = CMN_EXCHANGE_AUTO; options.exchange <= CMN_EXCHANGE_MPI;
+    for (options.exchange = CMN_EXCHANGE_AUTO; options.exchange <= CMN_EXCHANGE_RING;
          options.exchange++) {
-        const char *name = cmn_options_word(&options, "cmn_exchange");
+        const char *name = names[options.exchange];
         sums_by(name);
-        if (options.exchange == CMN_EXCHANGE_MPI) {
-            const char *said;
-            struct cmn_sums *s = cmn_sums_open(top.world, &options, 0);
-            struct cmn_sum sum = {NULL, 0, CMN_BF16, NULL};
-            said = fatal_of(cmn_sums_begin(s, &sum));
-            CHECK_SAYING(said && strstr(said, "cmn_exchange=mpi"), "%s", said);
-            cmn_sums_close(s);
-            break;
-        }
         feeds_back(name, CMN_BF16);
         feeds_back(name, CMN_FP16);
-        if (options.exchange == CMN_EXCHANGE_HALVING || options.exchange == CMN_EXCHANGE_RING) {
+        if (options.exchange >= CMN_EXCHANGE_HALVING) {
             stalls(name);
         }
     }
     options.exchange = CMN_EXCHANGE_AUTO;
-    fail_on_all_ranks();
-}
-
-/* What the model is fed with: the same on all ranks, and no nonsense. */
-static void measurement(void **state)
-{
-    struct cmn_link link = {0, 0, 0, 0};
-
-    (void)state;
-    cmn_link_measure(top.world, &link);
-    CHECK(same_everywhere(&link, sizeof link));
-    CHECK_SAYING(link.latency > 0 && link.message >= 0 && link.near > 0 && link.far > 0,
-                 "%g %g %g %g", link.latency, link.message, link.near, link.far);
     fail_on_all_ranks();
 }
 
@@ -561,28 +541,14 @@ static void slices(void **state)
     fail_on_all_ranks();
 }
 
-/* What transports refuse, and what cmn_intra makes of it. */
+/* What transports refuse, and which one is taken within a node. */
 static void choice(void **state)
 {
-    const struct cmn_transport *t;
-
     (void)state;
     CHECK(!cmn_mpi.refuses(&top, &options));
-    for (int word = CMN_INTRA_AUTO; word <= CMN_INTRA_NCCL; word++) {
-        const char *name;
-        options.intra = word;
-        name = cmn_options_word(&options, "cmn_intra");
-        t = cmn_transport_intra(&top, &options);
-        if (t) {
-            CHECK_SAYING(!strcmp(name, "auto") || !strcmp(name, t->name), "%s gave %s", name,
-                         t->name);
-            CHECK_SAYING(!t->refuses(&top, &options), "%s", t->name);
-        } else {
-            CHECK_SAYING(strstr(cmn_reason(), name), "%s: %s", name, cmn_reason());
-        }
-        CHECK_SAYING(t || word == CMN_INTRA_NCCL || word == CMN_INTRA_SHM, "%s", name);
-        CHECK_SAYING(!t || word != CMN_INTRA_NCCL, "nccl on the CPU");
-    }
+    CHECK(cmn_transport_intra(&top, &options) == &cmn_shm);
+    options.intra = CMN_INTRA_MPI;
+    CHECK(cmn_transport_intra(&top, &options) == &cmn_mpi);
     options.intra = CMN_INTRA_AUTO;
     fail_on_all_ranks();
 }
@@ -590,17 +556,11 @@ static void choice(void **state)
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slices),
-        cmocka_unit_test(choice),
-        cmocka_unit_test(operations),
-        cmocka_unit_test(collectives),
-        cmocka_unit_test(chunks),
-        cmocka_unit_test(pairwise),
-        cmocka_unit_test(algorithms),
-        cmocka_unit_test(measurement),
-        cmocka_unit_test(same_bits),
-        cmocka_unit_test(two_at_once),
-        cmocka_unit_test(memory_of_the_caller),
+        cmocka_unit_test(slices),      cmocka_unit_test(choice),
+        cmocka_unit_test(operations),  cmocka_unit_test(collectives),
+        cmocka_unit_test(chunks),      cmocka_unit_test(pairwise),
+        cmocka_unit_test(algorithms),  cmocka_unit_test(same_bits),
+        cmocka_unit_test(two_at_once), cmocka_unit_test(memory_of_the_caller),
     };
 
     cmn_options_default(&options);

@@ -12,19 +12,15 @@ struct key {
 
 static const struct key keys[] = {
     {"cmn_communicator", "auto", "naive", "naive", {NULL}},
-    {"cmn_intra", "auto", "mpi", "mpi", {"", "Mpi", "tcp"}},
-    {"cmn_exchange", "auto", "halving", "halving", {"", "Ring", "tree", "0"}},
     {"cmn_compress",
      "off",
      "powersgd:64",
      "powersgd:64",
      {"", "powersgd:0", "powersgd:65", "powersgd:2.5", "powersgd:", "fp16:4"}},
     {"cmn_overlap", "auto", "off", "off", {"", "0", "1", "yes"}},
-    {"cmn_bucket_mb", "auto", "2.5", "2.5", {"", "-1", "1025", "inf", "4MB"}},
     {"cmn_double_buffering", "off", "on", "on", {"", "2", "yes"}},
     {"cmn_local_steps", "off", "8", "8", {"", "0", "1000001", "8.5"}},
     {"cmn_timeout", "300", "5", "5", {"", "0", "1000001", "5s"}},
-    {"cmn_share_gpus", "off", "on", "on", {"", "-1", "2", "yes"}},
     {"cmn_batch",
      "global",
      "per_rank",
@@ -37,9 +33,7 @@ static const struct key keys[] = {
     {"cmn_sync_bn", "off", "on", "on", {"", "2", "yes"}},
     {"cmn_exact", "off", "on", "on", {"", "2", "yes"}},
     {"cmn_balance", "off", "auto", "auto", {"", "1", "on"}},
-    {"cmn_tf32", "auto", "off", "off", {"", "0", "1", "tf32"}},
     {"cmn_mixed", "off", "bf16", "bf16", {"", "1", "on", "fp16"}},
-    {"cmn_onednn", "auto", "off", "off", {"", "0", "1", "dnnl"}},
     {"cmn_epochs", "off", "3", "3", {"", "-1", "1000001", "x", "1.5", "99999999999999999999"}},
     {"cmn_scatter", "global", "none", "none", {"", "glob", "Global", "shards"}},
     {"cmn_data", "shared", "root", "root", {"", "local", "Root", "owners"}},
@@ -227,9 +221,7 @@ static void other_spellings(void **state)
     static const struct {
         const char *key, *value, *now, *shown;
     } old[] = {
-        {"cmn_bucket_mb", "0", "cmn_bucket_mb", "auto"},
         {"cmn_double_buffering", "1", "cmn_double_buffering", "on"},
-        {"cmn_share_gpus", "0", "cmn_share_gpus", "off"},
         {"cmn_local_steps", "1", "cmn_local_steps", "off"},
         {"cmn_lars", "0", "cmn_lars", "off"},
         {"cmn_clip", "0", "cmn_clip", "off"},
