@@ -216,7 +216,7 @@ static void pin_arithmetic(struct cmn_session *s)
     }
     if (s->topology.device >= 0) {
         cmn_fatal("cmn_exact=on does not go with GPUs: NCCL adds up in an order of its own, which "
-                  "follows the number of ranks: train on the CPU (-nogpu), or remove the key");
+                  "follows the number of ranks: train on the CPU, or remove the key");
     }
     s->blas_threads = openblas_get_num_threads();
     openblas_set_num_threads(1);

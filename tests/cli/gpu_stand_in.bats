@@ -423,10 +423,10 @@ waits() {
     fails_clearly_on 2 'single_node cannot be used here: .*mpi: MPI is not CUDA-aware' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator single_node -cmn_intra mpi -cmn_double_buffering 1
     for ranks in 1 2; do
-        fails_clearly_on $ranks 'cmn_exact=on does not go with GPUs: NCCL adds up in an order of its own.*: train on the CPU \(-nogpu\), or remove the key' \
+        fails_clearly_on $ranks 'cmn_exact=on does not go with GPUs: NCCL adds up in an order of its own.*: train on the CPU, or remove the key' \
             classifier train small.data mlp.cfg -cmn -cmn_exact on
     done
-    train_on 2 mlp.cfg -nogpu -cmn_exact on
+    train_on 2 mlp.cfg -nogpu -cmn_batch global -cmn_exact on
 }
 
 @test "what an update does besides works on GPUs as on the CPU, and resumes with the same bits" {
