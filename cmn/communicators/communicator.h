@@ -63,14 +63,19 @@ enum cmn_in_order {
     CMN_IN_ORDER_BY_FIRST, /* the same, and by the first rank of each node alone */
 };
 
+enum cmn_can {
+    CMN_CASTS = 1,     /* send what cmn_compress=fp16 and bf16 ask for */
+    CMN_COMPRESSES = 2, /* send what cmn_compress=powersgd makes of the gradients */
+    CMN_DELAYS = 4,    /* exchange during the next step */
+    CMN_CAN_ALL = CMN_CASTS | CMN_COMPRESSES | CMN_DELAYS
+};
+
 struct cmn_communicator {
     const char *name;
     const char *cpu, *gpu; /* "yes", or why not */
     const char *use;       /* when to use it */
     int sums;              /* 0: ranks are left different (dummy) */
-    int casts;             /* 1: on GPUs it can send what cmn_compress=fp16 and bf16 ask for */
-    int delays;            /* 1: on GPUs it can exchange during the next step */
-    int compresses;        /* 1: it can send what a compressor makes of the gradients */
+    unsigned can[2];       /* what it can do on the CPU, and on GPUs: bits of enum cmn_can */
     enum cmn_in_order in_order;
 
     /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use

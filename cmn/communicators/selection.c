@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "communicators/communicator.h"
 #include "communicators/overlapped_allreduce.h"
+#include "config/pairs.h"
 #include "mpi/call.h"
 #include "transports/transport.h"
 
@@ -198,57 +199,37 @@ static const struct cmn_communicator *best_by_benchmark(const struct cmn_topolog
     return best;
 }
 
-/* cmn_exact=on: a communicator's name says how its sums are sent, which have an order of their own. */
-static const char *refuses_exact(const struct cmn_communicator *c, const struct cmn_options *o)
+/* Whether the keys ask for something that this communicator cannot do: 0, or -1 with a reason. */
+static int check_keys(const struct cmn_communicator *c, const struct cmn_topology *t,
+                      const struct cmn_options *o)
 {
-    if (c->in_order == CMN_IN_ORDER_REFUSED) {
-        return "cmn_exact=on adds up along a tree, and has no such way to send: use flat, shm, "
-               "hierarchical or two_dimensional, or leave cmn_communicator away";
-    }
-    return NULL;
-}
+    const unsigned can = c->can[t->device >= 0];
+    const struct {
+        int lacks;
+        enum cmn_fact fact;
+    } facts[] = {
+        {c->in_order == CMN_IN_ORDER_REFUSED, CMN_CANNOT_ORDER},
+        {!(can & CMN_CASTS), CMN_CANNOT_CAST},
+        {!(can & CMN_COMPRESSES), CMN_CANNOT_COMPRESS},
+        {!(can & CMN_DELAYS), CMN_CANNOT_DELAY},
+        {!c->begin, CMN_CANNOT_OVERLAP},
+        {!c->sums, CMN_SUMS_NOTHING},
+    };
+    char name[64];
 
-/* What is asked for besides a sum of all gradients in every step. */
-static const char *refuses_keys(const struct cmn_communicator *c, const struct cmn_topology *t,
-                                const struct cmn_options *o)
-{
-    int gpu = t->device >= 0;
-
-    if (o->exact && refuses_exact(c, o)) {
-        return refuses_exact(c, o);
+    snprintf(name, sizeof name, "communicator %s", c->name);
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
+        if (facts[i].lacks && cmn_pairs_check_fact(o, facts[i].fact, name)) {
+            return -1;
+        }
     }
-    if (gpu && o->double_buffering && !c->delays) {
-        return "MPI sums a GPU's memory in calls that block: cmn_double_buffering needs pure_nccl, "
-               "single_node, hierarchical, two_dimensional, non_cuda_aware or flat on GPUs";
-    }
-    if (gpu && cmn_wire_type(o) != CMN_FP32 && !c->casts) {
-        return "MPI adds no floats of 16 bits: cmn_compress=fp16 or bf16 needs pure_nccl, "
-               "single_node, hierarchical, two_dimensional, non_cuda_aware or flat";
-    }
-    if (gpu && o->compress == CMN_COMPRESS_POWERSGD && !c->compresses) {
-        return "it sends gradients as they are: cmn_compress=powersgd needs flat, hierarchical, "
-               "two_dimensional or non_cuda_aware";
-    }
-    if (!gpu && o->compress != CMN_COMPRESS_OFF && !c->compresses) {
-        return "it sends gradients as they are: cmn_compress needs flat, shm, hierarchical or "
-               "two_dimensional";
-    }
-    if (o->double_buffering && !gpu && !c->compresses) {
-        return "it cannot exchange in the background: cmn_double_buffering needs flat, shm, "
-               "hierarchical or two_dimensional";
-    }
-    if (o->local_steps > 1 && !c->sums) {
-        return "it sums nothing: cmn_local_steps needs a mean";
-    }
-    return NULL;
+    return 0;
 }
 
 const char *cmn_communicator_refuses(const struct cmn_communicator *c, const struct cmn_topology *t,
                                      const struct cmn_options *o)
 {
-    const char *why = refuses_keys(c, t, o);
-
-    return why ? why : c->refuses(t, o);
+    return check_keys(c, t, o) ? cmn_reason() : c->refuses(t, o);
 }
 
 const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology *t,
@@ -262,8 +243,11 @@ const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology
     *why = "as asked";
     if (strcmp(o->communicator, "auto")) {
         c = named(o->communicator);
-        if (c && cmn_communicator_refuses(c, t, o)) {
-            snprintf(reason, sizeof reason, "%s", cmn_communicator_refuses(c, t, o));
+        if (!c || check_keys(c, t, o)) {
+            return NULL;
+        }
+        if (c->refuses(t, o)) {
+            snprintf(reason, sizeof reason, "%s", c->refuses(t, o));
             cmn_fail("communicator %s cannot be used here: %s", c->name, reason);
             return NULL;
         }

@@ -369,7 +369,7 @@ const struct cmn_communicator cmn_communicator_shm = {
     .use = "ranks on one node, and several nodes: gradients summed, and weights updated, in shared "
            "memory",
     .sums = 1,
-    .compresses = 1,
+    .can = {CMN_CAN_ALL, 0},
     .in_order = CMN_IN_ORDER_BY_SLICES,
     .refuses = refuses_shm,
     .open = open_shm,

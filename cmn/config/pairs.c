@@ -6,7 +6,7 @@
 #include "base/log.h"
 
 static const char one_of_them[] = "remove one of them",
-                  can_exchange[] = "use flat, shm, hierarchical or two_dimensional, or remove "
+                  can_exchange[] = "use flat, hierarchical or two_dimensional, or remove "
                                    "cmn_communicator";
 
 /* The first row that holds is the one that is reported. */
@@ -55,7 +55,9 @@ static const struct cmn_pair table[] = {
      can_exchange},
     {"cmn_double_buffering=on", NULL, CMN_CANNOT_DELAY, "it cannot exchange in the background",
      can_exchange},
-    {"cmn_compress!=off", NULL, CMN_CANNOT_COMPRESS, "it sends gradients as they are",
+    {"cmn_compress=fp16", NULL, CMN_CANNOT_CAST, "it sends 32 bits", can_exchange},
+    {"cmn_compress=bf16", NULL, CMN_CANNOT_CAST, "it sends 32 bits", can_exchange},
+    {"cmn_compress=powersgd", NULL, CMN_CANNOT_COMPRESS, "it sends gradients as they are",
      can_exchange},
 
     {"cmn_balance=auto", NULL, CMN_IS_ALEXEYAB, "its loader cannot follow", "remove cmn_balance"},
@@ -88,6 +90,7 @@ static const char *const facts[CMN_FACTS] = {
     [CMN_UPDATES_ITSELF] = "keys that only Darknet's own update obeys (AlexeyAB's, on GPUs)",
     [CMN_AVERAGES_ITSELF] = "ema_alpha in the cfg",
     [CMN_LEARNS_IN_ORDER] = "badlabels_rejection_percentage and its like in the cfg",
+    [CMN_CANNOT_CAST] = "communicators that send 32 bits",
     [CMN_CANNOT_COMPRESS] = "communicators that do not compress",
     [CMN_CANNOT_DELAY] = "communicators that block",
     [CMN_CANNOT_OVERLAP] = "communicators that block",

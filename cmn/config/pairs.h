@@ -21,6 +21,7 @@ enum cmn_fact {
     CMN_AVERAGES_ITSELF,    /* the cfg has ema_alpha */
     CMN_LEARNS_IN_ORDER,    /* what a micro-batch does depends on the ones before it */
     /* What the communicator cannot do. */
+    CMN_CANNOT_CAST,
     CMN_CANNOT_COMPRESS,
     CMN_CANNOT_DELAY,
     CMN_CANNOT_OVERLAP,

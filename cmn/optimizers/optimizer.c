@@ -97,7 +97,7 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
 int cmn_optimizer_blocks(const struct cmn_optimizer *o, int first, int end)
 {
     const struct cmn_options *options = o->options;
-    int lossy = options->compress != CMN_COMPRESS_NONE || options->dtype != CMN_FP32;
+    int lossy = options->compress != CMN_COMPRESS_OFF;
 
     return o->policy->blocks + (options->ema > 0) + lossy +
            (options->exact ? cmn_subtrees_most(first, end) : 0);

@@ -424,7 +424,7 @@ waits() {
         fails_clearly_on $ranks "cmn_exact=on does not go with GPUs: NCCL's order of adding follows the number of ranks: train on the CPU \(-nogpu\), or remove cmn_exact" \
             classifier train small.data mlp.cfg -cmn -cmn_exact on
     done
-    train_on 2 mlp.cfg -nogpu -cmn_exact on
+    train_on 2 mlp.cfg -nogpu -cmn_batch global -cmn_exact on
 }
 
 @test "what an update does besides works on GPUs as on the CPU, and resumes with the same bits" {
