@@ -511,7 +511,7 @@ static void close_all(int in, int errors, int out)
 }
 
 /* The new picture replaces the previous one as a whole. */
-static int draw(const struct cmn_chart *c, const char *picture)
+static int make_picture(const struct cmn_chart *c, const char *picture)
 {
     char next[4200] = "";
     int in = write_script(c), errors = memfd_create("chart", MFD_CLOEXEC);
@@ -544,7 +544,8 @@ int cmn_chart_draw(const char *log, const char *picture)
     name_of(log, title, sizeof title);
     if (!cmn_json_log_read(log, add, &rows) && !cmn_chart_check(picture)) {
         result = rows.rows
-                     ? draw(&(struct cmn_chart){title, rows.answer, rows.row, rows.rows}, picture)
+                     ? make_picture(&(struct cmn_chart){title, rows.answer, rows.row, rows.rows},
+                                    picture)
                      : cmn_fail("%s holds no row", log);
     }
     free(rows.row);
