@@ -64,9 +64,9 @@ enum cmn_in_order {
 };
 
 enum cmn_can {
-    CMN_CASTS = 1,     /* send what cmn_compress=fp16 and bf16 ask for */
+    CMN_CASTS = 1,      /* send what cmn_compress=fp16 and bf16 ask for */
     CMN_COMPRESSES = 2, /* send what cmn_compress=powersgd makes of the gradients */
-    CMN_DELAYS = 4,    /* exchange during the next step */
+    CMN_DELAYS = 4,     /* exchange during the next step */
     CMN_CAN_ALL = CMN_CASTS | CMN_COMPRESSES | CMN_DELAYS
 };
 

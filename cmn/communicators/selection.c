@@ -115,9 +115,11 @@ static void all_refuse(const struct cmn_topology *t, const struct cmn_options *o
 {
     const struct cmn_communicator *c = cmn_communicator_find("pure_nccl");
 
+    char why[512];
+
     if (t->device >= 0) {
-        cmn_fail("no communicator works on these GPUs: %s: %s", c->name,
-                 cmn_communicator_refuses(c, t, o));
+        snprintf(why, sizeof why, "%s", cmn_communicator_refuses(c, t, o));
+        cmn_fail("no communicator works on these GPUs: %s: %s", c->name, why);
     } else {
         cmn_fail("no communicator works here: name one with cmn_communicator to see why not");
     }

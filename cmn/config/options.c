@@ -330,6 +330,7 @@ static int store_text(char *field, const struct option *option, const char *valu
     const char *range = option->range;
     int is_name = !strncmp(range, "file name", 9) || !strncmp(range, "folder", 6);
     int is_off = !strcmp(value, "off");
+    char file[CMN_TEXT];
 
     if (strlen(value) >= CMN_TEXT) {
         return cmn_fail("%s: the value of %s is longer than %d bytes", where, option->key,
@@ -341,9 +342,9 @@ static int store_text(char *field, const struct option *option, const char *valu
         return cmn_fail("%s: %s=%s: the value must be a %s; write ./%s for one of this name", where,
                         option->key, value, range, value);
     }
-    if (option->at == AT(timeline) && !cmn_options_timeline(value, field)) {
-        return cmn_fail("%s: %s=%s: the number of steps behind the colon must be 1 to 1000000",
-                        where, option->key, value);
+    if (option->at == AT(timeline) && !cmn_options_timeline(value, file)) {
+        return cmn_fail("%s: %s=%s: the value must be a %s, with 1 to 1000000 steps", where,
+                        option->key, value, range);
     }
     memcpy(field, value, strlen(value) + 1);
     return 0;

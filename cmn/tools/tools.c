@@ -30,8 +30,8 @@ static const struct cmn_tool table[] = {
      "under mpiexec: time and bandwidth of each communicator and of MPI_Allreduce, sums verified; "
      "sizes in bytes, or with K, M, G (powers of 1024)",
      NULL, cmn_tool_bench, 0},
-    {"chart", "LOG.json PICTURE.png",
-     "draws a training's log, as cmn_chart does at each row", cmn_tool_chart, NULL, 0},
+    {"chart", "LOG.json PICTURE.png", "draws a training's log, as cmn_chart does at each row",
+     cmn_tool_chart, NULL, 0},
     {"checkpoint", "FILE",
      "what a checkpoint holds, and of when; status 1 and the reason when it is damaged",
      cmn_tool_checkpoint, NULL, 0},

@@ -143,12 +143,14 @@ static void refusals(void **state)
     c = cmn_communicator_choose(&top, &options, &why);
     CHECK_SAYING(c && !strcmp(c->name, "pure_nccl"), "auto: %s", c ? c->name : cmn_reason());
     for (int k = 0; (c = cmn_communicator_at(k)); k++) {
-        int between = (c->can[1] & CMN_CASTS) && strcmp(c->name, "pure_nccl") && strcmp(c->name, "single_node") &&
-                      strcmp(c->name, "flat");
+        int between = (c->can[1] & CMN_CASTS) && strcmp(c->name, "pure_nccl") &&
+                      strcmp(c->name, "single_node") && strcmp(c->name, "flat");
         snprintf(options.communicator, sizeof options.communicator, "%s", c->name);
-        CHECK_SAYING(!cmn_communicator_choose(&top, &options, &why) == (!(c->can[1] & CMN_CASTS) || between), "%s",
-                     c->name);
-        CHECK_SAYING((c->can[1] & CMN_CASTS) || strstr(cmn_reason(), "cmn_compress"), "%s", cmn_reason());
+        CHECK_SAYING(!cmn_communicator_choose(&top, &options, &why) ==
+                         (!(c->can[1] & CMN_CASTS) || between),
+                     "%s", c->name);
+        CHECK_SAYING((c->can[1] & CMN_CASTS) || strstr(cmn_reason(), "cmn_compress"), "%s",
+                     cmn_reason());
         CHECK_SAYING(!between || strstr(cmn_reason(), "use pure_nccl or single_node"), "%s",
                      cmn_reason());
     }
