@@ -191,7 +191,7 @@ long cmn_candidate_verify(struct cmn_candidate *k, size_t n)
 {
     const struct cmn_topology *t = &k->session->topology;
     const float ranks = (float)t->size * (float)(t->size + 1) / 2;
-    const float allowed = k->session->XX ? 0 : 0.02F;
+    const float allowed = cmn_wire_type(&k->session->options) == CMN_FP32 ? 0 : 0.02F;
     long wrong = 0;
     float *x;
 
