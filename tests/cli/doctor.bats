@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # darknet cmn doctor: lists, images, labels, cfg and memory before a training.
-# shellcheck disable=SC2154  # mpiexec: helpers.bash
+# shellcheck disable=SC2030,SC2031,SC2154  # mpiexec: helpers.bash; tests are functions that shellcheck takes for subshells
 
 load helpers
 
