@@ -67,17 +67,27 @@ int cmn_number_check(const struct cmn_number *n, double value)
 static const float LEAST_BOX = .001F, ROUNDING = .005F;
 
 const char cmn_box_is_empty[] = "it has no area, and Darknet leaves it out";
-const char cmn_box_is_outside[] =
+const char cmn_box_in_pixels[] =
     "these are parts of the image, 0 to 1, and what lies outside is left out";
+const char cmn_box_reaches_out[] = "it reaches out of the image, and what lies outside is left out";
 
-static int is_outside(float centre, float size)
+static int no_part(float centre, float size)
+{
+    return centre < 0 || centre > 1 || size > 1 + ROUNDING;
+}
+
+static int reaches_out(float centre, float size)
 {
     return centre - size / 2 < -ROUNDING || centre + size / 2 > 1 + ROUNDING;
 }
 
 const char *cmn_box_fault(float x, float y, float w, float h)
 {
-    return w < LEAST_BOX || h < LEAST_BOX         ? cmn_box_is_empty
-           : is_outside(x, w) || is_outside(y, h) ? cmn_box_is_outside
-                                                  : NULL;
+    if (no_part(x, w) || no_part(y, h)) {
+        return cmn_box_in_pixels;
+    }
+    if (w < LEAST_BOX || h < LEAST_BOX) {
+        return cmn_box_is_empty;
+    }
+    return reaches_out(x, w) || reaches_out(y, h) ? cmn_box_reaches_out : NULL;
 }

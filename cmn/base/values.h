@@ -21,7 +21,7 @@ int cmn_values_check(enum cmn_values kind, long most, const void *block, size_t 
 
 /* What is wrong with a box of a label file, whose numbers are parts of the image: centre and size. NULL
  * where nothing is: edges are rounded. */
-extern const char cmn_box_is_empty[], cmn_box_is_outside[];
+extern const char cmn_box_is_empty[], cmn_box_in_pixels[], cmn_box_reaches_out[];
 const char *cmn_box_fault(float x, float y, float w, float h);
 
 /* A number by name, and what it may be. */

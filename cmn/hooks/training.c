@@ -606,7 +606,7 @@ void cmn_read_box(const char *file, int box, float x, float y, float w, float h)
     static atomic_flag told = ATOMIC_FLAG_INIT;
     const char *fault = cmn_job.on ? cmn_box_fault(x, y, w, h) : NULL;
 
-    if (fault && !atomic_flag_test_and_set(&told)) {
+    if (fault && fault != cmn_box_reaches_out && !atomic_flag_test_and_set(&told)) {
         cmn_warn("%s: box %d, %g x %g around %g, %g: %s. 'darknet cmn doctor' lists all such boxes",
                  file, box, (double)w, (double)h, (double)x, (double)y, fault);
     }
