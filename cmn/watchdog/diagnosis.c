@@ -29,7 +29,7 @@ static void __attribute__((format(printf, 2, 3))) add(struct line *l, const char
 
 static int of_host(enum cmn_rank_state s)
 {
-    return s == CMN_RANK_UNREACHABLE || s == CMN_RANK_UNHEARD || s == CMN_RANK_GONE;
+    return s == CMN_RANK_UNREACHABLE || s == CMN_RANK_UNHEARD;
 }
 
 /* No heartbeat, or no progress outside of a wait, for `limit` milliseconds. */
@@ -93,9 +93,8 @@ static void add_host(struct line *l, const struct cmn_rank_status *seen, int n,
     }
     add(l, v->state == CMN_RANK_UNREACHABLE
                ? ") does not answer: the host is dead, or the link to it is cut"
-           : v->state == CMN_RANK_GONE
-               ? "): all its processes have ended without a goodbye"
-               : ") is unresponsive, though the host answers: all its ranks are stopped");
+               : ") is unresponsive, though the host answers: all its ranks are stopped, or have "
+                 "ended");
 }
 
 /* Whether the host of this rank has been named with a rank before it. */

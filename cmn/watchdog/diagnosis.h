@@ -14,7 +14,6 @@ enum cmn_rank_state {
     CMN_RANK_DEAD,        /* without having said that it ends */
     CMN_RANK_UNREACHABLE, /* its host does not answer */
     CMN_RANK_UNHEARD,     /* its host answers, and no watchdog there sends heartbeats */
-    CMN_RANK_GONE,        /* the watchdogs of its host have ended without a goodbye */
     CMN_RANK_UNKNOWN,     /* it was never heard */
     CMN_RANK_STATES
 };

@@ -3,61 +3,142 @@
 #include <errno.h>
 #include <limits.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/launcher.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/nics.h"
 #include "mpi/call.h"
 
-/* Milliseconds: until a connection must be there; until its peer must be authenticated, from its
- * begin on; between rounds of attempts to connect; until a node whose connection has ended counts
- * as gone (mpiexec, or its next leader, may come first); what a change of leaders may take; until
- * people are told that a node cannot be heard. */
-enum {
-    CONNECT_MS = 3000,
-    AUTHENTICATE_MS = 4500,
-    PAUSE_MS = 1000,
-    GONE_MS = 2500,
-    CHANGE_MS = 750,
-    DEAF_MS = 20000
-};
+/* Milliseconds: of silence that a change of leaders may take; of silence until a node is asked
+ * whether its host answers, and until all addresses are tried again; until people are told that a
+ * node cannot be heard. */
+enum { CHANGE_MS = 750, SILENT_MS = 2 * CHANGE_MS, DEAF_MS = 20000 };
 
-/* Unauthenticated peers at a time: from the job's hosts, that many and one for each of them; from
- * elsewhere. */
-enum { UNAUTHENTICATED_MAX = 16, FOREIGN_MAX = 8 };
+/* Statuses in one datagram; times that what is told is sent;
+ * datagrams that are taken in a look. */
+enum { STATUSES = 4, TIMES = 3, TAKEN_MAX = 2000 };
+
+/* Numbers are as processors have them: the nodes of a job have equal processors, and run the same
+ * program. It tells about the ranks from `first` to the one before `end` of the sender's node:
+ * those that are not among the statuses move. */
+struct datagram {
+    unsigned char mac[crypto_auth_BYTES]; /* over all that follows */
+    uint64_t number;                      /* grows with each datagram of this sender */
+    int32_t sender;                       /* its rank */
+    int32_t first, end;
+    uint32_t told; /* CMN_BEAT_… */
+    uint64_t statuses;
+    struct cmn_rank_status status[STATUSES]; /* the host is known otherwise */
+};
+_Static_assert(sizeof(struct datagram) <= 1452, "an Ethernet frame holds it, with IPv6, too");
+
+/* Where rank 0 is heard, and the job's key. */
+struct place {
+    int n; /* 0: it cannot be heard */
+    struct sockaddr_storage address[CMN_NICS];
+    unsigned char key[crypto_auth_KEYBYTES];
+};
 
 /* Another node. */
 struct peer {
-    struct cmn_connection *connection;
-    int heard, bye, gone, told;
-    long silent, gone_for;
+    int heard, warned;
+    unsigned told;
+    long silent;
+    struct sockaddr_storage at; /* where its last datagram came from */
+    int asks;                   /* a TCP connection that its host is asked with; -1: none */
+    int answers;                /* whether the host has answered, the last time it was asked */
 };
 
 struct rank {
-    int node, pending;
-    struct cmn_rank_status now, next; /* next: it counts from the node's next heartbeat on */
+    int node;
+    uint64_t number; /* of its newest datagram */
+    struct cmn_rank_status now;
 };
 
 struct cmn_heartbeat {
-    int rank_0;
-    struct cmn_connection_job job;
-    struct cmn_listener listener;
-    struct cmn_connection *connection; /* of rank 0; elsewhere there is one */
-    int connections;
-    unsigned long arrivals; /* of peers, so far */
-    struct peer *peer; /* of each node; elsewhere than on rank 0 the first one alone is heard */
+    int me, ranks, node, nodes;
+    int speaks; /* rank 0, or the leader of another node */
+    int fd;     /* -1: none can be had */
+    struct place place;
+    struct peer *peer; /* of each node; elsewhere than on rank 0 only the first one is heard */
     struct rank *rank;
-    int next;   /* address to connect to: the one that was right, if any was */
-    long pause; /* until then */
-    int diagnosed;
+    uint64_t sent; /* datagrams */
+    unsigned told;
 };
 
 /* ---- opening ---- */
+
+/* Open MPI's lists decide; without them the loopback counts where there is no other. */
+static int may_be_used(const struct cmn_nic *nic, int loopback)
+{
+    const char *include = cmn_launcher_networks();
+    const char *exclude = cmn_launcher_networks_excluded();
+
+    if (include && include[0]) {
+        return cmn_nic_in_list(nic, include);
+    }
+    return cmn_nic_is_loopback(nic) == loopback && !(exclude && cmn_nic_in_list(nic, exclude));
+}
+
+/* IPv6 only where there is no IPv4, and the loopback only where there is nothing else. */
+static void find_addresses(struct place *place)
+{
+    struct cmn_nic nic[CMN_NICS];
+
+    for (int turn = 0; turn < 4 && place->n == 0; turn++) {
+        int n = cmn_nics(turn % 2 ? AF_INET6 : AF_INET, nic, CMN_NICS);
+        for (int i = 0; i < n; i++) {
+            if (may_be_used(&nic[i], turn >= 2)) {
+                place->address[place->n++] = nic[i].address;
+            }
+        }
+    }
+}
+
+/* On a free port, which rank 0 writes down. */
+static void open_socket(struct cmn_heartbeat *h)
+{
+    struct sockaddr_storage any = {.ss_family = h->place.address[0].ss_family};
+    socklen_t bytes = sizeof any;
+    int room = 1 << 20; /* the kernel gives what it may */
+
+    h->fd = socket(any.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (h->fd < 0 || bind(h->fd, (struct sockaddr *)&any, bytes) ||
+        getsockname(h->fd, (struct sockaddr *)&any, &bytes)) {
+        h->place.n = 0;
+        return;
+    }
+    setsockopt(h->fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+    for (int i = 0; i < h->place.n && h->me == 0; i++) {
+        /* The port lies at the same place in addresses of both families. */
+        ((struct sockaddr_in *)&h->place.address[i])->sin_port =
+            ((struct sockaddr_in *)&any)->sin_port;
+    }
+}
+
+static void meet(struct cmn_heartbeat *h, MPI_Comm world)
+{
+    struct place *place = &h->place;
+
+    h->fd = -1;
+    if (h->me == 0 && getrandom(place->key, sizeof place->key, 0) == sizeof place->key) {
+        find_addresses(place);
+        open_socket(h);
+    }
+    MPI_CALL(MPI_Bcast(place, sizeof *place, MPI_BYTE, 0, world));
+    if (h->me && place->n) {
+        open_socket(h);
+    }
+    place->n = sodium_init() < 0 ? 0 : place->n;
+}
 
 static void learn_ranks(struct cmn_heartbeat *h, const struct cmn_topology *t)
 {
@@ -68,7 +149,6 @@ static void learn_ranks(struct cmn_heartbeat *h, const struct cmn_topology *t)
 
     memcpy(mine.host, t->host, sizeof mine.host);
     MPI_CALL(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, t->world));
-    h->rank = cmn_calloc((size_t)t->size, sizeof *h->rank);
     for (int i = 0; i < t->size; i++) {
         struct cmn_rank_status *v = &h->rank[i].now;
         h->rank[i].node = all[i].node;
@@ -86,393 +166,277 @@ struct cmn_heartbeat *cmn_heartbeat_open(const struct cmn_topology *t)
         return NULL;
     }
     h = cmn_calloc(1, sizeof *h);
-    h->rank_0 = t->rank == 0;
-    h->job.ranks = t->size;
-    h->job.node = t->inter_rank;
-    h->job.nodes = t->inter_size;
-    h->peer = cmn_calloc((size_t)h->job.nodes, sizeof *h->peer);
-    h->connections = h->rank_0 ? 2 * h->job.nodes + UNAUTHENTICATED_MAX + FOREIGN_MAX : 1;
-    h->connection = cmn_calloc((size_t)h->connections, sizeof *h->connection);
-    for (int i = 0; i < h->connections; i++) {
-        h->connection[i].fd = -1;
+    h->me = t->rank;
+    h->ranks = t->size;
+    h->node = t->inter_rank;
+    h->nodes = t->inter_size;
+    h->rank = cmn_calloc((size_t)h->ranks, sizeof *h->rank);
+    h->peer = cmn_calloc((size_t)h->nodes, sizeof *h->peer);
+    for (int i = 0; i < h->nodes; i++) {
+        h->peer[i].asks = -1;
     }
-    cmn_listener_open(&h->listener, t);
-    memcpy(h->job.key, h->listener.key, sizeof h->job.key);
+    meet(h, t->world);
     learn_ranks(h, t);
     return h;
 }
 
-/* ---- one connection ---- */
-
-static void next_address(struct cmn_heartbeat *h)
+static void end_asking(struct peer *p)
 {
-    h->next = (h->next + 1) % h->listener.at.n;
-    h->pause = h->next ? 0 : PAUSE_MS;
+    if (p->asks >= 0) {
+        close(p->asks);
+        p->asks = -1;
+    }
 }
 
-/* On a connector that has not authenticated rank 0 there, the next address is due. */
-static void drop(struct cmn_heartbeat *h, struct cmn_connection *c)
+void cmn_heartbeat_close(struct cmn_heartbeat *h)
 {
-    if (c->fd >= 0 && c->node < 0 && c->role == CMN_CONNECTOR) {
-        next_address(h);
+    for (int i = 0; i < h->nodes; i++) {
+        end_asking(&h->peer[i]);
     }
-    if (c->node >= 0 && h->peer[c->node].connection == c) {
-        h->peer[c->node].connection = NULL;
+    if (h->fd >= 0) {
+        close(h->fd);
     }
-    cmn_connection_close(c);
-}
-
-/* The other side has ended it. A link that is cut is not the end of the processes behind it. */
-static void ended(struct cmn_heartbeat *h, struct cmn_connection *c)
-{
-    struct peer *p = c->node >= 0 ? &h->peer[c->node] : NULL;
-    int cut = errno == ETIMEDOUT || errno == EHOSTUNREACH || errno == ENETUNREACH;
-
-    if (p && p->connection == c && !cut && !p->gone) {
-        p->gone = 1;
-        p->gone_for = 0;
-    }
-    drop(h, c);
-}
-
-static void send_to_all(struct cmn_heartbeat *h, struct cmn_message *m)
-{
-    for (int i = 0; i < h->connections; i++) {
-        struct cmn_connection *c = &h->connection[i];
-        if (c->fd >= 0 && c->node >= 0 && cmn_connection_send(c, &h->job, m)) {
-            ended(h, c);
-        }
-    }
+    free(h->peer);
+    free(h->rank);
+    free(h);
 }
 
 /* ---- what comes ---- */
 
-static void take_status(struct cmn_heartbeat *h, const struct cmn_message *m)
+static int is_valid_status(const struct cmn_heartbeat *h, const struct datagram *d, uint64_t i)
 {
-    if (m->kind == CMN_MESSAGE_RANK && h->rank[m->rank.rank].node == (int)m->node) {
-        h->rank[m->rank.rank].next = m->rank;
-        h->rank[m->rank.rank].pending = 1;
-    }
-    for (int i = 0; i < h->job.ranks && m->kind == CMN_MESSAGE_BEAT; i++) {
-        struct rank *r = &h->rank[i];
-        if (r->node == (int)m->node && r->pending) {
-            memcpy(r->next.host, r->now.host, sizeof r->next.host);
-            r->now = r->next;
-            r->pending = 0;
-        } else if (r->node == (int)m->node) {
-            r->now.stalled = r->now.silent = r->now.waiting = 0;
-            r->now.state = CMN_RANK_ALIVE;
-        }
-    }
+    const struct cmn_rank_status *v = &d->status[i];
+
+    return v->rank >= d->first && v->rank < d->end && v->rank >= 0 && v->rank < h->ranks &&
+           h->rank[v->rank].node == h->rank[d->sender].node &&
+           (unsigned)v->state < CMN_RANK_STATES && v->stalled >= 0 && v->silent >= 0;
 }
 
-/* Takes a message over. 0, or -1: no watchdog of this job sends it on this connection. */
-static int take(struct cmn_heartbeat *h, struct cmn_connection *c, const struct cmn_message *m)
+/* What costs little is looked at first. */
+static int is_valid(const struct cmn_heartbeat *h, const struct datagram *d, size_t bytes)
 {
-    struct peer *p = &h->peer[m->node];
+    size_t head = offsetof(struct datagram, status);
 
-    if ((int)m->node == h->job.node || (c->node >= 0 && c->node != (int)m->node)) {
-        return -1;
+    if (bytes < head || d->statuses > STATUSES ||
+        bytes != head + d->statuses * sizeof d->status[0] || d->sender < 0 ||
+        d->sender >= h->ranks || (h->me && d->sender) || h->rank[d->sender].node == h->node ||
+        d->number <= h->rank[d->sender].number) {
+        return 0;
     }
-    c->node = (int)m->node;
-    if (p->connection && p->connection != c) {
-        drop(h, p->connection); /* the node has another leader now */
+#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+    if (crypto_auth_verify(d->mac, (const unsigned char *)d + sizeof d->mac, bytes - sizeof d->mac,
+                           h->place.key)) {
+        return 0;
     }
-    p->connection = c;
-    p->heard = 1;
-    p->gone = 0;
-    p->silent = 0;
-    p->bye |= m->kind == CMN_MESSAGE_BYE;
-    h->diagnosed |= m->kind == CMN_MESSAGE_DIAGNOSED;
-    if (h->rank_0) {
-        take_status(h, m);
-    }
-    return 0;
-}
-
-static void receive(struct cmn_heartbeat *h, struct cmn_connection *c)
-{
-    struct cmn_message m;
-    int is;
-
-    while ((is = cmn_connection_next(c, &h->job, &m)) > 0) {
-        if (take(h, c, &m)) {
-            is = CMN_CONNECTION_BAD;
-            break;
-        }
-    }
-    if (is == CMN_CONNECTION_ENDED) {
-        ended(h, c);
-    } else if (is == CMN_CONNECTION_BAD) {
-        drop(h, c);
-    }
-}
-
-/* ---- connecting ---- */
-
-/* Makes room among the unauthenticated peers of that kind: those that have not greeted go first,
- * then the oldest. */
-static void evict(struct cmn_heartbeat *h, int foreign)
-{
-    struct cmn_connection *first = NULL;
-    int n = 0;
-
-    for (int i = 0; i < h->connections; i++) {
-        struct cmn_connection *c = &h->connection[i];
-        if (c->fd < 0 || c->node >= 0 || c->foreign != foreign) {
-            continue;
-        }
-        n++;
-        if (!first || c->received < first->received ||
-            (c->received == first->received && c->arrival < first->arrival)) {
-            first = c;
-        }
-    }
-    if (n >= (foreign ? FOREIGN_MAX : UNAUTHENTICATED_MAX + h->job.nodes)) {
-        drop(h, first);
-    }
-}
-
-/* Hosts may have addresses that nobody here knows, such as behind a NAT: those peers are taken,
- * too, and cannot keep the places of the known hosts. */
-static void take_peer(struct cmn_heartbeat *h, int fd, int foreign)
-{
-    evict(h, foreign);
-    for (int i = 0; i < h->connections; i++) {
-        struct cmn_connection *c = &h->connection[i];
-        if (c->fd < 0) {
-            if (!cmn_connection_open(c, fd, CMN_LISTENER)) {
-                c->foreign = foreign;
-                c->arrival = h->arrivals++;
-                receive(h, c); /* its greeting may be there, and keeps it from being evicted */
-            }
-            return;
-        }
-    }
-    close(fd);
-}
-
-static void accept_all(struct cmn_heartbeat *h)
-{
-    for (int i = 0; i < h->listener.at.n; i++) {
-        for (int n = 0; n < CMN_BACKLOG; n++) {
-            int foreign,
-                fd = cmn_listener_accept(&h->listener, i, SOCK_CLOEXEC | SOCK_NONBLOCK, &foreign);
-            if (fd >= 0) {
-                take_peer(h, fd, foreign);
-            } else if (errno != ECONNABORTED && errno != EINTR) {
-                break;
-            }
-        }
-    }
-}
-
-/* From a node's leader to rank 0, at its addresses in turn. */
-static void connect_to_rank_0(struct cmn_heartbeat *h, long ms)
-{
-    const struct sockaddr_storage *to = &h->listener.at.address[h->next];
-    int fd;
-
-    h->pause -= ms;
-    if (h->listener.at.n == 0 || h->pause > 0) {
-        return;
-    }
-    fd = socket(to->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) {
-        next_address(h);
-        return;
-    }
-    if (connect(fd, (const struct sockaddr *)to, cmn_address_bytes(to)) && errno != EINPROGRESS) {
-        close(fd);
-        next_address(h);
-        return;
-    }
-    if (!cmn_connection_open(h->connection, fd, CMN_CONNECTOR)) {
-        h->connection->connecting = 1;
-    }
-}
-
-/* Looks whether the connection is there now. */
-static void complete(struct cmn_heartbeat *h, struct cmn_connection *c)
-{
-    struct pollfd p = {.fd = c->fd, .events = POLLOUT};
-    socklen_t bytes = sizeof(int);
-    int error = 0;
-
-    if (poll(&p, 1, 0) > 0) {
-        c->connecting = 0;
-        if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) || error ||
-            cmn_connection_greet(c, &h->job)) {
-            drop(h, c);
-        }
-    }
-}
-
-static void warn_of_the_deaf(struct cmn_heartbeat *h, struct peer *p, int node, long ms)
-{
-    p->silent += ms; /* since the start */
-    if (p->told || p->silent < DEAF_MS) {
-        return;
-    }
-    p->told = 1;
-    for (int i = 0; i < h->job.ranks; i++) {
-        if (h->rank[i].node == node) {
-            cmn_warn("the watchdog of %s does not connect over TCP (a firewall?): should that host "
-                     "or its link fail, MPI alone may notice",
-                     h->rank[i].now.host);
-            return;
-        }
-    }
-}
-
-static void age(struct cmn_heartbeat *h, long ms)
-{
-    for (int i = 0; i < (h->rank_0 ? h->job.nodes : 1); i++) {
-        struct peer *p = &h->peer[i];
-        if (i != h->job.node && !p->heard && h->rank_0) {
-            warn_of_the_deaf(h, p, i, ms);
-        } else if (p->heard) {
-            p->silent += ms;
-            p->gone_for += p->gone ? ms : 0;
-        }
-    }
-}
-
-void cmn_heartbeat_look(struct cmn_heartbeat *h, long ms, int leads)
-{
-    if (!h->rank_0 && (!leads || h->job.node == 0)) {
-        drop(h, h->connection);
-        memset(h->peer, 0, sizeof *h->peer); /* it will hear rank 0, and has not yet */
-        return;
-    }
-    if (!h->rank_0 && h->connection->fd < 0) {
-        connect_to_rank_0(h, ms);
-    }
-    for (int i = 0; i < h->connections; i++) {
-        struct cmn_connection *c = &h->connection[i];
-        c->age += ms;
-        if (c->fd >= 0 && c->connecting) {
-            complete(h, c);
-        }
-        if (c->fd >= 0 && !c->connecting) {
-            receive(h, c);
-        }
-        if (c->fd >= 0 && c->node < 0 && c->age > (c->connecting ? CONNECT_MS : AUTHENTICATE_MS)) {
-            drop(h, c);
-        }
-    }
-    /* After the others: one that is about to be authenticated is not evicted for a new one. */
-    if (h->rank_0) {
-        accept_all(h);
-    }
-    age(h, ms);
-}
-
-/* ---- what is sent ---- */
-
-void cmn_heartbeat_beat(struct cmn_heartbeat *h, const struct cmn_rank_status *rank, int n)
-{
-    struct cmn_message m;
-
-    memset(&m, 0, sizeof m);
-    m.kind = CMN_MESSAGE_RANK;
-    for (int i = 0; i < n && !h->rank_0; i++) {
-        m.rank = rank[i];
-        send_to_all(h, &m);
-    }
-    cmn_heartbeat_tell(h, CMN_MESSAGE_BEAT);
-}
-
-void cmn_heartbeat_tell(struct cmn_heartbeat *h, enum cmn_message_kind kind)
-{
-    struct cmn_message m;
-
-    memset(&m, 0, sizeof m);
-    m.kind = kind;
-    send_to_all(h, &m);
-}
-
-/* ---- what is known ---- */
-
-int cmn_heartbeat_connected(const struct cmn_heartbeat *h)
-{
-    for (int i = 0; i < (h->rank_0 ? h->job.nodes : 1); i++) {
-        if (i != h->job.node && !h->peer[i].connection && !h->peer[i].bye) {
+#endif
+    for (uint64_t i = 0; i < d->statuses; i++) {
+        if (!is_valid_status(h, d, i)) {
             return 0;
         }
     }
     return 1;
 }
 
-int cmn_heartbeat_diagnosed(const struct cmn_heartbeat *h)
+/* What is printed must end, and not control a terminal. */
+static void make_printable(char *text, size_t bytes)
 {
-    return h->diagnosed;
+    text[bytes - 1] = '\0';
+    cmn_printable(text);
 }
 
-static int is_gone(const struct peer *p)
+static void take_statuses(struct cmn_heartbeat *h, const struct datagram *d)
 {
-    return p->gone && p->gone_for >= GONE_MS;
-}
-
-int cmn_heartbeat_elsewhere(const struct cmn_heartbeat *h, long limit)
-{
-    const struct peer *p = &h->peer[0];
-
-    return !h->rank_0 && p->heard && !p->bye && !is_gone(p) && p->silent - CHANGE_MS < limit;
-}
-
-/* Whether the host acknowledges what is sent to it: its kernel does, also when the processes are
- * stopped. */
-static int answers(const struct peer *p)
-{
-    struct tcp_info info;
-    socklen_t bytes = sizeof info;
-
-    return p->connection && !getsockopt(p->connection->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) &&
-           2 * (long)info.tcpi_last_ack_recv < p->silent;
-}
-
-static void see(const struct peer *p, struct cmn_rank_status *v)
-{
-    if (!p->heard) {
-        v->state = CMN_RANK_UNKNOWN;
-    } else if (p->bye) {
-        v->ended = 1;
-    } else if (is_gone(p)) {
-        v->state = CMN_RANK_GONE;
-        v->silent = LONG_MAX;
-    } else if (p->silent >= 2 * CHANGE_MS) {
-        v->silent = p->silent - CHANGE_MS;
-        v->state = answers(p) ? CMN_RANK_UNHEARD : CMN_RANK_UNREACHABLE;
+    for (int i = 0; i < h->ranks; i++) {
+        struct cmn_rank_status *v = &h->rank[i].now;
+        if (h->rank[i].node == h->rank[d->sender].node && i >= d->first && i < d->end) {
+            v->stalled = v->silent = v->waiting = 0;
+            v->state = CMN_RANK_ALIVE;
+        }
+    }
+    for (uint64_t i = 0; i < d->statuses; i++) {
+        struct cmn_rank_status *v = &h->rank[d->status[i].rank].now, next = d->status[i];
+        memcpy(next.host, v->host, sizeof next.host);
+        make_printable(next.phase, sizeof next.phase);
+        make_printable(next.detail, sizeof next.detail);
+        *v = next;
     }
 }
 
-void cmn_heartbeat_see(const struct cmn_heartbeat *h, struct cmn_rank_status *seen)
+/* Whether it was one of this job's, for this process, and new. */
+static int take(struct cmn_heartbeat *h, const struct datagram *d, size_t bytes,
+                const struct sockaddr_storage *from)
 {
-    static const struct peer nobody;
+    struct peer *p;
 
-    for (int i = 0; i < h->job.ranks; i++) {
-        int node = h->rank[i].node;
-        if (node != h->job.node) {
-            seen[i] = h->rank[i].now;
-            see(h->rank_0 || node == 0 ? &h->peer[node] : &nobody, &seen[i]);
+    if (!is_valid(h, d, bytes)) {
+        return 0;
+    }
+    p = &h->peer[h->rank[d->sender].node];
+    h->rank[d->sender].number = d->number;
+    p->heard = 1;
+    p->silent = 0;
+    p->at = *from;
+    p->answers = 0;
+    end_asking(p);
+    p->told |= d->told & CMN_BEAT_BYE;
+    h->told |= d->told & CMN_BEAT_DIAGNOSED;
+    take_statuses(h, d);
+    return 1;
+}
+
+static void receive(struct cmn_heartbeat *h)
+{
+    for (int i = 0; i < TAKEN_MAX; i++) {
+        struct datagram d;
+        struct sockaddr_storage from;
+        socklen_t bytes = sizeof from;
+        ssize_t got = recvfrom(h->fd, &d, sizeof d, MSG_TRUNC, (struct sockaddr *)&from, &bytes);
+        if (got < 0) {
+            return;
+        }
+        take(h, &d, (size_t)got, &from);
+    }
+}
+
+/* A stopped process's host is alive, and its kernel refuses a TCP connection to the port. */
+static void ask_host(struct peer *p)
+{
+    struct pollfd ready = {.fd = p->asks, .events = POLLOUT};
+    socklen_t bytes = sizeof(int);
+    int error = 0;
+
+    if (p->asks < 0) {
+        p->asks = socket(p->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        error = connect(p->asks, (struct sockaddr *)&p->at, sizeof p->at) ? errno : 0;
+    } else if (poll(&ready, 1, 0) > 0) {
+        getsockopt(p->asks, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    } else {
+        return;
+    }
+    if (error != EINPROGRESS) {
+        p->answers = error == 0 || error == ECONNREFUSED;
+        end_asking(p);
+    }
+}
+
+static void warn_of_the_deaf(struct cmn_heartbeat *h, int node)
+{
+    int i = 0;
+
+    while (h->rank[i].node != node) {
+        i++;
+    }
+    h->peer[node].warned = 1;
+    cmn_warn("no heartbeat of %s's watchdog comes over UDP (a firewall?): should that host or its "
+             "link fail, MPI alone may notice",
+             h->rank[i].now.host);
+}
+
+void cmn_heartbeat_look(struct cmn_heartbeat *h, long ms, int leads)
+{
+    h->speaks = h->me == 0 || (leads && h->node);
+    receive(h);
+    if (!h->speaks) {
+        end_asking(h->peer);
+        *h->peer = (struct peer){.asks = -1}; /* it will hear rank 0, and has not yet */
+        return;
+    }
+    for (int i = 0; i < (h->me ? 1 : h->nodes); i++) {
+        struct peer *p = &h->peer[i];
+        p->silent += ms;
+        if (p->heard && p->silent >= SILENT_MS) {
+            ask_host(p);
+        } else if (i != h->node && h->me == 0 && !p->heard && !p->warned && p->silent >= DEAF_MS) {
+            warn_of_the_deaf(h, i);
         }
     }
 }
 
-struct cmn_addresses *cmn_heartbeat_place(struct cmn_heartbeat *h)
+/* ---- what is sent ---- */
+
+/* To rank 0 where it answered from, and to all of its addresses while it does not answer. */
+static void send_datagram(struct cmn_heartbeat *h, struct datagram *d)
 {
-    return &h->listener.at;
+    size_t bytes = offsetof(struct datagram, status) + d->statuses * sizeof d->status[0];
+
+    if (!h->speaks || h->place.n == 0) {
+        return;
+    }
+    d->number = ++h->sent;
+    d->sender = h->me;
+    d->told = h->told;
+    crypto_auth(d->mac, (unsigned char *)d + sizeof d->mac, bytes - sizeof d->mac, h->place.key);
+    for (int i = 0; i < (h->me ? 1 : h->nodes); i++) {
+        const struct peer *p = &h->peer[i];
+        int answers = p->heard && (h->me == 0 || p->silent < SILENT_MS);
+        const struct sockaddr_storage *to = answers ? &p->at : h->place.address;
+        for (int k = 0; k < (answers ? 1 : h->me ? h->place.n : 0); k++) {
+            /* What cannot be sent is lost, like what is lost on its way. */
+            (void)!sendto(h->fd, d, bytes, MSG_NOSIGNAL, (const struct sockaddr *)&to[k],
+                          sizeof to[k]);
+        }
+    }
 }
 
-void cmn_heartbeat_close(struct cmn_heartbeat *h)
+void cmn_heartbeat_beat(struct cmn_heartbeat *h, const struct cmn_rank_status *rank, int n)
 {
-    for (int i = 0; i < h->connections; i++) {
-        cmn_connection_close(&h->connection[i]);
+    struct datagram d;
+    int done = 0;
+
+    memset(&d, 0, sizeof d);
+    n = h->me == 0 ? 0 : n;
+    do {
+        int some = n - done < STATUSES ? n - done : STATUSES;
+        d.first = d.end;
+        d.end = done + some < n ? rank[done + some].rank : h->ranks;
+        d.statuses = (uint64_t)some;
+        for (int i = 0; i < some; i++) {
+            d.status[i] = rank[done++];
+        }
+        send_datagram(h, &d);
+    } while (done < n);
+}
+
+void cmn_heartbeat_tell(struct cmn_heartbeat *h, unsigned what)
+{
+    struct datagram d;
+
+    memset(&d, 0, sizeof d);
+    h->told |= what;
+    for (int i = 0; i < TIMES; i++) {
+        send_datagram(h, &d);
     }
-    cmn_listener_close(&h->listener);
-    free(h->peer);
-    free(h->rank);
-    free(h->connection);
-    free(h);
+}
+
+/* ---- what is known ---- */
+
+int cmn_heartbeat_diagnosed(const struct cmn_heartbeat *h)
+{
+    return (h->told & CMN_BEAT_DIAGNOSED) != 0;
+}
+
+int cmn_heartbeat_elsewhere(const struct cmn_heartbeat *h, long limit)
+{
+    const struct peer *p = h->peer;
+
+    return h->me && p->heard && !(p->told & CMN_BEAT_BYE) && p->silent - CHANGE_MS < limit;
+}
+
+void cmn_heartbeat_see(const struct cmn_heartbeat *h, struct cmn_rank_status *seen)
+{
+    for (int i = 0; i < h->ranks; i++) {
+        const struct peer *p = &h->peer[h->rank[i].node];
+        if (h->rank[i].node == h->node) {
+            continue;
+        }
+        seen[i] = h->rank[i].now;
+        if (!p->heard) {
+            seen[i].state = CMN_RANK_UNKNOWN;
+        } else if (p->told & CMN_BEAT_BYE) {
+            seen[i].ended = 1;
+        } else if (p->silent >= SILENT_MS) {
+            seen[i].silent = p->silent - CHANGE_MS;
+            seen[i].state = p->answers ? CMN_RANK_UNHEARD : CMN_RANK_UNREACHABLE;
+        }
+    }
 }

@@ -19,17 +19,9 @@
 #include "watchdog/heartbeat.h"
 #include "watchdog/node_status.h"
 
-/* Milliseconds: between looks; the same while nodes connect, and how long they get for that;
- * between heartbeats for other nodes; until a rank ends by itself that has been told of the job's
- * end; until a stall is worth telling. */
-enum {
-    LOOK_MS = 250,
-    CONNECTING_LOOK_MS = 50,
-    CONNECTING_MS = 5000,
-    BEAT_MS = 500,
-    END_MYSELF_MS = 4000,
-    TELL_MS = 1000
-};
+/* Milliseconds: between looks; between heartbeats for other nodes; until a rank ends by itself that
+ * has been told of the job's end; until a stall is worth telling. */
+enum { LOOK_MS = 250, BEAT_MS = 500, END_MYSELF_MS = 4000, TELL_MS = 1000 };
 
 /* Seconds: until the other ranks' stacks have come through mpiexec; in which mpiexec ends that is
  * made to. */
@@ -59,10 +51,8 @@ static struct {
     unsigned long long bytes;
     double computed, stalled; /* seconds; milliseconds */
     long since_beat, since_diagnosis;
-    long connecting; /* with other nodes: for so many milliseconds; whether this looks often then */
-    int connects;
     int unreachable; /* the diagnosis: a host does not answer */
-} dog = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} dog = {.lock = PTHREAD_MUTEX_INITIALIZER, .since_beat = BEAT_MS};
 
 /* ---- this rank ---- */
 
@@ -182,7 +172,7 @@ static void tell_others(void)
 {
     tell_node();
     if (dog.nodes) {
-        cmn_heartbeat_tell(dog.nodes, CMN_MESSAGE_DIAGNOSED);
+        cmn_heartbeat_tell(dog.nodes, CMN_BEAT_DIAGNOSED);
     }
     write_backtrace();
     if (dog.unreachable) {
@@ -233,7 +223,7 @@ static void send_beat(long ms)
     int n = 0;
 
     dog.since_beat += ms;
-    if (dog.since_beat < BEAT_MS && !dog.connects) {
+    if (dog.since_beat < BEAT_MS) {
         return;
     }
     dog.since_beat = 0;
@@ -291,11 +281,9 @@ static void look_at_all(long ms)
     }
     if (dog.nodes) {
         cmn_heartbeat_look(dog.nodes, ms, leads);
-        dog.connecting = cmn_heartbeat_connected(dog.nodes) ? 0 : dog.connecting + ms;
         if (leads) {
             send_beat(ms);
         }
-        dog.connects = leads && dog.connecting > 0 && dog.connecting < CONNECTING_MS;
     }
     if ((dog.node && cmn_node_status_diagnosed(dog.node)) ||
         (dog.nodes && cmn_heartbeat_diagnosed(dog.nodes)) || dog.since_diagnosis) {
@@ -314,7 +302,7 @@ static int nap(void)
     int closing;
 
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (dog.connects ? CONNECTING_LOOK_MS : LOOK_MS) * 1000000L;
+    until.tv_nsec += LOOK_MS * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&dog.lock);
@@ -343,7 +331,7 @@ static void *watch(void *unused)
         }
     }
     if (atomic_load(&dog.open) && dog.nodes) {
-        cmn_heartbeat_tell(dog.nodes, CMN_MESSAGE_BYE);
+        cmn_heartbeat_tell(dog.nodes, CMN_BEAT_BYE);
     }
     return NULL;
 }
