@@ -16,6 +16,7 @@ static const struct variable {
     double low, high;
 } table[] = {
     {"BUCKET_MB", NULL, 0.0001, 1024},
+    {"CHECKPOINT_KEEP", NULL, 1, 1000},
     {"EXCHANGE", "pairwise, halving, ring", 0, 0},
     {"INTRA", "mpi", 0, 0},
     {"ONEDNN", "off", 0, 0},

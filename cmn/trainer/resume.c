@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/debug.h"
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -63,9 +64,9 @@ static void find_places(struct cmn_checkpointing *c)
 /* The newest checkpoints that stay: one and a spare. Tests look at older ones, too. */
 static int kept(void)
 {
-    const char *value = getenv("CMN_DEBUG_CHECKPOINT_KEEP");
+    int asked = (int)cmn_debug_number("CHECKPOINT_KEEP");
 
-    return value && atoi(value) > 0 ? atoi(value) : 2;
+    return asked ? asked : 2;
 }
 
 /* Rank 0. */

@@ -191,7 +191,8 @@ ended() {
     [[ -z $pid ]]
 }
 
-# What mpiexec would do at once it cannot do while it is stopped: it is for the other rank to say what has become of rank 0. Open MPI 4's mpiexec may then wait for rank 0 for ever.
+# What mpiexec would do at once it cannot do while it is stopped: it is for the other rank to say what has become of rank 0.
+# Open MPI 4's mpiexec may then wait for rank 0 for ever.
 @test "1+1: rank 0 is killed and mpiexec does not see it: the other rank's loader names rank 0's host" {
     local job launcher
     pictures 40
