@@ -14,7 +14,7 @@
 #include "config/cfg_numbers.h"
 #include "data/image_cache.h"
 #include "data/loader.h"
-#include "data/root_files.h"
+#include "data/scatter.h"
 #include "engine/convolution.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
@@ -79,7 +79,7 @@ static void read_keys(struct list *options)
 
 static void refuse_data(const char *whose)
 {
-    cmn_fatal("cmn_data=root serves the images and labels of classifiers and detectors, and not "
+    cmn_fatal("cmn_data=scatter sends the images and labels of classifiers and detectors, and not "
               "those of %s: give every host the files (cmn_data=shared)",
               whose);
 }
@@ -92,7 +92,7 @@ static void check_data(void)
         cmn_fatal("cmn_balance=auto: it is not offered over %s Darknet: leave it away",
                   cmn_tree.whose);
     }
-    if (cmn_job.options.data != CMN_DATA_ROOT || cmn_job.command->does != CMN_TRAINS) {
+    if (cmn_job.options.data != CMN_DATA_SCATTER || cmn_job.command->does != CMN_TRAINS) {
         return;
     }
     if (cmn_job.command->answer == CMN_NO_ANSWER) {
@@ -452,7 +452,7 @@ void cmn_after_data_cfg(struct list *options)
         cmn_session_names(&cmn_job, &d);
     }
     if (cmn_job.command->does == CMN_TRAINS) {
-        if (cmn_job.options.data == CMN_DATA_ROOT && cmn_job.command->answer == CMN_CLASSES &&
+        if (cmn_job.options.data == CMN_DATA_SCATTER && cmn_job.command->answer == CMN_CLASSES &&
             option_find_int_quiet(options, "tag", 0)) {
             refuse_data("images with tags (tag=1)");
         }
@@ -461,29 +461,6 @@ void cmn_after_data_cfg(struct list *options)
             cmn_trainer_resume(trained);
         }
     }
-}
-
-/* Rank 0 serves the images of these lists, and their labels. */
-static void allow_images(FILE *list)
-{
-    char *line = NULL, label[CMN_LABEL_FILE];
-    size_t bytes = 0;
-
-    for (ssize_t n; (n = getline(&line, &bytes, list)) >= 0;) {
-        char *name = ftell(list) == n ? cmn_cfg_behind_mark(line) : line;
-        n -= n && line[n - 1] == '\n';
-        n -= n && line[n - 1] == '\r';
-        line[n] = '\0';
-        if (name[strspn(name, " \t")]) {
-            cmn_root_files_allow(name);
-            if (cmn_job.command->answer == CMN_BOXES) {
-                cmn_label_file(name, label);
-                cmn_root_files_allow(label);
-            }
-        }
-    }
-    free(line);
-    rewind(list);
 }
 
 FILE *cmn_fopen(const char *name)
@@ -496,16 +473,10 @@ FILE *cmn_fopen(const char *name)
     cmn_status_file(cmn_job.topology.rank == 0 ? name : NULL);
     file = cmn_files_broadcast(&cmn_job.topology, name);
     cmn_status_file(NULL);
-    if (file && cmn_root_files_served() &&
-        (!strcmp(name, cmn_job.train_list) || !strcmp(name, cmn_job.valid_list))) {
-        if (cmn_job.topology.rank == 0) {
-            allow_images(file);
-        }
-        MPI_CALL(MPI_Barrier(cmn_job.topology.world)); /* now others may ask for them */
-    }
     if (file && !strcmp(name, cmn_job.train_list)) {
         cmn_job.train_images = cmn_files_count_lines(file);
         if (trained) {
+            cmn_feed_scatter(&trained->feed, file);
             cmn_trainer_list(trained, file);
         }
     }
@@ -637,31 +608,9 @@ unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, 
     return kept;
 }
 
-int cmn_open_data(const char *name)
+const char *cmn_data_path(const char *name)
 {
-    return cmn_root_files_fd(name);
-}
-
-int cmn_data_missing(const char *name)
-{
-    int missing = cmn_root_files_missing(name);
-
-    if (missing && cmn_root_files_host()) {
-        cmn_fatal("%s: no label file on %s, rank 0's host, which serves it (cmn_data=root); create "
-                  "an empty one for an image without objects",
-                  name, cmn_root_files_host());
-    }
-    return missing;
-}
-
-const char *cmn_image_path(const char *name)
-{
-    return cmn_root_files_path(name);
-}
-
-const char *cmn_labels_path(const char *name)
-{
-    return cmn_root_files_host() && cmn_root_files_missing(name) ? "" : cmn_root_files_path(name);
+    return cmn_scatter_path(name);
 }
 
 void cmn_read_box(const char *file, int box, float x, float y, float w, float h)

@@ -42,7 +42,7 @@ static const struct key keys[] = {
     {"cmn_onednn", "auto", "off", "off", {"", "0", "1", "dnnl"}},
     {"cmn_epochs", "off", "3", "3", {"", "-1", "1000001", "x", "1.5", "99999999999999999999"}},
     {"cmn_scatter", "global", "none", "none", {"", "glob", "Global", "shards"}},
-    {"cmn_data", "shared", "root", "root", {"", "local", "Root", "owners"}},
+    {"cmn_data", "shared", "scatter", "scatter", {"", "local", "root", "owners"}},
     {"cmn_seed", "auto", "2147483647", "2147483647", {"", "-1", "2147483648", "0x7", "7 "}},
     {"cmn_validate", "1", "off", "off", {"", "-1", "yes", "1000001"}},
     {"cmn_best", "off", "on", "on", {"", "2", "yes"}},
