@@ -29,8 +29,8 @@ bench-exact: all mnist ## Measure what cmn_exact costs a step
 bench-balance: all mnist ## Measure what cmn_balance gains where one rank is slow (as root)
 	@$(TEST_ENV) bench/balance.sh
 
-bench-data: all mnist ## Measure what decoded images take of a node's memory, and images of rank 0's host: bytes, images/s (WHAT, RATES, DELAY)
-	@$(TEST_ENV) PICTURE='$(or $(PICTURE),$(DK)/data/dog.jpg)' bench/data.sh
+bench-data: all mnist ## Measure what decoded images take of a node's memory, and cmn_data=scatter against rsync (WHAT, RATE)
+	@$(TEST_ENV) bench/data.sh
 
 bench-reliability: all mnist ## Measure what checkpoints, comparing the weights and looking for NaN cost a step
 	@$(TEST_ENV) bench/reliability.sh

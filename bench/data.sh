@@ -1,17 +1,15 @@
 #!/usr/bin/env bash
 # memory: what decoded images take of a node's memory where NP ranks share one cache (cmn_cache_mb), and where each has its own:
 # they work in folders of their own then, so that a name need not be the same image. MNIST, EPOCHS epochs.
-# hosts: three hosts of which the first alone has the images (cmn_data=root): what leaves it in an epoch, and images a second
-# against local files. PICTURES copies of PICTURE; the hosts are namespaces of this machine (tests/hosts/cluster.bash).
+# hosts: seconds until another host has the files of rank 0's host (cmn_data=scatter), against rsync, which a daemon on that host
+# takes: FILES small ones (images of MNIST) and PICTURES of 1 MB. The hosts are namespaces of this machine (tests/hosts/cluster.bash).
 # Asserts nothing.
-# Usage: make bench-data [WHAT='memory hosts'] [NP=4] [EPOCHS=4] [RUNS=3]
-#     [PICTURES=240] [PICTURE=file.jpg] [THREADS=4, loaders of a rank] [RATES='none 1gbit 100mbit'] [DELAY=1ms, from host to host]
+# Usage: make bench-data [WHAT='memory hosts'] [NP=4] [EPOCHS=4] [RUNS=3] [FILES=20000] [PICTURES=300] [RATE=1gbit]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 WHAT=${WHAT:-memory hosts} NP=${NP:-4} EPOCHS=${EPOCHS:-4} RUNS=${RUNS:-3}
-PICTURES=${PICTURES:-240} PICTURE=$(realpath "${PICTURE:?run this by make bench-data}") THREADS=${THREADS:-4}
-read -ra rates <<<"${RATES:-none 1gbit 100mbit}"
+FILES=${FILES:-20000} PICTURES=${PICTURES:-300} RATE=${RATE:-1gbit}
 . bench/common.bash
 
 # ---- memory ----
@@ -76,96 +74,59 @@ memory() {
 # shellcheck source=tests/hosts/cluster.bash
 . tests/hosts/cluster.bash
 
-# A step takes 24 images of all ranks. So small a network has few gradients: what travels is pictures.
-make_pictures() {
+# make_files: folders small and large below $work/files, and a list of each.
+make_files() {
     local i
-    mkdir "$work/pictures" "$work/empty"
+    mkdir -p "$work/files/small" "$work/files/large" "$work/cache" "$work/empty"
+    head -n "$FILES" data/mnist/train.list | xargs -d '\n' cp -t "$work/files/small/"
     for ((i = 0; i < PICTURES; i++)); do
-        cp "$PICTURE" "$work/pictures/$i.digit-$((i % 10)).jpg"
-        echo "$work/pictures/$i.digit-$((i % 10)).jpg"
-    done >"$work/pictures.list"
-    sed "s|^train=.*|train=$work/pictures.list|" "$work/bench.data" >"$work/pictures.data"
-    printf '%s\n' '[net]' height=32 width=32 channels=3 min_crop=32 max_crop=32 batch=24 subdivisions=1 cmn_batch=global \
-        threads="$THREADS" learning_rate=0.01 policy=constant momentum=0.9 decay=0.0005 max_batches=MAX \
-        '[convolutional]' filters=10 size=3 stride=2 pad=1 activation=leaky '[avgpool]' '[softmax]' >"$work/pictures.cfg"
-}
-
-# on_hosts EPOCHS FROM ARGUMENTS...: sets sent, what left node1, and rate, images a second behind the first epoch. FROM: all or root.
-on_hosts() {
-    local epoch=$((PICTURES / 24)) job root=()
-    if [[ $2 == root ]]; then
-        cluster_differs node2 "$work/pictures" "$work/empty"
-        cluster_differs node3 "$work/pictures" "$work/empty"
-        root=(-cmn_data root)
-    fi
-    sed "s/MAX/$(($1 * epoch))/" "$work/pictures.cfg" >"$work/hosts.cfg"
-    rm -rf "$work/out"
-    sent=$(cluster_payload node1)
-    export CMN_DEBUG_EXCHANGE=pairwise
-    cluster_job 1+1+1
-    "${job[@]}" "$DARKNET" classifier train "$work/pictures.data" "$work/hosts.cfg" -cmn -cmn_seed 1 -cmn_validate 0 -cmn_report quiet \
-        -cmn_communicator flat -cmn_report_every "$epoch" -cmn_json "$work/log.json" \
-        "${root[@]}" "${@:3}" >"$work/output" 2>&1 || { cat "$work/output" >&2; return 1; }
-    sent=$(($(cluster_payload node1) - sent))
-    cluster_agree
-    rate=$(jq -r --argjson n "$((PICTURES / 24 * 24 * ($1 - 1)))" 'if length > 1 then $n / (last.elapsed_time - .[0].elapsed_time) else 0 end' \
-        "$work/log.json")
-}
-
-# limit RATE: and DELAY, where that is set.
-limit() {
-    local node from=root
-    for node in $cluster_nodes; do
-        cluster_run tc -n "$node" qdisc del dev eth0 root 2>/dev/null || true
-        if [[ -n ${DELAY:-} ]]; then
-            cluster_run tc -n "$node" qdisc add dev eth0 root handle 1: netem delay "$DELAY" limit 100000
-            from='parent 1:'
-        fi
-        # shellcheck disable=SC2086  # one word or two
-        [[ $1 == none ]] || cluster_run tc -n "$node" qdisc add dev eth0 $from tbf rate "$1" burst 256kb limit 2500kb
+        { printf 'P6 640 520 255\n' && head -c 998400 /dev/urandom; } >"$work/files/large/$i.digit-$((i % 10)).ppm"
     done
+    for i in small large; do
+        find "$work/files/$i" -type f >"$work/$i.list"
+        sed "s|^train=.*|train=$work/$i.list|" "$work/bench.data" >"$work/$i.data"
+    done
+    printf '%s\n' '[net]' height=28 width=28 channels=3 batch=2 subdivisions=1 learning_rate=0.01 max_batches=1 \
+        '[convolutional]' filters=10 size=3 stride=2 pad=1 activation=leaky '[avgpool]' '[softmax]' >"$work/hosts.cfg"
+    printf '%s\n' 'use chroot = no' 'uid = 0' 'gid = 0' '[cache]' "path = $work/cache" 'read only = no' >"$work/rsyncd.conf"
 }
 
-# against NAME: of the pairs in files NAME-root and NAME-all.
-against() {
-    echo "$(three <"$work/$1-root") of $(three <"$work/$1-all") with local files, ratio $(paste "$work/$1-root" "$work/$1-all" |
-        awk '{ print $1 / $2 }' | three)"
+# by_rsync SET, by_scatter SET: append the seconds.
+by_rsync() {
+    local start
+    rm -rf "$work/cache" && mkdir "$work/cache"
+    start=$EPOCHREALTIME
+    cluster_on node1 rsync -a "$work/files/$1" rsync://10.77.0.2/cache/
+    awk -v from="$start" -v to="$EPOCHREALTIME" 'BEGIN { print to - from }' >>"$work/$1-rsync"
+}
+
+by_scatter() {
+    local job
+    rm -rf "$work/cache" "$work/out" && mkdir "$work/cache"
+    cluster_job 1+1
+    "${job[@]}" "$DARKNET" classifier train "$work/$1.data" "$work/hosts.cfg" -cmn -cmn_seed 1 -cmn_validate 0 -cmn_cache_mb 0 \
+        -cmn_data scatter -cmn_cache_dir "$work/cache" >"$work/output" 2>&1 || { cat "$work/output" >&2; return 1; }
+    sed -n 's/^cmn: cmn_data=scatter: sent in \(.*\) s$/\1/p' "$work/output" >>"$work/$1-scatter"
 }
 
 hosts() {
-    local r rate sent scatter from epochs set local_sent by=() link
-    cluster_up 3 || { echo "bench-data: $cluster_why" >&2; return 1; }
+    local r set
+    cluster_up 2 || { echo "bench-data: $cluster_why" >&2; return 1; }
     trap 'cluster_down; rm -rf "$work"' EXIT
-    make_pictures
-    set=$(cat "$work/pictures"/* | wc -c)
-    echo "3 hosts with a rank and $THREADS loader threads each, the first has $PICTURES images of $((set / PICTURES)) bytes${DELAY:+; $DELAY from host to host}"
-    echo "left the first host, in parts of the files' bytes, without what leaves it with local files:"
-    for scatter in shard global; do
-        by=()
-        for epochs in 1 2; do
-            on_hosts "$epochs" all -cmn_scatter "$scatter"
-            local_sent=$sent
-            on_hosts "$epochs" root -cmn_scatter "$scatter"
-            by+=("$(awk -v s="$((sent - local_sent))" -v set="$set" 'BEGIN { print s / set }')")
-        done
-        awk -v name="$scatter" -v one="${by[0]}" -v two="${by[1]}" 'BEGIN {
-            printf "  cmn_scatter=%s: first epoch %.3f, second %.3f\n", name, one, two - one }'
-    done
+    command -v rsync >/dev/null || { echo 'bench-data: rsync is not installed' >&2; return 1; }
+    make_files
+    cluster_throttle "$RATE"
+    cluster_on node2 rsync --daemon --config="$work/rsyncd.conf"
     for ((r = 1; r <= RUNS; r++)); do
-        for link in "${rates[@]}"; do
-            echo "hosts, run $r of $RUNS, link $link" >&2
-            limit "$link"
-            for from in all root; do
-                on_hosts 3 "$from" -cmn_cache_mb 0
-                echo "$rate" >>"$work/$link-$from"
-                on_hosts 6 "$from" -cmn_scatter shard
-                echo "$rate" >>"$work/$link-cached-$from"
-            done
+        for set in small large; do
+            echo "hosts, run $r of $RUNS, $set files" >&2
+            by_rsync "$set"
+            by_scatter "$set"
         done
     done
-    for link in "${rates[@]}"; do
-        echo "link $link, no cache: images/s $(against "$link")"
-        echo "link $link, from the second epoch on, from the cache: images/s $(against "$link-cached")"
+    for set in small large; do
+        echo "$(wc -l <"$work/$set.list") $set files, $(du -sb "$work/files/$set" | cut -f 1) bytes, link $RATE: scatter $(three <"$work/$set-scatter") s," \
+            "rsync $(three <"$work/$set-rsync") s, ratio $(paste "$work/$set-scatter" "$work/$set-rsync" | awk '{ print $1 / $2 }' | three)"
     done
 }
 

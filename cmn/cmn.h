@@ -251,20 +251,9 @@ char **cmn_loader_paths(char **paths, int n);
  * sample. */
 unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, int *c);
 
-/* Local, thread-safe, may block until rank 0's host has sent it. Loaders call it for an image or
- * its labels: as open(name, O_RDONLY). With cmn_data=root the content is that of rank 0's file. */
-int cmn_open_data(const char *name);
-
-/* Local, thread-safe, may block as that. Whether there is no such file; called before the same thread
- * opens it. With cmn_data=root one that rank 0's host lacks ends the job on the other nodes. */
-int cmn_data_missing(const char *name);
-
-/* Local, thread-safe, may block as those. The names under which loaders that take no descriptor open
- * an image, or its labels: `name`, or with cmn_data=root that of a copy in memory, until the thread
- * asks for another one. Labels that rank 0's host lacks have a name that leads nowhere, and an image
- * ends the job. */
-const char *cmn_image_path(const char *name);
-const char *cmn_labels_path(const char *name);
+/* Local, thread-safe. Under which name this host has an image, or its labels: `name` itself, or with
+ * cmn_data=scatter that of its copy, which is valid until the thread's next call. Loaders open that. */
+const char *cmn_data_path(const char *name);
 
 /* Local, thread-safe. For each box of a label file (from 1 on), with its centre and size as it has them. What
  * Darknet leaves out, or cuts, without a word is told once, by rank 0. */

@@ -60,7 +60,6 @@ void fuzz_image(const uint8_t *data, size_t size);
 void fuzz_checkpoint(const uint8_t *data, size_t size);
 void fuzz_resume(const uint8_t *data, size_t size);
 void fuzz_heartbeat(const uint8_t *data, size_t size);
-void fuzz_served(const uint8_t *data, size_t size);
 void fuzz_arguments(const uint8_t *data, size_t size);
 void fuzz_training(const uint8_t *data, size_t size);
 

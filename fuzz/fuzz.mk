@@ -19,10 +19,10 @@ FUZZ_WRAP  := $(foreach f,train_network train_network_datum save_weights,-Wl,--w
 FUZZ_MAIN   = objcopy --redefine-sym main=darknet_main
 
 FUZZ_DK_OBJ  := $(DK_LIB:%=$(F)/darknet/src/%.o) $(DK_EXEC:%=$(F)/darknet/examples/%.o)
-# clang 14 does not know the name of an instruction set in float16.c; nothing in it takes memory. fuzz/served.c includes root_files.c, and fuzz/heartbeat.c heartbeat.c.
-FUZZ_CMN_OBJ := $(patsubst %.c,$(F)/%.o,$(filter-out cmn/base/float16.c cmn/data/root_files.c cmn/watchdog/heartbeat.c,$(CMN_SRC)))
+# clang 14 does not know the name of an instruction set in float16.c; nothing in it takes memory. fuzz/heartbeat.c includes heartbeat.c.
+FUZZ_CMN_OBJ := $(patsubst %.c,$(F)/%.o,$(filter-out cmn/base/float16.c cmn/watchdog/heartbeat.c,$(CMN_SRC)))
 # Checksums would refuse whatever a fuzzer makes: they count as right.
-$(FUZZ_CMN_OBJ) $(F)/fuzz/served.o $(F)/fuzz/heartbeat.o: FUZZ_FLAGS += -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+$(FUZZ_CMN_OBJ) $(F)/fuzz/heartbeat.o: FUZZ_FLAGS += -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 FUZZ_OWN_SRC := $(filter-out %/replay.c,$(wildcard fuzz/*.c))
 FUZZ_OWN_OBJ := $(FUZZ_OWN_SRC:%.c=$(F)/%.o)
 REPLAY_OBJ   := $(patsubst %.c,$(B)/%.o,$(filter-out %/engine.c %/memory.c,$(wildcard fuzz/*.c)))

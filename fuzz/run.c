@@ -28,8 +28,6 @@ const struct fuzz_target fuzz_targets[] = {
      "a training that resumes from a checkpoint whose values are wrong and whose checksums are "
      "not"},
     {"heartbeat", fuzz_heartbeat, 16384, 16, "what a watchdog receives"},
-    {"served", fuzz_served, 16384, 16,
-     "what rank 0 is asked for files, and what another rank gets (cmn_data=root)"},
     {"arguments", fuzz_arguments, 4096, 16, "a command line, and cmn_ keys of a cfg"},
     {"training", fuzz_training, 8192, 64,
      "a training of two steps: command line, cfg, data file, list, labels"},

@@ -119,9 +119,10 @@ static const struct option table[] = {
      "order of the training list; global: one shuffled order for all ranks; shard: a fixed shard "
      "for each rank; none: Darknet's drawing with replacement",
      0, NULL},
-    {data, "cmn_data", WORD, "shared", "shared, root", 0, 0, AT(data),
-     "where images and labels lie; shared: on every host, under the same names; root: on rank 0's "
-     "host, which serves them to the others by TCP (classifiers and detectors)",
+    {data, "cmn_data", WORD, "shared", "shared, scatter", 0, 0, AT(data),
+     "where images and labels lie; shared: on every host, under the same names; scatter: on rank "
+     "0's host, and at the start the others get those they lack into cmn_cache_dir (classifiers "
+     "and detectors)",
      0, NULL},
     {data, "cmn_seed", NUMBER, "auto", "0 to 2147483647, or auto", 0, INT_MAX, AT(seed),
      "seed of order, augmentation and first weights; auto: rank 0 draws one and logs it", 1, NULL},
@@ -131,7 +132,8 @@ static const struct option table[] = {
      1, NULL},
     {data, "cmn_cache_dir", TEXT, "off", "folder, or off", 0, 0, AT(spill),
      "folder on a disk of each host for decoded images that cmn_cache_mb has no room for: half of "
-     "what is free there at the start, in a file without a name",
+     "what is free there at the start, in a file without a name; and for what cmn_data=scatter "
+     "sends, which stays there",
      1, NULL},
 
     {reports, "cmn_report", WORD, "table", "table, lines, quiet", 0, 0, AT(report),

@@ -9,7 +9,7 @@
 #include "base/float16.h"
 
 enum cmn_batch_mode { CMN_BATCH_GLOBAL, CMN_BATCH_PER_RANK };
-enum cmn_data_mode { CMN_DATA_SHARED, CMN_DATA_ROOT };
+enum cmn_data_mode { CMN_DATA_SHARED, CMN_DATA_SCATTER };
 enum cmn_scatter_mode { CMN_SCATTER_GLOBAL, CMN_SCATTER_SHARD, CMN_SCATTER_NONE };
 enum cmn_report_mode { CMN_REPORT_TABLE, CMN_REPORT_LINES, CMN_REPORT_QUIET };
 

@@ -67,7 +67,7 @@ static const struct cmn_pair table[] = {
      "remove cmn_balance"},
     {"cmn_scatter!=global", NULL, CMN_TRAINS_TEXT,
      "a text has no images to scatter: each rank reads its own sequences", "remove cmn_scatter"},
-    {"cmn_data!=shared", NULL, CMN_TRAINS_OTHER_FILES,
+    {"cmn_data=scatter", NULL, CMN_TRAINS_OTHER_FILES,
      "it sends images and labels of classifiers and detectors",
      "give every host the files (cmn_data=shared)"},
     {"cmn_mixed=bf16", NULL, CMN_IS_ALEXEYAB, "it has half precision of its own",

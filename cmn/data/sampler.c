@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fatal.h"
 #include "base/memory.h"
@@ -34,23 +35,19 @@ static void shuffle(size_t *image, size_t n, uint64_t state)
     }
 }
 
-static void cut_shard(struct cmn_sampler *s)
+size_t *cmn_sampler_shard(const struct cmn_sampler_plan *p, size_t *count)
 {
-    const struct cmn_sampler_plan *p = &s->plan;
     size_t from = p->images * (size_t)p->rank / (size_t)p->size;
     size_t to = p->images * ((size_t)p->rank + 1) / (size_t)p->size;
-    size_t *all = cmn_calloc(p->images, sizeof *all);
+    size_t *all = cmn_calloc(p->images + 1, sizeof *all);
 
-    s->count = to - from;
-    s->shard = cmn_calloc(s->count, sizeof *s->shard);
     for (size_t i = 0; i < p->images; i++) {
         all[i] = i;
     }
     shuffle(all, p->images, cmn_random_hash(p->seed, PARTS, 0, 0));
-    for (size_t i = 0; i < s->count; i++) {
-        s->shard[i] = all[from + i];
-    }
-    free(all);
+    *count = to - from;
+    memmove(all, all + from, *count * sizeof *all);
+    return cmn_realloc(all, *count + 1, sizeof *all);
 }
 
 struct cmn_sampler *cmn_sampler_open(const struct cmn_sampler_plan *plan)
@@ -70,7 +67,7 @@ struct cmn_sampler *cmn_sampler_open(const struct cmn_sampler_plan *plan)
     s->count = plan->images;
     pthread_mutex_init(&s->lock, NULL);
     if (plan->mode == CMN_SCATTER_SHARD) {
-        cut_shard(s);
+        s->shard = cmn_sampler_shard(plan, &s->count);
     }
     for (int i = 0; i < 2 && plan->mode != CMN_SCATTER_NONE; i++) {
         s->order[i].image = cmn_calloc(s->count, sizeof *s->order[i].image);

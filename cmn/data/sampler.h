@@ -31,6 +31,10 @@ struct cmn_sampler_plan {
     size_t origin; /* images that all ranks have seen when sample 0 is drawn (a resume) */
 };
 
+/* Local. The images that a rank trains with cmn_scatter=shard, *count indices in the list, by the
+ * plan's seed, rank, size and images. The caller frees. */
+size_t *cmn_sampler_shard(const struct cmn_sampler_plan *plan, size_t *count);
+
 struct cmn_sampler;
 
 /* Local. Ends the job when the list is empty, or has too few images for cmn_scatter=shard. Free

@@ -106,6 +106,9 @@ float **cmn_tree_followed(network *net, int i, const char **name);
 /* Whether an image's loss depends on the other images of its micro-batch. */
 int cmn_tree_compares_images(const network *net);
 
+/* Whether a sample may hold other images of the list than the one with which it begins. */
+int cmn_tree_draws_images(const network *net);
+
 /* The keys of the cfg that Darknet does not know where this network trains, as "adam=1, clip"; ""
  * when there are none. */
 void cmn_tree_leaves_out(const network *net, int on_gpu, char *text, size_t bytes);

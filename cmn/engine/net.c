@@ -114,6 +114,11 @@ int cmn_net_compares_images(const struct cmn_net *net)
     return cmn_tree_compares_images(cmn_network(net));
 }
 
+int cmn_net_draws_images(const struct cmn_net *net)
+{
+    return cmn_tree_draws_images(cmn_network(net));
+}
+
 size_t cmn_net_inputs(const struct cmn_net *net)
 {
     return cmn_tree_inputs(cmn_network(net));

@@ -36,6 +36,10 @@ int cmn_net_first_recurrent_layer(const struct cmn_net *net);
 /* Whether an image's loss depends on the other images of its micro-batch. */
 int cmn_net_compares_images(const struct cmn_net *net);
 
+/* Whether a sample may hold other images of the list than the one with which it begins, as mosaic
+ * and mixup make them. */
+int cmn_net_draws_images(const struct cmn_net *net);
+
 /* Floats of one image's input and labels. */
 size_t cmn_net_inputs(const struct cmn_net *net);
 size_t cmn_net_truths(const struct cmn_net *net);

@@ -321,6 +321,11 @@ float **cmn_tree_followed(network *net, int i, const char **name)
     return value[i];
 }
 
+int cmn_tree_draws_images(const network *net)
+{
+    return net->mixup || net->track;
+}
+
 int cmn_tree_compares_images(const network *net)
 {
     return net->contrastive;

@@ -133,6 +133,12 @@ float **cmn_tree_followed(network *net, int i, const char **name)
     return NULL;
 }
 
+int cmn_tree_draws_images(const network *net)
+{
+    (void)net;
+    return 0;
+}
+
 int cmn_tree_compares_images(const network *net)
 {
     (void)net;

@@ -1,14 +1,16 @@
 #include "evaluators/detector.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fatal.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "data/root_files.h"
+#include "data/scatter.h"
 #include "engine/inference.h"
 #include "engine/net.h"
 #include "evaluators/classifier.h"
@@ -83,7 +85,7 @@ static struct cmn_truth *read_truth(const char *path, int classes, struct result
                   ".JPG or .JPEG",
                   path);
     }
-    if (cmn_root_files_missing(name)) {
+    if (access(cmn_scatter_path(name), F_OK) && errno == ENOENT) {
         r->counts[1]++;
     } else {
         label = cmn_read_labels(name, &labels);

@@ -24,6 +24,7 @@
 #include "mpi/call.h"
 #include "mpi/consistency.h"
 #include "evaluators/map_table.h"
+#include "trainer/feed.h"
 #include "trainer/trainer.h"
 
 /* The ranks of this job; one without -cmn, and no MPI then. */
@@ -222,6 +223,7 @@ void cmn_before_map(struct network *net, const char *data, const char *list, int
                 list);
     }
     cmn_boxes_open(&set, list, "");
+    cmn_feed_scatter_paths(&cmn_job, set.paths, set.images);
     cmn_boxes_check(cmn_net_of(net), &set, &cmn_job.topology);
 }
 

@@ -16,7 +16,7 @@
 #include "config/pairs.h"
 #include "data/image_cache.h"
 #include "data/loader.h"
-#include "data/root_files.h"
+#include "data/scatter.h"
 #include "engine/convolution.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
@@ -400,29 +400,6 @@ void cmn_after_data_cfg(struct list *options)
     }
 }
 
-/* Rank 0 serves the images of these lists, and their labels. */
-static void allow_images(FILE *list)
-{
-    char *line = NULL, label[CMN_LABEL_FILE];
-    size_t bytes = 0;
-
-    for (ssize_t n; (n = getline(&line, &bytes, list)) >= 0;) {
-        char *name = ftell(list) == n ? cmn_cfg_behind_mark(line) : line;
-        n -= n && line[n - 1] == '\n';
-        n -= n && line[n - 1] == '\r';
-        line[n] = '\0';
-        if (name[strspn(name, " \t")]) {
-            cmn_root_files_allow(name);
-            if (cmn_job.command->answer == CMN_BOXES) {
-                cmn_label_file(name, label);
-                cmn_root_files_allow(label);
-            }
-        }
-    }
-    free(line);
-    rewind(list);
-}
-
 FILE *cmn_fopen(const char *name)
 {
     FILE *file;
@@ -433,16 +410,10 @@ FILE *cmn_fopen(const char *name)
     cmn_status_file(cmn_job.topology.rank == 0 ? name : NULL);
     file = cmn_files_broadcast(&cmn_job.topology, name);
     cmn_status_file(NULL);
-    if (file && cmn_root_files_served() &&
-        (!strcmp(name, cmn_job.train_list) || !strcmp(name, cmn_job.valid_list))) {
-        if (cmn_job.topology.rank == 0) {
-            allow_images(file);
-        }
-        MPI_CALL(MPI_Barrier(cmn_job.topology.world)); /* now others may ask for them */
-    }
     if (file && !strcmp(name, cmn_job.train_list)) {
         cmn_job.train_images = cmn_files_count_lines(file);
         if (trained) {
+            cmn_feed_scatter(&trained->feed, file);
             cmn_trainer_list(trained, file);
         }
     }
@@ -574,31 +545,9 @@ unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, 
     return kept;
 }
 
-int cmn_open_data(const char *name)
+const char *cmn_data_path(const char *name)
 {
-    return cmn_root_files_fd(name);
-}
-
-int cmn_data_missing(const char *name)
-{
-    int missing = cmn_root_files_missing(name);
-
-    if (missing && cmn_root_files_host()) {
-        cmn_fatal("%s: no label file on %s, rank 0's host, which serves it (cmn_data=root); create "
-                  "an empty one for an image without objects",
-                  name, cmn_root_files_host());
-    }
-    return missing;
-}
-
-const char *cmn_image_path(const char *name)
-{
-    return cmn_root_files_path(name);
-}
-
-const char *cmn_labels_path(const char *name)
-{
-    return cmn_root_files_host() && cmn_root_files_missing(name) ? "" : cmn_root_files_path(name);
+    return cmn_scatter_path(name);
 }
 
 void cmn_read_box(const char *file, int box, float x, float y, float w, float h)

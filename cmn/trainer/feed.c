@@ -9,8 +9,11 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "config/cfg_file.h"
 #include "config/pairs.h"
+#include "data/scatter.h"
 #include "engine/gradients.h"
+#include "engine/inference.h"
 
 /* ---- whose images ---- */
 
@@ -299,6 +302,91 @@ void cmn_feed_set_epochs(const struct cmn_feed *f)
     if (steps) {
         cmn_net_set_last_iteration(f->net, (int)steps);
     }
+}
+
+/* ---- files for other hosts ---- */
+
+static void scatter_image(const struct cmn_session *s, const char *image, int wanted)
+{
+    char label[CMN_LABEL_FILE];
+
+    cmn_scatter_add(image, wanted, 0);
+    if (s->command->answer == CMN_BOXES) {
+        cmn_label_file(image, label);
+        cmn_scatter_add(label, wanted, 1);
+    }
+}
+
+static void scatter_images(const struct cmn_session *s, char *const *paths, int n)
+{
+    for (int i = 0; i < n; i++) {
+        scatter_image(s, paths[i], 1);
+    }
+}
+
+/* Sends what was added, without an error about a file that has changed where no training is
+ * resumed. */
+static void scatter(const struct cmn_session *s)
+{
+    cmn_scatter_send(s->resumed_steps > 0, s->options.report == CMN_REPORT_TABLE);
+}
+
+void cmn_feed_scatter_paths(const struct cmn_session *s, char *const *paths, int n)
+{
+    if (s->options.data == CMN_DATA_SCATTER) {
+        scatter_images(s, paths, n);
+        scatter(s);
+    }
+}
+
+/* Which images of the training list this rank loads; NULL: any. */
+static char *own_images(const struct cmn_feed *f)
+{
+    const struct cmn_session *s = f->session;
+    struct cmn_sampler_plan plan = {.seed = s->seed,
+                                    .rank = s->topology.rank,
+                                    .size = s->topology.size,
+                                    .images = s->train_images};
+    char *mine = NULL;
+    size_t n, *shard;
+
+    if (s->options.scatter == CMN_SCATTER_SHARD && !cmn_net_draws_images(f->net)) {
+        mine = cmn_calloc(plan.images + 1, 1);
+        shard = cmn_sampler_shard(&plan, &n);
+        for (size_t i = 0; i < n; i++) {
+            mine[shard[i]] = 1;
+        }
+        free(shard);
+    }
+    return mine;
+}
+
+void cmn_feed_scatter(const struct cmn_feed *f, FILE *list)
+{
+    const struct cmn_session *s = f->session;
+    char *mine, *line = NULL;
+    size_t bytes = 0, image = 0;
+
+    if (s->options.data != CMN_DATA_SCATTER) {
+        return;
+    }
+    mine = own_images(f);
+    for (ssize_t n; (n = getline(&line, &bytes, list)) >= 0;) {
+        char *name = ftell(list) == n ? cmn_cfg_behind_mark(line) : line;
+        int is_blank = name[strspn(name, " \t\r\n")] == '\0';
+        n -= n && line[n - 1] == '\n';
+        n -= n && line[n - 1] == '\r';
+        line[n] = '\0';
+        if (!is_blank) {
+            scatter_image(s, name, mine ? mine[image++] : 1);
+        }
+    }
+    rewind(list);
+    free(line);
+    free(mine);
+    scatter_images(s, s->valid.paths, s->valid.images);
+    scatter_images(s, s->boxes.paths, s->boxes.images);
+    scatter(s);
 }
 
 /* ---- the next samples ---- */

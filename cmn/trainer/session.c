@@ -21,7 +21,7 @@
 #include "base/random.h"
 #include "config/pairs.h"
 #include "data/image_cache.h"
-#include "data/root_files.h"
+#include "data/scatter.h"
 #include "engine/convolution.h"
 #include "engine/products.h"
 #include "mpi/call.h"
@@ -250,6 +250,11 @@ void cmn_session_configure(struct cmn_session *s)
     if (cmn_options_idle(&s->options, evaluates ? cmn_command_name(s->command) : NULL)) {
         cmn_fatal_reason();
     }
+    if (s->options.data == CMN_DATA_SCATTER && s->command->does == CMN_TRAINS &&
+        !s->options.spill[0]) {
+        cmn_fatal("cmn_data=scatter needs cmn_cache_dir: name a folder on a disk of each host, "
+                  "where the files go");
+    }
     if (s->command->does == CMN_TRAINS) {
         refuse_pairs(s);
     } else {
@@ -268,8 +273,8 @@ void cmn_session_configure(struct cmn_session *s)
     agree_on_seed(s);
     cmn_random_open(s->seed, s->topology.rank);
     open_communicator(s);
-    if (s->options.data == CMN_DATA_ROOT && !evaluates) {
-        cmn_root_files_open(&s->topology);
+    if (s->options.data == CMN_DATA_SCATTER && s->command->does == CMN_TRAINS) {
+        cmn_scatter_open(&s->topology, s->options.spill);
     }
 }
 
@@ -334,7 +339,6 @@ void cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d)
 
 void cmn_session_close(struct cmn_session *s)
 {
-    cmn_root_files_close(&s->topology);
     cmn_products_close();
     if (s->communicator) {
         s->communicator->close(s->exchange);

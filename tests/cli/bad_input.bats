@@ -56,10 +56,13 @@ fails_apart() {
     [[ $output == *'ended with status 0'* ]]
 }
 
-@test "cmn_data=root where other files than images and labels are read" {
-    cmn_only 'cmn_data=root serves .*, and not those of regressor train: give every host the files' regressor train small.data mlp.cfg -cmn -cmn_data root
+@test "cmn_data=scatter without a folder, and where other files than images and labels are read; cmn_data=root" {
+    local scatter=(-cmn -cmn_data scatter -cmn_cache_dir .)
+    cmn_only 'cmn_data=root: the value must be one of: shared, scatter' "${train[@]}" -cmn -cmn_data root
+    cmn_only 'cmn_data=scatter needs cmn_cache_dir' "${train[@]}" -cmn -cmn_data scatter
+    cmn_only 'cmn_data=scatter sends .*, and not those of regressor train: give every host the files' regressor train small.data mlp.cfg "${scatter[@]}"
     echo tag=1 >>small.data
-    cmn_only 'cmn_data=root serves .*, and not those of images with tags \(tag=1\)' "${train[@]}" -cmn -cmn_data root
+    cmn_only 'cmn_data=scatter sends .*, and not those of images with tags \(tag=1\)' "${train[@]}" "${scatter[@]}"
 }
 
 @test "unknown key in the cfg, with the nearest one" {
@@ -91,9 +94,8 @@ END
     for file in small.data mlp.cfg train.list valid.list labels.txt; do
         sed -i $'1s/^/\xef\xbb\xbf/' "$file"
     done
-    for data in shared root; do
-        darknet_on 2 "${train[@]}" -cmn -cmn_data "$data"
-    done
+    darknet_on 2 "${train[@]}" -cmn
+    darknet_on 2 "${train[@]}" -cmn -cmn_data scatter -cmn_cache_dir .
     "$DARKNET" cmn doctor small.data mlp.cfg >report
     [[ $(tail -n 1 report) == 'doctor: nothing is wrong' ]]
     "$DARKNET" "${train[@]}" -clear

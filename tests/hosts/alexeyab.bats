@@ -65,22 +65,28 @@ setup() {
     cmp first.weights out/yolo-obj_final.weights
 }
 
+scatter=(-cmn_data scatter -cmn_cache_dir cache)
+
 # pictures_on_node1: net.cfg on 1+1 ranks has the same weights whether node2 has the images or not.
 pictures_on_node1() {
     rm -f out/*
     detect_on 1+1
     mv out/net_final.weights shared.weights
-    mkdir -p empty
+    mkdir -p empty cache
     cluster_differs node2 d empty
     cluster_differs node2 "$REPO/data/mnist" empty
     run -1 detect_on 1+1
-    detect_on 1+1 -cmn_data root
+    for order in shard global; do
+        rm -rf cache/*
+        detect_on 1+1 "${scatter[@]}" -cmn_scatter "$order"
+    done
+    detect_on 1+1 "${scatter[@]}"
     cluster_agree
-    grep '^cmn: serves images and labels to 1 rank on other nodes' train.log
+    grep '^cmn: cmn_data=scatter: the other hosts have all of' train.log
     cmp shared.weights out/net_final.weights
 }
 
-@test "AlexeyAB's tree: cmn_data=root: images and labels come from rank 0's host, with the weights of local files" {
+@test "AlexeyAB's tree: cmn_data=scatter: images and labels come from rank 0's host, with the weights of local files" {
     local key mosaic=()
     [[ $ALEXEYAB_BUILD != *-opencv* ]] || mosaic=(saturation=1.5 mosaic=1)
     tiny batch=12 subdivisions=3 max_batches=3 "${mosaic[@]}" >net.cfg
@@ -96,25 +102,25 @@ pictures_on_node1() {
         cluster_differs node2 lists empty
         rm -f out/*
         # shellcheck disable=SC2086  # keys and their values
-        darknet_on 1+1 detector train digits.data net.cfg -dont_show -cmn -cmn_seed 7 $key -cmn_data root >train.log 2>&1 ||
+        darknet_on 1+1 detector train digits.data net.cfg -dont_show -cmn -cmn_seed 7 $key "${scatter[@]}" >train.log 2>&1 ||
             { tail -n 30 train.log; false; }
         cluster_agree
     done
 }
 
-@test "AlexeyAB's tree: cmn_data=root of a classifier: the weights of local files, and an image that is nowhere is named" {
+@test "AlexeyAB's tree: cmn_data=scatter of a classifier: the weights of local files, and an image that is nowhere is named" {
     small_data 120 20
     net_section channels=3 batch=60 max_batches=4 cmn_batch=global >net.cfg
     printf '%s\n' '[convolutional]' filters=10 size=3 stride=2 pad=1 activation=leaky '[avgpool]' '[softmax]' >>net.cfg
     train=(classifier train small.data net.cfg -cmn -cmn_seed 7 -cmn_validate 0)
     darknet_on 1+1 "${train[@]}" >train.log 2>&1 || { tail -n 30 train.log; false; }
     mv out/net_final.weights shared.weights
-    mkdir empty
+    mkdir empty cache
     cluster_differs node2 "$REPO/data/mnist" empty
-    darknet_on 1+1 "${train[@]}" -cmn_data root >train.log 2>&1 || { tail -n 30 train.log; false; }
+    darknet_on 1+1 "${train[@]}" "${scatter[@]}" >train.log 2>&1 || { tail -n 30 train.log; false; }
     cmp shared.weights out/net_final.weights
     sed 's,^mnist/,gone/,' train.list >gone.list
     mv gone.list train.list
-    run -1 darknet_on 1+1 "${train[@]}" -cmn_data root
-    grep -E 'Cannot load (image "gone/|"gone/.*": No such file or directory on node1, rank 0)' <<<"$output"
+    run -1 darknet_on 1+1 "${train[@]}" "${scatter[@]}"
+    grep -E "gone/.*cannot be sent from rank 0's host: No such file or directory" <<<"$output"
 }
