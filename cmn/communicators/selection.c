@@ -208,8 +208,8 @@ static int check_keys(const struct cmn_communicator *c, const struct cmn_topolog
     const unsigned can = c->can[t->device >= 0];
     const struct {
         int lacks;
-        enum cmn_fact fact;
-    } facts[] = {
+        enum cmn_trait trait;
+    } traits[] = {
         {c->in_order == CMN_IN_ORDER_REFUSED, CMN_CANNOT_ORDER},
         {!(can & CMN_CASTS), CMN_CANNOT_CAST},
         {!(can & CMN_COMPRESSES), CMN_CANNOT_COMPRESS},
@@ -220,8 +220,8 @@ static int check_keys(const struct cmn_communicator *c, const struct cmn_topolog
     char name[64];
 
     snprintf(name, sizeof name, "communicator %s", c->name);
-    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
-        if (facts[i].lacks && cmn_pairs_check_fact(o, facts[i].fact, name)) {
+    for (size_t i = 0; i < sizeof traits / sizeof traits[0]; i++) {
+        if (traits[i].lacks && cmn_pairs_check_trait(o, traits[i].trait, name)) {
             return -1;
         }
     }

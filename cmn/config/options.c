@@ -10,7 +10,7 @@
 #include "base/debug.h"
 #include "base/log.h"
 
-/* WORD_OR_RANK: as WORD, and the last word may have a colon and a whole number from `low` to `high`
+/* WORD_OR_RANK: as WORD, and the word at the end may have a colon and a whole number from `low` to `high`
  * behind it, which the field behind the word's holds. */
 enum kind { WORD, WORD_OR_RANK, SWITCH, NUMBER, REAL, TEXT };
 
@@ -207,6 +207,7 @@ static const struct {
     {"cmn_onednn", "a program built with ONEDNN=0 to compute without oneDNN"},
     {"cmn_tf32", "NVIDIA_TF32_OVERRIDE=0 in the environment (docs/use/gpu.md)"},
     {"cmn_share_gpus", "no more ranks on a node than it has GPUs"},
+    {"cmn_data=root", "cmn_data=scatter, with cmn_cache_dir"},
 };
 
 _Static_assert(KEYS <= 64, "struct cmn_options.fixed has a bit for each key");

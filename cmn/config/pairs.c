@@ -13,17 +13,17 @@ static const char one_of_them[] = "remove one of them",
 static const struct cmn_pair table[] = {
     {"cmn_exact=on", NULL, CMN_IS_ON_GPUS, "NCCL's order of adding follows the number of ranks",
      "train on the CPU (-nogpu), or remove cmn_exact"},
-    {"cmn_exact=on", "cmn_batch=per_rank", CMN_NO_FACT,
+    {"cmn_exact=on", "cmn_batch=per_rank", CMN_NO_TRAIT,
      "more ranks would train with a larger batch", "set cmn_batch=global"},
-    {"cmn_exact=on", "cmn_scatter!=global", CMN_NO_FACT, "other ranks would draw other images",
+    {"cmn_exact=on", "cmn_scatter!=global", CMN_NO_TRAIT, "other ranks would draw other images",
      "remove cmn_scatter"},
-    {"cmn_exact=on", "cmn_sync_bn=on", CMN_NO_FACT, "it divides each micro-batch over the ranks",
+    {"cmn_exact=on", "cmn_sync_bn=on", CMN_NO_TRAIT, "it divides each micro-batch over the ranks",
      one_of_them},
-    {"cmn_exact=on", "cmn_compress!=off", CMN_NO_FACT, "what is rounded depends on the ranks",
+    {"cmn_exact=on", "cmn_compress!=off", CMN_NO_TRAIT, "what is rounded depends on the ranks",
      one_of_them},
-    {"cmn_exact=on", "cmn_local_steps", CMN_NO_FACT, "each rank trains weights of its own",
+    {"cmn_exact=on", "cmn_local_steps", CMN_NO_TRAIT, "each rank trains weights of its own",
      one_of_them},
-    {"cmn_exact=on", "cmn_double_buffering=on", CMN_NO_FACT, "a step's sum is used in that step",
+    {"cmn_exact=on", "cmn_double_buffering=on", CMN_NO_TRAIT, "a step's sum is used in that step",
      one_of_them},
     {"cmn_exact=on", NULL, CMN_LEARNS_IN_ORDER,
      "each micro-batch is trained by what the ones before it have shown", one_of_them},
@@ -31,25 +31,25 @@ static const struct cmn_pair table[] = {
     {"cmn_nonfinite=skip", NULL, CMN_TRAINS_EXACT_TEXT, "a NaN stays in the state of its text",
      "use cmn_nonfinite=stop, or remove cmn_exact"},
 
-    {"cmn_nonfinite=skip", "cmn_local_steps", CMN_NO_FACT, "each rank updates by itself",
+    {"cmn_nonfinite=skip", "cmn_local_steps", CMN_NO_TRAIT, "each rank updates by itself",
      "use cmn_nonfinite=stop"},
-    {"cmn_nonfinite=skip", "cmn_overlap=on", CMN_NO_FACT, "it decides before anything is exchanged",
-     "remove cmn_overlap"},
+    {"cmn_nonfinite=skip", "cmn_overlap=on", CMN_NO_TRAIT,
+     "it decides before anything is exchanged", "remove cmn_overlap"},
     {"cmn_lars", NULL, CMN_USES_ADAM, "Adam has a learning rate for each weight", one_of_them},
     {"cmn_lars", NULL, CMN_UPDATES_ITSELF,
      "Darknet's own update has one learning rate for all tensors", one_of_them},
-    {"cmn_lars", "cmn_local_steps", CMN_NO_FACT, "each rank updates by itself", one_of_them},
-    {"cmn_clip", "cmn_local_steps", CMN_NO_FACT, "each rank updates by itself", one_of_them},
-    {"cmn_sync_bn=on", "cmn_local_steps", CMN_NO_FACT,
+    {"cmn_lars", "cmn_local_steps", CMN_NO_TRAIT, "each rank updates by itself", one_of_them},
+    {"cmn_clip", "cmn_local_steps", CMN_NO_TRAIT, "each rank updates by itself", one_of_them},
+    {"cmn_sync_bn=on", "cmn_local_steps", CMN_NO_TRAIT,
      "each rank trains weights of its own, which have no statistics in common", one_of_them},
     {"cmn_local_steps", NULL, CMN_USES_ADAM, "Adam's moments would be each rank's own",
      one_of_them},
     {"cmn_local_steps", NULL, CMN_SUMS_NOTHING, "it needs a mean", "use another communicator"},
     {"cmn_ema", NULL, CMN_AVERAGES_ITSELF, "they are two averages of the weights", one_of_them},
 
-    {"cmn_overlap=on", "cmn_double_buffering=on", CMN_NO_FACT,
+    {"cmn_overlap=on", "cmn_double_buffering=on", CMN_NO_TRAIT,
      "a step's exchange begins when its backward pass has ended", "remove cmn_overlap"},
-    {"cmn_overlap=on", "cmn_local_steps", CMN_NO_FACT, "no gradients are exchanged",
+    {"cmn_overlap=on", "cmn_local_steps", CMN_NO_TRAIT, "no gradients are exchanged",
      "remove cmn_overlap"},
     {"cmn_overlap=on", NULL, CMN_CANNOT_OVERLAP, "it cannot exchange in the background",
      can_exchange},
@@ -60,7 +60,7 @@ static const struct cmn_pair table[] = {
     {"cmn_compress=powersgd", NULL, CMN_CANNOT_COMPRESS, "it sends gradients as they are",
      can_exchange},
 
-    {"cmn_balance=auto", NULL, CMN_IS_ALEXEYAB, "its loader cannot follow", "remove cmn_balance"},
+    {"cmn_balance=auto", NULL, CMN_LACKS_HOOKS, "its loader cannot follow", "remove cmn_balance"},
     {"cmn_balance=auto", NULL, CMN_TRAINS_IN_MEMORY,
      "it assigns images of classifiers and detectors", "remove cmn_balance"},
     {"cmn_balance=auto", NULL, CMN_TRAINS_TEXT, "it assigns images of classifiers and detectors",
@@ -70,7 +70,7 @@ static const struct cmn_pair table[] = {
     {"cmn_data=scatter", NULL, CMN_TRAINS_OTHER_FILES,
      "it sends images and labels of classifiers and detectors",
      "give every host the files (cmn_data=shared)"},
-    {"cmn_mixed=bf16", NULL, CMN_IS_ALEXEYAB, "it has half precision of its own",
+    {"cmn_mixed=bf16", NULL, CMN_LACKS_HOOKS, "it has half precision of its own",
      "remove cmn_mixed, and build with CUDNN_HALF=1 (docs/use/gpu.md)"},
     {"cmn_mixed=bf16", NULL, CMN_IS_ON_CPU, "cuDNN computes in bf16", "remove cmn_mixed"},
 };
@@ -78,10 +78,10 @@ static const struct cmn_pair table[] = {
 enum { PAIRS = sizeof table / sizeof table[0] };
 
 /* As documents name them. */
-static const char *const facts[CMN_FACTS] = {
+static const char *const traits[CMN_TRAITS] = {
     [CMN_IS_ON_CPU] = "the CPU",
     [CMN_IS_ON_GPUS] = "GPUs",
-    [CMN_IS_ALEXEYAB] = "AlexeyAB's tree",
+    [CMN_LACKS_HOOKS] = "AlexeyAB's tree",
     [CMN_TRAINS_TEXT] = "`rnn train`",
     [CMN_TRAINS_EXACT_TEXT] = "`rnn train` with cmn_exact=on",
     [CMN_TRAINS_IN_MEMORY] = "samples that lie in memory (`cifar train`)",
@@ -105,7 +105,7 @@ const struct cmn_pair *cmn_pairs_at(int i)
 
 const char *cmn_pairs_other(const struct cmn_pair *pair)
 {
-    return pair->other ? pair->other : facts[pair->fact];
+    return pair->other ? pair->other : traits[pair->trait];
 }
 
 /* "key=value", as it is set. */
@@ -119,14 +119,14 @@ static void print_key(const struct cmn_options *o, const char *condition, char t
     snprintf(text, 2 * CMN_TEXT, "%s=%s", key, value);
 }
 
-/* Looks at the rows of one fact, or at those of two keys (CMN_NO_FACT). */
-static int check(const struct cmn_options *o, enum cmn_fact fact, const char *words)
+/* Looks at the rows of one trait, or at those of two keys (CMN_NO_TRAIT). */
+static int check(const struct cmn_options *o, enum cmn_trait trait, const char *words)
 {
     char feature[2 * CMN_TEXT], other[2 * CMN_TEXT];
 
     for (int i = 0; i < PAIRS; i++) {
         const struct cmn_pair *p = &table[i];
-        if (p->fact != fact || !cmn_options_holds(o, p->feature) ||
+        if (p->trait != trait || !cmn_options_holds(o, p->feature) ||
             (p->other && !cmn_options_holds(o, p->other))) {
             continue;
         }
@@ -142,10 +142,10 @@ static int check(const struct cmn_options *o, enum cmn_fact fact, const char *wo
 
 int cmn_pairs_check(const struct cmn_options *o)
 {
-    return check(o, CMN_NO_FACT, NULL);
+    return check(o, CMN_NO_TRAIT, NULL);
 }
 
-int cmn_pairs_check_fact(const struct cmn_options *o, enum cmn_fact fact, const char *words)
+int cmn_pairs_check_trait(const struct cmn_options *o, enum cmn_trait trait, const char *words)
 {
-    return check(o, fact, words);
+    return check(o, trait, words);
 }

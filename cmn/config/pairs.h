@@ -6,12 +6,12 @@
 
 #include "config/options.h"
 
-/* What a training is or has besides its keys. Whoever finds one out calls cmn_pairs_check_fact(). */
-enum cmn_fact {
-    CMN_NO_FACT,
+/* A trait is what a training is or has besides its keys. Whoever finds one out calls cmn_pairs_check_trait(). */
+enum cmn_trait {
+    CMN_NO_TRAIT,
     CMN_IS_ON_CPU,
     CMN_IS_ON_GPUS,
-    CMN_IS_ALEXEYAB,        /* built over AlexeyAB's tree */
+    CMN_LACKS_HOOKS,        /* built over AlexeyAB's tree, which calls only some */
     CMN_TRAINS_TEXT,        /* rnn train */
     CMN_TRAINS_EXACT_TEXT,  /* rnn train with cmn_exact=on */
     CMN_TRAINS_IN_MEMORY,   /* its samples are no files: cifar */
@@ -27,13 +27,13 @@ enum cmn_fact {
     CMN_CANNOT_OVERLAP,
     CMN_CANNOT_ORDER,
     CMN_SUMS_NOTHING,
-    CMN_FACTS
+    CMN_TRAITS
 };
 
 struct cmn_pair {
     const char *feature; /* a condition on a key: "key=word", "key!=word", or "key" (set) */
-    const char *other;   /* the same; NULL: a fact */
-    enum cmn_fact fact;
+    const char *other;   /* the same; NULL: a trait */
+    enum cmn_trait trait;
     const char *why, *instead; /* clauses: why they do not go together, and what to do */
 };
 
@@ -44,8 +44,8 @@ const struct cmn_pair *cmn_pairs_at(int i);
  * do not go together, and what to do. */
 int cmn_pairs_check(const struct cmn_options *o);
 
-/* The same of the keys and a fact. `words` name it in the reason: "adam=1 in the cfg". */
-int cmn_pairs_check_fact(const struct cmn_options *o, enum cmn_fact fact, const char *words);
+/* The same of the keys and a trait. `words` name it in the reason: "adam=1 in the cfg". */
+int cmn_pairs_check_trait(const struct cmn_options *o, enum cmn_trait trait, const char *words);
 
 /* The words for the row's other side in general, as documents print it. */
 const char *cmn_pairs_other(const struct cmn_pair *pair);

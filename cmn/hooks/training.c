@@ -82,8 +82,11 @@ static void read_keys(struct list *options)
 /* What this tree of Darknet cannot do. */
 static void refuse_of_tree(void)
 {
+    char tree[64];
+
+    snprintf(tree, sizeof tree, "%s Darknet", cmn_tree.whose);
     if (cmn_job.command->does == CMN_TRAINS && !cmn_tree.has_all_hooks &&
-        cmn_pairs_check_fact(&cmn_job.options, CMN_IS_ALEXEYAB, "AlexeyAB's Darknet")) {
+        cmn_pairs_check_trait(&cmn_job.options, CMN_LACKS_HOOKS, tree)) {
         cmn_fatal_reason();
     }
 }
@@ -389,8 +392,8 @@ void cmn_after_data_cfg(struct list *options)
     }
     if (cmn_job.command->does == CMN_TRAINS) {
         if (cmn_job.command->answer == CMN_CLASSES && option_find_int_quiet(options, "tag", 0) &&
-            cmn_pairs_check_fact(&cmn_job.options, CMN_TRAINS_OTHER_FILES,
-                                 "tag=1 in the .data file")) {
+            cmn_pairs_check_trait(&cmn_job.options, CMN_TRAINS_OTHER_FILES,
+                                  "tag=1 in the .data file")) {
             cmn_fatal_reason();
         }
         cmn_session_data(&cmn_job, &d);

@@ -463,7 +463,7 @@ size_t cmn_feed_next_sample(struct cmn_feed *f, size_t rows)
 {
     struct cmn_sample sample;
 
-    if (cmn_pairs_check_fact(&f->session->options, CMN_TRAINS_IN_MEMORY,
+    if (cmn_pairs_check_trait(&f->session->options, CMN_TRAINS_IN_MEMORY,
                              "samples that lie in memory")) {
         cmn_fatal_reason();
     }
@@ -476,7 +476,7 @@ void cmn_feed_seed_sequence(const struct cmn_feed *f, size_t seen, int i)
 {
     uint64_t which = (uint64_t)(f->share.first_sequence + i);
 
-    if (cmn_pairs_check_fact(&f->session->options, CMN_TRAINS_TEXT, "a text")) {
+    if (cmn_pairs_check_trait(&f->session->options, CMN_TRAINS_TEXT, "a text")) {
         cmn_fatal_reason();
     }
     cmn_random_named(CMN_RANDOM_SEQUENCE, cmn_random_hash((uint64_t)seen, which, 0, 0));

@@ -32,11 +32,11 @@ static void refuse_pairs(const struct cmn_options *o, const struct cmn_net *net)
 {
     const char *follows = cmn_net_follows(net), *own = cmn_net_own_update(net);
 
-    if ((follows && cmn_pairs_check_fact(o, CMN_LEARNS_IN_ORDER, follows)) ||
-        (cmn_net_uses_adam(net) && cmn_pairs_check_fact(o, CMN_USES_ADAM, "adam=1 in the cfg")) ||
-        (own && cmn_pairs_check_fact(o, CMN_UPDATES_ITSELF, own)) ||
+    if ((follows && cmn_pairs_check_trait(o, CMN_LEARNS_IN_ORDER, follows)) ||
+        (cmn_net_uses_adam(net) && cmn_pairs_check_trait(o, CMN_USES_ADAM, "adam=1 in the cfg")) ||
+        (own && cmn_pairs_check_trait(o, CMN_UPDATES_ITSELF, own)) ||
         (cmn_net_averages(net) &&
-         cmn_pairs_check_fact(o, CMN_AVERAGES_ITSELF, "ema_alpha in the cfg"))) {
+         cmn_pairs_check_trait(o, CMN_AVERAGES_ITSELF, "ema_alpha in the cfg"))) {
         cmn_fatal_reason();
     }
 }

@@ -228,14 +228,14 @@ static void refuse_pairs(const struct cmn_session *s)
     int is_text = !strcmp(driver, "rnn"), on_gpus = s->topology.device >= 0;
 
     if (cmn_pairs_check(o) ||
-        cmn_pairs_check_fact(o, on_gpus ? CMN_IS_ON_GPUS : CMN_IS_ON_CPU,
+        cmn_pairs_check_trait(o, on_gpus ? CMN_IS_ON_GPUS : CMN_IS_ON_CPU,
                              on_gpus ? "GPUs" : "the CPU") ||
-        (is_text && cmn_pairs_check_fact(o, CMN_TRAINS_TEXT, name)) ||
+        (is_text && cmn_pairs_check_trait(o, CMN_TRAINS_TEXT, name)) ||
         (is_text && o->exact &&
-         cmn_pairs_check_fact(o, CMN_TRAINS_EXACT_TEXT, "rnn train with cmn_exact=on")) ||
-        (!strcmp(driver, "cifar") && cmn_pairs_check_fact(o, CMN_TRAINS_IN_MEMORY, name)) ||
+         cmn_pairs_check_trait(o, CMN_TRAINS_EXACT_TEXT, "rnn train with cmn_exact=on")) ||
+        (!strcmp(driver, "cifar") && cmn_pairs_check_trait(o, CMN_TRAINS_IN_MEMORY, name)) ||
         (s->command->answer == CMN_NO_ANSWER &&
-         cmn_pairs_check_fact(o, CMN_TRAINS_OTHER_FILES, name))) {
+         cmn_pairs_check_trait(o, CMN_TRAINS_OTHER_FILES, name))) {
         cmn_fatal_reason();
     }
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# shellcheck disable=SC2153,SC2154  # mpiexec, otherwise: helpers.bash; DARKNET, STOCK: alexeyab.bash
+# shellcheck disable=SC2030,SC2031,SC2153,SC2154  # mpiexec, otherwise: helpers.bash; DARKNET, STOCK: alexeyab.bash
 # AlexeyAB's Darknet: its tree is patched, and trains on several ranks to what one rank makes (docs/use/alexeyab.md).
 
 load helpers

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# shellcheck disable=SC2154  # from helpers
+# shellcheck disable=SC2030,SC2031,SC2154  # from helpers
 # A training resumes from its checkpoint as if it had never ended; with other ranks as near as sums allow. What a checkpoint does not
 # belong to is refused.
 

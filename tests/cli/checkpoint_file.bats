@@ -47,7 +47,8 @@ setup() {
     size=$(stat -c %s "out/mlp$FINAL.weights")
     cmp -n "$size" "out/mlp$FINAL.weights" out/mlp-30.checkpoint
     # The momentum is as long as the weights, and these are stored once.
-    [[ $(stat -c %s out/mlp-30.checkpoint) -lt $((2 * size + 20000)) ]]
+    bytes=$(stat -c %s out/mlp-30.checkpoint)
+    ((bytes > size && bytes < 2 * size + 20000))
     for file in out/mlp-*.checkpoint; do
         [[ $(stat -c %a "$file") == 600 ]]
     done

@@ -138,6 +138,7 @@ PRIVATE+='|lend|lent|lends|takes? back|pieces?|flow'
 }
 
 @test "docs/internals/debug.md has a row for every variable of the table in cmn/base/debug.c" {
+    # shellcheck disable=SC2016  # Markdown
     diff <(sed -n 's/^| `CMN_DEBUG_\([A-Z_]*\)` .*/\1/p' docs/internals/debug.md) <(sed -n 's/^    {"\([A-Z_]*\)", .*/\1/p' cmn/base/debug.c)
     [[ $(grep -c '^| `CMN_DEBUG_' docs/internals/debug.md) -gt 3 ]]
 }

@@ -346,7 +346,7 @@ messages() {
     exchange_program communicators/compressed 2
     trains_as one-conv.weights 2e-2 'flat with 16 bits, 2 ranks' 2 conv -cmn_communicator flat -cmn_compress bf16
     sed 's/=64/=16/; s/^max_batches=.*/max_batches=10/' wide.cfg >small.cfg
-    for name in powersgd; do
+    for name in powersgd:2 powersgd; do
         if ! train 2 small -nogpu -cmn_communicator flat -cmn_compress "$name"; then
             report "$name on the CPU, by the GPU build" "$(why_not_trained)" log
             continue

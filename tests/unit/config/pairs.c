@@ -44,7 +44,7 @@ static int check_other(struct cmn_options *o, const struct cmn_pair *p)
         make_hold(o, p->other);
         return cmn_pairs_check(o);
     }
-    return cmn_pairs_check_fact(o, p->fact, "what the network has");
+    return cmn_pairs_check_trait(o, p->trait, "what the network has");
 }
 
 static void each_row_is_refused(void **state)
@@ -88,7 +88,7 @@ static void message(void **state)
     (void)state;
     cmn_options_default(&o);
     assert_int_equal(cmn_options_set(&o, "cmn_lars", "0.01", 0), 0);
-    assert_int_equal(cmn_pairs_check_fact(&o, CMN_USES_ADAM, "adam=1 in the cfg"), -1);
+    assert_int_equal(cmn_pairs_check_trait(&o, CMN_USES_ADAM, "adam=1 in the cfg"), -1);
     assert_string_equal(cmn_reason(),
                         "cmn_lars=0.01 does not go with adam=1 in the cfg: Adam has a learning "
                         "rate for each weight: remove one of them");
