@@ -464,7 +464,7 @@ size_t cmn_feed_next_sample(struct cmn_feed *f, size_t rows)
     struct cmn_sample sample;
 
     if (cmn_pairs_check_trait(&f->session->options, CMN_TRAINS_IN_MEMORY,
-                             "samples that lie in memory")) {
+                              "samples that lie in memory")) {
         cmn_fatal_reason();
     }
     open_sampler(f, rows);

@@ -12,7 +12,7 @@
 /* ---- the network ---- */
 
 /* As what tools count a cfg when they divide its batch. */
-static const struct cmn_command training = {"a", "cfg", CMN_TRAINS, CMN_NO_ANSWER, CMN_IN_BOTH, ""};
+static const struct cmn_command training = {"a", "cfg", CMN_TRAINS, CMN_CLASSES, CMN_IN_BOTH, ""};
 
 struct look {
     const struct cmn_session *session;

@@ -44,6 +44,7 @@ static void refuse_pairs(const struct cmn_options *o, const struct cmn_net *net)
 void cmn_model_plan(const struct cmn_session *s, const struct cmn_net *net, struct cmn_optimizer *o)
 {
     if (s->command->does == CMN_TRAINS) {
+        cmn_session_refuse_pairs(s);
         refuse_pairs(&s->options, net);
     }
     cmn_optimizer_plan(o, &s->topology, &s->options, s->communicator, s->exchange,

@@ -220,8 +220,7 @@ static void pin_arithmetic(struct cmn_session *s)
              (uint64_t)XXH3_64bits(text, strlen(text)));
 }
 
-/* Of a training: keys that do not go together, or not with this command on these devices. */
-static void refuse_pairs(const struct cmn_session *s)
+void cmn_session_refuse_pairs(const struct cmn_session *s)
 {
     const struct cmn_options *o = &s->options;
     const char *driver = s->command->driver, *name = cmn_command_name(s->command);
@@ -229,7 +228,7 @@ static void refuse_pairs(const struct cmn_session *s)
 
     if (cmn_pairs_check(o) ||
         cmn_pairs_check_trait(o, on_gpus ? CMN_IS_ON_GPUS : CMN_IS_ON_CPU,
-                             on_gpus ? "GPUs" : "the CPU") ||
+                              on_gpus ? "GPUs" : "the CPU") ||
         (is_text && cmn_pairs_check_trait(o, CMN_TRAINS_TEXT, name)) ||
         (is_text && o->exact &&
          cmn_pairs_check_trait(o, CMN_TRAINS_EXACT_TEXT, "rnn train with cmn_exact=on")) ||
@@ -256,7 +255,7 @@ void cmn_session_configure(struct cmn_session *s)
                   "where the files go");
     }
     if (s->command->does == CMN_TRAINS) {
-        refuse_pairs(s);
+        cmn_session_refuse_pairs(s);
     } else {
         forget_gradients(&s->options);
     }

@@ -63,6 +63,10 @@ void cmn_session_check_space(void);
 /* Collective, blocking. MPI is up: finds this rank's place and its share of the cores. */
 void cmn_session_open(struct cmn_session *s);
 
+/* Local, the same on all ranks. For a training: ends the job where two keys do not go together, or
+ * one does not go with the command or with where it computes (config/pairs.h). */
+void cmn_session_refuse_pairs(const struct cmn_session *s);
+
 /* Collective, blocking. All keys are set: seed, random streams, output, memory for images,
  * communicator. */
 void cmn_session_configure(struct cmn_session *s);

@@ -410,7 +410,7 @@ END
     [[ $output == *'-topk: with -cmn the answers are counted with cmn_validate'* ]]
     tiny ema_alpha=.998 cmn_ema=.9 >net.cfg
     run -1 detect_on 2
-    [[ $output == *'cmn_ema=0.9 and ema_alpha in the cfg are two averages of the weights: leave one of them away'* ]]
+    [[ $output == *'cmn_ema=0.9 does not go with ema_alpha in the cfg: they are two averages of the weights: remove one of them'* ]]
     tiny track=1 time_steps=2 policy=steps steps=2 scales=.1 seq_scales=.5 >net.cfg
     run -1 detect_on 2
     [[ $output == *'sequential_subdivisions in the cfg: with -cmn a sequence is as long as time_steps'* ]]

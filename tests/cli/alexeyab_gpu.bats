@@ -238,9 +238,9 @@ refuses() {
     detector 1 loss_scale=128 >net.cfg
     refuses 2 "loss_scale in the cfg needs Darknet's own update, which has one learning rate for all tensors" -cmn_lars 0.01
     detector 1 adam=1 >net.cfg
-    refuses 2 'adam=1 in the cfg does not go with cmn_local_steps' -cmn_local_steps 2
+    refuses 2 'cmn_local_steps=2 does not go with adam=1 in the cfg' -cmn_local_steps 2
     refuses 1 'GPU -1 cannot be used: ' -nogpu
-    FAKE_CAPABILITY=8 refuses 1 "cmn_mixed=bf16: AlexeyAB's Darknet has half precision of its own: leave the key away, and build with CUDNN_HALF=1" \
+    FAKE_CAPABILITY=8 refuses 1 "cmn_mixed=bf16 does not go with AlexeyAB's Darknet: it has half precision of its own: remove cmn_mixed, and build with CUDNN_HALF=1" \
         -cmn_mixed bf16
     FAKE_GPUS=0
     refuses 1 'GPU 0 cannot be used: '

@@ -169,7 +169,7 @@ same_as_one() {
 
 @test "local steps leave no common statistics: refused" {
     norm_cfg >norm.cfg
-    fails_clearly_on 2 'cmn_sync_bn=on and cmn_local_steps=4 do not go together: .*leave one' \
+    fails_clearly_on 2 'cmn_sync_bn=on does not go with cmn_local_steps=4: .*: remove one of them' \
         classifier train small.data norm.cfg -cmn -cmn_sync_bn 1 -cmn_local_steps 4
 }
 

@@ -136,7 +136,7 @@ no_gpu() {
         classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl
     fails_clearly_on 2 'non_cuda_aware cannot be used here: built without CUDA: make GPU=1' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator non_cuda_aware
-    fails_clearly_on 2 'naive cannot be used here: it sends gradients as they are: .*flat' \
+    fails_clearly_on 2 'does not go with communicator naive: .*: use flat' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator naive -cmn_compress fp16
     fails_clearly_on 2 '-gpus 0,1: with -cmn each rank trains on one device' \
         classifier train small.data mlp.cfg -cmn -gpus 0,1

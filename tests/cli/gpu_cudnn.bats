@@ -131,7 +131,7 @@ trained() {
         classifier train small.data conv.cfg -cmn -cmn_mixed bf16
     FAKE_CAPABILITY=7 fails_clearly_on 1 "and this one has 7.x: $refused" classifier train small.data conv.cfg -cmn -cmn_mixed bf16
     export FAKE_CAPABILITY=8
-    fails_clearly_on 1 "cmn_mixed=bf16 is for GPUs, and this job uses the CPU: $refused" \
+    fails_clearly_on 1 "cmn_mixed=bf16 does not go with the CPU: cuDNN computes in bf16: remove cmn_mixed" \
         classifier train small.data conv.cfg -nogpu -cmn -cmn_mixed bf16
     DARKNET=$BARE fails_clearly_on 2 "cuDNN computes no convolution here: the network has none, or the program was built without CUDNN=1; $refused" \
         classifier train small.data conv.cfg -cmn -cmn_mixed bf16
@@ -142,7 +142,7 @@ trained() {
     write mlp
     fails_clearly_on 1 'cuDNN computes no convolution here' classifier train small.data mlp.cfg -cmn -cmn_mixed bf16
     fails_clearly_on 1 'cmn_mixed has no effect: .* trains nothing' classifier valid small.data conv.cfg conv.weights -cmn -cmn_mixed bf16
-    DARKNET=$CPU fails_clearly_on 2 "cmn_mixed=bf16 is for GPUs, and this job uses the CPU: $refused" \
+    DARKNET=$CPU fails_clearly_on 2 "cmn_mixed=bf16 does not go with the CPU: cuDNN computes in bf16: remove cmn_mixed" \
         classifier train small.data conv.cfg -cmn -cmn_mixed bf16
 }
 

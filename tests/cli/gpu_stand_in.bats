@@ -414,9 +414,9 @@ waits() {
 
 @test "what a communicator cannot do on GPUs is refused" {
     mlp_cfg >mlp.cfg
-    fails_clearly_on 2 'pure_nccl cannot be used here: .*cmn_compress needs flat, hierarchical, two_dimensional or non_cuda_aware' \
+    fails_clearly_on 2 'cmn_compress=powersgd:4 does not go with communicator pure_nccl: it sends gradients as they are: use flat, hierarchical or two_dimensional' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl -cmn_compress powersgd
-    fails_clearly_on 2 'naive cannot be used here: MPI sums .* block: cmn_double_buffering needs pure_nccl, single_node, .* on GPUs' \
+    fails_clearly_on 2 'cmn_double_buffering=on does not go with communicator naive: it cannot exchange in the background: use flat' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator naive -cmn_double_buffering 1
     CMN_DEBUG_INTRA=mpi fails_clearly_on 2 'single_node cannot be used here: .*mpi: MPI is not CUDA-aware' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator single_node -cmn_double_buffering 1

@@ -95,7 +95,8 @@ static void every_rank_copies(void **state)
     options.intra = CMN_INTRA_MPI;
     tried = 0;
     try_all(&top, "as it is");
-    CHECK_SAYING(tried == 1, "%d communicators were tried", tried); /* non_cuda_aware alone */
+    CHECK_SAYING(tried == 2, "%d communicators were tried",
+                 tried); /* non_cuda_aware, and pure_nccl, which has no other link */
     in_every_world(try_all);
     all_well();
     fail_on_all_ranks();
@@ -259,11 +260,10 @@ static void sixteen_bits(enum cmn_dtype type, float value, float relative)
     CHECK_SAYING(tried == 3, "%d communicators were tried",
                  tried); /* pure_nccl, single_node, flat */
     in_every_world(try_16_bits);
-    options.intra =
-        CMN_INTRA_MPI; /* non_cuda_aware copies on every rank; so does flat in any case */
+    options.intra = CMN_INTRA_MPI; /* non_cuda_aware copies on every rank; flat always does */
     tried = 0;
-    try_16_bits(&top, "as it is, without NCCL");
-    CHECK_SAYING(tried == 2, "%d communicators were tried", tried);
+    try_16_bits(&top, "as it is, without NCCL in the node");
+    CHECK_SAYING(tried == 3, "%d communicators were tried", tried); /* those, and pure_nccl */
     all_well();
     fail_on_all_ranks();
 }

@@ -281,10 +281,10 @@ static void overlaps(void **state)
 /* Those that cannot say what to use; of the others auto takes one. */
 static void choice(void **state)
 {
-    static const char *const says[][2] = {{"pure_nccl", "needs flat, hierarchical"},
+    static const char *const says[][2] = {{"pure_nccl", ": use flat, hierarchical or"},
                                           {"hierarchical", "or use flat"},
                                           {"non_cuda_aware", "or use flat"},
-                                          {"single_node", "needs flat, hierarchical"}};
+                                          {"single_node", ": use flat, hierarchical or"}};
     const struct cmn_communicator *c;
     const char *why;
 
