@@ -58,11 +58,11 @@ fails_apart() {
 
 @test "cmn_data=scatter without a folder, and where other files than images and labels are read; cmn_data=root" {
     local scatter=(-cmn -cmn_data scatter -cmn_cache_dir .)
-    cmn_only 'cmn_data=root: the value must be one of: shared, scatter' "${train[@]}" -cmn -cmn_data root
+    cmn_only 'cmn_data=root is no longer a value: use cmn_data=scatter, with cmn_cache_dir' "${train[@]}" -cmn -cmn_data root
     cmn_only 'cmn_data=scatter needs cmn_cache_dir' "${train[@]}" -cmn -cmn_data scatter
-    cmn_only 'cmn_data=scatter sends .*, and not those of regressor train: give every host the files' regressor train small.data mlp.cfg "${scatter[@]}"
+    cmn_only 'cmn_data=scatter does not go with regressor train: .*: give every host the files' regressor train small.data mlp.cfg "${scatter[@]}"
     echo tag=1 >>small.data
-    cmn_only 'cmn_data=scatter sends .*, and not those of images with tags \(tag=1\)' "${train[@]}" "${scatter[@]}"
+    cmn_only 'cmn_data=scatter does not go with tag=1 in the .data file: .*: give every host the files' "${train[@]}" "${scatter[@]}"
 }
 
 @test "unknown key in the cfg, with the nearest one" {

@@ -178,13 +178,13 @@ sized() {
 @test "detector train: each image once an epoch, over all ranks" {
     [[ -z $SAN ]] || skip 'a program that is checked takes no preloaded library'
     printf '%s\n' '#define _GNU_SOURCE' '#include <dlfcn.h>' '#include <stdio.h>' '#include <stdlib.h>' '#include <string.h>' \
-        '#include <unistd.h>' 'int open(const char *path, int flags, int mode) {' \
-        'int (*next)(const char *, int, int); char line[4200], name[64];' \
-        '*(void **)&next = dlsym(RTLD_NEXT, "open");' \
-        'if (strstr(path, "/labels/")) { FILE *f;' \
+        'FILE *fopen(const char *path, const char *mode) {' \
+        'FILE *(*next)(const char *, const char *), *f; char line[4200], name[64];' \
+        '*(void **)&next = dlsym(RTLD_NEXT, "fopen");' \
+        'if (strstr(path, "/labels/")) {' \
         'snprintf(name, sizeof name, "opened.%s", getenv("OMPI_COMM_WORLD_RANK"));' \
-        'if ((f = fopen(name, "a"))) { setvbuf(f, line, _IOLBF, sizeof line); fprintf(f, "%s\n", path); fclose(f); } }' \
-        'return next(path, flags, mode); }' >opened.c
+        'if ((f = next(name, "a"))) { setvbuf(f, line, _IOLBF, sizeof line); fprintf(f, "%s\n", path); fclose(f); } }' \
+        'return next(path, mode); }' >opened.c
     "$CC" -shared -fPIC -o opened.so opened.c -ldl
     net max_batches=6 >random.cfg
     { conv 4 4 && conv 6 4 && conv 14 2 linear && yolo jitter=.2 random=1; } >>random.cfg
@@ -327,7 +327,7 @@ bad() {
     text_cfg rnn >rnn.cfg
     bad text.txt 'Character [0-9]+ or [0-9]+ for a network with 128 inputs' rnn train rnn.cfg -data text.data <<<'ÃÃ'
     bad text.txt 'text.txt holds no text' rnn train rnn.cfg -data text.data </dev/null
-    fails_clearly_on 2 'cmn_scatter: a text has no images' rnn train rnn.cfg -data text.data -cmn -cmn_scatter none
+    fails_clearly_on 2 'cmn_scatter=none does not go with rnn train: a text has no images to scatter' rnn train rnn.cfg -data text.data -cmn -cmn_scatter none
     printf '%s\n' train=/nowhere/list backup=out >nowhere.data
     fails_clearly_on 2 "Couldn't open file: /nowhere/list" yolo train grid.cfg -data nowhere.data -cmn
 }
