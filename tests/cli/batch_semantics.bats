@@ -214,14 +214,14 @@ END
     train_on 2 mlp.cfg
     sed 's/^cmn_lars=/cmn_local_steps=4\n&/' mlp.cfg >both.cfg
     ! pjreddies || darknet_on 2 classifier valid small.data both.cfg "out/mlp$FINAL.weights" -cmn >valid.log 2>&1
-    fails_clearly_on 2 'cmn_lars=0.1: with cmn_local_steps .*use one of them' classifier train small.data both.cfg -cmn
-    fails_clearly_on 2 'cmn_lars=0.1: with cmn_local_steps .*use one of them' \
+    fails_clearly_on 2 'cmn_lars=0.1 does not go with cmn_local_steps=4: .*: remove one of them' classifier train small.data both.cfg -cmn
+    fails_clearly_on 2 'cmn_lars=0.1 does not go with cmn_local_steps=4: .*: remove one of them' \
         classifier train small.data mlp.cfg -cmn -cmn_local_steps 4
     fails_clearly_on 2 'cmn_lars=2: the value must be a number, 0 to 1' \
         classifier train small.data mlp.cfg -cmn -cmn_lars 2
     pjreddies || return 0 # adam, GPUs
     mlp_cfg cmn_lars=.1 adam=1 B1=.9 B2=.999 eps=.0000001 >adam.cfg
-    fails_clearly_on 2 'cmn_lars=0.1: adam=1 .*leave one' classifier train small.data adam.cfg -cmn
+    fails_clearly_on 2 'cmn_lars=0.1 does not go with adam=1 in the cfg: .*: remove one of them' classifier train small.data adam.cfg -cmn
 }
 
 @test "cmn_clip: N ranks train as one, with LARS, too; a cfg with it validates; its checkpoint is one of its own" {
@@ -244,7 +244,7 @@ END
     train_on 2 mlp.cfg -cmn_checkpoint 2
     sed 's/^cmn_clip=/cmn_local_steps=4\n&/' mlp.cfg >both.cfg
     ! pjreddies || darknet_on 2 classifier valid small.data both.cfg "out/mlp$FINAL.weights" -cmn >valid.log 2>&1
-    fails_clearly_on 2 'cmn_clip=0.1: with cmn_local_steps .*use one of them' classifier train small.data both.cfg -cmn
+    fails_clearly_on 2 'cmn_clip=0.1 does not go with cmn_local_steps=4: .*: remove one of them' classifier train small.data both.cfg -cmn
     fails_clearly_on 2 'cmn_lars, cmn_clip, cmn_exact. its momentum is kept apart, and here with the gradients' \
         classifier train small.data mlp.cfg -cmn -cmn_clip off -cmn_checkpoint 2
 }

@@ -47,11 +47,11 @@ accuracy() {
 }
 
 @test "communicators that send gradients as they are say which ones do not" {
-    refused 'communicator naive .*cmn_compress needs flat, shm' -cmn_compress powersgd -cmn_communicator naive
-    refused 'communicator single_node .*cmn_compress needs flat, shm' -cmn_compress fp16 -cmn_communicator single_node
-    refused 'communicator naive .*cmn_double_buffering needs flat, shm' -cmn_double_buffering 1 -cmn_communicator naive
-    refused 'communicator dummy .*cmn_compress needs flat, shm' -cmn_compress powersgd -cmn_communicator dummy
-    refused 'communicator dummy .*cmn_local_steps needs a mean' -cmn_local_steps 4 -cmn_communicator dummy
+    refused 'cmn_compress=powersgd:4 does not go with communicator naive: .*: use flat' -cmn_compress powersgd -cmn_communicator naive
+    refused 'cmn_compress=fp16 does not go with communicator single_node: .*: use flat' -cmn_compress fp16 -cmn_communicator single_node
+    refused 'cmn_double_buffering=on does not go with communicator naive: .*: use flat' -cmn_double_buffering 1 -cmn_communicator naive
+    refused 'cmn_compress=powersgd:4 does not go with communicator dummy: .*: use flat' -cmn_compress powersgd -cmn_communicator dummy
+    refused 'cmn_local_steps=4 does not go with communicator dummy: it needs a mean' -cmn_local_steps 4 -cmn_communicator dummy
 }
 
 @test "communicators that send nothing on one node refuse what makes that smaller" {
@@ -66,8 +66,8 @@ accuracy() {
     refused 'cmn_overlap=on.*shm: all ranks are on one node' -cmn_overlap on -cmn_communicator shm
     refused 'cmn_overlap=on.*naive: it cannot exchange in the background' -cmn_overlap on -cmn_communicator naive
     refused 'cmn_overlap=on.*flat: .*shm, two_dimensional or hierarchical' -cmn_overlap on -cmn_communicator flat
-    refused 'cmn_overlap=on: with cmn_double_buffering' -cmn_overlap on -cmn_double_buffering 1 -cmn_communicator flat
-    refused 'cmn_overlap=on: with cmn_local_steps' -cmn_overlap on -cmn_local_steps 2 -cmn_compress powersgd -cmn_communicator flat
+    refused 'cmn_overlap=on does not go with cmn_double_buffering=on' -cmn_overlap on -cmn_double_buffering 1 -cmn_communicator flat
+    refused 'cmn_overlap=on does not go with cmn_local_steps=2' -cmn_overlap on -cmn_local_steps 2 -cmn_compress powersgd -cmn_communicator flat
 }
 
 @test "the first line says what auto takes" {

@@ -424,18 +424,18 @@ END
     refused() {
         fails_clearly "cmn_exact=on.*$1" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_exact on "${@:2}"
     }
-    refused 'not go with cmn_scatter: other ranks' -cmn_scatter shard
+    refused 'not go with cmn_scatter=shard: other ranks' -cmn_scatter shard
     refused 'not go with cmn_sync_bn=on: it divides' -cmn_sync_bn on
-    refused 'not go with cmn_compress: what is not sent' -cmn_compress bf16
-    refused 'not go with cmn_local_steps: each rank' -cmn_local_steps 2
-    refused 'not go with cmn_double_buffering: a step.s sum is used' -cmn_double_buffering on
+    refused 'not go with cmn_compress=bf16: what is rounded' -cmn_compress bf16
+    refused 'not go with cmn_local_steps=2: each rank' -cmn_local_steps 2
+    refused 'not go with cmn_double_buffering=on: a step.s sum is used' -cmn_double_buffering on
     fails_clearly_on 2 'cmn_overlap=on: communicator shm: all ranks are on one node' classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_exact on \
         -cmn_overlap on
     fails_clearly_on 2 'cmn_overlap=on: communicator flat: with cmn_exact it adds up at the end of each step: use shm' classifier train small.data mlp.cfg \
         -cmn -cmn_seed 7 -cmn_exact on -cmn_overlap on -cmn_communicator flat
     mlp_cfg batch=60 subdivisions=4 cmn_batch=global >mlp.cfg
-    refused 'has no such way to send: use flat, shm, hierarchical or two_dimensional' -cmn_communicator naive
-    refused 'has no such way to send: use flat, shm, hierarchical or two_dimensional' -cmn_communicator single_node
+    refused 'it has no sum in a fixed order: use flat, hierarchical or two_dimensional' -cmn_communicator naive
+    refused 'it has no sum in a fixed order: use flat, hierarchical or two_dimensional' -cmn_communicator single_node
     sed -i 's/^cmn_batch=.*/cmn_exact=on\ncmn_batch=per_rank/' mlp.cfg
     fails_clearly 'cmn_exact=on does not go with cmn_batch=per_rank' "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7
 }

@@ -81,7 +81,7 @@ regressor=(regressor train numbers.data net.cfg -cmn -cmn_seed 7 -cmn_batch glob
     grep -o '^cmn: iteration [0-9]*' train.err >left
     darknet_on 3 "${regressor[@]}" -cmn_nonfinite skip -cmn_double_buffering 1 -cmn_communicator flat >train.log 2>train.err
     [[ $(grep -o '^cmn: iteration [0-9]*' train.err) == "$(<left)" ]]
-    fails_clearly_on 2 'cmn_nonfinite=skip: with cmn_local_steps' "${regressor[@]}" -cmn_nonfinite skip -cmn_local_steps 2
+    fails_clearly_on 2 'cmn_nonfinite=skip does not go with cmn_local_steps=2' "${regressor[@]}" -cmn_nonfinite skip -cmn_local_steps 2
 
     # A network that is gone for good does not train for nothing until the end.
     numbers 24
@@ -280,18 +280,18 @@ END
 @test "keys without effect: refused on the command line, said of the cfg" {
     numbers 24
     end_cfg max_batches=2 -- >net.cfg
-    for keys in 'bucket_mb 1 -cmn_overlap off|cmn_overlap!=off' 'patience 2 -cmn_validate off|cmn_validate'; do
+    for keys in 'balance auto|cmn_exact=on' 'patience 2 -cmn_validate off|cmn_validate'; do
         # shellcheck disable=SC2086  # a key, its value and more
         fails_clearly_on 2 "cmn_${keys%% *} has no effect without ${keys#*|}: remove it" "${regressor[@]}" -cmn_${keys%|*}
     done
     fails_clearly_on 2 'cmn_patience: this training validates nothing, for it has no .valid. list' "${regressor[@]}" -cmn_patience 2
-    end_cfg max_batches=2 cmn_best=1 cmn_validate=off -- >idle.cfg
+    end_cfg max_batches=2 cmn_patience=2 cmn_validate=off -- >idle.cfg
     darknet_on 2 regressor train numbers.data idle.cfg -cmn -cmn_communicator flat >train.log 2>train.err
-    [[ $(grep -c '^cmn: cmn_best in the cfg has no effect here: it needs cmn_validate$' train.err) -eq 1 ]]
+    [[ $(grep -c '^cmn: cmn_patience in the cfg has no effect here: it needs cmn_validate$' train.err) -eq 1 ]]
 
     printf '%s\n' classes=2 valid=numbers.list labels=names.txt names=names.txt >valid.data
     printf '%s\n' pictures nothing >names.txt
-    net_section batch=4 height=8 width=8 channels=1 cmn_epochs=2 cmn_bucket_mb=3 cmn_overlap=off >class.cfg
+    net_section batch=4 height=8 width=8 channels=1 cmn_epochs=2 cmn_patience=3 >class.cfg
     printf '%s\n' '[connected]' output=2 activation=linear '[softmax]' >>class.cfg
     fails_clearly_on 2 'cmn_epochs has no effect: classifier valid trains nothing' classifier valid valid.data class.cfg any.weights -cmn -cmn_epochs 3
     fails_clearly_on 2 'cmn_verify has no effect: classifier valid trains nothing' classifier valid valid.data class.cfg any.weights -cmn -cmn_verify 3

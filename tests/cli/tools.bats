@@ -251,7 +251,7 @@ differ() {
 @test "what a key rules out takes no part in check and bench either, as in training" {
     run -0 "${mpiexec[@]}" -n 2 "$DARKNET" cmn check -nogpu -cmn_compress fp16
     echo "$output"
-    grep -qE '^  naive +not here: it sends gradients as they are: .*needs flat' <<<"$output"
+    grep -qE '^  naive +not here: cmn_compress=.* does not go with communicator naive: .*: use flat' <<<"$output"
     grep -qE '^  shm +not here: all ranks are on one node' <<<"$output"
     (($(grep -cE '^  [a-z_]+ +works' <<<"$output") == 1))
     grep -qE '^  chosen: flat' <<<"$output"

@@ -36,7 +36,7 @@ static const struct key keys[] = {
     {"cmn_mixed", "off", "bf16", "bf16", {"", "1", "on", "fp16"}},
     {"cmn_epochs", "off", "3", "3", {"", "-1", "1000001", "x", "1.5", "99999999999999999999"}},
     {"cmn_scatter", "global", "none", "none", {"", "glob", "Global", "shards"}},
-    {"cmn_data", "shared", "scatter", "scatter", {"", "local", "root", "owners"}},
+    {"cmn_data", "shared", "scatter", "scatter", {"", "local", "owners"}},
     {"cmn_seed", "auto", "2147483647", "2147483647", {"", "-1", "2147483648", "0x7", "7 "}},
     {"cmn_validate", "1", "off", "off", {"", "-1", "yes", "1000001"}},
     {"cmn_patience", "off", "3", "3", {"", "-1", "1.5", "1000001"}},

@@ -26,6 +26,7 @@ static void make_hold(struct cmn_options *o, const char *condition)
     }
     snprintf(range, sizeof range, "%s", row.range);
     while ((word = strsep(&rest, ", "))) {
+        word[strcspn(word, "[")] = '\0'; /* of powersgd[:1-64] */
         if (*word && !cmn_options_set(o, key, word, 0) && cmn_options_holds(o, condition)) {
             return;
         }
