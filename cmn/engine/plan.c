@@ -180,7 +180,8 @@ static double growth(const network *net)
 struct cmn_plan cmn_plan_net(const struct cmn_net *which, size_t allocated)
 {
     const network *net = cmn_network((struct cmn_net *)which);
-    size_t bytes = cmn_plan_allocated() - allocated, batch = batch_bytes(net);
+    size_t now = cmn_plan_allocated(), batch = batch_bytes(net);
+    size_t bytes = now > allocated ? now - allocated : 0; /* more may have been freed since */
     size_t workspace = net->workspace && gpu_index < 0 ? malloc_usable_size(net->workspace) : 0;
 
     return (struct cmn_plan){

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# shellcheck disable=SC2030,SC2031  # tests are functions that shellcheck takes for subshells
+# shellcheck disable=SC2030,SC2031,SC2154  # tests are functions that shellcheck takes for subshells
 # What people get wrong: one clear line, on every rank the end, a status that is not 0.
 
 load helpers

@@ -144,7 +144,7 @@ regressor=(regressor train numbers.data net.cfg -cmn -cmn_seed 7 -cmn_batch glob
     done
     cmp 1.weights 3.weights
     run -1 "$DARKNET" rnn train net.cfg -file numbers.list -cmn -cmn_seed 7 -cmn_batch global -cmn_exact on -cmn_nonfinite skip
-    [[ $output == *'not go with cmn_nonfinite=skip in rnn train: a NaN stays'* ]]
+    [[ $output == *'cmn_nonfinite=skip does not go with rnn train with cmn_exact=on: a NaN stays'* ]]
 }
 
 @test "a training that diverges: what an update has left is named, and worthless weights are not saved" {

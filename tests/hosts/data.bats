@@ -33,6 +33,12 @@ scatter=(-cmn_data scatter -cmn_cache_dir cache)
 copies() { find "$1" -type f -path '*/??/*'; }
 incoming() { find "$1" -name '*.part'; }
 
+# nothing COMMAND...: it succeeds, and prints nothing.
+nothing() {
+    run -0 "$@"
+    [[ -z $output ]]
+}
+
 # Of 300 images; rank 1 of 2 has 150 of them with shard, rank 2 of 3 has 100, and ranks 3 and 4 of 5 have 120.
 @test "1+1, 2+1, 3+2: the bits of local files; a host gets each image once, with shard only those that its ranks train" {
     local shape order n
@@ -49,7 +55,9 @@ incoming() { find "$1" -name '*.part'; }
             n=300
             [[ $order != shard ]] || n=${part[$shape]}
             grep -E "^cmn: cmn_data=scatter: sends $n of 300 files, 0\.[0-9] MB, to the other hosts" train.log
-            [[ $(copies cache2 | wc -l) -eq $n && -z "$(copies cache)$(incoming cache2)" ]]
+            [[ $(copies cache2 | wc -l) -eq $n ]]
+            nothing copies cache
+            nothing incoming cache2
         done
     done
 }
@@ -113,7 +121,8 @@ pictures_sent() {
     cluster_differs node3 pics empty
     train_on 1+1+1 mlp.cfg "${scatter[@]}"
     cmp shared.weights "out/mlp$FINAL.weights"
-    [[ $(copies cache | wc -l) -eq 60 && -z $(incoming cache) ]]
+    [[ $(copies cache | wc -l) -eq 60 ]]
+    nothing incoming cache
 }
 
 # some_copies: node2 has received some files.
@@ -149,7 +158,8 @@ begun() {
     train_on 1+1 mlp.cfg "${scatter[@]}"
     grep -E "^cmn: cmn_data=scatter: sends $((120 - n)) of 120 files" train.log
     cmp shared.weights "out/mlp$FINAL.weights"
-    [[ $(copies cache2 | wc -l) -eq 120 && -z $(incoming cache2) ]]
+    [[ $(copies cache2 | wc -l) -eq 120 ]]
+    nothing incoming cache2
 }
 
 # 14 MB take 7 s, and the watchdog looks for ranks that make no progress for 3 s.
@@ -184,7 +194,7 @@ copies_on_disk() { cluster_run find "$PWD/cache2" -type f -path '*/??/*'; }
     echo "$output" | tee said.txt
     [[ $(own_lines said.txt | grep -c 'rank 1@node2') -eq 1 ]]
     grep -E 'rank 1@node2.*cmn_cache_dir: cache/darknet-node1-[0-9a-f]{16}: its disk has 10\.[0-9] MB free, and 12\.[0-9] MB of' <<<"$output"
-    [[ -z $(copies_on_disk) ]]
+    nothing copies_on_disk
     cluster_run umount "$PWD/cache2"
     # There is room for all bytes, and for 298 files and folders: 257 are folders.
     cluster_run mount -t tmpfs -o size=100m,nr_inodes=300 none "$PWD/cache2"
@@ -223,7 +233,7 @@ copies_on_disk() { cluster_run find "$PWD/cache2" -type f -path '*/??/*'; }
     echo "$output" | tee said.txt
     [[ $(own_lines said.txt | grep -c 'rank 1@node2') -eq 1 ]]
     grep "rank 1@node2.*$file has changed on rank 0's host since this host received it" <<<"$output"
-    [[ -z $(incoming cache2) ]]
+    nothing incoming cache2
     cp -p former.ppm "$file"
     touch "$file"
     train_on 1+1 mlp.cfg "${scatter[@]}"
