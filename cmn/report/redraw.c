@@ -119,9 +119,7 @@ void cmn_redraw_finish(struct cmn_redraw *d)
 {
     enum { SECONDS = 40 }; /* more than gnuplot gets */
 
-    int failed = d->failed;
-
-    if (d->file && ended(d, SECONDS) && d->failed == failed && d->due) {
+    if (d->file && ended(d, SECONDS) && d->due) {
         begin(d);
         ended(d, SECONDS);
     }

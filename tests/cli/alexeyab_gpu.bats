@@ -236,7 +236,7 @@ refuses() {
     sed -i '0,/filters=8/s//filters=8\nstream=1/' net.cfg
     refuses 1 'stream in the cfg: the sum over the ranks waits for one stream'
     detector 1 loss_scale=128 >net.cfg
-    refuses 2 "loss_scale in the cfg needs Darknet's own update, which has one learning rate for all tensors" -cmn_lars 0.01
+    refuses 2 "cmn_lars=0.01 does not go with loss_scale: Darknet's own update has one learning rate for all tensors" -cmn_lars 0.01
     detector 1 adam=1 >net.cfg
     refuses 2 'cmn_local_steps=2 does not go with adam=1 in the cfg' -cmn_local_steps 2
     refuses 1 'GPU -1 cannot be used: ' -nogpu

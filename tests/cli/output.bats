@@ -185,7 +185,7 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
 
 @test "weights are written under another name first, and nothing else is left behind" {
     train
-    [[ $(cd out && echo *) == "$(pjreddies && echo mlp.json mlp.weights mlp_1.weights mlp_2.weights || echo mlp.json mlp_final.weights)" ]]
+    [[ $(cd out && echo *) == "$(pjreddies && echo mlp.json mlp.weights mlp_1.weights mlp_2.weights mlp_best.weights || echo mlp.json mlp_best.weights mlp_final.weights)" ]]
 }
 
 @test "darknet cmn list shows every communicator and key" {
