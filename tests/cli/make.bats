@@ -76,7 +76,6 @@ one_error() {
     echo "$output"
     removed=$(grep -oE 'rm -r[a-z]* [^&;]*' <<<"$output" | sed 's/ *$//' | sort -u)
     [[ $removed == 'rm -rf build/darknet-alexeyab.last' ]]
-    grep -F "$where/my cache/darknet-cmn/alexeyab-59596d78" <<<"$output"
     run -2 in_tree env -u ALEXEYAB_TREE XDG_CACHE_HOME="$where/my cache" make -n TREE=alexeyab
     grep -F "no tree of AlexeyAB's: set ALEXEYAB_TREE" <<<"$output"
     # What make calls $@ and $(@D) are words: no recipe removes folders by them.
