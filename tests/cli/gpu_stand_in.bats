@@ -422,7 +422,7 @@ waits() {
         classifier train small.data mlp.cfg -cmn -cmn_communicator single_node -cmn_double_buffering 1
     for ranks in 1 2; do
         fails_clearly_on $ranks "cmn_exact=on does not go with GPUs: NCCL's order of adding follows the number of ranks: train on the CPU \(-nogpu\), or remove cmn_exact" \
-            classifier train small.data mlp.cfg -cmn -cmn_exact on
+            classifier train small.data mlp.cfg -cmn -cmn_batch global -cmn_exact on
     done
     train_on 2 mlp.cfg -nogpu -cmn_batch global -cmn_exact on
 }
