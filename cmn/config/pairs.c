@@ -77,7 +77,7 @@ static const struct cmn_pair table[] = {
 
 enum { PAIRS = sizeof table / sizeof table[0] };
 
-/* As documents name them. */
+/* The words by which documents name each trait. */
 static const char *const traits[CMN_TRAITS] = {
     [CMN_IS_ON_CPU] = "the CPU",
     [CMN_IS_ON_GPUS] = "GPUs",

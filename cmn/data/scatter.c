@@ -196,7 +196,7 @@ static int is_same(const struct about *a, const struct about *b)
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-/* On rank 0. */
+/* Rank 0 calls it. */
 static struct about look_at(const struct file *f)
 {
     struct stat s;
@@ -245,7 +245,7 @@ static int lacks(const struct file *f, const struct about *a, int resumed)
     return 0;
 }
 
-/* On another host than rank 0's. */
+/* The other hosts call it. */
 static void find_needed(struct transfer *x)
 {
     double room, blocks = 0;
@@ -620,7 +620,7 @@ static void tell_and_send(struct transfer *x)
     cmn_say("cmn_data=scatter: sent in %.1f s", cmn_clock() - x->began);
 }
 
-/* On the first rank of each node. */
+/* The first rank of each node calls it. */
 static void transfer(int resumed, int bar)
 {
     struct transfer x = {.leaders = self.t->inter,

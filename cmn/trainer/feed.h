@@ -78,7 +78,7 @@ void cmn_feed_tell_rate(const struct cmn_feed *f);
 /* Collective, blocking, with cmn_data=scatter. The other hosts get the images of the training list,
  * which the stream holds, those of the validation list and all labels. */
 void cmn_feed_scatter(const struct cmn_feed *f, FILE *list);
-/* The same for the images of another list. */
+/* Does the same for the images of another list. */
 void cmn_feed_scatter_paths(const struct cmn_session *s, char *const *paths, int n);
 
 /* Once the length of the list is known: cmn_epochs sets the last iteration. */

@@ -11,7 +11,7 @@
 
 /* ---- the network ---- */
 
-/* As what tools count a cfg when they divide its batch. */
+/* Tools divide the batch of a cfg as this command would: a training of a classifier. */
 static const struct cmn_command training = {"a", "cfg", CMN_TRAINS, CMN_CLASSES, CMN_IN_BOTH, ""};
 
 struct look {
@@ -94,7 +94,7 @@ static double part_of_cache(const struct cmn_memory_question *q)
     return (all < most ? all : most) / s->topology.intra_size;
 }
 
-/* Of this rank, with this part of a step. */
+/* Returns what this rank needs with this part of a step. */
 static struct cmn_memory_need estimate(const struct cmn_memory_question *q,
                                        const struct cmn_share *share)
 {
