@@ -30,9 +30,9 @@ layers           60 gpu_test layers
 alexeyab         25 gpu_test alexeyab
 training         30 gpu_test training
 messages         25 gpu_test messages
-sanitizer        25 gpu_test sanitizer
+sanitizer        60 gpu_test sanitizer
 faults           30 gpu_test faults
-speed            50 gpu_test speed
+speed            80 gpu_test speed
 mnist            20 gpu_test mnist
 END
 }

@@ -90,7 +90,8 @@ static void check_sums(const struct gpu_block *b, size_t n, enum cmn_dtype type)
 
 static void try_buckets(const struct cmn_communicator *c, void *self, size_t n, const char *world)
 {
-    const size_t buckets[] = {padded(n) / 100 + 16, padded(n) / 3 + 7, padded(n)};
+    /* Ranks that share a GPU take turns, some milliseconds for each sum. */
+    const size_t buckets[] = {padded(n) / (STAND_IN ? 100 : 8) + 16, padded(n) / 3 + 7, padded(n)};
     struct gpu_block b;
     float *without;
 

@@ -12,8 +12,9 @@
 
 #include "late.h"
 
-/* Page-locked, for what is copied later; cycles are about half a nanosecond each. */
-enum { ROOM = 16 * 1024 * 1024, LEAST = 200000, MORE = 800000, FIRST = 20000000 };
+/* Page-locked, for what is copied later; cycles are about half a nanosecond each. The first delay is
+ * longer than a GPU that several ranks share gives to one of them at a time. */
+enum { ROOM = 16 * 1024 * 1024, LEAST = 200000, MORE = 800000, FIRST = 100000000 };
 
 struct fake fake;
 
@@ -73,7 +74,9 @@ static void be_late(void)
 
     need(cudaMalloc((void **)&device, sizeof *device), "cudaMalloc");
     need(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream");
-    need(late_copy(device, room, 0, 0, cudaStreamLegacy), "the first kernel");
+    /* CUDA loads a kernel at its first launch, and waits for what runs on the GPU meanwhile. */
+    need(late_copy(device, room, 1, 0, cudaStreamLegacy), "the first kernels");
+    need(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     need(cudaMemcpy(device, &old, sizeof old, cudaMemcpyHostToDevice), "cudaMemcpy");
     need(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     copy_late(device, &fresh, 1, FIRST);
