@@ -471,16 +471,10 @@ MPI_Comm cmn_inter_comm(void);
 extern "C" {
 #endif
 
-/* Local. cudnn_convolutional_setup() calls it for the descriptors of images, filters and their gradients:
- * the type in which convolutions are computed. CUDNN_DATA_BFLOAT16 where a training has cmn_mixed=bf16,
- * else, and without -cmn, CUDNN_DATA_FLOAT. */
-cudnnDataType_t cmn_convolution_type(void);
-
 /* Local, not blocking, but for memory of the GPU in a forward pass that needs more. Convolutional layers
- * call them in place of cuDNN's functions, whose parameters they have: descriptors are of
- * cmn_convolution_type(), and what they describe is 32-bit floats all the same. With cmn_mixed=bf16 factors
- * are rounded to bf16, and so is the product before it is written (beta 0) or added (1). Return cuDNN's status;
- * what fails otherwise ends the job. */
+ * call them in place of cuDNN's functions, whose parameters they have. With cmn_mixed=bf16 factors are
+ * rounded to bf16, and so is the product before it is written (beta 0) or added (1); algorithm and workspace are
+ * not used then, unless cuDNN has no way in bf16. Return cuDNN's status; what fails otherwise ends the job. */
 cudnnStatus_t cmn_convolution_forward(cudnnHandle_t handle, const void *alpha,
                                       cudnnTensorDescriptor_t x_shape, const void *x,
                                       cudnnFilterDescriptor_t w_shape, const void *w,

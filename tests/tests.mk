@@ -9,7 +9,7 @@ HOST_TOOLS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/hosts/*.c))
 # Those of the exchange over CUDA and NCCL themselves: in the pack for a machine with a GPU, which runs them.
 REAL_TESTS :=
 ifeq ($(GPU)-$(NCCL)-$(SUFFIX),1-1-)
-REAL_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/gpu/transports/*.c tests/gpu/communicators/*.c))
+REAL_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/gpu/transports/*.c tests/gpu/communicators/*.c) $(if $(filter 1,$(CUDNN)),tests/gpu/engine/gpu_convolution.c))
 REAL_OBJ   := $(B)/tests/gpu/real/real.o
 endif
 
@@ -33,7 +33,8 @@ CMN_CU     := $(wildcard cmn/*/*.cu)
 FAKE_CU    := $(DK_CUDA:%=$(B)/fake/darknet/src/%.cu.o) $(CMN_CU:%=$(B)/fake/%.o)
 # Those that differ without cuDNN: a second program has them, and all else of the first.
 FAKE_BARE  := $(addprefix $(B)/fake/without-cudnn/darknet/src/,$(addsuffix .o,batchnorm_layer connected_layer convolutional_layer crnn_layer network \
-    $(if $(SUFFIX),maxpool_layer,deconvolutional_layer gru_layer lstm_layer rnn_layer)) convolutional_kernels.cu.o)
+    $(if $(SUFFIX),maxpool_layer,deconvolutional_layer gru_layer lstm_layer rnn_layer)) convolutional_kernels.cu.o) \
+    $(B)/fake/without-cudnn/cmn/engine/gpu_convolution.o
 endif
 
 # What the test and bench scripts are told. MPIEXEC is a command with arguments, DARKNET and BUILD are one path each.
@@ -128,7 +129,12 @@ $(filter-out $(DK_CPP:%=$(B)/fake/darknet/src/%.o),$(FAKE_DK) $(FAKE_MAIN)): $(B
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(DK_FLAGS) $(FAKE_FLAGS) -MMD -MP -c -o $@ $<
 
-$(filter-out %.cu.o,$(FAKE_BARE)): $(B)/fake/without-cudnn/darknet/%.o: $(DK)/%.c $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
+$(B)/fake/without-cudnn/cmn/engine/gpu_convolution.o: cmn/engine/gpu_convolution.c $(B)/flags-cmn $(B)/flags-fake | $(DK)/.stamp
+	$(say) CC '$< (stand-in, without cuDNN)'
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CMN_FLAGS) $(FAKE_FLAGS) -UCUDNN -MD -MP -c -o $@ $<
+
+$(filter $(B)/fake/without-cudnn/darknet/src/%.o,$(filter-out %.cu.o,$(FAKE_BARE))): $(B)/fake/without-cudnn/darknet/%.o: $(DK)/%.c $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
 	$(say) CC '$< (stand-in, without cuDNN)'
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(DK_FLAGS) $(FAKE_FLAGS) -include tests/gpu/fake/without_cudnn.h -MMD -MP -c -o $@ $<

@@ -34,7 +34,7 @@ static void close_dummy(void *self)
 const struct cmn_communicator cmn_communicator_dummy = {
     .name = "dummy",
     .cpu = "yes",
-    .gpu = "yes (untried)",
+    .gpu = "yes",
     .use = "measuring only: exchanges nothing, weights drift apart",
     .sums = 0,
     .refuses = refuses_dummy,

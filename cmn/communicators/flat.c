@@ -142,7 +142,7 @@ static const char *no_begin_flat(void *self)
 const struct cmn_communicator cmn_communicator_flat = {
     .name = "flat",
     .cpu = "yes",
-    .gpu = "CUDA-aware MPI, or messages of its own (untried)",
+    .gpu = "CUDA-aware MPI (untried), or messages of its own",
     .use = "any machine and any number of nodes",
     .sums = 1,
     .can = {CMN_CAN_ALL, CMN_CAN_ALL},

@@ -41,7 +41,7 @@ static void allreduce_hierarchical(void *self, const struct cmn_exchange *x)
 const struct cmn_communicator cmn_communicator_hierarchical = {
     .name = "hierarchical",
     .cpu = "yes",
-    .gpu = "with NCCL or CUDA-aware MPI (untried)",
+    .gpu = "with NCCL, or CUDA-aware MPI (untried)",
     .use = "several nodes whose link one rank can fill",
     .sums = 1,
     .can = {CMN_CAN_ALL, CMN_CAN_ALL},

@@ -488,7 +488,7 @@ static void close_non_cuda_aware(void *self)
 const struct cmn_communicator cmn_communicator_non_cuda_aware = {
     .name = "non_cuda_aware",
     .cpu = "no",
-    .gpu = "yes (untried)",
+    .gpu = "yes",
     .use = "GPUs on several nodes whose MPI is not CUDA-aware, or without NCCL",
     .sums = 1,
     .can = {0, CMN_CAN_ALL},

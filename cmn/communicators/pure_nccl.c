@@ -104,7 +104,7 @@ static void close_pure_nccl(void *self)
 const struct cmn_communicator cmn_communicator_pure_nccl = {
     .name = "pure_nccl",
     .cpu = "no",
-    .gpu = "with NCCL (untried)",
+    .gpu = "with NCCL",
     .use = "GPUs, on one node or several: the first choice there",
     .sums = 1,
     .can = {0, CMN_CASTS | CMN_DELAYS},

@@ -34,7 +34,7 @@ static void allreduce_single_node(void *self, const struct cmn_exchange *x)
 const struct cmn_communicator cmn_communicator_single_node = {
     .name = "single_node",
     .cpu = "yes",
-    .gpu = "with NCCL or CUDA-aware MPI (untried)",
+    .gpu = "with NCCL, or CUDA-aware MPI (untried)",
     .use = "one node, where the update is to stay Darknet's own",
     .sums = 1,
     .can = {0, CMN_CASTS | CMN_DELAYS},

@@ -47,7 +47,7 @@ static void allreduce_two_dimensional(void *self, const struct cmn_exchange *x)
 const struct cmn_communicator cmn_communicator_two_dimensional = {
     .name = "two_dimensional",
     .cpu = "yes",
-    .gpu = "with NCCL or CUDA-aware MPI (untried)",
+    .gpu = "with NCCL, or CUDA-aware MPI (untried)",
     .use = "several nodes whose link one rank alone does not fill",
     .sums = 1,
     .can = {CMN_CAN_ALL, CMN_CAN_ALL},

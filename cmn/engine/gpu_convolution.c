@@ -1,8 +1,19 @@
+/* Convolutions of GPUs in bf16, by cuDNN's graph API. The functions that Darknet calls are no way there:
+ * on an H100 they computed gradients in bf16 without tensor cores, ten to a hundred times slower
+ * than in 32 bits (docs/use/gpu.md).
+ *
+ * Darknet's tensors are floats, channels first. Tensor cores want 16 bits, channels last. So one kernel
+ * rounds and transposes each operand into `room`, cuDNN computes there, and another kernel brings the
+ * result back. A shape gets an execution plan for each of its three results before its first forward
+ * pass. Where cuDNN has none, Darknet's own call computes that result in 32 bits, and a line says so. */
 #include "engine/gpu_convolution.h"
 
 #if defined(GPU) && defined(CUDNN)
 
 #include <cudnn.h>
+#include <cudnn_backend.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/fatal.h"
 #include "base/log.h"
@@ -10,16 +21,39 @@
 #include "mpi/device.h"
 #include "mpi/kernels.h"
 
-/* Images, filters and what becomes of them, or their gradients. */
+/* Images, filters and what becomes of them; or their gradients. */
 enum { X, W, Y, OPERANDS };
 
-/* A convolution's operands in 16 bits. */
-struct operands {
-    void *at[OPERANDS];
-    size_t n[OPERANDS];
+struct shape {
+    int n, c, h, w;                 /* images */
+    int filters, depth, rows, cols; /* depth is less than c in a convolution of groups */
+    int out_h, out_w;
+    int pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w;
 };
 
-static int in_bf16, is_used;
+struct plan {
+    struct shape shape;
+    cudnnBackendDescriptor_t result[OPERANDS]; /* computes it; NULL: cuDNN cannot */
+    cudnnStatus_t why[OPERANDS];               /* it cannot */
+    int told[OPERANDS];
+    size_t bytes; /* workspace, of the plan that needs most */
+};
+
+/* A plan at work: where its operands lie in 16 bits. */
+struct operands {
+    const struct plan *plan;
+    void *at[OPERANDS], *workspace;
+};
+
+static int in_bf16;
+
+/* In the order of first use, which is that of the layers. */
+static struct plan *plans;
+static size_t n_plans;
+
+/* All descriptors that plans are made of: cuDNN does not say which of them a plan still needs. */
+static cudnnBackendDescriptor_t *parts;
+static size_t n_parts;
 
 /* One block for all layers, one after the other: the stream orders them. It grows in forward passes alone,
  * as backward needs what its forward pass has needed: so it has its size before sums of NCCL
@@ -27,6 +61,9 @@ static int in_bf16, is_used;
  * travels during the first backward. */
 static float *room;
 static size_t room_floats;
+
+/* The delta that lies in the room since the gradient of the weights was computed; NULL: none. */
+static const void *delta;
 
 static void require(int failed)
 {
@@ -43,63 +80,364 @@ static void require_cudnn(cudnnStatus_t status)
     }
 }
 
-static struct operands operands_of(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
-                                   cudnnTensorDescriptor_t y)
+static void *grown(void *memory, size_t n, size_t size)
+{
+    memory = realloc(memory, (n + 1) * size);
+    if (!memory) {
+        cmn_fatal("cmn_mixed=bf16: out of memory");
+    }
+    return memory;
+}
+
+/* ---- plans ---- */
+
+static cudnnBackendDescriptor_t part(cudnnBackendDescriptorType_t type)
+{
+    parts = grown(parts, n_parts, sizeof *parts);
+    require_cudnn(cudnnBackendCreateDescriptor(type, &parts[n_parts]));
+    return parts[n_parts++];
+}
+
+/* The first status that was no success since it was set to it; whoever comes later does nothing. */
+static cudnnStatus_t status;
+
+static void set(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
+                cudnnBackendAttributeType_t type, int64_t n, const void *values)
+{
+    status = status ? status : cudnnBackendSetAttribute(of, name, type, n, values);
+}
+
+static void set_part(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
+                     cudnnBackendDescriptor_t value)
+{
+    set(of, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+}
+
+static void finish_part(cudnnBackendDescriptor_t it)
+{
+    status = status ? status : cudnnBackendFinalize(it);
+}
+
+static cudnnBackendDescriptor_t tensor(int64_t name, int n, int c, int h, int w)
+{
+    cudnnBackendDescriptor_t it = part(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    const int64_t size[] = {n, c, h, w}, aligned = 16;
+    const int64_t step[] = {size[1] * h * w, 1, size[1] * w, c};
+    const cudnnDataType_t type = CUDNN_DATA_BFLOAT16;
+
+    set(it, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    set(it, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, size);
+    set(it, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, step);
+    set(it, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &name);
+    set(it, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &aligned);
+    finish_part(it);
+    return it;
+}
+
+static cudnnBackendDescriptor_t movement(const struct shape *s)
+{
+    cudnnBackendDescriptor_t it = part(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    const int64_t pad[] = {s->pad_h, s->pad_w}, stride[] = {s->stride_h, s->stride_w};
+    const int64_t dilation[] = {s->dilation_h, s->dilation_w}, dimensions = 2;
+    const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
+    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+
+    set(it, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dimensions);
+    set(it, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums);
+    set(it, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    set(it, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, pad);
+    set(it, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, pad);
+    set(it, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, stride);
+    set(it, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation);
+    finish_part(it);
+    return it;
+}
+
+/* What cuDNN calls an operation with this result, and its attributes. */
+static const struct {
+    cudnnBackendDescriptorType_t type;
+    cudnnBackendAttributeName_t alpha, beta, how, operand[OPERANDS];
+} operations[OPERANDS] = {
+    [X] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+           {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY}},
+    [W] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+           {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}},
+    [Y] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+           {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y}},
+};
+
+/* A graph of one operation. */
+static cudnnBackendDescriptor_t graph_of(cudnnHandle_t handle, const struct shape *s, int result)
+{
+    cudnnBackendDescriptor_t graph = part(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    cudnnBackendDescriptor_t operation = part(operations[result].type);
+    const float one = 1, none = 0;
+
+    set(operation, operations[result].alpha, CUDNN_TYPE_FLOAT, 1, &one);
+    set(operation, operations[result].beta, CUDNN_TYPE_FLOAT, 1, &none);
+    set_part(operation, operations[result].how, movement(s));
+    set_part(operation, operations[result].operand[X], tensor(X + 1, s->n, s->c, s->h, s->w));
+    set_part(operation, operations[result].operand[W],
+             tensor(W + 1, s->filters, s->depth, s->rows, s->cols));
+    set_part(operation, operations[result].operand[Y],
+             tensor(Y + 1, s->n, s->filters, s->out_h, s->out_w));
+    finish_part(operation);
+    set(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+    set_part(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+    finish_part(graph);
+    return graph;
+}
+
+enum { PROPOSALS = 16 };
+
+/* Returns how many engines cuDNN proposes, the fastest first by its own guess; 0, and `status`. */
+static int64_t propose(cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode,
+                       cudnnBackendDescriptor_t proposal[PROPOSALS])
+{
+    cudnnBackendDescriptor_t guess = part(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    int64_t n = 0;
+
+    status = CUDNN_STATUS_SUCCESS;
+    set_part(guess, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    set(guess, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    finish_part(guess);
+    for (int i = 0; i < PROPOSALS; i++) {
+        proposal[i] = part(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    }
+    status = status
+                 ? status
+                 : cudnnBackendGetAttribute(guess, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, PROPOSALS, &n, proposal);
+    return status ? 0 : n < PROPOSALS ? n : PROPOSALS;
+}
+
+static cudnnBackendDescriptor_t plan_of_proposal(cudnnHandle_t handle,
+                                                 cudnnBackendDescriptor_t proposal, int64_t *bytes)
+{
+    cudnnBackendDescriptor_t plan = part(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    int64_t n;
+
+    status = CUDNN_STATUS_SUCCESS;
+    set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+    set_part(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, proposal);
+    finish_part(plan);
+    status = status ? status
+                    : cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                               CUDNN_TYPE_INT64, 1, &n, bytes);
+    return plan;
+}
+
+/* The first proposal that works in so many bytes at most; NULL: none does, and `status` says why. */
+static cudnnBackendDescriptor_t plan_result(cudnnHandle_t handle, const struct shape *s, int result,
+                                            size_t *bytes)
+{
+    const int64_t most = 2000000000; /* as Darknet's */
+    const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_INSTANT, CUDNN_HEUR_MODE_FALLBACK};
+    cudnnBackendDescriptor_t graph, proposal[PROPOSALS];
+    cudnnStatus_t why = CUDNN_STATUS_NOT_SUPPORTED;
+
+    status = CUDNN_STATUS_SUCCESS;
+    graph = graph_of(handle, s, result);
+    if (status) {
+        return NULL;
+    }
+    for (size_t m = 0; m < sizeof modes / sizeof modes[0]; m++) {
+        int64_t n = propose(graph, modes[m], proposal), needs = 0;
+        why = status ? status : why;
+        for (int64_t i = 0; i < n; i++) {
+            cudnnBackendDescriptor_t plan = plan_of_proposal(handle, proposal[i], &needs);
+            if (!status && needs <= most) {
+                *bytes = (size_t)needs > *bytes ? (size_t)needs : *bytes;
+                return plan;
+            }
+            why = status ? status : why;
+        }
+    }
+    status = why;
+    return NULL;
+}
+
+static struct shape shape_of(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+                             cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t y)
+{
+    struct shape s;
+    cudnnDataType_t type;
+    cudnnTensorFormat_t format;
+    cudnnConvolutionMode_t mode;
+    int step[4], n, c;
+
+    memset(&s, 0, sizeof s); /* compared as bytes */
+    require_cudnn(cudnnGetTensor4dDescriptor(x, &type, &s.n, &s.c, &s.h, &s.w, &step[0], &step[1],
+                                             &step[2], &step[3]));
+    require_cudnn(
+        cudnnGetFilter4dDescriptor(w, &type, &format, &s.filters, &s.depth, &s.rows, &s.cols));
+    require_cudnn(cudnnGetTensor4dDescriptor(y, &type, &n, &c, &s.out_h, &s.out_w, &step[0],
+                                             &step[1], &step[2], &step[3]));
+    require_cudnn(cudnnGetConvolution2dDescriptor(how, &s.pad_h, &s.pad_w, &s.stride_h, &s.stride_w,
+                                                  &s.dilation_h, &s.dilation_w, &mode, &type));
+    return s;
+}
+
+/* The search begins behind the last one that was found: mostly it ends there. */
+static struct plan *plan_of(cudnnHandle_t handle, const struct shape *s)
+{
+    static size_t last;
+    struct plan *p;
+
+    for (size_t i = 0; i < n_plans; i++) {
+        last = (last + 1) % n_plans;
+        if (!memcmp(&plans[last].shape, s, sizeof *s)) {
+            return &plans[last];
+        }
+    }
+    plans = grown(plans, n_plans, sizeof *plans);
+    last = n_plans;
+    p = &plans[n_plans++];
+    memset(p, 0, sizeof *p);
+    p->shape = *s;
+    for (int result = X; result < OPERANDS; result++) {
+        p->result[result] = plan_result(handle, s, result, &p->bytes);
+        p->why[result] = status;
+    }
+    return p;
+}
+
+/* ---- operands ---- */
+
+static size_t images_of(const struct shape *s, int i)
+{
+    return (size_t)(i == W ? s->filters : s->n);
+}
+
+static size_t channels_of(const struct shape *s, int i)
+{
+    return (size_t)(i == X ? s->c : i == W ? s->depth : s->filters);
+}
+
+static size_t pixels_of(const struct shape *s, int i)
+{
+    return i == X   ? (size_t)s->h * (size_t)s->w
+           : i == W ? (size_t)s->rows * (size_t)s->cols
+                    : (size_t)s->out_h * (size_t)s->out_w;
+}
+
+static void *place(size_t *at, size_t bytes)
 {
     enum { ALIGNED = 64 }; /* floats, as cudaMalloc aligns */
-    struct operands o;
-    size_t bytes[OPERANDS], at[OPERANDS], floats = 0;
+    void *to = room ? room + *at : NULL;
 
-    require_cudnn(cudnnGetTensorSizeInBytes(x, &bytes[X]));
-    require_cudnn(cudnnGetFilterSizeInBytes(w, &bytes[W]));
-    require_cudnn(cudnnGetTensorSizeInBytes(y, &bytes[Y]));
+    *at += (bytes / sizeof(float) + ALIGNED) / ALIGNED * ALIGNED;
+    return to;
+}
+
+/* Returns the floats that they need. */
+static size_t lay_out(struct operands *o)
+{
+    const struct shape *s = &o->plan->shape;
+    size_t at = 0;
+
     for (int i = 0; i < OPERANDS; i++) {
-        o.n[i] = bytes[i] / sizeof(short);
-        at[i] = floats;
-        floats += (bytes[i] / sizeof(float) + ALIGNED) / ALIGNED * ALIGNED;
+        o->at[i] =
+            place(&at, images_of(s, i) * channels_of(s, i) * pixels_of(s, i) * sizeof(short));
     }
+    o->workspace = place(&at, o->plan->bytes);
+    return at;
+}
+
+/* Whether that result is computed in bf16. */
+static int begin(struct operands *o, int result, cudnnHandle_t handle, cudnnTensorDescriptor_t x,
+                 cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t how,
+                 cudnnTensorDescriptor_t y)
+{
+    static const char *const to[OPERANDS] = {"backward to the input", "backward to the weights",
+                                             "forward"};
+    struct shape s;
+    struct plan *p;
+    size_t floats;
+
+    if (!in_bf16) {
+        return 0;
+    }
+    s = shape_of(x, w, how, y);
+    p = plan_of(handle, &s);
+    o->plan = p;
+    if (!p->result[result]) {
+        if (!p->told[result]++) {
+            cmn_say("cmn_mixed=bf16: cuDNN has no way for %d x %d x %d by %d filters of %d x %d "
+                    "(%s): 32 bits there (%s)",
+                    s.w, s.h, s.c, s.filters, s.cols, s.rows, to[result],
+                    cudnnGetErrorString(p->why[result]));
+        }
+        return 0;
+    }
+    floats = lay_out(o);
     if (floats > room_floats) {
         cmn_device_free(room); /* waits for who uses it */
         room = NULL;
+        room_floats = 0;
         require(cmn_device_memory(&room, floats));
         room_floats = floats;
+        lay_out(o);
     }
-    for (int i = 0; i < OPERANDS; i++) {
-        o.at[i] = room + at[i];
-    }
-    return o;
+    return 1;
 }
 
 static void take(const struct operands *o, int i, const void *from)
 {
-    require(cmn_device_check(
-        cmn_kernel_cast_to_16(o->at[i], from, o->n[i], 1, CMN_BF16, cmn_device_stream()),
-        "a cast to bf16"));
+    const struct shape *s = &o->plan->shape;
+
+    require(cmn_device_check(cmn_kernel_channels_last(o->at[i], from, images_of(s, i),
+                                                      channels_of(s, i), pixels_of(s, i),
+                                                      cmn_device_stream()),
+                             "a cast to bf16"));
 }
 
-/* Where cuDNN has computed: to = operand + beta * to. Darknet has a beta of 0 or 1. */
-static cudnnStatus_t give(const struct operands *o, int i, void *to, const void *beta,
-                          cudnnStatus_t status)
+static cudnnStatus_t execute(cudnnHandle_t handle, const struct operands *o, int result)
 {
-    float factor = *(const float *)beta;
-    void *stream = cmn_device_stream();
+    const int64_t names[] = {X + 1, W + 1, Y + 1};
+    cudnnBackendDescriptor_t pack;
 
-    if (status || (factor != 0 && factor != 1)) {
-        return status ? status : CUDNN_STATUS_NOT_SUPPORTED;
-    }
-    require(cmn_device_check(factor == 0
-                                 ? cmn_kernel_cast_to_32(to, o->at[i], o->n[i], 1, CMN_BF16, stream)
-                                 : cmn_kernel_add_16(to, o->at[i], o->n[i], CMN_BF16, stream),
-                             "a cast from bf16"));
+    require_cudnn(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
+    status = CUDNN_STATUS_SUCCESS;
+    set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, OPERANDS, names);
+    set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, OPERANDS, o->at);
+    set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &o->workspace);
+    finish_part(pack);
+    status = status ? status : cudnnBackendExecute(handle, o->plan->result[result], pack);
+    cudnnBackendDestroyDescriptor(pack);
     return status;
 }
 
-static const float none = 0;
-
-cudnnDataType_t cmn_convolution_type(void)
+/* to = result + beta * to. Darknet has a beta of 0 or 1. */
+static cudnnStatus_t give(cudnnHandle_t handle, const struct operands *o, int i, void *to,
+                          const void *beta)
 {
-    is_used = in_bf16;
-    return in_bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+    const struct shape *s = &o->plan->shape;
+    float factor = *(const float *)beta;
+    cudnnStatus_t done =
+        factor != 0 && factor != 1 ? CUDNN_STATUS_NOT_SUPPORTED : execute(handle, o, i);
+
+    if (!done) {
+        require(cmn_device_check(cmn_kernel_channels_first(to, o->at[i], images_of(s, i),
+                                                           channels_of(s, i), pixels_of(s, i),
+                                                           factor != 0, cmn_device_stream()),
+                                 "a cast from bf16"));
+    }
+    return done;
 }
 
 cudnnStatus_t cmn_convolution_forward(cudnnHandle_t handle, const void *alpha,
@@ -111,16 +449,14 @@ cudnnStatus_t cmn_convolution_forward(cudnnHandle_t handle, const void *alpha,
 {
     struct operands o;
 
-    if (!in_bf16) {
+    delta = NULL;
+    if (!begin(&o, Y, handle, x_shape, w_shape, how, y_shape)) {
         return cudnnConvolutionForward(handle, alpha, x_shape, x, w_shape, w, how, algo, workspace,
                                        bytes, beta, y_shape, y);
     }
-    o = operands_of(x_shape, w_shape, y_shape);
     take(&o, X, x);
     take(&o, W, w);
-    return give(&o, Y, y, beta,
-                cudnnConvolutionForward(handle, alpha, x_shape, o.at[X], w_shape, o.at[W], how,
-                                        algo, workspace, bytes, &none, y_shape, o.at[Y]));
+    return give(handle, &o, Y, y, beta);
 }
 
 cudnnStatus_t cmn_convolution_backward_filter(cudnnHandle_t handle, const void *alpha,
@@ -133,17 +469,15 @@ cudnnStatus_t cmn_convolution_backward_filter(cudnnHandle_t handle, const void *
 {
     struct operands o;
 
-    if (!in_bf16) {
+    delta = NULL;
+    if (!begin(&o, W, handle, x_shape, dw_shape, how, dy_shape)) {
         return cudnnConvolutionBackwardFilter(handle, alpha, x_shape, x, dy_shape, dy, how, algo,
                                               workspace, bytes, beta, dw_shape, dw);
     }
-    o = operands_of(x_shape, dw_shape, dy_shape);
     take(&o, X, x);
     take(&o, Y, dy);
-    return give(&o, W, dw, beta,
-                cudnnConvolutionBackwardFilter(handle, alpha, x_shape, o.at[X], dy_shape, o.at[Y],
-                                               how, algo, workspace, bytes, &none, dw_shape,
-                                               o.at[W]));
+    delta = dy; /* Darknet asks for the gradient of the inputs next, if at all */
+    return give(handle, &o, W, dw, beta);
 }
 
 cudnnStatus_t cmn_convolution_backward_data(cudnnHandle_t handle, const void *alpha,
@@ -154,19 +488,24 @@ cudnnStatus_t cmn_convolution_backward_data(cudnnHandle_t handle, const void *al
                                             size_t bytes, const void *beta,
                                             cudnnTensorDescriptor_t dx_shape, void *dx)
 {
+    const void *there = delta;
     struct operands o;
 
-    if (!in_bf16) {
+    delta = NULL;
+    if (!begin(&o, X, handle, dx_shape, w_shape, how, dy_shape)) {
         return cudnnConvolutionBackwardData(handle, alpha, w_shape, w, dy_shape, dy, how, algo,
                                             workspace, bytes, beta, dx_shape, dx);
     }
-    o = operands_of(dx_shape, w_shape, dy_shape);
     take(&o, W, w);
-    take(&o, Y, dy);
-    return give(&o, X, dx, beta,
-                cudnnConvolutionBackwardData(handle, alpha, w_shape, o.at[W], dy_shape, o.at[Y],
-                                             how, algo, workspace, bytes, &none, dx_shape,
-                                             o.at[X]));
+    if (there != dy) {
+        take(&o, Y, dy);
+    }
+    return give(handle, &o, X, dx, beta);
+}
+
+int cmn_gpu_convolution_built(void)
+{
+    return 1;
 }
 
 void cmn_gpu_convolution_use_bf16(void)
@@ -174,30 +513,34 @@ void cmn_gpu_convolution_use_bf16(void)
     in_bf16 = 1;
 }
 
-int cmn_gpu_convolution_is_used(void)
-{
-    return is_used;
-}
-
 void cmn_gpu_convolution_close(void)
 {
+    while (n_parts) {
+        cudnnBackendDestroyDescriptor(parts[--n_parts]);
+    }
+    free(parts);
+    free(plans);
+    parts = NULL;
+    plans = NULL;
+    n_plans = 0;
     if (room) {
         cmn_device_free(room);
     }
     room = NULL;
     room_floats = 0;
-    in_bf16 = is_used = 0;
+    in_bf16 = 0;
+    delta = NULL;
 }
 
 #else
 
-void cmn_gpu_convolution_use_bf16(void)
-{
-}
-
-int cmn_gpu_convolution_is_used(void)
+int cmn_gpu_convolution_built(void)
 {
     return 0;
+}
+
+void cmn_gpu_convolution_use_bf16(void)
+{
 }
 
 void cmn_gpu_convolution_close(void)

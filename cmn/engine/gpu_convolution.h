@@ -3,12 +3,12 @@
 #ifndef CMN_GPU_CONVOLUTION_H
 #define CMN_GPU_CONVOLUTION_H
 
-/* Local. Convolutions that Darknet describes from now on are computed in bf16, until
- * cmn_gpu_convolution_close(). Without cuDNN nothing happens. */
-void cmn_gpu_convolution_use_bf16(void);
+/* Local. Whether the program was built with cuDNN. */
+int cmn_gpu_convolution_built(void);
 
-/* Local. Whether Darknet has described one since. */
-int cmn_gpu_convolution_is_used(void);
+/* Local. Convolutions are computed in bf16 from now on, until cmn_gpu_convolution_close(). Without
+ * cuDNN nothing happens. */
+void cmn_gpu_convolution_use_bf16(void);
 
 /* Local; blocks where there is memory to give back, for all work of the GPU. */
 void cmn_gpu_convolution_close(void);

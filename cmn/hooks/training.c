@@ -122,9 +122,14 @@ static void choose_precision(void)
     cmn_gpu_convolution_use_bf16();
 }
 
-static void check_precision(void)
+static void check_precision(const struct network *net)
 {
-    if (mixes() && !cmn_gpu_convolution_is_used()) {
+    int found = 0;
+
+    for (int i = 0; i < net->n; i++) {
+        found |= net->layers[i].type == CONVOLUTIONAL || net->layers[i].type == CRNN;
+    }
+    if (mixes() && !(found && cmn_gpu_convolution_built())) {
         cmn_fatal("cmn_mixed=bf16: cuDNN computes no convolution here: the network has none, or "
                   "the program was built without CUDNN=1; leave the key away");
     }
@@ -294,7 +299,7 @@ static void check_anchors(const char *name)
 void cmn_after_load_network(struct network *net, const char *cfg)
 {
     if (cmn_job.on) {
-        check_precision();
+        check_precision(net);
         check_anchors(cfg);
         tell_left_out(net, cfg);
         cmn_status_compute("comparing and sharing the network");

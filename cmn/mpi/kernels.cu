@@ -47,13 +47,52 @@ static __global__ void cast_all_to_32(float *to, const T *from, size_t n, float 
     }
 }
 
-template <typename T>
-static __global__ void add_all_of_16(float *to, const T *from, size_t n)
+static __device__ void put(float *to, float x, int add)
+{
+    *to = add ? *to + x : x;
+}
+
+static __device__ void put(__nv_bfloat16 *to, float x, int)
+{
+    *to = __float2bfloat16(x);
+}
+
+static __device__ float cast_to_32(float x)
+{
+    return x;
+}
+
+static const unsigned TILE = 32, TILE_ROWS = 8;
+
+template <typename To, typename From>
+static __global__ void cast_all(To *to, const From *from, size_t n, int add)
 {
     size_t step = (size_t)gridDim.x * blockDim.x;
 
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-        to[i] += cast_to_32(from[i]);
+        put(&to[i], cast_to_32(from[i]), add);
+    }
+}
+
+/* A block reads TILE x TILE numbers of one matrix along its rows, and writes them along its columns: both
+ * times neighbours of a warp lie side by side. */
+template <typename To, typename From>
+static __global__ void transpose_all(To *to, const From *from, size_t rows, size_t columns, int add)
+{
+    __shared__ float tile[TILE][TILE + 1]; /* one more: the numbers of a column lie in as many banks */
+    size_t across = (columns + TILE - 1) / TILE, at = blockIdx.y * rows * columns;
+    size_t row = blockIdx.x / across * TILE, column = blockIdx.x % across * TILE;
+
+    for (unsigned i = threadIdx.y; i < TILE; i += TILE_ROWS) {
+        if (row + i < rows && column + threadIdx.x < columns) {
+            tile[i][threadIdx.x] = cast_to_32(from[at + (row + i) * columns + column + threadIdx.x]);
+        }
+    }
+    __syncthreads();
+    for (unsigned i = threadIdx.y; i < TILE; i += TILE_ROWS) {
+        if (column + i < columns && row + threadIdx.x < rows) {
+            put(&to[at + (column + i) * rows + row + threadIdx.x], tile[threadIdx.x][i], add);
+        }
     }
 }
 
@@ -310,19 +349,38 @@ extern "C" int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, floa
     return cudaGetLastError();
 }
 
-extern "C" int cmn_kernel_add_16(float *to, const void *from, size_t n, enum cmn_dtype type,
-                                 void *stream)
+/* n matrices. */
+template <typename To, typename From>
+static int transpose(To *to, const From *from, size_t n, size_t rows, size_t columns, int add,
+                     void *stream)
 {
-    if (n == 0) {
-        return 0;
+    const size_t most = 65535; /* of a grid, but in its first dimension */
+    size_t tiles = (rows + TILE - 1) / TILE * ((columns + TILE - 1) / TILE);
+
+    if (rows == 1 || columns == 1) {
+        cast_all<<<blocks(n * rows * columns), BLOCK, 0, (cudaStream_t)stream>>>(
+            to, from, n * rows * columns, add);
+        return cudaGetLastError();
     }
-    if (type == CMN_FP16) {
-        add_all_of_16<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, (const __half *)from, n);
-    } else {
-        add_all_of_16<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(
-            to, (const __nv_bfloat16 *)from, n);
+    for (size_t first = 0; first < n; first += most) {
+        size_t at = first * rows * columns;
+        dim3 grid((unsigned)tiles, (unsigned)(n - first < most ? n - first : most));
+        transpose_all<<<grid, dim3(TILE, TILE_ROWS), 0, (cudaStream_t)stream>>>(
+            to + at, from + at, rows, columns, add);
     }
     return cudaGetLastError();
+}
+
+extern "C" int cmn_kernel_channels_last(void *to, const float *from, size_t n, size_t channels,
+                                        size_t pixels, void *stream)
+{
+    return transpose((__nv_bfloat16 *)to, from, n, channels, pixels, 0, stream);
+}
+
+extern "C" int cmn_kernel_channels_first(float *to, const void *from, size_t n, size_t channels,
+                                         size_t pixels, int add, void *stream)
+{
+    return transpose(to, (const __nv_bfloat16 *)from, n, pixels, channels, add, stream);
 }
 
 extern "C" int cmn_kernel_sgd(const struct cmn_kernel_sgd *k, void *stream)

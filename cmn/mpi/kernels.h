@@ -20,8 +20,14 @@ int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor, e
 int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor, enum cmn_dtype type,
                           void *stream);
 
-/* As cmn_kernel_cast_to_32, but adds to what is at `to`. */
-int cmn_kernel_add_16(float *to, const void *from, size_t n, enum cmn_dtype type, void *stream);
+/* Local, not blocking, queued on `stream`. n images of so many channels and pixels, as floats with
+ * channels first at `from`, become bf16 with channels last at `to`, rounded to nearest. The other one
+ * is the way back: it writes, or adds to what is there. The buffers are the GPU's and must not overlap. Return
+ * a cudaError_t. */
+int cmn_kernel_channels_last(void *to, const float *from, size_t n, size_t channels, size_t pixels,
+                             void *stream);
+int cmn_kernel_channels_first(float *to, const void *from, size_t n, size_t channels, size_t pixels,
+                              int add, void *stream);
 
 /* Local, blocking. Brings the casts of that type to the GPU. CUDA does so with their first launch
  * otherwise, which may wait for what runs there: a sum, which may wait for this rank. */

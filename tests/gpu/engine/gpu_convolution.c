@@ -1,4 +1,4 @@
-/* Convolutions in bf16 over the stand-in for cuDNN, held against sums in double of factors that are
+/* Convolutions in bf16, held against sums in double of factors that are
  * rounded here. What they read comes late, and some of it is still to be computed when room is made for
  * a larger one. */
 #include "gpu/gpu.h"
@@ -85,11 +85,11 @@ static void open_convolution(struct convolution *c, const struct kind *s)
     must(cudnnCreateTensorDescriptor(&c->y));
     must(cudnnCreateFilterDescriptor(&c->w));
     must(cudnnCreateConvolutionDescriptor(&c->how));
-    must(cudnnSetTensor4dDescriptor(c->x, CUDNN_TENSOR_NCHW, cmn_convolution_type(), s->n, s->c,
-                                    s->h, s->h));
-    must(cudnnSetTensor4dDescriptor(c->y, CUDNN_TENSOR_NCHW, cmn_convolution_type(), s->n,
-                                    s->filters, c->out, c->out));
-    must(cudnnSetFilter4dDescriptor(c->w, cmn_convolution_type(), CUDNN_TENSOR_NCHW, s->filters,
+    must(cudnnSetTensor4dDescriptor(c->x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, s->n, s->c, s->h,
+                                    s->h));
+    must(cudnnSetTensor4dDescriptor(c->y, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, s->n, s->filters,
+                                    c->out, c->out));
+    must(cudnnSetFilter4dDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, s->filters,
                                     s->c / s->groups, s->size, s->size));
     must(cudnnSetConvolution2dDescriptor(c->how, s->pad, s->pad, s->stride, s->stride, 1, 1,
                                          CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
@@ -192,20 +192,14 @@ static void begin(int bf16)
     if (!handle) {
         must(cudnnCreate(&handle));
     }
-    CHECK(cmn_convolution_type() == CUDNN_DATA_FLOAT);
-    CHECK(!cmn_gpu_convolution_is_used());
     if (bf16) {
         cmn_gpu_convolution_use_bf16();
-        CHECK(!cmn_gpu_convolution_is_used());
-        CHECK(cmn_convolution_type() == CUDNN_DATA_BFLOAT16);
-        CHECK(cmn_gpu_convolution_is_used());
     }
 }
 
 static void end(void)
 {
     cmn_gpu_convolution_close();
-    CHECK(cmn_convolution_type() == CUDNN_DATA_FLOAT);
     CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
     fail_on_all_ranks();
 }
@@ -216,7 +210,7 @@ static void rounds(void **state)
     (void)state;
     begin(1);
     for (int i = 0; i < KINDS; i++) {
-        for (int to = Y; to >= X; to--) {
+        for (int to = X; to < OPERANDS; to++) {
             struct convolution c;
             open_convolution(&c, &kinds[i]);
             compute(&c, to, rounded);
@@ -226,6 +220,54 @@ static void rounds(void **state)
         }
     }
     end();
+}
+
+/* As Darknet's backward pass does: the delta is cast once, for both gradients. */
+static void both_gradients(void **state)
+{
+    (void)state;
+    begin(1);
+    for (int i = 0; i < KINDS; i++) {
+        struct convolution c;
+        open_convolution(&c, &kinds[i]);
+        must(run(&c, W, &one));
+        write_late(&c, W);
+        must(run(&c, X, &one));
+        compute(&c, X, rounded);
+        check(&c, X, 1, 1.001 / 256);
+        write_late(&c, X);
+        write_late(&c, Y); /* with the same numbers, but one */
+        c.host[Y][0] += 1;
+        write_late(&c, Y);
+        must(run(&c, X, &one));
+        compute(&c, X, rounded);
+        check(&c, X, 1, 1.001 / 256);
+        close_convolution(&c);
+    }
+    end();
+}
+
+/* What cuDNN cannot do in bf16 is done in 32 bits, and named once. */
+static void falls_back(void **state)
+{
+    (void)state;
+    needs_the_stand_in();
+    for (int way = 0; way < 2; way++) {
+        setenv("FAKE_GRAPHS", way ? "none" : "FALLBACK", 1);
+        setenv("FAKE_CAPABILITY", way ? "7" : "8", 1); /* 7: 32 bits are not rounded to TF32 */
+        begin(1);
+        for (int to = X; to < OPERANDS; to++) {
+            struct convolution c;
+            open_convolution(&c, &kinds[1]);
+            compute(&c, to, way ? as_it_is : rounded);
+            must(run(&c, to, to == Y ? &zero : &one));
+            check(&c, to, to != Y, way ? 1e-6 : 1.001 / 256);
+            close_convolution(&c);
+        }
+        end();
+    }
+    unsetenv("FAKE_GRAPHS");
+    setenv("FAKE_CAPABILITY", "8", 1);
 }
 
 /* 1 + 2^-7 - 1, where factors of 32 bits give about 2^-8, those of TF32 2^-8. */
@@ -279,6 +321,7 @@ static void is_off(void **state)
     struct convolution c;
 
     (void)state;
+    needs_the_stand_in();
     setenv("FAKE_CAPABILITY", "7", 1); /* without TF32 */
     begin(0);
     for (int to = Y; to >= X; to--) {
@@ -297,6 +340,7 @@ static void memory_is_missing(void **state)
     struct convolution c;
 
     (void)state;
+    needs_the_stand_in();
     begin(1);
     open_convolution(&c, &kinds[0]);
     fake.no_memory = 1;
@@ -310,8 +354,13 @@ static void memory_is_missing(void **state)
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounds), cmocka_unit_test(rounds_factors),    cmocka_unit_test(room_grows),
-        cmocka_unit_test(is_off), cmocka_unit_test(memory_is_missing),
+        cmocka_unit_test(rounds),
+        cmocka_unit_test(rounds_factors),
+        cmocka_unit_test(both_gradients),
+        cmocka_unit_test(falls_back),
+        cmocka_unit_test(room_grows),
+        cmocka_unit_test(is_off),
+        cmocka_unit_test(memory_is_missing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

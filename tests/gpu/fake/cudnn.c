@@ -4,7 +4,7 @@
  * is shorter than its shape, a workspace that is shorter than said or needed, and an output that
  * lies in an input end the process with a line. An algorithm that does not work says so. A convolution
  * has one type: factors are read in it, multiplied and added up in 32 bits, and the result is rounded to
- * it. None works in bf16 on a GPU before Ampere.
+ * it. None of these works in bf16: that is what graphs are for, on a GPU from Ampere on.
  *
  * Whoever asks for algorithms is told of six, the fastest first, as cuDNN does: one wants more
  * memory than the GPU has, one does not work, two do, each with its own kind of products (math),
@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "cudnn.h"
+#include "cudnn_backend.h"
 #include "fake.h"
 
 enum { NOT_SET, SET, DESTROYED, ALGORITHMS = 6, NCCL_HALF = 6, NCCL_FLOAT = 7, NCCL_BF16 = 9 };
@@ -239,17 +240,53 @@ static size_t filter_bytes(const struct fake_filter *f)
     return (size_t)f->k * (size_t)f->c * (size_t)f->h * (size_t)f->w * size_of(f->type);
 }
 
-cudnnStatus_t cudnnGetTensorSizeInBytes(const cudnnTensorDescriptor_t tensor, size_t *bytes)
+cudnnStatus_t cudnnGetTensor4dDescriptor(const cudnnTensorDescriptor_t tensor,
+                                         cudnnDataType_t *type, int *n, int *c, int *h, int *w,
+                                         int *n_step, int *c_step, int *h_step, int *w_step)
 {
-    require(tensor ? &tensor->state : NULL, 1, "cudnnGetTensorSizeInBytes");
-    *bytes = tensor_bytes(tensor);
+    require(tensor ? &tensor->state : NULL, 1, __func__);
+    *type = (cudnnDataType_t)tensor->type;
+    *n = tensor->n;
+    *c = tensor->c;
+    *h = tensor->h;
+    *w = *h_step = tensor->w;
+    *c_step = *h * *w;
+    *n_step = *c * *c_step;
+    *w_step = 1;
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnGetFilterSizeInBytes(const cudnnFilterDescriptor_t filter, size_t *bytes)
+cudnnStatus_t cudnnGetFilter4dDescriptor(const cudnnFilterDescriptor_t filter,
+                                         cudnnDataType_t *type, cudnnTensorFormat_t *format, int *k,
+                                         int *c, int *h, int *w)
 {
-    require(filter ? &filter->state : NULL, 1, "cudnnGetFilterSizeInBytes");
-    *bytes = filter_bytes(filter);
+    require(filter ? &filter->state : NULL, 1, __func__);
+    *type = (cudnnDataType_t)filter->type;
+    *format = CUDNN_TENSOR_NCHW;
+    *k = filter->k;
+    *c = filter->c;
+    *h = filter->h;
+    *w = filter->w;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetConvolution2dDescriptor(const cudnnConvolutionDescriptor_t convolution,
+                                              int *pad_h, int *pad_w, int *stride_h, int *stride_w,
+                                              int *dilation_h, int *dilation_w,
+                                              cudnnConvolutionMode_t *mode,
+                                              cudnnDataType_t *compute)
+{
+    const struct fake_convolution *c = convolution;
+
+    require(c ? &c->state : NULL, 1, __func__);
+    *pad_h = c->pad_h;
+    *pad_w = c->pad_w;
+    *stride_h = c->stride_h;
+    *stride_w = c->stride_w;
+    *dilation_h = c->dilation_h;
+    *dilation_w = c->dilation_w;
+    *mode = CUDNN_CROSS_CORRELATION;
+    *compute = CUDNN_DATA_FLOAT;
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -263,7 +300,7 @@ struct algorithm {
 static int works(const struct problem *p, int math, const char *which)
 {
     return strcmp(which, "none") && (math == CUDNN_TENSOR_OP_MATH || strcmp(which, "tensor")) &&
-           (p->x.type != CUDNN_DATA_BFLOAT16 || fake_has_tf32());
+           p->x.type != CUDNN_DATA_BFLOAT16;
 }
 
 /* Algorithm 1 with its tensor operations needs a copy of the weights; 0 all that one filter sees of
@@ -364,7 +401,8 @@ struct convolution {
     float alpha, beta;
     void *x, *w, *y, *workspace;
     size_t needed;
-    int tf32; /* factors are rounded */
+    int tf32;          /* factors are rounded */
+    int channels_last; /* in memory */
 };
 
 static int nccl_type(int type)
@@ -381,6 +419,22 @@ static float *floats(const void *from, size_t n, int type)
     for (size_t i = 0; from && i < n; i++) {
         to[i] = fake_widen(from, i, nccl_type(type));
     }
+    return to;
+}
+
+/* The same numbers in the other order of channels (c) and pixels; frees x. */
+static float *reordered(float *x, size_t n, int c, int pixels, int to_first)
+{
+    float *to = calloc(n + 1, sizeof *to);
+    size_t image = (size_t)c * (size_t)pixels;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t first = i % image,
+               last = first % (size_t)pixels * (size_t)c + first / (size_t)pixels;
+        size_t base = i - first;
+        to[to_first ? i : base + last] = x[to_first ? base + last : i];
+    }
+    free(x);
     return to;
 }
 
@@ -438,6 +492,11 @@ static void run_convolution(void *arguments)
     float *w = floats(c->operation == FILTER ? NULL : c->w, n_w, type);
     float *column = malloc(sizeof *column * (size_t)k * (size_t)n);
 
+    if (c->channels_last) {
+        x = reordered(x, n_x, p->x.c, p->x.h * p->x.w, 1);
+        y = reordered(y, n_y, p->y.c, p->y.h * p->y.w, 1);
+        w = reordered(w, n_w, p->w.c, p->w.h * p->w.w, 1);
+    }
     if (c->tf32) {
         x = rounded(x, n_x);
         y = rounded(y, n_y);
@@ -464,6 +523,11 @@ static void run_convolution(void *arguments)
         }
     }
     free(column);
+    if (c->channels_last) {
+        x = reordered(x, n_x, p->x.c, p->x.h * p->x.w, 0);
+        y = reordered(y, n_y, p->y.c, p->y.h * p->y.w, 0);
+        w = reordered(w, n_w, p->w.c, p->w.h * p->w.w, 0);
+    }
     blend(c->operation == FORWARD ? c->y : (c->operation == DATA ? c->x : c->w),
           c->operation == FORWARD ? y : (c->operation == DATA ? x : w),
           c->operation == FORWARD ? n_y : (c->operation == DATA ? n_x : n_w), type, c->alpha,
@@ -482,6 +546,41 @@ static void refuse_overlap(const char *a, size_t a_bytes, const char *b, size_t 
 }
 
 /* x, w and y are the images, the filters, and what becomes of them, or their gradients. */
+static cudnnStatus_t queue(struct convolution *c, const char *who, const void *x, const void *w,
+                           const void *y, void *space, size_t bytes)
+{
+    const struct problem *p = &c->p;
+    enum operation operation = c->operation;
+    size_t of_x = tensor_bytes(&p->x), of_w = filter_bytes(&p->w), of_y = tensor_bytes(&p->y);
+    const char *to;
+    size_t of_to;
+
+    c->x = fake_device(x, of_x, who);
+    c->w = fake_device(w, of_w, who);
+    c->y = fake_device(y, of_y, who);
+    c->workspace = fake_device(space, bytes, who);
+    if (!c->x || !c->w || !c->y) {
+        fake_die("%s was given NULL for a tensor", who);
+    }
+    to = operation == FORWARD ? c->y : (operation == DATA ? c->x : c->w);
+    of_to = operation == FORWARD ? of_y : (operation == DATA ? of_x : of_w);
+    if (operation != FORWARD) {
+        refuse_overlap(to, of_to, c->y, of_y, who);
+    }
+    if (operation != DATA) {
+        refuse_overlap(to, of_to, c->x, of_x, who);
+    }
+    if (operation != FILTER) {
+        refuse_overlap(to, of_to, c->w, of_w, who);
+    }
+    refuse_overlap(c->workspace, c->needed, c->x, of_x, who);
+    refuse_overlap(c->workspace, c->needed, c->w, of_w, who);
+    refuse_overlap(c->workspace, c->needed, c->y, of_y, who);
+    fake_load(who);
+    fake_call(who, run_convolution, c, sizeof *c);
+    return CUDNN_STATUS_SUCCESS;
+}
+
 static cudnnStatus_t convolve(enum operation operation, const char *who, cudnnHandle_t handle,
                               const void *alpha, const void *beta, const struct problem *p,
                               int algo, const void *x, const void *w, const void *y, void *space,
@@ -490,20 +589,10 @@ static cudnnStatus_t convolve(enum operation operation, const char *who, cudnnHa
     struct convolution c = {.operation = operation, .p = *p};
     struct algorithm all[ALGORITHMS];
     const struct algorithm *it = the_algorithm(p, algo, all);
-    size_t of_x = tensor_bytes(&p->x), of_w = filter_bytes(&p->w), of_y = tensor_bytes(&p->y);
-    const char *to;
-    size_t of_to;
 
     fake_require_device(handle->device, who);
     c.alpha = *(const float *)alpha;
     c.beta = *(const float *)beta;
-    c.x = fake_device(x, of_x, who);
-    c.w = fake_device(w, of_w, who);
-    c.y = fake_device(y, of_y, who);
-    c.workspace = fake_device(space, bytes, who);
-    if (!c.x || !c.w || !c.y) {
-        fake_die("%s was given NULL for a tensor", who);
-    }
     if (!it) {
         return CUDNN_STATUS_NOT_SUPPORTED;
     }
@@ -513,25 +602,8 @@ static cudnnStatus_t convolve(enum operation operation, const char *who, cudnnHa
     }
     c.needed = it->memory;
     c.tf32 = p->x.type == CUDNN_DATA_FLOAT && it->math != CUDNN_FMA_MATH && fake_has_tf32();
-    to = operation == FORWARD ? c.y : (operation == DATA ? c.x : c.w);
-    of_to = operation == FORWARD ? of_y : (operation == DATA ? of_x : of_w);
-    if (operation != FORWARD) {
-        refuse_overlap(to, of_to, c.y, of_y, who);
-    }
-    if (operation != DATA) {
-        refuse_overlap(to, of_to, c.x, of_x, who);
-    }
-    if (operation != FILTER) {
-        refuse_overlap(to, of_to, c.w, of_w, who);
-    }
-    refuse_overlap(c.workspace, c.needed, c.x, of_x, who);
-    refuse_overlap(c.workspace, c.needed, c.w, of_w, who);
-    refuse_overlap(c.workspace, c.needed, c.y, of_y, who);
-    fake_load(who);
-    fake_call(who, run_convolution, &c, sizeof c);
-    return CUDNN_STATUS_SUCCESS;
+    return queue(&c, who, x, w, y, space, bytes);
 }
-
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
                                       cudnnTensorDescriptor_t x_shape, const void *x,
                                       cudnnFilterDescriptor_t w_shape, const void *w,
@@ -794,4 +866,267 @@ cudnnStatus_t cudnnBatchNormalizationBackward(
     fake_load(__func__);
     fake_call(__func__, run_normalisation, &b, sizeof b);
     return mode == CUDNN_BATCHNORM_SPATIAL ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+/* ---- graphs of one convolution: bf16, channels last ----
+ *
+ * Proposals are asked for twice. Of the first three one has no plan, one wants more memory than the GPU
+ * has, one works; FAKE_GRAPHS=none: none works, and FALLBACK: none but that of the second time. A part that was
+ * not finished, an attribute that is missing, and a tensor whose channels do not come last end the process. */
+
+enum { ATTRIBUTES = 12, WIDEST = 16, NO_PLAN = 0, TOO_LARGE, WORKS, PROPOSED };
+
+struct fake_part {
+    int type, state, proposal, n;
+    cudnnBackendDescriptor_t graph;
+    struct {
+        int name, type;
+        int64_t n;
+        char values[WIDEST * sizeof(int64_t)];
+    } attribute[ATTRIBUTES];
+};
+
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
+                                           cudnnBackendDescriptor_t *made)
+{
+    *made = calloc(1, sizeof **made);
+    (*made)->type = (int)type;
+    fake.alive++;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t it)
+{
+    fake.alive--;
+    return destroy(&it->state, __func__);
+}
+
+static size_t width(int type)
+{
+    return type == CUDNN_TYPE_FLOAT || type == CUDNN_TYPE_DATA_TYPE ||
+                   type == CUDNN_TYPE_CONVOLUTION_MODE || type == CUDNN_TYPE_HEUR_MODE
+               ? sizeof(int)
+               : sizeof(int64_t);
+}
+
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t it,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t n,
+                                       const void *values)
+{
+    if (it->state != NOT_SET || it->n == ATTRIBUTES || n < 1 || n > WIDEST) {
+        fake_die("%s: attribute %d of a part of type %d comes too late, or is too large", __func__,
+                 (int)name, it->type);
+    }
+    if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+        require(&(*(const cudnnBackendDescriptor_t *)values)->state, 1, __func__);
+    }
+    it->attribute[it->n].name = (int)name;
+    it->attribute[it->n].type = (int)type;
+    it->attribute[it->n].n = n;
+    memcpy(it->attribute[it->n].values, values, (size_t)n * width((int)type));
+    it->n++;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static const void *attribute(cudnnBackendDescriptor_t of, int name, int type, int64_t n)
+{
+    for (int i = 0; i < of->n; i++) {
+        if (of->attribute[i].name == name) {
+            if (of->attribute[i].type != type || of->attribute[i].n != n) {
+                fake_die("attribute %d of a part of type %d has another type or length", name,
+                         of->type);
+            }
+            return of->attribute[i].values;
+        }
+    }
+    fake_die("attribute %d of a part of type %d was not set", name, of->type);
+    return NULL;
+}
+
+static const int64_t *numbers(cudnnBackendDescriptor_t of, int name, int n)
+{
+    return attribute(of, name, CUDNN_TYPE_INT64, n);
+}
+
+static cudnnBackendDescriptor_t part_of(cudnnBackendDescriptor_t of, int name)
+{
+    cudnnBackendDescriptor_t it =
+        *(const cudnnBackendDescriptor_t *)attribute(of, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1);
+
+    require(&it->state, 1, "a graph");
+    return it;
+}
+
+static void read_tensor(cudnnBackendDescriptor_t it, int64_t name, int size[4])
+{
+    const int64_t *n = numbers(it, CUDNN_ATTR_TENSOR_DIMENSIONS, 4);
+    const int64_t *step = numbers(it, CUDNN_ATTR_TENSOR_STRIDES, 4);
+    const int *type = attribute(it, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1);
+
+    if (step[1] != 1 || step[3] != n[1] || step[2] != n[1] * n[3] || step[0] != step[2] * n[2] ||
+        *type != CUDNN_DATA_BFLOAT16 || *numbers(it, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1) != name ||
+        *numbers(it, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1) != 16) {
+        fake_die("tensor %d of a graph is no bf16 with channels last", (int)name);
+    }
+    for (int i = 0; i < 4; i++) {
+        size[i] = (int)n[i];
+    }
+}
+
+/* What an operation with that result calls its attributes; tensors in the order x, w, y. */
+static const struct {
+    int type, alpha, how, tensor[3];
+    enum operation operation;
+} graph_operations[] = {
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+     {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
+     FORWARD},
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+     {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
+     DATA},
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+     {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
+     FILTER},
+};
+
+static struct convolution convolution_of(cudnnBackendDescriptor_t graph)
+{
+    cudnnBackendDescriptor_t operation = part_of(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS), how;
+    struct convolution c = {.alpha = 1, .channels_last = 1};
+    struct fake_convolution movement = {.state = SET};
+    struct fake_tensor x = {.state = SET, .type = CUDNN_DATA_BFLOAT16}, y = x;
+    struct fake_filter w = {.state = SET, .type = CUDNN_DATA_BFLOAT16};
+    const int64_t *pad, *behind, *stride, *dilation;
+    int size[3][4], i = 0;
+
+    while (graph_operations[i].type != operation->type) {
+        i++;
+    }
+    if (*(const float *)attribute(operation, graph_operations[i].alpha, CUDNN_TYPE_FLOAT, 1) != 1 ||
+        *(const float *)attribute(operation, graph_operations[i].alpha + 1, CUDNN_TYPE_FLOAT, 1) !=
+            0) {
+        fake_die("a graph has other factors than 1 and 0");
+    }
+    for (int k = 0; k < 3; k++) {
+        read_tensor(part_of(operation, graph_operations[i].tensor[k]), k + 1, size[k]);
+    }
+    how = part_of(operation, graph_operations[i].how);
+    pad = numbers(how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 2);
+    behind = numbers(how, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 2);
+    stride = numbers(how, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 2);
+    dilation = numbers(how, CUDNN_ATTR_CONVOLUTION_DILATIONS, 2);
+    if (*numbers(how, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 1) != 2 ||
+        memcmp(pad, behind, 16) != 0 ||
+        *(const int *)attribute(how, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1) !=
+            CUDNN_DATA_FLOAT ||
+        *(const int *)attribute(how, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
+                                1) != CUDNN_CROSS_CORRELATION) {
+        fake_die("a graph's convolution is none of Darknet's");
+    }
+    x.n = size[0][0], x.c = size[0][1], x.h = size[0][2], x.w = size[0][3];
+    w.k = size[1][0], w.c = size[1][1], w.h = size[1][2], w.w = size[1][3];
+    y.n = size[2][0], y.c = size[2][1], y.h = size[2][2], y.w = size[2][3];
+    movement.pad_h = (int)pad[0], movement.pad_w = (int)pad[1];
+    movement.stride_h = (int)stride[0], movement.stride_w = (int)stride[1];
+    movement.dilation_h = (int)dilation[0], movement.dilation_w = (int)dilation[1];
+    movement.groups = x.c / w.c;
+    c.operation = graph_operations[i].operation;
+    c.p = problem_of(&x, &w, &movement, &y, "a graph");
+    c.needed = filter_bytes(&w);
+    return c;
+}
+
+static int64_t graph_bytes(cudnnBackendDescriptor_t proposal)
+{
+    return proposal->proposal == TOO_LARGE ? 3000000000
+                                           : (int64_t)convolution_of(proposal->graph).needed;
+}
+
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t it)
+{
+    const char *which = getenv("FAKE_GRAPHS");
+    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+
+    which = which ? which : "";
+    if (it->state != NOT_SET) {
+        fake_die("%s: a part was finished before, or destroyed", __func__);
+    }
+    if (it->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
+        convolution_of(it);
+    }
+    if (it->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+        cudnnBackendDescriptor_t proposal = part_of(it, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+        const cudnnHandle_t *handle =
+            attribute(it, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1);
+        fake_require_device((*handle)->device, __func__);
+        if (proposal->proposal == NO_PLAN || !strcmp(which, "none") || !fake_has_tf32()) {
+            status = CUDNN_STATUS_NOT_SUPPORTED;
+        }
+    }
+    it->state = status ? NOT_SET : SET;
+    return status;
+}
+
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t it,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t most, int64_t *n,
+                                       void *values)
+{
+    const char *which = getenv("FAKE_GRAPHS");
+    int fallback;
+
+    require(&it->state, 1, __func__);
+    if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64 && most == 1) {
+        *(int64_t *)values = graph_bytes(part_of(it, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
+        *n = 1;
+        return CUDNN_STATUS_SUCCESS;
+    }
+    if (name != CUDNN_ATTR_ENGINEHEUR_RESULTS || type != CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+        fake_die("%s: nothing is known of attribute %d", __func__, (int)name);
+    }
+    fallback = *(const int *)attribute(it, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1) ==
+               CUDNN_HEUR_MODE_FALLBACK;
+    *n = fallback ? 1 : which && !strcmp(which, "FALLBACK") ? PROPOSED - 1 : PROPOSED;
+    for (int64_t i = 0; i < *n && i < most; i++) {
+        cudnnBackendDescriptor_t proposal = ((cudnnBackendDescriptor_t *)values)[i];
+        proposal->graph = part_of(it, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+        proposal->proposal = fallback ? WORKS : (int)i;
+        proposal->state = SET;
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                  cudnnBackendDescriptor_t pack)
+{
+    cudnnBackendDescriptor_t proposal;
+    struct convolution c;
+    const int64_t *names;
+    void *const *tensor, *space;
+
+    fake_require_device(handle->device, __func__);
+    require(&plan->state, 1, __func__);
+    require(&pack->state, 1, __func__);
+    proposal = part_of(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    c = convolution_of(proposal->graph);
+    names = numbers(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 3);
+    tensor = attribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3);
+    space =
+        *(void *const *)attribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1);
+    for (int i = 0; i < 3; i++) {
+        if (names[i] != i + 1 || (uintptr_t)tensor[i] % 16) {
+            fake_die("%s: tensor %d has another name, or lies at an odd place", __func__, i + 1);
+        }
+    }
+    return queue(&c, __func__, tensor[0], tensor[1], tensor[2], space, c.needed);
 }
