@@ -11,8 +11,9 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "mpi/files.h"
+#include "base/fatal.h"
 #include "base/log.h"
+#include "mpi/files.h"
 
 /* A file's bytes, mapped; *n of them. NULL with errno, which is 0 for an empty file. */
 static const unsigned char *map(const char *name, size_t *n)
@@ -38,12 +39,21 @@ static const unsigned char *map(const char *name, size_t *n)
     return bytes == MAP_FAILED ? NULL : bytes;
 }
 
-/* A hash of the loaded, read-only segments, without the header and notes, which refer to
- * debugging sections and so to folder names. 0: no ELF file of this kind. */
+/* Header `i` of the program's segments, of which all lie within the file. */
+static Elf64_Phdr segment(const unsigned char *bytes, const Elf64_Ehdr *head, int i)
+{
+    Elf64_Phdr it;
+
+    memcpy(&it, bytes + head->e_phoff + (size_t)i * sizeof it, sizeof it);
+    return it;
+}
+
+/* A hash of the loaded, read-only segments, without headers and notes, which refer to debugging sections
+ * and so to folder names. A linker puts them into a segment of their own, or in front of the
+ * code. 0: no ELF file of this kind. */
 static uint64_t hash_code(const unsigned char *bytes, size_t n)
 {
     Elf64_Ehdr head;
-    Elf64_Phdr part;
     uint64_t hash = 0;
 
     if (n < sizeof head) {
@@ -51,17 +61,31 @@ static uint64_t hash_code(const unsigned char *bytes, size_t n)
     }
     memcpy(&head, bytes, sizeof head);
     if (memcmp(head.e_ident, ELFMAG, SELFMAG) || head.e_ident[EI_CLASS] != ELFCLASS64 ||
-        head.e_phentsize != sizeof part || head.e_phoff > n ||
-        (n - head.e_phoff) / sizeof part < head.e_phnum) {
+        head.e_phentsize != sizeof(Elf64_Phdr) || head.e_phoff > n ||
+        (n - head.e_phoff) / sizeof(Elf64_Phdr) < head.e_phnum) {
         return 0;
     }
     for (int i = 0; i < head.e_phnum; i++) {
-        memcpy(&part, bytes + head.e_phoff + (size_t)i * sizeof part, sizeof part);
-        if (part.p_type != PT_LOAD || part.p_flags & PF_W || part.p_offset == 0 ||
-            part.p_offset > n || part.p_filesz > n - part.p_offset) {
+        Elf64_Phdr part = segment(bytes, &head, i);
+        size_t at = part.p_offset, end = at + part.p_filesz;
+        size_t headers = head.e_phoff + head.e_phnum * sizeof part;
+        if (part.p_type != PT_LOAD || part.p_flags & PF_W || end > n || end < at) {
             continue;
         }
-        hash = XXH3_64bits_withSeed(bytes + part.p_offset, part.p_filesz, hash);
+        at = at < headers ? headers : at;
+        while (at < end) {
+            size_t stop = end, next = end;
+            for (int k = 0; k < head.e_phnum; k++) { /* the first note from here on */
+                Elf64_Phdr note = segment(bytes, &head, k);
+                size_t after = note.p_offset + note.p_filesz;
+                if (note.p_type == PT_NOTE && after > at && after <= end && note.p_offset < stop) {
+                    stop = note.p_offset < at ? at : note.p_offset;
+                    next = after;
+                }
+            }
+            hash = stop > at ? XXH3_64bits_withSeed(bytes + at, stop - at, hash) : hash;
+            at = next;
+        }
     }
     return hash;
 }
@@ -73,9 +97,11 @@ void cmn_compare_program(const struct cmn_topology *t)
     uint64_t hash = bytes ? hash_code(bytes, n) : 0;
     char text[128];
 
-    if (bytes) {
-        munmap((void *)bytes, n);
+    if (!hash) {
+        cmn_fatal("the program cannot be compared with the other ranks': /proc/self/exe %s",
+                  bytes ? "is no ELF file with 64 bits" : "cannot be read");
     }
+    munmap((void *)bytes, n);
     snprintf(text, sizeof text, "darknet-cmn %s, code %016llx\n", CMN_VERSION,
              (unsigned long long)hash);
     cmn_files_compare("program", text, t);

@@ -277,6 +277,22 @@ END
         { cat same.log; false; }
 }
 
+# With headers, notes and code in one segment, as linkers outside x86 lay them out.
+@test "two builds with one segment for headers and code differ; a stripped copy does not" {
+    [[ -n ${CMN_LIBS:-} ]] || skip 'it needs the libraries that make names'
+    printf '%s\n' '#include <mpi.h>' '#include <stdio.h>' '#include "mpi/consistency.h"' \
+        'int main(void) { struct cmn_topology t; MPI_Init(NULL, NULL); cmn_topology_open(&t); cmn_compare_program(&t); puts(WORD);' \
+        'cmn_topology_close(&t); return MPI_Finalize(); }' >program.c
+    for word in one two; do
+        # shellcheck disable=SC2086  # libraries
+        OMPI_CC=${CC##* } mpicc -std=gnu11 -I"$REPO/cmn" "-DWORD=\"$word\"" -Wl,-z,noseparate-code -Wl,--build-id ${SAN:+-fsanitize=$SAN} -o $word program.c "$BUILD/libcmn.a" $CMN_LIBS
+    done
+    readelf -lW one | grep -E 'LOAD +0x0+ .* R E '
+    fails_clearly "the program differs from rank 0's: rank 0 has \"darknet-cmn [^ ]*, code [0-9a-f]{16}\"" "${mpiexec[@]}" -n 1 ./one : -n 1 ./two
+    strip -o stripped one
+    [[ $("${mpiexec[@]}" -n 1 ./one : -n 1 ./stripped 2>&1) == one$'\n'one ]]
+}
+
 @test "keys without effect: refused on the command line, said of the cfg" {
     numbers 24
     end_cfg max_batches=2 -- >net.cfg
