@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "activations.h"
+#include "blas.h"
 #include "layers.h"
 #include "maxpool_layer.h"
 
@@ -199,12 +200,33 @@ static void loss_layers(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* Of a probability that is 0 or 1 the loss is large, and a number; what is no number stays so. */
+static void saturated_losses(void **state)
+{
+    float p[] = {0, 0, 1, 1, .25F, .25F, 1e-30F, NAN}, t[] = {0, 1, 0, 1, 0, 1, 1, 1}, d[8], e[8];
+    const double softmax[] = {0, 100, 0, 0, 0, -log(.25), -log((double)1e-30F)};
+    const double logistic[] = {0, 100, 100, 0, -log(.75), -log(.25), -log((double)1e-30F)};
+
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        const double *want = way ? logistic : softmax;
+        (way ? logistic_x_ent_cpu : softmax_x_ent_cpu)(8, p, t, d, e);
+        for (int i = 0; i < 7; i++) {
+            if (!(fabs((double)e[i] - want[i]) < 1e-5) || d[i] != t[i] - p[i]) {
+                fail_msg("%s of %g where %g is true: %g, delta %g", way ? "logistic" : "softmax",
+                         (double)p[i], (double)t[i], (double)e[i], (double)d[i]);
+            }
+        }
+        assert_true(isnan(e[7]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trainable_layers), cmocka_unit_test(other_layers),
         cmocka_unit_test(activations),      cmocka_unit_test(maxpool),
-        cmocka_unit_test(loss_layers),
+        cmocka_unit_test(loss_layers),      cmocka_unit_test(saturated_losses),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
