@@ -120,6 +120,9 @@ int cmn_tree_loader_threads(const network *net);
  * them where `average` is set. The caller asks ferror(). */
 void cmn_tree_write_weights(network *net, FILE *out, int cutoff, int average);
 
+/* Whether a file has filled all weights of the network, and had no more. */
+int cmn_tree_has_weights(const network *net);
+
 /* ---- layers ---- */
 
 /* Whether the layer finds boxes of classes. */

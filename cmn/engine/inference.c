@@ -9,6 +9,7 @@
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
 #include "engine/net.h"
+#include "engine/nonfinite.h"
 
 /* ---- lists ---- */
 
@@ -132,6 +133,19 @@ struct cmn_detections cmn_net_detect(struct cmn_net *handle, const struct cmn_im
         found.each[i] = (struct cmn_detection){b->x, b->y, b->w, b->h, dets[i].prob};
     }
     return found;
+}
+
+int cmn_net_found_numbers(const struct cmn_net *handle)
+{
+    const network *net = cmn_network(handle);
+
+    for (int i = 0; i < net->n; i++) {
+        const layer *l = &net->layers[i];
+        if (cmn_tree_finds_boxes(l) && cmn_nonfinite_find(l->output, (size_t)l->outputs)) {
+            return 0;
+        }
+    }
+    return 1;
 }
 
 void cmn_detections_free(struct cmn_detections *found)

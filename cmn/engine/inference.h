@@ -83,6 +83,9 @@ struct cmn_detect_thresholds {
 /* Predicts the boxes of one image; the network's batch is 1. Free with cmn_detections_free. */
 struct cmn_detections cmn_net_detect(struct cmn_net *net, const struct cmn_image *image,
                                      const struct cmn_detect_thresholds *thresholds);
+
+/* Whether all outputs of the layers that find boxes were numbers in the last cmn_net_detect(). */
+int cmn_net_found_numbers(const struct cmn_net *net);
 void cmn_detections_free(struct cmn_detections *found);
 
 /* A line of a label file. Centre and size in parts of the image. */

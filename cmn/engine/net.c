@@ -249,6 +249,20 @@ int cmn_net_detected_classes(const struct cmn_net *net)
     return cmn_net_box_classes(net, cmn_tree_detector(cmn_network(net)));
 }
 
+int cmn_net_label_class(const struct cmn_net *net, int class)
+{
+    const layer *l = layer_of(net, cmn_tree_detector(cmn_network(net)));
+
+    /* The map ends with a number that is no class. */
+    for (int i = 0; l->map && i < class; i++) {
+        if (l->map[i] < 0 || l->map[i] >= l->classes) {
+            return -1;
+        }
+    }
+    class = l->map && class >= 0 ? l->map[class] : class;
+    return class >= 0 && class < l->classes ? class : -1;
+}
+
 int cmn_net_detects(const struct cmn_net *net)
 {
     return cmn_net_detected_classes(net) > 0;

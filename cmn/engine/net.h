@@ -90,6 +90,10 @@ int cmn_net_has_loss(const struct cmn_net *net);
 /* The number of classes of a detector's boxes; -1: it is none. */
 int cmn_net_detected_classes(const struct cmn_net *net);
 
+/* The class by which a detector knows the class of a label: another one where its cfg has map=. -1: none of
+ * its classes. */
+int cmn_net_label_class(const struct cmn_net *net, int class);
+
 /* Whether the last layer finds boxes, or the one before those that Darknet may have behind it. */
 int cmn_net_detects(const struct cmn_net *net);
 

@@ -172,6 +172,11 @@ int cmn_tree_finds_boxes(const layer *l)
     return l->type == YOLO || l->type == REGION || l->type == DETECTION;
 }
 
+int cmn_tree_has_weights(const network *net)
+{
+    return net->whole_weights;
+}
+
 int cmn_tree_detector(const network *net)
 {
     return net->n - 1;

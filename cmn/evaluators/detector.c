@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fatal.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "data/scatter.h"
@@ -26,7 +27,7 @@ struct results {
     struct cmn_found *found;
     size_t n, room;
     long *boxes;    /* true ones of each class */
-    long counts[2]; /* images, images without a label file */
+    long counts[3]; /* images, those without a label file, those with outputs that are no numbers */
 };
 
 static void add_found(struct results *r, const struct cmn_found *f)
@@ -70,8 +71,9 @@ static void start_loading(struct loader *l, const char *path)
 
 /* ---- true boxes ---- */
 
-/* The boxes that have an area. The caller frees. */
-static struct cmn_truth *read_truth(const char *path, int classes, struct results *r, size_t *n)
+/* The boxes that have an area, with the network's own classes. The caller frees. */
+static struct cmn_truth *read_truth(const struct cmn_net *net, const char *path, int classes,
+                                    struct results *r, size_t *n)
 {
     char name[CMN_LABEL_FILE];
     struct cmn_label *label = NULL;
@@ -93,13 +95,16 @@ static struct cmn_truth *read_truth(const char *path, int classes, struct result
     truth = cmn_calloc((size_t)labels, sizeof *truth);
     for (int i = 0; i < labels; i++) {
         const struct cmn_label *b = &label[i];
-        if (b->class < 0 || b->class >= classes) {
-            cmn_fatal("%s: box %d is of class %d, and the network knows the classes 0 to %d", name,
-                      i + 1, b->class, classes - 1);
+        int class = cmn_net_label_class(net, b->class);
+        if (class < 0) {
+            cmn_fatal("%s: box %d is of class %d, and the network knows the classes 0 to %d%s",
+                      name, i + 1, b->class, classes - 1,
+                      b->class >= 0 && b->class < classes ? ", to which its map= does not lead"
+                                                          : "");
         }
         if (b->width > 0 && b->height > 0) {
-            truth[(*n)++] = (struct cmn_truth){b->class, {b->x, b->y, b->width, b->height}};
-            r->boxes[b->class]++;
+            truth[(*n)++] = (struct cmn_truth){class, {b->x, b->y, b->width, b->height}};
+            r->boxes[class]++;
         }
     }
     free(label);
@@ -129,6 +134,7 @@ static void find(struct cmn_net *net, const struct cmn_image *image, int number,
     struct cmn_found f = {.image = number};
     struct cmn_detections all = cmn_net_detect(net, image, &thresholds);
 
+    r->counts[2] += !cmn_net_found_numbers(net);
     for (int i = 0; i < all.n; i++) {
         f.box = inside(&all.each[i], image->width, image->height);
         for (f.class = 0; f.class < classes; f.class ++) {
@@ -146,7 +152,7 @@ static void evaluate_image(struct cmn_net *net, const struct loader *l, int numb
                            const struct cmn_precision_plan *plan, struct results *r)
 {
     size_t first = r->n, truths;
-    struct cmn_truth *truth = read_truth(l->path, classes, r, &truths);
+    struct cmn_truth *truth = read_truth(net, l->path, classes, r, &truths);
 
     find(net, &l->image, number, classes, r);
     cmn_match(r->found + first, r->n - first, truth, truths, plan);
@@ -225,7 +231,7 @@ static void add_up(struct results *r, int classes, const struct cmn_precision_pl
         size_t n = 0;
         struct cmn_found *all = gather_found(r, t, &n);
         sum_to_rank_0(r->boxes, classes, t);
-        sum_to_rank_0(r->counts, 2, t);
+        sum_to_rank_0(r->counts, 3, t);
         free(r->found);
         r->found = all;
         r->n = n;
@@ -235,6 +241,7 @@ static void add_up(struct results *r, int classes, const struct cmn_precision_pl
     }
     score->images = r->counts[0];
     score->unlabelled = r->counts[1];
+    score->nonsense = r->counts[2];
     score->classes = classes;
     score->each = cmn_calloc((size_t)classes, sizeof *score->each);
     cmn_precision(r->found, r->n, r->boxes, classes, plan, score->each, &score->all);
@@ -290,13 +297,23 @@ void cmn_boxes_check(const struct cmn_net *net, const struct cmn_box_set *set,
 {
     struct results r = {0};
     int classes = check_network(net, set);
+    long sum[2] = {0}; /* boxes, images without a label file */
     size_t n;
 
     r.boxes = cmn_calloc((size_t)classes, sizeof *r.boxes);
     for (int i = t->rank; i < set->images; i += t->size) {
-        free(read_truth(set->paths[i], classes, &r, &n));
+        free(read_truth(net, set->paths[i], classes, &r, &n));
+        sum[0] += (long)n;
     }
+    sum[1] = r.counts[1];
     free(r.boxes);
+    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, sum, 2, MPI_LONG, MPI_SUM, t->world));
+    if (!sum[0]) {
+        cmn_fatal("validation: " CMN_NO_TRUE_BOX);
+    }
+    if (sum[1] && t->rank == 0) {
+        cmn_warn("validation: " CMN_WITHOUT_LABELS, sum[1], (long)set->images);
+    }
 }
 
 void cmn_evaluate_boxes(struct cmn_net *net, const struct cmn_box_set *set,

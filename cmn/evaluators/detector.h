@@ -22,8 +22,15 @@ void cmn_boxes_open(struct cmn_box_set *set, const char *list, const char *names
 /* Collective, blocking. Ends the job where a file of names has fewer than `classes`. */
 void cmn_boxes_names(const char *names, int classes);
 
-/* Local, blocking. Rank i of t reads the labels of every size-th image from number i on: ends the
- * job for what cmn_evaluate_boxes would end it for, but for images, before a training has begun. */
+#define CMN_WITHOUT_LABELS \
+    "%ld of %ld images have no label file: they count as images without boxes"
+#define CMN_NO_TRUE_BOX                                                                        \
+    "no image has a true box, so there is no mAP: do the label files lie where Darknet looks " \
+    "for them?"
+
+/* Collective, blocking. Rank i of t reads the labels of every size-th image from number i on: ends the
+ * job for what cmn_evaluate_boxes would end it for, but for images, and where no image has a true
+ * box, before a training has begun. Says how many images have no label file. */
 void cmn_boxes_check(const struct cmn_net *net, const struct cmn_box_set *set,
                      const struct cmn_topology *t);
 
@@ -31,6 +38,7 @@ void cmn_boxes_check(const struct cmn_net *net, const struct cmn_box_set *set,
 struct cmn_box_score {
     long images;
     long unlabelled; /* images without a label file: they count as images without boxes */
+    long nonsense;   /* images for which the network's outputs are no numbers */
     int classes;
     struct cmn_precision *each; /* of each class; the caller frees */
     struct cmn_precision all;

@@ -67,17 +67,14 @@ static FILE *open_json(const char *json)
 static void print(const struct cmn_map_table *m, FILE *out, const char *json)
 {
     if (m->unlabelled) {
-        fprintf(stderr,
-                "%ld of %ld images have no label file: they count as images without boxes\n",
-                m->unlabelled, m->images);
+        fprintf(stderr, CMN_WITHOUT_LABELS "\n", m->unlabelled, m->images);
     }
     cmn_map_table_print(stdout, m);
     if (out) {
         cmn_map_table_json(out, json, m);
     }
     if (!m->all->boxes) {
-        cmn_fatal("no image has a true box, so there is no mAP: do the label files lie where "
-                  "Darknet looks for them?");
+        cmn_fatal(CMN_NO_TRUE_BOX);
     }
 }
 
@@ -91,10 +88,21 @@ void cmn_evaluate_detector(struct network *net, const char *list, const char *na
     FILE *out;
 
     check_plan(&plan);
+    if (ranks()->rank == 0 && !cmn_tree_has_weights(net)) { /* which loads them for all */
+        cmn_fatal(
+            "detector map needs a file with the weights of all layers of this cfg, and no more: "
+            "darknet detector map DATA CFG WEIGHTS");
+    }
     cmn_status_compute("evaluation");
     out = open_json(json);
     cmn_boxes_open(&set, list, names ? names : "");
     cmn_evaluate_boxes(cmn_net_of(net), &set, &plan, ranks(), &score);
+    if (score.nonsense) {
+        cmn_fatal(
+            "the network's outputs are no numbers for %ld of %ld images: its weights are worth "
+            "nothing",
+            score.nonsense, score.images);
+    }
     if (ranks()->rank == 0) {
         print(&(struct cmn_map_table){score.images, score.unlabelled, score.classes, set.names,
                                       score.each, &score.all, &plan},

@@ -349,6 +349,62 @@ trained_with() {
     grep -q "^1 of $IMAGES images have no label file" many.err
 }
 
+@test "a training says how many images of its valid list have no label file, and begins with none no training" {
+    mkdir elsewhere
+    cp images/1.jpg images/2.jpg elsewhere/
+    ls elsewhere/*.jpg >bare
+    cat list bare >some
+    data valid=some
+    sed 's/^max_batches=.*/max_batches=2/' yolo.cfg >short.cfg
+    darknet_on 2 detector train boxes.data short.cfg -cmn >train.log 2>&1
+    [[ $(grep -cx "cmn: validation: 2 of $((IMAGES + 2)) images have no label file: they count as images without boxes" train.log) -eq 1 ]]
+    data valid=bare
+    rm -rf out
+    fails_clearly_on 2 'validation: no image has a true box, so there is no mAP: do the label files lie where Darknet looks' \
+        detector train boxes.data short.cfg -cmn
+    [[ -z $(ls out 2>/dev/null) ]]
+}
+
+# The network's classes in another order: a map that leads there gives what the labels' own classes give.
+@test "map= in the last layer holds for an evaluation, too" {
+    map_everywhere yolo 2
+    cp one.txt plain.txt
+    awk 'BEGIN { n[0] = 2; n[1] = 3; n[2] = 0 } FILENAME ~ /labels/ { $1 = n[$1]; print >FILENAME ".new" }' labels/*.txt
+    for i in labels/*.txt; do [[ ! -f $i.new ]] || mv "$i.new" "$i"; done
+    printf '%s\n' 2 1 0 1 >map
+    sed 's/^\[yolo\]/&\nmap=map/' yolo.cfg >mapped.cfg
+    cp yolo.weights mapped.weights
+    map_everywhere mapped 2 3
+    diff plain.txt one.txt
+    printf '%s\n' 2 1 0 >map
+    fails_clearly_on 2 'box [0-9]+ is of class 3, and the network knows the classes 0 to 2$' detector map boxes.data mapped.cfg mapped.weights -cmn
+    printf '%s\n' 9 1 0 1 >map
+    fails_clearly_on 2 'box [0-9]+ is of class [0-3], and the network knows the classes 0 to 2(, to which its map= does not lead)?$' \
+        detector map boxes.data mapped.cfg mapped.weights -cmn
+}
+
+@test "map: no weights, weights of another network or that are no numbers are errors" {
+    needs='detector map needs a file with the weights of all layers of this cfg, and no more'
+    fails_clearly 'WEIGHTS is missing' "$DARKNET" detector map boxes.data yolo.cfg
+    { cat yolo.weights && printf '%08d' 0; } >long.weights
+    fails_clearly_on 2 "$needs" detector map boxes.data yolo.cfg long.weights -cmn
+    # Of the first layer alone: a start for a training.
+    "$DARKNET" partial yolo.cfg yolo.weights first.weights 1 >/dev/null 2>&1
+    fails_clearly_on 2 "$needs" detector map boxes.data yolo.cfg first.weights -cmn
+    head -c -4 yolo.weights >nan.weights
+    printf '\x00\x00\xc0\x7f' >>nan.weights
+    fails_clearly_on 2 "outputs are no numbers for $IMAGES of $IMAGES images: its weights are worth nothing" \
+        detector map boxes.data yolo.cfg nan.weights -cmn
+}
+
+@test "names of classes in letters that have no picture are drawn, and printed as they are" {
+    printf '%s\n' красный Grün 蓝 >names
+    ln -s "$REPO/build/darknet/data" data
+    plain detector test boxes.data yolo.cfg yolo.weights images/1.jpg -thresh 0 -out drawn >test.log 2>&1
+    grep -q '^蓝: [0-9]*%' test.log
+    ls drawn.*
+}
+
 @test "bad input is one clear line" {
     fails_clearly_on 2 'WEIGHTS is missing, usage: .*detector map DATA CFG WEIGHTS' detector map boxes.data yolo.cfg -cmn
     fails_clearly_on 2 'points 5: it must be 0 \(all\), 11 or 101' detector map boxes.data yolo.cfg yolo.weights -points 5 -cmn
@@ -394,7 +450,7 @@ trained_with() {
         plain detector train boxes.data mapped.cfg >said 2>&1
         for numbers in '0' '3 -1 70000' ''; do
             { grep -o '[-0-9]*' <<<"$numbers" || true; } >map
-            fails_clearly_on 2 'map: a label has class [012], line [12]|map is empty' detector train boxes.data mapped.cfg -cmn
+            fails_clearly_on 2 'box [0-9]+ is of class [012], and the network knows the classes 0 to 2, to which its map= does not lead|map is empty' detector train boxes.data mapped.cfg -cmn
         done
     done
 }
