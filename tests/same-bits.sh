@@ -151,7 +151,7 @@ list-seed                                        | 2           | classifier conv
 list-uneven                                      | 3           | classifier drop batch=25 subdivisions=5 | batch=global
 list-no-cache                                    | 2           | classifier mlp max_batches=15 threads=4 | cache_mb=0 report=quiet
 + list-colours                                   | 2           | cifar cifar | validate=0
-+ reports                                        | 2           | classifier conv | report=lines report_every=1 graph=net.dot timeline=trace.json log=out
++ reports                                        | 2           | classifier conv | report=lines report_every=1 graph=net.dot timeline=trace.json rank_logs=out
 + validate-conv                                  | 3           | classifier conv max_batches=15 | validate=1
 validate-yolo                                    | 2           | detector yolo | validate=1 batch=global
 + random                                         | 2           | detector random max_batches=203 |
@@ -588,6 +588,10 @@ older() {
         keyed+=("-cmn_$(tr '[:upper:]' '[:lower:]' <<<"${variable%%=*}")" "${variable#*=}")
     done
     debug=()
+    # The weights with the best validation were kept on request.
+    if [[ $driver =~ ^(classifier|detector)$ && ${#keyed[@]} -gt 0 && " ${keyed[*]} " != *' -cmn_validate 0 '* ]]; then
+        keyed+=(-cmn_best on)
+    fi
     for ((i = 0; i < ${#keyed[@]}; i += 2)); do
         case "${keyed[i]} ${keyed[i + 1]}" in
             '-cmn_compress fp16' | '-cmn_compress bf16') keyed[i]=-cmn_allreduce_dtype ;;
@@ -747,7 +751,7 @@ compare() {
 # What an entry's results hang on: what is run, how it is run and looked at, on what.
 key() {
     (plan && echo "$first $second $net stop=$stop back=$back from=$from evaluate=$evaluate ${words[*]} ${keyed[*]}${debug[*]:+ ${debug[*]}}" && cfg "$net" "${changes[@]}")
-    declare -f darknet run_entry collect
+    declare -f darknet older run_entry collect
     cat "$work/machine"
 }
 
