@@ -99,7 +99,7 @@ struct tensor {
 struct cmn_snapshot {
     FILE *stream;
     char *weights;
-    size_t weight_bytes;
+    size_t weight_bytes, weight_room;
     cJSON *training;
     struct tensor *tensor;
     size_t tensors, room;
@@ -124,9 +124,30 @@ struct cmn_snapshot *cmn_snapshot_new(void)
     return s;
 }
 
+/* What Darknet writes. open_memstream would take up to three times the memory while it grows; pages
+ * of realloc that nothing was written to take none. */
+static ssize_t take_weights(void *of, const char *bytes, size_t n)
+{
+    struct cmn_snapshot *s = of;
+
+    if (n > s->weight_room - s->weight_bytes) {
+        size_t room = 2 * (s->weight_bytes + n);
+        char *longer = realloc(s->weights, room);
+        if (!longer) {
+            return 0;
+        }
+        s->weights = longer;
+        s->weight_room = room;
+    }
+    memcpy(s->weights + s->weight_bytes, bytes, n);
+    s->weight_bytes += n;
+    return (ssize_t)n;
+}
+
 FILE *cmn_snapshot_weights(struct cmn_snapshot *s)
 {
-    if (!s->stream && !(s->stream = open_memstream(&s->weights, &s->weight_bytes))) {
+    if (!s->stream &&
+        !(s->stream = fopencookie(s, "w", (cookie_io_functions_t){.write = take_weights}))) {
         out_of_memory();
     }
     return s->stream;

@@ -23,8 +23,8 @@ struct cmn_writer {
     void *of;
 
     pthread_t thread;
-    int running; /* there is a thread to be joined */
-    struct cmn_snapshot *snapshot;
+    int running;                   /* there is a thread to be joined */
+    struct cmn_snapshot *snapshot; /* the thread's, which frees it */
     long iteration;
 
     pthread_mutex_t mutex; /* of what follows */
@@ -204,6 +204,7 @@ static void *run(void *argument)
     pthread_mutex_unlock(&w->mutex);
     snprintf(path, sizeof path, "%s/%s-%ld.checkpoint", w->folder, w->name, w->iteration);
     failed = write_one(w, path, all);
+    cmn_snapshot_free(w->snapshot);
     pthread_mutex_lock(&w->mutex);
     if (failed) {
         w->failed = w->iteration;
@@ -220,8 +221,6 @@ void cmn_writer_wait(struct cmn_writer *w)
 {
     if (w->running) {
         pthread_join(w->thread, NULL);
-        cmn_snapshot_free(w->snapshot);
-        w->snapshot = NULL;
         w->running = 0;
     }
 }
@@ -240,7 +239,6 @@ int cmn_writer_start(struct cmn_writer *w, struct cmn_snapshot *s, long iteratio
     code = pthread_create(&w->thread, NULL, run, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code) {
-        w->snapshot = NULL;
         cmn_snapshot_free(s);
         return cmn_fail("no thread can be had to write a checkpoint: %s", strerror(code));
     }
