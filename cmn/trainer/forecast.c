@@ -81,9 +81,6 @@ const char *cmn_memory_text(double bytes)
  * The image cache finds its images by their paths. */
 enum { LINE_BYTES = 570, CACHED_BYTES = 200 };
 
-/* Blocks as large as the flat buffer that rank 0 has for a checkpoint. */
-enum { CHECKPOINT_BLOCKS = 2 };
-
 static double part_of_cache(const struct cmn_memory_question *q)
 {
     const struct cmn_session *s = q->session;
@@ -94,25 +91,36 @@ static double part_of_cache(const struct cmn_memory_question *q)
     return (all < most ? all : most) / s->topology.intra_size;
 }
 
+/* What a rank holds of the network; at the start gradients lie there twice, as they move to the flat
+ * buffer. Rank 0 has it once more as the checkpoint that is being written, without the sums of
+ * cmn_exact and gradients that are no momentum; and, uncounted, twice more while the next one is due
+ * before it lies on the disk. */
+static double network(const struct cmn_memory_question *q, int first, int end)
+{
+    const struct cmn_session *s = q->session;
+    const struct cmn_optimizer *o = q->optimizer;
+    double flat = (double)q->plan->flat * sizeof(float), own = (double)q->plan->weights;
+    int kept = cmn_optimizer_blocks(o, first, end);
+
+    if (s->topology.rank == 0 && s->options.checkpoint > 0) {
+        return 2 * own + flat * (kept + cmn_optimizer_blocks(o, 0, 0) - o->policy->own_velocity);
+    }
+    return own + flat * (kept ? kept : 1);
+}
+
 /* Returns what this rank needs with this part of a step. */
 static struct cmn_memory_need estimate(const struct cmn_memory_question *q,
                                        const struct cmn_share *share)
 {
-    const struct cmn_session *s = q->session;
     const struct cmn_plan *p = q->plan;
     int first = share->first, end = first + share->micro_batches;
-    int kept = cmn_optimizer_blocks(q->optimizer, first, end);
-    int blocks = kept ? kept : 1; /* gradients that move to the flat buffer are there twice */
     double own = (double)share->local * share->micro_batches, sample = (double)p->sample * p->grows;
     double micro_batch = share->local * sample, at_once = own < p->threads ? own : p->threads;
     double decoded = q->images > 0 ? q->image_bytes / q->images : 0;
 
-    if (s->topology.rank == 0 && s->options.checkpoint > 0) {
-        blocks += CHECKPOINT_BLOCKS;
-    }
     return (struct cmn_memory_need){
         .program = q->program,
-        .weights = (double)p->weights + (double)p->flat * sizeof(float) * blocks,
+        .weights = network(q, first, end),
         .layers = ((double)p->per_image * share->local + (double)p->workspace) * p->grows,
         .lists = q->lines * LINE_BYTES,
         /* A batch is trained with while the next one is loaded. A thread has an image as bytes, as

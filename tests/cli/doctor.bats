@@ -309,6 +309,10 @@ sys.exit(status)' "$@"
         # A copy of the network is 49 MiB.
         ((took > 150 && said > took - 25 && said < took + 25))
     done <<<"
+-cmn_checkpoint 3
+-cmn_checkpoint 3 -cmn_ema .9
+-cmn_checkpoint 3 -cmn_exact on
+-cmn_checkpoint 3 -cmn_double_buffering on
 -cmn_ema .9
 -cmn_clip 1 -cmn_ema .9
 -cmn_double_buffering on
