@@ -11,6 +11,7 @@
 #include "base/reduce.h"
 #include "base/status.h"
 #include "base/timeline.h"
+#include "config/pairs.h"
 #include "mpi/call.h"
 #include "mpi/regions.h"
 #include "mpi/shared_window.h"
@@ -52,15 +53,9 @@ struct cmn_overlap {
 
 const char *cmn_overlap_refuses_nodes(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    if (t->inter_size == 1 && o->compress != CMN_COMPRESS_OFF) {
-        return "all ranks are on one node, and nothing is sent that a compressor could make "
-               "smaller: remove cmn_compress, or use flat, which sends all the same";
-    }
-    if (t->inter_size == 1 && o->double_buffering) {
-        return "all ranks are on one node, and there is no link whose time could be hidden: remove "
-               "cmn_double_buffering, or use flat, which sends all the same";
-    }
-    return NULL;
+    return t->inter_size == 1 && cmn_pairs_check_trait(o, CMN_SENDS_NOTHING, "ranks on one node")
+               ? cmn_reason()
+               : NULL;
 }
 
 static void idle(void *self);

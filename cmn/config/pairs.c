@@ -60,6 +60,13 @@ static const struct cmn_pair table[] = {
     {"cmn_compress=powersgd", NULL, CMN_CANNOT_COMPRESS, "it sends gradients as they are",
      can_exchange},
 
+    {"cmn_compress!=off", NULL, CMN_SENDS_NOTHING,
+     "nothing is sent that a compressor could make smaller",
+     "remove cmn_compress, or use flat, which sends all the same"},
+    {"cmn_double_buffering=on", NULL, CMN_SENDS_NOTHING,
+     "there is no link whose time could be hidden",
+     "remove cmn_double_buffering, or use flat, which sends all the same"},
+
     {"cmn_balance=auto", NULL, CMN_LACKS_HOOKS, "its loader cannot follow", "remove cmn_balance"},
     {"cmn_balance=auto", NULL, CMN_TRAINS_IN_MEMORY,
      "it assigns images of classifiers and detectors", "remove cmn_balance"},
@@ -90,6 +97,7 @@ static const char *const traits[CMN_TRAITS] = {
     [CMN_UPDATES_ITSELF] = "keys that only Darknet's own update obeys (AlexeyAB's, on GPUs)",
     [CMN_AVERAGES_ITSELF] = "ema_alpha in the cfg",
     [CMN_LEARNS_IN_ORDER] = "badlabels_rejection_percentage and its like in the cfg",
+    [CMN_SENDS_NOTHING] = "shared memory, all ranks on one node",
     [CMN_CANNOT_CAST] = "communicators that send 32 bits",
     [CMN_CANNOT_COMPRESS] = "communicators that do not compress",
     [CMN_CANNOT_DELAY] = "communicators that block",

@@ -20,6 +20,7 @@ enum cmn_trait {
     CMN_UPDATES_ITSELF,     /* the cfg has a key that only Darknet's own update obeys */
     CMN_AVERAGES_ITSELF,    /* the cfg has ema_alpha */
     CMN_LEARNS_IN_ORDER,    /* what a micro-batch does depends on the ones before it */
+    CMN_SENDS_NOTHING,      /* the ranks are all on one node, and share memory */
     /* What the communicator cannot do. */
     CMN_CANNOT_CAST,
     CMN_CANNOT_COMPRESS,

@@ -2,7 +2,7 @@
  * each pair of values that some training accepts is trained once, through Darknet's own calls. A
  * combination is refused alike on all ranks, or leaves the same bits on all of them, with
  * cmn_overlap on as off, and when it resumes from a checkpoint. Keys, words and communicators come
- * from the tables. */
+ * from the tables; each refusal is a row of the table of pairs, and no row is of what trains. */
 #include "ranks/ranks.h"
 
 #include <dirent.h>
@@ -13,6 +13,7 @@
 #include "darknet.h"
 
 #include "communicators/communicator.h"
+#include "config/pairs.h"
 #include "hooks/job.h"
 #include "trainer/trainer.h"
 
@@ -48,8 +49,8 @@ enum {
 static const struct {
     const char *key, *value;
 } numbers[] = {
-    {"cmn_lars", "0.01"}, {"cmn_local_steps", "4"}, {"cmn_epochs", NULL}, {"cmn_validate", NULL},
-    {"cmn_patience", "2"}, {"cmn_clip", "0.05"}, {"cmn_ema", "0.9"},
+    {"cmn_lars", "0.01"},  {"cmn_local_steps", "4"}, {"cmn_epochs", NULL}, {"cmn_validate", NULL},
+    {"cmn_patience", "2"}, {"cmn_clip", "0.05"},     {"cmn_ema", "0.9"},
 };
 
 /* Variables, and what to try beside none. */
@@ -386,6 +387,39 @@ static int same_files(const struct combination *c, const char *run, const char *
            (!strcmp(value_of(c, "cmn_ema"), "off") || same_file(run, other, results[1]));
 }
 
+/* Whether the table of pairs refuses the keys with each other, or with Adam. */
+static int is_in_table(const struct combination *c)
+{
+    struct cmn_options o;
+
+    set_options(&o, c, NULL, 1);
+    return cmn_pairs_check(&o) || (!strcmp(value_of(c, "adam"), "1") &&
+                                   cmn_pairs_check_trait(&o, CMN_USES_ADAM, "adam=1 in the cfg"));
+}
+
+/* Whether a row of the table says this of what is set. */
+static int is_explained(const struct combination *c, const char *line)
+{
+    const struct cmn_pair *p;
+    struct cmn_options o;
+    char end[512];
+
+    set_options(&o, c, NULL, 1);
+    for (int i = 0; (p = cmn_pairs_at(i)); i++) {
+        snprintf(end, sizeof end, ": %s: %s", p->why, p->instead);
+        if (cmn_options_holds(&o, p->feature) && (!p->other || cmn_options_holds(&o, p->other)) &&
+            strstr(line, " does not go with ") && strstr(line, end)) {
+            return 1;
+        }
+    }
+    /* Or it is no pair: that communicator does not run, or does not overlap, on these nodes, which
+     * it says itself, or not with a variable. */
+    cmn_options_default(&o);
+    return strstr(line, "CMN_DEBUG_") || strstr(line, "cmn_overlap=on: communicator ") ||
+           cmn_communicator_find(value_of(c, "cmn_communicator"))
+               ->refuses(&nodes[c->value[SHAPE]], &o);
+}
+
 /* Trains it, and holds it against the other overlap and against itself resumed. Returns whether it
  * was accepted. */
 static int try_it(const struct combination *c)
@@ -405,8 +439,11 @@ static int try_it(const struct combination *c)
     write_cfg(c);
     why = train(c, "whole", NULL, 1, &out);
     if (why) {
+        CHECK_SAYING(is_explained(c, why), "no row of the table of pairs says: %.400s:%s", why,
+                     text);
         return 0;
     }
+    CHECK_SAYING(!is_in_table(c), "trained, against the table of pairs: %s:%s", cmn_reason(), text);
     CHECK_SAYING(out.same, "other weights on another rank:%s", text);
     CHECK_SAYING(out.skipped <= POISONED, "%ld steps left out, %d of which had a NaN:%s",
                  out.skipped, POISONED, text);
