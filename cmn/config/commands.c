@@ -79,13 +79,10 @@ static const struct cmn_command unknown = {
 
 enum { COMMANDS = sizeof table / sizeof table[0] };
 
-static int final_always;
-
 void cmn_commands_in_both(const char *whose)
 {
     static char note[160];
 
-    final_always = 1;
     snprintf(note, sizeof note,
              "%s Darknet has no hooks for it: use one process, without -cmn; `darknet cmn list` "
              "names the commands that have",
@@ -163,12 +160,4 @@ const char *cmn_command_name(const struct cmn_command *c)
 
     snprintf(name, sizeof name, "%s%s%s", c->driver, any ? "" : " ", any ? "" : c->verb);
     return name;
-}
-
-const char *cmn_command_final(const struct cmn_command *c)
-{
-    int is = final_always || c->answer == CMN_BOXES || !strcmp(c->driver, "rnn") ||
-             !strcmp(c->driver, "super");
-
-    return is ? "_final" : "";
 }

@@ -37,10 +37,6 @@ const struct cmn_command *cmn_command_find(int argc, char **argv);
  * "driver verb", or NULL. Valid until the thread's next call. */
 const char *cmn_command_nearest(int argc, char **argv);
 
-/* What Darknet adds to the network's name in that of the weights that this command saves at its
- * end: "_final" or "". */
-const char *cmn_command_final(const struct cmn_command *c);
-
 /* "driver verb". Valid until the thread's next call. */
 const char *cmn_command_name(const struct cmn_command *c);
 
