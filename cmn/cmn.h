@@ -251,6 +251,10 @@ char **cmn_loader_paths(char **paths, int n);
  * sample. */
 unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, int *c);
 
+/* Local, thread-safe. Asked before an image of that size is unpacked: NULL, or why there is no memory for
+ * it, a text that stays until the thread's next call. */
+const char *cmn_image_too_large(int w, int h, int channels);
+
 /* Local, thread-safe. Under which name this host has an image, or its labels: `name` itself, or with
  * cmn_data=scatter that of its copy, which is valid until the thread's next call. Loaders open that. */
 const char *cmn_data_path(const char *name);

@@ -11,13 +11,14 @@ static const struct {
     const char *option;
     int values; /* words that follow it */
     const char *note;
+    int harmless; /* whoever leaves it in loses nothing, and is told nothing */
 } elsewhere[] = {
     {"-map", 0,
-     "with -cmn, cmn_validate computes the mAP, after each epoch where the cfg says nothing"},
-    {"-mAP_epochs", 1, "with -cmn, cmn_validate sets the epochs between two validations"},
-    {"-dont_show", 0, "no window is opened"},
-    {"-mjpeg_port", 1, "with -cmn, cmn_chart=FILE.png draws loss and mAP"},
-    {"-chart", 1, "with -cmn, cmn_chart=FILE.png draws loss and mAP"},
+     "with -cmn, cmn_validate computes the mAP, after each epoch where the cfg says nothing", 0},
+    {"-mAP_epochs", 1, "with -cmn, cmn_validate sets the epochs between two validations", 0},
+    {"-dont_show", 0, "no window is opened", 1},
+    {"-mjpeg_port", 1, "with -cmn, cmn_chart=FILE.png draws loss and mAP", 0},
+    {"-chart", 1, "with -cmn, cmn_chart=FILE.png draws loss and mAP", 0},
 };
 
 enum { ELSEWHERE = sizeof elsewhere / sizeof elsewhere[0] };
@@ -35,12 +36,12 @@ const char *cmn_arguments_elsewhere(int i, const char **note)
     return i < known ? elsewhere[i].option : NULL;
 }
 
-/* Words of argv[i …] that are such an option. */
+/* Words of argv[i …] that are such an option; *note is NULL where nothing is lost without it. */
 static int words_of_elsewhere(char **argv, int i, const char **note)
 {
     for (int k = 0; k < known; k++) {
         if (!strcmp(argv[i], elsewhere[k].option)) {
-            *note = elsewhere[k].note;
+            *note = elsewhere[k].harmless ? NULL : elsewhere[k].note;
             return 1 + (elsewhere[k].values && argv[i + 1]);
         }
     }
@@ -54,8 +55,10 @@ void cmn_arguments_drop_elsewhere(int *argc, char **argv)
 
     for (int i = 0; i < *argc; i++) {
         int words = words_of_elsewhere(argv, i, &note);
-        if (words) {
+        if (words && note) {
             cmn_say("%s of AlexeyAB's Darknet has no effect here: %s", argv[i], note);
+        }
+        if (words) {
             i += words - 1;
         } else {
             argv[kept++] = argv[i];

@@ -553,6 +553,26 @@ unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, 
     return kept;
 }
 
+const char *cmn_image_too_large(int w, int h, int channels)
+{
+    /* Of a number: packed as the decoder has it, unpacked, and as a float. What is less than `small` is not
+     * worth a look at the system's files. */
+    const double bytes = 6, small = 1 << 28;
+    static _Thread_local char text[128];
+    double needs = bytes * w * h * channels, free_bytes;
+
+    if (needs < small) {
+        return NULL;
+    }
+    free_bytes = (double)cmn_memory_free();
+    if (needs <= free_bytes / 2) {
+        return NULL;
+    }
+    snprintf(text, sizeof text, "%d x %d pixels take %.1f GB of memory, and %.1f GB are free", w, h,
+             needs / 1e9, free_bytes / 1e9);
+    return text;
+}
+
 const char *cmn_data_path(const char *name)
 {
     return cmn_scatter_path(name);
