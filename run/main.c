@@ -158,7 +158,7 @@ static void not_started(struct cmn_observed *o, struct cmn_diagnosis *d)
 static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *d)
 {
     const struct cmn_hosts *h = &r->options.hosts;
-    char *hosts = cmn_hosts_text(h), ranks[32];
+    char *hosts = cmn_hosts_text(h), ranks[32], number[32];
     struct cmn_checkpoints before = cmn_command_checkpoints(&r->command), after;
     char **argv;
     int status = 0, again, result;
@@ -166,6 +166,8 @@ static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *
     report_ranks(r, h->count ? cmn_hosts_ranks(h) : (int)r->options.ranks);
     argv = words(r, hosts, ranks);
     r->attempts++;
+    snprintf(number, sizeof number, "%d", r->attempts);
+    setenv("OMPI_CMN_ATTEMPT", number, 1); /* what an older attempt has locked is this one's */
     journal_start(r, argv);
     result = cmn_job_run(argv, o, &status);
     free(argv);

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,12 +29,13 @@ static void lock_name(const char *name, char *file)
 /* A process, so that another one can tell whether it still runs. */
 struct holder {
     char text[128];      /* for people: "process 4711 on host" */
-    char by;             /* 'f': the file alone is the lock; 'l': flock */
+    int known;           /* the rest, too */
     char boot[40];       /* of the host's kernel */
     unsigned long space; /* in which process numbers count */
     long pid;
     unsigned long long began; /* clock ticks after boot */
     unsigned long long job;   /* attempts of one cmn-run have one number; 0: none */
+    long attempt;             /* 1 is the first */
     long slurm, restarts;     /* Slurm's job, 0: none, and how often it was started again */
 };
 
@@ -54,10 +54,11 @@ static long number_of(const char *variable)
     return text ? strtol(text, NULL, 10) : 0;
 }
 
-static struct holder this_process(char by)
+static struct holder this_process(void)
 {
-    struct holder h = {.by = by,
+    struct holder h = {.known = 1,
                        .pid = getpid(),
+                       .attempt = number_of("OMPI_CMN_ATTEMPT"),
                        .slurm = number_of("SLURM_JOB_ID"),
                        .restarts = number_of("SLURM_RESTART_COUNT")};
     const char *token = getenv("OMPI_CMN_EVENT_TOKEN");
@@ -82,18 +83,17 @@ static struct holder this_process(char by)
 static void write_holder(int fd, const struct holder *h)
 {
     char text[512];
-    int n = snprintf(text, sizeof text, "%s\n%c %s %lu %ld %llu %llx %ld %ld\n", h->text, h->by,
-                     h->boot, h->space, h->pid, h->began, h->job, h->slurm, h->restarts);
+    int n = snprintf(text, sizeof text, "%s\n%s %lu %ld %llu %llx %ld %ld %ld\n", h->text, h->boot,
+                     h->space, h->pid, h->began, h->job, h->attempt, h->slurm, h->restarts);
 
-    /* With flock it only serves a message: on a full disk the lock holds without it. */
-    if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) < 0) {
-        return;
+    if (pwrite(fd, text, (size_t)n, 0) < 0) {
+        return; /* on a full disk the lock holds without a name */
     }
 }
 
 static struct holder read_holder(int fd)
 {
-    struct holder h = {.by = '\0'};
+    struct holder h = {.known = 0};
     char text[512], *line;
     ssize_t n = pread(fd, text, sizeof text - 1, 0);
 
@@ -101,10 +101,8 @@ static struct holder read_holder(int fd)
     line = strchr(text, '\n');
     if (line) {
         *line++ = '\0';
-        if (sscanf(line, "%c %39s %lu %ld %llu %llx %ld %ld", &h.by, h.boot, &h.space, &h.pid,
-                   &h.began, &h.job, &h.slurm, &h.restarts) != 8) {
-            h.by = '\0';
-        }
+        h.known = sscanf(line, "%39s %lu %ld %llu %llx %ld %ld %ld", h.boot, &h.space, &h.pid,
+                         &h.began, &h.job, &h.attempt, &h.slurm, &h.restarts) == 8;
     }
     snprintf(h.text, sizeof h.text, "%.*s", (int)sizeof h.text - 1, text);
     for (char *c = h.text; *c; c++) {
@@ -119,27 +117,32 @@ static struct holder read_holder(int fd)
 /* Whether the process that the file names has surely ended. */
 static int has_ended(const struct holder *h)
 {
-    const struct holder here = this_process('f');
+    const struct holder here = this_process();
     const char *host = strstr(h->text, " on ");
 
-    if (!h->by) {
+    if (!h->known) {
         return 0;
     }
-    /* cmn-run begins an attempt when the one before has ended. In containers, processes of two
-     * attempts may well have one number. */
-    if (h->job && h->job == here.job &&
-        (h->pid != here.pid || h->began != here.began || strcmp(h->boot, here.boot))) {
-        return 1;
-    }
-    /* Slurm starts a job again when its processes have ended. Two trainings may share a job, so
-     * its number alone says nothing. */
-    if (h->slurm && h->slurm == here.slurm && h->restarts < here.restarts) {
+    /* cmn-run begins an attempt when it has given up the one before, which may hang on another host; and Slurm
+     * starts a job again. What is left of the older one must not take the lock back. Two trainings
+     * may share a job of Slurm's, so its number alone says nothing. */
+    if ((h->job && h->job == here.job && h->attempt < here.attempt) ||
+        (h->slurm && h->slurm == here.slurm && h->restarts < here.restarts)) {
         return 1;
     }
     if (strcmp(h->boot, here.boot)) { /* another host, or this one before it was started anew */
         return host && !strcmp(host, strstr(here.text, " on "));
     }
     return h->space == here.space && start_of(h->pid) != h->began;
+}
+
+/* Whether it surely runs. */
+static int runs(const struct holder *h)
+{
+    const struct holder here = this_process();
+
+    return h->known && !strcmp(h->boot, here.boot) && h->space == here.space &&
+           start_of(h->pid) == h->began;
 }
 
 /* ---- the file ---- */
@@ -153,8 +156,7 @@ static int is_still(int folder, const char *file, int fd)
            here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
-/* The lock's file, open; *created: by this process. -1 with a reason. Open for writing, too: NFS
- * takes no exclusive lock of a file that is open for reading alone. */
+/* The lock's file, open; *created: by this process. -1 with a reason. */
 static int open_file(int folder, const char *file, int *created)
 {
     enum { FLAGS = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC };
@@ -182,22 +184,6 @@ static int open_file(int folder, const char *file, int *created)
 
 /* ---- taking it ---- */
 
-static int knows_no_locks(int reason)
-{
-    return reason == EOPNOTSUPP || reason == ENOSYS || reason == ENOLCK;
-}
-
-static void say_no_locks(const char *file, int reason)
-{
-    static int said;
-
-    if (!said++) {
-        cmn_warn("the backup folder's file system knows no locks (flock: %s): the file %s there "
-                 "says who trains there; should a host fail, remove it",
-                 strerror(reason), file);
-    }
-}
-
 /* A file that was left goes, so that a new one can be created. Two that want to take it over may
  * come together: a file that is not the one looked at gets its name back. 0, or -1 with a
  * reason. */
@@ -218,38 +204,18 @@ static int remove_left(int folder, const char *file, int fd)
 
 enum result { TAKEN, AGAIN, HELD, FAILED };
 
-/* The file is open; *h becomes who has it. `created`, by this process, is what counts where there
- * are no other locks. */
+/* The file is open; *h becomes who has it. */
 static enum result try(int folder, const char *file, int fd, int created, struct holder *h)
 {
-    int reason = flock(fd, LOCK_EX | LOCK_NB) ? errno : 0, no_locks = knows_no_locks(reason);
-    struct holder here = this_process(no_locks ? 'f' : 'l');
-
-    if (reason && reason != EWOULDBLOCK && !no_locks) {
-        cmn_fail("%s: cannot be locked: %s", file, strerror(reason));
-        return FAILED;
+    *h = created ? this_process() : read_holder(fd);
+    if (created) {
+        write_holder(fd, h);
+        return TAKEN;
     }
-    if (!is_still(folder, file, fd)) {
-        return AGAIN;
-    }
-    *h = read_holder(fd);
-    if (reason == EWOULDBLOCK) {
-        h->by = 'l';
+    if (!has_ended(h)) {
         return HELD;
     }
-    if (no_locks) {
-        say_no_locks(file, reason);
-    }
-    /* A file of flock's that nobody has locked was left. One that is the lock itself may be held,
-     * and so may any where flock says nothing. */
-    if (!created && (no_locks || h->by == 'f')) {
-        if (!has_ended(h)) {
-            return HELD;
-        }
-        return remove_left(folder, file, fd) ? FAILED : AGAIN;
-    }
-    write_holder(fd, &here);
-    return TAKEN;
+    return remove_left(folder, file, fd) ? FAILED : AGAIN;
 }
 
 int cmn_lock_take(int folder, const char *name)
@@ -279,8 +245,8 @@ int cmn_lock_take(int folder, const char *name)
         cmn_job_event("locked", -1, h.text);
         return cmn_fail("%s trains %s there: wait until it has ended, or give this "
                         "training another backup folder%s%s%s",
-                        h.text, name, h.by == 'l' ? "" : " (if it has ended, remove ",
-                        h.by == 'l' ? "" : file, h.by == 'l' ? "" : ")");
+                        h.text, name, runs(&h) ? "" : " (if it has ended, remove ",
+                        runs(&h) ? "" : file, runs(&h) ? "" : ")");
     }
     return result == TAKEN ? fd : -1;
 }
