@@ -23,13 +23,14 @@ static int own_socket =
 
 static int bind_to(const char *what, int number, int type);
 
-/* Opens a rank's log and writes its first line, by which the next training knows it again. The
- * descriptor, or -1 with a reason. */
+/* Opens a rank's log and writes a first line, by which the next training knows it again. What an earlier
+ * attempt has written stays, and so does what a running job writes, while a second one is started and
+ * refused. The descriptor, or -1 with a reason. */
 static int open_log(const char *name, int rank, int size)
 {
     static const char first[] = "output of rank ", what[] = "cmn_rank_logs:";
     char found[sizeof first] = "";
-    int fd = cmn_open_in_place(what, name, O_RDWR | O_CREAT);
+    int fd = cmn_open_in_place(what, name, O_RDWR | O_CREAT | O_APPEND);
     ssize_t n = fd < 0 ? 0 : pread(fd, found, sizeof first - 1, 0);
 
     if (n > 0 && strcmp(found, first)) {
@@ -38,9 +39,7 @@ static int open_log(const char *name, int rank, int size)
                         "away, or give another folder",
                         what, name);
     }
-    /* A device or a pipe takes the output as it is (EINVAL): somebody has put a link there. */
-    if (fd >= 0 && ((ftruncate(fd, 0) && errno != EINVAL) ||
-                    dprintf(fd, "%s%d of %d\n", first, rank, size) < 0)) {
+    if (fd >= 0 && dprintf(fd, "%s%d of %d\n", first, rank, size) < 0) {
         cmn_fail("%s %s: %s", what, name, strerror(errno));
         close(fd);
         return -1;

@@ -158,7 +158,7 @@ static const struct option table[] = {
      "100 steps, or as many as are given; off: none",
      0, NULL},
     {reports, "cmn_rank_logs", TEXT, "off", "folder, or off", 0, 0, AT(log),
-     "write the output of ranks above 0 to rank-N.log in this existing folder; off: discard it", 1,
+     "append the output of ranks above 0 to rank-N.log in this existing folder; off: discard it", 1,
      NULL},
 
     {safety, "cmn_checkpoint", NUMBER, "off", "0 to 1000000000 iterations, or off", 0, 1000000000,

@@ -7,6 +7,9 @@
 
 #include "evaluators/average_precision.h"
 
+/* With which a file of cmn_map_table_json() begins. */
+#define CMN_MAP_TABLE_HEAD "{\n\t\"images\":"
+
 struct cmn_map_table {
     long images, unlabelled; /* all, and those without a label file */
     int classes;

@@ -48,20 +48,28 @@ static void check_plan(const struct cmn_precision_plan *plan)
     }
 }
 
-/* Rank 0 opens it before the long part. */
+/* Rank 0 opens it before the long part. Only what this command has written before is replaced. */
 static FILE *open_json(const char *json)
 {
-    FILE *out = NULL;
+    char found[sizeof CMN_MAP_TABLE_HEAD] = "";
     int fd;
 
-    if (json && ranks()->rank == 0) {
-        fd = cmn_open_in_place("-json", json, O_WRONLY | O_CREAT | O_TRUNC);
-        if (fd < 0) {
-            cmn_fatal_reason();
-        }
-        out = fdopen(fd, "w");
+    if (!json || ranks()->rank != 0) {
+        return NULL;
     }
-    return out;
+    fd = cmn_open_in_place("-json", json, O_RDWR | O_CREAT);
+    if (fd < 0) {
+        cmn_fatal_reason();
+    }
+    if (pread(fd, found, sizeof found - 1, 0) > 0 && strcmp(found, CMN_MAP_TABLE_HEAD)) {
+        cmn_fatal("-json %s: what is there is no table of detector map, and would be lost: give "
+                  "another name",
+                  json);
+    }
+    if (ftruncate(fd, 0) && errno != EINVAL) { /* a device or a pipe takes it as it is */
+        cmn_fatal("-json %s: %s", json, strerror(errno));
+    }
+    return fdopen(fd, "w");
 }
 
 static void print(const struct cmn_map_table *m, FILE *out, const char *json)

@@ -169,6 +169,7 @@ END
         '[convolutional]' 'filters=10' 'size=1' 'stride=1' 'activation=linear' '[avgpool]' '[softmax]' >>net.cfg
     mkdir logs
     for n in 1 2; do
+        rm -f logs/*
         train_on $n net.cfg -cmn_rank_logs logs -cmn_report lines
         sizes train.log >size.0
         [[ $(wc -l <size.0) -eq 2 ]]

@@ -397,6 +397,18 @@ trained_with() {
         detector map boxes.data yolo.cfg nan.weights -cmn
 }
 
+@test "map -json replaces its own files alone" {
+    echo '{"mine": 1}' >mine.json
+    fails_clearly_on 2 'mine.json: what is there is no table of detector map, and would be lost' \
+        detector map boxes.data yolo.cfg yolo.weights -json mine.json -cmn
+    [[ $(<mine.json) == '{"mine": 1}' ]]
+    for again in 1 2; do
+        plain detector map boxes.data yolo.cfg yolo.weights -json table.json >/dev/null 2>&1
+        jq -e '.map50 >= 0' table.json
+    done
+    plain detector map boxes.data yolo.cfg yolo.weights -json /dev/stdout 2>/dev/null | grep -q '"map50":'
+}
+
 @test "names of classes in letters that have no picture are drawn, and printed as they are" {
     printf '%s\n' красный Grün 蓝 >names
     ln -s "$REPO/build/darknet/data" data

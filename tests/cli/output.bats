@@ -138,7 +138,9 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     done
     [[ $(grep -cE ' avg, .* rate, ' out.txt) -eq 10 ]]
     [[ $(head -n 1 logs/rank-2.log) == 'output of rank 2 of 4' ]]
-    # Only a rank's log is replaced.
+    # What an earlier start has written stays.
+    darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_rank_logs logs >out.txt 2>err.txt
+    [[ $(grep -cE ' avg, .* rate, ' logs/rank-2.log) -eq 20 && $(grep -c '^output of rank 2 of [34]$' logs/rank-2.log) -eq 2 ]]
     echo 'my own notes' >logs/rank-1.log
     run -1 darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_rank_logs logs
     [[ $(grep -c 'cmn_rank_logs: logs/rank-1.log: what is there is no log of a rank, and would be lost' <<<"$output") -eq 1 ]]
