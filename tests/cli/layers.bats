@@ -100,4 +100,14 @@ refused() {
     awk '{ exit !($1 > 0 && $1 < 100 && $NF > 0 && $NF < .8 * $1) }' losses
     train_on 3 tree.cfg -cmn_batch global
     assert_close one.weights out/tree.weights 1e-6
+    # Rank 0's tree, whichever file lies on other hosts.
+    mv out/tree.weights three.weights
+    mkdir other
+    ln -s "$PWD"/* other/
+    rm other/digits.tree other/other
+    sed 's/ [0-9]*$/ -1/' digits.tree >other/digits.tree
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 3 sh -c '[ "$OMPI_COMM_WORLD_RANK" != 1 ] || cd other; exec "$@"' - "$DARKNET" classifier train \
+        small.data tree.cfg -cmn -cmn_seed 7 -cmn_batch global >train.log 2>&1
+    assert_close three.weights out/tree.weights 1e-6
 }
