@@ -8,6 +8,7 @@
 #include "base/debug.h"
 #include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "base/values.h"
 #include "checkpoint/reader.h"
