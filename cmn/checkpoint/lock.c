@@ -39,12 +39,12 @@ struct holder {
     long slurm, restarts;     /* Slurm's job, 0: none, and how often it was started again */
 };
 
-/* When that process began; 0: there is none. */
+/* When that process began; 0: there is none, or it has ended and nobody has asked for its status. */
 static unsigned long long start_of(long pid)
 {
     struct cmn_process p;
 
-    return cmn_process_read((pid_t)pid, &p) ? 0 : p.began;
+    return cmn_process_read((pid_t)pid, &p) || p.state == 'Z' ? 0 : p.began;
 }
 
 static long number_of(const char *variable)
@@ -156,15 +156,41 @@ static int is_still(int folder, const char *file, int fd)
            here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
+enum { FLAGS = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC };
+
+/* A file of this process's under that name, where there is none. -1 with errno. It has its name when it says
+ * whose it is, so that nobody who is killed leaves an empty one; not on file systems without files that have
+ * no name, NFS among them. */
+static int create(int folder, const char *file)
+{
+    struct holder here = this_process();
+    char path[32];
+    int fd = openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), linked;
+
+    if (fd >= 0) {
+        write_holder(fd, &here);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        linked = !linkat(AT_FDCWD, path, folder, file, AT_SYMLINK_FOLLOW);
+        if (linked) {
+            return fd;
+        }
+        close(fd); /* another one was there, or this file system gives no name to such a file */
+    }
+    fd = openat(folder, file, FLAGS | O_CREAT | O_EXCL, 0600);
+    if (fd >= 0) {
+        write_holder(fd, &here);
+    }
+    return fd;
+}
+
 /* The lock's file, open; *created: by this process. -1 with a reason. */
 static int open_file(int folder, const char *file, int *created)
 {
-    enum { FLAGS = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC };
     int fd, reason, was_there;
     struct stat st;
 
     do {
-        fd = openat(folder, file, FLAGS | O_CREAT | O_EXCL, 0600);
+        fd = create(folder, file);
         *created = fd >= 0;
         was_there = fd < 0 && errno == EEXIST;
         if (was_there) {
@@ -207,11 +233,10 @@ enum result { TAKEN, AGAIN, HELD, FAILED };
 /* The file is open; *h becomes who has it. */
 static enum result try(int folder, const char *file, int fd, int created, struct holder *h)
 {
-    *h = created ? this_process() : read_holder(fd);
     if (created) {
-        write_holder(fd, h);
         return TAKEN;
     }
+    *h = read_holder(fd);
     if (!has_ended(h)) {
         return HELD;
     }

@@ -93,7 +93,7 @@ nothing_left() {
     for file in $shared; do
         [[ ! -e $file ]] || { echo "$file is left"; return 1; }
     done
-    [[ ! -e out/.big.checkpoint-lock || ! -e /proc/$(awk 'NR == 1 { print $2 }' out/.big.checkpoint-lock) ]] || { echo 'the lock is held'; return 1; }
+    [[ ! -e out/.big.checkpoint-lock ]] || gone "$(awk 'NR == 1 { print $2 }' out/.big.checkpoint-lock)" || { echo 'the lock is held'; return 1; }
     run -0 find out -type f ! -name '*.weights' ! -name '*.json' ! -name '*.backup' ! -name .big.checkpoint-lock
     [[ -z $output ]] || { echo "left in the backup folder: $output"; return 1; }
 }

@@ -106,7 +106,7 @@ refused() {
     ln -s "$PWD"/* other/
     rm other/digits.tree other/other
     sed 's/ [0-9]*$/ -1/' digits.tree >other/digits.tree
-    # shellcheck disable=SC2016  # expanded by the inner shell
+    # shellcheck disable=SC2016,SC2154  # expanded by the inner shell; of the helpers
     timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 3 sh -c '[ "$OMPI_COMM_WORLD_RANK" != 1 ] || cd other; exec "$@"' - "$DARKNET" classifier train \
         small.data tree.cfg -cmn -cmn_seed 7 -cmn_validate 0 -cmn_batch global >train.log 2>&1
     assert_close three.weights out/tree.weights 1e-6
