@@ -475,7 +475,7 @@ MPI_Comm cmn_inter_comm(void);
 extern "C" {
 #endif
 
-/* Local, not blocking, but for memory of the GPU in a forward pass that needs more. Convolutional layers
+/* Local, not blocking, except where a forward pass needs more memory of the GPU. Convolutional layers
  * call them in place of cuDNN's functions, whose parameters they have. With cmn_mixed=bf16 factors are
  * rounded to bf16, and so is the product before it is written (beta 0) or added (1); algorithm and workspace are
  * not used then, unless cuDNN has no way in bf16. Return cuDNN's status; what fails otherwise ends the job. */

@@ -136,7 +136,7 @@ static int has_ended(const struct holder *h)
     return h->space == here.space && start_of(h->pid) != h->began;
 }
 
-/* Whether it surely runs. */
+/* Returns whether the process that the file names surely runs. */
 static int runs(const struct holder *h)
 {
     const struct holder here = this_process();
@@ -165,13 +165,12 @@ static int create(int folder, const char *file)
 {
     struct holder here = this_process();
     char path[32];
-    int fd = openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), linked;
+    int fd = openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
     if (fd >= 0) {
         write_holder(fd, &here);
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        linked = !linkat(AT_FDCWD, path, folder, file, AT_SYMLINK_FOLLOW);
-        if (linked) {
+        if (!linkat(AT_FDCWD, path, folder, file, AT_SYMLINK_FOLLOW)) {
             return fd;
         }
         close(fd); /* another one was there, or this file system gives no name to such a file */

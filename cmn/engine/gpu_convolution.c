@@ -47,7 +47,7 @@ struct operands {
 
 static int in_bf16;
 
-/* In the order of first use, which is that of the layers. */
+/* Plans lie in the order of their first use, which is that of the layers. */
 static struct plan *plans;
 static size_t n_plans;
 
@@ -358,7 +358,7 @@ static size_t lay_out(struct operands *o)
     return at;
 }
 
-/* Whether that result is computed in bf16. */
+/* Returns whether that result is computed in bf16; then *o says where. */
 static int begin(struct operands *o, int result, cudnnHandle_t handle, cudnnTensorDescriptor_t x,
                  cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t how,
                  cudnnTensorDescriptor_t y)

@@ -7,7 +7,7 @@
 
 #include "evaluators/average_precision.h"
 
-/* With which a file of cmn_map_table_json() begins. */
+/* A file of cmn_map_table_json() begins with this text. */
 #define CMN_MAP_TABLE_HEAD "{\n\t\"images\":"
 
 struct cmn_map_table {

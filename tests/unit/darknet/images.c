@@ -11,6 +11,7 @@
 
 #include "darknet.h"
 
+#include "cmn.h"
 #include "image.h"
 
 #define SEEDS "fuzz/seeds/image/"
@@ -149,6 +150,9 @@ static void what_is_no_image_is_named(void **state)
         {"P", 1, "not a JPEG, PNG, BMP, PGM or PPM file"},
         {"P5 0 9 255\n0123456789", 21, "PGM: no pixels"},
         {"P6 9 70000 255\n01234567", 23, "PPM: too large"},
+        /* One channel would fit, and takes 6 GB; the three that are asked for do not. */
+        {"P5 65535 30000 255\n0", 20, "PGM: too large"},
+        {"\xff\xd8\xff\xc0\0\x0b\x08\x75\x30\xff\xff\1\1\x11\0.........", 24, "JPEG: too large"},
         {"BM0123456789012345678901", 24, "BMP: damaged header"},
         {"a text that is no image at all\n", 31, "not a JPEG, PNG, BMP, PGM or PPM file"},
         {"GIF89a.............", 18, GIF_LINE},
@@ -170,6 +174,14 @@ static void what_is_no_image_is_named(void **state)
     assert_string_equal(reason, "Is a directory");
     assert_null(load_pixels("/dev/zero", 3, &w, &h, &c, &reason));
     assert_string_equal(reason, "a device, not a file");
+}
+
+static void what_has_no_room_is_named(void **state)
+{
+    (void)state;
+    assert_null(cmn_image_too_large(1920, 1080, 3));
+    check_contains(cmn_image_too_large(2000000000, 2000000000, 3),
+                   "2000000000 x 2000000000 pixels take 72000000000.0 GB of memory, and ");
 }
 
 /* Of each length that a file can be cut to: all pixels, or the line. What lies behind the last
@@ -410,6 +422,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_found_is_refused_with_its_reason),
         cmocka_unit_test(what_is_no_image_is_named),
+        cmocka_unit_test(what_has_no_room_is_named),
         cmocka_unit_test(cut_file_is_refused),
         cmocka_unit_test(jpegs_of_all_kinds_have_their_pixels),
         cmocka_unit_test(bmps_that_were_read_wrongly),
