@@ -253,7 +253,7 @@ differ() {
     run -0 "${mpiexec[@]}" -n 2 "$DARKNET" cmn check -nogpu -cmn_compress fp16
     echo "$output"
     grep -qE '^  naive +not here: cmn_compress=.* does not go with communicator naive: .*: use flat' <<<"$output"
-    grep -qE '^  shm +not here: all ranks are on one node' <<<"$output"
+    grep -qE '^  shm +not here: cmn_compress=fp16 does not go with ranks on one node: .*flat' <<<"$output"
     (($(grep -cE '^  [a-z_]+ +works' <<<"$output") == 1))
     grep -qE '^  chosen: flat' <<<"$output"
     fails_clearly 'cmn_compress=bf16 does not go with communicator naive: it sends 32 bits: use flat' "${mpiexec[@]}" -n 2 "$DARKNET" cmn bench -nogpu -sizes 4K \

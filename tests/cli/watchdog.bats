@@ -220,7 +220,7 @@ int rename(const char *from, const char *to)
     return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 END
-    sed -i "1i#define STUCK \"checkpoint\"" calls.c
+    sed -i "1i#define STUCK \"-5.checkpoint\"" calls.c
     preload
     train 2 -cmn_validate 0 -cmn_checkpoint 5
     stopped=$SECONDS

@@ -19,20 +19,20 @@ plan() {
 nvidia-smi        5 nvidia-smi
 libraries         5 libraries
 check            10 check
-cpu-and-gpu      30 gpu_test against_the_cpu
+cpu-and-gpu      25 gpu_test against_the_cpu
 two-ranks        35 gpu_test two_ranks
 late             40 gpu_test exchanges
 broken           20 gpu_test broken_exchanges
 late-on-4        35 gpu_test exchanges_of_four
 overlap          40 gpu_test overlap
 communicators    55 gpu_test several_ranks
-layers           60 gpu_test layers
+layers           50 gpu_test layers
 alexeyab         25 gpu_test alexeyab
 training         30 gpu_test training
 messages         25 gpu_test messages
-sanitizer        60 gpu_test sanitizer
+sanitizer        45 gpu_test sanitizer
 faults           30 gpu_test faults
-speed            80 gpu_test speed
+speed            75 gpu_test speed
 mnist            20 gpu_test mnist
 END
 }
