@@ -1,7 +1,7 @@
 #include "command.h"
 
 #include <ctype.h>
-#include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static int next_line(FILE *file, char *line, size_t bytes)
     return c != EOF || n;
 }
 
-/* Darknet takes all blanks out of a cfg's lines ... */
+/* Darknet takes all blanks out of a cfg's lines. */
 static void strip(char *line)
 {
     char *to = line;
@@ -36,20 +36,6 @@ static void strip(char *line)
         }
     }
     *to = '\0';
-}
-
-/* ... and in a .data file leaves those that are inside of a value. */
-static char *trim(char *text)
-{
-    size_t n;
-
-    text += strspn(text, " \t");
-    n = strlen(text);
-    while (n && strchr(" \t\r", text[n - 1])) {
-        n--;
-    }
-    text[n] = '\0';
-    return text;
 }
 
 static FILE *open_plain(const char *name)
@@ -74,7 +60,7 @@ static int read_cfg(struct cmn_command *c, const char *name)
 {
     char line[PATH_MAX];
     FILE *file = open_plain(name);
-    int sections = 0, had_checkpoint = 0, had_batch = 0;
+    int sections = 0, found = 0, had_checkpoint = 0, had_batch = 0;
 
     while (file && sections < 2 && next_line(file, line, sizeof line)) {
         strip(line);
@@ -93,37 +79,12 @@ static int read_cfg(struct cmn_command *c, const char *name)
                 take_key(c, line, equals + 1);
             }
         }
-        if (sections == 1 && !c->cfg[0]) {
-            snprintf(c->cfg, sizeof c->cfg, "%s", name);
-        }
+        found |= sections == 1;
     }
     if (file) {
         fclose(file);
     }
-    return c->cfg[0] != '\0';
-}
-
-static void read_data(struct cmn_command *c, const char *name)
-{
-    char line[PATH_MAX];
-    FILE *file = open_plain(name);
-
-    while (file && !c->backup[0] && next_line(file, line, sizeof line)) {
-        char *key = trim(line), *value = strchr(key, '=');
-        if (key[0] == '[') {
-            break;
-        }
-        if (value) {
-            *value++ = '\0';
-            if (!strcmp(trim(key), "backup")) {
-                value = trim(value);
-                memmove(c->backup, value, strlen(value) + 1);
-            }
-        }
-    }
-    if (file) {
-        fclose(file);
-    }
+    return found;
 }
 
 static int is_executable(const char *file)
@@ -177,7 +138,7 @@ static int is_alone(char *const *word)
 
 void cmn_command_read(struct cmn_command *c, char **word)
 {
-    int n = 0, kept = 0;
+    int n = 0;
 
     memset(c, 0, sizeof *c);
     c->global = 1;
@@ -186,66 +147,15 @@ void cmn_command_read(struct cmn_command *c, char **word)
     while (word[n]) {
         n++;
     }
-    c->without_clear = cmn_run_realloc(NULL, (size_t)n + 1, sizeof *c->without_clear);
     /* The first word is the program: a file, too, and no cfg. */
     for (int i = 1; i < n && !read_cfg(c, word[i]); i++) {
     }
     for (int i = 0; i < n; i++) {
-        if (!strcmp(word[i], "-clear")) {
-            c->clear = 1;
-            continue;
-        }
-        c->without_clear[kept++] = word[i];
+        c->clear |= !strcmp(word[i], "-clear");
         c->trains |= !strcmp(word[i], "train");
         if (!strncmp(word[i], "-cmn_", 5) && word[i + 1]) {
             take_key(c, word[i] + 1, word[i + 1]);
-            c->without_clear[kept++] = word[++i];
-        } else if (i && !c->backup[0] && strcmp(word[i], c->cfg)) {
-            read_data(c, word[i]);
+            i++;
         }
     }
-    c->without_clear[kept] = NULL;
-}
-
-/* As Darknet names what it saves: the file's name up to its first dot. */
-static size_t base_name(const char *cfg, const char **name)
-{
-    const char *slash = strrchr(cfg, '/');
-
-    *name = slash ? slash + 1 : cfg;
-    return strcspn(*name, ".");
-}
-
-static int later(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
-}
-
-struct cmn_checkpoints cmn_command_checkpoints(const struct cmn_command *c)
-{
-    struct cmn_checkpoints seen = {-1, {0, 0}};
-    const char *name;
-    size_t n = base_name(c->cfg, &name);
-    DIR *folder = n && c->backup[0] ? opendir(c->backup) : NULL;
-    struct dirent *entry;
-
-    while (folder && (entry = readdir(folder))) {
-        const char *file = entry->d_name;
-        char *end;
-        struct stat st;
-        long iteration;
-        if (strncmp(file, name, n) || file[n] != '-' || !isdigit((unsigned char)file[n + 1])) {
-            continue;
-        }
-        iteration = strtol(file + n + 1, &end, 10);
-        if (strcmp(end, ".checkpoint") || fstatat(dirfd(folder), file, &st, 0)) {
-            continue;
-        }
-        seen.iteration = seen.iteration > iteration ? seen.iteration : iteration;
-        seen.changed = later(&st.st_mtim, &seen.changed) ? st.st_mtim : seen.changed;
-    }
-    if (folder) {
-        closedir(folder);
-    }
-    return seen;
 }

@@ -33,6 +33,9 @@ void cmn_observe_event(struct cmn_observed *o, const struct cmn_event *e)
     o->checkpoint |= is(e, "checkpoint");
     o->start_timeout |= is(e, "start-timeout");
     o->locked |= is(e, "locked");
+    if (is(e, "training") || is(e, "checkpoint")) {
+        snprintf(o->reached, sizeof o->reached, "%.255s", e->text);
+    }
     if (is(e, "resume")) {
         o->resumed_from = e->iteration;
     }

@@ -28,6 +28,7 @@ struct cmn_observed {
     int locked;        /* processes of another job hold the backup folder */
     int error;         /* the first fatal message says that another attempt would not help */
     long resumed_from; /* iteration of the checkpoint, or -1 */
+    char reached[256]; /* how far the training has come, in the ranks' own words, or "" */
     char fatal[CMN_FATAL_TEXT]; /* the first fatal message, "rank 1 on b: …" */
 
     /* From mpiexec's sentences, for which there is no other source: it alone knows which process

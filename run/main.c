@@ -24,12 +24,11 @@ struct run {
     struct cmn_run_options options;
     struct cmn_command command;
     int attempts;
-    long failed;     /* attempts since the last progress */
-    long crashes;    /* of them, the last ones that ended by the same signal of the program's own */
-    int crash;       /* that status */
-    long from;       /* iteration at which the last attempt began */
-    int has_cleared; /* the command has written a checkpoint of its own: -clear is done */
-    int ranks;       /* of the attempt before */
+    long failed;  /* attempts since the last progress */
+    long crashes; /* of them, the last ones that ended by the same signal of the program's own */
+    int crash;    /* that status */
+    long from;    /* iteration at which the last attempt began */
+    int ranks;    /* of the attempt before */
 };
 
 /* ---- machines ---- */
@@ -140,8 +139,7 @@ static void journal_start(const struct run *r, char *const *argv)
 static char **words(const struct run *r, char *hosts, char ranks[32])
 {
     snprintf(ranks, 32, "%d", r->ranks);
-    return cmn_mpiexec_words(&r->options, hosts, r->ranks ? ranks : "",
-                             r->has_cleared ? r->command.without_clear : r->command.word);
+    return cmn_mpiexec_words(&r->options, hosts, r->ranks ? ranks : "", r->command.word);
 }
 
 /* What this machine lacks, such as room for a process, may be there again in a moment: after the
@@ -159,7 +157,6 @@ static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *
 {
     const struct cmn_hosts *h = &r->options.hosts;
     char *hosts = cmn_hosts_text(h), ranks[32], number[32];
-    struct cmn_checkpoints before = cmn_command_checkpoints(&r->command), after;
     char **argv;
     int status = 0, again, result;
 
@@ -179,9 +176,8 @@ static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *
         not_started(o, d);
         return 0;
     }
-    after = cmn_command_checkpoints(&r->command);
-    if (after.iteration >= 0 && memcmp(&after.changed, &before.changed, sizeof after.changed)) {
-        o->checkpoint = 1;
+    if (o->reached[0]) {
+        setenv("OMPI_CMN_REACHED", o->reached, 1);
     }
     /* Slurm sets it where it has queued the job again: what ran before may still be ending. */
     again = r->attempts > 1 || getenv("SLURM_RESTART_COUNT");
@@ -205,7 +201,6 @@ static void count(struct run *r, const struct cmn_observed *o, const struct cmn_
                                                                     : r->crashes + 1;
     r->crash = d->status;
     r->from = o->resumed_from > r->from ? o->resumed_from : r->from;
-    r->has_cleared |= o->checkpoint || !r->command.clear;
 }
 
 /* Returns the status to end with, or -1: another attempt. */
@@ -229,7 +224,8 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
     }
     count(r, o, d);
     cmn_run_fail("%s", d->what);
-    if (r->command.clear && !r->has_cleared && cmn_observed_blind(o) && r->options.retries) {
+    if (r->command.clear && !getenv("OMPI_CMN_REACHED") && cmn_observed_blind(o) &&
+        r->options.retries) {
         cmn_journal_say(
             "give-up",
             "no rank has reported to cmn-run (does OMPI_CMN_EVENT_TOKEN reach them?), so "

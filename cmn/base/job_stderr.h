@@ -19,8 +19,10 @@ void cmn_job_event_identity(int rank, const char *host);
  * `iteration` -1: as in this rank's status. Kinds:
  *
  *   start          the job has begun
+ *   training       which training this is, and how far it has come: cmn-run hands the text to its next attempt
+ *                  (OMPI_CMN_REACHED, trainer/lineage.h)
  *   resume         from the checkpoint of that iteration; the text is its file
- *   checkpoint     this run has written its first one
+ *   checkpoint     one is on the disk; the text is as that of `training`
  *   stop           the ranks know that they are to stop
  *   warning        a line for people that the journal keeps
  *   locked         another process holds the backup folder

@@ -15,7 +15,7 @@
 #include "trainer/progress.h"
 #include "trainer/step.h"
 
-enum { CMN_ROW_VALUES = 8, CMN_LIST_HASH = 32, CMN_PLACES = 256 };
+enum { CMN_ROW_VALUES = 8, CMN_LIST_HASH = 32, CMN_PLACES = 256, CMN_RUN_ID = 17 };
 
 /* The checkpoints that a training writes, and the one from which it resumes. */
 struct cmn_checkpointing {
@@ -27,9 +27,10 @@ struct cmn_checkpointing {
     struct cmn_writer *writer; /* rank 0, where checkpoints are taken */
     int lock;                  /* rank 0, where none are: of the backup folder; -1: none */
     struct cmn_checkpoint_file
-        *file;    /* rank 0, from the start of a resumed training to its first step */
-    int resumes;  /* from a checkpoint */
-    cJSON *saved; /* its description of the training; on all ranks */
+        *file;            /* rank 0, from the start of a resumed training to its first step */
+    int resumes;          /* from a checkpoint */
+    char run[CMN_RUN_ID]; /* rank 0: the training's id, the same after each restart; 16 digits */
+    cJSON *saved;         /* its description of the training; on all ranks */
     struct cmn_checkpoint_origin by; /* who wrote it */
     char places[CMN_PLACES];         /* each rank's node, or a hash of them */
     char *layout;                    /* cmn_replicas_describe() at the cfg's size */
@@ -46,8 +47,9 @@ struct cmn_checkpointing {
     struct cmn_snapshot *ready; /* rank 0: collected, and not given to the writer */
     cJSON *ready_training;      /* its description, which it owns */
     long ready_iteration;
-    int announced;      /* people know that the first one is on the disk */
-    int nonfinite_said; /* people know that none is taken of NaN or Inf weights */
+    size_t ready_seen, written_seen; /* images, of it and of the one that the writer has */
+    long announced;                  /* the last one known to be on the disk; 0: none */
+    int nonfinite_said;              /* people know that none is taken of NaN or Inf weights */
 };
 
 /* All local. */

@@ -8,7 +8,6 @@
 #include <xxhash.h>
 
 #include "base/fatal.h"
-#include "base/job_stderr.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "checkpoint/directory.h"
@@ -17,6 +16,7 @@
 #include "mpi/call.h"
 #include "report/report.h"
 #include "trainer/identity.h"
+#include "trainer/lineage.h"
 
 int cmn_checkpointing_takes(const struct cmn_checkpointing *c)
 {
@@ -133,6 +133,7 @@ void cmn_checkpointing_collect(struct cmn_checkpointing *c, int row_made)
     }
     cmn_status_wait("the checkpoint");
     c->ready_iteration = iteration_of(c);
+    c->ready_seen = cmn_net_seen(c->model->net);
     collect(c, row_made);
     cmn_status_wait(NULL);
 }
@@ -166,11 +167,13 @@ static void report_results(struct cmn_checkpointing *c)
         report_not_written(c, failed, text);
     }
     if (written >= 0 && !c->announced) {
-        c->announced = 1;
         cmn_report_clear(c->session->report);
         cmn_warn("first checkpoint on the disk: %s/%s-%ld.checkpoint", c->session->backup,
                  c->model->name, written);
-        cmn_job_event("checkpoint", written, "");
+    }
+    if (written >= 0 && written != c->announced) {
+        c->announced = written;
+        cmn_lineage_tell(c, "checkpoint", written, c->written_seen);
     }
 }
 
@@ -196,6 +199,7 @@ void cmn_checkpointing_write(struct cmn_checkpointing *c)
         cmn_identity_amend(c->ready_training, c);
         wait_for_writer(c); /* its results are said before the next one's take their place */
         cmn_writer_before_rename(c->writer, sync_report, c->session);
+        c->written_seen = c->ready_seen;
         if (cmn_writer_start(c->writer, c->ready, c->ready_iteration)) {
             report_not_written(c, c->ready_iteration, cmn_reason());
         }

@@ -72,6 +72,7 @@ static void add_identity(cJSON *o, const struct cmn_checkpointing *c)
     const struct cmn_topology *top = &s->topology;
 
     add(o, "program", "darknet-cmn %s", CMN_VERSION);
+    add(o, "run", "%s", c->run);
     add(o, "command", "%s", cmn_command_name(s->command));
     add(o, "cfg", "%s", c->model->cfg);
     add(o, "ranks", "%d", top->size);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -21,6 +20,7 @@
 #include "engine/replicas.h"
 #include "mpi/call.h"
 #include "trainer/identity.h"
+#include "trainer/lineage.h"
 
 /* ---- the newest checkpoint ---- */
 
@@ -80,12 +80,14 @@ static void open_newest(struct cmn_checkpointing *c)
     if (!c->writer) {
         cmn_fatal_reason();
     }
-    if (s->starts_over) {
-        cmn_writer_supersede(c->writer);
-        return;
+    if (!s->starts_over || getenv("OMPI_CMN_REACHED")) {
+        c->file = cmn_checkpoint_newest(s->backup, c->model->name, tell_damaged, &reason);
     }
-    c->file = cmn_checkpoint_newest(s->backup, c->model->name, tell_damaged, &reason);
-    if (!c->file && reason) {
+    if (s->starts_over && !cmn_lineage_is_continued(c)) {
+        cmn_checkpoint_free(c->file);
+        c->file = NULL;
+        cmn_writer_supersede(c->writer);
+    } else if (!c->file && reason) {
         char why[1024];
         snprintf(why, sizeof why, "%s", cmn_reason());
         cmn_fail("%s: look at it, train from it as weights with -cmn_checkpoint 0, or start over "
@@ -268,8 +270,9 @@ struct cmn_checkpointing *cmn_resume(struct cmn_session *s, struct cmn_model *m,
     find_places(c);
     if (s->topology.rank == 0) {
         open_newest(c);
-        if (c->file &&
-            cmn_identity_fits(c, cmn_checkpoint_training(c->file), cmn_checkpoint_path(c->file))) {
+        if ((c->file && cmn_identity_fits(c, cmn_checkpoint_training(c->file),
+                                          cmn_checkpoint_path(c->file))) ||
+            cmn_lineage_begin(c)) {
             refuse(c);
         }
     }
@@ -370,29 +373,18 @@ static size_t seen_by(const char *name)
     return seen;
 }
 
-/* Whether file `name` is newer than file `than`. Weights that are older than the checkpoint were
- * there when this training began, e.g. those of the command line. */
-static int is_later(const char *name, const char *than)
-{
-    struct stat a, b;
-
-    return !stat(name, &a) && S_ISREG(a.st_mode) && !stat(than, &b) &&
-           (a.st_mtim.tv_sec != b.st_mtim.tv_sec ? a.st_mtim.tv_sec > b.st_mtim.tv_sec
-                                                 : a.st_mtim.tv_nsec > b.st_mtim.tv_nsec);
-}
-
 void cmn_resume_protect_newer(const struct cmn_checkpointing *c, const char *file)
 {
     size_t seen;
 
-    if (!c || !c->file || !is_later(file, cmn_checkpoint_path(c->file))) {
+    if (!c || !c->file) {
         return;
     }
     seen = cmn_net_seen(c->model->net);
     if (seen_by(file) > seen) {
-        cmn_fatal("nothing is left to train, and %.700s is newer and has seen %zu images, more "
-                  "than the %zu of the checkpoint: it stays as it is (move it away, raise "
-                  "max_batches, or start over with -clear)",
+        cmn_fatal("nothing is left to train, and %.700s has seen %zu images, more than the %zu of "
+                  "the checkpoint: it stays as it is (move it away, raise max_batches, or start "
+                  "over with -clear)",
                   file, seen_by(file), seen);
     }
 }

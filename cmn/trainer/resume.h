@@ -20,7 +20,7 @@ void cmn_resume_begin(struct cmn_checkpointing *c);
 int cmn_resume_offset(struct cmn_checkpointing *c, size_t *offset, int j);
 
 /* Local, rank 0. Nothing was left to train, and weights are about to be saved in that file: ends
- * the job when it has weights that were written after the checkpoint, and have seen more images. */
+ * the job when the file has weights that have seen more images than the checkpoint's. */
 void cmn_resume_protect_newer(const struct cmn_checkpointing *c, const char *file);
 
 #endif

@@ -390,6 +390,47 @@ ended_again() {
     grep -E '\[connected\] activation of layer 0 was relu, is leaky; and 1 more\. If that is another training' train.log
 }
 
+# run_id FILE: which training a checkpoint names.
+run_id() {
+    grep -aoE '"run":"[0-9a-f]{16}"' "$1" | cut -d '"' -f 4
+}
+
+# bats test_tags=alexeyab
+@test "a training keeps its id through restarts; an attempt goes on from no other one's, and from no less than was reached" {
+    bn_cfg max_batches=4 >bn.cfg
+    mapfile -t words < <(classifier bn -cmn_validate 0 -cmn_checkpoint 2)
+    run_on 2 "${words[@]}"
+    id=$(run_id out/bn-4.checkpoint)
+    [[ -n $id && $(run_id out/bn-2.checkpoint) == "$id" ]]
+    sed -i 's/max_batches=.*/max_batches=6/' bn.cfg
+    # What cmn-run hands on: the id, images, iteration, host.
+    export OMPI_CMN_REACHED="$id 1000000 9 node1"
+    fails_clearly_on 2 'this training has reached iteration 9 on node1, and out on .* has it up to iteration 4: all hosts' "${words[@]}" -cmn
+    OMPI_CMN_REACHED="0123456789abcdef 1 1 node1"
+    fails_clearly_on 2 'has reached iteration 1 on node1, and out on .* has a checkpoint of iteration 4 of another one: all hosts' "${words[@]}" -cmn
+    OMPI_CMN_REACHED="0123456789abcdef 0 -1 node1"
+    fails_clearly_on 2 'has begun on node1, and out on .* has a checkpoint of iteration 4 of another one: all hosts' "${words[@]}" -cmn
+    run -0 find out -name '.*'
+    [[ -z $output ]]
+    # -clear has been obeyed by the attempt before.
+    OMPI_CMN_REACHED="$id 1 4 node1"
+    run_on 2 "${words[@]}" -clear
+    grep 'resumed from out/bn-4.checkpoint' train.log
+    [[ $(run_id out/bn-6.checkpoint) == "$id" ]]
+    # A damaged one, which is named, is another matter.
+    truncate -s -100 out/bn-6.checkpoint
+    OMPI_CMN_REACHED="$id 1000000 6 node1"
+    run_on 2 "${words[@]}"
+    grep 'resumed from out/bn-4.checkpoint' train.log
+    # The attempt before has begun anew, and came to no checkpoint.
+    OMPI_CMN_REACHED="0123456789abcdef 0 -1 node1"
+    run_on 2 "${words[@]}" -clear
+    [[ $(run_id out/bn-6.checkpoint) == 0123456789abcdef ]]
+    unset OMPI_CMN_REACHED
+    run_on 2 "${words[@]}" -clear
+    [[ $(run_id out/bn-6.checkpoint) != 0123456789abcdef && $(run_id out/bn-6.checkpoint) != "$id" ]]
+}
+
 @test "damaged ones, -clear, a weights argument, and what does not belong together" {
     bn_cfg >bn.cfg
     mapfile -t words < <(classifier bn -cmn_checkpoint 3)

@@ -130,3 +130,50 @@ training() {
     all_gone $ranks
     grep -Eq 'stop .*end them now' cmn-run.log
 }
+
+# folders_differ FOLDER PATTERN: a training is killed after its first checkpoint. Its next attempt finds that folder for its own, as where
+# each host has one, and ends with that line.
+folders_differ() {
+    rm -rf out mlp.log*
+    mkdir out
+    if [[ $2 == 'has begun'* ]]; then every=1000000; else every=5; fi
+    cat >node <<END
+#!/bin/bash
+if [[ \$OMPI_CMN_ATTEMPT == 2 && \$OMPI_COMM_WORLD_RANK == 0 ]]; then
+    mv out first
+    cp -r $1 out
+fi
+exec "$DARKNET" "\$@"
+END
+    chmod +x node
+    mpi=("${mpiexec[@]:1}")
+    "$CMN_RUN" -n 2 -mpi "${mpi[*]}" -- ./node classifier train small.data mlp.cfg -cmn -cmn_validate 0 -cmn_checkpoint "$every" "${@:3}" \
+        >run.out 2>run.err 3>&- &
+    started=$!
+    if [[ $every == 5 ]]; then
+        wait_for 'a checkpoint' grep -q 'first checkpoint on the disk' run.err
+    else
+        wait_for 'a step' grep -q avg run.out
+    fi
+    pkill -KILL -P "$(pgrep -P "$started")" darknet
+    status=0
+    wait "$started" || status=$?
+    cat run.err
+    [[ $status -eq 1 ]]
+    grep -Eq "^cmn\[rank 0@.*\] this training $2: all hosts must have one backup folder in common" run.err
+    (($(grep -c 'start   ' cmn-run.log) == 2))
+    rm -rf first cmn-run.log
+}
+
+@test "an attempt that finds another backup folder neither begins anew nor takes another training's checkpoint" {
+    small_data 240 20
+    mlp_cfg batch=24 max_batches=20 >mlp.cfg
+    darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_validate 0 -cmn_checkpoint 20 >train.log 2>&1
+    mv out other
+    mkdir none
+    mlp_cfg batch=24 max_batches=2000000 >mlp.cfg
+    folders_differ none 'has reached iteration [0-9]+ on .*, and out on .* has no checkpoint of it'
+    folders_differ other 'has reached iteration [0-9]+ on .*, and out on .* has a checkpoint of iteration 20 of another one'
+    folders_differ other 'has reached iteration [0-9]+ on .*, and out on .* has no checkpoint of it' -clear
+    folders_differ other 'has begun on .*, and out on .* has a checkpoint of iteration 20 of another one'
+}
