@@ -187,9 +187,13 @@ int cmn_checkpoint_follows(FILE *weights);
  * and resumes the training when the network is there. */
 void cmn_after_data_cfg(struct list *options);
 
-/* Collective. Darknet calls it for lists and names: as fopen(name, "r"), but rank 0 reads the file
- * for all. */
+/* Collective. Darknet calls it for .data files, lists and names: as fopen(name, "r"), but rank 0
+ * reads the file for all. */
 FILE *cmn_fopen(const char *name);
+
+/* Collective. The same for a cfg, whose text is kept: what is checked and compared is what is
+ * parsed. */
+FILE *cmn_open_cfg(const char *name);
 
 /* Collective. A trainer calls it for a file that each rank reads by itself: it is the same on all
  * of them, or the job ends. */

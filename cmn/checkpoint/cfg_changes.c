@@ -4,12 +4,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 enum { NAMED = 3, WORD = 64 };
 
 static const char *const free_keys[] = {"max_batches", "policy", "learning_rate", "steps",
                                         "scales",      "step",   "scale",         "gamma",
                                         "power",       "burn_in"};
 enum { FREE_KEYS = sizeof free_keys / sizeof free_keys[0] };
+
+char *cmn_cfg_plain(const char *text)
+{
+    char *plain = cmn_malloc(strlen(text) + 1, 1);
+    size_t n = 0;
+    int comment = 0, start = 1;
+
+    for (const char *c = text; *c; c++) {
+        if (*c == '\n') {
+            if (!start && !comment) {
+                plain[n++] = *c;
+            }
+            comment = 0;
+            start = 1;
+        } else if (*c != ' ' && *c != '\t' && *c != '\r') {
+            comment = start ? *c == '#' || *c == ';' : comment;
+            start = 0;
+            if (!comment) {
+                plain[n++] = *c;
+            }
+        }
+    }
+    plain[n] = '\0';
+    return plain;
+}
 
 struct report {
     char *text;

@@ -191,6 +191,20 @@ const char *cmn_number_refused(const char *section, const char *key, const char 
     return number && cmn_cfg_number_check(number, value, why, sizeof why) ? why : NULL;
 }
 
+/* The cfg that Darknet has read last. 0, or -1: it has read none. */
+static int parse_kept_cfg(struct cmn_cfg_file *cfg)
+{
+    const char *text = cmn_job.cfg;
+    FILE *file = text && text[0] ? fmemopen((char *)text, strlen(text), "r") : NULL;
+
+    if (!file) {
+        return -1;
+    }
+    cmn_cfg_parse(cfg, file, CMN_CFG_BLANKS_GO);
+    fclose(file);
+    return 0;
+}
+
 /* One line for all keys of AlexeyAB's Darknet: its cfgs have dozens. Comes before the layers, one
  * of which may be the reason why the cfg ends here. */
 static void tell_elsewhere(const struct list *options)
@@ -198,16 +212,13 @@ static void tell_elsewhere(const struct list *options)
     const kvp *first = options->front ? options->front->val : NULL;
     int line;
     const char *name = first ? cmn_tree_line_of(first, &line) : NULL;
-    FILE *file = name ? fopen(name, "r") : NULL;
     struct cmn_cfg_file cfg;
     char text[800];
     int n;
 
-    if (!file) {
+    if (!name || parse_kept_cfg(&cfg)) {
         return;
     }
-    cmn_cfg_parse(&cfg, file, CMN_CFG_BLANKS_GO);
-    fclose(file);
     n = cmn_cfg_keys_elsewhere(&cfg, text, sizeof text);
     if (n) {
         cmn_warn("%s: %d line%s no effect: AlexeyAB's Darknet has these keys, this one has not: %s",
@@ -275,15 +286,12 @@ static void tell_left_out(const struct network *net, const char *cfg)
 static void check_anchors(const char *name)
 {
     const struct cmn_cfg_line *type, *bad = NULL;
-    FILE *file = fopen(name, "r");
     struct cmn_cfg_file cfg;
     char why[256];
 
-    if (!file) {
+    if (parse_kept_cfg(&cfg)) {
         return;
     }
-    cmn_cfg_parse(&cfg, file, CMN_CFG_BLANKS_GO);
-    fclose(file);
     for (int i = 1; i < cfg.sections; i++) {
         type = cmn_cfg_find(&cfg, i, NULL);
         if (cmn_cfg_has_anchors(type->key)) {
@@ -326,25 +334,6 @@ int cmn_checkpoint_follows(FILE *weights)
 }
 
 /* ---- data files and lists ---- */
-
-/* What follows depends on the file: ranks with different ones would part ways. */
-static void compare_data(const struct list *options)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-
-    if (!out) {
-        cmn_fatal("out of memory for the .data file");
-    }
-    for (const node *n = options->front; n; n = n->next) {
-        const kvp *pair = n->val;
-        fprintf(out, "%s=%s\n", pair->key, pair->val ? pair->val : "");
-    }
-    fclose(out);
-    cmn_files_compare("data file", text, &cmn_job.topology);
-    free(text);
-}
 
 static void tell_data_keys(const struct list *options)
 {
@@ -390,7 +379,6 @@ void cmn_after_data_cfg(struct list *options)
     if (!cmn_job.on || evaluating) {
         return; /* -map reads the file again */
     }
-    compare_data(options);
     tell_data_keys(options);
     d = read_data(options);
     if (cmn_job.command->does == CMN_EVALUATES) {
@@ -425,6 +413,17 @@ FILE *cmn_fopen(const char *name)
             cmn_feed_scatter(&trained->feed, file);
             cmn_trainer_list(trained, file);
         }
+    }
+    return file;
+}
+
+FILE *cmn_open_cfg(const char *name)
+{
+    FILE *file = cmn_fopen(name);
+
+    if (cmn_job.on && file) {
+        free(cmn_job.cfg);
+        cmn_job.cfg = cmn_files_text(file);
     }
     return file;
 }

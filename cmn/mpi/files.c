@@ -41,33 +41,18 @@ static struct text read_all(const char *name)
     return text;
 }
 
-char *cmn_files_cfg_text(const char *name)
+char *cmn_files_text(FILE *file)
 {
-    struct text text = read_all(name);
-    size_t n = 0;
-    int comment = 0, start = 1;
+    size_t n = 0, room = 65536;
+    char *text = cmn_malloc(room, 1);
 
-    if (text.error) {
-        cmn_fatal("%s: %s", name, strerror(text.error));
+    while ((n += fread(text + n, 1, room - n - 1, file)) == room - 1) {
+        room *= 2;
+        text = cmn_realloc(text, room, 1);
     }
-    for (size_t i = 0; i < text.n; i++) {
-        char c = text.bytes[i];
-        if (c == '\n') {
-            if (!start && !comment) {
-                text.bytes[n++] = c;
-            }
-            comment = 0;
-            start = 1;
-        } else if (c != ' ' && c != '\t' && c != '\r' && c) {
-            comment = start ? c == '#' || c == ';' : comment;
-            start = 0;
-            if (!comment) {
-                text.bytes[n++] = c;
-            }
-        }
-    }
-    text.bytes[n] = '\0';
-    return text.bytes;
+    text[n] = '\0';
+    rewind(file);
+    return text;
 }
 
 /* A stream over anonymous memory: it goes away with fclose(). */

@@ -16,9 +16,9 @@ FILE *cmn_files_broadcast(const struct cmn_topology *t, const char *name);
  * with a message that names `what` and the first line that differs; the others return meanwhile. */
 void cmn_files_compare(const char *what, const char *text, const struct cmn_topology *t);
 
-/* Local. The lines of a cfg without blanks and comments. The caller frees. Ends the job when it
- * cannot be read. */
-char *cmn_files_cfg_text(const char *name);
+/* Local. The whole text of a stream over memory, which is at its beginning before and afterwards.
+ * The caller frees. */
+char *cmn_files_text(FILE *file);
 
 /* Local. The lines that are not blank, as Darknet's get_paths takes them; rewinds the stream. */
 size_t cmn_files_count_lines(FILE *file);

@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "mpi/call.h"
-#include "mpi/files.h"
 #include "tools/diagnosis.h"
 #include "tools/probe.h"
 #include "tools/tool.h"
@@ -228,14 +227,6 @@ static void diagnose(struct check *c)
     free(d);
 }
 
-static void compare_cfg(const struct check *c)
-{
-    char *text = cmn_files_cfg_text(c->cfg);
-
-    cmn_files_compare("cfg", text, c->t);
-    free(text);
-}
-
 static void check_cfg(const struct check *c)
 {
     struct cmn_plan plan;
@@ -245,7 +236,6 @@ static void check_cfg(const struct check *c)
         fflush(c->out);
     }
     cmn_status_wait("reading the cfg");
-    compare_cfg(c);
     plan = cmn_forecast_cfg(c->call->session, c->cfg).plan;
     mine = plan.batch * plan.subdivisions;
     MPI_CALL(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, c->t->world));

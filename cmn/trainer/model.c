@@ -6,10 +6,10 @@
 
 #include "base/fatal.h"
 #include "base/memory.h"
+#include "checkpoint/cfg_changes.h"
 #include "config/pairs.h"
 #include "engine/replicas.h"
 #include "mpi/call.h"
-#include "mpi/files.h"
 
 /* ---- attaching ---- */
 
@@ -70,7 +70,7 @@ void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char 
         cmn_optimizer_add_in_order(o, cmn_feed_exact(f));
     }
     wait_for_all(s);
-    m->cfg_text = cmn_files_cfg_text(cfg);
+    m->cfg_text = cmn_cfg_plain(s->cfg ? s->cfg : "");
     cmn_replicas_compare(&m->gradients, m->net, m->cfg_text, &s->topology);
     cmn_replicas_broadcast(&m->gradients, m->net, &s->topology);
     wait_for_all(s);

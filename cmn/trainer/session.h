@@ -35,6 +35,8 @@ struct cmn_session {
     const char *communicator_why; /* why this one */
     void *exchange;               /* the communicator's self */
 
+    char *cfg; /* the text of the one that Darknet has read last; NULL: none yet */
+
     /* From the .data file. */
     char backup[CMN_TEXT];
     char train_list[CMN_TEXT];
