@@ -15,6 +15,7 @@
 #include <uthash.h>
 
 #include "base/fatal.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "cmn.h"
 
@@ -144,7 +145,7 @@ struct key {
 
 struct convolution {
     struct key key;
-    dnnl_primitive_t run; /* NULL: oneDNN has only its reference, which is slow */
+    dnnl_primitive_t run; /* NULL: oneDNN has only its reference, which is slow, or errs */
     struct operand operand[TENSORS];
     UT_hash_handle hh;
 };
@@ -184,12 +185,29 @@ static void must(dnnl_status_t failed, const char *what)
     }
 }
 
+static dnnl_primitive_t open_reorder(layout_ref from, layout_ref to, dnnl_primitive_attr_t how)
+{
+    dnnl_primitive_t reorder;
+    dnnl_primitive_desc_t d;
+
+    must(dnnl_reorder_primitive_desc_create(&d, from, engine, to, engine, how), "reorder a tensor");
+    must(dnnl_primitive_create(&reorder, d), "reorder a tensor");
+    dnnl_primitive_desc_destroy(d);
+    return reorder;
+}
+
+static void run_reorder(dnnl_primitive_t reorder, dnnl_memory_t from, dnnl_memory_t to)
+{
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+
+    must(dnnl_primitive_execute(reorder, stream, 2, arguments), "reorder a tensor");
+}
+
 static void open_operand(struct operand *o, const layout *plain, layout_ref blocked, int is_result,
                          int adds)
 {
     dnnl_primitive_attr_t attributes = NULL;
     dnnl_post_ops_t after = NULL;
-    dnnl_primitive_desc_t d;
 
     must(dnnl_memory_create(&o->plain, ref(plain), engine, DNNL_MEMORY_NONE), "describe a tensor");
     if (dnnl_memory_desc_equal(ref(plain), blocked) && !adds) {
@@ -203,13 +221,51 @@ static void open_operand(struct operand *o, const layout *plain, layout_ref bloc
         must(dnnl_primitive_attr_create(&attributes), "add to a tensor");
         must(dnnl_primitive_attr_set_post_ops(attributes, after), "add to a tensor");
     }
-    must(dnnl_reorder_primitive_desc_create(&d, is_result ? blocked : ref(plain), engine,
-                                            is_result ? ref(plain) : blocked, engine, attributes),
-         "reorder a tensor");
-    must(dnnl_primitive_create(&o->reorder, d), "reorder a tensor");
-    dnnl_primitive_desc_destroy(d);
+    o->reorder = open_reorder(is_result ? blocked : ref(plain), is_result ? ref(plain) : blocked,
+                              attributes);
     dnnl_primitive_attr_destroy(attributes);
     dnnl_post_ops_destroy(after);
+}
+
+/* Whether numbers that are brought into oneDNN's layout and back are the same. oneDNN 3.7.2, that
+ * of Debian 13, loses most of 8 filters' weights on their way into blocks of 16 (AVX-512). */
+static int reorders_well(struct operand *o, const layout *plain, layout_ref blocked, int is_result)
+{
+    size_t n = dnnl_memory_desc_get_size(ref(plain)) / sizeof(float);
+    float *there = cmn_alloc_floats(n), *back = cmn_alloc_floats(n);
+    float *between = cmn_alloc_floats(o->bytes / sizeof(float));
+    dnnl_primitive_t other = is_result ? open_reorder(ref(plain), blocked, NULL)
+                                       : open_reorder(blocked, ref(plain), NULL);
+    int same;
+
+    for (size_t i = 0; i < n; i++) {
+        there[i] = (float)(i % 65521 + 1);
+    }
+    must(dnnl_memory_set_data_handle(o->blocked, between), "use a tensor");
+    must(dnnl_memory_set_data_handle(o->plain, there), "use a tensor");
+    run_reorder(is_result ? other : o->reorder, o->plain, o->blocked);
+    must(dnnl_stream_wait(stream), "wait for a tensor");
+    must(dnnl_memory_set_data_handle(o->plain, back), "use a tensor");
+    run_reorder(is_result ? o->reorder : other, o->blocked, o->plain);
+    must(dnnl_stream_wait(stream), "wait for a tensor");
+    same = !memcmp(there, back, n * sizeof *there);
+    dnnl_primitive_destroy(other);
+    free(there);
+    free(back);
+    free(between);
+    return same;
+}
+
+static void tell_wrong_reorder(const struct cmn_convolution *s)
+{
+    static int told;
+
+    if (!told++) {
+        cmn_warn("oneDNN %d.%d.%d reorders tensors wrongly on this processor, as of a convolution "
+                 "with %d filters of size %d: where it does, Darknet computes it",
+                 dnnl_version()->major, dnnl_version()->minor, dnnl_version()->patch, s->filters,
+                 s->size);
+    }
 }
 
 /* What oneDNN calls the operands of each result. */
@@ -250,6 +306,7 @@ static void open_convolution(struct convolution *c)
     layout plain[TENSORS], any[TENSORS];
     const char *name = "ref";
     dnnl_status_t failed;
+    int well = 1;
 
     open_layouts(s, 0, plain);
     open_layouts(s, 1, any);
@@ -267,11 +324,19 @@ static void open_convolution(struct convolution *c)
     if (strncmp(name, "ref", 3)) {
         must(dnnl_primitive_create(&c->run, d ? d : forward), "compile a convolution");
         for (int i = 0; i < TENSORS; i++) {
-            open_operand(&c->operand[i], &plain[i],
-                         dnnl_primitive_desc_query_md(d ? d : forward, dnnl_query_exec_arg_md,
-                                                      argument[c->key.result][i]),
-                         i == c->key.result, i == c->key.result && i != OUTPUT);
+            struct operand *o = &c->operand[i];
+            layout_ref blocked = dnnl_primitive_desc_query_md(
+                d ? d : forward, dnnl_query_exec_arg_md, argument[c->key.result][i]);
+            open_operand(o, &plain[i], blocked, i == c->key.result,
+                         i == c->key.result && i != OUTPUT);
+            well =
+                well && (!o->reorder || reorders_well(o, &plain[i], blocked, i == c->key.result));
         }
+    }
+    if (!well) {
+        tell_wrong_reorder(s);
+        dnnl_primitive_destroy(c->run);
+        c->run = NULL;
     }
     dnnl_primitive_desc_destroy(d);
     dnnl_primitive_desc_destroy(forward);
@@ -303,13 +368,6 @@ static struct convolution *look_up(const struct cmn_convolution *shape, int resu
 }
 
 /* ---- running ---- */
-
-static void reorder(const struct operand *o, dnnl_memory_t from, dnnl_memory_t to)
-{
-    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
-
-    must(dnnl_primitive_execute(o->reorder, stream, 2, arguments), "reorder a tensor");
-}
 
 static void place(struct operand *o, struct room *r, float *data)
 {
@@ -381,7 +439,7 @@ static void bring(struct operand *o, int i, int result, float *data)
         there |= o->reorder && i == OUTPUT && is_reordered(o, result, data);
     }
     if (o->reorder && !there) {
-        reorder(o, o->plain, o->blocked);
+        run_reorder(o->reorder, o->plain, o->blocked);
     }
 }
 
@@ -413,7 +471,7 @@ int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_resul
         }
         must(dnnl_primitive_execute(c->run, stream, TENSORS, arguments), "compute a convolution");
         if (o->reorder) {
-            reorder(o, o->blocked, o->plain);
+            run_reorder(o->reorder, o->blocked, o->plain);
         }
         must(dnnl_stream_wait(stream), "wait for a convolution");
     }
