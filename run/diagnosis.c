@@ -31,6 +31,7 @@ void cmn_observe_event(struct cmn_observed *o, const struct cmn_event *e)
     o->began = 1;
     o->stop_heard |= is(e, "stop");
     o->checkpoint |= is(e, "checkpoint");
+    o->ended |= is(e, "end");
     o->start_timeout |= is(e, "start-timeout");
     o->locked |= is(e, "locked");
     if (is(e, "training") || is(e, "checkpoint")) {
@@ -200,6 +201,13 @@ void cmn_observe_mpiexec(struct cmn_observed *o, const char *line)
     o->other_launcher |= strstr(line, "unrecognized argument mca") != NULL;
 }
 
+void cmn_observe_life(struct cmn_observed *o)
+{
+    o->refuted = 1;
+    o->signal = o->daemon_lost = o->disconnected = 0;
+    o->sentence[0] = o->host[0] = '\0';
+}
+
 int cmn_observed_fault(const struct cmn_observed *o)
 {
     return o->fatal[0] || o->signal || o->daemon_lost || o->disconnected;
@@ -344,7 +352,7 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
         d.outcome = CMN_STOPPED;
         d.status = 128 + stop;
         snprintf(d.what, sizeof d.what, "asked to stop (%s) before the job began", strsignal(stop));
-    } else if (d.status == 0 && (o->signal || o->daemon_lost)) {
+    } else if (d.status == 0 && (o->signal || o->daemon_lost || o->refuted) && !o->ended) {
         d.status = FAILED_STATUS; /* Open MPI 5 loses a machine, says so, and ends with 0 */
         return failed(o, d);
     } else if (d.status == 0) {

@@ -24,6 +24,7 @@ struct cmn_observed {
     int began;         /* a rank has written an event */
     int stop_heard;    /* the ranks know that they are to stop */
     int checkpoint;    /* this attempt has written a checkpoint */
+    int ended;         /* rank 0 has written all, and ends */
     int start_timeout; /* MPI did not come up: the network, or a process that hangs there */
     int locked;        /* processes of another job hold the backup folder */
     int error;         /* the first fatal message says that another attempt would not help */
@@ -52,12 +53,17 @@ struct cmn_observed {
     char passing[256]; /* the line that says so, of Slurm or of a machine without room */
     char folder[512];  /* the current folder is not there on program_host */
 
-    int hung; /* mpiexec did not end after a fault, and cmn-run ended it */
+    int refuted; /* a sentence as of mpiexec said that the job fails, and its ranks continued */
+    int hung;    /* mpiexec did not end after a fault, and cmn-run ended it */
 };
 
 void cmn_observe_nothing(struct cmn_observed *o);
 void cmn_observe_event(struct cmn_observed *o, const struct cmn_event *e);
 void cmn_observe_mpiexec(struct cmn_observed *o, const char *line);
+
+/* The ranks continue, long after a sentence that said that the job fails: a rank has printed it, from
+ * an old log, or mpiexec has lost something that they will name. */
+void cmn_observe_life(struct cmn_observed *o);
 
 /* Whether something has gone wrong that ends the job. */
 int cmn_observed_fault(const struct cmn_observed *o);

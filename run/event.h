@@ -15,7 +15,7 @@
 #include <stddef.h>
 
 struct cmn_event {
-    /* start, training, resume, checkpoint, stop, warning, locked, or one that ends the job: start-timeout,
+    /* start, training, resume, checkpoint, alive, end, stop, warning, locked, or one that ends the job: start-timeout,
      * failure, error. See cmn/base/job_stderr.h. */
     char kind[16];
     int rank;

@@ -20,6 +20,9 @@ static const double ASK_AGAIN = 2;
  * which machine is gone. Where it has already written to that machine it waits until TCP gives up,
  * a quarter of an hour. */
 static const double END = 20, KILL = 5;
+/* After a sentence as of mpiexec. It ends the ranks at once where one of them has ended; and a rank
+ * may print such a sentence. */
+static const double REFUTED = 6;
 static const double REST = 2, LEFT = 10;
 
 struct job {
@@ -56,6 +59,12 @@ static void end_line(struct job *j)
 static void take_event(struct job *j, const struct cmn_event *e)
 {
     cmn_observe_event(j->observed, e);
+    if (!strcmp(e->kind, "alive") && j->fault && !j->observed->fatal[0] &&
+        cmn_clock() - j->fault > REFUTED) {
+        cmn_observe_life(j->observed);
+        cmn_journal("alive", "the ranks continue: a rank may have printed that line");
+        j->fault = 0;
+    }
     note_fault(j, j->observed->fatal);
     if (!strcmp(e->kind, "resume")) {
         cmn_journal("resume", "from %s, iteration %ld", e->text, e->iteration);

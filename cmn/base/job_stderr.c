@@ -98,3 +98,12 @@ void cmn_job_event(const char *kind, long iteration, const char *text)
                  iteration < 0 ? atomic_load(&status->iteration) : iteration, said);
     cmn_job_stderr_write(line, (size_t)n);
 }
+
+void cmn_job_pulse(void)
+{
+    struct pollfd to = {.fd = kept, .events = POLLOUT};
+
+    if (poll(&to, 1, 0) > 0 && to.revents & POLLOUT) {
+        cmn_job_event("alive", -1, "");
+    }
+}

@@ -23,6 +23,8 @@ void cmn_job_event_identity(int rank, const char *host);
  *                  (OMPI_CMN_REACHED, trainer/lineage.h)
  *   resume         from the checkpoint of that iteration; the text is its file
  *   checkpoint     one is on the disk; the text is as that of `training`
+ *   alive          rank 0 runs, every few seconds (cmn_job_pulse)
+ *   end            rank 0 has written all, and ends
  *   stop           the ranks know that they are to stop
  *   warning        a line for people that the journal keeps
  *   locked         another process holds the backup folder
@@ -31,5 +33,8 @@ void cmn_job_event_identity(int rank, const char *host);
  *   error          all else that ends a job
  */
 void cmn_job_event(const char *kind, long iteration, const char *text);
+
+/* The event `alive`, unless it had to wait for a reader. */
+void cmn_job_pulse(void);
 
 #endif

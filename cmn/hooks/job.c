@@ -136,6 +136,9 @@ static void close_job(void)
         at_end[--ends]();
     }
     cmn_job.on = 0;
+    if (cmn_job.topology.rank == 0) {
+        cmn_job_event("end", -1, "");
+    }
     cmn_status_wait(CMN_STATUS_END);
     cmn_session_close(&cmn_job);
     if (mpi_is_ours) {

@@ -21,6 +21,7 @@
 
 /* Milliseconds: between looks; between heartbeats for other nodes; until a rank ends by itself that
  * has been told of the job's end; until a stall is worth telling. */
+enum { PULSE = 5 /* seconds between signs of life for cmn-run */ };
 enum { LOOK_MS = 250, BEAT_MS = 500, END_MYSELF_MS = 4000, TELL_MS = 1000 };
 
 /* Seconds: until the other ranks' stacks have come through mpiexec; in which mpiexec ends that is
@@ -315,7 +316,7 @@ static int nap(void)
 
 static void *watch(void *unused)
 {
-    double last = cmn_clock();
+    double last = cmn_clock(), pulse = last;
 
     (void)unused;
     while (!nap()) {
@@ -325,6 +326,10 @@ static void *watch(void *unused)
         ms = ms < 2 * LOOK_MS ? ms : 2 * LOOK_MS; /* the whole process was suspended */
         look_at_myself(ms);
         if (atomic_load(&dog.open)) {
+            if (dog.topology->rank == 0 && time - pulse >= PULSE) {
+                cmn_job_pulse();
+                pulse = time;
+            }
             look_at_all(ms);
         } else {
             look_at_start();

@@ -231,6 +231,21 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     grep -Eq 'failure +status 137: .*: rank 0 on a: nothing came' cmn-run.log
 }
 
+# Each was seen in a log that a rank printed.
+@test "a sentence of mpiexec's that a rank prints does not end a healthy job" {
+    alive=$(event alive 0@a 7 '')
+    end=$(event end 0@a 9 '')
+    said='echo "ORTE has lost communication with a remote daemon." >&2; '
+    stand_in "$(event start 0@a -1 '')$said for i in 1 2 3 4 5; do sleep 5; $alive done; ${end}exit 0" 'exit 0'
+    restarts 0 1 -n 2 "${train[@]}"
+    grep -Eq 'alive +the ranks continue' cmn-run.log
+    stand_in "$(event start 0@a -1 '')$said${end}exit 0" 'exit 0'
+    restarts 0 1 -n 2 "${train[@]}"
+    # Open MPI 5 loses a machine, says so, and ends with 0.
+    stand_in "$(event start 0@a -1 '')$said sleep 7; ${alive}exit 0" "$(event start 0@a -1 '')${said}exit 0" 'exit 0'
+    restarts 0 3 -n 2 "${train[@]}"
+}
+
 @test "a stop that mpiexec drops, as while it starts the ranks, is asked again until the ranks have heard it" {
     # Twice it is dropped; then there would be time for two more.
     stand_in 'heard() { n=$((n + 1)); echo USR1 >>heard; ((n < 3)) || { '"$(event stop 0@a 7 '')"'}; }; n=0; trap heard USR1; kill -TERM $PPID; for ((i = 0; i < 400 && n < 3; i++)); do sleep 0.5; done; for ((i = 0; i < 10; i++)); do sleep 0.5; done; exit 143' 'exit 0'

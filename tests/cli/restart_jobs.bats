@@ -67,6 +67,18 @@ training() {
     started=$!
 }
 
+@test "a training tells cmn-run that it lives, and that it has ended well" {
+    small_data 240 20
+    mlp_cfg batch=24 max_batches=2000000 >mlp.cfg
+    OMPI_CMN_EVENT_TOKEN=4711 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_validate 0 >run.out 2>run.err 3>&- &
+    started=$!
+    wait_for 'a sign of life' grep -q '^cmn-event:4711 {"kind":"alive","rank":0,' run.err
+    run -1 grep '"kind":"end"' run.err
+    kill -INT "$started"
+    wait "$started" || true
+    grep '^cmn-event:4711 {"kind":"end","rank":0,' run.err
+}
+
 @test "a stop in the first moments of a training, wherever it is by then" {
     for delay in 0.05 0.2; do
         training -cmn_checkpoint 100000
