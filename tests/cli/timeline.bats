@@ -216,7 +216,7 @@ ends() {
         sleep 0.05
     done
     await "out/endless_$(pjreddies && echo 2 || echo 1000).weights"
-    kill -INT "$job"
+    kill -s "$(patient_stop)" "$job"
     ends
     [[ $(grep -c '^cmn: timeline t.json: Is a directory; the training continues, and the timeline is written again at a later row$' err.txt) -eq 1 ]]
     [[ $(grep -c '^cmn: asked to stop' err.txt) -eq 1 && -s out/endless$FINAL.weights ]]
