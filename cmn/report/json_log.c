@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -233,17 +234,31 @@ static int cut(const struct cmn_json_log *j, struct scan *s, size_t end)
     return result;
 }
 
+/* Whether another training writes the file, as this host and NFS know it. What is left of an earlier
+ * attempt of the same cmn-run does not count: it has been given up. */
+static int is_taken(int fd)
+{
+    const char *attempt = getenv("OMPI_CMN_ATTEMPT");
+
+    return flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK && !(attempt && atol(attempt) > 1);
+}
+
 static int begin(struct cmn_json_log *j, struct scan *s, size_t end)
 {
-    j->fd = cmn_open_in_place("JSON log", j->file, O_WRONLY | O_CREAT | (j->rows ? 0 : O_TRUNC));
+    j->fd = cmn_open_in_place("JSON log", j->file, O_WRONLY | O_CREAT);
     if (j->fd < 0) {
         return -1;
+    }
+    if (is_taken(j->fd)) {
+        return cmn_fail("JSON log %s: another training writes it: wait until that has ended, or "
+                        "give this one another cmn_json",
+                        j->file);
     }
     errno = 0;
     if (j->rows) {
         return cut(j, s, end);
     }
-    return dprintf(j->fd, "[%s", array_end) < 0
+    return (ftruncate(j->fd, 0) && errno != EINVAL) || dprintf(j->fd, "[%s", array_end) < 0
                ? cmn_fail("JSON log %s: %s", j->file, strerror(errno))
                : 0;
 }

@@ -184,3 +184,20 @@ whole_rows() {
     done
     ((killed)) || skip 'strace cannot kill here'
 }
+
+@test "two trainings do not write one JSON log; what an earlier attempt of cmn-run left is no other training" {
+    needs jq
+    small_data 240 20
+    to 1 10
+    cp out/mlp.json before
+    flock out/mlp.json sleep 600 3>&- &
+    holder=$!
+    wait_for 'the lock' bash -c '! flock -n out/mlp.json true'
+    fails_clearly_on 2 'JSON log out/mlp.json: another training writes it: wait until that has ended, or give this one another cmn_json' \
+        classifier train small.data mlp.cfg -cmn -cmn_report_every 5
+    cmp before out/mlp.json
+    OMPI_CMN_ATTEMPT=2 to 1 10
+    # shellcheck disable=SC2046  # process ids
+    end_now "$holder" $(pgrep -P "$holder")
+    to 1 10
+}

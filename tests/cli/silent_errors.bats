@@ -381,7 +381,7 @@ END
     cat made
     # Aside, and the folder's lock: owner-only, and nobody's but ours (without a name, or O_EXCL); in place: the JSON log alone, and never
     # through a link.
-    run -1 grep -vE '"(out/?|\.)", O_(RDWR|WRONLY)\|O_CLOEXEC\|O_TMPFILE, 0600|"out/(net|net_1)\.(weights|dot)\.[A-Za-z0-9]{6}\.part", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/\.cmn-probe-[A-Za-z0-9]{6}", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"\.net\.checkpoint-lock", O_RDWR\|O_CREAT\|O_EXCL\|O_NONBLOCK\|O_NOFOLLOW\|O_CLOEXEC, 0600|"out/net\.json", O_WRONLY\|O_CREAT\|O_TRUNC\|O_NOFOLLOW\|O_CLOEXEC, 0666' made
+    run -1 grep -vE '"(out/?|\.)", O_(RDWR|WRONLY)\|O_CLOEXEC\|O_TMPFILE, 0600|"out/(net|net_1)\.(weights|dot)\.[A-Za-z0-9]{6}\.part", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"out/\.cmn-probe-[A-Za-z0-9]{6}", O_RDWR\|O_CREAT\|O_EXCL(\|O_CLOEXEC)?, 0600|"\.net\.checkpoint-lock", O_RDWR\|O_CREAT\|O_EXCL\|O_NONBLOCK\|O_NOFOLLOW\|O_CLOEXEC, 0600|"out/net\.json", O_WRONLY\|O_CREAT\|O_NOFOLLOW\|O_CLOEXEC, 0666' made
     [[ $(grep -cE '\.part", |O_TMPFILE' made) -ge 3 ]]
     [[ $(grep -cE 'rename\("out/(net|net_1)\.(weights|dot)\.[A-Za-z0-9]{6}\.part", ' calls) -ge 3 ]]
     # Sockets of ours have no place in the file system.
