@@ -3,16 +3,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-static int journal = -1;
+static int journal = -1; /* a pipe to the process that writes the file */
+static int written = -1; /* ends when that process does */
 static const char *journal_name;
+
+enum { LAST_LINES_MS = 2000 };
 
 /* ---- the standard error ---- */
 
@@ -158,26 +163,84 @@ static const char *why_no_journal(int fd)
     return strstr(line, "Z cmn-run[") ? NULL : "this file holds something else";
 }
 
+/* Copies lines from a pipe to the file until the pipe's other end is closed. The disk may no longer
+ * answer: then this process hangs, and not cmn-run. */
+static _Noreturn void copy_lines(int from, int file)
+{
+    char text[4096];
+    ssize_t n;
+
+    while ((n = read(from, text, sizeof text)) > 0) {
+        if (write(file, text, (size_t)n) != n) {
+            cmn_run_fail("journal %s: %s: the run continues without it", journal_name,
+                         strerror(errno));
+            break;
+        }
+    }
+    _exit(0);
+}
+
+/* Starts a process in a session of its own, and no child of cmn-run's: jobs' processes alone are
+ * those. `written` ends with it. 0, or -1 with errno. */
+static int start_writer(int file)
+{
+    int lines[2], ends[2];
+    pid_t pid;
+
+    if (pipe2(lines, O_CLOEXEC) || pipe2(ends, O_CLOEXEC) || (pid = fork()) < 0) {
+        return -1;
+    }
+    if (!pid) {
+        close(lines[1]);
+        close(ends[0]);
+        if (fork()) {
+            _exit(0);
+        }
+        setsid();
+        copy_lines(lines[0], file);
+    }
+    waitpid(pid, NULL, 0);
+    close(lines[0]);
+    close(ends[1]);
+    fcntl(lines[1], F_SETFL, O_NONBLOCK);
+    journal = lines[1];
+    written = ends[0];
+    return 0;
+}
+
+/* Leaves the writer a moment for the last lines. */
+static void await_writer(void)
+{
+    struct pollfd to = {.fd = written, .events = POLLIN};
+
+    close(journal);
+    poll(&to, 1, LAST_LINES_MS);
+}
+
 void cmn_journal_open(const char *file, int asked_for)
 {
     const char *why = NULL;
+    int fd;
 
     journal_name = file;
-    journal = open(file, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
-    if (journal < 0) {
+    fd = open(file, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    if (fd < 0) {
         why = strerror(errno);
     } else {
-        why = why_no_journal(journal);
-    }
-    if (why && journal >= 0) {
-        close(journal);
-        journal = -1;
+        why = why_no_journal(fd);
+        signal(SIGPIPE, SIG_IGN);
+        if (!why && start_writer(fd)) {
+            why = strerror(errno);
+        }
+        close(fd);
     }
     if (why && asked_for) {
         cmn_run_fatal("journal %s: %s: name another one with -journal", file, why);
     }
     if (why) {
         cmn_run_fail("no journal is kept: %s: %s (-journal FILE names another one)", file, why);
+    } else {
+        atexit(await_writer);
     }
 }
 
@@ -204,7 +267,10 @@ static void write_line(const char *event, const char *text)
     }
     line[n] = '\n';
     if (write(journal, line, (size_t)n + 1) != n + 1) {
-        cmn_run_fail("journal %s: %s: the run continues without it", journal_name, strerror(errno));
+        if (errno != EPIPE) { /* else the writer has said why */
+            cmn_run_fail("journal %s: the disk does not answer: the run continues without it",
+                         journal_name);
+        }
         close(journal);
         journal = -1;
     }

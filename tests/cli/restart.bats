@@ -677,6 +677,33 @@ prints() {
     run -1 grep 'no checkpoints' run.err
 }
 
+@test "a journal on a disk that no longer answers hangs no run" {
+    [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
+    cat >calls.c <<'END'
+#define _GNU_SOURCE
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+ssize_t write(int fd, const void *bytes, size_t n)
+{
+    struct stat st;
+
+    while (!fstat(fd, &st) && S_ISREG(st.st_mode) && memmem(bytes, n, "Z cmn-run[", 10)) {
+        pause();
+    }
+    return syscall(SYS_write, fd, bytes, n);
+}
+END
+    ${CC##* } -O1 -fPIC -shared -o calls.so calls.c
+    stand_in "$lost" 'exit 0'
+    LD_PRELOAD=$PWD/calls.so restarts 0 2 -journal dead.log -n 2 "${train[@]}"
+    [[ ! -s dead.log ]]
+    started=$(pgrep -f "^$CMN_RUN -journal dead.log")
+    kill -KILL "$started"
+}
+
 @test "a journal that cannot be written is no reason not to start, unless it was asked for" {
     stand_in 'exit 0'
     echo 'my own file' >cmn-run.log
