@@ -31,6 +31,9 @@ struct job {
     struct cmn_event_filter filter;
     char line[LINE]; /* of what is no event: for mpiexec's sentences */
     size_t n;
+    size_t dashes;  /* after a stop: with which the line begins, all that has come of it */
+    int begun;      /* ... it has something else, too */
+    int boxed;      /* it is inside a box of mpiexec */
     int stops;      /* signals passed on */
     double stopped; /* when */
     double asked;   /* when SIGUSR1 was sent last */
@@ -98,6 +101,33 @@ static int after_tag(const struct job *j)
            !memcmp(j->line + j->n - (sizeof tag - 1), tag, sizeof tag - 1);
 }
 
+/* Writes what people are to see. After a stop, which cmn-run has explained, that is without mpiexec's
+ * boxes about how the ranks ended: text between lines of dashes. */
+static void show(struct job *j, const char *text, size_t n)
+{
+    enum { LINE_OF_BOX = 40, HELD = 128 };
+    static const char dash[HELD] = {[0 ... HELD - 1] = '-'};
+
+    if (!j->stops) {
+        cmn_run_stderr_write(text, n);
+        return;
+    }
+    for (; n; n--, text++) {
+        if (*text == '-' && !j->begun) {
+            j->dashes++;
+            continue;
+        }
+        if (*text == '\n' && !j->begun && j->dashes >= LINE_OF_BOX) {
+            j->boxed = !j->boxed;
+        } else if (!j->boxed) {
+            cmn_run_stderr_write(dash, j->dashes < HELD ? j->dashes : HELD);
+            cmn_run_stderr_write(text, 1);
+        }
+        j->dashes = 0;
+        j->begun = *text != '\n';
+    }
+}
+
 /* Passes on what is there. Returns 0 at the end. */
 static int pass_on(struct job *j, int fd)
 {
@@ -118,13 +148,13 @@ static int pass_on(struct job *j, int fd)
         }
         take_text(j, text, length);
         if (used + length > sizeof out) {
-            cmn_run_stderr_write(out, used);
+            show(j, out, used);
             used = 0;
         }
         memcpy(out + used, text, length);
         used += length;
     }
-    cmn_run_stderr_write(out, used);
+    show(j, out, used);
     return 1;
 }
 
@@ -235,7 +265,7 @@ static void watch(struct job *j, int fd, int *status)
         }
     }
     n = cmn_event_filter_end(&j->filter, text);
-    cmn_run_stderr_write(text, n);
+    show(j, text, n);
     take_text(j, text, n);
     end_line(j);
 }

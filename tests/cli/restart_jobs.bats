@@ -43,6 +43,8 @@ END
             [[ $(xargs <"rank-$rank") == 'USR1 saved' ]]
         done
         grep -Eq 'stop .*asked to save' cmn-run.log
+        # mpiexec has nothing to add.
+        run -1 grep -E -- '-----|exit code' run.err
         [[ $(grep -c 'start   ' cmn-run.log) -eq 1 ]]
         # shellcheck disable=SC2086
         all_gone $ranks # they would write into the files of the next job
