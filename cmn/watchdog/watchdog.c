@@ -21,7 +21,7 @@
 
 /* Milliseconds: between looks; between heartbeats for other nodes; until a rank ends by itself that
  * has been told of the job's end; until a stall is worth telling. */
-enum { PULSE = 5 /* seconds between signs of life for cmn-run */ };
+enum { PULSE = 5 /* seconds between two events `alive` */ };
 enum { LOOK_MS = 250, BEAT_MS = 500, END_MYSELF_MS = 4000, TELL_MS = 1000 };
 
 /* Seconds: until the other ranks' stacks have come through mpiexec; in which mpiexec ends that is
