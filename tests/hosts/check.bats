@@ -42,7 +42,7 @@ checked() {
     checked 1+1 mlp.cfg
     cluster_differs node2 mlp.cfg other.cfg
     checked 1+1 mlp.cfg
-    grep -q '^cfg mlp.cfg: 20 images a step; rank 0 computes 10 of them' report.txt
+    grep -q '^cfg mlp.cfg: 40 images a step; rank 0 computes 20 of them' report.txt
 }
 
 @test "bench: wrong sums of neither node" {
