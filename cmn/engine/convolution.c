@@ -220,7 +220,7 @@ static void open_operand(struct operand *o, const layout *plain, layout_ref bloc
     dnnl_post_ops_destroy(after);
 }
 
-/* Whether a reorder keeps each number once, as some versions of oneDNN do not (limit). Blocks have more room than numbers: the rest of
+/* Whether a reorder of weights keeps each number once, as some versions of oneDNN do not (limit). Blocks have more room than numbers: the rest of
  * an operand's is 0, and that of a result's is left behind. */
 static int keeps_all(struct operand *o, const layout *plain, int is_result)
 {
@@ -253,7 +253,7 @@ static void tell_wrong_reorder(const struct cmn_convolution *s)
     static int told;
 
     if (!told++) {
-        cmn_warn("oneDNN %d.%d.%d loses numbers of tensors on this processor, as of a convolution "
+        cmn_warn("oneDNN %d.%d.%d loses weights on this processor, as of a convolution "
                  "with %d filters of size %d: such ones are computed by Darknet itself",
                  dnnl_version()->major, dnnl_version()->minor, dnnl_version()->patch, s->filters,
                  s->size);
@@ -321,7 +321,8 @@ static void open_convolution(struct convolution *c)
                 d ? d : forward, dnnl_query_exec_arg_md, argument[c->key.result][i]);
             open_operand(o, &plain[i], blocked, i == c->key.result,
                          i == c->key.result && i != OUTPUT);
-            well = well && (!o->reorder || keeps_all(o, &plain[i], i == c->key.result));
+            well = well &&
+                   (i != WEIGHTS || !o->reorder || keeps_all(o, &plain[i], i == c->key.result));
         }
     }
     if (!well) {
