@@ -90,7 +90,7 @@ spoiled() {
     grep -q '^diagnosis: good' fails.out
     mlp_cfg cmn_communicator=single >mlp.cfg
     fails_clearly_on 2 'unknown communicator single' cmn check mlp.cfg
-    fails_clearly_on 2 'nothing.cfg: No such file' cmn check nothing.cfg
+    fails_clearly_on 2 'nothing.cfg \(No such file' cmn check nothing.cfg
     mlp_cfg >odd.cfg
     printf '[nolayer]\n' >>odd.cfg
     fails_clearly_on 2 'nolayer' cmn check odd.cfg
