@@ -65,7 +65,7 @@ only_node2() {
     mlp_cfg >mlp.cfg
     cluster_job 2+2
     for run in alike apart; do
-        "${job[@]}" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 >"$run.out" 2>"$run.err" || { cat "$run.err"; false; }
+        "${job[@]}" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_communicator flat >"$run.out" 2>"$run.err" || { cat "$run.err"; false; }
         mv out/mlp.weights "$run.weights"
         mlp_cfg momentum=0.8 >other.cfg
         sed 's/top=2/top=3/' small.data >other.data
