@@ -19,6 +19,7 @@ void cmn_event_open(void)
 {
     uint64_t token;
 
+    unsetenv("OMPI_CMN_REACHED"); /* of another run, which has started this one */
     if (getrandom(&token, sizeof token, 0) != sizeof token) {
         cmn_run_fatal("no random number: %s", strerror(errno));
     }

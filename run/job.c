@@ -31,9 +31,9 @@ struct job {
     struct cmn_event_filter filter;
     char line[LINE]; /* of what is no event: for mpiexec's sentences */
     size_t n;
-    size_t dashes;  /* after a stop: with which the line begins, all that has come of it */
-    int begun;      /* ... it has something else, too */
-    int boxed;      /* it is inside a box of mpiexec */
+    size_t dashes;  /* of what people are to see: the line begins with so many */
+    int begun;      /* the line has something else, too */
+    int boxed;      /* the line is inside a box of mpiexec */
     int stops;      /* signals passed on */
     double stopped; /* when */
     double asked;   /* when SIGUSR1 was sent last */
@@ -102,7 +102,7 @@ static int after_tag(const struct job *j)
 }
 
 /* Writes what people are to see. After a stop, which cmn-run has explained, that is without mpiexec's
- * boxes about how the ranks ended: text between lines of dashes. */
+ * boxes about how the ranks ended: text between lines of dashes. A box may have begun before. */
 static void show(struct job *j, const char *text, size_t n)
 {
     enum { LINE_OF_BOX = 40, HELD = 128 };
@@ -110,7 +110,6 @@ static void show(struct job *j, const char *text, size_t n)
 
     if (!j->stops) {
         cmn_run_stderr_write(text, n);
-        return;
     }
     for (; n; n--, text++) {
         if (*text == '-' && !j->begun) {
@@ -119,7 +118,7 @@ static void show(struct job *j, const char *text, size_t n)
         }
         if (*text == '\n' && !j->begun && j->dashes >= LINE_OF_BOX) {
             j->boxed = !j->boxed;
-        } else if (!j->boxed) {
+        } else if (j->stops && !j->boxed) {
             cmn_run_stderr_write(dash, j->dashes < HELD ? j->dashes : HELD);
             cmn_run_stderr_write(text, 1);
         }

@@ -220,8 +220,9 @@ static void open_operand(struct operand *o, const layout *plain, layout_ref bloc
     dnnl_post_ops_destroy(after);
 }
 
-/* Whether a reorder of weights keeps each number once, as some versions of oneDNN do not (limit). Blocks have more room than numbers: the rest of
- * an operand's is 0, and that of a result's is left behind. */
+/* Whether a reorder of weights keeps each number once, as some versions of oneDNN do not (limit).
+ * Blocks have more room than numbers: the rest of an operand's is 0, and that of a result's is left
+ * behind. */
 static int keeps_all(struct operand *o, const layout *plain, int is_result)
 {
     enum { NUMBERS = 1 << 24 }; /* that a float holds exactly */

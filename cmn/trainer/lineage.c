@@ -94,7 +94,7 @@ int cmn_lineage_begin(struct cmn_checkpointing *c)
     if (known && !c->file && before.iteration >= 0) {
         return refuse(c, &before, "has no checkpoint of it");
     }
-    /* Where a later one is there and damaged, that has been said. */
+    /* A later one that is damaged has been named already. */
     if (known && c->file && seen_of(c->file) < before.seen &&
         cmn_checkpoint_latest(c->session->backup, c->model->name) ==
             cmn_checkpoint_iteration(c->file)) {
