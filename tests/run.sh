@@ -237,11 +237,11 @@ plan() {
             [[ -n ${CMN_LIBS:-} ]] || command=(echo '1..1'$'\n''ok 1 # SKIP it is run by make test and make check-patches')
             ;;
         alexeyab/*)
-            command=(env TREE=alexeyab BUILD="$ALEXEYAB_BUILD" DARKNET="$ALEXEYAB_BUILD/bin/darknet" bats --tap --timing --filter-tags alexeyab
+            command=(env TREE=alexeyab BUILD="$ALEXEYAB_BUILD" DARKNET="$ALEXEYAB_BUILD/bin/darknet" bats --tap --timing --print-output-on-failure --filter-tags alexeyab
                 --tempdir "$tmp/${1//\//-}" "tests/${1#*/}.bats")
             ;;
         gpu/run) lane=alone command=(env -u DARKNET tests/gpu/run.sh) ;;
-        *) command=(bats --tap --timing --tempdir "$tmp/${1//\//-}" "tests/$1.bats") ;;
+        *) command=(bats --tap --timing --print-output-on-failure --tempdir "$tmp/${1//\//-}" "tests/$1.bats") ;;
     esac
     case ${1#alexeyab/} in
         cli/make | cli/gpu | cli/mpich) lane=compiles ;;

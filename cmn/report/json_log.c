@@ -374,7 +374,8 @@ int cmn_json_log_read(const char *file, int (*each)(void *to, const struct cmn_r
         cJSON_Delete(object);
         result = each(to, &row);
     }
-    if (result > 0 || (!result && !s.whole)) {
+    /* A torn end is no error: a training may be writing its next row. */
+    if (result > 0 || (!result && !s.rows && !is_beginning(&s))) {
         result = cmn_fail("%s: cannot be read as a JSON log of a training", file);
     }
     scan_close(&s);

@@ -25,8 +25,8 @@ int cmn_json_log_sync(const struct cmn_json_log *j);
 /* 0, or -1 with a reason when rows are lost. NULL is allowed. */
 int cmn_json_log_close(struct cmn_json_log *j);
 
-/* Calls each(to, row) for each row of a log; rows come without their ranks. 0, or -1 with a reason
- * when the file is no whole log, or when `each` returns -1. */
+/* Calls each(to, row) for each whole row of a log; rows come without their ranks. 0, or -1 with a
+ * reason when the file is no log, or when `each` returns -1. */
 int cmn_json_log_read(const char *file, int (*each)(void *to, const struct cmn_row *row), void *to);
 
 #endif
