@@ -33,6 +33,7 @@
 struct cmn_session cmn_job;
 static atomic_int mpi_is_up;
 static int mpi_is_ours; /* and not started by the program that uses this library */
+static int is_darknet;  /* and no program of a user's own */
 
 /* ---- the end ---- */
 
@@ -147,6 +148,22 @@ static void close_job(void)
     cmn_watchdog_close(mpi_is_ours);
 }
 
+/* Ends the process behind MPI_Finalize, which has unloaded MPI's components. Returns for a program of
+ * a user's own, which may have more to do. `darknet` has not: the destructors of OpenBLAS, oneDNN,
+ * OpenMP and hwloc would only tear down what idle threads of theirs still use. */
+static void end_process(int status)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* these report in exit() */
+    if (is_darknet) {
+        fflush(NULL);
+        _exit(status);
+    }
+#endif
+    if (cmn_job.stop_signal) {
+        _exit(status);
+    }
+}
+
 /* For what every process knows by itself, also before MPI has started and under a launcher of
  * another MPI. The launcher ends all processes when the first one ends with a status: processes
  * that MPI does not hold together wait, so that the first one has spoken. Open MPI 5 says at times
@@ -165,6 +182,7 @@ static _Noreturn void leave(int status)
     }
     if (cmn_job.on) {
         close_job();
+        end_process(status);
     }
     exit(status);
 }
@@ -179,9 +197,7 @@ static void finish(int status, void *unused)
         cmn_fatal("ended with status %d", status);
     }
     close_job();
-    if (cmn_job.stop_signal) {
-        _exit(128 + cmn_job.stop_signal);
-    }
+    end_process(cmn_job.stop_signal ? 128 + cmn_job.stop_signal : 0);
 }
 
 void cmn_end_job_before_libraries(void)
@@ -294,6 +310,7 @@ static void start_darknet(int *argc, char ***argv, long at_least)
         .end = end_lost,
     };
 
+    is_darknet = 1;
     cmn_fatal_handler(end_failed);
     /* A file above `ulimit -f` is then an error with a reason. */
     signal(SIGXFSZ, SIG_IGN);
