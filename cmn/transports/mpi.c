@@ -1,7 +1,7 @@
 /* mpi: messages of our own (sums.h) in main memory, and MPI's own collectives for the rest.
  *
  * Open MPI 4.1 allocates the temporary of a large allreduce in every call, and chooses an
- * algorithm by size alone. pairwise.c keeps its memory, adds in the order of the ranks, and keeps
+ * algorithm by size alone. sums.c keeps its memory, adds in the order of the ranks, and keeps
  * both directions of a link busy. MPI's own algorithms serve small sums, because they need fewer
  * messages, broadcasts, which need no temporary, and all memory of a GPU, which only MPI can
  * reach. */

@@ -44,16 +44,16 @@ static const struct cmn_schedule table[] = {
     [CMN_EXCHANGE_PAIRWISE] = {"pairwise",
                                "Thakur, Rabenseifner, Gropp, Optimization of Collective "
                                "Communication Operations in MPICH, 2005",
-                               rounds_one_by_one, round_pairwise},
+                               1, 0, rounds_one_by_one, round_pairwise},
     [CMN_EXCHANGE_HALVING] = {"halving",
                               "Rabenseifner, Optimization of Collective Reduction Operations, "
                               "2004; any number of ranks: Träff, Optimal, Non-pipelined "
                               "Reduce-scatter and Allreduce Algorithms, 2024",
-                              rounds_halving, round_halving},
+                              0, 0, rounds_halving, round_halving},
     [CMN_EXCHANGE_RING] = {"ring",
                            "Patarasuk, Yuan, Bandwidth Optimal All-reduce Algorithms for Clusters "
                            "of Workstations, 2009",
-                           rounds_one_by_one, round_ring},
+                           0, 1, rounds_one_by_one, round_ring},
 };
 
 const struct cmn_schedule *cmn_schedule_of(enum cmn_exchange_by by)

@@ -22,6 +22,8 @@ struct cmn_round {
 struct cmn_schedule {
     const char *name;   /* as CMN_DEBUG_EXCHANGE has it */
     const char *source; /* paper */
+    int at_once;        /* the rounds do not need each other: all begin together */
+    int to_next;        /* each round sends one block */
     int (*rounds)(int ranks);
     struct cmn_round (*round)(int ranks, int i);
 };

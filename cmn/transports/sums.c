@@ -1,89 +1,491 @@
+/* The one loop that executes a schedule (schedule.h).
+ *
+ * A job is cut into segments, several of which are in flight: while one is added others travel, so
+ * that a link is busy both ways. A segment has one block for each rank, its owner. It goes through
+ * the rounds of its schedule (reduce-scatter), then through the same rounds backwards (allgather). A
+ * stage is what begins at once: one round, or, where the rounds do not need each other (pairwise), all
+ * rounds of a half. When all messages of a stage have come, what they brought is added, in the order
+ * of the ranks, and the next stage begins.
+ * Bytes sent per rank of M, n floats: (M-1)/M * 4n for each half, with 16 bits (M-1)/M * 2n.
+ * Buffers are kept from job to job. */
 #include "transports/sums.h"
 
 #include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/fatal.h"
+#include "base/float16.h"
 #include "base/memory.h"
+#include "base/reduce.h"
 #include "base/status.h"
-#include "transports/rounds.h"
+#include "mpi/call.h"
+#include "mpi/group.h"
+
+/* Floats of the longest message. 60 KiB are below Open MPI's eager limit over TCP: such messages
+ * travel without an answer of the receiver while both ranks compute. Among many ranks pairwise's
+ * blocks, each of which is a message, are shorter, so that what a segment receives (RECEIVED_MOST
+ * floats) stays small. */
+enum { MESSAGE = 15 * 1024, BLOCK_LEAST = 4 * 1024, RECEIVED_MOST = 512 * 1024, ALIGN = 16 };
+
+/* Segments in flight: pairwise has about MESSAGES messages in all. By halving the first round sends
+ * half of HALVED messages, by the ring each round sends one. */
+enum { SEGMENTS_MOST = 64, SEGMENTS_LEAST = 4, MESSAGES = 256, HALVED = 16 };
+
+enum { FIRST_TAG = 1 };
+
+struct job {
+    struct cmn_sum is;
+    const struct cmn_schedule *by;
+    int slices, what;
+    size_t segments;
+};
+
+/* Segments are numbered since open; segment i uses segment[i % SEGMENTS_MOST], and its messages have
+ * that one's tag. */
+struct segment {
+    struct job job;
+    size_t number; /* within the job */
+    int stage, end;
+    MPI_Request *request; /* first those that receive */
+    int *sender;          /* rank whose message a request receives */
+    int requests, receives, room_requests;
+    /* What was received in this stage and waits to be added; with 16 bits also what travels. */
+    float *received;
+    uint16_t *in, *out;
+    size_t room, room_16;
+};
 
 struct cmn_sums {
     MPI_Comm comm;
-    int ranks;
+    int rank, ranks;
     long timeout;            /* seconds; 0: no limit */
     enum cmn_exchange_by by; /* as CMN_DEBUG_EXCHANGE has it */
-    struct cmn_pairwise *pairwise;
-    struct cmn_rounds *rounds; /* NULL: all sums go by pairwise */
-    long begun;
-    long slices; /* jobs of pairwise that are no sums */
+    size_t block;            /* floats of pairwise's */
+    int window;              /* segments in flight, of pairwise's */
+    float **addend;          /* of each rank, for one addition */
+    struct segment segment[SEGMENTS_MOST];
+    long begun, over; /* segments */
+    size_t next;      /* segment of the job `started` that begins next */
+    /* Jobs are numbered since open. A ring of `room`: from `ended` to `jobs`; the segments of those
+     * before `started` have all begun. */
+    struct job *job;
+    long room, jobs, started, ended;
+    unsigned long long sent; /* bytes */
 };
+
+static int clamped(int n, int least, int most)
+{
+    return n < least ? least : n > most ? most : n;
+}
 
 struct cmn_sums *cmn_sums_open(MPI_Comm comm, const struct cmn_options *o, int waits)
 {
     struct cmn_sums *s = cmn_calloc(1, sizeof *s);
+    int others;
 
     s->comm = comm;
+    MPI_Comm_rank(comm, &s->rank);
     MPI_Comm_size(comm, &s->ranks);
     s->timeout = waits ? 0 : o->timeout;
     s->by = (enum cmn_exchange_by)o->exchange;
-    s->pairwise = cmn_pairwise_open(comm, s->timeout);
-    if ((s->by ? s->by : cmn_schedule_for(s->ranks, 0)) != CMN_EXCHANGE_PAIRWISE) {
-        s->rounds = cmn_rounds_open(comm);
-    }
+    others = s->ranks > 1 ? s->ranks - 1 : 1;
+    s->block = (size_t)clamped(RECEIVED_MOST / others, BLOCK_LEAST, MESSAGE) / ALIGN * ALIGN;
+    s->window = clamped(MESSAGES / others, SEGMENTS_LEAST, SEGMENTS_MOST);
+    s->room = 16;
+    s->job = cmn_calloc((size_t)s->room, sizeof *s->job);
+    s->addend = cmn_calloc((size_t)s->ranks + 1, sizeof *s->addend);
     return s;
 }
 
 void cmn_sums_close(struct cmn_sums *s)
 {
+    for (int i = 0; s && i < SEGMENTS_MOST; i++) {
+        free(s->segment[i].request);
+        free(s->segment[i].sender);
+        free(s->segment[i].received);
+        free(s->segment[i].in);
+        free(s->segment[i].out);
+    }
     if (s) {
-        cmn_pairwise_close(s->pairwise);
-        cmn_rounds_close(s->rounds);
+        free(s->job);
+        free(s->addend);
     }
     free(s);
 }
 
-void cmn_sums_begin(struct cmn_sums *s, const struct cmn_sum *sum)
+unsigned long long cmn_sums_sent(const struct cmn_sums *s)
 {
-    const struct cmn_pairwise_job job = {.data = sum->data,
-                                         .n = sum->n,
-                                         .slices = s->ranks,
-                                         .what = CMN_REDUCE_SCATTER | CMN_ALLGATHER,
-                                         .dtype = sum->dtype,
-                                         .error = sum->error};
-    size_t each = sum->dtype == CMN_FP32 ? sizeof(float) : sizeof(uint16_t);
+    return s->sent;
+}
 
-    s->begun++;
-    if (s->rounds) {
-        cmn_rounds_begin(s->rounds, &job,
-                         s->by ? s->by : cmn_schedule_for(s->ranks, (double)sum->n * (double)each));
+/* ---- segments and blocks ---- */
+
+/* Floats of a segment of halving or the ring; a job's last one is shorter. */
+static size_t segment_floats(const struct cmn_sums *s, const struct job *job)
+{
+    return (size_t)MESSAGE * (size_t)(job->by->to_next ? s->ranks : HALVED);
+}
+
+/* Halving and the ring cut a job into consecutive segments, and these into blocks. Pairwise cuts a
+ * job into the ranks' slices, and takes a block of each: so rank i gets slice i of the job. */
+static size_t segments_of(const struct cmn_sums *s, const struct job *job)
+{
+    size_t at, count, n = job->is.n, most = segment_floats(s, job);
+
+    if (job->by->at_once) {
+        n = 0;
+        most = s->block;
+        for (int i = 0; i < job->slices; i++) {
+            cmn_slice(job->is.n, job->slices, i, &at, &count);
+            n = count > n ? count : n;
+        }
+    }
+    return n ? (n + most - 1) / most : 1;
+}
+
+/* Floats of block b, and where they begin within the job. */
+static size_t block_of(const struct cmn_sums *s, const struct segment *g, int b, size_t *at)
+{
+    size_t from, count, most = g->job.by->at_once ? s->block : segment_floats(s, &g->job);
+
+    from = g->number * most;
+    *at = 0;
+    if (!g->job.by->at_once) {
+        count = g->job.is.n - from;
+        cmn_slice(count < most ? count : most, s->ranks, b, at, &count);
+    } else if (b < g->job.slices) {
+        cmn_slice(g->job.is.n, g->job.slices, b, at, &count);
+        count = count > from ? count - from : 0;
+        count = count < most ? count : most;
     } else {
-        cmn_pairwise_begin(s->pairwise, &job);
+        count = 0;
+    }
+    *at += from;
+    return count;
+}
+
+/* Blocks from `first` on lie in one or two ranges of floats: part 0, and, past the last block,
+ * part 1. */
+static size_t range_of(const struct cmn_sums *s, const struct segment *g, int first, int blocks,
+                       int part, size_t *at)
+{
+    int from = part ? 0 : first, end = first + blocks - (part ? s->ranks : 0);
+    size_t begin, count;
+
+    end = end > s->ranks ? s->ranks : end;
+    if (end <= from) {
+        return 0;
+    }
+    count = block_of(s, g, end - 1, &begin);
+    block_of(s, g, from, at);
+    return begin + count - *at;
+}
+
+/* ---- stages ---- */
+
+/* What a rank sends to `to` and gets from `from` in one round: so many blocks, the first of which is
+ * this one. */
+struct turn {
+    int to, from, send, receive, blocks;
+};
+
+/* Rounds of a half; stages of a half. */
+static int rounds_of(const struct cmn_sums *s, const struct segment *g)
+{
+    return g->job.by->rounds(s->ranks);
+}
+
+static int half_of(const struct cmn_sums *s, const struct segment *g)
+{
+    return g->job.by->at_once ? 1 : rounds_of(s, g);
+}
+
+static int adds(const struct cmn_sums *s, const struct segment *g)
+{
+    return g->stage < half_of(s, g);
+}
+
+static int turns_of(const struct cmn_sums *s, const struct segment *g)
+{
+    return g->job.by->at_once ? rounds_of(s, g) : 1;
+}
+
+static struct turn turn_of(const struct cmn_sums *s, const struct segment *g, int i)
+{
+    int half = half_of(s, g), scatters = adds(s, g),
+        stage = scatters ? g->stage : 2 * half - 1 - g->stage;
+    struct cmn_round is = g->job.by->round(s->ranks, g->job.by->at_once ? i : stage);
+    int up = (s->rank + is.distance) % s->ranks,
+        down = (s->rank - is.distance + s->ranks) % s->ranks, far = (s->rank + is.first) % s->ranks,
+        near = (s->rank + is.first - is.distance + s->ranks) % s->ranks;
+
+    return scatters ? (struct turn){up, down, far, near, is.blocks}
+                    : (struct turn){down, up, near, far, is.blocks};
+}
+
+/* Whether a turn's message of this stage is wanted by rank `to`. */
+static int is_for(const struct segment *g, int scatters, int to)
+{
+    return scatters || to == 0 || g->job.what & CMN_ALLGATHER;
+}
+
+static void make_room(struct segment *g, size_t floats, int requests)
+{
+    if (requests > g->room_requests) {
+        g->request = cmn_realloc(g->request, (size_t)requests, sizeof *g->request);
+        g->sender = cmn_realloc(g->sender, (size_t)requests, sizeof *g->sender);
+        g->room_requests = requests;
+    }
+    if (floats > g->room) {
+        free(g->received);
+        g->received = cmn_malloc(floats, sizeof *g->received);
+        g->room = floats;
+    }
+    if (g->job.is.dtype != CMN_FP32 && floats > g->room_16) {
+        free(g->in);
+        free(g->out);
+        g->in = cmn_malloc(floats, sizeof *g->in);
+        g->out = cmn_malloc(floats, sizeof *g->out);
+        g->room_16 = floats;
     }
 }
 
-/* Advances without waiting; returns how many sums have ended since open. */
-static long advance(struct cmn_sums *s)
+/* Room for all that a stage sends, or receives. */
+static void make_room_for_stage(const struct cmn_sums *s, struct segment *g)
 {
-    return s->rounds ? cmn_rounds_progress(s->rounds)
-                     : cmn_pairwise_progress(s->pairwise, 0) - s->slices;
+    size_t in = 0, out = 0, at;
+    int requests = 0;
+
+    for (int i = 0; i < turns_of(s, g); i++) {
+        struct turn t = turn_of(s, g, i);
+        for (int part = 0; part < 2; part++) {
+            size_t arrives = range_of(s, g, t.receive, t.blocks, part, &at),
+                   leaves = range_of(s, g, t.send, t.blocks, part, &at);
+            in += arrives;
+            out += leaves;
+            requests += (int)(arrives / MESSAGE + leaves / MESSAGE) + 2;
+        }
+    }
+    make_room(g, in > out ? in : out, requests);
 }
 
-unsigned long long cmn_sums_sent(const struct cmn_sums *s)
+/* Begins messages for n floats at `data` (32 or 16 bits): to `peer`, or from it. */
+static void begin_messages(struct cmn_sums *s, struct segment *g, void *data, size_t n, int peer,
+                           int sends)
 {
-    return cmn_pairwise_sent(s->pairwise) + (s->rounds ? cmn_rounds_sent(s->rounds) : 0);
+    int is_32 = g->job.is.dtype == CMN_FP32, tag = FIRST_TAG + (int)(g - s->segment);
+    size_t each = is_32 ? sizeof(float) : sizeof(uint16_t);
+    MPI_Datatype type = is_32 ? MPI_FLOAT : MPI_UINT16_T;
+
+    for (size_t at = 0; at < n; at += MESSAGE) {
+        int count = (int)(n - at < MESSAGE ? n - at : MESSAGE);
+        char *message = (char *)data + at * each;
+        MPI_Request *request = &g->request[g->requests];
+        g->sender[g->requests++] = peer;
+        if (sends) {
+            MPI_CALL(MPI_Isend(message, count, type, peer, tag, s->comm, request));
+            s->sent += (unsigned long long)count * each;
+        } else {
+            MPI_CALL(MPI_Irecv(message, count, type, peer, tag, s->comm, request));
+        }
+    }
+}
+
+static void receive(struct cmn_sums *s, struct segment *g, const struct turn *t, size_t *done)
+{
+    const struct cmn_sum *sum = &g->job.is;
+
+    for (int part = 0; part < 2; part++) {
+        size_t at = 0, n = range_of(s, g, t->receive, t->blocks, part, &at);
+        void *to = sum->dtype != CMN_FP32 ? (void *)(g->in + *done)
+                   : adds(s, g)           ? g->received + *done
+                                          : sum->data + at;
+        begin_messages(s, g, to, n, t->from, 0);
+        *done += n;
+    }
+}
+
+/* Of what is cast in the allgather no bit is lost: it is a sum that was rounded. */
+static void send(struct cmn_sums *s, struct segment *g, const struct turn *t, size_t *done)
+{
+    const struct cmn_sum *sum = &g->job.is;
+
+    for (int part = 0; part < 2; part++) {
+        size_t at = 0, n = range_of(s, g, t->send, t->blocks, part, &at);
+        void *what = sum->data + at;
+        if (sum->dtype != CMN_FP32) {
+            what = g->out + *done;
+            if (adds(s, g)) {
+                cmn_float16_feedback(sum->dtype, what, g->received + *done, sum->data + at,
+                                     sum->error ? sum->error + at : NULL, n);
+            } else {
+                cmn_float16_encode(sum->dtype, what, sum->data + at, n);
+            }
+        }
+        begin_messages(s, g, what, n, t->to, 1);
+        *done += n;
+    }
+}
+
+static void begin_stage(struct cmn_sums *s, struct segment *g)
+{
+    int scatters = adds(s, g);
+    size_t done = 0;
+
+    g->requests = 0;
+    make_room_for_stage(s, g);
+    for (int i = 0; i < turns_of(s, g) && is_for(g, scatters, s->rank); i++) {
+        struct turn t = turn_of(s, g, i);
+        receive(s, g, &t, &done);
+    }
+    g->receives = g->requests;
+    done = 0;
+    for (int i = 0; i < turns_of(s, g); i++) {
+        struct turn t = turn_of(s, g, i);
+        if (is_for(g, scatters, t.to)) {
+            send(s, g, &t, &done);
+        }
+    }
+}
+
+/* The owner's own block is complete: as 16 bits hold it. */
+static void round_own_block(const struct cmn_sums *s, struct segment *g)
+{
+    const struct cmn_sum *sum = &g->job.is;
+    size_t at, n = block_of(s, g, s->rank, &at);
+
+    make_room(g, n, 0);
+    cmn_float16_feedback(sum->dtype, g->out, g->received, sum->data + at,
+                         sum->error ? sum->error + at : NULL, n);
+    memcpy(sum->data + at, g->received, n * sizeof *g->received);
+}
+
+/* All messages of the stage are there. Those of several turns bring the same block. */
+static void end_stage(struct cmn_sums *s, struct segment *g)
+{
+    const struct cmn_sum *sum = &g->job.is;
+    int turns = turns_of(s, g), scatters = adds(s, g), all = turns > 1;
+    size_t done = 0;
+
+    for (int part = 0; part < 2 && is_for(g, scatters, s->rank); part++) {
+        size_t at = 0, n = 0;
+        for (int i = 0; i < turns; i++) {
+            struct turn t = turn_of(s, g, i);
+            n = range_of(s, g, t.receive, t.blocks, part, &at);
+            if (sum->dtype != CMN_FP32 && n) {
+                cmn_float16_decode(sum->dtype, scatters ? g->received + done : sum->data + at,
+                                   g->in + done, n);
+            }
+            s->addend[all ? t.from : 1] = g->received + done;
+            done += n;
+        }
+        s->addend[all ? s->rank : 0] = sum->data + at;
+        if (scatters && n) {
+            cmn_reduce(sum->data + at, s->addend, all ? turns + 1 : 2, 0, n);
+        }
+    }
+    if (++g->stage == half_of(s, g) && sum->dtype != CMN_FP32) {
+        round_own_block(s, g);
+    }
+}
+
+static int complete(struct segment *g)
+{
+    int all = 1;
+
+    if (g->requests) {
+        MPI_CALL(MPI_Testall(g->requests, g->request, &all, MPI_STATUSES_IGNORE));
+    }
+    g->requests = all ? 0 : g->requests;
+    return all;
+}
+
+/* ---- jobs ---- */
+
+static struct job *job_of(const struct cmn_sums *s, long i)
+{
+    return &s->job[i % s->room];
+}
+
+static struct segment *segment_of(struct cmn_sums *s, long i)
+{
+    return &s->segment[i % SEGMENTS_MOST];
+}
+
+static void begin_segment(struct cmn_sums *s)
+{
+    const struct job *job = job_of(s, s->started);
+    struct segment *g = segment_of(s, s->begun++);
+    int half;
+
+    g->job = *job;
+    g->number = s->next++;
+    half = half_of(s, g);
+    g->stage = job->what & CMN_REDUCE_SCATTER ? 0 : half;
+    g->end = job->what & (CMN_ALLGATHER | CMN_GATHER) ? 2 * half : half;
+    if (s->next == job->segments) {
+        s->next = 0;
+        s->started++;
+    }
+    if (s->ranks == 1 || !job->is.n) {
+        g->stage = g->end;
+    } else {
+        begin_stage(s, g);
+    }
+}
+
+/* Whether segment i may have come further: those before it have, if they begin with it. That saves
+ * questions about messages that are behind others. */
+static int is_due(struct cmn_sums *s, long i)
+{
+    return i == s->over || segment_of(s, i)->stage < segment_of(s, i - 1)->stage;
+}
+
+/* Advances without waiting; returns how many jobs have ended since open. */
+static long advance(struct cmn_sums *s)
+{
+    for (;;) {
+        for (long i = s->over; i < s->begun; i++) {
+            struct segment *g = segment_of(s, i);
+            while (g->stage < g->end && is_due(s, i) && complete(g)) {
+                end_stage(s, g);
+                if (g->stage < g->end) {
+                    begin_stage(s, g);
+                }
+            }
+        }
+        while (s->over < s->begun && segment_of(s, s->over)->stage == segment_of(s, s->over)->end) {
+            const struct segment *g = segment_of(s, s->over++);
+            s->ended += g->number + 1 == g->job.segments;
+        }
+        if (s->started == s->jobs ||
+            s->begun - s->over >=
+                (job_of(s, s->started)->by->at_once ? s->window : SEGMENTS_LEAST)) {
+            return s->ended;
+        }
+        begin_segment(s);
+    }
+}
+
+static _Noreturn void nothing_from(const struct cmn_sums *s, int from, long seconds)
+{
+    cmn_fatal_lost("exchange: nothing came from rank %d for %ld s (cmn_timeout)",
+                   cmn_world_rank(s->comm, from), seconds);
 }
 
 void cmn_sums_stalled(const struct cmn_sums *s, long seconds)
 {
-    int missing = s->rounds ? cmn_rounds_missing(s->rounds) : -1;
+    const struct segment *g = &s->segment[s->over % SEGMENTS_MOST];
+    int there = 0;
 
-    if (missing >= 0) {
-        cmn_nothing_from(s->comm, missing, seconds);
-    } else if (!s->rounds) {
-        cmn_pairwise_stalled(s->pairwise, seconds);
+    for (int i = 0; s->over < s->begun && i < g->requests && i < g->receives; i++) {
+        if (g->request[i] != MPI_REQUEST_NULL &&
+            !MPI_Request_get_status(g->request[i], &there, MPI_STATUS_IGNORE) && !there) {
+            nothing_from(s, g->sender[i], seconds);
+        }
     }
     cmn_fatal_lost("exchange: no message was sent for %ld s (cmn_timeout)", seconds);
 }
@@ -95,7 +497,7 @@ long cmn_sums_progress(struct cmn_sums *s, long until)
 
     for (;;) {
         long ended = advance(s);
-        unsigned long long now = cmn_sums_sent(s) + (unsigned long long)ended + 1;
+        unsigned long long now = s->sent + (unsigned long long)s->over + 1;
         if (ended >= until) {
             return ended;
         }
@@ -109,16 +511,46 @@ long cmn_sums_progress(struct cmn_sums *s, long until)
     }
 }
 
+static void begin(struct cmn_sums *s, const struct job *job)
+{
+    struct job *e;
+
+    if (s->jobs - s->ended == s->room) {
+        struct job *more = cmn_calloc(2 * (size_t)s->room, sizeof *more);
+        for (long i = s->ended; i < s->jobs; i++) {
+            more[i % (2 * s->room)] = *job_of(s, i);
+        }
+        free(s->job);
+        s->job = more;
+        s->room *= 2;
+    }
+    e = job_of(s, s->jobs++);
+    *e = *job;
+    e->segments = segments_of(s, e);
+}
+
+void cmn_sums_begin(struct cmn_sums *s, const struct cmn_sum *sum)
+{
+    size_t each = sum->dtype == CMN_FP32 ? sizeof(float) : sizeof(uint16_t);
+    enum cmn_exchange_by by =
+        s->by ? s->by : cmn_schedule_for(s->ranks, (double)sum->n * (double)each);
+
+    begin(s, &(struct job){*sum, cmn_schedule_of(by), s->ranks, CMN_REDUCE_SCATTER | CMN_ALLGATHER,
+                           0});
+}
+
 void cmn_sums_run(struct cmn_sums *s, float *data, size_t n)
 {
     const struct cmn_sum sum = {.data = data, .n = n, .dtype = CMN_FP32};
 
     cmn_sums_begin(s, &sum);
-    cmn_sums_progress(s, s->begun);
+    cmn_sums_progress(s, s->jobs);
 }
 
 void cmn_sums_run_slices(struct cmn_sums *s, float *data, size_t n, int slices, int what)
 {
-    cmn_pairwise_run(s->pairwise, data, n, slices, what);
-    s->slices++;
+    const struct cmn_sum sum = {.data = data, .n = n, .dtype = CMN_FP32};
+
+    begin(s, &(struct job){sum, cmn_schedule_of(CMN_EXCHANGE_PAIRWISE), slices, what, 0});
+    cmn_sums_progress(s, s->jobs);
 }

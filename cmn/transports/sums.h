@@ -1,8 +1,10 @@
 /* Sums over a group in main memory by messages, in the background: by the algorithm that suits
  * group and length (schedule.h), or that CMN_DEBUG_EXCHANGE names.
  *
- * pairwise (pairwise.h) adds in the order of the ranks; halving and ring (rounds.h) in the order
- * of their rounds. Each gives the same bits on all ranks, and the same in every run. */
+ * Each gives the same bits on all ranks, and the same in every run. Pairwise adds in the order of
+ * the ranks, whatever the length; halving and the ring add in the order of their rounds.
+ * With a 16-bit dtype a rank casts each float that it sends, and the owner of a block its sum,
+ * with error feedback; additions are those of 32 bits. */
 #ifndef CMN_SUMS_H
 #define CMN_SUMS_H
 
@@ -10,10 +12,16 @@
 #include <stddef.h>
 
 #include "config/options.h"
-#include "transports/pairwise.h"
 #include "transports/schedule.h"
 
 struct cmn_sums;
+
+/* What a job does, or-ed together. */
+enum {
+    CMN_REDUCE_SCATTER = 1, /* each owner gets the sum of its slice */
+    CMN_ALLGATHER = 2,      /* every rank gets the slices of all owners */
+    CMN_GATHER = 4,         /* rank 0 alone gets them */
+};
 
 /* Local. comm and o must outlive it. A rank that waits for o->timeout without any message ends the
  * job and names the missing rank; `waits`: it waits without a limit. */
@@ -32,15 +40,16 @@ struct cmn_sum {
 /* Collective in order, not blocking: the job is copied. */
 void cmn_sums_begin(struct cmn_sums *s, const struct cmn_sum *sum);
 
-/* Local. Advances all sums and returns how many have ended since open, in order. Returns as soon as
+/* Local. Advances all jobs and returns how many have ended since open, in order. Returns as soon as
  * `until` have: 0 does not block. */
 long cmn_sums_progress(struct cmn_sums *s, long until);
 
 /* Collective, blocking: one sum of 32 bits, begun and ended. No other is in flight. */
 void cmn_sums_run(struct cmn_sums *s, float *data, size_t n);
 
-/* Collective, blocking. What is less than a sum for all: cmn_pairwise_run(). Nothing is
- * in flight. */
+/* Collective, blocking: as cmn_sums_run(), of which `what` alone is done, pairwise. The slices are
+ * those of cmn_slice(), rank i owns slice i, 1 <= slices <= ranks. What a rank was not to get becomes
+ * undefined, but a rank's own slice stays. */
 void cmn_sums_run_slices(struct cmn_sums *s, float *data, size_t n, int slices, int what);
 
 /* Local. Bytes of gradients given to MPI since open. */

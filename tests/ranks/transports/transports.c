@@ -9,7 +9,6 @@
 #include "config/options.h"
 #include "mpi/call.h"
 #include "transports/mpi.h"
-#include "transports/pairwise.h"
 #include "transports/shm.h"
 #include "transports/sums.h"
 #include "transports/transport.h"
@@ -264,7 +263,7 @@ static void pairwise(void **state)
 
     (void)state;
     for (size_t j = 0; j < COUNT(n); j++) {
-        struct cmn_pairwise *p = cmn_pairwise_open(top.world, options.timeout);
+        struct cmn_sums *s = cmn_sums_open(top.world, &options, 1);
         size_t count = n[j], at, mine;
         for (int rank = 0; rank < top.size; rank++) {
             ordered(theirs, count, rank);
@@ -274,16 +273,16 @@ static void pairwise(void **state)
         }
         for (int slices = 1; slices <= top.size; slices++) {
             ordered(data, count, top.rank);
-            cmn_pairwise_run(p, data, count, slices, CMN_REDUCE_SCATTER | CMN_ALLGATHER);
+            cmn_sums_run_slices(s, data, count, slices, CMN_REDUCE_SCATTER | CMN_ALLGATHER);
             CHECK_SAYING(!memcmp(data, want, count * sizeof *data), "%zu floats, %d slices", count,
                          slices);
             ordered(data, count, top.rank);
-            cmn_pairwise_run(p, data, count, slices, CMN_REDUCE_SCATTER | CMN_GATHER);
+            cmn_sums_run_slices(s, data, count, slices, CMN_REDUCE_SCATTER | CMN_GATHER);
             CHECK(top.rank != 0 || !memcmp(data, want, count * sizeof *data));
             cmn_slice(count, slices, top.rank < slices ? top.rank : 0, &at, &mine);
             CHECK(top.rank >= slices || !memcmp(data + at, want + at, mine * sizeof *data));
         }
-        cmn_pairwise_close(p);
+        cmn_sums_close(s);
     }
     free(data);
     free(theirs);
