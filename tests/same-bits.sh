@@ -886,7 +886,7 @@ done < <(entries)
 ((${#selected[@]})) || { echo "same-bits: no entry has such a name: $ONLY" >&2; exit 2; }
 
 cluster_why=
-if printf '%s\n' "${selected[@]}" | cut -d '|' -f 2 | grep -q '+'; then
+if printf '%s\n' "${selected[@]}" | cut -d '|' -f 2 | grep '+' >/dev/null; then # with -q it may end before cut, whose status counts
     cluster_up 3 || true
 fi
 # By process id: `wait` alone would wait for the cluster, too.
