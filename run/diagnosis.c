@@ -199,6 +199,7 @@ void cmn_observe_mpiexec(struct cmn_observed *o, const char *line)
     o->disconnected |= strstr(line, "*** An error occurred in Socket closed") != NULL;
     /* Hydra's, the launcher of MPICH and Intel MPI. */
     o->other_launcher |= strstr(line, "unrecognized argument mca") != NULL;
+    o->unread |= strstr(line, "SIGPIPE detected on fd") != NULL;
 }
 
 void cmn_observe_life(struct cmn_observed *o)
@@ -361,6 +362,12 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
     } else if (stop) {
         d.outcome = CMN_STOPPED;
         snprintf(d.what, sizeof d.what, "asked to stop (%s)", strsignal(stop));
+    } else if (o->unread || (WIFSIGNALED(status) && signal_number == SIGPIPE)) {
+        d.outcome = CMN_WRONG;
+        d.status = CMN_UNREAD;
+        snprintf(d.what, sizeof d.what,
+                 "nobody reads the job's standard output any more, and mpiexec ends with that: "
+                 "redirect it into a file");
     } else if (o->no_program && (o->no_room || again)) {
         /* The command could be started before: a machine that has come back may lack its network
          * folders for a while. */

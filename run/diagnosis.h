@@ -46,6 +46,7 @@ struct cmn_observed {
     const struct cmn_unreached *unreached; /* why a machine was not reached, before any event */
     int not_started;                       /* mpiexec has started no rank at all, as it says */
     int other_launcher;                    /* it does not know Open MPI's options, as it says */
+    int unread;                            /* mpiexec's standard output has no reader any more */
     int slurm_version;                     /* mpiexec says which version of Slurm it has found */
     int slurm;                             /* Slurm did not tell it, or did not start its daemons */
     int no_room;       /* a machine had no room for another process, pipe or file */
@@ -78,6 +79,9 @@ enum cmn_outcome {
     CMN_FAILED,  /* a rank or a machine failed: worth another attempt */
     CMN_CRASHED  /* the same, but the program itself or its surroundings may be the cause */
 };
+
+/* The status of a job whose output nobody reads, as shells have it for SIGPIPE. */
+enum { CMN_UNREAD = 128 + 13 };
 
 struct cmn_diagnosis {
     enum cmn_outcome outcome;

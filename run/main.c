@@ -1,10 +1,12 @@
 /* cmn-run: starts a command under mpiexec, and a training again from its last checkpoint when a
  * rank or a machine fails. docs/use/cmn-run.md says how it decides. It runs mpiexec, `sleep` on the
  * machines, and what it is given. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "job.h"
@@ -208,8 +210,9 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
 {
     long pause = 1;
 
-    if (d->outcome == CMN_WRONG && !o->began &&
-        (o->no_program || o->other_launcher || o->unreached)) {
+    if (d->outcome == CMN_WRONG &&
+        (d->status == CMN_UNREAD ||
+         (!o->began && (o->no_program || o->other_launcher || o->unreached)))) {
         cmn_run_fail("%s", d->what); /* no rank could say it */
     }
     if (d->outcome == CMN_DONE || d->outcome == CMN_WRONG) {
@@ -303,7 +306,7 @@ static void have_ssh_ask_nobody(void)
 /* An attempt without a checkpoint would begin anew: nobody wants that by accident. */
 static void check(const struct run *r)
 {
-    const char *program = r->command.word[0];
+    const char *program = r->command.word[0], *requeued = getenv("SLURM_RESTART_COUNT");
 
     if (r->command.alone) {
         cmn_run_fatal("-cmn is missing in the command: each process would train by itself; write "
@@ -313,6 +316,13 @@ static void check(const struct run *r)
         cmn_run_fatal("-retries %ld: the command makes no checkpoints, so nothing would be kept "
                       "between attempts: give it -cmn_checkpoint ITERATIONS",
                       r->options.retries);
+    }
+    if (r->command.clear && requeued && atol(requeued) > 0) {
+        cmn_run_fatal(
+            "-clear in a job that Slurm has requeued (SLURM_RESTART_COUNT=%s) would throw "
+            "away what its earlier start has reached: submit it without -clear, or write "
+            "$([ -n \"$SLURM_RESTART_COUNT\" ] || echo -clear) in its script",
+            requeued);
     }
     /* -mpi may say where else it lies. */
     if (cmn_mpiexec_is_here(&r->options) && !r->options.mpi[0] &&
@@ -378,12 +388,24 @@ static void await_reader(void)
     cmn_wait_until(is_read_or_given_up, &stop, stop ? AFTER_A_STOP : A_YEAR);
 }
 
+/* A standard descriptor that is closed would become that of the next file that is opened. */
+static void open_standard_descriptors(void)
+{
+    int fd;
+
+    do {
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    close(fd);
+}
+
 int main(int argc, char **argv)
 {
     int status;
 
     static struct run r = {.from = -1};
 
+    open_standard_descriptors();
     cmn_run_options_read(&r.options, argc, argv);
     cmn_command_read(&r.command, r.options.command);
     check(&r);

@@ -570,6 +570,7 @@ END
     refused '-n: the machines say' -n 2 -hosts a:2 "${train[@]}"
     refused '-wait: SECONDS is missing' -n 2 -wait "${train[@]}"
     refused '-retries: an option of cmn-run stands before the command' -n 2 "${train[@]}" -retries 3
+    SLURM_RESTART_COUNT=1 refused '-clear in a job that Slurm has requeued .SLURM_RESTART_COUNT=1. would throw away' -n 2 "${train[@]}" -clear
     refused '--dry-run: an option of cmn-run stands before the command' nice ./darknet-gpu cmn check --dry-run
     refused "-mpi: the quote ' is not closed" -n 2 -mpi "-x A='b c" "${train[@]}"
     refused "-mpi '-n ...': cmn-run itself tells mpiexec: give it -n" -n 2 -mpi '--bind-to none -n 3' "${train[@]}"
