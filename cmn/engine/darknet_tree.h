@@ -55,6 +55,10 @@ int cmn_tree_wrote(int revision);
 /* What Darknet calls layers of a type, or should. Static. */
 const char *cmn_tree_layer_name(LAYER_TYPE type);
 
+/* Whether weights files have the biases of a layer of this type. Those that they have not do not
+ * learn. */
+int cmn_tree_saves_biases(const layer *l);
+
 /* Sets the images of a micro-batch; there is room for them. */
 void cmn_tree_set_batch(network *net, int n);
 

@@ -176,26 +176,27 @@ static void add_statistic(struct tensor_list *list, const layer *l, int index, c
 static void add_layer(struct tensor_list *list, layer *l, int index, const char *part,
                       size_t weights, size_t outs)
 {
+    size_t biases = cmn_tree_saves_biases(l) ? outs : 0;
     float **average[3];
 
     add(list, CMN_WEIGHT, index, part, "weights", &l->weights, weights);
-    add(list, CMN_WEIGHT, index, part, "biases", &l->biases, outs);
+    add(list, CMN_WEIGHT, index, part, "biases", &l->biases, biases);
     add(list, CMN_WEIGHT, index, part, "scales", &l->scales, outs);
     if (cmn_tree_averages(list->net, l, average)) {
         add(list, CMN_EMA, index, part, "weights_ema", average[0], weights);
-        add(list, CMN_EMA, index, part, "biases_ema", average[1], outs);
+        add(list, CMN_EMA, index, part, "biases_ema", average[1], biases);
         add(list, CMN_EMA, index, part, "scales_ema", average[2], outs);
     }
     add_statistic(list, l, index, part, "rolling_mean", &l->rolling_mean, outs);
     add_statistic(list, l, index, part, "rolling_variance", &l->rolling_variance, outs);
     add(list, CMN_MOMENT, index, part, "m", &l->m, weights);
     add(list, CMN_MOMENT, index, part, "v", &l->v, weights);
-    add(list, CMN_MOMENT, index, part, "bias_m", &l->bias_m, outs);
-    add(list, CMN_MOMENT, index, part, "bias_v", &l->bias_v, outs);
+    add(list, CMN_MOMENT, index, part, "bias_m", &l->bias_m, biases);
+    add(list, CMN_MOMENT, index, part, "bias_v", &l->bias_v, biases);
     add(list, CMN_MOMENT, index, part, "scale_m", &l->scale_m, outs);
     add(list, CMN_MOMENT, index, part, "scale_v", &l->scale_v, outs);
     add_gradient(list, l, index, part, "weight_updates", &l->weight_updates, weights, &l->weights);
-    add_gradient(list, l, index, part, "bias_updates", &l->bias_updates, outs, &l->biases);
+    add_gradient(list, l, index, part, "bias_updates", &l->bias_updates, biases, &l->biases);
     add_gradient(list, l, index, part, "scale_updates", &l->scale_updates, outs, &l->scales);
 }
 

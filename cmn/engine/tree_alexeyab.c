@@ -180,6 +180,12 @@ const char *cmn_tree_layer_name(LAYER_TYPE type)
     }
 }
 
+int cmn_tree_saves_biases(const layer *l)
+{
+    (void)l;
+    return 1;
+}
+
 /* set_batch_network() would free the workspace that the trainer's copy has, too. */
 void cmn_tree_set_batch(network *net, int n)
 {

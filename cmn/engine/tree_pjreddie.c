@@ -52,6 +52,11 @@ const char *cmn_tree_layer_name(LAYER_TYPE type)
     return get_layer_string(type);
 }
 
+int cmn_tree_saves_biases(const layer *l)
+{
+    return l->type != BATCHNORM;
+}
+
 void cmn_tree_set_batch(network *net, int n)
 {
     set_batch_network(net, n);
