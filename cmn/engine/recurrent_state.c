@@ -121,6 +121,14 @@ void cmn_recurrent_state_zero(const struct cmn_net *net)
         memset(s.at, 0, floats_of(&s) * sizeof *s.at);
     }
     cmn_recurrent_state_push(net);
+    /* It counts in predictions alone: each step of a training begins with 0. */
+    for (int i = 0; i < cmn_network(net)->n; i++) {
+        const layer *l = &cmn_network(net)->layers[i];
+        size_t n = (size_t)(l->type == CRNN ? l->hidden : l->type == RNN ? l->outputs : 0);
+        if (n) {
+            memset(l->state, 0, n * (size_t)l->batch * sizeof *l->state);
+        }
+    }
 }
 
 float *cmn_recurrent_state_clear(const struct cmn_net *net)

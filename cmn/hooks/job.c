@@ -1,6 +1,7 @@
 /* Start and end of the job, as cmn.h and the program's exit bring them. */
 #include "cmn.h"
 
+#include <errno.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
@@ -195,6 +196,10 @@ static void finish(int status, void *unused)
     }
     if (status != 0) {
         cmn_fatal("ended with status %d", status);
+    }
+    if (cmn_job.command && cmn_job.command->does == CMN_EVALUATES &&
+        (fflush(stdout) || ferror(stdout))) {
+        cmn_fatal("the standard output cannot be written: %s: results are lost", strerror(errno));
     }
     close_job();
     end_process(cmn_job.stop_signal ? 128 + cmn_job.stop_signal : 0);

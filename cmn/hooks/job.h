@@ -17,4 +17,9 @@ void cmn_at_job_end(void (*close)(void));
  * that. */
 void cmn_end_job_before_libraries(void);
 
+/* Local. Ends the job where ranks are to divide images that Darknet's own loop evaluates, and the
+ * network has recurrent layers. */
+struct network;
+void cmn_require_divisible(const struct network *net);
+
 #endif

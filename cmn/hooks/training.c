@@ -227,6 +227,17 @@ static void tell_elsewhere(const struct list *options)
     cmn_cfg_free(&cfg);
 }
 
+/* Whether the section is [net], where the keys of cmn belong. */
+static int is_net(void)
+{
+    for (int i = 0; i < keys; i++) {
+        if (!strcmp(looked_for[i], "policy")) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int cmn_unused_keys(struct list *options)
 {
     char text[160], line[1024];
@@ -234,19 +245,23 @@ int cmn_unused_keys(struct list *options)
     if (!cmn_job.on) {
         return 0;
     }
-    for (int i = 0; i < keys && cmn_job.topology.rank == 0; i++) {
-        if (!strcmp(looked_for[i], "policy")) {
-            tell_elsewhere(options); /* the section is [net] */
-        }
+    if (is_net() && cmn_job.topology.rank == 0) {
+        tell_elsewhere(options);
     }
     for (const node *n = options->front; n && cmn_job.topology.rank == 0; n = n->next) {
         const kvp *pair = n->val;
-        if (!pair->used && strncmp(pair->key, "cmn_", 4) && !cmn_cfg_key_elsewhere(pair->key)) {
-            cmn_cfg_key_describe(pair->key, looked_for, keys, text, sizeof text);
-            snprintf(line, sizeof line, "%s: %s=%s %s", place_of(pair), pair->key, pair->val, text);
-            cmn_cfg_keys_add(line);
-            cmn_warn("%s", line);
+        int is_ours = !strncmp(pair->key, "cmn_", 4);
+        if (pair->used || (is_ours && is_net()) || cmn_cfg_key_elsewhere(pair->key)) {
+            continue;
         }
+        if (is_ours) {
+            snprintf(text, sizeof text, "has no effect here: the keys of cmn belong to [net]");
+        } else {
+            cmn_cfg_key_describe(pair->key, looked_for, keys, text, sizeof text);
+        }
+        snprintf(line, sizeof line, "%s: %s=%s %s", place_of(pair), pair->key, pair->val, text);
+        cmn_cfg_keys_add(line);
+        cmn_warn("%s", line);
     }
     keys = 0;
     return 1;
@@ -308,6 +323,7 @@ static void check_anchors(const char *name)
 void cmn_after_load_network(struct network *net, const char *cfg)
 {
     if (cmn_job.on) {
+        cmn_require_divisible(net);
         check_precision(net);
         check_anchors(cfg);
         tell_left_out(net, cfg);
@@ -782,7 +798,7 @@ int cmn_leaves_out(struct network *net, int i, int leaves_out)
 
 float cmn_after_batch(struct network *net, float loss)
 {
-    return net->cmn ? cmn_trainer_after_batch(net->cmn) : loss;
+    return net->cmn ? cmn_trainer_after_batch(net->cmn, loss) : loss;
 }
 
 int cmn_last_iteration(struct network *net)

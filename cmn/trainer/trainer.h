@@ -59,8 +59,8 @@ void cmn_trainer_list(struct cmn_trainer *t, FILE *list);
 int cmn_trainer_before_micro_batch(struct cmn_trainer *t);
 
 /* Collective, blocking. Darknet has done a batch: if it brought an update, what is due after a
- * step. Returns the loss of all ranks. */
-float cmn_trainer_after_batch(struct cmn_trainer *t);
+ * step. Returns the loss of the last step of all ranks, and before there is one `loss`, this rank's. */
+float cmn_trainer_after_batch(struct cmn_trainer *t, float loss);
 
 /* Local. Steps of this run and of those that it resumes. */
 long cmn_trainer_steps(const struct cmn_trainer *t);

@@ -70,6 +70,18 @@ fails_apart() {
     cmn_only 'mlp.cfg:[0-9]+: unknown key cmn_comunicator.*cmn_communicator' "${train[@]}" -cmn
 }
 
+@test "a key of cmn behind the last layer: it is told, where it is, that it has no effect" {
+    mlp_cfg >mlp.cfg
+    echo 'cmn_exact=on' >>mlp.cfg
+    line=$(wc -l <mlp.cfg)
+    "${mpiexec[@]}" -n 2 "$DARKNET" "${train[@]}" -cmn -cmn_validate 0 >out.txt 2>err.txt
+    if [[ $TREE == pjreddie ]]; then
+        [[ $(grep -c "^cmn: mlp.cfg:$line: cmn_exact=on has no effect here: the keys of cmn belong to \[net\]$" err.txt) -eq 1 ]]
+    else
+        grep "Unused field: 'cmn_exact = on'" out.txt err.txt
+    fi
+}
+
 @test "unknown key on the command line, with the nearest one" {
     cmn_only 'command line: unknown key cmn_sed.*cmn_seed' "${train[@]}" -cmn -cmn_sed 7
 }

@@ -157,6 +157,10 @@ sized() {
         text_cfg $layer >$layer.cfg
         same 1200 $layer rnn train $layer.cfg -data text.data
     done
+    # Before the first step of all ranks there is no loss of theirs.
+    sed 's/^subdivisions=.*/subdivisions=2/' gru.cfg >two.cfg
+    run_on 2 rnn train two.cfg -data text.data
+    grep -E '^1: [1-9]' train.log
     "$DARKNET" rnn train rnn.cfg -data text.data >plain.log 2>&1
     [[ $(seen out/rnn_final.weights) -eq 1200 ]]
     run_on 2 rnn train rnn.cfg -data text.data -cmn_epochs 1

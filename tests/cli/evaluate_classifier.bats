@@ -85,6 +85,15 @@ wide_images() {
     grep -q ', 1002 images$' one.txt
 }
 
+@test "a standard output that takes no results is an error" {
+    "$DARKNET" partial net.cfg '' net.weights 99 >/dev/null 2>&1
+    status=0
+    "$DARKNET" classifier valid small.data net.cfg net.weights -cmn >/dev/full 2>err.txt || status=$?
+    cat err.txt
+    [[ $status -eq 1 ]]
+    grep '^cmn.* the standard output cannot be written: No space left on device: results are lost' err.txt
+}
+
 @test "bad input is one clear line" {
     mlp_cfg batch=4 >mlp.cfg
     "$DARKNET" partial mlp.cfg '' mlp.weights 99 >/dev/null 2>&1
