@@ -51,6 +51,13 @@ static void discard_darknet(struct cmn_report *r)
     }
 }
 
+static int ends_in(const char *file, const char *end)
+{
+    size_t n = strlen(file), m = strlen(end);
+
+    return n >= m && !strcmp(file + n - m, end);
+}
+
 /* Two writers would destroy each other's file. */
 static void compare_names(const struct cmn_report_plan *p)
 {
@@ -58,6 +65,11 @@ static void compare_names(const struct cmn_report_plan *p)
     const char *const file[] = {p->json, p->chart, p->graph, p->timeline};
 
     for (int i = 0; i < 4; i++) {
+        if (file[i] && (ends_in(file[i], ".weights") || ends_in(file[i], ".checkpoint"))) {
+            cmn_fatal("%s: %s has a name as the training gives its weights and checkpoints: choose "
+                      "another one",
+                      key[i], file[i]);
+        }
         for (int j = 0; j < i; j++) {
             if (file[i] && file[j] && file[i][0] && !strcmp(file[i], file[j])) {
                 cmn_fatal("%s and %s name the same file, %s: give them different names", key[j],

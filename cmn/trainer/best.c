@@ -78,6 +78,27 @@ static int save(struct cmn_step *step)
     return saved;
 }
 
+void cmn_best_check(struct cmn_best *b, const struct cmn_model *m)
+{
+    char file[PATH_MAX];
+    size_t least = b->seen ? b->seen : 1;
+    int lost;
+
+    if (!b->known || !cmn_validates(m->session, m->net)) {
+        return;
+    }
+    name_file(m, file);
+    lost = m->session->topology.rank == 0 && cmn_weights_file_seen(file) < least;
+    cmn_mpi_bcast(&lost, sizeof lost, MPI_BYTE, m->session->topology.world);
+    if (lost) {
+        cmn_warn(
+            "%s is missing, or another training's: it was the best of this one, of iteration %ld; "
+            "the next validation is the best now",
+            file, b->at);
+        *b = (struct cmn_best){.worse = b->worse};
+    }
+}
+
 /* ---- after a validation ---- */
 
 static void end_training(const struct cmn_best *b, const struct cmn_step *step)
@@ -112,7 +133,10 @@ void cmn_best_validated(struct cmn_best *b, struct cmn_step *step, double value,
     better = !b->known || value > b->value;
     b->worse = better ? 0 : b->worse + scheduled;
     if (better && save(step)) {
-        *b = (struct cmn_best){.known = 1, .value = value, .at = cmn_step_iteration(step)};
+        *b = (struct cmn_best){.known = 1,
+                               .value = value,
+                               .at = cmn_step_iteration(step),
+                               .seen = cmn_net_seen(step->model->net)};
     }
     if (cmn_best_ended(b, o) && !cmn_net_training_ended(step->model->net)) {
         end_training(b, step);

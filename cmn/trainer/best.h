@@ -9,6 +9,7 @@ struct cmn_best {
     int known;    /* there was one, and its weights are in the file */
     double value; /* of the best one: accuracy or mAP@0.5, 0 to 1 */
     long at;      /* its iteration */
+    size_t seen;  /* images until then; 0: not known */
     long worse;   /* validations that were due since then, and were not better */
 };
 
@@ -17,6 +18,10 @@ struct cmn_best {
  * compared, which ends the job with cmn_patience. Saves the weights where they are the best, and
  * makes this iteration the last where cmn_patience says so. */
 void cmn_best_validated(struct cmn_best *b, struct cmn_step *step, double value, int scheduled);
+
+/* Collective, blocking; after a resume. Forgets the best one where its weights are gone, or where the
+ * file has another training's, of fewer images. */
+void cmn_best_check(struct cmn_best *b, const struct cmn_model *m);
 
 /* Local. Whether cmn_patience has ended the training, maybe in an earlier run; whether the next
  * validation may do so. */

@@ -29,6 +29,7 @@ struct cmn_checkpointing {
     struct cmn_checkpoint_file
         *file;            /* rank 0, from the start of a resumed training to its first step */
     int resumes;          /* from a checkpoint */
+    int lost;             /* the last checkpoint could not be written */
     char run[CMN_RUN_ID]; /* rank 0: the training's id, the same after each restart; 16 digits */
     cJSON *saved;         /* its description of the training; on all ranks */
     struct cmn_checkpoint_origin by; /* who wrote it */

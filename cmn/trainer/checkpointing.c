@@ -33,13 +33,13 @@ int cmn_checkpointing_due(const struct cmn_checkpointing *c)
     return cmn_checkpointing_takes(c) && iteration_of(c) % c->session->options.checkpoint == 0;
 }
 
-static void report_not_written(const struct cmn_checkpointing *c, long iteration,
-                               const char *reason)
+static void report_not_written(struct cmn_checkpointing *c, long iteration, const char *reason)
 {
+    c->lost = iteration == iteration_of(c) && cmn_net_training_ended(c->model->net);
     cmn_report_clear(c->session->report);
-    cmn_warn("checkpoint of iteration %ld not written: %s; training continues and tries again "
-             "at the next one",
-             iteration, reason);
+    cmn_warn("checkpoint of iteration %ld not written: %s; %s", iteration, reason,
+             c->lost ? "it was the last one"
+                     : "training continues and tries again at the next one");
 }
 
 /* ---- putting one together ---- */
@@ -218,10 +218,12 @@ static void unlock_folder(const struct cmn_checkpointing *c)
     }
 }
 
-void cmn_checkpointing_close(struct cmn_checkpointing *c)
+int cmn_checkpointing_close(struct cmn_checkpointing *c)
 {
+    int lost;
+
     if (!c) {
-        return;
+        return 0;
     }
     if (c->writer) {
         wait_for_writer(c);
@@ -230,6 +232,7 @@ void cmn_checkpointing_close(struct cmn_checkpointing *c)
     if (c->lock >= 0) {
         unlock_folder(c);
     }
+    lost = c->lost;
     cmn_snapshot_free(c->ready);
     cmn_checkpoint_free(c->file);
     cJSON_Delete(c->saved);
@@ -238,4 +241,5 @@ void cmn_checkpointing_close(struct cmn_checkpointing *c)
     free(c->averages);
     free(c->ema_averages);
     free(c);
+    return lost;
 }

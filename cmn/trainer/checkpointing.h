@@ -23,7 +23,8 @@ void cmn_checkpointing_collect(struct cmn_checkpointing *c, int row_made);
  * one, to the writer's thread, and reports what became of earlier ones. */
 void cmn_checkpointing_write(struct cmn_checkpointing *c);
 
-/* Local, blocking. Waits for what is being written, and frees c. */
-void cmn_checkpointing_close(struct cmn_checkpointing *c);
+/* Local, blocking. Waits for what is being written, and frees c. Returns whether the training's last
+ * checkpoint could not be written, which has been said. */
+int cmn_checkpointing_close(struct cmn_checkpointing *c);
 
 #endif

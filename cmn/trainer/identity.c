@@ -18,6 +18,11 @@ static const char *const keys[] = {"cmn_batch",       "cmn_scatter",  "cmn_doubl
                                    "cmn_local_steps", "cmn_compress", "cmn_sync_bn"};
 enum { KEYS = sizeof keys / sizeof keys[0] };
 
+/* Keys that may change between two runs; that they have is said. */
+static const char *const told[] = {"cmn_mixed", "cmn_clip",     "cmn_lars",
+                                   "cmn_ema",   "cmn_scale_lr", "cmn_nonfinite"};
+enum { TOLD = sizeof told / sizeof told[0] };
+
 /* What decides who sends what. */
 static const char *const places[] = {"nodes", "communicator", "gpu"};
 enum { PLACES = sizeof places / sizeof places[0] };
@@ -83,14 +88,18 @@ static void add_identity(cJSON *o, const struct cmn_checkpointing *c)
     if (s->arithmetic[0]) {
         add(o, "arithmetic", "%s", s->arithmetic);
     }
-    add_key(o, c, "cmn_mixed");
     add(o, "images", "%zu", images_of_cfg(c));
     add(o, "list_images", "%zu", s->train_images);
     add(o, "list_hash", "%s", c->list_hash);
+    add(o, "classes_hash", "%s", s->classes_hash);
+    add(o, "best_seen", "%zu", c->progress->best.seen);
     for (int i = 0; i < KEYS; i++) {
         add_key(o, c, keys[i]);
     }
-    /* LARS, cmn_clip and cmn_exact keep it apart as well. */
+    for (int i = 0; i < TOLD; i++) {
+        add_key(o, c, told[i]);
+    }
+    /* LARS, cmn_clip, cmn_nonfinite=skip and cmn_exact keep it apart as well. */
     add(o, "momentum", "%s",
         cmn_optimizer_momentum_apart(&c->model->optimizer) ? "apart" : "with the gradients");
     add(o, "weights", "%s",
@@ -221,7 +230,10 @@ void cmn_identity_amend(cJSON *training, const struct cmn_checkpointing *c)
 {
     cJSON *progress = cJSON_GetObjectItemCaseSensitive(training, "progress");
     double value[NUMBERS];
+    char seen[32];
 
+    snprintf(seen, sizeof seen, "%zu", c->progress->best.seen);
+    cJSON_ReplaceItemInObjectCaseSensitive(training, "best_seen", cJSON_CreateString(seen));
     find_best(c, value);
     for (int i = BEST_KNOWN; i <= NO_BETTER; i++) {
         cJSON *item = cJSON_GetObjectItemCaseSensitive(progress, numbers[i].name);
@@ -287,8 +299,12 @@ static int compare_all(const struct cmn_checkpointing *c, const cJSON *there, co
             return -1;
         }
     }
+    if (cmn_saved_text(there, "classes_hash")[0] &&
+        compare(file, there, here, "classes_hash", "the hash of its labels file is")) {
+        return -1;
+    }
     return compare(file, there, here, "momentum",
-                   "(cmn_lars, cmn_clip, cmn_exact) its momentum is kept") ||
+                   "(cmn_lars, cmn_clip, cmn_nonfinite=skip, cmn_exact) its momentum is kept") ||
                    compare(file, there, here, "weights", "(cmn_communicator) its weights are") ||
                    compare(file, there, here, "images",
                            o->batch == CMN_BATCH_GLOBAL ? "images of a step are"
@@ -414,17 +430,17 @@ static void tell_other_ranks(const struct cmn_checkpointing *c)
     }
 }
 
-static void tell_other_precision(const struct cmn_checkpointing *c)
+static void tell_other_keys(const struct cmn_checkpointing *c)
 {
-    const char *there = cmn_saved_text(c->saved, "cmn_mixed");
-    char here[CMN_TEXT];
-
-    cmn_options_value(&c->session->options, "cmn_mixed", here, sizeof here);
-    if (there[0] && strcmp(there, here)) {
-        cmn_warn(
-            "the checkpoint was written with cmn_mixed=%s, and this training has %s: the weights "
-            "will not be those of a training that kept one of them",
-            there, here);
+    for (int i = 0; i < TOLD; i++) {
+        const char *there = cmn_saved_text(c->saved, told[i]);
+        char here[CMN_TEXT];
+        cmn_options_value(&c->session->options, told[i], here, sizeof here);
+        if (there[0] && strcmp(there, here)) {
+            cmn_warn("the checkpoint was written with %s=%s, and this training has %s: the weights "
+                     "will not be those of a training that kept one of them",
+                     told[i], there, here);
+        }
     }
 }
 
@@ -455,11 +471,11 @@ void cmn_identity_tell_origin(struct cmn_checkpointing *c)
     }
     tell_changes(c);
     if (c->model->weights_given) {
-        cmn_warn("the weights file of the command line is ignored: the checkpoint has newer "
-                 "weights; -clear starts over");
+        cmn_warn("the weights file of the command line is ignored: the training continues from the "
+                 "checkpoint; -clear starts over");
     }
     tell_other_ranks(c);
-    tell_other_precision(c);
+    tell_other_keys(c);
     cmn_checkpoint_free(c->file);
     c->file = NULL;
 }

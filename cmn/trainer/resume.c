@@ -21,6 +21,7 @@
 #include "mpi/call.h"
 #include "trainer/identity.h"
 #include "trainer/lineage.h"
+#include "trainer/weights_file.h"
 
 /* ---- the newest checkpoint ---- */
 
@@ -137,10 +138,12 @@ static void restore_progress(struct cmn_checkpointing *c)
     c->progress->row_due = (int)cmn_saved_count(c, "row_due");
     c->progress->verify_due = (int)cmn_saved_count(c, "verify_due");
     c->progress->validation_pending = (int)cmn_saved_count(c, "validation_pending");
-    c->progress->best = (struct cmn_best){.known = (int)cmn_saved_count(c, "best_known"),
-                                          .value = (double)(float)cmn_saved_number(c, "best"),
-                                          .at = (long)cmn_saved_count(c, "best_at"),
-                                          .worse = (long)cmn_saved_count(c, "no_better")};
+    c->progress->best =
+        (struct cmn_best){.known = (int)cmn_saved_count(c, "best_known"),
+                          .value = (double)(float)cmn_saved_number(c, "best"),
+                          .at = (long)cmn_saved_count(c, "best_at"),
+                          .seen = strtoul(cmn_saved_text(c->saved, "best_seen"), NULL, 10),
+                          .worse = (long)cmn_saved_count(c, "no_better")};
     c->step->lr = (float)cmn_saved_number(c, "lr");
     c->step->nonfinite.skipped = (long)cmn_saved_count(c, "skipped");
     o->clipped = (long)cmn_saved_count(c, "clipped");
@@ -225,6 +228,7 @@ static void restore(struct cmn_checkpointing *c)
     report_missing(c);
     cmn_optimizer_forget_stop_requests(&c->model->optimizer);
     resize(c);
+    cmn_best_check(&c->progress->best, c->model);
     cmn_net_draw_random_rate(net);
     if (c->writer && cmn_net_iteration(net) != cmn_saved_count(c, "iteration")) {
         /* Iterations are counted anew: older checkpoints may have higher numbers. */
@@ -352,39 +356,19 @@ int cmn_resume_offset(struct cmn_checkpointing *c, size_t *offset, int j)
 
 /* ---- nothing left to train ---- */
 
-/* Images that the weights in a file have seen, as Darknet's parser reads it; 0 where there are
- * none. */
-static size_t seen_by(const char *name)
-{
-    int version[3], few;
-    size_t seen = 0;
-    FILE *file = fopen(name, "rb");
-
-    if (file && fread(version, sizeof *version, 3, file) == 3) {
-        if (version[0] < 1000 && version[1] < 1000 && 10L * version[0] + version[1] >= 2) {
-            seen = fread(&seen, sizeof seen, 1, file) == 1 ? seen : 0;
-        } else {
-            seen = fread(&few, sizeof few, 1, file) == 1 && few > 0 ? (size_t)few : 0;
-        }
-    }
-    if (file) {
-        fclose(file);
-    }
-    return seen;
-}
-
 void cmn_resume_protect_newer(const struct cmn_checkpointing *c, const char *file)
 {
-    size_t seen;
+    size_t seen, there;
 
     if (!c || !c->file) {
         return;
     }
     seen = cmn_net_seen(c->model->net);
-    if (seen_by(file) > seen) {
+    there = cmn_weights_file_seen(file);
+    if (there > seen) {
         cmn_fatal("nothing is left to train, and %.700s has seen %zu images, more than the %zu of "
                   "the checkpoint: it stays as it is (move it away, raise max_batches, or start "
                   "over with -clear)",
-                  file, seen_by(file), seen);
+                  file, there, seen);
     }
 }

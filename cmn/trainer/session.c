@@ -318,6 +318,19 @@ void cmn_session_names(struct cmn_session *s, const struct cmn_data_cfg *d)
     }
 }
 
+/* Collective. Which class an image is of follows from the order of the labels. */
+static void hash_classes(struct cmn_session *s, const struct cmn_data_cfg *d)
+{
+    char **label = cmn_valid_labels(labels_of(d), classes_of(d));
+    XXH64_hash_t hash = 0;
+
+    for (int i = 0; i < classes_of(d); i++) {
+        hash = XXH3_64bits_withSeed(label[i], strlen(label[i]) + 1, hash);
+    }
+    snprintf(s->classes_hash, sizeof s->classes_hash, "%016" PRIx64, (uint64_t)hash);
+    free(label);
+}
+
 void cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d)
 {
     const char *valid = s->options.validate && d->valid ? d->valid : "";
@@ -330,6 +343,9 @@ void cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d)
     s->classes = d->classes;
     if (s->valid_list[0] && s->command->answer == CMN_BOXES) {
         cmn_boxes_open(&s->boxes, s->valid_list, "");
+    }
+    if (s->command->answer == CMN_CLASSES) {
+        hash_classes(s, d);
     }
     if (s->valid_list[0] && s->command->answer == CMN_CLASSES) {
         cmn_valid_open(&s->valid, s->valid_list, labels_of(d), classes_of(d), d->top);

@@ -45,6 +45,7 @@ struct cmn_session {
     char names[CMN_TEXT];             /* file with the names of the classes; empty: none */
     char eval[CMN_TEXT];              /* what `detector valid` writes; empty: not known */
     int classes;                      /* 0: the file does not say it */
+    char classes_hash[20];            /* of a classifier's labels; empty: not known */
     struct cmn_labelled_images valid; /* for CMN_CLASSES; images is 0 when there is no list */
     struct cmn_box_set boxes;         /* the same for CMN_BOXES */
 

@@ -73,22 +73,35 @@ void cmn_trainer_list(struct cmn_trainer *t, FILE *list)
     cmn_checkpointing_list(t->checkpointing, list);
 }
 
+/* The weights are saved by now. */
+static void require_last_checkpoint(int lost)
+{
+    if (lost) {
+        cmn_fatal("the last checkpoint is not written: the weights are saved, and a resume begins "
+                  "before them");
+    }
+}
+
 void cmn_trainer_flush(struct cmn_trainer *t)
 {
-    cmn_checkpointing_close(t->checkpointing);
+    int lost = cmn_checkpointing_close(t->checkpointing);
+
     t->checkpointing = NULL;
     cmn_progress_close_report(&t->progress);
+    require_last_checkpoint(lost);
 }
 
 void cmn_trainer_close(struct cmn_trainer *t)
 {
-    cmn_checkpointing_close(t->checkpointing);
+    int lost = cmn_checkpointing_close(t->checkpointing);
+
     cmn_model_detach(&t->model);
     cmn_step_close(&t->step);
     cmn_feed_close(&t->feed);
     cmn_progress_close(&t->progress);
     free(t->cfg);
     free(t);
+    require_last_checkpoint(lost);
 }
 
 /* ---- the first step ---- */
@@ -251,7 +264,7 @@ static void step_done(struct cmn_trainer *t)
     t->step.ended = cmn_clock();
 }
 
-float cmn_trainer_after_batch(struct cmn_trainer *t)
+float cmn_trainer_after_batch(struct cmn_trainer *t, float loss)
 {
     if (t->step.updated) {
         t->step.updated = 0;
@@ -259,7 +272,7 @@ float cmn_trainer_after_batch(struct cmn_trainer *t)
         step_done(t);
     }
     cmn_status_compute("loading images");
-    return t->step.mean_loss;
+    return t->step.done ? t->step.mean_loss : loss;
 }
 
 long cmn_trainer_steps(const struct cmn_trainer *t)
@@ -358,6 +371,9 @@ int cmn_trainer_before_save(struct cmn_trainer *t, const char *file)
         return 0;
     }
     say_untrained(t, file);
+    if (t->started && !t->session->starts_over) {
+        cmn_weights_file_keep_newer(file, cmn_net_seen(t->model.net));
+    }
     cmn_nonfinite_check_weights(&t->step.nonfinite);
     cmn_status_compute("writing weights");
     return 1;

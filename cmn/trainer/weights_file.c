@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/atomic_file.h"
+#include "base/log.h"
 
 /* 0, or -1 with errno. Where a link of the user's leads, and never where one of another user does. */
 static int target_of(const char *file, char *target)
@@ -88,4 +89,40 @@ int cmn_weights_file_write(struct cmn_model *m, const char *file)
 {
     errno = cmn_weights_file_replace(file, write_weights, m);
     return errno ? -1 : 0;
+}
+
+size_t cmn_weights_file_seen(const char *name)
+{
+    int version[3], few;
+    size_t seen = 0;
+    FILE *file = fopen(name, "rb");
+
+    if (file && fread(version, sizeof *version, 3, file) == 3) {
+        if (version[0] < 1000 && version[1] < 1000 && 10L * version[0] + version[1] >= 2) {
+            seen = fread(&seen, sizeof seen, 1, file) == 1 ? seen : 0;
+        } else {
+            seen = fread(&few, sizeof few, 1, file) == 1 && few > 0 ? (size_t)few : 0;
+        }
+    }
+    if (file) {
+        fclose(file);
+    }
+    return seen;
+}
+
+void cmn_weights_file_keep_newer(const char *file, size_t seen)
+{
+    size_t there = cmn_weights_file_seen(file);
+    char aside[PATH_MAX];
+
+    if (there <= seen || snprintf(aside, sizeof aside, "%s.1", file) >= (int)sizeof aside) {
+        return;
+    }
+    if (rename(file, aside)) {
+        cmn_warn("%s has seen %zu images, more than the %zu of this training, which replaces it",
+                 file, there, seen);
+    } else {
+        cmn_warn("%s has seen %zu images, more than the %zu of this training: it is kept as %s",
+                 file, there, seen, aside);
+    }
 }

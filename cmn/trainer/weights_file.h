@@ -14,4 +14,12 @@ int cmn_weights_file_replace(const char *file, cmn_weights_writer *writes, void 
 /* Local, blocking. The same with the network's weights. 0, or -1 with errno. */
 int cmn_weights_file_write(struct cmn_model *m, const char *file);
 
+/* Local. Images that the weights in a file have seen, as Darknet's parser reads it; 0 where there are
+ * none. */
+size_t cmn_weights_file_seen(const char *name);
+
+/* Local, rank 0. Weights in `file` that have seen more images than `seen` are those of another
+ * training: they become FILE.1, which a line says. */
+void cmn_weights_file_keep_newer(const char *file, size_t seen);
+
 #endif

@@ -390,6 +390,34 @@ ended_again() {
     grep -E '\[connected\] activation of layer 0 was relu, is leaky; and 1 more\. If that is another training' train.log
 }
 
+@test "keys that decide the weights, another order of the classes, and best weights that are gone" {
+    mlp_cfg batch=24 max_batches=3 >keys.cfg
+    words=(classifier train small.data keys.cfg -cmn_checkpoint 3)
+    run_on 2 "${words[@]}" -cmn_validate 1 -cmn_clip 0.3 -cmn_ema 0.9
+    sed -i 's/^max_batches=.*/max_batches=6/' keys.cfg
+    run_on 2 "${words[@]}" -cmn_validate 1 -cmn_clip 0.1
+    grep 'the checkpoint was written with cmn_clip=0.3, and this training has 0.1: ' train.log
+    grep 'the checkpoint was written with cmn_ema=0.9, and this training has off: ' train.log
+    run -1 grep 'it was the best of this one' train.log
+    rm out/keys_best.weights
+    sed -i 's/^max_batches=.*/max_batches=9/' keys.cfg
+    run_on 2 "${words[@]}" -cmn_validate 1 -cmn_clip 0.1
+    grep 'out/keys_best.weights is missing, or another training.s: it was the best of this one, of iteration [0-9]; ' train.log
+    [[ -s out/keys_best.weights ]]
+    # A trial without checkpoints leaves best weights that have seen less.
+    mkdir aside
+    cp out/*.checkpoint aside
+    sed -i 's/^max_batches=.*/max_batches=2/' keys.cfg
+    run_on 2 "${words[@]}" -cmn_checkpoint 0 -cmn_validate 1 -cmn_clip 0.1
+    sed -i 's/^max_batches=.*/max_batches=12/' keys.cfg
+    run_on 2 "${words[@]}" -cmn_validate 1 -cmn_clip 0.1
+    grep 'it was the best of this one' train.log
+    tac labels.txt >other.txt
+    mv other.txt labels.txt
+    sed -i 's/^max_batches=.*/max_batches=15/' keys.cfg
+    fails_clearly_on 2 'is of another training: the hash of its labels file is [0-9a-f]*, and here ' "${words[@]}" -cmn -cmn_clip 0.1
+}
+
 # run_id FILE: which training a checkpoint names.
 run_id() {
     grep -aoE '"run":"[0-9a-f]{16}"' "$1" | cut -d '"' -f 4
@@ -504,7 +532,10 @@ END
     mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=calls.so)
     mlp_cfg batch=24 max_batches=6 >mlp.cfg
     mapfile -t words < <(classifier mlp -cmn_checkpoint 1)
-    run_on 1 "${words[@]}"
+    run -1 darknet_on 1 "${words[@]}" -cmn
+    printf '%s\n' "$output" >train.log
+    grep '^cmn.* the last checkpoint is not written: the weights are saved, and a resume begins before them' train.log
+    [[ $(seen "out/mlp$FINAL.weights") -eq 144 ]]
     sed -nE 's|.*checkpoint of iteration ([0-9]+) not written: out/mlp-([0-9]+)\.checkpoint: Input/output error.*|\1 \2|p' train.log |
         diff - <(printf '%s\n' '1 1' '2 2' '3 3' '4 4' '5 5' '6 6')
 }

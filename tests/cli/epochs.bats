@@ -116,6 +116,12 @@ rows() {
     touch -d '1 hour ago' "out/mlp$FINAL.weights"
     fails_clearly_on 2 'nothing is left to train, and .* has seen 200 images' classifier train small.data mlp.cfg -cmn -cmn_checkpoint 3
     cmp newer "out/mlp$FINAL.weights"
+    # Where something is left they are kept beside.
+    mlp_cfg batch=20 max_batches=4 >mlp.cfg
+    darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_checkpoint 3 >train.log 2>&1
+    grep "out/mlp$FINAL.weights has seen 200 images, more than the 160 of this training: it is kept as out/mlp$FINAL.weights.1" train.log
+    cmp newer "out/mlp$FINAL.weights.1"
+    [[ $(seen "out/mlp$FINAL.weights") == 160 ]]
 }
 
 @test "cmn_epochs that need more iterations than Darknet can count" {

@@ -162,6 +162,8 @@ file_lines() {
         classifier train small.data mlp.cfg -cmn -cmn_tensorboard mlp.cfg/x
     fails_clearly_on 2 'event file mlp.cfg/events.*: Not a directory' \
         classifier train small.data mlp.cfg -cmn -cmn_tensorboard mlp.cfg
+    fails_clearly_on 2 'cmn_json: out/mlp.weights has a name as the training gives its weights and checkpoints' \
+        classifier train small.data mlp.cfg -cmn -cmn_json out/mlp.weights
     fails_clearly_on 2 'cmn_json and cmn_chart name the same file' \
         classifier train small.data mlp.cfg -cmn -cmn_json x -cmn_chart x
     fails_clearly 'chart x: gnuplot, which draws it, is not installed: install it' "${mpiexec[@]}" -x PATH="$PWD/nowhere" -n 2 "$DARKNET" \
