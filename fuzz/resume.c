@@ -99,7 +99,7 @@ static network *start(const struct training *t, struct cmn_session *s)
         for (int k = 0; k < net->subdivisions; k++) {
             train_network_datum(net);
         }
-        cmn_trainer_after_batch(trainer);
+        cmn_trainer_after_batch(trainer, 0);
     }
     cmn_checkpointing_write(trainer->checkpointing);
     free(offsets);
