@@ -6,17 +6,16 @@
 #include "base/fatal.h"
 #include "base/memory.h"
 #include "base/reduce.h"
+#include "communicators/node_groups.h"
 #include "communicators/ordered_levels.h"
 #include "communicators/ordered_tree.h"
-#include "mpi/call.h"
 
-/* A rank has fewer nodes than twice the bits of a count. A chunk of the sums is exchanged at once:
- * it bounds the memory for other ranks' nodes. */
-enum { NODES = 64, CHUNK = 1 << 20 };
+/* A rank has fewer nodes than twice the bits of a count. */
+enum { NODES = 64 };
 
 struct cmn_ordered_sum {
     const struct cmn_topology *topology;
-    int micro_batches;
+    struct cmn_topology alone; /* each rank a node of its own: all send to all */
     size_t floats;
     int *deal;            /* each rank's first micro-batch, and the end */
     int first, next, end; /* micro-batch of this rank: the step's first one, the next one */
@@ -27,16 +26,8 @@ struct cmn_ordered_sum {
     size_t filled; /* floats of the step's last micro-batch that are added up */
     int begun;     /* other ranks may have added and sent some of them */
 
-    /* In two levels: all below is for messages between all ranks then; NULL: by them. */
-    struct cmn_ordered_levels *levels;
-    int shared; /* memory[] is the levels' */
-
-    struct cmn_subtree *all; /* which all ranks have at the end of a step, in order */
-    int nodes;
-    float *
-        received; /* a slice of a chunk of each node of other ranks; all[i].at is there, or this rank's own */
-    MPI_Request *request;
-    int *count, *place; /* of each rank's slice */
+    struct cmn_ordered_levels *levels; /* over the nodes, or over `alone` */
+    int shared;                        /* memory[] is the levels' */
 };
 
 int cmn_ordered_sum_first(int micro_batches, int rank, int ranks)
@@ -46,39 +37,7 @@ int cmn_ordered_sum_first(int micro_batches, int rank, int ranks)
     return rank < busy ? (int)((long)micro_batches * rank / busy) : micro_batches;
 }
 
-static size_t slice_begin(const struct cmn_ordered_sum *s, size_t n, int rank)
-{
-    return n * (size_t)rank / (size_t)s->topology->size;
-}
-
-static size_t slice_floats(const struct cmn_ordered_sum *s, size_t n, int rank)
-{
-    return slice_begin(s, n, rank + 1) - slice_begin(s, n, rank);
-}
-
 /* ---- whose micro-batches ---- */
-
-static void end_messages(struct cmn_ordered_sum *s)
-{
-    free(s->received);
-    free(s->request);
-    s->received = NULL;
-    s->request = NULL;
-}
-
-static void prepare_messages(struct cmn_ordered_sum *s)
-{
-    const struct cmn_topology *t = s->topology;
-    size_t most = (s->floats < CHUNK ? s->floats : CHUNK) / (size_t)t->size + 1;
-
-    end_messages(s);
-    s->nodes = 0;
-    for (int rank = 0; rank < t->size; rank++) {
-        s->nodes += cmn_subtrees_of_rank(s->all + s->nodes, rank, s->deal[rank], s->deal[rank + 1]);
-    }
-    s->received = t->size > 1 ? cmn_alloc_floats(most * (size_t)s->nodes) : NULL;
-    s->request = cmn_calloc((size_t)s->nodes * (size_t)t->size, sizeof(MPI_Request));
-}
 
 static void release_memory(struct cmn_ordered_sum *s)
 {
@@ -106,29 +65,40 @@ static void end_levels(struct cmn_ordered_sum *s)
     s->levels = NULL;
 }
 
-int cmn_ordered_sum_divide(struct cmn_ordered_sum *s, const int *first)
+static void send_to_all(struct cmn_ordered_sum *s)
+{
+    static const struct cmn_options none = {.overlap = CMN_OVERLAP_OFF};
+
+    /* Nothing is shared, so nothing can be lacking. */
+    if (cmn_ordered_levels_open(&s->levels, &s->alone, &none, 0, s->deal, s->floats)) {
+        cmn_fatal_reason();
+    }
+}
+
+static void take_deal(struct cmn_ordered_sum *s, const int *first)
 {
     const struct cmn_topology *t = s->topology;
-    size_t bytes = ((size_t)t->size + 1) * sizeof *first;
-    int result = 0;
+
+    memcpy(s->deal, first, ((size_t)t->size + 1) * sizeof *first);
+    s->first = s->next = first[t->rank];
+    s->end = first[t->rank + 1];
+}
+
+int cmn_ordered_sum_divide(struct cmn_ordered_sum *s, const int *first)
+{
+    size_t bytes = ((size_t)s->topology->size + 1) * sizeof *first;
+    int result;
 
     if (!memcmp(s->deal, first, bytes)) {
         return 0;
     }
-    memcpy(s->deal, first, bytes);
-    s->first = s->next = first[t->rank];
-    s->end = first[t->rank + 1];
-    if (s->levels) {
-        result = cmn_ordered_levels_divide(s->levels, first);
-    }
+    take_deal(s, first);
+    result = cmn_ordered_levels_divide(s->levels, first);
     if (result) {
         end_levels(s);
-    } else if (s->levels) {
-        take_shared_memory(s);
+        send_to_all(s);
     }
-    if (!s->levels) {
-        prepare_messages(s);
-    }
+    take_shared_memory(s);
     return result;
 }
 
@@ -139,38 +109,35 @@ struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int m
     int *first = cmn_calloc((size_t)t->size + 1, sizeof *first);
 
     s->topology = t;
-    s->micro_batches = micro_batches;
+    s->alone = cmn_node_groups_alone(t);
     s->floats = floats;
     s->deal = cmn_calloc((size_t)t->size + 1, sizeof *s->deal);
-    s->all = cmn_calloc((size_t)micro_batches + 1, sizeof *s->all);
     for (int rank = 0; rank <= t->size; rank++) {
         first[rank] = cmn_ordered_sum_first(micro_batches, rank, t->size);
     }
-    cmn_ordered_sum_divide(s, first);
+    take_deal(s, first);
     free(first);
-    s->count = cmn_calloc((size_t)t->size, sizeof *s->count);
-    s->place = cmn_calloc((size_t)t->size, sizeof *s->place);
+    send_to_all(s);
     return s;
 }
 
 int cmn_ordered_sum_share(struct cmn_ordered_sum *s, const struct cmn_options *options,
                           int first_alone)
 {
-    if (cmn_ordered_levels_open(&s->levels, s->topology, options, first_alone, s->deal,
-                                s->floats)) {
+    struct cmn_ordered_levels *shared;
+
+    if (cmn_ordered_levels_open(&shared, s->topology, options, first_alone, s->deal, s->floats)) {
         return -1;
     }
-    end_messages(s);
+    end_levels(s);
+    s->levels = shared;
     take_shared_memory(s);
     return 0;
 }
 
 const char *cmn_ordered_sum_how(const struct cmn_ordered_sum *s)
 {
-    if (s->topology->size == 1) {
-        return NULL;
-    }
-    return s->levels ? cmn_ordered_levels_how(s->levels) : "by messages between all ranks";
+    return s->topology->size == 1 ? NULL : cmn_ordered_levels_how(s->levels);
 }
 
 void cmn_ordered_sum_close(struct cmn_ordered_sum *s)
@@ -179,11 +146,7 @@ void cmn_ordered_sum_close(struct cmn_ordered_sum *s)
         return;
     }
     end_levels(s);
-    end_messages(s);
     free(s->deal);
-    free(s->all);
-    free(s->count);
-    free(s->place);
     free(s);
 }
 
@@ -208,7 +171,7 @@ static struct merge next_merge(const struct cmn_ordered_sum *s, float *x)
         m.node.first = s->own[m.i - 1].first;
         m.node.n *= 2;
     }
-    if (s->levels && s->owns == 0 && s->filled == 0) {
+    if (s->owns == 0 && s->filled == 0) {
         cmn_ordered_levels_wait(s->levels);
     }
     return m;
@@ -244,9 +207,7 @@ void cmn_ordered_sum_fill(struct cmn_ordered_sum *s, float *x, size_t upto)
 
 void cmn_ordered_sum_poll(struct cmn_ordered_sum *s)
 {
-    if (s->levels) {
-        cmn_ordered_levels_poll(s->levels);
-    }
+    cmn_ordered_levels_poll(s->levels);
 }
 
 void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x)
@@ -269,70 +230,6 @@ void cmn_ordered_sum_add(struct cmn_ordered_sum *s, float *x)
 
 /* ---- between ranks ---- */
 
-/* Each node's slice of this rank, of the n floats behind `at`: s->all[i].at. */
-static void scatter(struct cmn_ordered_sum *s, size_t at, size_t n)
-{
-    const struct cmn_topology *t = s->topology;
-    size_t begin = at + slice_begin(s, n, t->rank), mine = slice_floats(s, n, t->rank);
-    float *room = s->received;
-    int requests = 0, own = 0;
-
-    for (int i = 0; i < s->nodes; i++) {
-        const float *from;
-        if (s->all[i].holder != t->rank) {
-            s->all[i].at = room;
-            MPI_CALL(MPI_Irecv(room, (int)mine, MPI_FLOAT, s->all[i].holder, i, t->world,
-                               &s->request[requests++]));
-            room += mine;
-            continue;
-        }
-        from = s->at[own] + at;
-        for (int rank = 0; rank < t->size; rank++) {
-            if (rank != t->rank) {
-                MPI_CALL(MPI_Isend(from + slice_begin(s, n, rank), (int)slice_floats(s, n, rank),
-                                   MPI_FLOAT, rank, i, t->world, &s->request[requests++]));
-            }
-        }
-        s->all[i].at = s->at[own++] + begin;
-    }
-    MPI_CALL(MPI_Waitall(requests, s->request, MPI_STATUSES_IGNORE));
-}
-
-static void gather(struct cmn_ordered_sum *s, float *sum, size_t n)
-{
-    for (int rank = 0; rank < s->topology->size; rank++) {
-        s->count[rank] = (int)slice_floats(s, n, rank);
-        s->place[rank] = (int)slice_begin(s, n, rank);
-    }
-    MPI_CALL(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, sum, s->count, s->place, MPI_FLOAT,
-                            s->topology->world));
-}
-
-static void add(float *into, float *const *both, size_t n)
-{
-    cmn_reduce(into, both, 2, 0, n);
-}
-
-static void complete_by_messages(struct cmn_ordered_sum *s, float *sum)
-{
-    int rank = s->topology->rank;
-
-    for (size_t at = 0; at < s->floats; at += CHUNK) {
-        size_t n = s->floats - at < CHUNK ? s->floats - at : CHUNK;
-        size_t mine = slice_floats(s, n, rank);
-        float *into = sum + at + slice_begin(s, n, rank), *there;
-        struct cmn_subtree_sum up = {.next = s->all, .n = mine, .add = add};
-        scatter(s, at, n);
-        there = cmn_subtrees_add_up(&up, 0, s->micro_batches, into);
-        if (there != into) {
-            memcpy(into, there, mine * sizeof *into);
-        }
-        if (s->topology->size > 1) {
-            gather(s, sum + at, n);
-        }
-    }
-}
-
 void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum)
 {
     if (s->next != s->end) {
@@ -340,11 +237,7 @@ void cmn_ordered_sum_complete(struct cmn_ordered_sum *s, float *sum)
                   "missing: an error of the program",
                   s->next - s->first);
     }
-    if (s->levels) {
-        cmn_ordered_levels_complete(s->levels, s->at, sum);
-    } else {
-        complete_by_messages(s, sum);
-    }
+    cmn_ordered_levels_complete(s->levels, s->at, sum);
     s->begun = 0;
     cmn_ordered_sum_drop(s);
 }

@@ -9,10 +9,8 @@
  * A rank computes consecutive micro-batches and adds them up as far as whole nodes go, like a
  * counter in binary: it keeps at most 2 log2(n) sums of n micro-batches, each of which is made in one
  * pass. Then, in two levels, the ranks of a node of the network continue with that in their shared memory,
- * and nodes exchange the rest (ordered_levels.h). Or, by messages between all ranks, each rank collects
- * one slice of all ranks' nodes, adds these up to the root, and all get all slices: a rank with k nodes
- * sends, for each 2^20 of n floats or a part of them, k (N-1) messages to N-1
- * other ranks, and its slice by MPI_Allgatherv: (N-1)/N * 4n * (k + 1) bytes in all. */
+ * and nodes exchange the rest (ordered_levels.h). Where memory is not to be shared each rank counts as
+ * a node of its own. */
 #ifndef CMN_ORDERED_SUM_H
 #define CMN_ORDERED_SUM_H
 
@@ -27,8 +25,9 @@ struct cmn_ordered_sum;
  * come last. */
 int cmn_ordered_sum_first(int micro_batches, int rank, int ranks);
 
-/* Local. Sums of `floats` floats over so many micro-batches of all ranks of t->world, which must
- * outlive it. What fails here and below ends the job. */
+/* Collective over t->world, blocking. Sums of `floats` floats over so many micro-batches of all ranks of
+ * t->world, which must outlive it: all ranks send messages to all. What fails here and below ends the
+ * job. */
 struct cmn_ordered_sum *cmn_ordered_sum_open(const struct cmn_topology *t, int micro_batches,
                                              size_t floats);
 
@@ -57,7 +56,7 @@ void cmn_ordered_sum_poll(struct cmn_ordered_sum *s);
 
 /* Collective over t->world, between two steps. Rank r has the micro-batches [first[r], first[r + 1]) from
  * now on, and not those of cmn_ordered_sum_first: sums keep their bits. Blocks where two levels need more
- * shared memory for that; else local. 0, or -1 on all ranks with one reason: it cannot be had, and all ranks
+ * shared memory for that. 0, or -1 on all ranks with one reason: it cannot be had, and all ranks
  * send messages to all from now on. */
 int cmn_ordered_sum_divide(struct cmn_ordered_sum *s, const int *first);
 
