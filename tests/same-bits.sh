@@ -89,16 +89,13 @@ flat-gru                                         | 2           | rnn gru | commu
 + hier-mlp                                       | 2           | classifier mlp | communicator=hierarchical
 hier-conv                                        | 3           | classifier conv | communicator=hierarchical
 hier-yolo                                        | 2           | detector yolo | communicator=hierarchical
-hier-mpi-huge                                    | 3           | classifier huge | communicator=hierarchical CMN_DEBUG_INTRA=mpi
 + 2d-mlp                                         | 3           | classifier mlp | communicator=two_dimensional
 2d-conv                                          | 2           | classifier conv | communicator=two_dimensional
 2d-yolo                                          | 3           | detector yolo | communicator=two_dimensional
-2d-mpi-huge                                      | 2           | classifier huge | communicator=two_dimensional CMN_DEBUG_INTRA=mpi
 + single-mlp                                     | 2           | classifier mlp | communicator=single_node
 single-conv                                      | 3           | classifier conv | communicator=single_node
 single-yolo                                      | 3           | detector yolo | communicator=single_node
 single-huge                                      | 2           | classifier huge | communicator=single_node
-single-mpi-huge                                  | 3           | classifier huge | communicator=single_node CMN_DEBUG_INTRA=mpi
 + shm-mlp                                        | 3           | classifier mlp | communicator=shm
 + shm-conv                                       | 2           | classifier conv | communicator=shm
 shm-drop                                         | 3           | classifier drop | communicator=shm verify=2
@@ -108,7 +105,6 @@ shm-yolo                                         | 2           | detector yolo s
 shm-huge                                         | 2           | classifier huge | communicator=shm
 dummy-conv                                       | 2           | classifier conv | communicator=dummy
 + five-conv                                      | 5           | classifier conv batch=22 | communicator=shm batch=global
-+ five-2d-mpi                                    | 5           | classifier wide | communicator=two_dimensional CMN_DEBUG_INTRA=mpi
 
 # What the gradient goes through, one at a time.
 + adam-conv                                      | 2           | classifier conv adam=1 learning_rate=.001 |
@@ -194,10 +190,8 @@ nodes-naive-huge                                 | 2+2         | classifier huge
 nodes-flat-huge                                  | 2+1         | classifier huge | communicator=flat
 + nodes-hier                                     | 2+2         | classifier conv | communicator=hierarchical overlap=on CMN_DEBUG_BUCKET_MB=0.01
 nodes-hier-huge                                  | 2+2         | classifier huge | communicator=hierarchical overlap=on CMN_DEBUG_BUCKET_MB=0.5
-nodes-hier-mpi-huge                              | 2+1         | classifier huge | communicator=hierarchical CMN_DEBUG_INTRA=mpi
 + nodes-2d                                       | 2+2         | classifier wide | communicator=two_dimensional overlap=on CMN_DEBUG_BUCKET_MB=0.1
 nodes-2d-huge                                    | 2+2         | classifier huge | communicator=two_dimensional overlap=off
-nodes-2d-mpi-huge                                | 2+2         | classifier huge | communicator=two_dimensional CMN_DEBUG_INTRA=mpi
 + nodes-shm                                      | 2+2         | classifier conv | communicator=shm overlap=off
 nodes-shm-huge                                   | 2+2         | classifier huge | communicator=shm overlap=on CMN_DEBUG_BUCKET_MB=1
 + nodes-powersgd                                 | 2+1         | classifier conv | communicator=hierarchical compress=powersgd
@@ -289,37 +283,18 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 3-hier-drop-lars-skip-resume                     | 3           | classifier drop subdivisions=2 stop=4 | communicator=hierarchical overlap=off lars=.01 nonfinite=skip scale_lr=linear scatter=shard
 + 3-hier-mlp-lars                                | 3           | classifier mlp subdivisions=2 | communicator=hierarchical lars=.01 scale_lr=linear
 3-hier-yolo-sync-adam-resume                     | 3           | detector yolo adam=1 learning_rate=.001 stop=4 | communicator=hierarchical sync_bn=1 batch=global scatter=none
-2-hier-mpi-drop-sync-skip-adam                   | 2           | classifier drop adam=1 learning_rate=.001 | communicator=hierarchical CMN_DEBUG_INTRA=mpi overlap=off sync_bn=1 nonfinite=skip batch=global scatter=shard
-2-hier-mpi-wide-lars                             | 2           | classifier wide subdivisions=2 | communicator=hierarchical CMN_DEBUG_INTRA=mpi lars=.01 batch=global scatter=none
-2-hier-mpi-yolo-sync-adam                        | 2           | detector yolo adam=1 learning_rate=.001 subdivisions=2 | communicator=hierarchical CMN_DEBUG_INTRA=mpi sync_bn=1 batch=global
-3-hier-mpi-conv-lars-resume                      | 3           | classifier conv stop=4 | communicator=hierarchical CMN_DEBUG_INTRA=mpi lars=.01 scale_lr=linear scatter=none
-3-hier-mpi-gru-lars                              | 3           | rnn gru | communicator=hierarchical CMN_DEBUG_INTRA=mpi overlap=off lars=.01 batch=global
-3-hier-mpi-mlp-local-resume                      | 3           | classifier mlp subdivisions=2 stop=4 | communicator=hierarchical CMN_DEBUG_INTRA=mpi local_steps=2
 + 2-2d-conv-local                                | 2           | classifier conv subdivisions=2 | communicator=two_dimensional overlap=off local_steps=2 batch=global scatter=shard
 2-2d-drop-sync-skip-adam-resume                  | 2           | classifier drop adam=1 learning_rate=.001 stop=4 | communicator=two_dimensional sync_bn=1 nonfinite=skip scale_lr=linear scatter=none
 2-2d-mlp-sync-skip                               | 2           | classifier mlp | communicator=two_dimensional sync_bn=1 nonfinite=skip scatter=shard
 3-2d-gru-skip-adam-resume                        | 3           | rnn gru adam=1 learning_rate=.001 stop=4 | communicator=two_dimensional nonfinite=skip
 3-2d-wide-lars-sync-resume                       | 3           | classifier wide stop=4 | communicator=two_dimensional overlap=off lars=.01 sync_bn=1 scale_lr=linear scatter=none
 3-2d-yolo-lars-sync-skip-resume                  | 3           | detector yolo stop=4 | communicator=two_dimensional lars=.01 sync_bn=1 nonfinite=skip
-2-2d-mpi-drop-lars-skip-resume                   | 2           | classifier drop stop=4 | communicator=two_dimensional CMN_DEBUG_INTRA=mpi overlap=off lars=.01 nonfinite=skip batch=global scatter=shard
-2-2d-mpi-gru-lars-sync                           | 2           | rnn gru subdivisions=2 | communicator=two_dimensional CMN_DEBUG_INTRA=mpi lars=.01 sync_bn=1
-2-2d-mpi-mlp-sync                                | 2           | classifier mlp | communicator=two_dimensional CMN_DEBUG_INTRA=mpi sync_bn=1 scale_lr=linear
-2-2d-mpi-wide-local                              | 2           | classifier wide | communicator=two_dimensional CMN_DEBUG_INTRA=mpi overlap=off local_steps=2 batch=global scatter=shard
-2-2d-mpi-yolo-local                              | 2           | detector yolo | communicator=two_dimensional CMN_DEBUG_INTRA=mpi local_steps=2 scale_lr=linear scatter=none
-3-2d-mpi-conv-sync-skip-adam-resume              | 3           | classifier conv adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=two_dimensional CMN_DEBUG_INTRA=mpi overlap=off sync_bn=1 nonfinite=skip
 2-single-wide-skip-adam-resume                   | 2           | classifier wide adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=single_node nonfinite=skip batch=global scatter=none
 3-single-conv-lars-sync-skip-resume              | 3           | classifier conv stop=4 | communicator=single_node lars=.01 sync_bn=1 nonfinite=skip scatter=shard
 3-single-drop-sync-skip-adam-resume              | 3           | classifier drop adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=single_node sync_bn=1 nonfinite=skip scatter=none
 3-single-gru-local                               | 3           | rnn gru | communicator=single_node overlap=off local_steps=2 scale_lr=linear
 3-single-mlp-local-resume                        | 3           | classifier mlp stop=4 | communicator=single_node overlap=off local_steps=2 scatter=none
 3-single-yolo-local                              | 3           | detector yolo | communicator=single_node overlap=off local_steps=2 batch=global scatter=none
-+ 2-single-mpi-conv-sync-skip-adam-resume        | 2           | classifier conv adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=single_node CMN_DEBUG_INTRA=mpi overlap=off sync_bn=1 nonfinite=skip scatter=none
-2-single-mpi-drop-lars-sync-skip                 | 2           | classifier drop | communicator=single_node CMN_DEBUG_INTRA=mpi lars=.01 sync_bn=1 nonfinite=skip scale_lr=linear
-2-single-mpi-gru-local                           | 2           | rnn gru subdivisions=2 | communicator=single_node CMN_DEBUG_INTRA=mpi overlap=off local_steps=2 batch=global
-2-single-mpi-wide-sync-skip-adam                 | 2           | classifier wide adam=1 learning_rate=.001 | communicator=single_node CMN_DEBUG_INTRA=mpi overlap=off sync_bn=1 nonfinite=skip scatter=none
-3-single-mpi-drop-local-resume                   | 3           | classifier drop subdivisions=2 stop=4 | communicator=single_node CMN_DEBUG_INTRA=mpi overlap=off local_steps=2 batch=global scatter=shard
-3-single-mpi-mlp-lars-resume                     | 3           | classifier mlp subdivisions=2 stop=4 | communicator=single_node CMN_DEBUG_INTRA=mpi lars=.01 scale_lr=linear scatter=shard
-3-single-mpi-yolo-lars-sync-skip-resume          | 3           | detector yolo subdivisions=2 stop=4 | communicator=single_node CMN_DEBUG_INTRA=mpi overlap=off lars=.01 sync_bn=1 nonfinite=skip batch=global
 + 2-shm-drop-sync-skip-adam                      | 2           | classifier drop adam=1 learning_rate=.001 | communicator=shm overlap=off sync_bn=1 nonfinite=skip
 2-shm-mlp-lars-sync-skip-resume                  | 2           | classifier mlp subdivisions=2 stop=4 | communicator=shm overlap=off lars=.01 sync_bn=1 nonfinite=skip batch=global scatter=none
 2-shm-yolo-local-resume                          | 2           | detector yolo subdivisions=2 stop=4 | communicator=shm local_steps=2 batch=global scatter=none
@@ -355,12 +330,6 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 1+1-hier-wide-powersgd-double-lars-skip-resume   | 1+1         | classifier wide subdivisions=2 stop=4 | communicator=hierarchical compress=powersgd overlap=off double_buffering=1 lars=.01 nonfinite=skip
 + 2+1-hier-yolo-powersgd-overlap-sync-adam       | 2+1         | detector yolo adam=1 learning_rate=.001 | communicator=hierarchical compress=powersgd overlap=on CMN_DEBUG_BUCKET_MB=0.01 sync_bn=1 scale_lr=linear scatter=shard
 2+2-hier-mlp-bf16-local                          | 2+2         | classifier mlp | communicator=hierarchical compress=bf16 overlap=off local_steps=2 batch=global scatter=none
-1+1+1-hier-mpi-conv-sync-skip-adam               | 1+1+1       | classifier conv adam=1 learning_rate=.001 | communicator=hierarchical CMN_DEBUG_INTRA=mpi overlap=off sync_bn=1 nonfinite=skip batch=global scatter=shard
-+ 1+1-hier-mpi-wide-lars-sync-skip-resume        | 1+1         | classifier wide subdivisions=2 stop=4 | communicator=hierarchical CMN_DEBUG_INTRA=mpi overlap=off lars=.01 sync_bn=1 nonfinite=skip scale_lr=linear scatter=none
-2+1-hier-mpi-yolo-local-resume                   | 2+1         | detector yolo stop=4 | communicator=hierarchical CMN_DEBUG_INTRA=mpi overlap=off local_steps=2 scatter=none
-2+2-hier-mpi-drop-lars-resume                    | 2+2         | classifier drop stop=4 | communicator=hierarchical CMN_DEBUG_INTRA=mpi overlap=off lars=.01 scale_lr=linear
-2+2-hier-mpi-gru-sync-skip-adam                  | 2+2         | rnn gru adam=1 learning_rate=.001 subdivisions=2 | communicator=hierarchical CMN_DEBUG_INTRA=mpi sync_bn=1 nonfinite=skip
-2+2-hier-mpi-mlp-lars-skip                       | 2+2         | classifier mlp subdivisions=2 | communicator=hierarchical CMN_DEBUG_INTRA=mpi overlap=off lars=.01 nonfinite=skip scatter=shard
 1+1+1-2d-drop-fp16-double-sync                   | 1+1+1       | classifier drop | communicator=two_dimensional compress=fp16 overlap=off double_buffering=1 sync_bn=1 scale_lr=linear scatter=none
 1+1-2d-gru-bf16-lars-skip                        | 1+1         | rnn gru | communicator=two_dimensional compress=bf16 lars=.01 nonfinite=skip
 1+1-2d-wide-fp16-local-resume                    | 1+1         | classifier wide stop=4 | communicator=two_dimensional compress=fp16 local_steps=2 batch=global scatter=shard
@@ -368,12 +337,6 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 2+1-2d-mlp-fp16-lars-sync-skip-resume            | 2+1         | classifier mlp subdivisions=2 stop=4 | communicator=two_dimensional compress=fp16 lars=.01 sync_bn=1 nonfinite=skip scatter=shard
 + 2+2-2d-conv-fp16-local-double                  | 2+2         | classifier conv | communicator=two_dimensional compress=fp16 overlap=off double_buffering=1 local_steps=3 batch=global
 2+2-2d-wide-overlap-sync-adam-resume             | 2+2         | classifier wide adam=1 learning_rate=.001 stop=4 | communicator=two_dimensional overlap=on CMN_DEBUG_BUCKET_MB=0.01 sync_bn=1 scale_lr=linear scatter=none
-1+1+1-2d-mpi-gru-lars-sync-resume                | 1+1+1       | rnn gru subdivisions=2 stop=4 | communicator=two_dimensional CMN_DEBUG_INTRA=mpi overlap=off lars=.01 sync_bn=1 batch=global
-1+1+1-2d-mpi-yolo-lars-sync-skip-resume          | 1+1+1       | detector yolo stop=4 | communicator=two_dimensional CMN_DEBUG_INTRA=mpi lars=.01 sync_bn=1 nonfinite=skip scale_lr=linear
-1+1-2d-mpi-mlp-local                             | 1+1         | classifier mlp subdivisions=2 | communicator=two_dimensional CMN_DEBUG_INTRA=mpi overlap=off local_steps=2 batch=global scatter=shard
-2+1-2d-mpi-conv-lars-sync-resume                 | 2+1         | classifier conv subdivisions=2 stop=4 | communicator=two_dimensional CMN_DEBUG_INTRA=mpi lars=.01 sync_bn=1
-2+1-2d-mpi-drop-sync-skip-adam-resume            | 2+1         | classifier drop adam=1 learning_rate=.001 stop=4 | communicator=two_dimensional CMN_DEBUG_INTRA=mpi sync_bn=1 nonfinite=skip scatter=none
-2+2-2d-mpi-wide-lars-sync-resume                 | 2+2         | classifier wide stop=4 | communicator=two_dimensional CMN_DEBUG_INTRA=mpi lars=.01 sync_bn=1 scatter=none
 1+1+1-shm-yolo-skip-adam                         | 1+1+1       | detector yolo adam=1 learning_rate=.001 | communicator=shm overlap=off nonfinite=skip scatter=none
 1+1-shm-mlp-fp16-overlap-sync-adam-resume        | 1+1         | classifier mlp adam=1 learning_rate=.001 stop=4 | communicator=shm compress=fp16 overlap=on CMN_DEBUG_BUCKET_MB=0.01 sync_bn=1 scale_lr=linear scatter=none
 2+2-shm-conv-powersgd-local                      | 2+2         | classifier conv subdivisions=2 | communicator=shm compress=powersgd local_steps=2 scatter=none
@@ -401,16 +364,13 @@ d6ff429 gpu-conv ranks have whole micro-batches, or one with a share of the batc
 d6ff429 3-naive-drop-local-resume ranks have whole micro-batches, or one with a share of the batch
 d6ff429 3-flat-mlp-powersgd-local-resume ranks have whole micro-batches, or one with a share of the batch
 d6ff429 2-hier-wide-local-resume ranks have whole micro-batches, or one with a share of the batch
-d6ff429 2-hier-mpi-wide-lars ranks have whole micro-batches, or one with a share of the batch
 d6ff429 2-2d-conv-local ranks have whole micro-batches, or one with a share of the batch
 d6ff429 2-single-wide-skip-adam-resume ranks have whole micro-batches, or one with a share of the batch
-d6ff429 3-single-mpi-drop-local-resume ranks have whole micro-batches, or one with a share of the batch
 d6ff429 2-shm-yolo-local-resume ranks have whole micro-batches, or one with a share of the batch
 d6ff429 2-auto-yolo-fp16-local ranks have whole micro-batches, or one with a share of the batch
 d6ff429 2+1-naive-yolo-adam ranks have whole micro-batches, or one with a share of the batch
 d6ff429 2+2-naive-mlp-local ranks have whole micro-batches, or one with a share of the batch
 d6ff429 1+1+1-hier-mlp-powersgd-local-double-resume ranks have whole micro-batches, or one with a share of the batch
-d6ff429 1+1-2d-mpi-mlp-local ranks have whole micro-batches, or one with a share of the batch
 TABLE
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/memory.h"
 #include "communicators/node_groups.h"
+#include "mpi/device.h"
 #include "transports/mpi.h"
 
 extern const struct cmn_communicator cmn_communicator_non_cuda_aware;
@@ -47,7 +48,7 @@ static const char *refuses_flat(const struct cmn_topology *t, const struct cmn_o
         return NULL;
     }
     /* With cmn_exact it sums nothing: communicators/ordered_sum.h does. */
-    return cmn_compressed_wanted(t, o) || o->exact ? NULL : cmn_mpi.refuses(t, o);
+    return cmn_compressed_wanted(t, o) || o->exact ? NULL : cmn_device_refuses_mpi(t);
 }
 
 static int open_copying(struct flat *f, const struct cmn_topology *t, const struct cmn_options *o)
@@ -79,7 +80,9 @@ static void allreduce_flat(void *self, const struct cmn_exchange *x)
 
     if (f->copies) {
         copying->allreduce(f->copies, x);
-    } else if (!cmn_node_groups_allreduce(&f->groups, x)) {
+    } else if (f->groups.overlap || f->groups.compressed) {
+        cmn_node_groups_allreduce(f, x);
+    } else {
         cmn_mpi_allreduce(&f->world, x->block.data, x->block.n + x->metrics.n, CMN_MPI_FLOATS);
     }
 }
@@ -131,7 +134,8 @@ static const char *no_begin_flat(void *self)
         return NULL;
     }
     if (f->world.topology->device >= 0) {
-        return cmn_mpi_on_gpu;
+        return "MPI sums a GPU's memory in calls that block, and makes no progress by itself: use "
+               "NCCL, or non_cuda_aware";
     }
     return f->groups.overlap
                ? NULL

@@ -12,12 +12,13 @@
 
 #include "base/memory.h"
 #include "mpi/call.h"
+#include "mpi/device.h"
 #include "transports/mpi.h"
-#include "transports/transport.h"
 
 static const char *refuses_naive(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    return cmn_mpi.refuses(t, o);
+    (void)o;
+    return cmn_device_refuses_mpi(t);
 }
 
 static int open_naive(void **self, const struct cmn_topology *t, const struct cmn_options *o)

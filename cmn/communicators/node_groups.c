@@ -6,44 +6,29 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "transports/nccl.h"
+#include "transports/shm.h"
 
-const char cmn_mpi_on_gpu[] =
-    "MPI sums a GPU's memory in calls that block, and makes no progress by "
-    "itself: use NCCL, or non_cuda_aware";
-
-/* On GPUs. MPI has no type of 16-bit floats. */
-static const char *refuses_16_bits(const struct cmn_topology *t, const struct cmn_options *o,
-                                   const struct cmn_transport *within)
+static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    const struct cmn_transport *sums = t->inter_size > 1 ? cmn_transport_inter(t, o) : within;
+    static _Thread_local char why[512];
+    const char *refuses =
+        o->intra == CMN_INTRA_MPI ? "CMN_DEBUG_INTRA=mpi" : cmn_nccl_refuses(t, o);
 
-    return cmn_wire_type(o) != CMN_FP32 && sums != &cmn_nccl
-               ? "MPI adds no floats of 16 bits on a GPU: use NCCL, or non_cuda_aware"
-               : NULL;
+    if (!refuses) {
+        return NULL;
+    }
+    snprintf(why, sizeof why, "NCCL does not connect the ranks (%s): use non_cuda_aware, or flat",
+             refuses);
+    return why;
 }
 
 const char *cmn_node_groups_refuse_within(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    static _Thread_local char why[512];
-    const struct cmn_transport *within = cmn_transport_intra(t, o);
-
-    if (within && within != &cmn_shm && t->device < 0) {
-        if (o->compress != CMN_COMPRESS_OFF) {
-            return "compressors need the ranks of a node in shared memory: unset CMN_DEBUG_INTRA";
-        }
-        if (o->double_buffering) {
-            return "double buffering needs the ranks of a node in shared memory: unset "
-                   "CMN_DEBUG_INTRA";
-        }
+    if (t->device >= 0) {
+        return refuses_nccl(t, o);
     }
-    if (within && t->device >= 0 && o->double_buffering && within != &cmn_nccl) {
-        return cmn_mpi_on_gpu;
-    }
-    if (within) {
-        return t->device < 0 ? cmn_overlap_refuses_nodes(t, o) : refuses_16_bits(t, o, within);
-    }
-    snprintf(why, sizeof why, "%s", cmn_reason());
-    return why;
+    return o->intra == CMN_INTRA_MPI ? "CMN_DEBUG_INTRA=mpi leaves no shared memory: use flat"
+                                     : cmn_overlap_refuses_nodes(t, o);
 }
 
 const char *cmn_node_groups_refuse(const struct cmn_topology *t, const struct cmn_options *o)
@@ -61,9 +46,6 @@ const char *cmn_node_groups_refuse(const struct cmn_topology *t, const struct cm
         return "all ranks are on one node, and nothing is sent that a compressor could make "
                "smaller: leave it away, or use flat, which sends all the same";
     }
-    if (cmn_compressed_wanted(t, o) && cmn_transport_intra(t, o) != &cmn_nccl) {
-        return "compressors on GPUs need NCCL within a node: use flat";
-    }
     return NULL;
 }
 
@@ -80,31 +62,44 @@ struct cmn_topology cmn_node_groups_alone(const struct cmn_topology *t)
     return alone;
 }
 
-int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_transport *within,
-                         const struct cmn_topology *t, const struct cmn_options *o, int across)
+struct cmn_topology cmn_node_groups_together(const struct cmn_topology *t)
+{
+    struct cmn_topology together = *t;
+
+    together.intra = t->world;
+    together.inter = MPI_COMM_SELF;
+    together.intra_rank = t->rank;
+    together.intra_size = together.least_intra = t->size;
+    together.inter_rank = 0;
+    together.inter_size = 1;
+    return together;
+}
+
+int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_topology *t,
+                         const struct cmn_options *o, int across)
 {
     struct cmn_node_groups *g = cmn_calloc(1, bytes);
+    int several = t->inter_size > 1;
 
     *self = g;
-    g->intra = (struct cmn_group){t->intra, "intra", t, o};
+    g->topology = *t;
+    t = &g->topology;
+    g->intra = (struct cmn_group){t->intra, several ? "intra" : "world", t, o};
     g->inter = (struct cmn_group){t->inter, "inter", t, o};
-    g->within = within;
     g->across = across;
-    g->by_nccl = within == &cmn_nccl && !(t->inter_size > 1 && cmn_compressed_wanted(t, o)) &&
-                 (t->inter_size == 1 || cmn_transport_inter(t, o) == &cmn_nccl);
-    if (!within || within->open(&g->intra_self, &g->intra)) {
+    if (t->device < 0) {
+        return cmn_shm_open(&g->shm, &g->intra) ||
+                       (several && cmn_overlap_open(&g->overlap, t, o, across))
+                   ? -1
+                   : 0;
+    }
+    if (cmn_nccl_open(&g->nccl, &g->intra)) {
         return -1;
     }
-    if (t->inter_size > 1 && cmn_compressed_wanted(t, o)) {
-        g->compressed = cmn_compressed_open(t, o, across, t->intra_size > 1 ? g->intra_self : NULL);
-        return 0;
-    }
-    if (t->inter_size > 1 && g->within == &cmn_shm) {
-        return cmn_overlap_open(&g->overlap, t, o, across);
-    }
-    if (t->inter_size > 1 && t->intra_rank < across) {
-        g->between = cmn_transport_inter(t, o);
-        return g->between ? g->between->open(&g->inter_self, &g->inter) : -1;
+    if (several && cmn_compressed_wanted(t, o)) {
+        g->compressed = cmn_compressed_open(t, o, across, t->intra_size > 1 ? g->nccl : NULL);
+    } else if (several && t->intra_rank < across) {
+        return cmn_nccl_open(&g->between, &g->inter);
     }
     return 0;
 }
@@ -114,14 +109,10 @@ int cmn_node_groups_memory(void *self, size_t floats, float **memory)
     struct cmn_node_groups *g = self;
 
     *memory = NULL;
-    if (g->overlap) {
-        return cmn_overlap_memory(g->overlap, floats, memory);
-    }
-    if (g->within == &cmn_nccl) {
-        return cmn_nccl_memory(g->intra_self, g->between == &cmn_nccl ? g->inter_self : NULL,
-                               floats, memory);
-    }
-    return g->within && g->within->memory ? g->within->memory(g->intra_self, floats, memory) : 0;
+    return g->overlap ? cmn_overlap_memory(g->overlap, floats, memory)
+           : g->shm   ? cmn_shm_memory(g->shm, floats, memory)
+           : g->nccl  ? cmn_nccl_memory(g->nccl, g->between, floats, memory)
+                      : 0;
 }
 
 /* ---- on GPUs, by NCCL ----
@@ -144,18 +135,18 @@ static void begin_part(void *self, const struct cmn_exchange *x, float *data, si
     size_t at, count;
 
     if (!g->across) {
-        cmn_nccl_begin(g->intra_self, data, n, type, images);
+        cmn_nccl_begin(g->nccl, data, n, type, images);
         return;
     }
     if (t->intra_size > 1) {
-        cmn_nccl_begin_slices(g->intra_self, data, n, g->across, 1);
+        cmn_nccl_begin_slices(g->nccl, data, n, g->across, 1);
     }
     if (g->between) {
         cmn_slice(n, g->across, t->intra_rank, &at, &count);
-        cmn_nccl_begin_over(g->intra_self, g->inter_self, data + at, count, type, images);
+        cmn_nccl_begin_over(g->nccl, g->between, data + at, count, type, images);
     }
     if (t->intra_size > 1) {
-        cmn_nccl_begin_slices(g->intra_self, data, n, g->across, 0);
+        cmn_nccl_begin_slices(g->nccl, data, n, g->across, 0);
     }
 }
 
@@ -165,7 +156,7 @@ static void make_room(struct cmn_node_groups *g, const struct cmn_exchange *x)
     size_t each = cmn_nccl_chunk(x->block.n);
 
     if (!g->parts.begun && !g->parts.all && (g->between || !g->across)) {
-        cmn_nccl_room(g->intra_self, each < x->block.n ? each : x->block.n, type_of(g));
+        cmn_nccl_room(g->nccl, each < x->block.n ? each : x->block.n, type_of(g));
     }
 }
 
@@ -174,27 +165,23 @@ static void allreduce_by_nccl(struct cmn_node_groups *g, const struct cmn_exchan
     make_room(g, x);
     cmn_parts_begin_rest(&g->parts, x, type_of(g), begin_part, g);
     g->parts = (struct cmn_parts){0};
-    cmn_nccl_end(g->intra_self);
+    cmn_nccl_end(g->nccl);
 }
 
 /* ---- on either ---- */
 
-int cmn_node_groups_allreduce(struct cmn_node_groups *g, const struct cmn_exchange *x)
+void cmn_node_groups_allreduce(void *self, const struct cmn_exchange *x)
 {
+    struct cmn_node_groups *g = self;
+
     if (g->compressed) {
         cmn_compressed_allreduce(g->compressed, x);
     } else if (g->overlap) {
         cmn_overlap_allreduce(g->overlap, x);
-    } else if (g->by_nccl) {
+    } else if (g->nccl) {
         allreduce_by_nccl(g, x);
-    }
-    return g->compressed || g->overlap || g->by_nccl;
-}
-
-void cmn_node_groups_allreduce_inter(struct cmn_node_groups *g, float *data, size_t n)
-{
-    if (g->between) {
-        g->between->allreduce(g->inter_self, data, n);
+    } else {
+        cmn_shm_allreduce(g->shm, x->block.data, x->block.n + x->metrics.n);
     }
 }
 
@@ -204,10 +191,10 @@ void cmn_node_groups_begin(void *self, const struct cmn_exchange *x, size_t upto
 
     if (g->compressed) {
         cmn_compressed_begin(g->compressed, x, upto);
-    } else if (g->by_nccl) {
+    } else if (g->nccl) {
         make_room(g, x);
         cmn_parts_begin(&g->parts, x, upto, type_of(g), begin_part, g);
-        cmn_nccl_poll(g->intra_self);
+        cmn_nccl_poll(g->nccl);
     } else {
         cmn_overlap_begin(g->overlap, x, upto);
     }
@@ -221,8 +208,8 @@ void cmn_node_groups_poll(void *self)
         cmn_compressed_poll(g->compressed);
     } else if (g->overlap) {
         cmn_overlap_poll(g->overlap);
-    } else if (g->by_nccl) {
-        cmn_nccl_poll(g->intra_self);
+    } else if (g->nccl) {
+        cmn_nccl_poll(g->nccl);
     }
 }
 
@@ -230,25 +217,20 @@ int cmn_node_groups_order(void *self)
 {
     const struct cmn_node_groups *g = self;
 
-    if (g->by_nccl) {
-        cmn_nccl_order(g->intra_self);
+    if (g->compressed) {
+        return 0;
     }
-    return g->by_nccl;
+    cmn_nccl_order(g->nccl);
+    return 1;
 }
 
 const char *cmn_node_groups_no_begin(void *self)
 {
     const struct cmn_node_groups *g = self;
 
-    if (g->overlap || g->by_nccl || g->compressed) {
-        return NULL;
-    }
-    if (g->intra.topology->device >= 0) {
-        return cmn_mpi_on_gpu;
-    }
-    return g->intra.topology->inter_size == 1
-               ? "all ranks are on one node: there is no link whose time could be hidden"
-               : "it needs the ranks of a node in shared memory: unset CMN_DEBUG_INTRA";
+    return g->overlap || g->nccl
+               ? NULL
+               : "all ranks are on one node: there is no link whose time could be hidden";
 }
 
 int cmn_node_groups_state(void *self, int i, struct cmn_state *state)
@@ -270,11 +252,14 @@ void cmn_node_groups_close(void *self)
 
     cmn_overlap_close(g->overlap);
     cmn_compressed_close(g->compressed);
-    if (g->between) {
-        g->between->close(g->inter_self);
+    if (g->shm) {
+        cmn_shm_close(g->shm);
     }
-    if (g->within) {
-        g->within->close(g->intra_self);
+    if (g->between) {
+        cmn_nccl_close(g->between);
+    }
+    if (g->nccl) {
+        cmn_nccl_close(g->nccl);
     }
     free(g);
 }

@@ -19,7 +19,6 @@
 #include "base/fatal.h"
 #include "communicators/node_groups.h"
 #include "compression/compressor.h"
-#include "transports/transport.h"
 
 #ifdef GPU
 
@@ -65,14 +64,14 @@ struct non_cuda_aware {
     struct part part[PARTS];
     /* Parts in this step: begun, on their way to the host, to other ranks, and back. */
     int begun, out, sent, back;
-    long before;   /* jobs of `between` that ended in earlier steps */
-    size_t floats; /* of the block, begun in this step */
+    long before; /* jobs of `between` that ended in earlier steps */
+    struct cmn_parts parts;
 };
 
 /* Whether NCCL sums within a node. */
 static int by_nccl(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    return o->intra != CMN_INTRA_MPI && !cmn_nccl.refuses(t, o);
+    return o->intra != CMN_INTRA_MPI && !cmn_nccl_refuses(t, o);
 }
 
 static const char *refuses_non_cuda_aware(const struct cmn_topology *t, const struct cmn_options *o)
@@ -119,7 +118,7 @@ static int open_non_cuda_aware(void **self, const struct cmn_topology *t,
     s->intra = (struct cmn_group){t->intra, "intra", t, o};
     s->outer = sums_within ? t->inter : t->world;
     s->outer_size = sums_within ? t->inter_size : t->size;
-    if (sums_within && t->intra_size > 1 && cmn_nccl.open(&s->within, &s->intra)) {
+    if (sums_within && t->intra_size > 1 && cmn_nccl_open(&s->within, &s->intra)) {
         return -1;
     }
     if (cmn_compressed_wanted(t, o)) {
@@ -163,9 +162,10 @@ static void make_room(struct non_cuda_aware *s, size_t floats)
     s->room = floats;
 }
 
-static void begin_part(struct non_cuda_aware *s, const struct cmn_exchange *x, size_t n,
+static void begin_part(void *self, const struct cmn_exchange *x, float *data, size_t n,
                        enum cmn_dtype type)
 {
+    struct non_cuda_aware *s = self;
     struct part *p = &s->part[s->begun];
 
     if (n == 0) {
@@ -174,13 +174,12 @@ static void begin_part(struct non_cuda_aware *s, const struct cmn_exchange *x, s
     if (s->begun == 0) {
         make_room(s, x->block.n + x->metrics.n);
     }
-    p->data = x->block.data + s->floats;
-    p->host = s->host + s->floats;
+    p->data = data;
+    p->host = s->host + (data - x->block.data);
     p->n = n;
     p->type = type;
     p->divisor = x->images > 0 ? x->images : (float)s->intra.topology->size;
     s->begun++;
-    s->floats += n;
     if (s->within) {
         cmn_nccl_begin_slices(s->within, p->data, n, 1, 1);
     } else if (s->between) {
@@ -292,31 +291,15 @@ static enum cmn_dtype type_of(const struct non_cuda_aware *s)
     return cmn_wire_type(s->intra.options);
 }
 
-/* The last part, and the metrics. */
-static void begin_last(struct non_cuda_aware *s, const struct cmn_exchange *x)
-{
-    if (type_of(s) != CMN_FP32) {
-        begin_part(s, x, x->block.n - s->floats, type_of(s));
-    }
-    begin_part(s, x, x->block.n + x->metrics.n - s->floats, CMN_FP32);
-}
-
-/* Whole parts, but for the last: that waits for the metrics. */
 static void begin_non_cuda_aware(void *self, const struct cmn_exchange *x, size_t upto)
 {
     struct non_cuda_aware *s = self;
-    size_t each = cmn_nccl_chunk(x->block.n);
 
     if (s->compressed) {
         cmn_compressed_begin(s->compressed, x, upto);
         return;
     }
-    while (s->floats + each <= upto && s->floats + each < x->block.n) {
-        begin_part(s, x, each, type_of(s));
-    }
-    if (upto > x->block.n && s->floats <= x->block.n) {
-        begin_last(s, x);
-    }
+    cmn_parts_begin(&s->parts, x, upto, type_of(s), begin_part, s);
     poll_non_cuda_aware(s);
 }
 
@@ -370,10 +353,9 @@ static void allreduce_non_cuda_aware(void *self, const struct cmn_exchange *x)
         cmn_compressed_allreduce(s->compressed, x);
         return;
     }
-    begin_non_cuda_aware(s, x, n);
-    if (x->metrics.n == 0) { /* what would have begun the last part */
-        begin_last(s, x);
-    }
+    cmn_parts_begin_rest(&s->parts, x, type_of(s), begin_part, s);
+    s->parts = (struct cmn_parts){0};
+    poll_non_cuda_aware(s);
     if (s->between) {
         wait_for_copies(s);
     }
@@ -381,9 +363,8 @@ static void allreduce_non_cuda_aware(void *self, const struct cmn_exchange *x)
         cmn_nccl_end(s->within);
     }
     s->begun = s->out = s->sent = s->back = 0;
-    s->floats = 0;
     if (s->within) {
-        cmn_nccl.bcast(s->within, x->block.data, n);
+        cmn_nccl_bcast(s->within, x->block.data, n);
     }
 }
 
@@ -407,7 +388,7 @@ static void close_non_cuda_aware(void *self)
 
     cmn_compressed_close(s->compressed);
     if (s->within) {
-        cmn_nccl.close(s->within);
+        cmn_nccl_close(s->within);
     }
     cmn_sums_close(s->between);
     cudaFreeHost(s->host);

@@ -14,91 +14,19 @@
  * Distributed Deep Learning Framework", 2017). */
 #include "communicators/communicator.h"
 
-#include <stdlib.h>
-
-#include "base/memory.h"
-#include "communicators/parts.h"
+#include "communicators/node_groups.h"
 #include "transports/nccl.h"
-#include "transports/transport.h"
-
-struct pure_nccl {
-    struct cmn_group world;
-    void *transport;
-    struct cmn_parts parts;
-};
 
 static const char *refuses_pure_nccl(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    return cmn_nccl.refuses(t, o);
+    return cmn_nccl_refuses(t, o);
 }
 
 static int open_pure_nccl(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
-    struct pure_nccl *p = cmn_calloc(1, sizeof *p);
+    struct cmn_topology one = cmn_node_groups_together(t);
 
-    *self = p;
-    p->world = (struct cmn_group){t->world, "world", t, o};
-    return cmn_nccl.open(&p->transport, &p->world);
-}
-
-static int memory_pure_nccl(void *self, size_t floats, float **memory)
-{
-    const struct pure_nccl *p = self;
-
-    return cmn_nccl_memory(p->transport, NULL, floats, memory);
-}
-
-static enum cmn_dtype type_of(const struct pure_nccl *p)
-{
-    return cmn_wire_type(p->world.options);
-}
-
-static void begin_part(void *self, const struct cmn_exchange *x, float *data, size_t n,
-                       enum cmn_dtype type)
-{
-    const struct pure_nccl *p = self;
-
-    cmn_nccl_begin(p->transport, data, n, type, type == CMN_FP32 ? 0 : x->images);
-}
-
-static void begin_pure_nccl(void *self, const struct cmn_exchange *x, size_t upto)
-{
-    struct pure_nccl *p = self;
-
-    cmn_parts_begin(&p->parts, x, upto, type_of(p), begin_part, p);
-    cmn_nccl_poll(p->transport);
-}
-
-static void poll_pure_nccl(void *self)
-{
-    const struct pure_nccl *p = self;
-
-    cmn_nccl_poll(p->transport);
-}
-
-static int order_pure_nccl(void *self)
-{
-    const struct pure_nccl *p = self;
-
-    cmn_nccl_order(p->transport);
-    return 1;
-}
-
-static void allreduce_pure_nccl(void *self, const struct cmn_exchange *x)
-{
-    struct pure_nccl *p = self;
-
-    cmn_parts_begin_rest(&p->parts, x, type_of(p), begin_part, p);
-    p->parts = (struct cmn_parts){0};
-    cmn_nccl_end(p->transport);
-}
-
-static void close_pure_nccl(void *self)
-{
-    struct pure_nccl *p = self;
-
-    cmn_nccl.close(p->transport);
-    free(p);
+    return cmn_node_groups_open(self, sizeof(struct cmn_node_groups), &one, o, 0);
 }
 
 const struct cmn_communicator cmn_communicator_pure_nccl = {
@@ -110,10 +38,10 @@ const struct cmn_communicator cmn_communicator_pure_nccl = {
     .can = {0, CMN_CASTS | CMN_DELAYS},
     .refuses = refuses_pure_nccl,
     .open = open_pure_nccl,
-    .memory = memory_pure_nccl,
-    .allreduce = allreduce_pure_nccl,
-    .begin = begin_pure_nccl,
-    .poll = poll_pure_nccl,
-    .order = order_pure_nccl,
-    .close = close_pure_nccl,
+    .memory = cmn_node_groups_memory,
+    .allreduce = cmn_node_groups_allreduce,
+    .begin = cmn_node_groups_begin,
+    .poll = cmn_node_groups_poll,
+    .order = cmn_node_groups_order,
+    .close = cmn_node_groups_close,
 };

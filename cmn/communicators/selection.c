@@ -13,7 +13,6 @@
 #include "communicators/overlapped_allreduce.h"
 #include "config/pairs.h"
 #include "mpi/call.h"
-#include "transports/transport.h"
 
 /* What `auto` takes, best first, of those that do not refuse. */
 static const char *const preferred[] = {

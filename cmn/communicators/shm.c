@@ -51,7 +51,7 @@ static const char *refuses_shm(const struct cmn_topology *t, const struct cmn_op
 
 static int open_shm(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
-    return cmn_node_groups_open(self, sizeof(struct shm), &cmn_shm, t, o, t->least_intra);
+    return cmn_node_groups_open(self, sizeof(struct shm), t, o, t->least_intra);
 }
 
 /* Adds what to do to the reason of a failure. */
@@ -75,7 +75,7 @@ static int common_shm(void *self, size_t floats, float **memory, int *first)
     struct shm *s = self;
 
     *first = s->groups.intra.topology->intra_rank == 0;
-    return with_advice(cmn_shm_common(s->groups.intra_self, floats, memory));
+    return with_advice(cmn_shm_common(s->groups.shm, floats, memory));
 }
 
 static void allreduce_shm(void *self, const struct cmn_exchange *x)
@@ -85,10 +85,10 @@ static void allreduce_shm(void *self, const struct cmn_exchange *x)
     if (s->groups.overlap) {
         cmn_overlap_allreduce(s->groups.overlap, x);
     } else if (x->squares && s->groups.intra.topology->intra_size > 1) {
-        cmn_shm_allreduce_squares(s->groups.intra_self, x->block.data, x->block.n + x->metrics.n,
+        cmn_shm_allreduce_squares(s->groups.shm, x->block.data, x->block.n + x->metrics.n,
                                   x->block.n, x->squares);
     } else {
-        cmn_shm.allreduce(s->groups.intra_self, x->block.data, x->block.n + x->metrics.n);
+        cmn_shm_allreduce(s->groups.shm, x->block.data, x->block.n + x->metrics.n);
     }
 }
 
@@ -104,7 +104,7 @@ struct update {
 static float *const *node_blocks(const struct shm *s, const struct update *u, size_t first,
                                  size_t n)
 {
-    return cmn_shm_counterparts(s->groups.intra_self, u->x->block.data + first, n);
+    return cmn_shm_counterparts(s->groups.shm, u->x->block.data + first, n);
 }
 
 /* This rank's block gets the sums of all ranks of the node, and the others' become 0. */
@@ -222,8 +222,8 @@ static void open_squares(struct shm *s, const struct cmn_exchange *x)
     for (int i = 0; i < x->tensors; i++) {
         s->chunks += chunks_of(&x->tensor[i]);
     }
-    if (cmn_shm_common(s->groups.intra_self,
-                       (2 * (size_t)s->chunks + 1) * sizeof(double) / sizeof(float), &memory)) {
+    if (cmn_shm_common(s->groups.shm, (2 * (size_t)s->chunks + 1) * sizeof(double) / sizeof(float),
+                       &memory)) {
         cmn_fatal_reason();
     }
     s->squares = (double *)(void *)memory;
@@ -261,7 +261,7 @@ static void update_slice(struct shm *s, const struct update *u)
 static void step_on_node(struct shm *s, const struct cmn_exchange *x, const struct cmn_sgd *sgd)
 {
     const struct cmn_topology *t = s->groups.intra.topology;
-    void *node = s->groups.intra_self;
+    void *node = s->groups.shm;
     size_t n = x->block.n + x->metrics.n;
     int measures = n >= SMALL && t->intra_size > 1;
     struct update u = {.x = x, .sgd = sgd};

@@ -1,9 +1,8 @@
 /* single_node: the ranks of one node, and no other step.
  *
- * Steps: allreduce within the node, the whole block and the metrics at once; by NCCL in the parts of
- * pure_nccl, in the background.
- * Bytes, n floats, k ranks: by mpi, sent per rank 2(k-1)/k * 4n. By shm nothing is sent: see
- * transports/shm.c.
+ * Steps: allreduce within the node, the whole block and the metrics at once, in shared memory
+ * (transports/shm.h); on GPUs by NCCL in the parts of pure_nccl, in the background.
+ * Bytes: nothing is sent on the CPU.
  * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN:
  * Scalable Distributed Deep Learning Framework", 2017). */
 #include "communicators/communicator.h"
@@ -18,30 +17,20 @@ static const char *refuses_single_node(const struct cmn_topology *t, const struc
 
 static int open_single_node(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
-    return cmn_node_groups_open(self, sizeof(struct cmn_node_groups), cmn_transport_intra(t, o), t,
-                                o, 0);
-}
-
-static void allreduce_single_node(void *self, const struct cmn_exchange *x)
-{
-    struct cmn_node_groups *g = self;
-
-    if (!cmn_node_groups_allreduce(g, x)) {
-        g->within->allreduce(g->intra_self, x->block.data, x->block.n + x->metrics.n);
-    }
+    return cmn_node_groups_open(self, sizeof(struct cmn_node_groups), t, o, 0);
 }
 
 const struct cmn_communicator cmn_communicator_single_node = {
     .name = "single_node",
     .cpu = "yes",
-    .gpu = "with NCCL, or CUDA-aware MPI (untried)",
+    .gpu = "with NCCL",
     .use = "one node, where the update is to stay Darknet's own",
     .sums = 1,
     .can = {0, CMN_CASTS | CMN_DELAYS},
     .refuses = refuses_single_node,
     .open = open_single_node,
     .memory = cmn_node_groups_memory,
-    .allreduce = allreduce_single_node,
+    .allreduce = cmn_node_groups_allreduce,
     .begin = cmn_node_groups_begin,
     .poll = cmn_node_groups_poll,
     .order = cmn_node_groups_order,

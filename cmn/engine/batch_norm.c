@@ -14,7 +14,6 @@
 #include "mpi/shared_window.h"
 #include "mpi/shm_barrier.h"
 #include "transports/nccl.h"
-#include "transports/transport.h"
 
 struct cmn_batch_norm {
     const struct cmn_topology *topology;
@@ -196,7 +195,7 @@ static int open_window(struct cmn_batch_norm *s)
 static void open_on_gpu(struct cmn_batch_norm *s)
 {
     s->world = (struct cmn_group){s->topology->world, "cmn_sync_bn", s->topology, s->options};
-    if (cmn_nccl.open(&s->nccl, &s->world) || cmn_device_memory(&s->sent, floats_of(s->filters)) ||
+    if (cmn_nccl_open(&s->nccl, &s->world) || cmn_device_memory(&s->sent, floats_of(s->filters)) ||
         cmn_device_memory(&s->gathered, floats_of(s->filters) * (size_t)s->topology->size)) {
         fail();
     }
@@ -206,7 +205,7 @@ static void open_on_gpu(struct cmn_batch_norm *s)
 /* Why the statistics go through the host. */
 static const char *refuses_gpu(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    return o->intra == CMN_INTRA_MPI ? "CMN_DEBUG_INTRA=mpi" : cmn_nccl.refuses(t, o);
+    return o->intra == CMN_INTRA_MPI ? "CMN_DEBUG_INTRA=mpi" : cmn_nccl_refuses(t, o);
 }
 
 static void open_on_host(struct cmn_batch_norm *s)
@@ -252,7 +251,7 @@ void cmn_batch_norm_close(struct cmn_batch_norm *s)
         return;
     }
     if (s->nccl) {
-        cmn_nccl.close(s->nccl);
+        cmn_nccl_close(s->nccl);
         cmn_device_free(s->sent);
         cmn_device_free(s->gathered);
     } else {

@@ -11,7 +11,8 @@
 #include "mpi/call.h"
 #include "mpi/group.h"
 #include "mpi/topology.h"
-#include "transports/transport.h"
+#include "transports/mpi.h"
+#include "transports/sums.h"
 
 struct cmn_world cmn_get_world(void)
 {
@@ -65,26 +66,31 @@ void cmn_broadcast(void *data, size_t bytes)
 
 /* ---- the mean ---- */
 
-static struct {
-    struct cmn_group group;
-    void *transport; /* NULL: not open */
-} all;
+/* MPI sums fewer floats than this: their time is the number of messages, not their length. */
+enum { SMALL = 16 * 1024 };
 
-static void close_all(void)
+static struct cmn_sums *sums; /* of all ranks; NULL: not open */
+
+static void close_sums(void)
 {
-    cmn_mpi.close(all.transport);
-    all.transport = NULL;
+    cmn_sums_close(sums);
+    sums = NULL;
 }
 
-static void open_all(void)
+static void sum(float *data, size_t n)
 {
     const struct cmn_topology *t = &cmn_job.topology;
+    const struct cmn_group world = {t->world, "world", t, &cmn_job.options};
 
-    all.group = (struct cmn_group){t->world, "world", t, &cmn_job.options};
-    if (cmn_mpi.open(&all.transport, &all.group)) {
-        cmn_fatal_reason();
+    if (t->device >= 0 || n < SMALL) {
+        cmn_mpi_allreduce(&world, data, n, CMN_MPI_FLOATS);
+        return;
     }
-    cmn_at_job_end(close_all);
+    if (!sums) {
+        sums = cmn_sums_open(t->world, &cmn_job.options, 1); /* waits as MPI does */
+        cmn_at_job_end(close_sums);
+    }
+    cmn_sums_run(sums, data, n);
 }
 
 void cmn_mean(float *data, size_t n)
@@ -92,10 +98,7 @@ void cmn_mean(float *data, size_t n)
     if (!cmn_job.on) {
         return;
     }
-    if (!all.transport) {
-        open_all();
-    }
-    cmn_mpi.allreduce(all.transport, data, n);
+    sum(data, n);
     for (size_t i = 0; i < n; i++) {
         data[i] /= (float)cmn_job.topology.size;
     }

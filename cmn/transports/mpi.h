@@ -1,5 +1,5 @@
-/* What transport mpi offers beyond struct cmn_transport: MPI's own allreduce, for communicators
- * that want it. */
+/* MPI's own allreduce, for communicators that want it. Open MPI 4.1 allocates the temporary of a large
+ * one in every call, and chooses an algorithm by size alone; sums.h has messages of our own. */
 #ifndef CMN_TRANSPORTS_MPI_H
 #define CMN_TRANSPORTS_MPI_H
 

@@ -1,6 +1,6 @@
-/* What transport nccl offers beyond struct cmn_transport: sums in the background.
+/* The GPUs of a group through NCCL, in the background.
  *
- * `self` is that of cmn_nccl; between a begin and the end that follows, the transport can do
+ * `self` is what cmn_nccl_open() gave; between a begin and the end that follows, the transport can do
  * nothing else. What goes wrong ends the job. */
 #ifndef CMN_TRANSPORTS_NCCL_H
 #define CMN_TRANSPORTS_NCCL_H
@@ -8,8 +8,22 @@
 #include <stddef.h>
 
 #include "config/options.h"
+#include "mpi/group.h"
 
 enum { CMN_NCCL_REGIONS = 32 }; /* in a call of NCCL's, or a job in the background */
+
+/* Local; the same on all ranks of a node. Why NCCL cannot connect GPUs here, or NULL. */
+const char *cmn_nccl_refuses(const struct cmn_topology *t, const struct cmn_options *o);
+
+/* Collective over the group, blocking. The group must outlive it. 0, or -1 with a reason; what a failed
+ * open leaves must not be closed. */
+int cmn_nccl_open(void **self, const struct cmn_group *group);
+
+/* Collective. NULL is allowed. */
+void cmn_nccl_close(void *self);
+
+/* Collective, blocking; nothing is begun. All ranks get the n floats of rank 0. */
+void cmn_nccl_bcast(void *self, float *data, size_t n);
 
 /* n floats that one rank owns. */
 struct cmn_region {
@@ -39,7 +53,9 @@ void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type, floa
 void cmn_nccl_begin_over(void *self, void *over, float *data, size_t n, enum cmn_dtype type,
                          float divisor);
 
-/* As cmn_nccl_begin, but reduce_scatter (`sum`) or allgather of struct cmn_transport. */
+/* As cmn_nccl_begin, but of the slices of cmn_slice(), of which rank i owns slice i and ranks from `slices` on
+ * none: each goes to its owner as the sum (`sum`), and becomes undefined elsewhere; or from its owner to
+ * all. */
 void cmn_nccl_begin_slices(void *self, float *data, size_t n, int slices, int sum);
 
 /* As cmn_nccl_begin, but each region goes to its root as the sum, and becomes undefined on the other
@@ -90,8 +106,11 @@ void cmn_nccl_gather(void *self, float *to, const float *from, size_t n);
  * called meanwhile. */
 void cmn_nccl_gathered(void *self, void (*idle)(void *self), void *idler);
 
-/* A build without NCCL has none of these: cmn_nccl refuses, so nobody has a `self` to call them with. */
+/* A build without NCCL has none of these: cmn_nccl_refuses() says so, so nobody has a `self` to call them with. */
 #ifndef CMN_NCCL
+#pragma weak cmn_nccl_open
+#pragma weak cmn_nccl_close
+#pragma weak cmn_nccl_bcast
 #pragma weak cmn_nccl_memory
 #pragma weak cmn_nccl_begin
 #pragma weak cmn_nccl_begin_over

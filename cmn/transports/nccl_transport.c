@@ -1,10 +1,10 @@
-/* nccl: the GPUs of a group through NCCL, on a stream of their own; at once, or in the background
+/* The GPUs of a group through NCCL, on a stream of their own; at once, or in the background
  * while Darknet computes (nccl_background.c, nccl_gather.c).
  *
  * Nothing here blocks inside NCCL or CUDA: the communicator is non-blocking, and the end of an
  * operation is an event that is polled together with NCCL's own state. A dead peer, or
  * `cmn_timeout` seconds without an end, abort the communicator and end the job. */
-#include "transports/transport.h"
+#include "transports/nccl.h"
 
 #ifdef CMN_NCCL
 
@@ -17,7 +17,7 @@
 #include "mpi/device.h"
 #include "transports/nccl_internal.h"
 
-static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_options *o)
+const char *cmn_nccl_refuses(const struct cmn_topology *t, const struct cmn_options *o)
 {
     (void)o;
     if (t->device < 0) {
@@ -39,7 +39,7 @@ static cudaError_t create_stream(cudaStream_t *stream)
                : cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, greatest);
 }
 
-static int open_nccl(void **self, const struct cmn_group *group)
+int cmn_nccl_open(void **self, const struct cmn_group *group)
 {
     struct nccl *c = cmn_calloc(1, sizeof *c);
     cudaError_t code;
@@ -61,7 +61,7 @@ static int open_nccl(void **self, const struct cmn_group *group)
     return cmn_device_check(code, "stream and events") ? cmn_nccl_failed(c) : cmn_nccl_connect(c);
 }
 
-static void close_nccl(void *self)
+void cmn_nccl_close(void *self)
 {
     struct nccl *c = self;
 
@@ -113,26 +113,6 @@ static void end_operation(struct nccl *c, ncclResult_t code)
     cmn_nccl_await_stream(c);
 }
 
-static void allreduce_nccl(void *self, float *data, size_t n)
-{
-    struct nccl *c = self;
-
-    if (n == 0) {
-        return;
-    }
-    begin_operation(c, "allreduce", n);
-    end_operation(c, ncclAllReduce(data, data, n, ncclFloat32, ncclSum, c->comm, c->stream));
-}
-
-static void by_slices(struct nccl *c, const char *what, float *data, size_t n, int slices, int sum)
-{
-    if (n == 0) {
-        return;
-    }
-    begin_operation(c, what, n);
-    end_operation(c, cmn_nccl_queue_slices(c, data, n, slices, sum));
-}
-
 void cmn_nccl_regions(void *self, float *data, const struct cmn_region *region, int regions,
                       int sum)
 {
@@ -149,47 +129,23 @@ void cmn_nccl_regions(void *self, float *data, const struct cmn_region *region, 
     }
 }
 
-static void reduce_nccl(void *self, float *data, size_t n)
+void cmn_nccl_bcast(void *self, float *data, size_t n)
 {
-    by_slices(self, "reduce", data, n, 1, 1);
-}
+    struct nccl *c = self;
 
-static void bcast_nccl(void *self, float *data, size_t n)
-{
-    by_slices(self, "broadcast", data, n, 1, 0);
+    if (n) {
+        begin_operation(c, "broadcast", n);
+        end_operation(c, cmn_nccl_queue_slices(c, data, n, 1, 0));
+    }
 }
-
-static void reduce_scatter_nccl(void *self, float *data, size_t n, int slices)
-{
-    by_slices(self, "reduce_scatter", data, n, slices, 1);
-}
-
-static void allgather_nccl(void *self, float *data, size_t n, int slices)
-{
-    by_slices(self, "allgather", data, n, slices, 0);
-}
-
-const struct cmn_transport cmn_nccl = {
-    .name = "nccl",
-    .refuses = refuses_nccl,
-    .open = open_nccl,
-    .allreduce = allreduce_nccl,
-    .reduce = reduce_nccl,
-    .reduce_scatter = reduce_scatter_nccl,
-    .allgather = allgather_nccl,
-    .bcast = bcast_nccl,
-    .close = close_nccl,
-};
 
 #else
 
-static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_options *o)
+const char *cmn_nccl_refuses(const struct cmn_topology *t, const struct cmn_options *o)
 {
     (void)t;
     (void)o;
     return "built without NCCL: make GPU=1 NCCL=1";
 }
-
-const struct cmn_transport cmn_nccl = {.name = "nccl", .refuses = refuses_nccl};
 
 #endif

@@ -1,7 +1,7 @@
-/* shm: the ranks of a node sum and copy floats in memory that they share, where these lie.
+/* The ranks of a node sum floats in memory that they share, where these lie.
  *
- * Steps of each call: all ranks wait for each other, each works on its slice of all ranks' data,
- * all wait again. */
+ * Steps of a sum: all ranks wait for each other, each sums its slice of all ranks' data and writes it
+ * to all of them, all wait again. */
 #include "transports/shm.h"
 
 #include <stdlib.h>
@@ -13,7 +13,6 @@
 #include "base/reduce.h"
 #include "mpi/regions.h"
 #include "mpi/shared_window.h"
-#include "transports/transport.h"
 
 /* With fewer floats than this the barriers take the time, and the caches serve best. */
 enum { SMALL = 16384 };
@@ -29,14 +28,7 @@ struct shm {
     int rank, ranks;
 };
 
-static const char *refuses_shm(const struct cmn_topology *t, const struct cmn_options *o)
-{
-    (void)o;
-    return t->device >= 0 ? "shm moves the CPU's memory, the gradients are on a GPU: use nccl"
-                          : NULL;
-}
-
-static int open_shm(void **self, const struct cmn_group *group)
+int cmn_shm_open(void **self, const struct cmn_group *group)
 {
     struct shm *s = cmn_calloc(1, sizeof *s);
 
@@ -47,7 +39,7 @@ static int open_shm(void **self, const struct cmn_group *group)
     return cmn_window_open(&s->barrier, group, 0, 0);
 }
 
-static int memory_shm(void *self, size_t floats, float **memory)
+int cmn_shm_memory(void *self, size_t floats, float **memory)
 {
     struct shm *s = self;
 
@@ -98,7 +90,7 @@ static void sum_ends(struct shm *s, size_t n, double began)
     }
 }
 
-static void allreduce_shm(void *self, float *data, size_t n)
+void cmn_shm_allreduce(void *self, float *data, size_t n)
 {
     struct shm *s = self;
     size_t at, count;
@@ -160,77 +152,7 @@ void cmn_shm_allreduce_squares(void *self, float *data, size_t n, size_t upto, d
     }
 }
 
-static void reduce_shm(void *self, float *data, size_t n)
-{
-    struct shm *s = self;
-    float *const *all;
-    size_t at, count;
-    double began;
-    int non_temporal;
-
-    if (nothing_to_do(s, n)) {
-        return;
-    }
-    cmn_slice(n, s->ranks, s->rank, &at, &count);
-    cmn_shm_wait(s);
-    non_temporal = sum_begins(s, n, &began);
-    all = cmn_shm_counterparts(s, data + at, count);
-    cmn_reduce(all[0], all, s->ranks, non_temporal && s->rank != 0, count);
-    sum_ends(s, n, began);
-    cmn_shm_wait(s);
-}
-
-static void reduce_scatter_shm(void *self, float *data, size_t n, int slices)
-{
-    struct shm *s = self;
-    size_t at, count;
-
-    if (nothing_to_do(s, n)) {
-        return;
-    }
-    cmn_shm_wait(s);
-    if (s->rank < slices) {
-        cmn_slice(n, slices, s->rank, &at, &count);
-        cmn_reduce(data + at, cmn_shm_counterparts(s, data + at, count), s->ranks, 0, count);
-    }
-    cmn_shm_wait(s);
-}
-
-static void allgather_shm(void *self, float *data, size_t n, int slices)
-{
-    struct shm *s = self;
-    float *const *all;
-    size_t at, count;
-
-    if (nothing_to_do(s, n)) {
-        return;
-    }
-    cmn_shm_wait(s);
-    all = cmn_shm_counterparts(s, data, n);
-    for (int i = 0; i < slices; i++) {
-        cmn_slice(n, slices, i, &at, &count);
-        if (i != s->rank) {
-            memcpy(data + at, all[i] + at, count * sizeof *data);
-        }
-    }
-    cmn_shm_wait(s);
-}
-
-static void bcast_shm(void *self, float *data, size_t n)
-{
-    struct shm *s = self;
-
-    if (nothing_to_do(s, n)) {
-        return;
-    }
-    cmn_shm_wait(s);
-    if (s->rank != 0) {
-        memcpy(data, cmn_shm_counterparts(s, data, n)[0], n * sizeof *data);
-    }
-    cmn_shm_wait(s);
-}
-
-static void close_shm(void *self)
+void cmn_shm_close(void *self)
 {
     struct shm *s = self;
 
@@ -238,16 +160,3 @@ static void close_shm(void *self)
     cmn_regions_close(&s->regions);
     free(s);
 }
-
-const struct cmn_transport cmn_shm = {
-    .name = "shm",
-    .refuses = refuses_shm,
-    .open = open_shm,
-    .memory = memory_shm,
-    .allreduce = allreduce_shm,
-    .reduce = reduce_shm,
-    .reduce_scatter = reduce_scatter_shm,
-    .allgather = allgather_shm,
-    .bcast = bcast_shm,
-    .close = close_shm,
-};

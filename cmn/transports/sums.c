@@ -39,7 +39,6 @@ enum { FIRST_TAG = 1 };
 struct job {
     struct cmn_sum is;
     const struct cmn_schedule *by;
-    int slices, what;
     size_t segments;
 };
 
@@ -138,8 +137,8 @@ static size_t segments_of(const struct cmn_sums *s, const struct job *job)
     if (job->by->at_once) {
         n = 0;
         most = s->block;
-        for (int i = 0; i < job->slices; i++) {
-            cmn_slice(job->is.n, job->slices, i, &at, &count);
+        for (int i = 0; i < s->ranks; i++) {
+            cmn_slice(job->is.n, s->ranks, i, &at, &count);
             n = count > n ? count : n;
         }
     }
@@ -149,19 +148,17 @@ static size_t segments_of(const struct cmn_sums *s, const struct job *job)
 /* Floats of block b, and where they begin within the job. */
 static size_t block_of(const struct cmn_sums *s, const struct segment *g, int b, size_t *at)
 {
-    size_t from, count, most = g->job.by->at_once ? s->block : segment_floats(s, &g->job);
+    size_t n = g->job.is.n, from, count;
 
-    from = g->number * most;
-    *at = 0;
-    if (!g->job.by->at_once) {
-        count = g->job.is.n - from;
-        cmn_slice(count < most ? count : most, s->ranks, b, at, &count);
-    } else if (b < g->job.slices) {
-        cmn_slice(g->job.is.n, g->job.slices, b, at, &count);
+    if (g->job.by->at_once) {
+        from = g->number * s->block;
+        cmn_slice(n, s->ranks, b, at, &count);
         count = count > from ? count - from : 0;
-        count = count < most ? count : most;
+        count = count < s->block ? count : s->block;
     } else {
-        count = 0;
+        size_t most = segment_floats(s, &g->job);
+        from = g->number * most;
+        cmn_slice(n - from < most ? n - from : most, s->ranks, b, at, &count);
     }
     *at += from;
     return count;
@@ -224,12 +221,6 @@ static struct turn turn_of(const struct cmn_sums *s, const struct segment *g, in
 
     return scatters ? (struct turn){up, down, far, near, is.blocks}
                     : (struct turn){down, up, near, far, is.blocks};
-}
-
-/* Whether a turn's message of this stage is wanted by rank `to`. */
-static int is_for(const struct segment *g, int scatters, int to)
-{
-    return scatters || to == 0 || g->job.what & CMN_ALLGATHER;
 }
 
 static void make_room(struct segment *g, size_t floats, int requests)
@@ -332,12 +323,11 @@ static void send(struct cmn_sums *s, struct segment *g, const struct turn *t, si
 
 static void begin_stage(struct cmn_sums *s, struct segment *g)
 {
-    int scatters = adds(s, g);
     size_t done = 0;
 
     g->requests = 0;
     make_room_for_stage(s, g);
-    for (int i = 0; i < turns_of(s, g) && is_for(g, scatters, s->rank); i++) {
+    for (int i = 0; i < turns_of(s, g); i++) {
         struct turn t = turn_of(s, g, i);
         receive(s, g, &t, &done);
     }
@@ -345,9 +335,7 @@ static void begin_stage(struct cmn_sums *s, struct segment *g)
     done = 0;
     for (int i = 0; i < turns_of(s, g); i++) {
         struct turn t = turn_of(s, g, i);
-        if (is_for(g, scatters, t.to)) {
-            send(s, g, &t, &done);
-        }
+        send(s, g, &t, &done);
     }
 }
 
@@ -370,7 +358,7 @@ static void end_stage(struct cmn_sums *s, struct segment *g)
     int turns = turns_of(s, g), scatters = adds(s, g), all = turns > 1;
     size_t done = 0;
 
-    for (int part = 0; part < 2 && is_for(g, scatters, s->rank); part++) {
+    for (int part = 0; part < 2; part++) {
         size_t at = 0, n = 0;
         for (int i = 0; i < turns; i++) {
             struct turn t = turn_of(s, g, i);
@@ -419,13 +407,11 @@ static void begin_segment(struct cmn_sums *s)
 {
     const struct job *job = job_of(s, s->started);
     struct segment *g = segment_of(s, s->begun++);
-    int half;
 
     g->job = *job;
     g->number = s->next++;
-    half = half_of(s, g);
-    g->stage = job->what & CMN_REDUCE_SCATTER ? 0 : half;
-    g->end = job->what & (CMN_ALLGATHER | CMN_GATHER) ? 2 * half : half;
+    g->stage = 0;
+    g->end = 2 * half_of(s, g);
     if (s->next == job->segments) {
         s->next = 0;
         s->started++;
@@ -511,9 +497,12 @@ long cmn_sums_progress(struct cmn_sums *s, long until)
     }
 }
 
-static void begin(struct cmn_sums *s, const struct job *job)
+void cmn_sums_begin(struct cmn_sums *s, const struct cmn_sum *sum)
 {
-    struct job *e;
+    size_t each = sum->dtype == CMN_FP32 ? sizeof(float) : sizeof(uint16_t);
+    enum cmn_exchange_by by =
+        s->by ? s->by : cmn_schedule_for(s->ranks, (double)sum->n * (double)each);
+    struct job *job;
 
     if (s->jobs - s->ended == s->room) {
         struct job *more = cmn_calloc(2 * (size_t)s->room, sizeof *more);
@@ -524,19 +513,9 @@ static void begin(struct cmn_sums *s, const struct job *job)
         s->job = more;
         s->room *= 2;
     }
-    e = job_of(s, s->jobs++);
-    *e = *job;
-    e->segments = segments_of(s, e);
-}
-
-void cmn_sums_begin(struct cmn_sums *s, const struct cmn_sum *sum)
-{
-    size_t each = sum->dtype == CMN_FP32 ? sizeof(float) : sizeof(uint16_t);
-    enum cmn_exchange_by by =
-        s->by ? s->by : cmn_schedule_for(s->ranks, (double)sum->n * (double)each);
-
-    begin(s, &(struct job){*sum, cmn_schedule_of(by), s->ranks, CMN_REDUCE_SCATTER | CMN_ALLGATHER,
-                           0});
+    job = job_of(s, s->jobs++);
+    *job = (struct job){*sum, cmn_schedule_of(by), 0};
+    job->segments = segments_of(s, job);
 }
 
 void cmn_sums_run(struct cmn_sums *s, float *data, size_t n)
@@ -544,13 +523,5 @@ void cmn_sums_run(struct cmn_sums *s, float *data, size_t n)
     const struct cmn_sum sum = {.data = data, .n = n, .dtype = CMN_FP32};
 
     cmn_sums_begin(s, &sum);
-    cmn_sums_progress(s, s->jobs);
-}
-
-void cmn_sums_run_slices(struct cmn_sums *s, float *data, size_t n, int slices, int what)
-{
-    const struct cmn_sum sum = {.data = data, .n = n, .dtype = CMN_FP32};
-
-    begin(s, &(struct job){sum, cmn_schedule_of(CMN_EXCHANGE_PAIRWISE), slices, what, 0});
     cmn_sums_progress(s, s->jobs);
 }

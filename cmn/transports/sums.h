@@ -16,13 +16,6 @@
 
 struct cmn_sums;
 
-/* What a job does, or-ed together. */
-enum {
-    CMN_REDUCE_SCATTER = 1, /* each owner gets the sum of its slice */
-    CMN_ALLGATHER = 2,      /* every rank gets the slices of all owners */
-    CMN_GATHER = 4,         /* rank 0 alone gets them */
-};
-
 /* Local. comm and o must outlive it. A rank that waits for o->timeout without any message ends the
  * job and names the missing rank; `waits`: it waits without a limit. */
 struct cmn_sums *cmn_sums_open(MPI_Comm comm, const struct cmn_options *o, int waits);
@@ -46,11 +39,6 @@ long cmn_sums_progress(struct cmn_sums *s, long until);
 
 /* Collective, blocking: one sum of 32 bits, begun and ended. No other is in flight. */
 void cmn_sums_run(struct cmn_sums *s, float *data, size_t n);
-
-/* Collective, blocking: as cmn_sums_run(), of which `what` alone is done, pairwise. The slices are
- * those of cmn_slice(), rank i owns slice i, 1 <= slices <= ranks. What a rank was not to get becomes
- * undefined, but a rank's own slice stays. */
-void cmn_sums_run_slices(struct cmn_sums *s, float *data, size_t n, int slices, int what);
 
 /* Local. Bytes of gradients given to MPI since open. */
 unsigned long long cmn_sums_sent(const struct cmn_sums *s);

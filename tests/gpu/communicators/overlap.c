@@ -6,7 +6,6 @@
 
 #include "base/timeline.h"
 #include "transports/nccl.h"
-#include "transports/transport.h"
 
 static const enum cmn_dtype types[] = {CMN_FP32, CMN_FP16, CMN_BF16};
 
@@ -234,7 +233,7 @@ static void many_sums(void **state)
 
     (void)state;
     all_well();
-    CHECK_SAYING(cmn_nccl.open(&self, &group) == 0, "%s", cmn_reason());
+    CHECK_SAYING(cmn_nccl_open(&self, &group) == 0, "%s", cmn_reason());
     make_block(&b, ROOM);
     for (int round = 0; round < 2; round++) {
         size_t at = 0;
@@ -251,7 +250,7 @@ static void many_sums(void **state)
         check_sums(&b, at, CMN_BF16);
         CHECK_SAYING(at == ROOM || b.host[at] == mark, "what was not begun changed");
     }
-    cmn_nccl.close(self);
+    cmn_nccl_close(self);
     free_block(&b);
     CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
     fail_on_all_ranks();

@@ -7,7 +7,6 @@
 
 #include "engine/batch_norm.h"
 #include "transports/nccl.h"
-#include "transports/transport.h"
 
 enum { FILTERS = 300, TURNS = 4, SUMS = 3, FLOATS = SUMS * 10001 };
 
@@ -75,7 +74,7 @@ static void on_gpus(void **state)
     for (int less = 0; less < 2; less++) {
         struct cmn_batch_norm *norm;
         on_host(want, less);
-        CHECK_SAYING(cmn_nccl.open(&gradients, &group) == 0, "%s", cmn_reason());
+        CHECK_SAYING(cmn_nccl_open(&gradients, &group) == 0, "%s", cmn_reason());
         norm = cmn_batch_norm_open(&top, &options, FILTERS);
         cmn_batch_norm_divide(norm, less);
         make_block(&b, TURNS * 2 * FILTERS);
@@ -103,7 +102,7 @@ static void on_gpus(void **state)
             CHECK(sums.host[i] == whole(i, 0) * (float)(top.size * (top.size + 1) / 2));
         }
         cmn_batch_norm_close(norm);
-        cmn_nccl.close(gradients);
+        cmn_nccl_close(gradients);
         free_block(&b);
         free_block(&sums);
         free(values);

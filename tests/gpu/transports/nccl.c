@@ -1,8 +1,7 @@
-/* Transport nccl over the stand-in for CUDA and NCCL: five operations, and each way to fail. */
+/* Sums by NCCL over the stand-in for CUDA and NCCL: each operation, and each way to fail. */
 #include "gpu/gpu.h"
 
 #include "transports/nccl.h"
-#include "transports/transport.h"
 
 static const size_t lengths[] = {0, 1, 15, 16, 17, 100, 960, 1000, 70001};
 
@@ -19,7 +18,19 @@ static void open_group(struct nccl_test *t, const struct cmn_topology *place, MP
     t->self = NULL;
     MPI_Comm_rank(comm, &t->rank);
     MPI_Comm_size(comm, &t->size);
-    CHECK_SAYING(cmn_nccl.open(&t->self, &t->group) == 0, "%s", cmn_reason());
+    CHECK_SAYING(cmn_nccl_open(&t->self, &t->group) == 0, "%s", cmn_reason());
+}
+
+static void allreduce(void *self, float *data, size_t n)
+{
+    cmn_nccl_begin(self, data, n, CMN_FP32, 0);
+    cmn_nccl_end(self);
+}
+
+static void by_slices(void *self, float *data, size_t n, int slices, int sum)
+{
+    cmn_nccl_begin_slices(self, data, n, slices, sum);
+    cmn_nccl_end(self);
 }
 
 static void check_range(const struct gpu_block *b, size_t at, size_t n, int factor,
@@ -38,18 +49,18 @@ static void try_sums(const struct nccl_test *t, size_t n)
 
     make_block(&b, n);
     fill_block(&b, t->rank);
-    cmn_nccl.allreduce(t->self, b.data, n);
+    allreduce(t->self, b.data, n);
     read_block(&b, "allreduce");
     check_range(&b, 0, n, t->size * (t->size + 1) / 2, "allreduce");
 
     fill_block(&b, t->rank);
-    cmn_nccl.reduce(t->self, b.data, n);
+    by_slices(t->self, b.data, n, 1, 1);
     read_block(&b, "reduce");
     if (t->rank == 0) {
         check_range(&b, 0, n, t->size * (t->size + 1) / 2, "reduce");
     }
     fill_block(&b, t->rank);
-    cmn_nccl.bcast(t->self, b.data, n);
+    cmn_nccl_bcast(t->self, b.data, n);
     read_block(&b, "bcast");
     check_range(&b, 0, n, 1, "bcast");
     free_block(&b);
@@ -65,7 +76,7 @@ static void try_slices(const struct nccl_test *t, size_t n, int slices)
     make_block(&b, n);
     fill_block(&b, t->rank);
     fake.reductions = fake.scattered = 0;
-    cmn_nccl.reduce_scatter(t->self, b.data, n, slices);
+    by_slices(t->self, b.data, n, slices, 1);
     CHECK_SAYING(!STAND_IN || ((size_t)fake.scattered == (equal ? n : 0) &&
                                (size_t)fake.reductions == (equal ? 0 : n)),
                  "%zu floats in %d slices: %ld by one call, %ld by reduces", n, slices,
@@ -76,7 +87,7 @@ static void try_slices(const struct nccl_test *t, size_t n, int slices)
         check_range(&b, at, count, t->size * (t->size + 1) / 2, "reduce_scatter");
     }
     fill_block(&b, t->rank);
-    cmn_nccl.allgather(t->self, b.data, n, slices);
+    by_slices(t->self, b.data, n, slices, 0);
     read_block(&b, "allgather");
     for (int i = 0; i < slices; i++) {
         cmn_slice(n, slices, i, &at, &count);
@@ -94,7 +105,7 @@ static void in_groups(const struct cmn_topology *place, const char *name)
     struct cmn_topology here = *place;
 
     here.device = 0;
-    CHECK_SAYING(!cmn_nccl.refuses(&here, &options), "%s", name);
+    CHECK_SAYING(!cmn_nccl_refuses(&here, &options), "%s", name);
     for (size_t g = 0; g < COUNT(groups); g++) {
         struct nccl_test t;
         open_group(&t, &here, groups[g].comm, groups[g].name);
@@ -104,7 +115,7 @@ static void in_groups(const struct cmn_topology *place, const char *name)
                 try_slices(&t, lengths[i], slices);
             }
         }
-        cmn_nccl.close(t.self);
+        cmn_nccl_close(t.self);
     }
     CHECK_SAYING(fake.alive == 0, "%s: %d things were not given back", name, fake.alive);
 }
@@ -130,7 +141,7 @@ static void must_fail(struct nccl_test *t, int lost, const char *const says[], i
         cmn_nccl_begin(t->self, b.data, 1000, CMN_FP16, 0);
         said = fatal_of(cmn_nccl_end(t->self));
     } else {
-        said = fatal_of(cmn_nccl.allreduce(t->self, b.data, 1000));
+        said = fatal_of(allreduce(t->self, b.data, 1000));
     }
     CHECK(said && check_lost == lost);
     for (int i = 0; said && i < n; i++) {
@@ -158,7 +169,7 @@ static void nccl_reports_an_error(void **state)
         fake.calls_to_failure = later * 2;
         fake.stuck = 1;
         must_fail(&t, 1, says, COUNT(says));
-        cmn_nccl.close(t.self);
+        cmn_nccl_close(t.self);
         CHECK(fake.alive == 0);
     }
     all_well();
@@ -178,7 +189,7 @@ static void cuda_reports_an_error(void **state)
     fake.event = cudaErrorUnknown;
     fake.stuck = 1;
     must_fail(&t, 0, says, COUNT(says));
-    cmn_nccl.close(t.self);
+    cmn_nccl_close(t.self);
     all_well();
     fail_on_all_ranks();
 }
@@ -199,7 +210,7 @@ static void nothing_comes(void **state)
         fake.stuck = 1;
         fake.abort_hangs = hangs;
         must_fail(&t, 1, says, COUNT(says));
-        cmn_nccl.close(t.self);
+        cmn_nccl_close(t.self);
         CHECK_SAYING(!fake.alive == !hangs, "%d things were not given back", fake.alive);
     }
     fake.alive = 0;
@@ -212,7 +223,7 @@ static const char *said_by(const struct nccl_test *t, int way, const struct gpu_
                            float *all)
 {
     if (way == 0) {
-        return fatal_of(cmn_nccl.allreduce(t->self, b->data, b->n));
+        return fatal_of(cmn_nccl_bcast(t->self, b->data, b->n));
     }
     if (way == 1) {
         cmn_nccl_begin(t->self, b->data, b->n, CMN_FP32, 0);
@@ -225,7 +236,7 @@ static const char *said_by(const struct nccl_test *t, int way, const struct gpu_
 /* The last rank's own GPU never comes to the operation: it is no other rank that this one waits for. */
 static void own_gpu_hangs(void **state)
 {
-    const char *const what[] = {"allreduce of 100 floats", "allreduce of 100 floats",
+    const char *const what[] = {"broadcast of 100 floats", "allreduce of 100 floats",
                                 "allgather of 100 floats"};
     int own = top.rank == top.size - 1;
 
@@ -250,7 +261,7 @@ static void own_gpu_hangs(void **state)
         fake.hangs = 0;
         free_block(&b);
         free_block(&all);
-        cmn_nccl.close(t.self);
+        cmn_nccl_close(t.self);
         CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
     }
     all_well();
@@ -267,10 +278,10 @@ static void start_fails(void **state)
     t.group = (struct cmn_group){top.world, "world", &top, &options};
     fake.state = ncclInvalidUsage;
     fake.calls_to_failure = 0; /* NCCL may be done at the second question */
-    CHECK(cmn_nccl.open(&t.self, &t.group) == -1);
+    CHECK(cmn_nccl_open(&t.self, &t.group) == -1);
     CHECK_SAYING(strstr(cmn_reason(), "nccl: world: start"), "%s", cmn_reason());
     CHECK(fake.aborts == 1);
-    cmn_nccl.close(t.self);
+    cmn_nccl_close(t.self);
     all_well();
     fail_on_all_ranks();
 }
@@ -310,7 +321,7 @@ static void memory_of_nccl(void **state)
             host[i] = whole((size_t)i, t.rank);
         }
         CHECK(cmn_device_write(memory, host, N) == 0);
-        cmn_nccl.allreduce(t.self, memory, N);
+        allreduce(t.self, memory, N);
         CHECK(cmn_device_read(host, memory, N) == 0);
         for (int i = 0; i < N; i++) {
             CHECK(host[i] == whole((size_t)i, 0) * (float)(t.size * (t.size + 1) / 2));
@@ -319,8 +330,8 @@ static void memory_of_nccl(void **state)
         cmn_nccl_room(other.self, N, CMN_BF16);
         cmn_nccl_room(other.self, 2 * N, CMN_BF16);
         CHECK(fake.registered == (way == 3 ? 3 : way == 1 ? 0 : 2));
-        cmn_nccl.close(other.self);
-        cmn_nccl.close(t.self);
+        cmn_nccl_close(other.self);
+        cmn_nccl_close(t.self);
         cmn_device_mail_close(mail);
         CHECK_SAYING(fake.alive == 0 && fake.registered == 0, "%d things were not given back",
                      fake.alive);
@@ -338,18 +349,8 @@ static void choice(void **state)
     needs_the_stand_in();
     all_well();
     on_cpu.device = -1;
-    CHECK(cmn_nccl.refuses(&on_cpu, &options));
-    CHECK(cmn_transport_inter(&on_cpu, &options) == &cmn_mpi);
-    CHECK(cmn_transport_intra(&top, &options) == &cmn_nccl);
-    CHECK(cmn_transport_inter(&top, &options) == &cmn_nccl);
-    CHECK_SAYING(strstr(cmn_mpi.refuses(&top, &options), "non_cuda_aware"), "mpi");
-    options.intra = CMN_INTRA_MPI;
-    CHECK(!cmn_transport_intra(&top, &options));
-    CHECK_SAYING(strstr(cmn_reason(), "not CUDA-aware"), "%s", cmn_reason());
-    fake.mpi_knows_gpus = 1;
-    CHECK(cmn_transport_intra(&top, &options) == &cmn_mpi);
-    CHECK(cmn_transport_inter(&top, &options) == &cmn_nccl);
-    CHECK(cmn_transport_inter(&on_cpu, &options) == &cmn_mpi);
+    CHECK(cmn_nccl_refuses(&on_cpu, &options));
+    CHECK(!cmn_nccl_refuses(&top, &options));
     all_well();
     fail_on_all_ranks();
 }

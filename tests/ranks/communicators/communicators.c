@@ -204,10 +204,7 @@ static void exchange_everywhere(const struct cmn_topology *t, const char *shape)
     struct place place = {.t = t, .shape = shape};
 
     for (int k = 0; (place.c = cmn_communicator_at(k)); k++) {
-        /* Those without memory of their own have no transport within a node: CMN_DEBUG_INTRA
-         * changes nothing. */
-        if (!place.c->sums || !willing(place.c, t) ||
-            (options.intra != CMN_INTRA_AUTO && !place.c->memory)) {
+        if (!place.c->sums || !willing(place.c, t)) {
             continue;
         }
         for (size_t i = 0; i < COUNT(length); i++) {
@@ -220,27 +217,13 @@ static void exchange_everywhere(const struct cmn_topology *t, const char *shape)
 }
 
 /* What runs in this program is all that does not refuse; the test `choice` knows which ones may. */
-static void sums_over(enum cmn_intra_transport transport)
-{
-    options.intra = transport;
-    refused[0] = '\0';
-    in_every_world(exchange_everywhere);
-    printf("# refused somewhere%s:%s\n", transport ? ", mpi within a node" : "",
-           refused[0] ? refused : " none");
-    options.intra = CMN_INTRA_AUTO;
-    fail_on_all_ranks();
-}
-
 static void sums(void **state)
 {
     (void)state;
-    sums_over(CMN_INTRA_AUTO);
-}
-
-static void sums_by_mpi(void **state)
-{
-    (void)state;
-    sums_over(CMN_INTRA_MPI);
+    refused[0] = '\0';
+    in_every_world(exchange_everywhere);
+    printf("# refused somewhere:%s\n", refused[0] ? refused : " none");
+    fail_on_all_ranks();
 }
 
 static void compare_with_naive(const struct cmn_topology *t, const char *shape)
@@ -323,19 +306,15 @@ static void choose_everything(const struct cmn_topology *t, const char *shape)
     const struct cmn_communicator *c;
     const char *why = NULL;
 
-    for (int word = CMN_INTRA_AUTO; word <= CMN_INTRA_MPI; word++) {
-        options.intra = word;
-        for (int k = 0; (c = cmn_communicator_at(k)); k++) {
-            int refuses = must_refuse(c->name, t);
-            const struct cmn_communicator *found = choose_on(t, c->name, &why);
-            CHECK(c->cpu && c->gpu && c->use && c->open && c->allreduce && c->close);
-            CHECK_SAYING(found == (refuses ? NULL : c), "%s, nodes %s, within %d: %s", c->name,
-                         shape, word, refuses ? "does not refuse" : cmn_reason());
-            CHECK_SAYING(!refuses || strstr(cmn_reason(), c->name), "%s", cmn_reason());
-            CHECK(refuses || !strcmp(why, "as asked"));
-        }
+    for (int k = 0; (c = cmn_communicator_at(k)); k++) {
+        int refuses = must_refuse(c->name, t);
+        const struct cmn_communicator *found = choose_on(t, c->name, &why);
+        CHECK(c->cpu && c->gpu && c->use && c->open && c->allreduce && c->close);
+        CHECK_SAYING(found == (refuses ? NULL : c), "%s, nodes %s: %s", c->name, shape,
+                     refuses ? "does not refuse" : cmn_reason());
+        CHECK_SAYING(!refuses || strstr(cmn_reason(), c->name), "%s", cmn_reason());
+        CHECK(refuses || !strcmp(why, "as asked"));
     }
-    options.intra = CMN_INTRA_AUTO;
 }
 
 static void choice(void **state)
@@ -357,30 +336,23 @@ static void choice(void **state)
 static void choose_automatically(const struct cmn_topology *t, const char *shape)
 {
     char want[64], mine[64] = "";
+    const char *why = "";
+    const struct cmn_communicator *c = choose_on(t, "auto", &why);
 
-    for (int word = CMN_INTRA_AUTO; word <= CMN_INTRA_MPI; word++) {
-        const char *why = "";
-        const struct cmn_communicator *c;
-        options.intra = word;
-        c = choose_on(t, "auto", &why);
-        CHECK_SAYING(c, "nodes %s: %s", shape, cmn_reason());
-        CHECK_SAYING(c && c->sums && !c->refuses(t, &options), "nodes %s", shape);
-        snprintf(want, sizeof want,
-                 t->size == 1         ? "auto: one rank"
-                 : t->inter_size == 1 ? "auto: one node"
-                                      : "auto: %d nodes, 4 MiB in ",
-                 t->inter_size);
-        CHECK_SAYING(strstr(why, want) == why, "%s", why);
-        CHECK_SAYING(t->inter_size == 1 || strstr(why, "flat") || (c && !strcmp(c->name, "flat")),
-                     "%s", why);
-        CHECK_SAYING(t->inter_size > 1 || t->size == 1 || (c && !strcmp(c->name, "shm")), "%s",
-                     why);
-        snprintf(mine, sizeof mine, "%s", c ? c->name : "");
-        CHECK_SAYING(same_everywhere(mine, sizeof mine), "nodes %s: ranks choose differently",
-                     shape);
-        printf("# nodes %s: %s, %s\n", shape, mine, why);
-    }
-    options.intra = CMN_INTRA_AUTO;
+    CHECK_SAYING(c, "nodes %s: %s", shape, cmn_reason());
+    CHECK_SAYING(c && c->sums && !c->refuses(t, &options), "nodes %s", shape);
+    snprintf(want, sizeof want,
+             t->size == 1         ? "auto: one rank"
+             : t->inter_size == 1 ? "auto: one node"
+                                  : "auto: %d nodes, 4 MiB in ",
+             t->inter_size);
+    CHECK_SAYING(strstr(why, want) == why, "%s", why);
+    CHECK_SAYING(t->inter_size == 1 || strstr(why, "flat") || (c && !strcmp(c->name, "flat")), "%s",
+                 why);
+    CHECK_SAYING(t->inter_size > 1 || t->size == 1 || (c && !strcmp(c->name, "shm")), "%s", why);
+    snprintf(mine, sizeof mine, "%s", c ? c->name : "");
+    CHECK_SAYING(same_everywhere(mine, sizeof mine), "nodes %s: ranks choose differently", shape);
+    printf("# nodes %s: %s, %s\n", shape, mine, why);
 }
 
 static void automatic(void **state)
@@ -394,7 +366,7 @@ static int group(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums),
-        cmocka_unit_test(sums_by_mpi),
+
         cmocka_unit_test(agree_with_naive),
         cmocka_unit_test(dummy_exchanges_nothing),
         cmocka_unit_test(choice),

@@ -1,4 +1,4 @@
-/* Transports × operations × groups × lengths × slices; run.sh adds × numbers of ranks. Values are
+/* Sums in shared memory and by messages × groups × lengths; run.sh adds × numbers of ranks. Values are
  * small integers, so sums are exact whatever the order of the additions, and known in closed
  * form. */
 #include "ranks/ranks.h"
@@ -11,23 +11,35 @@
 #include "transports/mpi.h"
 #include "transports/shm.h"
 #include "transports/sums.h"
-#include "transports/transport.h"
 
-static const struct cmn_transport *const transports[] = {&cmn_mpi, &cmn_shm};
 static struct cmn_options options;
 
 enum { GUARD = 32, LENGTHS = 10 };
 static const size_t length[LENGTHS] = {0, 1, 3, 15, 16, 17, 33, 80, 1000, 70001};
 
-/* A transport at work in a group, with memory of the caller's or of its own. */
+/* Sums in a group, in shared memory or by messages in memory of the caller's. */
 struct bench {
-    const struct cmn_transport *t;
+    int shared;
     void *self;
     const char *group;
     int rank, ranks, call;
     float *memory, *data;
     size_t most;
 };
+
+static const char *name_of(const struct bench *b)
+{
+    return b->shared ? "shm" : "messages";
+}
+
+static void allreduce(const struct bench *b, size_t n)
+{
+    if (b->shared) {
+        cmn_shm_allreduce(b->self, b->data, n);
+    } else {
+        cmn_sums_run(b->self, b->data, n);
+    }
+}
 
 static float value(const struct bench *b, size_t i, int rank)
 {
@@ -50,126 +62,82 @@ static void fill(struct bench *b, size_t n)
     }
 }
 
-/* [from, to) holds the sums, or, with `of` a rank, that rank's values. */
-static void check_range(const struct bench *b, const char *op, size_t n, size_t from, size_t to,
-                        int of)
+static void check_sums(const struct bench *b, size_t n)
 {
-    for (size_t i = from; i < to; i++) {
-        float want = of < 0 ? sum(b, i) : value(b, i, of);
-        CHECK_SAYING(b->data[i] == want, "%s %s over %s, %zu floats, at %zu: %g, not %g",
-                     b->t->name, op, b->group, n, i, (double)b->data[i], (double)want);
+    for (size_t i = 0; i < n; i++) {
+        CHECK_SAYING(b->data[i] == sum(b, i), "%s over %s, %zu floats, at %zu: %g, not %g",
+                     name_of(b), b->group, n, i, (double)b->data[i], (double)sum(b, i));
     }
 }
 
-static void check_guards(const struct bench *b, const char *op, size_t n)
+static void check_guards(const struct bench *b, size_t n)
 {
     const float *end = b->memory + b->most + 2 * GUARD;
 
     for (const float *p = b->memory; p < end; p++) {
         CHECK_SAYING((p >= b->data && p < b->data + n) || *p == -77,
-                     "%s %s over %s, %zu floats, wrote at %td", b->t->name, op, b->group, n,
-                     p - b->data);
+                     "%s over %s, %zu floats, wrote at %td", name_of(b), b->group, n, p - b->data);
     }
 }
 
-static void whole_block(struct bench *b, size_t n)
+static int opened(struct bench *b, int shared, const struct cmn_group *group)
 {
-    fill(b, n);
-    b->t->allreduce(b->self, b->data, n);
-    check_range(b, "allreduce", n, 0, n, -1);
-    check_guards(b, "allreduce", n);
-    fill(b, n);
-    b->t->reduce(b->self, b->data, n);
-    check_range(b, "reduce", n, 0, b->rank == 0 ? n : 0, -1);
-    check_guards(b, "reduce", n);
-    fill(b, n);
-    b->t->bcast(b->self, b->data, n);
-    check_range(b, "bcast", n, 0, n, 0);
-    check_guards(b, "bcast", n);
-}
+    size_t floats;
 
-static void in_slices(struct bench *b, size_t n, int slices)
-{
-    size_t at, count;
-
-    fill(b, n);
-    b->t->reduce_scatter(b->self, b->data, n, slices);
-    if (b->rank < slices) {
-        cmn_slice(n, slices, b->rank, &at, &count);
-        check_range(b, "reduce_scatter", n, at, at + count, -1);
-    }
-    check_guards(b, "reduce_scatter", n);
-    fill(b, n);
-    b->t->allgather(b->self, b->data, n, slices);
-    for (int i = 0; i < slices; i++) {
-        cmn_slice(n, slices, i, &at, &count);
-        check_range(b, "allgather", n, at, at + count, i);
-    }
-    check_guards(b, "allgather", n);
-}
-
-static int opened(struct bench *b, const struct cmn_transport *t, const struct cmn_group *group)
-{
     memset(b, 0, sizeof *b);
-    b->t = t;
+    b->shared = shared;
     b->group = group->name;
     b->most = length[LENGTHS - 1];
     MPI_Comm_rank(group->comm, &b->rank);
     MPI_Comm_size(group->comm, &b->ranks);
-    CHECK_SAYING(t->open(&b->self, group) == 0, "%s", cmn_reason());
-    return b->self != NULL;
-}
-
-/* The memory that the data lies in: the transport's own where it wants that. */
-static void get_memory(struct bench *b)
-{
-    size_t floats = b->most + 2 * GUARD;
-
-    if (!b->t->memory) {
+    floats = b->most + 2 * GUARD;
+    if (!shared) {
+        b->self = cmn_sums_open(group->comm, group->options, 1);
         b->memory = malloc(floats * sizeof *b->memory);
-    } else {
-        CHECK_SAYING(b->t->memory(b->self, floats, &b->memory) == 0, "%s", cmn_reason());
-        CHECK((uintptr_t)b->memory % 64 == 0);
-        for (size_t i = 0; i < floats; i++) {
-            CHECK(b->memory[i] == 0);
-        }
+    } else if (cmn_shm_open(&b->self, group) || cmn_shm_memory(b->self, floats, &b->memory)) {
+        CHECK_SAYING(0, "%s", cmn_reason());
+        return 0;
     }
+    for (size_t i = 0; i < floats && shared; i++) {
+        CHECK(b->memory[i] == 0);
+    }
+    CHECK(!shared || (uintptr_t)b->memory % 64 == 0);
     b->data = b->memory + GUARD;
+    return 1;
 }
 
 static void end(struct bench *b)
 {
-    b->t->close(b->self);
-    if (!b->t->memory) {
+    if (b->shared) {
+        cmn_shm_close(b->self);
+    } else {
+        cmn_sums_close(b->self);
         free(b->memory);
     }
 }
 
-static void exercise(const struct cmn_transport *t, const struct cmn_group *group)
+static void exercise(int shared, const struct cmn_group *group)
 {
     struct bench b;
 
-    if (!opened(&b, t, group)) {
+    if (!opened(&b, shared, group)) {
         return;
     }
-    get_memory(&b);
     for (int i = 0; i < LENGTHS; i++) {
         for (int call = 0; call < 2; call++) {
-            whole_block(&b, length[i]);
-        }
-        for (int slices = 1; slices <= b.ranks; slices++) {
-            in_slices(&b, length[i], slices);
+            fill(&b, length[i]);
+            allreduce(&b, length[i]);
+            check_sums(&b, length[i]);
+            check_guards(&b, length[i]);
         }
     }
     end(&b);
 }
 
 /* Ranks of several real nodes share no memory. */
-static int connects(const struct cmn_transport *t, const struct cmn_topology *topology,
-                    const char *group)
+static int connects(int shared, const char *group)
 {
-    return !t->refuses(topology, &options) &&
-           (top.inter_size == 1 || !strcmp(group, "intra") || t == &cmn_mpi);
+    return !shared || top.inter_size == 1 || !strcmp(group, "intra");
 }
 
 static void groups_of(const struct cmn_topology *topology, const char *name)
@@ -180,47 +148,23 @@ static void groups_of(const struct cmn_topology *topology, const char *name)
         {topology->inter, "inter", topology, &options},
     };
 
-    for (size_t t = 0; t < COUNT(transports); t++) {
+    for (int shared = 0; shared < 2; shared++) {
         for (size_t i = topology == &top ? 0 : 1; i < COUNT(group); i++) {
+            struct cmn_group one = group[i];
             char text[64];
-            if (connects(transports[t], topology, group[i].name)) {
-                snprintf(text, sizeof text, "%s of %s", group[i].name, name);
-                group[i].name = text;
-                exercise(transports[t], &group[i]);
+            snprintf(text, sizeof text, "%s of %s", group[i].name, name);
+            one.name = text;
+            if (connects(shared, group[i].name)) {
+                exercise(shared, &one);
             }
         }
     }
 }
 
-static void operations(void **state)
+static void groups(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < COUNT(transports); t++) {
-        const char *why = transports[t]->refuses(&top, &options);
-        if (why) {
-            printf("# %s is left out: %s\n", transports[t]->name, why);
-        }
-    }
     in_every_world(groups_of);
-    fail_on_all_ranks();
-}
-
-/* MPI's own collectives, which serve the memory of a GPU; here they are told of one, and get the
- * CPU's. */
-static void collectives(void **state)
-{
-    struct cmn_topology on_gpu = top;
-    struct cmn_group group = {top.world, "world", &on_gpu, &options};
-
-    (void)state;
-#ifdef MPICH_VERSION
-    /* MPICH 4.0 crashes where a root other than 0 reduces in place. Nobody asks that of it: it does
-     * not say that it is CUDA-aware. */
-    printf("# left out: MPICH is not asked to reduce the memory of a GPU\n");
-    return;
-#endif
-    on_gpu.device = 0;
-    exercise(&cmn_mpi, &group);
     fail_on_all_ranks();
 }
 
@@ -232,13 +176,12 @@ static void chunks(void **state)
     struct bench b;
 
     (void)state;
-    for (size_t j = 0; j < COUNT(chunk) && opened(&b, &cmn_mpi, &group); j++) {
-        get_memory(&b);
+    for (size_t j = 0; j < COUNT(chunk) && opened(&b, 0, &group); j++) {
         for (int i = 0; i < LENGTHS && length[i] < 1000 * chunk[j]; i++) {
             fill(&b, length[i]);
             cmn_mpi_allreduce(&group, b.data, length[i], chunk[j]);
-            check_range(&b, "allreduce", length[i], 0, length[i], -1);
-            check_guards(&b, "allreduce", length[i]);
+            check_sums(&b, length[i]);
+            check_guards(&b, length[i]);
         }
         end(&b);
     }
@@ -252,8 +195,8 @@ static void ordered(float *data, size_t n, int rank)
     }
 }
 
-/* Lengths from one float to more pipeline steps than are in flight, with slices that end in the
- * middle of a chunk: every owner adds in the order of the ranks. */
+/* Lengths from one float to more segments than are in flight: every owner adds in the order of the
+ * ranks. */
 static void pairwise(void **state)
 {
     const size_t n[] = {1, 97, 1000, 15 * 1024 - 1, 70000, 2000003};
@@ -262,28 +205,21 @@ static void pairwise(void **state)
           *want = malloc(most * sizeof *data);
 
     (void)state;
+    options.exchange = CMN_EXCHANGE_PAIRWISE;
     for (size_t j = 0; j < COUNT(n); j++) {
         struct cmn_sums *s = cmn_sums_open(top.world, &options, 1);
-        size_t count = n[j], at, mine;
         for (int rank = 0; rank < top.size; rank++) {
-            ordered(theirs, count, rank);
-            for (size_t i = 0; i < count; i++) {
+            ordered(theirs, n[j], rank);
+            for (size_t i = 0; i < n[j]; i++) {
                 want[i] = rank ? want[i] + theirs[i] : theirs[i];
             }
         }
-        for (int slices = 1; slices <= top.size; slices++) {
-            ordered(data, count, top.rank);
-            cmn_sums_run_slices(s, data, count, slices, CMN_REDUCE_SCATTER | CMN_ALLGATHER);
-            CHECK_SAYING(!memcmp(data, want, count * sizeof *data), "%zu floats, %d slices", count,
-                         slices);
-            ordered(data, count, top.rank);
-            cmn_sums_run_slices(s, data, count, slices, CMN_REDUCE_SCATTER | CMN_GATHER);
-            CHECK(top.rank != 0 || !memcmp(data, want, count * sizeof *data));
-            cmn_slice(count, slices, top.rank < slices ? top.rank : 0, &at, &mine);
-            CHECK(top.rank >= slices || !memcmp(data + at, want + at, mine * sizeof *data));
-        }
+        ordered(data, n[j], top.rank);
+        cmn_sums_run(s, data, n[j]);
+        CHECK_SAYING(!memcmp(data, want, n[j] * sizeof *data), "%zu floats", n[j]);
         cmn_sums_close(s);
     }
+    options.exchange = CMN_EXCHANGE_AUTO;
     free(data);
     free(theirs);
     free(want);
@@ -456,10 +392,10 @@ static void memory_of_the_caller(void **state)
     void *self;
 
     (void)state;
-    CHECK(cmn_shm.open(&self, &group) == 0);
+    CHECK(cmn_shm_open(&self, &group) == 0);
     said = fatal_of(cmn_shm_counterparts(self, data, 16));
     CHECK_SAYING(said && strstr(said, "shared memory") && !check_lost, "%s", said);
-    cmn_shm.close(self);
+    cmn_shm_close(self);
     fail_on_all_ranks();
 }
 
@@ -470,22 +406,21 @@ static void same_bits(void **state)
     float *first = malloc(n * sizeof *first);
 
     (void)state;
-    for (size_t t = 0; t < COUNT(transports); t++) {
+    for (int shared = 0; shared < 2; shared++) {
         struct cmn_group group = {top.world, "world", &top, &options};
         struct bench b;
-        if (!connects(transports[t], &top, "world") || !opened(&b, transports[t], &group)) {
+        if (!connects(shared, "world") || !opened(&b, shared, &group)) {
             continue;
         }
-        get_memory(&b);
         for (int call = 0; call < 2; call++) {
             ordered(b.data, n, top.rank);
-            b.t->allreduce(b.self, b.data, n);
+            allreduce(&b, n);
             if (call == 0) {
                 memcpy(first, b.data, n * sizeof *first);
             }
         }
-        CHECK_SAYING(!memcmp(first, b.data, n * sizeof *first), "%s", b.t->name);
-        CHECK_SAYING(same_everywhere(first, n * sizeof *first), "%s", b.t->name);
+        CHECK_SAYING(!memcmp(first, b.data, n * sizeof *first), "%s", name_of(&b));
+        CHECK_SAYING(same_everywhere(first, n * sizeof *first), "%s", name_of(&b));
         end(&b);
     }
     free(first);
@@ -494,27 +429,26 @@ static void same_bits(void **state)
 
 static void two_at_once(void **state)
 {
-    const struct cmn_group world = {top.world, "world", &top, &options};
-    const struct cmn_group intra = {top.intra, "intra", &top, &options};
+    struct cmn_sums *first = cmn_sums_open(top.world, &options, 1),
+                    *second = cmn_sums_open(top.intra, &options, 1);
     float a[10], b[10];
-    void *first = NULL, *second = NULL;
+    const struct cmn_sum sum[] = {{a, 10, CMN_FP32, NULL}, {b, 10, CMN_FP32, NULL}};
 
     (void)state;
     for (int i = 0; i < 10; i++) {
         a[i] = 1;
         b[i] = 2;
     }
-    CHECK(cmn_mpi.open(&first, &world) == 0);
-    CHECK(cmn_mpi.open(&second, &intra) == 0);
-    cmn_mpi.allreduce(first, a, 10);
-    cmn_mpi.reduce_scatter(second, b, 10, 1);
-    cmn_mpi.allgather(second, b, 10, 1);
+    cmn_sums_begin(first, &sum[0]);
+    cmn_sums_begin(second, &sum[1]);
+    cmn_sums_progress(second, 1);
+    cmn_sums_progress(first, 1);
     for (int i = 0; i < 10; i++) {
         CHECK(a[i] == (float)top.size);
         CHECK(b[i] == 2 * (float)top.intra_size);
     }
-    cmn_mpi.close(first);
-    cmn_mpi.close(second);
+    cmn_sums_close(first);
+    cmn_sums_close(second);
     fail_on_all_ranks();
 }
 
@@ -540,23 +474,10 @@ static void slices(void **state)
     fail_on_all_ranks();
 }
 
-/* What transports refuse, and which one is taken within a node. */
-static void choice(void **state)
-{
-    (void)state;
-    CHECK(!cmn_mpi.refuses(&top, &options));
-    CHECK(cmn_transport_intra(&top, &options) == &cmn_shm);
-    options.intra = CMN_INTRA_MPI;
-    CHECK(cmn_transport_intra(&top, &options) == &cmn_mpi);
-    options.intra = CMN_INTRA_AUTO;
-    fail_on_all_ranks();
-}
-
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slices),      cmocka_unit_test(choice),
-        cmocka_unit_test(operations),  cmocka_unit_test(collectives),
+        cmocka_unit_test(slices),      cmocka_unit_test(groups),
         cmocka_unit_test(chunks),      cmocka_unit_test(pairwise),
         cmocka_unit_test(algorithms),  cmocka_unit_test(same_bits),
         cmocka_unit_test(two_at_once), cmocka_unit_test(memory_of_the_caller),
