@@ -113,16 +113,16 @@ size_t cmn_weights_file_seen(const char *name)
 void cmn_weights_file_keep_newer(const char *file, size_t seen)
 {
     size_t there = cmn_weights_file_seen(file);
-    char aside[PATH_MAX];
+    char older[PATH_MAX];
 
-    if (there <= seen || snprintf(aside, sizeof aside, "%s.1", file) >= (int)sizeof aside) {
+    if (there <= seen || snprintf(older, sizeof older, "%s.1", file) >= (int)sizeof older) {
         return;
     }
-    if (rename(file, aside)) {
+    if (rename(file, older)) {
         cmn_warn("%s has seen %zu images, more than the %zu of this training, which replaces it",
                  file, there, seen);
     } else {
         cmn_warn("%s has seen %zu images, more than the %zu of this training: it is kept as %s",
-                 file, there, seen, aside);
+                 file, there, seen, older);
     }
 }
