@@ -95,7 +95,8 @@ size_t cmn_weights_file_seen(const char *name)
 {
     int version[3], few;
     size_t seen = 0;
-    FILE *file = fopen(name, "rb");
+    struct stat st; /* a pipe would wait for its writer */
+    FILE *file = !stat(name, &st) && S_ISREG(st.st_mode) ? fopen(name, "rb") : NULL;
 
     if (file && fread(version, sizeof *version, 3, file) == 3) {
         if (version[0] < 1000 && version[1] < 1000 && 10L * version[0] + version[1] >= 2) {
