@@ -81,8 +81,8 @@ static const struct layer_case trainable[] = {
      FILMS "[crnn]\nhidden_filters=2\noutput_filters=3\nactivation=tanh\nbatch_normalize=1\n",
      9 * (2 * 2 + 2 * 2 + 2 * 3) + 14},
     {"batchnorm", IMAGES "[convolutional]\nfilters=3\nsize=1\nactivation=tanh\n[batchnorm]\n" BOTH,
-     3 * 2 + 3 + 6},
-    {"batchnorm, first", IMAGES "[batchnorm]\n", 4},
+     3 * 2 + 3 + 3},
+    {"batchnorm, first", IMAGES "[batchnorm]\n", 2},
 };
 
 static const struct layer_case others[] = {
