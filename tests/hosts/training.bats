@@ -129,8 +129,8 @@ FIRST="in each node's shared memory, and by its first rank between nodes"
         '[connected]' 'output=64' 'batch_normalize=1' 'activation=tanh' '[connected]' 'output=10' 'activation=linear' '[softmax]' >>norm.cfg
     train_on 1 norm.cfg -cmn_batch global
     mv "out/norm$FINAL.weights" one.weights
-    for keys in '-cmn_overlap off' '-cmn_overlap on' '-cmn_communicator hierarchical'; do
-        [[ $keys != *hierarchical ]] || local -x CMN_DEBUG_INTRA=mpi
+    for keys in '-cmn_overlap off' '-cmn_overlap on' '-cmn_communicator flat'; do
+        [[ $keys != *flat ]] || local -x CMN_DEBUG_INTRA=mpi
         # shellcheck disable=SC2086  # keys and their values
         CMN_DEBUG_BUCKET_MB=0.1 train_on 2+1 norm.cfg -cmn_batch global -cmn_sync_bn 1 -cmn_verify 1 $keys
         grep '^cmn: 3 ranks on 2 nodes' train.log
