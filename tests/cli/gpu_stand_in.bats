@@ -418,7 +418,7 @@ waits() {
         classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl -cmn_compress powersgd
     fails_clearly_on 2 'cmn_double_buffering=on does not go with communicator naive: it cannot exchange in the background: use flat' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator naive -cmn_double_buffering 1
-    CMN_DEBUG_INTRA=mpi fails_clearly_on 2 'single_node cannot be used here: .*mpi: MPI is not CUDA-aware' \
+    CMN_DEBUG_INTRA=mpi fails_clearly_on 2 'single_node cannot be used here: NCCL does not connect the ranks .CMN_DEBUG_INTRA=mpi.: use non_cuda_aware, or flat' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator single_node -cmn_double_buffering 1
     for ranks in 1 2; do
         fails_clearly_on $ranks "cmn_exact=on does not go with GPUs: NCCL's order of adding follows the number of ranks: train on the CPU \(-nogpu\), or remove cmn_exact" \
@@ -722,7 +722,7 @@ rnn() {
     fails_clearly_on 2 'flat cannot be used here: MPI is not CUDA-aware: use non_cuda_aware' classifier train small.data mlp.cfg -cmn \
         -cmn_communicator flat
     fails_clearly_on 2 'shm cannot be used here: .*use pure_nccl' classifier train small.data mlp.cfg -cmn -cmn_communicator shm
-    CMN_DEBUG_INTRA=mpi fails_clearly_on 2 'hierarchical cannot be used here: .*mpi: MPI is not CUDA-aware' classifier train small.data mlp.cfg -cmn \
+    CMN_DEBUG_INTRA=mpi fails_clearly_on 2 'hierarchical cannot be used here: NCCL does not connect the ranks .CMN_DEBUG_INTRA=mpi.: use non_cuda_aware, or flat' classifier train small.data mlp.cfg -cmn \
         -cmn_communicator hierarchical
 }
 
