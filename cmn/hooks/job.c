@@ -154,7 +154,8 @@ static void close_job(void)
  * OpenMP and hwloc would only tear down what idle threads of theirs still use. */
 static void end_process(int status)
 {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* these report in exit() */
+/* In exit() sanitizers report, and profilers of CUDA write their files. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(GPU)
     if (is_darknet) {
         fflush(NULL);
         _exit(status);
