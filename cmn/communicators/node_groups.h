@@ -38,9 +38,9 @@ const char *cmn_node_groups_refuse_within(const struct cmn_topology *t,
 struct cmn_topology cmn_node_groups_alone(const struct cmn_topology *t);
 struct cmn_topology cmn_node_groups_together(const struct cmn_topology *t);
 
-/* For struct cmn_communicator.open; of *t a copy is kept. *self becomes a zeroed struct of `bytes` bytes, which begins
- * with a struct cmn_node_groups. The first `across` ranks of every node exchange between nodes, where there
- * are several; 0 <= across <= t->least_intra. */
+/* For struct cmn_communicator.open; keeps a copy of *t. *self becomes a zeroed struct of `bytes` bytes,
+ * which begins with a struct cmn_node_groups. The first `across` ranks of every node exchange between
+ * nodes, where there are several; 0 <= across <= t->least_intra. */
 int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_topology *t,
                          const struct cmn_options *o, int across);
 

@@ -52,8 +52,8 @@ enum cmn_image_fit cmn_net_detector_fit(const struct cmn_net *net);
 /* ---- predictions ---- */
 
 /* Forward without training, of n images at once: cmn_net_inputs() and cmn_net_truths() floats
- * of each. `truth` may be NULL where nobody asks for the loss. Changes nothing but the layers'
- * outputs and the loss. */
+ * of each. `truth` may be NULL where nobody asks for the loss. Changes the layers' outputs, the
+ * loss, and the state of recurrent layers, which is 0 before: each image stands by itself. */
 void cmn_net_predict(struct cmn_net *net, float *input, float *truth, int n);
 
 /* The k classes of image i of the last prediction that have the highest outputs, the best

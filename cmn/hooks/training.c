@@ -227,7 +227,7 @@ static void tell_elsewhere(const struct list *options)
     cmn_cfg_free(&cfg);
 }
 
-/* Whether the section is [net], where the keys of cmn belong. */
+/* Returns whether the section that is being read is [net], where the keys of cmn belong. */
 static int is_net(void)
 {
     for (int i = 0; i < keys; i++) {
@@ -379,10 +379,11 @@ static struct cmn_data_cfg read_data(struct list *options)
         .eval = option_find_str(options, "eval", NULL),
         .classes = option_find_int_quiet(options, "classes", 0),
         .top = option_find_int_quiet(options, "top", 1),
+        .tag = cmn_job.command->answer == CMN_CLASSES && option_find_int_quiet(options, "tag", 0),
     };
 
     /* Images with several tags are no classes: top-1 says nothing about them. */
-    if (cmn_job.command->answer == CMN_CLASSES && option_find_int_quiet(options, "tag", 0)) {
+    if (d.tag) {
         d.valid = NULL;
     }
     return d;
@@ -401,9 +402,8 @@ void cmn_after_data_cfg(struct list *options)
         cmn_session_names(&cmn_job, &d);
     }
     if (cmn_job.command->does == CMN_TRAINS) {
-        if (cmn_job.command->answer == CMN_CLASSES && option_find_int_quiet(options, "tag", 0) &&
-            cmn_pairs_check_trait(&cmn_job.options, CMN_TRAINS_OTHER_FILES,
-                                  "tag=1 in the .data file")) {
+        if (d.tag && cmn_pairs_check_trait(&cmn_job.options, CMN_TRAINS_OTHER_FILES,
+                                           "tag=1 in the .data file")) {
             cmn_fatal_reason();
         }
         cmn_session_data(&cmn_job, &d);

@@ -344,7 +344,7 @@ void cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d)
     if (s->valid_list[0] && s->command->answer == CMN_BOXES) {
         cmn_boxes_open(&s->boxes, s->valid_list, "");
     }
-    if (s->command->answer == CMN_CLASSES) {
+    if (s->command->answer == CMN_CLASSES && !d->tag) {
         hash_classes(s, d);
     }
     if (s->valid_list[0] && s->command->answer == CMN_CLASSES) {

@@ -17,6 +17,7 @@ struct cmn_report;
 struct cmn_data_cfg {
     const char *backup, *train, *valid;
     const char *labels, *names; /* of a classifier's classes, of a detector's */
+    int tag;                    /* a classifier's images have several tags: it reads no labels */
     const char *eval;           /* what an evaluation writes */
     int classes, top;
 };

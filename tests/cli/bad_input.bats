@@ -65,6 +65,12 @@ fails_apart() {
     cmn_only 'cmn_data=scatter does not go with tag=1 in the .data file: .*: give every host the files' "${train[@]}" "${scatter[@]}"
 }
 
+@test "images with several tags need no file of labels" {
+    mlp_cfg max_batches=1 >mlp.cfg
+    { grep -v '^labels=' small.data; echo tag=1; } >tags.data
+    "${mpiexec[@]}" -n 2 "$DARKNET" classifier train tags.data mlp.cfg -cmn >out.txt 2>err.txt || { cat err.txt; return 1; }
+}
+
 @test "unknown key in the cfg, with the nearest one" {
     mlp_cfg cmn_comunicator=flat >mlp.cfg
     cmn_only 'mlp.cfg:[0-9]+: unknown key cmn_comunicator.*cmn_communicator' "${train[@]}" -cmn

@@ -405,8 +405,6 @@ ended_again() {
     grep 'out/keys_best.weights is missing, or another training.s: it was the best of this one, of iteration [0-9]; ' train.log
     [[ -s out/keys_best.weights ]]
     # A trial without checkpoints leaves best weights that have seen less.
-    mkdir aside
-    cp out/*.checkpoint aside
     sed -i 's/^max_batches=.*/max_batches=2/' keys.cfg
     run_on 2 "${words[@]}" -cmn_checkpoint 0 -cmn_validate 1 -cmn_clip 0.1
     sed -i 's/^max_batches=.*/max_batches=12/' keys.cfg
