@@ -12,14 +12,14 @@
 #include "base/memory.h"
 #include "communicators/node_groups.h"
 #include "mpi/device.h"
-#include "transports/mpi.h"
+#include "mpi/call.h"
 
 extern const struct cmn_communicator cmn_communicator_non_cuda_aware;
 static const struct cmn_communicator *const copying = &cmn_communicator_non_cuda_aware;
 
 struct flat {
     struct cmn_node_groups groups; /* overlap or compressed alone, or neither */
-    struct cmn_group world;
+    const struct cmn_topology *topology;
     struct cmn_topology alone;      /* each rank a node of its own */
     void *copies;                   /* copying's; NULL: not through it */
     struct cmn_options by_messages; /* for it */
@@ -63,7 +63,7 @@ static int open_flat(void **self, const struct cmn_topology *t, const struct cmn
     struct flat *f = cmn_calloc(1, sizeof *f);
 
     *self = f;
-    f->world = (struct cmn_group){t->world, "world", t, o};
+    f->topology = t;
     f->alone = cmn_node_groups_alone(t);
     if (cmn_compressed_wanted(t, o)) {
         f->groups.compressed = cmn_compressed_open(&f->alone, o, 1, NULL);
@@ -83,7 +83,8 @@ static void allreduce_flat(void *self, const struct cmn_exchange *x)
     } else if (f->groups.overlap || f->groups.compressed) {
         cmn_node_groups_allreduce(f, x);
     } else {
-        cmn_mpi_allreduce(&f->world, x->block.data, x->block.n + x->metrics.n, CMN_MPI_FLOATS);
+        cmn_mpi_allreduce(x->block.data, x->block.n + x->metrics.n, CMN_MPI_FLOATS,
+                          f->topology->world);
     }
 }
 
@@ -133,7 +134,7 @@ static const char *no_begin_flat(void *self)
     if (f->copies || f->groups.compressed) {
         return NULL;
     }
-    if (f->world.topology->device >= 0) {
+    if (f->topology->device >= 0) {
         return "MPI sums a GPU's memory in calls that block, and makes no progress by itself: use "
                "NCCL, or non_cuda_aware";
     }

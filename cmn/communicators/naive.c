@@ -13,7 +13,6 @@
 #include "base/memory.h"
 #include "mpi/call.h"
 #include "mpi/device.h"
-#include "transports/mpi.h"
 
 static const char *refuses_naive(const struct cmn_topology *t, const struct cmn_options *o)
 {
@@ -23,21 +22,22 @@ static const char *refuses_naive(const struct cmn_topology *t, const struct cmn_
 
 static int open_naive(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
-    struct cmn_group *world = cmn_calloc(1, sizeof *world);
+    const struct cmn_topology **kept = cmn_calloc(1, sizeof *kept);
 
-    *world = (struct cmn_group){t->world, "world", t, o};
-    *self = world;
+    (void)o;
+    *kept = t;
+    *self = kept;
     return 0;
 }
 
 static void allreduce_naive(void *self, const struct cmn_exchange *x)
 {
-    const struct cmn_group *world = self;
+    const struct cmn_topology *t = *(const struct cmn_topology **)self;
 
     for (int i = 0; i < x->tensors; i++) {
-        cmn_mpi_allreduce(world, x->tensor[i].data, x->tensor[i].n, CMN_MPI_CHUNK);
+        cmn_mpi_allreduce(x->tensor[i].data, x->tensor[i].n, CMN_MPI_CHUNK, t->world);
     }
-    cmn_mpi_allreduce(world, x->metrics.data, x->metrics.n, CMN_MPI_CHUNK);
+    cmn_mpi_allreduce(x->metrics.data, x->metrics.n, CMN_MPI_CHUNK, t->world);
 }
 
 const struct cmn_communicator cmn_communicator_naive = {

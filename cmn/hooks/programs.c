@@ -9,9 +9,7 @@
 #include "base/log.h"
 #include "hooks/job.h"
 #include "mpi/call.h"
-#include "mpi/group.h"
 #include "mpi/topology.h"
-#include "transports/mpi.h"
 #include "transports/sums.h"
 
 struct cmn_world cmn_get_world(void)
@@ -80,10 +78,9 @@ static void close_sums(void)
 static void sum(float *data, size_t n)
 {
     const struct cmn_topology *t = &cmn_job.topology;
-    const struct cmn_group world = {t->world, "world", t, &cmn_job.options};
 
     if (t->device >= 0 || n < SMALL) {
-        cmn_mpi_allreduce(&world, data, n, CMN_MPI_FLOATS);
+        cmn_mpi_allreduce(data, n, CMN_MPI_FLOATS, t->world);
         return;
     }
     if (!sums) {

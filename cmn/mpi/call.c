@@ -65,6 +65,17 @@ void cmn_mpi_bcast(void *data, size_t n, MPI_Datatype type, MPI_Comm group)
     }
 }
 
+void cmn_mpi_allreduce(float *data, size_t n, size_t most, MPI_Comm group)
+{
+    int ranks;
+
+    MPI_Comm_size(group, &ranks);
+    for (size_t at = 0; at < n && ranks > 1; at += most) {
+        int count = (int)(n - at < most ? n - at : most);
+        MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, data + at, count, MPI_FLOAT, MPI_SUM, group));
+    }
+}
+
 void cmn_mpi_send(const void *data, size_t bytes, int to, int tag, MPI_Comm group)
 {
     for (size_t at = 0; at < bytes; at += CMN_MPI_CHUNK) {

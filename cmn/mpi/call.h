@@ -30,6 +30,16 @@ enum { CMN_MPI_CHUNK = 1 << 28 };
  * exceed an int. */
 void cmn_mpi_bcast(void *data, size_t n, MPI_Datatype type, MPI_Comm group);
 
+/* Floats in a call of MPI_Allreduce where no other length is asked for. It bounds the temporary that
+ * Open MPI allocates in each call. Of 1/4 to 8 MiB, 4 MiB took the least time
+ * (docs/reference/performance.md). */
+enum { CMN_MPI_FLOATS = 1024 * 1024 };
+
+/* Collective over the group, blocking. The sum of n floats at `data`, in place, by MPI_Allreduce
+ * with at most `most` (<= CMN_MPI_CHUNK) floats in a call. The memory may be a GPU's where MPI is
+ * CUDA-aware. Sums by messages of our own: transports/sums.h. */
+void cmn_mpi_allreduce(float *data, size_t n, size_t most, MPI_Comm group);
+
 /* Blocking. `bytes` of any size from one rank of the group to another, which both know. */
 void cmn_mpi_send(const void *data, size_t bytes, int to, int tag, MPI_Comm group);
 void cmn_mpi_recv(void *data, size_t bytes, int from, int tag, MPI_Comm group);

@@ -8,7 +8,6 @@
 
 #include "config/options.h"
 #include "mpi/call.h"
-#include "transports/mpi.h"
 #include "transports/shm.h"
 #include "transports/sums.h"
 
@@ -179,7 +178,7 @@ static void chunks(void **state)
     for (size_t j = 0; j < COUNT(chunk) && opened(&b, 0, &group); j++) {
         for (int i = 0; i < LENGTHS && length[i] < 1000 * chunk[j]; i++) {
             fill(&b, length[i]);
-            cmn_mpi_allreduce(&group, b.data, length[i], chunk[j]);
+            cmn_mpi_allreduce(b.data, length[i], chunk[j], top.world);
             check_sums(&b, length[i]);
             check_guards(&b, length[i]);
         }
