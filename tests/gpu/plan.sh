@@ -19,21 +19,22 @@ plan() {
 nvidia-smi        5 nvidia-smi
 libraries         5 libraries
 check            10 check
-cpu-and-gpu      25 gpu_test against_the_cpu
-two-ranks        35 gpu_test two_ranks
-late             40 gpu_test exchanges
-broken           20 gpu_test broken_exchanges
-late-on-4        35 gpu_test exchanges_of_four
-overlap          40 gpu_test overlap
-communicators    55 gpu_test several_ranks
-layers           50 gpu_test layers
-alexeyab         25 gpu_test alexeyab
-training         30 gpu_test training
-messages         25 gpu_test messages
-sanitizer        45 gpu_test sanitizer
-faults           30 gpu_test faults
+cpu-and-gpu      15 gpu_test against_the_cpu
+two-ranks        15 gpu_test two_ranks
+late             50 gpu_test exchanges
+broken           25 gpu_test broken_exchanges
+late-on-4        90 gpu_test exchanges_of_four
+overlap          20 gpu_test overlap
+communicators    35 gpu_test several_ranks
+layers           45 gpu_test layers
+alexeyab         20 gpu_test alexeyab
+training         15 gpu_test training
+messages         15 gpu_test messages
+sanitizer        40 gpu_test sanitizer
+faults           20 gpu_test faults
 speed            75 gpu_test speed
-mnist            20 gpu_test mnist
+profile          40 gpu_test profile
+mnist            10 gpu_test mnist
 END
 }
 
@@ -219,7 +220,7 @@ out=${1:-gpu-results}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 (($# == 0)) || shift
-export GPU_TEST_TMP=${GPU_TEST_TMP:-${TMPDIR:-/tmp}/gpu-test-$UID} GPU_TEST_REQUIRED=1 GPU_TEST_LIMIT=${GPU_TEST_LIMIT:-40}
+export GPU_TEST_TMP=${GPU_TEST_TMP:-${TMPDIR:-/tmp}/gpu-test-$UID} GPU_TEST_REQUIRED=1 GPU_TEST_LIMIT=${GPU_TEST_LIMIT:-75}
 export GPU_PLAN_SECONDS MPIEXEC NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 find_files
 main "$@"

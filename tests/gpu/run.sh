@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-root=$PWD count=0 failed=0
+root=$PWD count=0 failed=0 mps_control=
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
 : "${MPIEXEC:=mpiexec --oversubscribe --bind-to none$( ((UID)) || echo ' --allow-run-as-root')}"
 read -ra mpiexec <<<"$MPIEXEC"
@@ -20,7 +20,7 @@ export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo}
 : "${GPU_TEST_LIMIT:=120}" "${GPU_TEST_REQUIRED:=}" "${GPU_TEST_ACCURACY:=0.98}"
 work=${GPU_TEST_TMP:-$(mktemp -d)}
 mkdir -p "$work"
-[[ -n ${GPU_TEST_TMP:-} ]] || trap 'rm -rf "$work"' EXIT
+trap 'end_mps; [[ -n ${GPU_TEST_TMP:-} ]] || rm -rf "$work"' EXIT
 
 # report WHAT RESULT [LOG]: RESULT is ok, "skip WHY", or what is wrong.
 report() {
@@ -218,11 +218,52 @@ detector() {
     side_by_side yolo 1e-2
 }
 
+# CUDA's MPS lets the kernels of several processes run on a GPU at the same time. Without it the processes take turns, milliseconds
+# each, and a kernel of NCCL waits for that of another rank all its turn. Sets CUDA_MPS_PIPE_DIRECTORY where it is installed.
+start_mps() {
+    local program
+    for program in nvidia-cuda-mps-control /usr/local/nvidia/bin/nvidia-cuda-mps-control; do
+        program=$(command -v "$program") && break
+    done
+    if [[ -z $program ]]; then
+        echo '# nvidia-cuda-mps-control is not installed: ranks of a GPU take turns'
+        return
+    fi
+    mkdir -p mps
+    export CUDA_MPS_PIPE_DIRECTORY=$work/mps CUDA_MPS_LOG_DIRECTORY=$work/mps
+    if ! timeout 10 "$program" -d >mps/said 2>&1; then
+        sed 's/^/# nvidia-cuda-mps-control: /' mps/said
+        unset CUDA_MPS_PIPE_DIRECTORY
+        return
+    fi
+    mps_control=$program
+}
+
+# The daemon that start_mps has started ends with this script. Processes that come later find the GPU without it.
+end_mps() {
+    [[ -n $mps_control ]] || return 0
+    echo quit | timeout 10 "$mps_control" >/dev/null || true
+    unset CUDA_MPS_PIPE_DIRECTORY
+    mps_control=
+}
+
 # More ranks than GPUs: NCCL has to be talked into it. Sets wrapper and CMN_DEBUG_SHARE_GPUS, or why_not.
 find_a_way_to_share() {
     # shellcheck disable=SC2016  # each rank's own shell expands it
     local by_name='NCCL_HOSTID=host-$OMPI_COMM_WORLD_RANK exec "$@"'
     export CMN_DEBUG_SHARE_GPUS=
+    if ((gpus == 1)) && [[ -z ${CUDA_MPS_PIPE_DIRECTORY:-} ]]; then
+        start_mps
+        if [[ -n ${CUDA_MPS_PIPE_DIRECTORY:-} ]]; then
+            CMN_DEBUG_SHARE_GPUS=1 wrapper=(sh -c "$by_name" sh) why_not=
+            if train 2 step -cmn_communicator pure_nccl; then
+                echo '# the ranks share the GPU by MPS, and each has an NCCL_HOSTID of its own'
+                return
+            fi
+            tail -n 15 log mps/*log 2>/dev/null | sed 's/^/# by MPS: /'
+            end_mps
+        fi
+    fi
     wrapper=() why_not=
     if train 2 step -cmn_communicator pure_nccl; then return; fi
     CMN_DEBUG_SHARE_GPUS=1
@@ -245,6 +286,7 @@ know_the_way() {
     if [[ -f way ]]; then
         # shellcheck disable=SC1091  # two_ranks has written it
         . ./way
+        [[ -z ${CUDA_MPS_PIPE_DIRECTORY:-} ]] || start_mps
     elif ((gpus < 2)); then
         CMN_DEBUG_SHARE_GPUS=1 why_not='how NCCL shares a GPU is not known: two_ranks comes first'
     fi
@@ -483,6 +525,7 @@ pid_of_rank() {
 # A rank that dies, and one that is stalled, in the middle of training.
 faults() {
     local signal job pid begin status i
+    end_mps # a process that is killed could take its neighbours along
     for signal in KILL STOP; do
         if [[ -n $why_not && $signal == STOP ]]; then
             report 'a stalled rank is noticed' "skip $why_not"
@@ -523,12 +566,13 @@ two_ranks() {
     else
         report 'pure_nccl, 2 ranks on one GPU' "${why_not:+skip }${why_not:-ok}"
     fi
-    declare -p wrapper CMN_DEBUG_SHARE_GPUS why_not | sed 's/^declare -[-ax]* //' >way
+    declare -p wrapper CMN_DEBUG_SHARE_GPUS why_not ${CUDA_MPS_PIPE_DIRECTORY+CUDA_MPS_PIPE_DIRECTORY} | sed 's/^declare -[-ax]* //' >way
 }
 
 # What writes outside of its memory, or two threads at a time, in Darknet's kernels and in those of cmn.
 sanitizer() {
     local tool program='' candidate
+    end_mps # it takes no debugger
     for candidate in compute-sanitizer /usr/local/cuda*/bin/compute-sanitizer /opt/nvidia/*/*/compute-sanitizer; do
         program=$(command -v "$candidate") && break
     done
@@ -589,6 +633,37 @@ speed() {
     done
     export NVIDIA_TF32_OVERRIDE=0
     exchange_speed
+}
+
+# Where the time of a micro-batch goes on the GPU: the kernels of 64 images of resnet50 in bf16, by Nsight Compute, about a step of
+# them behind the first steps.
+profile() {
+    local program='' candidate
+    for candidate in ncu /usr/local/cuda*/bin/ncu /opt/nvidia/nsight-compute/*/ncu; do
+        program=$(command -v "$candidate") && break
+    done
+    if [[ -z $program ]]; then
+        report 'a profile of resnet50' 'skip ncu is not installed'
+        return
+    fi
+    shape resnet50 64 224 || { report 'a profile of resnet50' 'skip there is no resnet50.cfg'; return; }
+    sed -i 's/^max_batches=.*/max_batches=8/' resnet50.cfg
+    { cat data/mnist/labels.txt; seq -f 'none-%.0f' 990; } >1000.labels
+    printf '%s\n' classes=1000 train=train.list valid=data/mnist/valid.list labels=1000.labels backup=out top=1 >1000.data
+    end_mps
+    local command=(classifier train 1000.data)
+    local wrapper=("$program" --metrics gpu__time_duration.sum --print-kernel-base function --print-units base --csv --log-file "$work/profile.csv"
+        --launch-skip "${GPU_TEST_SKIP:-3000}" --launch-count "${GPU_TEST_LAUNCHES:-2000}")
+    if train 1 resnet50 -cmn_mixed bf16 -cmn_verify 0 && grep -q gpu__time_duration "$work/profile.csv"; then
+        awk -F '","' '/"Kernel Name"/ { for (i = 1; i <= NF; ++i) if ($i == "Kernel Name") name = i; next }
+            name && /gpu__time_duration/ { t = $NF; gsub(/[",]/, "", t); time[$name] += t / 1e6; ++calls[$name]; all += t / 1e6 }
+            END { for (k in time) printf "# %8.3f ms %5.1f %% %5d  %.90s\n", time[k], 100 * time[k] / all, calls[k], k }' \
+            "$work/profile.csv" | sort -k 2 -rn | head -n 40
+        report 'a profile of resnet50' ok
+    else
+        report 'a profile of resnet50' "$(why_not_trained)" log
+        head -n 5 "$work/profile.csv" | sed 's/^/# /' || true
+    fi
 }
 
 # How long sums take, and where the time of a step goes.
