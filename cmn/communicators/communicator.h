@@ -11,6 +11,17 @@
 #include "compression/shards.h"
 #include "mpi/topology.h"
 
+/* cmn_exact: which micro-batches of a step each rank of the world has, [deal[r], deal[r + 1]), and
+ * where its addends lie (transports/sum_tree.h): the last one in the exchange's block and metrics,
+ * those before it, in order, from sum[0] on; that is memory of the communicator's, if it gives
+ * any, of as many floats. All ranks have the same number of these places, and perhaps no use for
+ * some of them. */
+struct cmn_addends {
+    const int *deal;
+    float **sum;
+    int sums;
+};
+
 /* What is exchanged in a step: the gradients one by one, and the block in which all of them lie.
  * The block may hold padding between tensors, which is zero on every rank. The metrics are a few
  * exact sums right behind the block: they may travel with it, but never through a lossy
@@ -28,9 +39,10 @@ struct cmn_exchange {
      * part of the difference; NULL: none. */
     float *average;
     float part;
-    /* For allreduce: where a communicator that has the sums in its caches anyway puts the sum of the
-     * block's squares, the same on all ranks; others leave it as it is. NULL: nobody asks. */
+    /* For allreduce: where a communicator that has the sums in its caches anyway puts the sum of
+     * the block's squares, the same on all ranks; others leave it as it is. NULL: nobody asks. */
     double *squares;
+    const struct cmn_addends *addends; /* NULL: each rank has one, its block */
     /* Of all ranks in a step, or 0. Gradients are sums over images: 16 bits hold the mean. */
     float images;
 };
@@ -40,13 +52,14 @@ struct cmn_exchange {
 struct cmn_sgd {
     float momentum;
     const float *rate, *decay, *scale; /* one for each tensor */
-    /* NULL: the momentum is part of the sums. Else it lies here as the gradients do in the block, in
-     * memory of `common`: u = scale * g + velocity + decay * w; velocity = momentum * u, and the
-     * block becomes 0 on all ranks. */
+    /* NULL: the momentum is part of the sums. Else it lies here as the gradients do in the block,
+     * in memory of `common`: u = scale * g + velocity + decay * w; velocity = momentum * u, and
+     * the block becomes 0 on all ranks. */
     float *velocity;
-    /* Optional, with velocity. Local; called once between sum and update, on all ranks with the same
-     * values: for each tensor the sum of the squares of its sums, then, with `looks_at_weights`, for
-     * each that of its weights. What it changes of rate, decay, scale and x->part counts. */
+    /* Optional, with velocity. Local; called once between sum and update, on all ranks with the
+     * same values: for each tensor the sum of the squares of its sums, then, with
+     * `looks_at_weights`, for each that of its weights. What it changes of rate, decay, scale and
+     * x->part counts. */
     void (*look)(void *self, const double *squares);
     void *look_self;
     int looks_at_weights;
@@ -54,20 +67,12 @@ struct cmn_sgd {
 
 struct cmn_state;
 
-/* How the sums of cmn_exact, which have an order of their own, are sent under a communicator's name
- * (ordered_sum.h). */
-enum cmn_in_order {
-    CMN_IN_ORDER_REFUSED,
-    CMN_IN_ORDER_BY_MESSAGES, /* between all ranks */
-    CMN_IN_ORDER_BY_SLICES, /* in a node's shared memory, and by a slice of each rank between nodes */
-    CMN_IN_ORDER_BY_FIRST, /* the same, and by the first rank of each node alone */
-};
-
 enum cmn_can {
     CMN_CASTS = 1,      /* send what cmn_compress=fp16 and bf16 ask for */
     CMN_COMPRESSES = 2, /* send what cmn_compress=powersgd makes of the gradients */
     CMN_DELAYS = 4,     /* exchange during the next step */
-    CMN_CAN_ALL = CMN_CASTS | CMN_COMPRESSES | CMN_DELAYS
+    CMN_ORDERS = 8,     /* add along the tree of cmn_exact */
+    CMN_CAN_ALL = CMN_CASTS | CMN_COMPRESSES | CMN_DELAYS | CMN_ORDERS
 };
 
 struct cmn_communicator {
@@ -76,7 +81,6 @@ struct cmn_communicator {
     const char *use;       /* when to use it */
     int sums;              /* 0: ranks are left different (dummy) */
     unsigned can[2];       /* what it can do on the CPU, and on GPUs: bits of enum cmn_can */
-    enum cmn_in_order in_order;
 
     /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use
      * instead), or NULL. */
@@ -87,9 +91,9 @@ struct cmn_communicator {
     int (*open)(void **self, const struct cmn_topology *t, const struct cmn_options *o);
     /* NULL where any memory will do. Collective, blocking. Zeroed memory of the CPU for `floats`
      * floats, aligned to 64 bytes; blocks and their metrics must lie in such memory, at the same
-     * place on all ranks, at a multiple of 64 bytes. On GPUs it is the GPU's memory, and any other will
-     * do, too, if perhaps not as fast. The communicator owns it until close.
-     * *memory becomes NULL where any memory will do after all. 0, or -1 with a reason. */
+     * place on all ranks, at a multiple of 64 bytes. On GPUs it is the GPU's memory, and any other
+     * will do, too, if perhaps not as fast. The communicator owns it until close. *memory becomes
+     * NULL where any memory will do after all. 0, or -1 with a reason. */
     int (*memory)(void *self, size_t floats, float **memory);
     /* NULL without step. Collective, blocking. Zeroed memory for `floats` floats that all ranks
      * of the node have in common; *first says whether this rank is the one to fill it. The
@@ -106,9 +110,9 @@ struct cmn_communicator {
      * momentum * u, or nothing, where the momentum is apart: the next step's gradients are added to
      * that. */
     void (*step)(void *self, const struct cmn_exchange *x, const struct cmn_sgd *sgd);
-    /* NULL without step. Local. Where step leaves the momentum that is not apart, of a block of `floats`: this rank
-     * holds the floats [*first, *first + *n), and zeros elsewhere; *copies ranks hold each float,
-     * an equal part of it. */
+    /* NULL without step. Local. Where step leaves the momentum that is not apart, of a block of
+     * `floats`: this rank holds the floats [*first, *first + *n), and zeros elsewhere; *copies
+     * ranks hold each float, an equal part of it. */
     void (*momentum)(void *self, size_t floats, size_t *first, size_t *n, int *copies);
     /* NULL where it cannot exchange in the background. Collective, in the same order everywhere,
      * not blocking. The block's floats below `upto`, an end of a tensor, hold what this rank has
@@ -118,8 +122,8 @@ struct cmn_communicator {
     /* NULL without begin. Local, not blocking. Advances what was begun. */
     void (*poll)(void *self);
     /* Optional, on GPUs. Collective, once all of an exchange is begun; allreduce must follow. What
-     * Darknet asks of the GPU from here on finds the sums, and no GPU is waited for: 1. 0: it can not,
-     * and has done nothing. */
+     * Darknet asks of the GPU from here on finds the sums, and no GPU is waited for: 1. 0: it can
+     * not, and has done nothing. */
     int (*order)(void *self);
     /* Optional. Why begin cannot be used here, or NULL. Local, the same on all ranks. */
     const char *(*no_begin)(void *self);
@@ -144,8 +148,8 @@ const char *cmn_communicator_refuses(const struct cmn_communicator *c, const str
 const char *cmn_communicator_no_begin(const struct cmn_communicator *c, void *self);
 
 /* Collective, blocking. The communicator that cmn_communicator names; `auto` follows from
- * topology, devices, cmn_overlap and a short benchmark, and *why (static, or the thread's own) says how. NULL
- * with a reason when there is none, or when it refuses to work here. */
+ * topology, devices, cmn_overlap and a short benchmark, and *why (static, or the thread's own)
+ * says how. NULL with a reason when there is none, or when it refuses to work here. */
 const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology *t,
                                                        const struct cmn_options *o,
                                                        const char **why);

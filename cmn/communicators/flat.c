@@ -1,7 +1,7 @@
 /* flat: all gradients lie in one block, which is exchanged at once, in chunks.
  *
  * Steps: for every chunk of 4 MiB of the block, MPI_Allreduce over all ranks, in place.
- * With a compressor, double buffering or CMN_DEBUG_EXCHANGE: overlapped_allreduce.h, with each rank as a node of its
+ * With a compressor, double buffering, cmn_exact or CMN_DEBUG_EXCHANGE: overlapped_allreduce.h, with each rank as a node of its
  * own; with a compressor on GPUs compressed_allreduce.h, whose messages are the CPU's. On GPUs with 16 bits, double
  * buffering or CMN_DEBUG_EXCHANGE non_cuda_aware.c, in which each rank copies: MPI adds no floats of 16 bits, and
  * sums a GPU's memory in calls that block.
@@ -28,7 +28,7 @@ struct flat {
 /* Whether MPI_Allreduce will not do, and messages of our own are needed. */
 static int needs_messages(const struct cmn_options *o)
 {
-    return o->compress != CMN_COMPRESS_OFF || o->double_buffering ||
+    return o->compress != CMN_COMPRESS_OFF || o->double_buffering || o->exact ||
            o->exchange != CMN_EXCHANGE_AUTO;
 }
 
@@ -47,8 +47,7 @@ static const char *refuses_flat(const struct cmn_topology *t, const struct cmn_o
     if (overlaps(t, o) || copies(t, o)) {
         return NULL;
     }
-    /* With cmn_exact it sums nothing: communicators/ordered_sum.h does. */
-    return cmn_compressed_wanted(t, o) || o->exact ? NULL : cmn_device_refuses_mpi(t);
+    return cmn_compressed_wanted(t, o) ? NULL : cmn_device_refuses_mpi(t);
 }
 
 static int open_copying(struct flat *f, const struct cmn_topology *t, const struct cmn_options *o)
@@ -151,7 +150,6 @@ const struct cmn_communicator cmn_communicator_flat = {
     .use = "any machine and any number of nodes",
     .sums = 1,
     .can = {CMN_CAN_ALL, CMN_CAN_ALL},
-    .in_order = CMN_IN_ORDER_BY_MESSAGES,
     .refuses = refuses_flat,
     .open = open_flat,
     .memory = cmn_node_groups_memory,

@@ -28,7 +28,6 @@ const struct cmn_communicator cmn_communicator_hierarchical = {
     .use = "several nodes whose link one rank can fill",
     .sums = 1,
     .can = {CMN_CAN_ALL, CMN_CAN_ALL},
-    .in_order = CMN_IN_ORDER_BY_FIRST,
     .refuses = cmn_node_groups_refuse,
     .open = open_hierarchical,
     .memory = cmn_node_groups_memory,

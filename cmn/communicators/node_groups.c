@@ -88,6 +88,7 @@ int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_topology *t
     g->inter = (struct cmn_group){t->inter, "inter", t, o};
     g->across = across;
     if (t->device < 0) {
+        g->tree = o->exact && !several ? cmn_sum_tree_open(t) : NULL;
         return cmn_shm_open(&g->shm, &g->intra) ||
                        (several && cmn_overlap_open(&g->overlap, t, o, across))
                    ? -1
@@ -168,6 +169,40 @@ static void allreduce_by_nccl(struct cmn_node_groups *g, const struct cmn_exchan
     cmn_nccl_end(g->nccl);
 }
 
+/* ---- in shared memory ---- */
+
+const struct cmn_sum_tree *cmn_node_groups_tree(struct cmn_node_groups *g,
+                                                const struct cmn_exchange *x)
+{
+    size_t n = x->block.n + x->metrics.n;
+
+    if (!x->addends) {
+        return NULL;
+    }
+    if (cmn_sum_tree_deal(g->tree, x->addends->deal)) {
+        for (int i = 0; i < g->tree->owns; i++) {
+            struct cmn_subtree *s = &g->tree->own[i];
+            const float *mine = s->last ? x->block.data : x->addends->sum[s->number];
+            s->at = cmn_shm_counterparts(g->shm, mine, n)[s->holder];
+        }
+    }
+    return g->tree;
+}
+
+static void allreduce_in_memory(struct cmn_node_groups *g, const struct cmn_exchange *x)
+{
+    const struct cmn_sum_tree *tree = cmn_node_groups_tree(g, x);
+    size_t n = x->block.n + x->metrics.n;
+
+    if (tree) {
+        cmn_shm_allreduce_tree(g->shm, tree, x->block.data, n);
+    } else if (x->squares && g->intra.topology->intra_size > 1) {
+        cmn_shm_allreduce_squares(g->shm, x->block.data, n, x->block.n, x->squares);
+    } else {
+        cmn_shm_allreduce(g->shm, x->block.data, n);
+    }
+}
+
 /* ---- on either ---- */
 
 void cmn_node_groups_allreduce(void *self, const struct cmn_exchange *x)
@@ -181,7 +216,7 @@ void cmn_node_groups_allreduce(void *self, const struct cmn_exchange *x)
     } else if (g->nccl) {
         allreduce_by_nccl(g, x);
     } else {
-        cmn_shm_allreduce(g->shm, x->block.data, x->block.n + x->metrics.n);
+        allreduce_in_memory(g, x);
     }
 }
 
@@ -251,6 +286,7 @@ void cmn_node_groups_close(void *self)
     struct cmn_node_groups *g = self;
 
     cmn_overlap_close(g->overlap);
+    cmn_sum_tree_close(g->tree);
     cmn_compressed_close(g->compressed);
     if (g->shm) {
         cmn_shm_close(g->shm);

@@ -22,6 +22,7 @@ struct cmn_node_groups {
     /* On the CPU: */
     void *shm;                   /* connects the ranks of a node */
     struct cmn_overlap *overlap; /* NULL on one node */
+    struct cmn_sum_tree *tree;   /* with cmn_exact, on one node */
     /* On GPUs: */
     void *nccl, *between; /* within a node; between nodes, on the ranks that exchange */
     struct cmn_compressed *compressed; /* several nodes with a compressor; else NULL */
@@ -51,6 +52,9 @@ void cmn_node_groups_allreduce(void *self, const struct cmn_exchange *x);
 void cmn_node_groups_begin(void *self, const struct cmn_exchange *x, size_t upto);
 void cmn_node_groups_poll(void *self);
 int cmn_node_groups_order(void *self);
+/* Local, on one node. The tree along which x is added, or NULL. */
+const struct cmn_sum_tree *cmn_node_groups_tree(struct cmn_node_groups *g,
+                                                const struct cmn_exchange *x);
 const char *cmn_node_groups_no_begin(void *self);
 int cmn_node_groups_state(void *self, int i, struct cmn_state *state);
 void cmn_node_groups_close(void *self);

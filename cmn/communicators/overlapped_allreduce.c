@@ -44,6 +44,7 @@ struct cmn_overlap {
     struct cmn_shards shards;
     struct cmn_exchange bound; /* what the shards were cut for */
     float *sums;               /* the block of intra rank 0 */
+    struct cmn_sum_tree *tree; /* with cmn_exact */
 
     struct bucket *bucket;                  /* of this exchange */
     int room, begun, started, ended, taken; /* buckets */
@@ -76,6 +77,9 @@ int cmn_overlap_open(struct cmn_overlap **overlap, const struct cmn_topology *t,
     cmn_regions_open(&v->regions, &v->intra);
     if (v->owner) {
         MPI_CALL(MPI_Comm_dup(t->inter, &v->inter));
+    }
+    if (o->exact) {
+        v->tree = cmn_sum_tree_open(t);
     }
     if (t->intra_size == 1) {
         return 0;
@@ -116,6 +120,7 @@ void cmn_overlap_close(struct cmn_overlap *v)
     cmn_window_close(v->filled);
     cmn_window_close(v->summed);
     cmn_regions_close(&v->regions);
+    cmn_sum_tree_close(v->tree);
     free(v->bucket);
     free(v);
 }
@@ -125,10 +130,10 @@ int cmn_overlap_memory(struct cmn_overlap *v, size_t floats, float **memory)
     return cmn_regions_memory(&v->regions, floats, memory);
 }
 
-/* Where each rank of the node has the n floats that lie at `at` in its block. */
-static float *const *counterparts(struct cmn_overlap *v, size_t at, size_t n)
+/* Where each rank of the node has the n floats that lie at `mine` on this one. */
+static float *const *counterparts(struct cmn_overlap *v, const float *mine, size_t n)
 {
-    float *const *all = cmn_regions_counterparts(&v->regions, v->bound.block.data + at, n);
+    float *const *all = cmn_regions_counterparts(&v->regions, mine, n);
 
     if (!all) {
         cmn_fatal("overlapped allreduce: the gradients do not lie in the shared memory");
@@ -136,18 +141,42 @@ static float *const *counterparts(struct cmn_overlap *v, size_t at, size_t n)
     return all;
 }
 
+/* cmn_exact: where the addends of the node's ranks lie, and so those of the node. */
+static void place_addends(struct cmn_overlap *v, const struct cmn_exchange *x)
+{
+    struct cmn_sum_tree *tree = v->tree;
+
+    if (!cmn_sum_tree_deal(tree, x->addends->deal)) {
+        return;
+    }
+    for (int i = 0; i < tree->owns; i++) {
+        struct cmn_subtree *s = &tree->own[i];
+        const float *mine = s->last ? x->block.data : x->addends->sum[s->number];
+        s->at = counterparts(v, mine, x->block.n + x->metrics.n)[s->holder];
+    }
+    for (int i = 0; i < tree->nodes_addends; i++) {
+        struct cmn_subtree *s = &tree->of_nodes[i];
+        if (s->holder == v->topology->inter_rank) {
+            s->at = tree->own[tree->begins[i]].at;
+        }
+    }
+}
+
 /* Cuts the tensors into shards when they are exchanged for the first time. */
 static void bind(struct cmn_overlap *v, const struct cmn_exchange *x)
 {
     const struct cmn_exchange *b = &v->bound;
 
+    if (v->begun == 0 && x->addends) {
+        place_addends(v, x);
+    }
     if (b->block.data == x->block.data && b->block.n == x->block.n && b->tensor == x->tensor &&
-        b->tensors == x->tensors && b->metrics.n == x->metrics.n) {
+        b->tensors == x->tensors && b->metrics.n == x->metrics.n && !b->addends == !x->addends) {
         return;
     }
     unbind(v);
     v->bound = *x;
-    v->sums = counterparts(v, 0, x->block.n + x->metrics.n)[0];
+    v->sums = counterparts(v, x->block.data, x->block.n + x->metrics.n)[0];
     cmn_shards_open(&v->shards, x->tensor, x->tensors, &x->block, x->metrics.n, v->owners,
                     v->compressor->whole_tensors);
     v->plan = (struct cmn_compressor_plan){
@@ -157,6 +186,7 @@ static void bind(struct cmn_overlap *v, const struct cmn_exchange *x)
         .shard = v->shards.shard,
         .shards = v->shards.shards,
         .owner = v->topology->intra_rank,
+        .tree = x->addends ? v->tree : NULL,
         .block = v->sums,
     };
     if (v->owner) {
@@ -213,10 +243,26 @@ void cmn_overlap_begin(struct cmn_overlap *v, const struct cmn_exchange *x, size
     cmn_overlap_poll(v);
 }
 
+/* Adds what the ranks of the node have of a shard, as far as that goes before other nodes'. */
+static void add_within(struct cmn_overlap *v, const struct cmn_shard *shard)
+{
+    const struct cmn_sum_tree *tree = v->plan.tree;
+    int ranks = v->topology->intra_size;
+
+    if (!tree && ranks > 1) {
+        cmn_reduce(v->sums + shard->at, counterparts(v, v->bound.block.data + shard->at, shard->n),
+                   ranks, 0, shard->n);
+    }
+    for (int i = 0; tree && i < tree->nodes_addends; i++) {
+        if (tree->of_nodes[i].holder == v->topology->inter_rank) {
+            cmn_sum_tree_add_within(tree, i, shard->at, shard->n);
+        }
+    }
+}
+
 /* All ranks of the node have filled the bucket: this rank's shards of it go to the compressor. */
 static void start(struct cmn_overlap *v, struct bucket *b)
 {
-    int ranks = v->topology->intra_size;
     int i = b == v->bucket ? 0 : (b - 1)->shards;
 
     for (; i < b->shards; i++) {
@@ -225,10 +271,7 @@ static void start(struct cmn_overlap *v, struct bucket *b)
         if (shard->owner != v->topology->intra_rank) {
             continue;
         }
-        if (ranks > 1) {
-            cmn_reduce(v->sums + shard->at, counterparts(v, shard->at, shard->n), ranks, 0,
-                       shard->n);
-        }
+        add_within(v, shard);
         v->compressor->begin(v->compressor_self, i);
         v->shards_begun++;
         if (cmn_timeline_on) {

@@ -1,13 +1,14 @@
-/* Allreduce over several nodes in the background, during backward: the ranks of a node sum
- * in shared memory, and some of them send the sums to the other nodes through a compressor.
+/* Allreduce over several nodes in the background, during backward: the ranks of a node sum in
+ * shared memory, and some of them send the sums to the other nodes through a compressor.
  *
- * Steps, for each bucket (part of the block) as soon as all ranks of the node have filled it:
- * each of the first `owners` ranks of the node sums its shards (shards.h) of all ranks' blocks
- * into the block of intra rank 0, in the order of the ranks, and hands them to the compressor,
- * which sums them over the nodes. Nothing blocks until somebody asks for a sum. The exchange
- * advances when it is polled: between layers and matrix products (cmn_progress), and while a rank
- * waits. A thread of its own would take a core's time from the computation; Open MPI makes no
- * progress by itself. */
+ * Steps, for each bucket (part of the block) as soon as all ranks of the node have filled it: each
+ * of the first `owners` ranks of the node sums its shards (shards.h) of all ranks' blocks into the
+ * block of intra rank 0, in the order of the ranks, and hands them to the compressor, which sums
+ * them over the nodes. With cmn_exact it sums what its ranks have along the tree
+ * (transports/sum_tree.h), as far as the node has all of a subtree, and the nodes exchange the
+ * rest. Nothing blocks until somebody asks for a sum. The exchange advances when it is polled:
+ * between layers and matrix products (cmn_progress), and while a rank waits. A thread of its own
+ * would take a core's time from the computation; Open MPI makes no progress by itself. */
 #ifndef CMN_OVERLAPPED_ALLREDUCE_H
 #define CMN_OVERLAPPED_ALLREDUCE_H
 

@@ -162,7 +162,7 @@ static const struct cmn_communicator *best_by_benchmark(const struct cmn_topolog
     double least = 0;
     char others[256] = "";
 
-    for (int i = 0; i < PREFERRED && !(best && (t->inter_size == 1 || o->exact)); i++) {
+    for (int i = 0; i < PREFERRED && !(best && t->inter_size == 1); i++) {
         const struct cmn_communicator *c = cmn_communicator_find(preferred[i]);
         const char *how;
         double seconds;
@@ -191,8 +191,6 @@ static const struct cmn_communicator *best_by_benchmark(const struct cmn_topolog
         key = key_of_messages(t, o);
         snprintf(why, bytes, "auto: one node%s%s%s", key ? ", and shm sends no messages for " : "",
                  key ? key : "", others);
-    } else if (o->exact) {
-        snprintf(why, bytes, "auto: %d nodes%s", t->inter_size, others);
     } else {
         snprintf(why, bytes, "auto: %d nodes, 4 MiB in %.1f ms%s", t->inter_size, 1e3 * least,
                  others);
@@ -209,7 +207,7 @@ static int check_keys(const struct cmn_communicator *c, const struct cmn_topolog
         int lacks;
         enum cmn_trait trait;
     } traits[] = {
-        {c->in_order == CMN_IN_ORDER_REFUSED, CMN_CANNOT_ORDER},
+        {!(can & CMN_ORDERS), CMN_CANNOT_ORDER},
         {!(can & CMN_CASTS), CMN_CANNOT_CAST},
         {!(can & CMN_COMPRESSES), CMN_CANNOT_COMPRESS},
         {!(can & CMN_DELAYS), CMN_CANNOT_DELAY},

@@ -78,25 +78,13 @@ static int common_shm(void *self, size_t floats, float **memory, int *first)
     return with_advice(cmn_shm_common(s->groups.shm, floats, memory));
 }
 
-static void allreduce_shm(void *self, const struct cmn_exchange *x)
-{
-    struct shm *s = self;
-
-    if (s->groups.overlap) {
-        cmn_overlap_allreduce(s->groups.overlap, x);
-    } else if (x->squares && s->groups.intra.topology->intra_size > 1) {
-        cmn_shm_allreduce_squares(s->groups.shm, x->block.data, x->block.n + x->metrics.n,
-                                  x->block.n, x->squares);
-    } else {
-        cmn_shm_allreduce(s->groups.shm, x->block.data, x->block.n + x->metrics.n);
-    }
-}
-
 /* An update under way. */
 struct update {
     const struct cmn_exchange *x;
     const struct cmn_sgd *sgd;
     float *sums; /* of the block over all ranks; NULL: over those of the node, still to be made */
+    const struct cmn_sum_tree
+        *tree; /* along which they are made; NULL: in the order of the ranks */
     int non_temporal;
 };
 
@@ -111,8 +99,18 @@ static float *const *node_blocks(const struct shm *s, const struct update *u, si
 static void sum_part(const struct shm *s, const struct update *u, size_t first, size_t n)
 {
     const struct cmn_topology *t = s->groups.intra.topology;
+    float *const *block = node_blocks(s, u, first, n);
 
-    cmn_reduce_take(node_blocks(s, u, first, n), t->intra_size, t->intra_rank, u->non_temporal, n);
+    if (!u->tree) {
+        cmn_reduce_take(block, t->intra_size, t->intra_rank, u->non_temporal, n);
+        return;
+    }
+    cmn_sum_tree_add(u->tree, first, n, u->x->block.data + first);
+    for (int i = 0; i < t->intra_size; i++) {
+        if (i != t->intra_rank) {
+            memset(block[i], 0, n * sizeof *block[i]);
+        }
+    }
 }
 
 /* Updates the weights of n floats of tensor i, from float `first` of the block on. */
@@ -271,9 +269,14 @@ static void step_on_node(struct shm *s, const struct cmn_exchange *x, const stru
     if (sgd->look) {
         open_squares(s, x);
     }
+    u.tree = cmn_node_groups_tree(&s->groups, x);
     cmn_shm_wait(node);
-    cmn_reduce(metrics, cmn_shm_counterparts(node, x->metrics.data, x->metrics.n), t->intra_size, 0,
-               x->metrics.n);
+    if (u.tree) {
+        cmn_sum_tree_add(u.tree, x->block.n, x->metrics.n, metrics);
+    } else {
+        cmn_reduce(metrics, cmn_shm_counterparts(node, x->metrics.data, x->metrics.n),
+                   t->intra_size, 0, x->metrics.n);
+    }
     u.non_temporal = measures && cmn_stores_non_temporal(&s->stores);
     began = cmn_clock();
     if (sgd->look) {
@@ -370,12 +373,11 @@ const struct cmn_communicator cmn_communicator_shm = {
            "memory",
     .sums = 1,
     .can = {CMN_CAN_ALL, 0},
-    .in_order = CMN_IN_ORDER_BY_SLICES,
     .refuses = refuses_shm,
     .open = open_shm,
     .memory = memory_shm,
     .common = common_shm,
-    .allreduce = allreduce_shm,
+    .allreduce = cmn_node_groups_allreduce,
     .step = step_shm,
     .momentum = momentum_shm,
     .begin = cmn_node_groups_begin,

@@ -31,7 +31,6 @@ const struct cmn_communicator cmn_communicator_two_dimensional = {
     .use = "several nodes whose link one rank alone does not fill",
     .sums = 1,
     .can = {CMN_CAN_ALL, CMN_CAN_ALL},
-    .in_order = CMN_IN_ORDER_BY_SLICES,
     .refuses = cmn_node_groups_refuse,
     .open = open_two_dimensional,
     .memory = cmn_node_groups_memory,

@@ -19,7 +19,7 @@
 #include "compression/shards.h"
 #include "config/options.h"
 #include "mpi/topology.h"
-#include "transports/schedule.h"
+#include "transports/sum_tree.h"
 
 /* What a compressor is opened for. All of it must outlive the compressor. */
 struct cmn_compressor_plan {
@@ -28,7 +28,9 @@ struct cmn_compressor_plan {
     const struct cmn_options *options;
     const struct cmn_shard *shard;
     int shards;
-    int owner;    /* this rank begins the shards of this owner, and no others */
+    int owner; /* this rank begins the shards of this owner, and no others */
+    const struct cmn_sum_tree
+        *tree;    /* of this rank's addends, with cmn_exact; NULL: it has one, the shard */
     float *block; /* where the shards lie on this rank, in each exchange: the GPU's memory where
                      topology->device is not -1 */
     void *

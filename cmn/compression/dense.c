@@ -57,6 +57,8 @@ static void begin_dense(void *self, int i)
         .n = shard->n,
         .dtype = shard->exact ? CMN_FP32 : d->dtype,
         .error = shard->exact || !d->error ? NULL : d->error + shard->at,
+        .tree = d->plan->tree,
+        .at = shard->at,
     };
 
     cmn_sums_begin(d->sums, &sum);

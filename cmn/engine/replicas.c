@@ -9,7 +9,6 @@
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "communicators/ordered_sum.h"
 #include "engine/batch_norm.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"

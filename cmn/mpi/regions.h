@@ -7,7 +7,7 @@
 
 #include "mpi/shared_window.h"
 
-enum { CMN_REGIONS_WINDOWS = 8 };
+enum { CMN_REGIONS_WINDOWS = 32 };
 
 struct cmn_regions {
     const struct cmn_group *group; /* must outlive this */

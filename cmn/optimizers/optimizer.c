@@ -7,11 +7,10 @@
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "communicators/ordered_levels.h"
-#include "communicators/ordered_sum.h"
-#include "communicators/ordered_tree.h"
 #include "compression/compressor.h"
 #include "mpi/device.h"
+#include "optimizers/accumulation.h"
+#include "transports/sum_tree.h"
 
 /* ---- which policy ---- */
 
@@ -34,23 +33,11 @@ static const struct cmn_update_policy *choose(const struct cmn_options *options,
                : &cmn_synchronous;
 }
 
-/* cmn_exact. Why nothing can be added up during backward, or NULL. */
-static const char *no_overlap_in_order(const struct cmn_optimizer *o)
-{
-    enum cmn_in_order by = o->whole->in_order;
-
-    if (by == CMN_IN_ORDER_BY_MESSAGES) {
-        return "with cmn_exact it adds up at the end of each step: use shm or two_dimensional";
-    }
-    return cmn_ordered_levels_no_overlap(o->topology, by == CMN_IN_ORDER_BY_FIRST);
-}
-
 /* Ends the job where cmn_overlap=on was given and this communicator cannot exchange here while
  * backward runs. */
 static void check_overlap(const struct cmn_optimizer *o)
 {
-    const char *why = o->options->exact ? no_overlap_in_order(o)
-                                        : cmn_communicator_no_begin(&o->communicator, o->self);
+    const char *why = cmn_communicator_no_begin(&o->communicator, o->self);
 
     if (o->options->overlap == CMN_OVERLAP_ON && o->topology->size > 1 && why) {
         cmn_fatal("cmn_overlap=on: communicator %s: %s", o->communicator.name, why);
@@ -77,19 +64,13 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
         o->policy = &cmn_separate_momentum;
         o->velocity_as_gradients = 1;
     }
-    if (!o->policy->steps || adam) {
+    /* With cmn_exact norms have the bits of one rank's, which sums over the whole of each tensor. */
+    if (!o->policy->steps || adam || (options->exact && (options->clip > 0 || options->lars > 0))) {
         o->communicator.step = NULL;
         o->communicator.common = NULL;
     }
     if (o->policy->sends_copy) {
         o->communicator.memory = NULL;
-    }
-    if (options->exact) {
-        o->communicator.step = NULL;
-        o->communicator.common = NULL;
-        o->communicator.memory = NULL;
-        o->communicator.begin = NULL;
-        o->communicator.poll = NULL;
     }
     check_overlap(o);
 }
@@ -100,7 +81,7 @@ int cmn_optimizer_blocks(const struct cmn_optimizer *o, int first, int end)
     int lossy = options->compress != CMN_COMPRESS_OFF;
 
     return o->policy->blocks + (options->ema > 0) + lossy +
-           (options->exact ? cmn_subtrees_most(first, end) : 0);
+           (options->exact ? cmn_sum_tree_most(first, end) : 0);
 }
 
 void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t bytes)
@@ -130,9 +111,7 @@ void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t by
                          options->local_steps);
     }
     if (options->exact) {
-        const char *how = o->ordered ? cmn_ordered_sum_how(o->ordered) : NULL;
-        used += snprintf(text + used, bytes - (size_t)used, ", sums in a fixed order%s%s%s",
-                         how ? " " : "", how ? how : "", o->adds_early ? ", overlap on" : "");
+        used += snprintf(text + used, bytes - (size_t)used, ", sums in a fixed order");
     }
     if (o->policy == &cmn_double_buffering || o->policy == &cmn_delayed_local_sgd) {
         snprintf(text + used, bytes - (size_t)used, ", double buffering");
@@ -176,6 +155,7 @@ void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int la
     struct cmn_options options = *o->options;
 
     o->gradients = g;
+    o->layers = layers;
     options.overlap = overlaps ? options.overlap : CMN_OVERLAP_OFF;
     cmn_bucket_tuner_open(&o->tuner, &options, g->exchange.block.n);
     find_ends(o, layers);
@@ -203,37 +183,18 @@ void cmn_optimizer_begin(struct cmn_optimizer *o)
 
 /* ---- a step ---- */
 
-/* cmn_exact: the shared memory of two levels cannot be had, for a reason. Whoever has named the communicator gets
- * no other one. */
-static void share_nothing(const struct cmn_optimizer *o)
-{
-    if (strcmp(o->options->communicator, "auto") || o->adds_early) {
-        cmn_fail_in("cmn_exact=on by %s (`-cmn_communicator flat`%s does without)", o->whole->name,
-                    o->adds_early ? " without cmn_overlap=on" : "");
-        cmn_fatal_reason();
-    }
-    cmn_say("cmn_exact=on adds up by messages between all ranks: %s", cmn_reason());
-}
-
 void cmn_optimizer_add_in_order(struct cmn_optimizer *o, int micro_batches)
 {
-    const struct cmn_gradients *g = o->gradients;
-    enum cmn_in_order by = o->whole->in_order;
+    struct cmn_exchange *x = &o->gradients->exchange;
 
-    o->adds_early = o->options->overlap == CMN_OVERLAP_ON && o->topology->size > 1;
-    o->ordered = cmn_ordered_sum_open(o->topology, micro_batches,
-                                      g->exchange.block.n + g->exchange.metrics.n);
-    if (o->topology->size > 1 && by != CMN_IN_ORDER_BY_MESSAGES &&
-        cmn_ordered_sum_share(o->ordered, o->options, by == CMN_IN_ORDER_BY_FIRST)) {
-        share_nothing(o);
-    }
+    o->accumulation = cmn_accumulation_open(o->topology, &o->communicator, o->self, micro_batches,
+                                            x->block.n + x->metrics.n);
+    x->addends = cmn_accumulation_addends(o->accumulation);
 }
 
 void cmn_optimizer_divide(struct cmn_optimizer *o, const int *first)
 {
-    if (cmn_ordered_sum_divide(o->ordered, first)) {
-        share_nothing(o);
-    }
+    cmn_accumulation_deal(o->accumulation, first);
 }
 
 void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metrics)
@@ -241,25 +202,13 @@ void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metri
     struct cmn_gradients *g = o->gradients;
 
     memcpy(g->metrics, metrics, CMN_METRICS * sizeof *metrics);
-    cmn_ordered_sum_add(o->ordered, g->flat);
-}
-
-size_t cmn_optimizer_will_begin(const struct cmn_optimizer *o, int i)
-{
-    size_t final = o->final[i];
-
-    return o->bucket && final > o->begun && final - o->begun >= o->bucket ? final : 0;
+    cmn_accumulation_add(o->accumulation, g->flat);
 }
 
 void cmn_optimizer_after_backward(struct cmn_optimizer *o, int i)
 {
-    size_t final = cmn_optimizer_will_begin(o, i);
-
-    if (o->adds_early) {
-        cmn_ordered_sum_fill(o->ordered, o->gradients->flat, o->final[i]);
-    } else if (final) {
-        o->begun = final;
-        cmn_sum_begin(o, final);
+    if (cmn_sum_will_begin(o, i)) {
+        cmn_sum_layer(o, i);
     } else {
         cmn_optimizer_poll(o);
     }
@@ -388,8 +337,8 @@ void cmn_optimizer_close(struct cmn_optimizer *o)
     cmn_copy_complete(o); /* its messages end in memory that is given back */
     cmn_host_copies(o, CMN_HOST_END);
     o->policy->close(o);
-    cmn_ordered_sum_close(o->ordered);
-    o->ordered = NULL;
+    cmn_accumulation_close(o->accumulation);
+    o->accumulation = NULL;
     cmn_ema_close(&o->ema);
     free(o->final);
     o->final = NULL;

@@ -43,10 +43,6 @@ void cmn_optimizer_begin(struct cmn_optimizer *o);
  * become on their way, and what else is asked for. */
 void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t bytes);
 
-/* Local. The floats of the flat buffer that cmn_optimizer_after_backward() will have begun to
- * exchange with layer i; 0: it begins nothing then. */
-size_t cmn_optimizer_will_begin(const struct cmn_optimizer *o, int i);
-
 /* Collective in order, not blocking. Backward has done layer i in the last micro-batch of a
  * step, whose gradients are not looked at any more until the update. */
 void cmn_optimizer_after_backward(struct cmn_optimizer *o, int i);

@@ -1,7 +1,7 @@
 /* Synchronous updates: gradients are summed over all ranks in every step, and the update
  * follows. */
-#include "communicators/ordered_sum.h"
 #include "compression/compressor.h"
+#include "optimizers/accumulation.h"
 #include "optimizers/update_policy.h"
 
 /* Nothing is begun, but a compressor then has its memory, and a checkpoint can fill it. */
@@ -43,8 +43,8 @@ static void throw_away(struct cmn_optimizer *o, struct cmn_rule *rule)
     struct cmn_span *block = &o->gradients->exchange.block;
 
     o->gradients->ops->zero(block->data, block->n);
-    if (o->ordered) {
-        cmn_ordered_sum_drop(o->ordered);
+    if (o->accumulation) {
+        cmn_accumulation_end_step(o->accumulation);
     }
     rule->done = 1;
 }

@@ -11,9 +11,9 @@
 #include "base/memory.h"
 #include "base/reduce.h"
 #include "base/timeline.h"
-#include "communicators/ordered_sum.h"
 #include "compression/compressor.h"
 #include "mpi/call.h"
+#include "optimizers/accumulation.h"
 
 /* ---- the momentum apart from the gradients ---- */
 
@@ -108,8 +108,8 @@ int cmn_decides_by_sums(const struct cmn_optimizer *o)
     return o->options->clip > 0 || o->options->lars > 0 || may_be_too_large(o);
 }
 
-/* The first tensor of x whose sum is not finite, or -1. A GPU looks for that where the sums were rounded to
- * 16 bits on their way. The same on all ranks. */
+/* The first tensor of x whose sum is not finite, or -1. A GPU looks for that where the sums were
+ * rounded to 16 bits on their way. The same on all ranks. */
 static int first_too_large(const struct cmn_optimizer *o, const struct cmn_exchange *x)
 {
     const struct cmn_gradients *g = o->gradients;
@@ -192,8 +192,8 @@ int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int imag
     return 1;
 }
 
-/* Gives each gradient its numbers for an update that takes o->keeps of sums whose squares, and those
- * of the weights, are there with cmn_lars. */
+/* Gives each gradient its numbers for an update that takes o->keeps of sums whose squares, and
+ * those of the weights, are there with cmn_lars. */
 static void set_rates(struct cmn_optimizer *o, const struct cmn_rule *rule, int images,
                       const double *square, const double *of_weights)
 {
@@ -323,19 +323,24 @@ static void sum_and_update(struct cmn_optimizer *o, struct cmn_rule *rule, int i
 
 /* ---- exchanges ---- */
 
-/* Requests to stop are those of ranks, not of micro-batches; whole numbers have one sum in any
- * order. */
-static void sum_in_order(struct cmn_optimizer *o)
+/* cmn_exact. The metrics are those of this rank's last micro-batch, to which its requests to stop
+ * are added. Ranks without one have no addend: then all sum the requests by themselves. Such a
+ * rank begins what the others have begun during backward. */
+static void end_accumulation(struct cmn_optimizer *o, MPI_Request *request)
 {
     struct cmn_gradients *g = o->gradients;
     float *requests = o->metrics + CMN_INTERRUPTS;
-    MPI_Request request;
 
-    MPI_CALL(MPI_Iallreduce(MPI_IN_PLACE, requests, 2, MPI_FLOAT, MPI_SUM, o->topology->world,
-                            &request));
-    cmn_ordered_sum_complete(o->ordered, g->flat);
-    MPI_CALL(MPI_Wait(&request, MPI_STATUS_IGNORE));
-    memcpy(g->metrics + CMN_INTERRUPTS, requests, 2 * sizeof *requests);
+    for (int i = o->bucket ? o->layers : 0; i-- > 0;) {
+        cmn_sum_layer(o, i);
+    }
+    cmn_accumulation_end_step(o->accumulation);
+    if (cmn_accumulation_idle(o->accumulation)) {
+        MPI_CALL(MPI_Iallreduce(MPI_IN_PLACE, requests, 2, MPI_FLOAT, MPI_SUM, o->topology->world,
+                                request));
+    } else {
+        memcpy(g->metrics + CMN_INTERRUPTS, requests, 2 * sizeof *requests);
+    }
 }
 
 void cmn_prepare(struct cmn_optimizer *o, const struct cmn_exchange *x)
@@ -350,16 +355,26 @@ void cmn_prepare(struct cmn_optimizer *o, const struct cmn_exchange *x)
     }
 }
 
-void cmn_sum_begin(struct cmn_optimizer *o, size_t upto)
+size_t cmn_sum_will_begin(const struct cmn_optimizer *o, int i)
 {
-    o->communicator.begin(o->self, &o->gradients->exchange, upto);
+    size_t final = o->final[i];
+
+    return o->bucket && final > o->begun && final - o->begun >= o->bucket ? final : 0;
+}
+
+void cmn_sum_layer(struct cmn_optimizer *o, int i)
+{
+    size_t final = cmn_sum_will_begin(o, i);
+
+    if (final) {
+        o->begun = final;
+        o->communicator.begin(o->self, &o->gradients->exchange, final);
+    }
 }
 
 void cmn_sum_poll(struct cmn_optimizer *o)
 {
-    if (o->ordered) {
-        cmn_ordered_sum_poll(o->ordered);
-    } else if (o->communicator.poll) {
+    if (o->communicator.poll) {
         o->communicator.poll(o->self);
     }
 }
@@ -368,18 +383,22 @@ void cmn_sum_gradients(struct cmn_optimizer *o, struct cmn_rule *rule, int image
 {
     struct cmn_gradients *g = o->gradients;
     const struct cmn_communicator *c = &o->communicator;
+    MPI_Request request = MPI_REQUEST_NULL;
 
-    if (!o->ordered) {
+    if (o->accumulation) {
+        end_accumulation(o, &request);
+    } else {
         memcpy(g->metrics, o->metrics, sizeof o->metrics);
     }
-    if (o->ordered) {
-        o->squares = -1;
-        sum_in_order(o);
-    } else if (rule && c->step) {
+    if (rule && c->step) {
         sum_and_update(o, rule, images);
     } else {
         o->squares = -1;
         cmn_gradients_sum(g, c, o->self);
+    }
+    if (request != MPI_REQUEST_NULL) {
+        MPI_CALL(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        memcpy(g->metrics + CMN_INTERRUPTS, o->metrics + CMN_INTERRUPTS, 2 * sizeof *g->metrics);
     }
     memcpy(o->metrics, g->metrics, sizeof o->metrics);
     o->begun = 0;

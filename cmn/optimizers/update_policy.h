@@ -116,10 +116,7 @@ struct cmn_optimizer {
     double loss_scale; /* the gradients are those of the loss times this */
     void *self;
     struct cmn_gradients *gradients;
-    /* cmn_exact: takes each micro-batch's gradient and metrics out of the flat buffer, and puts the
-     * sums there; NULL: the communicator sums. */
-    struct cmn_ordered_sum *ordered;
-    int adds_early; /* with cmn_overlap=on: it adds up during a step's last backward */
+    struct cmn_accumulation *accumulation; /* with cmn_exact */
 
     float metrics[CMN_METRICS]; /* in: this rank's; out: sums over all ranks, if update says so */
     double updating;            /* seconds of the last update that were no exchange */
@@ -151,6 +148,7 @@ struct cmn_optimizer {
     float *mine;                /* delayed: what this rank gave to the exchange under way */
 
     /* Overlap. */
+    int layers;
     size_t *final; /* floats of the flat buffer that are final when backward has done layer i */
     struct cmn_bucket_tuner tuner;
     size_t bucket, begun; /* in this step: floats of a bucket, floats begun */
@@ -163,9 +161,9 @@ struct cmn_optimizer {
 void cmn_velocity_open(struct cmn_optimizer *o);
 void cmn_velocity_close(struct cmn_optimizer *o);
 
-/* Local, not blocking. After cmn_velocity_update() where o->own_update: the flat buffer, which holds
- * nothing that is needed, becomes what Darknet's update expects, which is to follow. Otherwise there
- * is none to follow. */
+/* Local, not blocking. After cmn_velocity_update() where o->own_update: the flat buffer, which
+ * holds nothing that is needed, becomes what Darknet's update expects, which is to follow.
+ * Otherwise there is none to follow. */
 void cmn_velocity_to_darknet(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
 /* After Darknet's update: copies what it has left of it. */
 void cmn_velocity_from_darknet(struct cmn_optimizer *o);
@@ -212,10 +210,10 @@ int cmn_decides_by_sums(const struct cmn_optimizer *o);
 int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images);
 
 /* Local. Updates the weights with the sums over `images` and the momentum in o->velocity, and
- * zeroes the sums. For each weight w, with g the sum times o->keeps and v the momentum: u = g + v +
- * decay * w; w += rate * u; v = momentum * u. With cmn_lars each tensor of weights has a rate of its
- * own (cmn_lars_rate). With cmn_ema the average follows in the same pass (ema.h). Where o->own_update
- * the sums are added to the momentum, and cmn_velocity_to_darknet() is to follow. */
+ * zeroes the sums. For each weight w, with g the sum times o->keeps and v the momentum: u = g + v
+ * + decay * w; w += rate * u; v = momentum * u. With cmn_lars each tensor of weights has a rate of
+ * its own (cmn_lars_rate). With cmn_ema the average follows in the same pass (ema.h). Where
+ * o->own_update the sums are added to the momentum, and cmn_velocity_to_darknet() is to follow. */
 void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
                          int images);
 
@@ -231,9 +229,11 @@ void cmn_adam_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule
  * the momentum apart cmn_velocity_update(), each rank a slice of it. Then rule->done. */
 void cmn_sum_gradients(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
 
-/* Collective in order, not blocking. Begins the exchange of the flat buffer's first `upto`
- * floats. */
-void cmn_sum_begin(struct cmn_optimizer *o, size_t upto);
+/* Collective in order, not blocking. Backward has done layer i in the last micro-batch of a step:
+ * begins the exchange of what is final, where that is a bucket. The floats of the flat buffer that
+ * it will have begun to exchange then, or 0: it begins nothing. */
+void cmn_sum_layer(struct cmn_optimizer *o, int i);
+size_t cmn_sum_will_begin(const struct cmn_optimizer *o, int i);
 
 /* Local, not blocking. Makes progress in exchanges that are under way. */
 void cmn_sum_poll(struct cmn_optimizer *o);
@@ -262,7 +262,8 @@ void cmn_copy_close(struct cmn_optimizer *o);
  * call makes. */
 float *cmn_host_copy(struct cmn_optimizer *o, float *block, size_t n);
 
-/* Local, blocking. All copies that were made become what the GPU has, or the other way round; or end. */
+/* Local, blocking. All copies that were made become what the GPU has, or the other way round; or
+ * end. */
 enum cmn_host_copies { CMN_HOST_PULL, CMN_HOST_PUSH, CMN_HOST_END };
 void cmn_host_copies(struct cmn_optimizer *o, enum cmn_host_copies what);
 

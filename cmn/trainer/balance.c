@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "communicators/ordered_sum.h"
+#include "transports/sum_tree.h"
 
 /* A new deal must save this part of a step: noise moves nothing. */
 static const double worth = .05;
@@ -47,7 +47,7 @@ void cmn_balance_open(struct cmn_balance *b, int ranks, int micro_batches, int o
     for (int i = 0; i < 2; i++) {
         b->first[i] = cmn_calloc((size_t)ranks + 1, sizeof *b->first[i]);
         for (int rank = 0; rank <= ranks; rank++) {
-            b->first[i][rank] = cmn_ordered_sum_first(micro_batches, rank, ranks);
+            b->first[i][rank] = cmn_sum_tree_first(micro_batches, rank, ranks);
         }
     }
     b->seconds = cmn_calloc((size_t)ranks, sizeof *b->seconds);
@@ -110,8 +110,8 @@ int cmn_balance_measured(struct cmn_balance *b, long step, const double *seconds
     smooth(b, seconds);
     counts(b->first[1], b->ranks, now);
     for (int rank = 0; rank < b->ranks; rank++) {
-        equal[rank] = cmn_ordered_sum_first(b->micro_batches, rank + 1, b->ranks) -
-                      cmn_ordered_sum_first(b->micro_batches, rank, b->ranks);
+        equal[rank] = cmn_sum_tree_first(b->micro_batches, rank + 1, b->ranks) -
+                      cmn_sum_tree_first(b->micro_batches, rank, b->ranks);
     }
     cmn_balance_deal(b->seconds, b->ranks, b->micro_batches, next);
     takes = cmn_balance_takes(b->seconds, b->ranks, next);

@@ -1,7 +1,7 @@
 /* The ranks of a node sum floats in memory that they share, where these lie.
  *
- * Steps of a sum: all ranks wait for each other, each sums its slice of all ranks' data and writes it
- * to all of them, all wait again. */
+ * Steps of a sum: all ranks wait for each other, each sums its slice of all ranks' data and writes
+ * it to all of them, all wait again. */
 #include "transports/shm.h"
 
 #include <stdlib.h>
@@ -109,8 +109,28 @@ void cmn_shm_allreduce(void *self, float *data, size_t n)
     cmn_shm_wait(s);
 }
 
-/* Sums floats [from, to) of all ranks, block by block. Returns the sum of the squares of those below
- * `upto`. */
+void cmn_shm_allreduce_tree(void *self, const struct cmn_sum_tree *tree, float *data, size_t n)
+{
+    struct shm *s = self;
+    size_t at, count;
+
+    cmn_slice(n, s->ranks, s->rank, &at, &count);
+    cmn_shm_wait(s);
+    for (size_t end = at + count; at < end; at += BLOCK) {
+        size_t some = end - at < BLOCK ? end - at : BLOCK;
+        float *const *all = cmn_shm_counterparts(s, data + at, some);
+        cmn_sum_tree_add(tree, at, some, data + at);
+        for (int i = 0; i < s->ranks; i++) {
+            if (i != s->rank) {
+                memcpy(all[i], data + at, some * sizeof *data);
+            }
+        }
+    }
+    cmn_shm_wait(s);
+}
+
+/* Sums floats [from, to) of all ranks, block by block. Returns the sum of the squares of those
+ * below `upto`. */
 static double sum_and_square(struct shm *s, float *data, size_t from, size_t to, size_t upto,
                              int non_temporal)
 {

@@ -2,12 +2,13 @@
  *
  * A job is cut into segments, several of which are in flight: while one is added others travel, so
  * that a link is busy both ways. A segment has one block for each rank, its owner. It goes through
- * the rounds of its schedule (reduce-scatter), then through the same rounds backwards (allgather). A
- * stage is what begins at once: one round, or, where the rounds do not need each other (pairwise), all
- * rounds of a half. When all messages of a stage have come, what they brought is added, in the order
- * of the ranks, and the next stage begins.
- * Bytes sent per rank of M, n floats: (M-1)/M * 4n for each half, with 16 bits (M-1)/M * 2n.
- * Buffers are kept from job to job. */
+ * the rounds of its schedule (reduce-scatter), then through the same rounds backwards (allgather).
+ * A stage is what begins at once: one round, or, where the rounds do not need each other
+ * (pairwise), all rounds of a half. When all messages of a stage have come, what they brought is
+ * added, in the order of the ranks, and the next stage begins. Along a tree (cmn_exact) the
+ * exchange is pairwise, and the ranks send each of their addends in the first half. Bytes sent per
+ * rank of M, n floats: (M-1)/M * 4n for each half, with 16 bits (M-1)/M * 2n; along a tree the
+ * first half is that for each of the rank's addends. Buffers are kept from job to job. */
 #include "transports/sums.h"
 
 #include <sched.h>
@@ -42,8 +43,8 @@ struct job {
     size_t segments;
 };
 
-/* Segments are numbered since open; segment i uses segment[i % SEGMENTS_MOST], and its messages have
- * that one's tag. */
+/* Segments are numbered since open; segment i uses segment[i % SEGMENTS_MOST], and its messages
+ * have that one's tag. */
 struct segment {
     struct job job;
     size_t number; /* within the job */
@@ -60,11 +61,13 @@ struct segment {
 struct cmn_sums {
     MPI_Comm comm;
     int rank, ranks;
-    long timeout;            /* seconds; 0: no limit */
-    enum cmn_exchange_by by; /* as CMN_DEBUG_EXCHANGE has it */
-    size_t block;            /* floats of pairwise's */
-    int window;              /* segments in flight, of pairwise's */
-    float **addend;          /* of each rank, for one addition */
+    long timeout;                /* seconds; 0: no limit */
+    enum cmn_exchange_by by;     /* as CMN_DEBUG_EXCHANGE has it */
+    size_t block;                /* floats of pairwise's */
+    int window;                  /* segments in flight, of pairwise's */
+    float **addend;              /* of each rank, for one addition */
+    struct cmn_subtree *subtree; /* of all ranks, for one along a tree */
+    int subtrees;                /* for so many there is room */
     struct segment segment[SEGMENTS_MOST];
     long begun, over; /* segments */
     size_t next;      /* segment of the job `started` that begins next */
@@ -111,6 +114,7 @@ void cmn_sums_close(struct cmn_sums *s)
     if (s) {
         free(s->job);
         free(s->addend);
+        free(s->subtree);
     }
     free(s);
 }
@@ -183,8 +187,8 @@ static size_t range_of(const struct cmn_sums *s, const struct segment *g, int fi
 
 /* ---- stages ---- */
 
-/* What a rank sends to `to` and gets from `from` in one round: so many blocks, the first of which is
- * this one. */
+/* What a rank sends to `to` and gets from `from` in one round: so many blocks, the first of which
+ * is this one. */
 struct turn {
     int to, from, send, receive, blocks;
 };
@@ -223,6 +227,21 @@ static struct turn turn_of(const struct cmn_sums *s, const struct segment *g, in
                     : (struct turn){down, up, near, far, is.blocks};
 }
 
+/* How many addends a rank sends in this stage. */
+static int addends_of(const struct cmn_sums *s, const struct segment *g, int rank)
+{
+    const struct cmn_sum_tree *tree = g->job.is.tree;
+    int addends = 0;
+
+    if (!tree || !adds(s, g)) {
+        return 1;
+    }
+    for (int i = 0; i < tree->nodes_addends; i++) {
+        addends += tree->of_nodes[i].holder == rank;
+    }
+    return addends;
+}
+
 static void make_room(struct segment *g, size_t floats, int requests)
 {
     if (requests > g->room_requests) {
@@ -255,9 +274,10 @@ static void make_room_for_stage(const struct cmn_sums *s, struct segment *g)
         for (int part = 0; part < 2; part++) {
             size_t arrives = range_of(s, g, t.receive, t.blocks, part, &at),
                    leaves = range_of(s, g, t.send, t.blocks, part, &at);
-            in += arrives;
+            int from = addends_of(s, g, t.from), own = addends_of(s, g, s->rank);
+            in += arrives * (size_t)from;
             out += leaves;
-            requests += (int)(arrives / MESSAGE + leaves / MESSAGE) + 2;
+            requests += (int)(arrives / MESSAGE + 1) * from + (int)(leaves / MESSAGE + 1) * own;
         }
     }
     make_room(g, in > out ? in : out, requests);
@@ -291,11 +311,28 @@ static void receive(struct cmn_sums *s, struct segment *g, const struct turn *t,
 
     for (int part = 0; part < 2; part++) {
         size_t at = 0, n = range_of(s, g, t->receive, t->blocks, part, &at);
-        void *to = sum->dtype != CMN_FP32 ? (void *)(g->in + *done)
-                   : adds(s, g)           ? g->received + *done
-                                          : sum->data + at;
-        begin_messages(s, g, to, n, t->from, 0);
-        *done += n;
+        for (int i = addends_of(s, g, t->from); i > 0; i--, *done += n) {
+            void *to = sum->dtype != CMN_FP32 ? (void *)(g->in + *done)
+                       : adds(s, g)           ? g->received + *done
+                                              : sum->data + at;
+            begin_messages(s, g, to, n, t->from, 0);
+        }
+    }
+}
+
+/* Each of this rank's addends along the tree. */
+static void send_addends(struct cmn_sums *s, struct segment *g, const struct turn *t)
+{
+    const struct cmn_sum *sum = &g->job.is;
+
+    for (int part = 0; part < 2; part++) {
+        size_t at = 0, n = range_of(s, g, t->send, t->blocks, part, &at);
+        for (int i = 0; i < sum->tree->nodes_addends; i++) {
+            const struct cmn_subtree *addend = &sum->tree->of_nodes[i];
+            if (addend->holder == s->rank) {
+                begin_messages(s, g, addend->at + sum->at + at, n, t->to, 1);
+            }
+        }
     }
 }
 
@@ -335,7 +372,11 @@ static void begin_stage(struct cmn_sums *s, struct segment *g)
     done = 0;
     for (int i = 0; i < turns_of(s, g); i++) {
         struct turn t = turn_of(s, g, i);
-        send(s, g, &t, &done);
+        if (g->job.is.tree && adds(s, g)) {
+            send_addends(s, g, &t);
+        } else {
+            send(s, g, &t, &done);
+        }
     }
 }
 
@@ -351,8 +392,36 @@ static void round_own_block(const struct cmn_sums *s, struct segment *g)
     memcpy(sum->data + at, g->received, n * sizeof *g->received);
 }
 
-/* All messages of the stage are there. Those of several turns bring the same block. */
-static void end_stage(struct cmn_sums *s, struct segment *g)
+/* Adds up this rank's block along the tree. Messages of a rank bring its addends in their order. */
+static void add_along_tree(struct cmn_sums *s, struct segment *g)
+{
+    const struct cmn_sum *sum = &g->job.is;
+    const struct cmn_sum_tree *tree = sum->tree;
+    size_t done = 0, at, n = block_of(s, g, s->rank, &at);
+
+    if (tree->nodes_addends > s->subtrees) {
+        s->subtrees = tree->nodes_addends;
+        s->subtree = cmn_realloc(s->subtree, (size_t)s->subtrees, sizeof *s->subtree);
+    }
+    memcpy(s->subtree, tree->of_nodes, (size_t)tree->nodes_addends * sizeof *s->subtree);
+    for (int turn = 0; turn <= turns_of(s, g) && n; turn++) { /* the last one: this rank's own */
+        int from = turn < turns_of(s, g) ? turn_of(s, g, turn).from : s->rank;
+        for (int i = 0; i < tree->nodes_addends; i++) {
+            struct cmn_subtree *addend = &s->subtree[i];
+            if (addend->holder == from && from == s->rank) {
+                addend->at += sum->at + at;
+            } else if (addend->holder == from) {
+                addend->at = g->received + done;
+                done += n;
+            }
+        }
+    }
+    cmn_sum_tree_add_nodes(tree, s->subtree, n, sum->data + at);
+}
+
+/* Takes what has come, and adds it in the order of the ranks. Messages of several turns bring the
+ * same block. */
+static void take_received(struct cmn_sums *s, struct segment *g)
 {
     const struct cmn_sum *sum = &g->job.is;
     int turns = turns_of(s, g), scatters = adds(s, g), all = turns > 1;
@@ -375,7 +444,17 @@ static void end_stage(struct cmn_sums *s, struct segment *g)
             cmn_reduce(sum->data + at, s->addend, all ? turns + 1 : 2, 0, n);
         }
     }
-    if (++g->stage == half_of(s, g) && sum->dtype != CMN_FP32) {
+}
+
+/* All messages of the stage are there. */
+static void end_stage(struct cmn_sums *s, struct segment *g)
+{
+    if (g->job.is.tree && adds(s, g)) {
+        add_along_tree(s, g);
+    } else {
+        take_received(s, g);
+    }
+    if (++g->stage == half_of(s, g) && g->job.is.dtype != CMN_FP32) {
         round_own_block(s, g);
     }
 }
@@ -416,11 +495,14 @@ static void begin_segment(struct cmn_sums *s)
         s->next = 0;
         s->started++;
     }
-    if (s->ranks == 1 || !job->is.n) {
-        g->stage = g->end;
-    } else {
+    if (s->ranks > 1 && job->is.n) {
         begin_stage(s, g);
+        return;
     }
+    if (job->is.tree) {
+        add_along_tree(s, g); /* the addends of the one rank */
+    }
+    g->stage = g->end;
 }
 
 /* Whether segment i may have come further: those before it have, if they begin with it. That saves
@@ -500,8 +582,9 @@ long cmn_sums_progress(struct cmn_sums *s, long until)
 void cmn_sums_begin(struct cmn_sums *s, const struct cmn_sum *sum)
 {
     size_t each = sum->dtype == CMN_FP32 ? sizeof(float) : sizeof(uint16_t);
-    enum cmn_exchange_by by =
-        s->by ? s->by : cmn_schedule_for(s->ranks, (double)sum->n * (double)each);
+    enum cmn_exchange_by by = sum->tree ? CMN_EXCHANGE_PAIRWISE
+                              : s->by   ? s->by
+                                        : cmn_schedule_for(s->ranks, (double)sum->n * (double)each);
     struct job *job;
 
     if (s->jobs - s->ended == s->room) {

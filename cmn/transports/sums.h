@@ -2,9 +2,9 @@
  * group and length (schedule.h), or that CMN_DEBUG_EXCHANGE names.
  *
  * Each gives the same bits on all ranks, and the same in every run. Pairwise adds in the order of
- * the ranks, whatever the length; halving and the ring add in the order of their rounds.
- * With a 16-bit dtype a rank casts each float that it sends, and the owner of a block its sum,
- * with error feedback; additions are those of 32 bits. */
+ * the ranks, whatever the length, or along a tree (sum_tree.h); halving and the ring add in the
+ * order of their rounds. With a 16-bit dtype a rank casts each float that it sends, and the owner
+ * of a block its sum, with error feedback; additions are those of 32 bits. */
 #ifndef CMN_SUMS_H
 #define CMN_SUMS_H
 
@@ -13,6 +13,7 @@
 
 #include "config/options.h"
 #include "transports/schedule.h"
+#include "transports/sum_tree.h"
 
 struct cmn_sums;
 
@@ -28,6 +29,10 @@ struct cmn_sum {
     /* With 16 bits, or NULL: n floats of error feedback. They are added before a cast, and hold
      * its rounding error after. */
     float *error;
+    /* With cmn_exact, or NULL; 32 bits alone. A rank of the sums is a node of the tree, and has as
+     * many addends as the tree says: the n floats behind `at` of each. The sum comes to `data`. */
+    const struct cmn_sum_tree *tree;
+    size_t at;
 };
 
 /* Collective in order, not blocking: the job is copied. */

@@ -74,18 +74,14 @@ one_rank() {
     mv "out/$1$FINAL.weights" one.weights
 }
 
-# as_one_rank CFG SHAPE COMMUNICATOR HOW ARGUMENTS...: the same bits; the first line says how it adds up.
+# as_one_rank CFG SHAPE COMMUNICATOR ARGUMENTS...: the same bits.
 as_one_rank() {
     local name=$1
-    train_on "$2" "$name.cfg" -cmn_batch global -cmn_exact on -cmn_verify 1 "${@:5}"
-    grep -E "^cmn: .* on 2 nodes, communicator $3 \\(.*\\), fp32, sums in a fixed order $4, batch" train.log
+    train_on "$2" "$name.cfg" -cmn_batch global -cmn_exact on -cmn_verify 1 -cmn_communicator "$3" "${@:4}"
+    grep -E "^cmn: .* on 2 nodes, communicator $3 \\(.*\\), fp32, sums in a fixed order, overlap .*, batch" train.log
     cmp one.weights "out/$name$FINAL.weights"
     rm "out/$name$FINAL.weights"
 }
-
-MESSAGES='by messages between all ranks'
-SLICES="in each node's shared memory, and by slices between nodes"
-FIRST="in each node's shared memory, and by its first rank between nodes"
 
 # ITERATIONS=50 tests/run.sh cli/exact hosts/training: more of them.
 # On 3+2 the first node has the micro-batches 0, 1 and 2 of 6; with ranks in turns 0, 2, 4 and 5.
@@ -93,20 +89,20 @@ FIRST="in each node's shared memory, and by its first rank between nodes"
     local iterations=${ITERATIONS:-5}
     mlp_cfg batch=60 subdivisions=6 max_batches="$iterations" >mlp.cfg
     one_rank mlp
-    as_one_rank mlp 1+1 shm "$MESSAGES"
-    as_one_rank mlp 2+1 shm "$SLICES"
-    as_one_rank mlp 2+2 two_dimensional "$SLICES" -cmn_communicator two_dimensional
-    as_one_rank mlp 3+2 shm "$SLICES"
-    as_one_rank mlp 3+2 shm "$SLICES, overlap on" -cmn_overlap on -cmn_verify 2
-    as_one_rank mlp 1+1 shm "$MESSAGES, overlap on" -cmn_overlap on -cmn_verify 2
-    as_one_rank mlp 3+2 hierarchical "$FIRST" -cmn_communicator hierarchical
-    as_one_rank mlp 3+2 flat "$MESSAGES" -cmn_communicator flat
-    OMPI_MCA_rmaps_base_mapping_policy=node PRTE_MCA_rmaps_default_mapping_policy=node as_one_rank mlp 3+2 shm "$SLICES"
-    if pjreddies; then as_one_rank mlp 3+2 shm "$SLICES" -cmn_balance auto; fi
+    as_one_rank mlp 1+1 shm
+    as_one_rank mlp 2+1 shm
+    as_one_rank mlp 2+2 two_dimensional
+    as_one_rank mlp 3+2 shm
+    as_one_rank mlp 3+2 shm -cmn_overlap on -cmn_verify 2
+    as_one_rank mlp 1+1 shm -cmn_overlap on -cmn_verify 2
+    as_one_rank mlp 3+2 hierarchical
+    as_one_rank mlp 3+2 flat
+    OMPI_MCA_rmaps_base_mapping_policy=node PRTE_MCA_rmaps_default_mapping_policy=node as_one_rank mlp 3+2 shm
+    if pjreddies; then as_one_rank mlp 3+2 shm -cmn_balance auto; fi
     mlp_cfg batch=60 subdivisions=4 max_batches="$iterations" adam=1 learning_rate=.002 >adam.cfg
     one_rank adam
-    as_one_rank adam 3+2 shm "$SLICES"
-    CMN_DEBUG_BUCKET_MB=.01 as_one_rank adam 3+2 shm "$SLICES, overlap on" -cmn_overlap on -cmn_verify 2
+    as_one_rank adam 3+2 shm
+    CMN_DEBUG_BUCKET_MB=.01 as_one_rank adam 3+2 shm -cmn_overlap on -cmn_verify 2
 }
 
 @test "2+2 and 3+2, cmn_exact with batch normalisation: one rank's weights, by cmp, with each communicator" {
@@ -116,11 +112,11 @@ FIRST="in each node's shared memory, and by its first rank between nodes"
             '[connected]' output=10 activation=linear '[softmax]'
     } >conv.cfg
     one_rank conv
-    as_one_rank conv 2+2 shm "$SLICES"
-    as_one_rank conv 2+2 shm "$SLICES, overlap on" -cmn_overlap on -cmn_verify 0
-    as_one_rank conv 2+2 hierarchical "$FIRST" -cmn_communicator hierarchical
-    as_one_rank conv 3+2 two_dimensional "$SLICES" -cmn_communicator two_dimensional
-    as_one_rank conv 3+2 flat "$MESSAGES" -cmn_communicator flat
+    as_one_rank conv 2+2 shm
+    as_one_rank conv 2+2 shm -cmn_overlap on -cmn_verify 0
+    as_one_rank conv 2+2 hierarchical
+    as_one_rank conv 3+2 two_dimensional
+    as_one_rank conv 3+2 flat
 }
 
 @test "2+1, cmn_sync_bn: the batch's statistics travel beside the gradients, whether those wait or not" {
