@@ -3,16 +3,16 @@
  *
  * On the CPU the ranks of one node sum in shared memory (transports/shm.h), which is all that there is to
  * do; several nodes exchange through overlapped_allreduce.h. On GPUs NCCL does all of it part by part
- * (parts.h), but with powersgd compressed_allreduce.h between the nodes. */
+ * (parts.h); with powersgd, and where there is no NCCL, the CPU does it through the host (through_host.h). */
 #ifndef CMN_NODE_GROUPS_H
 #define CMN_NODE_GROUPS_H
 
 #include <stddef.h>
 
 #include "communicators/communicator.h"
-#include "communicators/compressed_allreduce.h"
 #include "communicators/overlapped_allreduce.h"
 #include "communicators/parts.h"
+#include "communicators/through_host.h"
 #include "mpi/group.h"
 
 struct cmn_node_groups {
@@ -23,8 +23,8 @@ struct cmn_node_groups {
     void *shm;                   /* connects the ranks of a node */
     struct cmn_overlap *overlap; /* NULL on one node */
     /* On GPUs: */
-    void *nccl, *between; /* within a node; between nodes, on the ranks that exchange */
-    struct cmn_compressed *compressed; /* several nodes with a compressor; else NULL */
+    struct cmn_through_host *host; /* does all; NULL: NCCL does */
+    void *nccl, *between;          /* within a node; between nodes, on the ranks that exchange */
     struct cmn_parts parts;
 };
 
@@ -43,6 +43,16 @@ struct cmn_topology cmn_node_groups_together(const struct cmn_topology *t);
  * nodes, where there are several; 0 <= across <= t->least_intra. */
 int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_topology *t,
                          const struct cmn_options *o, int across);
+
+/* The same for a struct cmn_node_groups; on GPUs that NCCL does not serve, `c`, whose open this is, through
+ * the host. */
+int cmn_node_groups_open_either(void **self, const struct cmn_communicator *c,
+                                const struct cmn_topology *t, const struct cmn_options *o,
+                                int across);
+
+/* The same, always through the host; for GPUs. */
+int cmn_node_groups_open_through_host(void **self, const struct cmn_communicator *c,
+                                      const struct cmn_topology *t, const struct cmn_options *o);
 
 /* For the calls of struct cmn_communicator that have these names. `self` begins with a struct
  * cmn_node_groups. */

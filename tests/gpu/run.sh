@@ -386,7 +386,7 @@ several_ranks() {
 # What goes to messages in page-locked memory: 16 bits, and what compressors send, which is held against the CPU's.
 messages() {
     local name communicator
-    exchange_program communicators/compressed 2
+    exchange_program communicators/through_host 2
     trains_as one-conv.weights 2e-2 'flat with 16 bits, 2 ranks' 2 conv -cmn_communicator flat -cmn_compress bf16
     sed 's/=64/=16/; s/^max_batches=.*/max_batches=10/' wide.cfg >small.cfg
     for name in powersgd:2 powersgd; do
