@@ -2,11 +2,11 @@
  *
  * Steps, for the whole block and the metrics:
  *   1. reduce within the node to its first rank (intra rank 0)
- *   2. allreduce over the nodes' first ranks; on GPUs as cmn_compress says
+ *   2. allreduce over the nodes' first ranks; as cmn_compress says
  *   3. broadcast within the node
  * On the CPU all of it is in the background: overlapped_allreduce.h with one owner; on one node the
- * ranks sum in shared memory (transports/shm.h). With powersgd on GPUs: compressed_allreduce.h. Else, on
- * GPUs, NCCL does the steps part by part, in the background; the parts are those of pure_nccl.
+ * ranks sum in shared memory (transports/shm.h). On GPUs NCCL does the steps part by part, in the background; the
+ * parts are those of pure_nccl. With powersgd, or without NCCL, the CPU does them (through_host.h).
  * Bytes, n floats, M nodes: over a node's link 2(M-1)/M * 4n each way (4n for two nodes), all of it by
  * its first rank. Within the node nothing is sent on the CPU.
  * Nodes may hold different numbers of ranks.
@@ -16,26 +16,21 @@
 
 #include "communicators/node_groups.h"
 
+extern const struct cmn_communicator cmn_communicator_hierarchical;
+
 static int open_hierarchical(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
-    return cmn_node_groups_open(self, sizeof(struct cmn_node_groups), t, o, 1);
+    return cmn_node_groups_open_either(self, &cmn_communicator_hierarchical, t, o, 1);
 }
 
 const struct cmn_communicator cmn_communicator_hierarchical = {
     .name = "hierarchical",
     .cpu = "yes",
-    .gpu = "with NCCL",
+    .gpu = "yes",
     .use = "several nodes whose link one rank can fill",
     .sums = 1,
     .can = {CMN_CAN_ALL, CMN_CAN_ALL},
     .refuses = cmn_node_groups_refuse,
     .open = open_hierarchical,
-    .memory = cmn_node_groups_memory,
-    .allreduce = cmn_node_groups_allreduce,
-    .begin = cmn_node_groups_begin,
-    .poll = cmn_node_groups_poll,
-    .order = cmn_node_groups_order,
-    .no_begin = cmn_node_groups_no_begin,
-    .state = cmn_node_groups_state,
-    .close = cmn_node_groups_close,
+    CMN_NODE_GROUPS_CALLS,
 };

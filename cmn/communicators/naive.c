@@ -1,53 +1,60 @@
 /* naive: one allreduce for each tensor, nothing packed. The reference that others are compared
  * with.
  *
- * Steps: for every tensor of n floats, MPI_Allreduce over all ranks.
+ * Steps: for every tensor of n floats, MPI_Allreduce over all ranks; on GPUs through the host (through_host.h).
  * Bytes: whatever Open MPI picks for each tensor; 2(N-1)/N * 4n sent per rank by its ring. One
  * latency per tensor makes it slow for nets of many small tensors.
  * Source: ChainerMN's communicator of the same name (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable
  * Distributed Deep Learning Framework", 2017). */
 #include "communicators/communicator.h"
 
-#include <stdlib.h>
-
 #include "base/memory.h"
+#include "communicators/node_groups.h"
 #include "mpi/call.h"
-#include "mpi/device.h"
+
+extern const struct cmn_communicator cmn_communicator_naive;
 
 static const char *refuses_naive(const struct cmn_topology *t, const struct cmn_options *o)
 {
+    (void)t;
     (void)o;
-    return cmn_device_refuses_mpi(t);
+    return NULL;
 }
 
 static int open_naive(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
-    const struct cmn_topology **kept = cmn_calloc(1, sizeof *kept);
+    struct cmn_node_groups *g;
 
-    (void)o;
-    *kept = t;
-    *self = kept;
+    if (t->device >= 0) {
+        return cmn_node_groups_open_through_host(self, &cmn_communicator_naive, t, o);
+    }
+    *self = g = cmn_calloc(1, sizeof *g);
+    g->topology = *t;
     return 0;
 }
 
 static void allreduce_naive(void *self, const struct cmn_exchange *x)
 {
-    const struct cmn_topology *t = *(const struct cmn_topology **)self;
+    const struct cmn_node_groups *g = self;
 
-    for (int i = 0; i < x->tensors; i++) {
-        cmn_mpi_allreduce(x->tensor[i].data, x->tensor[i].n, CMN_MPI_CHUNK, t->world);
+    if (g->host) {
+        cmn_through_host_allreduce(g->host, x);
+        return;
     }
-    cmn_mpi_allreduce(x->metrics.data, x->metrics.n, CMN_MPI_CHUNK, t->world);
+    for (int i = 0; i < x->tensors; i++) {
+        cmn_mpi_allreduce(x->tensor[i].data, x->tensor[i].n, CMN_MPI_CHUNK, g->topology.world);
+    }
+    cmn_mpi_allreduce(x->metrics.data, x->metrics.n, CMN_MPI_CHUNK, g->topology.world);
 }
 
 const struct cmn_communicator cmn_communicator_naive = {
     .name = "naive",
     .cpu = "yes",
-    .gpu = "with CUDA-aware MPI (untried)",
+    .gpu = "yes",
     .use = "reference for tests; simple and slow",
     .sums = 1,
     .refuses = refuses_naive,
     .open = open_naive,
     .allreduce = allreduce_naive,
-    .close = free,
+    .close = cmn_node_groups_close,
 };

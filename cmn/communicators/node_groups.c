@@ -1,52 +1,34 @@
 #include "communicators/node_groups.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "transports/nccl.h"
 #include "transports/shm.h"
 
-static const char *refuses_nccl(const struct cmn_topology *t, const struct cmn_options *o)
+/* Whether NCCL serves these GPUs. It sends what no compressor has made smaller. */
+static int by_nccl(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    static _Thread_local char why[512];
-    const char *refuses =
-        o->intra == CMN_INTRA_MPI ? "CMN_DEBUG_INTRA=mpi" : cmn_nccl_refuses(t, o);
-
-    if (!refuses) {
-        return NULL;
-    }
-    snprintf(why, sizeof why, "NCCL does not connect the ranks (%s): use non_cuda_aware, or flat",
-             refuses);
-    return why;
+    return o->intra != CMN_INTRA_MPI && o->compress != CMN_COMPRESS_POWERSGD &&
+           !cmn_nccl_refuses(t, o);
 }
 
 const char *cmn_node_groups_refuse_within(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    if (t->device >= 0) {
-        return refuses_nccl(t, o);
+    if (by_nccl(t, o)) {
+        return NULL;
     }
-    return o->intra == CMN_INTRA_MPI ? "CMN_DEBUG_INTRA=mpi leaves no shared memory: use flat"
-                                     : cmn_overlap_refuses_nodes(t, o);
+    return t->device < 0 && o->intra == CMN_INTRA_MPI
+               ? "CMN_DEBUG_INTRA=mpi leaves no shared memory: use flat"
+               : cmn_overlap_refuses_nodes(t, o);
 }
 
 const char *cmn_node_groups_refuse(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    const char *why = cmn_node_groups_refuse_within(t, o);
-
-    if (why || t->device < 0) {
-        return why;
-    }
-    if (t->inter_size == 1 && cmn_wire_type(o) != CMN_FP32) {
-        return "all ranks are on one node, and what is sent between nodes alone has 16 bits: use "
-               "pure_nccl or single_node";
-    }
-    if (t->inter_size == 1 && cmn_compressed_wanted(t, o)) {
-        return "all ranks are on one node, and nothing is sent that a compressor could make "
-               "smaller: leave it away, or use flat, which sends all the same";
-    }
-    return NULL;
+    return by_nccl(t, o) && t->inter_size == 1 && cmn_wire_type(o) != CMN_FP32
+               ? "all ranks are on one node, and what is sent between nodes alone has 16 bits: use "
+                 "pure_nccl or single_node"
+               : cmn_node_groups_refuse_within(t, o);
 }
 
 struct cmn_topology cmn_node_groups_alone(const struct cmn_topology *t)
@@ -97,12 +79,25 @@ int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_topology *t
     if (cmn_nccl_open(&g->nccl, &g->intra)) {
         return -1;
     }
-    if (several && cmn_compressed_wanted(t, o)) {
-        g->compressed = cmn_compressed_open(t, o, across, t->intra_size > 1 ? g->nccl : NULL);
-    } else if (several && t->intra_rank < across) {
-        return cmn_nccl_open(&g->between, &g->inter);
-    }
-    return 0;
+    return several && t->intra_rank < across ? cmn_nccl_open(&g->between, &g->inter) : 0;
+}
+
+int cmn_node_groups_open_either(void **self, const struct cmn_communicator *c,
+                                const struct cmn_topology *t, const struct cmn_options *o,
+                                int across)
+{
+    return t->device < 0 || by_nccl(t, o)
+               ? cmn_node_groups_open(self, sizeof(struct cmn_node_groups), t, o, across)
+               : cmn_node_groups_open_through_host(self, c, t, o);
+}
+
+int cmn_node_groups_open_through_host(void **self, const struct cmn_communicator *c,
+                                      const struct cmn_topology *t, const struct cmn_options *o)
+{
+    struct cmn_node_groups *g = cmn_calloc(1, sizeof *g);
+
+    *self = g;
+    return cmn_through_host_open(&g->host, c, t, o);
 }
 
 int cmn_node_groups_memory(void *self, size_t floats, float **memory)
@@ -110,10 +105,11 @@ int cmn_node_groups_memory(void *self, size_t floats, float **memory)
     struct cmn_node_groups *g = self;
 
     *memory = NULL;
-    return g->overlap ? cmn_overlap_memory(g->overlap, floats, memory)
-           : g->shm   ? cmn_shm_memory(g->shm, floats, memory)
-           : g->nccl  ? cmn_nccl_memory(g->nccl, g->between, floats, memory)
-                      : 0;
+    return g->host      ? cmn_through_host_room(g->host, floats)
+           : g->overlap ? cmn_overlap_memory(g->overlap, floats, memory)
+           : g->shm     ? cmn_shm_memory(g->shm, floats, memory)
+           : g->nccl    ? cmn_nccl_memory(g->nccl, g->between, floats, memory)
+                        : 0;
 }
 
 /* ---- on GPUs, by NCCL ----
@@ -209,8 +205,8 @@ void cmn_node_groups_allreduce(void *self, const struct cmn_exchange *x)
 {
     struct cmn_node_groups *g = self;
 
-    if (g->compressed) {
-        cmn_compressed_allreduce(g->compressed, x);
+    if (g->host) {
+        cmn_through_host_allreduce(g->host, x);
     } else if (g->overlap) {
         cmn_overlap_allreduce(g->overlap, x);
     } else if (g->nccl) {
@@ -224,8 +220,8 @@ void cmn_node_groups_begin(void *self, const struct cmn_exchange *x, size_t upto
 {
     struct cmn_node_groups *g = self;
 
-    if (g->compressed) {
-        cmn_compressed_begin(g->compressed, x, upto);
+    if (g->host) {
+        cmn_through_host_begin(g->host, x, upto);
     } else if (g->nccl) {
         make_room(g, x);
         cmn_parts_begin(&g->parts, x, upto, type_of(g), begin_part, g);
@@ -239,8 +235,8 @@ void cmn_node_groups_poll(void *self)
 {
     struct cmn_node_groups *g = self;
 
-    if (g->compressed) {
-        cmn_compressed_poll(g->compressed);
+    if (g->host) {
+        cmn_through_host_poll(g->host);
     } else if (g->overlap) {
         cmn_overlap_poll(g->overlap);
     } else if (g->nccl) {
@@ -252,18 +248,17 @@ int cmn_node_groups_order(void *self)
 {
     const struct cmn_node_groups *g = self;
 
-    if (g->compressed) {
-        return 0;
+    if (g->nccl) {
+        cmn_nccl_order(g->nccl);
     }
-    cmn_nccl_order(g->nccl);
-    return 1;
+    return g->nccl != NULL;
 }
 
 const char *cmn_node_groups_no_begin(void *self)
 {
     const struct cmn_node_groups *g = self;
 
-    return g->overlap || g->nccl
+    return g->overlap || g->nccl || g->host
                ? NULL
                : "all ranks are on one node: there is no link whose time could be hidden";
 }
@@ -272,22 +267,18 @@ int cmn_node_groups_state(void *self, int i, struct cmn_state *state)
 {
     struct cmn_node_groups *g = self;
 
-    if (g->compressed) {
-        return cmn_compressed_state(g->compressed, i, state);
-    }
-    if (g->overlap) {
-        return cmn_overlap_state(g->overlap, i, state);
-    }
-    return 0;
+    return g->host      ? cmn_through_host_state(g->host, i, state)
+           : g->overlap ? cmn_overlap_state(g->overlap, i, state)
+                        : 0;
 }
 
 void cmn_node_groups_close(void *self)
 {
     struct cmn_node_groups *g = self;
 
+    cmn_through_host_close(g->host);
     cmn_overlap_close(g->overlap);
     cmn_sum_tree_close(g->tree);
-    cmn_compressed_close(g->compressed);
     if (g->shm) {
         cmn_shm_close(g->shm);
     }

@@ -3,16 +3,16 @@
  *
  * On the CPU the ranks of one node sum in shared memory (transports/shm.h), which is all that there is to
  * do; several nodes exchange through overlapped_allreduce.h. On GPUs NCCL does all of it part by part
- * (parts.h), but with powersgd compressed_allreduce.h between the nodes. */
+ * (parts.h); with powersgd, and where there is no NCCL, the CPU does it through the host (through_host.h). */
 #ifndef CMN_NODE_GROUPS_H
 #define CMN_NODE_GROUPS_H
 
 #include <stddef.h>
 
 #include "communicators/communicator.h"
-#include "communicators/compressed_allreduce.h"
 #include "communicators/overlapped_allreduce.h"
 #include "communicators/parts.h"
+#include "communicators/through_host.h"
 #include "mpi/group.h"
 
 struct cmn_node_groups {
@@ -24,8 +24,8 @@ struct cmn_node_groups {
     struct cmn_overlap *overlap; /* NULL on one node */
     struct cmn_sum_tree *tree;   /* with cmn_exact, on one node */
     /* On GPUs: */
-    void *nccl, *between; /* within a node; between nodes, on the ranks that exchange */
-    struct cmn_compressed *compressed; /* several nodes with a compressor; else NULL */
+    struct cmn_through_host *host; /* does all; NULL: NCCL does */
+    void *nccl, *between;          /* within a node; between nodes, on the ranks that exchange */
     struct cmn_parts parts;
 };
 
@@ -45,18 +45,35 @@ struct cmn_topology cmn_node_groups_together(const struct cmn_topology *t);
 int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_topology *t,
                          const struct cmn_options *o, int across);
 
-/* For the calls of struct cmn_communicator that have these names. `self` begins with a struct
- * cmn_node_groups. */
+/* The same for a struct cmn_node_groups; on GPUs that NCCL does not serve, `c`, whose open this is, through
+ * the host. */
+int cmn_node_groups_open_either(void **self, const struct cmn_communicator *c,
+                                const struct cmn_topology *t, const struct cmn_options *o,
+                                int across);
+
+/* The same, always through the host; for GPUs. */
+int cmn_node_groups_open_through_host(void **self, const struct cmn_communicator *c,
+                                      const struct cmn_topology *t, const struct cmn_options *o);
+
+/* The calls of a struct cmn_communicator that is made of node groups, whatever its recipe: what they do
+ * follows from its open. `self` begins with a struct cmn_node_groups. */
+#define CMN_NODE_GROUPS_CALLS                                                                     \
+    .memory = cmn_node_groups_memory, .allreduce = cmn_node_groups_allreduce,                     \
+    .begin = cmn_node_groups_begin, .poll = cmn_node_groups_poll, .order = cmn_node_groups_order, \
+    .no_begin = cmn_node_groups_no_begin, .state = cmn_node_groups_state,                         \
+    .close = cmn_node_groups_close
+
 int cmn_node_groups_memory(void *self, size_t floats, float **memory);
 void cmn_node_groups_allreduce(void *self, const struct cmn_exchange *x);
 void cmn_node_groups_begin(void *self, const struct cmn_exchange *x, size_t upto);
 void cmn_node_groups_poll(void *self);
 int cmn_node_groups_order(void *self);
-/* Local, on one node. The tree along which x is added, or NULL. */
-const struct cmn_sum_tree *cmn_node_groups_tree(struct cmn_node_groups *g,
-                                                const struct cmn_exchange *x);
 const char *cmn_node_groups_no_begin(void *self);
 int cmn_node_groups_state(void *self, int i, struct cmn_state *state);
 void cmn_node_groups_close(void *self);
+
+/* Local, on one node. The tree along which x is added, or NULL. */
+const struct cmn_sum_tree *cmn_node_groups_tree(struct cmn_node_groups *g,
+                                                const struct cmn_exchange *x);
 
 #endif

@@ -38,10 +38,5 @@ const struct cmn_communicator cmn_communicator_pure_nccl = {
     .can = {0, CMN_CASTS | CMN_DELAYS},
     .refuses = refuses_pure_nccl,
     .open = open_pure_nccl,
-    .memory = cmn_node_groups_memory,
-    .allreduce = cmn_node_groups_allreduce,
-    .begin = cmn_node_groups_begin,
-    .poll = cmn_node_groups_poll,
-    .order = cmn_node_groups_order,
-    .close = cmn_node_groups_close,
+    CMN_NODE_GROUPS_CALLS,
 };

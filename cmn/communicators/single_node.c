@@ -1,7 +1,8 @@
 /* single_node: the ranks of one node, and no other step.
  *
  * Steps: allreduce within the node, the whole block and the metrics at once, in shared memory
- * (transports/shm.h); on GPUs by NCCL in the parts of pure_nccl, in the background.
+ * (transports/shm.h); on GPUs by NCCL in the parts of pure_nccl, in the background, or, without NCCL, as
+ * on the CPU (through_host.h).
  * Bytes: nothing is sent on the CPU.
  * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN:
  * Scalable Distributed Deep Learning Framework", 2017). */
@@ -15,26 +16,21 @@ static const char *refuses_single_node(const struct cmn_topology *t, const struc
                              : cmn_node_groups_refuse_within(t, o);
 }
 
+extern const struct cmn_communicator cmn_communicator_single_node;
+
 static int open_single_node(void **self, const struct cmn_topology *t, const struct cmn_options *o)
 {
-    return cmn_node_groups_open(self, sizeof(struct cmn_node_groups), t, o, 0);
+    return cmn_node_groups_open_either(self, &cmn_communicator_single_node, t, o, 0);
 }
 
 const struct cmn_communicator cmn_communicator_single_node = {
     .name = "single_node",
     .cpu = "yes",
-    .gpu = "with NCCL",
+    .gpu = "yes",
     .use = "one node, where the update is to stay Darknet's own",
     .sums = 1,
     .can = {CMN_ORDERS, CMN_CASTS | CMN_DELAYS},
     .refuses = refuses_single_node,
     .open = open_single_node,
-    .memory = cmn_node_groups_memory,
-    .allreduce = cmn_node_groups_allreduce,
-    .begin = cmn_node_groups_begin,
-    .poll = cmn_node_groups_poll,
-    .order = cmn_node_groups_order,
-    .no_begin = cmn_node_groups_no_begin,
-    .state = cmn_node_groups_state,
-    .close = cmn_node_groups_close,
+    CMN_NODE_GROUPS_CALLS,
 };

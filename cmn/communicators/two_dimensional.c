@@ -3,12 +3,12 @@
  * Steps, for the whole block and the metrics cut into k slices, k the smallest number of ranks of
  * any node:
  *   1. reduce-scatter within the node: rank i of the node gets the sum of slice i
- *   2. the ranks number i of all nodes allreduce slice i, all i at the same time; on GPUs as
+ *   2. the ranks number i of all nodes allreduce slice i, all i at the same time, as
  *      cmn_compress says
  *   3. allgather within the node
  * On the CPU all of it is in the background: overlapped_allreduce.h with k owners; on one node the
- * ranks sum in shared memory (transports/shm.h). With cmn_compress on GPUs: compressed_allreduce.h. Else,
- * on GPUs, NCCL does the steps part by part, in the background; the parts are those of pure_nccl.
+ * ranks sum in shared memory (transports/shm.h). On GPUs NCCL does the steps part by part, in the background; the
+ * parts are those of pure_nccl. With powersgd, or without NCCL, the CPU does them (through_host.h).
  * Bytes, n floats, M nodes of k ranks: over a node's link 2(M-1)/M * 4n each way (4n for two
  * nodes), a k-th of it by each rank. Within the node nothing is sent on the CPU.
  * On nodes with more than k ranks those above own no slice.
@@ -18,27 +18,23 @@
 
 #include "communicators/node_groups.h"
 
+extern const struct cmn_communicator cmn_communicator_two_dimensional;
+
 static int open_two_dimensional(void **self, const struct cmn_topology *t,
                                 const struct cmn_options *o)
 {
-    return cmn_node_groups_open(self, sizeof(struct cmn_node_groups), t, o, t->least_intra);
+    return cmn_node_groups_open_either(self, &cmn_communicator_two_dimensional, t, o,
+                                       t->least_intra);
 }
 
 const struct cmn_communicator cmn_communicator_two_dimensional = {
     .name = "two_dimensional",
     .cpu = "yes",
-    .gpu = "with NCCL",
+    .gpu = "yes",
     .use = "several nodes whose link one rank alone does not fill",
     .sums = 1,
     .can = {CMN_CAN_ALL, CMN_CAN_ALL},
     .refuses = cmn_node_groups_refuse,
     .open = open_two_dimensional,
-    .memory = cmn_node_groups_memory,
-    .allreduce = cmn_node_groups_allreduce,
-    .begin = cmn_node_groups_begin,
-    .poll = cmn_node_groups_poll,
-    .order = cmn_node_groups_order,
-    .no_begin = cmn_node_groups_no_begin,
-    .state = cmn_node_groups_state,
-    .close = cmn_node_groups_close,
+    CMN_NODE_GROUPS_CALLS,
 };

@@ -29,13 +29,9 @@ struct cmn_compressor_plan {
     const struct cmn_shard *shard;
     int shards;
     int owner; /* this rank begins the shards of this owner, and no others */
-    const struct cmn_sum_tree
-        *tree;    /* of this rank's addends, with cmn_exact; NULL: it has one, the shard */
-    float *block; /* where the shards lie on this rank, in each exchange: the GPU's memory where
-                     topology->device is not -1 */
-    void *
-        stream; /* there, the stream (cudaStream_t) on which a shard is final when it is begun, and its
-                     sum when it has ended */
+    /* Of this rank's addends, with cmn_exact; NULL: it has one, the shard. */
+    const struct cmn_sum_tree *tree;
+    float *block; /* where the shards lie on this rank, in each exchange */
 };
 
 /* Memory that a restart needs to continue with the same bits. Each rank has its own. */
@@ -67,8 +63,7 @@ struct cmn_compressor {
     long (*progress)(void *self, long until);
     /* Local. Bytes of gradients that this rank has given to MPI since open. */
     unsigned long long (*sent)(const void *self);
-    /* Local. Entry i of what must be saved; 0 when there are no more, else 1, or 2 where its data are
-     * floats in the GPU's memory, or 3 where a checkpoint may lack it: then it stays as it is. */
+    /* Local. Entry i of what must be saved; 0 when there are no more, else 1, or 3 where a checkpoint may lack it: then it stays as it is. */
     int (*state)(void *self, int i, struct cmn_state *state);
     /* Collective over comm. Nothing is in flight. */
     void (*close)(void *self);

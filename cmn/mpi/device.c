@@ -3,9 +3,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef OPEN_MPI
-#include <mpi-ext.h>
-#endif
 #ifdef GPU
 #include <cuda_runtime.h>
 #endif
@@ -100,6 +97,18 @@ int cmn_device_host_memory(float **memory, size_t floats)
 void cmn_device_host_free(float *memory)
 {
     cudaFreeHost(memory);
+}
+
+int cmn_device_lock(float *memory, size_t floats)
+{
+    return cmn_device_check(
+        cudaHostRegister(memory, floats * sizeof *memory, cudaHostRegisterDefault),
+        "cudaHostRegister");
+}
+
+void cmn_device_unlock(float *memory)
+{
+    cudaHostUnregister(memory);
 }
 
 void *cmn_device_stream(void)
@@ -298,6 +307,31 @@ int cmn_device_follow(void *stream, void *other)
     return result;
 }
 
+int cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n, int to_host,
+                           void **event)
+{
+    if (!*event &&
+        cmn_device_check(cudaEventCreateWithFlags((cudaEvent_t *)event, cudaEventDisableTiming),
+                         "cudaEventCreate")) {
+        return -1;
+    }
+    if (cmn_device_check(cudaMemcpyAsync(to, from, n * sizeof *to,
+                                         to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
+                                         (cudaStream_t)stream),
+                         "cudaMemcpyAsync")) {
+        return -1;
+    }
+    return cmn_device_check(cudaEventRecord((cudaEvent_t)*event, (cudaStream_t)stream),
+                            "cudaEventRecord");
+}
+
+void cmn_device_event_close(void *event)
+{
+    if (event) {
+        cudaEventDestroy((cudaEvent_t)event);
+    }
+}
+
 static int wait_on(void *stream, void (*work)(void *self), void *self)
 {
     cudaEvent_t event;
@@ -393,6 +427,18 @@ void cmn_device_host_free(float *memory)
     (void)memory;
 }
 
+int cmn_device_lock(float *memory, size_t floats)
+{
+    (void)memory;
+    (void)floats;
+    return without();
+}
+
+void cmn_device_unlock(float *memory)
+{
+    (void)memory;
+}
+
 void *cmn_device_stream(void)
 {
     return NULL;
@@ -445,6 +491,23 @@ int cmn_device_follow(void *stream, void *other)
     (void)stream;
     (void)other;
     return without();
+}
+
+int cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n, int to_host,
+                           void **event)
+{
+    (void)stream;
+    (void)to;
+    (void)from;
+    (void)n;
+    (void)to_host;
+    (void)event;
+    return without();
+}
+
+void cmn_device_event_close(void *event)
+{
+    (void)event;
 }
 
 int cmn_device_wait_for(void *stream)
@@ -558,18 +621,4 @@ void cmn_device_agree(struct cmn_topology *t, int device)
     }
     t->shares_gpus = device >= 0 && find_sharing(t, device);
     t->device = device;
-}
-
-static int mpi_knows_cuda(void)
-{
-#if defined(GPU) && defined(MPIX_CUDA_AWARE_SUPPORT)
-    return MPIX_Query_cuda_support() == 1;
-#else
-    return 0;
-#endif
-}
-
-const char *cmn_device_refuses_mpi(const struct cmn_topology *t)
-{
-    return t->device < 0 || mpi_knows_cuda() ? NULL : "MPI is not CUDA-aware: use non_cuda_aware";
 }

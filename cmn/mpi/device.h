@@ -1,5 +1,5 @@
-/* The GPU of this rank: which one, its memory, copies, and whether MPI can send from it. A build
- * without CUDA has these functions, too: they fail with a reason. */
+/* The GPU of this rank: which one, its memory, streams and copies. A build without CUDA has
+ * these functions, too: they fail with a reason. */
 #ifndef CMN_DEVICE_H
 #define CMN_DEVICE_H
 
@@ -29,6 +29,11 @@ void cmn_device_free(float *memory);
 /* The same for page-locked memory of the CPU. */
 int cmn_device_host_memory(float **memory, size_t floats);
 void cmn_device_host_free(float *memory);
+
+/* Local, blocking. Page-locks memory of the CPU that the caller has from elsewhere, until cmn_device_unlock(), which
+ * comes before the memory is given back. 0, or -1 with a reason. */
+int cmn_device_lock(float *memory, size_t floats);
+void cmn_device_unlock(float *memory);
 
 /* Local. The stream on which Darknet queues its work, a cudaStream_t. */
 void *cmn_device_stream(void);
@@ -76,6 +81,13 @@ void cmn_device_stream_close(void *stream);
  * now. 0, or -1 with a reason. */
 int cmn_device_follow(void *stream, void *other);
 
+/* Local, not blocking, queued on `stream`. Copies n floats to page-locked memory of the CPU (`to_host`), or from there
+ * to the GPU. *event (a cudaEvent_t, made where it is NULL) is reached behind the copy. 0, or -1 with a
+ * reason; close takes NULL, too. */
+int cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n, int to_host,
+                           void **event);
+void cmn_device_event_close(void *event);
+
 /* Local, blocking. Waits for all that lies on the stream. 0, or -1 with a reason. */
 int cmn_device_wait_for(void *stream);
 
@@ -87,9 +99,5 @@ int cmn_device_reached(void *event);
 /* Local. 0 when `code`, a cudaError_t, is cudaSuccess; else records "<what>: <CUDA's text>" and
  * returns -1. */
 int cmn_device_check(int code, const char *what);
-
-/* Local, the same on all ranks. Why MPI cannot send from t's buffers (one clause that says what to
- * use instead), or NULL. */
-const char *cmn_device_refuses_mpi(const struct cmn_topology *t);
 
 #endif

@@ -298,13 +298,6 @@ extern "C" int cmn_kernel_load_casts(enum cmn_dtype type)
                               : 0;
 }
 
-extern "C" int cmn_kernel_load_scale(void)
-{
-    struct cudaFuncAttributes unused;
-
-    return cudaFuncGetAttributes(&unused, (const void *)multiply);
-}
-
 extern "C" int cmn_kernel_load_update(void)
 {
     struct cudaFuncAttributes unused;

@@ -347,10 +347,7 @@ void cmn_prepare(struct cmn_optimizer *o, const struct cmn_exchange *x)
 {
     const struct cmn_communicator *c = &o->communicator;
 
-    int begins = o->gradients->on_gpu ? o->options->compress == CMN_COMPRESS_POWERSGD
-                                      : !(c->no_begin && c->no_begin(o->self));
-
-    if (c->begin && begins) {
+    if (!cmn_communicator_no_begin(c, o->self)) {
         c->begin(o->self, x, 0);
     }
 }
@@ -522,8 +519,5 @@ enum cmn_state_owner cmn_policy_entry(struct cmn_optimizer *o, const struct cmn_
         return o->communicator.sums ? entry[i].owner : CMN_STATE_OF_RANK;
     }
     is = o->communicator.state ? o->communicator.state(o->self, i - entries, state) : 0;
-    if (is == 2) {
-        state->data = cmn_host_copy(o, state->data, state->bytes / sizeof(float));
-    }
     return is ? CMN_STATE_OF_COMMUNICATOR : CMN_STATE_END;
 }

@@ -98,8 +98,6 @@ void cmn_candidate_open(struct cmn_candidate *k, const char *name, const struct 
         .name = name, .c = cmn_communicator_find(name), .session = s, .floats = floats};
     if (k->c) {
         open_communicator(k);
-    } else if (!strcmp(name, CMN_RAW)) {
-        refuse(k, on_gpu(k) ? cmn_device_refuses_mpi(&s->topology) : NULL);
     } else {
         refuse(k, on_gpu(k) ? "it is a measure of the CPU's memory" : NULL);
     }

@@ -10,8 +10,6 @@
 #include "config/options.h"
 #include "mpi/group.h"
 
-enum { CMN_NCCL_REGIONS = 32 }; /* in a call of NCCL's, or a job in the background */
-
 /* Local; the same on all ranks of a node. Why NCCL cannot connect GPUs here, or NULL. */
 const char *cmn_nccl_refuses(const struct cmn_topology *t, const struct cmn_options *o);
 
@@ -21,15 +19,6 @@ int cmn_nccl_open(void **self, const struct cmn_group *group);
 
 /* Collective. NULL is allowed. */
 void cmn_nccl_close(void *self);
-
-/* Collective, blocking; nothing is begun. All ranks get the n floats of rank 0. */
-void cmn_nccl_bcast(void *self, float *data, size_t n);
-
-/* n floats that one rank owns. */
-struct cmn_region {
-    size_t at, n;
-    int root;
-};
 
 /* Local, blocking. Zeroed memory of the GPU for `floats` floats that this transport's NCCL is told of, and
  * that of `other`, another transport nccl or NULL. NCCL 2.19 and newer sends from there without a copy
@@ -58,26 +47,9 @@ void cmn_nccl_begin_over(void *self, void *over, float *data, size_t n, enum cmn
  * all. */
 void cmn_nccl_begin_slices(void *self, float *data, size_t n, int slices, int sum);
 
-/* As cmn_nccl_begin, but each region goes to its root as the sum, and becomes undefined on the other
- * ranks. `region` must stay as it is until the end. */
-void cmn_nccl_begin_regions(void *self, float *data, const struct cmn_region *region, int regions);
-
 /* Local, blocking. Nothing is begun: brings to the GPU what sums of up to n floats of that type
  * need, which would wait for what was begun otherwise. */
 void cmn_nccl_room(void *self, size_t n, enum cmn_dtype type);
-
-/* Collective, blocking; nothing is begun. Each region of `data` goes to its root as the sum over the
- * ranks (`sum`), where it becomes undefined on the others; or from its root to all. */
-void cmn_nccl_regions(void *self, float *data, const struct cmn_region *region, int regions,
-                      int sum);
-
-/* Local, not blocking. Makes `stream` (a cudaStream_t) wait for what was begun as number `i`
- * since the last end. 1, or 0 when NCCL has not queued that yet. */
-int cmn_nccl_orders_stream(void *self, int i, void *stream);
-
-/* Local. How many numbers, as cmn_nccl_orders_stream() takes them, cmn_nccl_begin_regions() makes of so many
- * regions. */
-int cmn_nccl_jobs(int regions);
 
 /* Local. Floats in each part of a block of n, but for the last: at most 16 parts of at least 1
  * MiB, which as many ranks as divide 1680 (2 to 8, 10, 12, 14, 15, 16, …) can cut into equal slices of
@@ -110,15 +82,11 @@ void cmn_nccl_gathered(void *self, void (*idle)(void *self), void *idler);
 #ifndef CMN_NCCL
 #pragma weak cmn_nccl_open
 #pragma weak cmn_nccl_close
-#pragma weak cmn_nccl_bcast
 #pragma weak cmn_nccl_memory
 #pragma weak cmn_nccl_begin
 #pragma weak cmn_nccl_begin_over
 #pragma weak cmn_nccl_begin_slices
-#pragma weak cmn_nccl_begin_regions
 #pragma weak cmn_nccl_room
-#pragma weak cmn_nccl_regions
-#pragma weak cmn_nccl_orders_stream
 #pragma weak cmn_nccl_poll
 #pragma weak cmn_nccl_order
 #pragma weak cmn_nccl_end

@@ -57,10 +57,7 @@ static void give(struct nccl *c)
     if (cmn_timeline_on) {
         stamp(c, &job->began);
     }
-    if (job->region) {
-        result = cmn_nccl_queue_regions(c, job->data, job->region, job->slices,
-                                        job->operation == SCATTER);
-    } else if (job->operation != SUM) {
+    if (job->operation != SUM) {
         result =
             cmn_nccl_queue_slices(c, job->data, job->n, job->slices, job->operation == SCATTER);
     } else if (job->type == CMN_FP32) {
@@ -91,7 +88,7 @@ static void follow(struct nccl *c)
             cmn_kernel_cast_to_32(job->data, c->half, job->n, job->divisor, job->type, c->stream),
             "cast to 32 bits");
     }
-    if (cmn_timeline_on || job->operation == SCATTER) {
+    if (cmn_timeline_on) {
         stamp(c, &job->ended);
     }
 }
@@ -187,43 +184,11 @@ void cmn_nccl_begin_slices(void *self, float *data, size_t n, int slices, int su
                              .type = CMN_FP32});
 }
 
-void cmn_nccl_begin_regions(void *self, float *data, const struct cmn_region *region, int regions)
-{
-    for (int first = 0; first < regions; first += CMN_NCCL_REGIONS) {
-        int some = regions - first < CMN_NCCL_REGIONS ? regions - first : CMN_NCCL_REGIONS;
-        struct job job = {.over = self,
-                          .operation = SCATTER,
-                          .slices = some,
-                          .region = region + first,
-                          .data = data,
-                          .type = CMN_FP32};
-        for (int i = 0; i < some; i++) {
-            job.n += region[first + i].n;
-        }
-        begin(self, job);
-    }
-}
-
 void cmn_nccl_room(void *self, size_t n, enum cmn_dtype type)
 {
     if (type != CMN_FP32) {
         make_room(self, n, type);
     }
-}
-
-int cmn_nccl_orders_stream(void *self, int i, void *stream)
-{
-    struct nccl *c = self;
-    int taken = c->begun - c->waiting - (c->given >= 0);
-
-    if (i >= taken) {
-        return 0;
-    }
-    cmn_nccl_check_cuda(
-        c,
-        cudaStreamWaitEvent((cudaStream_t)stream, c->job[(c->base + i) % CMN_NCCL_JOBS].ended, 0),
-        "cudaStreamWaitEvent");
-    return 1;
 }
 
 void cmn_nccl_poll(void *self)

@@ -129,7 +129,7 @@ static int own_gpu_is_late(const struct nccl *c)
             return 1;
         }
     }
-    return is_late(c->ready);
+    return 0;
 }
 
 static _Noreturn void too_late(struct nccl *c)

@@ -1,10 +1,10 @@
 /* What the files of transport nccl have in common; they alone include it, in a build with NCCL.
  *
- *   nccl_transport.c   opens and closes it, and does one operation at once
+ *   nccl_transport.c   opens and closes it
  *   nccl_gather.c      allgathers in order with Darknet's own work
  *   nccl_background.c  sums while Darknet computes
  *   nccl_memory.c      memory that NCCL knows
- *   nccl_slices.c      which of NCCL's calls move slices and regions
+ *   nccl_slices.c      which of NCCL's calls move slices
  *   nccl_comm.c        its communicator: start, waits, failures, end
  *
  * Each calls those below it. `c` is the `self` of nccl.h. What goes wrong ends the job, unless it is said
@@ -29,8 +29,7 @@ enum operation { SUM, SCATTER, GATHER };
 struct job {
     struct nccl *over; /* whose ranks */
     enum operation operation;
-    int slices;                      /* SCATTER, GATHER: equal ones; */
-    const struct cmn_region *region; /* or so many of these; NULL: none */
+    int slices; /* SCATTER, GATHER */
     float *data;
     size_t n; /* floats; 0: no job */
     enum cmn_dtype type;
@@ -45,9 +44,9 @@ struct nccl {
     int rank, size;
     ncclComm_t comm;
     cudaStream_t stream;
-    cudaEvent_t ready, done; /* Darknet's work before an operation; the operation */
-    int aborted;             /* the communicator is */
-    int hung;                /* or it could not be: its kernels may be on the GPU for ever */
+    cudaEvent_t done; /* behind all that was begun */
+    int aborted;      /* the communicator is */
+    int hung;         /* or it could not be: its kernels may be on the GPU for ever */
 
     char what[64]; /* the operation that runs */
     double began;  /* when (cmn_clock) */
@@ -120,12 +119,8 @@ void cmn_nccl_await_stream(struct nccl *c);
 
 /* ---- nccl_slices.c ---- */
 
-/* Collective, not blocking. Each region goes to its root as the sum (`sum`), or from there to all. NCCL's
- * answer. */
-ncclResult_t cmn_nccl_queue_regions(struct nccl *c, float *data, const struct cmn_region *region,
-                                    int regions, int sum);
-
-/* The same for slices (transport.h). */
+/* Collective, not blocking. Each of the slices (cmn_slice) goes to its owner as the sum (`sum`), or from there to
+ * all. NCCL's answer. */
 ncclResult_t cmn_nccl_queue_slices(struct nccl *c, float *data, size_t n, int slices, int sum);
 
 /* ---- nccl_memory.c ---- */

@@ -1,4 +1,4 @@
-/* How transport nccl cuts what it moves: parts, slices and regions; and which of NCCL's calls move them. */
+/* How transport nccl cuts what it moves: parts and slices; and which of NCCL's calls move them. */
 #include "transports/nccl.h"
 
 /* Floats. For most numbers of ranks UNIT is so many lines of 16 floats for each: their slices of a
@@ -12,17 +12,12 @@ size_t cmn_nccl_chunk(size_t n)
     return even > PART_AT_LEAST ? even : PART_AT_LEAST;
 }
 
-int cmn_nccl_jobs(int regions)
-{
-    return (regions + CMN_NCCL_REGIONS - 1) / CMN_NCCL_REGIONS;
-}
-
 #ifdef CMN_NCCL
 
 #include "transports/nccl_internal.h"
 
 /* A reduce to, or a broadcast from, the owner of n floats. */
-static void queue_region(struct nccl *c, float *data, size_t n, int root, int sum)
+static void queue_slice(struct nccl *c, float *data, size_t n, int root, int sum)
 {
     if (n > 0 && sum) {
         cmn_nccl_check(c,
@@ -30,16 +25,6 @@ static void queue_region(struct nccl *c, float *data, size_t n, int root, int su
     } else if (n > 0) {
         cmn_nccl_check(c, ncclBroadcast(data, data, n, ncclFloat32, root, c->comm, c->stream));
     }
-}
-
-ncclResult_t cmn_nccl_queue_regions(struct nccl *c, float *data, const struct cmn_region *region,
-                                    int regions, int sum)
-{
-    cmn_nccl_check(c, ncclGroupStart());
-    for (int i = 0; i < regions; i++) {
-        queue_region(c, data + region[i].at, region[i].n, region[i].root, sum);
-    }
-    return ncclGroupEnd();
 }
 
 static ncclResult_t queue_equal_slices(struct nccl *c, float *data, size_t n, int sum)
@@ -62,7 +47,7 @@ ncclResult_t cmn_nccl_queue_slices(struct nccl *c, float *data, size_t n, int sl
     for (int i = 0; i < slices; i++) {
         size_t at, count;
         cmn_slice(n, slices, i, &at, &count);
-        queue_region(c, data + at, count, i, sum);
+        queue_slice(c, data + at, count, i, sum);
     }
     return ncclGroupEnd();
 }

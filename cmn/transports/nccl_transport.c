@@ -1,5 +1,5 @@
-/* The GPUs of a group through NCCL, on a stream of their own; at once, or in the background
- * while Darknet computes (nccl_background.c, nccl_gather.c).
+/* The GPUs of a group through NCCL, on a stream of their own, in the background while Darknet
+ * computes (nccl_background.c, nccl_gather.c).
  *
  * Nothing here blocks inside NCCL or CUDA: the communicator is non-blocking, and the end of an
  * operation is an event that is polled together with NCCL's own state. A dead peer, or
@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/status.h"
 #include "mpi/device.h"
 #include "transports/nccl_internal.h"
 
@@ -53,9 +52,6 @@ int cmn_nccl_open(void **self, const struct cmn_group *group)
     MPI_Comm_size(group->comm, &c->size);
     code = create_stream(&c->stream);
     if (code == cudaSuccess) {
-        code = cudaEventCreateWithFlags(&c->ready, cudaEventDisableTiming);
-    }
-    if (code == cudaSuccess) {
         code = cudaEventCreateWithFlags(&c->done, cudaEventDisableTiming);
     }
     return cmn_device_check(code, "stream and events") ? cmn_nccl_failed(c) : cmn_nccl_connect(c);
@@ -76,67 +72,11 @@ void cmn_nccl_close(void *self)
     cmn_nccl_free_blocks(c);
     cmn_nccl_free_jobs(c);
     cmn_nccl_free_gathers(c);
-    cmn_nccl_destroy(c->ready);
     cmn_nccl_destroy(c->done);
     if (c->stream) {
         cudaStreamDestroy(c->stream);
     }
     free(c);
-}
-
-/* ---- one operation at once ---- */
-
-/* Operations queued from here on run after all work that Darknet has queued. */
-static void begin_operation(struct nccl *c, const char *what, size_t n)
-{
-    cmn_nccl_start(c, what, n);
-    cmn_nccl_check_cuda(c, cudaEventRecord(c->ready, cudaStreamLegacy), "cudaEventRecord");
-    cmn_nccl_check_cuda(c, cudaStreamWaitEvent(c->stream, c->ready, 0), "cudaStreamWaitEvent");
-}
-
-/* Blocking. Where this rank's GPU has not come to the operation no other rank is waited for. */
-static void await_own_gpu(struct nccl *c)
-{
-    if (cmn_nccl_reached(c, c->ready)) {
-        return;
-    }
-    cmn_status_own_gpu(1);
-    cmn_nccl_await_event(c, c->ready, NULL, NULL);
-    cmn_status_own_gpu(0);
-}
-
-/* `code` is the result of the call that queued the operation. */
-static void end_operation(struct nccl *c, ncclResult_t code)
-{
-    cmn_nccl_check(c, cmn_nccl_await_taken(c, code));
-    await_own_gpu(c);
-    cmn_nccl_await_stream(c);
-}
-
-void cmn_nccl_regions(void *self, float *data, const struct cmn_region *region, int regions,
-                      int sum)
-{
-    struct nccl *c = self;
-
-    for (int first = 0; first < regions; first += CMN_NCCL_REGIONS) {
-        int end = first + CMN_NCCL_REGIONS < regions ? first + CMN_NCCL_REGIONS : regions;
-        size_t n = 0;
-        for (int i = first; i < end; i++) {
-            n += region[i].n;
-        }
-        begin_operation(c, sum ? "reduce" : "broadcast", n);
-        end_operation(c, cmn_nccl_queue_regions(c, data, region + first, end - first, sum));
-    }
-}
-
-void cmn_nccl_bcast(void *self, float *data, size_t n)
-{
-    struct nccl *c = self;
-
-    if (n) {
-        begin_operation(c, "broadcast", n);
-        end_operation(c, cmn_nccl_queue_slices(c, data, n, 1, 0));
-    }
 }
 
 #else

@@ -95,7 +95,7 @@ static inline void all_well(void)
     MPI_Barrier(top.world);
     fake.gpus = 1;
     fake.hardware = (char)top.rank;
-    fake.mpi_knows_gpus = fake.stuck = fake.hangs = fake.abort_hangs = fake.no_memory = fake.aborts = 0;
+    fake.stuck = fake.hangs = fake.abort_hangs = fake.no_memory = fake.aborts = 0;
     fake.no_registration = fake.no_nccl_memory = 0;
     fake.state = ncclSuccess;
     fake.event = cudaSuccess;

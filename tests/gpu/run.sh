@@ -360,15 +360,17 @@ several_ranks() {
     local ranks name
     local -x CMN_DEBUG_INTRA=''
     for ranks in 2 4; do
-        for name in pure_nccl single_node hierarchical two_dimensional non_cuda_aware; do
+        for name in pure_nccl single_node hierarchical two_dimensional; do
             if [[ -n $why_not ]]; then
                 report "$name, $ranks ranks" "skip $why_not"
                 continue
             fi
             trains_as one-conv.weights 1e-4 "$name, $ranks ranks train as one" "$ranks" conv -cmn_communicator "$name"
         done
+        for name in non_cuda_aware flat; do
+            trains_as one-conv.weights 1e-4 "$name, $ranks ranks train as one" "$ranks" conv -cmn_communicator "$name"
+        done
         CMN_DEBUG_INTRA=mpi
-        trains_as one-conv.weights 1e-4 "non_cuda_aware without NCCL, $ranks ranks train as one" "$ranks" conv -cmn_communicator non_cuda_aware
         trains_as one-adam.weights 1e-3 "adam, $ranks ranks train as one" "$ranks" adam -cmn_communicator non_cuda_aware
         trains_as one-norm.weights 1e-2 "batch normalisation of all images, $ranks ranks train as one" "$ranks" norm \
             -cmn_communicator non_cuda_aware -cmn_sync_bn 1
@@ -383,10 +385,10 @@ several_ranks() {
     done
 }
 
-# What goes to messages in page-locked memory: 16 bits, and what compressors send, which is held against the CPU's.
+# Sums through the host, as cmn_compress says, which are held against the CPU's.
 messages() {
-    local name communicator
-    exchange_program communicators/compressed 2
+    local name
+    exchange_program communicators/through_host 2
     trains_as one-conv.weights 2e-2 'flat with 16 bits, 2 ranks' 2 conv -cmn_communicator flat -cmn_compress bf16
     sed 's/=64/=16/; s/^max_batches=.*/max_batches=10/' wide.cfg >small.cfg
     for name in powersgd:2 powersgd; do
@@ -395,10 +397,7 @@ messages() {
             continue
         fi
         mv out/small.weights "cpu-$name.weights"
-        for communicator in flat non_cuda_aware; do
-            CMN_DEBUG_INTRA=mpi trains_as "cpu-$name.weights" 1e-3 "$name, 2 ranks, $communicator, as on the CPU" 2 small \
-                -cmn_communicator $communicator -cmn_compress "$name"
-        done
+        trains_as "cpu-$name.weights" 1e-3 "$name, 2 ranks, flat, as on the CPU" 2 small -cmn_communicator flat -cmn_compress "$name"
     done
 }
 
@@ -439,10 +438,8 @@ alexeyab() {
 # Overlap changes no sum. Darknet's own kernels may round otherwise from run to run, so equal bits are said, not demanded.
 overlap() {
     local name bits traced arguments
-    local -x CMN_DEBUG_INTRA
-    for name in pure_nccl non_cuda_aware 'pure_nccl -cmn_compress bf16'; do
+    for name in pure_nccl flat 'pure_nccl -cmn_compress bf16'; do
         read -ra arguments <<<"$name"
-        if [[ $name == non_cuda_aware ]]; then CMN_DEBUG_INTRA=mpi; else CMN_DEBUG_INTRA=''; fi
         if [[ -n $why_not && $name == pure_nccl* ]]; then
             report "$name, 2 ranks, overlap" "skip $why_not"
             continue
@@ -478,7 +475,6 @@ refused() {
 
 refusals() {
     CMN_DEBUG_SHARE_GPUS='' refused 'no more ranks on a node' 'more ranks than GPUs is an error that says what to do' $((gpus + 1)) conv -cmn_communicator non_cuda_aware
-    refused 'non_cuda_aware' 'flat without a CUDA-aware MPI names non_cuda_aware' 1 conv -cmn_communicator flat
     refused 'pure_nccl' 'shm names pure_nccl' 1 conv -cmn_communicator shm
     refused 'GPU 99' 'a GPU that is not there is named' 1 conv -i 99
 }

@@ -7,6 +7,8 @@
 static const size_t lengths[] = {0, 1, 100, 1000, 70001};
 static int tried; /* communicators that did not refuse */
 
+enum { SUMMING = 7 }; /* all but shm and dummy */
+
 static void try_length(const struct cmn_communicator *c, void *self, size_t n, const char *world)
 {
     struct gpu_block b;
@@ -18,9 +20,6 @@ static void try_length(const struct cmn_communicator *c, void *self, size_t n, c
     x = exchange_of(&b, &tensor, n);
     for (int call = 0; call < 2; call++) {
         fill_block(&b, top.rank);
-        if (fake.mpi_knows_gpus) { /* MPI does not know Darknet's stream: cmn_gradients_sum waits */
-            cmn_device_read(b.host, b.memory, b.n);
-        }
         c->allreduce(self, &x);
         read_block(&b, c->name);
         for (size_t i = 0; i < b.n; i++) {
@@ -64,79 +63,35 @@ static void over_nccl(void **state)
     all_well();
     tried = 0;
     try_all(&top, "as it is");
-    CHECK_SAYING(tried == 5, "%d communicators were tried",
-                 tried); /* hierarchical, two_dimensional, single_node,
-                                                                      pure_nccl, non_cuda_aware */
+    CHECK_SAYING(tried == SUMMING, "%d communicators were tried", tried);
     in_every_world(try_all);
     fail_on_all_ranks();
 }
 
-static void over_mpi_that_knows_gpus(void **state)
-{
-    (void)state;
-    needs_the_stand_in();
-    all_well();
-    fake.mpi_knows_gpus = 1;
-    tried = 0;
-    try_all(&top, "as it is");
-    CHECK_SAYING(tried == 7, "%d communicators were tried", tried); /* and naive, flat */
-    in_every_world(try_all);
-    options.intra = CMN_INTRA_MPI;
-    in_every_world(try_all);
-    all_well();
-    fail_on_all_ranks();
-}
-
-/* No NCCL within a node: every rank copies to the host. */
-static void every_rank_copies(void **state)
+/* No NCCL within a node, but where there is nothing else. */
+static void through_the_host(void **state)
 {
     (void)state;
     all_well();
     options.intra = CMN_INTRA_MPI;
     tried = 0;
     try_all(&top, "as it is");
-    CHECK_SAYING(tried == 2, "%d communicators were tried",
-                 tried); /* non_cuda_aware, and pure_nccl, which has no other link */
+    CHECK_SAYING(tried == SUMMING, "%d communicators were tried", tried);
     in_every_world(try_all);
-    all_well();
-    fail_on_all_ranks();
-}
-
-/* More than the two buffers hold, and not a whole number of them. */
-static void long_block(void **state)
-{
-    const struct cmn_communicator *c;
-
-    (void)state;
-    all_well();
-    options.intra = CMN_INTRA_MPI;
-    for (int k = 0; (c = cmn_communicator_at(k)); k++) {
-        void *self = NULL;
-        if (strcmp(c->name, "non_cuda_aware")) {
-            continue;
-        }
-        CHECK_SAYING(c->open(&self, &top, &options) == 0, "%s", cmn_reason());
-        try_length(c, self, 5 * 1024 * 1024 / 2 + 5, "long");
-        c->close(self);
-    }
     all_well();
     fail_on_all_ranks();
 }
 
 static void refusals(void **state)
 {
-    static const char *const says[][2] = {
-        {"naive", "non_cuda_aware"}, {"flat", "non_cuda_aware"}, {"shm", "pure_nccl"}};
     const struct cmn_communicator *c;
     const char *why;
 
     (void)state;
     all_well();
-    for (size_t i = 0; i < COUNT(says); i++) {
-        snprintf(options.communicator, sizeof options.communicator, "%s", says[i][0]);
-        CHECK(!cmn_communicator_choose(&top, &options, &why));
-        CHECK_SAYING(strstr(cmn_reason(), says[i][1]), "%s", cmn_reason());
-    }
+    snprintf(options.communicator, sizeof options.communicator, "shm");
+    CHECK(!cmn_communicator_choose(&top, &options, &why));
+    CHECK_SAYING(strstr(cmn_reason(), "pure_nccl"), "%s", cmn_reason());
     snprintf(options.communicator, sizeof options.communicator, "auto");
     c = cmn_communicator_choose(&top, &options, &why);
     CHECK_SAYING(c && !strcmp(c->name, "pure_nccl"), "auto: %s", c ? c->name : cmn_reason());
@@ -144,6 +99,7 @@ static void refusals(void **state)
     c = cmn_communicator_choose(&top, &options, &why);
     CHECK_SAYING(c && !strcmp(c->name, "pure_nccl"), "auto: %s", c ? c->name : cmn_reason());
     for (int k = 0; (c = cmn_communicator_at(k)); k++) {
+        int copies = !strcmp(c->name, "non_cuda_aware");
         int between = (c->can[1] & CMN_CASTS) && strcmp(c->name, "pure_nccl") &&
                       strcmp(c->name, "single_node") && strcmp(c->name, "flat");
         snprintf(options.communicator, sizeof options.communicator, "%s", c->name);
@@ -152,14 +108,47 @@ static void refusals(void **state)
                      "%s", c->name);
         CHECK_SAYING((c->can[1] & CMN_CASTS) || strstr(cmn_reason(), "cmn_compress"), "%s",
                      cmn_reason());
-        CHECK_SAYING(!between || strstr(cmn_reason(), "use pure_nccl or single_node"), "%s",
-                     cmn_reason());
+        CHECK_SAYING(!between || strstr(cmn_reason(),
+                                        copies ? "or use flat" : "use pure_nccl or single_node"),
+                     "%s", cmn_reason());
     }
     all_well();
     fail_on_all_ranks();
 }
 
-/* 16 bits between ranks, or between nodes. */
+/* On one node, without NCCL: the CPU's refusals. */
+static void refusals_through_the_host(void **state)
+{
+    static const char *const nodes[] = {"hierarchical", "two_dimensional", "single_node",
+                                        "non_cuda_aware"};
+    const struct cmn_communicator *c;
+    const char *why;
+
+    (void)state;
+    all_well();
+    options.intra = CMN_INTRA_MPI;
+    for (int delayed = 0; delayed < 2; delayed++) {
+        options.compress = delayed ? CMN_COMPRESS_OFF : CMN_COMPRESS_BF16;
+        options.double_buffering = delayed;
+        for (size_t i = 0; i < COUNT(nodes); i++) {
+            snprintf(options.communicator, sizeof options.communicator, "%s", nodes[i]);
+            CHECK_SAYING(!cmn_communicator_choose(&top, &options, &why), "%s", nodes[i]);
+            CHECK_SAYING(strstr(cmn_reason(), "does not go with ranks on one node") &&
+                             strstr(cmn_reason(), "or use flat, which sends all the same"),
+                         "%s", cmn_reason());
+        }
+    }
+    all_well();
+    top.shares_gpus = 1;
+    snprintf(options.communicator, sizeof options.communicator, "auto");
+    c = cmn_communicator_choose(&top, &options, &why);
+    CHECK_SAYING(c && !strcmp(c->name, "single_node"), "auto: %s", c ? c->name : cmn_reason());
+    top.shares_gpus = 0;
+    all_well();
+    fail_on_all_ranks();
+}
+
+/* 16 bits over NCCL, between ranks or between nodes. Through the host they are the CPU's: compressed.c. */
 static struct {
     enum cmn_dtype type;
     float value, relative;
@@ -233,7 +222,8 @@ static void try_16_bits(const struct cmn_topology *place, const char *world)
     here.device = 0;
     for (int k = 0; (c = cmn_communicator_at(k)); k++) {
         void *self = NULL;
-        if (cmn_communicator_refuses(c, &here, &options) || !c->sums) {
+        if (cmn_communicator_refuses(c, &here, &options) || !c->sums ||
+            !strcmp(c->name, "non_cuda_aware") || !strcmp(c->name, "flat")) {
             continue;
         }
         tried++;
@@ -257,13 +247,8 @@ static void sixteen_bits(enum cmn_dtype type, float value, float relative)
     bits.relative = relative;
     tried = 0;
     try_16_bits(&top, "as it is");
-    CHECK_SAYING(tried == 3, "%d communicators were tried",
-                 tried); /* pure_nccl, single_node, flat */
+    CHECK_SAYING(tried == 2, "%d communicators were tried", tried); /* pure_nccl, single_node */
     in_every_world(try_16_bits);
-    options.intra = CMN_INTRA_MPI; /* non_cuda_aware copies on every rank; flat always does */
-    tried = 0;
-    try_16_bits(&top, "as it is, without NCCL in the node");
-    CHECK_SAYING(tried == 3, "%d communicators were tried", tried); /* those, and pure_nccl */
     all_well();
     fail_on_all_ranks();
 }
@@ -310,10 +295,9 @@ static int group(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refusals),
+        cmocka_unit_test(refusals_through_the_host),
         cmocka_unit_test(over_nccl),
-        cmocka_unit_test(every_rank_copies),
-        cmocka_unit_test(over_mpi_that_knows_gpus),
-        cmocka_unit_test(long_block),
+        cmocka_unit_test(through_the_host),
         cmocka_unit_test(fp16),
         cmocka_unit_test(bf16),
         cmocka_unit_test(no_memory_for_16_bits),

@@ -162,7 +162,7 @@ static cudaError_t result(cudaError_t code)
 struct block {
     uintptr_t at; /* as it was handed out */
     size_t bytes, mapped;
-    char *map;
+    char *map;               /* NULL: somebody else's memory, which cudaHostRegister has locked */
     int device;              /* -1: page-locked memory of the CPU */
     int of_nccl, registered; /* ncclMemAlloc gave it; so many times ncclCommRegister has it */
 };
@@ -238,12 +238,27 @@ void fake_members(void *structure, size_t bytes, const char *who)
     }
 }
 
+static void insert(const struct block *b)
+{
+    struct block *before;
+
+    if (n_blocks == room_for_blocks) {
+        room_for_blocks = room_for_blocks * 2 + 64;
+        blocks = realloc(blocks, (size_t)room_for_blocks * sizeof *blocks);
+    }
+    before = block_before(b->at);
+    before = before ? before + 1 : blocks;
+    memmove(before + 1, before, (size_t)(blocks + n_blocks - before) * sizeof *b);
+    *before = *b;
+    n_blocks++;
+    fake.alive++;
+}
+
 /* Between two pages that nobody may touch, up against the second, and full of NaN. */
 static void *new_block(size_t bytes, int device)
 {
     size_t inside = (bytes + PAGE) / PAGE * PAGE;
     struct block b = {.bytes = bytes, .mapped = inside + 2 * PAGE, .device = device};
-    struct block *before;
 
     b.map = mmap(NULL, b.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (b.map == MAP_FAILED || mprotect(b.map + PAGE, inside, PROT_READ | PROT_WRITE)) {
@@ -251,17 +266,8 @@ static void *new_block(size_t bytes, int device)
     }
     memset(b.map + PAGE, POISON, inside);
     b.at = (uintptr_t)b.map + PAGE + (inside - bytes) / ALIGN * ALIGN;
-    b.at |= device >= 0 && !fake.mpi_knows_gpus ? tag : 0;
-    if (n_blocks == room_for_blocks) {
-        room_for_blocks = room_for_blocks * 2 + 64;
-        blocks = realloc(blocks, (size_t)room_for_blocks * sizeof *blocks);
-    }
-    before = block_before(b.at);
-    before = before ? before + 1 : blocks;
-    memmove(before + 1, before, (size_t)(blocks + n_blocks - before) * sizeof *blocks);
-    *before = b;
-    n_blocks++;
-    fake.alive++;
+    b.at |= device >= 0 ? tag : 0;
+    insert(&b);
     return (void *)b.at;
 }
 
@@ -296,11 +302,18 @@ void fake_register(const void *at, size_t bytes, int more, const char *who)
     b->registered += more;
 }
 
+static void take_out(struct block *b)
+{
+    n_blocks--;
+    memmove(b, b + 1, (size_t)(blocks + n_blocks - b) * sizeof *b);
+    fake.alive--;
+}
+
 static void end_block(void *memory, int of_gpu, int of_nccl, const char *who)
 {
     struct block *b = block_before((uintptr_t)memory);
 
-    if (!b || b->at != (uintptr_t)memory || (b->device >= 0) != of_gpu) {
+    if (!b || b->at != (uintptr_t)memory || (b->device >= 0) != of_gpu || !b->map) {
         fake_die("%s of %p, which is no such block, or was freed", who, memory);
     }
     if (b->registered) {
@@ -314,9 +327,7 @@ static void end_block(void *memory, int of_gpu, int of_nccl, const char *who)
     check_edges(b);
     used[of_gpu ? b->device : 0] -= of_gpu ? b->bytes : 0;
     munmap(b->map, b->mapped);
-    n_blocks--;
-    memmove(b, b + 1, (size_t)(blocks + n_blocks - b) * sizeof *b);
-    fake.alive--;
+    take_out(b);
 }
 
 static int is_device(const void *address)
@@ -561,6 +572,53 @@ cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
 cudaError_t cudaFreeHost(void *memory)
 {
     fake_free(memory, 0, 0, "cudaFreeHost");
+    return cudaSuccess;
+}
+
+/* Whether all of it is mapped. */
+static int is_mapped(const struct block *b)
+{
+    uintptr_t from = b->at / PAGE * PAGE;
+
+    return msync((void *)from, b->at + b->bytes - from, MS_ASYNC) == 0;
+}
+
+/* Somebody else's memory; nobody may give it back before cudaHostUnregister. */
+cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags)
+{
+    struct block b = {.at = (uintptr_t)memory, .bytes = bytes, .device = -1};
+    const struct block *before;
+
+    (void)flags;
+    fake_lock();
+    drain("cudaHostRegister");
+    before = block_before(b.at + bytes - 1);
+    if (!bytes || !is_mapped(&b) || (uintptr_t)memory & tag) {
+        fake_die("cudaHostRegister of %zu bytes at %p, which are not the CPU's", bytes, memory);
+    }
+    if (before && before->at + before->bytes > b.at) {
+        fake_die("cudaHostRegister of %p, which is page-locked already", memory);
+    }
+    insert(&b);
+    fake_unlock();
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *memory)
+{
+    struct block *b;
+
+    fake_lock();
+    drain("cudaHostUnregister");
+    b = block_before((uintptr_t)memory);
+    if (!b || b->at != (uintptr_t)memory || b->map) {
+        fake_die("cudaHostUnregister of %p, which was not registered", memory);
+    }
+    if (!is_mapped(b)) {
+        fake_die("cudaHostUnregister of %p, which was given back before", memory);
+    }
+    take_out(b);
+    fake_unlock();
     return cudaSuccess;
 }
 

@@ -26,7 +26,8 @@ enum {
     cudaStreamNonBlocking = 1,
     cudaEventDefault = 0,
     cudaEventDisableTiming = 2,
-    cudaHostAllocDefault = 0
+    cudaHostAllocDefault = 0,
+    cudaHostRegisterDefault = 0
 };
 
 typedef struct fake_stream *cudaStream_t;
@@ -70,6 +71,8 @@ cudaError_t cudaFree(void *memory);
 cudaError_t cudaMemGetInfo(size_t *left, size_t *all);
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *memory);
+cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void *memory);
 cudaError_t cudaMemset(void *memory, int value, size_t bytes);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,

@@ -8,8 +8,10 @@
  * - A kernel, a library or NCCL that is given the CPU's memory, or another GPU's, ends the process
  *   with a line.
  * - Each thread has its own current GPU and its own last error.
- * - cudaMalloc, cudaFree, cudaHostAlloc and cudaFreeHost wait for all work of the GPU, and end the
- *   process with a line when that never ends.
+ * - cudaMalloc, cudaFree, cudaHostAlloc, cudaFreeHost, cudaHostRegister and cudaHostUnregister wait
+ *   for all work of the GPU, and end the process with a line when that never ends.
+ * - Page-locking memory twice, and unlocking what was not locked, or was given back before, end the process
+ *   with a line.
  * - A kernel that is launched for the first time while NCCL has work ends the process with a line.
  * - NCCL's work on a stream of low priority ends the process with a line; so does the end of a
  *   registration while the communicator has work.
@@ -86,7 +88,6 @@ void fake_narrow(void *to, size_t i, float value, int type);
 struct fake {
     int gpus;             /* that this process sees */
     char hardware;        /* the last byte of the names of its GPUs is this plus their number */
-    int mpi_knows_gpus;   /* MPI is CUDA-aware; then the GPU's addresses are ordinary ones */
     int stuck;            /* operations of NCCL never end */
     int hangs;            /* nor does what fake_later() queues */
     int abort_hangs;      /* nor does ncclCommAbort */

@@ -55,13 +55,6 @@ void fake_end(void)
     MPI_Comm_free(&world);
 }
 
-/* What device.c asks of Open MPI. */
-int MPIX_Query_cuda_support(void);
-int MPIX_Query_cuda_support(void)
-{
-    return fake.mpi_knows_gpus;
-}
-
 /* ---- the thread that takes what NCCL was given ---- */
 
 static void take(struct fake_comm *c)

@@ -11,7 +11,7 @@ static const struct way {
     const char *name, *communicator;
     double lars, clip;
     int skips, delayed, restarts, compress, adam, nodes;
-    long intra, exchange; /* enum cmn_intra_transport, cmn_exchange_by */
+    long exchange; /* enum cmn_exchange_by */
     long local;
 } ways[] = {
     {.restarts = 1, .name = "plain", .communicator = "pure_nccl"},
@@ -44,8 +44,7 @@ static const struct way {
     {.name = "double buffering, clip", .communicator = "pure_nccl", .delayed = 1, .clip = 2.5},
     {.restarts = 1,
      .name = "double buffering through the host",
-     .communicator = "non_cuda_aware",
-     .intra = CMN_INTRA_MPI,
+     .communicator = "flat",
      .exchange = CMN_EXCHANGE_RING,
      .delayed = 1},
     {.restarts = 1,
@@ -89,10 +88,7 @@ static const struct way {
      .nodes = 1,
      .delayed = 1,
      .adam = 1},
-    {.name = "delayed local steps, non_cuda_aware",
-     .communicator = "non_cuda_aware",
-     .delayed = 1,
-     .local = EVERY},
+    {.name = "delayed local steps, flat", .communicator = "flat", .delayed = 1, .local = EVERY},
     {.restarts = 1,
      .name = "delayed local steps",
      .communicator = "pure_nccl",
@@ -132,7 +128,6 @@ static struct cmn_options options_of(const struct way *w, int gpu)
     o.nonfinite = w->skips ? CMN_NONFINITE_SKIP : CMN_NONFINITE_STOP;
     o.compress = w->compress;
     o.double_buffering = w->delayed;
-    o.intra = gpu ? w->intra : CMN_INTRA_AUTO;
     o.exchange = gpu ? w->exchange : CMN_EXCHANGE_AUTO;
     o.local_steps = w->local ? w->local : 1;
     return o;

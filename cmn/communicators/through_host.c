@@ -1,0 +1,227 @@
+#include "communicators/through_host.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/fatal.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "mpi/device.h"
+
+/* What one begin has added: it ends at float `end`, and its copy with the event (a cudaEvent_t). */
+struct range {
+    size_t end;
+    void *copied;
+};
+
+struct cmn_through_host {
+    const struct cmn_communicator *inner;
+    void *self;
+    struct cmn_topology topology; /* the same ranks on the CPU */
+    struct cmn_options options;
+    int in_background; /* inner can exchange there */
+
+    void *stream, *returned; /* of the copies; the event behind the one to the GPU */
+    float *host;             /* page-locked room for `room` floats, inner's or ours */
+    size_t room;
+    int is_ours;
+    struct cmn_exchange on_gpu, on_host; /* what is exchanged, and its image */
+    struct cmn_span *tensor;             /* of on_host */
+
+    /* Of this exchange: floats whose copy was queued, in `out` ranges; inner has begun some of these. */
+    size_t copied;
+    struct range *range;
+    int ranges, out, begun;
+};
+
+static void require(int result)
+{
+    if (result) {
+        cmn_fail_in("through the host");
+        cmn_fatal_reason();
+    }
+}
+
+int cmn_through_host_open(struct cmn_through_host **through, const struct cmn_communicator *inner,
+                          const struct cmn_topology *t, const struct cmn_options *o)
+{
+    struct cmn_through_host *h = *through = cmn_calloc(1, sizeof *h);
+
+    h->inner = inner;
+    h->topology = *t;
+    h->topology.device = -1;
+    h->options = *o;
+    h->options.intra = CMN_INTRA_AUTO; /* on GPUs CMN_DEBUG_INTRA=mpi has asked for this way */
+    if (inner->open(&h->self, &h->topology, &h->options)) {
+        return -1;
+    }
+    h->in_background = !cmn_communicator_no_begin(inner, h->self);
+    return cmn_device_stream_open(&h->stream);
+}
+
+static void release_room(struct cmn_through_host *h)
+{
+    if (h->is_ours) {
+        cmn_device_host_free(h->host);
+    } else if (h->host) {
+        cmn_device_unlock(h->host); /* the memory is inner's until its end */
+    }
+    h->host = NULL;
+    h->is_ours = 0;
+}
+
+int cmn_through_host_room(struct cmn_through_host *h, size_t floats)
+{
+    if (h->topology.size == 1 || floats < h->room) {
+        return 0;
+    }
+    release_room(h);
+    h->room = floats + 1;
+    if (h->inner->memory && h->inner->memory(h->self, h->room, &h->host)) {
+        return -1;
+    }
+    h->is_ours = !h->host;
+    return h->is_ours ? cmn_device_host_memory(&h->host, h->room)
+                      : cmn_device_lock(h->host, h->room);
+}
+
+/* Collective. Lays out the image of an exchange, and opens what inner needs for it: a checkpoint can
+ * fill that. */
+static void prepare(struct cmn_through_host *h, const struct cmn_exchange *x)
+{
+    const struct cmn_exchange *b = &h->on_gpu;
+    struct cmn_span *before = h->tensor;
+
+    h->on_host.images = x->images;
+    if (b->block.data == x->block.data && b->block.n == x->block.n && b->tensor == x->tensor &&
+        b->tensors == x->tensors && b->metrics.n == x->metrics.n) {
+        return;
+    }
+    require(cmn_through_host_room(h, x->block.n + x->metrics.n));
+    h->tensor = cmn_calloc((size_t)x->tensors + 1, sizeof *h->tensor);
+    free(before); /* not earlier: inner tells exchanges apart by their addresses */
+    for (int i = 0; i < x->tensors; i++) {
+        h->tensor[i] = x->tensor[i];
+        h->tensor[i].data = h->host + (x->tensor[i].data - x->block.data);
+    }
+    h->on_gpu = *x;
+    h->on_host = (struct cmn_exchange){.tensor = h->tensor,
+                                       .tensors = x->tensors,
+                                       .block = {.data = h->host, .n = x->block.n},
+                                       .metrics = {h->host + x->block.n, x->metrics.n, 0},
+                                       .images = x->images};
+    if (h->in_background) {
+        h->inner->begin(h->self, &h->on_host, 0);
+    }
+}
+
+/* Queues the copy of what lies below `upto`, behind Darknet's work so far. */
+static void copy_out(struct cmn_through_host *h, size_t upto)
+{
+    struct range *r;
+
+    if (upto <= h->copied) {
+        return;
+    }
+    if (h->out == h->ranges) {
+        h->range = cmn_realloc(h->range, (size_t)h->ranges + 16, sizeof *h->range);
+        for (int end = h->ranges + 16; h->ranges < end; h->ranges++) {
+            h->range[h->ranges] = (struct range){0};
+        }
+    }
+    r = &h->range[h->out++];
+    r->end = upto;
+    require(cmn_device_follow(h->stream, cmn_device_stream()));
+    require(cmn_device_copy_beside(h->stream, h->host + h->copied, h->on_gpu.block.data + h->copied,
+                                   upto - h->copied, 1, &r->copied));
+    h->copied = upto;
+}
+
+static int reached(void *event)
+{
+    int is = cmn_device_reached(event);
+
+    require(is < 0);
+    return is;
+}
+
+void cmn_through_host_begin(struct cmn_through_host *h, const struct cmn_exchange *x, size_t upto)
+{
+    if (h->topology.size > 1) {
+        prepare(h, x);
+        copy_out(h, upto);
+        cmn_through_host_poll(h);
+    }
+}
+
+/* All ranks begin the same ranges in the same order, whenever their copies end. */
+void cmn_through_host_poll(struct cmn_through_host *h)
+{
+    for (; h->begun < h->out && reached(h->range[h->begun].copied); h->begun++) {
+        if (h->in_background) {
+            h->inner->begin(h->self, &h->on_host, h->range[h->begun].end);
+        }
+    }
+    if (h->in_background) {
+        h->inner->poll(h->self);
+    }
+}
+
+/* Between two looks at a copy. */
+static void work(struct cmn_through_host *h, double since)
+{
+    cmn_through_host_poll(h);
+    sched_yield();
+    if (cmn_status_timed_out(cmn_clock() - since, h->options.timeout)) {
+        cmn_fatal("a copy between GPU and CPU did not end in %ld s (cmn_timeout)",
+                  h->options.timeout);
+    }
+}
+
+void cmn_through_host_allreduce(struct cmn_through_host *h, const struct cmn_exchange *x)
+{
+    size_t floats = x->block.n + x->metrics.n;
+    double since = cmn_clock();
+
+    if (h->topology.size == 1) {
+        return;
+    }
+    prepare(h, x);
+    copy_out(h, floats);
+    cmn_status_own_gpu(1); /* no other rank is waited for */
+    while (h->begun < h->out) {
+        work(h, since);
+    }
+    cmn_status_own_gpu(0);
+    h->inner->allreduce(h->self, &h->on_host);
+    require(cmn_device_copy_beside(h->stream, x->block.data, h->host, floats, 0, &h->returned));
+    for (since = cmn_clock(); !reached(h->returned);) {
+        work(h, since);
+    }
+    h->copied = 0;
+    h->out = h->begun = 0;
+}
+
+int cmn_through_host_state(struct cmn_through_host *h, int i, struct cmn_state *state)
+{
+    return h->inner->state ? h->inner->state(h->self, i, state) : 0;
+}
+
+void cmn_through_host_close(struct cmn_through_host *h)
+{
+    if (!h) {
+        return;
+    }
+    release_room(h);
+    h->inner->close(h->self);
+    for (int i = 0; i < h->ranges; i++) {
+        cmn_device_event_close(h->range[i].copied);
+    }
+    cmn_device_event_close(h->returned);
+    cmn_device_stream_close(h->stream);
+    free(h->range);
+    free(h->tensor);
+    free(h);
+}
