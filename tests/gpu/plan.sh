@@ -23,7 +23,7 @@ cpu-and-gpu      15 gpu_test against_the_cpu
 two-ranks        15 gpu_test two_ranks
 late             50 gpu_test exchanges
 broken           25 gpu_test broken_exchanges
-late-on-4        90 gpu_test exchanges_of_four
+late-on-4       100 gpu_test exchanges_of_four
 overlap          20 gpu_test overlap
 communicators    35 gpu_test several_ranks
 layers           45 gpu_test layers

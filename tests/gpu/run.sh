@@ -389,9 +389,8 @@ several_ranks() {
 messages() {
     local name
     exchange_program communicators/through_host 2
-    trains_as one-conv.weights 2e-2 'flat with 16 bits, 2 ranks' 2 conv -cmn_communicator flat -cmn_compress bf16
     sed 's/=64/=16/; s/^max_batches=.*/max_batches=10/' wide.cfg >small.cfg
-    for name in powersgd:2 powersgd; do
+    for name in bf16 powersgd:2 powersgd; do
         if ! train 2 small -nogpu -cmn_communicator flat -cmn_compress "$name"; then
             report "$name on the CPU, by the GPU build" "$(why_not_trained)" log
             continue
