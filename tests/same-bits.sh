@@ -251,7 +251,7 @@ gpu-single                                       | gpu:2       | classifier wide
 gpu-hier                                         | gpu:3       | classifier wide | communicator=hierarchical
 gpu-2d                                           | gpu:2       | classifier wide | communicator=two_dimensional
 + gpu-non-cuda-aware                             | gpu:3       | classifier huge | communicator=non_cuda_aware
-gpu-non-cuda-aware-mpi                           | gpu:2       | classifier wide | communicator=non_cuda_aware CMN_DEBUG_INTRA=mpi overlap=on CMN_DEBUG_BUCKET_MB=1
+gpu-non-cuda-aware-overlap                       | gpu:2       | classifier wide | communicator=non_cuda_aware overlap=on CMN_DEBUG_BUCKET_MB=1
 gpu-sync                                         | gpu:2       | classifier conv | sync_bn=1
 gpu-resume                                       | gpu:2       | classifier conv stop=4 |
 gpu-resume-3-2                                   | gpu:3>gpu:2 | rnn gru stop=3 |
@@ -360,6 +360,7 @@ d6ff429 bare-gru cmn_batch=global is the default
 d6ff429 bare-resume cmn_batch=global is the default
 d6ff429 bare-three-nodes cmn_batch=global is the default
 d6ff429 list-uneven ranks have whole micro-batches, or one with a share of the batch
+87bf21a gpu-non-cuda-aware the host adds in the order of the ranks, and not NCCL
 d6ff429 gpu-conv ranks have whole micro-batches, or one with a share of the batch
 d6ff429 3-naive-drop-local-resume ranks have whole micro-batches, or one with a share of the batch
 d6ff429 3-flat-mlp-powersgd-local-resume ranks have whole micro-batches, or one with a share of the batch

@@ -117,21 +117,6 @@ void cmn_status_wait_end(void)
     }
 }
 
-void cmn_status_own_gpu(int is)
-{
-    static const char *interrupted;
-
-    if (!is_main) {
-        return;
-    }
-    if (is) {
-        interrupted = now;
-        set_phase("work of its own on the GPU", 0);
-    } else {
-        set_phase(interrupted, depth > 0);
-    }
-}
-
 void cmn_status_ending(void)
 {
     atomic_store(&record()->ended, 1);

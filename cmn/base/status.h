@@ -49,10 +49,6 @@ void cmn_status_compute(const char *what);
 void cmn_status_wait_begin(void);
 void cmn_status_wait_end(void);
 
-/* Local, not blocking; the main thread's. 1: within its phase this rank begins to wait for its own GPU, and
- * for no other rank; 0: that has ended. */
-void cmn_status_own_gpu(int is);
-
 /* Thread-safe. This process is about to end, and knows why. */
 void cmn_status_ending(void);
 

@@ -57,7 +57,7 @@ int cmn_through_host_open(struct cmn_through_host **through, const struct cmn_co
     if (inner->open(&h->self, &h->topology, &h->options)) {
         return -1;
     }
-    h->in_background = !cmn_communicator_no_begin(inner, h->self);
+    h->in_background = inner->begin && !(inner->no_begin && inner->no_begin(h->self));
     return cmn_device_stream_open(&h->stream);
 }
 
@@ -190,11 +190,9 @@ void cmn_through_host_allreduce(struct cmn_through_host *h, const struct cmn_exc
     }
     prepare(h, x);
     copy_out(h, floats);
-    cmn_status_own_gpu(1); /* no other rank is waited for */
     while (h->begun < h->out) {
         work(h, since);
     }
-    cmn_status_own_gpu(0);
     h->inner->allreduce(h->self, &h->on_host);
     require(cmn_device_copy_beside(h->stream, x->block.data, h->host, floats, 0, &h->returned));
     for (since = cmn_clock(); !reached(h->returned);) {
