@@ -17,7 +17,7 @@ simulation_needs() {
 }
 
 simulation_compile() {
-    "$1" -std=gnu11 -O2 -w -Icmn -o "$2" "${@:3}" bench/simulate.c cmn/transports/{sums,schedule}.c \
+    "$1" -std=gnu11 -O2 -w -Icmn -o "$2" "${@:3}" bench/simulate.c cmn/transports/{sums,schedule,sum_tree}.c \
         cmn/mpi/{call,group}.c cmn/base/{log,fatal,memory,float16,reduce,status,job_stderr}.c -lm
 }
 
