@@ -360,7 +360,7 @@ d6ff429 bare-gru cmn_batch=global is the default
 d6ff429 bare-resume cmn_batch=global is the default
 d6ff429 bare-three-nodes cmn_batch=global is the default
 d6ff429 list-uneven ranks have whole micro-batches, or one with a share of the batch
-87bf21a gpu-non-cuda-aware the host adds in the order of the ranks, and not NCCL
+8e4212b gpu-non-cuda-aware the host adds in the order of the ranks, and not NCCL
 d6ff429 gpu-conv ranks have whole micro-batches, or one with a share of the batch
 d6ff429 3-naive-drop-local-resume ranks have whole micro-batches, or one with a share of the batch
 d6ff429 3-flat-mlp-powersgd-local-resume ranks have whole micro-batches, or one with a share of the batch

@@ -5,8 +5,9 @@
  *   2. allreduce over the nodes' first ranks; as cmn_compress says
  *   3. broadcast within the node
  * On the CPU all of it is in the background: overlapped_allreduce.h with one owner; on one node the
- * ranks sum in shared memory (transports/shm.h). On GPUs NCCL does the steps part by part, in the background; the
- * parts are those of pure_nccl. With powersgd, or without NCCL, the CPU does them (through_host.h).
+ * ranks sum in shared memory (transports/shm.h). On GPUs NCCL does the steps part by part, in the
+ * background; the parts are those of pure_nccl. With powersgd, or without NCCL, the CPU does them
+ * (through_host.h).
  * Bytes, n floats, M nodes: over a node's link 2(M-1)/M * 4n each way (4n for two nodes), all of it by
  * its first rank. Within the node nothing is sent on the CPU.
  * Nodes may hold different numbers of ranks.

@@ -1,7 +1,8 @@
 /* naive: one allreduce for each tensor, nothing packed. The reference that others are compared
  * with.
  *
- * Steps: for every tensor of n floats, MPI_Allreduce over all ranks; on GPUs through the host (through_host.h).
+ * Steps: for every tensor of n floats, MPI_Allreduce over all ranks; on GPUs through the host
+ * (through_host.h).
  * Bytes: whatever Open MPI picks for each tensor; 2(N-1)/N * 4n sent per rank by its ring. One
  * latency per tensor makes it slow for nets of many small tensors.
  * Source: ChainerMN's communicator of the same name (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable

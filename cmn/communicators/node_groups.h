@@ -3,7 +3,8 @@
  *
  * On the CPU the ranks of one node sum in shared memory (transports/shm.h), which is all that there is to
  * do; several nodes exchange through overlapped_allreduce.h. On GPUs NCCL does all of it part by part
- * (parts.h); with powersgd, and where there is no NCCL, the CPU does it through the host (through_host.h). */
+ * (parts.h); with powersgd, and where there is no NCCL, the CPU does it through the host
+ * (through_host.h). */
 #ifndef CMN_NODE_GROUPS_H
 #define CMN_NODE_GROUPS_H
 
@@ -45,8 +46,8 @@ struct cmn_topology cmn_node_groups_together(const struct cmn_topology *t);
 int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_topology *t,
                          const struct cmn_options *o, int across);
 
-/* The same for a struct cmn_node_groups; on GPUs that NCCL does not serve, `c`, whose open this is, through
- * the host. */
+/* The same for a struct cmn_node_groups; on GPUs that NCCL does not serve, `c`, whose open this
+ * is, through the host. */
 int cmn_node_groups_open_either(void **self, const struct cmn_communicator *c,
                                 const struct cmn_topology *t, const struct cmn_options *o,
                                 int across);

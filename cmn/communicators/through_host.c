@@ -30,7 +30,8 @@ struct cmn_through_host {
     struct cmn_exchange on_gpu, on_host; /* what is exchanged, and its image */
     struct cmn_span *tensor;             /* of on_host */
 
-    /* Of this exchange: floats whose copy was queued, in `out` ranges; inner has begun some of these. */
+    /* Of this exchange: floats whose copy was queued, in `out` ranges; inner has begun some of
+     * these. */
     size_t copied;
     struct range *range;
     int ranges, out, begun;
@@ -87,8 +88,8 @@ int cmn_through_host_room(struct cmn_through_host *h, size_t floats)
                       : cmn_device_lock(h->host, h->room);
 }
 
-/* Collective. Lays out the image of an exchange, and opens what inner needs for it: a checkpoint can
- * fill that. */
+/* Collective. Lays out the image of an exchange, and opens what inner needs for it: a checkpoint
+ * can fill that. */
 static void prepare(struct cmn_through_host *h, const struct cmn_exchange *x)
 {
     const struct cmn_exchange *b = &h->on_gpu;

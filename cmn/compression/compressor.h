@@ -63,7 +63,8 @@ struct cmn_compressor {
     long (*progress)(void *self, long until);
     /* Local. Bytes of gradients that this rank has given to MPI since open. */
     unsigned long long (*sent)(const void *self);
-    /* Local. Entry i of what must be saved; 0 when there are no more, else 1, or 3 where a checkpoint may lack it: then it stays as it is. */
+    /* Local. Entry i of what must be saved; 0 when there are no more, else 1, or 3 where a
+     * checkpoint may lack it: then it stays as it is. */
     int (*state)(void *self, int i, struct cmn_state *state);
     /* Collective over comm. Nothing is in flight. */
     void (*close)(void *self);

@@ -218,7 +218,7 @@ static void ready_gpu(struct cmn_gradients *g)
     free(place);
 }
 
-/* MPI, where it reads the GPU's memory, knows no stream: the gradients and the metrics are there then. */
+/* This rank waits for its own GPU first, so what it waits for next is other ranks. */
 static void sum_gpu(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
 {
     float *on_device = g->exchange.metrics.data;

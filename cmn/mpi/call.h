@@ -36,7 +36,8 @@ void cmn_mpi_bcast(void *data, size_t n, MPI_Datatype type, MPI_Comm group);
 enum { CMN_MPI_FLOATS = 1024 * 1024 };
 
 /* Collective over the group, blocking. The sum of n floats at `data`, in place, by MPI_Allreduce
- * with at most `most` (<= CMN_MPI_CHUNK) floats in a call. Sums by messages of our own: transports/sums.h. */
+ * with at most `most` (<= CMN_MPI_CHUNK) floats in a call. Sums by messages of our own:
+ * transports/sums.h. */
 void cmn_mpi_allreduce(float *data, size_t n, size_t most, MPI_Comm group);
 
 /* Blocking. `bytes` of any size from one rank of the group to another, which both know. */

@@ -30,8 +30,8 @@ void cmn_device_free(float *memory);
 int cmn_device_host_memory(float **memory, size_t floats);
 void cmn_device_host_free(float *memory);
 
-/* Local, blocking. Page-locks memory of the CPU that the caller has from elsewhere, until cmn_device_unlock(), which
- * comes before the memory is given back. 0, or -1 with a reason. */
+/* Local, blocking. Page-locks memory of the CPU that the caller has from elsewhere, until
+ * cmn_device_unlock(), which comes before the memory is given back. 0, or -1 with a reason. */
 int cmn_device_lock(float *memory, size_t floats);
 void cmn_device_unlock(float *memory);
 
@@ -81,9 +81,9 @@ void cmn_device_stream_close(void *stream);
  * now. 0, or -1 with a reason. */
 int cmn_device_follow(void *stream, void *other);
 
-/* Local, not blocking, queued on `stream`. Copies n floats to page-locked memory of the CPU (`to_host`), or from there
- * to the GPU. *event (a cudaEvent_t, made where it is NULL) is reached behind the copy. 0, or -1 with a
- * reason; close takes NULL, too. */
+/* Local, not blocking, queued on `stream`. Copies n floats to page-locked memory of the CPU
+ * (`to_host`), or from there to the GPU. *event (a cudaEvent_t, made where it is NULL) is reached
+ * behind the copy. 0, or -1 with a reason; close takes NULL, too. */
 int cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n, int to_host,
                            void **event);
 void cmn_device_event_close(void *event);

@@ -119,8 +119,8 @@ void cmn_nccl_await_stream(struct nccl *c);
 
 /* ---- nccl_slices.c ---- */
 
-/* Collective, not blocking. Each of the slices (cmn_slice) goes to its owner as the sum (`sum`), or from there to
- * all. NCCL's answer. */
+/* Collective, not blocking. Each of the slices (cmn_slice) goes to its owner as the sum (`sum`),
+ * or from there to all. NCCL's answer. */
 ncclResult_t cmn_nccl_queue_slices(struct nccl *c, float *data, size_t n, int slices, int sum);
 
 /* ---- nccl_memory.c ---- */

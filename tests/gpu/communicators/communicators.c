@@ -148,7 +148,8 @@ static void refusals_through_the_host(void **state)
     fail_on_all_ranks();
 }
 
-/* 16 bits over NCCL, between ranks or between nodes. Through the host they are the CPU's: compressed.c. */
+/* 16 bits over NCCL, between ranks or between nodes. Through the host they are the CPU's:
+ * through_host.c. */
 static struct {
     enum cmn_dtype type;
     float value, relative;

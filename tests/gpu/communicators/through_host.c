@@ -1,5 +1,5 @@
-/* Sums through the host over the stand-in, in every shape of nodes and as cmn_compress says: the bits of the CPU,
- * step after step. */
+/* Sums through the host over the stand-in, in every shape of nodes and as cmn_compress says: the
+ * bits of the CPU, step after step. */
 #include "gpu/gpu.h"
 
 #include <math.h>

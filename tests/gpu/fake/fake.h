@@ -10,8 +10,8 @@
  * - Each thread has its own current GPU and its own last error.
  * - cudaMalloc, cudaFree, cudaHostAlloc, cudaFreeHost, cudaHostRegister and cudaHostUnregister wait
  *   for all work of the GPU, and end the process with a line when that never ends.
- * - Page-locking memory twice, and unlocking what was not locked, or was given back before, end the process
- *   with a line.
+ * - Page-locking memory twice, and unlocking what was not locked, or was given back before, end
+ *   the process with a line.
  * - A kernel that is launched for the first time while NCCL has work ends the process with a line.
  * - NCCL's work on a stream of low priority ends the process with a line; so does the end of a
  *   registration while the communicator has work.
