@@ -297,7 +297,7 @@ static void feeds_back(const char *name, enum cmn_dtype dtype)
     size_t rounded = 0;
 
     for (int step = 0; step < STEPS; step++) {
-        struct cmn_sum sum = {data, N, dtype, error};
+        struct cmn_sum sum = {.data = data, .n = N, .dtype = dtype, .error = error};
         for (int rank = 0; rank < top.size; rank++) {
             ordered(data, N, rank);
             for (int i = 0; i < N; i++) {
@@ -338,7 +338,7 @@ static void feeds_back(const char *name, enum cmn_dtype dtype)
 static void stalls(const char *name)
 {
     float data[100];
-    struct cmn_sum sum = {data, 100, CMN_FP32, NULL};
+    struct cmn_sum sum = {.data = data, .n = 100, .dtype = CMN_FP32};
     struct cmn_options impatient = options;
     struct cmn_sums *s;
 
@@ -431,7 +431,8 @@ static void two_at_once(void **state)
     struct cmn_sums *first = cmn_sums_open(top.world, &options, 1),
                     *second = cmn_sums_open(top.intra, &options, 1);
     float a[10], b[10];
-    const struct cmn_sum sum[] = {{a, 10, CMN_FP32, NULL}, {b, 10, CMN_FP32, NULL}};
+    const struct cmn_sum sum[] = {{.data = a, .n = 10, .dtype = CMN_FP32},
+                                  {.data = b, .n = 10, .dtype = CMN_FP32}};
 
     (void)state;
     for (int i = 0; i < 10; i++) {
