@@ -14,12 +14,10 @@
 /* cmn_exact: which micro-batches of a step each rank of the world has, [deal[r], deal[r + 1]), and
  * where its addends lie (transports/sum_tree.h): the last one in the exchange's block and metrics,
  * those before it, in order, from sum[0] on; that is memory of the communicator's, if it gives
- * any, of as many floats. All ranks have the same number of these places, and perhaps no use for
- * some of them. */
+ * any, of as many floats, and each rank has the same number of these places. */
 struct cmn_addends {
     const int *deal;
-    float **sum;
-    int sums;
+    float *const *sum;
 };
 
 /* What is exchanged in a step: the gradients one by one, and the block in which all of them lie.

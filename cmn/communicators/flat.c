@@ -34,7 +34,7 @@ static int open_by_messages(void **self, const struct cmn_topology *t, const str
     return cmn_overlap_open(&g->overlap, &g->topology, o, 1);
 }
 
-/* What GPUs use of it. */
+/* GPUs use this part of it, through the host. */
 static const struct cmn_communicator by_messages = {
     .open = open_by_messages,
     CMN_NODE_GROUPS_CALLS,

@@ -170,18 +170,10 @@ static void allreduce_by_nccl(struct cmn_node_groups *g, const struct cmn_exchan
 const struct cmn_sum_tree *cmn_node_groups_tree(struct cmn_node_groups *g,
                                                 const struct cmn_exchange *x)
 {
-    size_t n = x->block.n + x->metrics.n;
-
     if (!x->addends) {
         return NULL;
     }
-    if (cmn_sum_tree_deal(g->tree, x->addends->deal)) {
-        for (int i = 0; i < g->tree->owns; i++) {
-            struct cmn_subtree *s = &g->tree->own[i];
-            const float *mine = s->last ? x->block.data : x->addends->sum[s->number];
-            s->at = cmn_shm_counterparts(g->shm, mine, n)[s->holder];
-        }
-    }
+    cmn_addends_place(g->tree, x, cmn_shm_counterparts, g->shm);
     return g->tree;
 }
 

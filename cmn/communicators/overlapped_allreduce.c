@@ -131,8 +131,9 @@ int cmn_overlap_memory(struct cmn_overlap *v, size_t floats, float **memory)
 }
 
 /* Where each rank of the node has the n floats that lie at `mine` on this one. */
-static float *const *counterparts(struct cmn_overlap *v, const float *mine, size_t n)
+static float *const *counterparts(void *self, const float *mine, size_t n)
 {
+    struct cmn_overlap *v = self;
     float *const *all = cmn_regions_counterparts(&v->regions, mine, n);
 
     if (!all) {
@@ -141,22 +142,20 @@ static float *const *counterparts(struct cmn_overlap *v, const float *mine, size
     return all;
 }
 
-/* cmn_exact: where the addends of the node's ranks lie, and so those of the node. */
-static void place_addends(struct cmn_overlap *v, const struct cmn_exchange *x)
+void cmn_addends_place(struct cmn_sum_tree *tree, const struct cmn_exchange *x,
+                       float *const *(*places)(void *self, const float *mine, size_t n), void *self)
 {
-    struct cmn_sum_tree *tree = v->tree;
-
     if (!cmn_sum_tree_deal(tree, x->addends->deal)) {
         return;
     }
     for (int i = 0; i < tree->owns; i++) {
         struct cmn_subtree *s = &tree->own[i];
         const float *mine = s->last ? x->block.data : x->addends->sum[s->number];
-        s->at = counterparts(v, mine, x->block.n + x->metrics.n)[s->holder];
+        s->at = places(self, mine, x->block.n + x->metrics.n)[s->holder];
     }
     for (int i = 0; i < tree->nodes_addends; i++) {
         struct cmn_subtree *s = &tree->of_nodes[i];
-        if (s->holder == v->topology->inter_rank) {
+        if (s->holder == tree->topology->inter_rank) {
             s->at = tree->own[tree->begins[i]].at;
         }
     }
@@ -168,7 +167,7 @@ static void bind(struct cmn_overlap *v, const struct cmn_exchange *x)
     const struct cmn_exchange *b = &v->bound;
 
     if (v->begun == 0 && x->addends) {
-        place_addends(v, x);
+        cmn_addends_place(v->tree, x, counterparts, v);
     }
     if (b->block.data == x->block.data && b->block.n == x->block.n && b->tensor == x->tensor &&
         b->tensors == x->tensors && b->metrics.n == x->metrics.n && !b->addends == !x->addends) {

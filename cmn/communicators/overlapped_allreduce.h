@@ -20,6 +20,13 @@
 
 struct cmn_overlap;
 
+/* Local. Where the addends of x of all ranks of the node lie, and so those of the node, is filled in
+ * where the deal is a new one. places(self, mine, n) says where each rank has the n floats
+ * that lie at `mine` on this one. */
+void cmn_addends_place(struct cmn_sum_tree *tree, const struct cmn_exchange *x,
+                       float *const *(*places)(void *self, const float *mine, size_t n),
+                       void *self);
+
 /* Local, the same on all ranks. Why communicators that send nothing on one node refuse compressors
  * and double buffering there, or NULL. Static. */
 const char *cmn_overlap_refuses_nodes(const struct cmn_topology *t, const struct cmn_options *o);

@@ -33,7 +33,7 @@ int cmn_kernel_channels_first(float *to, const void *from, size_t n, size_t chan
  * otherwise, which may wait for what runs there: a sum, which may wait for this rank. */
 int cmn_kernel_load_casts(enum cmn_dtype type);
 
-/* The same for what updates or is compared while a sum runs. */
+/* Loads the kernels that update weights, or compare them, while a sum runs. */
 int cmn_kernel_load_update(void);
 
 /* ---- all tensors of a flat buffer at once ----

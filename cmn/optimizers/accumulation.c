@@ -16,21 +16,22 @@ struct cmn_accumulation {
     const struct cmn_communicator *communicator;
     void *self;
     size_t floats;
-    int *deal;                    /* each rank's first micro-batch, and the end */
-    int next, end;                /* of this rank */
-    float *sum[SUMS];             /* memory, `addends.sums` of them; */
-    float *owned[SUMS];           /* what of it is to be freed */
+    int *deal;          /* each rank's first micro-batch, and the end */
+    int next, end;      /* of this rank */
+    float *sum[SUMS];   /* `sums` places, */
+    float *owned[SUMS]; /* and what is to be freed of their memory */
+    int sums;
     struct cmn_subtree own[SUMS]; /* subtree i is in sum[i] */
     int owns;
     struct cmn_addends addends;
 };
 
-/* As many sums for each rank as one of the job has at once. */
+/* Each rank has room for as many sums as one of the job has at once. */
 static void make_room(struct cmn_accumulation *a)
 {
     const struct cmn_communicator *c = a->communicator;
     size_t stride = (a->floats + 15) / 16 * 16;
-    int had = a->addends.sums, room = had;
+    int had = a->sums, room = had;
     float *memory = NULL;
 
     for (int rank = 0; rank < a->topology->size; rank++) {
@@ -47,7 +48,7 @@ static void make_room(struct cmn_accumulation *a)
     for (int i = had; i < room; i++) {
         a->sum[i] = memory + (size_t)(i - had) * stride;
     }
-    a->addends.sums = room;
+    a->sums = room;
 }
 
 void cmn_accumulation_deal(struct cmn_accumulation *a, const int *deal)

@@ -207,9 +207,7 @@ void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metri
 
 void cmn_optimizer_after_backward(struct cmn_optimizer *o, int i)
 {
-    if (cmn_sum_will_begin(o, i)) {
-        cmn_sum_layer(o, i);
-    } else {
+    if (!cmn_sum_layer(o, i)) {
         cmn_optimizer_poll(o);
     }
 }

@@ -359,7 +359,7 @@ size_t cmn_sum_will_begin(const struct cmn_optimizer *o, int i)
     return o->bucket && final > o->begun && final - o->begun >= o->bucket ? final : 0;
 }
 
-void cmn_sum_layer(struct cmn_optimizer *o, int i)
+int cmn_sum_layer(struct cmn_optimizer *o, int i)
 {
     size_t final = cmn_sum_will_begin(o, i);
 
@@ -367,6 +367,7 @@ void cmn_sum_layer(struct cmn_optimizer *o, int i)
         o->begun = final;
         o->communicator.begin(o->self, &o->gradients->exchange, final);
     }
+    return final > 0;
 }
 
 void cmn_sum_poll(struct cmn_optimizer *o)

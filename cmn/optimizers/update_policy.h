@@ -230,8 +230,8 @@ void cmn_adam_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule
 void cmn_sum_gradients(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
 
 /* Collective in order, not blocking. Backward has done layer i in the last micro-batch of a step:
- * begins the exchange of what is final, where that is a bucket. */
-void cmn_sum_layer(struct cmn_optimizer *o, int i);
+ * begins the exchange of what is final, where that is a bucket. Returns whether it is. */
+int cmn_sum_layer(struct cmn_optimizer *o, int i);
 
 /* Local. The floats of the flat buffer that cmn_sum_layer() will have begun to exchange with layer
  * i; 0: it begins nothing then. */
