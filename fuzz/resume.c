@@ -209,7 +209,8 @@ static void open_session(const struct training *t, struct cmn_session *s)
         }
     }
     s->communicator = cmn_communicator_choose(&s->topology, &s->options, &s->communicator_why);
-    if (!s->communicator || s->communicator->open(&s->exchange, &s->topology, &s->options)) {
+    if (!s->communicator ||
+        s->communicator->open(&s->exchange, s->communicator, &s->topology, &s->options)) {
         errx(1, "%s", cmn_reason());
     }
     s->communicator_why = "as asked";

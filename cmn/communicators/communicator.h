@@ -73,20 +73,34 @@ enum cmn_can {
     CMN_CAN_ALL = CMN_CASTS | CMN_COMPRESSES | CMN_DELAYS | CMN_ORDERS
 };
 
+/* Which ranks exchange with which, of a communicator that is made of node groups
+ * (node_groups.h). */
+enum cmn_recipe {
+    CMN_OWN_RECIPE,     /* its file says it */
+    CMN_WITHIN_NODE,    /* the ranks of the one node */
+    CMN_FIRST_OF_NODE,  /* the first rank of each node, for all of them */
+    CMN_SLICES_OF_NODE, /* each rank of a node a slice */
+    CMN_ONE_GROUP,      /* all ranks, as if they were on one node */
+    CMN_THROUGH_HOST    /* as CMN_FIRST_OF_NODE, on the CPU for GPUs */
+};
+
 struct cmn_communicator {
     const char *name;
     const char *cpu, *gpu; /* "yes", or why not */
     const char *use;       /* when to use it */
     int sums;              /* 0: ranks are left different (dummy) */
     unsigned can[2];       /* what it can do on the CPU, and on GPUs: bits of enum cmn_can */
+    enum cmn_recipe recipe;
 
-    /* Local, the same on all ranks. Why it cannot work here (one clause that says what to use
-     * instead), or NULL. */
-    const char *(*refuses)(const struct cmn_topology *t, const struct cmn_options *o);
-    /* Collective, blocking, before the network is built. *self is handed to the other calls; t
-     * and o must outlive it. 0, or -1 with a reason: another communicator may do. What a failed
-     * open leaves must not be closed. */
-    int (*open)(void **self, const struct cmn_topology *t, const struct cmn_options *o);
+    /* NULL: works everywhere. Local, the same on all ranks. Why c, which is this one, cannot work
+     * here (one clause that says what to use instead), or NULL. */
+    const char *(*refuses)(const struct cmn_communicator *c, const struct cmn_topology *t,
+                           const struct cmn_options *o);
+    /* Collective, blocking, before the network is built. c is this one. *self is handed to the
+     * other calls; t and o must outlive it. 0, or -1 with a reason: another communicator may do.
+     * What a failed open leaves must not be closed. */
+    int (*open)(void **self, const struct cmn_communicator *c, const struct cmn_topology *t,
+                const struct cmn_options *o);
     /* NULL where any memory will do. Collective, blocking. Zeroed memory of the CPU for `floats`
      * floats, aligned to 64 bytes; blocks and their metrics must lie in such memory, at the same
      * place on all ranks, at a multiple of 64 bytes. On GPUs it is the GPU's memory, and any other

@@ -5,15 +5,10 @@
 
 #include "communicators/communicator.h"
 
-static const char *refuses_dummy(const struct cmn_topology *t, const struct cmn_options *o)
+static int open_dummy(void **self, const struct cmn_communicator *c, const struct cmn_topology *t,
+                      const struct cmn_options *o)
 {
-    (void)t;
-    (void)o;
-    return NULL;
-}
-
-static int open_dummy(void **self, const struct cmn_topology *t, const struct cmn_options *o)
-{
+    (void)c;
     (void)o;
     (void)t;
     *self = NULL;
@@ -37,7 +32,6 @@ const struct cmn_communicator cmn_communicator_dummy = {
     .gpu = "yes",
     .use = "measuring only: exchanges nothing, weights drift apart",
     .sums = 0,
-    .refuses = refuses_dummy,
     .open = open_dummy,
     .allreduce = allreduce_dummy,
     .close = close_dummy,

@@ -18,17 +18,12 @@ static int needs_messages(const struct cmn_options *o)
            o->exchange != CMN_EXCHANGE_AUTO;
 }
 
-static const char *refuses_flat(const struct cmn_topology *t, const struct cmn_options *o)
-{
-    (void)t;
-    (void)o;
-    return NULL;
-}
-
-static int open_by_messages(void **self, const struct cmn_topology *t, const struct cmn_options *o)
+static int open_by_messages(void **self, const struct cmn_communicator *c,
+                            const struct cmn_topology *t, const struct cmn_options *o)
 {
     struct cmn_node_groups *g = cmn_calloc(1, sizeof *g);
 
+    (void)c;
     *self = g;
     g->topology = cmn_node_groups_alone(t);
     return cmn_overlap_open(&g->overlap, &g->topology, o, 1);
@@ -37,18 +32,25 @@ static int open_by_messages(void **self, const struct cmn_topology *t, const str
 /* GPUs use this part of it, through the host. */
 static const struct cmn_communicator by_messages = {
     .open = open_by_messages,
-    CMN_NODE_GROUPS_CALLS,
+    .memory = cmn_node_groups_memory,
+    .allreduce = cmn_node_groups_allreduce,
+    .begin = cmn_node_groups_begin,
+    .poll = cmn_node_groups_poll,
+    .state = cmn_node_groups_state,
+    .close = cmn_node_groups_close,
 };
 
-static int open_flat(void **self, const struct cmn_topology *t, const struct cmn_options *o)
+static int open_flat(void **self, const struct cmn_communicator *c, const struct cmn_topology *t,
+                     const struct cmn_options *o)
 {
     struct cmn_node_groups *g;
 
+    (void)c;
     if (t->device >= 0) {
-        return cmn_node_groups_open_through_host(self, &by_messages, t, o);
+        return cmn_node_groups_through_host(self, &by_messages, t, o);
     }
     if (needs_messages(o)) {
-        return open_by_messages(self, t, o);
+        return open_by_messages(self, &by_messages, t, o);
     }
     *self = g = cmn_calloc(1, sizeof *g);
     g->topology = *t;
@@ -84,7 +86,6 @@ const struct cmn_communicator cmn_communicator_flat = {
     .use = "any machine and any number of nodes",
     .sums = 1,
     .can = {CMN_CAN_ALL, CMN_CAN_ALL},
-    .refuses = refuses_flat,
     .open = open_flat,
     .memory = cmn_node_groups_memory,
     .allreduce = allreduce_flat,

@@ -13,16 +13,7 @@
  * Nodes may hold different numbers of ranks.
  * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN:
  * Scalable Distributed Deep Learning Framework", 2017), there with NCCL in steps 1 and 3. */
-#include "communicators/communicator.h"
-
 #include "communicators/node_groups.h"
-
-extern const struct cmn_communicator cmn_communicator_hierarchical;
-
-static int open_hierarchical(void **self, const struct cmn_topology *t, const struct cmn_options *o)
-{
-    return cmn_node_groups_open_either(self, &cmn_communicator_hierarchical, t, o, 1);
-}
 
 const struct cmn_communicator cmn_communicator_hierarchical = {
     .name = "hierarchical",
@@ -31,7 +22,6 @@ const struct cmn_communicator cmn_communicator_hierarchical = {
     .use = "several nodes whose link one rank can fill",
     .sums = 1,
     .can = {CMN_CAN_ALL, CMN_CAN_ALL},
-    .refuses = cmn_node_groups_refuse,
-    .open = open_hierarchical,
+    .recipe = CMN_FIRST_OF_NODE,
     CMN_NODE_GROUPS_CALLS,
 };

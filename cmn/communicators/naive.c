@@ -13,21 +13,13 @@
 #include "communicators/node_groups.h"
 #include "mpi/call.h"
 
-extern const struct cmn_communicator cmn_communicator_naive;
-
-static const char *refuses_naive(const struct cmn_topology *t, const struct cmn_options *o)
-{
-    (void)t;
-    (void)o;
-    return NULL;
-}
-
-static int open_naive(void **self, const struct cmn_topology *t, const struct cmn_options *o)
+static int open_naive(void **self, const struct cmn_communicator *c, const struct cmn_topology *t,
+                      const struct cmn_options *o)
 {
     struct cmn_node_groups *g;
 
     if (t->device >= 0) {
-        return cmn_node_groups_open_through_host(self, &cmn_communicator_naive, t, o);
+        return cmn_node_groups_through_host(self, c, t, o);
     }
     *self = g = cmn_calloc(1, sizeof *g);
     g->topology = *t;
@@ -54,7 +46,6 @@ const struct cmn_communicator cmn_communicator_naive = {
     .gpu = "yes",
     .use = "reference for tests; simple and slow",
     .sums = 1,
-    .refuses = refuses_naive,
     .open = open_naive,
     .allreduce = allreduce_naive,
     .close = cmn_node_groups_close,

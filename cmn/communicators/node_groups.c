@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "mpi/device.h"
 #include "transports/nccl.h"
 #include "transports/shm.h"
 
@@ -13,22 +14,32 @@ static int by_nccl(const struct cmn_topology *t, const struct cmn_options *o)
            !cmn_nccl_refuses(t, o);
 }
 
-const char *cmn_node_groups_refuse_within(const struct cmn_topology *t, const struct cmn_options *o)
+const char *cmn_node_groups_refuse(const struct cmn_communicator *c, const struct cmn_topology *t,
+                                   const struct cmn_options *o)
 {
-    if (by_nccl(t, o)) {
-        return NULL;
+    int between = c->recipe == CMN_FIRST_OF_NODE || c->recipe == CMN_SLICES_OF_NODE;
+
+    if (c->recipe == CMN_ONE_GROUP) {
+        return cmn_nccl_refuses(t, o);
+    }
+    if (c->recipe == CMN_THROUGH_HOST && !cmn_device_built()) {
+        return "built without CUDA: make GPU=1";
+    }
+    if (c->recipe == CMN_THROUGH_HOST && t->device < 0) {
+        return "the gradients are in the CPU's memory: use shm, hierarchical or flat";
+    }
+    if (c->recipe == CMN_WITHIN_NODE && t->inter_size > 1) {
+        return "the ranks are on several nodes: use two_dimensional or hierarchical";
+    }
+    if (c->recipe != CMN_THROUGH_HOST && by_nccl(t, o)) {
+        return between && t->inter_size == 1 && cmn_wire_type(o) != CMN_FP32
+                   ? "all ranks are on one node, and only what is sent between nodes has 16 bits: "
+                     "use pure_nccl or single_node"
+                   : NULL;
     }
     return t->device < 0 && o->intra == CMN_INTRA_MPI
                ? "CMN_DEBUG_INTRA=mpi leaves no shared memory: use flat"
                : cmn_overlap_refuses_nodes(t, o);
-}
-
-const char *cmn_node_groups_refuse(const struct cmn_topology *t, const struct cmn_options *o)
-{
-    return by_nccl(t, o) && t->inter_size == 1 && cmn_wire_type(o) != CMN_FP32
-               ? "all ranks are on one node, and what is sent between nodes alone has 16 bits: use "
-                 "pure_nccl or single_node"
-               : cmn_node_groups_refuse_within(t, o);
 }
 
 struct cmn_topology cmn_node_groups_alone(const struct cmn_topology *t)
@@ -44,20 +55,21 @@ struct cmn_topology cmn_node_groups_alone(const struct cmn_topology *t)
     return alone;
 }
 
-struct cmn_topology cmn_node_groups_together(const struct cmn_topology *t)
+/* The same ranks, all on one node; t must outlive that. */
+static struct cmn_topology together(const struct cmn_topology *t)
 {
-    struct cmn_topology together = *t;
+    struct cmn_topology one = *t;
 
-    together.intra = t->world;
-    together.inter = MPI_COMM_SELF;
-    together.intra_rank = t->rank;
-    together.intra_size = together.least_intra = t->size;
-    together.inter_rank = 0;
-    together.inter_size = 1;
-    return together;
+    one.intra = t->world;
+    one.inter = MPI_COMM_SELF;
+    one.intra_rank = t->rank;
+    one.intra_size = one.least_intra = t->size;
+    one.inter_rank = 0;
+    one.inter_size = 1;
+    return one;
 }
 
-int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_topology *t,
+int cmn_node_groups_make(void **self, size_t bytes, const struct cmn_topology *t,
                          const struct cmn_options *o, int across)
 {
     struct cmn_node_groups *g = cmn_calloc(1, bytes);
@@ -82,22 +94,38 @@ int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_topology *t
     return several && t->intra_rank < across ? cmn_nccl_open(&g->between, &g->inter) : 0;
 }
 
-int cmn_node_groups_open_either(void **self, const struct cmn_communicator *c,
-                                const struct cmn_topology *t, const struct cmn_options *o,
-                                int across)
-{
-    return t->device < 0 || by_nccl(t, o)
-               ? cmn_node_groups_open(self, sizeof(struct cmn_node_groups), t, o, across)
-               : cmn_node_groups_open_through_host(self, c, t, o);
-}
-
-int cmn_node_groups_open_through_host(void **self, const struct cmn_communicator *c,
-                                      const struct cmn_topology *t, const struct cmn_options *o)
+int cmn_node_groups_through_host(void **self, const struct cmn_communicator *inner,
+                                 const struct cmn_topology *t, const struct cmn_options *o)
 {
     struct cmn_node_groups *g = cmn_calloc(1, sizeof *g);
 
     *self = g;
-    return cmn_through_host_open(&g->host, c, t, o);
+    return cmn_through_host_open(&g->host, inner, t, o);
+}
+
+/* What CMN_THROUGH_HOST does on the CPU. */
+static const struct cmn_communicator on_the_host = {
+    .name = "hierarchical",
+    .recipe = CMN_FIRST_OF_NODE,
+    CMN_NODE_GROUPS_CALLS,
+};
+
+int cmn_node_groups_open(void **self, const struct cmn_communicator *c,
+                         const struct cmn_topology *t, const struct cmn_options *o)
+{
+    struct cmn_topology one;
+    int across = c->recipe == CMN_FIRST_OF_NODE    ? 1
+                 : c->recipe == CMN_SLICES_OF_NODE ? t->least_intra
+                                                   : 0;
+
+    if (c->recipe == CMN_ONE_GROUP) {
+        one = together(t);
+        t = &one;
+    } else if (c->recipe == CMN_THROUGH_HOST || (t->device >= 0 && !by_nccl(t, o))) {
+        return cmn_node_groups_through_host(self, c->recipe == CMN_THROUGH_HOST ? &on_the_host : c,
+                                            t, o);
+    }
+    return cmn_node_groups_make(self, sizeof(struct cmn_node_groups), t, o, across);
 }
 
 int cmn_node_groups_memory(void *self, size_t floats, float **memory)

@@ -30,40 +30,34 @@ struct cmn_node_groups {
     struct cmn_parts parts;
 };
 
-/* For struct cmn_communicator.refuses; within: of one that sums within a node alone. Valid until the
- * thread's next call. */
-const char *cmn_node_groups_refuse(const struct cmn_topology *t, const struct cmn_options *o);
-const char *cmn_node_groups_refuse_within(const struct cmn_topology *t,
-                                          const struct cmn_options *o);
-
-/* Local. The same ranks, each a node of its own, or all on one node; t must outlive that. */
+/* Local. The same ranks, each a node of its own; t must outlive that. */
 struct cmn_topology cmn_node_groups_alone(const struct cmn_topology *t);
-struct cmn_topology cmn_node_groups_together(const struct cmn_topology *t);
 
-/* For struct cmn_communicator.open; keeps a copy of *t. *self becomes a zeroed struct of `bytes` bytes,
- * which begins with a struct cmn_node_groups. The first `across` ranks of every node exchange between
- * nodes, where there are several; 0 <= across <= t->least_intra. */
-int cmn_node_groups_open(void **self, size_t bytes, const struct cmn_topology *t,
+/* Collective, blocking: `self` of a communicator. Keeps a copy of *t. *self becomes a zeroed struct of
+ * `bytes` bytes, which begins with a struct cmn_node_groups. The first `across` ranks of every node
+ * exchange between nodes, where there are several; 0 <= across <= t->least_intra. 0, or -1 with a
+ * reason. */
+int cmn_node_groups_make(void **self, size_t bytes, const struct cmn_topology *t,
                          const struct cmn_options *o, int across);
 
-/* The same for a struct cmn_node_groups; on GPUs that NCCL does not serve, `c`, whose open this
- * is, through the host. */
-int cmn_node_groups_open_either(void **self, const struct cmn_communicator *c,
-                                const struct cmn_topology *t, const struct cmn_options *o,
-                                int across);
+/* The same for a struct cmn_node_groups on GPUs: `inner`, a communicator of the CPU, does all through
+ * the host. */
+int cmn_node_groups_through_host(void **self, const struct cmn_communicator *inner,
+                                 const struct cmn_topology *t, const struct cmn_options *o);
 
-/* The same, always through the host; for GPUs. */
-int cmn_node_groups_open_through_host(void **self, const struct cmn_communicator *c,
-                                      const struct cmn_topology *t, const struct cmn_options *o);
-
-/* The calls of a struct cmn_communicator that is made of node groups, whatever its recipe: what they do
- * follows from its open. `self` begins with a struct cmn_node_groups. */
+/* The calls of a struct cmn_communicator that is made of node groups: what they do follows from its
+ * recipe. `self` begins with a struct cmn_node_groups. */
 #define CMN_NODE_GROUPS_CALLS                                                                     \
+    .refuses = cmn_node_groups_refuse, .open = cmn_node_groups_open,                              \
     .memory = cmn_node_groups_memory, .allreduce = cmn_node_groups_allreduce,                     \
     .begin = cmn_node_groups_begin, .poll = cmn_node_groups_poll, .order = cmn_node_groups_order, \
     .no_begin = cmn_node_groups_no_begin, .state = cmn_node_groups_state,                         \
     .close = cmn_node_groups_close
 
+const char *cmn_node_groups_refuse(const struct cmn_communicator *c, const struct cmn_topology *t,
+                                   const struct cmn_options *o);
+int cmn_node_groups_open(void **self, const struct cmn_communicator *c,
+                         const struct cmn_topology *t, const struct cmn_options *o);
 int cmn_node_groups_memory(void *self, size_t floats, float **memory);
 void cmn_node_groups_allreduce(void *self, const struct cmn_exchange *x);
 void cmn_node_groups_begin(void *self, const struct cmn_exchange *x, size_t upto);

@@ -12,22 +12,7 @@
  * the algorithm.
  * Source: ChainerMN's communicator of the same name (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable
  * Distributed Deep Learning Framework", 2017). */
-#include "communicators/communicator.h"
-
 #include "communicators/node_groups.h"
-#include "transports/nccl.h"
-
-static const char *refuses_pure_nccl(const struct cmn_topology *t, const struct cmn_options *o)
-{
-    return cmn_nccl_refuses(t, o);
-}
-
-static int open_pure_nccl(void **self, const struct cmn_topology *t, const struct cmn_options *o)
-{
-    struct cmn_topology one = cmn_node_groups_together(t);
-
-    return cmn_node_groups_open(self, sizeof(struct cmn_node_groups), &one, o, 0);
-}
 
 const struct cmn_communicator cmn_communicator_pure_nccl = {
     .name = "pure_nccl",
@@ -36,7 +21,6 @@ const struct cmn_communicator cmn_communicator_pure_nccl = {
     .use = "GPUs, on one node or several: the first choice there",
     .sums = 1,
     .can = {0, CMN_CASTS | CMN_DELAYS},
-    .refuses = refuses_pure_nccl,
-    .open = open_pure_nccl,
+    .recipe = CMN_ONE_GROUP,
     CMN_NODE_GROUPS_CALLS,
 };

@@ -84,7 +84,7 @@ static double benchmark(const struct cmn_communicator *c, const struct cmn_topol
     float *block = NULL, *own = NULL;
     void *self = NULL;
     double seconds = -1;
-    int opened = c->open(&self, t, o) == 0;
+    int opened = c->open(&self, c, t, o) == 0;
 
     *how = "failed";
     if (!on_all(t, opened)) {
@@ -228,7 +228,7 @@ static int check_keys(const struct cmn_communicator *c, const struct cmn_topolog
 const char *cmn_communicator_refuses(const struct cmn_communicator *c, const struct cmn_topology *t,
                                      const struct cmn_options *o)
 {
-    return check_keys(c, t, o) ? cmn_reason() : c->refuses(t, o);
+    return check_keys(c, t, o) ? cmn_reason() : c->refuses ? c->refuses(c, t, o) : NULL;
 }
 
 const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology *t,
@@ -237,6 +237,7 @@ const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology
 {
     static _Thread_local char text[512];
     const struct cmn_communicator *c;
+    const char *refusal;
     char reason[512] = "";
 
     *why = "as asked";
@@ -245,8 +246,9 @@ const struct cmn_communicator *cmn_communicator_choose(const struct cmn_topology
         if (!c || check_keys(c, t, o)) {
             return NULL;
         }
-        if (c->refuses(t, o)) {
-            snprintf(reason, sizeof reason, "%s", c->refuses(t, o));
+        refusal = cmn_communicator_refuses(c, t, o);
+        if (refusal) {
+            snprintf(reason, sizeof reason, "%s", refusal);
             cmn_fail("communicator %s cannot be used here: %s", c->name, reason);
             return NULL;
         }

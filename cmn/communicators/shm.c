@@ -41,17 +41,21 @@ struct shm {
     int chunks;
 };
 
-static const char *refuses_shm(const struct cmn_topology *t, const struct cmn_options *o)
+static const char *refuses_shm(const struct cmn_communicator *c, const struct cmn_topology *t,
+                               const struct cmn_options *o)
 {
+    (void)c;
     if (t->device >= 0) {
         return "gradients on a GPU lie in its own memory: use pure_nccl or hierarchical";
     }
     return cmn_overlap_refuses_nodes(t, o);
 }
 
-static int open_shm(void **self, const struct cmn_topology *t, const struct cmn_options *o)
+static int open_shm(void **self, const struct cmn_communicator *c, const struct cmn_topology *t,
+                    const struct cmn_options *o)
 {
-    return cmn_node_groups_open(self, sizeof(struct shm), t, o, t->least_intra);
+    (void)c;
+    return cmn_node_groups_make(self, sizeof(struct shm), t, o, t->least_intra);
 }
 
 /* Adds what to do to the reason of a failure. */

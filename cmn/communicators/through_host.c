@@ -55,7 +55,7 @@ int cmn_through_host_open(struct cmn_through_host **through, const struct cmn_co
     h->topology.device = -1;
     h->options = *o;
     h->options.intra = CMN_INTRA_AUTO; /* on GPUs CMN_DEBUG_INTRA=mpi has asked for this way */
-    if (inner->open(&h->self, &h->topology, &h->options)) {
+    if (inner->open(&h->self, inner, &h->topology, &h->options)) {
         return -1;
     }
     h->in_background = inner->begin && !(inner->no_begin && inner->no_begin(h->self));

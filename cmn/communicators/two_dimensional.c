@@ -15,18 +15,7 @@
  * On nodes with more than k ranks those above own no slice.
  * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN:
  * Scalable Distributed Deep Learning Framework", 2017). */
-#include "communicators/communicator.h"
-
 #include "communicators/node_groups.h"
-
-extern const struct cmn_communicator cmn_communicator_two_dimensional;
-
-static int open_two_dimensional(void **self, const struct cmn_topology *t,
-                                const struct cmn_options *o)
-{
-    return cmn_node_groups_open_either(self, &cmn_communicator_two_dimensional, t, o,
-                                       t->least_intra);
-}
 
 const struct cmn_communicator cmn_communicator_two_dimensional = {
     .name = "two_dimensional",
@@ -35,7 +24,6 @@ const struct cmn_communicator cmn_communicator_two_dimensional = {
     .use = "several nodes whose link one rank alone does not fill",
     .sums = 1,
     .can = {CMN_CAN_ALL, CMN_CAN_ALL},
-    .refuses = cmn_node_groups_refuse,
-    .open = open_two_dimensional,
+    .recipe = CMN_SLICES_OF_NODE,
     CMN_NODE_GROUPS_CALLS,
 };

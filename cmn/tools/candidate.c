@@ -67,7 +67,7 @@ static void open_communicator(struct cmn_candidate *k)
     if (k->refusal[0]) {
         return;
     }
-    agree(k, k->c->open(&k->self, &s->topology, &s->options));
+    agree(k, k->c->open(&k->self, k->c, &s->topology, &s->options));
     if (k->refusal[0]) {
         k->self = NULL; /* where some ranks have it and others not, it cannot be closed */
     } else if (k->c->memory) {

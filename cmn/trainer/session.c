@@ -144,7 +144,7 @@ static void open_communicator(struct cmn_session *s)
     if (!c) {
         cmn_fatal_reason();
     }
-    if (c->open(&s->exchange, &s->topology, &s->options)) {
+    if (c->open(&s->exchange, c, &s->topology, &s->options)) {
         cmn_fail_in("%s", c->name);
         cmn_fatal_reason();
     }

@@ -99,14 +99,14 @@ static void enter(const char *name, const struct cmn_communicator *with, size_t 
     snprintf(c->name, sizeof c->name, "%s", name);
     c->with = with;
     if (with) {
-        const char *why = with->refuses(&top, &options);
+        const char *why = cmn_communicator_refuses(with, &top, &options);
         if (why) {
             if (top.rank == 0) {
                 printf("%s refuses: %s\n", name, why);
             }
             return;
         }
-        check(with->open(&c->self, &top, &options));
+        check(with->open(&c->self, with, &top, &options));
     }
     if (with && with->memory) {
         check(with->memory(c->self, n, &c->memory));

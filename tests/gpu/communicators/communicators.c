@@ -46,7 +46,7 @@ static void try_all(const struct cmn_topology *place, const char *world)
             continue;
         }
         tried++;
-        CHECK_SAYING(c->open(&self, &here, &options) == 0, "%s, %s: %s", c->name, world,
+        CHECK_SAYING(c->open(&self, c, &here, &options) == 0, "%s, %s: %s", c->name, world,
                      cmn_reason());
         for (size_t i = 0; i < COUNT(lengths); i++) {
             try_length(c, self, lengths[i], world);
@@ -228,7 +228,7 @@ static void try_16_bits(const struct cmn_topology *place, const char *world)
             continue;
         }
         tried++;
-        CHECK_SAYING(c->open(&self, &here, &options) == 0, "%s, %s: %s", c->name, world,
+        CHECK_SAYING(c->open(&self, c, &here, &options) == 0, "%s, %s: %s", c->name, world,
                      cmn_reason());
         try_mean(c, self, world);
         if (bits.type == CMN_FP16 && place->size > 1) {
@@ -280,7 +280,7 @@ static void no_memory_for_16_bits(void **state)
     all_well();
     options.compress = CMN_COMPRESS_FP16;
     c = cmn_communicator_choose(&top, &options, &why);
-    CHECK_SAYING(c && c->open(&self, &top, &options) == 0, "%s", cmn_reason());
+    CHECK_SAYING(c && c->open(&self, c, &top, &options) == 0, "%s", cmn_reason());
     make_block(&b, 128);
     x = exchange_of(&b, &tensor, 112);
     fake.no_memory = 1;

@@ -47,7 +47,7 @@ static void open_named(const char *name, const struct cmn_communicator **c, void
                        const struct cmn_topology *t)
 {
     *c = cmn_communicator_find(name);
-    CHECK_SAYING((*c)->open(self, t, &options) == 0, "%s", cmn_reason());
+    CHECK_SAYING((*c)->open(self, (*c), t, &options) == 0, "%s", cmn_reason());
 }
 
 /* One step, `bucket` floats at a time; 0: nothing is begun early. */

@@ -116,8 +116,9 @@ static void train_both(const struct cmn_communicator *c, const struct cmn_topolo
     cpu.device = -1;
     snprintf(name, sizeof name, "%s, %s, %s", cmn_options_word(&options, "cmn_compress"), c->name,
              world);
-    CHECK_SAYING(c->open(&on_gpu, &gpu, &options) == 0, "%s: %s", name, cmn_reason());
-    CHECK_SAYING(model->open(&on_cpu, &cpu, &cpu_options) == 0, "%s: %s", name, cmn_reason());
+    CHECK_SAYING(c->open(&on_gpu, c, &gpu, &options) == 0, "%s: %s", name, cmn_reason());
+    CHECK_SAYING(model->open(&on_cpu, model, &cpu, &cpu_options) == 0, "%s: %s", name,
+                 cmn_reason());
     make_block(&b, lay_out(&there, NULL));
     lay_out(&there, b.data);
     CHECK(!model->memory || model->memory(on_cpu, there.floats, &memory) == 0);
@@ -206,7 +207,7 @@ static void overlap_both(const struct cmn_communicator *c, const struct cmn_topo
 
     gpu.device = 0;
     for (int i = 0; i < 2; i++) {
-        CHECK_SAYING(c->open(&self[i], &gpu, &options) == 0, "%s", cmn_reason());
+        CHECK_SAYING(c->open(&self[i], c, &gpu, &options) == 0, "%s", cmn_reason());
         CHECK(!cmn_communicator_no_begin(c, self[i]));
         make_block(&b[i], lay_out(&net[i], NULL));
         lay_out(&net[i], b[i].data);

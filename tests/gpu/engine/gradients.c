@@ -174,7 +174,7 @@ static void sum(void **state)
     (void)state;
     set_up();
     c = cmn_communicator_choose(&top, &options, &why);
-    CHECK_SAYING(c && c->open(&self, &top, &options) == 0, "%s", cmn_reason());
+    CHECK_SAYING(c && c->open(&self, c, &top, &options) == 0, "%s", cmn_reason());
     for (int i = 0; i < W; i++) {
         fresh[i] = 100.0F * (float)(top.rank + 1);
     }

@@ -161,8 +161,8 @@ static void exchange(struct place *place, const size_t *n, int tensors)
     struct world w;
 
     place->self = NULL;
-    CHECK_SAYING(place->c->open(&place->self, place->t, &options) == 0, "%s: %s", place->c->name,
-                 cmn_reason());
+    CHECK_SAYING(place->c->open(&place->self, place->c, place->t, &options) == 0, "%s: %s",
+                 place->c->name, cmn_reason());
     make_world(&w, place, n, tensors);
     for (int call = 0; call < 2; call++) {
         fill(&w, whole);
@@ -180,7 +180,7 @@ static char refused[512];
 
 static int willing(const struct cmn_communicator *c, const struct cmn_topology *t)
 {
-    const char *why = c->refuses(t, &options);
+    const char *why = cmn_communicator_refuses(c, t, &options);
     int mine = why == NULL, least, most;
 
     MPI_Allreduce(&mine, &least, 1, MPI_INT, MPI_MIN, top.world);
@@ -237,7 +237,7 @@ static void compare_with_naive(const struct cmn_topology *t, const char *shape)
         if (!place.c->sums || !willing(place.c, t)) {
             continue;
         }
-        CHECK(place.c->open(&place.self, t, &options) == 0);
+        CHECK(place.c->open(&place.self, place.c, t, &options) == 0);
         make_world(&w, &place, length, TENSORS);
         fill(&w, fraction);
         place.c->allreduce(place.self, &w.x);
@@ -280,7 +280,7 @@ static void dummy_exchanges_nothing(void **state)
 
     (void)state;
     CHECK(place.c && !place.c->sums);
-    CHECK(place.c->open(&place.self, &top, &options) == 0);
+    CHECK(place.c->open(&place.self, place.c, &top, &options) == 0);
     make_world(&w, &place, length, 1);
     fill(&w, whole);
     place.c->allreduce(place.self, &w.x);
@@ -340,7 +340,7 @@ static void choose_automatically(const struct cmn_topology *t, const char *shape
     const struct cmn_communicator *c = choose_on(t, "auto", &why);
 
     CHECK_SAYING(c, "nodes %s: %s", shape, cmn_reason());
-    CHECK_SAYING(c && c->sums && !c->refuses(t, &options), "nodes %s", shape);
+    CHECK_SAYING(c && c->sums && !cmn_communicator_refuses(c, t, &options), "nodes %s", shape);
     snprintf(want, sizeof want,
              t->size == 1         ? "auto: one rank"
              : t->inter_size == 1 ? "auto: one node"

@@ -70,7 +70,7 @@ static void open_sums(struct sums *s, const char *name, int micro_batches, size_
     cmn_options_default(&options);
     options.exact = 1;
     s->by = cmn_communicator_find(name);
-    CHECK_SAYING(!s->by->open(&s->self, at, &options), "%s", cmn_reason());
+    CHECK_SAYING(!s->by->open(&s->self, s->by, at, &options), "%s", cmn_reason());
     CHECK_SAYING(!s->by->memory || !s->by->memory(s->self, n + METRICS, &block), "%s",
                  cmn_reason());
     block = block ? block : (s->own = cmn_alloc_floats(n + METRICS));

@@ -44,7 +44,7 @@ static void open_side(struct side *s, const char *name, const char *cfg, struct 
 
     snprintf(o->communicator, sizeof o->communicator, "%s", name);
     s->c = cmn_communicator_choose(t, o, &why);
-    CHECK_SAYING(s->c && s->c->open(&s->self, t, o) == 0, "%s: %s", name, cmn_reason());
+    CHECK_SAYING(s->c && s->c->open(&s->self, s->c, t, o) == 0, "%s: %s", name, cmn_reason());
     srand(5);
     s->net = nets_parse(cfg);
     cmn_gradients_open(&s->g, cmn_net_of(s->net), s->c, s->self);

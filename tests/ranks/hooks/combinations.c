@@ -416,8 +416,8 @@ static int is_explained(const struct combination *c, const char *line)
      * it says itself, or not with a variable. */
     cmn_options_default(&o);
     return strstr(line, "CMN_DEBUG_") || strstr(line, "cmn_overlap=on: communicator ") ||
-           cmn_communicator_find(value_of(c, "cmn_communicator"))
-               ->refuses(&nodes[c->value[SHAPE]], &o);
+           cmn_communicator_refuses(cmn_communicator_find(value_of(c, "cmn_communicator")),
+                                    &nodes[c->value[SHAPE]], &o);
 }
 
 /* Trains it, and holds it against the other overlap and against itself resumed. Returns whether it

@@ -49,7 +49,7 @@ static inline void open_side(struct side *s, const struct cmn_topology *t,
     s->t = t;
     s->o = *o;
     s->c = cmn_communicator_choose(t, &s->o, &why);
-    CHECK_SAYING(s->c && s->c->open(&s->self, t, &s->o) == 0, "%s", cmn_reason());
+    CHECK_SAYING(s->c && s->c->open(&s->self, s->c, t, &s->o) == 0, "%s", cmn_reason());
     srand(5);
     gpu_index = t->device;
     snprintf(text, sizeof text, "[net]\n%s%s", with_adam ? adams_lines : "",

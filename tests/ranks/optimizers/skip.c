@@ -119,7 +119,7 @@ static void planned(int adam)
 
     cmn_options_default(&o);
     o.nonfinite = CMN_NONFINITE_SKIP;
-    CHECK_SAYING(c->open(&self, &top, &o) == 0, "%s", cmn_reason());
+    CHECK_SAYING(c->open(&self, c, &top, &o) == 0, "%s", cmn_reason());
     cmn_optimizer_plan(&s, &top, &o, c, self, adam, NULL);
     CHECK(s.policy->own_velocity == !adam);
     c->close(self);

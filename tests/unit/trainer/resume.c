@@ -43,8 +43,9 @@ static int open_training(void **state)
     session.communicator =
         cmn_communicator_choose(&session.topology, &session.options, &session.communicator_why);
     assert_non_null(session.communicator);
-    assert_int_equal(
-        session.communicator->open(&session.exchange, &session.topology, &session.options), 0);
+    assert_int_equal(session.communicator->open(&session.exchange, session.communicator,
+                                                &session.topology, &session.options),
+                     0);
     snprintf(session.backup, CMN_TEXT, "%s/cmn-resume-XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     assert_non_null(mkdtemp(session.backup));
