@@ -1,5 +1,6 @@
 #include "communicators/node_groups.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -145,16 +146,10 @@ int cmn_node_groups_memory(void *self, size_t floats, float **memory)
  * All of it lies on one stream of each rank, part by part: what two ranks have in common comes in the
  * same order on both, so that none waits for another one crosswise. */
 
-static enum cmn_dtype type_of(const struct cmn_node_groups *g)
-{
-    return cmn_wire_type(g->intra.options);
-}
-
 /* The recipes of single_node, hierarchical (one slice) and two_dimensional, for a part. */
-static void begin_part(void *self, const struct cmn_exchange *x, float *data, size_t n,
-                       enum cmn_dtype type)
+static void begin_part(struct cmn_node_groups *g, const struct cmn_exchange *x, float *data,
+                       size_t n, enum cmn_dtype type)
 {
-    struct cmn_node_groups *g = self;
     const struct cmn_topology *t = g->intra.topology;
     float images = x->images > 0 ? x->images : (float)t->size;
     size_t at, count;
@@ -175,21 +170,38 @@ static void begin_part(void *self, const struct cmn_exchange *x, float *data, si
     }
 }
 
-/* Before the first part of a step: later a cast would come to the GPU while a sum runs. */
-static void make_room(struct cmn_node_groups *g, const struct cmn_exchange *x)
+/* Begins all parts that end below `upto`. The last part waits for the metrics, which travel with it,
+ * or, where gradients have 16 bits, behind it: metrics always have 32. Which bits the sums have
+ * follows from the parts, so these depend on the block alone (cmn_nccl_chunk). */
+static void begin_parts(struct cmn_node_groups *g, const struct cmn_exchange *x, size_t upto)
 {
-    size_t each = cmn_nccl_chunk(x->block.n);
+    size_t each = cmn_nccl_chunk(x->block.n), rest;
+    enum cmn_dtype type = cmn_wire_type(g->intra.options);
 
-    if (!g->parts.begun && !g->parts.all && (g->between || !g->across)) {
-        cmn_nccl_room(g->nccl, each < x->block.n ? each : x->block.n, type_of(g));
+    /* Room is made first: later a cast would come to the GPU while a sum runs. */
+    if (!g->parts_begun && (g->between || !g->across)) {
+        cmn_nccl_room(g->nccl, each < x->block.n ? each : x->block.n, type);
     }
+    for (; g->parts_begun + each <= upto && g->parts_begun + each < x->block.n;
+         g->parts_begun += each) {
+        begin_part(g, x, x->block.data + g->parts_begun, each, type);
+    }
+    if (upto <= x->block.n || g->all_begun) {
+        return;
+    }
+    rest = x->block.n - g->parts_begun + (type == CMN_FP32 ? x->metrics.n : 0);
+    begin_part(g, x, x->block.data + g->parts_begun, rest, type);
+    if (type != CMN_FP32) {
+        begin_part(g, x, x->metrics.data, x->metrics.n, CMN_FP32);
+    }
+    g->all_begun = 1;
 }
 
 static void allreduce_by_nccl(struct cmn_node_groups *g, const struct cmn_exchange *x)
 {
-    make_room(g, x);
-    cmn_parts_begin_rest(&g->parts, x, type_of(g), begin_part, g);
-    g->parts = (struct cmn_parts){0};
+    begin_parts(g, x, SIZE_MAX);
+    g->parts_begun = 0;
+    g->all_begun = 0;
     cmn_nccl_end(g->nccl);
 }
 
@@ -243,8 +255,7 @@ void cmn_node_groups_begin(void *self, const struct cmn_exchange *x, size_t upto
     if (g->host) {
         cmn_through_host_begin(g->host, x, upto);
     } else if (g->nccl) {
-        make_room(g, x);
-        cmn_parts_begin(&g->parts, x, upto, type_of(g), begin_part, g);
+        begin_parts(g, x, upto);
         cmn_nccl_poll(g->nccl);
     } else {
         cmn_overlap_begin(g->overlap, x, upto);

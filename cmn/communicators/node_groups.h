@@ -2,9 +2,8 @@
  * With it their files hold little but their recipe.
  *
  * On the CPU the ranks of one node sum in shared memory (transports/shm.h), which is all that there is to
- * do; several nodes exchange through overlapped_allreduce.h. On GPUs NCCL does all of it part by part
- * (parts.h); with powersgd, and where there is no NCCL, the CPU does it through the host
- * (through_host.h). */
+ * do; several nodes exchange through overlapped_allreduce.h. On GPUs NCCL does all of it part by part;
+ * with powersgd, and where there is no NCCL, the CPU does it through the host (through_host.h). */
 #ifndef CMN_NODE_GROUPS_H
 #define CMN_NODE_GROUPS_H
 
@@ -12,7 +11,6 @@
 
 #include "communicators/communicator.h"
 #include "communicators/overlapped_allreduce.h"
-#include "communicators/parts.h"
 #include "communicators/through_host.h"
 #include "mpi/group.h"
 
@@ -27,7 +25,8 @@ struct cmn_node_groups {
     /* On GPUs: */
     struct cmn_through_host *host; /* does all; NULL: NCCL does */
     void *nccl, *between;          /* within a node; between nodes, on the ranks that exchange */
-    struct cmn_parts parts;
+    size_t parts_begun;            /* of this exchange: floats of the block given to NCCL */
+    int all_begun;                 /* the last part and the metrics, too */
 };
 
 /* Local. The same ranks, each a node of its own; t must outlive that. */
