@@ -30,6 +30,7 @@
 #include "mpi/device.h"
 #include "mpi/files.h"
 #include "trainer/resume.h"
+#include "trainer/sync_batch_norm.h"
 #include "trainer/trainer.h"
 #include "trainer/weights_file.h"
 #include "watchdog/watchdog.h"
@@ -639,9 +640,6 @@ int cmn_before_micro_batch(struct network *net)
         return net->batch;
     }
     cmn_net_take_batch(t->model.net, net);
-    if (t->step.micro_batch == 0) {
-        cmn_convolution_hold_weights(t->feed.share.micro_batches > 1);
-    }
     images = cmn_trainer_before_micro_batch(t);
     cmn_tree_update_copy(net, cmn_network(t->model.net)); /* a validation resizes it */
     return images;
@@ -658,13 +656,7 @@ int cmn_after_micro_batch(struct network *net, int last)
 {
     struct cmn_trainer *t = net->cmn;
 
-    if (t) {
-        last = cmn_step_after_micro_batch(&t->step);
-        if (last) {
-            cmn_convolution_hold_weights(0);
-        }
-    }
-    return last;
+    return t ? cmn_step_after_micro_batch(&t->step) : last;
 }
 
 static int trains_on_gpu(const struct network *net)
@@ -751,7 +743,7 @@ int cmn_syncs_batch_norm(struct network *net)
 {
     const struct cmn_trainer *t = net->cmn;
 
-    return t && cmn_step_syncs_batch_norm(&t->step);
+    return t && cmn_sync_batch_norm_runs(&t->step);
 }
 
 void cmn_sync_statistics(struct network *net, float *mean, float *variance, int n, int count)
@@ -759,7 +751,7 @@ void cmn_sync_statistics(struct network *net, float *mean, float *variance, int 
     struct cmn_trainer *t = net->cmn;
 
     if (t) {
-        cmn_step_sync_forward(&t->step, mean, variance, n, count);
+        cmn_sync_batch_norm_forward(&t->step, mean, variance, n, count);
     }
 }
 
@@ -769,7 +761,7 @@ void cmn_sync_statistic_deltas(struct network *net, float *mean_delta, float *va
     struct cmn_trainer *t = net->cmn;
 
     if (t) {
-        cmn_step_sync_backward(&t->step, mean_delta, variance_delta, n, count);
+        cmn_sync_batch_norm_backward(&t->step, mean_delta, variance_delta, n, count);
     }
 }
 

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "mpi/call.h"
 #include "report/report.h"
+#include "trainer/nonfinite_policy.h"
 #include "trainer/validation.h"
 #include "trainer/weights_file.h"
 
@@ -49,7 +50,7 @@ static int write_file(struct cmn_step *step)
     char file[PATH_MAX];
 
     name_file(m, file);
-    cmn_nonfinite_check_weights(&step->nonfinite);
+    cmn_nonfinite_check_weights(step->nonfinite);
     cmn_status_compute("writing the best weights");
     if (!cmn_weights_file_write(m, file)) {
         return 1;

@@ -1,4 +1,5 @@
 #include "trainer/identity.h"
+#include "trainer/nonfinite_policy.h"
 
 #include <float.h>
 #include <limits.h>
@@ -193,7 +194,7 @@ static void add_progress(cJSON *o, const struct cmn_checkpointing *c, int row_ma
         [VERIFY_DUE] = p->verify_due,
         [VALIDATION_PENDING] = p->validation_pending,
         [LR] = (double)c->step->lr,
-        [SKIPPED] = (double)c->step->nonfinite.skipped,
+        [SKIPPED] = (double)c->step->nonfinite->skipped,
         [ELAPSED] = cmn_clock() - p->began,
         [CLIPPED] = (double)optimizer->clipped,
         [EMA_KEPT] = optimizer->ema.decay > 0,

@@ -26,18 +26,23 @@ static enum cmn_nonfinite_mode mode(const struct cmn_nonfinite_policy *p)
     return (enum cmn_nonfinite_mode)p->session->options.nonfinite;
 }
 
-void cmn_nonfinite_open(struct cmn_nonfinite_policy *p, struct cmn_session *s, struct cmn_model *m,
-                        const struct cmn_feed *f)
+static void *open_nonfinite(struct cmn_step *step)
 {
-    *p = (struct cmn_nonfinite_policy){.session = s, .model = m, .feed = f};
+    struct cmn_nonfinite_policy *p = step->nonfinite = cmn_calloc(1, sizeof *p);
+
+    p->session = step->session;
+    p->model = step->model;
+    p->feed = step->feed;
+    return p;
 }
 
-void cmn_nonfinite_close(struct cmn_nonfinite_policy *p)
+static void close_nonfinite(void *self)
 {
+    struct cmn_nonfinite_policy *p = self;
+
     free(p->statistics);
     free(p->asked_sample);
-    p->statistics = NULL;
-    p->asked_sample = NULL;
+    free(p);
 }
 
 /* ---- the message: where it began, and which images ---- */
@@ -151,8 +156,11 @@ static void note(struct cmn_nonfinite_policy *p, const struct cmn_nonfinite *fou
     }
 }
 
-void cmn_nonfinite_begin_micro_batch(struct cmn_nonfinite_policy *p)
+static void before_micro_batch(void *self, struct cmn_step *step)
 {
+    struct cmn_nonfinite_policy *p = self;
+
+    (void)step;
     p->looked = 0;
     if (cmn_feed_exact(p->feed)) {
         p->next = 0;
@@ -195,38 +203,45 @@ static void stop_if_found(const struct cmn_nonfinite_policy *p)
     }
 }
 
-void cmn_nonfinite_after_backward(struct cmn_nonfinite_policy *p, int i, int micro_batch)
+/* Before the gradients of the layer are exchanged. With cmn_exact each micro-batch begins with
+ * gradients of 0, so each is looked at; else the last one holds the sum of all. */
+static void after_layer(void *self, struct cmn_step *step, int backward, int layer)
 {
-    if (mode(p) == CMN_NONFINITE_IGNORE || p->feed->share.spare) {
+    struct cmn_nonfinite_policy *p = self;
+
+    if (!backward || mode(p) == CMN_NONFINITE_IGNORE || p->feed->share.spare) {
         return;
     }
     if (!p->model->gradients.on_gpu) {
-        look_at_loss(p, micro_batch);
+        look_at_loss(p, step->micro_batch);
     }
-    /* With cmn_exact each micro-batch begins with gradients of 0: it takes none of another one along. */
-    if (micro_batch + 1 == p->feed->share.micro_batches || cmn_feed_exact(p->feed)) {
-        look_at_gradients(p, i, micro_batch);
+    if (cmn_step_is_last(step) || cmn_feed_exact(p->feed)) {
+        look_at_gradients(p, layer, step->micro_batch);
     }
     stop_if_found(p);
 }
 
-void cmn_nonfinite_look_at_loss(struct cmn_nonfinite_policy *p, int micro_batch)
+/* On a GPU the loss is known here. */
+static void after_micro_batch(void *self, struct cmn_step *step)
 {
-    if (mode(p) != CMN_NONFINITE_IGNORE && !p->feed->share.spare) {
-        look_at_loss(p, micro_batch);
+    struct cmn_nonfinite_policy *p = self;
+
+    if (p->model->gradients.on_gpu && mode(p) != CMN_NONFINITE_IGNORE && !p->feed->share.spare) {
+        look_at_loss(p, step->micro_batch);
         stop_if_found(p);
     }
 }
 
 void cmn_nonfinite_complete(struct cmn_nonfinite_policy *p)
 {
-    struct cmn_gradients *g = &p->model->gradients;
     const struct cmn_tensor *tensor;
+    struct cmn_gradients *g;
     int found;
 
-    if (!p->asked) {
+    if (!p || !p->asked) {
         return;
     }
+    g = &p->model->gradients;
     found = cmn_gradients_gpu_answer(g);
     if (found < 0) {
         p->asked = 0;
@@ -286,13 +301,14 @@ static void check_gpu(struct cmn_nonfinite_policy *p)
     }
 }
 
-/* ---- leaving a step out ---- */
+/* ---- discarding a step ---- */
 
-void cmn_nonfinite_begin_step(struct cmn_nonfinite_policy *p, long iteration)
+static void before_step(void *self, struct cmn_step *step)
 {
+    struct cmn_nonfinite_policy *p = self;
     const struct cmn_gradients *g = &p->model->gradients;
 
-    p->iteration = iteration;
+    p->iteration = cmn_step_iteration(step) + 1;
     p->found.name = NULL;
     p->found_micro_batch = p->found_image = -1;
     p->next = 0;
@@ -329,7 +345,7 @@ static int is_worth_saying(long so_far)
     return so_far <= SAID || so_far % THEN_EVERY == 0;
 }
 
-void cmn_nonfinite_undo_statistics(const struct cmn_nonfinite_policy *p)
+static void undo_statistics(const struct cmn_nonfinite_policy *p)
 {
     cmn_gradients_unpack(&p->model->gradients, CMN_STATISTIC, p->statistics);
 }
@@ -347,58 +363,76 @@ static void count(struct cmn_nonfinite_policy *p, long iteration)
     }
 }
 
-void cmn_nonfinite_leave_out(struct cmn_nonfinite_policy *p, long iteration, const char *why)
-{
-    count(p, iteration);
-    if (is_worth_saying(p->skipped)) {
-        cmn_report_clear(p->session->report);
-        cmn_warn("iteration %ld is left out (%ld so far): %s", iteration, p->skipped, why);
-    }
-}
-
-static void leave_out(struct cmn_nonfinite_policy *p, int from)
+static void discard(struct cmn_nonfinite_policy *p, int from)
 {
     count(p, p->iteration);
     if (is_worth_saying(p->skipped)) {
         tell(p, from);
     }
-    cmn_nonfinite_undo_statistics(p);
+    undo_statistics(p);
     if (p->found.name) {
         cmn_recurrent_state_reset(p->model->net, p->feed->share.sequences);
     }
 }
 
-int cmn_nonfinite_skips(struct cmn_nonfinite_policy *p)
+/* Collective with cmn_nonfinite=skip, else local; blocks on GPUs and where it is collective. Sets
+ * whether the step is skipped, on all ranks, and says so. */
+static void before_exchange(void *self, struct cmn_step *step)
 {
+    struct cmn_nonfinite_policy *p = self;
     struct cmn_session *s = p->session;
     const struct cmn_topology *top = &s->topology;
     int least[3] = {INT_MAX, cmn_stop_requested() != SIGINT, cmn_stop_requested() != SIGTERM};
 
     check_gpu(p);
     if (mode(p) != CMN_NONFINITE_SKIP) {
-        return 0;
+        return;
     }
     least[0] = p->found.name ? top->rank : INT_MAX;
     MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, least, 3, MPI_INT, MPI_MIN, top->world));
     if (least[0] == INT_MAX) {
-        return 0;
+        return;
     }
     /* Stop requests come with the metrics otherwise. */
     s->interrupts += (float)!least[1];
     s->terminations += (float)!least[2];
-    leave_out(p, least[0]);
-    return 1;
+    discard(p, least[0]);
+    step->skip = 1;
+}
+
+/* With cmn_nonfinite=skip: a sum of the exchange did not fit into 16 bits. With double buffering it
+ * was the step's before, and the statistics of this one contain that already. */
+static void after_exchange(void *self, struct cmn_step *step)
+{
+    struct cmn_nonfinite_policy *p = self;
+    const struct cmn_optimizer *o = &step->model->optimizer;
+    long iteration = p->iteration - o->policy->sends_copy;
+    char why[CMN_TOO_LARGE];
+
+    if (!cmn_step_is_discarded(step)) {
+        return;
+    }
+    count(p, iteration);
+    if (is_worth_saying(p->skipped)) {
+        cmn_say_too_large(o, o->too_large, why);
+        cmn_report_clear(p->session->report);
+        cmn_warn("iteration %ld is left out (%ld so far): %s", iteration, p->skipped, why);
+    }
+    if (!step->skip && !o->policy->sends_copy) {
+        undo_statistics(p);
+    }
 }
 
 void cmn_nonfinite_check_weights(const struct cmn_nonfinite_policy *p)
 {
-    const struct cmn_gradients *g = &p->model->gradients;
+    const struct cmn_gradients *g;
     struct cmn_nonfinite found;
     char what[160];
 
-    if (mode(p) == CMN_NONFINITE_IGNORE || p->session->command->does != CMN_TRAINS) {
+    if (!p || mode(p) == CMN_NONFINITE_IGNORE || p->session->command->does != CMN_TRAINS) {
         return;
     }
+    g = &p->model->gradients;
     cmn_gradients_pull(g, CMN_WEIGHT);
     cmn_gradients_pull(g, CMN_STATISTIC);
     if (cmn_nonfinite_tensor(g, CMN_WEIGHT, &found) ||
@@ -409,3 +443,15 @@ void cmn_nonfinite_check_weights(const struct cmn_nonfinite_policy *p)
                   what);
     }
 }
+
+const struct cmn_extension cmn_nonfinite_extension = {
+    .name = "NaN and Inf",
+    .open = open_nonfinite,
+    .close = close_nonfinite,
+    .before_step = before_step,
+    .before_micro_batch = before_micro_batch,
+    .after_layer = after_layer,
+    .after_micro_batch = after_micro_batch,
+    .before_exchange = before_exchange,
+    .after_exchange = after_exchange,
+};

@@ -1,12 +1,10 @@
 #include "trainer/progress.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fatal.h"
-#include "base/job_stderr.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -17,6 +15,7 @@
 #include "report/graph.h"
 #include "report/report.h"
 #include "report/trace.h"
+#include "trainer/nonfinite_policy.h"
 #include "trainer/validation.h"
 
 /* ---- the beginning ---- */
@@ -177,7 +176,7 @@ static void make_row(struct cmn_training_progress *p, const struct cmn_progress_
         .exchange = sums->exchange / passed,
         .load = sums->load / passed,
         .steps = sums->steps,
-        .skipped = p->step->nonfinite.skipped,
+        .skipped = p->step->nonfinite->skipped,
         .clipped = p->model->optimizer.clipped,
         .ranks = s->topology.size,
     };
@@ -218,38 +217,6 @@ static void make_row_and_trace(struct cmn_training_progress *p, const struct cmn
 
 /* ---- after a step ---- */
 
-/* One rank's stop request came with the gradients, or with the mean that was made for saving, so
- * all ranks see it in the same step. */
-static void notice_stop(struct cmn_training_progress *p)
-{
-    struct cmn_session *s = p->session;
-
-    if (s->stop_signal || (s->interrupts <= 0 && s->terminations <= 0)) {
-        return;
-    }
-    s->stop_signal = s->interrupts > 0 ? SIGINT : SIGTERM;
-    cmn_net_stop_after_this_iteration(p->model->net);
-    cmn_report_clear(s->report);
-    cmn_warn("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
-             "saved",
-             s->stop_signal, cmn_step_iteration(p->step));
-    if (s->topology.rank == 0) {
-        cmn_job_event("stop", cmn_step_iteration(p->step),
-                      ""); /* cmn-run asks until it gets this */
-    }
-}
-
-/* Darknet's own update, if there was one. */
-static void note_update(struct cmn_step *step)
-{
-    double time = cmn_clock();
-
-    step->sums.compute += time - step->micro_batch_began;
-    if (!step->fused) {
-        cmn_timeline_span(CMN_SPAN_UPDATE, -1, step->micro_batch_began, time);
-    }
-}
-
 struct cmn_progress_due cmn_progress_step_done(struct cmn_training_progress *p)
 {
     struct cmn_session *s = p->session;
@@ -262,16 +229,10 @@ struct cmn_progress_due cmn_progress_step_done(struct cmn_training_progress *p)
     struct cmn_progress_due due;
     int deferred;
 
-    note_update(step);
-    step->done++;
-    step->sums.steps++;
     p->epoch = epoch;
-    cmn_status_wait("the average of the weights");
     /* Darknet saves at the end of an epoch, so the ranks synchronise there anyway: before the row,
      * which then has the loss. */
-    cmn_step_after_update(step, epoch_ended);
-    cmn_status_wait(NULL);
-    notice_stop(p);
+    cmn_step_end(step, epoch_ended);
     due.last = cmn_net_training_ended(net);
     p->row_due |=
         epoch_ended || (o->report_every && cmn_step_iteration(step) % o->report_every == 0);
@@ -317,7 +278,7 @@ static void verify(struct cmn_training_progress *p)
 static void tell_counts(const struct cmn_training_progress *p)
 {
     const struct cmn_optimizer *o = &p->model->optimizer;
-    long skipped = p->step->nonfinite.skipped;
+    long skipped = p->step->nonfinite->skipped;
 
     if (skipped || o->clipped) {
         cmn_report_clear(p->session->report);

@@ -21,6 +21,7 @@
 #include "mpi/call.h"
 #include "trainer/identity.h"
 #include "trainer/lineage.h"
+#include "trainer/nonfinite_policy.h"
 #include "trainer/weights_file.h"
 
 /* ---- the newest checkpoint ---- */
@@ -145,7 +146,7 @@ static void restore_progress(struct cmn_checkpointing *c)
                           .seen = strtoul(cmn_saved_text(c->saved, "best_seen"), NULL, 10),
                           .worse = (long)cmn_saved_count(c, "no_better")};
     c->step->lr = (float)cmn_saved_number(c, "lr");
-    c->step->nonfinite.skipped = (long)cmn_saved_count(c, "skipped");
+    c->step->nonfinite->skipped = (long)cmn_saved_count(c, "skipped");
     o->clipped = (long)cmn_saved_count(c, "clipped");
     if (s->options.ema > 0) {
         o->ema.steps = (long)cmn_saved_count(c, "ema_steps");

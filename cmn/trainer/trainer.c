@@ -18,6 +18,7 @@
 #include "report/report.h"
 #include "trainer/forecast.h"
 #include "trainer/identity.h"
+#include "trainer/nonfinite_policy.h"
 #include "trainer/resume.h"
 #include "trainer/validation.h"
 #include "trainer/weights_file.h"
@@ -38,7 +39,6 @@ struct cmn_trainer *cmn_trainer_open(struct cmn_session *s, struct cmn_net *net,
     t->step = (struct cmn_step){.session = s, .model = &t->model, .feed = &t->feed};
     t->progress =
         (struct cmn_training_progress){.session = s, .model = &t->model, .step = &t->step};
-    cmn_nonfinite_open(&t->step.nonfinite, s, &t->model, &t->feed);
     cmn_feed_open(&t->feed, s, net, batch, micro_batches);
     t->allocated = cmn_plan_allocated();
     return t;
@@ -246,7 +246,7 @@ static void step_done(struct cmn_trainer *t)
     int ends = due.last && !(due.validation && t->session->stop_signal);
 
     if (ends || cmn_checkpointing_due(c)) {
-        cmn_nonfinite_complete(&t->step.nonfinite);
+        cmn_nonfinite_complete(t->step.nonfinite);
     }
     if (ends) {
         cmn_checkpointing_collect(c, due.regular);
@@ -323,7 +323,7 @@ static void write_average(struct cmn_trainer *t)
     if (!t->started && !access(file, F_OK)) {
         return; /* nothing has been trained */
     }
-    cmn_nonfinite_check_weights(&t->step.nonfinite);
+    cmn_nonfinite_check_weights(t->step.nonfinite);
     cmn_status_compute("writing the average of the weights");
     if (!cmn_weights_file_write(m, file)) {
         return;
@@ -355,7 +355,7 @@ int cmn_trainer_before_save(struct cmn_trainer *t, const char *file)
     if (cmn_best_owns(&t->model, file)) {
         return 0;
     }
-    cmn_nonfinite_complete(&t->step.nonfinite);
+    cmn_nonfinite_complete(t->step.nonfinite);
     cmn_report_clear(t->session->report);
     t->save_began = cmn_clock();
     cmn_status_wait("the averages that are made for saving");
@@ -374,7 +374,7 @@ int cmn_trainer_before_save(struct cmn_trainer *t, const char *file)
     if (t->started && !t->session->starts_over) {
         cmn_weights_file_keep_newer(file, cmn_net_seen(t->model.net));
     }
-    cmn_nonfinite_check_weights(&t->step.nonfinite);
+    cmn_nonfinite_check_weights(t->step.nonfinite);
     cmn_status_compute("writing weights");
     return 1;
 }

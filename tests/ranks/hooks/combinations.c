@@ -15,6 +15,7 @@
 #include "communicators/communicator.h"
 #include "config/pairs.h"
 #include "hooks/job.h"
+#include "trainer/nonfinite_policy.h"
 #include "trainer/trainer.h"
 
 #include "nets.h"
@@ -306,7 +307,7 @@ static void train_all(const struct combination *c, const char *run, const char *
     train_net(net, !strcmp(value_of(c, "cmn_nonfinite"), "skip"));
     out->same = same_weights(net);
     out->resumed = cmn_job.resumed_steps;
-    out->skipped = ((const struct cmn_trainer *)net->cmn)->step.nonfinite.skipped;
+    out->skipped = ((const struct cmn_trainer *)net->cmn)->step.nonfinite->skipped;
     save_weights(DK_NET(net), weights);
     cmn_trainer_flush(net->cmn);
     cmn_tree_free(net);

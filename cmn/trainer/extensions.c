@@ -1,0 +1,51 @@
+#include "trainer/extensions.h"
+
+extern const struct cmn_extension cmn_sync_batch_norm_extension, cmn_metrics_extension,
+    cmn_nonfinite_extension, cmn_times_extension, cmn_status_extension, cmn_division_extension,
+    cmn_exact_statistics_extension, cmn_stop_extension, cmn_balance_extension, cmn_bucket_extension;
+
+/* The order of all calls. */
+static const struct cmn_extension *const order[] = {
+    /* On a GPU its exchange ends before somebody waits for the loss: a rank in that wait would not
+     * see that another rank never comes. */
+    &cmn_sync_batch_norm_extension,
+    /* The loss, before it is looked at. */
+    &cmn_metrics_extension,
+    /* Decides whether the step is skipped, and remembers rolling statistics before others change
+     * them. */
+    &cmn_nonfinite_extension,
+    &cmn_status_extension,
+    /* Which micro-batches of the step are this rank's. */
+    &cmn_division_extension,
+    &cmn_exact_statistics_extension,
+    &cmn_stop_extension,
+    /* What the extensions before it did counts as the micro-batch's; the two behind it read its
+     * times. */
+    &cmn_times_extension,
+    &cmn_balance_extension,
+    &cmn_bucket_extension,
+};
+
+enum { EXTENSIONS = sizeof order / sizeof order[0] };
+_Static_assert((int)EXTENSIONS <= (int)CMN_EXTENSIONS_AT_MOST, "struct cmn_step has room for all");
+
+void cmn_extensions_open(struct cmn_step *p)
+{
+    for (int i = 0; i < EXTENSIONS; i++) {
+        void *self = order[i]->open(p);
+        if (self) {
+            p->extension[p->extensions].is = order[i];
+            p->extension[p->extensions++].self = self;
+        }
+    }
+}
+
+void cmn_extensions_close(struct cmn_step *p)
+{
+    for (; p->extensions > 0; p->extensions--) {
+        const struct cmn_extension *is = p->extension[p->extensions - 1].is;
+        if (is->close) {
+            is->close(p->extension[p->extensions - 1].self);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+/* Extension: a rank that is asked to stop (base/stop_request.h) tells the others with the metrics,
+ * so all ranks end after the same step. */
+#include <signal.h>
+
+#include "base/job_stderr.h"
+#include "base/log.h"
+#include "base/stop_request.h"
+#include "report/report.h"
+#include "trainer/extension.h"
+
+static void *open_stop(struct cmn_step *p)
+{
+    return p->session;
+}
+
+static void before_exchange(void *self, struct cmn_step *p)
+{
+    float *metrics = p->model->optimizer.metrics;
+
+    (void)self;
+    metrics[CMN_INTERRUPTS] = cmn_stop_requested() == SIGINT;
+    metrics[CMN_TERMINATIONS] = cmn_stop_requested() == SIGTERM;
+}
+
+static void after_sums(void *self, struct cmn_step *p)
+{
+    struct cmn_session *s = self;
+
+    s->interrupts += p->model->optimizer.metrics[CMN_INTERRUPTS];
+    s->terminations += p->model->optimizer.metrics[CMN_TERMINATIONS];
+}
+
+static void after_step(void *self, struct cmn_step *p)
+{
+    struct cmn_session *s = self;
+
+    if (s->stop_signal || (s->interrupts <= 0 && s->terminations <= 0)) {
+        return;
+    }
+    s->stop_signal = s->interrupts > 0 ? SIGINT : SIGTERM;
+    cmn_net_stop_after_this_iteration(p->model->net);
+    cmn_report_clear(s->report);
+    cmn_warn("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
+             "saved",
+             s->stop_signal, cmn_step_iteration(p));
+    if (s->topology.rank == 0) {
+        /* cmn-run repeats its request until it gets this event. */
+        cmn_job_event("stop", cmn_step_iteration(p), "");
+    }
+}
+
+const struct cmn_extension cmn_stop_extension = {
+    .name = "stop requests",
+    .open = open_stop,
+    .before_exchange = before_exchange,
+    .after_sums = after_sums,
+    .after_step = after_step,
+};
