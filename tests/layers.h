@@ -56,7 +56,7 @@ static inline void open_rig(struct rig *r, const char *name, const char *keys, c
     r->nudge = 1.f / 200;
     snprintf(text, sizeof text, "[net]\n%s%s", keys, cfg);
     r->net = nets_parse(text);
-    cmn_gradients_open(&r->g, cmn_net_of(r->net), NULL, NULL);
+    cmn_gradients_open(&r->g, cmn_net_of(r->net), NULL);
     for (int i = 0; i < r->g.tensors; i++) {
         const struct cmn_tensor *t = &r->g.tensor[i];
         if (t->kind == CMN_WEIGHT) {

@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-ROOMS='base config mpi transports compression communicators engine optimizers data report evaluators checkpoint watchdog trainer tools hooks'
+ROOMS='base config mpi transports engine compression communicators optimizers data report evaluators checkpoint watchdog trainer tools hooks'
 KNOW_DARKNET='engine hooks'
 
 objects=${1:-build/cpu/cmn}

@@ -8,12 +8,7 @@
 
 #include <stddef.h>
 
-/* n floats at data. With rows > 0 they are a matrix of rows × n / rows, row by row. */
-struct cmn_span {
-    float *data;
-    size_t n;
-    int rows;
-};
+#include "transports/exchange.h"
 
 struct cmn_shard {
     size_t at, n; /* floats from the block's begin */

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 
 /* Moves the gradients into one block, in the order in which backward finishes them. */
-static void fill(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
+static void fill(struct cmn_gradients *g, const struct cmn_block_memory *memory)
 {
     size_t total = 0, at = 0;
     int spans = 0;
@@ -14,7 +14,7 @@ static void fill(struct cmn_gradients *g, const struct cmn_communicator *c, void
     for (int i = 0; i < g->tensors; i++) {
         total += g->tensor[i].kind == CMN_GRADIENT ? cmn_flat_padded(g->tensor[i].n) : 0;
     }
-    g->ops->open(g, total + CMN_METRICS, c, self);
+    g->ops->open(g, total + CMN_METRICS, memory);
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
         if (t->kind == CMN_GRADIENT) {
@@ -35,8 +35,10 @@ static void fill(struct cmn_gradients *g, const struct cmn_communicator *c, void
 }
 
 void cmn_gradients_open(struct cmn_gradients *g, struct cmn_net *net,
-                        const struct cmn_communicator *c, void *self)
+                        const struct cmn_block_memory *memory)
 {
+    const struct cmn_block_memory own = {NULL, NULL, NULL};
+
     *g = (struct cmn_gradients){0};
     cmn_gradients_list(g, net);
     g->ops = g->on_gpu ? &cmn_flat_buffer_gpu : &cmn_flat_buffer_cpu;
@@ -45,7 +47,7 @@ void cmn_gradients_open(struct cmn_gradients *g, struct cmn_net *net,
     g->scale = cmn_calloc((size_t)g->tensors, sizeof *g->scale);
     g->rate = cmn_calloc((size_t)g->tensors, sizeof *g->rate);
     g->decay = cmn_calloc((size_t)g->tensors, sizeof *g->decay);
-    fill(g, c, self);
+    fill(g, memory ? memory : &own);
 }
 
 void cmn_gradients_close(struct cmn_gradients *g)
@@ -60,11 +62,6 @@ void cmn_gradients_close(struct cmn_gradients *g)
     free(g->rate);
     free(g->decay);
     *g = (struct cmn_gradients){0};
-}
-
-void cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
-{
-    g->ops->sum(g, c, self);
 }
 
 void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float decay)
@@ -85,14 +82,4 @@ void cmn_gradients_adam(struct cmn_gradients *g, float *sums, int images, float 
         g->decay[i] = -decay * (float)images;
     }
     g->ops->adam(g, sums);
-}
-
-void cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
-                        int images, float rate, float decay, struct cmn_sgd *sgd)
-{
-    cmn_gradients_rates(g, images, rate, decay);
-    sgd->rate = g->rate;
-    sgd->decay = g->decay;
-    sgd->scale = g->scale;
-    c->step(self, &g->exchange, sgd);
 }

@@ -1,4 +1,4 @@
-/* The flat gradient buffer in the CPU's memory: the communicator's, where it has some. */
+/* The flat gradient buffer in the CPU's memory. */
 #include "engine/gradients.h"
 
 #include <stdlib.h>
@@ -17,17 +17,17 @@ static void move(float **tensor, float *to, size_t n, int copy)
     *tensor = to;
 }
 
-static void open_cpu(struct cmn_gradients *g, size_t floats, const struct cmn_communicator *c,
-                     void *self)
+static void open_cpu(struct cmn_gradients *g, size_t floats, const struct cmn_block_memory *memory)
 {
-    if (c && c->memory && c->memory(self, floats, &g->flat)) {
+    if (memory->flat && memory->flat(memory->self, floats, &g->flat)) {
         cmn_fatal_reason();
     }
     g->flat_is_ours = !g->flat;
     if (g->flat_is_ours) {
         g->flat = cmn_alloc_floats(floats);
     }
-    if (c && c->step && c->common(self, floats, &g->exchange.weights, &g->fills_weights)) {
+    if (memory->weights &&
+        memory->weights(memory->self, floats, &g->exchange.weights, &g->fills_weights)) {
         cmn_fatal_reason();
     }
 }
@@ -38,11 +38,6 @@ static void move_cpu(struct cmn_gradients *g, const struct cmn_tensor *t, size_t
     if (g->exchange.weights) {
         move(t->weight, g->exchange.weights + at, t->n, g->fills_weights);
     }
-}
-
-static void sum_cpu(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
-{
-    c->allreduce(self, &g->exchange);
 }
 
 static void close_cpu(struct cmn_gradients *g)
@@ -107,7 +102,6 @@ static void squares_cpu(struct cmn_gradients *g, const float *block, double *sum
 const struct cmn_flat_buffer_ops cmn_flat_buffer_cpu = {
     .open = open_cpu,
     .move = move_cpu,
-    .sum = sum_cpu,
     .close = close_cpu,
     .memory = memory_cpu,
     .release = release_cpu,

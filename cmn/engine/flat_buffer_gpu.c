@@ -106,10 +106,9 @@ static void fetch_gpu(struct cmn_gradients *g, float *metrics, const float *from
 
 /* ---- the flat buffer ---- */
 
-static void open_gpu(struct cmn_gradients *g, size_t floats, const struct cmn_communicator *c,
-                     void *self)
+static void open_gpu(struct cmn_gradients *g, size_t floats, const struct cmn_block_memory *memory)
 {
-    require(c && c->memory ? c->memory(self, floats, &g->flat) : 0);
+    require(memory->flat ? memory->flat(memory->self, floats, &g->flat) : 0);
     g->flat_is_ours = !g->flat;
     g->flat = g->flat ? g->flat : memory_gpu(floats);
     g->exchange.weights = memory_gpu(floats);
@@ -216,17 +215,6 @@ static void ready_gpu(struct cmn_gradients *g)
     require(cmn_device_mail_open(&d->rates, 3 * tensors + 1));
     queued(cmn_kernel_load_update());
     free(place);
-}
-
-/* This rank waits for its own GPU first, so what it waits for next is other ranks. */
-static void sum_gpu(struct cmn_gradients *g, const struct cmn_communicator *c, void *self)
-{
-    float *on_device = g->exchange.metrics.data;
-
-    send_gpu(g, on_device, g->metrics);
-    require(c->poll ? cmn_device_wait(c->poll, self) : cmn_device_wait_for(cmn_device_stream()));
-    c->allreduce(self, &g->exchange);
-    fetch_gpu(g, g->metrics, on_device);
 }
 
 static void close_gpu(struct cmn_gradients *g)
@@ -385,7 +373,6 @@ const struct cmn_flat_buffer_ops cmn_flat_buffer_gpu = {
     .open = open_gpu,
     .move = move_gpu,
     .ready = ready_gpu,
-    .sum = sum_gpu,
     .close = close_gpu,
     .memory = memory_gpu,
     .release = cmn_device_free,

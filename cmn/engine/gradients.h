@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "communicators/communicator.h"
+#include "transports/exchange.h"
 
 struct cmn_net;
 
@@ -95,22 +95,28 @@ struct cmn_gradients {
     struct cmn_exchange exchange;
 };
 
-/* Collective when the communicator c (with its self) has memory of its own; c may be NULL.
- * Lists the tensors of net and moves its gradients, with what they hold, into the flat buffer;
- * when c can step, also their weights to memory that the ranks of a node share. The network
- * must stay where it is until cmn_gradients_close, and c open. */
+/* Where the blocks of a flat buffer lie, if not in memory of its own. Each call may be NULL; it
+ * gives zeroed memory for `floats` floats that lasts longer than the flat buffer, and 0, or -1 with
+ * a reason. `flat` may give NULL. */
+struct cmn_block_memory {
+    void *self;
+    int (*flat)(void *self, size_t floats, float **memory);
+    /* On the CPU: for the weights, in common to the ranks of a node; *first says whether this rank
+     * is the one to fill it. */
+    int (*weights)(void *self, size_t floats, float **memory, int *first);
+};
+
+/* Collective if calls of `memory` are, else local. Lists the tensors of net and moves its
+ * gradients, with what they hold, into the flat buffer; also their weights where there is memory
+ * for them. The network must stay where it is until cmn_gradients_close. `memory` may be NULL. */
 void cmn_gradients_open(struct cmn_gradients *g, struct cmn_net *net,
-                        const struct cmn_communicator *c, void *self);
+                        const struct cmn_block_memory *memory);
 
 /* Local. Takes what lies in the flat buffer away from the network again: its pointers become
  * NULL, so that Darknet does not free parts of the buffer. */
 void cmn_gradients_close(struct cmn_gradients *g);
 
 /* ---- an update ---- */
-
-/* Collective, blocking. Gradients and metrics become their sum over all ranks. On a GPU the
- * communicator is polled while backward still runs there. */
-void cmn_gradients_sum(struct cmn_gradients *g, const struct cmn_communicator *c, void *self);
 
 /* Local. Sets scale, rate and decay of each gradient for an update in which `images` of all ranks
  * count; rate and decay as Darknet gives them to its layers' updates. */
@@ -119,12 +125,6 @@ void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float 
 /* Local, not blocking. On a GPU alone: all weights are updated by Adam's rule, with `sums`, which lie
  * as the flat buffer does and become 0. As cmn_gradients_rates(). */
 void cmn_gradients_adam(struct cmn_gradients *g, float *sums, int images, float rate, float decay);
-
-/* Collective, blocking. Sum and update in one, by a communicator that can step. `images` of all
- * ranks were in the step; rate and decay as Darknet gives them to its layers' updates. *sgd says
- * all else; it gets each tensor's. As cmn_gradients_sum(). */
-void cmn_gradients_step(struct cmn_gradients *g, const struct cmn_communicator *c, void *self,
-                        int images, float rate, float decay, struct cmn_sgd *sgd);
 
 /* ---- non-finite gradients on a GPU ---- */
 
@@ -189,19 +189,16 @@ static inline size_t cmn_flat_padded(size_t n)
     return (n + CMN_FLAT_ALIGN - 1) / CMN_FLAT_ALIGN * CMN_FLAT_ALIGN;
 }
 
-/* Where a flat buffer lies, and other blocks that lie as it does. What fails ends the job. Local, but
- * for open and sum; on a GPU queued behind Darknet's work, and not blocking unless it says so. */
+/* Where a flat buffer lies, and other blocks that lie as it does. What fails ends the job. Local, except
+ * open where its memory is not; on a GPU queued behind Darknet's work, and not blocking unless it says so. */
 struct cmn_flat_buffer_ops {
     /* Memory for `floats` floats in g->flat, and what else goes with it. g->tensor and g->span are
      * there. */
-    void (*open)(struct cmn_gradients *g, size_t floats, const struct cmn_communicator *c,
-                 void *self);
+    void (*open)(struct cmn_gradients *g, size_t floats, const struct cmn_block_memory *memory);
     /* Moves gradient t, and perhaps its weights, to `at` floats behind the begin of their block. */
     void (*move)(struct cmn_gradients *g, const struct cmn_tensor *t, size_t at);
     /* Optional. All of them were moved. */
     void (*ready)(struct cmn_gradients *g);
-    /* As cmn_gradients_sum(). */
-    void (*sum)(struct cmn_gradients *g, const struct cmn_communicator *c, void *self);
     void (*close)(struct cmn_gradients *g);
 
     /* Zeroed memory for floats, which `release` frees. Blocking. */

@@ -207,7 +207,7 @@ struct cmn_plan cmn_plan_cfg(const char *cfg, void (*look)(struct cmn_net *net, 
     struct cmn_gradients g;
 
     look(cmn_net_of(net), context);
-    cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
+    cmn_gradients_open(&g, cmn_net_of(net), NULL);
     plan.tensors = g.exchange.tensors;
     plan.floats = cmn_gradients_floats(&g, CMN_GRADIENT);
     plan.flat = g.exchange.block.n + g.exchange.metrics.n;

@@ -16,6 +16,7 @@
 #ifndef CMN_EMA_H
 #define CMN_EMA_H
 
+#include "communicators/communicator.h"
 #include "engine/gradients.h"
 
 struct cmn_ema {

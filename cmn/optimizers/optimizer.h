@@ -9,7 +9,7 @@
 
 /* Local, the same on all ranks. Before the gradients are moved to the flat buffer: chooses the
  * policy, ends the job where options contradict each other, and sets o->communicator, which
- * cmn_gradients_open is to be given. t, options, c and self must outlive o. `adam`: Darknet updates
+ * cmn_gradient_exchange_open is to be given. t, options, c and self must outlive o. `adam`: Darknet updates
  * by Adam's rule. `own`: a key of the cfg that only Darknet's own update knows, or NULL. */
 void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
                         const struct cmn_options *options, const struct cmn_communicator *c,

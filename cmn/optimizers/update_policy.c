@@ -317,7 +317,7 @@ static void sum_and_update(struct cmn_optimizer *o, struct cmn_rule *rule, int i
     } else {
         g->exchange.part = cmn_ema_next(&o->ema, g, 1);
     }
-    cmn_gradients_step(g, &o->communicator, o->self, images, rule->rate, rule->decay, &sgd);
+    cmn_gradient_exchange_step(g, &o->communicator, o->self, images, rule->rate, rule->decay, &sgd);
     rule->done = 1;
 }
 
@@ -392,7 +392,7 @@ void cmn_sum_gradients(struct cmn_optimizer *o, struct cmn_rule *rule, int image
         sum_and_update(o, rule, images);
     } else {
         o->squares = -1;
-        cmn_gradients_sum(g, c, o->self);
+        cmn_gradient_exchange_sum(g, c, o->self);
     }
     if (request != MPI_REQUEST_NULL) {
         MPI_CALL(MPI_Wait(&request, MPI_STATUS_IGNORE));

@@ -25,9 +25,9 @@
 #include <stddef.h>
 
 #include "compression/compressor.h"
-#include "engine/gradients.h"
 #include "optimizers/bucket_tuner.h"
 #include "optimizers/ema.h"
+#include "optimizers/gradient_exchange.h"
 
 struct cmn_optimizer;
 

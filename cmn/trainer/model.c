@@ -61,7 +61,7 @@ void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char 
     cmn_feed_scale_rate(f);
     cmn_model_plan(s, m->net, o);
     o->loss_scale = cmn_net_loss_scale(m->net);
-    cmn_gradients_open(&m->gradients, m->net, &o->communicator, s->exchange);
+    cmn_gradient_exchange_open(&m->gradients, m->net, &o->communicator, s->exchange);
     m->attached = 1;
     m->gradients.images = f->share.local;
     m->gradients.plain_statistics = f->share.whole;

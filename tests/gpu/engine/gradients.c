@@ -13,6 +13,7 @@
 #include "engine/gradients.h"
 #include "engine/replicas.h"
 #include "engine/nonfinite.h"
+#include "optimizers/gradient_exchange.h"
 
 enum { W = 54, N = 3, IN = 12, OUT = 5 };
 
@@ -126,7 +127,7 @@ static void set_up(void)
 {
     all_well();
     make_net(1);
-    cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
+    cmn_gradients_open(&g, cmn_net_of(net), NULL);
 }
 
 static void flat(void **state)
@@ -181,7 +182,7 @@ static void sum(void **state)
     fake_later(net->layers[0].weight_updates_gpu, fresh, W);
     g.metrics[CMN_LOSS] = (float)(top.rank + 1);
     g.metrics[CMN_IMAGES] = 8;
-    cmn_gradients_sum(&g, c, self);
+    cmn_gradient_exchange_sum(&g, c, self);
     CHECK(g.metrics[CMN_LOSS] == ranks && g.metrics[CMN_IMAGES] == 8.0F * (float)top.size);
     check_device(net->layers[0].weight_updates_gpu, W, 100.0F * ranks, "sum");
     check_device(net->layers[2].bias_updates_gpu, OUT, 42.5F * (float)top.size + ranks,
@@ -222,9 +223,9 @@ static void moves_on(void **state)
     (void)state;
     set_up();
     g.metrics[0] = 5;
-    cmn_gradients_sum(&g, &c, NULL);
+    cmn_gradient_exchange_sum(&g, &c, NULL);
     poll_fails = 1;
-    said = fatal_of(cmn_gradients_sum(&g, &c, NULL));
+    said = fatal_of(cmn_gradient_exchange_sum(&g, &c, NULL));
     CHECK_SAYING(said && !strcmp(said, "what was begun failed"), "%s", said);
     poll_fails = polls = 0;
     fake.alive--; /* the event of the wait that ended the job */
@@ -388,7 +389,7 @@ static void without_gpu(void **state)
     (void)state;
     all_well();
     make_net(0);
-    cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
+    cmn_gradients_open(&g, cmn_net_of(net), NULL);
     CHECK(net->layers[2].weight_updates == g.exchange.block.data);
     CHECK(g.exchange.block.data[0] == 42.0F + (float)top.rank);
     check_device(net->layers[2].weight_updates_gpu, IN * OUT, 42.5F + (float)top.rank, "untouched");
@@ -405,18 +406,18 @@ static void failures(void **state)
     all_well();
     make_net(1);
     fake.no_memory = 1;
-    fatal = fatal_of(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL));
+    fatal = fatal_of(cmn_gradients_open(&g, cmn_net_of(net), NULL));
     CHECK_SAYING(fatal && strstr(fatal, "floats on the GPU: cudaMalloc"), "%s",
                  fatal ? fatal : "it was opened");
     fake.no_memory = 0;
     cudaFree(net->layers[0].bias_updates_gpu);
     net->layers[0].bias_updates_gpu = NULL;
-    fatal = fatal_of(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL));
+    fatal = fatal_of(cmn_gradients_open(&g, cmn_net_of(net), NULL));
     CHECK_SAYING(fatal && strstr(fatal, "layer 0 bias_updates is not on the GPU"), "%s",
                  fatal ? fatal : "it was opened");
     cudaFree(net->layers[2].weights_gpu);
     net->layers[2].weights_gpu = NULL;
-    fatal = fatal_of(cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL));
+    fatal = fatal_of(cmn_gradients_open(&g, cmn_net_of(net), NULL));
     CHECK_SAYING(fatal && strstr(fatal, "layer 2 weights is not on the GPU"), "%s",
                  fatal ? fatal : "it was opened");
     free_net();

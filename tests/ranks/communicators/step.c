@@ -6,6 +6,7 @@
 #include "engine/gradients.h"
 #include "engine/replicas.h"
 #include "nets.h"
+#include "optimizers/gradient_exchange.h"
 
 enum { UPDATES = 4, IMAGES = 24 };
 
@@ -47,7 +48,7 @@ static void open_side(struct side *s, const char *name, const char *cfg, struct 
     CHECK_SAYING(s->c && s->c->open(&s->self, s->c, t, o) == 0, "%s: %s", name, cmn_reason());
     srand(5);
     s->net = nets_parse(cfg);
-    cmn_gradients_open(&s->g, cmn_net_of(s->net), s->c, s->self);
+    cmn_gradient_exchange_open(&s->g, cmn_net_of(s->net), s->c, s->self);
     MPI_Barrier(t->world);
     cmn_replicas_broadcast(&s->g, cmn_net_of(s->net), t);
     MPI_Barrier(t->world);
@@ -149,8 +150,8 @@ static void train(const char *cfg, struct cmn_topology *t)
         backward(&naive, t->rank, step);
         backward(&shm, t->rank, step);
         update_as_darknet(&naive, t);
-        cmn_gradients_step(&shm.g, shm.c, shm.self, IMAGES, RATE, DECAY,
-                           &(struct cmn_sgd){.momentum = MOMENTUM});
+        cmn_gradient_exchange_step(&shm.g, shm.c, shm.self, IMAGES, RATE, DECAY,
+                                   &(struct cmn_sgd){.momentum = MOMENTUM});
         compare(&naive, &shm, t);
         MPI_Barrier(t->world); /* weights in common: nobody steps on while another still compares */
     }

@@ -21,7 +21,7 @@ static void open_net(const char *cfg)
 {
     srand((unsigned)top.rank + 1);
     net = nets_parse(cfg);
-    cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
+    cmn_gradients_open(&g, cmn_net_of(net), NULL);
 }
 
 static void close_net(void)

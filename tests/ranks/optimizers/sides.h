@@ -56,7 +56,7 @@ static inline void open_side(struct side *s, const struct cmn_topology *t,
              cfg + strlen("[net]\n"));
     s->net = nets_parse(text);
     cmn_optimizer_plan(&s->s, t, &s->o, s->c, s->self, with_adam, NULL);
-    cmn_gradients_open(&s->g, cmn_net_of(s->net), &s->s.communicator, s->self);
+    cmn_gradient_exchange_open(&s->g, cmn_net_of(s->net), &s->s.communicator, s->self);
     cmn_optimizer_open(&s->s, &s->g, s->net->n);
     MPI_Barrier(t->world);
     for (int i = 0, k = 0; i < s->g.tensors; i++) { /* rand_normal() is not the same twice */

@@ -55,7 +55,7 @@ static void check_net(const char *cfg, const struct want *want, int n, size_t we
     network *net = nets_parse(cfg);
     struct cmn_gradients g;
 
-    cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
+    cmn_gradients_open(&g, cmn_net_of(net), NULL);
     assert_gradients(&g, want, n);
     assert_int_equal(total(&g, CMN_WEIGHT), weights);
     assert_int_equal(total(&g, CMN_STATISTIC), statistics);
@@ -251,7 +251,7 @@ static void flat_buffer_keeps_contents(void **state)
 
     (void)state;
     fill_gradients(net);
-    cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
+    cmn_gradients_open(&g, cmn_net_of(net), NULL);
     for (int i = 0; i < net->n; i += 2) {
         layer *l = &net->layers[i];
         if (l->type != CONNECTED) {
@@ -288,7 +288,7 @@ static void flat_buffer_layout(void **state)
     for (int i = 0; i < 6; i++) {
         net->layers[0].scale_updates[i] = 1;
     }
-    cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
+    cmn_gradients_open(&g, cmn_net_of(net), NULL);
     assert_ptr_equal(g.exchange.block.data, g.flat);
     assert_ptr_equal(g.exchange.tensor, g.span);
     end = g.flat;
@@ -343,7 +343,7 @@ static void backward_writes_into_the_flat_buffer(void **state)
     for (size_t k = 0; k < COUNT(cfg); k++) {
         network *net = nets_parse(cfg[k]);
         struct cmn_gradients g;
-        cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
+        cmn_gradients_open(&g, cmn_net_of(net), NULL);
         assert_false(any(g.flat, g.exchange.block.n));
         for (int i = 0; i < net->inputs * net->batch; i++) {
             net->input[i] = (float)(i * 37 % 11) / 10;
@@ -384,7 +384,7 @@ static void flat_buffer_changes_no_result(void **state)
         srand(5);
         net = nets_parse(MLP);
         if (with) {
-            cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
+            cmn_gradients_open(&g, cmn_net_of(net), NULL);
         }
         for (int i = 0; i < net->inputs * net->batch; i++) {
             net->input[i] = (float)(i * 37 % 11) / 10;
@@ -412,7 +412,7 @@ static void packs_and_unpacks(void **state)
     size_t n;
 
     (void)state;
-    cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
+    cmn_gradients_open(&g, cmn_net_of(net), NULL);
     n = cmn_gradients_floats(&g, CMN_WEIGHT);
     assert_int_equal(n, 18 + 3 + 108 + 6 + 6);
     pack = malloc(n * sizeof *pack);

@@ -45,7 +45,7 @@ static struct cmn_gradients g;
 static void open_net(void)
 {
     net = nets_parse(CFG);
-    cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
+    cmn_gradients_open(&g, cmn_net_of(net), NULL);
     net->train = 1;
     for (int i = 0; i < net->batch * net->inputs; i++) {
         net->input[i] = (float)(i % 7) / 7;

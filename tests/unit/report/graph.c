@@ -41,7 +41,7 @@ static void outline(const char *cfg, struct cmn_graph *graph)
     network *net = nets_parse(cfg);
     struct cmn_gradients g;
 
-    cmn_gradients_open(&g, cmn_net_of(net), NULL, NULL);
+    cmn_gradients_open(&g, cmn_net_of(net), NULL);
     *graph = cmn_export_graph(cmn_net_of(net), &g, "net");
     cmn_gradients_close(&g);
     nets_free(net);
