@@ -9,42 +9,68 @@
  *
  * With Adam there is no momentum. On the CPU its rule is Darknet's own update: in the momentum's place
  * the sums wait for it, while the gradients of the step go to the exchange. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "compression/compressor.h"
 #include "optimizers/update_policy.h"
 
+struct double_buffering {
+    struct cmn_exchange_copy copy;
+    int update_loaded; /* Darknet's update has run: its kernels are on the GPU */
+};
+
 static void open_both(struct cmn_optimizer *o)
 {
+    struct double_buffering *d = o->state = cmn_calloc(1, sizeof *d);
+
     if (!o->own_adam) {
         cmn_velocity_open(o);
     }
-    cmn_copy_open(o, 1);
+    cmn_copy_open(o, &d->copy, 1);
 }
 
 static void begin(struct cmn_optimizer *o)
 {
-    cmn_prepare(o, &o->copy.x);
+    struct double_buffering *d = o->state;
+
+    cmn_prepare(o, &d->copy.x);
+}
+
+static void complete(struct cmn_optimizer *o)
+{
+    struct double_buffering *d = o->state;
+
+    cmn_copy_complete(o, &d->copy);
+}
+
+static void forget_stop_requests(struct cmn_optimizer *o)
+{
+    struct double_buffering *d = o->state;
+
+    cmn_copy_forget_stop_requests(o, &d->copy);
 }
 
 /* Darknet's update is to follow, with the sums. */
 static void hand_to_darknet(struct cmn_optimizer *o, float *sums)
 {
     const struct cmn_flat_buffer_ops *ops = o->gradients->ops;
-    size_t n = o->copy.x.block.n;
+    size_t n = o->gradients->exchange.block.n;
 
-    ops->copy(o->velocity, sums, n);
+    ops->copy(o->velocity.at, sums, n);
     ops->zero(sums, n);
-    o->darknet_follows = 1;
+    o->velocity.darknet_follows = 1;
 }
 
 /* Updates with o->keeps of the sums. */
 static void use(struct cmn_optimizer *o, const struct cmn_rule *rule, int images)
 {
-    float *sums = o->copy.x.block.data;
+    const struct double_buffering *d = o->state;
+    float *sums = d->copy.x.block.data;
 
     if (o->adam && o->keeps < 1) {
-        o->gradients->ops->scale(sums, (float)o->keeps, o->copy.x.block.n);
+        o->gradients->ops->scale(sums, (float)o->keeps, d->copy.x.block.n);
     }
     if (o->own_adam) {
         cmn_adam_update(o, sums, rule, images);
@@ -58,9 +84,10 @@ static void use(struct cmn_optimizer *o, const struct cmn_rule *rule, int images
 /* Queues the update behind the sums that are under way: 1, or 0. */
 static int update_in_order(struct cmn_optimizer *o, const struct cmn_rule *rule, int images)
 {
+    const struct double_buffering *d = o->state;
     const struct cmn_communicator *c = &o->communicator;
 
-    if (!o->copy.under_way || !o->gradients->on_gpu || !c->order || cmn_decides_by_sums(o) ||
+    if (!d->copy.under_way || !o->gradients->on_gpu || !c->order || cmn_decides_by_sums(o) ||
         !c->order(o->self)) {
         return 0;
     }
@@ -73,17 +100,18 @@ static int update_in_order(struct cmn_optimizer *o, const struct cmn_rule *rule,
  * 1. */
 static int update_with_step_before(struct cmn_optimizer *o, const struct cmn_rule *rule, int images)
 {
+    struct double_buffering *d = o->state;
     int updated = update_in_order(o, rule, images), arrived;
 
-    cmn_copy_complete(o);
-    arrived = o->copy.arrived;
+    cmn_copy_complete(o, &d->copy);
+    arrived = d->copy.arrived;
     if (arrived) {
-        o->gradients->ops->fetch_metrics(o->gradients, o->metrics, o->copy.x.metrics.data);
-        if (!updated && cmn_use_sums(o, &o->copy.x, images)) {
+        o->gradients->ops->fetch_metrics(o->gradients, o->metrics, d->copy.x.metrics.data);
+        if (!updated && cmn_use_sums(o, &d->copy.x, images)) {
             use(o, rule, images);
         }
     }
-    o->copy.arrived = 0;
+    d->copy.arrived = 0;
     return arrived;
 }
 
@@ -91,21 +119,22 @@ static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
     const struct cmn_flat_buffer_ops *ops = o->gradients->ops;
     struct cmn_span *block = &o->gradients->exchange.block;
+    struct double_buffering *d = o->state;
     float metrics[CMN_METRICS];
     int fresh;
 
     memcpy(metrics, o->metrics, sizeof metrics);
     fresh = update_with_step_before(o, rule, images);
-    ops->copy(o->copy.x.block.data, block->data, block->n);
+    ops->copy(d->copy.x.block.data, block->data, block->n);
     ops->zero(block->data, block->n);
-    ops->send_metrics(o->gradients, o->copy.x.metrics.data, metrics);
-    o->copy.x.images = (float)images;
-    cmn_copy_begin(o);
+    ops->send_metrics(o->gradients, d->copy.x.metrics.data, metrics);
+    d->copy.x.images = (float)images;
+    cmn_copy_begin(o, &d->copy);
     /* Darknet's own update brings its kernels to the GPU, which may wait for what runs: for this sum,
      * and that for this rank. */
-    if (o->own_update && fresh && !o->update_loaded) {
-        cmn_copy_complete(o);
-        o->update_loaded = 1;
+    if (o->own_update && fresh && !d->update_loaded) {
+        cmn_copy_complete(o, &d->copy);
+        d->update_loaded = 1;
     }
     cmn_velocity_to_darknet(o, rule, images);
     return fresh;
@@ -125,12 +154,13 @@ static int skip(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 
 static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_state *state)
 {
-    struct cmn_exchange_copy *copy = &o->copy;
+    struct double_buffering *d = o->state;
+    struct cmn_exchange_copy *copy = &d->copy;
     const struct cmn_exchange *x = &copy->x;
     size_t bytes = o->gradients->exchange.block.n * sizeof(float);
     int without = o->adam != 0;
     const struct cmn_policy_entry entry[] = {
-        {{"velocity", o->velocity, bytes, CMN_VALUES_FINITE, 0}, CMN_STATE_MOMENTUM, 1},
+        {{"velocity", o->velocity.at, bytes, CMN_VALUES_FINITE, 0}, CMN_STATE_MOMENTUM, 1},
         {{"sums", x->block.data, (x->block.n + x->metrics.n) * sizeof(float), CMN_VALUES_ANY, 0},
          CMN_STATE_OF_ALL,
          1},
@@ -145,8 +175,12 @@ static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_sta
 
 static void close_both(struct cmn_optimizer *o)
 {
-    cmn_copy_close(o);
+    struct double_buffering *d = o->state;
+
+    cmn_copy_close(o, &d->copy);
     cmn_velocity_close(o);
+    free(d);
+    o->state = NULL;
 }
 
 const struct cmn_update_policy cmn_double_buffering = {
@@ -159,6 +193,8 @@ const struct cmn_update_policy cmn_double_buffering = {
     .begin = begin,
     .update = update,
     .skip = skip,
+    .complete = complete,
+    .forget_stop_requests = forget_stop_requests,
     .state = state,
     .close = close_both,
 };

@@ -22,6 +22,7 @@
 struct cmn_ema {
     double decay;      /* 0: off, and all else is unused */
     long steps;        /* updates that are in the average */
+    long unaveraged;   /* local SGD: updates since the last mean, none of them in the average */
     float *weights;    /* of all tensors with a gradient, as the flat buffer lies */
     float *statistics; /* this rank's, as cmn_gradients_pack() has them */
     const struct cmn_flat_buffer_ops *ops; /* of where the weights lie */

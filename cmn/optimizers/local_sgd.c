@@ -10,24 +10,37 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "compression/compressor.h"
 #include "optimizers/update_policy.h"
 
-static void open_copies(struct cmn_optimizer *o, int copies)
+struct local_sgd {
+    struct cmn_exchange_copy copy;
+    long since;                 /* steps since the ranks had the same weights */
+    float pending[CMN_METRICS]; /* sums of this rank's metrics since then */
+    float *common;              /* weights and momentum at the last mean */
+    float *mine; /* delayed: what this rank gave to the exchange under way; NULL: not delayed */
+};
+
+static struct local_sgd *open_blocks(struct cmn_optimizer *o, int blocks)
 {
-    cmn_copy_open(o, copies);
-    o->common = o->gradients->ops->memory(o->copy.x.block.n + 1);
+    struct local_sgd *l = o->state = cmn_calloc(1, sizeof *l);
+
+    cmn_copy_open(o, &l->copy, blocks);
+    l->common = o->gradients->ops->memory(l->copy.x.block.n + 1);
+    return l;
 }
 
 static void open_with_momentum(struct cmn_optimizer *o)
 {
-    open_copies(o, 2);
+    open_blocks(o, 2);
 }
 
 static void open_delayed(struct cmn_optimizer *o)
 {
-    open_copies(o, 1);
-    o->mine = o->gradients->ops->memory(o->copy.x.block.n + 1);
+    struct local_sgd *l = open_blocks(o, 1);
+
+    l->mine = o->gradients->ops->memory(l->copy.x.block.n + 1);
 }
 
 /* ---- what travels: floats `at` of the copy stand for n floats of a tensor ---- */
@@ -38,13 +51,14 @@ typedef void (*visit)(struct cmn_optimizer *o, float *tensor, size_t at, size_t 
  * tensors at once. */
 static void for_each(struct cmn_optimizer *o, visit what)
 {
+    struct local_sgd *l = o->state;
     const struct cmn_gradients *g = o->gradients;
     size_t half = g->exchange.block.n;
     int span = 0;
 
     if (g->on_gpu) {
         what(o, g->exchange.weights, 0, half);
-        if (!o->mine) {
+        if (!l->mine) {
             what(o, g->flat, half, half);
         }
         return;
@@ -55,7 +69,7 @@ static void for_each(struct cmn_optimizer *o, visit what)
         if (t->kind == CMN_GRADIENT) {
             at = (size_t)(g->exchange.tensor[span++].data - g->exchange.block.data);
             what(o, *t->weight, at, t->n);
-            if (!o->mine) {
+            if (!l->mine) {
                 what(o, *t->at, half + at, t->n);
             }
         }
@@ -64,13 +78,16 @@ static void for_each(struct cmn_optimizer *o, visit what)
 
 static void remember(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
 {
-    o->gradients->ops->copy(o->common + at, tensor, n);
+    struct local_sgd *l = o->state;
+
+    o->gradients->ops->copy(l->common + at, tensor, n);
 }
 
 static void give(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
 {
-    float *x = o->copy.x.block.data + at;
-    const float *common = o->common + at;
+    struct local_sgd *l = o->state;
+    float *x = l->copy.x.block.data + at;
+    const float *common = l->common + at;
 
     if (o->gradients->on_gpu) {
         o->gradients->ops->combine(x, tensor, -1, common, n);
@@ -78,8 +95,8 @@ static void give(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
     for (size_t i = 0; i < n && !o->gradients->on_gpu; i++) {
         x[i] = tensor[i] - common[i];
     }
-    if (o->mine) {
-        o->gradients->ops->copy(o->mine + at, x, n);
+    if (l->mine) {
+        o->gradients->ops->copy(l->mine + at, x, n);
     }
 }
 
@@ -87,8 +104,9 @@ static void give(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
  * all ranks. */
 static void take(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
 {
-    const float *x = o->copy.x.block.data + at;
-    float *common = o->common + at, ranks = (float)o->topology->size;
+    struct local_sgd *l = o->state;
+    const float *x = l->copy.x.block.data + at;
+    float *common = l->common + at, ranks = (float)o->topology->size;
 
     if (o->gradients->on_gpu) {
         o->gradients->ops->combine(common, common, 1 / ranks, x, n);
@@ -104,8 +122,9 @@ static void take(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
 /* The rank has moved on meanwhile. */
 static void take_late(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
 {
-    const float *x = o->copy.x.block.data + at, *mine = o->mine + at;
-    float *common = o->common + at, ranks = (float)o->topology->size;
+    struct local_sgd *l = o->state;
+    const float *x = l->copy.x.block.data + at, *mine = l->mine + at;
+    float *common = l->common + at, ranks = (float)o->topology->size;
 
     if (o->gradients->on_gpu) {
         o->gradients->ops->combine(common, common, 1 / ranks, x, n);
@@ -125,13 +144,16 @@ static void take_late(struct cmn_optimizer *o, float *tensor, size_t at, size_t 
 /* A compressor has its memory then, and a checkpoint can fill it. */
 static void begin(struct cmn_optimizer *o)
 {
+    struct local_sgd *l = o->state;
+
     for_each(o, remember);
-    cmn_prepare(o, &o->copy.x);
+    cmn_prepare(o, &l->copy.x);
 }
 
 /* Darknet updates by itself, but on a GPU, where one kernel does it for all tensors. */
 static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
+    struct local_sgd *l = o->state;
     struct cmn_gradients *g = o->gradients;
 
     (void)images;
@@ -140,9 +162,9 @@ static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
         g->ops->sgd(g, NULL, g->flat, rule->momentum);
         rule->done = 1;
     }
-    o->unaveraged++;
+    o->ema.unaveraged++;
     for (int i = 0; i < CMN_METRICS; i++) {
-        o->pending[i] += o->metrics[i];
+        l->pending[i] += o->metrics[i];
     }
     return 0;
 }
@@ -156,22 +178,27 @@ static int skip(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 
 static int is_due(struct cmn_optimizer *o, int synchronise)
 {
-    return ++o->since >= o->options->local_steps || synchronise;
+    struct local_sgd *l = o->state;
+
+    return ++l->since >= o->options->local_steps || synchronise;
 }
 
 static void fill_copy(struct cmn_optimizer *o)
 {
+    struct local_sgd *l = o->state;
+
     for_each(o, give);
-    o->gradients->ops->write(o->copy.x.metrics.data, o->pending, CMN_METRICS);
-    memset(o->pending, 0, sizeof o->pending);
-    o->since = 0;
+    o->gradients->ops->write(l->copy.x.metrics.data, l->pending, CMN_METRICS);
+    memset(l->pending, 0, sizeof l->pending);
+    l->since = 0;
 }
 
 static void add_metrics(struct cmn_optimizer *o, int first)
 {
+    struct local_sgd *l = o->state;
     float sums[CMN_METRICS];
 
-    o->gradients->ops->read(sums, o->copy.x.metrics.data, CMN_METRICS);
+    o->gradients->ops->read(sums, l->copy.x.metrics.data, CMN_METRICS);
     for (int i = 0; i < CMN_METRICS; i++) {
         o->metrics[i] = (first ? 0 : o->metrics[i]) + sums[i];
     }
@@ -180,17 +207,20 @@ static void add_metrics(struct cmn_optimizer *o, int first)
 /* The average of the weights follows the mean, which all ranks have. */
 static void average(struct cmn_optimizer *o)
 {
-    float part = cmn_ema_next(&o->ema, o->gradients, o->unaveraged);
+    struct local_sgd *l = o->state;
+    float part = cmn_ema_next(&o->ema, o->gradients, o->ema.unaveraged);
 
-    o->unaveraged = 0;
+    o->ema.unaveraged = 0;
     if (part > 0) {
-        cmn_ema_follow_block(&o->ema, o->gradients, o->common, part);
+        cmn_ema_follow_block(&o->ema, o->gradients, l->common, part);
     }
 }
 
 static void agree(struct cmn_optimizer *o, int first)
 {
-    cmn_copy_sum(o);
+    struct local_sgd *l = o->state;
+
+    cmn_copy_sum(o, &l->copy);
     for_each(o, take);
     add_metrics(o, first);
 }
@@ -208,21 +238,22 @@ static int after_update(struct cmn_optimizer *o, int synchronise)
 
 static int after_update_delayed(struct cmn_optimizer *o, int synchronise)
 {
+    struct local_sgd *l = o->state;
     int fresh = 0;
 
     if (!is_due(o, synchronise)) {
         return 0;
     }
-    cmn_copy_complete(o);
-    if (o->copy.arrived) {
+    cmn_copy_complete(o, &l->copy);
+    if (l->copy.arrived) {
         for_each(o, take_late);
         add_metrics(o, 1);
-        o->copy.arrived = 0;
+        l->copy.arrived = 0;
         fresh = 1;
     }
     fill_copy(o);
     if (!synchronise) {
-        cmn_copy_begin(o);
+        cmn_copy_begin(o, &l->copy);
     } else {
         agree(o, !fresh);
         fresh = 1;
@@ -233,14 +264,32 @@ static int after_update_delayed(struct cmn_optimizer *o, int synchronise)
     return fresh;
 }
 
+static void complete(struct cmn_optimizer *o)
+{
+    struct local_sgd *l = o->state;
+
+    cmn_copy_complete(o, &l->copy);
+}
+
+static void forget_stop_requests(struct cmn_optimizer *o)
+{
+    struct local_sgd *l = o->state;
+
+    l->pending[CMN_INTERRUPTS] = l->pending[CMN_TERMINATIONS] = 0;
+    cmn_copy_forget_stop_requests(o, &l->copy);
+}
+
 static int synchronised(const struct cmn_optimizer *o)
 {
-    return o->since == 0 && !o->copy.under_way && !o->copy.arrived;
+    const struct local_sgd *l = o->state;
+
+    return l->since == 0 && !l->copy.under_way && !l->copy.arrived;
 }
 
 static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_state *state)
 {
-    struct cmn_exchange_copy *copy = &o->copy;
+    struct local_sgd *l = o->state;
+    struct cmn_exchange_copy *copy = &l->copy;
     size_t block = copy->x.block.n * sizeof(float);
     size_t metrics = copy->x.metrics.n * sizeof(float);
     const struct cmn_policy_entry entry[] = {
@@ -248,26 +297,29 @@ static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_sta
         {{"sums arrived", &copy->arrived, sizeof copy->arrived, CMN_VALUES_FLAG, 0},
          CMN_STATE_OF_ALL,
          0},
-        {{"common", o->common, block, CMN_VALUES_FINITE, 0}, CMN_STATE_OF_ALL, 1},
-        {{"steps since", &o->since, sizeof o->since, CMN_VALUES_COUNT, o->options->local_steps},
+        {{"common", l->common, block, CMN_VALUES_FINITE, 0}, CMN_STATE_OF_ALL, 1},
+        {{"steps since", &l->since, sizeof l->since, CMN_VALUES_COUNT, o->options->local_steps},
          CMN_STATE_OF_ALL,
          0},
-        {{"pending metrics", o->pending, sizeof o->pending, CMN_VALUES_ANY, 0},
+        {{"pending metrics", l->pending, sizeof l->pending, CMN_VALUES_ANY, 0},
          CMN_STATE_OF_RANK,
          0},
-        {{"mine", o->mine, block, CMN_VALUES_FINITE, 0}, CMN_STATE_OF_RANK, 1}, /* delayed alone */
+        {{"mine", l->mine, block, CMN_VALUES_FINITE, 0}, CMN_STATE_OF_RANK, 1}, /* only if delayed */
     };
     int entries = (int)(sizeof entry / sizeof entry[0]);
 
-    return cmn_policy_entry(o, entry, o->mine ? entries : entries - 1, i, state);
+    return cmn_policy_entry(o, entry, l->mine ? entries : entries - 1, i, state);
 }
 
 static void close_copies(struct cmn_optimizer *o)
 {
-    cmn_copy_close(o);
-    o->gradients->ops->release(o->common);
-    o->gradients->ops->release(o->mine);
-    o->common = o->mine = NULL;
+    struct local_sgd *l = o->state;
+
+    cmn_copy_close(o, &l->copy);
+    o->gradients->ops->release(l->common);
+    o->gradients->ops->release(l->mine);
+    free(l);
+    o->state = NULL;
 }
 
 const struct cmn_update_policy cmn_local_sgd = {
@@ -281,6 +333,8 @@ const struct cmn_update_policy cmn_local_sgd = {
     .update = update,
     .after_update = after_update,
     .skip = skip,
+    .complete = complete,
+    .forget_stop_requests = forget_stop_requests,
     .state = state,
     .synchronised = synchronised,
     .close = close_copies,
@@ -297,6 +351,8 @@ const struct cmn_update_policy cmn_delayed_local_sgd = {
     .update = update,
     .after_update = after_update_delayed,
     .skip = skip,
+    .complete = complete,
+    .forget_stop_requests = forget_stop_requests,
     .state = state,
     .synchronised = synchronised,
     .close = close_copies,

@@ -62,7 +62,7 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
     /* On a GPU one kernel updates all tensors, from gradients and a momentum that lies apart. */
     if (t->device >= 0 && o->policy == &cmn_synchronous && !adam && !own) {
         o->policy = &cmn_separate_momentum;
-        o->velocity_as_gradients = 1;
+        o->velocity.as_gradients = 1;
     }
     /* With cmn_exact norms have the bits of one rank's, which sums over the whole of each tensor. */
     if (!o->policy->steps || adam || (options->exact && (options->clip > 0 || options->lars > 0))) {
@@ -117,9 +117,9 @@ void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t by
         snprintf(text + used, bytes - (size_t)used, ", double buffering");
     } else if (o->communicator.begin && !o->policy->own_weights && o->topology->size > 1) {
         snprintf(text + used, bytes - (size_t)used, ", overlap %s",
-                 o->tuner.steps       ? "to be measured"
-                 : o->tuner.bucket[0] ? "on"
-                                      : "off");
+                 o->buckets.tuner.steps       ? "to be measured"
+                 : o->buckets.tuner.bucket[0] ? "on"
+                                              : "off");
     }
 }
 
@@ -132,7 +132,7 @@ static void find_ends(struct cmn_optimizer *o, int layers)
     const struct cmn_gradients *g = o->gradients;
     int span = 0;
 
-    o->final = cmn_calloc((size_t)layers + 1, sizeof *o->final);
+    o->buckets.final = cmn_calloc((size_t)layers + 1, sizeof *o->buckets.final);
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
         const float *end;
@@ -140,11 +140,13 @@ static void find_ends(struct cmn_optimizer *o, int layers)
             continue;
         }
         end = g->exchange.tensor[span].data + g->exchange.tensor[span].n;
-        o->final[t->layer] = (size_t)(end - g->exchange.block.data);
+        o->buckets.final[t->layer] = (size_t)(end - g->exchange.block.data);
         span++;
     }
     for (int i = layers - 1; i >= 0; i--) {
-        o->final[i] = o->final[i] > o->final[i + 1] ? o->final[i] : o->final[i + 1];
+        o->buckets.final[i] = o->buckets.final[i] > o->buckets.final[i + 1]
+                                  ? o->buckets.final[i]
+                                  : o->buckets.final[i + 1];
     }
 }
 
@@ -155,9 +157,9 @@ void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int la
     struct cmn_options options = *o->options;
 
     o->gradients = g;
-    o->layers = layers;
+    o->buckets.layers = layers;
     options.overlap = overlaps ? options.overlap : CMN_OVERLAP_OFF;
-    cmn_bucket_tuner_open(&o->tuner, &options, g->exchange.block.n);
+    cmn_bucket_tuner_open(&o->buckets.tuner, &options, g->exchange.block.n);
     find_ends(o, layers);
     if (o->options->clip > 0 && o->policy == &cmn_synchronous && !g->on_gpu) {
         g->exchange.squares = &o->squares;
@@ -172,7 +174,7 @@ void cmn_optimizer_begin(struct cmn_optimizer *o)
 {
     /* The first step of a GPU brings Darknet's kernels there, which may wait for what runs: for an
      * exchange, and that for this rank. */
-    o->bucket = o->topology->device >= 0 ? 0 : cmn_bucket_tuner_bucket(&o->tuner);
+    o->buckets.floats = o->topology->device >= 0 ? 0 : cmn_bucket_tuner_bucket(&o->buckets.tuner);
     if (o->policy->begin) {
         o->policy->begin(o);
     }
@@ -261,10 +263,10 @@ int cmn_optimizer_after_update(struct cmn_optimizer *o, int synchronise)
 
 const char *cmn_optimizer_step_took(struct cmn_optimizer *o, double seconds)
 {
-    int chosen = cmn_bucket_tuner_took(&o->tuner, seconds, o->topology);
+    int chosen = cmn_bucket_tuner_took(&o->buckets.tuner, seconds, o->topology);
 
-    o->bucket = cmn_bucket_tuner_bucket(&o->tuner);
-    return chosen ? o->tuner.why : NULL;
+    o->buckets.floats = cmn_bucket_tuner_bucket(&o->buckets.tuner);
+    return chosen ? o->buckets.tuner.why : NULL;
 }
 
 int cmn_optimizer_synchronised(const struct cmn_optimizer *o)
@@ -274,9 +276,16 @@ int cmn_optimizer_synchronised(const struct cmn_optimizer *o)
 
 /* ---- a restart, and the end ---- */
 
+static void complete(struct cmn_optimizer *o)
+{
+    if (o->policy->complete) {
+        o->policy->complete(o);
+    }
+}
+
 void cmn_optimizer_pause(struct cmn_optimizer *o)
 {
-    cmn_copy_complete(o);
+    complete(o);
     cmn_host_copies(o, CMN_HOST_PULL);
 }
 
@@ -300,8 +309,8 @@ struct cmn_momentum_part cmn_optimizer_momentum(struct cmn_optimizer *o)
     struct cmn_span *block = &o->gradients->exchange.block;
     struct cmn_momentum_part part = {block->data, 0, block->n, o->topology->size, 0};
 
-    if (o->velocity_as_gradients) {
-        part.data = cmn_host_copy(o, o->velocity, block->n);
+    if (o->velocity.as_gradients) {
+        part.data = cmn_host_copy(o, o->velocity.at, block->n);
         part.copies = part.whole = 1;
     } else if (o->policy->own_velocity) {
         part.n = 0;
@@ -315,29 +324,24 @@ struct cmn_momentum_part cmn_optimizer_momentum(struct cmn_optimizer *o)
 
 int cmn_optimizer_momentum_apart(const struct cmn_optimizer *o)
 {
-    return o->policy->own_velocity && !o->velocity_as_gradients;
+    return o->policy->own_velocity && !o->velocity.as_gradients;
 }
 
 void cmn_optimizer_forget_stop_requests(struct cmn_optimizer *o)
 {
-    const float none[] = {0, 0};
-    float *copied = o->copy.x.metrics.data;
-
-    _Static_assert(CMN_TERMINATIONS == CMN_INTERRUPTS + 1, "both are written at once");
-    o->pending[CMN_INTERRUPTS] = o->pending[CMN_TERMINATIONS] = 0;
-    if (copied) {
-        o->gradients->ops->write(copied + CMN_INTERRUPTS, none, 2);
+    if (o->policy->forget_stop_requests) {
+        o->policy->forget_stop_requests(o);
     }
 }
 
 void cmn_optimizer_close(struct cmn_optimizer *o)
 {
-    cmn_copy_complete(o); /* its messages end in memory that is given back */
+    complete(o); /* its messages end in memory that is given back */
     cmn_host_copies(o, CMN_HOST_END);
     o->policy->close(o);
     cmn_accumulation_close(o->accumulation);
     o->accumulation = NULL;
     cmn_ema_close(&o->ema);
-    free(o->final);
-    o->final = NULL;
+    free(o->buckets.final);
+    o->buckets.final = NULL;
 }

@@ -94,12 +94,12 @@ static int update_separate(struct cmn_optimizer *o, struct cmn_rule *rule, int i
 /* What the ranks of a node have in common is the first one's to read and write. */
 static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_state *state)
 {
-    size_t bytes = o->fills_velocity ? o->gradients->exchange.block.n * sizeof(float) : 0;
+    size_t bytes = o->velocity.fills ? o->gradients->exchange.block.n * sizeof(float) : 0;
     const struct cmn_policy_entry entry[] = {
-        {{"velocity", o->velocity, bytes, CMN_VALUES_FINITE, 0}, CMN_STATE_MOMENTUM, 1},
+        {{"velocity", o->velocity.at, bytes, CMN_VALUES_FINITE, 0}, CMN_STATE_MOMENTUM, 1},
     };
 
-    return cmn_policy_entry(o, entry, o->velocity_as_gradients ? 0 : 1, i, state);
+    return cmn_policy_entry(o, entry, o->velocity.as_gradients ? 0 : 1, i, state);
 }
 
 const struct cmn_update_policy cmn_separate_momentum = {

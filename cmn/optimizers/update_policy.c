@@ -22,31 +22,31 @@ void cmn_velocity_open(struct cmn_optimizer *o)
     const struct cmn_communicator *c = &o->communicator;
     size_t floats = o->gradients->exchange.block.n + 1;
 
-    o->fills_velocity = 1;
-    if (c->step && c->common(o->self, floats, &o->velocity, &o->fills_velocity)) {
+    o->velocity.fills = 1;
+    if (c->step && c->common(o->self, floats, &o->velocity.at, &o->velocity.fills)) {
         cmn_fatal_reason();
     }
-    o->velocity_is_ours = !o->velocity;
-    if (o->velocity_is_ours) {
-        o->velocity = o->gradients->ops->memory(floats);
+    o->velocity.ours = !o->velocity.at;
+    if (o->velocity.ours) {
+        o->velocity.at = o->gradients->ops->memory(floats);
     }
 }
 
 void cmn_velocity_close(struct cmn_optimizer *o)
 {
-    if (o->velocity_is_ours) {
-        o->gradients->ops->release(o->velocity);
+    if (o->velocity.ours) {
+        o->gradients->ops->release(o->velocity.at);
     }
-    o->velocity = NULL;
+    o->velocity.at = NULL;
 }
 
 void cmn_velocity_to_darknet(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
     struct cmn_span *block = &o->gradients->exchange.block;
 
-    rule->done = !o->darknet_follows;
-    if (o->darknet_follows) {
-        o->gradients->ops->copy(block->data, o->velocity, block->n);
+    rule->done = !o->velocity.darknet_follows;
+    if (o->velocity.darknet_follows) {
+        o->gradients->ops->copy(block->data, o->velocity.at, block->n);
         rule->batch = images;
     }
 }
@@ -56,10 +56,10 @@ void cmn_velocity_from_darknet(struct cmn_optimizer *o)
 {
     struct cmn_span *block = &o->gradients->exchange.block;
 
-    if (o->darknet_follows) {
-        o->gradients->ops->copy(o->velocity, block->data, block->n);
+    if (o->velocity.darknet_follows) {
+        o->gradients->ops->copy(o->velocity.at, block->data, block->n);
         o->gradients->ops->zero(block->data, block->n);
-        o->darknet_follows = 0;
+        o->velocity.darknet_follows = 0;
     }
 }
 
@@ -226,7 +226,7 @@ static void follow_on_gpu(struct cmn_optimizer *o)
 /* One kernel for all tensors. */
 static void update_on_gpu(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule)
 {
-    o->gradients->ops->sgd(o->gradients, o->velocity, sums, rule->momentum);
+    o->gradients->ops->sgd(o->gradients, o->velocity.at, sums, rule->momentum);
     follow_on_gpu(o);
 }
 
@@ -246,7 +246,8 @@ static void update_on_cpu(struct cmn_optimizer *o, float *sums, const struct cmn
             .average = o->ema.weights ? o->ema.weights + at : NULL,
             .part = part,
         };
-        cmn_sgd_apart(*g->tensor[g->tensor_of[i]].weight, o->velocity + at, sums + at, &how, x->n);
+        cmn_sgd_apart(*g->tensor[g->tensor_of[i]].weight, o->velocity.at + at, sums + at, &how,
+                      x->n);
     }
 }
 
@@ -272,9 +273,9 @@ void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_
     free(square);
     free(of_weights);
     if (o->own_update) {
-        g->ops->combine(o->velocity, o->velocity, (float)o->keeps, sums, n);
+        g->ops->combine(o->velocity.at, o->velocity.at, (float)o->keeps, sums, n);
         g->ops->zero(sums, n);
-        o->darknet_follows = 1;
+        o->velocity.darknet_follows = 1;
     } else if (g->on_gpu) {
         update_on_gpu(o, sums, rule);
     } else {
@@ -307,10 +308,10 @@ static void sum_and_update(struct cmn_optimizer *o, struct cmn_rule *rule, int i
 {
     struct cmn_gradients *g = o->gradients;
     struct step step = {o, rule, images};
-    struct cmn_sgd sgd = {.momentum = rule->momentum, .velocity = o->velocity};
+    struct cmn_sgd sgd = {.momentum = rule->momentum, .velocity = o->velocity.at};
 
     g->exchange.average = o->ema.weights;
-    if (o->velocity && (o->options->clip > 0 || o->options->lars > 0)) {
+    if (o->velocity.at && (o->options->clip > 0 || o->options->lars > 0)) {
         sgd.look = look_in_step;
         sgd.look_self = &step;
         sgd.looks_at_weights = o->options->lars > 0;
@@ -331,7 +332,7 @@ static void end_accumulation(struct cmn_optimizer *o, MPI_Request *request)
     struct cmn_gradients *g = o->gradients;
     float *requests = o->metrics + CMN_INTERRUPTS;
 
-    for (int i = o->bucket ? o->layers : 0; i-- > 0;) {
+    for (int i = o->buckets.floats ? o->buckets.layers : 0; i-- > 0;) {
         cmn_sum_layer(o, i);
     }
     cmn_accumulation_end_step(o->accumulation);
@@ -354,9 +355,12 @@ void cmn_prepare(struct cmn_optimizer *o, const struct cmn_exchange *x)
 
 size_t cmn_sum_will_begin(const struct cmn_optimizer *o, int i)
 {
-    size_t final = o->final[i];
+    size_t final = o->buckets.final[i];
 
-    return o->bucket && final > o->begun && final - o->begun >= o->bucket ? final : 0;
+    return o->buckets.floats && final > o->buckets.begun &&
+                   final - o->buckets.begun >= o->buckets.floats
+               ? final
+               : 0;
 }
 
 int cmn_sum_layer(struct cmn_optimizer *o, int i)
@@ -364,7 +368,7 @@ int cmn_sum_layer(struct cmn_optimizer *o, int i)
     size_t final = cmn_sum_will_begin(o, i);
 
     if (final) {
-        o->begun = final;
+        o->buckets.begun = final;
         o->communicator.begin(o->self, &o->gradients->exchange, final);
     }
     return final > 0;
@@ -399,76 +403,81 @@ void cmn_sum_gradients(struct cmn_optimizer *o, struct cmn_rule *rule, int image
         memcpy(g->metrics + CMN_INTERRUPTS, o->metrics + CMN_INTERRUPTS, 2 * sizeof *g->metrics);
     }
     memcpy(o->metrics, g->metrics, sizeof o->metrics);
-    o->begun = 0;
+    o->buckets.begun = 0;
 }
 
-static float *memory_for(struct cmn_optimizer *o, size_t floats)
+static float *memory_for(struct cmn_optimizer *o, struct cmn_exchange_copy *copy, size_t floats)
 {
     float *memory = NULL;
 
     if (o->whole->memory && o->whole->memory(o->self, floats, &memory)) {
         cmn_fatal_reason();
     }
-    return memory ? memory : (o->copy.own = o->gradients->ops->memory(floats));
+    return memory ? memory : (copy->own = o->gradients->ops->memory(floats));
 }
 
-void cmn_copy_open(struct cmn_optimizer *o, int copies)
+void cmn_copy_open(struct cmn_optimizer *o, struct cmn_exchange_copy *copy, int blocks)
 {
     const struct cmn_exchange *from = &o->gradients->exchange;
-    struct cmn_exchange_copy *to = &o->copy;
-    size_t n = from->block.n, all = n * (size_t)copies;
-    float *memory = memory_for(o, all + CMN_METRICS);
+    size_t n = from->block.n, all = n * (size_t)blocks;
+    float *memory = memory_for(o, copy, all + CMN_METRICS);
     int tensors = 0;
 
-    to->tensor = cmn_calloc((size_t)from->tensors * (size_t)copies + 1, sizeof *to->tensor);
-    for (int copy = 0; copy < copies; copy++) {
+    copy->tensor = cmn_calloc((size_t)from->tensors * (size_t)blocks + 1, sizeof *copy->tensor);
+    for (int block = 0; block < blocks; block++) {
         for (int i = 0; i < from->tensors; i++) {
-            struct cmn_span *span = &to->tensor[tensors++];
+            struct cmn_span *span = &copy->tensor[tensors++];
             *span = from->tensor[i];
-            span->data = memory + (size_t)copy * n + (from->tensor[i].data - from->block.data);
+            span->data = memory + (size_t)block * n + (from->tensor[i].data - from->block.data);
         }
     }
-    to->x = (struct cmn_exchange){
-        .tensor = to->tensor,
+    copy->x = (struct cmn_exchange){
+        .tensor = copy->tensor,
         .tensors = tensors,
         .block = {.data = memory, .n = all},
         .metrics = {.data = memory + all, .n = CMN_METRICS},
     };
 }
 
-void cmn_copy_begin(struct cmn_optimizer *o)
+void cmn_copy_begin(struct cmn_optimizer *o, struct cmn_exchange_copy *copy)
 {
-    const struct cmn_exchange *x = &o->copy.x;
-
-    o->copy.under_way = 1;
-    o->communicator.begin(o->self, x, x->block.n + x->metrics.n);
+    copy->under_way = 1;
+    o->communicator.begin(o->self, &copy->x, copy->x.block.n + copy->x.metrics.n);
 }
 
-void cmn_copy_sum(struct cmn_optimizer *o)
+void cmn_copy_sum(struct cmn_optimizer *o, struct cmn_exchange_copy *copy)
 {
     int bad;
 
-    o->communicator.allreduce(o->self, &o->copy.x);
-    bad = o->policy->own_weights ? first_too_large(o, &o->copy.x) : -1;
+    o->communicator.allreduce(o->self, &copy->x);
+    bad = o->policy->own_weights ? first_too_large(o, &copy->x) : -1;
     if (bad >= 0) {
         end_too_large(o, bad);
     }
 }
 
-void cmn_copy_complete(struct cmn_optimizer *o)
+void cmn_copy_complete(struct cmn_optimizer *o, struct cmn_exchange_copy *copy)
 {
-    if (o->copy.under_way) {
-        o->copy.under_way = 0;
-        o->copy.arrived = 1;
-        cmn_copy_sum(o);
+    if (copy->under_way) {
+        copy->under_way = 0;
+        copy->arrived = 1;
+        cmn_copy_sum(o, copy);
     }
 }
 
-void cmn_copy_close(struct cmn_optimizer *o)
+void cmn_copy_forget_stop_requests(struct cmn_optimizer *o, struct cmn_exchange_copy *copy)
 {
-    o->gradients->ops->release(o->copy.own);
-    free(o->copy.tensor);
-    memset(&o->copy, 0, sizeof o->copy);
+    const float none[] = {0, 0};
+
+    _Static_assert(CMN_TERMINATIONS == CMN_INTERRUPTS + 1, "both are written at once");
+    o->gradients->ops->write(copy->x.metrics.data + CMN_INTERRUPTS, none, 2);
+}
+
+void cmn_copy_close(struct cmn_optimizer *o, struct cmn_exchange_copy *copy)
+{
+    o->gradients->ops->release(copy->own);
+    free(copy->tensor);
+    memset(copy, 0, sizeof *copy);
 }
 
 /* ---- what a restart needs ---- */

@@ -52,7 +52,7 @@ struct cmn_update_policy {
     const char *key;  /* the key that asks for it, for messages; NULL: none does */
     int own_velocity; /* the momentum is kept apart from the gradients (o->velocity) */
     int own_weights;  /* ranks have weights and momentum of their own between two means */
-    int sends_copy;   /* what is exchanged is o->copy, after backward */
+    int sends_copy;   /* what is exchanged is a copy, after backward */
     int steps;        /* the communicator may update, too (its step) */
     int blocks;       /* as large as the flat buffer that open gets, the communicator's included */
 
@@ -74,6 +74,10 @@ struct cmn_update_policy {
     /* Local, while nothing is under way. Entry i of what a restart needs besides weights and flat
      * buffer, and whose it is. */
     enum cmn_state_owner (*state)(struct cmn_optimizer *o, int i, struct cmn_state *state);
+    /* Optional. Collective, blocking. Completes what is under way. */
+    void (*complete)(struct cmn_optimizer *o);
+    /* Optional. Local. After a resume: stop requests in restored metrics are removed. */
+    void (*forget_stop_requests)(struct cmn_optimizer *o);
     /* Optional. Local. Whether all ranks have the same weights; NULL: always. */
     int (*synchronised)(const struct cmn_optimizer *o);
     /* Local. Frees what open got. */
@@ -100,58 +104,57 @@ struct cmn_host_copy {
 };
 enum { CMN_HOST_COPIES_AT_MOST = 8 };
 
+/* The momentum, where it lies apart from the gradients. */
+struct cmn_velocity {
+    float *at; /* as the flat buffer lies; NULL: the momentum is in the flat buffer */
+    /* With a communicator that steps the ranks of a node share it, and one of them fills it. */
+    int ours, fills;
+    /* A checkpoint names it as if it were in the flat buffer: on a GPU it lies apart only for the
+     * update's sake, and on the CPU it does not. */
+    int as_gradients;
+    /* Where own_update: Darknet's update follows, with sums and momentum in the flat buffer. */
+    int darknet_follows;
+};
+
+/* Buckets of gradients that are exchanged while backward still runs. */
+struct cmn_buckets {
+    int layers;
+    size_t *final; /* floats of the flat buffer that are final when backward has done layer i */
+    struct cmn_bucket_tuner tuner;
+    size_t floats; /* of a bucket in the current step; 0: no overlap */
+    size_t begun;  /* floats whose exchange has begun in the current step */
+};
+
 struct cmn_optimizer {
     const struct cmn_update_policy *policy;
+    void *state; /* the policy's own */
     const struct cmn_topology *topology;
     const struct cmn_options *options;
     /* Without the calls that the policy cannot use (gradients are opened with this one); whole. */
     struct cmn_communicator communicator;
     const struct cmn_communicator *whole;
-    int adam;     /* Adam's rule, and no momentum; not where own_update */
-    int own_adam; /* on a GPU: one kernel updates all tensors by it, not Darknet */
-    /* On a GPU: Darknet alone knows how the weights are updated. Where the momentum is kept apart,
-     * the flat buffer holds it with the sums during Darknet's update (`darknet_follows`). */
-    int own_update, darknet_follows;
-    int update_loaded; /* Darknet's update has run: its kernels are on the GPU */
-    double loss_scale; /* the gradients are those of the loss times this */
     void *self;
     struct cmn_gradients *gradients;
     struct cmn_accumulation *accumulation; /* with cmn_exact */
-
-    float metrics[CMN_METRICS]; /* in: this rank's; out: sums over all ranks, if update says so */
-    double updating;            /* seconds of the last update that were no exchange */
-
-    float *velocity; /* the momentum, as the flat buffer lies; NULL: it is in the flat buffer */
-    /* With a communicator that steps the ranks of a node have it in common: one of them fills it. */
-    int velocity_is_ours, fills_velocity;
-    /* A checkpoint names it as if it were there: on a GPU it is apart for its update's sake alone,
-     * and on the CPU it is not. */
-    int velocity_as_gradients;
-    struct cmn_host_copy host_copy[CMN_HOST_COPIES_AT_MOST + 1]; /* the last is empty */
-    struct cmn_exchange_copy copy;
-
-    double squares; /* the sum of the sums' squares, where the exchange has made it; or -1 */
-
-    /* What becomes of the sums before they are used. */
-    int too_large; /* tensor whose sum did not fit into 16 bits, or -1 */
-    double keeps;  /* this update takes so much of the sums: 1, less with cmn_clip */
-    long clipped;  /* steps since the training began */
-
+    struct cmn_buckets buckets;
+    struct cmn_velocity velocity;
     struct cmn_ema ema;
-    int darknet_updates; /* after this update: the average has to follow */
-    long unaveraged;     /* local SGD: updates since the last mean, none of them in the average */
+    struct cmn_host_copy host_copy[CMN_HOST_COPIES_AT_MOST + 1]; /* the last is empty */
 
-    /* Local SGD. */
-    long since;                 /* steps since the ranks had the same weights */
-    float pending[CMN_METRICS]; /* sums of this rank's metrics since then */
-    float *common;              /* weights and momentum at the last mean */
-    float *mine;                /* delayed: what this rank gave to the exchange under way */
+    /* Which rule updates. */
+    int adam;            /* Adam's rule, and no momentum; not where own_update */
+    int own_adam;        /* on a GPU: one kernel updates all tensors by it, not Darknet */
+    int own_update;      /* on a GPU: only Darknet knows how the weights are updated */
+    int darknet_updates; /* Darknet updates in the current step: the average has to follow */
 
-    /* Overlap. */
-    int layers;
-    size_t *final; /* floats of the flat buffer that are final when backward has done layer i */
-    struct cmn_bucket_tuner tuner;
-    size_t bucket, begun; /* in this step: floats of a bucket, floats begun */
+    /* The current step. */
+    float metrics[CMN_METRICS]; /* in: this rank's; out: sums over all ranks, if update says so */
+    double updating;            /* seconds of the update that were no exchange */
+    double loss_scale;          /* the gradients are those of the loss times this */
+    double squares; /* the sum of the sums' squares, where the exchange has made it; or -1 */
+    int too_large;  /* tensor whose sum did not fit into 16 bits, or -1 */
+    double keeps;   /* the update takes this part of the sums: 1, less with cmn_clip */
+    long clipped;   /* steps since the training began */
 };
 
 /* What is common to the policies' files. */
@@ -244,21 +247,24 @@ void cmn_sum_poll(struct cmn_optimizer *o);
  * a checkpoint can then fill), and begins nothing. */
 void cmn_prepare(struct cmn_optimizer *o, const struct cmn_exchange *x);
 
-/* Collective, blocking. The sum of o->copy over all ranks, now. */
-void cmn_copy_sum(struct cmn_optimizer *o);
+/* Collective when the communicator has memory of its own. The copy gets room for `blocks` blocks as
+ * large as the flat buffer, one behind the other, and for metrics. */
+void cmn_copy_open(struct cmn_optimizer *o, struct cmn_exchange_copy *copy, int blocks);
 
-/* Collective when the communicator has memory of its own. o->copy gets room for `copies` of the
- * flat buffer, one behind the other, and metrics. */
-void cmn_copy_open(struct cmn_optimizer *o, int copies);
+/* Collective, not blocking. Begins the exchange of the copy. */
+void cmn_copy_begin(struct cmn_optimizer *o, struct cmn_exchange_copy *copy);
 
-/* Collective, not blocking. Begins the exchange of o->copy. */
-void cmn_copy_begin(struct cmn_optimizer *o);
+/* Collective, blocking. Ends the exchange of the copy, if it is under way. */
+void cmn_copy_complete(struct cmn_optimizer *o, struct cmn_exchange_copy *copy);
 
-/* Collective, blocking. Ends the exchange of o->copy, if it is under way. */
-void cmn_copy_complete(struct cmn_optimizer *o);
+/* Collective, blocking. Sums the copy over all ranks, now. */
+void cmn_copy_sum(struct cmn_optimizer *o, struct cmn_exchange_copy *copy);
+
+/* Local. Stop requests in the copy's metrics are those of an earlier run: removes them. */
+void cmn_copy_forget_stop_requests(struct cmn_optimizer *o, struct cmn_exchange_copy *copy);
 
 /* Local. */
-void cmn_copy_close(struct cmn_optimizer *o);
+void cmn_copy_close(struct cmn_optimizer *o, struct cmn_exchange_copy *copy);
 
 /* Local. Where the host has the n floats of a block: there, or, on a GPU, in a copy that the first
  * call makes. */

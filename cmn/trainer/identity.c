@@ -199,7 +199,7 @@ static void add_progress(cJSON *o, const struct cmn_checkpointing *c, int row_ma
         [CLIPPED] = (double)optimizer->clipped,
         [EMA_KEPT] = optimizer->ema.decay > 0,
         [EMA_STEPS] = (double)optimizer->ema.steps,
-        [UNAVERAGED] = (double)optimizer->unaveraged,
+        [UNAVERAGED] = (double)optimizer->ema.unaveraged,
     };
 
     find_best(c, value);

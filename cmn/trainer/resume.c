@@ -151,7 +151,7 @@ static void restore_progress(struct cmn_checkpointing *c)
     if (s->options.ema > 0) {
         o->ema.steps = (long)cmn_saved_count(c, "ema_steps");
     }
-    o->unaveraged = (long)cmn_saved_count(c, "unaveraged");
+    o->ema.unaveraged = (long)cmn_saved_count(c, "unaveraged");
     s->seed = strtoul(cmn_saved_text(c->saved, "seed"), NULL, 10);
     if (c->by.same_ranks) {
         cmn_random_open(s->seed, s->topology.rank);

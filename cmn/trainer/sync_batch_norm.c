@@ -67,7 +67,7 @@ static int begin(struct cmn_step *p)
     if (!p->norm || !cmn_sync_batch_norm_runs(p)) {
         return 0;
     }
-    cmn_batch_norm_idle(p->norm, o->begun ? poll : NULL, o);
+    cmn_batch_norm_idle(p->norm, o->buckets.begun ? poll : NULL, o);
     return 1;
 }
 

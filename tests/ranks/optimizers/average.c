@@ -33,6 +33,19 @@ static double *doubles(const float *x, size_t n)
     return copy;
 }
 
+/* Delayed local SGD: the latest mean of the weights. */
+static const float *latest_mean(const struct side *s)
+{
+    struct cmn_state state;
+
+    for (int i = 0; cmn_optimizer_state((struct cmn_optimizer *)&s->s, i, &state); i++) {
+        if (!strcmp(state.name, "common")) {
+            return state.data;
+        }
+    }
+    return NULL;
+}
+
 /* Weights of which all ranks have the same, one behind the other; the caller frees. With delayed
  * local SGD that is the latest mean. */
 static float *common_weights(const struct side *s, size_t *n)
@@ -42,7 +55,7 @@ static float *common_weights(const struct side *s, size_t *n)
 
     for (int i = 0; i < s->g.exchange.tensors && s->s.policy == &cmn_delayed_local_sgd; i++) {
         const struct cmn_span *x = &s->g.exchange.tensor[i];
-        memcpy(all + to, s->s.common + (x->data - s->g.exchange.block.data), x->n * sizeof *all);
+        memcpy(all + to, latest_mean(s) + (x->data - s->g.exchange.block.data), x->n * sizeof *all);
         to += x->n;
     }
     return all;
