@@ -20,24 +20,27 @@ struct cmn_batch_norm {
     const struct cmn_options *options;
     struct cmn_group node;
     struct cmn_window *window; /* NULL: each rank counts as a node */
-    MPI_Comm inter;            /* one rank of each node, in the order of the nodes; a duplicate,
-                                  so that no other messages interfere */
+    /* One rank of each node, in the order of the nodes; a duplicate, so that no other messages
+     * interfere. */
+    MPI_Comm inter;
     int nodes;
     size_t filters;
-    double less;         /* variances are squares / (count - less) */
-    unsigned exchanges;  /* so far */
-    double *own, *all;   /* statistics of this node, or of all ranks; of each node */
+    double less;        /* variances are sums of squares / (count - less) */
+    unsigned exchanges; /* exchanges so far; its parity selects a slot */
+    /* own: the statistics of this node, then those of all ranks. all: those of each node. */
+    double *own, *all;
     const double **part; /* room for a pointer to each rank's or node's */
-    float *host;         /* a copy of the caller's buffers on a GPU */
+    float *host;         /* copies of the caller's two buffers, if these are on a GPU */
     struct cmn_group world;
-    void *nccl;      /* the GPUs' own way, and nothing of the above; NULL: through the host */
-    float *sent;     /* there: this rank's statistics */
-    float *gathered; /* all ranks' */
+    /* If not NULL, the GPUs exchange by NCCL and nothing above is used; NULL: through the host. */
+    void *nccl;
+    float *sent;     /* with NCCL: this rank's statistics */
+    float *gathered; /* with NCCL: all ranks' statistics */
     void (*idle)(void *self);
     void *idler;
 };
 
-/* How the statistics of several parts become one. */
+/* A function that combines the statistics of several parts into one. */
 typedef void combine(double *into, const double *const *part, int parts, size_t n);
 
 size_t cmn_batch_norm_doubles(size_t n)
@@ -120,7 +123,7 @@ static void load_kernels(void)
     queued(cmn_kernel_load_statistics());
 }
 
-/* All ranks' statistics come to s->gathered. */
+/* Gathers all ranks' statistics in s->gathered. */
 static void gather(struct cmn_batch_norm *s, const float *a, const float *b, size_t n, double count)
 {
     check_room(s, n);
@@ -146,7 +149,7 @@ static void backward_on_gpu(struct cmn_batch_norm *s, float *mean_delta, float *
 
 #else
 
-/* Nothing is on a GPU. */
+/* Without CUDA these functions are never called. */
 static void load_kernels(void)
 {
 }
@@ -171,7 +174,8 @@ static void backward_on_gpu(struct cmn_batch_norm *s, float *mean_delta, float *
 
 /* ---- open and close ---- */
 
-/* Whether the ranks of all nodes share memory. */
+/* Collective. Opens the shared window of this node. Returns whether the ranks of every node can
+ * share memory; if not, no rank has a window. */
 static int open_window(struct cmn_batch_norm *s)
 {
     size_t bytes = cmn_batch_norm_doubles(s->filters) * sizeof(double);
@@ -191,7 +195,7 @@ static int open_window(struct cmn_batch_norm *s)
     return 1;
 }
 
-/* A communicator of its own: that of the gradients may have sums under way. */
+/* Uses an NCCL communicator of its own, because that of the gradients may have sums in progress. */
 static void open_on_gpu(struct cmn_batch_norm *s)
 {
     s->world = (struct cmn_group){s->topology->world, "cmn_sync_bn", s->topology, s->options};
@@ -202,7 +206,7 @@ static void open_on_gpu(struct cmn_batch_norm *s)
     load_kernels();
 }
 
-/* Why the statistics go through the host. */
+/* Returns why the statistics go through the host's memory, or NULL if they need not. */
 static const char *refuses_gpu(const struct cmn_topology *t, const struct cmn_options *o)
 {
     return o->intra == CMN_INTRA_MPI ? "CMN_DEBUG_INTRA=mpi" : cmn_nccl_refuses(t, o);
@@ -282,7 +286,7 @@ void cmn_batch_norm_divide(struct cmn_batch_norm *s, double less)
 
 /* ---- exchanges ---- */
 
-/* Polls: in MPI_Wait exchanges in the background would make no progress. */
+/* Waits by polling: during MPI_Wait(), exchanges in the background would make no progress. */
 static void await_nodes(struct cmn_batch_norm *s, MPI_Request *request)
 {
     double since = cmn_clock();
@@ -306,7 +310,7 @@ static void await_nodes(struct cmn_batch_norm *s, MPI_Request *request)
     cmn_status_wait_end();
 }
 
-/* Combines s->own of all nodes into `into`. */
+/* Combines the s->own of all nodes into `into`, in the order of the nodes. */
 static void combine_nodes(struct cmn_batch_norm *s, combine *how, double *into, size_t n)
 {
     int doubles = (int)cmn_batch_norm_doubles(n);
@@ -321,21 +325,22 @@ static void combine_nodes(struct cmn_batch_norm *s, combine *how, double *into, 
     how(into, s->part, s->nodes, n);
 }
 
-/* Each rank has two slots and fills them in turns: before it fills one again, all ranks that
- * read it have come to the barrier of the exchange between. */
+/* Returns the slot of a rank in this exchange. Each rank has two slots and alternates between them:
+ * before it refills one, all ranks that read it have reached the barrier of the exchange in
+ * between. */
 static double *slot(const struct cmn_batch_norm *s, int rank)
 {
     return (double *)cmn_window_part(s->window, rank) +
            (s->exchanges & 1) * cmn_batch_norm_doubles(s->filters);
 }
 
-/* Where this rank's own statistics go. */
+/* Returns where this rank writes its own statistics. */
 static double *mine(const struct cmn_batch_norm *s)
 {
     return s->window ? slot(s, s->topology->intra_rank) : s->own;
 }
 
-/* The result stays until the next exchange. */
+/* Returns the combined statistics of all ranks, valid until the next exchange. */
 static const double *exchange(struct cmn_batch_norm *s, combine *how, size_t n)
 {
     const struct cmn_topology *t = s->topology;
@@ -364,7 +369,8 @@ static const double *exchange(struct cmn_batch_norm *s, combine *how, size_t n)
     return common;
 }
 
-/* The caller's two vectors, where the CPU can read and write them. */
+/* Makes *a and *b point to copies that the CPU can read and write, if the caller's two vectors are
+ * on a GPU. */
 static void fetch(struct cmn_batch_norm *s, float **a, float **b, size_t n)
 {
     float *from_a = *a, *from_b = *b;
@@ -411,7 +417,7 @@ void cmn_batch_norm_forward(struct cmn_batch_norm *s, float *mean, float *varian
     own[0] = count;
     for (size_t i = 0; i < n; i++) {
         own[1 + i] = (double)m[i];
-        /* The variance of one value is 0 / 0. */
+        /* The variance of a single value is 0 / 0. */
         own[1 + n + i] = count > s->less ? (double)v[i] * (count - s->less) : 0;
     }
     all = exchange(s, cmn_batch_norm_merge, n);

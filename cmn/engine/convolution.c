@@ -1,8 +1,9 @@
-/* Convolutions on the processor by oneDNN (-DONEDNN), as cuDNN has them on the GPU. Tensors stay in
- * Darknet's layout; oneDNN computes in blocked layouts of its own, so operands are reordered on
- * their way in and the result on its way out, which is a few percent of the time that it saves.
+/* Convolutions on the CPU by oneDNN (-DONEDNN), as cuDNN computes them on the GPU. Tensors stay in
+ * Darknet's layout. oneDNN computes in blocked layouts of its own, so operands are reordered before
+ * and the result after a convolution; this costs a few percent of the time that oneDNN saves.
  *
- * oneDNN 2 and 3 differ in how descriptors are made: that is in the first section. */
+ * oneDNN 2 and 3 create descriptors in different ways; only the first section depends on the
+ * version. */
 #include "engine/convolution.h"
 
 #ifdef ONEDNN
@@ -19,14 +20,14 @@
 #include "base/memory.h"
 #include "cmn.h"
 
-/* Of oneDNN's threads; omp.h is where gcc alone finds it. */
+/* Sets the number of oneDNN's threads. Declared here because only gcc finds omp.h. */
 void omp_set_num_threads(int threads);
 
 /* ---- descriptors ---- */
 
 enum { INPUT, WEIGHTS, OUTPUT, TENSORS }; /* the values of enum cmn_convolution_result */
 
-/* A pair of rows and columns, as oneDNN takes them. */
+/* Each is a pair, for rows and for columns, as oneDNN expects them. */
 struct window {
     dnnl_dims_t stride, dilation, pad;
 };
@@ -131,11 +132,12 @@ static dnnl_status_t add_to_result(dnnl_post_ops_t p)
 
 /* ---- one convolution of one shape ---- */
 
-/* An operand in Darknet's layout, and in that of oneDNN; one memory where they are the same. */
+/* An operand in Darknet's layout (plain) and in oneDNN's (blocked). If both layouts are the same,
+ * only `plain` is used and `reorder` is NULL. */
 struct operand {
     dnnl_memory_t plain, blocked;
     dnnl_primitive_t reorder;
-    size_t bytes; /* of the blocked one */
+    size_t bytes; /* size of the blocked operand */
 };
 
 struct key {
@@ -145,7 +147,8 @@ struct key {
 
 struct convolution {
     struct key key;
-    dnnl_primitive_t run; /* NULL: oneDNN has only its reference, which is slow, or errs */
+    /* NULL: oneDNN has only its reference implementation, which is slow, or loses weights. */
+    dnnl_primitive_t run;
     struct operand operand[TENSORS];
     UT_hash_handle hh;
 };
@@ -154,23 +157,24 @@ static struct convolution *convolutions;
 static int used;
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
-/* Blocked operands of whichever convolution runs. */
+/* Memory for blocked operands. `scratch` is shared: it serves the convolution that runs. */
 struct room {
     float *at;
     size_t bytes;
 };
 static struct room scratch[TENSORS];
-/* A layer's weights as the output, and as the gradient of the input, take them. */
+/* A layer's weights in the blocked layouts for the output and for the gradient of the input. */
 struct held {
-    const float *weights; /* in Darknet's layout */
+    const float *weights; /* the weights in Darknet's layout */
     struct room room[TENSORS];
-    const struct operand *operand[TENSORS]; /* whose layout they have; NULL: to be reordered */
+    /* The operand whose layout `room` has; NULL: the weights must be reordered first. */
+    const struct operand *operand[TENSORS];
     UT_hash_handle hh;
 };
 static struct held *held;
 static int holds;
-/* The gradient of an output that the last call has reordered for the weights: for the input it is
- * reordered already, where both want it in one layout. */
+/* The gradient of an output that the last call has reordered to compute the gradient of the
+ * weights. The gradient of the input needs no second reorder if it uses the same layout. */
 static struct {
     const struct operand *operand; /* NULL: none */
     const float *plain;
@@ -220,12 +224,12 @@ static void open_operand(struct operand *o, const layout *plain, layout_ref bloc
     dnnl_post_ops_destroy(after);
 }
 
-/* Whether a reorder of weights keeps each number once, as some versions of oneDNN do not (limit).
- * Blocks have more room than numbers: the rest of an operand's is 0, and that of a result's is left
- * behind. */
+/* Returns whether a reorder of weights keeps each number exactly once; some versions of oneDNN do
+ * not, see limit(). A blocked operand has more room than numbers: the rest of an input is 0, and
+ * the rest of a result is not copied. */
 static int keeps_all(struct operand *o, const layout *plain, int is_result)
 {
-    enum { NUMBERS = 1 << 24 }; /* that a float holds exactly */
+    enum { NUMBERS = 1 << 24 }; /* a float holds integers up to this exactly */
     size_t n = dnnl_memory_desc_get_size(ref(plain)) / sizeof(float), kept = 0;
     size_t room = o->bytes / sizeof(float), from = is_result ? room : n, to = is_result ? n : room;
     float *in = cmn_alloc_floats(from), *out = cmn_alloc_floats(to);
@@ -261,14 +265,15 @@ static void tell_wrong_reorder(const struct cmn_convolution *s)
     }
 }
 
-/* What oneDNN calls the operands of each result. */
+/* oneDNN's argument names of the operands, for each result. */
 static const int argument[TENSORS][TENSORS] = {
     [INPUT] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
     [WEIGHTS] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
     [OUTPUT] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
 };
 
-/* Darknet's layouts, or those that oneDNN will choose. */
+/* Describes the three tensors in Darknet's layouts or, if `any` is set, in layouts that oneDNN will
+ * choose. */
 static void open_layouts(const struct cmn_convolution *s, int any, layout l[TENSORS])
 {
     const dnnl_dims_t input = {s->batch, s->channels, s->height, s->width},
@@ -339,9 +344,10 @@ static void open_convolution(struct convolution *c)
     }
 }
 
-/* oneDNN 3.7.2, that of Debian 13, loses most weights of 3x3 filters on their way into blocks of 16, at
- * times and not always: seen on an AMD processor with AVX-512, and not with AVX2. Which versions
- * before it and up to 3.8 do so is not known. A variable ONEDNN_MAX_CPU_ISA counts more. */
+/* Limits oneDNN to AVX2 where it may lose weights. oneDNN 3.7.2, which is in Debian 13, sometimes
+ * loses most weights of 3x3 filters when it reorders them into blocks of 16: seen on an AMD
+ * processor with AVX-512, not with AVX2. It is not known which earlier versions, and which up to
+ * 3.8, do so. The environment variable ONEDNN_MAX_CPU_ISA takes precedence. */
 static void limit(void)
 {
     static int done;
@@ -361,7 +367,7 @@ static struct convolution *look_up(const struct cmn_convolution *shape, int resu
         limit();
         must(dnnl_engine_create(&engine, dnnl_cpu, 0), "start");
         must(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), "start");
-        /* As many threads as the rank's matrix products have. */
+        /* oneDNN gets as many threads as the rank's matrix products. */
         omp_set_num_threads(openblas_get_num_threads());
     }
     HASH_FIND(hh, convolutions, &key, sizeof key, c);
@@ -399,14 +405,16 @@ static int has_layout_of(const struct operand *a, const struct operand *b)
     return dnnl_memory_desc_equal(x, y);
 }
 
-/* Whether the scratch memory holds this gradient of an output from the call before. */
+/* Returns whether the scratch memory holds this gradient of an output, reordered by the call
+ * before. */
 static int is_reordered(const struct operand *o, int result, const float *data)
 {
     return result == INPUT && reordered.operand && reordered.plain == data &&
            has_layout_of(reordered.operand, o);
 }
 
-/* Puts weights into memory that keeps them; returns whether they are in it. */
+/* Assigns to the weights memory that keeps them. Returns whether that memory already holds them in
+ * this layout. */
 static int hold(struct operand *o, int result, float *weights)
 {
     struct held *h;
@@ -434,7 +442,7 @@ void cmn_convolution_hold_weights(int now)
     pthread_mutex_unlock(&one_at_a_time);
 }
 
-/* An operand where oneDNN finds it, in its layout unless it is the result. */
+/* Makes operand i available to oneDNN, reordered to oneDNN's layout unless it is the result. */
 static void bring(struct operand *o, int i, int result, float *data)
 {
     int there = i == result;

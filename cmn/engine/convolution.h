@@ -1,10 +1,11 @@
-/* Whether oneDNN computes convolutions, weights that it need not reorder each time, and its kernels. */
+/* Convolutions on the CPU by oneDNN: switching it on, keeping reordered weights, naming its
+ * kernels. */
 #ifndef CMN_CONVOLUTION_H
 #define CMN_CONVOLUTION_H
 
-/* Local, thread-safe. `now`: until the next call no layer's weights change, so what is reordered
- * for a product is kept for that layer's next one. Forgets what was kept before; its memory stays,
- * twice that of the weights at most. */
+/* Local, thread-safe. Drops all reordered weights that were kept. If `now` is not 0, no layer's
+ * weights change until the next call, so weights that are reordered for a product are kept for that
+ * layer's next product. The memory is not freed; it is at most twice that of the weights. */
 #ifdef ONEDNN
 void cmn_convolution_hold_weights(int now);
 #else
@@ -14,11 +15,12 @@ static inline void cmn_convolution_hold_weights(int now)
 }
 #endif
 
-/* Local. Whether cmn_convolve() computes from now on; until then, and in a program without oneDNN,
- * the caller does. */
+/* Local. Switches cmn_convolve() on or off. While it is off, and in a program without oneDNN, the
+ * caller of cmn_convolve() computes. */
 void cmn_convolution_use(int on);
 
-/* Local. A line that says which kernels of oneDNN are for this processor; "" without it. Static. */
+/* Local. Returns a line that names the kernels that oneDNN uses on this processor, or "" without
+ * oneDNN. The text is static. */
 const char *cmn_convolution_kernels(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* The flat gradient buffer: its layout, and what an update does with it. */
+/* The flat gradient buffer: its layout, and the factors of an update. */
 #include "engine/gradients.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* The flat gradient buffer in the GPU's memory, the weights beside it in the same order, and what is
- * done with such blocks there: one kernel for all tensors. The metrics stay on the host and are
- * copied around the exchange. The host's weights lie in one block, too, so that they are copied at
- * once. */
+/* The flat gradient buffer in the GPU's memory, the weights in a second block with the same layout,
+ * and operations on such blocks: one kernel launch for all tensors. The metrics stay on the host
+ * and are copied to the GPU before the exchange and back after it. The host's weights are in one
+ * block, too, so that one copy transfers all of them. */
 #include "engine/gradients.h"
 
 #ifdef GPU
@@ -19,18 +19,27 @@
 
 _Static_assert((int)CMN_FLAT_ALIGN == (int)CMN_KERNEL_UNIT, "tensors have whole units");
 
-/* All but the host's is the GPU's memory. */
+/* All pointers are to the GPU's memory, except those that begin with `host_`. */
 struct cmn_flat_buffer_gpu {
-    unsigned short *tensor; /* of each unit of the flat buffer */
-    size_t *at, *n;         /* of each gradient */
-    float *bad;             /* of each gradient: not 0 when it was not finite */
-    size_t checked;         /* floats of the flat buffer */
-    void *part;             /* of each gradient, CMN_KERNEL_PARTS sums of 8 bytes */
-    float *table;           /* of each gradient: scale, rate and decay; then their limits */
-    float *host_table;      /* the host's */
-    float *m, *v;           /* Adam's moments, as the flat buffer lies; NULL: there are none */
+    /* For each unit of the flat buffer: the number of its gradient. */
+    unsigned short *tensor;
+    /* For each gradient: where it begins in the flat buffer, and its size; in floats. */
+    size_t *at, *n;
+    /* For each gradient: not 0 if a check found NaN or infinities in it. */
+    float *bad;
+    /* Floats at the begin of the flat buffer that were checked since the last
+     * cmn_gradients_gpu_ask(). */
+    size_t checked;
+    /* For each gradient: CMN_KERNEL_PARTS sums of 8 bytes each. */
+    void *part;
+    /* The scales of all gradients, then their rates, decays and limits. */
+    float *table;
+    float *host_table;
+    /* Adam's moments, with the layout of the flat buffer; NULL: there are none. */
+    float *m, *v;
     void *host_part;
-    struct cmn_device_mail *metrics, *marks, *rates; /* `bad`; `table` */
+    /* `marks` carries `bad` to the host, `rates` carries `table` to the GPU. */
+    struct cmn_device_mail *metrics, *marks, *rates;
 };
 
 static void require(int result)
@@ -134,7 +143,7 @@ static void move_gpu(struct cmn_gradients *g, const struct cmn_tensor *t, size_t
     *t->weight = host;
 }
 
-/* A copy of `bytes`, a multiple of 4, in the GPU's memory. */
+/* Returns a copy of `bytes` bytes, a multiple of 4, in the GPU's memory. */
 static void *on_gpu(const void *host, size_t bytes)
 {
     float *memory = memory_gpu(bytes / sizeof *memory);
@@ -146,7 +155,8 @@ static void *on_gpu(const void *host, size_t bytes)
 static void number_units(struct cmn_gradients *g)
 {
     size_t units = (g->exchange.block.n + CMN_METRICS) / CMN_FLAT_ALIGN, next = 0;
-    unsigned short *tensor = cmn_calloc(2 * units, sizeof *tensor); /* an even number of them */
+    /* an even number, so that whole floats are copied */
+    unsigned short *tensor = cmn_calloc(2 * units, sizeof *tensor);
 
     for (int i = 0; i < g->exchange.tensors; i++) {
         size_t end = next + cmn_flat_padded(g->span[i].n) / CMN_FLAT_ALIGN;
@@ -158,7 +168,7 @@ static void number_units(struct cmn_gradients *g)
     free(tensor);
 }
 
-/* Some layers have none on the GPU. */
+/* Moves a layer's moment into the block. Some layers have no moment on the GPU: they get one. */
 static void move_moment(float **moment, float *to, size_t n)
 {
     if (*moment) {
@@ -251,7 +261,7 @@ static void close_gpu(struct cmn_gradients *g)
 
 /* ---- looking at all tensors ---- */
 
-/* The first gradient that a kernel marked, or -1; the marks are gone then. */
+/* Returns the index of the first gradient that a kernel marked, or -1. Clears the marks. */
 static int first_bad(const struct cmn_gradients *g)
 {
     size_t n = (size_t)g->exchange.tensors;
@@ -283,7 +293,8 @@ static int nonfinite_gpu(const struct cmn_gradients *g, const float *block)
 
 /* ---- an update ---- */
 
-/* The parts of each tensor's sum come to d->host_part. */
+/* Checks the `code` of the kernel that has computed the parts of each tensor's sum, and copies the
+ * parts to d->host_part. */
 static void read_parts(const struct cmn_gradients *g, int code)
 {
     queued(code);
@@ -305,7 +316,7 @@ static void squares_gpu(struct cmn_gradients *g, const float *block, double *sum
     }
 }
 
-/* The table is sent when it has changed. */
+/* Sends the table to the GPU if it has changed. */
 static void send_table(struct cmn_gradients *g)
 {
     struct cmn_flat_buffer_gpu *d = g->gpu;
@@ -443,7 +454,7 @@ int cmn_gradients_gpu_hash(const struct cmn_gradients *g, uint64_t *hash)
 
 #else
 
-const struct cmn_flat_buffer_ops cmn_flat_buffer_gpu; /* of no use: nothing is on a GPU */
+const struct cmn_flat_buffer_ops cmn_flat_buffer_gpu; /* unused: nothing is on a GPU */
 
 void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto)
 {

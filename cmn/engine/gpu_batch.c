@@ -20,12 +20,13 @@ enum state { FREE, FILLED_NOW, AHEAD, COMPUTES };
 
 struct place {
     enum state is;
-    size_t number;        /* AHEAD */
-    float *locked;        /* page-locked: input, behind it labels */
-    float *input, *truth; /* the GPU's; of the one that computes they are the network's, too */
-    cudaEvent_t sent;     /* both copies have ended */
-    cudaEvent_t used;     /* Darknet's stream has computed with them */
-    int may_travel;       /* the host does not know yet that the copies have ended */
+    size_t number; /* AHEAD: the batch's number */
+    float *locked; /* page-locked: input, then labels */
+    /* On the GPU. Those of the place that computes are also the network's. */
+    float *input, *truth;
+    cudaEvent_t sent; /* reached when both copies have ended */
+    cudaEvent_t used; /* reached when Darknet's stream has computed with them */
+    int may_travel;   /* 1: the host does not know yet that the copies have ended */
 };
 
 struct question {
@@ -36,8 +37,9 @@ struct question {
 static struct {
     int open, device;
     struct place place[PLACES], *computes;
-    size_t inputs, truths; /* floats of a micro-batch: so large is each place, */
-    int has_places;        /* if there are any: without them Darknet copies */
+    /* Floats of a micro-batch, which is the size of each place. */
+    size_t inputs, truths;
+    int has_places; /* 1: the places have memory; 0: Darknet copies */
     size_t numbers, taken;
     void *stream;
     struct question question[QUESTIONS];
@@ -45,7 +47,7 @@ static struct {
     cudaEvent_t answered;
 } batch;
 
-/* Of the places' states and numbers; who fills a place does it without. */
+/* Protects the states and numbers of the places. A thread fills a place without holding it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t filled = PTHREAD_COND_INITIALIZER;
 
@@ -89,7 +91,7 @@ static int some_is_filled(void)
     return some;
 }
 
-/* With the lock, by the main thread. */
+/* Called by the main thread with the lock held. */
 static void await_loaders(void)
 {
     while (some_is_filled()) {
@@ -97,7 +99,7 @@ static void await_loaders(void)
     }
 }
 
-/* Not that of the GPU which the network has. */
+/* Frees the memory of the places, except the GPU memory that the network uses. */
 static void free_places(void)
 {
     for (int i = 0; i < PLACES; i++) {
@@ -143,7 +145,7 @@ static int memory_of_places(void)
     return 0;
 }
 
-/* Any rank's. */
+/* Any rank may print this line, not only rank 0. */
 static void say_that_it_copies(void)
 {
     char line[512];
@@ -155,8 +157,8 @@ static void say_that_it_copies(void)
     cmn_job_stderr_write(line, strlen(line));
 }
 
-/* What the network has becomes that of the place that computes. A GPU that is full with what Darknet
- * needs trains all the same. */
+/* Allocates the places for a new size. The network's own memory becomes that of the place that
+ * computes. If the GPU has no memory left for the places, the training runs without them. */
 static void make_places(float *input, float *truth, size_t inputs, size_t truths)
 {
     pthread_mutex_lock(&lock);
@@ -193,7 +195,8 @@ void cmn_gpu_batch_close(void)
         }
         cudaEventDestroy(batch.answered);
         cmn_device_stream_close(batch.stream);
-        /* Numbers continue: a batch of the last network is never taken for one of the next. */
+        /* Numbers continue, so that a batch of the last network is never taken for one of the
+         * next. */
         numbers = batch.numbers;
         memset(&batch, 0, sizeof batch);
         batch.numbers = numbers;
@@ -203,7 +206,8 @@ void cmn_gpu_batch_close(void)
 
 /* ---- to the GPU ---- */
 
-/* The page-locked memory of a place, when its last copy has ended. */
+/* Waits until the last copy from a place's page-locked memory has ended. Returns 0, or -1 with a
+ * reason. */
 static int empty(struct place *p)
 {
     int is = 1;
@@ -223,8 +227,9 @@ static int copy(float *to, const float *locked, size_t n)
              : 0;
 }
 
-/* What is in the place's page-locked memory begins to travel, behind the last kernel that reads what
- * lies there on the GPU, and beside all that comes later. */
+/* Starts the copy of the place's page-locked memory to the GPU. It runs behind the last kernel that
+ * reads the place's GPU memory, and in parallel with all later work. Returns 0, or -1 with a
+ * reason. */
 static int send(struct place *p)
 {
     p->may_travel = 1;
@@ -238,7 +243,7 @@ static int send(struct place *p)
                             "cudaEventRecord");
 }
 
-/* With the lock. NULL: all are in use. */
+/* Called with the lock held. Returns a free place, now FILLED_NOW, or NULL if there is none. */
 static struct place *free_place(void)
 {
     for (int i = 0; i < PLACES; i++) {
@@ -250,7 +255,8 @@ static struct place *free_place(void)
     return NULL;
 }
 
-/* With the lock. The place of the batch that is taken now; those before it have been thrown away. */
+/* Called with the lock held. Returns the place of the batch that is taken now, or NULL. Frees the
+ * places of earlier batches, which the trainer has thrown away. */
 static struct place *sent_ahead(void)
 {
     struct place *found = NULL;
@@ -266,7 +272,8 @@ static struct place *sent_ahead(void)
     return found;
 }
 
-/* With the lock. Where none is free, the oldest of those that were sent ahead: nobody took it. */
+/* Called with the lock held. Returns a free place; or else the oldest that was sent ahead, because
+ * nobody took it; or NULL. */
 static struct place *place_for_this(void)
 {
     struct place *free_one = free_place(), *oldest = NULL;
@@ -330,7 +337,8 @@ void cmn_gpu_batch_take(size_t number)
 
 /* ---- a loader's thread ---- */
 
-/* Images of a micro-batch, if so many floats of each make one; else 0. */
+/* Returns the images of a micro-batch if the rows have the sizes of one and there are enough of
+ * them, else 0. */
 static size_t rows_of(struct cmn_host_rows input, struct cmn_host_rows truth)
 {
     size_t n = input.each ? batch.inputs / input.each : 0;
@@ -349,7 +357,8 @@ static float *gather(float *to, struct cmn_host_rows rows, size_t n)
     return to;
 }
 
-/* What CUDA refuses here it refuses the main thread, too, which says so. */
+/* Fills a place and starts its copy. Returns -1 on an error of CUDA, which the main thread will
+ * get, too, and report. */
 static int fill(struct place *p, struct cmn_host_rows input, struct cmn_host_rows truth, size_t n)
 {
     if (cmn_device_check(cudaSetDevice(batch.device), "cudaSetDevice") || empty(p)) {
@@ -415,7 +424,7 @@ void cmn_gpu_batch_answer(struct network *net)
     }
     cmn_status_compute("forward on the GPU");
     await(batch.answered);
-    batch.computes->may_travel = 0; /* what has computed has come before */
+    batch.computes->may_travel = 0; /* the copy ended before the forward pass that used it */
     for (int i = 0; i < batch.questions; i++) {
         const struct question *q = &batch.question[i];
         memcpy(q->host, q->locked, q->n * sizeof *q->host);

@@ -1,7 +1,8 @@
-/* A micro-batch on its way to the GPU while another one computes, and what its forward pass leaves
- * there for the host. One network of the process trains. Local; what fails ends the job, and
- * without CUDA nothing is sent. It takes CMN_GPU_PLACES micro-batches of page-locked memory, and one less
- * on the GPU beside the network's own. */
+/* Copies of the next micro-batches to the GPU while another one computes, and copies of the results
+ * of its forward pass back to the host. Only one network of the process trains. All functions are
+ * local. An error ends the job unless a comment says otherwise. Without CUDA nothing is copied. The
+ * memory needed is that of CMN_GPU_PLACES micro-batches in page-locked memory, and of
+ * CMN_GPU_PLACES - 1 on the GPU besides the network's own. */
 #ifndef CMN_GPU_BATCH_H
 #define CMN_GPU_BATCH_H
 
@@ -9,48 +10,50 @@
 
 struct network;
 
-/* Of the micro-batch that computes, of the next one of the step, and of the next step's first one.
- * When a loader is early its batch takes the second, until its forerunner computes. */
+/* The micro-batch that computes, the next one of the step, and the first one of the next step. A
+ * batch that a loader has early takes the second place until the batch before it computes. */
 enum { CMN_GPU_PLACES = 3 };
 
-/* n floats of the host. */
+/* n floats in the host's memory. */
 struct cmn_host_floats {
     const float *data;
     size_t n;
 };
 
-/* n rows of `each` floats. */
+/* n rows of `each` floats in the host's memory. */
 struct cmn_host_rows {
     float *const *row;
     size_t n, each;
 };
 
-/* Blocking in the first micro-batch and where its size changes: takes memory. Else not blocking, once
- * a copy of two micro-batches before has ended. The network's input and labels on the GPU become
- * others, to which copies of these two come before what Darknet queues next; Darknet frees those
- * that the network has. Returns 1; 0 without CUDA, and where memory is missing, which a line says: the
- * caller copies then. */
+/* Starts the copy of input and labels to the GPU. Blocks in the first micro-batch and when a size
+ * changes, because it allocates memory. Otherwise it blocks only until a copy that began two
+ * micro-batches earlier has ended. The network gets other buffers for its input and labels on the
+ * GPU; the copies into them end before the work that Darknet queues next. Darknet frees the buffers
+ * that the network has. Returns 1. Returns 0 without CUDA, and if there is not enough memory, which
+ * a log line says: then the caller copies. */
 int cmn_gpu_batch_send(struct network *net, struct cmn_host_floats input,
                        struct cmn_host_floats truth);
 
-/* Thread-safe; blocks until an earlier copy from the same place has ended. What fails returns 0: the main
- * thread will say it. A loader has these rows: the first of them, as many as a
- * micro-batch has, begin to travel. Returns their number; 0: they do not, as there is no memory yet,
- * or for images of another size. */
+/* Thread-safe; blocks until an earlier copy from the same place has ended. A loader calls it with
+ * its rows: the first of them, as many as a micro-batch has, start their copy to the GPU. Returns
+ * the number of this batch. Returns 0 if nothing is copied: there is no memory yet, no place is
+ * free, the images have another size, or CUDA fails, which the main thread will report. */
 size_t cmn_gpu_batch_ahead(struct cmn_host_rows input, struct cmn_host_rows truth);
 
-/* What is sent next is what has that number. 0: it has none. */
+/* Says that the next cmn_gpu_batch_send() sends the batch with that number. 0: it has no number. */
 void cmn_gpu_batch_take(size_t number);
 
-/* Not blocking. Asks for n floats of the GPU's as they are behind what Darknet has queued. Returns 0
- * where the caller has to copy them: without CUDA, and where too many are asked for. */
+/* Not blocking. Queues a copy of n floats from the GPU, behind what Darknet has queued;
+ * cmn_gpu_batch_answer() delivers them to `host`. Returns 0 if the caller has to copy: without
+ * CUDA, and if too many copies are pending. */
 int cmn_gpu_batch_ask(const float *device, float *host, size_t n, float *sum);
 
-/* Blocking, where something was asked for: it is at `host` then, and its sum in *sum, unless that is
- * NULL; the network's loss is theirs. */
+/* Blocking if something was asked for. Copies the floats to `host`, and their sum to *sum unless
+ * sum is NULL, and updates the network's loss from the losses of its layers. */
 void cmn_gpu_batch_answer(struct network *net);
 
-/* Blocking. The network, if any, keeps the memory that it has. */
+/* Blocking. Frees everything, except the memory that the network uses now. */
 void cmn_gpu_batch_close(void);
 
 #endif

@@ -1,11 +1,12 @@
-/* Convolutions of GPUs in bf16, by cuDNN's graph API. The functions that Darknet calls are no way there:
- * on an H100 they computed gradients in bf16 without tensor cores, ten to a hundred times slower
- * than in 32 bits (docs/use/gpu.md).
+/* Convolutions on GPUs in bf16, by cuDNN's graph API. The functions that Darknet calls are not an
+ * option: on an H100 they computed gradients in bf16 without tensor cores, ten to a hundred times
+ * slower than in 32 bits (docs/use/gpu.md).
  *
- * Darknet's tensors are floats, channels first. Tensor cores want 16 bits, channels last. So one kernel
- * rounds and transposes each operand into `room`, cuDNN computes there, and another kernel brings the
- * result back. A shape gets an execution plan for each of its three results before its first forward
- * pass. Where cuDNN has none, Darknet's own call computes that result in 32 bits, and a line says so. */
+ * Darknet's tensors are floats, channels first. Tensor cores need 16 bits, channels last. So one
+ * kernel rounds and transposes each operand into `room`, cuDNN computes there, and another kernel
+ * casts the result back. A shape gets an execution plan for each of its three results before its
+ * first forward pass. If cuDNN has no plan for a result, Darknet's own call computes that result in
+ * 32 bits, and a log line says so. */
 #include "engine/gpu_convolution.h"
 
 #if defined(GPU) && defined(CUDNN)
@@ -21,25 +22,26 @@
 #include "mpi/device.h"
 #include "mpi/kernels.h"
 
-/* Images, filters and what becomes of them; or their gradients. */
+/* The operands: input, filters and output. As the result of an operation, X and W stand for the
+ * gradients of the input and of the filters. */
 enum { X, W, Y, OPERANDS };
 
 struct shape {
-    int n, c, h, w;                 /* images */
-    int filters, depth, rows, cols; /* depth is less than c in a convolution of groups */
+    int n, c, h, w;                 /* the input */
+    int filters, depth, rows, cols; /* depth is less than c in a grouped convolution */
     int out_h, out_w;
     int pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w;
 };
 
 struct plan {
     struct shape shape;
-    cudnnBackendDescriptor_t result[OPERANDS]; /* computes it; NULL: cuDNN cannot */
-    cudnnStatus_t why[OPERANDS];               /* it cannot */
+    cudnnBackendDescriptor_t result[OPERANDS]; /* the plan for this result; NULL: cuDNN has none */
+    cudnnStatus_t why[OPERANDS];               /* why cuDNN has no plan */
     int told[OPERANDS];
-    size_t bytes; /* workspace, of the plan that needs most */
+    size_t bytes; /* workspace of the plan that needs most */
 };
 
-/* A plan at work: where its operands lie in 16 bits. */
+/* A running plan: where its operands are in 16 bits. */
 struct operands {
     const struct plan *plan;
     void *at[OPERANDS], *workspace;
@@ -47,22 +49,23 @@ struct operands {
 
 static int in_bf16;
 
-/* Plans lie in the order of their first use, which is that of the layers. */
+/* Plans are in the order of their first use, which is the order of the layers. */
 static struct plan *plans;
 static size_t n_plans;
 
-/* All descriptors that plans are made of: cuDNN does not say which of them a plan still needs. */
+/* All descriptors that plans are made of. They are freed together at the end, because cuDNN does
+ * not document which of them a plan still needs. */
 static cudnnBackendDescriptor_t *parts;
 static size_t n_parts;
 
-/* One block for all layers, one after the other: the stream orders them. It grows in forward passes alone,
- * as backward needs what its forward pass has needed: so it has its size before sums of NCCL
- * travel during backward, which cudaFree would wait for. The kernels are there by then, too: no sum
- * travels during the first backward. */
+/* One block that all layers use in turn: the stream orders their use. It grows only in forward
+ * passes, because backward needs no more than its forward pass. So it has its final size before
+ * NCCL sums run during backward, which cudaFree would wait for. The kernels are loaded by then,
+ * too: no sum runs during the first backward. */
 static float *room;
 static size_t room_floats;
 
-/* The delta that lies in the room since the gradient of the weights was computed; NULL: none. */
+/* The delta that has been in `room` since the gradient of the weights was computed; NULL: none. */
 static const void *delta;
 
 static void require(int failed)
@@ -98,7 +101,8 @@ static cudnnBackendDescriptor_t part(cudnnBackendDescriptorType_t type)
     return parts[n_parts++];
 }
 
-/* The first status that was no success since it was set to it; whoever comes later does nothing. */
+/* The first error since it was set to CUDNN_STATUS_SUCCESS. While it is an error, the functions
+ * below do nothing. */
 static cudnnStatus_t status;
 
 static void set(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
@@ -153,7 +157,7 @@ static cudnnBackendDescriptor_t movement(const struct shape *s)
     return it;
 }
 
-/* What cuDNN calls an operation with this result, and its attributes. */
+/* cuDNN's names of the operation with this result, and of its attributes. */
 static const struct {
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t alpha, beta, how, operand[OPERANDS];
@@ -180,7 +184,7 @@ static const struct {
             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y}},
 };
 
-/* A graph of one operation. */
+/* Builds a graph of one operation. */
 static cudnnBackendDescriptor_t graph_of(cudnnHandle_t handle, const struct shape *s, int result)
 {
     cudnnBackendDescriptor_t graph = part(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -204,7 +208,8 @@ static cudnnBackendDescriptor_t graph_of(cudnnHandle_t handle, const struct shap
 
 enum { PROPOSALS = 16 };
 
-/* Returns how many engines cuDNN proposes, the fastest first by its own guess; 0, and `status`. */
+/* Returns how many engines cuDNN proposes, the fastest first by its own estimate. Returns 0 and
+ * sets `status` on an error. */
 static int64_t propose(cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode,
                        cudnnBackendDescriptor_t proposal[PROPOSALS])
 {
@@ -241,11 +246,12 @@ static cudnnBackendDescriptor_t plan_of_proposal(cudnnHandle_t handle,
     return plan;
 }
 
-/* The first proposal that works in so many bytes at most; NULL: none does, and `status` says why. */
+/* Returns the plan of the first proposal whose workspace is at most `most` bytes. Returns NULL if
+ * there is none, and `status` says why. */
 static cudnnBackendDescriptor_t plan_result(cudnnHandle_t handle, const struct shape *s, int result,
                                             size_t *bytes)
 {
-    const int64_t most = 2000000000; /* as Darknet's */
+    const int64_t most = 2000000000; /* bytes, the same limit as Darknet's */
     const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_INSTANT, CUDNN_HEUR_MODE_FALLBACK};
     cudnnBackendDescriptor_t graph, proposal[PROPOSALS];
     cudnnStatus_t why = CUDNN_STATUS_NOT_SUPPORTED;
@@ -280,7 +286,7 @@ static struct shape shape_of(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t 
     cudnnConvolutionMode_t mode;
     int step[4], n, c;
 
-    memset(&s, 0, sizeof s); /* compared as bytes */
+    memset(&s, 0, sizeof s); /* shapes are compared by memcmp() */
     require_cudnn(cudnnGetTensor4dDescriptor(x, &type, &s.n, &s.c, &s.h, &s.w, &step[0], &step[1],
                                              &step[2], &step[3]));
     require_cudnn(
@@ -292,7 +298,8 @@ static struct shape shape_of(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t 
     return s;
 }
 
-/* The search begins behind the last one that was found: mostly it ends there. */
+/* Returns the plan of a shape, which it makes if needed. The search begins behind the plan that was
+ * found last, so mostly it succeeds immediately. */
 static struct plan *plan_of(cudnnHandle_t handle, const struct shape *s)
 {
     static size_t last;
@@ -337,14 +344,14 @@ static size_t pixels_of(const struct shape *s, int i)
 
 static void *place(size_t *at, size_t bytes)
 {
-    enum { ALIGNED = 64 }; /* floats, as cudaMalloc aligns */
+    enum { ALIGNED = 64 }; /* floats: 256 bytes, the alignment of cudaMalloc() */
     void *to = room ? room + *at : NULL;
 
     *at += (bytes / sizeof(float) + ALIGNED) / ALIGNED * ALIGNED;
     return to;
 }
 
-/* Returns the floats that they need. */
+/* Assigns each operand and the workspace a place in `room`. Returns the floats that they need. */
 static size_t lay_out(struct operands *o)
 {
     const struct shape *s = &o->plan->shape;
@@ -358,7 +365,7 @@ static size_t lay_out(struct operands *o)
     return at;
 }
 
-/* Returns whether that result is computed in bf16; then *o says where. */
+/* Returns whether this result is computed in bf16. If so, *o says where the operands are. */
 static int begin(struct operands *o, int result, cudnnHandle_t handle, cudnnTensorDescriptor_t x,
                  cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t how,
                  cudnnTensorDescriptor_t y)
@@ -386,7 +393,7 @@ static int begin(struct operands *o, int result, cudnnHandle_t handle, cudnnTens
     }
     floats = lay_out(o);
     if (floats > room_floats) {
-        cmn_device_free(room); /* waits for who uses it */
+        cmn_device_free(room); /* waits for all work that uses it */
         room = NULL;
         room_floats = 0;
         require(cmn_device_memory(&room, floats));
@@ -422,7 +429,7 @@ static cudnnStatus_t execute(cudnnHandle_t handle, const struct operands *o, int
     return status;
 }
 
-/* to = result + beta * to. Darknet has a beta of 0 or 1. */
+/* Computes the result and stores it: to = result + beta * to. Darknet's beta is 0 or 1. */
 static cudnnStatus_t give(cudnnHandle_t handle, const struct operands *o, int i, void *to,
                           const void *beta)
 {
@@ -476,7 +483,7 @@ cudnnStatus_t cmn_convolution_backward_filter(cudnnHandle_t handle, const void *
     }
     take(&o, X, x);
     take(&o, Y, dy);
-    delta = dy; /* Darknet asks for the gradient of the inputs next, if at all */
+    delta = dy; /* if Darknet computes the gradient of the input at all, it does so next */
     return give(handle, &o, W, dw, beta);
 }
 

@@ -1,16 +1,17 @@
-/* Convolutions of GPUs in bf16 (cmn_mixed). Darknet gives them to cuDNN by the last functions of
- * cmn.h, which cast what they are given on its way, and cast back what comes of it. */
+/* Convolutions on GPUs in bf16 (cmn_mixed), by cuDNN. Darknet calls the last functions of cmn.h,
+ * which cast the operands to bf16 and the result back. */
 #ifndef CMN_GPU_CONVOLUTION_H
 #define CMN_GPU_CONVOLUTION_H
 
-/* Local. Whether the program was built with cuDNN. */
+/* Local. Returns whether the program was built with cuDNN. */
 int cmn_gpu_convolution_built(void);
 
-/* Local. Convolutions are computed in bf16 from now on, until cmn_gpu_convolution_close(). Without
- * cuDNN nothing happens. */
+/* Local. Computes convolutions in bf16 from now on, until cmn_gpu_convolution_close(). Does nothing
+ * without cuDNN. */
 void cmn_gpu_convolution_use_bf16(void);
 
-/* Local; blocks where there is memory to give back, for all work of the GPU. */
+/* Local. Frees the plans and the memory; if there is memory to free, it blocks until all work of
+ * the GPU has ended. */
 void cmn_gpu_convolution_close(void);
 
 #endif

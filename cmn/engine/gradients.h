@@ -1,11 +1,11 @@
 /* The tensors of a network, and the flat gradient buffer: one block that holds all gradients, so
- * that they can be exchanged at once.
+ * that the ranks can exchange them together.
  *
- * tensors.c lists the tensors by layer type and copies them; flat_buffer.c moves the gradients
- * into the block, which lies in the CPU's or in the GPU's memory (flat_buffer_cpu.c,
- * flat_buffer_gpu.c). Where the network trains on a GPU a tensor has two places: the host's,
- * where Darknet reads and writes files, and the device's, where it trains. What fails here ends
- * the job. */
+ * tensors.c lists the tensors by layer type and copies them. flat_buffer.c moves the gradients into
+ * the block, which lies in the CPU's memory (flat_buffer_cpu.c) or in the GPU's
+ * (flat_buffer_gpu.c). When the network trains on a GPU, a tensor has a copy on the host, which
+ * Darknet uses to read and write files, and a copy on the device, which is trained. An error here
+ * ends the job. */
 #ifndef CMN_GRADIENTS_H
 #define CMN_GRADIENTS_H
 
@@ -24,7 +24,9 @@ enum cmn_tensor_kind {
     CMN_STATISTIC, /* rolling mean and variance of batch normalisation */
     CMN_MOMENT,    /* what an optimizer keeps besides the gradient (Adam) */
     CMN_EMA,       /* Darknet's own exponential average of weights (ema_alpha) */
-    CMN_FOLLOWED   /* what Darknet decides by: each rank follows it, and steps end with the mean */
+    /* Values that decide what Darknet does: each rank updates its own, and after a step all ranks
+     * get the mean. */
+    CMN_FOLLOWED
 };
 
 struct cmn_tensor {
@@ -33,144 +35,155 @@ struct cmn_tensor {
     const char *part; /* "" or the sub-layer, e.g. "input_layer." */
     const char *name; /* field of struct layer */
     float **at;       /* the network's own pointer, so that the tensor can be moved */
-    float **device;   /* the same for the GPU's copy; NULL: there is none */
+    float **device;   /* the pointer to the GPU's copy; NULL: there is none */
     size_t n;         /* floats */
-    /* of a CMN_GRADIENT: */
-    int rows;                /* of the matrix that it is, 0: none */
-    float **weight;          /* the network's pointer to what it is the gradient of */
+    /* The next fields belong to a CMN_GRADIENT. */
+    int rows;                /* of the matrix that the gradient is; 0: it is none */
+    float **weight;          /* the network's pointer to the weights of this gradient */
     const float *rate_scale; /* the layer's factor of the learning rate */
-    int decays;              /* whether weight decay applies */
-    const float *limit;      /* the GPU's update keeps the weights within this; NULL, 0: none */
-    float **device_weight;   /* as weight, in the GPU's memory */
-    float **device_m, **device_v; /* there, Adam's moments, which may be NULL until the block is
-                                     made; NULL: it has none */
-    double keeps; /* of a CMN_STATISTIC: the part of it that Darknet keeps in each micro-batch */
+    int decays;              /* 1: weight decay applies */
+    /* The GPU's update clips the weights to [-*limit, *limit]; NULL or 0: no limit. */
+    const float *limit;
+    float **device_weight; /* the same as `weight`, for the GPU's copy */
+    /* Pointers to Adam's moments on the GPU. The moments may be NULL until the block is made. NULL:
+     * the weights have no moments. */
+    float **device_m, **device_v;
+    /* For a CMN_STATISTIC: the factor that Darknet applies to its old value in each micro-batch. */
+    double keeps;
 };
 
-/* A factor of the rolling statistics of which k is kept: scale * k^power * (1 + k + ... +
- * k^(terms - 1)); divided by that sum where terms is negative. */
+/* A factor for rolling statistics. With k the `keeps` of the tensor, sum = 1 + k + ... + k^(|terms|
+ * - 1): the factor is scale * k^power * sum, or scale * k^power / sum if terms is negative. */
 struct cmn_rolling_factor {
     double scale;
     int power, terms;
 };
 
-/* Metrics: sums that are piggybacked on the gradients in the same exchange. */
+/* Metrics: sums that are exchanged together with the gradients. CMN_INTERRUPTS and CMN_TERMINATIONS
+ * count the ranks that got SIGINT and SIGTERM. */
 enum cmn_metric {
     CMN_LOSS,
     CMN_RIGHT,
     CMN_IMAGES,
     CMN_INTERRUPTS,
-    CMN_TERMINATIONS, /* ranks that got SIGINT, SIGTERM */
+    CMN_TERMINATIONS,
     CMN_METRICS = 16
 };
 
 struct cmn_flat_buffer_ops;
 
-/* Darknet's numbers for Adam; *t counts the updates, this one included. */
+/* Darknet's settings for Adam; *t counts the updates, including the current one. */
 struct cmn_adam {
     float b1, b2, eps;
     const int *t;
 };
 
 struct cmn_gradients {
-    struct cmn_tensor *tensor; /* of all kinds; gradients from the last layer to the first */
+    struct cmn_tensor *tensor; /* all kinds; gradients from the last layer to the first */
     int tensors;
     const struct cmn_flat_buffer_ops *ops; /* the CPU's or the GPU's */
-    int on_gpu;                            /* then the block is the GPU's, the metrics the host's */
+    int on_gpu;            /* the block is in the GPU's memory, the metrics are in the host's */
     float *flat;           /* gradients in backward order, each padded, then the metrics */
-    int flat_is_ours;      /* and not the communicator's */
-    int fills_weights;     /* this rank is the one to fill the weights that its node shares */
+    int flat_is_ours;      /* 1: `flat` must be freed here; 0: the communicator owns it */
+    int fills_weights;     /* this rank fills the weights that the ranks of its node share */
     float *metrics;        /* CMN_METRICS floats */
     struct cmn_span *span; /* the gradients, unpadded */
-    int *tensor_of;        /* of each gradient: its number in `tensor` */
-    /* Of each gradient, for a step. The update takes scale times the sum (1, but for LARS). */
+    int *tensor_of;        /* for each gradient: its index in `tensor` */
+    /* For each gradient, set for one update. The update takes scale times the sum; scale is 1
+     * except with LARS. */
     float *scale, *rate, *decay;
-    float *host_weights;             /* on a GPU: page-locked, as the flat buffer lies */
-    struct cmn_flat_buffer_gpu *gpu; /* what else a GPU needs; NULL: it is the CPU */
-    /* Images of a micro-batch on this rank: the weight of its statistics in averages. 0: as any
-     * other rank's. */
+    float *host_weights;             /* on a GPU: page-locked, with the layout of the flat buffer */
+    struct cmn_flat_buffer_gpu *gpu; /* further state on a GPU; NULL on the CPU */
+    /* Images of a micro-batch on this rank. They weight this rank's statistics in an average over
+     * the ranks. 0: all ranks have the same weight. */
     double images;
-    int plain_statistics; /* averages of statistics are means, without the ranks' spread */
+    int plain_statistics; /* averages of variances ignore the spread of the ranks' means */
     struct cmn_adam adam;
     struct cmn_exchange exchange;
 };
 
-/* Where the blocks of a flat buffer lie, if not in memory of its own. Each call may be NULL; it
- * gives zeroed memory for `floats` floats that lasts longer than the flat buffer, and 0, or -1 with
- * a reason. `flat` may give NULL. */
+/* A caller's memory for the blocks of a flat buffer. Each function may be NULL. A function sets
+ * *memory to zeroed memory for `floats` floats that lives longer than the flat buffer, and returns
+ * 0, or -1 with a reason. If `flat` is NULL or sets *memory to NULL, the buffer allocates its own
+ * memory. If `weights` is NULL, the weights stay where they are on the CPU. */
 struct cmn_block_memory {
     void *self;
     int (*flat)(void *self, size_t floats, float **memory);
-    /* On the CPU: for the weights, in common to the ranks of a node; *first says whether this rank
-     * is the one to fill it. */
+    /* Called on the CPU only: memory for the weights that the ranks of a node share; *first becomes
+     * 1 on the rank that must fill it. */
     int (*weights)(void *self, size_t floats, float **memory, int *first);
 };
 
-/* Collective if calls of `memory` are, else local. Lists the tensors of net and moves its
- * gradients, with what they hold, into the flat buffer; also their weights where there is memory
- * for them. The network must stay where it is until cmn_gradients_close. `memory` may be NULL. */
+/* Collective if functions of `memory` are, else local. Lists the tensors of net and moves its
+ * gradients, with their values, into the flat buffer. It also moves the weights if there is memory
+ * for them (on a GPU always). The network must not move in memory until cmn_gradients_close().
+ * `memory` may be NULL. */
 void cmn_gradients_open(struct cmn_gradients *g, struct cmn_net *net,
                         const struct cmn_block_memory *memory);
 
-/* Local. Takes what lies in the flat buffer away from the network again: its pointers become
- * NULL, so that Darknet does not free parts of the buffer. */
+/* Local. Detaches the network from the flat buffer: pointers into the buffer become NULL, so that
+ * Darknet does not free parts of it. */
 void cmn_gradients_close(struct cmn_gradients *g);
 
 /* ---- an update ---- */
 
-/* Local. Sets scale, rate and decay of each gradient for an update in which `images` of all ranks
- * count; rate and decay as Darknet gives them to its layers' updates. */
+/* Local. Sets scale, rate and decay of each gradient for one update. `images` is the number of
+ * images of all ranks; rate and decay are the values that Darknet passes to the updates of its
+ * layers. */
 void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float decay);
 
-/* Local, not blocking. On a GPU alone: all weights are updated by Adam's rule, with `sums`, which lie
- * as the flat buffer does and become 0. As cmn_gradients_rates(). */
+/* Local, not blocking. GPU only. Updates all weights by Adam's rule from `sums`, which has the
+ * layout of the flat buffer and becomes 0. images, rate and decay are those of
+ * cmn_gradients_rates(). */
 void cmn_gradients_adam(struct cmn_gradients *g, float *sums, int images, float rate, float decay);
 
 /* ---- non-finite gradients on a GPU ---- */
 
-/* Local, not blocking. Asks the GPU whether the first `upto` floats of the flat buffer, but for
- * those of the last call since a cmn_gradients_gpu_checked(), are finite as they are after what
- * Darknet has asked for so far. */
+/* Local, not blocking. GPU only. Queues a check for NaN and infinities of the first `upto` floats
+ * of the flat buffer, behind the work that Darknet has queued so far. Floats that were checked
+ * since the last cmn_gradients_gpu_checked() or cmn_gradients_gpu_ask() are left out. */
 void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto);
 
-/* Local, blocking. The number of the first tensor that was not finite since the last call, or
- * -1. */
+/* Local, blocking. Returns the index of the first tensor that a check since the last call marked as
+ * not finite, or -1. */
 int cmn_gradients_gpu_checked(struct cmn_gradients *g);
 
-/* The same answer later: ask is not blocking, and asks about all that was queued before; answer blocks
- * until the GPU has come there. */
+/* cmn_gradients_gpu_checked() in two calls. ask does not block, and covers all checks that were
+ * queued before it; answer blocks until the GPU has done them. */
 void cmn_gradients_gpu_ask(struct cmn_gradients *g);
 int cmn_gradients_gpu_answer(struct cmn_gradients *g);
 
-/* Local, blocking. Of the weights of each gradient, on a GPU: a hash of their bits; returns the
- * number of the first tensor whose weights hold NaN or infinities, or -1. */
+/* Local, blocking. GPU only. hash[i] becomes a hash of the bits of the weights of gradient i.
+ * Returns the index of the first tensor whose weights hold NaN or infinities, or -1. */
 int cmn_gradients_gpu_hash(const struct cmn_gradients *g, uint64_t *hash);
 
 /* ---- copies of all tensors of a kind; local, blocking ---- */
 
-/* From the GPU to the host (pull), and from the host to the GPU (push). Nothing to do where the
+/* pull copies from the GPU to the host, push from the host to the GPU. They do nothing if the
  * network trains on the CPU. */
 void cmn_gradients_pull(const struct cmn_gradients *g, enum cmn_tensor_kind kind);
 void cmn_gradients_push(const struct cmn_gradients *g, enum cmn_tensor_kind kind);
 
-/* Floats of all tensors of a kind. */
+/* Returns the number of floats of all tensors of a kind. */
 size_t cmn_gradients_floats(const struct cmn_gradients *g, enum cmn_tensor_kind kind);
 
-/* Copies the tensors of a kind, one behind the other in the order of the list, to memory for
- * cmn_gradients_floats(); and back. Includes pull and push. */
+/* pack copies the tensors of a kind, one after the other in the order of the list, to memory for
+ * cmn_gradients_floats() floats; unpack copies them back. pack begins with a pull, unpack ends with
+ * a push. */
 void cmn_gradients_pack(const struct cmn_gradients *g, enum cmn_tensor_kind kind, float *to);
 void cmn_gradients_unpack(const struct cmn_gradients *g, enum cmn_tensor_kind kind,
                           const float *from);
 
-/* Local. Darknet divides the squares of a batch by their count less this. */
+/* Local. Returns d, if Darknet divides the sum of squares of a batch by count - d for a
+ * variance. */
 double cmn_gradients_variance_less(void);
 
-/* Local; on a GPU not blocking. Multiplies all rolling statistics, where Darknet updates them. NULL:
- * by 1. */
+/* Local; on a GPU not blocking. Multiplies all rolling statistics by their factor, on the device
+ * that trains. It does nothing if `factor` is NULL. */
 void cmn_gradients_scale_statistics(const struct cmn_gradients *g,
                                     const struct cmn_rolling_factor *factor);
 
-/* Local, not blocking. On a GPU alone: multiplies the gradients of a layer. */
+/* Local, not blocking. GPU only. Multiplies the gradients of a layer. */
 void cmn_gradients_scale_layer(const struct cmn_gradients *g, int layer, float factor);
 
 /* ---- inside engine/ ---- */
@@ -183,54 +196,62 @@ enum { CMN_FLAT_ALIGN = 16 };
 _Static_assert(CMN_METRICS % CMN_FLAT_ALIGN == 0,
                "the flat buffer's size must be a multiple of its alignment");
 
-/* n floats take so many in the flat buffer. */
+/* Returns the floats that a tensor of n floats takes in the flat buffer. */
 static inline size_t cmn_flat_padded(size_t n)
 {
     return (n + CMN_FLAT_ALIGN - 1) / CMN_FLAT_ALIGN * CMN_FLAT_ALIGN;
 }
 
-/* Where a flat buffer lies, and other blocks that lie as it does. What fails ends the job. Local, except
- * open where its memory is not; on a GPU queued behind Darknet's work, and not blocking unless it says so. */
+/* Operations on a flat buffer, and on other blocks with its layout, in the CPU's or in the GPU's
+ * memory. All are local, except that open is collective if functions of `memory` are. On a GPU they
+ * are queued behind Darknet's work and do not block, unless a comment says "Blocking". An error
+ * ends the job. */
 struct cmn_flat_buffer_ops {
-    /* Memory for `floats` floats in g->flat, and what else goes with it. g->tensor and g->span are
-     * there. */
+    /* Sets g->flat to memory for `floats` floats, and allocates the related blocks. g->tensor and
+     * g->span are allocated already. */
     void (*open)(struct cmn_gradients *g, size_t floats, const struct cmn_block_memory *memory);
-    /* Moves gradient t, and perhaps its weights, to `at` floats behind the begin of their block. */
+    /* Moves gradient t, and its weights if there is a block for them, to `at` floats behind the
+     * begin of the block. */
     void (*move)(struct cmn_gradients *g, const struct cmn_tensor *t, size_t at);
-    /* Optional. All of them were moved. */
+    /* Optional. Called after all gradients were moved. */
     void (*ready)(struct cmn_gradients *g);
     void (*close)(struct cmn_gradients *g);
 
-    /* Zeroed memory for floats, which `release` frees. Blocking. */
+    /* Returns zeroed memory for floats, which `release` frees. Blocking. */
     float *(*memory)(size_t floats);
     void (*release)(float *memory);
-    /* Memory of the CPU that is quickly copied; likewise. */
+    /* Returns zeroed memory of the CPU, page-locked if there is a GPU, which `host_release` frees.
+     * Blocking. */
     float *(*host_memory)(size_t floats);
     void (*host_release)(float *memory);
     void (*copy)(float *to, const float *from, size_t n);
     void (*zero)(float *x, size_t n);
     void (*scale)(float *x, float by, size_t n);
-    /* From and to memory of the CPU. Blocking. */
+    /* write copies from the CPU's memory to the block, read copies back. Blocking. */
     void (*write)(float *to, const float *host, size_t n);
     void (*read)(float *host, const float *from, size_t n);
-    /* The metrics of an exchange: to it, not blocking; and out of it once it has ended, waiting for no
-     * other work of a GPU. */
+    /* send_metrics copies CMN_METRICS floats into the block of an exchange and does not block.
+     * fetch_metrics copies them out after the exchange has ended; it waits for no other work of a
+     * GPU. */
     void (*send_metrics)(struct cmn_gradients *g, float *to, const float *metrics);
     void (*fetch_metrics)(struct cmn_gradients *g, float *metrics, const float *from);
-    /* Of each gradient: the sum of the squares of its floats in `block`, in double; g->exchange.weights:
-     * of its weights, also where these lie in no block (NULL). The order of the additions depends on
-     * the tensor's size alone. Blocking. */
+    /* sum[i] becomes the sum of the squares of gradient i's floats in `block`, in double. If
+     * `block` is g->exchange.weights the floats are the weights of gradient i, even if the weights
+     * have no block (NULL). The order of the additions depends only on the tensor's size.
+     * Blocking. */
     void (*squares)(struct cmn_gradients *g, const float *block, double *sum);
-    /* On a GPU alone: the CPU's are loops over tensors (base/reduce.h). */
-    /* to[i] = a[i] + by * b[i], for n floats; `to` may be one of them. */
+    /* The functions from here on exist on a GPU only: the CPU uses loops over tensors
+     * (base/reduce.h). */
+    /* Computes to[i] = a[i] + by * b[i] for n floats; `to` may be a or b. */
     void (*combine)(float *to, const float *a, float by, const float *b, size_t n);
-    /* The number of the first tensor whose floats in `block` are not all finite, or -1. Blocking. */
+    /* Returns the index of the first tensor whose floats in `block` are not all finite, or -1.
+     * Blocking. */
     int (*nonfinite)(const struct cmn_gradients *g, const float *block);
-    /* The update of all weights by g->scale, rate and decay. With s the sums, for each weight w: u =
-     * scale * s + velocity + decay * w; w += rate * u; velocity = momentum * u; s = 0. Without
-     * velocity (NULL) s becomes momentum * u. */
+    /* Updates all weights by g->scale, g->rate and g->decay. With s the sums, for each weight w: u
+     * = scale * s + velocity + decay * w; w += rate * u; velocity = momentum * u; s = 0. If
+     * velocity is NULL there is no velocity term, and s becomes momentum * u. */
     void (*sgd)(struct cmn_gradients *g, float *velocity, float *sums, float momentum);
-    /* Likewise by Adam's rule, with the moments of the network. */
+    /* Updates all weights by Adam's rule, with the moments of the network. */
     void (*adam)(struct cmn_gradients *g, float *sums);
 };
 extern const struct cmn_flat_buffer_ops cmn_flat_buffer_cpu, cmn_flat_buffer_gpu;

@@ -23,7 +23,7 @@ static void shape(char *text, size_t bytes, int w, int h, int c, int values)
     }
 }
 
-/* Appends to the detail, after a comma. */
+/* Appends to the node's detail, after a comma if there is text before. */
 __attribute__((format(printf, 2, 3))) static void say(struct cmn_graph_node *n, const char *format,
                                                       ...)
 {
@@ -72,7 +72,7 @@ static void describe_filters(struct cmn_graph_node *n, const layer *l)
     say_function(n, l);
 }
 
-/* By type: a field that one type does not use may hold anything. */
+/* Describes a layer by its type, because a field that a type does not use may hold anything. */
 static void describe(struct cmn_graph_node *n, const layer *l)
 {
     switch (l->type) {
@@ -100,7 +100,7 @@ static void describe(struct cmn_graph_node *n, const layer *l)
         say(n, "%s", get_activation_string(l->activation));
         break;
     case REORG:
-    case UPSAMPLE: /* each is the other one, reversed */
+    case UPSAMPLE: /* each is the other one with `reverse` set */
         say(n, "%s%d", (l->type == UPSAMPLE) == !l->reverse ? "× " : "/ ", l->stride);
         break;
     case ROUTE:
@@ -124,7 +124,7 @@ static void describe(struct cmn_graph_node *n, const layer *l)
     }
 }
 
-/* A softmax without a loss is one in the middle of a network. */
+/* Returns the kind of a layer. A softmax without a loss is in the middle of a network. */
 static enum cmn_graph_kind kind_of(const struct cmn_graph_node *n, const layer *l)
 {
     if (l->type == ROUTE || l->type == SHORTCUT) {
@@ -141,7 +141,7 @@ static void connect(struct cmn_graph *graph, int from, int to)
     graph->edge[graph->edges++] = (struct cmn_graph_edge){from, to};
 }
 
-/* A route takes nothing from the layer before it, unless it names that, too. */
+/* Adds the edges to layer i. A route does not take the layer before it, unless it names it. */
 static void connect_layer(struct cmn_graph *graph, const layer *l, int i)
 {
     if (l->type == ROUTE) {

@@ -1,4 +1,5 @@
-/* A network as a graph: its layers, and which is an input of which. All local. */
+/* A network as a graph of layers; an edge says which layer is an input of which. All functions are
+ * local. */
 #ifndef CMN_GRAPH_EXPORT_H
 #define CMN_GRAPH_EXPORT_H
 
@@ -8,13 +9,13 @@ struct cmn_gradients;
 struct cmn_net;
 
 enum cmn_graph_kind {
-    CMN_GRAPH_WEIGHTS, /* it holds weights */
-    CMN_GRAPH_JOIN,    /* it brings earlier layers together */
-    CMN_GRAPH_LOSS,    /* the loss comes from it */
+    CMN_GRAPH_WEIGHTS, /* has weights */
+    CMN_GRAPH_JOIN,    /* combines earlier layers */
+    CMN_GRAPH_LOSS,    /* computes the loss */
     CMN_GRAPH_OTHER
 };
 
-/* A layer; one of several sub-layers, such as gru, is one node. */
+/* One layer. A layer with several sub-layers, such as gru, is one node. */
 struct cmn_graph_node {
     enum cmn_graph_kind kind;
     const char *name; /* e.g. "convolutional"; static */
@@ -37,7 +38,8 @@ struct cmn_graph {
     int edges;
 };
 
-/* The graph of net, whose tensors g lists. `name` must outlive it. Free with cmn_graph_free. */
+/* Returns the graph of net; g lists the tensors of net. `name` must outlive the graph.
+ * cmn_graph_free() frees it. */
 struct cmn_graph cmn_export_graph(const struct cmn_net *net, const struct cmn_gradients *g,
                                   const char *name);
 

@@ -71,9 +71,9 @@ int cmn_image_try(const char *path, int channels, struct cmn_image_size *found)
     int c = 0;
 
     if (!stat(path, &about) && S_ISFIFO(about.st_mode)) {
-        return cmn_fail("not a file"); /* it may never end */
+        return cmn_fail("not a file"); /* reading a FIFO may never end */
     }
-    /* As load_image_stb() does it, but for the floats. */
+    /* Decodes as load_image_stb() does, without its conversion to floats. */
     pixels = cmn_tree_load_pixels(path, channels, &found->width, &found->height, &c, &reason);
     if (!pixels) {
         return cmn_fail("%s", reason);

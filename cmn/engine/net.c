@@ -65,7 +65,7 @@ int cmn_net_layers(const struct cmn_net *net)
 
 const char *cmn_net_layer_name(const struct cmn_net *net, int i)
 {
-    switch (layer_of(net, i)->type) { /* those that Darknet has no words for */
+    switch (layer_of(net, i)->type) { /* types that Darknet has no name for */
     case UPSAMPLE:
         return "upsample";
     case ISEG:
@@ -253,7 +253,7 @@ int cmn_net_label_class(const struct cmn_net *net, int class)
 {
     const layer *l = layer_of(net, cmn_tree_detector(cmn_network(net)));
 
-    /* The map ends with a number that is no class. */
+    /* The map ends with a number that is not a class. */
     for (int i = 0; l->map && i < class; i++) {
         if (l->map[i] < 0 || l->map[i] >= l->classes) {
             return -1;
@@ -377,7 +377,7 @@ float *cmn_net_save_batch(const struct cmn_net *net)
     float *saved;
 
     if (!cmn_tree.keeps_batch) {
-        return NULL; /* each step has memory of its own for them */
+        return NULL; /* each step has its own memory for them */
     }
     saved = cmn_malloc(inputs + truths, sizeof *saved);
     memcpy(saved, n->input, inputs * sizeof *saved);

@@ -1,8 +1,8 @@
-/* The network that is trained or evaluated, without the struct of the Darknet that it is made of.
+/* The network that is trained or evaluated, as a handle that hides Darknet's struct.
  *
- * Other rooms know `struct cmn_net` alone. hooks/ makes it from Darknet's struct
- * (engine/darknet_net.h). All calls are local and blocking. A layer is named by its index, 0 to
- * cmn_net_layers() - 1. */
+ * Other rooms know only `struct cmn_net`. hooks/ makes it from Darknet's struct
+ * (engine/darknet_net.h). All functions are local and blocking. A layer is identified by its index,
+ * 0 to cmn_net_layers() - 1. */
 #ifndef CMN_NET_H
 #define CMN_NET_H
 
@@ -15,101 +15,107 @@ struct cmn_net;
 
 int cmn_net_layers(const struct cmn_net *net);
 
-/* The type of a layer, e.g. "connected". Static. */
+/* Returns the type of a layer, e.g. "connected". Static. */
 const char *cmn_net_layer_name(const struct cmn_net *net, int layer);
 
-/* Images of a micro-batch on this rank. A step of a sequence counts as an image. */
+/* Returns the images of a micro-batch on this rank. A step of a sequence counts as an image. */
 int cmn_net_batch(const struct cmn_net *net);
 
-/* The layers' memory has room for as many images as the cfg gave this rank; n is at most that. */
+/* Sets the images of a micro-batch on this rank. The layers' memory has room for as many images as
+ * the cfg gave this rank; n must not be larger. */
 void cmn_net_set_batch(struct cmn_net *net, int n);
 
-/* Micro-batches of a step. */
+/* Returns the micro-batches of a step. */
 int cmn_net_subdivisions(const struct cmn_net *net);
 
-/* Images of a sequence, 1 for networks without time_steps. */
+/* Returns the images of a sequence, 1 for networks without time_steps. */
 int cmn_net_time_steps(const struct cmn_net *net);
 
-/* The first layer that takes several images as one sequence, or -1. */
+/* Returns the first layer that processes several images as one sequence, or -1. */
 int cmn_net_first_recurrent_layer(const struct cmn_net *net);
 
-/* Whether an image's loss depends on the other images of its micro-batch. */
+/* Returns whether an image's loss depends on the other images of its micro-batch. */
 int cmn_net_compares_images(const struct cmn_net *net);
 
-/* Whether a sample may hold other images of the list than the one with which it begins, as mosaic
- * and mixup make them. */
+/* Returns whether a sample may contain other images of the list besides the one with which it
+ * begins, as with mosaic and mixup. */
 int cmn_net_draws_images(const struct cmn_net *net);
 
-/* Floats of one image's input and labels. */
+/* Return the floats of one image's input and labels. */
 size_t cmn_net_inputs(const struct cmn_net *net);
 size_t cmn_net_truths(const struct cmn_net *net);
 
-/* Pixels of the input. random=1 in the cfg makes trainers change them. */
+/* Pixels of the input. With `random` in the cfg, trainers change them. */
 struct cmn_net_size {
     int width, height;
 };
 struct cmn_net_size cmn_net_size(const struct cmn_net *net);
 
-/* Nothing happens when the network has that size already. Input, labels and outputs become
- * undefined. */
+/* Resizes the network's input; does nothing if it has that size already. Input, labels and outputs
+ * become undefined. */
 void cmn_net_resize(struct cmn_net *net, struct cmn_net_size size);
 
-/* Whether a training may have brought the network to this size: it has it now, or random=1 draws
- * it, in this cfg or as it was. 0, or -1 with a reason: the sizes that it may have. */
+/* Checks whether a training may have brought the network to this size: it has that size now, or
+ * `random` of this cfg or of an earlier version of it can draw the size. Returns 0, or -1 with a
+ * reason that names the allowed sizes. */
 int cmn_net_check_size(const struct cmn_net *net, struct cmn_net_size size);
 
-/* Resizes where random=1 of this cfg draws that size. */
+/* Resizes the network if `random` of this cfg can draw that size. */
 void cmn_net_resize_as_drawn(struct cmn_net *net, struct cmn_net_size size);
 
-/* Whether the update is Adam's. */
+/* Returns whether the update uses Adam. */
 int cmn_net_uses_adam(const struct cmn_net *net);
 
-/* A key of the cfg that makes the update another one than momentum's or Adam's, or NULL. Static. */
+/* Returns a key of the cfg that makes the update different from momentum's and Adam's, or NULL.
+ * Static. */
 const char *cmn_net_own_update(const struct cmn_net *net);
 
-/* By what the gradients on a GPU are multiplied until that update; 1: by nothing. */
+/* Returns the loss scale: the factor by which gradients on a GPU are multiplied until the update; 1
+ * if they are not scaled. */
 double cmn_net_loss_scale(const struct cmn_net *net);
 
-/* Whether a layer's outputs depend on images of earlier micro-batches. */
+/* Returns whether a layer's outputs depend on images of earlier micro-batches. */
 int cmn_net_looks_back(const struct cmn_net *net);
 
-/* A key of the cfg by which Darknet rejects labels as earlier micro-batches had them, or NULL.
- * Static. */
+/* Returns the keys of the cfg by which Darknet rejects labels, depending on earlier micro-batches,
+ * or NULL. Static. */
 const char *cmn_net_follows(const struct cmn_net *net);
 
-/* Whether Darknet keeps averages of the weights by itself (ema_alpha). */
+/* Returns whether Darknet itself keeps averages of the weights (ema_alpha). */
 int cmn_net_averages(const struct cmn_net *net);
 
-/* Whether labels and output hold one value for each class, so that right answers can be
+/* Returns whether labels and output have one value for each class, so that right answers can be
  * counted. */
 int cmn_net_classifies(const struct cmn_net *net);
 
-/* Whether any layer computes a loss. */
+/* Returns whether any layer computes a loss. */
 int cmn_net_has_loss(const struct cmn_net *net);
 
-/* The number of classes of a detector's boxes; -1: it is none. */
+/* Returns the number of classes of a detector's boxes, or -1 if the network is not a detector. */
 int cmn_net_detected_classes(const struct cmn_net *net);
 
-/* The class by which a detector knows the class of a label: another one where its cfg has map=. -1: none of
- * its classes. */
+/* Returns the detector's class for the class of a label: the cfg's map= may change it. Returns -1
+ * if it is none of the detector's classes. */
 int cmn_net_label_class(const struct cmn_net *net, int class);
 
-/* Whether the last layer finds boxes, or the one before those that Darknet may have behind it. */
+/* Returns whether the network is a detector: its last layer finds boxes, or, in a Darknet that
+ * allows other layers behind it, an earlier one does. */
 int cmn_net_detects(const struct cmn_net *net);
 
-/* The number of classes whose boxes a layer finds; -1: it finds no boxes. */
+/* Returns the number of classes of the boxes that a layer finds, or -1 if it finds no boxes. */
 int cmn_net_box_classes(const struct cmn_net *net, int layer);
 
 /* ---- progress of the training ---- */
 
-/* Images that the network has been trained with, of all ranks and runs. Weights files keep it. */
+/* The number of images that the network was trained with, over all ranks and runs. Weights files
+ * contain it. */
 size_t cmn_net_seen(const struct cmn_net *net);
 void cmn_net_set_seen(struct cmn_net *net, size_t seen);
 
-/* Steps that the images seen amount to: Darknet's number of the iteration. */
+/* Returns the number of steps that the images seen amount to: Darknet's iteration number. */
 size_t cmn_net_iteration(const struct cmn_net *net);
 
-/* Updates so far; Adam corrects its bias with it. Weights files do not keep it. */
+/* The number of updates so far; Adam corrects its bias with it. Weights files do not contain it. */
 int cmn_net_updates(const struct cmn_net *net);
 void cmn_net_set_updates(struct cmn_net *net, int updates);
 
@@ -117,44 +123,47 @@ void cmn_net_set_updates(struct cmn_net *net, int updates);
 int cmn_net_last_iteration(const struct cmn_net *net);
 void cmn_net_set_last_iteration(struct cmn_net *net, int iteration);
 
-/* Whether the last iteration is done. */
+/* Returns whether the last iteration is done. */
 int cmn_net_training_ended(const struct cmn_net *net);
 
-/* The current iteration becomes the last: Darknet's trainers end their loop and save. */
+/* Makes the current iteration the last one: Darknet's trainers then end their loop and save. */
 void cmn_net_stop_after_this_iteration(struct cmn_net *net);
 
 /* ---- learning rate ---- */
 
-/* learning_rate of the cfg, before its policy changes it. */
+/* The learning_rate of the cfg, before its policy changes it. */
 float cmn_net_learning_rate(const struct cmn_net *net);
 void cmn_net_scale_learning_rate(struct cmn_net *net, float factor);
 
-/* Iterations of the warm-up (burn_in); 0: none. */
+/* Returns the iterations of the warm-up (burn_in), or 0 without one. */
 int cmn_net_burn_in(const struct cmn_net *net);
 
-/* Trainers print the rate after each step, and policy=random draws a number for that. Draws it;
- * nothing happens with other policies. */
+/* Draws a random number from the generator if policy=random, because trainers do so when they print
+ * the rate after each step. Does nothing with other policies. */
 void cmn_net_draw_random_rate(struct cmn_net *net);
 
 /* ---- the micro-batch that was just computed ---- */
 
-/* The sum of the images' losses. NaN in a network without a loss. */
+/* Returns the sum of the images' losses, or NaN in a network without a loss. */
 float cmn_net_loss(const struct cmn_net *net);
 
-/* Images whose largest output is that of their label; 0 unless cmn_net_classifies(). */
+/* Returns the number of images whose largest output is that of their label; 0 unless
+ * cmn_net_classifies(). */
 int cmn_net_count_right(const struct cmn_net *net);
 
-/* A copy of input and labels, which the caller frees by restoring them. In between the network
- * may be resized, and back. */
+/* save returns a copy of input and labels, which restore copies back and frees. In between the
+ * network may be resized, and resized back. save returns NULL, and restore does nothing with it, if
+ * each step has its own memory for them. */
 float *cmn_net_save_batch(const struct cmn_net *net);
 void cmn_net_restore_batch(struct cmn_net *net, float *saved);
 
 /* ---- files ---- */
 
-/* What a cfg's weights files are called: its file name up to the first dot. */
+/* Writes to `name` what a cfg's weights files are called: the cfg's file name up to the first
+ * dot. */
 void cmn_net_name(const char *cfg, char *name, size_t bytes);
 
-/* Writes the weights as Darknet's weights files hold them. The caller asks ferror(). */
+/* Writes the weights in the format of Darknet's weights files. The caller checks ferror(). */
 void cmn_net_write_weights(struct cmn_net *net, FILE *out);
 
 #endif

@@ -10,7 +10,7 @@
 #include "engine/net.h"
 
 enum {
-    WHOLE = 4096, /* floats up to which a matrix is scanned whole */
+    WHOLE = 4096, /* matrices of at most this many floats are scanned whole */
     CHUNK = 1024  /* floats that one vector loop scans */
 };
 #define EXPONENT UINT32_C(0x7f800000)
@@ -23,8 +23,8 @@ static uint32_t bits_of(const float *x)
     return bits & UINT32_C(0x7fffffff);
 }
 
-/* The largest of the floats' bits without sign: those of infinity are above all finite ones,
- * those of NaN above these. */
+/* Returns the largest of the floats' bits without their sign: the bits of infinity are above those
+ * of all finite numbers, the bits of NaN above those of infinity. */
 CMN_VECTORS static int32_t largest(const float *x, size_t n)
 {
     int32_t most = 0;
@@ -81,7 +81,8 @@ int cmn_nonfinite_gradient(const struct cmn_tensor *t, struct cmn_nonfinite *fou
     return 0;
 }
 
-/* Tensors are listed from the last layer to the first. */
+/* The list begins with the last layer, so a later match is in a lower layer; within a layer the
+ * first match counts. */
 int cmn_nonfinite_tensor(const struct cmn_gradients *g, enum cmn_tensor_kind kind,
                          struct cmn_nonfinite *found)
 {
@@ -137,8 +138,8 @@ void cmn_nonfinite_say(const struct cmn_net *net, const struct cmn_nonfinite *fo
     }
 }
 
-/* Whether x, which holds `each` floats of each image, has a NaN or infinity. *image becomes the
- * first such image, or -1 when all have one: layers that mix images spread them. */
+/* Returns whether x, with `each` floats per image, has a NaN or infinity. *image becomes the first
+ * such image, or -1 if all images have one: layers that mix images spread it to all. */
 static int in_images(const float *x, size_t each, size_t images, long *image)
 {
     size_t bad = 0, first = 0;
@@ -163,7 +164,7 @@ void cmn_nonfinite_origin(const struct cmn_gradients *g, const struct cmn_net *h
     text[0] = '\0';
     *image = -1;
     if (g->on_gpu) {
-        return; /* input and outputs lie in the GPU's memory */
+        return; /* input and outputs are in the GPU's memory */
     }
     if (cmn_nonfinite_tensor(g, CMN_WEIGHT, &found)) {
         cmn_nonfinite_say(handle, &found, what, sizeof what);

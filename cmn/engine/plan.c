@@ -22,8 +22,8 @@ void cmn_plan_device(int device)
 
 /* ---- memory ---- */
 
-/* The blocks of memory that hold something for each image. Layers may share a block: dropout has
- * that of the layer before it. */
+/* The memory blocks that hold something for each image. Layers may share a block: dropout uses that
+ * of the layer before it. */
 struct blocks {
     const void **at;
     size_t n, room;
@@ -79,8 +79,7 @@ static void add_own(struct blocks *b, const layer *l)
                          l->c_cpu,
                          l->dc_cpu,
                          l->binary_input};
-    int locked =
-        gpu_index >= 0 && cmn_tree_finds_boxes(l); /* page-locked: malloc knows none of it */
+    int locked = gpu_index >= 0 && cmn_tree_finds_boxes(l); /* page-locked, so not from malloc() */
 
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
         if (!locked || (own[i] != l->output && own[i] != l->delta)) {
@@ -139,7 +138,7 @@ static int by_address(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Bytes of what the network has for the images of a micro-batch. */
+/* Returns the bytes that the network has allocated for the images of a micro-batch. */
 static size_t batch_bytes(const network *net)
 {
     struct blocks b = {0};
@@ -181,7 +180,8 @@ struct cmn_plan cmn_plan_net(const struct cmn_net *which, size_t allocated)
 {
     const network *net = cmn_network((struct cmn_net *)which);
     size_t now = cmn_plan_allocated(), batch = batch_bytes(net);
-    size_t bytes = now > allocated ? now - allocated : 0; /* more may have been freed since */
+    /* more may have been freed since than was allocated */
+    size_t bytes = now > allocated ? now - allocated : 0;
     size_t workspace = net->workspace && gpu_index < 0 ? malloc_usable_size(net->workspace) : 0;
 
     return (struct cmn_plan){

@@ -4,18 +4,20 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* A block has as many multiplications at least, about 50 us of a core: waking a thread takes less.
- * Its rows or columns are a multiple of what the kernels of OpenBLAS take at once. */
+/* A block has at least BLOCK_WORK multiplications, which take about 50 us on one core: waking a
+ * thread takes less. Its number of rows or columns is a multiple of UNIT, what the kernels of
+ * OpenBLAS process together, except in the last block. */
 enum { BLOCK_WORK = 1 << 20, UNIT = 48, LEAST = 2 * UNIT };
 
 static struct {
-    int open, threads;    /* the caller's included */
-    pthread_mutex_t user; /* one product at a time has the threads */
-    pthread_mutex_t lock; /* of what follows */
+    int open, threads;    /* threads includes the caller */
+    pthread_mutex_t user; /* one product at a time uses the threads */
+    pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t work, done;
     pthread_t thread[CMN_PRODUCT_BLOCKS - 1];
     struct cmn_product product;
-    int blocks, next, finished; /* of the product: the next one that nobody computes */
+    /* Blocks of the product: their number, the next one to compute, and how many are done. */
+    int blocks, next, finished;
     int ends;
 } pool = {.user = PTHREAD_MUTEX_INITIALIZER,
           .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -37,7 +39,7 @@ static int begin_of(int length, int i, int blocks)
     return i == blocks ? length : (int)((long long)length * i / blocks / UNIT * UNIT);
 }
 
-/* Block i: rows of A and C, or columns of B and C. */
+/* Computes block i: rows of A and C if m > n, else columns of B and C. */
 static void compute(const struct cmn_product *p, int i, int blocks)
 {
     const float *a = p->a, *b = p->b;
@@ -60,7 +62,7 @@ static void compute(const struct cmn_product *p, int i, int blocks)
 
 /* ---- threads ---- */
 
-/* Computes one block; the lock is held before and after. */
+/* Computes the next block. The lock is held before and after, and released while it computes. */
 static void take_block(void)
 {
     struct cmn_product product = pool.product;
@@ -96,12 +98,12 @@ void cmn_products_open(int threads)
     cmn_products_close();
     pool.open = 1;
     pool.threads = threads < 1 ? 1 : threads > CMN_PRODUCT_BLOCKS ? CMN_PRODUCT_BLOCKS : threads;
-    /* Signals are for the threads that were there before. */
+    /* The new threads block all signals, so that the existing threads handle them. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 0; i < pool.threads - 1; i++) {
         if (pthread_create(&pool.thread[i], NULL, help, NULL)) {
-            pool.threads = i + 1; /* fewer give the same bits */
+            pool.threads = i + 1; /* fewer threads give the same bits */
         }
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -10,10 +10,10 @@
 #include "engine/darknet_tree.h"
 #include "mpi/device.h"
 
-enum { STATES = 3 }; /* of a layer, at most */
+enum { STATES = 3 }; /* the most states of a layer */
 
-/* On the GPU a simple recurrent layer keeps its state, too; on the CPU each step of its
- * training begins with 0. */
+/* Lists the states of a layer and returns their number. On the GPU a simple recurrent layer keeps
+ * its state, too; on the CPU each step of its training begins with 0. */
 static int states_of(const struct cmn_net *net, const layer *l,
                      struct cmn_recurrent_state state[STATES])
 {
@@ -65,7 +65,8 @@ int cmn_recurrent_state_at(const struct cmn_net *net, int i, struct cmn_recurren
             state->layer = k;
             state->which = i;
             state->n = (size_t)l->outputs;
-            /* Each other layer has one step for its batch. */
+            /* In a layer that keeps outputs, `batch` includes the time steps; in all others it does
+             * not. */
             state->sequences = (size_t)(cmn_tree_keeps_outputs(l) ? l->batch / l->steps : l->batch);
             return 1;
         }
@@ -121,7 +122,8 @@ void cmn_recurrent_state_zero(const struct cmn_net *net)
         memset(s.at, 0, floats_of(&s) * sizeof *s.at);
     }
     cmn_recurrent_state_push(net);
-    /* It counts in predictions alone: each step of a training begins with 0. */
+    /* On the CPU the state of simple recurrent layers matters only in predictions: each step of a
+     * training sets it to 0. */
     for (int i = 0; i < cmn_network(net)->n; i++) {
         const layer *l = &cmn_network(net)->layers[i];
         size_t n = (size_t)(l->type == CRNN ? l->hidden : l->type == RNN ? l->outputs : 0);

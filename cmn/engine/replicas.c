@@ -21,7 +21,8 @@ enum { STATISTICS_TAG = 9 };
 
 /* ---- equal from the start ---- */
 
-/* Compares the tensors first: theirs is the most useful difference to report. */
+/* Writes the text that ranks compare. The tensors come first, because a difference between them is
+ * the most useful one to report. */
 static char *describe(const struct cmn_gradients *g, const struct cmn_net *net, const char *options)
 {
     char *text = NULL;
@@ -85,8 +86,8 @@ void cmn_replicas_broadcast(const struct cmn_gradients *g, struct cmn_net *net,
 
 /* ---- averages ---- */
 
-/* As cmn_batch_norm_merge(), but variances are added up as means are: the averages of ranks that
- * all count the same. */
+/* Adds up the counts, means and variances of the parts: a replacement of cmn_batch_norm_merge() for
+ * plain means over ranks that all have the same weight. */
 static void add(double *into, const double *const *part, int parts, size_t n)
 {
     for (size_t i = 0; i <= 2 * n; i++) {
@@ -102,10 +103,13 @@ static int is_mean(const struct cmn_tensor *t)
     return t->kind == CMN_STATISTIC && !strcmp(t->name, "rolling_mean");
 }
 
-/* What all ranks have of n filters, merged, in `room` or `mine`: each has as many doubles as
- * describe them. By a binomial tree: after the round of `step`, rank r, a multiple of 2 step, has
- * what ranks r to r + 2 step - 1 had. So a rank receives ceil(log2 N) times what it has, needs
- * memory for three, and the order of the ranks decides the bits, which are rank 0's everywhere. */
+/* Merges the statistics of n filters over all ranks, and returns them in `room` or `mine`, which
+ * have cmn_batch_norm_doubles(n) doubles each.
+ *
+ * A binomial tree reduces to rank 0, then rank 0 broadcasts the result. After the round of `step`,
+ * rank r, a multiple of 2 * step, has merged the statistics of the ranks r to r + 2 * step - 1. So
+ * a rank receives at most ceil(log2 N) times the statistics' bytes, and needs memory for three of
+ * them. The order of the ranks decides the bits, which are rank 0's everywhere. */
 static double *merge_over_ranks(double *mine, double *room, size_t n, int plain,
                                 const struct cmn_topology *t)
 {
@@ -131,7 +135,7 @@ static double *merge_over_ranks(double *mine, double *room, size_t n, int plain,
     return mine;
 }
 
-/* All layers at once: the means of all of them, then the squares. */
+/* Merges all layers together: the means of all of them come first, then the squares. */
 void cmn_replicas_average_statistics(const struct cmn_gradients *g, const struct cmn_topology *t)
 {
     size_t n = cmn_gradients_floats(g, CMN_STATISTIC) / 2, doubles = cmn_batch_norm_doubles(n);
@@ -237,7 +241,7 @@ enum {
 
 struct replica {
     char host[sizeof((struct cmn_topology *)0)->host];
-    uint64_t all; /* hash of the hashes */
+    uint64_t all; /* hash of the tensors' hashes */
 };
 
 static uint64_t hash_tensor(const struct cmn_tensor *t, struct cmn_nonfinite *bad)
@@ -267,7 +271,7 @@ static size_t hash_on_cpu(const struct cmn_gradients *g, uint64_t *hash, struct 
     return n;
 }
 
-/* The number of the gradient whose weights x are, or -1. */
+/* Returns the number of the gradient whose weights x are, or -1. */
 static int gradient_of(const struct cmn_gradients *g, const struct cmn_tensor *x)
 {
     for (int i = 0; i < g->exchange.tensors; i++) {
@@ -278,8 +282,8 @@ static int gradient_of(const struct cmn_gradients *g, const struct cmn_tensor *x
     return -1;
 }
 
-/* The weights stay there, unless one of them is NaN or infinite. What has no gradient is on the
- * host alone. */
+/* Hashes the weights on the GPU. They are pulled only if one of them is NaN or infinite. Weights
+ * without a gradient are hashed in the host's memory. */
 static size_t hash_on_gpu(const struct cmn_gradients *g, uint64_t *hash, struct cmn_nonfinite *bad)
 {
     uint64_t *there = cmn_calloc((size_t)g->exchange.tensors + 1, sizeof *there);
@@ -300,7 +304,8 @@ static size_t hash_on_gpu(const struct cmn_gradients *g, uint64_t *hash, struct 
     return n;
 }
 
-/* One allreduce finds the maximum of the hashes and, by their complements, the minimum. */
+/* Returns whether all ranks have the same hash. One allreduce finds the maximum of the hashes and,
+ * by their complements, the minimum. */
 static int same_everywhere(uint64_t hash, const struct cmn_topology *t)
 {
     uint64_t most[2] = {hash, ~hash};
@@ -309,7 +314,7 @@ static int same_everywhere(uint64_t hash, const struct cmn_topology *t)
     return most[0] == ~most[1];
 }
 
-/* The lowest of those ranks whose weights most ranks have. */
+/* Returns the lowest rank of the largest group of ranks with equal weights. */
 static int find_usual(const struct replica *replica, int ranks)
 {
     int best = 0, votes = 0;
@@ -327,7 +332,8 @@ static int find_usual(const struct replica *replica, int ranks)
     return best;
 }
 
-/* The first layer's first tensor in which a rank differs from `usual`, as an index of the list. */
+/* Returns the index of the tensor in which some rank differs from `usual`: the first one of the
+ * lowest such layer. */
 static int find_tensor(const struct cmn_gradients *g, const uint64_t *hash, int ranks, int usual,
                        size_t n)
 {
@@ -380,7 +386,7 @@ static int say_who(const struct cmn_gradients *g, const struct cmn_net *net,
                     cmn_net_layer_name(net, g->tensor[i].layer));
 }
 
-/* Each rank tells each other one all that it has found. */
+/* Allgathers the hashes and hosts of all ranks, and records the difference as the reason. */
 static int find_difference(const struct cmn_gradients *g, const struct cmn_net *net,
                            const struct cmn_topology *t, const uint64_t *mine, size_t n,
                            uint64_t all)

@@ -1,4 +1,4 @@
-/* From Darknet's layers to a list of tensors, and copies of the tensors of a kind. */
+/* Lists the tensors of Darknet's layers, and copies all tensors of a kind. */
 #include "engine/gradients.h"
 
 #include <math.h>
@@ -19,11 +19,11 @@ struct tensor_list {
     struct cmn_tensor *tensor;
     int n, room, on_gpu;
     const network *net;
-    int updates; /* whether Darknet updates the layer that is being listed */
+    int updates; /* 1: Darknet updates the layer that is being listed */
 };
 
 #ifdef GPU
-/* Darknet's fields for the same tensor on the host and on the GPU. */
+/* Offsets in struct layer of the host's and the GPU's pointer to the same tensor. */
 static const struct {
     const char *name;
     size_t host, device;
@@ -50,7 +50,8 @@ static const struct {
 };
 #endif
 
-/* Where the GPU has what the host has at `at`, in the field of that name; NULL: nowhere. */
+/* Returns the GPU's counterpart of the pointer `at`, which is the field of that name; NULL if there
+ * is none. */
 static float **field_of(const char *name, float **at)
 {
     float **device = NULL;
@@ -68,7 +69,8 @@ static float **field_of(const char *name, float **at)
     return device;
 }
 
-/* Darknet keeps some tensors, like the scales of binary weights, on the host alone: NULL. */
+/* Does the same as field_of(), but returns NULL if the GPU's pointer is NULL: Darknet keeps some
+ * tensors, e.g. the scales of binary weights, only on the host. */
 static float **device_of(const char *name, float **at)
 {
     float **device = field_of(name, at);
@@ -76,7 +78,7 @@ static float **device_of(const char *name, float **at)
     return device && *device ? device : NULL;
 }
 
-/* Returns the new entry, or NULL when there is nothing to add. */
+/* Appends a tensor. Returns the new entry, or NULL if there is nothing to add. */
 static struct cmn_tensor *add(struct tensor_list *list, enum cmn_tensor_kind kind, int layer_index,
                               const char *part, const char *name, float **at, size_t n)
 {
@@ -93,14 +95,14 @@ static struct cmn_tensor *add(struct tensor_list *list, enum cmn_tensor_kind kin
     *t = (struct cmn_tensor){
         .kind = kind, .layer = layer_index, .part = part, .name = name, .at = at, .n = n};
     if (list->on_gpu) {
-        /* The flat buffer gives moments to layers that have none there. */
+        /* The flat buffer allocates moments for layers that have none on the GPU. */
         t->device = kind == CMN_MOMENT ? field_of(name, at) : device_of(name, at);
     }
     return t;
 }
 
-/* Rows of the matrix that n weights are: one for each output. [local] has weights of its own
- * for each place, and no matrix. */
+/* Returns the rows of the matrix that n weights form, one for each output; 0 if they form none.
+ * [local] has weights of its own for each place, and no matrix. */
 static int rows_of(const layer *l, size_t n)
 {
     int rows = l->type == CONNECTED ? l->outputs : l->type == DECONVOLUTIONAL ? l->c : l->n;
@@ -111,7 +113,8 @@ static int rows_of(const layer *l, size_t n)
                : 0;
 }
 
-/* On a GPU both lie there, and Darknet's update keeps the weights of convolutions within a limit. */
+/* Finds the GPU's copies of the weights of gradient t and of their moments, and Darknet's limit for
+ * the weights of convolutions. Ends the job if the gradient or its weights are not on the GPU. */
 static void find_on_gpu(struct cmn_tensor *t, layer *l)
 {
     const struct {
@@ -163,7 +166,8 @@ static void add_statistic(struct tensor_list *list, const layer *l, int index, c
     struct cmn_tensor *t = add(list, kind, index, part, name, at, n);
     double keeps = cmn_tree_rolling_keeps(l);
 
-    if (t) { /* the parts of a recurrent layer see each step of a sequence apart */
+    /* The sub-layers of a recurrent layer update their statistics in each step of a sequence. */
+    if (t) {
         t->keeps = keeps;
         for (int i = 1; part[0] && i < list->net->layers[index].steps; i++) {
             t->keeps *= keeps;
@@ -171,8 +175,8 @@ static void add_statistic(struct tensor_list *list, const layer *l, int index, c
     }
 }
 
-/* One layer that holds `weights` weights and `outs` outputs with a bias each. Darknet sets
- * nweights and nbiases for some types only, so the caller knows the sizes by type. */
+/* Adds one layer with `weights` weights, and `outs` outputs with a bias each. Darknet sets nweights
+ * and nbiases only for some types, so the caller computes the sizes by type. */
 static void add_layer(struct tensor_list *list, layer *l, int index, const char *part,
                       size_t weights, size_t outs)
 {
@@ -221,8 +225,8 @@ static void add_parts(struct tensor_list *list, const struct cmn_tree_part *part
     }
 }
 
-/* By type, never by which pointers are set: yolo and region keep anchors in `biases` and
- * `bias_updates`, and they must not be summed. */
+/* Adds a layer's tensors by its type, not by which pointers are set: yolo and region keep anchors
+ * in `biases` and `bias_updates`, and these must not be summed. */
 static void add_by_type(struct tensor_list *list, layer *l, int index)
 {
     size_t places = (size_t)l->out_w * (size_t)l->out_h;
@@ -264,7 +268,7 @@ void cmn_gradients_list(struct cmn_gradients *g, struct cmn_net *net)
     struct tensor_list list = {.net = n, .on_gpu = cmn_net_on_gpu(net)};
     const char *name;
     float **followed;
-    /* The cfg's [net] was asked about when it was read. */
+    /* [net] of the cfg was checked when it was read; this checks the layers. */
     const char *why = cmn_tree_refusal(&(network){.n = n->n, .layers = n->layers}, NULL);
 
     if (why) {
@@ -290,7 +294,8 @@ double cmn_gradients_variance_less(void)
 
 /* ---- copies ---- */
 
-/* Weights that lie in the host's block are copied with it. */
+/* Returns whether the tensor is inside the block of the host's weights, which is copied as a
+ * whole. */
 static int in_block(const struct cmn_gradients *g, const struct cmn_tensor *t)
 {
     uintptr_t at = (uintptr_t)*t->at, begin = (uintptr_t)g->host_weights;

@@ -1,4 +1,5 @@
-/* What is AlexeyAB's Darknet's alone. Its functions get networks by value; copies share layers. */
+/* The functions of darknet_tree.h for AlexeyAB's Darknet. Its functions take networks by value;
+ * copies share their layers. */
 #include "engine/darknet_tree.h"
 
 #include <stdlib.h>
@@ -36,7 +37,8 @@ static int shares_weights(const network *net)
     return 0;
 }
 
-/* Whether a layer, of those that are read, has a stream that the exchange would not wait for. */
+/* Returns whether a layer, of those that are read already, uses a stream that the exchange would
+ * not wait for. */
 static int has_streams(const network *net)
 {
     for (int i = 0; i < net->n; i++) {
@@ -49,7 +51,7 @@ static int has_streams(const network *net)
     return 0;
 }
 
-/* Whether the loader's sequences are as long as those of the network, in all of the training. */
+/* Returns whether the loader's sequences are as long as the network's during the whole training. */
 static int whole_sequences(const network *net)
 {
     int whole = net->sequential_subdivisions == net->subdivisions;
@@ -66,8 +68,7 @@ enum { has_opencv = 1 };
 enum { has_opencv = 0 };
 #endif
 
-/* The one table of what -cmn cannot keep its promises with; docs/use/alexeyab.md has the same
- * rows. */
+/* The only table of what does not work with -cmn; docs/use/alexeyab.md has the same rows. */
 const char *cmn_tree_refusal(const network *net, char *const *words)
 {
     static const network none;
@@ -76,7 +77,7 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
     int on_gpu = cmn_device_built() && gpu_index >= 0;
     int steps = n->time_steps > 1 ? n->time_steps : 1;
     const struct {
-        const char *key; /* of the cfg, or an option, or a command */
+        const char *key; /* key of the cfg, option, or command */
         int on;
         const char *why;
     } refused[] = {
@@ -153,7 +154,7 @@ int cmn_tree_predicts_only(const network *net)
 
 int cmn_tree_wrote(int revision)
 {
-    return revision != 0; /* 5 */
+    return revision != 0; /* AlexeyAB's Darknet writes 5 */
 }
 
 const char *cmn_tree_layer_name(LAYER_TYPE type)
@@ -165,7 +166,7 @@ const char *cmn_tree_layer_name(LAYER_TYPE type)
         return "conv_lstm";
     case HISTORY:
         return "history";
-    case REORG_OLD: /* as in cfgs */
+    case REORG_OLD: /* cfgs call it so */
         return "reorg";
     case REORG:
         return "reorg3d";
@@ -186,7 +187,7 @@ int cmn_tree_saves_biases(const layer *l)
     return 1;
 }
 
-/* set_batch_network() would free the workspace that the trainer's copy has, too. */
+/* set_batch_network() would free the workspace, which the trainer's copy uses, too. */
 void cmn_tree_set_batch(network *net, int n)
 {
     net->batch = n;
@@ -200,7 +201,7 @@ void cmn_tree_update_copy(network *copy, const network *net)
     copy->workspace = net->workspace;
 }
 
-/* A resize leaves net->inputs as it is. */
+/* A resize does not change net->inputs. */
 size_t cmn_tree_inputs(const network *net)
 {
     size_t image = (size_t)net->w * (size_t)net->h * (size_t)net->c;
@@ -218,8 +219,8 @@ size_t cmn_tree_truths(const network *net)
     return (size_t)net->outputs;
 }
 
-/* Both sides times or divided by `random` of the last layer that finds boxes, 1.4 where that is 1;
- * plus resize_step, rounded to multiples of it. */
+/* Both sides are multiplied or divided by `random` of the last layer that finds boxes (by 1.4 if it
+ * is 1), then resize_step is added and they are rounded to multiples of it. */
 struct cmn_tree_sizes cmn_tree_random_sizes(const network *net)
 {
     const layer *last = &net->layers[cmn_tree_detector(net)];
@@ -242,13 +243,14 @@ struct cmn_tree_sizes cmn_tree_earlier_sizes(const network *net)
     return cmn_tree_random_sizes(net);
 }
 
-/* On the CPU its update is SGD's. */
+/* On the CPU the update is always SGD's. */
 int cmn_tree_uses_adam(const network *net, int on_gpu)
 {
     return net->adam && on_gpu;
 }
 
-/* What update_network_gpu() and the layers' updates do besides momentum and weight decay. */
+/* Returns the key that makes the update of a layer on a GPU do more than momentum and weight decay,
+ * or NULL. */
 static const char *own_update_of(const layer *l)
 {
     return l->burnin_update                      ? "burnin_update"
@@ -270,7 +272,7 @@ const char *cmn_tree_own_update(const network *net, int on_gpu)
         return NULL;
     }
     if (net->adam) {
-        return "adam=1"; /* of convolutions alone, with a count of updates in each layer */
+        return "adam=1"; /* Adam only for convolutions, with a count of updates per layer */
     }
     for (int i = 0; i < net->n && !key; i++) {
         key = own_update_of(&net->layers[i]);
@@ -337,7 +339,7 @@ int cmn_tree_compares_images(const network *net)
     return net->contrastive;
 }
 
-/* Appends `words`, and ", " before all but the first. */
+/* Appends `words`, after ", " if there is text before. */
 static void add_word(char *text, size_t bytes, const char *words)
 {
     size_t n = strlen(text);
@@ -345,7 +347,7 @@ static void add_word(char *text, size_t bytes, const char *words)
     snprintf(text + n, bytes - n, "%s%s", n ? ", " : "", words);
 }
 
-/* Keys of the layers and of [net] that only the code for GPUs reads. */
+/* Lists the keys of the layers and of [net] that only the code for GPUs reads. */
 static void list_keys(const network *net, char *text, size_t bytes)
 {
     struct {
@@ -362,7 +364,7 @@ static void list_keys(const network *net, char *text, size_t bytes)
         keys[3].on |= l->train_only_bn != 0;
         keys[4].on |= l->dont_update != 0;
         keys[5].on |= l->clip != 0;
-        keys[6].on |= l->type == GRU; /* its backward is empty */
+        keys[6].on |= l->type == GRU; /* its backward pass is empty */
     }
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         if (keys[i].on) {
@@ -398,14 +400,14 @@ int cmn_tree_finds_boxes(const layer *l)
     return l->type == YOLO || l->type == GAUSSIAN_YOLO || l->type == REGION || l->type == DETECTION;
 }
 
-/* A contrastive layer comes behind it. */
-/* It ends where a file is too short, and its commands ask for one. */
+/* The job ends if a weights file is too short, and this Darknet's commands require one. */
 int cmn_tree_has_weights(const network *net)
 {
     (void)net;
     return 1;
 }
 
+/* A contrastive layer may follow the layer that finds boxes. */
 int cmn_tree_detector(const network *net)
 {
     int i = net->n - 1;
@@ -416,7 +418,7 @@ int cmn_tree_detector(const network *net)
     return i;
 }
 
-/* Not those before stopbackward=1. */
+/* Layers before stopbackward=1 are not updated. */
 int cmn_tree_updates(const layer *l)
 {
     return l->train || !l->onlyforward;
@@ -489,7 +491,7 @@ double cmn_tree_rolling_keeps(const layer *l)
     return gpu_index >= 0 ? .99 : l->type == CONNECTED ? (double).95F : .9;
 }
 
-/* Its kernels divide by the count. */
+/* The kernels for GPUs divide by the count. */
 double cmn_tree_variance_less(void)
 {
     return gpu_index < 0;
@@ -517,7 +519,7 @@ void cmn_tree_add_losses(network *net)
 
 /* ---- images and predictions ---- */
 
-/* Nothing ends its array. */
+/* Darknet's array has no NULL at the end, so one is appended. */
 char **cmn_tree_names(const char *file, int *n)
 {
     char **names = get_labels_custom((char *)file, n);
@@ -536,7 +538,7 @@ unsigned char *cmn_tree_load_pixels(const char *path, int channels, int *w, int 
     return pixels;
 }
 
-/* As its validate_classifier_single() does it. */
+/* Does the same as Darknet's validate_classifier_single(). */
 image cmn_tree_crop_centre(image whole, int w, int h)
 {
     image resized = resize_min(whole, w);
@@ -557,7 +559,8 @@ int cmn_tree_letterboxes(const network *net)
 
 #ifdef CUDNN_HALF
 
-/* The training does so before each micro-batch, and the weights have changed since. */
+/* Converts the weights to 16 bits, because they have changed since the training did so before its
+ * last micro-batch. */
 static void halve_weights(const network *net)
 {
     for (int i = 0; i < net->n; i++) {

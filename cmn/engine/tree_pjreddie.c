@@ -1,4 +1,4 @@
-/* What is pjreddie's Darknet's alone. */
+/* The functions of darknet_tree.h for pjreddie's Darknet. */
 #include "engine/darknet_tree.h"
 
 #include <string.h>
@@ -78,7 +78,7 @@ size_t cmn_tree_truths(const network *net)
     return (size_t)net->truths;
 }
 
-/* As detector train draws them, and classifier train. */
+/* These are the sizes that `detector train` and `classifier train` draw. */
 struct cmn_tree_sizes cmn_tree_random_sizes(const network *net)
 {
     const layer *last = &net->layers[net->n - 1];
@@ -341,7 +341,7 @@ void cmn_tree_predict(network *net, float *input, float *truth)
     net->delta = before.delta;
 }
 
-/* Each forward pass does. */
+/* Each forward pass copies the output to the host. */
 void cmn_tree_fetch_output(const network *net)
 {
     (void)net;
@@ -363,7 +363,7 @@ detection *cmn_tree_boxes(network *net, int w, int h, float score, float hierarc
 
 void cmn_tree_label_file(const char *image, char *name)
 {
-    /* As fill_truth_detection does it. */
+    /* The replacements are those of fill_truth_detection(). */
     static const char *const change[][2] = {
         {"images", "labels"}, {"JPEGImages", "labels"}, {"raw", "labels"}, {".jpg", ".txt"},
         {".png", ".txt"},     {".JPG", ".txt"},         {".JPEG", ".txt"}};
