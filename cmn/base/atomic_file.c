@@ -18,7 +18,7 @@
 
 /* `pattern` is the suffix of temporary names, and `probe` the prefix of probe files. */
 static const char pattern[] = ".XXXXXX.part", probe[] = ".cmn-probe-";
-enum { RANDOM = 6, ENDS = 5 }; /* random letters, and the length of ".part" */
+enum { RANDOM = 6, ENDS = 5 }; /* the number of random letters, and the length of ".part" */
 
 /* Returns the permissions that the umask leaves to a new file. Reads the umask from /proc, because
  * umask(2) can only read it by changing it for all threads. */

@@ -79,7 +79,7 @@ static unsigned long long number_in(const char *file, unsigned long long otherwi
     return value;
 }
 
-/* Returns the number behind `name` at the beginning of a line, or 0. */
+/* Returns the number after `name` at the beginning of a line, or 0. */
 static unsigned long long entry_of(const char *file, const char *name)
 {
     unsigned long long value = 0;

@@ -2,7 +2,7 @@
  *
  * Calls of cmn.h and waits leave their status here, in memory that the ranks of a node share as
  * soon as they have such memory. An update is a few stores. Phases and waits are those of the main
- * thread: calls from other threads are ignored, unless a comment says "thread-safe". */
+ * thread: calls by which other threads would begin or end one are ignored. */
 #ifndef CMN_STATUS_H
 #define CMN_STATUS_H
 

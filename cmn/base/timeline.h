@@ -14,7 +14,7 @@ enum cmn_span_kind {
     CMN_SPAN_ENCODE,   /* number: shard */
     /* number: bucket, from begin to end, in the background; -1: all gradients, blocking */
     CMN_SPAN_EXCHANGE,
-    CMN_SPAN_WAIT, /* for other ranks or the link */
+    CMN_SPAN_WAIT, /* waiting for other ranks or the link */
     CMN_SPAN_UPDATE,
     CMN_SPAN_VALIDATE,
     CMN_SPAN_SAVE,

@@ -25,7 +25,7 @@ void cmn_arguments_drop_elsewhere(int *argc, char **argv);
  * before all other functions. */
 void cmn_arguments_none_elsewhere(void);
 
-/* Returns option i of those, and sets *note to what to use instead. Returns NULL behind the last
+/* Returns option i of those, and sets *note to what to use instead. Returns NULL after the last
  * option. */
 const char *cmn_arguments_elsewhere(int i, const char **note);
 

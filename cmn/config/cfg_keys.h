@@ -30,7 +30,7 @@ int cmn_cfg_key_elsewhere(const char *key);
 int cmn_cfg_keys_elsewhere(const struct cmn_cfg_file *cfg, char *text, size_t bytes);
 
 /* A list of lines about keys without effect; it lasts as long as the process. cmn_cfg_keys_add()
- * adds a copy of a line. cmn_cfg_keys_at() returns line i, from 0, and NULL behind the last one. */
+ * adds a copy of a line. cmn_cfg_keys_at() returns line i, from 0, and NULL after the last one. */
 void cmn_cfg_keys_add(const char *line);
 const char *cmn_cfg_keys_at(int i);
 

@@ -18,7 +18,7 @@ struct cmn_cfg_number {
     const char *unit, *help;
 };
 
-/* Returns row i of the table, or NULL behind the last one. The rows of a section follow each
+/* Returns row i of the table, or NULL after the last one. The rows of a section follow each
  * other. */
 const struct cmn_cfg_number *cmn_cfg_number_at(int i);
 

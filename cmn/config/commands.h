@@ -28,7 +28,7 @@ struct cmn_command {
  * in pjreddie's are refused from now on. Must be called before all other functions. */
 void cmn_commands_in_both(const char *whose);
 
-/* Returns row i of the table, or NULL behind the last one. */
+/* Returns row i of the table, or NULL after the last one. */
 const struct cmn_command *cmn_command_at(int i);
 
 /* Returns the command that the arguments name. Never NULL: for an unknown one, returns a row that

@@ -11,7 +11,7 @@
 #include "base/log.h"
 
 /* WORD_OR_RANK is like WORD, but the last word of `range` may be followed by a colon and a whole
- * number from `low` to `high`, which goes to the field behind the word's. */
+ * number from `low` to `high`, which goes to the field after the word's. */
 enum kind { WORD, WORD_OR_RANK, SWITCH, NUMBER, REAL, TEXT };
 
 enum { DEFAULT_RANK = 4 };
@@ -260,7 +260,7 @@ static int has_words(const struct option *option)
     return option->kind == WORD || option->kind == WORD_OR_RANK || option->kind == SWITCH;
 }
 
-/* Returns whether word `index` of the option may have a number behind it. */
+/* Returns whether word `index` of the option may have a number after it. */
 static int has_rank(const struct option *option, long index)
 {
     const char *last = strrchr(option->range, ',') + 2;
@@ -387,7 +387,7 @@ static int read_word(const struct option *option, const char *value, const char 
                     other ? "?" : "");
 }
 
-/* Does the same as read_word(), and sets *rank to the number behind the word, or to the default. */
+/* Does the same as read_word(), and sets *rank to the number after the word, or to the default. */
 static int read_word_or_rank(const struct option *option, const char *value, const char *where,
                              long *number, long *rank)
 {

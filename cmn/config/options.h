@@ -117,7 +117,7 @@ int cmn_options_idle(const struct cmn_options *o, const char *evaluator);
 
 /* Local. Splits a value of cmn_timeline, FILE or FILE:STEPS: copies the file's name to `file`
  * (CMN_TEXT bytes), and returns the number of latest steps that the value asks for. Returns 100
- * without STEPS, and 0 if STEPS is not 1 to 1000000. STEPS are the digits behind the last colon, if
+ * without STEPS, and 0 if STEPS is not 1 to 1000000. STEPS are the digits after the last colon, if
  * only digits follow it. */
 long cmn_options_timeline(const char *value, char *file);
 
@@ -128,7 +128,7 @@ int cmn_options_print(const struct cmn_options *o, char *text, size_t bytes);
 /* Local. Writes the value of an existing key as text. */
 void cmn_options_value(const struct cmn_options *o, const char *key, char *text, size_t bytes);
 
-/* Local. Returns the current word of a key whose values are words, without a number behind it. It
+/* Local. Returns the current word of a key whose values are words, without a number after it. It
  * is valid until the thread's next call. */
 const char *cmn_options_word(const struct cmn_options *o, const char *key);
 

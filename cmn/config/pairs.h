@@ -40,7 +40,7 @@ struct cmn_pair {
     const char *why, *instead; /* clauses: why they exclude each other, and what to do */
 };
 
-/* Returns row i of the table, or NULL behind the last one. */
+/* Returns row i of the table, or NULL after the last one. */
 const struct cmn_pair *cmn_pairs_at(int i);
 
 /* Checks the pairs of two keys. Returns 0, or -1 with a reason that names both keys, why they

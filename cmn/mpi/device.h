@@ -45,7 +45,7 @@ void *cmn_device_stream(void);
 int cmn_device_write(float *device, const float *host, size_t n);
 int cmn_device_read(float *host, const float *device, size_t n);
 
-/* Local, not blocking, queued behind Darknet's work. Copy n floats within the GPU's memory, or zero
+/* Local, not blocking, queued after Darknet's work. Copy n floats within the GPU's memory, or zero
  * them. Return 0, or -1 with a reason. */
 int cmn_device_copy(float *device, const float *from_device, size_t n);
 int cmn_device_zero(float *device, size_t n);
@@ -61,13 +61,13 @@ int cmn_device_mail_open(struct cmn_device_mail **mail, size_t floats);
 void cmn_device_mail_close(struct cmn_device_mail *mail);
 
 /* Blocks only until the floats that were sent before have arrived. Copies n floats to `device`,
- * behind the work that Darknet has queued, and before what it queues next. */
+ * after the work that Darknet has queued, and before what it queues next. */
 int cmn_device_mail_send(struct cmn_device_mail *m, float *device, const float *host, size_t n);
 
 /* Blocking. Reads n floats that no queued work is still to write. Waits for no other work. */
 int cmn_device_mail_fetch(struct cmn_device_mail *m, float *host, const float *device, size_t n);
 
-/* Not blocking. Asks for n floats as they are behind the work that Darknet has queued, and zeroes
+/* Not blocking. Asks for n floats as they are after the work that Darknet has queued, and zeroes
  * them afterwards. */
 int cmn_device_mail_ask(struct cmn_device_mail *m, float *device, size_t n);
 
@@ -90,7 +90,7 @@ int cmn_device_follow(void *stream, void *other);
 
 /* Local, not blocking, queued on `stream`. Copies n floats to page-locked memory of the CPU
  * (`to_host`), or from there to the GPU. Records *event (a cudaEvent_t, created if it is NULL)
- * behind the copy. Returns 0, or -1 with a reason. cmn_device_event_close() takes NULL, too. */
+ * after the copy. Returns 0, or -1 with a reason. cmn_device_event_close() takes NULL, too. */
 int cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n, int to_host,
                            void **event);
 void cmn_device_event_close(void *event);

@@ -17,7 +17,7 @@ struct text {
     int error;
 };
 
-/* Reads a whole file. Leaves room for one more byte behind the text. */
+/* Reads a whole file. Leaves room for one more byte after the text. */
 static struct text read_all(const char *name)
 {
     struct text text = {NULL, 0, 0};

@@ -53,7 +53,7 @@ enum {
  * = momentum * u; g = 0. Without velocity, g becomes momentum * u. A limit other than 0 bounds the
  * weights. */
 struct cmn_kernel_sgd {
-    float *weights, *velocity, *sums; /* blocks of n floats; velocity may be NULL */
+    float *weights, *velocity, *sums; /* n floats each; velocity may be NULL */
     const unsigned short *tensor;
     const float *scale, *rate, *decay, *limit; /* of each tensor */
     float momentum;
@@ -77,8 +77,8 @@ int cmn_kernel_adam(const struct cmn_kernel_adam *k, void *stream);
 int cmn_kernel_nonfinite(float *found, const unsigned short *tensor, const float *x, size_t from,
                          size_t to, void *stream);
 
-/* Sums the squares of each tensor in CMN_KERNEL_PARTS partial sums. Tensor t has n[t] floats behind
- * x + at[t], and its partial sums go to part[t * CMN_KERNEL_PARTS + p]. The order of the additions
+/* Sums the squares of each tensor in CMN_KERNEL_PARTS partial sums. Tensor t has n[t] floats from x
+ * + at[t] on, and its partial sums go to part[t * CMN_KERNEL_PARTS + p]. The order of the additions
  * depends only on n[t]. */
 int cmn_kernel_squares(double *part, const float *x, const size_t *at, const size_t *n, int tensors,
                        void *stream);

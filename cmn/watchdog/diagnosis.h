@@ -12,7 +12,7 @@ enum cmn_rank_state {
     CMN_RANK_STOPPED,     /* by a signal */
     CMN_RANK_TRACED,      /* by a debugger; such a rank is never unresponsive */
     CMN_RANK_BLOCKED,     /* in the kernel, where no signal reaches it */
-    CMN_RANK_DEAD,        /* it has not said that it ends */
+    CMN_RANK_DEAD,        /* it has died without having said that it ends */
     CMN_RANK_UNREACHABLE, /* its host does not answer */
     CMN_RANK_UNHEARD,     /* its host answers, but no watchdog there sends heartbeats */
     CMN_RANK_UNKNOWN,     /* no heartbeat of it has ever come */
