@@ -16,11 +16,12 @@
 
 #include "base/log.h"
 
-/* Suffix of temporary names; the patched Darknet writes weights in the same way. */
+/* `pattern` is the suffix of temporary names, and `probe` the prefix of probe files. */
 static const char pattern[] = ".XXXXXX.part", probe[] = ".cmn-probe-";
-enum { RANDOM = 6, ENDS = 5 }; /* random letters, and the length of ".part" */
+enum { RANDOM = 6, ENDS = 5 }; /* the number of random letters, and the length of ".part" */
 
-/* From /proc, because umask(2) reads the mask only by changing it for all threads. */
+/* Returns the permissions that the umask leaves to a new file. Reads the umask from /proc, because
+ * umask(2) can only read it by changing it for all threads. */
 static unsigned rights(void)
 {
     FILE *status = fopen("/proc/self/status", "r");
@@ -38,14 +39,14 @@ static unsigned rights(void)
     return 0666 & ~mask;
 }
 
-/* Where a link to the open file leads to it, without a name or with one. */
+/* Writes the path under /proc that leads to the open file, whether it has a name or not. */
 static void link_of(int fd, char link[32])
 {
     snprintf(link, 32, "/proc/self/fd/%d", fd);
 }
 
-/* Gives a file without a name a temporary one: a link cannot take the place of another file. 0, or
- * -1 with errno. */
+/* Gives an unnamed file a temporary name. linkat() never replaces another file. Returns 0, or -1
+ * with errno. */
 static int name_it(int fd, const char *file, char *name, size_t bytes)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
@@ -75,7 +76,7 @@ int cmn_atomic_commit_as(int fd, const char *name, const char *file, unsigned mo
     char given[PATH_MAX];
     int reason;
 
-    fchmod(fd, mode); /* some file systems have no rights */
+    fchmod(fd, mode); /* Some file systems have no permissions, so errors are ignored. */
     if (!name[0]) {
         if (name_it(fd, file, given, sizeof given)) {
             return -1;
@@ -96,7 +97,8 @@ int cmn_atomic_commit(int fd, const char *name, const char *file)
     return cmn_atomic_commit_as(fd, name, file, rights());
 }
 
-/* Whether a name is a temporary one. *stem: the length of the name that the file is to take. */
+/* Returns whether `name` is a temporary name. Sets *stem to the length of the name that the file is
+ * to take. */
 static int is_temporary(const char *name, size_t *stem)
 {
     size_t length = strlen(name), tail = sizeof pattern - 1;
@@ -113,7 +115,7 @@ static int is_temporary(const char *name, size_t *stem)
     return 1;
 }
 
-/* A kind of file that trainings write: its temporary files are surely ours. */
+/* Returns whether trainings write files of this kind: their temporary files are surely ours. */
 static int is_result(const char *file, const void *unused)
 {
     static const char *const kind[] = {".weights", ".backup", ".txt", ".png", ".dot", ".json"};
@@ -134,8 +136,8 @@ static int is_same(const char *file, const void *name)
     return !strcmp(file, name);
 }
 
-/* Temporary files of the folder that are older than `seconds`, have no writer, and were to become
- * a file for which is() says yes. */
+/* Removes the folder's temporary files that are older than `seconds` (0: of any age), have no
+ * writer, and were to become a file for which is() returns true. */
 static void sweep(const char *folder, int (*is)(const char *file, const void *of), const void *of,
                   int seconds)
 {
@@ -173,7 +175,7 @@ static void sweep(const char *folder, int (*is)(const char *file, const void *of
     }
 }
 
-/* Seconds: a slow writer may be between creating and locking its file. */
+/* Seconds. A slow writer may still be between creating its file and locking it. */
 enum { PATIENCE = 60 };
 
 void cmn_atomic_sweep(const char *folder)
@@ -187,7 +189,8 @@ void cmn_atomic_sweep_of(const char *folder, int (*is)(const char *file, const v
     sweep(folder, is, of, 0);
 }
 
-/* Not all file systems have files without a name, and it takes /proc to give one a name. */
+/* Returns the descriptor of an unnamed file, or -1. Some file systems have no unnamed files, and
+ * giving one a name takes /proc. */
 static int open_unnamed(const char *folder)
 {
     int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -221,7 +224,8 @@ int cmn_atomic_open(const char *file, char *name, size_t bytes)
         fd = mkostemps(name, ENDS, O_CLOEXEC);
     }
     if (fd >= 0) {
-        flock(fd, LOCK_EX | LOCK_NB); /* keeps other processes from sweeping it */
+        /* The lock keeps other processes from sweeping the file. */
+        flock(fd, LOCK_EX | LOCK_NB);
     }
     return fd;
 }

@@ -1,10 +1,10 @@
-/* Time. */
+/* clock: a monotonic clock. */
 #ifndef CMN_CLOCK_H
 #define CMN_CLOCK_H
 
 #include <time.h>
 
-/* Seconds of a clock that never jumps. */
+/* Returns the seconds of a clock that never jumps. */
 static inline double cmn_clock(void)
 {
     struct timespec t;

@@ -10,7 +10,8 @@ extern char **environ;
 
 #define PREFIX "CMN_DEBUG_"
 
-/* The words of a variable are separated by ", "; NULL for a number from `low` to `high`. */
+/* `words` are the allowed words, separated by ", ". It is NULL for a number from `low` to
+ * `high`. */
 static const struct variable {
     const char *name, *words;
     double low, high;
@@ -35,7 +36,8 @@ static const struct variable *find(const char *name)
     return NULL;
 }
 
-/* NULL if it is not set. An empty value is as good as none: a shell sets NAME= for one command. */
+/* Returns NULL if the variable is not set. An empty value counts as unset, because a shell can
+ * clear a variable for one command only by NAME=. */
 static const char *value_of(const char *name)
 {
     char full[64];
@@ -61,7 +63,7 @@ static int word_index(const char *words, const char *value)
     return 0;
 }
 
-/* The number, or 0 if `value` is none that the table allows. */
+/* Returns the number, or 0 if the table does not allow `value`. */
 static double number(const struct variable *v, const char *value)
 {
     char *end = NULL;

@@ -12,7 +12,8 @@ static void end_process(const char *message, int lost)
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
 
-    pthread_mutex_lock(&once); /* never released: several threads may fail, and one speaks */
+    /* The lock is never released: several threads may fail, and only one prints. */
+    pthread_mutex_lock(&once);
     fflush(stdout);
     fprintf(stderr, "%s\n", message);
     _exit(lost ? CMN_EXIT_LOST : CMN_EXIT_WRONG);
@@ -30,9 +31,9 @@ static _Noreturn void end_with(int lost, const char *format, va_list args)
     char message[1024];
 
     vsnprintf(message, sizeof message, format, args);
-    cmn_printable(message); /* names of files and hosts are in it */
+    cmn_printable(message); /* It holds names of files and hosts. */
     end_job(message, lost);
-    end_process(message, lost); /* the handler must not return, and this must not either */
+    end_process(message, lost); /* This is only reached if the handler returns. */
     __builtin_unreachable();
 }
 

@@ -9,31 +9,32 @@
 
 #include "base/simd.h"
 
-/* Integer arithmetic, apart from two float operations whose operands and results are never
- * subnormal: so neither the instruction set nor flushing subnormals to zero changes a bit. */
+/* The casts use integer arithmetic, except for two float operations whose operands and results are
+ * never subnormal. So neither the instruction set nor flushing subnormals to zero changes a bit. */
 
-/* Floats that are cast at once. Explicit vectors, because compilers do not vectorise a float
- * addition in a branch. A comparison of vectors sets all bits of a lane or none. */
+/* LANES floats are cast together. The vectors are explicit because compilers do not vectorise a
+ * float addition in a branch. A comparison of vectors sets all bits of a lane or none. */
 enum { LANES = 8 };
 typedef uint32_t lanes __attribute__((vector_size(LANES * sizeof(uint32_t))));
 typedef float floats __attribute__((vector_size(LANES * sizeof(float))));
 typedef uint16_t halves __attribute__((vector_size(LANES * sizeof(uint16_t))));
 
-/* Of 32 bits. */
+/* These are bit patterns of 32-bit floats. */
 #define SIGN 0x80000000U
 #define INFINITE 0x7f800000U
 #define QUIET 0x00400000U
-/* The largest fp16, 65504; the smallest normal one, 2^-14; and 0.5. Floats near 0.5 are 2^-24
- * apart, as the subnormals of fp16 are, so adding 0.5 rounds to one of them. */
+/* These are the largest fp16, 65504; the smallest normal fp16, 2^-14; and 0.5. Floats from 0.5 to 1
+ * are 2^-24 apart, as are the subnormals of fp16, so adding 0.5 rounds to one of them. */
 #define LARGEST_FP16 0x477fe000U
 #define NORMAL_FP16 0x38800000U
 #define HALF 0x3f000000U
-/* The difference of the exponents' biases, and an exponent of one. */
+/* BIAS is the difference between the biases of the exponents of fp32 and fp16, and ONE an exponent
+ * of one. */
 #define BIAS (112U << 23)
 #define ONE (1U << 23)
 #define LARGEST_BF16 0x7f7fffffU
 
-/* Macros, because the calling convention of vectors depends on the instruction set. */
+/* These are macros because the calling convention of vectors depends on the instruction set. */
 #define PICK(condition, yes, no) (((lanes)(condition) & (yes)) | (~(lanes)(condition) & (no)))
 #define ALL(value) ((lanes){} + (value))
 
@@ -101,8 +102,8 @@ CONVERT(encode_bf16, uint16_t, halves, float, lanes, TO_BF16)
 CONVERT(decode_fp16, float, lanes, uint16_t, halves, FROM_FP16)
 CONVERT(decode_bf16, float, lanes, uint16_t, halves, FROM_BF16)
 
-/* Casts with the processor's own instructions: returns how many of the n floats it took. The
- * loops above take the rest. */
+/* These functions cast with the processor's own instructions and return how many of the n floats
+ * they cast. The loops above cast the rest. */
 #ifdef __x86_64__
 #define F16C __attribute__((target("avx2,f16c")))
 

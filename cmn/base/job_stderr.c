@@ -34,7 +34,8 @@ void cmn_job_stderr_write(const char *text, size_t bytes)
         if (written < 0 && errno == EINTR) {
             continue;
         }
-        if (written < 0 && errno == EAGAIN) { /* a full pipe that somebody has made non-blocking */
+        /* The pipe is full, and somebody has made it non-blocking. */
+        if (written < 0 && errno == EAGAIN) {
             struct pollfd to = {.fd = kept, .events = POLLOUT};
             if (poll(&to, 1, 1000) > 0) {
                 continue;
@@ -54,7 +55,7 @@ void cmn_job_event_identity(int rank, const char *host)
     snprintf(self.host, sizeof self.host, "%s", host);
 }
 
-/* Quotes a string for JSON, without what does not fit. */
+/* Quotes a string for JSON. Drops what does not fit into `bytes`. */
 static void quote(char *to, size_t bytes, const char *text)
 {
     size_t n = 0;
@@ -90,7 +91,8 @@ void cmn_job_event(const char *kind, long iteration, const char *text)
     quote(in, sizeof in, phase);
     quote(host, sizeof host, self.host);
     quote(said, sizeof said, text);
-    /* One write of less than PIPE_BUF: no other process's output comes between. */
+    /* The line is shorter than PIPE_BUF and written by one write(), so that no other process's
+     * output comes between. */
     n = snprintf(line, sizeof line,
                  "cmn-event:%.20s {\"kind\":\"%s\",\"rank\":%d,\"host\":%s,\"phase\":%s,"
                  "\"iteration\":%ld,\"text\":%s}\n",

@@ -15,8 +15,9 @@
 
 /* ---- what launchers say ---- */
 
-/* Variables that a launcher gives to each process that it starts. The first row whose variables exist
- * counts: where mpiexec runs under Slurm, Slurm's own describe mpiexec's daemons. */
+/* The variables that each launcher gives to the processes that it starts. The first row whose
+ * variables exist counts: where mpiexec runs under Slurm, Slurm's own variables describe mpiexec's
+ * daemons. */
 static const struct launcher {
     const char *size, *rank;
 } launchers[] = {
@@ -26,7 +27,8 @@ static const struct launcher {
     {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
 };
 
-/* The same for the job's name: PMIx's is that of Open MPI's launchers and of srun --mpi=pmix. */
+/* The variables that name the job; the first one that exists counts. Open MPI's launchers and srun
+ * --mpi=pmix set PMIx's. */
 static const char *const names[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "SLURM_JOB_ID",
                                     "PMI_JOBID"};
 
@@ -119,12 +121,13 @@ static int has_address(int family)
 }
 
 /* Open MPI 5.0 prints two lines of "Unable to find reachable pairing" for any two ranks of a host
- * that has IPv6: its TCP compares the address with itself, and finds it elsewhere. Nothing is lost
- * by that, as ranks of a host do not use TCP. Where a host has IPv4 as well, TCP is given that
- * alone.
+ * that has IPv6, because its TCP compares the address with itself and finds it elsewhere. Nothing
+ * is lost by that, as the ranks of a host do not use TCP. If a host has IPv4 as well, TCP is given
+ * only that.
  *
- * And a rank that loses its connection to one that has died aborts at once: the launcher would hear
- * of that at times before it hears of the death, and name nobody. So it waits for a second. */
+ * A rank that loses its connection to a dead rank aborts immediately. The launcher sometimes hears
+ * of the abort before it hears of the death, and then names nobody. So the rank waits for a
+ * second. */
 void cmn_launcher_prepare(const char *library)
 {
     const char *include = cmn_launcher_networks();
@@ -159,7 +162,8 @@ enum cmn_launcher_kind cmn_launcher_above(pid_t *pid)
     };
     struct cmn_process p;
 
-    /* Up to the first process, which is mpiexec itself in a container that runs nothing else. */
+    /* The loop goes up to process 1, which is mpiexec itself in a container that runs nothing
+     * else. */
     for (*pid = cmn_launcher_takes_output() ? getppid() : 0; *pid > 0; *pid = p.parent) {
         if (cmn_process_read(*pid, &p)) {
             break;
@@ -174,9 +178,9 @@ enum cmn_launcher_kind cmn_launcher_above(pid_t *pid)
     return CMN_NO_LAUNCHER;
 }
 
-/* Seconds, in a process of its own that mpiexec knows nothing of, waits for nothing of, and does
- * not kill. Open MPI's mpiexec waits for the far daemons at the first SIGTERM, and at a second one
- * soon after it ends what runs on this host, takes its files away and ends. */
+/* Takes up to some seconds, in a process of its own that mpiexec does not know, wait for or kill.
+ * At the first SIGTERM, Open MPI's mpiexec waits for the daemons of other hosts. At a second one
+ * soon afterwards it ends what runs on this host, removes its files and ends. */
 static void end_by_force(pid_t mpiexec)
 {
     enum { BETWEEN_MS = 300, LAST_MS = 2000 };

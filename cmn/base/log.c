@@ -82,7 +82,7 @@ int cmn_fail_in(const char *format, ...)
     return lost ? cmn_fail_lost("%s", whole) : cmn_fail("%s", whole);
 }
 
-/* Bytes of the character at s; 0: it is not to be printed. */
+/* Returns the number of bytes of the character at s, or 0 if it must not be printed. */
 static int character(const unsigned char *s)
 {
     int n = *s < 0x80 ? 1 : *s < 0xc2 ? 0 : *s < 0xe0 ? 2 : *s < 0xf0 ? 3 : *s < 0xf5 ? 4 : 0;
@@ -95,7 +95,7 @@ static int character(const unsigned char *s)
     if (n == 1) {
         return *s >= ' ' && *s != 127;
     }
-    /* C1, and what is longer than it needs to be. */
+    /* C1 controls and overlong encodings must not be printed. */
     return ((*s == 0xc2 || *s == 0xe0) && s[1] < 0xa0) || (*s == 0xf0 && s[1] < 0x90) ? 0 : n;
 }
 

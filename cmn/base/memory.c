@@ -72,14 +72,14 @@ static unsigned long long number_in(const char *file, unsigned long long otherwi
 
     if (in) {
         if (fscanf(in, "%llu", &value) != 1) {
-            value = otherwise; /* "max" */
+            value = otherwise; /* The file says "max". */
         }
         fclose(in);
     }
     return value;
 }
 
-/* The number behind `name` at the begin of a line, or 0. */
+/* Returns the number after `name` at the beginning of a line, or 0. */
 static unsigned long long entry_of(const char *file, const char *name)
 {
     unsigned long long value = 0;
@@ -98,7 +98,7 @@ static unsigned long long entry_of(const char *file, const char *name)
     return value;
 }
 
-/* Files of a control group of memory: version 1, version 2. */
+/* The files of a memory control group, of version 1 and of version 2. */
 static const struct {
     const char *most, *taken, *details, *cache;
 } file_of[] = {
@@ -124,8 +124,8 @@ static unsigned long long left_in(const char *folder, int v2)
     return most > taken ? most - taken : 0;
 }
 
-/* The group itself and all above it: each may limit. In a container the path may be that on the
- * host, of which only the last folder, or none, is there. */
+/* Looks at the group itself and at all groups above it, since each may set a limit. In a container
+ * the path may be the one on the host, of which only the last folder, or none, exists here. */
 static unsigned long long left_up_from(const char *root, const char *path, int v2)
 {
     unsigned long long left = ULLONG_MAX, here;
@@ -145,7 +145,7 @@ static unsigned long long left_up_from(const char *root, const char *path, int v
     }
 }
 
-/* Whether a list by commas holds "memory". */
+/* Returns whether a comma-separated list contains "memory". */
 static int has_memory(const char *controllers)
 {
     const char *at = strstr(controllers, "memory");

@@ -23,7 +23,8 @@ static struct in6_addr ipv6(const struct cmn_nic *nic)
     return v6.sin6_addr;
 }
 
-/* Fills *nic; 0: the address is of no use to other hosts, or of another family. */
+/* Fills *nic and returns 1. Returns 0 if the address is of no use to other hosts, or of another
+ * family. */
 static int take(struct cmn_nic *nic, const struct ifaddrs *i, int family)
 {
     sa_family_t has = i->ifa_addr ? i->ifa_addr->sa_family : AF_UNSPEC;

@@ -18,14 +18,14 @@
 #include "base/log.h"
 
 static int own_rank, job_size;
-static int own_socket =
-    -1; /* here another rank of this host says that it has written a fatal message */
+/* Another rank of this host reports here that it has written a fatal message. */
+static int own_socket = -1;
 
 static int bind_to(const char *what, int number, int type);
 
-/* Opens a rank's log and writes a first line, by which the next training knows it again. What an earlier
- * attempt has written stays, and so does what a running job writes, while a second one is started and
- * refused. The descriptor, or -1 with a reason. */
+/* Opens a rank's log and writes a first line, by which the next training recognises the file.
+ * Appends: the output of an earlier attempt stays, and so does that of a running job while a second
+ * one is started and refused. Returns the descriptor, or -1 with a reason. */
 static int open_log(const char *name, int rank, int size)
 {
     static const char first[] = "output of rank ", what[] = "cmn_rank_logs:";
@@ -55,7 +55,8 @@ void cmn_output_open(int rank, int size, const char *folder)
 
     if (!job_size) {
         cmn_job_stderr_open();
-        /* Darknet prints its lines in parts; another rank's fatal message must not land in one. */
+        /* Darknet prints its lines in parts, and another rank's fatal message must not land inside
+         * one. */
         setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
         own_rank = rank;
         job_size = size;
@@ -91,7 +92,8 @@ void cmn_output_open(int rank, int size, const char *folder)
     memcpy(open_now, name, sizeof name);
 }
 
-/* An address without a file, which nothing outlives: of this user's job, and `what`. 0 without a
+/* Fills an abstract address, which has no file, so nothing of it remains when the process ends. It
+ * is made of the user, the job, `what` and `number`. Returns its length, or 0 without a
  * launcher. */
 static socklen_t address_of(struct sockaddr_un *address, const char *what, int number)
 {
@@ -110,8 +112,8 @@ static socklen_t address_of(struct sockaddr_un *address, const char *what, int n
     return (socklen_t)length + (socklen_t)offsetof(struct sockaddr_un, sun_path) + 1;
 }
 
-/* A socket with that address, which belongs to the first process that binds it and is free again
- * when that process ends; or -1. */
+/* Returns a socket with that address, or -1 with errno. The address belongs to the first process
+ * that binds it, and is free again when that process ends. */
 static int bind_to(const char *what, int number, int type)
 {
     struct sockaddr_un address;
@@ -128,9 +130,9 @@ static int bind_to(const char *what, int number, int type)
     return fd;
 }
 
-static int told; /* that the job ends because of a fatal message */
+static int told; /* a fatal message has been written */
 
-/* Messages of other users count for nothing. */
+/* Returns whether a rank has reported a fatal message. Messages of other users do not count. */
 static int was_told(void)
 {
     union {
@@ -160,8 +162,8 @@ static int was_told(void)
     return 1;
 }
 
-/* Whether a process of this user has bound the address for fatal messages: anybody may bind any
- * address, but nobody can lie about who listens there. */
+/* Returns whether a process of this user has bound the address for fatal messages. Anybody may bind
+ * any address, but SO_PEERCRED tells who listens there. */
 static int ours_has_bound(void)
 {
     const struct timespec while_waiting = {0, 10000000};
@@ -170,7 +172,8 @@ static int ours_has_bound(void)
     struct ucred owner = {.uid = (uid_t)-1};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), known = 0;
 
-    /* Its owner needs a moment between binding and listening, or ends, but tells us first. */
+    /* The owner needs a moment between binding and listening. If it ends meanwhile, it has told us
+     * first. */
     for (int i = 0; i < 100 && fd >= 0 && !known && !was_told(); i++) {
         known = !connect(fd, (struct sockaddr *)&address, length) || errno == EAGAIN;
         if (!known) {
@@ -196,8 +199,10 @@ static int first_on_host(void)
     return errno != EADDRINUSE || !ours_has_bound();
 }
 
-/* The address is free again when its owner has ended. Ranks that notice only its end were told
- * before. Returns how many ranks could not be told; -1 before anything is known of them. */
+/* Tells the other ranks of this host that this process has written a fatal message. The address for
+ * fatal messages is free again when its owner ends, so a rank that notices only that end must have
+ * been told before. Returns how many ranks could not be told; -1 before the size of the job is
+ * known. */
 static int tell_others(void)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -208,7 +213,8 @@ static int tell_others(void)
         socklen_t length = address_of(&address, "rank", i);
         if (i != own_rank && length) {
             ssize_t sent = sendto(fd, "", 1, 0, (struct sockaddr *)&address, length);
-            left -= sent == 1 || errno == EAGAIN; /* its queue is full of the same */
+            /* EAGAIN: its queue is full of such messages. */
+            left -= sent == 1 || errno == EAGAIN;
         }
     }
     close(fd);
@@ -238,7 +244,7 @@ int cmn_output_watched(void)
     snprintf(path, sizeof path, "/proc/%d/fd/1", (int)getppid());
     fd = open(path, O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
-        return 0; /* started by a daemon of another host */
+        return 0; /* A daemon started it: mpiexec is on another host. */
     }
     watched = isatty(fd);
     close(fd);
@@ -249,15 +255,16 @@ int cmn_output_fatal(const char *line, int node)
 {
     char text[2100];
 
-    /* If the first node meets the same error, the job ends meanwhile. */
+    /* If the first node meets the same error, it ends the job meanwhile. */
     if (node > 0) {
         sleep(CMN_OTHER_NODES_WAIT);
     }
-    /* The first one may have said it and ended between the two questions: it told us before. */
+    /* The first rank may print its message and end between was_told() and first_on_host(). It tells
+     * us before it ends, so was_told() is asked again. */
     if (was_told() || !first_on_host() || was_told()) {
         return 0;
     }
-    /* A progress bar may stand on the line. */
+    /* Clears the line, on which a progress bar may stand. */
     snprintf(text, sizeof text, "%s%s", cmn_output_watched() ? "\r\033[K" : "", line);
     cmn_job_stderr_write(text, strlen(text));
     tell_others();

@@ -19,13 +19,14 @@ int cmn_process_read(pid_t pid, struct cmn_process *p)
     n = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[n] = '\0';
-    end = strrchr(text, ')'); /* "PID (NAME) STATE PARENT": the name may have anything in it */
-    /* The state is field 3, the parent 4, the beginning 22. */
+    /* The text is "PID (NAME) STATE PARENT …", and NAME may contain anything. */
+    end = strrchr(text, ')');
+    /* The state is field 3, the parent field 4, and the start time field 22. */
     if (!end || sscanf(end,
                        ") %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
                        "%*s %llu",
                        &p->state, &p->parent, &p->began) != 3) {
-        errno = ESRCH; /* it has ended meanwhile */
+        errno = ESRCH; /* The process has ended meanwhile. */
         return -1;
     }
     *end = '\0';

@@ -6,7 +6,7 @@
 static uint64_t seed_of_job;
 static uint64_t common, own;
 static _Thread_local uint64_t named;
-/* NULL in a new thread: only the main thread may touch the shared streams. */
+/* This is NULL in a new thread, since only the main thread may touch the shared streams. */
 static _Thread_local uint64_t *stream;
 
 static uint64_t mix(uint64_t z)
@@ -83,5 +83,5 @@ unsigned long cmn_random_draw_seed(void)
     if (fd >= 0) {
         close(fd);
     }
-    return (bits & 0x7fffffff) | 1; /* 0 asks for a drawn one */
+    return (bits & 0x7fffffff) | 1; /* A seed of 0 asks for a drawn one. */
 }

@@ -8,7 +8,7 @@
 
 #include "base/simd.h"
 
-/* Floats that are summed at once: they stay in the first-level cache while the next buffer is
+/* BLOCK floats are summed together: they stay in the first-level cache while the next buffer is
  * added. */
 enum { BLOCK = 1024 };
 
@@ -19,7 +19,7 @@ CMN_VECTORS static void add_two(float *into, const float *a, const float *b, siz
     }
 }
 
-/* Non-temporal stores, where the processor has them. `to` is aligned to 16 bytes. */
+/* Copies with non-temporal stores if the processor has them. `to` is aligned to 16 bytes. */
 static void stream(float *restrict to, const float *restrict from, size_t n)
 {
     size_t i = 0;
@@ -42,7 +42,7 @@ static void end_of_stream(void)
 #endif
 }
 
-/* a is this rank's buffer: the order of two addends does not matter. */
+/* `a` is this rank's buffer. The order of two addends does not matter. */
 CMN_VECTORS static void sum_of_two(float *restrict a, float *restrict b, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -118,7 +118,7 @@ CMN_VECTORS static void step_apart(float *restrict w, float *restrict v, float *
     }
 }
 
-/* As step_one with a + b for g; b becomes 0. */
+/* Does the same as step_one() with a + b for g, and zeroes b. */
 CMN_VECTORS static void step_two(float *restrict w, float *restrict a, float *restrict b,
                                  float rate, float decay, float momentum, size_t n)
 {
@@ -160,8 +160,8 @@ static void step_two_non_temporal(float *restrict w, float *restrict a, float *r
     }
 }
 
-/* One or two buffers in place: block by block where an average follows, so that the weights are
- * still in the first-level cache. */
+/* Updates from one buffer (b is NULL) or two, in place. Works block by block if an average follows,
+ * so that the weights are still in the first-level cache. */
 static void step_in_place(float *w, float *a, float *b, const struct cmn_sgd_slice *how, size_t n)
 {
     size_t block = how->average ? BLOCK : n;
@@ -314,8 +314,9 @@ void cmn_sgd_apart(float *weights, float *velocity, float *sums, const struct cm
     end_of_stream();
 }
 
-/* Several sums at once: one alone would wait for each addition. A product of two floats is exact in
- * double, so it makes no difference whether a processor fuses it with the addition. */
+/* LANES sums are computed in parallel, because a single one would wait for each addition. A product
+ * of two floats is exact in double, so it makes no difference whether a processor fuses it with the
+ * addition. */
 enum { LANES = 8 };
 
 CMN_VECTORS static double sum_of_squares(const float *x, size_t n)
@@ -342,7 +343,8 @@ double cmn_sum_of_squares(const float *x, size_t n)
     return sum_of_squares(x, n);
 }
 
-/* Products, and sums of ADDED of them, in float: that is twice as wide. */
+/* Products, and sums of ADDED products, are computed in float: a vector holds twice as many of
+ * them. */
 enum { WIDE = 32, ADDED = 16 };
 
 CMN_VECTORS static double sum_short_sums(const float *x, size_t n)
@@ -370,7 +372,7 @@ double cmn_sum_of_squares_near(const float *x, size_t n)
 {
     size_t whole = n - n % ((size_t)WIDE * ADDED);
     double sum = sum_short_sums(x, whole);
-    int in_range = sum > 1e-25 && sum < 1e38; /* NaN is not */
+    int in_range = sum > 1e-25 && sum < 1e38; /* NaN is not in range. */
 
     return sum_of_squares(in_range ? x + whole : x, in_range ? n - whole : n) +
            (in_range ? sum : 0);
@@ -395,7 +397,8 @@ void cmn_scale(float *x, float by, size_t n)
 
 /* ---- which stores ---- */
 
-/* Calls between trials, and calls of a trial: each kind twice, and the better time counts. */
+/* A trial comes every PERIOD calls and takes TRIALS calls: it uses each kind of store twice, and
+ * the better time counts. */
 enum { PERIOD = 256, TRIALS = 4 };
 
 int cmn_stores_non_temporal(struct cmn_stores *s)

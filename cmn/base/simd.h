@@ -1,6 +1,8 @@
-/* CMN_VECTORS before a static function compiles it for AVX2 as well and picks the version at run
- * time. Without fused multiply-add: its rounding would make hosts with different processors
- * disagree in the last bit. Sanitizers do not support such functions. */
+/* simd: CMN_VECTORS, for static functions.
+ *
+ * CMN_VECTORS in front of a function compiles it for AVX2 as well, and the version is chosen at run
+ * time. Fused multiply-add stays off, because its rounding would make hosts with different
+ * processors differ in the last bit. Sanitizers do not support such functions. */
 #ifndef CMN_SIMD_H
 #define CMN_SIMD_H
 

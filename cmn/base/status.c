@@ -7,13 +7,13 @@
 
 #include "base/clock.h"
 
-/* The status until ranks share memory. */
+/* This holds the status until the ranks share memory. */
 static struct cmn_status alone = {.layer = -1, .bucket = -1, .iteration = -1};
 static struct cmn_status *_Atomic mine = &alone;
 
 static _Thread_local int is_main, depth;
-static const char *now = "the start",
-                  *work = "the start"; /* the main thread's phase; the last without a wait */
+/* The main thread's phase, and its last phase without a wait. */
+static const char *now = "the start", *work = "the start";
 static atomic_int watched;
 
 static struct cmn_status *record(void)
@@ -46,7 +46,7 @@ void cmn_status_fetch(const _Atomic uint64_t *from, char *text, size_t bytes)
 
 void cmn_status_phase(const struct cmn_status *r, char *text)
 {
-    /* A rank that is stopped while it writes leaves an odd version for ever: then the text is taken
+    /* A rank that is stopped while it writes leaves an odd version for ever. Then the text is taken
      * as it is. */
     for (int i = 0; i < 100; i++) {
         unsigned before = atomic_load(&r->version);
@@ -180,7 +180,7 @@ void cmn_status_file(const char *name)
         file[own].since = cmn_clock();
     } else if (own >= 0) {
         file[own].since = 0;
-        own = -1; /* threads come and go */
+        own = -1; /* Threads come and go, so the entry becomes free. */
     }
     pthread_mutex_unlock(&files);
     cmn_status_progress();

@@ -9,10 +9,10 @@
 
 #include "base/launcher.h"
 
-/* The kernel may give the signal to any thread, one of OpenBLAS's, too. */
+/* The kernel may give the signal to any thread, including OpenBLAS's. */
 static atomic_int requested;
 
-/* Flags that make the standard output and error non-blocking, or -1: see cmn_stop_catch(). */
+/* The flags that make the standard output and error non-blocking, or -1: see cmn_stop_catch(). */
 static int no_wait[2] = {-1, -1};
 
 static void note(int signal_number)
@@ -29,9 +29,10 @@ static void note(int signal_number)
 }
 
 /* mpiexec reads no more output once it has been asked to end, so a full pipe must not keep this
- * process from saving its weights: a blocked write is interrupted (no SA_RESTART), a later one
- * fails. Only where a launcher made the descriptors: otherwise they are the caller's terminal or
- * files, which keep such flags after this process has ended. */
+ * process from saving its weights. The handler makes the descriptors non-blocking: a blocked write
+ * is interrupted (no SA_RESTART), and a later one fails. This is done only where a launcher made
+ * the descriptors. Otherwise they are the caller's terminal or files, which keep such flags after
+ * this process has ended. */
 void cmn_stop_catch(void)
 {
     struct sigaction action;
@@ -44,7 +45,7 @@ void cmn_stop_catch(void)
     action.sa_handler = note;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    /* mpiexec hands this one on to all ranks, and does not kill them soon after. */
+    /* mpiexec forwards SIGUSR1 to all ranks, and does not kill them soon afterwards. */
     sigaction(SIGUSR1, &action, NULL);
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);

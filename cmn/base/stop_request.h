@@ -1,16 +1,17 @@
-/* A request to stop: SIGINT, SIGTERM, or SIGUSR1, which counts as SIGTERM. All local. */
+/* stop_request: a request to stop, by SIGINT, SIGTERM, or SIGUSR1, which counts as SIGTERM. All
+ * local. */
 #ifndef CMN_STOP_REQUEST_H
 #define CMN_STOP_REQUEST_H
 
-/* From here on these signals leave a request instead of ending the process. */
+/* Makes these signals leave a request from now on, instead of ending the process. SIGPIPE is
+ * ignored from now on. */
 void cmn_stop_catch(void);
 
-/* The calling thread gets none of them from now on, unless it is the main thread: a handler ends
- * a read early, and half of a label file looks like a whole one. Threads that it starts inherit
- * this. */
+/* Blocks these signals in the calling thread, unless it is the main thread: a handler ends a read
+ * early, and half of a label file looks like a whole one. Threads that it starts inherit this. */
 void cmn_stop_leave_to_main(void);
 
-/* The signal that came, or 0. */
+/* Returns the signal that came, SIGINT or SIGTERM, or 0. */
 int cmn_stop_requested(void);
 
 #endif

@@ -12,7 +12,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_t main;
     struct cmn_event *ring;
-    size_t room, noted; /* spans: in the ring, ever */
+    size_t room, noted; /* spans that the ring holds; spans recorded so far */
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *const names[] = {

@@ -1,4 +1,4 @@
-/* Spans of time of this process, for the trace (cmn_timeline). Local.
+/* timeline: spans of time of this process, for the trace (cmn_timeline). Local.
  *
  * A ring of fixed size keeps the latest spans; report/trace.h writes them to a file. */
 #ifndef CMN_TIMELINE_H
@@ -14,7 +14,7 @@ enum cmn_span_kind {
     CMN_SPAN_ENCODE,   /* number: shard */
     /* number: bucket, from begin to end, in the background; -1: all gradients, blocking */
     CMN_SPAN_EXCHANGE,
-    CMN_SPAN_WAIT, /* for other ranks or the link */
+    CMN_SPAN_WAIT, /* waiting for other ranks or the link */
     CMN_SPAN_UPDATE,
     CMN_SPAN_VALIDATE,
     CMN_SPAN_SAVE,
@@ -22,17 +22,17 @@ enum cmn_span_kind {
     CMN_SPANS
 };
 
-/* Whether spans are recorded: a caller that asks first saves reading the clock. */
+/* 1 while spans are recorded. A caller that asks first saves reading the clock. */
 extern int cmn_timeline_on;
 
-/* Thread-safe. Records that `what` number `number` (-1: none) ran from `begin` to `end`
+/* Thread-safe. Records that span `what` with this number (-1: none) ran from `begin` to `end`
  * (cmn_clock()). Does nothing unless cmn_timeline_on. */
 void cmn_timeline_span(enum cmn_span_kind what, int number, double begin, double end);
 
-/* Its name in the trace, e.g. "forward". Static. */
+/* Returns the kind's name in the trace, e.g. "forward". The string is static. */
 const char *cmn_timeline_name(enum cmn_span_kind what);
 
-/* A recorded span: nanoseconds of cmn_clock(). */
+/* A recorded span. Times are nanoseconds of cmn_clock(). */
 struct cmn_event {
     int64_t begin, end;
     int32_t number;
@@ -40,11 +40,11 @@ struct cmn_event {
     int16_t background; /* 1: the main thread did something else meanwhile */
 };
 
-/* Records from now on, keeping the latest `spans`. Call from the main thread. */
+/* Starts recording, and keeps the latest `spans` spans. Must be called from the main thread. */
 void cmn_timeline_open(size_t spans);
 
-/* A copy of the recorded spans in the order of their ends; the caller frees it. *lost becomes
- * the number of older spans that the ring has dropped. */
+/* Returns a copy of the *n recorded spans in the order of their ends; the caller frees it. Sets
+ * *lost to the number of older spans that the ring has dropped. */
 struct cmn_event *cmn_timeline_copy(size_t *n, size_t *lost);
 
 /* Stops recording and frees the ring. No other thread may record meanwhile. */

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 
-/* Memory of a file need not be aligned. */
+/* Copies the value, because the memory of a file need not be aligned. */
 static int is_right(enum cmn_values kind, long most, const char *at, double *found)
 {
     float real;
@@ -63,7 +63,7 @@ int cmn_number_check(const struct cmn_number *n, double value)
 
 /* ---- boxes ---- */
 
-/* Darknet leaves out smaller boxes. */
+/* Darknet ignores boxes with a smaller side than LEAST_BOX. */
 static const float LEAST_BOX = .001F, ROUNDING = .005F;
 
 const char cmn_box_is_empty[] = "it has no area, and Darknet leaves it out";

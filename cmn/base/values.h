@@ -1,37 +1,38 @@
-/* What numbers may be that come from a file, which anybody may have written. Local. */
+/* values: checks of numbers from a file, which anybody may have written. Local. */
 #ifndef CMN_VALUES_H
 #define CMN_VALUES_H
 
 #include <stddef.h>
 
-/* A block of memory holds values of one kind. */
+/* The kind of the values in a block of memory. */
 enum cmn_values {
-    CMN_VALUES_ANY,    /* all bytes will do */
+    CMN_VALUES_ANY,    /* all bytes are valid */
     CMN_VALUES_FINITE, /* floats, neither NaN nor infinite */
-    CMN_VALUES_COUNT,  /* longs, 0 to the most that is given */
+    CMN_VALUES_COUNT,  /* longs, 0 to `most` */
     CMN_VALUES_FLAG    /* ints, 0 or 1 */
 };
 
-/* Whether all values of the block are of this kind. 0, or -1 with a reason: which value it is, and
- * what it may be. */
+/* Checks that all values of the block are of this kind. Returns 0, or -1 with a reason that says
+ * which value is wrong, and what it may be. */
 int cmn_values_check(enum cmn_values kind, long most, const void *block, size_t bytes);
 
-/* Up to it, 2^53, a double holds every whole number. */
+/* 2^53: a double holds every whole number up to this one. */
 #define CMN_MOST_EXACT 9007199254740992.
 
-/* What is wrong with a box of a label file, whose numbers are parts of the image: centre and size. NULL
- * where nothing is: edges are rounded. */
+/* cmn_box_fault() returns which of these faults a box of a label file has, or NULL if it has none.
+ * Centre and size are parts of the image. Edges may be off by a rounding error. */
 extern const char cmn_box_is_empty[], cmn_box_in_pixels[], cmn_box_reaches_out[];
 const char *cmn_box_fault(float x, float y, float w, float h);
 
-/* A number by name, and what it may be. */
+/* A number's name, and its allowed values. */
 struct cmn_number {
     const char *name;
     double low, high;
     int whole;
 };
 
-/* Whether the value is such a number; NaN never is. 0, or -1 with a reason: name, value, range. */
+/* Returns 0 if the value is allowed, or -1 with a reason: name, value, range. NaN is never
+ * allowed. */
 int cmn_number_check(const struct cmn_number *n, double value);
 
 #endif

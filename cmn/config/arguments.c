@@ -6,12 +6,12 @@
 #include "base/launcher.h"
 #include "base/log.h"
 
-/* Options that people know from AlexeyAB's Darknet, and what there is instead. */
+/* The options that people know from AlexeyAB's Darknet, and what to use instead. */
 static const struct {
     const char *option;
-    int values; /* words that follow it */
+    int values; /* words that follow the option */
     const char *note;
-    int harmless; /* whoever leaves it in loses nothing, and is told nothing */
+    int harmless; /* it is dropped without a message, since nothing is lost */
 } elsewhere[] = {
     {"-map", 0,
      "with -cmn, cmn_validate computes the mAP, after each epoch where the cfg says nothing", 0},
@@ -36,7 +36,8 @@ const char *cmn_arguments_elsewhere(int i, const char **note)
     return i < known ? elsewhere[i].option : NULL;
 }
 
-/* Words of argv[i …] that are such an option; *note is NULL where nothing is lost without it. */
+/* Returns how many words at argv[i] are such an option with its value, or 0. Sets *note to NULL if
+ * nothing is lost without the option. */
 static int words_of_elsewhere(char **argv, int i, const char **note)
 {
     for (int k = 0; k < known; k++) {

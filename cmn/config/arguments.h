@@ -1,4 +1,4 @@
-/* The module's part of the command line. Local. */
+/* arguments: the part of the command line that belongs to darknet-cmn. Local. */
 #ifndef CMN_ARGUMENTS_H
 #define CMN_ARGUMENTS_H
 
@@ -12,30 +12,33 @@ struct cmn_arguments {
     const struct cmn_command *command;
 };
 
-/* Sets the keys given as -cmn_KEY VALUE, and removes them and -cmn from the arguments. 0, or -1
- * with the reason of the first wrong key; *found is filled in both cases. */
+/* Sets the keys that are given as -cmn_KEY VALUE, and removes them and -cmn from the arguments.
+ * Returns 0, or -1 with the reason of the first error. Fills *found in both cases. */
 int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
                        struct cmn_arguments *found);
 
-/* Removes options that AlexeyAB's Darknet has and this one has not, and says what there is
+/* Removes the options that AlexeyAB's Darknet has and this one lacks, and says what to use
  * instead. */
 void cmn_arguments_drop_elsewhere(int *argc, char **argv);
 
-/* Before all other calls, where Darknet is AlexeyAB's: there are no such options. */
+/* Declares that this Darknet is AlexeyAB's, so that there are no such options. Must be called
+ * before all other functions. */
 void cmn_arguments_none_elsewhere(void);
 
-/* Option i of those, and what there is instead; NULL behind the last. */
+/* Returns option i of those, and sets *note to what to use instead. Returns NULL after the last
+ * option. */
 const char *cmn_arguments_elsewhere(int i, const char **note);
 
-/* 0, or -1 with a reason when srun started this process in a step of `least` or more without any
- * PMI. Without it an MPI that knows no other way to its world makes one of each process, or fails;
- * so this is asked before MPI starts. */
+/* Returns 0, or -1 with a reason if srun started this process without any PMI, in a step of `least`
+ * processes or more. Without PMI, an MPI that finds no other way to its world makes a world of each
+ * process, or fails; so this is asked before MPI starts. */
 int cmn_arguments_without_pmi(int least);
 
-/* 0, or -1 with a reason when the launcher started several processes but MPI's world has one. */
+/* Returns 0, or -1 with a reason if the launcher started several processes but MPI's world has only
+ * one. `size` is the size of MPI's world. */
 int cmn_arguments_alone(int size);
 
-/* Warns once a job when a launcher started several processes without -cmn: each trains its own
+/* Warns once a job if a launcher started several processes without -cmn: each trains its own
  * network, and they overwrite each other's weights. */
 void cmn_arguments_warn_of_copies(void);
 

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 
-/* Removes blanks: all of them, or those at both ends. */
+/* Removes all blanks (CMN_CFG_BLANKS_GO), or those at both ends. */
 static void strip(char *s, enum cmn_cfg_blanks blanks)
 {
     char *to = s, *end;
@@ -27,7 +27,7 @@ static void strip(char *s, enum cmn_cfg_blanks blanks)
 
 static void add(struct cmn_cfg_file *cfg, struct cmn_cfg_line line)
 {
-    if ((cfg->lines & (cfg->lines - 1)) == 0) { /* full: 0, 1, 2, 4 … lines */
+    if ((cfg->lines & (cfg->lines - 1)) == 0) { /* The array is full at 0, 1, 2, 4 … lines. */
         cfg->each =
             cmn_realloc(cfg->each, cfg->lines ? 2 * (size_t)cfg->lines : 1, sizeof *cfg->each);
     }

@@ -1,5 +1,6 @@
-/* The sections and keys of a cfg or .data file with their lines, for what looks at all of a file
- * instead of ending at the first error. Local. */
+/* cfg_file: the sections and keys of a cfg or .data file, with their lines. Local.
+ *
+ * It is for code that looks at the whole file instead of ending at the first error. */
 #ifndef CMN_CFG_FILE_H
 #define CMN_CFG_FILE_H
 
@@ -9,7 +10,7 @@ struct cmn_cfg_line {
     int line;          /* in the file, from 1 */
     int section;       /* index; -1: before the first one */
     const char *key;   /* "[type]" where a section begins; NULL: neither section nor KEY=VALUE */
-    const char *value; /* of the key; the whole line where `key` is NULL */
+    const char *value; /* of the key; the whole line if `key` is NULL */
 };
 
 struct cmn_cfg_file {
@@ -18,33 +19,35 @@ struct cmn_cfg_file {
     char *text;
 };
 
-/* Behind the byte order mark with which a text file of UTF-8 may begin. */
+/* Returns where the text begins, after the byte order mark that a UTF-8 file may have. */
 char *cmn_cfg_behind_mark(char *text);
 
-/* As Darknet reads them: without comments and empty lines, and a cfg without any blanks. Reads
- * `file` to its end. Free with cmn_cfg_free. */
+/* Reads `file` to its end and parses it as Darknet does, without comments and empty lines. A cfg
+ * (CMN_CFG_BLANKS_GO) loses all its blanks. A .data file (CMN_CFG_BLANKS_STAY) loses those at both
+ * ends of a line, a key or a value, and has no sections. The caller frees *cfg with
+ * cmn_cfg_free(). */
 enum cmn_cfg_blanks { CMN_CFG_BLANKS_GO, CMN_CFG_BLANKS_STAY };
 void cmn_cfg_parse(struct cmn_cfg_file *cfg, FILE *file, enum cmn_cfg_blanks blanks);
 void cmn_cfg_free(struct cmn_cfg_file *cfg);
 
-/* The first line of a section that has this key, or "[type]" of the section for key NULL; NULL:
- * there is none. */
+/* Returns the first line of the section that has this key, or for `key` NULL the section's "[type]"
+ * line. Returns NULL if there is none. */
 const struct cmn_cfg_line *cmn_cfg_find(const struct cmn_cfg_file *cfg, int section,
                                         const char *key);
 
-/* The value of that line; `otherwise` where there is none. */
+/* Return the value of that line, or `otherwise` if there is none. */
 const char *cmn_cfg_text(const struct cmn_cfg_file *cfg, int section, const char *key,
                          const char *otherwise);
 int cmn_cfg_int(const struct cmn_cfg_file *cfg, int section, const char *key, int otherwise);
 
-/* The numbers of a list "10,13, 16,30"; a # ends it. */
+/* Counts the numbers of a list "10,13, 16,30"; a # ends the list. */
 int cmn_cfg_numbers_in(const char *list);
 
-/* Whether a section of this type ("[yolo]") finds boxes with anchors. */
+/* Returns whether sections of this type ("[yolo]") find boxes with anchors. */
 int cmn_cfg_has_anchors(const char *type);
 
-/* For such a section: NULL, or the line of its `anchors` or of its `mask`
- * that is wrong (of the section where there is none), with the reason in `why`. */
+/* Check the `anchors`, or the `mask`, of such a section. Return NULL if they are right. Otherwise
+ * return their line, or the section's if there is none, and write the reason to `why`. */
 const struct cmn_cfg_line *cmn_cfg_bad_anchors(const struct cmn_cfg_file *cfg, int section,
                                                char *why, size_t bytes);
 const struct cmn_cfg_line *cmn_cfg_bad_mask(const struct cmn_cfg_file *cfg, int section, char *why,

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-/* Of AlexeyAB's Darknet (commit 59596d78, src/parser.c), and not of pjreddie's. */
+/* These keys are in AlexeyAB's Darknet (commit 59596d78, src/parser.c), and not in pjreddie's. */
 static const char foreign[] =
     " "
     "adversarial_lr antialiasing assisted_excitation augment_speed "
@@ -33,7 +33,7 @@ void cmn_cfg_keys_none_elsewhere(void)
     elsewhere = "";
 }
 
-/* Darknet looks for these in [net] only where `needs` asks for them. */
+/* Darknet looks for these keys in [net] only where `needs` asks for them. */
 static const struct {
     const char *key, *needs;
 } conditional[] = {
@@ -82,7 +82,8 @@ void cmn_cfg_key_describe(const char *key, const char *const *looked_for, int n,
 
     if (is_net && needs(key)) {
         snprintf(text, bytes, "has no effect without %s", needs(key));
-    } else if (!strcmp(key, "groups") && contains(looked_for, n, "layers")) { /* of [route] */
+        /* This is [route]. */
+    } else if (!strcmp(key, "groups") && contains(looked_for, n, "layers")) {
         snprintf(text, bytes,
                  "has no effect: AlexeyAB's Darknet has this key here, this one has not");
     } else if (contains(looked_for, n, key)) {
@@ -111,7 +112,7 @@ int cmn_data_key_describe(const char *key, int again, char *text, size_t bytes)
     return again || !contains(known, n, key);
 }
 
-/* Whether a line before line i has the same key. */
+/* Returns whether a line before line i has the same key. */
 static int is_repeated(const struct cmn_cfg_file *cfg, int i)
 {
     for (int j = 0; j < i; j++) {

@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Layers beyond these do not fit into memory; the parser looks at their products. */
+/* Layers beyond these limits do not fit into memory. The parser also checks the products of such
+ * numbers. */
 enum { SIDE = 65536, MANY = 1 << 24 };
 
-/* A value within these limits neither crashes nor hangs a loader or a layer. They take in all cfgs
- * of Darknet's and of AlexeyAB's, and what either reads as "on". A learning rate that is too high,
- * or a kappa of 0 behind a black picture, is left to cmn_nonfinite. */
+/* A value within these limits neither crashes nor hangs a loader or a layer. The limits allow all
+ * cfgs of Darknet's and of AlexeyAB's, and what either reads as "on". They do not catch a learning
+ * rate that is too high, or a kappa of 0 with a black image: cmn_nonfinite does. */
 static const struct cmn_cfg_number table[] = {
     {"net", "batch", CMN_CFG_WHOLE, 1, 1000000, "images",
      "images of a step; a multiple of subdivisions"},
@@ -271,7 +272,7 @@ static const struct cmn_cfg_number table[] = {
 
 enum { ROWS = sizeof table / sizeof table[0] };
 
-/* Other names of sections. */
+/* Darknet's other names of sections. */
 static const struct {
     const char *name, *section;
 } alias[] = {
@@ -333,7 +334,8 @@ void cmn_cfg_number_range(const struct cmn_cfg_number *number, char *text, size_
     }
 }
 
-/* Whether the first n characters are such a number; sets it. As Darknet's is_number(). */
+/* Returns whether the first n characters are such a number, and sets *value, as Darknet's
+ * is_number() does. */
 static int read_number(const struct cmn_cfg_number *number, const char *s, size_t n, double *value)
 {
     char *end;

@@ -1,6 +1,8 @@
-/* The numbers of a cfg and of a .data file: what Darknet's parser reads, and between which limits.
+/* cfg_numbers: the numbers that Darknet's parser reads from a cfg and a .data file, and their
+ * limits. Local.
+ *
  * One table feeds the parser, `darknet cmn doctor`, docs/reference/numbers.md, the fuzzers and the
- * tests. The keys that begin with cmn_ are in options.h. Local. */
+ * tests. The keys that begin with cmn_ are in options.h. */
 #ifndef CMN_CFG_NUMBERS_H
 #define CMN_CFG_NUMBERS_H
 
@@ -9,25 +11,26 @@
 enum cmn_cfg_number_kind { CMN_CFG_WHOLE, CMN_CFG_REAL, CMN_CFG_WHOLES, CMN_CFG_REALS };
 
 struct cmn_cfg_number {
-    const char *section; /* "net", "yolo" …; "layer": all but [net]; "data": a .data file */
+    const char *section; /* "net", "yolo" …; "layer": all except [net]; "data": a .data file */
     const char *key;
-    enum cmn_cfg_number_kind kind; /* the last two: several, with commas between them */
+    enum cmn_cfg_number_kind kind; /* the last two are lists, separated by commas */
     double low, high;
     const char *unit, *help;
 };
 
-/* Row i of the table, and NULL behind the last one. Rows of a section follow each other. */
+/* Returns row i of the table, or NULL after the last one. The rows of a section follow each
+ * other. */
 const struct cmn_cfg_number *cmn_cfg_number_at(int i);
 
-/* The row of a key; NULL: no number. `section` is "[yolo]" or "yolo", also by Darknet's other name
- * for it ("[conv]"); NULL or "": a .data file. */
+/* Returns the row of a key, or NULL if the key is no number. `section` is "[yolo]" or "yolo", also
+ * by Darknet's other name for it ("[conv]"); NULL or "" stands for a .data file. */
 const struct cmn_cfg_number *cmn_cfg_number_find(const char *section, const char *key);
 
 /* Writes the limits with their unit: "1 to 65536 pixels". */
 void cmn_cfg_number_range(const struct cmn_cfg_number *number, char *text, size_t bytes);
 
-/* 0, or -1 and in `why` what is wrong with this value: "not a whole number, 1 to 65536 pixels". A
- * remark behind the number is none of its. */
+/* Returns 0, or -1 and writes to `why` what is wrong with this value: "not a whole number, 1 to
+ * 65536 pixels". A comment after the number is ignored. */
 int cmn_cfg_number_check(const struct cmn_cfg_number *number, const char *value, char *why,
                          size_t bytes);
 

@@ -113,8 +113,8 @@ const struct cmn_command *cmn_command_find(int argc, char **argv)
     return &unknown;
 }
 
-/* "classifier train, detector train, …": the commands with this verb, where people forgot what goes
- * before it; NULL: none. */
+/* Returns the commands with this verb, "classifier train, detector train, …", for people who
+ * forgot the driver; NULL if there is none. */
 static const char *with_verb(const char *verb)
 {
     static _Thread_local char names[256];

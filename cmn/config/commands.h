@@ -1,10 +1,11 @@
-/* Darknet's commands and what each does under -cmn: one table for the command line, refusals,
- * `darknet cmn list` and tests. Local. */
+/* commands: Darknet's commands, and what each does under -cmn. Local.
+ *
+ * One table feeds the command line, refusals, `darknet cmn list` and the tests. */
 #ifndef CMN_COMMANDS_H
 #define CMN_COMMANDS_H
 
 enum cmn_does {
-    CMN_REFUSED,  /* would run as independent copies: `note` says what to do instead */
+    CMN_REFUSED,  /* it would run as independent copies; `note` says what to do instead */
     CMN_TRAINS,   /* ranks split each batch */
     CMN_EVALUATES /* ranks split a list; one result */
 };
@@ -12,7 +13,7 @@ enum cmn_does {
 /* What a validation during training measures. */
 enum cmn_answer { CMN_NO_ANSWER, CMN_CLASSES, CMN_BOXES };
 
-/* Where the command has hooks: in both trees of Darknet, or in pjreddie's alone. */
+/* Which trees of Darknet have hooks for the command: both, or only pjreddie's. */
 enum cmn_hooked { CMN_IN_BOTH, CMN_IN_PJREDDIE };
 
 struct cmn_command {
@@ -23,21 +24,22 @@ struct cmn_command {
     const char *note; /* one clause */
 };
 
-/* Before all other calls, where Darknet is that of `whose`, and not pjreddie's: commands with hooks
- * in pjreddie's alone are refused from here on, and all weights of an end are called "_final". */
+/* Declares that this Darknet is not pjreddie's, but that of `whose`: commands that have hooks only
+ * in pjreddie's are refused from now on. Must be called before all other functions. */
 void cmn_commands_in_both(const char *whose);
 
-/* cmn_command_at(0) … until NULL. */
+/* Returns row i of the table, or NULL after the last one. */
 const struct cmn_command *cmn_command_at(int i);
 
-/* The command that the arguments name. Never NULL: an unknown one is refused. */
+/* Returns the command that the arguments name. Never NULL: for an unknown one, returns a row that
+ * is refused. */
 const struct cmn_command *cmn_command_find(int argc, char **argv);
 
-/* For words that name no command: the one that is near and trains or evaluates, as "driver" or
- * "driver verb", or NULL. Valid until the thread's next call. */
+/* For words that name no command: returns a near command that trains or evaluates, as "driver" or
+ * "driver verb", or NULL. It is valid until the thread's next call. */
 const char *cmn_command_nearest(int argc, char **argv);
 
-/* "driver verb". Valid until the thread's next call. */
+/* Returns "driver verb". It is valid until the thread's next call. */
 const char *cmn_command_name(const struct cmn_command *c);
 
 #endif

@@ -10,8 +10,8 @@
 #include "base/debug.h"
 #include "base/log.h"
 
-/* WORD_OR_RANK: as WORD, and the word at the end may have a colon and a whole number from `low` to `high`
- * behind it, which the field behind the word's holds. */
+/* WORD_OR_RANK is like WORD, but the last word of `range` may be followed by a colon and a whole
+ * number from `low` to `high`, which goes to the field after the word's. */
 enum kind { WORD, WORD_OR_RANK, SWITCH, NUMBER, REAL, TEXT };
 
 enum { DEFAULT_RANK = 4 };
@@ -20,21 +20,22 @@ struct option {
     const char *group, *key;
     enum kind kind;
     const char *value; /* the default */
-    const char *range; /* for people; for WORD the words in enum order, separated by ", ", the last
-                          one of WORD_OR_RANK followed by "[:low-high]";
-                          for NUMBER and REAL it may end with ", or WORD", which means `low`;
-                          names of files and folders are off where they are empty */
-    double low, high;  /* of numbers only */
+    /* The allowed values, for people. For WORD, the words in enum order, separated by ", "; the
+     * last one of WORD_OR_RANK is followed by "[:low-high]". For NUMBER and REAL it may end with ",
+     * or WORD", which means `low`. Names of files and folders are off if they are empty. */
+    const char *range;
+    double low, high; /* of numbers only */
     size_t at;
     const char *help;
-    int evaluates; /* commands that only evaluate use it as well */
-    /* Condition for it to have an effect, or NULL: "key=word", "key!=word", or "key" (set). */
+    int evaluates; /* commands that only evaluate use the key as well */
+    /* The condition under which the key has an effect, or NULL: "key=word", "key!=word", or "key"
+     * (set). */
     const char *needs;
 };
 
 #define AT(field) offsetof(struct cmn_options, field)
 
-/* In groups: keys of one group follow each other. A range of numbers names their unit. */
+/* The keys of one group follow each other. A range of numbers names their unit. */
 static const char batch[] = "Batch and schedule", exchange[] = "Exchange", data[] = "Data",
                   reports[] = "Reports", safety[] = "Safety and restart";
 
@@ -182,8 +183,8 @@ static const struct option table[] = {
 
 enum { KEYS = sizeof table / sizeof table[0] };
 
-/* Keys of versions before 1.0, and values as KEY=VALUE, and what replaces them, or "remove it" with a
- * reason; NULL: nothing does. */
+/* Keys of versions before 1.0, and values as KEY=VALUE, with what replaces them, or "remove it" and
+ * a reason. NULL: nothing replaces the key. */
 static const struct {
     const char *key, *instead;
 } removed[] = {
@@ -237,7 +238,8 @@ static const struct option *find(const char *key)
     return NULL;
 }
 
-/* The position among the words of `range` of the one with these first `length` characters, or -1. */
+/* Returns the position, among the words of `range`, of the word `value` of `length` characters; -1
+ * if there is none. */
 static long word_index(const char *range, const char *value, size_t length)
 {
     long index = 0;
@@ -258,7 +260,7 @@ static int has_words(const struct option *option)
     return option->kind == WORD || option->kind == WORD_OR_RANK || option->kind == SWITCH;
 }
 
-/* Whether word `index` of the option may have a number behind it. */
+/* Returns whether word `index` of the option may have a number after it. */
 static int has_rank(const struct option *option, long index)
 {
     const char *last = strrchr(option->range, ',') + 2;
@@ -267,7 +269,7 @@ static int has_rank(const struct option *option, long index)
            index == word_index(option->range, last, strcspn(last, "["));
 }
 
-/* The word that a range of numbers ends with, or NULL. */
+/* Returns the word at the end of a range of numbers (", or WORD"), or NULL. */
 static const char *number_word(const struct option *option)
 {
     static const char before[] = ", or ";
@@ -292,7 +294,7 @@ static int store_real(char *field, const struct option *option, const char *valu
     char *end = NULL;
     double number = strtod(value, &end);
 
-    /* Written so that NaN fails, too. */
+    /* The comparison is written so that NaN fails, too. */
     if (end == value || *end || !(number >= option->low && number <= option->high)) {
         return cmn_fail("%s: %s=%s: the value must be a number, %s", where, option->key, value,
                         option->range);
@@ -353,7 +355,8 @@ static int store_text(char *field, const struct option *option, const char *valu
     return 0;
 }
 
-/* The key, other than `option`, that has this word and is not a switch; or NULL. */
+/* Returns the key, other than `option`, that has this word and is not a switch; NULL if there is
+ * none. */
 static const char *key_of_word(const struct option *option, const char *value)
 {
     if (!strcmp(value, "on") || !strcmp(value, "off") || !strcmp(value, "auto")) {
@@ -384,7 +387,7 @@ static int read_word(const struct option *option, const char *value, const char 
                     other ? "?" : "");
 }
 
-/* As read_word(); *rank becomes the number behind the word, or the default. */
+/* Does the same as read_word(), and sets *rank to the number after the word, or to the default. */
 static int read_word_or_rank(const struct option *option, const char *value, const char *where,
                              long *number, long *rank)
 {
@@ -458,7 +461,7 @@ void cmn_options_default(struct cmn_options *o)
     o->bucket_mb = cmn_debug_number("BUCKET_MB");
 }
 
-/* 0, or -1 with a reason where this key, or this value of it, was removed. */
+/* Returns 0, or -1 with a reason if this key, or this value of it, was removed. */
 static int refuse_removed(const char *key, const char *value, const char *where)
 {
     for (size_t i = 0; i < sizeof removed / sizeof removed[0]; i++) {
@@ -476,7 +479,8 @@ static int refuse_removed(const char *key, const char *value, const char *where)
 static int set(struct cmn_options *o, const char *key, const char *value, int command_line,
                const char *where)
 {
-    static const size_t prefix = sizeof "cmn_" - 1; /* which makes far words look near */
+    /* With this prefix, distant words would look near. */
+    static const size_t prefix = sizeof "cmn_" - 1;
     const struct option *option = find(key);
     const char *keys[KEYS];
     const char *nearest = NULL;

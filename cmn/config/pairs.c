@@ -9,7 +9,7 @@ static const char one_of_them[] = "remove one of them",
                   can_exchange[] = "use flat, hierarchical or two_dimensional, or remove "
                                    "cmn_communicator";
 
-/* The first row that holds is the one that is reported. */
+/* The first row that holds is reported. */
 static const struct cmn_pair table[] = {
     {"cmn_exact=on", NULL, CMN_IS_ON_GPUS, "NCCL's order of adding follows the number of ranks",
      "train on the CPU (-nogpu), or remove cmn_exact"},
@@ -116,7 +116,7 @@ const char *cmn_pairs_other(const struct cmn_pair *pair)
     return pair->other ? pair->other : traits[pair->trait];
 }
 
-/* "key=value", as it is set. */
+/* Writes the key of a condition with its current value: "key=value". */
 static void print_key(const struct cmn_options *o, const char *condition, char text[2 * CMN_TEXT])
 {
     int length = (int)strcspn(condition, "!=");
@@ -127,7 +127,7 @@ static void print_key(const struct cmn_options *o, const char *condition, char t
     snprintf(text, 2 * CMN_TEXT, "%s=%s", key, value);
 }
 
-/* Looks at the rows of one trait, or at those of two keys (CMN_NO_TRAIT). */
+/* Checks the rows of one trait, or with CMN_NO_TRAIT those of two keys. */
 static int check(const struct cmn_options *o, enum cmn_trait trait, const char *words)
 {
     char feature[2 * CMN_TEXT], other[2 * CMN_TEXT];

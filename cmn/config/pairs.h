@@ -1,27 +1,29 @@
-/* What does not go with what: one table of pairs that a training refuses. It feeds the refusal, the
- * doctor, `darknet cmn list`, docs/reference and the tests. No other place asks whether two keys go
- * together. Everything here is local and the same on all ranks. */
+/* pairs: which keys and traits exclude each other. Local, and the same on all ranks.
+ *
+ * A training refuses each pair of one table. The table feeds the refusal, the doctor, `darknet cmn
+ * list`, docs/reference and the tests. No other place asks whether two keys go together. */
 #ifndef CMN_PAIRS_H
 #define CMN_PAIRS_H
 
 #include "config/options.h"
 
-/* A trait is what a training is or has besides its keys. Whoever finds one out calls cmn_pairs_check_trait(). */
+/* A trait is what a training is or has besides its keys. Code that finds out a trait calls
+ * cmn_pairs_check_trait(). */
 enum cmn_trait {
     CMN_NO_TRAIT,
     CMN_IS_ON_CPU,
     CMN_IS_ON_GPUS,
-    CMN_LACKS_HOOKS,        /* built over AlexeyAB's tree, which calls only some */
+    CMN_LACKS_HOOKS,        /* built on AlexeyAB's tree, which calls only some hooks */
     CMN_TRAINS_TEXT,        /* rnn train */
     CMN_TRAINS_EXACT_TEXT,  /* rnn train with cmn_exact=on */
-    CMN_TRAINS_IN_MEMORY,   /* its samples are no files: cifar */
+    CMN_TRAINS_IN_MEMORY,   /* its samples are not files: cifar */
     CMN_TRAINS_OTHER_FILES, /* neither a classifier nor a detector */
     CMN_USES_ADAM,          /* adam=1 in the cfg */
     CMN_UPDATES_ITSELF,     /* the cfg has a key that only Darknet's own update obeys */
     CMN_AVERAGES_ITSELF,    /* the cfg has ema_alpha */
-    CMN_LEARNS_IN_ORDER,    /* what a micro-batch does depends on the ones before it */
-    CMN_SENDS_NOTHING,      /* the ranks are all on one node, and share memory */
-    /* What the communicator cannot do. */
+    CMN_LEARNS_IN_ORDER,    /* a micro-batch depends on the ones before it */
+    CMN_SENDS_NOTHING,      /* all ranks are on one node, and share memory */
+    /* The communicator lacks these abilities. */
     CMN_CANNOT_CAST,
     CMN_CANNOT_COMPRESS,
     CMN_CANNOT_DELAY,
@@ -33,22 +35,23 @@ enum cmn_trait {
 
 struct cmn_pair {
     const char *feature; /* a condition on a key: "key=word", "key!=word", or "key" (set) */
-    const char *other;   /* the same; NULL: a trait */
+    const char *other;   /* another condition; NULL: a trait */
     enum cmn_trait trait;
-    const char *why, *instead; /* clauses: why they do not go together, and what to do */
+    const char *why, *instead; /* clauses: why they exclude each other, and what to do */
 };
 
-/* The table: row i, or NULL behind the last one. */
+/* Returns row i of the table, or NULL after the last one. */
 const struct cmn_pair *cmn_pairs_at(int i);
 
-/* Whether two keys that are set do not go together: 0, or -1 with a reason that names both, why they
- * do not go together, and what to do. */
+/* Checks the pairs of two keys. Returns 0, or -1 with a reason that names both keys, why they
+ * exclude each other, and what to do. */
 int cmn_pairs_check(const struct cmn_options *o);
 
-/* The same of the keys and a trait. `words` name it in the reason: "adam=1 in the cfg". */
+/* Checks the pairs of a key and `trait`, in the same way. `words` name the trait in the reason:
+ * "adam=1 in the cfg". */
 int cmn_pairs_check_trait(const struct cmn_options *o, enum cmn_trait trait, const char *words);
 
-/* The words for the row's other side in general, as documents print it. */
+/* Returns the words by which documents name the row's other side. */
 const char *cmn_pairs_other(const struct cmn_pair *pair);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/fatal.h"
 #include "base/log.h"
 
-/* Whether the call itself was wrong, or memory is short: then no rank was lost. */
+/* Returns whether the call itself was wrong, or memory is short: then no rank was lost. */
 static int own_mistake(int code)
 {
     static const int mistakes[] = {MPI_ERR_BUFFER, MPI_ERR_COUNT, MPI_ERR_TYPE,    MPI_ERR_TAG,

@@ -4,7 +4,8 @@
 
 enum { TRIES = 40, TAG = 1 };
 
-/* On busy nodes more attempts follow, until one is this good or their time is over. Seconds. */
+/* Seconds. On busy nodes more attempts follow the first TRIES, until one is as good as good_error
+ * or `patience` is over. */
 static const double good_error = 0.0005, patience = 0.5, no_more = -1;
 
 void cmn_clock_offset_open(struct cmn_clock_offset *c, const struct cmn_topology *t,
@@ -42,7 +43,7 @@ static void send(const struct cmn_clock_offset *c, double time, int to)
     MPI_CALL(MPI_Send(&time, 1, MPI_DOUBLE, to, TAG, c->leaders));
 }
 
-/* Of rank 0: tells its time to one node after the other, so that they do not disturb each other. */
+/* Runs on rank 0. Answers one node after the other, so that the nodes do not disturb each other. */
 static void answer(const struct cmn_clock_offset *c)
 {
     for (int node = 1; node < c->topology->inter_size; node++) {
@@ -52,8 +53,8 @@ static void answer(const struct cmn_clock_offset *c)
     }
 }
 
-/* Of the first rank of another node. The first attempt waits until it is this node's turn, and
- * is slow. */
+/* Runs on the first rank of each other node. The first attempt waits until it is this node's turn,
+ * and so is slow. */
 static void ask(const struct cmn_clock_offset *c, struct cmn_clock_mark *mark)
 {
     double end = 0, tried = 0;
@@ -82,8 +83,8 @@ void cmn_clock_offset_measure(struct cmn_clock_offset *c)
 
     if (t->rank == 0) {
         answer(c);
-    } else if (t->inter_rank != 0 &&
-               t->intra_rank == 0) { /* ranks of node 0 share rank 0's clock */
+    } else if (t->inter_rank != 0 && t->intra_rank == 0) {
+        /* The ranks of node 0 share rank 0's clock, and measure nothing. */
         ask(c, &mark);
     }
     MPI_CALL(MPI_Bcast(&mark, sizeof mark, MPI_BYTE, 0, t->intra));

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "mpi/files.h"
 
-/* A file's bytes, mapped; *n of them. NULL with errno, which is 0 for an empty file. */
+/* Maps a file and returns its *n bytes. Returns NULL with errno, which is 0 for an empty file. */
 static const unsigned char *map(const char *name, size_t *n)
 {
     int fd = open(name, O_RDONLY | O_CLOEXEC), reason;
@@ -39,7 +39,8 @@ static const unsigned char *map(const char *name, size_t *n)
     return bytes == MAP_FAILED ? NULL : bytes;
 }
 
-/* Header `i` of the program's segments, of which all lie within the file. */
+/* Returns header i of the program's segments. The caller has checked that all headers lie within
+ * the file. */
 static Elf64_Phdr segment(const unsigned char *bytes, const Elf64_Ehdr *head, int i)
 {
     Elf64_Phdr it;
@@ -48,9 +49,9 @@ static Elf64_Phdr segment(const unsigned char *bytes, const Elf64_Ehdr *head, in
     return it;
 }
 
-/* A hash of the loaded, read-only segments, without headers and notes, which refer to debugging sections
- * and so to folder names. A linker puts them into a segment of their own, or in front of the
- * code. 0: no ELF file of this kind. */
+/* Returns a hash of the loaded, read-only segments, or 0 if this is not a 64-bit ELF file. Skips
+ * headers and notes, which refer to debugging sections and so to folder names. A linker puts them
+ * into a segment of their own, or in front of the code. */
 static uint64_t hash_code(const unsigned char *bytes, size_t n)
 {
     Elf64_Ehdr head;
@@ -75,7 +76,8 @@ static uint64_t hash_code(const unsigned char *bytes, size_t n)
         at = at < headers ? headers : at;
         while (at < end) {
             size_t stop = end, next = end;
-            for (int k = 0; k < head.e_phnum; k++) { /* the first note from here on */
+            /* This finds the first note at or after `at`. */
+            for (int k = 0; k < head.e_phnum; k++) {
                 Elf64_Phdr note = segment(bytes, &head, k);
                 size_t after = note.p_offset + note.p_filesz;
                 if (note.p_type == PT_NOTE && after > at && after <= end && note.p_offset < stop) {

@@ -12,7 +12,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-enum { ID = 16 }; /* bytes of a GPU's UUID: its number may differ from process to process */
+/* Bytes of a GPU's UUID. It identifies a GPU; the number of a GPU may differ from process to
+ * process. */
+enum { ID = 16 };
 
 #ifdef GPU
 
@@ -26,7 +28,8 @@ int cmn_device_check(int code, const char *what)
     if (code == cudaSuccess) {
         return 0;
     }
-    cudaGetLastError(); /* Darknet's next check would take it for one of its own */
+    /* Clears the error, which Darknet's next check would take for its own. */
+    cudaGetLastError();
     return cmn_fail("%s: %s", what, cudaGetErrorString((cudaError_t)code));
 }
 
@@ -116,8 +119,8 @@ void *cmn_device_stream(void)
     return cudaStreamLegacy;
 }
 
-/* cudaMemcpy may return before its last bytes are on the GPU, and orders only Darknet's own
- * stream. */
+/* Synchronises, because cudaMemcpy may return before its last bytes are on the GPU, and is ordered
+ * only with Darknet's own stream. */
 static int copy(void *to, const void *from, size_t n, enum cudaMemcpyKind kind)
 {
     if (cmn_device_check(cudaMemcpy(to, from, n * sizeof(float), kind), "cudaMemcpy")) {
@@ -143,7 +146,7 @@ int cmn_device_copy(float *device, const float *from_device, size_t n)
                             "cudaMemcpyAsync");
 }
 
-/* Of the GPU's memory it does not wait. */
+/* cudaMemset does not make the host wait if the memory is the GPU's. */
 int cmn_device_zero(float *device, size_t n)
 {
     return cmn_device_check(cudaMemset(device, 0, n * sizeof(float)), "cudaMemset");
@@ -161,11 +164,11 @@ int cmn_device_reached(void *event)
 }
 
 struct cmn_device_mail {
-    float *locked;              /* room for what goes, and behind it for what comes */
-    size_t floats;              /* each */
-    cudaStream_t stream;        /* of what is fetched */
-    cudaEvent_t sent, answered; /* the copy has ended */
-    int sends, asks;            /* it may be under way */
+    float *locked;              /* floats that are sent, followed by floats that are received */
+    size_t floats;              /* floats of each of the two */
+    cudaStream_t stream;        /* only for cmn_device_mail_fetch() */
+    cudaEvent_t sent, answered; /* reached when the copy has ended */
+    int sends, asks;            /* a copy may be under way */
 };
 
 int cmn_device_mail_open(struct cmn_device_mail **mail, size_t floats)
@@ -279,7 +282,7 @@ void cmn_device_stream_close(void *stream)
     }
 }
 
-/* An event that was recorded on a stream; the caller destroys it. */
+/* Creates an event and records it on a stream. The caller destroys it. */
 static int recorded(cudaEvent_t *event, void *stream)
 {
     if (cmn_device_check(cudaEventCreateWithFlags(event, cudaEventDisableTiming),
@@ -303,7 +306,7 @@ int cmn_device_follow(void *stream, void *other)
     }
     result = cmn_device_check(cudaStreamWaitEvent((cudaStream_t)stream, event, 0),
                               "cudaStreamWaitEvent");
-    cudaEventDestroy(event); /* its wait stays */
+    cudaEventDestroy(event); /* The stream still waits for it. */
     return result;
 }
 
@@ -570,7 +573,7 @@ int cmn_device_wait(void (*work)(void *self), void *self)
 
 #endif
 
-/* The first other rank of this node that uses the same GPU, or -1. */
+/* Returns the first other rank of this node that uses the same GPU, or -1. */
 static int find_sharer(const struct cmn_topology *t, const char *ids)
 {
     for (int i = 0; i < t->intra_size; i++) {
@@ -582,8 +585,8 @@ static int find_sharer(const struct cmn_topology *t, const char *ids)
     return -1;
 }
 
-/* Ends the job where two ranks of a node use the same GPU, unless CMN_DEBUG_SHARE_GPUS is set. Returns
- * whether any do that NCCL would refuse. */
+/* Ends the job if two ranks of a node use the same GPU, unless CMN_DEBUG_SHARE_GPUS is set. Returns
+ * whether any ranks share a GPU in a way that NCCL would refuse. */
 static int find_sharing(const struct cmn_topology *t, int device)
 {
     char *ids = cmn_calloc((size_t)t->intra_size, ID);
@@ -611,7 +614,7 @@ static int find_sharing(const struct cmn_topology *t, int device)
 
 void cmn_device_agree(struct cmn_topology *t, int device)
 {
-    int uses[2] = {device >= 0, device < 0}; /* whether any rank uses a GPU, the CPU */
+    int uses[2] = {device >= 0, device < 0}; /* whether any rank uses a GPU, and the CPU */
 
     MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, uses, 2, MPI_INT, MPI_MAX, t->world));
     if (uses[0] && uses[1]) {

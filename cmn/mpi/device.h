@@ -1,5 +1,5 @@
-/* The GPU of this rank: which one, its memory, streams and copies. A build without CUDA has
- * these functions, too: they fail with a reason. */
+/* device: the GPU of this rank, its memory, streams and copies. A build without CUDA has these
+ * functions, too; they fail with a reason. */
 #ifndef CMN_DEVICE_H
 #define CMN_DEVICE_H
 
@@ -7,97 +7,104 @@
 
 #include "mpi/topology.h"
 
-/* Local. Whether this is a build with CUDA. */
+/* Local. Returns whether this is a build with CUDA. */
 int cmn_device_built(void);
 
-/* Local. GPUs that this process may use, 0 without CUDA, driver or device. */
+/* Local. Returns the number of GPUs that this process may use; 0 without CUDA, driver or device. */
 int cmn_device_count(void);
 
-/* Local. The first number of a GPU's compute capability, 0 where it is not known. */
+/* Local. Returns the first number of a GPU's compute capability, or 0 if it is not known. */
 int cmn_device_capability(int device);
 
-/* Collective over all ranks, blocking. `device` is the number of the GPU that Darknet uses here,
- * or -1 for the CPU; it becomes t->device. Ends the job when some ranks use a GPU and some do
- * not, or when two ranks of a node use the same one (unless CMN_DEBUG_SHARE_GPUS is set). */
+/* Collective over all ranks, blocking. `device` is the number of the GPU that Darknet uses here, or
+ * -1 for the CPU. Sets t->device to it, and t->shares_gpus. Ends the job if some ranks use a GPU
+ * and some do not, or if two ranks of a node use the same GPU (unless CMN_DEBUG_SHARE_GPUS is
+ * set). */
 void cmn_device_agree(struct cmn_topology *t, int device);
 
-/* Local, blocking. Zeroed memory for `floats` floats on the current GPU; the caller frees it with
- * cmn_device_free(). 0, or -1 with a reason. */
+/* Local, blocking. Allocates zeroed memory for `floats` floats on the current GPU; the caller frees
+ * it with cmn_device_free(). Returns 0, or -1 with a reason. */
 int cmn_device_memory(float **memory, size_t floats);
 void cmn_device_free(float *memory);
 
-/* The same for page-locked memory of the CPU. */
+/* Local. Does the same for page-locked memory of the CPU. */
 int cmn_device_host_memory(float **memory, size_t floats);
 void cmn_device_host_free(float *memory);
 
-/* Local, blocking. Page-locks memory of the CPU that the caller has from elsewhere, until
- * cmn_device_unlock(), which comes before the memory is given back. 0, or -1 with a reason. */
+/* Local, blocking. Page-locks memory of the CPU that the caller has allocated otherwise, until
+ * cmn_device_unlock(), which the caller must call before it frees the memory. Returns 0, or -1 with
+ * a reason. */
 int cmn_device_lock(float *memory, size_t floats);
 void cmn_device_unlock(float *memory);
 
-/* Local. The stream on which Darknet queues its work, a cudaStream_t. */
+/* Local. Returns the stream on which Darknet queues its work, a cudaStream_t. */
 void *cmn_device_stream(void);
 
-/* Local, blocking. Copy n floats after all work that Darknet queued before. 0, or -1 with a
+/* Local, blocking. Copy n floats after all work that Darknet has queued. Return 0, or -1 with a
  * reason. */
 int cmn_device_write(float *device, const float *host, size_t n);
 int cmn_device_read(float *host, const float *device, size_t n);
 
-/* Local, not blocking, queued behind Darknet's work. Copies n floats; makes them 0. 0, or -1 with a
- * reason. */
+/* Local, not blocking, queued after Darknet's work. Copy n floats within the GPU's memory, or zero
+ * them. Return 0, or -1 with a reason. */
 int cmn_device_copy(float *device, const float *from_device, size_t n);
 int cmn_device_zero(float *device, size_t n);
 
-/* A few floats, to the GPU and back through page-locked memory; the host does not wait for the GPU.
- * What returns an int: 0, or -1 with a reason. Local. */
+/* A mail takes a few floats to the GPU and back through page-locked memory, and the host does not
+ * wait for the GPU's other work. Functions that return an int return 0, or -1 with a reason.
+ * Local. */
 struct cmn_device_mail;
 
-/* Blocking. For at most so many floats; close takes NULL, too. */
+/* Blocking. Opens a mail for at most `floats` floats in each direction. cmn_device_mail_close()
+ * takes NULL, too. */
 int cmn_device_mail_open(struct cmn_device_mail **mail, size_t floats);
 void cmn_device_mail_close(struct cmn_device_mail *mail);
 
-/* Not blocking, once the last that was sent has arrived. n floats come to `device` behind what Darknet
- * has queued, and before what it queues next. */
+/* Blocks only until the floats that were sent before have arrived. Copies n floats to `device`,
+ * after the work that Darknet has queued, and before what it queues next. */
 int cmn_device_mail_send(struct cmn_device_mail *m, float *device, const float *host, size_t n);
 
-/* Blocking. Reads n floats that nothing on the GPU is still to write; waits for no other work. */
+/* Blocking. Reads n floats that no queued work is still to write. Waits for no other work. */
 int cmn_device_mail_fetch(struct cmn_device_mail *m, float *host, const float *device, size_t n);
 
-/* Not blocking. Asks for n floats as they are behind what Darknet has queued; they become 0. */
+/* Not blocking. Asks for n floats as they are after the work that Darknet has queued, and zeroes
+ * them afterwards. */
 int cmn_device_mail_ask(struct cmn_device_mail *m, float *device, size_t n);
 
-/* Blocking. What was asked for, until the next call; NULL with a reason. */
+/* Blocking. Returns the floats that were asked for, or NULL with a reason. They are valid until the
+ * next call for this mail. */
 const float *cmn_device_mail_answer(struct cmn_device_mail *m);
 
-/* Local, blocking. Waits for all work that Darknet queued, and calls work(self) meanwhile, at
- * least once. 0, or -1 with a reason. */
+/* Local, blocking. Waits for all work that Darknet has queued. Meanwhile calls work(self) again and
+ * again, at least once. Returns 0, or -1 with a reason. */
 int cmn_device_wait(void (*work)(void *self), void *self);
 
-/* A stream beside Darknet's, a cudaStream_t. Local. 0, or -1 with a reason; close takes NULL, too. */
+/* Local. Opens a stream beside Darknet's, a cudaStream_t. Returns 0, or -1 with a reason.
+ * cmn_device_stream_close() takes NULL, too. */
 int cmn_device_stream_open(void **stream);
 void cmn_device_stream_close(void *stream);
 
-/* Local, not blocking. What is queued on `stream` from here on comes behind all that lies on `other`
- * now. 0, or -1 with a reason. */
+/* Local, not blocking. Makes all work that is queued on `stream` from now on wait for the work that
+ * is on `other` now. Returns 0, or -1 with a reason. */
 int cmn_device_follow(void *stream, void *other);
 
 /* Local, not blocking, queued on `stream`. Copies n floats to page-locked memory of the CPU
- * (`to_host`), or from there to the GPU. *event (a cudaEvent_t, made where it is NULL) is reached
- * behind the copy. 0, or -1 with a reason; close takes NULL, too. */
+ * (`to_host`), or from there to the GPU. Records *event (a cudaEvent_t, created if it is NULL)
+ * after the copy. Returns 0, or -1 with a reason. cmn_device_event_close() takes NULL, too. */
 int cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n, int to_host,
                            void **event);
 void cmn_device_event_close(void *event);
 
-/* Local, blocking. Waits for all that lies on the stream. 0, or -1 with a reason. */
+/* Local, blocking. Waits for all work on the stream. Returns 0, or -1 with a reason. */
 int cmn_device_wait_for(void *stream);
 
-/* Local, not blocking. 1 when the GPU has reached the event (a cudaEvent_t), 0 when not yet, -1 with
- * a reason. "Not yet" is an error to CUDA, which Darknet's next check, or a kernel's, would take for
- * its own; so whoever polls calls this. */
+/* Local, not blocking. Returns 1 if the GPU has reached the event (a cudaEvent_t), 0 if not yet, or
+ * -1 with a reason. Code that polls must call this: to CUDA "not yet" is an error, which Darknet's
+ * next check, or a kernel's, would take for its own. This function clears it. */
 int cmn_device_reached(void *event);
 
-/* Local. 0 when `code`, a cudaError_t, is cudaSuccess; else records "<what>: <CUDA's text>" and
- * returns -1. */
+/* Local. Returns 0 if `code`, a cudaError_t, is cudaSuccess. Otherwise records "<what>: <CUDA's
+ * text>" as the reason and returns -1. */
 int cmn_device_check(int code, const char *what);
 
 #endif

@@ -17,7 +17,7 @@ struct text {
     int error;
 };
 
-/* Leaves room for one more byte behind the text. */
+/* Reads a whole file. Leaves room for one more byte after the text. */
 static struct text read_all(const char *name)
 {
     struct text text = {NULL, 0, 0};
@@ -55,7 +55,8 @@ char *cmn_files_text(FILE *file)
     return text;
 }
 
-/* A stream over anonymous memory: it goes away with fclose(). */
+/* Returns a stream over a copy of the text in anonymous memory, which fclose() frees; NULL with
+ * errno. */
 static FILE *stream_over(const struct text *text)
 {
     int fd = memfd_create("cmn", MFD_CLOEXEC);
@@ -106,7 +107,7 @@ out:
     return file;
 }
 
-/* Ends the job where `here` differs from rank 0's text, naming the first such line. */
+/* Ends the job if `here` differs from rank 0's text, and names the first line that differs. */
 static void refuse_difference(const char *what, const char *theirs, const char *here)
 {
     while (*theirs || *here) {
@@ -164,7 +165,7 @@ const char *cmn_files_unwritable(const char *folder)
     if (stat(folder, &st)) {
         return errno == ENOENT ? NULL : strerror(errno);
     }
-    /* access() says yes to root even on a read-only mount: only a real file tells. */
+    /* For root, access() says yes even on a read-only mount, so this creates a real file. */
     snprintf(probe, sizeof probe, "%s/.cmn-probe-XXXXXX", folder);
     fd = mkstemp(probe);
     if (fd < 0) {
@@ -194,7 +195,7 @@ int cmn_files_make_writable(const char *folder)
     return created;
 }
 
-/* Whether the n bytes stand there in the file. */
+/* Returns whether the file has these n bytes at that offset. */
 static int has_at(FILE *in, long offset, int whence, const void *bytes, size_t n)
 {
     char found[128];
@@ -211,7 +212,7 @@ int cmn_files_replaceable(const char *what, const char *file, const char *begin,
     FILE *in;
 
     if (stat(file, &st)) {
-        return 0; /* who writes it sees whether it can be made */
+        return 0; /* The code that writes the file finds out whether it can be created. */
     }
     if (!S_ISREG(st.st_mode)) {
         return cmn_fail("%s %s: something that is not a file has this name", what, file);

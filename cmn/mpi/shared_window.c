@@ -20,12 +20,12 @@
 struct cmn_window {
     const struct cmn_group *group;
     char *base;
-    size_t size;   /* bytes of all */
-    size_t begin;  /* of the parts, in bytes from base */
-    size_t stride; /* bytes from part to part */
-    size_t common; /* begin of the common part, in bytes from base */
+    size_t size;   /* bytes of the whole window */
+    size_t begin;  /* of the ranks' parts, in bytes from `base` */
+    size_t stride; /* bytes from one part to the next */
+    size_t common; /* begin of the common part, in bytes from `base` */
     int rank, ranks;
-    struct cmn_shm_barrier barrier; /* its slots lie at the begin, the token behind them */
+    struct cmn_shm_barrier barrier; /* its slots lie at `base`, followed by the token */
 };
 
 enum { PAGE = 4096 };
@@ -35,7 +35,7 @@ static size_t rounded(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Where the file holds the number that proves that it is this window's. */
+/* Returns the offset in the file of the token that proves that the file is this window's. */
 static off_t token_at(const struct cmn_window *w)
 {
     return (off_t)cmn_shm_barrier_bytes(w->ranks);
@@ -60,7 +60,7 @@ int cmn_window_holds(const struct cmn_window *w, const void *at, size_t bytes)
 
 /* ---- opening ---- */
 
-/* Sizes are the group's largest, so that all ranks see one layout. */
+/* The sizes are the group's largest, so that all ranks have the same layout. */
 static void lay_out(struct cmn_window *w, size_t bytes, size_t common)
 {
     unsigned long long want[2] = {bytes, common};
@@ -91,8 +91,8 @@ static int affordable(size_t bytes)
     return 0;
 }
 
-/* On rank 0 of the group. Returns the file that join() closes; after a failure where->file is -1,
- * with a reason. */
+/* Runs on rank 0 of the group. Returns the file, which join() closes. After a failure where->file
+ * is -1 and there is a reason. */
 static int create(const struct cmn_window *w, struct cmn_shared_file *where)
 {
     int file;
@@ -143,8 +143,9 @@ static int map(struct cmn_window *w, const struct cmn_shared_file *where)
     return result;
 }
 
-/* All ranks or none: a rank that fails alone would leave the others waiting. All get the reason
- * of the first that failed, so the rank that writes the job's messages has it. */
+/* Returns 0 if all ranks have succeeded, otherwise -1 on all ranks, since a rank that failed alone
+ * would leave the others waiting. All ranks get the reason of the first rank that failed, so the
+ * rank that writes the job's messages has it. */
 static int all_succeeded(const struct cmn_window *w, int result)
 {
     struct {
@@ -167,10 +168,10 @@ static int join(struct cmn_window *w)
     int file = w->rank == 0 ? create(w, &where) : -1, result;
 
     MPI_CALL(MPI_Bcast(&where, sizeof where, MPI_BYTE, 0, w->group->comm));
-    /* Without a file only rank 0 has failed, and has the reason. */
+    /* Without a file only rank 0 has failed, and only it has the reason. */
     result = all_succeeded(w, where.file < 0 ? -(w->rank == 0) : map(w, &where));
     if (file >= 0) {
-        close(file); /* the mappings keep it */
+        close(file); /* The mappings keep the file alive. */
     }
     return result;
 }

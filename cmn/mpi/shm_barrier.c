@@ -20,10 +20,10 @@
 #include "base/timeline.h"
 #include "mpi/call.h"
 
-/* Two cache lines for each rank, because processors fetch lines in pairs. */
+/* A slot takes two cache lines, because processors fetch lines in pairs. */
 struct cmn_barrier_slot {
     _Alignas(128) _Atomic uint32_t arrivals;
-    _Atomic uint32_t sleepers; /* ranks that sleep until `arrivals` changes */
+    _Atomic uint32_t sleepers; /* number of ranks that sleep until `arrivals` changes */
 };
 
 size_t cmn_shm_barrier_bytes(int ranks)
@@ -31,15 +31,16 @@ size_t cmn_shm_barrier_bytes(int ranks)
     return (size_t)ranks * sizeof(struct cmn_barrier_slot);
 }
 
-/* The processes of this node that barriers watch: a descriptor each, however many barriers. */
+/* The processes of this node that barriers watch. Each has one descriptor, which all barriers
+ * share. */
 static struct watched {
     long process;
     int pidfd, barriers;
 } * watched;
 static int watched_most;
 
-/* With hundreds of ranks on a node, the soft limit of descriptors may be too low: up to the hard
- * one it is this process's own business. */
+/* With hundreds of ranks on a node, the soft limit of descriptors may be too low. A process may
+ * raise it up to the hard limit by itself. */
 static int pidfd_of(long process)
 {
     int fd = (int)syscall(SYS_pidfd_open, process, 0);
@@ -58,7 +59,7 @@ static int pidfd_of(long process)
     return fd;
 }
 
-/* Linux before 5.3 has no pidfd: -1; there, mpiexec alone notices a rank's death. */
+/* Returns -1 on Linux before 5.3, which has no pidfd; there only mpiexec notices a rank's death. */
 static int watch(long process)
 {
     struct watched *free_one = NULL;
@@ -102,13 +103,15 @@ static void open_pidfds(struct cmn_shm_barrier *b)
     free(all);
 }
 
-/* With fewer cores than ranks, a rank that spins keeps another one from working. */
+/* Finds out whether there are fewer cores than ranks: then a rank that spins keeps another one from
+ * working. */
 static void count_cores(struct cmn_shm_barrier *b)
 {
     cpu_set_t cores;
 
     if (sched_getaffinity(0, sizeof cores, &cores)) {
-        memset(&cores, 0xff, sizeof cores); /* more cores than the set has room for */
+        /* The host has more cores than the set has room for. */
+        memset(&cores, 0xff, sizeof cores);
     }
     MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &cores, sizeof cores, MPI_BYTE, MPI_BOR, b->group->comm));
     b->oversubscribed = CPU_COUNT(&cores) < b->ranks;
@@ -134,13 +137,13 @@ void cmn_shm_barrier_close(struct cmn_shm_barrier *b)
     memset(b, 0, sizeof *b);
 }
 
-/* A waiting rank spins for a short time, as the other rank may need its core. Then it yields the
- * core, and at last it sleeps and checks now and then whether the other process still lives. A
- * rank that calls idle() does not sleep and checks more often: on another node Open MPI ends the
- * job soon after it has lost the dead rank, and does not name it. */
+/* A waiting rank first spins, but only for a short time, as the other rank may need its core. Then
+ * it yields the core. At last it sleeps, and checks from time to time whether the other process
+ * still lives. A rank that calls idle() does not sleep and checks more often: Open MPI on another
+ * node ends the job soon after it has lost the dead rank, and does not name it. */
 enum { SPINS = 2000, YIELD_US = 400, SLEEP_MS = 100, CHECK_MS = 2 };
 
-/* Ranks are few barriers apart, so the comparison holds when the numbers wrap round. */
+/* Ranks are only a few barriers apart, so the comparison holds when the numbers wrap around. */
 static int arrived(const struct cmn_barrier_slot *s, uint32_t barrier)
 {
     return (int32_t)(atomic_load(&s->arrivals) - barrier) >= 0;
@@ -153,10 +156,10 @@ static int dead(const struct cmn_shm_barrier *b, int rank)
     return p.fd >= 0 && poll(&p, 1, 0) > 0;
 }
 
-/* No wake-up is lost: a sleeper adds itself to `sleepers` before it reads `arrivals` for the last
- * time, a waker changes `arrivals` before it reads `sleepers`, and these four operations have one
- * order, so at least one of the two sees the other. The kernel compares `arrivals` with `seen`
- * once more before it lets the sleeper sleep. */
+/* No wake-up is lost. A sleeper adds itself to `sleepers` before it reads `arrivals` for the last
+ * time, and a waker changes `arrivals` before it reads `sleepers`. These four operations have one
+ * order (sequential consistency), so at least one of the two sees the other. The kernel compares
+ * `arrivals` with `seen` once more before it lets the sleeper sleep. */
 static void sleep_once(struct cmn_barrier_slot *s, uint32_t seen, uint32_t barrier)
 {
     struct timespec limit = {0, SLEEP_MS * 1000000L};
@@ -168,12 +171,12 @@ static void sleep_once(struct cmn_barrier_slot *s, uint32_t seen, uint32_t barri
     atomic_fetch_sub(&s->sleepers, 1);
 }
 
-/* Ends the job where `rank` is dead or late. */
+/* Ends the job if `rank` is dead or late. */
 static void check_peer(const struct cmn_shm_barrier *b, int rank, uint32_t barrier, double since)
 {
     const char *purpose = b->purpose ? b->purpose : "", *colon = b->purpose ? ": " : "";
 
-    /* In this order: a rank that arrived and ended then is not missed. */
+    /* The order of these two checks matters: a rank that arrived and then ended is not reported. */
     if (dead(b, rank) && !arrived(&b->slot[rank], barrier)) {
         cmn_fatal_lost("%s%sshm: rank %d@%s died during an exchange", purpose, colon,
                        cmn_world_rank(b->group->comm, rank), b->group->topology->host);
@@ -238,8 +241,8 @@ static void wait_for(struct cmn_shm_barrier *b, int rank, uint32_t barrier)
     cmn_timeline_span(CMN_SPAN_WAIT, -1, since, cmn_clock());
 }
 
-/* The store to `arrivals` releases all stores made before it; base/reduce.c fences its own
- * non-temporal stores. A rank that reads the new value acquires them. */
+/* The store to `arrivals` releases all stores made before it, and a rank that reads the new value
+ * acquires them. base/reduce.c fences its non-temporal stores itself. */
 uint32_t cmn_shm_barrier_arrive(struct cmn_shm_barrier *b)
 {
     struct cmn_barrier_slot *mine = &b->slot[b->rank];

@@ -7,7 +7,8 @@
 
 #include "base/log.h"
 
-/* Numbers the nodes by their lowest rank: only the first rank of each node takes part. */
+/* Numbers the nodes by their lowest rank. Only the first rank of each node takes part in the
+ * split. */
 static void number_nodes(struct cmn_topology *t)
 {
     MPI_Comm leaders = MPI_COMM_NULL;
@@ -40,7 +41,7 @@ static void open_world(struct cmn_topology *t)
     cmn_log_identity(t->rank, t->host);
 }
 
-/* From intra all else follows. */
+/* Derives all other fields from t->intra. */
 static void open_groups(struct cmn_topology *t)
 {
     MPI_Comm_set_errhandler(t->intra, MPI_ERRORS_RETURN);

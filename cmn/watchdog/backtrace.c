@@ -12,25 +12,25 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Two frames more: the handler, and what the kernel puts below it. */
+/* OURS are two additional frames: the handler, and the frame that the kernel puts below it. */
 enum { FRAMES = 24, OURS = 2, ANSWER_US = 1000000, LOOK_US = 10000 };
 
 static pthread_t main_thread;
 static int is_open;
 static void *frame[FRAMES + OURS];
 static atomic_int frames;
-static int objects_at_start; /* these come first, and are never unloaded */
+static int objects_at_start; /* these come first in the list, and are never unloaded */
 
 static int signal_number(void)
 {
     return SIGRTMAX - 2;
 }
 
-/* What a handler may call is bounded. backtrace() loads libgcc in its first call, which is made at
- * the start; from then on it takes no memory, and no lock either: glibc 2.35 and libgcc 12 look
- * addresses up by _dl_find_object(). Older ones take the dynamic linker's lock, which the main
- * thread may hold itself; should another thread hold it, this one does not answer in time, and the
- * job ends without its stack. */
+/* This is a signal handler, which may call only few functions. backtrace() loads libgcc in its
+ * first call, which cmn_backtrace_open() makes. From then on it takes no memory, and no lock
+ * either: glibc 2.35 and libgcc 12 look addresses up by _dl_find_object(). Older ones take the
+ * dynamic linker's lock. The main thread may hold that lock itself; if another thread holds it,
+ * this handler does not answer in time, and the job ends without its stack. */
 static void answer(int number)
 {
     int saved = errno, n = 0;
@@ -65,12 +65,12 @@ void cmn_backtrace_open(void)
     is_open = !sigaction(signal_number(), &action, NULL);
 }
 
-/* Where an address lies. Names are copied while the linker's lock is held: Open MPI unloads its
- * parts at its end, and their names with them. */
+/* Where an address lies. Names are copied while the linker's lock is held, because Open MPI unloads
+ * its parts at its end, and their names with them. */
 struct place {
     char file[64];
     unsigned long base;
-    int lasts; /* its symbols stay readable */
+    int lasts; /* the object is never unloaded, so its symbols stay readable */
     uintptr_t at;
     int object;
 };
@@ -96,7 +96,8 @@ static int find_object(struct dl_phdr_info *object, size_t size, void *to)
     return 0;
 }
 
-/* Without the function's name the line has what `addr2line -e FILE` takes. */
+/* Writes one line for a frame. Without the function's name, the line has what `addr2line -e FILE`
+ * takes. */
 static int print_frame(char *text, size_t bytes, const char *prefix, int i, void *at)
 {
     struct place place = {.at = (uintptr_t)at};
@@ -132,7 +133,7 @@ void cmn_backtrace_text(const char *prefix, char *text, size_t bytes)
     for (int i = OURS; i < n; i++) {
         int more = print_frame(text + used, bytes - used, prefix, i - OURS, frame[i]);
         if (more < 0 || used + (size_t)more >= bytes) {
-            text[used] = '\0'; /* part of a line would mislead */
+            text[used] = '\0'; /* Part of a line would mislead. */
             return;
         }
         used += (size_t)more;

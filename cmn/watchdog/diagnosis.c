@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Ranks that one line names; the others are counted. */
+/* The number of ranks that a line names; the others are counted. */
 enum { NAMED = 4 };
 
-/* Milliseconds more where all ranks wait: MPI may know the reason, and reports it first. */
+/* Additional milliseconds if all ranks wait: MPI may know the reason, and then reports it first. */
 enum { OTHERS_FIRST = 1000 };
 
 struct line {
@@ -32,7 +32,8 @@ static int of_host(enum cmn_rank_state s)
     return s == CMN_RANK_UNREACHABLE || s == CMN_RANK_UNHEARD;
 }
 
-/* No heartbeat, or no progress outside of a wait, for `limit` milliseconds. */
+/* Returns whether a rank has sent no heartbeat, or made no progress outside of a wait, for `limit`
+ * milliseconds. */
 static int is_unresponsive(const struct cmn_rank_status *v, long limit)
 {
     if (v->ended || v->state == CMN_RANK_TRACED || v->state == CMN_RANK_UNKNOWN) {
@@ -74,7 +75,7 @@ static const char *verb(const struct cmn_rank_status *v, long limit)
     }
 }
 
-/* All unresponsive ranks of a host that is itself the cause. */
+/* Names all unresponsive ranks of a host that is itself the cause. */
 static void add_host(struct line *l, const struct cmn_rank_status *seen, int n,
                      const struct cmn_rank_status *v, long limit)
 {
@@ -97,7 +98,7 @@ static void add_host(struct line *l, const struct cmn_rank_status *seen, int n,
                  "ended");
 }
 
-/* Whether the host of this rank has been named with a rank before it. */
+/* Returns whether the host of this rank has been named with a rank before it. */
 static int is_named(const struct cmn_rank_status *seen, int i, long limit)
 {
     for (int k = 0; k < i && of_host(seen[i].state); k++) {
@@ -155,8 +156,10 @@ static void add_waiting(struct line *l, const struct cmn_rank_status *seen, int 
 
 /* ---- nobody is unresponsive, and nobody makes progress ---- */
 
-/* Outside of MPI's own end, which ranks leave one after the other, a rank that has ended has said
- * why: that is no stall. */
+/* Returns whether all known ranks wait for each other. A rank that has ended while others are
+ * outside of MPI's own end has said why, and that is no stall; ranks leave MPI's own end one after
+ * the other. Sets *unknown and *ended to the numbers of ranks that are unknown, and that have
+ * ended. */
 static int all_wait(const struct cmn_rank_status *seen, int n, long limit, int *unknown, int *ended)
 {
     int waiting = 0, elsewhere = 0;

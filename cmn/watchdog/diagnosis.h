@@ -1,4 +1,5 @@
-/* What the statuses of all ranks mean: who is unresponsive. Pure. */
+/* diagnosis: what the statuses of all ranks mean, and which rank is unresponsive. The function is
+ * pure. */
 #ifndef CMN_DIAGNOSIS_H
 #define CMN_DIAGNOSIS_H
 
@@ -9,12 +10,12 @@
 enum cmn_rank_state {
     CMN_RANK_ALIVE,
     CMN_RANK_STOPPED,     /* by a signal */
-    CMN_RANK_TRACED,      /* a debugger has it: such a rank is never unresponsive */
+    CMN_RANK_TRACED,      /* by a debugger; such a rank is never unresponsive */
     CMN_RANK_BLOCKED,     /* in the kernel, where no signal reaches it */
-    CMN_RANK_DEAD,        /* without having said that it ends */
+    CMN_RANK_DEAD,        /* it has died without having said that it ends */
     CMN_RANK_UNREACHABLE, /* its host does not answer */
-    CMN_RANK_UNHEARD,     /* its host answers, and no watchdog there sends heartbeats */
-    CMN_RANK_UNKNOWN,     /* it was never heard */
+    CMN_RANK_UNHEARD,     /* its host answers, but no watchdog there sends heartbeats */
+    CMN_RANK_UNKNOWN,     /* no heartbeat of it has ever come */
     CMN_RANK_STATES
 };
 
@@ -24,7 +25,7 @@ struct cmn_rank_status {
     char host[64];
     int waiting, ended;
     enum cmn_rank_state state;
-    long stalled, silent; /* milliseconds without progress; without a heartbeat */
+    long stalled, silent; /* milliseconds without progress; milliseconds without a heartbeat */
     long iteration, exchanges;
     int layer, bucket;
     char phase[CMN_STATUS_TEXT], detail[CMN_STATUS_DETAIL];
@@ -32,9 +33,10 @@ struct cmn_rank_status {
 
 enum { CMN_DIAGNOSED_UNRESPONSIVE = 1, CMN_DIAGNOSED_UNREACHABLE };
 
-/* `seen` has all n ranks of a job. 0: it continues. Else `text` says in one line why it ends;
- * CMN_DIAGNOSED_UNREACHABLE: since a host does not answer. Ranks that wait for others may do so as
- * long as any other rank makes progress. */
+/* `seen` has all n ranks of a job; `limit` is in milliseconds. Returns 0 if the job continues.
+ * Otherwise writes to `text` one line that says why the job ends, and returns
+ * CMN_DIAGNOSED_UNREACHABLE if a host does not answer, or CMN_DIAGNOSED_UNRESPONSIVE. Ranks that
+ * wait for others may do so as long as any other rank makes progress. */
 int cmn_diagnose(const struct cmn_rank_status *seen, int n, long limit, char *text, size_t bytes);
 
 #endif

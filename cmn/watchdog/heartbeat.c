@@ -17,66 +17,68 @@
 #include "base/nics.h"
 #include "mpi/call.h"
 
-/* Milliseconds: of silence that a change of leaders may take; of silence until a node is asked
- * whether its host answers, and until all addresses are tried again; until people are told that a
- * node cannot be heard. */
+/* Milliseconds of silence that a change of leaders may take; of silence until a node is asked
+ * whether its host answers, and all addresses are tried again; until people are told that a node
+ * cannot be heard. */
 enum { CHANGE_MS = 750, SILENT_MS = 2 * CHANGE_MS, DEAF_MS = 20000 };
 
-/* Statuses in one datagram; times that what is told is sent;
- * datagrams that are taken in a look. */
+/* Statuses in one datagram; how often a tell is sent; datagrams that one look takes at most. */
 enum { STATUSES = 4, TIMES = 3, TAKEN_MAX = 2000 };
 
-/* Numbers are as processors have them: the nodes of a job have equal processors, and run the same
- * program. It tells about the ranks from `first` to the one before `end` of the sender's node:
- * those that are not among the statuses move. */
+/* Numbers are in the processor's byte order: the nodes of a job have equal processors and run the
+ * same program. A datagram is about the ranks from `first` to `end` - 1 of the sender's node. Those
+ * that are not among its statuses make progress. */
 struct datagram {
-    unsigned char mac[crypto_auth_BYTES]; /* over all that follows */
+    unsigned char mac[crypto_auth_BYTES]; /* of all bytes that follow */
     uint64_t number;                      /* grows with each datagram of this sender */
     int32_t sender;                       /* its rank */
     int32_t first, end;
     uint32_t told; /* CMN_BEAT_… */
     uint64_t statuses;
-    struct cmn_rank_status status[STATUSES]; /* the host is known otherwise */
+    /* without the host, which each rank knows from the start */
+    struct cmn_rank_status status[STATUSES];
 };
 _Static_assert(sizeof(struct datagram) <= 1452, "an Ethernet frame holds it, with IPv6, too");
 
-/* Where rank 0 is heard, and the job's key. */
+/* Where rank 0 can be reached, and the job's key. */
 struct place {
-    int n; /* 0: it cannot be heard */
+    int n; /* 0: rank 0 cannot be reached */
     struct sockaddr_storage address[CMN_NICS];
     unsigned char key[crypto_auth_KEYBYTES];
 };
 
-/* Another node. */
+/* What is known of another node. */
 struct peer {
     int heard, warned;
     unsigned told;
     long silent;
-    struct sockaddr_storage at; /* where its last datagram came from */
-    int asks;                   /* a TCP connection that its host is asked with; -1: none */
-    int answers;                /* whether the host has answered, the last time it was asked */
+    struct sockaddr_storage at; /* source of its last datagram */
+    int asks;                   /* TCP connection that tests whether its host answers; -1: none */
+    int answers;                /* whether the host answered the last test */
 };
 
 struct rank {
     int node;
-    uint64_t number; /* of its newest datagram */
+    uint64_t number; /* of the newest datagram that this rank has sent */
     struct cmn_rank_status now;
 };
 
 struct cmn_heartbeat {
     int me, ranks, node, nodes;
-    int speaks; /* rank 0, or the leader of another node */
-    int fd;     /* -1: none can be had */
+    int speaks; /* 1: this is rank 0, or the leader of another node */
+    int fd;     /* -1: no socket could be opened */
     struct place place;
-    struct peer *peer; /* of each node; elsewhere than on rank 0 only the first one is heard */
+    /* of each node; only rank 0 hears them all, and others only hear node 0 */
+    struct peer *peer;
     struct rank *rank;
-    uint64_t sent; /* datagrams */
+    uint64_t sent; /* number of datagrams sent */
     unsigned told;
 };
 
 /* ---- opening ---- */
 
-/* Open MPI's lists decide; without them the loopback counts where there is no other. */
+/* Returns whether heartbeats may use the interface. Open MPI's lists decide. Without a list of
+ * interfaces to use, the loopback is taken only if there is no other. */
 static int may_be_used(const struct cmn_nic *nic, int loopback)
 {
     const char *include = cmn_launcher_networks();
@@ -88,7 +90,7 @@ static int may_be_used(const struct cmn_nic *nic, int loopback)
     return cmn_nic_is_loopback(nic) == loopback && !(exclude && cmn_nic_in_list(nic, exclude));
 }
 
-/* IPv6 only where there is no IPv4, and the loopback only where there is nothing else. */
+/* Takes IPv6 only if there is no IPv4, and the loopback only if there is nothing else. */
 static void find_addresses(struct place *place)
 {
     struct cmn_nic nic[CMN_NICS];
@@ -103,12 +105,12 @@ static void find_addresses(struct place *place)
     }
 }
 
-/* On a free port, which rank 0 writes down. */
+/* Opens a socket on a free port, which rank 0 writes into its addresses. */
 static void open_socket(struct cmn_heartbeat *h)
 {
     struct sockaddr_storage any = {.ss_family = h->place.address[0].ss_family};
     socklen_t bytes = sizeof any;
-    int room = 1 << 20; /* the kernel gives what it may */
+    int room = 1 << 20; /* The kernel may give less. */
 
     h->fd = socket(any.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (h->fd < 0 || bind(h->fd, (struct sockaddr *)&any, bytes) ||
@@ -212,7 +214,7 @@ static int is_valid_status(const struct cmn_heartbeat *h, const struct datagram 
            (unsigned)v->state < CMN_RANK_STATES && v->stalled >= 0 && v->silent >= 0;
 }
 
-/* What costs little is looked at first. */
+/* Cheap checks come first. */
 static int is_valid(const struct cmn_heartbeat *h, const struct datagram *d, size_t bytes)
 {
     size_t head = offsetof(struct datagram, status);
@@ -237,7 +239,7 @@ static int is_valid(const struct cmn_heartbeat *h, const struct datagram *d, siz
     return 1;
 }
 
-/* What is printed must end, and not control a terminal. */
+/* Text that is printed must end, and must not control a terminal. */
 static void make_printable(char *text, size_t bytes)
 {
     text[bytes - 1] = '\0';
@@ -262,7 +264,7 @@ static void take_statuses(struct cmn_heartbeat *h, const struct datagram *d)
     }
 }
 
-/* Whether it was one of this job's, for this process, and new. */
+/* Takes a datagram. Returns whether it was one of this job's, for this process, and new. */
 static int take(struct cmn_heartbeat *h, const struct datagram *d, size_t bytes,
                 const struct sockaddr_storage *from)
 {
@@ -298,7 +300,8 @@ static void receive(struct cmn_heartbeat *h)
     }
 }
 
-/* A stopped process's host is alive, and its kernel refuses a TCP connection to the port. */
+/* Tests, without blocking, whether a node's host answers. The host of a stopped process is alive,
+ * and its kernel refuses a TCP connection to the port. */
 static void ask_host(struct peer *p)
 {
     struct pollfd ready = {.fd = p->asks, .events = POLLOUT};
@@ -338,7 +341,8 @@ void cmn_heartbeat_look(struct cmn_heartbeat *h, long ms, int leads)
     receive(h);
     if (!h->speaks) {
         end_asking(h->peer);
-        *h->peer = (struct peer){.asks = -1}; /* it will hear rank 0, and has not yet */
+        /* If this process leads later, it has not heard rank 0 yet. */
+        *h->peer = (struct peer){.asks = -1};
         return;
     }
     for (int i = 0; i < (h->me ? 1 : h->nodes); i++) {
@@ -354,7 +358,8 @@ void cmn_heartbeat_look(struct cmn_heartbeat *h, long ms, int leads)
 
 /* ---- what is sent ---- */
 
-/* To rank 0 where it answered from, and to all of its addresses while it does not answer. */
+/* Sends a datagram from rank 0 to all other nodes, or from another node to rank 0: to the address
+ * that rank 0 last sent from, or to all of its addresses while it does not answer. */
 static void send_datagram(struct cmn_heartbeat *h, struct datagram *d)
 {
     size_t bytes = offsetof(struct datagram, status) + d->statuses * sizeof d->status[0];
@@ -371,7 +376,7 @@ static void send_datagram(struct cmn_heartbeat *h, struct datagram *d)
         int answers = p->heard && (h->me == 0 || p->silent < SILENT_MS);
         const struct sockaddr_storage *to = answers ? &p->at : h->place.address;
         for (int k = 0; k < (answers ? 1 : h->me ? h->place.n : 0); k++) {
-            /* What cannot be sent is lost, like what is lost on its way. */
+            /* A datagram that cannot be sent counts as lost on its way. */
             (void)!sendto(h->fd, d, bytes, MSG_NOSIGNAL, (const struct sockaddr *)&to[k],
                           sizeof to[k]);
         }

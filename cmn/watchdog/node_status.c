@@ -8,14 +8,14 @@
 #include "base/process.h"
 #include "mpi/shared_window.h"
 
-/* Milliseconds without a heartbeat: then the next rank leads; then the kernel is asked what became
- * of the process. */
+/* Milliseconds without a heartbeat after which the next rank leads; after which the kernel is asked
+ * what became of the process. */
 enum { NEXT_LEADS_MS = 700, ASK_MS = 1000 };
 
 struct cmn_node_status {
     struct cmn_window *window; /* its common part says whether the job has been diagnosed */
     struct cmn_group group;
-    unsigned long *beats; /* as of the last look */
+    unsigned long *beats; /* of each rank, at the last look */
     long *silent;
 };
 
@@ -47,7 +47,7 @@ struct cmn_node_status *cmn_node_status_open(const struct cmn_topology *t,
     mine = record(s, t->intra_rank);
     atomic_store(&mine->rank, t->rank);
     cmn_status_move(mine);
-    /* Nobody looks at statuses that are not there yet. */
+    /* The barrier keeps ranks from reading statuses that are not there yet. */
     cmn_window_barrier(s->window);
     return s;
 }

@@ -1,4 +1,4 @@
-/* The statuses of the ranks of a node, in memory that they share. */
+/* node_status: the statuses of the ranks of a node, in memory that they share. */
 #ifndef CMN_NODE_STATUS_H
 #define CMN_NODE_STATUS_H
 
@@ -8,33 +8,34 @@
 
 struct cmn_node_status;
 
-/* Collective over the node, blocking; called by the main thread. This rank's status moves there. t
- * and o must outlive it. NULL with a reason on all ranks where they cannot share memory: then each
- * knows its own status alone. */
+/* Collective over the node, blocking. Must be called by the main thread. Moves this rank's status
+ * to the shared memory. t and o must outlive the result. Returns NULL with a reason on all ranks if
+ * they cannot share memory: then each knows only its own status. */
 struct cmn_node_status *cmn_node_status_open(const struct cmn_topology *t,
                                              const struct cmn_options *o);
 
-/* All that follows is local, does not block, and is called by the watchdog's thread. */
+/* All functions below are local, do not block, and are called by the watchdog's thread. */
 
-/* `ms` have passed: counts for each rank how long it has given no heartbeat. */
+/* Counts for each rank how long it has given no heartbeat. `ms` milliseconds have passed since the
+ * last call. */
 void cmn_node_status_look(struct cmn_node_status *s, long ms);
 
-/* Whether this rank is the node leader: no rank before it gives heartbeats. */
+/* Returns whether this rank is the node leader: no rank before it gives heartbeats. */
 int cmn_node_status_leads(const struct cmn_node_status *s);
 
-/* What is known of a rank of this node, by its number there. */
+/* Reads what is known of a rank of this node, by its number there. */
 void cmn_node_status_read(const struct cmn_node_status *s, int intra_rank,
                           struct cmn_rank_status *v);
 
-/* Whether a watchdog of this node has told the others that the job is about to be ended; tells
- * them. */
+/* cmn_node_status_tell() tells the watchdogs of this node that the job is about to be ended.
+ * cmn_node_status_diagnosed() returns whether one of them has told so. */
 int cmn_node_status_diagnosed(const struct cmn_node_status *s);
 void cmn_node_status_tell(struct cmn_node_status *s);
 
-/* Thread-safe. Whether all ranks of this node have done their part, or are about to end. */
+/* Thread-safe. Returns whether all ranks of this node have done their part, or are about to end. */
 int cmn_node_status_ended(const struct cmn_node_status *s);
 
-/* What is known of this rank alone. */
+/* Reads what one status tells, without the other ranks. */
 void cmn_rank_status_read(const struct cmn_status *r, const struct cmn_topology *t,
                           struct cmn_rank_status *v);
 

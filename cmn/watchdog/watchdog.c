@@ -19,25 +19,27 @@
 #include "watchdog/heartbeat.h"
 #include "watchdog/node_status.h"
 
-/* Milliseconds: between looks; between heartbeats for other nodes; until a rank ends by itself that
- * has been told of the job's end; until a stall is worth telling. */
 enum { PULSE = 5 /* seconds between two events `alive` */ };
+
+/* Milliseconds between looks; between heartbeats for other nodes; until a rank that has been told
+ * of the job's end ends by itself; until a stall is reported. */
 enum { LOOK_MS = 250, BEAT_MS = 500, END_MYSELF_MS = 4000, TELL_MS = 1000 };
 
-/* Seconds: until the other ranks' stacks have come through mpiexec; in which mpiexec ends that is
- * made to. */
+/* Seconds until the other ranks' stacks have come through mpiexec; seconds in which mpiexec ends
+ * after it was told to. */
 enum { STACKS_TAKE = 1, MPIEXEC_TAKES = 3 };
 
-/* A rank that computes without progress in its status is given so many times cmn_timeout. */
+/* A rank that computes, but makes no progress in its status, is given COMPUTES times
+ * cmn_timeout. */
 enum { COMPUTES = 4 };
 
 static struct {
     struct cmn_watchdog_plan plan;
-    const struct cmn_topology *topology; /* NULL until it is open */
-    struct cmn_node_status *node;        /* NULL: this rank knows its own status alone */
+    const struct cmn_topology *topology; /* NULL until cmn_watchdog_open() */
+    struct cmn_node_status *node;        /* NULL: this rank knows only its own status */
     struct cmn_heartbeat *nodes;         /* NULL on one node */
-    struct cmn_rank_status *seen,
-        *stalling; /* of each rank; of those of this node that other nodes are told of */
+    /* The status of each rank; those of this node's ranks that other nodes are told of. */
+    struct cmn_rank_status *seen, *stalling;
     atomic_int open, running;
     atomic_long limit; /* milliseconds */
     pthread_t thread;
@@ -45,19 +47,19 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     int closing;
-    char apart[512]; /* why the ranks of this node cannot see each other, until that is told */
+    char apart[512]; /* why the ranks of this node cannot see each other; "" once told */
 
-    /* the thread's */
+    /* Only the thread uses these. */
     unsigned long progress;
     unsigned long long bytes;
     double computed, stalled; /* seconds; milliseconds */
     long since_beat, since_diagnosis;
-    int unreachable; /* the diagnosis: a host does not answer */
+    int unreachable; /* 1: the diagnosis is that a host does not answer */
 } dog = {.lock = PTHREAD_MUTEX_INITIALIZER, .since_beat = BEAT_MS};
 
 /* ---- this rank ---- */
 
-/* Whether the main thread has computed for a good part of the last `ms`. */
+/* Returns whether the main thread has computed for more than a fifth of the last `ms`. */
 static int computes(long ms)
 {
     struct timespec t;
@@ -133,7 +135,7 @@ static void tell_node(void)
 static void sleep_all(unsigned seconds)
 {
     while (seconds) {
-        seconds = sleep(seconds); /* it returns when a signal comes */
+        seconds = sleep(seconds); /* sleep() returns early when a signal comes. */
     }
 }
 
@@ -150,8 +152,8 @@ static void say_that_it_waits(void)
 }
 
 /* mpiexec waits for a host that does not answer until TCP gives up, after a quarter of an hour. A
- * rank that mpiexec started itself ends it, as soon as the stacks have come through; where there is
- * none, mpiexec's own keepalive may. */
+ * rank that mpiexec started directly ends it as soon as the stacks have come through. If there is
+ * no such rank, mpiexec's own keepalive may end it. */
 static void end_launcher(void)
 {
     sleep_all(STACKS_TAKE);
@@ -168,7 +170,7 @@ static void end_launcher(void)
     }
 }
 
-/* People have been told why: all ranks that live print where they are. */
+/* People have been told why the job ends: now all living ranks print where they are. */
 static void tell_others(void)
 {
     tell_node();
@@ -181,8 +183,8 @@ static void tell_others(void)
     }
 }
 
-/* Another watchdog has diagnosed. Should its end of the job not reach this process, it ends by
- * itself. */
+/* Another watchdog has diagnosed. If its end of the job does not reach this process, the process
+ * ends by itself. */
 static void attend_end(long ms)
 {
     if (!dog.since_diagnosis) {
@@ -197,7 +199,7 @@ static void attend_end(long ms)
 
 /* ---- all ranks ---- */
 
-/* Rank i of this node; where they share no memory, this one alone. */
+/* Reads the status of rank i of this node, or this rank's own if they share no memory. */
 static void see(int i, struct cmn_rank_status *v)
 {
     if (dog.node) {
@@ -217,7 +219,7 @@ static void see_my_node(void)
     }
 }
 
-/* To rank 0's watchdog: the ranks of this node that have ended or make no progress. */
+/* Sends rank 0's watchdog the ranks of this node that have ended or make no progress. */
 static void send_beat(long ms)
 {
     struct cmn_rank_status *tell = dog.stalling;
@@ -235,8 +237,8 @@ static void send_beat(long ms)
     cmn_heartbeat_beat(dog.nodes, tell, n);
 }
 
-/* Rank 0's host answers, and sends no heartbeat: where it has several ranks one of them may be
- * about to lead. */
+/* Returns whether rank 0's host answers but sends no heartbeat, and may still get a new leader,
+ * since it has several ranks. */
 static int others_first(long limit)
 {
     enum { MORE_MS = 1500 };
@@ -296,7 +298,7 @@ static void look_at_all(long ms)
 
 /* ---- the thread ---- */
 
-/* Sleeps until the next look; whether this is the end. */
+/* Sleeps until the next look. Returns whether the thread is to end. */
 static int nap(void)
 {
     struct timespec until;
@@ -323,7 +325,8 @@ static void *watch(void *unused)
         double time = cmn_clock();
         long ms = (long)((time - last) * 1000);
         last = time;
-        ms = ms < 2 * LOOK_MS ? ms : 2 * LOOK_MS; /* the whole process was suspended */
+        /* A longer gap means that the whole process was suspended. */
+        ms = ms < 2 * LOOK_MS ? ms : 2 * LOOK_MS;
         look_at_myself(ms);
         if (atomic_load(&dog.open)) {
             if (dog.topology->rank == 0 && time - pulse >= PULSE) {
@@ -393,7 +396,7 @@ static void await_node(void)
     const struct timespec a_moment = {.tv_nsec = 1000000};
 
     while (!cmn_node_status_ended(dog.node)) {
-        nanosleep(&a_moment, NULL); /* the thread names a rank that does not come */
+        nanosleep(&a_moment, NULL); /* The thread names a rank that does not come. */
     }
 }
 

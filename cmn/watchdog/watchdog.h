@@ -1,7 +1,9 @@
-/* Notices that a job makes no progress: a thread of each rank, which looks at the statuses of
- * base/status.h, its own and those of the other ranks, and never calls MPI. The leader of each
- * node, its lowest responsive rank, sends heartbeats for all of the node to rank 0's watchdog,
- * which diagnoses. The thread counts time in looks: a job that is suspended as a whole resumes. */
+/* watchdog: notices that a job makes no progress.
+ *
+ * A thread of each rank looks at the statuses of base/status.h, its own and those of the other
+ * ranks, and never calls MPI. The leader of each node, its lowest responsive rank, sends heartbeats
+ * for the whole node to rank 0's watchdog, which diagnoses. The thread counts time in looks, so a
+ * job that is suspended as a whole resumes without a false alarm. */
 #ifndef CMN_WATCHDOG_H
 #define CMN_WATCHDOG_H
 
@@ -9,29 +11,30 @@
 #include "mpi/topology.h"
 
 struct cmn_watchdog_plan {
-    long limit;    /* seconds: cmn_timeout */
-    long at_least; /* seconds that the limit is at least before cmn_watchdog_open() */
-    /* Before cmn_watchdog_open(): this process waits in `doing`, and has made no progress for so
-     * many seconds. */
+    long limit;    /* cmn_timeout, in seconds */
+    long at_least; /* minimum of the limit before cmn_watchdog_open(), in seconds */
+    /* Called before cmn_watchdog_open() if this process waits in `doing` and has made no progress
+     * for `seconds`. */
     void (*late)(const char *doing, long seconds);
-    /* Ends the job for this reason; must not return. Calls `meanwhile` once people have been told.
-     * Both are NULL when another rank has said why. */
+    /* Ends the job for the reason `why`; must not return. Calls `meanwhile` once people have been
+     * told. Both arguments are NULL if another rank has said why. */
     void (*end)(const char *why, void (*meanwhile)(void));
 };
 
-/* Local. Starts the thread; called by the main thread. */
+/* Local. Starts the thread. Must be called by the main thread. */
 void cmn_watchdog_start(const struct cmn_watchdog_plan *plan);
 
-/* Collective, blocking. All ranks are watched from here on. t and o must outlive the job. */
+/* Collective, blocking. From here on all ranks are watched. t and o must outlive the job. */
 void cmn_watchdog_open(const struct cmn_topology *t, const struct cmn_options *o);
 
-/* Local. Sets the limit once the cfg is read. Where the ranks of a node cannot see each other's
- * statuses, people are warned here: earlier the start could still have failed. */
+/* Local. Sets the limit once the cfg is read. If the ranks of a node cannot see each other's
+ * statuses, it warns people now; earlier the start could still have failed. */
 void cmn_watchdog_limit(long seconds);
 
-/* Blocking. This process has done its part of the job: the thread says so, and ends. `together`:
- * waits for all ranks of this node first. MPI lets each rank leave once all have entered
- * MPI_Finalize, and nobody could name one that stalls later. Does nothing without the thread. */
+/* Blocking. Declares that this process has done its part of the job; the thread tells the others,
+ * and ends. With `together`, first waits for all ranks of this node: MPI lets each rank leave once
+ * all have entered MPI_Finalize, and nobody could name a rank that stalls later. Does nothing
+ * without the thread. */
 void cmn_watchdog_close(int together);
 
 #endif
