@@ -1,4 +1,4 @@
-/* dummy: no exchange. It measures the no-communication baseline.
+/* dummy: no exchange, to measure the time without communication.
  *
  * Steps: none. Bytes: none. The ranks' weights drift apart: never train with it. */
 #include <stddef.h>

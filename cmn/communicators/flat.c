@@ -1,17 +1,17 @@
-/* flat: all gradients lie in one block, which is exchanged at once, in chunks.
+/* flat: all gradients lie in one block, which is exchanged in chunks.
  *
- * Steps: for every chunk of 4 MiB of the block, MPI_Allreduce over all ranks, in place.
- * With a compressor, double buffering, cmn_exact or CMN_DEBUG_EXCHANGE: overlapped_allreduce.h, with
- * each rank as a node of its own. So on GPUs, too, always, through the host (through_host.h).
+ * Steps: for every chunk of 4 MiB of the block, an MPI_Allreduce over all ranks, in place. With a
+ * compressor, double buffering, cmn_exact or CMN_DEBUG_EXCHANGE: those of overlapped_allreduce.h,
+ * with each rank as a node of its own. On GPUs always these, through the host (through_host.h).
  * Bytes: about 2(N-1)/N * 4n sent per rank for a block of n floats, by any bandwidth-optimal
- * algorithm; Open MPI picks one per chunk size. */
+ * algorithm; Open MPI chooses one for each chunk size. */
 #include "communicators/communicator.h"
 
 #include "base/memory.h"
 #include "communicators/node_groups.h"
 #include "mpi/call.h"
 
-/* Whether MPI_Allreduce will not do, and messages of our own are needed. */
+/* Returns whether MPI_Allreduce is not enough and transports/sums.h must send messages. */
 static int needs_messages(const struct cmn_options *o)
 {
     return o->compress != CMN_COMPRESS_OFF || o->double_buffering || o->exact ||
@@ -29,7 +29,7 @@ static int open_by_messages(void **self, const struct cmn_communicator *c,
     return cmn_overlap_open(&g->overlap, &g->topology, o, 1);
 }
 
-/* GPUs use this part of it, through the host. */
+/* The part of this communicator that GPUs use, through the host. */
 static const struct cmn_communicator by_messages = {
     .open = open_by_messages,
     .memory = cmn_node_groups_memory,

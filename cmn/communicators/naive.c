@@ -1,10 +1,9 @@
-/* naive: one allreduce for each tensor, nothing packed. The reference that others are compared
- * with.
+/* naive: one allreduce for each tensor, without packing. It is the reference for the others.
  *
- * Steps: for every tensor of n floats, MPI_Allreduce over all ranks; on GPUs through the host
+ * Steps: for every tensor of n floats, an MPI_Allreduce over all ranks; on GPUs through the host
  * (through_host.h).
- * Bytes: whatever Open MPI picks for each tensor; 2(N-1)/N * 4n sent per rank by its ring. One
- * latency per tensor makes it slow for nets of many small tensors.
+ * Bytes: those of the algorithm that Open MPI chooses for each tensor; its ring sends 2(N-1)/N * 4n
+ * per rank. One latency per tensor makes it slow for networks with many small tensors.
  * Source: ChainerMN's communicator of the same name (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable
  * Distributed Deep Learning Framework", 2017). */
 #include "communicators/communicator.h"

@@ -8,7 +8,7 @@
 #include "transports/nccl.h"
 #include "transports/shm.h"
 
-/* Whether NCCL serves these GPUs. It sends what no compressor has made smaller. */
+/* Returns whether NCCL exchanges for these GPUs. It cannot send what PowerSGD has compressed. */
 static int by_nccl(const struct cmn_topology *t, const struct cmn_options *o)
 {
     return o->intra != CMN_INTRA_MPI && o->compress != CMN_COMPRESS_POWERSGD &&
@@ -56,7 +56,7 @@ struct cmn_topology cmn_node_groups_alone(const struct cmn_topology *t)
     return alone;
 }
 
-/* The same ranks, all on one node; t must outlive that. */
+/* Returns a topology with the same ranks, all on one node; t must outlive it. */
 static struct cmn_topology together(const struct cmn_topology *t)
 {
     struct cmn_topology one = *t;
@@ -104,7 +104,7 @@ int cmn_node_groups_through_host(void **self, const struct cmn_communicator *inn
     return cmn_through_host_open(&g->host, inner, t, o);
 }
 
-/* What CMN_THROUGH_HOST does on the CPU. */
+/* The CPU's communicator of CMN_THROUGH_HOST. */
 static const struct cmn_communicator on_the_host = {
     .name = "hierarchical",
     .recipe = CMN_FIRST_OF_NODE,
@@ -143,10 +143,11 @@ int cmn_node_groups_memory(void *self, size_t floats, float **memory)
 
 /* ---- on GPUs, by NCCL ----
  *
- * All of it lies on one stream of each rank, part by part: what two ranks have in common comes in the
- * same order on both, so that none waits for another one crosswise. */
+ * Each rank has one stream for all of it, part by part. Operations that two ranks have in common
+ * are in the same order on both, so no two ranks wait for each other in different operations. */
 
-/* The recipes of single_node, hierarchical (one slice) and two_dimensional, for a part. */
+/* Begins one part by the recipe of single_node and pure_nccl (across = 0), hierarchical (one slice)
+ * or two_dimensional. */
 static void begin_part(struct cmn_node_groups *g, const struct cmn_exchange *x, float *data,
                        size_t n, enum cmn_dtype type)
 {
@@ -170,15 +171,16 @@ static void begin_part(struct cmn_node_groups *g, const struct cmn_exchange *x, 
     }
 }
 
-/* Begins all parts that end below `upto`. The last part waits for the metrics, which travel with it,
- * or, where gradients have 16 bits, behind it: metrics always have 32. Which bits the sums have
- * follows from the parts, so these depend on the block alone (cmn_nccl_chunk). */
+/* Begins all parts that end at `upto` or below it, except the last one. The last part waits until
+ * `upto` is beyond the block, because the metrics are sent with it, or directly after it if the
+ * gradients have 16 bits: metrics always have 32. The bits of the sums depend on how the block is
+ * cut into parts, so the parts depend only on the block (cmn_nccl_chunk). */
 static void begin_parts(struct cmn_node_groups *g, const struct cmn_exchange *x, size_t upto)
 {
     size_t each = cmn_nccl_chunk(x->block.n), rest;
     enum cmn_dtype type = cmn_wire_type(g->intra.options);
 
-    /* Room is made first: later a cast would come to the GPU while a sum runs. */
+    /* Room is made first: later the casts would be loaded onto the GPU while a sum runs. */
     if (!g->parts_begun && (g->between || !g->across)) {
         cmn_nccl_room(g->nccl, each < x->block.n ? each : x->block.n, type);
     }
@@ -231,7 +233,7 @@ static void allreduce_in_memory(struct cmn_node_groups *g, const struct cmn_exch
     }
 }
 
-/* ---- on either ---- */
+/* ---- on the CPU and on GPUs ---- */
 
 void cmn_node_groups_allreduce(void *self, const struct cmn_exchange *x)
 {

@@ -1,9 +1,10 @@
-/* What most communicators are made of: the ranks of a node, and the ranks that exchange between nodes.
- * With it their files hold little but their recipe.
+/* The groups that most communicators are made of: the ranks of a node, and the ranks that exchange
+ * between nodes. The communicators' own files then contain little more than their recipe.
  *
- * On the CPU the ranks of one node sum in shared memory (transports/shm.h), which is all that there is to
- * do; several nodes exchange through overlapped_allreduce.h. On GPUs NCCL does all of it part by part;
- * with powersgd, and where there is no NCCL, the CPU does it through the host (through_host.h). */
+ * On the CPU the ranks of a node sum in shared memory (transports/shm.h), which is all on one node;
+ * several nodes exchange through overlapped_allreduce.h. On GPUs NCCL does everything, part by
+ * part. With powersgd, and without NCCL, the CPU does everything, through the host
+ * (through_host.h). */
 #ifndef CMN_NODE_GROUPS_H
 #define CMN_NODE_GROUPS_H
 
@@ -17,35 +18,36 @@
 struct cmn_node_groups {
     struct cmn_topology topology;
     struct cmn_group intra, inter;
-    int across; /* as cmn_node_groups_open() has it */
+    int across; /* ranks of a node that exchange between nodes */
     /* On the CPU: */
-    void *shm;                   /* connects the ranks of a node */
+    void *shm;                   /* the transport within a node */
     struct cmn_overlap *overlap; /* NULL on one node */
-    struct cmn_sum_tree *tree;   /* with cmn_exact, on one node */
+    struct cmn_sum_tree *tree;   /* only with cmn_exact on one node */
     /* On GPUs: */
-    struct cmn_through_host *host; /* does all; NULL: NCCL does */
-    void *nccl, *between;          /* within a node; between nodes, on the ranks that exchange */
-    size_t parts_begun;            /* of this exchange: floats of the block given to NCCL */
-    int all_begun;                 /* the last part and the metrics, too */
+    struct cmn_through_host *host; /* exchanges everything; NULL: NCCL does */
+    void *nccl, *between; /* transports: within a node; between nodes (NULL on the other ranks) */
+    size_t parts_begun;   /* floats of the block given to NCCL in this exchange */
+    int all_begun;        /* the last part and the metrics are also begun */
 };
 
-/* Local. The same ranks, each a node of its own; t must outlive that. */
+/* Local. Returns a topology with the same ranks in which each rank is a node of its own; t must
+ * outlive it. */
 struct cmn_topology cmn_node_groups_alone(const struct cmn_topology *t);
 
-/* Collective, blocking: `self` of a communicator. Keeps a copy of *t. *self becomes a zeroed struct of
- * `bytes` bytes, which begins with a struct cmn_node_groups. The first `across` ranks of every node
- * exchange between nodes, where there are several; 0 <= across <= t->least_intra. 0, or -1 with a
- * reason. */
+/* Collective, blocking. Opens the `self` of a communicator, with a copy of *t. *self becomes a
+ * zeroed struct of `bytes` bytes, which begins with a struct cmn_node_groups. If there are several
+ * nodes, the first `across` ranks of every node exchange between nodes; 0 <= across <=
+ * t->least_intra. Returns 0, or -1 with a reason. */
 int cmn_node_groups_make(void **self, size_t bytes, const struct cmn_topology *t,
                          const struct cmn_options *o, int across);
 
-/* The same for a struct cmn_node_groups on GPUs: `inner`, a communicator of the CPU, does all through
- * the host. */
+/* Does the same for a struct cmn_node_groups on GPUs in which `inner`, a communicator of the CPU,
+ * exchanges everything through the host. */
 int cmn_node_groups_through_host(void **self, const struct cmn_communicator *inner,
                                  const struct cmn_topology *t, const struct cmn_options *o);
 
-/* The calls of a struct cmn_communicator that is made of node groups: what they do follows from its
- * recipe. `self` begins with a struct cmn_node_groups. */
+/* The calls of a communicator that is made of node groups: they follow from its recipe. `self`
+ * begins with a struct cmn_node_groups. */
 #define CMN_NODE_GROUPS_CALLS                                                                     \
     .refuses = cmn_node_groups_refuse, .open = cmn_node_groups_open,                              \
     .memory = cmn_node_groups_memory, .allreduce = cmn_node_groups_allreduce,                     \
@@ -66,7 +68,8 @@ const char *cmn_node_groups_no_begin(void *self);
 int cmn_node_groups_state(void *self, int i, struct cmn_state *state);
 void cmn_node_groups_close(void *self);
 
-/* Local, on one node. The tree along which x is added, or NULL. */
+/* Local, on one node. Returns the tree along which x is added, with the places of its addends, or
+ * NULL. */
 const struct cmn_sum_tree *cmn_node_groups_tree(struct cmn_node_groups *g,
                                                 const struct cmn_exchange *x);
 

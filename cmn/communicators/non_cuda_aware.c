@@ -3,7 +3,7 @@
  * Steps: those of hierarchical on the CPU, through the host (through_host.h).
  * Bytes: those of hierarchical, and 4n each way between a GPU and its host.
  * Source: ChainerMN's communicator of the same name (Akiba, Fukuda, Suzuki, "ChainerMN: Scalable
- * Distributed Deep Learning Framework", 2017), there with NCCL within a node. */
+ * Distributed Deep Learning Framework", 2017), which uses NCCL within a node. */
 #include "communicators/node_groups.h"
 
 const struct cmn_communicator cmn_communicator_non_cuda_aware = {

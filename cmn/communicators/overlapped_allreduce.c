@@ -17,39 +17,40 @@
 #include "mpi/shared_window.h"
 #include "mpi/shm_barrier.h"
 
-/* Seconds between calls of MPI while nothing is in flight. */
+/* Seconds between calls of MPI while no exchange is in flight. */
 static const double IDLE_PROBE = 200e-6;
 
-/* A part of the block that is exchanged together: whole shards. Buckets follow each other. */
+/* A part of the block that is exchanged together: consecutive whole shards. Each bucket begins
+ * where the previous one ends. */
 struct bucket {
-    size_t from, to;         /* floats of the block */
-    int shards;              /* up to its end, from the block's begin */
-    uint32_t filled, summed; /* numbers of the barriers of the node's ranks */
-    long until;   /* shards that the compressor has ended when it has ended the bucket's */
-    double began; /* seconds (cmn_clock); with a timeline */
+    size_t from, to;         /* offsets in the block, in floats */
+    int shards;              /* shards from the block's begin to the bucket's end */
+    uint32_t filled, summed; /* numbers of its two barriers within the node */
+    long until;              /* the compressor's count of ended shards when the bucket has ended */
+    double began;            /* seconds (cmn_clock); only with a timeline */
 };
 
 struct cmn_overlap {
     const struct cmn_topology *topology;
     const struct cmn_options *options;
     struct cmn_group intra;
-    MPI_Comm inter; /* the owners with this intra_rank; MPI_COMM_NULL on ranks that own nothing */
+    MPI_Comm inter; /* the owners with this intra_rank; MPI_COMM_NULL: this rank is none */
     int owners, owner;
     struct cmn_regions regions;
-    struct cmn_window *filled, *summed; /* for their barriers; NULL when this node has one rank */
+    struct cmn_window *filled, *summed; /* windows of barriers; NULL if this node has one rank */
 
     const struct cmn_compressor *compressor;
     void *compressor_self;
     struct cmn_compressor_plan plan;
     struct cmn_shards shards;
-    struct cmn_exchange bound; /* what the shards were cut for */
+    struct cmn_exchange bound; /* the exchange that the shards were cut for */
     float *sums;               /* the block of intra rank 0 */
-    struct cmn_sum_tree *tree; /* with cmn_exact */
+    struct cmn_sum_tree *tree; /* only with cmn_exact */
 
-    struct bucket *bucket;                  /* of this exchange */
-    int room, begun, started, ended, taken; /* buckets */
+    struct bucket *bucket;                  /* the buckets of this exchange */
+    int room, begun, started, ended, taken; /* counts of buckets */
     long shards_begun;
-    double probed; /* seconds (cmn_clock) */
+    double probed; /* time of the last probe(), in seconds (cmn_clock) */
 };
 
 const char *cmn_overlap_refuses_nodes(const struct cmn_topology *t, const struct cmn_options *o)
@@ -88,7 +89,7 @@ int cmn_overlap_open(struct cmn_overlap **overlap, const struct cmn_topology *t,
         cmn_window_open(&v->summed, &v->intra, 0, 0)) {
         return -1;
     }
-    /* Other nodes may wait for what an owner sends: it does not sleep. */
+    /* Other nodes may wait for an owner's messages, so an owner does not sleep. */
     for (int i = 0; i < 2 && v->owner; i++) {
         struct cmn_shm_barrier *b = cmn_window_barrier_of(i ? v->summed : v->filled);
         b->idle = idle;
@@ -130,7 +131,7 @@ int cmn_overlap_memory(struct cmn_overlap *v, size_t floats, float **memory)
     return cmn_regions_memory(&v->regions, floats, memory);
 }
 
-/* Where each rank of the node has the n floats that lie at `mine` on this one. */
+/* Returns where each rank of the node has the n floats that lie at `mine` on this rank. */
 static float *const *counterparts(void *self, const float *mine, size_t n)
 {
     struct cmn_overlap *v = self;
@@ -161,7 +162,8 @@ void cmn_addends_place(struct cmn_sum_tree *tree, const struct cmn_exchange *x,
     }
 }
 
-/* Cuts the tensors into shards when they are exchanged for the first time. */
+/* Cuts the tensors into shards, and opens the compressor, when they are exchanged for the first
+ * time. */
 static void bind(struct cmn_overlap *v, const struct cmn_exchange *x)
 {
     const struct cmn_exchange *b = &v->bound;
@@ -193,8 +195,8 @@ static void bind(struct cmn_overlap *v, const struct cmn_exchange *x)
     }
 }
 
-/* The bucket that begins where the one before ends, and ends with the last shard that ends below
- * `upto`. It may be empty: small tensors of two layers may be one shard. */
+/* Returns a new bucket, which begins where the previous one ends and ends with the last shard that
+ * ends at `upto` or below it. It may be empty: small tensors of two layers may share a shard. */
 static struct bucket *next_bucket(struct cmn_overlap *v, size_t upto)
 {
     const struct bucket *last;
@@ -242,7 +244,8 @@ void cmn_overlap_begin(struct cmn_overlap *v, const struct cmn_exchange *x, size
     cmn_overlap_poll(v);
 }
 
-/* Adds what the ranks of the node have of a shard, as far as that goes before other nodes'. */
+/* Adds the addends of the node's ranks for a shard, as far as that precedes the sum over the
+ * nodes. */
 static void add_within(struct cmn_overlap *v, const struct cmn_shard *shard)
 {
     const struct cmn_sum_tree *tree = v->plan.tree;
@@ -259,7 +262,8 @@ static void add_within(struct cmn_overlap *v, const struct cmn_shard *shard)
     }
 }
 
-/* All ranks of the node have filled the bucket: this rank's shards of it go to the compressor. */
+/* All ranks of the node have filled the bucket: gives this rank's shards of it to the
+ * compressor. */
 static void start(struct cmn_overlap *v, struct bucket *b)
 {
     int i = b == v->bucket ? 0 : (b - 1)->shards;
@@ -307,8 +311,8 @@ static void advance(struct cmn_overlap *v)
     }
 }
 
-/* A message that counts as sent may still wait inside MPI for room on the way. The other node
- * waits until some call of MPI moves it. */
+/* A message that counts as sent may still wait inside MPI for buffer space on the way. The other
+ * node waits until some call of MPI moves it. */
 static void probe(const struct cmn_overlap *v)
 {
     int flag;
@@ -333,7 +337,7 @@ void cmn_overlap_poll(struct cmn_overlap *v)
     }
 }
 
-/* While this rank waits for others of its node. */
+/* Called again and again while this rank waits for others of its node. */
 static void idle(void *self)
 {
     struct cmn_overlap *v = self;
@@ -345,8 +349,8 @@ static void idle(void *self)
     }
 }
 
-/* Waits until this rank has ended its shards of the bucket; all buckets before it have ended.
- * Later buckets advance meanwhile, too: the node's other ranks fill them without waiting for this
+/* Waits until this rank has ended its shards of the bucket; all earlier buckets have ended. Later
+ * buckets advance meanwhile, because the node's other ranks fill them without waiting for this
  * one. */
 static void end_own_shards(struct cmn_overlap *v, int bucket)
 {

@@ -1,4 +1,4 @@
-/* The one list of communicators: it feeds the choice, `darknet cmn list`, docs and tests. */
+/* The list of communicators: selection, `darknet cmn list`, docs and tests use it. */
 #include <string.h>
 
 #include "communicators/communicator.h"

@@ -1,8 +1,9 @@
-/* Selection: a training gets the communicator that it asks for, or, with `auto`, the best that
+/* Selection of the communicator: the one that is asked for, or, with `auto`, the best one that
  * works.
  *
- * On one node, and on GPUs, the best is known beforehand; on the CPU it is tried once, as shared
- * memory can be short. On several nodes the link decides, so a benchmark times a few exchanges. */
+ * On one node, and on GPUs, the best one is known beforehand; on the CPU it is tried once, because
+ * shared memory can be short. On several nodes the link decides, so a benchmark times a few
+ * exchanges. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,16 +15,16 @@
 #include "config/pairs.h"
 #include "mpi/call.h"
 
-/* What `auto` takes, best first, of those that do not refuse. */
+/* The candidates of `auto`, best first. */
 static const char *const preferred[] = {
     "shm", "pure_nccl", "single_node", "two_dimensional", "hierarchical", "non_cuda_aware", "flat",
 };
 
 enum { PREFERRED = sizeof preferred / sizeof preferred[0], FLOATS = 1024 * 1024, METRICS = 16 };
 
-/* The benchmark spends SPEND seconds on a communicator. A later one is taken when it needs less
- * than FASTER of the time of the best before it: a smaller difference would make the choice
- * change from one start to the next. */
+/* The benchmark spends SPEND seconds on a communicator. A later candidate is chosen if it needs
+ * less than FASTER of the time of the best one before it: with a smaller difference the choice
+ * would change from one start to the next. */
 static const double SPEND = 0.05, FASTER = 0.85;
 
 static const struct cmn_communicator *named(const char *name)
@@ -41,14 +42,14 @@ static const struct cmn_communicator *named(const char *name)
     return c;
 }
 
-/* Collective. Whether it is so on all ranks. */
+/* Collective. Returns whether `mine` is true on all ranks. */
 static int on_all(const struct cmn_topology *t, int mine)
 {
     MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &mine, 1, MPI_INT, MPI_MIN, t->world));
     return mine;
 }
 
-/* Seconds of an exchange on the slowest rank: the best of a few. */
+/* Returns the seconds of an exchange on the slowest rank: the best of a few. */
 static double time_exchanges(const struct cmn_communicator *c, void *self,
                              const struct cmn_topology *t, const struct cmn_exchange *x)
 {
@@ -61,7 +62,7 @@ static double time_exchanges(const struct cmn_communicator *c, void *self,
         seconds = cmn_clock() - began;
         MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, t->world));
         spent += seconds;
-        if (call <= 1 || seconds < best) { /* the first one only warms up */
+        if (call <= 1 || seconds < best) { /* the first one is for warming up */
             best = seconds;
         }
     }
@@ -76,8 +77,8 @@ const char *cmn_communicator_no_begin(const struct cmn_communicator *c, void *se
     return c->no_begin ? c->no_begin(self) : NULL;
 }
 
-/* Opens c and exchanges 4 MiB. Seconds of an exchange, or -1 with a reason when it cannot be
- * used, and *how it cannot. */
+/* Opens c, exchanges 4 MiB a few times and closes it. Returns the seconds of an exchange, or -1
+ * with a reason if c cannot be used; *how then says in a word or two what happened. */
 static double benchmark(const struct cmn_communicator *c, const struct cmn_topology *t,
                         const struct cmn_options *o, const char **how)
 {
@@ -88,9 +89,9 @@ static double benchmark(const struct cmn_communicator *c, const struct cmn_topol
 
     *how = "failed";
     if (!on_all(t, opened)) {
-        return -1; /* what a failed open leaves cannot be closed */
+        return -1; /* a failed open must not be closed */
     }
-    /* On one node nothing overlaps, and whoever asks for it is told so. */
+    /* On one node nothing overlaps, which is reported elsewhere. */
     if (o->overlap == CMN_OVERLAP_ON && t->inter_size > 1 && cmn_communicator_no_begin(c, self)) {
         cmn_fail("cmn_overlap=on: communicator %s: %s", c->name,
                  cmn_communicator_no_begin(c, self));
@@ -109,7 +110,7 @@ static double benchmark(const struct cmn_communicator *c, const struct cmn_topol
     return seconds;
 }
 
-/* All refuse: notes why. */
+/* All candidates refuse: records why. */
 static void all_refuse(const struct cmn_topology *t, const struct cmn_options *o)
 {
     const struct cmn_communicator *c = cmn_communicator_find("pure_nccl");
@@ -124,7 +125,7 @@ static void all_refuse(const struct cmn_topology *t, const struct cmn_options *o
     }
 }
 
-/* Where no benchmark is needed. */
+/* Used if no benchmark is needed. */
 static const struct cmn_communicator *first_that_works(const struct cmn_topology *t,
                                                        const struct cmn_options *o)
 {
@@ -143,7 +144,8 @@ static const struct cmn_communicator *first_that_works(const struct cmn_topology
     return NULL;
 }
 
-/* On one node. The key because of which shm refuses: it is about messages, and shm sends none. Or NULL. */
+/* On one node. Returns the key because of which shm refuses: one about messages, which shm does not
+ * send. Returns NULL if there is none. */
 static const char *key_of_messages(const struct cmn_topology *t, const struct cmn_options *o)
 {
     if (!cmn_overlap_refuses_nodes(t, o)) {
@@ -152,7 +154,8 @@ static const char *key_of_messages(const struct cmn_topology *t, const struct cm
     return o->compress != CMN_COMPRESS_OFF ? "cmn_compress" : "cmn_double_buffering";
 }
 
-/* The first that works, or, on several nodes, the fastest, of those that do not refuse. */
+/* Returns, of the candidates that do not refuse, the first one that works, or, on several nodes,
+ * the fastest. *why becomes the explanation. Returns NULL with a reason if there is none. */
 static const struct cmn_communicator *best_by_benchmark(const struct cmn_topology *t,
                                                         const struct cmn_options *o, char *why,
                                                         size_t bytes)
@@ -198,7 +201,8 @@ static const struct cmn_communicator *best_by_benchmark(const struct cmn_topolog
     return best;
 }
 
-/* Whether the keys ask for something that this communicator cannot do: 0, or -1 with a reason. */
+/* Checks whether the keys ask for something that this communicator cannot do. Returns 0, or -1 with
+ * a reason. */
 static int check_keys(const struct cmn_communicator *c, const struct cmn_topology *t,
                       const struct cmn_options *o)
 {

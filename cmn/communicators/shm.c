@@ -1,16 +1,16 @@
-/* shm: gradients lie in memory shared by the ranks of a node. They are summed, and the weights
- * updated, where they lie.
+/* shm: gradients lie in memory that the ranks of a node share. They are summed, and the weights
+ * updated, in place.
  *
- * Steps on one node: all ranks wait for each other; each sums its slice of all ranks' gradients,
- * and writes it to all of them (allreduce), or updates the weights of that slice, which the ranks
- * of a node have in common (step); all wait again. Where the norms of the sums decide on the update
- * (struct cmn_sgd, use), each rank sums and squares its slice, all wait, and each updates it.
- * Steps on several nodes: overlapped_allreduce.h with k owners, k the smallest number of ranks of
- * any node; then each rank copies the sums (allreduce), or updates its slice of the weights
- * (step), bucket by bucket as they arrive.
- * So it is two_dimensional with the update in the same pass over memory.
+ * Steps on one node: a barrier; each rank sums its slice of all ranks' gradients, and writes the
+ * sum to all of them (allreduce), or updates the weights of that slice, which the ranks of a node
+ * have in common (step); a barrier. If the update depends on the norms of the sums (struct cmn_sgd,
+ * look), each rank sums and squares its slice; a barrier; and each rank updates its slice.
+ * Steps on several nodes: those of overlapped_allreduce.h with k owners, k the smallest number of
+ * ranks of any node; then each rank copies the sums (allreduce), or updates its slice of the
+ * weights (step), bucket by bucket as they arrive. So it is two_dimensional with the update in the
+ * same pass over memory.
  * Bytes, n floats: none copied within a node. Over a node's link, each way, 2(M-1)/M * 4n for M
- * nodes (4n for two), or what the compressor makes of it.
+ * nodes (4n for two), or those of the compressor.
  * The order of additions is that of the ranks, then that of the nodes.
  * Source: the slices are those of the reduce-scatter in Rabenseifner, "Optimization of Collective
  * Reduction Operations", 2004, without its messages. */
@@ -26,18 +26,19 @@
 #include "communicators/node_groups.h"
 #include "transports/shm.h"
 
-/* With fewer floats than SMALL the caches serve best. */
+/* With fewer floats than SMALL, ordinary stores are faster. */
 enum { METRICS_MOST = 64, SMALL = 16384 };
 
-/* Floats of a tensor whose squares are summed together, whichever rank does it. So what becomes of
- * the sums does not depend on the ranks of a node. A chunk is squared while it is in a cache. */
+/* Floats of a tensor whose squares are summed together, whichever rank does it. So the sums of
+ * squares do not depend on the ranks of a node. A chunk is squared while it is in a cache. */
 enum { CHUNK = 4096 };
 
 struct shm {
     struct cmn_node_groups groups;
-    struct cmn_stores stores; /* of updates on one node */
-    double
-        *squares; /* the node's: of each chunk of the sums, then of the weights; NULL: not needed */
+    struct cmn_stores stores; /* chooses the kind of store for updates on one node */
+    /* Common to the node: the sum of squares of each chunk of the gradient sums, then of the
+     * weights. NULL until it is needed. */
+    double *squares;
     int chunks;
 };
 
@@ -58,7 +59,7 @@ static int open_shm(void **self, const struct cmn_communicator *c, const struct 
     return cmn_node_groups_make(self, sizeof(struct shm), t, o, t->least_intra);
 }
 
-/* Adds what to do to the reason of a failure. */
+/* Adds advice to the reason of a failure. */
 static int with_advice(int result)
 {
     if (result) {
@@ -82,24 +83,26 @@ static int common_shm(void *self, size_t floats, float **memory, int *first)
     return with_advice(cmn_shm_common(s->groups.shm, floats, memory));
 }
 
-/* An update under way. */
+/* An update in progress. */
 struct update {
     const struct cmn_exchange *x;
     const struct cmn_sgd *sgd;
-    float *sums; /* of the block over all ranks; NULL: over those of the node, still to be made */
-    const struct cmn_sum_tree
-        *tree; /* along which they are made; NULL: in the order of the ranks */
+    /* The sums of the block over all ranks. NULL: the sums over the node's ranks are still to be
+     * computed. */
+    float *sums;
+    /* The tree along which they are computed; NULL: in the order of the ranks. */
+    const struct cmn_sum_tree *tree;
     int non_temporal;
 };
 
-/* Where the ranks of the node have the floats of the block from `first` on. */
+/* Returns where the ranks of the node have the n floats of the block from `first` on. */
 static float *const *node_blocks(const struct shm *s, const struct update *u, size_t first,
                                  size_t n)
 {
     return cmn_shm_counterparts(s->groups.shm, u->x->block.data + first, n);
 }
 
-/* This rank's block gets the sums of all ranks of the node, and the others' become 0. */
+/* Sums n floats of all ranks of the node into this rank's block, and sets the others' to 0. */
 static void sum_part(const struct shm *s, const struct update *u, size_t first, size_t n)
 {
     const struct cmn_topology *t = s->groups.intra.topology;
@@ -162,15 +165,15 @@ static void update_range(struct shm *s, const struct update *u, size_t from, siz
     }
 }
 
-/* ---- in chunks, where the momentum is apart ---- */
+/* ---- in chunks, with the momentum in sgd->velocity ---- */
 
 static int chunks_of(const struct cmn_span *tensor)
 {
     return (int)((tensor->n + CHUNK - 1) / CHUNK);
 }
 
-/* Calls `what` for each chunk that begins in this rank's slice of the block. `square`: where the
- * sum of its squares goes, and s->chunks places later that of its weights. */
+/* Calls `what` for each chunk that begins in this rank's slice of the block. `square` is where the
+ * sum of its squares belongs, and s->chunks places later that of its weights. */
 static void for_own_chunks(struct shm *s, const struct update *u,
                            void (*what)(struct shm *s, const struct update *u, int tensor,
                                         size_t first, size_t n, double *square))
@@ -213,7 +216,7 @@ static void square_chunk(struct shm *s, const struct update *u, int tensor, size
     }
 }
 
-/* Collective over the node at the first call. */
+/* Collective over the node in the first call. */
 static void open_squares(struct shm *s, const struct cmn_exchange *x)
 {
     float *memory;
@@ -231,7 +234,7 @@ static void open_squares(struct shm *s, const struct cmn_exchange *x)
     s->squares = (double *)(void *)memory;
 }
 
-/* All chunks are squared, by all ranks. */
+/* Sums the squares of each tensor's chunks, which all ranks have computed, and calls sgd->look. */
 static void look(const struct shm *s, const struct update *u)
 {
     int tensors = u->x->tensors, chunk = 0;
@@ -249,8 +252,8 @@ static void look(const struct shm *s, const struct update *u)
 
 /* ---- a step ---- */
 
-/* What is summed has its momentum in it: that stays in the slice of the rank that updates it; all
- * else becomes 0. So it counts once in the next sum. */
+/* Updates this rank's slice when the momentum is part of the sums. It stays in the block of the
+ * rank that updates a slice, and all other blocks become 0, so it counts once in the next sum. */
 static void update_slice(struct shm *s, const struct update *u)
 {
     const struct cmn_topology *t = s->groups.intra.topology;
@@ -300,13 +303,13 @@ static void step_on_node(struct shm *s, const struct cmn_exchange *x, const stru
         cmn_stores_took(&s->stores, before + cmn_clock() - began, n);
     }
     cmn_shm_wait(node);
-    /* Not earlier: until now the others read what this rank's metrics were. */
+    /* Not earlier: until the barrier the other ranks read this rank's metrics. */
     memcpy(x->metrics.data, metrics, x->metrics.n * sizeof *metrics);
 }
 
-/* Bucket by bucket, as the sums of the nodes arrive; all at the end where something looks at them
- * first. A momentum among them stays in the block of intra rank 0; each node keeps its part of
- * it. */
+/* Updates bucket by bucket, as the sums over the nodes arrive, or all at the end if sgd->look must
+ * see the norms first. Momentum that is part of the sums stays in the block of intra rank 0; each
+ * node keeps an equal part of it. */
 static void step_over_nodes(struct shm *s, const struct cmn_exchange *x, const struct cmn_sgd *sgd)
 {
     const struct cmn_topology *t = s->groups.intra.topology;

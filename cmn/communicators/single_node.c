@@ -1,8 +1,8 @@
-/* single_node: the ranks of one node, and no other step.
+/* single_node: an allreduce over the ranks of one node, without any other step.
  *
- * Steps: allreduce within the node, the whole block and the metrics at once, in shared memory
- * (transports/shm.h); on GPUs by NCCL in the parts of pure_nccl, in the background, or, without
- * NCCL, as on the CPU (through_host.h).
+ * Steps: an allreduce within the node of the whole block and the metrics together, in shared memory
+ * (transports/shm.h). On GPUs NCCL does it in the background, in the parts of pure_nccl; without
+ * NCCL it works as on the CPU (through_host.h).
  * Bytes: nothing is sent on the CPU.
  * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN:
  * Scalable Distributed Deep Learning Framework", 2017). */

@@ -10,7 +10,8 @@
 #include "base/status.h"
 #include "mpi/device.h"
 
-/* What one begin has added: it ends at float `end`, and its copy with the event (a cudaEvent_t). */
+/* The floats that one begin has added. The range ends at float `end`; its copy to the host has
+ * ended when the event `copied` (a cudaEvent_t) is reached. */
 struct range {
     size_t end;
     void *copied;
@@ -19,19 +20,19 @@ struct range {
 struct cmn_through_host {
     const struct cmn_communicator *inner;
     void *self;
-    struct cmn_topology topology; /* the same ranks on the CPU */
+    struct cmn_topology topology; /* a copy with device = -1 */
     struct cmn_options options;
-    int in_background; /* inner can exchange there */
+    int in_background; /* whether inner can exchange in the background */
 
-    void *stream, *returned; /* of the copies; the event behind the one to the GPU */
-    float *host;             /* page-locked room for `room` floats, inner's or ours */
+    void *stream, *returned; /* stream of the copies; event behind the copy back to the GPU */
+    float *host;             /* page-locked, `room` floats, inner's or (is_ours) allocated here */
     size_t room;
     int is_ours;
-    struct cmn_exchange on_gpu, on_host; /* what is exchanged, and its image */
-    struct cmn_span *tensor;             /* of on_host */
+    struct cmn_exchange on_gpu, on_host; /* the exchange, and its image on the host */
+    struct cmn_span *tensor;             /* the tensors of on_host */
 
-    /* Of this exchange: floats whose copy was queued, in `out` ranges; inner has begun some of
-     * these. */
+    /* Of this exchange: the floats whose copy was queued, in `out` ranges; inner has begun the
+     * first `begun` of these. */
     size_t copied;
     struct range *range;
     int ranges, out, begun;
@@ -54,7 +55,7 @@ int cmn_through_host_open(struct cmn_through_host **through, const struct cmn_co
     h->topology = *t;
     h->topology.device = -1;
     h->options = *o;
-    h->options.intra = CMN_INTRA_AUTO; /* on GPUs CMN_DEBUG_INTRA=mpi has asked for this way */
+    h->options.intra = CMN_INTRA_AUTO; /* on GPUs CMN_DEBUG_INTRA=mpi selects the host */
     if (inner->open(&h->self, inner, &h->topology, &h->options)) {
         return -1;
     }
@@ -67,7 +68,7 @@ static void release_room(struct cmn_through_host *h)
     if (h->is_ours) {
         cmn_device_host_free(h->host);
     } else if (h->host) {
-        cmn_device_unlock(h->host); /* the memory is inner's until its end */
+        cmn_device_unlock(h->host); /* inner owns the memory until its close */
     }
     h->host = NULL;
     h->is_ours = 0;
@@ -88,8 +89,8 @@ int cmn_through_host_room(struct cmn_through_host *h, size_t floats)
                       : cmn_device_lock(h->host, h->room);
 }
 
-/* Collective. Lays out the image of an exchange, and opens what inner needs for it: a checkpoint
- * can fill that. */
+/* Collective. Lays out the image of an exchange, and opens what inner needs for it, so that a
+ * checkpoint can be read into inner's state. */
 static void prepare(struct cmn_through_host *h, const struct cmn_exchange *x)
 {
     const struct cmn_exchange *b = &h->on_gpu;
@@ -102,7 +103,7 @@ static void prepare(struct cmn_through_host *h, const struct cmn_exchange *x)
     }
     require(cmn_through_host_room(h, x->block.n + x->metrics.n));
     h->tensor = cmn_calloc((size_t)x->tensors + 1, sizeof *h->tensor);
-    free(before); /* not earlier: inner tells exchanges apart by their addresses */
+    free(before); /* not earlier: inner recognizes an exchange by its addresses */
     for (int i = 0; i < x->tensors; i++) {
         h->tensor[i] = x->tensor[i];
         h->tensor[i].data = h->host + (x->tensor[i].data - x->block.data);
@@ -118,7 +119,7 @@ static void prepare(struct cmn_through_host *h, const struct cmn_exchange *x)
     }
 }
 
-/* Queues the copy of what lies below `upto`, behind Darknet's work so far. */
+/* Queues the copy of the floats below `upto`, behind the work that Darknet has queued so far. */
 static void copy_out(struct cmn_through_host *h, size_t upto)
 {
     struct range *r;
@@ -157,7 +158,8 @@ void cmn_through_host_begin(struct cmn_through_host *h, const struct cmn_exchang
     }
 }
 
-/* All ranks begin the same ranges in the same order, whenever their copies end. */
+/* Begins the ranges whose copies have ended. All ranks begin the same ranges in the same order,
+ * whenever their copies end. */
 void cmn_through_host_poll(struct cmn_through_host *h)
 {
     for (; h->begun < h->out && reached(h->range[h->begun].copied); h->begun++) {
@@ -170,7 +172,7 @@ void cmn_through_host_poll(struct cmn_through_host *h)
     }
 }
 
-/* Between two looks at a copy. */
+/* Does other work between two polls of a copy, and ends the job after cmn_timeout. */
 static void work(struct cmn_through_host *h, double since)
 {
     cmn_through_host_poll(h);

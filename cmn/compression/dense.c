@@ -1,8 +1,8 @@
-/* none, fp16, bf16: every value travels, as it is or cast to 16 bits.
+/* off, fp16, bf16: compressors that send every value, unchanged or cast to 16 bits.
  *
- * Steps, for each shard: transports/sums.h. With 16 bits each value is cast twice, on its way
- * to the rank that adds and as a sum on its way back; additions have 32 bits. The rank that casts
- * keeps the rounding error, and adds it to its next value.
+ * Steps, for each shard: those of transports/sums.h. With 16 bits each value is cast twice: on its
+ * way to the rank that adds, and as a sum on its way back. Additions use 32 bits. The rank that
+ * casts keeps the rounding error, and adds it to its next value.
  * Bytes sent per rank of M, n floats: 2(M-1)/M * 4n, with 16 bits 2(M-1)/M * 2n. */
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ struct dense {
     const struct cmn_compressor_plan *plan;
     struct cmn_sums *sums;
     enum cmn_dtype dtype;
-    float *error; /* rounding errors, as long as the block; NULL with 32 bits */
+    float *error; /* rounding errors, laid out like the block; NULL with 32 bits */
     size_t floats;
 };
 

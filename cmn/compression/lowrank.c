@@ -6,21 +6,22 @@
 
 #include "base/simd.h"
 
-/* Written in lanes, so that sums over a row have one order with any instruction set. */
+/* Vectors of LANES floats give sums over a row one order of additions with any instruction set. */
 enum { LANES = 8 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
-/* Rows and columns per inner loop, and columns of m whose part of q fits the first cache. */
+/* Rows and columns per inner loop; TILE is the columns of m whose part of q fits the first-level
+ * cache. */
 enum { ROWS = 4, COLUMNS = 4, TOGETHER = 2, TILE = 512 };
 
-/* A column of which less than this is left, relative to it, after the others were subtracted is
- * rounding error. */
+/* If subtracting the other columns leaves less than this of a column, relative to its length, the
+ * rest is rounding error. */
 static const double DEPENDENT = 1e-5;
 
 /* ---- p = m q ---- */
 
-/* Up to LANES floats of a row, and zeros behind its end. A macro, because a vector as a
- * function's argument depends on the instruction set. */
+/* Loads up to LANES floats of a row, and zeros behind its end. It is a macro, because how a vector
+ * is passed to a function depends on the instruction set. */
 #define LOAD(to, row, at, end)                                           \
     do {                                                                 \
         if ((end) - (at) >= LANES) {                                     \
@@ -37,7 +38,7 @@ static float across(const float *lane)
            ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
-/* The products of ROWS rows with TOGETHER columns, all of n floats. */
+/* Computes the dot products of ROWS rows with TOGETHER columns, all of n floats. */
 CMN_VECTORS static void products(const float *const *row, const float *const *column, size_t n,
                                  float out[ROWS][TOGETHER])
 {
@@ -78,7 +79,7 @@ void cmn_lowrank_left(const struct cmn_lowrank *s, float *m, const float *fresh,
         size_t rows = s->rows - i < ROWS ? s->rows - i : ROWS;
         float out[ROWS][TOGETHER];
         add(m + i * s->columns, fresh + i * s->columns, rows * s->columns);
-        /* Where there are fewer, the last one takes the places of those that are missing. */
+        /* Missing rows and columns are replaced by the last one; their products are not stored. */
         for (size_t k = 0; k < ROWS; k++) {
             row[k] = m + (i + (k < rows ? k : rows - 1)) * s->columns;
         }
@@ -120,7 +121,7 @@ void cmn_lowrank_orthonormal(const struct cmn_lowrank *s, float *p)
         float *x = p + j * s->rows;
         double before = sqrt(product(x, x, s->rows)), after;
         scale(x, s->rows, before > 0 ? 1 / before : 0);
-        /* Twice: the second time removes what rounding left in the first. */
+        /* Two passes: the second one removes what rounding left in the first. */
         for (size_t i = 0; i < 2 * j; i++) {
             const float *y = p + i % j * s->rows;
             double along = product(x, y, s->rows);
@@ -135,7 +136,7 @@ void cmn_lowrank_orthonormal(const struct cmn_lowrank *s, float *p)
 
 /* ---- q = m^T p ---- */
 
-/* q += the products of ROWS rows, each times by[k]. */
+/* Adds ROWS rows, row k times by[k], to q. */
 CMN_VECTORS static void add_rows(float *restrict q, const float *const *row, const float *by,
                                  size_t n)
 {
@@ -169,7 +170,8 @@ void cmn_lowrank_right(const struct cmn_lowrank *s, const float *m, const float 
 
 /* ---- m -= p own^T, sum = p q^T ---- */
 
-/* One row, COLUMNS columns of own and q, each times by[j]; the `first` overwrite the sum. */
+/* Does one row with COLUMNS columns of own and q, column j times by[j]. With `first` it overwrites
+ * sum, otherwise it adds to it. */
 CMN_VECTORS static void take_columns(float *restrict m, float *restrict sum,
                                      const float *const *own, const float *const *q,
                                      const float *by, int first, size_t n)
@@ -201,8 +203,7 @@ void cmn_lowrank_take(const struct cmn_lowrank *s, float *m, float *sum, const f
         for (size_t j = 0; j < s->rank; j += COLUMNS) {
             const float *mine[COLUMNS], *all[COLUMNS];
             size_t columns = s->rank - j < COLUMNS ? s->rank - j : COLUMNS;
-            /* Where there are fewer, the first one, times zero, takes the places of those that
-             * are missing. */
+            /* Missing columns are replaced by the first one, times zero. */
             for (size_t k = 0; k < COLUMNS; k++) {
                 mine[k] = own + (j + (k < columns ? k : 0)) * s->columns + at;
                 all[k] = q + (j + (k < columns ? k : 0)) * s->columns + at;
@@ -221,8 +222,8 @@ void cmn_lowrank_take(const struct cmn_lowrank *s, float *m, float *sum, const f
 
 /* ---- the next step ---- */
 
-/* A random number between -1 and 1 by its seed: Steele et al., "Fast Splittable Pseudorandom
- * Number Generators", 2014. */
+/* Returns a random number between -1 and 1 that follows from the seed (SplitMix: Steele et al.,
+ * "Fast Splittable Pseudorandom Number Generators", 2014). */
 static float random_of(uint64_t seed)
 {
     uint64_t x = (seed + 1) * 0x9e3779b97f4a7c15U;

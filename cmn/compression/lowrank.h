@@ -1,14 +1,14 @@
-/* Arithmetic of matrices that are nearly of low rank. Local. The order of additions does not
- * depend on the processor: all ranks of a job get the same bits from the same numbers. Libraries
- * that choose their loops by the processor do not promise that. */
+/* Arithmetic of matrices that are nearly of low rank. Local. The order of additions does not depend
+ * on the processor, so all ranks of a job get the same bits from the same numbers. Libraries that
+ * choose their loops by the processor do not guarantee that. */
 #ifndef CMN_LOWRANK_H
 #define CMN_LOWRANK_H
 
 #include <stddef.h>
 
-/* A matrix of rows × columns at m, row by row, is approximated by the sum of p_j q_j^T: `rank`
- * columns p, each of `rows` floats, and as many q, each of `columns` floats. Columns lie one
- * behind the other. */
+/* A row-major matrix m of rows × columns is approximated by the sum of p_j q_j^T, with `rank`
+ * columns p_j of `rows` floats each and as many columns q_j of `columns` floats each. The columns
+ * of p and of q are stored one after the other. */
 struct cmn_lowrank {
     size_t rows, columns, rank;
 };
@@ -17,7 +17,8 @@ struct cmn_lowrank {
 void cmn_lowrank_left(const struct cmn_lowrank *s, float *m, const float *fresh, const float *q,
                       float *p);
 
-/* p, which must be finite, becomes orthonormal; a column that depends on others becomes zero. */
+/* Makes the columns of p, which must be finite, orthonormal. A column that depends linearly on the
+ * columns before it becomes zero. */
 void cmn_lowrank_orthonormal(const struct cmn_lowrank *s, float *p);
 
 /* q = m^T p. */
@@ -27,11 +28,11 @@ void cmn_lowrank_right(const struct cmn_lowrank *s, const float *m, const float 
 void cmn_lowrank_take(const struct cmn_lowrank *s, float *m, float *sum, const float *p,
                       const float *own, const float *q);
 
-/* Makes q ready for the next step: each column gets length 1, and one that is zero becomes random
- * numbers by `seed`. q must be finite. */
+/* Prepares q for the next step: scales each column to length 1, and replaces a zero column by
+ * random numbers that follow from `seed`. q must be finite. */
 void cmn_lowrank_next(const struct cmn_lowrank *s, float *q, unsigned long long seed);
 
-/* Whether all of n floats are finite. */
+/* Returns whether all n floats are finite. */
 int cmn_lowrank_finite(const float *x, size_t n);
 
 #endif

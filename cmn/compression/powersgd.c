@@ -1,22 +1,24 @@
-/* powersgd: each matrix of gradients travels as two thin ones; each rank keeps what they do not
+/* powersgd: sends each matrix of gradients as two thin ones. Each rank keeps what the two do not
  * hold and adds it to the next gradient.
  *
- * Steps, for each shard of rows × columns, on every rank:
+ * Steps on every rank, for each shard of rows × columns:
  *   kept += gradient;  P = kept Q;  P is summed over the ranks and made orthonormal;
  *   Q' = kept^T P;  kept -= P Q'^T;  Q' is summed over the ranks;
  *   the shard becomes P Q'^T, and Q' the next step's Q.
- * Q begins with the same random numbers on all ranks, and keeps its directions from step to step:
- * so a step costs one step of power iteration, and follows the largest singular vectors of the
- * sum.
- * Bytes sent per rank of M: 2(M-1)/M * 4r (rows + columns), with r the rank of cmn_compress, at most
- * the smaller side.
- * Tensors that are no matrices, and those that would not become smaller so, travel exactly.
- * All ranks must compute the same bits of P and the shard: lowrank.c promises that.
- * NaN and Inf make the rows of P of their rows not finite, on all ranks. Then those rows of the
- * shard become NaN and the others zero, and each rank keeps what is finite for the next step.
- * In a group of one rank nothing travels, and nothing is changed.
- * Vogels, Karinthi, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
- * Optimization", 2019. */
+ * Q begins with the same random numbers on all ranks and keeps its directions from step to step. So
+ * each step is one step of power iteration, and Q follows the largest singular vectors of the sum.
+ *
+ * Bytes sent per rank of M: 2(M-1)/M * 4r (rows + columns), with r the rank in cmn_compress, at
+ * most the smaller side of the matrix. Tensors that are not matrices, or that would not become
+ * smaller, are sent unchanged.
+ *
+ * All ranks must compute the same bits of P and the shard; lowrank.c guarantees that. A row of kept
+ * with NaN or Inf makes the same row of P not finite, on all ranks. Then these rows of the shard
+ * become NaN and the others zero, and each rank keeps its finite values for the next step.
+ * In a group of one rank nothing is sent and nothing is changed.
+ *
+ * Source: Vogels, Karinthi, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for
+ * Distributed Optimization", 2019. */
 #include <math.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -30,21 +32,21 @@
 #include "mpi/call.h"
 #include "transports/sums.h"
 
-/* What is under way: the sum of P; of Q'; nothing, because the shard is not finite. */
+/* What a shard waits for: the sum of P; the sum of Q'; nothing, because the shard is not finite. */
 enum stage { SUM_P, SUM_Q, NOT_FINITE };
 
-/* A shard. */
+/* One shard. */
 struct matrix {
-    struct cmn_lowrank is; /* rank 0: it travels exactly, or is another owner's */
+    struct cmn_lowrank is; /* rank 0: it is sent unchanged, or another rank owns it */
     enum stage stage;
-    long job; /* how many jobs there were with the one that it waits for */
+    long job; /* its stream's job that it waits for, counted from 1 */
     float *data, *kept;
     float *p;                 /* rank columns of `rows` */
-    float *q;                 /* rank columns of `columns`: this step's Q; */
-    float *own_q, *sum_of_qs; /* this rank's Q', and the sum */
+    float *q;                 /* rank columns of `columns`: this step's Q */
+    float *own_q, *sum_of_qs; /* like q: this rank's Q', the sum over the ranks */
 };
 
-/* Sums in flight, done in the order in which they were begun. */
+/* Sums that end in the order in which they were begun. */
 struct stream {
     struct cmn_sums *sums;
     long begun, ended; /* jobs */
@@ -52,22 +54,23 @@ struct stream {
 
 struct powersgd {
     const struct cmn_compressor_plan *plan;
-    /* Shards in flight, which end in the order in which they were begun: `in_flight` from
-     * queue[head] on, around the end of `room`. */
+    /* The shards in flight, which end in the order in which they were begun: a ring of `room`
+     * entries with `in_flight` shards from queue[head] on. */
     int *queue;
     int room, head, in_flight;
-    long ended; /* shards, since open */
+    long ended; /* shards that have ended since open */
     int ranks;
-    /* P, and shards that travel exactly; Q'. Two streams, because the time when a Q' begins
-     * differs from rank to rank, and the order within a stream must not. */
+    /* `first` sums P, and shards that are sent unchanged; `second` sums Q'. They are two streams,
+     * because the time when a Q' begins differs from rank to rank, and the order within a stream
+     * must not. */
     struct stream first, second;
     MPI_Comm second_comm;
-    struct matrix *matrix; /* of each shard */
+    struct matrix *matrix; /* one for each shard */
     float *kept, *q;
     size_t kept_floats, q_floats;
 };
 
-/* Whether this rank compresses a shard, and how. */
+/* Returns whether this rank compresses a shard, and sets *is to its shape and rank. */
 static int form_of(const struct powersgd *s, const struct cmn_shard *shard, struct cmn_lowrank *is)
 {
     size_t rows = (size_t)shard->rows, rank = (size_t)s->plan->options->compress_rank;
@@ -159,7 +162,7 @@ static void *open_powersgd(const struct cmn_compressor_plan *plan)
 
 /* ---- one shard ---- */
 
-/* Returns the number of the job. */
+/* Begins a sum, and returns its number in the stream, counted from 1. */
 static long begin_sum(struct stream *stream, float *data, size_t n)
 {
     const struct cmn_sum sum = {
@@ -169,11 +172,13 @@ static long begin_sum(struct stream *stream, float *data, size_t n)
     };
 
     cmn_sums_begin(stream->sums, &sum);
-    cmn_sums_progress(stream->sums, 0); /* what can leave now need not wait for the next poll */
+    /* Messages that can be sent now need not wait for the next poll. */
+    cmn_sums_progress(stream->sums, 0);
     return ++stream->begun;
 }
 
-/* P has been summed. All ranks see the same bits of it, and decide equally. */
+/* P has been summed: computes Q' and begins its sum. All ranks have the same bits of P, so they
+ * make the same decision. */
 static void make_q(struct powersgd *s, struct matrix *m)
 {
     size_t q = m->is.columns * m->is.rank;
@@ -189,7 +194,8 @@ static void make_q(struct powersgd *s, struct matrix *m)
     m->job = begin_sum(&s->second, m->sum_of_qs, q);
 }
 
-/* The rows that are not finite become NaN; the rest is kept. */
+/* Ends a shard that is not finite: its rows that are not finite become NaN, the others zero. Finite
+ * values stay in `kept`. */
 static void leave_not_finite(const struct matrix *m)
 {
     for (size_t i = 0; i < m->is.rows; i++) {
@@ -210,7 +216,7 @@ static void finish(const struct powersgd *s, struct matrix *m)
 
     if (m->stage == SUM_Q && !cmn_lowrank_finite(m->sum_of_qs, n)) {
         for (size_t i = 0; i < m->is.rows * m->is.rank; i++) {
-            m->p[i] = NAN; /* the sum is too large for a float, in any row */
+            m->p[i] = NAN; /* the sum overflowed: every row of the shard becomes NaN */
         }
         m->stage = NOT_FINITE;
     }
@@ -232,7 +238,8 @@ static void poll_stream(struct stream *stream)
     }
 }
 
-/* Begins Q' of all whose P has been summed, and its sums, in the order of the shards. */
+/* Computes Q' for all shards whose P has been summed, and begins the sums of Q', in the order of
+ * the shards. */
 static void advance(struct powersgd *s)
 {
     poll_stream(&s->first);
@@ -264,7 +271,7 @@ static void begin_powersgd(void *self, int i)
     }
 }
 
-/* Advances all shards, and returns whether this one, the first in flight, has ended. */
+/* Advances all shards. Returns whether m, the first one in flight, has ended. */
 static int ended(struct powersgd *s, struct matrix *m)
 {
     advance(s);
@@ -285,7 +292,7 @@ static unsigned long long sent_powersgd(const void *self)
     return cmn_sums_sent(s->first.sums) + cmn_sums_sent(s->second.sums);
 }
 
-/* A number that changes whenever a message was sent or has arrived. */
+/* Returns a number that changes when messages were given to MPI or a sum has ended. */
 static unsigned long long moved(const struct powersgd *s)
 {
     return sent_powersgd(s) + (unsigned long long)(s->first.ended + s->second.ended);

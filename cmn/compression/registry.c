@@ -1,4 +1,4 @@
-/* The one list of compressors: it feeds the choice, `darknet cmn list`, docs and tests. */
+/* The list of compressors: selection, `darknet cmn list`, docs and tests use it. */
 #include "compression/compressor.h"
 
 extern const struct cmn_compressor cmn_compressor_none, cmn_compressor_fp16, cmn_compressor_bf16,

@@ -5,12 +5,12 @@
 #include "base/memory.h"
 #include "mpi/group.h"
 
-/* Small tensors that are neighbours share a shard, up to so many floats. */
+/* Neighbouring small tensors share a shard of at most this number of floats. */
 enum { TOGETHER = 8192 };
 
 struct cutting {
     struct cmn_shards *shards;
-    size_t *load; /* floats of each owner, so far */
+    size_t *load; /* floats of each owner so far */
     int owners;
 };
 
@@ -30,7 +30,8 @@ static int least_loaded(const struct cutting *c)
     return owner;
 }
 
-/* Adds a small tensor to the shard before it, if that is one of small tensors, too. */
+/* Adds a small tensor to the previous shard if that consists of small tensors, too, and has room.
+ * Returns whether it did. */
 static int joined(struct cutting *c, size_t at, size_t n)
 {
     struct cmn_shard *last = c->shards->shards ? &c->shards->shard[c->shards->shards - 1] : NULL;

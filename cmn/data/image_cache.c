@@ -22,42 +22,44 @@
 #include "base/memory.h"
 #include "mpi/shared_file.h"
 
-/* KEY: the channels asked for, then the file name. UNIT: records lie at multiples of it. */
+/* KEY is the room for a key: the requested channels, then the file name. UNIT: records begin at
+ * multiples of it. */
 enum { KEY = PATH_MAX + 16, UNIT = 64, WORDS = 8, PAGE = 4096, FIRST_LINES = PAGE / UNIT };
 enum { LEVELS = 30, IN_MEMORY = 0, ON_DISK = 1, PLACES };
 
-/* A word of the index: 0, or where a record lies, in units, which of the two files it is in, and a
- * part of the hash. */
+/* A word of the index is 0, or has, from the highest bit: a part of the hash (TAG_BITS), one bit
+ * for the file that a record is in, and the record's offset in units (AT_BITS). */
 enum { AT_BITS = 40, TAG_BITS = 23 };
 
-static const uint64_t largest_file = (uint64_t)UNIT << (AT_BITS - 1); /* bytes of a file */
+static const uint64_t largest_file = (uint64_t)UNIT << (AT_BITS - 1); /* bytes */
 
-/* Before the key and the pixels. */
+/* The head of a record; the key and the pixels follow. */
 struct record {
     uint32_t w, h, c, key_bytes;
 };
 
-/* The head of the memory file; the levels follow. Numbers of bytes include what lies before the
- * records. */
+/* The head of the memory file; the levels follow. `used` and `limit` are bytes per file, including
+ * what lies in front of the records. */
 struct index {
     uint64_t token;
     atomic_uint_least64_t used[PLACES];
     uint64_t limit[PLACES];
 };
 
-/* What the node's first rank tells the others. */
+/* The message from the node's first rank to the others. */
 struct offer {
     struct cmn_shared_file file[PLACES];
-    uint64_t levels, device, inode; /* of the folder it works in */
+    uint64_t levels, device, inode; /* device, inode: of its working folder */
 };
 
 static struct {
-    int fd[PLACES]; /* -1: none */
+    int fd[PLACES]; /* -1: there is no such file */
     struct index *index;
     size_t index_bytes;
     int levels;
 } cache = {.fd = {-1, -1}};
-static pthread_rwlock_t open_lock = PTHREAD_RWLOCK_INITIALIZER; /* written by who opens or closes */
+/* Open and close lock it for writing, all else for reading. */
+static pthread_rwlock_t open_lock = PTHREAD_RWLOCK_INITIALIZER;
 
 /* ---- the two files ---- */
 
@@ -94,7 +96,8 @@ static int write_all(int fd, const void *data, size_t bytes, uint64_t at)
     return 0;
 }
 
-/* Room for a record in the first file that has it: where it begins, or 0. */
+/* Takes room for a record in the first file that has it. Returns the offset of the record, or 0 if
+ * none has. */
 static uint64_t take_room(size_t bytes, int *place)
 {
     for (*place = IN_MEMORY; *place < PLACES; ++*place) {
@@ -109,7 +112,7 @@ static uint64_t take_room(size_t bytes, int *place)
     return 0;
 }
 
-/* Unless somebody has taken room behind it. */
+/* Gives the room back, unless somebody has taken room behind it. */
 static void give_room_back(int place, uint64_t at, size_t bytes)
 {
     uint64_t end = at + bytes;
@@ -128,7 +131,7 @@ struct key {
 static void make_key(struct key *k, const char *file, int channels)
 {
     k->bytes = (size_t)snprintf(k->text, sizeof k->text, "%d %s", channels, file);
-    /* 0: none, which is not kept. */
+    /* A key that is too long gets hash 0, and its image is not kept. */
     k->hash = k->bytes < sizeof k->text ? XXH3_64bits(k->text, k->bytes) : 0;
 }
 
@@ -142,14 +145,14 @@ static uint64_t word_of(const struct key *k, int place, uint64_t at)
 static atomic_uint_least64_t *line_of(const struct key *k, int level)
 {
     size_t lines = (size_t)FIRST_LINES << level;
-    size_t before = lines - FIRST_LINES; /* of the levels before: 1 + 2 + ... times the first */
+    size_t before = lines - FIRST_LINES; /* lines of the levels before this one */
     char *levels = (char *)cache.index + PAGE;
 
     return (atomic_uint_least64_t *)(void *)(levels + UNIT * (before + (k->hash & (lines - 1))));
 }
 
-/* Whether the word is that of a record with this key. Its pixels go to *pixels, which the caller
- * frees, unless that is NULL. */
+/* Returns whether the word belongs to a record with this key. Copies its pixels to *pixels, which
+ * the caller frees, unless pixels is NULL; *pixels becomes NULL if they cannot be read. */
 static int holds(uint64_t word, const struct key *k, struct record *r, unsigned char **pixels)
 {
     enum { AT_ONCE = 2 * PAGE };
@@ -202,7 +205,8 @@ static int find(const struct key *k, struct record *r, unsigned char **pixels)
     return 0;
 }
 
-/* 0, or -1 where another one has published it, or the index is full. */
+/* Publishes a record. Returns 0, or -1 if another rank has published the image or the index is
+ * full. */
 static int publish(const struct key *k, uint64_t word)
 {
     struct record other;
@@ -280,7 +284,8 @@ static uint64_t at_most(uint64_t bytes)
     return bytes < largest_file ? bytes : largest_file;
 }
 
-/* Twice as many words as images of half a KiB. */
+/* Returns the number of levels at which the index has twice as many words as there can be images of
+ * half a KiB. */
 static uint64_t levels_for(uint64_t bytes)
 {
     enum { LEAST = 512 };
@@ -297,7 +302,8 @@ static size_t index_bytes(uint64_t levels)
     return PAGE + (((size_t)FIRST_LINES << levels) - FIRST_LINES) * UNIT;
 }
 
-/* A file without a name in the folder, or -1 with errno. Not every file system has those. */
+/* Opens a file without a name in the folder. Returns -1 with errno. File systems without O_TMPFILE
+ * get a file that is unlinked. */
 static int open_in(const char *folder)
 {
     int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -352,7 +358,8 @@ static int map_index(uint64_t levels)
     return cache.index ? 0 : cmn_fail("its index cannot be mapped: %s", strerror(errno));
 }
 
-/* One of so many caches of the node. 0, or -1 with a reason. */
+/* Creates one of `caches` caches of the node, with its part of the limits. Returns 0, or -1 with a
+ * reason. */
 static int create(int caches, uint64_t bytes, const char *folder, struct offer *o)
 {
     uint64_t limit[PLACES] = {bytes / (uint64_t)caches, 0}, index;
@@ -382,7 +389,7 @@ static int create(int caches, uint64_t bytes, const char *folder, struct offer *
     return 0;
 }
 
-/* What the first rank has created. 0, or -1 with a reason. */
+/* Opens what the node's first rank has created. Returns 0, or -1 with a reason. */
 static int join(const struct offer *o, const struct stat *here)
 {
     if (o->device != here->st_dev || o->inode != here->st_ino) {
@@ -399,7 +406,8 @@ static int join(const struct offer *o, const struct stat *here)
     return map_index(o->levels);
 }
 
-/* All ranks of the node or none. 0, or -1 on all with the reason of one. */
+/* Collective over the node. Lets its first rank create a cache and the others join it: all of them
+ * or none. Returns 0, or -1 on all ranks with the reason of one. */
 static int create_or_join(const struct cmn_topology *t, uint64_t bytes, const char *folder)
 {
     struct offer o = {.file = {{-1, -1, 0}, {-1, -1, 0}}};

@@ -8,11 +8,11 @@
 #include "data/sampler.h"
 
 static _Thread_local struct {
-    size_t next;               /* number of the first sample that has no path yet */
-    struct cmn_sample *sample; /* those that have one */
-    size_t samples, loaded;    /* of them */
-    struct cmn_sample own;     /* of a thread that loads one by itself */
-    int drawn;                 /* whether its image was */
+    size_t next;               /* number of the first sample that was not given a path */
+    struct cmn_sample *sample; /* the samples that were given paths */
+    size_t samples, loaded;    /* number of these; how many were begun */
+    struct cmn_sample own;     /* the sample of a thread that loads one by itself */
+    int drawn;                 /* counts calls of cmn_loader_draw_image() for `own` */
 } self;
 
 static void forget(void)
@@ -35,7 +35,7 @@ char **cmn_loader_next_paths(struct cmn_sampler *sampler, char **paths, int n)
 
     forget();
     if (n == 0) {
-        return mine; /* more threads than images: no image will come to clear the rest away */
+        return mine; /* there are more threads than images: no later call would free the rest */
     }
     self.sample = cmn_calloc((size_t)n + 1, sizeof *self.sample);
     cmn_sampler_next(sampler, self.next, (size_t)n, self.sample);

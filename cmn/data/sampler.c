@@ -22,7 +22,7 @@ struct cmn_sampler {
     size_t *shard; /* this rank's images; NULL unless cmn_scatter=shard */
     size_t count;  /* images in one pass of this rank's stream */
     pthread_mutex_t lock;
-    struct order order[2]; /* the two latest passes: a prefetch may straddle them */
+    struct order order[2]; /* the latest even and odd pass: a prefetch may span both */
 };
 
 static void shuffle(size_t *image, size_t n, uint64_t state)
@@ -75,7 +75,7 @@ struct cmn_sampler *cmn_sampler_open(const struct cmn_sampler_plan *plan)
     return s;
 }
 
-/* Called with the lock held. */
+/* Returns the image at a place of this rank's stream. The caller holds the lock. */
 static size_t image_at(struct cmn_sampler *s, size_t place)
 {
     size_t pass = place / s->count;

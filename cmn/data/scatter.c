@@ -29,7 +29,8 @@
 enum { MESSAGE = 4 << 20, SLOTS = 3, BLOCK = 4096, TAG = 1 };
 enum { FOLDER = CMN_TEXT + 128, SUBFOLDER = FOLDER + 8, PATH = FOLDER + 64 };
 
-/* Bytes of a file, -1 where there is none, and the time of its last change. */
+/* Size of a file in bytes (-1: there is no such file), and its modification time. It is sent as
+ * NUMBERS MPI_INT64_T. */
 struct about {
     int64_t size, s, ns;
 };
@@ -37,24 +38,24 @@ enum { NUMBERS = sizeof(struct about) / sizeof(int64_t) };
 
 struct file {
     UT_hash_handle hh;
-    unsigned char wanted; /* by a rank of this node */
+    unsigned char wanted; /* by some rank of this node */
     unsigned char optional;
     char name[];
 };
 
 static struct {
     const struct cmn_topology *t;
-    char folder[FOLDER]; /* of the copies; empty: this host reads the files themselves */
-    /* What was added. Names are kept by the first rank of each node. */
+    char folder[FOLDER]; /* where the copies are; empty: this host reads the files themselves */
+    /* The added files since the last send. Only the first rank of each node keeps their names. */
     unsigned char *wanted;
     size_t n, room;
-    struct file **added; /* of each name; one that was added twice has one file */
+    struct file **added; /* one for each call of cmn_scatter_add(); equal names have one file */
     struct file *files;
 } self;
 
 /* ---- names ---- */
 
-/* Room for PATH bytes at `path`. */
+/* Writes the path of the copy of `name` to `path`, which has PATH bytes. */
 static void name_copy(const char *name, char *path)
 {
     XXH128_hash_t h = XXH3_128bits(name, strlen(name));
@@ -114,8 +115,8 @@ static void make_folders(void)
     }
 }
 
-/* Files named in a list are rank 0's: the folder stands for its host, its user and the folder in
- * which it works. */
+/* The names in a list are those of rank 0's files. So the folder's name is made of rank 0's host,
+ * its user and the folder in which it works. */
 void cmn_scatter_open(const struct cmn_topology *t, const char *cache)
 {
     char place[128] = "", *here = getcwd(NULL, 0), *whose;
@@ -166,20 +167,20 @@ void cmn_scatter_add(const char *name, int wanted, int optional)
 
 /* ---- which files travel ---- */
 
-/* What the first rank of a node knows of a transfer. */
+/* A transfer, as the first rank of a node sees it. */
 struct transfer {
-    MPI_Comm leaders; /* the first ranks of all nodes, by number of node */
-    int rank, last;   /* in it; the last one that lacks a file, 0: none does */
+    MPI_Comm leaders; /* the first ranks of all nodes, in the order of the nodes */
+    int rank, last;   /* own rank in leaders; the last rank that lacks a file, 0: none does */
     int n;
     struct file **file;
     struct about *about;
-    unsigned char *needed; /* by this host, on rank 0 by any host */
+    unsigned char *needed; /* by this host; on rank 0, by any host */
     int resumed, bar;
-    double bytes; /* of the files that are needed */
+    double bytes; /* bytes of the needed files */
     double began;
 
-    /* Messages between this thread and the one that reads or writes files: one of them fills
-     * slots, the other one empties them. */
+    /* A ring of SLOTS messages between this thread and the one that reads or writes files: one of
+     * the two fills slots, the other one empties them. */
     char *slot[SLOTS];
     size_t used[SLOTS];
     sem_t full, empty;
@@ -196,7 +197,8 @@ static int is_same(const struct about *a, const struct about *b)
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-/* Rank 0 calls it. */
+/* Rank 0 only. Returns size and time of a file; ends the job if it is missing and not optional, or
+ * is no regular file. */
 static struct about look_at(const struct file *f)
 {
     struct stat s;
@@ -218,7 +220,8 @@ static _Noreturn void refuse_changed(const char *name, const char *copy)
               name, copy);
 }
 
-/* Whether this host lacks the file, of which rank 0 knows `a`. */
+/* Returns whether this host needs the file and has no copy of it that agrees with rank 0's `a`. If
+ * rank 0 has no such file any more, removes the copy. */
 static int lacks(const struct file *f, const struct about *a, int resumed)
 {
     struct about copy = {.size = -1};
@@ -245,7 +248,8 @@ static int lacks(const struct file *f, const struct about *a, int resumed)
     return 0;
 }
 
-/* The other hosts call it. */
+/* All hosts except rank 0's. Finds the files that this host needs, and checks the free space for
+ * them. */
 static void find_needed(struct transfer *x)
 {
     double room, blocks = 0;
@@ -266,7 +270,8 @@ static void find_needed(struct transfer *x)
     }
 }
 
-/* Collective over the first ranks of all nodes. */
+/* Collective over x->leaders. Distributes the sizes and times of rank 0's files, and finds which
+ * files are needed, and the last host that needs one. */
 static void agree(struct transfer *x)
 {
     int mine;
@@ -286,12 +291,12 @@ static void agree(struct transfer *x)
 
 /* ---- messages ---- */
 
-/* A message holds parts of files: this head and then the bytes, filled up to a multiple of 8. A
- * file follows in the next message where one has no room for all of it. A message without a byte
- * is the last one. */
+/* A message holds parts of files: for each part this head and then the bytes, padded to a multiple
+ * of 8. If a message has no room for the rest of a file, the file continues in the next one. A
+ * message of 0 bytes is the last one. */
 struct part {
     uint32_t file, bytes;
-    uint64_t hash; /* of the bytes, with the file's number as its seed */
+    uint64_t hash; /* of the bytes, with the file's number as the seed */
 };
 
 static size_t padded(size_t bytes)
@@ -301,7 +306,7 @@ static size_t padded(size_t bytes)
 
 static void wait_for(sem_t *s)
 {
-    while (sem_wait(s)) { /* a signal has come */
+    while (sem_wait(s)) { /* interrupted by a signal */
     }
 }
 
@@ -349,7 +354,8 @@ static void read_bytes(int fd, const char *name, char *to, size_t bytes)
     }
 }
 
-/* Appends file i to the message at `to`, which has *used bytes, and hands over full ones. */
+/* Appends file i to the message at `to`, which has *used bytes, and passes on full messages.
+ * Returns the message to fill next. */
 static char *pack(struct transfer *x, int i, char *to, size_t *used)
 {
     const char *name = x->file[i]->name;
@@ -418,7 +424,7 @@ static void draw(const struct transfer *x, double sent)
 
 static void send_messages(struct transfer *x)
 {
-    double sent = 0; /* with the heads of the parts */
+    double sent = 0; /* bytes, including the heads of the parts */
     size_t bytes;
 
     do {
@@ -434,10 +440,10 @@ static void send_messages(struct transfer *x)
 
 /* ---- other hosts ---- */
 
-/* The copy that is written. */
+/* The copy that is being written. */
 struct copy {
-    int fd, old; /* old: the copy that it replaces, -1: none */
-    int same;    /* so far as that */
+    int fd, old; /* the new file; the copy that it replaces, -1: none */
+    int same;    /* 1: equal to the old copy so far */
     int64_t bytes;
     char temporary[PATH], path[PATH];
 };
@@ -452,7 +458,8 @@ static _Noreturn void refuse_writing(const struct transfer *x, const struct copy
               self.folder, why, x->bytes / 1e6);
 }
 
-/* The name is one that cmn_atomic_sweep_of() knows; it leaves a locked file alone. */
+/* The temporary file has a name that cmn_atomic_sweep_of() removes after a crash. The lock protects
+ * it while it is written: a locked file is not removed. */
 static void begin_copy(const struct transfer *x, struct copy *c, const char *name)
 {
     *c = (struct copy){.old = -1, .same = 1};
@@ -522,7 +529,7 @@ static void unpack(const struct transfer *x, struct copy *c, const char *message
                            "sent: check this host's network and memory");
         }
         if (!x->needed[p.file]) {
-            continue; /* it is for another host */
+            continue; /* another host needs it */
         }
         if (c->bytes == 0) {
             begin_copy(x, c, x->file[p.file]->name);
@@ -555,7 +562,7 @@ static void *write_files(void *argument)
     return NULL;
 }
 
-/* Receives a message while it sends the one before it to the next node. */
+/* Receives each message while it sends the previous one to the next node. */
 static void pass_messages(struct transfer *x)
 {
     int next = x->rank < x->last ? x->rank + 1 : MPI_PROC_NULL, bytes = 0;
@@ -620,7 +627,7 @@ static void tell_and_send(struct transfer *x)
     cmn_say("cmn_data=scatter: sent in %.1f s", cmn_clock() - x->began);
 }
 
-/* The first rank of each node calls it. */
+/* The first rank of each node only. */
 static void transfer(int resumed, int bar)
 {
     struct transfer x = {.leaders = self.t->inter,

@@ -14,7 +14,7 @@ double cmn_iou(const struct cmn_box *a, const struct cmn_box *b)
     double bottom = a->y + ah / 2 < b->y + bh / 2 ? a->y + ah / 2 : b->y + bh / 2;
     double common;
 
-    /* Negated, so that NaN has no intersection. */
+    /* Written as a negation, so that NaN gives no intersection. */
     if (!(right > left && bottom > top)) {
         return 0;
     }
@@ -27,7 +27,8 @@ double cmn_iou_threshold(const struct cmn_precision_plan *plan, int i)
     return i == CMN_IOU_OWN ? plan->iou : (50 + 5 * i) / 100.0;
 }
 
-/* By class, then by falling score. No two boxes are equal, so any sort gives the same order. */
+/* Orders boxes by class, then by falling score. No two boxes compare equal, so any sort gives the
+ * same order. */
 static int before(const void *pa, const void *pb)
 {
     const struct cmn_found *a = pa, *b = pb;
@@ -44,7 +45,7 @@ static int before(const void *pa, const void *pb)
     return (a->index > b->index) - (a->index < b->index);
 }
 
-/* `found` may be NULL when n is 0, which qsort does not allow. */
+/* `found` may be NULL if n is 0, which qsort does not allow. */
 static void sort(struct cmn_found *found, size_t n)
 {
     if (n) {
@@ -52,7 +53,8 @@ static void sort(struct cmn_found *found, size_t n)
     }
 }
 
-/* taken[j], bit i: another found box has the true box j at threshold i. */
+/* Matches one found box at every threshold. Bit i of taken[j] says that another found box is
+ * matched to true box j at threshold i. */
 static void match_one(struct cmn_found *f, const struct cmn_truth *truth, size_t truths,
                       const struct cmn_precision_plan *plan, unsigned *taken)
 {
@@ -93,7 +95,8 @@ void cmn_match(struct cmn_found *found, size_t n, const struct cmn_truth *truth,
     free(taken);
 }
 
-/* precision[i] of the first i+1 boxes becomes the highest one of these and of all later ones. */
+/* Replaces precision[i], the precision of the first i+1 boxes, by the maximum of precision[i …
+ * n-1]. */
 static void envelope(double *precision, size_t n)
 {
     for (size_t i = n; i-- > 1;) {
@@ -103,15 +106,16 @@ static void envelope(double *precision, size_t n)
     }
 }
 
-/* Whether so many boxes of all reach the recall number k of so many points. COCO's tool compares
- * with multiples of 0.01 in floating point, where 0.70 is a bit more than 14 / 20. */
+/* Returns whether `right` of `boxes` boxes reach the recall number k of `points`. COCO's tool
+ * compares with multiples of 0.01 in floating point, in which 0.70 is a bit more than 14 / 20. */
 static int reaches(long right, long boxes, long k, int points)
 {
     return points == 101 ? (double)right / (double)boxes >= (double)k * .01
                          : right * (points - 1) >= k * boxes;
 }
 
-/* The mean of the envelope at so many points of recall, 0 to 1; 0 beyond the highest recall. */
+/* Returns the mean of the envelope at `points` points of recall from 0 to 1. It counts as 0 beyond
+ * the highest recall. */
 static double at_points(const double *precision, const long *right, size_t n, long boxes,
                         int points)
 {
@@ -127,7 +131,7 @@ static double at_points(const double *precision, const long *right, size_t n, lo
     return sum / points;
 }
 
-/* The area below the envelope over recall: each right box adds one step of it. */
+/* Returns the area below the envelope over recall. Each matched box adds one step of recall. */
 static double area(const double *precision, const long *right, size_t n, long boxes)
 {
     double sum = 0;
@@ -140,10 +144,10 @@ static double area(const double *precision, const long *right, size_t n, long bo
     return sum / (double)boxes;
 }
 
-/* Room for the n found boxes of a class. */
+/* Arrays with an entry for each found box of a class. */
 struct curve {
     double *precision;
-    long *right; /* how many of the first i+1 boxes are matched */
+    long *right; /* right[i]: how many of the first i+1 boxes are matched */
 };
 
 static double average(const struct cmn_found *found, size_t n, long boxes, int threshold,
@@ -164,7 +168,8 @@ static double average(const struct cmn_found *found, size_t n, long boxes, int t
                   : area(c->precision, c->right, n, boxes);
 }
 
-/* `iou` is the sum over the true positives. */
+/* Fills in the rates that follow from the counts. `iou` is the sum of IoU over the true
+ * positives. */
 static void rate(struct cmn_precision *p, double iou)
 {
     p->fn = p->boxes - p->tp;
@@ -174,7 +179,7 @@ static void rate(struct cmn_precision *p, double iou)
     p->iou = p->tp ? iou / (double)p->tp : 0;
 }
 
-/* Returns the sum of the true positives' intersections over union. */
+/* Counts true and false positives. Returns the sum of IoU over the true positives. */
 static double count(const struct cmn_found *found, size_t n, float confidence,
                     struct cmn_precision *p)
 {

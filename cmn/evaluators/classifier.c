@@ -12,8 +12,8 @@
 
 struct chunk {
     float *input, *truth;
-    int *label; /* of each image, -1: none */
-    int *best;  /* room for top-k */
+    int *label; /* label of each image; -1: none */
+    int *best;  /* room for the top k classes of an image */
 };
 
 struct count {

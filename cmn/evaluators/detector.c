@@ -17,7 +17,7 @@
 #include "evaluators/classifier.h"
 #include "mpi/call.h"
 
-/* As `detector valid` does it. */
+/* The thresholds of `detector valid`. */
 static const struct cmn_detect_thresholds thresholds = {
     .score = .005f, .hierarchy = .5f, .nms = .45f};
 
@@ -26,8 +26,8 @@ static const struct cmn_detect_thresholds thresholds = {
 struct results {
     struct cmn_found *found;
     size_t n, room;
-    long *boxes;    /* true ones of each class */
-    long counts[3]; /* images, those without a label file, those with outputs that are no numbers */
+    long *boxes;    /* number of true boxes of each class */
+    long counts[3]; /* number of images; without a label file; with NaN or Inf outputs */
 };
 
 static void add_found(struct results *r, const struct cmn_found *f)
@@ -71,7 +71,8 @@ static void start_loading(struct loader *l, const char *path)
 
 /* ---- true boxes ---- */
 
-/* The boxes that have an area, with the network's own classes. The caller frees. */
+/* Reads the true boxes of an image: those that have an area, with the network's classes. Counts
+ * them in *r. The caller frees the array. */
 static struct cmn_truth *read_truth(const struct cmn_net *net, const char *path, int classes,
                                     struct results *r, size_t *n)
 {
@@ -113,8 +114,8 @@ static struct cmn_truth *read_truth(const struct cmn_net *net, const char *path,
 
 /* ---- found boxes ---- */
 
-/* In fractions of the image, clipped at its edges as `detector valid` does it. A box outside gets
- * a negative size, and so no area. */
+/* Returns the box in fractions of the image, clipped at its edges as in `detector valid`. A box
+ * outside of the image gets a negative size, and so no area. */
 static struct cmn_box inside(const struct cmn_detection *b, int w, int h)
 {
     double left = b->x - b->width / 2., right = b->x + b->width / 2.;
@@ -160,7 +161,7 @@ static void evaluate_image(struct cmn_net *net, const struct loader *l, int numb
     r->counts[0]++;
 }
 
-/* This rank's images. */
+/* Evaluates this rank's images. */
 static void evaluate_split(struct cmn_net *net, const struct cmn_box_set *set, int classes,
                            const struct cmn_precision_plan *plan, const struct cmn_topology *t,
                            struct results *r)
@@ -185,7 +186,8 @@ static void evaluate_split(struct cmn_net *net, const struct cmn_box_set *set, i
 
 /* ---- all ranks' results ---- */
 
-/* All ranks' boxes on rank 0, which frees them; there *n is their number. NULL elsewhere. */
+/* Returns all ranks' boxes on rank 0, which frees them, with *n their number; NULL on other
+ * ranks. */
 static struct cmn_found *gather_found(const struct results *mine, const struct cmn_topology *t,
                                       size_t *n)
 {
@@ -249,7 +251,7 @@ static void add_up(struct results *r, int classes, const struct cmn_precision_pl
 
 /* ---- the evaluation ---- */
 
-/* Returns the number of classes. */
+/* Checks network and names. Returns the number of classes. */
 static int check_network(const struct cmn_net *net, const struct cmn_box_set *set)
 {
     int layers = cmn_net_layers(net), classes = cmn_net_detected_classes(net), names = 0;
@@ -297,7 +299,7 @@ void cmn_boxes_check(const struct cmn_net *net, const struct cmn_box_set *set,
 {
     struct results r = {0};
     int classes = check_network(net, set);
-    long sum[2] = {0}; /* boxes, images without a label file */
+    long sum[2] = {0}; /* true boxes, images without a label file */
     size_t n;
 
     r.boxes = cmn_calloc((size_t)classes, sizeof *r.boxes);

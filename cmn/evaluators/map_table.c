@@ -14,7 +14,7 @@ static const char *name_of(const struct cmn_map_table *m, int i, char text[32])
     return m->names ? m->names[i] : text;
 }
 
-/* A fraction of 1, or "-" where there is none. */
+/* Formats a fraction, or "-" if x is negative: there is no true box. */
 static const char *fraction(double x, char text[32])
 {
     snprintf(text, 32, x < 0 ? "-" : "%.4f", x);
@@ -68,7 +68,7 @@ void cmn_map_table_print(FILE *out, const struct cmn_map_table *m)
     fflush(out);
 }
 
-/* null where there is no true box. */
+/* Returns null if x is negative: there is no true box. */
 static cJSON *fraction_json(double x)
 {
     return x < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(x);

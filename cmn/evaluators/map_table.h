@@ -1,4 +1,4 @@
-/* The mAP table: average precision of each class and their means, as text and as JSON. All
+/* The mAP table: average precision of each class and the means, as text and as JSON. All calls are
  * local. */
 #ifndef CMN_MAP_TABLE_H
 #define CMN_MAP_TABLE_H
@@ -11,9 +11,9 @@
 #define CMN_MAP_TABLE_HEAD "{\n\t\"images\":"
 
 struct cmn_map_table {
-    long images, unlabelled; /* all, and those without a label file */
+    long images, unlabelled; /* number of all images; of those without a label file */
     int classes;
-    char **names; /* NULL: they have none */
+    char **names; /* NULL: the classes have no names */
     const struct cmn_precision *each, *all;
     const struct cmn_precision_plan *plan;
 };
@@ -21,8 +21,8 @@ struct cmn_map_table {
 /* Prints a row for each class, and the means. */
 void cmn_map_table_print(FILE *out, const struct cmn_map_table *m);
 
-/* The same, with each threshold's average precision, as a JSON object. Closes `out`, whose name is
- * `file`. Ends the job when it cannot be written. */
+/* Writes the same as a JSON object, with the average precision at each threshold. Closes `out`,
+ * whose name is `file`. Ends the job if it cannot be written. */
 void cmn_map_table_json(FILE *out, const char *file, const struct cmn_map_table *m);
 
 #endif

@@ -11,23 +11,23 @@
 
 enum { BLOCK = 64, TAG = 7 };
 
-/* One file of results; on ranks above 0 in memory. */
+/* One file of results; on ranks other than 0 it is in memory. */
 struct stream {
     FILE *file;
     const char *name;
-    char *text; /* written since the last round, after fflush() */
+    char *text; /* what was written since the last round; valid after fflush() */
     size_t bytes;
 };
 
 struct cmn_ordered_output {
     const struct cmn_topology *t;
-    int images, *index; /* of this rank, and their places in the list */
-    int rounds, *end;   /* this rank's images up to the end of each round */
-    int round;          /* the current one */
+    int images, *index; /* number of this rank's images; their indices in the list */
+    int rounds, *end;   /* number of rounds; this rank's images up to the end of each round */
+    int round;          /* the current round */
     struct stream **file;
     int files;
-    struct stream
-        values; /* on ranks above 0: for each image the number of floats, and the floats */
+    /* On ranks other than 0: for each image the number of floats, and the floats. */
+    struct stream values;
     cmn_take *take;
 };
 
@@ -67,8 +67,8 @@ FILE *cmn_ordered_output_file(struct cmn_ordered_output *s, const char *name)
 
 /* ---- the work split ---- */
 
-/* Images of each rank in the round that begins with image `first`; the last ones are split
- * evenly. */
+/* Returns the images of each rank in the round that begins with image `first`. The last images are
+ * split evenly. */
 static int block_of(int images, int first, int size)
 {
     int even = (images - first + size - 1) / size;
@@ -118,7 +118,7 @@ void cmn_ordered_output_collect(struct cmn_ordered_output *s, float *values, int
 
 /* ---- the end of a round ---- */
 
-/* Stream i: the files, and behind them the values. */
+/* Returns stream i: the files, and after them the values. */
 static struct stream *stream(struct cmn_ordered_output *s, int i)
 {
     return i < s->files ? s->file[i] : &s->values;
@@ -186,7 +186,8 @@ static void end_round(struct cmn_ordered_output *s)
 
 void cmn_ordered_output_done(struct cmn_ordered_output *s, int done)
 {
-    /* A rank without an image in the last round goes there when it has done all that it has. */
+    /* A rank without an image in the last round enters it as soon as it has finished its own
+     * images. */
     while (s->round < s->rounds && done >= s->end[s->round]) {
         end_round(s);
     }

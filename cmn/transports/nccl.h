@@ -1,7 +1,7 @@
-/* The GPUs of a group through NCCL, in the background.
+/* Sums and gathers over the GPUs of a group by NCCL, in the background.
  *
- * `self` is what cmn_nccl_open() gave; between a begin and the end that follows, the transport can do
- * nothing else. What goes wrong ends the job. */
+ * `self` is the handle from cmn_nccl_open(). Between a begin and the following end the transport
+ * can be used for nothing else. Errors end the job. */
 #ifndef CMN_TRANSPORTS_NCCL_H
 #define CMN_TRANSPORTS_NCCL_H
 
@@ -10,75 +10,81 @@
 #include "config/options.h"
 #include "mpi/group.h"
 
-/* Local; the same on all ranks of a node. Why NCCL cannot connect GPUs here, or NULL. */
+/* Local; the same on all ranks of a node. Returns why NCCL cannot connect these GPUs, or NULL. */
 const char *cmn_nccl_refuses(const struct cmn_topology *t, const struct cmn_options *o);
 
-/* Collective over the group, blocking. The group must outlive it. 0, or -1 with a reason; what a failed
- * open leaves must not be closed. */
+/* Collective over the group, blocking. The group must outlive the transport. Returns 0, or -1 with
+ * a reason; after a failure *self must not be closed. */
 int cmn_nccl_open(void **self, const struct cmn_group *group);
 
-/* Collective. NULL is allowed. */
+/* Collective. Closes the transport; NULL is allowed. */
 void cmn_nccl_close(void *self);
 
-/* Local, blocking. Zeroed memory of the GPU for `floats` floats that this transport's NCCL is told of, and
- * that of `other`, another transport nccl or NULL. NCCL 2.19 and newer sends from there without a copy
- * of its own; what it does not take serves as any other memory. The transport owns it until close, and
- * `other` is closed before. 0, or -1 with a reason. */
+/* Local, blocking. Allocates zeroed memory for `floats` floats on the GPU and registers it with
+ * this transport's NCCL communicator and with that of `other`, another NCCL transport or NULL. NCCL
+ * 2.19 and newer sends from registered memory without a copy of its own; memory whose registration
+ * fails is used like any other. The transport owns the memory until close, and `other` is closed
+ * first. Returns 0, or -1 with a reason. */
 int cmn_nccl_memory(void *self, void *other, size_t floats, float **memory);
 
-/* Local. How often this process has told a NCCL of memory, and how often that did not take it; why
- * not, of the last, or NULL. */
+/* Local. Counts this process's registrations of memory and those that NCCL refused. Returns the
+ * reason of the last refusal, or NULL. */
 const char *cmn_nccl_registrations(int *blocks, int *refused);
 
-/* Collective, in the same order everywhere, not blocking. What Darknet has asked of the GPU so
- * far makes n floats at `data` this rank's addend; they are the transport's until the end, and
- * become the sum. They travel as `type`: with 16 bits they are divided by `divisor` before the cast,
- * the images that the sum is over, or 0: the number of ranks, so that what fits as a mean fits. A sum
- * that does not all the same is infinite or NaN. */
+/* Collective, in the same order on all ranks, not blocking. Sums n floats at `data` over the group,
+ * in place. This rank's addend is complete once the GPU has done the work that Darknet has queued
+ * so far; the transport owns the floats until cmn_nccl_end(). They are sent as `type`. Before a
+ * cast to 16 bits they are divided by `divisor`, the number of images in the sum (0: the number of
+ * ranks), so they fit if their mean does. A sum that still overflows becomes infinite or NaN. */
 void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type, float divisor);
 
-/* As cmn_nccl_begin, but the sum over the ranks of another transport nccl, behind all that was begun
- * on this one; `over` must stay the same until the end. */
+/* Does the same as cmn_nccl_begin(), but sums over the ranks of another NCCL transport, on this
+ * one's stream, after everything begun on this one. `over` must stay the same until the end. */
 void cmn_nccl_begin_over(void *self, void *over, float *data, size_t n, enum cmn_dtype type,
                          float divisor);
 
-/* As cmn_nccl_begin, but of the slices of cmn_slice(), of which rank i owns slice i and ranks from `slices` on
- * none: each goes to its owner as the sum (`sum`), and becomes undefined elsewhere; or from its owner to
- * all. */
+/* Collective, in the same order on all ranks, not blocking. Works on the `slices` slices of
+ * cmn_slice(): rank i owns slice i, and ranks from number `slices` on own none. With `sum` each
+ * owner receives the sum of its slice, which becomes undefined on the other ranks; without it each
+ * owner's slice is copied to all ranks. Otherwise it does the same as cmn_nccl_begin() with 32
+ * bits. */
 void cmn_nccl_begin_slices(void *self, float *data, size_t n, int slices, int sum);
 
-/* Local, blocking. Nothing is begun: brings to the GPU what sums of up to n floats of that type
- * need, which would wait for what was begun otherwise. */
+/* Local, blocking, while nothing is begun. Loads and allocates on the GPU what sums of up to n
+ * floats of this type need. Without it a later cmn_nccl_begin() does so, and may wait for what was
+ * begun. */
 void cmn_nccl_room(void *self, size_t n, enum cmn_dtype type);
 
-/* Local. Floats in each part of a block of n, but for the last: at most 16 parts of at least 1
- * MiB, which as many ranks as divide 1680 (2 to 8, 10, 12, 14, 15, 16, …) can cut into equal slices of
- * whole cache lines. NCCL may add in another order where a call is longer, or a float lies elsewhere in it
- * (NVIDIA/nccl issue 157): who always sums the same parts gets the same bits, whenever they are
- * begun. */
+/* Local. Returns the number of floats in each part of a block of n floats, except the last part.
+ * There are at most 16 parts of at least 1 MiB each. Numbers of ranks that divide 1680 (2 to 8, 10,
+ * 12, 14, 15, 16, …) cut a part into equal slices of whole cache lines. NCCL may add in another
+ * order if a call is longer or a float lies elsewhere in it (NVIDIA/nccl issue 157). Summing always
+ * the same parts gives the same bits, whenever the parts are begun. */
 size_t cmn_nccl_chunk(size_t n);
 
-/* Local, not blocking. Gives NCCL what it can take by now, and notices its errors. */
+/* Local, not blocking. Gives NCCL the jobs that it can accept now, and checks NCCL for errors. */
 void cmn_nccl_poll(void *self);
 
-/* Collective; blocks until NCCL has taken all that was begun. What Darknet asks of the GPU from here
- * on comes behind that. cmn_nccl_end must follow. */
+/* Collective; blocks until NCCL has accepted everything that was begun. What Darknet queues on the
+ * GPU from here on runs after it. cmn_nccl_end() must follow. */
 void cmn_nccl_order(void *self);
 
-/* Collective, blocking. All that was begun is summed. */
+/* Collective, blocking. Waits until everything that was begun is done. */
 void cmn_nccl_end(void *self);
 
-/* Collective, in the same order everywhere. What Darknet has asked of the GPU so far makes n floats at
- * `from`; all ranks' come to `to`, in the order of the ranks, before what Darknet asks for next.
- * Blocks until NCCL has taken the call. What was begun before, by any transport of this process, is
- * given to NCCL first: all ranks call it in one order, so none waits for another one crosswise. */
+/* Collective, in the same order on all ranks; blocks until NCCL has accepted the call. Gathers n
+ * floats from each rank's `from` to `to`, in the order of the ranks. It runs on the GPU after the
+ * work that Darknet has queued so far, and before the work that Darknet queues next. What was begun
+ * before, on any NCCL transport of this process, is given to NCCL first. All ranks then call NCCL
+ * in one order, and no two ranks wait for each other in different operations. */
 void cmn_nccl_gather(void *self, float *to, const float *from, size_t n);
 
-/* Local, blocking, within cmn_timeout. All gathers are done; idle(idler), where it is not NULL, is
- * called meanwhile. */
+/* Local, blocking, for at most cmn_timeout. Waits until all gathers are done, and calls
+ * idle(idler), if it is not NULL, while it waits. */
 void cmn_nccl_gathered(void *self, void (*idle)(void *self), void *idler);
 
-/* A build without NCCL has none of these: cmn_nccl_refuses() says so, so nobody has a `self` to call them with. */
+/* A build without NCCL does not define these functions. cmn_nccl_refuses() reports that, so nobody
+ * has a `self` to call them with. */
 #ifndef CMN_NCCL
 #pragma weak cmn_nccl_open
 #pragma weak cmn_nccl_close

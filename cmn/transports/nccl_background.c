@@ -1,7 +1,8 @@
-/* Sums of transport nccl in the background: a ring of jobs, each with an event that says when its floats are
- * final. NCCL takes one call at a time, and what must follow it on the stream can be queued only
- * then. Waiting for that could mean waiting for other ranks; so jobs are given to NCCL whenever somebody
- * polls. The calls are the same on all ranks, whenever they are made. */
+/* Background sums of the NCCL transport: a ring of jobs, each with an event that tells when its
+ * floats are final. NCCL accepts one call at a time, and work that must follow the call on the
+ * stream can be queued only after that. Blocking until then could mean waiting for other ranks, so
+ * jobs are given to NCCL at every poll. The sequence of calls is the same on all ranks, whenever
+ * they are made. */
 #ifdef CMN_NCCL
 
 #include "base/clock.h"
@@ -9,14 +10,14 @@
 #include "mpi/kernels.h"
 #include "transports/nccl_internal.h"
 
-/* Before 2.24 nccl.h names it in C++ alone. */
+/* Before 2.24, nccl.h defines ncclBfloat16 only for C++. */
 #if NCCL_VERSION_CODE < 22400
 #define BFLOAT16 ((ncclDataType_t)9)
 #else
 #define BFLOAT16 ncclBfloat16
 #endif
 
-/* Records on the stream that it has come as far as here. */
+/* Records the event on the stream, and creates it first if necessary. */
 static void stamp(struct nccl *c, cudaEvent_t *event)
 {
     if (!*event) {
@@ -26,7 +27,8 @@ static void stamp(struct nccl *c, cudaEvent_t *event)
     cmn_nccl_check_cuda(c, cudaEventRecord(*event, c->stream), "cudaEventRecord");
 }
 
-/* The GPU's clock counts from events: `last` is behind all jobs, and was reached about now. */
+/* The GPU measures time only between events. `last` is behind all jobs and was reached about now,
+ * so the jobs' times are counted back from it. */
 static void record_spans(struct nccl *c)
 {
     double now = cmn_clock();
@@ -76,7 +78,7 @@ static void give(struct nccl *c)
     cmn_nccl_check(c, result);
 }
 
-/* NCCL has taken the job: queues the casts and the event that follow it. */
+/* NCCL has accepted the job: queues the cast and the event that follow it on the stream. */
 static void follow(struct nccl *c)
 {
     struct job *job = &c->job[c->given];
@@ -93,8 +95,6 @@ static void follow(struct nccl *c)
     }
 }
 
-/* Gives NCCL jobs until at most `left` wait; without `wait` only as long as it takes them at
- * once. */
 void cmn_nccl_advance(struct nccl *c, int wait, int left)
 {
     for (;;) {
@@ -113,7 +113,8 @@ void cmn_nccl_advance(struct nccl *c, int wait, int left)
     }
 }
 
-/* Jobs follow each other on the stream, so the room for 16 bits of one serves all. */
+/* Makes room for n 16-bit numbers. Jobs follow each other on the stream, so all of them share
+ * it. */
 static void make_room(struct nccl *c, size_t n, enum cmn_dtype type)
 {
     if (n <= c->half_room) {
@@ -126,7 +127,8 @@ static void make_room(struct nccl *c, size_t n, enum cmn_dtype type)
     cmn_nccl_new_half(c, n, type);
 }
 
-/* `job` says what is to be done; all else is filled in here. */
+/* Appends a job to the ring. The caller sets what is to be done; events and numbers are set
+ * here. */
 static void begin(struct nccl *c, struct job job)
 {
     static const char *const names[] = {"allreduce", "reduce", "broadcast"};

@@ -1,5 +1,5 @@
-/* A communicator of transport nccl: its start and end, waits, and failures. All its calls of NCCL return at
- * once, and what they began is polled: a peer that has died can be noticed. */
+/* NCCL's communicator: start and end, waits, and failures. All calls of NCCL return immediately,
+ * and what they began is polled, so the death of a peer is noticed. */
 #ifdef CMN_NCCL
 
 #include "transports/nccl_internal.h"
@@ -18,11 +18,11 @@
 #include "mpi/call.h"
 #include "mpi/device.h"
 
-static const double A_MOMENT = 0.1; /* s */
+static const double A_MOMENT = 0.1; /* seconds */
 
 enum {
-    SPINS = 2000,      /* polls before the waiting rank gives its core to others */
-    PAUSE_US = 50,     /* between polls then */
+    SPINS = 2000,      /* polls before a waiting rank begins to sleep between them */
+    PAUSE_US = 50,     /* microseconds of sleep between polls then */
     ABORT_AT_MOST = 5, /* seconds that ncclCommAbort may take */
 };
 
@@ -36,8 +36,8 @@ static void *abort_communicator(void *comm)
     return NULL;
 }
 
-/* Ends what still runs on the GPU. In a thread, because it may wait for a peer that has died; the
- * job ends next in any case. */
+/* Aborts the communicator, which ends what still runs on the GPU. The abort runs in a thread,
+ * because it may wait for a peer that has died; the job ends next in any case. */
 static void abort_nccl(struct nccl *c)
 {
     struct timespec until;
@@ -68,7 +68,7 @@ int cmn_nccl_is_error(ncclResult_t code)
     return code != ncclSuccess && code != ncclInProgress;
 }
 
-/* As cmn_nccl_failed(), with NCCL's reason. */
+/* Does the same as cmn_nccl_failed(), with NCCL's reason. */
 static int failed(struct nccl *c, ncclResult_t code)
 {
     const char *more = c->comm && !c->aborted ? ncclGetLastError(c->comm) : NULL;
@@ -103,7 +103,7 @@ void cmn_nccl_check_cuda(struct nccl *c, cudaError_t code, const char *call)
     }
 }
 
-/* Whether the GPU does not come to the event in a moment. */
+/* Returns whether the GPU does not reach the event within A_MOMENT. */
 static int is_late(cudaEvent_t event)
 {
     double since = cmn_clock();
@@ -116,11 +116,12 @@ static int is_late(cudaEvent_t event)
     return 0;
 }
 
-/* Whether this rank's GPU still works on what was asked of it before the operation. */
+/* Returns whether this rank's GPU is still busy with work that was queued before the operation.
+ * Then the other ranks are not to blame for the delay. */
 static int own_gpu_is_late(const struct nccl *c)
 {
     for (int i = 0; i < c->gathers; i++) {
-        if (is_late(c->gather[i].done)) { /* what comes behind it waits for other ranks */
+        if (is_late(c->gather[i].done)) { /* work queued behind this gather waits for other ranks */
             return is_late(c->gather[i].ready);
         }
     }
@@ -163,7 +164,7 @@ ncclResult_t cmn_nccl_state(struct nccl *c)
     return code == ncclSuccess && c->partner ? cmn_nccl_state(c->partner) : code;
 }
 
-/* Between two polls. */
+/* Pauses between two polls, and ends the job after cmn_timeout. */
 static void pause_after(struct nccl *c, int polls)
 {
     if (cmn_status_timed_out(cmn_clock() - c->began, c->group->options->timeout)) {

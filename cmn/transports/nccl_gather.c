@@ -1,5 +1,5 @@
-/* Gathers of transport nccl: in order with what Darknet asks of the GPU, and with the sums in the
- * background. */
+/* Gathers of the NCCL transport, ordered with Darknet's own work on the GPU and with the background
+ * sums. */
 #ifdef CMN_NCCL
 
 #include <stdlib.h>
@@ -51,7 +51,8 @@ static void await_event(struct nccl *c, cudaEvent_t event, void (*idle)(void *se
     cmn_nccl_await_event(c, event, idle, idler);
 }
 
-/* One after the other: a gather that this rank's GPU has not come to waits for no other rank. */
+/* The gathers are awaited one after the other, each in two steps: until this rank's GPU has reached
+ * a gather, the rank does not count as waiting for other ranks. */
 void cmn_nccl_gathered(void *self, void (*idle)(void *self), void *idler)
 {
     struct nccl *c = self;

@@ -1,10 +1,11 @@
-/* Memory of the GPU that NCCL knows. From memory of ncclMemAlloc() that was registered NCCL sends, and adds in
- * switches, without a copy of its own. What it does not take serves as any other memory does. */
+/* GPU memory that is registered with NCCL. From registered memory of ncclMemAlloc() NCCL sends, and
+ * adds in switches, without a copy of its own. Memory whose registration fails is used like any
+ * other. */
 #include "transports/nccl.h"
 
 static struct {
     int blocks, refused;
-    char why[128]; /* the last of these */
+    char why[128]; /* reason of the last refusal */
 } registrations;
 
 const char *cmn_nccl_registrations(int *blocks, int *refused)
@@ -28,14 +29,14 @@ const char *cmn_nccl_registrations(int *blocks, int *refused)
 
 struct block {
     void *memory;
-    void *handle; /* of NCCL's registration; NULL: there is none */
-    int is_ours;  /* to be freed: */
-    int by_nccl;  /* by ncclMemFree(), not cudaFree() */
+    void *handle; /* NCCL's registration, or NULL */
+    int is_ours;  /* to be freed with this block */
+    int by_nccl;  /* free it by ncclMemFree(), not cudaFree() */
     struct block *next;
 };
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
-/* An older library may be the one that is found at run time: then they are NULL. */
+/* The library found at run time may be older than nccl.h: then these functions are NULL. */
 #pragma weak ncclMemAlloc
 #pragma weak ncclMemFree
 #pragma weak ncclCommRegister
@@ -52,7 +53,7 @@ static int knows_memory(void)
     return ncclMemAlloc && ncclMemFree && ncclCommRegister && ncclCommDeregister;
 }
 
-/* Tells NCCL of `bytes` that lie in b. */
+/* Adds b to the transport's blocks, and registers its `bytes` with NCCL. */
 static void tell(struct nccl *c, struct block *b, size_t bytes)
 {
     ncclResult_t code;
@@ -74,7 +75,8 @@ static void tell(struct nccl *c, struct block *b, size_t bytes)
     cmn_nccl_check(c, cmn_nccl_await_taken(c, code));
 }
 
-/* Memory for `bytes` that NCCL is told of, or NULL with a reason. */
+/* Allocates and registers `bytes` bytes on the GPU. Returns NULL with a reason if there is no
+ * memory. */
 static struct block *new_block(struct nccl *c, size_t bytes)
 {
     struct block *b = cmn_calloc(1, sizeof *b);
@@ -82,7 +84,7 @@ static struct block *new_block(struct nccl *c, size_t bytes)
     b->is_ours = 1;
     b->by_nccl = knows_memory() && ncclMemAlloc(&b->memory, bytes) == ncclSuccess;
     if (!b->by_nccl) {
-        cudaGetLastError(); /* Darknet's next check would take NCCL's for one of its own */
+        cudaGetLastError(); /* otherwise Darknet's next check would report this error */
         if (cmn_device_check(cudaMalloc(&b->memory, bytes), "cudaMalloc")) {
             cmn_fail_in("%zu bytes on the GPU", bytes);
             free(b);
@@ -93,7 +95,7 @@ static struct block *new_block(struct nccl *c, size_t bytes)
     return b;
 }
 
-/* An aborted communicator knows nothing any more. */
+/* Deregisters a block; an aborted communicator has no registrations left. */
 static void forget(struct nccl *c, struct block *b)
 {
     if (b->handle && !c->aborted) {

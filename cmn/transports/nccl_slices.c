@@ -1,8 +1,8 @@
-/* How transport nccl cuts what it moves: parts and slices; and which of NCCL's calls move them. */
+/* How the NCCL transport cuts blocks into parts and slices, and which NCCL calls move slices. */
 #include "transports/nccl.h"
 
-/* Floats. For most numbers of ranks UNIT is so many lines of 16 floats for each: their slices of a
- * part are equal. */
+/* In floats, except PARTS. A part is a multiple of UNIT: every number of ranks that divides 1680
+ * cuts it into equal slices of whole lines of 16 floats. */
 enum { PARTS = 16, LINE = 16, UNIT = LINE * 1680, PART_AT_LEAST = 10 * UNIT };
 
 size_t cmn_nccl_chunk(size_t n)
@@ -16,7 +16,7 @@ size_t cmn_nccl_chunk(size_t n)
 
 #include "transports/nccl_internal.h"
 
-/* A reduce to, or a broadcast from, the owner of n floats. */
+/* Queues a reduce of n floats to rank `root`, or a broadcast from it. */
 static void queue_slice(struct nccl *c, float *data, size_t n, int root, int sum)
 {
     if (n > 0 && sum) {
@@ -36,8 +36,9 @@ static ncclResult_t queue_equal_slices(struct nccl *c, float *data, size_t n, in
                : ncclAllGather(mine, data, each, ncclFloat32, c->comm, c->stream);
 }
 
-/* NCCL has one call for slices of one length, one for each rank. Else there is a reduce to, or a
- * broadcast from, each slice's owner, all in one group: NCCL runs them together. */
+/* If each rank owns a slice and all slices have one length, one call of NCCL moves them. Otherwise
+ * each slice gets a reduce to its owner, or a broadcast from it, all in one group, so NCCL runs
+ * them together. */
 ncclResult_t cmn_nccl_queue_slices(struct nccl *c, float *data, size_t n, int slices, int sum)
 {
     if (slices > 1 && slices == c->size && n % ((size_t)slices * LINE) == 0) {

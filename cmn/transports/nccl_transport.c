@@ -1,9 +1,9 @@
-/* The GPUs of a group through NCCL, on a stream of their own, in the background while Darknet
- * computes (nccl_background.c, nccl_gather.c).
+/* The NCCL transport: sums over the GPUs of a group on a CUDA stream of its own, in the background
+ * while Darknet computes (nccl_background.c, nccl_gather.c).
  *
- * Nothing here blocks inside NCCL or CUDA: the communicator is non-blocking, and the end of an
- * operation is an event that is polled together with NCCL's own state. A dead peer, or
- * `cmn_timeout` seconds without an end, abort the communicator and end the job. */
+ * Nothing here blocks inside NCCL or CUDA: NCCL's communicator is non-blocking, and the end of an
+ * operation is an event that is polled together with NCCL's state. A dead peer, or `cmn_timeout`
+ * seconds without an end, abort the communicator and end the job. */
 #include "transports/nccl.h"
 
 #ifdef CMN_NCCL
@@ -27,7 +27,8 @@ const char *cmn_nccl_refuses(const struct cmn_topology *t, const struct cmn_opti
                           : NULL;
 }
 
-/* What other ranks wait for goes before Darknet's kernels, where both could run. */
+/* The stream has the highest priority: other ranks wait for its work, so it goes before Darknet's
+ * kernels. */
 static cudaError_t create_stream(cudaStream_t *stream)
 {
     int least, greatest;
@@ -67,7 +68,7 @@ void cmn_nccl_close(void *self)
     cmn_nccl_forget_blocks(c);
     cmn_nccl_disconnect(c);
     if (c->hung) {
-        return; /* cudaFree would wait for its kernels; the process ends */
+        return; /* cudaFree() would wait for its kernels for ever; the process ends anyway */
     }
     cmn_nccl_free_blocks(c);
     cmn_nccl_free_jobs(c);

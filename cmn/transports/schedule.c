@@ -7,7 +7,7 @@ static int rounds_one_by_one(int ranks)
     return ranks - 1;
 }
 
-/* Each block goes straight to its owner. */
+/* Each round sends one block directly to its owner. */
 static struct cmn_round round_pairwise(int ranks, int i)
 {
     int distance = ranks - 1 - i;
@@ -15,7 +15,7 @@ static struct cmn_round round_pairwise(int ranks, int i)
     return (struct cmn_round){distance, distance, 1};
 }
 
-/* Each block goes round, and each rank adds its own on the way. */
+/* Each block travels around the ring, and each rank adds its own addend on the way. */
 static struct cmn_round round_ring(int ranks, int i)
 {
     return (struct cmn_round){1, ranks - 1 - i, 1};
@@ -31,8 +31,8 @@ static int rounds_halving(int ranks)
     return rounds;
 }
 
-/* The blocks that a rank still has to do with, ⌈ranks / 2^i⌉ from its own on, are halved: the upper
- * half goes to the rank that begins there. */
+/* Before round i a rank still works on ⌈ranks / 2^i⌉ blocks, from its own on. The round halves
+ * them: the upper half goes to the rank whose own block is the first of that half. */
 static struct cmn_round round_halving(int ranks, int i)
 {
     int all = (int)(((long)ranks + (1L << i) - 1) >> i), lower = (all + 1) / 2;
@@ -64,16 +64,16 @@ const struct cmn_schedule *cmn_schedule_of(enum cmn_exchange_by by)
     return &table[by];
 }
 
-/* Each algorithm sends the same bytes; they differ in messages, rounds and distances.
+/* The algorithms send the same number of bytes; they differ in messages, rounds and distances.
  *
- * Up to 8 ranks pairwise has at most 14 messages, all of which begin at once, and adds in the order
- * of the ranks. On more ranks 2(M - 1) messages cost more than the 2 log2(M) rounds of halving, as
- * long as the bytes of a round are few. Halving sends half of all bytes to a rank half way round,
- * which a network with less bandwidth between its switches than below them does slowly; a ring sends
- * to the next rank only, but in 2(M - 1) rounds. The latencies of these add 15 % to the time of the
- * bytes where a block takes 1 / 0.15 latencies: latency times bandwidth is about 64 KB both on
- * Ethernet (50 us at 10 Gbit/s) and on faster networks (5 us at 100 Gbit/s), so that is a block of
- * about 512 KiB. */
+ * Up to 8 ranks, pairwise has at most 14 messages, which all begin together, and adds in the order
+ * of the ranks. With more ranks, M, its 2(M - 1) messages cost more than the 2 log2(M) rounds of
+ * halving, as long as a round has few bytes. Halving sends half of all bytes to a rank half-way
+ * round the ranks, which is slow on a network with less bandwidth between its switches than below
+ * them. A ring sends to the next rank only, but in 2(M - 1) rounds. Their latencies add 15 % to the
+ * time of the bytes if sending a block takes 1 / 0.15 latencies. Latency times bandwidth is about
+ * 64 KB both on Ethernet (50 us at 10 Gbit/s) and on faster networks (5 us at 100 Gbit/s), so such
+ * a block has about 512 KiB. */
 static const double RING_BLOCK = 512 * 1024;
 
 enum cmn_exchange_by cmn_schedule_for(int ranks, double bytes)

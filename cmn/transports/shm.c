@@ -1,7 +1,7 @@
-/* The ranks of a node sum floats in memory that they share, where these lie.
+/* The ranks of a node sum floats in place, in shared memory.
  *
- * Steps of a sum: all ranks wait for each other, each sums its slice of all ranks' data and writes
- * it to all of them, all wait again. */
+ * Steps of a sum: a barrier; each rank sums its slice of all ranks' data and writes the sum to all
+ * of them; a barrier. No bytes are sent. */
 #include "transports/shm.h"
 
 #include <stdlib.h>
@@ -14,17 +14,18 @@
 #include "mpi/regions.h"
 #include "mpi/shared_window.h"
 
-/* With fewer floats than this the barriers take the time, and the caches serve best. */
+/* With fewer floats than this the barriers dominate the time, and ordinary stores are faster. */
 enum { SMALL = 16384 };
 
-/* Floats that are summed, and then squared, while they are in a cache. */
+/* Floats that are summed and then squared together, while they are in a cache. */
 enum { BLOCK = 4096 };
 
 struct shm {
     struct cmn_regions regions;
-    struct cmn_window *barrier; /* holds nothing else */
-    struct cmn_stores stores;   /* of sums */
-    float *partial; /* a double: this rank's part of a sum of squares; NULL until it is needed */
+    struct cmn_window *barrier; /* a window that holds only the barrier */
+    struct cmn_stores stores;   /* chooses the kind of store for sums */
+    /* Holds a double: this rank's part of a sum of squares. NULL until it is needed. */
+    float *partial;
     int rank, ranks;
 };
 
@@ -76,7 +77,7 @@ static int nothing_to_do(const struct shm *s, size_t n)
     return s->ranks == 1 || n == 0;
 }
 
-/* Whether to use non-temporal stores in this call; sum_ends() measures how long it took. */
+/* Returns whether this call uses non-temporal stores. sum_ends() measures how long the sum took. */
 static int sum_begins(struct shm *s, size_t n, double *began)
 {
     *began = cmn_clock();
@@ -129,8 +130,8 @@ void cmn_shm_allreduce_tree(void *self, const struct cmn_sum_tree *tree, float *
     cmn_shm_wait(s);
 }
 
-/* Sums floats [from, to) of all ranks, block by block. Returns the sum of the squares of those
- * below `upto`. */
+/* Sums the floats [from, to) over all ranks, block by block. Returns the sum of the squares of the
+ * sums below float `upto`. */
 static double sum_and_square(struct shm *s, float *data, size_t from, size_t to, size_t upto,
                              int non_temporal)
 {
@@ -163,7 +164,7 @@ void cmn_shm_allreduce_squares(void *self, float *data, size_t n, size_t upto, d
     sum_ends(s, n, began);
     memcpy(s->partial, &mine, sizeof mine);
     cmn_shm_wait(s);
-    /* The others write theirs again when all have come to the next call. */
+    /* Other ranks do not overwrite their `partial` before all ranks have entered the next call. */
     all = cmn_shm_counterparts(s, s->partial, sizeof mine / sizeof(float));
     *squares = 0;
     for (int i = 0; i < s->ranks; i++) {

@@ -7,11 +7,11 @@
 #include "base/reduce.h"
 #include "mpi/call.h"
 
-/* Floats that are added at once: sums of subtrees stay in the first-level cache until they are
+/* Floats that are added together: sums of subtrees stay in the first-level cache until they are
  * used. */
 enum { BLOCK = 1024 };
 
-/* A tree over an int's number of micro-batches has fewer levels. */
+/* A tree over any int's number of micro-batches has fewer levels. */
 enum { LEVELS = 33 };
 
 /* ---- whose micro-batches ---- */
@@ -48,7 +48,8 @@ int cmn_sum_tree_most(int first, int end)
     return most;
 }
 
-/* Where the left child of a subtree of n micro-batches ends, behind its first one. */
+/* Returns the length of the left child of a subtree of n micro-batches: the largest power of two
+ * below n. */
 static int left_of(int n)
 {
     int power = 1;
@@ -69,8 +70,8 @@ static int have_one_holder(const int *holder, int first, int end)
     return same == end;
 }
 
-/* Micro-batch i is holder[i]'s. The largest subtrees of [first, end), in order, that have one
- * holder each: written to *list; returns how many. */
+/* Micro-batch i belongs to holder[i]. Writes to *list the largest subtrees of [first, end), in
+ * order, that have one holder each, and returns their number. */
 static int subtrees_of_holders(struct cmn_subtree *list, const int *holder, int first, int end)
 {
     int middle = first + left_of(end - first), left;
@@ -111,8 +112,8 @@ void cmn_sum_tree_close(struct cmn_sum_tree *tree)
     free(tree);
 }
 
-/* The addends of a rank of this node that has these micro-batches: those before the last, and the
- * last. */
+/* Appends to tree->own the addends of a rank of this node that has these micro-batches: the
+ * subtrees before the last micro-batch, and the last micro-batch. */
 static void list_own(struct cmn_sum_tree *tree, int rank, int first, int end)
 {
     struct cmn_subtree *list = tree->own + tree->owns;
@@ -170,15 +171,16 @@ int cmn_sum_tree_deal(struct cmn_sum_tree *tree, const int *deal)
 
 /* ---- sums ---- */
 
-/* A sum under way: of addends that follow each other, from `next` on. */
+/* A sum in progress over n floats from offset `at`, of consecutive addends from `next` on. */
 struct sum {
     const struct cmn_subtree *next;
     size_t at, n;
     float *scratch;
 };
 
-/* The sum of the micro-batches [first, end), a subtree at that level; it comes to `into`, unless
- * it is an addend itself. Returns where it is. */
+/* Sums the micro-batches [first, end), a subtree at this level, and advances s->next past their
+ * addends. Returns where the sum is: in `into`, or where an addend lies that is the whole
+ * subtree. */
 static float *add_up(struct sum *s, int first, int end, int level, float *into)
 {
     int middle = first + left_of(end - first);
@@ -194,7 +196,7 @@ static float *add_up(struct sum *s, int first, int end, int level, float *into)
     return into;
 }
 
-/* Block by block. */
+/* Sums the micro-batches [first, end) to `into`, BLOCK floats at a time. */
 static void add_blocks(const struct cmn_sum_tree *tree, const struct cmn_subtree *addend, int first,
                        int end, size_t at, size_t n, float *into)
 {

@@ -1,14 +1,18 @@
 /* The one loop that executes a schedule (schedule.h).
  *
- * A job is cut into segments, several of which are in flight: while one is added others travel, so
- * that a link is busy both ways. A segment has one block for each rank, its owner. It goes through
- * the rounds of its schedule (reduce-scatter), then through the same rounds backwards (allgather).
- * A stage is what begins at once: one round, or, where the rounds do not need each other
- * (pairwise), all rounds of a half. When all messages of a stage have come, what they brought is
- * added, in the order of the ranks, and the next stage begins. Along a tree (cmn_exact) the
- * exchange is pairwise, and the ranks send each of their addends in the first half. Bytes sent per
- * rank of M, n floats: (M-1)/M * 4n for each half, with 16 bits (M-1)/M * 2n; along a tree the
- * first half is that for each of the rank's addends. Buffers are kept from job to job. */
+ * A job is one sum. It is cut into segments, several of which are in flight: while one is added,
+ * others travel, so a link is busy in both directions. A segment has one block for each rank, the
+ * owner of the block. It goes through the rounds of its schedule (reduce-scatter) and then through
+ * the same rounds backwards (allgather).
+ *
+ * A stage is what begins together: one round, or, if the rounds are independent (pairwise), all
+ * rounds of a half. When all messages of a stage have arrived, what they brought is added in the
+ * order of the ranks, and the next stage begins. Along a tree (cmn_exact) the exchange is pairwise,
+ * and in the first half the ranks send each of their addends.
+ *
+ * Bytes sent per rank of M, n floats: (M-1)/M * 4n in each half, with 16 bits (M-1)/M * 2n; along a
+ * tree the first half sends that for each of the rank's addends. Buffers are kept from job to
+ * job. */
 #include "transports/sums.h"
 
 #include <sched.h>
@@ -25,14 +29,15 @@
 #include "mpi/call.h"
 #include "mpi/group.h"
 
-/* Floats of the longest message. 60 KiB are below Open MPI's eager limit over TCP: such messages
- * travel without an answer of the receiver while both ranks compute. Among many ranks pairwise's
- * blocks, each of which is a message, are shorter, so that what a segment receives (RECEIVED_MOST
- * floats) stays small. */
+/* MESSAGE is the longest message in floats. Its 60 KiB are below Open MPI's eager limit over TCP:
+ * such messages are sent without an answer from the receiver, while both ranks compute. Pairwise
+ * sends each block as a message of its own. With many ranks its blocks are shorter, down to
+ * BLOCK_LEAST floats, so that a segment receives no more than about RECEIVED_MOST floats. */
 enum { MESSAGE = 15 * 1024, BLOCK_LEAST = 4 * 1024, RECEIVED_MOST = 512 * 1024, ALIGN = 16 };
 
-/* Segments in flight: pairwise has about MESSAGES messages in all. By halving the first round sends
- * half of HALVED messages, by the ring each round sends one. */
+/* Segments in flight. Pairwise has about MESSAGES messages in flight in total. A segment of halving
+ * has the length of HALVED messages, half of which its first round sends. A segment of the ring has
+ * one message for each rank, and each round sends one. */
 enum { SEGMENTS_MOST = 64, SEGMENTS_LEAST = 4, MESSAGES = 256, HALVED = 16 };
 
 enum { FIRST_TAG = 1 };
@@ -43,16 +48,17 @@ struct job {
     size_t segments;
 };
 
-/* Segments are numbered since open; segment i uses segment[i % SEGMENTS_MOST], and its messages
- * have that one's tag. */
+/* Segments are numbered from open on. Segment i uses segment[i % SEGMENTS_MOST], whose index
+ * determines the tag of its messages. */
 struct segment {
     struct job job;
-    size_t number; /* within the job */
+    size_t number; /* of the segment within the job */
     int stage, end;
-    MPI_Request *request; /* first those that receive */
-    int *sender;          /* rank whose message a request receives */
+    MPI_Request *request; /* receives first, then sends */
+    int *sender;          /* rank from which a request receives, or to which it sends */
     int requests, receives, room_requests;
-    /* What was received in this stage and waits to be added; with 16 bits also what travels. */
+    /* Floats received in this stage, to be added; with 16 bits also the floats that are encoded to
+     * send. The 16-bit buffers hold what is received and sent. */
     float *received;
     uint16_t *in, *out;
     size_t room, room_16;
@@ -62,17 +68,17 @@ struct cmn_sums {
     MPI_Comm comm;
     int rank, ranks;
     long timeout;                /* seconds; 0: no limit */
-    enum cmn_exchange_by by;     /* as CMN_DEBUG_EXCHANGE has it */
-    size_t block;                /* floats of pairwise's */
-    int window;                  /* segments in flight, of pairwise's */
-    float **addend;              /* of each rank, for one addition */
-    struct cmn_subtree *subtree; /* of all ranks, for one along a tree */
-    int subtrees;                /* for so many there is room */
+    enum cmn_exchange_by by;     /* as in CMN_DEBUG_EXCHANGE */
+    size_t block;                /* floats of a block of pairwise */
+    int window;                  /* segments in flight with pairwise */
+    float **addend;              /* for one addition: each rank's floats */
+    struct cmn_subtree *subtree; /* for one addition along a tree: the addends of all ranks */
+    int subtrees;                /* room in `subtree` */
     struct segment segment[SEGMENTS_MOST];
-    long begun, over; /* segments */
-    size_t next;      /* segment of the job `started` that begins next */
-    /* Jobs are numbered since open. A ring of `room`: from `ended` to `jobs`; the segments of those
-     * before `started` have all begun. */
+    long begun, over; /* segments, since open */
+    size_t next;      /* next segment to begin, of job number `started` */
+    /* Jobs are numbered from open on. `job` is a ring of `room` entries with the jobs from `ended`
+     * up to `jobs`. All segments of the jobs before `started` have begun. */
     struct job *job;
     long room, jobs, started, ended;
     unsigned long long sent; /* bytes */
@@ -126,14 +132,15 @@ unsigned long long cmn_sums_sent(const struct cmn_sums *s)
 
 /* ---- segments and blocks ---- */
 
-/* Floats of a segment of halving or the ring; a job's last one is shorter. */
+/* Returns the floats of a segment of halving or the ring; the last one of a job is shorter. */
 static size_t segment_floats(const struct cmn_sums *s, const struct job *job)
 {
     return (size_t)MESSAGE * (size_t)(job->by->to_next ? s->ranks : HALVED);
 }
 
-/* Halving and the ring cut a job into consecutive segments, and these into blocks. Pairwise cuts a
- * job into the ranks' slices, and takes a block of each: so rank i gets slice i of the job. */
+/* Returns the number of segments of a job. Halving and the ring cut a job into consecutive segments
+ * and each segment into blocks. Pairwise cuts a job into the ranks' slices, and a segment takes one
+ * block of each slice; so rank i owns slice i of the job. */
 static size_t segments_of(const struct cmn_sums *s, const struct job *job)
 {
     size_t at, count, n = job->is.n, most = segment_floats(s, job);
@@ -149,7 +156,7 @@ static size_t segments_of(const struct cmn_sums *s, const struct job *job)
     return n ? (n + most - 1) / most : 1;
 }
 
-/* Floats of block b, and where they begin within the job. */
+/* Returns the number of floats of block b; *at is their offset in the job. */
 static size_t block_of(const struct cmn_sums *s, const struct segment *g, int b, size_t *at)
 {
     size_t n = g->job.is.n, from, count;
@@ -168,8 +175,8 @@ static size_t block_of(const struct cmn_sums *s, const struct segment *g, int b,
     return count;
 }
 
-/* Blocks from `first` on lie in one or two ranges of floats: part 0, and, past the last block,
- * part 1. */
+/* Blocks from `first` on lie in one or two ranges of floats: part 0, and, past the last block, part
+ * 1. Returns the number of floats of a part; *at is their offset in the job. */
 static size_t range_of(const struct cmn_sums *s, const struct segment *g, int first, int blocks,
                        int part, size_t *at)
 {
@@ -187,13 +194,13 @@ static size_t range_of(const struct cmn_sums *s, const struct segment *g, int fi
 
 /* ---- stages ---- */
 
-/* What a rank sends to `to` and gets from `from` in one round: so many blocks, the first of which
- * is this one. */
+/* One round of this rank: it sends `blocks` blocks to rank `to`, from block `send` on, and receives
+ * as many from rank `from`, from block `receive` on. */
 struct turn {
     int to, from, send, receive, blocks;
 };
 
-/* Rounds of a half; stages of a half. */
+/* rounds_of() returns the rounds of a half, half_of() the stages of a half. */
 static int rounds_of(const struct cmn_sums *s, const struct segment *g)
 {
     return g->job.by->rounds(s->ranks);
@@ -227,7 +234,7 @@ static struct turn turn_of(const struct cmn_sums *s, const struct segment *g, in
                     : (struct turn){down, up, near, far, is.blocks};
 }
 
-/* How many addends a rank sends in this stage. */
+/* Returns how many addends `rank` sends in this stage. */
 static int addends_of(const struct cmn_sums *s, const struct segment *g, int rank)
 {
     const struct cmn_sum_tree *tree = g->job.is.tree;
@@ -263,7 +270,7 @@ static void make_room(struct segment *g, size_t floats, int requests)
     }
 }
 
-/* Room for all that a stage sends, or receives. */
+/* Makes room for everything that a stage sends and receives. */
 static void make_room_for_stage(const struct cmn_sums *s, struct segment *g)
 {
     size_t in = 0, out = 0, at;
@@ -283,7 +290,7 @@ static void make_room_for_stage(const struct cmn_sums *s, struct segment *g)
     make_room(g, in > out ? in : out, requests);
 }
 
-/* Begins messages for n floats at `data` (32 or 16 bits): to `peer`, or from it. */
+/* Begins to send n values at `data` (of 32 or 16 bits) to `peer`, or to receive them from it. */
 static void begin_messages(struct cmn_sums *s, struct segment *g, void *data, size_t n, int peer,
                            int sends)
 {
@@ -320,7 +327,7 @@ static void receive(struct cmn_sums *s, struct segment *g, const struct turn *t,
     }
 }
 
-/* Each of this rank's addends along the tree. */
+/* Sends each of this rank's addends. */
 static void send_addends(struct cmn_sums *s, struct segment *g, const struct turn *t)
 {
     const struct cmn_sum *sum = &g->job.is;
@@ -336,7 +343,8 @@ static void send_addends(struct cmn_sums *s, struct segment *g, const struct tur
     }
 }
 
-/* Of what is cast in the allgather no bit is lost: it is a sum that was rounded. */
+/* The cast in the allgather loses no bit: the values are sums that were rounded to 16 bits
+ * before. */
 static void send(struct cmn_sums *s, struct segment *g, const struct turn *t, size_t *done)
 {
     const struct cmn_sum *sum = &g->job.is;
@@ -380,7 +388,8 @@ static void begin_stage(struct cmn_sums *s, struct segment *g)
     }
 }
 
-/* The owner's own block is complete: as 16 bits hold it. */
+/* This rank's own block is complete: rounds it to what 16 bits hold, so that all ranks get the same
+ * bits. */
 static void round_own_block(const struct cmn_sums *s, struct segment *g)
 {
     const struct cmn_sum *sum = &g->job.is;
@@ -392,7 +401,8 @@ static void round_own_block(const struct cmn_sums *s, struct segment *g)
     memcpy(sum->data + at, g->received, n * sizeof *g->received);
 }
 
-/* Adds up this rank's block along the tree. Messages of a rank bring its addends in their order. */
+/* Adds up this rank's block along the tree. The messages of a rank bring its addends in their
+ * order. */
 static void add_along_tree(struct cmn_sums *s, struct segment *g)
 {
     const struct cmn_sum *sum = &g->job.is;
@@ -404,7 +414,8 @@ static void add_along_tree(struct cmn_sums *s, struct segment *g)
         s->subtree = cmn_realloc(s->subtree, (size_t)s->subtrees, sizeof *s->subtree);
     }
     memcpy(s->subtree, tree->of_nodes, (size_t)tree->nodes_addends * sizeof *s->subtree);
-    for (int turn = 0; turn <= turns_of(s, g) && n; turn++) { /* the last one: this rank's own */
+    /* The last turn takes this rank's own addends. */
+    for (int turn = 0; turn <= turns_of(s, g) && n; turn++) {
         int from = turn < turns_of(s, g) ? turn_of(s, g, turn).from : s->rank;
         for (int i = 0; i < tree->nodes_addends; i++) {
             struct cmn_subtree *addend = &s->subtree[i];
@@ -419,8 +430,8 @@ static void add_along_tree(struct cmn_sums *s, struct segment *g)
     cmn_sum_tree_add_nodes(tree, s->subtree, n, sum->data + at);
 }
 
-/* Takes what has come, and adds it in the order of the ranks. Messages of several turns bring the
- * same block. */
+/* Decodes what was received, and in the first half adds it in the order of the ranks. If a stage
+ * has several turns (pairwise), each brings an addend of the same block. */
 static void take_received(struct cmn_sums *s, struct segment *g)
 {
     const struct cmn_sum *sum = &g->job.is;
@@ -446,7 +457,7 @@ static void take_received(struct cmn_sums *s, struct segment *g)
     }
 }
 
-/* All messages of the stage are there. */
+/* Ends a stage, of which all messages have arrived. */
 static void end_stage(struct cmn_sums *s, struct segment *g)
 {
     if (g->job.is.tree && adds(s, g)) {
@@ -500,19 +511,20 @@ static void begin_segment(struct cmn_sums *s)
         return;
     }
     if (job->is.tree) {
-        add_along_tree(s, g); /* the addends of the one rank */
+        add_along_tree(s, g); /* there is one rank, with several addends */
     }
     g->stage = g->end;
 }
 
-/* Whether segment i may have come further: those before it have, if they begin with it. That saves
- * questions about messages that are behind others. */
+/* Returns whether segment i is worth testing: it is the oldest one, or the one before it is at a
+ * later stage. The messages of a segment are mostly behind those of earlier ones, so this saves
+ * calls of MPI. */
 static int is_due(struct cmn_sums *s, long i)
 {
     return i == s->over || segment_of(s, i)->stage < segment_of(s, i - 1)->stage;
 }
 
-/* Advances without waiting; returns how many jobs have ended since open. */
+/* Advances without waiting. Returns how many jobs have ended since open. */
 static long advance(struct cmn_sums *s)
 {
     for (;;) {
