@@ -6,8 +6,10 @@
 
 #include "base/memory.h"
 
+/* NAMED: differences that are described; WORD: bytes of each word in a description. */
 enum { NAMED = 3, WORD = 64 };
 
+/* A training may change these keys, and those that begin with cmn_, at any time. */
 static const char *const free_keys[] = {"max_batches", "policy", "learning_rate", "steps",
                                         "scales",      "step",   "scale",         "gamma",
                                         "power",       "burn_in"};
@@ -45,8 +47,8 @@ struct report {
 };
 
 struct section {
-    const char *name, *body, *end; /* name: with its brackets, up to the line's end */
-    int number;
+    const char *name, *body, *end; /* the name has its brackets and ends with its line */
+    int number;                    /* 0: [net], i: layer i - 1 */
 };
 
 static const char *line_end(const char *p)
@@ -60,7 +62,7 @@ static const char *next_line(const char *p)
     return *p ? p + 1 : p;
 }
 
-/* The first section at or behind p; 0 when there is none. */
+/* Finds the first section that begins at or after p. Returns 0 if there is none. */
 static int find_section(const char *p, struct section *s)
 {
     while (*p && *p != '[') {
@@ -80,8 +82,8 @@ static void word(char to[WORD], const char *from, size_t n)
              n < WORD - 4 ? "" : "...");
 }
 
-/* The value of a key, up to the line's end: the first line with the key counts, as in Darknet.
- * NULL: no line has it. */
+/* Returns the value of a key, which ends with its line. The first line with the key counts, as in
+ * Darknet. NULL: no line has the key. */
 static const char *value_of(const struct section *s, const char *key, size_t n)
 {
     for (const char *p = s->body; p < s->end; p = next_line(p)) {
@@ -102,7 +104,7 @@ static int is_free(const char *key, size_t n)
     return !strncmp(key, "cmn_", 4);
 }
 
-/* 0.9 and .9 are one value. */
+/* Returns whether two values are equal as text or as numbers: 0.9 equals .9. */
 static int same(const char *a, const char *b)
 {
     size_t n = (size_t)(line_end(a) - a), m = (size_t)(line_end(b) - b);
@@ -117,7 +119,8 @@ static int same(const char *a, const char *b)
     return n && m && after_a == a + n && after_b == b + m && x <= y && x >= y;
 }
 
-/* NULL: there is no such line. */
+/* Counts one difference, and describes it if it is among the first. `was` or `is` is NULL if the
+ * key is not set there. */
 static void note(struct report *r, const struct section *s, const char *key, size_t n,
                  const char *was, const char *is)
 {
@@ -141,7 +144,8 @@ static void note(struct report *r, const struct section *s, const char *key, siz
                                 r->changes > 1 ? "; " : "", where, name, place, before, now);
 }
 
-/* The keys of `a` that differ from those of `b`, or, `only_missing`, that b has not. */
+/* Notes the keys of `a` whose values differ in `b` or that `b` lacks; with only_missing, notes only
+ * the keys that `b` lacks, as new ones. */
 static void compare_keys(struct report *r, const struct section *a, const struct section *b,
                          int only_missing)
 {

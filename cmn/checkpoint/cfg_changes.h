@@ -1,16 +1,18 @@
-/* What differs between the cfg that a checkpoint was written with and the one that resumes from
+/* The differences between the cfg that a checkpoint was written with and the cfg that resumes from
  * it. All local. */
 #ifndef CMN_CFG_CHANGES_H
 #define CMN_CFG_CHANGES_H
 
 #include <stddef.h>
 
-/* The lines of a cfg without blanks and comments. The caller frees. */
+/* Returns the lines of a cfg without blanks, empty lines and comments. The caller frees it. */
 char *cmn_cfg_plain(const char *text);
 
-/* Both texts as cmn_cfg_plain makes them. How many keys have another value, not counting what
- * a training may change at any time: its end, its rate, and cmn_ keys, which are compared
- * elsewhere. `text` gets the first three in words. */
+/* Compares the checkpoint's cfg `there` with this run's cfg `here`; both must come from
+ * cmn_cfg_plain(). Returns the number of keys with different values; a missing layer counts as one.
+ * It does not count the keys that a training may change at any time, which set its end and its
+ * rate, nor the cmn_ keys, which are compared elsewhere. `text` describes the first three
+ * differences. */
 int cmn_cfg_changes(const char *there, const char *here, char *text, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a rank puts into a checkpoint, and gets out of it: named blocks of memory. */
+/* An item of a checkpoint: a named block of this rank's memory that is saved and restored. */
 #ifndef CMN_CHECKPOINT_H
 #define CMN_CHECKPOINT_H
 
@@ -7,38 +7,39 @@
 #include "base/values.h"
 #include "checkpoint/format.h"
 
-/* What other ranks than those that wrote the checkpoint get. */
+/* What a rank gets of a tensor that each rank has for itself, if the ranks are not those that wrote
+ * the checkpoint. */
 enum cmn_merge {
-    CMN_MERGE_FIRST, /* what rank 0 had */
-    CMN_MERGE_SUM,   /* floats: the sum over the old ranks */
-    CMN_MERGE_MEAN,  /* floats: their mean */
+    CMN_MERGE_FIRST, /* rank 0's tensor */
+    CMN_MERGE_SUM,   /* the sum of the old ranks' floats */
+    CMN_MERGE_MEAN,  /* the mean of the old ranks' floats */
     CMN_MERGE_DROP   /* nothing */
 };
 
-/* This rank's part of a tensor. The ranks have a tensor in common, or each has one of its own with
- * this name. */
+/* This rank's part of a tensor. A tensor is either common to all ranks, or each rank has its own
+ * tensor of this name. */
 struct cmn_checkpoint_item {
     char name[CMN_TENSOR_NAME];
-    int own;       /* each rank has one of its own */
-    void *data;    /* this rank's part; the caller's memory */
+    int own;       /* each rank has its own tensor of this name */
+    void *data;    /* this rank's part; the caller owns it */
     size_t first;  /* byte of the tensor at which the part begins */
     size_t bytes;  /* of the part */
-    int elsewhere; /* not written from here: another rank does, or the weights hold the same bytes */
-    int layer;     /* of the network whose weights file holds the item, from 1 on; 0: none does */
+    int elsewhere; /* not written from here: another rank or the weights have the same bytes */
+    int layer;     /* layer of the weights file that holds it, from 1 on; 0: it is not in there */
     enum cmn_merge merge;
-    int of_exchange; /* it means nothing to another communicator, or on other nodes */
-    int optional;    /* a file may lack the tensor, or the end of it, and that is no damage */
-    float scale;     /* floats are multiplied by it when they are read; 1: nothing is changed */
-    enum cmn_values values; /* what may be read there */
-    long most;
-    size_t got; /* bytes that were read; what was not is left as it was */
+    int of_exchange;        /* it is of no use to another communicator or on other nodes */
+    int optional;           /* the file may lack the tensor, or its end */
+    float scale;            /* floats are multiplied by it after reading */
+    enum cmn_values values; /* kind of values that the file may hold */
+    long most;              /* for CMN_VALUES_COUNT: the largest valid value */
+    size_t got;             /* bytes read; the rest of the data is unchanged */
 };
 
-/* Who wrote a checkpoint. */
+/* Compares the job that wrote a checkpoint with this one. */
 struct cmn_checkpoint_origin {
     int ranks;
-    int same_ranks; /* as many as now: each gets its own again */
-    int same_nodes; /* and on the same nodes, by the same communicator */
+    int same_ranks; /* the number of ranks is the same: each rank gets its own tensors again */
+    int same_nodes; /* also the nodes and the communicator are the same */
 };
 
 #endif

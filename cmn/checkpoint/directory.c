@@ -11,8 +11,7 @@
 
 #include "base/log.h"
 
-/* Names that begin with a dot: the lock (checkpoint/lock.h), and the checkpoints of
- * .NAME.superseded. */
+/* Hidden checkpoints are checkpoints of the name .NAME.superseded. */
 #define SUPERSEDED ".superseded"
 enum { DIGITS = 18 /* of an iteration */, FILE_ROOM = NAME_MAX + 64 };
 
@@ -34,7 +33,7 @@ long cmn_directory_iteration(const char *file, const char *name)
 
 int cmn_directory_takes(const char *name)
 {
-    /* The longest name is that of a hidden checkpoint, or of one that is being written. */
+    /* A hidden checkpoint, or one that is being written, has the longest name. */
     return strlen(name) + strlen("." SUPERSEDED "-.checkpoint") + DIGITS <= NAME_MAX;
 }
 
@@ -49,7 +48,7 @@ int cmn_directory_open(const char *folder)
     return fd;
 }
 
-/* A stream of its own over the folder, from its beginning. */
+/* Opens a new stream over the folder, which begins with its first entry; NULL with errno. */
 static DIR *entries(int folder)
 {
     int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -121,13 +120,12 @@ static void file_name(const char *name, long iteration, char *file)
     snprintf(file, FILE_ROOM, "%s-%ld.checkpoint", name, iteration);
 }
 
-/* Hidden ones are checkpoints of another name, which begins with a dot. */
 static void hidden_name(const char *name, char *hidden)
 {
     snprintf(hidden, NAME_MAX + 1, ".%s" SUPERSEDED, name);
 }
 
-/* Removes the checkpoints of a list, from its place `from` on. */
+/* Removes the checkpoints list[from], ..., list[n - 1]. */
 static void remove_from(int folder, const char *name, const long *list, int n, int from)
 {
     char file[FILE_ROOM];
@@ -138,8 +136,8 @@ static void remove_from(int folder, const char *name, const long *list, int n, i
     }
 }
 
-/* Renames one checkpoint and syncs the folder: the next one moves only when this one's new name is
- * on the disk, so no older one is ever there without the latest. */
+/* Renames one checkpoint and syncs the folder, so that the next one is renamed only after this name
+ * is on the disk: there is never an older checkpoint without the latest one. */
 static int move(int folder, const char *from, const char *to, long iteration)
 {
     char before[FILE_ROOM], after[FILE_ROOM];
@@ -149,7 +147,7 @@ static int move(int folder, const char *from, const char *to, long iteration)
     return renameat(folder, before, folder, after) || cmn_directory_sync(folder) ? -1 : 0;
 }
 
-/* The latest first. */
+/* Gives all hidden checkpoints their own names again, the latest first. 0, or -1 with errno. */
 static int move_back(int folder, const char *name)
 {
     char hidden[NAME_MAX + 1];
@@ -166,7 +164,7 @@ static int move_back(int folder, const char *name)
     return result;
 }
 
-/* 0, or -1 with errno. */
+/* Removes all hidden checkpoints. 0, or -1 with errno. */
 static int remove_hidden(int folder, const char *name)
 {
     char hidden[NAME_MAX + 1];

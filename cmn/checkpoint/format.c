@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 
-static const char magic[] = "cmn checkpoint\n\n"; /* the mark has it without the NUL */
+static const char magic[] = "cmn checkpoint\n\n"; /* the mark holds it without the NUL */
 
 uint64_t cmn_checksum(const void *bytes, size_t n)
 {
@@ -31,12 +31,12 @@ int cmn_checks(const void *bytes, size_t n, uint64_t check)
 
 /* ---- the mark ---- */
 
-/* As it lies in the file; each number is little-endian. */
+/* The mark as the file holds it; each number is little-endian. */
 struct mark_bytes {
     char magic[16];
     uint32_t version, zero;
     uint64_t weights, file, header, header_check;
-    uint64_t check; /* of what stands before it */
+    uint64_t check; /* checksum of the fields before it */
 };
 _Static_assert(sizeof(struct mark_bytes) == CMN_MARK, "the mark has no padding");
 
@@ -92,19 +92,19 @@ int cmn_tensor_name_is_valid(const char *name)
 struct tensor {
     char name[CMN_TENSOR_NAME];
     int rank;
-    size_t bytes, at; /* at: in data, or in the weights */
+    size_t bytes, at; /* at: byte of the snapshot's data, or of the weights */
     int in_weights;
 };
 
 struct cmn_snapshot {
-    FILE *stream;
+    FILE *stream; /* writes to weights */
     char *weights;
     size_t weight_bytes, weight_room;
     cJSON *training;
     struct tensor *tensor;
     size_t tensors, room;
-    size_t last; /* the tensor that was found last */
-    unsigned char *data;
+    size_t last;         /* index of the tensor found or added last */
+    unsigned char *data; /* the memory of all tensors */
     size_t data_bytes;
     unsigned char *front; /* mark and header */
 };
@@ -124,8 +124,9 @@ struct cmn_snapshot *cmn_snapshot_new(void)
     return s;
 }
 
-/* What Darknet writes. open_memstream would take up to three times the memory while it grows; pages
- * of realloc that nothing was written to take none. */
+/* Appends what Darknet writes to the weights. open_memstream() would take up to three times the
+ * memory while its buffer grows. Here the buffer doubles, but pages of realloc() that were never
+ * written take no memory. */
 static ssize_t take_weights(void *of, const char *bytes, size_t n)
 {
     struct cmn_snapshot *s = of;
@@ -159,8 +160,8 @@ int cmn_snapshot_describe(struct cmn_snapshot *s, cJSON *training)
     return training ? 0 : out_of_memory();
 }
 
-/* The tensor's index, or -1. Callers ask in the order in which tensors were named, so the search
- * begins behind the last one found. */
+/* Returns the tensor's index, or -1. Callers ask for tensors in the order in which these were
+ * named, so the search begins after the tensor found last. */
 static long find(struct cmn_snapshot *s, const char *name, int rank)
 {
     for (size_t i = 0; i < s->tensors; i++) {
@@ -173,8 +174,8 @@ static long find(struct cmn_snapshot *s, const char *name, int rank)
     return -1;
 }
 
-/* The tensor of this name and rank, which is new unless the ranks have it in common; NULL with a
- * reason. */
+/* Returns the common tensor of this name if there is one, or adds a tensor of this name and rank.
+ * NULL with a reason. */
 static struct tensor *tensor_of(struct cmn_snapshot *s, const char *name, int rank)
 {
     long i = rank == CMN_ALL_RANKS ? find(s, name, rank) : -1;
@@ -317,9 +318,9 @@ int cmn_snapshot_seal(struct cmn_snapshot *s, long iteration, struct iovec part[
     char *text;
     size_t n;
 
-    int cut = !stream || ferror(stream); /* fclose alone does not say so */
+    int cut = !stream || ferror(stream); /* fclose() does not report an earlier error */
 
-    /* Its memory is complete after fclose only. */
+    /* The weights are complete only after fclose(). */
     s->stream = NULL;
     if (!stream || fclose(stream) || cut || (!s->data && cmn_snapshot_allocate(s)) ||
         !(text = print_header(s, iteration))) {

@@ -21,7 +21,7 @@ static void receive(void *data, size_t bytes, int from, const struct cmn_topolog
     cmn_mpi_recv(data, bytes, from, TAG, t->world);
 }
 
-/* The items of a rank. The caller frees. */
+/* Receives the list of a rank's items. The caller frees it. */
 static struct cmn_checkpoint_item *receive_items(int *items, int from, const struct cmn_topology *t)
 {
     struct cmn_checkpoint_item *item;
@@ -41,13 +41,14 @@ static void send_items(const struct cmn_checkpoint_item *item, int items,
 
 /* ---- to rank 0 ---- */
 
-/* What all ranks send: the items of rank r are item[at[r]], ..., n[r] of them. */
+/* The lists of all ranks, on rank 0. Rank r has n[r] items, which begin at item[at[r]]. */
 struct lists {
     struct cmn_checkpoint_item *item;
     int *n, *at;
 };
 
-/* A list without what another rank writes: most of it, where replicas are equal. The caller frees. */
+/* Returns the items that are to be written from this rank. Where replicas are equal, only rank 0
+ * has many. The caller frees the list. */
 static struct cmn_checkpoint_item *written_here(const struct cmn_checkpoint_item *item, int *items)
 {
     struct cmn_checkpoint_item *here = cmn_calloc((size_t)*items + 1, sizeof *here);
@@ -62,6 +63,7 @@ static struct cmn_checkpoint_item *written_here(const struct cmn_checkpoint_item
     return here;
 }
 
+/* Gathers the descriptions of all items, without their data, on rank 0. */
 static void gather_lists(struct lists *all, const struct cmn_checkpoint_item *item, int items,
                          const struct cmn_topology *t)
 {
@@ -105,7 +107,7 @@ static int name_tensors(struct cmn_snapshot *to, const struct cmn_checkpoint_ite
     return 0;
 }
 
-/* A rank's parts to their places; rank 0's lie in its own memory, the others' come as messages. */
+/* Copies a rank's parts into their tensors: rank 0's from its own memory, others' from messages. */
 static void fill(struct cmn_snapshot *to, const struct cmn_checkpoint_item *item, int items,
                  int rank, const struct cmn_topology *t)
 {
@@ -145,7 +147,7 @@ int cmn_checkpoint_gather(const struct cmn_checkpoint_item *item, int items,
 
 /* ---- and back ---- */
 
-/* Rank 0's list of what ranks have in common. The caller frees. */
+/* Broadcasts rank 0's list of items of common tensors, without their data. Each rank frees it. */
 static struct cmn_checkpoint_item *list_of_rank_0(const struct cmn_checkpoint_item *item,
                                                   int *items, const struct cmn_topology *t)
 {
@@ -172,7 +174,8 @@ static int is_same_part(const struct cmn_checkpoint_item *a, const struct cmn_ch
            a->optional == b->optional;
 }
 
-/* The place of such an item in a list, from `begin` on and round; -1: there is none. */
+/* Returns the index of an equal item in a list, or -1. The search begins at `begin` and wraps
+ * around. */
 static int place_of(const struct cmn_checkpoint_item *wanted,
                     const struct cmn_checkpoint_item *item, int items, int begin)
 {
@@ -184,7 +187,8 @@ static int place_of(const struct cmn_checkpoint_item *wanted,
     return -1;
 }
 
-/* What is the same on all ranks goes to all at once: served[] of these items becomes 1. */
+/* Broadcasts the data of each item of rank 0 that all other ranks have with the same description.
+ * Sets served[] of these items to 1. This saves a message per item and rank. */
 static void serve_all(struct cmn_reshard *r, struct cmn_checkpoint_item *item, int items,
                       char *served, const struct cmn_topology *t)
 {
@@ -255,13 +259,13 @@ static void scale(const struct cmn_checkpoint_item *item)
 {
     float *x = item->data;
 
-    /* Items that are no floats have scale 1, which changes nothing. */
+    /* Items that do not hold floats have scale 1 and stay as they are. */
     for (size_t i = 0; (item->scale < 1 || item->scale > 1) && i < item->got / sizeof *x; i++) {
         x[i] *= item->scale;
     }
 }
 
-/* What a rank gets for itself. */
+/* Serves the remaining items: each rank sends its list to rank 0, which answers rank by rank. */
 static void serve_each(struct cmn_reshard *r, struct cmn_checkpoint_item *item, int items,
                        const struct cmn_topology *t)
 {

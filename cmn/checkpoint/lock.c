@@ -24,22 +24,23 @@ static void lock_name(const char *name, char *file)
     snprintf(file, NAME_MAX + 1, ".%s.checkpoint-lock", name);
 }
 
-/* ---- what stands in the file ---- */
+/* ---- the content of the file ---- */
 
-/* A process, so that another one can tell whether it still runs. */
+/* Identifies a process so that another process can tell whether it still runs. */
 struct holder {
-    char text[128];      /* for people: "process 4711 on host" */
-    int known;           /* the rest, too */
-    char boot[40];       /* of the host's kernel */
-    unsigned long space; /* in which process numbers count */
+    char text[128];      /* for messages: "process 4711 on host" */
+    int known;           /* the fields below are valid */
+    char boot[40];       /* boot id of the host's kernel */
+    unsigned long space; /* inode of the PID namespace of pid; 0: unknown */
     long pid;
-    unsigned long long began; /* clock ticks after boot */
-    unsigned long long job;   /* attempts of one cmn-run have one number; 0: none */
-    long attempt;             /* 1 is the first */
-    long slurm, restarts;     /* Slurm's job, 0: none, and how often it was started again */
+    unsigned long long began; /* start of the process, in clock ticks after boot */
+    unsigned long long job;   /* the same number for all attempts of a cmn-run; 0: no cmn-run */
+    long attempt;             /* of cmn-run, counted from 1 */
+    long slurm, restarts; /* number of the Slurm job (0: none), and how often it was restarted */
 };
 
-/* When that process began; 0: there is none, or it has ended and nobody has asked for its status. */
+/* Returns the start of the process in clock ticks after boot; 0: there is none, or it is a
+ * zombie. */
 static unsigned long long start_of(long pid)
 {
     struct cmn_process p;
@@ -87,7 +88,7 @@ static void write_holder(int fd, const struct holder *h)
                      h->space, h->pid, h->began, h->job, h->attempt, h->slurm, h->restarts);
 
     if (pwrite(fd, text, (size_t)n, 0) < 0) {
-        return; /* on a full disk the lock holds without a name */
+        return; /* on a full disk the file stays empty, and the lock still counts */
     }
 }
 
@@ -114,7 +115,7 @@ static struct holder read_holder(int fd)
     return h;
 }
 
-/* Whether the process that the file names has surely ended. */
+/* Returns whether the process that the file names has certainly ended, or has been given up. */
 static int has_ended(const struct holder *h)
 {
     const struct holder here = this_process();
@@ -123,20 +124,20 @@ static int has_ended(const struct holder *h)
     if (!h->known) {
         return 0;
     }
-    /* cmn-run begins an attempt when it has given up the one before, which may hang on another host; and Slurm
-     * starts a job again. What is left of the older one must not take the lock back. Two trainings
-     * may share a job of Slurm's, so its number alone says nothing. */
+    /* cmn-run begins a new attempt after it has given up the previous one, which may hang on
+     * another host; Slurm restarts jobs. A process of the older attempt must not take the lock
+     * back. Two trainings may share a Slurm job, so the job's number is not enough. */
     if ((h->job && h->job == here.job && h->attempt < here.attempt) ||
         (h->slurm && h->slurm == here.slurm && h->restarts < here.restarts)) {
         return 1;
     }
-    if (strcmp(h->boot, here.boot)) { /* another host, or this one before it was started anew */
+    if (strcmp(h->boot, here.boot)) { /* another host, or this host before a reboot */
         return host && !strcmp(host, strstr(here.text, " on "));
     }
     return h->space == here.space && start_of(h->pid) != h->began;
 }
 
-/* Returns whether the process that the file names surely runs. */
+/* Returns whether the process that the file names certainly runs. */
 static int runs(const struct holder *h)
 {
     const struct holder here = this_process();
@@ -147,7 +148,7 @@ static int runs(const struct holder *h)
 
 /* ---- the file ---- */
 
-/* Whether the file of this name is still the one that is open. */
+/* Returns whether the file of this name is still the open file fd. */
 static int is_still(int folder, const char *file, int fd)
 {
     struct stat here, there;
@@ -158,9 +159,9 @@ static int is_still(int folder, const char *file, int fd)
 
 enum { FLAGS = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC };
 
-/* A file of this process's under that name, where there is none. -1 with errno. It has its name when it says
- * whose it is, so that nobody who is killed leaves an empty one; not on file systems without files that have
- * no name, NFS among them. */
+/* Creates the lock's file if there is none. Returns its descriptor, or -1 with errno. The file gets
+ * its name after its content (O_TMPFILE), so that a process that is killed leaves no empty file.
+ * Where the file system has no O_TMPFILE, e.g. on NFS, the name comes first. */
 static int create(int folder, const char *file)
 {
     struct holder here = this_process();
@@ -173,7 +174,7 @@ static int create(int folder, const char *file)
         if (!linkat(AT_FDCWD, path, folder, file, AT_SYMLINK_FOLLOW)) {
             return fd;
         }
-        close(fd); /* another one was there, or this file system gives no name to such a file */
+        close(fd); /* there is a file of that name, or the file system cannot link this one */
     }
     fd = openat(folder, file, FLAGS | O_CREAT | O_EXCL, 0600);
     if (fd >= 0) {
@@ -182,7 +183,8 @@ static int create(int folder, const char *file)
     return fd;
 }
 
-/* The lock's file, open; *created: by this process. -1 with a reason. */
+/* Creates or opens the lock's file. Returns its descriptor, or -1 with a reason. Sets *created if
+ * this process has created it. */
 static int open_file(int folder, const char *file, int *created)
 {
     int fd, reason, was_there;
@@ -195,7 +197,8 @@ static int open_file(int folder, const char *file, int *created)
         if (was_there) {
             fd = openat(folder, file, FLAGS);
         }
-    } while (was_there && fd < 0 && errno == ENOENT); /* its owner has removed it in between */
+    } while (was_there && fd < 0 &&
+             errno == ENOENT); /* its owner removed it between the two calls */
     if (fd < 0) {
         reason = errno;
         return cmn_fail("%s: %s", file, reason == ELOOP ? "is a link" : strerror(reason));
@@ -209,9 +212,9 @@ static int open_file(int folder, const char *file, int *created)
 
 /* ---- taking it ---- */
 
-/* A file that was left goes, so that a new one can be created. Two that want to take it over may
- * come together: a file that is not the one looked at gets its name back. 0, or -1 with a
- * reason. */
+/* Removes a file that an ended process left, so that a new one can be created. Another process may
+ * do the same at the same time, so the file is renamed first: if it is not the open file fd, but a
+ * new lock, it gets its name back. 0, or -1 with a reason. */
 static int remove_left(int folder, const char *file, int fd)
 {
     char moved[NAME_MAX + 1];
@@ -229,7 +232,8 @@ static int remove_left(int folder, const char *file, int fd)
 
 enum result { TAKEN, AGAIN, HELD, FAILED };
 
-/* The file is open; *h becomes who has it. */
+/* Tries to take the lock with its open file. Unless this process created the file, *h becomes the
+ * process that holds it. */
 static enum result try(int folder, const char *file, int fd, int created, struct holder *h)
 {
     if (created) {
@@ -254,7 +258,7 @@ int cmn_lock_take(int folder, const char *name)
     lock_name(name, file);
     while (result == AGAIN || (result == HELD && cmn_clock() < until)) {
         if (result == HELD) {
-            nanosleep(&pause, NULL); /* a process that was killed may take a moment to end */
+            nanosleep(&pause, NULL); /* a killed process may take a moment to end */
         }
         fd = open_file(folder, file, &created);
         if (fd < 0) {

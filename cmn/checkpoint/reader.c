@@ -15,17 +15,18 @@
 
 struct cmn_checkpoint_file {
     char *path;
-    unsigned char *owned; /* the bytes, when they are this file's own */
+    unsigned char *owned; /* the bytes, if they are to be freed with this struct */
     const unsigned char *bytes;
     size_t n;
     struct cmn_mark mark;
     cJSON *header;
     long long iteration, written;
-    struct cmn_checkpoint_tensor *tensor; /* by name and rank */
+    struct cmn_checkpoint_tensor *tensor; /* sorted by name and rank */
     size_t tensors;
 };
 
-/* Damaged: an older one may be taken instead. Unusable: people have to do something first. */
+/* Instead of a damaged checkpoint an older one may be used. An unusable one needs the user's
+ * decision first. */
 enum outcome { INTACT, DAMAGED, UNUSABLE };
 
 static enum outcome out_of_memory(size_t bytes)
@@ -36,8 +37,9 @@ static enum outcome out_of_memory(size_t bytes)
 
 /* ---- the mark ---- */
 
-/* The mark stands where it says that the weights end, so weights that look like one do no harm.
- * Other versions have some bytes between the two. */
+/* Returns whether a mark stands at the byte at which, by its own account, the weights end; weights
+ * that look like a mark do not pass. In other versions of the format some bytes may lie between the
+ * two. */
 static int is_in_its_place(const struct cmn_mark *m, uint64_t at)
 {
     return m->version == CMN_CHECKPOINT_VERSION ? m->weights == at : m->weights <= at;
@@ -66,7 +68,7 @@ static enum outcome find_mark(struct cmn_checkpoint_file *f)
 static enum outcome check_lengths(const struct cmn_checkpoint_file *f)
 {
     const struct cmn_mark *m = &f->mark;
-    uint64_t begin = m->weights + CMN_MARK; /* both lie in the file */
+    uint64_t begin = m->weights + CMN_MARK; /* within the file, as find_mark() has checked */
 
     if (m->version != CMN_CHECKPOINT_VERSION) {
         cmn_fail("its format is version %u, and this program reads version %d: only its weights "
@@ -89,8 +91,9 @@ static enum outcome check_lengths(const struct cmn_checkpoint_file *f)
 
 /* ---- the header ---- */
 
-/* cJSON takes about 100 bytes for a value, however short its text is. Ours have 12 characters and
- * more. */
+/* Returns whether the text has more JSON values than a header of its length can have. cJSON takes
+ * about 100 bytes for each value, even for one of one character; a header has at least 12
+ * characters for each value. */
 static int has_too_many_values(const char *text, size_t n)
 {
     size_t values = 0;
@@ -108,7 +111,7 @@ static int has_too_many_values(const char *text, size_t n)
     return values > n / 8 + 64;
 }
 
-/* A whole number from 0 to most, or -1. */
+/* Returns the value of a whole number from 0 to `most`, or -1. */
 static long long whole(const cJSON *object, const char *name, double most)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
@@ -120,9 +123,9 @@ static long long whole(const cJSON *object, const char *name, double most)
     return (long long)value;
 }
 
-static const double most_exact = 9007199254740992.; /* 2^53: up to it a double is exact */
+static const double most_exact = 9007199254740992.; /* 2^53: a double is exact up to here */
 
-/* Whether the object's checksum of that name is the bytes'. */
+/* Returns whether the object holds the checksum of these bytes under that name. */
 static int has_check(const cJSON *object, const char *name, const void *bytes, size_t n)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
@@ -182,8 +185,8 @@ static enum outcome damaged_tensor(const struct cmn_checkpoint_tensor *t, const 
     return DAMAGED;
 }
 
-/* A tensor whose bytes are part of the weights, whose checksum covers them. No rank has one of its
- * own there. */
+/* Reads a tensor whose bytes are a part of the weights, so that their checksum covers it. It must
+ * be common to all ranks. */
 static enum outcome find_in_weights(const struct cmn_checkpoint_file *f, const cJSON *item,
                                     struct cmn_checkpoint_tensor *t, size_t bytes)
 {
@@ -199,7 +202,7 @@ static enum outcome find_in_weights(const struct cmn_checkpoint_file *f, const c
     return INTACT;
 }
 
-/* *at: where the tensor begins; becomes where the next one does. */
+/* Reads one tensor. *at is the byte at which it begins, and becomes that of the next one. */
 static enum outcome read_tensor(const struct cmn_checkpoint_file *f, const cJSON *item,
                                 struct cmn_checkpoint_tensor *t, size_t *at)
 {
@@ -303,7 +306,8 @@ struct cmn_checkpoint_file *cmn_checkpoint_parse(const void *bytes, size_t n)
 
 /* ---- a file ---- */
 
-/* Whether this process lacks rights, memory or descriptors: the file may be intact. */
+/* Returns whether this value of errno says that the process lacks rights, memory or descriptors.
+ * Then the file may be intact. */
 static int lacks(int reason)
 {
     return reason == EACCES || reason == EPERM || reason == ENOMEM || reason == EMFILE ||
@@ -316,8 +320,8 @@ static enum outcome failed(int reason)
     return lacks(reason) ? UNUSABLE : DAMAGED;
 }
 
-/* Whether a file that this process makes beside it would have this owner: a server may give all of
- * root's files to somebody else (NFS with root_squash). */
+/* Returns whether the owner is this user or root, or the owner that a new file of this process gets
+ * beside it: NFS with root_squash gives root's files to another user. */
 static int is_ours(const char *path, uid_t owner)
 {
     char name[PATH_MAX];
@@ -337,7 +341,8 @@ static int is_ours(const char *path, uid_t owner)
     return same;
 }
 
-/* Whoever made a checkpoint decides what the training becomes. */
+/* Refuses a file of another user, because the owner of a checkpoint decides what the training
+ * becomes. */
 static enum outcome check_owner(const char *path, int fd)
 {
     struct stat st;
@@ -384,7 +389,8 @@ static enum outcome read_all(struct cmn_checkpoint_file *f, int fd)
     return INTACT;
 }
 
-/* `own`: it must be this user's. */
+/* Reads and checks a file. With `own` it must belong to this user or root. NULL with a reason and
+ * *outcome. */
 static struct cmn_checkpoint_file *read_file(const char *path, int own, enum outcome *outcome)
 {
     struct cmn_checkpoint_file *f = calloc(1, sizeof *f);
@@ -393,7 +399,7 @@ static struct cmn_checkpoint_file *read_file(const char *path, int own, enum out
     if (!f || !(f->path = strdup(path))) {
         *outcome = out_of_memory(0);
     } else {
-        /* Not blocking: it may be a pipe that someone has put there. */
+        /* O_NONBLOCK: the file may be a pipe, and open() must not wait for its writer. */
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         *outcome = fd < 0 ? failed(errno) : own ? check_owner(path, fd) : INTACT;
         if (*outcome == INTACT) {
@@ -423,8 +429,8 @@ struct cmn_checkpoint_file *cmn_checkpoint_read(const char *path)
 
 /* ---- a folder ---- */
 
-/* Those of this name in the folder, the latest first. *n is 0 when there is no such folder, and
- * -1, with a reason, when it cannot be read. */
+/* Returns the iterations of this name in the folder, the latest first. *n is 0 if the folder does
+ * not exist, and -1 with a reason if it cannot be read. The caller frees the list. */
 static long *list(const char *folder, const char *name, int *n)
 {
     int fd = cmn_directory_open(folder);
@@ -496,7 +502,7 @@ struct cmn_checkpoint_file *cmn_checkpoint_newest(const char *folder, const char
     return f;
 }
 
-/* ---- what one holds ---- */
+/* ---- the content of a checkpoint ---- */
 
 int cmn_checkpoint_follows_weights(FILE *weights)
 {

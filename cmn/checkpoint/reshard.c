@@ -18,7 +18,8 @@ static const struct cmn_checkpoint_tensor *tensor_of(const struct cmn_reshard *r
     return cmn_checkpoint_tensor(r->from, name, rank);
 }
 
-/* In double precision, in the order of the ranks. */
+/* Adds the n floats of each old rank to sum[], in double precision and in the order of the ranks.
+ * Ends the job if their lengths differ. */
 static void add_all(const struct cmn_reshard *r, const char *name, double *sum, size_t n)
 {
     for (int rank = 0; rank < r->by->ranks; rank++) {
@@ -34,7 +35,7 @@ static void add_all(const struct cmn_reshard *r, const char *name, double *sum, 
     }
 }
 
-/* The sum or mean of the old ranks' tensors; NULL when there is no tensor. */
+/* Returns the sum or the mean of the old ranks' tensors; NULL if there is no such tensor. */
 static const struct cmn_checkpoint_tensor *merged(struct cmn_reshard *r, const char *name, int mean)
 {
     const struct cmn_checkpoint_tensor *first;

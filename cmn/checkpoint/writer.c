@@ -18,21 +18,22 @@
 struct cmn_writer {
     char *folder, *name;
     int keep;
-    int lock; /* -1: none yet */
+    int lock; /* descriptor (lock.h); -1: not held */
     void (*before_rename)(void *of);
     void *of;
 
     pthread_t thread;
-    int running;                   /* there is a thread to be joined */
-    struct cmn_snapshot *snapshot; /* the thread's, which frees it */
+    int running;                   /* the thread is to be joined */
+    struct cmn_snapshot *snapshot; /* the thread owns and frees it */
     long iteration;
 
-    pthread_mutex_t mutex; /* of what follows */
-    int supersede;
-    long written, failed;      /* iterations */
-    char text[PATH_MAX + 512]; /* which, and why */
+    pthread_mutex_t mutex;     /* guards the fields below */
+    int supersede;             /* the next checkpoint replaces all others */
+    long written, failed;      /* iterations of the latest ones; -1 and 0: none */
+    char text[PATH_MAX + 512]; /* file and reason of the latest failure */
 };
 
+/* Takes the lock, or takes it again if its file is gone. 0, or -1 with a reason. */
 static int keep_lock(struct cmn_writer *w, int folder)
 {
     if (w->lock >= 0 && !cmn_lock_holds(w->lock)) {
@@ -117,8 +118,8 @@ static int write_all(int fd, const struct iovec *part)
         if (done > 0) {
             bytes += done;
             n -= (size_t)done;
-            /* A slow disk shows progress chunk by chunk; else one fsync would take all of its
-             * time. */
+            /* Syncing each chunk shows the watchdog progress on a slow disk; otherwise all the time
+             * would go into one fsync(). */
             if (n && fdatasync(fd)) {
                 return -1;
             }
@@ -128,8 +129,8 @@ static int write_all(int fd, const struct iovec *part)
     return 0;
 }
 
-/* Writes all parts to the file `path` and syncs it, or leaves no file. `alone`: hides the writer's
- * other checkpoints just before. 0, or -1 with errno. */
+/* Writes all parts to the file `path` and syncs it, or leaves no file. With `alone` it hides the
+ * other checkpoints just before the rename. 0, or -1 with errno. */
 static int put_file(const struct cmn_writer *w, int folder, const char *path,
                     const struct iovec *part, int alone)
 {
@@ -156,7 +157,7 @@ static int put_file(const struct cmn_writer *w, int folder, const char *path,
     if (bad && alone) {
         cmn_directory_unhide(folder, w->name);
     }
-    /* After fsync nothing is left for close to fail with. */
+    /* After fsync() close() has no error left to report. */
     close(fd);
     errno = bad ? reason : 0;
     return bad ? -1 : 0;
@@ -233,7 +234,7 @@ int cmn_writer_start(struct cmn_writer *w, struct cmn_snapshot *s, long iteratio
     cmn_writer_wait(w);
     w->snapshot = s;
     w->iteration = iteration;
-    /* Signals are the main thread's. */
+    /* The main thread handles all signals. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     code = pthread_create(&w->thread, NULL, run, w);
@@ -271,7 +272,7 @@ void cmn_writer_before_rename(struct cmn_writer *w, void (*call)(void *of), void
 
 void cmn_writer_supersede(struct cmn_writer *w)
 {
-    cmn_writer_wait(w); /* what is being written now belongs to what is given up */
+    cmn_writer_wait(w); /* a checkpoint that is being written now belongs to the old training */
     w->supersede = 1;
 }
 

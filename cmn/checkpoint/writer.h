@@ -1,5 +1,4 @@
-/* The writer of checkpoints: one at a time, on a thread of its own, while training continues.
- * Local. */
+/* The writer of checkpoints: a thread writes one at a time while the training continues. Local. */
 #ifndef CMN_CHECKPOINT_WRITER_H
 #define CMN_CHECKPOINT_WRITER_H
 
@@ -9,36 +8,39 @@
 
 struct cmn_writer;
 
-/* Blocking (files). Of the checkpoints of this name in this folder `keep` stay. Removes what
- * earlier processes have not completed, and undoes what one of them began to supersede. NULL with
- * a reason: also when another process trains under this name there; the reason names it.
- * The lock is the file .NAME.checkpoint-lock, until the writer is closed, or its process ends. */
+/* Blocking (files). Opens the writer for checkpoints of this name in this folder, of which `keep`
+ * stay. Takes the lock of the name (lock.h) until the writer is closed or its process ends. Removes
+ * files that earlier processes did not complete, and shows hidden checkpoints again if the
+ * checkpoint that was to replace them was not written. NULL with a reason, e.g. the name of another
+ * process that trains under this name. */
 struct cmn_writer *cmn_writer_open(const char *folder, const char *name, int keep);
 
-/* Takes the snapshot over, also when it fails. Blocks until the one before is on the disk. Then a
- * thread writes this one: under another name, synced, renamed, and then removes the oldest. The
- * others stay when it fails. 0, or -1 with the reason why there is no thread. */
+/* Blocks until the previous checkpoint is on the disk or has failed; then a thread writes this one.
+ * The thread writes a temporary file, syncs it, renames it, and then removes the oldest
+ * checkpoints; if it fails, all older checkpoints stay. The writer owns the snapshot from here on,
+ * also if the call fails. 0, or -1 with a reason if the thread cannot be started. */
 int cmn_writer_start(struct cmn_writer *w, struct cmn_snapshot *s, long iteration);
 
-/* Sets what the writer's thread calls before it gives a checkpoint its name, so that logs which the
- * checkpoint counts on are on the disk by then. `of` goes to the call, and must outlive the writer.
- * To be called while nothing is being written. */
+/* Sets a function that the thread calls before it renames a checkpoint, so that the logs are on the
+ * disk before the checkpoint that relies on them. `of` is its argument and must outlive the writer.
+ * Call it while nothing is being written. */
 void cmn_writer_before_rename(struct cmn_writer *w, void (*call)(void *of), void *of);
 
 /* Blocks until nothing is being written. */
 void cmn_writer_wait(struct cmn_writer *w);
 
-/* What became of those begun since the last call. Returns the iteration of the latest that has
- * failed (text: its file, and why), or 0. *written, which may be NULL: the iteration of the latest
- * on the disk, or -1. Does not block. */
+/* Returns the iteration of the latest checkpoint that has failed since the last call, or 0; `text`
+ * becomes its file and the reason. *written (`written` may be NULL) becomes the iteration of the
+ * latest checkpoint on the disk, or -1. Does not block. */
 long cmn_writer_result(struct cmn_writer *w, char *text, size_t bytes, long *written);
 
-/* The training starts over: the next checkpoint replaces all others of this name. They stay until
- * it is on the disk; from then on none of them is there, not even for a moment. Blocks as
- * cmn_writer_wait. */
+/* Tells the writer that the training starts over: the next checkpoint replaces all others of this
+ * name. The old ones stay until the new one is on the disk; a reader never finds old and new ones
+ * together. Blocks until nothing is being written. */
 void cmn_writer_supersede(struct cmn_writer *w);
 
-/* Blocks until what was begun is written or has failed; frees the writer. NULL is allowed. */
+/* Blocks until nothing is being written, releases the lock and frees the writer. NULL is
+ * allowed. */
 void cmn_writer_close(struct cmn_writer *w);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-/* Returns -1 if the record that waits is dropped. */
+/* Tries the waiting record again. Returns -1 if it is dropped. */
 static int retry(struct cmn_backlog *b)
 {
     int result = b->record ? b->append(b->log, b->record, b->bytes) : 0;

@@ -20,27 +20,27 @@
 
 /* ---- the script ---- */
 
-/* Colours of M. Okabe and K. Ito, "Color Universal Design" (2008): colour-blind readers can tell
- * them apart. Points differ, too. */
+/* The colours are those of M. Okabe and K. Ito, "Color Universal Design" (2008): colour-blind
+ * readers can tell them apart. The curves of a panel also differ in their points. */
 #define BLUE "#0072B2"
 #define ORANGE "#D55E00"
 #define PINK "#CC79A7"
 #define GREEN "#009E73"
 #define GREY "#555555"
 
-/* Up to so many rows are marked by points. */
+/* A curve of at most this many values is drawn with points. */
 enum { FEW = 40 };
 
-/* Columns of the data that the script holds, as gnuplot counts them. */
+/* The columns of the data block in the script; gnuplot counts them from 1. */
 enum column { ITERATION = 1, LOSS, VALID_LOSS, ACCURACY, VALID_ACCURACY, MAP, MAP95, RATE, SPEED };
 
 struct curve {
     enum column column;
-    size_t at; /* of struct cmn_row */
-    const char *title, *colour;
-    int point;
+    size_t at;                  /* offset of a double in struct cmn_row */
+    const char *title, *colour; /* title "": the panel's title shows the value, not a legend */
+    int point;                  /* gnuplot's pointtype */
     double scale;
-    int best;           /* the legend says 1: the largest, -1: the smallest value, 0: neither */
+    int best;           /* extreme that the legend adds: 1: largest, -1: smallest, 0: none */
     const char *format; /* of values in the legend */
 };
 
@@ -48,16 +48,16 @@ struct curve {
 
 struct panel {
     const char *title;
-    enum cmn_answer answer; /* of the commands that have it; CMN_NO_ANSWER: all */
+    enum cmn_answer answer; /* kind of command that has the panel; CMN_NO_ANSWER: all kinds */
     double left, right, bottom, top;
-    double most; /* end of the axis; 0: by the data */
-    int logs;    /* a wide range gets a logarithmic axis */
-    const char *key;
+    double most;     /* upper end of the y axis; 0: the data decide */
+    int logs;        /* the y axis may be logarithmic */
+    const char *key; /* place of the legend */
     struct curve curve[2];
 };
 
 /* clang-format off */
-/* Places of panels on the picture: left and right, bottom and top, 0 to 1. */
+/* Places of the panels in fractions of the picture: left and right, or bottom and top. */
 #define LEFT 0.075, 0.485
 #define RIGHT 0.565, 0.975
 #define UPPER 0.47, 0.865
@@ -92,7 +92,7 @@ static double value_at(const struct curve *c, const struct cmn_row *row)
     const char *field = (const char *)row + c->at;
     double value = *(const double *)(const void *)field;
 
-    /* Negative values are unknown ones. */
+    /* A negative value means "unknown". */
     return value < 0 || !isfinite(value) ? NAN : value * c->scale;
 }
 
@@ -117,7 +117,7 @@ static struct range range_of(const struct curve *c, const struct cmn_chart *s)
     return r;
 }
 
-/* In single quotes, as gnuplot reads them: a quote inside is doubled. */
+/* Writes the text as a string of gnuplot in single quotes, where a quote is doubled. */
 static void quoted(FILE *out, const char *text)
 {
     putc('\'', out);
@@ -153,7 +153,8 @@ static void data(const struct cmn_chart *s, FILE *out)
     fprintf(out, "END_OF_ROWS\n");
 }
 
-/* Logarithmic for a rate that burn_in raises from almost zero, or a loss that falls by orders of
+/* Sets the y axis of a panel. It is logarithmic where a panel allows that and its values span more
+ * than a factor of 30: burn_in raises the rate from almost zero, and the loss may fall by orders of
  * magnitude. */
 static void axis(const struct panel *p, const struct range range[CURVES], FILE *out)
 {
@@ -173,7 +174,7 @@ static void axis(const struct panel *p, const struct range range[CURVES], FILE *
     }
 }
 
-/* The legend: what the curve is, its latest value and its best one. */
+/* Writes the text of the legend: the curve's title, its latest value and its best one. */
 static void name_curve(const struct curve *c, const struct range *r, char *text, size_t bytes)
 {
     char last[32], best[32], extreme[48] = "";
@@ -207,7 +208,7 @@ static void draw(const struct panel *p, const struct cmn_chart *s, int wide, FIL
             "set lmargin at screen %g\nset rmargin at screen %g\n"
             "set bmargin at screen %g\nset tmargin at screen %g\n",
             p->left, wide ? 0.975 : p->right, p->bottom, p->top);
-    /* The only curve of a panel needs no legend: its value goes into the title. */
+    /* The only curve of a panel needs no legend: the panel's title shows its value. */
     if (range[0].n && !p->curve[0].title[0]) {
         name_curve(&p->curve[0], &range[0], value, sizeof value);
     }
@@ -250,7 +251,8 @@ static void heading(const struct cmn_chart *s, FILE *out)
     fprintf(out, " at screen 0.975, screen 0.955 right font ',11' textcolor '#555555'\n");
 }
 
-/* From iteration 0 on, unless the rows cover only a late and shorter part. */
+/* Sets the x axis. It begins at iteration 0, unless more iterations lie before the first row than
+ * between the first row and the last. */
 static void iterations(const struct cmn_chart *s, FILE *out)
 {
     long first = s->row[0].iteration, last = s->row[s->rows - 1].iteration;
@@ -263,7 +265,7 @@ void cmn_chart_script(const struct cmn_chart *s, FILE *out)
 {
     int drawn = 0;
 
-    /* noenhanced: names are no markup. */
+    /* noenhanced: gnuplot must not read file names as markup. */
     fprintf(out, "set terminal pngcairo size 1000,700 noenhanced font 'DejaVu Sans,10' "
                  "background '#ffffff'\n");
     fprintf(out, "set encoding utf8\nset datafile missing 'nan'\n");
@@ -296,7 +298,7 @@ void cmn_chart_script(const struct cmn_chart *s, FILE *out)
 struct log {
     struct cmn_row *row;
     int rows, room;
-    enum cmn_answer answer; /* of the command that wrote it, as far as the rows tell */
+    enum cmn_answer answer; /* of the command that wrote the log, guessed from its rows */
 };
 
 static int add(void *to, const struct cmn_row *row)
@@ -317,7 +319,7 @@ static int add(void *to, const struct cmn_row *row)
     return 0;
 }
 
-/* The title: logs are named after their training. */
+/* The chart's title is the log's file name without folder and extension. */
 static void name_of(const char *log, char *title, size_t bytes)
 {
     const char *slash = strrchr(log, '/');
@@ -332,8 +334,8 @@ static void name_of(const char *log, char *title, size_t bytes)
 
 /* ---- gnuplot ---- */
 
-/* Finds gnuplot in the absolute folders of PATH: a relative one may belong to anybody. 0, or a
- * value of errno. */
+/* Finds gnuplot in PATH. Relative folders are skipped: the current folder may belong to somebody
+ * else. 0, or a value of errno. */
 static int find(char *program, size_t bytes)
 {
     const char *at = getenv("PATH");
@@ -348,8 +350,8 @@ static int find(char *program, size_t bytes)
     return ENOENT;
 }
 
-/* The environment without GNU*, which tell gnuplot what to run and read. The caller frees the
- * array. */
+/* Returns the environment without the variables GNU*, which can make gnuplot run programs and read
+ * files. The caller frees the array, but not its strings. */
 static char **clean_environment(void)
 {
     size_t n = 0, kept = 0;
@@ -367,7 +369,8 @@ static char **clean_environment(void)
     return clean;
 }
 
-/* Fails with the first line of gnuplot's standard error that is not its "^" pointer. */
+/* Returns -1; the reason is the first line of gnuplot's standard error that is not blank and not
+ * the "^" that points at an error. */
 static int complain(const char *picture, int errors)
 {
     char text[512];
@@ -387,11 +390,12 @@ static int complain(const char *picture, int errors)
     return cmn_fail("chart %s: gnuplot failed without a message", picture);
 }
 
-/* Starts gnuplot, without a shell, and waits for its end. 0, or -1 with a reason. */
+/* Runs gnuplot without a shell and waits for its end, polling every 5 ms. 0, or -1 with a
+ * reason. */
 static int run(const char *picture, int in, int out, int errors)
 {
     static char name[] = "gnuplot", no_own_settings[] = "-d";
-    enum { SECONDS = 30 }; /* The first picture on a machine may build the cache of fonts. */
+    enum { SECONDS = 30 }; /* the first picture on a machine may have to build the font cache */
     char *argv[] = {name, no_own_settings, NULL}, program[4096];
     char **environment = clean_environment();
     const struct timespec while_waiting = {0, 5000000};
@@ -421,17 +425,17 @@ static int run(const char *picture, int in, int out, int errors)
     return status ? complain(picture, errors) : 0;
 }
 
-/* The end of a PNG: a chunk with a length of 0, its name and its checksum. */
+/* Every PNG ends with this chunk: its length 0, its name and its checksum. */
 static const unsigned char end[] = {0, 0, 0, 0, 'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82};
 
-/* The end of ours, by which a chart is told from any other picture: a chunk of text, "Software" and
- * "darknet-cmn", before it. */
+/* A chart ends with a text chunk, "Software" and "darknet-cmn", before the end of the PNG. Only a
+ * picture with this end may be replaced. */
 static const unsigned char own_end[] = {0,   0,   0,   20,  't', 'E', 'X',  't',  'S',  'o',  'f',
                                         't', 'w', 'a', 'r', 'e', 0,   'd',  'a',  'r',  'k',  'n',
                                         'e', 't', '-', 'c', 'm', 'n', 0x1e, 0x0b, 0x39, 0x99, 0,
                                         0,   0,   0,   'I', 'E', 'N', 'D',  0xae, 0x42, 0x60, 0x82};
 
-/* Whether the PNG has its end: gnuplot does not always report a full disk. */
+/* Returns whether the PNG is complete: gnuplot does not always report a full disk. */
 static int whole(int file)
 {
     unsigned char last[sizeof end] = "";
@@ -442,7 +446,7 @@ static int whole(int file)
            !memcmp(last, end, sizeof end);
 }
 
-/* Makes the end of the PNG ours. 0, or -1 with errno. */
+/* Replaces the end of the PNG by own_end. 0, or -1 with errno. */
 static int put_own_end(int file)
 {
     off_t bytes = lseek(file, 0, SEEK_END) - (off_t)sizeof end;
@@ -481,7 +485,8 @@ int cmn_chart_check(const char *picture)
     return 0;
 }
 
-/* A memfd with the script, or -1 with errno. */
+/* Returns a memfd that holds the script, at its beginning, or -1 with errno. The caller closes
+ * it. */
 static int write_script(const struct cmn_chart *c)
 {
     int fd = memfd_create("chart", MFD_CLOEXEC), copy = fd < 0 ? -1 : dup(fd);
@@ -510,7 +515,8 @@ static void close_all(int in, int errors, int out)
     }
 }
 
-/* The new picture replaces the previous one as a whole. */
+/* Draws into a temporary file, which then replaces the previous picture atomically. 0, or -1 with a
+ * reason. */
 static int make_picture(const struct cmn_chart *c, const char *picture)
 {
     char next[4200] = "";

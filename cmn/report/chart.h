@@ -1,4 +1,5 @@
-/* The chart of a training: gnuplot draws its JSON log (darknet cmn chart). Local, blocking. */
+/* The chart of a training, which gnuplot draws from the JSON log (darknet cmn chart). Local,
+ * blocking. */
 #ifndef CMN_CHART_H
 #define CMN_CHART_H
 
@@ -6,11 +7,12 @@
 
 #include "report/row.h"
 
-/* Whether gnuplot is installed, and the picture can be made: what is there may be replaced. 0, or -1
- * with a reason. */
+/* Checks that gnuplot is installed, that files can be made in the picture's folder, and that a file
+ * of that name, if there is one, is a chart. 0, or -1 with a reason. */
 int cmn_chart_check(const char *picture);
 
-/* Draws the rows of the log as a PNG that replaces an older one as a whole. 0, or -1 with a reason. */
+/* Draws the rows of the log as a PNG, which replaces an older one atomically. 0, or -1 with a
+ * reason. */
 int cmn_chart_draw(const char *log, const char *picture);
 
 /* What a chart shows. */
@@ -21,7 +23,8 @@ struct cmn_chart {
     int rows; /* at least 1 */
 };
 
-/* Writes gnuplot's script, which draws a PNG to its standard output and names no file. */
+/* Writes the script for gnuplot. The script names no file: gnuplot writes the PNG to its standard
+ * output. */
 void cmn_chart_script(const struct cmn_chart *s, FILE *out);
 
 #endif

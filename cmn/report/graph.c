@@ -17,7 +17,7 @@ static const char *const colour[] = {
     [CMN_GRAPH_OTHER] = "#f2f2f2",
 };
 
-/* Inside DOT's quotes. */
+/* Writes text that stands between DOT's double quotes. */
 static void escaped(FILE *out, const char *text)
 {
     for (; *text; text++) {
@@ -28,7 +28,7 @@ static void escaped(FILE *out, const char *text)
     }
 }
 
-/* 1234567 as "1 234 567". */
+/* Writes 1234567 as "1 234 567". */
 static void grouped(FILE *out, size_t n)
 {
     if (n >= 1000) {
@@ -57,7 +57,7 @@ static void node(FILE *out, int i, const struct cmn_graph_node *n)
     fputs("\"];\n", out);
 }
 
-/* By which a graph of ours is known. */
+/* Every graph begins with this text; only a file that begins with it may be replaced. */
 static const char head[] = "digraph network {\n  graph [fontname=\"Helvetica\", labelloc=t, ";
 
 static void write_to(FILE *out, const struct cmn_graph *g)

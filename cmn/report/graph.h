@@ -4,7 +4,8 @@
 
 #include "engine/graph_export.h"
 
-/* Replaces the file as a whole. 0, or -1 with a reason. */
+/* Writes the graph to a temporary file, which then replaces `file` atomically. A file that is not
+ * such a graph is not replaced. 0, or -1 with a reason. */
 int cmn_graph_write(const struct cmn_graph *g, const char *file);
 
 #endif

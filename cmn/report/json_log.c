@@ -18,8 +18,8 @@
 #include "base/memory.h"
 #include "report/backlog.h"
 
-/* One write() puts a row and a new end over the array's end: the file is an array at every
- * moment. */
+/* One write() overwrites the array's end with a row and a new end, so the file is a complete array
+ * at every moment. */
 static const char array_end[] = "\n]\n";
 
 static const char blank[] = " \t\r\n";
@@ -28,21 +28,22 @@ struct cmn_json_log {
     int fd;
     char *file;
     int rows;
-    int torn; /* a part of a row is behind its end, which is at `end` */
-    off_t end;
+    int torn;  /* a part of a row lies behind `end`, where the array's end belongs */
+    off_t end; /* valid if torn */
     struct cmn_backlog waiting;
 };
 
-/* Reads a log row by row, so that the rows before a torn end are found. */
+/* The state of reading a log row by row, which also finds the rows before a torn end. */
 struct scan {
-    char *text;
+    char *text; /* the whole file, owned; NULL: there is none to read */
     size_t bytes;
-    const char *at; /* behind the last row, or behind the array's bracket */
+    const char *at; /* end of the last row read, or of the array's opening bracket */
     int rows;
     int whole; /* the array's end was found, with nothing behind it */
 };
 
-/* 0: the file begins an array; 1: it does not, is missing or no regular file; -1 with a reason. */
+/* Reads the file into *s. 0: its text begins an array; 1: it does not, or the file is missing or
+ * not a regular one; -1 with a reason. */
 static int scan_open(struct scan *s, const char *file)
 {
     struct stat st;
@@ -50,7 +51,7 @@ static int scan_open(struct scan *s, const char *file)
     int result = 1;
 
     memset(s, 0, sizeof *s);
-    /* /dev/stdout may be a regular file into which a shell redirects. */
+    /* Files in /dev do not count: a shell may have redirected /dev/stdout to a regular file. */
     if (!strncmp(file, "/dev/", 5) || stat(file, &st) || !S_ISREG(st.st_mode)) {
         return 1;
     }
@@ -82,7 +83,7 @@ static double number_of(const cJSON *object, const char *name)
     return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
-/* The next row, which the caller deletes; NULL: no whole row is left. */
+/* Returns the next row, which the caller deletes; NULL: no complete row is left. */
 static cJSON *scan_row(struct scan *s)
 {
     const char *from = s->at + strspn(s->at, blank), *end = NULL;
@@ -106,7 +107,8 @@ static cJSON *scan_row(struct scan *s)
     return row;
 }
 
-/* Whether an array without a whole row is a log: an empty one, or one torn in its first row. */
+/* Returns whether an array without a complete row is a log: it is empty, or torn in its first
+ * row. */
 static int is_beginning(const struct scan *s)
 {
     static const char first[] = "{\"epoch\":";
@@ -140,7 +142,7 @@ int cmn_json_log_replaceable(const char *file)
     return result < 0 ? -1 : 0;
 }
 
-/* Writes the array's end where it was, and cuts off what is behind it. 0, or -1 with errno. */
+/* Cuts off the torn row and writes the array's end again. 0, or -1 with errno. */
 static int restore_end(struct cmn_json_log *j)
 {
     const size_t closing = sizeof array_end - 1;
@@ -154,7 +156,8 @@ static int restore_end(struct cmn_json_log *j)
     return 0;
 }
 
-/* For the backlog. The part of a row that a full disk took is cut off again. */
+/* Implements cmn_backlog.append. If a full disk takes only a part of the row, that part is cut off
+ * again. */
 static int append(void *log, const void *row, size_t length)
 {
     struct cmn_json_log *j = log;
@@ -179,7 +182,7 @@ static int append(void *log, const void *row, size_t length)
     if (written > 0) {
         j->torn = 1;
         j->end = end;
-        restore_end(j); /* or at the next row */
+        restore_end(j); /* if this fails, the next row tries again */
     }
     return cmn_fail("JSON log %s: %s", j->file, strerror(reason));
 }
@@ -195,7 +198,7 @@ static void append_object(struct cmn_json_log *j, const cJSON *object)
     free(text);
 }
 
-/* Returns how many rows of an earlier run stay; they end at *end. */
+/* Returns how many rows of an earlier run stay. *end becomes the byte at which they end. */
 static int count_rows_to_keep(struct scan *s, const struct cmn_log_resume *resume, size_t *end)
 {
     int keep = 0;
@@ -211,8 +214,8 @@ static int count_rows_to_keep(struct scan *s, const struct cmn_log_resume *resum
     return keep;
 }
 
-/* Ends the array at `end`. One pwrite() blanks the rest before it is cut off: the file is an array
- * at every moment. */
+/* Ends the array at byte `end`. One pwrite() overwrites the rest with blanks before the file is
+ * truncated, so the file is a complete array at every moment. 0, or -1 with a reason. */
 static int cut(const struct cmn_json_log *j, struct scan *s, size_t end)
 {
     const size_t closing = sizeof array_end - 1, rest = s->bytes - end;
@@ -234,8 +237,9 @@ static int cut(const struct cmn_json_log *j, struct scan *s, size_t end)
     return result;
 }
 
-/* Whether another training writes the file, as this host and NFS know it. What is left of an earlier
- * attempt of the same cmn-run does not count: it has been given up. */
+/* Takes the lock of the file until it is closed. Returns whether another training holds it, as far
+ * as this host and NFS know. Processes left by an earlier attempt of the same cmn-run do not count,
+ * because cmn-run has given that attempt up. */
 static int is_taken(int fd)
 {
     const char *attempt = getenv("OMPI_CMN_ATTEMPT");
@@ -300,7 +304,7 @@ static void number(cJSON *object, const char *name, double value)
     cJSON_AddNumberToObject(object, name, cmn_log_number(value));
 }
 
-/* Once there is one. */
+/* Adds a number that the log has only if it is not 0. */
 static void count(cJSON *object, const char *name, long value)
 {
     if (value) {
@@ -374,7 +378,7 @@ int cmn_json_log_read(const char *file, int (*each)(void *to, const struct cmn_r
         cJSON_Delete(object);
         result = each(to, &row);
     }
-    /* A torn end is no error: a training may be writing its next row. */
+    /* A torn end is not an error: a training may be writing its next row. */
     if (result > 0 || (!result && !s.rows && !is_beginning(&s))) {
         result = cmn_fail("%s: cannot be read as a JSON log of a training", file);
     }

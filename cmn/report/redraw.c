@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 
-/* Says once why the chart was not drawn. */
+/* Warns about the first chart that was not drawn, and only counts the others. */
 static void say(struct cmn_redraw *d, const char *reason)
 {
     if (!d->failed++) {
@@ -22,8 +22,9 @@ static void say(struct cmn_redraw *d, const char *reason)
     }
 }
 
-/* The process inherits no descriptor of MPI or CUDA. posix_spawn() copies no memory and runs none of
- * MPI's fork handlers. Ctrl-C stops the training, which then draws its last rows. */
+/* Starts the process. Returns 0, or a value of errno. posix_spawn() copies no memory and runs none
+ * of MPI's fork handlers, and the process inherits no descriptor of MPI or CUDA. SIGINT and SIGTERM
+ * are blocked in it: Ctrl-C is for the training, which then draws its last rows. */
 static int start(struct cmn_redraw *d)
 {
     const char *words[] = {"darknet", "cmn", "chart", d->log, d->file, NULL};
@@ -74,7 +75,7 @@ static void begin(struct cmn_redraw *d)
     say(d, text);
 }
 
-/* Waits for the end of the process, `seconds` at most. Returns whether none runs now. */
+/* Waits at most `seconds` for the process to end. Returns whether no process runs now. */
 static int ended(struct cmn_redraw *d, double seconds)
 {
     const struct timespec while_waiting = {0, 5000000};
@@ -117,7 +118,7 @@ void cmn_redraw_row(struct cmn_redraw *d)
 
 void cmn_redraw_finish(struct cmn_redraw *d)
 {
-    enum { SECONDS = 40 }; /* more than gnuplot gets */
+    enum { SECONDS = 40 }; /* longer than chart.c lets gnuplot run */
 
     if (d->file && ended(d, SECONDS) && d->due) {
         begin(d);

@@ -17,7 +17,7 @@
 #include "report/table.h"
 #include "report/tensorboard.h"
 
-enum { BAR = 30 };
+enum { BAR = 30 }; /* characters of the progress bar */
 
 struct cmn_report {
     struct cmn_report_plan plan;
@@ -27,14 +27,14 @@ struct cmn_report {
     int watched;                         /* the standard output is a terminal */
     int rows;
     int bar_drawn;
-    int saved; /* the real standard output while Darknet's lines are discarded, or -1 */
-    FILE *out; /* of table and bar; NULL: nowhere */
-    double started, drawn;
+    int saved;             /* the real standard output while Darknet's lines are discarded, or -1 */
+    FILE *out;             /* gets table and progress bar; NULL: neither is written */
+    double started, drawn; /* cmn_clock(): begin of the report, last time the bar was drawn */
     int sync_said;
-    _Atomic int sync_error; /* errno of the thread that syncs */
+    _Atomic int sync_error; /* errno; cmn_report_sync() runs on another thread */
 };
 
-/* Discards what Darknet prints; the real standard output stays open for the table. */
+/* Redirects the standard output to /dev/null; the real one stays open for the table. */
 static void discard_darknet(struct cmn_report *r)
 {
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -58,7 +58,8 @@ static int ends_in(const char *file, const char *end)
     return n >= m && !strcmp(file + n - m, end);
 }
 
-/* Two writers would destroy each other's file. */
+/* Ends the job when two outputs have the same name, or one has a name of the training's own files:
+ * they would overwrite each other. */
 static void compare_names(const struct cmn_report_plan *p)
 {
     const char *const key[] = {"cmn_json", "cmn_chart", "cmn_graph", "cmn_timeline"};
@@ -79,8 +80,8 @@ static void compare_names(const struct cmn_report_plan *p)
     }
 }
 
-/* The JSON log last: when another output cannot be had, an earlier training's log stays as it
- * is. */
+/* Opens the JSON log last: if another output cannot be opened, an earlier training's log stays as
+ * it is. 0, or -1 with a reason. */
 static int open_files(struct cmn_report *r)
 {
     const struct cmn_report_plan *p = &r->plan;
@@ -110,7 +111,8 @@ struct cmn_report *cmn_report_open(const struct cmn_report_plan *plan)
         cmn_report_close(r);
         cmn_fatal_reason();
     }
-    /* Scripts read Darknet's lines from files and pipes: discard them on a terminal only. */
+    /* Scripts read Darknet's lines from files and pipes, so they are discarded only on a
+     * terminal. */
     if (mode == CMN_REPORT_QUIET || (mode == CMN_REPORT_TABLE && r->watched)) {
         discard_darknet(r);
     } else {
@@ -196,7 +198,7 @@ void cmn_report_sync(struct cmn_report *r)
     }
 }
 
-/* The reason of the first that fails. */
+/* Keeps the first failure's reason in `why`, and warns about each later failure. */
 static void note(int result, char *why, size_t bytes)
 {
     if (result && !why[0]) {

@@ -90,7 +90,7 @@ int cmn_log_keeps(const struct cmn_log_resume *r, double epoch, double iteration
     if (!(r->epoch > 0 && epoch > 0)) {
         return earlier;
     }
-    /* Epochs of another list order the rows only roughly: keep a row too many rather than lose
+    /* Epochs of another list order the rows only roughly. One row too many is better than a lost
      * one. */
     return epoch <= cmn_log_number(r->epoch) || (!r->same_list && earlier);
 }

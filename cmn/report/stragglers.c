@@ -6,10 +6,10 @@
 
 #include "base/memory.h"
 
-/* Rows of fewer steps are too short: one disturbed step makes no straggler. */
+/* In a shorter row one disturbed step would make a rank look late. */
 enum { STEPS_AT_LEAST = 5 };
 
-/* Up to so many ranks are listed one by one. */
+/* At most this many ranks are listed one by one. */
 enum { FEW = 8 };
 
 typedef double (*time_of)(const struct cmn_rank_times *r);
@@ -43,7 +43,8 @@ static int ascending(const void *one, const void *other)
     return (a > b) - (a < b);
 }
 
-/* The lower median over the ranks whose own time is at most `limit`; at least one rank is. */
+/* Returns the lower median of of(rank) over the ranks whose own time is at most `limit`; there must
+ * be such a rank. `room` holds a number for each rank. */
 static double median(const struct cmn_rank_times *rank, int ranks, time_of of, double limit,
                      double *room)
 {

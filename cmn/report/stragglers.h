@@ -1,4 +1,4 @@
-/* Stragglers: which ranks make the others wait, and by what. Local. */
+/* Stragglers: the ranks that make the others wait, and the cause. Local. */
 #ifndef CMN_STRAGGLERS_H
 #define CMN_STRAGGLERS_H
 
@@ -7,21 +7,23 @@
 #include "report/row.h"
 
 struct cmn_straggler {
-    int rank;          /* the slowest of them; -1: there is none */
+    int rank;          /* the slowest late rank; -1: no rank is late */
     int more;          /* number of other late ranks */
-    const char *by;    /* "compute" or "load": where it loses more */
-    double its, usual; /* ms per step: this rank's, and the median of the ranks */
+    const char *by;    /* "compute" or "load": the one in which it loses more time; static */
+    double its, usual; /* ms per step in `by`: this rank's, and the median of the ranks on time */
 };
 
-/* Compares each rank's own time (compute + load) with the lower median of the ranks. A rank is late
- * when it takes over 20 % and over 1 ms per step longer, which is a tenth of the step at least, and
- * when the ranks that are not late wait the longer for it, by half of that at least. Rows of fewer
- * than five steps have no straggler. */
+/* Finds the late ranks. A rank's own time is compute + load; its excess is its own time minus the
+ * lower median of all ranks' own times. A rank is late if all of these hold:
+ *   - its excess is over 20 % of that median and over 1 ms per step;
+ *   - its excess is at least a tenth of its own time + wait;
+ *   - it waits less than the median of the ranks on time, by at least half of the excess.
+ * A row of fewer than five steps has no straggler. */
 void cmn_straggler_find(const struct cmn_rank_times *rank, int ranks, long steps,
                         struct cmn_straggler *s);
 
-/* Prints the line below a row of the table: ms per step of each rank (above eight ranks: least and
- * most), and the straggler. */
+/* Prints the line below a row of the table: ms per step of each rank (with more than eight ranks:
+ * the least and the most), and the straggler. */
 void cmn_ranks_line(FILE *out, const struct cmn_rank_times *rank, int ranks, long steps,
                     const struct cmn_straggler *s);
 

@@ -1,4 +1,4 @@
-/* The table that people watch: a heading and a line per row, as ChainerMN's PrintReport. Local. */
+/* The table on the terminal: a heading and a line per row, like ChainerMN's PrintReport. Local. */
 #ifndef CMN_TABLE_H
 #define CMN_TABLE_H
 
@@ -6,11 +6,11 @@
 
 #include "report/row.h"
 
-/* Both print one line. */
+/* Each prints one line. */
 void cmn_table_heading(FILE *out, enum cmn_answer answer);
 void cmn_table_row(FILE *out, enum cmn_answer answer, const struct cmn_row *row);
 
-/* Seconds as people read them: 0:07, 1:02:03, 3 d 04:05. */
+/* Writes seconds in the form 0:07, 1:02:03 or 3 d 04:05. */
 void cmn_duration(double seconds, char *text, size_t bytes);
 
 #endif

@@ -19,9 +19,9 @@
 #include "mpi/files.h"
 #include "report/backlog.h"
 
-enum { COLUMNS = 32 };
+enum { COLUMNS = 32 }; /* room for the values of a row */
 
-static const long long LAST = 9999999999; /* of ten digits */
+static const long long LAST = 9999999999; /* the largest number of ten digits */
 
 static const char begin[] = "events.out.tfevents.";
 
@@ -31,8 +31,8 @@ struct cmn_tensorboard {
     struct cmn_backlog waiting;
 };
 
-/* Of the polynomial of Castagnoli, as iSCSI has it (RFC 3720). A record a row: bit by bit is quick
- * enough. */
+/* Returns the CRC with Castagnoli's polynomial, as in iSCSI (RFC 3720). It works bit by bit, which
+ * is fast enough for one record per row. */
 static uint32_t crc32c(const uint8_t *data, size_t bytes)
 {
     uint32_t crc = UINT32_MAX;
@@ -46,6 +46,7 @@ static uint32_t crc32c(const uint8_t *data, size_t bytes)
     return ~crc;
 }
 
+/* Writes the value in little-endian order. */
 static void put(uint8_t *to, uint64_t value, int bytes)
 {
     for (int i = 0; i < bytes; i++) {
@@ -53,7 +54,7 @@ static void put(uint8_t *to, uint64_t value, int bytes)
     }
 }
 
-/* A checksum is rotated and moved before it is stored. */
+/* Writes the masked CRC of TFRecord: rotated right by 15 bits, plus a constant. */
 static void put_checksum(uint8_t *to, const uint8_t *data, size_t bytes)
 {
     uint32_t crc = crc32c(data, bytes);
@@ -61,7 +62,7 @@ static void put_checksum(uint8_t *to, const uint8_t *data, size_t bytes)
     put(to, (crc >> 15 | crc << 17) + UINT32_C(0xa282ead8), 4);
 }
 
-/* For the backlog. */
+/* Implements cmn_backlog.append. */
 static int append(void *log, const void *record, size_t bytes)
 {
     const struct cmn_tensorboard *t = log;
@@ -69,8 +70,8 @@ static int append(void *log, const void *record, size_t bytes)
     return cmn_append("event file", t->file, t->fd, record, bytes);
 }
 
-/* TensorFlow's record (TFRecord): length in 8 bytes, its checksum, the data, their checksum. The
- * caller frees. */
+/* Returns a record of TensorFlow's format TFRecord: the length of the data in 8 bytes, the length's
+ * checksum, the data, the data's checksum. Sets the event's time. The caller frees the record. */
 static uint8_t *make_record(Cmn__Event *event, size_t *size)
 {
     size_t length = cmn__event__get_packed_size(event), bytes = 8 + 4 + length + 4;
@@ -98,6 +99,8 @@ static int append_event(struct cmn_tensorboard *t, Cmn__Event *event)
     return result;
 }
 
+/* Writes the version, and a START record, at which TensorBoard drops later rows of earlier
+ * files. */
 static int append_head(struct cmn_tensorboard *t, long first)
 {
     Cmn__Event version = CMN__EVENT__INIT, start = CMN__EVENT__INIT;
@@ -112,8 +115,8 @@ static int append_head(struct cmn_tensorboard *t, long first)
     return append_event(t, &version) || append_event(t, &start) ? -1 : 0;
 }
 
-/* Now, or a second after the latest file of the folder: TensorBoard reads files by their names, and
- * clocks of two hosts may differ. */
+/* Returns the current time, or if that is later, one second after the latest file of the folder:
+ * TensorBoard reads files in the order of their names, and the clocks of two hosts may differ. */
 static long long time_for_name(const char *folder)
 {
     DIR *files = opendir(folder);

@@ -10,10 +10,11 @@
 #include "base/timeline.h"
 #include "mpi/call.h"
 
-/* Spans that a rank keeps: at least, and at most (96 MiB). */
+/* Limits of the spans that a rank keeps; the upper one takes 96 MiB. */
 enum { SPANS_AT_LEAST = 4096, SPANS_AT_MOST = 1 << 22 };
 
-/* Writing takes at most one hundredth of the time. */
+/* The file is written again after PAUSE times the time that the last writing took, so writing takes
+ * at most a hundredth of the time. */
 enum { PAUSE = 100 };
 
 struct cmn_trace {
@@ -22,12 +23,12 @@ struct cmn_trace {
     struct cmn_clock_offset clock;
     struct cmn_trace_file file; /* rank 0 */
     int failed;                 /* rank 0: the file could not be written this time */
-    int said;                   /* rank 0: and people know */
-    double wrote, took; /* rank 0: cmn_clock() after the last writing, and seconds it took */
+    int said;                   /* rank 0: a warning has said so */
+    double wrote, took; /* end of the last writing (cmn_clock()), and its seconds; rank 0's count */
 };
 
-/* What the ranks agree on before they write: the steps, and the clocks' largest error in
- * seconds. */
+/* What the ranks agree on before they write: the first and the last step, and the largest error of
+ * their clocks in seconds. */
 struct window {
     long first, last;
     double error;
@@ -66,14 +67,14 @@ void cmn_trace_close(struct cmn_trace *trace)
 
 /* ---- what all ranks do ---- */
 
-/* Finds the steps that every rank has recorded. */
+/* Collective. Finds the steps that every rank has recorded completely. */
 static void agree(struct cmn_trace *trace, const struct cmn_event *event, size_t n, size_t lost,
                   struct window *w)
 {
     const struct cmn_clock_offset *c = &trace->clock;
     double mine[2] = {(double)cmn_trace_first_step(event, n, lost, trace->plan.steps), 0}, all[2];
 
-    for (int i = 0; i < c->marks; i++) { /* a span may lie beside any of them */
+    for (int i = 0; i < c->marks; i++) { /* any measurement may have aligned a span */
         mine[1] = fmax(mine[1], c->mark[i].error);
     }
     MPI_CALL(MPI_Allreduce(mine, all, 2, MPI_DOUBLE, MPI_MAX, trace->comm));

@@ -16,8 +16,8 @@
 
 long cmn_trace_first_step(const struct cmn_event *event, size_t n, size_t lost, long steps)
 {
-    /* The ring keeps what ended last: of what began after its oldest span's end nothing is
-     * missing. */
+    /* The ring keeps the spans that ended last, so no span that began after the end of the oldest
+     * one is missing. */
     int64_t complete = lost && n ? event[0].end : INT64_MIN;
     long first = -1, last = -1;
 
@@ -52,7 +52,8 @@ size_t cmn_trace_from_step(struct cmn_event *event, size_t n, long step)
     return kept;
 }
 
-/* Of two that begin together the longer one encloses the other. */
+/* Compares spans by their begin. Of two that begin together the longer one comes first, because it
+ * encloses the other. */
 static int by_begin(const void *one, const void *other)
 {
     const struct cmn_event *a = one, *b = other;
@@ -88,9 +89,10 @@ int cmn_trace_tracks(struct cmn_event *event, size_t n)
 
 /* ---- the file ---- */
 
-/* By which a trace of ours is known. */
+/* Every trace begins with this text; only a file that begins with it may be replaced. */
 static const char head[] = "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"darknet-cmn ";
 
+/* Removes the unfinished file, if there is one. Returns -1 with a reason made of errno. */
 static int fails(struct cmn_trace_file *f)
 {
     int reason = errno;
@@ -162,7 +164,7 @@ int cmn_trace_file_end(struct cmn_trace_file *f)
 
 /* ---- events ---- */
 
-/* Of processes and threads: Perfetto takes 0 for the kernel's idle process. */
+/* Ids of processes and threads begin with 1: Perfetto takes 0 for the kernel's idle process. */
 enum { FIRST_ID = 1 };
 
 static void separate(struct cmn_trace_file *f)
@@ -170,7 +172,7 @@ static void separate(struct cmn_trace_file *f)
     fputs(f->events++ ? ",\n" : "\n", f->out);
 }
 
-/* A metadata event ("M"): `value` is JSON text. */
+/* Writes a metadata event ("M"). `value` is JSON text. */
 static void describe(struct cmn_trace_file *f, const char *what, int rank, int track,
                      const char *key, const char *value)
 {
@@ -207,7 +209,7 @@ static void describe_rank(struct cmn_trace_file *f, const struct cmn_trace_rank 
     }
 }
 
-/* What a span's number counts. */
+/* Returns what a span's number counts. */
 static const char *counted(int what)
 {
     switch (what) {
@@ -226,7 +228,8 @@ static const char *counted(int what)
     }
 }
 
-/* Microseconds with three decimals, in integers: no digit is lost, and no locale puts a comma. */
+/* Writes microseconds with three decimals. It uses integers, so no digit is lost and no locale
+ * writes a comma. */
 static void time_of(char *text, size_t bytes, int64_t ns)
 {
     snprintf(text, bytes, "%" PRId64 ".%03d", ns / 1000, (int)(ns % 1000));
@@ -236,7 +239,7 @@ static void span(struct cmn_trace_file *f, int rank, const struct cmn_event *e)
 {
     const char *name = cmn_timeline_name((enum cmn_span_kind)e->what), *layer = "";
     int64_t base = (int64_t)(f->about.began * 1e9);
-    /* Nothing precedes the training, even where a clock was read a little late. */
+    /* No span begins before the training, even if a clock was read a little late. */
     int64_t begin = e->begin > base ? e->begin - base : 0;
     int64_t end = e->end - base > begin ? e->end - base : begin;
     char at[40], took[40];
@@ -246,8 +249,8 @@ static void span(struct cmn_trace_file *f, int rank, const struct cmn_event *e)
         layer = f->about.layer[e->number];
     }
     time_of(at, sizeof at, begin);
-    /* A nanosecond short: viewers add in floating point, and hide what seems to reach into the
-     * next span. */
+    /* The span is a nanosecond shorter than it was: viewers add in floating point, and hide a span
+     * that seems to reach into the next one. */
     time_of(took, sizeof took, end > begin ? end - begin - 1 : 0);
     separate(f);
     fprintf(f->out, "{\"name\":\"%s", name);

@@ -1,7 +1,7 @@
 /* `darknet cmn bench`: time and bandwidth of each candidate.
  *
  * The candidates take turns, iteration by iteration, so that a slow moment of the machine affects
- * all of them. Afterwards each one's sum is verified. */
+ * all of them. Afterwards the sum of each candidate is verified. */
 #include "tools/bench.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 /* ---- the command line ---- */
 
-/* MPI_Allreduce counts in an int; the largest size lies far below that. */
+/* MPI_Allreduce takes the number of floats as an int, which holds more than this. */
 #define MOST_BYTES (4ULL << 30)
 
 enum { ITERATIONS_MOST = 100000 };
@@ -73,7 +73,7 @@ static void add_name(struct cmn_bench *b, const char *word)
            word, CMN_RAW, CMN_MEMORY);
 }
 
-/* Calls `add` for each of the words between commas. */
+/* Calls `add` for each word of a list that is separated by commas. */
 static void split(struct cmn_bench *b, const char *option, char *list,
                   void (*add)(struct cmn_bench *, const char *))
 {
@@ -110,7 +110,8 @@ static void set_defaults(struct cmn_bench *b)
     }
 }
 
-/* By hand: getopt_long_only() would take every abbreviation, and getopt_long() no single hyphen. */
+/* Reads the options without getopt: getopt_long_only() would accept every abbreviation, and
+ * getopt_long() does not accept a single hyphen. */
 void cmn_bench_arguments(struct cmn_bench *b, int argc, char **argv)
 {
     static const char *const known[] = {"-sizes", "-communicators", "-iters"};
@@ -158,13 +159,14 @@ static size_t largest(const struct cmn_bench *b)
     return most;
 }
 
-/* Ranks of a node may see different amounts of free memory, so all of them have to agree. */
+/* Ends the job if a rank has too little memory. Ranks of a node may see different amounts of free
+ * memory, so the ranks agree on the result. */
 static void require_memory(const struct cmn_bench *b)
 {
     const struct cmn_topology *t = &b->session->topology;
     size_t need = (size_t)b->names * largest(b) * sizeof(float) * (size_t)t->intra_size;
     size_t left = cmn_memory_free();
-    int bad = t->device < 0 && need > left; /* a GPU refuses by itself */
+    int bad = t->device < 0 && need > left; /* on a GPU the allocation fails by itself */
     int first = cmn_mpi_first_bad(bad, t->world);
 
     if (bad) {
@@ -197,10 +199,11 @@ static void open_all(struct cmn_bench *b)
 
 /* ---- the benchmark ---- */
 
-/* Seconds that all timed iterations take together, unless -iters says how many there are. */
+/* TIME: seconds that all timed iterations may take together; FEWEST, MOST: limits of the number of
+ * iterations of a size. -iters overrides all three. */
 enum { TIME = 8, FEWEST = 3, MOST = 100 };
 
-/* Exchanges of fewer bytes than this are timed several at a time. */
+/* REPEATS exchanges of fewer than SHORT bytes are timed together. */
 enum { SHORT = 64 << 10, REPEATS = 16 };
 
 static int repeats(size_t n)
@@ -208,8 +211,8 @@ static int repeats(size_t n)
     return n * sizeof(float) < SHORT ? REPEATS : 1;
 }
 
-/* Every candidate's turn; seconds[i] becomes this rank's time of one exchange of candidate i.
- * Returns the time of all. */
+/* Runs each candidate once. seconds[i] becomes this rank's time for one exchange of candidate i.
+ * Returns this rank's time for all candidates. */
 static double take_turns(struct cmn_bench *b, size_t n, double *seconds)
 {
     double sum = 0;
@@ -228,7 +231,8 @@ static double take_turns(struct cmn_bench *b, size_t n, double *seconds)
     return sum;
 }
 
-/* As many iterations as fit into this size's part of the time, when one takes so many seconds. */
+/* Returns the number of iterations that fit into this size's part of the time if one iteration
+ * takes `seconds`. Rank 0 decides. */
 static int choose_iterations(const struct cmn_bench *b, double seconds)
 {
     double fit = (double)TIME / b->sizes / (seconds + 1e-9);
@@ -248,7 +252,7 @@ static int compare(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* The median of the n values at x, which lie `apart`; it sorts `sorted`, room for n. */
+/* Returns the median of the n values x[0], x[apart], x[2 * apart], ...; `sorted` has room for n. */
 static double median(const double *x, int n, int apart, double *sorted)
 {
     for (int i = 0; i < n; i++) {
@@ -258,15 +262,15 @@ static double median(const double *x, int n, int apart, double *sorted)
     return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* Times all turns of all iterations, one after the other: the slowest rank's. The caller frees the
- * result. */
+/* Returns the times of all candidates of the first iteration, then of the second, and so on; each
+ * is that of the slowest rank. The caller frees the result. */
 static double *time_size(struct cmn_bench *b, size_t n, int *iterations)
 {
     double warm[CMN_CANDIDATES], *all;
     int values;
 
     for (int i = 0; i < b->candidates; i++) {
-        cmn_candidate_clear(&b->candidate[i], n); /* sums of sums would soon be infinite */
+        cmn_candidate_clear(&b->candidate[i], n); /* zeros, as sums of sums would overflow */
     }
     *iterations = choose_iterations(b, take_turns(b, n, warm));
     values = *iterations * b->candidates;
@@ -279,7 +283,7 @@ static double *time_size(struct cmn_bench *b, size_t n, int *iterations)
     return all;
 }
 
-/* Wrong floats of all ranks, or -1. */
+/* Returns the number of wrong floats on all ranks; -1: the candidate does not sum. */
 static long verify(struct cmn_candidate *k, size_t n)
 {
     long wrong;
@@ -305,7 +309,7 @@ static void print_heading(const struct cmn_topology *t)
     fflush(stdout);
 }
 
-/* Only what moves all bytes has a bandwidth. */
+/* Prints a row. Only candidates that move all bytes have a bandwidth. */
 static void print_row(const struct cmn_candidate *k, size_t n, double seconds, long wrong)
 {
     double ranks = k->session->topology.size, bytes = (double)n * sizeof(float);
@@ -321,7 +325,7 @@ static void print_row(const struct cmn_candidate *k, size_t n, double seconds, l
     fflush(stdout);
 }
 
-/* Returns whether a sum was wrong on any rank. */
+/* Times and verifies all candidates for n floats. Returns whether a sum was wrong on any rank. */
 static int run_size(struct cmn_bench *b, size_t n)
 {
     int iterations, any_wrong = 0;

@@ -1,4 +1,5 @@
-/* The command line of `darknet cmn bench`, apart from the benchmark itself for its tests. */
+/* The command line of `darknet cmn bench`. It is separate from the benchmark so that tests can call
+ * it. */
 #ifndef CMN_BENCH_H
 #define CMN_BENCH_H
 
@@ -14,15 +15,15 @@ struct cmn_bench {
     int sizes;
     const char *name[CMN_CANDIDATES];
     int names;
-    int named;      /* -communicators was given: a candidate that cannot run ends the job */
-    int iterations; /* 0: as many as fit the time */
+    int named;      /* -communicators is set: a candidate that cannot run ends the job */
+    int iterations; /* 0: as many as fit into the time */
 
     struct cmn_candidate candidate[CMN_CANDIDATES]; /* those that can run */
     int candidates;
 };
 
-/* Local. Fills *b, whose session is set and the rest zeroed, from the command line and the
- * defaults. Ends the job when an argument is wrong. */
+/* Local. Fills *b from the command line and the defaults. Its session must be set, and the rest
+ * zeroed. Ends the job if an argument is wrong. */
 void cmn_bench_arguments(struct cmn_bench *b, int argc, char **argv);
 
 #endif

@@ -42,7 +42,8 @@ static void refuse(struct cmn_candidate *k, const char *why)
     snprintf(k->refusal, sizeof k->refusal, "%.250s", why ? why : "");
 }
 
-/* Collective. Where a rank has failed, the lowest one's reason becomes the refusal on all ranks. */
+/* Collective. If a rank has failed, the reason of the lowest such rank becomes the refusal on all
+ * ranks. */
 static void agree(struct cmn_candidate *k, int result)
 {
     const struct cmn_topology *t = &k->session->topology;
@@ -69,14 +70,15 @@ static void open_communicator(struct cmn_candidate *k)
     }
     agree(k, k->c->open(&k->self, k->c, &s->topology, &s->options));
     if (k->refusal[0]) {
-        k->self = NULL; /* where some ranks have it and others not, it cannot be closed */
+        k->self = NULL; /* closing is collective, but not all ranks have opened it */
     } else if (k->c->memory) {
         agree(k, k->c->memory(k->self, k->floats, &k->data));
         k->borrowed = k->data != NULL;
     }
 }
 
-/* Buffers that lie a large power of two apart would share cache lines. */
+/* Floats between two buffers. Buffers at a distance of a large power of two would compete for the
+ * same cache sets. */
 enum { APART = (4096 + 5 * 128) / sizeof(float) };
 
 static void divide_memory(struct cmn_candidate *k)
@@ -129,9 +131,9 @@ void cmn_candidate_close(struct cmn_candidate *k)
 
 /* ---- a sum ---- */
 
-/* The memory traffic of a sum in place over ranks that share memory: each rank reads 1/size of all
- * ranks' buffers and writes the sum to all. The buffers are this rank's own here, and nobody waits
- * for anybody. */
+/* Causes the memory traffic of a sum in place over ranks that share memory: each rank reads 1/size
+ * of each rank's buffer and writes the sum to all of them. Here all buffers belong to this rank,
+ * and no rank waits for another. */
 static void sum_in_place(struct cmn_candidate *k, size_t n)
 {
     const struct cmn_topology *t = &k->session->topology;
@@ -159,14 +161,15 @@ void cmn_candidate_run(struct cmn_candidate *k, size_t n)
 
 /* ---- a sum that is known ---- */
 
-/* The floats as the CPU sees them: themselves, or room for a copy. */
+/* Returns memory for the floats that the CPU can use: data itself, or for a GPU new memory for a
+ * copy, which the caller frees. */
 static float *view(const struct cmn_candidate *k, size_t n)
 {
     return on_gpu(k) ? cmn_malloc(n + 1, sizeof *k->data) : k->data;
 }
 
-/* Writes `times` a pattern, which differs in neighbouring places and in places that lie a power of
- * two apart. Its sums are exact in any order of addition. */
+/* Fills the floats with `times` times a pattern. The pattern has different values in neighbouring
+ * places and in places a power of two apart. Its sums are exact in any order of addition. */
 static void fill(struct cmn_candidate *k, size_t n, int times)
 {
     float *x = view(k, n);

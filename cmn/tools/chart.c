@@ -1,4 +1,4 @@
-/* `darknet cmn chart`: draws a training's JSON log; with cmn_chart the training starts it. */
+/* `darknet cmn chart`: draws the JSON log of a training. With cmn_chart the training starts it. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,8 @@
 #include "report/chart.h"
 #include "tools/tool.h"
 
-/* The process leaves the core of the rank that started it, and takes only what the ranks leave. */
+/* Releases this process from the core of the rank that started it, and lowers its priority, so that
+ * it takes only time that the ranks do not use. */
 static void yield_cores(void)
 {
     cpu_set_t all;

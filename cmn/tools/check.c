@@ -1,5 +1,5 @@
-/* `darknet cmn check [CFG]`: what each rank has, whether the ranks reach each other, and a
- * diagnosis; the troubleshooting guide as a program. */
+/* `darknet cmn check [CFG]`: prints what each rank has, whether the ranks reach each other, and a
+ * diagnosis, like a troubleshooting guide. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,15 +20,15 @@ struct check {
     struct cmn_tool_call *call;
     const struct cmn_session *session;
     const struct cmn_topology *t;
-    FILE *out; /* NULL on ranks that print nothing */
-    const char *cfg;
-    struct cmn_host_info *info; /* on rank 0: of all ranks; elsewhere: this rank's */
+    FILE *out;                  /* NULL on ranks that print nothing */
+    const char *cfg;            /* or NULL */
+    struct cmn_host_info *info; /* of all ranks on rank 0; of this rank on the others */
     struct cmn_pair *pair;
     struct cmn_trial *trial;
     struct cmn_findings findings;
     char choice[512], refused[512];
-    int blocks[2];          /* of memory that NCCL was told of, and those that it did not take, */
-    char unregistered[128]; /* and why not */
+    int blocks[2];          /* of memory: offered to NCCL, refused by it; sums over all ranks */
+    char unregistered[128]; /* why NCCL refused a block */
 };
 
 static void read_arguments(struct check *c)
@@ -79,7 +79,7 @@ static void choose(struct check *c)
     }
 }
 
-/* What the trials of all ranks have told NCCL of. */
+/* Adds up, over all ranks, the blocks of memory that the trials offered to NCCL. */
 static void gather_registrations(struct check *c)
 {
     const char *why = cmn_nccl_registrations(&c->blocks[0], &c->blocks[1]);
@@ -206,7 +206,7 @@ static void print_report(const struct check *c)
     fputc('\n', c->out);
 }
 
-/* Rank 0 diagnoses; all ranks end with a status that says whether there is a fault. */
+/* Rank 0 makes the diagnosis; the status of all ranks says whether there is a fault. */
 static void diagnose(struct check *c)
 {
     struct cmn_diagnoses *d = cmn_calloc(1, sizeof *d);
@@ -254,7 +254,8 @@ void cmn_tool_check(struct cmn_tool_call *call)
 {
     struct check c = {.call = call, .session = call->session, .t = &call->session->topology};
 
-    /* Where a launcher started several processes of which each is alone, one of them prints. */
+    /* If a launcher started several processes and each is a job of one rank, only one of them
+     * prints. */
     if (c.t->rank == 0 && (c.t->size > 1 || cmn_launcher_rank() <= 0)) {
         c.out = stdout;
     }

@@ -1,4 +1,4 @@
-/* darknet cmn checkpoint FILE: what a checkpoint holds, and whether it is intact. */
+/* `darknet cmn checkpoint FILE`: prints what a checkpoint holds and whether it is intact. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,12 +8,12 @@
 #include "checkpoint/reader.h"
 #include "tools/tool.h"
 
-/* A line for each name: tensors of one name follow each other. */
+/* Prints a line for each name. Tensors of the same name follow each other. */
 static void print_tensors(const struct cmn_checkpoint_file *f)
 {
     const struct cmn_checkpoint_tensor *tensor, *next;
     size_t bytes = 0;
-    int ranks = 0; /* that have one of their own */
+    int ranks = 0; /* ranks that have their own tensor of the name */
     char text[16];
 
     printf("%-32s %10s %14s\n", "tensor", "ranks", "bytes");
@@ -39,7 +39,8 @@ static void print_text(const char *text)
     }
 }
 
-/* The description of its training, without the cfg and the list of layers. */
+/* Prints the members of an object and of the objects in it. Texts of several lines, such as the
+ * cfg, and arrays are left out. */
 static void print_members(const cJSON *object)
 {
     const cJSON *item;

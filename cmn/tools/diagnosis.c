@@ -66,7 +66,8 @@ static void diagnose_launch(const struct cmn_findings *f, struct cmn_diagnoses *
     }
 }
 
-/* Whether rank i runs what the first rank of its node runs, which has been diagnosed. */
+/* Returns whether rank i runs the same program and MPI as an earlier rank, the first of its node,
+ * which has been diagnosed. */
 static int runs_as_its_node(const struct cmn_findings *f, int i)
 {
     const struct cmn_host_info *r = &f->rank[i];
@@ -114,8 +115,8 @@ static void diagnose_programs(const struct cmn_findings *f, struct cmn_diagnoses
 
 /* ---- cores and memory of a node ---- */
 
-/* One entry for each set of cores that is too small for the ranks bound to it, at its first
- * rank. */
+/* Adds an entry if the set of cores of rank `first` is too small for the ranks bound to it. Each
+ * set gets one entry, at the first rank that is bound to it. */
 static void diagnose_cores(const struct cmn_findings *f, int first, struct cmn_diagnoses *d)
 {
     const struct cmn_host_info *a = &f->rank[first];
@@ -205,8 +206,8 @@ static const struct cmn_nic *with_address(const struct cmn_host_info *info, uint
     return NULL;
 }
 
-/* Two machines with one address, such as those of docker0 and virbr0, which are equal
- * everywhere. */
+/* Finds an address of rank i's host that another host has, too. docker0 and virbr0, for example,
+ * have the same address on every host. */
 static void diagnose_addresses(const struct cmn_findings *f, int i, struct cmn_diagnoses *d)
 {
     const struct cmn_host_info *a = &f->rank[i];
@@ -255,7 +256,8 @@ static void diagnose_networks(const struct cmn_findings *f, int i, struct cmn_di
 
 /* ---- results of the probes ---- */
 
-/* The slowest pair within nodes, or between nodes, when the fastest is over four times as fast. */
+/* Compares the pairs within nodes, or those between nodes, and notes the slowest one if the fastest
+ * one is over four times as fast. */
 static void diagnose_pairs(const struct cmn_findings *f, int between, struct cmn_diagnoses *d)
 {
     const struct cmn_pair *slow = NULL, *fast = NULL;

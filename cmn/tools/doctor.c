@@ -1,5 +1,5 @@
-/* `darknet cmn doctor DATA CFG`: what is wrong with images, labels and cfg, before a training finds
- * it out, and how much memory the training takes. */
+/* `darknet cmn doctor DATA CFG`: prints what is wrong with images, labels and cfg before a training
+ * fails because of it, and how much memory the training takes. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -63,7 +63,7 @@ static void print_memory(const struct cmn_memory_answer *a, const struct cmn_top
     }
 }
 
-/* Prints what a rank needs and whether it fits. */
+/* Collective. Prints the memory that a rank needs, and adds a problem if it does not fit. */
 static void check_memory(struct cmn_doctor *d, const struct cmn_session *s,
                          const struct cmn_forecast *f, double program, FILE *out)
 {
@@ -108,7 +108,8 @@ static void check_keys(struct cmn_doctor *d)
     }
 }
 
-/* Whether Darknet would build this network, as far as the doctor has seen. */
+/* Collective. Returns whether Darknet would build this network, as far as the doctor knows: Darknet
+ * ends the process if it refuses a cfg. */
 static int can_be_built(const struct cmn_doctor *d)
 {
     long bad = d->problems.count[CMN_BAD_LINE] + d->problems.count[CMN_BAD_NUMBER] +
@@ -130,7 +131,8 @@ static void check_network(struct cmn_doctor *d, struct cmn_session *s, double pr
         return;
     }
     cmn_status_compute("reading the cfg");
-    /* A training that would end here, for what keys say with each other or with the network, says so. */
+    /* If keys contradict each other or the network, this ends the job with the same message as a
+     * training. */
     f = cmn_forecast_cfg(s, d->cfg_name);
     if (d->task == CMN_DOCTOR_CLASSES && f.plan.outputs != d->classes) {
         const struct cmn_cfg_line *l = cmn_cfg_find(&d->data, -1, "classes");
@@ -206,9 +208,9 @@ void cmn_tool_doctor(struct cmn_tool_call *call)
     if (out) {
         print_lists(d, out);
         cmn_problems_print(&d->problems, 0, CMN_LAST_OF_FILES, out);
-        fflush(out); /* Darknet ends the job where it refuses the cfg */
+        fflush(out); /* Darknet ends the job if it refuses the cfg */
     }
-    /* Rank 0 alone adds problems from here on. */
+    /* From here on only rank 0 adds problems. */
     check_network(d, s, program, out);
     check_keys(d);
     faults = cmn_problems_faults(&d->problems);

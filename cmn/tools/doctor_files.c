@@ -44,7 +44,7 @@ struct cmn_doctor_line *cmn_doctor_read_lines(const struct cmn_doctor *d, const 
     }
     each = cmn_malloc(1, sizeof *each);
     for (int number = 1; (length = getline(&s, &room, file)) >= 0; number++) {
-        /* As Darknet's fgetl() ends a line. */
+        /* A line ends where Darknet's fgetl() ends it. */
         length -= length && s[length - 1] == '\n';
         length -= length && s[length - 1] == '\r';
         s[length] = '\0';
@@ -62,7 +62,8 @@ struct cmn_doctor_line *cmn_doctor_read_lines(const struct cmn_doctor *d, const 
     return each;
 }
 
-/* "file:line", where a problem of the .data file's key or of a cfg's line is. */
+/* Returns the place of a problem, "file:line", or "file" if l is NULL. The text is static: the next
+ * call overwrites it. */
 static const char *where(const char *file, const struct cmn_cfg_line *l)
 {
     static char text[256];
@@ -93,7 +94,8 @@ static void check_lines(struct cmn_doctor *d, const char *name, const struct cmn
     }
 }
 
-/* Those that Darknet would refuse: of a key that a section has twice, the first one counts. */
+/* Adds the numbers that Darknet would refuse. If a section has a key twice, the first one
+ * counts. */
 static void check_numbers(struct cmn_doctor *d, const char *name, const struct cmn_cfg_file *file,
                           int is_cfg)
 {
@@ -181,7 +183,7 @@ static void check_classes(struct cmn_doctor *d, int section, int classes)
     }
 }
 
-/* One section [yolo], [Gaussian_yolo] or [region]. */
+/* Checks one section [yolo], [Gaussian_yolo] or [region]. */
 static void check_boxes_layer(struct cmn_doctor *d, int section, const char *type)
 {
     int is_yolo = type[1] != 'r';
@@ -238,7 +240,8 @@ static void check_layers(struct cmn_doctor *d)
 
 /* ---- names and labels ---- */
 
-/* Of a file that the .data file names, or that Darknet takes where it names none. */
+/* Adds the problem of a file that the .data file names with `key`, or that Darknet uses without
+ * this key. */
 static void add_bad_file(struct cmn_doctor *d, const char *key, const char *name, const char *why)
 {
     const struct cmn_cfg_line *l = cmn_cfg_find(&d->data, -1, key);
@@ -252,7 +255,7 @@ static void add_bad_file(struct cmn_doctor *d, const char *key, const char *name
     }
 }
 
-/* Names of classes, one a line. Empty lines at the end are none. */
+/* Reads the names of classes, one per line. Empty lines at the end do not count. */
 static struct cmn_doctor_line *read_names(struct cmn_doctor *d, const char *key, const char *name,
                                           int *n)
 {
@@ -318,7 +321,7 @@ static void read_list(struct cmn_doctor *d, int i)
     }
 }
 
-/* The folder of weights; a training makes it where it is not there. */
+/* Checks the folder of weights. It may be missing: a training makes it. */
 static void check_backup(struct cmn_doctor *d)
 {
     const struct cmn_cfg_line *l = cmn_cfg_find(&d->data, -1, "backup");

@@ -1,5 +1,5 @@
-/* What the doctor knows of a training, and its look at cfg, .data file and lists: numbers that
- * contradict each other, files that are not there. */
+/* What the doctor knows about a training, and its check of the cfg, the .data file and the lists:
+ * it finds numbers that contradict each other and files that are missing. */
 #ifndef CMN_DOCTOR_FILES_H
 #define CMN_DOCTOR_FILES_H
 
@@ -7,22 +7,23 @@
 #include "mpi/topology.h"
 #include "tools/problems.h"
 
-/* What the cfg's last layer is trained with. */
+/* What the network is trained with: images whose labels the doctor does not check, images with a
+ * class, or images with boxes. */
 enum cmn_doctor_task { CMN_DOCTOR_IMAGES, CMN_DOCTOR_CLASSES, CMN_DOCTOR_BOXES };
 
 /* A line of a list. */
 struct cmn_doctor_line {
     const char *text;
-    int line;   /* in the file */
+    int line;   /* number in the file, from 1 on */
     int list;   /* 0: train, 1: valid */
-    int repeat; /* the text stands before, in either list */
+    int repeat; /* an earlier line of either list has the same text */
 };
 
-/* Sums over all ranks, once cmn_doctor_images has returned; on rank 0 alone. */
+/* Sums over all ranks, which only rank 0 has after cmn_doctor_images(). */
 struct cmn_doctor_sums {
-    long files, readable;           /* different images */
-    long long bytes, width, height; /* of decoded images, all added */
-    long labels, boxes;             /* label files; boxes in them */
+    long files, readable;           /* number of different images; of those that can be read */
+    long long bytes, width, height; /* sums over the readable images; bytes: decoded, 1 per value */
+    long labels, boxes;             /* number of label files, and of boxes in them */
 };
 
 struct cmn_doctor {
@@ -30,28 +31,29 @@ struct cmn_doctor {
     const char *data_name, *cfg_name;
     struct cmn_cfg_file data, cfg;
     enum cmn_doctor_task task;
-    int classes;   /* of the .data file, or of the last layer */
-    int max_boxes; /* of an image; 0: any number */
+    int classes;   /* from the .data file, or for a detector from the last layer that finds boxes */
+    int max_boxes; /* boxes of an image that the training takes; 0: any number */
     int channels;
-    const char *list_name[2]; /* NULL: there is none */
+    const char *list_name[2]; /* train, valid; NULL: there is none */
     struct cmn_doctor_line *line[2];
     int lines[2];
-    char **label; /* classifier: `labels` of them */
+    char **label; /* names of a classifier's classes */
     int labels;
     struct cmn_doctor_sums sums;
     struct cmn_problems problems;
 };
 
-/* Collective, blocking. Reads cfg and .data file, which rank 0 has; ends the job when one cannot be
- * read. Finds task, classes and lists, and what is wrong with them. */
+/* Collective, blocking. Reads the cfg and the .data file, which only rank 0 needs to have; ends the
+ * job if one cannot be read. Finds task, classes and lists, and adds the problems in them. */
 void cmn_doctor_files(struct cmn_doctor *d);
 
-/* Local. Adds a problem of files that all ranks know, once: on rank 0. */
+/* Local. Adds a problem that all ranks find; only rank 0 adds it, so that it counts once. */
 #define cmn_doctor_add(d, ...) \
     ((d)->t->rank == 0 ? cmn_problem_add(&(d)->problems, __VA_ARGS__) : (void)0)
 
-/* Collective, blocking. The lines of a text file that rank 0 reads, without those that are blank
- * unless `blank`; NULL with a reason when it cannot be read. Never freed. */
+/* Collective, blocking. Rank 0 reads a text file; every rank gets its *n lines. Blank lines are
+ * left out unless `blank` is set. NULL with a reason if the file cannot be read. The lines are
+ * never freed. */
 struct cmn_doctor_line *cmn_doctor_read_lines(const struct cmn_doctor *d, const char *name,
                                               int blank, int *n);
 

@@ -16,18 +16,20 @@
 #include "base/values.h"
 #include "engine/inference.h"
 
-/* What the threads of this rank work on. */
+/* The work that the threads of this rank share. */
 struct work {
     struct cmn_doctor *d;
     struct cmn_doctor_line **mine; /* this rank's different images */
-    uint64_t *hash;                /* of their files; 0: one that cannot be read */
+    uint64_t *hash;                /* of each image's file; 0: the image cannot be read */
     int n;
     atomic_int next;
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* guards sums and trained */
     struct cmn_doctor_sums sums;
-    long *trained; /* of each class: images, or boxes, of the training list */
+    long *trained; /* for each class: its images, or its boxes, in the training list */
 };
 
+/* Returns a number that grows with the list, the line l of the list, and the line of its label
+ * file. */
 static int64_t place_of(const struct cmn_doctor_line *l, int line)
 {
     int64_t image = ((int64_t)l->list << 32) + l->line;
@@ -41,7 +43,8 @@ static int64_t place_of(const struct cmn_doctor_line *l, int line)
 
 /* ---- label files ---- */
 
-/* The parts of an image that a line of its label file says. */
+/* Reads a line of a label file: the class and the four numbers of a box, which are fractions of the
+ * image. 0, or -1 if the line is not a label. */
 static int parse_label(const char *s, long *class, float part[4])
 {
     char *end;
@@ -61,7 +64,7 @@ static int parse_label(const char *s, long *class, float part[4])
     return end[strspn(end, " \t\r\n")] ? -1 : 0;
 }
 
-/* A line that is no label, without bytes that would spoil a terminal. */
+/* Adds a line that is not a label, without bytes that would disturb a terminal. */
 static void add_bad_label(struct work *w, const struct cmn_doctor_line *l, const char *file,
                           int line, const char *s)
 {
@@ -75,7 +78,7 @@ static void add_bad_label(struct work *w, const struct cmn_doctor_line *l, const
                     "%s:%d: not a class and four numbers: %s", file, line, text);
 }
 
-/* Returns -1 where the line is no label. */
+/* Checks a label. Returns -1 if the line is not a label. */
 static int check_label(struct work *w, const struct cmn_doctor_line *l, const char *file, int line,
                        const char *s)
 {
@@ -113,7 +116,7 @@ static int ends_with_txt(const char *name)
     return n > 3 && !strcmp(name + n - 4, ".txt");
 }
 
-/* Returns the number of boxes, or -1 where there is no file. */
+/* Returns the number of boxes, or -1 if there is no file. */
 static long read_label_file(struct work *w, const struct cmn_doctor_line *l, const char *name)
 {
     FILE *file = fopen(name, "re");
@@ -132,7 +135,7 @@ static long read_label_file(struct work *w, const struct cmn_doctor_line *l, con
         if (s[strspn(s, " \t\r\n")]) {
             boxes++;
             if (check_label(w, l, name, line, s) && !bad++) {
-                add_bad_label(w, l, name, line, s); /* a file's first one stands for all */
+                add_bad_label(w, l, name, line, s); /* only the first one of a file */
             }
         }
     }
@@ -177,7 +180,7 @@ static void check_boxes(struct work *w, const struct cmn_doctor_line *l,
 
 /* ---- classes of a classifier ---- */
 
-/* As fill_truth() of Darknet looks for them. */
+/* Looks for the class in the path of an image as Darknet's fill_truth() does. */
 static void check_class(struct work *w, const struct cmn_doctor_line *l)
 {
     const struct cmn_doctor *d = w->d;
@@ -206,7 +209,8 @@ static void check_class(struct work *w, const struct cmn_doctor_line *l)
 
 /* ---- images ---- */
 
-/* The file has been read before, so it comes from memory. Never 0. */
+/* Returns a hash of the file's bytes, never 0. The file has just been read, so the kernel has it in
+ * its cache. */
 static uint64_t hash_file(const char *name)
 {
     enum { BLOCK = 1 << 16 };
@@ -240,7 +244,7 @@ static void check_image(struct work *w, const struct cmn_doctor_line *l, uint64_
         sums->bytes += (long long)size.width * size.height * size.channels;
     } else if (access(l->text, F_OK)) {
         ADD(w, CMN_MISSING_IMAGE, l, "%s: %s", l->text, cmn_reason());
-        return; /* its labels tell nothing */
+        return; /* without the image its labels do not matter */
     } else {
         ADD(w, CMN_UNREADABLE_IMAGE, l, "%s: %s", l->text, cmn_reason());
     }
@@ -272,7 +276,7 @@ static void *run(void *work)
     return NULL;
 }
 
-/* As many threads as OpenBLAS has: this rank's part of the cores. */
+/* Runs as many threads as OpenBLAS has, which is this rank's part of the cores. */
 static void run_threads(struct work *w)
 {
     int threads = openblas_get_num_threads(), started = 0;
@@ -315,7 +319,8 @@ static void add_repeat(struct cmn_doctor *d, const struct cmn_doctor_line *l,
     }
 }
 
-/* Marks lines whose image stands before. Returns the number of the others. */
+/* Marks the lines whose text an earlier line has, and adds them as problems. Returns the number of
+ * the other lines. */
 static int find_repeats(struct cmn_doctor *d)
 {
     int n = d->lines[0] + d->lines[1], different = 0;
@@ -343,7 +348,7 @@ static int find_repeats(struct cmn_doctor *d)
 
 /* ---- copies ---- */
 
-/* An image on rank 0. */
+/* One of the different images, in rank 0's table. */
 struct copy {
     uint64_t hash;
     const struct cmn_doctor_line *line;
@@ -366,7 +371,7 @@ static void add_copy(struct cmn_doctor *d, const struct cmn_doctor_line *l,
                    l->line, l->text, first->text, d->list_name[first->list], first->line);
 }
 
-/* Rank 0: all[0 … n-1] in any order. */
+/* Adds the copies among the n images of rank 0's table, which it sorts. On other ranks n is 0. */
 static void add_copies(struct cmn_doctor *d, struct copy *all, int n)
 {
     const struct cmn_doctor_line *in_list = NULL;
@@ -385,8 +390,8 @@ static void add_copies(struct cmn_doctor *d, struct copy *all, int n)
     }
 }
 
-/* Finds images with the same bytes, also those that different ranks have read: rank r has numbers
- * r, r + size, … of the `n` different images. */
+/* Collective. Finds images with the same bytes, also if different ranks have read them. Of the `n`
+ * different images rank r has read the numbers r, r + size, … */
 static void find_copies(struct work *w, int n)
 {
     const struct cmn_topology *t = w->d->t;
@@ -419,6 +424,7 @@ static void find_copies(struct work *w, int n)
 
 /* ---- all of it ---- */
 
+/* Collective. Adds up the sums and the counts of the classes on rank 0. */
 static void add_up(struct work *w)
 {
     struct cmn_doctor_sums *s = &w->sums;
@@ -435,7 +441,7 @@ static void add_up(struct work *w)
     }
 }
 
-/* Says which classes the training list has nothing for. */
+/* Adds the classes of which the training list has no image or box. */
 static void check_trained(const struct work *w)
 {
     struct cmn_doctor *d = w->d;

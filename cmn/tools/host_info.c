@@ -23,9 +23,9 @@
 #include "mpi/device.h"
 #include "mpi/shared_window.h"
 
-enum { TRIED_WINDOW = 64 << 20 };
+enum { TRIED_WINDOW = 64 << 20 }; /* bytes */
 
-/* A hash of the file's content; 0 when it cannot be read. */
+/* Returns a hash of the file's content; 0 if it cannot be read. */
 static uint64_t hash_file(const char *name)
 {
     char block[65536];
@@ -46,8 +46,8 @@ static uint64_t hash_file(const char *name)
     return h;
 }
 
-/* Kernel and network namespace: containers of one machine share the boot id, but not always the
- * network. */
+/* Returns a hash of the boot id and the network namespace: containers of one machine share the boot
+ * id, but not always the network. */
 static uint64_t network_stack(void)
 {
     uint64_t h = hash_file("/proc/sys/kernel/random/boot_id");
@@ -78,11 +78,11 @@ void cmn_host_info_print_version(FILE *out)
             cmn_convolution_kernels());
 }
 
-/* A setting of the MPI library, whether mpiexec, the environment or a file made it; "" when there
- * is none. */
+/* Reads a setting of the MPI library, which may come from mpiexec, the environment or a file; "" if
+ * there is none. */
 static void mpi_setting(const char *name, char *value, size_t bytes)
 {
-    char text[4096] = ""; /* MPI_T copies the whole text, however long */
+    char text[4096] = ""; /* MPI_T copies the whole text and does not check the room */
     MPI_T_cvar_handle handle;
     int index, count = 0;
 
@@ -109,7 +109,7 @@ static void read_mpi_settings(struct cmn_host_info *info)
     MPI_T_finalize();
 }
 
-/* Collective over the node. */
+/* Collective over the node. Reads the sizes of memory and /dev/shm, and tries a shared window. */
 static void try_memory(struct cmn_host_info *info, const struct cmn_session *s)
 {
     struct cmn_group intra = {s->topology.intra, "intra", &s->topology, &s->options};

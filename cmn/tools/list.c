@@ -1,5 +1,5 @@
-/* `darknet cmn list`: the tables of communicators, compressors, keys, numbers and commands, as text
- * for people, as Markdown for docs/reference/, and with a tab between fields for
+/* `darknet cmn list`: prints the tables of communicators, compressors, keys, numbers and commands:
+ * as text for people, as Markdown for docs/reference/, or with tabs between fields for
  * setup/reference.sh. */
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static int tools_count;
 
 enum { CELLS = 6 };
 
-/* What selects compressor i. */
+/* Returns the key and value that select compressor i. */
 static const char *key_of(int i)
 {
     static char text[64];
@@ -30,7 +30,7 @@ static const char *key_of(int i)
     return text;
 }
 
-/* What a key does, and on which other key it depends. */
+/* Returns what a key does, and on which other key it depends. */
 static const char *meaning(const struct cmn_option_row *row)
 {
     static char text[1024];
@@ -51,7 +51,8 @@ static const char *does(const struct cmn_command *c)
     return c->does == CMN_TRAINS ? "trains" : c->does == CMN_EVALUATES ? "evaluates" : "refused";
 }
 
-/* These fill cell[] with row i and return 1, or 0 behind the last row. */
+/* Each of these functions fills cell[] with row i and returns 1, or returns 0 after the last
+ * row. */
 
 static int communicator(int i, const char **cell)
 {
@@ -201,7 +202,7 @@ static void markdown_heading(const struct section *s)
     printf("|\n");
 }
 
-/* Keys have a table for each group. */
+/* Prints the table of a section. Keys have a table for each group. */
 static void markdown_section(const struct section *s)
 {
     const char *cell[CELLS] = {NULL}, *group = NULL;
@@ -257,7 +258,8 @@ static int markdown(const char *name)
 
 /* ---- with tabs ---- */
 
-/* SECTION, then the columns of the Markdown; a key's group is its last field. */
+/* Prints lines of fields: the section's name, then the columns of the Markdown; for a key the group
+ * is the last field. */
 static int tabs(void)
 {
     for (int i = 0; i < SECTIONS; i++) {
@@ -282,7 +284,7 @@ static void fit_width(int *width, const char *text)
     *width = n > *width ? n : *width;
 }
 
-/* Columns as wide as their widest text. */
+/* Prints the table of a section with columns as wide as their widest text. */
 static void text_columns(const struct section *s)
 {
     const char *cell[CELLS] = {NULL};

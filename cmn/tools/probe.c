@@ -13,9 +13,12 @@
 
 /* ---- pairs ---- */
 
+/* BYTES, ROUNDS: messages for the bandwidth; PINGS: messages for the latency; ALL_PAIRS: the most
+ * ranks of which all pairs are measured. */
 enum { BYTES = 4 << 20, ROUNDS = 8, PINGS = 200, ALL_PAIRS = 16, TAG = 1 };
 
-/* A barrier in which the waiting ranks sleep, so that those that measure have the cores. */
+/* A barrier in which the waiting ranks sleep, so that the cores are free for the measuring
+ * ranks. */
 static void sleeping_barrier(const struct cmn_topology *t)
 {
     const struct timespec nap = {0, 500000};
@@ -31,14 +34,15 @@ static void sleeping_barrier(const struct cmn_topology *t)
     }
 }
 
-/* Seconds of one way at best: what the two can do, whatever else the machines did meanwhile. */
+/* Returns the shortest one-way time in seconds of all rounds. The shortest one is what the pair can
+ * do; other work on the machines lengthens only the others. */
 static double one_way(const struct cmn_topology *t, const struct cmn_pair *p, char *buffer,
                       int bytes, int times)
 {
     int sends = t->rank == p->a, peer = sends ? p->b : p->a;
     double best = 0;
 
-    for (int i = -1; i < times; i++) { /* the first one connects the two */
+    for (int i = -1; i < times; i++) { /* the first round opens the connection and does not count */
         double begin = cmn_clock(), took;
         for (int half = 0; half < 2; half++, sends = !sends) {
             if (sends) {
@@ -95,7 +99,7 @@ struct cmn_pair *cmn_probe_pairs(const struct cmn_topology *t, int *pairs)
 
 /* ---- candidates ---- */
 
-enum { TRIED = 10007 };
+enum { TRIED = 10007 }; /* floats */
 
 static void try_one(const struct cmn_session *s, struct cmn_trial *trial)
 {

@@ -9,8 +9,8 @@
 #include "base/memory.h"
 
 static const struct {
-    const char *one, *many; /* behind the number */
-    int note;               /* a training does not suffer from it */
+    const char *one, *many; /* the text after the number: singular, plural */
+    int note;               /* 1: a training does not suffer from it; 0: a fault */
 } kinds[] = {
     [CMN_BAD_LINE] = {"line cannot be read", "lines cannot be read", 0},
     [CMN_BAD_NUMBER] = {"number is wrong", "numbers are wrong", 0},
@@ -42,7 +42,8 @@ static const struct {
 };
 _Static_assert(sizeof kinds / sizeof kinds[0] == CMN_PROBLEM_KINDS, "each kind has its words");
 
-/* Keeps the list of a kind sorted; what comes behind its tenth is only counted. */
+/* Inserts a problem into the sorted list of a kind, which keeps the first ten. `n` problems of the
+ * kind came before. */
 static void insert(struct cmn_problem first[CMN_PROBLEMS_SHOWN], long n,
                    const struct cmn_problem *new)
 {

@@ -1,4 +1,5 @@
-/* What `darknet cmn doctor` has found: of each kind how many, and the first ten, over all ranks. */
+/* The problems that `darknet cmn doctor` has found: the number of each kind, and the first ten of
+ * each kind, over all ranks. */
 #ifndef CMN_PROBLEMS_H
 #define CMN_PROBLEMS_H
 
@@ -8,7 +9,7 @@
 #include "mpi/topology.h"
 
 enum cmn_problem_kind {
-    /* of the .data file, the cfg and the lists */
+    /* in the .data file, the cfg and the lists */
     CMN_BAD_LINE,
     CMN_BAD_NUMBER,
     CMN_BAD_FILE,
@@ -16,13 +17,13 @@ enum cmn_problem_kind {
     CMN_BAD_FILTERS,
     CMN_BAD_ANCHORS,
     CMN_BAD_NAMES,
-    /* of images */
+    /* in images */
     CMN_MISSING_IMAGE,
     CMN_UNREADABLE_IMAGE,
     CMN_LISTED_TWICE,
     CMN_TRAINED_AND_VALID,
     CMN_SAME_BYTES,
-    /* of labels */
+    /* in labels */
     CMN_NO_LABEL_FILE,
     CMN_BAD_LABEL,
     CMN_UNKNOWN_CLASS,
@@ -33,7 +34,7 @@ enum cmn_problem_kind {
     CMN_MANY_LABELS,
     CMN_UNUSED_CLASS,
     CMN_LAST_OF_FILES = CMN_UNUSED_CLASS,
-    /* of the network */
+    /* in the network */
     CMN_BAD_OUTPUTS,
     CMN_UNUSED_KEY,
     CMN_FOREIGN_KEY,
@@ -44,7 +45,7 @@ enum cmn_problem_kind {
 enum { CMN_PROBLEMS_SHOWN = 10, CMN_PROBLEM_TEXT = 480 };
 
 struct cmn_problem {
-    int64_t place; /* problems are in this order */
+    int64_t place; /* problems are sorted by it */
     char text[CMN_PROBLEM_TEXT];
 };
 
@@ -53,8 +54,8 @@ struct cmn_problems {
     struct cmn_problem first[CMN_PROBLEM_KINDS][CMN_PROBLEMS_SHOWN];
 };
 
-/* Local, thread-safe. `place` may be any number that grows with the place in the files; the text
- * names file and line. */
+/* Local, thread-safe. `place` may be any number that grows with the place in the files. The text
+ * must name file and line. */
 void cmn_problem_add(struct cmn_problems *p, enum cmn_problem_kind kind, int64_t place,
                      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
@@ -65,7 +66,8 @@ void cmn_problems_gather(struct cmn_problems *p, const struct cmn_topology *t);
 void cmn_problems_print(const struct cmn_problems *p, enum cmn_problem_kind first,
                         enum cmn_problem_kind last, FILE *out);
 
-/* Local. Problems that a training stops at or suffers from, and those that it does not. */
+/* Local. Returns the number of faults, at which a training stops or from which it suffers, and of
+ * notes, which do no harm. */
 long cmn_problems_faults(const struct cmn_problems *p);
 long cmn_problems_notes(const struct cmn_problems *p);
 

@@ -42,12 +42,12 @@ enum { TOOLS = sizeof table / sizeof table[0] };
 
 #define NOTE "check, doctor and bench take -cmn_KEY VALUE and -nogpu, too."
 
-/* Of all tools, or of the one of this name. */
+/* Prints the usage of the tool of this name; of all tools if the name is "" or unknown. */
 static void usage(FILE *out, const char *name)
 {
     int shown = 0;
 
-    for (; !shown; name = "") { /* all where none has the name */
+    for (; !shown; name = "") { /* the second round shows all if no tool has the name */
         for (int i = 0; i < TOOLS; i++) {
             if (!name[0] || !strcmp(name, table[i].name)) {
                 fprintf(out, "  darknet cmn %s%s%s\n      %s\n", table[i].name,
@@ -59,7 +59,7 @@ static void usage(FILE *out, const char *name)
     fprintf(out, "%s\n", NOTE);
 }
 
-/* `darknet cmn help`, `darknet cmn help TOOL`, `darknet cmn TOOL -h`. */
+/* Serves `darknet cmn help`, `darknet cmn help TOOL` and `darknet cmn TOOL -h`. */
 static int help(int argc, char **argv)
 {
     const char *name = strcmp(argv[0], "help") ? argv[0] : argc > 1 ? argv[1] : "";
@@ -126,7 +126,7 @@ void cmn_tool_compare(int argc, char **argv, const struct cmn_session *s)
     free(text);
 }
 
-/* Flushes what has been printed. 0, or -1 with a reason when any of it could not be written. */
+/* Flushes the standard output. 0, or -1 with a reason if any of it could not be written. */
 static int flush_output(void)
 {
     int failed = ferror(stdout);
