@@ -173,6 +173,9 @@ static int remove_hidden(int folder, const char *name)
 
     hidden_name(name, hidden);
     list = cmn_directory_list(folder, hidden, &n);
+    if (n < 0) {
+        return -1;
+    }
     remove_from(folder, hidden, list, n, 0);
     free(list);
     return n ? cmn_directory_sync(folder) : 0;

@@ -99,8 +99,8 @@ FILE *cmn_files_broadcast(const struct cmn_topology *t, const char *name)
     }
     cmn_mpi_bcast(text.bytes, text.n, MPI_CHAR, t->world);
     file = stream_over(&text);
-    if (!file) {
-        cmn_fail("%s: %s", name, strerror(errno));
+    if (!file) { /* maybe only on this rank: the others would continue */
+        cmn_fatal("%s: %s", name, strerror(errno));
     }
 out:
     free(text.bytes);

@@ -209,7 +209,7 @@ static void check_class(struct work *w, const struct cmn_doctor_line *l)
 
 /* ---- images ---- */
 
-/* Returns a hash of the file's bytes, never 0. The file has just been read, so the kernel has it in
+/* Returns a hash of the file's bytes, or 0 if it cannot be opened. The file has just been read, so the kernel has it in
  * its cache. */
 static uint64_t hash_file(const char *name)
 {
@@ -226,7 +226,7 @@ static uint64_t hash_file(const char *name)
         fclose(file);
     }
     free(block);
-    return hash ? hash : 1;
+    return !file ? 0 : hash ? hash : 1;
 }
 
 static void check_image(struct work *w, const struct cmn_doctor_line *l, uint64_t *hash,
